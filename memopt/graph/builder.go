@@ -1,0 +1,365 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Builder appends to a graph. Rules (Infer, Grad, Rewrite) use the methods
+// that panic; Try turns the panic into an error at the stage's entry.
+type Builder struct {
+	Graph  *Graph
+	Phase  Phase  // given to new nodes
+	Scope  string // prefix of generated names
+	serial int
+}
+
+// New makes an empty graph over a library.
+func New(lib *Library, name string) *Graph {
+	return &Graph{Name: name, Lib: lib, byName: map[string]*Value{}}
+}
+
+// NewBuilder starts appending to g.
+func NewBuilder(g *Graph) *Builder { return &Builder{Graph: g} }
+
+// Try runs f and returns what a rule in it reported. A broken invariant of
+// ours still panics.
+func Try(f func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *NodeError:
+			err = r
+		case *DimError:
+			err = r
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return nil
+}
+
+// Define adds a value that no node makes. Names are unique; "" makes one up.
+func (b *Builder) Define(kind Kind, name string, t DType, s Shape) (*Value, error) {
+	if name == "" {
+		name = b.Fresh(kind.String())
+	} else if b.Graph.byName[name] != nil {
+		return nil, fmt.Errorf("graph: two values are named %q", name)
+	}
+	v := &Value{Kind: kind, Name: name, Type: t, Shape: s}
+	b.insert(v)
+	if kind == Input {
+		b.Graph.Inputs = append(b.Graph.Inputs, v)
+	}
+	return v, nil
+}
+
+func (b *Builder) insert(v *Value) {
+	v.ID = int32(len(b.Graph.Values))
+	b.Graph.Values = append(b.Graph.Values, v)
+	b.Graph.byName[v.Name] = v
+}
+
+// must is for definitions under fresh names, which cannot fail.
+func (b *Builder) must(kind Kind, t DType, s Shape) *Value {
+	v, err := b.Define(kind, "", t, s)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// Fresh makes a name that is not in use.
+func (b *Builder) Fresh(hint string) string {
+	if b.Scope != "" {
+		hint = b.Scope + "/" + hint
+	}
+	name := hint
+	for b.Graph.byName[name] != nil {
+		b.serial++
+		name = hint + "_" + strconv.Itoa(b.serial)
+	}
+	return name
+}
+
+// Const adds numbers; small integers are also known as formulas.
+func (b *Builder) Const(name string, x *Tensor) (*Value, error) {
+	s := make(Shape, len(x.Shape))
+	for i, d := range x.Shape {
+		s[i] = Num(int64(d))
+	}
+	v, err := b.Define(Const, name, x.Type, s)
+	if err != nil {
+		return nil, err
+	}
+	v.Data = Bytes(x.Bytes)
+	v.Ints = IntsOf(x)
+	return v, nil
+}
+
+// IntsOf is the contents of a small integer or bool tensor as formulas.
+func IntsOf(x *Tensor) []Dim {
+	if x.Type.IsFloat() || x.Len() > MaxInts {
+		return nil
+	}
+	ds := make([]Dim, x.Len())
+	for i := range ds {
+		ds[i] = Num(x.Int(i))
+	}
+	return ds
+}
+
+// Ints is a Const of int64 formulas: a shape that a node is to be given.
+func (b *Builder) Ints(ds ...Dim) *Value {
+	v := b.must(Const, Int64, Dims(int64(len(ds))))
+	v.Ints = slices.Clone(ds)
+	return v
+}
+
+// Int is a scalar int64 Const.
+func (b *Builder) Int(d Dim) *Value {
+	v := b.must(Const, Int64, Shape{})
+	v.Ints = []Dim{d}
+	return v
+}
+
+// Num is a scalar Const of any type.
+func (b *Builder) Num(t DType, x float64) *Value {
+	c := NewTensor(t)
+	c.SetFloat(0, x)
+	v := b.must(Const, t, Shape{})
+	v.Data = Bytes(c.Bytes)
+	v.Ints = IntsOf(c)
+	return v
+}
+
+// Op appends a node and returns its first output. For rules: it panics.
+func (b *Builder) Op(name string, attrs A, in ...*Value) *Value {
+	return b.Ops(name, attrs, 1, in...)[0]
+}
+
+// Ops appends a node with a number of outputs. For rules: it panics. The
+// newest form of the operator is taken; name may carry a domain ("memopt.X").
+func (b *Builder) Ops(name string, attrs A, outputs int, in ...*Value) []*Value {
+	op := b.lookup(name)
+	if op == nil {
+		panic(fmt.Sprintf("graph: a rule asks for operator %q, which is not in the library", name))
+	}
+	return b.Apply(op, attrs, outputs, in...)
+}
+
+func (b *Builder) lookup(name string) *Op {
+	for i := len(name) - 1; i >= 0; i-- {
+		if name[i] == '.' {
+			return b.Graph.Lib.Find(name[:i], name[i+1:], 0)
+		}
+	}
+	return b.Graph.Lib.Find("", name, 0)
+}
+
+// Apply appends a node for an operator at hand. For rules: it panics.
+func (b *Builder) Apply(op *Op, attrs A, outputs int, in ...*Value) []*Value {
+	outs, err := b.Node(op, "", attrs.list(), in, make([]string, outputs))
+	if err != nil {
+		var ne *NodeError
+		if errors.As(err, &ne) {
+			panic(ne)
+		}
+		panic(&NodeError{b.Scope, op.FullName(), err.Error()})
+	}
+	return outs
+}
+
+// Node appends a node after checking it against the operator's declaration
+// and inferring its outputs. An output named "" gets a fresh name, or is left
+// out (nil) if its port is optional and the node is named. An operator with a
+// Rewrite is replaced by what that builds.
+func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []string) (made []*Value, err error) {
+	generated := name == ""
+	if generated {
+		name = b.Fresh(op.Name)
+	}
+	n := &Node{Phase: b.Phase, Op: op, Name: name, Attrs: attrs, Inputs: trim(in)}
+	if err := n.checkCall(len(outs)); err != nil {
+		return nil, err
+	}
+	for i, o := range outs {
+		if o != "" && b.Graph.byName[o] != nil {
+			return nil, &NodeError{name, op.FullName(), fmt.Sprintf("two values are named %q", o)}
+		}
+		if o != "" && slices.Contains(outs[:i], o) {
+			return nil, &NodeError{name, op.FullName(), fmt.Sprintf("two outputs are named %q", o)}
+		}
+	}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *NodeError:
+			made, err = nil, r
+		case *DimError:
+			made, err = nil, &NodeError{name, op.FullName(), r.Msg}
+		default:
+			panic(r)
+		}
+	}()
+	if op.Rewrite != nil {
+		return b.rewrite(n, outs), nil
+	}
+
+	values := make([]Value, len(outs))
+	n.Outputs = make([]*Value, len(outs))
+	for i, o := range outs {
+		if o == "" && !generated && op.outPort(i).Optional {
+			continue
+		}
+		values[i] = Value{Kind: Computed, Def: n, Out: int32(i), Name: o}
+		n.Outputs[i] = &values[i]
+	}
+	n.assume = func(x, y Dim) { b.Graph.Assumed = append(b.Graph.Assumed, Assume{x, y, name}) }
+	op.Infer(n)
+	n.assume = nil
+	for i, v := range n.Outputs {
+		if v == nil {
+			continue
+		}
+		if !v.Type.Valid() {
+			panic(fmt.Sprintf("graph: operator %s infers no type for output %d", op.Name, i))
+		}
+		for _, d := range v.Shape {
+			if lo, ok := d.Const(); ok && lo < 0 {
+				n.Fail("output %d would have a dim of %d", i, lo)
+			}
+		}
+		// A size that does not fit 64 bits is found here, at its node.
+		v.Bytes()
+		if v.Name == "" {
+			v.Name = name
+			if i > 0 || b.Graph.byName[name] != nil {
+				v.Name = b.freshOutput(name, op.outPort(i).Name)
+			}
+		}
+		b.insert(v)
+	}
+	n.ID = int32(len(b.Graph.Nodes))
+	b.Graph.Nodes = append(b.Graph.Nodes, n)
+	return n.Outputs, nil
+}
+
+func (b *Builder) freshOutput(node, port string) string {
+	scope := b.Scope
+	b.Scope = ""
+	defer func() { b.Scope = scope }()
+	return b.Fresh(node + ":" + port)
+}
+
+// rewrite builds what stands in for n and gives its results n's names.
+func (b *Builder) rewrite(n *Node, outs []string) []*Value {
+	scope, before := b.Scope, int32(len(b.Graph.Values))
+	b.Scope = n.Name
+	n.Outputs = make([]*Value, len(outs))
+	got := n.Op.Rewrite(b, n)
+	b.Scope = scope
+	for i, v := range got {
+		if i < len(outs) && outs[i] != "" && v != nil && v.Kind != Sequence && v.ID >= before {
+			b.Graph.Rename(v, outs[i])
+		}
+	}
+	return got
+}
+
+// Rename gives a value a name that is not in use.
+func (g *Graph) Rename(v *Value, name string) {
+	if g.byName[name] != nil {
+		panic(fmt.Sprintf("graph: renaming %q: %q is in use", v.Name, name))
+	}
+	delete(g.byName, v.Name)
+	if v.Def != nil && v.Out == 0 && v.Def.Name == v.Name {
+		v.Def.Name = name
+	}
+	v.Name = name
+	g.byName[name] = v
+}
+
+// trim drops omitted inputs from the end.
+func trim(in []*Value) []*Value {
+	for len(in) > 0 && in[len(in)-1] == nil {
+		in = in[:len(in)-1]
+	}
+	return in
+}
+
+func (op *Op) outPort(i int) Port { return port(op.out, i) }
+func (op *Op) inPort(i int) Port  { return port(op.in, i) }
+
+func port(ps []Port, i int) Port {
+	if i < len(ps) {
+		return ps[i]
+	}
+	if n := len(ps); n > 0 && ps[n-1].Variadic {
+		return ps[n-1]
+	}
+	return Port{}
+}
+
+// checkCall compares arity and attributes with the declaration.
+func (n *Node) checkCall(outputs int) error {
+	fail := func(format string, args ...any) error {
+		return &NodeError{n.Name, n.Op.FullName(), fmt.Sprintf(format, args...)}
+	}
+	if err := arity(n.Op.in, len(n.Inputs), "inputs"); err != "" {
+		return fail("%s", err)
+	}
+	for i, v := range n.Inputs {
+		if p := n.Op.inPort(i); v == nil && !p.Optional {
+			return fail("input %d (%s) is missing", i, p.Name)
+		}
+		if v != nil && v.Kind == Sequence && n.Op.Rewrite == nil {
+			return fail("input %d is a sequence", i)
+		}
+	}
+	for i := len(n.Inputs); i < len(n.Op.in); i++ {
+		if p := n.Op.in[i]; !p.Optional && !p.Variadic {
+			return fail("input %d (%s) is missing", i, p.Name)
+		}
+	}
+	if err := arity(n.Op.out, outputs, "outputs"); err != "" {
+		return fail("%s", err)
+	}
+	for i, a := range n.Attrs {
+		s := n.Op.spec(a.Name)
+		if s == nil {
+			return fail("attribute %q is not known%s", a.Name, n.Op.known())
+		}
+		if k := kindOf(a.Value); k != s.Kind {
+			return fail("attribute %q is %s, not %s", a.Name, s.Kind, k)
+		}
+		if i > 0 && n.Attrs[i-1].Name >= a.Name {
+			return fail("attribute %q is given twice or out of order", a.Name)
+		}
+	}
+	return nil
+}
+
+func (op *Op) known() string {
+	if len(op.attrs) == 0 {
+		return "; this operator has none"
+	}
+	s := "; known are"
+	for i, a := range op.attrs {
+		if i > 0 {
+			s += ","
+		}
+		s += " " + a.Name
+	}
+	return s
+}
+
+func arity(ports []Port, n int, what string) string {
+	if n > len(ports) && (len(ports) == 0 || !ports[len(ports)-1].Variadic) {
+		return fmt.Sprintf("%d %s, at most %d are known", n, what, len(ports))
+	}
+	return ""
+}

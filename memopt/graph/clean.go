@@ -1,0 +1,143 @@
+package graph
+
+import "slices"
+
+// FoldInts turns every node whose outputs are all known as formulas into
+// Consts: chains of Shape, Gather, Mul and Concat that only compute shapes
+// disappear, and what is left says the shape itself.
+func (g *Graph) FoldInts() {
+	foldable := func(v *Value) bool {
+		return v == nil || v.Ints != nil && !v.Type.IsFloat() && !slices.Contains(g.Outputs, v)
+	}
+	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *Node) bool {
+		for _, v := range n.Outputs {
+			if !foldable(v) {
+				return false
+			}
+		}
+		for _, v := range n.Outputs {
+			if v != nil {
+				v.Kind, v.Def, v.Out = Const, nil, 0
+			}
+		}
+		return true
+	})
+	g.Prune()
+}
+
+// Prune removes nodes that nothing observable depends on, values that nobody
+// reads, and optional outputs that nobody reads; IDs are dense again after it.
+// Inputs stay: they are the graph's signature.
+func (g *Graph) Prune() {
+	live := make(map[*Value]bool, len(g.Values))
+	mark := func(v *Value) {
+		if v != nil {
+			live[v] = true
+		}
+	}
+	for _, v := range g.Inputs {
+		mark(v)
+	}
+	for _, v := range g.Outputs {
+		mark(v)
+	}
+	mark(g.Loss)
+	for _, u := range g.Updates {
+		mark(u.State)
+		mark(u.New)
+	}
+	for _, d := range g.Grads {
+		mark(d.Param)
+		mark(d.Grad)
+	}
+	keep := make([]bool, len(g.Nodes))
+	for i, n := range slices.Backward(g.Nodes) {
+		if !slices.ContainsFunc(n.Outputs, func(v *Value) bool { return v != nil && live[v] }) {
+			continue
+		}
+		keep[i] = true
+		for _, v := range n.Inputs {
+			mark(v)
+		}
+	}
+	nodes := g.Nodes[:0]
+	for i, n := range g.Nodes {
+		if !keep[i] {
+			continue
+		}
+		n.ID = int32(len(nodes))
+		nodes = append(nodes, n)
+		for j, v := range n.Outputs {
+			if v == nil || live[v] {
+				continue
+			}
+			if n.Op.outPort(j).Optional {
+				n.Outputs[j] = nil
+			} else {
+				live[v] = true
+			}
+		}
+	}
+	clear(g.Nodes[len(nodes):])
+	g.Nodes = nodes
+	values := g.Values[:0]
+	for _, v := range g.Values {
+		if live[v] {
+			v.ID = int32(len(values))
+			values = append(values, v)
+		} else {
+			delete(g.byName, v.Name)
+		}
+	}
+	clear(g.Values[len(values):])
+	g.Values = values
+}
+
+// Clone copies the graph; initializers' bytes are shared.
+func (g *Graph) Clone() *Graph {
+	c := *g
+	values := make([]Value, len(g.Values))
+	c.Values = make([]*Value, len(g.Values))
+	c.byName = make(map[string]*Value, len(g.Values))
+	for i, v := range g.Values {
+		values[i] = *v
+		c.Values[i] = &values[i]
+		c.byName[v.Name] = &values[i]
+	}
+	to := func(v *Value) *Value {
+		if v == nil {
+			return nil
+		}
+		return c.Values[v.ID]
+	}
+	list := func(vs []*Value) []*Value {
+		out := make([]*Value, len(vs))
+		for i, v := range vs {
+			out[i] = to(v)
+		}
+		return out
+	}
+	nodes := make([]Node, len(g.Nodes))
+	c.Nodes = make([]*Node, len(g.Nodes))
+	for i, n := range g.Nodes {
+		nodes[i] = *n
+		m := &nodes[i]
+		m.Inputs, m.Outputs = list(n.Inputs), list(n.Outputs)
+		for _, v := range m.Outputs {
+			if v != nil {
+				v.Def = m
+			}
+		}
+		c.Nodes[i] = m
+	}
+	c.Inputs, c.Outputs, c.Loss = list(g.Inputs), list(g.Outputs), to(g.Loss)
+	c.Updates, c.Grads = slices.Clone(g.Updates), slices.Clone(g.Grads)
+	for i, u := range g.Updates {
+		c.Updates[i] = Update{to(u.State), to(u.New)}
+	}
+	for i, d := range g.Grads {
+		c.Grads[i] = Grad{to(d.Param), to(d.Grad)}
+	}
+	c.Assumed = slices.Clone(g.Assumed)
+	return &c
+}

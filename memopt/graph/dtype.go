@@ -1,0 +1,79 @@
+package graph
+
+// DType is the type of a tensor's elements. The numbers are ONNX's.
+type DType uint8
+
+// The element types.
+const (
+	Invalid  DType = 0
+	Float32  DType = 1
+	Uint8    DType = 2
+	Int8     DType = 3
+	Uint16   DType = 4
+	Int16    DType = 5
+	Int32    DType = 6
+	Int64    DType = 7
+	Bool     DType = 9
+	Float16  DType = 10
+	Float64  DType = 11
+	Uint32   DType = 12
+	Uint64   DType = 13
+	BFloat16 DType = 16
+)
+
+// dtypes is all that is known of each type; a type that is not here cannot be
+// read from a file.
+var dtypes = [...]struct {
+	name  string
+	size  int64
+	float bool
+}{
+	Float32:  {"f32", 4, true},
+	Uint8:    {"u8", 1, false},
+	Int8:     {"i8", 1, false},
+	Uint16:   {"u16", 2, false},
+	Int16:    {"i16", 2, false},
+	Int32:    {"i32", 4, false},
+	Int64:    {"i64", 8, false},
+	Bool:     {"bool", 1, false},
+	Float16:  {"f16", 2, true},
+	Float64:  {"f64", 8, true},
+	Uint32:   {"u32", 4, false},
+	Uint64:   {"u64", 8, false},
+	BFloat16: {"bf16", 2, true},
+}
+
+// Valid reports whether t is one of the types above.
+func (t DType) Valid() bool { return int(t) < len(dtypes) && dtypes[t].size > 0 }
+
+// String is the short name used in the text form: f32, i64, bool.
+func (t DType) String() string {
+	if !t.Valid() {
+		return "invalid"
+	}
+	return dtypes[t].name
+}
+
+// Size is the bytes of one element; 0 for Invalid.
+func (t DType) Size() int64 {
+	if !t.Valid() {
+		return 0
+	}
+	return dtypes[t].size
+}
+
+// IsFloat reports whether gradients can flow through values of this type.
+func (t DType) IsFloat() bool { return t.Valid() && dtypes[t].float }
+
+// IsInt reports whether t is a signed or unsigned integer; Bool is not.
+func (t DType) IsInt() bool { return t.Valid() && !dtypes[t].float && t != Bool }
+
+// ParseDType reads a short name.
+func ParseDType(s string) (DType, bool) {
+	for t, d := range dtypes {
+		if d.name == s && s != "" {
+			return DType(t), true
+		}
+	}
+	return Invalid, false
+}

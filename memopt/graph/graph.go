@@ -1,0 +1,371 @@
+package graph
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+)
+
+// Graph is a program: nodes in an order in which they can run, and the values
+// they make. IDs are dense: g.Nodes[n.ID] is n and g.Values[v.ID] is v, so a
+// pass keeps its own facts in slices indexed by ID and drops them at its end.
+type Graph struct {
+	Name    string
+	Lib     *Library
+	Nodes   []*Node
+	Values  []*Value
+	Inputs  []*Value // fed anew in every step
+	Outputs []*Value
+	Loss    *Value   // one of Outputs, if the graph has a loss
+	Updates []Update // what replaces what at the end of a step
+	Grads   []Grad   // which value is the gradient of which parameter
+	Assumed []Assume // what the shapes need to be true
+
+	byName map[string]*Value
+}
+
+// Update says that New is the next step's State: a parameter, an optimizer's
+// slot or a running statistic.
+type Update struct{ State, New *Value }
+
+// Grad pairs a parameter with its whole gradient.
+type Grad struct{ Param, Grad *Value }
+
+// Assume is an equation between dims that could not be proven from the
+// formulas; it is checked when dims get numbers.
+type Assume struct {
+	A, B Dim
+	Node string
+}
+
+// Kind is where a value comes from.
+type Kind uint8
+
+// The kinds of values.
+const (
+	Computed Kind = iota // an output of a node
+	Input                // fed in every step
+	Param                // an initializer that may be trained
+	Const                // an initializer or number that never changes
+	State                // kept from step to step: optimizer slots, counters
+	Sequence             // a list of values, only while a file is read
+)
+
+// String is the word used in the text form.
+func (k Kind) String() string {
+	return [...]string{"computed", "input", "param", "const", "state", "sequence"}[k]
+}
+
+// Phase is the part of the step that a node belongs to.
+type Phase uint8
+
+// The phases, in order.
+const (
+	Forward Phase = iota
+	Backward
+	Updating
+)
+
+// String is the word used in the text form.
+func (p Phase) String() string { return [...]string{"forward", "backward", "update"}[p] }
+
+// Shape is a list of dims; the empty list is a scalar.
+type Shape []Dim
+
+// Dims makes a Shape from numbers.
+func Dims(ns ...int64) Shape {
+	s := make(Shape, len(ns))
+	for i, n := range ns {
+		s[i] = Num(n)
+	}
+	return s
+}
+
+// Elems is the number of elements.
+func (s Shape) Elems() Dim {
+	n := Num(1)
+	for _, d := range s {
+		n = n.Mul(d)
+	}
+	return n
+}
+
+// Equal reports whether the shapes are the same formulas.
+func (s Shape) Equal(t Shape) bool { return slices.EqualFunc(s, t, Dim.Equal) }
+
+// String prints [batch, 64].
+func (s Shape) String() string {
+	b := []byte{'['}
+	for i, d := range s {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, d.String()...)
+	}
+	return string(append(b, ']'))
+}
+
+// Data is where the bytes of an initializer are. Package weights has the
+// implementations; a mapped file is not read before Bytes is called.
+type Data interface {
+	Len() int64
+	Bytes() ([]byte, error)
+}
+
+// Bytes is Data that is simply there.
+type Bytes []byte
+
+// Len is the number of bytes.
+func (b Bytes) Len() int64 { return int64(len(b)) }
+
+// Bytes returns b.
+func (b Bytes) Bytes() ([]byte, error) { return b, nil }
+
+// Value is what a node makes or a step is given: type and shape, no numbers.
+type Value struct {
+	ID    int32
+	Out   int32 // which output of Def
+	Kind  Kind
+	Type  DType
+	Name  string
+	Shape Shape
+	// Ints is the contents, as formulas, of an integer value that can be a
+	// shape; nil when they are not known. Row-major, any rank.
+	Ints []Dim
+	Def  *Node // nil unless Computed
+	// Data is the numbers of a Param, Const or State. A Const without Data
+	// has Ints; a State without Data starts as zeros.
+	Data Data
+	Seq  []*Value // of a Sequence
+}
+
+// Bytes is the size of the value.
+func (v *Value) Bytes() Dim { return v.Shape.Elems().Mul(Num(v.Type.Size())) }
+
+// Tensor is the numbers of a Param, Const or State. Contents known only as
+// formulas are evaluated; others share the bytes of Data.
+func (v *Value) Tensor(b *Binding) (*Tensor, error) {
+	shape, err := b.Shape(v.Shape)
+	if err != nil {
+		return nil, fmt.Errorf("graph: value %q: %w", v.Name, err)
+	}
+	switch {
+	case v.Data != nil:
+		data, err := v.Data.Bytes()
+		if err != nil {
+			return nil, fmt.Errorf("graph: value %q: %w", v.Name, err)
+		}
+		return &Tensor{Type: v.Type, Shape: shape, Bytes: data}, nil
+	case v.Ints != nil:
+		x := NewTensor(v.Type, shape...)
+		for i, d := range v.Ints {
+			n, err := b.Eval(d)
+			if err != nil {
+				return nil, fmt.Errorf("graph: value %q: %w", v.Name, err)
+			}
+			x.SetInt(i, n)
+		}
+		return x, nil
+	case v.Kind == State:
+		return NewTensor(v.Type, shape...), nil
+	}
+	return nil, fmt.Errorf("graph: value %q has no numbers", v.Name)
+}
+
+// Rank is the number of dims.
+func (v *Value) Rank() int { return len(v.Shape) }
+
+// String prints the name and type.
+func (v *Value) String() string { return fmt.Sprintf("%s %s%s", v.Name, v.Type, v.Shape) }
+
+// Node is one use of an operator.
+type Node struct {
+	ID      int32
+	Phase   Phase
+	Op      *Op
+	Name    string
+	Attrs   []Attr   // set ones only, sorted by name
+	Inputs  []*Value // nil where an optional input is omitted
+	Outputs []*Value // nil where an optional output is omitted
+
+	assume func(a, b Dim)
+}
+
+// In is input i, or nil if it is omitted or beyond the last.
+func (n *Node) In(i int) *Value {
+	if i < len(n.Inputs) {
+		return n.Inputs[i]
+	}
+	return nil
+}
+
+// Output is output i, or nil if it is omitted or beyond the last.
+func (n *Node) Output(i int) *Value {
+	if i < len(n.Outputs) {
+		return n.Outputs[i]
+	}
+	return nil
+}
+
+// Attr is the value of an attribute, its default, or nil.
+func (n *Node) Attr(name string) any {
+	for i := range n.Attrs {
+		if n.Attrs[i].Name == name {
+			return n.Attrs[i].Value
+		}
+	}
+	if s := n.Op.spec(name); s != nil {
+		return s.Default
+	}
+	panic(fmt.Sprintf("graph: operator %s does not declare attribute %q", n.Op.Name, name))
+}
+
+// Has reports whether the attribute is set on the node itself.
+func (n *Node) Has(name string) bool {
+	return slices.ContainsFunc(n.Attrs, func(a Attr) bool { return a.Name == name })
+}
+
+// Int is an integer attribute; 0 if it is absent and has no default.
+func (n *Node) Int(name string) int { v, _ := n.Attr(name).(int64); return int(v) }
+
+// Float is a float attribute; 0 if it is absent and has no default.
+func (n *Node) Float(name string) float64 { v, _ := n.Attr(name).(float64); return v }
+
+// Str is a string attribute; "" if it is absent and has no default.
+func (n *Node) Str(name string) string { v, _ := n.Attr(name).(string); return v }
+
+// Ints is a list attribute; nil if it is absent.
+func (n *Node) Ints(name string) []int64 { v, _ := n.Attr(name).([]int64); return v }
+
+// Floats is a list attribute; nil if it is absent.
+func (n *Node) Floats(name string) []float64 { v, _ := n.Attr(name).([]float64); return v }
+
+// NodeError is an error that belongs to a node.
+type NodeError struct {
+	Node, Op string
+	Msg      string
+}
+
+func (e *NodeError) Error() string {
+	return fmt.Sprintf("node %q (%s): %s", e.Node, e.Op, e.Msg)
+}
+
+// Fail leaves a rule with an error about the node.
+func (n *Node) Fail(format string, args ...any) {
+	panic(&NodeError{n.Name, n.Op.FullName(), fmt.Sprintf(format, args...)})
+}
+
+// Set gives output i its type and shape, if the output is wanted.
+func (n *Node) Set(i int, t DType, s Shape) {
+	if v := n.Output(i); v != nil {
+		v.Type, v.Shape = t, s
+	}
+}
+
+// SetInts gives output i its contents, if it is wanted and small enough to be
+// of use as a shape.
+func (n *Node) SetInts(i int, ds []Dim) {
+	if v := n.Output(i); v != nil && len(ds) <= MaxInts {
+		v.Ints = ds
+	}
+}
+
+// MaxInts is the most elements of an integer value whose contents are kept as
+// formulas: enough for every shape, too few for data.
+const MaxInts = 64
+
+// Same asserts that two dims are equal: wrong if they are known to differ,
+// noted in Graph.Assumed if that cannot be told.
+func (n *Node) Same(a, b Dim, what string) {
+	if a.Equal(b) {
+		return
+	}
+	if c, known := a.Compare(b); known && c != 0 {
+		n.Fail("%s: %s and %s differ", what, a, b)
+	}
+	if n.assume != nil {
+		n.assume(a, b)
+	}
+}
+
+// ByName finds a value.
+func (g *Graph) ByName(name string) *Value { return g.byName[name] }
+
+// Names lists the dims that the graph's values use, sorted.
+func (g *Graph) Names() []string {
+	set := map[string]bool{}
+	for _, v := range g.Values {
+		for _, d := range v.Shape {
+			if d.poly != nil {
+				d.eachName(set)
+			}
+		}
+	}
+	names := make([]string, 0, len(set))
+	for n := range set {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// CheckBinding evaluates what was assumed about dims.
+func (g *Graph) CheckBinding(b *Binding) error {
+	for _, a := range g.Assumed {
+		x, err := b.Eval(a.A)
+		if err != nil {
+			return fmt.Errorf("graph: node %q: %w", a.Node, err)
+		}
+		y, err := b.Eval(a.B)
+		if err != nil {
+			return fmt.Errorf("graph: node %q: %w", a.Node, err)
+		}
+		if x != y {
+			return fmt.Errorf("graph: node %q needs %s = %s, but they are %d and %d", a.Node, a.A, a.B, x, y)
+		}
+	}
+	return nil
+}
+
+// Fingerprint identifies the program: every name, type and attribute, but not
+// the numbers of large initializers.
+func (g *Graph) Fingerprint() string {
+	h := sha256.New()
+	g.Print(h)
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// Uses is who reads each value, in order of position: uses.Of(v).
+type Uses struct {
+	start []int32
+	nodes []*Node
+}
+
+// Uses lists the consumers of every value. A node that reads a value twice is
+// listed once.
+func (g *Graph) Uses() *Uses {
+	u := &Uses{start: make([]int32, len(g.Values)+2)}
+	each := func(f func(v *Value, n *Node)) {
+		for _, n := range g.Nodes {
+			for i, v := range n.Inputs {
+				if v != nil && !slices.Contains(n.Inputs[:i], v) {
+					f(v, n)
+				}
+			}
+		}
+	}
+	each(func(v *Value, _ *Node) { u.start[v.ID+2]++ })
+	for i := 2; i < len(u.start); i++ {
+		u.start[i] += u.start[i-1]
+	}
+	u.nodes = make([]*Node, u.start[len(u.start)-1])
+	each(func(v *Value, n *Node) {
+		u.nodes[u.start[v.ID+1]] = n
+		u.start[v.ID+1]++
+	})
+	return u
+}
+
+// Of lists the consumers of v.
+func (u *Uses) Of(v *Value) []*Node { return u.nodes[u.start[v.ID]:u.start[v.ID+1]] }

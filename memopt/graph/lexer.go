@@ -1,0 +1,136 @@
+package graph
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// lexer splits the text form into tokens; Parse and ParseDim share it. Errors
+// leave by panic and become ordinary errors in rescue.
+type lexer struct {
+	src string
+	pos int
+	tok token
+}
+
+type tokKind uint8
+
+const (
+	tokEOF tokKind = iota
+	tokNewline
+	tokIdent
+	tokNumber
+	tokString
+	tokPunct
+)
+
+type token struct {
+	kind tokKind
+	text string // without quotes
+	pos  int
+}
+
+func (t token) is(s string) bool { return (t.kind == tokPunct || t.kind == tokIdent) && t.text == s }
+
+func (t token) String() string {
+	switch t.kind {
+	case tokEOF:
+		return "the end"
+	case tokNewline:
+		return "the end of the line"
+	case tokString:
+		return strconv.Quote(t.text)
+	}
+	return "«" + t.text + "»"
+}
+
+type syntaxError struct{ msg string }
+
+func (l *lexer) fail(format string, args ...any) {
+	before := l.src[:min(l.tok.pos, len(l.src))]
+	line := 1 + strings.Count(before, "\n")
+	col := len(before) - strings.LastIndexByte(before, '\n')
+	where := fmt.Sprintf("%d:%d: ", line, col)
+	panic(&syntaxError{where + fmt.Sprintf(format, args...)})
+}
+
+// rescue turns the panics of reading into an error.
+func (l *lexer) rescue(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case *syntaxError:
+		*err = fmt.Errorf("graph: %s", r.msg)
+	case *DimError:
+		*err = fmt.Errorf("graph: %w", r)
+	case *NodeError:
+		*err = r
+	default:
+		panic(r)
+	}
+}
+
+func (l *lexer) expect(s string) {
+	if !l.tok.is(s) {
+		l.fail("%s expected, not %s", s, l.tok)
+	}
+	l.next()
+}
+
+func (l *lexer) next() {
+	for l.pos < len(l.src) {
+		switch c := l.src[l.pos]; {
+		case c == ' ' || c == '\t' || c == '\r':
+			l.pos++
+		case c == '#':
+			for l.pos < len(l.src) && l.src[l.pos] != '\n' {
+				l.pos++
+			}
+		default:
+			l.tok = l.scan()
+			return
+		}
+	}
+	l.tok = token{kind: tokEOF, pos: l.pos}
+}
+
+func (l *lexer) scan() token {
+	start := l.pos
+	c := l.src[start]
+	take := func(kind tokKind, more func(byte) bool) token {
+		for l.pos < len(l.src) && more(l.src[l.pos]) {
+			l.pos++
+		}
+		return token{kind, l.src[start:l.pos], start}
+	}
+	isLetter := func(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+	isDigit := func(c byte) bool { return c >= '0' && c <= '9' }
+	switch {
+	case c == '\n':
+		l.pos++
+		return token{tokNewline, "", start}
+	case isLetter(c):
+		return take(tokIdent, func(c byte) bool { return isLetter(c) || isDigit(c) })
+	case isDigit(c) || c == '.' && start+1 < len(l.src) && isDigit(l.src[start+1]):
+		prev := byte(0)
+		return take(tokNumber, func(c byte) bool {
+			ok := isDigit(c) || isLetter(c) || c == '.' || (c == '+' || c == '-') && (prev == 'e' || prev == 'E')
+			prev = c
+			return ok
+		})
+	case c == '"':
+		q, err := strconv.QuotedPrefix(l.src[start:])
+		if err != nil {
+			l.tok = token{pos: start}
+			l.fail("a quoted name does not end")
+		}
+		l.pos += len(q)
+		s, _ := strconv.Unquote(q)
+		return token{tokString, s, start}
+	case strings.HasPrefix(l.src[start:], "**"), strings.HasPrefix(l.src[start:], "//"):
+		l.pos += 2
+		return token{tokPunct, l.src[start:l.pos], start}
+	}
+	l.pos++
+	return token{tokPunct, l.src[start:l.pos], start}
+}

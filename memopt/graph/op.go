@@ -1,0 +1,374 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Op is all that is known of an operator. Packages outside the operator
+// library never ask for an operator by name; they read these facets.
+type Op struct {
+	Name   string
+	Domain string // "" is ONNX's own
+	Since  int    // first opset of Domain whose form this is; 0 means any
+	Doc    string // one line; what is computed
+
+	// In and Out name the ports: "X, W, B?" has an optional last one,
+	// "data..." takes any number. Attrs declares attributes with kind and
+	// default: "axis int=-1, perm ints, mode string=constant".
+	In, Out, Attrs string
+
+	// Infer sets type, shape and, for integer values small enough to be
+	// shapes, the contents of every output. It panics through Node.Fail.
+	Infer func(n *Node)
+	// Rewrite, if set, stands in for the node: the operator is defined by
+	// others. Older forms of an operator and sequence operators are such.
+	Rewrite func(b *Builder, n *Node) []*Value
+	// Grad gives the gradient of each input from those of the outputs, as
+	// nodes. dy holds nil where none flows; nil in the result says the same.
+	Grad func(b *Builder, n *Node, dy []*Value) []*Value
+	// NoGrad says that no gradient flows through the node, for a reason other
+	// than element types: Shape, comparisons, ArgMax.
+	NoGrad bool
+
+	// Eval is what is true, written plainly. Fast is the CPU device's quick
+	// form; it must agree with Eval and must not depend on the worker count.
+	Eval, Fast func(c *Call)
+	// Scratch is the bytes Fast needs beside its outputs.
+	Scratch func(n *Node) Dim
+
+	// Flops prices one run; bytes moved come from the shapes.
+	Flops func(n *Node) Dim
+	// Recompute says whether and how gladly the planner may run it again.
+	Recompute Class
+	// InPlace lists inputs whose bytes output 0 may be written over, if
+	// nobody reads them later and the sizes agree.
+	InPlace []int
+	// View: output 0 is input 0 under another shape; nothing runs.
+	View bool
+	// Overwrites gives, per output, the input that it replaces in place: the
+	// updated parameter is where the parameter was. nil for most operators.
+	Overwrites []int
+	// Random: draws from the counter (seed, step, node, element).
+	Random bool
+
+	// Role marks the few operators that other stages build with.
+	Role Role
+	// Optimizer is the name users give to an update rule. Its ports are
+	// param, grad, lr, scale, step, then one state for each slot; its outputs
+	// the new param and the new states.
+	Optimizer string
+
+	// Samples feed the conformance test; kernels documents their form.
+	Samples []string
+
+	in, out []Port
+	attrs   []AttrSpec
+}
+
+// Class is the planner's licence to run a node again.
+type Class uint8
+
+// The recompute classes.
+const (
+	Never Class = iota // updates and whatever has effects
+	Heavy              // matrix products, convolutions: possible but dear
+	Cheap              // bandwidth-bound: normally worth repeating
+)
+
+// String is the class as ops prints it.
+func (c Class) String() string { return [...]string{"never", "heavy", "cheap"}[c] }
+
+// Role names what another stage needs an operator for.
+type Role uint8
+
+// The roles.
+const (
+	RoleNone       Role = iota
+	RoleSum             // any number of values of one type and shape → their sum
+	RoleAccumulate      // (sum so far, gradient, micro-batch index) → new sum, in place
+	RoleClip            // (max norm, gradients…) → factor ≤ 1 for all of them
+	RoleCount           // (step) → step + 1, in place
+	RoleScale           // (value, factor) → product with a scalar
+)
+
+// Port is one input or output.
+type Port struct {
+	Name     string
+	Optional bool
+	Variadic bool
+}
+
+// AttrKind is the type of an attribute.
+type AttrKind uint8
+
+// The attribute kinds, with ONNX's numbers.
+const (
+	AttrFloat   AttrKind = 1
+	AttrInt     AttrKind = 2
+	AttrString  AttrKind = 3
+	AttrTensor  AttrKind = 4
+	AttrFloats  AttrKind = 6
+	AttrInts    AttrKind = 7
+	AttrStrings AttrKind = 8
+)
+
+var attrKinds = map[string]AttrKind{
+	"float": AttrFloat, "int": AttrInt, "string": AttrString, "tensor": AttrTensor,
+	"floats": AttrFloats, "ints": AttrInts, "strings": AttrStrings,
+}
+
+// AttrSpec declares an attribute; Default nil means it may be absent.
+type AttrSpec struct {
+	Name    string
+	Kind    AttrKind
+	Default any
+}
+
+// Attr is a set attribute. Value is int64, float64, string, *Tensor, or a
+// slice of the first three.
+type Attr struct {
+	Name  string
+	Value any
+}
+
+// A is attributes as rules write them; int and float32 are taken too.
+type A map[string]any
+
+// Ports returns the declared inputs and outputs.
+func (op *Op) Ports() (in, out []Port) { return op.in, op.out }
+
+// AttrSpecs returns the declared attributes.
+func (op *Op) AttrSpecs() []AttrSpec { return op.attrs }
+
+// FullName is the name with the domain in front, if there is one.
+func (op *Op) FullName() string { return fullName(op.Domain, op.Name) }
+
+func fullName(domain, name string) string {
+	if domain == "" {
+		return name
+	}
+	return domain + "." + name
+}
+
+// spec finds a declared attribute.
+func (op *Op) spec(name string) *AttrSpec {
+	for i := range op.attrs {
+		if op.attrs[i].Name == name {
+			return &op.attrs[i]
+		}
+	}
+	return nil
+}
+
+// Library is the set of operators that a graph may use.
+type Library struct {
+	ops        map[opKey][]*Op // newest form first
+	roles      map[Role]*Op
+	optimizers map[string]*Op
+}
+
+type opKey struct{ domain, name string }
+
+// Define adds an operator. A malformed declaration is our own mistake and
+// panics.
+func (lib *Library) Define(op Op) *Op {
+	o := &op
+	o.in, o.out = parsePorts(o, o.In), parsePorts(o, o.Out)
+	o.attrs = parseAttrSpecs(o)
+	if lib.ops == nil {
+		lib.ops, lib.roles, lib.optimizers = map[opKey][]*Op{}, map[Role]*Op{}, map[string]*Op{}
+	}
+	k := opKey{o.Domain, o.Name}
+	for _, other := range lib.ops[k] {
+		if other.Since == o.Since {
+			panic(fmt.Sprintf("graph: operator %s since %d defined twice", o.FullName(), o.Since))
+		}
+	}
+	lib.ops[k] = append(lib.ops[k], o)
+	slices.SortFunc(lib.ops[k], func(a, b *Op) int { return b.Since - a.Since })
+	if o.Role != RoleNone {
+		lib.roles[o.Role] = o
+	}
+	if o.Optimizer != "" {
+		lib.optimizers[o.Optimizer] = o
+	}
+	return o
+}
+
+// Find returns the form of an operator that holds in an opset, or nil.
+// Opset 0 asks for the newest.
+func (lib *Library) Find(domain, name string, opset int) *Op {
+	if domain == "ai.onnx" {
+		domain = ""
+	}
+	for _, op := range lib.ops[opKey{domain, name}] {
+		if opset == 0 || op.Since <= opset {
+			return op
+		}
+	}
+	return nil
+}
+
+// Role returns the operator with a role.
+func (lib *Library) Role(r Role) *Op { return lib.roles[r] }
+
+// Optimizer returns the update rule of that name, or nil.
+func (lib *Library) Optimizer(name string) *Op { return lib.optimizers[name] }
+
+// Optimizers lists the update rules by name.
+func (lib *Library) Optimizers() []string {
+	var names []string
+	for n := range lib.optimizers {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// All lists the operators by domain, name and falling Since.
+func (lib *Library) All() []*Op {
+	var all []*Op
+	for _, forms := range lib.ops {
+		all = append(all, forms...)
+	}
+	slices.SortFunc(all, func(a, b *Op) int {
+		if c := strings.Compare(a.Domain, b.Domain); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return b.Since - a.Since
+	})
+	return all
+}
+
+func parsePorts(op *Op, s string) []Port {
+	var ps []Port
+	for f := range strings.SplitSeq(s, ",") {
+		f = strings.TrimSpace(f)
+		if f == "" {
+			continue
+		}
+		p := Port{Name: f}
+		if n, ok := strings.CutSuffix(p.Name, "?"); ok {
+			p.Name, p.Optional = n, true
+		}
+		if n, ok := strings.CutSuffix(p.Name, "..."); ok {
+			p.Name, p.Variadic = n, true
+		}
+		if !isIdent(p.Name) || len(ps) > 0 && ps[len(ps)-1].Variadic {
+			panic(fmt.Sprintf("graph: operator %s: bad ports %q", op.Name, s))
+		}
+		ps = append(ps, p)
+	}
+	return ps
+}
+
+func parseAttrSpecs(op *Op) []AttrSpec {
+	var specs []AttrSpec
+	for f := range strings.SplitSeq(op.Attrs, ",") {
+		f = strings.TrimSpace(f)
+		if f == "" {
+			continue
+		}
+		decl, def, hasDef := strings.Cut(f, "=")
+		name, kindName, _ := strings.Cut(strings.TrimSpace(decl), " ")
+		kind, ok := attrKinds[strings.TrimSpace(kindName)]
+		if !ok {
+			panic(fmt.Sprintf("graph: operator %s: bad attribute %q", op.Name, f))
+		}
+		spec := AttrSpec{Name: name, Kind: kind}
+		if hasDef {
+			var err error
+			switch kind {
+			case AttrInt:
+				spec.Default, err = strconv.ParseInt(def, 10, 64)
+			case AttrFloat:
+				spec.Default, err = strconv.ParseFloat(def, 64)
+			case AttrString:
+				spec.Default = def
+			default:
+				err = fmt.Errorf("no default for lists")
+			}
+			if err != nil {
+				panic(fmt.Sprintf("graph: operator %s: bad attribute %q: %v", op.Name, f, err))
+			}
+		}
+		specs = append(specs, spec)
+	}
+	return specs
+}
+
+// kindOf is the kind of an attribute's value.
+func kindOf(v any) AttrKind {
+	switch v.(type) {
+	case float64:
+		return AttrFloat
+	case int64:
+		return AttrInt
+	case string:
+		return AttrString
+	case *Tensor:
+		return AttrTensor
+	case []float64:
+		return AttrFloats
+	case []int64:
+		return AttrInts
+	case []string:
+		return AttrStrings
+	}
+	return 0
+}
+
+func (k AttrKind) String() string {
+	for name, kind := range attrKinds {
+		if kind == k {
+			return name
+		}
+	}
+	return "attribute"
+}
+
+// list turns attributes as written by a rule into sorted ones.
+func (a A) list() []Attr {
+	if len(a) == 0 {
+		return nil
+	}
+	out := make([]Attr, 0, len(a))
+	for name, v := range a {
+		switch x := v.(type) {
+		case int:
+			v = int64(x)
+		case float32:
+			v = float64(x)
+		case bool:
+			v = int64(0)
+			if x {
+				v = int64(1)
+			}
+		}
+		if kindOf(v) == 0 {
+			panic(fmt.Sprintf("graph: attribute %s has type %T", name, v))
+		}
+		out = append(out, Attr{name, v})
+	}
+	slices.SortFunc(out, func(a, b Attr) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Call is one run of an operator on tensors. Outputs have their shapes and
+// bytes; Eval fills them.
+type Call struct {
+	Node    *Node
+	In, Out []*Tensor // nil where omitted
+	Scratch []byte
+	// Parallel runs f over [0, n) in ranges. How the ranges fall may differ
+	// from machine to machine, so f must compute each item by itself.
+	Parallel func(n, grain int, f func(lo, hi int))
+	// Seed and Step key the counter of random operators.
+	Seed, Step uint64
+}
