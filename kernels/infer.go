@@ -1,0 +1,168 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// sameShape: output 0 is like input 0.
+func sameShape(n *graph.Node) { n.Set(0, n.Inputs[0].Type, n.Inputs[0].Shape) }
+
+// sameTypes refuses inputs of different element types.
+func sameTypes(n *graph.Node) {
+	for i, v := range n.Inputs {
+		if v != nil && v.Type != n.Inputs[0].Type {
+			n.Fail("input %d is %s, but input 0 is %s", i, v.Type, n.Inputs[0].Type)
+		}
+	}
+}
+
+// wantType refuses input i unless its type passes.
+func wantType(n *graph.Node, i int, ok func(graph.DType) bool, what string) {
+	if v := n.In(i); v != nil && !ok(v.Type) {
+		n.Fail("input %d is %s; %s expected", i, v.Type, what)
+	}
+}
+
+// broadcast is ONNX's multidirectional rule. Two dims of which neither is
+// known to be 1 are taken to be equal; what is not proven is noted in the graph.
+func broadcast(n *graph.Node, shapes ...graph.Shape) graph.Shape {
+	var out graph.Shape
+	for _, s := range shapes {
+		if len(s) > len(out) {
+			out = append(slices.Repeat(graph.Dims(1), len(s)-len(out)), out...)
+		}
+		for i, d := range s {
+			at := &out[len(out)-len(s)+i]
+			switch {
+			case d.Is(1) || d.Equal(*at):
+			case at.Is(1):
+				*at = d
+			default:
+				n.Same(*at, d, "shapes cannot be broadcast")
+				if _, isNum := d.Const(); isNum {
+					*at = d
+				}
+			}
+		}
+	}
+	return slices.Clip(out)
+}
+
+// inputShapes lists the shapes of the inputs that are there.
+func inputShapes(n *graph.Node) []graph.Shape {
+	var out []graph.Shape
+	for _, v := range n.Inputs {
+		if v != nil {
+			out = append(out, v.Shape)
+		}
+	}
+	return out
+}
+
+// axisOf normalises an axis in [−rank, rank).
+func axisOf(n *graph.Node, axis, rank int) int {
+	if axis < -rank || axis >= rank {
+		n.Fail("axis %d is outside [%d, %d)", axis, -rank, rank)
+	}
+	if axis < 0 {
+		axis += rank
+	}
+	return axis
+}
+
+// axesOf normalises a list of axes, sorted; a repeated one is an error.
+func axesOf(n *graph.Node, axes []int64, rank int) []int {
+	out := make([]int, len(axes))
+	for i, a := range axes {
+		out[i] = axisOf(n, int(a), rank)
+	}
+	slices.Sort(out)
+	for i := 1; i < len(out); i++ {
+		if out[i] == out[i-1] {
+			n.Fail("axis %d is given twice", out[i])
+		}
+	}
+	return out
+}
+
+// knownInts is the contents of an input that must be known while planning:
+// axes, pads, split sizes. Formulas are not numbers yet: see knownDims.
+func knownInts(n *graph.Node, i int, what string) []int64 {
+	out := make([]int64, 0, 8)
+	for _, d := range knownDims(n, i, what) {
+		x, ok := d.Const()
+		if !ok {
+			n.Fail("%s must be numbers, not %s", what, d)
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// knownDims is the contents of an input as formulas.
+func knownDims(n *graph.Node, i int, what string) []graph.Dim {
+	v := n.In(i)
+	if v.Ints == nil {
+		n.Fail("%s (%q) is not known before the step runs", what, v.Name)
+	}
+	return v.Ints
+}
+
+// perElement prices an elementwise operator.
+func perElement(flops int64) func(*graph.Node) graph.Dim {
+	return func(n *graph.Node) graph.Dim {
+		return largest(n).Mul(graph.Num(flops))
+	}
+}
+
+// largest is the element count of output 0, or of input 0 if that has a
+// higher rank (reductions).
+func largest(n *graph.Node) graph.Dim {
+	out := n.Outputs[0]
+	if out == nil || len(n.Inputs) > 0 && n.Inputs[0] != nil && n.Inputs[0].Rank() > out.Rank() {
+		return n.Inputs[0].Shape.Elems()
+	}
+	return out.Shape.Elems()
+}
+
+// shapeOf is a value's shape as a constant of formulas.
+func shapeOf(b *graph.Builder, v *graph.Value) *graph.Value { return b.Ints(v.Shape...) }
+
+// reshape views v under another shape; no node if it has that shape already.
+func reshape(b *graph.Builder, v *graph.Value, s graph.Shape) *graph.Value {
+	if v.Shape.Equal(s) {
+		return v
+	}
+	return b.Op("Reshape", graph.A{"allowzero": 1}, v, b.Ints(s...))
+}
+
+// sumTo undoes broadcasting: it sums dy over every dim that was repeated.
+func sumTo(b *graph.Builder, dy *graph.Value, s graph.Shape) *graph.Value {
+	var axes []graph.Dim
+	lead := dy.Rank() - len(s)
+	for i, d := range dy.Shape {
+		if i < lead || s[i-lead].Is(1) && !d.Is(1) {
+			axes = append(axes, graph.Num(int64(i)))
+		}
+	}
+	if len(axes) > 0 {
+		dy = b.Op("ReduceSum", graph.A{"keepdims": 1}, dy, b.Ints(axes...))
+	}
+	return reshape(b, dy, s)
+}
+
+// zerosLike is a tensor of zeros, for gradients of outputs that have none.
+func zerosLike(b *graph.Builder, v *graph.Value) *graph.Value {
+	return b.Op("ConstantOfShape", graph.A{"value": graph.NewTensor(v.Type, 1)}, shapeOf(b, v))
+}
+
+// num is a scalar of v's type.
+func num(b *graph.Builder, v *graph.Value, x float64) *graph.Value { return b.Num(v.Type, x) }
+
+func isFloat(t graph.DType) bool   { return t.IsFloat() }
+func isNumber(t graph.DType) bool  { return t != graph.Bool }
+func isBool(t graph.DType) bool    { return t == graph.Bool }
+func isIndex(t graph.DType) bool   { return t == graph.Int64 || t == graph.Int32 }
+func isInteger(t graph.DType) bool { return t.IsInt() }

@@ -1,0 +1,51 @@
+package kernels
+
+import (
+	"fmt"
+
+	"memopt/memopt/graph"
+)
+
+// Interpret runs a whole graph by the operators' Eval, each value in bytes of
+// its own. It is slow and it is the definition: devices are compared with it.
+// The result has a tensor for every value, by ID.
+func Interpret(g *graph.Graph, b *graph.Binding, given map[string]*graph.Tensor) ([]*graph.Tensor, error) {
+	ts := make([]*graph.Tensor, len(g.Values))
+	for _, v := range g.Values {
+		if v.Kind == graph.Computed {
+			continue
+		}
+		if x := given[v.Name]; x != nil {
+			ts[v.ID] = x
+			continue
+		}
+		x, err := v.Tensor(b)
+		if err != nil {
+			return nil, err
+		}
+		ts[v.ID] = x
+	}
+	for _, n := range g.Nodes {
+		c := &graph.Call{Node: n, Parallel: serial, In: make([]*graph.Tensor, len(n.Inputs)), Out: make([]*graph.Tensor, len(n.Outputs))}
+		for i, v := range n.Inputs {
+			if v != nil {
+				c.In[i] = ts[v.ID]
+			}
+		}
+		for i, v := range n.Outputs {
+			if v == nil {
+				continue
+			}
+			shape, err := b.Shape(v.Shape)
+			if err != nil {
+				return nil, fmt.Errorf("kernels: node %q: %w", n.Name, err)
+			}
+			c.Out[i] = graph.NewTensor(v.Type, shape...)
+			ts[v.ID] = c.Out[i]
+		}
+		n.Op.Eval(c)
+	}
+	return ts, nil
+}
+
+func serial(n, _ int, f func(lo, hi int)) { f(0, n) }

@@ -1,0 +1,40 @@
+// Package kernels is the operator library: one file an operator, and in that
+// file everything about it: shape rule, gradient, plain reference, quick CPU
+// form, price, recompute class and the samples it is tested with. Adding an
+// operator is adding its file; nothing else is edited.
+//
+// Files that begin with an operator's name hold that operator and its
+// gradient operator. The others hold what many share: infer.go (shape rules),
+// map.go (loops over elements), index.go (strides), reduce.go, sample.go,
+// interpret.go.
+//
+// # Rules of the house
+//
+//   - Eval is what is true, written plainly, for every element type the
+//     operator takes; float16 and bfloat16 are storage, arithmetic is float32
+//     or wider. Fast is the CPU device's form for the types that matter; it
+//     may leave the rest to Eval by calling it.
+//   - An output element is computed by one worker in one fixed order, so that
+//     results depend neither on the worker count nor on the run: a recomputed
+//     value has the same bits as the first.
+//   - A graph holds only the newest form of an operator. An older opset's form
+//     is an Op with Since and Rewrite in the same file.
+//   - Gradient rules build ordinary nodes. Sums that undo broadcasting are
+//     made by sumTo. A gradient operator that ONNX Runtime also has carries its
+//     domain and meaning (com.microsoft.GeluGrad); others are memopt's own.
+//   - A shape that a rule needs is a constant of formulas (shapeOf), never the
+//     value itself: keeping a tensor alive for its shape would cost its bytes.
+package kernels
+
+import "memopt/memopt/graph"
+
+// Library is every operator there is.
+var Library = &graph.Library{}
+
+// The domains of operators that are not ONNX's own.
+const (
+	microsoft = "com.microsoft"
+	own       = "memopt"
+)
+
+func define(op graph.Op) *graph.Op { return Library.Define(op) }

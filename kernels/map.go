@@ -1,0 +1,122 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// grain is the least number of cheap element operations worth a worker.
+const grain = 16 << 10
+
+// unary describes y = f(x), element by element.
+type unary struct {
+	f func(x float64) float64
+	i func(x int64) int64 // nil: floats only
+}
+
+func (u unary) eval(c *graph.Call) {
+	x, y := c.In[0], c.Out[0]
+	for k := range y.Len() {
+		if x.Type.IsFloat() {
+			y.SetFloat(k, u.f(x.Float(k)))
+		} else {
+			y.SetInt(k, u.i(x.Int(k)))
+		}
+	}
+}
+
+// fast runs f32 over float32 tensors and leaves other types to eval.
+func (u unary) fast(f32 func(y, x []float32)) func(*graph.Call) {
+	return func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			u.eval(c)
+			return
+		}
+		x, y := c.In[0].F32(), c.Out[0].F32()
+		c.Parallel(len(y), grain, func(lo, hi int) { f32(y[lo:hi], x[lo:hi]) })
+	}
+}
+
+// binary describes z = f(x, y) under broadcasting.
+type binary struct {
+	f func(x, y float64) float64
+	i func(x, y int64) int64 // nil: floats only
+}
+
+func (o binary) eval(c *graph.Call) {
+	x, y, z := c.In[0], c.In[1], c.Out[0]
+	walk(z.Shape, 0, z.Len(), func(i int, at []int) {
+		if x.Type.IsFloat() {
+			z.SetFloat(i, o.f(x.Float(at[0]), y.Float(at[1])))
+		} else {
+			z.SetInt(i, o.i(x.Int(at[0]), y.Int(at[1])))
+		}
+	}, broadcastStrides(x.Shape, z.Shape), broadcastStrides(y.Shape, z.Shape))
+}
+
+// fast runs f32 over rows of float32 tensors. Three row forms cover
+// broadcasting: both full, and either one a single number.
+func (o binary) fast(full func(z, x, y []float32), right func(z, x []float32, y float32), left func(z []float32, x float32, y []float32)) func(*graph.Call) {
+	return func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 || c.In[1].Type != graph.Float32 || c.Out[0].Type != graph.Float32 {
+			o.eval(c)
+			return
+		}
+		x, y, z := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
+		if len(z) == 0 {
+			return
+		}
+		if len(x) == len(z) && len(y) == len(z) {
+			c.Parallel(len(z), grain, func(lo, hi int) { full(z[lo:hi], x[lo:hi], y[lo:hi]) })
+			return
+		}
+		rows, width, xs, ys, shape := rowForm(c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
+		xFull, yFull := xs[len(shape)-1] != 0, ys[len(shape)-1] != 0
+		c.Parallel(rows, max(1, grain/width), func(lo, hi int) {
+			walk(shape[:len(shape)-1], lo, hi, func(r int, at []int) {
+				z := z[r*width : (r+1)*width]
+				switch {
+				case xFull && yFull:
+					full(z, x[at[0]:at[0]+width], y[at[1]:at[1]+width])
+				case xFull:
+					right(z, x[at[0]:at[0]+width], y[at[1]])
+				case yFull:
+					left(z, x[at[0]], y[at[1]:at[1]+width])
+				default:
+					full(z[:1], x[at[0]:at[0]+1], y[at[1]:at[1]+1])
+					for i := range z {
+						z[i] = z[0]
+					}
+				}
+			}, xs[:len(shape)-1], ys[:len(shape)-1])
+		})
+	}
+}
+
+// rowForm merges neighbouring dims that are broadcast alike, so that the last
+// one is as long as can be, and gives both operands' strides under it.
+func rowForm(xShape, yShape, zShape []int) (rows, width int, xs, ys, shape []int) {
+	fx, fy := broadcastStrides(xShape, zShape), broadcastStrides(yShape, zShape)
+	for i, d := range zShape {
+		if d == 1 {
+			continue
+		}
+		if n := len(shape); n > 0 && merges(xs[n-1], fx[i], d) && merges(ys[n-1], fy[i], d) {
+			shape[n-1] *= d
+			xs[n-1], ys[n-1] = fx[i], fy[i]
+			continue
+		}
+		shape, xs, ys = append(shape, d), append(xs, fx[i]), append(ys, fy[i])
+	}
+	if len(shape) == 0 {
+		shape, xs, ys = []int{1}, []int{1}, []int{1}
+	}
+	width = shape[len(shape)-1]
+	return elems(zShape) / width, width, xs, ys, shape
+}
+
+// merges reports whether a dim with stride outer continues one with stride
+// inner of d items.
+func merges(outer, inner, d int) bool {
+	if outer == 0 || inner == 0 {
+		return outer == inner
+	}
+	return outer == inner*d
+}

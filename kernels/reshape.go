@@ -1,0 +1,69 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:  "Reshape",
+	Doc:   "the same elements under another shape",
+	In:    "data, shape",
+	Out:   "reshaped",
+	Attrs: "allowzero int=0",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		want := slices.Clone(knownDims(n, 1, "shape"))
+		unknown, rest := -1, graph.Num(1)
+		for i, d := range want {
+			if d.Is(0) && n.Int("allowzero") == 0 {
+				if i >= x.Rank() {
+					n.Fail("shape says 0 (copy) at %d, but the input has rank %d", i, x.Rank())
+				}
+				want[i] = x.Shape[i]
+			}
+			if d.Is(-1) {
+				if unknown >= 0 {
+					n.Fail("shape has two -1")
+				}
+				unknown = i
+				continue
+			}
+			rest = rest.Mul(want[i])
+		}
+		if unknown >= 0 {
+			if rest.Is(0) {
+				n.Fail("shape has a -1 beside a 0")
+			}
+			want[unknown] = x.Shape.Elems().FloorDiv(rest)
+			rest = rest.Mul(want[unknown])
+		}
+		n.Same(x.Shape.Elems(), rest, "element counts")
+		n.Set(0, x.Type, want)
+		if x.Ints != nil {
+			n.SetInts(0, x.Ints)
+		}
+	},
+	Grad:      viewGrad,
+	Eval:      copyBytes,
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	View:      true,
+	Samples: []string{
+		"f32[2,6], i64{3,4}",
+		"f32[2,6], i64{0,-1}",
+		"f32[2,6], i64{-1}",
+		"f32[0,3], i64{3,0}; allowzero=1",
+	},
+})
+
+// viewGrad: the gradient of a view is the view back.
+func viewGrad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+	return []*graph.Value{reshape(b, dy[0], n.Inputs[0].Shape)}
+}
+
+// copyBytes is the reference of every view: the bytes are the same.
+func copyBytes(c *graph.Call) { copy(c.Out[0].Bytes, c.In[0].Bytes) }
+
+func noFlops(*graph.Node) graph.Dim { return graph.Num(0) }
