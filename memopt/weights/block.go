@@ -1,0 +1,272 @@
+package weights
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"unsafe"
+)
+
+// Kind is where the bytes of a block are.
+type Kind uint8
+
+// The kinds of block.
+const (
+	KindMapped Kind = iota // pages of a mapped file, read-only
+	KindHeap               // memory of the Go heap
+	KindDevice             // memory of a device, not readable from here
+	KindZero               // nowhere: the bytes are all zero
+
+	kinds = iota
+)
+
+var kindNames = [kinds]string{"mapped", "heap", "device", "zero"}
+
+// String returns the word for the kind: mapped, heap, device or zero.
+func (k Kind) String() string { return kindNames[k] }
+
+// Block is bytes with an owner and a count of uses. It starts with one use; the
+// Drop of the last gives the bytes back, and touching it after that is a
+// mistake that panics.
+type Block struct {
+	kind   Kind
+	length int64
+	file   *File // of a block cut from a file
+	off    int64 // its place in the file
+	free   func()
+
+	mu      sync.Mutex
+	uses    int
+	data    []byte // mapped or heap bytes; for zeros, once asked for
+	zeroMap bool   // data is a mapping of zeros
+	aligned []byte // heap copy made by Aligned
+}
+
+// newBlock gives b its first use and enters it in the books.
+func newBlock(b *Block) *Block {
+	b.uses = 1
+	countBlocks(1)
+	return b
+}
+
+// Heap returns a block that owns b. The caller gives b away: it must not write to it any more.
+func Heap(b []byte) *Block {
+	hold(KindHeap, int64(len(b)))
+	return newBlock(&Block{kind: KindHeap, length: int64(len(b)), data: b})
+}
+
+// Zeros returns a block of n zero bytes that takes no memory, however large.
+func Zeros(n int64) *Block {
+	if n < 0 {
+		panic(fmt.Sprintf("weights: Zeros of %d bytes", n))
+	}
+	hold(KindZero, n)
+	return newBlock(&Block{kind: KindZero, length: n})
+}
+
+// Device returns a block that stands for n bytes in the memory of a device; free
+// is called once, by the last Drop.
+func Device(n int64, free func()) *Block {
+	if n < 0 {
+		panic(fmt.Sprintf("weights: Device block of %d bytes", n))
+	}
+	hold(KindDevice, n)
+	return newBlock(&Block{kind: KindDevice, length: n, free: free})
+}
+
+// Kind returns where the bytes are.
+func (b *Block) Kind() Kind { return b.kind }
+
+// Len returns the number of bytes.
+func (b *Block) Len() int64 { return b.length }
+
+// Retain adds a use.
+func (b *Block) Retain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mustLive("Retain")
+	b.uses++
+}
+
+// Drop ends a use; the last one gives the bytes back. A drop too many panics.
+func (b *Block) Drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mustLive("Drop")
+	b.uses--
+	if b.uses > 0 {
+		return
+	}
+	countBlocks(-1)
+	if b.aligned != nil {
+		hold(KindHeap, -int64(cap(b.aligned)))
+	}
+	data := b.data
+	b.data, b.aligned = nil, nil
+	switch {
+	case b.file != nil:
+		if err := b.file.release(); err != nil {
+			panic(err) // only ever a mapping that is not ours
+		}
+	case b.kind == KindZero && data != nil && b.zeroMap:
+		if err := unmap(data); err != nil {
+			panic("weights: unmap zeros: " + err.Error())
+		}
+	case b.kind == KindZero && data != nil:
+		hold(KindHeap, -b.length)
+	case b.kind == KindDevice && b.free != nil:
+		b.free()
+	}
+	if b.file == nil {
+		hold(b.kind, -b.length)
+	}
+}
+
+// Bytes returns a view for reading, good until the last Drop. The view of a
+// mapped block is the file's pages; that of zeros is one shared page of them, seen
+// many times over. Bytes on a device cannot be read from here and give an error.
+func (b *Block) Bytes() ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mustLive("Bytes")
+	return b.view()
+}
+
+// Aligned returns a view whose address is a multiple of align, a power of two.
+// Bytes that lie so already come back as they are, with true; others are copied to the heap once,
+// counted as CopiedUnaligned, and the copy is kept until the last Drop.
+func (b *Block) Aligned(align int) ([]byte, bool, error) {
+	if align <= 0 || align&(align-1) != 0 {
+		panic(fmt.Sprintf("weights: alignment %d is not a power of two", align))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mustLive("Aligned")
+	data, err := b.view()
+	if err != nil {
+		return nil, false, err
+	}
+	if isAligned(data, align) {
+		return data, true, nil
+	}
+	if b.aligned != nil && isAligned(b.aligned, align) {
+		return b.aligned, false, nil
+	}
+	room := make([]byte, len(data)+align-1)
+	skip := 0
+	for !isAligned(room[skip:], align) {
+		skip++
+	}
+	fresh := room[skip:][:len(data)]
+	copy(fresh, data)
+	// An earlier, less aligned copy may still be in a reader's hands; it leaves the
+	// books here and the heap when they let go.
+	hold(KindHeap, int64(cap(fresh)-cap(b.aligned)))
+	countUnaligned(int64(len(data)))
+	b.aligned = fresh
+	return fresh, false, nil
+}
+
+// isAligned reports whether b may be read with the alignment. No bytes always may.
+func isAligned(b []byte, align int) bool {
+	return len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(align) == 0
+}
+
+// CopyTo copies all bytes into dst, which has exactly their length.
+func (b *Block) CopyTo(dst []byte) error {
+	if int64(len(dst)) != b.length {
+		return fmt.Errorf("weights: copy of %s into %d bytes", b.describe(), len(dst))
+	}
+	_, err := b.ReadAt(dst, 0)
+	return err
+}
+
+// ReadAt fills p from offset off, as io.ReaderAt says. It is how a block larger
+// than a staging buffer is read in slices, and it never touches memory for zeros.
+func (b *Block) ReadAt(p []byte, off int64) (int, error) {
+	data, err := b.source()
+	switch {
+	case err != nil:
+		return 0, err
+	case off < 0:
+		return 0, fmt.Errorf("weights: read at offset %d of %s", off, b.describe())
+	case off > b.length:
+		return 0, io.EOF
+	}
+	n := int(min(int64(len(p)), b.length-off))
+	if b.kind == KindZero {
+		clear(p[:n])
+	} else {
+		copy(p[:n], data[off:])
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// source returns what ReadAt reads: the view, or nothing for zeros.
+func (b *Block) source() ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mustLive("ReadAt")
+	if b.kind == KindZero {
+		return nil, nil
+	}
+	return b.view()
+}
+
+// ReleasePages tells the system that the block's pages have been read for now, so
+// that a file read from end to end never piles up in memory. The bytes stay
+// readable: they come back from the file. For other kinds it does nothing.
+func (b *Block) ReleasePages() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mustLive("ReleasePages")
+	if b.kind == KindMapped && len(b.data) > 0 {
+		dropPages(b.data)
+	}
+}
+
+// view returns the bytes, making those of a zero block on first sight. The lock is held.
+func (b *Block) view() ([]byte, error) {
+	switch {
+	case b.kind == KindDevice:
+		return nil, fmt.Errorf("weights: %s cannot be read here, copy it back first", b.describe())
+	case b.kind != KindZero || b.data != nil || b.length == 0:
+		return b.data, nil
+	case b.length > math.MaxInt:
+		return nil, fmt.Errorf("weights: %s do not fit this machine's address space", b.describe())
+	}
+	data, err := mapZeros(int(b.length))
+	if err == nil {
+		b.data, b.zeroMap = data, true
+		return data, nil
+	}
+	if b.length > maxHeapZeros {
+		return nil, fmt.Errorf("weights: %s: %w", b.describe(), err)
+	}
+	b.data = make([]byte, b.length)
+	hold(KindHeap, b.length)
+	return b.data, nil
+}
+
+// maxHeapZeros bounds the zeros that are allocated where they cannot be mapped: a
+// length comes from a model file, and failing to allocate ends the process.
+const maxHeapZeros = 1 << 30
+
+// describe names the block in a message.
+func (b *Block) describe() string {
+	if b.file != nil {
+		return fmt.Sprintf("%d %s bytes at offset %d of %s", b.length, b.kind, b.off, b.file.name)
+	}
+	return fmt.Sprintf("%d %s bytes", b.length, b.kind)
+}
+
+// mustLive panics when the last use is over.
+func (b *Block) mustLive(what string) {
+	if b.uses <= 0 {
+		panic("weights: " + what + " of " + b.describe() + " after its last Drop")
+	}
+}

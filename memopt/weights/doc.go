@@ -1,0 +1,31 @@
+// Package weights owns the bytes of a model's weights.
+//
+// A Block is bytes with an owner and a use count. Where the bytes are is its
+// Kind: pages of a mapped file, the Go heap, memory of a device, or nowhere at
+// all (zero fill). Whoever keeps a block calls Retain, whoever is done calls
+// Drop, and the last Drop gives the memory back: a tied weight is one block with
+// two uses. Nothing here has an address that could be written to a file; what is
+// saved is a name, an offset and a length.
+//
+//	f, err := weights.OpenFile("model.onnx_data")
+//	b, err := f.Block(offset, length)
+//	f.Close()                  // the mapping lives on until the last block is dropped
+//	raw, err := b.Bytes()      // the file's own pages, nothing copied
+//	err = b.CopyTo(staging)    // or read it away
+//	b.ReleasePages()           // and let go of the pages that the read brought in
+//	b.Drop()
+//
+// Files are mapped privately and read-only, so their pages are clean: the system
+// counts them as RssFile and takes them back when it likes. They are not
+// anonymous memory, and a reader who looks only at the resident size sees no gain
+// from mapping. A mapped file must not be truncated while it is open: touching
+// pages past the new end is a fault of the process, not an error.
+//
+// A copy is never made silently. Snapshot tells what is held, by kind, and how
+// many bytes had to be copied, because they lie unaligned in their file or because the
+// file could not be mapped.
+//
+// ExternalPath is the gate for file names that come out of a model: they are
+// relative and stay in the model's folder, with room for the symbolic links of
+// model caches.
+package weights

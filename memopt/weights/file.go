@@ -1,0 +1,187 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"sync"
+)
+
+// File is one file of weights, mapped whole when it is opened. It is alive while
+// it is open or any of its blocks is, and unmapped after that.
+type File struct {
+	name   string
+	data   []byte
+	mapped bool // false when data is a heap copy
+
+	mu     sync.Mutex
+	uses   int // the opener and each block
+	closed bool
+}
+
+// OpenFile maps the regular file at path for reading. Anything else (a folder, a
+// device, a pipe) is refused without being opened, so it cannot block. Where the
+// file system does not support mapping, the file is read into the heap instead and
+// Snapshot counts it as CopiedUnmapped.
+func OpenFile(path string) (*File, error) { return openFile(path, mapFile) }
+
+func openFile(path string, mapFile func(*os.File, int) ([]byte, error)) (*File, error) {
+	// A pipe without a writer would block the open; asking first does not.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, pathError(path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(path, info.Mode())
+	}
+	h, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return nil, pathError(path, err)
+	}
+	defer h.Close()
+	// The name may lead elsewhere by now: the answer that counts is the handle's.
+	if info, err = h.Stat(); err != nil {
+		return nil, pathError(path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(path, info.Mode())
+	}
+	if info.Size() > math.MaxInt {
+		return nil, fmt.Errorf("weights: %s: %d bytes do not fit this machine's address space", path, info.Size())
+	}
+	f := &File{name: path, uses: 1}
+	if info.Size() == 0 {
+		return f, nil // a mapping of no bytes is an error to the system, not to us
+	}
+	if f.data, err = mapFile(h, int(info.Size())); err == nil {
+		f.mapped = true
+		hold(KindMapped, f.Size())
+		return f, nil
+	}
+	if f.data, err = readAll(h, info.Size()); err != nil {
+		return nil, fmt.Errorf("weights: %s: %w", path, err)
+	}
+	hold(KindHeap, f.Size())
+	countUnmapped(f.Size())
+	return f, nil
+}
+
+// readAll reads the size bytes of a file that could not be mapped. It grows with
+// what is really there: a size that the file does not honour costs nothing.
+func readAll(h *os.File, size int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(h, size))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) != size {
+		return nil, fmt.Errorf("read %d of %d bytes", len(data), size)
+	}
+	return data, nil
+}
+
+// Name returns the path the file was opened by.
+func (f *File) Name() string { return f.name }
+
+// Size returns the length of the file in bytes.
+func (f *File) Size() int64 { return int64(len(f.data)) }
+
+// Bytes returns the whole file. The pages are read-only, writing to them is a
+// fault, and they are gone once the file is closed and its last block dropped.
+func (f *File) Bytes() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		panic("weights: Bytes of " + f.name + " after Close")
+	}
+	return f.data
+}
+
+// Block returns the length bytes at off as a block with one use. The block keeps
+// the mapping alive when the file is closed.
+func (f *File) Block(off, length int64) (*Block, error) {
+	if off < 0 || length < 0 || off > f.Size() || length > f.Size()-off {
+		return nil, fmt.Errorf("weights: %s: %d bytes at offset %d do not fit into its %d bytes", f.name, length, off, f.Size())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, fmt.Errorf("weights: %s: %w", f.name, os.ErrClosed)
+	}
+	f.uses++
+	kind := KindMapped
+	if !f.mapped {
+		kind = KindHeap
+	}
+	return newBlock(&Block{kind: kind, file: f, off: off, length: length, data: f.data[off : off+length : off+length]}), nil
+}
+
+// Close ends the opener's use. Closing twice does nothing.
+func (f *File) Close() error {
+	f.mu.Lock()
+	closed := f.closed
+	f.closed = true
+	f.mu.Unlock()
+	if closed {
+		return nil
+	}
+	return f.release()
+}
+
+// release ends one use and unmaps after the last.
+func (f *File) release() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.uses--
+	if f.uses > 0 || len(f.data) == 0 {
+		return nil
+	}
+	data := f.data
+	f.data = nil
+	if !f.mapped {
+		hold(KindHeap, -int64(len(data)))
+		return nil
+	}
+	hold(KindMapped, -int64(len(data)))
+	if err := unmap(data); err != nil {
+		return fmt.Errorf("weights: %s: unmap: %w", f.name, err)
+	}
+	return nil
+}
+
+// notRegular says what is at path instead of a file.
+func notRegular(path string, mode fs.FileMode) error {
+	return fmt.Errorf("weights: %s: is %s, need a regular file", path, modeName(mode))
+}
+
+// modeName names what a path is when it is not a file.
+func modeName(mode fs.FileMode) string {
+	for _, m := range modeNames {
+		if mode&m.bit != 0 {
+			return m.name
+		}
+	}
+	return "not a file"
+}
+
+var modeNames = []struct {
+	bit  fs.FileMode
+	name string
+}{
+	{fs.ModeDir, "a folder"},
+	{fs.ModeNamedPipe, "a pipe"},
+	{fs.ModeSocket, "a socket"},
+	{fs.ModeDevice, "a device"},
+}
+
+// pathError restates a failed system call without the call's name, which tells a
+// user nothing.
+func pathError(path string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return fmt.Errorf("weights: %s: %w", path, err)
+}

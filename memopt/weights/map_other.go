@@ -1,0 +1,23 @@
+//go:build !unix
+
+package weights
+
+import (
+	"errors"
+	"os"
+)
+
+// openNonblock is only known to unix.
+const openNonblock = 0
+
+// mapFile fails, and the caller reads the file into the heap and counts it.
+func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+// mapZeros fails, and the caller allocates the zeros and counts them.
+func mapZeros(int) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+// unmap has nothing to give back.
+func unmap([]byte) error { return nil }
+
+// dropPages has no pages to drop.
+func dropPages([]byte) {}
