@@ -1,0 +1,86 @@
+package pack
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// step is the lives of a training step of about n values: what the forward pass makes lives until the backward pass,
+// which runs the other way, has used it; gradients and what a node needs for itself live for a few moments; weights
+// live throughout. Sizes are drawn from a few, as layers repeat, with now and then an odd one.
+func step(n int, seed uint64) Problem {
+	r := rand.New(rand.NewPCG(seed, seed))
+	var p Problem
+	add := func(first, last int, size int64) {
+		p.Buffers = append(p.Buffers, Buffer{First: int32(first), Last: int32(last), Size: size})
+	}
+	sizes := make([]int64, 12)
+	for i := range sizes {
+		sizes[i] = int64(1+r.IntN(64)) << (8 + r.IntN(6))
+	}
+	size := func() int64 {
+		if r.IntN(10) == 0 {
+			return 4 * (1 + r.Int64N(1<<16))
+		}
+		return sizes[r.IntN(len(sizes))]
+	}
+	nodes := n / 4
+	for i := range nodes {
+		mirror := 2*nodes - 1 - i
+		switch r.IntN(3) {
+		case 0:
+			add(i, i+2+r.IntN(3), size()) // used at once
+		default:
+			add(i, mirror+1+r.IntN(2), size()) // stashed
+		}
+		add(mirror, mirror+1+r.IntN(4), size()) // gradient
+		switch r.IntN(4) {
+		case 0:
+			add(0, 2*nodes+8, size()) // weight
+		case 1:
+			add(mirror, 2*nodes+8, size()) // gradient of a weight
+		default:
+			at := r.IntN(2 * nodes)
+			add(at, at+1, size()) // workspace
+		}
+		at := r.IntN(2 * nodes)
+		add(at, at+1+r.IntN(20), size())
+	}
+	return p
+}
+
+func BenchmarkStep(b *testing.B) {
+	for _, n := range []int{1000, 20_000, 60_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			p := step(n, 1)
+			b.ReportAllocs()
+			var s Solution
+			for b.Loop() {
+				s, _ = Solve(p)
+			}
+			b.ReportMetric(100*float64(s.Height-s.Bound)/float64(s.Bound), "%gap")
+		})
+	}
+}
+
+func BenchmarkStrategies(b *testing.B) {
+	for _, n := range []int{1000, 20_000, 60_000} {
+		for _, t := range strategies {
+			b.Run(fmt.Sprint(t.name, "/", n), func(b *testing.B) {
+				all := strategies
+				strategies = []strategy{t}
+				defer func() { strategies = all }()
+				p := step(n, 1)
+				var s Solution
+				for b.Loop() {
+					s, _ = Solve(p)
+				}
+				if err := Check(p, s); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(100*float64(s.Height-s.Bound)/float64(s.Bound), "%gap")
+			})
+		}
+	}
+}

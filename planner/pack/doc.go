@@ -1,0 +1,31 @@
+// Package pack places lives in an arena.
+//
+// A [Problem] is a list of buffers. Each is alive during a half-open span of time [First, Last), has a size in bytes,
+// and wants an offset that is a multiple of its alignment. A [Solution] is one offset a buffer, such that no two
+// buffers alive at the same moment share a byte; its height is what the arena must hold. The bytes alive at the worst
+// moment are a floor under every height ([MaxLive]), so a solution carries its own proof of how good it is:
+//
+//	p := pack.Problem{Buffers: []pack.Buffer{
+//		{First: 0, Last: 3, Size: 4},
+//		{First: 3, Last: 9, Size: 4},
+//		{First: 0, Last: 9, Size: 4},
+//	}}
+//	s, err := pack.Solve(p) // Offsets: [4 4 0], Height: 8, Bound: 8
+//
+// The way from one to the other, a file a step:
+//
+//   - life.go reads the problem: buffers that are never alive or have no bytes take no room and leave the line here;
+//     time shrinks to the sections in which the set of live buffers is largest.
+//   - part.go splits it: what meets everything else goes to the bottom, and a moment at which nothing is alive cuts
+//     the problem in two that share their addresses.
+//   - strategy.go is the portfolio: a table of orders and fits, each of which places one buffer after another in
+//     space.go, the addresses taken at each time. The lowest arena wins, the earlier row on a tie, and nothing more is
+//     tried once the bound is reached.
+//   - check.go is the truth, by another route than the packers: it believes nothing that Solve says.
+//   - csv.go reads and writes the file format of the MiniMalloc benchmarks, id,lower,upper,size.
+//
+// To add a strategy, write its order or its fit and add a row to the table.
+//
+// The same problem has the same solution on any machine, and the order in which its buffers are listed does not change
+// the height.
+package pack

@@ -1,0 +1,142 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// life is a buffer as the packers see it: sections for times, and a size that is whole units of the alignment that all
+// buffers share.
+type life struct {
+	l, r  int32 // alive in sections [l, r)
+	id    int32 // of the buffer
+	size  int64 // > 0
+	align int64 // > 0
+}
+
+// livesOf is the buffers of p that take room, and the number of sections of their time. They come in an order that
+// depends on what they are, not on where they stand in p, which makes whatever is done with them indifferent to that.
+func livesOf(p Problem) (lives []life, sections int32) {
+	unit := unitOf(p)
+	for i, b := range p.Buffers {
+		if b.Size > 0 && b.First < b.Last {
+			lives = append(lives, life{l: b.First, r: b.Last, id: int32(i), size: up(b.Size, unit), align: max(b.Align, 1)})
+		}
+	}
+	slices.SortFunc(lives, func(a, b life) int {
+		return cmp.Or(cmp.Compare(a.l, b.l), cmp.Compare(a.r, b.r), cmp.Compare(a.size, b.size),
+			cmp.Compare(p.Buffers[a.id].Size, p.Buffers[b.id].Size), cmp.Compare(a.align, b.align), cmp.Compare(a.id, b.id))
+	})
+	return lives, toSections(lives)
+}
+
+// unitOf is the largest number that divides all alignments. Offsets are whole units, so a size may as well be: only
+// above the highest buffer is the room that this adds of any use to anyone.
+func unitOf(p Problem) int64 {
+	unit := int64(0)
+	for _, b := range p.Buffers {
+		if b.Size > 0 && b.First < b.Last {
+			unit = gcd(unit, max(b.Align, 1))
+		}
+	}
+	return max(unit, 1)
+}
+
+// bound is below every height that a solution of p can have: all bytes alive at the worst moment, or the same with
+// sizes in whole units, less what that may have added above the highest buffer.
+func bound(p Problem, inUnits int64) int64 {
+	unit, most := unitOf(p), int64(0)
+	for _, b := range p.Buffers {
+		most = max(most, up(b.Size, unit)-b.Size)
+	}
+	bytes, _ := MaxLive(p)
+	return max(bytes, inUnits-most)
+}
+
+// MaxLive is the most bytes of p that are alive at once, and the first moment at which they are. No arena is smaller.
+// A sum past the largest number is given as that number.
+func MaxLive(p Problem) (bytes int64, at int32) {
+	begins := make([]int, 0, len(p.Buffers))
+	for i, b := range p.Buffers {
+		if b.Size > 0 && b.First < b.Last {
+			begins = append(begins, i)
+		}
+	}
+	ends := slices.Clone(begins)
+	slices.SortFunc(begins, func(i, j int) int { return cmp.Compare(p.Buffers[i].First, p.Buffers[j].First) })
+	slices.SortFunc(ends, func(i, j int) int { return cmp.Compare(p.Buffers[i].Last, p.Buffers[j].Last) })
+
+	live, ended := uint64(0), 0 // at most 2^31 sizes below 2^63 could wrap; the guard below returns first
+	for _, i := range begins {
+		now := p.Buffers[i].First
+		for ; p.Buffers[ends[ended]].Last <= now; ended++ {
+			live -= uint64(p.Buffers[ends[ended]].Size)
+		}
+		if live += uint64(p.Buffers[i].Size); live > math.MaxInt64 {
+			return math.MaxInt64, now
+		}
+		if int64(live) > bytes {
+			bytes, at = int64(live), now
+		}
+	}
+	return bytes, at
+}
+
+// toSections replaces the times of lives by sections: stretches of time that no buffer's end parts from a later
+// buffer's begin. The live buffers of any moment are among those of its section, which are all alive at once, so two
+// lives meet in sections exactly when they meet in time.
+func toSections(lives []life) (sections int32) {
+	ends := make([]int32, len(lives)) // positions in lives, by end; lives itself is sorted by begin
+	for i := range ends {
+		ends[i] = int32(i)
+	}
+	slices.SortFunc(ends, func(i, j int32) int { return cmp.Compare(lives[i].r, lives[j].r) })
+	ended, last := 0, int32(-1) // last: how many had ended when the newest section began
+	for i := range lives {
+		for ; lives[ends[ended]].r <= lives[i].l; ended++ {
+			lives[ends[ended]].r = sections
+		}
+		if int32(ended) > last {
+			sections++
+			last = int32(ended)
+		}
+		lives[i].l = sections - 1
+	}
+	for _, i := range ends[ended:] {
+		lives[i].r = sections
+	}
+	return sections
+}
+
+// mostLive is the most bytes that are alive in one section.
+func mostLive(lives []life, sections int32) int64 {
+	change := make([]int64, sections+1)
+	for _, l := range lives {
+		change[l.l] += l.size
+		change[l.r] -= l.size
+	}
+	most, live := int64(0), int64(0)
+	for _, c := range change {
+		live += c
+		most = max(most, live)
+	}
+	return most
+}
+
+// up is x, or the next multiple of align above it.
+func up(x, align int64) int64 {
+	if align > 1 {
+		if over := x % align; over > 0 {
+			x += align - over
+		}
+	}
+	return x
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

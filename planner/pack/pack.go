@@ -1,0 +1,100 @@
+package pack
+
+import (
+	"fmt"
+	"math"
+)
+
+// Buffer is one thing to place: alive in the half-open span [First, Last), of Size bytes, at an offset that is a
+// multiple of Align (0 or 1: any offset). With First = Last it is never alive.
+type Buffer struct {
+	First, Last int32
+	Size        int64
+	Align       int64
+}
+
+// Problem is the buffers to place, and the bytes there are for them: 0 asks for the lowest arena there is.
+type Problem struct {
+	Buffers  []Buffer
+	Capacity int64
+}
+
+// Solution places each buffer of a problem. A buffer that is never alive, or has no bytes, stands at offset 0 and
+// counts for nothing.
+type Solution struct {
+	Offsets  []int64 // one a buffer, in the problem's order
+	Height   int64   // the end of the highest buffer
+	Bound    int64   // proven: no solution is lower; the bytes alive at the worst moment, or more
+	Strategy string  // what placed the highest part; "stack" if all lie on top of each other
+}
+
+// Solve places the buffers of p as low as it can. Buffers it cannot place within p.Capacity, if there is one, are an
+// error that says how high they came and how low they can come at all; so is a problem that is not well formed.
+func Solve(p Problem) (Solution, error) {
+	if err := valid(p); err != nil {
+		return Solution{}, err
+	}
+	lives, sections := livesOf(p)
+	goal := mostLive(lives, sections)
+	s := Solution{Offsets: make([]int64, len(p.Buffers)), Bound: bound(p, goal), Strategy: "stack"}
+	if p.Capacity > 0 && s.Bound > p.Capacity {
+		return Solution{}, fmt.Errorf("pack: capacity %d is too small: %d bytes are alive at once", p.Capacity, s.Bound)
+	}
+	parts := divide(lives, sections, s.Offsets)
+	for _, p := range parts {
+		portfolio(p, goal)
+	}
+	s.read(p, parts)
+	if p.Capacity > 0 && s.Height > p.Capacity {
+		return Solution{}, fmt.Errorf("pack: capacity %d is not reached: %d bytes are the least found, at least %d are needed",
+			p.Capacity, s.Height, s.Bound)
+	}
+	return s, nil
+}
+
+// read takes over the offsets of parts.
+func (s *Solution) read(p Problem, parts []*part) {
+	highest := int64(0)
+	for _, part := range parts {
+		for i, l := range part.lives {
+			s.Offsets[l.id] = part.offsets[i]
+		}
+		if part.top > highest {
+			highest, s.Strategy = part.top, part.by
+		}
+	}
+	for i, b := range p.Buffers {
+		if b.Size > 0 && b.First < b.Last {
+			s.Height = max(s.Height, s.Offsets[i]+b.Size)
+		}
+	}
+}
+
+// valid says what is wrong with p. It also makes sure that sums of sizes and of what alignment adds to them, and so all
+// offsets that a packer can come to, are numbers.
+func valid(p Problem) error {
+	if p.Capacity < 0 {
+		return fmt.Errorf("pack: capacity %d is negative", p.Capacity)
+	}
+	if len(p.Buffers) > math.MaxInt32 {
+		return fmt.Errorf("pack: %d buffers are more than the %d that can be told apart", len(p.Buffers), math.MaxInt32)
+	}
+	room := int64(math.MaxInt64)
+	for i, b := range p.Buffers {
+		switch {
+		case b.Size < 0:
+			return fmt.Errorf("pack: buffer %d: size %d is negative", i, b.Size)
+		case b.Align < 0:
+			return fmt.Errorf("pack: buffer %d: alignment %d is negative", i, b.Align)
+		case b.Last < b.First:
+			return fmt.Errorf("pack: buffer %d: ends at %d, before it begins at %d", i, b.Last, b.First)
+		}
+		for _, bytes := range [...]int64{b.Size, max(b.Align, 1) - 1} {
+			if room -= bytes; room < 0 {
+				return fmt.Errorf("pack: buffer %d: sizes and alignments up to here add up to more than %d bytes",
+					i, int64(math.MaxInt64))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package pack
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestSolve(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		p    Problem
+		want Solution
+	}{
+		{"nothing takes no room",
+			Problem{},
+			Solution{Offsets: []int64{}, Strategy: "stack"}},
+		{"one buffer lies at the bottom",
+			Problem{Buffers: []Buffer{{3, 5, 7, 0}}},
+			Solution{[]int64{0}, 7, 7, "stack"}},
+		{"two alive at once lie on each other",
+			Problem{Buffers: []Buffer{{0, 2, 4, 0}, {1, 3, 5, 0}}},
+			Solution{[]int64{0, 4}, 9, 9, "stack"}},
+		{"spans are half-open: one ends when the next begins",
+			Problem{Buffers: []Buffer{{0, 2, 4, 0}, {2, 4, 5, 0}}},
+			Solution{[]int64{0, 0}, 5, 5, "stack"}},
+		{"the example in the package comment",
+			Problem{Buffers: []Buffer{{0, 3, 4, 0}, {3, 9, 4, 0}, {0, 9, 4, 0}}},
+			Solution{[]int64{4, 4, 0}, 8, 8, "stack"}},
+		{"the large pair has to leave the middle one a place",
+			Problem{Buffers: []Buffer{{0, 2, 3, 0}, {1, 5, 2, 0}, {4, 6, 3, 0}}},
+			Solution{[]int64{2, 0, 2}, 5, 5, "stack"}},
+		{"a chain in which each meets the next only",
+			Problem{Buffers: []Buffer{{0, 2, 2, 0}, {1, 4, 1, 0}, {3, 6, 4, 0}, {5, 8, 3, 0}, {7, 9, 2, 0}}},
+			Solution{[]int64{0, 4, 0, 4, 0}, 7, 7, "size, first fit"}},
+		{"what is never alive or has no bytes is anywhere",
+			Problem{Buffers: []Buffer{{1, 1, 100, 8}, {0, 9, 0, 8}, {0, 9, 1, 0}, {0, 9, 1, 0}}},
+			Solution{[]int64{0, 0, 0, 1}, 2, 2, "stack"}},
+		{"an offset is a multiple of the alignment, and the room that this costs counts for the bound",
+			Problem{Buffers: []Buffer{{0, 2, 5, 8}, {0, 2, 5, 8}}},
+			Solution{[]int64{0, 8}, 13, 13, "stack"}},
+		{"the strictest alignment goes to the bottom",
+			Problem{Buffers: []Buffer{{0, 2, 3, 0}, {0, 2, 64, 64}}},
+			Solution{[]int64{64, 0}, 67, 67, "stack"}},
+		{"times may be anywhere",
+			Problem{Buffers: []Buffer{{math.MinInt32, math.MaxInt32, 1, 0}, {math.MaxInt32 - 1, math.MaxInt32, 2, 0}}},
+			Solution{[]int64{0, 1}, 3, 3, "stack"}},
+		{"sizes may add up to the largest number",
+			Problem{Buffers: []Buffer{{0, 1, math.MaxInt64 - 1, 0}, {0, 1, 1, 0}}},
+			Solution{[]int64{1, 0}, math.MaxInt64, math.MaxInt64, "stack"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := Solve(c.p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("solution (-want +got):\n%s", diff)
+			}
+			if err := Check(c.p, got); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestSolveErrors(t *testing.T) {
+	for _, c := range []struct {
+		p    Problem
+		want string
+	}{
+		{Problem{Buffers: []Buffer{{0, 1, 1, 0}, {0, 1, -4, 0}}}, "pack: buffer 1: size -4 is negative"},
+		{Problem{Buffers: []Buffer{{0, 1, 1, -8}}}, "pack: buffer 0: alignment -8 is negative"},
+		{Problem{Buffers: []Buffer{{5, 4, 1, 0}}}, "pack: buffer 0: ends at 4, before it begins at 5"},
+		{Problem{Capacity: -1}, "pack: capacity -1 is negative"},
+		{Problem{Buffers: []Buffer{{0, 1, math.MaxInt64, 0}, {5, 6, 1, 0}}},
+			"pack: buffer 1: sizes and alignments up to here add up to more than 9223372036854775807 bytes"},
+		{Problem{Buffers: []Buffer{{0, 1, math.MaxInt64, 2}}},
+			"pack: buffer 0: sizes and alignments up to here add up to more than 9223372036854775807 bytes"},
+		{Problem{Capacity: 8, Buffers: []Buffer{{0, 2, 4, 0}, {1, 3, 5, 0}}},
+			"pack: capacity 8 is too small: 9 bytes are alive at once"},
+	} {
+		if _, err := Solve(c.p); err == nil || err.Error() != c.want {
+			t.Errorf("Solve(%v)\n got %v\nwant %s", c.p, err, c.want)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	p := Problem{Capacity: 16, Buffers: []Buffer{{0, 4, 4, 0}, {2, 6, 4, 4}, {5, 8, 4, 0}, {3, 3, 9, 0}}}
+	for _, c := range []struct {
+		s    Solution
+		want string // "" if there is nothing to say
+	}{
+		{Solution{Offsets: []int64{0, 4, 0, 0}, Height: 8, Bound: 8}, ""},
+		{Solution{Offsets: []int64{0, 4, 0, 77}, Height: 8}, ""},
+		{Solution{Offsets: []int64{0, 4, 0}, Height: 8}, "pack: 3 offsets for 4 buffers"},
+		{Solution{Offsets: []int64{0, 6, 0, 0}, Height: 10}, "pack: buffer 1: offset 6 is not a multiple of its alignment 4"},
+		{Solution{Offsets: []int64{-1, 4, 0, 0}, Height: 8}, "pack: buffer 0: offset -1 is negative"},
+		{Solution{Offsets: []int64{0, 4, math.MaxInt64, 0}, Height: 8},
+			"pack: buffer 2: offset 9223372036854775807 and size 4 add up to no number"},
+		{Solution{Offsets: []int64{1, 4, 0, 0}, Height: 8},
+			"pack: buffers 0 and 1 overlap: both are alive in [2, 4), at [1, 5) and [4, 8)"},
+		{Solution{Offsets: []int64{0, 4, 4, 0}, Height: 8},
+			"pack: buffers 1 and 2 overlap: both are alive in [5, 6), at [4, 8) and [4, 8)"},
+		{Solution{Offsets: []int64{0, 4, 0, 0}, Height: 9}, "pack: the height is given as 9, but the highest buffer ends at 8"},
+		{Solution{Offsets: []int64{0, 16, 0, 0}, Height: 20}, "pack: the height 20 is above the capacity 16"},
+		{Solution{Offsets: []int64{0, 4, 0, 0}, Height: 8, Bound: 9}, "pack: the bound 9 is above the height 8"},
+	} {
+		got := ""
+		if err := Check(p, c.s); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("Check(%v)\n got %s\nwant %s", c.s, got, c.want)
+		}
+	}
+}
+
+func TestMaxLive(t *testing.T) {
+	for _, c := range []struct {
+		buffers []Buffer
+		bytes   int64
+		at      int32
+	}{
+		{nil, 0, 0},
+		{[]Buffer{{4, 4, 9, 0}, {7, 8, 0, 0}}, 0, 0},
+		{[]Buffer{{-5, 2, 3, 0}, {2, 7, 3, 0}}, 3, -5},
+		{[]Buffer{{0, 9, 1, 0}, {2, 4, 5, 0}, {4, 6, 5, 0}, {3, 4, 1, 0}}, 7, 3},
+		{[]Buffer{{0, 9, math.MaxInt64, 0}, {2, 4, 5, 0}}, math.MaxInt64, 2},
+	} {
+		if bytes, at := MaxLive(Problem{Buffers: c.buffers}); bytes != c.bytes || at != c.at {
+			t.Errorf("MaxLive(%v) = %d at %d, want %d at %d", c.buffers, bytes, at, c.bytes, c.at)
+		}
+	}
+}
+
+// Training steps leave little to lose, whatever their length.
+func TestStep(t *testing.T) {
+	for _, n := range []int{100, 1000, 20_000} {
+		p := step(n, 7)
+		s, err := Solve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(p, s); err != nil {
+			t.Error(err)
+		}
+		if s.Height > s.Bound+s.Bound/100 {
+			t.Errorf("%d buffers: height %d is more than 1 %% above the bound %d", n, s.Height, s.Bound)
+		}
+	}
+}
+
+// anyProblem draws problems of every kind: dense and sparse, aligned or not, with lives of no length and no bytes.
+func anyProblem(t *rapid.T) Problem {
+	align := rapid.SampledFrom([][]int64{{0}, {1}, {16}, {0, 1, 4, 64}, {6, 4}}).Draw(t, "aligns")
+	horizon := rapid.Int32Range(1, 40).Draw(t, "horizon")
+	size := rapid.SampledFrom([]int64{1, 4, 50, 1 << 40}).Draw(t, "sizes")
+	buffer := rapid.Custom(func(t *rapid.T) Buffer {
+		first := rapid.Int32Range(-3, horizon).Draw(t, "first")
+		return Buffer{
+			First: first,
+			Last:  rapid.Int32Range(first, horizon).Draw(t, "last"),
+			Size:  rapid.Int64Range(0, size).Draw(t, "size"),
+			Align: rapid.SampledFrom(align).Draw(t, "align"),
+		}
+	})
+	return Problem{Buffers: rapid.SliceOfN(buffer, 0, 60).Draw(t, "buffers")}
+}
+
+func TestAnyProblem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyProblem(t)
+		s, err := Solve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(p, s); err != nil {
+			t.Fatal(err)
+		}
+		live, _ := MaxLive(p)
+		sum := int64(0)
+		for _, b := range p.Buffers {
+			sum += b.Size + max(b.Align, 1) - 1
+		}
+		if live > s.Bound || s.Bound > s.Height || s.Height > sum {
+			t.Fatalf("want live %d ≤ bound %d ≤ height %d ≤ sum %d", live, s.Bound, s.Height, sum)
+		}
+		if again, _ := Solve(p); !cmp.Equal(s, again) {
+			t.Fatalf("the same problem has two solutions:\n%v\n%v", s, again)
+		}
+
+		q := Problem{Buffers: slices.Clone(p.Buffers), Capacity: s.Height}
+		seed := rapid.Uint64().Draw(t, "shuffle")
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(q.Buffers), func(i, j int) {
+			q.Buffers[i], q.Buffers[j] = q.Buffers[j], q.Buffers[i]
+		})
+		if shuffled, err := Solve(q); err != nil || shuffled.Height != s.Height {
+			t.Fatalf("shuffled, the height %d became %d, error %v", s.Height, shuffled.Height, err)
+		}
+	})
+}
+
+// Every row of the table packs every problem, with all pairs of buffers looked at.
+func TestEveryStrategy(t *testing.T) {
+	for _, st := range strategies {
+		t.Run(strings.ReplaceAll(st.name, ", ", "-"), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				p := anyProblem(t)
+				lives, sections := livesOf(p)
+				q := &part{lives: lives, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor")}
+				offsets := make([]int64, len(lives))
+				top, ok := st.place(q, newSpace(sections), offsets, math.MaxInt64)
+				if !ok {
+					t.Fatal("gave up")
+				}
+				highest := int64(0)
+				for i, a := range lives {
+					highest = max(highest, offsets[i]+a.size)
+					if offsets[i] < q.floor || offsets[i]%a.align != 0 {
+						t.Fatalf("life %v at %d, floor %d", a, offsets[i], q.floor)
+					}
+					for j, b := range lives[:i] {
+						if a.l < b.r && b.l < a.r && offsets[i] < offsets[j]+b.size && offsets[j] < offsets[i]+a.size {
+							t.Fatalf("%v at %d and %v at %d overlap", a, offsets[i], b, offsets[j])
+						}
+					}
+				}
+				if top != highest {
+					t.Fatalf("top %d, want %d", top, highest)
+				}
+			})
+		})
+	}
+}
+
+// Check and the slow and obvious way agree about solutions that are nearly right.
+func TestCheckAgainstPairs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyProblem(t)
+		s, _ := Solve(p)
+		if n := len(p.Buffers); n > 0 {
+			i := rapid.IntRange(0, n-1).Draw(t, "moved")
+			a := max(p.Buffers[i].Align, 1)
+			s.Offsets[i] = s.Offsets[i]/a*a + a*rapid.Int64Range(0, 3).Draw(t, "by")
+		}
+		s.Height, s.Bound = 0, 0
+		overlap := false
+		for i, a := range p.Buffers {
+			if a.Size == 0 || a.First == a.Last {
+				continue
+			}
+			s.Height = max(s.Height, s.Offsets[i]+a.Size)
+			for j, b := range p.Buffers[:i] {
+				if b.Size > 0 && b.First < b.Last && a.First < b.Last && b.First < a.Last &&
+					s.Offsets[i] < s.Offsets[j]+b.Size && s.Offsets[j] < s.Offsets[i]+a.Size {
+					overlap = true
+				}
+			}
+		}
+		if err := Check(p, s); (err != nil) != overlap {
+			t.Fatalf("overlap: %v, but Check says %v", overlap, err)
+		}
+	})
+}
+
+// Sections keep what meets what, and are as few as the largest sets of live buffers.
+func TestSections(t *testing.T) {
+	p := Problem{Buffers: []Buffer{{0, 10, 1, 0}, {2, 30, 1, 0}, {10, 20, 1, 0}, {25, 40, 1, 0}, {100, 200, 1, 0}}}
+	lives, sections := livesOf(p)
+	var got []string
+	for _, l := range lives {
+		got = append(got, fmt.Sprintf("%d:[%d,%d)", l.id, l.l, l.r))
+	}
+	if want := "0:[0,1) 1:[0,3) 2:[1,2) 3:[2,3) 4:[3,4)"; strings.Join(got, " ") != want || sections != 4 {
+		t.Errorf("got %s of %d, want %s of 4", strings.Join(got, " "), sections, want)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyProblem(t)
+		lives, sections := livesOf(p)
+		for _, a := range lives {
+			if a.l < 0 || a.r <= a.l || a.r > sections {
+				t.Fatalf("life %v of %d sections", a, sections)
+			}
+			for _, b := range lives {
+				x, y := p.Buffers[a.id], p.Buffers[b.id]
+				if (a.l < b.r && b.l < a.r) != (x.First < y.Last && y.First < x.Last) {
+					t.Fatalf("%v and %v became %v and %v", x, y, a, b)
+				}
+			}
+		}
+	})
+}

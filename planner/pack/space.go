@@ -1,0 +1,149 @@
+package pack
+
+import (
+	"math"
+	"slices"
+	"sort"
+)
+
+// space is the addresses that are taken at each time. It is a binary tree over the sections, kept as a heap: node 1 is
+// all of them, nodes 2k and 2k+1 are the halves of node k, leaves are single sections. A life is the sum of a few
+// nodes, its span. What it takes is noted in through of the nodes of its span, and in some of those and of all nodes
+// above them. So what a life must keep clear of stands in few places however many lives it meets: in some of the nodes
+// of its span, and in through of the nodes above. And as packing is dense, each of those is a few long runs.
+type space struct {
+	leaves  int32    // a power of two
+	through []runs   // by node: taken by lives that have the node in their span
+	some    []runs   // by node: taken by lives that are alive in any of its sections, but for through of nodes above
+	meets   []cursor // what the life to be placed must keep clear of
+	looks   int      // at runs and cursors so far: the work done, in a measure that is the same on every machine
+}
+
+func newSpace(sections int32) *space {
+	leaves := int32(1)
+	for leaves < sections {
+		leaves *= 2
+	}
+	return &space{leaves: leaves, through: make([]runs, 2*leaves), some: make([]runs, 2*leaves)}
+}
+
+// empty takes everything out.
+func (s *space) empty() {
+	for i := range s.some {
+		s.through[i], s.some[i] = s.through[i][:0], s.some[i][:0]
+	}
+
+}
+
+// take notes that [lo, hi) is taken in sections [l, r).
+func (s *space) take(l, r int32, lo, hi int64) {
+	s.note(1, 0, s.leaves, l, r, run{lo, hi})
+}
+
+func (s *space) note(node, begin, end, l, r int32, taken run) {
+	s.some[node].add(taken)
+	if l <= begin && end <= r {
+		s.through[node].add(taken)
+		return
+	}
+	middle := begin + (end-begin)/2
+	if l < middle {
+		s.note(2*node, begin, middle, l, r, taken)
+	}
+	if middle < r {
+		s.note(2*node+1, middle, end, l, r, taken)
+	}
+}
+
+// look makes sections [l, r) those that free is asked about, from the lowest address on.
+func (s *space) look(l, r int32) {
+	s.meets = s.meets[:0]
+	s.gather(1, 0, s.leaves, l, r)
+}
+
+func (s *space) gather(node, begin, end, l, r int32) {
+	if l <= begin && end <= r {
+		if len(s.some[node]) > 0 {
+			s.meets = append(s.meets, s.some[node].begin())
+		}
+		return
+	}
+	if len(s.through[node]) > 0 {
+		s.meets = append(s.meets, s.through[node].begin())
+	}
+	middle := begin + (end-begin)/2
+	if l < middle {
+		s.gather(2*node, begin, middle, l, r)
+	}
+	if middle < r {
+		s.gather(2*node+1, middle, end, l, r)
+	}
+}
+
+// free is the lowest multiple of align from x on at which size bytes are free, in the sections looked at, and where the
+// free bytes end that begin there. x must not be below what was asked before.
+func (s *space) free(x, size, align int64) (offset, end int64) {
+	x = up(x, align)
+	for i, agreed := 0, 0; agreed < len(s.meets); agreed++ {
+		s.looks++
+		if c := &s.meets[i]; x+size > c.next.lo {
+			unread := len(c.rest)
+			if y := c.free(x, size, align); y > x {
+				x, agreed = y, 0
+			}
+			s.looks += unread - len(c.rest)
+		}
+		if i++; i == len(s.meets) {
+			i = 0
+		}
+	}
+	end = none
+	for i := range s.meets {
+		end = min(end, s.meets[i].next.lo)
+	}
+	return x, end
+}
+
+// runs are taken addresses in rising order, with bytes between each other that are free.
+type runs []run
+
+// run is the addresses in [lo, hi).
+type run struct{ lo, hi int64 }
+
+// add takes r into the runs, joining those that it touches.
+func (rs *runs) add(r run) {
+	s := *rs
+	first := sort.Search(len(s), func(i int) bool { return s[i].hi >= r.lo })
+	last := first
+	for last < len(s) && s[last].lo <= r.hi {
+		r.lo, r.hi = min(r.lo, s[last].lo), max(r.hi, s[last].hi)
+		last++
+	}
+	*rs = slices.Replace(s, first, last, r)
+}
+
+// none is above all addresses.
+const none = math.MaxInt64
+
+// cursor reads runs upward.
+type cursor struct {
+	next run  // those before it end at or below the address given last; {none, none} after the last run
+	rest runs // those after it
+}
+
+func (rs runs) begin() cursor { return cursor{next: rs[0], rest: rs[1:]} }
+
+// free is the lowest multiple of align from x, itself one, at which the runs leave size bytes free.
+func (c *cursor) free(x, size, align int64) int64 {
+	for x+size > c.next.lo {
+		if x < c.next.hi {
+			x = up(c.next.hi, align)
+		}
+		if len(c.rest) == 0 {
+			c.next = run{none, none}
+			break
+		}
+		c.next, c.rest = c.rest[0], c.rest[1:]
+	}
+	return x
+}

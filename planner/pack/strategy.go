@@ -1,0 +1,120 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// strategy places the lives of a part one after another in some order, each in a gap that suits it.
+type strategy struct {
+	name  string
+	order func(a, b life) int
+	fit   func(s *space, l life, floor int64) (offset int64)
+}
+
+// strategies are tried from the top. Those that do best on training steps come first, each next to one unlike it.
+var strategies = []strategy{
+	{"size, first fit", bySize, firstFit},
+	{"span, best fit", bySpan, bestFit},
+	{"area, first fit", byArea, firstFit},
+	{"start, first fit", byStart, firstFit},
+	{"size, best fit", bySize, bestFit},
+	{"start, best fit", byStart, bestFit},
+	{"span, first fit", bySpan, firstFit},
+	{"area, best fit", byArea, bestFit},
+}
+
+const (
+	few      = 2000 // lives that are worth every effort for the last byte
+	patience = 4096 // looks at the space, for each life, after which no further strategy is tried
+)
+
+// portfolio packs p with one strategy after another and keeps the lowest. It stops when the top is no higher than goal;
+// with more than a few lives a thousandth above it will do.
+func portfolio(p *part, goal int64) {
+	if len(p.lives) > few {
+		goal += goal >> 10
+	}
+	s, offsets := newSpace(p.sections), make([]int64, len(p.lives))
+	p.offsets, p.top = make([]int64, len(p.lives)), math.MaxInt64
+	for _, t := range strategies {
+		if p.top <= goal || s.looks > patience*len(p.lives) {
+			return
+		}
+		if top, ok := t.place(p, s, offsets, p.top); ok {
+			p.offsets, offsets = offsets, p.offsets
+			p.top, p.by = top, t.name
+		}
+	}
+}
+
+// place packs p into the empty space s and fills offsets. It gives up when a life comes to end at or above limit.
+func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top int64, ok bool) {
+	order := make([]int32, len(p.lives))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(i, j int32) int { return t.order(p.lives[i], p.lives[j]) })
+	s.empty()
+	for _, i := range order {
+		l := p.lives[i]
+		s.look(l.l, l.r)
+		offset := t.fit(s, l, p.floor)
+		end := offset + l.size
+		if end >= limit {
+			return 0, false
+		}
+		s.take(l.l, l.r, offset, end)
+		offsets[i], top = offset, max(top, end)
+	}
+	return top, true
+}
+
+// bySize puts large lives before small ones, long before short where they are as large.
+func bySize(a, b life) int {
+	return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(b.r-b.l, a.r-a.l))
+}
+
+// byArea puts lives that are large for long before others.
+func byArea(a, b life) int {
+	aHigh, aLow := bits.Mul64(uint64(a.size), uint64(a.r-a.l))
+	bHigh, bLow := bits.Mul64(uint64(b.size), uint64(b.r-b.l))
+	return cmp.Or(cmp.Compare(bHigh, aHigh), cmp.Compare(bLow, aLow))
+}
+
+// bySpan puts long lives before short ones, large before small where they are as long.
+func bySpan(a, b life) int {
+	return cmp.Or(cmp.Compare(b.r-b.l, a.r-a.l), cmp.Compare(b.size, a.size))
+}
+
+// byStart puts early lives before late ones, as an allocator that runs along would meet them; large before small where
+// they are as early.
+func byStart(a, b life) int {
+	return cmp.Or(cmp.Compare(a.l, b.l), cmp.Compare(b.size, a.size))
+}
+
+// firstFit is the lowest gap that holds l.
+func firstFit(s *space, l life, floor int64) int64 {
+	offset, _ := s.free(floor, l.size, l.align)
+	return offset
+}
+
+// bestFit is the gap that l fills best, the lowest of equals; above everything only if there is no gap.
+func bestFit(s *space, l life, floor int64) int64 {
+	best, least := int64(-1), int64(none)
+	for from := floor; ; {
+		offset, end := s.free(from, l.size, l.align)
+		if end == none && best >= 0 {
+			return best
+		}
+		if spare := end - offset - l.size; best < 0 || spare < least {
+			best, least = offset, spare
+		}
+		if end == none || least == 0 {
+			return best
+		}
+		from = end
+	}
+}
