@@ -1,0 +1,127 @@
+package pack
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReadCSV(t *testing.T) {
+	ids, p, err := ReadCSV(strings.NewReader("\ufeffsize,id,lower,color,upper,alignment\r\n4,\"a,b\",0,red, 3 ,8\r\n5,c,-1,,7,0\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a,b", "c"}, ids); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(Problem{Buffers: []Buffer{{0, 3, 4, 8}, {-1, 7, 5, 0}}}, p); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReadCSVErrors(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"", "pack: line 1: no column names; want id,lower,upper,size"},
+		{"id,lower,size\n", "pack: line 1: no column upper; want id,lower,upper,size"},
+		{"id,lower,upper,size,lower\n", "pack: line 1: column lower stands there twice"},
+		{"id,lower,upper,size\na,0,1\n", "pack: line 2: wrong number of fields"},
+		{"id,lower,upper,size\na,0,1,4\n\nb,0,x,4\n",
+			`pack: line 4: upper is "x"; want a whole number from -2147483648 to 2147483647`},
+		{"id,lower,upper,size\na,0,2147483648,4\n",
+			`pack: line 2: upper is "2147483648"; want a whole number from -2147483648 to 2147483647`},
+		{"id,lower,upper,size\na,0,1,-4\n", `pack: line 2: size is "-4"; want a whole number from 0 to 9223372036854775807`},
+		{"id,lower,upper,size\na,3,1,4\n", "pack: line 2: upper 1 is below lower 3"},
+		{"id,lower,upper,size\na,0,1,4\nb,0,1,4\na,0,1,4\n", `pack: line 4: id "a" stands on line 2 already`},
+		{"id,lower,upper,size\n\"a,0,1,4\n", `pack: line 2: extraneous or missing " in quoted-field`},
+	} {
+		if _, _, err := ReadCSV(strings.NewReader(c.in)); err == nil || err.Error() != c.want {
+			t.Errorf("ReadCSV(%q)\n got %v\nwant %s", c.in, err, c.want)
+		}
+	}
+}
+
+func TestWriteCSV(t *testing.T) {
+	in, err := os.Open("testdata/input.12.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	ids, p, err := ReadCSV(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Capacity = 12
+	s, err := Solve(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := WriteCSV(&out, ids, p, s); err != nil {
+		t.Fatal(err)
+	}
+	want := `id,lower,upper,size,offset
+b1,0,3,4,8
+b2,3,9,4,8
+b3,0,9,4,4
+b4,9,21,4,4
+b5,0,21,4,0
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+	if err := WriteCSV(&out, ids[1:], p, s); err == nil {
+		t.Error("an id too few is no error")
+	}
+	if err := WriteCSV(full{}, ids, p, s); err == nil || err.Error() != "pack: disk is full" {
+		t.Errorf("a full disk gives %v", err)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("disk is full") }
+
+func FuzzReadCSV(f *testing.F) {
+	for _, seed := range []string{
+		"id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\n",
+		"alignment,id,lower,upper,size\r\n64,\"a\n\",0,3,4\r\n",
+		"id,lower,upper,size\na,0,1,9223372036854775807\nb,0,1,1\n",
+		"id,lower,upper,size\n\"",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ids, p, err := ReadCSV(bytes.NewReader(data))
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "pack: line ") {
+				t.Fatalf("an error without a line: %v", err)
+			}
+			return
+		}
+		s, err := Solve(p)
+		if err != nil {
+			return // sums that are no numbers
+		}
+		if err := Check(p, s); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := WriteCSV(&out, ids, p, s); err != nil {
+			t.Fatal(err)
+		}
+		again, q, err := ReadCSV(&out)
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v", err)
+		}
+		for i := range p.Buffers { // an alignment of 1 is none, and without others it is not written
+			p.Buffers[i].Align, q.Buffers[i].Align = max(p.Buffers[i].Align, 1), max(q.Buffers[i].Align, 1)
+		}
+		if !cmp.Equal(ids, again) || !cmp.Equal(p, q) {
+			t.Fatalf("read back differently:\n%v %v\n%v %v", ids, p, again, q)
+		}
+	})
+}
