@@ -1,0 +1,24 @@
+package kernels
+
+import "golang.org/x/sys/cpu"
+
+//go:noescape
+func tileAVX512(k int, a, b, c *float32, ldc int, add bool)
+
+//go:noescape
+func tileAVX2(k int, a, b, c *float32, ldc int, add bool)
+
+// fastTiles lists the assembly micro-kernels that this CPU has.
+func fastTiles() (ts []tile) {
+	if cpu.X86.HasAVX512F {
+		ts = append(ts, tile{"avx512", 12, 32, func(k int, a, b, c []float32, ldc int, add bool) {
+			tileAVX512(k, &a[:12*k][0], &b[:32*k][0], &c[:11*ldc+32][0], ldc, add)
+		}})
+	}
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+		ts = append(ts, tile{"avx2", 6, 16, func(k int, a, b, c []float32, ldc int, add bool) {
+			tileAVX2(k, &a[:6*k][0], &b[:16*k][0], &c[:5*ldc+16][0], ldc, add)
+		}})
+	}
+	return ts
+}

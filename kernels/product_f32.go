@@ -1,0 +1,236 @@
+package kernels
+
+import "sync"
+
+// The float32 matrix product: C[m, n] = A[m, k] · B[k, n], or C += that.
+//
+// Blocks of A and B are copied into panels (tile.rows or tile.cols wide, k
+// running slowest), which a micro-kernel reads in one straight line, keeping a
+// tile of C in registers (Goto and van de Geijn, "Anatomy of
+// High-Performance Matrix Multiplication", 2008). An operand only has to fill
+// panels, so a convolution hands in its image and never lays it out as a matrix.
+//
+// Every element of C is summed over k in one order, whatever the worker count.
+
+// Blocks: a panel of B (256 × 32 floats) stays in the first cache while the
+// panels of a row group of A stream past it from the second.
+const (
+	blockK = 256
+	blockM = 960
+	blockN = 1024
+	groupM = 120
+	groupN = 256
+)
+
+// tile is the shape of what a micro-kernel holds in registers. rows divides
+// blockM and groupM, cols divides blockN and groupN.
+type tile struct {
+	name       string
+	rows, cols int
+	// run computes a tile from the panels a and b; c is at least rows rows of
+	// ldc floats and receives cols floats of each.
+	run func(k int, a, b, c []float32, ldc int, add bool)
+}
+
+// tiles lists the micro-kernels that this machine can run, best first.
+var tiles = append(fastTiles(), tile{"go", 4, 4, tileGo})
+
+// operand is a matrix with an outer index i (a row of A, a column of B) and
+// the index p that is summed over.
+type operand interface {
+	// pack copies i in [i0, i1) and p in [p0, p1) to dst, w wide: element
+	// (i, p) goes to (p − p0)·w + i − i0, and what is beyond i1 is 0.
+	pack(dst []float32, i0, i1, p0, p1, w int)
+}
+
+// dense is an operand that lies in memory: element (i, p) is at i·si + p·sp.
+type dense struct {
+	data   []float32
+	si, sp int
+	scale  float32
+}
+
+func (d dense) pack(dst []float32, i0, i1, p0, p1, w int) {
+	n := i1 - i0
+	if n < w {
+		clear(dst[:(p1-p0)*w])
+	}
+	src := d.data[i0*d.si+p0*d.sp:]
+	switch {
+	case d.si == 1:
+		for p := range p1 - p0 {
+			copy(dst[p*w:p*w+n], src[p*d.sp:])
+		}
+	case d.sp == 1:
+		packRows(dst, src, n, p1-p0, d.si, w)
+	default:
+		for p := range p1 - p0 {
+			for i := range n {
+				dst[p*w+i] = src[i*d.si+p*d.sp]
+			}
+		}
+	}
+	if d.scale != 1 {
+		dst = dst[:(p1-p0)*w]
+		for i := range dst {
+			dst[i] *= d.scale
+		}
+	}
+}
+
+// packRows turns n rows of k floats into columns, four at a time.
+func packRows(dst, src []float32, n, k, ld, w int) {
+	i := 0
+	for ; i+4 <= n; i += 4 {
+		r0, r1, r2, r3 := src[i*ld:][:k], src[(i+1)*ld:][:k], src[(i+2)*ld:][:k], src[(i+3)*ld:][:k]
+		at := i
+		for p, v := range r0 {
+			d := (*[4]float32)(dst[at : at+4])
+			d[0], d[1], d[2], d[3] = v, r1[p], r2[p], r3[p]
+			at += w
+		}
+	}
+	for ; i < n; i++ {
+		at := i
+		for _, v := range src[i*ld:][:k] {
+			dst[at] = v
+			at += w
+		}
+	}
+}
+
+// panels is the memory that packed blocks need, 2 MB for each product that
+// is under way at one time.
+type panels struct {
+	a [blockM * blockK]float32
+	b [blockN * blockK]float32
+}
+
+var panelPool = sync.Pool{New: func() any { return new(panels) }}
+
+// parallel is Call.Parallel.
+type parallel func(n, grain int, f func(lo, hi int))
+
+// multiply is the product by the best micro-kernel there is.
+func multiply(par parallel, m, n, k int, a, b operand, c []float32, ldc int, add bool) {
+	tiles[0].multiply(par, m, n, k, a, b, c, ldc, add)
+}
+
+func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c []float32, ldc int, add bool) {
+	if m == 0 || n == 0 {
+		return
+	}
+	if k == 0 {
+		for i := 0; !add && i < m; i++ {
+			clear(c[i*ldc : i*ldc+n])
+		}
+		return
+	}
+	buf := panelPool.Get().(*panels)
+	defer panelPool.Put(buf)
+	for j0 := 0; j0 < n; j0 += blockN {
+		j1 := min(j0+blockN, n)
+		for p0 := 0; p0 < k; p0 += blockK {
+			p1 := min(p0+blockK, k)
+			kc := p1 - p0
+			packedB := ceilDiv(j1-j0, t.cols)
+			for i0 := 0; i0 < m; i0 += blockM {
+				i1 := min(i0+blockM, m)
+				packedA := ceilDiv(i1-i0, t.rows)
+				par(packedA+packedB, 1+grain/(kc*t.cols), func(lo, hi int) {
+					for x := lo; x < hi; x++ {
+						if x < packedA {
+							i := i0 + x*t.rows
+							a.pack(buf.a[x*t.rows*kc:], i, min(i+t.rows, i1), p0, p1, t.rows)
+						} else {
+							x := x - packedA
+							j := j0 + x*t.cols
+							b.pack(buf.b[x*t.cols*kc:], j, min(j+t.cols, j1), p0, p1, t.cols)
+						}
+					}
+				})
+				groups := ceilDiv(j1-j0, groupN)
+				par(ceilDiv(i1-i0, groupM)*groups, 1+grain/(groupM*kc), func(lo, hi int) {
+					for x := lo; x < hi; x++ {
+						gi, gj := x/groups*groupM, x%groups*groupN
+						t.group(buf, kc, gi, min(gi+groupM, i1-i0), gj, min(gj+groupN, j1-j0),
+							c[i0*ldc+j0:], ldc, add || p0 > 0)
+					}
+				})
+				packedB = 0 // it serves every block of rows
+			}
+		}
+	}
+}
+
+// group computes rows [i0, i1) × columns [j0, j1) of a packed block.
+func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c []float32, ldc int, add bool) {
+	var edge []float32
+	for j := j0; j < j1; j += t.cols {
+		b := buf.b[j*kc:]
+		for i := i0; i < i1; i += t.rows {
+			a := buf.a[i*kc:]
+			if i+t.rows <= i1 && j+t.cols <= j1 {
+				t.run(kc, a, b, c[i*ldc+j:], ldc, add)
+				continue
+			}
+			if edge == nil {
+				edge = make([]float32, t.rows*t.cols)
+			}
+			t.run(kc, a, b, edge, t.cols, false)
+			for r := range min(t.rows, i1-i) {
+				out := c[(i+r)*ldc+j:][:min(t.cols, j1-j)]
+				for x, v := range edge[r*t.cols:][:len(out)] {
+					if add {
+						v += out[x]
+					}
+					out[x] = v
+				}
+			}
+		}
+	}
+}
+
+// tileGo is the micro-kernel for every machine: 4 × 4 sums in registers.
+func tileGo(k int, a, b, c []float32, ldc int, add bool) {
+	var c00, c01, c02, c03 float32
+	var c10, c11, c12, c13 float32
+	var c20, c21, c22, c23 float32
+	var c30, c31, c32, c33 float32
+	a, b = a[:4*k], b[:4*k]
+	for len(a) >= 4 && len(b) >= 4 {
+		b0, b1, b2, b3 := b[0], b[1], b[2], b[3]
+		x := a[0]
+		c00 += x * b0
+		c01 += x * b1
+		c02 += x * b2
+		c03 += x * b3
+		x = a[1]
+		c10 += x * b0
+		c11 += x * b1
+		c12 += x * b2
+		c13 += x * b3
+		x = a[2]
+		c20 += x * b0
+		c21 += x * b1
+		c22 += x * b2
+		c23 += x * b3
+		x = a[3]
+		c30 += x * b0
+		c31 += x * b1
+		c32 += x * b2
+		c33 += x * b3
+		a, b = a[4:], b[4:]
+	}
+	for i, r := range [4][4]float32{{c00, c01, c02, c03}, {c10, c11, c12, c13}, {c20, c21, c22, c23}, {c30, c31, c32, c33}} {
+		out := c[i*ldc:][:4]
+		for j, v := range r {
+			if add {
+				v += out[j]
+			}
+			out[j] = v
+		}
+	}
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
