@@ -48,34 +48,3 @@ var _ = define(graph.Op{
 		"f32[0,3], f32[3]",
 	},
 })
-
-// arithmetic infers a binary operator on numbers of one type; on integers
-// that can be shapes it computes with the formulas.
-func arithmetic(fold func(a, b graph.Dim) graph.Dim) func(*graph.Node) {
-	return func(n *graph.Node) {
-		sameTypes(n)
-		wantType(n, 0, isNumber, "numbers")
-		x, y := n.Inputs[0], n.Inputs[1]
-		out := broadcast(n, x.Shape, y.Shape)
-		n.Set(0, x.Type, out)
-		if fold != nil && x.Type.IsInt() {
-			foldPairs(n, out, fold)
-		}
-	}
-}
-
-// foldPairs gives output 0 its contents from those of inputs 0 and 1, where
-// both are known and either one is a single number or the shapes agree.
-func foldPairs(n *graph.Node, out graph.Shape, fold func(a, b graph.Dim) graph.Dim) {
-	x, y := n.Inputs[0].Ints, n.Inputs[1].Ints
-	size := max(len(x), len(y))
-	if x == nil || y == nil || !out.Elems().Is(int64(size)) ||
-		len(x) != size && len(x) != 1 || len(y) != size && len(y) != 1 {
-		return
-	}
-	ds := make([]graph.Dim, size)
-	for i := range ds {
-		ds[i] = fold(x[i%len(x)], y[i%len(y)])
-	}
-	n.SetInts(0, ds)
-}

@@ -64,7 +64,7 @@ var _ = define(graph.Op{
 	Flops:     perElement(8),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
-	Samples:   []string{"f32[2,5]", "f32[7]; approximate=tanh", "f64[3]"},
+	Samples:   []string{"f32[2,5]", "f32[7]; approximate=\"tanh\"", "f64[3]"},
 })
 
 var _ = define(graph.Op{
@@ -96,5 +96,5 @@ var _ = define(graph.Op{
 	Flops:     perElement(16),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
-	Samples:   []string{"f32[2,5], f32[2,5]", "f32[7], f32[7]; approximate=tanh"},
+	Samples:   []string{"f32[2,5], f32[2,5]", "f32[7], f32[7]; approximate=\"tanh\""},
 })

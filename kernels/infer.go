@@ -166,3 +166,9 @@ func isNumber(t graph.DType) bool  { return t != graph.Bool }
 func isBool(t graph.DType) bool    { return t == graph.Bool }
 func isIndex(t graph.DType) bool   { return t == graph.Int64 || t == graph.Int32 }
 func isInteger(t graph.DType) bool { return t.IsInt() }
+
+// floatMap infers y = f(x) on floats.
+func floatMap(n *graph.Node) {
+	wantType(n, 0, isFloat, "floats")
+	sameShape(n)
+}

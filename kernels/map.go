@@ -37,15 +37,19 @@ func (u unary) fast(f32 func(y, x []float32)) func(*graph.Call) {
 // binary describes z = f(x, y) under broadcasting.
 type binary struct {
 	f func(x, y float64) float64
-	i func(x, y int64) int64 // nil: floats only
+	i func(x, y int64) int64   // nil: floats only
+	u func(x, y uint64) uint64 // for uint64 where i would be wrong; nil: i is right
 }
 
 func (o binary) eval(c *graph.Call) {
 	x, y, z := c.In[0], c.In[1], c.Out[0]
 	walk(z.Shape, 0, z.Len(), func(i int, at []int) {
-		if x.Type.IsFloat() {
+		switch {
+		case x.Type.IsFloat():
 			z.SetFloat(i, o.f(x.Float(at[0]), y.Float(at[1])))
-		} else {
+		case x.Type == graph.Uint64 && o.u != nil:
+			z.SetInt(i, int64(o.u(uint64(x.Int(at[0])), uint64(y.Int(at[1])))))
+		default:
 			z.SetInt(i, o.i(x.Int(at[0]), y.Int(at[1])))
 		}
 	}, broadcastStrides(x.Shape, z.Shape), broadcastStrides(y.Shape, z.Shape))

@@ -1,0 +1,111 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// Cast's saturate and round_mode are about 8-bit floats, which no graph holds.
+var _ = define(graph.Op{
+	Name:  "Cast",
+	Doc:   "the numbers in another element type",
+	In:    "input",
+	Out:   "output",
+	Attrs: "to int, saturate int=1, round_mode string=up",
+	Infer: func(n *graph.Node) {
+		to := graph.DType(n.Int("to"))
+		if int(to) != n.Int("to") || !to.Valid() {
+			n.Fail("there is no element type number %d", n.Int("to"))
+		}
+		n.Set(0, to, n.Inputs[0].Shape)
+		foldOne(n, func(d graph.Dim) (graph.Dim, bool) {
+			if to != graph.Bool {
+				return d, true
+			}
+			return truth(d)
+		})
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		if dy[0] == nil || !n.Inputs[0].Type.IsFloat() {
+			return []*graph.Value{nil}
+		}
+		return []*graph.Value{cast(b, dy[0], n.Inputs[0].Type)}
+	},
+	Eval:      func(c *graph.Call) { convert(c, 0, c.Out[0].Len()) },
+	Fast:      func(c *graph.Call) { c.Parallel(c.Out[0].Len(), grain, func(lo, hi int) { convert(c, lo, hi) }) },
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[2,3]; to=11",
+		"f64[5]; to=1",
+		"f32[5]; to=10",
+		"f16[5]; to=16",
+		"f32[7]; to=7",
+		"i64[5]; to=1",
+		"i64[5]; to=9",
+		"bool[5]; to=1",
+		"f32[5]; to=9",
+		"i32[5]; to=2",
+		"f32[0,2]; to=6",
+		"f32[3]; to=1",
+	},
+})
+
+// cast is b's Cast, and no node if there is nothing to do.
+func cast(b *graph.Builder, v *graph.Value, to graph.DType) *graph.Value {
+	if v.Type == to {
+		return v
+	}
+	return b.Op("Cast", graph.A{"to": int(to)}, v)
+}
+
+// truth is d as a bool, if that is provable.
+func truth(d graph.Dim) (graph.Dim, bool) {
+	order, known := d.Compare(graph.Num(0))
+	if order != 0 {
+		order = 1
+	}
+	return graph.Num(int64(order)), known
+}
+
+// convert copies the elements [lo, hi) from type to type.
+func convert(c *graph.Call, lo, hi int) {
+	x, y := c.In[0], c.Out[0]
+	switch {
+	case x.Type == y.Type:
+		size := int(x.Type.Size())
+		copy(y.Bytes[lo*size:hi*size], x.Bytes[lo*size:])
+	case y.Type == graph.Bool || y.Type.IsFloat():
+		for i := lo; i < hi; i++ {
+			y.SetFloat(i, x.Float(i))
+		}
+	case x.Type.IsFloat():
+		for i := lo; i < hi; i++ {
+			y.SetInt(i, toInt(y.Type, x.Float(i)))
+		}
+	default:
+		for i := lo; i < hi; i++ {
+			y.SetInt(i, x.Int(i))
+		}
+	}
+}
+
+// toInt cuts toward zero. What no element of the type is, ONNX leaves open;
+// here it is the nearest one, and 0 for NaN, on every machine.
+func toInt(t graph.DType, x float64) int64 {
+	lo, hi := intRange(t)
+	switch {
+	case x != x:
+		return 0
+	case t == graph.Uint64 && x >= math.MaxUint64:
+		return -1
+	case t == graph.Uint64 && x >= math.MaxInt64:
+		return int64(uint64(x))
+	case x <= float64(lo):
+		return lo
+	case x >= float64(hi):
+		return hi
+	}
+	return int64(x)
+}

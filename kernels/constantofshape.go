@@ -1,0 +1,45 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "ConstantOfShape",
+	Doc:   "a tensor of one number, everywhere the same",
+	In:    "input",
+	Out:   "output",
+	Attrs: "value tensor",
+	Infer: func(n *graph.Node) {
+		wantType(n, 0, func(t graph.DType) bool { return t == graph.Int64 }, "int64")
+		value := fillValue(n)
+		if value.Len() != 1 {
+			n.Fail("value has %d elements; one expected", value.Len())
+		}
+		shape := graph.Shape(knownDims(n, 0, "the shape"))
+		n.Set(0, value.Type, shape)
+		if size, ok := shape.Elems().Const(); ok && size <= graph.MaxInts && !value.Type.IsFloat() {
+			foldEach(n, int(size), func(int) (graph.Dim, bool) { return graph.IntsOf(value)[0], true })
+		}
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		y := c.Out[0].Bytes
+		for done := copy(y, fillValue(c.Node).Bytes); 0 < done && done < len(y); done *= 2 {
+			copy(y[done:], y[:done])
+		}
+	},
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"i64{2,3}",
+		"i64{}",
+		"i64{0,3}",
+	},
+})
+
+// fillValue is the number: a float32 0 unless the node says another.
+func fillValue(n *graph.Node) *graph.Tensor {
+	if v, ok := n.Attr("value").(*graph.Tensor); ok {
+		return v
+	}
+	return graph.NewTensor(graph.Float32, 1)
+}

@@ -1,0 +1,99 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// Shapes are computed by integer operators; what those compute is kept as
+// formulas. A fold says no where the formula would not be exact.
+
+// arithmetic infers a binary operator on numbers of one type; on integers
+// that can be shapes it computes with the formulas.
+func arithmetic(fold func(a, b graph.Dim) graph.Dim) func(*graph.Node) {
+	return arithmeticIf(func(a, b graph.Dim) (graph.Dim, bool) { return fold(a, b), true })
+}
+
+// arithmeticIf is arithmetic with a fold that may say no.
+func arithmeticIf(fold func(a, b graph.Dim) (graph.Dim, bool)) func(*graph.Node) {
+	return func(n *graph.Node) {
+		sameTypes(n)
+		wantType(n, 0, isNumber, "numbers")
+		out := broadcast(n, n.Inputs[0].Shape, n.Inputs[1].Shape)
+		n.Set(0, n.Inputs[0].Type, out)
+		foldPairs(n, out, fold)
+	}
+}
+
+// foldPairs gives an integer output 0 its contents from those of inputs 0 and
+// 1, where both are known and either one is a single number or both have as
+// many.
+func foldPairs(n *graph.Node, out graph.Shape, fold func(a, b graph.Dim) (graph.Dim, bool)) {
+	x, y := n.Inputs[0].Ints, n.Inputs[1].Ints
+	size := max(len(x), len(y))
+	if x == nil || y == nil || !out.Elems().Is(int64(size)) ||
+		len(x) != size && len(x) != 1 || len(y) != size && len(y) != 1 {
+		return
+	}
+	foldEach(n, size, func(i int) (graph.Dim, bool) { return fold(x[i%len(x)], y[i%len(y)]) })
+}
+
+// foldOne gives an integer output 0 its contents from those of input 0.
+func foldOne(n *graph.Node, fold func(d graph.Dim) (graph.Dim, bool)) {
+	if x := n.Inputs[0].Ints; x != nil {
+		foldEach(n, len(x), func(i int) (graph.Dim, bool) { return fold(x[i]) })
+	}
+}
+
+// foldEach gives output 0 its contents, if every element has an exact formula
+// that its type can hold. Arithmetic that leaves int64 is such a no: the node
+// still computes at run time, as its type does.
+func foldEach(n *graph.Node, size int, element func(i int) (graph.Dim, bool)) {
+	out := n.Outputs[0]
+	if out == nil || out.Type.IsFloat() || size > graph.MaxInts {
+		return
+	}
+	ds, all := make([]graph.Dim, size), true
+	err := graph.Try(func() {
+		for i := 0; i < size && all; i++ {
+			ds[i], all = element(i)
+			all = all && holds(out.Type, ds[i])
+		}
+	})
+	if err == nil && all {
+		n.SetInts(0, ds)
+	}
+}
+
+// holds reports whether elements of type t have the values of d. A formula is
+// taken to fit the types in which shapes are computed.
+func holds(t graph.DType, d graph.Dim) bool {
+	x, ok := d.Const()
+	if !ok {
+		return t == graph.Int64 || t == graph.Int32
+	}
+	lo, hi := intRange(t)
+	return x >= lo && (x <= hi || t == graph.Uint64)
+}
+
+// intRange is the least and the greatest number of an integer type (of uint64:
+// the greatest that an int64 holds); a bool is 0 or 1.
+func intRange(t graph.DType) (lo, hi int64) {
+	bits := uint(8 * t.Size())
+	switch t {
+	case graph.Bool:
+		return 0, 1
+	case graph.Uint64:
+		return 0, math.MaxInt64
+	case graph.Uint8, graph.Uint16, graph.Uint32:
+		return 0, 1<<bits - 1
+	}
+	return math.MinInt64 >> (64 - bits), math.MaxInt64 >> (64 - bits)
+}
+
+// atLeast reports whether d is proven to be at least x.
+func atLeast(d graph.Dim, x int64) bool {
+	order, known := d.Sub(graph.Num(x)).Add(graph.Num(1)).Compare(graph.Num(0))
+	return known && order > 0
+}

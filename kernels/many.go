@@ -1,0 +1,91 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// many describes an operator of any number of inputs, broadcast: the first,
+// taken together with each other in turn.
+type many struct {
+	f    func(acc, x float64) float64
+	i    func(acc, x int64) int64         // nil: floats only
+	u    func(acc, x uint64) uint64       // for uint64 where i would be wrong; nil: i is right
+	last func(acc float64, n int) float64 // nil: nothing to do at the end
+}
+
+// anyNumber infers such an operator on tensors of one type.
+func anyNumber(n *graph.Node) {
+	if len(n.Inputs) == 0 {
+		n.Fail("at least one input is needed")
+	}
+	sameTypes(n)
+	wantType(n, 0, isNumber, "numbers")
+	n.Set(0, n.Inputs[0].Type, broadcast(n, inputShapes(n)...))
+}
+
+// perInput prices one operation for each element of each input.
+func perInput(n *graph.Node) graph.Dim {
+	return n.Outputs[0].Shape.Elems().Mul(graph.Num(int64(len(n.Inputs))))
+}
+
+func (m many) eval(c *graph.Call) {
+	z := c.Out[0]
+	lists := make([][]int, len(c.In))
+	for k, x := range c.In {
+		lists[k] = broadcastStrides(x.Shape, z.Shape)
+	}
+	walk(z.Shape, 0, z.Len(), func(i int, at []int) {
+		switch {
+		case z.Type.IsFloat():
+			acc := c.In[0].Float(at[0])
+			for k, x := range c.In[1:] {
+				acc = m.f(acc, x.Float(at[k+1]))
+			}
+			if m.last != nil {
+				acc = m.last(acc, len(c.In))
+			}
+			z.SetFloat(i, acc)
+		case z.Type == graph.Uint64 && m.u != nil:
+			acc := uint64(c.In[0].Int(at[0]))
+			for k, x := range c.In[1:] {
+				acc = m.u(acc, uint64(x.Int(at[k+1])))
+			}
+			z.SetInt(i, int64(acc))
+		default:
+			acc := c.In[0].Int(at[0])
+			for k, x := range c.In[1:] {
+				acc = m.i(acc, x.Int(at[k+1]))
+			}
+			z.SetInt(i, acc)
+		}
+	}, lists...)
+}
+
+// fast runs step over float32 tensors that all have the output's shape, and
+// leaves others to eval. The output may lie over any input, so a block is
+// finished aside before it is written.
+func (m many) fast(step func(acc, x []float32)) func(*graph.Call) {
+	return func(c *graph.Call) {
+		z := c.Out[0]
+		if z.Type != graph.Float32 || m.last != nil {
+			m.eval(c)
+			return
+		}
+		for _, x := range c.In {
+			if x.Len() != z.Len() {
+				m.eval(c)
+				return
+			}
+		}
+		out := z.F32()
+		c.Parallel(len(out), grain, func(lo, hi int) {
+			var block [512]float32
+			for ; lo < hi; lo += len(block) {
+				acc := block[:min(len(block), hi-lo)]
+				copy(acc, c.In[0].F32()[lo:])
+				for _, x := range c.In[1:] {
+					step(acc, x.F32()[lo:lo+len(acc)])
+				}
+				copy(out[lo:], acc)
+			}
+		})
+	}
+}

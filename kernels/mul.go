@@ -1,0 +1,53 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "Mul",
+	Doc:   "z = x·y, broadcast",
+	In:    "A, B",
+	Out:   "C",
+	Infer: arithmetic(graph.Dim.Mul),
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x, y := n.Inputs[0], n.Inputs[1]
+		return []*graph.Value{
+			sumTo(b, b.Op("Mul", nil, dy[0], y), x.Shape),
+			sumTo(b, b.Op("Mul", nil, dy[0], x), y.Shape),
+		}
+	},
+	Eval: multiplication.eval,
+	Fast: multiplication.fast(
+		func(z, x, y []float32) {
+			x, y = x[:len(z)], y[:len(z)]
+			for i := range z {
+				z[i] = x[i] * y[i]
+			}
+		},
+		scaleRow,
+		func(z []float32, x float32, y []float32) { scaleRow(z, y, x) }),
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0, 1},
+	Samples: []string{
+		"f32[2,3], f32[2,3]",
+		"f32[4,2,3], f32[3]",
+		"f32[2,1], f32[4,1,3]",
+		"f32[], f32[2]",
+		"i64[3], i64[]",
+		"u8[3], u8[3]",
+		"f32[0,3], f32[3]",
+		"f16[3], f16[3]",
+	},
+})
+
+var multiplication = binary{
+	f: func(x, y float64) float64 { return x * y },
+	i: func(x, y int64) int64 { return x * y },
+}
+
+func scaleRow(z, x []float32, y float32) {
+	x = x[:len(z)]
+	for i := range z {
+		z[i] = x[i] * y
+	}
+}

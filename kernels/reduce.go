@@ -1,0 +1,310 @@
+package kernels
+
+import (
+	"iter"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// reduction describes an operator that makes one number of many, along axes.
+type reduction struct {
+	name  string
+	doc   string
+	since int                    // of the form with axes as an input
+	types func(graph.DType) bool // what is taken; nil: numbers
+
+	// of reduces the n elements that xs yields, in order; over and over, if it
+	// likes. ints does so for integers and bools; nil: of does.
+	of   func(xs iter.Seq[float64], n int) float64
+	ints func(xs iter.Seq[int64], t graph.DType) int64
+	// fold is of for contents known as formulas; nil: they are lost.
+	fold func(ds []graph.Dim) graph.Dim
+	// grad is the gradient of x. dy and y have x's rank: dims of 1 along the
+	// axes.
+	grad func(b *graph.Builder, x, y, dy *graph.Value, axes []int) *graph.Value
+	// quick is the float32 form, if there is one.
+	quick *quickReduction
+	flops int64 // an element; 0 means 1
+}
+
+var reduceSamples = []string{
+	"f32[2,3,4], i64{1}",
+	"f32[2,3,4], i64{1}; keepdims=0",
+	"f32[2,3,4], i64{-1}; keepdims=0",
+	"f32[2,3,4], i64{0,2}",
+	"f32[2,3,2,2], i64{0,2}; keepdims=0",
+	"f32[3,2], i64{0}",
+	"f32[3,2]",
+	"f32[3,2]; keepdims=0",
+	"f32[3,2], i64{}",
+	"f32[3], i64{}; noop_with_empty_axes=1",
+	"f32[3]; noop_with_empty_axes=1",
+	"f32[]",
+	"f32[2,0,3], i64{0}",
+	"f64[3,2], i64{1}",
+	"f16[3,2], i64{1}",
+}
+
+// defineReduce adds a reduction: the form that takes axes as an input and,
+// unless it is as old as our oldest opset, the one that has them as an
+// attribute.
+func defineReduce(r reduction) *graph.Op {
+	if r.types == nil {
+		r.types = isNumber
+	}
+	samples := slices.Clone(reduceSamples)
+	if r.ints != nil {
+		samples = append(samples, "i32[2,3], i64{1}", "i64{2,3,4}, i64{0}; keepdims=0")
+	}
+	if r.types(graph.Bool) {
+		samples = append(samples, "bool[4,2], i64{1}")
+	}
+	op := graph.Op{
+		Name:      r.name,
+		Since:     r.since,
+		Doc:       r.doc,
+		In:        "data, axes?",
+		Out:       "reduced",
+		Attrs:     "keepdims int=1, noop_with_empty_axes int=0",
+		Infer:     r.infer,
+		Grad:      r.gradient,
+		Eval:      r.eval,
+		Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(max(1, r.flops))) },
+		Recompute: graph.Cheap,
+		Samples:   samples,
+	}
+	if r.quick != nil {
+		op.Fast = r.fast
+	}
+	if r.since > 0 {
+		define(graph.Op{
+			Name:    r.name,
+			Doc:     r.doc,
+			In:      "data",
+			Out:     "reduced",
+			Attrs:   "axes ints, keepdims int=1",
+			Rewrite: axesToInput,
+		})
+	}
+	return define(op)
+}
+
+// axesToInput builds the newest form of an operator that had its axes as an
+// attribute.
+func axesToInput(b *graph.Builder, n *graph.Node) []*graph.Value {
+	in := slices.Clone(n.Inputs)
+	if axes := n.Ints("axes"); len(axes) > 0 {
+		in = append(in, b.Ints(graph.Dims(axes...)...))
+	}
+	return []*graph.Value{b.Op(n.Op.FullName(), graph.A{"keepdims": n.Int("keepdims")}, in...)}
+}
+
+// reducedAxes are the axes of a reduction, sorted.
+func reducedAxes(n *graph.Node) []int {
+	x := n.Inputs[0]
+	var axes []int64
+	if n.In(1) != nil {
+		axes = knownInts(n, 1, "axes")
+	}
+	if len(axes) == 0 && n.Int("noop_with_empty_axes") == 0 {
+		for i := range x.Shape {
+			axes = append(axes, int64(i))
+		}
+	}
+	return axesOf(n, axes, x.Rank())
+}
+
+// keptShape is x's shape with dims of 1 along the axes.
+func keptShape(s graph.Shape, axes []int) graph.Shape {
+	out := slices.Clone(s)
+	for _, a := range axes {
+		out[a] = graph.Num(1)
+	}
+	return out
+}
+
+func (r reduction) infer(n *graph.Node) {
+	wantType(n, 0, r.types, "numbers")
+	x, axes := n.Inputs[0], reducedAxes(n)
+	var shape graph.Shape
+	for i, d := range x.Shape {
+		switch {
+		case !slices.Contains(axes, i):
+			shape = append(shape, d)
+		case n.Int("keepdims") != 0:
+			shape = append(shape, graph.Num(1))
+		}
+	}
+	n.Set(0, x.Type, shape)
+	if len(x.Ints) > 0 && x.Rank() == 1 && len(axes) == 1 && r.fold != nil {
+		foldEach(n, 1, func(int) (graph.Dim, bool) { return r.fold(x.Ints), true })
+	}
+}
+
+func (r reduction) gradient(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+	x, axes := n.Inputs[0], reducedAxes(n)
+	kept := keptShape(x.Shape, axes)
+	dx := make([]*graph.Value, len(n.Inputs))
+	dx[0] = r.grad(b, x, reshape(b, n.Outputs[0], kept), reshape(b, dy[0], kept), axes)
+	return dx
+}
+
+// expandTo repeats v, if it has not that shape already.
+func expandTo(b *graph.Builder, v *graph.Value, s graph.Shape) *graph.Value {
+	if v.Shape.Equal(s) {
+		return v
+	}
+	return b.Op("Expand", nil, v, b.Ints(s...))
+}
+
+// count is the number of elements that make one, as a number of v's type.
+func count(b *graph.Builder, v *graph.Value, s graph.Shape, axes []int) *graph.Value {
+	n := graph.Num(1)
+	for _, a := range axes {
+		n = n.Mul(s[a])
+	}
+	if k, ok := n.Const(); ok {
+		return num(b, v, float64(k))
+	}
+	return cast(b, b.Int(n), v.Type)
+}
+
+// split parts a shape into the dims that stay and those that go, with the
+// strides of both.
+func split(shape, axes []int) (stay, stayAt, gone, goneAt []int) {
+	st := strides(shape)
+	for i, d := range shape {
+		if slices.Contains(axes, i) {
+			gone, goneAt = append(gone, d), append(goneAt, st[i])
+		} else {
+			stay, stayAt = append(stay, d), append(stayAt, st[i])
+		}
+	}
+	return stay, stayAt, gone, goneAt
+}
+
+func (r reduction) eval(c *graph.Call) {
+	x, y := c.In[0], c.Out[0]
+	stay, stayAt, gone, goneAt := split(x.Shape, reducedAxes(c.Node))
+	size := elems(gone)
+	walk(stay, 0, y.Len(), func(i int, at []int) {
+		base := at[0]
+		if r.ints != nil && !x.Type.IsFloat() {
+			y.SetInt(i, r.ints(func(yield func(int64) bool) {
+				each(gone, goneAt, func(k int) bool { return yield(x.Int(base + k)) })
+			}, x.Type))
+			return
+		}
+		y.SetFloat(i, r.of(func(yield func(float64) bool) {
+			each(gone, goneAt, func(k int) bool { return yield(x.Float(base + k)) })
+		}, size))
+	}, stayAt)
+}
+
+// each calls f with the offset of every element of a strided shape, in order,
+// until it says false.
+func each(shape, st []int, f func(k int) bool) {
+	more := true
+	walk(shape, 0, elems(shape), func(_ int, at []int) { more = more && f(at[0]) }, st)
+}
+
+// quickReduction is a reduction over float32 that goes along rows where the
+// last dim is reduced, and adds up whole rows where it stays. Sums are
+// float64: the order is fixed and nothing is lost over a million elements.
+type quickReduction struct {
+	start float64
+	row   func(acc float64, xs []float32) float64
+	rows  func(acc []float64, xs []float32)
+	done  func(acc float64, n int) float64 // nil: acc as it is
+}
+
+func (r reduction) fast(c *graph.Call) {
+	x, y := c.In[0], c.Out[0]
+	if x.Type != graph.Float32 || y.Len() == 0 {
+		r.eval(c)
+		return
+	}
+	q := r.quick
+	shape, axes := mergeDims(x.Shape, reducedAxes(c.Node))
+	stay, stayAt, gone, goneAt := split(shape, axes)
+	in, out, n := x.F32(), y.F32(), elems(gone)
+	finish := func(acc float64) float32 {
+		if q.done != nil {
+			acc = q.done(acc, n)
+		}
+		return float32(acc)
+	}
+	last := len(shape) - 1
+	if last < 0 || slices.Contains(axes, last) {
+		width := 1
+		if k := len(gone) - 1; k >= 0 {
+			width, gone, goneAt = gone[k], gone[:k], goneAt[:k]
+		}
+		c.Parallel(len(out), max(1, grain/max(1, n)), func(lo, hi int) {
+			walk(stay, lo, hi, func(i int, at []int) {
+				base, acc := at[0], q.start
+				each(gone, goneAt, func(k int) bool {
+					acc = q.row(acc, in[base+k:base+k+width])
+					return true
+				})
+				out[i] = finish(acc)
+			}, stayAt)
+		})
+		return
+	}
+	k := len(stay) - 1
+	width := stay[k]
+	c.Parallel(len(out), max(1, grain/max(1, n)), func(lo, hi int) {
+		var block [512]float64
+		for lo < hi {
+			column := lo % width
+			acc := block[:min(len(block), hi-lo, width-column)]
+			for i := range acc {
+				acc[i] = q.start
+			}
+			base := column
+			walk(stay[:k], lo/width, lo/width+1, func(_ int, at []int) { base += at[0] }, stayAt[:k])
+			each(gone, goneAt, func(k int) bool {
+				q.rows(acc, in[base+k:base+k+len(acc)])
+				return true
+			})
+			for i, a := range acc {
+				out[lo+i] = finish(a)
+			}
+			lo += len(acc)
+		}
+	})
+}
+
+// mergeDims makes one dim of neighbours that both stay or both go, and leaves
+// out dims of 1.
+func mergeDims(shape, axes []int) (merged, mergedAxes []int) {
+	wasGone := false
+	for i, d := range shape {
+		if d == 1 {
+			continue
+		}
+		gone := slices.Contains(axes, i)
+		if k := len(merged) - 1; k >= 0 && gone == wasGone {
+			merged[k] *= d
+			continue
+		}
+		if gone {
+			mergedAxes = append(mergedAxes, len(merged))
+		}
+		merged, wasGone = append(merged, d), gone
+	}
+	return merged, mergedAxes
+}
+
+// foldDims folds a list of at least one.
+func foldDims(f func(a, b graph.Dim) graph.Dim) func([]graph.Dim) graph.Dim {
+	return func(ds []graph.Dim) graph.Dim {
+		acc := ds[0]
+		for _, d := range ds[1:] {
+			acc = f(acc, d)
+		}
+		return acc
+	}
+}

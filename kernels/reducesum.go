@@ -1,0 +1,54 @@
+package kernels
+
+import (
+	"iter"
+
+	"memopt/memopt/graph"
+)
+
+var _ = defineReduce(reduction{
+	name: "ReduceSum",
+	doc:  "the sum along axes",
+	of: func(xs iter.Seq[float64], _ int) float64 {
+		sum := 0.0
+		for x := range xs {
+			sum += x
+		}
+		return sum
+	},
+	ints: func(xs iter.Seq[int64], _ graph.DType) int64 {
+		sum := int64(0)
+		for x := range xs {
+			sum += x
+		}
+		return sum
+	},
+	fold: foldDims(graph.Dim.Add),
+	grad: func(b *graph.Builder, x, _, dy *graph.Value, _ []int) *graph.Value {
+		return expandTo(b, dy, x.Shape)
+	},
+	quick: &quickReduction{row: sumRow, rows: sumRows},
+})
+
+// sumRow adds four running sums, so that additions need not wait for each
+// other; the order depends on the length alone.
+func sumRow(acc float64, xs []float32) float64 {
+	var a, b, c, d float64
+	for ; len(xs) >= 4; xs = xs[4:] {
+		a += float64(xs[0])
+		b += float64(xs[1])
+		c += float64(xs[2])
+		d += float64(xs[3])
+	}
+	for _, x := range xs {
+		a += float64(x)
+	}
+	return acc + ((a + b) + (c + d))
+}
+
+func sumRows(acc []float64, xs []float32) {
+	xs = xs[:len(acc)]
+	for i, x := range xs {
+		acc[i] += float64(x)
+	}
+}

@@ -1,0 +1,29 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:  "Sqrt",
+	Doc:   "y = √x",
+	In:    "X",
+	Out:   "Y",
+	Infer: floatMap,
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		y := n.Outputs[0]
+		return []*graph.Value{b.Op("Div", nil, b.Op("Mul", nil, dy[0], num(b, y, 0.5)), y)}
+	},
+	Eval: unary{f: math.Sqrt}.eval,
+	Fast: unary{f: math.Sqrt}.fast(func(y, x []float32) {
+		for i, v := range x {
+			y[i] = float32(math.Sqrt(float64(v)))
+		}
+	}),
+	Flops:     perElement(2),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples:   []string{"f32[2,3]>0", "f64[]>0", "f16[4]>0", "f32[0]"},
+})
