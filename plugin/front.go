@@ -1,0 +1,53 @@
+package plugin
+
+import "context"
+
+// Front is what the service serves. Its errors reach the host by their exit code, as on the command line: an error with
+// `ExitCode() int` of 1 says that the request cannot be met, 2 that the request or its input is wrong.
+type Front interface {
+	Info(ctx context.Context) (Info, error)
+	Plan(ctx context.Context, r PlanRequest) (PlanReply, error)
+}
+
+// Info says what this binary is; the service adds its process id and protocol.
+type Info struct {
+	Version  string   // semantic version
+	Features []string // what this binary can do beyond the first version of the protocol
+	Devices  []Device // where a plan could run, best first
+}
+
+// Device is one place where a plan could run.
+type Device struct {
+	Name   string
+	Kind   string // "cpu", "vulkan"
+	Memory int64  // bytes; 0 where unknown
+}
+
+// PlanRequest holds the flags of `memopt plan` as the user wrote them; the zero value of a field is "not given".
+type PlanRequest struct {
+	Model            string
+	Dims             map[string]int64
+	Budget           string
+	ActivationBudget string
+	MaxOverhead      string
+	Strategy         string
+	Level            *int
+	Config           string // path of a JSON file, or JSON text
+	Boundary         string // "on", "off"
+	Compat           string
+	SaveTo           string // plan file to write
+	Emit             string // rewritten ONNX graph to write
+	HTML             string // report page to write
+	Show             []string
+
+	// Environment holds the trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call. It stands for the
+	// environment of this process, which is as old as the service.
+	Environment map[string]string
+}
+
+// PlanReply is a plan as the command line would give it.
+type PlanReply struct {
+	JSON     string // the plan file, format memopt.plan/1
+	Text     string // the table of `memopt plan`
+	Warnings []string
+}

@@ -1,0 +1,128 @@
+// Package echo is a service for tests of the transport: the real Serve over a front that plans nothing. Its answer repeats
+// the request; the name of the model asks for a fault.
+package echo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"memopt/plugin"
+)
+
+// Run is the command line `serve [--gencert]`; it returns the exit code.
+func Run(args []string, stdout, stderr io.Writer) int {
+	var err error
+	switch strings.Join(args, " ") {
+	case "serve":
+		err = plugin.Serve(echo{})
+	case "serve --gencert":
+		err = plugin.WriteClientCert(stdout)
+	default:
+		err = exitError{2, "usage: testserver serve [--gencert]"}
+	}
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, err)
+	if e, ok := err.(interface{ ExitCode() int }); ok {
+		return e.ExitCode()
+	}
+	return 1
+}
+
+type echo struct{}
+
+func (echo) Info(context.Context) (plugin.Info, error) {
+	return plugin.Info{
+		Version:  "0.0.0-test",
+		Features: []string{"echo"},
+		Devices:  []plugin.Device{{Name: "none", Kind: "cpu", Memory: 1 << 30}},
+	}, nil
+}
+
+// exitError is an error of the front with its exit code.
+type exitError struct {
+	code int
+	text string
+}
+
+func (e exitError) Error() string { return e.text }
+func (e exitError) ExitCode() int { return e.code }
+
+// faults are what models of these names do instead of being answered.
+var faults = map[string]func(context.Context, plugin.PlanRequest) error{
+	"cannot.onnx": func(context.Context, plugin.PlanRequest) error {
+		return exitError{1, "planner: no plan fits 1 GiB: the floor is 1.5 GiB, held by node \"loss\""}
+	},
+	"bad.onnx": func(context.Context, plugin.PlanRequest) error {
+		return exitError{2, "onnx: bad.onnx: not a model: wire type 7 at byte 0"}
+	},
+	"long.onnx": func(context.Context, plugin.PlanRequest) error {
+		return exitError{2, strings.Repeat("onnx: node \"é\": operator not known\n", 5000)}
+	},
+	"other.onnx": func(context.Context, plugin.PlanRequest) error { return fmt.Errorf("disk \xff full") },
+	"panic.onnx": func(context.Context, plugin.PlanRequest) error { panic("broken invariant") },
+	"crash.onnx": func(ctx context.Context, _ plugin.PlanRequest) error {
+		go func() { panic("nobody recovers this") }()
+		<-ctx.Done()
+		return nil
+	},
+	"exit.onnx": func(context.Context, plugin.PlanRequest) error { os.Exit(3); return nil },
+	"slow.onnx": func(ctx context.Context, _ plugin.PlanRequest) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Minute):
+			return nil
+		}
+	},
+	"busy.onnx": func(context.Context, plugin.PlanRequest) error {
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		}
+		return nil
+	},
+	"print.onnx": func(context.Context, plugin.PlanRequest) error {
+		for i := range 5000 {
+			fmt.Println("a line on standard output", i)
+			fmt.Fprintln(os.Stderr, "a line on standard error", i)
+		}
+		return nil
+	},
+}
+
+func (echo) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, error) {
+	if fault, ok := faults[filepath.Base(r.Model)]; ok {
+		if err := fault(ctx, r); err != nil {
+			return plugin.PlanReply{}, err
+		}
+	}
+	size := int64(1)
+	for _, n := range r.Dims {
+		size *= n
+	}
+	text, err := json.Marshal(map[string]any{
+		"format":   "memopt.plan/1",
+		"model":    map[string]any{"path": r.Model, "kind": "training", "nodes": 3},
+		"dims":     r.Dims,
+		"request":  r,
+		"baseline": map[string]any{"peak": 4 * size, "stashed": 3 * size},
+		"result":   map[string]any{"peak": 2 * size, "arena": 2 * size, "overhead": 0.25, "recomputed_nodes": 1},
+		"floor":    map[string]any{"peak": size, "node": "loss"},
+		"clusters": []map[string]any{{"id": "Gelu+", "on": true}, {"id": "Softmax+", "on": false}},
+		"warnings": []string{"this plan is an echo"},
+	})
+	if err != nil {
+		return plugin.PlanReply{}, err
+	}
+	return plugin.PlanReply{
+		JSON:     string(text),
+		Text:     fmt.Sprintf("echo of %s: peak %d\n", filepath.Base(r.Model), 2*size),
+		Warnings: []string{"this plan is an echo"},
+	}, nil
+}

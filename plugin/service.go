@@ -1,0 +1,161 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strings"
+	"unicode/utf8"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"memopt/plugin/pb"
+)
+
+// serviceName is the one plugin a host can ask go-plugin for.
+const serviceName = "memopt"
+
+// Models travel as paths, so requests are small; a reply carries a whole plan and has no limit on our side.
+const maxRequest = 64 << 20
+
+// maxMessage bounds the text of an error: it travels in a header, where peers allow little.
+const maxMessage = 32 << 10
+
+// adapter is the form in which go-plugin takes a service, and gives a Go host its client.
+type adapter struct {
+	goplugin.NetRPCUnsupportedPlugin
+	front Front
+}
+
+func (a adapter) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
+	pb.RegisterMemOptServer(s, service{front: a.front})
+	return nil
+}
+
+func (adapter) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return pb.NewMemOptClient(conn), nil
+}
+
+// service turns messages into the front's types and back.
+type service struct {
+	pb.UnimplementedMemOptServer
+	front Front
+}
+
+func (s service) Info(ctx context.Context, _ *pb.InfoRequest) (*pb.InfoResponse, error) {
+	info, err := s.front.Info(ctx)
+	if err != nil {
+		return nil, grpcError(ctx, err)
+	}
+	out := &pb.InfoResponse{
+		Version:  info.Version,
+		Protocol: uint32(Handshake.ProtocolVersion),
+		Pid:      int64(os.Getpid()),
+		Features: info.Features,
+	}
+	for _, d := range info.Devices {
+		out.Devices = append(out.Devices, &pb.Device{Name: valid(d.Name), Kind: d.Kind, Memory: d.Memory})
+	}
+	return out, nil
+}
+
+func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse, error) {
+	if in.GetModel() == "" {
+		return nil, status.Error(codes.InvalidArgument, "plugin: plan: no model given")
+	}
+	request := PlanRequest{
+		Model:            in.GetModel(),
+		Dims:             in.GetDims(),
+		Budget:           in.GetBudget(),
+		ActivationBudget: in.GetActivationBudget(),
+		MaxOverhead:      in.GetMaxOverhead(),
+		Strategy:         in.GetStrategy(),
+		Config:           in.GetConfig(),
+		Boundary:         in.GetBoundary(),
+		Compat:           in.GetCompat(),
+		SaveTo:           in.GetSaveTo(),
+		Emit:             in.GetEmit(),
+		HTML:             in.GetHtml(),
+		Show:             in.GetShow(),
+		Environment:      in.GetEnvironment(),
+	}
+	if in.Level != nil {
+		level := int(in.GetLevel())
+		request.Level = &level
+	}
+	reply, err := s.front.Plan(ctx, request)
+	if err != nil {
+		return nil, grpcError(ctx, err)
+	}
+	out := &pb.PlanResponse{PlanJson: valid(reply.JSON), Text: valid(reply.Text)}
+	for _, w := range reply.Warnings {
+		out.Warnings = append(out.Warnings, valid(w))
+	}
+	return out, nil
+}
+
+// exitCodes gives the front's errors the status that a host can act on.
+var exitCodes = map[int]codes.Code{
+	1: codes.FailedPrecondition, // cannot be met
+	2: codes.InvalidArgument,    // wrong request or input
+}
+
+func grpcError(ctx context.Context, err error) error {
+	if ctx.Err() != nil { // the host has left; whatever the front says is about that
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	code := codes.Unknown
+	var exit interface{ ExitCode() int }
+	if errors.As(err, &exit) {
+		if c, ok := exitCodes[exit.ExitCode()]; ok {
+			code = c
+		}
+	}
+	return status.Error(code, shorten(valid(err.Error())))
+}
+
+// valid makes any bytes (a node's name in a hostile file) fit a protobuf string.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func shorten(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	cut := maxMessage
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s … (%d more bytes)", s[:cut], len(s)-cut)
+}
+
+// newServer makes the gRPC server go-plugin serves on. before runs at the start of each call.
+func newServer(before func(), logger *slog.Logger) func([]grpc.ServerOption) *grpc.Server {
+	return func(options []grpc.ServerOption) *grpc.Server {
+		return grpc.NewServer(append(options,
+			grpc.MaxRecvMsgSize(maxRequest),
+			grpc.UnaryInterceptor(func(ctx context.Context, in any, call *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
+				before()
+				defer recovered(logger, call.FullMethod, &err)
+				return next(ctx, in)
+			}),
+			grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, call *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+				before()
+				defer recovered(logger, call.FullMethod, &err)
+				return next(srv, stream)
+			}))...)
+	}
+}
+
+// recovered turns a panic of one call into that call's error: one bad model must not end a trainer's service.
+func recovered(logger *slog.Logger, method string, err *error) {
+	if p := recover(); p != nil {
+		logger.Error("panic", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, shorten(valid(fmt.Sprintf("plugin: a bug in memopt: %s: panic: %v", method, p))))
+	}
+}

@@ -1,0 +1,34 @@
+package plugin
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchProcess calls gone when the process ends: within milliseconds, by a pidfd. Never PR_SET_PDEATHSIG, which
+// fires when the thread that started us ends, though its process lives.
+func watchProcess(pid int, gone func()) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		gone()
+		return
+	}
+	if err != nil { // kernel before 5.3, or a sandbox
+		pollProcess(pid, gone)
+		return
+	}
+	go func() {
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if n > 0 {
+				gone()
+				return
+			}
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				pollProcess(pid, gone)
+				return
+			}
+		}
+	}()
+}
