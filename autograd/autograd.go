@@ -1,0 +1,461 @@
+// Package autograd extends a forward graph to a whole training step: gradients
+// by the operators' own rules, then updates, all as ordinary nodes. It knows
+// no operator by name; it reads facets (Grad, NoGrad, Role, Optimizer).
+//
+// The step comes out in the order of a reverse walk. A gradient that is summed
+// from several uses is added up as the parts appear, and a parameter is
+// updated as soon as its gradient is complete, so gradients do not wait for
+// the end of the step. Clipping by the global norm needs all of them at once;
+// then the updates stand at the end.
+package autograd
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// Options says what step to make.
+type Options struct {
+	// Loss names the scalar to lower; "" takes the only scalar float output.
+	Loss string
+	// Trainable holds names and patterns (* and ? as in path.Match, where *
+	// also matches dots); empty means every float initializer. A pattern that
+	// begins with ! takes away.
+	Trainable []string
+	// Optimizer is the name of an update rule; "" stops at the gradients.
+	Optimizer string
+	// Hyper overrides the rule's attributes (weight_decay, beta1, …).
+	Hyper map[string]float64
+	// ClipNorm limits the norm of all gradients together; 0 does not.
+	ClipNorm float64
+	// MicroBatches is how many runs share one update; 0 and 1 mean each.
+	MicroBatches int
+	// KeepGrads makes the gradients outputs, so that they outlive the step.
+	KeepGrads bool
+}
+
+// The names of the inputs and states that TrainStep adds. The learning rate
+// and the micro-batch index are fed in every run.
+const (
+	LearningRate = "optimizer.lr"
+	MicroBatch   = "optimizer.micro"
+	Step         = "optimizer.step"
+)
+
+// TrainStep returns a new graph: g with its backward pass and updates.
+func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
+	s := &step{opt: opt, g: g.Clone()}
+	s.b = graph.NewBuilder(s.g)
+	var err error
+	wrap := func(f func() error) {
+		if err == nil {
+			if e := graph.Try(func() { err = f() }); e != nil {
+				err = e
+			}
+		}
+	}
+	wrap(s.findLoss)
+	wrap(s.findTrainable)
+	wrap(s.findPaths)
+	wrap(s.prepareUpdates)
+	wrap(s.backward)
+	wrap(s.updateClipped)
+	if err != nil {
+		return nil, fmt.Errorf("autograd: %w", err)
+	}
+	s.g.Prune()
+	if err := s.g.Check(); err != nil {
+		panic(fmt.Sprintf("autograd: the step is not a valid graph: %v", err))
+	}
+	return s.g, nil
+}
+
+type step struct {
+	opt Options
+	g   *graph.Graph
+	b   *graph.Builder
+
+	params   []*graph.Value // trainable, in order of definition
+	trained  []bool         // by value ID: is one of params
+	needs    []bool         // by value ID: depends on a trainable parameter through floats
+	reaches  []bool         // by value ID: the loss depends on it through floats
+	sum      []*graph.Value // by value ID: the gradient so far
+	lastUse  []int          // by value ID: first node in order that reads it, -1 if none
+	rule     *graph.Op      // the optimizer
+	lr       *graph.Value
+	micro    *graph.Value
+	count    *graph.Value // number of this update, from 1
+	scale    *graph.Value // factor for gradients; nil is 1
+	complete []graph.Grad
+}
+
+func (s *step) findLoss() error {
+	var scalars []*graph.Value
+	for _, v := range s.g.Outputs {
+		if v.Type.IsFloat() && v.Shape.Elems().Is(1) {
+			scalars = append(scalars, v)
+		}
+	}
+	switch {
+	case s.opt.Loss != "":
+		v := s.g.ByName(s.opt.Loss)
+		if v == nil {
+			return fmt.Errorf("no value is named %q; outputs are %s", s.opt.Loss, names(s.g.Outputs))
+		}
+		if !v.Type.IsFloat() || !v.Shape.Elems().Is(1) {
+			return fmt.Errorf("the loss must be one float, but %s is not", v)
+		}
+		s.g.Loss = v
+		if !slices.Contains(s.g.Outputs, v) {
+			s.g.Outputs = append(s.g.Outputs, v)
+		}
+	case len(scalars) == 1:
+		s.g.Loss = scalars[0]
+	case len(scalars) == 0:
+		return fmt.Errorf("no output is a scalar float, so there is no loss; outputs are %s; name it with --loss", names(s.g.Outputs))
+	default:
+		return fmt.Errorf("several outputs are scalar floats: %s; name the loss with --loss", names(scalars))
+	}
+	return nil
+}
+
+func names(vs []*graph.Value) string {
+	if len(vs) == 0 {
+		return "none"
+	}
+	var parts []string
+	for i, v := range vs {
+		if i == 8 {
+			parts = append(parts, fmt.Sprintf("and %d more", len(vs)-i))
+			break
+		}
+		parts = append(parts, v.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s *step) findTrainable() error {
+	var floats []*graph.Value
+	replaced := map[*graph.Value]bool{} // running statistics are not trained
+	for _, u := range s.g.Updates {
+		replaced[u.State] = true
+	}
+	for _, v := range s.g.Values {
+		if v.Kind == graph.Param && v.Type.IsFloat() && !replaced[v] {
+			floats = append(floats, v)
+		}
+	}
+	s.trained = make([]bool, len(s.g.Values))
+	if len(s.opt.Trainable) == 0 {
+		s.params = floats
+	} else {
+		hit := make([]bool, len(s.opt.Trainable))
+		for _, v := range floats {
+			on := strings.HasPrefix(s.opt.Trainable[0], "!")
+			for i, p := range s.opt.Trainable {
+				want, p := !strings.HasPrefix(p, "!"), strings.TrimPrefix(p, "!")
+				ok, err := match(p, v.Name)
+				if err != nil {
+					return fmt.Errorf("trainable pattern %q: %w", p, err)
+				}
+				if ok {
+					on, hit[i] = want, true
+				}
+			}
+			if on {
+				s.params = append(s.params, v)
+			}
+		}
+		for i, p := range s.opt.Trainable {
+			if !hit[i] {
+				return fmt.Errorf("trainable %q matches no float initializer", p)
+			}
+		}
+	}
+	if len(s.params) == 0 {
+		return fmt.Errorf("nothing to train: the graph has no float initializer that is a parameter")
+	}
+	for _, v := range s.params {
+		s.trained[v.ID] = true
+	}
+	return nil
+}
+
+// match is path.Match without its special treatment of slashes.
+func match(pattern, name string) (bool, error) {
+	flat := strings.NewReplacer("/", "\x00")
+	if pattern == name {
+		return true, nil
+	}
+	return path.Match(flat.Replace(pattern), flat.Replace(name))
+}
+
+// findPaths marks what lies between a trainable parameter and the loss.
+func (s *step) findPaths() error {
+	n := len(s.g.Values)
+	s.needs, s.reaches = slices.Clone(s.trained), make([]bool, n)
+	s.sum, s.lastUse = make([]*graph.Value, n), slices.Repeat([]int{-1}, n)
+	for _, node := range s.g.Nodes {
+		if !node.Op.NoGrad && slices.ContainsFunc(node.Inputs, func(v *graph.Value) bool { return v != nil && s.needs[v.ID] }) {
+			for _, v := range node.Outputs {
+				if v != nil && v.Type.IsFloat() {
+					s.needs[v.ID] = true
+				}
+			}
+		}
+	}
+	s.reaches[s.g.Loss.ID] = true
+	for _, node := range slices.Backward(s.g.Nodes) {
+		if node.Op.NoGrad || !slices.ContainsFunc(node.Outputs, func(v *graph.Value) bool { return v != nil && s.reaches[v.ID] }) {
+			continue
+		}
+		for _, v := range node.Inputs {
+			if v != nil && v.Type.IsFloat() {
+				s.reaches[v.ID] = true
+				s.lastUse[v.ID] = int(node.ID)
+			}
+		}
+	}
+	if !s.needs[s.g.Loss.ID] {
+		return fmt.Errorf("the loss %q depends on no trainable parameter", s.g.Loss.Name)
+	}
+	s.params = slices.DeleteFunc(s.params, func(v *graph.Value) bool { return !s.reaches[v.ID] })
+	return nil
+}
+
+// prepareUpdates adds the inputs and states of the optimizer.
+func (s *step) prepareUpdates() error {
+	if s.opt.ClipNorm < 0 || s.opt.MicroBatches < 0 {
+		return fmt.Errorf("clip norm %v and %d micro-batches must not be negative", s.opt.ClipNorm, s.opt.MicroBatches)
+	}
+	if s.opt.Optimizer == "" {
+		if s.opt.ClipNorm > 0 {
+			return fmt.Errorf("clipping needs an optimizer to scale for")
+		}
+		return s.prepareMicro()
+	}
+	s.rule = s.g.Lib.Optimizer(s.opt.Optimizer)
+	if s.rule == nil {
+		return fmt.Errorf("no optimizer is called %q; there are %s", s.opt.Optimizer, strings.Join(s.g.Lib.Optimizers(), ", "))
+	}
+	for h := range s.opt.Hyper {
+		if !slices.ContainsFunc(s.rule.AttrSpecs(), func(a graph.AttrSpec) bool { return a.Name == h }) {
+			var known []string
+			for _, a := range s.rule.AttrSpecs() {
+				known = append(known, a.Name)
+			}
+			return fmt.Errorf("optimizer %s has no setting %q; it has %s", s.opt.Optimizer, h, strings.Join(known, ", "))
+		}
+	}
+	var err error
+	if s.lr, err = s.b.Define(graph.Input, LearningRate, graph.Float32, graph.Shape{}); err != nil {
+		return err
+	}
+	steps, err := s.b.Define(graph.State, Step, graph.Int64, graph.Shape{})
+	if err != nil {
+		return err
+	}
+	if err := s.prepareMicro(); err != nil {
+		return err
+	}
+	s.b.Phase = graph.Updating
+	s.count = s.b.Apply(s.g.Lib.Role(graph.RoleCount), nil, 1, steps)[0]
+	s.g.Updates = append(s.g.Updates, graph.Update{State: steps, New: s.count})
+	if n := s.opt.MicroBatches; n > 1 {
+		s.scale = s.b.Num(graph.Float32, 1/float64(n))
+	}
+	return nil
+}
+
+func (s *step) prepareMicro() (err error) {
+	if s.opt.MicroBatches > 1 {
+		s.micro, err = s.b.Define(graph.Input, MicroBatch, graph.Int64, graph.Shape{})
+	}
+	return err
+}
+
+// backward walks the forward nodes in reverse and lets each add its gradients.
+func (s *step) backward() error {
+	s.b.Phase = graph.Backward
+	loss := s.g.Loss
+	one := graph.NewTensor(loss.Type, slices.Repeat([]int{1}, loss.Rank())...)
+	one.SetFloat(0, 1)
+	seed, err := s.b.Const(s.b.Fresh("grad/"+loss.Name), one)
+	if err != nil {
+		return err
+	}
+	s.sum[loss.ID] = seed
+	s.finish(loss)
+	forward := slices.Clone(s.g.Nodes)
+	for _, n := range slices.Backward(forward) {
+		if n.Phase != graph.Forward {
+			continue
+		}
+		if err := s.node(n); err != nil {
+			return err
+		}
+		// Parameters first read here have their whole gradient now.
+		for i, v := range n.Inputs {
+			if v != nil && s.lastUse[v.ID] == int(n.ID) && !slices.Contains(n.Inputs[:i], v) {
+				s.finish(v)
+			}
+		}
+	}
+	return nil
+}
+
+// node adds the gradients that flow through n.
+func (s *step) node(n *graph.Node) error {
+	wanted := func(v *graph.Value) bool {
+		return v != nil && v.Type.IsFloat() && s.needs[v.ID] && s.reaches[v.ID]
+	}
+	dy := make([]*graph.Value, len(n.Outputs))
+	any := false
+	for i, v := range n.Outputs {
+		if v != nil {
+			dy[i] = s.sum[v.ID]
+			any = any || dy[i] != nil
+		}
+	}
+	if !any || n.Op.NoGrad || !slices.ContainsFunc(n.Inputs, wanted) {
+		return nil
+	}
+	if n.Op.Grad == nil {
+		return fmt.Errorf("node %q (%s) has no gradient, and parameter %q needs one: %s",
+			n.Name, n.Op.FullName(), s.pathFrom(n).Name, s.pathText(n))
+	}
+	s.b.Scope = "grad/" + n.Name
+	defer func() { s.b.Scope = "" }()
+	for i, dx := range n.Op.Grad(s.b, n, dy) {
+		v := n.In(i)
+		if dx == nil || !wanted(v) {
+			continue
+		}
+		if dx.Type != v.Type || !dx.Shape.Equal(v.Shape) {
+			panic(fmt.Sprintf("autograd: operator %s: gradient %s for input %s", n.Op.FullName(), dx, v))
+		}
+		if before := s.sum[v.ID]; before != nil {
+			dx = s.b.Apply(s.g.Lib.Role(graph.RoleSum), nil, 1, before, dx)[0]
+		}
+		s.sum[v.ID] = dx
+	}
+	return nil
+}
+
+// pathFrom finds a trainable parameter that n depends on.
+func (s *step) pathFrom(n *graph.Node) *graph.Value {
+	for {
+		i := slices.IndexFunc(n.Inputs, func(v *graph.Value) bool { return v != nil && s.needs[v.ID] })
+		v := n.Inputs[i]
+		if v.Def == nil {
+			return v
+		}
+		n = v.Def
+	}
+}
+
+// pathText shows the nodes from n to the loss.
+func (s *step) pathText(n *graph.Node) string {
+	uses := s.g.Uses()
+	text := n.Name
+	for hops := 0; ; hops++ {
+		i := slices.IndexFunc(n.Outputs, func(v *graph.Value) bool { return v != nil && s.reaches[v.ID] })
+		v := n.Outputs[i]
+		if v == s.g.Loss {
+			return text + " → loss " + v.Name
+		}
+		next := slices.IndexFunc(uses.Of(v), func(m *graph.Node) bool {
+			return !m.Op.NoGrad && slices.ContainsFunc(m.Outputs, func(v *graph.Value) bool { return v != nil && s.reaches[v.ID] })
+		})
+		n = uses.Of(v)[next]
+		if hops < 6 {
+			text += " → " + n.Name
+		} else if hops == 6 {
+			text += " → …"
+		}
+	}
+}
+
+// finish is called when the gradient of v is complete; for a parameter that
+// is the moment to accumulate, and to update it if nothing else must be known.
+func (s *step) finish(v *graph.Value) {
+	d := s.sum[v.ID]
+	if d == nil || !s.trained[v.ID] {
+		return
+	}
+	if s.micro != nil {
+		acc, err := s.b.Define(graph.State, "accumulated."+v.Name, v.Type, v.Shape)
+		if err != nil {
+			panic(&graph.NodeError{Node: v.Name, Op: "accumulation", Msg: err.Error()})
+		}
+		d = s.b.Apply(s.g.Lib.Role(graph.RoleAccumulate), nil, 1, acc, d, s.micro)[0]
+		s.g.Updates = append(s.g.Updates, graph.Update{State: acc, New: d})
+	}
+	pair := graph.Grad{Param: v, Grad: d}
+	s.complete = append(s.complete, pair)
+	s.g.Grads = append(s.g.Grads, pair)
+	if s.opt.KeepGrads {
+		s.g.Outputs = append(s.g.Outputs, d)
+	}
+	if s.rule != nil && s.opt.ClipNorm == 0 {
+		s.update(pair)
+	}
+}
+
+// updateClipped scales by the global norm, then updates everything.
+func (s *step) updateClipped() error {
+	if s.opt.ClipNorm == 0 || s.rule == nil {
+		return nil
+	}
+	s.b.Phase = graph.Updating
+	limit := s.opt.ClipNorm
+	if n := s.opt.MicroBatches; n > 1 {
+		limit *= float64(n) // the accumulated gradients are sums, not means
+	}
+	in := []*graph.Value{s.b.Num(graph.Float32, limit)}
+	for _, p := range s.complete {
+		in = append(in, p.Grad)
+	}
+	factor := s.b.Apply(s.g.Lib.Role(graph.RoleClip), nil, 1, in...)[0]
+	if s.scale != nil {
+		factor = s.b.Apply(s.g.Lib.Role(graph.RoleScale), nil, 1, factor, s.scale)[0]
+	}
+	s.scale = factor
+	for _, p := range s.complete {
+		s.update(p)
+	}
+	return nil
+}
+
+// update appends the rule for one parameter, with its states.
+func (s *step) update(p graph.Grad) {
+	phase, scope := s.b.Phase, s.b.Scope
+	s.b.Phase, s.b.Scope = graph.Updating, "update/"+p.Param.Name
+	defer func() { s.b.Phase, s.b.Scope = phase, scope }()
+	in := []*graph.Value{p.Param, p.Grad, s.lr, s.scale, s.count}
+	ports, _ := s.rule.Ports()
+	for _, slot := range ports[len(in):] {
+		state, err := s.b.Define(graph.State, "optimizer."+slot.Name+"."+p.Param.Name, p.Param.Type, p.Param.Shape)
+		if err != nil {
+			panic(&graph.NodeError{Node: p.Param.Name, Op: s.rule.FullName(), Msg: err.Error()})
+		}
+		in = append(in, state)
+	}
+	attrs := graph.A{}
+	for _, a := range s.rule.AttrSpecs() {
+		if x, ok := s.opt.Hyper[a.Name]; ok {
+			attrs[a.Name] = x
+			if a.Kind == graph.AttrInt {
+				attrs[a.Name] = int64(x)
+			}
+		}
+	}
+	outs := s.b.Apply(s.rule, attrs, 1+len(ports)-5, in...)
+	for i, o := range outs {
+		s.g.Updates = append(s.g.Updates, graph.Update{State: in[s.rule.Overwrites[i]], New: o})
+	}
+}

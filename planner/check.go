@@ -1,0 +1,321 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"memopt/memopt/graph"
+)
+
+// Check replays a plan by another route than the one that made it: it runs the
+// schedule on a picture of memory in which every byte range is tagged with the
+// value that was last written there. A read that finds another tag is a use
+// before computation, an overlap or a stale parameter, whatever caused it.
+// It also counts the peak from the launches alone.
+func Check(p *Plan) error {
+	s, err := p.Schedule()
+	if err != nil {
+		return err
+	}
+	c := &checker{s: s, spaces: [3]memory{}}
+	if err := c.run(p.Graph); err != nil {
+		return fmt.Errorf("planner: check: %w", err)
+	}
+	if c.height != s.Arena {
+		return fmt.Errorf("planner: check: the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
+	}
+	if peak := c.peak(); peak != p.Result.Peak {
+		return fmt.Errorf("planner: check: the peak is %d bytes, not %d", peak, p.Result.Peak)
+	}
+	return nil
+}
+
+type checker struct {
+	s      *Schedule
+	spaces [3]memory
+	height int64
+	now    int    // the launch at hand
+	spent  []cell // of the arena: cells that were written anew
+}
+
+// content names what a range holds: an owner value; views are their owner.
+func content(v *graph.Value) *graph.Value {
+	for v.Def != nil && v.Def.Op.View {
+		v = v.Def.Inputs[0]
+	}
+	return v
+}
+
+func (c *checker) run(g *graph.Graph) error {
+	for _, r := range c.s.Fixed {
+		if err := c.free(r); err != nil {
+			return err
+		}
+		c.write(r, r.Value)
+	}
+	ran := make([]int, len(g.Nodes))
+	for i, l := range c.s.Launches {
+		if l.Node == nil {
+			// Copies come after the step: what they read lasts to its end.
+			if err := c.reads(l.In[0]); err != nil {
+				return fmt.Errorf("launch %d (copy): %w", i, err)
+			}
+			c.write(l.Out[0], l.In[0].Value)
+			continue
+		}
+		c.now = i
+		n := l.Node
+		where := func(err error) error {
+			return fmt.Errorf("launch %d, node %q (%s): %w", i, n.Name, n.Op.Name, err)
+		}
+		if n.Op.View {
+			return where(fmt.Errorf("a view is no launch"))
+		}
+		ran[n.ID]++
+		switch {
+		case !l.Again && ran[n.ID] > 1:
+			return where(fmt.Errorf("runs twice for the first time"))
+		case l.Again && ran[n.ID] == 1:
+			return where(fmt.Errorf("runs again before it ran"))
+		case l.Again && (n.Op.Recompute == graph.Never || n.Phase != graph.Forward):
+			return where(fmt.Errorf("may not run again"))
+		}
+		if len(l.In) != len(n.Inputs) || len(l.Out) != len(n.Outputs) {
+			return where(fmt.Errorf("%d inputs and %d outputs", len(l.In), len(l.Out)))
+		}
+		for k, r := range l.In {
+			if r.Value != n.Inputs[k] {
+				return where(fmt.Errorf("input %d is another value", k))
+			}
+			if r.Value == nil {
+				continue
+			}
+			if err := c.reads(r); err != nil {
+				return where(err)
+			}
+		}
+		if err := c.apart(l); err != nil {
+			return where(err)
+		}
+		if l.Scratch.Bytes > 0 {
+			c.write(l.Scratch, nil)
+		}
+		for k, r := range l.Out {
+			if r.Value != n.Outputs[k] {
+				return where(fmt.Errorf("output %d is another value", k))
+			}
+			if r.Value == nil {
+				continue
+			}
+			if r.Space == Staging || r.Space == State && n.Op.Overwrites == nil {
+				return where(fmt.Errorf("writes to %s", r.Space))
+			}
+			c.write(r, r.Value)
+		}
+	}
+	for _, n := range g.Nodes {
+		if !n.Op.View && ran[n.ID] == 0 {
+			return fmt.Errorf("node %q never runs", n.Name)
+		}
+	}
+	for _, r := range c.s.Outputs {
+		if err := c.reads(r); err != nil {
+			return fmt.Errorf("after the last launch: %w", err)
+		}
+	}
+	// Every state holds what the step made of it; every other still itself.
+	updated := map[*graph.Value]*graph.Value{}
+	for _, u := range g.Updates {
+		updated[u.State] = u.New
+	}
+	for _, r := range c.s.Fixed {
+		want := r.Value
+		if u := updated[want]; u != nil {
+			want = u
+		}
+		if got := c.at(r); got != content(want) {
+			return fmt.Errorf("after the step, the place of %q does not hold %q", r.Value.Name, want.Name)
+		}
+	}
+	return nil
+}
+
+// apart: what a launch writes overlaps neither what it reads, unless the
+// operator allows it there, nor its other outputs and work space.
+func (c *checker) apart(l Launch) error {
+	n := l.Node
+	writes := slices.Clone(l.Out)
+	if l.Scratch.Bytes > 0 {
+		writes = append(writes, l.Scratch)
+	}
+	for i, w := range writes {
+		if w.Bytes == 0 {
+			continue
+		}
+		for j, o := range writes[:i] {
+			if overlap(w, o) {
+				return fmt.Errorf("writes %d and %d overlap", j, i)
+			}
+		}
+		for k, r := range l.In {
+			if r.Value == nil || !overlap(w, r) {
+				continue
+			}
+			same := w.Offset == r.Offset && w.Bytes == r.Bytes
+			over := i < len(l.Out) && n.Op.Overwrites != nil && n.Op.Overwrites[i] == k
+			inPlace := i == 0 && len(l.Out) > 0 && overInput(n, k)
+			if !same || !over && !inPlace {
+				return fmt.Errorf("output %d is written over input %d (%s)", i, k, r.Value.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// overInput reports whether the operator may write output 0 over input k.
+func overInput(n *graph.Node, k int) bool {
+	ports, _ := n.Op.Ports()
+	for _, i := range n.Op.InPlace {
+		if i == k || i < k && i < len(ports) && ports[i].Variadic {
+			return true
+		}
+	}
+	return false
+}
+
+func overlap(a, b Ref) bool {
+	return a.Space == b.Space && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
+}
+
+// reads: the range holds the value's content, whole.
+func (c *checker) reads(r Ref) error {
+	if r.Bytes == 0 {
+		return nil
+	}
+	if got := c.at(r); got == content(r.Value) {
+		c.spaces[r.Space].exact(r.Offset, r.Bytes).last = c.now
+	} else {
+		holds := "nothing whole"
+		if got != nil {
+			holds = fmt.Sprintf("%q", got.Name)
+		}
+		return fmt.Errorf("%q is read at %s+%d, which holds %s", r.Value.Name, r.Space, r.Offset, holds)
+	}
+	return nil
+}
+
+// at is the content of a range.
+func (c *checker) at(r Ref) *graph.Value {
+	if r.Bytes == 0 {
+		if r.Value == nil {
+			return nil
+		}
+		return content(r.Value)
+	}
+	if x := c.spaces[r.Space].exact(r.Offset, r.Bytes); x != nil {
+		return x.v
+	}
+	return nil
+}
+
+// free: nothing is in the range yet.
+func (c *checker) free(r Ref) error {
+	if r.Bytes > 0 && c.spaces[r.Space].any(r.Offset, r.Bytes) {
+		return fmt.Errorf("%q overlaps another value in %s", r.Value.Name, r.Space)
+	}
+	return nil
+}
+
+func (c *checker) write(r Ref, v *graph.Value) {
+	if r.Space == Arena {
+		c.height = max(c.height, r.Offset+r.Bytes)
+	}
+	if r.Bytes == 0 {
+		return
+	}
+	if v != nil {
+		v = content(v)
+	}
+	spent := c.spaces[r.Space].set(cell{r.Offset, r.Offset + r.Bytes, v, c.now, c.now})
+	if r.Space == Arena {
+		c.spent = append(c.spent, spent...)
+	}
+}
+
+// peak is the most bytes of the arena that are in use at one launch: a cell
+// counts from the launch that writes it to the last that reads it.
+func (c *checker) peak() (peak int64) {
+	live := make([]int64, len(c.s.Launches)+1)
+	for _, x := range append(c.spent, c.spaces[Arena].cells...) {
+		live[x.first] += x.to - x.from
+		live[x.last+1] -= x.to - x.from
+	}
+	var now int64
+	for _, d := range live {
+		now += d
+		peak = max(peak, now)
+	}
+	return peak
+}
+
+// memory is sorted, disjoint ranges with tags.
+type memory struct{ cells []cell }
+
+type cell struct {
+	from, to    int64
+	v           *graph.Value
+	first, last int // launches that write it and read it last
+}
+
+// search is the first cell that ends after at.
+func (m *memory) search(at int64) int {
+	return sort.Search(len(m.cells), func(i int) bool { return m.cells[i].to > at })
+}
+
+// exact is the cell that is exactly this range, or nil.
+func (m *memory) exact(from, bytes int64) *cell {
+	i := m.search(from)
+	if i < len(m.cells) && m.cells[i].from == from && m.cells[i].to == from+bytes {
+		return &m.cells[i]
+	}
+	return nil
+}
+
+func (m *memory) any(from, bytes int64) bool {
+	i := m.search(from)
+	return i < len(m.cells) && m.cells[i].from < from+bytes
+}
+
+// set puts a cell in the place of what is there and returns what that was. A
+// cell that is only cut loses its value: half a tensor is none. A write over
+// exactly what the same launch reads goes on with that cell's span.
+func (m *memory) set(x cell) (spent []cell) {
+	i := m.search(x.from)
+	if i < len(m.cells) && m.cells[i].from == x.from && m.cells[i].to == x.to {
+		old := m.cells[i]
+		if old.last == x.first {
+			x.first = old.first
+		} else {
+			spent = append(spent, old)
+		}
+		m.cells[i] = x
+		return spent
+	}
+	j := i
+	var put []cell
+	for ; j < len(m.cells) && m.cells[j].from < x.to; j++ {
+		old := m.cells[j]
+		spent = append(spent, old)
+		// The rests hold no value and no bytes in use: their span is empty.
+		if old.from < x.from {
+			put = append(put, cell{from: old.from, to: x.from, last: -1})
+		}
+	}
+	put = append(put, x)
+	if j > i && m.cells[j-1].to > x.to {
+		put = append(put, cell{from: x.to, to: m.cells[j-1].to, last: -1})
+	}
+	m.cells = slices.Replace(m.cells, i, j, put...)
+	return spent
+}

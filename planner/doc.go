@@ -1,0 +1,30 @@
+// Package planner decides what to keep, what to compute again, in which order
+// to run and where each value lives.
+//
+// Make is the whole of it: it binds the dims of a training graph, finds the
+// clusters, lets a strategy choose which forward nodes run again, and places
+// every life in one arena. The result, a Plan, carries its evidence: peak and
+// peak node before and after, extra cost, floor, the formula of the peak.
+// Check replays a plan by another route. Plan.Schedule flattens it for a
+// device: launches and offsets, nothing left to decide.
+//
+// # The model
+//
+// Time is the list of steps. A storage is the bytes of one value that is not a
+// view, once for its first computation and once more if its node runs again. A
+// storage lives from the step that writes it to the last step that reads it or
+// a view of it. Parameters, optimizer states, constants and the fed inputs
+// live outside the arena, for the whole run.
+//
+// A node that runs again does so right before the first backward step that
+// needs it; what it needs in turn is made again too, or else kept until then.
+// The peak is exact: every life is counted at every step, with work space, with
+// results written over inputs that die (InPlace), and with views as no bytes.
+//
+// # Strategies
+//
+// A strategy is a function and a row in the table of strategies.go. It returns
+// a set of nodes; it does not know of offsets. A budget is met by placement,
+// not by estimate: if the arena is higher than the budget the target is
+// lowered and the strategy asked again.
+package planner

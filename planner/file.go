@@ -1,0 +1,319 @@
+package planner
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"memopt/memopt/graph"
+	"memopt/planner/cluster"
+)
+
+// Format is the version that plan files carry.
+const Format = "memopt.plan/1"
+
+// File is a plan as JSON. Sizes are bytes. Everything down to Warnings is for
+// readers; Program and Steps are what Load replays.
+type File struct {
+	Format   string           `json:"format"`
+	Model    FileModel        `json:"model"`
+	Dims     map[string]int64 `json:"dims"`
+	Request  FileRequest      `json:"request"`
+	Strategy string           `json:"strategy"`
+	Baseline FileBaseline     `json:"baseline"`
+	Result   FileResult       `json:"result"`
+	Floor    FileFloor        `json:"floor"`
+	Memory   FileMemory       `json:"memory"`
+	Clusters []FileCluster    `json:"clusters"`
+	PlanMS   float64          `json:"plan_ms"`
+	Warnings []string         `json:"warnings"`
+	Steps    []FileStep       `json:"steps"`
+	Offsets  []int64          `json:"offsets"`
+	Program  []string         `json:"program"`
+}
+
+// FileModel says which graph the plan is for.
+type FileModel struct {
+	Path        string `json:"path"`
+	Fingerprint string `json:"fingerprint"`
+	Kind        string `json:"kind"`
+	Nodes       int    `json:"nodes"`
+}
+
+// FileRequest is what was asked.
+type FileRequest struct {
+	Level            int     `json:"level"`
+	Config           string  `json:"config"`
+	Budget           int64   `json:"budget"`
+	ActivationBudget int64   `json:"activation_budget"`
+	MaxOverhead      float64 `json:"max_overhead"`
+	Boundary         bool    `json:"boundary"`
+}
+
+// FileBaseline is the step without recomputation.
+type FileBaseline struct {
+	Peak        int64  `json:"peak"`
+	PeakFormula string `json:"peak_formula"`
+	PeakNode    string `json:"peak_node"`
+	Arena       int64  `json:"arena"`
+	Stashed     int64  `json:"stashed"`
+	Flops       int64  `json:"flops"`
+}
+
+// FileResult is the step under the plan.
+type FileResult struct {
+	Peak        int64   `json:"peak"`
+	PeakFormula string  `json:"peak_formula"`
+	PeakNode    string  `json:"peak_node"`
+	Arena       int64   `json:"arena"`
+	PackBound   int64   `json:"pack_bound"`
+	Stashed     int64   `json:"stashed"`
+	ExtraFlops  int64   `json:"extra_flops"`
+	Overhead    float64 `json:"overhead"`
+	Recomputed  int     `json:"recomputed_nodes"`
+}
+
+// FileFloor is the least peak there can be.
+type FileFloor struct {
+	Peak int64  `json:"peak"`
+	Node string `json:"node"`
+}
+
+// FileMemory is the peak by owner.
+type FileMemory struct {
+	Weights     int64 `json:"weights"`
+	Gradients   int64 `json:"gradients"`
+	Optimizer   int64 `json:"optimizer"`
+	Activations int64 `json:"activations"`
+	Staging     int64 `json:"staging"`
+	Total       int64 `json:"total"`
+}
+
+// FileCluster is a row of the plan table.
+type FileCluster struct {
+	ID        string   `json:"id"`
+	Strategy  int      `json:"strategy"`
+	Key       string   `json:"key"`
+	Freq      int      `json:"freq"`
+	Saving    string   `json:"saving"`
+	Bytes     int64    `json:"bytes"`
+	ORTBytes  int64    `json:"ort_bytes"`
+	On        bool     `json:"on"`
+	Requested int      `json:"requested"`
+	Matched   int      `json:"matched"`
+	Applied   int      `json:"applied"`
+	Nodes     []string `json:"nodes"`
+}
+
+// FileStep is a launch: a node of Program, for the first time or again.
+type FileStep struct {
+	Node  int32 `json:"node"`
+	Again bool  `json:"again,omitempty"`
+}
+
+// File is the plan's JSON form. path is where the model came from.
+func (p *Plan) File(path string) *File {
+	r := p.Request
+	base := p.m.fixedBytes() + p.Baseline.Arena
+	f := &File{
+		Format: Format,
+		Model:  FileModel{Path: path, Fingerprint: p.Graph.Fingerprint(), Kind: "training", Nodes: len(p.Graph.Nodes)},
+		Dims:   r.Dims,
+		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
+			MaxOverhead: r.MaxOverhead, Boundary: r.Level > 0},
+		Strategy: p.Strategy,
+		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops},
+		Result: FileResult{p.Result.Peak, p.Result.PeakFormula, p.Result.PeakNode, p.Arena, p.PackBound, p.Result.Stashed,
+			p.Result.ExtraFlops, p.Result.Overhead, p.Result.Again},
+		Floor:    FileFloor(p.Floor),
+		Memory:   FileMemory(p.Memory),
+		Clusters: []FileCluster{},
+		PlanMS:   float64(p.Took.Microseconds()) / 1000,
+		Warnings: append([]string{}, p.Warnings...),
+		Offsets:  p.Offsets,
+	}
+	if len(p.Graph.Grads) == 0 {
+		f.Model.Kind = "inference"
+	}
+	if f.Dims == nil {
+		f.Dims = map[string]int64{}
+	}
+	for i, c := range r.Clusters {
+		if i > 0 {
+			f.Request.Config += ","
+		}
+		f.Request.Config += fmt.Sprintf("%s:%d:%d", c.ID, c.Strategy, c.Count)
+	}
+	for _, c := range p.Clusters {
+		f.Clusters = append(f.Clusters, FileCluster{ID: c.ID, Strategy: c.Strategy, Key: c.Key(), Freq: c.Freq,
+			Saving: cluster.Formula(c.Saving), Bytes: c.Bytes, ORTBytes: c.Bytes, On: c.Applied > 0,
+			Requested: c.Requested, Matched: c.Freq, Applied: c.Applied, Nodes: c.Nodes})
+	}
+	for _, s := range p.Steps {
+		f.Steps = append(f.Steps, FileStep(s))
+	}
+	f.Program = program(p.Graph)
+	return f
+}
+
+// program is the graph's nodes as text, so that a plan for another graph can
+// be refused with the first difference.
+func program(g *graph.Graph) []string {
+	lines := make([]string, len(g.Nodes))
+	for i, n := range g.Nodes {
+		lines[i] = n.String()
+	}
+	return lines
+}
+
+// Save writes the plan file; it appears whole or not at all.
+func (f *File) Save(path string) error {
+	data, err := json.MarshalIndent(f, "", " ")
+	if err != nil {
+		return fmt.Errorf("planner: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".plan-*")
+	if err != nil {
+		return fmt.Errorf("planner: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	if _, err := tmp.Write(append(data, '\n')); err != nil {
+		tmp.Close()
+		return fmt.Errorf("planner: %w", err)
+	}
+	if err := tmp.Close(); err != nil {
+		return fmt.Errorf("planner: %w", err)
+	}
+	if err := os.Chmod(tmp.Name(), 0o644); err != nil {
+		return fmt.Errorf("planner: %w", err)
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+// maxFile bounds a plan file: a million launches fit.
+const maxFile = 1 << 30
+
+// ReadFile reads a plan file without a graph.
+func ReadFile(path string) (*File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("planner: %s is not a plan file", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	f := &File{}
+	if err := json.Unmarshal(data, f); err != nil {
+		return nil, fmt.Errorf("planner: %s is not a plan file: %w", path, err)
+	}
+	if f.Format != Format {
+		return nil, fmt.Errorf("planner: %s has format %q; this version reads %q", path, f.Format, Format)
+	}
+	return f, nil
+}
+
+// Bind makes a Plan of a file and the graph it is for, and checks it. A plan
+// for another graph is refused with the first difference.
+func (f *File) Bind(g *graph.Graph) (*Plan, error) {
+	if err := f.sameProgram(g); err != nil {
+		return nil, err
+	}
+	m, err := newModel(g, f.Dims)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	p := &Plan{Graph: g, m: m, Strategy: f.Strategy, Offsets: f.Offsets, Arena: f.Result.Arena, PackBound: f.Result.PackBound,
+		Request: Request{Dims: f.Dims, Level: f.Request.Level, Budget: Size{Bytes: f.Request.Budget},
+			ActivationBudget: Size{Bytes: f.Request.ActivationBudget}, MaxOverhead: f.Request.MaxOverhead}}
+	again := make([]bool, len(g.Nodes))
+	for i, s := range f.Steps {
+		if s.Node < 0 || int(s.Node) >= len(g.Nodes) || g.Nodes[s.Node].Op.View {
+			return nil, fmt.Errorf("planner: step %d names node %d, which cannot be launched", i, s.Node)
+		}
+		if s.Again && !m.mayRunAgain(g.Nodes[s.Node]) {
+			return nil, fmt.Errorf("planner: step %d runs node %q again, which may not", i, g.Nodes[s.Node].Name)
+		}
+		again[s.Node] = again[s.Node] || s.Again
+		p.Steps = append(p.Steps, Step(s))
+	}
+	if p.t, err = m.replay(p.Steps); err != nil {
+		return nil, err
+	}
+	if len(p.Offsets) != len(p.t.lives) {
+		return nil, fmt.Errorf("planner: the plan places %d lives, but its steps have %d", len(p.Offsets), len(p.t.lives))
+	}
+	for i, o := range p.Offsets {
+		if o < 0 || o > p.Arena-p.t.lives[i].bytes {
+			return nil, fmt.Errorf("planner: life %d lies at %d, outside the arena of %d bytes", i, o, p.Arena)
+		}
+	}
+	base, err := m.candidate(make([]bool, len(g.Nodes)))
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	p.Baseline, p.Floor = m.summary(base), m.floor()
+	c := &candidate{again: again, t: p.t}
+	c.placed.Height = p.Arena
+	for _, s := range p.Steps {
+		if s.Again {
+			c.cost += m.cost[s.Node]
+		}
+	}
+	p.Result = m.summary(c)
+	p.Memory = m.memory(c)
+	p.Clusters = (&search{m: m, clusters: cluster.Find(g), plan: p}).rows(again)
+	if p.Result.Peak != f.Result.Peak {
+		return nil, fmt.Errorf("planner: the plan claims a peak of %d bytes, but its steps have %d", f.Result.Peak, p.Result.Peak)
+	}
+	return p, Check(p)
+}
+
+// replay simulates steps from a file, which may be in any order.
+func (m *model) replay(steps []Step) (*timeline, error) {
+	made := make([]bool, len(m.g.Values))
+	for i, s := range steps {
+		for _, o := range m.inputs[s.Node] {
+			if !made[o] {
+				return nil, fmt.Errorf("planner: step %d, node %q, reads %q before it is made", i, m.g.Nodes[s.Node].Name, m.g.Values[o].Name)
+			}
+		}
+		for _, o := range m.outputs[s.Node] {
+			made[o] = true
+		}
+	}
+	for o, is := range m.lasting {
+		if is && !m.fixed[o] && !made[o] {
+			return nil, fmt.Errorf("planner: the plan never makes %q", m.g.Values[o].Name)
+		}
+	}
+	return m.simulate(steps), nil
+}
+
+// sameProgram compares the file's program with the graph's.
+func (f *File) sameProgram(g *graph.Graph) error {
+	if f.Model.Fingerprint == g.Fingerprint() {
+		return nil
+	}
+	lines := program(g)
+	for i, line := range lines {
+		if i >= len(f.Program) {
+			return fmt.Errorf("planner: the plan is for another graph: it ends before node %d: %s", i, line)
+		}
+		if f.Program[i] != line {
+			return fmt.Errorf("planner: the plan is for another graph; the first difference is node %d: the plan has %s; the model has %s", i, f.Program[i], line)
+		}
+	}
+	if len(f.Program) > len(lines) {
+		return fmt.Errorf("planner: the plan is for another graph: it goes on with %s", f.Program[len(lines)])
+	}
+	if !slices.Equal(f.Program, lines) {
+		return fmt.Errorf("planner: the plan is for another graph")
+	}
+	return fmt.Errorf("planner: the plan is for another graph: the nodes are the same, but inputs, parameters or outputs differ")
+}

@@ -1,0 +1,158 @@
+package planner
+
+import (
+	"fmt"
+
+	"memopt/memopt/graph"
+	"memopt/planner/cluster"
+)
+
+// model is a graph with numbers for its dims: what the strategies and the
+// simulation work on. Slices are indexed by value or node ID.
+type model struct {
+	g       *graph.Graph
+	binding *graph.Binding
+
+	bytes    []int64 // by value; views have none of their own
+	owner    []int32 // by value: whose storage its bytes are in
+	fixed    []bool  // by owner: outside the arena
+	lasting  []bool  // by owner: read after the last step
+	scratch  []int64 // by node
+	flops    []int64 // by node
+	cost     []float64
+	inputs   [][]int32 // by node: owners read, each once, without fixed ones
+	outputs  [][]int32 // by node: owners written, in the arena
+	total    float64   // cost of one plain step
+	flopsSum int64
+	backward int // first step of the plain order that is not forward
+}
+
+// alignment of every offset: a cache line, and enough for any vector load.
+const alignment = 64
+
+func newModel(g *graph.Graph, dims map[string]int64) (*model, error) {
+	b, err := graph.Bind(dims)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.CheckBinding(b); err != nil {
+		return nil, err
+	}
+	m := &model{
+		g: g, binding: b,
+		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
+		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
+		scratch: make([]int64, len(g.Nodes)), flops: make([]int64, len(g.Nodes)), cost: make([]float64, len(g.Nodes)),
+		inputs: make([][]int32, len(g.Nodes)), outputs: make([][]int32, len(g.Nodes)),
+		backward: len(g.Nodes),
+	}
+	for i, v := range g.Values {
+		m.owner[i] = int32(i)
+		if _, err := b.Shape(v.Shape); err != nil {
+			return nil, fmt.Errorf("value %q: %w", v.Name, err)
+		}
+		if m.bytes[i], err = b.Eval(v.Bytes()); err != nil {
+			return nil, fmt.Errorf("value %q: %w", v.Name, err)
+		}
+		m.fixed[i] = v.Kind != graph.Computed
+	}
+	for i, n := range g.Nodes {
+		if n.Phase != graph.Forward && m.backward == len(g.Nodes) {
+			m.backward = i
+		}
+		if n.Op.View {
+			out, in := n.Outputs[0].ID, n.Inputs[0].ID
+			m.owner[out] = m.owner[in]
+		}
+		for o, in := range n.Op.Overwrites {
+			if n.Outputs[o] != nil {
+				m.owner[n.Outputs[o].ID] = m.owner[n.Inputs[in].ID]
+			}
+		}
+		if err := m.price(n); err != nil {
+			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
+		}
+		m.inputs[i], m.outputs[i] = m.touched(n.Inputs), m.touched(n.Outputs)
+	}
+	for _, v := range g.Outputs {
+		m.lasting[m.owner[v.ID]] = true
+	}
+	for _, u := range g.Updates {
+		m.lasting[m.owner[u.New.ID]] = true
+	}
+	return m, nil
+}
+
+// price evaluates cost and work space. Cost is flops and bytes moved on one
+// scale: a byte is worth a quarter of a flop, about the balance of machines
+// that train.
+func (m *model) price(n *graph.Node) (err error) {
+	if n.Op.View {
+		return nil
+	}
+	if n.Op.Flops != nil {
+		if err := graph.Try(func() { m.flops[n.ID], err = m.binding.Eval(n.Op.Flops(n)) }); err != nil {
+			return err
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if n.Op.Scratch != nil {
+		if err := graph.Try(func() { m.scratch[n.ID], err = m.binding.Eval(n.Op.Scratch(n)) }); err != nil {
+			return err
+		}
+		if err != nil {
+			return err
+		}
+	}
+	moved := int64(0)
+	for _, v := range n.Inputs {
+		if v != nil {
+			moved += m.bytes[v.ID]
+		}
+	}
+	for _, v := range n.Outputs {
+		if v != nil {
+			moved += m.bytes[v.ID]
+		}
+	}
+	m.cost[n.ID] = float64(m.flops[n.ID]) + float64(moved)/4
+	m.total += m.cost[n.ID]
+	m.flopsSum += m.flops[n.ID]
+	return nil
+}
+
+// touched lists the owners of values, each once, that live in the arena.
+func (m *model) touched(vs []*graph.Value) []int32 {
+	var out []int32
+next:
+	for _, v := range vs {
+		if v == nil || m.fixed[m.owner[v.ID]] {
+			continue
+		}
+		o := m.owner[v.ID]
+		for _, x := range out {
+			if x == o {
+				continue next
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// mayRunAgain reports whether a plan may repeat a node.
+func (m *model) mayRunAgain(n *graph.Node) bool {
+	return n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View
+}
+
+// stashed is the bytes that pass from forward to backward in the plain order.
+func (m *model) stashed() (sum int64) {
+	for i, kept := range cluster.Stashed(m.g) {
+		if kept {
+			sum += m.bytes[i]
+		}
+	}
+	return sum
+}

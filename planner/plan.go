@@ -1,0 +1,516 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"memopt/memopt/graph"
+	"memopt/planner/cluster"
+	"memopt/planner/pack"
+)
+
+// Request is what a plan is asked for.
+type Request struct {
+	Dims map[string]int64
+	// Budget binds everything the step holds: parameters, states, inputs and
+	// the arena. ActivationBudget binds the arena alone. 0 is no limit.
+	Budget, ActivationBudget Size
+	// MaxOverhead asks for the lowest peak whose extra cost stays within this
+	// share of the step's cost. 0 is no limit.
+	MaxOverhead float64
+	// Strategy is a name from Strategies; "" is auto.
+	Strategy string
+	// Level 1 and 2 turn on every cluster, as ONNX Runtime's levels do.
+	Level int
+	// Clusters turns single clusters on.
+	Clusters []ClusterRequest
+	// Again names forward nodes that must run again, whatever a strategy says.
+	Again []string
+}
+
+// Size is bytes, or a share of what the plan without recomputation needs.
+type Size struct {
+	Bytes   int64
+	Percent float64
+}
+
+func (s Size) isZero() bool { return s.Bytes == 0 && s.Percent == 0 }
+
+func (s Size) of(base int64) int64 {
+	if s.Percent > 0 {
+		return int64(float64(base) * s.Percent / 100)
+	}
+	return s.Bytes
+}
+
+// ClusterRequest turns on the first Count entries of a cluster in execution
+// order; −1 is all of them.
+type ClusterRequest struct {
+	ID       string
+	Strategy int
+	Count    int
+	Where    string // of a setting, for warnings
+}
+
+// Plan is the decisions for one graph under one binding of its dims.
+type Plan struct {
+	Graph   *graph.Graph
+	Request Request
+	// Steps is the order; Offsets the place of each life in the arena.
+	Steps   []Step
+	Offsets []int64
+	Arena   int64
+	// PackBound is what no placement of these lives can go below.
+	PackBound int64
+
+	Baseline, Result Summary
+	Floor            Floor
+	Memory           Memory
+	Clusters         []Row
+	Strategy         string // the one that was used
+	Took             time.Duration
+	Warnings         []string
+
+	m *model
+	t *timeline
+}
+
+// Summary is one schedule's figures.
+type Summary struct {
+	Peak        int64  // most bytes alive at one step
+	PeakNode    string // that step's node
+	PeakFormula string // what is alive there, in the graph's dims
+	Arena       int64  // height after placement
+	Stashed     int64  // bytes that pass from forward to backward
+	Flops       int64
+	ExtraFlops  int64
+	Overhead    float64 // extra cost as a share of the plain step's
+	Again       int     // nodes that run again
+}
+
+// Floor is the peak that no plan in this order can go below, and why.
+type Floor struct {
+	Peak int64
+	Node string
+}
+
+// Memory is who owns what at the peak. Total is what a budget binds.
+type Memory struct {
+	Weights, Gradients, Optimizer, Activations, Staging, Total int64
+}
+
+// Row is a line of the plan table: one cluster, or the part of it that was
+// chosen.
+type Row struct {
+	ID        string
+	Strategy  int
+	Freq      int
+	Saving    graph.Dim
+	Bytes     int64
+	Requested int // what a setting asked for; 0 if none did
+	Applied   int // entries that run again
+	Nodes     []string
+}
+
+// Key is the row as a setting: ID:strategy:count.
+func (r Row) Key() string { return fmt.Sprintf("%s:%d:-1", r.ID, r.Strategy) }
+
+// BudgetError says that a budget cannot be met, and what could.
+type BudgetError struct {
+	Want, Best, Fixed int64 // arena bytes wanted and reached; bytes outside it
+	Floor             Floor
+	Msg               string
+}
+
+func (e *BudgetError) Error() string { return "planner: " + e.Msg }
+
+// Make plans a training graph.
+func Make(g *graph.Graph, r Request) (*Plan, error) {
+	begin := time.Now()
+	m, err := newModel(g, r.Dims)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	p := &Plan{Graph: g, Request: r, m: m}
+	base, err := m.candidate(make([]bool, len(g.Nodes)))
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	p.Baseline, p.Floor = m.summary(base), m.floor()
+	s := &search{m: m, base: base, clusters: cluster.Find(g), plan: p}
+	chosen, err := s.run()
+	if err != nil {
+		return nil, err
+	}
+	p.adopt(chosen)
+	p.Clusters = s.rows(chosen.again)
+	if err := Check(p); err != nil {
+		panic(fmt.Sprintf("planner: its own plan is wrong: %v", err))
+	}
+	p.Took = time.Since(begin)
+	return p, nil
+}
+
+// adopt makes a candidate the plan.
+func (p *Plan) adopt(c *candidate) {
+	p.t, p.Steps = c.t, c.t.steps
+	p.Offsets, p.Arena, p.PackBound = c.placed.Offsets, c.placed.Height, c.placed.Bound
+	p.Result = p.m.summary(c)
+	p.Memory = p.m.memory(c)
+}
+
+// candidate is a set of nodes to run again, simulated and placed.
+type candidate struct {
+	again  []bool
+	t      *timeline
+	cost   float64 // of what runs again
+	placed pack.Solution
+}
+
+func (m *model) candidate(again []bool) (*candidate, error) {
+	c := &candidate{again: again, t: m.simulate(m.order(again))}
+	for _, s := range c.t.steps {
+		if s.Again {
+			c.cost += m.cost[s.Node]
+		}
+	}
+	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives))}
+	for i, l := range c.t.lives {
+		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
+	}
+	var err error
+	c.placed, err = pack.Solve(problem)
+	return c, err
+}
+
+func (m *model) summary(c *candidate) Summary {
+	s := Summary{Peak: c.t.peak, Arena: c.placed.Height, Flops: m.flopsSum, Stashed: m.stashedBy(c.t)}
+	if len(c.t.steps) > 0 {
+		s.PeakNode = m.g.Nodes[c.t.steps[c.t.at].Node].Name
+		s.PeakFormula = m.formula(c.t, c.t.at)
+	}
+	for _, st := range c.t.steps {
+		if st.Again {
+			s.ExtraFlops += m.flops[st.Node]
+			s.Again++
+		}
+	}
+	if m.total > 0 {
+		s.Overhead = c.cost / m.total
+	}
+	return s
+}
+
+// formula is the bytes alive at a step, as a formula of the dims.
+func (m *model) formula(t *timeline, at int) string {
+	sum := graph.Num(0)
+	err := graph.Try(func() {
+		for _, l := range t.lives {
+			if int(l.first) > at || int(l.last) <= at {
+				continue
+			}
+			if l.scratch {
+				n := m.g.Nodes[t.steps[at].Node]
+				sum = sum.Add(n.Op.Scratch(n))
+			} else {
+				sum = sum.Add(m.g.Values[l.owner].Bytes())
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Sprint(t.live[at])
+	}
+	return sum.String()
+}
+
+// stashedBy is the bytes alive at the border between forward and backward
+// that forward nodes made.
+func (m *model) stashedBy(t *timeline) (sum int64) {
+	border := slices.IndexFunc(t.steps, func(s Step) bool { return s.Again || m.g.Nodes[s.Node].Phase != graph.Forward })
+	for _, l := range t.lives {
+		if !l.scratch && border >= 0 && int(l.first) < border && int(l.last) > border && !m.lasting[l.owner] {
+			sum += l.bytes
+		}
+	}
+	return sum
+}
+
+// memory splits what is held at the peak by owner class.
+func (m *model) memory(c *candidate) Memory {
+	var mem Memory
+	for i, v := range m.g.Values {
+		switch v.Kind {
+		case graph.Param, graph.Const:
+			mem.Weights += m.bytes[i]
+		case graph.State:
+			mem.Optimizer += m.bytes[i]
+		case graph.Input:
+			mem.Staging += m.bytes[i]
+		}
+	}
+	isGrad := make([]bool, len(m.g.Values))
+	for _, d := range m.g.Grads {
+		isGrad[m.owner[d.Grad.ID]] = true
+	}
+	for _, l := range c.t.lives {
+		if !l.scratch && int(l.first) <= c.t.at && int(l.last) > c.t.at && isGrad[l.owner] {
+			mem.Gradients += l.bytes
+		}
+	}
+	mem.Activations = c.placed.Height - mem.Gradients
+	mem.Total = mem.Weights + mem.Optimizer + mem.Staging + c.placed.Height
+	return mem
+}
+
+// fixedBytes is what lies outside the arena.
+func (m *model) fixedBytes() (sum int64) {
+	for i, v := range m.g.Values {
+		if v.Kind != graph.Computed {
+			sum += m.bytes[i]
+		}
+	}
+	return sum
+}
+
+// floor is the largest need of a single step: what it reads and writes, and
+// what is alive across it that no plan can make again.
+func (m *model) floor() Floor {
+	steps := m.order(make([]bool, len(m.g.Nodes)))
+	made, last := make([]int32, len(m.g.Values)), make([]int32, len(m.g.Values))
+	for i, s := range steps {
+		for _, o := range m.inputs[s.Node] {
+			last[o] = int32(i)
+		}
+		for _, o := range m.outputs[s.Node] {
+			made[o], last[o] = int32(i), int32(i)
+		}
+	}
+	across := make([]int64, len(steps)+1)
+	stays := func(o int32) bool { n := m.g.Values[o].Def; return !m.mayRunAgain(n) || m.lasting[o] }
+	for i, s := range steps {
+		for _, o := range m.outputs[s.Node] {
+			if stays(o) && last[o] > made[o] || m.lasting[o] {
+				to := last[o]
+				if m.lasting[o] {
+					to = int32(len(steps))
+				}
+				if int32(i)+1 < to { // alive strictly between its maker and its last reader
+					across[i+1] += m.bytes[o]
+					across[to] -= m.bytes[o]
+				}
+			}
+		}
+	}
+	var f Floor
+	run := int64(0)
+	for i, s := range steps {
+		run += across[i]
+		need := run + m.scratch[s.Node]
+		n := m.g.Nodes[s.Node]
+		for _, o := range m.inputs[s.Node] {
+			if !stays(o) || last[o] == int32(i) && !m.lasting[o] {
+				need += m.bytes[o]
+			}
+		}
+		for k, o := range m.outputs[s.Node] {
+			if k > 0 || len(n.Op.InPlace) == 0 {
+				need += m.bytes[o]
+			}
+		}
+		if need > f.Peak {
+			f = Floor{need, n.Name}
+		}
+	}
+	return f
+}
+
+// search finds the candidate that a request asks for.
+type search struct {
+	m        *model
+	base     *candidate
+	clusters []cluster.Cluster
+	plan     *Plan
+	forced   []bool
+}
+
+func (s *search) run() (*candidate, error) {
+	r := s.plan.Request
+	var err error
+	if s.forced, err = s.requested(); err != nil {
+		return nil, err
+	}
+	if slices.Contains(s.forced, true) {
+		if s.base, err = s.m.candidate(s.forced); err != nil {
+			return nil, fmt.Errorf("planner: %w", err)
+		}
+	}
+	name := r.Strategy
+	limit, limited, err := s.limit()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" || name == "auto" {
+		name = "greedy"
+		if !limited && r.MaxOverhead == 0 {
+			name = "keep-all"
+		}
+	}
+	i := slices.IndexFunc(strategies, func(st strategy) bool { return st.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("planner: no strategy is called %q; there are auto, %s", name, strategyNames())
+	}
+	s.plan.Strategy = name
+	c, err := strategies[i].choose(s, limit, limited)
+	if err != nil {
+		var be *BudgetError
+		if errors.As(err, &be) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	if limited && c.placed.Height > limit {
+		return nil, s.cannot(limit, c, "")
+	}
+	if r.MaxOverhead > 0 && c.cost > r.MaxOverhead*s.m.total {
+		return nil, &BudgetError{Floor: s.plan.Floor, Msg: fmt.Sprintf(
+			"the plan costs %.1f%% more than the plain step, over the limit of %.1f%%; raise --max-overhead or the budget",
+			100*c.cost/s.m.total, 100*r.MaxOverhead)}
+	}
+	return c, nil
+}
+
+// limit is the arena bytes that the budgets leave.
+func (s *search) limit() (bytes int64, limited bool, err error) {
+	r, base := s.plan.Request, s.plan.Baseline.Arena
+	fixed := s.m.fixedBytes()
+	if !r.Budget.isZero() {
+		total := r.Budget.of(fixed + base)
+		if bytes, limited = total-fixed, true; bytes < 0 {
+			return 0, false, &BudgetError{Want: bytes, Fixed: fixed, Floor: s.plan.Floor, Msg: fmt.Sprintf(
+				"budget %s cannot be met: parameters, optimizer states and inputs alone take %s, and the floor of the step's arena is %s (node %q)",
+				bytesText(total), bytesText(fixed), bytesText(s.plan.Floor.Peak), s.plan.Floor.Node)}
+		}
+	}
+	if !r.ActivationBudget.isZero() {
+		if a := r.ActivationBudget.of(base); !limited || a < bytes {
+			bytes, limited = a, true
+		}
+	}
+	return bytes, limited, nil
+}
+
+// cannot is the error for a limit that was not reached.
+func (s *search) cannot(limit int64, best *candidate, hint string) error {
+	fixed := s.m.fixedBytes()
+	f := s.plan.Floor
+	msg := fmt.Sprintf("budget cannot be met: %s are left for the arena, the lowest plan found needs %s (total %s); no plan goes below %s because of node %q",
+		bytesText(limit), bytesText(best.placed.Height), bytesText(best.placed.Height+fixed), bytesText(f.Peak), f.Node)
+	if hint != "" {
+		msg += "; " + hint
+	}
+	return &BudgetError{Want: limit, Best: best.placed.Height, Fixed: fixed, Floor: f, Msg: msg}
+}
+
+// requested is the nodes that settings turn on by name, level or cluster.
+func (s *search) requested() ([]bool, error) {
+	r := s.plan.Request
+	on := make([]bool, len(s.m.g.Nodes))
+	byName := map[string]*graph.Node{}
+	if len(r.Again) > 0 {
+		for _, n := range s.m.g.Nodes {
+			byName[n.Name] = n
+		}
+	}
+	for _, name := range r.Again {
+		n := byName[name]
+		if n == nil {
+			return nil, fmt.Errorf("planner: no node is named %q", name)
+		}
+		if !s.m.mayRunAgain(n) {
+			return nil, fmt.Errorf("planner: node %q (%s) cannot run again: it is no repeatable forward node", name, n.Op.FullName())
+		}
+		on[n.ID] = true
+	}
+	turnOn := func(c cluster.Cluster, count int) {
+		for i, e := range c.Entries {
+			if count < 0 || i < count {
+				for _, n := range e.Nodes {
+					on[n.ID] = true
+				}
+			}
+		}
+	}
+	if r.Level > 0 {
+		for _, c := range s.clusters {
+			turnOn(c, -1)
+		}
+	}
+	for _, want := range r.Clusters {
+		i := slices.IndexFunc(s.clusters, func(c cluster.Cluster) bool { return c.ID == want.ID })
+		if i < 0 {
+			s.plan.Warnings = append(s.plan.Warnings, fmt.Sprintf("%scluster %q is not in this graph", want.Where, want.ID))
+			continue
+		}
+		if want.Strategy == 1 {
+			turnOn(s.clusters[i], want.Count)
+		}
+	}
+	return on, nil
+}
+
+// ClusterIDs lists the clusters of the plan's graph.
+func (p *Plan) ClusterIDs() []string {
+	var ids []string
+	for _, r := range p.Clusters {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// rows is the plan table: every cluster, largest saving first.
+func (s *search) rows(again []bool) []Row {
+	var rows []Row
+	for _, c := range s.clusters {
+		row := Row{ID: c.ID, Strategy: 1, Freq: len(c.Entries), Saving: c.Saving()}
+		row.Bytes, _ = s.m.binding.Eval(row.Saving)
+		for _, e := range c.Entries {
+			row.Nodes = append(row.Nodes, e.Node.Name)
+			if again[e.Node.ID] {
+				row.Applied++
+			}
+		}
+		for _, w := range s.plan.Request.Clusters {
+			if w.ID == c.ID {
+				row.Requested = w.Count
+			}
+		}
+		rows = append(rows, row)
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		switch {
+		case a.Bytes != b.Bytes && a.Bytes > b.Bytes:
+			return -1
+		case a.Bytes != b.Bytes:
+			return 1
+		case a.ID < b.ID:
+			return -1
+		case a.ID > b.ID:
+			return 1
+		}
+		return 0
+	})
+	return rows
+}
+
+// bytesText is a size in an error: exact, and readable.
+func bytesText(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB (%d bytes)", float64(n)/(1<<30), n)
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB (%d bytes)", float64(n)/(1<<20), n)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

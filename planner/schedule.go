@@ -1,0 +1,157 @@
+package planner
+
+import (
+	"fmt"
+
+	"memopt/memopt/graph"
+)
+
+// Space is where a range of bytes lies.
+type Space uint8
+
+// The spaces. State holds parameters, constants and optimizer states, which
+// outlive the step; Staging holds the inputs fed to it; Arena everything else.
+const (
+	Arena Space = iota
+	State
+	Staging
+)
+
+// String is the space's name in reports.
+func (s Space) String() string { return [...]string{"arena", "state", "staging"}[s] }
+
+// Ref is a range of bytes, and what is to be seen in them.
+type Ref struct {
+	Value  *graph.Value // nil: work space, or an omitted input or output
+	Space  Space
+	Offset int64
+	Bytes  int64
+	Shape  []int
+}
+
+// Launch is one dispatch as data. Copy launches have no Node: they bring a
+// new state that was made elsewhere (In[0]) to the state's place (Out[0]).
+type Launch struct {
+	Node    *graph.Node
+	Again   bool
+	In, Out []Ref
+	Scratch Ref
+}
+
+// Schedule is the flat list that a device obeys.
+type Schedule struct {
+	Launches []Launch
+	// Heights of the spaces.
+	Arena, State, Staging int64
+	// Fixed lists every value outside the arena with its place.
+	Fixed []Ref
+	// Outputs says where the graph's outputs are after the last launch.
+	Outputs []Ref
+	// Binding gives the numbers of dims.
+	Binding *graph.Binding
+	// Lives are the stretches of the arena, for devices that guard them.
+	Lives []Life
+}
+
+// Life is a stretch of the arena in half-open launches [First, Last).
+type Life struct {
+	First, Last   int32
+	Offset, Bytes int64
+}
+
+// Schedule flattens the plan.
+func (p *Plan) Schedule() (*Schedule, error) {
+	m := p.m
+	s := &Schedule{Arena: p.Arena, Binding: m.binding}
+	fixed := make([]Ref, len(p.Graph.Values))
+	for i, v := range p.Graph.Values {
+		if v.Kind == graph.Computed {
+			continue
+		}
+		height, space := &s.State, State
+		if v.Kind == graph.Input {
+			height, space = &s.Staging, Staging
+		}
+		ref, err := m.ref(v, space, *height)
+		if err != nil {
+			return nil, err
+		}
+		fixed[i] = ref
+		s.Fixed = append(s.Fixed, ref)
+		*height = align(*height + ref.Bytes)
+	}
+	for i, l := range p.t.lives {
+		s.Lives = append(s.Lives, Life{l.first, l.last, p.Offsets[i], l.bytes})
+	}
+
+	current := make([]uint8, len(p.Graph.Values))
+	refs := func(vs []*graph.Value) ([]Ref, error) {
+		out := make([]Ref, len(vs))
+		for i, v := range vs {
+			if v == nil {
+				continue
+			}
+			o := m.owner[v.ID]
+			space, offset := fixed[o].Space, fixed[o].Offset
+			if !m.fixed[o] {
+				b := p.t.buffer[2*o+int32(current[o])]
+				if b < 0 {
+					return nil, fmt.Errorf("planner: value %q is read before it is made", v.Name)
+				}
+				space, offset = Arena, p.Offsets[b]
+			}
+			var err error
+			if out[i], err = m.ref(v, space, offset); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	// Work space lives follow their step's in the order of simulate.
+	scratch := make(map[int32]int64)
+	for i, l := range p.t.lives {
+		if l.scratch {
+			scratch[l.first] = p.Offsets[i]
+		}
+	}
+	for i, st := range p.Steps {
+		n := p.Graph.Nodes[st.Node]
+		l := Launch{Node: n, Again: st.Again}
+		var err error
+		if l.In, err = refs(n.Inputs); err != nil {
+			return nil, err
+		}
+		if st.Again {
+			for _, o := range m.outputs[st.Node] {
+				current[o] = 1
+			}
+		}
+		if l.Out, err = refs(n.Outputs); err != nil {
+			return nil, err
+		}
+		if m.scratch[st.Node] > 0 {
+			l.Scratch = Ref{Space: Arena, Offset: scratch[int32(i)], Bytes: m.scratch[st.Node]}
+		}
+		s.Launches = append(s.Launches, l)
+	}
+	for _, u := range p.Graph.Updates {
+		if m.owner[u.New.ID] == m.owner[u.State.ID] {
+			continue
+		}
+		from, err := refs([]*graph.Value{u.New})
+		if err != nil {
+			return nil, err
+		}
+		s.Launches = append(s.Launches, Launch{In: from, Out: []Ref{fixed[u.State.ID]}})
+	}
+	var err error
+	s.Outputs, err = refs(p.Graph.Outputs)
+	return s, err
+}
+
+func (m *model) ref(v *graph.Value, space Space, offset int64) (Ref, error) {
+	shape, err := m.binding.Shape(v.Shape)
+	return Ref{v, space, offset, m.bytes[v.ID], shape}, err
+}
+
+func align(n int64) int64 { return (n + alignment - 1) / alignment * alignment }
