@@ -33,7 +33,7 @@ type tile struct {
 }
 
 // tiles lists the micro-kernels that this machine can run, best first.
-var tiles = append(fastTiles(), tile{"go", 4, 4, tileGo})
+var tiles = append(fastTiles(), tile{"go", 2, 4, tileGo})
 
 // operand is a matrix with an outer index i (a row of A, a column of B) and
 // the index p that is summed over.
@@ -191,40 +191,67 @@ func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c []float32, ldc int, 
 	}
 }
 
-// tileGo is the micro-kernel for every machine: 4 × 4 sums in registers.
+// tileGo is the micro-kernel for every machine: 2 × 4 sums, which is what the
+// compiler can hold in scalar registers, and four steps in one turn.
 func tileGo(k int, a, b, c []float32, ldc int, add bool) {
-	var c00, c01, c02, c03 float32
-	var c10, c11, c12, c13 float32
-	var c20, c21, c22, c23 float32
-	var c30, c31, c32, c33 float32
-	a, b = a[:4*k], b[:4*k]
-	for len(a) >= 4 && len(b) >= 4 {
-		b0, b1, b2, b3 := b[0], b[1], b[2], b[3]
-		x := a[0]
-		c00 += x * b0
-		c01 += x * b1
-		c02 += x * b2
-		c03 += x * b3
-		x = a[1]
-		c10 += x * b0
-		c11 += x * b1
-		c12 += x * b2
-		c13 += x * b3
-		x = a[2]
-		c20 += x * b0
-		c21 += x * b1
-		c22 += x * b2
-		c23 += x * b3
-		x = a[3]
-		c30 += x * b0
-		c31 += x * b1
-		c32 += x * b2
-		c33 += x * b3
-		a, b = a[4:], b[4:]
+	var c00, c01, c02, c03, c10, c11, c12, c13 float32
+	a, b = a[:2*k], b[:4*k]
+	for len(a) >= 8 && len(b) >= 16 {
+		p, q := (*[8]float32)(a), (*[16]float32)(b)
+		x, y := p[0], p[1]
+		c00 += x * q[0]
+		c01 += x * q[1]
+		c02 += x * q[2]
+		c03 += x * q[3]
+		c10 += y * q[0]
+		c11 += y * q[1]
+		c12 += y * q[2]
+		c13 += y * q[3]
+		x, y = p[2], p[3]
+		c00 += x * q[4]
+		c01 += x * q[5]
+		c02 += x * q[6]
+		c03 += x * q[7]
+		c10 += y * q[4]
+		c11 += y * q[5]
+		c12 += y * q[6]
+		c13 += y * q[7]
+		x, y = p[4], p[5]
+		c00 += x * q[8]
+		c01 += x * q[9]
+		c02 += x * q[10]
+		c03 += x * q[11]
+		c10 += y * q[8]
+		c11 += y * q[9]
+		c12 += y * q[10]
+		c13 += y * q[11]
+		x, y = p[6], p[7]
+		c00 += x * q[12]
+		c01 += x * q[13]
+		c02 += x * q[14]
+		c03 += x * q[15]
+		c10 += y * q[12]
+		c11 += y * q[13]
+		c12 += y * q[14]
+		c13 += y * q[15]
+		a, b = a[8:], b[16:]
 	}
-	for i, r := range [4][4]float32{{c00, c01, c02, c03}, {c10, c11, c12, c13}, {c20, c21, c22, c23}, {c30, c31, c32, c33}} {
+	for len(a) >= 2 && len(b) >= 4 {
+		p, q := (*[2]float32)(a), (*[4]float32)(b)
+		x, y := p[0], p[1]
+		c00 += x * q[0]
+		c01 += x * q[1]
+		c02 += x * q[2]
+		c03 += x * q[3]
+		c10 += y * q[0]
+		c11 += y * q[1]
+		c12 += y * q[2]
+		c13 += y * q[3]
+		a, b = a[2:], b[4:]
+	}
+	for i, sums := range [2][4]float32{{c00, c01, c02, c03}, {c10, c11, c12, c13}} {
 		out := c[i*ldc:][:4]
-		for j, v := range r {
+		for j, v := range sums {
 			if add {
 				v += out[j]
 			}

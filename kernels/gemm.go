@@ -1,0 +1,82 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "Gemm",
+	Doc:   "Y = alpha · op(A)·op(B) + beta · C, C broadcast",
+	In:    "A, B, C?",
+	Out:   "Y",
+	Attrs: "alpha float=1, beta float=1, transA int=0, transB int=0",
+	Infer: func(n *graph.Node) {
+		if a, b := n.Inputs[0].Rank(), n.Inputs[1].Rank(); a != 2 || b != 2 {
+			n.Fail("A and B must be matrices, but their ranks are %d and %d", a, b)
+		}
+		fusedProduct(n).infer(n)
+		y := n.Outputs[0]
+		if c := n.In(2); c != nil {
+			if out := broadcast(n, y.Shape, c.Shape); !out.Equal(y.Shape) {
+				n.Fail("C is %s, which does not broadcast to %s", c.Shape, y.Shape)
+			}
+		}
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		dA, dB := fusedProduct(n).grads(b, n.Inputs[0], n.Inputs[1], dy[0])
+		grads := []*graph.Value{dA, dB}
+		if c := n.In(2); c != nil {
+			grads = append(grads, sumTo(b, scaled(b, dy[0], n.Float("beta")), c.Shape))
+		}
+		return grads
+	},
+	Eval: func(c *graph.Call) {
+		y, alpha, beta := c.Out[0], c.Node.Float("alpha"), c.Node.Float("beta")
+		bias, st := func(int) float64 { return 0 }, []int{0, 0}
+		if len(c.In) > 2 {
+			st = broadcastStrides(c.In[2].Shape, y.Shape)
+			bias = func(o int) float64 { return beta * c.In[2].Float(o/y.Shape[1]*st[0]+o%y.Shape[1]*st[1]) }
+		}
+		fusedProduct(c.Node).sums(c, func(o int, f float64, i int64) {
+			if y.Type.IsFloat() {
+				y.SetFloat(o, alpha*f+bias(o))
+			} else {
+				y.SetInt(o, int64(alpha*float64(i)+bias(o)))
+			}
+		})
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		y := c.Out[0].F32()
+		if len(c.In) < 3 {
+			fusedProduct(c.Node).into(c, y, false)
+			return
+		}
+		beta, bias := float32(c.Node.Float("beta")), c.In[2].F32()
+		st, width := broadcastStrides(c.In[2].Shape, c.Out[0].Shape), c.Out[0].Shape[1]
+		c.Parallel(c.Out[0].Shape[0], 1+grain/max(1, width), func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				at := i * st[0]
+				for j := range y[i*width : (i+1)*width] {
+					y[i*width+j] = beta * bias[at]
+					at += st[1]
+				}
+			}
+		})
+		fusedProduct(c.Node).into(c, y, true)
+	},
+	Flops:     func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n) },
+	Recompute: graph.Heavy,
+	Samples: []string{
+		"f32[3,4], f32[4,5]",
+		"f32[3,4], f32[4,5], f32[5]",
+		"f32[4,3], f32[5,4], f32[3,1]; transA=1 transB=1 alpha=0.5 beta=2.0",
+		"f32[3,4], f32[4,5], f32[3,5]; beta=0.0",
+		"f32[3,4], f32[5,4], f32[]; transB=1",
+		"f32[3,4], f32[4,5], f32[1,5]",
+		"f32[13,2], f32[33,2], f32[33]; transB=1",
+		"i32[2,3], i32[3,2], i32[2]; alpha=2.0 beta=3.0",
+		"f32[2,0], f32[0,3], f32[3]",
+	},
+})

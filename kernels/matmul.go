@@ -1,0 +1,35 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var plainProduct = product{alpha: 1}
+
+var _ = define(graph.Op{
+	Name:  "MatMul",
+	Doc:   "Y = A·B over the last two dims, the others broadcast",
+	In:    "A, B",
+	Out:   "Y",
+	Infer: plainProduct.infer,
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		dA, dB := plainProduct.grads(b, n.Inputs[0], n.Inputs[1], dy[0])
+		return []*graph.Value{dA, dB}
+	},
+	Eval:      plainProduct.eval,
+	Fast:      plainProduct.fast,
+	Flops:     plainProduct.flops,
+	Recompute: graph.Heavy,
+	Samples: []string{
+		"f32[3,4], f32[4,5]",
+		"f32[2,3,4], f32[4,5]",
+		"f32[2,3,4], f32[2,4,5]",
+		"f32[2,1,3,4], f32[3,4,2]",
+		"f32[3,4], f32[2,4,5]",
+		"f32[4], f32[4]",
+		"f32[4], f32[2,4,3]",
+		"f32[2,3,4], f32[4]",
+		"f32[13,2], f32[2,33]",
+		"i32[2,3], i32[3,2]",
+		"f32[2,0], f32[0,3]",
+		"f32[0,2], f32[2,3]",
+	},
+})
