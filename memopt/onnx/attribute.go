@@ -1,0 +1,176 @@
+package onnx
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// attribute is an AttributeProto.
+type attribute struct {
+	name  string
+	ref   string // the attribute of the enclosing function that it stands for
+	value any    // as graph.Attr has it; nil if there is none
+	body  []byte // of a subgraph
+	home  *scope // where the names in the subgraph are looked up
+	bad   string // why it is not supported
+}
+
+// The kinds of attributes that graphs do not have, and the one that says
+// nothing.
+const (
+	kindUnknown = 0
+	kindGraph   = 5
+)
+
+var otherKinds = map[int64]string{
+	9: "a list of tensors", 10: "a list of graphs", 11: "a sparse tensor", 12: "a list of sparse tensors",
+	13: "a type", 14: "a list of types",
+}
+
+func (r *reader) attribute(m *message, where string) attribute {
+	var a attribute
+	var (
+		kind    int64
+		f       float64
+		i       int64
+		s       string
+		t, g    *message
+		floats  []float64
+		ints    []int64
+		strs    []string
+		guessed graph.AttrKind
+	)
+	for m.next() {
+		switch m.num {
+		case attrName:
+			a.name = m.text()
+		case attrRef:
+			a.ref = m.text()
+		case attrKind:
+			kind = m.int()
+		case attrF:
+			f, guessed = m.float(), graph.AttrFloat
+		case attrI:
+			i, guessed = m.int(), graph.AttrInt
+		case attrS:
+			s, guessed = string(m.bytes()), graph.AttrString
+		case attrT:
+			t, guessed = m.sub("tensor"), graph.AttrTensor
+		case attrG:
+			g, guessed = m.sub("graph"), kindGraph
+		case attrFloats:
+			m.fixed(4, func(x uint64) { floats = append(floats, float64(math.Float32frombits(uint32(x)))) })
+			guessed = graph.AttrFloats
+		case attrInts:
+			m.varints(func(x uint64) { ints = append(ints, int64(x)) })
+			guessed = graph.AttrInts
+		case attrStrings:
+			strs, guessed = append(strs, string(m.bytes())), graph.AttrStrings
+		}
+	}
+	if a.name == "" {
+		fail("%s: an attribute has no name", where)
+	}
+	if a.ref != "" {
+		return a
+	}
+	if kind == kindUnknown {
+		kind = int64(guessed) // files older than the field
+	}
+	missing := func() { fail("%s: attribute %s has no value", where, quote(a.name)) }
+	switch kind {
+	case int64(graph.AttrFloat):
+		a.value = f
+	case int64(graph.AttrInt):
+		a.value = i
+	case int64(graph.AttrString):
+		a.value = s
+	case int64(graph.AttrFloats):
+		a.value = slices.Clip(floats)
+	case int64(graph.AttrInts):
+		a.value = slices.Clip(ints)
+	case int64(graph.AttrStrings):
+		a.value = slices.Clip(strs)
+	case int64(graph.AttrTensor):
+		if t == nil {
+			missing()
+		}
+		t.what = where + ": attribute " + quote(a.name)
+		x := readTensor(t)
+		if a.bad = x.bad; x.bad == "" {
+			a.value = r.attrTensor(x)
+		}
+	case kindGraph:
+		if g == nil {
+			missing()
+		}
+		a.body = g.rest
+	case kindUnknown:
+		missing()
+	default:
+		a.bad = "is of a kind that is not read"
+		if k := otherKinds[kind]; k != "" {
+			a.bad = "is " + k
+		}
+	}
+	return a
+}
+
+// resolve turns the attributes of a node into the graph's: references to the
+// enclosing function's attributes are followed. Complaints are about the node.
+func (r *reader) resolve(s *scope, n *node) (attrs []graph.Attr, ok bool) {
+	ok = true
+	for i := range n.attrs {
+		a := &n.attrs[i]
+		switch {
+		case a.bad != "":
+			r.bad.node(n.name, n.fullOp(), "attribute %s %s", quote(a.name), a.bad)
+			ok = false
+		case a.body != nil:
+			r.bad.node(n.name, n.fullOp(), "attribute %s is a graph; only a %s and %s pair is read", quote(a.name), thenBranch, elseBranch)
+			ok = false
+		case a.value != nil:
+			v := a.value
+			if x, exact := n.exact[a.name]; exact && float64(float32(x)) == v {
+				v = x
+			}
+			attrs = append(attrs, graph.Attr{Name: a.name, Value: v})
+		}
+	}
+	slices.SortStableFunc(attrs, func(a, b graph.Attr) int { return strings.Compare(a.Name, b.Name) })
+	for i := 1; i < len(attrs); i++ {
+		if attrs[i-1].Name == attrs[i].Name {
+			fail("node %s (%s): attribute %s is given twice", quote(n.name), n.fullOp(), quote(attrs[i].Name))
+		}
+	}
+	return attrs, ok
+}
+
+// bind replaces references by what the call of the enclosing function gives.
+// An attribute that is not given is as good as absent.
+func (n *node) bind(s *scope) error {
+	kept := n.attrs[:0]
+	for _, a := range n.attrs {
+		if a.ref != "" {
+			if s.attrs == nil {
+				return fmt.Errorf("attribute %s refers to %s, but is not in a function", quote(a.name), quote(a.ref))
+			}
+			given, ok := s.attrs[a.ref]
+			if !ok {
+				continue
+			}
+			given.name = a.name
+			a = given
+		}
+		if a.body != nil && a.home == nil {
+			a.home = s
+		}
+		kept = append(kept, a)
+	}
+	n.attrs = kept
+	return nil
+}

@@ -1,0 +1,40 @@
+package onnx
+
+import (
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// dimOf reads a dim_param. Exporters write formulas (2*seq + 1, floor(s0/2)) and
+// names that are not identifiers (sequence-length, unk__12, N.1): what has no
+// spaces and only letters, digits and joining marks is one name, what parses is
+// a formula, and all else is a name too.
+func dimOf(param string) graph.Dim {
+	if isName(param) {
+		return graph.Sym(param)
+	}
+	if d, err := graph.ParseDim(param); err == nil {
+		return d
+	}
+	return graph.Sym(param)
+}
+
+func isName(s string) bool {
+	letter := func(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80 }
+	for i := range len(s) {
+		if !letter(s[i]) && (i == 0 || !(s[i] >= '0' && s[i] <= '9') && !strings.ContainsRune("-.:", rune(s[i]))) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// paramOf is the dim_param that reads back as d: a plain name as it is, else the
+// formula.
+func paramOf(d graph.Dim) string {
+	if names := d.Names(); len(names) == 1 && dimOf(names[0]).Equal(d) {
+		return names[0]
+	}
+	return d.String()
+}

@@ -1,0 +1,43 @@
+// Package onnx reads ONNX files into graphs and writes graphs as ONNX files.
+//
+//	g, err := onnx.Read("model.onnx", kernels.Library)
+//	err = onnx.Write("out.onnx", g)
+//
+// # Reading
+//
+// The wire format is walked over a mapping of the file; there are no message
+// structs and weights are never copied. An initializer's Data is a block of the
+// mapping, or of the mapping of an external file, which has to lie in the
+// model's folder. Only numbers written in typed fields (float_data and its kin)
+// are decoded to the heap, after their count has been compared with the shape.
+//
+// Default opsets 13 to 24 are read, with any IR version. Operators are looked up
+// in the library and checked and inferred by it; no operator is known here by
+// name. Model-local functions are inlined, and so is a then_branch/else_branch
+// pair whose condition is known ahead. Nodes out of order are sorted. Shapes
+// come from the operators; those that the file claims for intermediate values
+// are not looked at. Chains that only compute shapes disappear (graph.FoldInts).
+//
+// Float initializers become Params, others Consts. A dim_param that is a formula
+// is read as one; anything that looks like a name is one symbol, hyphens
+// included; a dim that is not given is named after its input. An output named
+// "X.new", where X is an initializer of the same type and shape, is also the
+// Update of X. The only float output of one element is the loss.
+//
+// Everything that is not supported is reported at once, as an *UnsupportedError.
+// A file that is broken gives an error with the first fault. Any bytes give a
+// graph or an error, in time and memory in proportion to the file.
+//
+// # Writing
+//
+// Files appear by rename and pass the ONNX checker if all operators are ONNX's
+// own. Initializers are streamed from where they lie. Above 2 GB, or with the
+// option External, weights go to "<name>.data" beside the model. Contents that
+// are known only as formulas are computed by nodes from the shapes of the inputs.
+//
+// What ONNX has no word for is metadata with keys that begin with "memopt.":
+// phases, kinds of initializers, gradients, updates, the loss. Reading a written
+// file gives back the same text (graph.Graph.String), with two exceptions: what
+// FoldInts would change is changed, and a formula with ceil comes back as the
+// equal one with floor. States without numbers come back as zeros.
+package onnx

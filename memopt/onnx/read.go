@@ -1,0 +1,396 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/weights"
+)
+
+// Read reads the model at path. Weights stay in the file, which is mapped as
+// long as the graph's Data are in use.
+func Read(path string, lib *graph.Library) (*graph.Graph, error) {
+	f, err := weights.OpenFile(path)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("onnx: %s: no such file", path)
+		}
+		return nil, fmt.Errorf("onnx: %s", trimPackage(err))
+	}
+	defer f.Close()
+	return newReader(f.Bytes(), path, path, lib, f).run()
+}
+
+// Parse reads a model from bytes, which the graph shares; name is for errors.
+// There is no folder that external data could lie in, so it is refused.
+func Parse(src []byte, name string, lib *graph.Library) (*graph.Graph, error) {
+	return newReader(src, name, "", lib, nil).run()
+}
+
+// trimPackage is an error without the package it comes from: ours is in front.
+func trimPackage(err error) string {
+	s := err.Error()
+	for _, p := range []string{"graph: ", "weights: "} {
+		s = strings.TrimPrefix(s, p)
+	}
+	return s
+}
+
+// reader is one file being read.
+type reader struct {
+	file   string // for errors
+	path   string // beside which external data lies; "" refuses it
+	src    []byte // capacity = length: see message.broken
+	lib    *graph.Library
+	mapped *weights.File // what src is the mapping of, if it is one
+
+	b         *graph.Builder
+	model     model
+	functions map[funcKey]*function
+	bad       complaints
+	inlined   int // nodes made by inlining so far
+	limit     int // and how many there may be
+	externals map[string]*weights.File
+	blocks    []*weights.Block
+	lent      map[*byte]graph.Data
+	words     map[string]string // operator names and domains, one copy each
+}
+
+// model is a ModelProto as it lies in the file.
+type model struct {
+	ir        int64
+	opsets    map[string]int
+	graph     []byte
+	functions [][]byte
+	metadata  map[string]string
+}
+
+// body is a GraphProto as it lies in the file.
+type body struct {
+	name                          string
+	nodes, inits, inputs, outputs [][]byte
+	sparse                        int
+}
+
+func newReader(src []byte, file, path string, lib *graph.Library, mapped *weights.File) *reader {
+	return &reader{
+		file: file, path: path, src: src[:len(src):len(src)], lib: lib, mapped: mapped,
+		functions: map[funcKey]*function{},
+		externals: map[string]*weights.File{},
+		lent:      map[*byte]graph.Data{},
+		words:     map[string]string{},
+		bad:       complaints{at: map[complaint]int{}},
+	}
+}
+
+// run is the whole of reading.
+func (r *reader) run() (g *graph.Graph, err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *fault:
+			g, err = nil, fmt.Errorf("onnx: %s: %s", r.file, p.msg)
+		default:
+			panic(p)
+		}
+		for _, f := range r.externals {
+			f.Close() // blocks keep the mapping alive; it is ours, so it closes
+		}
+		if err != nil {
+			for _, b := range r.blocks {
+				b.Drop()
+			}
+		}
+	}()
+	r.readModel()
+	top := r.readGraph()
+	if err := r.bad.err(r.file); err != nil {
+		return nil, err
+	}
+	g = r.b.Graph
+	r.readFacts(top)
+	g.FoldInts()
+	r.restoreOrder()
+	if err := g.Check(); err != nil {
+		fail("%s", trimPackage(err))
+	}
+	r.settle()
+	return g, nil
+}
+
+func (r *reader) message(what string, b []byte) *message {
+	return &message{what: what, total: len(r.src), rest: b}
+}
+
+// word keeps one copy of a name that appears in many nodes.
+func (r *reader) word(m *message) string {
+	if w, ok := r.words[string(m.bytes())]; ok {
+		return w
+	}
+	w := m.text()
+	r.words[w] = w
+	return w
+}
+
+func (r *reader) readModel() {
+	r.model.opsets = map[string]int{}
+	r.model.metadata = map[string]string{}
+	for m := r.message("the model", r.src); m.next(); {
+		switch m.num {
+		case modelIR:
+			r.model.ir = m.int()
+		case modelOpset:
+			r.opset(m, r.model.opsets)
+		case modelGraph:
+			if r.model.graph != nil {
+				fail("holds two graphs")
+			}
+			r.model.graph = m.bytes()
+		case modelFunction:
+			r.model.functions = append(r.model.functions, m.bytes())
+		case modelMetadata:
+			k, v := m.entry()
+			r.model.metadata[k] = v
+		case modelTraining:
+			r.bad.file("training_info is not read; only the graph itself is")
+		}
+	}
+	if r.model.graph == nil {
+		fail("holds no graph; is it an ONNX model?")
+	}
+	r.checkOpset("the model", r.model.opsets)
+}
+
+// opset reads one OperatorSetIdProto.
+func (r *reader) opset(m *message, into map[string]int) {
+	domain, version := "", int64(0)
+	for o := m.sub("an opset import"); o.next(); {
+		switch o.num {
+		case opsetDomain:
+			domain = r.word(o)
+		case opsetVersion:
+			version = o.int()
+		}
+	}
+	domain = plainDomain(domain)
+	if version < 1 || version > 1<<30 {
+		fail("opset %d of domain %s is not a version", version, quote(domain))
+	}
+	if old, twice := into[domain]; twice && old != int(version) {
+		fail("domain %s is imported as opset %d and %d", quote(domain), old, version)
+	}
+	into[domain] = int(version)
+}
+
+// plainDomain is the one way to write ONNX's own domain.
+func plainDomain(domain string) string {
+	if domain == "ai.onnx" {
+		return ""
+	}
+	return domain
+}
+
+func (r *reader) checkOpset(what string, opsets map[string]int) {
+	if v, ok := opsets[""]; ok && (v < oldestOpset || v > newestOpset) {
+		fail("%s is for opset %d; %d to %d are read (convert it with onnx.version_converter, or export it again)",
+			what, v, oldestOpset, newestOpset)
+	}
+}
+
+func (r *reader) readBody(what string, b []byte) body {
+	var g body
+	for m := r.message(what, b); m.next(); {
+		switch m.num {
+		case graphName:
+			g.name = m.text()
+		case graphNode:
+			g.nodes = append(g.nodes, m.bytes())
+		case graphInit:
+			g.inits = append(g.inits, m.bytes())
+		case graphInput:
+			g.inputs = append(g.inputs, m.bytes())
+		case graphOutput:
+			g.outputs = append(g.outputs, m.bytes())
+		case graphSparse:
+			g.sparse++
+		}
+	}
+	return g
+}
+
+// The bound on what inlining may make of a file: 20000 nodes and 200 for each
+// node that it holds. Functions that call each other twice, twenty deep, are a
+// million nodes in a kilobyte.
+const (
+	inlineBase  = 20_000
+	inlineRatio = 200
+)
+
+// readGraph builds the main graph. The outputs are those that could be made.
+func (r *reader) readGraph() *scope {
+	g := r.readBody("the graph", r.model.graph)
+	r.b = graph.NewBuilder(graph.New(r.lib, g.name))
+	r.readFunctions()
+	r.limit += inlineBase + inlineRatio*len(g.nodes)
+	top := &scope{values: make(map[string]*graph.Value, len(g.nodes)+len(g.inits)), opsets: r.model.opsets}
+	if g.sparse > 0 {
+		r.bad.file("%d sparse initializers; only dense ones are read", g.sparse)
+	}
+	// An input that is also an initializer is the older way to write an
+	// initializer; its numbers come with the file.
+	initialized := make(map[string]bool, len(g.inits))
+	for _, b := range g.inits {
+		for m := r.message("an initializer", b); m.next(); {
+			if m.num == tensorName {
+				initialized[string(m.bytes())] = true
+				break
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, b := range g.inputs {
+		r.input(top, b, initialized, seen)
+	}
+	for _, b := range g.inits {
+		m := r.message("initializer", b)
+		r.initializer(top, m)
+	}
+	r.nodes(top, g.nodes)
+	for _, b := range g.outputs {
+		r.output(top, b)
+	}
+	if len(g.outputs) == 0 {
+		fail("the graph has no outputs")
+	}
+	return top
+}
+
+// input adds an Input. Dims without a number or a name get one of their own.
+func (r *reader) input(top *scope, b []byte, initialized, seen map[string]bool) {
+	in := r.valueInfo("input", b)
+	if seen[in.name] {
+		fail("%s: two inputs are named so", in.what)
+	}
+	seen[in.name] = true
+	if initialized[in.name] {
+		return
+	}
+	if in.bad == "" && !in.hasShape {
+		in.bad = "has no shape, not even a rank"
+	}
+	if in.bad != "" {
+		r.bad.file("%s %s", in.what, in.bad)
+		top.values[in.name] = poison
+		return
+	}
+	v, err := r.b.Define(graph.Input, in.name, in.dtype, in.shape)
+	if err != nil {
+		fail("%s: %s", in.what, trimPackage(err))
+	}
+	if err := graph.Try(func() { v.Bytes() }); err != nil {
+		fail("%s: shape %s: %v", in.what, in.shape, err)
+	}
+	top.values[in.name] = v
+}
+
+// valueInfo is a ValueInfoProto.
+type valueInfo struct {
+	what, name string
+	dtype      graph.DType
+	shape      graph.Shape
+	hasShape   bool
+	bad        string
+}
+
+func (r *reader) valueInfo(what string, b []byte) valueInfo {
+	info := valueInfo{}
+	var typ *message
+	for m := r.message("an "+what, b); m.next(); {
+		switch m.num {
+		case valueName:
+			info.name = m.text()
+		case valueType:
+			typ = m.sub("a type")
+		}
+	}
+	info.what = what + " " + quote(info.name)
+	if info.name == "" {
+		fail("an %s has no name", what)
+	}
+	info.bad = "has no type"
+	for typ != nil && typ.next() {
+		if typ.num != typeTensor {
+			info.bad = "is not a tensor"
+			continue
+		}
+		info.bad = ""
+		elem := int64(0)
+		for t := typ.sub("a tensor type"); t.next(); {
+			switch t.num {
+			case tensorTypeElem:
+				elem = t.int()
+			case tensorTypeShape:
+				info.hasShape, info.shape = true, graph.Shape{}
+				for s := t.sub("a shape"); s.next(); {
+					if s.num == shapeDim {
+						info.shape = append(info.shape, info.dim(s))
+					}
+				}
+			}
+		}
+		if info.dtype = graph.DType(elem); elem < 0 || elem > 255 || !info.dtype.Valid() {
+			info.bad = "has element type " + elemName(elem)
+		}
+	}
+	return info
+}
+
+func (info *valueInfo) dim(m *message) graph.Dim {
+	i := len(info.shape)
+	if i == maxRank {
+		fail("%s has more than %d dims", info.what, maxRank)
+	}
+	dim := graph.Sym(fmt.Sprintf("%s_dim%d", info.name, i))
+	for d := m.sub("a dim"); d.next(); {
+		switch d.num {
+		case dimValue:
+			n := d.int()
+			if n < 0 {
+				fail("%s: dim %d is %d; a size that is not known is a name (dim_param)", info.what, i, n)
+			}
+			dim = graph.Num(n)
+		case dimParam:
+			if s := d.text(); s != "" {
+				dim = dimOf(s)
+			}
+		}
+	}
+	return dim
+}
+
+// output adds to the graph's outputs.
+func (r *reader) output(top *scope, b []byte) {
+	g := r.b.Graph
+	name := r.valueInfo("output", b).name
+	v, ok := top.values[name]
+	switch {
+	case !ok:
+		fail("output %s is made by no node", quote(name))
+	case v == poison:
+		return
+	case v.Kind == graph.Sequence:
+		r.bad.file("output %s is a sequence", quote(name))
+		return
+	}
+	// A node that is only another name for a value is not in the graph; the
+	// output's name is the one people know.
+	if v.Kind == graph.Computed && v.Name != name && g.ByName(name) == nil && !slices.Contains(g.Outputs, v) {
+		g.Rename(v, name)
+	}
+	top.outputs = append(top.outputs, name)
+	g.Outputs = append(g.Outputs, v)
+}

@@ -1,0 +1,338 @@
+package onnx
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"unsafe"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/weights"
+)
+
+// tensor is a TensorProto: what its numbers are and where they lie.
+type tensor struct {
+	what     string // for errors
+	name     string
+	dtype    graph.DType
+	dims     []int64
+	elems    int64
+	size     int64 // bytes
+	body     *message
+	raw      []byte
+	hasRaw   bool
+	external bool
+	location string
+	offset   int64
+	length   int64 // -1 if it is not given
+	kind     string
+	bad      string // why it is not supported
+}
+
+const maxRank = 64
+
+// readTensor walks a TensorProto without touching its numbers. The shape is
+// checked to stand for a number of bytes that fits.
+func readTensor(m *message) *tensor {
+	body := *m
+	t := &tensor{what: m.what, body: &body, length: -1}
+	elem := int64(0)
+	for m.next() {
+		switch m.num {
+		case tensorDims:
+			m.varints(func(x uint64) {
+				if len(t.dims) == maxRank {
+					fail("%s has more than %d dims", t.what, maxRank)
+				}
+				t.dims = append(t.dims, int64(x))
+			})
+		case tensorType:
+			elem = m.int()
+		case tensorName:
+			t.name = m.text()
+			t.what = m.what + " " + quote(t.name)
+		case tensorRaw:
+			t.raw, t.hasRaw = m.bytes(), true
+		case tensorSegment:
+			t.bad = "is cut into segments"
+		case tensorLocation:
+			t.external = m.int() == 1
+		case tensorExternal:
+			t.entry(m.entry())
+		case tensorMetadata:
+			if k, v := m.entry(); k == metaKind {
+				t.kind = v
+			}
+		}
+	}
+	if t.dtype = graph.DType(elem); elem < 0 || elem > math.MaxUint8 || !t.dtype.Valid() {
+		t.bad = fmt.Sprintf("has element type %s", elemName(elem))
+	}
+	size, ok := byteSize(t.dims, max(t.dtype.Size(), 1))
+	if !ok {
+		fail("%s: shape %v is not a size", t.what, t.dims)
+	}
+	t.size, t.elems = size, size/max(t.dtype.Size(), 1)
+	return t
+}
+
+func elemName(elem int64) string {
+	if n := elemNames[elem]; n != "" {
+		return n
+	}
+	return strconv.FormatInt(elem, 10)
+}
+
+func (t *tensor) entry(key, value string) {
+	number := func() int64 {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 0 {
+			fail("%s: external data %s %s is not a number of bytes", t.what, key, quote(value))
+		}
+		return n
+	}
+	switch key {
+	case "location":
+		t.location = value
+	case "offset":
+		t.offset = number()
+	case "length":
+		t.length = number()
+	}
+}
+
+// byteSize is the size of a shape. A product that leaves the range of int64 is
+// refused even if a further dim is 0, because formulas would refuse it too.
+func byteSize(dims []int64, elem int64) (int64, bool) {
+	n, empty := uint64(elem), false
+	for _, d := range dims {
+		if d < 0 {
+			return 0, false
+		}
+		if d == 0 {
+			empty = true
+			continue
+		}
+		hi, lo := bits.Mul64(n, uint64(d))
+		if hi != 0 || lo > math.MaxInt64 {
+			return 0, false
+		}
+		n = lo
+	}
+	if empty {
+		return 0, true
+	}
+	return int64(n), true
+}
+
+// typedFields says which field holds the numbers of a type when raw_data does
+// not, and the width of one there; 0 is a varint. The low bytes of each number
+// are the element.
+var typedFields = map[graph.DType]struct {
+	num   fieldNum
+	width int
+}{
+	graph.Float32: {tensorFloats, 4}, graph.Float64: {tensorDoubles, 8},
+	graph.Int64: {tensorInt64s, 0}, graph.Uint64: {tensorUint64s, 0}, graph.Uint32: {tensorUint64s, 0},
+	graph.Int32: {tensorInt32s, 0}, graph.Int16: {tensorInt32s, 0}, graph.Int8: {tensorInt32s, 0},
+	graph.Uint16: {tensorInt32s, 0}, graph.Uint8: {tensorInt32s, 0}, graph.Bool: {tensorInt32s, 0},
+	graph.Float16: {tensorInt32s, 0}, graph.BFloat16: {tensorInt32s, 0},
+}
+
+// eachTyped calls f for every number in the field of the tensor's type.
+func (t *tensor) eachTyped(f func(uint64)) {
+	field := typedFields[t.dtype]
+	m := *t.body
+	for m.next() {
+		switch {
+		case m.num != field.num:
+		case field.width == 0:
+			m.varints(f)
+		default:
+			m.fixed(field.width, f)
+		}
+	}
+}
+
+// data is where the tensor's numbers are, whose length has been compared with
+// the shape. Nothing is allocated before that.
+func (r *reader) data(t *tensor) graph.Data {
+	switch {
+	case t.external:
+		return r.externalData(t)
+	case t.hasRaw && (len(t.raw) > 0 || t.size == 0):
+		if int64(len(t.raw)) != t.size {
+			fail("%s: %d bytes of raw_data, but %s%v takes %d", t.what, len(t.raw), t.dtype, t.dims, t.size)
+		}
+		return r.own(t.raw)
+	}
+	count := int64(0)
+	t.eachTyped(func(uint64) { count++ })
+	if count != t.elems {
+		fail("%s: %d numbers, but %s%v takes %d", t.what, count, t.dtype, t.dims, t.elems)
+	}
+	out := make([]byte, 0, t.size)
+	size := int(t.dtype.Size())
+	t.eachTyped(func(x uint64) {
+		for range size {
+			out = append(out, byte(x))
+			x >>= 8
+		}
+	})
+	if r.mapped == nil {
+		return graph.Bytes(out)
+	}
+	return r.keep(weights.Heap(out))
+}
+
+// own is a part of the file as Data: a block of the mapping, if there is one.
+func (r *reader) own(b []byte) graph.Data {
+	if r.mapped == nil {
+		return graph.Bytes(b)
+	}
+	return r.cut(r.mapped, int64(cap(r.src)-cap(b)), int64(len(b)), "")
+}
+
+func (r *reader) cut(f *weights.File, off, length int64, what string) graph.Data {
+	b, err := f.Block(off, length)
+	if err != nil {
+		fail("%s: %s", what, trimPackage(err))
+	}
+	return r.keep(b)
+}
+
+func (r *reader) keep(b *weights.Block) graph.Data {
+	r.blocks = append(r.blocks, b)
+	return b
+}
+
+// externalData is a block of a file in the model's folder. Each file is opened
+// once.
+func (r *reader) externalData(t *tensor) graph.Data {
+	if t.length >= 0 && t.length != t.size {
+		fail("%s: %d bytes of external data, but %s%v takes %d", t.what, t.length, t.dtype, t.dims, t.size)
+	}
+	f := r.externals[t.location]
+	if f == nil {
+		if r.path == "" {
+			fail("%s: external data %s: the model has no folder", t.what, quote(t.location))
+		}
+		if len(r.externals) == maxExternals {
+			fail("%s: more than %d files of external data", t.what, maxExternals)
+		}
+		path, err := weights.ExternalPath(r.path, t.location)
+		if err != nil {
+			fail("%s: %s", t.what, trimPackage(err))
+		}
+		if f, err = weights.OpenFile(path); err != nil {
+			fail("%s: %s", t.what, trimPackage(err))
+		}
+		r.externals[t.location] = f
+	}
+	return r.cut(f, t.offset, t.size, t.what)
+}
+
+// maxExternals bounds the files that one model can make us open.
+const maxExternals = 4096
+
+// initializer adds a Param, a Const or a State.
+func (r *reader) initializer(s *scope, m *message) {
+	t := readTensor(m)
+	switch {
+	case t.name == "":
+		fail("an initializer has no name")
+	case s.has(t.name):
+		fail("%s: two values are named so", t.what)
+	case t.bad != "":
+		r.bad.file("%s %s", t.what, t.bad)
+		s.values[t.name] = poison
+		return
+	}
+	kind := graph.Const
+	if t.dtype.IsFloat() {
+		kind = graph.Param
+	}
+	if k, ok := kindsByWord[t.kind]; ok {
+		kind = k
+	}
+	d := r.data(t)
+	v, err := r.b.Define(kind, r.nameFor(s, t.name), t.dtype, graph.Dims(t.dims...))
+	if err != nil {
+		fail("%s: %s", t.what, trimPackage(err))
+	}
+	v.Data = d
+	if kind == graph.Const && !t.dtype.IsFloat() && t.elems <= graph.MaxInts {
+		b, err := d.Bytes()
+		if err != nil {
+			fail("%s: %s", t.what, trimPackage(err))
+		}
+		v.Ints = graph.IntsOf(&graph.Tensor{Type: t.dtype, Shape: t.shape(), Bytes: b})
+	}
+	s.values[t.name] = v
+}
+
+func (t *tensor) shape() []int {
+	shape := make([]int, len(t.dims))
+	for i, d := range t.dims {
+		shape[i] = int(d)
+	}
+	return shape
+}
+
+// smallTensor is the most bytes of an attribute that are copied out of the file.
+// Larger ones are lent to the operator, which is to pass them on.
+const smallTensor = 1 << 16
+
+// attrTensor is the value of a tensor attribute.
+func (r *reader) attrTensor(t *tensor) *graph.Tensor {
+	d := r.data(t)
+	b, err := d.Bytes()
+	if err != nil {
+		fail("%s: %s", t.what, trimPackage(err))
+	}
+	if t.size > smallTensor {
+		r.lent[&b[0]] = d
+		return &graph.Tensor{Type: t.dtype, Shape: t.shape(), Bytes: b}
+	}
+	x := graph.NewTensor(t.dtype, t.shape()...)
+	copy(x.Bytes, b)
+	return x
+}
+
+// settle ends what was lent: constants made of it own their part of the file,
+// attributes that stay in the graph get bytes of their own, and blocks that no
+// value holds are dropped.
+func (r *reader) settle() {
+	g := r.b.Graph
+	held := map[graph.Data]bool{}
+	for _, v := range g.Values {
+		if b, ok := v.Data.(graph.Bytes); ok {
+			if d := r.lent[unsafe.SliceData(b)]; d != nil && d.Len() == v.Data.Len() {
+				v.Data = d
+			}
+		}
+		if b, ok := v.Data.(*weights.Block); ok && held[b] {
+			b.Retain()
+		}
+		if _, ok := v.Data.(*weights.Block); ok {
+			held[v.Data] = true
+		}
+	}
+	if len(r.lent) > 0 {
+		for _, n := range g.Nodes {
+			for i, a := range n.Attrs {
+				if x, ok := a.Value.(*graph.Tensor); ok && r.lent[unsafe.SliceData(x.Bytes)] != nil {
+					own := graph.NewTensor(x.Type, x.Shape...)
+					copy(own.Bytes, x.Bytes)
+					n.Attrs[i].Value = own
+				}
+			}
+		}
+	}
+	for _, b := range r.blocks {
+		if !held[b] {
+			b.Drop()
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// UnsupportedError lists everything in a file that is sound but cannot be read.
+type UnsupportedError struct {
+	File  string
+	Items []Unsupported
+	More  int // items left out of a list that is too long to be of use
+}
+
+// Unsupported is one thing that cannot be read, with the nodes it concerns.
+type Unsupported struct {
+	Op    string   // the operator, domain in front; "" for inputs and initializers
+	Nodes []string // the first few nodes
+	Count int      // all nodes it concerns
+	Msg   string
+}
+
+const (
+	maxItems = 200
+	maxNodes = 5
+)
+
+func (u Unsupported) String() string {
+	switch {
+	case u.Count == 0:
+		return u.Msg
+	case u.Count == 1:
+		return fmt.Sprintf("node %s (%s): %s", quote(u.Nodes[0]), u.Op, u.Msg)
+	}
+	names := make([]string, len(u.Nodes))
+	for i, n := range u.Nodes {
+		names[i] = quote(n)
+	}
+	more := ""
+	if u.Count > len(u.Nodes) {
+		more = ", …"
+	}
+	return fmt.Sprintf("%d nodes (%s): %s: %s%s", u.Count, u.Op, u.Msg, strings.Join(names, ", "), more)
+}
+
+// Error is one line for one item, else a summary and a line for each.
+func (e *UnsupportedError) Error() string {
+	if len(e.Items) == 1 && e.More == 0 {
+		return fmt.Sprintf("onnx: %s: %s", e.File, e.Items[0])
+	}
+	var sb strings.Builder
+	fmt.Fprintf(&sb, "onnx: %s: %d things are not supported:", e.File, len(e.Items)+e.More)
+	for _, u := range e.Items {
+		sb.WriteString("\n  ")
+		sb.WriteString(u.String())
+	}
+	if e.More > 0 {
+		fmt.Fprintf(&sb, "\n  and %d more", e.More)
+	}
+	return sb.String()
+}
+
+// complaints collects what becomes the UnsupportedError. What is said of
+// several nodes in the same words is one item.
+type complaints struct {
+	items []Unsupported
+	at    map[complaint]int
+	more  int
+}
+
+type complaint struct{ op, msg string }
+
+// node notes that a node cannot be read.
+func (c *complaints) node(name, op, format string, args ...any) {
+	k := complaint{op, fmt.Sprintf(format, args...)}
+	if i, ok := c.at[k]; ok {
+		u := &c.items[i]
+		if u.Count++; len(u.Nodes) < maxNodes {
+			u.Nodes = append(u.Nodes, name)
+		}
+		return
+	}
+	if c.add(Unsupported{Op: op, Nodes: []string{name}, Count: 1, Msg: k.msg}) {
+		c.at[k] = len(c.items) - 1
+	}
+}
+
+// nodeError notes what an operator says of a node.
+func (c *complaints) nodeError(name, op string, err error) {
+	var ne *graph.NodeError
+	if errors.As(err, &ne) {
+		c.node(name, op, "%s", ne.Msg)
+		return
+	}
+	c.node(name, op, "%v", err)
+}
+
+// file notes something that belongs to no node.
+func (c *complaints) file(format string, args ...any) {
+	c.add(Unsupported{Msg: fmt.Sprintf(format, args...)})
+}
+
+func (c *complaints) add(u Unsupported) bool {
+	if len(c.items) == maxItems {
+		c.more++
+		return false
+	}
+	c.items = append(c.items, u)
+	return true
+}
+
+func (c *complaints) err(file string) error {
+	if len(c.items) == 0 {
+		return nil
+	}
+	return &UnsupportedError{File: file, Items: c.items, More: c.more}
+}

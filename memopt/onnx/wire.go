@@ -1,0 +1,171 @@
+package onnx
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// message walks the fields of one protobuf message over the bytes of the file.
+// After next, the field at hand is read by one of the typed methods. Faults
+// leave by panic and become ordinary errors in Parse.
+type message struct {
+	what  string // what the message is, for errors
+	total int    // length of the whole file
+	rest  []byte
+
+	num  protowire.Number
+	typ  protowire.Type
+	bits uint64 // of a number
+	data []byte // of bytes, strings, messages and packed lists
+}
+
+// fault is a broken file; what is after the file's name in the error.
+type fault struct{ msg string }
+
+func fail(format string, args ...any) { panic(&fault{fmt.Sprintf(format, args...)}) }
+
+// next goes to the next field, or says that there is none.
+func (m *message) next() bool {
+	if len(m.rest) == 0 {
+		return false
+	}
+	at := m.rest
+	num, typ, n := protowire.ConsumeTag(at)
+	if n < 0 {
+		m.broken(at, "is not the start of a field")
+	}
+	m.num, m.typ = num, typ
+	body := at[n:]
+	switch typ {
+	case protowire.VarintType:
+		m.bits, n = protowire.ConsumeVarint(body)
+	case protowire.Fixed32Type:
+		var x uint32
+		x, n = protowire.ConsumeFixed32(body)
+		m.bits = uint64(x)
+	case protowire.Fixed64Type:
+		m.bits, n = protowire.ConsumeFixed64(body)
+	case protowire.BytesType:
+		m.data, n = protowire.ConsumeBytes(body)
+		if n < 0 {
+			if size, k := protowire.ConsumeVarint(body); k > 0 {
+				m.broken(at, "field %d says %d bytes, but %d are left", num, size, len(body)-k)
+			}
+		}
+	default:
+		m.broken(at, "field %d has wire type %d, which ONNX does not use", num, typ)
+	}
+	if n < 0 {
+		m.broken(at, "field %d ends too early", num)
+	}
+	m.rest = body[n:]
+	return true
+}
+
+// broken names the place: a slice keeps its capacity up to the end of the file,
+// so the capacity tells the offset.
+func (m *message) broken(at []byte, format string, args ...any) {
+	fail("broken at byte %d, in %s: %s", m.total-cap(at), m.what, fmt.Sprintf(format, args...))
+}
+
+func (m *message) want(typ protowire.Type) {
+	if m.typ != typ {
+		m.broken(m.rest, "field %d has wire type %d, not %d", m.num, m.typ, typ)
+	}
+}
+
+// bytes is a view of the file.
+func (m *message) bytes() []byte {
+	m.want(protowire.BytesType)
+	return m.data
+}
+
+// text is a copied string; ONNX's strings are UTF-8.
+func (m *message) text() string {
+	b := m.bytes()
+	if !utf8.Valid(b) {
+		m.broken(m.rest, "field %d is not UTF-8", m.num)
+	}
+	return string(b)
+}
+
+func (m *message) int() int64 {
+	m.want(protowire.VarintType)
+	return int64(m.bits)
+}
+
+func (m *message) float() float64 {
+	m.want(protowire.Fixed32Type)
+	return float64(math.Float32frombits(uint32(m.bits)))
+}
+
+// sub starts to walk a message in the field at hand.
+func (m *message) sub(what string) *message {
+	return &message{what: what, total: m.total, rest: m.bytes()}
+}
+
+// varints calls f for each number of a repeated field, packed or not.
+func (m *message) varints(f func(uint64)) {
+	if m.typ != protowire.BytesType {
+		f(uint64(m.int()))
+		return
+	}
+	for b := m.data; len(b) > 0; {
+		x, n := protowire.ConsumeVarint(b)
+		if n < 0 {
+			m.broken(b, "field %d holds a broken number", m.num)
+		}
+		f(x)
+		b = b[n:]
+	}
+}
+
+// fixed calls f for each number of a repeated float or double, packed or not.
+func (m *message) fixed(size int, f func(uint64)) {
+	typ := protowire.Fixed32Type
+	if size == 8 {
+		typ = protowire.Fixed64Type
+	}
+	if m.typ != protowire.BytesType {
+		m.want(typ)
+		f(m.bits)
+		return
+	}
+	if len(m.data)%size != 0 {
+		m.broken(m.data, "field %d holds %d bytes of %d-byte numbers", m.num, len(m.data), size)
+	}
+	for b := m.data; len(b) > 0; b = b[size:] {
+		if size == 8 {
+			f(binary.LittleEndian.Uint64(b))
+		} else {
+			f(uint64(binary.LittleEndian.Uint32(b)))
+		}
+	}
+}
+
+// entry reads one StringStringEntryProto.
+func (m *message) entry() (key, value string) {
+	for e := m.sub("an entry of " + m.what); e.next(); {
+		switch e.num {
+		case entryKey:
+			key = e.text()
+		case entryValue:
+			value = e.text()
+		}
+	}
+	return key, value
+}
+
+// quote shows a name on one line, however hostile it is.
+func quote(s string) string {
+	const most = 120
+	if len(s) > most {
+		return fmt.Sprintf("%q… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
+	}
+	return fmt.Sprintf("%q", s)
+}
