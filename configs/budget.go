@@ -1,0 +1,178 @@
+package configs
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// Budget is a limit on memory, either in bytes or as a share of something the
+// caller knows. The zero Budget is no limit.
+type Budget struct {
+	Bytes   int64
+	Percent float64
+}
+
+// units are what may stand behind a number, in lower case. A letter alone is binary.
+var units = map[string]int64{
+	"b": 1,
+	"k": 1 << 10, "kib": 1 << 10, "kb": 1e3,
+	"m": 1 << 20, "mib": 1 << 20, "mb": 1e6,
+	"g": 1 << 30, "gib": 1 << 30, "gb": 1e9,
+	"t": 1 << 40, "tib": 1 << 40, "tb": 1e12,
+	"p": 1 << 50, "pib": 1 << 50, "pb": 1e15,
+}
+
+// sizeForms says how a size is written, for messages.
+const sizeForms = "write 6GiB, 512MiB, 6GB, 6442450944 or 60%"
+
+// ParseBudget reads a size: 6GiB, 6GB, 1.5 GiB, 6442450944, 60%, or 0.6 for the
+// same share. Units are read without regard to case. Fractions of a byte are rounded down: a budget is a limit.
+func ParseBudget(s string) (Budget, error) {
+	return parseBudget(textValue(&text{name: "budget", s: s, flat: true}))
+}
+
+func parseBudget(v value) (Budget, error) {
+	digits, unit := splitNumber(v.s)
+	switch {
+	case v.s == "":
+		return Budget{}, v.fail("is empty, %s", sizeForms)
+	case strings.HasPrefix(v.s, "-"):
+		return Budget{}, v.fail("%s is negative, %s", quote(v.s), sizeForms)
+	case digits == "":
+		return Budget{}, v.fail("%s is not a size, %s", quote(v.s), sizeForms)
+	}
+	x, ok := exact(digits)
+	if !ok {
+		return Budget{}, v.fail("%s has more digits than a size can have, %s", quote(v.s), sizeForms)
+	}
+	scale, known := units[strings.ToLower(unit)]
+	one := big.NewRat(1, 1)
+	switch {
+	case !known && unit != "" && unit != "%":
+		return Budget{}, v.fail("%s has the unknown unit %s, use B, KiB, MiB, GiB, TiB, KB, MB, GB, TB or %%", quote(v.s), quote(unit))
+	case x.Sign() == 0:
+		return Budget{}, v.fail("%s is zero: leave it out for no limit, or %s", quote(v.s), sizeForms)
+	case known:
+		x.Mul(x, new(big.Rat).SetInt64(scale))
+	case unit == "%":
+		return percent(x), nil
+	case x.Cmp(one) < 0, x.Cmp(one) == 0 && strings.Contains(digits, "."):
+		return percent(x.Mul(x, big.NewRat(100, 1))), nil
+	case !x.IsInt():
+		return Budget{}, v.fail("%s is neither whole bytes nor a share up to 1.0, %s", quote(v.s), sizeForms)
+	}
+	n := new(big.Int).Quo(x.Num(), x.Denom())
+	switch {
+	case !n.IsInt64():
+		return Budget{}, v.fail("%s is more than the largest size, %d bytes", quote(v.s), int64(math.MaxInt64))
+	case n.Sign() == 0:
+		return Budget{}, v.fail("%s is less than a byte", quote(v.s))
+	}
+	return Budget{Bytes: n.Int64()}, nil
+}
+
+func percent(x *big.Rat) Budget {
+	p, _ := x.Float64()
+	return Budget{Percent: p}
+}
+
+// splitNumber cuts a number off the front of s. What follows, spaces aside, is the unit.
+func splitNumber(s string) (number, unit string) {
+	sc := scanner{s: s}
+	if len(s) == 0 || !isDigit(s[0]) || sc.digits() != nil {
+		return "", ""
+	}
+	return s[:sc.i], strings.TrimLeft(s[sc.i:], " ")
+}
+
+// exact reads a decimal number without rounding. Numbers whose text is long enough
+// to make that expensive are not sizes.
+func exact(digits string) (*big.Rat, bool) {
+	if len(digits) > 64 {
+		return nil, false
+	}
+	if _, exp, ok := strings.Cut(strings.ToLower(digits), "e"); ok {
+		if e, err := strconv.Atoi(exp); err != nil || e < -30 || e > 30 {
+			return nil, false
+		}
+	}
+	return new(big.Rat).SetString(digits)
+}
+
+// Of returns the budget in bytes where the whole is base, at most the largest
+// int64. The zero Budget, no limit, is 0.
+func (b Budget) Of(base int64) int64 {
+	if b.Percent == 0 {
+		return b.Bytes
+	}
+	share := new(big.Rat).SetFloat64(b.Percent)
+	if share == nil {
+		panic(fmt.Sprintf("configs: budget of %v percent", b.Percent))
+	}
+	share.Mul(share, big.NewRat(base, 100))
+	n := new(big.Int).Quo(share.Num(), share.Denom())
+	if !n.IsInt64() {
+		return math.MaxInt64
+	}
+	return n.Int64()
+}
+
+// IsZero reports whether there is no limit.
+func (b Budget) IsZero() bool { return b == Budget{} }
+
+// String prints the budget so that ParseBudget reads the same one, as short as
+// that can be: 6GiB, 6GB, 1000001. No limit prints as nothing.
+func (b Budget) String() string {
+	switch {
+	case b.IsZero():
+		return ""
+	case b.Percent != 0:
+		return strconv.FormatFloat(b.Percent, 'f', -1, 64) + "%"
+	}
+	short := strconv.FormatInt(b.Bytes, 10)
+	for _, u := range exactUnits {
+		if b.Bytes%u.bytes != 0 {
+			continue
+		}
+		if s := strconv.FormatInt(b.Bytes/u.bytes, 10) + u.name; len(s) < len(short) {
+			short = s
+		}
+	}
+	return short
+}
+
+// exactUnits is the units that String prints, the preferred first.
+var exactUnits = []struct {
+	name  string
+	bytes int64
+}{
+	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TiB", 1 << 40}, {"PiB", 1 << 50},
+	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"TB", 1e12}, {"PB", 1e15},
+}
+
+var binaryUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+
+// FormatBytes prints a number of bytes for people: 1.50 GiB, 12 KiB, 1023 B. Whole
+// numbers of a unit have no decimals, others two, rounded.
+func FormatBytes(n int64) string {
+	sign, u := "", uint64(n)
+	if n < 0 {
+		sign, u = "-", -u
+	}
+	if u < 1024 {
+		return fmt.Sprintf("%s%d B", sign, u)
+	}
+	unit, scale := 0, uint64(1)
+	// A unit more as soon as two decimals would round up to 1024.00.
+	for unit < len(binaryUnits)-1 && float64(u)/float64(scale) >= 1023.995 {
+		scale *= 1024
+		unit++
+	}
+	if u%scale == 0 {
+		return fmt.Sprintf("%s%d %s", sign, u/scale, binaryUnits[unit])
+	}
+	return fmt.Sprintf("%s%.2f %s", sign, float64(u)/float64(scale), binaryUnits[unit])
+}

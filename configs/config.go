@@ -1,0 +1,178 @@
+package configs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Config is all settings, and for each that was given, by whom. Default is the one
+// to start from; the zero Config gives nothing and can take part in a Merge.
+type Config struct {
+	Preset string // none, selective, full or auto; empty for none of them
+
+	Strategy         string // auto, keep-all, recompute-cheap, recompute-all or greedy
+	Level            int    // 0, 1 or 2
+	Requests         []Request
+	Budget           Budget
+	ActivationBudget Budget
+	MaxOverhead      float64 // fraction of the step's work; Source tells 0 from not given
+	Boundary         bool
+	Compat           string // "1.19", or empty
+	Dims             map[string]int64
+
+	Device       string // auto, cpu or vulkan
+	Loss         string
+	Trainable    []string
+	Optimizer    string // sgd, momentum or adamw
+	LR           float64
+	Momentum     float64
+	Beta1, Beta2 float64
+	Epsilon      float64
+	WeightDecay  float64
+	ClipNorm     float64 // 0: no clipping
+	Accumulate   int
+	Steps        int
+	Seed         uint64
+
+	Log          string // debug, devinfo, info, warn, error or fatal
+	Cache        string
+	SaveONNXPath string
+
+	given map[string]Source // by name; never written to, only replaced
+}
+
+// Origin is who gave a setting, weakest first.
+type Origin uint8
+
+// The origins of a setting.
+const (
+	OriginDefault Origin = iota
+	OriginPreset
+	OriginFile
+	OriginEnv
+	OriginFlag
+)
+
+// Source is where a setting was given. Name is the flag, variable or preset; a file
+// that a variable names has both a Name and a Pos.
+type Source struct {
+	Origin Origin
+	Name   string
+	Pos    Pos
+}
+
+// String prints the source for a list of settings: --budget, MEMOPT_BUDGET, plan.json:3:12.
+func (s Source) String() string {
+	switch {
+	case s.Origin == OriginDefault:
+		return "default"
+	case s.Origin == OriginPreset:
+		return "preset " + s.Name
+	case s.Origin != OriginFile:
+		return s.Name
+	case s.Name != "" && s.Name != s.Pos.File:
+		return s.Pos.String() + " (" + s.Name + ")"
+	}
+	return s.Pos.String()
+}
+
+// Default returns every setting at its default.
+func Default() Config {
+	var c Config
+	for _, f := range fields {
+		f.reset(&c)
+	}
+	return c
+}
+
+// Source returns where a setting was given, and whether it was.
+func (c Config) Source(name string) (Source, bool) {
+	s, ok := c.given[name]
+	return s, ok
+}
+
+// Set reads one setting from text, as of a flag, and notes its source.
+func (c *Config) Set(name, s string, from Source) error {
+	f, ok := find(name)
+	if !ok {
+		return &Error{Pos{File: from.Name}, unknownField(name)}
+	}
+	if err := f.read(c, textValue(&text{name: from.Name, s: s, flat: true})); err != nil {
+		return err
+	}
+	c.give(name, from)
+	return nil
+}
+
+// give notes the source of a setting without touching other copies of c.
+func (c *Config) give(name string, s Source) {
+	given := maps.Clone(c.given)
+	if given == nil {
+		given = map[string]Source{}
+	}
+	given[name] = s
+	c.given = given
+}
+
+// unknownField says that there is no such setting, and which one was meant.
+func unknownField(name string) string {
+	known := fieldNames()
+	if near, ok := Nearest(name, known); ok {
+		return fmt.Sprintf("unknown field %s, did you mean %q?", quote(name), near)
+	}
+	return fmt.Sprintf("unknown field %s, known are %s", quote(name), strings.Join(known, ", "))
+}
+
+// Merge puts layers of settings together. For each setting the strongest origin
+// wins, and between equals the layer named first; what nobody gave is at its
+// default. The settings of the preset that wins are filled in.
+func Merge(layers ...Config) Config {
+	c := overlay(layers)
+	if c.Preset == "" {
+		return c
+	}
+	preset, err := Preset(c.Preset)
+	if err != nil {
+		panic(err) // the name was checked when it was read
+	}
+	return overlay(append([]Config{preset}, layers...))
+}
+
+// overlay is Merge without regard to what a preset is.
+func overlay(layers []Config) Config {
+	c := Default()
+	for _, f := range fields {
+		best := OriginDefault
+		for i := range layers {
+			if s, ok := layers[i].given[f.name]; ok && s.Origin > best {
+				best = s.Origin
+				f.copy(&c, &layers[i])
+				c.give(f.name, s)
+			}
+		}
+	}
+	return c
+}
+
+// Setting is one setting for printing.
+type Setting struct {
+	Name   string
+	Value  string
+	Source Source
+}
+
+// NonDefaults lists the settings that were given and differ from their defaults, by name.
+func (c Config) NonDefaults() []Setting {
+	def := Default()
+	var list []Setting
+	for _, f := range fields {
+		s, ok := c.given[f.name]
+		if v := f.print(&c); ok && v != f.print(&def) {
+			list = append(list, Setting{f.name, v, s})
+		}
+	}
+	slices.SortFunc(list, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}

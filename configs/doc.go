@@ -1,0 +1,49 @@
+// Package configs reads settings: a config file, environment variables, the text
+// of command-line flags, and ready-made presets. It knows what a setting is called,
+// how it is written and where it came from; what it does is not known here.
+//
+// Each setting is one row of the table in field.go. The parser, the precedence, the
+// list of what is set, and the JSON Schema all walk that table, so a new setting is one
+// row and one field of Config.
+//
+//	file, err := configs.ParseFile("plan.json")
+//	env, warnings, err := configs.FromEnv(os.LookupEnv)
+//	var flags configs.Config
+//	err = flags.Set("budget", "6GiB", configs.Source{Origin: configs.OriginFlag, Name: "--budget"})
+//	c := configs.Merge(flags, env, file)
+//	for _, s := range c.NonDefaults() {
+//		fmt.Println(s.Name, s.Value, s.Source) // budget 6GiB --budget
+//	}
+//
+// A flag beats the environment, which beats a config file, which beats a preset,
+// which beats the default.
+//
+// # The file
+//
+// A config file is JSON, at most 1 MiB: either ONNX Runtime's array of cluster
+// strings, or an object with any of the fields that Schema describes.
+//
+//	["BiasGelu+:1:-1", "Dropout+:1:3"]
+//
+//	{"config": ["BiasGelu+:1:-1"], "budget": "6GiB", "dims": {"batch": 8}}
+//
+// Parsing is strict. An unknown field, a wrong type, a strategy that does not exist,
+// a number with something behind it: each is an error that names the file, the line, the
+// column, and what would work. ONNX Runtime accepts most of these and then does something else.
+//
+// # Cluster strings
+//
+//	string  = request { "," request }
+//	request = id ":" strategy ":" count
+//	count   = "-1" | "0" | positive | "{" range { "," range } "}"
+//	range   = layer [ "-" layer ]
+//
+// The id is as plan prints it, "BiasGelu+". The strategy is 0 (off), 1 (compute
+// again) or 2 (compute again with a compromise). The count is how many of the
+// cluster's occurrences take part, in execution order, -1 for all; or the set of them in braces, from 0.
+//
+// # Sizes
+//
+// 6GiB and 6G are 6·2³⁰ bytes, 6GB is 6·10⁹, 60% and 0.6 are a share of whatever the
+// caller measures against, and a whole number is bytes.
+package configs

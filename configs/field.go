@@ -1,0 +1,136 @@
+package configs
+
+import (
+	"math"
+	"slices"
+
+	"github.com/tidwall/gjson"
+)
+
+// field is one setting: everything that is known of it.
+type field struct {
+	name, doc string
+	takes     []gjson.Type
+	want      string
+	schema    map[string]any
+
+	reset func(*Config)              // to the default
+	parse func(*Config, value) error // sets it
+	copy  func(to, from *Config)     // sets it as in another
+	print func(*Config) string
+}
+
+// row makes a field of its kind, its place in Config and its default.
+func row[T any](name string, at func(*Config) *T, k kind[T], def T, doc string) field {
+	return field{
+		name: name, doc: doc,
+		takes: k.takes, want: k.want, schema: k.schema,
+		reset: func(c *Config) { *at(c) = def },
+		parse: func(c *Config, v value) error {
+			got, err := k.parse(v)
+			if err == nil {
+				*at(c) = got
+			}
+			return err
+		},
+		copy:  func(to, from *Config) { *at(to) = *at(from) },
+		print: func(c *Config) string { return k.print(*at(c)) },
+	}
+}
+
+// The words of the choices.
+var (
+	strategies = []string{"auto", "keep-all", "recompute-cheap", "recompute-all", "greedy"}
+	optimizers = []string{"sgd", "momentum", "adamw"}
+	devices    = []string{"auto", "cpu", "vulkan"}
+	compats    = []string{"1.19"}
+	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
+	logAliases = map[string]string{"trace": "debug", "verbose": "debug", "warning": "warn"}
+)
+
+// fields is every setting.
+var fields = []field{
+	row("preset", func(c *Config) *string { return &c.Preset }, choice(presetNames, nil), "",
+		"Ready-made settings to start from; whatever else is set goes on top."),
+
+	row("strategy", func(c *Config) *string { return &c.Strategy }, choice(strategies, nil), "auto",
+		"How to decide what is computed again: nothing, what is cheap, everything that may be, by the simulated peak, or the planner's choice."),
+	row("level", func(c *Config) *int { return &c.Level }, whole(0, 2), 0,
+		"ONNX Runtime's level: 0 as requested in config, 1 all clusters of each transformer layer, 2 also with compromises."),
+	row("config", func(c *Config) *[]Request { return &c.Requests }, clusters(), nil,
+		"Clusters to compute again, as ONNX Runtime writes them: id:strategy:count."),
+	row("budget", func(c *Config) *Budget { return &c.Budget }, size(), Budget{},
+		"Limit on all memory of a step: 6GiB, or 60% of what it takes with everything kept."),
+	row("activation_budget", func(c *Config) *Budget { return &c.ActivationBudget }, size(), Budget{},
+		"Limit on the arena alone: activations, gradients in flight and workspace."),
+	row("max_overhead", func(c *Config) *float64 { return &c.MaxOverhead }, share(), 0,
+		"Limit on the extra computation, as a share of the step's: 10% or 0.1."),
+	row("boundary", func(c *Config) *bool { return &c.Boundary }, onOff(), true,
+		"Whether clusters end at the boundaries of transformer layers."),
+	row("compat", func(c *Config) *string { return &c.Compat }, choice(compats, nil), "",
+		"The ONNX Runtime release whose behaviour is followed to the letter, defects included."),
+	row("dims", func(c *Config) *map[string]int64 { return &c.Dims }, sizes(), nil,
+		"Sizes of the model's named dims."),
+
+	row("device", func(c *Config) *string { return &c.Device }, choice(devices, nil), "auto",
+		"Where the step runs."),
+	row("loss", func(c *Config) *string { return &c.Loss }, name("the name of an output"), "",
+		"The output that is minimised; not needed where only one is a scalar."),
+	row("trainable", func(c *Config) *[]string { return &c.Trainable }, names("the name of a parameter or a pattern like encoder.*"), nil,
+		"Which parameters are trained, by name or pattern; all of them where nothing is said."),
+	row("optimizer", func(c *Config) *string { return &c.Optimizer }, choice(optimizers, nil), "adamw",
+		"How parameters follow their gradients."),
+	row("lr", func(c *Config) *float64 { return &c.LR }, real(positive), 1e-3,
+		"Learning rate."),
+	row("momentum", func(c *Config) *float64 { return &c.Momentum }, real(below1), 0.9,
+		"Momentum of the optimizer of that name."),
+	row("beta1", func(c *Config) *float64 { return &c.Beta1 }, real(below1), 0.9,
+		"AdamW: decay of the mean gradient."),
+	row("beta2", func(c *Config) *float64 { return &c.Beta2 }, real(below1), 0.999,
+		"AdamW: decay of the mean squared gradient."),
+	row("epsilon", func(c *Config) *float64 { return &c.Epsilon }, real(positive), 1e-8,
+		"AdamW: added to the root of the mean squared gradient."),
+	row("weight_decay", func(c *Config) *float64 { return &c.WeightDecay }, real(atLeast0), 0.01,
+		"AdamW: share of a parameter taken off each step, times the learning rate."),
+	row("clip_norm", func(c *Config) *float64 { return &c.ClipNorm }, real(atLeast0), 0,
+		"Largest norm of all gradients together; 0 for no clipping."),
+	row("accumulate", func(c *Config) *int { return &c.Accumulate }, whole(1, math.MaxInt32), 1,
+		"Micro-batches whose gradients are added up before a step."),
+	row("steps", func(c *Config) *int { return &c.Steps }, whole(1, math.MaxInt32), 1,
+		"Steps to train."),
+	row("seed", func(c *Config) *uint64 { return &c.Seed }, seed(), 0,
+		"Start of every random number: same seed, same run."),
+
+	row("log", func(c *Config) *string { return &c.Log }, choice(logLevels, logAliases), "warn",
+		"How much is said: ONNX Runtime's levels by their usual names."),
+	row("cache", func(c *Config) *string { return &c.Cache }, name("a folder"), "",
+		"Folder of plans already made."),
+	row("save_onnx_path", func(c *Config) *string { return &c.SaveONNXPath }, name("a folder"), "",
+		"Folder that the graphs before and after planning are written to."),
+}
+
+// fieldNames is the names of all settings, in the order of the table.
+func fieldNames() []string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	return names
+}
+
+// find returns the field of a name.
+func find(name string) (field, bool) {
+	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+	if i < 0 {
+		return field{}, false
+	}
+	return fields[i], true
+}
+
+// read checks a JSON value's type and parses it into c.
+func (f field) read(c *Config, v value) error {
+	if v.isJSON() && !slices.Contains(f.takes, v.json.Type) {
+		return v.fail("%s instead of %s", typeName(v.json), f.want)
+	}
+	return f.parse(c, v)
+}

@@ -1,0 +1,104 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/tidwall/gjson"
+)
+
+// maxSize bounds a config file. One that plan writes has a few KiB.
+const maxSize = 1 << 20
+
+// rootForms says what a config file holds, for messages.
+const rootForms = `need an array of cluster strings like ["BiasGelu+:1:-1"] or an object of settings`
+
+// schemaKey is the field by which editors find the schema of a file. It sets nothing.
+const schemaKey = "$schema"
+
+// ParseFile reads a config file.
+func ParseFile(path string) (Config, error) {
+	fail := func(err error) (Config, error) {
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return Config{}, fmt.Errorf("configs: %s: %w", path, err)
+	}
+	// Asked before it is opened: a pipe without a writer would block.
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return fail(err)
+	case !info.Mode().IsRegular():
+		return fail(errors.New("is not a regular file"))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fail(err)
+	}
+	defer f.Close()
+	src, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return fail(err)
+	}
+	return ParseJSON(src, path)
+}
+
+// ParseJSON reads a config: ONNX Runtime's array of cluster strings, or an object
+// of settings. Name is what errors call it.
+func ParseJSON(src []byte, name string) (Config, error) {
+	if len(src) > maxSize {
+		return Config{}, &Error{Pos{File: name}, fmt.Sprintf("more than the %d bytes a config may have", maxSize)}
+	}
+	t := &text{name: name, s: string(src)}
+	if e := scan(t.s); e != nil {
+		return Config{}, &Error{t.pos(e.off), e.msg}
+	}
+	c := Default()
+	root := gjson.Parse(t.s)
+	switch {
+	case root.IsArray():
+		return c, c.read(t, "config", "", root)
+	case root.IsObject():
+		return c, c.readObject(t, root)
+	}
+	return Config{}, jsonValue(t, "", root).fail("is %s, %s", typeName(root), rootForms)
+}
+
+// readObject reads an object of settings.
+func (c *Config) readObject(t *text, root gjson.Result) (err error) {
+	seen := map[string]Pos{}
+	root.ForEach(func(key, val gjson.Result) bool {
+		here := t.pos(key.Index)
+		if first, ok := seen[key.Str]; ok {
+			err = &Error{here, fmt.Sprintf("field %s is given twice, first at %s", quote(key.Str), first)}
+			return false
+		}
+		seen[key.Str] = here
+		if key.Str == schemaKey {
+			return true
+		}
+		if _, ok := find(key.Str); !ok {
+			err = &Error{here, unknownField(key.Str)}
+			return false
+		}
+		err = c.read(t, key.Str, key.Str, val)
+		return err == nil
+	})
+	return err
+}
+
+// read reads the setting called name from a JSON value; messages call it label.
+func (c *Config) read(t *text, name, label string, val gjson.Result) error {
+	f, _ := find(name)
+	pos := t.pos(val.Index)
+	if err := f.read(c, jsonValue(t, label, val)); err != nil {
+		return err
+	}
+	c.give(name, Source{Origin: OriginFile, Pos: pos})
+	return nil
+}

@@ -1,0 +1,337 @@
+package configs
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+)
+
+// kind is how settings of one type are written: the JSON types it takes, its
+// parser, its printer (which the parser reads back) and its JSON Schema.
+type kind[T any] struct {
+	takes  []gjson.Type
+	want   string // completes "need …"
+	parse  func(value) (T, error)
+	print  func(T) string
+	schema map[string]any
+}
+
+var (
+	asString  = []gjson.Type{gjson.String}
+	asNumber  = []gjson.Type{gjson.Number}
+	asSize    = []gjson.Type{gjson.String, gjson.Number}
+	asSwitch  = []gjson.Type{gjson.True, gjson.False, gjson.String}
+	asObject  = []gjson.Type{gjson.JSON, gjson.String}
+	asStrings = []gjson.Type{gjson.JSON, gjson.String}
+)
+
+// choice is one of some words, in any case. Aliases are other words for them.
+func choice(words []string, aliases map[string]string) kind[string] {
+	want := or(words)
+	return kind[string]{
+		takes: asString,
+		want:  "a string: " + want,
+		parse: func(v value) (string, error) {
+			word := strings.ToLower(v.s)
+			if full, ok := aliases[word]; ok {
+				word = full
+			}
+			for _, w := range words {
+				if w == word {
+					return w, nil
+				}
+			}
+			if near, ok := Nearest(v.s, words); ok {
+				return "", v.fail("%s is not known, did you mean %s? Use %s", quote(v.s), near, want)
+			}
+			return "", v.fail("%s is not known, use %s", quote(v.s), want)
+		},
+		print:  func(s string) string { return s },
+		schema: map[string]any{"type": "string", "enum": slices.Concat(words, slices.Sorted(maps.Keys(aliases)))},
+	}
+}
+
+// whole is an integer in a range.
+func whole(low, high int) kind[int] {
+	want := fmt.Sprintf("an integer from %d to %d", low, high)
+	if high == math.MaxInt32 {
+		want = fmt.Sprintf("an integer of at least %d", low)
+	}
+	return kind[int]{
+		takes: asNumber,
+		want:  want,
+		parse: func(v value) (int, error) {
+			n, ok := integer(v.s)
+			if !ok || n < low || n > high {
+				return 0, v.fail("%s is not %s", quote(v.s), want)
+			}
+			return n, nil
+		},
+		print:  strconv.Itoa,
+		schema: map[string]any{"type": "integer", "minimum": low, "maximum": high},
+	}
+}
+
+// seed is any unsigned number.
+func seed() kind[uint64] {
+	const want = "an integer from 0 to 18446744073709551615"
+	return kind[uint64]{
+		takes: asNumber,
+		want:  want,
+		parse: func(v value) (uint64, error) {
+			n, err := strconv.ParseUint(v.s, 10, 64)
+			if err != nil || strconv.FormatUint(n, 10) != v.s {
+				return 0, v.fail("%s is not %s", quote(v.s), want)
+			}
+			return n, nil
+		},
+		print:  func(n uint64) string { return strconv.FormatUint(n, 10) },
+		schema: map[string]any{"type": "integer", "minimum": 0, "maximum": uint64(math.MaxUint64)},
+	}
+}
+
+// interval is a range of real numbers: the words for it, the test, the schema.
+type interval struct {
+	want string
+	has  func(float64) bool
+	json map[string]any
+}
+
+var (
+	positive = interval{"a number above 0", func(x float64) bool { return x > 0 },
+		map[string]any{"type": "number", "exclusiveMinimum": 0}}
+	atLeast0 = interval{"a number of at least 0", func(x float64) bool { return x >= 0 },
+		map[string]any{"type": "number", "minimum": 0}}
+	below1 = interval{"a number from 0 to below 1", func(x float64) bool { return 0 <= x && x < 1 },
+		map[string]any{"type": "number", "minimum": 0, "exclusiveMaximum": 1}}
+)
+
+// real is a finite number of an interval.
+func real(in interval) kind[float64] {
+	return kind[float64]{
+		takes: asNumber,
+		want:  in.want,
+		parse: func(v value) (float64, error) {
+			x, ok := finite(v.s)
+			if !ok || !in.has(x) {
+				return 0, v.fail("%s is not %s", quote(v.s), in.want)
+			}
+			return x, nil
+		},
+		print:  func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) },
+		schema: in.json,
+	}
+}
+
+// finite reads a decimal number: no hexadecimal, no NaN, no overflow, nothing else that strconv takes.
+func finite(s string) (float64, bool) {
+	sc := scanner{s: s}
+	if sc.number() != nil || sc.i != len(s) {
+		return 0, false
+	}
+	x, err := strconv.ParseFloat(s, 64)
+	return x, err == nil
+}
+
+// share is a part of something, as a fraction: "10%" and 0.1 are the same.
+func share() kind[float64] {
+	const want = "a share like 10% or 0.1"
+	return kind[float64]{
+		takes: asSize,
+		want:  want,
+		parse: func(v value) (float64, error) {
+			digits, percent := strings.CutSuffix(v.s, "%")
+			x, ok := finite(strings.TrimRight(digits, " "))
+			switch {
+			case !ok || x < 0:
+				return 0, v.fail("%s is not %s", quote(v.s), want)
+			case percent:
+				return x / 100, nil
+			case x > 1:
+				return 0, v.fail("%s is more than the whole: write %s%% if that is meant, or %s", quote(v.s), quoteless(v.s), want)
+			}
+			return x, nil
+		},
+		print: func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) },
+		schema: map[string]any{"anyOf": []any{
+			map[string]any{"type": "number", "minimum": 0, "maximum": 1},
+			map[string]any{"type": "string", "pattern": `^[0-9.eE+-]+ *%?$`},
+		}},
+	}
+}
+
+// quoteless is a short number from a user, for use in a suggestion.
+func quoteless(s string) string { return s[:min(len(s), 20)] }
+
+// size is a budget.
+func size() kind[Budget] {
+	return kind[Budget]{
+		takes: asSize,
+		want:  "a size: " + sizeForms,
+		parse: parseBudget,
+		print: Budget.String,
+		schema: map[string]any{"anyOf": []any{
+			map[string]any{"type": "number", "exclusiveMinimum": 0},
+			map[string]any{"type": "string", "pattern": `^[0-9][0-9.eE+-]* *([kKmMgGtTpP]?([iI]?[bB])?|%)$`},
+		}},
+	}
+}
+
+// onOff is a switch.
+func onOff() kind[bool] {
+	words := map[string]bool{"on": true, "off": false, "true": true, "false": false}
+	return kind[bool]{
+		takes: asSwitch,
+		want:  "on or off",
+		parse: func(v value) (bool, error) {
+			b, ok := words[strings.ToLower(v.s)]
+			if !ok {
+				return false, v.fail("%s is not on or off", quote(v.s))
+			}
+			return b, nil
+		},
+		print: func(b bool) string {
+			if b {
+				return "on"
+			}
+			return "off"
+		},
+		schema: map[string]any{"anyOf": []any{
+			map[string]any{"type": "boolean"},
+			map[string]any{"type": "string", "enum": []string{"on", "off"}},
+		}},
+	}
+}
+
+// name is some text on one line: a path, a value's name.
+func name(want string) kind[string] {
+	return kind[string]{
+		takes: asString,
+		want:  want,
+		parse: func(v value) (string, error) {
+			switch {
+			case v.s == "":
+				return "", v.fail("is empty, need %s", want)
+			case !isOneLine(v.s):
+				return "", v.fail("%s has control characters, need %s", quote(v.s), want)
+			}
+			return v.s, nil
+		},
+		print:  func(s string) string { return s },
+		schema: map[string]any{"type": "string", "minLength": 1},
+	}
+}
+
+// isOneLine reports whether s is text without control characters.
+func isOneLine(s string) bool {
+	return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
+}
+
+// names is a list: an array of strings, or one string with commas.
+func names(want string) kind[[]string] {
+	one := name(want)
+	return kind[[]string]{
+		takes: asStrings,
+		want:  "an array of strings",
+		parse: func(v value) ([]string, error) {
+			if v.json.IsObject() {
+				return nil, v.fail("is an object, need an array of strings")
+			}
+			var list []string
+			var err error
+			add := func(part value) bool {
+				var s string
+				if s, err = one.parse(part); err != nil {
+					return false
+				}
+				list = append(list, s)
+				if len(list) > maxItems {
+					err = part.fail("more than %d entries", maxItems)
+				}
+				return err == nil
+			}
+			if v.json.IsArray() {
+				v.json.ForEach(func(_, item gjson.Result) bool {
+					el := jsonValue(v.from, v.field, item)
+					if item.Type != gjson.String {
+						err = el.fail("element %d is %s, need %s", len(list), typeName(item), want)
+						return false
+					}
+					return add(el)
+				})
+				if list == nil && err == nil {
+					err = v.fail("is empty: leave it out for all of them")
+				}
+				return list, err
+			}
+			for s := range strings.SplitSeq(v.s, ",") {
+				part := v
+				part.s = strings.TrimSpace(s)
+				if !add(part) {
+					break
+				}
+			}
+			return list, err
+		},
+		print: func(list []string) string { return strings.Join(list, ",") },
+		schema: map[string]any{"anyOf": []any{
+			map[string]any{"type": "array", "items": one.schema, "minItems": 1},
+			one.schema,
+		}},
+	}
+}
+
+// sizes is the dims of a model.
+func sizes() kind[map[string]int64] {
+	return kind[map[string]int64]{
+		takes: asObject,
+		want:  "an object of sizes",
+		parse: parseDims,
+		print: printDims,
+		schema: map[string]any{"anyOf": []any{
+			map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "integer", "minimum": 1}},
+			map[string]any{"type": "string"},
+		}},
+	}
+}
+
+// clusters is requests for clusters.
+func clusters() kind[[]Request] {
+	return kind[[]Request]{
+		takes: asStrings,
+		want:  "an array of cluster strings",
+		parse: parseRequests,
+		print: printRequests,
+		schema: map[string]any{"anyOf": []any{
+			requestArray,
+			map[string]any{"type": "string"},
+		}},
+	}
+}
+
+// requestArray is the schema of ONNX Runtime's form of a config.
+var requestArray = map[string]any{"type": "array", "items": map[string]any{
+	"type": "string", "pattern": `^([^\s:,{}]+:[012]:(-1|[0-9]+|\{[0-9,-]+\})(,|$))*$`,
+}}
+
+// typeName is what a message calls a JSON value's type.
+func typeName(r gjson.Result) string {
+	switch {
+	case r.IsArray():
+		return "an array"
+	case r.IsObject():
+		return "an object"
+	}
+	return typeNames[r.Type]
+}
+
+var typeNames = map[gjson.Type]string{
+	gjson.Null: "null", gjson.True: "true", gjson.False: "false", gjson.Number: "a number", gjson.String: "a string",
+}

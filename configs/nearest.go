@@ -1,0 +1,64 @@
+package configs
+
+import "strings"
+
+// Nearest returns the known word that word was most likely meant to be, and whether
+// there is one: the fewest edits (a letter more, less, other, or two swapped; case does
+// not count) if they are few for its length, else the shortest that contains it. The
+// first in known wins a draw. Of very short words the first letter must be right: gpu is not cpu.
+func Nearest(word string, known []string) (string, bool) {
+	const longest = 256 // nobody's slip of the finger
+	w := strings.ToLower(word)
+	if len(w) == 0 || len(w) > longest {
+		return "", false
+	}
+	best, found := "", false
+	least := max(1, len(w)/3) + 1
+	for _, k := range known {
+		if len(k) > longest || len(k)-len(w) >= least || len(w)-len(k) >= least {
+			continue
+		}
+		if len(w) < 4 && !strings.HasPrefix(strings.ToLower(k), w[:1]) {
+			continue
+		}
+		if d := edits(w, strings.ToLower(k)); d < least {
+			best, found, least = k, true, d
+		}
+	}
+	if found || len(w) < 3 {
+		return best, found
+	}
+	for _, k := range known {
+		if strings.Contains(strings.ToLower(k), w) && (!found || len(k) < len(best)) {
+			best, found = k, true
+		}
+	}
+	return best, found
+}
+
+// edits counts the edits between two words, a swap of neighbours being one (the
+// optimal string alignment distance, three rows at a time).
+func edits(a, b string) int {
+	var rows [3][]int
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row, above, above2 := rows[i%3], rows[(i+2)%3], rows[(i+1)%3]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			other := 1
+			if a[i-1] == b[j-1] {
+				other = 0
+			}
+			row[j] = min(row[j-1]+1, above[j]+1, above[j-1]+other)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], above2[j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)%3][len(b)]
+}

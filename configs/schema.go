@@ -1,0 +1,37 @@
+package configs
+
+import (
+	"encoding/json"
+	"maps"
+)
+
+// Schema returns the JSON Schema (draft 2020-12) of a config file, made from the
+// table the parser reads by. The parser is stricter in what a schema cannot say, and
+// takes words in any case where the schema has them in lower case.
+func Schema() []byte {
+	def := Default()
+	properties := map[string]any{
+		schemaKey: map[string]any{"type": "string", "description": "Where an editor finds this schema."},
+	}
+	for _, f := range fields {
+		p := maps.Clone(f.schema)
+		p["description"] = f.doc
+		if s := f.print(&def); s != "" {
+			p["description"] = f.doc + " Default: " + s + "."
+		}
+		properties[f.name] = p
+	}
+	schema := map[string]any{
+		"$schema": "https://json-schema.org/draft/2020-12/schema",
+		"title":   "memopt config",
+		"anyOf": []any{
+			requestArray,
+			map[string]any{"type": "object", "properties": properties, "additionalProperties": false},
+		},
+	}
+	out, err := json.MarshalIndent(schema, "", "  ")
+	if err != nil {
+		panic("configs: schema: " + err.Error())
+	}
+	return append(out, '\n')
+}

@@ -1,0 +1,140 @@
+package configs
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+)
+
+// Pos is a place in a text: line and column from 1, columns in characters. Line 0
+// stands for the whole of a flag or variable.
+type Pos struct {
+	File      string
+	Line, Col int
+}
+
+// String prints file:line:column.
+func (p Pos) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+}
+
+// Error is a mistake in a setting, and where it is. Its text is one line.
+type Error struct {
+	Pos Pos
+	Msg string
+}
+
+// Error prints the package, the place and the message.
+func (e *Error) Error() string { return "configs: " + e.Pos.String() + ": " + e.Msg }
+
+// text is a source of settings with a name. It turns offsets into places, fast when
+// they are asked for in order, which parsers do.
+type text struct {
+	name string
+	s    string
+	flat bool // a flag or variable: places have no line
+
+	off, line, bol, col int // of the last answer; bol is where its line begins
+}
+
+// pos returns the place of an offset.
+func (t *text) pos(off int) Pos {
+	if t.flat {
+		return Pos{File: t.name}
+	}
+	off = min(off, len(t.s))
+	if off < t.off || t.line == 0 {
+		t.off, t.line, t.bol, t.col = 0, 1, 0, 1
+	}
+	for t.off < off {
+		_, size := utf8.DecodeRuneInString(t.s[t.off:])
+		newline := t.s[t.off] == '\n'
+		t.off += size
+		t.col++
+		if newline {
+			t.line++
+			t.bol, t.col = t.off, 1
+		}
+	}
+	return Pos{File: t.name, Line: t.line, Col: t.col}
+}
+
+// value is one setting as it was written: a flag's text, or a JSON value.
+type value struct {
+	from  *text
+	off   int    // where it begins in from
+	s     string // the text; of a JSON string, what it says
+	at    int    // where s begins in from
+	plain bool   // s stands in from letter by letter, so offsets into it are known
+	field string // the name, for messages of a file that holds several
+	json  gjson.Result
+}
+
+// textValue is a whole text as one setting.
+func textValue(t *text) value { return value{from: t, s: t.s, plain: true} }
+
+// jsonValue is a JSON value that gjson found in t.
+func jsonValue(t *text, field string, r gjson.Result) value {
+	v := value{from: t, off: r.Index, field: field, json: r, s: r.Raw, at: r.Index, plain: true}
+	if r.Type == gjson.String {
+		v.s, v.at = r.Str, r.Index+1
+		v.plain = len(r.Raw) == len(r.Str)+2 // no escapes: letter by letter
+	}
+	return v
+}
+
+// isJSON reports whether the value has a JSON type to check.
+func (v value) isJSON() bool { return v.json.Exists() }
+
+// pos is the place of the i-th byte of s, or of the value where that is not known.
+func (v value) pos(i int) Pos {
+	if !v.plain {
+		return v.from.pos(v.off)
+	}
+	return v.from.pos(v.at + i)
+}
+
+// fail is an error about the whole value.
+func (v value) fail(format string, args ...any) error {
+	return v.failPos(v.from.pos(v.off), format, args...)
+}
+
+// failAt is an error about what stands at the i-th byte of s.
+func (v value) failAt(i int, format string, args ...any) error {
+	return v.failPos(v.pos(i), format, args...)
+}
+
+func (v value) failPos(p Pos, format string, args ...any) error {
+	msg := fmt.Sprintf(format, args...)
+	if v.field != "" {
+		msg = v.field + ": " + msg
+	}
+	return &Error{Pos: p, Msg: msg}
+}
+
+// quote shows a user's text in a message: one line, not long, whatever it holds.
+func quote(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return fmt.Sprintf("%q", s)
+	}
+	cut := most
+	for !utf8.RuneStart(s[cut]) && cut > most-utf8.UTFMax {
+		cut--
+	}
+	return fmt.Sprintf("%q…", s[:cut])
+}
+
+// or lists words as a sentence does: a, b or c.
+func or(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
