@@ -1,0 +1,109 @@
+package onnx
+
+import (
+	"io"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"memopt/memopt/graph"
+)
+
+// stream is a message that is yet to be written: bytes, and between them numbers
+// that are fetched from where they lie only when their turn comes. Its length is
+// known from the start, as length-prefixed messages need.
+type stream struct {
+	parts []part
+	size  int64
+}
+
+// part is bytes, or numbers, or a count of zeros.
+type part struct {
+	bytes []byte
+	data  graph.Data
+	zeros int64
+}
+
+func (s *stream) add(p part) {
+	s.parts = append(s.parts, p)
+	s.size += p.len()
+}
+
+func (p part) len() int64 {
+	if p.data != nil {
+		return p.data.Len()
+	}
+	return int64(len(p.bytes)) + p.zeros
+}
+
+// append puts another stream behind this one.
+func (s *stream) append(other *stream) {
+	s.parts = append(s.parts, other.parts...)
+	s.size += other.size
+}
+
+// field is a stream as a length-prefixed field.
+func field(num fieldNum, body *stream) *stream {
+	out := &stream{}
+	head := protowire.AppendTag(nil, num, protowire.BytesType)
+	out.add(part{bytes: protowire.AppendVarint(head, uint64(body.size))})
+	out.append(body)
+	return out
+}
+
+var noughts [1 << 16]byte
+
+// writeTo writes the part. Pages of a mapped file are let go when they have been
+// written, so that a model larger than memory can be copied.
+func (p part) writeTo(w io.Writer) error {
+	if p.data != nil {
+		b, err := p.data.Bytes()
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		if pages, ok := p.data.(interface{ ReleasePages() }); ok && len(b) > smallTensor {
+			pages.ReleasePages()
+		}
+		return nil
+	}
+	if _, err := w.Write(p.bytes); err != nil {
+		return err
+	}
+	for left := p.zeros; left > 0; {
+		n := min(left, int64(len(noughts)))
+		if _, err := w.Write(noughts[:n]); err != nil {
+			return err
+		}
+		left -= n
+	}
+	return nil
+}
+
+func (s *stream) writeTo(w io.Writer) error {
+	for _, p := range s.parts {
+		if err := p.writeTo(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fields as bytes, for the small messages.
+
+func appendText(b []byte, num fieldNum, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, num, protowire.BytesType), s)
+}
+
+func appendBytes(b []byte, num fieldNum, body []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, num, protowire.BytesType), body)
+}
+
+func appendInt(b []byte, num fieldNum, x int64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), uint64(x))
+}
+
+func appendEntry(b []byte, num fieldNum, key, value string) []byte {
+	return appendBytes(b, num, appendText(appendText(nil, entryKey, key), entryValue, value))
+}
