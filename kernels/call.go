@@ -1,0 +1,24 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// input is the tensor of input i, or nil if it is omitted.
+func input(c *graph.Call, i int) *graph.Tensor {
+	if i < len(c.In) {
+		return c.In[i]
+	}
+	return nil
+}
+
+// output is the tensor of output i, or nil if it is omitted.
+func output(c *graph.Call, i int) *graph.Tensor {
+	if i < len(c.Out) {
+		return c.Out[i]
+	}
+	return nil
+}
+
+// scratch64 is the first n float64 of the scratch.
+func scratch64(c *graph.Call, n int) []float64 {
+	return (&graph.Tensor{Type: graph.Float64, Bytes: c.Scratch[:8*n]}).F64()
+}
