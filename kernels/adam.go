@@ -1,0 +1,61 @@
+package kernels
+
+import "math"
+
+var _ = defineOptimizer(adamRule("adam", "Adam", "Adam; weight decay is added to the gradient", "0", false))
+
+// adamRule is torch.optim's Adam and AdamW: running means of the gradient and
+// of its square, corrected for having begun at zero. With decoupled decay the
+// parameter shrinks by itself (AdamW), else decay is added to the gradient.
+func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
+	return optimizer{
+		name:    name,
+		op:      op,
+		doc:     doc,
+		attrs:   "beta1 float=0.9, beta2 float=0.999, eps float=1e-8, weight_decay float=" + decay,
+		samples: []string{"", "beta1=0.5 beta2=0.9 eps=0.01 weight_decay=0.1"},
+		slots: []string{"exp_avg", "exp_avg_sq"},
+		flops: 14,
+		eval: func(u update) func(p, g float64, s []float64) float64 {
+			beta1, beta2, eps, wd := u.n.Float("beta1"), u.n.Float("beta2"), u.n.Float("eps"), u.n.Float("weight_decay")
+			step, root := adamCorrections(u)
+			return func(p, g float64, s []float64) float64 {
+				if decoupled {
+					p -= u.lr * wd * p
+				} else {
+					g += wd * p
+				}
+				s[0] += (1 - beta1) * (g - s[0])
+				s[1] = beta2*s[1] + (1-beta2)*g*g
+				return p - step*s[0]/(math.Sqrt(s[1])/root+eps)
+			}
+		},
+		fast: func(u update) func(p, g []float32, s [][]float32) {
+			scale, eps := float32(u.scale), float32(u.n.Float("eps"))
+			keep1, beta2, keep2 := float32(1-u.n.Float("beta1")), float32(u.n.Float("beta2")), float32(1-u.n.Float("beta2"))
+			wide, wideRoot := adamCorrections(u)
+			step, inv := float32(wide), float32(1/wideRoot)
+			shrink, decay := float32(1), float32(u.n.Float("weight_decay"))
+			if decoupled {
+				shrink, decay = float32(1-u.lr*u.n.Float("weight_decay")), 0
+			}
+			return func(p, g []float32, s [][]float32) {
+				g, m, v := g[:len(p)], s[0][:len(p)], s[1][:len(p)]
+				for i, x := range p {
+					d := scale*g[i] + decay*x
+					a := m[i] + keep1*(d-m[i])
+					b := beta2*v[i] + keep2*d*d
+					m[i], v[i] = a, b
+					p[i] = x*shrink - step*a/(float32(math.Sqrt(float64(b)))*inv+eps)
+				}
+			}
+		},
+	}
+}
+
+// adamCorrections are the step size and the root that undo the bias towards
+// the zeros that the means began with.
+func adamCorrections(u update) (step, root float64) {
+	t := float64(u.step)
+	return u.lr / (1 - math.Pow(u.n.Float("beta1"), t)), math.Sqrt(1 - math.Pow(u.n.Float("beta2"), t))
+}

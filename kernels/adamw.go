@@ -1,0 +1,3 @@
+package kernels
+
+var _ = defineOptimizer(adamRule("adamw", "AdamW", "Adam with decoupled weight decay", "0.01", true))

@@ -1,0 +1,83 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// clipChunk is the elements that are summed by one worker in one go. The sums
+// of chunks are added in order, so the worker count does not matter.
+const clipChunk = 64 << 10
+
+// ClipNorm is what torch.nn.utils.clip_grad_norm_ multiplies gradients with.
+var _ = define(graph.Op{
+	Name:   "ClipNorm",
+	Domain: own,
+	Doc:    "min(1, max_norm / (‖all gradients together‖ + 1e-6))",
+	In:     "max_norm, grads...",
+	Out:    "factor",
+	Infer: func(n *graph.Node) {
+		wantScalar(n, 0, graph.Float32)
+		for i := range n.Inputs {
+			wantType(n, i, isFloat, "floats")
+		}
+		n.Set(0, graph.Float32, graph.Shape{})
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		clip(c, func(x *graph.Tensor, lo, hi int) (sum float64) {
+			for k := lo; k < hi; k++ {
+				sum += x.Float(k) * x.Float(k)
+			}
+			return sum
+		}, serial)
+	},
+	Fast: func(c *graph.Call) {
+		clip(c, func(x *graph.Tensor, lo, hi int) (sum float64) {
+			if x.Type == graph.Float32 {
+				return squareRow(0, x.F32()[lo:hi])
+			}
+			for k := lo; k < hi; k++ {
+				sum += x.Float(k) * x.Float(k)
+			}
+			return sum
+		}, c.Parallel)
+	},
+	Flops: func(n *graph.Node) graph.Dim {
+		sum := graph.Num(4)
+		for _, g := range n.Inputs[1:] {
+			sum = sum.Add(g.Shape.Elems().Mul(graph.Num(2)))
+		}
+		return sum
+	},
+	Recompute: graph.Never,
+	Role:      graph.RoleClip,
+	Samples: []string{
+		"f32[]{1}, f32[3], f32[2,2]",
+		"f32[]{1000}, f32[3]",
+		"f32[]{0.5}, f32[70000], f32[0], f16[3]",
+		"f32[]{1}",
+	},
+})
+
+func clip(c *graph.Call, squares func(x *graph.Tensor, lo, hi int) float64, par parallel) {
+	total := 0.0
+	for _, x := range c.In[1:] {
+		n := x.Len()
+		sums := make([]float64, ceilDiv(n, clipChunk))
+		par(len(sums), 1, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				sums[i] = squares(x, i*clipChunk, min((i+1)*clipChunk, n))
+			}
+		})
+		for _, s := range sums {
+			total += s
+		}
+	}
+	factor := c.In[0].Float(0) / (math.Sqrt(total) + 1e-6)
+	if factor > 1 {
+		factor = 1
+	}
+	c.Out[0].SetFloat(0, factor)
+}

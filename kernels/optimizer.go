@@ -1,0 +1,141 @@
+package kernels
+
+import (
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// optimizer describes an update rule. Its operator has the ports
+//
+//	param, grad, lr, scale?, step, then a state for each slot
+//
+// where lr and scale are one float32, scale multiplies the gradient, and step
+// is the number of this update, from 1. Its outputs are the new param and the
+// new states, in place.
+type optimizer struct {
+	name  string // as users say it
+	op    string
+	doc   string
+	attrs string
+	slots []string // what the states are called; they begin as zeros
+	flops int64
+	// eval gives the rule for one element: the new param, with the states
+	// updated through s.
+	eval func(u update) func(p, g float64, s []float64) float64
+	// fast is the same for pieces of float32 tensors.
+	fast func(u update) func(p, g []float32, s [][]float32)
+	// samples are attributes to test with.
+	samples []string
+}
+
+// update is what is the same for every element.
+type update struct {
+	n         *graph.Node
+	lr, scale float64
+	step      int64
+}
+
+// firstSlot is where the states begin, behind param, grad, lr, scale and step.
+const firstSlot = 5
+
+func defineOptimizer(o optimizer) *graph.Op {
+	in, out, overwrites := "param, grad, lr, scale?, step", "new_param", []int{0}
+	for i, s := range o.slots {
+		in, out = in+", "+s, out+", new_"+s
+		overwrites = append(overwrites, firstSlot+i)
+	}
+	op := graph.Op{
+		Name:       o.op,
+		Domain:     own,
+		Doc:        o.doc,
+		In:         in,
+		Out:        out,
+		Attrs:      o.attrs,
+		Infer:      o.infer,
+		NoGrad:     true,
+		Eval:       o.runEval,
+		Fast:       o.runFast,
+		Flops:      perElement(o.flops),
+		Recompute:  graph.Never,
+		Overwrites: overwrites,
+		Optimizer:  o.name,
+	}
+	slots := strings.Repeat(", T[2,3]>0", len(o.slots))
+	for _, attrs := range o.samples {
+		for _, s := range []string{
+			"T[2,3], T[2,3], f32[]{0.1}, f32[]{0.5}, i64[]{3}" + slots,
+			"T[2,3], T[2,3], f32[]{0.1}, _, i64[]{1}" + slots,
+		} {
+			op.Samples = append(op.Samples, strings.ReplaceAll(s, "T", "f32")+"; "+attrs, strings.ReplaceAll(s, "T", "f64")+"; "+attrs)
+		}
+	}
+	return define(op)
+}
+
+func (o optimizer) infer(n *graph.Node) {
+	wantType(n, 0, isFloat, "floats")
+	sameAsParam(n, 1)
+	wantScalar(n, 2, graph.Float32)
+	wantScalar(n, 3, graph.Float32)
+	wantScalar(n, 4, graph.Int64)
+	sameShape(n)
+	for i := range o.slots {
+		sameAsParam(n, firstSlot+i)
+		n.Set(1+i, n.Inputs[0].Type, n.Inputs[0].Shape)
+	}
+}
+
+func newUpdate(c *graph.Call) update {
+	u := update{n: c.Node, lr: c.In[2].Float(0), scale: 1, step: c.In[4].Int(0)}
+	if c.In[3] != nil {
+		u.scale = c.In[3].Float(0)
+	}
+	return u
+}
+
+func (o optimizer) runEval(c *graph.Call) {
+	u := newUpdate(c)
+	f := o.eval(u)
+	s := make([]float64, len(o.slots))
+	for k := range c.Out[0].Len() {
+		for i := range s {
+			s[i] = c.In[firstSlot+i].Float(k)
+		}
+		c.Out[0].SetFloat(k, f(c.In[0].Float(k), u.scale*c.In[1].Float(k), s))
+		for i := range s {
+			c.Out[1+i].SetFloat(k, s[i])
+		}
+	}
+}
+
+func (o optimizer) runFast(c *graph.Call) {
+	if c.In[0].Type != graph.Float32 {
+		o.runEval(c)
+		return
+	}
+	u := newUpdate(c)
+	f := o.fast(u)
+	p, g := c.Out[0].F32(), c.In[1].F32()
+	all := make([][]float32, len(o.slots))
+	for i := range all {
+		all[i] = c.Out[1+i].F32()
+	}
+	c.Parallel(len(p), grain/2, func(lo, hi int) {
+		// The rules work in place, over what the outputs replace.
+		copyUnless(p[lo:hi], c.In[0].F32()[lo:hi])
+		s := make([][]float32, len(all))
+		for i := range all {
+			s[i] = all[i][lo:hi]
+			copyUnless(s[i], c.In[firstSlot+i].F32()[lo:hi])
+		}
+		f(p[lo:hi], g[lo:hi], s)
+	})
+}
+
+// copyUnless copies, unless both are one piece of memory already.
+func copyUnless(dst, src []float32) {
+	if len(dst) > 0 && &dst[0] != &src[0] {
+		copy(dst, src)
+	}
+}
