@@ -3,6 +3,7 @@ package kernels
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"memopt/memopt/graph"
 )
@@ -26,6 +27,8 @@ type reduction struct {
 	// quick is the float32 form, if there is one.
 	quick *quickReduction
 	flops int64 // an element; 0 means 1
+	// positive says that the samples must be.
+	positive bool
 }
 
 var reduceSamples = []string{
@@ -54,6 +57,11 @@ func defineReduce(r reduction) *graph.Op {
 		r.types = isNumber
 	}
 	samples := slices.Clone(reduceSamples)
+	if r.positive {
+		for i, s := range samples {
+			samples[i] = strings.Replace(s, "]", "]>0", 1)
+		}
+	}
 	if r.ints != nil {
 		samples = append(samples, "i32[2,3], i64{1}", "i64{2,3,4}, i64{0}; keepdims=0")
 	}
@@ -137,7 +145,11 @@ func (r reduction) infer(n *graph.Node) {
 		}
 	}
 	n.Set(0, x.Type, shape)
-	if len(x.Ints) > 0 && x.Rank() == 1 && len(axes) == 1 && r.fold != nil {
+	switch {
+	case r.fold == nil || len(x.Ints) == 0:
+	case len(axes) == 0:
+		foldOne(n, func(d graph.Dim) (graph.Dim, bool) { return d, true })
+	case len(axes) == x.Rank():
 		foldEach(n, 1, func(int) (graph.Dim, bool) { return r.fold(x.Ints), true })
 	}
 }
@@ -196,9 +208,14 @@ func (r reduction) eval(c *graph.Call) {
 			}, x.Type))
 			return
 		}
-		y.SetFloat(i, r.of(func(yield func(float64) bool) {
+		v := r.of(func(yield func(float64) bool) {
 			each(gone, goneAt, func(k int) bool { return yield(x.Float(base + k)) })
-		}, size))
+		}, size)
+		if y.Type.IsFloat() {
+			y.SetFloat(i, v)
+		} else {
+			y.SetInt(i, toInt(y.Type, v))
+		}
 	}, stayAt)
 }
 
@@ -307,4 +324,20 @@ func foldDims(f func(a, b graph.Dim) graph.Dim) func([]graph.Dim) graph.Dim {
 		}
 		return acc
 	}
+}
+
+// extremeGrad shares the gradient of a greatest or least element among all
+// that are it.
+func extremeGrad(b *graph.Builder, x, y, dy *graph.Value, axes []int) *graph.Value {
+	is := cast(b, b.Op("Equal", nil, x, y), x.Type)
+	among := sumTo(b, is, keptShape(x.Shape, axes))
+	return b.Op("Mul", nil, is, b.Op("Div", nil, dy, among))
+}
+
+// below is a < b for the elements of an integer type, as Tensor.Int gives them.
+func below(t graph.DType, a, b int64) bool {
+	if t == graph.Uint64 {
+		return uint64(a) < uint64(b)
+	}
+	return a < b
 }

@@ -1,0 +1,35 @@
+package kernels
+
+import (
+	"iter"
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = defineReduce(reduction{
+	name:  "ReduceL1",
+	doc:   "the sum of magnitudes along axes",
+	since: 18,
+	of: func(xs iter.Seq[float64], _ int) float64 {
+		sum := 0.0
+		for x := range xs {
+			sum += math.Abs(x)
+		}
+		return sum
+	},
+	ints: func(xs iter.Seq[int64], _ graph.DType) int64 {
+		sum := int64(0)
+		for x := range xs {
+			if x < 0 {
+				x = -x
+			}
+			sum += x
+		}
+		return sum
+	},
+	grad: func(b *graph.Builder, x, _, dy *graph.Value, _ []int) *graph.Value {
+		return b.Op("Mul", nil, b.Op("Sign", nil, x), dy)
+	},
+	flops: 2,
+})

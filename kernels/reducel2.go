@@ -1,0 +1,27 @@
+package kernels
+
+import (
+	"iter"
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = defineReduce(reduction{
+	name:  "ReduceL2",
+	doc:   "the square root of the sum of squares along axes",
+	since: 18,
+	of:    func(xs iter.Seq[float64], n int) float64 { return math.Sqrt(sumSquares(xs, n)) },
+	grad: func(b *graph.Builder, x, y, dy *graph.Value, _ []int) *graph.Value {
+		// At 0 there is no slope; 0 is taken for it.
+		zero := num(b, y, 0)
+		slope := b.Op("Where", nil, b.Op("Equal", nil, y, zero), zero, b.Op("Div", nil, dy, y))
+		return b.Op("Mul", nil, x, slope)
+	},
+	quick: &quickReduction{
+		row:  squareRow,
+		rows: squareRows,
+		done: func(acc float64, _ int) float64 { return math.Sqrt(acc) },
+	},
+	flops: 2,
+})

@@ -1,0 +1,32 @@
+package kernels
+
+import (
+	"iter"
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = defineReduce(reduction{
+	name:  "ReduceLogSumExp",
+	doc:   "the logarithm of the sum of exponentials along axes",
+	since: 18,
+	of: func(xs iter.Seq[float64], _ int) float64 {
+		top := math.Inf(-1)
+		for x := range xs {
+			top = math.Max(top, x)
+		}
+		if math.IsInf(top, 0) {
+			return top
+		}
+		sum := 0.0
+		for x := range xs {
+			sum += math.Exp(x - top)
+		}
+		return top + math.Log(sum)
+	},
+	grad: func(b *graph.Builder, x, y, dy *graph.Value, _ []int) *graph.Value {
+		return b.Op("Mul", nil, b.Op("Exp", nil, b.Op("Sub", nil, x, y)), dy)
+	},
+	flops: 10,
+})

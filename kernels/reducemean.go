@@ -1,0 +1,28 @@
+package kernels
+
+import (
+	"iter"
+
+	"memopt/memopt/graph"
+)
+
+var _ = defineReduce(reduction{
+	name:  "ReduceMean",
+	doc:   "the mean along axes",
+	since: 18,
+	of: func(xs iter.Seq[float64], n int) float64 {
+		sum := 0.0
+		for x := range xs {
+			sum += x
+		}
+		return sum / float64(n)
+	},
+	grad: func(b *graph.Builder, x, _, dy *graph.Value, axes []int) *graph.Value {
+		return expandTo(b, b.Op("Div", nil, dy, count(b, dy, x.Shape, axes)), x.Shape)
+	},
+	quick: &quickReduction{
+		row:  sumRow,
+		rows: sumRows,
+		done: func(acc float64, n int) float64 { return acc / float64(n) },
+	},
+})

@@ -1,0 +1,57 @@
+package kernels
+
+import (
+	"iter"
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = defineReduce(reduction{
+	name:  "ReduceMin",
+	doc:   "the least along axes",
+	since: 18,
+	types: graph.DType.Valid,
+	of: func(xs iter.Seq[float64], _ int) float64 {
+		acc := math.Inf(1)
+		for x := range xs {
+			if x < acc || x != x {
+				acc = x
+			}
+		}
+		return acc
+	},
+	ints: func(xs iter.Seq[int64], t graph.DType) int64 {
+		_, acc := intRange(t)
+		if t == graph.Uint64 {
+			acc = -1 // all bits
+		}
+		for x := range xs {
+			if below(t, x, acc) {
+				acc = x
+			}
+		}
+		return acc
+	},
+	fold: foldDims(graph.Dim.Min),
+	grad: extremeGrad,
+	quick: &quickReduction{
+		start: math.Inf(1),
+		row: func(acc float64, xs []float32) float64 {
+			for _, v := range xs {
+				if x := float64(v); x < acc || x != x {
+					acc = x
+				}
+			}
+			return acc
+		},
+		rows: func(acc []float64, xs []float32) {
+			xs = xs[:len(acc)]
+			for i, v := range xs {
+				if x := float64(v); x < acc[i] || x != x {
+					acc[i] = x
+				}
+			}
+		},
+	},
+})
