@@ -7,7 +7,11 @@ import (
 )
 
 // gelu and its derivative, exact and by tanh.
-type geluForm struct{ y, dy func(x float64) float64 }
+type geluForm struct {
+	y, dy    func(x float64) float64
+	row      func(y, x []float32)
+	slopeRow func(dx, dy, x []float32)
+}
 
 var geluForms = map[string]geluForm{
 	"none": {
@@ -15,6 +19,8 @@ var geluForms = map[string]geluForm{
 		dy: func(x float64) float64 {
 			return 0.5*math.Erfc(-x/math.Sqrt2) + x*math.Exp(-0.5*x*x)/math.Sqrt(2*math.Pi)
 		},
+		row:      geluRow,
+		slopeRow: geluSlopeRow,
 	},
 	"tanh": {
 		y: func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(geluInner(x))) },
@@ -22,6 +28,8 @@ var geluForms = map[string]geluForm{
 			t := math.Tanh(geluInner(x))
 			return 0.5*(1+t) + 0.5*x*(1-t*t)*geluScale*(1+3*geluCubic*x*x)
 		},
+		row:      geluTanhRow,
+		slopeRow: geluTanhSlopeRow,
 	},
 }
 
@@ -54,12 +62,8 @@ var _ = define(graph.Op{
 	},
 	Eval: func(c *graph.Call) { unary{f: geluForms[c.Node.Str("approximate")].y}.eval(c) },
 	Fast: func(c *graph.Call) {
-		g := geluForms[c.Node.Str("approximate")].y
-		unary{f: g}.fast(func(y, x []float32) {
-			for i, v := range x {
-				y[i] = float32(g(float64(v)))
-			}
-		})(c)
+		form := geluForms[c.Node.Str("approximate")]
+		unary{f: form.y}.fast(form.row)(c)
 	},
 	Flops:     perElement(8),
 	Recompute: graph.Cheap,
@@ -81,17 +85,13 @@ var _ = define(graph.Op{
 		binary{f: func(dy, x float64) float64 { return dy * d(x) }}.eval(c)
 	},
 	Fast: func(c *graph.Call) {
-		d := geluForms[c.Node.Str("approximate")].dy
 		if c.In[0].Type != graph.Float32 {
 			c.Node.Op.Eval(c)
 			return
 		}
+		slope := geluForms[c.Node.Str("approximate")].slopeRow
 		dy, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
-		c.Parallel(len(dx), grain/8, func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				dx[i] = dy[i] * float32(d(float64(x[i])))
-			}
-		})
+		c.Parallel(len(dx), grain, func(lo, hi int) { slope(dx[lo:hi], dy[lo:hi], x[lo:hi]) })
 	},
 	Flops:     perElement(16),
 	Recompute: graph.Cheap,

@@ -60,7 +60,9 @@ var _ = define(graph.Op{
 
 // viewGrad: the gradient of a view is the view back.
 func viewGrad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
-	return []*graph.Value{reshape(b, dy[0], n.Inputs[0].Shape)}
+	dx := make([]*graph.Value, len(n.Inputs))
+	dx[0] = reshape(b, dy[0], n.Inputs[0].Shape)
+	return dx
 }
 
 // copyBytes is the reference of every view: the bytes are the same.

@@ -1,0 +1,115 @@
+package kernels
+
+import (
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// activation describes y = f(x) together with dx = dy·f′, which becomes an
+// operator of its own: one pass over memory, and nothing kept but x or y.
+type activation struct {
+	name, doc string
+	domain    string // of y
+	since     int
+	attrs     string
+	f, slope  func(n *graph.Node) func(float64) float64
+	// fromY says that slope is a function of y, so that x need not be kept.
+	fromY bool
+	// ofOrt says that ONNX Runtime has the gradient operator too.
+	ofOrt bool
+	fast  func(n *graph.Node) func(y, x []float32)
+	// fastSlope is dx = dy·slope(at) over rows.
+	fastSlope func(n *graph.Node) func(dx, dy, at []float32)
+	ints      func(x int64) int64 // nil: floats only
+	flops     int64
+	samples   []string
+}
+
+// plain is a function that no attribute changes.
+func plain[F any](f F) func(*graph.Node) F { return func(*graph.Node) F { return f } }
+
+// defineActivation adds both operators; the gradient's name ends in Grad.
+func defineActivation(a activation) *graph.Op {
+	domain, at := own, "X"
+	if a.ofOrt {
+		domain = microsoft
+	}
+	if a.fromY {
+		at = "Y"
+	}
+	grad := graph.Op{
+		Name:   a.name + "Grad",
+		Domain: domain,
+		Doc:    "dX = dY·slope of " + a.name + ", by its " + map[bool]string{true: "output", false: "input"}[a.fromY],
+		In:     "dY, " + at,
+		Out:    "dX",
+		Attrs:  a.attrs,
+		Infer: func(n *graph.Node) {
+			sameTypes(n)
+			floatMap(n)
+		},
+		NoGrad: true,
+		Eval: func(c *graph.Call) {
+			slope := a.slope(c.Node)
+			binary{f: func(dy, at float64) float64 { return dy * slope(at) }}.eval(c)
+		},
+		Flops:     perElement(a.flops + 2),
+		Recompute: graph.Cheap,
+		InPlace:   []int{0, 1},
+	}
+	for _, s := range a.samples {
+		input, attrs, _ := strings.Cut(s, ";")
+		if strings.HasPrefix(input, "f") {
+			grad.Samples = append(grad.Samples, input+", "+input+"; "+attrs)
+		}
+	}
+	if a.fastSlope != nil {
+		grad.Fast = func(c *graph.Call) {
+			if c.In[0].Type != graph.Float32 {
+				c.Node.Op.Eval(c)
+				return
+			}
+			dy, at, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
+			f := a.fastSlope(c.Node)
+			c.Parallel(len(dx), grain, func(lo, hi int) { f(dx[lo:hi], dy[lo:hi], at[lo:hi]) })
+		}
+	}
+	gradient := define(grad)
+	op := graph.Op{
+		Name:   a.name,
+		Domain: a.domain,
+		Since:  a.since,
+		Doc:    a.doc,
+		In:     "X",
+		Out:    "Y",
+		Attrs:  a.attrs,
+		Infer: func(n *graph.Node) {
+			if a.ints == nil {
+				wantType(n, 0, isFloat, "floats")
+			}
+			wantType(n, 0, isNumber, "numbers")
+			sameShape(n)
+		},
+		Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+			at := n.Inputs[0]
+			if a.fromY {
+				at = n.Outputs[0]
+			}
+			attrs := graph.A{}
+			for _, x := range n.Attrs {
+				attrs[x.Name] = x.Value
+			}
+			return b.Apply(gradient, attrs, 1, dy[0], at)
+		},
+		Eval:      func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.eval(c) },
+		Flops:     perElement(a.flops),
+		Recompute: graph.Cheap,
+		InPlace:   []int{0},
+		Samples:   a.samples,
+	}
+	if a.fast != nil {
+		op.Fast = func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.fast(a.fast(c.Node))(c) }
+	}
+	return define(op)
+}

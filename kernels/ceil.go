@@ -1,0 +1,21 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:      "Ceil",
+	Doc:       "y = ⌈x⌉",
+	In:        "X",
+	Out:       "Y",
+	Infer:     floatMap,
+	NoGrad:    true,
+	Eval:      unary{f: math.Ceil}.eval,
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]"},
+})

@@ -1,0 +1,19 @@
+package kernels
+
+var _ = defineActivation(activation{
+	name:  "HardSwish",
+	since: 14,
+	doc:   "y = x·max(0, min(1, x/6 + 1/2))",
+	f:     plain(func(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }),
+	slope: plain(func(x float64) float64 {
+		switch {
+		case x <= -3:
+			return 0
+		case x >= 3:
+			return 1
+		}
+		return x/3 + 0.5
+	}),
+	flops:   5,
+	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]"},
+})

@@ -1,0 +1,42 @@
+package kernels
+
+import (
+	"memopt/memopt/graph"
+)
+
+var _ = defineActivation(activation{
+	name:  "LeakyRelu",
+	doc:   "y = x, or alpha·x where x < 0",
+	attrs: "alpha float=0.01",
+	f: func(n *graph.Node) func(float64) float64 {
+		alpha := n.Float("alpha")
+		return func(x float64) float64 {
+			if x < 0 {
+				return alpha * x
+			}
+			return x
+		}
+	},
+	slope: func(n *graph.Node) func(float64) float64 {
+		alpha := n.Float("alpha")
+		return func(x float64) float64 {
+			if x > 0 {
+				return 1
+			}
+			return alpha
+		}
+	},
+	fast: func(n *graph.Node) func(y, x []float32) {
+		alpha := float32(n.Float("alpha"))
+		return func(y, x []float32) {
+			for i, v := range x {
+				if v < 0 {
+					v *= alpha
+				}
+				y[i] = v
+			}
+		}
+	},
+	flops:   1,
+	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=0.3"},
+})

@@ -1,0 +1,33 @@
+package kernels
+
+var _ = defineActivation(activation{
+	name: "Relu",
+	doc:  "y = max(x, 0)",
+	f:    plain(func(x float64) float64 { return max(x, 0) }),
+	slope: plain(func(y float64) float64 {
+		if y > 0 {
+			return 1
+		}
+		return 0
+	}),
+	fromY: true,
+	ofOrt: true,
+	ints:  func(x int64) int64 { return max(x, 0) },
+	fast: plain(func(y, x []float32) {
+		for i, v := range x {
+			y[i] = max(v, 0)
+		}
+	}),
+	fastSlope: plain(func(dx, dy, y []float32) {
+		dx, dy = dx[:len(y)], dy[:len(y)]
+		for i, v := range y {
+			d := dy[i]
+			if !(v > 0) {
+				d = 0
+			}
+			dx[i] = d
+		}
+	}),
+	flops:   1,
+	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "i32[5]"},
+})

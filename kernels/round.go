@@ -1,0 +1,21 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:      "Round",
+	Doc:       "the nearest whole number, the even one of two",
+	In:        "X",
+	Out:       "Y",
+	Infer:     floatMap,
+	NoGrad:    true,
+	Eval:      unary{f: math.RoundToEven}.eval,
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]", "f32{0.5,1.5,-2.5,2.4}"},
+})

@@ -1,0 +1,23 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:  "Sin",
+	Doc:   "y = sin x",
+	In:    "X",
+	Out:   "Y",
+	Infer: floatMap,
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		return []*graph.Value{b.Op("Mul", nil, dy[0], b.Op("Cos", nil, n.Inputs[0]))}
+	},
+	Eval:      unary{f: math.Sin}.eval,
+	Flops:     perElement(15),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]"},
+})
