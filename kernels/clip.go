@@ -1,0 +1,186 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name: "Clip",
+	Doc:  "y = min(max, max(min, x))",
+	In:   "input, min?, max?",
+	Out:  "output",
+	Infer: func(n *graph.Node) {
+		wantType(n, 0, isNumber, "numbers")
+		sameTypes(n)
+		wantOne(n, 1, "min")
+		wantOne(n, 2, "max")
+		sameShape(n)
+		if lo, hi := n.In(1), n.In(2); (lo == nil || lo.Ints != nil) && (hi == nil || hi.Ints != nil) {
+			foldOne(n, func(d graph.Dim) (graph.Dim, bool) {
+				if lo != nil {
+					d = d.Max(lo.Ints[0])
+				}
+				if hi != nil {
+					d = d.Min(hi.Ints[0])
+				}
+				return d, true
+			})
+		}
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x, lo, hi := n.Inputs[0], n.In(1), n.In(2)
+		dx := make([]*graph.Value, len(n.Inputs))
+		dx[0] = b.Op("memopt.ClipGrad", nil, dy[0], x, lo, hi)
+		// A bound has the gradient of the elements that it replaces.
+		of := func(replaced, bound *graph.Value) *graph.Value {
+			part := b.Op("Where", nil, replaced, dy[0], num(b, dy[0], 0))
+			return reshape(b, b.Op("ReduceSum", graph.A{"keepdims": 0}, part), bound.Shape)
+		}
+		if lo != nil && lo.Kind != graph.Const {
+			replaced := b.Op("Less", nil, x, lo)
+			if hi != nil {
+				replaced = b.Op("And", nil, replaced, b.Op("LessOrEqual", nil, lo, hi))
+			}
+			dx[1] = of(replaced, lo)
+		}
+		if hi != nil && hi.Kind != graph.Const {
+			before := x
+			if lo != nil {
+				before = b.Op("Max", nil, x, lo)
+			}
+			dx[2] = of(b.Op("Less", nil, hi, before), hi)
+		}
+		return dx
+	},
+	Eval: func(c *graph.Call) {
+		x, y := c.In[0], c.Out[0]
+		if x.Type.IsFloat() {
+			lo, hi := floatBounds(c, 1)
+			for i := range y.Len() {
+				y.SetFloat(i, min(hi, max(lo, x.Float(i))))
+			}
+			return
+		}
+		for i := range y.Len() {
+			v := x.Int(i)
+			if lo := bound(c, 1); lo != nil && below(x.Type, v, lo.Int(0)) {
+				v = lo.Int(0)
+			}
+			if hi := bound(c, 2); hi != nil && below(x.Type, hi.Int(0), v) {
+				v = hi.Int(0)
+			}
+			y.SetInt(i, v)
+		}
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		lo64, hi64 := floatBounds(c, 1)
+		least, most := float32(lo64), float32(hi64)
+		x, y := c.In[0].F32(), c.Out[0].F32()
+		c.Parallel(len(y), grain, func(lo, hi int) {
+			for i, v := range x[lo:hi] {
+				y[lo+i] = min(most, max(least, v))
+			}
+		})
+	},
+	Flops:     perElement(2),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples: []string{
+		"f32[2,5], f32[]{-0.5}, f32[]{0.7}",
+		"f32[2,5], f32[]>0",
+		"f32[2,5], _, f32[1]",
+		"f32[2,5], f32[], f32[]",
+		"f32[2,5], f32[]{1}, f32[]{-1}",
+		"f32[3]",
+		"i64[7], i64[]{-2}, i64[]{2}",
+		"i64{1,9}, i64[]{2}, i64[]{5}",
+		"u64[3]>0, _, u64[]{2}",
+		"f16[3], f16[]{0}",
+		"f32[0], f32[]{0}",
+	},
+})
+
+var _ = define(graph.Op{
+	Name:   "ClipGrad",
+	Domain: own,
+	Doc:    "dx = dy where min ≤ x ≤ max, else 0",
+	In:     "dY, X, min?, max?",
+	Out:    "dX",
+	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
+		sameTypes(n)
+		wantOne(n, 2, "min")
+		wantOne(n, 3, "max")
+		sameShape(n)
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		least, most := floatBounds(c, 2)
+		binary{f: func(dy, x float64) float64 {
+			if x < least || x > most {
+				return 0
+			}
+			return dy
+		}}.eval(c)
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		lo64, hi64 := floatBounds(c, 2)
+		least, most := float32(lo64), float32(hi64)
+		dy, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
+		c.Parallel(len(dx), grain, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				d := dy[i]
+				if v := x[i]; v < least || v > most {
+					d = 0
+				}
+				dx[i] = d
+			}
+		})
+	},
+	Flops:     perElement(2),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0, 1},
+	Samples: []string{
+		"f32[2,5], f32[2,5], f32[]{-0.5}, f32[]{0.7}",
+		"f32[5], f32[5], _, f32[]{0}",
+		"f16[5], f16[5], f16[]{0}",
+		"f32[5], f32[5]",
+	},
+})
+
+// wantOne refuses an input that is not a single number.
+func wantOne(n *graph.Node, i int, what string) {
+	if v := n.In(i); v != nil && !v.Shape.Elems().Is(1) {
+		n.Fail("%s has shape %s; one number expected", what, v.Shape)
+	}
+}
+
+// bound is input i, or nil if it is left out.
+func bound(c *graph.Call, i int) *graph.Tensor {
+	if i < len(c.In) {
+		return c.In[i]
+	}
+	return nil
+}
+
+// floatBounds are inputs i and i+1, or no bounds.
+func floatBounds(c *graph.Call, i int) (least, most float64) {
+	least, most = math.Inf(-1), math.Inf(1)
+	if lo := bound(c, i); lo != nil {
+		least = lo.Float(0)
+	}
+	if hi := bound(c, i+1); hi != nil {
+		most = hi.Float(0)
+	}
+	return least, most
+}

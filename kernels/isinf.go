@@ -1,0 +1,24 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:   "IsInf",
+	Doc:    "whether x is infinite, of the signs asked for",
+	In:     "X",
+	Out:    "Y",
+	Attrs:  "detect_negative int=1, detect_positive int=1",
+	Infer:  question,
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		above, below := c.Node.Int("detect_positive") != 0, c.Node.Int("detect_negative") != 0
+		answer(c, func(x float64) bool { return above && math.IsInf(x, 1) || below && math.IsInf(x, -1) })
+	},
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	Samples:   []string{"f32[2,3]", "f64[]", "f32[3]; detect_negative=0", "f32[3]; detect_positive=0", "f32[0]"},
+})

@@ -1,0 +1,33 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:      "IsNaN",
+	Doc:       "whether x is not a number",
+	In:        "X",
+	Out:       "Y",
+	Infer:     question,
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { answer(c, math.IsNaN) },
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	Samples:   []string{"f32[2,3]", "f64[]", "f16[3]", "f32[0]"},
+})
+
+// question infers a bool for each float.
+func question(n *graph.Node) {
+	wantType(n, 0, isFloat, "floats")
+	n.Set(0, graph.Bool, n.Inputs[0].Shape)
+}
+
+func answer(c *graph.Call, f func(x float64) bool) {
+	x, y := c.In[0], graph.View[bool](c.Out[0])
+	for i := range y {
+		y[i] = f(x.Float(i))
+	}
+}

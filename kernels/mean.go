@@ -1,0 +1,33 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "Mean",
+	Doc:   "the mean of any number of tensors, broadcast",
+	In:    "data_0...",
+	Out:   "mean",
+	Infer: floatsOfOne,
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		share := b.Op("Div", nil, dy[0], num(b, dy[0], float64(len(n.Inputs))))
+		dx := make([]*graph.Value, len(n.Inputs))
+		for i, x := range n.Inputs {
+			dx[i] = sumTo(b, share, x.Shape)
+		}
+		return dx
+	},
+	Eval: many{
+		f:    func(acc, x float64) float64 { return acc + x },
+		last: func(acc float64, n int) float64 { return acc / float64(n) },
+	}.eval,
+	Flops:     perInput,
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples: []string{
+		"f32[2,3]",
+		"f32[2,3], f32[2,3]",
+		"f32[2,1], f32[3], f32[]",
+		"f16[3], f16[3], f16[3]",
+		"f32[0], f32[0]",
+	},
+})

@@ -1,0 +1,29 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "Min",
+	Doc:   "the least of any number of tensors, broadcast",
+	In:    "data_0...",
+	Out:   "min",
+	Infer: extremeInfer(graph.Dim.Min),
+	Grad:  extremeShare,
+	Eval:  least.eval,
+	Fast: least.fast(func(acc, x []float32) {
+		x = x[:len(acc)]
+		for i := range acc {
+			acc[i] = min(acc[i], x[i])
+		}
+	}),
+	Flops:     perInput,
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples:   extremeSamples,
+})
+
+var least = many{
+	f: func(acc, x float64) float64 { return min(acc, x) },
+	i: func(acc, x int64) int64 { return min(acc, x) },
+	u: func(acc, x uint64) uint64 { return min(acc, x) },
+}

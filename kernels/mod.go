@@ -1,0 +1,84 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// modForms is the remainder by the value of fmod: of rounding down, with the
+// sign of the divisor, and of cutting, with that of the dividend.
+var modForms = [2]binary{
+	{
+		f: func(x, y float64) float64 {
+			m := math.Mod(x, y)
+			switch {
+			case m == 0:
+				return math.Copysign(0, y)
+			case (m < 0) != (y < 0):
+				return m + y
+			}
+			return m
+		},
+		i: whole(func(x, y int64) int64 {
+			m := x % y
+			if m != 0 && (m < 0) != (y < 0) {
+				m += y
+			}
+			return m
+		}),
+		u: whole(func(x, y uint64) uint64 { return x % y }),
+	},
+	{
+		f: math.Mod,
+		i: whole(func(x, y int64) int64 { return x % y }),
+		u: whole(func(x, y uint64) uint64 { return x % y }),
+	},
+}
+
+func modForm(n *graph.Node) binary {
+	if n.Int("fmod") == 0 {
+		return modForms[0]
+	}
+	return modForms[1]
+}
+
+var _ = define(graph.Op{
+	Name:  "Mod",
+	Doc:   "the remainder of x / y, broadcast",
+	In:    "A, B",
+	Out:   "C",
+	Attrs: "fmod int=0",
+	Infer: func(n *graph.Node) {
+		arithmeticIf(func(x, y graph.Dim) (graph.Dim, bool) {
+			p, isNum := x.Const()
+			if q, ok := y.Const(); ok && isNum && q != 0 {
+				return graph.Num(modForm(n).i(p, q)), true
+			}
+			return x.Mod(y), atLeast(y, 1) && (n.Int("fmod") == 0 || atLeast(x, 0))
+		})(n)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x, y, z := n.Inputs[0], n.Inputs[1], n.Outputs[0]
+		// z = x − q·y, where q = (x − z)/y is whole and so has no slope.
+		q := b.Op("Div", nil, b.Op("Sub", nil, x, z), y)
+		return []*graph.Value{
+			sumTo(b, dy[0], x.Shape),
+			b.Op("Neg", nil, sumTo(b, b.Op("Mul", nil, dy[0], q), y.Shape)),
+		}
+	},
+	Eval:      func(c *graph.Call) { modForm(c.Node).eval(c) },
+	Flops:     perElement(5),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0, 1},
+	Samples: []string{
+		"i64[6], i64{3,-3,2,5,-2,1}",
+		"i64[6], i64{3,-3,2,5,-2,1}; fmod=1",
+		"i64{7,-7}, i64{3}",
+		"u64[3]>0, u64[3]>0",
+		"i8[2,3], i8[3]>0",
+		"f32[2,3], f32[3]; fmod=1",
+		"f32[2,3], f32[3]",
+		"f32[0,3], f32[3]; fmod=1",
+	},
+})

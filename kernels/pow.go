@@ -1,0 +1,184 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name: "Pow",
+	Doc:  "z = xʸ, broadcast, in the type of x",
+	In:   "X, Y",
+	Out:  "Z",
+	Infer: func(n *graph.Node) {
+		wantType(n, 0, isNumber, "numbers")
+		wantType(n, 1, isNumber, "numbers")
+		out := broadcast(n, n.Inputs[0].Shape, n.Inputs[1].Shape)
+		n.Set(0, n.Inputs[0].Type, out)
+		foldPairs(n, out, func(x, y graph.Dim) (graph.Dim, bool) {
+			e, ok := y.Const()
+			if !ok || e < 0 || e > 8 {
+				return graph.Dim{}, false
+			}
+			z := graph.Num(1)
+			for range e {
+				z = z.Mul(x)
+			}
+			return z, true
+		})
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x, y, z := n.Inputs[0], n.Inputs[1], n.Outputs[0]
+		dx := []*graph.Value{sumTo(b, b.Op("memopt.PowGrad", nil, dy[0], x, y), x.Shape), nil}
+		if y.Type.IsFloat() && y.Kind != graph.Const {
+			// z·ln x; where x is not positive there is no slope, or 0 at 0.
+			slope := b.Op("Mul", nil, b.Op("Mul", nil, dy[0], z), b.Op("Log", nil, x))
+			zero := num(b, x, 0)
+			dx[1] = cast(b, sumTo(b, b.Op("Where", nil, b.Op("Greater", nil, x, zero), slope, zero), y.Shape), y.Type)
+		}
+		return dx
+	},
+	Eval: func(c *graph.Call) {
+		x, y, z := c.In[0], c.In[1], c.Out[0]
+		walk(z.Shape, 0, z.Len(), func(i int, at []int) {
+			switch {
+			case x.Type.IsFloat():
+				z.SetFloat(i, math.Pow(x.Float(at[0]), y.Float(at[1])))
+			case y.Type.IsFloat() || y.Int(at[1]) < 0:
+				z.SetInt(i, toInt(z.Type, math.Pow(x.Float(at[0]), y.Float(at[1]))))
+			default:
+				z.SetInt(i, wholePower(x.Int(at[0]), y.Int(at[1])))
+			}
+		}, broadcastStrides(x.Shape, z.Shape), broadcastStrides(y.Shape, z.Shape))
+	},
+	Fast: func(c *graph.Call) {
+		row, ok := powerRows[exponent(c.In[1])]
+		if !ok || c.In[0].Type != graph.Float32 || c.In[0].Len() != c.Out[0].Len() {
+			c.Node.Op.Eval(c)
+			return
+		}
+		x, z := c.In[0].F32(), c.Out[0].F32()
+		c.Parallel(len(z), grain, func(lo, hi int) { row(z[lo:hi], x[lo:hi]) })
+	},
+	Flops:     perElement(10),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples: []string{
+		"f32[2,3]>0, f32[2,3]",
+		"f32[4,2,3]>0, f32[3]",
+		"f32[2,1]>0, f32[4,1,3]",
+		"f32[2,3], f32[]{2}",
+		"f32[2,3], f32[]{3}",
+		"f32[2,3], f32[1]{-1}",
+		"f32[2,3]>0, f32[]{0.5}",
+		"f32[2,3]>0, f32[]{-0.5}",
+		"f32[2,3]>0, f32[]{1.7}",
+		"f32[2,3], i64[]{2}",
+		"f32[]>0, f32[2]",
+		"i64[3], i64[3]>0",
+		"i64{2,3}, i64[]{2}",
+		"i32[3], f32[3]>0",
+		"f32[0,3], f32[3]",
+	},
+})
+
+// exponent is the number that all of y is, or NaN.
+func exponent(y *graph.Tensor) float64 {
+	if y.Len() != 1 {
+		return math.NaN()
+	}
+	return y.Float(0)
+}
+
+// powerRows are the powers that normalisations and losses are written with.
+var powerRows = map[float64]func(z, x []float32){
+	2: func(z, x []float32) {
+		for i, v := range x {
+			z[i] = v * v
+		}
+	},
+	3: func(z, x []float32) {
+		for i, v := range x {
+			z[i] = v * v * v
+		}
+	},
+	0.5: func(z, x []float32) {
+		for i, v := range x {
+			z[i] = float32(math.Sqrt(float64(v)))
+		}
+	},
+	-0.5: func(z, x []float32) {
+		for i, v := range x {
+			z[i] = float32(1 / math.Sqrt(float64(v)))
+		}
+	},
+	-1: func(z, x []float32) {
+		for i, v := range x {
+			z[i] = 1 / v
+		}
+	},
+}
+
+// wholePower multiplies by squaring, with the overflow of the type.
+func wholePower(x, n int64) int64 {
+	z := int64(1)
+	for ; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			z *= x
+		}
+		x *= x
+	}
+	return z
+}
+
+var _ = define(graph.Op{
+	Name:   "PowGrad",
+	Domain: own,
+	Doc:    "dy·y·xʸ⁻¹, broadcast: the part of x before sums over what was repeated",
+	In:     "dZ, X, Y",
+	Out:    "dX",
+	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
+		broadcast(n, inputShapes(n)...)
+		sameShape(n)
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		dz, x, y, dx := c.In[0], c.In[1], c.In[2], c.Out[0]
+		walk(dx.Shape, 0, dx.Len(), func(i int, at []int) {
+			slope := 0.0
+			if e := y.Float(at[1]); e != 0 {
+				slope = e * math.Pow(x.Float(at[0]), e-1)
+			}
+			dx.SetFloat(i, dz.Float(i)*slope)
+		}, broadcastStrides(x.Shape, dx.Shape), broadcastStrides(y.Shape, dx.Shape))
+	},
+	Fast: func(c *graph.Call) {
+		e := exponent(c.In[2])
+		if c.In[0].Type != graph.Float32 || c.In[1].Len() != c.Out[0].Len() || e != 2 && e != 3 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		dz, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
+		c.Parallel(len(dx), grain, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				slope := 2 * x[i]
+				if e == 3 {
+					slope = 3 * x[i] * x[i]
+				}
+				dx[i] = dz[i] * slope
+			}
+		})
+	},
+	Flops:     perElement(12),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0, 1},
+	Samples: []string{
+		"f32[2,3], f32[2,3]>0, f32[3]",
+		"f32[2,3], f32[2,3], f32[]{2}",
+		"f32[2,3], f32[2,3], i64[]{3}",
+		"f32[2,3], f32[2,3], f32[]{0}",
+		"f32[2,3], f32[3], f32[2,1]{2,3}",
+	},
+})

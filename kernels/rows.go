@@ -1,0 +1,65 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// eachRow calls f for rows of output 0, with where each input's row begins and
+// whether it advances (1) or stays (0). Neighbouring dims that all inputs see
+// alike are merged, so that rows are as long as can be.
+func eachRow(c *graph.Call, f func(z, width int, at, step []int)) {
+	out := c.Out[0].Shape
+	if elems(out) == 0 {
+		return
+	}
+	full := make([][]int, len(c.In))
+	lists := make([][]int, len(c.In))
+	for k, x := range c.In {
+		full[k] = broadcastStrides(x.Shape, out)
+	}
+	var shape []int
+next:
+	for i, d := range out {
+		if d == 1 {
+			continue
+		}
+		last := len(shape) - 1
+		for k := range lists {
+			if last < 0 || !merges(lists[k][last], full[k][i], d) {
+				shape = append(shape, d)
+				for k := range lists {
+					lists[k] = append(lists[k], full[k][i])
+				}
+				continue next
+			}
+		}
+		shape[last] *= d
+		for k := range lists {
+			lists[k][last] = full[k][i]
+		}
+	}
+	if len(shape) == 0 {
+		shape = []int{1}
+		for k := range lists {
+			lists[k] = []int{1}
+		}
+	}
+	last := len(shape) - 1
+	width, step := shape[last], make([]int, len(lists))
+	for k := range lists {
+		step[k] = lists[k][last]
+		lists[k] = lists[k][:last]
+	}
+	if last == 0 {
+		// One row: parts of it are rows too.
+		c.Parallel(width, grain, func(lo, hi int) {
+			at := make([]int, len(lists))
+			for k := range at {
+				at[k] = lo * step[k]
+			}
+			f(lo, hi-lo, at, step)
+		})
+		return
+	}
+	c.Parallel(elems(shape[:last]), max(1, grain/width), func(lo, hi int) {
+		walk(shape[:last], lo, hi, func(r int, at []int) { f(r*width, width, at, step) }, lists...)
+	})
+}
