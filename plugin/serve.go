@@ -40,7 +40,9 @@ func Serve(front Front) error {
 	stdout, stderr := os.Stdout, os.Stderr
 	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
 
-	signal.Ignore(syscall.SIGPIPE) // a log line to a dead host must not end this process before it has cleaned up
+	// A log line to a dead host must not end this process before it has cleaned up, and Ctrl-C is for the trainer:
+	// go-plugin sees to that too, but only after its handshake line.
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGINT)
 	socket := make(chan string, 1) // its address, once there is one
 	leave := func(code int, removeFolder bool) {
 		select {

@@ -1,0 +1,41 @@
+"""memopt: plans the memory of a training step.
+
+    import memopt
+    plan = memopt.plan("train.onnx", memory_budget="8GB", dims={"batch": 8, "seq": 2048})
+    print(plan)             # the table
+    plan.result.peak        # bytes
+
+The work is done by the memopt binary, started on the first call and gone with this process. Importing this package
+loads neither grpc nor protobuf.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import BudgetError, MemoptError
+
+if TYPE_CHECKING:
+    from ._host import close
+    from ._plan import info, plan
+    from .report import Report
+
+__version__ = "0.1.0"
+__all__ = ["BudgetError", "MemoptError", "Report", "close", "info", "plan"]
+
+_lazy = {"Report": "report", "close": "_host", "info": "_plan", "plan": "_plan"}
+
+
+def __getattr__(name: str) -> Any:
+    module = _lazy.get(name)
+    if module is None:
+        raise AttributeError(f"module 'memopt' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module("." + module, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,55 @@
+"""What memopt raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class MemoptError(Exception):
+    """Something memopt was asked for did not happen.
+
+    message     what went wrong, as the service or the host says it
+    code        gRPC's name for the kind ("INVALID_ARGUMENT", "UNAVAILABLE", …), or "NOT_STARTED", "NOT_FOUND"
+    returncode  how the service ended, if it did: its exit code, or minus the signal
+    stderr      the last lines it wrote, where they can help
+    binary      the path of the service
+    hint        what to try
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "UNKNOWN",
+        returncode: int | None = None,
+        stderr: tuple[str, ...] = (),
+        binary: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.returncode = returncode
+        self.stderr = tuple(stderr)
+        self.binary = binary
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.hint:
+            lines.append("hint: " + self.hint)
+        if self.stderr:
+            lines.append(f"last lines of {self.binary}:")
+            lines += ["  " + line for line in self.stderr]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # keyword arguments would be lost on the way to another process
+        return _rebuild, (type(self), self.message, {k: v for k, v in vars(self).items() if k != "message"})
+
+
+class BudgetError(MemoptError):
+    """No plan can do what was asked; the message has the floor and what holds it."""
+
+
+def _rebuild(kind: type[MemoptError], message: str, fields: dict[str, Any]) -> MemoptError:
+    return kind(message, **fields)

@@ -1,0 +1,158 @@
+"""A plan as Python sees it."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+WIDTH = 80
+
+
+class Section(Mapping[str, Any]):
+    """An object of the plan's JSON: s.peak and s["peak"] are the same; a name that is also a method needs the second."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        object.__setattr__(self, "_fields", fields)
+
+    def __getitem__(self, name: str) -> Any:
+        return _wrap(self._fields[name])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # copy and pickle ask before there are fields
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no field {name!r}; there are {', '.join(self._fields)}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a report is read only; to_dict() gives a copy")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._fields})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self._fields)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Section, (self._fields,)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain, independent copy."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._fields))
+        return copy
+
+
+def _wrap(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Section(value)
+    if isinstance(value, list):
+        return [_wrap(v) for v in value]
+    return value
+
+
+class Report(Section):
+    """A plan: its JSON (memopt.plan/1) by attribute or by item, and the table `memopt plan` prints as str()."""
+
+    __slots__ = ("_json", "_text")
+
+    def __init__(self, plan_json: str, text: str = "") -> None:
+        super().__init__(json.loads(plan_json))
+        object.__setattr__(self, "_json", plan_json)
+        object.__setattr__(self, "_text", text)
+
+    @property
+    def text(self) -> str:
+        """The table as `memopt plan` prints it."""
+        return str(self._text)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan file, byte for byte as the service made it; it appears whole or not at all."""
+        path = os.path.abspath(os.fsdecode(path))
+        temporary = f"{path}.{os.getpid()}.tmp"
+        try:
+            with open(temporary, "w", encoding="utf-8", newline="") as f:
+                f.write(self._json)
+                f.flush()
+                os.fsync(f.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.remove(temporary)
+            raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Report, (self._json, self._text)
+
+    def __str__(self) -> str:
+        return self.text.rstrip("\n") or repr(self)
+
+    def __repr__(self) -> str:
+        title, rows = self._summary()
+        return "\n".join(_cut(line) for line in [title, *(f"  {label:<10} {value}" for label, value in rows)])
+
+    def _repr_html_(self) -> str:
+        title, rows = self._summary()
+        cells = "".join(
+            f'<tr><th style="text-align:left">{html.escape(label)}</th>'
+            f'<td style="text-align:left">{html.escape(value)}</td></tr>'
+            for label, value in rows
+        )
+        return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        get = self._get
+        title = "memopt plan of " + os.path.basename(get("model", "path") or "?")
+        dims = ", ".join(f"{k}={v}" for k, v in (get("dims") or {}).items())
+        if dims:
+            title += f" at {dims}"
+        rows = []
+        peak, before = get("result", "peak"), get("baseline", "peak")
+        if peak is not None:
+            text = show_bytes(peak)
+            if before:
+                text += f", {peak / before:.1%} of {show_bytes(before)} with everything kept"
+            rows.append(("peak", text))
+        if get("memory", "total"):
+            rows.append(("total", f"{show_bytes(get('memory', 'total'))} with weights, gradients and optimizer"))
+        if get("result", "overhead") is not None:
+            rows.append(("extra time", f"{get('result', 'overhead'):.1%}, {get('result', 'recomputed_nodes') or 0} nodes computed again"))
+        if get("bound", "gap") is not None:
+            rows.append(("gap", f"{get('bound', 'gap'):.1%} to the proven bound"))
+        if get("floor", "peak"):
+            rows.append(("floor", f"{show_bytes(get('floor', 'peak'))}, held by {get('floor', 'node') or '?'}"))
+        clusters = get("clusters") or []
+        if clusters:
+            rows.append(("clusters", f"{sum(bool(c.get('on')) for c in clusters)} of {len(clusters)} on"))
+        rows += [("warning", str(w)) for w in get("warnings") or []]
+        return title, rows
+
+    def _get(self, *names: str) -> Any:
+        value: Any = self._fields
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+
+def show_bytes(n: float) -> str:
+    """1536 → '1.50 KiB'."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(n) < 1024:
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.2f} {unit}"
+        n /= 1024
+    return f"{n:.2f} TiB"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

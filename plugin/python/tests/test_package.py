@@ -1,0 +1,232 @@
+"""What needs no service: import, arguments, messages, the report, the search for the binary."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import memopt
+from memopt import _binary, _messages, _plan, _schema
+from memopt.report import Report, Section
+from support import PACKAGE, environment
+
+PLAN = {
+    "format": "memopt.plan/1",
+    "model": {"path": "/models/<gpt>.onnx", "nodes": 500},
+    "dims": {"batch": 8, "seq": 1024},
+    "baseline": {"peak": 4 << 30},
+    "result": {"peak": 1536 << 20, "overhead": 0.041, "recomputed_nodes": 130},
+    "floor": {"peak": 1 << 30, "node": "/a/very/long/name" * 10},
+    "bound": {"overhead": 0.037, "gap": 0.004},
+    "memory": {"total": 3 << 30},
+    "clusters": [{"id": "BiasGelu+", "on": True}, {"id": "Softmax+", "on": False}],
+    "warnings": ["nothing was asked for"],
+}
+
+
+class Import(unittest.TestCase):
+    def test_is_quick_and_loads_no_grpc(self) -> None:
+        code = (
+            "import sys, time; before = set(sys.modules); t = time.perf_counter(); import memopt; t = time.perf_counter() - t;"
+            "print(t * 1000, *(set(sys.modules) - before))"
+        )
+        best = 1e9
+        for _ in range(5):
+            out = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True).stdout
+            ms, *modules = out.split()
+            best = min(best, float(ms))
+            self.assertFalse({"grpc", "google.protobuf", "subprocess", "logging"} & set(modules))
+        self.assertLess(best, 50)
+
+    def test_names(self) -> None:
+        self.assertLessEqual(set(memopt.__all__), set(dir(memopt)))
+        for name in memopt.__all__:
+            self.assertIsNotNone(getattr(memopt, name))
+        with self.assertRaises(AttributeError):
+            memopt.plam  # noqa: B018
+
+    def test_typed(self) -> None:
+        self.assertTrue((PACKAGE / "memopt" / "py.typed").exists())
+
+
+class Messages(unittest.TestCase):
+    def test_schema_belongs_to_the_proto(self) -> None:
+        proto = PACKAGE.parent / "proto" / "memopt.proto"
+        if not proto.exists():
+            self.skipTest("not in a checkout")
+        self.assertEqual(hashlib.sha256(proto.read_bytes()).hexdigest(), _schema.SOURCE_SHA256)
+
+    def test_private_pool(self) -> None:
+        from google.protobuf import descriptor_pool
+
+        with self.assertRaises(KeyError):
+            descriptor_pool.Default().FindMessageTypeByName("memopt.v1.PlanRequest")
+
+    def test_round_trip(self) -> None:
+        message = _messages.PlanRequest(model="m", dims={"batch": 8}, level=0)
+        again = _messages.PlanRequest.FromString(message.SerializeToString())
+        self.assertEqual((again.model, dict(again.dims), again.HasField("level")), ("m", {"batch": 8}, True))
+        self.assertFalse(_messages.PlanRequest().HasField("level"))
+
+
+class Arguments(unittest.TestCase):
+    def test_sizes(self) -> None:
+        for given, want in {None: "", "8GB": "8GB", "60%": "60%", 1: "1", 1 << 33: "8589934592", 0.5: "50%", 0.07: "7%", 0.125: "12.5%", 8e9: "8000000000"}.items():
+            self.assertEqual(_plan._size("b", given), want)
+        self.assertEqual(_plan._size("b", 1.0), "100%")
+        for wrong in (0, -1, -0.5, 0.0, 1.5, float("nan"), float("inf")):
+            with self.assertRaises(ValueError, msg=repr(wrong)):
+                _plan._size("b", wrong)
+        for wrong in (True, [1], b"8GB"):
+            with self.assertRaises(TypeError, msg=repr(wrong)):
+                _plan._size("b", wrong)  # type: ignore[arg-type]
+
+    def test_shares(self) -> None:
+        for given, want in {None: "", "10%": "10%", 0.1: "10%", 0: "0%", 1.5: "150%"}.items():
+            self.assertEqual(_plan._share("o", given), want)
+        for wrong in (-0.1, float("nan"), float("inf")):
+            with self.assertRaises(ValueError):
+                _plan._share("o", wrong)
+
+    def test_dims(self) -> None:
+        self.assertEqual(_plan._dims({"batch": 8}), {"batch": 8})
+        for wrong, kind in (({"b": 0}, ValueError), ({"b": 1 << 63}, ValueError), ({"b": 1.0}, TypeError), ({"b": True}, TypeError), ({1: 1}, TypeError)):
+            with self.assertRaises(kind):
+                _plan._dims(wrong)  # type: ignore[arg-type]
+
+    def test_config(self) -> None:
+        self.assertEqual(_plan._config(["BiasGelu+:1:-1"]), '["BiasGelu+:1:-1"]')
+        self.assertEqual(_plan._config("BiasGelu+:1:-1,Dropout+:1:-1"), "BiasGelu+:1:-1,Dropout+:1:-1")
+        self.assertEqual(_plan._config(Path("c.json")), os.path.abspath("c.json"))
+        self.assertEqual(_plan._config(os.path.relpath(__file__)), os.path.abspath(__file__))
+
+    def test_path_that_is_not_utf8(self) -> None:
+        with self.assertRaises(memopt.MemoptError) as caught:
+            memopt.plan(b"\xff.onnx")  # type: ignore[arg-type]
+        self.assertEqual(caught.exception.code, "INVALID_ARGUMENT")
+
+
+class Binary(unittest.TestCase):
+    def test_not_found_names_all_tried(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            installed = os.path.join(folder, "memopt", "_binary.py")
+            with mock.patch.dict(os.environ, {"PATH": folder}, clear=True), mock.patch.object(_binary, "__file__", installed):
+                with self.assertRaises(memopt.MemoptError) as caught:
+                    _binary.find()
+            text = str(caught.exception)
+            for part in ("MEMOPT_PLUGIN_PATH", os.path.join(folder, "memopt", "_bin", "memopt"), "PATH", "make build"):
+                self.assertIn(part, text)
+
+    def test_order(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+
+            def binary(*parts: str) -> str:
+                path = os.path.join(folder, *parts)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                shutil.copy("/bin/true", path)
+                return path
+
+            with open(os.path.join(folder, "go.mod"), "w") as f:
+                f.write("module memopt\n")
+            package = os.path.join(folder, "plugin", "python", "memopt")
+            made = [
+                binary("path", "memopt"),
+                binary("bin", "memopt"),
+                binary("plugin", "python", "memopt", "_bin", "memopt"),
+                binary("variable"),
+                binary("explicit"),
+            ]
+            env = {"PATH": os.path.join(folder, "path")}
+            with mock.patch.dict(os.environ, env, clear=True), mock.patch.object(_binary, "__file__", os.path.join(package, "_binary.py")):
+                self.assertEqual(_binary.find(made[4]), made[4])
+                os.environ["MEMOPT_PLUGIN_PATH"] = made[3]
+                self.assertEqual(_binary.find(), made[3])
+                del os.environ["MEMOPT_PLUGIN_PATH"]
+                for path in reversed(made[:3]):
+                    self.assertEqual(_binary.find(), path)
+                    os.remove(path)
+
+
+class ReportCase(unittest.TestCase):
+    def setUp(self) -> None:
+        self.text = json.dumps(PLAN)
+        self.report = Report(self.text, "the table\n")
+
+    def test_access(self) -> None:
+        r = self.report
+        self.assertEqual(r.result.peak, r["result"]["peak"])
+        self.assertEqual(r.clusters[0].id, "BiasGelu+")
+        self.assertEqual(dict(r.dims), {"batch": 8, "seq": 1024})
+        self.assertEqual(r.dims, {"batch": 8, "seq": 1024})
+        self.assertIsInstance(r.result, Section)
+        self.assertIn("clusters", dir(r))
+        with self.assertRaisesRegex(AttributeError, "no field 'peek'; there are peak, overhead"):
+            r.result.peek
+        with self.assertRaises(KeyError):
+            r["nothing"]
+        with self.assertRaises(AttributeError):
+            r.result.peak = 1
+
+    def test_to_dict_is_a_copy(self) -> None:
+        d = self.report.to_dict()
+        self.assertEqual(d, PLAN)
+        d["result"]["peak"] = 0
+        self.assertEqual(self.report.result.peak, 1536 << 20)
+
+    def test_repr(self) -> None:
+        lines = repr(self.report).splitlines()
+        self.assertLessEqual(max(map(len, lines)), 80)
+        self.assertEqual(
+            lines,
+            [
+                "memopt plan of <gpt>.onnx at batch=8, seq=1024",
+                "  peak       1.50 GiB, 37.5% of 4.00 GiB with everything kept",
+                "  total      3.00 GiB with weights, gradients and optimizer",
+                "  extra time 4.1%, 130 nodes computed again",
+                "  gap        0.4% to the proven bound",
+                "  floor      1.00 GiB, held by " + ("/a/very/long/name" * 10)[:48] + "…",
+                "  clusters   1 of 2 on",
+                "  warning    nothing was asked for",
+            ],
+        )
+        self.assertEqual(repr(Report("{}")), "memopt plan of ?")
+
+    def test_str_is_the_table(self) -> None:
+        self.assertEqual(str(self.report), "the table")
+        self.assertEqual(str(Report("{}")), "memopt plan of ?")
+
+    def test_html(self) -> None:
+        page = self.report._repr_html_()
+        self.assertIn("&lt;gpt&gt;.onnx", page)
+        self.assertNotIn("<gpt>", page)
+
+    def test_save(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan.json")
+            for _ in range(2):
+                self.report.save(path)
+            self.assertEqual(os.listdir(folder), ["plan.json"])
+            with open(path) as f:
+                self.assertEqual(f.read(), self.text)
+            with self.assertRaises(OSError):
+                self.report.save(folder)
+            self.assertEqual(os.listdir(folder), ["plan.json"])
+
+    def test_copies(self) -> None:
+        for again in (pickle.loads(pickle.dumps(self.report)), copy.deepcopy(self.report)):
+            self.assertEqual((again, again.text), (self.report, self.report.text))
+        self.assertEqual(pickle.loads(pickle.dumps(self.report.result)), self.report.result)
+
+
+if __name__ == "__main__":
+    unittest.main()

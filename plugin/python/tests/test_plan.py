@@ -1,0 +1,99 @@
+"""memopt.plan with the real binary, on a model that it makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from unittest import mock
+
+import memopt
+from support import environment
+
+BINARY = os.environ.get("MEMOPT_TEST_BINARY", "")
+DIMS = {"batch": 2, "seq": 64}
+
+
+def command(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([BINARY, *args], env=environment(), capture_output=True, text=True)
+
+
+@unittest.skipUnless(BINARY, "MEMOPT_PLUGIN_PATH is not set")
+class Plan(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.model = os.path.join(cls.folder.name, "gpt.onnx")
+        made = command("new", "gpt", "--layers", "2", "-o", cls.model)
+        if made.returncode != 0:
+            raise AssertionError(made.stderr)
+        cls.addClassCleanup(memopt.close)
+        patch = mock.patch.dict(os.environ, environment(MEMOPT_PLUGIN_PATH=BINARY), clear=True)
+        patch.start()
+        cls.addClassCleanup(patch.stop)
+
+    def test_plan(self) -> None:
+        report = memopt.plan(self.model, dims=DIMS)
+        self.assertEqual(report.format, "memopt.plan/1")
+        self.assertEqual(report.dims, DIMS)
+        self.assertLessEqual(report.result.peak, report.baseline.peak)
+        self.assertGreaterEqual(report.result.peak, report.floor.peak)
+        self.assertLessEqual(max(map(len, repr(report).splitlines())), 80)
+        self.assertIn("peak", str(report))
+
+    def test_budget_binds(self) -> None:
+        free = memopt.plan(self.model, dims=DIMS)
+        budget = int(free.memory.total * 0.9)
+        report = memopt.plan(self.model, dims=DIMS, memory_budget=budget)
+        self.assertLessEqual(report.memory.total, budget)
+        self.assertLessEqual(report.result.peak, free.result.peak)
+        half = memopt.plan(self.model, dims=DIMS, activation_budget=free.baseline.peak * 3 // 4)
+        self.assertLessEqual(half.result.arena, free.baseline.peak * 3 // 4)
+
+    def test_budget_that_cannot_be_met(self) -> None:
+        with self.assertRaises(memopt.BudgetError) as caught:
+            memopt.plan(self.model, dims=DIMS, memory_budget="1KiB")
+        self.assertIn("floor", str(caught.exception))
+        self.assertEqual(memopt.plan(self.model, dims=DIMS).format, "memopt.plan/1")
+
+    def test_wrong_input(self) -> None:
+        text = os.path.join(self.folder.name, "text.onnx")
+        with open(text, "w") as f:
+            f.write("not a model")
+        for arguments in (
+            {"path": os.path.join(self.folder.name, "none.onnx")},
+            {"path": text},
+            {"path": self.model, "dims": {"bach": 2}},
+            {"path": self.model, "dims": DIMS, "memory_budget": "8 apples"},
+            {"path": self.model, "dims": DIMS, "level": 7},
+        ):
+            with self.subTest(arguments), self.assertRaises(memopt.MemoptError) as caught:
+                memopt.plan(**arguments)  # type: ignore[arg-type]
+            self.assertEqual(caught.exception.code, "INVALID_ARGUMENT")
+
+    def test_as_the_command_line(self) -> None:
+        path = os.path.join(self.folder.name, "saved.json")
+        report = memopt.plan(self.model, dims=DIMS, memory_budget="95%")
+        report.save(path)
+        checked = command("check", path, self.model)
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+        printed = command("plan", self.model, "--dims", "batch=2,seq=64", "--budget", "95%", "--format", "json")
+        self.assertEqual(printed.returncode, 0, printed.stderr)
+        ours, theirs = report.to_dict(), json.loads(printed.stdout)
+        for plan in (ours, theirs):
+            plan["model"]["path"] = ""
+            plan.pop("plan_ms", None)
+        self.assertEqual(ours, theirs)
+
+    def test_save_to(self) -> None:
+        path = os.path.join(self.folder.name, "written.json")
+        report = memopt.plan(self.model, dims=DIMS, save_to=path)
+        with open(path) as f:
+            self.assertEqual(json.load(f)["result"], report.result.to_dict())
+
+
+if __name__ == "__main__":
+    unittest.main()
