@@ -1,5 +1,7 @@
 package kernels
 
+import "memopt/memopt/graph"
+
 // strides of a row-major shape, in elements.
 func strides(shape []int) []int {
 	st := make([]int, len(shape))
@@ -70,4 +72,17 @@ func walk(shape []int, lo, hi int, f func(i int, at []int), lists ...[]int) {
 // around splits a shape at an axis: before × axis × after.
 func around(shape []int, axis int) (before, n, after int) {
 	return elems(shape[:axis]), shape[axis], elems(shape[axis+1:])
+}
+
+// indexAt reads element i of an index tensor into a dim of n elements;
+// negative ones count from the end.
+func indexAt(c *graph.Call, x *graph.Tensor, i, n int) int {
+	k := x.Int(i)
+	if k < 0 {
+		k += int64(n)
+	}
+	if k < 0 || k >= int64(n) {
+		c.Node.Fail("index %d is outside [%d, %d)", x.Int(i), -n, n)
+	}
+	return int(k)
 }

@@ -1,0 +1,80 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:  "Concat",
+	Doc:   "tensors one after the other along an axis",
+	In:    "inputs...",
+	Out:   "concat_result",
+	Attrs: "axis int",
+	Infer: func(n *graph.Node) {
+		if !n.Has("axis") {
+			n.Fail("attribute axis is missing")
+		}
+		if len(n.Inputs) == 0 {
+			n.Fail("no inputs")
+		}
+		sameTypes(n)
+		first := n.Inputs[0]
+		axis := axisOf(n, n.Int("axis"), first.Rank())
+		out := slices.Clone(first.Shape)
+		all := []int{0}
+		for i, v := range n.Inputs[1:] {
+			if v.Rank() != len(out) {
+				n.Fail("input %d has rank %d, but input 0 has rank %d", i+1, v.Rank(), len(out))
+			}
+			for k, d := range v.Shape {
+				if k == axis {
+					out[k] = out[k].Add(d)
+					continue
+				}
+				n.Same(out[k], d, "dims beside the axis")
+			}
+			all = append(all, i+1)
+		}
+		n.Set(0, first.Type, out)
+		foldMoved(n, all...)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		if len(n.Inputs) == 1 {
+			return dy
+		}
+		axis := axisOf(n, n.Int("axis"), n.Inputs[0].Rank())
+		sizes := make([]graph.Dim, len(n.Inputs))
+		for i, v := range n.Inputs {
+			sizes[i] = v.Shape[axis]
+		}
+		return b.Ops("Split", graph.A{"axis": axis}, len(sizes), dy[0], b.Ints(sizes...))
+	},
+	Eval:      concatenation.eval,
+	Fast:      concatenation.fast,
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[2,3], f32[4,3]; axis=0",
+		"f32[2,3], f32[2,1], f32[2,2]; axis=1",
+		"f32[2,3,2], f32[2,1,2]; axis=-2",
+		"f32[3]; axis=0",
+		"f32[2,0], f32[2,3]; axis=1",
+		"i64{1,2}, i64{3}; axis=0",
+		"bool[2], bool[3]; axis=0",
+	},
+})
+
+var concatenation mover = func(c *graph.Call) []move {
+	y := c.Out[0]
+	axis := axisOf(c.Node, c.Node.Int("axis"), len(y.Shape))
+	to := strides(y.Shape)
+	ms := make([]move, len(c.In))
+	at := 0
+	for i, x := range c.In {
+		ms[i] = move{in: i, shape: x.Shape, from: strides(x.Shape), to: to, toAt: at * to[axis]}
+		at += x.Shape[axis]
+	}
+	return ms
+}

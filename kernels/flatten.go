@@ -1,0 +1,33 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "Flatten",
+	Doc:   "the same elements as a matrix: dims before axis × dims from it on",
+	In:    "input",
+	Out:   "output",
+	Attrs: "axis int=1",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		axis := n.Int("axis")
+		if axis != x.Rank() {
+			axis = axisOf(n, axis, x.Rank())
+		}
+		n.Set(0, x.Type, graph.Shape{x.Shape[:axis].Elems(), x.Shape[axis:].Elems()})
+		n.SetInts(0, x.Ints)
+	},
+	Grad:      viewGrad,
+	Eval:      copyBytes,
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	View:      true,
+	Samples: []string{
+		"f32[2,3,4]",
+		"f32[2,3,4]; axis=0",
+		"f32[2,3,4]; axis=3",
+		"f32[2,3,4]; axis=-1",
+		"f32[]; axis=0",
+		"f32[3]",
+	},
+})

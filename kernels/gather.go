@@ -1,0 +1,136 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:  "Gather",
+	Doc:   "rows of data along an axis, picked by indices",
+	In:    "data, indices",
+	Out:   "output",
+	Attrs: "axis int=0",
+	Infer: func(n *graph.Node) {
+		x, idx := n.Inputs[0], n.Inputs[1]
+		wantType(n, 1, isIndex, "int32 or int64")
+		axis := axisOf(n, n.Int("axis"), x.Rank())
+		n.Set(0, x.Type, slices.Concat(x.Shape[:axis], idx.Shape, x.Shape[axis+1:]))
+		foldMoved(n, 0)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x := n.Inputs[0]
+		return []*graph.Value{b.Op("com.microsoft.GatherGrad", graph.A{"axis": n.Int("axis")}, shapeOf(b, x), n.Inputs[1], dy[0]), nil}
+	},
+	Eval: func(c *graph.Call) { gatherRows(c, 0, c.In[1].Len()*gatherOuter(c)) },
+	Fast: func(c *graph.Call) {
+		rows := c.In[1].Len() * gatherOuter(c)
+		c.Parallel(rows, max(1, grain*rows/max(1, c.Out[0].Len())), func(lo, hi int) { gatherRows(c, lo, hi) })
+	},
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[5,3], i64[4]<5",
+		"f32[5,3], i64[2,2]<-5",
+		"f32[2,4,3], i32[3]<4; axis=1",
+		"f32[2,4], i64[2,1]<-4; axis=-1",
+		"f32[4], i64[]<4",
+		"f32[4,2], i64[0]<4",
+		"bool[4,2], i64[3]<4",
+		"i64{5,6,7}, i64[]{-1}",
+		"i64{5,6,7}, i64{2,0}",
+	},
+})
+
+// gatherOuter is how often the indices are gone through.
+func gatherOuter(c *graph.Call) int {
+	before, _, _ := around(c.In[0].Shape, axisOf(c.Node, c.Node.Int("axis"), len(c.In[0].Shape)))
+	return before
+}
+
+// gatherRows copies rows [lo, hi) of before × indices.
+func gatherRows(c *graph.Call, lo, hi int) {
+	x, idx, y := c.In[0], c.In[1], c.Out[0]
+	_, n, after := around(x.Shape, axisOf(c.Node, c.Node.Int("axis"), len(x.Shape)))
+	bytes, k := after*int(y.Type.Size()), idx.Len()
+	for r := lo; r < hi; r++ {
+		from := (r/k*n + indexAt(c, idx, r%k, n)) * bytes
+		copy(y.Bytes[r*bytes:(r+1)*bytes], x.Bytes[from:])
+	}
+}
+
+// GatherGrad is ONNX Runtime's. Rows that were picked more than once get the
+// sum, added in the order of the indices. Workers share out the columns: the
+// rows of an embedding are picked far too unevenly.
+var _ = define(graph.Op{
+	Name:   "GatherGrad",
+	Domain: microsoft,
+	Doc:    "the gradient of Gather: rows of dy added at their indices in zeros",
+	In:     "shape, indices, dY",
+	Out:    "dX",
+	Attrs:  "axis int=0",
+	Infer: func(n *graph.Node) {
+		wantType(n, 1, isIndex, "int32 or int64")
+		wantType(n, 2, isFloat, "floats")
+		shape := graph.Shape(knownDims(n, 0, "shape"))
+		axis := axisOf(n, n.Int("axis"), len(shape))
+		want := slices.Concat(shape[:axis], n.Inputs[1].Shape, shape[axis+1:])
+		if n.Inputs[2].Rank() != len(want) {
+			n.Fail("dY has rank %d, not %d", n.Inputs[2].Rank(), len(want))
+		}
+		for i, d := range want {
+			n.Same(n.Inputs[2].Shape[i], d, "dims of dY and of what was gathered")
+		}
+		n.Set(0, n.Inputs[2].Type, shape)
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		idx, dy, dx := c.In[1], c.In[2], c.Out[0]
+		before, n, after := around(dx.Shape, axisOf(c.Node, c.Node.Int("axis"), len(dx.Shape)))
+		sums := make([]float64, n)
+		for col := range before * after {
+			b, a := col/after, col%after
+			clear(sums)
+			for i := range idx.Len() {
+				sums[indexAt(c, idx, i, n)] += dy.Float((b*idx.Len()+i)*after + a)
+			}
+			for r, s := range sums {
+				dx.SetFloat((b*n+r)*after+a, s)
+			}
+		}
+	},
+	Fast: func(c *graph.Call) {
+		if c.Out[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		idx, dy, dx := c.In[1], c.In[2].F32(), c.Out[0].F32()
+		before, n, after := around(c.Out[0].Shape, axisOf(c.Node, c.Node.Int("axis"), len(c.Out[0].Shape)))
+		k := idx.Len()
+		clearFast(c, c.Out[0].Bytes)
+		c.Parallel(before*after, max(16, grain/max(1, k)), func(lo, hi int) {
+			for lo < hi {
+				b, a := lo/after, lo%after
+				width := min(after-a, hi-lo)
+				for i := range k {
+					row := dx[(b*n+indexAt(c, idx, i, n))*after+a:][:width]
+					for j, d := range dy[(b*k+i)*after+a:][:width] {
+						row[j] += d
+					}
+				}
+				lo += width
+			}
+		})
+	},
+	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"i64{5,3}, i64[6]<5, f32[6,3]",
+		"i64{5,3}, i64[2,2]<-5, f32[2,2,3]",
+		"i64{2,4,3}, i32[3]<4, f32[2,3,3]; axis=1",
+		"i64{4}, i64[]<4, f32[]",
+		"i64{4,2}, i64[0]<4, f32[0,2]",
+		"i64{3,2}, i64[5]<3, f16[5,2]",
+	},
+})

@@ -1,0 +1,203 @@
+package kernels
+
+import (
+	"math"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name: "Slice",
+	Doc:  "elements from starts to ends by steps, along axes",
+	In:   "data, starts, ends, axes?, steps?",
+	Out:  "output",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		n.Set(0, x.Type, slicedShape(n, x.Shape, 1))
+		foldMoved(n, 0)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		dx := make([]*graph.Value, len(n.Inputs))
+		in := append([]*graph.Value{dy[0], shapeOf(b, n.Inputs[0])}, n.Inputs[1:]...)
+		dx[0] = b.Op("com.microsoft.SliceGrad", nil, in...)
+		return dx
+	},
+	Eval:      slicing.eval,
+	Fast:      slicing.fast,
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[5,4], i64{1,0}, i64{4,3}",
+		"f32[5,4], i64{1}, i64{9223372036854775807}, i64{1}",
+		"f32[5,4], i64{-2}, i64{1000}, i64{-2}",
+		"f32[5,4], i64{0}, i64{-1}, i64{0}",
+		"f32[5,4], i64{4,0}, i64{0,4}, i64{0,1}, i64{-2,3}",
+		"f32[5], i64{-1}, i64{-9223372036854775807}, i64{0}, i64{-1}",
+		"f32[5], i64{20}, i64{-20}, i64{0}, i64{-3}",
+		"f32[5], i64{3}, i64{2}",
+		"f32[2,3,4], i64{1,0}, i64{2,2}, i64{2,0}",
+		"f32[0,3], i64{0}, i64{5}",
+		"f32[5], i32{1}, i32{4}, i32{0}, i32{2}",
+		"i64{5,6,7}, i64{1}, i64{3}",
+		"bool[4,2], i64{1}, i64{3}",
+	},
+})
+
+var slicing mover = func(c *graph.Call) []move {
+	y := c.Out[0]
+	from, at := sliced(c, c.In[0].Shape, 1)
+	return []move{{shape: y.Shape, from: from, fromAt: at, to: strides(y.Shape)}}
+}
+
+// SliceGrad is ONNX Runtime's: dy where the slice was taken, 0 elsewhere.
+var _ = define(graph.Op{
+	Name:   "SliceGrad",
+	Domain: microsoft,
+	Doc:    "the gradient of Slice: dy at its places in zeros of that shape",
+	In:     "dY, shape, starts, ends, axes?, steps?",
+	Out:    "dX",
+	Infer: func(n *graph.Node) {
+		shape := graph.Shape(knownDims(n, 1, "shape"))
+		got := n.Inputs[0].Shape
+		for i, d := range slicedShape(n, shape, 2) {
+			if i < len(got) {
+				n.Same(got[i], d, "dims of dY and of the slice")
+			}
+		}
+		if len(got) != len(shape) {
+			n.Fail("dY has rank %d, the slice %d", len(got), len(shape))
+		}
+		n.Set(0, n.Inputs[0].Type, shape)
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { clear(c.Out[0].Bytes); unslicing.eval(c) },
+	Fast:      func(c *graph.Call) { clearFast(c, c.Out[0].Bytes); unslicing.fast(c) },
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[3,3], i64{5,4}, i64{1,0}, i64{4,3}",
+		"f32[2,4], i64{5,4}, i64{-2}, i64{1000}, i64{-2}",
+		"f32[2,2], i64{5,4}, i64{4,0}, i64{0,4}, i64{0,1}, i64{-2,3}",
+		"f32[0], i64{5}, i64{3}, i64{2}",
+	},
+})
+
+var unslicing mover = func(c *graph.Call) []move {
+	x := c.In[0]
+	to, at := sliced(c, c.Out[0].Shape, 2)
+	return []move{{shape: x.Shape, from: strides(x.Shape), to: to, toAt: at}}
+}
+
+// clearFast zeroes bytes on all workers.
+func clearFast(c *graph.Call, b []byte) {
+	c.Parallel(len(b), 8*grain, func(lo, hi int) { clear(b[lo:hi]) })
+}
+
+// sliceAxes is the axis and the step of each start; starts are input at.
+func sliceAxes(n *graph.Node, rank, at int) (axes []int, steps []int64) {
+	starts := len(knownDims(n, at, "starts"))
+	axes, steps = make([]int, starts), slices.Repeat([]int64{1}, starts)
+	for i := range axes {
+		axes[i] = i
+	}
+	if n.In(at+2) != nil {
+		given := knownInts(n, at+2, "axes")
+		axesOf(n, given, rank)
+		axes = axes[:0]
+		for _, a := range given {
+			axes = append(axes, axisOf(n, int(a), rank))
+		}
+	}
+	if n.In(at+3) != nil {
+		steps = knownInts(n, at+3, "steps")
+	}
+	if ends := len(knownDims(n, at+1, "ends")); ends != starts || len(axes) != starts || len(steps) != starts || starts > rank {
+		n.Fail("%d starts, %d ends, %d axes and %d steps for rank %d", starts, ends, len(axes), len(steps), rank)
+	}
+	if slices.Contains(steps, 0) {
+		n.Fail("a step is 0")
+	}
+	return axes, steps
+}
+
+// slicedShape is the shape of a slice, as formulas.
+func slicedShape(n *graph.Node, s graph.Shape, at int) graph.Shape {
+	axes, steps := sliceAxes(n, len(s), at)
+	starts, ends := knownDims(n, at, "starts"), knownDims(n, at+1, "ends")
+	out := slices.Clone(s)
+	for i, a := range axes {
+		out[a] = sliceLen(n, s[a], starts[i], ends[i], steps[i])
+	}
+	return out
+}
+
+// sliceLen counts the elements from start to end of a dim d. Bounds beyond the
+// dim are clamped on the side where that can matter: a start that is too far
+// gives a negative count, which is no element.
+func sliceLen(n *graph.Node, d, start, end graph.Dim, step int64) graph.Dim {
+	zero, one := graph.Num(0), graph.Num(1)
+	start, end = fromEnd(n, start, d), fromEnd(n, end, d)
+	if step > 0 {
+		if isFar(end, 1) {
+			end = d
+		}
+		return end.Min(d).Sub(start.Max(zero)).CeilDiv(graph.Num(step)).Max(zero)
+	}
+	if isFar(start, 1) {
+		start = d
+	}
+	if isFar(end, -1) {
+		end = graph.Num(-1)
+	}
+	return start.Min(d.Sub(one)).Sub(end.Max(graph.Num(-1))).CeilDiv(graph.Num(-step)).Max(zero)
+}
+
+// fromEnd adds d to a bound that is negative. A formula that could be either
+// is taken to be none, and the graph notes that.
+func fromEnd(n *graph.Node, x, d graph.Dim) graph.Dim {
+	if isFar(x, -1) || isFar(x, 1) || atLeast(x, 0) {
+		return x
+	}
+	if order, known := x.Compare(graph.Num(0)); known && order < 0 {
+		return x.Add(d)
+	}
+	n.Same(x.Max(graph.Num(0)), x, "a slice's bound of unknown sign")
+	return x
+}
+
+// isFar reports a number that exporters write for "to the end" (sign 1) or "to
+// the beginning" (−1).
+func isFar(x graph.Dim, sign int64) bool {
+	v, ok := x.Const()
+	return ok && (sign > 0 && v >= math.MaxInt32 || sign < 0 && v <= -math.MaxInt32)
+}
+
+// sliced is where the elements of a slice lie in a tensor of that shape.
+func sliced(c *graph.Call, shape []int, at int) (st []int, first int) {
+	st = strides(shape)
+	unit := slices.Clone(st)
+	starts := c.In[at]
+	for i := range starts.Len() {
+		a, step := i, 1
+		if len(c.In) > at+2 && c.In[at+2] != nil {
+			a = axisOf(c.Node, int(c.In[at+2].Int(i)), len(shape))
+		}
+		if len(c.In) > at+3 {
+			step = int(c.In[at+3].Int(i))
+		}
+		d := shape[a]
+		start := int(starts.Int(i))
+		if start < 0 {
+			start = max(0, start+d)
+		}
+		if step > 0 {
+			start = min(start, d)
+		} else {
+			start = min(start, d-1)
+		}
+		first += start * unit[a]
+		st[a] = unit[a] * step
+	}
+	return st, first
+}

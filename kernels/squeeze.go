@@ -1,0 +1,51 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// Without axes every dim that is the number 1 goes; one that merely could be 1
+// stays, since a plan holds for all sizes.
+var _ = define(graph.Op{
+	Name: "Squeeze",
+	Doc:  "the same elements without dims of 1",
+	In:   "data, axes?",
+	Out:  "squeezed",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		var out graph.Shape
+		if n.In(1) == nil {
+			for _, d := range x.Shape {
+				if !d.Is(1) {
+					out = append(out, d)
+				}
+			}
+		} else {
+			axes := axesOf(n, knownInts(n, 1, "axes"), x.Rank())
+			for i, d := range x.Shape {
+				if !slices.Contains(axes, i) {
+					out = append(out, d)
+					continue
+				}
+				n.Same(d, graph.Num(1), "a squeezed dim is not 1")
+			}
+		}
+		n.Set(0, x.Type, out)
+		n.SetInts(0, x.Ints)
+	},
+	Grad:      viewGrad,
+	Eval:      copyBytes,
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	View:      true,
+	Samples: []string{
+		"f32[1,2,1]",
+		"f32[1,2,1], i64{-1}",
+		"f32[1,2,1], i64{0,2}",
+		"f32[1,1], i64{1,0}",
+		"f32[2], i64{}",
+		"i64{7}, i64{0}",
+	},
+})

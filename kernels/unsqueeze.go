@@ -1,0 +1,38 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name: "Unsqueeze",
+	Doc:  "the same elements with more dims of 1; axes count in the result",
+	In:   "data, axes",
+	Out:  "expanded",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		axes := knownInts(n, 1, "axes")
+		out := slices.Clone(x.Shape)
+		for _, a := range axesOf(n, axes, x.Rank()+len(axes)) {
+			out = slices.Insert(out, a, graph.Num(1))
+		}
+		n.Set(0, x.Type, out)
+		n.SetInts(0, x.Ints)
+	},
+	Grad:      viewGrad,
+	Eval:      copyBytes,
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	View:      true,
+	Samples: []string{
+		"f32[2,3], i64{0}",
+		"f32[2,3], i64{-1}",
+		"f32[2,3], i64{3,0}",
+		"f32[], i64{0}",
+		"f32[], i64{0,1}",
+		"f32[0], i64{1}",
+		"i64[]{7}, i64[]{0}",
+	},
+})
