@@ -14,8 +14,8 @@ func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
 		doc:     doc,
 		attrs:   "beta1 float=0.9, beta2 float=0.999, eps float=1e-8, weight_decay float=" + decay,
 		samples: []string{"", "beta1=0.5 beta2=0.9 eps=0.01 weight_decay=0.1"},
-		slots: []string{"exp_avg", "exp_avg_sq"},
-		flops: 14,
+		slots:   []string{"exp_avg", "exp_avg_sq"},
+		flops:   14,
 		eval: func(u update) func(p, g float64, s []float64) float64 {
 			beta1, beta2, eps, wd := u.n.Float("beta1"), u.n.Float("beta2"), u.n.Float("eps"), u.n.Float("weight_decay")
 			step, root := adamCorrections(u)
