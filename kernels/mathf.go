@@ -227,3 +227,19 @@ func geluTanhInner(e, x []float32) {
 	}
 	expRow(e, e)
 }
+
+// expSum is the sum of e^(x−shift), added up in float64.
+func expSum(x []float32, shift float32) float64 {
+	var e [blockLen]float32
+	sum := 0.0
+	for len(x) > 0 {
+		e := e[:min(len(x), blockLen)]
+		for i := range e {
+			e[i] = x[i] - shift
+		}
+		expRow(e, e)
+		sum = sumRow(sum, e)
+		x = x[len(e):]
+	}
+	return sum
+}

@@ -1,0 +1,129 @@
+package kernels
+
+import (
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// onAxis runs f over every line of output 0 and of the inputs, which have its
+// shape, along an axis. The lines are copies, so y may be any x's tensor.
+func onAxis(c *graph.Call, axis int, f func(y []float64, x [][]float64)) {
+	out := c.Out[0]
+	before, n, after := around(out.Shape, axisOf(c.Node, axis, len(out.Shape)))
+	y, x := make([]float64, n), make([][]float64, len(c.In))
+	for k := range x {
+		x[k] = make([]float64, n)
+	}
+	for line := range before * after {
+		at := line/after*n*after + line%after
+		for k, in := range c.In {
+			for i := range n {
+				x[k][i] = in.Float(at + i*after)
+			}
+		}
+		f(y, x)
+		for i := range n {
+			out.SetFloat(at+i*after, y[i])
+		}
+	}
+}
+
+// onAxisF32 is onAxis for float32, by whatever number of workers; other types
+// go to Eval. f must be right if y is one of x.
+func onAxisF32(c *graph.Call, axis int, f func(y []float32, x [][]float32)) {
+	out := c.Out[0]
+	if out.Type != graph.Float32 {
+		c.Node.Op.Eval(c)
+		return
+	}
+	before, n, after := around(out.Shape, axisOf(c.Node, axis, len(out.Shape)))
+	all := out.F32()
+	in := make([][]float32, len(c.In))
+	for k := range in {
+		in[k] = c.In[k].F32()
+	}
+	c.Parallel(before*after, max(1, grain/max(1, 4*n)), func(lo, hi int) {
+		x := make([][]float32, len(in))
+		if after == 1 {
+			for at := lo * n; at < hi*n; at += n {
+				for k := range x {
+					x[k] = in[k][at : at+n]
+				}
+				f(all[at:at+n], x)
+			}
+			return
+		}
+		for k := range x {
+			x[k] = make([]float32, n)
+		}
+		y := make([]float32, n)
+		for line := lo; line < hi; line++ {
+			at := line/after*n*after + line%after
+			for k := range x {
+				for i := range n {
+					x[k][i] = in[k][at+i*after]
+				}
+			}
+			f(y, x)
+			for i := range n {
+				all[at+i*after] = y[i]
+			}
+		}
+	})
+}
+
+// axisInfer infers an operator on floats along the attribute axis; all inputs
+// have one shape.
+func axisInfer(n *graph.Node) {
+	sameTypes(n)
+	wantType(n, 0, isFloat, "floats")
+	axisOf(n, n.Int("axis"), n.Inputs[0].Rank())
+	for _, v := range n.Inputs[1:] {
+		sameDims(n, v.Shape, n.Inputs[0].Shape)
+	}
+	sameShape(n)
+}
+
+// sameDims refuses shapes that are known to differ.
+func sameDims(n *graph.Node, a, b graph.Shape) {
+	if len(a) != len(b) {
+		n.Fail("shapes %s and %s differ", a, b)
+	}
+	for i := range a {
+		n.Same(a[i], b[i], "shapes")
+	}
+}
+
+// greatestOf is the greatest number of a row; −∞ if it is empty, NaN if it has
+// one.
+func greatestOf[N float32 | float64](x []N, least N) N {
+	for _, v := range x {
+		least = max(least, v)
+	}
+	return least
+}
+
+// axisSamples suit every operator along an axis of one input.
+var axisSamples = []string{
+	"f32[2,5]",
+	"f32[2,3,4]; axis=1",
+	"f32[3,2]; axis=0",
+	"f32[2,3,4]; axis=-2",
+	"f32[37]",
+	"f32[2,300]",
+	"f64[3]",
+	"f16[2,3]",
+	"f32[0,3]",
+	"f32[3,0]",
+}
+
+// pairs makes samples of two inputs, alike, of samples of one.
+func pairs(samples []string) []string {
+	out := make([]string, len(samples))
+	for i, s := range samples {
+		input, attrs, _ := strings.Cut(s, ";")
+		out[i] = input + ", " + input + "; " + attrs
+	}
+	return out
+}

@@ -1,0 +1,53 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name: "PRelu",
+	Doc:  "y = x, or slope·x where x < 0; the slope is broadcast to x",
+	In:   "X, slope",
+	Out:  "Y",
+	Infer: func(n *graph.Node) {
+		sameTypes(n)
+		wantType(n, 0, isNumber, "numbers")
+		sameDims(n, broadcast(n, n.Inputs[0].Shape, n.Inputs[1].Shape), n.Inputs[0].Shape)
+		sameShape(n)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x, slope := n.Inputs[0], n.Inputs[1]
+		zero := num(b, x, 0)
+		below := b.Op("Less", nil, x, zero)
+		return []*graph.Value{
+			b.Op("Where", nil, below, b.Op("Mul", nil, dy[0], slope), dy[0]),
+			sumTo(b, b.Op("Where", nil, below, b.Op("Mul", nil, dy[0], x), zero), slope.Shape),
+		}
+	},
+	Eval:      leak.eval,
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples: []string{
+		"f32[2,3,4], f32[3,1]",
+		"f32[5], f32[5]",
+		"f32[2,3], f32[]",
+		"i32[5], i32[1]",
+		"f16[5], f16[5]",
+		"f32[0,3], f32[3]",
+	},
+})
+
+var leak = binary{
+	f: func(x, slope float64) float64 {
+		if x < 0 {
+			return slope * x
+		}
+		return x
+	},
+	i: func(x, slope int64) int64 {
+		if x < 0 {
+			return slope * x
+		}
+		return x
+	},
+	u: func(x, _ uint64) uint64 { return x },
+}

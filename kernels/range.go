@@ -1,0 +1,105 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:  "Range",
+	Doc:   "start, start + delta, …, before limit",
+	In:    "start, limit, delta",
+	Out:   "output",
+	Attrs: "stash_type int=1",
+	Infer: func(n *graph.Node) {
+		sameTypes(n)
+		wantType(n, 0, isNumber, "numbers")
+		for i, what := range []string{"start", "limit", "delta"} {
+			wantOne(n, i, what)
+		}
+		start, limit, delta := n.Inputs[0], n.Inputs[1], n.Inputs[2]
+		if a, b, d, ok := threeNumbers(start, limit, delta); ok {
+			size := math.Ceil((b - a) / d)
+			if !(math.Abs(size) < math.MaxInt32) {
+				n.Fail("from %v to %v by %v", a, b, d)
+			}
+			n.Set(0, start.Type, graph.Dims(int64(max(0, size))))
+		} else {
+			n.Set(0, start.Type, graph.Shape{rangeSize(n, wholeNumber(n, start), wholeNumber(n, limit), wholeNumber(n, delta))})
+		}
+		if size, ok := n.Outputs[0].Shape[0].Const(); ok && size <= graph.MaxInts && start.Ints != nil && delta.Ints != nil {
+			foldEach(n, int(size), func(i int) (graph.Dim, bool) {
+				return start.Ints[0].Add(delta.Ints[0].Mul(graph.Num(int64(i)))), true
+			})
+		}
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		start, delta, y := c.In[0], c.In[2], c.Out[0]
+		for i := range y.Len() {
+			if y.Type.IsFloat() {
+				y.SetFloat(i, start.Float(0)+float64(i)*delta.Float(0))
+			} else {
+				y.SetInt(i, start.Int(0)+int64(i)*delta.Int(0))
+			}
+		}
+	},
+	Flops:     perElement(2),
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"i64[]{3}, i64[]{9}, i64[]{3}",
+		"i64[]{10}, i64[]{4}, i64[]{-2}",
+		"i32[]{0}, i32[]{5}, i32[]{2}",
+		"i64[]{3}, i64[]{3}, i64[]{1}",
+		"i64[]{5}, i64[]{3}, i64[]{1}",
+		"f32[]{0}, f32[]{2.5}, f32[]{0.5}",
+		"f64[]{1}, f64[]{-1}, f64[]{-0.6}",
+	},
+})
+
+// rangeSize is max(0, ⌈(limit − start)/delta⌉).
+func rangeSize(n *graph.Node, start, limit, delta graph.Dim) graph.Dim {
+	order, known := delta.Compare(graph.Num(0))
+	if !known || order == 0 {
+		n.Fail("delta is %s; a number known to be above or below 0 expected", delta)
+	}
+	way := limit.Sub(start)
+	if order < 0 {
+		way, delta = way.Neg(), delta.Neg()
+	}
+	return way.CeilDiv(delta).Max(graph.Num(0))
+}
+
+// threeNumbers are the values of constants, if all are.
+func threeNumbers(start, limit, delta *graph.Value) (a, b, d float64, ok bool) {
+	var out [3]float64
+	for i, v := range []*graph.Value{start, limit, delta} {
+		if !v.Type.IsFloat() || v.Kind != graph.Const || v.Data == nil {
+			return 0, 0, 0, false
+		}
+		bytes, err := v.Data.Bytes()
+		if err != nil {
+			return 0, 0, 0, false
+		}
+		out[i] = (&graph.Tensor{Type: v.Type, Bytes: bytes}).Float(0)
+	}
+	return out[0], out[1], out[2], true
+}
+
+// wholeNumber is a value as a formula. A float can be one too: exporters cast
+// sizes to the type of the range.
+func wholeNumber(n *graph.Node, v *graph.Value) graph.Dim {
+	from := v
+	if v.Def != nil && v.Def.Op.Name == "Cast" && v.Type.IsFloat() {
+		from = v.Def.Inputs[0]
+	}
+	if len(from.Ints) == 1 {
+		return from.Ints[0]
+	}
+	if x, _, _, ok := threeNumbers(v, v, v); ok && x == math.Trunc(x) && math.Abs(x) < 1<<53 {
+		return graph.Num(int64(x))
+	}
+	n.Fail("%q is not known before the step runs", v.Name)
+	return graph.Dim{}
+}

@@ -1,0 +1,95 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:  "Softmax",
+	Doc:   "eˣ / Σ eˣ along an axis",
+	In:    "input",
+	Out:   "output",
+	Attrs: "axis int=-1",
+	Infer: axisInfer,
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		return b.Ops("com.microsoft.SoftmaxGrad_13", graph.A{"axis": n.Int("axis")}, 1, dy[0], n.Outputs[0])
+	},
+	Eval: func(c *graph.Call) {
+		onAxis(c, c.Node.Int("axis"), func(y []float64, x [][]float64) {
+			top, sum := greatestOf(x[0], math.Inf(-1)), 0.0
+			for i, v := range x[0] {
+				y[i] = math.Exp(v - top)
+				sum += y[i]
+			}
+			for i := range y {
+				y[i] /= sum
+			}
+		})
+	},
+	Fast:      func(c *graph.Call) { onAxisF32(c, c.Node.Int("axis"), softmaxRow) },
+	Flops:     perElement(12),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples:   axisSamples,
+})
+
+func softmaxRow(y []float32, x [][]float32) {
+	top := greatestOf(x[0], float32(math.Inf(-1)))
+	for i, v := range x[0] {
+		y[i] = v - top
+	}
+	expRow(y, y)
+	scaleRow(y, y, float32(1/sumRow(0, y)))
+}
+
+var _ = define(graph.Op{
+	Name:   "SoftmaxGrad_13",
+	Domain: microsoft,
+	Doc:    "dx = y·(dy − Σ dy·y) along an axis",
+	In:     "dY, Y",
+	Out:    "dX",
+	Attrs:  "axis int=-1",
+	Infer:  axisInfer,
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		onAxis(c, c.Node.Int("axis"), func(dx []float64, in [][]float64) {
+			dy, y, dot := in[0], in[1], 0.0
+			for i := range y {
+				dot += dy[i] * y[i]
+			}
+			for i := range y {
+				dx[i] = y[i] * (dy[i] - dot)
+			}
+		})
+	},
+	Fast: func(c *graph.Call) {
+		onAxisF32(c, c.Node.Int("axis"), func(dx []float32, in [][]float32) {
+			dy, y := in[0], in[1]
+			dot := float32(dotRow(dy, y))
+			for i, v := range y {
+				dx[i] = v * (dy[i] - dot)
+			}
+		})
+	},
+	Flops:     perElement(4),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0, 1},
+	Samples:   pairs(axisSamples),
+})
+
+// dotRow adds in the order of sumRow.
+func dotRow(x, y []float32) float64 {
+	var a, b, c, d float64
+	for y = y[:len(x)]; len(x) >= 4 && len(y) >= 4; x, y = x[4:], y[4:] {
+		a += float64(x[0]) * float64(y[0])
+		b += float64(x[1]) * float64(y[1])
+		c += float64(x[2]) * float64(y[2])
+		d += float64(x[3]) * float64(y[3])
+	}
+	for i, v := range x {
+		a += float64(v) * float64(y[i])
+	}
+	return (a + b) + (c + d)
+}
