@@ -261,3 +261,6 @@ func tileGo(k int, a, b, c []float32, ldc int, add bool) {
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+// Processor names the micro-kernel that matrix products use on this machine.
+func Processor() string { return tiles[0].name }

@@ -27,6 +27,7 @@ type File struct {
 	Floor    FileFloor        `json:"floor"`
 	Memory   FileMemory       `json:"memory"`
 	Clusters []FileCluster    `json:"clusters"`
+	Dominant []FileHolding    `json:"dominant"`
 	PlanMS   float64          `json:"plan_ms"`
 	Warnings []string         `json:"warnings"`
 	Steps    []FileStep       `json:"steps"`
@@ -93,18 +94,26 @@ type FileMemory struct {
 
 // FileCluster is a row of the plan table.
 type FileCluster struct {
-	ID        string   `json:"id"`
-	Strategy  int      `json:"strategy"`
-	Key       string   `json:"key"`
-	Freq      int      `json:"freq"`
-	Saving    string   `json:"saving"`
-	Bytes     int64    `json:"bytes"`
-	ORTBytes  int64    `json:"ort_bytes"`
-	On        bool     `json:"on"`
-	Requested int      `json:"requested"`
-	Matched   int      `json:"matched"`
-	Applied   int      `json:"applied"`
-	Nodes     []string `json:"nodes"`
+	ID         string   `json:"id"`
+	Strategy   int      `json:"strategy"`
+	Key        string   `json:"key"`
+	Freq       int      `json:"freq"`
+	Saving     string   `json:"saving"`
+	Bytes      int64    `json:"bytes"`
+	ORTBytes   int64    `json:"ort_bytes"`
+	On         bool     `json:"on"`
+	Requested  int      `json:"requested"`
+	Matched    int      `json:"matched"`
+	Applied    int      `json:"applied"`
+	Nodes      []string `json:"nodes"`
+	PeakEffect int64    `json:"peak_effect"`
+	Cost       float64  `json:"cost"`
+}
+
+// FileHolding is a value that is large at the peak.
+type FileHolding struct {
+	Value string `json:"value"`
+	Bytes int64  `json:"bytes"`
 }
 
 // FileStep is a launch: a node of Program, for the first time or again.
@@ -149,7 +158,11 @@ func (p *Plan) File(path string) *File {
 	for _, c := range p.Clusters {
 		f.Clusters = append(f.Clusters, FileCluster{ID: c.ID, Strategy: c.Strategy, Key: c.Key(), Freq: c.Freq,
 			Saving: cluster.Formula(c.Saving), Bytes: c.Bytes, ORTBytes: c.Bytes, On: c.Applied > 0,
-			Requested: c.Requested, Matched: c.Freq, Applied: c.Applied, Nodes: c.Nodes})
+			Requested: c.Requested, Matched: c.Freq, Applied: c.Applied, Nodes: c.Nodes,
+			PeakEffect: c.PeakEffect, Cost: c.Cost})
+	}
+	for _, h := range p.Dominant {
+		f.Dominant = append(f.Dominant, FileHolding(h))
 	}
 	for _, s := range p.Steps {
 		f.Steps = append(f.Steps, FileStep(s))
@@ -265,9 +278,8 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 			c.cost += m.cost[s.Node]
 		}
 	}
-	p.Result = m.summary(c)
-	p.Memory = m.memory(c)
-	p.Clusters = (&search{m: m, clusters: cluster.Find(g), plan: p}).rows(again)
+	p.Result, p.Memory, p.Dominant = m.summary(c), m.memory(c), m.dominant(c.t)
+	p.Clusters = (&search{m: m, clusters: cluster.Find(g), plan: p}).rows(c)
 	if p.Result.Peak != f.Result.Peak {
 		return nil, fmt.Errorf("planner: the plan claims a peak of %d bytes, but its steps have %d", f.Result.Peak, p.Result.Peak)
 	}

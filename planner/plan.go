@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,12 +47,24 @@ func (s Size) of(base int64) int64 {
 }
 
 // ClusterRequest turns on the first Count entries of a cluster in execution
-// order; −1 is all of them.
+// order, −1 being all of them, or the entries in Places if that is not empty.
 type ClusterRequest struct {
 	ID       string
 	Strategy int
 	Count    int
+	Places   []Places
 	Where    string // of a setting, for warnings
+}
+
+// Places is a range of a cluster's entries, both ends included.
+type Places struct{ First, Last int }
+
+// wants reports whether the request turns on entry i.
+func (r ClusterRequest) wants(i int) bool {
+	if len(r.Places) == 0 {
+		return r.Count < 0 || i < r.Count
+	}
+	return slices.ContainsFunc(r.Places, func(p Places) bool { return p.First <= i && i <= p.Last })
 }
 
 // Plan is the decisions for one graph under one binding of its dims.
@@ -69,7 +82,8 @@ type Plan struct {
 	Floor            Floor
 	Memory           Memory
 	Clusters         []Row
-	Strategy         string // the one that was used
+	Dominant         []Holding // the three largest values alive at the peak
+	Strategy         string    // the one that was used
 	Took             time.Duration
 	Warnings         []string
 
@@ -88,6 +102,12 @@ type Summary struct {
 	ExtraFlops  int64
 	Overhead    float64 // extra cost as a share of the plain step's
 	Again       int     // nodes that run again
+}
+
+// Holding is a value that takes bytes at the peak.
+type Holding struct {
+	Value string
+	Bytes int64
 }
 
 // Floor is the peak that no plan in this order can go below, and why.
@@ -112,6 +132,12 @@ type Row struct {
 	Requested int // what a setting asked for; 0 if none did
 	Applied   int // entries that run again
 	Nodes     []string
+	// PeakEffect is by how much the row lowers the plan's peak: for a row that
+	// is on, what the peak would be higher without it; for one that is off,
+	// what it would be lower with it. Cost is the extra compute of the row, as
+	// a share of the plain step's.
+	PeakEffect int64
+	Cost       float64
 }
 
 // Key is the row as a setting: ID:strategy:count.
@@ -145,7 +171,7 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 		return nil, err
 	}
 	p.adopt(chosen)
-	p.Clusters = s.rows(chosen.again)
+	p.Clusters = s.rows(chosen)
 	if err := Check(p); err != nil {
 		panic(fmt.Sprintf("planner: its own plan is wrong: %v", err))
 	}
@@ -157,8 +183,23 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 func (p *Plan) adopt(c *candidate) {
 	p.t, p.Steps = c.t, c.t.steps
 	p.Offsets, p.Arena, p.PackBound = c.placed.Offsets, c.placed.Height, c.placed.Bound
-	p.Result = p.m.summary(c)
-	p.Memory = p.m.memory(c)
+	p.Result, p.Memory, p.Dominant = p.m.summary(c), p.m.memory(c), p.m.dominant(c.t)
+}
+
+// dominant is the three largest values alive at the peak.
+func (m *model) dominant(t *timeline) []Holding {
+	var all []Holding
+	for _, l := range t.lives {
+		if int(l.first) <= t.at && int(l.last) > t.at {
+			name := "work space"
+			if !l.scratch {
+				name = m.g.Values[l.owner].Name
+			}
+			all = append(all, Holding{name, l.bytes})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Holding) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return slices.Clip(all[:min(3, len(all))])
 }
 
 // candidate is a set of nodes to run again, simulated and placed.
@@ -433,9 +474,9 @@ func (s *search) requested() ([]bool, error) {
 		}
 		on[n.ID] = true
 	}
-	turnOn := func(c cluster.Cluster, count int) {
+	turnOn := func(c cluster.Cluster, want ClusterRequest) {
 		for i, e := range c.Entries {
-			if count < 0 || i < count {
+			if want.wants(i) {
 				for _, n := range e.Nodes {
 					on[n.ID] = true
 				}
@@ -444,7 +485,7 @@ func (s *search) requested() ([]bool, error) {
 	}
 	if r.Level > 0 {
 		for _, c := range s.clusters {
-			turnOn(c, -1)
+			turnOn(c, ClusterRequest{Count: -1})
 		}
 	}
 	for _, want := range r.Clusters {
@@ -454,7 +495,7 @@ func (s *search) requested() ([]bool, error) {
 			continue
 		}
 		if want.Strategy == 1 {
-			turnOn(s.clusters[i], want.Count)
+			turnOn(s.clusters[i], want)
 		}
 	}
 	return on, nil
@@ -470,17 +511,18 @@ func (p *Plan) ClusterIDs() []string {
 }
 
 // rows is the plan table: every cluster, largest saving first.
-func (s *search) rows(again []bool) []Row {
+func (s *search) rows(chosen *candidate) []Row {
 	var rows []Row
 	for _, c := range s.clusters {
 		row := Row{ID: c.ID, Strategy: 1, Freq: len(c.Entries), Saving: c.Saving()}
 		row.Bytes, _ = s.m.binding.Eval(row.Saving)
 		for _, e := range c.Entries {
 			row.Nodes = append(row.Nodes, e.Node.Name)
-			if again[e.Node.ID] {
+			if chosen.again[e.Node.ID] {
 				row.Applied++
 			}
 		}
+		s.weigh(&row, c, chosen)
 		for _, w := range s.plan.Request.Clusters {
 			if w.ID == c.ID {
 				row.Requested = w.Count
@@ -502,6 +544,32 @@ func (s *search) rows(again []bool) []Row {
 		return 0
 	})
 	return rows
+}
+
+// weigh simulates the plan with the row the other way round.
+func (s *search) weigh(row *Row, c cluster.Cluster, chosen *candidate) {
+	other := slices.Clone(chosen.again)
+	for _, e := range c.Entries {
+		other[e.Node.ID] = row.Applied == 0
+		if row.Applied == 0 {
+			other = turnOn(other, ids(e.Nodes))
+		}
+	}
+	t := s.m.simulate(s.m.order(other))
+	row.PeakEffect = t.peak - chosen.t.peak
+	row.Cost = chosen.cost - s.m.againCost(t)
+	if row.Applied == 0 {
+		row.PeakEffect, row.Cost = -row.PeakEffect, -row.Cost
+	}
+	row.Cost /= max(s.m.total, 1)
+}
+
+func ids(nodes []*graph.Node) []int32 {
+	out := make([]int32, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.ID
+	}
+	return out
 }
 
 // bytesText is a size in an error: exact, and readable.

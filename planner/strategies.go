@@ -136,10 +136,9 @@ func newLadder(s *search) *ladder {
 	l := &ladder{s: s}
 	for _, c := range s.clusters {
 		for _, e := range c.Entries {
-			x := entry{node: e.Node.ID}
-			for _, n := range e.Nodes {
-				x.nodes = append(x.nodes, n.ID)
-				x.cost += s.m.cost[n.ID]
+			x := entry{node: e.Node.ID, nodes: ids(e.Nodes)}
+			for _, n := range x.nodes {
+				x.cost += s.m.cost[n]
 			}
 			x.bytes, _ = s.m.binding.Eval(e.Saving)
 			if x.bytes > 0 && !s.forced[e.Node.ID] {

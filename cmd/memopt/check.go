@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/memopt"
+	"memopt/memopt/report"
+)
+
+var checkCommand = &cli.Command{
+	Name:      "check",
+	Usage:     "replay a plan on its model: no use before computation, no overlap, peak as claimed",
+	ArgsUsage: "PLAN MODEL",
+	Flags:     planFlags(),
+	Action: func(c *cli.Context) error {
+		asJSON, err := begin(c, "PLAN MODEL")
+		if err != nil {
+			return err
+		}
+		cfg, err := settings(c)
+		if err != nil {
+			return err
+		}
+		p, err := memopt.LoadPlan(c.Args().Get(0), c.Args().Get(1), cfg)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(c.App.Writer, map[string]any{"format": "memopt.check/1", "ok": true, "peak": p.Result.Peak,
+				"arena": p.Arena, "steps": len(p.Steps), "recomputed_nodes": p.Result.Again})
+		}
+		fmt.Fprintf(c.App.Writer, "ok: %d steps, %d of them again, peak %s, arena %s\n",
+			len(p.Steps), p.Result.Again, report.Bytes(p.Result.Peak), report.Bytes(p.Arena))
+		return nil
+	},
+}

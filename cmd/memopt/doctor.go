@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/kernels"
+	"memopt/memopt"
+)
+
+var doctorCommand = &cli.Command{
+	Name:      "doctor",
+	Usage:     "what is installed, and what to do about what is not",
+	ArgsUsage: " ",
+	Flags:     common(),
+	Action: func(c *cli.Context) error {
+		asJSON, err := begin(c, "")
+		if err != nil {
+			return err
+		}
+		var findings []finding
+		for _, look := range examinations {
+			findings = append(findings, look())
+		}
+		if asJSON {
+			return printJSON(c.App.Writer, map[string]any{"format": "memopt.doctor/1", "version": memopt.Version, "findings": findings})
+		}
+		for _, f := range findings {
+			mark := "ok  "
+			if !f.OK {
+				mark = "–   "
+			}
+			fmt.Fprintf(c.App.Writer, "%s%-16s %s\n", mark, f.Name, f.Found)
+			if f.Advice != "" {
+				fmt.Fprintf(c.App.Writer, "    %-16s %s\n", "", f.Advice)
+			}
+		}
+		return nil
+	},
+}
+
+// finding is one thing looked at.
+type finding struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Found  string `json:"found"`
+	Advice string `json:"advice,omitempty"`
+}
+
+// examinations is the table of what doctor looks at.
+var examinations = []func() finding{lookProgram, lookMachine, lookMemory, lookOperators, lookPython, lookSockets}
+
+func lookProgram() finding {
+	f := finding{Name: "memopt", OK: true, Found: memopt.Version + ", " + runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				f.Found += ", revision " + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return f
+}
+
+func lookMachine() finding {
+	return finding{Name: "cpu device", OK: true, Found: fmt.Sprintf("%s/%s, %d cores, products by %s", runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), kernels.Processor())}
+}
+
+func lookMemory() finding {
+	f := finding{Name: "memory"}
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		f.Found = "unknown on this system"
+		return f
+	}
+	for line := range strings.SplitSeq(string(data), "\n") {
+		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			f.OK, f.Found = true, "available "+strings.TrimSpace(rest)
+		}
+	}
+	return f
+}
+
+func lookOperators() finding {
+	return finding{Name: "operators", OK: true, Found: fmt.Sprintf("%d forms in the library (memopt ops lists them)", len(kernels.Library.All()))}
+}
+
+func lookPython() finding {
+	f := finding{Name: "python", Advice: "install Python 3.10 or newer and: pip install grpcio protobuf"}
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		f.Found = "python3 is not on PATH; only the Python package needs it"
+		return f
+	}
+	out, err := exec.Command(path, "-c", "import sys, grpc; print('%d.%d.%d' % sys.version_info[:3], 'grpcio', grpc.__version__)").Output()
+	if err != nil {
+		f.Found = path + " has no grpcio; only the Python package needs it"
+		return f
+	}
+	return finding{Name: "python", OK: true, Found: path + " " + strings.TrimSpace(string(out))}
+}
+
+func lookSockets() finding {
+	dir := os.Getenv("XDG_RUNTIME_DIR")
+	if dir == "" {
+		dir = "/tmp"
+	}
+	tmp, err := os.MkdirTemp(dir, "memopt-doctor-")
+	if err != nil {
+		return finding{Name: "service folder", Found: err.Error(), Advice: "the service needs a folder for its socket: set XDG_RUNTIME_DIR to one you can write to"}
+	}
+	os.Remove(tmp)
+	return finding{Name: "service folder", OK: true, Found: filepath.Dir(tmp)}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"memopt/configs"
+	"memopt/memopt"
+	"memopt/memopt/report"
+	"memopt/plugin"
+)
+
+// front is what the service serves: the same settings, plan and texts as the
+// command line's.
+type front struct{}
+
+func (front) Info(context.Context) (plugin.Info, error) {
+	info := plugin.Info{Version: memopt.Version, Features: []string{"plan"}}
+	for _, d := range memopt.Devices() {
+		if d != "auto" {
+			info.Devices = append(info.Devices, plugin.Device{Name: d, Kind: d})
+		}
+	}
+	return info, nil
+}
+
+func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply, err error) {
+	cfg, warnings, err := requestSettings(r)
+	if err != nil {
+		return reply, asInput(err)
+	}
+	show, err := stagesOf(strings.Join(r.Show, ","))
+	if err != nil {
+		return reply, err
+	}
+	if r.HTML != "" {
+		return reply, usage("an HTML report is not in this version")
+	}
+	model, err := memopt.Open(r.Model, cfg)
+	if err != nil {
+		return reply, err
+	}
+	if err := ctx.Err(); err != nil {
+		return reply, err
+	}
+	plan, err := model.Plan()
+	if err != nil {
+		return reply, err
+	}
+	file := plan.File(model.Path)
+	file.Warnings = append(file.Warnings, warnings...)
+	if r.SaveTo != "" {
+		if err := file.Save(r.SaveTo); err != nil {
+			return reply, asInput(err)
+		}
+	}
+	if r.Emit != "" {
+		if err := memopt.Emit(plan, r.Emit); err != nil {
+			return reply, asInput(err)
+		}
+	}
+	data, err := json.Marshal(file)
+	if err != nil {
+		return reply, err
+	}
+	var text strings.Builder
+	for _, s := range show {
+		if err := s.print(&text, plan); err != nil {
+			return reply, err
+		}
+		fmt.Fprintln(&text)
+	}
+	report.Plan(&text, plan, filepath.Base(model.Path), nonDefaults(cfg))
+	return plugin.PlanReply{JSON: string(data), Text: text.String(), Warnings: file.Warnings}, nil
+}
+
+// requestSettings merges a request's fields, which rank as flags, with the
+// trainer's environment.
+func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
+	var flags, file configs.Config
+	level := ""
+	if r.Level != nil {
+		level = strconv.Itoa(*r.Level)
+	}
+	for _, f := range []struct{ name, value string }{
+		{"budget", r.Budget}, {"activation_budget", r.ActivationBudget}, {"max_overhead", r.MaxOverhead},
+		{"strategy", r.Strategy}, {"level", level}, {"boundary", r.Boundary}, {"compat", r.Compat}, {"dims", dimsText(r.Dims)},
+	} {
+		if f.value == "" {
+			continue
+		}
+		if err := flags.Set(f.name, f.value, configs.Source{Origin: configs.OriginFlag, Name: f.name}); err != nil {
+			return flags, nil, err
+		}
+	}
+	if c := strings.TrimSpace(r.Config); c != "" {
+		var err error
+		if c[0] == '{' || c[0] == '[' {
+			file, err = configs.ParseJSON([]byte(c), "config")
+		} else {
+			file, err = configs.ParseFile(c)
+		}
+		if err != nil {
+			return flags, nil, err
+		}
+	}
+	lookup := os.LookupEnv
+	if r.Environment != nil {
+		lookup = func(name string) (string, bool) { v, ok := r.Environment[name]; return v, ok }
+	}
+	env, warnings, err := configs.FromEnv(lookup)
+	if err != nil {
+		return flags, nil, err
+	}
+	return configs.Merge(flags, file, env), warnings, nil
+}
+
+func dimsText(dims map[string]int64) string {
+	var parts []string
+	for name, n := range dims {
+		parts = append(parts, fmt.Sprintf("%s=%d", name, n))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,311 @@
+// Package cpu is the device that runs anywhere. It obeys a planner.Schedule:
+// one block of memory for each space, every value at its offset, launches in
+// order. What an operator's Eval computes is the meaning of correct; Fast is
+// used where there is one.
+//
+// All cores work on one launch at a time. An operator computes each output
+// element in one fixed order whatever the number of workers, so results do
+// not depend on it.
+//
+// Poison mode is for tests: bytes that no life owns are filled with NaN, and
+// every launch works on copies between canaries, so a read of freed memory, a
+// write beyond an output and a write to an input all show.
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// Options of a device.
+type Options struct {
+	Workers   int  // 0 is GOMAXPROCS
+	Poison    bool // see the package comment
+	Reference bool // run Eval even where there is a Fast
+}
+
+// Device holds the memory of one schedule and its launches, ready to run.
+type Device struct {
+	schedule *planner.Schedule
+	options  Options
+	spaces   [3][]byte
+	calls    []launch
+	fixed    map[string]*graph.Tensor // parameters, states, constants, inputs
+	inputs   []planner.Ref
+	outputs  map[string]*graph.Tensor
+	used     [3]int64
+	frees    [][]planner.Life // by launch: lives that end with it
+}
+
+type launch struct {
+	node *graph.Node
+	call *graph.Call
+	run  func(*graph.Call)
+	src  planner.Launch
+}
+
+// Open allocates the schedule's spaces and loads parameters and states.
+func Open(s *planner.Schedule, o Options) (d *Device, err error) {
+	if o.Workers <= 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	d = &Device{schedule: s, options: o, fixed: map[string]*graph.Tensor{}, outputs: map[string]*graph.Tensor{}}
+	for space, n := range [3]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging} {
+		if int64(int(n)) != n || n < 0 {
+			return nil, fmt.Errorf("cpu: %s of %d bytes cannot be had", planner.Space(space), n)
+		}
+		if d.spaces[space], err = block(int(n)); err != nil {
+			return nil, fmt.Errorf("cpu: %s: %w", planner.Space(space), err)
+		}
+	}
+	for _, r := range s.Fixed {
+		x := d.tensor(r)
+		d.fixed[r.Value.Name] = x
+		if r.Value.Kind == graph.Input {
+			d.inputs = append(d.inputs, r)
+			continue
+		}
+		if err := load(x, r.Value, s.Binding); err != nil {
+			return nil, fmt.Errorf("cpu: %w", err)
+		}
+	}
+	for _, r := range s.Outputs {
+		d.outputs[r.Value.Name] = d.tensor(r)
+	}
+	for _, l := range s.Launches {
+		d.calls = append(d.calls, d.prepare(l))
+	}
+	if o.Poison {
+		poison(d.spaces[planner.Arena])
+		d.frees = make([][]planner.Life, len(s.Launches)+1)
+		for _, l := range s.Lives {
+			d.frees[l.Last] = append(d.frees[l.Last], l)
+		}
+	}
+	return d, nil
+}
+
+// block is zeroed memory; asking for more than there is is an error, not the
+// end of the process, as far as Go lets us know.
+func block(n int) (b []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%d bytes cannot be had: %v", n, r)
+		}
+	}()
+	return graph.NewTensor(graph.Uint8, n).Bytes, nil
+}
+
+// pages is implemented by mapped data: after a copy its file pages may go.
+type pages interface{ ReleasePages() }
+
+// load brings a value's numbers to its place. States without numbers are zero
+// already.
+func load(to *graph.Tensor, v *graph.Value, b *graph.Binding) error {
+	if v.Kind == graph.State && v.Data == nil {
+		return nil
+	}
+	x, err := v.Tensor(b)
+	if err != nil {
+		return err
+	}
+	if len(x.Bytes) != len(to.Bytes) {
+		return fmt.Errorf("value %q has %d bytes of data, not %d", v.Name, len(x.Bytes), len(to.Bytes))
+	}
+	copy(to.Bytes, x.Bytes)
+	if p, ok := v.Data.(pages); ok {
+		p.ReleasePages()
+	}
+	return nil
+}
+
+func (d *Device) bytes(r planner.Ref) []byte {
+	end := r.Offset + r.Bytes
+	d.used[r.Space] = max(d.used[r.Space], end)
+	return d.spaces[r.Space][r.Offset:end:end]
+}
+
+func (d *Device) tensor(r planner.Ref) *graph.Tensor {
+	if r.Value == nil {
+		return nil
+	}
+	return &graph.Tensor{Type: r.Value.Type, Shape: r.Shape, Bytes: d.bytes(r)}
+}
+
+// prepare binds a launch to memory once; Run only walks the list.
+func (d *Device) prepare(l planner.Launch) launch {
+	c := &graph.Call{Node: l.Node, Parallel: d.parallel}
+	for _, r := range l.In {
+		c.In = append(c.In, d.tensor(r))
+	}
+	for _, r := range l.Out {
+		c.Out = append(c.Out, d.tensor(r))
+	}
+	if l.Scratch.Bytes > 0 {
+		c.Scratch = d.bytes(l.Scratch)
+	}
+	out := launch{node: l.Node, call: c, src: l}
+	switch {
+	case l.Node == nil:
+		out.run = func(c *graph.Call) { copy(c.Out[0].Bytes, c.In[0].Bytes) }
+	case l.Node.Op.Fast != nil && !d.options.Reference:
+		out.run = l.Node.Op.Fast
+	default:
+		out.run = l.Node.Op.Eval
+	}
+	return out
+}
+
+// Name describes the device.
+func (d *Device) Name() string {
+	return fmt.Sprintf("cpu (%s, %d workers)", runtime.GOARCH, d.options.Workers)
+}
+
+// Run does one step.
+func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
+	begin := time.Now()
+	for _, in := range d.inputs {
+		x := r.Inputs[in.Value.Name]
+		to := d.fixed[in.Value.Name]
+		switch {
+		case x == nil:
+			return t, fmt.Errorf("cpu: input %q is missing", in.Value.Name)
+		case x.Type != to.Type || !slices.Equal(x.Shape, to.Shape):
+			return t, fmt.Errorf("cpu: input %q is %s%v, the plan is for %s%v", in.Value.Name, x.Type, x.Shape, to.Type, to.Shape)
+		}
+		copy(to.Bytes, x.Bytes)
+	}
+	if r.Times {
+		t.Launches = make([]time.Duration, len(d.calls))
+	}
+	for i := range d.calls {
+		l := &d.calls[i]
+		if r.Accumulate && l.node != nil && l.node.Phase == graph.Updating {
+			continue
+		}
+		l.call.Seed, l.call.Step = r.Seed, r.Step
+		start := time.Now()
+		if err := d.launch(l); err != nil {
+			return t, err
+		}
+		if r.Times {
+			t.Launches[i] = time.Since(start)
+		}
+		if d.options.Poison {
+			for _, f := range d.frees[i+1] {
+				if int(f.Last) < len(d.calls) {
+					poison(d.spaces[planner.Arena][f.Offset : f.Offset+f.Bytes])
+				}
+			}
+		}
+	}
+	t.Took = time.Since(begin)
+	t.Arena, t.State, t.Staging = d.used[planner.Arena], d.used[planner.State], d.used[planner.Staging]
+	return t, nil
+}
+
+// launch runs one call. What goes wrong inside (an index out of range, say)
+// is an error that names the node.
+func (d *Device) launch(l *launch) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if e, ok := r.(*graph.NodeError); ok {
+				err = fmt.Errorf("cpu: %w", e)
+				return
+			}
+			panic(r)
+		}
+	}()
+	if d.options.Poison && l.node != nil {
+		return d.guarded(l)
+	}
+	l.run(l.call)
+	return nil
+}
+
+// Output is a copy of a graph output after a step.
+func (d *Device) Output(name string) (*graph.Tensor, error) {
+	x := d.outputs[name]
+	if x == nil {
+		return nil, fmt.Errorf("cpu: %q is no output", name)
+	}
+	return clone(x), nil
+}
+
+// State is a copy of a parameter, constant or optimizer state.
+func (d *Device) State(name string) (*graph.Tensor, error) {
+	x := d.fixed[name]
+	if x == nil {
+		return nil, fmt.Errorf("cpu: no state is named %q", name)
+	}
+	return clone(x), nil
+}
+
+// SetState replaces a parameter or optimizer state.
+func (d *Device) SetState(name string, x *graph.Tensor) error {
+	to := d.fixed[name]
+	switch {
+	case to == nil:
+		return fmt.Errorf("cpu: no state is named %q", name)
+	case x.Type != to.Type || !slices.Equal(x.Shape, to.Shape):
+		return fmt.Errorf("cpu: state %q is %s%v, not %s%v", name, to.Type, to.Shape, x.Type, x.Shape)
+	}
+	copy(to.Bytes, x.Bytes)
+	return nil
+}
+
+func clone(x *graph.Tensor) *graph.Tensor {
+	c := graph.NewTensor(x.Type, x.Shape...)
+	copy(c.Bytes, x.Bytes)
+	return c
+}
+
+// Close gives the memory back.
+func (d *Device) Close() error {
+	d.spaces, d.calls, d.fixed, d.outputs = [3][]byte{}, nil, nil, nil
+	return nil
+}
+
+// parallel deals ranges of [0, n) to the workers as they get free.
+func (d *Device) parallel(n, grain int, f func(lo, hi int)) {
+	grain = max(grain, 1)
+	parts := min((n+grain-1)/grain, 4*d.options.Workers)
+	if parts <= 1 || d.options.Workers == 1 {
+		if n > 0 {
+			f(0, n)
+		}
+		return
+	}
+	var next atomic.Int64
+	var failed atomic.Pointer[any]
+	work := func() {
+		defer func() {
+			if r := recover(); r != nil {
+				failed.CompareAndSwap(nil, &r)
+			}
+		}()
+		for {
+			p := int(next.Add(1)) - 1
+			if p >= parts {
+				return
+			}
+			f(n*p/parts, n*(p+1)/parts)
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(parts, d.options.Workers) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	if r := failed.Load(); r != nil {
+		panic(*r)
+	}
+}

@@ -1,0 +1,122 @@
+package memopt
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"memopt/autograd"
+	"memopt/memopt/graph"
+	"memopt/memopt/tensorfile"
+)
+
+// feeder gives the inputs of each run.
+type feeder struct {
+	names   []string
+	shapes  map[string][]int
+	types   map[string]graph.DType
+	data    *tensorfile.Set // nil: synthetic
+	batches int             // runs in one pass over data
+	made    map[string]*graph.Tensor
+}
+
+// newFeeder matches a data file with the model's inputs. An array may be
+// longer than the batch in its first dim: then each run takes the next rows.
+func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint64) (*feeder, error) {
+	f := &feeder{data: data, shapes: map[string][]int{}, types: map[string]graph.DType{}, batches: -1}
+	for _, v := range g.Inputs {
+		if v.Name == autograd.LearningRate || v.Name == autograd.MicroBatch {
+			continue
+		}
+		shape, err := b.Shape(v.Shape)
+		if err != nil {
+			return nil, input(err)
+		}
+		f.names = append(f.names, v.Name)
+		f.shapes[v.Name], f.types[v.Name] = shape, v.Type
+	}
+	if data == nil {
+		f.synthesize(seed)
+		return f, nil
+	}
+	for _, name := range f.names {
+		x := data.Tensors[name]
+		if x == nil {
+			x = data.Tensors["input."+name]
+		}
+		shape := f.shapes[name]
+		if x == nil {
+			return nil, input(fmt.Errorf("memopt: the data has no array %q or %q; it has %s", name, "input."+name, strings.Join(data.Names, ", ")))
+		}
+		rows := 1
+		switch {
+		case slices.Equal(x.Shape, shape):
+		case len(shape) > 0 && len(x.Shape) == len(shape) && slices.Equal(x.Shape[1:], shape[1:]) && x.Shape[0] >= shape[0] && shape[0] > 0:
+			rows = x.Shape[0] / shape[0]
+		default:
+			return nil, input(fmt.Errorf("memopt: data array %q is %v, the model takes %v or more rows of it", name, x.Shape, shape))
+		}
+		if f.batches >= 0 && rows != f.batches {
+			return nil, input(fmt.Errorf("memopt: data array %q has %d batches, others have %d", name, rows, f.batches))
+		}
+		f.batches = rows
+		if x.Type != f.types[name] {
+			x = convert(x, f.types[name])
+		}
+		data.Tensors[name] = x
+	}
+	return f, nil
+}
+
+// synthesize makes one batch of numbers that every model accepts: normal
+// floats, and integers 0 and 1, which are indices into any table of two rows.
+func (f *feeder) synthesize(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0x6d656d6f7074))
+	f.made, f.batches = map[string]*graph.Tensor{}, 1
+	for _, name := range f.names {
+		x := graph.NewTensor(f.types[name], f.shapes[name]...)
+		for i := range x.Len() {
+			if x.Type.IsFloat() {
+				x.SetFloat(i, rng.NormFloat64())
+			} else {
+				x.SetInt(i, rng.Int64N(2))
+			}
+		}
+		f.made[name] = x
+	}
+}
+
+// inputs is run number i's batch; tensors are views of the data.
+func (f *feeder) inputs(i int) map[string]*graph.Tensor {
+	out := map[string]*graph.Tensor{}
+	for _, name := range f.names {
+		if f.data == nil {
+			out[name] = f.made[name]
+			continue
+		}
+		x := f.data.Tensors[name]
+		if slices.Equal(x.Shape, f.shapes[name]) {
+			out[name] = x
+			continue
+		}
+		view := &graph.Tensor{Type: x.Type, Shape: f.shapes[name]}
+		n := view.Len() * int(x.Type.Size())
+		at := i % f.batches * n
+		view.Bytes = x.Bytes[at : at+n]
+		out[name] = view
+	}
+	return out
+}
+
+func convert(x *graph.Tensor, t graph.DType) *graph.Tensor {
+	y := graph.NewTensor(t, x.Shape...)
+	for i := range x.Len() {
+		if t.IsFloat() || x.Type.IsFloat() {
+			y.SetFloat(i, x.Float(i))
+		} else {
+			y.SetInt(i, x.Int(i))
+		}
+	}
+	return y
+}

@@ -1,0 +1,107 @@
+// Package memopt is the front door: it opens a model, plans its training step
+// and trains it. It wires the line together and decides nothing itself.
+//
+//	model.onnx ─ onnx.Read ─▶ graph ─ autograd.TrainStep ─▶ graph ─ planner.Make ─▶ plan
+//	      ─ plan.Schedule ─▶ schedule ─ Device.Run ─▶ trace ─ report ─▶ promised beside measured
+package memopt
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"memopt/autograd"
+	"memopt/configs"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+	"memopt/planner"
+)
+
+// Version is that of the program, the service and the Python package.
+const Version = "0.1.0"
+
+// Model is a training step that was read from a file, ready to be planned.
+type Model struct {
+	Path   string
+	Graph  *graph.Graph // the whole step
+	Config configs.Config
+}
+
+// Open reads a model and derives its training step, unless it has one already.
+func Open(path string, c configs.Config) (*Model, error) {
+	g, err := onnx.Read(path, kernels.Library)
+	if err != nil {
+		return nil, input(err)
+	}
+	if !hasBackward(g) {
+		if g, err = autograd.TrainStep(g, stepOptions(c)); err != nil {
+			return nil, input(err)
+		}
+	}
+	return &Model{path, g, c}, nil
+}
+
+// Plan decides what to keep, what to compute again and where each value lives.
+func (m *Model) Plan() (*planner.Plan, error) {
+	if missing := m.unbound(); len(missing) > 0 {
+		return nil, input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
+	}
+	p, err := planner.Make(m.Graph, request(m.Config))
+	if err != nil {
+		return nil, classify(err)
+	}
+	return p, nil
+}
+
+// Run trains under a plan: schedule, device, steps, and what was measured.
+func (m *Model) Run(p *planner.Plan, t Training) (*Result, error) {
+	s, err := p.Schedule()
+	if err != nil {
+		return nil, err
+	}
+	device, err := openDevice(m.Config.Device, s)
+	if err != nil {
+		return nil, err
+	}
+	defer device.Close()
+	return train(m, p, s, device, t)
+}
+
+func hasBackward(g *graph.Graph) bool {
+	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Phase != graph.Forward })
+}
+
+// unbound lists the model's dims that have no size yet.
+func (m *Model) unbound() []string {
+	return slices.DeleteFunc(m.Graph.Names(), func(n string) bool { return m.Config.Dims[n] != 0 })
+}
+
+// stepOptions picks what autograd needs from the settings.
+func stepOptions(c configs.Config) autograd.Options {
+	o := autograd.Options{Loss: c.Loss, Trainable: c.Trainable, Optimizer: c.Optimizer,
+		ClipNorm: c.ClipNorm, MicroBatches: c.Accumulate, Hyper: map[string]float64{}}
+	for setting, value := range map[string]float64{"momentum": c.Momentum, "beta1": c.Beta1, "beta2": c.Beta2,
+		"epsilon": c.Epsilon, "weight_decay": c.WeightDecay} {
+		if _, given := c.Source(setting); given {
+			o.Hyper[setting] = value
+		}
+	}
+	return o
+}
+
+// request picks what the planner needs from the settings.
+func request(c configs.Config) planner.Request {
+	r := planner.Request{Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, MaxOverhead: c.MaxOverhead,
+		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
+		ActivationBudget: planner.Size{Bytes: c.ActivationBudget.Bytes, Percent: c.ActivationBudget.Percent}}
+	for _, q := range c.Requests {
+		want := planner.ClusterRequest{ID: q.Cluster, Strategy: q.Strategy, Count: q.Count, Where: q.Pos.String() + ": "}
+		for _, l := range q.Layers {
+			want.Places = append(want.Places, planner.Places{First: int(l.First), Last: int(l.Last)})
+		}
+		r.Clusters = append(r.Clusters, want)
+	}
+	return r
+}

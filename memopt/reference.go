@@ -1,0 +1,162 @@
+package memopt
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+	"memopt/memopt/tensorfile"
+	"memopt/planner"
+)
+
+// Check is one step beside a reference: loss and every gradient.
+type Check struct {
+	Device     string
+	Loss       float64
+	LossRelErr float64
+	Worst      ParamErr
+	Params     []ParamErr // in the model's order
+	Missing    []string   // gradients of the reference that the model has not
+	Plan       *planner.Plan
+	Trace      planner.Trace
+}
+
+// ParamErr is a gradient's distance from the reference's, by norm and relative
+// to it.
+type ParamErr struct {
+	Param  string
+	RelErr float64
+}
+
+// Gradients runs one step without an update and returns loss and gradients
+// under the names of a reference file: loss, grad.NAME, after.NAME, input.NAME.
+// reference gives the inputs, and is compared with if it has more.
+func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
+	var data *tensorfile.Set
+	var err error
+	if reference != "" {
+		if data, err = tensorfile.ReadNPZ(reference); err != nil {
+			return nil, nil, input(err)
+		}
+	}
+	only, err := gradientModel(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := only.Plan()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := openDevice(m.Config.Device, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer d.Close()
+	feed, err := newFeeder(only.Graph, s.Binding, data, m.Config.Seed)
+	if err != nil {
+		return nil, nil, err
+	}
+	in := feed.inputs(0)
+	trace, err := d.Run(planner.Run{Inputs: in, Seed: m.Config.Seed})
+	if err != nil {
+		return nil, nil, err
+	}
+	out := &tensorfile.Set{Tensors: map[string]*graph.Tensor{}}
+	put := func(name string, x *graph.Tensor) {
+		out.Names = append(out.Names, name)
+		out.Tensors[name] = x
+	}
+	for _, name := range feed.names {
+		put("input."+name, in[name])
+	}
+	loss, err := d.Output(only.Graph.Loss.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	put("loss", loss)
+	for _, g := range only.Graph.Grads {
+		x, err := d.Output(g.Grad.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		put("grad."+g.Param.Name, x)
+	}
+	for _, u := range only.Graph.Updates {
+		x, err := d.State(u.State.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		put("after."+u.State.Name, x)
+	}
+	c := &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace}
+	if data == nil {
+		return out, c, nil
+	}
+	return out, c, c.compare(out, data, filepath.Base(reference))
+}
+
+// gradientModel is the model's step up to its gradients, which are outputs.
+func gradientModel(m *Model) (*Model, error) {
+	g, err := onnx.Read(m.Path, kernels.Library)
+	if err != nil {
+		return nil, input(err)
+	}
+	if hasBackward(g) {
+		return nil, input(fmt.Errorf("memopt: %s has a backward pass already; gradients can be checked of a forward model with a loss", filepath.Base(m.Path)))
+	}
+	g, err = autograd.TrainStep(g, autograd.Options{Loss: m.Config.Loss, Trainable: m.Config.Trainable, KeepGrads: true})
+	if err != nil {
+		return nil, input(err)
+	}
+	return &Model{m.Path, g, m.Config}, nil
+}
+
+func (c *Check) compare(got, want *tensorfile.Set, file string) error {
+	if x := want.Tensors["loss"]; x != nil {
+		c.LossRelErr = relErr(got.Tensors["loss"], x)
+	}
+	for _, name := range want.Names {
+		param, ok := strings.CutPrefix(name, "grad.")
+		if !ok {
+			continue
+		}
+		x := got.Tensors[name]
+		if x == nil {
+			c.Missing = append(c.Missing, param)
+			continue
+		}
+		y := want.Tensors[name]
+		if x.Len() != y.Len() {
+			return input(fmt.Errorf("memopt: %s: %s has shape %v, the model's gradient %v", file, name, y.Shape, x.Shape))
+		}
+		e := ParamErr{param, relErr(x, y)}
+		c.Params = append(c.Params, e)
+		if !(e.RelErr <= c.Worst.RelErr) || c.Worst.Param == "" {
+			c.Worst = e
+		}
+	}
+	return nil
+}
+
+// relErr is ‖x − y‖ / ‖y‖, or ‖x‖ if y is zero.
+func relErr(x, y *graph.Tensor) float64 {
+	var diff, norm float64
+	for i := range y.Len() {
+		a, b := x.Float(i), y.Float(i)
+		diff += (a - b) * (a - b)
+		norm += b * b
+	}
+	if norm == 0 {
+		return math.Sqrt(diff)
+	}
+	return math.Sqrt(diff / norm)
+}

@@ -1,0 +1,67 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"memopt/planner"
+)
+
+// Clusters prints every cluster with its nodes, for --show.
+func Clusters(w io.Writer, p *planner.Plan) error {
+	for _, r := range p.Clusters {
+		fmt.Fprintf(w, "%s freq %d, applied %d, %s bytes\n", r.Key(), r.Freq, r.Applied, Thousands(r.Bytes))
+		for i, n := range r.Nodes {
+			fmt.Fprintf(w, "  %d %s\n", i, n)
+		}
+	}
+	return nil
+}
+
+// Lives prints the stretches of the arena in the order of their steps.
+func Lives(w io.Writer, p *planner.Plan) error {
+	s, err := p.Schedule()
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "first\tlast\tbytes\toffset\t")
+	for _, l := range s.Lives {
+		fmt.Fprintf(t, "%d\t%d\t%d\t%d\t\n", l.First, l.Last, l.Bytes, l.Offset)
+	}
+	return t.Flush()
+}
+
+// Arena prints every launch with the places of what it reads and writes.
+func Arena(w io.Writer, p *planner.Plan) error {
+	s, err := p.Schedule()
+	if err != nil {
+		return err
+	}
+	for i, l := range s.Launches {
+		name, again := "copy to state", ""
+		if l.Node != nil {
+			name = l.Node.Name + " (" + l.Node.Op.FullName() + ")"
+		}
+		if l.Again {
+			again = " again"
+		}
+		fmt.Fprintf(w, "%d %s%s\n", i, name, again)
+		place := func(what string, r planner.Ref) {
+			if r.Value != nil {
+				fmt.Fprintf(w, "    %s %s+%d..%d %s\n", what, r.Space, r.Offset, r.Offset+r.Bytes, r.Value.Name)
+			} else if r.Bytes > 0 {
+				fmt.Fprintf(w, "    %s %s+%d..%d\n", what, r.Space, r.Offset, r.Offset+r.Bytes)
+			}
+		}
+		for _, r := range l.In {
+			place("reads ", r)
+		}
+		place("uses  ", l.Scratch)
+		for _, r := range l.Out {
+			place("writes", r)
+		}
+	}
+	return nil
+}

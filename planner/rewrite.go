@@ -1,0 +1,122 @@
+package planner
+
+import (
+	"fmt"
+
+	"memopt/memopt/graph"
+)
+
+// Rewrite is the plan as a graph of its own: what runs again is a copy of its
+// node, named NAME_recompute, and later readers read the copy. Any runtime
+// that keeps the order of the nodes then needs no more than the plan's peak.
+func (p *Plan) Rewrite() (*graph.Graph, error) {
+	r := &rewriter{old: p.Graph, b: graph.NewBuilder(graph.New(p.Graph.Lib, p.Graph.Name)), now: make([]*graph.Value, len(p.Graph.Values))}
+	r.views = make([][]*graph.Node, len(p.Graph.Values))
+	for _, n := range p.Graph.Nodes {
+		if n.Op.View {
+			in := n.Inputs[0].ID
+			r.views[in] = append(r.views[in], n)
+		}
+	}
+	err := graph.Try(func() {
+		for _, v := range p.Graph.Values {
+			if v.Kind != graph.Computed {
+				r.define(v)
+			}
+		}
+		for _, s := range p.Steps {
+			n := p.Graph.Nodes[s.Node]
+			if !s.Again {
+				r.b.Phase = n.Phase
+			}
+			r.node(n, s.Again)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	g := r.b.Graph
+	for _, v := range p.Graph.Outputs {
+		g.Outputs = append(g.Outputs, r.value(v))
+	}
+	if p.Graph.Loss != nil {
+		g.Loss = r.value(p.Graph.Loss)
+	}
+	for _, u := range p.Graph.Updates {
+		g.Updates = append(g.Updates, graph.Update{State: r.value(u.State), New: r.value(u.New)})
+	}
+	for _, d := range p.Graph.Grads {
+		g.Grads = append(g.Grads, graph.Grad{Param: r.value(d.Param), Grad: r.value(d.Grad)})
+	}
+	return g, g.Check()
+}
+
+type rewriter struct {
+	old   *graph.Graph
+	b     *graph.Builder
+	now   []*graph.Value  // by old value: what readers read at this step
+	views [][]*graph.Node // by old value: the views of it
+}
+
+func (r *rewriter) define(v *graph.Value) {
+	c, err := r.b.Define(v.Kind, v.Name, v.Type, v.Shape)
+	if err != nil {
+		panic(err) // names were unique in the old graph
+	}
+	c.Ints, c.Data = v.Ints, v.Data
+	r.now[v.ID] = c
+}
+
+// value is the new value for an old one. Views are no steps; each is placed
+// before its first reader.
+func (r *rewriter) value(v *graph.Value) *graph.Value {
+	if v != nil && r.now[v.ID] == nil {
+		r.node(v.Def, false)
+	}
+	if v == nil {
+		return nil
+	}
+	return r.now[v.ID]
+}
+
+// node copies a node under its own name, or as a recomputation if the name is
+// taken. Views of what it makes anew are to be placed anew.
+func (r *rewriter) node(n *graph.Node, again bool) {
+	suffix := ""
+	in := make([]*graph.Value, len(n.Inputs))
+	for i, v := range n.Inputs {
+		in[i] = r.value(v)
+	}
+	for _, v := range n.Outputs {
+		if v != nil && r.b.Graph.ByName(v.Name) != nil {
+			suffix, again = "_recompute", true
+		}
+	}
+	outs := make([]string, len(n.Outputs))
+	for i, v := range n.Outputs {
+		if v != nil {
+			outs[i] = v.Name + suffix
+		}
+	}
+	made, err := r.b.Node(n.Op, n.Name+suffix, n.Attrs, in, outs)
+	if err != nil {
+		panic(fmt.Sprintf("planner: a node that was valid is not: %v", err))
+	}
+	for i, v := range n.Outputs {
+		if v == nil {
+			continue
+		}
+		r.now[v.ID] = made[i]
+		if again {
+			r.forget(v)
+		}
+	}
+}
+
+func (r *rewriter) forget(v *graph.Value) {
+	for _, view := range r.views[v.ID] {
+		out := view.Outputs[0]
+		r.now[out.ID] = nil
+		r.forget(out)
+	}
+}
