@@ -1,0 +1,307 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:  "BatchNormalization",
+	Since: 15,
+	Doc:   "y = (x − mean)/√(var + ε)·scale + B for each channel; in training with the batch's own mean and variance",
+	In:    "X, scale, B, input_mean, input_var",
+	Out:   "Y, running_mean?, running_var?",
+	Attrs: "epsilon float=1e-5, momentum float=0.9, training_mode int=0",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		if x.Rank() < 1 {
+			n.Fail("the input is a scalar; [N, C, …] expected")
+		}
+		channels := graph.Num(1)
+		if x.Rank() > 1 {
+			channels = x.Shape[1]
+		}
+		for i, v := range n.Inputs {
+			wantType(n, i, isFloat, "floats")
+			if i == 0 {
+				continue
+			}
+			if v.Rank() != 1 {
+				n.Fail("input %d must be [C], but is %s", i, v.Shape)
+			}
+			n.Same(v.Shape[0], channels, "channels")
+		}
+		if n.Int("training_mode") == 0 && (n.Output(1) != nil || n.Output(2) != nil) {
+			n.Fail("the running statistics are outputs only with training_mode 1")
+		}
+		n.Set(0, x.Type, x.Shape)
+		n.Set(1, n.Inputs[3].Type, n.Inputs[3].Shape)
+		n.Set(2, n.Inputs[4].Type, n.Inputs[4].Shape)
+	},
+	// In training the statistics are computed again from x.
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		dY := dy[0]
+		if dY == nil {
+			dY = zerosLike(b, n.Outputs[0])
+		}
+		attrs := graph.A{"epsilon": n.Float("epsilon"), "training_mode": n.Int("training_mode")}
+		in := []*graph.Value{dY, n.Inputs[0], n.Inputs[1]}
+		if n.Int("training_mode") == 0 {
+			in = append(in, n.Inputs[3], n.Inputs[4])
+			dx := b.Ops(own+".BatchNormalizationGrad", attrs, 3, in...)
+			return append(dx, nil, nil)
+		}
+		in = append(in, nil, nil)
+		dx := make([]*graph.Value, 5)
+		for i, d := range dy[1:] {
+			if d != nil {
+				in = append(in[:5+i], scaled(b, d, 1-n.Float("momentum")))
+				dx[3+i] = scaled(b, d, n.Float("momentum"))
+			} else {
+				in = append(in[:5+i], nil)
+			}
+		}
+		copy(dx, b.Ops(own+".BatchNormalizationGrad", attrs, 3, in...))
+		return dx
+	},
+	Eval: func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).run(c) },
+	Fast: func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).shared(c.Parallel, c.In[0]).run(c) },
+	Flops: func(n *graph.Node) graph.Dim {
+		return n.Outputs[0].Shape.Elems().Mul(graph.Num(2 + 4*int64(n.Int("training_mode"))))
+	},
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples: []string{
+		"f32[2,3,4], f32[3], f32[3], f32[3], f32[3]>0 -> y",
+		"f32[4,3], f32[3], f32[3], f32[3], f32[3]>0; epsilon=0.1 -> y",
+		"f32[2,3,2,2], f32[3], f32[3], f32[3], f32[3]>0; training_mode=1 -> y",
+		"f32[2,3,2,2], f32[3], f32[3], f32[3], f32[3]>0; training_mode=1 momentum=0.7",
+		"f32[5,2], f32[2], f32[2], f32[2], f32[2]>0; training_mode=1 -> y, _, v",
+		"f32[2,2,300], f32[2], f32[2], f32[2], f32[2]>0; training_mode=1",
+		"f32[4], f32[1], f32[1], f32[1], f32[1]>0 -> y",
+		"f16[2,3,2], f16[3], f16[3], f32[3], f32[3]>0; training_mode=1",
+	},
+})
+
+// In opset 14 all statistics had one type; training_mode came with it.
+var _ = define(graph.Op{
+	Name:  "BatchNormalization",
+	Since: 14,
+	Doc:   "the form of opset 14, with fewer element types",
+	In:    "X, scale, B, input_mean, input_var",
+	Out:   "Y, running_mean?, running_var?",
+	Attrs: "epsilon float=1e-5, momentum float=0.9, training_mode int=0",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		attrs := graph.A{"epsilon": n.Float("epsilon"), "momentum": n.Float("momentum"), "training_mode": n.Int("training_mode")}
+		return b.Ops("BatchNormalization", attrs, len(n.Outputs), n.Inputs...)
+	},
+})
+
+// Before opset 14 the number of outputs said whether it trains.
+var _ = define(graph.Op{
+	Name:  "BatchNormalization",
+	Since: 9,
+	Doc:   "the form of opset 9, which trains if it has more than one output",
+	In:    "X, scale, B, mean, var",
+	Out:   "Y, running_mean?, running_var?, saved_mean?, saved_var?",
+	Attrs: "epsilon float=1e-5, momentum float=0.9",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		if len(n.Outputs) > 3 {
+			n.Fail("outputs saved_mean and saved_var are not known; the gradient computes them itself")
+		}
+		attrs := graph.A{"epsilon": n.Float("epsilon"), "momentum": n.Float("momentum"), "training_mode": len(n.Outputs) > 1}
+		return b.Ops("BatchNormalization", attrs, len(n.Outputs), n.Inputs...)
+	},
+})
+
+// batchNorm sees x as [n, channels, inner]. A channel is one worker's, from
+// its statistics to its outputs.
+type batchNorm struct {
+	n, channels, inner int
+	eps                float64
+	par                parallel
+	quick              bool // float32 loops, where the types allow
+}
+
+func newBatchNorm(n *graph.Node, x *graph.Tensor) batchNorm {
+	bn := batchNorm{n: x.Shape[0], channels: 1, inner: 1, eps: n.Float("epsilon"), par: serial}
+	if len(x.Shape) > 1 {
+		bn.channels, bn.inner = x.Shape[1], elems(x.Shape[2:])
+	}
+	return bn
+}
+
+// shared is the same with all workers and the quick loops.
+func (bn batchNorm) shared(par parallel, x *graph.Tensor) batchNorm {
+	bn.par, bn.quick = par, x.Type == graph.Float32
+	return bn
+}
+
+// eachPart calls f with the bounds of the pieces of a channel.
+func (bn batchNorm) eachPart(channel int, f func(lo, hi int)) {
+	for i := range bn.n {
+		lo := (i*bn.channels + channel) * bn.inner
+		f(lo, lo+bn.inner)
+	}
+}
+
+// stats are a channel's mean and (population) variance.
+func (bn batchNorm) stats(x *graph.Tensor, channel int) (mean, variance float64) {
+	count := float64(bn.n * bn.inner)
+	sum := 0.0
+	bn.eachPart(channel, func(lo, hi int) {
+		if bn.quick {
+			sum = sumRow(sum, x.F32()[lo:hi])
+			return
+		}
+		for i := lo; i < hi; i++ {
+			sum += x.Float(i)
+		}
+	})
+	mean = sum / count
+	sum = 0
+	bn.eachPart(channel, func(lo, hi int) {
+		if bn.quick {
+			sum += spreadRow(x.F32()[lo:hi], mean)
+			return
+		}
+		for i := lo; i < hi; i++ {
+			d := x.Float(i) - mean
+			sum += d * d
+		}
+	})
+	return mean, sum / count
+}
+
+// grain is the channels that are worth a worker.
+func (bn batchNorm) grain() int { return 1 + grain/4/max(1, bn.n*bn.inner) }
+
+func (bn batchNorm) run(c *graph.Call) {
+	x, y := c.In[0], c.Out[0]
+	training, momentum := c.Node.Int("training_mode") != 0, c.Node.Float("momentum")
+	bn.par(bn.channels, bn.grain(), func(first, last int) {
+		for ch := first; ch < last; ch++ {
+			mean, variance := c.In[3].Float(ch), c.In[4].Float(ch)
+			if training {
+				m, v := bn.stats(x, ch)
+				if out := output(c, 1); out != nil {
+					out.SetFloat(ch, mean*momentum+m*(1-momentum))
+				}
+				if out := output(c, 2); out != nil {
+					out.SetFloat(ch, variance*momentum+v*(1-momentum))
+				}
+				mean, variance = m, v
+			}
+			gain, bias := c.In[1].Float(ch)/math.Sqrt(variance+bn.eps), c.In[2].Float(ch)
+			bn.eachPart(ch, func(lo, hi int) {
+				if bn.quick {
+					x, y := x.F32()[lo:hi], y.F32()[lo:hi]
+					m, g, b := float32(mean), float32(gain), float32(bias)
+					for i, v := range x {
+						y[i] = (v-m)*g + b
+					}
+					return
+				}
+				for i := lo; i < hi; i++ {
+					y.SetFloat(i, (x.Float(i)-mean)*gain+bias)
+				}
+			})
+		}
+	})
+}
+
+var _ = define(graph.Op{
+	Name:   "BatchNormalizationGrad",
+	Domain: own,
+	Doc:    "dX, dscale and dB of BatchNormalization; in training from X alone",
+	In:     "dY, X, scale, mean?, var?, dmean?, dvar?",
+	Out:    "dX, dscale?, dB?",
+	Attrs:  "epsilon float=1e-5, training_mode int=0",
+	Infer: func(n *graph.Node) {
+		if n.Int("training_mode") == 0 && (n.In(3) == nil || n.In(4) == nil) {
+			n.Fail("mean and var are needed, unless training_mode is 1")
+		}
+		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
+		n.Set(1, n.Inputs[2].Type, n.Inputs[2].Shape)
+		n.Set(2, n.Inputs[2].Type, n.Inputs[2].Shape)
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).grad(c) },
+	Fast:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).shared(c.Parallel, c.In[1]).grad(c) },
+	Flops:     func(n *graph.Node) graph.Dim { return n.Outputs[0].Shape.Elems().Mul(graph.Num(12)) },
+	Recompute: graph.Cheap,
+	InPlace:   []int{0, 1},
+	Samples: []string{
+		"f32[2,3,4], f32[2,3,4], f32[3], f32[3], f32[3]>0",
+		"f32[2,3,4], f32[2,3,4], f32[3]; training_mode=1",
+		"f32[2,3,2,2], f32[2,3,2,2], f32[3], _, _, f32[3], f32[3]; training_mode=1",
+		"f32[2,2,300], f32[2,2,300], f32[2]; training_mode=1 -> x, s",
+		"f64[4,3], f64[4,3], f64[3]; training_mode=1",
+	},
+})
+
+// grad uses dx = gain·(dy − mean(dy) − n·mean(dy·n)) with n = (x − mean)·inv
+// in training, and dx = gain·dy else. What flows into the batch's mean and
+// variance adds dmean/count and dvar·2(x − mean)/count.
+func (bn batchNorm) grad(c *graph.Call) {
+	dy, x, dx := c.In[0], c.In[1], c.Out[0]
+	training, count := c.Node.Int("training_mode") != 0, float64(bn.n*bn.inner)
+	bn.par(bn.channels, bn.grain(), func(first, last int) {
+		for ch := first; ch < last; ch++ {
+			var mean, variance float64
+			if training {
+				mean, variance = bn.stats(x, ch)
+			} else {
+				mean, variance = c.In[3].Float(ch), c.In[4].Float(ch)
+			}
+			inv := 1 / math.Sqrt(variance+bn.eps)
+			var sumD, sumDX float64
+			bn.eachPart(ch, func(lo, hi int) {
+				if bn.quick {
+					dy, x := dy.F32()[lo:hi], x.F32()[lo:hi]
+					for i, d := range dy {
+						sumD += float64(d)
+						sumDX += float64(d) * (float64(x[i]) - mean)
+					}
+					return
+				}
+				for i := lo; i < hi; i++ {
+					sumD += dy.Float(i)
+					sumDX += dy.Float(i) * (x.Float(i) - mean)
+				}
+			})
+			gain := c.In[2].Float(ch) * inv
+			if out := output(c, 1); out != nil {
+				out.SetFloat(ch, sumDX*inv)
+			}
+			if out := output(c, 2); out != nil {
+				out.SetFloat(ch, sumD)
+			}
+			// dx = gain·dy + slope·(x − mean) + more
+			slope, more := 0.0, 0.0
+			if training {
+				slope, more = -gain*sumDX*inv*inv/count, -gain*sumD/count
+				if d := input(c, 5); d != nil {
+					more += d.Float(ch) / count
+				}
+				if d := input(c, 6); d != nil {
+					slope += 2 * d.Float(ch) / count
+				}
+			}
+			bn.eachPart(ch, func(lo, hi int) {
+				if bn.quick {
+					dy, x, dx := dy.F32()[lo:hi], x.F32()[lo:hi], dx.F32()[lo:hi]
+					m, g, s, b := float32(mean), float32(gain), float32(slope), float32(more)
+					for i, d := range dy {
+						dx[i] = g*d + s*(x[i]-m) + b
+					}
+					return
+				}
+				for i := lo; i < hi; i++ {
+					dx.SetFloat(i, gain*dy.Float(i)+slope*(x.Float(i)-mean)+more)
+				}
+			})
+		}
+	})
+}

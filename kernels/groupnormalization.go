@@ -1,0 +1,53 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// GroupNormalization is LayerNormalization over another view of x, [N, groups,
+// C/groups, …], with one scale a channel.
+var _ = define(graph.Op{
+	Name:  "GroupNormalization",
+	Since: 21,
+	Doc:   "normalises each group of channels, then scales each channel",
+	In:    "X, scale, bias",
+	Out:   "Y",
+	Attrs: "epsilon float=1e-5, num_groups int, stash_type int=1",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		return groupNorm(b, n, n.Int("num_groups"), false)
+	},
+})
+
+// Before opset 21, scale and bias had one number a group.
+var _ = define(graph.Op{
+	Name:  "GroupNormalization",
+	Doc:   "normalises and scales each group of channels",
+	In:    "X, scale, bias",
+	Out:   "Y",
+	Attrs: "epsilon float=1e-5, num_groups int",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		return groupNorm(b, n, n.Int("num_groups"), true)
+	},
+})
+
+// groupNorm builds the normalisation; groups 0 means one a channel. perGroup
+// says that scale and bias are [groups], not [C].
+func groupNorm(b *graph.Builder, n *graph.Node, groups int, perGroup bool) []*graph.Value {
+	x := n.Inputs[0]
+	if x.Rank() < 2 {
+		n.Fail("the input must be [N, C, …], but is %s", x.Shape)
+	}
+	g := graph.Num(int64(groups))
+	if groups == 0 {
+		g = x.Shape[1]
+	} else if groups < 0 || !x.Shape[1].Mod(g).Is(0) {
+		n.Fail("%s channels cannot be parted into %d groups", x.Shape[1], groups)
+	}
+	one, each := graph.Num(1), x.Shape[1].FloorDiv(g)
+	view := graph.Shape{x.Shape[0], g, each, x.Shape[2:].Elems()}
+	affine := graph.Shape{g, each, one}
+	if perGroup {
+		affine = graph.Shape{g, one, one}
+	}
+	attrs := graph.A{"axis": 2, "epsilon": n.Float("epsilon")}
+	y := b.Op("LayerNormalization", attrs, reshape(b, x, view), reshape(b, n.Inputs[1], affine), reshape(b, n.Inputs[2], affine))
+	return []*graph.Value{reshape(b, y, x.Shape)}
+}

@@ -1,0 +1,110 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "LayerNormalization",
+	Doc:   "y = (x − mean)·inv_std·scale + bias over the dims from axis on",
+	In:    "X, Scale, B?",
+	Out:   "Y, Mean?, InvStdDev?",
+	Attrs: "axis int=-1, epsilon float=1e-5, stash_type int=1",
+	Infer: func(n *graph.Node) {
+		sameTypes(n)
+		inferRowNorm(n, n.Inputs[0], 1, 2)
+		sameShape(n)
+	},
+	// Mean and inv_std are computed again from x: two quick passes over rows
+	// that the gradient reads anyway, and nothing but x is kept.
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		dY := dy[0]
+		if dY == nil {
+			dY = zerosLike(b, n.Outputs[0])
+		}
+		in := append([]*graph.Value{dY, n.Inputs[0], n.Inputs[1], n.In(2)}, dy[1:]...)
+		return b.Ops(own+".LayerNormalizationGrad", rowNormAttrs(n), len(n.Inputs), in...)
+	},
+	Eval: func(c *graph.Call) {
+		newRowNorm(c.Node, c.In[0].Shape, true).eval(c.In[0], c.In[1], input(c, 2), c.Out[0], output(c, 1), output(c, 2))
+	},
+	Fast: func(c *graph.Call) {
+		r := newRowNorm(c.Node, c.In[0].Shape, true)
+		if !r.fast(c, c.In[0], c.In[1], input(c, 2), c.Out[0], output(c, 1), output(c, 2)) {
+			c.Node.Op.Eval(c)
+		}
+	},
+	Flops:     perElement(8),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples: []string{
+		"f32[3,7], f32[7], f32[7] -> y",
+		"f32[2,3,4], f32[4] -> y",
+		"f32[2,3,4], f32[3,4], f32[3,4]; axis=1 epsilon=0.1 -> y",
+		"f32[2,3,4], f32[2,3,4], f32[4]; axis=-3 -> y",
+		"f32[2,3,4], f32[], f32[1]; axis=1 -> y",
+		"f32[2,3,4], f32[3,1], f32[3,1]; axis=1 -> y",
+		"f32[2,3,4,2], f32[3,4,1], f32[3,4,1]; axis=2 -> y",
+		"f32[3,7], f32[7], f32[7]; stash_type=11",
+		"f32[3,7], f32[7]; stash_type=11 -> y, _, s",
+		"f32[2,300], f32[300], f32[300]",
+		"f64[3,5], f64[5]",
+		"f16[3,5], f16[5], f16[5]",
+	},
+})
+
+func rowNormAttrs(n *graph.Node) graph.A {
+	return graph.A{"axis": n.Int("axis"), "epsilon": n.Float("epsilon")}
+}
+
+var _ = define(graph.Op{
+	Name:   "LayerNormalizationGrad",
+	Domain: own,
+	Doc:    "dX, dScale and dB of LayerNormalization, from X alone",
+	In:     "dY, X, Scale, B?, dMean?, dInvStdDev?",
+	Out:    "dX, dScale?, dB?",
+	Attrs:  "axis int=-1, epsilon float=1e-5, stash_type int=1",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[1]
+		inferRowNorm(n, x)
+		n.Set(0, x.Type, x.Shape)
+		n.Set(1, n.Inputs[2].Type, n.Inputs[2].Shape)
+		if b := n.In(3); b != nil {
+			n.Set(2, b.Type, b.Shape)
+		} else if n.Output(2) != nil {
+			n.Fail("dB is asked for, but there is no B")
+		}
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		newRowNorm(c.Node, c.In[1].Shape, true).evalGrad(c.In[0], c.In[1], c.In[2], input(c, 4), input(c, 5), c.Out[0], output(c, 1), output(c, 2))
+	},
+	Fast: func(c *graph.Call) {
+		r := newRowNorm(c.Node, c.In[1].Shape, true)
+		if input(c, 4) != nil || input(c, 5) != nil ||
+			!r.fastGrad(c, c.In[0], c.In[1], c.In[2], c.Out[0], output(c, 1), output(c, 2)) {
+			c.Node.Op.Eval(c)
+		}
+	},
+	Scratch:   rowStats(1),
+	Flops:     perElement(20),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0, 1},
+	Samples: []string{
+		"f32[3,7], f32[3,7], f32[7], f32[7]",
+		"f32[2,3,4], f32[2,3,4], f32[3,4], f32[3,4]; axis=1",
+		"f32[2,3,4], f32[2,3,4], f32[3,1], f32[3,1]; axis=1",
+		"f32[2,3,4,2], f32[2,3,4,2], f32[3,4,1], f32[3,4,1]; axis=2",
+		"f32[2,3,4], f32[2,3,4], f32[]; axis=1 -> x, s",
+		"f32[2,3,4], f32[2,3,4], f32[2,3,4], f32[4] -> x, s, b",
+		"f32[2,300], f32[2,300], f32[300], _ -> x, s",
+		"f32[3,4], f32[3,4], f32[4], f32[4], f32[3,1], f32[3,1]",
+		"f64[3,4], f64[3,4], f64[4] -> x",
+	},
+})
+
+// rowStats is the scratch for mean and inv_std of each row of an input.
+func rowStats(input int) func(*graph.Node) graph.Dim {
+	return func(n *graph.Node) graph.Dim {
+		s := n.Inputs[input].Shape
+		return s[:axisOf(n, n.Int("axis"), len(s))].Elems().Mul(graph.Num(16))
+	}
+}

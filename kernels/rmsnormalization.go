@@ -1,0 +1,92 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "RMSNormalization",
+	Doc:   "y = x / √(mean(x²) + ε)·scale over the dims from axis on",
+	In:    "X, scale",
+	Out:   "Y",
+	Attrs: "axis int=-1, epsilon float=1e-5, stash_type int=1",
+	Infer: func(n *graph.Node) {
+		wantType(n, 1, isFloat, "floats")
+		inferRowNorm(n, n.Inputs[0])
+		n.Set(0, n.Inputs[1].Type, n.Inputs[0].Shape)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		return b.Ops(own+".RMSNormalizationGrad", rowNormAttrs(n), 2, dy[0], n.Inputs[0], n.Inputs[1])
+	},
+	Eval: func(c *graph.Call) {
+		newRowNorm(c.Node, c.In[0].Shape, false).eval(c.In[0], c.In[1], nil, c.Out[0], nil, nil)
+	},
+	Fast: func(c *graph.Call) {
+		if !newRowNorm(c.Node, c.In[0].Shape, false).fast(c, c.In[0], c.In[1], nil, c.Out[0], nil, nil) {
+			c.Node.Op.Eval(c)
+		}
+	},
+	Flops:     perElement(5),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples: []string{
+		"f32[3,7], f32[7]",
+		"f32[2,3,4], f32[3,4]; axis=1 epsilon=0.1",
+		"f32[2,3,4], f32[2,3,4]; axis=-3",
+		"f32[2,3,4], f32[]; axis=1",
+		"f32[2,3,4], f32[3,1]; axis=1",
+		"f32[2,300], f32[300]",
+		"f64[3,5], f64[5]; stash_type=11",
+		"f16[3,5], f32[5]",
+	},
+})
+
+var _ = define(graph.Op{
+	Name:   "RMSNormalizationGrad",
+	Domain: own,
+	Doc:    "dX and dscale of RMSNormalization, from X alone",
+	In:     "dY, X, scale",
+	Out:    "dX, dscale?",
+	Attrs:  "axis int=-1, epsilon float=1e-5, stash_type int=1",
+	Infer: func(n *graph.Node) {
+		inferRowNorm(n, n.Inputs[1])
+		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
+		n.Set(1, n.Inputs[2].Type, n.Inputs[2].Shape)
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		newRowNorm(c.Node, c.In[1].Shape, false).evalGrad(c.In[0], c.In[1], c.In[2], nil, nil, c.Out[0], output(c, 1), nil)
+	},
+	Fast: func(c *graph.Call) {
+		if !newRowNorm(c.Node, c.In[1].Shape, false).fastGrad(c, c.In[0], c.In[1], c.In[2], c.Out[0], output(c, 1), nil) {
+			c.Node.Op.Eval(c)
+		}
+	},
+	Scratch:   rowStats(1),
+	Flops:     perElement(14),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0, 1},
+	Samples: []string{
+		"f32[3,7], f32[3,7], f32[7]",
+		"f32[2,3,4], f32[2,3,4], f32[3,4]; axis=1",
+		"f32[2,3,4], f32[2,3,4], f32[3,1]; axis=1",
+		"f32[2,300], f32[2,300], f32[300] -> x",
+		"f64[3,4], f64[3,4], f64[4]",
+		"f32[3,4], f16[3,4], f32[4]",
+	},
+})
+
+// ONNX Runtime's name for the same, from before ONNX had it.
+var _ = define(graph.Op{
+	Name:  "SimplifiedLayerNormalization",
+	Doc:   "RMSNormalization under ONNX Runtime's older name",
+	In:    "X, scale",
+	Out:   "Y, inv_std_var?",
+	Attrs: "axis int=-1, epsilon float=1e-5, stash_type int=1",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		if len(n.Outputs) > 1 {
+			n.Fail("output inv_std_var is not computed; leave it out")
+		}
+		a := rowNormAttrs(n)
+		a["stash_type"] = n.Int("stash_type")
+		return []*graph.Value{b.Op("RMSNormalization", a, n.Inputs...)}
+	},
+})

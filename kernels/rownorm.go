@@ -1,0 +1,402 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// rowNorm is what LayerNormalization and RMSNormalization have in common: x
+// is rows of the dims from axis on; each row is divided by its root mean
+// square, after its mean is taken away if centred. Scale and bias broadcast to
+// x.
+type rowNorm struct {
+	centred bool
+	eps     float64
+	shape   []int // of x
+	axis    int
+	rows    int
+	width   int
+}
+
+func newRowNorm(n *graph.Node, shape []int, centred bool) rowNorm {
+	r := rowNorm{centred: centred, eps: n.Float("epsilon"), shape: shape, axis: n.Int("axis")}
+	if r.axis < 0 {
+		r.axis += len(shape)
+	}
+	r.rows, r.width = elems(shape[:r.axis]), elems(shape[r.axis:])
+	return r
+}
+
+// inferRowNorm sets output 0 and the statistics in outputs 1 and on.
+func inferRowNorm(n *graph.Node, x *graph.Value, stats ...int) {
+	wantType(n, 0, isFloat, "floats")
+	axis := axisOf(n, n.Int("axis"), x.Rank())
+	for i, v := range n.Inputs {
+		if v == nil || v == x {
+			continue
+		}
+		if out := broadcast(n, x.Shape, v.Shape); !out.Equal(x.Shape) {
+			n.Fail("input %d is %s, which does not broadcast to %s", i, v.Shape, x.Shape)
+		}
+	}
+	stash := graph.DType(n.Int("stash_type"))
+	if !stash.IsFloat() {
+		n.Fail("stash_type is %d; 1 (float32), 11 (float64) and 16 (bfloat16) are floats", n.Int("stash_type"))
+	}
+	shape := append(graph.Shape{}, x.Shape...)
+	for i := axis; i < len(shape); i++ {
+		shape[i] = graph.Num(1)
+	}
+	for _, o := range stats {
+		n.Set(o, stash, shape)
+	}
+}
+
+// stats of a row: y = (x − mean)·inv.
+func (r rowNorm) stats(x *graph.Tensor, row int) (mean, inv float64) {
+	at, sum := row*r.width, 0.0
+	if r.centred {
+		for k := range r.width {
+			mean += x.Float(at + k)
+		}
+		mean /= float64(r.width)
+	}
+	for k := range r.width {
+		d := x.Float(at+k) - mean
+		sum += d * d
+	}
+	return mean, 1 / math.Sqrt(sum/float64(r.width)+r.eps)
+}
+
+func (r rowNorm) stats32(x []float32) (mean, inv float64) {
+	if r.centred {
+		mean = sumRow(0, x) / float64(len(x))
+		return mean, 1 / math.Sqrt(spreadRow(x, mean)/float64(len(x))+r.eps)
+	}
+	return 0, 1 / math.Sqrt(squareRow(0, x)/float64(len(x))+r.eps)
+}
+
+// spreadRow is Σ (x − mean)², in the order of sumRow.
+func spreadRow(xs []float32, mean float64) float64 {
+	var a, b, c, d float64
+	for ; len(xs) >= 4; xs = xs[4:] {
+		w, x, y, z := float64(xs[0])-mean, float64(xs[1])-mean, float64(xs[2])-mean, float64(xs[3])-mean
+		a += w * w
+		b += x * x
+		c += y * y
+		d += z * z
+	}
+	for _, x := range xs {
+		a += (float64(x) - mean) * (float64(x) - mean)
+	}
+	return (a + b) + (c + d)
+}
+
+// eval writes y, and mean and inv unless they are nil. Bias may be nil.
+func (r rowNorm) eval(x, scale, bias, y, mean, inv *graph.Tensor) {
+	lists := [][]int{broadcastStrides(scale.Shape, r.shape)}
+	if bias != nil {
+		lists = append(lists, broadcastStrides(bias.Shape, r.shape))
+	}
+	for row := range r.rows {
+		m, s := r.stats(x, row)
+		walk(r.shape, row*r.width, (row+1)*r.width, func(i int, at []int) {
+			v := (x.Float(i) - m) * s * scale.Float(at[0])
+			if bias != nil {
+				v += bias.Float(at[1])
+			}
+			y.SetFloat(i, v)
+		}, lists...)
+		if mean != nil {
+			mean.SetFloat(row, m)
+		}
+		if inv != nil {
+			inv.SetFloat(row, s)
+		}
+	}
+}
+
+// affine is a scale or bias as the quick form sees it: element j of a row
+// uses data[start(row) + j/run].
+type affine struct {
+	data  []float32
+	run   int
+	lead  []int // strides of the dims before axis
+	count int   // of different elements that a row uses
+}
+
+// newAffine finds that form; not every broadcast has it.
+func (r rowNorm) newAffine(t *graph.Tensor) (a affine, ok bool) {
+	if t.Type != graph.Float32 {
+		return a, false
+	}
+	st := broadcastStrides(t.Shape, r.shape)
+	a = affine{data: t.F32(), run: 1, lead: st[:r.axis], count: 1}
+	for i := len(r.shape) - 1; i >= r.axis; i-- {
+		switch d := r.shape[i]; {
+		case d == 1:
+		case st[i] == 0 && a.count == 1:
+			a.run *= d
+		case st[i] == a.count:
+			a.count *= d
+		default:
+			return a, false
+		}
+	}
+	return a, true
+}
+
+// fast is eval over float32; it says no if it cannot.
+func (r rowNorm) fast(c *graph.Call, x, scale, bias, y, mean, inv *graph.Tensor) bool {
+	w, ok := r.newAffine(scale)
+	var b affine
+	if bias != nil && ok {
+		b, ok = r.newAffine(bias)
+		ok = ok && b.run == w.run && b.count == w.count
+	}
+	if !ok || x.Type != graph.Float32 || y.Type != graph.Float32 || r.width == 0 {
+		return false
+	}
+	in, out := x.F32(), y.F32()
+	c.Parallel(r.rows, 1+grain/4/r.width, func(lo, hi int) {
+		walk(r.shape[:r.axis], lo, hi, func(row int, at []int) {
+			x, y := in[row*r.width:(row+1)*r.width], out[row*r.width:(row+1)*r.width]
+			m, s := r.stats32(x)
+			scaleRow := w.data[at[0]:]
+			var biasRow []float32
+			if bias != nil {
+				biasRow = b.data[at[1]:]
+			}
+			normRow(y, x, float32(m), float32(s), scaleRow, biasRow, w.run)
+			if mean != nil {
+				mean.SetFloat(row, m)
+			}
+			if inv != nil {
+				inv.SetFloat(row, s)
+			}
+		}, w.lead, orZeros(b.lead, r.axis))
+	})
+	return true
+}
+
+func orZeros(st []int, n int) []int {
+	if st == nil {
+		return make([]int, n)
+	}
+	return st
+}
+
+// normRow is y = (x − m)·s·scale + bias, each scale for run elements.
+func normRow(y, x []float32, m, s float32, scale, bias []float32, run int) {
+	y = y[:len(x)]
+	switch {
+	case run > 1:
+		for k := 0; k*run < len(x); k++ {
+			g, c := s*scale[k], float32(0)
+			if bias != nil {
+				c = bias[k]
+			}
+			out := y[k*run : (k+1)*run]
+			for i, v := range x[k*run : (k+1)*run] {
+				out[i] = (v-m)*g + c
+			}
+		}
+	case bias == nil:
+		scale = scale[:len(x)]
+		for i, v := range x {
+			y[i] = (v - m) * s * scale[i]
+		}
+	default:
+		scale, bias = scale[:len(x)], bias[:len(x)]
+		for i, v := range x {
+			y[i] = (v-m)*s*scale[i] + bias[i]
+		}
+	}
+}
+
+// The gradient of a row, with n = (x − mean)·inv and g = dy·scale: dx = inv·(g
+// − mean(g) − n·mean(g·n)); without the means that come from centring when
+// there is none. What flows into mean and inv themselves adds dmean/width and
+// −dinv·inv²·n/width.
+
+// evalGrad writes dx, dscale and dbias (nil: not wanted). dmean and dinv may
+// be nil. dx may lie over dy or x.
+func (r rowNorm) evalGrad(dy, x, scale, dmean, dinv, dx, dscale, dbias *graph.Tensor) {
+	ws := broadcastStrides(scale.Shape, r.shape)
+	bs := make([]int, len(r.shape))
+	ds, db := make([]float64, scale.Len()), []float64(nil)
+	if dbias != nil {
+		bs = broadcastStrides(dbias.Shape, r.shape)
+		db = make([]float64, dbias.Len())
+	}
+	width := float64(r.width)
+	for row := range r.rows {
+		m, s := r.stats(x, row)
+		var sumG, sumGN float64
+		walk(r.shape, row*r.width, (row+1)*r.width, func(i int, at []int) {
+			d, n := dy.Float(i), (x.Float(i)-m)*s
+			g := d * scale.Float(at[0])
+			sumG += g
+			sumGN += g * n
+			ds[at[0]] += d * n
+			if db != nil {
+				db[at[1]] += d
+			}
+		}, ws, bs)
+		if !r.centred {
+			sumG = 0
+		}
+		more, slope := 0.0, sumGN/width
+		if dmean != nil {
+			more = dmean.Float(row) / width
+		}
+		if dinv != nil {
+			slope += dinv.Float(row) * s / width
+		}
+		walk(r.shape, row*r.width, (row+1)*r.width, func(i int, at []int) {
+			n := (x.Float(i) - m) * s
+			dx.SetFloat(i, s*(dy.Float(i)*scale.Float(at[0])-sumG/width-n*slope)+more)
+		}, ws)
+	}
+	for i, v := range ds {
+		if dscale != nil {
+			dscale.SetFloat(i, v)
+		}
+	}
+	for i, v := range db {
+		dbias.SetFloat(i, v)
+	}
+}
+
+// fastGrad is evalGrad over float32, without dmean and dinv; it says no if it
+// cannot. The scratch holds mean and inv of each row.
+func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.Tensor) bool {
+	w, ok := r.newAffine(scale)
+	if !ok || dy.Type != graph.Float32 || x.Type != graph.Float32 || r.width == 0 ||
+		dbias != nil && elems(dbias.Shape) != elems(scale.Shape) {
+		return false
+	}
+	stats := scratch64(c, 2*r.rows)
+	dyAll, xAll, dxAll := dy.F32(), x.F32(), dx.F32()
+	each := 1 + grain/4/r.width
+	c.Parallel(r.rows, each, func(lo, hi int) {
+		for row := lo; row < hi; row++ {
+			stats[2*row], stats[2*row+1] = r.stats32(xAll[row*r.width : (row+1)*r.width])
+		}
+	})
+	// Down the rows for each element of scale, before dx is written over dy or x.
+	if dscale != nil || dbias != nil {
+		c.Parallel(scale.Len(), 1+grain*scale.Len()/(1+4*len(xAll)), func(lo, hi int) {
+			r.affineGrad(w, lo, hi, dyAll, xAll, stats, dscale, dbias)
+		})
+	}
+	c.Parallel(r.rows, each, func(lo, hi int) {
+		walk(r.shape[:r.axis], lo, hi, func(row int, at []int) {
+			from, to := row*r.width, (row+1)*r.width
+			r.gradRow(dxAll[from:to], dyAll[from:to], xAll[from:to], stats[2*row], stats[2*row+1], w.data[at[0]:], w.run)
+		}, w.lead)
+	})
+	return true
+}
+
+// affineGrad computes elements [lo, hi) of dscale and dbias.
+func (r rowNorm) affineGrad(w affine, lo, hi int, dy, x []float32, stats []float64, dscale, dbias *graph.Tensor) {
+	var ds, db [blockLen]float64
+	for ; lo < hi; lo += blockLen {
+		end := min(lo+blockLen, hi)
+		clear(ds[:])
+		clear(db[:])
+		walk(r.shape[:r.axis], 0, r.rows, func(row int, at []int) {
+			m, s := stats[2*row], stats[2*row+1]
+			first, last := max(lo, at[0]), min(end, at[0]+w.count)
+			if w.run == 1 && first < last {
+				from, n := row*r.width+first-at[0], last-first
+				d, v := dy[from:from+n], x[from:from+n]
+				ds, db := ds[first-lo:][:n], db[first-lo:][:n]
+				for i, d := range d {
+					d := float64(d)
+					ds[i] += d * (float64(v[i]) - m) * s
+					db[i] += d
+				}
+				return
+			}
+			for e := first; e < last; e++ {
+				from := row*r.width + (e-at[0])*w.run
+				d, v := dy[from:from+w.run], x[from:from+w.run]
+				var sumDN, sumD float64
+				for i, d := range d {
+					d := float64(d)
+					sumDN += d * (float64(v[i]) - m)
+					sumD += d
+				}
+				ds[e-lo] += sumDN * s
+				db[e-lo] += sumD
+			}
+		}, w.lead)
+		for e := lo; e < end; e++ {
+			if dscale != nil {
+				dscale.F32()[e] = float32(ds[e-lo])
+			}
+			if dbias != nil {
+				dbias.F32()[e] = float32(db[e-lo])
+			}
+		}
+	}
+}
+
+// gradRow computes dx of a row. Sums of products are float32 in short pieces,
+// float64 between them.
+func (r rowNorm) gradRow(dx, dy, x []float32, mean, inv float64, scale []float32, run int) {
+	m, s := float32(mean), float32(inv)
+	var sumG, sumGN float64
+	if run == 1 {
+		scale = scale[:len(dy)]
+		inBlocks(len(dy), func(lo, hi int) {
+			dy, x, scale := dy[lo:hi], x[lo:hi], scale[lo:hi]
+			var g0, g1, n0, n1 float32
+			i := 0
+			for ; i+2 <= len(dy); i += 2 {
+				a, b := dy[i]*scale[i], dy[i+1]*scale[i+1]
+				g0 += a
+				g1 += b
+				n0 += a * (x[i] - m)
+				n1 += b * (x[i+1] - m)
+			}
+			for ; i < len(dy); i++ {
+				a := dy[i] * scale[i]
+				g0 += a
+				n0 += a * (x[i] - m)
+			}
+			sumG += float64(g0) + float64(g1)
+			sumGN += float64(n0) + float64(n1)
+		})
+	} else {
+		for k := 0; k*run < len(dy); k++ {
+			var g, n float64
+			for i := k * run; i < (k+1)*run; i++ {
+				g += float64(dy[i])
+				n += float64(dy[i]) * float64(x[i]-m)
+			}
+			sumG += g * float64(scale[k])
+			sumGN += n * float64(scale[k])
+		}
+	}
+	if !r.centred {
+		sumG = 0
+	}
+	width := float64(r.width)
+	back, slope := float32(sumG/width), float32(sumGN*inv/width*inv)
+	if run == 1 {
+		for i, d := range dy {
+			dx[i] = s * (d*scale[i] - back - (x[i]-m)*slope)
+		}
+		return
+	}
+	for k := 0; k*run < len(dy); k++ {
+		w := scale[k]
+		for i := k * run; i < (k+1)*run; i++ {
+			dx[i] = s * (dy[i]*w - back - (x[i]-m)*slope)
+		}
+	}
+}
