@@ -1,0 +1,177 @@
+package tensorfile
+
+import (
+	"archive/zip"
+	"bufio"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// ReadNPZ reads a NumPy archive, or a single .npy array under the name of its
+// file. Which of them it is shows in its first bytes.
+func ReadNPZ(path string) (*Set, error) {
+	s, err := readNPZ(path)
+	return s, named(path, err)
+}
+
+func readNPZ(path string) (*Set, error) {
+	f, size, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var magic [6]byte
+	n, err := f.ReadAt(magic[:], 0)
+	if err != nil && err != io.EOF {
+		return nil, reason(err)
+	}
+	switch begin := string(magic[:n]); {
+	case begin == npyMagic:
+		x, err := readNPY(bufio.NewReader(f), size)
+		if err != nil {
+			return nil, err
+		}
+		base := filepath.Base(path)
+		s := &Set{}
+		return s, s.add(strings.TrimSuffix(base, filepath.Ext(base)), x)
+	case strings.HasPrefix(begin, "PK"):
+		return readArchive(f, size)
+	}
+	return nil, errors.New("not a NumPy file: it begins neither as .npz nor as .npy does")
+}
+
+// What deflated members may grow to, all together. Deflate turns one byte into
+// at most 1032; an archive of real numbers comes nowhere near, one of masks and
+// zeros can, so small ones may do as they like.
+const (
+	maxRatio  = 1032
+	freeBytes = 256 << 20
+	wideRatio = 100
+)
+
+func readArchive(r io.ReaderAt, size int64) (*Set, error) {
+	z, err := zip.NewReader(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("not a whole .npz archive: %s", strings.TrimPrefix(err.Error(), "zip: "))
+	}
+	s := &Set{}
+	left := uint64(size)                               // bytes that no member has claimed yet
+	room := uint64(freeBytes) + wideRatio*uint64(size) // what may still be unpacked
+	for _, f := range z.File {
+		fail := func(err error) error { return fmt.Errorf("member %s: %w", quote(f.Name), err) }
+		// Members that share bytes could unpack to any amount.
+		if f.CompressedSize64 > left {
+			return nil, fail(fmt.Errorf("%d bytes are more than the archive has for it", f.CompressedSize64))
+		}
+		left -= f.CompressedSize64
+		if f.UncompressedSize64 > room {
+			return nil, fail(fmt.Errorf("the archive unpacks to more than %d times its size; np.savez stores arrays as they are", wideRatio))
+		}
+		room -= f.UncompressedSize64
+		name, ok := strings.CutSuffix(f.Name, ".npy")
+		if !ok {
+			return nil, fail(errors.New("not an array: the name should end in .npy"))
+		}
+		x, err := readMember(f)
+		if err != nil {
+			return nil, fail(err)
+		}
+		if err := s.add(name, x); err != nil {
+			return nil, fail(err)
+		}
+	}
+	return s, nil
+}
+
+func readMember(f *zip.File) (*graph.Tensor, error) {
+	packed, total := f.CompressedSize64, f.UncompressedSize64
+	switch {
+	case f.Flags&1 != 0:
+		return nil, errors.New("it is encrypted")
+	case f.Method == zip.Store && packed != total:
+		return nil, fmt.Errorf("%d bytes, but %d are declared", packed, total)
+	case f.Method == zip.Deflate && total/maxRatio > packed:
+		return nil, fmt.Errorf("%d bytes cannot unpack to %d", packed, total)
+	}
+	r, err := f.Open()
+	if errors.Is(err, zip.ErrAlgorithm) {
+		return nil, fmt.Errorf("compression method %d is not supported; those of np.savez and np.savez_compressed are", f.Method)
+	} else if err != nil {
+		return nil, fmt.Errorf("not a whole member: %s", strings.TrimPrefix(err.Error(), "zip: "))
+	}
+	defer r.Close()
+	x, err := readNPY(bufio.NewReader(r), int64(total))
+	if err != nil {
+		return nil, trimZip(err)
+	}
+	// The checksum is compared where the member ends.
+	switch n, err := r.Read(make([]byte, 1)); {
+	case n > 0:
+		return nil, fmt.Errorf("more than the declared %d bytes", total)
+	case err != io.EOF:
+		return nil, trimZip(short(err))
+	}
+	return x, nil
+}
+
+// trimZip takes the package's name off a message of archive/zip.
+func trimZip(err error) error {
+	if s, ok := strings.CutPrefix(err.Error(), "zip: "); ok {
+		return errors.New(s)
+	}
+	return err
+}
+
+// WriteNPZ writes a NumPy archive that np.load reads. Arrays are stored as they
+// are, in the order of the names. There is no bfloat16 in NumPy.
+func WriteNPZ(path string, s *Set) error {
+	if err := s.check(); err != nil {
+		return named(path, err)
+	}
+	return named(path, replace(path, func(w io.Writer) error { return writeArchive(w, s) }))
+}
+
+func writeArchive(w io.Writer, s *Set) error {
+	z := zip.NewWriter(w)
+	for _, name := range s.Names {
+		x := s.Tensors[name]
+		prefix, err := npyPrefix(x)
+		if err != nil {
+			return fmt.Errorf("tensor %s: %w", quote(name), err)
+		}
+		// Raw, so that sizes and checksum stand before the bytes: readers that
+		// walk the archive from its front rely on them.
+		size := uint64(len(prefix) + len(x.Bytes))
+		h := &zip.FileHeader{
+			Name:               name + ".npy",
+			Method:             zip.Store,
+			CRC32:              crc32.Update(crc32.ChecksumIEEE(prefix), crc32.IEEETable, x.Bytes),
+			CompressedSize64:   size,
+			UncompressedSize64: size,
+		}
+		if !isASCII(name) {
+			h.Flags |= 0x800 // the name is UTF-8
+		}
+		m, err := z.CreateRaw(h)
+		if err != nil {
+			return fmt.Errorf("tensor %s: %s", quote(name), strings.TrimPrefix(err.Error(), "zip: "))
+		}
+		if _, err := m.Write(prefix); err != nil {
+			return err
+		}
+		if _, err := m.Write(x.Bytes); err != nil {
+			return err
+		}
+	}
+	return z.Close()
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 })
+}
