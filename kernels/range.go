@@ -71,11 +71,12 @@ func rangeSize(n *graph.Node, start, limit, delta graph.Dim) graph.Dim {
 	return way.CeilDiv(delta).Max(graph.Num(0))
 }
 
-// threeNumbers are the values of constants, if all are.
+// threeNumbers are the values of float scalars that the model holds, if it
+// holds all. That they might be trained does not count: a size has no slope.
 func threeNumbers(start, limit, delta *graph.Value) (a, b, d float64, ok bool) {
 	var out [3]float64
 	for i, v := range []*graph.Value{start, limit, delta} {
-		if !v.Type.IsFloat() || v.Kind != graph.Const || v.Data == nil {
+		if !v.Type.IsFloat() || v.Kind != graph.Const && v.Kind != graph.Param || v.Data == nil {
 			return 0, 0, 0, false
 		}
 		bytes, err := v.Data.Bytes()
