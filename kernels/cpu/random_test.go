@@ -1,0 +1,231 @@
+package cpu_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/kernels/cpu"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// TestAnyPlanSameBits is the promise of the project: any graph, with any legal
+// set of nodes computed again, gives bit for bit what it gave before. Every
+// run is poisoned: stale or foreign bytes would show as NaN.
+func TestAnyPlanSameBits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { samePlanBits(t, false) })
+}
+
+// TestReferenceDevice holds the device against the interpreter on the same
+// random graphs.
+func TestReferenceDevice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { samePlanBits(t, true) })
+}
+
+func samePlanBits(t *rapid.T, reference bool) {
+	g := randomStep(t)
+	var repeatable []string
+	for _, n := range g.Nodes {
+		if n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View {
+			repeatable = append(repeatable, n.Name)
+		}
+	}
+	dims := map[string]int64{"batch": rapid.Int64Range(1, 3).Draw(t, "batch")}
+	again := rapid.SliceOfDistinct(rapid.SampledFrom(append(repeatable, "")), rapid.ID[string]).Draw(t, "again")
+	var chosen []string
+	for _, name := range again {
+		if name != "" {
+			chosen = append(chosen, name)
+		}
+	}
+	plain := plan(t, g, planner.Request{Dims: dims})
+	other := plan(t, g, planner.Request{Dims: dims, Again: chosen})
+	want := run(t, plain, cpu.Options{Poison: true, Workers: 1, Reference: reference})
+	if reference {
+		given := inputs(plain)
+		ts, err := kernels.Interpret(g, binding(t, dims), given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range g.Outputs {
+			if !bytes.Equal(ts[v.ID].Bytes, want[v.Name]) {
+				t.Fatalf("output %q differs from the interpreter's\n%s", v.Name, g)
+			}
+		}
+	}
+	got := run(t, other, cpu.Options{Poison: true, Workers: 3, Reference: reference})
+	for name := range want {
+		if !bytes.Equal(want[name], got[name]) {
+			t.Fatalf("%q has other bits when %q run again\n%s", name, chosen, g)
+		}
+	}
+}
+
+func binding(t *rapid.T, dims map[string]int64) *graph.Binding {
+	b, err := graph.Bind(dims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func plan(t *rapid.T, g *graph.Graph, r planner.Request) *planner.Plan {
+	p, err := planner.Make(g, r)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, g)
+	}
+	return p
+}
+
+// inputs are the same numbers for the same shapes.
+func inputs(p *planner.Plan) map[string]*graph.Tensor {
+	s, err := p.Schedule()
+	if err != nil {
+		panic(err)
+	}
+	in := map[string]*graph.Tensor{}
+	for _, r := range s.Fixed {
+		if r.Value.Kind != graph.Input {
+			continue
+		}
+		x := graph.NewTensor(r.Value.Type, r.Shape...)
+		for i := range x.Len() {
+			x.SetFloat(i, float64(int(i*7919+len(r.Value.Name)*31)%13-6)/4)
+		}
+		in[r.Value.Name] = x
+	}
+	return in
+}
+
+// run does two steps and returns every output and every state.
+func run(t *rapid.T, p *planner.Plan, o cpu.Options) map[string][]byte {
+	s, err := p.Schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := cpu.Open(s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	steps := 2
+	if o.Reference {
+		steps = 1
+	}
+	for step := range steps {
+		trace, err := d.Run(planner.Run{Inputs: inputs(p), Step: uint64(step)})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, p.Graph)
+		}
+		if trace.Arena != p.Arena {
+			t.Fatalf("the arena was used up to %d, the plan says %d", trace.Arena, p.Arena)
+		}
+	}
+	out := map[string][]byte{}
+	for _, v := range p.Graph.Outputs {
+		x, err := d.Output(v.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[v.Name] = x.Bytes
+	}
+	for _, u := range p.Graph.Updates {
+		x, err := d.State(u.State.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out["state "+u.State.Name] = x.Bytes
+	}
+	return out
+}
+
+// randomStep draws a forward graph over matrices [batch, w] and turns it into
+// a training step.
+func randomStep(t *rapid.T) *graph.Graph {
+	g := graph.New(kernels.Library, "random")
+	b := graph.NewBuilder(g)
+	batch := graph.Sym("batch")
+	must := func(v *graph.Value, err error) *graph.Value {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	values := []*graph.Value{must(b.Define(graph.Input, "x", graph.Float32, graph.Shape{batch, graph.Num(4)}))}
+	params := 0
+	param := func(shape ...int) *graph.Value {
+		params++
+		x := graph.NewTensor(graph.Float32, shape...)
+		for i := range x.Len() {
+			x.SetFloat(i, float64(int(i*104729+params*17)%11-5)/8)
+		}
+		s := make(graph.Shape, len(shape))
+		for i, d := range shape {
+			s[i] = graph.Num(int64(d))
+		}
+		v := must(b.Define(graph.Param, fmt.Sprintf("p%d", params), graph.Float32, s))
+		v.Data = graph.Bytes(x.Bytes)
+		return v
+	}
+	width := func(v *graph.Value) int { n, _ := v.Shape[1].Const(); return int(n) }
+	pick := func() *graph.Value { return rapid.SampledFrom(values).Draw(t, "input") }
+	menu := []func() *graph.Value{
+		func() *graph.Value {
+			x := pick()
+			return b.Op("MatMul", nil, x, param(width(x), rapid.SampledFrom([]int{2, 4, 6}).Draw(t, "width")))
+		},
+		func() *graph.Value { x := pick(); return b.Op("Add", nil, x, param(width(x))) },
+		func() *graph.Value { x := pick(); return b.Op("Mul", nil, x, param(1)) },
+		func() *graph.Value { return b.Op("Tanh", nil, pick()) },
+		func() *graph.Value { return b.Op("Gelu", nil, pick()) },
+		func() *graph.Value { return b.Op("Relu", nil, pick()) },
+		func() *graph.Value { return b.Op("Softmax", nil, pick()) },
+		func() *graph.Value { x := pick(); return b.Op("Mul", nil, x, x) },
+		func() *graph.Value { x := pick(); return b.Op("Add", nil, b.Op("Sigmoid", nil, x), x) },
+		func() *graph.Value {
+			x := pick()
+			return b.Op("LayerNormalization", nil, x, param(width(x)), param(width(x)))
+		},
+		func() *graph.Value { // a view and back
+			x := pick()
+			flat := b.Op("Reshape", nil, x, b.Ints(graph.Num(-1)))
+			return b.Op("Reshape", nil, b.Op("Neg", nil, flat), b.Ints(x.Shape...))
+		},
+		func() *graph.Value {
+			x := pick()
+			parts := b.Ops("Split", graph.A{"axis": 1}, 2, x, b.Ints(graph.Num(int64(width(x)/2)), graph.Num(int64(width(x)-width(x)/2))))
+			return b.Op("Concat", graph.A{"axis": 1}, parts[1], parts[0])
+		},
+		func() *graph.Value {
+			x := pick()
+			return b.Ops("Dropout", nil, 2, x, b.Num(graph.Float32, 0.5), b.Num(graph.Bool, 1))[0]
+		},
+	}
+	for range rapid.IntRange(1, 12).Draw(t, "nodes") {
+		values = append(values, rapid.SampledFrom(menu).Draw(t, "op")())
+	}
+	var sums []*graph.Value
+	for _, v := range values[1:] {
+		sums = append(sums, b.Op("ReduceMean", graph.A{"keepdims": 0}, v))
+	}
+	loss := b.Op("Sum", nil, sums...)
+	g.Outputs = []*graph.Value{loss}
+	if params == 0 {
+		loss = b.Op("Mul", nil, loss, b.Op("ReduceMean", graph.A{"keepdims": 0}, param(2)))
+		g.Outputs = []*graph.Value{loss}
+	}
+	opt := autograd.Options{KeepGrads: rapid.Bool().Draw(t, "keep"), Optimizer: rapid.SampledFrom([]string{"sgd", "momentum", "adamw"}).Draw(t, "optimizer")}
+	if rapid.Bool().Draw(t, "clip") {
+		opt.ClipNorm = 0.5
+	}
+	step, err := autograd.TrainStep(g, opt)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, g)
+	}
+	return step
+}
