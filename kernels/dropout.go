@@ -1,0 +1,154 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// Dropout's gradient draws the mask again instead of reading it: the counter
+// gives the same bits for a few operations an element, and a mask that nobody
+// reads is not made at all, which saves a byte an element between the passes.
+var _ = define(graph.Op{
+	Name:  "Dropout",
+	Doc:   "in training, x/(1 − ratio) or 0 by chance, else x",
+	In:    "data, ratio?, training_mode?",
+	Out:   "output, mask?",
+	Attrs: "seed int",
+	Infer: func(n *graph.Node) {
+		dropoutInfer(n)
+		n.Set(1, graph.Bool, n.Inputs[0].Shape)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		dx := make([]*graph.Value, len(n.Inputs))
+		dx[0] = dy[0]
+		if on := n.In(2); on != nil && (on.Ints == nil || !on.Ints[0].Is(0)) {
+			dx[0] = b.Op("memopt.DropoutGrad", graph.A{"seed": int64(who(n))}, dy[0], n.In(1), on)
+		}
+		return dx
+	},
+	Eval:      func(c *graph.Call) { dropout(c, serial) },
+	Fast:      func(c *graph.Call) { dropout(c, c.Parallel) },
+	Flops:     perElement(16),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Random:    true,
+	Samples: []string{
+		"f32[5,7], f32[]{0.4}, bool[]{1}",
+		"f32[5,7], f32[]{0.4}, bool[]{1}; seed=3 -> y",
+		"f32[130], _, bool[]{1}",
+		"f32[4], f32[]{0}, bool[]{1}",
+		"f32[4], f32[]{1}, bool[]{1}",
+		"f32[4], f32[]{0.4}, bool[]{0}",
+		"f32[4], f32[]{0.4}",
+		"f32[3]",
+		"f16[5], f32[]{0.4}, bool[]{1}",
+		"f32[0], f32[]{0.4}, bool[]{1}",
+	},
+})
+
+// seed is who drew in the forward pass: Dropout's own seed, or what stands for
+// its name.
+var _ = define(graph.Op{
+	Name:   "DropoutGrad",
+	Domain: own,
+	Doc:    "dy/(1 − ratio) or 0, by the same chance as in the forward pass",
+	In:     "dY, ratio?, training_mode?",
+	Out:    "dX",
+	Attrs:  "seed int",
+	Infer: func(n *graph.Node) {
+		dropoutInfer(n)
+		if !n.Has("seed") {
+			n.Fail("attribute seed is missing")
+		}
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { dropout(c, serial) },
+	Fast:      func(c *graph.Call) { dropout(c, c.Parallel) },
+	Flops:     perElement(16),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Random:    true,
+	Samples: []string{
+		"f32[5,7], f32[]{0.4}, bool[]{1}; seed=3",
+		"f32[9], f32[]{0.4}, bool[]{0}; seed=3",
+	},
+})
+
+func dropoutInfer(n *graph.Node) {
+	wantType(n, 0, isFloat, "floats")
+	wantType(n, 1, isFloat, "a float")
+	wantType(n, 2, isBool, "a bool")
+	for _, v := range n.Inputs[1:] {
+		if v != nil {
+			n.Same(v.Shape.Elems(), graph.Num(1), "ratio and training_mode are one number each")
+		}
+	}
+	sameShape(n)
+}
+
+// dropout is both directions: a linear map with chances for coefficients.
+func dropout(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
+	x, y := c.In[0], c.Out[0]
+	ratio := 0.0
+	if len(c.In) > 2 && c.In[2] != nil && c.In[2].Int(0) != 0 {
+		ratio = 0.5
+		if c.In[1] != nil {
+			ratio = c.In[1].Float(0)
+		}
+	}
+	if !(ratio >= 0 && ratio <= 1) {
+		c.Node.Fail("ratio is %v, outside [0, 1]", ratio)
+	}
+	var mask []byte
+	if len(c.Out) > 1 && c.Out[1] != nil {
+		mask = c.Out[1].Bytes
+	}
+	if ratio == 0 {
+		copy(y.Bytes, x.Bytes)
+		for i := range mask {
+			mask[i] = 1
+		}
+		return
+	}
+	// A word at or above the bound keeps its element.
+	bound, scale := uint64(math.RoundToEven(ratio*(1<<32))), 1/(1-ratio)
+	words, n := newStream(c, who(c.Node)), x.Len()
+	parallel((n+3)/4, grain/16, func(lo, hi int) {
+		var buf [256]uint32
+		for ; lo < hi; lo += len(buf) / 4 {
+			draws := buf[:4*min(hi-lo, len(buf)/4)]
+			words.fill(draws, lo)
+			at := 4 * lo
+			draws = draws[:min(len(draws), n-at)]
+			if x.Type == graph.Float32 {
+				maskRow(y.F32()[at:], x.F32()[at:], draws, bound, float32(scale))
+			} else {
+				for i, w := range draws {
+					v := 0.0
+					if uint64(w) >= bound {
+						v = x.Float(at+i) * scale
+					}
+					y.SetFloat(at+i, v)
+				}
+			}
+			if mask != nil {
+				for i, w := range draws {
+					mask[at+i] = 0
+					if uint64(w) >= bound {
+						mask[at+i] = 1
+					}
+				}
+			}
+		}
+	})
+}
+
+func maskRow(y, x []float32, draws []uint32, bound uint64, scale float32) {
+	y, x = y[:len(draws)], x[:len(draws)]
+	for i, w := range draws {
+		// All ones where the element stays: no branch that chance would break.
+		stays := uint32((int64(bound) - 1 - int64(w)) >> 63)
+		y[i] = math.Float32frombits(math.Float32bits(x[i]*scale) & stays)
+	}
+}
