@@ -1,0 +1,82 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// What ScatterElements and ScatterND do where an update meets a value.
+var scatterings = map[string]struct {
+	f func(x, u float64) float64
+	i func(x, u int64) int64
+	u func(x, u uint64) uint64 // for uint64 where i would be wrong; nil: i is right
+}{
+	"none": {},
+	"add":  {f: func(x, u float64) float64 { return x + u }, i: func(x, u int64) int64 { return x + u }},
+	"mul":  {f: func(x, u float64) float64 { return x * u }, i: func(x, u int64) int64 { return x * u }},
+	"max": {
+		f: math.Max,
+		i: func(x, u int64) int64 { return max(x, u) },
+		u: func(x, u uint64) uint64 { return max(x, u) },
+	},
+	"min": {
+		f: math.Min,
+		i: func(x, u int64) int64 { return min(x, u) },
+		u: func(x, u uint64) uint64 { return min(x, u) },
+	},
+}
+
+// scatterType refuses a reduction that is none, or that bools do not have.
+func scatterType(n *graph.Node) {
+	r := n.Str("reduction")
+	if _, ok := scatterings[r]; !ok {
+		n.Fail("reduction is %q; there are none, add, mul, max and min", r)
+	}
+	if r != "none" && n.Inputs[0].Type == graph.Bool {
+		n.Fail("bools cannot be reduced by %s", r)
+	}
+	if n.Inputs[2].Type != n.Inputs[0].Type {
+		n.Fail("updates are %s, but the data is %s", n.Inputs[2].Type, n.Inputs[0].Type)
+	}
+}
+
+// put is the meeting of one update with one element, for tensors of one type
+// and one reduction.
+func put(y, updates *graph.Tensor, reduction string) func(at, i int) {
+	size, how := int(y.Type.Size()), scatterings[reduction]
+	switch {
+	case reduction == "none":
+		return func(at, i int) { copy(y.Bytes[at*size:(at+1)*size], updates.Bytes[i*size:]) }
+	case y.Type == graph.Float32 && reduction == "add":
+		to, from := y.F32(), updates.F32()
+		return func(at, i int) { to[at] += from[i] }
+	case y.Type.IsFloat():
+		return func(at, i int) { y.SetFloat(at, how.f(y.Float(at), updates.Float(i))) }
+	case y.Type == graph.Uint64 && how.u != nil:
+		return func(at, i int) { y.SetInt(at, int64(how.u(uint64(y.Int(at)), uint64(updates.Int(i))))) }
+	}
+	return func(at, i int) { y.SetInt(at, how.i(y.Int(at), updates.Int(i))) }
+}
+
+// scatterGrad is the gradient of both operators: pick is their way to gather,
+// and n their own scattering of other things.
+func scatterGrad(b *graph.Builder, n *graph.Node, dy *graph.Value,
+	pick func(v *graph.Value) *graph.Value,
+	scatter func(reduction string, data, updates *graph.Value) *graph.Value,
+) []*graph.Value {
+	x, u, y := n.Inputs[0], n.Inputs[2], n.Outputs[0]
+	switch n.Str("reduction") {
+	case "none":
+		return []*graph.Value{scatter("none", dy, zerosLike(b, u)), nil, pick(dy)}
+	case "add":
+		return []*graph.Value{dy, nil, pick(dy)}
+	case "mul":
+		return []*graph.Value{scatter("mul", dy, u), nil, b.Op("Div", nil, pick(b.Op("Mul", nil, dy, y)), u)}
+	}
+	// The greatest (or least) of several equal numbers share the gradient.
+	winsX := cast(b, b.Op("Equal", nil, x, y), x.Type)
+	winsU := cast(b, b.Op("Equal", nil, u, pick(y)), x.Type)
+	share := b.Op("Div", nil, dy, scatter("add", winsX, winsU))
+	return []*graph.Value{b.Op("Mul", nil, winsX, share), nil, b.Op("Mul", nil, winsU, pick(share))}
+}
