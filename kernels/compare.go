@@ -45,8 +45,16 @@ func defineComparison(k comparison) *graph.Op {
 			out := broadcast(n, n.Inputs[0].Shape, n.Inputs[1].Shape)
 			n.Set(0, graph.Bool, out)
 			foldPairs(n, out, func(a, b graph.Dim) (graph.Dim, bool) {
+				// Every order that is not ruled out must give the same answer.
 				order, known := a.Compare(b)
-				return bit(k.holds(order < 0, order == 0, order > 0)), known
+				d := a.Sub(b)
+				less := known && order < 0 || !known && !atLeast(d, 0)
+				greater := known && order > 0 || !known && !atLeast(d.Neg(), 0)
+				equal := !known || order == 0
+				if !k.holds(less, equal, greater) {
+					return bit(false), true
+				}
+				return bit(true), !comparison{less: !k.less, equal: !k.equal, greater: !k.greater}.holds(less, equal, greater)
 			})
 		},
 		NoGrad: true,

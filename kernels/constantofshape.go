@@ -10,6 +10,9 @@ var _ = define(graph.Op{
 	Attrs: "value tensor",
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, func(t graph.DType) bool { return t == graph.Int64 }, "int64")
+		if n.Inputs[0].Rank() != 1 {
+			n.Fail("the shape has rank %d; a list expected", n.Inputs[0].Rank())
+		}
 		value := fillValue(n)
 		if value.Len() != 1 {
 			n.Fail("value has %d elements; one expected", value.Len())
