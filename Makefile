@@ -1,0 +1,34 @@
+# A script runner: every target is what one would type.
+
+GO      ?= go
+PYTHON  := $(shell .ci/python --where)
+export MEMOPT_PYTHON = $(PYTHON)
+
+.PHONY: build run test bench fmt clean
+
+build:
+	$(GO) build -trimpath -o bin/memopt ./cmd/memopt
+
+# A GPT that the program makes itself: planned under a budget, trained, and
+# measured beside what was promised.
+run: build
+	@mkdir -p demo
+	@test -f demo/gpt.onnx || bin/memopt new gpt -o demo/gpt.onnx --data demo/gpt.npz --samples 160 --seq 64
+	bin/memopt plan demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% -o demo/gpt.plan.json
+	bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 20 --optimizer adamw --lr 1e-3
+
+# Everything that can run. The Python half needs the packages of
+# .ci/requirements.txt; .ci/python puts them in a cache folder once.
+test: build
+	.ci/python
+	$(GO) test ./...
+	PYTHON=$(PYTHON) MEMOPT_PLUGIN_PATH=$(CURDIR)/bin/memopt plugin/python/run_tests.sh
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+fmt:
+	gofmt -w .
+
+clean:
+	rm -rf bin demo

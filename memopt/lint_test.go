@@ -1,0 +1,159 @@
+package memopt_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport is who may know whom: the table of rooms. Packages that are not
+// listed may import none of ours; tests are free.
+var mayImport = map[string][]string{
+	"memopt/memopt/graph":               {},
+	"memopt/memopt/weights":             {},
+	"memopt/planner/pack":               {},
+	"memopt/configs":                    {},
+	"memopt/memopt/onnx":                {"memopt/memopt/graph", "memopt/memopt/weights"},
+	"memopt/memopt/tensorfile":          {"memopt/memopt/graph"},
+	"memopt/memopt/zoo":                 {"memopt/memopt/graph"},
+	"memopt/autograd":                   {"memopt/memopt/graph"},
+	"memopt/kernels":                    {"memopt/memopt/graph"},
+	"memopt/planner/cluster":            {"memopt/memopt/graph"},
+	"memopt/planner":                    {"memopt/memopt/graph", "memopt/planner/cluster", "memopt/planner/pack"},
+	"memopt/kernels/cpu":                {"memopt/memopt/graph", "memopt/planner"},
+	"memopt/memopt/report":              {"memopt/planner", "memopt/planner/cluster"},
+	"memopt/plugin":                     {"memopt/plugin/pb"},
+	"memopt/plugin/pb":                  {},
+	"memopt/plugin/internal/testserver": {"memopt/plugin"},
+	"memopt/memopt": {"memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/tensorfile", "memopt/autograd", "memopt/kernels",
+		"memopt/kernels/cpu", "memopt/planner", "memopt/configs"},
+	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/tensorfile",
+		"memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
+}
+
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	c := exec.Command(name, args...)
+	c.Dir = ".."
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func TestImports(t *testing.T) {
+	for line := range strings.Lines(command(t, "go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")) {
+		fields := strings.Fields(line)
+		allowed, listed := mayImport[fields[0]]
+		if !listed {
+			t.Errorf("package %s is not in the table of rooms", fields[0])
+		}
+		for _, imp := range fields[1:] {
+			if strings.HasPrefix(imp, "memopt/") && !slices.Contains(allowed, imp) {
+				t.Errorf("%s imports %s, which the table of rooms does not allow", fields[0], imp)
+			}
+		}
+	}
+}
+
+func TestVet(t *testing.T) { command(t, "go", "vet", "./...") }
+
+func TestStaticcheck(t *testing.T) { command(t, "go", "tool", "staticcheck", "./...") }
+
+func TestFormat(t *testing.T) {
+	if out := command(t, "gofmt", "-l", "."); out != "" {
+		t.Errorf("gofmt would change:\n%s", out)
+	}
+}
+
+// TestComments: every exported name says what it is.
+func TestComments(t *testing.T) {
+	fset := token.NewFileSet()
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 2 || d.Name() == "testdata" || d.Name() == "pb") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		for _, d := range f.Decls {
+			for _, name := range uncommented(d) {
+				t.Errorf("%s: exported %s has no comment", fset.Position(d.Pos()), name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func uncommented(d ast.Decl) (names []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && d.Doc == nil && (d.Recv == nil || exportedType(d.Recv.List[0].Type)) && !standard[d.Name.Name] {
+			names = append(names, d.Name.Name)
+		}
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			switch s := s.(type) {
+			case *ast.TypeSpec:
+				if s.Name.IsExported() && d.Doc == nil && s.Doc == nil {
+					names = append(names, s.Name.Name)
+				}
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					if n.IsExported() && d.Doc == nil && s.Doc == nil && s.Comment == nil {
+						names = append(names, n.Name)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// standard methods say what they do by their names.
+var standard = map[string]bool{"Error": true, "String": true, "Unwrap": true, "ExitCode": true}
+
+func exportedType(e ast.Expr) bool {
+	if s, ok := e.(*ast.StarExpr); ok {
+		e = s.X
+	}
+	id, ok := e.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+// TestNoLeftovers keeps words out that would speak of anything but the project.
+func TestNoLeftovers(t *testing.T) {
+	for line := range strings.Lines(command(t, "git", "ls-files")) {
+		path := strings.TrimSpace(line)
+		if strings.Contains(path, "testdata/") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join("..", path))
+		if err != nil {
+			continue // deleted, not yet committed
+		}
+		for _, word := range []string{"TO" + "DO", "FIX" + "ME", "/home" + "/", "/root" + "/"} {
+			if strings.Contains(string(data), word) {
+				t.Errorf("%s holds %q", path, word)
+			}
+		}
+	}
+}
