@@ -31,7 +31,7 @@ var otherKinds = map[int64]string{
 	13: "a type", 14: "a list of types",
 }
 
-func (r *reader) attribute(m *message, where string) attribute {
+func (r *reader) attribute(m *message, where func() string) attribute {
 	var a attribute
 	var (
 		kind    int64
@@ -73,7 +73,7 @@ func (r *reader) attribute(m *message, where string) attribute {
 		}
 	}
 	if a.name == "" {
-		fail("%s: an attribute has no name", where)
+		fail("%s: an attribute has no name", where())
 	}
 	if a.ref != "" {
 		return a
@@ -81,7 +81,7 @@ func (r *reader) attribute(m *message, where string) attribute {
 	if kind == kindUnknown {
 		kind = int64(guessed) // files older than the field
 	}
-	missing := func() { fail("%s: attribute %s has no value", where, quote(a.name)) }
+	missing := func() { fail("%s: attribute %s has no value", where(), quote(a.name)) }
 	switch kind {
 	case int64(graph.AttrFloat):
 		a.value = f
@@ -99,8 +99,7 @@ func (r *reader) attribute(m *message, where string) attribute {
 		if t == nil {
 			missing()
 		}
-		t.what = where + ": attribute " + quote(a.name)
-		x := readTensor(t)
+		x := readTensor(t, func(*tensor) string { return where() + ": attribute " + quote(a.name) })
 		if a.bad = x.bad; x.bad == "" {
 			a.value = r.attrTensor(x)
 		}

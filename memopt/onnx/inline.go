@@ -44,7 +44,7 @@ func (r *reader) readFunctions() {
 			case funcAttr:
 				f.required = append(f.required, m.text())
 			case funcAttrDefault:
-				a := r.attribute(m.sub("an attribute"), "function "+quote(f.key.name))
+				a := r.attribute(m.sub("an attribute"), func() string { return "function " + quote(f.key.name) })
 				f.defaults[a.name] = a
 			case funcNode:
 				f.nodes = append(f.nodes, m.bytes())

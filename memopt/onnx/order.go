@@ -1,8 +1,6 @@
 package onnx
 
-import (
-	"strings"
-)
+import "strings"
 
 // sorted puts nodes into an order in which each comes after those that make its
 // inputs, and which is theirs wherever that allows it. ONNX demands sorted
@@ -49,17 +47,18 @@ func (r *reader) sorted(nodes [][]byte) [][]byte {
 			switch {
 			case !ok || state[from] == done:
 			case state[from] == open:
+				var n node
 				var names []string
 				for i, v := range stack {
 					if len(names) > 0 || v.node == from {
-						n := r.node(nodes[stack[i].node])
+						r.node(nodes[stack[i].node], &n)
 						names = append(names, quote(n.name))
 					}
 				}
 				if len(names) > 8 {
 					names = append(names[:8], "…")
 				}
-				n := r.node(nodes[from])
+				r.node(nodes[from], &n)
 				fail("node %s (%s): is part of a cycle: %s → %s", quote(n.name), n.fullOp(), strings.Join(names, " → "), names[0])
 			default:
 				state[from] = open
@@ -79,9 +78,9 @@ func (r *reader) links(b []byte, depth int, in, out func(string)) {
 	for m := r.message("a node", b); m.next(); {
 		switch m.num {
 		case nodeInput:
-			in(m.text())
+			in(m.view())
 		case nodeOutput:
-			if name := m.text(); name != "" {
+			if name := m.view(); name != "" {
 				out(name)
 			}
 		case nodeAttr:

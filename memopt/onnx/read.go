@@ -201,6 +201,11 @@ func (r *reader) checkOpset(what string, opsets map[string]int) {
 	}
 }
 
+// smallestNode is the fewest bytes that an operator's name takes. Nodes without
+// one are refused before they are listed: a list of them would be many times
+// larger than the file.
+const smallestNode = 3
+
 func (r *reader) readBody(what string, b []byte) body {
 	var g body
 	for m := r.message(what, b); m.next(); {
@@ -208,6 +213,9 @@ func (r *reader) readBody(what string, b []byte) body {
 		case graphName:
 			g.name = m.text()
 		case graphNode:
+			if len(m.bytes()) < smallestNode {
+				fail("node %d of %s has no operator", len(g.nodes), what)
+			}
 			g.nodes = append(g.nodes, m.bytes())
 		case graphInit:
 			g.inits = append(g.inits, m.bytes())
@@ -240,24 +248,34 @@ func (r *reader) readGraph() *scope {
 	if g.sparse > 0 {
 		r.bad.file("%d sparse initializers; only dense ones are read", g.sparse)
 	}
+	inputs := make([]valueInfo, len(g.inputs))
+	given := make(map[string]bool, len(g.inputs)) // by name: the file has its numbers
+	for i, b := range g.inputs {
+		inputs[i] = r.valueInfo("input", b)
+		if _, twice := given[inputs[i].name]; twice {
+			fail("%s: two inputs are named so", inputs[i].what)
+		}
+		given[inputs[i].name] = false
+	}
 	// An input that is also an initializer is the older way to write an
-	// initializer; its numbers come with the file.
-	initialized := make(map[string]bool, len(g.inits))
+	// initializer.
 	for _, b := range g.inits {
 		for m := r.message("an initializer", b); m.next(); {
 			if m.num == tensorName {
-				initialized[string(m.bytes())] = true
+				if _, ok := given[string(m.bytes())]; ok {
+					given[string(m.bytes())] = true
+				}
 				break
 			}
 		}
 	}
-	seen := map[string]bool{}
-	for _, b := range g.inputs {
-		r.input(top, b, initialized, seen)
+	for i := range inputs {
+		if !given[inputs[i].name] {
+			r.input(top, &inputs[i])
+		}
 	}
 	for _, b := range g.inits {
-		m := r.message("initializer", b)
-		r.initializer(top, m)
+		r.initializer(top, r.message("an initializer", b))
 	}
 	r.nodes(top, g.nodes)
 	for _, b := range g.outputs {
@@ -270,15 +288,7 @@ func (r *reader) readGraph() *scope {
 }
 
 // input adds an Input. Dims without a number or a name get one of their own.
-func (r *reader) input(top *scope, b []byte, initialized, seen map[string]bool) {
-	in := r.valueInfo("input", b)
-	if seen[in.name] {
-		fail("%s: two inputs are named so", in.what)
-	}
-	seen[in.name] = true
-	if initialized[in.name] {
-		return
-	}
+func (r *reader) input(top *scope, in *valueInfo) {
 	if in.bad == "" && !in.hasShape {
 		in.bad = "has no shape, not even a rank"
 	}

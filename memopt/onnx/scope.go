@@ -62,7 +62,7 @@ func (r *reader) nameFor(s *scope, name string) string {
 // node is a NodeProto.
 type node struct {
 	name, op, domain, overload string
-	in, out                    []string
+	in, out                    []string // in only while the file is read
 	attrs                      []attribute
 	phase                      graph.Phase
 	exact                      map[string]float64 // attributes that float32 cannot hold
@@ -76,14 +76,14 @@ func (n *node) fullOp() string {
 	return n.domain + "." + n.op
 }
 
-// node reads a NodeProto.
-func (r *reader) node(b []byte) *node {
-	n := &node{}
-	attrs := 0
+// node reads a NodeProto into n, whose lists are used again.
+func (r *reader) node(b []byte, n *node) {
+	*n = node{in: n.in[:0], out: n.out[:0], attrs: n.attrs[:0]}
+	hasAttrs := false
 	for m := r.message("a node", b); m.next(); {
 		switch m.num {
 		case nodeInput:
-			n.in = append(n.in, m.text())
+			n.in = append(n.in, m.view())
 		case nodeOutput:
 			n.out = append(n.out, m.text())
 		case nodeName:
@@ -95,7 +95,7 @@ func (r *reader) node(b []byte) *node {
 		case nodeOverload:
 			n.overload = m.text()
 		case nodeAttr:
-			attrs++
+			hasAttrs = true
 		case nodeMetadata:
 			n.fact(m.entry())
 		}
@@ -108,28 +108,27 @@ func (r *reader) node(b []byte) *node {
 	if n.op == "" {
 		fail("node %s has no operator", quote(n.name))
 	}
-	if attrs > 0 {
-		where := "node " + quote(n.name) + " (" + n.fullOp() + ")"
-		n.attrs = make([]attribute, 0, attrs)
+	if hasAttrs {
+		where := func() string { return "node " + quote(n.name) + " (" + n.fullOp() + ")" }
 		for m := r.message("a node", b); m.next(); {
 			if m.num == nodeAttr {
 				n.attrs = append(n.attrs, r.attribute(m.sub("an attribute"), where))
 			}
 		}
 	}
-	return n
 }
 
 // nodes builds a list of nodes. If an input is not there yet, what is left of
 // the list is sorted, once.
 func (r *reader) nodes(s *scope, list [][]byte) {
 	sorted := false
+	n := &node{}
 	for i := 0; i < len(list); i++ {
-		n := r.node(list[i])
+		r.node(list[i], n)
 		if !sorted && !r.ready(s, n, list[i]) {
 			sorted = true
 			list = append(list[:i:i], r.sorted(list[i:])...)
-			n = r.node(list[i])
+			r.node(list[i], n)
 		}
 		r.build(s, n)
 	}

@@ -13,13 +13,13 @@ import (
 
 // tensor is a TensorProto: what its numbers are and where they lie.
 type tensor struct {
-	what     string // for errors
+	what     func(*tensor) string // for errors
 	name     string
 	dtype    graph.DType
 	dims     []int64
 	elems    int64
 	size     int64 // bytes
-	body     *message
+	body     message
 	raw      []byte
 	hasRaw   bool
 	external bool
@@ -34,16 +34,15 @@ const maxRank = 64
 
 // readTensor walks a TensorProto without touching its numbers. The shape is
 // checked to stand for a number of bytes that fits.
-func readTensor(m *message) *tensor {
-	body := *m
-	t := &tensor{what: m.what, body: &body, length: -1}
+func readTensor(m *message, what func(*tensor) string) *tensor {
+	t := &tensor{what: what, body: *m, length: -1}
 	elem := int64(0)
 	for m.next() {
 		switch m.num {
 		case tensorDims:
 			m.varints(func(x uint64) {
 				if len(t.dims) == maxRank {
-					fail("%s has more than %d dims", t.what, maxRank)
+					t.fail("more than %d dims", maxRank)
 				}
 				t.dims = append(t.dims, int64(x))
 			})
@@ -51,7 +50,6 @@ func readTensor(m *message) *tensor {
 			elem = m.int()
 		case tensorName:
 			t.name = m.text()
-			t.what = m.what + " " + quote(t.name)
 		case tensorRaw:
 			t.raw, t.hasRaw = m.bytes(), true
 		case tensorSegment:
@@ -71,10 +69,14 @@ func readTensor(m *message) *tensor {
 	}
 	size, ok := byteSize(t.dims, max(t.dtype.Size(), 1))
 	if !ok {
-		fail("%s: shape %v is not a size", t.what, t.dims)
+		t.fail("shape %v is not a size", t.dims)
 	}
 	t.size, t.elems = size, size/max(t.dtype.Size(), 1)
 	return t
+}
+
+func (t *tensor) fail(format string, args ...any) {
+	fail("%s: %s", t.what(t), fmt.Sprintf(format, args...))
 }
 
 func elemName(elem int64) string {
@@ -88,7 +90,7 @@ func (t *tensor) entry(key, value string) {
 	number := func() int64 {
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n < 0 {
-			fail("%s: external data %s %s is not a number of bytes", t.what, key, quote(value))
+			t.fail("external data %s %s is not a number of bytes", key, quote(value))
 		}
 		return n
 	}
@@ -143,7 +145,7 @@ var typedFields = map[graph.DType]struct {
 // eachTyped calls f for every number in the field of the tensor's type.
 func (t *tensor) eachTyped(f func(uint64)) {
 	field := typedFields[t.dtype]
-	m := *t.body
+	m := t.body
 	for m.next() {
 		switch {
 		case m.num != field.num:
@@ -163,14 +165,17 @@ func (r *reader) data(t *tensor) graph.Data {
 		return r.externalData(t)
 	case t.hasRaw && (len(t.raw) > 0 || t.size == 0):
 		if int64(len(t.raw)) != t.size {
-			fail("%s: %d bytes of raw_data, but %s%v takes %d", t.what, len(t.raw), t.dtype, t.dims, t.size)
+			t.fail("%d bytes of raw_data, but %s%v takes %d", len(t.raw), t.dtype, t.dims, t.size)
 		}
-		return r.own(t.raw)
+		if r.mapped == nil {
+			return graph.Bytes(t.raw)
+		}
+		return r.cut(r.mapped, int64(cap(r.src)-cap(t.raw)), t)
 	}
 	count := int64(0)
 	t.eachTyped(func(uint64) { count++ })
 	if count != t.elems {
-		fail("%s: %d numbers, but %s%v takes %d", t.what, count, t.dtype, t.dims, t.elems)
+		t.fail("%d numbers, but %s%v takes %d", count, t.dtype, t.dims, t.elems)
 	}
 	out := make([]byte, 0, t.size)
 	size := int(t.dtype.Size())
@@ -186,18 +191,11 @@ func (r *reader) data(t *tensor) graph.Data {
 	return r.keep(weights.Heap(out))
 }
 
-// own is a part of the file as Data: a block of the mapping, if there is one.
-func (r *reader) own(b []byte) graph.Data {
-	if r.mapped == nil {
-		return graph.Bytes(b)
-	}
-	return r.cut(r.mapped, int64(cap(r.src)-cap(b)), int64(len(b)), "")
-}
-
-func (r *reader) cut(f *weights.File, off, length int64, what string) graph.Data {
-	b, err := f.Block(off, length)
+// cut is the tensor's part of a file as a block of its mapping.
+func (r *reader) cut(f *weights.File, off int64, t *tensor) graph.Data {
+	b, err := f.Block(off, t.size)
 	if err != nil {
-		fail("%s: %s", what, trimPackage(err))
+		t.fail("%s", trimPackage(err))
 	}
 	return r.keep(b)
 }
@@ -211,41 +209,43 @@ func (r *reader) keep(b *weights.Block) graph.Data {
 // once.
 func (r *reader) externalData(t *tensor) graph.Data {
 	if t.length >= 0 && t.length != t.size {
-		fail("%s: %d bytes of external data, but %s%v takes %d", t.what, t.length, t.dtype, t.dims, t.size)
+		t.fail("%d bytes of external data, but %s%v takes %d", t.length, t.dtype, t.dims, t.size)
 	}
 	f := r.externals[t.location]
 	if f == nil {
 		if r.path == "" {
-			fail("%s: external data %s: the model has no folder", t.what, quote(t.location))
+			t.fail("external data %s: the model has no folder", quote(t.location))
 		}
 		if len(r.externals) == maxExternals {
-			fail("%s: more than %d files of external data", t.what, maxExternals)
+			t.fail("more than %d files of external data", maxExternals)
 		}
 		path, err := weights.ExternalPath(r.path, t.location)
 		if err != nil {
-			fail("%s: %s", t.what, trimPackage(err))
+			t.fail("%s", trimPackage(err))
 		}
 		if f, err = weights.OpenFile(path); err != nil {
-			fail("%s: %s", t.what, trimPackage(err))
+			t.fail("%s", trimPackage(err))
 		}
 		r.externals[t.location] = f
 	}
-	return r.cut(f, t.offset, t.size, t.what)
+	return r.cut(f, t.offset, t)
 }
 
 // maxExternals bounds the files that one model can make us open.
 const maxExternals = 4096
 
+func initializerName(t *tensor) string { return "initializer " + quote(t.name) }
+
 // initializer adds a Param, a Const or a State.
 func (r *reader) initializer(s *scope, m *message) {
-	t := readTensor(m)
+	t := readTensor(m, initializerName)
 	switch {
 	case t.name == "":
 		fail("an initializer has no name")
 	case s.has(t.name):
-		fail("%s: two values are named so", t.what)
+		t.fail("two values are named so")
 	case t.bad != "":
-		r.bad.file("%s %s", t.what, t.bad)
+		r.bad.file("%s %s", t.what(t), t.bad)
 		s.values[t.name] = poison
 		return
 	}
@@ -259,13 +259,13 @@ func (r *reader) initializer(s *scope, m *message) {
 	d := r.data(t)
 	v, err := r.b.Define(kind, r.nameFor(s, t.name), t.dtype, graph.Dims(t.dims...))
 	if err != nil {
-		fail("%s: %s", t.what, trimPackage(err))
+		t.fail("%s", trimPackage(err))
 	}
 	v.Data = d
 	if kind == graph.Const && !t.dtype.IsFloat() && t.elems <= graph.MaxInts {
 		b, err := d.Bytes()
 		if err != nil {
-			fail("%s: %s", t.what, trimPackage(err))
+			t.fail("%s", trimPackage(err))
 		}
 		v.Ints = graph.IntsOf(&graph.Tensor{Type: t.dtype, Shape: t.shape(), Bytes: b})
 	}
@@ -289,7 +289,7 @@ func (r *reader) attrTensor(t *tensor) *graph.Tensor {
 	d := r.data(t)
 	b, err := d.Bytes()
 	if err != nil {
-		fail("%s: %s", t.what, trimPackage(err))
+		t.fail("%s", trimPackage(err))
 	}
 	if t.size > smallTensor {
 		r.lent[&b[0]] = d

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -92,6 +93,15 @@ func (m *message) text() string {
 		m.broken(m.rest, "field %d is not UTF-8", m.num)
 	}
 	return string(b)
+}
+
+// view is text that must not outlive the reading: it lies in the file.
+func (m *message) view() string {
+	b := m.bytes()
+	if !utf8.Valid(b) {
+		m.broken(m.rest, "field %d is not UTF-8", m.num)
+	}
+	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
 func (m *message) int() int64 {
