@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"math"
 	"strings"
 
 	"memopt/memopt/graph"
@@ -54,21 +55,36 @@ func onAxisF32(c *graph.Call, axis int, f func(y []float32, x [][]float32)) {
 			}
 			return
 		}
-		for k := range x {
-			x[k] = make([]float32, n)
+		// Lines that lie side by side are gathered together, for the cache.
+		const side = 16
+		room := make([][]float32, len(in))
+		for k := range room {
+			room[k] = make([]float32, side*n)
 		}
-		y := make([]float32, n)
-		for line := lo; line < hi; line++ {
-			at := line/after*n*after + line%after
-			for k := range x {
+		y := make([]float32, side*n)
+		for lo < hi {
+			at := lo/after*n*after + lo%after
+			width := min(side, hi-lo, after-lo%after)
+			for k := range in {
 				for i := range n {
-					x[k][i] = in[k][at+i*after]
+					for j, v := range in[k][at+i*after:][:width] {
+						room[k][j*n+i] = v
+					}
 				}
 			}
-			f(y, x)
-			for i := range n {
-				all[at+i*after] = y[i]
+			for j := range width {
+				for k := range x {
+					x[k] = room[k][j*n : j*n+n]
+				}
+				f(y[j*n:j*n+n], x)
 			}
+			for i := range n {
+				line := all[at+i*after:][:width]
+				for j := range line {
+					line[j] = y[j*n+i]
+				}
+			}
+			lo += width
 		}
 	})
 }
@@ -95,13 +111,14 @@ func sameDims(n *graph.Node, a, b graph.Shape) {
 	}
 }
 
-// greatestOf is the greatest number of a row; −∞ if it is empty, NaN if it has
-// one.
-func greatestOf[N float32 | float64](x []N, least N) N {
+// greatestOf is the greatest number of a line; −∞ if it is empty, NaN if it
+// has one.
+func greatestOf(x []float64) float64 {
+	top := math.Inf(-1)
 	for _, v := range x {
-		least = max(least, v)
+		top = max(top, v)
 	}
-	return least
+	return top
 }
 
 // axisSamples suit every operator along an axis of one input.

@@ -139,11 +139,7 @@ var _ = define(graph.Op{
 		dy, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
 		c.Parallel(len(dx), grain, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
-				d := dy[i]
-				if v := x[i]; v < least || v > most {
-					d = 0
-				}
-				dx[i] = d
+				dx[i] = choose(x[i] < least, 0, choose(x[i] > most, 0, dy[i]))
 			}
 		})
 	},

@@ -30,10 +30,7 @@ var _ = defineActivation(activation{
 		alpha := float32(n.Float("alpha"))
 		return func(y, x []float32) {
 			for i, v := range x {
-				if v < 0 {
-					v *= alpha
-				}
-				y[i] = v
+				y[i] = choose(v < 0, v*alpha, v)
 			}
 		}
 	},

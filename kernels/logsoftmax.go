@@ -18,7 +18,7 @@ var _ = define(graph.Op{
 	},
 	Eval: func(c *graph.Call) {
 		onAxis(c, c.Node.Int("axis"), func(y []float64, x [][]float64) {
-			top, sum := greatestOf(x[0], math.Inf(-1)), 0.0
+			top, sum := greatestOf(x[0]), 0.0
 			for _, v := range x[0] {
 				sum += math.Exp(v - top)
 			}
@@ -30,7 +30,7 @@ var _ = define(graph.Op{
 	},
 	Fast: func(c *graph.Call) {
 		onAxisF32(c, c.Node.Int("axis"), func(y []float32, x [][]float32) {
-			top := greatestOf(x[0], float32(math.Inf(-1)))
+			top := topRow(x[0])
 			log := float32(math.Log(expSum(x[0], top)))
 			for i, v := range x[0] {
 				y[i] = v - top - log

@@ -58,6 +58,16 @@ func exp32(x float32) float32 {
 	return p * scale2(half) * scale2(int32(k)-half)
 }
 
+// choose is a or b. It goes by bits, which the compiler moves without a branch:
+// signs come at random, and a wrong guess costs more than all the rest.
+func choose(first bool, a, b float32) float32 {
+	p, q := math.Float32bits(a), math.Float32bits(b)
+	if first {
+		q = p
+	}
+	return math.Float32frombits(q)
+}
+
 // scale2 is 2ᵏ.
 func scale2(k int32) float32 { return math.Float32frombits(uint32(k+127) << 23) }
 
@@ -85,11 +95,10 @@ func tanhRow(y, x []float32) {
 		}
 		expRow(e, e)
 		for i, v := range x {
-			t := 1 - 2/(e[i]+1)
-			if z := v * v; z < 0.390625 {
-				t = v + v*z*((((-5.70498872745e-3*z+2.06390887954e-2)*z-5.37397155531e-2)*z+1.33314422036e-1)*z-3.33332819422e-1)
-			}
-			y[i] = t
+			z := v * v
+			far := 1 - 2/(e[i]+1)
+			near := v + v*z*((((-5.70498872745e-3*z+2.06390887954e-2)*z-5.37397155531e-2)*z+1.33314422036e-1)*z-3.33332819422e-1)
+			y[i] = choose(z < 0.390625, near, far)
 		}
 	})
 }
@@ -120,14 +129,9 @@ func erfRow(y, x []float32) {
 		upperTail(q, e[:len(x)], s)
 		for i, v := range x {
 			z := v * v
-			switch {
-			case z < 1:
-				y[i] = v * ((((((7.853861353153693e-5*z-8.010193625184903e-4)*z+5.188327685732524e-3)*z-2.685381193529856e-2)*z+1.128358514861418e-1)*z-3.761262582423300e-1)*z + 1.128379165726710)
-			case v < 0:
-				y[i] = 2*q[i] - 1
-			default:
-				y[i] = 1 - 2*q[i]
-			}
+			far := choose(v < 0, 2*q[i]-1, 1-2*q[i])
+			near := v * ((((((7.853861353153693e-5*z-8.010193625184903e-4)*z+5.188327685732524e-3)*z-2.685381193529856e-2)*z+1.128358514861418e-1)*z-3.761262582423300e-1)*z + 1.128379165726710)
+			y[i] = choose(z < 1, near, far)
 		}
 	})
 }
@@ -139,11 +143,7 @@ func geluRow(y, x []float32) {
 		y, x, q := y[lo:hi], x[lo:hi], q[:hi-lo]
 		upperTail(q, e[:len(x)], x)
 		for i, v := range x {
-			p := q[i]
-			if v > 0 {
-				p = 1 - p
-			}
-			y[i] = v * p
+			y[i] = v * choose(v > 0, 1-q[i], q[i])
 		}
 	})
 }
@@ -155,11 +155,7 @@ func geluSlopeRow(dx, dy, x []float32) {
 		dx, dy, x, q, e := dx[lo:hi], dy[lo:hi], x[lo:hi], q[:hi-lo], e[:hi-lo]
 		upperTail(q, e, x)
 		for i, v := range x {
-			p := q[i]
-			if v > 0 {
-				p = 1 - p
-			}
-			dx[i] = dy[i] * (p + v*e[i]*0.3989422804014327)
+			dx[i] = dy[i] * (choose(v > 0, 1-q[i], q[i]) + v*e[i]*0.3989422804014327)
 		}
 	})
 }

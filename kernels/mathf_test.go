@@ -84,8 +84,9 @@ func TestRowsByPlace(t *testing.T) {
 
 func BenchmarkRows(b *testing.B) {
 	x, y := make([]float32, 1<<16), make([]float32, 1<<16)
+	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range x {
-		x[i] = float32(i%2000)/200 - 5
+		x[i] = float32(rng.NormFloat64())
 	}
 	for _, f := range []struct {
 		name string

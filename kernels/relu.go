@@ -21,11 +21,7 @@ var _ = defineActivation(activation{
 	fastSlope: plain(func(dx, dy, y []float32) {
 		dx, dy = dx[:len(y)], dy[:len(y)]
 		for i, v := range y {
-			d := dy[i]
-			if !(v > 0) {
-				d = 0
-			}
-			dx[i] = d
+			dx[i] = choose(v > 0, dy[i], 0)
 		}
 	}),
 	flops:   1,

@@ -18,7 +18,7 @@ var _ = define(graph.Op{
 	},
 	Eval: func(c *graph.Call) {
 		onAxis(c, c.Node.Int("axis"), func(y []float64, x [][]float64) {
-			top, sum := greatestOf(x[0], math.Inf(-1)), 0.0
+			top, sum := greatestOf(x[0]), 0.0
 			for i, v := range x[0] {
 				y[i] = math.Exp(v - top)
 				sum += y[i]
@@ -35,8 +35,33 @@ var _ = define(graph.Op{
 	Samples:   axisSamples,
 })
 
+// topRow is the greatest number of a row but for NaN, which shows in the
+// exponentials anyway.
+func topRow(x []float32) float32 {
+	a := float32(math.Inf(-1))
+	b, c, d := a, a, a
+	for ; len(x) >= 4; x = x[4:] {
+		if x[0] > a {
+			a = x[0]
+		}
+		if x[1] > b {
+			b = x[1]
+		}
+		if x[2] > c {
+			c = x[2]
+		}
+		if x[3] > d {
+			d = x[3]
+		}
+	}
+	for _, v := range x {
+		a = max(a, v)
+	}
+	return max(a, b, c, d)
+}
+
 func softmaxRow(y []float32, x [][]float32) {
-	top := greatestOf(x[0], float32(math.Inf(-1)))
+	top := topRow(x[0])
 	for i, v := range x[0] {
 		y[i] = v - top
 	}

@@ -82,11 +82,11 @@ func whereRows[E uint32 | uint64](c *graph.Call) {
 	eachRow(c, func(lo, width int, at, step []int) {
 		h, i, j := at[0], at[1], at[2]
 		for n := range z[lo : lo+width] {
-			v := y[j]
+			a, b := x[i], y[j] // both, so that no branch is to be guessed
 			if cond[h] != 0 {
-				v = x[i]
+				b = a
 			}
-			z[lo+n] = v
+			z[lo+n] = b
 			h, i, j = h+step[0], i+step[1], j+step[2]
 		}
 	})
