@@ -1,0 +1,98 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "DepthToSpace",
+	Doc:   "channels laid out as blocks of height and width",
+	In:    "input",
+	Out:   "output",
+	Attrs: "blocksize int, mode string=DCR",
+	Infer: func(n *graph.Node) {
+		s, b := n.Inputs[0].Shape, depthBlock(n)
+		c := s[1].FloorDiv(b.Mul(b))
+		n.Same(c.Mul(b).Mul(b), s[1], "channels do not come out even")
+		n.Set(0, n.Inputs[0].Type, graph.Shape{s[0], c, s[2].Mul(b), s[3].Mul(b)})
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		return []*graph.Value{b.Op("SpaceToDepth", graph.A{"blocksize": n.Int("blocksize"), "mode": n.Str("mode")}, dy[0])}
+	},
+	Eval:      deepToWide.eval,
+	Fast:      deepToWide.fast,
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[2,8,2,3]; blocksize=2",
+		"f32[2,8,2,3]; blocksize=2 mode=\"CRD\"",
+		"f32[1,9,1,2]; blocksize=3",
+		"f32[1,2,3,3]; blocksize=1",
+		"u8[1,4,1,1]; blocksize=2",
+	},
+})
+
+var _ = define(graph.Op{
+	Name:  "SpaceToDepth",
+	Doc:   "blocks of height and width laid out as channels",
+	In:    "input",
+	Out:   "output",
+	Attrs: "blocksize int, mode string=DCR",
+	Infer: func(n *graph.Node) {
+		s, b := n.Inputs[0].Shape, depthBlock(n)
+		h, w := s[2].FloorDiv(b), s[3].FloorDiv(b)
+		n.Same(h.Mul(b), s[2], "the height does not come out even")
+		n.Same(w.Mul(b), s[3], "the width does not come out even")
+		n.Set(0, n.Inputs[0].Type, graph.Shape{s[0], s[1].Mul(b).Mul(b), h, w})
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		return []*graph.Value{b.Op("DepthToSpace", graph.A{"blocksize": n.Int("blocksize"), "mode": n.Str("mode")}, dy[0])}
+	},
+	Eval:      wideToDeep.eval,
+	Fast:      wideToDeep.fast,
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[2,2,4,6]; blocksize=2",
+		"f32[2,2,4,6]; blocksize=2 mode=\"CRD\"",
+		"f32[1,1,3,6]; blocksize=3",
+		"u8[1,1,2,2]; blocksize=2",
+	},
+})
+
+func depthBlock(n *graph.Node) graph.Dim {
+	if n.Inputs[0].Rank() != 4 {
+		n.Fail("input has rank %d; [N, C, H, W] expected", n.Inputs[0].Rank())
+	}
+	if n.Int("blocksize") < 1 {
+		n.Fail("blocksize is %d; at least 1 expected", n.Int("blocksize"))
+	}
+	if m := n.Str("mode"); m != "DCR" && m != "CRD" {
+		n.Fail("mode is %q; there are DCR and CRD", m)
+	}
+	return graph.Num(int64(n.Int("blocksize")))
+}
+
+// depthBox is the box [N, block row, block column, C, H, W] with its strides
+// in the deep tensor and in the wide one.
+func depthBox(n *graph.Node, deep, wide []int) (shape, inDeep, inWide []int) {
+	b := n.Int("blocksize")
+	sd, sw := strides(deep), strides(wide)
+	shape = []int{deep[0], b, b, wide[1], deep[2], deep[3]}
+	// A channel of deep is (block row, block column, C), or C first in CRD.
+	row, column, c := b*wide[1], wide[1], 1
+	if n.Str("mode") == "CRD" {
+		row, column, c = b, 1, b*b
+	}
+	inDeep = []int{sd[0], row * sd[1], column * sd[1], c * sd[1], sd[2], sd[3]}
+	inWide = []int{sw[0], sw[2], sw[3], sw[1], b * sw[2], b * sw[3]}
+	return shape, inDeep, inWide
+}
+
+var deepToWide mover = func(c *graph.Call) []move {
+	shape, from, to := depthBox(c.Node, c.In[0].Shape, c.Out[0].Shape)
+	return []move{{shape: shape, from: from, to: to}}
+}
+
+var wideToDeep mover = func(c *graph.Call) []move {
+	shape, to, from := depthBox(c.Node, c.Out[0].Shape, c.In[0].Shape)
+	return []move{{shape: shape, from: from, to: to}}
+}

@@ -1,0 +1,63 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// How many elements are not 0 is only known in the step; a plan has to know it
+// before. What is left are contents that are known: shapes, small constants.
+var _ = define(graph.Op{
+	Name: "NonZero",
+	Doc:  "the indices of the elements that are not 0, of known contents",
+	In:   "X",
+	Out:  "Y",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		shape, ok := numbers(x.Shape)
+		if !ok || x.Ints == nil {
+			n.Fail("%q has contents that are not known before the step runs, so the size of the result is not", x.Name)
+		}
+		var places []int
+		for i, d := range x.Ints {
+			is, known := truth(d)
+			if !known {
+				n.Fail("whether %s is 0 is not known before the step runs", d)
+			}
+			if is.Is(1) {
+				places = append(places, i)
+			}
+		}
+		// A scalar counts as one dim.
+		if len(shape) == 0 {
+			shape = []int{1}
+		}
+		var out []graph.Dim
+		st := strides(shape)
+		for k := range shape {
+			for _, i := range places {
+				out = append(out, graph.Num(int64(i/st[k]%shape[k])))
+			}
+		}
+		n.Set(0, graph.Int64, graph.Dims(int64(len(shape)), int64(len(places))))
+		n.SetInts(0, out)
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		x, y := c.In[0], c.Out[0]
+		count, found := y.Shape[1], 0
+		st := strides(x.Shape)
+		for i := range x.Len() {
+			if x.Float(i) == 0 {
+				continue
+			}
+			for k := range st {
+				y.SetInt(k*count+found, int64(i/st[k]%x.Shape[k]))
+			}
+			if len(st) == 0 {
+				y.SetInt(found, 0)
+			}
+			found++
+		}
+	},
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples:   []string{"i64[2,3]{0,1,0,2,3,0}", "bool{1,0,1}", "i64[]{5}", "i64{0,0}"},
+})

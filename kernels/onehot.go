@@ -1,0 +1,98 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:  "OneHot",
+	Doc:   "values[1] where the new axis has the index, values[0] elsewhere",
+	In:    "indices, depth, values",
+	Out:   "output",
+	Attrs: "axis int=-1",
+	Infer: func(n *graph.Node) {
+		idx, values := n.Inputs[0], n.Inputs[2]
+		wantType(n, 0, isNumber, "numbers")
+		n.Same(values.Shape.Elems(), graph.Num(2), "values are off and on")
+		axis := axisOf(n, n.Int("axis"), idx.Rank()+1)
+		n.Set(0, values.Type, slices.Insert(slices.Clone(idx.Shape), axis, oneHotDepth(n)))
+		foldMoved(n, 2)
+	},
+	// Only values have a gradient: the sums over where each of them stands.
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		t := dy[0].Type
+		ends := graph.NewTensor(t, 2)
+		ends.SetFloat(1, 1)
+		value := b.Op("Constant", graph.A{"value": ends})
+		on := b.Op("Mul", nil, dy[0], b.Op("OneHot", graph.A{"axis": n.Int("axis")}, n.Inputs[0], n.Inputs[1], value))
+		sum := graph.A{"keepdims": 0}
+		onSum := b.Op("ReduceSum", sum, on)
+		offSum := b.Op("Sub", nil, b.Op("ReduceSum", sum, dy[0]), onSum)
+		one := graph.Dims(1)
+		return []*graph.Value{nil, nil, b.Op("Concat", graph.A{"axis": 0}, reshape(b, offSum, one), reshape(b, onSum, one))}
+	},
+	Eval:      func(c *graph.Call) { oneHot(c, serial) },
+	Fast:      func(c *graph.Call) { oneHot(c, c.Parallel) },
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"i64[2,3]<4, i64[]{4}, f32[2]",
+		"i64[2,3]<-5, i64{4}, f32[2]; axis=1",
+		"i32[3]<6, i64[]{4}, f32[2]; axis=0",
+		"i64[]<4, i64[]{4}, f32[2]",
+		"f32[4]>0, f32[]{3}, f32[2]; axis=-2",
+		"i64[3]<4, i64[]{4}, bool[2]",
+		"i64{2,0}, i64[]{3}, i64{5,7}",
+		"i64[0]<4, i64[]{4}, f32[2]",
+	},
+})
+
+// oneHotDepth is the size of the new axis; ONNX lets it be a float.
+func oneHotDepth(n *graph.Node) graph.Dim {
+	v := n.Inputs[1]
+	if v.Type.IsFloat() && v.Data != nil {
+		bytes, err := v.Data.Bytes()
+		if err != nil {
+			n.Fail("depth: %v", err)
+		}
+		x := graph.Tensor{Type: v.Type, Shape: []int{1}, Bytes: bytes}
+		return graph.Num(int64(x.Float(0)))
+	}
+	depth := knownDims(n, 1, "depth")
+	if len(depth) != 1 {
+		n.Fail("depth has %d elements; one expected", len(depth))
+	}
+	return depth[0]
+}
+
+func oneHot(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
+	idx, values, y := c.In[0], c.In[2], c.Out[0]
+	before, depth, after := around(y.Shape, axisOf(c.Node, c.Node.Int("axis"), len(y.Shape)))
+	size := int(y.Type.Size())
+	off, on := values.Bytes[:size], values.Bytes[size:]
+	parallel(before, max(1, grain/max(1, depth*after)), func(lo, hi int) {
+		for b := lo; b < hi; b++ {
+			block := y.Bytes[b*depth*after*size : (b+1)*depth*after*size]
+			for done := copy(block, off); 0 < done && done < len(block); done *= 2 {
+				copy(block[done:], block[:done])
+			}
+			for a := range after {
+				i := b*after + a
+				k := int64(0)
+				if idx.Type.IsFloat() {
+					k = int64(idx.Float(i))
+				} else {
+					k = idx.Int(i)
+				}
+				if k < 0 {
+					k += int64(depth)
+				}
+				if k >= 0 && k < int64(depth) {
+					copy(block[(int(k)*after+a)*size:][:size], on)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// padModes are the ways to repeat the data: which element of a dim of n stands
+// at place i, before, in or behind it. Mode constant repeats nothing.
+var padModes = map[string]func(i, n int) int{
+	"constant": nil,
+	"edge":     func(i, n int) int { return max(0, min(i, n-1)) },
+	"wrap":     func(i, n int) int { return (i%n + n) % n },
+	"reflect": func(i, n int) int {
+		if n == 1 {
+			return 0
+		}
+		period := 2 * (n - 1)
+		i = (i%period + period) % period
+		return min(i, period-i)
+	},
+}
+
+// Negative pads cut off.
+var _ = define(graph.Op{
+	Name:  "Pad",
+	Doc:   "more elements before and behind the data, along axes",
+	In:    "data, pads, constant_value?, axes?",
+	Out:   "output",
+	Attrs: "mode string=constant",
+	Infer: func(n *graph.Node) {
+		x, data := n.Inputs[0], []int{0}
+		if v := n.In(2); v != nil {
+			if v.Type != x.Type {
+				n.Fail("constant_value is %s, but the data is %s", v.Type, x.Type)
+			}
+			n.Same(v.Shape.Elems(), graph.Num(1), "constant_value is one element")
+			data = append(data, 2)
+		}
+		n.Set(0, x.Type, padded(n, x.Shape))
+		foldMoved(n, data...)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x, pads, value, axes := n.Inputs[0], n.Inputs[1], n.In(2), n.In(3)
+		dx := make([]*graph.Value, len(n.Inputs))
+		if mode := n.Str("mode"); mode != "constant" {
+			dx[0] = b.Op("memopt.PadGrad", graph.A{"mode": mode}, dy[0], pads, shapeOf(b, x), axes)
+			return dx
+		}
+		back := make([]graph.Dim, len(pads.Ints))
+		for i, p := range pads.Ints {
+			back[i] = p.Neg()
+		}
+		dx[0] = b.Op("Pad", nil, dy[0], b.Ints(back...), nil, axes)
+		if value != nil {
+			sum := graph.A{"keepdims": 0}
+			rest := b.Op("Sub", nil, b.Op("ReduceSum", sum, dy[0]), b.Op("ReduceSum", sum, dx[0]))
+			dx[2] = reshape(b, rest, value.Shape)
+		}
+		return dx
+	},
+	Eval: func(c *graph.Call) {
+		if padRepeats(c, serial) {
+			return
+		}
+		padFill(c)
+		padding.eval(c)
+	},
+	Fast: func(c *graph.Call) {
+		if padRepeats(c, c.Parallel) {
+			return
+		}
+		padFill(c)
+		padding.fast(c)
+	},
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[2,3], i64{0,1,2,0}",
+		"f32[2,3], i64{0,1,2,0}, f32[]>0",
+		"f32[2,3], i64{1,2}, f32[1], i64{-1}",
+		"f32[4,3], i64{-1,1,2,-2}",
+		"f32[4,3], i64{-1,1,2,-2}, f32[]",
+		"f32[4], i64{-3,-1}",
+		"f32[2,3], i64{1,1,0,2}, _, i64{1,0}",
+		"f32[3,4], i64{1,3,2,2}; mode=\"reflect\"",
+		"f32[2,3], i64{4,5}, _, i64{1}; mode=\"reflect\"",
+		"f32[1,2], i64{2,0,1,0}; mode=\"reflect\"",
+		"f32[3,2], i64{2,0,1,3}; mode=\"edge\"",
+		"f32[3,2], i64{4,1,5,3}; mode=\"wrap\"",
+		"f32[4], i64{-1,2}; mode=\"edge\"",
+		"f32[0,2], i64{1,0,1,0}",
+		"f32[], i64{}",
+		"f32[], i64{}; mode=\"edge\"",
+		"i64{3,4}, i64{1,2}, i64[]{7}",
+		"i64{3,4}, i64{1,0}; mode=\"reflect\"",
+		"bool[2], i64{1,1}",
+	},
+})
+
+// PadGrad is for the modes that repeat the data.
+var _ = define(graph.Op{
+	Name:   "PadGrad",
+	Domain: own,
+	Doc:    "the gradient of Pad by repeated data: dy added where each element came from",
+	In:     "dY, pads, shape, axes?",
+	Out:    "dX",
+	Attrs:  "mode string",
+	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
+		shape := graph.Shape(knownDims(n, 2, "shape"))
+		want := padded(n, shape)
+		if n.Inputs[0].Rank() != len(want) {
+			n.Fail("dY has rank %d, not %d", n.Inputs[0].Rank(), len(want))
+		}
+		for i, d := range want {
+			n.Same(n.Inputs[0].Shape[i], d, "dims of dY and of the padded data")
+		}
+		n.Set(0, n.Inputs[0].Type, shape)
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		dy, dx := c.In[0], c.Out[0]
+		clear(dx.Bytes)
+		add := put(dx, dy, "add")
+		rows, width, at := padSources(c, dx.Shape, dy.Shape)
+		for r := range rows {
+			base, last := at(r)
+			for j := range width {
+				add(base+last[j], r*width+j)
+			}
+		}
+	},
+	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[6,9], i64{1,3,2,2}, i64{3,4}; mode=\"reflect\"",
+		"f32[2,5], i64{1,1}, i64{2,3}, i64{1}; mode=\"edge\"",
+	},
+})
+
+// padded is a shape with the pads.
+func padded(n *graph.Node, s graph.Shape) graph.Shape {
+	mode, ok := padModes[n.Str("mode")]
+	if !ok {
+		n.Fail("mode is %q; there are constant, reflect, edge and wrap", n.Str("mode"))
+	}
+	var axes []int
+	if n.In(3) == nil {
+		for i := range s {
+			axes = append(axes, i)
+		}
+	} else {
+		given := knownInts(n, 3, "axes")
+		axesOf(n, given, len(s))
+		for _, a := range given {
+			axes = append(axes, axisOf(n, int(a), len(s)))
+		}
+	}
+	pads := knownDims(n, 1, "pads")
+	if len(pads) != 2*len(axes) {
+		n.Fail("%d pads for %d axes; two each are needed", len(pads), len(axes))
+	}
+	out := slices.Clone(s)
+	for i, a := range axes {
+		out[a] = s[a].Add(pads[i]).Add(pads[i+len(axes)])
+		if mode != nil && s[a].Is(0) && !out[a].Is(0) {
+			n.Fail("dim %d is 0: there is nothing to repeat", a)
+		}
+	}
+	return out
+}
+
+// padBefore is how many elements each dim gets at its beginning.
+func padBefore(c *graph.Call, rank int) []int {
+	out := make([]int, rank)
+	pads, axes := c.In[1], input(c, 3)
+	for i := range pads.Len() / 2 {
+		a := i
+		if axes != nil {
+			a = axisOf(c.Node, int(axes.Int(i)), rank)
+		}
+		out[a] = int(pads.Int(i))
+	}
+	return out
+}
+
+// padFill fills the output with the constant.
+func padFill(c *graph.Call) {
+	y := c.Out[0].Bytes
+	value := input(c, 2)
+	if value == nil {
+		clear(y)
+		return
+	}
+	for done := copy(y, value.Bytes); 0 < done && done < len(y); done *= 2 {
+		copy(y[done:], y[:done])
+	}
+}
+
+// padding puts the data into the constant.
+var padding mover = func(c *graph.Call) []move {
+	x, y := c.In[0], c.Out[0]
+	m := move{from: strides(x.Shape), to: strides(y.Shape)}
+	for i, before := range padBefore(c, len(x.Shape)) {
+		first := max(0, -before) // the first element of x that stays
+		n := min(x.Shape[i]-first, y.Shape[i]-max(0, before))
+		if n <= 0 {
+			return nil
+		}
+		m.shape = append(m.shape, n)
+		m.fromAt += first * m.from[i]
+		m.toAt += max(0, before) * m.to[i]
+	}
+	return []move{m}
+}
+
+// padRepeats does the other modes, if the node has one of them.
+func padRepeats(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) bool {
+	if padModes[c.Node.Str("mode")] == nil {
+		return false
+	}
+	x, y := c.In[0], c.Out[0]
+	size := int(x.Type.Size())
+	rows, width, at := padSources(c, x.Shape, y.Shape)
+	parallel(rows, max(1, grain/max(1, width)), func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			base, last := at(r)
+			for j, f := range last {
+				copy(y.Bytes[(r*width+j)*size:(r*width+j+1)*size], x.Bytes[(base+f)*size:])
+			}
+		}
+	})
+	return true
+}
+
+// padSources says where the elements of the larger shape come from: those of
+// row r from base + last[column].
+func padSources(c *graph.Call, small, large []int) (rows, width int, at func(r int) (base int, last []int)) {
+	index := padModes[c.Node.Str("mode")]
+	st := strides(small)
+	from := make([][]int, len(large))
+	for i, before := range padBefore(c, len(large)) {
+		from[i] = make([]int, large[i])
+		for o := range from[i] {
+			from[i][o] = index(o-before, small[i]) * st[i]
+		}
+	}
+	if len(large) == 0 {
+		return 1, 1, func(int) (int, []int) { return 0, []int{0} }
+	}
+	inner := len(large) - 1
+	return elems(large[:inner]), large[inner], func(r int) (base int, last []int) {
+		for i := inner - 1; i >= 0; i-- {
+			base += from[i][r%large[i]]
+			r /= large[i]
+		}
+		return base, from[inner]
+	}
+}

@@ -1,0 +1,70 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name: "Tile",
+	Doc:  "the tensor again and again along each axis",
+	In:   "input, repeats",
+	Out:  "output",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		repeats := knownDims(n, 1, "repeats")
+		if len(repeats) != x.Rank() {
+			n.Fail("%d repeats for rank %d", len(repeats), x.Rank())
+		}
+		out := make(graph.Shape, len(repeats))
+		for i, r := range repeats {
+			out[i] = x.Shape[i].Mul(r)
+		}
+		n.Set(0, x.Type, out)
+		foldMoved(n, 0)
+	},
+	// Every dim is seen as repeats × own, and the repeats are summed.
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x := n.Inputs[0]
+		var split graph.Shape
+		var axes []graph.Dim
+		for i, r := range n.Inputs[1].Ints {
+			if !r.Is(1) {
+				axes = append(axes, graph.Num(int64(len(split))))
+				split = append(split, r)
+			}
+			split = append(split, x.Shape[i])
+		}
+		if axes == nil {
+			return []*graph.Value{dy[0], nil}
+		}
+		sum := b.Op("ReduceSum", graph.A{"keepdims": 0}, reshape(b, dy[0], split), b.Ints(axes...))
+		return []*graph.Value{sum, nil}
+	},
+	Eval:      tiling.eval,
+	Fast:      tiling.fast,
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[2,3], i64{2,2}",
+		"f32[2,3], i64{1,3}",
+		"f32[2,1,2], i64{3,1,1}",
+		"f32[2,3], i64{1,1}",
+		"f32[2], i64{0}",
+		"f32[], i64{}",
+		"i64{1,2}, i64{2}",
+		"bool[2,2], i64{1,2}",
+	},
+})
+
+var tiling mover = func(c *graph.Call) []move {
+	x, y := c.In[0], c.Out[0]
+	sx, sy := strides(x.Shape), strides(y.Shape)
+	m := move{}
+	for i, d := range x.Shape {
+		if d == 0 {
+			return nil
+		}
+		m.shape = append(m.shape, y.Shape[i]/d, d)
+		m.from = append(m.from, 0, sx[i])
+		m.to = append(m.to, d*sy[i], sy[i])
+	}
+	return []move{m}
+}

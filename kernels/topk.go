@@ -1,0 +1,114 @@
+package kernels
+
+import (
+	"cmp"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// The result is sorted whether sorted is asked for or not; equal elements
+// stand in the order of their indices.
+var _ = define(graph.Op{
+	Name:  "TopK",
+	Doc:   "the K greatest or least elements along the axis, and where they are",
+	In:    "X, K",
+	Out:   "Values, Indices",
+	Attrs: "axis int=-1, largest int=1, sorted int=1",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		wantType(n, 0, isNumber, "numbers")
+		k := knownDims(n, 1, "K")
+		if len(k) != 1 {
+			n.Fail("K has %d elements; one expected", len(k))
+		}
+		axis := axisOf(n, n.Int("axis"), x.Rank())
+		n.Same(x.Shape[axis].Max(k[0]), x.Shape[axis], "K is greater than the dim")
+		out := slices.Clone(x.Shape)
+		out[axis] = k[0]
+		n.Set(0, x.Type, out)
+		n.Set(1, graph.Int64, out)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		if dy[0] == nil {
+			return make([]*graph.Value, 2)
+		}
+		x := n.Inputs[0]
+		return []*graph.Value{b.Op("com.microsoft.GatherElementsGrad", graph.A{"axis": n.Int("axis")}, dy[0], shapeOf(b, x), n.Outputs[1]), nil}
+	},
+	Eval: func(c *graph.Call) { topK(c, serial) },
+	Fast: func(c *graph.Call) { topK(c, c.Parallel) },
+	// A comparison for each element and for each that is found.
+	Flops: func(n *graph.Node) graph.Dim {
+		return n.Inputs[0].Shape.Elems().Add(n.Outputs[0].Shape.Elems())
+	},
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[3,4], i64{3}; axis=1",
+		"f32[3,4], i64{2}; axis=0",
+		"f32[3,40], i64{2}; largest=0",
+		"f32[2,3,4], i64{2}; axis=-2 sorted=0",
+		"i64[3,40]<5, i64{6}",
+		"i64[3,9]<3, i64{6}; largest=0",
+		"u64[4], i64{4}",
+		"f32[4], i64{0}",
+		"f32[0,4], i64{1}",
+	},
+})
+
+// ranked is an element of a line, by its order and its place.
+type ranked struct {
+	order uint64
+	at    int
+}
+
+// ahead orders the greatest first, and of equals the first.
+func ahead(a, b ranked) int {
+	if c := cmp.Compare(b.order, a.order); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.at, b.at)
+}
+
+func topK(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
+	x, values, indices := c.In[0], c.Out[0], c.Out[1]
+	axis := axisOf(c.Node, c.Node.Int("axis"), len(x.Shape))
+	outer, n, after := around(x.Shape, axis)
+	k, size := values.Shape[axis], int(x.Type.Size())
+	least := c.Node.Int("largest") == 0
+	parallel(outer*after, max(1, grain/(16*max(1, n))), func(lo, hi int) {
+		best := make([]ranked, 0, max(n, k+1))
+		for line := lo; line < hi; line++ {
+			from, to := line/after*n*after+line%after, line/after*k*after+line%after
+			best = best[:0]
+			for i := range n {
+				e := ranked{orderOf(x, from+i*after), i}
+				if least {
+					e.order = ^e.order
+				}
+				best = addBest(best, e, k, n)
+			}
+			slices.SortFunc(best, ahead)
+			for i, e := range best[:k] {
+				copy(values.Bytes[(to+i*after)*size:(to+i*after+1)*size], x.Bytes[(from+e.at*after)*size:])
+				indices.SetInt(to+i*after, int64(e.at))
+			}
+		}
+	})
+}
+
+// addBest keeps the k first of what is added, in order, if those are few;
+// else everything, for the caller to sort.
+func addBest(best []ranked, e ranked, k, n int) []ranked {
+	if 8*k >= n {
+		return append(best, e)
+	}
+	if len(best) == k {
+		if k == 0 || ahead(e, best[k-1]) > 0 {
+			return best
+		}
+		best = best[:k-1]
+	}
+	i, _ := slices.BinarySearchFunc(best, e, ahead)
+	return slices.Insert(best, i, e)
+}

@@ -1,0 +1,66 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "Trilu",
+	Doc:   "the upper or lower triangle of matrices, from diagonal k; zeros elsewhere",
+	In:    "input, k?",
+	Out:   "output",
+	Attrs: "upper int=1",
+	Infer: func(n *graph.Node) {
+		if n.Inputs[0].Rank() < 2 {
+			n.Fail("input has rank %d; matrices expected", n.Inputs[0].Rank())
+		}
+		wantType(n, 1, isIndex, "int64")
+		sameShape(n)
+		foldMoved(n, 0)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		dx := make([]*graph.Value, len(n.Inputs))
+		dx[0] = b.Op("Trilu", graph.A{"upper": n.Int("upper")}, dy[0], n.In(1))
+		return dx
+	},
+	Eval:      func(c *graph.Call) { trilu(c, serial) },
+	Fast:      func(c *graph.Call) { trilu(c, c.Parallel) },
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples: []string{
+		"f32[3,4]",
+		"f32[3,4]; upper=0",
+		"f32[2,4,3], i64[]{1}",
+		"f32[2,4,3], i64[]{-1}; upper=0",
+		"f32[3,3], i64[]{5}",
+		"f32[3,3], i64[]{-7}",
+		"f32[3,3], i64{2}; upper=0",
+		"f32[0,3]",
+		"bool[3,3]",
+		"i64[2,2]{1,2,3,4}",
+	},
+})
+
+func trilu(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
+	x, y := c.In[0], c.Out[0]
+	rank := len(x.Shape)
+	height, width, size := x.Shape[rank-2], x.Shape[rank-1], int(x.Type.Size())
+	k := 0
+	if len(c.In) > 1 {
+		k = int(max(-int64(height), min(c.In[1].Int(0), int64(width))))
+	}
+	upper := c.Node.Int("upper") != 0
+	parallel(elems(x.Shape[:rank-1]), max(1, grain/max(1, width)), func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			// Columns [from, to) stay.
+			edge := r%height + k
+			from, to := 0, max(0, min(edge+1, width))
+			if upper {
+				from, to = max(0, min(edge, width)), width
+			}
+			row := y.Bytes[r*width*size : (r+1)*width*size]
+			copy(row[from*size:to*size], x.Bytes[(r*width+from)*size:])
+			clear(row[:from*size])
+			clear(row[to*size:])
+		}
+	})
+}
