@@ -18,8 +18,8 @@ type activation struct {
 	fromY bool
 	// ofOrt says that ONNX Runtime has the gradient operator too.
 	ofOrt bool
-	fast  func(n *graph.Node) func(y, x []float32)
-	// fastSlope is dx = dy·slope(at) over rows.
+	// fast is f over rows, fastSlope dx = dy·slope(at); nil: f and slope do.
+	fast      func(n *graph.Node) func(y, x []float32)
 	fastSlope func(n *graph.Node) func(dx, dy, at []float32)
 	ints      func(x int64) int64 // nil: floats only
 	flops     int64
@@ -31,6 +31,19 @@ func plain[F any](f F) func(*graph.Node) F { return func(*graph.Node) F { return
 
 // defineActivation adds both operators; the gradient's name ends in Grad.
 func defineActivation(a activation) *graph.Op {
+	if a.fast == nil {
+		a.fast = func(n *graph.Node) func(y, x []float32) { return scalarRows(a.f(n)) }
+	}
+	if a.fastSlope == nil {
+		a.fastSlope = func(n *graph.Node) func(dx, dy, at []float32) {
+			slope := a.slope(n)
+			return func(dx, dy, at []float32) {
+				for i, v := range at {
+					dx[i] = float32(float64(dy[i]) * slope(float64(v)))
+				}
+			}
+		}
+	}
 	domain, at := own, "X"
 	if a.ofOrt {
 		domain = microsoft
@@ -47,12 +60,22 @@ func defineActivation(a activation) *graph.Op {
 		Attrs:  a.attrs,
 		Infer: func(n *graph.Node) {
 			sameTypes(n)
+			sameDims(n, n.Inputs[1].Shape, n.Inputs[0].Shape)
 			floatMap(n)
 		},
 		NoGrad: true,
 		Eval: func(c *graph.Call) {
 			slope := a.slope(c.Node)
 			binary{f: func(dy, at float64) float64 { return dy * slope(at) }}.eval(c)
+		},
+		Fast: func(c *graph.Call) {
+			if c.In[0].Type != graph.Float32 {
+				c.Node.Op.Eval(c)
+				return
+			}
+			dy, at, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
+			f := a.fastSlope(c.Node)
+			c.Parallel(len(dx), grain, func(lo, hi int) { f(dx[lo:hi], dy[lo:hi], at[lo:hi]) })
 		},
 		Flops:     perElement(a.flops + 2),
 		Recompute: graph.Cheap,
@@ -64,19 +87,8 @@ func defineActivation(a activation) *graph.Op {
 			grad.Samples = append(grad.Samples, input+", "+input+"; "+attrs)
 		}
 	}
-	if a.fastSlope != nil {
-		grad.Fast = func(c *graph.Call) {
-			if c.In[0].Type != graph.Float32 {
-				c.Node.Op.Eval(c)
-				return
-			}
-			dy, at, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
-			f := a.fastSlope(c.Node)
-			c.Parallel(len(dx), grain, func(lo, hi int) { f(dx[lo:hi], dy[lo:hi], at[lo:hi]) })
-		}
-	}
 	gradient := define(grad)
-	op := graph.Op{
+	return define(graph.Op{
 		Name:   a.name,
 		Domain: a.domain,
 		Since:  a.since,
@@ -103,13 +115,10 @@ func defineActivation(a activation) *graph.Op {
 			return b.Apply(gradient, attrs, 1, dy[0], at)
 		},
 		Eval:      func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.eval(c) },
+		Fast:      func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.fast(a.fast(c.Node))(c) },
 		Flops:     perElement(a.flops),
 		Recompute: graph.Cheap,
 		InPlace:   []int{0},
 		Samples:   a.samples,
-	}
-	if a.fast != nil {
-		op.Fast = func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.fast(a.fast(c.Node))(c) }
-	}
-	return define(op)
+	})
 }

@@ -14,6 +14,7 @@ var _ = define(graph.Op{
 	Infer:     floatMap,
 	NoGrad:    true,
 	Eval:      unary{f: math.Ceil}.eval,
+	Fast:      unary{f: math.Ceil}.fast(scalarRows(math.Ceil)),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -115,6 +115,7 @@ var _ = define(graph.Op{
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
 		sameTypes(n)
+		sameDims(n, n.Inputs[1].Shape, n.Inputs[0].Shape)
 		wantOne(n, 2, "min")
 		wantOne(n, 3, "max")
 		sameShape(n)

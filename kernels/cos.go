@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 		return []*graph.Value{b.Op("Neg", nil, b.Op("Mul", nil, dy[0], b.Op("Sin", nil, n.Inputs[0])))}
 	},
 	Eval:      unary{f: math.Cos}.eval,
+	Fast:      unary{f: math.Cos}.fast(scalarRows(math.Cos)),
 	Flops:     perElement(15),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -14,6 +14,7 @@ var _ = define(graph.Op{
 	Infer:     floatMap,
 	NoGrad:    true,
 	Eval:      unary{f: math.Floor}.eval,
+	Fast:      unary{f: math.Floor}.fast(scalarRows(math.Floor)),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

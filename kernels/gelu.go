@@ -43,6 +43,9 @@ func geluInner(x float64) float64 { return geluScale * (x + geluCubic*x*x*x) }
 func geluInfer(n *graph.Node) {
 	sameTypes(n)
 	wantType(n, 0, isFloat, "floats")
+	for _, v := range n.Inputs[1:] {
+		sameDims(n, v.Shape, n.Inputs[0].Shape)
+	}
 	if _, ok := geluForms[n.Str("approximate")]; !ok {
 		n.Fail("approximate is %q; there are none and tanh", n.Str("approximate"))
 	}

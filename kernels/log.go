@@ -15,12 +15,8 @@ var _ = define(graph.Op{
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return []*graph.Value{b.Op("Div", nil, dy[0], n.Inputs[0])}
 	},
-	Eval: unary{f: math.Log}.eval,
-	Fast: unary{f: math.Log}.fast(func(y, x []float32) {
-		for i, v := range x {
-			y[i] = float32(math.Log(float64(v)))
-		}
-	}),
+	Eval:      unary{f: math.Log}.eval,
+	Fast:      unary{f: math.Log}.fast(scalarRows(math.Log)),
 	Flops:     perElement(10),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -34,6 +34,16 @@ func (u unary) fast(f32 func(y, x []float32)) func(*graph.Call) {
 	}
 }
 
+// scalarRows makes a row form of a function that has none of its own: float32 in
+// and out, by any number of workers.
+func scalarRows(f func(x float64) float64) func(y, x []float32) {
+	return func(y, x []float32) {
+		for i, v := range x {
+			y[i] = float32(f(float64(v)))
+		}
+	}
+}
+
 // binary describes z = f(x, y) under broadcasting.
 type binary struct {
 	f func(x, y float64) float64

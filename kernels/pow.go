@@ -140,7 +140,7 @@ var _ = define(graph.Op{
 	Out:    "dX",
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
-		broadcast(n, inputShapes(n)...)
+		sameDims(n, broadcast(n, inputShapes(n)...), n.Inputs[0].Shape)
 		sameShape(n)
 	},
 	NoGrad: true,

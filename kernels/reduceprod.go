@@ -44,7 +44,8 @@ var _ = define(graph.Op{
 	Infer: func(n *graph.Node) {
 		sameTypes(n)
 		wantType(n, 0, isFloat, "floats")
-		axesOf(n, n.Ints("axes"), n.Inputs[1].Rank())
+		axes := axesOf(n, n.Ints("axes"), n.Inputs[1].Rank())
+		sameDims(n, n.Inputs[0].Shape, keptShape(n.Inputs[1].Shape, axes))
 		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
 	},
 	NoGrad: true,
@@ -78,7 +79,7 @@ var _ = define(graph.Op{
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,1,4], f32[2,3,4]; axes=[1]",
-		"f32[1,1], f32{1,0,2}; axes=[0]",
-		"f32[1,1], f32{0,0,2}; axes=[0]",
+		"f32[1], f32{1,0,2}; axes=[0]",
+		"f32[1], f32{0,0,2}; axes=[0]",
 	},
 })

@@ -14,6 +14,7 @@ var _ = define(graph.Op{
 	Infer:     floatMap,
 	NoGrad:    true,
 	Eval:      unary{f: math.RoundToEven}.eval,
+	Fast:      unary{f: math.RoundToEven}.fast(scalarRows(math.RoundToEven)),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

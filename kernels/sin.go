@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 		return []*graph.Value{b.Op("Mul", nil, dy[0], b.Op("Cos", nil, n.Inputs[0]))}
 	},
 	Eval:      unary{f: math.Sin}.eval,
+	Fast:      unary{f: math.Sin}.fast(scalarRows(math.Sin)),
 	Flops:     perElement(15),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

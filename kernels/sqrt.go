@@ -16,12 +16,8 @@ var _ = define(graph.Op{
 		y := n.Outputs[0]
 		return []*graph.Value{b.Op("Div", nil, b.Op("Mul", nil, dy[0], num(b, y, 0.5)), y)}
 	},
-	Eval: unary{f: math.Sqrt}.eval,
-	Fast: unary{f: math.Sqrt}.fast(func(y, x []float32) {
-		for i, v := range x {
-			y[i] = float32(math.Sqrt(float64(v)))
-		}
-	}),
+	Eval:      unary{f: math.Sqrt}.eval,
+	Fast:      unary{f: math.Sqrt}.fast(scalarRows(math.Sqrt)),
 	Flops:     perElement(2),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
