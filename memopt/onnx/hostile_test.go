@@ -248,6 +248,9 @@ func FuzzParse(f *testing.F) {
 	for _, h := range hostile {
 		f.Add(h.model)
 	}
+	for _, r := range readable {
+		f.Add(r.model)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g, err := Parse(b, "m.onnx", testLibrary)
 		if err != nil {

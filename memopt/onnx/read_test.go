@@ -10,28 +10,31 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-func TestParse(t *testing.T) {
-	constant := func(out, name string, kind int64, value wire) wire {
-		return onnxNode("Constant", nil, names{out}, attr(name, kind, value))
-	}
-	function := func(name string, fields ...wire) wire {
-		return in(modelFunction, text(funcName, name), text(funcDomain, "f"), onnxOpset(funcOpset, "", 20), msg(fields...))
-	}
-	domain := func(d string) wire { return text(nodeDomain, d) }
-	named := func(n string) wire { return text(nodeName, n) }
-	tests := []struct {
-		name  string
-		model wire
-		want  string
-	}{
-		{"kinds of initializers, dims and the loss", onnxModel(text(graphName, "g"),
-			input("x", "batch", "2*seq + 1", "past-length", nil, 3),
-			onnxFloats("w", []float32{1, 2}, 2), onnxInts("i", []int64{3, -4}, 2),
-			onnxNode("Relu", names{"x"}, names{"y"}, named("first")),
-			onnxNode("Relu", names{"w"}, names{"v"}),
-			onnxNode("Pair", names{"i"}, names{"j"}),
-			onnxNode("Total", names{"x"}, names{"z"}),
-			output("y"), output("v"), output("j"), output("z")), `
+func constant(out string, name string, kind int64, value wire) wire {
+	return onnxNode("Constant", nil, names{out}, attr(name, kind, value))
+}
+
+func onnxFunction(name string, fields ...wire) wire {
+	return in(modelFunction, text(funcName, name), text(funcDomain, "f"), onnxOpset(funcOpset, "", 20), msg(fields...))
+}
+
+func domain(d string) wire { return text(nodeDomain, d) }
+func named(n string) wire  { return text(nodeName, n) }
+
+// readable are models and the graphs that they are read as.
+var readable = []struct {
+	name  string
+	model wire
+	want  string
+}{
+	{"kinds of initializers, dims and the loss", onnxModel(text(graphName, "g"),
+		input("x", "batch", "2*seq + 1", "past-length", nil, 3),
+		onnxFloats("w", []float32{1, 2}, 2), onnxInts("i", []int64{3, -4}, 2),
+		onnxNode("Relu", names{"x"}, names{"y"}, named("first")),
+		onnxNode("Relu", names{"w"}, names{"v"}),
+		onnxNode("Pair", names{"i"}, names{"j"}),
+		onnxNode("Total", names{"x"}, names{"z"}),
+		output("y"), output("v"), output("j"), output("z")), `
 graph g
 x f32[batch, 2*seq + 1, "past-length", x_dim3, 3] = input
 w f32[2] = param
@@ -46,40 +49,40 @@ output j
 output z
 loss z
 `},
-		{"chains of shapes fold", onnxModel(input("x", "batch", "seq", 64),
-			onnxNode("Shape", names{"x"}, names{"b"}, attr("end", 2, number(attrI, 1))),
-			onnxNode("Shape", names{"x"}, names{"s"}, attr("start", 2, number(attrI, 1)), attr("end", 2, number(attrI, 2))),
-			onnxNode("Mul", names{"b", "s"}, names{"bs"}),
-			onnxInts("c", []int64{64}, 1),
-			onnxNode("Concat", names{"bs", "c"}, names{"to"}, attr("axis", 2, number(attrI, 0))),
-			onnxNode("Reshape", names{"x", "to"}, names{"y"}),
-			output("y")), `
+	{"chains of shapes fold", onnxModel(input("x", "batch", "seq", 64),
+		onnxNode("Shape", names{"x"}, names{"b"}, attr("end", 2, number(attrI, 1))),
+		onnxNode("Shape", names{"x"}, names{"s"}, attr("start", 2, number(attrI, 1)), attr("end", 2, number(attrI, 2))),
+		onnxNode("Mul", names{"b", "s"}, names{"bs"}),
+		onnxInts("c", []int64{64}, 1),
+		onnxNode("Concat", names{"bs", "c"}, names{"to"}, attr("axis", 2, number(attrI, 0))),
+		onnxNode("Reshape", names{"x", "to"}, names{"y"}),
+		output("y")), `
 x f32[batch, seq, 64] = input
 to i64[2] = const {batch*seq, 64}
 y f32[batch*seq, 64] = Reshape(x, to)
 output y
 `},
-		{"an initializer that is an input too; old files say no attribute type", onnxModel(
-			input("x", 2), input("w", 2), onnxFloats("w", []float32{1, 2}, 2),
-			onnxNode("Add", names{"x", "w"}, names{"y"}),
-			onnxNode("Scale", names{"y"}, names{"z"}, in(nodeAttr, text(attrName, "by"), float(attrF, 0.5))),
-			output("z")), `
+	{"an initializer that is an input too; old files say no attribute type", onnxModel(
+		input("x", 2), input("w", 2), onnxFloats("w", []float32{1, 2}, 2),
+		onnxNode("Add", names{"x", "w"}, names{"y"}),
+		onnxNode("Scale", names{"y"}, names{"z"}, in(nodeAttr, text(attrName, "by"), float(attrF, 0.5))),
+		output("z")), `
 x f32[2] = input
 w f32[2] = param
 y f32[2] = Add(x, w)
 z f32[2] = Scale(y) by=0.5
 output z
 `},
-		{"all kinds of attributes, sorted", onnxModel(input("x", 2),
-			onnxNode("Scale", names{"x"}, names{"y"},
-				attr("tags", 8, text(attrStrings, "a"), text(attrStrings, "b")),
-				attr("per", 6, in(attrFloats, protowire.AppendFixed32(nil, 0x3f800000)), float(attrFloats, 2)),
-				attr("note", 3, text(attrS, "hello")),
-				attr("by", 1, float(attrF, 3))),
-			constant("c", "value_ints", 7, msg(in(attrInts, wire{1, 2}), number(attrInts, -1))),
-			constant("d", "value", 4, in(attrT, number(tensorType, 1), number(tensorDims, 2), in(tensorRaw, wire{0, 0, 128, 63, 0, 0, 0, 64}))),
-			onnxNode("Pair", names{"c"}, names{"cc"}), onnxNode("Pair", names{"d"}, names{"dd"}),
-			output("y"), output("cc"), output("dd")), `
+	{"all kinds of attributes, sorted", onnxModel(input("x", 2),
+		onnxNode("Scale", names{"x"}, names{"y"},
+			attr("tags", 8, text(attrStrings, "a"), text(attrStrings, "b")),
+			attr("per", 6, in(attrFloats, protowire.AppendFixed32(nil, 0x3f800000)), float(attrFloats, 2)),
+			attr("note", 3, text(attrS, "hello")),
+			attr("by", 1, float(attrF, 3))),
+		constant("c", "value_ints", 7, msg(in(attrInts, wire{1, 2}), number(attrInts, -1))),
+		constant("d", "value", 4, in(attrT, number(tensorType, 1), number(tensorDims, 2), in(tensorRaw, wire{0, 0, 128, 63, 0, 0, 0, 64}))),
+		onnxNode("Pair", names{"c"}, names{"cc"}), onnxNode("Pair", names{"d"}, names{"dd"}),
+		output("y"), output("cc"), output("dd")), `
 x f32[2] = input
 c i64[3] = const {1, 2, -1}
 d f32[2] = const {1, 2}
@@ -90,19 +93,19 @@ output y
 output cc
 output dd
 `},
-		{"numbers in typed fields, packed and not", onnxModel(
-			in(graphInit, tensorFields("a", 7, 3), in(tensorInt64s, wire{1, 2}), number(tensorInt64s, -3)),
-			in(graphInit, tensorFields("b", 6, 2), number(tensorInt32s, -1), number(tensorInt32s, 7)),
-			in(graphInit, tensorFields("c", 9, 2), in(tensorInt32s, wire{0, 1})),
-			in(graphInit, tensorFields("d", 10, 1), number(tensorInt32s, 0x3c00)),
-			in(graphInit, tensorFields("e", 1, 1), float(tensorFloats, 1.5)),
-			in(graphInit, tensorFields("f", 12, 1), number(tensorUint64s, 5)),
-			in(graphInit, tensorFields("g", 11), in(tensorDoubles, protowire.AppendFixed64(nil, 0x3ff0000000000000))),
-			in(graphInit, tensorFields("h", 1, 0, 7)),
-			msg(onnxNode("Pair", names{"a"}, names{"a2"}), onnxNode("Pair", names{"b"}, names{"b2"}), onnxNode("Pair", names{"c"}, names{"c2"})),
-			msg(onnxNode("Pair", names{"d"}, names{"d2"}), onnxNode("Pair", names{"e"}, names{"e2"}), onnxNode("Pair", names{"f"}, names{"f2"})),
-			onnxNode("Pair", names{"g"}, names{"g2"}), onnxNode("Pair", names{"h"}, names{"h2"}),
-			output("a2"), output("b2"), output("c2"), output("d2"), output("e2"), output("f2"), output("g2"), output("h2")), `
+	{"numbers in typed fields, packed and not", onnxModel(
+		in(graphInit, tensorFields("a", 7, 3), in(tensorInt64s, wire{1, 2}), number(tensorInt64s, -3)),
+		in(graphInit, tensorFields("b", 6, 2), number(tensorInt32s, -1), number(tensorInt32s, 7)),
+		in(graphInit, tensorFields("c", 9, 2), in(tensorInt32s, wire{0, 1})),
+		in(graphInit, tensorFields("d", 10, 1), number(tensorInt32s, 0x3c00)),
+		in(graphInit, tensorFields("e", 1, 1), float(tensorFloats, 1.5)),
+		in(graphInit, tensorFields("f", 12, 1), number(tensorUint64s, 5)),
+		in(graphInit, tensorFields("g", 11), in(tensorDoubles, protowire.AppendFixed64(nil, 0x3ff0000000000000))),
+		in(graphInit, tensorFields("h", 1, 0, 7)),
+		msg(onnxNode("Pair", names{"a"}, names{"a2"}), onnxNode("Pair", names{"b"}, names{"b2"}), onnxNode("Pair", names{"c"}, names{"c2"})),
+		msg(onnxNode("Pair", names{"d"}, names{"d2"}), onnxNode("Pair", names{"e"}, names{"e2"}), onnxNode("Pair", names{"f"}, names{"f2"})),
+		onnxNode("Pair", names{"g"}, names{"g2"}), onnxNode("Pair", names{"h"}, names{"h2"}),
+		output("a2"), output("b2"), output("c2"), output("d2"), output("e2"), output("f2"), output("g2"), output("h2")), `
 a i64[3] = const {1, 2, -3}
 b i32[2] = const {-1, 7}
 c bool[2] = const {0, 1}
@@ -128,19 +131,19 @@ output f2
 output g2
 output h2
 `},
-		{"omitted inputs and outputs", onnxModel(input("x", 2),
-			onnxNode("Pair", names{"x", ""}, names{"a", "", "c"}), output("a"), output("c")), `
+	{"omitted inputs and outputs", onnxModel(input("x", 2),
+		onnxNode("Pair", names{"x", ""}, names{"a", "", "c"}), output("a"), output("c")), `
 x f32[2] = input
 a f32[2], _, c f32[2] = Pair(x)
 output a
 output c
 `},
-		{"nodes out of order are sorted and else stay", onnxModel(input("x", 2),
-			onnxNode("Relu", names{"x"}, names{"a"}),
-			onnxNode("Relu", names{"c"}, names{"d"}),
-			onnxNode("Relu", names{"a"}, names{"b"}),
-			onnxNode("Add", names{"a", "b"}, names{"c"}),
-			output("d")), `
+	{"nodes out of order are sorted and else stay", onnxModel(input("x", 2),
+		onnxNode("Relu", names{"x"}, names{"a"}),
+		onnxNode("Relu", names{"c"}, names{"d"}),
+		onnxNode("Relu", names{"a"}, names{"b"}),
+		onnxNode("Add", names{"a", "b"}, names{"c"}),
+		output("d")), `
 x f32[2] = input
 a f32[2] = Relu(x)
 b f32[2] = Relu(a)
@@ -148,20 +151,20 @@ c f32[2] = Add(a, b)
 d f32[2] = Relu(c)
 output d
 `},
-		{"a name of the file wins over a made-up one", onnxModel(input("x", 2),
-			onnxNode("Twice", names{"x"}, names{"t"}, named("t")),
-			onnxNode("Relu", names{"t"}, names{"t/Relu"}),
-			onnxNode("Alias", names{"t/Relu"}, names{"y"}),
-			output("y")), `
+	{"a name of the file wins over a made-up one", onnxModel(input("x", 2),
+		onnxNode("Twice", names{"x"}, names{"t"}, named("t")),
+		onnxNode("Relu", names{"t"}, names{"t/Relu"}),
+		onnxNode("Alias", names{"t/Relu"}, names{"y"}),
+		output("y")), `
 x f32[2] = input
 "t/Relu_2" f32[2] = Relu(x)
 t f32[2] = Relu("t/Relu_2")
 y f32[2] = Relu(t)
 output y
 `},
-		{"running statistics are updates", onnxModel(input("x", 2), onnxFloats("m", []float32{0, 0}, 2),
-			onnxNode("Add", names{"x", "m"}, names{"m.new"}), onnxNode("Total", names{"x"}, names{"y"}),
-			output("y"), output("m.new")), `
+	{"running statistics are updates", onnxModel(input("x", 2), onnxFloats("m", []float32{0, 0}, 2),
+		onnxNode("Add", names{"x", "m"}, names{"m.new"}), onnxNode("Total", names{"x"}, names{"y"}),
+		output("y"), output("m.new")), `
 x f32[2] = input
 m f32[2] = param
 "m.new" f32[2] = Add(x, m)
@@ -171,42 +174,44 @@ output "m.new"
 loss y
 update m = "m.new"
 `},
-		{"functions are inlined, attributes by reference and default", msg(
-			onnxModel(input("x", 2), onnxNode("Outer", names{"x"}, names{"y"}, domain("f"), named("call"), attr("by", 1, float(attrF, 2))), output("y")),
-			onnxOpset(modelOpset, "f", 1),
-			function("Outer", text(funcInput, "a"), text(funcOutput, "c"), text(funcAttr, "by"),
-				in(funcNode, text(nodeOp, "Inner"), domain("f"), text(nodeInput, "a"), text(nodeOutput, "b"), named("i"),
-					in(nodeAttr, text(attrName, "of"), text(attrRef, "by"), number(attrKind, 1))),
-				in(funcNode, text(nodeOp, "Relu"), text(nodeInput, "b"), text(nodeOutput, "c"))),
-			function("Inner", text(funcInput, "a"), text(funcOutput, "d"), text(funcAttr, "of"),
-				in(funcAttrDefault, text(attrName, "word"), number(attrKind, 3), text(attrS, "hm")),
-				onnxOpset(funcOpset, "f", 1),
-				in(funcNode, text(nodeOp, "Scale"), text(nodeInput, "a"), text(nodeOutput, "b"), named("s"),
-					in(nodeAttr, text(attrName, "by"), text(attrRef, "of"), number(attrKind, 1)),
-					in(nodeAttr, text(attrName, "note"), text(attrRef, "word"), number(attrKind, 3)),
-					in(nodeAttr, text(attrName, "tags"), text(attrRef, "absent"), number(attrKind, 8))),
-				in(funcNode, text(nodeOp, "Relu"), text(nodeInput, "b"), text(nodeOutput, "d")))), `
+	{"functions are inlined, attributes by reference and default", msg(
+		onnxModel(input("x", 2), onnxNode("Outer", names{"x"}, names{"y"}, domain("f"), named("call"), attr("by", 1, float(attrF, 2))), output("y")),
+		onnxOpset(modelOpset, "f", 1),
+		onnxFunction("Outer", text(funcInput, "a"), text(funcOutput, "c"), text(funcAttr, "by"),
+			in(funcNode, text(nodeOp, "Inner"), domain("f"), text(nodeInput, "a"), text(nodeOutput, "b"), named("i"),
+				in(nodeAttr, text(attrName, "of"), text(attrRef, "by"), number(attrKind, 1))),
+			in(funcNode, text(nodeOp, "Relu"), text(nodeInput, "b"), text(nodeOutput, "c"))),
+		onnxFunction("Inner", text(funcInput, "a"), text(funcOutput, "d"), text(funcAttr, "of"),
+			in(funcAttrDefault, text(attrName, "word"), number(attrKind, 3), text(attrS, "hm")),
+			onnxOpset(funcOpset, "f", 1),
+			in(funcNode, text(nodeOp, "Scale"), text(nodeInput, "a"), text(nodeOutput, "b"), named("s"),
+				in(nodeAttr, text(attrName, "by"), text(attrRef, "of"), number(attrKind, 1)),
+				in(nodeAttr, text(attrName, "note"), text(attrRef, "word"), number(attrKind, 3)),
+				in(nodeAttr, text(attrName, "tags"), text(attrRef, "absent"), number(attrKind, 8))),
+			in(funcNode, text(nodeOp, "Relu"), text(nodeInput, "b"), text(nodeOutput, "d")))), `
 x f32[2] = input
 "call/i/b" f32[2] = Scale(x) by=2.0 note="hm" @"call/i/s"
 "call/b" f32[2] = Relu("call/i/b") @"call/i/d"
 y f32[2] = Relu("call/b") @"call/c"
 output y
 `},
-		{"a branch whose condition is known", onnxModel(input("x", 2),
-			in(graphInit, tensorFields("on", 9, 1), in(tensorRaw, wire{0})),
-			onnxNode("Relu", names{"x"}, names{"a"}),
-			onnxNode("Choose", names{"on"}, names{"y"},
-				attr("then_branch", 5, in(attrG, onnxNode("Unheard", names{"a"}, names{"t"}), output("t"))),
-				attr("else_branch", 5, in(attrG, onnxFloats("w", []float32{1, 2}, 2), onnxNode("Add", names{"a", "w"}, names{"e"}), output("e")))),
-			output("y")), `
+	{"a branch whose condition is known", onnxModel(input("x", 2),
+		in(graphInit, tensorFields("on", 9, 1), in(tensorRaw, wire{0})),
+		onnxNode("Relu", names{"x"}, names{"a"}),
+		onnxNode("Choose", names{"on"}, names{"y"},
+			attr("then_branch", 5, in(attrG, onnxNode("Unheard", names{"a"}, names{"t"}), output("t"))),
+			attr("else_branch", 5, in(attrG, onnxFloats("w", []float32{1, 2}, 2), onnxNode("Add", names{"a", "w"}, names{"e"}), output("e")))),
+		output("y")), `
 x f32[2] = input
 w f32[2] = param
 a f32[2] = Relu(x)
 y f32[2] = Add(a, w) @e
 output y
 `},
-	}
-	for _, test := range tests {
+}
+
+func TestParse(t *testing.T) {
+	for _, test := range readable {
 		t.Run(test.name, func(t *testing.T) {
 			g, err := Parse(test.model, "m.onnx", testLibrary)
 			if err != nil {
