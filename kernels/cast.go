@@ -25,6 +25,7 @@ var _ = define(graph.Op{
 			}
 			return truth(d)
 		})
+		foldNumbers(n, to)
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		if dy[0] == nil || !n.Inputs[0].Type.IsFloat() {
@@ -51,6 +52,32 @@ var _ = define(graph.Op{
 		"f32[3]; to=1",
 	},
 })
+
+// foldNumbers gives the output its contents where the input is a few constant
+// floats: exporters write the bounds of an integer Range so.
+func foldNumbers(n *graph.Node, to graph.DType) {
+	v := n.Inputs[0]
+	if v.Kind != graph.Const || v.Data == nil || !v.Type.IsFloat() || to.IsFloat() || v.Data.Len() > graph.MaxInts*v.Type.Size() {
+		return
+	}
+	data, err := v.Data.Bytes()
+	if err != nil {
+		n.Fail("input %q: %v", v.Name, err)
+	}
+	x := &graph.Tensor{Type: v.Type, Bytes: data}
+	ds := make([]graph.Dim, len(data)/int(v.Type.Size()))
+	for i := range ds {
+		f := x.Float(i)
+		switch {
+		case !(math.Abs(f) < 1<<53): // not a number, or too large to be one of a shape
+			return
+		case to == graph.Bool && f != 0:
+			f = 1
+		}
+		ds[i] = graph.Num(int64(f))
+	}
+	n.SetInts(0, ds)
+}
 
 // cast is b's Cast, and no node if there is nothing to do.
 func cast(b *graph.Builder, v *graph.Value, to graph.DType) *graph.Value {

@@ -282,15 +282,12 @@ func (m *model) stashedBy(t *timeline) (sum int64) {
 func (m *model) memory(c *candidate) Memory {
 	var mem Memory
 	for i, v := range m.g.Values {
-		switch v.Kind {
-		case graph.Param, graph.Const:
-			mem.Weights += m.bytes[i]
-		case graph.State:
+		if v.Kind == graph.State {
 			mem.Optimizer += m.bytes[i]
-		case graph.Input:
-			mem.Staging += m.bytes[i]
 		}
 	}
+	state, staging := m.fixedHeights()
+	mem.Weights, mem.Staging = state-mem.Optimizer, staging
 	isGrad := make([]bool, len(m.g.Values))
 	for _, d := range m.g.Grads {
 		isGrad[m.owner[d.Grad.ID]] = true
@@ -305,14 +302,24 @@ func (m *model) memory(c *candidate) Memory {
 	return mem
 }
 
-// fixedBytes is what lies outside the arena.
-func (m *model) fixedBytes() (sum int64) {
+// fixedHeights are the sizes of the spaces outside the arena.
+func (m *model) fixedHeights() (state, staging int64) {
 	for i, v := range m.g.Values {
-		if v.Kind != graph.Computed {
-			sum += m.bytes[i]
+		switch v.Kind {
+		case graph.Computed:
+		case graph.Input:
+			staging = align(staging) + m.bytes[i]
+		default:
+			state = align(state) + m.bytes[i]
 		}
 	}
-	return sum
+	return state, staging
+}
+
+// fixedBytes is what lies outside the arena.
+func (m *model) fixedBytes() int64 {
+	state, staging := m.fixedHeights()
+	return state + staging
 }
 
 // floor is the largest need of a single step: what it reads and writes, and

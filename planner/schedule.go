@@ -72,13 +72,13 @@ func (p *Plan) Schedule() (*Schedule, error) {
 		if v.Kind == graph.Input {
 			height, space = &s.Staging, Staging
 		}
-		ref, err := m.ref(v, space, *height)
+		ref, err := m.ref(v, space, align(*height))
 		if err != nil {
 			return nil, err
 		}
 		fixed[i] = ref
 		s.Fixed = append(s.Fixed, ref)
-		*height = align(*height + ref.Bytes)
+		*height = ref.Offset + ref.Bytes
 	}
 	for i, l := range p.t.lives {
 		s.Lives = append(s.Lives, Life{l.first, l.last, p.Offsets[i], l.bytes})
