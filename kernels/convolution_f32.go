@@ -80,7 +80,9 @@ func (m columns) line(dst, line []float32, x, n, k, qs int) {
 	hi := max(lo, min(n, ceilDiv(max(0, len(line)-first), stride)))
 	zeros(dst, lo, qs)
 	if stride == 1 && qs == 1 {
-		copy(dst[lo:hi], line[first+lo:])
+		if lo < hi {
+			copy(dst[lo:hi], line[first+lo:])
+		}
 	} else {
 		for i, at := lo, first+lo*stride; i < hi; i, at = i+1, at+stride {
 			dst[i*qs] = line[at]
@@ -98,7 +100,7 @@ func (m columns) lineBack(dst, line []float32, x, n, k, qs int) {
 		lo := min(n, max(0, -first))
 		hi := max(lo, min(n, len(line)-first))
 		zeros(dst, lo, qs)
-		if qs == 1 {
+		if qs == 1 && lo < hi {
 			copy(dst[lo:hi], line[first+lo:])
 		} else {
 			for i := lo; i < hi; i++ {

@@ -1,0 +1,143 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var _ = define(graph.Op{
+	Name:  "ConvTranspose",
+	Doc:   "Y = the gradient that a Conv with filters W would give for X, + B for each channel",
+	In:    "X, W, B?",
+	Out:   "Y",
+	Attrs: convAttrs + ", output_padding ints, output_shape ints",
+	Infer: func(n *graph.Node) {
+		sameTypes(n)
+		wantType(n, 0, isFloat, "floats")
+		x, w := n.Inputs[0], n.Inputs[1]
+		win := convWindow(n, x.Shape, w.Shape)
+		n.Same(x.Shape[1], w.Shape[0], "channels of X and filters")
+		if m := w.Shape[0].Mod(graph.Num(int64(n.Int("group")))); !m.Is(0) {
+			n.Fail("%s channels cannot be parted into %d groups", x.Shape[1], n.Int("group"))
+		}
+		channels := w.Shape[1].Mul(graph.Num(int64(n.Int("group"))))
+		if b := n.In(2); b != nil {
+			if b.Rank() != 1 {
+				n.Fail("B must be [M], but is %s", b.Shape)
+			}
+			n.Same(b.Shape[0], channels, "biases and channels")
+		}
+		out := graph.Shape{x.Shape[0], channels}
+		given, more := n.Ints("output_shape"), transposePadding(n, win)
+		if given != nil && len(given) != len(win.kernel) {
+			n.Fail("output_shape is %d, but %d dims are spatial", given, len(win.kernel))
+		}
+		for i := range win.kernel {
+			in, stride := x.Shape[2+i], graph.Num(int64(win.strides[i]))
+			switch {
+			case given != nil:
+				out = append(out, graph.Num(given[i]))
+			case win.same():
+				out = append(out, in.Mul(stride))
+			default:
+				extra := win.reach(i) + more[i] - win.pads[i] - win.pads[len(win.kernel)+i]
+				out = append(out, in.Sub(graph.Num(1)).Mul(stride).Add(graph.Num(int64(extra))))
+			}
+		}
+		n.Set(0, x.Type, out)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x, w := n.Inputs[0], n.Inputs[1]
+		attrs := transposeBack(n)
+		grads := []*graph.Value{
+			b.Op("Conv", attrs, dy[0], w),
+			b.Op(own+".ConvGradW", attrs, x, dy[0], shapeOf(b, w)),
+		}
+		if n.In(2) != nil {
+			grads = append(grads, channelSum(b, dy[0]))
+		}
+		return grads
+	},
+	Eval: func(c *graph.Call) { transposeOf(c).backward(c.In[0], c.In[1], input(c, 2), c.Out[0]) },
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		transposeOf(c).fastBackward(c.Parallel, c.In[0].F32(), c.In[1].F32(), biasOf(c), c.Out[0].F32())
+	},
+	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Inputs[1].Shape) },
+	Recompute: graph.Heavy,
+	Samples: []string{
+		"f32[2,3,4], f32[3,2,3], f32[2]",
+		"f32[1,2,3,4], f32[2,3,3,3]; strides=[2, 3] pads=[1, 0, 1, 2] output_padding=[1, 0]",
+		"f32[1,4,3,3], f32[4,2,2,2], f32[4]; group=2 dilations=[2, 1]",
+		"f32[1,2,3,3], f32[2,2,3,3]; auto_pad=\"SAME_UPPER\" strides=[2, 2]",
+		"f32[1,2,3,3], f32[2,2,3,3]; auto_pad=\"SAME_LOWER\" strides=[2, 2]",
+		"f32[1,1,3,3], f32[1,2,3,3]; output_shape=[10, 8] strides=[3, 2]",
+		"f32[1,2,2,3,2], f32[2,1,2,2,2]; strides=[1, 2, 1]",
+	},
+})
+
+// transposePadding is the attribute output_padding.
+func transposePadding(n *graph.Node, w window) []int {
+	out, given := make([]int, len(w.kernel)), n.Ints("output_padding")
+	if given == nil {
+		return out
+	}
+	if len(given) != len(out) {
+		n.Fail("output_padding is %d, but %d dims are spatial", given, len(out))
+	}
+	for i, p := range given {
+		if p < 0 || int(p) >= max(w.strides[i], w.dilations[i]) {
+			n.Fail("output_padding must be less than stride or dilation, but is %d", given)
+		}
+		out[i] = int(p)
+	}
+	return out
+}
+
+// transposePads is the padding, before and behind, of an axis whose lengths
+// are known. (Where the pads are not given, SAME_UPPER has the smaller half in
+// front, all others the larger.)
+func transposePads(n *graph.Node, w window, i, in, out int) (lo, hi int) {
+	if !w.same() && n.Ints("output_shape") == nil {
+		return w.pads[i], w.pads[len(w.kernel)+i]
+	}
+	total := max(0, w.strides[i]*(in-1)+transposePadding(n, w)[i]+w.reach(i)-out)
+	if w.auto == "SAME_UPPER" {
+		return total / 2, total - total/2
+	}
+	return total - total/2, total / 2
+}
+
+func transposeOf(c *graph.Call) *convolution {
+	x, filter, y := c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape
+	w := newWindow(c.Node, filter[2:])
+	pads := make([]int, 2*len(w.kernel))
+	for i := range w.kernel {
+		pads[i], _ = transposePads(c.Node, w, i, x[2+i], y[2+i])
+	}
+	w.auto, w.pads = "NOTSET", pads
+	conv := newConvolution(w, c.Node.Int("group"), y, filter, x)
+	return &conv
+}
+
+// transposeBack is the attributes of the Conv that leads from Y to X.
+func transposeBack(n *graph.Node) graph.A {
+	x, y, rank := n.Inputs[0].Shape, n.Outputs[0].Shape, n.Inputs[1].Rank()-2
+	w := convWindow(n, x, n.Inputs[1].Shape)
+	pads, strides, dilations := make([]int64, 2*rank), make([]int64, rank), make([]int64, rank)
+	for i := range rank {
+		in, known := x[2+i].Const()
+		out, knownOut := y[2+i].Const()
+		if (w.same() || n.Ints("output_shape") != nil) && !(known && knownOut) {
+			n.Fail("the gradient needs the padding as numbers, but the input is %s; give pads", x)
+		}
+		lo, hi := transposePads(n, w, i, int(in), int(out))
+		pads[i], pads[rank+i] = int64(lo), int64(hi)
+		// What output_padding added beyond a stride no window of Conv sees.
+		if extra := int64(transposePadding(n, w)[i]/w.strides[i]) * int64(w.strides[i]); extra > 0 {
+			n.Fail("output_padding %d of at least a stride has no gradient", n.Ints("output_padding"))
+		}
+		strides[i], dilations[i] = int64(w.strides[i]), int64(w.dilations[i])
+	}
+	return graph.A{"pads": pads, "strides": strides, "dilations": dilations, "group": n.Int("group")}
+}

@@ -1,0 +1,161 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+const maxPoolAttrs = windowAttrs + ", dilations ints, kernel_shape ints, ceil_mode int=0, storage_order int=0"
+
+var _ = define(graph.Op{
+	Name:  "MaxPool",
+	Doc:   "the greatest of each window, and where it is; one to three spatial dims",
+	In:    "X",
+	Out:   "Y, Indices?",
+	Attrs: maxPoolAttrs,
+	Infer: func(n *graph.Node) {
+		wantType(n, 0, isNumber, "numbers")
+		inferPool(n)
+		n.Set(1, graph.Int64, n.Outputs[0].Shape)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		return []*graph.Value{b.Op(own+".MaxPoolGrad", convCopy(n), dy[0], n.Inputs[0])}
+	},
+	Eval: func(c *graph.Call) { maxPool(c, serial) },
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 || output(c, 1) != nil {
+			maxPool(c, c.Parallel)
+			return
+		}
+		x, y := c.In[0].F32(), c.Out[0].F32()
+		p := newPool(c.Node, c.In[0].Shape, c.Out[0].Shape)
+		p.images(c.Parallel, func(i int) {
+			x, y := x[i*volume(p.in):][:volume(p.in)], y[i*volume(p.out):]
+			p.each(func(out, _ int, inputs func(func(int))) {
+				m := float32(math.Inf(-1))
+				inputs(func(in int) {
+					if v := x[in]; v > m || v != v {
+						m = v
+					}
+				})
+				y[out] = m
+			})
+		})
+	},
+	Flops:     poolFlops(firstOutput),
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[2,3,7]; kernel_shape=[3]",
+		"f32[1,2,5,6]; kernel_shape=[2, 3] strides=[2, 1] pads=[1, 0, 0, 2] -> y",
+		"f32[1,2,6,7]; kernel_shape=[3, 2] dilations=[2, 3]",
+		"f32[1,2,6,6]; kernel_shape=[3, 3] strides=[2, 2] ceil_mode=1",
+		"f32[1,1,5,4]; kernel_shape=[3, 3] strides=[2, 3] pads=[1, 1, 1, 1] ceil_mode=1 storage_order=1",
+		"f32[1,2,5,5]; kernel_shape=[3, 3] strides=[2, 2] auto_pad=\"SAME_UPPER\"",
+		"f32[1,2,4,4]; kernel_shape=[2, 2] auto_pad=\"SAME_LOWER\"",
+		"f32[1,1,3,4,3]; kernel_shape=[2, 2, 2] strides=[1, 2, 1]",
+		"f32[1,2,3,3]; kernel_shape=[3, 3] -> y",
+		"i8[1,2,5]; kernel_shape=[2]",
+	},
+})
+
+// better says that v takes the place of the greatest so far: the first of
+// equals stays, and NaN wins.
+func better(v, m float64, none bool) bool { return none || v > m || v != v && m == m }
+
+func maxPool(c *graph.Call, par parallel) {
+	x, y, indices := c.In[0], c.Out[0], output(c, 1)
+	p := newPool(c.Node, x.Shape, y.Shape)
+	p.images(par, func(i int) {
+		base := i * volume(p.in)
+		p.each(func(out, _ int, inputs func(func(int))) {
+			m, at := math.Inf(-1), -1
+			inputs(func(in int) {
+				if v := x.Float(base + in); better(v, m, at < 0) {
+					m, at = v, in
+				}
+			})
+			y.SetFloat(i*volume(p.out)+out, m)
+			if indices != nil {
+				if c.Node.Int("storage_order") != 0 {
+					at = at/p.in[2]/p.in[1] + p.in[0]*(at/p.in[2]%p.in[1]+p.in[1]*(at%p.in[2]))
+				}
+				indices.SetInt(i*volume(p.out)+out, int64(base+at))
+			}
+		})
+	})
+}
+
+// The greatest is looked for again in x; of equals the first gets the
+// gradient.
+var _ = define(graph.Op{
+	Name:   "MaxPoolGrad",
+	Domain: own,
+	Doc:    "dX of MaxPool: dY goes to the first greatest element of each window",
+	In:     "dY, X",
+	Out:    "dX",
+	Attrs:  maxPoolAttrs,
+	Infer: func(n *graph.Node) {
+		sameTypes(n)
+		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
+	},
+	NoGrad: true,
+	Eval:   func(c *graph.Call) { maxPoolGrad(c, serial) },
+	Fast: func(c *graph.Call) {
+		if c.In[1].Type != graph.Float32 {
+			maxPoolGrad(c, c.Parallel)
+			return
+		}
+		dy, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
+		p := newPool(c.Node, c.In[1].Shape, c.In[0].Shape)
+		p.images(c.Parallel, func(i int) {
+			x, dx := x[i*volume(p.in):][:volume(p.in)], dx[i*volume(p.in):][:volume(p.in)]
+			dy := dy[i*volume(p.out):]
+			clear(dx)
+			p.each(func(out, _ int, inputs func(func(int))) {
+				at := -1
+				var m float32
+				inputs(func(in int) {
+					if v := x[in]; at < 0 || v > m || v != v && m == m {
+						m, at = v, in
+					}
+				})
+				if at >= 0 {
+					dx[at] += dy[out]
+				}
+			})
+		})
+	},
+	Flops:     poolFlops(firstInput),
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[2,3,5], f32[2,3,7]; kernel_shape=[3]",
+		"f32[1,2,3,3], f32[1,2,5,5]; kernel_shape=[3, 3] strides=[2, 2] auto_pad=\"SAME_UPPER\"",
+		"f32[1,2,2,4], f32[1,2,6,7]; kernel_shape=[3, 2] dilations=[2, 3]",
+		"f64[1,1,3], f64[1,1,4]; kernel_shape=[2]",
+	},
+})
+
+func maxPoolGrad(c *graph.Call, par parallel) {
+	dy, x, dx := c.In[0], c.In[1], c.Out[0]
+	p := newPool(c.Node, x.Shape, dy.Shape)
+	clear(dx.Bytes)
+	p.images(par, func(i int) {
+		base := i * volume(p.in)
+		sum := make([]float64, volume(p.in))
+		p.each(func(out, _ int, inputs func(func(int))) {
+			m, at := 0.0, -1
+			inputs(func(in int) {
+				if v := x.Float(base + in); better(v, m, at < 0) {
+					m, at = v, in
+				}
+			})
+			if at >= 0 {
+				sum[at] += dy.Float(i*volume(p.out) + out)
+			}
+		})
+		for k, v := range sum {
+			dx.SetFloat(base+k, v)
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// pool is what the pools have in common: each channel of each image by
+// itself, over the geometry of a convolution.
+type pool struct {
+	convolution
+	end [3]int // where the padding behind the input ends
+}
+
+func inferPool(n *graph.Node) {
+	x := n.Inputs[0]
+	if x.Rank() < 3 || x.Rank() > 5 {
+		n.Fail("the input must be [N, C, …] with one to three spatial dims, but is %s", x.Shape)
+	}
+	n.Set(0, x.Type, poolWindow(n, x.Rank()).shape(n, x.Shape, x.Shape[1]))
+}
+
+func poolWindow(n *graph.Node, rank int) window {
+	w := newWindow(n, kernelShape(n, rank-2))
+	w.ceil = n.Int("ceil_mode") != 0
+	return w
+}
+
+func newPool(n *graph.Node, x, y []int) pool {
+	w := poolWindow(n, len(x))
+	p := pool{newConvolution(w, 1, x, []int{1, 1}, y), ones}
+	p.n *= x[1]
+	for i := range w.kernel {
+		a, behind := 3-len(w.kernel)+i, w.pads[len(w.kernel)+i]
+		if w.same() {
+			behind = max(0, (y[2+i]-1)*w.strides[i]+w.reach(i)-x[2+i]) - p.pad[a]
+		}
+		p.end[a] = x[2+i] + behind
+	}
+	return p
+}
+
+// span is the input positions of an axis that output o sees: first, and count
+// of them, a dilation apart. padded counts those in the padding too.
+func (p *pool) span(axis, o int) (first, count, padded int) {
+	start, d := p.from(axis, o, 0), p.dilation[axis]
+	skip := ceilDiv(max(0, -start), d)
+	first = start + skip*d
+	count = max(0, min(p.kernel[axis]-skip, ceilDiv(p.in[axis]-first, d)))
+	padded = max(0, min(p.kernel[axis], ceilDiv(p.end[axis]-start, d)))
+	return first, count, padded
+}
+
+// each calls f for every output of an image, with a function that goes over
+// the offsets of the inputs it sees, in order.
+func (p *pool) each(f func(out int, padded int, inputs func(func(in int)))) {
+	var first, count [3]int
+	inputs := func(g func(in int)) {
+		for a := range count[0] {
+			z := first[0] + a*p.dilation[0]
+			for b := range count[1] {
+				line := (z*p.in[1] + first[1] + b*p.dilation[1]) * p.in[2]
+				for c := range count[2] {
+					g(line + first[2] + c*p.dilation[2])
+				}
+			}
+		}
+	}
+	var p0, p1, p2 int
+	for z := range p.out[0] {
+		first[0], count[0], p0 = p.span(0, z)
+		for y := range p.out[1] {
+			first[1], count[1], p1 = p.span(1, y)
+			for x := range p.out[2] {
+				first[2], count[2], p2 = p.span(2, x)
+				f((z*p.out[1]+y)*p.out[2]+x, p0*p1*p2, inputs)
+			}
+		}
+	}
+}
+
+// images deals out images to workers.
+func (p *pool) images(par parallel, f func(image int)) {
+	par(p.n, 1+grain/8/max(1, volume(p.out)*volume(p.kernel)), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			f(i)
+		}
+	})
+}
+
+// poolFlops prices one operation for every tap of every output o.
+func poolFlops(of func(n *graph.Node) *graph.Value) func(*graph.Node) graph.Dim {
+	return func(n *graph.Node) graph.Dim {
+		f := of(n).Shape.Elems()
+		for _, k := range n.Ints("kernel_shape") {
+			f = f.Mul(graph.Num(k))
+		}
+		return f
+	}
+}
+
+func firstOutput(n *graph.Node) *graph.Value { return n.Outputs[0] }
+func firstInput(n *graph.Node) *graph.Value  { return n.Inputs[0] }
