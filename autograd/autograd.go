@@ -11,6 +11,7 @@ package autograd
 
 import (
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -23,8 +24,8 @@ type Options struct {
 	// Loss names the scalar to lower; "" takes the only scalar float output.
 	Loss string
 	// Trainable holds names and patterns (* and ? as in path.Match, where *
-	// also matches dots); empty means every float initializer. A pattern that
-	// begins with ! takes away.
+	// also matches dots). A pattern that begins with ! takes away. Empty means
+	// every float initializer that can be a parameter: see isParameter.
 	Trainable []string
 	// Optimizer is the name of an update rule; "" stops at the gradients.
 	Optimizer string
@@ -151,7 +152,11 @@ func (s *step) findTrainable() error {
 	}
 	s.trained = make([]bool, len(s.g.Values))
 	if len(s.opt.Trainable) == 0 {
-		s.params = floats
+		for _, v := range floats {
+			if isParameter(v) {
+				s.params = append(s.params, v)
+			}
+		}
 	} else {
 		hit := make([]bool, len(s.opt.Trainable))
 		for _, v := range floats {
@@ -184,6 +189,50 @@ func (s *step) findTrainable() error {
 	}
 	return nil
 }
+
+// isParameter tells parameters from the constants that exporters also store as
+// float initializers: single numbers (exponents, scales, bounds), tables of
+// zeros and ones or with infinities (masks). A table of only zeros or only ones
+// is how biases and norms begin, so it takes both to be a mask, unless it has
+// the many dims of an attention mask and is all zeros.
+func isParameter(v *graph.Value) bool {
+	if v.Rank() == 0 {
+		return false
+	}
+	if v.Data == nil || v.Data.Len() > maskBytes || v.Rank() < 2 {
+		return true
+	}
+	data, err := v.Data.Bytes()
+	if err != nil {
+		return true // whoever loads it will say so
+	}
+	x := &graph.Tensor{Type: v.Type, Bytes: data}
+	zeros, ones, others := 0, 0, 0
+	for i := range len(data) / int(v.Type.Size()) {
+		switch f := x.Float(i); {
+		case f == 0:
+			zeros++
+		case f == 1:
+			ones++
+		case !(math.Abs(f) < 1e30):
+			return false
+		default:
+			others++
+		}
+	}
+	switch {
+	case others > 0:
+		return true
+	case ones == 0:
+		return v.Rank() < 3
+	default:
+		return zeros == 0
+	}
+}
+
+// maskBytes is the largest initializer that is looked at to see whether it is
+// a mask: larger ones are not read before they are needed.
+const maskBytes = 16 << 20
 
 // match is path.Match without its special treatment of slashes.
 func match(pattern, name string) (bool, error) {
