@@ -49,7 +49,7 @@ var _ = define(graph.Op{
 		for i, v := range n.Inputs {
 			sizes[i] = v.Shape[axis]
 		}
-		return b.Ops("Split", graph.A{"axis": axis}, len(sizes), dy[0], b.Ints(sizes...))
+		return slices.Clone(b.Ops("Split", graph.A{"axis": axis}, len(sizes), dy[0], b.Ints(sizes...)))
 	},
 	Eval:      concatenation.eval,
 	Fast:      concatenation.fast,
