@@ -43,6 +43,23 @@ func reason(err error) error {
 	return err
 }
 
+// readAt fills b from offset.
+func readAt(r io.ReaderAt, b []byte, offset int64) error {
+	n, err := r.ReadAt(b, offset)
+	if n == len(b) {
+		return nil
+	}
+	return short(reason(err))
+}
+
+// short says in our words that a file ended before its end.
+func short(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the data ends early")
+	}
+	return err
+}
+
 // replace writes a file beside path and renames it.
 func replace(path string, write func(io.Writer) error) (err error) {
 	f, err := temporary(path)

@@ -65,14 +65,6 @@ func readNPY(r io.Reader, total int64) (*graph.Tensor, error) {
 	return x, nil
 }
 
-// short says in our words that a stream ended before its end.
-func short(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the data ends early")
-	}
-	return err
-}
-
 func readNPYHeader(r io.Reader, total int64) (*npyHeader, error) {
 	var b [12]byte
 	if _, err := io.ReadFull(r, b[:10]); err != nil {

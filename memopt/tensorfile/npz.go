@@ -3,6 +3,7 @@ package tensorfile
 import (
 	"archive/zip"
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -16,32 +17,32 @@ import (
 // ReadNPZ reads a NumPy archive, or a single .npy array under the name of its
 // file. Which of them it is shows in its first bytes.
 func ReadNPZ(path string) (*Set, error) {
-	s, err := readNPZ(path)
+	f, size, err := open(path)
+	if err != nil {
+		return nil, named(path, err)
+	}
+	defer f.Close()
+	base := filepath.Base(path)
+	s, err := readNumPy(f, size, strings.TrimSuffix(base, filepath.Ext(base)))
 	return s, named(path, err)
 }
 
-func readNPZ(path string) (*Set, error) {
-	f, size, err := open(path)
-	if err != nil {
+// readNumPy reads an archive, or an array under the name alone.
+func readNumPy(r io.ReaderAt, size int64, alone string) (*Set, error) {
+	begin := make([]byte, min(size, int64(len(npyMagic))))
+	if err := readAt(r, begin, 0); err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	var magic [6]byte
-	n, err := f.ReadAt(magic[:], 0)
-	if err != nil && err != io.EOF {
-		return nil, reason(err)
-	}
-	switch begin := string(magic[:n]); {
-	case begin == npyMagic:
-		x, err := readNPY(bufio.NewReader(f), size)
+	switch {
+	case string(begin) == npyMagic:
+		x, err := readNPY(bufio.NewReader(io.NewSectionReader(r, 0, size)), size)
 		if err != nil {
 			return nil, err
 		}
-		base := filepath.Base(path)
 		s := &Set{}
-		return s, s.add(strings.TrimSuffix(base, filepath.Ext(base)), x)
-	case strings.HasPrefix(begin, "PK"):
-		return readArchive(f, size)
+		return s, s.add(alone, x)
+	case bytes.HasPrefix(begin, []byte("PK")):
+		return readArchive(r, size)
 	}
 	return nil, errors.New("not a NumPy file: it begins neither as .npz nor as .npy does")
 }
@@ -103,29 +104,30 @@ func readMember(f *zip.File) (*graph.Tensor, error) {
 	if errors.Is(err, zip.ErrAlgorithm) {
 		return nil, fmt.Errorf("compression method %d is not supported; those of np.savez and np.savez_compressed are", f.Method)
 	} else if err != nil {
-		return nil, fmt.Errorf("not a whole member: %s", strings.TrimPrefix(err.Error(), "zip: "))
+		return nil, damage(err)
 	}
 	defer r.Close()
-	x, err := readNPY(bufio.NewReader(r), int64(total))
+	b := bufio.NewReader(r)
+	x, err := readNPY(b, int64(total))
 	if err != nil {
-		return nil, trimZip(err)
+		return nil, damage(err)
 	}
 	// The checksum is compared where the member ends.
-	switch n, err := r.Read(make([]byte, 1)); {
-	case n > 0:
-		return nil, fmt.Errorf("more than the declared %d bytes", total)
-	case err != io.EOF:
-		return nil, trimZip(short(err))
+	if _, err := b.ReadByte(); err != io.EOF {
+		return nil, damage(err)
 	}
 	return x, nil
 }
 
-// trimZip takes the package's name off a message of archive/zip.
-func trimZip(err error) error {
+// damage says in our words what archive/zip found in a member.
+func damage(err error) error {
+	if errors.Is(err, zip.ErrFormat) {
+		return errors.New("its bytes are not those that the archive's directory declares")
+	}
 	if s, ok := strings.CutPrefix(err.Error(), "zip: "); ok {
 		return errors.New(s)
 	}
-	return err
+	return short(err)
 }
 
 // WriteNPZ writes a NumPy archive that np.load reads. Arrays are stored as they
@@ -151,6 +153,7 @@ func writeArchive(w io.Writer, s *Set) error {
 		h := &zip.FileHeader{
 			Name:               name + ".npy",
 			Method:             zip.Store,
+			ReaderVersion:      20,
 			CRC32:              crc32.Update(crc32.ChecksumIEEE(prefix), crc32.IEEETable, x.Bytes),
 			CompressedSize64:   size,
 			UncompressedSize64: size,

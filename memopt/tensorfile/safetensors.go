@@ -39,18 +39,18 @@ var safeTypes = map[string]graph.DType{
 // ReadSafetensors reads a safetensors file and its metadata. Names come in the
 // order of the header.
 func ReadSafetensors(path string) (*Set, map[string]string, error) {
-	s, meta, err := readSafetensors(path)
+	f, size, err := open(path)
+	if err != nil {
+		return nil, nil, named(path, err)
+	}
+	defer f.Close()
+	s, meta, err := readSafetensors(f, size)
 	return s, meta, named(path, err)
 }
 
-func readSafetensors(path string) (*Set, map[string]string, error) {
-	f, size, err := open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
+func readSafetensors(r io.ReaderAt, size int64) (*Set, map[string]string, error) {
 	var b [8]byte
-	if _, err := io.ReadFull(f, b[:]); err != nil {
+	if readAt(r, b[:], 0) != nil {
 		return nil, nil, errors.New("not a safetensors file: it is shorter than 8 bytes")
 	}
 	n := binary.LittleEndian.Uint64(b[:])
@@ -58,8 +58,8 @@ func readSafetensors(path string) (*Set, map[string]string, error) {
 		return nil, nil, fmt.Errorf("not a safetensors file: a header of %d bytes in a file of %d", n, size)
 	}
 	text := make([]byte, n)
-	if _, err := io.ReadFull(f, text); err != nil {
-		return nil, nil, short(reason(err))
+	if err := readAt(r, text, 8); err != nil {
+		return nil, nil, err
 	}
 	data := 8 + int64(n)
 	h, err := parseSafeHeader(text)
@@ -72,8 +72,8 @@ func readSafetensors(path string) (*Set, map[string]string, error) {
 	s := &Set{}
 	for _, e := range h.entries {
 		x := graph.NewTensor(e.dtype, e.shape...)
-		if _, err := f.ReadAt(x.Bytes, data+e.begin); err != nil {
-			return nil, nil, fmt.Errorf("tensor %s: %w", quote(e.name), short(reason(err)))
+		if err := readAt(r, x.Bytes, data+e.begin); err != nil {
+			return nil, nil, fmt.Errorf("tensor %s: %w", quote(e.name), err)
 		}
 		normalize(x)
 		if err := s.add(e.name, x); err != nil {
@@ -270,17 +270,19 @@ func WriteSafetensors(path string, s *Set, metadata map[string]string) error {
 	if err != nil {
 		return named(path, err)
 	}
-	return named(path, replace(path, func(w io.Writer) error {
-		if _, err := w.Write(header); err != nil {
+	return named(path, replace(path, func(w io.Writer) error { return s.writeSafe(w, header, order) }))
+}
+
+func (s *Set) writeSafe(w io.Writer, header []byte, order []string) error {
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	for _, name := range order {
+		if _, err := w.Write(s.Tensors[name].Bytes); err != nil {
 			return err
 		}
-		for _, name := range order {
-			if _, err := w.Write(s.Tensors[name].Bytes); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	}
+	return nil
 }
 
 // safeHeaderOf is the file up to its numbers, and the order of those.

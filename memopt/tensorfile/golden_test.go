@@ -1,0 +1,98 @@
+package tensorfile
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"memopt/memopt/graph"
+)
+
+var update = flag.Bool("update", false, "rewrite the goldens")
+
+// TestRead reads files that NumPy and the safetensors library wrote, and prints
+// what is in them.
+func TestRead(t *testing.T) {
+	for _, file := range []string{
+		"numpy.npz", "deflated.npz", "version2.npy", "version3.npy", "official.safetensors", "bf16.safetensors",
+	} {
+		t.Run(file, func(t *testing.T) {
+			path := filepath.Join("testdata", file)
+			s, err := Read(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := text(s)
+			if strings.HasSuffix(file, ".safetensors") {
+				_, meta, err := ReadSafetensors(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, k := range slices.Sorted(maps.Keys(meta)) {
+					got += fmt.Sprintf("metadata %q: %q\n", k, meta[k])
+				}
+			}
+			golden(t, path+".txt", got)
+		})
+	}
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%swant\n%s", path, got, want)
+	}
+}
+
+// text is a line for each tensor: name, type, numbers.
+func text(s *Set) string {
+	var sb strings.Builder
+	for _, name := range s.Names {
+		x := s.Tensors[name]
+		fmt.Fprintf(&sb, "%q %s =", name, typeText(x.Type, x.Shape))
+		for i := range x.Len() {
+			if x.Type.IsFloat() {
+				sb.WriteString(" " + strconv.FormatFloat(x.Float(i), 'g', -1, 64))
+			} else {
+				fmt.Fprintf(&sb, " %d", x.Int(i))
+			}
+		}
+		sb.WriteByte('\n')
+	}
+	return sb.String()
+}
+
+// set makes a Set of names and tensors in turn.
+func set(pairs ...any) *Set {
+	s := &Set{}
+	for i := 0; i < len(pairs); i += 2 {
+		if err := s.add(pairs[i].(string), pairs[i+1].(*graph.Tensor)); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}
+
+func TestReadChoosesByName(t *testing.T) {
+	_, err := Read("model.onnx")
+	const want = "tensorfile: model.onnx: the name should end in .npy, .npz, .safetensors"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
