@@ -17,8 +17,41 @@ var _ = define(graph.Op{
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return []*graph.Value{b.Op(own+".AveragePoolGrad", convCopy(n), dy[0], shapeOf(b, n.Inputs[0]))}
 	},
-	Eval:      func(c *graph.Call) { averagePool(c, serial) },
-	Fast:      func(c *graph.Call) { averagePool(c, c.Parallel) },
+	Eval: func(c *graph.Call) {
+		x, y := c.In[0], c.Out[0]
+		p := newPool(c.Node, x.Shape, y.Shape)
+		share := p.share(c.Node)
+		for i := range p.n {
+			p.each(func(out int, inputs func(func(int))) {
+				sum := 0.0
+				inputs(func(in int) { sum += x.Float(i*volume(p.in) + in) })
+				y.SetFloat(i*volume(p.out)+out, sum*share[out])
+			})
+		}
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		p := newPool(c.Node, c.In[0].Shape, c.Out[0].Shape)
+		share := p.share(c.Node)
+		p.images(c.Parallel, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				x, y := p.image(i, c.In[0].F32(), c.Out[0].F32())
+				clear(y)
+				p.lines(func(out, in, _, n, step int) {
+					y, x := y[out:out+n], x[in:]
+					for k := range y {
+						y[k] += x[k*step]
+					}
+				})
+				for k := range y {
+					y[k] *= float32(share[k])
+				}
+			}
+		})
+	},
 	Flops:     poolFlops(firstOutput),
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -35,28 +68,22 @@ var _ = define(graph.Op{
 	},
 })
 
-// share is what each element of a window counts.
-func (p *pool) share(n *graph.Node) func(padded, seen int) float64 {
-	if n.Int("count_include_pad") != 0 {
-		return func(padded, _ int) float64 { return 1 / float64(padded) }
+// share is what each element counts in the window of each output.
+func (p *pool) share(n *graph.Node) []float64 {
+	all := n.Int("count_include_pad") != 0
+	share := make([]float64, volume(p.out))
+	for o := range share {
+		count := 1
+		for axis, at := range [3]int{o / p.out[2] / p.out[1], o / p.out[2] % p.out[1], o % p.out[2]} {
+			_, seen, padded := p.span(axis, at)
+			if all {
+				seen = padded
+			}
+			count *= seen
+		}
+		share[o] = 1 / float64(count)
 	}
-	return func(_, seen int) float64 { return 1 / float64(seen) }
-}
-
-func averagePool(c *graph.Call, par parallel) {
-	x, y := c.In[0], c.Out[0]
-	p := newPool(c.Node, x.Shape, y.Shape)
-	share := p.share(c.Node)
-	p.images(par, func(i int) {
-		p.each(func(out, padded int, inputs func(func(int))) {
-			sum, seen := 0.0, 0
-			inputs(func(in int) {
-				sum += x.Float(i*volume(p.in) + in)
-				seen++
-			})
-			y.SetFloat(i*volume(p.out)+out, sum*share(padded, seen))
-		})
-	})
+	return share
 }
 
 var _ = define(graph.Op{
@@ -69,9 +96,42 @@ var _ = define(graph.Op{
 	Infer: func(n *graph.Node) {
 		n.Set(0, n.Inputs[0].Type, knownDims(n, 1, "shape"))
 	},
-	NoGrad:    true,
-	Eval:      func(c *graph.Call) { averagePoolGrad(c, serial) },
-	Fast:      func(c *graph.Call) { averagePoolGrad(c, c.Parallel) },
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		dy, dx := c.In[0], c.Out[0]
+		p := newPool(c.Node, dx.Shape, dy.Shape)
+		share := p.share(c.Node)
+		for i := range p.n {
+			sum := make([]float64, volume(p.in))
+			p.each(func(out int, inputs func(func(int))) {
+				d := dy.Float(i*volume(p.out)+out) * share[out]
+				inputs(func(in int) { sum[in] += d })
+			})
+			for k, v := range sum {
+				dx.SetFloat(i*volume(p.in)+k, v)
+			}
+		}
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		p := newPool(c.Node, c.Out[0].Shape, c.In[0].Shape)
+		share := p.share(c.Node)
+		p.images(c.Parallel, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				dx, dy := p.image(i, c.Out[0].F32(), c.In[0].F32())
+				clear(dx)
+				p.lines(func(out, in, _, n, step int) {
+					dy, share, dx := dy[out:out+n], share[out:], dx[in:]
+					for k, d := range dy {
+						dx[k*step] += d * float32(share[k])
+					}
+				})
+			}
+		})
+	},
 	Flops:     poolFlops(firstInput),
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -80,21 +140,3 @@ var _ = define(graph.Op{
 		"f64[1,1,3], i64{1,1,4}; kernel_shape=[2]",
 	},
 })
-
-func averagePoolGrad(c *graph.Call, par parallel) {
-	dy, dx := c.In[0], c.Out[0]
-	p := newPool(c.Node, dx.Shape, dy.Shape)
-	share := p.share(c.Node)
-	p.images(par, func(i int) {
-		sum := make([]float64, volume(p.in))
-		p.each(func(out, padded int, inputs func(func(int))) {
-			seen := 0
-			inputs(func(int) { seen++ })
-			d := dy.Float(i*volume(p.out)+out) * share(padded, seen)
-			inputs(func(in int) { sum[in] += d })
-		})
-		for k, v := range sum {
-			dx.SetFloat(i*volume(p.in)+k, v)
-		}
-	})
-}

@@ -52,6 +52,28 @@ func (c *convolution) pairs(f func(in, out, tap int)) {
 	}
 }
 
+// lines calls f for every output line and tap that meet inside the input: n
+// outputs from offset out on see inputs from in on, step apart. The taps of an
+// output come in order.
+func (c *convolution) lines(f func(out, in, tap, n, step int)) {
+	step := c.stride[2]
+	for o := range c.out[0] * c.out[1] {
+		for t := range volume(c.kernel) {
+			z := c.from(0, o/c.out[1], t/(c.kernel[1]*c.kernel[2]))
+			y := c.from(1, o%c.out[1], t/c.kernel[2]%c.kernel[1])
+			if z < 0 || z >= c.in[0] || y < 0 || y >= c.in[1] {
+				continue
+			}
+			first := c.from(2, 0, t%c.kernel[2])
+			lo := ceilDiv(max(0, -first), step)
+			n := min(c.out[2], ceilDiv(max(0, c.in[2]-first), step)) - lo
+			if n > 0 {
+				f(o*c.out[2]+lo, (z*c.in[1]+y)*c.in[2]+first+lo*step, t, n, step)
+			}
+		}
+	}
+}
+
 // plain is the reference of all: it adds a·b for everything that is connected,
 // to the one of x, w and y that is sum.
 func (c *convolution) plain(sum []float64, f func(x, w, y int) (at int, v float64)) {

@@ -201,6 +201,10 @@ func fillWith(y []float32, v float32) {
 }
 
 func (c *convolution) fastForward(par parallel, x, w, bias, y []float32) {
+	if c.single() {
+		c.singleForward(par, x, w, bias, y)
+		return
+	}
 	depth, size := c.inner*volume(c.kernel), c.inner*volume(c.in)
 	c.fast(par, y, bias, c.outer, volume(c.out), depth,
 		func(g int) operand { return dense{w[g*c.outer*depth:], depth, 1, 1} },
@@ -208,6 +212,10 @@ func (c *convolution) fastForward(par parallel, x, w, bias, y []float32) {
 }
 
 func (c *convolution) fastBackward(par parallel, y, w, bias, x []float32) {
+	if c.single() {
+		c.singleBackward(par, y, w, bias, x)
+		return
+	}
 	taps, size := volume(c.kernel), c.outer*volume(c.out)
 	c.fast(par, x, bias, c.inner, volume(c.in), c.outer*taps,
 		func(g int) operand { return turned{w[g*c.outer*c.inner*taps:], c.inner, taps} },
@@ -216,6 +224,10 @@ func (c *convolution) fastBackward(par parallel, y, w, bias, x []float32) {
 
 // fastFilters sums over the positions of all images in one product.
 func (c *convolution) fastFilters(par parallel, x, y, w []float32) {
+	if c.single() {
+		c.singleFilters(par, x, y, w)
+		return
+	}
 	depth, xs, ys := c.inner*volume(c.kernel), c.inner*volume(c.in), c.outer*volume(c.out)
 	for g := range c.group {
 		multiply(par, c.outer, depth, c.n*volume(c.out),

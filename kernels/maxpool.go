@@ -22,25 +22,26 @@ var _ = define(graph.Op{
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return []*graph.Value{b.Op(own+".MaxPoolGrad", convCopy(n), dy[0], n.Inputs[0])}
 	},
-	Eval: func(c *graph.Call) { maxPool(c, serial) },
+	Eval: maxPool,
 	Fast: func(c *graph.Call) {
 		if c.In[0].Type != graph.Float32 || output(c, 1) != nil {
-			maxPool(c, c.Parallel)
+			maxPool(c)
 			return
 		}
-		x, y := c.In[0].F32(), c.Out[0].F32()
 		p := newPool(c.Node, c.In[0].Shape, c.Out[0].Shape)
-		p.images(c.Parallel, func(i int) {
-			x, y := x[i*volume(p.in):][:volume(p.in)], y[i*volume(p.out):]
-			p.each(func(out, _ int, inputs func(func(int))) {
-				m := float32(math.Inf(-1))
-				inputs(func(in int) {
-					if v := x[in]; v > m || v != v {
-						m = v
+		p.images(c.Parallel, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				x, y := p.image(i, c.In[0].F32(), c.Out[0].F32())
+				fillWith(y, float32(math.Inf(-1)))
+				p.lines(func(out, in, _, n, step int) {
+					y, x := y[out:out+n], x[in:]
+					for k := range y {
+						if v := x[k*step]; v > y[k] || v != v {
+							y[k] = v
+						}
 					}
 				})
-				y[out] = m
-			})
+			}
 		})
 	},
 	Flops:     poolFlops(firstOutput),
@@ -63,12 +64,12 @@ var _ = define(graph.Op{
 // equals stays, and NaN wins.
 func better(v, m float64, none bool) bool { return none || v > m || v != v && m == m }
 
-func maxPool(c *graph.Call, par parallel) {
+func maxPool(c *graph.Call) {
 	x, y, indices := c.In[0], c.Out[0], output(c, 1)
 	p := newPool(c.Node, x.Shape, y.Shape)
-	p.images(par, func(i int) {
+	for i := range p.n {
 		base := i * volume(p.in)
-		p.each(func(out, _ int, inputs func(func(int))) {
+		p.each(func(out int, inputs func(func(int))) {
 			m, at := math.Inf(-1), -1
 			inputs(func(in int) {
 				if v := x.Float(base + in); better(v, m, at < 0) {
@@ -83,7 +84,7 @@ func maxPool(c *graph.Call, par parallel) {
 				indices.SetInt(i*volume(p.out)+out, int64(base+at))
 			}
 		})
-	})
+	}
 }
 
 // The greatest is looked for again in x; of equals the first gets the
@@ -100,30 +101,36 @@ var _ = define(graph.Op{
 		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
 	},
 	NoGrad: true,
-	Eval:   func(c *graph.Call) { maxPoolGrad(c, serial) },
+	Eval:   maxPoolGrad,
 	Fast: func(c *graph.Call) {
 		if c.In[1].Type != graph.Float32 {
-			maxPoolGrad(c, c.Parallel)
+			maxPoolGrad(c)
 			return
 		}
-		dy, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
 		p := newPool(c.Node, c.In[1].Shape, c.In[0].Shape)
-		p.images(c.Parallel, func(i int) {
-			x, dx := x[i*volume(p.in):][:volume(p.in)], dx[i*volume(p.in):][:volume(p.in)]
-			dy := dy[i*volume(p.out):]
-			clear(dx)
-			p.each(func(out, _ int, inputs func(func(int))) {
-				at := -1
-				var m float32
-				inputs(func(in int) {
-					if v := x[in]; at < 0 || v > m || v != v && m == m {
-						m, at = v, in
+		p.images(c.Parallel, func(lo, hi int) {
+			at, most := make([]int32, volume(p.out)), make([]float32, volume(p.out))
+			for i := lo; i < hi; i++ {
+				x, dy := p.image(i, c.In[1].F32(), c.In[0].F32())
+				dx, _ := p.image(i, c.Out[0].F32(), c.In[0].F32())
+				for k := range at {
+					at[k] = -1
+				}
+				p.lines(func(out, in, _, n, step int) {
+					at, most, x := at[out:out+n], most[out:out+n], x[in:]
+					for k, m := range most {
+						if v := x[k*step]; at[k] < 0 || v > m || v != v && m == m {
+							at[k], most[k] = int32(in+k*step), v
+						}
 					}
 				})
-				if at >= 0 {
-					dx[at] += dy[out]
+				clear(dx)
+				for k, d := range dy {
+					if at[k] >= 0 {
+						dx[at[k]] += d
+					}
 				}
-			})
+			}
 		})
 	},
 	Flops:     poolFlops(firstInput),
@@ -136,14 +143,13 @@ var _ = define(graph.Op{
 	},
 })
 
-func maxPoolGrad(c *graph.Call, par parallel) {
+func maxPoolGrad(c *graph.Call) {
 	dy, x, dx := c.In[0], c.In[1], c.Out[0]
 	p := newPool(c.Node, x.Shape, dy.Shape)
-	clear(dx.Bytes)
-	p.images(par, func(i int) {
+	for i := range p.n {
 		base := i * volume(p.in)
 		sum := make([]float64, volume(p.in))
-		p.each(func(out, _ int, inputs func(func(int))) {
+		p.each(func(out int, inputs func(func(int))) {
 			m, at := 0.0, -1
 			inputs(func(in int) {
 				if v := x.Float(base + in); better(v, m, at < 0) {
@@ -157,5 +163,5 @@ func maxPoolGrad(c *graph.Call, par parallel) {
 		for k, v := range sum {
 			dx.SetFloat(base+k, v)
 		}
-	})
+	}
 }

@@ -48,9 +48,9 @@ func (p *pool) span(axis, o int) (first, count, padded int) {
 	return first, count, padded
 }
 
-// each calls f for every output of an image, with a function that goes over
-// the offsets of the inputs it sees, in order.
-func (p *pool) each(f func(out int, padded int, inputs func(func(in int)))) {
+// each is the plain form of lines: it calls f for every output of an image,
+// with a function that goes over the offsets of the inputs it sees, in order.
+func (p *pool) each(f func(out int, inputs func(func(in int)))) {
 	var first, count [3]int
 	inputs := func(g func(in int)) {
 		for a := range count[0] {
@@ -63,26 +63,26 @@ func (p *pool) each(f func(out int, padded int, inputs func(func(in int)))) {
 			}
 		}
 	}
-	var p0, p1, p2 int
 	for z := range p.out[0] {
-		first[0], count[0], p0 = p.span(0, z)
+		first[0], count[0], _ = p.span(0, z)
 		for y := range p.out[1] {
-			first[1], count[1], p1 = p.span(1, y)
+			first[1], count[1], _ = p.span(1, y)
 			for x := range p.out[2] {
-				first[2], count[2], p2 = p.span(2, x)
-				f((z*p.out[1]+y)*p.out[2]+x, p0*p1*p2, inputs)
+				first[2], count[2], _ = p.span(2, x)
+				f((z*p.out[1]+y)*p.out[2]+x, inputs)
 			}
 		}
 	}
 }
 
 // images deals out images to workers.
-func (p *pool) images(par parallel, f func(image int)) {
-	par(p.n, 1+grain/8/max(1, volume(p.out)*volume(p.kernel)), func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			f(i)
-		}
-	})
+func (p *pool) images(par parallel, f func(lo, hi int)) {
+	par(p.n, 1+grain/4/max(1, volume(p.out)*volume(p.kernel)), f)
+}
+
+// image is what image i has of x and y.
+func (p *pool) image(i int, x, y []float32) (in, out []float32) {
+	return x[i*volume(p.in):][:volume(p.in)], y[i*volume(p.out):][:volume(p.out)]
 }
 
 // poolFlops prices one operation for every tap of every output o.
