@@ -312,3 +312,11 @@ output d
 		t.Errorf("blocks are left: %+v, before %+v", after, before)
 	}
 }
+
+func TestTooLargeForOneMessage(t *testing.T) {
+	g := parseText(t, "x f32[2] = input\ns f32[600000000] = state\ny = Relu(s)\noutput y\n")
+	err := Encode(&bytes.Buffer{}, g)
+	if want := "and a file without external data at most 2147483647"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error is %v, not … %s", err, want)
+	}
+}
