@@ -25,7 +25,7 @@ type Config struct {
 	Device       string // auto, cpu or vulkan
 	Loss         string
 	Trainable    []string
-	Optimizer    string // sgd, momentum or adamw
+	Optimizer    string // sgd, momentum, adam or adamw
 	LR           float64
 	Momentum     float64
 	Beta1, Beta2 float64

@@ -41,7 +41,7 @@ func row[T any](name string, at func(*Config) *T, k kind[T], def T, doc string) 
 // The words of the choices.
 var (
 	strategies = []string{"auto", "keep-all", "recompute-cheap", "recompute-all", "greedy"}
-	optimizers = []string{"sgd", "momentum", "adamw"}
+	optimizers = []string{"sgd", "momentum", "adam", "adamw"}
 	devices    = []string{"auto", "cpu", "vulkan"}
 	compats    = []string{"1.19"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
@@ -85,18 +85,18 @@ var fields = []field{
 	row("momentum", func(c *Config) *float64 { return &c.Momentum }, real(below1), 0.9,
 		"Momentum of the optimizer of that name."),
 	row("beta1", func(c *Config) *float64 { return &c.Beta1 }, real(below1), 0.9,
-		"AdamW: decay of the mean gradient."),
+		"Adam and AdamW: decay of the mean gradient."),
 	row("beta2", func(c *Config) *float64 { return &c.Beta2 }, real(below1), 0.999,
-		"AdamW: decay of the mean squared gradient."),
+		"Adam and AdamW: decay of the mean squared gradient."),
 	row("epsilon", func(c *Config) *float64 { return &c.Epsilon }, real(positive), 1e-8,
-		"AdamW: added to the root of the mean squared gradient."),
+		"Adam and AdamW: added to the root of the mean squared gradient."),
 	row("weight_decay", func(c *Config) *float64 { return &c.WeightDecay }, real(atLeast0), 0.01,
-		"AdamW: share of a parameter taken off each step, times the learning rate."),
+		"Share of a parameter taken off each step, times the learning rate."),
 	row("clip_norm", func(c *Config) *float64 { return &c.ClipNorm }, real(atLeast0), 0,
 		"Largest norm of all gradients together; 0 for no clipping."),
 	row("accumulate", func(c *Config) *int { return &c.Accumulate }, whole(1, math.MaxInt32), 1,
 		"Micro-batches whose gradients are added up before a step."),
-	row("steps", func(c *Config) *int { return &c.Steps }, whole(1, math.MaxInt32), 1,
+	row("steps", func(c *Config) *int { return &c.Steps }, whole(1, math.MaxInt32), 10,
 		"Steps to train."),
 	row("seed", func(c *Config) *uint64 { return &c.Seed }, seed(), 0,
 		"Start of every random number: same seed, same run."),

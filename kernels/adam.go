@@ -12,12 +12,12 @@ func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
 		name:    name,
 		op:      op,
 		doc:     doc,
-		attrs:   "beta1 float=0.9, beta2 float=0.999, eps float=1e-8, weight_decay float=" + decay,
-		samples: []string{"", "beta1=0.5 beta2=0.9 eps=0.01 weight_decay=0.1"},
+		attrs:   "beta1 float=0.9, beta2 float=0.999, epsilon float=1e-8, weight_decay float=" + decay,
+		samples: []string{"", "beta1=0.5 beta2=0.9 epsilon=0.01 weight_decay=0.1"},
 		slots:   []string{"exp_avg", "exp_avg_sq"},
 		flops:   14,
 		eval: func(u update) func(p, g float64, s []float64) float64 {
-			beta1, beta2, eps, wd := u.n.Float("beta1"), u.n.Float("beta2"), u.n.Float("eps"), u.n.Float("weight_decay")
+			beta1, beta2, eps, wd := u.n.Float("beta1"), u.n.Float("beta2"), u.n.Float("epsilon"), u.n.Float("weight_decay")
 			step, root := adamCorrections(u)
 			return func(p, g float64, s []float64) float64 {
 				if decoupled {
@@ -31,7 +31,7 @@ func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
 			}
 		},
 		fast: func(u update) func(p, g []float32, s [][]float32) {
-			scale, eps := float32(u.scale), float32(u.n.Float("eps"))
+			scale, eps := float32(u.scale), float32(u.n.Float("epsilon"))
 			keep1, beta2, keep2 := float32(1-u.n.Float("beta1")), float32(u.n.Float("beta2")), float32(1-u.n.Float("beta2"))
 			wide, wideRoot := adamCorrections(u)
 			step, inv := float32(wide), float32(1/wideRoot)

@@ -6,11 +6,11 @@ var _ = defineOptimizer(optimizer{
 	name:  "momentum",
 	op:    "Momentum",
 	doc:   "buf = mu·buf + (1 − dampening)·grad; param − lr·buf, or with nesterov param − lr·(grad + mu·buf)",
-	attrs: "mu float=0.9, dampening float=0, nesterov int=0, weight_decay float=0",
+	attrs: "momentum float=0.9, dampening float=0, nesterov int=0, weight_decay float=0",
 	slots: []string{"momentum_buffer"},
 	flops: 8,
 	eval: func(u update) func(p, g float64, s []float64) float64 {
-		mu, keep, wd, nesterov := u.n.Float("mu"), 1-u.n.Float("dampening"), u.n.Float("weight_decay"), u.n.Int("nesterov") != 0
+		mu, keep, wd, nesterov := u.n.Float("momentum"), 1-u.n.Float("dampening"), u.n.Float("weight_decay"), u.n.Int("nesterov") != 0
 		return func(p, g float64, s []float64) float64 {
 			g += wd * p
 			if u.step <= 1 {
@@ -26,7 +26,7 @@ var _ = defineOptimizer(optimizer{
 	},
 	fast: func(u update) func(p, g []float32, s [][]float32) {
 		lr, scale := float32(u.lr), float32(u.scale)
-		mu, keep, wd := float32(u.n.Float("mu")), float32(1-u.n.Float("dampening")), float32(u.n.Float("weight_decay"))
+		mu, keep, wd := float32(u.n.Float("momentum")), float32(1-u.n.Float("dampening")), float32(u.n.Float("weight_decay"))
 		nesterov, old := u.n.Int("nesterov") != 0, mu
 		if u.step <= 1 {
 			old, keep = 0, 1
@@ -44,5 +44,5 @@ var _ = defineOptimizer(optimizer{
 			}
 		}
 	},
-	samples: []string{"", "mu=0.5 dampening=0.25 weight_decay=0.1", "nesterov=1"},
+	samples: []string{"", "momentum=0.5 dampening=0.25 weight_decay=0.1", "nesterov=1"},
 })

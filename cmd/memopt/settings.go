@@ -24,7 +24,7 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringFlag{Name: "config", Usage: "JSON file: settings, or ONNX Runtime's array of clusters"},
 		setting("loss", "the scalar to lower, if several outputs are scalars"),
 		setting("trainable", "names or patterns of parameters to train"),
-		setting("optimizer", "sgd, momentum or adamw"),
+		setting("optimizer", "sgd, momentum, adam or adamw"),
 		setting("clip-norm", "limit for the norm of all gradients together"),
 		setting("accumulate", "micro-batches per update"),
 		setting("device", "auto or cpu"),

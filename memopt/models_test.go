@@ -1,0 +1,175 @@
+package memopt
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"memopt/configs"
+	"memopt/memopt/graph"
+	"memopt/memopt/tensorfile"
+	"memopt/planner"
+)
+
+// models are PyTorch's exports with its loss and gradients: as cleaned up, as
+// exported, and with symbolic dims.
+var models = []struct {
+	file string
+	dims map[string]int64
+}{
+	{"mlp/model.onnx", nil},
+	{"mlp/model_raw.onnx", nil},
+	{"mlp/model_dyn.onnx", map[string]int64{"batch": 16}},
+	{"gpt2-2L/model.onnx", nil},
+	{"gpt2-2L/model_raw.onnx", nil},
+	{"gpt2-2L/model_dyn.onnx", map[string]int64{"batch": 2, "seq": 32}},
+	{"bert-2L/model.onnx", nil},
+	{"bert-2L/model_raw.onnx", nil},
+	{"bert-2L/model_dyn.onnx", map[string]int64{"batch": 2, "seq": 32}},
+	{"resnet8/model.onnx", nil},
+}
+
+func eachModel(t *testing.T, f func(t *testing.T, path, reference string, c configs.Config)) {
+	for _, m := range models {
+		t.Run(m.file, func(t *testing.T) {
+			path := filepath.Join("testdata", "models", m.file)
+			c := configs.Default()
+			c.Dims = m.dims
+			f(t, path, filepath.Join(filepath.Dir(path), "ref.npz"), c)
+		})
+	}
+}
+
+// TestGradientsEqualPyTorch: loss and every parameter's gradient, to 1e-4.
+func TestGradientsEqualPyTorch(t *testing.T) {
+	eachModel(t, func(t *testing.T, path, reference string, c configs.Config) {
+		_, check, err := Gradients(&Model{Path: path, Config: c}, reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(check.Params) == 0 || len(check.Missing) > 0 {
+			t.Fatalf("%d gradients compared, missing %v", len(check.Params), check.Missing)
+		}
+		if !(check.LossRelErr <= 1e-6) || !(check.Worst.RelErr <= 1e-4) {
+			t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Param, check.Worst.RelErr)
+		}
+		if check.Trace.Arena != check.Plan.Arena {
+			t.Errorf("arena: promised %d, measured %d", check.Plan.Arena, check.Trace.Arena)
+		}
+	})
+}
+
+// TestRunningStatistics: batch norm's new statistics, PyTorch's variance being
+// the sample's.
+func TestRunningStatistics(t *testing.T) {
+	reference := "testdata/models/resnet8/ref.npz"
+	got, _, err := Gradients(&Model{Path: "testdata/models/resnet8/model.onnx", Config: configs.Default()}, reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := tensorfile.ReadNPZ(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, name := range want.Names {
+		x := got.Tensors[name]
+		if filepath.Ext(name) != ".running_mean" || x == nil {
+			continue
+		}
+		compared++
+		if e := relErr(x, want.Tensors[name], 0); e > 1e-5 {
+			t.Errorf("%s differs by %.2e", name, e)
+		}
+	}
+	if compared == 0 {
+		t.Error("no running mean was compared")
+	}
+}
+
+// TestPlansSameBits: loss and gradients are bit for bit the same under every
+// strategy and under random plans, with one worker and with two.
+func TestPlansSameBits(t *testing.T) {
+	eachModel(t, func(t *testing.T, path, reference string, c configs.Config) {
+		m, err := gradientModel(&Model{Path: path, Config: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := tensorfile.ReadNPZ(reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests := map[string]planner.Request{
+			"recompute-cheap": {Strategy: "recompute-cheap"},
+			"recompute-all":   {Strategy: "recompute-all"},
+			"greedy":          {Strategy: "greedy", ActivationBudget: planner.Size{Percent: 80}},
+		}
+		for seed := range uint64(3) {
+			requests[fmt.Sprintf("random plan %d", seed)] = planner.Request{Again: randomNodes(m.Graph, seed)}
+		}
+		want := outputs(t, m, planner.Request{Strategy: "keep-all"}, data)
+		for name, r := range requests {
+			t.Run(name, func(t *testing.T) {
+				procs := runtime.GOMAXPROCS(2)
+				defer runtime.GOMAXPROCS(procs)
+				got := outputs(t, m, r, data)
+				for i, x := range want {
+					if !bytes.Equal(x, got[i]) {
+						t.Errorf("%q has other bits", m.Graph.Outputs[i].Name)
+					}
+				}
+			})
+		}
+	})
+}
+
+func randomNodes(g *graph.Graph, seed uint64) (names []string) {
+	rng := rand.New(rand.NewPCG(seed, 9))
+	for _, n := range g.Nodes {
+		if n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View && rng.IntN(2) == 0 {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+func outputs(t *testing.T, m *Model, r planner.Request, data *tensorfile.Set) [][]byte {
+	t.Helper()
+	r.Dims = m.Config.Dims
+	p, err := planner.Make(m.Graph, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDevice("cpu", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	feed, err := newFeeder(m.Graph, s.Binding, data, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace, err := d.Run(planner.Run{Inputs: feed.inputs(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trace.Arena != p.Arena {
+		t.Errorf("arena: promised %d, measured %d", p.Arena, trace.Arena)
+	}
+	var out [][]byte
+	for _, v := range m.Graph.Outputs {
+		x, err := d.Output(v.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, x.Bytes)
+	}
+	return out
+}
