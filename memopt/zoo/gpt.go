@@ -1,0 +1,60 @@
+package zoo
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// gpt is GPT-2: layers normalised before they are entered, learned positions,
+// weights of the blocks as [from, to].
+var gpt = Family{
+	Name:     "gpt",
+	Doc:      "GPT-2: tells the next token; learned positions, causal attention, GELU",
+	Defaults: Spec{Layers: 4, Width: 256, Heads: 4, Hidden: 1024, Vocab: 1024, Positions: 1024, Gelu: "tanh"},
+	Options:  []string{"dropout", "gelu", "untied"},
+	Batch:    8, Seq: 128, LR: 1e-3,
+	build: buildGPT,
+	data:  nextToken,
+}
+
+func buildGPT(m *model) {
+	ids, labels := m.ids()
+	wte := m.param("transformer.wte.weight", smallStd, m.Vocab, m.Width)
+	wpe := m.param("transformer.wpe.weight", smallStd, m.Positions, m.Width)
+	positions := m.positions()
+	mask := m.causal(positions)
+	x := m.node("transformer.embeddings", "Add", nil,
+		m.node("transformer.wte", "Gather", nil, wte, ids),
+		m.node("transformer.wpe", "Gather", nil, wpe, positions))
+	x = m.dropout("transformer.drop", x)
+	for i := range m.Layers {
+		x = m.gptBlock(module("transformer.h", i), x, mask)
+	}
+	x = m.layerNorm("transformer.ln_f", x, 1e-5)
+	m.tokenLoss(m.head("lm_head", m.rows(x), wte, nil), labels)
+}
+
+func (m *model) gptBlock(p string, x, mask *graph.Value) *graph.Value {
+	// What is added to x once a layer should not grow with their number.
+	residualStd := smallStd / math.Sqrt(2*float64(m.Layers))
+
+	a := p + ".attn"
+	qkv := m.conv1D(a+".c_attn", m.rows(m.layerNorm(p+".ln_1", x, 1e-5)), 3*m.Width, smallStd)
+	parts := m.nodes([]string{a + ".q", a + ".k", a + ".v"}, "Split", []graph.Attr{attr("axis", -1), attr("num_outputs", 3)}, qkv)
+	q, k, v := m.split(parts[0], m.Heads, false), m.split(parts[1], m.Heads, true), m.split(parts[2], m.Heads, false)
+	y := m.tokens(m.conv1D(a+".c_proj", m.attention(a, q, k, v, mask), m.Width, residualStd))
+	x = m.node(a+".sum", "Add", nil, x, m.dropout(a+".resid_dropout", y))
+
+	f := p + ".mlp"
+	h := m.conv1D(f+".c_fc", m.rows(m.layerNorm(p+".ln_2", x, 1e-5)), m.Hidden, smallStd)
+	h = m.gelu(f+".act", h)
+	y = m.tokens(m.conv1D(f+".c_proj", h, m.Width, residualStd))
+	return m.node(f+".sum", "Add", nil, x, m.dropout(f+".dropout", y))
+}
+
+// conv1D is GPT-2's word for a linear layer whose weight is [from, to].
+func (m *model) conv1D(name string, x *graph.Value, to int, std float64) *graph.Value {
+	from, _ := x.Shape[1].Const()
+	return m.node(name, "Gemm", nil, x, m.param(name+".weight", std, int(from), to), m.filled(graph.Param, name+".bias", 0, to))
+}

@@ -1,0 +1,165 @@
+package zoo
+
+import (
+	"fmt"
+	"strconv"
+
+	"memopt/memopt/graph"
+)
+
+// model is a graph in the making. Values are named for the module that makes
+// them, so every name is given here and none is made up.
+type model struct {
+	Spec
+	b          *graph.Builder
+	batch, seq graph.Dim
+}
+
+// missing says that the library lacks an operator.
+type missing struct{ op string }
+
+func (e *missing) Error() string {
+	return fmt.Sprintf("zoo: the operator library has no %s", e.op)
+}
+
+func dim(n int) graph.Dim { return graph.Num(int64(n)) }
+
+// module is the name of one of several.
+func module(prefix string, i int) string { return prefix + "." + strconv.Itoa(i) }
+
+// node appends a node with one output, both under one name.
+func (m *model) node(name, op string, attrs []graph.Attr, in ...*graph.Value) *graph.Value {
+	return m.nodes([]string{name}, op, attrs, in...)[0]
+}
+
+// nodes appends a node under the name of its first output.
+func (m *model) nodes(names []string, op string, attrs []graph.Attr, in ...*graph.Value) []*graph.Value {
+	o := m.b.Graph.Lib.Find("", op, 0)
+	if o == nil {
+		panic(&missing{op})
+	}
+	outs, err := m.b.Node(o, names[0], attrs, in, names)
+	if err != nil {
+		panic(err)
+	}
+	return outs
+}
+
+func attr(name string, v int) graph.Attr { return graph.Attr{Name: name, Value: int64(v)} }
+
+func attrs(name string, vs ...int64) graph.Attr { return graph.Attr{Name: name, Value: vs} }
+
+// define adds a value that no node makes.
+func (m *model) define(kind graph.Kind, name string, t graph.DType, s ...graph.Dim) *graph.Value {
+	v, err := m.b.Define(kind, name, t, s)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// param is a parameter with normal initial values, drawn when they are read.
+func (m *model) param(name string, std float64, shape ...int) *graph.Value {
+	v := m.weight(graph.Param, name, shape)
+	v.Data = newNormal(m.Seed, name, elements(v), std)
+	return v
+}
+
+// filled is a parameter or state whose elements are all alike at first.
+func (m *model) filled(kind graph.Kind, name string, x float32, shape ...int) *graph.Value {
+	v := m.weight(kind, name, shape)
+	v.Data = alike{elements(v), x}
+	return v
+}
+
+func (m *model) weight(kind graph.Kind, name string, shape []int) *graph.Value {
+	s := make(graph.Shape, len(shape))
+	for i, n := range shape {
+		s[i] = dim(n)
+	}
+	return m.define(kind, name, graph.Float32, s...)
+}
+
+// elements counts; that the bytes can be counted too is found out here.
+func elements(v *graph.Value) int64 {
+	bytes, _ := v.Bytes().Const()
+	return bytes / graph.Float32.Size()
+}
+
+// sizes is a constant list of whole numbers, named for its contents.
+func (m *model) sizes(ds ...graph.Dim) *graph.Value {
+	return m.whole(graph.Shape(ds).String(), graph.Dims(int64(len(ds))), ds)
+}
+
+// size is a constant whole number, named for itself.
+func (m *model) size(d graph.Dim) *graph.Value { return m.whole(d.String(), nil, []graph.Dim{d}) }
+
+func (m *model) whole(name string, shape graph.Shape, contents []graph.Dim) *graph.Value {
+	if v := m.b.Graph.ByName(name); v != nil {
+		return v
+	}
+	v := m.define(graph.Const, name, graph.Int64, shape...)
+	v.Ints = contents
+	return v
+}
+
+// scalar is a constant of one number.
+func (m *model) scalar(name string, t graph.DType, x float64) *graph.Value {
+	if v := m.b.Graph.ByName(name); v != nil {
+		return v
+	}
+	c := graph.NewTensor(t)
+	c.SetFloat(0, x)
+	v, err := m.b.Const(name, c)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// view is x under another shape.
+func (m *model) view(name string, x *graph.Value, shape ...graph.Dim) *graph.Value {
+	return m.node(name, "Reshape", nil, x, m.sizes(shape...))
+}
+
+// transpose reorders dims.
+func (m *model) transpose(name string, x *graph.Value, perm ...int64) *graph.Value {
+	return m.node(name, "Transpose", []graph.Attr{attrs("perm", perm...)}, x)
+}
+
+// linear is PyTorch's: rows × weightᵀ + bias, with weight [to, from].
+func (m *model) linear(name string, x *graph.Value, to int, std float64, bias bool) *graph.Value {
+	from, _ := x.Shape[1].Const()
+	in := []*graph.Value{x, m.param(name+".weight", std, to, int(from))}
+	if bias {
+		in = append(in, m.filled(graph.Param, name+".bias", 0, to))
+	}
+	return m.node(name, "Gemm", []graph.Attr{attr("transB", 1)}, in...)
+}
+
+// layerNorm is over the last dim.
+func (m *model) layerNorm(name string, x *graph.Value, epsilon float64) *graph.Value {
+	return m.node(name, "LayerNormalization", []graph.Attr{attr("axis", -1), {Name: "epsilon", Value: epsilon}}, x,
+		m.filled(graph.Param, name+".weight", 1, m.Width), m.filled(graph.Param, name+".bias", 0, m.Width))
+}
+
+func (m *model) gelu(name string, x *graph.Value) *graph.Value {
+	return m.node(name, "Gelu", []graph.Attr{{Name: "approximate", Value: m.Gelu}}, x)
+}
+
+// dropout is nothing at all at probability 0.
+func (m *model) dropout(name string, x *graph.Value) *graph.Value {
+	if m.Dropout == 0 {
+		return x
+	}
+	return m.node(name, "Dropout", nil, x, m.scalar("dropout.p", graph.Float32, m.Dropout), m.scalar("training", graph.Bool, 1))
+}
+
+// classLoss is the mean cross entropy of logits [batch, classes].
+func (m *model) classLoss(logits, labels *graph.Value) {
+	m.finish(m.node("loss", "SoftmaxCrossEntropyLoss", []graph.Attr{{Name: "reduction", Value: "mean"}}, logits, labels))
+}
+
+func (m *model) finish(loss *graph.Value) {
+	m.b.Graph.Outputs, m.b.Graph.Loss = []*graph.Value{loss}, loss
+}

@@ -1,0 +1,86 @@
+package zoo
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// The parts that models of language share. Activations are [batch, seq, width]
+// between layers and [batch·seq, width] within.
+
+// ids are the inputs of a model of language: tokens and what to tell of each.
+func (m *model) ids() (tokens, labels *graph.Value) {
+	return m.define(graph.Input, "input_ids", graph.Int64, m.batch, m.seq), m.define(graph.Input, "labels", graph.Int64, m.batch, m.seq)
+}
+
+// rows is [batch, seq, n] as [batch·seq, n], what a matrix product takes.
+func (m *model) rows(x *graph.Value) *graph.Value {
+	return m.view(x.Name+".rows", x, m.batch.Mul(m.seq), x.Shape[2])
+}
+
+// tokens is rows again as [batch, seq, n].
+func (m *model) tokens(x *graph.Value) *graph.Value {
+	return m.view(x.Name+".tokens", x, m.batch, m.seq, x.Shape[1])
+}
+
+// positions is 0, 1, …, seq − 1.
+func (m *model) positions() *graph.Value {
+	return m.node("positions", "Range", nil, m.size(dim(0)), m.size(m.seq), m.size(dim(1)))
+}
+
+// causal is what is added to scores [seq, seq]: −∞ where a key is later than
+// the query.
+func (m *model) causal(positions *graph.Value) *graph.Value {
+	query := m.node("causal.query", "Unsqueeze", nil, positions, m.sizes(dim(1)))
+	seen := m.node("causal.seen", "LessOrEqual", nil, positions, query)
+	return m.node("causal", "Where", nil, seen, m.scalar("causal.open", graph.Float32, 0),
+		m.scalar("causal.shut", graph.Float32, math.Inf(-1)))
+}
+
+// split is rows [batch·seq, heads·size] as [batch, heads, seq, size], or with
+// the last two dims swapped.
+func (m *model) split(x *graph.Value, heads int, swapped bool) *graph.Value {
+	h := m.view(x.Name+".heads", x, m.batch, m.seq, dim(heads), dim(m.Width/m.Heads))
+	if swapped {
+		return m.transpose(x.Name+".t", h, 0, 2, 3, 1)
+	}
+	return m.transpose(x.Name+".h", h, 0, 2, 1, 3)
+}
+
+// attention is softmax(q·kᵀ/√size + mask)·v as rows [batch·seq, width], from
+// q, v [batch, heads, seq, size] and k [batch, heads, size, seq]; mask may be
+// nil. It is q that is scaled: there is less of it than of the scores.
+func (m *model) attention(p string, q, k, v, mask *graph.Value) *graph.Value {
+	scale := m.scalar("attention.scale", graph.Float32, 1/math.Sqrt(float64(m.Width/m.Heads)))
+	scores := m.node(p+".scores", "MatMul", nil, m.node(p+".scaled", "Mul", nil, q, scale), k)
+	if mask != nil {
+		scores = m.node(p+".masked", "Add", nil, scores, mask)
+	}
+	probs := m.dropout(p+".dropped", m.node(p+".probs", "Softmax", []graph.Attr{attr("axis", -1)}, scores))
+	context := m.transpose(p+".context.t", m.node(p+".context", "MatMul", nil, probs, v), 0, 2, 1, 3)
+	return m.view(p+".context.rows", context, m.batch.Mul(m.seq), dim(m.Width))
+}
+
+// ignored is the label of a token that is not to be told, as in PyTorch.
+const ignored = -100
+
+// tokenLoss is the mean cross entropy of logits [batch·seq, vocab].
+func (m *model) tokenLoss(logits, labels *graph.Value) {
+	m.finish(m.node("loss", "SoftmaxCrossEntropyLoss",
+		[]graph.Attr{attr("ignore_index", ignored), {Name: "reduction", Value: "mean"}},
+		logits, m.view("labels.rows", labels, m.batch.Mul(m.seq))))
+}
+
+// head is the logits of rows by the embedding's matrix [vocab, width], or by
+// one of its own.
+func (m *model) head(name string, x, embedding, bias *graph.Value) *graph.Value {
+	if m.Untied {
+		embedding = m.param(name+".weight", smallStd, m.Vocab, m.Width)
+	}
+	in := []*graph.Value{x, embedding}
+	if bias != nil {
+		in = append(in, bias)
+	}
+	return m.node(name, "Gemm", []graph.Attr{attr("transB", 1)}, in...)
+}
