@@ -11,6 +11,7 @@ import (
 // reads is not made at all, which saves a byte an element between the passes.
 var _ = define(graph.Op{
 	Name:  "Dropout",
+	Since: 12,
 	Doc:   "in training, x/(1 − ratio) or 0 by chance, else x",
 	In:    "data, ratio?, training_mode?",
 	Out:   "output, mask?",
@@ -44,6 +45,19 @@ var _ = define(graph.Op{
 		"f32[3]",
 		"f16[5], f32[]{0.4}, bool[]{1}",
 		"f32[0], f32[]{0.4}, bool[]{1}",
+	},
+})
+
+// Before opset 12 the ratio was an attribute and nothing said that a node was
+// in training: it is not.
+var _ = define(graph.Op{
+	Name:  "Dropout",
+	Doc:   "x, as Dropout gives outside of training",
+	In:    "data",
+	Out:   "output, mask?",
+	Attrs: "ratio float=0.5",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		return b.Ops("Dropout", nil, len(n.Outputs), n.Inputs[0])
 	},
 })
 
@@ -91,18 +105,18 @@ func dropoutInfer(n *graph.Node) {
 func dropout(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	x, y := c.In[0], c.Out[0]
 	ratio := 0.0
-	if len(c.In) > 2 && c.In[2] != nil && c.In[2].Int(0) != 0 {
+	if on := input(c, 2); on != nil && on.Int(0) != 0 {
 		ratio = 0.5
-		if c.In[1] != nil {
-			ratio = c.In[1].Float(0)
+		if r := input(c, 1); r != nil {
+			ratio = r.Float(0)
 		}
 	}
 	if !(ratio >= 0 && ratio <= 1) {
 		c.Node.Fail("ratio is %v, outside [0, 1]", ratio)
 	}
 	var mask []byte
-	if len(c.Out) > 1 && c.Out[1] != nil {
-		mask = c.Out[1].Bytes
+	if m := output(c, 1); m != nil {
+		mask = m.Bytes
 	}
 	if ratio == 0 {
 		copy(y.Bytes, x.Bytes)

@@ -142,7 +142,9 @@ func sliceLen(n *graph.Node, d, start, end graph.Dim, step int64) graph.Dim {
 		if isFar(end, 1) {
 			end = d
 		}
-		return end.Min(d).Sub(start.Max(zero)).CeilDiv(graph.Num(step)).Max(zero)
+		end = end.Min(d)
+		// The lesser of the two is end − max(start, 0), and simplifies better.
+		return end.Min(end.Sub(start)).CeilDiv(graph.Num(step)).Max(zero)
 	}
 	if isFar(start, 1) {
 		start = d
@@ -180,11 +182,11 @@ func sliced(c *graph.Call, shape []int, at int) (st []int, first int) {
 	starts := c.In[at]
 	for i := range starts.Len() {
 		a, step := i, 1
-		if len(c.In) > at+2 && c.In[at+2] != nil {
-			a = axisOf(c.Node, int(c.In[at+2].Int(i)), len(shape))
+		if axes := input(c, at+2); axes != nil {
+			a = axisOf(c.Node, int(axes.Int(i)), len(shape))
 		}
-		if len(c.In) > at+3 {
-			step = int(c.In[at+3].Int(i))
+		if steps := input(c, at+3); steps != nil {
+			step = int(steps.Int(i))
 		}
 		d := shape[a]
 		start := int(starts.Int(i))

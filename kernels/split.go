@@ -66,6 +66,9 @@ var _ = define(graph.Op{
 
 func splitSizes(n *graph.Node, d graph.Dim) []graph.Dim {
 	k := len(n.Outputs)
+	if k == 0 {
+		n.Fail("no outputs")
+	}
 	if n.Has("num_outputs") && n.Int("num_outputs") != k {
 		n.Fail("num_outputs is %d, but there are %d outputs", n.Int("num_outputs"), k)
 	}

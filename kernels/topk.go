@@ -18,6 +18,9 @@ var _ = define(graph.Op{
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		wantType(n, 0, isNumber, "numbers")
+		if len(n.Outputs) != 2 {
+			n.Fail("%d outputs; Values and Indices expected", len(n.Outputs))
+		}
 		k := knownDims(n, 1, "K")
 		if len(k) != 1 {
 			n.Fail("K has %d elements; one expected", len(k))

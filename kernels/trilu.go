@@ -45,8 +45,8 @@ func trilu(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	rank := len(x.Shape)
 	height, width, size := x.Shape[rank-2], x.Shape[rank-1], int(x.Type.Size())
 	k := 0
-	if len(c.In) > 1 {
-		k = int(max(-int64(height), min(c.In[1].Int(0), int64(width))))
+	if v := input(c, 1); v != nil {
+		k = int(max(-int64(height), min(v.Int(0), int64(width))))
 	}
 	upper := c.Node.Int("upper") != 0
 	parallel(elems(x.Shape[:rank-1]), max(1, grain/max(1, width)), func(lo, hi int) {
