@@ -25,6 +25,7 @@ type File struct {
 	Baseline FileBaseline     `json:"baseline"`
 	Result   FileResult       `json:"result"`
 	Floor    FileFloor        `json:"floor"`
+	Bound    FileBound        `json:"bound"`
 	Memory   FileMemory       `json:"memory"`
 	Clusters []FileCluster    `json:"clusters"`
 	Dominant []FileHolding    `json:"dominant"`
@@ -82,6 +83,12 @@ type FileFloor struct {
 	Node string `json:"node"`
 }
 
+// FileBound is the least overhead there can be for the request.
+type FileBound struct {
+	Overhead float64 `json:"overhead"`
+	Gap      float64 `json:"gap"`
+}
+
 // FileMemory is the peak by owner.
 type FileMemory struct {
 	Weights     int64 `json:"weights"`
@@ -137,6 +144,7 @@ func (p *Plan) File(path string) *File {
 		Result: FileResult{p.Result.Peak, p.Result.PeakFormula, p.Result.PeakNode, p.Arena, p.PackBound, p.Result.Stashed,
 			p.Result.ExtraFlops, p.Result.Overhead, p.Result.Again},
 		Floor:    FileFloor(p.Floor),
+		Bound:    FileBound(p.Bound),
 		Memory:   FileMemory(p.Memory),
 		Clusters: []FileCluster{},
 		PlanMS:   float64(p.Took.Microseconds()) / 1000,
@@ -280,6 +288,7 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 	}
 	p.Result, p.Memory, p.Dominant = m.summary(c), m.memory(c), m.dominant(c.t)
 	p.Clusters = (&search{m: m, clusters: cluster.Find(g), plan: p}).rows(c)
+	p.Bound = Bound(f.Bound)
 	if p.Result.Peak != f.Result.Peak {
 		return nil, fmt.Errorf("planner: the plan claims a peak of %d bytes, but its steps have %d", f.Result.Peak, p.Result.Peak)
 	}

@@ -80,6 +80,7 @@ type Plan struct {
 
 	Baseline, Result Summary
 	Floor            Floor
+	Bound            Bound
 	Memory           Memory
 	Clusters         []Row
 	Dominant         []Holding // the three largest values alive at the peak
@@ -171,6 +172,7 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 		return nil, err
 	}
 	p.adopt(chosen)
+	p.Bound = m.bound(base, chosen, s.target)
 	p.Clusters = s.rows(chosen)
 	if err := Check(p); err != nil {
 		panic(fmt.Sprintf("planner: its own plan is wrong: %v", err))
@@ -381,6 +383,7 @@ type search struct {
 	clusters []cluster.Cluster
 	plan     *Plan
 	forced   []bool
+	target   int64 // arena bytes asked for; the plan's own if nothing was
 }
 
 func (s *search) run() (*candidate, error) {
@@ -417,6 +420,9 @@ func (s *search) run() (*candidate, error) {
 			return nil, err
 		}
 		return nil, fmt.Errorf("planner: %w", err)
+	}
+	if s.target = c.placed.Height; limited {
+		s.target = limit
 	}
 	if limited && c.placed.Height > limit {
 		return nil, s.cannot(limit, c, "")
