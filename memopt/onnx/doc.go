@@ -37,7 +37,8 @@
 //
 // What ONNX has no word for is metadata with keys that begin with "memopt.":
 // phases, kinds of initializers, gradients, updates, the loss. Reading a written
-// file gives back the same text (graph.Graph.String), with two exceptions: what
-// FoldInts would change is changed, and a formula with ceil comes back as the
-// equal one with floor. States without numbers come back as zeros.
+// file gives back the same text (graph.Graph.String), with these exceptions:
+// what FoldInts would change is changed, a formula with ceil comes back as the
+// equal one with floor, and lists of floats in attributes are rounded to
+// float32. States without numbers come back as zeros.
 package onnx
