@@ -1,0 +1,117 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// BandMask is how attention hides keys by their distance: no mask exists in
+// memory, and the scores can be masked where they lie. Query i stands at i +
+// offset; key j is seen from there if it is at most left before it and at most
+// right behind it; −1 is no limit. offset is one number for all, or one for
+// each item of the first dim.
+var _ = define(graph.Op{
+	Name:   "BandMask",
+	Domain: own,
+	Doc:    "x where −left ≤ j − (i + offset) ≤ right, over the last two dims, and fill elsewhere",
+	In:     "X, offset?",
+	Out:    "Y",
+	Attrs:  "left int=-1, right int=-1, fill float=0",
+	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
+		x := n.Inputs[0]
+		if x.Rank() < 2 {
+			n.Fail("the input must have at least two dims, but is %s", x.Shape)
+		}
+		if o := n.In(1); o != nil {
+			if o.Type != graph.Int64 || o.Rank() > 1 {
+				n.Fail("offset must be int64, one or [%s], but is %s%s", x.Shape[0], o.Type, o.Shape)
+			}
+			if o.Rank() == 1 {
+				n.Same(o.Shape[0], x.Shape[0], "offsets and the first dim")
+			}
+		}
+		sameShape(n)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		dx := make([]*graph.Value, len(n.Inputs))
+		dx[0] = b.Op(own+".BandMask", graph.A{"left": n.Int("left"), "right": n.Int("right")}, dy[0], n.In(1))
+		return dx
+	},
+	Eval: func(c *graph.Call) {
+		x, y := c.In[0], c.Out[0]
+		w, fill := newBand(c), c.Node.Float("fill")
+		for r := range w.rows {
+			lo, hi := w.seen(r)
+			for j := range w.width {
+				if at := r*w.width + j; j < lo || j >= hi {
+					y.SetFloat(at, fill)
+				} else {
+					y.SetFloat(at, x.Float(at))
+				}
+			}
+		}
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		x, y := c.In[0].F32(), c.Out[0].F32()
+		w, fill := newBand(c), float32(c.Node.Float("fill"))
+		c.Parallel(w.rows, 1+grain/max(1, w.width), func(first, last int) {
+			for r := first; r < last; r++ {
+				x, y := x[r*w.width:(r+1)*w.width], y[r*w.width:(r+1)*w.width]
+				lo, hi := w.seen(r)
+				fillWith(y[:lo], fill)
+				copyUnless(y[lo:hi], x[lo:hi])
+				fillWith(y[hi:], fill)
+			}
+		})
+	},
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples: []string{
+		"f32[2,3,5]; right=0 fill=-1.5",
+		"f32[4,4], i64[]{2}; right=0",
+		"f32[4,6], i64[]{1}; left=2 right=1 fill=9.0",
+		"f32[3,2,2,3], i64{0,-2,1}; right=0 fill=-2.0",
+		"f16[3,3]; left=0",
+		"f32[2,0]; right=0",
+	},
+})
+
+type band struct {
+	rows, width, queries int
+	each                 int // rows of an item of the first dim
+	left, right          int
+	offset               *graph.Tensor
+}
+
+func newBand(c *graph.Call) band {
+	s := c.In[0].Shape
+	r := len(s)
+	w := band{elems(s[:r-1]), s[r-1], s[r-2], 1, c.Node.Int("left"), c.Node.Int("right"), input(c, 1)}
+	if s[0] > 0 {
+		w.each = w.rows / s[0]
+	}
+	return w
+}
+
+// seen is the keys [lo, hi) that row r sees; lo ≤ hi, both inside the row.
+func (w band) seen(r int) (lo, hi int) {
+	at := r % w.queries
+	if w.offset != nil {
+		item := 0
+		if len(w.offset.Shape) == 1 {
+			item = r / w.each
+		}
+		at += int(w.offset.Int(item))
+	}
+	hi = w.width
+	if w.left >= 0 {
+		lo = min(max(0, at-w.left), w.width)
+	}
+	if w.right >= 0 {
+		hi = max(lo, min(at+w.right+1, w.width))
+	}
+	return lo, hi
+}
