@@ -64,7 +64,7 @@ func (t *task) floats(name string, shape ...int) []float32 {
 }
 
 // alphabet is how many of the tokens the made-up texts use.
-const alphabet = 64
+const alphabet = 32
 
 // rules are what follows a token t: a·t + b, modulo the alphabet. A text keeps
 // to one of them from a start of its own, so it takes two tokens to know the
