@@ -54,13 +54,13 @@ func defineArg(name, doc string, least bool) *graph.Op {
 func argMost(c *graph.Call, least bool, parallel func(n, grain int, f func(lo, hi int))) {
 	x, y := c.In[0], c.Out[0]
 	before, n, after := around(x.Shape, axisOf(c.Node, c.Node.Int("axis"), len(x.Shape)))
-	last := c.Node.Int("select_last_index") != 0
+	order, last := orders(x), c.Node.Int("select_last_index") != 0
 	parallel(before*after, max(1, grain/(4*n)), func(lo, hi int) {
 		for line := lo; line < hi; line++ {
 			at := line/after*n*after + line%after
 			best, found := uint64(0), 0
 			for i := range n {
-				k := orderOf(x, at+i*after)
+				k := order(at + i*after)
 				if least && !(x.Type.IsFloat() && k == math.MaxUint64) {
 					k = ^k
 				}
@@ -73,25 +73,30 @@ func argMost(c *graph.Call, least bool, parallel func(n, grain int, f func(lo, h
 	})
 }
 
-// orderOf maps an element to a number that orders as elements of its type do.
-// A NaN comes after everything, all of them the same; −0 is 0.
-func orderOf(x *graph.Tensor, i int) uint64 {
+// orders maps elements to numbers that order as elements of that type do. A
+// NaN comes after everything, all of them the same; −0 is 0.
+func orders(x *graph.Tensor) func(i int) uint64 {
 	const sign = 1 << 63
-	switch {
-	case x.Type.IsFloat():
-		v := x.Float(i)
-		bits := math.Float64bits(v)
+	ofFloat := func(v float64) uint64 {
 		switch {
 		case v != v:
 			return math.MaxUint64
 		case v == 0:
 			return sign
-		case bits&sign != 0:
-			return ^bits
 		}
-		return bits | sign
-	case x.Type == graph.Uint64:
-		return uint64(x.Int(i))
+		// A negative number is turned over, one that is not goes above it;
+		// without a branch, which signs would break every other time.
+		bits := math.Float64bits(v)
+		return bits ^ (uint64(int64(bits)>>63) | sign)
 	}
-	return uint64(x.Int(i)) ^ sign
+	switch {
+	case x.Type == graph.Float32:
+		xs := x.F32()
+		return func(i int) uint64 { return ofFloat(float64(xs[i])) }
+	case x.Type.IsFloat():
+		return func(i int) uint64 { return ofFloat(x.Float(i)) }
+	case x.Type == graph.Uint64:
+		return func(i int) uint64 { return uint64(x.Int(i)) }
+	}
+	return func(i int) uint64 { return uint64(x.Int(i)) ^ sign }
 }

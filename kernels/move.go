@@ -127,33 +127,27 @@ func carry[E word](c *graph.Call, m move, y, x []E) {
 	})
 }
 
-// carryTiles transposes: across is contiguous in the input, along in the output. A
-// tile of both fits the cache, so each line is fetched once.
+// carryTiles transposes: across is contiguous in the input, along in the output.
+// A tile goes through a buffer, so that each side is touched in whole runs: the
+// lines of a matrix with 2ⁿ columns all fall on the same few places of the cache.
 func carryTiles[E word](c *graph.Call, m move, outer []side, across, along side, y, x []E) {
 	const edge = 32
 	blocks := (across.n + edge - 1) / edge
 	shape, from, to := unzip(append(outer, side{blocks, edge * across.from, edge * across.to}))
 	c.Parallel(elems(shape), max(1, grain/(edge*along.n)), func(lo, hi int) {
+		var tile [edge * edge]E
 		walk(shape, lo, hi, func(i int, at []int) {
 			width := min(edge, across.n-i%blocks*edge)
 			for a := 0; a < along.n; a += edge {
 				height := min(edge, along.n-a)
 				f, t := m.fromAt+at[0]+a*along.from, m.toAt+at[1]+a
-				k := 0
-				for ; k+4 <= width; k += 4 {
-					y0 := y[t+k*across.to:][:height]
-					y1 := y[t+(k+1)*across.to:][:height]
-					y2 := y[t+(k+2)*across.to:][:height]
-					y3 := y[t+(k+3)*across.to:][:height]
-					for h := range height {
-						four := x[f+k+h*along.from:][:4]
-						y0[h], y1[h], y2[h], y3[h] = four[0], four[1], four[2], four[3]
-					}
+				for h := range height {
+					copy(tile[h*edge:h*edge+width], x[f+h*along.from:])
 				}
-				for ; k < width; k++ {
+				for k := range width {
 					row := y[t+k*across.to:][:height]
 					for h := range row {
-						row[h] = x[f+k+h*along.from]
+						row[h] = tile[(h*edge+k)%(edge*edge)]
 					}
 				}
 			}

@@ -78,14 +78,14 @@ func topK(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	axis := axisOf(c.Node, c.Node.Int("axis"), len(x.Shape))
 	outer, n, after := around(x.Shape, axis)
 	k, size := values.Shape[axis], int(x.Type.Size())
-	least := c.Node.Int("largest") == 0
+	order, least := orders(x), c.Node.Int("largest") == 0
 	parallel(outer*after, max(1, grain/(16*max(1, n))), func(lo, hi int) {
 		best := make([]ranked, 0, max(n, k+1))
 		for line := lo; line < hi; line++ {
 			from, to := line/after*n*after+line%after, line/after*k*after+line%after
 			best = best[:0]
 			for i := range n {
-				e := ranked{orderOf(x, from+i*after), i}
+				e := ranked{order(from + i*after), i}
 				if least {
 					e.order = ^e.order
 				}
