@@ -201,8 +201,13 @@ func foldMoved(n *graph.Node, data ...int) {
 		if v == nil {
 			continue
 		}
+		// Elems refuses a product that int cannot hold.
+		size, ok := v.Shape.Elems().Const()
+		if !ok || size > graph.MaxInts {
+			return
+		}
 		shape, ok := numbers(v.Shape)
-		if !ok || elems(shape) > graph.MaxInts {
+		if !ok {
 			return
 		}
 		c.Out[i] = graph.NewTensor(graph.Int64, shape...)
