@@ -3,6 +3,8 @@ package pack
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -83,4 +85,38 @@ func BenchmarkStrategies(b *testing.B) {
 			})
 		}
 	}
+}
+
+// Google's instances, whose hard ones are all in the first bytes of their capacity.
+func BenchmarkMiniMalloc(b *testing.B) {
+	files, _ := filepath.Glob("testdata/?.1048576.csv")
+	for _, file := range files {
+		for _, capacity := range []int64{1 << 20, 0} {
+			b.Run(fmt.Sprint(filepath.Base(file)[:1], "/", capacity), func(b *testing.B) {
+				p := readFile(b, file)
+				p.Capacity = capacity
+				var s Solution
+				for b.Loop() {
+					var err error
+					if s, err = Solve(p); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(s.Height), "height")
+			})
+		}
+	}
+}
+
+func readFile(t testing.TB, name string) Problem {
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_, p, err := ReadCSV(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -11,6 +11,7 @@ import (
 type life struct {
 	l, r  int32 // alive in sections [l, r)
 	id    int32 // of the buffer
+	span  int64 // moments alive
 	size  int64 // > 0
 	align int64 // > 0
 }
@@ -21,7 +22,10 @@ func livesOf(p Problem) (lives []life, sections int32) {
 	unit := unitOf(p)
 	for i, b := range p.Buffers {
 		if b.Size > 0 && b.First < b.Last {
-			lives = append(lives, life{l: b.First, r: b.Last, id: int32(i), size: up(b.Size, unit), align: max(b.Align, 1)})
+			lives = append(lives, life{
+				l: b.First, r: b.Last, id: int32(i),
+				span: int64(b.Last) - int64(b.First), size: up(b.Size, unit), align: max(b.Align, 1),
+			})
 		}
 	}
 	slices.SortFunc(lives, func(a, b life) int {

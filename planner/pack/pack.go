@@ -28,8 +28,9 @@ type Solution struct {
 	Strategy string  // what placed the highest part; "stack" if all lie on top of each other
 }
 
-// Solve places the buffers of p as low as it can. Buffers it cannot place within p.Capacity, if there is one, are an
-// error that says how high they came and how low they can come at all; so is a problem that is not well formed.
+// Solve places the buffers of p as low as it can; within p.Capacity is low enough, if there is one. Buffers it cannot
+// place within that are an error that says how low it came and how low anyone can come; so is a problem that is not well
+// formed.
 func Solve(p Problem) (Solution, error) {
 	if err := valid(p); err != nil {
 		return Solution{}, err
@@ -44,6 +45,7 @@ func Solve(p Problem) (Solution, error) {
 	for _, p := range parts {
 		portfolio(p, goal)
 	}
+	lowerAll(parts, max(goal, p.Capacity), p.Capacity > 0)
 	s.read(p, parts)
 	if p.Capacity > 0 && s.Height > p.Capacity {
 		return Solution{}, fmt.Errorf("pack: capacity %d is not reached: %d bytes are the least found, at least %d are needed",

@@ -27,7 +27,7 @@ var strategies = []strategy{
 }
 
 const (
-	few      = 2000 // lives that are worth every effort for the last byte
+	few      = 2000 // lives are worth any effort for the last byte, and a search
 	patience = 4096 // looks at the space, for each life, after which no further strategy is tried
 )
 
@@ -74,25 +74,30 @@ func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top in
 
 // bySize puts large lives before small ones, long before short where they are as large.
 func bySize(a, b life) int {
-	return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(b.r-b.l, a.r-a.l))
+	return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(b.span, a.span))
 }
 
 // byArea puts lives that are large for long before others.
 func byArea(a, b life) int {
-	aHigh, aLow := bits.Mul64(uint64(a.size), uint64(a.r-a.l))
-	bHigh, bLow := bits.Mul64(uint64(b.size), uint64(b.r-b.l))
+	aHigh, aLow := bits.Mul64(uint64(a.size), uint64(a.span))
+	bHigh, bLow := bits.Mul64(uint64(b.size), uint64(b.span))
 	return cmp.Or(cmp.Compare(bHigh, aHigh), cmp.Compare(bLow, aLow))
 }
 
 // bySpan puts long lives before short ones, large before small where they are as long.
 func bySpan(a, b life) int {
-	return cmp.Or(cmp.Compare(b.r-b.l, a.r-a.l), cmp.Compare(b.size, a.size))
+	return cmp.Or(cmp.Compare(b.span, a.span), cmp.Compare(b.size, a.size))
 }
 
 // byStart puts early lives before late ones, as an allocator that runs along would meet them; large before small where
 // they are as early.
 func byStart(a, b life) int {
 	return cmp.Or(cmp.Compare(a.l, b.l), cmp.Compare(b.size, a.size))
+}
+
+// byEnd puts late lives before early ones; large before small where they are as late.
+func byEnd(a, b life) int {
+	return cmp.Or(cmp.Compare(b.r, a.r), cmp.Compare(b.size, a.size))
 }
 
 // firstFit is the lowest gap that holds l.

@@ -1,0 +1,340 @@
+package pack
+
+import (
+	"cmp"
+	"slices"
+)
+
+// search looks for a packing of a part that ends at or below top. It follows the idea of M. D. Moffitt, "MiniMalloc: A
+// Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023: any packing can be let sink
+// until each life lies on the floor or on another, and can then be built from the bottom up, by offset. So it is enough
+// to try, again and again, which life is the next: it lies as low as what is placed lets it, and not below the one
+// before it. A branch ends
+//
+//   - when a section is sure to grow too high: nothing more in it can begin below the lowest offset that one of its
+//     lives can have, nor below the life placed last, and the bytes still to be placed in it come on top;
+//   - when the next life would begin at or above the end that another could have: that one would fit below, and the
+//     packing with it there is found without this one;
+//   - when equal offsets do not come in the order of rank, since lives at one offset do not meet and can be swapped.
+//
+// Lives to be placed that no moment joins with the others are packed alone; otherwise a branch that fails among the one
+// is repeated for each branch among the others.
+//
+// How long this takes hangs on the rank and is either next to nothing or no end. So a search runs again and again with
+// few tries each, and a rank puts first what crosses the sections that stopped the runs before.
+type search struct {
+	lives  []life
+	meets  [][]int32 // by life: those alive at a time when it is
+	inside [][]int32 // by section: those alive
+	top    int64
+	rank   []int32 // by life: which to try first at one offset
+	limit  int     // tries of a run
+	tries  int     // of this run so far
+
+	placed []bool
+	low    []int64   // by life: its offset, or the lowest that it can still have
+	left   []int64   // by section: bytes to be placed
+	undo   []raise   // what to take back, newest last
+	next   [][]int32 // by depth, scratch: the lives to be tried
+	rest   [][]int32 // by depth, scratch: the lives to be placed after one is
+	blame  []int64   // by section: branches that it ended in this run
+}
+
+// raise is the offset that low had for a life; for one that was then placed it is negative.
+type raise struct {
+	life int32
+	low  int64
+}
+
+// outcome is what came of a run.
+type outcome int
+
+const (
+	unknown outcome = iota // it has used up its tries
+	found
+	impossible
+)
+
+// effort is the most tries a part is worth, which take about two seconds.
+const effort = 1 << 20
+
+// lower brings the top of p to goal if it can, and as near as it can if not, with so many tries.
+func (p *part) lower(goal int64, tries int) {
+	if tries < 2*len(p.lives) {
+		return // the shortest run takes one a life
+	}
+	step := int64(0) // between tops that a packing can have
+	for _, l := range p.lives {
+		step = gcd(gcd(step, l.size), l.align)
+	}
+	s := newSearch(p)
+	for failed, top := goal-1, goal; tries > 0 && failed < p.top-step; top = failed + max(step, (p.top-failed)/2/step*step) {
+		result, used := s.seek(top, (tries+1)/2)
+		if result == found {
+			p.by, p.top = "search", 0
+			copy(p.offsets, s.low)
+			for i, l := range p.lives {
+				p.top = max(p.top, p.offsets[i]+l.size)
+			}
+			s.takeBack(0)
+		} else {
+			failed = top
+		}
+		tries -= used
+	}
+}
+
+func newSearch(p *part) *search {
+	n := len(p.lives)
+	s := &search{
+		lives:  p.lives,
+		meets:  make([][]int32, n),
+		inside: make([][]int32, p.sections),
+		placed: make([]bool, n),
+		low:    make([]int64, n),
+		left:   make([]int64, p.sections),
+		next:   make([][]int32, n),
+		rest:   make([][]int32, n),
+		blame:  make([]int64, p.sections),
+	}
+	for i, a := range s.lives {
+		for j := i + 1; j < n && s.lives[j].l < a.r; j++ {
+			s.meets[i] = append(s.meets[i], int32(j))
+			s.meets[j] = append(s.meets[j], int32(i))
+		}
+		s.low[i] = up(p.floor, a.align)
+		for t := a.l; t < a.r; t++ {
+			s.inside[t] = append(s.inside[t], int32(i))
+			s.left[t] += a.size
+		}
+	}
+	return s
+}
+
+// seek runs with one rank after another until one run is done or so many tries are used. Most runs are short. A few are
+// longer and longer, which is how it comes to see that there is nothing to be found. After found the packing is in low;
+// otherwise s is as it was.
+func (s *search) seek(top int64, tries int) (result outcome, used int) {
+	short, long := 2*len(s.lives), 4*len(s.lives)
+	orders := s.orders()
+	heat := make([][]int64, len(orders)) // by order and section: blame, that of late runs above all
+	for i := range heat {
+		heat[i] = make([]int64, len(s.left))
+	}
+	for run := 0; result == unknown && used < tries; run++ {
+		which := run % len(orders)
+		rank := s.rankBy(orders[which], heat[which])
+		if used > 4*long {
+			result = s.run(top, rank, min(long, tries-used))
+			used += s.tries
+			long *= 2
+			continue
+		}
+		result = s.run(top, rank, min(short, tries-used))
+		used += s.tries
+		for t, n := range s.blame {
+			heat[which][t] = heat[which][t]*3/4 + n<<20/int64(short)
+		}
+	}
+	return result, used
+}
+
+// run is one try after another until it is done or has reached the limit.
+func (s *search) run(top int64, rank []int32, limit int) outcome {
+	s.top, s.rank, s.limit, s.tries = top, rank, limit, 0
+	clear(s.blame)
+	all := make([]int32, len(s.lives))
+	for i := range all {
+		all[i] = int32(i)
+	}
+	switch {
+	case s.pack(0, all, 0, -1):
+		return found
+	case s.tries > s.limit:
+		return unknown
+	}
+	return impossible
+}
+
+// orders are the ways to rank lives that share the heat of their sections: what is hard to place comes first.
+func (s *search) orders() []func(i, j int32) int {
+	crowd := make([]int64, len(s.lives)) // the most bytes alive while a life is
+	for i, a := range s.lives {
+		crowd[i] = slices.Max(s.left[a.l:a.r])
+	}
+	crowded := func(order func(a, b life) int) func(i, j int32) int {
+		return func(i, j int32) int {
+			return cmp.Or(cmp.Compare(crowd[j], crowd[i]), order(s.lives[i], s.lives[j]))
+		}
+	}
+	plain := func(order func(a, b life) int) func(i, j int32) int {
+		return func(i, j int32) int { return order(s.lives[i], s.lives[j]) }
+	}
+	return []func(i, j int32) int{
+		crowded(bySpan), plain(byStart), crowded(byArea), plain(bySpan), plain(byEnd),
+	}
+}
+
+// rankBy ranks lives by the heat they cross, and by order where that is the same.
+func (s *search) rankBy(order func(i, j int32) int, heat []int64) (rank []int32) {
+	below := make([]int64, len(heat)+1) // the heat of all sections before each
+	for t, h := range heat {
+		below[t+1] = below[t] + h
+	}
+	crossed := func(i int32) int64 { return below[s.lives[i].r] - below[s.lives[i].l] }
+	first := make([]int32, len(s.lives))
+	for i := range first {
+		first[i] = int32(i)
+	}
+	slices.SortStableFunc(first, func(i, j int32) int {
+		return cmp.Or(cmp.Compare(crossed(j), crossed(i)), order(i, j))
+	})
+	rank = make([]int32, len(first))
+	for at, i := range first {
+		rank[i] = int32(at)
+	}
+	return rank
+}
+
+// pack places rest, which are sorted by begin, at or above last; those at last itself must rank after lastRank.
+func (s *search) pack(depth int, rest []int32, last int64, lastRank int32) bool {
+	mark := len(s.undo)
+	for begin := 0; begin < len(rest); {
+		end, n := s.lives[rest[begin]].r, begin+1
+		for ; n < len(rest) && s.lives[rest[n]].l < end; n++ {
+			end = max(end, s.lives[rest[n]].r)
+		}
+		if !s.packJoined(depth, rest[begin:n], end, last, lastRank) {
+			s.takeBack(mark)
+			return false
+		}
+		begin = n
+	}
+	return true
+}
+
+// packJoined is pack for lives that no moment parts; the last of them ends with section end.
+func (s *search) packJoined(depth int, rest []int32, end int32, last int64, lastRank int32) bool {
+	if len(rest) == 1 {
+		return s.place(rest[0])
+	}
+	if s.tries++; s.tries > s.limit {
+		return false
+	}
+	mark := len(s.undo)
+	s.next[depth] = s.choices(s.next[depth][:0], rest, end, last, lastRank)
+	for _, i := range s.next[depth] {
+		if !s.place(i) {
+			continue
+		}
+		others := s.rest[depth][:0]
+		for _, j := range rest {
+			if j != i {
+				others = append(others, j)
+			}
+		}
+		s.rest[depth] = others
+		if s.pack(depth+1, others, s.low[i], s.rank[i]) {
+			return true
+		}
+		s.takeBack(mark)
+		if s.tries > s.limit {
+			return false
+		}
+	}
+	return false
+}
+
+// choices are the lives of rest that can be placed next, by offset and then by rank.
+func (s *search) choices(next, rest []int32, end int32, last int64, lastRank int32) []int32 {
+	highest := s.top // that the next can begin at
+	for _, left := range s.left[s.lives[rest[0]].l:end] {
+		highest = min(highest, s.top-left)
+	}
+	for _, i := range rest {
+		highest = min(highest, s.low[i]+s.lives[i].size-1)
+	}
+	for _, i := range rest {
+		low, rank := s.low[i], s.rank[i]
+		if low > highest || low < last || low == last && rank < lastRank {
+			continue
+		}
+		at := len(next)
+		next = append(next, i)
+		for ; at > 0 && (s.low[next[at-1]] > low || s.low[next[at-1]] == low && s.rank[next[at-1]] > rank); at-- {
+			next[at] = next[at-1]
+		}
+		next[at] = i
+	}
+	return next
+}
+
+// place puts life i as low as it can be, and raises those above it. If a section is sure to grow too high then, it does
+// nothing.
+func (s *search) place(i int32) bool {
+	a := s.lives[i]
+	end := s.low[i] + a.size
+	if end > s.top {
+		return false
+	}
+	for t := a.l; t < a.r; t++ {
+		if left := s.left[t] - a.size; left > 0 && end+left > s.top {
+			s.blame[t]++
+			return false
+		}
+	}
+	mark := len(s.undo)
+	for t := a.l; t < a.r; t++ {
+		s.left[t] -= a.size
+	}
+	s.placed[i] = true
+	s.undo = append(s.undo, raise{i, -1})
+
+	first, last, highest := a.l, a.r, end // of the raised
+	for _, j := range s.meets[i] {
+		if s.placed[j] || s.low[j] >= end {
+			continue
+		}
+		b := s.lives[j]
+		s.undo = append(s.undo, raise{j, s.low[j]})
+		s.low[j] = up(end, b.align)
+		first, last, highest = min(first, b.l), max(last, b.r), max(highest, s.low[j])
+	}
+	for t := first; t < last; t++ {
+		// No lowest offset has come to be above highest, so this saves most sections the longer look.
+		if left := s.left[t]; left > 0 && highest+left > s.top && s.lowest(t)+left > s.top {
+			s.blame[t]++
+			s.takeBack(mark)
+			return false
+		}
+	}
+	return true
+}
+
+// lowest is the lowest offset that a life to be placed in section t can have.
+func (s *search) lowest(t int32) int64 {
+	low := int64(none)
+	for _, i := range s.inside[t] {
+		if !s.placed[i] {
+			low = min(low, s.low[i])
+		}
+	}
+	return low
+}
+
+// takeBack undoes all but the first mark changes.
+func (s *search) takeBack(mark int) {
+	for n := len(s.undo) - 1; n >= mark; n-- {
+		c := s.undo[n]
+		if c.low >= 0 {
+			s.low[c.life] = c.low
+			continue
+		}
+		s.placed[c.life] = false
+		a := s.lives[c.life]
+		for t := a.l; t < a.r; t++ {
+			s.left[t] += a.size
+		}
+	}
+	s.undo = s.undo[:mark]
+}

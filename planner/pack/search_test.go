@@ -1,0 +1,122 @@
+package pack
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The hard instances of the MiniMalloc paper, eight of which leave not a byte to spare.
+func TestMiniMalloc(t *testing.T) {
+	files, err := filepath.Glob("testdata/?.1048576.csv")
+	if err != nil || len(files) != 11 {
+		t.Fatalf("%d instances, error %v; want 11", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file)[:1], func(t *testing.T) {
+			p := readFile(t, file)
+			p.Capacity = 1 << 20
+			s, err := Solve(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Check(p, s); err != nil {
+				t.Error(err)
+			}
+			if s.Strategy != "search" {
+				t.Errorf("packed by %s, which should not be able to", s.Strategy)
+			}
+		})
+	}
+}
+
+// The search finds the lowest top of small parts, proves that there is none lower, and leaves nothing behind.
+func TestSearchAgainstAllOrders(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		align := rapid.SampledFrom([][]int64{{1}, {4}, {1, 2, 4}, {2, 3}}).Draw(t, "aligns")
+		buffer := rapid.Custom(func(t *rapid.T) Buffer {
+			first := rapid.Int32Range(0, 8).Draw(t, "first")
+			return Buffer{
+				First: first,
+				Last:  rapid.Int32Range(first+1, 9).Draw(t, "last"),
+				Size:  rapid.Int64Range(1, 9).Draw(t, "size"),
+				Align: rapid.SampledFrom(align).Draw(t, "align"),
+			}
+		})
+		lives, sections := livesOf(Problem{Buffers: rapid.SliceOfN(buffer, 1, 7).Draw(t, "buffers")})
+		p := &part{lives: lives, sections: sections, floor: rapid.Int64Range(0, 3).Draw(t, "floor")}
+		lowest := lowestOfAllOrders(p, make([]int64, len(lives)), make([]bool, len(lives)), 0)
+
+		s := newSearch(p)
+		order := s.orders()[rapid.IntRange(0, len(s.orders())-1).Draw(t, "order")]
+		rank := s.rankBy(order, make([]int64, sections))
+		if got := s.run(lowest-1, rank, effort); got != impossible {
+			t.Fatalf("below the lowest top %d: outcome %d", lowest, got)
+		}
+		if got := s.run(lowest, rank, effort); got != found {
+			t.Fatalf("at the lowest top %d: outcome %d", lowest, got)
+		}
+		for i, a := range lives {
+			if s.low[i] < p.floor || s.low[i]%a.align != 0 || s.low[i]+a.size > lowest {
+				t.Fatalf("life %v is at %d, of %d", a, s.low[i], lowest)
+			}
+			for j, b := range lives[:i] {
+				if a.l < b.r && b.l < a.r && s.low[i] < s.low[j]+b.size && s.low[j] < s.low[i]+a.size {
+					t.Fatalf("%v at %d and %v at %d overlap", a, s.low[i], b, s.low[j])
+				}
+			}
+		}
+	})
+}
+
+// lowestOfAllOrders is the lowest top that comes of placing the lives of p in any order, each on all it meets.
+func lowestOfAllOrders(p *part, offsets []int64, placed []bool, top int64) int64 {
+	lowest, all := int64(math.MaxInt64), true
+	for i, a := range p.lives {
+		if placed[i] {
+			continue
+		}
+		all = false
+		offset := p.floor
+		for j, b := range p.lives {
+			if placed[j] && a.l < b.r && b.l < a.r {
+				offset = max(offset, offsets[j]+b.size)
+			}
+		}
+		placed[i], offsets[i] = true, up(offset, a.align)
+		lowest = min(lowest, lowestOfAllOrders(p, offsets, placed, max(top, offsets[i]+a.size)))
+		placed[i] = false
+	}
+	if all {
+		return top
+	}
+	return lowest
+}
+
+// Eleven lives that cannot be packed into the bytes that are alive at once.
+func TestCapacityNotReached(t *testing.T) {
+	p := Problem{Buffers: []Buffer{
+		{0, 1, 1, 0}, {1, 6, 4, 0}, {2, 3, 6, 0}, {2, 4, 2, 0}, {3, 6, 1, 0}, {3, 7, 1, 0},
+		{4, 5, 6, 0}, {5, 7, 3, 0}, {5, 9, 2, 0}, {6, 10, 6, 0}, {7, 12, 1, 0},
+	}}
+	for _, c := range []struct {
+		capacity int64
+		want     string
+	}{
+		{0, ""},
+		{13, ""},
+		{12, "pack: capacity 12 is not reached: 13 bytes are the least found, at least 12 are needed"},
+		{11, "pack: capacity 11 is too small: 12 bytes are alive at once"},
+	} {
+		p.Capacity = c.capacity
+		s, err := Solve(p)
+		if c.want == "" && (err != nil || s.Height != 13 || s.Bound != 12) {
+			t.Errorf("capacity %d: %+v, error %v; want height 13, bound 12", c.capacity, s, err)
+		}
+		if c.want != "" && (err == nil || err.Error() != c.want) {
+			t.Errorf("capacity %d: error %v; want %s", c.capacity, err, c.want)
+		}
+	}
+}
