@@ -207,8 +207,8 @@ func foldMoved(n *graph.Node, data ...int) {
 			return
 		}
 		shape, ok := numbers(v.Shape)
-		if !ok {
-			return
+		if !ok || slices.ContainsFunc(shape, func(d int) bool { return d < 0 }) {
+			return // a negative dim is refused after Infer
 		}
 		c.Out[i] = graph.NewTensor(graph.Int64, shape...)
 	}

@@ -29,6 +29,7 @@ b1 bool[1] = const {1}
 c1 i64[1] = const {past}
 axis i64[1] = const {0}
 u1 i64[1] = const {past + 1}
+less i64[2] = const {-100, -20}
 vast i64[2] = const {4611686018427387905, 4}
 `
 	for _, c := range []struct{ node, want string }{
@@ -62,6 +63,7 @@ vast i64[2] = const {4611686018427387905, 4}
 		{"ScatterElements(s, i1, c1) reduction=\"add\"", "unknown"},
 		{"Pad(s, i02)", "batch, seq, 12, 64, 0, 0"},
 		{"Pad(c1, i31)", "0"},
+		{"Pad(c1, less)", "error"},
 		{"Expand(c1, vast)", "error"}, // 2⁶⁴ + 4 elements are no four
 		{"Trilu(m)", "batch, seq, 0, 64"},
 		{"NonZero(b)", "0, 2"},
