@@ -4,6 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "RMSNormalization",
+	Since: 23,
 	Doc:   "y = x / √(mean(x²) + ε)·scale over the dims from axis on",
 	In:    "X, scale",
 	Out:   "Y",
