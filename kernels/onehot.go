@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 		idx, values := n.Inputs[0], n.Inputs[2]
 		wantType(n, 0, isNumber, "numbers")
 		n.Same(values.Shape.Elems(), graph.Num(2), "values are off and on")
+		n.Same(n.Inputs[1].Shape.Elems(), graph.Num(1), "depth is one number")
 		axis := axisOf(n, n.Int("axis"), idx.Rank()+1)
 		n.Set(0, values.Type, slices.Insert(slices.Clone(idx.Shape), axis, oneHotDepth(n)))
 		foldMoved(n, 2)
@@ -52,6 +53,7 @@ var _ = define(graph.Op{
 // oneHotDepth is the size of the new axis; ONNX lets it be a float.
 func oneHotDepth(n *graph.Node) graph.Dim {
 	v := n.Inputs[1]
+	n.Same(v.Shape.Elems(), graph.Num(1), "depth is one number")
 	if v.Type.IsFloat() && v.Data != nil {
 		bytes, err := v.Data.Bytes()
 		if err != nil {
@@ -60,11 +62,7 @@ func oneHotDepth(n *graph.Node) graph.Dim {
 		x := graph.Tensor{Type: v.Type, Shape: []int{1}, Bytes: bytes}
 		return graph.Num(int64(x.Float(0)))
 	}
-	depth := knownDims(n, 1, "depth")
-	if len(depth) != 1 {
-		n.Fail("depth has %d elements; one expected", len(depth))
-	}
-	return depth[0]
+	return knownDims(n, 1, "depth")[0]
 }
 
 func oneHot(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
