@@ -221,7 +221,17 @@ func (p product) node(b *graph.Builder, x, y *graph.Value) *graph.Value {
 	if p == (product{alpha: 1}) {
 		return b.Op("MatMul", nil, x, y)
 	}
-	return b.Op(microsoft+".FusedMatMul", graph.A{"transA": p.transA, "transB": p.transB, "alpha": p.alpha}, x, y)
+	attrs := graph.A{}
+	if p.transA {
+		attrs["transA"] = 1
+	}
+	if p.transB {
+		attrs["transB"] = 1
+	}
+	if p.alpha != 1 {
+		attrs["alpha"] = p.alpha
+	}
+	return b.Op(microsoft+".FusedMatMul", attrs, x, y)
 }
 
 // scaled is v · x; no node if x is 1.
