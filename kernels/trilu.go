@@ -13,6 +13,9 @@ var _ = define(graph.Op{
 			n.Fail("input has rank %d; matrices expected", n.Inputs[0].Rank())
 		}
 		wantType(n, 1, isIndex, "int64")
+		if k := n.In(1); k != nil {
+			n.Same(k.Shape.Elems(), graph.Num(1), "k is one number")
+		}
 		sameShape(n)
 		foldMoved(n, 0)
 	},
