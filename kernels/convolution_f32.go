@@ -13,7 +13,7 @@ type columns struct {
 	taps  bool      // the outer index is channel and tap, positions are summed over
 }
 
-func (m columns) pack(dst []float32, i0, i1, p0, p1, w int) {
+func (m *columns) pack(dst []float32, i0, i1, p0, p1, w int) {
 	if i1-i0 < w {
 		clear(dst[:(p1-p0)*w])
 	}
@@ -26,7 +26,7 @@ func (m columns) pack(dst []float32, i0, i1, p0, p1, w int) {
 
 // fill writes rows [r0, r1) (channel and tap) and positions [q0, q1): element
 // (r, q) goes to (r − r0)·rs + (q − q0)·qs.
-func (m columns) fill(dst []float32, r0, r1, q0, q1, rs, qs int) {
+func (m *columns) fill(dst []float32, r0, r1, q0, q1, rs, qs int) {
 	positions, seen := m.out, m.in
 	if m.back {
 		positions, seen = m.in, m.out
@@ -37,35 +37,50 @@ func (m columns) fill(dst []float32, r0, r1, q0, q1, rs, qs int) {
 		x := q % positions[2]
 		n := min(positions[2]-x, q1-q)
 		y, z := q/positions[2]%positions[1], q/positions[2]/positions[1]
+		tap := r0 % taps
+		kz, ky, kx := tap/(m.kernel[1]*m.kernel[2]), tap/m.kernel[2]%m.kernel[1], tap%m.kernel[2]
+		image := m.image[r0/taps*size:]
 		for r := r0; r < r1; r++ {
-			tap := r % taps
 			at := dst[(r-r0)*rs+(q-q0)*qs:]
-			sz, okZ := m.sees(0, z, tap/(m.kernel[1]*m.kernel[2]), seen[0])
-			sy, okY := m.sees(1, y, tap/m.kernel[2]%m.kernel[1], seen[1])
-			if !okZ || !okY {
+			sz, okZ := m.sees(0, z, kz, seen[0])
+			sy, okY := m.sees(1, y, ky, seen[1])
+			switch {
+			case !okZ || !okY:
 				zeros(at, n, qs)
+			case m.back:
+				m.lineBack(at, image[(sz*seen[1]+sy)*seen[2]:][:seen[2]], x, n, kx, qs)
+			default:
+				m.line(at, image[(sz*seen[1]+sy)*seen[2]:][:seen[2]], x, n, kx, qs)
+			}
+			// The next tap, without divisions.
+			if kx++; kx < m.kernel[2] {
 				continue
 			}
-			line := m.image[r/taps*size+(sz*seen[1]+sy)*seen[2]:][:seen[2]]
-			if m.back {
-				m.lineBack(at, line, x, n, tap%m.kernel[2], qs)
-			} else {
-				m.line(at, line, x, n, tap%m.kernel[2], qs)
+			kx = 0
+			if ky++; ky < m.kernel[1] {
+				continue
 			}
+			ky = 0
+			if kz++; kz < m.kernel[0] {
+				continue
+			}
+			kz, image = 0, image[min(size, len(image)):]
 		}
 		q += n
 	}
 }
 
 // sees is where position o of an axis lands through tap k, if inside.
-func (m columns) sees(axis, o, k, size int) (int, bool) {
+func (m *columns) sees(axis, o, k, size int) (int, bool) {
 	var i int
 	if m.back {
 		i = o + m.pad[axis] - k*m.dilation[axis]
-		if i < 0 || i%m.stride[axis] != 0 {
-			return 0, false
+		if stride := m.stride[axis]; stride > 1 {
+			if i < 0 || i%stride != 0 {
+				return 0, false
+			}
+			i /= stride
 		}
-		i /= m.stride[axis]
 	} else {
 		i = m.from(axis, o, k)
 	}
@@ -73,7 +88,7 @@ func (m columns) sees(axis, o, k, size int) (int, bool) {
 }
 
 // line fills n positions from x on with what tap k sees of a line.
-func (m columns) line(dst, line []float32, x, n, k, qs int) {
+func (m *columns) line(dst, line []float32, x, n, k, qs int) {
 	stride, first := m.stride[2], m.from(2, x, k)
 	// Positions [lo, hi) are inside.
 	lo := min(n, ceilDiv(max(0, -first), stride))
@@ -94,7 +109,7 @@ func (m columns) line(dst, line []float32, x, n, k, qs int) {
 }
 
 // lineBack is line for positions of x: every stride-th one is connected.
-func (m columns) lineBack(dst, line []float32, x, n, k, qs int) {
+func (m *columns) lineBack(dst, line []float32, x, n, k, qs int) {
 	stride, first := m.stride[2], x+m.pad[2]-k*m.dilation[2]
 	if stride == 1 {
 		lo := min(n, max(0, -first))
@@ -208,7 +223,7 @@ func (c *convolution) fastForward(par parallel, x, w, bias, y []float32) {
 	depth, size := c.inner*volume(c.kernel), c.inner*volume(c.in)
 	c.fast(par, y, bias, c.outer, volume(c.out), depth,
 		func(g int) operand { return dense{w[g*c.outer*depth:], depth, 1, 1} },
-		func(i int) operand { return columns{c, x[i*size : (i+1)*size], false, false} })
+		func(i int) operand { return &columns{c, x[i*size : (i+1)*size], false, false} })
 }
 
 func (c *convolution) fastBackward(par parallel, y, w, bias, x []float32) {
@@ -219,7 +234,7 @@ func (c *convolution) fastBackward(par parallel, y, w, bias, x []float32) {
 	taps, size := volume(c.kernel), c.outer*volume(c.out)
 	c.fast(par, x, bias, c.inner, volume(c.in), c.outer*taps,
 		func(g int) operand { return turned{w[g*c.outer*c.inner*taps:], c.inner, taps} },
-		func(i int) operand { return columns{c, y[i*size : (i+1)*size], true, false} })
+		func(i int) operand { return &columns{c, y[i*size : (i+1)*size], true, false} })
 }
 
 // fastFilters sums over the positions of all images in one product.
@@ -233,7 +248,7 @@ func (c *convolution) fastFilters(par parallel, x, y, w []float32) {
 		multiply(par, c.outer, depth, c.n*volume(c.out),
 			stacked{volume(c.out), func(i int) operand { return dense{y[(i*c.group+g)*ys:], volume(c.out), 1, 1} }},
 			stacked{volume(c.out), func(i int) operand {
-				return columns{c, x[(i*c.group+g)*xs : (i*c.group+g+1)*xs], false, true}
+				return &columns{c, x[(i*c.group+g)*xs : (i*c.group+g+1)*xs], false, true}
 			}},
 			w[g*c.outer*depth:], depth, false)
 	}

@@ -300,38 +300,37 @@ func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.
 	return true
 }
 
-// affineGrad computes elements [lo, hi) of dscale and dbias.
+// affineGrad computes elements [lo, hi) of dscale and dbias: float32 sums over
+// a few rows, float64 over those.
 func (r rowNorm) affineGrad(w affine, lo, hi int, dy, x []float32, stats []float64, dscale, dbias *graph.Tensor) {
+	const few = 32
 	var ds, db [blockLen]float64
+	var fs, fb [blockLen]float32
 	for ; lo < hi; lo += blockLen {
 		end := min(lo+blockLen, hi)
 		clear(ds[:])
 		clear(db[:])
 		walk(r.shape[:r.axis], 0, r.rows, func(row int, at []int) {
-			m, s := stats[2*row], stats[2*row+1]
+			m, s := float32(stats[2*row]), float32(stats[2*row+1])
 			first, last := max(lo, at[0]), min(end, at[0]+w.count)
 			if w.run == 1 && first < last {
 				from, n := row*r.width+first-at[0], last-first
-				d, v := dy[from:from+n], x[from:from+n]
-				ds, db := ds[first-lo:][:n], db[first-lo:][:n]
-				for i, d := range d {
-					d := float64(d)
-					ds[i] += d * (float64(v[i]) - m) * s
-					db[i] += d
+				affineRow(fs[first-lo:][:n], fb[first-lo:][:n], dy[from:], x[from:], m, s)
+			} else {
+				for e := first; e < last; e++ {
+					from := row*r.width + (e-at[0])*w.run
+					sumDN, sumD := affineRun(dy[from:from+w.run], x[from:from+w.run], m)
+					ds[e-lo] += sumDN * stats[2*row+1]
+					db[e-lo] += sumD
 				}
-				return
 			}
-			for e := first; e < last; e++ {
-				from := row*r.width + (e-at[0])*w.run
-				d, v := dy[from:from+w.run], x[from:from+w.run]
-				var sumDN, sumD float64
-				for i, d := range d {
-					d := float64(d)
-					sumDN += d * (float64(v[i]) - m)
-					sumD += d
+			if w.run == 1 && (row%few == few-1 || row == r.rows-1) {
+				for e := range end - lo {
+					ds[e] += float64(fs[e])
+					db[e] += float64(fb[e])
 				}
-				ds[e-lo] += sumDN * s
-				db[e-lo] += sumD
+				clear(fs[:])
+				clear(fb[:])
 			}
 		}, w.lead)
 		for e := lo; e < end; e++ {
@@ -343,6 +342,25 @@ func (r rowNorm) affineGrad(w affine, lo, hi int, dy, x []float32, stats []float
 			}
 		}
 	}
+}
+
+// affineRow adds dy·(x − m)·s to ds and dy to db.
+func affineRow(ds, db, dy, x []float32, m, s float32) {
+	db, dy, x = db[:len(ds)], dy[:len(ds)], x[:len(ds)]
+	for i, d := range dy {
+		ds[i] += d * ((x[i] - m) * s)
+		db[i] += d
+	}
+}
+
+// affineRun is Σ dy·(x − m) and Σ dy.
+func affineRun(dy, x []float32, m float32) (sumDN, sumD float64) {
+	x = x[:len(dy)]
+	for i, d := range dy {
+		sumDN += float64(d) * float64(x[i]-m)
+		sumD += float64(d)
+	}
+	return sumDN, sumD
 }
 
 // gradRow computes dx of a row. Sums of products are float32 in short pieces,
