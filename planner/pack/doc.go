@@ -22,8 +22,8 @@
 //     space.go, the addresses taken at each time. The lowest arena wins, the earlier row on a tie, and nothing more is
 //     tried once the bound is reached.
 //   - search.go is for parts of few lives that all strategies leave a gap in: a search from the bottom up that finds
-//     perfect packings where there are some. It may take about a second for a capacity that is not reached without it,
-//     and as much of that as the gap is of the bound where there is no capacity.
+//     perfect packings where there are some. It may take seconds for a capacity that is not reached without it, or for a
+//     large gap; a gap of a percent is worth a twenty-fifth of that.
 //   - check.go is the truth, by another route than the packers: it believes nothing that Solve says.
 //   - csv.go reads and writes the file format of the MiniMalloc benchmarks, id,lower,upper,size.
 //

@@ -28,9 +28,9 @@ type Solution struct {
 	Strategy string  // what placed the highest part; "stack" if all lie on top of each other
 }
 
-// Solve places the buffers of p as low as it can; within p.Capacity is low enough, if there is one. Buffers it cannot
-// place within that are an error that says how low it came and how low anyone can come; so is a problem that is not well
-// formed.
+// Solve places the buffers of p as low as it can; within p.Capacity is low enough, if there is one, and never missed if
+// the height without it is. Buffers that it cannot place within it are an error that says how low it came and how low
+// anyone can come; so is a problem that is not well formed.
 func Solve(p Problem) (Solution, error) {
 	if err := valid(p); err != nil {
 		return Solution{}, err
@@ -45,8 +45,14 @@ func Solve(p Problem) (Solution, error) {
 	for _, p := range parts {
 		portfolio(p, goal)
 	}
-	lowerAll(parts, max(goal, p.Capacity), p.Capacity > 0)
 	s.read(p, parts)
+	if p.Capacity > 0 && s.Height > p.Capacity {
+		s.read(p, within(parts, max(goal, p.Capacity)))
+	}
+	if p.Capacity == 0 || s.Height > p.Capacity {
+		lowest(parts, goal)
+		s.read(p, parts)
+	}
 	if p.Capacity > 0 && s.Height > p.Capacity {
 		return Solution{}, fmt.Errorf("pack: capacity %d is not reached: %d bytes are the least found, at least %d are needed",
 			p.Capacity, s.Height, s.Bound)
@@ -65,6 +71,7 @@ func (s *Solution) read(p Problem, parts []*part) {
 			highest, s.Strategy = part.top, part.by
 		}
 	}
+	s.Height = 0
 	for i, b := range p.Buffers {
 		if b.Size > 0 && b.First < b.Last {
 			s.Height = max(s.Height, s.Offsets[i]+b.Size)

@@ -198,13 +198,21 @@ func TestAnyProblem(t *testing.T) {
 			t.Fatalf("the same problem has two solutions:\n%v\n%v", s, again)
 		}
 
-		q := Problem{Buffers: slices.Clone(p.Buffers), Capacity: s.Height}
+		q := Problem{Buffers: slices.Clone(p.Buffers)}
 		seed := rapid.Uint64().Draw(t, "shuffle")
 		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(q.Buffers), func(i, j int) {
 			q.Buffers[i], q.Buffers[j] = q.Buffers[j], q.Buffers[i]
 		})
-		if shuffled, err := Solve(q); err != nil || shuffled.Height != s.Height {
-			t.Fatalf("shuffled, the height %d became %d, error %v", s.Height, shuffled.Height, err)
+		if shuffled, _ := Solve(q); shuffled.Height != s.Height {
+			t.Fatalf("shuffled, the height %d became %d", s.Height, shuffled.Height)
+		}
+		q.Capacity = s.Height
+		tight, err := Solve(q)
+		if err != nil {
+			t.Fatalf("height %d, but with that as capacity: %v", s.Height, err)
+		}
+		if err := Check(q, tight); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

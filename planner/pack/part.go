@@ -2,7 +2,6 @@ package pack
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 )
 
@@ -79,29 +78,4 @@ func (p *part) cut() (parts []*part) {
 		parts, begin = append(parts, q), n
 	}
 	return parts
-}
-
-// lowerAll searches for a lower packing of the highest part until that is no higher than goal or cannot be lowered. If
-// all is lost without it, no effort is too great; else it takes the share of it that the gap is of the goal.
-func lowerAll(parts []*part, goal int64, must bool) {
-	searched := map[*part]bool{}
-	for {
-		var p *part
-		for _, q := range parts {
-			if p == nil || q.top > p.top {
-				p = q
-			}
-		}
-		if p == nil || p.top <= goal || len(p.lives) > few || searched[p] {
-			return
-		}
-		searched[p] = true
-		tries := effort
-		if !must {
-			high, low := bits.Mul64(uint64(min(p.top-goal, goal-1)), effort)
-			share, _ := bits.Div64(high, low, uint64(goal))
-			tries = int(share)
-		}
-		p.lower(goal, tries)
-	}
 }

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 )
 
@@ -30,6 +31,8 @@ type search struct {
 	rank   []int32 // by life: which to try first at one offset
 	limit  int     // tries of a run
 	tries  int     // of this run so far
+	looks  int     // at lives and sections so far: the work done, in a measure that is the same on every machine
+	budget int     // looks there are
 
 	placed []bool
 	low    []int64   // by life: its offset, or the lowest that it can still have
@@ -50,38 +53,90 @@ type raise struct {
 type outcome int
 
 const (
-	unknown outcome = iota // it has used up its tries
+	unknown outcome = iota // its tries or looks were used up
 	found
 	impossible
 )
 
-// effort is the most tries a part is worth, which take about two seconds.
-const effort = 1 << 20
+// effort is the looks that n lives are worth. Those of the hardest instances in testdata, which need up to a quarter of
+// it, take about a second and a half.
+func effort(n int) int { return min(n*n<<12, 1<<30) }
 
-// lower brings the top of p to goal if it can, and as near as it can if not, with so many tries.
-func (p *part) lower(goal int64, tries int) {
-	if tries < 2*len(p.lives) {
-		return // the shortest run takes one a life
+// lowest searches for a lower packing of the highest part, until that is no higher than goal or cannot be lowered.
+func lowest(parts []*part, goal int64) {
+	searched := map[*part]bool{}
+	for {
+		var p *part
+		for _, q := range parts {
+			if p == nil || q.top > p.top {
+				p = q
+			}
+		}
+		if p == nil || p.top <= goal || len(p.lives) > few || searched[p] {
+			return
+		}
+		searched[p] = true
+		p.lower(goal)
+	}
+}
+
+// within is parts with those above goal packed up to it, or parts as they are as soon as one cannot be.
+func within(parts []*part, goal int64) []*part {
+	fit := make([]*part, len(parts))
+	for i, p := range parts {
+		if fit[i] = p; p.top <= goal {
+			continue
+		}
+		if len(p.lives) > few {
+			return parts
+		}
+		s := newSearch(p)
+		if s.seek(goal, effort(len(p.lives))/2) != found {
+			return parts
+		}
+		q := *p
+		q.offsets = make([]int64, len(p.lives))
+		s.give(&q)
+		fit[i] = &q
+	}
+	return fit
+}
+
+// lower brings the top of p to goal if it can, and as near as it can if not. If a quarter of the goal is at stake it
+// makes every effort; else less, as the gap is less.
+func (p *part) lower(goal int64) {
+	n := len(p.lives)
+	looks := effort(n)
+	if quarter := max(goal/4, 1); p.top-goal < quarter {
+		high, low := bits.Mul64(uint64(p.top-goal), uint64(looks))
+		share, _ := bits.Div64(high, low, uint64(quarter))
+		looks = int(share)
+	}
+	if looks < 4*n*n {
+		return // a run or two would be all
 	}
 	step := int64(0) // between tops that a packing can have
 	for _, l := range p.lives {
 		step = gcd(gcd(step, l.size), l.align)
 	}
 	s := newSearch(p)
-	for failed, top := goal-1, goal; tries > 0 && failed < p.top-step; top = failed + max(step, (p.top-failed)/2/step*step) {
-		result, used := s.seek(top, (tries+1)/2)
-		if result == found {
-			p.by, p.top = "search", 0
-			copy(p.offsets, s.low)
-			for i, l := range p.lives {
-				p.top = max(p.top, p.offsets[i]+l.size)
-			}
-			s.takeBack(0)
+	for failed, top := goal-1, goal; s.looks < looks && failed < p.top-step; top = failed + max(step, (p.top-failed)/2/step*step) {
+		if s.seek(top, (looks-s.looks+1)/2) == found {
+			s.give(p)
 		} else {
 			failed = top
 		}
-		tries -= used
 	}
+}
+
+// give makes the packing that was found that of p, and takes it back.
+func (s *search) give(p *part) {
+	p.by, p.top = "search", 0
+	copy(p.offsets, s.low)
+	for i, l := range p.lives {
+		p.top = max(p.top, p.offsets[i]+l.size)
+	}
+	s.takeBack(0)
 }
 
 func newSearch(p *part) *search {
@@ -111,35 +166,35 @@ func newSearch(p *part) *search {
 	return s
 }
 
-// seek runs with one rank after another until one run is done or so many tries are used. Most runs are short. A few are
+// seek runs with one rank after another until one run is done or so many looks are used. Most runs are short. A few are
 // longer and longer, which is how it comes to see that there is nothing to be found. After found the packing is in low;
 // otherwise s is as it was.
-func (s *search) seek(top int64, tries int) (result outcome, used int) {
-	short, long := 2*len(s.lives), 4*len(s.lives)
+func (s *search) seek(top int64, looks int) (result outcome) {
+	s.budget = s.looks + looks
+	short, long, used := 2*len(s.lives), 4*len(s.lives), 0
 	orders := s.orders()
 	heat := make([][]int64, len(orders)) // by order and section: blame, that of late runs above all
 	for i := range heat {
 		heat[i] = make([]int64, len(s.left))
 	}
-	for run := 0; result == unknown && used < tries; run++ {
+	for run := 0; result == unknown && s.looks <= s.budget; run++ {
 		which := run % len(orders)
 		rank := s.rankBy(orders[which], heat[which])
 		if used > 4*long {
-			result = s.run(top, rank, min(long, tries-used))
-			used += s.tries
+			result = s.run(top, rank, long)
 			long *= 2
-			continue
+		} else {
+			result = s.run(top, rank, short)
+			for t, n := range s.blame {
+				heat[which][t] = heat[which][t]*3/4 + n<<20/int64(short)
+			}
 		}
-		result = s.run(top, rank, min(short, tries-used))
 		used += s.tries
-		for t, n := range s.blame {
-			heat[which][t] = heat[which][t]*3/4 + n<<20/int64(short)
-		}
 	}
-	return result, used
+	return result
 }
 
-// run is one try after another until it is done or has reached the limit.
+// run is one try after another until it is done or has reached the limit, or the budget is spent.
 func (s *search) run(top int64, rank []int32, limit int) outcome {
 	s.top, s.rank, s.limit, s.tries = top, rank, limit, 0
 	clear(s.blame)
@@ -150,11 +205,14 @@ func (s *search) run(top int64, rank []int32, limit int) outcome {
 	switch {
 	case s.pack(0, all, 0, -1):
 		return found
-	case s.tries > s.limit:
+	case s.spent():
 		return unknown
 	}
 	return impossible
 }
+
+// spent is whether a run has to end.
+func (s *search) spent() bool { return s.tries > s.limit || s.looks > s.budget }
 
 // orders are the ways to rank lives that share the heat of their sections: what is hard to place comes first.
 func (s *search) orders() []func(i, j int32) int {
@@ -218,7 +276,7 @@ func (s *search) packJoined(depth int, rest []int32, end int32, last int64, last
 	if len(rest) == 1 {
 		return s.place(rest[0])
 	}
-	if s.tries++; s.tries > s.limit {
+	if s.tries++; s.spent() {
 		return false
 	}
 	mark := len(s.undo)
@@ -238,7 +296,7 @@ func (s *search) packJoined(depth int, rest []int32, end int32, last int64, last
 			return true
 		}
 		s.takeBack(mark)
-		if s.tries > s.limit {
+		if s.spent() {
 			return false
 		}
 	}
@@ -247,6 +305,7 @@ func (s *search) packJoined(depth int, rest []int32, end int32, last int64, last
 
 // choices are the lives of rest that can be placed next, by offset and then by rank.
 func (s *search) choices(next, rest []int32, end int32, last int64, lastRank int32) []int32 {
+	s.looks += 2*len(rest) + int(end-s.lives[rest[0]].l)
 	highest := s.top // that the next can begin at
 	for _, left := range s.left[s.lives[rest[0]].l:end] {
 		highest = min(highest, s.top-left)
@@ -300,9 +359,10 @@ func (s *search) place(i int32) bool {
 		s.low[j] = up(end, b.align)
 		first, last, highest = min(first, b.l), max(last, b.r), max(highest, s.low[j])
 	}
+	s.looks += len(s.meets[i]) + int(a.r-a.l+last-first)
 	for t := first; t < last; t++ {
 		// No lowest offset has come to be above highest, so this saves most sections the longer look.
-		if left := s.left[t]; left > 0 && highest+left > s.top && s.lowest(t)+left > s.top {
+		if left := s.left[t]; left > 0 && highest+left > s.top && s.floor(t)+left > s.top {
 			s.blame[t]++
 			s.takeBack(mark)
 			return false
@@ -311,8 +371,9 @@ func (s *search) place(i int32) bool {
 	return true
 }
 
-// lowest is the lowest offset that a life to be placed in section t can have.
-func (s *search) lowest(t int32) int64 {
+// floor is the lowest offset that a life to be placed in section t can have.
+func (s *search) floor(t int32) int64 {
+	s.looks += len(s.inside[t])
 	low := int64(none)
 	for _, i := range s.inside[t] {
 		if !s.placed[i] {

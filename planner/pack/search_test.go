@@ -50,12 +50,13 @@ func TestSearchAgainstAllOrders(t *testing.T) {
 		lowest := lowestOfAllOrders(p, make([]int64, len(lives)), make([]bool, len(lives)), 0)
 
 		s := newSearch(p)
+		s.budget = 1 << 30
 		order := s.orders()[rapid.IntRange(0, len(s.orders())-1).Draw(t, "order")]
 		rank := s.rankBy(order, make([]int64, sections))
-		if got := s.run(lowest-1, rank, effort); got != impossible {
+		if got := s.run(lowest-1, rank, 1<<30); got != impossible {
 			t.Fatalf("below the lowest top %d: outcome %d", lowest, got)
 		}
-		if got := s.run(lowest, rank, effort); got != found {
+		if got := s.run(lowest, rank, 1<<30); got != found {
 			t.Fatalf("at the lowest top %d: outcome %d", lowest, got)
 		}
 		for i, a := range lives {

@@ -28,7 +28,7 @@ var strategies = []strategy{
 
 const (
 	few      = 2000 // lives are worth any effort for the last byte, and a search
-	patience = 4096 // looks at the space, for each life, after which no further strategy is tried
+	patience = 2048 // looks at the space, for each life, after which no further strategy is tried
 )
 
 // portfolio packs p with one strategy after another and keeps the lowest. It stops when the top is no higher than goal;
