@@ -95,8 +95,13 @@ func ofTerms(ts []term) Dim {
 	if len(out) == 1 && len(out[0].factors) == 0 {
 		return Dim{num: out[0].coef}
 	}
+	checkTerms(len(out))
 	p := &poly{terms: slices.Clip(out)}
 	p.text = printTerms(p.terms)
+	// A name may be as long as a file makes it; what is made of names may not.
+	if _, is := (Dim{poly: p}).asAtom(); !is && len(p.text) > maxText {
+		panic(errTooLarge)
+	}
 	return Dim{poly: p}
 }
 
@@ -165,7 +170,7 @@ func (d Dim) Neg() Dim { return d.Mul(Num(-1)) }
 // Sub is d − b.
 func (d Dim) Sub(b Dim) Dim {
 	if d.poly == nil && b.poly == nil {
-		return Dim{num: addInt(d.num, negInt(b.num))}
+		return Dim{num: subInt(d.num, b.num)}
 	}
 	return d.Add(b.Neg())
 }
@@ -206,19 +211,27 @@ func (t term) mul(u term) term {
 			i, j = i+1, j+1
 		}
 	}
-	if len(fs) > maxTerms {
-		panic(&DimError{"formula too large"})
+	p := term{mulInt(t.coef, u.coef), fs}
+	if p.degree() > maxDegree {
+		panic(errTooLarge)
 	}
-	return term{mulInt(t.coef, u.coef), fs}
+	return p
 }
 
-// maxTerms bounds a formula, so that a hostile file cannot make one of
-// unbounded size out of a few bytes.
-const maxTerms = 256
+// What bounds a formula, so that a hostile file cannot make one of unbounded
+// size, or one that takes for ever, out of a few bytes.
+const (
+	maxTerms  = 256
+	maxDegree = 64
+	maxArgs   = 16 // of max and min, where each is compared with each
+	maxText   = 1 << 13
+)
+
+var errTooLarge = &DimError{"formula too large"}
 
 func checkTerms(n int) {
 	if n > maxTerms {
-		panic(&DimError{"formula too large"})
+		panic(errTooLarge)
 	}
 }
 
@@ -268,7 +281,7 @@ func divide(op atomOp, a, b Dim) Dim {
 	}
 	// A factor common to both cancels.
 	if g := gcdInt(a.content(), b.content()); g > 1 {
-		a, b = a.scaleDown(g), b.scaleDown(g)
+		return divide(op, a.scaleDown(g), b.scaleDown(g))
 	}
 	return ofAtom(opAtom(op, a, b))
 }
@@ -292,8 +305,8 @@ func opAtom(op atomOp, args ...Dim) *atom {
 		sb.WriteString(s)
 	}
 	sb.WriteByte(')')
-	if sb.Len() > 1<<14 {
-		panic(&DimError{"formula too large"})
+	if sb.Len() > maxText {
+		panic(errTooLarge)
 	}
 	return &atom{op: op, args: args, text: sb.String()}
 }
@@ -338,9 +351,9 @@ func (d Dim) scaleDown(g int64) Dim {
 }
 
 // exactDiv divides polynomials by their leading terms; it gives up at the
-// first remainder.
-func exactDiv(a, b Dim) (Dim, bool) {
-	q := Dim{}
+// first remainder, and where a step on the way leaves the range.
+func exactDiv(a, b Dim) (q Dim, ok bool) {
+	defer giveUp(func() { q, ok = Dim{}, false })
 	lead := b.terms()[0]
 	for steps := 0; ; steps++ {
 		if a.Is(0) {
@@ -357,6 +370,17 @@ func exactDiv(a, b Dim) (Dim, bool) {
 			return Dim{}, false
 		}
 		a = next
+	}
+}
+
+// giveUp is deferred where arithmetic is only tried: leaving the range then says
+// nothing about the result.
+func giveUp(undo func()) {
+	if r := recover(); r != nil {
+		if _, is := r.(*DimError); !is {
+			panic(r)
+		}
+		undo()
 	}
 }
 
@@ -394,43 +418,55 @@ func extreme(op atomOp, ds ...Dim) Dim {
 			args = append(args, d)
 		}
 	}
+	if len(args) > maxArgs {
+		panic(errTooLarge)
+	}
 	// Drop each argument that another is proven to beat.
-	kept := args[:0:0]
-next:
+	beaten := make([]bool, len(args))
 	for i, a := range args {
-		for j, b := range args {
-			if i == j {
+		for j, b := range args[:i] {
+			if beaten[i] || beaten[j] {
 				continue
 			}
-			c, known := a.Compare(b)
-			if known && c == 0 && i < j {
-				continue // the first of equals stays
+			least, most := a.order(b)
+			if op == opMin {
+				least, most = most, least
 			}
-			if known && (c == 0 || (c < 0) == (op == opMax)) {
-				continue next
-			}
-			if !known && proves(b, a, op) {
-				continue next
-			}
+			beaten[i] = most // the first of equals stays
+			beaten[j] = least && !most
 		}
-		kept = append(kept, a)
+	}
+	kept := args[:0:0]
+	for i, a := range args {
+		if !beaten[i] {
+			kept = append(kept, a)
+		}
 	}
 	if len(kept) == 1 {
 		return kept[0]
 	}
-	checkTerms(len(kept))
 	slices.SortFunc(kept, func(a, b Dim) int { return strings.Compare(a.String(), b.String()) })
 	return ofAtom(opAtom(op, kept...))
 }
 
-// proves reports whether win is at least (for max; at most for min) lose.
-func proves(win, lose Dim, op atomOp) bool {
-	d := win.Sub(lose)
-	if op == opMin {
-		d = d.Neg()
+// order reports what is proven for all allowed values of the names: that d is at
+// least b, and that it is at most b.
+func (d Dim) order(b Dim) (least, most bool) {
+	if d.poly == nil && b.poly == nil {
+		return d.num >= b.num, d.num <= b.num
 	}
-	lo, ok := d.lower()
-	return ok && lo >= 0 && !d.Is(0)
+	if d.Equal(b) {
+		return true, true
+	}
+	lo, lok := d.above(b)
+	hi, hok := b.above(d)
+	return lok && lo >= 0, hok && hi >= 0
+}
+
+// above finds a proven lower bound of d − b.
+func (d Dim) above(b Dim) (lo int64, ok bool) {
+	defer giveUp(func() { lo, ok = 0, false })
+	return d.Sub(b).lower()
 }
 
 // Compare orders a and b for all allowed values of their names: −1, 0 or 1,
@@ -442,14 +478,10 @@ func (d Dim) Compare(b Dim) (order int, known bool) {
 	if d.Equal(b) {
 		return 0, true
 	}
-	diff := d.Sub(b)
-	if n, ok := diff.Const(); ok {
-		return cmp.Compare(n, 0), true
-	}
-	if lo, ok := diff.lower(); ok && lo > 0 {
+	if lo, ok := d.above(b); ok && lo > 0 {
 		return 1, true
 	}
-	if lo, ok := diff.Neg().lower(); ok && lo > 0 {
+	if lo, ok := b.above(d); ok && lo > 0 {
 		return -1, true
 	}
 	return 0, false
@@ -462,14 +494,7 @@ func (d Dim) lower() (lo int64, ok bool) {
 	if d.poly == nil {
 		return d.num, true
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			if _, is := r.(*DimError); !is {
-				panic(r)
-			}
-			lo, ok = 0, false
-		}
-	}()
+	defer giveUp(func() { lo, ok = 0, false })
 	sum := Dim{}
 	for _, t := range d.poly.terms {
 		prod := Num(t.coef)
@@ -602,11 +627,21 @@ func addInt(a, b int64) int64 {
 	return s
 }
 
-func negInt(a int64) int64 { return mulInt(a, -1) }
+func subInt(a, b int64) int64 {
+	s := a - b
+	if (s < a) != (b > 0) && b != 0 {
+		panic(&DimError{fmt.Sprintf("%d - %d is out of range", a, b)})
+	}
+	return s
+}
 
 func mulInt(a, b int64) int64 {
 	hi, lo := bits.Mul64(absInt(a), absInt(b))
-	if hi != 0 || lo > math.MaxInt64 {
+	most := uint64(math.MaxInt64)
+	if (a < 0) != (b < 0) {
+		most++
+	}
+	if hi != 0 || lo > most {
 		panic(&DimError{fmt.Sprintf("%d × %d is out of range", a, b)})
 	}
 	return a * b

@@ -2,6 +2,9 @@ package graph
 
 import (
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -80,45 +83,75 @@ func ParseDim(s string) (d Dim, err error) {
 	return d, nil
 }
 
-const maxNesting = 100
+const (
+	maxNesting  = 100
+	maxSumPower = 8
+)
 
 func (l *lexer) sum(depth int) Dim {
-	if depth > maxNesting {
-		l.fail("formula nested too deeply")
+	first := l.product(depth, false)
+	if !l.tok.is("+") && !l.tok.is("-") {
+		return first
 	}
-	d := l.product(depth)
+	// All terms are merged at once: a long sum takes no longer than its text.
+	ts := slices.Clone(first.terms())
 	for l.tok.is("+") || l.tok.is("-") {
-		op := l.tok.text
+		minus := l.tok.is("-")
 		l.next()
-		r := l.product(depth)
-		if op == "-" {
-			r = r.Neg()
-		}
-		d = d.Add(r)
+		ts = append(ts, l.product(depth, minus).terms()...)
 	}
-	return d
+	return ofTerms(ts)
 }
 
-func (l *lexer) product(depth int) Dim {
-	if l.tok.is("-") {
-		l.next()
-		if depth > maxNesting {
-			l.fail("formula nested too deeply")
-		}
-		return l.product(depth + 1).Neg()
+// product reads factors; minus negates the whole.
+func (l *lexer) product(depth int, minus bool) Dim {
+	d := Dim{}
+	if minus && l.isLeast() {
+		d, minus = l.least(), false
+	} else {
+		d = l.factor(depth)
 	}
-	d := l.power(depth)
 	for l.tok.is("*") || l.tok.is("/") || l.tok.is("//") {
 		op := l.tok.text
 		l.next()
-		r := l.power(depth)
+		r := l.factor(depth)
 		if op == "*" {
 			d = d.Mul(r)
 		} else {
 			d = d.FloorDiv(r)
 		}
 	}
+	if minus {
+		d = d.Neg()
+	}
 	return d
+}
+
+// factor reads signs, which bind less than ** and more than the rest.
+func (l *lexer) factor(depth int) Dim {
+	minus := false
+	for l.tok.is("-") {
+		l.next()
+		if minus = !minus; minus && l.isLeast() {
+			return l.least()
+		}
+	}
+	d := l.power(depth)
+	if minus {
+		d = d.Neg()
+	}
+	return d
+}
+
+// The least int64 has no positive counterpart, so it is read with its sign.
+
+func (l *lexer) isLeast() bool {
+	return l.tok.kind == tokNumber && l.tok.text == "9223372036854775808"
+}
+
+func (l *lexer) least() Dim {
+	l.next()
+	return Num(math.MinInt64)
 }
 
 func (l *lexer) power(depth int) Dim {
@@ -127,9 +160,13 @@ func (l *lexer) power(depth int) Dim {
 		return base
 	}
 	l.next()
+	most := maxDegree
+	if len(base.terms()) > 1 {
+		most = maxSumPower
+	}
 	n, err := strconv.Atoi(l.tok.text)
-	if l.tok.kind != tokNumber || err != nil || n > 64 {
-		l.fail("an exponent is a whole number up to 64, not %s", l.tok)
+	if l.tok.kind != tokNumber || err != nil || n > most {
+		l.fail("an exponent is a whole number up to %d, not %s", most, l.tok)
 	}
 	l.next()
 	d := Num(1)
@@ -140,6 +177,9 @@ func (l *lexer) power(depth int) Dim {
 }
 
 func (l *lexer) primary(depth int) Dim {
+	if depth > maxNesting {
+		l.fail("formula nested too deeply")
+	}
 	t := l.tok
 	switch {
 	case t.kind == tokNumber:
@@ -177,7 +217,7 @@ func (l *lexer) call(fn string, depth int) Dim {
 		a, b := l.numerator(depth+1), Num(1)
 		if l.tok.is("/") || l.tok.is("//") {
 			l.next()
-			b = l.primary(depth + 1)
+			b = l.factor(depth + 1)
 		}
 		l.expect(")")
 		return a.CeilDiv(b)
@@ -188,6 +228,9 @@ func (l *lexer) call(fn string, depth int) Dim {
 		}
 		args := []Dim{l.sum(depth + 1)}
 		for l.tok.is(",") {
+			if len(args) == maxArgs {
+				l.fail("%s of more than %d", fn, maxArgs)
+			}
 			l.next()
 			args = append(args, l.sum(depth+1))
 		}
@@ -200,10 +243,10 @@ func (l *lexer) call(fn string, depth int) Dim {
 
 // numerator reads a product without division.
 func (l *lexer) numerator(depth int) Dim {
-	d := l.power(depth)
+	d := l.factor(depth)
 	for l.tok.is("*") {
 		l.next()
-		d = d.Mul(l.power(depth))
+		d = d.Mul(l.factor(depth))
 	}
 	return d
 }
@@ -216,8 +259,8 @@ type Binding struct {
 
 // Bind makes a Binding. Every size must be at least 1.
 func Bind(values map[string]int64) (*Binding, error) {
-	for name, v := range values {
-		if v < 1 {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if v := values[name]; v < 1 {
 			return nil, fmt.Errorf("dim %s=%d: sizes are at least 1", name, v)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // lexer splits the text form into tokens; Parse and ParseDim share it. Errors
@@ -42,17 +43,24 @@ func (t token) String() string {
 	case tokString:
 		return strconv.Quote(t.text)
 	}
+	if r, _ := utf8.DecodeRuneInString(t.text); !strconv.IsPrint(r) || r == utf8.RuneError {
+		return strconv.Quote(t.text)
+	}
 	return "«" + t.text + "»"
 }
 
 type syntaxError struct{ msg string }
 
 func (l *lexer) fail(format string, args ...any) {
+	panic(&syntaxError{l.where() + fmt.Sprintf(format, args...)})
+}
+
+// where is the line and column of the token at hand.
+func (l *lexer) where() string {
 	before := l.src[:min(l.tok.pos, len(l.src))]
 	line := 1 + strings.Count(before, "\n")
 	col := len(before) - strings.LastIndexByte(before, '\n')
-	where := fmt.Sprintf("%d:%d: ", line, col)
-	panic(&syntaxError{where + fmt.Sprintf(format, args...)})
+	return fmt.Sprintf("%d:%d: ", line, col)
 }
 
 // rescue turns the panics of reading into an error.
@@ -62,9 +70,7 @@ func (l *lexer) rescue(err *error) {
 	case *syntaxError:
 		*err = fmt.Errorf("graph: %s", r.msg)
 	case *DimError:
-		*err = fmt.Errorf("graph: %w", r)
-	case *NodeError:
-		*err = r
+		*err = fmt.Errorf("graph: %s%w", l.where(), r)
 	default:
 		panic(r)
 	}
@@ -131,6 +137,7 @@ func (l *lexer) scan() token {
 		l.pos += 2
 		return token{tokPunct, l.src[start:l.pos], start}
 	}
-	l.pos++
+	_, size := utf8.DecodeRuneInString(l.src[start:])
+	l.pos += size
 	return token{tokPunct, l.src[start:l.pos], start}
 }
