@@ -179,52 +179,74 @@ func (l *ladder) step(before *candidate, target int64) (*candidate, error) {
 	return nil, nil
 }
 
-// weighed is how many candidates are simulated for one choice.
+// weighed is how many values to give up are simulated for one choice.
 const weighed = 24
 
-// drop gives up kept values until the peak is within aim.
+// drop changes the set until the peak is within aim: it gives up kept values
+// that lie idle at the peak, and keeps given-up ones where that shortens the
+// chains that are alive together. Every change must take bytes off the area
+// over aim; the most bytes for the least cost wins.
 func (l *ladder) drop(again []bool, aim int64) ([]bool, bool) {
 	m := l.s.m
 	t := m.simulate(m.order(again))
 	cost := m.againCost(t)
 	for t.peak > aim {
 		over := area(t, aim)
-		type choice struct {
-			e     entry
-			score float64
-		}
-		var options []choice
-		for _, e := range l.entries {
-			if again[e.node] || !l.idle(t, e) {
-				continue
+		var best move
+		try := func(set []bool) {
+			u := m.simulate(m.order(set))
+			x := move{set, u, float64(over - area(u, aim)), m.againCost(u)}
+			if x.gain > 0 && (best.set == nil || x.gain*best.price(cost) > best.gain*x.price(cost)) {
+				best = x
 			}
-			options = append(options, choice{e, float64(e.bytes) / (e.cost + 1)})
 		}
-		slices.SortStableFunc(options, func(a, b choice) int { return cmp.Compare(b.score, a.score) })
-		var best *timeline
-		var bestSet []bool
-		bestGain, bestCost := 0.0, 0.0
-		for i, o := range options {
-			if i >= weighed && best != nil {
+		for i, e := range l.byWorth(t, again) {
+			if i >= weighed && best.set != nil {
 				break
 			}
-			set := turnOn(again, o.e.nodes)
-			u := m.simulate(m.order(set))
-			gain := float64(over - area(u, aim))
-			c := m.againCost(u)
-			if gain <= 0 {
-				continue
-			}
-			if ratio := gain / max(c-cost, 1); best == nil || ratio > bestGain/max(bestCost-cost, 1) {
-				best, bestSet, bestGain, bestCost = u, set, gain, c
+			try(turnOn(again, e.nodes))
+		}
+		for _, e := range l.entries {
+			if again[e.node] {
+				set := slices.Clone(again)
+				set[e.node] = false
+				try(set)
 			}
 		}
-		if best == nil {
+		if best.set == nil {
 			return nil, false
 		}
-		again, t, cost = bestSet, best, bestCost
+		again, t, cost = best.set, best.t, best.cost
 	}
 	return again, true
+}
+
+// move is a set of nodes to run again, with what it takes off the area over
+// the aim.
+type move struct {
+	set  []bool
+	t    *timeline
+	gain float64
+	cost float64
+}
+
+// price is what a move costs more than before; never nothing, so that of two
+// free moves the larger wins.
+func (x move) price(before float64) float64 { return max(x.cost-before, 1) }
+
+// byWorth lists the entries that can be given up at the peak, most bytes for
+// their cost first.
+func (l *ladder) byWorth(t *timeline, again []bool) []entry {
+	var out []entry
+	for _, e := range l.entries {
+		if !again[e.node] && l.idle(t, e) {
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b entry) int {
+		return cmp.Compare(float64(b.bytes)*(a.cost+1), float64(a.bytes)*(b.cost+1))
+	})
+	return out
 }
 
 // idle reports whether the entry's bytes are alive at the peak without being
