@@ -77,6 +77,9 @@ func complete(t *testing.T, op *graph.Op) {
 	if op.Overwrites != nil && (len(op.Overwrites) != len(out) || op.Recompute != graph.Never) {
 		t.Error("Overwrites must name an input for each output, and the class is Never")
 	}
+	if op.Random && !slices.ContainsFunc(op.AttrSpecs(), func(a graph.AttrSpec) bool { return a.Name == "seed" && a.Kind == graph.AttrInt }) {
+		t.Error("a random operator declares an int attribute seed, which keys its draws")
+	}
 	if op.View && op.Recompute != graph.Cheap {
 		t.Error("a view costs nothing to repeat: its class is Cheap")
 	}

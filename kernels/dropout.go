@@ -24,7 +24,7 @@ var _ = define(graph.Op{
 		dx := make([]*graph.Value, len(n.Inputs))
 		dx[0] = dy[0]
 		if on := n.In(2); on != nil && (on.Ints == nil || !on.Ints[0].Is(0)) {
-			dx[0] = b.Op("memopt.DropoutGrad", graph.A{"seed": int64(who(n))}, dy[0], n.In(1), on)
+			dx[0] = b.Op("memopt.DropoutGrad", graph.A{"seed": int64(n.Identity())}, dy[0], n.In(1), on)
 		}
 		return dx
 	},
@@ -127,7 +127,7 @@ func dropout(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 	}
 	// A word at or above the bound keeps its element.
 	bound, scale := uint64(math.RoundToEven(ratio*(1<<32))), 1/(1-ratio)
-	words, n := newStream(c, who(c.Node)), x.Len()
+	words, n := newStream(c, c.Node.Identity()), x.Len()
 	parallel((n+3)/4, grain/16, func(lo, hi int) {
 		var buf [256]uint32
 		for ; lo < hi; lo += len(buf) / 4 {

@@ -161,11 +161,10 @@ func zerosLike(b *graph.Builder, v *graph.Value) *graph.Value {
 // num is a scalar of v's type.
 func num(b *graph.Builder, v *graph.Value, x float64) *graph.Value { return b.Num(v.Type, x) }
 
-func isFloat(t graph.DType) bool   { return t.IsFloat() }
-func isNumber(t graph.DType) bool  { return t != graph.Bool }
-func isBool(t graph.DType) bool    { return t == graph.Bool }
-func isIndex(t graph.DType) bool   { return t == graph.Int64 || t == graph.Int32 }
-func isInteger(t graph.DType) bool { return t.IsInt() }
+func isFloat(t graph.DType) bool  { return t.IsFloat() }
+func isNumber(t graph.DType) bool { return t != graph.Bool }
+func isBool(t graph.DType) bool   { return t == graph.Bool }
+func isIndex(t graph.DType) bool  { return t == graph.Int64 || t == graph.Int32 }
 
 // floatMap infers y = f(x) on floats.
 func floatMap(n *graph.Node) {

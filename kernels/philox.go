@@ -40,12 +40,3 @@ func (s stream) fill(words []uint32, block int) {
 		block++
 	}
 }
-
-// who names the drawer: the seed the node was given, else its name. Not its
-// ID: a graph that is edited draws what it drew before.
-func who(n *graph.Node) uint64 {
-	if n.Has("seed") {
-		return uint64(n.Int("seed"))
-	}
-	return hash(n.Name)
-}

@@ -139,6 +139,9 @@ func sliceLen(n *graph.Node, d, start, end graph.Dim, step int64) graph.Dim {
 	zero, one := graph.Num(0), graph.Num(1)
 	start, end = fromEnd(n, start, d), fromEnd(n, end, d)
 	if step > 0 {
+		if isFar(start, -1) {
+			start = zero
+		}
 		if isFar(end, 1) {
 			end = d
 		}
@@ -148,6 +151,9 @@ func sliceLen(n *graph.Node, d, start, end graph.Dim, step int64) graph.Dim {
 	}
 	if isFar(start, 1) {
 		start = d
+	}
+	if isFar(start, -1) {
+		start = graph.Num(-1)
 	}
 	if isFar(end, -1) {
 		end = graph.Num(-1)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"memopt/memopt/graph"
-	"memopt/planner/cluster"
 )
 
 // model is a graph with numbers for its dims: what the strategies and the
@@ -145,14 +144,4 @@ next:
 // mayRunAgain reports whether a plan may repeat a node.
 func (m *model) mayRunAgain(n *graph.Node) bool {
 	return n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View
-}
-
-// stashed is the bytes that pass from forward to backward in the plain order.
-func (m *model) stashed() (sum int64) {
-	for i, kept := range cluster.Stashed(m.g) {
-		if kept {
-			sum += m.bytes[i]
-		}
-	}
-	return sum
 }

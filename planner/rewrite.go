@@ -2,6 +2,8 @@ package planner
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"memopt/memopt/graph"
 )
@@ -98,7 +100,7 @@ func (r *rewriter) node(n *graph.Node, again bool) {
 			outs[i] = v.Name + suffix
 		}
 	}
-	made, err := r.b.Node(n.Op, n.Name+suffix, n.Attrs, in, outs)
+	made, err := r.b.Node(n.Op, n.Name+suffix, seeded(n), in, outs)
 	if err != nil {
 		panic(fmt.Sprintf("planner: a node that was valid is not: %v", err))
 	}
@@ -111,6 +113,17 @@ func (r *rewriter) node(n *graph.Node, again bool) {
 			r.forget(v)
 		}
 	}
+}
+
+// seeded is a node's attributes, with what it draws under its own name said as
+// its seed: a copy has another name and must draw the same.
+func seeded(n *graph.Node) []graph.Attr {
+	if !n.Op.Random || n.Has("seed") {
+		return n.Attrs
+	}
+	attrs := append(slices.Clone(n.Attrs), graph.Attr{Name: "seed", Value: int64(n.Identity())})
+	slices.SortFunc(attrs, func(a, b graph.Attr) int { return strings.Compare(a.Name, b.Name) })
+	return attrs
 }
 
 func (r *rewriter) forget(v *graph.Value) {

@@ -42,9 +42,8 @@ func (m *model) order(again []bool) []Step {
 	return steps
 }
 
-// storage is the bytes of one owner, computed once: number 2·owner for the
+// A storage is the bytes of one owner, computed once: number 2·owner for the
 // first time, 2·owner+1 for again.
-type storage = int32
 
 // timeline is the exact simulation of a list of steps.
 type timeline struct {

@@ -235,6 +235,11 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 		}
 		// A size that does not fit 64 bits is found here, at its node.
 		v.Bytes()
+	}
+	for i, v := range n.Outputs {
+		if v == nil {
+			continue
+		}
 		if v.Name == "" {
 			v.Name = name
 			if i > 0 || b.Graph.byName[name] != nil {
@@ -262,10 +267,22 @@ func (b *Builder) rewrite(n *Node, outs []string) []*Value {
 	n.Outputs = make([]*Value, len(outs))
 	got := n.Op.Rewrite(b, n)
 	b.Scope = scope
-	for i, v := range got {
-		if i < len(outs) && outs[i] != "" && v != nil && v.Kind != Sequence && v.ID >= before {
-			b.Graph.Rename(v, outs[i])
+	for i, name := range outs {
+		if name == "" {
+			continue
 		}
+		if i >= len(got) || got[i] == nil {
+			n.Fail("output %d (%s) is not supported", i, n.Op.outPort(i).Name)
+		}
+		v := got[i]
+		if v.Kind == Sequence || v.ID < before || v.Name == name || slices.Contains(outs[:i], v.Name) {
+			continue
+		}
+		// The rewrite may have made the name up for something else.
+		if other := b.Graph.byName[name]; other != nil {
+			b.Graph.Rename(other, b.Fresh(name))
+		}
+		b.Graph.Rename(v, name)
 	}
 	return got
 }
@@ -327,6 +344,14 @@ func (n *Node) checkCall(outputs int) error {
 	}
 	if err := arity(n.Op.out, outputs, "outputs"); err != "" {
 		return fail("%s", err)
+	}
+	for i := outputs; i < len(n.Op.out); i++ {
+		if p := n.Op.out[i]; !p.Optional && !p.Variadic {
+			return fail("output %d (%s) is missing", i, p.Name)
+		}
+	}
+	if outputs == 0 {
+		return fail("has no outputs")
 	}
 	for i, a := range n.Attrs {
 		s := n.Op.spec(a.Name)

@@ -241,6 +241,19 @@ func (n *Node) Ints(name string) []int64 { v, _ := n.Attr(name).([]int64); retur
 // Floats is a list attribute; nil if it is absent.
 func (n *Node) Floats(name string) []float64 { v, _ := n.Attr(name).([]float64); return v }
 
+// Identity keys what a random node draws: its attribute seed, or else its
+// name. It is not the ID, so a graph that is edited draws what it drew before.
+func (n *Node) Identity() uint64 {
+	if n.Op.spec("seed") != nil && n.Has("seed") {
+		return uint64(n.Int("seed"))
+	}
+	h := uint64(14695981039346656037) // FNV-1a
+	for i := range len(n.Name) {
+		h = (h ^ uint64(n.Name[i])) * 1099511628211
+	}
+	return h
+}
+
 // NodeError is an error that belongs to a node.
 type NodeError struct {
 	Node, Op string
