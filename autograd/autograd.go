@@ -207,27 +207,23 @@ func isParameter(v *graph.Value) bool {
 		return true // whoever loads it will say so
 	}
 	x := &graph.Tensor{Type: v.Type, Bytes: data}
-	zeros, ones, others := 0, 0, 0
+	zeros, ones := false, false
 	for i := range len(data) / int(v.Type.Size()) {
 		switch f := x.Float(i); {
 		case f == 0:
-			zeros++
+			zeros = true
 		case f == 1:
-			ones++
+			ones = true
 		case !(math.Abs(f) < 1e30):
 			return false
 		default:
-			others++
+			return true // which ends the search in most parameters at once
 		}
 	}
-	switch {
-	case others > 0:
-		return true
-	case ones == 0:
-		return v.Rank() < 3
-	default:
-		return zeros == 0
+	if ones {
+		return !zeros
 	}
+	return v.Rank() < 3
 }
 
 // maskBytes is the largest initializer that is looked at to see whether it is
