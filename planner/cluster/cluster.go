@@ -70,19 +70,20 @@ func Stashed(g *graph.Graph) []bool {
 // not run again, and storage that outlives the step as an output, are in none.
 func Find(g *graph.Graph) []Cluster {
 	kept := Stashed(g)
+	// What outlives the step is there without being kept for anyone: it saves
+	// nothing, and what is grown from it need not make it again.
+	lasts := make([]bool, len(g.Values))
 	for _, v := range g.Outputs {
-		if o := Owner(v); kept[o.ID] {
-			kept[o.ID] = false
-		}
-	}
-	isOutput := make([]bool, len(g.Values))
-	for _, v := range g.Outputs {
-		isOutput[Owner(v).ID] = true
+		lasts[Owner(v).ID] = true
 	}
 	for _, u := range g.Updates {
-		isOutput[Owner(u.New).ID] = true
+		lasts[Owner(u.New).ID] = true
 	}
-	f := &finder{kept: kept, seen: make([]int32, len(g.Nodes))}
+	there := slices.Clone(kept)
+	for i, is := range lasts {
+		there[i] = there[i] || is
+	}
+	f := &finder{there: there, seen: make([]int32, len(g.Nodes))}
 	var all []Cluster
 	byID := map[string]int{}
 	for _, n := range g.Nodes {
@@ -92,7 +93,7 @@ func Find(g *graph.Graph) []Cluster {
 		saving := graph.Num(0)
 		stashed := false
 		for _, v := range n.Outputs {
-			if v != nil && kept[v.ID] && !isOutput[v.ID] {
+			if v != nil && kept[v.ID] && !lasts[v.ID] {
 				stashed = true
 				saving = saving.Add(v.Bytes())
 			}
@@ -127,13 +128,13 @@ func ID(nodes []*graph.Node) string {
 }
 
 type finder struct {
-	kept  []bool
+	there []bool  // by value ID: needs no making
 	seen  []int32 // by node ID: serial of the growth that met it
 	round int32
 }
 
 // grow collects what must run again to make n's outputs: producers of inputs
-// that nobody keeps. It fails at a producer that may not run again.
+// that are not there. It fails at a producer that may not run again.
 func (f *finder) grow(n *graph.Node) ([]*graph.Node, bool) {
 	f.round++
 	var nodes []*graph.Node
@@ -151,7 +152,7 @@ func (f *finder) grow(n *graph.Node) ([]*graph.Node, bool) {
 				continue
 			}
 			o := Owner(v)
-			if o.Def == nil || f.kept[o.ID] || f.seen[o.Def.ID] == f.round {
+			if o.Def == nil || f.there[o.ID] || f.seen[o.Def.ID] == f.round {
 				continue
 			}
 			f.seen[o.Def.ID] = f.round
