@@ -18,6 +18,10 @@ func Check(p *Plan) error {
 	if err != nil {
 		return err
 	}
+	return p.check(s)
+}
+
+func (p *Plan) check(s *Schedule) error {
 	c := &checker{s: s, spaces: [3]memory{}}
 	if err := c.run(p.Graph); err != nil {
 		return fmt.Errorf("planner: check: %w", err)

@@ -287,7 +287,7 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 		}
 	}
 	p.Result, p.Memory, p.Dominant = m.summary(c), m.memory(c), m.dominant(c.t)
-	p.Clusters = (&search{m: m, clusters: cluster.Find(g), plan: p}).rows(c)
+	p.Clusters = (&search{m: m, clusters: m.clusters(), plan: p}).rows(c)
 	p.Bound = Bound(f.Bound)
 	if p.Result.Peak != f.Result.Peak {
 		return nil, fmt.Errorf("planner: the plan claims a peak of %d bytes, but its steps have %d", f.Result.Peak, p.Result.Peak)

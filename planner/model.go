@@ -2,8 +2,10 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/planner/cluster"
 )
 
 // model is a graph with numbers for its dims: what the strategies and the
@@ -16,6 +18,8 @@ type model struct {
 	owner    []int32 // by value: whose storage its bytes are in
 	fixed    []bool  // by owner: outside the arena
 	lasting  []bool  // by owner: read after the last step
+	moment   []int32 // by node: the latest step at which it might run again
+	late     []bool  // by node: would read a state after it was replaced
 	scratch  []int64 // by node
 	flops    []int64 // by node
 	cost     []float64
@@ -78,6 +82,9 @@ func newModel(g *graph.Graph, dims map[string]int64) (*model, error) {
 	}
 	for _, u := range g.Updates {
 		m.lasting[m.owner[u.New.ID]] = true
+	}
+	if err := m.replacements(); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -143,5 +150,19 @@ next:
 
 // mayRunAgain reports whether a plan may repeat a node.
 func (m *model) mayRunAgain(n *graph.Node) bool {
-	return n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View
+	return n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View && !m.late[n.ID]
+}
+
+// clusters lists what can run again as one.
+func (m *model) clusters() []cluster.Cluster {
+	all := cluster.Find(m.g)
+	if !slices.Contains(m.late, true) {
+		return all
+	}
+	for i := range all {
+		all[i].Entries = slices.DeleteFunc(all[i].Entries, func(e cluster.Entry) bool {
+			return slices.ContainsFunc(e.Nodes, func(n *graph.Node) bool { return !m.mayRunAgain(n) })
+		})
+	}
+	return slices.DeleteFunc(all, func(c cluster.Cluster) bool { return len(c.Entries) == 0 })
 }

@@ -166,7 +166,7 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	p.Baseline, p.Floor = m.summary(base), m.floor()
-	s := &search{m: m, base: base, clusters: cluster.Find(g), plan: p}
+	s := &search{m: m, base: base, clusters: m.clusters(), plan: p}
 	chosen, err := s.run()
 	if err != nil {
 		return nil, err
@@ -325,32 +325,15 @@ func (m *model) fixedBytes() int64 {
 }
 
 // floor is the largest need of a single step: what it reads and writes, and
-// what is alive across it that no plan can make again.
+// what is alive across it in every plan.
 func (m *model) floor() Floor {
 	steps := m.order(make([]bool, len(m.g.Nodes)))
-	made, last := make([]int32, len(m.g.Values)), make([]int32, len(m.g.Values))
-	for i, s := range steps {
-		for _, o := range m.inputs[s.Node] {
-			last[o] = int32(i)
-		}
-		for _, o := range m.outputs[s.Node] {
-			made[o], last[o] = int32(i), int32(i)
-		}
-	}
+	held := m.held(steps)
 	across := make([]int64, len(steps)+1)
-	stays := func(o int32) bool { n := m.g.Values[o].Def; return !m.mayRunAgain(n) || m.lasting[o] }
-	for i, s := range steps {
-		for _, o := range m.outputs[s.Node] {
-			if stays(o) && last[o] > made[o] || m.lasting[o] {
-				to := last[o]
-				if m.lasting[o] {
-					to = int32(len(steps))
-				}
-				if int32(i)+1 < to { // alive strictly between its maker and its last reader
-					across[i+1] += m.bytes[o]
-					across[to] -= m.bytes[o]
-				}
-			}
+	for o, h := range held {
+		if h.from < h.to {
+			across[h.from] += m.bytes[o]
+			across[h.to] -= m.bytes[o]
 		}
 	}
 	var f Floor
@@ -360,12 +343,12 @@ func (m *model) floor() Floor {
 		need := run + m.scratch[s.Node]
 		n := m.g.Nodes[s.Node]
 		for _, o := range m.inputs[s.Node] {
-			if !stays(o) || last[o] == int32(i) && !m.lasting[o] {
+			if !held[o].has(i) {
 				need += m.bytes[o]
 			}
 		}
-		for k, o := range m.outputs[s.Node] {
-			if k > 0 || len(n.Op.InPlace) == 0 {
+		for _, o := range m.outputs[s.Node] {
+			if o != n.Outputs[0].ID || !m.mayOverwrite(n, held, i) {
 				need += m.bytes[o]
 			}
 		}
@@ -374,6 +357,55 @@ func (m *model) floor() Floor {
 		}
 	}
 	return f
+}
+
+// stretch is half-open steps of the plain order.
+type stretch struct{ from, to int32 }
+
+func (s stretch) has(step int) bool { return int(s.from) <= step && step < int(s.to) }
+
+// held is, by owner, the steps across which every plan holds a value that they
+// may not touch: between its maker and its last reader if it is made once, and
+// to the end, from its first reader behind the forward pass at the latest, if
+// it lasts.
+func (m *model) held(steps []Step) []stretch {
+	held := make([]stretch, len(m.g.Values))
+	back := make([]bool, len(m.g.Values))
+	once := func(n *graph.Node) bool { return !m.mayRunAgain(n) || m.moment[n.ID] == 0 }
+	for i, s := range steps {
+		for _, o := range m.inputs[s.Node] {
+			if held[o].to = int32(i); !back[o] && m.g.Nodes[s.Node].Phase != graph.Forward && !once(m.g.Values[o].Def) {
+				back[o], held[o].from = true, int32(i)+1
+			}
+		}
+		for _, o := range m.outputs[s.Node] {
+			held[o] = stretch{int32(i) + 1, int32(i) + 1}
+		}
+	}
+	for o := range held {
+		switch n := m.g.Values[o].Def; {
+		case n == nil || m.fixed[o]:
+		case m.lasting[o] && (back[o] || once(n)):
+			held[o].to = int32(len(steps))
+		case m.lasting[o] || !once(n):
+			held[o] = stretch{}
+		}
+	}
+	return held
+}
+
+// mayOverwrite reports whether a node might write output 0 over an input.
+func (m *model) mayOverwrite(n *graph.Node, held []stretch, step int) bool {
+	for k, v := range n.Inputs {
+		if v == nil || !overInput(n, k) {
+			continue
+		}
+		o := m.owner[v.ID]
+		if !m.fixed[o] && m.bytes[o] == m.bytes[n.Outputs[0].ID] && !held[o].has(step) {
+			return true
+		}
+	}
+	return false
 }
 
 // search finds the candidate that a request asks for.

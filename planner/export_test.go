@@ -1,0 +1,64 @@
+package planner
+
+import "memopt/memopt/graph"
+
+// What tests outside the package look at.
+
+// Stretch is a life with the name of what lies there first.
+type Stretch struct {
+	Name string
+	Life
+}
+
+// Stretches lists the plan's lives; work space has the name of its node.
+func (p *Plan) Stretches() []Stretch {
+	var all []Stretch
+	for i, l := range p.t.lives {
+		name := ""
+		if l.scratch {
+			name = "(" + p.Graph.Nodes[p.Steps[l.first].Node].Name + ")"
+		} else {
+			name = p.Graph.Values[l.owner].Name
+		}
+		all = append(all, Stretch{name, Life{l.first, l.last, p.Offsets[i], l.bytes}})
+	}
+	return all
+}
+
+// CheckSchedule is Check of a schedule that need not be the plan's own.
+func CheckSchedule(p *Plan, s *Schedule) error { return p.check(s) }
+
+// Lab simulates any set of nodes run again.
+type Lab struct{ m *model }
+
+// NewLab binds a graph's dims.
+func NewLab(g *graph.Graph, dims map[string]int64) (*Lab, error) {
+	m, err := newModel(g, dims)
+	return &Lab{m}, err
+}
+
+// Repeatable lists the nodes that a plan may run again.
+func (l *Lab) Repeatable() (all []*graph.Node) {
+	for _, n := range l.m.g.Nodes {
+		if l.m.mayRunAgain(n) {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// Simulate is the peak, the bytes alive at each step, the steps and the extra
+// cost, as a share, of running a set of nodes again.
+func (l *Lab) Simulate(again []bool) (peak int64, live []int64, steps []Step, overhead float64) {
+	t := l.m.simulate(l.m.order(again))
+	return t.peak, t.live, t.steps, l.m.againCost(t) / l.m.total
+}
+
+// Floor is the floor that plans of the graph show.
+func (l *Lab) Floor() Floor { return l.m.floor() }
+
+// LeastOverhead is the bound for peaks within a limit.
+func (l *Lab) LeastOverhead(limit int64) float64 {
+	t := l.m.simulate(l.m.order(make([]bool, len(l.m.g.Nodes))))
+	return l.m.costBound(t, limit) / l.m.total
+}

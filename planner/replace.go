@@ -1,0 +1,139 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// replacements follows what operators write over parameters and states. It
+// refuses a graph whose order reads one after it was replaced, since the old
+// bytes are gone then, and marks the nodes that would do so if they ran again.
+func (m *model) replacements() error {
+	g := m.g
+	holds := make([]*graph.Value, len(g.Values)) // by owner: what is in its place now
+	by := make([]*graph.Node, len(g.Values))     // by owner: who replaced it first
+	for _, v := range g.Values {
+		if m.fixed[v.ID] {
+			holds[v.ID] = v
+		}
+	}
+	stale := func(v *graph.Value) error {
+		if o := m.owner[v.ID]; m.fixed[o] && holds[o] != content(v) {
+			return fmt.Errorf("reads %q after node %q has replaced it", v.Name, by[o].Name)
+		}
+		return nil
+	}
+	any := false
+	for _, n := range g.Nodes {
+		where := func(err error) error { return fmt.Errorf("node %q (%s) %w", n.Name, n.Op.FullName(), err) }
+		for _, v := range n.Inputs {
+			if v == nil {
+				continue
+			}
+			if err := stale(v); err != nil {
+				return where(err)
+			}
+		}
+		for i, in := range n.Op.Overwrites {
+			if n.Outputs[i] == nil {
+				continue
+			}
+			o := m.owner[n.Inputs[in].ID]
+			if state := g.Values[o]; !m.fixed[o] || state.Kind == graph.Input {
+				return where(fmt.Errorf("replaces %q, which is no parameter or state", state.Name))
+			}
+			for k, v := range n.Inputs {
+				if k != in && v != nil && m.owner[v.ID] == o {
+					return where(fmt.Errorf("reads %q twice, and replaces it", v.Name))
+				}
+			}
+			if by[o] == nil {
+				by[o] = n
+			}
+			holds[o], any = n.Outputs[i], true
+		}
+	}
+	if err := m.lasts(holds, by, stale); err != nil {
+		return err
+	}
+	m.late, m.moment = make([]bool, len(g.Nodes)), m.moments()
+	if any {
+		m.markLate(by)
+	}
+	return nil
+}
+
+// lasts checks what is read after the last node: outputs, and the new states.
+func (m *model) lasts(holds []*graph.Value, by []*graph.Node, stale func(*graph.Value) error) error {
+	moved := make([]bool, len(m.g.Values)) // by owner: a copy replaces it after the last node
+	updated := make([]bool, len(m.g.Values))
+	for _, u := range m.g.Updates {
+		o := m.owner[u.State.ID]
+		updated[o], moved[o] = true, m.owner[u.New.ID] != o
+	}
+	for _, u := range m.g.Updates {
+		if err := stale(u.New); err != nil {
+			return fmt.Errorf("the update of %q %w", u.State.Name, err)
+		}
+		if o := m.owner[u.New.ID]; moved[o] {
+			return fmt.Errorf("the update of %q reads %q, which has an update itself", u.State.Name, u.New.Name)
+		}
+	}
+	for _, v := range m.g.Outputs {
+		o := m.owner[v.ID]
+		if err := stale(v); err != nil {
+			return fmt.Errorf("output %q %w", v.Name, err)
+		}
+		if moved[o] {
+			return fmt.Errorf("output %q is replaced at the end of the step", v.Name)
+		}
+	}
+	for o, n := range by {
+		if n != nil && !updated[o] {
+			return fmt.Errorf("node %q (%s) replaces %q, which has no update", n.Name, n.Op.FullName(), m.g.Values[o].Name)
+		}
+	}
+	return nil
+}
+
+// moments is, by node, the latest step at which it might run again: the first
+// node behind the forward pass that reads its results, or results of those.
+// 0 is never.
+func (m *model) moments() []int32 {
+	need := make([]int32, len(m.g.Values)) // by owner: through what is made of it
+	read := make([]int32, len(m.g.Values)) // by owner: the first node behind the forward pass
+	for i, n := range slices.Backward(m.g.Nodes) {
+		if n.Phase != graph.Forward {
+			for _, o := range m.inputs[i] {
+				read[o] = int32(i)
+			}
+		}
+	}
+	moment := make([]int32, len(m.g.Nodes))
+	for i, n := range slices.Backward(m.g.Nodes) {
+		if n.Phase != graph.Forward || n.Op.View {
+			continue
+		}
+		for _, o := range m.outputs[i] {
+			moment[i] = max(moment[i], need[o], read[o])
+		}
+		for _, o := range m.inputs[i] {
+			need[o] = max(need[o], moment[i])
+		}
+	}
+	return moment
+}
+
+// markLate finds the nodes that might run again after a state that they read
+// was replaced.
+func (m *model) markLate(by []*graph.Node) {
+	for i, n := range m.g.Nodes {
+		for _, v := range n.Inputs {
+			if v != nil && by[m.owner[v.ID]] != nil && by[m.owner[v.ID]].ID < m.moment[i] {
+				m.late[i] = true
+			}
+		}
+	}
+}
