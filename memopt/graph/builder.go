@@ -236,6 +236,12 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 		// A size that does not fit 64 bits is found here, at its node.
 		v.Bytes()
 	}
+	// Given names come before those that are made up.
+	for _, v := range n.Outputs {
+		if v != nil && v.Name != "" {
+			b.Graph.byName[v.Name] = v
+		}
+	}
 	for i, v := range n.Outputs {
 		if v == nil {
 			continue

@@ -4,7 +4,14 @@ import "fmt"
 
 // Check states what is true of every graph between stages, the plain way, and
 // names the first offender. It does not use the builder's checks.
-func (g *Graph) Check() error {
+func (g *Graph) Check() (err error) {
+	if sizeErr := Try(func() { err = g.check() }); sizeErr != nil {
+		return fmt.Errorf("graph: %w", sizeErr)
+	}
+	return err
+}
+
+func (g *Graph) check() error {
 	bad := func(format string, args ...any) error { return fmt.Errorf("graph: "+format, args...) }
 	known := make([]bool, len(g.Values)) // made before the node at hand
 	for i, v := range g.Values {
@@ -39,7 +46,7 @@ func (g *Graph) Check() error {
 		return bad("%d names for %d values", len(g.byName), len(g.Values))
 	}
 	has := func(v *Value) bool {
-		return v != nil && int(v.ID) < len(g.Values) && g.Values[v.ID] == v
+		return v != nil && uint(v.ID) < uint(len(g.Values)) && g.Values[v.ID] == v
 	}
 	phase := Forward
 	for i, n := range g.Nodes {
@@ -75,8 +82,6 @@ func (g *Graph) Check() error {
 			case v == nil:
 			case !has(v) || v.Def != n || int(v.Out) != j:
 				return bad("node %q (%s): output %d (%s) belongs elsewhere", n.Name, n.Op.Name, j, v.Name)
-			case known[v.ID]:
-				return bad("node %q (%s): output %d (%s) is made twice", n.Name, n.Op.Name, j, v.Name)
 			default:
 				known[v.ID] = true
 			}
@@ -93,8 +98,11 @@ func (g *Graph) Check() error {
 		}
 	}
 	for _, v := range g.Inputs {
-		if !has(v) || v.Kind != Input {
-			return bad("input %q is not an input of this graph", v.Name)
+		if !has(v) {
+			return bad("an input is not in this graph")
+		}
+		if v.Kind != Input {
+			return bad("input %q is %s", v.Name, v.Kind)
 		}
 	}
 	if g.Loss != nil && (!has(g.Loss) || !g.Loss.Type.IsFloat() || !g.Loss.Shape.Elems().Is(1)) {

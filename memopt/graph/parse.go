@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,19 +165,19 @@ func (p *parser) contents(v *Value) {
 
 func (p *parser) tensor(t DType, s Shape) *Tensor {
 	start := p.tok
-	var nums []float64
+	var floats []float64
 	var ints []int64
 	p.items("{", "}", func() {
-		n := p.number()
-		if i, ok := n.(int64); ok {
-			nums, ints = append(nums, float64(i)), append(ints, i)
+		if at := p.tok; t.IsFloat() {
+			floats = append(floats, p.float(at, p.literal()))
 		} else {
-			nums, ints = append(nums, n.(float64)), append(ints, 0)
+			ints = append(ints, p.integer(t, at, p.literal()))
 		}
 	})
-	if !s.Elems().Is(int64(len(nums))) {
+	n := len(floats) + len(ints)
+	if !s.Elems().Is(int64(n)) {
 		p.tok = start
-		p.fail("%d numbers for shape %s", len(nums), s)
+		p.fail("%d numbers for shape %s", n, s)
 	}
 	shape := make([]int, len(s))
 	for i, d := range s {
@@ -190,12 +189,11 @@ func (p *parser) tensor(t DType, s Shape) *Tensor {
 		shape[i] = int(n)
 	}
 	x := NewTensor(t, shape...)
-	for i := range nums {
-		if t.IsFloat() {
-			x.SetFloat(i, nums[i])
-		} else {
-			x.SetInt(i, ints[i])
-		}
+	for i, f := range floats {
+		x.SetFloat(i, f)
+	}
+	for i, n := range ints {
+		x.SetInt(i, n)
 	}
 	return x
 }
@@ -230,6 +228,9 @@ func (p *parser) node(targets []target) {
 		a := Attr{Name: p.word("an attribute")}
 		p.expect("=")
 		a.Value = p.attr()
+		if ints, ok := a.Value.([]int64); ok && len(ints) == 0 {
+			a.Value = emptyList(op.spec(a.Name))
+		}
 		attrs = append(attrs, a)
 	}
 	slices.SortStableFunc(attrs, func(a, b Attr) int { return strings.Compare(a.Name, b.Name) })
@@ -309,43 +310,75 @@ func (p *parser) attr() any {
 	return p.number()
 }
 
+// emptyList is the list that [] stands for, which only the declaration tells.
+func emptyList(s *AttrSpec) any {
+	switch {
+	case s != nil && s.Kind == AttrFloats:
+		return []float64{}
+	case s != nil && s.Kind == AttrStrings:
+		return []string{}
+	}
+	return []int64{}
+}
+
 // number is an int64 or a float64.
 func (p *parser) number() any {
+	at, s := p.tok, p.literal()
+	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return i
+	}
+	return p.float(at, s)
+}
+
+// literal is a number as it is written.
+func (p *parser) literal() string {
 	sign := ""
 	if p.tok.is("-") || p.tok.is("+") {
 		sign = p.tok.text
 		p.next()
 	}
 	t := p.tok
-	switch {
-	case t.is("Inf"):
-		p.next()
-		if sign == "-" {
-			return math.Inf(-1)
-		}
-		return math.Inf(1)
-	case t.is("NaN"):
-		p.next()
-		return math.NaN()
-	case t.kind != tokNumber:
+	if t.kind != tokNumber && !t.is("Inf") && !t.is("NaN") {
 		p.fail("a number expected, not %s", t)
 	}
-	if i, err := strconv.ParseInt(sign+t.text, 10, 64); err == nil {
-		p.next()
-		return i
-	}
-	f, err := strconv.ParseFloat(sign+t.text, 64)
-	if err != nil {
-		p.fail("%s is not a number", t)
-	}
 	p.next()
+	return sign + t.text
+}
+
+func (p *parser) float(at token, s string) float64 {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		p.tok = at
+		p.fail("%s is not a number", s)
+	}
 	return f
+}
+
+func (p *parser) integer(t DType, at token, s string) int64 {
+	bits := int(8 * t.Size())
+	if t == Bool {
+		bits = 1
+	}
+	n, err := strconv.ParseInt(s, 10, bits)
+	if strings.HasPrefix(t.String(), "u") || t == Bool {
+		var u uint64
+		u, err = strconv.ParseUint(s, 10, bits)
+		n = int64(u)
+	}
+	if err != nil {
+		p.tok = at
+		p.fail("%s is not an element of type %s", s, t)
+	}
+	return n
 }
 
 func (p *parser) name() string {
 	t := p.tok
 	if t.kind != tokIdent && t.kind != tokString {
 		p.fail("a name expected, not %s", t)
+	}
+	if t.text == "" {
+		p.fail("a name cannot be empty")
 	}
 	p.next()
 	return t.text

@@ -112,8 +112,13 @@ func (x *Tensor) Int(i int) int64 {
 		return int64(binary.LittleEndian.Uint16(x.Bytes[2*i:]))
 	case Int8:
 		return int64(int8(x.Bytes[i]))
-	case Uint8, Bool:
+	case Uint8:
 		return int64(x.Bytes[i])
+	case Bool:
+		if x.Bytes[i] != 0 {
+			return 1
+		}
+		return 0
 	}
 	return int64(x.Float(i))
 }
@@ -134,6 +139,12 @@ func (x *Tensor) SetFloat(i int, v float64) {
 		if v != 0 {
 			x.Bytes[i] = 1
 		}
+	case Uint64:
+		if v >= 1<<63 {
+			binary.LittleEndian.PutUint64(x.Bytes[8*i:], uint64(v))
+			return
+		}
+		x.SetInt(i, int64(v))
 	default:
 		x.SetInt(i, int64(v))
 	}
