@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"memopt/planner/cluster":            {"memopt/memopt/graph"},
 	"memopt/planner":                    {"memopt/memopt/graph", "memopt/planner/cluster", "memopt/planner/pack"},
 	"memopt/kernels/cpu":                {"memopt/memopt/graph", "memopt/planner"},
+	"memopt/memopt/verify":              {"memopt/memopt/graph", "memopt/memopt/onnx", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
 	"memopt/memopt/report":              {"memopt/planner", "memopt/planner/cluster"},
 	"memopt/plugin":                     {"memopt/plugin/pb"},
 	"memopt/plugin/pb":                  {},
@@ -37,7 +38,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt": {"memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/tensorfile", "memopt/autograd", "memopt/kernels",
 		"memopt/kernels/cpu", "memopt/planner", "memopt/configs"},
 	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/tensorfile",
-		"memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
+		"memopt/memopt/verify", "memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
 }
 
 func command(t *testing.T, name string, args ...string) string {

@@ -127,10 +127,10 @@ func (r *reader) resolve(s *scope, n *node) (attrs []graph.Attr, ok bool) {
 		a := &n.attrs[i]
 		switch {
 		case a.bad != "":
-			r.bad.node(n.name, n.fullOp(), "attribute %s %s", quote(a.name), a.bad)
+			r.bad.foreign(n.name, n.fullOp(), "attribute %s %s", quote(a.name), a.bad)
 			ok = false
 		case a.body != nil:
-			r.bad.node(n.name, n.fullOp(), "attribute %s is a graph; only a %s and %s pair is read", quote(a.name), thenBranch, elseBranch)
+			r.bad.foreign(n.name, n.fullOp(), "attribute %s is a graph; only a %s and %s pair is read", quote(a.name), thenBranch, elseBranch)
 			ok = false
 		case a.value != nil:
 			v := a.value

@@ -58,6 +58,7 @@ type reader struct {
 	blocks    []*weights.Block
 	lent      map[*byte]graph.Data
 	words     map[string]string // operator names and domains, one copy each
+	known     map[string]*graph.Tensor
 }
 
 // model is a ModelProto as it lies in the file.
@@ -94,6 +95,8 @@ func (r *reader) run() (g *graph.Graph, err error) {
 		case nil:
 		case *fault:
 			g, err = nil, fmt.Errorf("onnx: %s: %s", r.file, p.msg)
+		case *OpsetError:
+			g, err = nil, fmt.Errorf("onnx: %s: %w", r.file, p)
 		default:
 			panic(p)
 		}
@@ -196,8 +199,7 @@ func plainDomain(domain string) string {
 
 func (r *reader) checkOpset(what string, opsets map[string]int) {
 	if v, ok := opsets[""]; ok && (v < oldestOpset || v > newestOpset) {
-		fail("%s is for opset %d; %d to %d are read (convert it with onnx.version_converter, or export it again)",
-			what, v, oldestOpset, newestOpset)
+		panic(&OpsetError{what, v, oldestOpset, newestOpset})
 	}
 }
 
@@ -295,6 +297,10 @@ func (r *reader) input(top *scope, in *valueInfo) {
 	if in.bad != "" {
 		r.bad.file("%s %s", in.what, in.bad)
 		top.values[in.name] = poison
+		return
+	}
+	if x := r.known[in.name]; x != nil {
+		r.constant(top, in, x)
 		return
 	}
 	v, err := r.b.Define(graph.Input, in.name, in.dtype, in.shape)

@@ -236,7 +236,7 @@ func (r *reader) build(s *scope, n *node) {
 func (r *reader) find(s *scope, n *node) *graph.Op {
 	version, imported := s.opsets[n.domain]
 	if !imported {
-		r.bad.node(n.name, n.fullOp(), "domain %s is not among the file's opset imports", quote(n.domain))
+		r.bad.foreign(n.name, n.fullOp(), "domain %s is not among the file's opset imports", quote(n.domain))
 		return nil
 	}
 	op := r.lib.Find(n.domain, n.op, version)
@@ -244,9 +244,9 @@ func (r *reader) find(s *scope, n *node) *graph.Op {
 	case op != nil:
 	case r.lib.Find(n.domain, n.op, 0) != nil:
 		forms := r.lib.Find(n.domain, n.op, 0)
-		r.bad.node(n.name, n.fullOp(), "the library has this operator since opset %d, the file is for opset %d", forms.Since, version)
+		r.bad.foreign(n.name, n.fullOp(), "the library has this operator since opset %d, the file is for opset %d", forms.Since, version)
 	default:
-		r.bad.node(n.name, n.fullOp(), "the library has no such operator (opset %d)", version)
+		r.bad.foreign(n.name, n.fullOp(), "the library has no such operator (opset %d)", version)
 	}
 	return op
 }

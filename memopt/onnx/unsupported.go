@@ -21,6 +21,9 @@ type Unsupported struct {
 	Nodes []string // the first few nodes
 	Count int      // all nodes it concerns
 	Msg   string
+	// Foreign: graphs have no such thing, whatever the operator is. Else it is
+	// what an operator of the library says of its inputs and attributes.
+	Foreign bool
 }
 
 const (
@@ -88,6 +91,14 @@ func (c *complaints) node(name, op, format string, args ...any) {
 	}
 }
 
+// foreign notes that a node holds what graphs do not have.
+func (c *complaints) foreign(name, op, format string, args ...any) {
+	c.node(name, op, format, args...)
+	if i, ok := c.at[complaint{op, fmt.Sprintf(format, args...)}]; ok {
+		c.items[i].Foreign = true
+	}
+}
+
 // nodeError notes what an operator says of a node.
 func (c *complaints) nodeError(name, op string, err error) {
 	var ne *graph.NodeError
@@ -100,7 +111,7 @@ func (c *complaints) nodeError(name, op string, err error) {
 
 // file notes something that belongs to no node.
 func (c *complaints) file(format string, args ...any) {
-	c.add(Unsupported{Msg: fmt.Sprintf(format, args...)})
+	c.add(Unsupported{Msg: fmt.Sprintf(format, args...), Foreign: true})
 }
 
 func (c *complaints) add(u Unsupported) bool {
@@ -117,4 +128,17 @@ func (c *complaints) err(file string) error {
 		return nil
 	}
 	return &UnsupportedError{File: file, Items: c.items, More: c.more}
+}
+
+// OpsetError says that a file is for an opset that is not read.
+type OpsetError struct {
+	What   string // the model, or a function
+	Opset  int
+	Oldest int
+	Newest int
+}
+
+func (e *OpsetError) Error() string {
+	return fmt.Sprintf("%s is for opset %d; %d to %d are read (convert it with onnx.version_converter, or export it again)",
+		e.What, e.Opset, e.Oldest, e.Newest)
 }

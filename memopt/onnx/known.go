@@ -1,0 +1,123 @@
+package onnx
+
+import (
+	"fmt"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// ParseKnown is Parse with numbers for some inputs, by name: such an input is a
+// constant of the graph. Axes, pads and target shapes have to be known while a
+// step is planned; a model that takes them as inputs is read for one choice of
+// them at a time.
+func ParseKnown(src []byte, name string, lib *graph.Library, known map[string]*graph.Tensor) (*graph.Graph, error) {
+	r := newReader(src, name, "", lib, nil)
+	r.known = known
+	return r.run()
+}
+
+// constant adds an input whose numbers are known.
+func (r *reader) constant(top *scope, in *valueInfo, x *graph.Tensor) {
+	if x.Type != in.dtype || len(x.Shape) != len(in.shape) {
+		fail("%s is %s%s, but its numbers are %s%v", in.what, in.dtype, in.shape, x.Type, x.Shape)
+	}
+	for i, d := range in.shape {
+		if n, ok := d.Const(); ok && n != int64(x.Shape[i]) {
+			fail("%s is %s%s, but its numbers are %s%v", in.what, in.dtype, in.shape, x.Type, x.Shape)
+		}
+	}
+	v, err := r.b.Const(in.name, x)
+	if err != nil {
+		fail("%s: %s", in.what, trimPackage(err))
+	}
+	top.values[in.name] = v
+}
+
+// ParseTensor reads a TensorProto, as data sets for tests are kept, and the
+// name it carries. The tensor has bytes of its own.
+func ParseTensor(src []byte) (name string, x *graph.Tensor, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f, ok := p.(*fault)
+			if !ok {
+				panic(p)
+			}
+			err = fmt.Errorf("onnx: %s", f.msg)
+		}
+	}()
+	r := newReader(src, "", "", nil, nil)
+	t := readTensor(r.message("a tensor", r.src), func(t *tensor) string { return "tensor " + quote(t.name) })
+	if t.bad != "" {
+		t.fail("it %s", t.bad)
+	}
+	b, err := r.data(t).Bytes()
+	if err != nil {
+		t.fail("%s", trimPackage(err))
+	}
+	x = graph.NewTensor(t.dtype, t.shape()...)
+	copy(x.Bytes, b)
+	return t.name, x, nil
+}
+
+// Outline is what a model says of itself, whether it can be read or not.
+type Outline struct {
+	Opsets  map[string]int // by domain; "" is ONNX's own
+	Ops     []string       // of the main graph's nodes, in their order, domain in front
+	Inputs  []string       // those without numbers in the file
+	Outputs []string
+	Foreign []string // what of the inputs and outputs is no tensor of a graph's
+}
+
+// ParseOutline reads a model as far as its outline.
+func ParseOutline(src []byte) (o Outline, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f, ok := p.(*fault)
+			if !ok {
+				panic(p)
+			}
+			err = fmt.Errorf("onnx: %s", f.msg)
+		}
+	}()
+	r := newReader(src, "", "", nil, nil)
+	o.Opsets = map[string]int{}
+	for m := r.message("the model", r.src); m.next(); {
+		switch m.num {
+		case modelOpset:
+			r.opset(m, o.Opsets)
+		case modelGraph:
+			r.model.graph = m.bytes()
+		}
+	}
+	g := r.readBody("the graph", r.model.graph)
+	n := &node{}
+	for _, b := range g.nodes {
+		r.node(b, n)
+		o.Ops = append(o.Ops, n.fullOp())
+	}
+	given := make([]string, len(g.inits))
+	for i, b := range g.inits {
+		for m := r.message("an initializer", b); m.next(); {
+			if m.num == tensorName {
+				given[i] = m.text()
+			}
+		}
+	}
+	value := func(what string, b []byte) string {
+		v := r.valueInfo(what, b)
+		if v.bad != "" {
+			o.Foreign = append(o.Foreign, v.what+" "+v.bad)
+		}
+		return v.name
+	}
+	for _, b := range g.inputs {
+		if name := value("input", b); !slices.Contains(given, name) {
+			o.Inputs = append(o.Inputs, name)
+		}
+	}
+	for _, b := range g.outputs {
+		o.Outputs = append(o.Outputs, value("output", b))
+	}
+	return o, nil
+}

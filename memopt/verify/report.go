@@ -1,0 +1,125 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+)
+
+// Outcome is what became of a case.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Passed Outcome = iota
+	Failed
+	NotApplicable
+)
+
+// String is the word in the report.
+func (o Outcome) String() string { return [...]string{"passed", "failed", "not applicable"}[o] }
+
+// MarshalText is the same word in JSON.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// Result is what a case gave.
+type Result struct {
+	Case    string        `json:"case"`
+	Op      string        `json:"op"` // the row of the table
+	Ops     []string      `json:"-"`  // of all nodes
+	Types   []graph.DType `json:"-"`  // of inputs and outputs, sorted
+	Outcome Outcome       `json:"outcome"`
+	Reason  string        `json:"reason,omitempty"` // unless it passed
+	Known   []string      `json:"known,omitempty"`  // inputs that were constants of the graph
+}
+
+// Report is the results in order of the cases.
+type Report struct{ Results []Result }
+
+// Count is the number of cases with an outcome.
+func (r *Report) Count(o Outcome) (n int) {
+	for _, x := range r.Results {
+		if x.Outcome == o {
+			n++
+		}
+	}
+	return n
+}
+
+// Row is the counts of one operator.
+type Row struct {
+	Op            string `json:"op"`
+	Passed        int    `json:"passed"`
+	Failed        int    `json:"failed"`
+	NotApplicable int    `json:"not_applicable"`
+}
+
+// Rows are the counts by operator, sorted.
+func (r *Report) Rows() []Row {
+	rows := map[string]*Row{}
+	for _, x := range r.Results {
+		row := rows[x.Op]
+		if row == nil {
+			row = &Row{Op: x.Op}
+			rows[x.Op] = row
+		}
+		switch x.Outcome {
+		case Passed:
+			row.Passed++
+		case Failed:
+			row.Failed++
+		case NotApplicable:
+			row.NotApplicable++
+		}
+	}
+	out := make([]Row, 0, len(rows))
+	for _, op := range slices.Sorted(maps.Keys(rows)) {
+		out = append(out, *rows[op])
+	}
+	return out
+}
+
+// Table is the counts as text, then every case that did not pass with its
+// reason: failed ones each, others by reason.
+func (r *Report) Table() string {
+	var sb strings.Builder
+	t := tabwriter.NewWriter(&sb, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "operator\tpassed\tfailed\tnot applicable")
+	for _, row := range r.Rows() {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", row.Op, row.Passed, row.Failed, row.NotApplicable)
+	}
+	t.Flush()
+	reasons := map[string][]string{}
+	for _, x := range r.Results {
+		switch x.Outcome {
+		case Failed:
+			fmt.Fprintf(&sb, "failed: %s: %s\n", x.Case, x.Reason)
+		case NotApplicable:
+			reasons[x.Reason] = append(reasons[x.Reason], x.Case)
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		fmt.Fprintf(&sb, "not applicable: %s: %s\n", reason, strings.Join(reasons[reason], ", "))
+	}
+	fmt.Fprintf(&sb, "%d of %d passed, %d failed, %d not applicable\n", r.Count(Passed), len(r.Results), r.Count(Failed), r.Count(NotApplicable))
+	return sb.String()
+}
+
+// classify is the outcome and the reason of what went wrong. The case is named
+// beside it, so the file's name goes.
+func classify(err error) (Outcome, string) {
+	if reason := foreign(err); reason != "" {
+		return NotApplicable, reason
+	}
+	var u *onnx.UnsupportedError
+	if errors.As(err, &u) {
+		return Failed, u.Items[0].String()
+	}
+	return Failed, err.Error()
+}

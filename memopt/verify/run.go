@@ -1,0 +1,165 @@
+package verify
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"memopt/kernels"
+	"memopt/kernels/cpu"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// Run runs every case below the root of a file system. The error is about the
+// files; what a case gives is in the report.
+func Run(fsys fs.FS) (*Report, error) {
+	dirs, err := Find(fsys)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	for _, dir := range dirs {
+		c, err := Open(fsys, dir)
+		if err != nil {
+			return nil, err
+		}
+		r.Results = append(r.Results, c.run())
+	}
+	return r, nil
+}
+
+// Find lists the folders that hold a case, sorted.
+func Find(fsys fs.FS) ([]string, error) {
+	var dirs []string
+	err := fs.WalkDir(fsys, ".", func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && path.Base(p) == modelFile {
+			dirs = append(dirs, path.Dir(p))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	if len(dirs) == 0 {
+		return nil, fmt.Errorf("verify: no folder with a %s; the node tests are made by onnx.backend.test, or lie in its folder data", modelFile)
+	}
+	slices.Sort(dirs)
+	return dirs, nil
+}
+
+// run is the whole of one case.
+func (c *Case) run() Result {
+	r := Result{Case: c.Name, Op: c.op(), Ops: c.Outline.Ops, Types: c.types(), Outcome: Passed}
+	if len(c.Outline.Foreign) > 0 {
+		r.Outcome, r.Reason = NotApplicable, c.Outline.Foreign[0]
+	}
+	for _, s := range c.Sets {
+		g, known, err := c.Read(s)
+		if err == nil {
+			r.Known = known
+			err = c.compute(g, s)
+		}
+		if err != nil {
+			r.Outcome, r.Reason = classify(err)
+			break
+		}
+	}
+	return r
+}
+
+// compute runs one data set both ways.
+func (c *Case) compute(g *graph.Graph, s Set) error {
+	dims, err := s.dims(g)
+	if err != nil {
+		return err
+	}
+	for _, way := range []struct {
+		name string
+		run  func(*graph.Graph, map[string]int64, map[string]*graph.Tensor) ([]*graph.Tensor, error)
+	}{{"interpreted", interpret}, {"on the device", onDevice}} {
+		got, err := way.run(g, dims, s.Inputs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", way.name, err)
+		}
+		if err := compare(got, s.Outputs, g.Outputs); err != nil {
+			return fmt.Errorf("%s: %w", way.name, err)
+		}
+	}
+	return nil
+}
+
+func interpret(g *graph.Graph, dims map[string]int64, in map[string]*graph.Tensor) (out []*graph.Tensor, err error) {
+	b, err := graph.Bind(dims)
+	if err != nil {
+		return nil, err
+	}
+	var values []*graph.Tensor
+	// What an operator finds wrong in the numbers leaves by panic.
+	if e := graph.Try(func() { values, err = kernels.Interpret(g, b, in) }); e != nil {
+		err = e
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range g.Outputs {
+		out = append(out, values[v.ID])
+	}
+	return out, nil
+}
+
+// onDevice poisons memory that no value owns, so that reading it would show.
+func onDevice(g *graph.Graph, dims map[string]int64, in map[string]*graph.Tensor) (out []*graph.Tensor, err error) {
+	p, err := planner.Make(g, planner.Request{Dims: dims})
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		return nil, err
+	}
+	d, err := cpu.Open(s, cpu.Options{Poison: true})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if _, err := d.Run(planner.Run{Inputs: in}); err != nil {
+		return nil, err
+	}
+	for _, v := range g.Outputs {
+		x, err := d.Output(v.Name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// types are the element types of the numbers.
+func (c *Case) types() []graph.DType {
+	var ts []graph.DType
+	for _, s := range c.Sets {
+		for _, x := range s.Inputs {
+			ts = append(ts, x.Type)
+		}
+		for _, x := range s.Outputs {
+			ts = append(ts, x.Type)
+		}
+	}
+	slices.Sort(ts)
+	return slices.Compact(ts)
+}
+
+// op is the row of the report that a case belongs to.
+func (c *Case) op() string {
+	switch {
+	case strings.Contains(c.Name, "_expanded"):
+		return "(expanded)"
+	case len(c.Outline.Ops) == 1:
+		return c.Outline.Ops[0]
+	}
+	return "(graphs)"
+}

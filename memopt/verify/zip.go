@@ -1,0 +1,45 @@
+package verify
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+)
+
+// OpenZip opens cases that are kept in a zip file. A file that is a symbolic
+// link there, because another holds the same bytes, reads as that other.
+func OpenZip(name string) (fs.FS, io.Closer, error) {
+	z, err := zip.OpenReader(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("verify: %s: %w", name, err)
+	}
+	links := map[string]string{}
+	for _, f := range z.File {
+		if f.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		to, err := fs.ReadFile(z, f.Name)
+		if err != nil {
+			z.Close()
+			return nil, nil, fmt.Errorf("verify: %s: %w", name, err)
+		}
+		links[f.Name] = path.Join(path.Dir(f.Name), string(to))
+	}
+	return linked{&z.Reader, links}, z, nil
+}
+
+// linked is a file system with symbolic links to files.
+type linked struct {
+	fs.FS
+	to map[string]string
+}
+
+// Open follows one link: what is linked to is none.
+func (l linked) Open(name string) (fs.File, error) {
+	if to, is := l.to[name]; is {
+		name = to
+	}
+	return l.FS.Open(name)
+}
