@@ -15,11 +15,16 @@ var opsCommand = &cli.Command{
 	Name:      "ops",
 	Usage:     "the operator library: what runs, what has a gradient, what the planner may repeat",
 	ArgsUsage: " ",
-	Flags:     common(),
+	Flags: common(
+		&cli.StringFlag{Name: "verify", Usage: "run the ONNX project's node tests in `DIR` (or a zip of it)"},
+	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")
 		if err != nil {
 			return err
+		}
+		if dir := c.String("verify"); dir != "" {
+			return verifyOps(c, dir, asJSON)
 		}
 		var rows []opRow
 		for _, op := range kernels.Library.All() {

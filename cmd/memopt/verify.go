@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/memopt"
+	"memopt/memopt/verify"
+)
+
+// verifyOps is ops --verify: the ONNX project's node tests, in a folder or a
+// zip. Failed ones are what the library got wrong.
+func verifyOps(c *cli.Context, path string, asJSON bool) error {
+	if _, err := os.Stat(path); err != nil {
+		return asInput(err)
+	}
+	var cases fs.FS = os.DirFS(path)
+	if strings.HasSuffix(path, ".zip") {
+		z, closer, err := verify.OpenZip(path)
+		if err != nil {
+			return asInput(err)
+		}
+		defer closer.Close()
+		cases = z
+	}
+	report, err := verify.Run(cases)
+	if err != nil {
+		return asInput(err)
+	}
+	failed := report.Count(verify.Failed)
+	if asJSON {
+		err = printJSON(c.App.Writer, map[string]any{"format": "memopt.verify/1", "ops": report.Rows(), "cases": report.Results,
+			"passed": report.Count(verify.Passed), "failed": failed, "not_applicable": report.Count(verify.NotApplicable)})
+	} else {
+		_, err = fmt.Fprint(c.App.Writer, report.Table())
+	}
+	if err == nil && failed > 0 {
+		err = cannot{fmt.Sprintf("memopt: %d of the cases in %s failed", failed, path)}
+	}
+	return err
+}
+
+// cannot is a request that was understood and is not met.
+type cannot struct{ msg string }
+
+func (e cannot) Error() string { return e.msg }
+func (e cannot) ExitCode() int { return memopt.ExitCannot }
