@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"memopt/planner"
 )
@@ -11,6 +10,7 @@ import (
 // Line is one promise beside its measurement.
 type Line struct {
 	Name               string
+	Space              string // of the device, as JSON calls it; "" for the total
 	Promised, Measured int64
 }
 
@@ -18,23 +18,22 @@ type Line struct {
 // promise on our own devices.
 func Lines(p *planner.Plan, s *planner.Schedule, t planner.Trace) []Line {
 	return []Line{
-		{"arena", p.Arena, t.Arena},
-		{"parameters and states", s.State, t.State},
-		{"inputs", s.Staging, t.Staging},
-		{"total", p.Arena + s.State + s.Staging, t.Arena + t.State + t.Staging},
+		{"arena", "arena", p.Arena, t.Arena},
+		{"parameters and states", "state", s.State, t.State},
+		{"inputs", "staging", s.Staging, t.Staging},
+		{"total", "", p.Arena + s.State + s.Staging, t.Arena + t.State + t.Staging},
 	}
 }
 
 // Measured writes promised beside measured.
 func Measured(w io.Writer, lines []Line) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\tpromised\tmeasured\t\t")
+	rows := [][]string{{"bytes", "promised", "measured", ""}}
 	for _, l := range lines {
 		verdict := "equal"
 		if l.Promised != l.Measured {
 			verdict = fmt.Sprintf("%+d bytes", l.Measured-l.Promised)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", l.Name, Thousands(l.Promised), Thousands(l.Measured), verdict)
+		rows = append(rows, []string{l.Name, Thousands(l.Promised), Thousands(l.Measured), verdict})
 	}
-	t.Flush()
+	Table(w, "lrrl", rows)
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"memopt/planner"
 	"memopt/planner/cluster"
@@ -23,65 +22,77 @@ const maxRows = 24
 // Plan writes the plan table. Rows and columns are those ONNX Runtime's users
 // know; what it saves at the peak stands above.
 func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
-	fmt.Fprintf(w, "model     %s: %d nodes, %d of them forward\n", model, len(p.Graph.Nodes), forward(p))
+	head := [][]string{{"model", fmt.Sprintf("%s: %d nodes, %d of them forward", model, len(p.Graph.Nodes), forward(p))}}
 	if len(p.Request.Dims) > 0 {
-		fmt.Fprintf(w, "dims      %s\n", dims(p.Request.Dims))
+		head = append(head, []string{"dims", dims(p.Request.Dims)})
 	}
-	fmt.Fprintf(w, "strategy  %s\n", p.Strategy)
+	head = append(head, []string{"strategy", strategy(p)})
 	for _, s := range settings {
 		if s.Name != "dims" {
-			fmt.Fprintf(w, "setting   %s = %s (%s)\n", s.Name, s.Value, s.Source)
+			head = append(head, []string{"setting", fmt.Sprintf("%s = %s (%s)", s.Name, s.Value, s.Source)})
 		}
 	}
+	Table(w, "ll", head)
+
 	fmt.Fprintln(w)
+	Table(w, "lrrr", [][]string{
+		{"", "everything kept", "this plan", "floor"},
+		{"peak", Bytes(p.Baseline.Peak), Bytes(p.Result.Peak), Bytes(p.Floor.Peak)},
+		{"arena", Bytes(p.Baseline.Arena), Bytes(p.Arena), ""},
+		{"kept for backward", Bytes(p.Baseline.Stashed), Bytes(p.Result.Stashed), ""},
+		{"extra compute", "–", fmt.Sprintf("%+.1f %%", 100*p.Result.Overhead), ""},
+		{"nodes run again", "–", fmt.Sprint(p.Result.Again), ""},
+	})
 
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\teverything kept\tthis plan\tfloor\t")
-	fmt.Fprintf(t, "peak\t%s\t%s\t%s\t\n", Bytes(p.Baseline.Peak), Bytes(p.Result.Peak), Bytes(p.Floor.Peak))
-	fmt.Fprintf(t, "arena\t%s\t%s\t\t\n", Bytes(p.Baseline.Arena), Bytes(p.Arena))
-	fmt.Fprintf(t, "kept for backward\t%s\t%s\t\t\n", Bytes(p.Baseline.Stashed), Bytes(p.Result.Stashed))
-	fmt.Fprintf(t, "extra compute\t–\t%+.1f %%\t\t\n", 100*p.Result.Overhead)
-	fmt.Fprintf(t, "nodes run again\t–\t%d\t\t\n", p.Result.Again)
-	t.Flush()
-	fmt.Fprintf(w, "\npeak at   %s\n          %s\n", p.Result.PeakNode, clip(p.Result.PeakFormula, 300))
-	fmt.Fprintf(w, "floor at  %s\n\n", p.Floor.Node)
+	fmt.Fprintln(w)
+	Table(w, "ll", [][]string{
+		{"peak at", p.Result.PeakNode},
+		{"", clip(p.Result.PeakFormula, 300)},
+		{"floor at", p.Floor.Node},
+	})
 
-	fmt.Fprintln(w, "memory")
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w)
+	owners := [][]string{{"memory", ""}}
 	for _, o := range Owners(p) {
-		fmt.Fprintf(t, "\t%s\t%s\t\n", o.Name, Bytes(o.Bytes))
+		owners = append(owners, []string{o.Name, Bytes(o.Bytes)})
 	}
-	t.Flush()
+	Table(w, "lr", owners)
 
 	if len(p.Clusters) > 0 {
 		fmt.Fprintln(w)
 		clusters(w, p)
 	}
 	fmt.Fprintf(w, "\nplanned in %.1f ms\n", float64(p.Took.Microseconds())/1000)
-	for _, msg := range p.Warnings {
-		fmt.Fprintf(w, "warning: %s\n", msg)
+}
+
+// strategy is the one used, and whether settings turned on more.
+func strategy(p *planner.Plan) string {
+	if p.Request.Level > 0 || len(p.Request.Clusters) > 0 {
+		return p.Strategy + ", and the clusters that settings ask for"
 	}
+	return p.Strategy
 }
 
 // Owner is who holds how much at the peak.
 type Owner struct {
 	Name  string
+	Key   string // as JSON calls it
 	Bytes int64
 }
 
 // Owners splits the total that a budget binds.
 func Owners(p *planner.Plan) []Owner {
 	m := p.Memory
-	return []Owner{{"parameters and constants", m.Weights}, {"optimizer states", m.Optimizer}, {"inputs", m.Staging},
-		{"gradients at the peak", m.Gradients}, {"activations and work space", m.Activations}, {"total", m.Total}}
+	return []Owner{{"parameters and constants", "weights", m.Weights}, {"optimizer states", "optimizer", m.Optimizer},
+		{"inputs", "staging", m.Staging}, {"gradients at the peak", "gradients", m.Gradients},
+		{"activations and work space", "activations", m.Activations}, {"total", "total", m.Total}}
 }
 
 func clusters(w io.Writer, p *planner.Plan) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\t\tConfigs\tFreq\tMax Saving(Bytes)\tSaving Symbolic(Bytes)")
+	rows := [][]string{{"", "", "Configs", "Freq", "Max Saving(Bytes)", "Saving Symbolic(Bytes)"}}
 	for i, r := range p.Clusters {
 		if i == maxRows {
-			fmt.Fprintf(t, "\t\tand %d more (--format json has all)\t\t\t\n", len(p.Clusters)-maxRows)
+			rows = append(rows, []string{"", "", fmt.Sprintf("and %d more (--format json has all)", len(p.Clusters)-maxRows), "", "", ""})
 			break
 		}
 		on := "OFF"
@@ -91,9 +102,9 @@ func clusters(w io.Writer, p *planner.Plan) {
 		case r.Applied > 0:
 			on = fmt.Sprintf("ON %d", r.Applied)
 		}
-		fmt.Fprintf(t, " - Plan %d\t%s\t%s\t%d\t%s\t%s\n", i+1, on, clip(r.Key(), 60), r.Freq, Thousands(r.Bytes), clip(cluster.Formula(r.Saving), 60))
+		rows = append(rows, []string{fmt.Sprintf(" - Plan %d", i+1), on, clip(r.Key(), 60), fmt.Sprint(r.Freq), Thousands(r.Bytes), clip(cluster.Formula(r.Saving), 60)})
 	}
-	t.Flush()
+	Table(w, "lllrrl", rows)
 }
 
 func forward(p *planner.Plan) (n int) {
@@ -126,7 +137,7 @@ func clip(s string, n int) string {
 func Bytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	x, i := float64(n), 0
-	for x >= 1024 && i < len(units)-1 {
+	for (x >= 1023.995 || x <= -1023.995) && i < len(units)-1 {
 		x, i = x/1024, i+1
 	}
 	if i == 0 {

@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"memopt/planner"
 )
@@ -25,12 +24,12 @@ func Lives(w io.Writer, p *planner.Plan) error {
 	if err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "first\tlast\tbytes\toffset\t")
+	rows := [][]string{{"first", "last", "bytes", "offset"}}
 	for _, l := range s.Lives {
-		fmt.Fprintf(t, "%d\t%d\t%d\t%d\t\n", l.First, l.Last, l.Bytes, l.Offset)
+		rows = append(rows, []string{fmt.Sprint(l.First), fmt.Sprint(l.Last), fmt.Sprint(l.Bytes), fmt.Sprint(l.Offset)})
 	}
-	return t.Flush()
+	Table(w, "rrrr", rows)
+	return nil
 }
 
 // Arena prints every launch with the places of what it reads and writes.
