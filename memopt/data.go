@@ -18,6 +18,7 @@ type feeder struct {
 	types   map[string]graph.DType
 	data    *tensorfile.Set // nil: synthetic
 	batches int             // runs in one pass over data
+	left    int             // rows at the end that do not fill a batch
 	made    map[string]*graph.Tensor
 }
 
@@ -54,8 +55,9 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 		case slices.Equal(x.Shape, shape):
 		case len(shape) > 0 && len(x.Shape) == len(shape) && slices.Equal(x.Shape[1:], shape[1:]) && x.Shape[0] >= shape[0] && shape[0] > 0:
 			rows = x.Shape[0] / shape[0]
+			f.left = x.Shape[0] % shape[0]
 		default:
-			return nil, input(fmt.Errorf("memopt: data array %q is %v, the model takes %v or more rows of it", name, x.Shape, shape))
+			return nil, input(fmt.Errorf("memopt: data array %q is %v, the model takes %v or more rows of it%s", name, x.Shape, shape, wouldFit(g.ByName(name), shape, x)))
 		}
 		if f.batches >= 0 && rows != f.batches {
 			return nil, input(fmt.Errorf("memopt: data array %q has %d batches, others have %d", name, rows, f.batches))
@@ -67,6 +69,24 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 		data.Tensors[name] = x
 	}
 	return f, nil
+}
+
+// wouldFit suggests the dims under which an input, now of a shape, takes an array.
+func wouldFit(v *graph.Value, shape []int, x *graph.Tensor) string {
+	if len(shape) != len(x.Shape) {
+		return ""
+	}
+	var dims []string
+	for i, d := range v.Shape {
+		if x.Shape[i] == shape[i] || i == 0 && x.Shape[i] > shape[i] {
+			continue
+		}
+		if !slices.Equal(d.Names(), []string{d.String()}) {
+			return "" // a number or a formula, which no size of one dim sets
+		}
+		dims = append(dims, fmt.Sprintf("%s=%d", d, x.Shape[i]))
+	}
+	return "; with --dims " + strings.Join(dims, ",") + " it would fit"
 }
 
 // synthesize makes one batch of numbers that every model accepts: normal

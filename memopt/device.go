@@ -42,9 +42,14 @@ func openDevice(name string, s *planner.Schedule) (Device, error) {
 		name = devices[0].name
 	}
 	for _, d := range devices {
-		if d.name == name {
-			return d.open(s)
+		if d.name != name {
+			continue
 		}
+		bytes := s.Arena + s.State + 2*s.Staging // inputs lie in their space, and where they come from
+		if err := Fits(bytes, "the step", "; a smaller batch or a --budget may fit"); err != nil {
+			return nil, err
+		}
+		return d.open(s)
 	}
 	return nil, codedError{fmt.Errorf("memopt: device %q is not in this build; there are %s", name, strings.Join(Devices(), ", ")), ExitCannot}
 }

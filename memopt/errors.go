@@ -8,8 +8,9 @@ import (
 
 // Exit codes of the program; the service maps them to gRPC codes.
 const (
-	ExitCannot = 1 // the request cannot be met, and the message says what could
-	ExitInput  = 2 // bad usage or input
+	ExitCannot  = 1   // the request cannot be met, and the message says what could
+	ExitInput   = 2   // bad usage or input
+	ExitStopped = 130 // interrupted, as shells count it
 )
 
 // codedError gives an error the exit code of its kind.

@@ -52,6 +52,8 @@ func (m *Model) Plan() (*planner.Plan, error) {
 	if err != nil {
 		return nil, classify(err)
 	}
+	suggest(p, m.Config.Requests)
+	p.Warnings = append(p.Warnings, m.warnings(p)...)
 	return p, nil
 }
 

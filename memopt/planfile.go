@@ -2,6 +2,7 @@ package memopt
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"memopt/configs"
 	"memopt/memopt/onnx"
@@ -21,9 +22,21 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 	}
 	p, err := f.Bind(m.Graph)
 	if err != nil {
+		if f.Model.Fingerprint != m.Graph.Fingerprint() {
+			err = fmt.Errorf("%w; a plan is checked with the settings it was made with: --optimizer, --loss, --trainable, --clip-norm, --accumulate", err)
+		}
 		return nil, codedError{err, ExitCannot}
 	}
 	return p, nil
+}
+
+// SaveGraphs writes a plan's training graph as it was and as it is under the
+// plan into a folder, as NAME.before.onnx and NAME.after.onnx.
+func SaveGraphs(p *planner.Plan, folder, name string) error {
+	if err := onnx.Write(filepath.Join(folder, name+".before.onnx"), p.Graph); err != nil {
+		return input(fmt.Errorf("memopt: %w", err))
+	}
+	return Emit(p, filepath.Join(folder, name+".after.onnx"))
 }
 
 // Emit writes the plan's rewritten training graph as ONNX.
@@ -33,7 +46,7 @@ func Emit(p *planner.Plan, path string) error {
 		return err
 	}
 	if err := onnx.Write(path, g); err != nil {
-		return fmt.Errorf("memopt: %w", err)
+		return input(fmt.Errorf("memopt: %w", err))
 	}
 	return nil
 }

@@ -18,10 +18,12 @@ import (
 type Check struct {
 	Device     string
 	Loss       float64
+	HasLoss    bool // the reference has a loss to compare with
 	LossRelErr float64
 	Worst      ParamErr
 	Params     []ParamErr // in the model's order
 	Missing    []string   // gradients of the reference that the model has not
+	Unchecked  []string   // gradients of the model that the reference has not
 	Plan       *planner.Plan
 	Trace      planner.Trace
 }
@@ -135,7 +137,15 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 	}
 	whole = math.Sqrt(whole)
 	if x := want.Tensors["loss"]; x != nil {
-		c.LossRelErr = relErr(got.Tensors["loss"], x, 0)
+		if x.Len() != 1 {
+			return input(fmt.Errorf("memopt: %s: loss has shape %v, need a scalar", file, x.Shape))
+		}
+		c.HasLoss, c.LossRelErr = true, relErr(got.Tensors["loss"], x, 0)
+	}
+	for _, name := range got.Names {
+		if param, ok := strings.CutPrefix(name, "grad."); ok && want.Tensors[name] == nil {
+			c.Unchecked = append(c.Unchecked, param)
+		}
 	}
 	for _, name := range want.Names {
 		param, ok := strings.CutPrefix(name, "grad.")

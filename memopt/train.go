@@ -24,8 +24,13 @@ type Training struct {
 	Resume string // safetensors, read first
 	// SaveEvery also saves after every so many steps; 0 does not.
 	SaveEvery int
-	// Progress is called after every step, if it is set.
+	// Progress is called after every step, if it is set; steps counts those of
+	// a resumed run too.
 	Progress func(step, steps int, loss float64, took time.Duration)
+	// Warn gets each of the result's warnings at once, if it is set.
+	Warn func(string)
+	// Stop ends training after the step at hand once it is closed.
+	Stop <-chan struct{}
 }
 
 // Result is what training did.
@@ -37,6 +42,15 @@ type Result struct {
 	Trace     planner.Trace // of the last run
 	Plan      *planner.Plan
 	Warnings  []string
+	Stopped   error // why there are fewer steps than asked for; nil if there are not
+}
+
+func (r *Result) warn(t Training, format string, args ...any) {
+	msg := fmt.Sprintf(format, args...)
+	r.Warnings = append(r.Warnings, msg)
+	if t.Warn != nil {
+		t.Warn(msg)
+	}
 }
 
 // train runs the steps. A step is one update; with micro-batches it is several
@@ -50,15 +64,22 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 			return nil, input(err)
 		}
 	} else {
-		r.Warnings = append(r.Warnings, "no --data: training on made-up numbers")
+		r.warn(t, "no --data: training on made-up numbers")
 	}
 	feed, err := newFeeder(m.Graph, s.Binding, data, t.Seed)
 	if err != nil {
 		return nil, err
 	}
+	if n := feed.left; n > 0 {
+		r.warn(t, "the last %d rows of the data do not fill a batch and are not used", n)
+	}
 	if t.Resume != "" {
-		if r.FirstStep, err = resume(m.Graph, d, t.Resume); err != nil {
+		var unused []string
+		if r.FirstStep, unused, err = resume(m.Graph, d, t.Resume); err != nil {
 			return nil, err
+		}
+		if len(unused) > 0 {
+			r.warn(t, "checkpoint %s has %d tensors that are not used, %q for one; it may be of another optimizer", filepath.Base(t.Resume), len(unused), unused[0])
 		}
 	}
 	micro := 1
@@ -91,10 +112,14 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 		took := time.Since(begin)
 		r.Losses, r.StepTimes = append(r.Losses, loss), append(r.StepTimes, took)
 		if t.Progress != nil {
-			t.Progress(i+1, t.Steps, loss, took)
+			t.Progress(step+1, r.FirstStep+t.Steps, loss, took)
 		}
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("the loss is %v after step %d; a lower --lr may help", loss, step+1))
+			r.Stopped = codedError{fmt.Errorf("memopt: the loss is %v at step %d; %s", loss, step+1, diverged(t, i)), ExitCannot}
+			return r, nil
+		}
+		if i+1 < t.Steps && closed(t.Stop) {
+			r.Stopped = codedError{fmt.Errorf("memopt: interrupted after step %d of %d", step+1, r.FirstStep+t.Steps), ExitStopped}
 			break
 		}
 		if t.Save != "" && t.SaveEvery > 0 && (i+1)%t.SaveEvery == 0 && i+1 < t.Steps {
@@ -109,6 +134,28 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 		}
 	}
 	return r, nil
+}
+
+// diverged says what may help when the loss is no number after i good steps. A
+// checkpoint is not overwritten by what is left of the parameters.
+func diverged(t Training, i int) string {
+	help := "a lower --lr or a --clip-norm may help"
+	if i == 0 {
+		help = "look for NaNs in the data and for labels out of range"
+	}
+	if t.Save != "" {
+		help += "; this step was not saved"
+	}
+	return help
+}
+
+func closed(stop <-chan struct{}) bool {
+	select {
+	case <-stop:
+		return true
+	default:
+		return false
+	}
 }
 
 // stepsKey is the checkpoint's metadata entry for the steps that are done.
@@ -141,24 +188,35 @@ func kept(g *graph.Graph) []*graph.Value {
 }
 
 // resume brings a checkpoint back; everything that save writes must be there.
-func resume(g *graph.Graph, d Device, path string) (steps int, err error) {
+// It returns the steps that are done, and tensors that nothing takes.
+func resume(g *graph.Graph, d Device, path string) (steps int, unused []string, err error) {
 	set, meta, err := tensorfile.ReadSafetensors(path)
 	if err != nil {
-		return 0, input(err)
+		return 0, nil, input(err)
+	}
+	if _, ok := meta[stepsKey]; !ok {
+		return 0, nil, input(fmt.Errorf("memopt: %s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), stepsKey))
 	}
 	if steps, err = strconv.Atoi(meta[stepsKey]); err != nil || steps < 0 {
-		return 0, input(fmt.Errorf("memopt: %s: metadata %q should be the number of steps done, not %q", filepath.Base(path), stepsKey, meta[stepsKey]))
+		return 0, nil, input(fmt.Errorf("memopt: %s: metadata %q should be the number of steps done, not %q", filepath.Base(path), stepsKey, meta[stepsKey]))
 	}
+	takes := map[string]bool{}
 	for _, v := range kept(g) {
+		takes[v.Name] = true
 		x := set.Tensors[v.Name]
 		if x == nil {
-			return 0, input(fmt.Errorf("memopt: checkpoint %s has no tensor %q; it is of another model or optimizer", filepath.Base(path), v.Name))
+			return 0, nil, input(fmt.Errorf("memopt: checkpoint %s has no tensor %q; it is of another model or optimizer", filepath.Base(path), v.Name))
 		}
 		if err := d.SetState(v.Name, x); err != nil {
-			return 0, input(fmt.Errorf("memopt: checkpoint %s: %w", filepath.Base(path), err))
+			return 0, nil, input(fmt.Errorf("memopt: checkpoint %s: %w", filepath.Base(path), err))
 		}
 	}
-	return steps, nil
+	for _, name := range set.Names {
+		if !takes[name] {
+			unused = append(unused, name)
+		}
+	}
+	return steps, unused, nil
 }
 
 // Median is the middle of the step times.

@@ -1,0 +1,55 @@
+package memopt
+
+import (
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// machineMemory is the most bytes that this process can have now: free memory
+// and swap of the machine, or less where a container or a limit says so. 0 is
+// unknown.
+func machineMemory() int64 {
+	most := uint64(math.MaxInt64)
+	if n := available(); n > 0 {
+		most = n
+	}
+	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64); err == nil {
+			most = min(most, n) // "max" is no number and no limit
+		}
+	}
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_AS, &limit) == nil {
+		most = min(most, limit.Cur)
+	}
+	if most == math.MaxInt64 {
+		return 0
+	}
+	return int64(most)
+}
+
+// available is the memory that can be had without taking it from anyone.
+func available() (bytes uint64) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if name != "MemAvailable" && name != "SwapFree" {
+			continue
+		}
+		if kb, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 53); err == nil {
+			bytes += kb << 10
+		}
+	}
+	return bytes
+}

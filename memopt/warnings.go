@@ -1,0 +1,72 @@
+package memopt
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"memopt/configs"
+	"memopt/planner"
+)
+
+// warnings are what the settings ask for and the model has not.
+func (m *Model) warnings(p *planner.Plan) []string {
+	out := m.strayDims()
+	for _, q := range m.Config.Requests {
+		i := slices.IndexFunc(p.Clusters, func(r planner.Row) bool { return r.ID == q.Cluster })
+		if i < 0 {
+			continue // the planner says so, and suggest adds what there is
+		}
+		freq := p.Clusters[i].Freq
+		switch last := len(q.Layers) - 1; {
+		case q.Strategy == 2:
+			out = append(out, fmt.Sprintf("%s: %q asks for a compromise (strategy 2), of which there is none; it is left off, and strategy 1 would compute it again", q.Pos, q))
+		case last >= 0 && q.Layers[last].Last >= freq:
+			out = append(out, fmt.Sprintf("%s: %q names layer %d, but the model has the cluster %d times, from 0 to %d", q.Pos, q, q.Layers[last].Last, freq, freq-1))
+		case q.Count > freq:
+			out = append(out, fmt.Sprintf("%s: %q asks for %d, but the model has the cluster %d times", q.Pos, q, q.Count, freq))
+		}
+	}
+	return out
+}
+
+// strayDims are sizes of dims that the model does not have.
+func (m *Model) strayDims() (out []string) {
+	has := m.Graph.Names()
+	there := "it has no named dims"
+	if len(has) > 0 {
+		there = "its dims are " + strings.Join(has, ", ")
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Config.Dims)) {
+		if slices.Contains(has, name) {
+			continue
+		}
+		hint := there
+		if near, ok := configs.Nearest(name, has); ok {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		out = append(out, fmt.Sprintf("the model has no dim %q: %s", name, hint))
+	}
+	return out
+}
+
+// suggest says in the planner's warnings of unknown clusters which one may
+// have been meant.
+func suggest(p *planner.Plan, requests []configs.Request) {
+	ids := p.ClusterIDs()
+	for _, q := range requests {
+		if slices.Contains(ids, q.Cluster) {
+			continue
+		}
+		hint := "; memopt plan without it lists those there are"
+		if near, ok := configs.Nearest(q.Cluster, ids); ok {
+			hint = fmt.Sprintf("; did you mean %q?", near)
+		}
+		for i, w := range p.Warnings {
+			if strings.HasSuffix(w, fmt.Sprintf("cluster %q is not in this graph", q.Cluster)) {
+				p.Warnings[i] = w + hint
+			}
+		}
+	}
+}
