@@ -13,7 +13,10 @@ var checkCommand = &cli.Command{
 	Name:      "check",
 	Usage:     "replay a plan on its model: no use before computation, no overlap, peak as claimed",
 	ArgsUsage: "PLAN MODEL",
-	Flags:     planFlags(),
+	Description: "memopt check gpt.plan.json gpt.onnx\n" +
+		"Settings that shape the step (--optimizer, --loss, --trainable, --clip-norm, --accumulate) are\n" +
+		"to be those that the plan was made with; dims and budget are in the plan.",
+	Flags: planFlags(),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "PLAN MODEL")
 		if err != nil {
@@ -23,7 +26,9 @@ var checkCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
+		done := busy(c, "checking")
 		p, err := memopt.LoadPlan(c.Args().Get(0), c.Args().Get(1), cfg)
+		done()
 		if err != nil {
 			return err
 		}

@@ -2,20 +2,20 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/memopt/report"
 )
 
 var configCommand = &cli.Command{
 	Name:      "config",
-	Usage:     "the settings in force and where each came from; --schema prints the JSON Schema of configuration files",
+	Usage:     "the settings in force, and where each came from",
 	ArgsUsage: " ",
 	Flags: common(
-		&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema"},
-		&cli.StringFlag{Name: "config", Usage: "JSON file to read"},
+		&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of configuration files instead"},
+		&cli.StringFlag{Name: "config", Usage: "`FILE` JSON settings, or ONNX Runtime's array of clusters"},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")
@@ -23,7 +23,7 @@ var configCommand = &cli.Command{
 			return err
 		}
 		if c.Bool("schema") {
-			_, err := c.App.Writer.Write(append(configs.Schema(), '\n'))
+			_, err := c.App.Writer.Write(configs.Schema())
 			return err
 		}
 		cfg, err := settings(c)
@@ -38,14 +38,15 @@ var configCommand = &cli.Command{
 			}
 			return printJSON(c.App.Writer, map[string]any{"format": "memopt.config/1", "settings": out})
 		}
-		t := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
-		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", r.Name, r.Value, r.Source)
-		}
-		t.Flush()
 		if len(rows) == 0 {
 			fmt.Fprintln(c.App.Writer, "every setting is at its default")
+			return nil
 		}
+		table := [][]string{{"setting", "value", "from"}}
+		for _, r := range rows {
+			table = append(table, []string{r.Name, r.Value, r.Source})
+		}
+		report.Table(c.App.Writer, "lll", table)
 		return nil
 	},
 }

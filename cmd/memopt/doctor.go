@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"memopt/kernels"
 	"memopt/memopt"
+	"memopt/memopt/report"
 )
 
 var doctorCommand = &cli.Command{
@@ -32,16 +34,18 @@ var doctorCommand = &cli.Command{
 		if asJSON {
 			return printJSON(c.App.Writer, map[string]any{"format": "memopt.doctor/1", "version": memopt.Version, "findings": findings})
 		}
+		var rows [][]string
 		for _, f := range findings {
-			mark := "ok  "
+			mark := "ok"
 			if !f.OK {
-				mark = "–   "
+				mark = "–"
 			}
-			fmt.Fprintf(c.App.Writer, "%s%-16s %s\n", mark, f.Name, f.Found)
+			rows = append(rows, []string{mark, f.Name, f.Found})
 			if f.Advice != "" {
-				fmt.Fprintf(c.App.Writer, "    %-16s %s\n", "", f.Advice)
+				rows = append(rows, []string{"", "", f.Advice})
 			}
 		}
+		report.Table(c.App.Writer, "lll", rows)
 		return nil
 	},
 }
@@ -77,12 +81,14 @@ func lookMemory() finding {
 	f := finding{Name: "memory"}
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
-		f.Found = "unknown on this system"
+		f.Found = "not known on this system"
 		return f
 	}
 	for line := range strings.SplitSeq(string(data), "\n") {
 		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
-			f.OK, f.Found = true, "available "+strings.TrimSpace(rest)
+			if kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64); err == nil {
+				f.OK, f.Found = true, report.Bytes(kb<<10)+" available"
+			}
 		}
 	}
 	return f

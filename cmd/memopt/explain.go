@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,8 +16,10 @@ var explainCommand = &cli.Command{
 	Name:      "explain",
 	Usage:     "the ledger of a plan: what each choice frees at the peak and costs, and what blocks a lower peak",
 	ArgsUsage: "PLAN",
+	Description: "memopt explain gpt.plan.json\n" +
+		"memopt explain gpt.plan.json --node transformer.h.0.mlp.act",
 	Flags: common(
-		&cli.StringFlag{Name: "node", Usage: "explain one node instead"},
+		&cli.StringFlag{Name: "node", Usage: "`NAME` explain one node instead"},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "PLAN")
@@ -29,11 +30,11 @@ var explainCommand = &cli.Command{
 		if err != nil {
 			return asInput(err)
 		}
-		if name := c.String("node"); name != "" {
-			return explainNode(c.App.Writer, f, name, asJSON)
+		if c.IsSet("node") {
+			return explainNode(c.App.Writer, f, c.String("node"), asJSON)
 		}
 		if asJSON {
-			f.Steps, f.Offsets, f.Program = nil, nil, nil
+			f.Steps, f.Offsets, f.Program = []planner.FileStep{}, []int64{}, []string{}
 			return printJSON(c.App.Writer, f)
 		}
 		explainPlan(c.App.Writer, f)
@@ -42,43 +43,49 @@ var explainCommand = &cli.Command{
 }
 
 func explainPlan(w io.Writer, f *planner.File) {
-	fmt.Fprintf(w, "peak      %s at %s; %s with everything kept\n", report.Bytes(f.Result.Peak), f.Result.PeakNode, report.Bytes(f.Baseline.Peak))
-	fmt.Fprintf(w, "cost      %+.1f %% of a step, %d nodes run again\n", 100*f.Result.Overhead, f.Result.Recomputed)
-	fmt.Fprintf(w, "floor     %s: %s needs that much by itself\n", report.Bytes(f.Floor.Peak), f.Floor.Node)
-	for i, h := range f.Dominant {
-		what := "          "
-		if i == 0 {
-			what = "largest   "
-		}
-		fmt.Fprintf(w, "%s%s %s (%.0f %% of the peak)\n", what, report.Bytes(h.Bytes), h.Value, 100*float64(h.Bytes)/float64(max(f.Result.Peak, 1)))
+	rows := [][]string{
+		{"peak", fmt.Sprintf("%s at %s; %s with everything kept", report.Bytes(f.Result.Peak), f.Result.PeakNode, report.Bytes(f.Baseline.Peak))},
+		{"cost", fmt.Sprintf("%+.1f %% of a step, %d nodes run again", 100*f.Result.Overhead, f.Result.Recomputed)},
+		{"bound", fmt.Sprintf("%+.1f %% at least for this peak, so at most %.1f points could be saved", 100*f.Bound.Overhead, 100*f.Bound.Gap)},
+		{"floor", fmt.Sprintf("%s: no plan goes below what node %s needs", report.Bytes(f.Floor.Peak), f.Floor.Node)},
 	}
-	fmt.Fprintln(w, "\nOn, and what the peak would be higher without:")
+	for i, h := range f.Dominant {
+		what := ""
+		if i == 0 {
+			what = "largest"
+		}
+		rows = append(rows, []string{what, fmt.Sprintf("%s %s (%.0f %% of the peak)", report.Bytes(h.Bytes), h.Value, 100*float64(h.Bytes)/float64(max(f.Result.Peak, 1)))})
+	}
+	report.Table(w, "ll", rows)
+	fmt.Fprintln(w, "\nComputed again; without it the peak would be higher by")
 	ledger(w, f, func(c planner.FileCluster) bool { return c.Applied > 0 })
-	fmt.Fprintln(w, "\nOff, and what the peak would be lower with:")
+	fmt.Fprintln(w, "\nKept; computed again, the peak would be lower by")
 	ledger(w, f, func(c planner.FileCluster) bool { return c.Applied == 0 })
 }
 
+// ledger lists clusters with what each does for the peak and costs.
 func ledger(w io.Writer, f *planner.File, show func(planner.FileCluster) bool) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	rows := 0
+	rows := [][]string{{"", "peak", "cost", "bytes", "again", "cluster", ""}}
 	for _, c := range f.Clusters {
 		if !show(c) {
 			continue
 		}
-		rows++
-		verdict := ""
+		effect, verdict := report.Bytes(c.PeakEffect), ""
 		switch {
-		case c.Applied == 0 && c.PeakEffect <= 0:
-			verdict = "does not lower the peak"
 		case c.Applied > 0 && c.PeakEffect <= 0:
-			verdict = "does not touch the peak by itself"
+			effect, verdict = "–", "the peak would be the same"
+		case c.PeakEffect < 0:
+			effect, verdict = "–", "the peak would be higher: what it reads would be kept longer"
+		case c.PeakEffect == 0:
+			effect, verdict = "–", "it is not alive at the peak"
 		}
-		fmt.Fprintf(t, "  %s\t%d of %d\tpeak %s\tcost %.2f %%\tkeeps %s\t%s\n", c.Key, c.Applied, c.Freq, report.Bytes(c.PeakEffect), 100*c.Cost, report.Bytes(c.Bytes), verdict)
+		rows = append(rows, []string{"", effect, fmt.Sprintf("%.2f %%", 100*c.Cost), report.Bytes(c.Bytes), fmt.Sprintf("%d of %d", c.Applied, c.Freq), c.Key, verdict})
 	}
-	t.Flush()
-	if rows == 0 {
+	if len(rows) == 1 {
 		fmt.Fprintln(w, "  none")
+		return
 	}
+	report.Table(w, "lrrrrll", rows)
 }
 
 // explainNode tells when a node runs and in which cluster it is.
@@ -95,9 +102,9 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 		if near, ok := configs.Nearest(name, names); ok {
 			return usage("the plan has no node %q; did you mean %q?", name, near)
 		}
-		return usage("the plan has no node %q", name)
+		return usage("the plan has no node %q; memopt plan MODEL --show graph lists all", name)
 	}
-	var first, again []int
+	first, again, in := []int{}, []int{}, []string{}
 	for i, s := range f.Steps {
 		switch {
 		case int(s.Node) == node && s.Again:
@@ -106,7 +113,6 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 			first = append(first, i)
 		}
 	}
-	var in []string
 	for _, c := range f.Clusters {
 		for _, n := range c.Nodes {
 			if n == name {
@@ -115,7 +121,7 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 		}
 	}
 	if asJSON {
-		return printJSON(w, map[string]any{"node": name, "program": f.Program[node], "steps": first, "again": again, "clusters": in,
+		return printJSON(w, map[string]any{"format": "memopt.explain/1", "node": name, "program": f.Program[node], "steps": first, "again": again, "clusters": in,
 			"is_peak": f.Result.PeakNode == name, "is_floor": f.Floor.Node == name})
 	}
 	fmt.Fprintln(w, f.Program[node])

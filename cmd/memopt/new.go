@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/kernels"
+	"memopt/memopt"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/memopt/report"
@@ -20,7 +22,9 @@ var newCommand = &cli.Command{
 	Name:      "new",
 	Usage:     "write a small ONNX model with symbolic batch and sequence: gpt, bert, llama, resnet or mlp",
 	ArgsUsage: "FAMILY",
-	Flags:     common(newFlags()...),
+	Description: "memopt new gpt -o gpt.onnx --layers 4 --width 256 --data gpt.npz\n" +
+		"memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64",
+	Flags: common(newFlags()...),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "FAMILY")
 		if err != nil {
@@ -28,22 +32,34 @@ var newCommand = &cli.Command{
 		}
 		spec := zoo.Spec{Family: c.Args().First(), Dropout: c.Float64("dropout"), Untied: c.Bool("untied"), Gelu: c.String("gelu"), Seed: c.Uint64("seed")}
 		for _, n := range zoo.Numbers() {
-			*n.Of(&spec) = c.Int(n.Name)
+			if *n.Of(&spec) = c.Int(n.Name); c.IsSet(n.Name) && c.Int(n.Name) == 0 {
+				return usage("--%s is at least 1; leave it out for the family's default", n.Name)
+			}
+		}
+		if err := destinations(c, "output", "data"); err != nil {
+			return err
 		}
 		g, err := zoo.New(spec, kernels.Library)
 		if err != nil {
 			return asInput(err)
 		}
+		data, err := newData(c, spec, g)
+		if err != nil {
+			return err
+		}
 		to := c.String("output")
 		if to == "" {
 			to = spec.Family + ".onnx"
 		}
-		if err := onnx.Write(to, g); err != nil {
+		done := busy(c, "writing "+filepath.Base(to))
+		err = onnx.Write(to, g)
+		done()
+		if err != nil {
 			return asInput(err)
 		}
-		if path := c.String("data"); path != "" {
-			if err := writeData(c, spec, path); err != nil {
-				return err
+		if data != nil {
+			if err := tensorfile.WriteNPZ(c.String("data"), data); err != nil {
+				return asInput(err)
 			}
 		}
 		return describeModel(c, g, to, asJSON)
@@ -53,38 +69,55 @@ var newCommand = &cli.Command{
 // newFlags are the numbers of a model, and where to write it.
 func newFlags() []cli.Flag {
 	flags := []cli.Flag{
-		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "the ONNX file (default FAMILY.onnx)"},
-		&cli.Uint64Flag{Name: "seed", Usage: "of the initial values and the data"},
-		&cli.Float64Flag{Name: "dropout", Usage: "probability"},
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` where to write the model (default FAMILY.onnx)"},
+		&cli.Uint64Flag{Name: "seed", Usage: "`N` what initial values and data are drawn from (default 0)"},
+		&cli.Float64Flag{Name: "dropout", Usage: "`P` probability of dropout (default 0: none)"},
 		&cli.BoolFlag{Name: "untied", Usage: "give the head a matrix of its own"},
-		&cli.StringFlag{Name: "gelu", Usage: "none (exact) or tanh"},
-		&cli.StringFlag{Name: "data", Usage: "also write training data (npz)"},
-		&cli.IntFlag{Name: "samples", Value: 256, Usage: "rows of the data"},
-		&cli.IntFlag{Name: "seq", Usage: "length of the data's sequences"},
+		&cli.StringFlag{Name: "gelu", Usage: "`FORM` of gelu: none (exact) or tanh"},
+		&cli.StringFlag{Name: "data", Usage: "`FILE` also write training data (npz)"},
+		&cli.IntFlag{Name: "samples", Value: 256, Usage: "`N` rows of the data (default 256)"},
+		&cli.IntFlag{Name: "seq", Usage: "`N` tokens in a row of the data"},
 	}
 	for _, n := range zoo.Numbers() {
-		flags = append(flags, &cli.IntFlag{Name: n.Name, Usage: n.Doc, Category: "sizes"})
+		flags = append(flags, &cli.IntFlag{Name: n.Name, Usage: "`N` " + n.Doc, Category: "Sizes (each family has its defaults)"})
 	}
 	return flags
 }
 
-func writeData(c *cli.Context, spec zoo.Spec, path string) error {
+// newData makes the data that --data asks for; nil if it does not.
+func newData(c *cli.Context, spec zoo.Spec, g *graph.Graph) (*tensorfile.Set, error) {
+	for _, v := range g.Values {
+		if n, ok := v.Bytes().Const(); ok && v.Kind == graph.Param {
+			if err := memopt.Fits(n, "parameter "+v.Name, "; smaller --width, --vocab or --hidden would fit"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if c.String("data") == "" {
+		return nil, nil
+	}
 	seq := c.Int("seq")
 	for _, f := range zoo.Families() {
-		if f.Name == spec.Family && seq == 0 {
+		if f.Name == spec.Family && !c.IsSet("seq") {
 			seq = f.Seq
 		}
 	}
-	data, err := zoo.Data(spec, c.Int("samples"), seq, spec.Seed)
+	if b, err := graph.Bind(map[string]int64{"batch": max(1, int64(c.Int("samples"))), "seq": max(1, int64(seq))}); err == nil {
+		for _, v := range g.Inputs {
+			n, err := b.Eval(v.Bytes())
+			if err != nil {
+				return nil, asInput(err)
+			}
+			if err := memopt.Fits(n, "the data of "+v.Name, "; fewer --samples would fit"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	arrays, err := zoo.Data(spec, c.Int("samples"), seq, spec.Seed)
 	if err != nil {
-		return asInput(err)
+		return nil, asInput(err)
 	}
-	set := &tensorfile.Set{Tensors: data}
-	for name := range data {
-		set.Names = append(set.Names, name)
-	}
-	slices.Sort(set.Names)
-	return asInput(tensorfile.WriteNPZ(path, set))
+	return &tensorfile.Set{Tensors: arrays, Names: slices.Sorted(maps.Keys(arrays))}, nil
 }
 
 func describeModel(c *cli.Context, g *graph.Graph, to string, asJSON bool) error {

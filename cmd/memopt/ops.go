@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
 	"memopt/kernels"
 	"memopt/memopt/graph"
+	"memopt/memopt/report"
 )
 
 var opsCommand = &cli.Command{
@@ -33,13 +33,12 @@ var opsCommand = &cli.Command{
 		if asJSON {
 			return printJSON(c.App.Writer, map[string]any{"format": "memopt.ops/1", "ops": rows})
 		}
-		t := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "operator\tsince\tgradient\tagain\tin place\tdoc")
+		table := [][]string{{"operator", "since", "gradient", "again", "in place", "what it does"}}
 		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, since(r.Since), r.Gradient, r.Recompute, r.InPlace, r.Doc)
+			table = append(table, []string{r.Name, since(r.Since), r.Gradient, r.Recompute, r.InPlace, r.Doc})
 		}
-		t.Flush()
-		fmt.Fprintf(c.App.Writer, "%d operators\n", len(rows))
+		report.Table(c.App.Writer, "llllll", table)
+		fmt.Fprintf(c.App.Writer, "\n%d forms of operators\n", len(rows))
 		return nil
 	},
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"time"
@@ -15,41 +16,52 @@ var packCommand = &cli.Command{
 	Name:      "pack",
 	Usage:     "place buffers of a MiniMalloc CSV (id,lower,upper,size) in an arena; prints it with offsets",
 	ArgsUsage: "PROBLEM.csv",
+	Description: "memopt pack buffers.csv --capacity 1048576 -o placed.csv\n" +
+		"With --format json the figures on standard error are JSON; the CSV stays on standard output.",
 	Flags: common(
-		&cli.Int64Flag{Name: "capacity", Usage: "fail if the arena is higher than `N`"},
-		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the CSV here"},
+		&cli.Int64Flag{Name: "capacity", Usage: "`BYTES` fail if the arena is higher"},
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the CSV here instead of to standard output"},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "PROBLEM.csv")
 		if err != nil {
 			return err
 		}
-		f, err := os.Open(c.Args().First())
+		path := c.Args().First()
+		if c.IsSet("capacity") && c.Int64("capacity") < 1 {
+			return usage("--capacity is a number of bytes from 1 up, not %d", c.Int64("capacity"))
+		}
+		if err := destinations(c, "output"); err != nil {
+			return err
+		}
+		f, err := os.Open(path)
 		if err != nil {
 			return asInput(err)
 		}
 		defer f.Close()
 		ids, problem, err := pack.ReadCSV(f)
 		if err != nil {
-			return asInput(err)
+			return usage("%s: %s", path, err)
 		}
 		problem.Capacity = c.Int64("capacity")
 		begin := time.Now()
+		done := busy(c, "packing")
 		solution, err := pack.Solve(problem)
+		done()
 		if err != nil {
 			return cli.Exit(err.Error(), memopt.ExitCannot)
 		}
 		took := time.Since(begin)
-		to := c.App.Writer
-		if path := c.String("output"); path != "" {
-			file, err := os.Create(path)
-			if err != nil {
-				return asInput(err)
-			}
-			defer file.Close()
-			to = file
+		var out bytes.Buffer
+		if err := pack.WriteCSV(&out, ids, problem, solution); err != nil {
+			return asInput(err)
 		}
-		if err := pack.WriteCSV(to, ids, problem, solution); err != nil {
+		if to := c.String("output"); to != "" {
+			err = writeFile(to, out.Bytes())
+		} else {
+			_, err = c.App.Writer.Write(out.Bytes())
+		}
+		if err != nil {
 			return asInput(err)
 		}
 		if asJSON {

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,10 +21,12 @@ var planCommand = &cli.Command{
 	Name:      "plan",
 	Usage:     "decide what to keep, what to compute again and where each value lives",
 	ArgsUsage: "MODEL",
+	Description: "memopt plan gpt.onnx --dims batch=8,seq=1024\n" +
+		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 60% -o gpt.plan.json",
 	Flags: planFlags(
-		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write the plan file"},
-		&cli.StringFlag{Name: "emit", Usage: "write the rewritten training graph as ONNX"},
-		&cli.StringFlag{Name: "show", Usage: "print stages: " + strings.Join(stageNames(), ", ")},
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
+		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
+		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ",")},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "MODEL")
@@ -37,15 +41,13 @@ var planCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		model, err := memopt.Open(c.Args().First(), cfg)
+		if err := destinations(c, "output", "emit"); err != nil {
+			return err
+		}
+		model, plan, err := makePlan(c, cfg)
 		if err != nil {
 			return err
 		}
-		plan, err := model.Plan()
-		if err != nil {
-			return err
-		}
-		warn(c, plan.Warnings...)
 		if to := c.String("output"); to != "" {
 			if err := plan.File(model.Path).Save(to); err != nil {
 				return asInput(err)
@@ -68,6 +70,44 @@ var planCommand = &cli.Command{
 		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), nonDefaults(cfg))
 		return nil
 	},
+}
+
+// makePlan opens the model that the command names and plans it.
+func makePlan(c *cli.Context, cfg configs.Config) (*memopt.Model, *planner.Plan, error) {
+	model, err := openModel(c, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	done := busy(c, "planning")
+	plan, err := model.Plan()
+	done()
+	if err != nil {
+		return nil, nil, err
+	}
+	slog.Info("planned", "strategy", plan.Strategy, "arena", plan.Arena, "took", plan.Took)
+	warn(c, plan.Warnings...)
+	if cfg.SaveONNXPath != "" {
+		name := strings.TrimSuffix(filepath.Base(model.Path), ".onnx")
+		if err := memopt.SaveGraphs(plan, cfg.SaveONNXPath, name); err != nil {
+			return nil, nil, asInput(err)
+		}
+	}
+	return model, plan, nil
+}
+
+func openModel(c *cli.Context, cfg configs.Config) (*memopt.Model, error) {
+	path := c.Args().First()
+	if path == "" {
+		return nil, usage("memopt %s needs the path of a model, and %q is none", c.Command.Name, path)
+	}
+	begin := time.Now()
+	done := busy(c, "reading "+filepath.Base(path))
+	model, err := memopt.Open(path, cfg)
+	done()
+	if err == nil {
+		slog.Info("read", "model", path, "nodes", len(model.Graph.Nodes), "took", time.Since(begin))
+	}
+	return model, err
 }
 
 // stage is something that --show can print.

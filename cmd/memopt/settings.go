@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 
@@ -14,26 +15,29 @@ import (
 // files, under the same name with underscores.
 func planFlags(more ...cli.Flag) []cli.Flag {
 	return common(append([]cli.Flag{
-		setting("dims", "sizes of the model's dims: batch=8,seq=1024"),
-		setting("budget", "limit for everything the step holds: 6GiB, 6GB, 60%"),
-		setting("activation-budget", "limit for the arena alone"),
-		setting("max-overhead", "lowest peak within this extra compute: 10%"),
-		setting("strategy", "auto, keep-all, recompute-cheap, recompute-all or greedy"),
-		setting("preset", "ready-made settings: none, selective, full or auto"),
-		setting("level", "ONNX Runtime's level: 0, 1 or 2"),
-		&cli.StringFlag{Name: "config", Usage: "JSON file: settings, or ONNX Runtime's array of clusters"},
-		setting("loss", "the scalar to lower, if several outputs are scalars"),
-		setting("trainable", "names or patterns of parameters to train"),
-		setting("optimizer", "sgd, momentum, adam or adamw"),
-		setting("clip-norm", "limit for the norm of all gradients together"),
-		setting("accumulate", "micro-batches per update"),
-		setting("device", "auto or cpu"),
+		setting("dims", "`SIZES` of the model's dims: batch=8,seq=1024"),
+		setting("budget", "`SIZE` limit for everything the step holds: 6GiB, 6GB, 60%"),
+		setting("activation-budget", "`SIZE` limit for the arena alone"),
+		setting("max-overhead", "`SHARE` the lowest peak for at most this much extra compute: 10%"),
+		setting("strategy", "`NAME` auto (default), keep-all, recompute-cheap, recompute-all or greedy"),
+		setting("preset", "`NAME` ready-made settings: none, selective, full or auto"),
+		setting("level", "`N` ONNX Runtime's level: 0, 1 or 2"),
+		&cli.StringFlag{Name: "config", Usage: "`FILE` JSON settings, or ONNX Runtime's array of clusters"},
+		setting("loss", "`NAME` the scalar to lower, if several outputs are scalars"),
+		setting("trainable", "`NAMES` the parameters to train, patterns like h.0.* too (default all)"),
+		setting("optimizer", "`NAME` sgd, momentum, adam or adamw (default)"),
+		setting("clip-norm", "`X` largest norm of all gradients together"),
+		setting("accumulate", "`N` micro-batches for each update (default 1)"),
+		setting("device", "`NAME` auto (default) or cpu"),
 	}, more...)...)
 }
 
+// settingsTitle stands above the flags of settings in help texts, and marks them.
+const settingsTitle = "Settings (a --config file takes them too, with _ for -)"
+
 // setting is a flag that is a field of the configuration.
 func setting(name, usage string) cli.Flag {
-	return &cli.StringFlag{Name: name, Usage: usage, Category: "settings"}
+	return &cli.StringFlag{Name: name, Usage: usage, Category: settingsTitle}
 }
 
 // settings merges flags, environment and --config by precedence.
@@ -41,7 +45,7 @@ func settings(c *cli.Context) (configs.Config, error) {
 	var flags configs.Config
 	for _, f := range c.Command.Flags {
 		s, ok := f.(*cli.StringFlag)
-		if !ok || s.Category != "settings" || !c.IsSet(s.Name) {
+		if !ok || s.Category != settingsTitle || !c.IsSet(s.Name) {
 			continue
 		}
 		from := configs.Source{Origin: configs.OriginFlag, Name: "--" + s.Name}
@@ -61,8 +65,17 @@ func settings(c *cli.Context) (configs.Config, error) {
 		return flags, asInput(err)
 	}
 	warn(c, warnings...)
-	return configs.Merge(flags, file, env), nil
+	cfg := configs.Merge(flags, file, env)
+	for _, s := range cfg.NonDefaults() {
+		if idle[s.Name] {
+			warn(c, fmt.Sprintf("%s: %s is read, but nothing in this version heeds it", s.Source, s.Name))
+		}
+	}
+	return cfg, nil
 }
+
+// idle are settings that files may hold for other versions.
+var idle = map[string]bool{"boundary": true, "compat": true, "cache": true}
 
 // nonDefaults lists what was set and by whom.
 func nonDefaults(cfg configs.Config) []report.Setting {

@@ -3,38 +3,42 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
-	"text/tabwriter"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/memopt/tensorfile"
-	"memopt/planner"
 )
 
 var trainCommand = &cli.Command{
 	Name:      "train",
 	Usage:     "run training steps under the plan: loss, time, promised beside measured",
 	ArgsUsage: "MODEL",
+	Description: "memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64 --steps 100 --save gpt.safetensors\n" +
+		"memopt train gpt.onnx --dims batch=2,seq=16 --check reference.npz",
 	Flags: planFlags(
-		setting("steps", "updates to do (default 10)"),
-		setting("lr", "learning rate"),
-		setting("weight-decay", "decay of the optimizer"),
-		setting("momentum", "momentum of the optimizer"),
-		setting("beta1", "first decay rate of adamw"),
-		setting("beta2", "second decay rate of adamw"),
-		setting("epsilon", "what adamw adds to its denominator"),
-		setting("seed", "of random operators and made-up data"),
-		&cli.StringFlag{Name: "data", Usage: "npz with an array for each input, in batches along the first dim"},
-		&cli.StringFlag{Name: "save", Usage: "write parameters and optimizer states (safetensors)"},
-		&cli.IntFlag{Name: "save-every", Usage: "also save after every `N` steps"},
-		&cli.StringFlag{Name: "resume", Usage: "go on from a saved file"},
-		&cli.StringFlag{Name: "check", Usage: "compare loss and gradients of one step with an npz (input.*, loss, grad.*)"},
-		&cli.Float64Flag{Name: "tolerance", Value: 1e-4, Usage: "relative error that --check allows"},
-		&cli.StringFlag{Name: "dump", Usage: "write inputs, loss and gradients of one step as npz"},
+		setting("steps", "`N` updates to do (default 10)"),
+		setting("lr", "`X` learning rate (default 0.001)"),
+		setting("weight-decay", "`X` what adamw takes off a parameter, times the rate (default 0.01)"),
+		setting("momentum", "`X` decay of momentum (default 0.9)"),
+		setting("beta1", "`X` adam: decay of the mean gradient (default 0.9)"),
+		setting("beta2", "`X` adam: decay of the mean squared gradient (default 0.999)"),
+		setting("epsilon", "`X` adam: added to the denominator (default 1e-8)"),
+		setting("seed", "`N` what random operators and made-up data are drawn from (default 0)"),
+		&cli.StringFlag{Name: "data", Usage: "`FILE` npz with an array for each input, in batches along the first dim"},
+		&cli.StringFlag{Name: "save", Usage: "`FILE` write parameters and optimizer states (safetensors)"},
+		&cli.IntFlag{Name: "save-every", Usage: "`N` also save after every N steps"},
+		&cli.StringFlag{Name: "resume", Usage: "`FILE` go on from what --save wrote"},
+		&cli.StringFlag{Name: "check", Usage: "`FILE` compare loss and gradients of one step with an npz (input.*, loss, grad.*)"},
+		&cli.Float64Flag{Name: "tolerance", Value: 1e-4, Usage: "`X` relative error that --check allows (default 1e-4)"},
+		&cli.StringFlag{Name: "dump", Usage: "`FILE` write inputs, loss and gradients of one step (npz)"},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "MODEL")
@@ -45,185 +49,235 @@ var trainCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		model, err := memopt.Open(c.Args().First(), cfg)
-		if err != nil {
+		if err := trainFlags(c); err != nil {
 			return err
 		}
 		if c.IsSet("check") || c.IsSet("dump") {
-			return compare(c, model, asJSON)
+			return compare(c, cfg, asJSON)
 		}
-		plan, err := model.Plan()
-		if err != nil {
-			return err
-		}
-		warn(c, plan.Warnings...)
-		training := memopt.Training{Steps: cfg.Steps, LR: cfg.LR, Seed: cfg.Seed, Data: c.String("data"),
-			Save: c.String("save"), SaveEvery: c.Int("save-every"), Resume: c.String("resume")}
-		if !asJSON && !c.Bool("quiet") {
-			fmt.Fprintf(c.App.Writer, "%s: arena %s of %s with everything kept, %+.1f %% compute\n", filepath.Base(model.Path),
-				report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), 100*plan.Result.Overhead)
-			training.Progress = progress(c)
-		}
-		result, err := model.Run(plan, training)
-		if err != nil {
-			return err
-		}
-		warn(c, result.Warnings...)
-		schedule, err := plan.Schedule()
-		if err != nil {
-			return err
-		}
-		lines := report.Lines(plan, schedule, result.Trace)
-		if asJSON {
-			return printJSON(c.App.Writer, trainJSON(result, lines))
-		}
-		if n := len(result.Losses); n > 0 {
-			fmt.Fprintf(c.App.Writer, "\nloss %.6f after step %d, %.6f after step %d; %s a step (median)\n\n", result.Losses[0], result.FirstStep+1,
-				result.Losses[n-1], result.FirstStep+n, result.Median().Round(10*time.Microsecond))
-		}
-		report.Measured(c.App.Writer, lines)
-		return nil
+		return train(c, cfg, asJSON)
 	},
 }
 
-// progress prints a line for a step: every one of few, every twentieth part of
-// many, and all of them on one line of a terminal.
-func progress(c *cli.Context) func(step, steps int, loss float64, took time.Duration) {
-	info, err := os.Stderr.Stat()
-	terminal := c.App.ErrWriter == os.Stderr && err == nil && info.Mode()&os.ModeCharDevice != 0
-	return func(step, steps int, loss float64, took time.Duration) {
-		if every := max(1, (steps+19)/20); step%every == 0 || step == 1 || step == steps {
-			if terminal {
-				fmt.Fprint(c.App.ErrWriter, "\r\033[K")
-			}
-			fmt.Fprintf(c.App.Writer, "step %4d  loss %.6f  %8.1f ms\n", step, loss, float64(took.Microseconds())/1000)
-		} else if terminal {
-			fmt.Fprintf(c.App.ErrWriter, "\r\033[Kstep %d of %d, loss %.4f", step, steps, loss)
+// trainFlags finds flags that have no effect beside others, or no place to
+// write to.
+func trainFlags(c *cli.Context) error {
+	oneStep := c.IsSet("check") || c.IsSet("dump")
+	for _, flag := range []string{"save", "save-every", "resume"} {
+		if oneStep && c.IsSet(flag) {
+			return usage("--%s has no place beside --check and --dump, which run one step without an update", flag)
 		}
 	}
-}
-
-// trainFile is the JSON of train.
-type trainFile struct {
-	Format    string      `json:"format"`
-	Device    string      `json:"device"`
-	Steps     int         `json:"steps"`
-	FirstStep int         `json:"first_step"`
-	Loss      []float64   `json:"loss"`
-	StepMS    []float64   `json:"step_ms"`
-	Memory    trainMemory `json:"memory"`
-	Check     *checkFile  `json:"check,omitempty"`
-	Warnings  []string    `json:"warnings"`
-}
-
-type trainMemory struct {
-	Promised int64                `json:"promised"`
-	Measured int64                `json:"measured"`
-	Spaces   map[string][2]int64  `json:"spaces"`
-	ByOwner  map[string]ownerFile `json:"by_owner"`
-}
-
-type ownerFile struct {
-	Promised int64 `json:"promised"`
-}
-
-type checkFile struct {
-	LossRelErr float64     `json:"loss_rel_err"`
-	Worst      paramFile   `json:"worst"`
-	Params     int         `json:"params"`
-	All        []paramFile `json:"all"`
-	Missing    []string    `json:"missing"`
-	Tolerance  float64     `json:"tolerance"`
-	OK         bool        `json:"ok"`
-}
-
-type paramFile struct {
-	Param  string  `json:"param"`
-	RelErr float64 `json:"rel_err"`
-}
-
-const trainFormat = "memopt.train/1"
-
-func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
-	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep,
-		Loss: append([]float64{}, r.Losses...), StepMS: []float64{}, Warnings: append([]string{}, r.Warnings...)}
-	for _, t := range r.StepTimes {
-		f.StepMS = append(f.StepMS, float64(t.Microseconds())/1000)
+	if oneStep && c.IsSet("steps") {
+		warn(c, "--check and --dump run one step without an update, whatever --steps says")
 	}
-	f.Memory = memoryJSON(r.Plan, lines)
-	return f
+	switch t := c.Float64("tolerance"); {
+	case c.IsSet("tolerance") && !c.IsSet("check"):
+		return usage("--tolerance is for --check, which is not given")
+	case !(t >= 0):
+		return usage("--tolerance is a relative error like 1e-4, not %v", t)
+	case c.IsSet("save-every") && c.Int("save-every") < 1:
+		return usage("--save-every is at least 1, not %d", c.Int("save-every"))
+	case c.IsSet("save-every") && c.String("save") == "":
+		return usage("--save-every needs --save, which names the file")
+	case c.IsSet("check") && c.IsSet("data"):
+		return usage("--check takes its inputs from the reference; leave --data out")
+	}
+	return destinations(c, "save", "dump")
 }
 
-func memoryJSON(p *planner.Plan, lines []report.Line) trainMemory {
-	m := trainMemory{Spaces: map[string][2]int64{}, ByOwner: map[string]ownerFile{}}
-	for _, l := range lines {
-		if l.Name == "total" {
-			m.Promised, m.Measured = l.Promised, l.Measured
-		} else {
-			m.Spaces[l.Name] = [2]int64{l.Promised, l.Measured}
+func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
+	model, plan, err := makePlan(c, cfg)
+	if err != nil {
+		return err
+	}
+	stop, release := interrupted(c)
+	defer release()
+	steps := newSteps(c, asJSON, fmt.Sprintf("%s: arena %s, %s with everything kept, %+.1f %% compute\n", filepath.Base(model.Path),
+		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), 100*plan.Result.Overhead))
+	result, err := model.Run(plan, memopt.Training{Steps: cfg.Steps, LR: cfg.LR, Seed: cfg.Seed, Data: c.String("data"),
+		Save: c.String("save"), SaveEvery: c.Int("save-every"), Resume: c.String("resume"),
+		Progress: steps.done, Warn: func(msg string) { steps.status.clear(); warn(c, msg) }, Stop: stop})
+	steps.status.clear()
+	if err != nil {
+		return err
+	}
+	schedule, err := plan.Schedule()
+	if err != nil {
+		return err
+	}
+	lines := report.Lines(plan, schedule, result.Trace)
+	if asJSON {
+		if err := printJSON(c.App.Writer, trainJSON(result, lines)); err != nil {
+			return err
 		}
+		return stopped(c, result)
 	}
-	for _, o := range report.Owners(p) {
-		m.ByOwner[o.Name] = ownerFile{o.Bytes}
+	if !c.Bool("quiet") {
+		fmt.Fprintln(c.App.Writer)
 	}
-	return m
+	n := len(result.Losses)
+	fmt.Fprintf(c.App.Writer, "loss %.6f at step %d, %.6f at step %d; a step takes %s ms (median)\n\n", result.Losses[0], result.FirstStep+1,
+		result.Losses[n-1], result.FirstStep+n, millis(result.Median()))
+	report.Measured(c.App.Writer, lines)
+	return stopped(c, result)
 }
+
+// stopped says why there are fewer steps than asked for, and what is saved.
+func stopped(c *cli.Context, r *memopt.Result) error {
+	if r.Stopped != nil && memopt.Code(r.Stopped) == memopt.ExitStopped && c.String("save") != "" {
+		return fmt.Errorf("%w; --resume %s goes on from there", r.Stopped, c.String("save"))
+	}
+	return r.Stopped
+}
+
+// interrupted is closed at the first interrupt; the second ends the program at
+// once, as an interrupt does.
+func interrupted(c *cli.Context) (stop chan struct{}, release func()) {
+	stop = make(chan struct{})
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-signals:
+			signal.Stop(signals)
+			warn(c, "interrupted; this step is the last, and a second interrupt ends at once")
+			close(stop)
+		case <-over:
+		}
+	}()
+	return stop, func() { signal.Stop(signals); close(over) }
+}
+
+// steps prints a line for each of few steps, for every twentieth part of many,
+// and all of them on one line of a terminal.
+type steps struct {
+	c      *cli.Context
+	status *status
+	quiet  bool
+	head   string
+	count  int
+}
+
+func newSteps(c *cli.Context, asJSON bool, head string) *steps {
+	return &steps{c: c, status: newStatus(c), quiet: asJSON || c.Bool("quiet"), head: head}
+}
+
+// done is a step that was done, of so many; steps before a resumed run count.
+func (s *steps) done(step, of int, loss float64, took time.Duration) {
+	s.count++
+	all := of - step + s.count // of this run
+	if every := max(1, (all+19)/20); !s.quiet && (s.count%every == 0 || s.count == 1 || s.count == all) {
+		s.status.clear()
+		fmt.Fprintf(s.c.App.Writer, "%sstep %*d  loss %.6f  %8s ms\n", s.head, len(fmt.Sprint(of)), step, loss, millis(took))
+		s.head = ""
+	}
+	if s.count < all {
+		s.status.show("%s  loss %.4f", bar(s.count, all, time.Since(s.status.since)), loss)
+	}
+}
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d.Microseconds())/1000) }
 
 // compare is train --check and --dump: one step without an update.
-func compare(c *cli.Context, model *memopt.Model, asJSON bool) error {
+func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	reference := c.String("check")
 	if reference == "" {
 		reference = c.String("data")
 	}
+	if reference == "" {
+		warn(c, "no --data: one step on made-up numbers")
+	}
+	model, err := openModel(c, cfg)
+	if err != nil {
+		return err
+	}
+	done := busy(c, "running one step")
 	set, check, err := memopt.Gradients(model, reference)
+	done()
 	if err != nil {
 		return err
 	}
 	warn(c, check.Plan.Warnings...)
+	if c.IsSet("check") {
+		if !check.HasLoss && len(check.Params)+len(check.Missing) == 0 {
+			return usage("%s has nothing to compare with: it should have loss, or grad.NAME for parameters", reference)
+		}
+		if n := len(check.Unchecked); n > 0 {
+			warn(c, fmt.Sprintf("the reference has no gradient for %d of the model's parameters: %s", n, some(check.Unchecked)))
+		}
+	}
 	if to := c.String("dump"); to != "" {
 		if err := tensorfile.WriteNPZ(to, set); err != nil {
 			return asInput(err)
 		}
 	}
-	limit := c.Float64("tolerance")
-	ok := check.LossRelErr <= limit && check.Worst.RelErr <= limit && len(check.Missing) == 0
 	schedule, err := check.Plan.Schedule()
 	if err != nil {
 		return err
 	}
 	lines := report.Lines(check.Plan, schedule, check.Trace)
-	switch {
-	case asJSON:
-		f := trainFile{Format: trainFormat, Device: check.Device, Steps: 1, Loss: []float64{check.Loss},
-			StepMS: []float64{float64(check.Trace.Took.Microseconds()) / 1000}, Memory: memoryJSON(check.Plan, lines), Warnings: []string{}}
+	limit := c.Float64("tolerance")
+	wrong := mistakes(check, limit)
+	if asJSON {
+		f := checkJSON(check, lines)
 		if c.IsSet("check") {
-			f.Check = &checkFile{LossRelErr: check.LossRelErr, Worst: paramFile(check.Worst), Params: len(check.Params),
-				All: []paramFile{}, Missing: append([]string{}, check.Missing...), Tolerance: limit, OK: ok}
-			for _, p := range check.Params {
-				f.Check.All = append(f.Check.All, paramFile(p))
-			}
+			f.Check = comparison(check, limit, wrong == "")
 		}
 		if err := printJSON(c.App.Writer, f); err != nil {
 			return err
 		}
-	default:
-		t := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(t, "loss\t%.7g\t\n", check.Loss)
+	} else {
+		rows := [][]string{{"loss", fmt.Sprintf("%.7g", check.Loss), ""}}
 		if c.IsSet("check") {
-			fmt.Fprintf(t, "loss against reference\t%.2e\trelative\n", check.LossRelErr)
-			fmt.Fprintf(t, "gradients compared\t%d\t\n", len(check.Params))
-			fmt.Fprintf(t, "worst gradient\t%.2e\t%s\n", check.Worst.RelErr, check.Worst.Param)
+			if check.HasLoss {
+				rows = append(rows, []string{"loss against reference", fmt.Sprintf("%.2e", check.LossRelErr), "relative"})
+			}
+			rows = append(rows, []string{"gradients compared", fmt.Sprint(len(check.Params)), ""})
+			if len(check.Params) > 0 {
+				rows = append(rows, []string{"worst gradient", fmt.Sprintf("%.2e", check.Worst.RelErr), check.Worst.Param})
+			}
 			for _, name := range check.Missing {
-				fmt.Fprintf(t, "missing gradient\t\t%s\n", name)
+				rows = append(rows, []string{"missing gradient", "", name})
 			}
 		}
-		t.Flush()
+		report.Table(c.App.Writer, "lll", rows)
 		fmt.Fprintln(c.App.Writer)
 		report.Measured(c.App.Writer, lines)
 	}
-	if c.IsSet("check") && !ok {
-		return cli.Exit(fmt.Sprintf("the step differs from %s: loss by %.2e, gradient of %q by %.2e, over the tolerance of %.0e",
-			filepath.Base(reference), check.LossRelErr, check.Worst.Param, check.Worst.RelErr, limit), memopt.ExitCannot)
+	if c.IsSet("check") && wrong != "" {
+		return cli.Exit(fmt.Sprintf("the step differs from %s by more than %g: %s", filepath.Base(reference), limit, wrong), memopt.ExitCannot)
 	}
 	return nil
+}
+
+// mistakes says by what a step differs from its reference; nothing if it does not.
+func mistakes(check *memopt.Check, limit float64) string {
+	var parts []string
+	if !(check.LossRelErr <= limit) {
+		parts = append(parts, fmt.Sprintf("the loss by %.2e", check.LossRelErr))
+	}
+	n := 0
+	for _, p := range check.Params {
+		if !(p.RelErr <= limit) {
+			n++
+		}
+	}
+	if n > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d gradients, %q the most by %.2e", n, len(check.Params), check.Worst.Param, check.Worst.RelErr))
+	}
+	if len(check.Missing) > 0 {
+		parts = append(parts, "the model has no gradient for "+some(check.Missing))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// some is the first few of a list.
+func some(names []string) string {
+	const few = 3
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }

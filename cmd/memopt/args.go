@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/configs"
+)
+
+// order puts flags in front of other arguments, because cli stops reading
+// flags at the first argument that is none and would ignore the rest silently.
+// After -- nothing is moved.
+func order(args []string) ([]string, error) {
+	if len(args) < 2 {
+		return args, nil
+	}
+	name, tail := args[1], args[2:]
+	switch {
+	case slices.Contains([]string{"--help", "-help", "-h", "--version", "-version", "-v"}, name):
+		return args[:2], nil
+	case name == "help" || name == "h":
+		if len(tail) > 0 && find(tail[0]) == nil {
+			return nil, unknownCommand(tail[0])
+		}
+		return args, nil
+	case strings.HasPrefix(name, "-"):
+		return nil, usage("%s stands where a command should; flags follow the command, as in memopt plan MODEL --budget 60%%", name)
+	}
+	command := find(name)
+	if command == nil {
+		return nil, unknownCommand(name)
+	}
+	flags, rest, err := split(command, tail)
+	if err != nil {
+		return nil, err
+	}
+	out := append([]string{args[0], name}, flags...)
+	return append(append(out, "--"), rest...), nil
+}
+
+// split tells a command's flags and their values from its other arguments.
+func split(command *cli.Command, args []string) (flags, rest []string, err error) {
+	list := map[string]int{} // where the value of a flag that takes a list is
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if a == "--" {
+			return flags, append(rest, args[i+1:]...), nil
+		}
+		if len(a) < 2 || a[0] != '-' {
+			rest = append(rest, a)
+			continue
+		}
+		name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-"), "=")
+		takes, known := takesValue(command, name)
+		switch {
+		case !known:
+			return nil, nil, unknownFlag(command, a)
+		case !takes:
+			flags = append(flags, a)
+			continue
+		case !hasValue && i+1 == len(args):
+			return nil, nil, usage("%s needs a value", a)
+		case !hasValue:
+			i++
+			value = args[i]
+		}
+		if at, again := list[name]; again && gathered[name] {
+			flags[at] += "," + value
+			continue
+		}
+		list[name] = len(flags)
+		flags = append(flags, "--"+name+"="+value)
+	}
+	return flags, rest, nil
+}
+
+// gathered are flags that may be given several times and mean all of them. Of
+// others the last counts, so that a script's choice can be overruled.
+var gathered = map[string]bool{"dims": true, "trainable": true}
+
+func find(name string) *cli.Command {
+	for _, c := range commands {
+		if c.HasName(name) {
+			return c
+		}
+	}
+	return nil
+}
+
+func takesValue(c *cli.Command, name string) (takes, known bool) {
+	if name == "help" || name == "h" {
+		return false, true
+	}
+	for _, f := range c.Flags {
+		if slices.Contains(f.Names(), name) {
+			_, isBool := f.(*cli.BoolFlag)
+			return !isBool, true
+		}
+	}
+	return false, false
+}
+
+func unknownCommand(name string) error {
+	var names []string
+	for _, c := range commands {
+		names = append(names, c.Name)
+	}
+	if near, ok := configs.Nearest(name, names); ok {
+		return usage("no command is called %q; did you mean %q?", name, near)
+	}
+	return usage("no command is called %q; there are %s", name, strings.Join(names, ", "))
+}
+
+func unknownFlag(c *cli.Command, a string) error {
+	var names []string
+	for _, f := range c.Flags {
+		names = append(names, "--"+f.Names()[0])
+	}
+	word, _, _ := strings.Cut(a, "=")
+	if near, ok := configs.Nearest("--"+strings.TrimLeft(word, "-"), names); ok {
+		return usage("memopt %s has no flag %s; did you mean %s?", c.Name, word, near)
+	}
+	return usage("memopt %s has no flag %s; memopt %s --help lists those it has", c.Name, word, c.Name)
+}
+
+// plainly puts an error of package flag into our words.
+func plainly(c *cli.Context, err error) error {
+	var value, name string
+	msg := err.Error()
+	if _, scan := fmt.Sscanf(msg, "invalid value %q for flag -%s", &value, &name); scan == nil {
+		name = strings.TrimSuffix(name, ":")
+		return usage("--%s is %s, not %q", name, numberForm(c.Command, name), value)
+	}
+	if _, scan := fmt.Sscanf(msg, "invalid boolean value %q for -%s", &value, &name); scan == nil {
+		return usage("--%s takes no value, and %q is one", strings.TrimSuffix(name, ":"), value)
+	}
+	return asInput(err)
+}
+
+// numberForm says what a flag's numbers look like.
+func numberForm(c *cli.Command, name string) string {
+	for _, f := range c.Flags {
+		if !slices.Contains(f.Names(), name) {
+			continue
+		}
+		switch f.(type) {
+		case *cli.IntFlag, *cli.Int64Flag:
+			return "a whole number"
+		case *cli.Uint64Flag:
+			return "a whole number from 0 up"
+		}
+	}
+	return "a number"
+}

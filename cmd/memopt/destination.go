@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+)
+
+// destinations checks, before any work is done, that the files that flags name
+// can be written: a run that ends with nowhere to put its result is lost time.
+func destinations(c *cli.Context, flags ...string) error {
+	for _, flag := range flags {
+		path := c.String(flag)
+		if path == "" {
+			continue
+		}
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			return usage("--%s: %s is not a file that can be replaced", flag, path)
+		}
+		if err := isFolder(filepath.Dir(path)); err != nil {
+			return usage("--%s %s: %s", flag, path, err)
+		}
+	}
+	return nil
+}
+
+// isFolder reports why files cannot be made in a folder.
+func isFolder(dir string) error {
+	f, err := os.CreateTemp(dir, ".memopt-*")
+	if err != nil {
+		return usage("%s", reason(dir, err))
+	}
+	f.Close()
+	return os.Remove(f.Name())
+}
+
+func reason(dir string, err error) string {
+	switch {
+	case os.IsNotExist(err):
+		return "there is no folder " + dir
+	case os.IsPermission(err):
+		return "the folder " + dir + " cannot be written to"
+	}
+	return "in the folder " + dir + " nothing can be written: " + underlying(err)
+}
+
+// underlying is an error without the name of a file that the user never chose.
+func underlying(err error) string {
+	if p, ok := err.(*os.PathError); ok {
+		return p.Err.Error()
+	}
+	return err.Error()
+}
+
+// writeFile writes a file that appears whole or not at all.
+func writeFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".memopt-*")
+	if err != nil {
+		return usage("%s: %s", path, reason(filepath.Dir(path), err))
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if e := f.Chmod(0o644); err == nil {
+		err = e
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return usage("%s: %s", path, underlying(err))
+	}
+	return nil
+}

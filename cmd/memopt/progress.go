@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+)
+
+// patience is how long work may take without a word.
+const patience = time.Second
+
+// status is the one line of a terminal that shows what is going on. Elsewhere,
+// and under --quiet, it shows nothing.
+type status struct {
+	c     *cli.Context
+	since time.Time
+	on    bool
+	mu    sync.Mutex
+	shown bool
+}
+
+func newStatus(c *cli.Context) *status {
+	info, err := os.Stderr.Stat()
+	terminal := c.App.ErrWriter == os.Stderr && err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	return &status{c: c, since: time.Now(), on: terminal && !c.Bool("quiet")}
+}
+
+// show replaces the line, once there has been patience enough.
+func (s *status) show(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.on && time.Since(s.since) >= patience {
+		fmt.Fprintf(s.c.App.ErrWriter, "\r\033[K"+format, args...)
+		s.shown = true
+	}
+}
+
+// clear makes room for other output.
+func (s *status) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shown {
+		fmt.Fprint(s.c.App.ErrWriter, "\r\033[K")
+		s.shown = false
+	}
+}
+
+// busy shows what takes its time until the function it returns is called.
+func busy(c *cli.Context, what string) (done func()) {
+	s := newStatus(c)
+	if !s.on {
+		return func() {}
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(patience)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.show("%s, %d s", what, int(time.Since(s.since).Seconds()))
+			case <-stop:
+				s.clear()
+				return
+			}
+		}
+	}()
+	return func() { close(stop); <-stopped }
+}
+
+// bar draws how much is done, and how long the rest will take at this pace.
+func bar(done, all int, took time.Duration) string {
+	const width = 24
+	full := width * done / max(all, 1)
+	left := ""
+	if done > 0 && done < all {
+		left = ", " + (took / time.Duration(done) * time.Duration(all-done)).Round(time.Second).String() + " left"
+	}
+	return fmt.Sprintf("[%s%s] %d of %d%s", strings.Repeat("#", full), strings.Repeat("-", width-full), done, all, left)
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+
+	"memopt/memopt"
+	"memopt/memopt/report"
+	"memopt/planner"
+)
+
+// trainFile is the JSON of train.
+type trainFile struct {
+	Format    string      `json:"format"`
+	Device    string      `json:"device"`
+	Steps     int         `json:"steps"`
+	FirstStep int         `json:"first_step"` // done before, by a resumed run
+	Loss      []number    `json:"loss"`
+	StepMS    []float64   `json:"step_ms"`
+	Memory    trainMemory `json:"memory"`
+	Check     *checkFile  `json:"check,omitempty"`
+	Stopped   string      `json:"stopped,omitempty"`
+	Warnings  []string    `json:"warnings"`
+}
+
+// trainMemory is the total and its parts, by the space of the device they lie
+// in and by what they are for.
+type trainMemory struct {
+	Promised int64              `json:"promised"`
+	Measured int64              `json:"measured"`
+	BySpace  map[string]besides `json:"by_space"`
+	ByOwner  map[string]int64   `json:"by_owner"`
+}
+
+type besides struct {
+	Promised int64 `json:"promised"`
+	Measured int64 `json:"measured"`
+}
+
+type checkFile struct {
+	LossRelErr number      `json:"loss_rel_err"`
+	Worst      paramFile   `json:"worst"`
+	Params     int         `json:"params"`
+	All        []paramFile `json:"all"`
+	Missing    []string    `json:"missing"`
+	Unchecked  []string    `json:"unchecked"`
+	Tolerance  number      `json:"tolerance"`
+	OK         bool        `json:"ok"`
+}
+
+type paramFile struct {
+	Param  string `json:"param"`
+	RelErr number `json:"rel_err"`
+}
+
+// number is null in JSON where it is none.
+type number float64
+
+func (x number) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(x))
+}
+
+const trainFormat = "memopt.train/1"
+
+func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
+	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Loss: []number{}, StepMS: []float64{},
+		Memory: memoryJSON(r.Plan, lines), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
+	for _, x := range r.Losses {
+		f.Loss = append(f.Loss, number(x))
+	}
+	for _, t := range r.StepTimes {
+		f.StepMS = append(f.StepMS, float64(t.Microseconds())/1000)
+	}
+	if r.Stopped != nil {
+		f.Stopped = r.Stopped.Error()
+	}
+	return f
+}
+
+func checkJSON(c *memopt.Check, lines []report.Line) trainFile {
+	return trainFile{Format: trainFormat, Device: c.Device, Steps: 1, Loss: []number{number(c.Loss)},
+		StepMS: []float64{float64(c.Trace.Took.Microseconds()) / 1000}, Memory: memoryJSON(c.Plan, lines),
+		Warnings: append([]string{}, c.Plan.Warnings...)}
+}
+
+func memoryJSON(p *planner.Plan, lines []report.Line) trainMemory {
+	m := trainMemory{BySpace: map[string]besides{}, ByOwner: map[string]int64{}}
+	for _, l := range lines {
+		if l.Space == "" {
+			m.Promised, m.Measured = l.Promised, l.Measured
+		} else {
+			m.BySpace[l.Space] = besides{l.Promised, l.Measured}
+		}
+	}
+	for _, o := range report.Owners(p) {
+		if o.Key != "total" {
+			m.ByOwner[o.Key] = o.Bytes
+		}
+	}
+	return m
+}
+
+// comparison is the part about a reference.
+func comparison(c *memopt.Check, limit float64, ok bool) *checkFile {
+	f := &checkFile{LossRelErr: number(c.LossRelErr), Worst: paramJSON(c.Worst), Params: len(c.Params), All: []paramFile{},
+		Missing: append([]string{}, c.Missing...), Unchecked: append([]string{}, c.Unchecked...), Tolerance: number(limit), OK: ok}
+	for _, p := range c.Params {
+		f.All = append(f.All, paramJSON(p))
+	}
+	return f
+}
+
+func paramJSON(p memopt.ParamErr) paramFile { return paramFile{p.Param, number(p.RelErr)} }

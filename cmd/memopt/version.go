@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/memopt"
+)
+
+var versionCommand = &cli.Command{
+	Name:      "version",
+	Usage:     "the version of this program, its service and its Python package",
+	ArgsUsage: " ",
+	Flags:     common(),
+	Action: func(c *cli.Context) error {
+		asJSON, err := begin(c, "")
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(c.App.Writer, map[string]any{"format": "memopt.version/1", "version": memopt.Version})
+		}
+		_, err = fmt.Fprintln(c.App.Writer, "memopt version", memopt.Version)
+		return err
+	},
+}
