@@ -252,7 +252,6 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 	p := &Plan{Graph: g, m: m, Strategy: f.Strategy, Offsets: f.Offsets, Arena: f.Result.Arena, PackBound: f.Result.PackBound,
 		Request: Request{Dims: f.Dims, Level: f.Request.Level, Budget: Size{Bytes: f.Request.Budget},
 			ActivationBudget: Size{Bytes: f.Request.ActivationBudget}, MaxOverhead: f.Request.MaxOverhead}}
-	again := make([]bool, len(g.Nodes))
 	for i, s := range f.Steps {
 		if s.Node < 0 || int(s.Node) >= len(g.Nodes) || g.Nodes[s.Node].Op.View {
 			return nil, fmt.Errorf("planner: step %d names node %d, which cannot be launched", i, s.Node)
@@ -260,7 +259,6 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 		if s.Again && !m.mayRunAgain(g.Nodes[s.Node]) {
 			return nil, fmt.Errorf("planner: step %d runs node %q again, which may not", i, g.Nodes[s.Node].Name)
 		}
-		again[s.Node] = again[s.Node] || s.Again
 		p.Steps = append(p.Steps, Step(s))
 	}
 	if p.t, err = m.replay(p.Steps); err != nil {
@@ -279,7 +277,7 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	p.Baseline, p.Floor = m.summary(base), m.floor()
-	c := &candidate{again: again, t: p.t}
+	c := &candidate{again: ranAgain(p.Steps, len(g.Nodes)), t: p.t}
 	c.placed.Height = p.Arena
 	for _, s := range p.Steps {
 		if s.Again {

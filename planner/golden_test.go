@@ -56,7 +56,7 @@ func golden(t *testing.T, path string) {
 		}
 		return
 	}
-	if diff := cmp.Diff(string(src), out); diff != "" {
+	if diff := cmp.Diff(strings.Split(string(src), "\n"), strings.Split(out, "\n")); diff != "" {
 		t.Errorf("%s (-update accepts this):\n%s", path, diff)
 	}
 }

@@ -18,8 +18,7 @@ type model struct {
 	owner    []int32 // by value: whose storage its bytes are in
 	fixed    []bool  // by owner: outside the arena
 	lasting  []bool  // by owner: read after the last step
-	moment   []int32 // by node: the latest step at which it might run again
-	late     []bool  // by node: would read a state after it was replaced
+	may      []bool  // by node: a plan may run it again
 	scratch  []int64 // by node
 	flops    []int64 // by node
 	cost     []float64
@@ -148,17 +147,23 @@ next:
 	return out
 }
 
-// mayRunAgain reports whether a plan may repeat a node.
-func (m *model) mayRunAgain(n *graph.Node) bool {
-	return n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View && !m.late[n.ID]
+// mayRunAgain reports whether a plan may repeat a node. What outlives the step
+// is there anyway, so its node runs once.
+func (m *model) mayRunAgain(n *graph.Node) bool { return m.may[n.ID] }
+
+// repeatable reports whether running a node again changes nothing.
+func repeatable(n *graph.Node) bool {
+	return n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View
+}
+
+// lasts reports whether something that a node makes outlives the step.
+func (m *model) lasts(n *graph.Node) bool {
+	return slices.ContainsFunc(m.outputs[n.ID], func(o int32) bool { return m.lasting[o] })
 }
 
 // clusters lists what can run again as one.
 func (m *model) clusters() []cluster.Cluster {
 	all := cluster.Find(m.g)
-	if !slices.Contains(m.late, true) {
-		return all
-	}
 	for i := range all {
 		all[i].Entries = slices.DeleteFunc(all[i].Entries, func(e cluster.Entry) bool {
 			return slices.ContainsFunc(e.Nodes, func(n *graph.Node) bool { return !m.mayRunAgain(n) })

@@ -171,6 +171,7 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	chosen.again = ranAgain(chosen.t.steps, len(g.Nodes))
 	p.adopt(chosen)
 	p.Bound = m.bound(base, chosen, s.target)
 	p.Clusters = s.rows(chosen)
@@ -226,6 +227,16 @@ func (m *model) candidate(again []bool) (*candidate, error) {
 	var err error
 	c.placed, err = pack.Solve(problem)
 	return c, err
+}
+
+// ranAgain is, by node, what steps really repeat: a set may name nodes that
+// nobody needs again.
+func ranAgain(steps []Step, nodes int) []bool {
+	again := make([]bool, nodes)
+	for _, s := range steps {
+		again[s.Node] = again[s.Node] || s.Again
+	}
+	return again
 }
 
 func (m *model) summary(c *candidate) Summary {
@@ -364,19 +375,13 @@ type stretch struct{ from, to int32 }
 
 func (s stretch) has(step int) bool { return int(s.from) <= step && step < int(s.to) }
 
-// held is, by owner, the steps across which every plan holds a value that they
-// may not touch: between its maker and its last reader if it is made once, and
-// to the end, from its first reader behind the forward pass at the latest, if
-// it lasts.
+// held is, by owner, the steps across which every plan holds a value without
+// touching it: between its maker and its last reader, if it is made once.
 func (m *model) held(steps []Step) []stretch {
 	held := make([]stretch, len(m.g.Values))
-	back := make([]bool, len(m.g.Values))
-	once := func(n *graph.Node) bool { return !m.mayRunAgain(n) || m.moment[n.ID] == 0 }
 	for i, s := range steps {
 		for _, o := range m.inputs[s.Node] {
-			if held[o].to = int32(i); !back[o] && m.g.Nodes[s.Node].Phase != graph.Forward && !once(m.g.Values[o].Def) {
-				back[o], held[o].from = true, int32(i)+1
-			}
+			held[o].to = int32(i)
 		}
 		for _, o := range m.outputs[s.Node] {
 			held[o] = stretch{int32(i) + 1, int32(i) + 1}
@@ -384,10 +389,11 @@ func (m *model) held(steps []Step) []stretch {
 	}
 	for o := range held {
 		switch n := m.g.Values[o].Def; {
-		case n == nil || m.fixed[o]:
-		case m.lasting[o] && (back[o] || once(n)):
+		case m.fixed[o]:
+			held[o] = stretch{}
+		case m.lasting[o]:
 			held[o].to = int32(len(steps))
-		case m.lasting[o] || !once(n):
+		case n != nil && m.mayRunAgain(n):
 			held[o] = stretch{}
 		}
 	}
@@ -514,10 +520,10 @@ func (s *search) requested() ([]bool, error) {
 		if n == nil {
 			return nil, fmt.Errorf("planner: no node is named %q", name)
 		}
-		if !s.m.mayRunAgain(n) {
+		if !repeatable(n) {
 			return nil, fmt.Errorf("planner: node %q (%s) cannot run again: it is no repeatable forward node", name, n.Op.FullName())
 		}
-		on[n.ID] = true
+		on[n.ID] = s.m.mayRunAgain(n) // or else nobody needs it, or its bytes are gone
 	}
 	turnOn := func(c cluster.Cluster, want ClusterRequest) {
 		for i, e := range c.Entries {

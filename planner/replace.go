@@ -9,7 +9,7 @@ import (
 
 // replacements follows what operators write over parameters and states. It
 // refuses a graph whose order reads one after it was replaced, since the old
-// bytes are gone then, and marks the nodes that would do so if they ran again.
+// bytes are gone then, and marks the nodes that may run again.
 func (m *model) replacements() error {
 	g := m.g
 	holds := make([]*graph.Value, len(g.Values)) // by owner: what is in its place now
@@ -25,7 +25,6 @@ func (m *model) replacements() error {
 		}
 		return nil
 	}
-	any := false
 	for _, n := range g.Nodes {
 		where := func(err error) error { return fmt.Errorf("node %q (%s) %w", n.Name, n.Op.FullName(), err) }
 		for _, v := range n.Inputs {
@@ -52,21 +51,18 @@ func (m *model) replacements() error {
 			if by[o] == nil {
 				by[o] = n
 			}
-			holds[o], any = n.Outputs[i], true
+			holds[o] = n.Outputs[i]
 		}
 	}
-	if err := m.lasts(holds, by, stale); err != nil {
+	if err := m.after(holds, by, stale); err != nil {
 		return err
 	}
-	m.late, m.moment = make([]bool, len(g.Nodes)), m.moments()
-	if any {
-		m.markLate(by)
-	}
+	m.markRepeatable(by)
 	return nil
 }
 
-// lasts checks what is read after the last node: outputs, and the new states.
-func (m *model) lasts(holds []*graph.Value, by []*graph.Node, stale func(*graph.Value) error) error {
+// after checks what is read after the last node: outputs, and the new states.
+func (m *model) after(holds []*graph.Value, by []*graph.Node, stale func(*graph.Value) error) error {
 	moved := make([]bool, len(m.g.Values)) // by owner: a copy replaces it after the last node
 	updated := make([]bool, len(m.g.Values))
 	for _, u := range m.g.Updates {
@@ -98,11 +94,10 @@ func (m *model) lasts(holds []*graph.Value, by []*graph.Node, stale func(*graph.
 	return nil
 }
 
-// moments is, by node, the latest step at which it might run again: the first
-// node behind the forward pass that reads its results, or results of those.
-// 0 is never.
-func (m *model) moments() []int32 {
-	need := make([]int32, len(m.g.Values)) // by owner: through what is made of it
+// markRepeatable sets the nodes that a plan may run again: those whose result
+// somebody needs behind the forward pass, but not to the end, and that do not
+// read a state which may have been replaced by then.
+func (m *model) markRepeatable(by []*graph.Node) {
 	read := make([]int32, len(m.g.Values)) // by owner: the first node behind the forward pass
 	for i, n := range slices.Backward(m.g.Nodes) {
 		if n.Phase != graph.Forward {
@@ -111,29 +106,25 @@ func (m *model) moments() []int32 {
 			}
 		}
 	}
-	moment := make([]int32, len(m.g.Nodes))
+	m.may = make([]bool, len(m.g.Nodes))
+	need := make([]int32, len(m.g.Values)) // by owner: the latest moment for what is made of it
 	for i, n := range slices.Backward(m.g.Nodes) {
-		if n.Phase != graph.Forward || n.Op.View {
+		if !repeatable(n) || m.lasts(n) {
 			continue
 		}
+		moment := int32(0)
 		for _, o := range m.outputs[i] {
-			moment[i] = max(moment[i], need[o], read[o])
+			moment = max(moment, need[o], read[o])
 		}
+		gone := func(v *graph.Value) bool {
+			return v != nil && by[m.owner[v.ID]] != nil && by[m.owner[v.ID]].ID < moment
+		}
+		if moment == 0 || slices.ContainsFunc(n.Inputs, gone) {
+			continue
+		}
+		m.may[i] = true
 		for _, o := range m.inputs[i] {
-			need[o] = max(need[o], moment[i])
-		}
-	}
-	return moment
-}
-
-// markLate finds the nodes that might run again after a state that they read
-// was replaced.
-func (m *model) markLate(by []*graph.Node) {
-	for i, n := range m.g.Nodes {
-		for _, v := range n.Inputs {
-			if v != nil && by[m.owner[v.ID]] != nil && by[m.owner[v.ID]].ID < m.moment[i] {
-				m.late[i] = true
-			}
+			need[o] = max(need[o], moment)
 		}
 	}
 }
