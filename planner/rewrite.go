@@ -9,11 +9,11 @@ import (
 )
 
 // Rewrite is the plan as a graph of its own: what runs again is a copy of its
-// node, named NAME_recompute, and later readers read the copy. Any runtime
+// node, named NAME_recompute or, if that is taken, NAME_recompute_2, and later readers read the copy. Any runtime
 // that keeps the order of the nodes then needs no more than the plan's peak.
 func (p *Plan) Rewrite() (*graph.Graph, error) {
 	r := &rewriter{old: p.Graph, b: graph.NewBuilder(graph.New(p.Graph.Lib, p.Graph.Name)), now: make([]*graph.Value, len(p.Graph.Values))}
-	r.views = make([][]*graph.Node, len(p.Graph.Values))
+	r.views, r.placed = make([][]*graph.Node, len(p.Graph.Values)), make([]bool, len(p.Graph.Nodes))
 	for _, n := range p.Graph.Nodes {
 		if n.Op.View {
 			in := n.Inputs[0].ID
@@ -28,10 +28,11 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 		}
 		for _, s := range p.Steps {
 			n := p.Graph.Nodes[s.Node]
-			if !s.Again {
-				r.b.Phase = n.Phase
+			r.b.Phase = n.Phase
+			if s.Again {
+				r.b.Phase = graph.Backward
 			}
-			r.node(n, s.Again)
+			r.node(n)
 		}
 	})
 	if err != nil {
@@ -54,10 +55,11 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 }
 
 type rewriter struct {
-	old   *graph.Graph
-	b     *graph.Builder
-	now   []*graph.Value  // by old value: what readers read at this step
-	views [][]*graph.Node // by old value: the views of it
+	old    *graph.Graph
+	b      *graph.Builder
+	now    []*graph.Value  // by old value: what readers read at this step
+	views  [][]*graph.Node // by old value: the views of it
+	placed []bool          // by old node: it was copied before
 }
 
 func (r *rewriter) define(v *graph.Value) {
@@ -73,7 +75,7 @@ func (r *rewriter) define(v *graph.Value) {
 // before its first reader.
 func (r *rewriter) value(v *graph.Value) *graph.Value {
 	if v != nil && r.now[v.ID] == nil {
-		r.node(v.Def, false)
+		r.node(v.Def)
 	}
 	if v == nil {
 		return nil
@@ -81,19 +83,18 @@ func (r *rewriter) value(v *graph.Value) *graph.Value {
 	return r.now[v.ID]
 }
 
-// node copies a node under its own name, or as a recomputation if the name is
-// taken. Views of what it makes anew are to be placed anew.
-func (r *rewriter) node(n *graph.Node, again bool) {
-	suffix := ""
+// node copies a node, under its own name the first time. Views of what it
+// makes anew are to be placed anew.
+func (r *rewriter) node(n *graph.Node) {
 	in := make([]*graph.Value, len(n.Inputs))
 	for i, v := range n.Inputs {
 		in[i] = r.value(v)
 	}
-	for _, v := range n.Outputs {
-		if v != nil && r.b.Graph.ByName(v.Name) != nil {
-			suffix, again = "_recompute", true
-		}
+	again, suffix := r.placed[n.ID], ""
+	if again {
+		suffix = r.suffix(n)
 	}
+	r.placed[n.ID] = true
 	outs := make([]string, len(n.Outputs))
 	for i, v := range n.Outputs {
 		if v != nil {
@@ -113,6 +114,21 @@ func (r *rewriter) node(n *graph.Node, again bool) {
 			r.forget(v)
 		}
 	}
+}
+
+// suffix sets a copy's names apart from all others: the old graph may have been
+// rewritten before.
+func (r *rewriter) suffix(n *graph.Node) string {
+	taken := func(suffix string) bool {
+		return slices.ContainsFunc(n.Outputs, func(v *graph.Value) bool {
+			return v != nil && (r.old.ByName(v.Name+suffix) != nil || r.b.Graph.ByName(v.Name+suffix) != nil)
+		})
+	}
+	suffix := "_recompute"
+	for i := 2; taken(suffix); i++ {
+		suffix = fmt.Sprintf("_recompute_%d", i)
+	}
+	return suffix
 }
 
 // seeded is a node's attributes, with what it draws under its own name said as
