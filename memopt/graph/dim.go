@@ -411,11 +411,18 @@ func (d Dim) Min(b Dim) Dim { return extreme(opMin, d, b) }
 
 func extreme(op atomOp, ds ...Dim) Dim {
 	var args []Dim
+	add := func(a Dim) {
+		if !slices.ContainsFunc(args, a.Equal) {
+			args = append(args, a)
+		}
+	}
 	for _, d := range ds {
 		if at, ok := d.asAtom(); ok && at.op == op {
-			args = append(args, at.args...)
+			for _, a := range at.args {
+				add(a)
+			}
 		} else {
-			args = append(args, d)
+			add(d)
 		}
 	}
 	if len(args) > maxArgs {

@@ -85,7 +85,7 @@ func ParseDim(s string) (d Dim, err error) {
 
 const (
 	maxNesting  = 100
-	maxSumPower = 8
+	maxSumPower = 4
 )
 
 func (l *lexer) sum(depth int) Dim {

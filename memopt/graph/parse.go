@@ -431,6 +431,10 @@ func (p *parser) shape() Shape {
 // tokCheck refuses shapes whose element count does not fit 64 bits.
 func (p *parser) tokCheck(s Shape) {
 	if err := Try(func() { s.Elems().Mul(Num(8)) }); err != nil {
-		p.fail("shape %s: %v", s, err)
+		text := s.String()
+		if len(text) > maxText {
+			text = text[:maxText] + "…"
+		}
+		p.fail("shape %s: %v", text, err)
 	}
 }
