@@ -67,10 +67,13 @@ var testLibrary = func() *Library {
 	lib.Define(Op{Name: "Gather", In: "data, index", Out: "Y", Infer: func(n *Node) {
 		data, index := n.Inputs[0].Ints, n.Inputs[1].Ints
 		n.Set(0, Int64, n.Inputs[1].Shape)
+		if data == nil || index == nil {
+			return
+		}
 		out := make([]Dim, len(index))
 		for k, i := range index {
 			at, ok := i.Const()
-			if !ok || data == nil || at < 0 || at >= int64(len(data)) {
+			if !ok || at < 0 || at >= int64(len(data)) {
 				return
 			}
 			out[k] = data[at]
