@@ -9,6 +9,7 @@ var addition = binary{
 
 var _ = define(graph.Op{
 	Name:  "Add",
+	Since: 7,
 	Doc:   "z = x + y, broadcast",
 	In:    "A, B",
 	Out:   "C",
@@ -48,3 +49,5 @@ var _ = define(graph.Op{
 		"f32[0,3], f32[3]",
 	},
 })
+
+var _ = alignAt("Add")

@@ -107,13 +107,51 @@ var _ = define(graph.Op{
 	Out:   "Y, running_mean?, running_var?, saved_mean?, saved_var?",
 	Attrs: "epsilon float=1e-5, momentum float=0.9",
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
-		if len(n.Outputs) > 3 {
-			n.Fail("outputs saved_mean and saved_var are not known; the gradient computes them itself")
-		}
-		attrs := graph.A{"epsilon": n.Float("epsilon"), "momentum": n.Float("momentum"), "training_mode": len(n.Outputs) > 1}
-		return b.Ops("BatchNormalization", attrs, len(n.Outputs), n.Inputs...)
+		return trainedByOutputs(b, n, len(n.Outputs) > 1)
 	},
 })
+
+// Opset 7 could have statistics for every place of a channel.
+var _ = define(graph.Op{
+	Name:  "BatchNormalization",
+	Since: 7,
+	Doc:   "the form of opset 7, of which only spatial=1 is known",
+	In:    "X, scale, B, mean, var",
+	Out:   "Y, running_mean?, running_var?, saved_mean?, saved_var?",
+	Attrs: "epsilon float=1e-5, momentum float=0.9, spatial int=1",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		wantSpatial(n)
+		return trainedByOutputs(b, n, len(n.Outputs) > 1)
+	},
+})
+
+// Before opset 7 an attribute could say that it does not train.
+var _ = define(graph.Op{
+	Name:  "BatchNormalization",
+	Since: 6,
+	Doc:   "the form of opset 6, of which only spatial=1 is known",
+	In:    "X, scale, B, mean, var",
+	Out:   "Y, running_mean?, running_var?, saved_mean?, saved_var?",
+	Attrs: "epsilon float=1e-5, is_test int=0, momentum float=0.9, spatial int=1",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		wantSpatial(n)
+		return trainedByOutputs(b, n, len(n.Outputs) > 1 && n.Int("is_test") == 0)
+	},
+})
+
+func wantSpatial(n *graph.Node) {
+	if n.Int("spatial") != 1 {
+		n.Fail("spatial is %d; only statistics of whole channels are known (spatial=1)", n.Int("spatial"))
+	}
+}
+
+func trainedByOutputs(b *graph.Builder, n *graph.Node, trains bool) []*graph.Value {
+	if len(n.Outputs) > 3 {
+		n.Fail("outputs saved_mean and saved_var are not known; the gradient computes them itself")
+	}
+	attrs := graph.A{"epsilon": n.Float("epsilon"), "momentum": n.Float("momentum"), "training_mode": trains}
+	return b.Ops("BatchNormalization", attrs, len(n.Outputs), n.Inputs...)
+}
 
 // batchNorm sees x as [n, channels, inner]. A channel is one worker's, from
 // its statistics to its outputs.

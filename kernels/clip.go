@@ -7,10 +7,11 @@ import (
 )
 
 var _ = define(graph.Op{
-	Name: "Clip",
-	Doc:  "y = min(max, max(min, x))",
-	In:   "input, min?, max?",
-	Out:  "output",
+	Name:  "Clip",
+	Since: 11,
+	Doc:   "y = min(max, max(min, x))",
+	In:    "input, min?, max?",
+	Out:   "output",
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isNumber, "numbers")
 		sameTypes(n)
@@ -181,3 +182,17 @@ func floatBounds(c *graph.Call, i int) (least, most float64) {
 	}
 	return least, most
 }
+
+// Before opset 11 the bounds were attributes, and by default what float32 can
+// hold, so that infinities became finite.
+var _ = define(graph.Op{
+	Name:  "Clip",
+	Doc:   "the form before opset 11, with bounds as attributes",
+	In:    "input",
+	Out:   "output",
+	Attrs: "max float=3.4028234663852886e+38, min float=-3.4028234663852886e+38",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		x := n.Inputs[0]
+		return []*graph.Value{b.Op("Clip", nil, x, num(b, x, n.Float("min")), num(b, x, n.Float("max")))}
+	},
+})

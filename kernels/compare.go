@@ -7,15 +7,16 @@ import "memopt/memopt/graph"
 type comparison struct {
 	name, sign           string
 	less, equal, greater bool
+	since                int // of the form that broadcasts as all do; 0: there was no other
 	types                func(graph.DType) bool
 }
 
 // The comparisons. All are the same operator but for what holds.
 var _ = [...]*graph.Op{
-	defineComparison(comparison{name: "Equal", sign: "=", equal: true, types: graph.DType.Valid}),
-	defineComparison(comparison{name: "Less", sign: "<", less: true, types: isNumber}),
+	defineComparison(comparison{name: "Equal", sign: "=", equal: true, types: graph.DType.Valid, since: 7}),
+	defineComparison(comparison{name: "Less", sign: "<", less: true, types: isNumber, since: 7}),
 	defineComparison(comparison{name: "LessOrEqual", sign: "≤", less: true, equal: true, types: isNumber}),
-	defineComparison(comparison{name: "Greater", sign: ">", greater: true, types: isNumber}),
+	defineComparison(comparison{name: "Greater", sign: ">", greater: true, types: isNumber, since: 7}),
 	defineComparison(comparison{name: "GreaterOrEqual", sign: "≥", greater: true, equal: true, types: isNumber}),
 }
 
@@ -34,11 +35,15 @@ func defineComparison(k comparison) *graph.Op {
 	if k.types(graph.Bool) {
 		samples = append(samples, "bool[5], bool[5]")
 	}
+	if k.since > 0 {
+		alignAt(k.name)
+	}
 	return define(graph.Op{
-		Name: k.name,
-		Doc:  "z = (x " + k.sign + " y), broadcast",
-		In:   "A, B",
-		Out:  "C",
+		Name:  k.name,
+		Since: k.since,
+		Doc:   "z = (x " + k.sign + " y), broadcast",
+		In:    "A, B",
+		Out:   "C",
 		Infer: func(n *graph.Node) {
 			sameTypes(n)
 			wantType(n, 0, k.types, "numbers")

@@ -3,10 +3,11 @@ package kernels
 import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
-	Name: "Div",
-	Doc:  "z = x / y, broadcast; integers are cut toward zero",
-	In:   "A, B",
-	Out:  "C",
+	Name:  "Div",
+	Since: 7,
+	Doc:   "z = x / y, broadcast; integers are cut toward zero",
+	In:    "A, B",
+	Out:   "C",
 	Infer: arithmeticIf(func(x, y graph.Dim) (graph.Dim, bool) {
 		p, isNum := x.Const()
 		if q, ok := y.Const(); ok && isNum && q != 0 {
@@ -58,6 +59,8 @@ var _ = define(graph.Op{
 		"f32[0,3], f32[3]",
 	},
 })
+
+var _ = alignAt("Div")
 
 var division = binary{
 	f: func(x, y float64) float64 { return x / y },

@@ -52,6 +52,7 @@ var _ = define(graph.Op{
 // in training: it is not.
 var _ = define(graph.Op{
 	Name:  "Dropout",
+	Since: 10,
 	Doc:   "x, as Dropout gives outside of training",
 	In:    "data",
 	Out:   "output, mask?",
@@ -60,6 +61,43 @@ var _ = define(graph.Op{
 		return b.Ops("Dropout", nil, len(n.Outputs), n.Inputs[0])
 	},
 })
+
+// Before opset 10 the mask had the type of the data.
+var _ = define(graph.Op{
+	Name:  "Dropout",
+	Since: 7,
+	Doc:   "the form of opset 7, with a mask of numbers",
+	In:    "data",
+	Out:   "output, mask?",
+	Attrs: "ratio float=0.5",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		return maskOfNumbers(b, b.Ops("Dropout", nil, len(n.Outputs), n.Inputs[0]))
+	},
+})
+
+// Before opset 7 it was in training unless is_test said otherwise.
+var _ = define(graph.Op{
+	Name:  "Dropout",
+	Doc:   "the form before opset 7, with is_test",
+	In:    "data",
+	Out:   "output, mask?",
+	Attrs: "is_test int=0, ratio float=0.5",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		in := []*graph.Value{n.Inputs[0]}
+		if n.Int("is_test") == 0 {
+			in = append(in, b.Num(graph.Float32, n.Float("ratio")), b.Num(graph.Bool, 1))
+		}
+		return maskOfNumbers(b, b.Ops("Dropout", nil, len(n.Outputs), in...))
+	},
+})
+
+// maskOfNumbers gives the mask of a Dropout the type of its data.
+func maskOfNumbers(b *graph.Builder, out []*graph.Value) []*graph.Value {
+	if len(out) > 1 {
+		return []*graph.Value{out[0], b.Op("Cast", graph.A{"to": int64(out[0].Type)}, out[1])}
+	}
+	return out
+}
 
 // seed is who drew in the forward pass: Dropout's own seed, or what stands for
 // its name.

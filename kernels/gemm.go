@@ -4,6 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "Gemm",
+	Since: 7,
 	Doc:   "Y = alpha · op(A)·op(B) + beta · C, C broadcast",
 	In:    "A, B, C?",
 	Out:   "Y",
@@ -78,5 +79,18 @@ var _ = define(graph.Op{
 		"f32[13,2], f32[33,2], f32[33]; transB=1",
 		"i32[2,3], i32[3,2], i32[2]; alpha=2.0 beta=3.0",
 		"f32[2,0], f32[0,3], f32[3]",
+	},
+})
+
+// Before opset 7 an attribute said whether C is broadcast; it shows in its shape.
+var _ = define(graph.Op{
+	Name:  "Gemm",
+	Doc:   "the form before opset 7",
+	In:    "A, B, C",
+	Out:   "Y",
+	Attrs: "alpha float=1, beta float=1, broadcast int=0, transA int=0, transB int=0",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		attrs := graph.A{"alpha": n.Float("alpha"), "beta": n.Float("beta"), "transA": n.Int("transA"), "transB": n.Int("transB")}
+		return []*graph.Value{b.Op("Gemm", attrs, n.Inputs...)}
 	},
 })

@@ -12,11 +12,13 @@ var _ = [...]*graph.Op{
 func defineLogic(name, doc string, f func(x, y int64) int64) *graph.Op {
 	// Row forms go by one table of four, so that all three share them.
 	table := [4]bool{f(0, 0) != 0, f(0, 1) != 0, f(1, 0) != 0, f(1, 1) != 0}
+	alignAt(name)
 	return define(graph.Op{
-		Name: name,
-		Doc:  doc,
-		In:   "A, B",
-		Out:  "C",
+		Name:  name,
+		Since: 7,
+		Doc:   doc,
+		In:    "A, B",
+		Out:   "C",
 		Infer: func(n *graph.Node) {
 			wantType(n, 0, isBool, "bools")
 			wantType(n, 1, isBool, "bools")

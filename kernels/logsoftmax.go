@@ -8,6 +8,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:  "LogSoftmax",
+	Since: 13,
 	Doc:   "x − ln Σ eˣ along an axis",
 	In:    "input",
 	Out:   "output",
@@ -82,3 +83,5 @@ var _ = define(graph.Op{
 	InPlace:   []int{0, 1},
 	Samples:   pairs(axisSamples),
 })
+
+var _ = flatAxis("LogSoftmax")

@@ -4,6 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "Mul",
+	Since: 7,
 	Doc:   "z = x·y, broadcast",
 	In:    "A, B",
 	Out:   "C",
@@ -39,6 +40,8 @@ var _ = define(graph.Op{
 		"f16[3], f16[3]",
 	},
 })
+
+var _ = alignAt("Mul")
 
 var multiplication = binary{
 	f: func(x, y float64) float64 { return x * y },

@@ -25,6 +25,7 @@ var padModes = map[string]func(i, n int) int{
 // Negative pads cut off.
 var _ = define(graph.Op{
 	Name:  "Pad",
+	Since: 11,
 	Doc:   "more elements before and behind the data, along axes",
 	In:    "data, pads, constant_value?, axes?",
 	Out:   "output",
@@ -259,3 +260,20 @@ func padSources(c *graph.Call, small, large []int) (rows, width int, at func(r i
 		return base, from[inner]
 	}
 }
+
+// Before opset 11 everything but the data was an attribute.
+var _ = define(graph.Op{
+	Name:  "Pad",
+	Doc:   "the form before opset 11, with pads as an attribute",
+	In:    "data",
+	Out:   "output",
+	Attrs: "mode string=constant, pads ints, value float=0",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		x := n.Inputs[0]
+		if !n.Has("pads") {
+			n.Fail("attribute pads is missing")
+		}
+		pads := b.Ints(graph.Dims(n.Ints("pads")...)...)
+		return []*graph.Value{b.Op("Pad", graph.A{"mode": n.Str("mode")}, x, pads, num(b, x, n.Float("value")))}
+	},
+})

@@ -7,10 +7,11 @@ import (
 )
 
 var _ = define(graph.Op{
-	Name: "Pow",
-	Doc:  "z = xʸ, broadcast, in the type of x",
-	In:   "X, Y",
-	Out:  "Z",
+	Name:  "Pow",
+	Since: 7,
+	Doc:   "z = xʸ, broadcast, in the type of x",
+	In:    "X, Y",
+	Out:   "Z",
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isNumber, "numbers")
 		wantType(n, 1, isNumber, "numbers")
@@ -82,6 +83,8 @@ var _ = define(graph.Op{
 		"f32[0,3], f32[3]",
 	},
 })
+
+var _ = alignAt("Pow")
 
 // exponent is the number that all of y is, or NaN.
 func exponent(y *graph.Tensor) float64 {

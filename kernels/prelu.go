@@ -1,12 +1,17 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
-	Name: "PRelu",
-	Doc:  "y = x, or slope·x where x < 0; the slope is broadcast to x",
-	In:   "X, slope",
-	Out:  "Y",
+	Name:  "PRelu",
+	Since: 7,
+	Doc:   "y = x, or slope·x where x < 0; the slope is broadcast to x",
+	In:    "X, slope",
+	Out:   "Y",
 	Infer: func(n *graph.Node) {
 		sameTypes(n)
 		wantType(n, 0, isNumber, "numbers")
@@ -51,3 +56,18 @@ var leak = binary{
 	},
 	u: func(x, _ uint64) uint64 { return x },
 }
+
+// Before opset 7 the slope was one number, or one for each channel.
+var _ = define(graph.Op{
+	Name: "PRelu",
+	Doc:  "the form before opset 7, with a slope for each channel",
+	In:   "X, slope",
+	Out:  "Y",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		x, slope := n.Inputs[0], n.Inputs[1]
+		if slope.Rank() == 1 && !slope.Shape[0].Is(1) && x.Rank() > 2 {
+			slope = reshape(b, slope, append(slices.Clone(slope.Shape), slices.Repeat(graph.Dims(1), x.Rank()-2)...))
+		}
+		return []*graph.Value{b.Op("PRelu", nil, x, slope)}
+	},
+})

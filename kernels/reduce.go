@@ -49,9 +49,8 @@ var reduceSamples = []string{
 	"f16[3,2], i64{1}",
 }
 
-// defineReduce adds a reduction: the form that takes axes as an input and,
-// unless it is as old as our oldest opset, the one that has them as an
-// attribute.
+// defineReduce adds a reduction: the form that takes axes as an input and the
+// one that had them as an attribute.
 func defineReduce(r reduction) *graph.Op {
 	if r.types == nil {
 		r.types = isNumber

@@ -7,8 +7,9 @@ import (
 )
 
 var _ = defineReduce(reduction{
-	name: "ReduceSum",
-	doc:  "the sum along axes",
+	name:  "ReduceSum",
+	since: 13,
+	doc:   "the sum along axes",
 	of: func(xs iter.Seq[float64], _ int) float64 {
 		sum := 0.0
 		for x := range xs {

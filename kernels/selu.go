@@ -6,6 +6,7 @@ import (
 
 var _ = defineActivation(activation{
 	name:    "Selu",
+	since:   6,
 	doc:     "y = gamma·x, or gamma·alpha·(eˣ − 1) where x < 0",
 	attrs:   "alpha float=1.67326319217681884765625, gamma float=1.05070102214813232421875",
 	f:       func(n *graph.Node) func(float64) float64 { return elu(n.Float("alpha"), 1, n.Float("gamma")) },

@@ -8,10 +8,11 @@ import (
 )
 
 var _ = define(graph.Op{
-	Name: "Slice",
-	Doc:  "elements from starts to ends by steps, along axes",
-	In:   "data, starts, ends, axes?, steps?",
-	Out:  "output",
+	Name:  "Slice",
+	Since: 10,
+	Doc:   "elements from starts to ends by steps, along axes",
+	In:    "data, starts, ends, axes?, steps?",
+	Out:   "output",
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		n.Set(0, x.Type, slicedShape(n, x.Shape, 1))
@@ -209,3 +210,24 @@ func sliced(c *graph.Call, shape []int, at int) (st []int, first int) {
 	}
 	return st, first
 }
+
+// Before opset 10 the bounds were attributes, and every step was 1.
+var _ = define(graph.Op{
+	Name:  "Slice",
+	Doc:   "the form before opset 10, with bounds as attributes",
+	In:    "data",
+	Out:   "output",
+	Attrs: "axes ints, ends ints, starts ints",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		in := []*graph.Value{n.Inputs[0]}
+		for _, name := range []string{"starts", "ends", "axes"} {
+			switch {
+			case n.Has(name):
+				in = append(in, b.Ints(graph.Dims(n.Ints(name)...)...))
+			case name != "axes":
+				n.Fail("attribute %s is missing", name)
+			}
+		}
+		return []*graph.Value{b.Op("Slice", nil, in...)}
+	},
+})

@@ -8,6 +8,7 @@ import (
 
 var _ = define(graph.Op{
 	Name:  "Softmax",
+	Since: 13,
 	Doc:   "eˣ / Σ eˣ along an axis",
 	In:    "input",
 	Out:   "output",
@@ -117,4 +118,28 @@ func dotRow(x, y []float32) float64 {
 		a += float64(v) * float64(y[i])
 	}
 	return (a + b) + (c + d)
+}
+
+var _ = flatAxis("Softmax")
+
+// flatAxis adds the form that an operator along an axis had before opset 13: it
+// saw the input as a matrix, split before the axis, and went along its rows.
+func flatAxis(name string) *graph.Op {
+	return define(graph.Op{
+		Name:  name,
+		Doc:   "the form before opset 13, along all axes from one on",
+		In:    "input",
+		Out:   "output",
+		Attrs: "axis int=1",
+		Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+			x := n.Inputs[0]
+			axis := n.Int("axis")
+			if axis != x.Rank() {
+				axis = axisOf(n, axis, x.Rank())
+			}
+			flat := reshape(b, x, graph.Shape{x.Shape[:axis].Elems(), x.Shape[axis:].Elems()})
+			y := b.Op(name, graph.A{"axis": -1}, flat)
+			return []*graph.Value{reshape(b, y, x.Shape)}
+		},
+	})
 }

@@ -10,6 +10,7 @@ import (
 // input split, or all alike but for a smaller last one.
 var _ = define(graph.Op{
 	Name:  "Split",
+	Since: 13,
 	Doc:   "consecutive parts along an axis",
 	In:    "input, split?",
 	Out:   "outputs...",
@@ -101,3 +102,19 @@ var splitting mover = func(c *graph.Call) []move {
 	}
 	return ms
 }
+
+// Before opset 13 the sizes were an attribute.
+var _ = define(graph.Op{
+	Name:  "Split",
+	Doc:   "the form before opset 13, with sizes as an attribute",
+	In:    "input",
+	Out:   "outputs...",
+	Attrs: "axis int=0, split ints",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		in := []*graph.Value{n.Inputs[0]}
+		if n.Has("split") {
+			in = append(in, b.Ints(graph.Dims(n.Ints("split")...)...))
+		}
+		return b.Ops("Split", graph.A{"axis": n.Int("axis")}, len(n.Outputs), in...)
+	},
+})

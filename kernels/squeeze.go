@@ -9,10 +9,11 @@ import (
 // Without axes every dim that is the number 1 goes; one that merely could be 1
 // stays, since a plan holds for all sizes.
 var _ = define(graph.Op{
-	Name: "Squeeze",
-	Doc:  "the same elements without dims of 1",
-	In:   "data, axes?",
-	Out:  "squeezed",
+	Name:  "Squeeze",
+	Since: 13,
+	Doc:   "the same elements without dims of 1",
+	In:    "data, axes?",
+	Out:   "squeezed",
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		var out graph.Shape
@@ -47,5 +48,21 @@ var _ = define(graph.Op{
 		"f32[1,1], i64{1,0}",
 		"f32[2], i64{}",
 		"i64{7}, i64{0}",
+	},
+})
+
+// Before opset 13 the axes were an attribute.
+var _ = define(graph.Op{
+	Name:  "Squeeze",
+	Doc:   "the form before opset 13, with axes as an attribute",
+	In:    "data",
+	Out:   "squeezed",
+	Attrs: "axes ints",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		in := []*graph.Value{n.Inputs[0]}
+		if n.Has("axes") {
+			in = append(in, b.Ints(graph.Dims(n.Ints("axes")...)...))
+		}
+		return []*graph.Value{b.Op("Squeeze", nil, in...)}
 	},
 })

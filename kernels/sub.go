@@ -4,6 +4,7 @@ import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
 	Name:  "Sub",
+	Since: 7,
 	Doc:   "z = x − y, broadcast",
 	In:    "A, B",
 	Out:   "C",
@@ -47,6 +48,8 @@ var _ = define(graph.Op{
 		"f32[0,3], f32[3]",
 	},
 })
+
+var _ = alignAt("Sub")
 
 var subtraction = binary{
 	f: func(x, y float64) float64 { return x - y },

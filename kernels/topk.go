@@ -11,6 +11,7 @@ import (
 // stand in the order of their indices.
 var _ = define(graph.Op{
 	Name:  "TopK",
+	Since: 10,
 	Doc:   "the K greatest or least elements along the axis, and where they are",
 	In:    "X, K",
 	Out:   "Values, Indices",
@@ -115,3 +116,19 @@ func addBest(best []ranked, e ranked, k, n int) []ranked {
 	i, _ := slices.BinarySearchFunc(best, e, ahead)
 	return slices.Insert(best, i, e)
 }
+
+// Before opset 10 k was an attribute.
+var _ = define(graph.Op{
+	Name:  "TopK",
+	Doc:   "the form before opset 10, with k as an attribute",
+	In:    "X",
+	Out:   "Values, Indices",
+	Attrs: "axis int=-1, k int",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		if !n.Has("k") {
+			n.Fail("attribute k is missing")
+		}
+		k := b.Ints(graph.Num(int64(n.Int("k"))))
+		return b.Ops("TopK", graph.A{"axis": n.Int("axis")}, len(n.Outputs), n.Inputs[0], k)
+	},
+})

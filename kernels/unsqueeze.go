@@ -7,10 +7,11 @@ import (
 )
 
 var _ = define(graph.Op{
-	Name: "Unsqueeze",
-	Doc:  "the same elements with more dims of 1; axes count in the result",
-	In:   "data, axes",
-	Out:  "expanded",
+	Name:  "Unsqueeze",
+	Since: 13,
+	Doc:   "the same elements with more dims of 1; axes count in the result",
+	In:    "data, axes",
+	Out:   "expanded",
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		axes := knownInts(n, 1, "axes")
@@ -34,5 +35,20 @@ var _ = define(graph.Op{
 		"f32[], i64{0,1}",
 		"f32[0], i64{1}",
 		"i64[]{7}, i64[]{0}",
+	},
+})
+
+// Before opset 13 the axes were an attribute.
+var _ = define(graph.Op{
+	Name:  "Unsqueeze",
+	Doc:   "the form before opset 13, with axes as an attribute",
+	In:    "data",
+	Out:   "expanded",
+	Attrs: "axes ints",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		if !n.Has("axes") {
+			n.Fail("attribute axes is missing")
+		}
+		return []*graph.Value{b.Op("Unsqueeze", nil, n.Inputs[0], b.Ints(graph.Dims(n.Ints("axes")...)...))}
 	},
 })

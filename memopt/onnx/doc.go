@@ -11,7 +11,7 @@
 // model's folder. Only numbers written in typed fields (float_data and its kin)
 // are decoded to the heap, after their count has been compared with the shape.
 //
-// Default opsets 13 to 28 are read, with any IR version. Operators are looked up
+// Default opsets 1 to 28 are read, with any IR version. Operators are looked up
 // in the library and checked and inferred by it; no operator is known here by
 // name. Model-local functions are inlined, and so is a then_branch/else_branch
 // pair whose condition is known ahead. Nodes out of order are sorted. Shapes

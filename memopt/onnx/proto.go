@@ -77,7 +77,7 @@ const (
 
 // The opsets of the default domain that are read, and the least that is written.
 const (
-	oldestOpset  = 13
+	oldestOpset  = 1
 	newestOpset  = 28
 	writtenOpset = 20
 	writtenIR    = 10
