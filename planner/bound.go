@@ -1,8 +1,9 @@
 package planner
 
 import (
-	"cmp"
 	"slices"
+
+	"memopt/memopt/graph"
 )
 
 // Bound is what no plan in this order can undercut.
@@ -22,23 +23,37 @@ func (m *model) bound(plain, c *candidate, limit int64) Bound {
 }
 
 // costBound is a proven lower bound on the extra cost of any plan whose peak
-// is within limit: at each step over the limit, enough bytes must go, and
-// whatever goes must be made again, which costs its producer's run at least.
-// The cheapest way to cover the deficit by fractions is a knapsack. It charges
-// no chains of recomputation, so it is not tight.
+// is within limit: the best of the cuts at a few steps. It is infinite if no
+// plan can be.
 func (m *model) costBound(plain *timeline, limit int64) float64 {
 	best := 0.0
-	for _, at := range overLimit(plain, limit) {
-		best = max(best, m.knapsack(plain, at, plain.live[at]-limit))
+	s := m.spans(plain)
+	for _, at := range m.tight(plain, limit) {
+		bound, _, _ := m.newCut(plain, s, at).solve(limit)
+		best = max(best, bound)
 	}
 	return best
 }
 
-// sampled is how many steps the bound looks at: the worst of as many windows.
-const sampled = 32
+// windows is how many stretches of the step are looked at by their worst step.
+const windows = 8
 
-func overLimit(t *timeline, limit int64) (at []int) {
-	width := max(1, (len(t.live)+sampled-1)/sampled)
+// tight lists the steps that cuts are made at: the first ones of the backward
+// pass, where most is kept, and the worst of each window that is over limit.
+func (m *model) tight(t *timeline, limit int64) (at []int) {
+	border := slices.IndexFunc(t.steps, func(s Step) bool { return m.g.Nodes[s.Node].Phase != graph.Forward })
+	add := func(i int) {
+		if i >= 0 && i < len(t.live) && t.live[i] > limit && !slices.Contains(at, i) {
+			at = append(at, i)
+		}
+	}
+	if border >= 0 {
+		add(border)
+		add(border + 1)
+		add(border + 2)
+	}
+	add(t.at)
+	width := max(1, (len(t.live)+windows-1)/windows)
 	for from := 0; from < len(t.live); from += width {
 		worst := from
 		for i := from; i < min(from+width, len(t.live)); i++ {
@@ -46,57 +61,7 @@ func overLimit(t *timeline, limit int64) (at []int) {
 				worst = i
 			}
 		}
-		if t.live[worst] > limit {
-			at = append(at, worst)
-		}
+		add(worst)
 	}
 	return at
-}
-
-// knapsack covers a deficit of bytes at a step of the plain order.
-func (m *model) knapsack(plain *timeline, at int, deficit int64) float64 {
-	made, last := make([]int32, len(m.g.Values)), make([]int32, len(m.g.Values))
-	for i, s := range plain.steps {
-		for _, o := range m.inputs[s.Node] {
-			last[o] = int32(i)
-		}
-		for _, o := range m.outputs[s.Node] {
-			made[o], last[o] = int32(i), int32(i)
-		}
-	}
-	node := m.g.Nodes[plain.steps[at].Node]
-	type item struct {
-		bytes int64
-		cost  float64
-	}
-	var items []item
-	for _, n := range m.g.Nodes {
-		if !m.mayRunAgain(n) {
-			continue
-		}
-		bytes := int64(0)
-		for _, o := range m.outputs[n.ID] {
-			// What the step itself touches must be there, unless its result
-			// may be written over it.
-			touched := slices.Contains(m.inputs[node.ID], o) && len(node.Op.InPlace) == 0 || slices.Contains(m.outputs[node.ID], o)
-			if int(made[o]) <= at && int(last[o]) >= at && !touched && !m.lasting[o] {
-				bytes += m.bytes[o]
-			}
-		}
-		if bytes > 0 {
-			items = append(items, item{bytes, m.cost[n.ID]})
-		}
-	}
-	slices.SortStableFunc(items, func(a, b item) int {
-		return cmp.Compare(a.cost*float64(b.bytes), b.cost*float64(a.bytes))
-	})
-	cost := 0.0
-	for _, x := range items {
-		if deficit <= x.bytes {
-			return cost + x.cost*float64(max(deficit, 0))/float64(x.bytes)
-		}
-		cost += x.cost
-		deficit -= x.bytes
-	}
-	return cost
 }
