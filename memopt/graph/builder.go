@@ -115,7 +115,7 @@ func IntsOf(x *Tensor) []Dim {
 // Ints is a Const of int64 formulas: a shape that a node is to be given.
 func (b *Builder) Ints(ds ...Dim) *Value {
 	v := b.must(Const, Int64, Dims(int64(len(ds))))
-	v.Ints = slices.Clone(ds)
+	v.Ints = append([]Dim{}, ds...) // known, even if there are none
 	return v
 }
 
