@@ -33,6 +33,16 @@ type Op struct {
 	// than element types: Shape, comparisons, ArgMax.
 	NoGrad bool
 
+	// NoOp says of a node that output 0 is input 0, bit for bit. What differs in
+	// type or shape is none anyway, and a View that does not is always one.
+	NoOp func(n *Node) bool
+	// Simplify gives what stands for the outputs with less work and the same
+	// bits, or nil: a pair of casts, a view of a view.
+	Simplify func(b *Builder, n *Node) []*Value
+	// Fuse sees this operator in pieces of which m.Node is the last. It gives
+	// what stands for that node's outputs, or nil; see Match.
+	Fuse func(m *Match) []*Value
+
 	// Eval is what is true, written plainly. Fast is the CPU device's quick
 	// form; it must agree with Eval and must not depend on the worker count.
 	Eval, Fast func(c *Call)

@@ -1,0 +1,166 @@
+package graph
+
+import "slices"
+
+// edit is one walk over the nodes, in order, that puts other values in the
+// place of what they make. Readers further on see the new values at once; what
+// nobody reads any more goes at the end.
+type edit struct {
+	g       *Graph
+	b       *Builder
+	to      map[*Value]*Value // what stands for a value now
+	result  map[*Value]bool   // looked at from outside: keeps its name
+	assumed map[[2]string]bool
+	order   []*Node
+	// Made counts the operators of new nodes.
+	made map[string]int
+	// changed counts the nodes that were replaced.
+	changed int
+}
+
+func newEdit(g *Graph) *edit {
+	e := &edit{g: g, b: NewBuilder(g), to: map[*Value]*Value{}, result: g.results(), assumed: map[[2]string]bool{}, made: map[string]int{}}
+	for _, a := range g.Assumed {
+		e.assumed[[2]string{a.A.String(), a.B.String()}] = true
+		e.assumed[[2]string{a.B.String(), a.A.String()}] = true
+	}
+	return e
+}
+
+// results is the values that are looked at from outside the graph.
+func (g *Graph) results() map[*Value]bool {
+	seen := map[*Value]bool{}
+	for _, v := range g.Outputs {
+		seen[v] = true
+	}
+	if g.Loss != nil {
+		seen[g.Loss] = true
+	}
+	for _, u := range g.Updates {
+		seen[u.New] = true
+	}
+	for _, d := range g.Grads {
+		seen[d.Grad] = true
+	}
+	return seen
+}
+
+// each asks f of every node what stands for its outputs; nil leaves it. A nil
+// in the list leaves an output that nobody may be reading. What f built in
+// vain is taken back.
+func (e *edit) each(f func(n *Node) []*Value) {
+	g := e.g
+	for _, n := range slices.Clone(g.Nodes) {
+		for i, v := range n.Inputs {
+			n.Inputs[i] = e.now(v)
+		}
+		values, nodes, assumed := len(g.Values), len(g.Nodes), len(g.Assumed)
+		e.b.Phase, e.b.Scope = n.Phase, n.Name
+		var with []*Value
+		err := Try(func() { with = f(n) })
+		if err != nil || with == nil || !e.fits(n, with, values, assumed) {
+			for _, v := range g.Values[values:] {
+				delete(g.byName, v.Name)
+			}
+			g.Values, g.Nodes, g.Assumed = g.Values[:values], g.Nodes[:nodes], g.Assumed[:assumed]
+			e.order = append(e.order, n)
+			continue
+		}
+		g.Assumed = g.Assumed[:assumed]
+		e.changed++
+		e.order = append(e.order, g.Nodes[nodes:]...)
+		for _, m := range g.Nodes[nodes:] {
+			e.made[m.Op.FullName()]++
+		}
+		for i, w := range with {
+			if v := n.Outputs[i]; v != nil && w != nil {
+				e.replace(v, w, int(w.ID) >= values)
+			}
+		}
+	}
+	e.finish()
+}
+
+// now is what stands for a value.
+func (e *edit) now(v *Value) *Value {
+	if w := e.to[v]; w != nil {
+		return w
+	}
+	return v
+}
+
+// fits reports whether the values can stand for n's outputs: the same types
+// and shapes, nothing assumed of dims that was not before, and no name lost
+// that is known outside.
+func (e *edit) fits(n *Node, with []*Value, values, assumed int) bool {
+	for _, a := range e.g.Assumed[assumed:] {
+		if !e.assumed[[2]string{a.A.String(), a.B.String()}] {
+			return false
+		}
+	}
+	for i, v := range n.Outputs {
+		if v == nil {
+			continue
+		}
+		if i >= len(with) || with[i] == nil {
+			return false
+		}
+		w := with[i]
+		if w.Type != v.Type || !w.Shape.Equal(v.Shape) || slices.Contains(with[:i], w) {
+			return false
+		}
+		if e.result[v] && int(w.ID) < values && (w.Kind != Computed || e.result[w]) {
+			return false
+		}
+	}
+	return true
+}
+
+// replace puts w in the place of v. A new w takes v's name, and so does an old
+// one if the name is known outside.
+func (e *edit) replace(v, w *Value, isNew bool) {
+	if isNew && w.Out == 0 && w.Def != nil {
+		w.Def.Name = v.Def.Name
+	}
+	if isNew || e.result[v] {
+		name, def := v.Name, ""
+		if w.Def != nil {
+			def = w.Def.Name
+		}
+		e.b.Scope = ""
+		e.g.Rename(v, e.b.Fresh(name))
+		e.g.Rename(w, name)
+		if w.Def != nil {
+			w.Def.Name = def // a node keeps its name: random ones are known by it
+		}
+	}
+	if e.result[v] {
+		delete(e.result, v)
+		e.result[w] = true
+	}
+	if w.Ints == nil {
+		w.Ints = v.Ints
+	}
+	e.to[v] = w
+}
+
+// finish makes the edit the graph.
+func (e *edit) finish() {
+	g := e.g
+	if e.changed == 0 {
+		g.Nodes = e.order
+		return
+	}
+	g.Nodes = e.order
+	for i, v := range g.Outputs {
+		g.Outputs[i] = e.now(v)
+	}
+	g.Loss = e.now(g.Loss)
+	for i, u := range g.Updates {
+		g.Updates[i].New = e.now(u.New)
+	}
+	for i, d := range g.Grads {
+		g.Grads[i].Grad = e.now(d.Grad)
+	}
+	g.Prune()
+}
