@@ -15,7 +15,7 @@ run: build
 	@mkdir -p demo
 	@test -f demo/gpt.onnx || bin/memopt new gpt -o demo/gpt.onnx --data demo/gpt.npz --samples 160 --seq 64
 	bin/memopt plan demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% -o demo/gpt.plan.json
-	bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 20 --optimizer adamw --lr 1e-3
+	bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 20 --optimizer adamw --lr 3e-4
 
 # Everything that can run. The Python half needs the packages of
 # .ci/requirements.txt; .ci/python puts them in a cache folder once.
