@@ -40,7 +40,7 @@ func TestONNX(t *testing.T) {
 		}
 	}
 	t.Logf("all: %d of %d pass, %d fail, %d are not applicable", report.Count(Passed), len(report.Results), report.Count(Failed), report.Count(NotApplicable))
-	listed := readExpected(t)
+	listed := readList(t, expectedFile)
 	if *update {
 		writeExpected(t, report, listed)
 		return
@@ -64,9 +64,9 @@ func TestONNX(t *testing.T) {
 	}
 }
 
-// readExpected reads the list: a case, two spaces, its outcome and the reason.
-func readExpected(t *testing.T) map[string]string {
-	src, err := os.ReadFile(expectedFile)
+// readList reads a list of cases: on a line the case, two spaces and the reason.
+func readList(t *testing.T, file string) map[string]string {
+	src, err := os.ReadFile(file)
 	if err != nil && !*update {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func readExpected(t *testing.T) map[string]string {
 		}
 		name, why, ok := strings.Cut(line, "  ")
 		if _, twice := listed[name]; !ok || twice {
-			t.Fatalf("%s: %q is not a case and a reason, or listed twice", expectedFile, line)
+			t.Fatalf("%s: %q is not a case and a reason, or listed twice", file, line)
 		}
 		listed[name] = why
 	}
