@@ -37,6 +37,9 @@ func order(args []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(flags, func(f string) bool { return slices.Contains(helpFlags, strings.TrimLeft(f, "-")) }) {
+		return []string{args[0], name, "--help"}, nil
+	}
 	out := append([]string{args[0], name}, flags...)
 	return append(append(out, "--"), rest...), nil
 }
@@ -81,6 +84,9 @@ func split(command *cli.Command, args []string) (flags, rest []string, err error
 // others the last counts, so that a script's choice can be overruled.
 var gathered = map[string]bool{"dims": true, "trainable": true}
 
+// helpFlags are what every command knows without saying so.
+var helpFlags = []string{"help", "h"}
+
 func find(name string) *cli.Command {
 	for _, c := range commands {
 		if c.HasName(name) {
@@ -91,7 +97,7 @@ func find(name string) *cli.Command {
 }
 
 func takesValue(c *cli.Command, name string) (takes, known bool) {
-	if name == "help" || name == "h" {
+	if slices.Contains(helpFlags, name) {
 		return false, true
 	}
 	for _, f := range c.Flags {

@@ -30,13 +30,14 @@ func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
 
 // run is main without the process: arguments in, exit code out.
 func run(args []string, stdout, stderr io.Writer) int {
+	out := &output{to: stdout}
 	app := &cli.App{
 		Name:           "memopt",
 		Usage:          "plan the memory of a training step, and train under the plan",
 		UsageText:      "memopt COMMAND [flags] [arguments]    (memopt COMMAND --help has more)",
 		Version:        memopt.Version,
 		Commands:       commands,
-		Writer:         stdout,
+		Writer:         out,
 		ErrWriter:      stderr,
 		ExitErrHandler: func(*cli.Context, error) {}, // errors are printed once, below
 		Action:         cli.ShowAppHelp,
@@ -50,6 +51,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = app.Run(ordered)
 	}
+	if err == nil && out.err != nil {
+		err = usage("standard output: %s", underlying(out.err))
+	}
 	if err == nil {
 		return 0
 	}
@@ -59,6 +63,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintln(stderr, msg)
 	return memopt.Code(err)
+}
+
+// output remembers that a result could not be written, say to a full disk.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // usageError is a mistake on the command line.

@@ -16,7 +16,7 @@ var opsCommand = &cli.Command{
 	Usage:     "the operator library: what runs, what has a gradient, what the planner may repeat",
 	ArgsUsage: " ",
 	Flags: common(
-		&cli.StringFlag{Name: "verify", Usage: "run the ONNX project's node tests in `DIR` (or a zip of it)"},
+		&cli.StringFlag{Name: "verify", Usage: "`DIR` run the ONNX project's node tests in it, or in a zip of it"},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")

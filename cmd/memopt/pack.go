@@ -8,7 +8,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"memopt/memopt"
 	"memopt/planner/pack"
 )
 
@@ -49,7 +48,7 @@ var packCommand = &cli.Command{
 		solution, err := pack.Solve(problem)
 		done()
 		if err != nil {
-			return cli.Exit(err.Error(), memopt.ExitCannot)
+			return cannot{err.Error()}
 		}
 		took := time.Since(begin)
 		var out bytes.Buffer

@@ -10,8 +10,12 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// patience is how long work may take without a word.
-const patience = time.Second
+// patience is how long work may take without a word; pace is how often a word
+// is worth reading.
+const (
+	patience = time.Second
+	pace     = 100 * time.Millisecond
+)
 
 // status is the one line of a terminal that shows what is going on. Elsewhere,
 // and under --quiet, it shows nothing.
@@ -21,6 +25,7 @@ type status struct {
 	on    bool
 	mu    sync.Mutex
 	shown bool
+	last  time.Time
 }
 
 func newStatus(c *cli.Context) *status {
@@ -33,9 +38,9 @@ func newStatus(c *cli.Context) *status {
 func (s *status) show(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.on && time.Since(s.since) >= patience {
+	if now := time.Now(); s.on && now.Sub(s.since) >= patience && now.Sub(s.last) >= pace {
 		fmt.Fprintf(s.c.App.ErrWriter, "\r\033[K"+format, args...)
-		s.shown = true
+		s.shown, s.last = true, now
 	}
 }
 
@@ -45,7 +50,7 @@ func (s *status) clear() {
 	defer s.mu.Unlock()
 	if s.shown {
 		fmt.Fprint(s.c.App.ErrWriter, "\r\033[K")
-		s.shown = false
+		s.shown, s.last = false, time.Time{}
 	}
 }
 

@@ -247,7 +247,7 @@ func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		report.Measured(c.App.Writer, lines)
 	}
 	if c.IsSet("check") && wrong != "" {
-		return cli.Exit(fmt.Sprintf("the step differs from %s by more than %g: %s", filepath.Base(reference), limit, wrong), memopt.ExitCannot)
+		return cannot{fmt.Sprintf("the step differs from %s by more than %g: %s", filepath.Base(reference), limit, wrong)}
 	}
 	return nil
 }
