@@ -80,8 +80,9 @@ func trainFlags(c *cli.Context) error {
 		return usage("--save-every is at least 1, not %d", c.Int("save-every"))
 	case c.IsSet("save-every") && c.String("save") == "":
 		return usage("--save-every needs --save, which names the file")
-	case c.IsSet("check") && c.IsSet("data"):
-		return usage("--check takes its inputs from the reference; leave --data out")
+	}
+	if c.IsSet("check") && c.IsSet("data") {
+		warn(c, "--check takes its inputs from the reference, not from --data")
 	}
 	return destinations(c, "save", "dump")
 }
