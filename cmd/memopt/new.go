@@ -22,7 +22,7 @@ var newCommand = &cli.Command{
 	Name:      "new",
 	Usage:     "write a small ONNX model with symbolic batch and sequence: gpt, bert, llama, resnet or mlp",
 	ArgsUsage: "FAMILY",
-	Description: "memopt new gpt -o gpt.onnx --layers 4 --width 256 --data gpt.npz\n" +
+	Description: "memopt new gpt -o gpt.onnx --layers 4 --width 256 --data gpt.npz --seq 64\n" +
 		"memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64",
 	Flags: common(newFlags()...),
 	Action: func(c *cli.Context) error {
@@ -62,7 +62,11 @@ var newCommand = &cli.Command{
 				return asInput(err)
 			}
 		}
-		return describeModel(c, g, to, asJSON)
+		if err := describeModel(c, g, to, asJSON); err != nil || data == nil || asJSON {
+			return err
+		}
+		_, err = fmt.Fprintf(c.App.Writer, "%s: %d rows, for memopt train %s --data %s --dims %s\n", filepath.Base(c.String("data")), c.Int("samples"), to, c.String("data"), dimsOf(g, data))
+		return err
 	},
 }
 
@@ -118,6 +122,23 @@ func newData(c *cli.Context, spec zoo.Spec, g *graph.Graph) (*tensorfile.Set, er
 		return nil, asInput(err)
 	}
 	return &tensorfile.Set{Tensors: arrays, Names: slices.Sorted(maps.Keys(arrays))}, nil
+}
+
+// dimsOf are sizes under which a model takes its data, in batches of a few rows.
+func dimsOf(g *graph.Graph, data *tensorfile.Set) string {
+	const few = 8
+	sizes := map[string]int64{}
+	for _, v := range g.Inputs {
+		for i, d := range v.Shape {
+			if _, fixed := d.Const(); !fixed {
+				sizes[d.String()] = int64(data.Tensors[v.Name].Shape[i])
+			}
+			if i == 0 {
+				sizes[d.String()] = min(sizes[d.String()], few)
+			}
+		}
+	}
+	return dimsText(sizes)
 }
 
 func describeModel(c *cli.Context, g *graph.Graph, to string, asJSON bool) error {
