@@ -33,6 +33,8 @@ var _ = define(graph.Op{
 		}
 		return []*graph.Value{cast(b, dy[0], n.Inputs[0].Type)}
 	},
+	NoOp:      func(*graph.Node) bool { return true }, // to the same type
+	Simplify:  castPair,
 	Eval:      func(c *graph.Call) { convert(c, 0, c.Out[0].Len()) },
 	Fast:      func(c *graph.Call) { c.Parallel(c.Out[0].Len(), grain, func(lo, hi int) { convert(c, lo, hi) }) },
 	Flops:     perElement(1),
@@ -52,6 +54,37 @@ var _ = define(graph.Op{
 		"f32[3]; to=1",
 	},
 })
+
+// castPair: a cast of a cast is one, if the type between holds all numbers of
+// the first.
+func castPair(b *graph.Builder, n *graph.Node) []*graph.Value {
+	inner := n.Inputs[0].Def
+	if inner == nil || inner.Op != n.Op || !widens(inner.Inputs[0].Type, inner.Outputs[0].Type) {
+		return nil
+	}
+	return []*graph.Value{cast(b, inner.Inputs[0], n.Outputs[0].Type)}
+}
+
+// widens reports whether every number of one type is one of the other.
+func widens(from, to graph.DType) bool {
+	if from == to || from == graph.Bool {
+		return true
+	}
+	digits := map[graph.DType]int{graph.BFloat16: 8, graph.Float16: 11, graph.Float32: 24, graph.Float64: 53}
+	switch {
+	case from.IsFloat():
+		// float16 and bfloat16 have each what the other has not.
+		return to.IsFloat() && digits[from] < digits[to] && !(from == graph.BFloat16 && to == graph.Float16)
+	case to.IsFloat():
+		lo, hi := intRange(from)
+		return from != graph.Uint64 && hi <= 1<<digits[to] && lo >= -1<<digits[to]
+	case to == graph.Bool || from == graph.Uint64:
+		return false
+	}
+	lo, hi := intRange(from)
+	least, most := intRange(to)
+	return lo >= least && hi <= most
+}
 
 // foldNumbers gives the output its contents where the input is a few constant
 // floats: exporters write the bounds of an integer Range so.

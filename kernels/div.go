@@ -25,6 +25,7 @@ var _ = define(graph.Op{
 			b.Op("Neg", nil, sumTo(b, b.Op("Mul", nil, dx, z), y.Shape)),
 		}
 	},
+	NoOp: timesOne,
 	Eval: division.eval,
 	Fast: division.fast(
 		func(z, x, y []float32) {

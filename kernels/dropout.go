@@ -28,6 +28,12 @@ var _ = define(graph.Op{
 		}
 		return dx
 	},
+	// Outside of training, or with nothing to drop.
+	NoOp: func(n *graph.Node) bool {
+		on := n.In(2)
+		ratio, known := oneNumber(n.In(1))
+		return on == nil || on.Ints != nil && on.Ints[0].Is(0) || known && ratio == 0
+	},
 	Eval:      func(c *graph.Call) { dropout(c, serial) },
 	Fast:      func(c *graph.Call) { dropout(c, c.Parallel) },
 	Flops:     perElement(16),

@@ -28,6 +28,7 @@ var _ = define(graph.Op{
 		dA, dB := fusedProduct(n).grads(b, n.Inputs[0], n.Inputs[1], dy[0])
 		return []*graph.Value{dA, dB}
 	},
+	Fuse:      fuseFusedMatMul,
 	Eval:      func(c *graph.Call) { fusedProduct(c.Node).eval(c) },
 	Fast:      func(c *graph.Call) { fusedProduct(c.Node).fast(c) },
 	Flops:     func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n) },
@@ -44,3 +45,58 @@ var _ = define(graph.Op{
 		"f32[2,13], f32[33,2]; transA=1 transB=1",
 	},
 })
+
+// fuseFusedMatMul: a product whose factors are transposed or scaled on the way
+// in, or that is scaled itself.
+func fuseFusedMatMul(m *graph.Match) []*graph.Value {
+	p := pieces{m}
+	y, alpha := p.unscaled(m.Node.Outputs[0])
+	n := p.Inner(y, "MatMul")
+	if n == nil {
+		n = p.Inner(y, "com.microsoft.FusedMatMul")
+	}
+	if n == nil || !y.Type.IsFloat() {
+		return nil
+	}
+	found := n != m.Node
+	var trans [2]bool
+	if n.Op.FullName() != "MatMul" {
+		trans = [2]bool{n.Int("transA") != 0, n.Int("transB") != 0}
+		alpha *= n.Float("alpha")
+	}
+	in := [2]*graph.Value{n.Inputs[0], n.Inputs[1]}
+	for i := range in {
+		for {
+			x, c := p.unscaled(in[i])
+			if x == in[i] {
+				if x = p.untransposed(in[i]); x == nil {
+					break
+				}
+				trans[i] = !trans[i]
+			}
+			in[i], alpha, found = x, alpha*c, true
+		}
+	}
+	switch {
+	case !found:
+		return nil
+	case alpha == 1 && trans == [2]bool{}:
+		return []*graph.Value{m.Builder.Op("MatMul", nil, in[0], in[1])}
+	}
+	return []*graph.Value{m.Builder.Op("com.microsoft.FusedMatMul", graph.A{"alpha": alpha, "transA": trans[0], "transB": trans[1]}, in[0], in[1])}
+}
+
+// untransposed is x if v is x with its last two dims swapped, and read by
+// nothing but products, all of which can do that themselves.
+func (p pieces) untransposed(v *graph.Value) *graph.Value {
+	n := p.Maker(v, "Transpose")
+	if n == nil || !swapsLast(n) || p.IsResult(v) {
+		return nil
+	}
+	for _, r := range p.Readers(v) {
+		if name := r.Op.FullName(); name != "MatMul" && name != "com.microsoft.FusedMatMul" {
+			return nil
+		}
+	}
+	return n.Inputs[0]
+}

@@ -63,6 +63,7 @@ var _ = define(graph.Op{
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return []*graph.Value{b.Op("memopt.GeluGrad", graph.A{"approximate": n.Str("approximate")}, dy[0], n.Inputs[0])}
 	},
+	Fuse: fuseGelu,
 	Eval: func(c *graph.Call) { unary{f: geluForms[c.Node.Str("approximate")].y}.eval(c) },
 	Fast: func(c *graph.Call) {
 		form := geluForms[c.Node.Str("approximate")]
@@ -73,6 +74,89 @@ var _ = define(graph.Op{
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,5]", "f32[7]; approximate=\"tanh\"", "f64[3]"},
 })
+
+// fuseGelu: x·½·(1 + erf(x/√2)) and x·½·(1 + tanh(√(2/π)·(x + 0.044715·x³))),
+// their factors in any order.
+func fuseGelu(m *graph.Match) []*graph.Value {
+	p := pieces{m}
+	if name := m.Node.Op.FullName(); name != "Mul" && name != "Div" {
+		return nil
+	}
+	y := m.Node.Outputs[0]
+	c, fs := p.factors(y)
+	if len(fs) != 2 || !closeTo(y, c, 0.5) {
+		return nil
+	}
+	for i, x := range fs {
+		form := ""
+		if x.Shape.Equal(y.Shape) && p.Either(
+			func() bool { form = "none"; return p.onePlusErf(fs[1-i], x) },
+			func() bool { form = "tanh"; return p.onePlusTanh(fs[1-i], x) }) {
+			return []*graph.Value{m.Builder.Op("Gelu", graph.A{"approximate": form}, x)}
+		}
+	}
+	return nil
+}
+
+// onePlusErf sees v as 1 + erf(x/√2).
+func (p pieces) onePlusErf(v, x *graph.Value) bool {
+	of, one := p.plus(v)
+	n := p.Piece(of, "Erf")
+	if n == nil || one != 1 {
+		return false
+	}
+	inner, c := p.unscaled(n.Inputs[0])
+	return inner == x && closeTo(x, c, 1/math.Sqrt2)
+}
+
+// onePlusTanh sees v as 1 + tanh(√(2/π)·(x + 0.044715·x³)), or with x taken
+// out of the sum.
+func (p pieces) onePlusTanh(v, x *graph.Value) bool {
+	of, one := p.plus(v)
+	n := p.Piece(of, "Tanh")
+	if n == nil || one != 1 {
+		return false
+	}
+	c, fs := p.factors(n.Inputs[0])
+	if !closeTo(x, c, geluScale) {
+		return false
+	}
+	if len(fs) == 2 {
+		for i, f := range fs {
+			if f == x && p.Either(func() bool {
+				square, one := p.plus(fs[1-i])
+				return one == 1 && p.isCubic(square, x, 2)
+			}) {
+				return true
+			}
+		}
+		return false
+	}
+	sum := p.Piece(fs[0], "Add")
+	if len(fs) != 1 || sum == nil {
+		return false
+	}
+	for i, f := range sum.Inputs {
+		if f == x && p.Either(func() bool { return p.isCubic(sum.Inputs[1-i], x, 3) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// isCubic sees v as 0.044715·x to a power.
+func (p pieces) isCubic(v, x *graph.Value, power int) bool {
+	if v == nil {
+		return false
+	}
+	c, fs := p.factors(v)
+	for _, f := range fs {
+		if f != x {
+			return false
+		}
+	}
+	return len(fs) == power && closeTo(x, c, geluCubic)
+}
 
 var _ = define(graph.Op{
 	Name:   "GeluGrad",

@@ -23,6 +23,7 @@ var _ = define(graph.Op{
 		in := append([]*graph.Value{dY, n.Inputs[0], n.Inputs[1], n.In(2)}, dy[1:]...)
 		return b.Ops(own+".LayerNormalizationGrad", rowNormAttrs(n), len(n.Inputs), in...)
 	},
+	Fuse: fuseLayerNormalization,
 	Eval: func(c *graph.Call) {
 		newRowNorm(c.Node, c.In[0].Shape, true).eval(c.In[0], c.In[1], input(c, 2), c.Out[0], output(c, 1), output(c, 2))
 	},
@@ -50,6 +51,30 @@ var _ = define(graph.Op{
 		"f16[3,5], f16[5], f16[5]",
 	},
 })
+
+// fuseLayerNormalization sees mean, difference, square, mean, root and scale
+// as one node, and adds the bias to that.
+func fuseLayerNormalization(m *graph.Match) []*graph.Value {
+	p, n := pieces{m}, m.Node
+	if r, scale := p.scaledRow(true); scale != nil {
+		return []*graph.Value{m.Builder.Op("LayerNormalization", r.attrs(), r.x, scale)}
+	}
+	if n.Op.FullName() != "Add" {
+		return nil
+	}
+	for i, v := range n.Inputs {
+		norm, bias := p.Maker(v, "LayerNormalization"), n.Inputs[1-i]
+		if norm == nil || norm.In(2) != nil || !bias.Shape.Equal(norm.Inputs[1].Shape) || bias.Rank() == v.Rank() {
+			continue
+		}
+		if norm = p.Inner(v, "LayerNormalization"); norm != nil {
+			a := rowNormAttrs(norm)
+			a["stash_type"] = norm.Int("stash_type")
+			return []*graph.Value{m.Builder.Op("LayerNormalization", a, norm.Inputs[0], norm.Inputs[1], bias)}
+		}
+	}
+	return nil
+}
 
 func rowNormAttrs(n *graph.Node) graph.A {
 	return graph.A{"axis": n.Int("axis"), "epsilon": n.Float("epsilon")}

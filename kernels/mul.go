@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 			sumTo(b, b.Op("Mul", nil, dy[0], x), y.Shape),
 		}
 	},
+	NoOp: timesOne,
 	Eval: multiplication.eval,
 	Fast: multiplication.fast(
 		func(z, x, y []float32) {
@@ -53,4 +54,10 @@ func scaleRow(z, x []float32, y float32) {
 	for i := range z {
 		z[i] = x[i] * y
 	}
+}
+
+// timesOne: by 1, as a factor or a divisor.
+func timesOne(n *graph.Node) bool {
+	c, ok := oneNumber(n.Inputs[1])
+	return ok && c == 1
 }

@@ -61,6 +61,9 @@ var _ = define(graph.Op{
 		}
 		return dx
 	},
+	NoOp: func(n *graph.Node) bool {
+		return !slices.ContainsFunc(n.Inputs[1].Ints, func(p graph.Dim) bool { return !p.Is(0) })
+	},
 	Eval: func(c *graph.Call) {
 		if padRepeats(c, serial) {
 			return

@@ -47,6 +47,7 @@ var _ = define(graph.Op{
 		}
 	},
 	Grad:      viewGrad,
+	Simplify:  viewOfView,
 	Eval:      copyBytes,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
@@ -58,6 +59,15 @@ var _ = define(graph.Op{
 		"f32[0,3], i64{3,0}; allowzero=1",
 	},
 })
+
+// viewOfView: a view of a view is one of what that is of, or nothing at all.
+func viewOfView(b *graph.Builder, n *graph.Node) []*graph.Value {
+	inner := n.Inputs[0].Def
+	if inner == nil || !inner.Op.View {
+		return nil
+	}
+	return []*graph.Value{reshape(b, inner.Inputs[0], n.Outputs[0].Shape)}
+}
 
 // viewGrad: the gradient of a view is the view back.
 func viewGrad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {

@@ -24,6 +24,11 @@ var _ = define(graph.Op{
 		dx[0] = b.Op("com.microsoft.SliceGrad", nil, in...)
 		return dx
 	},
+	// A slice as long as the whole, in steps of 1, is the whole.
+	NoOp: func(n *graph.Node) bool {
+		_, steps := sliceAxes(n, n.Inputs[0].Rank(), 1)
+		return !slices.ContainsFunc(steps, func(s int64) bool { return s != 1 })
+	},
 	Eval:      slicing.eval,
 	Fast:      slicing.fast,
 	Flops:     noFlops,

@@ -37,6 +37,7 @@ var _ = define(graph.Op{
 		n.SetInts(0, x.Ints)
 	},
 	Grad:      viewGrad,
+	Simplify:  viewOfView,
 	Eval:      copyBytes,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,

@@ -30,6 +30,8 @@ var _ = define(graph.Op{
 		}
 		return []*graph.Value{transpose(b, dy[0], back...)}
 	},
+	Simplify:  plainTranspose,
+	Fuse:      fuseTranspose,
 	Eval:      transposition.eval,
 	Fast:      transposition.fast,
 	Flops:     noFlops,
@@ -50,6 +52,67 @@ var _ = define(graph.Op{
 		"i64{2,3}",
 	},
 })
+
+// plainTranspose: one that undoes another is nothing, and one that moves only
+// dims of 1 is a view.
+func plainTranspose(b *graph.Builder, n *graph.Node) []*graph.Value {
+	x := n.Inputs[0]
+	perm := permOf(n, x.Rank())
+	if inner := x.Def; inner != nil && inner.Op == n.Op {
+		first, undone := permOf(inner, x.Rank()), true
+		for i, p := range perm {
+			undone = undone && first[p] == i
+		}
+		if undone {
+			return []*graph.Value{inner.Inputs[0]}
+		}
+	}
+	last := -1
+	for _, p := range perm {
+		if x.Shape[p].Is(1) {
+			continue
+		}
+		if p < last {
+			return nil
+		}
+		last = p
+	}
+	return []*graph.Value{reshape(b, x, n.Outputs[0].Shape)}
+}
+
+// fuseTranspose: exporters merge the dims in front, swap the last two, and
+// split again.
+func fuseTranspose(m *graph.Match) []*graph.Value {
+	n := m.Node
+	if n.Op.FullName() != "Reshape" {
+		return nil
+	}
+	swap := m.Inner(n.Inputs[0], "Transpose")
+	if swap == nil || !swapsLast(swap) {
+		return nil
+	}
+	merge := m.Inner(swap.Inputs[0], "Reshape")
+	if merge == nil {
+		return nil
+	}
+	x, merged, r := merge.Inputs[0], swap.Inputs[0].Shape, merge.Inputs[0].Rank()
+	if r < 2 || !x.Shape[r-2:].Equal(merged[len(merged)-2:]) {
+		return nil
+	}
+	perm := make([]int64, r)
+	for i := range perm {
+		perm[i] = int64(i)
+	}
+	perm[r-2], perm[r-1] = perm[r-1], perm[r-2]
+	return []*graph.Value{transpose(m.Builder, x, perm...)}
+}
+
+// swapsLast reports whether a Transpose swaps the last two dims and no others.
+func swapsLast(n *graph.Node) bool {
+	perm := permOf(n, n.Inputs[0].Rank())
+	r := len(perm)
+	return r >= 2 && perm[r-1] == r-2 && perm[r-2] == r-1 && slices.IsSorted(perm[:r-2])
+}
 
 var transposition mover = func(c *graph.Call) []move {
 	x, y := c.In[0], c.Out[0]

@@ -21,16 +21,16 @@ type Match struct {
 // Piece takes the node that makes v as output 0 into the pattern, if it is of
 // that operator and in the phase of Node; else it gives nil.
 func (m *Match) Piece(v *Value, op string) *Node {
-	n := m.maker(v, op)
+	n := m.Maker(v, op)
 	if n != nil && !slices.Contains(m.pieces, n) {
 		m.pieces = append(m.pieces, n)
 	}
 	return n
 }
 
-// maker is the node that makes v as output 0, if it is of that operator and in
-// the phase of Node.
-func (m *Match) maker(v *Value, op string) *Node {
+// Maker is the node that makes v as output 0, if it is of that operator and in
+// the phase of Node. It is not taken into the pattern.
+func (m *Match) Maker(v *Value, op string) *Node {
 	if v == nil || v.Def == nil || v.Out != 0 || m.isNew(v) || v.Def.Phase != m.Node.Phase || v.Def.Op.FullName() != op {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (m *Match) maker(v *Value, op string) *Node {
 
 // Inner is Piece for a value that a single node reads.
 func (m *Match) Inner(v *Value, op string) *Node {
-	if m.maker(v, op) == nil || v.Def != m.Node && (m.result[v] || len(m.Readers(v)) != 1) {
+	if m.Maker(v, op) == nil || v.Def != m.Node && (m.result[v] || len(m.Readers(v)) != 1) {
 		return nil
 	}
 	return m.Piece(v, op)
@@ -52,6 +52,9 @@ func (m *Match) Readers(v *Value) []*Node {
 	}
 	return m.uses.Of(v)
 }
+
+// IsResult reports whether v is looked at from outside the graph.
+func (m *Match) IsResult(v *Value) bool { return m.result[v] }
 
 // isNew: v was made in this walk and its readers are counted in the next.
 func (m *Match) isNew(v *Value) bool { return int(v.ID)+2 >= len(m.uses.start) }
