@@ -230,6 +230,12 @@ func (bn batchNorm) run(c *graph.Call) {
 					out.SetFloat(ch, variance*momentum+v*(1-momentum))
 				}
 				mean, variance = m, v
+				if out := output(c, 3); out != nil {
+					out.SetFloat(ch, m)
+				}
+				if out := output(c, 4); out != nil {
+					out.SetFloat(ch, 1/math.Sqrt(v+bn.eps))
+				}
 			}
 			gain, bias := c.In[1].Float(ch)/math.Sqrt(variance+bn.eps), c.In[2].Float(ch)
 			bn.eachPart(ch, func(lo, hi int) {
@@ -265,8 +271,8 @@ var _ = define(graph.Op{
 		n.Set(2, n.Inputs[2].Type, n.Inputs[2].Shape)
 	},
 	NoGrad:    true,
-	Eval:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).grad(c) },
-	Fast:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).shared(c.Parallel, c.In[1]).grad(c) },
+	Eval:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).ownGrad(c) },
+	Fast:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).shared(c.Parallel, c.In[1]).ownGrad(c) },
 	Flops:     func(n *graph.Node) graph.Dim { return n.Outputs[0].Shape.Elems().Mul(graph.Num(12)) },
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
@@ -279,21 +285,29 @@ var _ = define(graph.Op{
 	},
 })
 
+// ownGrad computes the statistics of a batch in training again from x.
+func (bn batchNorm) ownGrad(c *graph.Call) {
+	training := c.Node.Int("training_mode") != 0
+	bn.grad(c, training, func(ch int) (mean, inv float64) {
+		var variance float64
+		if training {
+			mean, variance = bn.stats(c.In[1], ch)
+		} else {
+			mean, variance = c.In[3].Float(ch), c.In[4].Float(ch)
+		}
+		return mean, 1 / math.Sqrt(variance+bn.eps)
+	})
+}
+
 // grad uses dx = gain·(dy − mean(dy) − n·mean(dy·n)) with n = (x − mean)·inv
 // in training, and dx = gain·dy else. What flows into the batch's mean and
 // variance adds dmean/count and dvar·2(x − mean)/count.
-func (bn batchNorm) grad(c *graph.Call) {
+func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (mean, inv float64)) {
 	dy, x, dx := c.In[0], c.In[1], c.Out[0]
-	training, count := c.Node.Int("training_mode") != 0, float64(bn.n*bn.inner)
+	count := float64(bn.n * bn.inner)
 	bn.par(bn.channels, bn.grain(), func(first, last int) {
 		for ch := first; ch < last; ch++ {
-			var mean, variance float64
-			if training {
-				mean, variance = bn.stats(x, ch)
-			} else {
-				mean, variance = c.In[3].Float(ch), c.In[4].Float(ch)
-			}
-			inv := 1 / math.Sqrt(variance+bn.eps)
+			mean, inv := stats(ch)
 			var sumD, sumDX float64
 			bn.eachPart(ch, func(lo, hi int) {
 				if bn.quick {

@@ -23,8 +23,9 @@ func poolWindow(n *graph.Node, rank int) window {
 	return w
 }
 
-func newPool(n *graph.Node, x, y []int) pool {
-	w := poolWindow(n, len(x))
+func newPool(n *graph.Node, x, y []int) pool { return poolOver(poolWindow(n, len(x)), x, y) }
+
+func poolOver(w window, x, y []int) pool {
 	p := pool{newConvolution(w, 1, x, []int{1, 1}, y), ones}
 	p.n *= x[1]
 	for i := range w.kernel {

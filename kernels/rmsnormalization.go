@@ -17,6 +17,7 @@ var _ = define(graph.Op{
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return b.Ops(own+".RMSNormalizationGrad", rowNormAttrs(n), 2, dy[0], n.Inputs[0], n.Inputs[1])
 	},
+	Fuse: fuseRMSNormalization,
 	Eval: func(c *graph.Call) {
 		newRowNorm(c.Node, c.In[0].Shape, false).eval(c.In[0], c.In[1], nil, c.Out[0], nil, nil)
 	},
@@ -39,6 +40,15 @@ var _ = define(graph.Op{
 		"f16[3,5], f32[5]",
 	},
 })
+
+// fuseRMSNormalization sees square, mean, root and scale as one node.
+func fuseRMSNormalization(m *graph.Match) []*graph.Value {
+	r, scale := pieces{m}.scaledRow(false)
+	if scale == nil {
+		return nil
+	}
+	return []*graph.Value{m.Builder.Op("RMSNormalization", r.attrs(), r.x, scale)}
+}
 
 var _ = define(graph.Op{
 	Name:   "RMSNormalizationGrad",
@@ -72,22 +82,5 @@ var _ = define(graph.Op{
 		"f32[2,300], f32[2,300], f32[300] -> x",
 		"f64[3,4], f64[3,4], f64[4]",
 		"f32[3,4], f16[3,4], f32[4]",
-	},
-})
-
-// ONNX Runtime's name for the same, from before ONNX had it.
-var _ = define(graph.Op{
-	Name:  "SimplifiedLayerNormalization",
-	Doc:   "RMSNormalization under ONNX Runtime's older name",
-	In:    "X, scale",
-	Out:   "Y, inv_std_var?",
-	Attrs: "axis int=-1, epsilon float=1e-5, stash_type int=1",
-	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
-		if len(n.Outputs) > 1 {
-			n.Fail("output inv_std_var is not computed; leave it out")
-		}
-		a := rowNormAttrs(n)
-		a["stash_type"] = n.Int("stash_type")
-		return []*graph.Value{b.Op("RMSNormalization", a, n.Inputs...)}
 	},
 })

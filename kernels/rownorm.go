@@ -17,6 +17,10 @@ type rowNorm struct {
 	axis    int
 	rows    int
 	width   int
+
+	// What somebody has kept of the rows: inv, and mean if centred. Without, both
+	// are computed again from x.
+	mean, inv *graph.Tensor
 }
 
 func newRowNorm(n *graph.Node, shape []int, centred bool) rowNorm {
@@ -55,6 +59,9 @@ func inferRowNorm(n *graph.Node, x *graph.Value, stats ...int) {
 
 // stats of a row: y = (x − mean)·inv.
 func (r rowNorm) stats(x *graph.Tensor, row int) (mean, inv float64) {
+	if r.inv != nil {
+		return r.kept(row)
+	}
 	at, sum := row*r.width, 0.0
 	if r.centred {
 		for k := range r.width {
@@ -67,6 +74,14 @@ func (r rowNorm) stats(x *graph.Tensor, row int) (mean, inv float64) {
 		sum += d * d
 	}
 	return mean, 1 / math.Sqrt(sum/float64(r.width)+r.eps)
+}
+
+// kept are the statistics that came as tensors.
+func (r rowNorm) kept(row int) (mean, inv float64) {
+	if r.mean != nil {
+		mean = r.mean.Float(row)
+	}
+	return mean, r.inv.Float(row)
 }
 
 func (r rowNorm) stats32(x []float32) (mean, inv float64) {
@@ -282,6 +297,10 @@ func (r rowNorm) fastGrad(c *graph.Call, dy, x, scale, dx, dscale, dbias *graph.
 	each := 1 + grain/4/r.width
 	c.Parallel(r.rows, each, func(lo, hi int) {
 		for row := lo; row < hi; row++ {
+			if r.inv != nil {
+				stats[2*row], stats[2*row+1] = r.kept(row)
+				continue
+			}
 			stats[2*row], stats[2*row+1] = r.stats32(xAll[row*r.width : (row+1)*r.width])
 		}
 	})

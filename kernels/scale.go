@@ -40,3 +40,63 @@ var _ = define(graph.Op{
 	Role:      graph.RoleScale,
 	Samples:   []string{"f32[2,3], f32[]", "f32[5], f32[1]", "f16[3], f16[]"},
 })
+
+// ONNX Runtime's takes a number of any type, and can divide by it.
+var _ = define(graph.Op{
+	Name:   "Scale",
+	Domain: microsoft,
+	Doc:    "y = x·scale, or x/scale; the scale is one number",
+	In:     "input, scale",
+	Out:    "output",
+	Attrs:  "scale_down int=0",
+	Infer: func(n *graph.Node) {
+		wantType(n, 1, isNumber, "a number")
+		n.Same(n.Inputs[1].Shape.Elems(), graph.Num(1), "the scale is one number")
+		floatMap(n)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x, scale := n.Inputs[0], n.Inputs[1]
+		dx := []*graph.Value{b.Op("com.microsoft.Scale", graph.A{"scale_down": n.Int("scale_down")}, dy[0], scale), nil}
+		if scale.Type != x.Type {
+			return dx
+		}
+		// By the scale: dy·x, or −dy·y/scale.
+		by := b.Op("Mul", nil, dy[0], x)
+		if n.Int("scale_down") != 0 {
+			by = b.Op("Neg", nil, b.Op("com.microsoft.Scale", graph.A{"scale_down": 1}, b.Op("Mul", nil, dy[0], n.Outputs[0]), scale))
+		}
+		dx[1] = reshape(b, b.Op("ReduceSum", graph.A{"keepdims": 0}, by), scale.Shape)
+		return dx
+	},
+	Eval: func(c *graph.Call) {
+		k := scaleOf(c)
+		unary{f: func(x float64) float64 { return k * x }}.eval(c)
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		k, x, y := float32(scaleOf(c)), c.In[0].F32(), c.Out[0].F32()
+		c.Parallel(len(y), grain, func(lo, hi int) { scaleRow(y[lo:hi], x[lo:hi], k) })
+	},
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples: []string{
+		"f32[2,3], f32[]",
+		"f32[2,3], f32[1]>0; scale_down=1",
+		"f32[5], i64[]{12}; scale_down=1",
+		"f16[3], i32[]{3}",
+		"f16[3], f32[]",
+	},
+})
+
+// scaleOf is the factor that input 1 stands for.
+func scaleOf(c *graph.Call) float64 {
+	k := c.In[1].Float(0)
+	if c.Node.Int("scale_down") != 0 {
+		k = 1 / k
+	}
+	return k
+}

@@ -63,6 +63,9 @@ type Op struct {
 	Overwrites []int
 	// Random: draws from the counter (seed, step, node, element).
 	Random bool
+	// Border: the forward pass is what this node needs, itself included; all
+	// else is the backward pass. A graph has one such node at most.
+	Border bool
 
 	// Role marks the few operators that other stages build with.
 	Role Role

@@ -1,0 +1,417 @@
+package kernels
+
+import (
+	"math"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// ATen is how ONNX Runtime calls PyTorch's own functions from a training
+// graph: the attribute operator names one, and its arguments are inputs,
+// numbers and lists among them. The functions that are known are a table.
+var _ = define(graph.Op{
+	Name:   "ATen",
+	Domain: "org.pytorch.aten",
+	Doc:    "a function of PyTorch's: embedding, max_pool2d_with_indices, _adaptive_avg_pool2d and their gradients",
+	In:     "args...?",
+	Out:    "results...?",
+	Attrs:  "operator string, overload_name string",
+	Infer: func(n *graph.Node) {
+		f := atenOf(n)
+		if len(n.Inputs) < f.args {
+			n.Fail("%s has %d arguments, not %d", n.Str("operator"), f.args, len(n.Inputs))
+		}
+		for i, v := range n.Inputs[:f.args] {
+			if v == nil {
+				n.Fail("argument %d of %s is missing", i, n.Str("operator"))
+			}
+		}
+		if len(n.Outputs) > f.results {
+			n.Fail("%s has %d results, not %d", n.Str("operator"), f.results, len(n.Outputs))
+		}
+		f.infer(n)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		f := atenOf(n)
+		if f.grad == "" || dy[0] == nil {
+			return make([]*graph.Value, len(n.Inputs))
+		}
+		return append([]*graph.Value{b.Ops("org.pytorch.aten.ATen", graph.A{"operator": f.grad}, 1, f.gradArgs(b, n, dy[0])...)[0]},
+			make([]*graph.Value, len(n.Inputs)-1)...)
+	},
+	Eval:      func(c *graph.Call) { atenOf(c.Node).run(c, serial) },
+	Fast:      func(c *graph.Call) { atenOf(c.Node).run(c, c.Parallel) },
+	Flops:     func(n *graph.Node) graph.Dim { return atenOf(n).flops(n) },
+	Recompute: graph.Cheap,
+	Samples: []string{
+		`f32[5,3], i64[2,4]<5, i64[]{-1}, bool[]{0}, bool[]{0}; operator="embedding" -> y`,
+		`f16[5,3], i32[4]<5, i64[]{-1}, bool[]{0}, bool[]{0}; operator="embedding" -> y`,
+		`f32[2,4,3], i64[2,4]<5, i64{5}, i64[]{-1}, bool[]{0}, bool[]{0}; operator="embedding_backward" -> dw`,
+		`f32[9,3], i64[9]<4, i64{4}, i64[]{2}, bool[]{1}, bool[]{0}; operator="embedding_backward" -> dw`,
+		`f16[3,2], i64[3]<4, i64{4}, i64[]{-1}, bool[]{0}, bool[]{0}; operator="embedding_backward" -> dw`,
+		`f32[2,3,6,7], i64{2,2}, i64{2,2}, i64{0,0}, i64{1,1}, bool[]{0}; operator="max_pool2d_with_indices" -> y, i`,
+		`f32[1,2,7,7], i64{3}, i64{}, i64{1}, i64{1}, bool[]{1}; operator="max_pool2d_with_indices" -> y, i`,
+		`f32[1,1,6,7], i64{3,2}, i64{2,1}, i64{1,1}, i64{2,1}, bool[]{0}; operator="max_pool2d_with_indices" -> y`,
+		`f32[2,3,3,3], f32[2,3,6,7], i64{2,2}, i64{2,2}, i64{0,0}, i64{1,1}, bool[]{0}, i64[2,3,3,3]<42; operator="max_pool2d_with_indices_backward" -> dx`,
+		`f32[2,3,5,4], i64{1,1}; operator="_adaptive_avg_pool2d" -> y`,
+		`f32[1,2,5,7], i64{3,2}; operator="_adaptive_avg_pool2d" -> y`,
+		`f32[1,2,3,2], f32[1,2,5,7]; operator="_adaptive_avg_pool2d_backward" -> dx`,
+	},
+})
+
+// aten is one function.
+type aten struct {
+	args, results int // the least of arguments, the most of results
+	infer         func(n *graph.Node)
+	run           func(c *graph.Call, par func(n, grain int, f func(lo, hi int)))
+	flops         func(n *graph.Node) graph.Dim
+	// grad is the function that computes the gradient of argument 0, of
+	// gradArgs. The others have none.
+	grad     string
+	gradArgs func(b *graph.Builder, n *graph.Node, dy *graph.Value) []*graph.Value
+}
+
+// atens are the functions. The names of those that are known are in the error
+// of atenOf too.
+var atens = map[string]aten{
+	"embedding": {
+		args: 2, results: 1, infer: embeddingInfer, run: embedding, flops: noFlops,
+		grad: "embedding_backward",
+		gradArgs: func(b *graph.Builder, n *graph.Node, dy *graph.Value) []*graph.Value {
+			args := []*graph.Value{dy, n.Inputs[1], b.Int(n.Inputs[0].Shape[0]), b.Int(graph.Num(-1)), b.Num(graph.Bool, 0), b.Num(graph.Bool, 0)}
+			for i, v := range n.Inputs[2:] {
+				if v != nil && 3+i < len(args) {
+					args[3+i] = v
+				}
+			}
+			return args
+		},
+	},
+	"embedding_backward": {
+		args: 3, results: 1, infer: embeddingBackInfer, run: embeddingBack, flops: atenElements(0),
+	},
+	"max_pool2d_with_indices": {
+		args: 2, results: 2, infer: atenPoolInfer, run: atenPool,
+		flops: func(n *graph.Node) graph.Dim {
+			kernel := atenWindow(n, 1).kernel
+			return atenPoolShape(n).Elems().Mul(graph.Num(int64(kernel[0] * kernel[1])))
+		},
+		grad: "max_pool2d_with_indices_backward",
+		gradArgs: func(b *graph.Builder, n *graph.Node, dy *graph.Value) []*graph.Value {
+			w, at := atenWindow(n, 1), n.Output(1)
+			if at == nil {
+				at = b.Ops("org.pytorch.aten.ATen", graph.A{"operator": "max_pool2d_with_indices"}, 2, n.Inputs...)[1]
+			}
+			list := func(x []int) *graph.Value { return b.Ints(graph.Num(int64(x[0])), graph.Num(int64(x[1]))) }
+			ceil := b.Num(graph.Bool, 0)
+			if w.ceil {
+				ceil = b.Num(graph.Bool, 1)
+			}
+			return []*graph.Value{dy, n.Inputs[0], list(w.kernel), list(w.strides), list(w.pads), list(w.dilations), ceil, at}
+		},
+	},
+	"max_pool2d_with_indices_backward": {
+		args: 8, results: 1, infer: atenPoolBackInfer, run: atenPoolBack, flops: atenElements(1),
+	},
+	"_adaptive_avg_pool2d": {
+		args: 2, results: 1, infer: adaptiveInfer, run: adaptive, flops: atenElements(0),
+		grad: "_adaptive_avg_pool2d_backward",
+		gradArgs: func(_ *graph.Builder, n *graph.Node, dy *graph.Value) []*graph.Value {
+			return []*graph.Value{dy, n.Inputs[0]}
+		},
+	},
+	"_adaptive_avg_pool2d_backward": {
+		args: 2, results: 1, infer: adaptiveBackInfer, run: adaptiveBack, flops: atenElements(1),
+	},
+}
+
+func atenOf(n *graph.Node) aten {
+	f, ok := atens[n.Str("operator")]
+	if !ok {
+		n.Fail("function %q is not known; there are embedding, max_pool2d_with_indices, _adaptive_avg_pool2d and their _backward", n.Str("operator"))
+	}
+	return f
+}
+
+func atenElements(arg int) func(*graph.Node) graph.Dim {
+	return func(n *graph.Node) graph.Dim { return n.Inputs[arg].Shape.Elems() }
+}
+
+// embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse) is rows
+// of the weight; the rest is about the gradient.
+func embeddingInfer(n *graph.Node) {
+	w, idx := n.Inputs[0], n.Inputs[1]
+	wantType(n, 1, isIndex, "int32 or int64")
+	if w.Rank() < 1 {
+		n.Fail("the weight is a scalar")
+	}
+	n.Set(0, w.Type, slices.Concat(idx.Shape, w.Shape[1:]))
+}
+
+func embedding(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
+	w, idx, y := c.In[0], c.In[1], c.Out[0]
+	size := elems(w.Shape[1:]) * int(w.Type.Size())
+	par(idx.Len(), max(1, 4*grain/max(1, size)), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			copy(y.Bytes[i*size:(i+1)*size], w.Bytes[indexAt(c, idx, i, w.Shape[0])*size:])
+		}
+	})
+}
+
+// embedding_backward(dy, indices, num_weights, padding_idx, scale_grad_by_freq,
+// sparse) adds up the rows of each index; those of padding_idx are dropped, and
+// each sum is divided by how many there are if scale_grad_by_freq.
+func embeddingBackInfer(n *graph.Node) {
+	dy, idx := n.Inputs[0], n.Inputs[1]
+	wantType(n, 0, isFloat, "floats")
+	wantType(n, 1, isIndex, "int32 or int64")
+	rows := knownDims(n, 2, "num_weights")
+	if len(rows) != 1 || dy.Rank() < idx.Rank() {
+		n.Fail("num_weights must be one number and dY have the rank of the indices at least")
+	}
+	sameDims(n, dy.Shape[:idx.Rank()], idx.Shape)
+	for i := 3; i < min(5, len(n.Inputs)); i++ {
+		if v := n.Inputs[i]; v != nil {
+			n.Same(v.Shape.Elems(), graph.Num(1), "padding_idx and scale_grad_by_freq are one number each")
+		}
+	}
+	n.Set(0, dy.Type, slices.Concat(graph.Shape{rows[0]}, dy.Shape[idx.Rank():]))
+}
+
+// The rows of a much used index take turns in the order of the indices;
+// workers share out the columns.
+func embeddingBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
+	dy, idx, dw := c.In[0], c.In[1], c.Out[0]
+	rows, width := dw.Shape[0], elems(dw.Shape[1:])
+	padding := int64(-1)
+	if p := input(c, 3); p != nil {
+		padding = p.Int(0)
+	}
+	var count []int
+	if freq := input(c, 4); freq != nil && freq.Int(0) != 0 {
+		count = make([]int, rows)
+	}
+	at := make([]int, idx.Len())
+	for i := range at {
+		if at[i] = -1; padding < 0 || idx.Int(i) != padding {
+			at[i] = indexAt(c, idx, i, rows)
+			if count != nil {
+				count[at[i]]++
+			}
+		}
+	}
+	par(width, max(16, grain/max(1, len(at))), func(lo, hi int) {
+		if dw.Type == graph.Float32 && count == nil {
+			from, to := dy.F32(), dw.F32()
+			for r := range rows {
+				clear(to[r*width+lo : r*width+hi])
+			}
+			for i, r := range at {
+				if r >= 0 {
+					row := to[r*width+lo : r*width+hi]
+					for k, d := range from[i*width+lo : i*width+hi] {
+						row[k] += d
+					}
+				}
+			}
+			return
+		}
+		sums := make([]float64, rows)
+		for col := lo; col < hi; col++ {
+			clear(sums)
+			for i, r := range at {
+				if r >= 0 {
+					sums[r] += dy.Float(i*width + col)
+				}
+			}
+			for r, s := range sums {
+				if count != nil && count[r] > 1 {
+					s /= float64(count[r])
+				}
+				dw.SetFloat(r*width+col, s)
+			}
+		}
+	})
+}
+
+// atenWindow reads kernel_size, stride, padding, dilation and ceil_mode of two
+// spatial dims from argument first on. One number stands for both dims, no
+// stride for the kernel's.
+func atenWindow(n *graph.Node, first int) window {
+	list := func(i int, what string, least int64, def []int) []int {
+		if n.In(first+i) == nil {
+			return def
+		}
+		got := knownInts(n, first+i, what)
+		switch len(got) {
+		case 0:
+			return def
+		case 1:
+			got = []int64{got[0], got[0]}
+		case 2:
+		default:
+			n.Fail("%s has %d numbers for two dims", what, len(got))
+		}
+		for _, x := range got {
+			if x < least || x > 1<<31 {
+				n.Fail("%s must be at least %d, but is %d", what, least, got)
+			}
+		}
+		return []int{int(got[0]), int(got[1])}
+	}
+	w := window{auto: "NOTSET", kernel: list(0, "kernel_size", 1, nil)}
+	if w.kernel == nil {
+		n.Fail("kernel_size is empty")
+	}
+	w.strides = list(1, "stride", 1, w.kernel)
+	pads := list(2, "padding", 0, []int{0, 0})
+	w.pads = slices.Concat(pads, pads)
+	w.dilations = list(3, "dilation", 1, []int{1, 1})
+	if n.In(first+4) != nil {
+		ceil := knownInts(n, first+4, "ceil_mode")
+		w.ceil = len(ceil) > 0 && ceil[0] != 0
+	}
+	return w
+}
+
+func atenPoolShape(n *graph.Node) graph.Shape {
+	x := n.Inputs[0].Shape
+	if len(x) != 4 {
+		n.Fail("the input must be [N, C, H, W], but is %s", x)
+	}
+	return atenWindow(n, 1).shape(n, x, x[1])
+}
+
+// max_pool2d_with_indices(x, kernel_size, stride, padding, dilation,
+// ceil_mode); an index counts within the image of one channel.
+func atenPoolInfer(n *graph.Node) {
+	wantType(n, 0, isFloat, "floats")
+	n.Set(0, n.Inputs[0].Type, atenPoolShape(n))
+	n.Set(1, graph.Int64, atenPoolShape(n))
+}
+
+func atenPool(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
+	x, y, indices := c.In[0], c.Out[0], output(c, 1)
+	p := poolOver(atenWindow(c.Node, 1), x.Shape, y.Shape)
+	p.images(par, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			base := i * volume(p.in)
+			p.each(func(out int, inputs func(func(int))) {
+				m, at := math.Inf(-1), -1
+				inputs(func(in int) {
+					if v := x.Float(base + in); better(v, m, at < 0) {
+						m, at = v, in
+					}
+				})
+				y.SetFloat(i*volume(p.out)+out, m)
+				if indices != nil {
+					indices.SetInt(i*volume(p.out)+out, int64(at))
+				}
+			})
+		}
+	})
+}
+
+// max_pool2d_with_indices_backward(dy, x, kernel_size, stride, padding,
+// dilation, ceil_mode, indices)
+func atenPoolBackInfer(n *graph.Node) {
+	dy, x := n.Inputs[0], n.Inputs[1]
+	wantType(n, 0, isFloat, "floats")
+	wantType(n, 7, isIndex, "int32 or int64")
+	if x.Type != dy.Type || x.Rank() != 4 || dy.Rank() != 4 {
+		n.Fail("dY and x must be [N, C, H, W] of one type, but are %s and %s", dy, x)
+	}
+	sameDims(n, dy.Shape[:2], x.Shape[:2])
+	sameDims(n, n.Inputs[7].Shape, dy.Shape)
+	n.Set(0, x.Type, x.Shape)
+}
+
+func atenPoolBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
+	dy, at, dx := c.In[0], c.In[7], c.Out[0]
+	in, out := elems(dx.Shape[2:]), elems(dy.Shape[2:])
+	par(dx.Shape[0]*dx.Shape[1], 1+grain/max(1, in+out), func(lo, hi int) {
+		sum := make([]float64, in)
+		for i := lo; i < hi; i++ {
+			clear(sum)
+			for k := i * out; k < (i+1)*out; k++ {
+				sum[indexAt(c, at, k, in)] += dy.Float(k)
+			}
+			for k, v := range sum {
+				dx.SetFloat(i*in+k, v)
+			}
+		}
+	})
+}
+
+// _adaptive_avg_pool2d(x, output_size) is the mean of windows that share the
+// dims out as evenly as can be: result o of n sees [⌊o·d/n⌋, ⌈(o+1)·d/n⌉).
+func adaptiveInfer(n *graph.Node) {
+	wantType(n, 0, isFloat, "floats")
+	x, size := n.Inputs[0], knownDims(n, 1, "output_size")
+	if x.Rank() != 4 || len(size) != 2 {
+		n.Fail("the input must be [N, C, H, W] and output_size two numbers, but they are %s and %d numbers", x.Shape, len(size))
+	}
+	n.Set(0, x.Type, graph.Shape{x.Shape[0], x.Shape[1], size[0], size[1]})
+}
+
+// adaptiveEach calls f for every result of an image with the rows and columns
+// that it sees.
+func adaptiveEach(in, out []int, f func(o, top, bottom, left, right int)) {
+	for y := range out[0] {
+		for x := range out[1] {
+			f(y*out[1]+x, y*in[0]/out[0], ceilDiv((y+1)*in[0], out[0]), x*in[1]/out[1], ceilDiv((x+1)*in[1], out[1]))
+		}
+	}
+}
+
+func adaptive(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
+	x, y := c.In[0], c.Out[0]
+	in, out := elems(x.Shape[2:]), elems(y.Shape[2:])
+	par(x.Shape[0]*x.Shape[1], 1+grain/max(1, in), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			adaptiveEach(x.Shape[2:], y.Shape[2:], func(o, top, bottom, left, right int) {
+				sum := 0.0
+				for r := top; r < bottom; r++ {
+					for k := left; k < right; k++ {
+						sum += x.Float(i*in + r*x.Shape[3] + k)
+					}
+				}
+				y.SetFloat(i*out+o, sum/float64((bottom-top)*(right-left)))
+			})
+		}
+	})
+}
+
+// _adaptive_avg_pool2d_backward(dy, x)
+func adaptiveBackInfer(n *graph.Node) {
+	dy, x := n.Inputs[0], n.Inputs[1]
+	wantType(n, 0, isFloat, "floats")
+	if x.Type != dy.Type || x.Rank() != 4 || dy.Rank() != 4 {
+		n.Fail("dY and x must be [N, C, H, W] of one type, but are %s and %s", dy, x)
+	}
+	sameDims(n, dy.Shape[:2], x.Shape[:2])
+	n.Set(0, x.Type, x.Shape)
+}
+
+func adaptiveBack(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
+	dy, dx := c.In[0], c.Out[0]
+	in, out := elems(dx.Shape[2:]), elems(dy.Shape[2:])
+	par(dx.Shape[0]*dx.Shape[1], 1+grain/max(1, in), func(lo, hi int) {
+		sum := make([]float64, in)
+		for i := lo; i < hi; i++ {
+			clear(sum)
+			adaptiveEach(dx.Shape[2:], dy.Shape[2:], func(o, top, bottom, left, right int) {
+				d := dy.Float(i*out+o) / float64((bottom-top)*(right-left))
+				for r := top; r < bottom; r++ {
+					for k := left; k < right; k++ {
+						sum[r*dx.Shape[3]+k] += d
+					}
+				}
+			})
+			for k, v := range sum {
+				dx.SetFloat(i*in+k, v)
+			}
+		}
+	})
+}

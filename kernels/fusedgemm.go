@@ -1,0 +1,73 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// FusedGemm is Gemm and an activation of the result, as ONNX Runtime fuses
+// them. Its activations are operators of their own, with a gradient by y.
+var _ = define(graph.Op{
+	Name:   "FusedGemm",
+	Domain: microsoft,
+	Doc:    "Y = activation(alpha · op(A)·op(B) + beta · C)",
+	In:     "A, B, C?",
+	Out:    "Y",
+	Attrs:  "activation string, activation_alpha float, activation_beta float, activation_gamma float, alpha float=1, beta float=1, transA int=0, transB int=0",
+	Infer: func(n *graph.Node) {
+		fusedActivation(n)
+		wantType(n, 0, isFloat, "floats")
+		m := seenAs(n, "Gemm", 1)
+		m.Op.Infer(m)
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		m := seenAs(n, "Gemm", 1)
+		if op := fusedActivation(n); op != nil {
+			dy = []*graph.Value{b.Op(microsoft+"."+op.Name+"Grad", nil, dy[0], n.Outputs[0])}
+		}
+		return m.Op.Grad(b, m, dy)
+	},
+	Eval: func(c *graph.Call) {
+		d := callAs(c, "Gemm", 1)
+		d.Node.Op.Eval(d)
+		activate(c, func(op *graph.Op) func(*graph.Call) { return op.Eval })
+	},
+	Fast: func(c *graph.Call) {
+		d := callAs(c, "Gemm", 1)
+		d.Node.Op.Fast(d)
+		activate(c, func(op *graph.Op) func(*graph.Call) { return op.Fast })
+	},
+	Flops:     func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n).Add(perElement(12)(n)) },
+	Recompute: graph.Heavy,
+	Samples: []string{
+		"f32[3,4], f32[4,5], f32[5]; activation=\"Relu\"",
+		"f32[3,4], f32[5,4], f32[5]; activation=\"Tanh\" transB=1",
+		"f32[4,3], f32[4,5], f32[3,1]; activation=\"Sigmoid\" transA=1 alpha=0.5 beta=2.0",
+		"f32[3,4], f32[4,5]",
+		"f16[3,4], f16[4,5], f16[5]; activation=\"Tanh\"",
+	},
+})
+
+// fusedActivations are those whose gradient needs y alone.
+var fusedActivations = map[string]bool{"Relu": true, "Sigmoid": true, "Tanh": true}
+
+// fusedActivation is the operator that a node's activation is, nil for none.
+func fusedActivation(n *graph.Node) *graph.Op {
+	name := n.Str("activation")
+	if name == "" {
+		return nil
+	}
+	if !fusedActivations[name] {
+		n.Fail("activation is %q; there are Relu, Sigmoid and Tanh", name)
+	}
+	return Library.Find("", name, 0)
+}
+
+// activate runs the activation over output 0, in place.
+func activate(c *graph.Call, form func(*graph.Op) func(*graph.Call)) {
+	op := fusedActivation(c.Node)
+	if op == nil {
+		return
+	}
+	d, m := *c, *c.Node
+	m.Op, m.Attrs = op, nil
+	d.Node, d.In = &m, c.Out[:1]
+	form(op)(&d)
+}

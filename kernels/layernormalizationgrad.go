@@ -1,0 +1,146 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// ONNX Runtime's gradient of LayerNormalization reads the mean and inv_std that
+// the forward pass has kept.
+var _ = define(graph.Op{
+	Name:   "LayerNormalizationGrad",
+	Domain: microsoft,
+	Doc:    "dX, dScale and dB of LayerNormalization, from X and its kept statistics",
+	In:     "Y_grad, X, scale, mean, inv_std_var",
+	Out:    "X_grad?, scale_grad?, bias_grad?",
+	Attrs:  "axis int=-1, epsilon float=1e-5, stash_type int=1",
+	Infer: func(n *graph.Node) {
+		x, scale := n.Inputs[1], n.Inputs[2]
+		inferKeptRows(n, x, 3, 4)
+		n.Set(0, x.Type, x.Shape)
+		n.Set(1, scale.Type, scale.Shape)
+		n.Set(2, scale.Type, scale.Shape)
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { keptRowNorm(c, true, 3, 4).keptGrad(c, nil) },
+	Fast:      func(c *graph.Call) { keptRowNorm(c, true, 3, 4).keptGrad(c, c.Parallel) },
+	Scratch:   keptScratch,
+	Flops:     scoresFlops(1, 12),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0, 1},
+	Samples: []string{
+		"f32[3,7], f32[3,7], f32[7], f32[3,1], f32[3,1]",
+		"f32[2,3,4], f32[2,3,4], f32[3,4], f32[2,1,1], f32[2,1,1]; axis=1",
+		"f32[2,300], f32[2,300], f32[300], f32[2,1], f32[2,1] -> x, s",
+		"f32[2,3,4], f32[2,3,4], f32[4], f32[2,3,1], f32[2,3,1] -> _, s, b",
+		"f16[3,4], f16[3,4], f16[4], f32[3,1], f32[3,1]",
+		"f64[3,4], f64[3,4], f64[4], f64[3,1], f64[3,1]",
+	},
+})
+
+// inferKeptRows checks the shapes of a gradient that reads kept statistics.
+func inferKeptRows(n *graph.Node, x *graph.Value, stats ...int) {
+	inferRowNorm(n, x)
+	sameDims(n, n.Inputs[0].Shape, x.Shape)
+	axis := axisOf(n, n.Int("axis"), x.Rank())
+	for i, v := range n.Inputs {
+		wantType(n, i, isFloat, "floats")
+		for _, s := range stats {
+			if s == i {
+				n.Same(v.Shape.Elems(), x.Shape[:axis].Elems(), "statistics and rows")
+			}
+		}
+	}
+}
+
+// keptRowNorm is the node's geometry with the statistics in inputs mean (if
+// centred) and inv; x is input 1.
+func keptRowNorm(c *graph.Call, centred bool, mean, inv int) rowNorm {
+	r := newRowNorm(c.Node, c.In[1].Shape, centred)
+	if r.inv = c.In[inv]; centred {
+		r.mean = c.In[mean]
+	}
+	return r
+}
+
+// keptScratch has room for the statistics, and for a dX that nobody wants.
+func keptScratch(n *graph.Node) graph.Dim {
+	bytes := rowStats(1)(n)
+	if n.Output(0) == nil {
+		bytes = bytes.Add(n.Inputs[1].Bytes())
+	}
+	return bytes
+}
+
+// keptGrad is dx, dscale and dbias by the kept statistics; by Eval's way if
+// there are no workers.
+func (r rowNorm) keptGrad(c *graph.Call, par func(n, grain int, f func(lo, hi int))) {
+	dy, x, scale := c.In[0], c.In[1], c.In[2]
+	dx := c.Out[0]
+	if dx == nil {
+		dx = &graph.Tensor{Type: x.Type, Shape: x.Shape}
+		if par == nil {
+			dx.Bytes = make([]byte, len(x.Bytes))
+		} else {
+			dx.Bytes = c.Scratch[len(c.Scratch)-len(x.Bytes):]
+		}
+	}
+	if par == nil || !r.fastGrad(c, dy, x, scale, dx, output(c, 1), output(c, 2)) {
+		r.evalGrad(dy, x, scale, nil, nil, dx, output(c, 1), output(c, 2))
+	}
+}
+
+// The invertible form has kept the result in place of x: it knows the
+// normalised rows from that.
+var _ = define(graph.Op{
+	Name:   "InvertibleLayerNormalizationGrad",
+	Domain: microsoft,
+	Doc:    "dX, dScale and dB of LayerNormalization, from Y and the kept inv_std: x's normal form is (y − bias)/scale",
+	In:     "Y_grad, Y, scale, bias, inv_std_var",
+	Out:    "X_grad, scale_grad?, bias_grad?",
+	Attrs:  "axis int=-1, epsilon float=1e-5, stash_type int=1",
+	Infer: func(n *graph.Node) {
+		y, scale, bias := n.Inputs[1], n.Inputs[2], n.Inputs[3]
+		inferKeptRows(n, y, 4)
+		n.Set(0, y.Type, y.Shape)
+		n.Set(1, scale.Type, scale.Shape)
+		n.Set(2, bias.Type, bias.Shape)
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		dy, y, scale, bias, inv, dx := c.In[0], c.In[1], c.In[2], c.In[3], c.In[4], c.Out[0]
+		r := newRowNorm(c.Node, y.Shape, true)
+		ws, bs := broadcastStrides(scale.Shape, y.Shape), broadcastStrides(bias.Shape, y.Shape)
+		ds, db := make([]float64, scale.Len()), make([]float64, bias.Len())
+		for row := range r.rows {
+			from, to := row*r.width, (row+1)*r.width
+			var sumG, sumGN float64
+			walk(y.Shape, from, to, func(i int, at []int) {
+				w := scale.Float(at[0])
+				d, n := dy.Float(i), (y.Float(i)-bias.Float(at[1]))/w
+				sumG += d * w
+				sumGN += d * w * n
+				ds[at[0]] += d * n
+				db[at[1]] += d
+			}, ws, bs)
+			s, width := inv.Float(row), float64(r.width)
+			walk(y.Shape, from, to, func(i int, at []int) {
+				w := scale.Float(at[0])
+				n := (y.Float(i) - bias.Float(at[1])) / w
+				dx.SetFloat(i, s*(dy.Float(i)*w-sumG/width-n*sumGN/width))
+			}, ws, bs)
+		}
+		for o, sums := range [][]float64{1: ds, 2: db} {
+			if out := output(c, o); o > 0 && out != nil {
+				for i, v := range sums {
+					out.SetFloat(i, v)
+				}
+			}
+		}
+	},
+	Flops:     scoresFlops(1, 14),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0, 1},
+	Samples: []string{
+		"f32[3,7], f32[3,7], f32[7]>0, f32[7], f32[3,1]",
+		"f32[2,3,4], f32[2,3,4], f32[3,4]>0, f32[3,4], f32[2,1,1]; axis=1",
+		"f64[3,4], f64[3,4], f64[4]>0, f64[4], f64[3,1] -> x, _, b",
+	},
+})

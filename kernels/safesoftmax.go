@@ -1,0 +1,55 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// SafeSoftmax is how PyTorch guards attention against rows that are masked
+// whole. Exports write it as Softmax, IsNaN and Where, of which the backward
+// pass keeps two tensors and the mask; of this it keeps one.
+var _ = define(graph.Op{
+	Name:   "SafeSoftmax",
+	Domain: own,
+	Doc:    "eˣ / Σ eˣ along an axis, 0 where that is no number",
+	In:     "input",
+	Out:    "output",
+	Attrs:  "axis int=-1",
+	Infer:  axisInfer,
+	// What is 0 for lack of a number has no slope.
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		return b.Ops("com.microsoft.SoftmaxGrad_13", graph.A{"axis": n.Int("axis")}, 1, dy[0], n.Outputs[0])
+	},
+	Fuse: func(m *graph.Match) []*graph.Value {
+		n, p := m.Node, pieces{m}
+		if n.Op.FullName() != "Where" || !p.is(n.Inputs[1], 0) || !n.Inputs[2].Shape.Equal(n.Outputs[0].Shape) {
+			return nil
+		}
+		guard, y := p.Inner(n.Inputs[0], "IsNaN"), n.Inputs[2]
+		softmax := p.Piece(y, "Softmax")
+		if guard == nil || softmax == nil || guard.Inputs[0] != y {
+			return nil
+		}
+		return []*graph.Value{m.Builder.Op("memopt.SafeSoftmax", graph.A{"axis": softmax.Int("axis")}, softmax.Inputs[0])}
+	},
+	Eval: func(c *graph.Call) {
+		softmax := callAs(c, "Softmax", 1)
+		softmax.Node.Op.Eval(softmax)
+		y := c.Out[0]
+		for i := range y.Len() {
+			if v := y.Float(i); v != v {
+				y.SetFloat(i, 0)
+			}
+		}
+	},
+	Fast: func(c *graph.Call) {
+		onAxisF32(c, c.Node.Int("axis"), func(y []float32, x [][]float32) {
+			softmaxRow(y, x)
+			// The sum divides a whole row: one that is no number is all of them.
+			if len(y) > 0 && y[0] != y[0] {
+				clear(y)
+			}
+		})
+	},
+	Flops:     perElement(12),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples:   axisSamples,
+})

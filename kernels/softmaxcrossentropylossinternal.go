@@ -1,0 +1,257 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// ONNX Runtime's form takes ignore_index as an input, keeps log_prob for the
+// gradient, and may give another element type than the scores'.
+var _ = define(graph.Op{
+	Name:   "SoftmaxCrossEntropyLossInternal",
+	Domain: microsoft,
+	Doc:    "SoftmaxCrossEntropyLoss with ignore_index as an input",
+	In:     "scores, labels, weights?, ignore_index?",
+	Out:    "output, log_prob?",
+	Attrs:  "output_type int, reduction string=mean",
+	Infer: func(n *graph.Node) {
+		inferClassLoss(n, n.Inputs[0], n.Inputs[1], n.In(2))
+		inferIgnored(n, 3)
+		t := lossType(n, n.Inputs[0].Type)
+		n.Set(0, t, n.Outputs[0].Shape)
+		n.Set(1, t, n.Inputs[0].Shape)
+	},
+	// From the scores, as the gradient of ONNX's own form.
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		scores := n.Inputs[0]
+		attrs := graph.A{"reduction": n.Str("reduction")}
+		if n.In(3) != nil {
+			attrs["ignore_index"] = int(knownInts(n, 3, "ignore_index")[0])
+		}
+		in := []*graph.Value{dy[0], scores, n.Inputs[1], n.In(2), nil}
+		if in[0] == nil {
+			in[0] = zerosLike(b, n.Outputs[0])
+		}
+		if len(dy) > 1 && dy[1] != nil {
+			in[4] = cast(b, dy[1], scores.Type)
+		}
+		in[0] = cast(b, in[0], scores.Type)
+		dx := make([]*graph.Value, len(n.Inputs))
+		dx[0] = b.Op(own+".SoftmaxCrossEntropyLossGrad", attrs, in...)
+		return dx
+	},
+	Eval: func(c *graph.Call) {
+		x := c.In[0]
+		l := keptClassLoss(c, c.In[1], input(c, 2), input(c, 3), x.Shape)
+		l.reduce(c.Out[0], func(s int) float64 {
+			at, lse := l.first(s), l.logSumExp(x, s)
+			if p := output(c, 1); p != nil {
+				for k := range l.classes {
+					p.SetFloat(at+k*l.inner, x.Float(at+k*l.inner)-lse)
+				}
+			}
+			class, w := l.pick(s)
+			if class < 0 {
+				return w
+			}
+			return w * (lse - x.Float(at+class*l.inner))
+		})
+	},
+	Fast: func(c *graph.Call) {
+		p := output(c, 1)
+		if c.In[0].Type != graph.Float32 || p != nil && p.Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		l := keptClassLoss(c, c.In[1], input(c, 2), input(c, 3), c.In[0].Shape)
+		losses := scratch64(c, l.labels.Len())
+		var logProb []float32
+		if p != nil {
+			logProb = p.F32()
+		}
+		c.Parallel(len(losses), 1+grain/8/max(1, l.classes), func(lo, hi int) {
+			l.rows(logProb, c.In[0].F32(), lo, hi, func(s int, out, row []float32) {
+				m, sum := softmaxSum(row)
+				lse := float64(m) + math.Log(sum)
+				class, w := l.pick(s)
+				losses[s] = w
+				if class >= 0 {
+					losses[s] = w * (lse - float64(row[class]))
+				}
+				for k := range out {
+					out[k] = float32(float64(row[k]) - lse)
+				}
+			})
+		})
+		l.reduce(c.Out[0], func(s int) float64 { return losses[s] })
+	},
+	Scratch:   func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(8)) },
+	Flops:     scoresFlops(0, 10),
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[3,5], i64[3]<5, _, i64[]{-100}",
+		`f32[3,5], i64[3]<5, f32[5]>0, i64[]{1}; reduction="sum" -> y`,
+		`f32[2,3,4], i64[2,4]<3; reduction="none"`,
+		"f32[6,3], i32[6]<3, _, i64[]{1}; output_type=11",
+		"f32[4,300], i64[4]<300",
+		"f16[3,5], i64[3]<5; output_type=1",
+	},
+})
+
+// inferIgnored checks the input that says which label does not count.
+func inferIgnored(n *graph.Node, i int) {
+	wantType(n, i, isIndex, "int32 or int64")
+	if v := n.In(i); v != nil {
+		n.Same(v.Shape.Elems(), graph.Num(1), "ignore_index is one number")
+	}
+}
+
+// lossType is attribute output_type, or the type of the scores.
+func lossType(n *graph.Node, scores graph.DType) graph.DType {
+	if !n.Has("output_type") {
+		return scores
+	}
+	t := graph.DType(n.Int("output_type"))
+	if int(t) != n.Int("output_type") || !t.IsFloat() {
+		n.Fail("output_type is %d, which is no float", n.Int("output_type"))
+	}
+	return t
+}
+
+// keptClassLoss is newClassLoss with ignore_index as a tensor, or none.
+func keptClassLoss(c *graph.Call, labels, weights, ignore *graph.Tensor, scores []int) classLoss {
+	l := classLoss{labels: labels, weights: weights, classes: scores[1], inner: elems(scores[2:]), reduction: c.Node.Str("reduction")}
+	if ignore != nil {
+		l.ignore, l.ignores = ignore.Int(0), true
+	}
+	return l
+}
+
+// The gradients of ONNX Runtime read the log_prob that the forward pass has
+// kept. What else flows into the scores may come as an input and is added.
+var _ = define(graph.Op{
+	Name:   "SoftmaxCrossEntropyLossInternalGrad",
+	Domain: microsoft,
+	Doc:    "dscores = (e^log_prob − onehot(labels)) · weight · dloss + bias",
+	In:     "dY, log_prob, label, weight?, ignore_index?, bias?",
+	Out:    "d_logits",
+	Attrs:  "output_type int, reduction string=mean",
+	Infer: func(n *graph.Node) {
+		inferKeptLoss(n)
+		inferIgnored(n, 4)
+		if bias := n.In(5); bias != nil {
+			n.Same(bias.Shape.Elems(), n.Inputs[1].Shape.Elems(), "elements of the bias and of log_prob")
+			wantType(n, 5, isFloat, "floats")
+		}
+		n.Set(0, lossType(n, n.Inputs[1].Type), n.Inputs[1].Shape)
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		keptClassLoss(c, c.In[2], input(c, 3), input(c, 4), c.In[1].Shape).keptGrad(c, input(c, 5))
+	},
+	Fast: func(c *graph.Call) {
+		keptClassLoss(c, c.In[2], input(c, 3), input(c, 4), c.In[1].Shape).fastKeptGrad(c, input(c, 5))
+	},
+	Flops:     scoresFlops(1, 6),
+	Recompute: graph.Cheap,
+	InPlace:   []int{1},
+	Samples: []string{
+		"f32[], f32[3,5], i64[3]<5, _, i64[]{-100}",
+		`f32[3], f32[3,5], i64[3]<5, f32[5]>0, i64[]{2}; reduction="none"`,
+		`f32[], f32[2,3,4], i32[2,4]<3, _, i64[]{0}, f32[2,3,4]; reduction="sum"`,
+		"f32[], f32[3,5], i64[3]<5, _, _, f32[15]; output_type=11",
+		"f32[], f32[4,300], i64[4]<300",
+		"f32[], f16[3,5], i64[3]<5; output_type=10",
+	},
+})
+
+var _ = define(graph.Op{
+	Name:   "SoftmaxCrossEntropyLossGrad",
+	Domain: microsoft,
+	Doc:    "dscores = (e^log_prob − onehot(labels)) · weight · dloss",
+	In:     "dY, log_prob, label, weight?",
+	Out:    "d_logits",
+	Attrs:  "ignore_index int, reduction string=mean",
+	Infer: func(n *graph.Node) {
+		inferKeptLoss(n)
+		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { newClassLoss(c.Node, c.In[2], input(c, 3), c.In[1].Shape).keptGrad(c, nil) },
+	Fast:      func(c *graph.Call) { newClassLoss(c.Node, c.In[2], input(c, 3), c.In[1].Shape).fastKeptGrad(c, nil) },
+	Flops:     scoresFlops(1, 6),
+	Recompute: graph.Cheap,
+	InPlace:   []int{1},
+	Samples: []string{
+		"f32[], f32[3,5], i64[3]<5; ignore_index=2",
+		`f32[3], f32[3,5], i64[3]<5, f32[5]>0; reduction="none"`,
+		"f32[], f32[4,300], i64[4]<300",
+	},
+})
+
+// inferKeptLoss checks dY, log_prob, label and weight.
+func inferKeptLoss(n *graph.Node) {
+	inferClassLoss(n, n.Inputs[1], n.Inputs[2], n.In(3))
+	wantType(n, 0, isFloat, "floats")
+	n.Same(n.Inputs[0].Shape.Elems(), n.Outputs[0].Shape.Elems(), "elements of dY and of the loss")
+}
+
+// slopeOf is what a sample's probabilities are multiplied with, and its class.
+func (l classLoss) slopeOf(s int, slope func(sample int) float64) (class int, g float64) {
+	class, w := l.pick(s)
+	if class < 0 && w == 0 {
+		return class, 0 // not 0 · ∞
+	}
+	return class, w * slope(s)
+}
+
+func (l classLoss) keptGrad(c *graph.Call, bias *graph.Tensor) {
+	p, dx, slope := c.In[1], c.Out[0], l.slope(c.In[0])
+	for s := range l.labels.Len() {
+		at := l.first(s)
+		class, g := l.slopeOf(s, slope)
+		for k := range l.classes {
+			o := at + k*l.inner
+			d := 0.0
+			if g != 0 {
+				d = math.Exp(p.Float(o)) * g
+			}
+			if k == class {
+				d -= g
+			}
+			if bias != nil {
+				d += bias.Float(o)
+			}
+			dx.SetFloat(o, d)
+		}
+	}
+}
+
+func (l classLoss) fastKeptGrad(c *graph.Call, bias *graph.Tensor) {
+	if c.In[1].Type != graph.Float32 || c.Out[0].Type != graph.Float32 || bias != nil && bias.Type != graph.Float32 {
+		l.keptGrad(c, bias)
+		return
+	}
+	slope := l.slope(c.In[0])
+	c.Parallel(l.labels.Len(), 1+grain/8/max(1, l.classes), func(lo, hi int) {
+		l.rows(c.Out[0].F32(), c.In[1].F32(), lo, hi, func(s int, out, row []float32) {
+			class, g := l.slopeOf(s, slope)
+			if g == 0 {
+				clear(out)
+			} else {
+				expRow(out, row)
+				scaleRow(out, out, float32(g))
+				if class >= 0 {
+					out[class] -= float32(g)
+				}
+			}
+			if bias != nil {
+				more, at := bias.F32(), l.first(s)
+				for k := range out {
+					out[k] += more[at+k*l.inner]
+				}
+			}
+		})
+	})
+}

@@ -1,0 +1,38 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// The operators of ONNX Runtime's gradients that took an input for an
+// attribute before ONNX's own did.
+var _ = define(graph.Op{
+	Name:   "SplitTraining",
+	Domain: microsoft,
+	Doc:    "Split with the sizes as an input; an empty one says parts alike",
+	In:     "input, split",
+	Out:    "outputs...",
+	Attrs:  "axis int=0",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		in := n.Inputs
+		if in[1].Shape.Elems().Is(0) {
+			in = in[:1]
+		}
+		return b.Ops("Split", graph.A{"axis": n.Int("axis")}, len(n.Outputs), in...)
+	},
+})
+
+var _ = define(graph.Op{
+	Name:   "ReduceSumTraining",
+	Domain: microsoft,
+	Doc:    "ReduceSum",
+	In:     "data, axes",
+	Out:    "reduced",
+	Attrs:  "keepdims int=1, noop_with_empty_axes int=0",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		attrs := graph.A{"keepdims": n.Int("keepdims"), "noop_with_empty_axes": n.Int("noop_with_empty_axes")}
+		return b.Ops("ReduceSum", attrs, 1, slices.Clone(n.Inputs)...)
+	},
+})
