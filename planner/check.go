@@ -3,7 +3,6 @@ package planner
 import (
 	"fmt"
 	"slices"
-	"sort"
 
 	"memopt/memopt/graph"
 )
@@ -149,6 +148,12 @@ func (c *checker) run(g *graph.Graph) error {
 // operator allows it there, nor its other outputs and work space.
 func (c *checker) apart(l Launch) error {
 	n := l.Node
+	name := func(i int) string {
+		if i == len(l.Out) {
+			return "work space"
+		}
+		return fmt.Sprintf("output %d", i)
+	}
 	writes := slices.Clone(l.Out)
 	if l.Scratch.Bytes > 0 {
 		writes = append(writes, l.Scratch)
@@ -159,7 +164,7 @@ func (c *checker) apart(l Launch) error {
 		}
 		for j, o := range writes[:i] {
 			if overlap(w, o) {
-				return fmt.Errorf("writes %d and %d overlap", j, i)
+				return fmt.Errorf("%s and %s overlap", name(j), name(i))
 			}
 		}
 		for k, r := range l.In {
@@ -170,7 +175,7 @@ func (c *checker) apart(l Launch) error {
 			over := i < len(l.Out) && n.Op.Overwrites != nil && n.Op.Overwrites[i] == k
 			inPlace := i == 0 && len(l.Out) > 0 && overInput(n, k)
 			if !same || !over && !inPlace {
-				return fmt.Errorf("output %d is written over input %d (%s)", i, k, r.Value.Name)
+				return fmt.Errorf("%s is written over input %d (%s)", name(i), k, r.Value.Name)
 			}
 		}
 	}
@@ -251,9 +256,11 @@ func (c *checker) write(r Ref, v *graph.Value) {
 // counts from the launch that writes it to the last that reads it.
 func (c *checker) peak() (peak int64) {
 	live := make([]int64, len(c.s.Launches)+1)
-	for _, x := range append(c.spent, c.spaces[Arena].cells...) {
-		live[x.first] += x.to - x.from
-		live[x.last+1] -= x.to - x.from
+	for _, cells := range append([][]cell{c.spent}, c.spaces[Arena].runs...) {
+		for _, x := range cells {
+			live[x.first] += x.to - x.from
+			live[x.last+1] -= x.to - x.from
+		}
 	}
 	var now int64
 	for _, d := range live {
@@ -261,65 +268,4 @@ func (c *checker) peak() (peak int64) {
 		peak = max(peak, now)
 	}
 	return peak
-}
-
-// memory is sorted, disjoint ranges with tags.
-type memory struct{ cells []cell }
-
-type cell struct {
-	from, to    int64
-	v           *graph.Value
-	first, last int // launches that write it and read it last
-}
-
-// search is the first cell that ends after at.
-func (m *memory) search(at int64) int {
-	return sort.Search(len(m.cells), func(i int) bool { return m.cells[i].to > at })
-}
-
-// exact is the cell that is exactly this range, or nil.
-func (m *memory) exact(from, bytes int64) *cell {
-	i := m.search(from)
-	if i < len(m.cells) && m.cells[i].from == from && m.cells[i].to == from+bytes {
-		return &m.cells[i]
-	}
-	return nil
-}
-
-func (m *memory) any(from, bytes int64) bool {
-	i := m.search(from)
-	return i < len(m.cells) && m.cells[i].from < from+bytes
-}
-
-// set puts a cell in the place of what is there and returns what that was. A
-// cell that is only cut loses its value: half a tensor is none. A write over
-// exactly what the same launch reads goes on with that cell's span.
-func (m *memory) set(x cell) (spent []cell) {
-	i := m.search(x.from)
-	if i < len(m.cells) && m.cells[i].from == x.from && m.cells[i].to == x.to {
-		old := m.cells[i]
-		if old.last == x.first {
-			x.first = old.first
-		} else {
-			spent = append(spent, old)
-		}
-		m.cells[i] = x
-		return spent
-	}
-	j := i
-	var put []cell
-	for ; j < len(m.cells) && m.cells[j].from < x.to; j++ {
-		old := m.cells[j]
-		spent = append(spent, old)
-		// The rests hold no value and no bytes in use: their span is empty.
-		if old.from < x.from {
-			put = append(put, cell{from: old.from, to: x.from, last: -1})
-		}
-	}
-	put = append(put, x)
-	if j > i && m.cells[j-1].to > x.to {
-		put = append(put, cell{from: x.to, to: m.cells[j-1].to, last: -1})
-	}
-	m.cells = slices.Replace(m.cells, i, j, put...)
-	return spent
 }

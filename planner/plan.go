@@ -23,6 +23,8 @@ type Request struct {
 	MaxOverhead float64
 	// Strategy is a name from Strategies; "" is auto.
 	Strategy string
+	// Boundary is noted in the plan; clusters do not end at boundaries yet.
+	Boundary bool
 	// Level 1 and 2 turn on every cluster, as ONNX Runtime's levels do.
 	Level int
 	// Clusters turns single clusters on.
@@ -602,8 +604,8 @@ func (s *search) weigh(row *Row, c cluster.Cluster, chosen *candidate) {
 	other := slices.Clone(chosen.again)
 	for _, e := range c.Entries {
 		other[e.Node.ID] = row.Applied == 0
-		if row.Applied == 0 {
-			other = turnOn(other, ids(e.Nodes))
+		for _, n := range e.Nodes {
+			other[n.ID] = other[n.ID] || row.Applied == 0
 		}
 	}
 	t := s.m.simulate(s.m.order(other))

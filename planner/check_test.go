@@ -1,0 +1,282 @@
+package planner_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// checked is a plan with all that Check looks at: a node that runs again, a
+// result in place, an early update, a copy at the end, work space, a view.
+func checked(t *testing.T) (*planner.Plan, *planner.Schedule) {
+	g, err := graph.Parse(kernels.Library, `
+x f32[batch, 16] = input
+lr f32[] = input
+step i64[] = input
+w f32[16] = param
+m f32[batch, 16] = state
+h = Tanh(x)
+y = Mul(h, w)
+z = Neg(y)
+flat i64[1] = const {-1}
+v = Reshape(z, flat)
+s = ReduceMean(v) keepdims=0
+backward:
+d = Mul(h, s)
+dx, dw = memopt.LayerNormalizationGrad(d, h, w)
+update:
+w2 = memopt.SGD(w, dw, lr, _, step)
+backward:
+e = Sub(dx, h)
+output e
+output s
+update w = w2
+update m = d
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 4}, Again: []string{"h"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := planner.CheckSchedule(p, s); err != nil {
+		t.Fatal(err)
+	}
+	return p, s
+}
+
+// launch finds the launch of a node, or its second one for a name with '.
+func launch(t *testing.T, s *planner.Schedule, name string) int {
+	name, again := strings.CutSuffix(name, "'")
+	i := slices.IndexFunc(s.Launches, func(l planner.Launch) bool {
+		return l.Node != nil && l.Node.Name == name && l.Again == again
+	})
+	if i < 0 {
+		t.Fatalf("no launch %q", name)
+	}
+	return i
+}
+
+// TestCheckSchedules breaks a good schedule in one way each.
+func TestCheckSchedules(t *testing.T) {
+	find := launch
+	cases := []struct {
+		name  string
+		spoil func(t *testing.T, p *planner.Plan, s *planner.Schedule)
+		want  string
+	}{
+		{"a step is dropped", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			i := find(t, s, "z")
+			s.Launches = slices.Delete(s.Launches, i, i+1)
+		}, `node "s" (ReduceMean): "v" is read at arena`},
+		{"a step that nobody reads is dropped", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			i := find(t, s, "e")
+			s.Launches = slices.Delete(s.Launches, i, i+1)
+		}, `node "e" never runs`},
+		{"the second run is dropped", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			i := find(t, s, "h'")
+			s.Launches = slices.Delete(s.Launches, i, i+1)
+		}, `node "d" (Mul): "h" is read at arena`},
+		{"a step comes twice", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			i := find(t, s, "z")
+			s.Launches = slices.Insert(s.Launches, i, s.Launches[i])
+		}, `node "z" (Neg): runs twice for the first time`},
+		{"a node runs again before it ran", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			s.Launches[find(t, s, "h")].Again = true
+		}, `node "h" (Tanh): runs again before it ran`},
+		{"an update runs again", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			i := find(t, s, "w2")
+			l := s.Launches[i]
+			l.Again = true
+			s.Launches = slices.Insert(s.Launches, i+1, l)
+		}, `node "w2" (SGD): may not run again`},
+		{"a backward node runs again", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			i := find(t, s, "d")
+			l := s.Launches[i]
+			l.Again = true
+			s.Launches = slices.Insert(s.Launches, i+1, l)
+		}, `node "d" (Mul): may not run again`},
+		{"two steps change places", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			i, j := find(t, s, "y"), find(t, s, "z")
+			s.Launches[i], s.Launches[j] = s.Launches[j], s.Launches[i]
+		}, `node "z" (Neg): "y" is read at arena`},
+		{"a view is launched", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+			v := p.Graph.ByName("v")
+			s.Launches = slices.Insert(s.Launches, 3, planner.Launch{Node: v.Def})
+		}, `node "v" (Reshape): a view is no launch`},
+		{"an update comes before the last reader", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			i, j := find(t, s, "w2"), find(t, s, "dx")
+			s.Launches[i], s.Launches[j] = s.Launches[j], s.Launches[i]
+		}, `node "w2" (SGD): "dw" is read at arena`},
+		{"a copy comes twice with another's bytes", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+			i := slices.IndexFunc(s.Launches, func(l planner.Launch) bool { return l.Node == nil })
+			s.Launches[i].In[0].Offset += 64
+		}, `(copy): "d" is read at arena`},
+		{"a copy is dropped", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			i := slices.IndexFunc(s.Launches, func(l planner.Launch) bool { return l.Node == nil })
+			s.Launches = slices.Delete(s.Launches, i, i+1)
+		}, `after the step, the place of "m" does not hold "d"`},
+		{"an output is looked for elsewhere", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			s.Outputs[0].Offset += 64
+		}, `after the last launch: "e" is read at arena`},
+		{"an input is another value", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+			s.Launches[find(t, s, "z")].In[0].Value = p.Graph.ByName("h")
+		}, `node "z" (Neg): input 0 is another value`},
+		{"an output is another value", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+			s.Launches[find(t, s, "z")].Out[0].Value = p.Graph.ByName("h")
+		}, `node "z" (Neg): output 0 is another value`},
+		{"an input is missing", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+			l := &s.Launches[find(t, s, "z")]
+			l.In = l.In[:0]
+		}, `node "z" (Neg): 0 inputs and 1 outputs`},
+		{"an input is read where half of it is", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			s.Launches[find(t, s, "z")].In[0].Bytes /= 2
+		}, `node "z" (Neg): "y" is read at arena`},
+		{"a result is written over an input that may not be", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			l := &s.Launches[find(t, s, "s")]
+			l.Out[0].Offset = l.In[0].Offset
+		}, `node "s" (ReduceMean): output 0 is written over input 0 (v)`},
+		{"a result is written over a part of an input", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			l := &s.Launches[find(t, s, "z")]
+			l.Out[0].Offset = l.In[0].Offset + 64
+		}, `node "z" (Neg): output 0 is written over input 0 (y)`},
+		{"a result is written elsewhere than it is read", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			l := &s.Launches[find(t, s, "d")]
+			l.Out[0].Offset = l.In[0].Offset
+		}, `node "dx" (LayerNormalizationGrad): "d" is read at arena`},
+		{"two outputs overlap", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			l := &s.Launches[find(t, s, "dx")]
+			l.Out[1].Offset = l.Out[0].Offset
+		}, `node "dx" (LayerNormalizationGrad): output 0 and output 1 overlap`},
+		{"work space overlaps an output", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			l := &s.Launches[find(t, s, "dx")]
+			l.Scratch.Offset = l.Out[0].Offset
+		}, `node "dx" (LayerNormalizationGrad): output 0 and work space overlap`},
+		{"work space overlaps an input", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			l := &s.Launches[find(t, s, "dx")]
+			l.Scratch.Offset = l.In[0].Offset
+		}, `node "dx" (LayerNormalizationGrad): work space is written over input 0 (d)`},
+		{"a node writes to an input's place", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			l := &s.Launches[find(t, s, "h")]
+			l.Out[0].Space, l.Out[0].Offset = planner.Staging, 4096
+		}, `node "h" (Tanh): writes to staging`},
+		{"a node that replaces nothing writes to a state", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			l := &s.Launches[find(t, s, "h")]
+			l.Out[0].Space, l.Out[0].Offset = planner.State, 4096
+		}, `node "h" (Tanh): writes to state`},
+		{"parameters overlap", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			i := slices.IndexFunc(s.Fixed, func(r planner.Ref) bool { return r.Value.Name == "m" })
+			s.Fixed[i].Offset = 0
+		}, `"m" overlaps another value in state`},
+		{"the arena is said to be lower", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			s.Arena -= 64
+		}, `the arena is`},
+		{"the arena is said to be higher", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			s.Arena += 64
+		}, `but launches reach to`},
+		{"the peak is said to be lower", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+			p.Result.Peak -= 4
+		}, `the peak is`},
+		{"the peak is said to be higher", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+			p.Result.Peak += 4
+		}, `the peak is`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			p, s := checked(t)
+			c.spoil(t, p, s)
+			err := planner.CheckSchedule(p, s)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want … %s …", err, c.want)
+			}
+		})
+	}
+}
+
+// TestCheckPlans moves lives and steps of a plan itself.
+func TestCheckPlans(t *testing.T) {
+	p, _ := checked(t)
+	lives := p.Stretches()
+	for i, a := range lives {
+		for j, b := range lives[:i] {
+			if a.Bytes == 0 || b.Bytes == 0 || a.First >= b.Last || b.First >= a.Last {
+				continue
+			}
+			offsets := slices.Clone(p.Offsets)
+			p.Offsets[i] = p.Offsets[j]
+			if err := planner.Check(p); err == nil {
+				t.Errorf("%s lies over %s and nobody says so", a.Name, b.Name)
+			}
+			p.Offsets = offsets
+		}
+	}
+	for i := range p.Steps {
+		steps := p.Steps
+		p.Steps = slices.Delete(slices.Clone(steps), i, i+1)
+		if err := planner.Check(p); err == nil {
+			t.Errorf("step %d is missing and nobody says so", i)
+		}
+		p.Steps = steps
+	}
+	for i := range p.Steps[1:] {
+		steps := slices.Clone(p.Steps)
+		p.Steps[i], p.Steps[i+1] = p.Steps[i+1], p.Steps[i]
+		err := planner.Check(p)
+		a, b := p.Graph.Nodes[steps[i].Node], p.Graph.Nodes[steps[i+1].Node]
+		if reads := slices.ContainsFunc(b.Inputs, func(v *graph.Value) bool { return v != nil && v.Def == a }); reads && err == nil {
+			t.Errorf("%s runs before %s and nobody says so", b.Name, a.Name)
+		}
+		p.Steps = steps
+	}
+	if err := planner.Check(p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBindRefuses breaks a plan file in one way each.
+func TestBindRefuses(t *testing.T) {
+	cases := []struct {
+		name  string
+		spoil func(f *planner.File)
+		want  string
+	}{
+		{"a step is dropped", func(f *planner.File) { f.Steps = slices.Delete(f.Steps, 1, 2) }, `reads "y" before it is made`},
+		{"the last step is dropped", func(f *planner.File) { f.Steps = f.Steps[:len(f.Steps)-1] }, `the plan never makes "e"`},
+		{"a node that is not there", func(f *planner.File) { f.Steps[0].Node = 99 }, `step 0 names node 99, which cannot be launched`},
+		{"a node below all", func(f *planner.File) { f.Steps[0].Node = -1 }, `step 0 names node -1, which cannot be launched`},
+		{"a view", func(f *planner.File) { f.Steps[0].Node = 3 }, `step 0 names node 3, which cannot be launched`},
+		{"a node that may not run again", func(f *planner.File) { f.Steps = append(f.Steps, planner.FileStep{Node: 5, Again: true}) }, `runs node "d" again, which may not`},
+		{"a node runs twice", func(f *planner.File) { f.Steps[4].Again = false }, `lives, but its steps have`},
+		{"a node runs again first", func(f *planner.File) { f.Steps[0].Again = true }, `lives, but its steps have`},
+		{"offsets are missing", func(f *planner.File) { f.Offsets = f.Offsets[1:] }, `lives, but its steps have`},
+		{"an offset is below the arena", func(f *planner.File) { f.Offsets[0] = -64 }, `outside the arena`},
+		{"an offset is above the arena", func(f *planner.File) { f.Offsets[0] = 1 << 62 }, `outside the arena`},
+		{"the arena is lower", func(f *planner.File) { f.Result.Arena -= 64 }, `outside the arena`},
+		{"the arena is higher", func(f *planner.File) { f.Result.Arena += 64 }, `the arena is`},
+		{"the peak is lower", func(f *planner.File) { f.Result.Peak-- }, `the plan claims a peak of`},
+		{"dims are missing", func(f *planner.File) { f.Dims = nil }, `dim "batch" has no value`},
+		{"dims are others", func(f *planner.File) { f.Dims["batch"] = 5 }, `planner:`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			p, _ := checked(t)
+			f := p.File("m.onnx")
+			f.Dims = map[string]int64{"batch": 4}
+			f.Offsets = slices.Clone(f.Offsets)
+			c.spoil(f)
+			_, err := f.Bind(p.Graph)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want … %s …", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package planner
+
+import (
+	"slices"
+	"sort"
+
+	"memopt/memopt/graph"
+)
+
+// memory is a picture of a space: sorted, disjoint ranges with tags, in runs
+// of bounded length, so that putting one in moves few.
+type memory struct{ runs [][]cell }
+
+type cell struct {
+	from, to    int64
+	v           *graph.Value // nil: work space, or what is left of a value
+	first, last int          // launches that write it and read it last
+}
+
+// longest is the most cells of a run.
+const longest = 256
+
+// search is the place of the first cell that ends after at: run and index.
+func (m *memory) search(at int64) (r, i int) {
+	r = sort.Search(len(m.runs), func(r int) bool { return m.runs[r][len(m.runs[r])-1].to > at })
+	if r < len(m.runs) {
+		run := m.runs[r]
+		i = sort.Search(len(run), func(i int) bool { return run[i].to > at })
+	}
+	return r, i
+}
+
+// exact is the cell that is exactly this range, or nil.
+func (m *memory) exact(from, bytes int64) *cell {
+	if r, i := m.search(from); r < len(m.runs) && m.runs[r][i].from == from && m.runs[r][i].to == from+bytes {
+		return &m.runs[r][i]
+	}
+	return nil
+}
+
+func (m *memory) any(from, bytes int64) bool {
+	r, i := m.search(from)
+	return r < len(m.runs) && m.runs[r][i].from < from+bytes
+}
+
+// set puts a cell in the place of what is there and returns what that was. A
+// cell that is only cut loses its value: half a tensor is none. A write over
+// exactly what the same launch reads goes on with that cell's span.
+func (m *memory) set(x cell) (spent []cell) {
+	if old := m.exact(x.from, x.to-x.from); old != nil {
+		if old.last == x.first {
+			x.first = old.first
+		} else {
+			spent = append(spent, *old)
+		}
+		*old = x
+		return spent
+	}
+	r, i := m.search(x.from)
+	if r == len(m.runs) {
+		if r == 0 {
+			m.runs = append(m.runs, nil)
+			r = 1
+		}
+		r--
+		i = len(m.runs[r])
+	}
+	// What x covers, from cell i of run r to before cell j of run q.
+	q, j := r, i
+	for {
+		for ; j < len(m.runs[q]) && m.runs[q][j].from < x.to; j++ {
+			spent = append(spent, m.runs[q][j])
+		}
+		if j < len(m.runs[q]) || q+1 == len(m.runs) || m.runs[q+1][0].from >= x.to {
+			break
+		}
+		q, j = q+1, 0
+	}
+	put := []cell{x}
+	if n := len(spent); n > 0 {
+		// The rests hold no value and no bytes in use: their span is empty.
+		if rest := spent[0]; rest.from < x.from {
+			put = []cell{{from: rest.from, to: x.from, last: -1}, x}
+		}
+		if rest := spent[n-1]; rest.to > x.to {
+			put = append(put, cell{from: x.to, to: rest.to, last: -1})
+		}
+	}
+	if q > r {
+		put = append(put, m.runs[q][j:]...)
+		j = len(m.runs[r])
+		m.runs = slices.Delete(m.runs, r+1, q+1)
+	}
+	m.runs[r] = slices.Replace(m.runs[r], i, j, put...)
+	if run := m.runs[r]; len(run) > longest {
+		half := len(run) / 2
+		m.runs = slices.Insert(m.runs, r+1, slices.Clone(run[half:]))
+		m.runs[r] = run[:half:half]
+	}
+	return spent
+}
