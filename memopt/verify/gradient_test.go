@@ -17,7 +17,7 @@ import (
 
 const (
 	noGradientFile = "testdata/nogradient.txt"
-	leastGradients = 468 // of single nodes of core types
+	leastGradients = 507 // of single nodes of core types
 )
 
 // TestGradients differentiates every case that passes and has a float input and

@@ -59,6 +59,7 @@ var otherForms = map[string]string{
 	"Cast 1":               "refused: the type is a string",
 	"Pad 1":                "refused: pads are called paddings",
 	"Reshape 1":            "refused: the shape is an attribute",
+	"Upsample 1":           "refused: there is no form of so early an opset",
 	"Split 1":              "refused if the sizes are an input",
 	"Tile 1":               "refused: the axis is an input",
 }

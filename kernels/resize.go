@@ -1,0 +1,629 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// Resize is one sum along each resized axis: an output place has a few taps, the
+// input places that it is a weighted sum of. The gradient goes over the same
+// taps, seen from the input. ResizeGrad is handed what scales and sizes are, and
+// the shape of the data.
+const resizeAttrs = "antialias int=0, axes ints, coordinate_transformation_mode string=half_pixel, cubic_coeff_a float=-0.75, " +
+	"exclude_outside int=0, extrapolation_value float=0, keep_aspect_ratio_policy string=stretch, mode string=nearest, " +
+	"nearest_mode string=round_prefer_floor"
+
+var _ = define(graph.Op{
+	Name:  "Resize",
+	Since: 11,
+	Doc:   "the data at another size: nearest, linear or cubic between its places",
+	In:    "X, roi?, scales?, sizes?",
+	Out:   "Y",
+	Attrs: resizeAttrs,
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		wantType(n, 0, isNumber, "numbers")
+		n.Set(0, x.Type, resizedShape(n, x.Shape, n.In(1), n.In(2), n.In(3)))
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		attrs := graph.A{}
+		for _, a := range n.Attrs {
+			attrs[a.Name] = a.Value
+		}
+		dx := make([]*graph.Value, len(n.Inputs))
+		dx[0] = b.Op("memopt.ResizeGrad", attrs, dy[0], shapeOf(b, n.Inputs[0]), n.In(1), n.In(2), n.In(3))
+		return dx
+	},
+	Eval: func(c *graph.Call) {
+		x, y := c.In[0], c.Out[0]
+		taps := resizeTaps(c.Node, x.Shape, y.Shape, input(c, 1), input(c, 2), input(c, 3))
+		fill := c.Node.Float("extrapolation_value")
+		if !x.Type.IsFloat() && c.Node.Str("mode") == "nearest" {
+			// One tap of weight 1, or none: integers need not become floats.
+			eachTapped(x.Shape, y.Shape, taps, serial, func(i int, list []tap, outside bool) {
+				if outside || len(list) == 0 {
+					y.SetFloat(i, fill)
+					return
+				}
+				y.SetInt(i, x.Int(list[0].at))
+			})
+			return
+		}
+		eachTapped(x.Shape, y.Shape, taps, serial, func(i int, list []tap, outside bool) {
+			sum := 0.0
+			for _, t := range list {
+				sum += t.weight * x.Float(t.at)
+			}
+			switch {
+			case outside:
+				y.SetFloat(i, fill)
+			case y.Type.IsFloat():
+				y.SetFloat(i, sum)
+			default:
+				least, most := rangeOf(y.Type)
+				y.SetFloat(i, min(most, max(least, math.RoundToEven(sum))))
+			}
+		})
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		taps := resizeTaps(c.Node, c.In[0].Shape, c.Out[0].Shape, input(c, 1), input(c, 2), input(c, 3))
+		tapped(c.In[0], c.Out[0], taps, float32(c.Node.Float("extrapolation_value")), c.Parallel)
+	},
+	Flops:     perElement(8),
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[1,2,2,3], _, f32{1,1,2,2}",
+		"f32[2,2,3], _, f32{1,1,1.7}; mode=\"linear\"",
+		"f32[1,1,4,5], _, f32{1,1,0.6,0.6}; mode=\"linear\"",
+		"f32[1,1,4,5], _, f32{1,1,0.6,1.5}; mode=\"cubic\"",
+		"f32[1,1,4,5], _, f32{1,1,0.6,1.5}; mode=\"cubic\" exclude_outside=1 cubic_coeff_a=-0.5",
+		"f32[1,1,6,5], _, f32{1,1,0.4,0.7}; mode=\"linear\" antialias=1",
+		"f32[1,1,6,5], _, f32{1,1,0.4,0.7}; mode=\"cubic\" antialias=1",
+		"f32[1,1,2,3], _, _, i64{1,1,5,4}; mode=\"linear\" coordinate_transformation_mode=\"align_corners\"",
+		"f32[1,1,2,3], _, _, i64{1,1,1,1}; mode=\"linear\" coordinate_transformation_mode=\"align_corners\"",
+		"f32[1,1,2,3], _, _, i64{1,1,1,4}; mode=\"linear\" coordinate_transformation_mode=\"pytorch_half_pixel\"",
+		"f32[1,1,2,3], _, f32{1,1,1.6,1.6}; mode=\"linear\" coordinate_transformation_mode=\"half_pixel_symmetric\"",
+		"f32[2,3], _, _, i64{4,7}; coordinate_transformation_mode=\"asymmetric\" nearest_mode=\"floor\"",
+		"f32[2,3], _, _, i64{4,7}; coordinate_transformation_mode=\"asymmetric\" nearest_mode=\"ceil\"",
+		"f32[2,3], _, _, i64{5,2}; coordinate_transformation_mode=\"tf_half_pixel_for_nn\" nearest_mode=\"round_prefer_ceil\"",
+		"f32[4,4], f32{0.2,-0.3,0.8,1.2}, _, i64{3,5}; mode=\"linear\" coordinate_transformation_mode=\"tf_crop_and_resize\" extrapolation_value=7.5",
+		"f32[4,4], f32{0.25,0.5,0.75,1}, f32{2,2}; mode=\"linear\" coordinate_transformation_mode=\"tf_crop_and_resize\"",
+		"f32[2,4,3], _, _, i64{3,3}; axes=[2,1] keep_aspect_ratio_policy=\"not_larger\"",
+		"f32[2,4,3], _, _, i64{3,3}; axes=[-1,1] keep_aspect_ratio_policy=\"not_smaller\"",
+		"f32[1,2,3], f32{}, f32{}, i64{1,2,6}; mode=\"linear\"",
+		"i64[2,3], _, f32{2,2}",
+		"u8[2,3]>0, _, f32{1.5,2}; mode=\"linear\"",
+		"f16[2,3], _, f32{1.5,2}; mode=\"linear\"",
+		"f32[0,3], _, f32{1,2}",
+	},
+})
+
+var _ = define(graph.Op{
+	Name:   "ResizeGrad",
+	Domain: own,
+	Doc:    "dy added to the places of the data that Resize took it from",
+	In:     "dY, shape, roi?, scales?, sizes?",
+	Out:    "dX",
+	Attrs:  resizeAttrs,
+	Infer: func(n *graph.Node) {
+		dy := n.Inputs[0]
+		wantType(n, 0, isFloat, "floats")
+		shape := graph.Shape(knownDims(n, 1, "shape"))
+		sameDims(n, resizedShape(n, shape, n.In(2), n.In(3), n.In(4)), dy.Shape)
+		n.Set(0, dy.Type, shape)
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		dy, dx := c.In[0], c.Out[0]
+		taps := resizeTaps(c.Node, dx.Shape, dy.Shape, input(c, 2), input(c, 3), input(c, 4))
+		eachTapped(dy.Shape, dx.Shape, fromInput(taps, dx.Shape), serial, func(i int, list []tap, _ bool) {
+			sum := 0.0
+			for _, t := range list {
+				sum += t.weight * dy.Float(t.at)
+			}
+			dx.SetFloat(i, sum)
+		})
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		dy, dx := c.In[0], c.Out[0]
+		taps := resizeTaps(c.Node, dx.Shape, dy.Shape, input(c, 2), input(c, 3), input(c, 4))
+		tapped(dy, dx, fromInput(taps, dx.Shape), 0, c.Parallel)
+	},
+	Flops:     perElement(8),
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[1,2,4,6], i64{1,2,2,3}, _, f32{1,1,2,2}",
+		"f32[2,2,5], i64{2,2,3}, _, f32{1,1,1.7}; mode=\"linear\"",
+		"f32[1,1,2,3], i64{1,1,4,5}, _, f32{1,1,0.6,0.6}; mode=\"cubic\"",
+		"f32[3,5], i64{4,4}, f32{0.2,-0.3,0.8,1.2}, _, i64{3,5}; mode=\"linear\" coordinate_transformation_mode=\"tf_crop_and_resize\"",
+		"f64[5,2], i64{2,3}, _, _, i64{5,2}",
+	},
+})
+
+// given reports whether an optional list is there; an empty one is as good as
+// left out.
+func given(v *graph.Value) bool { return v != nil && !v.Shape.Elems().Is(0) }
+
+// resizeAxes are the axes that scales, sizes and roi speak of, in their order.
+func resizeAxes(n *graph.Node, rank int) []int {
+	if !n.Has("axes") {
+		axes := make([]int, rank)
+		for i := range axes {
+			axes[i] = i
+		}
+		return axes
+	}
+	axesOf(n, n.Ints("axes"), rank) // refuses repeated ones
+	axes := make([]int, len(n.Ints("axes")))
+	for i, a := range n.Ints("axes") {
+		axes[i] = axisOf(n, int(a), rank)
+	}
+	return axes
+}
+
+func resizedShape(n *graph.Node, x graph.Shape, roi, scales, sizes *graph.Value) graph.Shape {
+	wantOneOf(n, "mode", "nearest", "linear", "cubic")
+	wantOneOf(n, "nearest_mode", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+	wantOneOf(n, "keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller")
+	wantOneOf(n, "coordinate_transformation_mode", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
+		"align_corners", "asymmetric", "tf_crop_and_resize", "tf_half_pixel_for_nn")
+	crops := n.Str("coordinate_transformation_mode") == "tf_crop_and_resize"
+	axes := resizeAxes(n, len(x))
+	count := func(v *graph.Value, most int, what string) {
+		n.Same(v.Shape.Elems(), graph.Num(int64(most)), what+" for the axes")
+	}
+	if crops && !given(roi) {
+		n.Fail("tf_crop_and_resize needs roi")
+	}
+	if crops {
+		count(roi, 2*len(axes), "two numbers of roi")
+	}
+	out := slices.Clone(x)
+	switch {
+	case given(sizes) && given(scales):
+		n.Fail("both scales and sizes are given")
+	case given(sizes):
+		count(sizes, len(axes), "sizes")
+		ds := contents(n, sizes, "sizes")
+		if n.Str("keep_aspect_ratio_policy") == "stretch" {
+			for i, a := range axes {
+				out[a] = ds[i]
+			}
+			break
+		}
+		in, want := make([]int, len(x)), make([]int, len(axes))
+		for i, a := range axes {
+			d, known := x[a].Const()
+			s, knownSize := ds[i].Const()
+			if !known || !knownSize {
+				n.Fail("keep_aspect_ratio_policy %q needs sizes in numbers, not %s of %s", n.Str("keep_aspect_ratio_policy"), ds[i], x[a])
+			}
+			in[a], want[i] = int(d), int(s)
+		}
+		factor := aspectFactor(n, in, axes, want)
+		for _, a := range axes {
+			out[a] = wholeDim(n, math.Floor(factor*float64(in[a])+0.5))
+		}
+	case given(scales):
+		count(scales, len(axes), "scales")
+		factors := knownFloats(n, scales, "scales")
+		for i, a := range axes {
+			f := factors[i]
+			if !(f > 0) || f > math.MaxInt32 {
+				n.Fail("scale %v; a number above 0 expected", f)
+			}
+			if crops {
+				r := knownFloats(n, roi, "roi")
+				f = float64(float32(f * (r[i+len(axes)] - r[i])))
+			}
+			out[a] = scaledDim(n, x[a], f)
+		}
+	default:
+		n.Fail("neither scales nor sizes are given")
+	}
+	for i, d := range x {
+		if d.Is(0) && !out[i].Is(0) {
+			n.Fail("axis %d of no elements cannot become %s", i, out[i])
+		}
+	}
+	return out
+}
+
+func wantOneOf(n *graph.Node, attr string, words ...string) {
+	if !slices.Contains(words, n.Str(attr)) {
+		n.Fail("%s is %q; there are %v", attr, n.Str(attr), words)
+	}
+}
+
+// contents are the formulas of an integer list.
+func contents(n *graph.Node, v *graph.Value, what string) []graph.Dim {
+	if v.Ints == nil {
+		n.Fail("%s (%q) are not known before the step runs", what, v.Name)
+	}
+	return v.Ints
+}
+
+// knownFloats are the numbers of a list that the model holds. That they could
+// be trained does not count: a size has no slope.
+func knownFloats(n *graph.Node, v *graph.Value, what string) []float64 {
+	count, isNum := v.Shape.Elems().Const()
+	if v.Kind != graph.Const && v.Kind != graph.Param || v.Data == nil || !isNum {
+		n.Fail("%s (%q) are not known before the step runs", what, v.Name)
+	}
+	b, err := v.Data.Bytes()
+	if err != nil {
+		n.Fail("%s: %v", what, err)
+	}
+	x := &graph.Tensor{Type: v.Type, Shape: []int{int(count)}, Bytes: b}
+	out := make([]float64, count)
+	for i := range out {
+		out[i] = x.Float(i)
+	}
+	return out
+}
+
+func wholeDim(n *graph.Node, x float64) graph.Dim {
+	if !(x >= 0 && x <= math.MaxInt32) {
+		n.Fail("a size would be %v", x)
+	}
+	return graph.Num(int64(x))
+}
+
+// scaledDim is ⌊d·f⌋, with the product in float32 as the ONNX checker has it.
+// For a formula, f is taken as the simplest fraction that it is in float32.
+func scaledDim(n *graph.Node, d graph.Dim, f float64) graph.Dim {
+	if k, ok := d.Const(); ok {
+		return wholeDim(n, math.Floor(float64(float32(k)*float32(f))))
+	}
+	for q := int64(1); q <= 1<<10; q++ {
+		p := math.Round(f * float64(q))
+		if float32(p/float64(q)) == float32(f) {
+			return d.Mul(graph.Num(int64(p))).FloorDiv(graph.Num(q))
+		}
+	}
+	n.Fail("a size of %s times %v", d, f)
+	panic("unreachable")
+}
+
+// aspectFactor is the one factor of all axes under a keep_aspect_ratio_policy.
+func aspectFactor(n *graph.Node, in, axes, sizes []int) float64 {
+	best := math.NaN()
+	for i, a := range axes {
+		f := float64(sizes[i]) / float64(in[a])
+		if i == 0 || n.Str("keep_aspect_ratio_policy") == "not_larger" && f < best || n.Str("keep_aspect_ratio_policy") == "not_smaller" && f > best {
+			best = f
+		}
+	}
+	return best
+}
+
+// tap is a place that is read, and its weight.
+type tap struct {
+	at     int
+	weight float64
+}
+
+// resizeTaps are the taps in x of each place of y along each axis; no taps mean
+// a place outside of the data. nil stands for the axis as it is.
+func resizeTaps(n *graph.Node, x, y []int, roi, scales, sizes *graph.Tensor) [][][]tap {
+	axes := resizeAxes(n, len(x))
+	aspect := 0.0
+	if sizes != nil && sizes.Len() > 0 && n.Str("keep_aspect_ratio_policy") != "stretch" {
+		want := make([]int, len(axes))
+		for i := range want {
+			want[i] = int(sizes.Int(i))
+		}
+		aspect = aspectFactor(n, x, axes, want)
+	}
+	taps := make([][][]tap, len(x))
+	for i, a := range axes {
+		line := resizeLine{n: n, in: x[a], out: y[a], factor: float64(y[a]) / float64(x[a]), end: 1}
+		if scales != nil && scales.Len() > 0 {
+			line.factor = scales.Float(i)
+		} else if aspect != 0 {
+			line.factor = aspect
+		}
+		if roi != nil && roi.Len() > 0 && n.Str("coordinate_transformation_mode") == "tf_crop_and_resize" {
+			line.start, line.end = roi.Float(i), roi.Float(i+len(axes))
+		}
+		if line.factor == 1 && line.in == line.out && line.start == 0 && line.end == 1 {
+			continue
+		}
+		taps[a] = make([][]tap, line.out)
+		for o := range taps[a] {
+			taps[a][o] = line.taps(o)
+		}
+	}
+	return taps
+}
+
+// resizeLine is one axis: its lengths, the factor between them, and the part of
+// the input that is wanted.
+type resizeLine struct {
+	n          *graph.Node
+	in, out    int
+	factor     float64
+	start, end float64
+}
+
+// place is where in the input an output place lies.
+func (l resizeLine) place(o int) float64 {
+	x, in, width := float64(o), float64(l.in), l.factor*float64(l.in)
+	switch l.n.Str("coordinate_transformation_mode") {
+	case "align_corners":
+		if width == 1 {
+			return 0
+		}
+		return x * (in - 1) / (width - 1)
+	case "asymmetric":
+		return x / l.factor
+	case "tf_half_pixel_for_nn":
+		return (x + 0.5) / l.factor
+	case "tf_crop_and_resize":
+		if width == 1 {
+			return (l.end-l.start)*(in-1)/2 + l.start*(in-1)
+		}
+		return x*(l.end-l.start)*(in-1)/(width-1) + l.start*(in-1)
+	case "pytorch_half_pixel":
+		if width == 1 {
+			return -0.5
+		}
+	case "half_pixel_symmetric":
+		return in/2*(1-float64(l.out)/width) + (x+0.5)/l.factor - 0.5
+	}
+	return (x+0.5)/l.factor - 0.5
+}
+
+func (l resizeLine) taps(o int) []tap {
+	x := l.place(o)
+	if l.n.Str("coordinate_transformation_mode") == "tf_crop_and_resize" && !(x >= 0 && x <= float64(l.in-1)) {
+		return nil
+	}
+	// The ratio is in (0, 1]: a place that is met exactly is the right neighbour.
+	base := math.Ceil(x) - 1
+	first, weights := l.weights(x - base)
+	list := make([]tap, 0, len(weights))
+	sum := 0.0
+	for i, w := range weights {
+		at := int(base) + first + i
+		if at < 0 || at >= l.in {
+			if l.n.Int("exclude_outside") != 0 {
+				continue
+			}
+			at = max(0, min(at, l.in-1))
+		}
+		if w != 0 {
+			list = append(list, tap{at, w})
+			sum += w
+		}
+	}
+	if l.n.Int("exclude_outside") != 0 && sum != 0 {
+		for i := range list {
+			list[i].weight /= sum
+		}
+	}
+	return list
+}
+
+// weights are those of the places around one that lies by ratio behind place 0,
+// from place first on.
+func (l resizeLine) weights(ratio float64) (first int, weights []float64) {
+	switch l.n.Str("mode") {
+	case "nearest":
+		right := false
+		switch l.n.Str("nearest_mode") {
+		case "round_prefer_floor":
+			right = ratio > 0.5
+		case "round_prefer_ceil":
+			right = ratio >= 0.5
+		case "ceil":
+			right = true
+		}
+		if right || ratio == 1 {
+			return 1, []float64{1}
+		}
+		return 0, []float64{1}
+	case "linear":
+		return l.filter(ratio, 1, func(x float64) float64 { return max(0, 1-x) })
+	}
+	a := l.n.Float("cubic_coeff_a")
+	return l.filter(ratio, 2, func(x float64) float64 {
+		switch {
+		case x <= 1:
+			return ((a+2)*x-(a+3))*x*x + 1
+		case x < 2:
+			return ((a*x-5*a)*x+8*a)*x - 4*a
+		}
+		return 0
+	})
+}
+
+// filter samples f, which reaches to both sides; with antialias it is as much
+// wider as the output is smaller, and the weights make 1.
+func (l resizeLine) filter(ratio float64, reach float64, f func(x float64) float64) (first int, weights []float64) {
+	scale := 1.0
+	if l.n.Int("antialias") != 0 {
+		scale = min(l.factor, 1)
+	}
+	first = int(math.Floor(-reach/scale)) + 1
+	sum := 0.0
+	for i := first; i < 2-first; i++ {
+		w := f(math.Abs(scale * (float64(i) - ratio)))
+		weights = append(weights, w)
+		sum += w
+	}
+	if l.n.Int("antialias") != 0 {
+		for i := range weights {
+			weights[i] /= sum
+		}
+	}
+	return first, weights
+}
+
+// fromInput turns taps round: for each input place, which outputs it is a tap of.
+func fromInput(taps [][][]tap, x []int) [][][]tap {
+	back := make([][][]tap, len(taps))
+	for a, lists := range taps {
+		if lists == nil {
+			continue
+		}
+		back[a] = make([][]tap, x[a])
+		for o, list := range lists {
+			for _, t := range list {
+				back[a][t.at] = append(back[a][t.at], tap{o, t.weight})
+			}
+		}
+	}
+	return back
+}
+
+// eachTapped calls f for each element of y with its taps, as elements of x, in
+// one order; outside says that along some axis there are none.
+func eachTapped(x, y []int, taps [][][]tap, par parallel, f func(i int, list []tap, outside bool)) {
+	sx := strides(x)
+	rows := elems(y)
+	par(rows, grain/16, func(lo, hi int) {
+		idx, list, next := make([]int, len(y)), []tap(nil), []tap(nil)
+		for i := lo; i < hi; i++ {
+			for a, rest := len(y)-1, i; a >= 0; a-- {
+				idx[a] = rest % y[a]
+				rest /= y[a]
+			}
+			list = append(list[:0], tap{0, 1})
+			for a := range y {
+				if taps[a] == nil {
+					for k := range list {
+						list[k].at += idx[a] * sx[a]
+					}
+					continue
+				}
+				next = next[:0]
+				for _, t := range list {
+					for _, u := range taps[a][idx[a]] {
+						next = append(next, tap{t.at + u.at*sx[a], t.weight * u.weight})
+					}
+				}
+				list, next = next, list
+			}
+			f(i, list, len(list) == 0)
+		}
+	})
+}
+
+// tapped is eachTapped for float32: the outer axes' taps are the same all along
+// a row of the last axis.
+func tapped(x, y *graph.Tensor, taps [][][]tap, fill float32, par parallel) {
+	rank := len(y.Shape)
+	if rank == 0 || taps[rank-1] == nil {
+		src, dst := x.F32(), y.F32()
+		eachTapped(x.Shape, y.Shape, taps, par, func(i int, list []tap, outside bool) {
+			sum := 0.0
+			for _, t := range list {
+				sum += t.weight * float64(src[t.at])
+			}
+			dst[i] = float32(sum)
+			if outside {
+				dst[i] = fill
+			}
+		})
+		return
+	}
+	width := y.Shape[rank-1]
+	if y.Len() == 0 {
+		return
+	}
+	last := taps[rank-1]
+	src, dst := x.F32(), y.F32()
+	outer := slices.Clone(y.Shape[:rank-1])
+	from := slices.Clone(x.Shape[:rank-1])
+	deep := x.Shape[rank-1]
+	eachTapped(from, outer, taps[:rank-1], func(n, _ int, f func(lo, hi int)) { par(n, max(1, grain/16/width), f) },
+		func(row int, list []tap, outside bool) {
+			out := dst[row*width : (row+1)*width]
+			for o := range out {
+				sum := 0.0
+				for _, t := range list {
+					line := src[t.at*deep : (t.at+1)*deep]
+					for _, u := range last[o] {
+						sum += t.weight * u.weight * float64(line[u.at])
+					}
+				}
+				out[o] = float32(sum)
+				if outside || len(last[o]) == 0 {
+					out[o] = fill
+				}
+			}
+		})
+}
+
+// rangeOf is what an integer type holds.
+func rangeOf(t graph.DType) (least, most float64) {
+	bits := float64(8 * t.Size())
+	switch t {
+	case graph.Uint8, graph.Uint16, graph.Uint32, graph.Uint64:
+		return 0, math.Ldexp(1, int(bits)) - 1
+	}
+	return -math.Ldexp(1, int(bits)-1), math.Ldexp(1, int(bits)-1) - 1
+}
+
+// Opset 10 knew no coordinates but x/scale, and of the nearest the one below.
+var _ = define(graph.Op{
+	Name:  "Resize",
+	Since: 10,
+	Doc:   "the form of opset 10",
+	In:    "X, scales",
+	Out:   "Y",
+	Attrs: "mode string=nearest",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		return []*graph.Value{resizeByScales(b, n, n.Inputs[0], n.Inputs[1])}
+	},
+})
+
+// Upsample is what Resize was called before opset 10.
+var _ = define(graph.Op{
+	Name:  "Upsample",
+	Since: 9,
+	Doc:   "the old name of Resize",
+	In:    "X, scales",
+	Out:   "Y",
+	Attrs: "mode string=nearest",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		return []*graph.Value{resizeByScales(b, n, n.Inputs[0], n.Inputs[1])}
+	},
+})
+
+var _ = define(graph.Op{
+	Name:  "Upsample",
+	Since: 7,
+	Doc:   "the form of opset 7, with scales as an attribute",
+	In:    "X",
+	Out:   "Y",
+	Attrs: "mode string=nearest, scales floats",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		scales := graph.NewTensor(graph.Float32, len(n.Floats("scales")))
+		for i, f := range n.Floats("scales") {
+			scales.SetFloat(i, f)
+		}
+		v, err := b.Const(b.Fresh("scales"), scales)
+		if err != nil {
+			panic(fmt.Sprintf("kernels: a fresh name is in use: %v", err))
+		}
+		return []*graph.Value{resizeByScales(b, n, n.Inputs[0], v)}
+	},
+})
+
+func resizeByScales(b *graph.Builder, n *graph.Node, x, scales *graph.Value) *graph.Value {
+	attrs := graph.A{"mode": n.Str("mode"), "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+	return b.Op("Resize", attrs, x, nil, scales)
+}
