@@ -23,6 +23,7 @@ type Config struct {
 	Dims             map[string]int64
 
 	Device       string // auto, cpu or vulkan
+	Optimize     string // off, clean or fuse
 	Loss         string
 	Trainable    []string
 	Optimizer    string // sgd, momentum, adam or adamw
@@ -175,4 +176,13 @@ func (c Config) NonDefaults() []Setting {
 	}
 	slices.SortFunc(list, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
 	return list
+}
+
+// Given is the value of a setting as text that Set reads, if it was given.
+func (c Config) Given(name string) (string, bool) {
+	f, known := find(name)
+	if _, ok := c.given[name]; !ok || !known {
+		return "", false
+	}
+	return f.print(&c), true
 }

@@ -1,8 +1,8 @@
 // Package memopt is the front door: it opens a model, plans its training step
 // and trains it. It wires the line together and decides nothing itself.
 //
-//	model.onnx ─ onnx.Read ─▶ graph ─ autograd.TrainStep ─▶ graph ─ planner.Make ─▶ plan
-//	      ─ plan.Schedule ─▶ schedule ─ Device.Run ─▶ trace ─ report ─▶ promised beside measured
+//	model.onnx ─ onnx.Read ─▶ graph ─ Clean ─▶ graph ─ autograd.TrainStep ─▶ graph
+//	      ─ planner.Make ─▶ plan ─ plan.Schedule ─▶ schedule ─ Device.Run ─▶ trace ─ report ─▶ promised beside measured
 package memopt
 
 import (
@@ -13,9 +13,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/configs"
-	"memopt/kernels"
 	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/planner"
 )
 
@@ -27,20 +25,25 @@ type Model struct {
 	Path   string
 	Graph  *graph.Graph // the whole step
 	Config configs.Config
+	// Passes is what was done to the forward graph first.
+	Passes graph.Report
 }
 
 // Open reads a model and derives its training step, unless it has one already.
 func Open(path string, c configs.Config) (*Model, error) {
-	g, err := onnx.Read(path, kernels.Library)
+	m := &Model{Path: path, Config: c}
+	if err := m.read(); err != nil {
+		return nil, err
+	}
+	if hasBackward(m.Graph) {
+		return m, nil
+	}
+	step, err := autograd.TrainStep(m.Graph, stepOptions(c))
 	if err != nil {
 		return nil, input(err)
 	}
-	if !hasBackward(g) {
-		if g, err = autograd.TrainStep(g, stepOptions(c)); err != nil {
-			return nil, input(err)
-		}
-	}
-	return &Model{path, g, c}, nil
+	m.Graph = step
+	return m, nil
 }
 
 // Plan decides what to keep, what to compute again and where each value lives.
@@ -95,7 +98,7 @@ func stepOptions(c configs.Config) autograd.Options {
 
 // request picks what the planner needs from the settings.
 func request(c configs.Config) planner.Request {
-	r := planner.Request{Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, MaxOverhead: c.MaxOverhead,
+	r := planner.Request{Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
 		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
 		ActivationBudget: planner.Size{Bytes: c.ActivationBudget.Bytes, Percent: c.ActivationBudget.Percent}}
 	for _, q := range c.Requests {

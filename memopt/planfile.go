@@ -9,22 +9,52 @@ import (
 	"memopt/planner"
 )
 
-// LoadPlan reads a plan file, opens its model with the same settings and has
+// shaping lists the settings that a training step is made from. A plan file
+// carries them, so that its graph can be made again.
+var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize"}
+
+// PlanFile is the plan's file, with the settings that made its graph.
+func (m *Model) PlanFile(p *planner.Plan) *planner.File {
+	f := p.File(m.Path)
+	for _, name := range shaping {
+		if value, ok := m.Config.Given(name); ok {
+			f.Settings[name] = value
+		}
+	}
+	return f
+}
+
+// fileSettings are the settings that a plan file carries; whatever else is
+// given is stronger.
+func fileSettings(f *planner.File, path string) (configs.Config, error) {
+	var c configs.Config
+	for _, name := range shaping {
+		if value, ok := f.Settings[name]; ok {
+			if err := c.Set(name, value, configs.Source{Origin: configs.OriginFile, Name: path}); err != nil {
+				return c, err
+			}
+		}
+	}
+	return c, nil
+}
+
+// LoadPlan reads a plan file, opens its model with the file's settings and has
 // the plan replayed on it.
 func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 	f, err := planner.ReadFile(plan)
 	if err != nil {
 		return nil, input(err)
 	}
-	m, err := Open(model, c)
+	from, err := fileSettings(f, plan)
+	if err != nil {
+		return nil, input(err)
+	}
+	m, err := Open(model, configs.Merge(c, from))
 	if err != nil {
 		return nil, err
 	}
 	p, err := f.Bind(m.Graph)
 	if err != nil {
-		if f.Model.Fingerprint != m.Graph.Fingerprint() {
-			err = fmt.Errorf("%w; a plan is checked with the settings it was made with: --optimizer, --loss, --trainable, --clip-norm, --accumulate", err)
-		}
 		return nil, codedError{err, ExitCannot}
 	}
 	return p, nil

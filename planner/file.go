@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"memopt/memopt/graph"
 	"memopt/planner/cluster"
@@ -17,23 +18,24 @@ const Format = "memopt.plan/1"
 // File is a plan as JSON. Sizes are bytes. Everything down to Warnings is for
 // readers; Program and Steps are what Load replays.
 type File struct {
-	Format   string           `json:"format"`
-	Model    FileModel        `json:"model"`
-	Dims     map[string]int64 `json:"dims"`
-	Request  FileRequest      `json:"request"`
-	Strategy string           `json:"strategy"`
-	Baseline FileBaseline     `json:"baseline"`
-	Result   FileResult       `json:"result"`
-	Floor    FileFloor        `json:"floor"`
-	Bound    FileBound        `json:"bound"`
-	Memory   FileMemory       `json:"memory"`
-	Clusters []FileCluster    `json:"clusters"`
-	Dominant []FileHolding    `json:"dominant"`
-	PlanMS   float64          `json:"plan_ms"`
-	Warnings []string         `json:"warnings"`
-	Steps    []FileStep       `json:"steps"`
-	Offsets  []int64          `json:"offsets"`
-	Program  []string         `json:"program"`
+	Format   string            `json:"format"`
+	Model    FileModel         `json:"model"`
+	Dims     map[string]int64  `json:"dims"`
+	Request  FileRequest       `json:"request"`
+	Settings map[string]string `json:"settings"` // what the graph was made with
+	Strategy string            `json:"strategy"`
+	Baseline FileBaseline      `json:"baseline"`
+	Result   FileResult        `json:"result"`
+	Floor    FileFloor         `json:"floor"`
+	Bound    FileBound         `json:"bound"`
+	Memory   FileMemory        `json:"memory"`
+	Clusters []FileCluster     `json:"clusters"`
+	Dominant []FileHolding     `json:"dominant"`
+	PlanMS   float64           `json:"plan_ms"`
+	Warnings []string          `json:"warnings"`
+	Steps    []FileStep        `json:"steps"`
+	Offsets  []int64           `json:"offsets"`
+	Program  []string          `json:"program"`
 }
 
 // FileModel says which graph the plan is for.
@@ -138,7 +140,8 @@ func (p *Plan) File(path string) *File {
 		Model:  FileModel{Path: path, Fingerprint: p.Graph.Fingerprint(), Kind: "training", Nodes: len(p.Graph.Nodes)},
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
-			MaxOverhead: r.MaxOverhead, Boundary: r.Level > 0},
+			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary},
+		Settings: map[string]string{},
 		Strategy: p.Strategy,
 		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops},
 		Result: FileResult{p.Result.Peak, p.Result.PeakFormula, p.Result.PeakNode, p.Arena, p.PackBound, p.Result.Stashed,
@@ -157,12 +160,7 @@ func (p *Plan) File(path string) *File {
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}
 	}
-	for i, c := range r.Clusters {
-		if i > 0 {
-			f.Request.Config += ","
-		}
-		f.Request.Config += fmt.Sprintf("%s:%d:%d", c.ID, c.Strategy, c.Count)
-	}
+	f.Request.Config = configText(r.Clusters)
 	for _, c := range p.Clusters {
 		f.Clusters = append(f.Clusters, FileCluster{ID: c.ID, Strategy: c.Strategy, Key: c.Key(), Freq: c.Freq,
 			Saving: cluster.Formula(c.Saving), Bytes: c.Bytes, ORTBytes: c.Bytes, On: c.Applied > 0,
@@ -177,6 +175,23 @@ func (p *Plan) File(path string) *File {
 	}
 	f.Program = program(p.Graph)
 	return f
+}
+
+// configText is requests in ONNX Runtime's spelling, with layer sets in ours.
+func configText(requests []ClusterRequest) string {
+	var parts []string
+	for _, r := range requests {
+		count := fmt.Sprint(r.Count)
+		if len(r.Places) > 0 {
+			var places []string
+			for _, p := range r.Places {
+				places = append(places, fmt.Sprintf("%d-%d", p.First, p.Last))
+			}
+			count = "{" + strings.Join(places, ",") + "}"
+		}
+		parts = append(parts, fmt.Sprintf("%s:%d:%s", r.ID, r.Strategy, count))
+	}
+	return strings.Join(parts, ",")
 }
 
 // program is the graph's nodes as text, so that a plan for another graph can
@@ -322,17 +337,26 @@ func (f *File) sameProgram(g *graph.Graph) error {
 	lines := program(g)
 	for i, line := range lines {
 		if i >= len(f.Program) {
-			return fmt.Errorf("planner: the plan is for another graph: it ends before node %d: %s", i, line)
+			return fmt.Errorf("planner: the plan is for another graph: it ends before node %d: %s", i, clip(line))
 		}
 		if f.Program[i] != line {
-			return fmt.Errorf("planner: the plan is for another graph; the first difference is node %d: the plan has %s; the model has %s", i, f.Program[i], line)
+			return fmt.Errorf("planner: the plan is for another graph; the first difference is node %d: the plan has %s; the model has %s", i, clip(f.Program[i]), clip(line))
 		}
 	}
 	if len(f.Program) > len(lines) {
-		return fmt.Errorf("planner: the plan is for another graph: it goes on with %s", f.Program[len(lines)])
+		return fmt.Errorf("planner: the plan is for another graph: it goes on with %s", clip(f.Program[len(lines)]))
 	}
 	if !slices.Equal(f.Program, lines) {
 		return fmt.Errorf("planner: the plan is for another graph")
 	}
 	return fmt.Errorf("planner: the plan is for another graph: the nodes are the same, but inputs, parameters or outputs differ")
+}
+
+// clip keeps a quoted line short enough to read in an error.
+func clip(s string) string {
+	const most = 120
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
 }

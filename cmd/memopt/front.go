@@ -53,7 +53,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	if err != nil {
 		return reply, err
 	}
-	file := plan.File(model.Path)
+	file := model.PlanFile(plan)
 	file.Warnings = append(file.Warnings, warnings...)
 	if r.SaveTo != "" {
 		if err := file.Save(r.SaveTo); err != nil {

@@ -49,7 +49,7 @@ var planCommand = &cli.Command{
 			return err
 		}
 		if to := c.String("output"); to != "" {
-			if err := plan.File(model.Path).Save(to); err != nil {
+			if err := model.PlanFile(plan).Save(to); err != nil {
 				return asInput(err)
 			}
 		}
@@ -59,7 +59,7 @@ var planCommand = &cli.Command{
 			}
 		}
 		if asJSON {
-			return printJSON(c.App.Writer, plan.File(model.Path))
+			return printJSON(c.App.Writer, model.PlanFile(plan))
 		}
 		for _, s := range show {
 			if err := s.print(c.App.Writer, plan); err != nil {

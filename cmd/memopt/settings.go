@@ -23,6 +23,7 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		setting("preset", "`NAME` ready-made settings: none, selective, full or auto"),
 		setting("level", "`N` ONNX Runtime's level: 0, 1 or 2"),
 		&cli.StringFlag{Name: "config", Usage: "`FILE` JSON settings, or ONNX Runtime's array of clusters"},
+		setting("optimize", "`NAME` what is done to a forward graph first: off, clean or fuse (default)"),
 		setting("loss", "`NAME` the scalar to lower, if several outputs are scalars"),
 		setting("trainable", "`NAMES` the parameters to train, patterns like h.0.* too (default all)"),
 		setting("optimizer", "`NAME` sgd, momentum, adam or adamw (default)"),
