@@ -31,15 +31,18 @@ func (m *Model) warnings(p *planner.Plan) []string {
 	return out
 }
 
-// strayDims are sizes of dims that the model does not have.
+// strayDims are sizes of dims that the model does not have, under no name.
 func (m *Model) strayDims() (out []string) {
-	has := m.Graph.Names()
+	has, also := m.Graph.Names(), []string(nil)
+	for _, a := range m.Graph.Assumed {
+		also = append(also, a.A.Names()...)
+	}
 	there := "it has no named dims"
 	if len(has) > 0 {
 		there = "its dims are " + strings.Join(has, ", ")
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Config.Dims)) {
-		if slices.Contains(has, name) {
+		if slices.Contains(has, name) || slices.Contains(also, name) {
 			continue
 		}
 		hint := there

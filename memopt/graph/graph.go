@@ -3,6 +3,7 @@ package graph
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -323,18 +324,37 @@ func (g *Graph) Names() []string {
 	return names
 }
 
-// CheckBinding evaluates what was assumed about dims.
+// CheckBinding evaluates what was assumed about dims. What is said of a name
+// that no value uses is checked only if the name has a size: it is another name
+// for a dim that has one.
 func (g *Graph) CheckBinding(b *Binding) error {
+	var used []string
+	eval := func(a Assume, d Dim) (n int64, known bool, err error) {
+		n, err = b.Eval(d)
+		var unbound *UnboundError
+		if errors.As(err, &unbound) {
+			if used == nil {
+				used = g.Names()
+			}
+			if !slices.Contains(used, unbound.Name) {
+				return 0, false, nil
+			}
+		}
+		if err != nil {
+			err = fmt.Errorf("graph: node %q: %w", a.Node, err)
+		}
+		return n, true, err
+	}
 	for _, a := range g.Assumed {
-		x, err := b.Eval(a.A)
+		x, known, err := eval(a, a.A)
 		if err != nil {
-			return fmt.Errorf("graph: node %q: %w", a.Node, err)
+			return err
 		}
-		y, err := b.Eval(a.B)
+		y, both, err := eval(a, a.B)
 		if err != nil {
-			return fmt.Errorf("graph: node %q: %w", a.Node, err)
+			return err
 		}
-		if x != y {
+		if known && both && x != y {
 			return fmt.Errorf("graph: node %q needs %s = %s, but they are %d and %d", a.Node, a.A, a.B, x, y)
 		}
 	}

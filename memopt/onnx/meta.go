@@ -153,6 +153,8 @@ func (r *reader) guessFacts(top *scope) {
 	if len(losses) == 1 {
 		g.Loss = losses[0]
 	}
+	r.borderFacts(top)
+	g.Assumed = append(g.Assumed, r.same...)
 }
 
 // restoreOrder puts the values that no node makes into the order in which they

@@ -59,6 +59,8 @@ type reader struct {
 	lent      map[*byte]graph.Data
 	words     map[string]string // operator names and domains, one copy each
 	known     map[string]*graph.Tensor
+	sizes     map[string]graph.Dim // by name of a dim: another that is the same size
+	same      []graph.Assume       // those equations
 }
 
 // model is a ModelProto as it lies in the file.
@@ -114,9 +116,13 @@ func (r *reader) run() (g *graph.Graph, err error) {
 	if err := r.bad.err(r.file); err != nil {
 		return nil, err
 	}
+	if again := r.withSizes(); again != nil {
+		return again.run()
+	}
 	g = r.b.Graph
 	r.readFacts(top)
 	g.FoldInts()
+	r.part()
 	r.restoreOrder()
 	if err := g.Check(); err != nil {
 		fail("%s", trimPackage(err))
@@ -302,6 +308,9 @@ func (r *reader) input(top *scope, in *valueInfo) {
 	if x := r.known[in.name]; x != nil {
 		r.constant(top, in, x)
 		return
+	}
+	for i, d := range in.shape {
+		in.shape[i] = d.Subst(r.sizes)
 	}
 	v, err := r.b.Define(graph.Input, in.name, in.dtype, in.shape)
 	if err != nil {

@@ -198,6 +198,7 @@ func (r *reader) build(s *scope, n *node) {
 	}
 	found := r.find(s, n)
 	attrs, ok := r.resolve(s, n)
+	attrs = withoutMarks(attrs, found)
 	if found == nil || !ok {
 		s.poison(n)
 		return

@@ -1,0 +1,117 @@
+package onnx
+
+import (
+	"maps"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// Exporters name every dim of every input by itself: input_ids_dim0,
+// labels_dim0. The graph runs only if some of them are the same size, which its
+// equations say (Graph.Assumed). Such dims get one name, the first in the order
+// of the inputs, so that fewer sizes need to be given and formulas add up.
+
+// withSizes is a reader that reads the file anew with fewer names, or nil if
+// there is nothing to join. Files of ours are read as they were written.
+func (r *reader) withSizes() *reader {
+	if _, ours := r.model.metadata[metaLoss]; ours {
+		return nil
+	}
+	order := map[string]int{}
+	for _, v := range r.b.Graph.Inputs {
+		for _, d := range v.Shape {
+			for _, name := range d.Names() {
+				if _, ok := order[name]; !ok {
+					order[name] = len(order)
+				}
+			}
+		}
+	}
+	sizes, same := map[string]graph.Dim{}, slices.Clone(r.same)
+	for _, a := range r.b.Graph.Assumed {
+		for _, pair := range alike(a.A.Subst(sizes), a.B.Subst(sizes), order) {
+			from, to := pair[0], pair[1]
+			if order[from] < order[to] {
+				from, to = to, from
+			}
+			sizes[from] = graph.Sym(to)
+			same = append(same, graph.Assume{A: graph.Sym(from), B: graph.Sym(to), Node: a.Node})
+			for name, d := range sizes {
+				sizes[name] = d.Subst(sizes)
+			}
+		}
+	}
+	if len(sizes) == 0 {
+		return nil
+	}
+	for name, d := range r.sizes {
+		if _, ok := sizes[name]; !ok {
+			sizes[name] = d.Subst(sizes)
+		}
+	}
+	for _, b := range r.blocks {
+		b.Drop()
+	}
+	r.blocks = nil
+	again := newReader(r.src, r.file, r.path, r.lib, r.mapped)
+	again.known, again.sizes, again.same = r.known, maps.Clone(sizes), same
+	return again
+}
+
+// alike pairs the names of two formulas that are to be equal, if they are the
+// same formula but for names of inputs' dims, and in one way only: b*s − b and
+// m*n − m pair b with m and s with n, but b*s and m*n do not tell. Names that
+// both have are not paired.
+func alike(a, b graph.Dim, order map[string]int) [][2]string {
+	own := func(d, other graph.Dim) []string {
+		return slices.DeleteFunc(d.Names(), func(n string) bool { return slices.Contains(other.Names(), n) })
+	}
+	left, right := own(a, b), own(b, a)
+	const most = 3 // names are tried in every order
+	if len(left) != len(right) || len(left) == 0 || len(left) > most {
+		return nil
+	}
+	for _, n := range slices.Concat(left, right) {
+		if _, ok := order[n]; !ok {
+			return nil
+		}
+	}
+	var found [][2]string
+	ways := 0
+	permute(right, func(right []string) {
+		by := map[string]graph.Dim{}
+		for i, n := range left {
+			by[n] = graph.Sym(right[i])
+		}
+		if !a.Subst(by).Equal(b) {
+			return
+		}
+		ways++
+		found = nil
+		for i, n := range left {
+			found = append(found, [2]string{n, right[i]})
+		}
+	})
+	if ways != 1 {
+		return nil
+	}
+	return found
+}
+
+// permute calls f with every order of a list.
+func permute(list []string, f func([]string)) {
+	var step func(i int)
+	step = func(i int) {
+		if i == len(list) {
+			f(list)
+			return
+		}
+		for k := i; k < len(list); k++ {
+			list[i], list[k] = list[k], list[i]
+			step(i + 1)
+			list[i], list[k] = list[k], list[i]
+		}
+	}
+	step(0)
+}
