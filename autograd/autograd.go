@@ -139,55 +139,72 @@ func names(vs []*graph.Value) string {
 	return strings.Join(parts, ", ")
 }
 
-func (s *step) findTrainable() error {
+func (s *step) findTrainable() (err error) {
+	if s.params, err = trainable(s.g, s.opt.Trainable); err != nil {
+		return err
+	}
+	if len(s.params) == 0 {
+		return fmt.Errorf("nothing to train: the graph has no float initializer that is a parameter")
+	}
+	s.trained = make([]bool, len(s.g.Values))
+	for _, v := range s.params {
+		s.trained[v.ID] = true
+	}
+	return nil
+}
+
+// Trainable lists the parameters that TrainStep would train: those that
+// Options.Trainable picks.
+func Trainable(g *graph.Graph, patterns []string) ([]*graph.Value, error) {
+	params, err := trainable(g, patterns)
+	if err != nil {
+		return nil, fmt.Errorf("autograd: %w", err)
+	}
+	return params, nil
+}
+
+func trainable(g *graph.Graph, patterns []string) (params []*graph.Value, err error) {
 	var floats []*graph.Value
 	replaced := map[*graph.Value]bool{} // running statistics are not trained
-	for _, u := range s.g.Updates {
+	for _, u := range g.Updates {
 		replaced[u.State] = true
 	}
-	for _, v := range s.g.Values {
+	for _, v := range g.Values {
 		if v.Kind == graph.Param && v.Type.IsFloat() && !replaced[v] {
 			floats = append(floats, v)
 		}
 	}
-	s.trained = make([]bool, len(s.g.Values))
-	if len(s.opt.Trainable) == 0 {
+	if len(patterns) == 0 {
 		for _, v := range floats {
 			if isParameter(v) {
-				s.params = append(s.params, v)
+				params = append(params, v)
 			}
 		}
 	} else {
-		hit := make([]bool, len(s.opt.Trainable))
+		hit := make([]bool, len(patterns))
 		for _, v := range floats {
-			on := strings.HasPrefix(s.opt.Trainable[0], "!")
-			for i, p := range s.opt.Trainable {
+			on := strings.HasPrefix(patterns[0], "!")
+			for i, p := range patterns {
 				want, p := !strings.HasPrefix(p, "!"), strings.TrimPrefix(p, "!")
 				ok, err := match(p, v.Name)
 				if err != nil {
-					return fmt.Errorf("trainable pattern %q: %w", p, err)
+					return nil, fmt.Errorf("trainable pattern %q: %w", p, err)
 				}
 				if ok {
 					on, hit[i] = want, true
 				}
 			}
 			if on {
-				s.params = append(s.params, v)
+				params = append(params, v)
 			}
 		}
-		for i, p := range s.opt.Trainable {
+		for i, p := range patterns {
 			if !hit[i] {
-				return fmt.Errorf("trainable %q matches no float initializer", p)
+				return nil, fmt.Errorf("trainable %q matches no float initializer", p)
 			}
 		}
 	}
-	if len(s.params) == 0 {
-		return fmt.Errorf("nothing to train: the graph has no float initializer that is a parameter")
-	}
-	for _, v := range s.params {
-		s.trained[v.ID] = true
-	}
-	return nil
+	return params, nil
 }
 
 // isParameter tells parameters from the constants that exporters also store as

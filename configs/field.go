@@ -41,6 +41,7 @@ func row[T any](name string, at func(*Config) *T, k kind[T], def T, doc string) 
 // The words of the choices.
 var (
 	strategies = []string{"auto", "keep-all", "recompute-cheap", "recompute-all", "greedy"}
+	optimizes  = []string{"off", "clean", "fuse"}
 	optimizers = []string{"sgd", "momentum", "adam", "adamw"}
 	devices    = []string{"auto", "cpu", "vulkan"}
 	compats    = []string{"1.19"}
@@ -74,6 +75,8 @@ var fields = []field{
 
 	row("device", func(c *Config) *string { return &c.Device }, choice(devices, nil), "auto",
 		"Where the step runs."),
+	row("optimize", func(c *Config) *string { return &c.Optimize }, choice(optimizes, nil), "fuse",
+		"What is done to a forward graph before anything else: nothing, a clean-up that keeps every bit, or fusions too."),
 	row("loss", func(c *Config) *string { return &c.Loss }, name("the name of an output"), "",
 		"The output that is minimised; not needed where only one is a scalar."),
 	row("trainable", func(c *Config) *[]string { return &c.Trainable }, names("the name of a parameter or a pattern like encoder.*"), nil,

@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	"memopt/autograd"
-	"memopt/kernels"
 	"memopt/memopt/graph"
-	"memopt/memopt/onnx"
 	"memopt/memopt/tensorfile"
 	"memopt/planner"
 )
@@ -108,18 +106,19 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 
 // gradientModel is the model's step up to its gradients, which are outputs.
 func gradientModel(m *Model) (*Model, error) {
-	g, err := onnx.Read(m.Path, kernels.Library)
-	if err != nil {
-		return nil, input(err)
+	only := &Model{Path: m.Path, Config: m.Config}
+	if err := only.read(); err != nil {
+		return nil, err
 	}
-	if hasBackward(g) {
+	if hasBackward(only.Graph) {
 		return nil, input(fmt.Errorf("memopt: %s has a backward pass already; gradients can be checked of a forward model with a loss", filepath.Base(m.Path)))
 	}
-	g, err = autograd.TrainStep(g, autograd.Options{Loss: m.Config.Loss, Trainable: m.Config.Trainable, KeepGrads: true})
+	g, err := autograd.TrainStep(only.Graph, autograd.Options{Loss: m.Config.Loss, Trainable: m.Config.Trainable, KeepGrads: true})
 	if err != nil {
 		return nil, input(err)
 	}
-	return &Model{m.Path, g, m.Config}, nil
+	only.Graph = g
+	return only, nil
 }
 
 // noise is the share of the whole gradient's norm below which a parameter's
