@@ -361,7 +361,7 @@ func (m *model) floor() Floor {
 			}
 		}
 		for _, o := range m.outputs[s.Node] {
-			if o != n.Outputs[0].ID || !m.mayOverwrite(n, held, i) {
+			if n.Outputs[0] == nil || o != n.Outputs[0].ID || !m.mayOverwrite(n, held, i) {
 				need += m.bytes[o]
 			}
 		}
