@@ -71,7 +71,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	}
 	var text strings.Builder
 	for _, s := range show {
-		if err := s.print(&text, plan); err != nil {
+		if err := s.print(&text, model, plan); err != nil {
 			return reply, err
 		}
 		fmt.Fprintln(&text)

@@ -62,7 +62,7 @@ var planCommand = &cli.Command{
 			return printJSON(c.App.Writer, model.PlanFile(plan))
 		}
 		for _, s := range show {
-			if err := s.print(c.App.Writer, plan); err != nil {
+			if err := s.print(c.App.Writer, model, plan); err != nil {
 				return err
 			}
 			fmt.Fprintln(c.App.Writer)
@@ -113,14 +113,23 @@ func openModel(c *cli.Context, cfg configs.Config) (*memopt.Model, error) {
 // stage is something that --show can print.
 type stage struct {
 	name  string
-	print func(io.Writer, *planner.Plan) error
+	print func(io.Writer, *memopt.Model, *planner.Plan) error
 }
 
 var stages = []stage{
-	{"graph", func(w io.Writer, p *planner.Plan) error { return p.Graph.Print(w) }},
-	{"clusters", report.Clusters},
-	{"lives", report.Lives},
-	{"arena", report.Arena},
+	{"passes", func(w io.Writer, m *memopt.Model, _ *planner.Plan) error {
+		_, err := fmt.Fprint(w, m.Passes)
+		return err
+	}},
+	{"graph", func(w io.Writer, _ *memopt.Model, p *planner.Plan) error { return p.Graph.Print(w) }},
+	{"clusters", ofPlan(report.Clusters)},
+	{"lives", ofPlan(report.Lives)},
+	{"arena", ofPlan(report.Arena)},
+}
+
+// ofPlan prints what a plan alone can say.
+func ofPlan(print func(io.Writer, *planner.Plan) error) func(io.Writer, *memopt.Model, *planner.Plan) error {
+	return func(w io.Writer, _ *memopt.Model, p *planner.Plan) error { return print(w, p) }
 }
 
 func stageNames() (names []string) {

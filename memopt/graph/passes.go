@@ -136,6 +136,9 @@ func (g *Graph) Clean(o CleanOptions) Report {
 
 // String is a table of the passes that did something.
 func (r Report) String() string {
+	if r.Passes == nil {
+		return "no pass has run, the graph is as it was read\n"
+	}
 	var sb strings.Builder
 	for _, p := range r.Passes {
 		if p.Gone == 0 && len(p.Made) == 0 {
