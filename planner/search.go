@@ -1,0 +1,176 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"memopt/memopt/graph"
+	"memopt/planner/cluster"
+)
+
+// BudgetError says that a budget cannot be met, and what could.
+type BudgetError struct {
+	Want, Best, Fixed int64 // arena bytes wanted and reached; bytes outside it
+	Floor             Floor
+	Msg               string
+}
+
+func (e *BudgetError) Error() string { return "planner: " + e.Msg }
+
+// search finds the candidate that a request asks for.
+type search struct {
+	m        *model
+	base     *candidate
+	clusters []cluster.Cluster
+	plan     *Plan
+	forced   []bool
+	target   int64 // arena bytes asked for; the plan's own if nothing was
+}
+
+func (s *search) run() (*candidate, error) {
+	r := s.plan.Request
+	var err error
+	if s.forced, err = s.requested(); err != nil {
+		return nil, err
+	}
+	if slices.Contains(s.forced, true) {
+		if s.base, err = s.m.candidate(s.forced); err != nil {
+			return nil, fmt.Errorf("planner: %w", err)
+		}
+	}
+	name := r.Strategy
+	limit, limited, err := s.limit()
+	if err != nil {
+		return nil, err
+	}
+	if name == "" || name == "auto" {
+		name = "greedy"
+		if !limited && r.MaxOverhead == 0 {
+			name = "keep-all"
+		}
+	}
+	i := slices.IndexFunc(strategies, func(st strategy) bool { return st.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("planner: no strategy is called %q; there are auto, %s", name, strategyNames())
+	}
+	s.plan.Strategy = name
+	c, err := strategies[i].choose(s, limit, limited)
+	if err != nil {
+		var be *BudgetError
+		if errors.As(err, &be) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	if s.target = c.placed.Height; limited {
+		s.target = limit
+	}
+	if limited && c.placed.Height > limit {
+		return nil, s.cannot(limit, c, "")
+	}
+	if r.MaxOverhead > 0 && c.cost > r.MaxOverhead*s.m.total {
+		return nil, &BudgetError{Floor: s.plan.Floor, Msg: fmt.Sprintf(
+			"the plan costs %.1f%% more than the plain step, over the limit of %.1f%%; raise --max-overhead or the budget",
+			100*c.cost/s.m.total, 100*r.MaxOverhead)}
+	}
+	return c, nil
+}
+
+// limit is the arena bytes that the budgets leave.
+func (s *search) limit() (bytes int64, limited bool, err error) {
+	r, base := s.plan.Request, s.plan.Baseline.Arena
+	fixed := s.m.fixedBytes()
+	if !r.Budget.isZero() {
+		total := r.Budget.of(fixed + base)
+		if bytes, limited = total-fixed, true; bytes < 0 {
+			return 0, false, &BudgetError{Want: bytes, Fixed: fixed, Floor: s.plan.Floor, Msg: fmt.Sprintf(
+				"budget %s cannot be met: parameters, optimizer states and inputs alone take %s, and the floor of the step's arena is %s (node %q)",
+				bytesText(total), bytesText(fixed), bytesText(s.plan.Floor.Peak), s.plan.Floor.Node)}
+		}
+	}
+	if !r.ActivationBudget.isZero() {
+		if a := r.ActivationBudget.of(base); !limited || a < bytes {
+			bytes, limited = a, true
+		}
+	}
+	return bytes, limited, nil
+}
+
+// cannot is the error for a limit that was not reached.
+func (s *search) cannot(limit int64, best *candidate, hint string) error {
+	fixed := s.m.fixedBytes()
+	f := s.plan.Floor
+	msg := fmt.Sprintf("budget cannot be met: %s are left for the arena, the lowest plan found needs %s (total %s); no plan goes below %s because of node %q",
+		bytesText(limit), bytesText(best.placed.Height), bytesText(best.placed.Height+fixed), bytesText(f.Peak), f.Node)
+	if hint != "" {
+		msg += "; " + hint
+	}
+	return &BudgetError{Want: limit, Best: best.placed.Height, Fixed: fixed, Floor: f, Msg: msg}
+}
+
+// requested is the nodes that settings turn on by name, level or cluster.
+func (s *search) requested() ([]bool, error) {
+	r := s.plan.Request
+	on := make([]bool, len(s.m.g.Nodes))
+	byName := map[string]*graph.Node{}
+	if len(r.Again) > 0 {
+		for _, n := range s.m.g.Nodes {
+			byName[n.Name] = n
+		}
+	}
+	for _, name := range r.Again {
+		n := byName[name]
+		if n == nil {
+			return nil, fmt.Errorf("planner: no node is named %q", name)
+		}
+		if !repeatable(n) {
+			return nil, fmt.Errorf("planner: node %q (%s) cannot run again: it is no repeatable forward node", name, n.Op.FullName())
+		}
+		on[n.ID] = s.m.mayRunAgain(n) // or else nobody needs it, or its bytes are gone
+	}
+	turnOn := func(c cluster.Cluster, want ClusterRequest) {
+		for i, e := range c.Entries {
+			if want.wants(i) {
+				for _, n := range e.Nodes {
+					on[n.ID] = true
+				}
+			}
+		}
+	}
+	if r.Level > 0 {
+		for _, c := range s.clusters {
+			turnOn(c, ClusterRequest{Count: -1})
+		}
+	}
+	for _, want := range r.Clusters {
+		i := slices.IndexFunc(s.clusters, func(c cluster.Cluster) bool { return c.ID == want.ID })
+		if i < 0 {
+			s.plan.Warnings = append(s.plan.Warnings, fmt.Sprintf("%scluster %q is not in this graph", want.Where, want.ID))
+			continue
+		}
+		if want.Strategy == 1 {
+			turnOn(s.clusters[i], want)
+		}
+	}
+	return on, nil
+}
+
+func ids(nodes []*graph.Node) []int32 {
+	out := make([]int32, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.ID
+	}
+	return out
+}
+
+// bytesText is a size in an error: exact, and readable.
+func bytesText(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB (%d bytes)", float64(n)/(1<<30), n)
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB (%d bytes)", float64(n)/(1<<20), n)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,180 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"memopt/memopt/graph"
+	"memopt/planner/pack"
+)
+
+// Summary is one schedule's figures.
+type Summary struct {
+	Peak        int64  // most bytes alive at one step
+	PeakNode    string // that step's node
+	PeakFormula string // what is alive there, in the graph's dims
+	Arena       int64  // height after placement
+	Stashed     int64  // bytes that pass from forward to backward
+	Flops       int64
+	ExtraFlops  int64
+	Overhead    float64 // extra cost as a share of the plain step's
+	Again       int     // nodes that run again
+}
+
+// Holding is a value that takes bytes at the peak.
+type Holding struct {
+	Value string
+	Bytes int64
+}
+
+// Memory is who owns what at the peak. Total is what a budget binds.
+type Memory struct {
+	Weights, Gradients, Optimizer, Activations, Staging, Total int64
+}
+
+// dominant is the three largest values alive at the peak.
+func (m *model) dominant(t *timeline) []Holding {
+	var all []Holding
+	for _, l := range t.lives {
+		if int(l.first) <= t.at && int(l.last) > t.at {
+			name := "work space"
+			if !l.scratch {
+				name = m.g.Values[l.owner].Name
+			}
+			all = append(all, Holding{name, l.bytes})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Holding) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return slices.Clip(all[:min(3, len(all))])
+}
+
+// candidate is a set of nodes to run again, simulated and placed.
+type candidate struct {
+	again  []bool
+	t      *timeline
+	cost   float64 // of what runs again
+	placed pack.Solution
+}
+
+func (m *model) candidate(again []bool) (*candidate, error) {
+	c := &candidate{again: again, t: m.simulate(m.order(again))}
+	for _, s := range c.t.steps {
+		if s.Again {
+			c.cost += m.cost[s.Node]
+		}
+	}
+	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives))}
+	for i, l := range c.t.lives {
+		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
+	}
+	var err error
+	c.placed, err = pack.Solve(problem)
+	return c, err
+}
+
+// ranAgain is, by node, what steps really repeat: a set may name nodes that
+// nobody needs again.
+func ranAgain(steps []Step, nodes int) []bool {
+	again := make([]bool, nodes)
+	for _, s := range steps {
+		again[s.Node] = again[s.Node] || s.Again
+	}
+	return again
+}
+
+func (m *model) summary(c *candidate) Summary {
+	s := Summary{Peak: c.t.peak, Arena: c.placed.Height, Flops: m.flopsSum, Stashed: m.stashedBy(c.t)}
+	if len(c.t.steps) > 0 {
+		s.PeakNode = m.g.Nodes[c.t.steps[c.t.at].Node].Name
+		s.PeakFormula = m.formula(c.t, c.t.at)
+	}
+	for _, st := range c.t.steps {
+		if st.Again {
+			s.ExtraFlops += m.flops[st.Node]
+			s.Again++
+		}
+	}
+	if m.total > 0 {
+		s.Overhead = c.cost / m.total
+	}
+	return s
+}
+
+// formula is the bytes alive at a step, as a formula of the dims.
+func (m *model) formula(t *timeline, at int) string {
+	sum := graph.Num(0)
+	err := graph.Try(func() {
+		for _, l := range t.lives {
+			if int(l.first) > at || int(l.last) <= at {
+				continue
+			}
+			if l.scratch {
+				n := m.g.Nodes[t.steps[at].Node]
+				sum = sum.Add(n.Op.Scratch(n))
+			} else {
+				sum = sum.Add(m.g.Values[l.owner].Bytes())
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Sprint(t.live[at])
+	}
+	return sum.String()
+}
+
+// stashedBy is the bytes alive at the border between forward and backward
+// that forward nodes made.
+func (m *model) stashedBy(t *timeline) (sum int64) {
+	border := slices.IndexFunc(t.steps, func(s Step) bool { return s.Again || m.g.Nodes[s.Node].Phase != graph.Forward })
+	for _, l := range t.lives {
+		if !l.scratch && border >= 0 && int(l.first) < border && int(l.last) > border && !m.lasting[l.owner] {
+			sum += l.bytes
+		}
+	}
+	return sum
+}
+
+// memory splits what is held at the peak by owner class.
+func (m *model) memory(c *candidate) Memory {
+	var mem Memory
+	for i, v := range m.g.Values {
+		if v.Kind == graph.State {
+			mem.Optimizer += m.bytes[i]
+		}
+	}
+	state, staging := m.fixedHeights()
+	mem.Weights, mem.Staging = state-mem.Optimizer, staging
+	isGrad := make([]bool, len(m.g.Values))
+	for _, d := range m.g.Grads {
+		isGrad[m.owner[d.Grad.ID]] = true
+	}
+	for _, l := range c.t.lives {
+		if !l.scratch && int(l.first) <= c.t.at && int(l.last) > c.t.at && isGrad[l.owner] {
+			mem.Gradients += l.bytes
+		}
+	}
+	mem.Activations = c.placed.Height - mem.Gradients
+	mem.Total = mem.Weights + mem.Optimizer + mem.Staging + c.placed.Height
+	return mem
+}
+
+// fixedHeights are the sizes of the spaces outside the arena.
+func (m *model) fixedHeights() (state, staging int64) {
+	for i, v := range m.g.Values {
+		switch v.Kind {
+		case graph.Computed:
+		case graph.Input:
+			staging = align(staging) + m.bytes[i]
+		default:
+			state = align(state) + m.bytes[i]
+		}
+	}
+	return state, staging
+}
+
+// fixedBytes is what lies outside the arena.
+func (m *model) fixedBytes() int64 {
+	state, staging := m.fixedHeights()
+	return state + staging
+}
