@@ -13,8 +13,9 @@ var _ = define(graph.Op{
 		if q, ok := y.Const(); ok && isNum && q != 0 {
 			return graph.Num(p / q), true
 		}
-		// Rounding down is cutting where both are positive.
-		return x.FloorDiv(y), atLeast(x, 0) && atLeast(y, 1)
+		// Rounding down is cutting where both are positive, or nothing is left over.
+		z := x.FloorDiv(y)
+		return z, atLeast(y, 1) && (atLeast(x, 0) || z.Mul(y).Equal(x))
 	}),
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		x, y, z := n.Inputs[0], n.Inputs[1], n.Outputs[0]

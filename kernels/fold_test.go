@@ -18,6 +18,7 @@ two i64[] = const {2}
 minus i64[] = const {-2}
 big i64[] = const {9223372036854775807}
 zero i64[1] = const {0}
+even i64[1] = const {2*batch - 18}
 pair i64[1] = const {2}
 p bool[2] = const {1, 0}
 small u8[2] = const {200, 3}
@@ -31,6 +32,7 @@ small u8[2] = const {200, 3}
 		{"Div(k, two)", "0, 1, 0"},
 		{"Div(minus, two)", "-1"},
 		{"Div(s, minus)", "unknown"},
+		{"Div(even, two)", "batch - 9"},
 		{"Div(s, s)", "1, 1, 1"},
 		{"Mod(k, two)", "1, 0, 0"},
 		{"Mod(k, two) fmod=1", "-1, 0, 0"},
