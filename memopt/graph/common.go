@@ -59,15 +59,12 @@ const smallConstant = 1 << 10
 
 // mergeConstants lets readers of equal constants read the first of them.
 func mergeConstants(g *Graph) {
-	kept := g.results()
-	for _, u := range g.Updates {
-		kept[u.State] = true
-	}
+	kept, changed := g.results(), g.replaced()
 	first, to := map[string]*Value{}, map[*Value]*Value{}
 	for _, v := range g.Values {
 		k := v.constantKey()
 		switch {
-		case k == "" || kept[v]:
+		case k == "" || kept[v] || changed[v]:
 		case first[k] == nil:
 			first[k] = v
 		default:
@@ -90,9 +87,9 @@ func mergeConstants(g *Graph) {
 // constantKey is equal for small constants of the same contents; "" is none.
 func (v *Value) constantKey() string {
 	switch {
-	case v.Kind != Const:
+	case v.Kind != Const || v.Data == nil && v.Ints == nil:
 		return ""
-	case v.Data == nil || v.Ints != nil:
+	case v.Ints != nil:
 		return fmt.Sprint(v.Type, v.Shape, v.Ints)
 	case v.Data.Len() > smallConstant:
 		return ""

@@ -45,6 +45,15 @@ func (g *Graph) results() map[*Value]bool {
 	return seen
 }
 
+// replaced is the values that a step leaves changed for the next.
+func (g *Graph) replaced() map[*Value]bool {
+	changed := map[*Value]bool{}
+	for _, u := range g.Updates {
+		changed[u.State] = true
+	}
+	return changed
+}
+
 // each asks f of every node what stands for its outputs; nil leaves it. A nil
 // in the list leaves an output that nobody may be reading. What f built in
 // vain is taken back.

@@ -20,7 +20,7 @@ func foldConstants(g *Graph, _ CleanOptions) map[string]int {
 			}
 		}
 	}
-	f := &folder{readers: readers, kept: g.results(), binding: &Binding{memo: map[*poly]int64{}}}
+	f := &folder{readers: readers, kept: g.results(), changed: g.replaced(), binding: &Binding{memo: map[*poly]int64{}}}
 	order := g.Nodes[:0]
 	for _, n := range g.Nodes {
 		if !f.fold(n) {
@@ -36,6 +36,7 @@ func foldConstants(g *Graph, _ CleanOptions) map[string]int {
 type folder struct {
 	readers []int // how often nodes that are left read a value, by ID
 	kept    map[*Value]bool
+	changed map[*Value]bool
 	binding *Binding
 }
 
@@ -53,7 +54,7 @@ func (f *folder) fold(n *Node) bool {
 		if v == nil {
 			continue
 		}
-		if v.Kind != Const || f.kept[v] {
+		if v.Kind != Const || f.kept[v] || f.changed[v] {
 			return false
 		}
 		size, ok := v.Bytes().Const()

@@ -12,10 +12,11 @@ type Match struct {
 	Builder *Builder
 	Node    *Node
 
-	uses   *Uses
-	result map[*Value]bool
-	params func(*Value) bool // is trained
-	pieces []*Node
+	uses    *Uses
+	result  map[*Value]bool
+	params  func(*Value) bool // is trained
+	changed map[*Value]bool   // is another number in the next step
+	pieces  []*Node
 }
 
 // Piece takes the node that makes v as output 0 into the pattern, if it is of
@@ -75,7 +76,7 @@ func (m *Match) Either(tries ...func() bool) bool {
 // Number is the one number that v is: a constant, or an initializer that is
 // not trained.
 func (m *Match) Number(v *Value) (x float64, ok bool) {
-	if v == nil || v.Kind != Const && (v.Kind != Param || m.params(v)) || !v.Shape.Elems().Is(1) {
+	if v == nil || v.Kind != Const && (v.Kind != Param || m.params(v)) || m.changed[v] || !v.Shape.Elems().Is(1) {
 		return 0, false
 	}
 	if v.Data == nil && v.Ints == nil {
