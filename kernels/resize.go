@@ -63,8 +63,7 @@ var _ = define(graph.Op{
 			case y.Type.IsFloat():
 				y.SetFloat(i, sum)
 			default:
-				least, most := rangeOf(y.Type)
-				y.SetFloat(i, min(most, max(least, math.RoundToEven(sum))))
+				y.SetInt(i, toInt(y.Type, math.RoundToEven(sum)))
 			}
 		})
 	},
@@ -565,16 +564,6 @@ func tapped(x, y *graph.Tensor, taps [][][]tap, fill float32, par parallel) {
 				}
 			}
 		})
-}
-
-// rangeOf is what an integer type holds.
-func rangeOf(t graph.DType) (least, most float64) {
-	bits := float64(8 * t.Size())
-	switch t {
-	case graph.Uint8, graph.Uint16, graph.Uint32, graph.Uint64:
-		return 0, math.Ldexp(1, int(bits)) - 1
-	}
-	return -math.Ldexp(1, int(bits)-1), math.Ldexp(1, int(bits)-1) - 1
 }
 
 // Opset 10 knew no coordinates but x/scale, and of the nearest the one below.

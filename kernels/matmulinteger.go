@@ -1,0 +1,118 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// Sums are of 32 bits and wrap round, as ONNX allows.
+var _ = define(graph.Op{
+	Name:  "MatMulInteger",
+	Since: 10,
+	Doc:   "Y = (A − a_zero_point)·(B − b_zero_point) in int32",
+	In:    "A, B, a_zero_point?, b_zero_point?",
+	Out:   "Y",
+	Infer: func(n *graph.Node) {
+		a, b := n.Inputs[0], n.Inputs[1]
+		for i, v := range []*graph.Value{a, b} {
+			wantType(n, i, isByte, "i8 or u8")
+			if z := n.In(2 + i); z != nil && z.Type != v.Type {
+				n.Fail("the zero point of a %s is %s", v.Type, z.Type)
+			}
+		}
+		out, _ := plainProduct.shapes(n, a.Shape, b.Shape)
+		if z := n.In(2); z != nil && !z.Shape.Elems().Is(1) {
+			checkZeros(n, z, a, a.Rank()-2, a.Rank()-1)
+		}
+		if z := n.In(3); z != nil && !z.Shape.Elems().Is(1) {
+			checkZeros(n, z, b, b.Rank()-1, b.Rank()-2)
+		}
+		n.Set(0, graph.Int32, out)
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { matMulInteger(c, serial) },
+	Fast:      func(c *graph.Call) { matMulInteger(c, c.Parallel) },
+	Flops:     plainProduct.flops,
+	Recompute: graph.Heavy,
+	Samples: []string{
+		"u8[3,4]>0, i8[4,5]",
+		"u8[3,4]>0, u8[4,5]>0, u8[]{12}, u8{1}",
+		"i8[3,4], i8[4,5], i8[3], i8[5]",
+		"i8[2,3,4], i8[4,5], i8[2,3,1], i8[]{2}",
+		"i8[3,4], i8[2,4,5], _, i8[2,1,5]",
+		"i8[4], i8[4,2]",
+		"u8[3,4]>0, i8[4]",
+		"i8[0,4], i8[4,2]",
+	},
+})
+
+func isByte(t graph.DType) bool { return t == graph.Int8 || t == graph.Uint8 }
+
+// checkZeros: one zero point for each row (or column), the dim along; or those
+// of every matrix, with a dim of 1 across.
+func checkZeros(n *graph.Node, z, of *graph.Value, along, across int) {
+	switch {
+	case of.Rank() < 2:
+		n.Fail("zero points of shape %s for a vector", z.Shape)
+	case z.Rank() == 1:
+		n.Same(z.Shape[0], of.Shape[along], "zero points for the rows or columns")
+	case z.Rank() != of.Rank() || !z.Shape[across].Is(1):
+		n.Fail("zero points of shape %s for %s", z.Shape, of.Shape)
+	default:
+		for i, d := range of.Shape {
+			if i != across {
+				n.Same(z.Shape[i], d, "dims of zero points")
+			}
+		}
+	}
+}
+
+func matMulInteger(c *graph.Call, par parallel) {
+	a, b, y := c.In[0], c.In[1], c.Out[0]
+	l := plainProduct.layout(a.Shape, b.Shape, y.Shape)
+	// Matrices of zero points lie like those they belong to.
+	za, aStep, aBatch := zeroPoints(input(c, 2), l.m, l.batch, len(a.Shape))
+	zb, bStep, bBatch := zeroPoints(input(c, 3), l.n, l.batch, len(b.Shape))
+	out := graph.View[int32](y)
+	par(elems(l.batch)*l.m, max(1, grain/(1+l.n*l.k)), func(lo, hi int) {
+		row := make([]int32, l.k)
+		if l.m == 0 || hi <= lo {
+			return
+		}
+		walk(l.batch, lo/l.m, (hi-1)/l.m+1, func(batch int, at []int) {
+			for i := max(lo-batch*l.m, 0); i < min(hi-batch*l.m, l.m); i++ {
+				zero := za(at[2] + i*aStep)
+				for q := range row {
+					row[q] = int32(a.Int(at[0]+i*l.a.i+q*l.a.p)) - zero
+				}
+				for j := range l.n {
+					zero, sum := zb(at[3]+j*bStep), int32(0)
+					for q, v := range row {
+						sum += v * (int32(b.Int(at[1]+j*l.b.i+q*l.b.p)) - zero)
+					}
+					out[(batch*l.m+i)*l.n+j] = sum
+				}
+			}
+		}, l.aBatch, l.bBatch, aBatch, bBatch)
+	})
+}
+
+// zeroPoints gives the number at a place, the step from row to row (or column to
+// column), and the strides under the batch.
+func zeroPoints(z *graph.Tensor, each int, batch []int, rank int) (at func(int) int32, step int, strides []int) {
+	strides = make([]int, len(batch))
+	switch {
+	case z == nil:
+		return func(int) int32 { return 0 }, 0, strides
+	case z.Len() == 1:
+		v := int32(z.Int(0))
+		return func(int) int32 { return v }, 0, strides
+	case len(z.Shape) > 1:
+		strides = broadcastStrides(z.Shape[:rank-2], batch)
+		for i := range strides {
+			strides[i] *= each
+		}
+	}
+	return func(i int) int32 { return int32(z.Int(i)) }, 1, slices.Clip(strides)
+}

@@ -1,0 +1,150 @@
+package kernels
+
+import (
+	"math"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// A scale is one number for all elements, one for each place of an axis, or one
+// for each block of block_size places of it. Zero points lie as scales do. The
+// arithmetic is that of the scale's type, or of the one called precision.
+var _ = define(graph.Op{
+	Name:  "QuantizeLinear",
+	Doc:   "y = saturate(round(x / y_scale) + y_zero_point)",
+	In:    "x, y_scale, y_zero_point?",
+	Out:   "y",
+	Attrs: "axis int=1, block_size int=0, output_dtype int=0, precision int=0, saturate int=1",
+	Infer: func(n *graph.Node) {
+		x, scale, zero := n.Inputs[0], n.Inputs[1], n.In(2)
+		wantType(n, 0, floatOrInt32, "floats or int32")
+		wantType(n, 1, floatOrInt32, "floats or int32")
+		if p := graph.DType(n.Int("precision")); n.Int("precision") != 0 && (int(p) != n.Int("precision") || !p.IsFloat()) {
+			n.Fail("precision is %d; 1, 10, 11 and 16 are floats", n.Int("precision"))
+		}
+		t := graph.Uint8
+		if n.Int("output_dtype") != 0 {
+			t = graph.DType(n.Int("output_dtype"))
+			if int(t) != n.Int("output_dtype") {
+				t = graph.Invalid
+			}
+		}
+		if zero != nil {
+			if n.Int("output_dtype") != 0 && zero.Type != t {
+				n.Fail("y_zero_point is %s, but output_dtype is %d", zero.Type, n.Int("output_dtype"))
+			}
+			t = zero.Type
+		}
+		if !slices.Contains(quantized, t) {
+			n.Fail("to be quantized to %s; there are i8, u8, i16 and u16", t)
+		}
+		checkScale(n, x.Shape, scale, zero)
+		n.Set(0, t, x.Shape)
+	},
+	NoGrad: true,
+	Eval:   func(c *graph.Call) { quantize(c, serial) },
+	Fast:   func(c *graph.Call) { quantize(c, c.Parallel) },
+	Flops:  perElement(4),
+
+	Recompute: graph.Cheap,
+	Samples: []string{
+		"f32[2,3], f32[]{0.1}",
+		"f32[2,3], f32[]{0.01}, i8[]{3}",
+		"f32[2,3,4], f32{0.1,0.02,0.5}, u8{128,0,7}",
+		"f32[2,3], f32{0.1,0.2}, i16{0,1000}; axis=0",
+		"f32[2,3], f32{0.1,0.2}, u16{0,1000}; axis=-2",
+		"f32[2,5], f32[2,3]>0, i8[2,3]; axis=1 block_size=2",
+		"f32[5], f32[2]>0; axis=0 block_size=4 output_dtype=3",
+		"f32[5], f32{0.3}",
+		"f16[2,3], f16[]{0.1}, u8[]{3}",
+		"f32[2,3], f16[]{0.1}; precision=1",
+		"i32[2,3], f32[]{0.5}, i8[]{3}",
+		"f32[0,3], f32[]{0.1}",
+	},
+})
+
+var quantized = []graph.DType{graph.Int8, graph.Uint8, graph.Int16, graph.Uint16}
+
+func floatOrInt32(t graph.DType) bool { return t.IsFloat() || t == graph.Int32 }
+
+// checkScale refuses scales and zero points that do not fit the data.
+func checkScale(n *graph.Node, x graph.Shape, scale, zero *graph.Value) {
+	block := n.Int("block_size")
+	switch {
+	case block < 0:
+		n.Fail("block_size is %d", block)
+	case block > 0:
+		if scale.Rank() != len(x) {
+			n.Fail("scales of rank %d for blocks of data of rank %d", scale.Rank(), len(x))
+		}
+		axis := axisOf(n, n.Int("axis"), len(x))
+		for i, d := range x {
+			if i == axis {
+				d = d.CeilDiv(graph.Num(int64(block)))
+			}
+			n.Same(scale.Shape[i], d, "a dim of the scales")
+		}
+	case scale.Shape.Elems().Is(1) && scale.Rank() <= 1:
+	case scale.Rank() != 1:
+		n.Fail("scales of shape %s; one number, or one for each place of the axis expected", scale.Shape)
+	default:
+		n.Same(scale.Shape[0], x[axisOf(n, n.Int("axis"), len(x))], "scales for the axis")
+	}
+	if zero != nil && !zero.Shape.Equal(scale.Shape) && !(zero.Shape.Elems().Is(1) && scale.Shape.Elems().Is(1)) {
+		if zero.Rank() != scale.Rank() {
+			n.Fail("zero points of shape %s for scales of %s", zero.Shape, scale.Shape)
+		}
+		for i, d := range zero.Shape {
+			n.Same(d, scale.Shape[i], "dims of zero points and scales")
+		}
+	}
+}
+
+// scaleIndex says which scale belongs to element i of the data.
+func scaleIndex(n *graph.Node, x, scale *graph.Tensor) func(i int) int {
+	if scale.Len() == 1 && n.Int("block_size") == 0 {
+		return func(int) int { return 0 }
+	}
+	_, places, after := around(x.Shape, axisOf(n, n.Int("axis"), len(x.Shape)))
+	if block := n.Int("block_size"); block > 0 {
+		blocks := (places + block - 1) / block
+		return func(i int) int {
+			return (i/(after*places)*blocks+i/after%places/block)*after + i%after
+		}
+	}
+	return func(i int) int { return i / after % places }
+}
+
+func quantize(c *graph.Call, par parallel) {
+	x, scale, zero, y := c.In[0], c.In[1], input(c, 2), c.Out[0]
+	t := scale.Type
+	if p := c.Node.Int("precision"); p != 0 {
+		t = graph.DType(p)
+	}
+	at := scaleIndex(c.Node, x, scale)
+	par(y.Len(), grain/8, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			k := at(i)
+			q := math.RoundToEven(roundTo(t, x.Float(i)/scale.Float(k)))
+			if zero != nil {
+				q += zero.Float(k)
+			}
+			y.SetInt(i, toInt(y.Type, q))
+		}
+	})
+}
+
+// roundTo is the nearest number of a float type; other types do their
+// arithmetic in float32.
+func roundTo(t graph.DType, x float64) float64 {
+	switch t {
+	case graph.Float64:
+		return x
+	case graph.Float16:
+		return float64(graph.F16ToF32(graph.F32ToF16(float32(x))))
+	case graph.BFloat16:
+		return float64(math.Float32frombits(uint32(graph.F32ToBF16(float32(x))) << 16))
+	}
+	return float64(float32(x))
+}
