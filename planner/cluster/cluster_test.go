@@ -1,0 +1,119 @@
+package cluster_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/planner/cluster"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output under testdata")
+
+// TestFind runs the cases of testdata/clusters.txt: comment lines, a graph,
+// ----, the clusters with their entries, and an empty line between cases.
+func TestFind(t *testing.T) {
+	const path = "testdata/clusters.txt"
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for c := range strings.SplitSeq(strings.TrimSpace(string(src)), "\n\n") {
+		input, _, ok := strings.Cut(c+"\n", "\n----\n")
+		if !ok {
+			t.Fatalf("%s: a case without ----:\n%s", path, c)
+		}
+		g, err := graph.Parse(kernels.Library, input)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, input)
+		}
+		got.WriteString(input + "\n----\n")
+		for _, c := range cluster.Find(g) {
+			fmt.Fprintf(&got, "%s × %d saves %s\n", c.ID, len(c.Entries), cluster.Formula(c.Saving()))
+			for _, e := range c.Entries {
+				fmt.Fprintf(&got, "  %s:", e.Node.Name)
+				for _, n := range e.Nodes {
+					got.WriteString(" " + n.Name)
+				}
+				fmt.Fprintf(&got, " saves %s\n", cluster.Formula(e.Saving))
+			}
+		}
+		got.WriteString("\n")
+	}
+	out := strings.TrimSpace(got.String()) + "\n"
+	if *update {
+		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(string(src), "\n"), strings.Split(out, "\n")); diff != "" {
+		t.Errorf("%s (-update accepts this):\n%s", path, diff)
+	}
+}
+
+// TestFormula is ONNX Runtime's own table: what its symbolic column shows.
+func TestFormula(t *testing.T) {
+	for _, c := range []struct{ dim, want string }{
+		{"2000*n", "2000.0*n"},
+		{"24", "24.0000000000000"},
+		{"589299712", "589299712.000000"},
+		{"1024*a*(b - 1) + 2048*a*(b - 1)", "3072.0*a*(b - 1)"},
+		{"2*a*b + 4*a*b*b", "a*b*(4.0*b + 2.0)"},
+		{"12*floor(a/2)", "12.0*floor(a/2)"},
+		{"16*a*b*64*2", "2048.0*a*b"},
+		{"a*(b - 1)*250880*2", "501760.0*a*(b - 1)"},
+		{"4*unknown", "4.0*unknown"},
+		{"b*b*empty_dim_param0", "1.0*b**2*empty_dim_param0"},
+		{"batch*seq_len*seq_len*32*4", "128.0*batch*seq_len**2"},
+		{"batch*(28*seq - 4)", "batch*(28.0*seq - 4.0)"},
+		{"4*seq + 2", "4.0*seq + 2.0"},
+		{"2*a + 2*b", "2.0*(a + b)"},
+		{"a*b + a*c + b*c", "1.0*(a*b + a*c + b*c)"},
+		{"2*a*a*b - 6*a*b*b", "a*b*(2.0*a - 6.0*b)"},
+		{"8 - 8*a", "-8.0*(a - 1)"},
+		{"a**3*b - a**2", "1.0*a**2*(a*b - 1)"},
+	} {
+		d, err := graph.ParseDim(c.dim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cluster.Formula(d); got != c.want {
+			t.Errorf("%s: %s, want %s", c.dim, got, c.want)
+		}
+	}
+}
+
+// TestFormulaMeansTheSame reads formulas back: without the points they are what
+// they were.
+func TestFormulaMeansTheSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := graph.Num(0)
+		for range rapid.IntRange(0, 4).Draw(t, "terms") {
+			x := graph.Num(rapid.Int64Range(-6, 6).Draw(t, "coef"))
+			for range rapid.IntRange(0, 3).Draw(t, "factors") {
+				x = x.Mul(graph.Sym(rapid.SampledFrom([]string{"a", "b", "seq"}).Draw(t, "name")))
+			}
+			d = d.Add(x)
+		}
+		text := cluster.Formula(d)
+		if n, ok := d.Const(); ok {
+			if whole, _, _ := strings.Cut(text, "."); whole != fmt.Sprint(n) {
+				t.Fatalf("%s became %s", d, text)
+			}
+			return
+		}
+		back, err := graph.ParseDim(strings.ReplaceAll(text, ".0", ""))
+		if err != nil || !back.Equal(d) {
+			t.Fatalf("%s became %s, which is %s (%v)", d, text, back, err)
+		}
+	})
+}
