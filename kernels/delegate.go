@@ -17,3 +17,7 @@ func callAs(c *graph.Call, op string, outputs int) *graph.Call {
 	d.Node, d.Out = seenAs(c.Node, op, outputs), c.Out[:outputs]
 	return &d
 }
+
+// The two forms of an operator, for those that run others.
+func plainForm(op *graph.Op) func(*graph.Call) { return op.Eval }
+func fastForm(op *graph.Op) func(*graph.Call)  { return op.Fast }

@@ -27,12 +27,12 @@ var _ = define(graph.Op{
 	Eval: func(c *graph.Call) {
 		d := callAs(c, "Gemm", 1)
 		d.Node.Op.Eval(d)
-		activate(c, func(op *graph.Op) func(*graph.Call) { return op.Eval })
+		activate(c, plainForm)
 	},
 	Fast: func(c *graph.Call) {
 		d := callAs(c, "Gemm", 1)
 		d.Node.Op.Fast(d)
-		activate(c, func(op *graph.Op) func(*graph.Call) { return op.Fast })
+		activate(c, fastForm)
 	},
 	Flops:     func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n).Add(perElement(12)(n)) },
 	Recompute: graph.Heavy,

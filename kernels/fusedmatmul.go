@@ -3,7 +3,15 @@ package kernels
 import "memopt/memopt/graph"
 
 func fusedProduct(n *graph.Node) product {
-	return product{n.Int("transA") != 0, n.Int("transB") != 0, n.Float("alpha")}
+	return product{transA: n.Int("transA") != 0, transB: n.Int("transB") != 0, alpha: n.Float("alpha")}
+}
+
+// batchedProduct is fusedProduct with the batch dims of a factor behind its
+// rows, if it says so.
+func batchedProduct(n *graph.Node) product {
+	p := fusedProduct(n)
+	p.batchA, p.batchB = n.Int("transBatchA") != 0, n.Int("transBatchB") != 0
+	return p
 }
 
 // FusedMatMul is what gradients of products are made of: a transposed factor
@@ -11,27 +19,22 @@ func fusedProduct(n *graph.Node) product {
 var _ = define(graph.Op{
 	Name:   "FusedMatMul",
 	Domain: microsoft,
-	Doc:    "Y = alpha · op(A)·op(B), op transposes the last two dims or not",
+	Doc:    "Y = alpha · op(A)·op(B), op transposes the last two dims or not; with transBatch the rows are the first dim, before those of the batch",
 	In:     "A, B",
 	Out:    "Y",
 	Attrs:  "alpha float=1, transA int=0, transB int=0, transBatchA int=0, transBatchB int=0",
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
-		for _, a := range []string{"transBatchA", "transBatchB"} {
-			if n.Int(a) != 0 {
-				n.Fail("%s is %d; only 0 is known, with a Transpose in front", a, n.Int(a))
-			}
-		}
-		fusedProduct(n).infer(n)
+		batchedProduct(n).infer(n)
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
-		dA, dB := fusedProduct(n).grads(b, n.Inputs[0], n.Inputs[1], dy[0])
+		dA, dB := batchedProduct(n).grads(b, n.Inputs[0], n.Inputs[1], dy[0])
 		return []*graph.Value{dA, dB}
 	},
 	Fuse:      fuseFusedMatMul,
-	Eval:      func(c *graph.Call) { fusedProduct(c.Node).eval(c) },
-	Fast:      func(c *graph.Call) { fusedProduct(c.Node).fast(c) },
-	Flops:     func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n) },
+	Eval:      func(c *graph.Call) { batchedProduct(c.Node).eval(c) },
+	Fast:      func(c *graph.Call) { batchedProduct(c.Node).fast(c) },
+	Flops:     func(n *graph.Node) graph.Dim { return batchedProduct(n).flops(n) },
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[3,4], f32[4,5]; alpha=0.5",
@@ -43,6 +46,13 @@ var _ = define(graph.Op{
 		"f32[4], f32[2,4,3]; transA=1",
 		"f32[2,3,4], f32[4]; transB=1",
 		"f32[2,13], f32[33,2]; transA=1 transB=1",
+		"f32[3,2,4], f32[2,4,5]; transBatchA=1",
+		"f32[4,2,3], f32[4,2,5]; transA=1 transBatchA=1 transBatchB=1",
+		"f32[3,2,2,4], f32[5,2,2,4]; transB=1 transBatchA=1 transBatchB=1 alpha=0.5",
+		"f32[3,2,4], f32[4,5]; transBatchA=1",
+		"f32[2,3,4], f32[4,2,33]; transBatchB=1",
+		"f32[3,4], f32[4,5]; transBatchA=1 transBatchB=1",
+		"f32[3,2,4], f32[4]; transBatchA=1",
 	},
 })
 

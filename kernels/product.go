@@ -13,6 +13,19 @@ import (
 type product struct {
 	transA, transB bool
 	alpha          float64
+	// batchA: the rows of A, before transA, are its first dim, and the batch the
+	// dims after that; so batchB for B.
+	batchA, batchB bool
+}
+
+// matrix parts the dims of a factor of rank 2 and above into the batch and the
+// two of the matrix, before it is transposed.
+func matrix[D any](shape []D, batched bool) (batch []D, rows, cols D) {
+	r := len(shape)
+	if batched {
+		return shape[1 : r-1], shape[0], shape[r-1]
+	}
+	return shape[:r-2], shape[r-2], shape[r-1]
 }
 
 // layout says where the matrices of a product lie. Element (i, p) of A is at
@@ -26,31 +39,40 @@ type layout struct {
 
 func (p product) layout(aShape, bShape, out []int) (l layout) {
 	l.m, l.n = 1, 1
-	if r := len(aShape); r == 1 {
+	var aLead, bLead []int
+	var row, aStep, bStep int // from a row to the next, from a matrix of the batch to the next
+	if len(aShape) == 1 {
 		l.k, l.a.i, l.a.p = aShape[0], aShape[0], 1
 	} else {
-		l.m, l.k = aShape[r-2], aShape[r-1]
-		l.a.i, l.a.p = l.k, 1
+		aLead, l.m, l.k = matrix(aShape, p.batchA)
+		row, aStep = l.k, l.m*l.k
+		if p.batchA {
+			row, aStep = elems(aLead)*l.k, l.k
+		}
+		l.a.i, l.a.p = row, 1
 		if p.transA {
-			l.m, l.k, l.a.i, l.a.p = l.k, l.m, 1, l.k
+			l.m, l.k, l.a.i, l.a.p = l.k, l.m, 1, row
 		}
 	}
-	if r := len(bShape); r == 1 {
+	if len(bShape) == 1 {
 		l.b.i, l.b.p = 1, 1
 	} else {
-		l.n = bShape[r-1]
-		l.b.i, l.b.p = 1, l.n
+		var rows int
+		bLead, rows, l.n = matrix(bShape, p.batchB)
+		row, bStep = l.n, rows*l.n
+		if p.batchB {
+			row, bStep = elems(bLead)*l.n, l.n
+		}
+		l.b.i, l.b.p = 1, row
 		if p.transB {
-			l.n = bShape[r-2]
-			l.b.i, l.b.p = l.k, 1
+			l.n, l.b.i, l.b.p = rows, row, 1
 		}
 	}
-	aLead, bLead := aShape[:max(0, len(aShape)-2)], bShape[:max(0, len(bShape)-2)]
 	l.batch = out[:max(len(aLead), len(bLead))]
 	l.aBatch, l.bBatch = broadcastStrides(aLead, l.batch), broadcastStrides(bLead, l.batch)
 	for i := range l.batch {
-		l.aBatch[i] *= l.m * l.k
-		l.bBatch[i] *= l.k * l.n
+		l.aBatch[i] *= aStep
+		l.bBatch[i] *= bStep
 	}
 	return l
 }
@@ -60,27 +82,25 @@ func (p product) shapes(n *graph.Node, a, b graph.Shape) (out graph.Shape, k gra
 	if len(a) == 0 || len(b) == 0 {
 		n.Fail("a scalar has no product of matrices; the shapes are %s and %s", a, b)
 	}
-	aLead, bLead := a[:max(0, len(a)-2)], b[:max(0, len(b)-2)]
-	out = slices.Clone(broadcast(n, aLead, bLead))
-	k = a[len(a)-1]
-	if len(a) > 1 {
-		m := a[len(a)-2]
-		if p.transA {
+	var aLead, bLead graph.Shape
+	var rows, cols []graph.Dim
+	if k = a[0]; len(a) > 1 {
+		var m graph.Dim
+		if aLead, m, k = matrix(a, p.batchA); p.transA {
 			m, k = k, m
 		}
-		out = append(out, m)
+		rows = append(rows, m)
 	}
 	kb := b[0]
 	if len(b) > 1 {
-		var cols graph.Dim
-		kb, cols = b[len(b)-2], b[len(b)-1]
-		if p.transB {
-			kb, cols = cols, kb
+		var c graph.Dim
+		if bLead, kb, c = matrix(b, p.batchB); p.transB {
+			kb, c = c, kb
 		}
-		out = append(out, cols)
+		cols = append(cols, c)
 	}
 	n.Same(k, kb, "the dims that are multiplied")
-	return out, k
+	return slices.Concat(broadcast(n, aLead, bLead), rows, cols), k
 }
 
 func (p product) infer(n *graph.Node) {
@@ -93,9 +113,12 @@ func (p product) infer(n *graph.Node) {
 // flops: a multiplication and an addition for each k of each element.
 func (p product) flops(n *graph.Node) graph.Dim {
 	a := n.Inputs[0].Shape
-	k := a[len(a)-1]
-	if p.transA && len(a) > 1 {
-		k = a[len(a)-2]
+	k := a[0]
+	if len(a) > 1 {
+		var rows graph.Dim
+		if _, rows, k = matrix(a, p.batchA); p.transA {
+			k = rows
+		}
 	}
 	return n.Outputs[0].Shape.Elems().Mul(k).Mul(graph.Num(2))
 }
@@ -150,7 +173,7 @@ func (p product) into(c *graph.Call, z []float32, add bool) {
 	l := p.layout(c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
 	a, b := dense{x, l.a.i, l.a.p, float32(p.alpha)}, dense{y, l.b.i, l.b.p, 1}
 	batches, size := elems(l.batch), l.m*l.n
-	if batches > 1 && len(y) == l.k*l.n && len(x) == batches*l.m*l.k && l.a.p == 1 {
+	if batches > 1 && len(y) == l.k*l.n && len(x) == batches*l.m*l.k && l.a.p == 1 && !p.batchA {
 		// One B for all: the rows of the whole batch are one tall matrix.
 		l.m, batches = l.m*batches, 1
 	}
@@ -175,6 +198,9 @@ func (p product) into(c *graph.Call, z []float32, add bool) {
 // grads are again products, of the same matrices seen otherwise; nothing is
 // transposed in memory.
 func (p product) grads(b *graph.Builder, x, y, dz *graph.Value) (dx, dy *graph.Value) {
+	if p.batchA || p.batchB {
+		return p.batchGrads(b, x, y, dz)
+	}
 	xs, ys := x.Shape, y.Shape
 	// Vectors take part as matrices.
 	zs := slices.Clone(dz.Shape)
@@ -189,7 +215,7 @@ func (p product) grads(b *graph.Builder, x, y, dz *graph.Value) (dx, dy *graph.V
 	dz = reshape(b, dz, zs)
 
 	back := func(l, r *graph.Value, transL, transR bool, like *graph.Value) *graph.Value {
-		return sumTo(b, product{transL, transR, p.alpha}.node(b, l, r), like.Shape)
+		return sumTo(b, product{transA: transL, transB: transR, alpha: p.alpha}.node(b, l, r), like.Shape)
 	}
 	if p.transA {
 		dx = back(y, dz, p.transB, true, x)
@@ -208,6 +234,37 @@ func (p product) grads(b *graph.Builder, x, y, dz *graph.Value) (dx, dy *graph.V
 		dy = back(left, dz, !p.transA, false, y)
 	}
 	return reshape(b, dx, xs), reshape(b, dy, ys)
+}
+
+// batchGrads turns factors whose rows come first around, and their gradients
+// back.
+func (p product) batchGrads(b *graph.Builder, x, y, dz *graph.Value) (dx, dy *graph.Value) {
+	turn := func(v *graph.Value, there bool, order func(rank int) []int64) *graph.Value {
+		if !there || v.Rank() < 3 {
+			return v
+		}
+		return b.Op("Transpose", graph.A{"perm": order(v.Rank())}, v)
+	}
+	away := func(rank int) []int64 { // rows before columns
+		perm := make([]int64, rank)
+		for i := range rank - 2 {
+			perm[i] = int64(i + 1)
+		}
+		perm[rank-1] = int64(rank - 1)
+		return perm
+	}
+	back := func(rank int) []int64 { // rows first
+		perm := make([]int64, rank)
+		perm[0] = int64(rank - 2)
+		for i := 1; i < rank-1; i++ {
+			perm[i] = int64(i - 1)
+		}
+		perm[rank-1] = int64(rank - 1)
+		return perm
+	}
+	plain := product{transA: p.transA, transB: p.transB, alpha: p.alpha}
+	dx, dy = plain.grads(b, turn(x, p.batchA, away), turn(y, p.batchB, away), dz)
+	return turn(dx, p.batchA, back), turn(dy, p.batchB, back)
 }
 
 // tall views a batch of matrices as one.

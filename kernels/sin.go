@@ -22,3 +22,14 @@ var _ = define(graph.Op{
 	InPlace:   []int{0},
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[4]", "f32[0,2]"},
 })
+
+// The gradient as ONNX Runtime's trainer writes it.
+var _ = define(graph.Op{
+	Name: "SinGrad",
+	Doc:  "dx = dy·cos x",
+	In:   "dY, X",
+	Out:  "dX",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		return []*graph.Value{b.Op("Mul", nil, n.Inputs[0], b.Op("Cos", nil, n.Inputs[1]))}
+	},
+})

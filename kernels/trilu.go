@@ -67,3 +67,16 @@ func trilu(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 		}
 	})
 }
+
+// ONNX Runtime's is older than ONNX's.
+var _ = define(graph.Op{
+	Name:   "Trilu",
+	Domain: microsoft,
+	Doc:    "Trilu",
+	In:     "X, k?",
+	Out:    "Y",
+	Attrs:  "upper int=1",
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		return []*graph.Value{b.Op("Trilu", graph.A{"upper": n.Int("upper")}, n.Inputs...)}
+	},
+})
