@@ -309,14 +309,6 @@ func (l *ladder) takeBack(again []bool, aim int64) ([]bool, float64) {
 	return again, cost
 }
 
-func turnOn(again []bool, nodes []int32) []bool {
-	set := slices.Clone(again)
-	for _, n := range nodes {
-		set[n] = true
-	}
-	return set
-}
-
 // againCost is what the repeated launches cost.
 func (m *model) againCost(t *timeline) (sum float64) {
 	for _, s := range t.steps {

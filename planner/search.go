@@ -156,14 +156,6 @@ func (s *search) requested() ([]bool, error) {
 	return on, nil
 }
 
-func ids(nodes []*graph.Node) []int32 {
-	out := make([]int32, len(nodes))
-	for i, n := range nodes {
-		out[i] = n.ID
-	}
-	return out
-}
-
 // bytesText is a size in an error: exact, and readable.
 func bytesText(n int64) string {
 	switch {
