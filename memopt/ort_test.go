@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/configs"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/memopt/graph"
@@ -234,5 +235,26 @@ func TestTrainingGraphsNumbers(t *testing.T) {
 				t.Errorf("%d gradients were compared, not %d", compared, c.grads)
 			}
 		})
+	}
+}
+
+// TestCheckTrainingGraph: a graph that has its gradients is checked as it is.
+func TestCheckTrainingGraph(t *testing.T) {
+	c := configs.Default()
+	c.Dims = map[string]int64{"ids_dim0": 4, "x_dim1": 12, "labels_dim0": 4}
+	_, check, err := Gradients(&Model{Path: "testdata/ort/mlp.onnx", Config: c}, "testdata/ort/mlp.npz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(check.Params) != 10 || len(check.Missing) > 0 || !(check.LossRelErr <= 1e-6) || !(check.Worst.RelErr <= 1e-4) {
+		t.Errorf("%d gradients, missing %v, loss differs by %.2e, worst gradient %q by %.2e",
+			len(check.Params), check.Missing, check.LossRelErr, check.Worst.Param, check.Worst.RelErr)
+	}
+	if len(check.Plan.Warnings) > 0 {
+		t.Errorf("warnings: %q", check.Plan.Warnings)
+	}
+	c.Dims["labels_dim0"] = 5
+	if _, _, err := Gradients(&Model{Path: "testdata/ort/mlp.onnx", Config: c}, "testdata/ort/mlp.npz"); err == nil || !strings.Contains(err.Error(), "labels_dim0 = ids_dim0") {
+		t.Errorf("labels for another batch: %v", err)
 	}
 }

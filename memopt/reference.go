@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"memopt/autograd"
@@ -110,8 +111,12 @@ func gradientModel(m *Model) (*Model, error) {
 	if err := only.read(); err != nil {
 		return nil, err
 	}
-	if hasBackward(only.Graph) {
-		return nil, input(fmt.Errorf("memopt: %s has a backward pass already; gradients can be checked of a forward model with a loss", filepath.Base(m.Path)))
+	if g := only.Graph; hasBackward(g) {
+		if g.Loss == nil || len(g.Updates) > 0 || !slices.ContainsFunc(g.Grads, func(d graph.Grad) bool { return slices.Contains(g.Outputs, d.Grad) }) {
+			return nil, input(fmt.Errorf("memopt: %s has a backward pass, but not a loss and gradients as its outputs; only then can they be checked", filepath.Base(m.Path)))
+		}
+		g.Grads = slices.DeleteFunc(g.Grads, func(d graph.Grad) bool { return !slices.Contains(g.Outputs, d.Grad) })
+		return only, nil
 	}
 	g, err := autograd.TrainStep(only.Graph, autograd.Options{Loss: m.Config.Loss, Trainable: m.Config.Trainable, KeepGrads: true})
 	if err != nil {
