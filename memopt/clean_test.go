@@ -1,0 +1,158 @@
+package memopt
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"memopt/configs"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+	"memopt/planner"
+)
+
+// optimized are the forward nodes of the test models as exported, cleaned and
+// fused, and how many of the fused ones there are.
+var optimized = map[string]struct {
+	off, clean, fuse int
+	fused            string
+}{
+	"mlp/model.onnx":         {6, 6, 6, ""},
+	"mlp/model_raw.onnx":     {6, 6, 6, ""},
+	"mlp/model_dyn.onnx":     {6, 6, 6, ""},
+	"resnet8/model.onnx":     {31, 31, 31, ""},
+	"gpt2-2L/model.onnx":     {97, 95, 65, "2 Gelu, 2 Transpose, 5 FusedMatMul, 1 SkipLayerNormalization, 2 SafeSoftmax"},
+	"gpt2-2L/model_raw.onnx": {139, 96, 66, "2 Gelu, 2 Transpose, 5 FusedMatMul, 1 SkipLayerNormalization, 2 SafeSoftmax"},
+	"gpt2-2L/model_dyn.onnx": {135, 131, 101, "2 Gelu, 2 Transpose, 5 FusedMatMul, 1 SkipLayerNormalization, 2 SafeSoftmax"},
+	"bert-2L/model.onnx":     {101, 101, 62, "2 Transpose, 3 BiasGelu, 18 FusedMatMul, 4 SkipLayerNormalization, 2 SafeSoftmax"},
+	"bert-2L/model_raw.onnx": {112, 103, 64, "2 Transpose, 3 BiasGelu, 18 FusedMatMul, 4 SkipLayerNormalization, 2 SafeSoftmax"},
+	"bert-2L/model_dyn.onnx": {110, 109, 70, "2 Transpose, 3 BiasGelu, 18 FusedMatMul, 4 SkipLayerNormalization, 2 SafeSoftmax"},
+}
+
+// TestOptimize: at every level loss and gradients are PyTorch's, and each
+// level keeps no more than the one before.
+func TestOptimize(t *testing.T) {
+	eachModel(t, func(t *testing.T, path, reference string, c configs.Config) {
+		want := optimized[strings.TrimPrefix(path, "testdata/models/")]
+		nodes := map[string]int{"off": want.off, "clean": want.clean, "fuse": want.fuse}
+		var peak int64
+		for _, level := range []string{"off", "clean", "fuse"} {
+			c.Optimize, c.Strategy = level, "keep-all"
+			m, err := Open(path, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if level != "off" && (m.Passes.Before != want.off || m.Passes.After != nodes[level]) {
+				t.Errorf("%s: %d nodes became %d, not %d and %d", level, m.Passes.Before, m.Passes.After, want.off, nodes[level])
+			}
+			var fused []string
+			for _, p := range m.Passes.Passes {
+				for _, made := range p.Made {
+					if p.Name == "fuse" {
+						_, name, ok := strings.Cut(made.Op, "com.microsoft.")
+						if !ok {
+							name = strings.TrimPrefix(made.Op, "memopt.")
+						}
+						fused = append(fused, fmt.Sprintf("%d %s", made.Count, name))
+					}
+				}
+			}
+			if got := strings.Join(fused, ", "); level == "fuse" && got != want.fused {
+				t.Errorf("fused %q, not %q", got, want.fused)
+			}
+			_, check, err := Gradients(m, reference)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !(check.LossRelErr <= 1e-6) || !(check.Worst.RelErr <= 1e-4) || len(check.Missing) > 0 {
+				t.Errorf("%s: loss differs by %.2e, worst gradient %q by %.2e, missing %v",
+					level, check.LossRelErr, check.Worst.Param, check.Worst.RelErr, check.Missing)
+			}
+			if peak > 0 && check.Plan.Result.Peak > peak {
+				t.Errorf("%s: the peak is %d, and was %d", level, check.Plan.Result.Peak, peak)
+			}
+			peak = check.Plan.Result.Peak
+		}
+	})
+}
+
+// TestFusedClusters: ONNX Runtime's names of clusters appear from a plain
+// PyTorch export.
+func TestFusedClusters(t *testing.T) {
+	m, err := Open("testdata/models/bert-2L/model.onnx", configs.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := planner.Make(m.Graph, planner.Request{Strategy: "keep-all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, r := range p.Clusters {
+		found[r.ID] = r.Freq
+	}
+	for id, freq := range map[string]int{"BiasGelu+": 3, "SkipLayerNormalization+": 4} {
+		if found[id] != freq {
+			t.Errorf("cluster %s is there %d times, not %d; there are %v", id, found[id], freq, found)
+		}
+	}
+}
+
+// TestOptimizeNamedLoss: a loss that is named need not be an output, and stays
+// what it is called.
+func TestOptimizeNamedLoss(t *testing.T) {
+	g, err := graph.Parse(kernels.Library, `
+x f32[batch, 4] = input
+w f32[4, 4] = param
+h = MatMul(x, w)
+mean = ReduceMean(h) keepdims=0
+inner = Identity(mean)
+two f32[] = const {2}
+y = Mul(inner, two)
+output y
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.ByName("w").Data = graph.Bytes(make([]byte, 64))
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	if err := onnx.Write(path, g); err != nil {
+		t.Fatal(err)
+	}
+	for _, loss := range []string{"inner", "mean", "y"} {
+		c := configs.Default()
+		c.Loss = loss
+		m, err := Open(path, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Graph.Loss.Name != loss {
+			t.Errorf("the loss is %q, not %q", m.Graph.Loss.Name, loss)
+		}
+	}
+}
+
+// TestOptimizeTrained: a number that is to be trained is no constant.
+func TestOptimizeTrained(t *testing.T) {
+	const path = "testdata/models/bert-2L/model.onnx"
+	plain, err := Open(path, configs.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := configs.Default()
+	c.Trainable = []string{"*"}
+	all, err := Open(path, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all.Graph.Updates) <= len(plain.Graph.Updates) {
+		t.Errorf("%d parameters are trained if all are, %d otherwise", len(all.Graph.Updates), len(plain.Graph.Updates))
+	}
+	for _, u := range plain.Graph.Updates {
+		if all.Graph.ByName(u.State.Name) == nil {
+			t.Errorf("%q is gone", u.State.Name)
+		}
+	}
+}
