@@ -37,6 +37,7 @@ type Result struct {
 	Outcome Outcome       `json:"outcome"`
 	Reason  string        `json:"reason,omitempty"` // unless it passed
 	Known   []string      `json:"known,omitempty"`  // inputs that were constants of the graph
+	Loose   bool          `json:"loose,omitempty"`  // passed, but only by the tolerance of 16-bit floats
 }
 
 // Report is the results in order of the cases.
@@ -86,7 +87,7 @@ func (r *Report) Rows() []Row {
 }
 
 // Table is the counts as text, then every case that did not pass with its
-// reason: failed ones each, others by reason.
+// reason: failed ones each, others by reason; and those that passed loosely.
 func (r *Report) Table() string {
 	var sb strings.Builder
 	t := tabwriter.NewWriter(&sb, 0, 0, 2, ' ', 0)
@@ -96,7 +97,11 @@ func (r *Report) Table() string {
 	}
 	t.Flush()
 	reasons := map[string][]string{}
+	var loose []string
 	for _, x := range r.Results {
+		if x.Loose {
+			loose = append(loose, x.Case)
+		}
 		switch x.Outcome {
 		case Failed:
 			fmt.Fprintf(&sb, "failed: %s: %s\n", x.Case, x.Reason)
@@ -106,6 +111,9 @@ func (r *Report) Table() string {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		fmt.Fprintf(&sb, "not applicable: %s: %s\n", reason, strings.Join(reasons[reason], ", "))
+	}
+	if len(loose) > 0 {
+		fmt.Fprintf(&sb, "passed within %d units of the last place of 16-bit floats, but not within a thousandth: %s\n", units, strings.Join(loose, ", "))
 	}
 	fmt.Fprintf(&sb, "%d of %d passed, %d failed, %d not applicable\n", r.Count(Passed), len(r.Results), r.Count(Failed), r.Count(NotApplicable))
 	return sb.String()

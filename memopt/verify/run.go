@@ -53,16 +53,24 @@ func Find(fsys fs.FS) ([]string, error) {
 // run is the whole of one case.
 func (c *Case) run() Result {
 	r := Result{Case: c.Name, Op: c.op(), Ops: c.Outline.Ops, Types: c.types(), Outcome: Passed}
+	if why, is := otherwise[path.Base(c.Name)]; is {
+		r.Outcome, r.Reason = NotApplicable, why
+		return r
+	}
 	if len(c.Outline.Foreign) > 0 {
 		r.Outcome, r.Reason = NotApplicable, c.Outline.Foreign[0]
+		return r
 	}
 	for _, s := range c.Sets {
 		g, known, err := c.Read(s)
 		if err == nil {
 			r.Known = known
-			err = c.compute(g, s)
+			var loose bool
+			loose, err = c.compute(g, s)
+			r.Loose = r.Loose || loose
 		}
 		if err != nil {
+			r.Loose = false
 			r.Outcome, r.Reason = classify(err)
 			break
 		}
@@ -70,25 +78,37 @@ func (c *Case) run() Result {
 	return r
 }
 
+// otherwise are cases that ask for what ONNX does not define.
+var otherwise = map[string]string{
+	"test_training_dropout":              numpyMask,
+	"test_training_dropout_default":      numpyMask,
+	"test_training_dropout_mask":         numpyMask,
+	"test_training_dropout_default_mask": numpyMask,
+}
+
+const numpyMask = "expects the random mask that NumPy's generator gives"
+
 // compute runs one data set both ways.
-func (c *Case) compute(g *graph.Graph, s Set) error {
+func (c *Case) compute(g *graph.Graph, s Set) (loose bool, err error) {
 	dims, err := s.dims(g)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, way := range []struct {
 		name string
 		run  func(*graph.Graph, map[string]int64, map[string]*graph.Tensor) ([]*graph.Tensor, error)
 	}{{"interpreted", interpret}, {"on the device", onDevice}} {
 		got, err := way.run(g, dims, s.Inputs)
+		var l bool
+		if err == nil {
+			l, err = compare(got, s.Outputs, g.Outputs)
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", way.name, err)
+			return false, fmt.Errorf("%s: %w", way.name, err)
 		}
-		if err := compare(got, s.Outputs, g.Outputs); err != nil {
-			return fmt.Errorf("%s: %w", way.name, err)
-		}
+		loose = loose || l
 	}
-	return nil
+	return loose, nil
 }
 
 func interpret(g *graph.Graph, dims map[string]int64, in map[string]*graph.Tensor) (out []*graph.Tensor, err error) {

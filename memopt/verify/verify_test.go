@@ -17,6 +17,7 @@ var update = flag.Bool("update", false, "rewrite the list of cases that do not p
 const (
 	casesFile    = "testdata/onnx-node-1.23.2.zip"
 	expectedFile = "testdata/expected.txt"
+	looseReason  = "passed: loosely, see TestHalfFloats"
 )
 
 // TestONNX runs the vendored node tests. Cases that do not pass are listed with
@@ -33,8 +34,8 @@ func TestONNX(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range bars {
-		passed, total := b.count(report)
-		t.Logf("%s: %d of %d", b.name, passed, total)
+		passed, loose, total := b.count(report)
+		t.Logf("%s: %d of %d, %d of them within %d units of 16-bit floats only", b.name, passed, total, loose, units)
 		if total != b.total || passed < b.least {
 			t.Errorf("%s: %d of %d pass; %d of %d should", b.name, passed, total, b.least, b.total)
 		}
@@ -49,6 +50,10 @@ func TestONNX(t *testing.T) {
 		want, is := listed[r.Case]
 		delete(listed, r.Case)
 		switch {
+		case r.Loose:
+			if want != looseReason {
+				t.Errorf("%s passes only loosely, but is listed as %q", r.Case, want)
+			}
 		case r.Outcome == Passed && is:
 			t.Errorf("%s passes, but is listed (%s)", r.Case, want)
 		case r.Outcome != Passed && !is:
@@ -89,8 +94,11 @@ func readList(t *testing.T, file string) map[string]string {
 // is no reason.
 func writeExpected(t *testing.T, report *Report, listed map[string]string) {
 	var sb strings.Builder
-	sb.WriteString("# The cases of " + casesFile + " that do not pass, with the reason.\n")
+	sb.WriteString("# The cases of " + casesFile + " that do not pass, or only loosely, with the reason.\n")
 	for _, r := range report.Results {
+		if r.Loose {
+			fmt.Fprintf(&sb, "%s  %s\n", r.Case, looseReason)
+		}
 		if r.Outcome == Passed {
 			continue
 		}
@@ -112,16 +120,20 @@ type bar struct {
 	least, total int
 }
 
-func (b bar) count(report *Report) (passed, total int) {
+func (b bar) count(report *Report) (passed, loose, total int) {
 	for _, r := range report.Results {
-		if b.in(r) {
-			total++
-			if r.Outcome == Passed {
-				passed++
-			}
+		if !b.in(r) {
+			continue
+		}
+		total++
+		if r.Outcome == Passed {
+			passed++
+		}
+		if r.Loose {
+			loose++
 		}
 	}
-	return passed, total
+	return passed, loose, total
 }
 
 // The bars: single nodes of the operators that training of the usual networks
@@ -129,21 +141,14 @@ func (b bar) count(report *Report) (passed, total int) {
 var bars = []bar{
 	{"core types", func(r Result) bool { return single(r) && within(r, core) }, 619, 619},
 	{"core types and small integers", func(r Result) bool { return single(r) && within(r, core, small) }, 701, 701},
-	{"all of these and half floats", func(r Result) bool { return single(r) && within(r, core, small, half) }, 723, 730},
+	{"all of these and half floats", func(r Result) bool { return single(r) && within(r, core, small, half) }, 730, 730},
 	{"expanded graphs", func(r Result) bool { return r.Op == "(expanded)" && within(r, core) && among(r, asked, helpers) }, 357, 357},
 	{"PyTorch's layers", func(r Result) bool { return strings.HasPrefix(r.Case, "pytorch-converted/") }, 80, 80},
 	{"PyTorch's operators", func(r Result) bool { return strings.HasPrefix(r.Case, "pytorch-operator/") }, 34, 34},
 }
 
 func single(r Result) bool {
-	return strings.HasPrefix(r.Case, "node/") && r.Op != "(expanded)" && len(r.Ops) == 1 && among(r, asked) && !randomMask[r.Case]
-}
-
-// randomMask: these ask for the mask that NumPy's generator gives. What dropout
-// draws is tested with dropout.
-var randomMask = map[string]bool{
-	"node/test_training_dropout": true, "node/test_training_dropout_default": true,
-	"node/test_training_dropout_mask": true, "node/test_training_dropout_default_mask": true,
+	return strings.HasPrefix(r.Case, "node/") && r.Op != "(expanded)" && len(r.Ops) == 1 && among(r, asked) && r.Reason != numpyMask
 }
 
 func among(r Result, lists ...[]string) bool {
