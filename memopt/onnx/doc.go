@@ -28,6 +28,10 @@
 // A file that is broken gives an error with the first fault. Any bytes give a
 // graph or an error, in time and memory in proportion to the file.
 //
+// ParseKnown reads a model with some inputs as constants, for models that take
+// axes or target shapes as inputs. ParseOutline and ParseTensor read what test
+// cases are made of.
+//
 // # Writing
 //
 // Files appear by rename and pass the ONNX checker if all operators are ONNX's
