@@ -11,6 +11,7 @@ package autograd
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -62,6 +63,7 @@ func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
 	wrap(s.findLoss)
 	wrap(s.findTrainable)
 	wrap(s.findPaths)
+	wrap(s.chooseRule)
 	wrap(s.prepareUpdates)
 	wrap(s.backward)
 	wrap(s.updateClipped)
@@ -289,55 +291,99 @@ func (s *step) findPaths() error {
 	return nil
 }
 
-// prepareUpdates adds the inputs and states of the optimizer.
-func (s *step) prepareUpdates() error {
-	if s.opt.ClipNorm < 0 || s.opt.MicroBatches < 0 {
-		return fmt.Errorf("clip norm %v and %d micro-batches must not be negative", s.opt.ClipNorm, s.opt.MicroBatches)
+// chooseRule finds the optimizer and looks at the settings of updates.
+func (s *step) chooseRule() error {
+	if !(s.opt.ClipNorm >= 0) || s.opt.MicroBatches < 0 {
+		return fmt.Errorf("clip norm %v and %d micro-batches: neither can be less than 0", s.opt.ClipNorm, s.opt.MicroBatches)
 	}
 	if s.opt.Optimizer == "" {
 		if s.opt.ClipNorm > 0 {
 			return fmt.Errorf("clipping needs an optimizer to scale for")
 		}
-		return s.prepareMicro()
+		return nil
 	}
 	s.rule = s.g.Lib.Optimizer(s.opt.Optimizer)
 	if s.rule == nil {
 		return fmt.Errorf("no optimizer is called %q; there are %s", s.opt.Optimizer, strings.Join(s.g.Lib.Optimizers(), ", "))
 	}
-	for h := range s.opt.Hyper {
-		if !slices.ContainsFunc(s.rule.AttrSpecs(), func(a graph.AttrSpec) bool { return a.Name == h }) {
-			var known []string
-			for _, a := range s.rule.AttrSpecs() {
-				known = append(known, a.Name)
-			}
+	var known []string
+	for _, a := range s.rule.AttrSpecs() {
+		known = append(known, a.Name)
+	}
+	for _, h := range slices.Sorted(maps.Keys(s.opt.Hyper)) {
+		if !slices.Contains(known, h) {
 			return fmt.Errorf("optimizer %s has no setting %q; it has %s", s.opt.Optimizer, h, strings.Join(known, ", "))
 		}
-	}
-	var err error
-	if s.lr, err = s.b.Define(graph.Input, LearningRate, graph.Float32, graph.Shape{}); err != nil {
-		return err
-	}
-	steps, err := s.b.Define(graph.State, Step, graph.Int64, graph.Shape{})
-	if err != nil {
-		return err
-	}
-	if err := s.prepareMicro(); err != nil {
-		return err
-	}
-	s.b.Phase = graph.Updating
-	s.count = s.b.Apply(s.g.Lib.Role(graph.RoleCount), nil, 1, steps)[0]
-	s.g.Updates = append(s.g.Updates, graph.Update{State: steps, New: s.count})
-	if n := s.opt.MicroBatches; n > 1 {
-		s.scale = s.b.Num(graph.Float32, 1/float64(n))
 	}
 	return nil
 }
 
-func (s *step) prepareMicro() (err error) {
-	if s.opt.MicroBatches > 1 {
-		s.micro, err = s.b.Define(graph.Input, MicroBatch, graph.Int64, graph.Shape{})
+// prepareUpdates adds the inputs and states of the optimizer.
+func (s *step) prepareUpdates() error {
+	if err := s.checkNames(); err != nil {
+		return err
 	}
-	return err
+	if s.rule != nil {
+		s.lr = s.define(graph.Input, LearningRate, graph.Float32, graph.Shape{})
+		steps := s.define(graph.State, Step, graph.Int64, graph.Shape{})
+		s.b.Phase = graph.Updating
+		s.count = s.b.Apply(s.g.Lib.Role(graph.RoleCount), nil, 1, steps)[0]
+		s.g.Updates = append(s.g.Updates, graph.Update{State: steps, New: s.count})
+	}
+	if n := s.opt.MicroBatches; n > 1 {
+		s.micro = s.define(graph.Input, MicroBatch, graph.Int64, graph.Shape{})
+		if s.rule != nil {
+			s.scale = s.b.Num(graph.Float32, 1/float64(n))
+		}
+	}
+	return nil
+}
+
+// define adds an input or state of the step's own, under a name that checkNames
+// found free.
+func (s *step) define(kind graph.Kind, name string, t graph.DType, shape graph.Shape) *graph.Value {
+	v, err := s.b.Define(kind, name, t, shape)
+	if err != nil {
+		panic(fmt.Sprintf("autograd: %v", err))
+	}
+	return v
+}
+
+// checkNames refuses a model that uses a name which the step needs.
+func (s *step) checkNames() error {
+	var own []string
+	if s.rule != nil {
+		own = append(own, LearningRate, Step)
+	}
+	if s.opt.MicroBatches > 1 {
+		own = append(own, MicroBatch)
+	}
+	for _, p := range s.params {
+		if s.opt.MicroBatches > 1 {
+			own = append(own, sumName(p))
+		}
+		for _, slot := range s.slots() {
+			own = append(own, slotName(slot, p))
+		}
+	}
+	for _, name := range own {
+		if s.g.ByName(name) != nil {
+			return fmt.Errorf("the model has a value named %q, but the step needs that name for its own", name)
+		}
+	}
+	return nil
+}
+
+func sumName(p *graph.Value) string                   { return "accumulated." + p.Name }
+func slotName(slot graph.Port, p *graph.Value) string { return "optimizer." + slot.Name + "." + p.Name }
+
+// slots are the states that the update rule keeps for each parameter.
+func (s *step) slots() []graph.Port {
+	if s.rule == nil {
+		return nil
+	}
+	ports, _ := s.rule.Ports()
+	return ports[5:] // param, grad, lr, scale and step come before
 }
 
 // backward walks the forward nodes in reverse and lets each add its gradients.
@@ -366,6 +412,9 @@ func (s *step) backward() error {
 				s.finish(v)
 			}
 		}
+	}
+	if len(s.complete) == 0 {
+		return fmt.Errorf("the loss %q has no gradient in any trainable parameter: %s", loss.Name, names(s.params))
 	}
 	return nil
 }
@@ -450,10 +499,7 @@ func (s *step) finish(v *graph.Value) {
 		return
 	}
 	if s.micro != nil {
-		acc, err := s.b.Define(graph.State, "accumulated."+v.Name, v.Type, v.Shape)
-		if err != nil {
-			panic(&graph.NodeError{Node: v.Name, Op: "accumulation", Msg: err.Error()})
-		}
+		acc := s.define(graph.State, sumName(v), v.Type, v.Shape)
 		d = s.b.Apply(s.g.Lib.Role(graph.RoleAccumulate), nil, 1, acc, d, s.micro)[0]
 		s.g.Updates = append(s.g.Updates, graph.Update{State: acc, New: d})
 	}
@@ -499,13 +545,9 @@ func (s *step) update(p graph.Grad) {
 	s.b.Phase, s.b.Scope = graph.Updating, "update/"+p.Param.Name
 	defer func() { s.b.Phase, s.b.Scope = phase, scope }()
 	in := []*graph.Value{p.Param, p.Grad, s.lr, s.scale, s.count}
-	ports, _ := s.rule.Ports()
-	for _, slot := range ports[len(in):] {
-		state, err := s.b.Define(graph.State, "optimizer."+slot.Name+"."+p.Param.Name, p.Param.Type, p.Param.Shape)
-		if err != nil {
-			panic(&graph.NodeError{Node: p.Param.Name, Op: s.rule.FullName(), Msg: err.Error()})
-		}
-		in = append(in, state)
+	slots := s.slots()
+	for _, slot := range slots {
+		in = append(in, s.define(graph.State, slotName(slot, p.Param), p.Param.Type, p.Param.Shape))
 	}
 	attrs := graph.A{}
 	for _, a := range s.rule.AttrSpecs() {
@@ -516,7 +558,7 @@ func (s *step) update(p graph.Grad) {
 			}
 		}
 	}
-	outs := s.b.Apply(s.rule, attrs, 1+len(ports)-5, in...)
+	outs := s.b.Apply(s.rule, attrs, 1+len(slots), in...)
 	for i, o := range outs {
 		s.g.Updates = append(s.g.Updates, graph.Update{State: in[s.rule.Overwrites[i]], New: o})
 	}

@@ -1,0 +1,137 @@
+package autograd_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output under testdata")
+
+// TestSteps runs the cases of testdata: comment lines, a request, a forward
+// graph, ----, the training step or the error, and an empty line between
+// cases. A request is a line of options:
+//
+//	train loss=l optimizer=adamw trainable=w,!b clip=1 micro=2 keep beta1=0.8
+//
+// where words that are no options are settings of the optimizer.
+func TestSteps(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, path := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) { golden(t, path) })
+	}
+}
+
+func golden(t *testing.T, path string) {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for c := range strings.SplitSeq(strings.TrimSpace(string(src)), "\n\n") {
+		input, _, ok := strings.Cut(c+"\n", "\n----\n")
+		if !ok {
+			t.Fatalf("%s: a case without ----:\n%s", path, c)
+		}
+		got.WriteString(input + "\n----\n" + strings.TrimSpace(stepText(t, input)) + "\n\n")
+	}
+	out := strings.TrimSpace(got.String()) + "\n"
+	if *update {
+		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(string(src), "\n"), strings.Split(out, "\n")); diff != "" {
+		t.Errorf("%s (-update accepts this):\n%s", path, diff)
+	}
+}
+
+func stepText(t *testing.T, input string) string {
+	var opt autograd.Options
+	var text []string
+	for line := range strings.SplitSeq(input, "\n") {
+		if words := strings.Fields(line); len(words) > 0 && words[0] == "train" {
+			opt = options(t, words[1:])
+			continue
+		}
+		text = append(text, line)
+	}
+	g, err := graph.Parse(library, strings.Join(text, "\n"))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, input)
+	}
+	before := g.String()
+	step, err := autograd.TrainStep(g, opt)
+	if g.String() != before {
+		t.Errorf("the forward graph was changed:\n%s", input)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	if err := step.CheckTypes(); err != nil {
+		t.Errorf("%v\n%s", err, step)
+	}
+	back, err := graph.Parse(library, step.String())
+	if err != nil || back.String() != step.String() {
+		t.Errorf("the step does not read back: %v\n%s", err, step)
+	}
+	return step.String()
+}
+
+func options(t *testing.T, words []string) (opt autograd.Options) {
+	opt.Hyper = map[string]float64{}
+	for _, w := range words {
+		key, value, _ := strings.Cut(w, "=")
+		n, err := strconv.ParseFloat(value, 64)
+		number := func() float64 {
+			if err != nil {
+				t.Fatalf("%q: %v", w, err)
+			}
+			return n
+		}
+		switch key {
+		case "loss":
+			opt.Loss = value
+		case "optimizer":
+			opt.Optimizer = value
+		case "trainable":
+			opt.Trainable = strings.Split(value, ",")
+		case "clip":
+			opt.ClipNorm = number()
+		case "micro":
+			opt.MicroBatches = int(number())
+		case "keep":
+			opt.KeepGrads = true
+		default:
+			opt.Hyper[key] = number()
+		}
+	}
+	return opt
+}
+
+// library is the real one, and an operator whose gradient is not known.
+var library = func() *graph.Library {
+	lib := &graph.Library{}
+	for _, op := range kernels.Library.All() {
+		lib.Define(*op)
+	}
+	lib.Define(graph.Op{
+		Name: "Riddle", In: "X, Y?", Out: "Z", Doc: "nobody knows",
+		Infer: func(n *graph.Node) { n.Set(0, n.Inputs[0].Type, n.Inputs[0].Shape) },
+		Eval:  func(c *graph.Call) { copy(c.Out[0].Bytes, c.In[0].Bytes) },
+	})
+	return lib
+}()
