@@ -39,6 +39,11 @@ var testLibrary = func() *graph.Library {
 	fold("Min", graph.Dim.Min)
 	lib.Define(graph.Op{Name: "Relu", In: "X", Out: "Y", Infer: same})
 	lib.Define(graph.Op{Name: "Scale", In: "X", Out: "Y", Attrs: "by float=1, note string, per floats, tags strings", Infer: same})
+	lib.Define(graph.Op{Name: "Yield", In: "X...", Out: "Y...?", Attrs: "operator string", Border: true, Infer: func(n *graph.Node) {
+		for i := range n.Outputs {
+			n.Set(i, n.Inputs[i].Type, n.Inputs[i].Shape)
+		}
+	}})
 	lib.Define(graph.Op{Name: "Total", In: "X", Out: "Y", Infer: func(n *graph.Node) { n.Set(0, n.Inputs[0].Type, graph.Shape{}) }})
 	lib.Define(graph.Op{Name: "Late", Since: 22, In: "X", Out: "Y", Infer: same})
 	lib.Define(graph.Op{Name: "Pair", In: "X, Y?", Out: "A, B?, C?", Infer: func(n *graph.Node) {

@@ -61,6 +61,7 @@ type reader struct {
 	known     map[string]*graph.Tensor
 	sizes     map[string]graph.Dim // by name of a dim: another that is the same size
 	same      []graph.Assume       // those equations
+	reads     int                  // before this one, for the sake of sizes
 }
 
 // model is a ModelProto as it lies in the file.

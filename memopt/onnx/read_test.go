@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"memopt/memopt/graph"
 )
 
 func constant(out string, name string, kind int64, value wire) wire {
@@ -48,6 +50,44 @@ output v
 output j
 output z
 loss z
+`},
+	{"a border parts the passes, whatever the order and the marks", onnxModel(
+		input("x", "batch", 4), input("w", "batch", 4),
+		onnxNode("Relu", names{"w"}, names{"kept"}, named("for backward alone")),
+		onnxNode("Add", names{"x", "w"}, names{"h"}, attr("__backwardpass", 2, number(attrI, 1))),
+		onnxNode("Total", names{"h"}, names{"l"}, attr("overload_name", 3, text(attrS, "vec"))),
+		onnxNode("Yield", names{"l", "h"}, names{"dl", ""}, attr("operator", 3, text(attrS, "mine"))),
+		onnxNode("Add", names{"kept", "dl"}, names{"w_grad"}, attr("__backwardpass", 2, number(attrI, 1))),
+		output("w_grad")), `
+x f32[batch, 4] = input
+w f32[batch, 4] = input
+h f32[batch, 4] = Add(x, w)
+l f32[] = Total(h)
+dl f32[], _ = Yield(l, h) operator="mine"
+backward:
+kept f32[batch, 4] = Relu(w) @"for backward alone"
+w_grad f32[batch, 4] = Add(kept, dl)
+output w_grad
+output l
+output h
+loss l
+grad w = w_grad
+`},
+	{"dims that must be one size get one name", onnxModel(
+		input("x", "x_dim0", "x_dim1"), input("y", "y_dim0", "y_dim1"), input("z", "z_dim0", "x_dim1"),
+		onnxNode("Add", names{"y", "x"}, names{"s"}),
+		onnxNode("Add", names{"z", "y"}, names{"t"}),
+		output("s"), output("t")), `
+x f32[x_dim0, x_dim1] = input
+y f32[x_dim0, x_dim1] = input
+z f32[x_dim0, x_dim1] = input
+s f32[x_dim0, x_dim1] = Add(y, x)
+t f32[x_dim0, x_dim1] = Add(z, y)
+output s
+output t
+assume y_dim0 == x_dim0 @s
+assume y_dim1 == x_dim1 @s
+assume z_dim0 == x_dim0 @t
 `},
 	{"chains of shapes fold", onnxModel(input("x", "batch", "seq", 64),
 		onnxNode("Shape", names{"x"}, names{"b"}, attr("end", 2, number(attrI, 1))),
@@ -259,6 +299,49 @@ func TestUnsupported(t *testing.T) {
   node "c" (Choose): the condition is not known ahead; only a constant one is read`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestTwoBorders(t *testing.T) {
+	_, err := Parse(onnxModel(input("x", 2),
+		onnxNode("Yield", names{"x"}, names{"a"}), onnxNode("Yield", names{"a"}, names{"b"}), output("b")), "m.onnx", testLibrary)
+	if err == nil || err.Error() != `onnx: m.onnx: nodes "a" and "b" (Yield) both end the forward pass` {
+		t.Error(err)
+	}
+}
+
+// TestAlike: only formulas that are the same but for names, in one way, say
+// which names are one size.
+func TestAlike(t *testing.T) {
+	order := map[string]int{"b": 0, "s": 1, "m": 2, "n": 3}
+	for _, test := range []struct{ a, b, want string }{
+		{"m", "b", "m=b"},
+		{"m - 1", "b - 1", "m=b"},
+		{"m*n - m", "b*s - b", "m=b n=s"},
+		{"2*m + n", "2*b + s", "m=b n=s"},
+		{"m*n", "b*s", ""},
+		{"m*n", "m*s", "n=s"},
+		{"m", "b - 1", ""},
+		{"m", "3", ""},
+		{"m + 1", "2*b", ""},
+		{"m", "unheard", ""},
+		{"floor(m/2)", "floor(b/2)", "m=b"},
+	} {
+		a, err := graph.ParseDim(test.a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := graph.ParseDim(test.b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range alike(a, b, order) {
+			got = append(got, p[0]+"="+p[1])
+		}
+		if s := strings.Join(got, " "); s != test.want {
+			t.Errorf("%s and %s: %q, not %q", test.a, test.b, s, test.want)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package onnx
 
 import (
-	"maps"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -12,10 +11,14 @@ import (
 // equations say (Graph.Assumed). Such dims get one name, the first in the order
 // of the inputs, so that fewer sizes need to be given and formulas add up.
 
+// rereads bounds how often a file is read for that: joining names can show
+// further ones that are alike, but hardly more than once.
+const rereads = 3
+
 // withSizes is a reader that reads the file anew with fewer names, or nil if
 // there is nothing to join. Files of ours are read as they were written.
 func (r *reader) withSizes() *reader {
-	if _, ours := r.model.metadata[metaLoss]; ours {
+	if _, ours := r.model.metadata[metaLoss]; ours || r.reads == rereads {
 		return nil
 	}
 	order := map[string]int{}
@@ -28,35 +31,63 @@ func (r *reader) withSizes() *reader {
 			}
 		}
 	}
-	sizes, same := map[string]graph.Dim{}, slices.Clone(r.same)
+	j := joined{}
+	same := slices.Clone(r.same)
 	for _, a := range r.b.Graph.Assumed {
-		for _, pair := range alike(a.A.Subst(sizes), a.B.Subst(sizes), order) {
-			from, to := pair[0], pair[1]
+		for _, pair := range alike(j.dim(a.A), j.dim(a.B), order) {
+			from, to := j.first(pair[0]), j.first(pair[1])
 			if order[from] < order[to] {
 				from, to = to, from
 			}
-			sizes[from] = graph.Sym(to)
+			j[from] = to
 			same = append(same, graph.Assume{A: graph.Sym(from), B: graph.Sym(to), Node: a.Node})
-			for name, d := range sizes {
-				sizes[name] = d.Subst(sizes)
-			}
 		}
 	}
-	if len(sizes) == 0 {
+	if len(j) == 0 {
 		return nil
-	}
-	for name, d := range r.sizes {
-		if _, ok := sizes[name]; !ok {
-			sizes[name] = d.Subst(sizes)
-		}
 	}
 	for _, b := range r.blocks {
 		b.Drop()
 	}
 	r.blocks = nil
 	again := newReader(r.src, r.file, r.path, r.lib, r.mapped)
-	again.known, again.sizes, again.same = r.known, maps.Clone(sizes), same
+	again.known, again.same, again.reads = r.known, same, r.reads+1
+	again.sizes = map[string]graph.Dim{}
+	for name := range j {
+		again.sizes[name] = graph.Sym(j.first(name))
+	}
+	for name, d := range r.sizes {
+		again.sizes[name] = j.dim(d)
+	}
 	return again
+}
+
+// joined is, by name, another name for the same size that comes first.
+type joined map[string]string
+
+// first is the name that stands for all that are joined with one.
+func (j joined) first(name string) string {
+	for {
+		to, ok := j[name]
+		if !ok {
+			return name
+		}
+		if further, ok := j[to]; ok {
+			j[name] = further // the next way is shorter
+		}
+		name = to
+	}
+}
+
+// dim is a formula in first names.
+func (j joined) dim(d graph.Dim) graph.Dim {
+	by := map[string]graph.Dim{}
+	for _, name := range d.Names() {
+		if first := j.first(name); first != name {
+			by[name] = graph.Sym(first)
+		}
+	}
+	return d.Subst(by)
 }
 
 // alike pairs the names of two formulas that are to be equal, if they are the
