@@ -24,6 +24,16 @@
 // "X.new", where X is an initializer of the same type and shape, is also the
 // Update of X. The only float output of one element is the loss.
 //
+// A training graph that is cut by a border (graph.Op.Border; ONNX Runtime's
+// YieldOp) is parted there: what the border needs is the forward pass, all else
+// the backward pass. The border's inputs are outputs of the graph too, the first
+// that is one number is the loss, and an output named "X_grad", where X is an
+// input, is the gradient of X.
+//
+// Names of dims that have to be one size for the graph to run, by its equations
+// (Graph.Assumed), are joined: all are the first in the order of the inputs, and
+// the equation between the two names stays among the assumed ones.
+//
 // Everything that is not supported is reported at once, as an *UnsupportedError.
 // A file that is broken gives an error with the first fault. Any bytes give a
 // graph or an error, in time and memory in proportion to the file.
