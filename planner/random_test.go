@@ -117,7 +117,7 @@ var menu = []func(d *drawing) []*graph.Value{
 		}
 		p := d.g.ByName(fmt.Sprintf("p%d", rapid.IntRange(1, d.params).Draw(d.t, "param")))
 		sign := d.b.Op("Cast", graph.A{"to": 1}, d.b.Op("Greater", nil, p, d.b.Num(graph.Float32, 0)))
-		return one(d.b.Op("Mul", nil, x, d.b.Op("ReduceMean", nil, sign)))
+		return one(d.b.Op("Mul", nil, x, d.b.Op("ReduceMean", graph.A{"keepdims": 0}, sign)))
 	},
 }
 
