@@ -15,18 +15,29 @@ type ladder struct {
 	m     *model
 	plain *timeline
 	spans span
+	rungs int64 // how finely it steps down from the plain arena
+	// last measures of what a change is worth, by node: to give its outputs
+	// up, and to keep them again.
+	give, keep map[int32]float64
 }
 
-// rungs is how finely the ladder steps down from the plain arena, and anew
-// is every how many rungs the search starts afresh from minimum cuts; between
-// them each plan grows out of the one before.
+// The ladder of a small graph has finer rungs: what a rung costs grows faster
+// than the graph.
 const (
-	rungs = 64
-	anew  = 2
+	mostRungs  = 64
+	leastRungs = 16
+	smallGraph = 512 // steps; up to here the ladder has most rungs
 )
 
+// anew is every how many rungs the search starts afresh from minimum cuts;
+// between them each plan grows out of the one before.
+const anew = 2
+
 func newLadder(s *search) *ladder {
-	return &ladder{s: s, m: s.m, plain: s.base.t, spans: s.m.spans(s.base.t)}
+	steps := int64(len(s.base.t.live))
+	return &ladder{s: s, m: s.m, plain: s.base.t, spans: s.m.spans(s.base.t),
+		rungs: min(max(mostRungs*smallGraph/max(steps, 1), leastRungs), mostRungs),
+		give:  map[int32]float64{}, keep: map[int32]float64{}}
 }
 
 // plans yields ever lower plans: each has a lower peak and a lower arena than
@@ -38,7 +49,7 @@ func (l *ladder) plans() iter.Seq2[*candidate, error] {
 			return
 		}
 		top := lowest.placed.Height
-		target, width, fine := top, max(top/rungs, 1), false
+		target, width, fine := top, max(top/l.rungs, 1), false
 		for rung := 1; ; rung++ {
 			target -= width
 			if target <= 0 {
@@ -100,6 +111,8 @@ func (l *ladder) search(before *candidate, aim int64, fresh bool) []bool {
 	starts := [][]bool{before.again}
 	if fresh {
 		starts = append(starts, l.cuts(aim)...)
+		clear(l.give)
+		clear(l.keep)
 	}
 	var best []bool
 	bestCost := 0.0
@@ -151,13 +164,12 @@ func (l *ladder) cuts(aim int64) (sets [][]bool) {
 //
 // A value's worth is measured by simulation and changes slowly from one choice
 // to the next, so the last measure ranks them, and measuring anew stops when
-// the best of this choice beats the next one's last measure.
+// the best of this choice beats the next one's last measure, or after some.
 func (l *ladder) drop(again []bool, aim int64) ([]bool, bool) {
 	m := l.m
 	t := m.trial(again)
 	defer func() { m.recycle(t) }()
 	cost := m.againCost(t)
-	worth := make(map[int32]float64) // last measure, by node
 	for t.peak > aim {
 		over := area(t, aim)
 		var best move
@@ -172,13 +184,11 @@ func (l *ladder) drop(again []bool, aim int64) ([]bool, bool) {
 			}
 			return x.worth(cost)
 		}
-		for _, n := range l.options(t, again, worth) {
-			if last, known := worth[n]; known && best.set != nil && best.worth(cost) >= last {
+		for i, n := range l.options(t, again) {
+			if last, known := l.last(again, n); known && best.set != nil && (best.worth(cost) >= last || i >= weighed) {
 				break
 			}
-			if set := l.toggle(t, again, n); set != nil {
-				worth[n] = measure(set)
-			}
+			l.note(again, n, measure(l.toggle(t, again, n)))
 		}
 		if best.set == nil {
 			return nil, false
@@ -189,9 +199,28 @@ func (l *ladder) drop(again []bool, aim int64) ([]bool, bool) {
 	return again, true
 }
 
+// weighed is how many changes whose worth was measured before are measured
+// anew for one choice.
+const weighed = 32
+
+// last is what changing n was worth when it was measured last.
+func (l *ladder) last(again []bool, n int32) (worth float64, known bool) {
+	worth, known = l.measures(again, n)[n]
+	return
+}
+
+func (l *ladder) note(again []bool, n int32, worth float64) { l.measures(again, n)[n] = worth }
+
+func (l *ladder) measures(again []bool, n int32) map[int32]float64 {
+	if again[n] {
+		return l.keep
+	}
+	return l.give
+}
+
 // options lists the nodes whose outputs can be given up at the peak and those
 // that run again, highest last measure first, unmeasured ones before.
-func (l *ladder) options(t *timeline, again []bool, worth map[int32]float64) []int32 {
+func (l *ladder) options(t *timeline, again []bool) []int32 {
 	var out []int32
 	for i, n := range l.m.g.Nodes {
 		if !again[i] && l.m.mayRunAgain(n) && l.idle(t, int32(i)) {
@@ -204,7 +233,7 @@ func (l *ladder) options(t *timeline, again []bool, worth map[int32]float64) []i
 		}
 	}
 	last := func(n int32) float64 {
-		if w, known := worth[n]; known {
+		if w, known := l.last(again, n); known {
 			return w
 		}
 		return math.Inf(1)
@@ -216,7 +245,7 @@ func (l *ladder) options(t *timeline, again []bool, worth map[int32]float64) []i
 // toggle is the set with n given up, or kept again if it is given up.
 func (l *ladder) toggle(t *timeline, again []bool, n int32) []bool {
 	if !again[n] {
-		return l.give(t, again, n)
+		return l.giveUp(t, again, n)
 	}
 	set := slices.Clone(again)
 	set[n] = false
@@ -236,9 +265,9 @@ type move struct {
 // moves the larger wins.
 func (x move) worth(before float64) float64 { return x.gain / max(x.cost-before, 1) }
 
-// give is the set with n given up, and with it what makes n again and is not
+// giveUp is the set with n given up, and with it what makes n again and is not
 // there by itself at the border of the passes.
-func (l *ladder) give(t *timeline, again []bool, n int32) []bool {
+func (l *ladder) giveUp(t *timeline, again []bool, n int32) []bool {
 	set := slices.Clone(again)
 	var grow func(n int32)
 	grow = func(n int32) {
