@@ -1,9 +1,12 @@
 package memopt
 
 import (
+	"fmt"
+	"path/filepath"
 	"slices"
 
 	"memopt/autograd"
+	"memopt/configs"
 	"memopt/kernels"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
@@ -15,12 +18,20 @@ func (m *Model) read() (err error) {
 	if m.Graph, err = onnx.Read(m.Path, kernels.Library); err != nil {
 		return input(err)
 	}
-	if m.Config.Optimize == "off" || hasBackward(m.Graph) {
+	if hasBackward(m.Graph) {
 		return nil
 	}
-	o := graph.CleanOptions{}
-	if m.Config.Optimize == "fuse" {
-		o.Fuse = func(*graph.Op) bool { return true }
+	return m.clean(func(*graph.Op) bool { return true })
+}
+
+// clean runs the passes on a forward graph, as far as the settings say. fuse
+// picks among the operators that may stand for pieces.
+func (m *Model) clean(fuse func(*graph.Op) bool) error {
+	if m.Config.Optimize == "off" {
+		return nil
+	}
+	if m.Config.Optimize != "fuse" {
+		fuse = nil
 	}
 	params, err := autograd.Trainable(m.Graph, m.Config.Trainable)
 	if err != nil {
@@ -30,11 +41,31 @@ func (m *Model) read() (err error) {
 	for _, v := range params {
 		trained[v] = true
 	}
-	o.Trained = func(v *graph.Value) bool { return trained[v] }
 	// A loss that is named need not be an output yet.
 	if loss := m.Graph.ByName(m.Config.Loss); loss != nil && !slices.Contains(m.Graph.Outputs, loss) {
 		m.Graph.Outputs = append(m.Graph.Outputs, loss)
 	}
-	m.Passes = m.Graph.Clean(o)
+	m.Passes = m.Graph.Clean(graph.CleanOptions{Fuse: fuse, Trained: func(v *graph.Value) bool { return trained[v] }})
 	return nil
+}
+
+// Optimize writes the forward graph of a model as ONNX after the passes, of
+// operators that other runtimes have too. The numbers that are fused into
+// attributes are those that Open would not train either.
+func Optimize(path, to string, c configs.Config) (graph.Report, error) {
+	m := &Model{Path: path, Config: c}
+	var err error
+	if m.Graph, err = onnx.Read(path, kernels.Library); err != nil {
+		return m.Passes, input(err)
+	}
+	if hasBackward(m.Graph) {
+		return m.Passes, input(fmt.Errorf("memopt: %s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
+	}
+	if err := m.clean(kernels.Portable); err != nil {
+		return m.Passes, err
+	}
+	if err := onnx.Write(to, m.Graph); err != nil {
+		return m.Passes, input(fmt.Errorf("memopt: %w", err))
+	}
+	return m.Passes, nil
 }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/memopt"
+)
+
+var optimizeCommand = &cli.Command{
+	Name:      "optimize",
+	Usage:     "fold constants, clean up and fuse a forward graph, and save it",
+	ArgsUsage: "MODEL",
+	Description: "memopt optimize gpt.onnx -o gpt.clean.onnx\n" +
+		"The same is done to a model before it is planned; parameters, inputs and outputs keep their names.",
+	Flags: common(
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` where to write the model (ONNX)"},
+		setting("optimize", "`NAME` how far to go: clean (the same bits) or fuse (default)"),
+		setting("trainable", "`NAMES` the parameters that are to be trained later (default all)"),
+		setting("loss", "`NAME` a value to keep as an output"),
+	),
+	Action: func(c *cli.Context) error {
+		asJSON, err := begin(c, "MODEL")
+		if err != nil {
+			return err
+		}
+		cfg, err := settings(c)
+		if err != nil {
+			return err
+		}
+		to := c.String("output")
+		if to == "" {
+			return usage("memopt optimize needs -o FILE, to write the model to")
+		}
+		if err := destinations(c, "output"); err != nil {
+			return err
+		}
+		path := c.Args().First()
+		done := busy(c, "optimizing "+filepath.Base(path))
+		r, err := memopt.Optimize(path, to, cfg)
+		done()
+		if err != nil {
+			return err
+		}
+		if !asJSON {
+			_, err := fmt.Fprint(c.App.Writer, r)
+			return err
+		}
+		type pass struct {
+			Name  string         `json:"name"`
+			Nodes int            `json:"nodes"`
+			Made  map[string]int `json:"made"`
+		}
+		passes := []pass{}
+		for _, p := range r.Passes {
+			made := map[string]int{}
+			for _, m := range p.Made {
+				made[m.Op] = m.Count
+			}
+			passes = append(passes, pass{p.Name, -p.Gone, made})
+		}
+		return printJSON(c.App.Writer, map[string]any{"format": "memopt.optimize/1", "path": to,
+			"nodes_before": r.Before, "nodes_after": r.After, "passes": passes})
+	},
+}

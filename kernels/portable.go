@@ -1,0 +1,12 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// Portable reports whether other runtimes have the operator: ONNX does, or
+// ONNX Runtime on a CPU. A model for them may be made of such operators only.
+func Portable(op *graph.Op) bool { return op.Domain != own && !onlyCUDA[op.FullName()] }
+
+// onlyCUDA lists operators of ONNX Runtime that its CPU cannot run.
+var onlyCUDA = map[string]bool{
+	"com.microsoft.BiasSoftmax": true,
+}
