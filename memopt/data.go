@@ -2,6 +2,7 @@ package memopt
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -42,10 +43,7 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 		return f, nil
 	}
 	for _, name := range f.names {
-		x := data.Tensors[name]
-		if x == nil {
-			x = data.Tensors["input."+name]
-		}
+		x := array(data, name)
 		shape := f.shapes[name]
 		if x == nil {
 			return nil, input(fmt.Errorf("memopt: the data has no array %q or %q; it has %s", name, "input."+name, strings.Join(data.Names, ", ")))
@@ -69,6 +67,33 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 		data.Tensors[name] = x
 	}
 	return f, nil
+}
+
+// sizesFrom adds to dims the sizes that the arrays of one batch have where the
+// model's inputs have names.
+func sizesFrom(g *graph.Graph, data *tensorfile.Set, dims map[string]int64) map[string]int64 {
+	all := map[string]int64{}
+	for _, v := range g.Inputs {
+		x := array(data, v.Name)
+		if x == nil || len(x.Shape) != v.Rank() {
+			continue
+		}
+		for i, d := range v.Shape {
+			if names := d.Names(); len(names) == 1 && names[0] == d.String() && all[names[0]] == 0 {
+				all[names[0]] = int64(x.Shape[i])
+			}
+		}
+	}
+	maps.Copy(all, dims)
+	return all
+}
+
+// array is an input's numbers, under its name or as a reference calls it.
+func array(data *tensorfile.Set, input string) *graph.Tensor {
+	if x := data.Tensors[input]; x != nil {
+		return x
+	}
+	return data.Tensors["input."+input]
 }
 
 // wouldFit suggests the dims under which an input, now of a shape, takes an array.

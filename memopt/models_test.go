@@ -173,3 +173,14 @@ func outputs(t *testing.T, m *Model, r planner.Request, data *tensorfile.Set) []
 	}
 	return out
 }
+
+// TestSizesFromReference: a reference's arrays size the dims that nobody gave.
+func TestSizesFromReference(t *testing.T) {
+	_, check, err := Gradients(&Model{Path: "testdata/models/gpt2-2L/model_dyn.onnx", Config: configs.Default()}, "testdata/models/gpt2-2L/ref.npz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !(check.Worst.RelErr <= 1e-4) || len(check.Params) == 0 {
+		t.Errorf("worst gradient %v of %d", check.Worst, len(check.Params))
+	}
+}

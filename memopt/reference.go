@@ -49,6 +49,9 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if data != nil {
+		only.Config.Dims = sizesFrom(only.Graph, data, only.Config.Dims)
+	}
 	p, err := only.Plan()
 	if err != nil {
 		return nil, nil, err
