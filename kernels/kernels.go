@@ -19,6 +19,10 @@
 //     value has the same bits as the first.
 //   - A graph holds only the newest form of an operator. An older opset's form
 //     is an Op with Since and Rewrite in the same file.
+//   - An operator says itself when it does nothing (NoOp), what it could say
+//     with less (Simplify, the same bits), and in which pieces others write it
+//     (Fuse, up to rounding; its gradient keeps no more than theirs). pieces.go
+//     has what patterns share; testdata/passes shows each one.
 //   - Gradient rules build ordinary nodes. Sums that undo broadcasting are
 //     made by sumTo. A gradient operator that ONNX Runtime also has carries its
 //     domain and meaning (com.microsoft.GeluGrad); others are memopt's own.

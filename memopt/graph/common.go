@@ -2,7 +2,8 @@ package graph
 
 import (
 	"fmt"
-	"strings"
+	"math"
+	"strconv"
 )
 
 // common lets equal nodes of a phase be one: the same operator, attributes and
@@ -12,15 +13,15 @@ import (
 func common(g *Graph, _ CleanOptions) map[string]int {
 	mergeConstants(g)
 	e := newEdit(g)
-	seen := map[string]*Node{}
+	seen, key := map[string]*Node{}, []byte(nil)
 	e.each(func(n *Node) []*Value {
 		if n.Op.Random || n.Op.Recompute == Never || n.Op.Overwrites != nil {
 			return nil
 		}
-		k := n.key()
-		first := seen[k]
+		key = n.appendKey(key[:0])
+		first := seen[string(key)]
 		if first == nil {
-			seen[k] = n
+			seen[string(key)] = n
 			return nil
 		}
 		return first.Outputs
@@ -28,30 +29,38 @@ func common(g *Graph, _ CleanOptions) map[string]int {
 	return e.made
 }
 
-// key is equal for nodes that compute the same.
-func (n *Node) key() string {
-	var sb strings.Builder
-	fmt.Fprintf(&sb, "%d %p", n.Phase, n.Op)
+// appendKey appends what is equal for nodes that compute the same.
+func (n *Node) appendKey(b []byte) []byte {
+	b = append(b, n.Op.Domain...)
+	b = append(b, '.')
+	b = append(b, n.Op.Name...)
+	b = append(b, ' ', byte('0'+n.Phase))
 	for _, a := range n.Op.attrs {
-		fmt.Fprintf(&sb, " %s=", a.Name)
-		if x, ok := n.Attr(a.Name).(*Tensor); ok {
-			fmt.Fprintf(&sb, "%d%v%q", x.Type, x.Shape, x.Bytes)
-		} else {
-			fmt.Fprintf(&sb, "%#v", n.Attr(a.Name))
+		b = append(b, ' ')
+		switch x := n.Attr(a.Name).(type) {
+		case nil:
+		case int64:
+			b = strconv.AppendInt(b, x, 10)
+		case float64:
+			b = strconv.AppendUint(b, math.Float64bits(x), 16)
+		case *Tensor:
+			b = fmt.Appendf(b, "%d%v%q", x.Type, x.Shape, x.Bytes)
+		default:
+			b = fmt.Appendf(b, "%#v", x)
 		}
 	}
+	b = append(b, '(')
 	for _, v := range n.Inputs {
-		if v == nil {
-			sb.WriteString(" _")
-		} else {
-			fmt.Fprintf(&sb, " %d", v.ID)
+		if v != nil {
+			b = strconv.AppendInt(b, int64(v.ID), 10)
 		}
+		b = append(b, ' ')
 	}
-	sb.WriteString(" :")
+	b = append(b, ')')
 	for _, v := range n.Outputs {
-		fmt.Fprintf(&sb, " %t", v != nil)
+		b = strconv.AppendBool(b, v != nil)
 	}
-	return sb.String()
+	return b
 }
 
 // smallConstant is the most bytes of a constant that are compared.

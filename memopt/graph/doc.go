@@ -40,6 +40,13 @@
 // exports which compute shapes at run time (Shape → Gather → Mul → Concat →
 // Reshape) have symbolic shapes everywhere. FoldInts then removes the chains.
 //
+// # Passes
+//
+// Clean is a table of passes, one file each, run in rounds until none finds
+// anything; the table says why each is there, and another what must run before
+// what. A pass knows no operator: it reads the facets NoOp, Simplify and Fuse.
+// Names of inputs, results and parameters stay.
+//
 // # Library
 //
 // Operators are values of type Op in a Library. No stage asks for one by name:

@@ -45,6 +45,11 @@ func (f *folder) fold(n *Node) bool {
 	if n.Op.Random || n.Op.Recompute == Never || n.Op.Overwrites != nil || n.Op.Eval == nil {
 		return false
 	}
+	for _, v := range n.Inputs {
+		if v != nil && (v.Kind != Const || f.kept[v] || f.changed[v]) {
+			return false
+		}
+	}
 	if flops, ok := n.Op.Flops(n).Const(); !ok || flops > foldFlops {
 		return false
 	}
@@ -53,9 +58,6 @@ func (f *folder) fold(n *Node) bool {
 	for _, v := range n.Inputs {
 		if v == nil {
 			continue
-		}
-		if v.Kind != Const || f.kept[v] || f.changed[v] {
-			return false
 		}
 		size, ok := v.Bytes().Const()
 		if !ok {
