@@ -61,6 +61,9 @@ func (s *search) recompute(ok func(*graph.Node) bool) (*candidate, error) {
 	return s.m.candidate(again)
 }
 
+// tooDear is how many plans over the limit of extra cost end the way down.
+const tooDear = 3
+
 // greedy answers a budget from a ladder of plans that does not depend on it:
 // the first plan on the way down that fits is the answer. So less budget never
 // gives more peak, however the search behind a rung behaves.
@@ -69,12 +72,16 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	if !limited && overhead == 0 {
 		return s.base, nil
 	}
-	best := s.base
+	best, dear := s.base, 0
 	for c, err := range newLadder(s).plans() {
 		if err != nil {
 			return nil, err
 		}
 		if overhead > 0 && c.cost > overhead*s.m.total {
+			// Lower plans cost more, but for a search's bad luck.
+			if dear++; dear == tooDear {
+				break
+			}
 			continue
 		}
 		best = c
