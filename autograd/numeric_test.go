@@ -333,20 +333,21 @@ var rules = []struct {
 	hyper map[string]float64
 	slots int
 	step  func(p, g float64, s []float64, t float64) float64
+	trust bool // step's stride is only a direction, as long as the parameter
 }{
-	{"sgd", nil, 0, func(p, g float64, _ []float64, _ float64) float64 { return p - learningRate*g }},
+	{"sgd", nil, 0, func(p, g float64, _ []float64, _ float64) float64 { return p - learningRate*g }, false},
 	{"sgd", map[string]float64{"weight_decay": 0.25}, 0, func(p, g float64, _ []float64, _ float64) float64 {
 		return p - learningRate*(g+0.25*p)
-	}},
+	}, false},
 	{"momentum", nil, 1, func(p, g float64, s []float64, _ float64) float64 {
 		s[0] = 0.9*s[0] + g
 		return p - learningRate*s[0]
-	}},
+	}, false},
 	{"momentum", map[string]float64{"momentum": 0.5, "nesterov": 1, "weight_decay": 0.1}, 1, func(p, g float64, s []float64, _ float64) float64 {
 		g += 0.1 * p
 		s[0] = 0.5*s[0] + g
 		return p - learningRate*(g+0.5*s[0])
-	}},
+	}, false},
 	{"momentum", map[string]float64{"dampening": 0.5}, 1, func(p, g float64, s []float64, t float64) float64 {
 		if t == 1 {
 			s[0] = g
@@ -354,9 +355,30 @@ var rules = []struct {
 			s[0] = 0.9*s[0] + 0.5*g
 		}
 		return p - learningRate*s[0]
-	}},
-	{"adamw", nil, 2, adamw(0.9, 0.999, 1e-8, 0.01)},
-	{"adamw", map[string]float64{"beta1": 0.5, "beta2": 0.75, "epsilon": 0.01, "weight_decay": 0}, 2, adamw(0.5, 0.75, 0.01, 0)},
+	}, false},
+	{"adamw", nil, 2, adamw(0.9, 0.999, 1e-8, 0.01), false},
+	{"adamw", map[string]float64{"beta1": 0.5, "beta2": 0.75, "epsilon": 0.01, "weight_decay": 0}, 2, adamw(0.5, 0.75, 0.01, 0), false},
+	{"adagrad", nil, 1, adagrad(1e-10, 0, 0), false},
+	{"adagrad", map[string]float64{"epsilon": 0.01, "weight_decay": 0.25, "lr_decay": 0.5}, 1, adagrad(0.01, 0.25, 0.5), false},
+	{"lamb", nil, 2, lamb(0.9, 0.999, 1e-6, 0.01), true},
+	{"lamb", map[string]float64{"beta1": 0.5, "beta2": 0.75, "epsilon": 0.01, "weight_decay": 0}, 2, lamb(0.5, 0.75, 0.01, 0), true},
+}
+
+func adagrad(epsilon, decay, slower float64) func(p, g float64, s []float64, t float64) float64 {
+	return func(p, g float64, s []float64, t float64) float64 {
+		g += decay * p
+		s[0] += g * g
+		return p - learningRate/(1+(t-1)*slower)*g/(math.Sqrt(s[0])+epsilon)
+	}
+}
+
+func lamb(beta1, beta2, epsilon, decay float64) func(p, g float64, s []float64, t float64) float64 {
+	return func(p, g float64, s []float64, t float64) float64 {
+		s[0] = beta1*s[0] + (1-beta1)*g
+		s[1] = beta2*s[1] + (1-beta2)*g*g
+		m, v := s[0]/(1-math.Pow(beta1, t)), s[1]/(1-math.Pow(beta2, t))
+		return p - learningRate*(m/(math.Sqrt(v)+epsilon)+decay*p)
+	}
 }
 
 func adamw(beta1, beta2, epsilon, decay float64) func(p, g float64, s []float64, t float64) float64 {
@@ -367,6 +389,14 @@ func adamw(beta1, beta2, epsilon, decay float64) func(p, g float64, s []float64,
 		m, v := s[0]/(1-math.Pow(beta1, t)), s[1]/(1-math.Pow(beta2, t))
 		return p - learningRate*m/(math.Sqrt(v)+epsilon)
 	}
+}
+
+func length(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v * v
+	}
+	return math.Sqrt(sum)
 }
 
 // TestOptimizers runs three steps beside the rules.
@@ -388,7 +418,17 @@ func TestOptimizers(t *testing.T) {
 					if step == 0 {
 						slots[name][i] = make([]float64, rule.slots)
 					}
-					params[name][i] = rule.step(params[name][i], grad[i], slots[name][i], float64(step+1))
+				}
+				old, stride := params[name], make([]float64, len(grad))
+				for i := range grad {
+					stride[i] = rule.step(old[i], grad[i], slots[name][i], float64(step+1)) - old[i]
+				}
+				ratio := 1.0
+				if p, d := length(old), length(stride)/learningRate; rule.trust && p > 0 && d > 0 {
+					ratio = p / d
+				}
+				for i := range stride {
+					old[i] += ratio * stride[i]
 				}
 				near(t, fmt.Sprintf("%s after step %d of %s", name, step+1, rule.name), floats(m.states[name]), params[name], 1e-9)
 			}

@@ -26,7 +26,7 @@ type Config struct {
 	Optimize     string // off, clean or fuse
 	Loss         string
 	Trainable    []string
-	Optimizer    string // sgd, momentum, adam or adamw
+	Optimizer    string // sgd, momentum, adam, adamw, lamb or adagrad
 	LR           float64
 	Momentum     float64
 	Beta1, Beta2 float64

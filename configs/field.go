@@ -42,7 +42,7 @@ func row[T any](name string, at func(*Config) *T, k kind[T], def T, doc string) 
 var (
 	strategies = []string{"auto", "keep-all", "recompute-cheap", "recompute-all", "greedy"}
 	optimizes  = []string{"off", "clean", "fuse"}
-	optimizers = []string{"sgd", "momentum", "adam", "adamw"}
+	optimizers = []string{"sgd", "momentum", "adam", "adamw", "lamb", "adagrad"}
 	devices    = []string{"auto", "cpu", "vulkan"}
 	compats    = []string{"1.19"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
@@ -88,11 +88,11 @@ var fields = []field{
 	row("momentum", func(c *Config) *float64 { return &c.Momentum }, real(below1), 0.9,
 		"Momentum of the optimizer of that name."),
 	row("beta1", func(c *Config) *float64 { return &c.Beta1 }, real(below1), 0.9,
-		"Adam and AdamW: decay of the mean gradient."),
+		"Adam, AdamW and LAMB: decay of the mean gradient."),
 	row("beta2", func(c *Config) *float64 { return &c.Beta2 }, real(below1), 0.999,
-		"Adam and AdamW: decay of the mean squared gradient."),
+		"Adam, AdamW and LAMB: decay of the mean squared gradient."),
 	row("epsilon", func(c *Config) *float64 { return &c.Epsilon }, real(positive), 1e-8,
-		"Adam and AdamW: added to the root of the mean squared gradient."),
+		"Adam, AdamW, LAMB and Adagrad: added to the root of the squared gradients."),
 	row("weight_decay", func(c *Config) *float64 { return &c.WeightDecay }, real(atLeast0), 0.01,
 		"Share of a parameter taken off each step, times the learning rate."),
 	row("clip_norm", func(c *Config) *float64 { return &c.ClipNorm }, real(atLeast0), 0,

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"math"
 	"strings"
 
 	"memopt/memopt/graph"
@@ -25,8 +26,11 @@ type optimizer struct {
 	eval func(u update) func(p, g float64, s []float64) float64
 	// fast is the same for pieces of float32 tensors.
 	fast func(u update) func(p, g []float32, s [][]float32)
-	// samples are attributes to test with.
-	samples []string
+	// direction is instead of both where a step is as long as the parameter:
+	// what the states keep of a gradient, and which way they point.
+	direction func(u update) (remember func(g float64, s []float64), direction func(p float64, s []float64) float64)
+	// samples are attributes to test with, more whole samples.
+	samples, more []string
 }
 
 // update is what is the same for every element.
@@ -70,6 +74,7 @@ func defineOptimizer(o optimizer) *graph.Op {
 			op.Samples = append(op.Samples, strings.ReplaceAll(s, "T", "f32")+"; "+attrs, strings.ReplaceAll(s, "T", "f64")+"; "+attrs)
 		}
 	}
+	op.Samples = append(op.Samples, o.more...)
 	return define(op)
 }
 
@@ -95,6 +100,10 @@ func newUpdate(c *graph.Call) update {
 }
 
 func (o optimizer) runEval(c *graph.Call) {
+	if o.direction != nil {
+		o.runDirection(c, serial)
+		return
+	}
 	u := newUpdate(c)
 	f := o.eval(u)
 	s := make([]float64, len(o.slots))
@@ -110,6 +119,10 @@ func (o optimizer) runEval(c *graph.Call) {
 }
 
 func (o optimizer) runFast(c *graph.Call) {
+	if o.direction != nil {
+		o.runDirection(c, c.Parallel)
+		return
+	}
 	if c.In[0].Type != graph.Float32 {
 		o.runEval(c)
 		return
@@ -131,6 +144,59 @@ func (o optimizer) runFast(c *graph.Call) {
 		}
 		f(p[lo:hi], g[lo:hi], s)
 	})
+}
+
+// runDirection works in two passes: the norms of the parameter and of the
+// direction are known only behind the first. Norms are summed as ClipNorm's.
+func (o optimizer) runDirection(c *graph.Call, par parallel) {
+	u := newUpdate(c)
+	remember, direction := o.direction(u)
+	p, n := c.In[0], c.In[0].Len()
+	chunks := ceilDiv(n, clipChunk)
+	params, directions := make([]float64, chunks), make([]float64, chunks)
+	eachChunk := func(f func(chunk, k int, s []float64)) {
+		par(chunks, 1, func(lo, hi int) {
+			s := make([]float64, len(o.slots))
+			for i := lo; i < hi; i++ {
+				for k := i * clipChunk; k < min((i+1)*clipChunk, n); k++ {
+					f(i, k, s)
+				}
+			}
+		})
+	}
+	eachChunk(func(chunk, k int, s []float64) {
+		for i := range s {
+			s[i] = c.In[firstSlot+i].Float(k)
+		}
+		remember(u.scale*c.In[1].Float(k), s)
+		for i := range s {
+			c.Out[1+i].SetFloat(k, s[i])
+		}
+		x := p.Float(k)
+		d := direction(x, s)
+		params[chunk] += x * x
+		directions[chunk] += d * d
+	})
+	rate := u.lr * trust(params, directions)
+	eachChunk(func(_, k int, s []float64) {
+		for i := range s {
+			s[i] = c.Out[1+i].Float(k)
+		}
+		x := p.Float(k)
+		c.Out[0].SetFloat(k, x-rate*direction(x, s))
+	})
+}
+
+// trust is ‖param‖/‖direction‖ from sums of squares, or 1 where either is zero.
+func trust(params, directions []float64) float64 {
+	p, d := 0.0, 0.0
+	for i := range params {
+		p, d = p+params[i], d+directions[i]
+	}
+	if p == 0 || d == 0 {
+		return 1
+	}
+	return math.Sqrt(p / d)
 }
 
 // copyUnless copies, unless both are one piece of memory already.

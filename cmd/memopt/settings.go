@@ -26,7 +26,7 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		setting("optimize", "`NAME` what is done to a forward graph first: off, clean or fuse (default)"),
 		setting("loss", "`NAME` the scalar to lower, if several outputs are scalars"),
 		setting("trainable", "`NAMES` the parameters to train, patterns like h.0.* too (default all)"),
-		setting("optimizer", "`NAME` sgd, momentum, adam or adamw (default)"),
+		setting("optimizer", "`NAME` sgd, momentum, adam, adamw (default), lamb or adagrad"),
 		setting("clip-norm", "`X` largest norm of all gradients together"),
 		setting("accumulate", "`N` micro-batches for each update (default 1)"),
 		setting("device", "`NAME` auto (default) or cpu"),

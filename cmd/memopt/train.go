@@ -26,7 +26,7 @@ var trainCommand = &cli.Command{
 	Flags: planFlags(
 		setting("steps", "`N` updates to do (default 10)"),
 		setting("lr", "`X` learning rate (default 0.001)"),
-		setting("weight-decay", "`X` what adamw takes off a parameter, times the rate (default 0.01)"),
+		setting("weight-decay", "`X` what adamw and lamb take off a parameter, times the rate (default 0.01)"),
 		setting("momentum", "`X` decay of momentum (default 0.9)"),
 		setting("beta1", "`X` adam: decay of the mean gradient (default 0.9)"),
 		setting("beta2", "`X` adam: decay of the mean squared gradient (default 0.999)"),
