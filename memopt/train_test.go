@@ -129,6 +129,8 @@ func TestResume(t *testing.T) {
 		"adamw":                 {},
 		"momentum and clipping": {"optimizer": "momentum", "clip_norm": "1"},
 		"micro-batches":         {"accumulate": "2"},
+		"lamb":                  {"optimizer": "lamb"},
+		"adagrad":               {"optimizer": "adagrad"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := trainGPT(t, model, fields, Training{Steps: 8, LR: 1e-3, Seed: 3, Data: data})
