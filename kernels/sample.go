@@ -2,6 +2,8 @@ package kernels
 
 import (
 	"fmt"
+	"hash/fnv"
+	"io"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -208,9 +210,7 @@ func fill(x *graph.Tensor, how string, rng *rand.Rand) error {
 
 // hash keys the random numbers of a sample.
 func hash(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return h
+	h := fnv.New64a()
+	io.WriteString(h, s) // a hash does not fail
+	return h.Sum64()
 }

@@ -2,8 +2,6 @@ package planner
 
 import (
 	"slices"
-
-	"memopt/memopt/graph"
 )
 
 // Bound is what no plan in this order can undercut.
@@ -41,17 +39,15 @@ const windows = 8
 // tight lists the steps that cuts are made at: the first ones of the backward
 // pass, where most is kept, and the worst of each window that is over limit.
 func (m *model) tight(t *timeline, limit int64) (at []int) {
-	border := slices.IndexFunc(t.steps, func(s Step) bool { return m.g.Nodes[s.Node].Phase != graph.Forward })
 	add := func(i int) {
 		if i >= 0 && i < len(t.live) && t.live[i] > limit && !slices.Contains(at, i) {
 			at = append(at, i)
 		}
 	}
-	if border >= 0 {
-		add(border)
-		add(border + 1)
-		add(border + 2)
-	}
+	border := m.sim.forward
+	add(border)
+	add(border + 1)
+	add(border + 2)
 	add(t.at)
 	width := max(1, (len(t.live)+windows-1)/windows)
 	for from := 0; from < len(t.live); from += width {

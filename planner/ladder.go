@@ -5,8 +5,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-
-	"memopt/memopt/graph"
 )
 
 // ladder is the plans of greedy, from everything kept downwards.
@@ -287,8 +285,7 @@ func (l *ladder) giveUp(t *timeline, again []bool, n int32) []bool {
 // backward pass begins.
 func (l *ladder) crosses(t *timeline, owner int32) bool {
 	b := t.buffer[2*owner]
-	border := int32(slices.IndexFunc(t.steps, func(s Step) bool { return s.Again || l.m.g.Nodes[s.Node].Phase != graph.Forward }))
-	return b >= 0 && border >= 0 && t.lives[b].last > border
+	return b >= 0 && int(t.lives[b].last) > l.m.sim.forward
 }
 
 // idle reports whether outputs of a node are alive at the peak without being

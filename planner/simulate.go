@@ -33,7 +33,7 @@ type life struct {
 // change, and memory to use again, since a search simulates thousands of sets.
 type simulator struct {
 	plain   []int32   // the plain order: nodes that are no views
-	forward int       // how many of them come before the first that is not forward
+	forward int       // how many of them come before the first that is not forward: where the passes meet, with whatever runs again behind
 	maker   []int32   // by owner: the node, −1
 	over    [][]int32 // by node: owners that output 0 may be written over, if they die
 	made    []bool    // by node: it was made again

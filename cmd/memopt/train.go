@@ -103,11 +103,7 @@ func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	schedule, err := plan.Schedule()
-	if err != nil {
-		return err
-	}
-	lines := report.Lines(plan, schedule, result.Trace)
+	lines := report.Lines(plan, result.Trace)
 	if asJSON {
 		if err := printJSON(c.App.Writer, trainJSON(result, lines)); err != nil {
 			return err
@@ -214,11 +210,7 @@ func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
 			return asInput(err)
 		}
 	}
-	schedule, err := check.Plan.Schedule()
-	if err != nil {
-		return err
-	}
-	lines := report.Lines(check.Plan, schedule, check.Trace)
+	lines := report.Lines(check.Plan, check.Trace)
 	limit := c.Float64("tolerance")
 	wrong := mistakes(check, limit)
 	if asJSON {

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"slices"
 )
 
@@ -248,11 +250,9 @@ func (n *Node) Identity() uint64 {
 	if n.Op.spec("seed") != nil && n.Has("seed") {
 		return uint64(n.Int("seed"))
 	}
-	h := uint64(14695981039346656037) // FNV-1a
-	for i := range len(n.Name) {
-		h = (h ^ uint64(n.Name[i])) * 1099511628211
-	}
-	return h
+	h := fnv.New64a()
+	io.WriteString(h, n.Name) // a hash does not fail
+	return h.Sum64()
 }
 
 // NodeError is an error that belongs to a node.

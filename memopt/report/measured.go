@@ -14,14 +14,15 @@ type Line struct {
 	Promised, Measured int64
 }
 
-// Lines compares a plan's spaces with what a device used. Equal is the
-// promise on our own devices.
-func Lines(p *planner.Plan, s *planner.Schedule, t planner.Trace) []Line {
+// Lines compares what a plan promises, which is what budgets bind, with what a
+// device used. Equal is the promise on our own devices.
+func Lines(p *planner.Plan, t planner.Trace) []Line {
+	m := p.Memory
 	return []Line{
 		{"arena", "arena", p.Arena, t.Arena},
-		{"parameters and states", "state", s.State, t.State},
-		{"inputs", "staging", s.Staging, t.Staging},
-		{"total", "", p.Arena + s.State + s.Staging, t.Arena + t.State + t.Staging},
+		{"parameters and states", "state", m.Weights + m.Optimizer, t.State},
+		{"inputs", "staging", m.Staging, t.Staging},
+		{"total", "", m.Total, t.Arena + t.State + t.Staging},
 	}
 }
 
