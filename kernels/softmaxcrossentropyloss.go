@@ -36,48 +36,14 @@ var _ = define(graph.Op{
 		return dx
 	},
 	Eval: func(c *graph.Call) {
-		x := c.In[0]
-		l := newClassLoss(c.Node, c.In[1], input(c, 2), x.Shape)
-		l.reduce(c.Out[0], func(s int) float64 {
-			at, lse := l.first(s), l.logSumExp(x, s)
-			if p := output(c, 1); p != nil {
-				for k := range l.classes {
-					p.SetFloat(at+k*l.inner, x.Float(at+k*l.inner)-lse)
-				}
-			}
-			class, w := l.pick(s)
-			if class < 0 {
-				return w
-			}
-			return w * (lse - x.Float(at+class*l.inner))
-		})
+		newClassLoss(c.Node, c.In[1], input(c, 2), c.In[0].Shape).crossEntropy(c)
 	},
 	Fast: func(c *graph.Call) {
 		if c.In[0].Type != graph.Float32 || c.Out[0] == nil {
 			c.Node.Op.Eval(c)
 			return
 		}
-		l := newClassLoss(c.Node, c.In[1], input(c, 2), c.In[0].Shape)
-		losses := scratch64(c, l.labels.Len())
-		var logProb []float32
-		if p := output(c, 1); p != nil {
-			logProb = p.F32()
-		}
-		c.Parallel(len(losses), 1+grain/8/max(1, l.classes), func(lo, hi int) {
-			l.rows(logProb, c.In[0].F32(), lo, hi, func(s int, out, row []float32) {
-				m, sum := softmaxSum(row)
-				lse := float64(m) + math.Log(sum)
-				class, w := l.pick(s)
-				losses[s] = w
-				if class >= 0 {
-					losses[s] = w * (lse - float64(row[class]))
-				}
-				for k := range out {
-					out[k] = float32(float64(row[k]) - lse)
-				}
-			})
-		})
-		l.reduce(c.Out[0], func(s int) float64 { return losses[s] })
+		newClassLoss(c.Node, c.In[1], input(c, 2), c.In[0].Shape).fastCrossEntropy(c)
 	},
 	Scratch:   func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(8)) },
 	Flops:     scoresFlops(0, 10),
@@ -95,6 +61,50 @@ var _ = define(graph.Op{
 		"f64[2,3], i64[2]<3",
 	},
 })
+
+// crossEntropy writes the loss of scores and, where it is wanted, their
+// log-softmax.
+func (l classLoss) crossEntropy(c *graph.Call) {
+	x := c.In[0]
+	l.reduce(c.Out[0], func(s int) float64 {
+		at, lse := l.first(s), l.logSumExp(x, s)
+		if p := output(c, 1); p != nil {
+			for k := range l.classes {
+				p.SetFloat(at+k*l.inner, x.Float(at+k*l.inner)-lse)
+			}
+		}
+		class, w := l.pick(s)
+		if class < 0 {
+			return w
+		}
+		return w * (lse - x.Float(at+class*l.inner))
+	})
+}
+
+// fastCrossEntropy is crossEntropy for float32, with the samples' losses in
+// scratch.
+func (l classLoss) fastCrossEntropy(c *graph.Call) {
+	losses := scratch64(c, l.labels.Len())
+	var logProb []float32
+	if p := output(c, 1); p != nil {
+		logProb = p.F32()
+	}
+	c.Parallel(len(losses), 1+grain/8/max(1, l.classes), func(lo, hi int) {
+		l.rows(logProb, c.In[0].F32(), lo, hi, func(s int, out, row []float32) {
+			m, sum := softmaxSum(row)
+			lse := float64(m) + math.Log(sum)
+			class, w := l.pick(s)
+			losses[s] = w
+			if class >= 0 {
+				losses[s] = w * (lse - float64(row[class]))
+			}
+			for k := range out {
+				out[k] = float32(float64(row[k]) - lse)
+			}
+		})
+	})
+	l.reduce(c.Out[0], func(s int) float64 { return losses[s] })
+}
 
 // softmaxSum is the greatest score and the sum of e^(score − greatest).
 func softmaxSum(row []float32) (m float32, sum float64) {

@@ -42,49 +42,14 @@ var _ = define(graph.Op{
 		return dx
 	},
 	Eval: func(c *graph.Call) {
-		x := c.In[0]
-		l := keptClassLoss(c, c.In[1], input(c, 2), input(c, 3), x.Shape)
-		l.reduce(c.Out[0], func(s int) float64 {
-			at, lse := l.first(s), l.logSumExp(x, s)
-			if p := output(c, 1); p != nil {
-				for k := range l.classes {
-					p.SetFloat(at+k*l.inner, x.Float(at+k*l.inner)-lse)
-				}
-			}
-			class, w := l.pick(s)
-			if class < 0 {
-				return w
-			}
-			return w * (lse - x.Float(at+class*l.inner))
-		})
+		keptClassLoss(c, c.In[1], input(c, 2), input(c, 3), c.In[0].Shape).crossEntropy(c)
 	},
 	Fast: func(c *graph.Call) {
-		p := output(c, 1)
-		if c.In[0].Type != graph.Float32 || p != nil && p.Type != graph.Float32 {
+		if p := output(c, 1); c.In[0].Type != graph.Float32 || p != nil && p.Type != graph.Float32 {
 			c.Node.Op.Eval(c)
 			return
 		}
-		l := keptClassLoss(c, c.In[1], input(c, 2), input(c, 3), c.In[0].Shape)
-		losses := scratch64(c, l.labels.Len())
-		var logProb []float32
-		if p != nil {
-			logProb = p.F32()
-		}
-		c.Parallel(len(losses), 1+grain/8/max(1, l.classes), func(lo, hi int) {
-			l.rows(logProb, c.In[0].F32(), lo, hi, func(s int, out, row []float32) {
-				m, sum := softmaxSum(row)
-				lse := float64(m) + math.Log(sum)
-				class, w := l.pick(s)
-				losses[s] = w
-				if class >= 0 {
-					losses[s] = w * (lse - float64(row[class]))
-				}
-				for k := range out {
-					out[k] = float32(float64(row[k]) - lse)
-				}
-			})
-		})
-		l.reduce(c.Out[0], func(s int) float64 { return losses[s] })
+		keptClassLoss(c, c.In[1], input(c, 2), input(c, 3), c.In[0].Shape).fastCrossEntropy(c)
 	},
 	Scratch:   func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(8)) },
 	Flops:     scoresFlops(0, 10),

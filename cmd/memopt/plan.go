@@ -48,8 +48,12 @@ var planCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
+		var file *planner.File
+		if asJSON || c.String("output") != "" {
+			file = model.PlanFile(plan)
+		}
 		if to := c.String("output"); to != "" {
-			if err := model.PlanFile(plan).Save(to); err != nil {
+			if err := file.Save(to); err != nil {
 				return asInput(err)
 			}
 		}
@@ -59,7 +63,7 @@ var planCommand = &cli.Command{
 			}
 		}
 		if asJSON {
-			return printJSON(c.App.Writer, model.PlanFile(plan))
+			return printJSON(c.App.Writer, file)
 		}
 		for _, s := range show {
 			if err := s.print(c.App.Writer, model, plan); err != nil {
