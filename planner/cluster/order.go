@@ -1,0 +1,386 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// border is the operator that ends the forward pass of a trainer's program.
+const border = "YieldOp"
+
+// edge is one value on its way from the node that makes it to one that reads it.
+type edge struct {
+	from, out int
+	to, in    int
+}
+
+// wiring is the edges of an outline by node. Those into a node are sorted by who
+// makes them, those out of it by who reads them.
+type wiring struct {
+	o         *graph.Outline
+	into, out [][]edge
+}
+
+// wire looks up who makes what. A value has one maker at most.
+func wire(o *graph.Outline) (*wiring, error) {
+	type place struct{ node, out int }
+	made := make(map[string]place, len(o.Nodes))
+	for i, n := range o.Nodes {
+		for k, name := range n.Outputs {
+			if name == "" {
+				continue
+			}
+			if first, ok := made[name]; ok {
+				return nil, fmt.Errorf("cluster: nodes %q and %q both make %q", o.Nodes[first.node].Name, n.Name, name)
+			}
+			made[name] = place{i, k}
+		}
+	}
+	w := &wiring{o: o, into: make([][]edge, len(o.Nodes)), out: make([][]edge, len(o.Nodes))}
+	for i, n := range o.Nodes {
+		for k, name := range n.Inputs {
+			if p, ok := made[name]; ok {
+				e := edge{p.node, p.out, i, k}
+				w.into[i] = append(w.into[i], e)
+				w.out[p.node] = append(w.out[p.node], e)
+			}
+		}
+	}
+	for i := range o.Nodes {
+		slices.SortFunc(w.into[i], func(a, b edge) int {
+			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.out, b.out), cmp.Compare(a.in, b.in))
+		})
+		slices.SortFunc(w.out[i], func(a, b edge) int {
+			return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.out, b.out), cmp.Compare(a.in, b.in))
+		})
+	}
+	return w, nil
+}
+
+// borderOf is the node that ends the forward pass, or −1.
+func borderOf(o *graph.Outline) (int, error) {
+	at := -1
+	for i, n := range o.Nodes {
+		if n.Op != border {
+			continue
+		}
+		if at >= 0 {
+			return -1, fmt.Errorf("cluster: nodes %q and %q (%s) both end the forward pass, need one", o.Nodes[at].Name, n.Name, n.Op)
+		}
+		at = i
+	}
+	return at, nil
+}
+
+// complete refuses an order that lacks nodes: they wait for each other.
+func (w *wiring) complete(order []int) ([]int, error) {
+	if len(order) == len(w.o.Nodes) {
+		return order, nil
+	}
+	placed := make([]bool, len(w.o.Nodes))
+	for _, i := range order {
+		placed[i] = true
+	}
+	return nil, fmt.Errorf("cluster: node %q reads what it makes itself, by way of other nodes", w.o.Nodes[slices.Index(placed, false)].Name)
+}
+
+// DefaultOrder is the order in which ONNX Runtime runs a program when nothing
+// else is asked for: depth first from the last nodes, the higher index first.
+// Ties go by index, which is the place in o.Nodes.
+func DefaultOrder(o *graph.Outline) ([]int, error) {
+	w, err := wire(o)
+	if err != nil {
+		return nil, err
+	}
+	var leaves []int
+	for i := range o.Nodes {
+		if len(w.out[i]) == 0 {
+			leaves = append(leaves, i)
+		}
+	}
+	return w.complete(w.reverse(leaves, cmp.Compare[int]))
+}
+
+// reverse walks depth first from nodes to what they need and returns what it
+// met, makers first. Of several makers the last by less goes first.
+func (w *wiring) reverse(from []int, less func(a, b int) int) []int {
+	type visit struct {
+		node  int
+		leave bool
+	}
+	const (
+		fresh = iota
+		open
+		done
+	)
+	state := make([]uint8, len(w.o.Nodes))
+	var stack []visit
+	for _, i := range from {
+		stack = append(stack, visit{node: i})
+	}
+	var order []int
+	for len(stack) > 0 {
+		v := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		switch {
+		case v.leave:
+			if !slices.ContainsFunc(w.into[v.node], func(e edge) bool { return state[e.from] == open }) {
+				state[v.node] = done
+				order = append(order, v.node)
+			}
+			continue
+		case state[v.node] != fresh:
+			continue
+		}
+		state[v.node] = open
+		stack = append(stack, visit{v.node, true})
+		var makers []int
+		for _, e := range w.into[v.node] {
+			makers = append(makers, e.from)
+		}
+		slices.SortFunc(makers, less)
+		for _, m := range slices.Compact(makers) {
+			stack = append(stack, visit{node: m})
+		}
+	}
+	return order
+}
+
+// MemoryEfficientOrder is the order in which ONNX Runtime runs a program whose
+// activations are computed again: what the forward pass needs, depth first from
+// its results and the longest way first; the sizes of what it makes as soon as
+// they are known; then the backward pass as it becomes ready, with what only
+// depends on the forward pass (that is what copies are) right before its first
+// reader. Ties go by index, which is the place in o.Nodes. Without a border the
+// order is the default.
+func MemoryEfficientOrder(o *graph.Outline) ([]int, error) {
+	at, err := borderOf(o)
+	if err != nil {
+		return nil, err
+	}
+	if at < 0 {
+		return DefaultOrder(o)
+	}
+	w, err := wire(o)
+	if err != nil {
+		return nil, err
+	}
+	distance, err := w.distances()
+	if err != nil {
+		return nil, err
+	}
+	far := func(a, b int) int { return cmp.Or(cmp.Compare(distance[a], distance[b]), cmp.Compare(a, b)) }
+	needed := w.reverse([]int{at}, far)
+	forward := make([]bool, len(o.Nodes))
+	for _, i := range needed {
+		forward[i] = true
+	}
+	var order []int
+	for _, i := range needed[:len(needed)-1] {
+		order = append(order, i)
+		for _, e := range w.out[i] {
+			if measures[o.Nodes[e.to].Op] && !forward[e.to] {
+				forward[e.to] = true
+				order = append(order, e.to)
+			}
+		}
+	}
+	b := &backward{w: w, border: at, order: append(order, at), waits: make([]int, len(o.Nodes)), forward: forward}
+	b.run()
+	return w.complete(b.order)
+}
+
+// measures are the operators that only look at the size of what they read.
+var measures = map[string]bool{"Shape": true, "Size": true}
+
+// distances is the length of the longest way to each node, in edges.
+func (w *wiring) distances() ([]int, error) {
+	distance, waits := make([]int, len(w.o.Nodes)), make([]int, len(w.o.Nodes))
+	var ready []int
+	for i := range w.o.Nodes {
+		if waits[i] = len(w.into[i]); waits[i] == 0 {
+			ready = append(ready, i)
+		}
+	}
+	for k := 0; k < len(ready); k++ {
+		for _, e := range w.out[ready[k]] {
+			distance[e.to] = max(distance[e.to], distance[e.from]+1)
+			if waits[e.to]--; waits[e.to] == 0 {
+				ready = append(ready, e.to)
+			}
+		}
+	}
+	_, err := w.complete(ready)
+	return distance, err
+}
+
+// backward orders what comes after the border.
+type backward struct {
+	w       *wiring
+	border  int
+	forward []bool // the border too
+	order   []int
+	waits   []int // edges into the node from nodes that are not placed yet
+	groups  []group
+	groupOf []int // by node: its group, or −1
+}
+
+// group is nodes beside the main path that the same results of theirs need.
+type group struct {
+	nodes  []int // in order
+	placed bool
+}
+
+func (b *backward) run() {
+	b.groupOf = make([]int, len(b.w.o.Nodes))
+	var starts []int
+	for i := range b.w.o.Nodes {
+		b.groupOf[i] = -1
+		if b.forward[i] {
+			continue
+		}
+		for _, e := range b.w.into[i] {
+			if !b.forward[e.from] || e.from == b.border {
+				b.waits[i]++
+			}
+		}
+		if b.waits[i] == 0 {
+			starts = append(starts, i)
+		}
+	}
+	b.split(b.beside(starts))
+	for queue := []int{b.border}; len(queue) > 0; queue = queue[1:] {
+		i := queue[0]
+		if i != b.border {
+			b.feed(i)
+			b.order = append(b.order, i)
+		}
+		for _, e := range b.w.out[i] {
+			if b.forward[e.to] {
+				continue
+			}
+			if b.waits[e.to]--; b.waits[e.to] == 0 {
+				queue = append(queue, e.to)
+			}
+		}
+	}
+	b.rest()
+}
+
+// beside is what needs no gradient: the starts and what can be made of them and
+// the forward pass alone. The main path does not wait for it.
+func (b *backward) beside(starts []int) []int {
+	waits := slices.Clone(b.waits)
+	region := slices.Clone(starts)
+	inside := make([]bool, len(waits))
+	for k := 0; k < len(region); k++ {
+		inside[region[k]] = true
+		for _, e := range b.w.out[region[k]] {
+			if waits[e.to]--; waits[e.to] == 0 {
+				region = append(region, e.to)
+			}
+		}
+	}
+	for _, i := range region {
+		for _, e := range b.w.out[i] {
+			if !inside[e.to] {
+				b.waits[e.to]--
+			}
+		}
+	}
+	return region
+}
+
+// split parts the region into groups by the results that each node serves: what
+// the main path reads and what the program returns.
+func (b *backward) split(region []int) {
+	returned := map[string]bool{}
+	for _, name := range b.w.o.Outputs {
+		returned[name] = true
+	}
+	inside := make([]bool, len(b.w.o.Nodes))
+	for _, i := range region {
+		inside[i] = true
+	}
+	serves := make([][]string, len(b.w.o.Nodes))
+	for _, i := range slices.Backward(region) {
+		var names []string
+		for _, name := range b.w.o.Nodes[i].Outputs {
+			if returned[name] {
+				names = append(names, name)
+			}
+		}
+		for _, e := range b.w.out[i] {
+			if inside[e.to] {
+				names = append(names, serves[e.to]...)
+			} else {
+				names = append(names, b.w.o.Nodes[i].Outputs[e.out])
+			}
+		}
+		slices.Sort(names)
+		serves[i] = slices.Compact(names)
+	}
+	byNames := map[string]int{}
+	for _, i := range region {
+		key := strings.Join(serves[i], "\x00")
+		k, ok := byNames[key]
+		if !ok {
+			k = len(b.groups)
+			byNames[key] = k
+			b.groups = append(b.groups, group{})
+		}
+		b.groups[k].nodes = append(b.groups[k].nodes, i)
+		b.groupOf[i] = k
+	}
+}
+
+// feed places the groups that a node reads from, and those they read from.
+func (b *backward) feed(i int) {
+	for _, e := range b.w.into[i] {
+		if k := b.groupOf[e.from]; k >= 0 {
+			b.place(k)
+		}
+	}
+}
+
+func (b *backward) place(k int) {
+	if b.groups[k].placed {
+		return
+	}
+	b.groups[k].placed = true
+	for _, i := range b.groups[k].nodes {
+		b.feed(i)
+	}
+	b.order = append(b.order, b.groups[k].nodes...)
+}
+
+// rest places the groups that nobody on the main path reads, by the names of
+// what they make.
+func (b *backward) rest() {
+	type named struct {
+		name  string
+		group int
+	}
+	var left []named
+	for k, g := range b.groups {
+		if g.placed {
+			continue
+		}
+		for _, i := range g.nodes {
+			for _, name := range b.w.o.Nodes[i].Outputs {
+				left = append(left, named{name, k})
+			}
+		}
+		if len(left) == 0 || left[len(left)-1].group != k {
+			left = append(left, named{"", k})
+		}
+	}
+	slices.SortStableFunc(left, func(a, b named) int { return strings.Compare(a.name, b.name) })
+	for _, l := range left {
+		b.place(l.group)
+	}
+}
