@@ -5,7 +5,7 @@ import "google.golang.org/protobuf/encoding/protowire"
 type fieldNum = protowire.Number
 
 // Field numbers of onnx.proto, for reading and writing. Those that are not here
-// are skipped: doc strings, value infos, the producer.
+// are skipped: doc strings, the producer.
 const (
 	modelIR         fieldNum = 1
 	modelProducer   fieldNum = 2
@@ -23,6 +23,7 @@ const (
 	graphInit       fieldNum = 5
 	graphInput      fieldNum = 11
 	graphOutput     fieldNum = 12
+	graphInfo       fieldNum = 13
 	graphSparse     fieldNum = 15
 	nodeInput       fieldNum = 1
 	nodeOutput      fieldNum = 2

@@ -77,6 +77,7 @@ type model struct {
 type body struct {
 	name                          string
 	nodes, inits, inputs, outputs [][]byte
+	infos                         [][]byte // of values in between; only an outline reads them
 	sparse                        int
 }
 
@@ -232,6 +233,8 @@ func (r *reader) readBody(what string, b []byte) body {
 			g.inputs = append(g.inputs, m.bytes())
 		case graphOutput:
 			g.outputs = append(g.outputs, m.bytes())
+		case graphInfo:
+			g.infos = append(g.infos, m.bytes())
 		case graphSparse:
 			g.sparse++
 		}
@@ -328,6 +331,7 @@ type valueInfo struct {
 	what, name string
 	dtype      graph.DType
 	shape      graph.Shape
+	unnamed    []bool // by dim: neither a number nor a name
 	hasShape   bool
 	bad        string
 }
@@ -380,7 +384,7 @@ func (info *valueInfo) dim(m *message) graph.Dim {
 	if i == maxRank {
 		fail("%s has more than %d dims", info.what, maxRank)
 	}
-	dim := graph.Sym(fmt.Sprintf("%s_dim%d", info.name, i))
+	dim, unnamed := graph.Sym(fmt.Sprintf("%s_dim%d", info.name, i)), true
 	for d := m.sub("a dim"); d.next(); {
 		switch d.num {
 		case dimValue:
@@ -388,13 +392,14 @@ func (info *valueInfo) dim(m *message) graph.Dim {
 			if n < 0 {
 				fail("%s: dim %d is %d; a size that is not known is a name (dim_param)", info.what, i, n)
 			}
-			dim = graph.Num(n)
+			dim, unnamed = graph.Num(n), false
 		case dimParam:
 			if s := d.text(); s != "" {
-				dim = dimOf(s)
+				dim, unnamed = dimOf(s), false
 			}
 		}
 	}
+	info.unnamed = append(info.unnamed, unnamed)
 	return dim
 }
 
