@@ -88,25 +88,28 @@ func (w *wiring) complete(order []int) ([]int, error) {
 	return nil, fmt.Errorf("cluster: node %q reads what it makes itself, by way of other nodes", w.o.Nodes[slices.Index(placed, false)].Name)
 }
 
-// DefaultOrder is the order in which ONNX Runtime runs a program when nothing
-// else is asked for: depth first from the last nodes, the higher index first.
-// Ties go by index, which is the place in o.Nodes.
+// DefaultOrder is the order in which ONNX Runtime runs a saved program when
+// nothing else is asked for: that of the file. Nodes whose makers follow them
+// there come after these.
 func DefaultOrder(o *graph.Outline) ([]int, error) {
 	w, err := wire(o)
 	if err != nil {
 		return nil, err
 	}
-	var leaves []int
-	for i := range o.Nodes {
-		if len(w.out[i]) == 0 {
-			leaves = append(leaves, i)
-		}
-	}
-	return w.complete(w.reverse(leaves, cmp.Compare[int]))
+	return w.inPlace()
 }
 
-// reverse walks depth first from nodes to what they need and returns what it
-// met, makers first. Of several makers the last by less goes first.
+func (w *wiring) inPlace() ([]int, error) {
+	last := make([]int, len(w.o.Nodes))
+	for i := range last {
+		last[i] = len(last) - 1 - i
+	}
+	return w.complete(w.reverse(last, func(a, b int) int { return b - a }))
+}
+
+// reverse walks depth first from nodes, the last first, to what they need, the
+// last by less first, and returns what it met, makers first. What makes its own
+// input is left out.
 func (w *wiring) reverse(from []int, less func(a, b int) int) []int {
 	type visit struct {
 		node  int
@@ -155,19 +158,19 @@ func (w *wiring) reverse(from []int, less func(a, b int) int) []int {
 // its results and the longest way first; the sizes of what it makes as soon as
 // they are known; then the backward pass as it becomes ready, with what only
 // depends on the forward pass (that is what copies are) right before its first
-// reader. Ties go by index, which is the place in o.Nodes. Without a border the
-// order is the default.
+// reader. Ties go by index, which is the place in o.Nodes. Without a border it
+// is the default order.
 func MemoryEfficientOrder(o *graph.Outline) ([]int, error) {
 	at, err := borderOf(o)
 	if err != nil {
 		return nil, err
 	}
-	if at < 0 {
-		return DefaultOrder(o)
-	}
 	w, err := wire(o)
 	if err != nil {
 		return nil, err
+	}
+	if at < 0 {
+		return w.inPlace()
 	}
 	distance, err := w.distances()
 	if err != nil {
@@ -182,7 +185,7 @@ func MemoryEfficientOrder(o *graph.Outline) ([]int, error) {
 	var order []int
 	for _, i := range needed[:len(needed)-1] {
 		order = append(order, i)
-		for _, e := range w.out[i] {
+		for _, e := range slices.Backward(w.out[i]) { // each goes right behind i
 			if measures[o.Nodes[e.to].Op] && !forward[e.to] {
 				forward[e.to] = true
 				order = append(order, e.to)
@@ -256,7 +259,7 @@ func (b *backward) run() {
 	for queue := []int{b.border}; len(queue) > 0; queue = queue[1:] {
 		i := queue[0]
 		if i != b.border {
-			b.feed(i)
+			b.feed(i, func(x, y edge) int { return cmp.Or(x.from-y.from, x.out-y.out, x.in-y.in) })
 			b.order = append(b.order, i)
 		}
 		for _, e := range b.w.out[i] {
@@ -338,9 +341,10 @@ func (b *backward) split(region []int) {
 	}
 }
 
-// feed places the groups that a node reads from, and those they read from.
-func (b *backward) feed(i int) {
-	for _, e := range b.w.into[i] {
+// feed places the groups that a node reads from, and those they read from, in
+// the given order of its inputs.
+func (b *backward) feed(i int, less func(x, y edge) int) {
+	for _, e := range slices.SortedStableFunc(slices.Values(b.w.into[i]), less) {
 		if k := b.groupOf[e.from]; k >= 0 {
 			b.place(k)
 		}
@@ -353,7 +357,7 @@ func (b *backward) place(k int) {
 	}
 	b.groups[k].placed = true
 	for _, i := range b.groups[k].nodes {
-		b.feed(i)
+		b.feed(i, func(x, y edge) int { return x.in - y.in })
 	}
 	b.order = append(b.order, b.groups[k].nodes...)
 }

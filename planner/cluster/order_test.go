@@ -1,0 +1,84 @@
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"memopt/memopt/graph"
+	"memopt/planner/cluster"
+)
+
+// cases runs a file of cases: comment lines, the input, ----, the output, and an
+// empty line between cases. With -update it writes what came out.
+func cases(t *testing.T, path string, run func(input string) string) {
+	t.Helper()
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for c := range strings.SplitSeq(strings.TrimSpace(string(src)), "\n\n") {
+		input, _, ok := strings.Cut(c+"\n", "\n----\n")
+		if !ok {
+			t.Fatalf("%s: a case without ----:\n%s", path, c)
+		}
+		got.WriteString(input + "\n----\n" + strings.TrimSpace(run(input)) + "\n\n")
+	}
+	out := strings.TrimSpace(got.String()) + "\n"
+	if *update {
+		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(strings.Split(string(src), "\n"), strings.Split(out, "\n")); diff != "" {
+		t.Errorf("%s (-update accepts this):\n%s", path, diff)
+	}
+}
+
+// outline reads "name Op inputs -> outputs" a line, "outputs ..." for what the
+// program returns, and comments.
+func outline(t *testing.T, src string) *graph.Outline {
+	t.Helper()
+	o := &graph.Outline{Values: map[string]graph.OutlineValue{}}
+	for line := range strings.SplitSeq(src, "\n") {
+		left, right, isNode := strings.Cut(line, "->")
+		words := strings.Fields(left)
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case words[0] == "outputs":
+			o.Outputs = words[1:]
+		case isNode:
+			o.Nodes = append(o.Nodes, graph.OutlineNode{Name: words[0], Op: words[1], Inputs: words[2:], Outputs: strings.Fields(right), Of: -1})
+		default:
+			t.Fatalf("a line that is no node: %s", line)
+		}
+	}
+	return o
+}
+
+func TestOrder(t *testing.T) {
+	cases(t, "testdata/order.txt", func(input string) string {
+		o := outline(t, input)
+		var out strings.Builder
+		for _, by := range []struct {
+			name  string
+			order func(*graph.Outline) ([]int, error)
+		}{{"default", cluster.DefaultOrder}, {"memory", cluster.MemoryEfficientOrder}} {
+			order, err := by.order(o)
+			out.WriteString(by.name + ":")
+			if err != nil {
+				fmt.Fprintf(&out, " %v", err)
+			}
+			for _, i := range order {
+				out.WriteString(" " + o.Nodes[i].Name)
+			}
+			out.WriteString("\n")
+		}
+		return out.String()
+	})
+}
