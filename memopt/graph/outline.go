@@ -25,6 +25,9 @@ type OutlineNode struct {
 type OutlineValue struct {
 	Type  DType
 	Shape Shape
+	// Spelled is the dims as the file writes them; "" for one that has neither
+	// a number nor a name. nil if there is no file.
+	Spelled []string
 	// Known says that there is a shape, be it that of a scalar.
 	Known bool
 }

@@ -54,14 +54,14 @@ func (r *reader) outline() *graph.Outline {
 		if info.bad != "" {
 			return info.name
 		}
-		for i, name := range info.unnamed {
-			if name {
+		for i, dim := range info.spelled {
+			if dim == "" {
 				info.shape[i] = graph.Sym(fmt.Sprintf("empty_dim_param%d", unnamed))
 				unnamed++
 			}
 		}
 		if old := o.Values[info.name]; !old.Known {
-			o.Values[info.name] = graph.OutlineValue{Type: info.dtype, Shape: info.shape, Known: info.hasShape}
+			o.Values[info.name] = graph.OutlineValue{Type: info.dtype, Shape: info.shape, Spelled: info.spelled, Known: info.hasShape}
 		}
 		return info.name
 	}

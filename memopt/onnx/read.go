@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"memopt/memopt/graph"
@@ -331,7 +332,7 @@ type valueInfo struct {
 	what, name string
 	dtype      graph.DType
 	shape      graph.Shape
-	unnamed    []bool // by dim: neither a number nor a name
+	spelled    []string // by dim; "" for neither a number nor a name
 	hasShape   bool
 	bad        string
 }
@@ -384,7 +385,7 @@ func (info *valueInfo) dim(m *message) graph.Dim {
 	if i == maxRank {
 		fail("%s has more than %d dims", info.what, maxRank)
 	}
-	dim, unnamed := graph.Sym(fmt.Sprintf("%s_dim%d", info.name, i)), true
+	dim, spelled := graph.Sym(fmt.Sprintf("%s_dim%d", info.name, i)), ""
 	for d := m.sub("a dim"); d.next(); {
 		switch d.num {
 		case dimValue:
@@ -392,14 +393,14 @@ func (info *valueInfo) dim(m *message) graph.Dim {
 			if n < 0 {
 				fail("%s: dim %d is %d; a size that is not known is a name (dim_param)", info.what, i, n)
 			}
-			dim, unnamed = graph.Num(n), false
+			dim, spelled = graph.Num(n), strconv.FormatInt(n, 10)
 		case dimParam:
 			if s := d.text(); s != "" {
-				dim, unnamed = dimOf(s), false
+				dim, spelled = dimOf(s), s
 			}
 		}
 	}
-	info.unnamed = append(info.unnamed, unnamed)
+	info.spelled = append(info.spelled, spelled)
 	return dim
 }
 
