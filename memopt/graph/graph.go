@@ -250,8 +250,13 @@ func (n *Node) Identity() uint64 {
 	if n.Op.spec("seed") != nil && n.Has("seed") {
 		return uint64(n.Int("seed"))
 	}
+	return NameIdentity(n.Name)
+}
+
+// NameIdentity is the Identity of a node of that name without a seed.
+func NameIdentity(name string) uint64 {
 	h := fnv.New64a()
-	io.WriteString(h, n.Name) // a hash does not fail
+	io.WriteString(h, name) // a hash does not fail
 	return h.Sum64()
 }
 

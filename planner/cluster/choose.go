@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+)
+
+// Request asks for the options of one ID and type, as ONNX Runtime's settings
+// do: BiasGelu+:1:-1.
+type Request struct {
+	ID    string
+	Type  int // 0 for none: the request only replaces an earlier one
+	Count int // the first so many places in execution order; −1 for all
+	// Places chooses places by number instead, from 0.
+	Places []Places
+}
+
+// Places is the places from First to Last, both included.
+type Places struct{ First, Last int }
+
+// wants reports whether place i is asked for.
+func (r Request) wants(i int) bool {
+	if len(r.Places) > 0 {
+		return slices.ContainsFunc(r.Places, func(p Places) bool { return p.First <= i && i <= p.Last })
+	}
+	return r.Count < 0 || i < r.Count
+}
+
+// Choice is one option of one plan of an analysis.
+type Choice struct{ Plan, Option int }
+
+// Chosen is what requests come to.
+type Chosen struct {
+	Choices []Choice // in execution order, one a plan at most
+	Tallies []Tally  // of the requests, one each
+}
+
+// Tally is how a request was met.
+type Tally struct {
+	Matched int // places that have such an option
+	Applied int // places whose outputs are made again by it
+}
+
+// ID spells the option as settings do: its operators in execution order, each
+// followed by +.
+func (a *Analysis) ID(o Option) string {
+	var sb strings.Builder
+	for _, i := range o.Nodes {
+		sb.WriteString(a.Outline.Nodes[i].Op)
+		sb.WriteByte('+')
+	}
+	return sb.String()
+}
+
+// Option is the option that a choice names.
+func (a *Analysis) Option(c Choice) Option { return a.Plans[c.Plan].Options[c.Option] }
+
+// Choose finds the options that requests ask for. Counts are of places in
+// execution order. Of two requests for one ID and type the later counts; where
+// a place is asked to do both, it does what saves more. Under Compat it is all
+// as ONNX Runtime 1.19 does it: requests are told apart by ID alone, making all
+// again wins, and a count of 0 spares the last place of all while any other
+// takes every place.
+func (a *Analysis) Choose(requests []Request) Chosen {
+	if a.Rules.Compat != "" {
+		return a.chooseAsORT(requests)
+	}
+	chosen := Chosen{Tallies: make([]Tally, len(requests))}
+	type key struct {
+		id  string
+		typ int
+	}
+	last := map[key]int{}
+	for i, r := range requests {
+		last[key{r.ID, r.Type}] = i
+	}
+	for p, plan := range a.Plans {
+		best, by := Choice{p, -1}, 0
+		for k, o := range plan.Options {
+			i, ok := last[key{a.ID(o), o.Type}]
+			if !ok {
+				continue
+			}
+			t := &chosen.Tallies[i]
+			wanted := requests[i].wants(t.Matched)
+			t.Matched++
+			if wanted && (best.Option < 0 || o.Ratio > plan.Options[best.Option].Ratio) {
+				best.Option, by = k, i
+			}
+		}
+		if best.Option >= 0 {
+			chosen.Choices = append(chosen.Choices, best)
+			chosen.Tallies[by].Applied++
+		}
+	}
+	return chosen
+}
+
+func (a *Analysis) chooseAsORT(requests []Request) Chosen {
+	chosen := Chosen{Tallies: make([]Tally, len(requests))}
+	last := map[string]int{}
+	for i, r := range requests {
+		last[r.ID] = i
+	}
+	spared := map[string]bool{}
+	for p, plan := range slices.Backward(a.Plans) {
+		for k, o := range plan.Options {
+			id := a.ID(o)
+			i, ok := last[id]
+			if !ok || requests[i].Type != o.Type {
+				continue
+			}
+			chosen.Tallies[i].Matched++
+			switch r := requests[i]; {
+			case r.Count == 0 && len(r.Places) == 0 && !spared[id]:
+				spared[id] = true
+			default:
+				chosen.Tallies[i].Applied++
+				chosen.Choices = append(chosen.Choices, Choice{p, k})
+			}
+			break
+		}
+	}
+	slices.Reverse(chosen.Choices)
+	return chosen
+}
+
+// Level lists the requests that ONNX Runtime's levels make for themselves: every
+// plan of the table, at level 1 only those that make everything again. Keys are
+// in the order of the table, which under Compat decides between equal IDs.
+func Level(keys []Key, level int) []Request {
+	if level == 0 {
+		return nil
+	}
+	var requests []Request
+	seen := map[Part]bool{}
+	for _, k := range keys {
+		for _, p := range k.Parts {
+			if (p.Type == Full || level > 1) && !seen[p] {
+				seen[p] = true
+				requests = append(requests, Request{ID: p.ID, Type: p.Type, Count: -1})
+			}
+		}
+	}
+	return requests
+}
