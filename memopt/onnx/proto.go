@@ -30,6 +30,7 @@ const (
 	nodeName        fieldNum = 3
 	nodeOp          fieldNum = 4
 	nodeAttr        fieldNum = 5
+	nodeDoc         fieldNum = 6
 	nodeDomain      fieldNum = 7
 	nodeOverload    fieldNum = 8
 	nodeMetadata    fieldNum = 9

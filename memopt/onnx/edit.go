@@ -1,0 +1,197 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/weights"
+)
+
+// WriteEdited writes the model at from with its nodes as in an outline of it
+// that was edited, in the given order, to path. The outline's first nodes are
+// the file's, one for one; the rest are copies of them. Where inputs, outputs
+// or names differ, or an attribute was added, the node is changed; all else of
+// the file, down to what no outline tells, stays byte for byte. What copies
+// make is recorded beside the file's other values, with the type and shape of
+// what the original makes.
+//
+// The file appears by rename. Weights that lie in files of their own stay there,
+// so such a model is only written into its own folder.
+func WriteEdited(path, from string, o *graph.Outline, order []int) (err error) {
+	f, err := weights.OpenFile(from)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("onnx: %s: no such file", from)
+		}
+		return fmt.Errorf("onnx: %s", trimPackage(err))
+	}
+	defer f.Close()
+	e := &editor{r: newReader(f.Bytes(), from, from, nil, nil), o: o, infos: map[string][]byte{}}
+	s, err := e.model(order)
+	if err != nil {
+		return err
+	}
+	if s.size > maxMessage {
+		return fmt.Errorf("onnx: %s: the rewritten model takes %d bytes, and a file at most %d", path, s.size, maxMessage)
+	}
+	if e.external != "" && !sameFolder(path, from) {
+		return fmt.Errorf("onnx: %s: the weights of %s lie beside it, in %s; write into that folder", path, from, quote(e.external))
+	}
+	return replace(path, s.writeTo)
+}
+
+func sameFolder(a, b string) bool {
+	x, errA := os.Stat(filepath.Dir(a))
+	y, errB := os.Stat(filepath.Dir(b))
+	return errA == nil && errB == nil && os.SameFile(x, y)
+}
+
+// editor rewrites one file.
+type editor struct {
+	r        *reader
+	o        *graph.Outline
+	nodes    [][]byte
+	infos    map[string][]byte // by value
+	external string            // a file that holds weights
+}
+
+// raw is the field at hand with its tag; before is what was left when it was
+// not read yet.
+func (m *message) raw(before []byte) []byte { return before[:len(before)-len(m.rest)] }
+
+func (e *editor) model(order []int) (s *stream, err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *fault:
+			err = fmt.Errorf("onnx: %s: %s", e.r.file, p.msg)
+		default:
+			panic(p)
+		}
+	}()
+	s = &stream{}
+	m := e.r.message("the model", e.r.src)
+	for before := m.rest; m.next(); before = m.rest {
+		if m.num == modelGraph {
+			s.append(field(modelGraph, e.graph(m.bytes(), order)))
+		} else {
+			s.add(part{bytes: m.raw(before)})
+		}
+	}
+	return s, nil
+}
+
+// graph is the main graph with its nodes where the first of them was.
+func (e *editor) graph(b []byte, order []int) *stream {
+	s := &stream{}
+	e.look(b)
+	placed := false
+	m := e.r.message("the graph", b)
+	for before := m.rest; m.next(); before = m.rest {
+		switch {
+		case m.num != graphNode:
+			s.add(part{bytes: m.raw(before)})
+		case !placed:
+			placed = true
+			for _, i := range order {
+				s.add(part{bytes: appendBytes(nil, graphNode, e.node(i))})
+			}
+		}
+	}
+	for _, n := range e.o.Nodes[len(e.nodes):] {
+		for k, name := range n.Outputs {
+			if info := e.infos[e.o.Nodes[n.Of].Outputs[k]]; info != nil && name != "" {
+				s.add(part{bytes: appendBytes(nil, graphInfo, e.renamed(info, name))})
+			}
+		}
+	}
+	return s
+}
+
+// look finds the nodes and what is recorded of values.
+func (e *editor) look(b []byte) {
+	for m := e.r.message("the graph", b); m.next(); {
+		switch m.num {
+		case graphNode:
+			e.nodes = append(e.nodes, m.bytes())
+		case graphInfo, graphOutput:
+			for v := e.r.message("a value", m.bytes()); v.next(); {
+				if v.num == valueName {
+					e.infos[v.text()] = m.bytes()
+				}
+			}
+		case graphInit:
+			for t := e.r.message("an initializer", m.bytes()); t.next(); {
+				if t.num == tensorExternal {
+					if key, value := t.entry(); key == "location" {
+						e.external = value
+					}
+				}
+			}
+		}
+	}
+	if len(e.o.Nodes) < len(e.nodes) {
+		fail("holds %d nodes, and the outline %d", len(e.nodes), len(e.o.Nodes))
+	}
+}
+
+// renamed is a ValueInfoProto for another value of the same type.
+func (e *editor) renamed(info []byte, name string) []byte {
+	b := appendText(nil, valueName, name)
+	m := e.r.message("a value", info)
+	for before := m.rest; m.next(); before = m.rest {
+		if m.num != valueName {
+			b = append(b, m.raw(before)...)
+		}
+	}
+	return b
+}
+
+// node is a NodeProto of the file, or of a copy, as the outline has it.
+func (e *editor) node(i int) []byte {
+	n := e.o.Nodes[i]
+	at := i
+	if i >= len(e.nodes) {
+		at = n.Of
+	}
+	var b []byte
+	for _, name := range n.Inputs {
+		b = appendText(b, nodeInput, name)
+	}
+	for _, name := range n.Outputs {
+		b = appendText(b, nodeOutput, name)
+	}
+	b = appendText(b, nodeName, n.Name)
+	var attrs []string
+	m := e.r.message("a node", e.nodes[at])
+	for before := m.rest; m.next(); before = m.rest {
+		switch m.num {
+		case nodeInput, nodeOutput, nodeName:
+			continue
+		case nodeDoc:
+			if at != i {
+				continue
+			}
+		case nodeAttr:
+			for a := m.sub("an attribute"); a.next(); {
+				if a.num == attrName {
+					attrs = append(attrs, a.text())
+				}
+			}
+		}
+		b = append(b, m.raw(before)...)
+	}
+	for _, a := range n.Attrs {
+		if !slices.Contains(attrs, a.Name) {
+			b = appendBytes(b, nodeAttr, appendAttr(nil, a))
+		}
+	}
+	if at != i {
+		b = appendText(b, nodeDoc, "Recompute of "+e.o.Nodes[at].Name)
+	}
+	return b
+}
