@@ -9,6 +9,7 @@ require (
 	github.com/rogpeppe/go-internal v1.16.0 // tests: command lines as scripts with their files inside
 	github.com/tidwall/gjson v1.20.0 // settings: values with their byte offsets, for errors with line and column
 	github.com/urfave/cli/v2 v2.27.7 // commands and flags
+	github.com/vulkan-go/vulkan v0.0.0-20221209234627-c0a353ae26c8 // Vulkan's instance, devices and memory; it has no tags
 	golang.org/x/sys v0.49.0 // mapped files, CPU features
 	google.golang.org/grpc v1.85.0 // spoken by go-plugin
 	google.golang.org/protobuf v1.36.12 // protowire, to walk ONNX files without copies; messages of the service

@@ -48,6 +48,9 @@ type Op struct {
 	Eval, Fast func(c *Call)
 	// Scratch is the bytes Fast needs beside its outputs.
 	Scratch func(n *Node) Dim
+	// Lower says how the node runs on a device that runs kernels; see Lowering.
+	// nil: such a device leaves it to the processor.
+	Lower func(l *Lowering)
 
 	// Flops prices one run; bytes moved come from the shapes.
 	Flops func(n *Node) Dim

@@ -1,0 +1,395 @@
+//go:build cgo && linux
+
+#include "shim.h"
+#include "part.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *mo_load(const char *path) {
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	return lib ? dlsym(lib, "vkGetInstanceProcAddr") : NULL;
+}
+
+static PFN_vkVoidFunction instance_function(void *get, void *instance, const char *name) {
+	return ((PFN_vkGetInstanceProcAddr)get)((VkInstance)instance, name);
+}
+
+static void put_memory(const VkPhysicalDeviceMemoryProperties2 *m, const VkPhysicalDeviceMemoryBudgetPropertiesEXT *b, mo_physical *out) {
+	const VkPhysicalDeviceMemoryProperties *p = &m->memoryProperties;
+	out->heaps = p->memoryHeapCount;
+	out->types = p->memoryTypeCount;
+	for (uint32_t i = 0; i < p->memoryHeapCount; i++) {
+		out->heap[i].size = p->memoryHeaps[i].size;
+		out->heap[i].flags = p->memoryHeaps[i].flags;
+		out->heap[i].budget = b->heapBudget[i];
+		out->heap[i].usage = b->heapUsage[i];
+	}
+	for (uint32_t i = 0; i < p->memoryTypeCount; i++) {
+		out->memory[i].heap = p->memoryTypes[i].heapIndex;
+		out->memory[i].flags = p->memoryTypes[i].propertyFlags;
+	}
+}
+
+void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
+	VkPhysicalDevice dev = physical;
+	memset(out, 0, sizeof *out);
+	out->family = -1;
+	PFN_vkGetPhysicalDeviceProperties properties = (PFN_vkGetPhysicalDeviceProperties)instance_function(get, instance, "vkGetPhysicalDeviceProperties");
+	VkPhysicalDeviceProperties first;
+	properties(dev, &first);
+	memcpy(out->name, first.deviceName, sizeof out->name);
+	out->api = first.apiVersion;
+	out->type = first.deviceType;
+	// What follows is only there since 1.2.
+	if (first.apiVersion < (1u << 22 | 2u << 12)) return;
+
+	VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
+	VkPhysicalDeviceMaintenance3Properties m3 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES, .pNext = &driver};
+	VkPhysicalDeviceSubgroupProperties sub = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, .pNext = &m3};
+	VkPhysicalDeviceProperties2 p2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &sub};
+	((PFN_vkGetPhysicalDeviceProperties2)instance_function(get, instance, "vkGetPhysicalDeviceProperties2"))(dev, &p2);
+	const VkPhysicalDeviceLimits *l = &p2.properties.limits;
+	memcpy(out->driver, driver.driverName, sizeof out->driver);
+	memcpy(out->driver_info, driver.driverInfo, sizeof out->driver_info);
+	out->vendor = p2.properties.vendorID;
+	out->device = p2.properties.deviceID;
+	out->driver_version = p2.properties.driverVersion;
+	out->subgroup = sub.subgroupSize;
+	out->subgroup_operations = sub.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT ? sub.supportedOperations : 0;
+	memcpy(out->max_groups, l->maxComputeWorkGroupCount, sizeof out->max_groups);
+	out->max_invocations = l->maxComputeWorkGroupInvocations;
+	out->max_push = l->maxPushConstantsSize;
+	out->shared_bytes = l->maxComputeSharedMemorySize;
+	out->storage_buffers = l->maxPerStageDescriptorStorageBuffers;
+	out->max_range = l->maxStorageBufferRange;
+	out->max_allocation = m3.maxMemoryAllocationSize;
+	out->storage_alignment = l->minStorageBufferOffsetAlignment;
+	out->atom = l->nonCoherentAtomSize;
+	out->max_allocations = l->maxMemoryAllocationCount;
+	out->timestamp_period = l->timestampPeriod;
+
+	VkPhysicalDevice16BitStorageFeatures s16 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES};
+	VkPhysicalDevice8BitStorageFeatures s8 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES, .pNext = &s16};
+	VkPhysicalDeviceShaderFloat16Int8Features small = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES, .pNext = &s8};
+	VkPhysicalDeviceFeatures2 f2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &small};
+	((PFN_vkGetPhysicalDeviceFeatures2)instance_function(get, instance, "vkGetPhysicalDeviceFeatures2"))(dev, &f2);
+	out->int64 = f2.features.shaderInt64;
+	out->storage8 = s8.storageBuffer8BitAccess;
+	out->int8 = small.shaderInt8;
+	out->storage16 = s16.storageBuffer16BitAccess;
+	out->float16 = small.shaderFloat16;
+
+	uint32_t n = 0;
+	PFN_vkEnumerateDeviceExtensionProperties extensions =
+		(PFN_vkEnumerateDeviceExtensionProperties)instance_function(get, instance, "vkEnumerateDeviceExtensionProperties");
+	extensions(dev, NULL, &n, NULL);
+	VkExtensionProperties *names = calloc(n ? n : 1, sizeof *names);
+	extensions(dev, NULL, &n, names);
+	for (uint32_t i = 0; i < n; i++)
+		if (!strcmp(names[i].extensionName, "VK_EXT_memory_budget")) out->has_budget = 1;
+	free(names);
+
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+	VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = out->has_budget ? &budget : NULL};
+	((PFN_vkGetPhysicalDeviceMemoryProperties2)instance_function(get, instance, "vkGetPhysicalDeviceMemoryProperties2"))(dev, &memory);
+	put_memory(&memory, &budget, out);
+
+	// A family of compute alone is rarely watched by a display; graphics too
+	// will do.
+	VkQueueFamilyProperties families[32];
+	n = 32;
+	((PFN_vkGetPhysicalDeviceQueueFamilyProperties)instance_function(get, instance, "vkGetPhysicalDeviceQueueFamilyProperties"))(dev, &n, families);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT)) continue;
+		if (out->family >= 0 && families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) continue;
+		out->family = (int32_t)i;
+		out->timestamp_bits = families[i].timestampValidBits;
+	}
+}
+
+// The features to switch on, as a chain for device creation; to be freed. All
+// of it is one piece of memory.
+void *mo_features(const mo_physical *p) {
+	struct {
+		VkPhysicalDeviceFeatures2 f2;
+		VkPhysicalDeviceShaderFloat16Int8Features small;
+		VkPhysicalDevice8BitStorageFeatures s8;
+		VkPhysicalDevice16BitStorageFeatures s16;
+	} *c = calloc(1, sizeof *c);
+	c->f2.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+	c->f2.pNext = &c->small;
+	c->f2.features.shaderInt64 = p->int64;
+	c->small.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
+	c->small.pNext = &c->s8;
+	c->small.shaderInt8 = p->int8;
+	c->small.shaderFloat16 = p->float16;
+	c->s8.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES;
+	c->s8.pNext = &c->s16;
+	c->s8.storageBuffer8BitAccess = p->storage8;
+	c->s16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+	c->s16.storageBuffer16BitAccess = p->storage16;
+	return c;
+}
+
+#define FUNCTIONS(F) \
+	F(CreateShaderModule) F(DestroyShaderModule) F(CreateDescriptorSetLayout) F(DestroyDescriptorSetLayout) \
+	F(CreatePipelineLayout) F(DestroyPipelineLayout) F(CreateComputePipelines) F(DestroyPipeline) \
+	F(CreateDescriptorPool) F(DestroyDescriptorPool) F(AllocateDescriptorSets) F(UpdateDescriptorSets) \
+	F(CreateCommandPool) F(DestroyCommandPool) F(AllocateCommandBuffers) F(FreeCommandBuffers) F(BeginCommandBuffer) F(EndCommandBuffer) \
+	F(CmdBindPipeline) F(CmdBindDescriptorSets) F(CmdPushConstants) F(CmdDispatch) F(CmdPipelineBarrier) F(CmdCopyBuffer) F(CmdFillBuffer) \
+	F(CmdWriteTimestamp) F(CmdResetQueryPool) F(CreateQueryPool) F(DestroyQueryPool) F(GetQueryPoolResults) \
+	F(CreateFence) F(DestroyFence) F(ResetFences) F(WaitForFences) F(QueueSubmit) F(GetDeviceQueue)
+
+struct mo_device {
+	VkDevice dev;
+	VkPhysicalDevice physical;
+	VkQueue queue;
+	VkFence fence;
+	uint32_t family, has_budget;
+	PFN_vkGetPhysicalDeviceMemoryProperties2 memory;
+#define FIELD(name) PFN_vk##name name;
+	FUNCTIONS(FIELD)
+};
+
+mo_device *mo_attach(void *get, void *instance, void *physical, void *device, const mo_physical *p) {
+	PFN_vkGetDeviceProcAddr of = (PFN_vkGetDeviceProcAddr)instance_function(get, instance, "vkGetDeviceProcAddr");
+	mo_device *d = calloc(1, sizeof *d);
+	d->dev = device;
+	d->physical = physical;
+	d->family = (uint32_t)p->family;
+	d->has_budget = p->has_budget;
+	d->memory = (PFN_vkGetPhysicalDeviceMemoryProperties2)instance_function(get, instance, "vkGetPhysicalDeviceMemoryProperties2");
+#define LOAD(name) \
+	if (!(d->name = (PFN_vk##name)of(d->dev, "vk" #name))) { free(d); return NULL; }
+	FUNCTIONS(LOAD)
+	d->GetDeviceQueue(d->dev, d->family, 0, &d->queue);
+	VkFenceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+	if (d->CreateFence(d->dev, &info, NULL, &d->fence) != VK_SUCCESS) { free(d); return NULL; }
+	return d;
+}
+
+void mo_detach(mo_device *d) {
+	d->DestroyFence(d->dev, d->fence, NULL);
+	free(d);
+}
+
+void mo_budget(mo_device *d, mo_physical *p) {
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+	VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = d->has_budget ? &budget : NULL};
+	d->memory(d->physical, &memory);
+	put_memory(&memory, &budget, p);
+}
+
+// Handles are pointers or numbers, by the platform.
+#define H(type, x) ((type)(uintptr_t)(x))
+#define N(x) ((uint64_t)(uintptr_t)(x))
+
+int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, const uint32_t *spec, uint32_t specs,
+	uint32_t bindings, uint32_t push_bytes, mo_pipeline *out) {
+	VkResult r;
+	VkShaderModule module = 0;
+	VkDescriptorSetLayout set_layout = 0;
+	VkPipelineLayout layout = 0;
+	VkPipeline pipeline = 0;
+	memset(out, 0, sizeof *out);
+
+	VkShaderModuleCreateInfo mi = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = bytes, .pCode = code};
+	if ((r = d->CreateShaderModule(d->dev, &mi, NULL, &module)) != VK_SUCCESS) return r;
+	out->module = N(module);
+
+	VkDescriptorSetLayoutBinding *b = calloc(bindings ? bindings : 1, sizeof *b);
+	for (uint32_t i = 0; i < bindings; i++)
+		b[i] = (VkDescriptorSetLayoutBinding){.binding = i, .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, .descriptorCount = 1, .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
+	VkDescriptorSetLayoutCreateInfo si = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, .bindingCount = bindings, .pBindings = b};
+	r = d->CreateDescriptorSetLayout(d->dev, &si, NULL, &set_layout);
+	free(b);
+	if (r != VK_SUCCESS) return r;
+	out->set_layout = N(set_layout);
+
+	VkPushConstantRange range = {.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .size = push_bytes};
+	VkPipelineLayoutCreateInfo li = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO, .setLayoutCount = 1, .pSetLayouts = &set_layout,
+		.pushConstantRangeCount = push_bytes ? 1 : 0, .pPushConstantRanges = &range};
+	if ((r = d->CreatePipelineLayout(d->dev, &li, NULL, &layout)) != VK_SUCCESS) return r;
+	out->layout = N(layout);
+
+	VkSpecializationMapEntry *entries = calloc(specs ? specs : 1, sizeof *entries);
+	for (uint32_t i = 0; i < specs; i++) entries[i] = (VkSpecializationMapEntry){.constantID = i, .offset = 4 * i, .size = 4};
+	VkSpecializationInfo special = {.mapEntryCount = specs, .pMapEntries = entries, .dataSize = 4 * (size_t)specs, .pData = spec};
+	VkComputePipelineCreateInfo pi = {.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO, .layout = layout, .stage = {
+		.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, .stage = VK_SHADER_STAGE_COMPUTE_BIT, .module = module, .pName = "main",
+		.pSpecializationInfo = &special}};
+	r = d->CreateComputePipelines(d->dev, VK_NULL_HANDLE, 1, &pi, NULL, &pipeline);
+	free(entries);
+	out->pipeline = N(pipeline);
+	return r;
+}
+
+void mo_free_pipeline(mo_device *d, const mo_pipeline *p) {
+	d->DestroyPipeline(d->dev, H(VkPipeline, p->pipeline), NULL);
+	d->DestroyPipelineLayout(d->dev, H(VkPipelineLayout, p->layout), NULL);
+	d->DestroyDescriptorSetLayout(d->dev, H(VkDescriptorSetLayout, p->set_layout), NULL);
+	d->DestroyShaderModule(d->dev, H(VkShaderModule, p->module), NULL);
+}
+
+int32_t mo_make_sets(mo_device *d, const uint64_t *layouts, uint32_t n, uint32_t bindings, uint64_t *pool, uint64_t *sets) {
+	VkDescriptorPoolSize size = {.type = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, .descriptorCount = bindings};
+	VkDescriptorPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = n, .poolSizeCount = 1, .pPoolSizes = &size};
+	VkDescriptorPool p = 0;
+	VkResult r = d->CreateDescriptorPool(d->dev, &info, NULL, &p);
+	if (r != VK_SUCCESS) return r;
+	*pool = N(p);
+	VkDescriptorSetLayout *l = calloc(n, sizeof *l);
+	VkDescriptorSet *s = calloc(n, sizeof *s);
+	for (uint32_t i = 0; i < n; i++) l[i] = H(VkDescriptorSetLayout, layouts[i]);
+	VkDescriptorSetAllocateInfo ai = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO, .descriptorPool = p, .descriptorSetCount = n, .pSetLayouts = l};
+	r = d->AllocateDescriptorSets(d->dev, &ai, s);
+	for (uint32_t i = 0; i < n; i++) sets[i] = N(s[i]);
+	free(l);
+	free(s);
+	return r;
+}
+
+void mo_bind(mo_device *d, const mo_binding *b, uint32_t n) {
+	VkDescriptorBufferInfo *info = calloc(n ? n : 1, sizeof *info);
+	VkWriteDescriptorSet *w = calloc(n ? n : 1, sizeof *w);
+	for (uint32_t i = 0; i < n; i++) {
+		info[i] = (VkDescriptorBufferInfo){.buffer = H(VkBuffer, b[i].buffer), .offset = b[i].at, .range = b[i].bytes};
+		w[i] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET, .dstSet = H(VkDescriptorSet, b[i].set), .dstBinding = b[i].binding,
+			.descriptorCount = 1, .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, .pBufferInfo = &info[i]};
+	}
+	d->UpdateDescriptorSets(d->dev, n, w, 0, NULL);
+	free(w);
+	free(info);
+}
+
+void mo_free_sets(mo_device *d, uint64_t pool) { d->DestroyDescriptorPool(d->dev, H(VkDescriptorPool, pool), NULL); }
+
+int32_t mo_make_pool(mo_device *d, uint64_t *pool) {
+	VkCommandPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO, .queueFamilyIndex = d->family};
+	VkCommandPool p = 0;
+	VkResult r = d->CreateCommandPool(d->dev, &info, NULL, &p);
+	*pool = N(p);
+	return r;
+}
+
+void mo_free_pool(mo_device *d, uint64_t pool) { d->DestroyCommandPool(d->dev, H(VkCommandPool, pool), NULL); }
+
+int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, uint64_t queries, uint32_t reset,
+	uint64_t *list) {
+	VkCommandBufferAllocateInfo ai = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = H(VkCommandPool, pool),
+		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY, .commandBufferCount = 1};
+	VkCommandBuffer b;
+	VkResult r = d->AllocateCommandBuffers(d->dev, &ai, &b);
+	if (r != VK_SUCCESS) return r;
+	*list = N(b);
+	VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+	if ((r = d->BeginCommandBuffer(b, &begin)) != VK_SUCCESS) return r;
+	if (reset) d->CmdResetQueryPool(b, H(VkQueryPool, queries), 0, reset);
+	const VkPipelineStageFlags work = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+	const VkAccessFlags reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+	const VkAccessFlags writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+	uint64_t bound = 0;
+	for (uint32_t i = 0; i < n; i++, c++) {
+		switch (c->kind) {
+		case MO_DISPATCH: {
+			VkDescriptorSet set = H(VkDescriptorSet, c->set);
+			VkPipelineLayout layout = H(VkPipelineLayout, c->layout);
+			if (bound != c->pipeline) d->CmdBindPipeline(b, VK_PIPELINE_BIND_POINT_COMPUTE, H(VkPipeline, c->pipeline));
+			bound = c->pipeline;
+			d->CmdBindDescriptorSets(b, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &set, 0, NULL);
+			if (c->push_bytes) d->CmdPushConstants(b, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, c->push_bytes, push + c->push_at);
+			d->CmdDispatch(b, c->groups[0], c->groups[1], c->groups[2]);
+			break;
+		}
+		case MO_BARRIER: {
+			VkMemoryBarrier m = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = writes, .dstAccessMask = reads | writes};
+			VkPipelineStageFlags to = work;
+			if (c->host) {
+				m.dstAccessMask |= VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT;
+				to |= VK_PIPELINE_STAGE_HOST_BIT;
+			}
+			d->CmdPipelineBarrier(b, work, to, 0, 1, &m, 0, NULL, 0, NULL);
+			break;
+		}
+		case MO_COPY: {
+			VkBufferCopy region = {.srcOffset = c->from_at, .dstOffset = c->to_at, .size = c->bytes};
+			d->CmdCopyBuffer(b, H(VkBuffer, c->from), H(VkBuffer, c->to), 1, &region);
+			break;
+		}
+		case MO_FILL: d->CmdFillBuffer(b, H(VkBuffer, c->to), c->to_at, c->bytes, c->value); break;
+		case MO_TIME: d->CmdWriteTimestamp(b, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, H(VkQueryPool, queries), c->value); break;
+		}
+	}
+	return d->EndCommandBuffer(b);
+}
+
+void mo_free_list(mo_device *d, uint64_t pool, uint64_t list) {
+	VkCommandBuffer b = H(VkCommandBuffer, list);
+	d->FreeCommandBuffers(d->dev, H(VkCommandPool, pool), 1, &b);
+}
+
+int32_t mo_make_queries(mo_device *d, uint32_t n, uint64_t *queries) {
+	VkQueryPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, .queryType = VK_QUERY_TYPE_TIMESTAMP, .queryCount = n};
+	VkQueryPool q = 0;
+	VkResult r = d->CreateQueryPool(d->dev, &info, NULL, &q);
+	*queries = N(q);
+	return r;
+}
+
+int32_t mo_read_queries(mo_device *d, uint64_t queries, uint32_t n, uint64_t *out) {
+	return d->GetQueryPoolResults(d->dev, H(VkQueryPool, queries), 0, n, 8 * (size_t)n, out, 8, VK_QUERY_RESULT_64_BIT);
+}
+
+void mo_free_queries(mo_device *d, uint64_t queries) { d->DestroyQueryPool(d->dev, H(VkQueryPool, queries), NULL); }
+
+int32_t mo_submit(mo_device *d, const uint64_t *lists, uint32_t n, uint64_t timeout_ns) {
+	VkResult r = d->ResetFences(d->dev, 1, &d->fence);
+	for (uint32_t i = 0; i < n && r == VK_SUCCESS; i++) {
+		VkCommandBuffer b = H(VkCommandBuffer, lists[i]);
+		VkSubmitInfo s = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &b};
+		r = d->QueueSubmit(d->queue, 1, &s, i + 1 == n ? d->fence : VK_NULL_HANDLE);
+	}
+	if (r != VK_SUCCESS || !n) return r;
+	return d->WaitForFences(d->dev, 1, &d->fence, VK_TRUE, timeout_ns);
+}
+
+static pthread_mutex_t messages_lock = PTHREAD_MUTEX_INITIALIZER;
+static char messages[1 << 16];
+static uint32_t messages_end;
+
+static VkBool32 heard(VkDebugUtilsMessageSeverityFlagBitsEXT severity, VkDebugUtilsMessageTypeFlagsEXT types,
+	const VkDebugUtilsMessengerCallbackDataEXT *data, void *user) {
+	(void)severity, (void)types, (void)user;
+	pthread_mutex_lock(&messages_lock);
+	uint32_t n = (uint32_t)strlen(data->pMessage);
+	if (messages_end + n + 1 < sizeof messages) {
+		memcpy(messages + messages_end, data->pMessage, n);
+		messages_end += n;
+		messages[messages_end++] = '\n';
+	}
+	pthread_mutex_unlock(&messages_lock);
+	return VK_FALSE;
+}
+
+int32_t mo_listen(void *get, void *instance) {
+	PFN_vkCreateDebugUtilsMessengerEXT create =
+		(PFN_vkCreateDebugUtilsMessengerEXT)instance_function(get, instance, "vkCreateDebugUtilsMessengerEXT");
+	if (!create) return VK_ERROR_EXTENSION_NOT_PRESENT;
+	VkDebugUtilsMessengerCreateInfoEXT info = {.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT,
+		.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
+		.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT, .pfnUserCallback = heard};
+	VkDebugUtilsMessengerEXT m = 0; // lives as long as the instance
+	return create((VkInstance)instance, &info, NULL, &m);
+}
+
+uint32_t mo_messages(char *out, uint32_t bytes) {
+	pthread_mutex_lock(&messages_lock);
+	uint32_t n = messages_end < bytes ? messages_end : bytes;
+	memcpy(out, messages, n);
+	messages_end = 0;
+	pthread_mutex_unlock(&messages_lock);
+	return n;
+}

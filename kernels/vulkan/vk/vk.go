@@ -1,0 +1,532 @@
+//go:build cgo && linux
+
+package vk
+
+/*
+#cgo CFLAGS: -std=c11 -O2 -Wall
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	vulkan "github.com/vulkan-go/vulkan"
+)
+
+// libraryVariable names the loader to use, for those who have it elsewhere.
+const libraryVariable = "MEMOPT_VULKAN_LIBRARY"
+
+const validationLayer = "VK_LAYER_KHRONOS_validation"
+
+// Instance is a loaded Vulkan. There is one in a process: the binding has one
+// table of functions.
+type Instance struct {
+	get      unsafe.Pointer
+	instance vulkan.Instance
+	listens  bool
+}
+
+var loading struct {
+	sync.Mutex
+	instance *Instance
+	err      error
+}
+
+// Load opens Vulkan's loader and makes the process's instance; later calls give
+// the same one. With validate the validation layer watches; what it says is in
+// Messages.
+func Load(validate bool) (*Instance, error) {
+	loading.Lock()
+	defer loading.Unlock()
+	if loading.instance == nil && loading.err == nil {
+		loading.instance, loading.err = load(validate)
+	}
+	return loading.instance, loading.err
+}
+
+func load(validate bool) (*Instance, error) {
+	names := []string{"libvulkan.so.1", "libvulkan.so"}
+	if given := os.Getenv(libraryVariable); given != "" {
+		names = []string{given}
+	}
+	i := &Instance{listens: validate}
+	for _, name := range names {
+		c := C.CString(name)
+		i.get = C.mo_load(c)
+		C.free(unsafe.Pointer(c))
+		if i.get != nil {
+			break
+		}
+	}
+	if i.get == nil {
+		return nil, fmt.Errorf("%w: its loader %s is not installed (libvulkan1 on Debian and Ubuntu, vulkan-loader on Fedora)", ErrNone, names[0])
+	}
+	vulkan.SetGetInstanceProcAddr(i.get)
+	if err := vulkan.Init(); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrNone, err)
+	}
+	info := vulkan.InstanceCreateInfo{
+		SType: vulkan.StructureTypeInstanceCreateInfo,
+		PApplicationInfo: &vulkan.ApplicationInfo{
+			SType: vulkan.StructureTypeApplicationInfo, PApplicationName: "memopt\x00", PEngineName: "memopt\x00",
+			ApiVersion: 1<<22 | 2<<12,
+		},
+	}
+	if validate {
+		info.EnabledLayerCount, info.PpEnabledLayerNames = 1, []string{validationLayer + "\x00"}
+		info.EnabledExtensionCount, info.PpEnabledExtensionNames = 1, []string{"VK_EXT_debug_utils\x00"}
+	}
+	var instance vulkan.Instance
+	r := vulkan.CreateInstance(&info, nil, &instance)
+	runtime.KeepAlive(&info)
+	info.Free()
+	if err := check("vkCreateInstance", int32(r)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNone, err)
+	}
+	if err := vulkan.InitInstance(instance); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrNone, err)
+	}
+	i.instance = instance
+	if validate {
+		if err := check("vkCreateDebugUtilsMessengerEXT", int32(C.mo_listen(i.get, unsafe.Pointer(instance)))); err != nil {
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+func check(call string, r int32) error {
+	if r == 0 {
+		return nil
+	}
+	return &Error{call, r}
+}
+
+// Messages are those of the validation layer since the last call, a line each.
+func (i *Instance) Messages() string {
+	if !i.listens {
+		return ""
+	}
+	buf := make([]byte, 1<<16)
+	n := C.mo_messages((*C.char)(unsafe.Pointer(&buf[0])), C.uint32_t(len(buf)))
+	return string(buf[:n])
+}
+
+// Devices lists what the drivers offer, in their order.
+func (i *Instance) Devices() ([]*Physical, error) {
+	var n uint32
+	if err := check("vkEnumeratePhysicalDevices", int32(vulkan.EnumeratePhysicalDevices(i.instance, &n, nil))); err != nil {
+		return nil, err
+	}
+	handles := make([]vulkan.PhysicalDevice, n)
+	if n > 0 {
+		if err := check("vkEnumeratePhysicalDevices", int32(vulkan.EnumeratePhysicalDevices(i.instance, &n, handles))); err != nil {
+			return nil, err
+		}
+	}
+	var all []*Physical
+	for k, h := range handles[:n] {
+		var c C.mo_physical
+		C.mo_describe(i.get, unsafe.Pointer(i.instance), unsafe.Pointer(h), &c)
+		p := describe(&c)
+		p.Index, p.handle = k, uint64(uintptr(unsafe.Pointer(h)))
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func describe(c *C.mo_physical) *Physical {
+	p := &Physical{
+		Name: C.GoString(&c.name[0]), API: [3]int{int(c.api >> 22), int(c.api >> 12 & 0x3ff), int(c.api & 0xfff)},
+		Driver: strings.TrimSpace(C.GoString(&c.driver[0]) + " " + C.GoString(&c.driver_info[0])),
+		Kind:   Kind(c._type), Vendor: uint32(c.vendor), Device: uint32(c.device),
+		Subgroup: int(c.subgroup), SubgroupOperations: uint32(c.subgroup_operations),
+		MaxInvocations: int(c.max_invocations), MaxPush: int(c.max_push), SharedBytes: int(c.shared_bytes),
+		StorageBuffers: int(c.storage_buffers), MaxRange: uint64(c.max_range),
+		MaxAllocation: uint64(c.max_allocation), MaxAllocations: int(c.max_allocations), Alignment: uint64(c.storage_alignment),
+		Int64: c.int64 != 0, Int8: c.int8 != 0, Storage8: c.storage8 != 0, Storage16: c.storage16 != 0, Float16: c.float16 != 0,
+		MemoryBudget: c.has_budget != 0, timestampPeriod: float32(c.timestamp_period), timestampBits: uint32(c.timestamp_bits), family: int(c.family),
+	}
+	for k := range p.MaxGroups {
+		p.MaxGroups[k] = uint32(c.max_groups[k])
+	}
+	p.Heaps = heapsOf(c)
+	for _, t := range c.memory[:c.types] {
+		p.Types = append(p.Types, MemoryType{uint32(t.heap), uint32(t.flags)})
+	}
+	return p
+}
+
+func heapsOf(c *C.mo_physical) (all []Heap) {
+	for _, h := range c.heap[:c.heaps] {
+		all = append(all, Heap{uint64(h.size), uint32(h.flags), uint64(h.budget), uint64(h.usage)})
+	}
+	return all
+}
+
+// Device is a device ready for work. Its methods are for one goroutine at a
+// time.
+type Device struct {
+	Physical *Physical
+	device   vulkan.Device
+	c        *C.mo_device
+	pool     C.uint64_t
+	live     int
+}
+
+// Open makes a device ready, with every feature switched on that kernels can
+// use.
+func (i *Instance) Open(p *Physical) (*Device, error) {
+	if why := p.Unfit(); why != "" {
+		return nil, fmt.Errorf("%s cannot be used: %s", p.Name, why)
+	}
+	physical := *(*vulkan.PhysicalDevice)(unsafe.Pointer(&p.handle))
+	var c C.mo_physical
+	C.mo_describe(i.get, unsafe.Pointer(i.instance), unsafe.Pointer(physical), &c)
+	features := C.mo_features(&c)
+	defer C.free(features)
+	info := vulkan.DeviceCreateInfo{
+		SType: vulkan.StructureTypeDeviceCreateInfo, PNext: features, QueueCreateInfoCount: 1,
+		PQueueCreateInfos: []vulkan.DeviceQueueCreateInfo{{
+			SType: vulkan.StructureTypeDeviceQueueCreateInfo, QueueFamilyIndex: uint32(p.family), QueueCount: 1, PQueuePriorities: []float32{1},
+		}},
+	}
+	if p.MemoryBudget {
+		info.EnabledExtensionCount, info.PpEnabledExtensionNames = 1, []string{"VK_EXT_memory_budget\x00"}
+	}
+	var device vulkan.Device
+	r := vulkan.CreateDevice(physical, &info, nil, &device)
+	runtime.KeepAlive(&info)
+	info.Free()
+	if err := check("vkCreateDevice", int32(r)); err != nil {
+		return nil, err
+	}
+	d := &Device{Physical: p, device: device}
+	d.c = C.mo_attach(i.get, unsafe.Pointer(i.instance), unsafe.Pointer(physical), unsafe.Pointer(device), &c)
+	if d.c == nil {
+		vulkan.DestroyDevice(device, nil)
+		return nil, fmt.Errorf("%s lacks functions of Vulkan 1.0", p.Name)
+	}
+	if err := check("vkCreateCommandPool", int32(C.mo_make_pool(d.c, &d.pool))); err != nil {
+		C.mo_detach(d.c)
+		vulkan.DestroyDevice(device, nil)
+		return nil, err
+	}
+	return d, nil
+}
+
+// Close gives the device back. Everything made on it must be freed before.
+func (d *Device) Close() {
+	C.mo_free_pool(d.c, d.pool)
+	C.mo_detach(d.c)
+	vulkan.DestroyDevice(d.device, nil)
+	d.c = nil
+}
+
+// Heaps are the device's, with what the driver says of them now.
+func (d *Device) Heaps() []Heap {
+	var c C.mo_physical
+	C.mo_budget(d.c, &c)
+	return heapsOf(&c)
+}
+
+// Live is the number of objects made on the device and not freed yet.
+func (d *Device) Live() int { return d.live }
+
+// Block is a buffer with memory of its own.
+type Block struct {
+	Bytes   int64 // asked for
+	Granted int64 // what the driver rounded that up to
+
+	buffer, memory uint64
+	mapped         unsafe.Pointer
+}
+
+// Mapped is where the host sees the block, or nil.
+func (b *Block) Mapped() unsafe.Pointer { return b.mapped }
+
+// NewBlock allocates a block. It is refused before the driver is asked if the
+// device's limits or what the driver says is left do not allow it: some grant
+// more than there is, and lose the device later.
+func (d *Device) NewBlock(bytes int64, place Place) (*Block, error) {
+	b := &Block{Bytes: bytes}
+	bytes = (max(bytes, 4) + 3) &^ 3 // fills and copies go by words
+	if p := d.Physical; uint64(bytes) > p.MaxAllocation {
+		return nil, fmt.Errorf("%w: %d bytes in one piece, and %s gives at most %d", ErrDeviceMemory, bytes, p.Name, p.MaxAllocation)
+	}
+	info := vulkan.BufferCreateInfo{
+		SType: vulkan.StructureTypeBufferCreateInfo, Size: vulkan.DeviceSize(bytes), SharingMode: vulkan.SharingModeExclusive,
+		Usage: vulkan.BufferUsageFlags(vulkan.BufferUsageStorageBufferBit | vulkan.BufferUsageTransferSrcBit | vulkan.BufferUsageTransferDstBit),
+	}
+	var buffer vulkan.Buffer
+	r := vulkan.CreateBuffer(d.device, &info, nil, &buffer)
+	runtime.KeepAlive(&info)
+	info.Free()
+	if err := check("vkCreateBuffer", int32(r)); err != nil {
+		return nil, err
+	}
+	b.buffer = uint64(uintptr(unsafe.Pointer(buffer)))
+	d.live++
+	if err := d.back(b, buffer, place); err != nil {
+		d.Free(b)
+		return nil, err
+	}
+	return b, nil
+}
+
+// back gives a buffer its memory.
+func (d *Device) back(b *Block, buffer vulkan.Buffer, place Place) error {
+	var needs vulkan.MemoryRequirements
+	vulkan.GetBufferMemoryRequirements(d.device, buffer, &needs)
+	needs.Deref()
+	size, allowed := needs.Size, needs.MemoryTypeBits
+	needs.Free()
+	kind, mapped, ok := d.Physical.choose(place, allowed)
+	if !ok {
+		return fmt.Errorf("%s has no memory for buffers", d.Physical.Name)
+	}
+	if heap := d.Heaps()[d.Physical.Types[kind].Heap]; heap.Budget > 0 && uint64(size) > heap.Budget-min(heap.Budget, heap.Usage) {
+		return fmt.Errorf("%w: %d bytes asked for, and the driver has %d left for this process", ErrDeviceMemory, size, heap.Budget-min(heap.Budget, heap.Usage))
+	}
+	info := vulkan.MemoryAllocateInfo{SType: vulkan.StructureTypeMemoryAllocateInfo, AllocationSize: size, MemoryTypeIndex: uint32(kind)}
+	var memory vulkan.DeviceMemory
+	r := vulkan.AllocateMemory(d.device, &info, nil, &memory)
+	runtime.KeepAlive(&info)
+	info.Free()
+	if err := check(fmt.Sprintf("vkAllocateMemory of %d bytes", size), int32(r)); err != nil {
+		return err
+	}
+	b.memory, b.Granted = uint64(uintptr(unsafe.Pointer(memory))), int64(size)
+	d.live++
+	if err := check("vkBindBufferMemory", int32(vulkan.BindBufferMemory(d.device, buffer, memory, 0))); err != nil {
+		return err
+	}
+	if mapped {
+		var at unsafe.Pointer
+		if err := check("vkMapMemory", int32(vulkan.MapMemory(d.device, memory, 0, size, 0, &at))); err != nil {
+			return err
+		}
+		b.mapped = at
+	}
+	return nil
+}
+
+// Free gives a block back; nil is none.
+func (d *Device) Free(b *Block) {
+	if b == nil {
+		return
+	}
+	if b.buffer != 0 {
+		vulkan.DestroyBuffer(d.device, *(*vulkan.Buffer)(unsafe.Pointer(&b.buffer)), nil)
+		d.live--
+	}
+	if b.memory != 0 {
+		vulkan.FreeMemory(d.device, *(*vulkan.DeviceMemory)(unsafe.Pointer(&b.memory)), nil)
+		d.live--
+	}
+	*b = Block{}
+}
+
+// Pipeline is a shader with its constants, ready to run.
+type Pipeline struct {
+	c        C.mo_pipeline
+	bindings int
+}
+
+// NewPipeline compiles SPIR-V with specialisation constants 0, 1, … for
+// shaders with storage buffers at bindings 0, 1, … of set 0.
+func (d *Device) NewPipeline(code []byte, spec []uint32, bindings, pushBytes int) (*Pipeline, error) {
+	// Vulkan wants the code aligned to words.
+	words := make([]uint32, len(code)/4)
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(code)), code)
+	p := &Pipeline{bindings: bindings}
+	var special *C.uint32_t
+	if len(spec) > 0 {
+		special = (*C.uint32_t)(unsafe.Pointer(&spec[0]))
+	}
+	err := check("vkCreateComputePipelines", int32(C.mo_make_pipeline(d.c, (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(words))), C.uint64_t(len(code)),
+		special, C.uint32_t(len(spec)), C.uint32_t(bindings), C.uint32_t(pushBytes), &p.c)))
+	d.live++
+	if err != nil {
+		d.FreePipeline(p)
+		return nil, err
+	}
+	return p, nil
+}
+
+// FreePipeline gives a pipeline back.
+func (d *Device) FreePipeline(p *Pipeline) {
+	C.mo_free_pipeline(d.c, &p.c)
+	d.live--
+}
+
+// Sets are what shaders see of blocks.
+type Sets struct {
+	Handles []uint64
+	pool    C.uint64_t
+}
+
+// NewSets makes a set for each pipeline, with its bindings.
+func (d *Device) NewSets(pipelines []*Pipeline, bindings [][]Binding) (*Sets, error) {
+	s := &Sets{Handles: make([]uint64, len(pipelines))}
+	if len(pipelines) == 0 {
+		return s, nil
+	}
+	layouts := make([]uint64, len(pipelines))
+	n := 0
+	for i, p := range pipelines {
+		layouts[i] = uint64(p.c.set_layout)
+		n += p.bindings
+	}
+	err := check("vkAllocateDescriptorSets", int32(C.mo_make_sets(d.c, (*C.uint64_t)(unsafe.Pointer(&layouts[0])), C.uint32_t(len(layouts)),
+		C.uint32_t(max(n, 1)), &s.pool, (*C.uint64_t)(unsafe.Pointer(&s.Handles[0])))))
+	d.live++
+	if err != nil {
+		d.FreeSets(s)
+		return nil, err
+	}
+	all := make([]C.mo_binding, 0, n)
+	for i, bs := range bindings {
+		for k, b := range bs {
+			all = append(all, C.mo_binding{set: C.uint64_t(s.Handles[i]), buffer: C.uint64_t(b.Block.buffer), at: C.uint64_t(b.At),
+				bytes: C.uint64_t(b.Bytes), binding: C.uint32_t(k)})
+		}
+	}
+	if len(all) > 0 {
+		C.mo_bind(d.c, &all[0], C.uint32_t(len(all)))
+	}
+	return s, nil
+}
+
+// FreeSets gives sets back.
+func (d *Device) FreeSets(s *Sets) {
+	if s.pool != 0 {
+		C.mo_free_sets(d.c, s.pool)
+	}
+	if len(s.Handles) > 0 {
+		d.live--
+	}
+}
+
+// List is commands recorded once.
+type List struct{ handle C.uint64_t }
+
+// Record makes a list. With queries, the list clears them first.
+func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
+	cs := make([]C.mo_command, len(commands), len(commands)+1)
+	var push []uint32
+	for i, c := range commands {
+		to := &cs[i]
+		to.kind, to.value, to.bytes = C.uint32_t(c.Kind), C.uint32_t(c.Value), C.uint64_t(c.Bytes)
+		to.from_at, to.to_at = C.uint64_t(c.FromAt), C.uint64_t(c.ToAt)
+		if c.Host {
+			to.host = 1
+		}
+		if c.From != nil {
+			to.from = C.uint64_t(c.From.buffer)
+		}
+		if c.To != nil {
+			to.to = C.uint64_t(c.To.buffer)
+		}
+		if c.Pipeline != nil {
+			to.pipeline, to.layout, to.set = c.Pipeline.c.pipeline, c.Pipeline.c.layout, C.uint64_t(c.Set)
+			to.push_at, to.push_bytes = C.uint32_t(4*len(push)), C.uint32_t(4*len(c.Push))
+			push = append(push, c.Push...)
+			for k, g := range c.Groups {
+				to.groups[k] = C.uint32_t(g)
+			}
+		}
+	}
+	push = append(push, 0)
+	var queries C.uint64_t
+	reset := 0
+	if q != nil {
+		queries, reset = q.handle, q.n
+	}
+	l := &List{}
+	err := check("recording commands", int32(C.mo_record(d.c, d.pool, unsafe.SliceData(cs), C.uint32_t(len(cs)),
+		(*C.uint8_t)(unsafe.Pointer(&push[0])), queries, C.uint32_t(reset), &l.handle)))
+	if l.handle != 0 {
+		d.live++
+	}
+	if err != nil {
+		d.FreeList(l)
+		return nil, err
+	}
+	return l, nil
+}
+
+// FreeList gives a list back.
+func (d *Device) FreeList(l *List) {
+	if l.handle != 0 {
+		C.mo_free_list(d.c, d.pool, l.handle)
+		l.handle = 0
+		d.live--
+	}
+}
+
+// Queries are points in time that lists note.
+type Queries struct {
+	handle C.uint64_t
+	n      int
+}
+
+// NewQueries makes n of them; nil if the device has no clock.
+func (d *Device) NewQueries(n int) (*Queries, error) {
+	if d.Physical.timestampBits == 0 || n == 0 {
+		return nil, nil
+	}
+	q := &Queries{n: n}
+	if err := check("vkCreateQueryPool", int32(C.mo_make_queries(d.c, C.uint32_t(n), &q.handle))); err != nil {
+		return nil, err
+	}
+	d.live++
+	return q, nil
+}
+
+// Times are the points' distances from the first.
+func (d *Device) Times(q *Queries) ([]time.Duration, error) {
+	ticks := make([]uint64, q.n)
+	if err := check("vkGetQueryPoolResults", int32(C.mo_read_queries(d.c, q.handle, C.uint32_t(q.n), (*C.uint64_t)(unsafe.Pointer(&ticks[0]))))); err != nil {
+		return nil, err
+	}
+	mask := ^uint64(0) >> (64 - min(64, d.Physical.timestampBits))
+	out := make([]time.Duration, q.n)
+	for i, t := range ticks {
+		out[i] = time.Duration(float64((t-ticks[0])&mask) * float64(d.Physical.timestampPeriod))
+	}
+	return out, nil
+}
+
+// FreeQueries gives them back; nil is none.
+func (d *Device) FreeQueries(q *Queries) {
+	if q != nil {
+		C.mo_free_queries(d.c, q.handle)
+		d.live--
+	}
+}
+
+// Submit runs lists in order, each submitted by itself, and waits for the last.
+func (d *Device) Submit(lists []*List, timeout time.Duration) error {
+	handles := slices.Collect(func(yield func(C.uint64_t) bool) {
+		for _, l := range lists {
+			if !yield(l.handle) {
+				return
+			}
+		}
+	})
+	if len(handles) == 0 {
+		return nil
+	}
+	return check("running commands", int32(C.mo_submit(d.c, &handles[0], C.uint32_t(len(handles)), C.uint64_t(timeout))))
+}

@@ -1,0 +1,137 @@
+package graph
+
+import "fmt"
+
+// Lowering is one node on the way to a device that runs kernels: shapes are
+// numbers, and the operator's Lower appends dispatches, as data. A device
+// binds each buffer to the bytes that the plan gives its value, and keeps
+// the dispatches in order where one reads what another writes.
+//
+// A dispatch computes each element in one fixed order and writes no byte
+// twice, so a recomputed value has the same bits as the first.
+type Lowering struct {
+	Node    *Node
+	In, Out []*Operand // nil where omitted
+	Limits  Limits
+
+	Dispatches []Dispatch
+	// Scratch is the bytes of work space that the dispatches share. It must
+	// not depend on Limits: a plan holds on every device.
+	Scratch int64
+	// Refused says why the node has no kernels, if it has none: its element
+	// types, or a form that is too rare.
+	Refused string
+}
+
+// Operand is an input or output of a lowering.
+type Operand struct {
+	Type  DType
+	Shape []int
+}
+
+// Len is the number of elements.
+func (o *Operand) Len() int {
+	n := 1
+	for _, d := range o.Shape {
+		n *= d
+	}
+	return n
+}
+
+// Limits are what a lowering may ask of the device.
+type Limits struct {
+	Subgroup int    // lanes that run together: 8 and more
+	Range    int64  // bytes that a kernel sees of one buffer
+	Groups   [3]int // of one dispatch
+	Int64    bool   // 64-bit integers
+	Int8     bool   // bytes in buffers
+}
+
+// LeastLimits are those of the least device: what a plan may count on.
+var LeastLimits = Limits{Subgroup: 8, Range: 128 << 20, Groups: [3]int{65535, 65535, 65535}}
+
+// Kernel is a compute shader: SPIR-V for Vulkan 1.2, with storage buffers at
+// bindings 0, 1, … of set 0, and push constants.
+type Kernel struct {
+	Name string
+	Code []byte
+}
+
+// Dispatch is one run of a kernel.
+type Dispatch struct {
+	Kernel  *Kernel
+	Spec    []uint32 // specialisation constants 0, 1, …
+	Push    []uint32 // push constants; 32 words at most
+	Buffers []Buffer // by binding
+	Groups  [3]int
+}
+
+// Place says whose bytes a buffer is.
+type Place uint8
+
+// The places. Run is 16 bytes that the device sets before each run: seed and
+// step, low words first.
+const (
+	PlaceIn Place = iota
+	PlaceOut
+	PlaceScratch
+	PlaceRun
+)
+
+// RunBytes is the size of PlaceRun.
+const RunBytes = 16
+
+// Buffer is a range of an operand's or the scratch's bytes. Bytes 0 means all
+// that follows At.
+type Buffer struct {
+	Place     Place
+	Index     int // of In or Out
+	At, Bytes int64
+	Writes    bool
+}
+
+// Refuse says why there are no kernels for the node.
+func (l *Lowering) Refuse(format string, args ...any) {
+	if l.Refused == "" {
+		l.Refused = fmt.Sprintf(format, args...)
+	}
+	l.Dispatches = nil
+}
+
+// Lower gives a node's dispatches; shapes are its values' under b. It says why
+// there are none in Refused.
+func Lower(n *Node, b *Binding, limits Limits) (*Lowering, error) {
+	l := &Lowering{Node: n, Limits: limits}
+	operands := func(vs []*Value) ([]*Operand, error) {
+		out := make([]*Operand, len(vs))
+		for i, v := range vs {
+			if v == nil {
+				continue
+			}
+			shape, err := b.Shape(v.Shape)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = &Operand{v.Type, shape}
+		}
+		return out, nil
+	}
+	var err error
+	if l.In, err = operands(n.Inputs); err != nil {
+		return nil, err
+	}
+	if l.Out, err = operands(n.Outputs); err != nil {
+		return nil, err
+	}
+	if n.Op.Lower == nil {
+		l.Refuse("%s has no kernel", n.Op.FullName())
+		return l, nil
+	}
+	if err := Try(func() { n.Op.Lower(l) }); err != nil {
+		return nil, err
+	}
+	if l.Refused != "" {
+		l.Dispatches, l.Scratch = nil, 0
+	}
+	return l, nil
+}
