@@ -9,12 +9,16 @@ import (
 	"memopt/configs"
 	"memopt/kernels"
 	"memopt/memopt/graph"
+	"memopt/memopt/joint"
 	"memopt/memopt/onnx"
 )
 
 // read takes the graph out of the file and, unless it is a training graph
 // already, cleans it up: a backward pass that somebody planned stays as it is.
 func (m *Model) read() (err error) {
+	if joint.Is(m.Path) {
+		return m.readJoint()
+	}
 	if m.Graph, err = onnx.Read(m.Path, kernels.Library); err != nil {
 		return input(err)
 	}
@@ -54,6 +58,9 @@ func (m *Model) clean(fuse func(*graph.Op) bool) error {
 // attributes are those that Open would not train either.
 func Optimize(path, to string, c configs.Config) (graph.Report, error) {
 	m := &Model{Path: path, Config: c}
+	if joint.Is(path) {
+		return m.Passes, input(fmt.Errorf("memopt: %s is no ONNX model; only those are optimized", filepath.Base(path)))
+	}
 	var err error
 	if m.Graph, err = onnx.Read(path, kernels.Library); err != nil {
 		return m.Passes, input(err)

@@ -62,6 +62,9 @@ func (m *Model) Plan() (*planner.Plan, error) {
 
 // Run trains under a plan: schedule, device, steps, and what was measured.
 func (m *Model) Run(p *planner.Plan, t Training) (*Result, error) {
+	if err := runnable(p.Graph); err != nil {
+		return nil, err
+	}
 	s, err := p.Schedule()
 	if err != nil {
 		return nil, err

@@ -63,6 +63,9 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 // SaveGraphs writes a plan's training graph as it was and as it is under the
 // plan into a folder, as NAME.before.onnx and NAME.after.onnx.
 func SaveGraphs(p *planner.Plan, folder, name string) error {
+	if err := runnable(p.Graph); err != nil {
+		return err
+	}
 	if err := onnx.Write(filepath.Join(folder, name+".before.onnx"), p.Graph); err != nil {
 		return input(fmt.Errorf("memopt: %w", err))
 	}
@@ -71,6 +74,9 @@ func SaveGraphs(p *planner.Plan, folder, name string) error {
 
 // Emit writes the plan's rewritten training graph as ONNX.
 func Emit(p *planner.Plan, path string) error {
+	if err := runnable(p.Graph); err != nil {
+		return err
+	}
 	g, err := p.Rewrite()
 	if err != nil {
 		return err

@@ -45,6 +45,9 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 			return nil, nil, input(err)
 		}
 	}
+	if err := runnable(m.Graph); err != nil {
+		return nil, nil, err
+	}
 	only, err := gradientModel(m)
 	if err != nil {
 		return nil, nil, err

@@ -151,7 +151,7 @@ func (p *Plan) Schedule() (*Schedule, error) {
 
 func (m *model) ref(v *graph.Value, space Space, offset int64) (Ref, error) {
 	shape, err := m.binding.Shape(v.Shape)
-	return Ref{v, space, offset, m.bytes[v.ID], shape}, err
+	return Ref{v, space, offset, m.bytes[m.owner[v.ID]], shape}, err // a view may show a part: it is read where the whole is
 }
 
 func align(n int64) int64 { return (n + alignment - 1) / alignment * alignment }

@@ -28,9 +28,13 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	joint, err := filepath.Abs("../../memopt/joint/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
-		Setup: func(e *testscript.Env) error { e.Setenv("MODELS", models); return nil },
+		Setup: func(e *testscript.Env) error { e.Setenv("MODELS", models); e.Setenv("JOINT", joint); return nil },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "interrupt": interrupt, "json": jsonAt, "keys": keys, "joined": joined, "onnx": hostile, "oneline": oneLine,
 		},

@@ -1,0 +1,37 @@
+// Package joint reads forward and backward passes that were recorded elsewhere,
+// as one list of operators in JSON: PyTorch's joint graphs, before anything was
+// decided about what to keep.
+//
+// # The file
+//
+// JSON, plain or gzipped, of the form memopt-fx-joint/1:
+//
+//	{"format": "memopt-fx-joint/1", "model": "gpt2", "num_fwd_outputs": 1,
+//	 "outputs": ["loss", "mm_3", null],
+//	 "nodes": [
+//	  {"name": "primals_1", "op": "input", "kind": "param", "source": "w", "inputs": [],
+//	   "outputs": [{"shape": [64, 64], "dtype": "float32", "bytes": 16384}]},
+//	  {"name": "mm", "op": "aten.mm.default", "inputs": ["primals_2", "primals_1"], "flops": 524288,
+//	   "is_backward": false, "outputs": [{"shape": [64, 64], "dtype": "float32", "bytes": 16384}]}, …]}
+//
+// Nodes stand in the order in which they ran. Outputs are the results of the
+// forward pass (the last is the loss), then a gradient or null for each input
+// that is no tangent. Of what a node says, its bytes are believed: shape and
+// type may leave out how a tensor lies in memory.
+//
+// # What becomes of it
+//
+// A graph.Graph of opaque operators: each has the name that PyTorch gave it, a
+// number of flops, outputs of known size, and nothing to run. It can be
+// planned, explained, checked and exported, but not trained or written as ONNX.
+//
+//   - An output of an operator is a storage of its own and has the name of the
+//     getitem that selects it. The list of outputs leaves out those that were
+//     not computed, so the index of a getitem need not be a place in it.
+//   - A node with alias_of owns no bytes: it becomes a view. The parts of a view
+//     with several outputs (split, unbind) are views each.
+//   - A random operator may run again if it draws nothing: an attention whose
+//     dropout is 0. One that does draw runs once.
+//   - Everything after the first node of the backward pass is backward, so that
+//     the order stays that of the file.
+package joint

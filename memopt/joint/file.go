@@ -1,0 +1,250 @@
+package joint
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"unicode/utf8"
+)
+
+// Format is the form of file that Read takes.
+const Format = "memopt-fx-joint/1"
+
+// file is the JSON, as far as it matters.
+type file struct {
+	Format  string    `json:"format"`
+	Model   string    `json:"model"`
+	Forward int       `json:"num_fwd_outputs"`
+	Outputs []*string `json:"outputs"`
+	nodes   []node
+}
+
+type node struct {
+	Name     string          `json:"name"`
+	Op       string          `json:"op"`
+	Kind     string          `json:"kind"`
+	Source   string          `json:"source"`
+	Inputs   []string        `json:"inputs"`
+	Attrs    json.RawMessage `json:"attrs"`
+	Outputs  []output        `json:"outputs"`
+	Flops    int64           `json:"flops"`
+	Backward bool            `json:"is_backward"`
+	Flags    []string        `json:"flags"`
+	AliasOf  string          `json:"alias_of"`
+	Module   string          `json:"module"`
+	Index    int             `json:"index"`
+
+	at int // byte where it begins
+}
+
+type output struct {
+	Shape []int64 `json:"shape"`
+	DType string  `json:"dtype"`
+	Bytes int64   `json:"bytes"`
+}
+
+// Is reports whether a file is a joint graph or something that Read has a
+// better word for than others: JSON, or gzipped. It goes by content.
+func Is(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 64)
+	n, _ := io.ReadFull(f, head)
+	head = head[:n]
+	if bytes.HasPrefix(head, gzipMagic) {
+		return true
+	}
+	head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n")
+	return len(head) > 0 && head[0] == '{'
+}
+
+var (
+	gzipMagic     = []byte{0x1f, 0x8b}
+	byteOrderMark = []byte("\xef\xbb\xbf")
+)
+
+// What bounds the text of a file: lists of operators shrink to a thirtieth at
+// best, so one that claims far more was not made by a recorder.
+const (
+	mostText  = 1 << 30
+	mostRatio = 200
+	leastText = 1 << 20
+)
+
+// load reads a file's text.
+func load(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		var pe *os.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return nil, err
+	}
+	return unpack(data)
+}
+
+func unpack(data []byte) ([]byte, error) {
+	if !bytes.HasPrefix(data, gzipMagic) {
+		return bytes.TrimPrefix(data, byteOrderMark), nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("is gzipped, but %w", err)
+	}
+	limit := min(int64(len(data))*mostRatio+leastText, mostText)
+	text, err := io.ReadAll(io.LimitReader(bufio.NewReader(z), limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("is gzipped, but ends badly after %d bytes of text: %w", len(text), err)
+	}
+	if int64(len(text)) > limit {
+		return nil, fmt.Errorf("unpacks to more than %d bytes, which no list of operators needs", limit)
+	}
+	return bytes.TrimPrefix(text, byteOrderMark), nil
+}
+
+// positioned is an error at a byte of the text.
+type positioned struct {
+	at  int
+	msg string
+}
+
+func (e *positioned) Error() string { return e.msg }
+
+func at(off int, format string, args ...any) error {
+	return &positioned{off, fmt.Sprintf(format, args...)}
+}
+
+// where puts line and column in front of an error.
+func where(name string, text []byte, err error) error {
+	var p *positioned
+	if !errors.As(err, &p) {
+		return fmt.Errorf("joint: %s: %w", name, err)
+	}
+	off := min(max(p.at, 0), len(text))
+	line := bytes.Count(text[:off], []byte{'\n'}) + 1
+	col := utf8.RuneCount(text[bytes.LastIndexByte(text[:off], '\n')+1:off]) + 1
+	return fmt.Errorf("joint: %s:%d:%d: %s", name, line, col, p.msg)
+}
+
+// parse reads the JSON. Fields of the file that are not in file are left out.
+func parse(text []byte) (*file, error) {
+	// Syntax comes first, over the whole text: then what is left to go wrong
+	// has a token to point at.
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(text, &struct{}{}); errors.As(err, &syntax) {
+		return nil, at(int(syntax.Offset)-1, "not JSON: %s", syntax)
+	}
+	d := &decoder{text: text, json: json.NewDecoder(bytes.NewReader(text))}
+	f := &file{}
+	if err := d.open('{', "the file"); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for d.json.More() {
+		begin := d.next()
+		key, err := d.json.Token()
+		if err != nil {
+			return nil, at(begin, "not JSON: %s", err)
+		}
+		name, _ := key.(string)
+		if seen[name] {
+			return nil, at(begin, "%q is given twice", name)
+		}
+		seen[name] = true
+		if err := d.field(f, name); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case f.Format != Format:
+		return nil, fmt.Errorf("has format %q; a joint graph has %q", f.Format, Format)
+	case !seen["nodes"]:
+		return nil, errors.New("has no nodes")
+	}
+	return f, nil
+}
+
+// decoder is json.Decoder with the place of what comes next.
+type decoder struct {
+	text []byte
+	json *json.Decoder
+}
+
+// next is the byte where the next token begins.
+func (d *decoder) next() int {
+	i := int(d.json.InputOffset())
+	for i < len(d.text) && bytes.IndexByte([]byte(" \t\r\n,:"), d.text[i]) >= 0 {
+		i++
+	}
+	return i
+}
+
+func (d *decoder) open(want json.Delim, what string) error {
+	begin := d.next()
+	if t, err := d.json.Token(); err != nil || t != want {
+		return at(begin, "%s should begin with %q", what, rune(want))
+	}
+	return nil
+}
+
+func (d *decoder) field(f *file, name string) error {
+	switch name {
+	case "format":
+		return d.decode(&f.Format, "format")
+	case "model":
+		return d.decode(&f.Model, "model")
+	case "num_fwd_outputs":
+		return d.decode(&f.Forward, "num_fwd_outputs")
+	case "outputs":
+		return d.decode(&f.Outputs, "outputs")
+	case "nodes":
+		if err := d.open('[', "nodes"); err != nil {
+			return err
+		}
+		for d.json.More() {
+			n := node{at: d.next()}
+			if err := d.decode(&n, fmt.Sprintf("node %d", len(f.nodes))); err != nil {
+				return err
+			}
+			f.nodes = append(f.nodes, n)
+		}
+		_, err := d.json.Token()
+		return err
+	}
+	var skipped json.RawMessage
+	return d.decode(&skipped, name)
+}
+
+func (d *decoder) decode(to any, what string) error {
+	begin := d.next()
+	err := d.json.Decode(to)
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &kind):
+		if kind.Field != "" {
+			what += ", " + kind.Field
+		}
+		return at(begin, "%s: %s instead of %s", what, kind.Value, words[kind.Type.Kind()])
+	case err != nil:
+		return at(begin, "%s: %s", what, err)
+	}
+	return nil
+}
+
+// words is Go's kinds as JSON calls them.
+var words = map[reflect.Kind]string{reflect.String: "a string", reflect.Int: "a whole number", reflect.Int64: "a whole number",
+	reflect.Bool: "true or false", reflect.Slice: "a list", reflect.Struct: "an object"}

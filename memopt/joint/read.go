@@ -1,0 +1,397 @@
+package joint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// Read makes a graph of a joint graph's file.
+func Read(path string) (*graph.Graph, error) {
+	name := filepath.Base(path)
+	text, err := load(path)
+	if err != nil {
+		return nil, fmt.Errorf("joint: %s: %w", name, err)
+	}
+	g, err := parseGraph(text)
+	if err != nil {
+		return nil, where(name, text, err)
+	}
+	return g, nil
+}
+
+func parseGraph(text []byte) (*graph.Graph, error) {
+	f, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	lib := newLibrary(f.nodes)
+	r := &reader{file: f, lib: lib, b: graph.NewBuilder(graph.New(lib.lib, f.Model)),
+		of: make(map[string][]*graph.Value, len(f.nodes)), selects: map[string][]*node{},
+		chosen: map[string]*graph.Value{}, parts: map[string]*node{}}
+	if err := r.run(); err != nil {
+		return nil, err
+	}
+	return r.b.Graph, r.b.Graph.Check()
+}
+
+// reader builds the graph, node by node.
+type reader struct {
+	file *file
+	lib  *library
+	b    *graph.Builder
+	// of is the values that a node's name stands for: one, or all outputs of
+	// an operator with several.
+	of      map[string][]*graph.Value
+	selects map[string][]*node      // by operator: its getitems, in order
+	chosen  map[string]*graph.Value // by getitem: the output that it selects
+	parts   map[string]*node        // views with several outputs, which are made at their getitems
+	params  []*graph.Value          // inputs that are no tangents, in order
+	bytes   int64                   // of all storages
+	flops   int64
+}
+
+// What bounds sums, so that none of them leaves 64 bits.
+const (
+	mostBytes = 1 << 58
+	mostFlops = 1 << 60
+)
+
+func (r *reader) run() error {
+	nodes := r.file.nodes
+	for i := range nodes {
+		if n := &nodes[i]; n.Op == selecting {
+			if len(n.Inputs) != 1 {
+				return n.fail("selects from %d inputs, not from one", len(n.Inputs))
+			}
+			r.selects[n.Inputs[0]] = append(r.selects[n.Inputs[0]], n)
+		}
+	}
+	for i := range nodes {
+		if err := r.node(&nodes[i]); err != nil {
+			return err
+		}
+	}
+	return r.results()
+}
+
+// The operators that are none.
+const (
+	feeding   = "input"
+	selecting = "getitem"
+)
+
+func (n *node) fail(format string, args ...any) error {
+	return at(n.at, "node %q: %s", n.Name, fmt.Sprintf(format, args...))
+}
+
+func (r *reader) node(n *node) error {
+	switch {
+	case n.Name == "":
+		return at(n.at, "a node has no name")
+	case r.of[n.Name] != nil || r.parts[n.Name] != nil:
+		return n.fail("there is another node of that name")
+	case n.Op == "" || strings.ContainsFunc(n.Op, odd):
+		return n.fail("%q is no operator", n.Op)
+	case slices.Contains(n.Flags, "mutates"):
+		return n.fail("%s changes its input; a joint graph is to be functional", n.Op)
+	case n.Flops < 0 || n.Flops > mostFlops-r.flops:
+		return n.fail("%d flops", n.Flops)
+	}
+	r.flops += n.Flops
+	for i, o := range n.Outputs {
+		if o.Bytes < 0 || o.Bytes > mostBytes {
+			return n.fail("output %d has %d bytes", i, o.Bytes)
+		}
+	}
+	if n.Backward && n.Op != feeding { // a tangent is fed before the forward pass
+		r.b.Phase = graph.Backward
+	}
+	switch {
+	case n.Op == feeding:
+		return r.input(n)
+	case n.Op == selecting:
+		return r.selected(n)
+	case n.AliasOf != "" || slices.Contains(n.Flags, "view"):
+		return r.view(n)
+	}
+	return r.operator(n)
+}
+
+// odd finds what cannot be part of an operator's name in the text form.
+func odd(c rune) bool {
+	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_.:-", c))
+}
+
+// kinds is what inputs are.
+var kinds = map[string]graph.Kind{"param": graph.Param, "buffer": graph.Const, "data": graph.Input, "tangent": graph.Input}
+
+func (r *reader) input(n *node) error {
+	kind, ok := kinds[n.Kind]
+	switch {
+	case !ok:
+		return n.fail("an input of kind %q; there are param, buffer, data and tangent", n.Kind)
+	case len(n.Outputs) != 1:
+		return n.fail("an input with %d outputs, not one", len(n.Outputs))
+	}
+	t, shape := n.Outputs[0].stored()
+	if err := r.count(n, n.Outputs[0].Bytes); err != nil {
+		return err
+	}
+	v, err := r.b.Define(kind, n.Name, t, graph.Dims(shape...))
+	if err != nil {
+		return n.fail("%s", err)
+	}
+	r.of[n.Name] = []*graph.Value{v}
+	if n.Kind != "tangent" {
+		r.params = append(r.params, v)
+	}
+	return nil
+}
+
+// count adds to the bytes of all storages.
+func (r *reader) count(n *node, bytes int64) error {
+	if r.bytes += bytes; r.bytes > mostBytes {
+		return n.fail("with it, all tensors together have more than %d bytes", int64(mostBytes))
+	}
+	return nil
+}
+
+func (r *reader) operator(n *node) error {
+	in, err := r.inputs(n)
+	if err != nil {
+		return err
+	}
+	outs := n.Outputs
+	if len(outs) == 0 {
+		outs = []output{{Shape: []int64{0}, DType: "uint8"}} // an assertion: it runs, and makes nothing
+	}
+	types, names := make([]string, len(outs)), make([]string, len(outs))
+	for i, o := range outs {
+		if err := r.count(n, o.Bytes); err != nil {
+			return err
+		}
+		t, shape := o.stored()
+		types[i] = typeText(t, shape)
+	}
+	places, err := r.places(n, outs)
+	if err != nil {
+		return err
+	}
+	for k, place := range places {
+		if name := r.selects[n.Name][k].Name; names[place] == "" && !slices.Contains(names, name) {
+			names[place] = name
+		}
+	}
+	if len(outs) == 1 && names[0] == "" {
+		names[0] = n.Name
+	}
+	made, err := r.b.Node(r.lib.op(n.Op, false), n.Name, n.attributes(types), in, names)
+	if err != nil {
+		return at(n.at, "%s", err)
+	}
+	for k, place := range places {
+		r.chosen[r.selects[n.Name][k].Name] = made[place]
+	}
+	r.of[n.Name] = made
+	return nil
+}
+
+// places finds which output each getitem of an operator selects. The list of
+// outputs leaves out what was not computed, so where indices do not fit it,
+// each getitem takes the next output of its own shape.
+func (r *reader) places(n *node, outs []output) ([]int, error) {
+	selects := r.selects[n.Name]
+	direct := func() (places []int, ok bool) {
+		for _, s := range selects {
+			if s.Index < 0 || s.Index >= len(outs) || len(s.Outputs) != 1 || !outs[s.Index].like(s.Outputs[0]) {
+				return nil, false
+			}
+			places = append(places, s.Index)
+		}
+		return places, true
+	}
+	if places, ok := direct(); ok {
+		return places, nil
+	}
+	order := make([]int, len(selects))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return selects[a].Index - selects[b].Index })
+	places, next := make([]int, len(selects)), 0
+	for k, i := range order {
+		s := selects[i]
+		if k > 0 && s.Index == selects[order[k-1]].Index {
+			places[i] = places[order[k-1]]
+			continue
+		}
+		for next < len(outs) && (len(s.Outputs) != 1 || !outs[next].like(s.Outputs[0])) {
+			next++
+		}
+		if next == len(outs) {
+			return nil, s.fail("selects output %d of %q, whose %d outputs have none like it", s.Index, n.Name, len(outs))
+		}
+		places[i] = next
+		next++
+	}
+	return places, nil
+}
+
+// selected gives a getitem's name to what it selects: an output, which has it
+// already if this is the first getitem, or a part of a view, which is a view.
+func (r *reader) selected(n *node) error {
+	from := n.Inputs[0]
+	if whole := r.parts[from]; whole != nil {
+		return r.alias(n, whole.Op, r.of[from][0])
+	}
+	v := r.chosen[n.Name]
+	if v == nil {
+		return n.fail("selects from %q, which is no operator before it", from)
+	}
+	r.of[n.Name] = []*graph.Value{v}
+	return nil
+}
+
+// view is a node without bytes of its own.
+func (r *reader) view(n *node) error {
+	source := n.AliasOf
+	if source == "" && len(n.Inputs) > 0 {
+		source = n.Inputs[0]
+	}
+	of := r.of[source]
+	if of == nil {
+		return n.fail("is a view of %q, which is not made before it", source)
+	}
+	if len(n.Outputs) == 1 {
+		return r.alias(n, n.Op, of[0])
+	}
+	r.parts[n.Name], r.of[n.Name] = n, of[:1]
+	return nil
+}
+
+func (r *reader) alias(n *node, op string, of *graph.Value) error {
+	if len(n.Outputs) != 1 {
+		return n.fail("a view with %d outputs, not one", len(n.Outputs))
+	}
+	t, shape := n.Outputs[0].shown()
+	made, err := r.b.Node(r.lib.op(op, true), n.Name, n.attributes([]string{typeText(t, shape)}), []*graph.Value{of}, []string{n.Name})
+	if err != nil {
+		return at(n.at, "%s", err)
+	}
+	r.of[n.Name] = made
+	return nil
+}
+
+// inputs are the values that a node reads. One that reads an operator with
+// several outputs by its own name reads all of them.
+func (r *reader) inputs(n *node) (in []*graph.Value, err error) {
+	for _, name := range n.Inputs {
+		of := r.of[name]
+		if of == nil {
+			return nil, n.fail("reads %q, which is not made before it", name)
+		}
+		in = append(in, of...)
+	}
+	return in, nil
+}
+
+// attributes are what is kept of a node besides its place in the graph,
+// sorted by name.
+func (n *node) attributes(types []string) (attrs []graph.Attr) {
+	if n.Flops > 0 {
+		attrs = append(attrs, graph.Attr{Name: "flops", Value: n.Flops})
+	}
+	var literals bytes.Buffer
+	if len(n.Attrs) > 0 && json.Compact(&literals, n.Attrs) == nil {
+		attrs = append(attrs, graph.Attr{Name: "literals", Value: literals.String()})
+	}
+	if n.Module != "" {
+		attrs = append(attrs, graph.Attr{Name: "module", Value: n.Module})
+	}
+	return append(attrs, graph.Attr{Name: "types", Value: types})
+}
+
+// results are the graph's outputs, its loss and the gradients of its inputs.
+func (r *reader) results() error {
+	g, f := r.b.Graph, r.file
+	if f.Forward < 0 || f.Forward > len(f.Outputs) {
+		return fmt.Errorf("num_fwd_outputs is %d, but there are %d outputs", f.Forward, len(f.Outputs))
+	}
+	for i, name := range f.Outputs {
+		if name == nil {
+			continue
+		}
+		of := r.of[*name]
+		if of == nil {
+			return fmt.Errorf("output %d is %q, which is no node", i, *name)
+		}
+		v := of[0]
+		if !slices.Contains(g.Outputs, v) {
+			g.Outputs = append(g.Outputs, v)
+		}
+		if i == f.Forward-1 && v.Type.IsFloat() && v.Shape.Elems().Is(1) {
+			g.Loss = v
+		}
+		k := i - f.Forward
+		if k >= 0 && k < len(r.params) && r.params[k].Kind == graph.Param && r.params[k].Type == v.Type && r.params[k].Shape.Equal(v.Shape) {
+			g.Grads = append(g.Grads, graph.Grad{Param: r.params[k], Grad: v})
+		}
+	}
+	if len(g.Outputs) == 0 {
+		return errors.New("has no outputs, so nothing of it is needed")
+	}
+	return nil
+}
+
+// dtypes is PyTorch's names of element types.
+var dtypes = map[string]graph.DType{
+	"float32": graph.Float32, "float64": graph.Float64, "float16": graph.Float16, "bfloat16": graph.BFloat16,
+	"int8": graph.Int8, "int16": graph.Int16, "int32": graph.Int32, "int64": graph.Int64,
+	"uint8": graph.Uint8, "uint16": graph.Uint16, "uint32": graph.Uint32, "uint64": graph.Uint64, "bool": graph.Bool,
+}
+
+// stored is the type and shape of a storage: the tensor's, if those are all of
+// its bytes, else the bytes.
+func (o output) stored() (graph.DType, []int64) {
+	if t, shape := o.shown(); o.size() == o.Bytes {
+		return t, shape
+	}
+	return graph.Uint8, []int64{o.Bytes}
+}
+
+// shown is the type and shape of a tensor, or its bytes if it is of a type
+// that graphs do not have.
+func (o output) shown() (graph.DType, []int64) {
+	if o.size() < 0 {
+		return graph.Uint8, []int64{o.Bytes}
+	}
+	return dtypes[o.DType], o.Shape
+}
+
+// size is the bytes of a tensor that lies in memory without gaps, or −1.
+func (o output) size() int64 {
+	n := dtypes[o.DType].Size()
+	if n == 0 {
+		return -1
+	}
+	for _, d := range o.Shape {
+		if d < 0 || d > 0 && n > math.MaxInt64/d {
+			return -1
+		}
+		n *= d
+	}
+	return n
+}
+
+// like reports whether two tensors are the same to look at.
+func (o output) like(p output) bool {
+	return o.DType == p.DType && o.Bytes == p.Bytes && slices.Equal(o.Shape, p.Shape)
+}

@@ -1,0 +1,248 @@
+package joint
+
+import (
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
+
+	"memopt/planner"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected texts")
+
+// golden compares with testdata/NAME.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", path, d)
+	}
+}
+
+// TestPeak: with everything kept the peak is what the recorder counted.
+func TestPeak(t *testing.T) {
+	for _, c := range []struct {
+		file                  string
+		nodes, forward, grads int
+		floor                 int64
+	}{
+		{"small.json", 18, 9, 2, 0},
+		{"resnet18.json.gz", 207, 109, 62, 66027076},
+		{"gpt2-6L.json.gz", 528, 193, 77, 100663300},
+	} {
+		path := filepath.Join("testdata", c.file)
+		g, err := Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := planner.Make(g, planner.Request{Strategy: "keep-all"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := gjson.GetBytes(text, "totals.peak_bytes_in_order").Int(); p.Baseline.Peak != want {
+			t.Errorf("%s: the peak is %d, not %d", c.file, p.Baseline.Peak, want)
+		}
+		if c.floor > 0 && p.Floor.Peak != c.floor {
+			t.Errorf("%s: the floor is %d, not %d", c.file, p.Floor.Peak, c.floor)
+		}
+		forward := 0
+		for _, n := range g.Nodes {
+			if n.Phase == 0 {
+				forward++
+			}
+		}
+		if len(g.Nodes) != c.nodes || forward != c.forward || len(g.Grads) != c.grads || g.Loss == nil {
+			t.Errorf("%s: %d nodes, %d of them forward, %d gradients, loss %v; not %d, %d, %d and one",
+				c.file, len(g.Nodes), forward, len(g.Grads), g.Loss, c.nodes, c.forward, c.grads)
+		}
+		if err := g.CheckTypes(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestGraph shows what becomes of views, parts of views, outputs that are left
+// out of the list, and operators that draw.
+func TestGraph(t *testing.T) {
+	g, err := Read("testdata/small.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, n := range g.Nodes {
+		fmt.Fprintf(&b, "%-8s %-5v %-6s %s\n", n.Phase, n.Op.View, n.Op.Recompute, n)
+	}
+	golden(t, "small.txt", b.String())
+}
+
+// TestBudget: a plan under a budget of a graph with partial views is replayed.
+func TestBudget(t *testing.T) {
+	g, err := Read("testdata/gpt2-6L.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := planner.Make(g, planner.Request{ActivationBudget: planner.Size{Percent: 90}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit := p.Baseline.Arena * 9 / 10; p.Arena > limit || p.Result.Again == 0 {
+		t.Errorf("the arena is %d, over %d, with %d nodes run again", p.Arena, limit, p.Result.Again)
+	}
+}
+
+// small is the least joint graph; edits of it are wrong in one place each.
+const small = `{"format": "memopt-fx-joint/1", "model": "m", "num_fwd_outputs": 1, "outputs": ["b"],
+"nodes": [
+{"name": "a", "op": "input", "kind": "data", "inputs": [], "outputs": [{"shape": [4], "dtype": "float32", "bytes": 16}]},
+{"name": "b", "op": "aten.sum.default", "inputs": ["a"], "outputs": [{"shape": [], "dtype": "float32", "bytes": 4}], "flops": 4}
+]}`
+
+// TestHostile: what is wrong is said, with its place.
+func TestHostile(t *testing.T) {
+	var out strings.Builder
+	try := func(what, text string) {
+		_, err := parseGraph([]byte(text))
+		if err == nil {
+			t.Errorf("%s: no error", what)
+			return
+		}
+		fmt.Fprintf(&out, "%s\n\t%s\n", what, where("f.json", []byte(text), err))
+	}
+	if _, err := parseGraph([]byte(small)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []struct{ what, from, to string }{
+		{"another format", "joint/1", "joint/2"},
+		{"no format", `"format": "memopt-fx-joint/1", `, ""},
+		{"a comma too many", `"flops": 4}`, `"flops": 4,}`},
+		{"not closed", "\n]}", "\n]"},
+		{"more behind it", "\n]}", "\n]} x"},
+		{"a key twice", `"model": "m"`, `"model": "m", "model": "n"`},
+		{"nodes are an object", `"nodes": [`, `"nodes": {"x": 1}, "more": [`},
+		{"a text for a number", `"bytes": 4`, `"bytes": "4"`},
+		{"a fraction", `"flops": 4`, `"flops": 4.5`},
+		{"negative flops", `"flops": 4`, `"flops": -4`},
+		{"flops beyond measure", `"flops": 4`, `"flops": 9000000000000000000`},
+		{"negative bytes", `"bytes": 4`, `"bytes": -4`},
+		{"bytes beyond measure", `"bytes": 16`, `"bytes": 9000000000000000000`},
+		{"no such input", `"inputs": ["a"]`, `"inputs": ["c"]`},
+		{"reads itself", `"inputs": ["a"]`, `"inputs": ["b"]`},
+		{"no such output", `"outputs": ["b"]`, `"outputs": ["c"]`},
+		{"more results than outputs", `"num_fwd_outputs": 1`, `"num_fwd_outputs": 3`},
+		{"no outputs", `"outputs": ["b"]`, `"outputs": [null]`},
+		{"a name twice", `"name": "b"`, `"name": "a"`},
+		{"no name", `"name": "b"`, `"name": ""`},
+		{"no operator", `aten.sum.default`, ``},
+		{"an operator with a newline", `aten.sum.default`, `aten\nsum`},
+		{"an input of no kind", `"kind": "data"`, `"kind": "date"`},
+		{"a view of nothing", `"flops": 4`, `"flags": ["view"], "alias_of": "c"`},
+		{"changes its input", `"flops": 4`, `"flags": ["mutates"]`},
+		{"selects from an input", `aten.sum.default`, `getitem`},
+		{"selects from two", `"op": "aten.sum.default", "inputs": ["a"]`, `"op": "getitem", "inputs": ["a", "a"]`},
+		{"a node that is a number", "\n]}", ",\n7\n]}"},
+		{"an output that is no text", `"outputs": ["b"]`, `"outputs": [1]`},
+	} {
+		text := strings.Replace(small, e.from, e.to, 1)
+		if text == small {
+			t.Fatalf("%s: nothing is changed", e.what)
+		}
+		try(e.what, text)
+	}
+	try("empty", "")
+	try("a list", "[]")
+	try("an object", "{}")
+	golden(t, "hostile.txt", out.String())
+}
+
+// TestUnlikeSelection: a getitem that no output is like.
+func TestUnlikeSelection(t *testing.T) {
+	text, err := os.ReadFile("testdata/small.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte(`"index": 2, "outputs": [{"shape": [4]`), []byte(`"index": 2, "outputs": [{"shape": [5]`), 1)
+	if _, err := parseGraph(text); err == nil || !strings.Contains(err.Error(), `selects output 2 of "linear_backward"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestBomb: a file that unpacks to far more than it is stops early.
+func TestBomb(t *testing.T) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	for range 64 {
+		z.Write(bytes.Repeat([]byte(" "), 1<<20))
+	}
+	z.Close()
+	if _, err := unpack(b.Bytes()); err == nil || !strings.Contains(err.Error(), "unpacks to more than") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := unpack(b.Bytes()[:b.Len()/2]); err == nil {
+		t.Error("half a file has no error")
+	}
+}
+
+// TestIs goes by content.
+func TestIs(t *testing.T) {
+	dir := t.TempDir()
+	for content, want := range map[string]bool{small: true, "\xef\xbb\xbf \n{": true, "\x1f\x8b\x08": true, "\x08\x07\x12": false, "": false, "[1]": false} {
+		path := filepath.Join(dir, "model.onnx")
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if Is(path) != want {
+			t.Errorf("%.10q: %v", content, !want)
+		}
+	}
+	if Is(dir) || Is(filepath.Join(dir, "none")) {
+		t.Error("a folder, or nothing, is a joint graph")
+	}
+}
+
+// FuzzRead: any bytes give a graph that checks, or an error.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(small))
+	text, err := os.ReadFile("testdata/small.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		text, err := unpack(data)
+		if err != nil {
+			return
+		}
+		g, err := parseGraph(text)
+		if err != nil {
+			_ = where("f", text, err)
+			return
+		}
+		if err := g.CheckTypes(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := planner.Make(g, planner.Request{Strategy: "keep-all"}); err != nil {
+			t.Logf("planning: %v", err)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package memopt
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/joint"
+)
+
+// readJoint takes the graph out of a joint graph's file. It has its backward
+// pass already.
+func (m *Model) readJoint() (err error) {
+	if m.Graph, err = joint.Read(m.Path); err != nil {
+		return input(err)
+	}
+	if !hasBackward(m.Graph) {
+		return input(fmt.Errorf("memopt: %s has no backward pass, and its operators are known by name only, so none can be derived", filepath.Base(m.Path)))
+	}
+	return nil
+}
+
+// runnable reports why a graph cannot be run or written as ONNX: it was
+// recorded elsewhere, and its operators are names.
+func runnable(g *graph.Graph) error {
+	for _, n := range g.Nodes {
+		if !n.Op.View && n.Op.Eval == nil && n.Op.Fast == nil {
+			return input(fmt.Errorf("memopt: %s is known by name only: a recorded graph can be planned, checked, explained and exported, but not run or written as ONNX", n.Op.FullName()))
+		}
+	}
+	return nil
+}
