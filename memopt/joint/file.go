@@ -169,13 +169,19 @@ func parse(text []byte) (*file, error) {
 			return nil, err
 		}
 	}
-	switch {
-	case f.Format != Format:
-		return nil, fmt.Errorf("has format %q; a joint graph has %q", f.Format, Format)
-	case !seen["nodes"]:
+	if !seen["nodes"] && f.known() == nil {
 		return nil, errors.New("has no nodes")
 	}
-	return f, nil
+	return f, f.known()
+}
+
+// known says what a file of another form has wrong before anything in it looks
+// odd.
+func (f *file) known() error {
+	if f.Format != Format {
+		return fmt.Errorf("has format %q; a joint graph has %q", f.Format, Format)
+	}
+	return nil
 }
 
 // decoder is json.Decoder with the place of what comes next.
@@ -204,7 +210,10 @@ func (d *decoder) open(want json.Delim, what string) error {
 func (d *decoder) field(f *file, name string) error {
 	switch name {
 	case "format":
-		return d.decode(&f.Format, "format")
+		if err := d.decode(&f.Format, "format"); err != nil {
+			return err
+		}
+		return f.known()
 	case "model":
 		return d.decode(&f.Model, "model")
 	case "num_fwd_outputs":
