@@ -94,6 +94,7 @@ var _ = define(graph.Op{
 	Out:    "dX",
 	Attrs:  averagePoolAttrs,
 	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
 		n.Set(0, n.Inputs[0].Type, knownDims(n, 1, "shape"))
 	},
 	NoGrad: true,

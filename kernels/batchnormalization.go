@@ -263,6 +263,7 @@ var _ = define(graph.Op{
 	Out:    "dX, dscale?, dB?",
 	Attrs:  "epsilon float=1e-5, training_mode int=0",
 	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
 		if n.Int("training_mode") == 0 && (n.In(3) == nil || n.In(4) == nil) {
 			n.Fail("mean and var are needed, unless training_mode is 1")
 		}

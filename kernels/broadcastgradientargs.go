@@ -11,6 +11,7 @@ var _ = define(graph.Op{
 	In:     "a_shape, b_shape",
 	Out:    "a_axes?, b_axes?",
 	Infer: func(n *graph.Node) {
+		wantType(n, 0, isIndex, "int32 or int64")
 		for i, axes := range broadcastAxes(n) {
 			n.Set(i, graph.Int64, graph.Dims(int64(len(axes))))
 			n.SetInts(i, axes)

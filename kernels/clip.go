@@ -110,7 +110,7 @@ var _ = define(graph.Op{
 var _ = define(graph.Op{
 	Name:   "ClipGrad",
 	Domain: own,
-	Doc:    "dx = dy where min ≤ x ≤ max, else 0",
+	Doc:    "dx = dy where min < x < max, else 0; a single bound counts as inside",
 	In:     "dY, X, min?, max?",
 	Out:    "dX",
 	Infer: func(n *graph.Node) {
@@ -123,7 +123,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad: true,
 	Eval: func(c *graph.Call) {
-		least, most := floatBounds(c, 2)
+		least, most := passing(c)
 		binary{f: func(dy, x float64) float64 {
 			if x < least || x > most {
 				return 0
@@ -136,7 +136,7 @@ var _ = define(graph.Op{
 			c.Node.Op.Eval(c)
 			return
 		}
-		lo64, hi64 := floatBounds(c, 2)
+		lo64, hi64 := passing(c)
 		least, most := float32(lo64), float32(hi64)
 		dy, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
 		c.Parallel(len(dx), grain, func(lo, hi int) {
@@ -155,6 +155,22 @@ var _ = define(graph.Op{
 		"f32[5], f32[5]",
 	},
 })
+
+// passing is the range of x through which a gradient flows. At a bound itself
+// the derivative is a matter of choice, and of training: ReLU6 of a dead input
+// is 0 exactly, and must not let a gradient through, as ReLU does not. So two
+// bounds are ReLU6's, the range open; a single one is clamp's, closed.
+func passing(c *graph.Call) (least, most float64) {
+	least, most = floatBounds(c, 2)
+	if bound(c, 2) == nil || bound(c, 3) == nil {
+		return least, most
+	}
+	if c.In[1].Type == graph.Float64 {
+		return math.Nextafter(least, math.Inf(1)), math.Nextafter(most, math.Inf(-1))
+	}
+	up, down := float32(math.Inf(1)), float32(math.Inf(-1))
+	return float64(math.Nextafter32(float32(least), up)), float64(math.Nextafter32(float32(most), down))
+}
 
 // wantOne refuses an input that is not a single number.
 func wantOne(n *graph.Node, i int, what string) {

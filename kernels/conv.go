@@ -140,6 +140,7 @@ var _ = define(graph.Op{
 	Out:    "dX",
 	Attrs:  convAttrs,
 	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
 		convWindow(n, n.Inputs[0].Shape, n.Inputs[1].Shape)
 		n.Set(0, n.Inputs[0].Type, knownDims(n, 2, "shape"))
 	},
@@ -183,6 +184,7 @@ var _ = define(graph.Op{
 	Out:    "dW",
 	Attrs:  convAttrs,
 	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
 		w := graph.Shape(knownDims(n, 2, "shape"))
 		convWindow(n, n.Inputs[1].Shape, w)
 		n.Set(0, n.Inputs[0].Type, w)

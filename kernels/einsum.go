@@ -10,11 +10,12 @@ import (
 // Einsum becomes products of matrices, sums and views: two factors at a time,
 // from the left.
 var _ = define(graph.Op{
-	Name:  "Einsum",
-	Doc:   "sums of products of the inputs' elements, as the equation says",
-	In:    "Inputs...",
-	Out:   "Output",
-	Attrs: "equation string",
+	Name:    "Einsum",
+	Doc:     "sums of products of the inputs' elements, as the equation says",
+	In:      "Inputs...",
+	Out:     "Output",
+	Attrs:   "equation string",
+	Samples: []string{"f32[2,3], f32[3,4]; equation=\"ij,jk\"", "i32[2,3]; equation=\"ij\""},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		e := einsum{Builder: b, n: n, size: map[rune]graph.Dim{}}
 		terms, out := e.parse()

@@ -71,6 +71,7 @@ var _ = define(graph.Op{
 	Out:    "dX",
 	Attrs:  "axis int=0",
 	Infer: func(n *graph.Node) {
+		wantType(n, 0, isIndex, "int32 or int64")
 		wantType(n, 1, isIndex, "int32 or int64")
 		wantType(n, 2, isFloat, "floats")
 		shape := graph.Shape(knownDims(n, 0, "shape"))

@@ -10,10 +10,11 @@ var (
 
 func globalPool(name, reduce, doc string) *graph.Op {
 	return define(graph.Op{
-		Name: name,
-		Doc:  doc,
-		In:   "X",
-		Out:  "Y",
+		Name:    name,
+		Doc:     doc,
+		In:      "X",
+		Out:     "Y",
+		Samples: []string{"f32[2,3,4,5]"},
 		Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 			x := n.Inputs[0]
 			if x.Rank() < 2 {

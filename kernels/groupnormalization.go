@@ -5,12 +5,13 @@ import "memopt/memopt/graph"
 // GroupNormalization is LayerNormalization over another view of x, [N, groups,
 // C/groups, …], with one scale a channel.
 var _ = define(graph.Op{
-	Name:  "GroupNormalization",
-	Since: 21,
-	Doc:   "normalises each group of channels, then scales each channel",
-	In:    "X, scale, bias",
-	Out:   "Y",
-	Attrs: "epsilon float=1e-5, num_groups int, stash_type int=1",
+	Name:    "GroupNormalization",
+	Since:   21,
+	Doc:     "normalises each group of channels, then scales each channel",
+	In:      "X, scale, bias",
+	Out:     "Y",
+	Attrs:   "epsilon float=1e-5, num_groups int, stash_type int=1",
+	Samples: []string{"f32[2,4,3], f32[4], f32[4]; num_groups=2"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		return groupNorm(b, n, n.Int("num_groups"), false)
 	},

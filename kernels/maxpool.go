@@ -97,6 +97,7 @@ var _ = define(graph.Op{
 	Out:    "dX",
 	Attrs:  maxPoolAttrs,
 	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
 		sameTypes(n)
 		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
 	},

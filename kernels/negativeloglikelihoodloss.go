@@ -51,6 +51,7 @@ var _ = define(graph.Op{
 	Out:    "dinput",
 	Attrs:  "ignore_index int, reduction string=mean",
 	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
 		n.Set(0, n.Inputs[0].Type, knownDims(n, 1, "shape"))
 	},
 	NoGrad: true,

@@ -581,12 +581,13 @@ var _ = define(graph.Op{
 
 // Upsample is what Resize was called before opset 10.
 var _ = define(graph.Op{
-	Name:  "Upsample",
-	Since: 9,
-	Doc:   "the old name of Resize",
-	In:    "X, scales",
-	Out:   "Y",
-	Attrs: "mode string=nearest",
+	Name:    "Upsample",
+	Since:   9,
+	Doc:     "the old name of Resize",
+	In:      "X, scales",
+	Out:     "Y",
+	Attrs:   "mode string=nearest",
+	Samples: []string{"f32[1,2,3,3], f32{1,1,2,2}"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		return []*graph.Value{resizeByScales(b, n, n.Inputs[0], n.Inputs[1])}
 	},

@@ -17,7 +17,7 @@ import (
 type Case struct {
 	Text  string
 	Graph *graph.Graph
-	Node  *graph.Node
+	Node  *graph.Node     // nil if others stand in for the operator
 	In    []*graph.Tensor // one for each input of Node; nil where omitted
 }
 
@@ -73,7 +73,7 @@ func newCase(op *graph.Op, text string, retype func(graph.DType) graph.DType) (C
 		if err != nil {
 			return c, err
 		}
-		name := fmt.Sprintf("x%d", i)
+		name := sampleName(i)
 		dims := strings.ReplaceAll(fmt.Sprint(x.Shape), " ", ", ")
 		if known != "" {
 			fmt.Fprintf(&src, "%s %s%s = const %s\n", name, x.Type, dims, known)
@@ -99,14 +99,20 @@ func newCase(op *graph.Op, text string, retype func(graph.DType) graph.DType) (C
 	if err != nil {
 		return c, err
 	}
-	c.Graph, c.Node = g, g.Nodes[0]
-	for _, v := range c.Node.Outputs {
-		if v != nil {
+	c.Graph = g
+	if op.Rewrite == nil {
+		c.Node = g.Nodes[0]
+	}
+	for _, name := range splitTop(outs) {
+		if v := g.ByName(name); v != nil {
 			g.Outputs = append(g.Outputs, v)
 		}
 	}
 	return c, g.Check()
 }
+
+// sampleName is what the graph of a sample calls an input.
+func sampleName(i int) string { return fmt.Sprintf("x%d", i) }
 
 // splitTop splits at commas outside brackets.
 func splitTop(s string) []string {

@@ -75,12 +75,13 @@ func scatterElements(c *graph.Call, idx, updates *graph.Tensor, reduction string
 
 // Scatter is what ScatterElements was called before opset 11.
 var _ = define(graph.Op{
-	Name:  "Scatter",
-	Since: 9,
-	Doc:   "the old name of ScatterElements",
-	In:    "data, indices, updates",
-	Out:   "output",
-	Attrs: "axis int=0",
+	Name:    "Scatter",
+	Since:   9,
+	Doc:     "the old name of ScatterElements",
+	In:      "data, indices, updates",
+	Out:     "output",
+	Attrs:   "axis int=0",
+	Samples: []string{"f32[3,4], i64[2,4]<3, f32[2,4]"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		return []*graph.Value{b.Op("ScatterElements", graph.A{"axis": n.Int("axis")}, n.Inputs...)}
 	},

@@ -25,10 +25,11 @@ var _ = define(graph.Op{
 
 // The gradient as ONNX Runtime's trainer writes it.
 var _ = define(graph.Op{
-	Name: "SinGrad",
-	Doc:  "dx = dy·cos x",
-	In:   "dY, X",
-	Out:  "dX",
+	Name:    "SinGrad",
+	Doc:     "dx = dy·cos x",
+	In:      "dY, X",
+	Out:     "dX",
+	Samples: []string{"f32[2,3], f32[2,3]"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		return []*graph.Value{b.Op("Mul", nil, n.Inputs[0], b.Op("Cos", nil, n.Inputs[1]))}
 	},

@@ -7,12 +7,13 @@ import "memopt/memopt/graph"
 func init() {
 	for _, name := range []string{"SoftmaxGrad", "LogSoftmaxGrad"} {
 		define(graph.Op{
-			Name:   name,
-			Domain: microsoft,
-			Doc:    name + "_13 over all dims from axis on",
-			In:     "dY, Y",
-			Out:    "dX",
-			Attrs:  "axis int=1",
+			Name:    name,
+			Domain:  microsoft,
+			Doc:     name + "_13 over all dims from axis on",
+			In:      "dY, Y",
+			Out:     "dX",
+			Attrs:   "axis int=1",
+			Samples: []string{"f32[2,3], f32[2,3]"},
 			Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 				shape := n.Inputs[0].Shape
 				sameDims(n, n.Inputs[1].Shape, shape)

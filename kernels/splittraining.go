@@ -9,12 +9,13 @@ import (
 // The operators of ONNX Runtime's gradients that took an input for an
 // attribute before ONNX's own did.
 var _ = define(graph.Op{
-	Name:   "SplitTraining",
-	Domain: microsoft,
-	Doc:    "Split with the sizes as an input; an empty one says parts alike",
-	In:     "input, split",
-	Out:    "outputs...",
-	Attrs:  "axis int=0",
+	Name:    "SplitTraining",
+	Domain:  microsoft,
+	Doc:     "Split with the sizes as an input; an empty one says parts alike",
+	In:      "input, split",
+	Out:     "outputs...",
+	Attrs:   "axis int=0",
+	Samples: []string{"f32[4,3], i64{1,3} -> a, b"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		in := n.Inputs
 		if in[1].Shape.Elems().Is(0) {
@@ -25,12 +26,13 @@ var _ = define(graph.Op{
 })
 
 var _ = define(graph.Op{
-	Name:   "ReduceSumTraining",
-	Domain: microsoft,
-	Doc:    "ReduceSum",
-	In:     "data, axes",
-	Out:    "reduced",
-	Attrs:  "keepdims int=1, noop_with_empty_axes int=0",
+	Name:    "ReduceSumTraining",
+	Domain:  microsoft,
+	Doc:     "ReduceSum",
+	In:      "data, axes",
+	Out:     "reduced",
+	Attrs:   "keepdims int=1, noop_with_empty_axes int=0",
+	Samples: []string{"f32[4,3], i64{1}"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		attrs := graph.A{"keepdims": n.Int("keepdims"), "noop_with_empty_axes": n.Int("noop_with_empty_axes")}
 		return b.Ops("ReduceSum", attrs, 1, slices.Clone(n.Inputs)...)

@@ -18,6 +18,7 @@ type rule struct {
 	name, doc, attrs string
 	states           int
 	step             func(a arithmeticBuilder, rate, count, x, g *graph.Value, states []*graph.Value) []*graph.Value
+	sample           string
 }
 
 var _ = [...]*graph.Op{
@@ -33,7 +34,7 @@ var _ = [...]*graph.Op{
 			rate = a.op("Where", a.op("Greater", t, a.num(0)), corrected, rate)
 			x = a.op("Sub", x, a.op("Div", a.mul(rate, v), a.add(a.op("Sqrt", h), a.num(a.n.Float("epsilon")))))
 			return []*graph.Value{a.times(1-a.n.Float("norm_coefficient_post"), x), v, h}
-		}}),
+		}, "f32[], i64[]{2}, f32[2,3], f32[2,3], f32[2,3], f32[2,3]>0 -> x, v, h"}),
 	definePreview(rule{"Adagrad", "Adagrad, with a rate that falls", "decay_factor float=0, epsilon float=1e-6, norm_coefficient float=0", 1,
 		func(a arithmeticBuilder, rate, count, x, g *graph.Value, s []*graph.Value) []*graph.Value {
 			t := a.b.Op("Cast", graph.A{"to": int64(rate.Type)}, count)
@@ -42,7 +43,7 @@ var _ = [...]*graph.Op{
 			h := a.add(s[0], a.mul(g, g))
 			x = a.op("Sub", x, a.op("Div", a.mul(rate, g), a.add(a.op("Sqrt", h), a.num(a.n.Float("epsilon")))))
 			return []*graph.Value{x, h}
-		}}),
+		}, "f32[], i64[]{2}, f32[2,3], f32[2,3], f32[2,3]>0 -> x, h"}),
 	definePreview(rule{"Momentum", "gradient descent with momentum, standard or nesterov", "alpha float, beta float, mode string, norm_coefficient float", 1,
 		func(a arithmeticBuilder, rate, count, x, g *graph.Value, s []*graph.Value) []*graph.Value {
 			for _, name := range []string{"alpha", "beta", "mode", "norm_coefficient"} {
@@ -60,18 +61,19 @@ var _ = [...]*graph.Op{
 				d = a.add(g, a.times(a.n.Float("alpha"), v))
 			}
 			return []*graph.Value{a.op("Sub", x, a.mul(rate, d)), v}
-		}}),
+		}, "f32[], i64[]{0}, f32[2,3], f32[2,3], f32[2,3]; alpha=0.9 beta=0.5 mode=\"nesterov\" norm_coefficient=0.1 -> x, v"}),
 }
 
 func definePreview(r rule) *graph.Op {
 	return define(graph.Op{
-		Name:   r.name,
-		Domain: previewTraining,
-		Since:  1,
-		Doc:    r.doc,
-		In:     "R, T, inputs...",
-		Out:    "outputs...",
-		Attrs:  r.attrs,
+		Name:    r.name,
+		Domain:  previewTraining,
+		Since:   1,
+		Doc:     r.doc,
+		In:      "R, T, inputs...",
+		Out:     "outputs...",
+		Attrs:   r.attrs,
+		Samples: []string{r.sample},
 		Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 			rate, count, rest := n.Inputs[0], n.Inputs[1], n.Inputs[2:]
 			kinds := 2 + r.states

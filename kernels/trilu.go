@@ -70,12 +70,13 @@ func trilu(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 
 // ONNX Runtime's is older than ONNX's.
 var _ = define(graph.Op{
-	Name:   "Trilu",
-	Domain: microsoft,
-	Doc:    "Trilu",
-	In:     "X, k?",
-	Out:    "Y",
-	Attrs:  "upper int=1",
+	Name:    "Trilu",
+	Domain:  microsoft,
+	Doc:     "Trilu",
+	In:      "X, k?",
+	Out:     "Y",
+	Attrs:   "upper int=1",
+	Samples: []string{"f32[3,4], i64[]{1}", "i64[2,3,3]; upper=0"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		return []*graph.Value{b.Op("Trilu", graph.A{"upper": n.Int("upper")}, n.Inputs...)}
 	},

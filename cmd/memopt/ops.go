@@ -2,18 +2,20 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"memopt/kernels"
 	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
 	"memopt/memopt/report"
 )
 
 var opsCommand = &cli.Command{
 	Name:      "ops",
-	Usage:     "the operator library: what runs, what has a gradient, what the planner may repeat",
+	Usage:     "the operator library: what runs, on which types, what has a gradient, what the planner may repeat",
 	ArgsUsage: " ",
 	Flags: common(
 		&cli.StringFlag{Name: "verify", Usage: "`DIR` run the ONNX project's node tests in it, or in a zip of it"},
@@ -26,48 +28,61 @@ var opsCommand = &cli.Command{
 		if dir := c.String("verify"); dir != "" {
 			return verifyOps(c, dir, asJSON)
 		}
-		var rows []opRow
-		for _, op := range kernels.Library.All() {
-			rows = append(rows, describe(op))
-		}
+		rows := describeAll()
 		if asJSON {
 			return printJSON(c.App.Writer, map[string]any{"format": "memopt.ops/1", "ops": rows})
 		}
-		table := [][]string{{"operator", "since", "gradient", "again", "in place", "what it does"}}
+		table := [][]string{{"operator", "opsets", "types", "gradient", "again", "in place", "vulkan", "what it does"}}
 		for _, r := range rows {
-			table = append(table, []string{r.Name, since(r.Since), r.Gradient, r.Recompute, r.InPlace, r.Doc})
+			table = append(table, []string{r.Name, joinInts(r.Opsets), typesText(r.Types), r.Gradient, r.Recompute, r.InPlace, yes(r.Vulkan), r.Doc})
 		}
-		report.Table(c.App.Writer, "llllll", table)
-		fmt.Fprintf(c.App.Writer, "\n%d forms of operators\n", len(rows))
+		report.Table(c.App.Writer, "llllllll", table)
+		fmt.Fprintf(c.App.Writer, "\n%d operators\n", len(rows))
 		return nil
 	},
 }
 
 // opRow is an operator's facets as text.
 type opRow struct {
-	Name      string `json:"name"`
-	Domain    string `json:"domain"`
-	Since     int    `json:"since"`
-	Inputs    string `json:"inputs"`
-	Outputs   string `json:"outputs"`
-	Attrs     string `json:"attributes"`
-	Gradient  string `json:"gradient"`
-	Recompute string `json:"recompute"`
-	InPlace   string `json:"in_place"`
-	Random    bool   `json:"random"`
-	Optimizer string `json:"optimizer,omitempty"`
-	Doc       string `json:"doc"`
+	Name      string   `json:"name"`
+	Domain    string   `json:"domain"`
+	Since     int      `json:"since"`
+	Opsets    []int    `json:"opsets"` // whose forms are read
+	Types     []string `json:"types"`
+	Inputs    string   `json:"inputs"`
+	Outputs   string   `json:"outputs"`
+	Attrs     string   `json:"attributes"`
+	Gradient  string   `json:"gradient"`
+	Recompute string   `json:"recompute"`
+	InPlace   string   `json:"in_place"`
+	Vulkan    bool     `json:"vulkan"`
+	Random    bool     `json:"random"`
+	Optimizer string   `json:"optimizer,omitempty"`
+	Doc       string   `json:"doc"`
+}
+
+// describeAll has a row for each operator, described by its newest form.
+func describeAll() []opRow {
+	var rows []opRow
+	for _, op := range kernels.Library.All() {
+		if kernels.Library.Find(op.Domain, op.Name, 0) == op {
+			rows = append(rows, describe(op))
+		}
+	}
+	return rows
 }
 
 func describe(op *graph.Op) opRow {
-	r := opRow{Name: op.FullName(), Domain: op.Domain, Since: op.Since, Inputs: op.In, Outputs: op.Out, Attrs: op.Attrs,
-		Gradient: "yes", Recompute: op.Recompute.String(), Random: op.Random, Optimizer: op.Optimizer, Doc: op.Doc}
+	r := opRow{Name: op.FullName(), Domain: op.Domain, Since: op.Since, Opsets: opsets(op), Types: []string{},
+		Inputs: op.In, Outputs: op.Out, Attrs: op.Attrs,
+		Gradient: "yes", Recompute: op.Recompute.String(), InPlace: "no", Vulkan: onVulkan(op), Random: op.Random, Optimizer: op.Optimizer, Doc: op.Doc}
+	for _, t := range kernels.Types(op) {
+		r.Types = append(r.Types, t.String())
+	}
 	switch {
 	case op.Rewrite != nil:
-		r.Gradient, r.Recompute = "rewritten", "–"
-		if r.Doc == "" {
-			r.Doc = "an older form"
-		}
+		// Others stand in for it, and it has what they have.
+		r.Gradient, r.Recompute, r.InPlace = "rewritten", "rewritten", "rewritten"
 	case op.NoGrad:
 		r.Gradient = "none flows"
 	case op.Grad == nil:
@@ -79,14 +94,50 @@ func describe(op *graph.Op) opRow {
 	case op.Overwrites != nil:
 		r.InPlace = "always"
 	case len(op.InPlace) > 0:
-		r.InPlace = "over " + strings.Trim(fmt.Sprint(op.InPlace), "[]")
+		r.InPlace = "over " + joinInts(op.InPlace)
 	}
 	return r
 }
 
-func since(n int) string {
-	if n == 0 {
-		return "any"
+// opsets lists those whose form of the operator is in the library.
+func opsets(op *graph.Op) []int {
+	return slices.DeleteFunc(onnx.Forms(op.Domain, op.Name), func(n int) bool {
+		return kernels.Library.Find(op.Domain, op.Name, n) == nil
+	})
+}
+
+// onVulkan reports whether the operator has a form for that device: there is
+// none yet.
+func onVulkan(*graph.Op) bool { return false }
+
+func yes(is bool) string {
+	if is {
+		return "yes"
 	}
-	return fmt.Sprint(n)
+	return "no"
+}
+
+func joinInts(ns []int) string { return strings.Trim(fmt.Sprint(ns), "[]") }
+
+// typeNames are sets of types that have a name of their own.
+var typeNames = []struct {
+	name  string
+	types []string
+}{
+	{"all", []string{"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"}},
+	{"numbers", []string{"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}},
+	{"floats", []string{"f32", "f64", "f16", "bf16"}},
+	{"integers", []string{"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}},
+}
+
+// typesText says types in few words.
+func typesText(types []string) string {
+	left, words := slices.Clone(types), []string{}
+	for _, set := range typeNames {
+		if !slices.ContainsFunc(set.types, func(t string) bool { return !slices.Contains(left, t) }) {
+			words = append(words, set.name)
+			left = slices.DeleteFunc(left, func(t string) bool { return slices.Contains(set.types, t) })
+		}
+	}
+	return strings.Join(append(words, left...), " ")
 }

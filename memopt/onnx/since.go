@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,6 +35,15 @@ func since(domain, op string, opset int) int {
 		}
 	}
 	return form
+}
+
+// Forms lists the opsets that gave an operator a new form. An operator of a
+// domain that is not ONNX's own has form 1 alone.
+func Forms(domain, op string) []int {
+	if f := forms[op]; domain == "" && f != nil {
+		return slices.Clone(f)
+	}
+	return []int{1}
 }
 
 const formsText = `Abs 1 6 13

@@ -1,0 +1,94 @@
+package kernels
+
+import (
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// elementTypes are those that an operator is tried with, in the order in which
+// they are listed.
+var elementTypes = []graph.DType{
+	graph.Float32, graph.Float64, graph.Float16, graph.BFloat16,
+	graph.Int8, graph.Int16, graph.Int32, graph.Int64,
+	graph.Uint8, graph.Uint16, graph.Uint32, graph.Uint64, graph.Bool,
+}
+
+// Types lists the element types that an operator takes. Where its inputs need
+// not agree, they are those of the first that may be of several float types, or
+// else of the first of several: the values of Where, not its condition; the
+// data of Gather, not the indices. They are declared nowhere: each is tried on
+// the samples, and shape rules refuse what an operator cannot compute. nil says
+// that no input tells.
+func Types(op *graph.Op) []graph.DType {
+	all := typesByInput(op)
+	for _, tells := range []func([]graph.DType) bool{
+		func(t []graph.DType) bool { return len(t) > 1 && t[1].IsFloat() },
+		func(t []graph.DType) bool { return len(t) > 1 },
+		func(t []graph.DType) bool { return len(t) > 0 },
+	} {
+		if i := slices.IndexFunc(all, tells); i >= 0 {
+			return all[i]
+		}
+	}
+	return nil
+}
+
+// typesByInput are the types that each input takes; of inputs that agree, the
+// first has them all.
+func typesByInput(op *graph.Op) [][]graph.DType {
+	var taken [][]graph.DType
+	for _, s := range op.Samples {
+		for _, from := range sampleTypes(s) {
+			for len(taken) <= from.input {
+				taken = append(taken, nil)
+			}
+			at := &taken[from.input]
+			for _, to := range elementTypes {
+				if slices.Contains(*at, to) {
+					continue
+				}
+				if _, err := newCase(op, s, retyped(from.is, to)); err == nil {
+					*at = append(*at, to)
+				}
+			}
+		}
+	}
+	for _, t := range taken {
+		slices.SortFunc(t, func(a, b graph.DType) int { return slices.Index(elementTypes, a) - slices.Index(elementTypes, b) })
+	}
+	return taken
+}
+
+// retyped makes every input of one type one of another.
+func retyped(from, to graph.DType) func(graph.DType) graph.DType {
+	return func(t graph.DType) graph.DType {
+		if t == from {
+			return to
+		}
+		return t
+	}
+}
+
+// typeAt is a type that a sample has, and the first input that is of it.
+type typeAt struct {
+	input int
+	is    graph.DType
+}
+
+func sampleTypes(sample string) (types []typeAt) {
+	body, _, _ := strings.Cut(sample, "->")
+	inputs, _, _ := strings.Cut(body, ";")
+	for i, f := range splitTop(inputs) {
+		end := strings.IndexAny(f, "[{")
+		if end < 0 {
+			continue
+		}
+		t, ok := graph.ParseDType(f[:end])
+		if ok && !slices.ContainsFunc(types, func(a typeAt) bool { return a.is == t }) {
+			types = append(types, typeAt{i, t})
+		}
+	}
+	return types
+}
