@@ -132,10 +132,11 @@ func gradientModel(m *Model) (*Model, error) {
 	return only, nil
 }
 
-// noise is the share of the whole gradient's norm below which a parameter's
-// gradient counts as zero: some are zero but for rounding (the key bias of an
-// attention, which softmax does not see), and two roundings never agree.
-const noise = 1e-7
+// noise is the share of the whole gradient's norm that rounding alone makes of
+// a parameter's gradient: some are zero but for it (the key bias of an
+// attention, which softmax does not see; a bias before a normalization), and
+// two roundings never agree. It is float32's step at 1.
+const noise = 1.0 / (1 << 23)
 
 func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 	whole := 0.0
@@ -180,17 +181,21 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 	return nil
 }
 
-// relErr is ‖x − y‖ / max(‖y‖, least), or ‖x − y‖ if that is zero.
-func relErr(x, y *graph.Tensor, least float64) float64 {
+// relErr is ‖x − y‖ beyond what is noise, over ‖y‖, or by itself if y is zero.
+func relErr(x, y *graph.Tensor, noise float64) float64 {
 	diff := 0.0
 	for i := range y.Len() {
 		d := x.Float(i) - y.Float(i)
 		diff += d * d
 	}
-	if n := max(norm(y), least); n > 0 {
-		return math.Sqrt(diff) / n
+	diff = math.Sqrt(diff)
+	if diff <= noise {
+		return 0
 	}
-	return math.Sqrt(diff)
+	if n := norm(y); n > 0 {
+		return (diff - noise) / n
+	}
+	return diff
 }
 
 func norm(x *graph.Tensor) float64 {

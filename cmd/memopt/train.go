@@ -261,7 +261,8 @@ func mistakes(check *memopt.Check, limit float64) string {
 		parts = append(parts, fmt.Sprintf("%d of %d gradients, %q the most by %.2e", n, len(check.Params), check.Worst.Param, check.Worst.RelErr))
 	}
 	if len(check.Missing) > 0 {
-		parts = append(parts, "the model has no gradient for "+some(check.Missing))
+		parts = append(parts, "the model has no gradient for "+some(check.Missing)+
+			" (exporters that fold, merge or tie weights drop their names; torch.onnx.export(optimize=False) keeps most)")
 	}
 	return strings.Join(parts, "; ")
 }
