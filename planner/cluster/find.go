@@ -1,20 +1,32 @@
 package cluster
 
 import (
+	"fmt"
+	"slices"
+
 	"memopt/memopt/graph"
 )
 
 // Rules say how a program is analysed.
 type Rules struct {
-	// ProbeLevel says which operators may run again: 0 or 1. Only ONNX
-	// Runtime's own rules read it.
+	// ProbeLevel says which operators of ONNX Runtime's table may run again: 0
+	// leaves out products, normalizations and softmax.
 	ProbeLevel int
 	// Boundary keeps what crosses from layer to layer.
 	Boundary bool
 	// Compat is the release of ONNX Runtime to agree with, defects and all:
 	// "1.19", or "" for the mended rules.
 	Compat string
+	// Library says which operators beyond the table may run again. The mended
+	// rules heed it; nil adds none.
+	Library *graph.Library
+	// Value, if set, knows values better than the outline does, by name. The
+	// mended rules heed it.
+	Value func(name string) (graph.OutlineValue, bool)
 }
+
+// compat reports whether ONNX Runtime's own rules hold.
+func (r Rules) compat() bool { return r.Compat != "" }
 
 // Analysis is what can be computed again in a training program.
 type Analysis struct {
@@ -22,10 +34,17 @@ type Analysis struct {
 	Rules   Rules
 	Order   []int // node indices in execution order
 	Yield   int   // the place in Order of the last forward node
-	// Boundaries lists the nodes whose input 0 is kept from layer to layer,
-	// in execution order.
+	// Boundaries lists the nodes that read what is kept from layer to layer
+	// first, in execution order; Kept names those values.
 	Boundaries []int
+	Kept       []string
 	Plans      []NodePlan // in execution order of their entries
+	// Warnings are what upstream says in a log.
+	Warnings []string
+
+	wiring    *wiring
+	inferred  map[string]graph.OutlineValue
+	canonical map[*Option]string
 }
 
 // NodePlan is one node whose kept outputs can be made again.
@@ -46,6 +65,19 @@ type Option struct {
 	Nodes   []int           // node indices in execution order; the entry among them
 	Outputs []StashedOutput // what need not be kept
 	Ratio   float64         // share of Outputs that is saved: 1, or less under a compromise
+	// Views are nodes outside that only show what the option makes again, and
+	// that the backward pass reads too: they cost nothing and go with it.
+	Views []int
+	// Keeps names what the backward pass did not need and the option does: it
+	// has to be kept instead, and no saving says so.
+	Keeps []string
+	// Batch reports whether what is saved depends on what a step is fed; what is
+	// made of weights alone is there for every batch size.
+	Batch bool
+	// Beyond reports whether a node is not in ONNX Runtime's table.
+	Beyond bool
+
+	save, of int64 // Ratio as a fraction
 }
 
 // StashedOutput is an output that the backward pass reads.
@@ -54,33 +86,54 @@ type StashedOutput struct {
 	Name  string // its name
 	Shape string // ((batch)*(64)), or unknown
 	Type  graph.DType
-	// Reused is the node outside the option that makes the buffer which this
-	// output only shows, or −1. Making the output again saves nothing unless
-	// that node's buffer goes too.
+	// Shows reports whether the output lies in a buffer of another node. Reused
+	// is that node if it is not in the option, or −1: making the output again
+	// saves nothing unless that node's buffer goes too.
+	Shows  bool
 	Reused int
+
+	elems graph.Dim
 }
 
-// Part is a plan that a key names.
-type Part struct {
-	ID   string
-	Type int
+// Analyse finds what can be computed again in a program of a trainer: one with
+// a YieldOp between its passes. Without one there is nothing.
+func Analyse(o *graph.Outline, r Rules) (*Analysis, error) {
+	at, err := borderOf(o)
+	if err != nil {
+		return nil, err
+	}
+	order, err := MemoryEfficientOrder(o)
+	if err != nil {
+		return nil, err
+	}
+	var returned []string
+	if at >= 0 {
+		returned = o.Nodes[at].Inputs
+	}
+	return analyse(o, r, order, slices.Index(order, at), returned)
 }
 
-// Member is one place of a key: the options that are on together, the entry's
-// own first.
-type Member struct {
-	Plan    int // in Analysis.Plans
-	Option  int // in its Options
-	Reusing []Member
+// analyse is Analyse for passes that are known. yield is −1 if there is but one.
+func analyse(o *graph.Outline, r Rules, order []int, yield int, returned []string) (*Analysis, error) {
+	w, err := wire(o)
+	if err != nil {
+		return nil, err
+	}
+	a := &Analysis{Outline: o, Rules: r, Order: order, Yield: yield, wiring: w, inferred: map[string]graph.OutlineValue{}, canonical: map[*Option]string{}}
+	a.infer()
+	// Sizes of a file may be beyond all bounds.
+	if err := graph.Try(func() { newProber(a, returned).run() }); err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	return a, nil
 }
 
-// Key is a line of the plan table: every place of one plan, or of several that
-// must be on together.
-type Key struct {
-	Parts   []Part   // sorted by text
-	Members []Member // in execution order; their number is the frequency
-	// Raw is the saving over all places and all outputs as text in the form
-	// ((batch)*(64)) * 4 * 1.000000; RawORT counts one output a node, as ONNX
-	// Runtime does.
-	Raw, RawORT string
+// ID spells an option as settings do: its operators in execution order, each
+// followed by +.
+func (a *Analysis) ID(o *Option) string {
+	var id []byte
+	for _, i := range o.Nodes {
+		id = append(append(id, a.Outline.Nodes[i].Op...), '+')
+	}
+	return string(id)
 }

@@ -1,0 +1,432 @@
+package cluster
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// place is an output of a node; storage is named by the place that owns it.
+type place struct{ node, out int }
+
+// outside is the storage of what no node makes.
+var outside = place{-1, 0}
+
+// prober is one analysis under way. Slices are indexed by node.
+type prober struct {
+	a        *Analysis
+	level    int
+	at       []int // place in the order
+	makers   map[string]place
+	stashed  [][]int // outputs that the backward pass reads
+	credit   [][]int // those of them that are worth something
+	returned map[string]bool
+	held     map[place]bool // storage of what is returned
+	inputs   map[string]bool
+	batch    []bool         // depends on what a step is fed
+	kept     map[place]bool // storage that crosses from layer to layer
+	weight   map[string]bool
+	trained  map[string]bool // weights whose gradient is returned
+	norms    []bool          // boundary nodes, under compat
+
+	seen  []int // serial of the growth that met the node
+	round int
+	first map[place]int // mended: the entry that a shared storage is credited to
+	views map[place][]int
+	total graph.Dim // bytes of all that is credited
+}
+
+// smallest is the elements from which on a tensor of a fixed shape is looked
+// behind.
+const smallest = 1 << 20
+
+func newProber(a *Analysis, returned []string) *prober {
+	n := len(a.Outline.Nodes)
+	p := &prober{a: a, level: a.Rules.ProbeLevel, at: make([]int, n), makers: map[string]place{}, stashed: make([][]int, n),
+		returned: map[string]bool{}, inputs: map[string]bool{}, kept: map[place]bool{}, weight: map[string]bool{}, trained: map[string]bool{}, norms: make([]bool, n),
+		seen: make([]int, n), first: map[place]int{}, views: map[place][]int{}}
+	if !a.Rules.compat() {
+		p.level = 1
+	}
+	for k, i := range a.Order {
+		p.at[i] = k
+	}
+	for i, node := range a.Outline.Nodes {
+		for k, name := range node.Outputs {
+			if name != "" {
+				p.makers[name] = place{i, k}
+			}
+		}
+	}
+	for _, name := range returned {
+		p.returned[name] = true
+	}
+	for _, name := range a.Outline.Inputs {
+		p.inputs[name] = true
+	}
+	for _, i := range a.Order[:a.Yield+1] {
+		for _, e := range a.wiring.out[i] {
+			if p.at[e.to] > a.Yield && !slices.Contains(p.stashed[i], e.out) {
+				p.stashed[i] = append(p.stashed[i], e.out)
+			}
+		}
+		slices.Sort(p.stashed[i])
+	}
+	p.credit = p.stashed
+	p.findBatch()
+	if !a.Rules.compat() {
+		p.mend()
+	}
+	return p
+}
+
+func (p *prober) run() {
+	if p.a.Rules.Boundary && p.a.Yield >= 0 {
+		p.boundaries()
+	}
+	for _, i := range p.a.Order[:p.a.Yield+1] {
+		if len(p.credit[i]) == 0 || !p.may(i) || p.crosses(i) {
+			continue
+		}
+		if plan := p.plan(i); len(plan.Options) > 0 {
+			p.a.Plans = append(p.a.Plans, plan)
+		}
+	}
+}
+
+// forward reports whether a node is of the forward pass.
+func (p *prober) forward(i int) bool { return p.at[i] <= p.a.Yield }
+
+// isStashed reports whether the backward pass reads this very output.
+func (p *prober) isStashed(at place) bool {
+	return at.node >= 0 && p.forward(at.node) && slices.Contains(p.stashed[at.node], at.out)
+}
+
+// storage is where the bytes of a value lie.
+func (p *prober) storage(name string) place {
+	for {
+		at, made := p.makers[name]
+		if !made {
+			return outside
+		}
+		n := &p.a.Outline.Nodes[at.node]
+		if at.out != 0 || len(n.Inputs) == 0 || n.Inputs[0] == "" || !(p.shown(at.node) || p.overwrites(at.node)) {
+			return at
+		}
+		name = n.Inputs[0]
+	}
+}
+
+// overwrites reports whether a node puts output 0 where input 0 was. Only ONNX
+// Runtime's rules ask: here a planner places what is computed.
+func (p *prober) overwrites(i int) bool {
+	n := &p.a.Outline.Nodes[i]
+	if !p.a.Rules.compat() || !overwrites[n.Op] || n.Domain != "" {
+		return false
+	}
+	at, made := p.makers[n.Inputs[0]]
+	if !made || p.returned[n.Inputs[0]] {
+		return false
+	}
+	readers := 0
+	for _, e := range p.a.wiring.out[at.node] {
+		if e.out == at.out {
+			readers++
+		}
+	}
+	return readers == 1
+}
+
+// mend leaves out what saves nothing when it is made again: what the caller
+// holds anyway, shapes, and what only shows an input. Storage that several
+// values show is credited to the first of them alone.
+func (p *prober) mend() {
+	p.credit = make([][]int, len(p.stashed))
+	p.held = map[place]bool{}
+	for name := range p.returned {
+		p.held[p.storage(name)] = true
+	}
+	for _, i := range p.a.Order[:p.a.Yield+1] {
+		n := &p.a.Outline.Nodes[i]
+		for _, out := range p.stashed[i] {
+			s := p.storage(n.Outputs[out])
+			if s == outside || measures[n.Op] || p.held[s] {
+				continue
+			}
+			if first, ok := p.first[s]; ok && first != i {
+				p.views[s] = append(p.views[s], i)
+				continue
+			}
+			p.first[s] = i
+			p.credit[i] = append(p.credit[i], out)
+		}
+		for _, out := range p.credit[i] {
+			p.total = p.total.Add(p.a.bytesOf(n.Outputs[out]))
+		}
+	}
+}
+
+// findBatch marks what depends on the inputs of a step. An input is a weight if
+// the program returns its gradient, or if its size is fixed while others' are
+// not.
+func (p *prober) findBatch() {
+	o := p.a.Outline
+	p.batch = make([]bool, len(o.Nodes))
+	for _, name := range o.Outputs {
+		if param, ok := strings.CutSuffix(name, "_grad"); ok && p.inputs[param] {
+			p.weight[param], p.trained[param] = true, true
+		}
+	}
+	symbolic := func(name string) bool {
+		return slices.ContainsFunc(o.Values[name].Shape, func(d graph.Dim) bool { _, fixed := d.Const(); return !fixed })
+	}
+	if slices.ContainsFunc(o.Inputs, symbolic) {
+		for _, name := range o.Inputs {
+			if o.Values[name].Known && !symbolic(name) {
+				p.weight[name] = true
+			}
+		}
+	}
+	for _, i := range p.a.Order[:p.a.Yield+1] {
+		for _, name := range o.Nodes[i].Inputs {
+			at, made := p.makers[name]
+			p.batch[i] = p.batch[i] || made && p.batch[at.node] || !made && name != "" && !p.weight[name]
+		}
+	}
+}
+
+// plan lists the ways of making a node's kept outputs again.
+func (p *prober) plan(entry int) NodePlan {
+	plan := NodePlan{Entry: entry}
+	g := p.grow(entry, false)
+	if g.ok {
+		plan.Options = append(plan.Options, p.option(entry, Full, g))
+	}
+	if g.shrinks {
+		c := p.grow(entry, true)
+		if c.ok && (p.a.Rules.compat() || !g.ok || !slices.Equal(c.nodes, g.nodes)) {
+			plan.Options = append(plan.Options, p.option(entry, Compromise, c))
+		}
+	}
+	if !p.a.Rules.compat() {
+		plan.Options = slices.DeleteFunc(plan.Options, func(o Option) bool { return p.pointless(&o) })
+	}
+	return plan
+}
+
+// growth is what a search has found.
+type growth struct {
+	nodes    []int // in execution order
+	ok       bool
+	shrinks  bool     // a node was met whose input is smaller than its output
+	keeps    []string // what has to be kept instead
+	save, of int64
+}
+
+// grow walks from what is stashed of the entry to what makes it, as far as what
+// is there anyway. Under a compromise it also ends behind the first node that
+// makes something larger of something smaller.
+func (p *prober) grow(entry int, compromise bool) growth {
+	p.round++
+	g := growth{ok: true, save: 1, of: 1}
+	var work []place
+	own := map[place]bool{} // storage that the plan is to free
+	for _, out := range p.credit[entry] {
+		work = append(work, place{entry, out})
+		own[p.storage(p.a.Outline.Nodes[entry].Outputs[out])] = true
+	}
+	for len(work) > 0 {
+		item := work[0]
+		work = work[1:]
+		i := item.node
+		if p.seen[i] == p.round {
+			continue
+		}
+		p.seen[i] = p.round
+		n := &p.a.Outline.Nodes[i]
+		if i != entry {
+			switch mended := !p.a.Rules.compat(); {
+			case mended && own[item]:
+				// What the plan frees cannot be what it starts from.
+				if !p.may(i) {
+					g.ok = false
+					return g
+				}
+			case len(p.stashed[i]) > 0, mended && (measures[n.Op] || p.held[p.storage(n.Outputs[item.out])]):
+				continue
+			case !p.may(i):
+				g.ok = false
+				return g
+			}
+		}
+		g.nodes = append(g.nodes, i)
+		if save, of := p.shrink(i); save > 0 {
+			g.shrinks = true
+			if compromise {
+				g.save, g.of = save, of
+				continue
+			}
+		}
+		ignored := p.ignored(i)
+		for _, e := range p.a.wiring.into[i] {
+			if !slices.Contains(ignored, e.in) && !p.small(n.Inputs[e.in]) {
+				work = append(work, place{e.from, e.out})
+			}
+		}
+	}
+	slices.SortFunc(g.nodes, func(x, y int) int { return p.at[x] - p.at[y] })
+	g.keeps = p.keeps(g.nodes, compromise)
+	return g
+}
+
+// small reports whether a tensor has a fixed shape of few elements.
+func (p *prober) small(name string) bool {
+	v := p.a.value(name)
+	n := int64(1)
+	for _, d := range v.Shape {
+		c, fixed := d.Const()
+		if !fixed || c >= smallest {
+			return false
+		}
+		if n *= c; n >= smallest {
+			return false
+		}
+	}
+	return v.Known
+}
+
+// shrink is the share of its output that a node's input does not take, as a
+// fraction: a cast from something smaller.
+func (p *prober) shrink(i int) (save, of int64) {
+	n := &p.a.Outline.Nodes[i]
+	if n.Op != "Cast" || n.Domain != "" || len(n.Inputs) == 0 || len(n.Outputs) == 0 {
+		return 0, 1
+	}
+	in, out := p.a.value(n.Inputs[0]).Type.Size(), p.a.value(n.Outputs[0]).Type.Size()
+	if in == 0 || out <= in {
+		return 0, 1
+	}
+	return out - in, out
+}
+
+// keeps names what nodes read from the forward pass that the backward pass does
+// not keep. What a compromise starts from is in its ratio.
+func (p *prober) keeps(nodes []int, compromise bool) (names []string) {
+	for _, i := range nodes {
+		save, _ := p.shrink(i)
+		for k, name := range p.a.Outline.Nodes[i].Inputs {
+			at, made := p.makers[name]
+			if !made || slices.Contains(nodes, at.node) || slices.Contains(names, name) || compromise && save > 0 && k == 0 {
+				continue
+			}
+			if s := p.storage(name); s != outside && !p.isStashed(at) && !p.isStashed(s) && !p.held[s] && len(p.views[s]) == 0 {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// option describes a growth.
+func (p *prober) option(entry, kind int, g growth) Option {
+	n := &p.a.Outline.Nodes[entry]
+	o := Option{Type: kind, Nodes: g.nodes, Ratio: float64(g.save) / float64(g.of), Keeps: g.keeps, save: g.save, of: g.of}
+	for _, i := range g.nodes {
+		o.Batch = o.Batch || p.batch[i]
+		o.Beyond = o.Beyond || allowed(&p.a.Outline.Nodes[i], p.level) == nil
+	}
+	for _, out := range p.credit[entry] {
+		name := n.Outputs[out]
+		s := StashedOutput{Index: out, Name: name, Type: p.a.value(name).Type, Reused: -1}
+		s.Shape, s.elems = p.shapeText(entry, name)
+		at := p.storage(name)
+		s.Shows = at != outside && at.node != entry
+		if s.Shows && !slices.Contains(g.nodes, at.node) {
+			s.Reused = at.node
+		}
+		o.Outputs = append(o.Outputs, s)
+		o.Views = append(o.Views, p.views[at]...)
+	}
+	return o
+}
+
+// shapeText is ONNX Runtime's text of a shape, and the number of elements.
+func (p *prober) shapeText(node int, name string) (string, graph.Dim) {
+	v := p.a.value(name)
+	n := &p.a.Outline.Nodes[node]
+	if from := p.a.value(first(n.Inputs)); n.Op == "Reshape" && n.Domain == "" && v.Known && slices.Contains(v.Spelled, "") &&
+		from.Known && !slices.Contains(from.Spelled, "") {
+		v = from
+	}
+	if !v.Known {
+		return "unknown", graph.Sym("unknown")
+	}
+	return spell(v.Shape, v.Spelled), v.Shape.Elems()
+}
+
+func first(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}
+
+func spell(s graph.Shape, spelled []string) string {
+	if len(s) == 0 {
+		return "(((1)))"
+	}
+	parts := make([]string, len(s))
+	for i, d := range s {
+		text := d.String()
+		if spelled != nil && spelled[i] != "" {
+			text = strings.TrimSpace(spelled[i])
+		}
+		parts[i] = "(" + text + ")"
+	}
+	return "(" + strings.Join(parts, "*") + ")"
+}
+
+// tiny is the most bytes that are not worth a plan: what allocators round up to.
+const tiny = 256
+
+// pointless reports whether an option saves nothing, or nothing that shows:
+// what it would have to keep instead is as large, or a few bytes whatever the
+// batch, as the lengths that a concatenation notes.
+func (p *prober) pointless(o *Option) bool {
+	if len(o.Outputs) == 0 {
+		return true
+	}
+	saved := graph.Num(0)
+	for _, s := range o.Outputs {
+		saved = saved.Add(s.bytes())
+	}
+	if n, fixed := saved.Const(); fixed && n <= tiny {
+		if all, fixed := p.total.Const(); !fixed || n*100 < all {
+			return true
+		}
+	}
+	kept := graph.Num(0)
+	for _, name := range o.Keeps {
+		kept = kept.Add(p.a.bytesOf(name))
+	}
+	c, known := o.scale(saved).Sub(kept).Compare(graph.Num(0))
+	return known && c <= 0
+}
+
+// bytes is the size of an output.
+func (s *StashedOutput) bytes() graph.Dim { return s.elems.Mul(graph.Num(s.Type.Size())) }
+
+// scale takes the share that an option saves.
+func (o *Option) scale(d graph.Dim) graph.Dim {
+	return d.Mul(graph.Num(o.save)).FloorDiv(graph.Num(o.of))
+}
+
+// outputText is ONNX Runtime's text of what one output saves.
+func (o *Option) outputText(s StashedOutput) string {
+	if s.Reused >= 0 {
+		return "0"
+	}
+	return "(" + s.Shape + " * " + strconv.FormatInt(s.Type.Size(), 10) + " * " + strconv.FormatFloat(o.Ratio, 'f', 6, 64) + ")"
+}
