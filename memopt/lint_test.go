@@ -18,16 +18,17 @@ import (
 var mayImport = map[string][]string{
 	"memopt/memopt/graph":               {},
 	"memopt/memopt/weights":             {},
+	"memopt/memopt/whole":               {},
 	"memopt/planner/pack":               {},
 	"memopt/configs":                    {},
-	"memopt/memopt/onnx":                {"memopt/memopt/graph", "memopt/memopt/weights"},
+	"memopt/memopt/onnx":                {"memopt/memopt/graph", "memopt/memopt/weights", "memopt/memopt/whole"},
 	"memopt/memopt/joint":               {"memopt/memopt/graph"},
-	"memopt/memopt/tensorfile":          {"memopt/memopt/graph"},
+	"memopt/memopt/tensorfile":          {"memopt/memopt/graph", "memopt/memopt/whole"},
 	"memopt/memopt/zoo":                 {"memopt/memopt/graph"},
 	"memopt/autograd":                   {"memopt/memopt/graph"},
 	"memopt/kernels":                    {"memopt/memopt/graph"},
 	"memopt/planner/cluster":            {"memopt/memopt/graph"},
-	"memopt/planner":                    {"memopt/memopt/graph", "memopt/planner/cluster", "memopt/planner/pack"},
+	"memopt/planner":                    {"memopt/memopt/graph", "memopt/memopt/whole", "memopt/planner/cluster", "memopt/planner/pack"},
 	"memopt/kernels/cpu":                {"memopt/memopt/graph", "memopt/planner"},
 	"memopt/kernels/vulkan":             {"memopt/memopt/graph", "memopt/planner", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
 	"memopt/kernels/vulkan/vk":          {},
@@ -41,7 +42,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt": {"memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/onnx", "memopt/memopt/tensorfile", "memopt/autograd", "memopt/kernels",
 		"memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/planner", "memopt/configs"},
 	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/tensorfile",
-		"memopt/memopt/verify", "memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
+		"memopt/memopt/verify", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
 }
 
 func command(t *testing.T, name string, args ...string) string {

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/whole"
 	"memopt/planner/cluster"
 )
 
@@ -210,22 +210,10 @@ func (f *File) Save(path string) error {
 	if err != nil {
 		return fmt.Errorf("planner: %w", err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".plan-*")
-	if err != nil {
-		return fmt.Errorf("planner: %w", err)
+	if err := whole.Bytes(path, append(data, '\n')); err != nil {
+		return fmt.Errorf("planner: writing %s: %w", path, err)
 	}
-	defer os.Remove(tmp.Name())
-	if _, err := tmp.Write(append(data, '\n')); err != nil {
-		tmp.Close()
-		return fmt.Errorf("planner: %w", err)
-	}
-	if err := tmp.Close(); err != nil {
-		return fmt.Errorf("planner: %w", err)
-	}
-	if err := os.Chmod(tmp.Name(), 0o644); err != nil {
-		return fmt.Errorf("planner: %w", err)
-	}
-	return os.Rename(tmp.Name(), path)
+	return nil
 }
 
 // maxFile bounds a plan file: a million launches fit.

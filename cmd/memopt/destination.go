@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/urfave/cli/v2"
+
+	"memopt/memopt/whole"
 )
 
 // destinations checks, before any work is done, that the files that flags name
@@ -80,23 +82,8 @@ func underlying(err error) string {
 
 // writeFile writes a file that appears whole or not at all.
 func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".memopt-*")
-	if err != nil {
-		return usage("%s: %s", path, reason(filepath.Dir(path), err))
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if e := f.Chmod(0o644); err == nil {
-		err = e
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return usage("%s: %s", path, underlying(err))
+	if err := whole.Bytes(path, data); err != nil {
+		return usage("%s: %s", path, err)
 	}
 	return nil
 }

@@ -1,14 +1,13 @@
 package onnx
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/whole"
 )
 
 // Option changes how a model is written.
@@ -51,46 +50,12 @@ func Write(path string, g *graph.Graph, opts ...Option) error {
 	return replace(path, s.writeTo)
 }
 
-// replace writes a file beside path and renames it.
-func replace(path string, write func(io.Writer) error) (err error) {
-	fail := func(err error) error { return fmt.Errorf("onnx: writing %s: %w", path, err) }
-	f, err := temporary(path)
-	if err != nil {
-		return fail(err)
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	w := bufio.NewWriterSize(f, 1<<18)
-	if err := write(w); err != nil {
-		return fail(err)
-	}
-	if err := w.Flush(); err != nil {
-		return fail(err)
-	}
-	if err := f.Close(); err != nil {
-		return fail(err)
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return fail(err)
+// replace writes a file over what is at path.
+func replace(path string, write func(io.Writer) error) error {
+	if err := whole.Write(path, write); err != nil {
+		return fmt.Errorf("onnx: writing %s: %w", path, err)
 	}
 	return nil
-}
-
-// temporary makes a file in path's folder, with the permissions that a new file
-// gets (os.CreateTemp would make it private).
-func temporary(path string) (*os.File, error) {
-	dir, base := filepath.Split(path)
-	for i := 0; ; i++ {
-		name := filepath.Join(dir, "."+base+"."+strconv.Itoa(os.Getpid())+"-"+strconv.Itoa(i))
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if !os.IsExist(err) {
-			return f, err
-		}
-	}
 }
 
 // layout is the file of weights: where each tensor goes.

@@ -1,14 +1,11 @@
 package tensorfile
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strconv"
 )
 
 // open opens a file that has a size: reading a pipe could wait for ever.
@@ -58,55 +55,4 @@ func short(err error) error {
 		return errors.New("the data ends early")
 	}
 	return err
-}
-
-// replace writes a file beside path and renames it.
-func replace(path string, write func(io.Writer) error) (err error) {
-	f, err := temporary(path)
-	if err != nil {
-		return reason(err)
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-			err = reason(err)
-		}
-	}()
-	w := bufio.NewWriterSize(f, 1<<16)
-	if err := write(w); err != nil {
-		return err
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	// A checkpoint takes the place of an older one, so its bytes are on the disk
-	// before its name is.
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		var le *os.LinkError
-		if errors.As(err, &le) {
-			return le.Err
-		}
-		return err
-	}
-	return nil
-}
-
-// temporary makes a new file in the folder of path, with the rights that any file
-// gets (os.CreateTemp would make it private).
-func temporary(path string) (*os.File, error) {
-	dir, base := filepath.Split(path)
-	for i := 0; ; i++ {
-		name := filepath.Join(dir, "."+base+"."+strconv.Itoa(os.Getpid())+"-"+strconv.Itoa(i))
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if !errors.Is(err, fs.ErrExist) || i == 1000 {
-			return f, err
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/whole"
 )
 
 // ReadNPZ reads a NumPy archive, or a single .npy array under the name of its
@@ -136,7 +137,7 @@ func WriteNPZ(path string, s *Set) error {
 	if err := s.check(); err != nil {
 		return named(path, err)
 	}
-	return named(path, replace(path, func(w io.Writer) error { return writeArchive(w, s) }))
+	return named(path, whole.Write(path, func(w io.Writer) error { return writeArchive(w, s) }))
 }
 
 func writeArchive(w io.Writer, s *Set) error {

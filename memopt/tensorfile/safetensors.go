@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/whole"
 )
 
 // A .safetensors file is the header's length (8 bytes, little-endian), the
@@ -270,7 +271,7 @@ func WriteSafetensors(path string, s *Set, metadata map[string]string) error {
 	if err != nil {
 		return named(path, err)
 	}
-	return named(path, replace(path, func(w io.Writer) error { return s.writeSafe(w, header, order) }))
+	return named(path, whole.Write(path, func(w io.Writer) error { return s.writeSafe(w, header, order) }))
 }
 
 func (s *Set) writeSafe(w io.Writer, header []byte, order []string) error {
