@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"memopt/memopt/graph"
 	"memopt/memopt/whole"
@@ -31,6 +30,8 @@ type File struct {
 	Memory   FileMemory        `json:"memory"`
 	Clusters []FileCluster     `json:"clusters"`
 	Dominant []FileHolding     `json:"dominant"`
+	Formulas *FileFormulas     `json:"formulas,omitempty"`
+	Saved    []string          `json:"saved"` // values that pass from forward to backward
 	PlanMS   float64           `json:"plan_ms"`
 	Warnings []string          `json:"warnings"`
 	Steps    []FileStep        `json:"steps"`
@@ -173,25 +174,9 @@ func (p *Plan) File(path string) *File {
 	for _, s := range p.Steps {
 		f.Steps = append(f.Steps, FileStep(s))
 	}
+	f.Formulas, f.Saved = p.fileFormulas(), p.Saved()
 	f.Program = program(p.Graph)
 	return f
-}
-
-// configText is requests in ONNX Runtime's spelling, with layer sets in ours.
-func configText(requests []ClusterRequest) string {
-	var parts []string
-	for _, r := range requests {
-		count := fmt.Sprint(r.Count)
-		if len(r.Places) > 0 {
-			var places []string
-			for _, p := range r.Places {
-				places = append(places, fmt.Sprintf("%d-%d", p.First, p.Last))
-			}
-			count = "{" + strings.Join(places, ",") + "}"
-		}
-		parts = append(parts, fmt.Sprintf("%s:%d:%s", r.ID, r.Strategy, count))
-	}
-	return strings.Join(parts, ",")
 }
 
 // program is the graph's nodes as text, so that a plan for another graph can
@@ -248,13 +233,18 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 	if err := f.sameProgram(g); err != nil {
 		return nil, err
 	}
+	requests, err := parseConfig(f.Request.Config)
+	if err != nil {
+		return nil, err
+	}
 	m, err := newModel(g, f.Dims)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	p := &Plan{Graph: g, m: m, Strategy: f.Strategy, Offsets: f.Offsets, Arena: f.Result.Arena, PackBound: f.Result.PackBound,
 		Request: Request{Dims: f.Dims, Level: f.Request.Level, Budget: Size{Bytes: f.Request.Budget},
-			ActivationBudget: Size{Bytes: f.Request.ActivationBudget}, MaxOverhead: f.Request.MaxOverhead}}
+			ActivationBudget: Size{Bytes: f.Request.ActivationBudget}, MaxOverhead: f.Request.MaxOverhead,
+			Clusters: requests, Boundary: f.Request.Boundary}}
 	for i, s := range f.Steps {
 		if s.Node < 0 || int(s.Node) >= len(g.Nodes) || g.Nodes[s.Node].Op.View {
 			return nil, fmt.Errorf("planner: step %d names node %d, which cannot be launched", i, s.Node)

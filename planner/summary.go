@@ -58,7 +58,11 @@ type candidate struct {
 }
 
 func (m *model) candidate(again []bool) (*candidate, error) {
-	c := &candidate{again: again, t: m.simulate(m.order(again))}
+	return m.place(&candidate{again: again, t: m.simulate(m.order(again))})
+}
+
+// place prices a simulated candidate and gives its lives their places.
+func (m *model) place(c *candidate) (*candidate, error) {
 	for _, s := range c.t.steps {
 		if s.Again {
 			c.cost += m.cost[s.Node]

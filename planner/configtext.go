@@ -1,0 +1,55 @@
+package planner
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// configText is requests in ONNX Runtime's spelling, with layer sets in ours.
+func configText(requests []ClusterRequest) string {
+	var parts []string
+	for _, r := range requests {
+		count := fmt.Sprint(r.Count)
+		if len(r.Places) > 0 {
+			var places []string
+			for _, p := range r.Places {
+				places = append(places, fmt.Sprintf("%d-%d", p.First, p.Last))
+			}
+			count = "{" + strings.Join(places, ",") + "}"
+		}
+		parts = append(parts, fmt.Sprintf("%s:%d:%s", r.ID, r.Strategy, count))
+	}
+	return strings.Join(parts, ",")
+}
+
+// parseConfig reads what configText wrote. The IDs of clusters hold no colon.
+func parseConfig(s string) (requests []ClusterRequest, err error) {
+	for s != "" {
+		id, rest, _ := strings.Cut(s, ":")
+		strategy, rest, ok := strings.Cut(rest, ":")
+		r := ClusterRequest{ID: id}
+		if r.Strategy, err = strconv.Atoi(strategy); err != nil || !ok {
+			return nil, fmt.Errorf("planner: the request %q is not ID:strategy:count", s)
+		}
+		if set, isSet := strings.CutPrefix(rest, "{"); isSet {
+			set, rest, ok = strings.Cut(set, "}")
+			for place := range strings.SplitSeq(set, ",") {
+				var p Places
+				if n, err := fmt.Sscanf(place, "%d-%d", &p.First, &p.Last); n != 2 || err != nil || !ok {
+					return nil, fmt.Errorf("planner: the request %q should name layers like {0-3,7-7}", s)
+				}
+				r.Places = append(r.Places, p)
+			}
+			s = strings.TrimPrefix(rest, ",")
+		} else {
+			var count string
+			count, s, _ = strings.Cut(rest, ",")
+			if r.Count, err = strconv.Atoi(count); err != nil {
+				return nil, fmt.Errorf("planner: the request for %q has the count %q", id, count)
+			}
+		}
+		requests = append(requests, r)
+	}
+	return requests, nil
+}

@@ -1,0 +1,32 @@
+package planner
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestConfigText: what a plan file says of requests is read back.
+func TestConfigText(t *testing.T) {
+	want := []ClusterRequest{
+		{ID: "BiasGelu+", Strategy: 1, Count: -1},
+		{ID: "Add+Gelu+", Strategy: 2, Count: 3},
+		{ID: "MatMul+", Strategy: 1, Count: 0, Places: []Places{{0, 3}, {7, 7}}},
+		{ID: "Cast+", Strategy: 1, Count: 1},
+	}
+	for n := range len(want) + 1 {
+		got, err := parseConfig(configText(want[:n]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(slices.Clone(want[:n]), append([]ClusterRequest{}, got...)); d != "" {
+			t.Error(d)
+		}
+	}
+	for _, bad := range []string{"x", "x:1", "x:y:1", "x:1:z", "x:1:{0-1", "x:1:{0}", ":", "x:1:1,y"} {
+		if got, err := parseConfig(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, got)
+		}
+	}
+}

@@ -1,0 +1,478 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// Formulas is a plan's peak and cost as functions of the dims: one solve for
+// every size. They hold wherever the same results may be written over the same
+// inputs as under the plan's own dims, which Valid tells; Ranges says it for
+// each dim alone.
+type Formulas struct {
+	// Peaks are the formulas of which the peak is the largest.
+	Peaks []PeakFormula
+	// Flops is of the plain step, ExtraFlops of what runs again.
+	Flops, ExtraFlops string
+	Ranges            []Range
+
+	m            *model
+	terms        *terms
+	peaks        []polynomial
+	same, differ []polynomial // differences of sizes that are 0 under the plan's dims, and that are not
+	extra, plain []float64    // cost by product
+}
+
+// PeakFormula is the bytes alive at a node.
+type PeakFormula struct{ Formula, Node string }
+
+// Range is the sizes of one dim, the others being as planned, from From to To,
+// for which the formulas hold. Pieces says which of them is the peak where.
+type Range struct {
+	Dim          string
+	At, From, To int64
+	Pieces       []Piece
+}
+
+// Piece is a stretch of a dim's sizes, both ends included, over which one
+// formula is the peak.
+type Piece struct {
+	From, To      int64
+	Formula, Node string
+}
+
+// Formulas derives the formulas from the plan's steps.
+func (p *Plan) Formulas() (*Formulas, error) {
+	return p.m.formulas(p.t)
+}
+
+func (m *model) formulas(t *timeline) (f *Formulas, err error) {
+	f = &Formulas{m: m, terms: newTerms()}
+	tryErr := graph.Try(func() { err = f.derive(t) })
+	if tryErr != nil {
+		err = tryErr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("planner: formulas: %w", err)
+	}
+	return f, nil
+}
+
+func (f *Formulas) derive(t *timeline) error {
+	m := f.m
+	sizes, err := f.sizes()
+	if err != nil {
+		return err
+	}
+	if err := f.profile(t, sizes); err != nil {
+		return err
+	}
+	f.conditions(sizes)
+	if err := f.costs(t, sizes); err != nil {
+		return err
+	}
+	for _, name := range m.g.Names() {
+		if r, ok := f.along(name); ok {
+			f.Ranges = append(f.Ranges, r)
+		}
+	}
+	return nil
+}
+
+// sizes is the bytes of every value.
+func (f *Formulas) sizes() ([]polynomial, error) {
+	out := make([]polynomial, len(f.m.g.Values))
+	for i, v := range f.m.g.Values {
+		var err error
+		if out[i], err = f.terms.of(v.Bytes()); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// profile is the bytes alive at each step, less the steps that another is
+// never below.
+func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
+	m := f.m
+	change := make([]polynomial, len(t.steps)+1)
+	for _, l := range t.lives {
+		var size polynomial
+		if l.scratch {
+			n := m.g.Nodes[t.steps[l.first].Node]
+			var err error
+			if size, err = f.terms.of(n.Op.Scratch(n)); err != nil {
+				return err
+			}
+		} else {
+			size = sizes[l.owner]
+		}
+		change[l.first] = change[l.first].plus(size, 1)
+		change[l.last] = change[l.last].plus(size, -1)
+	}
+	type top struct {
+		p    polynomial
+		step int
+	}
+	var tops []top
+	var live polynomial
+	for i := range t.steps {
+		live = live.plus(change[i], 1)
+		if slices.ContainsFunc(tops, func(x top) bool { return f.terms.below(live, x.p) }) {
+			continue
+		}
+		tops = slices.DeleteFunc(tops, func(x top) bool { return f.terms.below(x.p, live) })
+		tops = append(tops, top{slices.Clone(live), i})
+	}
+	for _, x := range tops {
+		f.peaks = append(f.peaks, x.p)
+		f.Peaks = append(f.Peaks, PeakFormula{f.terms.text(x.p), m.g.Nodes[t.steps[x.step].Node].Name})
+	}
+	return nil
+}
+
+// conditions collects what decides whether results are written over inputs:
+// sizes being equal.
+func (f *Formulas) conditions(sizes []polynomial) {
+	m := f.m
+	compare := func(a, b int32) {
+		d := slices.Clone(sizes[a]).plus(sizes[b], -1)
+		if d.equal(nil) {
+			return
+		}
+		list := &f.differ
+		if m.bytes[a] == m.bytes[b] {
+			list = &f.same
+		}
+		if !slices.ContainsFunc(*list, func(p polynomial) bool { return p.equal(d) }) {
+			*list = append(*list, d)
+		}
+	}
+	for _, n := range m.g.Nodes {
+		out := n.Outputs[0]
+		if n.Op.View || len(n.Op.InPlace) == 0 || out == nil || m.fixed[m.owner[out.ID]] {
+			continue
+		}
+		for k, v := range n.Inputs {
+			if v != nil && !m.fixed[m.owner[v.ID]] && overInput(n, k) {
+				compare(v.ID, out.ID)
+				compare(m.owner[v.ID], out.ID)
+			}
+		}
+	}
+}
+
+// costs sums flops and prices over the plain step and over what runs again.
+// A price that was measured stays in proportion to the price by flops and
+// bytes.
+func (f *Formulas) costs(t *timeline, sizes []polynomial) error {
+	m := f.m
+	add := func(sum []float64, p polynomial, k float64) []float64 {
+		for len(sum) < len(p) {
+			sum = append(sum, 0)
+		}
+		for i, c := range p {
+			sum[i] += k * float64(c)
+		}
+		return sum
+	}
+	var flops, extra polynomial
+	for _, s := range t.steps {
+		n := m.g.Nodes[s.Node]
+		var own polynomial
+		if n.Op.Flops != nil {
+			var err error
+			if own, err = f.terms.of(n.Op.Flops(n)); err != nil {
+				return err
+			}
+		}
+		var moved polynomial
+		for _, vs := range [][]*graph.Value{n.Inputs, n.Outputs} {
+			for _, v := range vs {
+				if v != nil {
+					moved = moved.plus(sizes[v.ID], 1)
+				}
+			}
+		}
+		weight := m.priceWeight(n)
+		if s.Again {
+			extra = extra.plus(own, 1)
+			f.extra = add(add(f.extra, own, weight), moved, weight/bytesPerFlop)
+			continue
+		}
+		flops = flops.plus(own, 1)
+		f.plain = add(add(f.plain, own, weight), moved, weight/bytesPerFlop)
+	}
+	f.Flops, f.ExtraFlops = f.terms.text(flops), f.terms.text(extra)
+	return nil
+}
+
+// bytesPerFlop is how many bytes may move in the time of a flop.
+const bytesPerFlop = 4
+
+// priceWeight is a node's cost under the plan's dims over what flops and bytes
+// say.
+func (m *model) priceWeight(n *graph.Node) float64 {
+	moved := int64(0)
+	for _, vs := range [][]*graph.Value{n.Inputs, n.Outputs} {
+		for _, v := range vs {
+			if v != nil {
+				moved += m.bytes[v.ID]
+			}
+		}
+	}
+	plain := float64(m.flops[n.ID]) + float64(moved)/bytesPerFlop
+	if plain == 0 {
+		return 1
+	}
+	return m.cost[n.ID] / plain
+}
+
+// Valid reports whether the formulas hold under dims.
+func (f *Formulas) Valid(dims map[string]int64) bool {
+	v, ok := f.values(dims)
+	return ok && f.valid(v)
+}
+
+func (f *Formulas) values(dims map[string]int64) ([]int64, bool) {
+	b, err := graph.Bind(dims)
+	if err != nil || f.m.g.CheckBinding(b) != nil {
+		return nil, false
+	}
+	v, ok, err := f.terms.values(b)
+	return v, ok && err == nil
+}
+
+func (f *Formulas) valid(v []int64) bool {
+	for _, p := range f.same {
+		if x, ok := p.at(v); !ok || x != 0 {
+			return false
+		}
+	}
+	for _, p := range f.differ {
+		if x, ok := p.at(v); !ok || x == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// PeakAt is the plan's peak under dims; ok is false where the formulas do not
+// hold.
+func (f *Formulas) PeakAt(dims map[string]int64) (peak int64, ok bool) {
+	v, ok := f.values(dims)
+	if !ok || !f.valid(v) {
+		return 0, false
+	}
+	return f.peakAt(v)
+}
+
+func (f *Formulas) peakAt(v []int64) (peak int64, ok bool) {
+	for _, p := range f.peaks {
+		x, fits := p.at(v)
+		if !fits {
+			return 0, false
+		}
+		peak = max(peak, x)
+	}
+	return peak, true
+}
+
+// OverheadAt is the extra cost under dims, as a share of the plain step's.
+func (f *Formulas) OverheadAt(dims map[string]int64) (share float64, ok bool) {
+	v, ok := f.values(dims)
+	if !ok {
+		return 0, false
+	}
+	return f.overheadAt(v), true
+}
+
+func (f *Formulas) overheadAt(v []int64) float64 {
+	sum := func(cs []float64) (s float64) {
+		for i, c := range cs {
+			s += c * float64(v[i])
+		}
+		return s
+	}
+	if plain := sum(f.plain); plain > 0 {
+		return sum(f.extra) / plain
+	}
+	return 0
+}
+
+// farthest is the largest size of a dim that ranges speak of.
+const farthest = 1 << 20
+
+// along follows one dim, the others being as planned. ok is false where the
+// dim stands inside divisions, so that its formulas are no curves, or where
+// nothing depends on it.
+func (f *Formulas) along(dim string) (r Range, ok bool) {
+	at, err := f.m.binding.Eval(graph.Sym(dim))
+	if err != nil {
+		return r, false
+	}
+	curves := func(ps []polynomial) (out []curve) {
+		for _, p := range ps {
+			c, is := f.terms.along(p, dim, f.m.binding)
+			if !is {
+				ok = false
+			}
+			out = append(out, c)
+		}
+		return out
+	}
+	ok = true
+	peaks, same, differ := curves(f.peaks), curves(f.same), curves(f.differ)
+	if !ok || len(peaks) == 0 || at > farthest {
+		return r, false
+	}
+	r = Range{Dim: dim, At: at, From: 1, To: farthest}
+	if !slices.ContainsFunc(peaks, func(c curve) bool { return len(c) > 1 }) {
+		return r, false
+	}
+	for _, c := range peaks {
+		r.To = min(r.To, fits(c, at, r.To))
+	}
+	for _, c := range same {
+		r.From, r.To = stays(c, at, r.From, r.To)
+	}
+	for _, c := range differ {
+		r.From, r.To = avoids(c, at, r.From, r.To)
+	}
+	for _, e := range f.m.g.Assumed {
+		r.From, r.To = f.assumed(e, dim, at, r.From, r.To)
+	}
+	for _, p := range piecewise(peaks, r.From, r.To) {
+		r.Pieces = append(r.Pieces, Piece{p.from, p.to, f.Peaks[p.of].Formula, f.Peaks[p.of].Node})
+	}
+	return r, true
+}
+
+// assumed is the sizes over which what shapes take for granted of a dim goes on
+// to hold.
+func (f *Formulas) assumed(e graph.Assume, dim string, at, from, to int64) (int64, int64) {
+	names := f.m.g.Names()
+	unknown := func(n string) bool { return !slices.Contains(names, n) }
+	if slices.ContainsFunc(e.A.Names(), unknown) || slices.ContainsFunc(e.B.Names(), unknown) {
+		return from, to // another name for a dim that has one
+	}
+	if !slices.Contains(e.A.Names(), dim) && !slices.Contains(e.B.Names(), dim) {
+		return from, to
+	}
+	var p polynomial
+	var err error
+	if try := graph.Try(func() { p, err = f.terms.of(e.A.Sub(e.B)) }); try != nil || err != nil {
+		return at, at
+	}
+	c, ok := f.terms.along(p, dim, f.m.binding)
+	if !ok {
+		return at, at
+	}
+	return stays(c, at, from, to)
+}
+
+// fits is the largest size up to which a curve stays within 64 bits.
+func fits(c curve, at, to int64) int64 {
+	lo, hi := at, to
+	for lo < hi {
+		mid := lo + (hi-lo+1)/2
+		if _, ok := c.at(mid); ok {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	return lo
+}
+
+// stays is the sizes around at over which a curve stays 0.
+func stays(c curve, at, from, to int64) (int64, int64) {
+	if !slices.ContainsFunc(c[min(1, len(c)):], func(k int64) bool { return k != 0 }) {
+		return from, to
+	}
+	zero := func(x int64) bool { y, ok := c.at(x); return ok && y == 0 }
+	lo, hi := at, at
+	for lo > from && zero(lo-1) {
+		lo--
+	}
+	for hi < to && zero(hi+1) {
+		hi++
+	}
+	return lo, hi
+}
+
+// avoids is the sizes around at over which a curve is never 0.
+func avoids(c curve, at, from, to int64) (int64, int64) {
+	negative := curve(nil).minus(c)
+	var root func(lo, hi int64, last bool) (int64, bool)
+	root = func(lo, hi int64, last bool) (int64, bool) {
+		if lo > hi {
+			return 0, false
+		}
+		if up, ok := c.between(lo, hi); ok && up < 0 {
+			return 0, false
+		}
+		if up, ok := negative.between(lo, hi); ok && up < 0 {
+			return 0, false
+		}
+		if lo == hi {
+			return lo, true
+		}
+		mid := lo + (hi-lo)/2
+		first, second := [2]int64{lo, mid}, [2]int64{mid + 1, hi}
+		if last {
+			first, second = second, first
+		}
+		if x, found := root(first[0], first[1], last); found {
+			return x, true
+		}
+		return root(second[0], second[1], last)
+	}
+	if x, found := root(from, at-1, true); found {
+		from = x + 1
+	}
+	if x, found := root(at+1, to, false); found {
+		to = x - 1
+	}
+	return from, to
+}
+
+type stretchOf struct {
+	from, to int64
+	of       int
+}
+
+// piecewise finds which of the curves is the largest where: halves are split
+// until one is proven to be so over the whole half.
+func piecewise(curves []curve, from, to int64) (out []stretchOf) {
+	var split func(lo, hi int64)
+	split = func(lo, hi int64) {
+		best, most := 0, int64(0)
+		for i, c := range curves {
+			if y, _ := c.at(lo); i == 0 || y > most {
+				best, most = i, y
+			}
+		}
+		holds := lo == hi
+		if !holds {
+			holds = !slices.ContainsFunc(curves, func(c curve) bool {
+				up, ok := c.minus(curves[best]).between(lo, hi)
+				return !ok || up > 0
+			})
+		}
+		switch n := len(out); {
+		case !holds:
+			mid := lo + (hi-lo)/2
+			split(lo, mid)
+			split(mid+1, hi)
+		case n > 0 && out[n-1].of == best:
+			out[n-1].to = hi
+		default:
+			out = append(out, stretchOf{lo, hi, best})
+		}
+	}
+	split(from, to)
+	return out
+}

@@ -1,0 +1,133 @@
+package planner_test
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/memopt/zoo"
+	"memopt/planner"
+)
+
+// step is a small model's training step.
+func step(t testing.TB, s zoo.Spec) *graph.Graph {
+	t.Helper()
+	g, err := zoo.New(s, kernels.Library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"}); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestFormulas: at any sizes at which the formulas hold they are what a
+// simulation of the same decisions finds, and they hold over the whole of the
+// ranges that they state.
+func TestFormulas(t *testing.T) {
+	for _, c := range []struct {
+		spec   zoo.Spec
+		dims   map[string]int64
+		ranges int
+	}{
+		{zoo.Spec{Family: "gpt", Layers: 3, Width: 32, Heads: 2, Vocab: 50}, map[string]int64{"batch": 4, "seq": 24}, 2},
+		{zoo.Spec{Family: "bert", Layers: 2, Width: 32, Heads: 2, Vocab: 50}, map[string]int64{"batch": 3, "seq": 20}, 2},
+		{zoo.Spec{Family: "llama", Layers: 2, Width: 32, Heads: 4, Vocab: 50}, map[string]int64{"batch": 2, "seq": 16}, 2},
+		{zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 16}, map[string]int64{"batch": 4}, 1},
+		{zoo.Spec{Family: "mlp", Layers: 3, Width: 16, Inputs: 8}, map[string]int64{"batch": 16}, 1},
+	} {
+		t.Run(c.spec.Family, func(t *testing.T) {
+			g := step(t, c.spec)
+			for _, percent := range []float64{0, 92} {
+				p, err := planner.Make(g, planner.Request{Dims: c.dims, ActivationBudget: planner.Size{Percent: percent}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				f, err := p.Formulas()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(f.Ranges) != c.ranges {
+					t.Errorf("%d ranges, not %d: %+v", len(f.Ranges), c.ranges, f.Ranges)
+				}
+				if at, ok := f.PeakAt(c.dims); !ok || at != p.Result.Peak {
+					t.Fatalf("the formula says %d, %v; the plan's peak is %d", at, ok, p.Result.Peak)
+				}
+				rng := rand.New(rand.NewPCG(1, 2))
+				for range 25 {
+					dims := map[string]int64{}
+					for _, name := range g.Names() {
+						dims[name] = 1 + rng.Int64N(70)
+					}
+					agree(t, p, f, dims)
+				}
+				for _, r := range f.Ranges {
+					within(t, p, f, r, rng)
+				}
+			}
+		})
+	}
+}
+
+// agree compares the formulas with a simulation, where they hold.
+func agree(t *testing.T, p *planner.Plan, f *planner.Formulas, dims map[string]int64) {
+	t.Helper()
+	peak, ok := f.PeakAt(dims)
+	q, err := p.Resize(dims)
+	if err != nil {
+		if ok {
+			t.Errorf("%v: the formula holds, but %v", dims, err)
+		}
+		return
+	}
+	if ok && peak != q.Result.Peak {
+		t.Errorf("%v: the formula says %d, the simulation %d", dims, peak, q.Result.Peak)
+	}
+	if share, _ := f.OverheadAt(dims); math.Abs(share-q.Result.Overhead) > 1e-9 {
+		t.Errorf("%v: the overhead is %v, the simulation's %v", dims, share, q.Result.Overhead)
+	}
+}
+
+// within draws sizes from a range: from each piece its ends and one between.
+func within(t *testing.T, p *planner.Plan, f *planner.Formulas, r planner.Range, rng *rand.Rand) {
+	t.Helper()
+	if r.From > r.At || r.To < r.At || len(r.Pieces) == 0 || r.Pieces[0].From != r.From || r.Pieces[len(r.Pieces)-1].To != r.To {
+		t.Fatalf("range %+v", r)
+	}
+	for _, piece := range r.Pieces {
+		formula, err := graph.ParseDim(piece.Formula)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int64{piece.From, piece.From + rng.Int64N(piece.To-piece.From+1), piece.To} {
+			dims := maps.Clone(p.Request.Dims)
+			dims[r.Dim] = size
+			peak, ok := f.PeakAt(dims)
+			if !ok {
+				t.Errorf("%v is in the range from %d to %d, but the formulas do not hold", dims, r.From, r.To)
+			}
+			b, err := graph.Bind(dims)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := b.Eval(formula); err != nil || n != peak {
+				t.Errorf("%v: the piece from %d to %d says %d, %v; the peak is %d", dims, piece.From, piece.To, n, err, peak)
+			}
+			if size <= 200 {
+				agree(t, p, f, dims)
+			}
+		}
+	}
+	for _, size := range []int64{r.From - 1, r.To + 1} {
+		dims := maps.Clone(p.Request.Dims)
+		dims[r.Dim] = size
+		if _, ok := f.PeakAt(dims); ok && size > 0 && size < 1<<20 {
+			t.Errorf("%v is outside the range, but the formulas hold", dims)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package planner
+
+import (
+	"fmt"
+	"time"
+
+	"memopt/memopt/graph"
+)
+
+// Resize is the plan's decisions under other dims: the same nodes run again at
+// the same places, and the values are placed anew. What was asked for is not
+// asked again; a larger batch may be over the budget.
+func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
+	begin := time.Now()
+	m, err := newModel(p.Graph, dims)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	q, err := m.planOf(p.Graph, p.Request, p.Steps)
+	if err != nil {
+		return nil, err
+	}
+	q.Request.Dims, q.Strategy, q.Took = dims, p.Strategy, time.Since(begin)
+	return q, nil
+}
+
+// planOf is a whole plan of steps that were chosen elsewhere.
+func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
+	p := &Plan{Graph: g, Request: r, m: m}
+	base, err := m.candidate(make([]bool, len(g.Nodes)))
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	c, err := m.candidateOf(steps)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	p.Baseline, p.Floor = m.summary(base), m.floor()
+	p.adopt(c)
+	p.Bound = m.bound(base, c, c.placed.Height)
+	p.Clusters = (&search{m: m, base: base, clusters: m.clusters(), plan: p}).rows(c)
+	if err := Check(p); err != nil {
+		panic(fmt.Sprintf("planner: a resized plan is wrong: %v", err))
+	}
+	return p, nil
+}
+
+// candidateOf simulates and places given steps.
+func (m *model) candidateOf(steps []Step) (*candidate, error) {
+	return m.place(&candidate{again: ranAgain(steps, len(m.g.Nodes)), t: m.simulate(steps)})
+}

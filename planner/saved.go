@@ -1,0 +1,36 @@
+package planner
+
+import "slices"
+
+// Saved names the values whose bytes pass from the forward to the backward
+// pass: what a framework that is given the plan must save, by the name of the
+// storage. Parameters, states and inputs are there anyway and not among them.
+func (p *Plan) Saved() []string {
+	border := p.border()
+	holds := make([]int32, len(p.t.lives)) // by life: what was written there last
+	for _, s := range p.Steps[:border] {
+		for _, o := range p.m.outputs[s.Node] {
+			if b := p.t.buffer[2*o]; b >= 0 {
+				holds[b] = o
+			}
+		}
+	}
+	names := []string{}
+	for i, l := range p.t.lives {
+		if !l.scratch && int(l.first) < border && int(l.last) > border {
+			names = append(names, p.Graph.Values[holds[i]].Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// border is the first step that is not forward: one of the backward pass, or
+// one that runs again for it.
+func (p *Plan) border() int {
+	i := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Again || p.Graph.Nodes[s.Node].Phase != 0 })
+	if i < 0 {
+		return len(p.Steps)
+	}
+	return i
+}
