@@ -141,3 +141,41 @@ var _ = define(graph.Op{
 		"f64[1,1,3], i64{1,1,4}; kernel_shape=[2]",
 	},
 })
+
+// ONNX Runtime's gradient may come without X. Then X is as large as the windows
+// reach, which it is unless some elements behind the last were in none.
+func init() {
+	for _, domain := range poolGradDomains {
+		define(graph.Op{
+			Name:    "AveragePoolGrad",
+			Domain:  domain,
+			Doc:     "dX of AveragePool: each element of a window gets its share of dY",
+			In:      "dY, X?, Y?",
+			Out:     "dX",
+			Attrs:   averagePoolAttrs,
+			Samples: []string{"f32[2,3,5]; kernel_shape=[3]", "f32[2,3,5], f32[2,3,8]; kernel_shape=[4]"},
+			Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+				dy := n.Inputs[0]
+				if dy.Rank() < 3 {
+					n.Fail("dY must be [N, C, …], but is %s", dy.Shape)
+				}
+				var shape *graph.Value
+				if x := n.In(1); x != nil {
+					shape = shapeOf(b, x)
+				} else {
+					w := poolWindow(n, dy.Rank())
+					if w.same() {
+						n.Fail("auto_pad is %s, and without X its shape is not known", w.auto)
+					}
+					dims := append(graph.Shape{}, dy.Shape[:2]...)
+					for i, d := range dy.Shape[2:] {
+						strided := d.Sub(graph.Num(1)).Mul(graph.Num(int64(w.strides[i])))
+						dims = append(dims, strided.Add(graph.Num(int64(w.reach(i)-w.pads[i]-w.pads[len(w.kernel)+i]))))
+					}
+					shape = b.Ints(dims...)
+				}
+				return []*graph.Value{b.Op(own+".AveragePoolGrad", convCopy(n), dy, shape)}
+			},
+		})
+	}
+}

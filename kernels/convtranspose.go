@@ -141,3 +141,27 @@ func transposeBack(n *graph.Node) graph.A {
 	}
 	return graph.A{"pads": pads, "strides": strides, "dilations": dilations, "group": n.Int("group")}
 }
+
+// ONNX Runtime's gradient is a Conv and the filters' gradient of it.
+var _ = define(graph.Op{
+	Name:    "ConvTransposeGrad",
+	Domain:  microsoft,
+	Doc:     "dX, dW and dB of ConvTranspose",
+	In:      "dY, X, W",
+	Out:     "dX?, dW?, dB?",
+	Attrs:   convAttrs + ", output_padding ints, output_shape ints",
+	Samples: []string{"f32[1,2,7], f32[1,3,3], f32[3,2,3]; strides=[2]"},
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		dy, x, w := n.Inputs[0], n.Inputs[1], n.Inputs[2]
+		if n.Str("auto_pad") != "NOTSET" || n.Ints("output_shape") != nil {
+			n.Fail("the gradient needs the padding as numbers; give pads instead of auto_pad and output_shape")
+		}
+		attrs := convCopy(n)
+		delete(attrs, "output_padding")
+		delete(attrs, "output_shape")
+		dx := b.Op("Conv", attrs, dy, w)
+		sameDims(n, dx.Shape, x.Shape)
+		grads := []*graph.Value{dx, b.Op(own+".ConvGradW", attrs, x, dy, shapeOf(b, w)), channelSum(b, dy)}
+		return grads[:len(n.Outputs)]
+	},
+})

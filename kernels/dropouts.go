@@ -96,6 +96,7 @@ type sumMask struct {
 	name, doc string
 	bits      bool
 	biased    bool // else there is neither bias nor residual
+	fuse      func(m *graph.Match) []*graph.Value
 }
 
 func (d sumMask) ratio() int {
@@ -119,6 +120,7 @@ func defineSumMask(d sumMask, samples ...string) *graph.Op {
 		Attrs:     "seed int",
 		Infer:     d.infer,
 		Grad:      d.grad,
+		Fuse:      d.fuse,
 		Eval:      func(c *graph.Call) { d.run(c, serial) },
 		Fast:      func(c *graph.Call) { d.run(c, c.Parallel) },
 		Flops:     perElement(18),

@@ -37,3 +37,20 @@ var _ = defineActivation(activation{
 	flops:   1,
 	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=0.3"},
 })
+
+// ONNX Runtime's gradient reads the result, which has the sign of the input.
+var _ = define(graph.Op{
+	Name:    "LeakyReluGrad",
+	Domain:  microsoft,
+	Doc:     "dX = dY, or alpha·dY where Y < 0",
+	In:      "dY, Y",
+	Out:     "dX",
+	Attrs:   "alpha float=0.01",
+	Samples: []string{"f32[2,5], f32[2,5]"},
+	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+		if !(n.Float("alpha") > 0) {
+			n.Fail("alpha is %v: of a result that has lost its sign there is no gradient", n.Float("alpha"))
+		}
+		return []*graph.Value{b.Op(own+".LeakyReluGrad", graph.A{"alpha": n.Float("alpha")}, n.Inputs[0], n.Inputs[1])}
+	},
+})

@@ -166,3 +166,37 @@ func maxPoolGrad(c *graph.Call) {
 		}
 	}
 }
+
+// ONNX Runtime's gradient reads where the greatest elements were, not X. Its
+// file does not say what the shape of X was; the MaxPool that made the indices
+// does.
+func init() {
+	for _, domain := range poolGradDomains {
+		define(graph.Op{
+			Name:   "MaxPoolGrad",
+			Domain: domain,
+			Doc:    "dX of MaxPool: dY added at the indices that it has kept",
+			In:     "dY, Indices",
+			Out:    "dX",
+			Attrs:  maxPoolAttrs,
+			Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
+				dy, indices := n.Inputs[0], n.Inputs[1]
+				pool := indices.Def
+				if pool == nil || pool.Op.FullName() != "MaxPool" || indices.Out != 1 {
+					n.Fail("Indices is not made by a MaxPool, so the shape of its X is not known")
+				}
+				if pool.Int("storage_order") != 0 {
+					n.Fail("the MaxPool counts by columns (storage_order 1), which has no gradient")
+				}
+				sameDims(n, dy.Shape, indices.Shape)
+				x := pool.Inputs[0].Shape
+				flat := graph.Shape{dy.Shape.Elems()}
+				dx := b.Op("com.microsoft.GatherElementsGrad", nil, reshape(b, dy, flat), b.Ints(x.Elems()), reshape(b, indices, flat))
+				return []*graph.Value{reshape(b, dx, x)}
+			},
+		})
+	}
+}
+
+// poolGradDomains are where ONNX Runtime's releases had the gradients of pools.
+var poolGradDomains = []string{"", microsoft}

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"math"
+	"slices"
 
 	"memopt/memopt/graph"
 )
@@ -23,7 +24,7 @@ var _ = defineSkip(skip{
 	centred: true,
 	beta:    3,
 	bias:    4,
-	fuse:    fuseSkip,
+	fuse:    fuseSkip(true),
 	samples: []string{
 		"f32[2,3,5], f32[2,3,5], f32[5], f32[5], f32[5]; epsilon=0.01 -> y",
 		"f32[2,3,5], f32[2,3,5], f32[5] -> y, _, _, s",
@@ -40,6 +41,7 @@ var _ = defineSkip(skip{
 	in:   "input, skip, gamma, bias?",
 	beta: -1,
 	bias: 3,
+	fuse: fuseSkip(false),
 	samples: []string{
 		"f32[2,3,5], f32[2,3,5], f32[5], f32[5]; epsilon=0.01 -> y",
 		"f32[2,3,5], f32[2,3,5], f32[5] -> y, _, _, s",
@@ -146,32 +148,42 @@ func (s skip) grad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.
 // hiding it in a node would make it dear. One of the summands must be read
 // elsewhere: the gradient adds them again, so both are kept in place of the
 // sum, and that is one tensor in either case.
-func fuseSkip(m *graph.Match) []*graph.Value {
-	p, n := pieces{m}, m.Node
-	if n.Op.FullName() != "LayerNormalization" || n.Output(1) != nil || n.Output(2) != nil {
-		return nil
+func fuseSkip(centred bool) func(m *graph.Match) []*graph.Value {
+	norms, name := []string{"RMSNormalization", "SimplifiedLayerNormalization"}, "SkipSimplifiedLayerNormalization"
+	if centred {
+		norms, name = []string{"LayerNormalization"}, "SkipLayerNormalization"
 	}
-	sum, gamma, beta := n.Inputs[0], n.Inputs[1], n.In(2)
-	rank := sum.Rank()
-	if rank != 2 && rank != 3 || axisOf(n, n.Int("axis"), rank) != rank-1 || gamma.Rank() != 1 || beta != nil && beta.Rank() != 1 {
-		return nil
+	return func(m *graph.Match) []*graph.Value {
+		p, n := pieces{m}, m.Node
+		if !slices.Contains(norms, n.Op.FullName()) || n.Output(1) != nil || n.Output(2) != nil {
+			return nil
+		}
+		sum, gamma, beta := n.Inputs[0], n.Inputs[1], n.In(2)
+		rank := sum.Rank()
+		if rank != 2 && rank != 3 || axisOf(n, n.Int("axis"), rank) != rank-1 || gamma.Rank() != 1 || gamma.Type != sum.Type || beta != nil && beta.Rank() != 1 {
+			return nil
+		}
+		add := p.Inner(sum, "Add")
+		if add == nil {
+			return nil
+		}
+		x, skip := add.Inputs[0], add.Inputs[1]
+		if len(p.Readers(x)) > 1 {
+			x, skip = skip, x
+		}
+		if len(p.Readers(skip)) < 2 || x == skip || !x.Shape.Equal(sum.Shape) || !skip.Shape.Equal(sum.Shape) {
+			return nil
+		}
+		var bias *graph.Value
+		if inner, b := p.biased(x); inner != nil {
+			x, bias = inner, b
+		}
+		in := []*graph.Value{x, skip, gamma, bias}
+		if centred {
+			in = []*graph.Value{x, skip, gamma, beta, bias}
+		}
+		return []*graph.Value{m.Builder.Op(microsoft+"."+name, graph.A{"epsilon": n.Float("epsilon")}, in...)}
 	}
-	add := p.Inner(sum, "Add")
-	if add == nil {
-		return nil
-	}
-	x, skip := add.Inputs[0], add.Inputs[1]
-	if len(p.Readers(x)) > 1 {
-		x, skip = skip, x
-	}
-	if len(p.Readers(skip)) < 2 || x == skip || !x.Shape.Equal(sum.Shape) || !skip.Shape.Equal(sum.Shape) {
-		return nil
-	}
-	var bias *graph.Value
-	if inner, b := p.biased(x); inner != nil {
-		x, bias = inner, b
-	}
-	return []*graph.Value{m.Builder.Op("com.microsoft.SkipLayerNormalization", graph.A{"epsilon": n.Float("epsilon")}, x, skip, gamma, beta, bias)}
 }
 
 // skipRows is a call of skip: each row is summed up, then normalised.
