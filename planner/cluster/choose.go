@@ -1,9 +1,6 @@
 package cluster
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Request asks for the options of one ID and type, as ONNX Runtime's settings
 // do: BiasGelu+:1:-1.
@@ -41,19 +38,8 @@ type Tally struct {
 	Applied int // places whose outputs are made again by it
 }
 
-// ID spells the option as settings do: its operators in execution order, each
-// followed by +.
-func (a *Analysis) ID(o Option) string {
-	var sb strings.Builder
-	for _, i := range o.Nodes {
-		sb.WriteString(a.Outline.Nodes[i].Op)
-		sb.WriteByte('+')
-	}
-	return sb.String()
-}
-
 // Option is the option that a choice names.
-func (a *Analysis) Option(c Choice) Option { return a.Plans[c.Plan].Options[c.Option] }
+func (a *Analysis) Option(c Choice) *Option { return &a.Plans[c.Plan].Options[c.Option] }
 
 // Choose finds the options that requests ask for. Counts are of places in
 // execution order. Of two requests for one ID and type the later counts; where
@@ -76,7 +62,8 @@ func (a *Analysis) Choose(requests []Request) Chosen {
 	}
 	for p, plan := range a.Plans {
 		best, by := Choice{p, -1}, 0
-		for k, o := range plan.Options {
+		for k := range plan.Options {
+			o := &plan.Options[k]
 			i, ok := last[key{a.ID(o), o.Type}]
 			if !ok {
 				continue
@@ -104,7 +91,8 @@ func (a *Analysis) chooseAsORT(requests []Request) Chosen {
 	}
 	spared := map[string]bool{}
 	for p, plan := range slices.Backward(a.Plans) {
-		for k, o := range plan.Options {
+		for k := range plan.Options {
+			o := &plan.Options[k]
 			id := a.ID(o)
 			i, ok := last[id]
 			if !ok || requests[i].Type != o.Type {
