@@ -102,6 +102,7 @@ func (p *prober) softmaxBetween(node, before int) bool {
 type segment struct {
 	value string // that crosses in front of it; "" before the first
 	cross float64
+	kept  bool   // the backward pass reads it anyway
 	key   uint64 // of its operators
 	nodes int
 	stash float64 // bytes of it that the backward pass reads
@@ -225,7 +226,7 @@ func (p *prober) segments() []segment {
 		if len(crossing) == 1 && name != "" {
 			now.key = structure(ops)
 			all = append(all, now)
-			now, ops = segment{value: name, cross: p.nominal(name)}, nil
+			now, ops = segment{value: name, cross: p.nominal(name), kept: p.isStashed(p.makers[name])}, nil
 		}
 	}
 	now.key = structure(ops)
@@ -312,7 +313,7 @@ func stretches(all []segment) []int {
 	var starts []int
 	stash := 0.0
 	for k := range all {
-		if k > 0 && stash >= wide*all[k].cross {
+		if k > 0 && all[k].kept && stash >= wide*all[k].cross {
 			starts = append(starts, k)
 			stash = 0
 		}

@@ -71,6 +71,8 @@ type Option struct {
 	// Keeps names what the backward pass did not need and the option does: it
 	// has to be kept instead, and no saving says so.
 	Keeps []string
+	// Spelling is ONNX Runtime's ID for it, where the mended rules give another.
+	Spelling string
 	// Batch reports whether what is saved depends on what a step is fed; what is
 	// made of weights alone is there for every batch size.
 	Batch bool

@@ -174,13 +174,13 @@ func (p *prober) mend() {
 func (p *prober) findBatch() {
 	o := p.a.Outline
 	p.batch = make([]bool, len(o.Nodes))
-	for _, name := range o.Outputs {
-		if param, ok := strings.CutSuffix(name, "_grad"); ok && p.inputs[param] {
-			p.weight[param], p.trained[param] = true, true
-		}
-	}
 	symbolic := func(name string) bool {
 		return slices.ContainsFunc(o.Values[name].Shape, func(d graph.Dim) bool { _, fixed := d.Const(); return !fixed })
+	}
+	for _, name := range o.Outputs {
+		if param, ok := strings.CutSuffix(name, "_grad"); ok && p.inputs[param] && !symbolic(param) {
+			p.weight[param], p.trained[param] = true, true
+		}
 	}
 	if slices.ContainsFunc(o.Inputs, symbolic) {
 		for _, name := range o.Inputs {
@@ -195,6 +195,21 @@ func (p *prober) findBatch() {
 			p.batch[i] = p.batch[i] || made && p.batch[at.node] || !made && name != "" && !p.weight[name]
 		}
 	}
+}
+
+// spelling is how ONNX Runtime spells making an entry again, if its rules go
+// another way than the mended ones.
+func (p *prober) spelling(entry int, o *Option) string {
+	upstream := *p
+	upstream.a = &Analysis{Outline: p.a.Outline, Order: p.a.Order, Yield: p.a.Yield, wiring: p.a.wiring, inferred: p.a.inferred,
+		Rules: Rules{ProbeLevel: 1, Compat: "1.19"}}
+	upstream.credit = p.stashed
+	g := upstream.grow(entry, o.Type == Compromise)
+	p.round = upstream.round
+	if id := p.a.ID(&Option{Nodes: g.nodes}); g.ok && id != p.a.ID(o) {
+		return id
+	}
+	return ""
 }
 
 // plan lists the ways of making a node's kept outputs again.
@@ -212,6 +227,9 @@ func (p *prober) plan(entry int) NodePlan {
 	}
 	if !p.a.Rules.compat() {
 		plan.Options = slices.DeleteFunc(plan.Options, func(o Option) bool { return p.pointless(&o) })
+		for k := range plan.Options {
+			plan.Options[k].Spelling = p.spelling(entry, &plan.Options[k])
+		}
 	}
 	return plan
 }
@@ -247,18 +265,13 @@ func (p *prober) grow(entry int, compromise bool) growth {
 		p.seen[i] = p.round
 		n := &p.a.Outline.Nodes[i]
 		if i != entry {
-			switch mended := !p.a.Rules.compat(); {
-			case mended && own[item]:
-				// What the plan frees cannot be what it starts from.
-				if !p.may(i) {
-					g.ok = false
-					return g
-				}
-			case len(p.stashed[i]) > 0, mended && (measures[n.Op] || p.held[p.storage(n.Outputs[item.out])]):
-				continue
-			case !p.may(i):
+			stop, ok := p.stops(item, own)
+			if !ok {
 				g.ok = false
 				return g
+			}
+			if stop {
+				continue
 			}
 		}
 		g.nodes = append(g.nodes, i)
@@ -279,6 +292,31 @@ func (p *prober) grow(entry int, compromise bool) growth {
 	slices.SortFunc(g.nodes, func(x, y int) int { return p.at[x] - p.at[y] })
 	g.keeps = p.keeps(g.nodes, compromise)
 	return g
+}
+
+// stops reports whether growth ends in front of a node's output, and whether it
+// may go on at all. To ONNX Runtime a node of which anything is kept has all of
+// its outputs there. The mended rules look at the output itself, but for nodes
+// that cannot run again: their output is kept, and charged.
+func (p *prober) stops(at place, own map[place]bool) (stop, ok bool) {
+	n := &p.a.Outline.Nodes[at.node]
+	if p.a.Rules.compat() {
+		stop = len(p.stashed[at.node]) > 0
+		return stop, stop || p.may(at.node)
+	}
+	s := p.storage(n.Outputs[at.out])
+	_, read := p.first[s]
+	switch {
+	case own[s]: // what is to be freed cannot be what to start from
+		return false, p.may(at.node)
+	case p.isStashed(at), measures[n.Op]:
+		return true, true
+	case s == at && (read || p.held[s] || p.kept[s]): // views of it are no work
+		return true, true
+	case len(p.stashed[at.node]) > 0 && !p.may(at.node):
+		return true, true
+	}
+	return false, p.may(at.node)
 }
 
 // small reports whether a tensor has a fixed shape of few elements.
@@ -321,7 +359,8 @@ func (p *prober) keeps(nodes []int, compromise bool) (names []string) {
 			if !made || slices.Contains(nodes, at.node) || slices.Contains(names, name) || compromise && save > 0 && k == 0 {
 				continue
 			}
-			if s := p.storage(name); s != outside && !p.isStashed(at) && !p.isStashed(s) && !p.held[s] && len(p.views[s]) == 0 {
+			s := p.storage(name)
+			if _, read := p.first[s]; s != outside && !p.isStashed(at) && !p.held[s] && !read {
 				names = append(names, name)
 			}
 		}

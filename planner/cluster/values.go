@@ -12,10 +12,7 @@ func (a *Analysis) value(name string) graph.OutlineValue {
 	if v, ok := a.Outline.Values[name]; ok && v.Known {
 		return v
 	}
-	if v, ok := a.inferred[name]; ok {
-		return v
-	}
-	return a.Outline.Values[name]
+	return a.inferred[name]
 }
 
 // bytesOf is the size of a value as far as it is known, else 0.
@@ -27,45 +24,87 @@ func (a *Analysis) bytesOf(name string) graph.Dim {
 	return v.Shape.Elems().Mul(graph.Num(v.Type.Size()))
 }
 
-// infer adds what files leave out and ONNX Runtime knows all the same: the
-// statistics of normalizations.
+// infer adds what files leave out and ONNX Runtime knows all the same: element
+// types, and the shapes of the statistics of normalizations.
 func (a *Analysis) infer() {
-	for _, n := range a.Outline.Nodes {
-		if !norms[n.Op] || len(n.Inputs) == 0 {
-			continue
-		}
-		x, known := a.Outline.Values[n.Inputs[0]]
-		if !known || !x.Known {
-			continue
-		}
-		axis, kind := int64(-1), graph.Float32
-		for _, attr := range n.Attrs {
-			k, ok := attr.Value.(int64)
-			switch {
-			case ok && attr.Name == "axis":
-				axis = k
-			case ok && attr.Name == "stash_type" && k >= 0 && k < 256:
-				kind = graph.DType(k)
-			}
-		}
-		if axis < 0 {
-			axis += int64(len(x.Shape))
-		}
-		v := graph.OutlineValue{Type: kind, Known: true}
-		for i, d := range x.Shape {
-			text := d.String()
-			if x.Spelled != nil {
-				text = x.Spelled[i]
-			}
-			if int64(i) >= axis {
-				d, text = graph.Num(1), "1"
-			}
-			v.Shape, v.Spelled = append(v.Shape, d), append(v.Spelled, text)
-		}
+	for _, i := range a.Order {
+		n := &a.Outline.Nodes[i]
 		for k, name := range n.Outputs {
-			if k > 0 && name != "" {
-				a.inferred[name] = v
+			old, recorded := a.Outline.Values[name]
+			if recorded && old.Known {
+				continue
 			}
+			v := graph.OutlineValue{Type: a.typeOf(n)}
+			if recorded {
+				v.Type = old.Type
+			}
+			if norms[n.Op] && k > 0 && len(n.Inputs) > 0 {
+				v = statistics(n, a.value(n.Inputs[0]))
+			}
+			a.inferred[name] = v
 		}
 	}
+}
+
+// typed are the operators whose results are not of the type of their first
+// input.
+var typed = map[string]graph.DType{"Shape": graph.Int64, "Size": graph.Int64, "NonZero": graph.Int64, "ConcatTraining": graph.Int64,
+	"Equal": graph.Bool, "Less": graph.Bool, "Greater": graph.Bool, "LessOrEqual": graph.Bool, "GreaterOrEqual": graph.Bool}
+
+// typeOf is the type of a node's results, as far as operators that may run
+// again need it.
+func (a *Analysis) typeOf(n *graph.OutlineNode) graph.DType {
+	if t, ok := typed[n.Op]; ok {
+		return t
+	}
+	if n.Op == "Cast" {
+		if to, ok := number(n, "to"); ok && to > 0 && to < 256 {
+			return graph.DType(to)
+		}
+		return graph.Invalid
+	}
+	k := 0
+	if n.Op == "Where" {
+		k = 1
+	}
+	if len(n.Inputs) <= k {
+		return graph.Invalid
+	}
+	return a.value(n.Inputs[k]).Type
+}
+
+// statistics is the mean or deviation of x along the axes that a norm is of.
+func statistics(n *graph.OutlineNode, x graph.OutlineValue) graph.OutlineValue {
+	v := graph.OutlineValue{Type: graph.Float32, Known: x.Known}
+	if kind, ok := number(n, "stash_type"); ok && kind > 0 && kind < 256 {
+		v.Type = graph.DType(kind)
+	}
+	axis, ok := number(n, "axis")
+	if !ok {
+		axis = -1
+	}
+	if axis < 0 {
+		axis += int64(len(x.Shape))
+	}
+	for i, d := range x.Shape {
+		text := d.String()
+		if x.Spelled != nil {
+			text = x.Spelled[i]
+		}
+		if int64(i) >= axis {
+			d, text = graph.Num(1), "1"
+		}
+		v.Shape, v.Spelled = append(v.Shape, d), append(v.Spelled, text)
+	}
+	return v
+}
+
+// number is an integer attribute.
+func number(n *graph.OutlineNode, name string) (int64, bool) {
+	for _, a := range n.Attrs {
+		if k, ok := a.Value.(int64); ok && a.Name == name {
+			return k, true
+		}
+	}
+	return 0, false
 }
