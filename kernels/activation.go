@@ -22,8 +22,12 @@ type activation struct {
 	fast      func(n *graph.Node) func(y, x []float32)
 	fastSlope func(n *graph.Node) func(dx, dy, at []float32)
 	ints      func(x int64) int64 // nil: floats only
-	flops     int64
-	samples   []string
+	// shader is f as a pointwise expression of a, shaderSlope the slope as one of b;
+	// numbers are their p and q. "" if there is none.
+	shader, shaderSlope string
+	numbers             func(n *graph.Node) []float64
+	flops               int64
+	samples             []string
 }
 
 // plain is a function that no attribute changes.
@@ -87,7 +91,14 @@ func defineActivation(a activation) *graph.Op {
 			grad.Samples = append(grad.Samples, input+", "+input+"; "+attrs)
 		}
 	}
+	if a.shaderSlope != "" {
+		grad.Lower = pointwiseBy("a * ("+a.shaderSlope+")", a.numbers)
+	}
 	gradient := define(grad)
+	var lower func(*graph.Lowering)
+	if a.shader != "" {
+		lower = pointwiseBy(a.shader, a.numbers)
+	}
 	return define(graph.Op{
 		Name:   a.name,
 		Domain: a.domain,
@@ -116,6 +127,7 @@ func defineActivation(a activation) *graph.Op {
 		},
 		Eval:      func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.eval(c) },
 		Fast:      func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.fast(a.fast(c.Node))(c) },
+		Lower:     lower,
 		Flops:     perElement(a.flops),
 		Recompute: graph.Cheap,
 		InPlace:   []int{0},

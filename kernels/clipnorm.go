@@ -44,6 +44,7 @@ var _ = define(graph.Op{
 			return sum
 		}, c.Parallel)
 	},
+	Lower: lowerClipNorm,
 	Flops: func(n *graph.Node) graph.Dim {
 		sum := graph.Num(4)
 		for _, g := range n.Inputs[1:] {

@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad:     true,
 	Eval:       func(c *graph.Call) { c.Out[0].SetInt(0, c.In[0].Int(0)+1) },
+	Lower:      lowerCount,
 	Flops:      noFlops,
 	Recompute:  graph.Never,
 	Overwrites: []int{0},

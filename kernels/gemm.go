@@ -44,6 +44,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower: lowerGemm,
 	Fast: func(c *graph.Call) {
 		if c.In[0].Type != graph.Float32 {
 			c.Node.Op.Eval(c)

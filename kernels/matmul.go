@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      plainProduct.eval,
 	Fast:      plainProduct.fast,
+	Lower:     lowerProduct(func(*graph.Node) product { return plainProduct }),
 	Flops:     plainProduct.flops,
 	Recompute: graph.Heavy,
 	Samples: []string{

@@ -60,6 +60,7 @@ func defineOptimizer(o optimizer) *graph.Op {
 		NoGrad:     true,
 		Eval:       o.runEval,
 		Fast:       o.runFast,
+		Lower:      lowerUpdate,
 		Flops:      perElement(o.flops),
 		Recompute:  graph.Never,
 		Overwrites: overwrites,

@@ -26,7 +26,9 @@ type reduction struct {
 	grad func(b *graph.Builder, x, y, dy *graph.Value, axes []int) *graph.Value
 	// quick is the float32 form, if there is one.
 	quick *quickReduction
-	flops int64 // an element; 0 means 1
+	// lowered is the form for devices that run kernels, if there is one.
+	lowered *loweredReduction
+	flops   int64 // an element; 0 means 1
 	// positive says that the samples must be.
 	positive bool
 }
@@ -83,6 +85,9 @@ func defineReduce(r reduction) *graph.Op {
 	}
 	if r.quick != nil {
 		op.Fast = r.fast
+	}
+	if r.lowered != nil {
+		op.Lower = r.lowered.lower
 	}
 	if r.since > 0 {
 		define(graph.Op{

@@ -31,5 +31,6 @@ var _ = defineReduce(reduction{
 	grad: func(b *graph.Builder, x, _, dy *graph.Value, _ []int) *graph.Value {
 		return b.Op("Mul", nil, b.Op("Sign", nil, x), dy)
 	},
-	flops: 2,
+	flops:   2,
+	lowered: &loweredReduction{term: termSize},
 })

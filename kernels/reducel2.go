@@ -23,5 +23,6 @@ var _ = defineReduce(reduction{
 		rows: squareRows,
 		done: func(acc float64, _ int) float64 { return math.Sqrt(acc) },
 	},
-	flops: 2,
+	flops:   2,
+	lowered: &loweredReduction{term: termSquare, final: finalRoot},
 })

@@ -22,4 +22,5 @@ var _ = defineReduce(reduction{
 		return expandTo(b, b.Op("Div", nil, dy, b.Op("Exp", nil, y)), x.Shape)
 	},
 	positive: true,
+	lowered:  &loweredReduction{final: finalLog},
 })

@@ -51,4 +51,5 @@ var _ = defineReduce(reduction{
 			}
 		},
 	},
+	lowered: &loweredReduction{fold: foldMax},
 })

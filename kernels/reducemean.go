@@ -25,4 +25,5 @@ var _ = defineReduce(reduction{
 		rows: sumRows,
 		done: func(acc float64, n int) float64 { return acc / float64(n) },
 	},
+	lowered: &loweredReduction{mean: true},
 })

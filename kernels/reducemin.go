@@ -54,4 +54,5 @@ var _ = defineReduce(reduction{
 			}
 		},
 	},
+	lowered: &loweredReduction{fold: foldMin},
 })

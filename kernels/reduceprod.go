@@ -32,6 +32,7 @@ var _ = defineReduce(reduction{
 		}
 		return b.Op("memopt.ReduceProdGrad", graph.A{"axes": list}, dy, x)
 	},
+	lowered: &loweredReduction{fold: foldProduct},
 })
 
 var _ = define(graph.Op{

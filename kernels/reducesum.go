@@ -28,7 +28,8 @@ var _ = defineReduce(reduction{
 	grad: func(b *graph.Builder, x, _, dy *graph.Value, _ []int) *graph.Value {
 		return expandTo(b, dy, x.Shape)
 	},
-	quick: &quickReduction{row: sumRow, rows: sumRows},
+	quick:   &quickReduction{row: sumRow, rows: sumRows},
+	lowered: &loweredReduction{},
 })
 
 // sumRow adds four running sums, so that additions need not wait for each

@@ -21,8 +21,9 @@ var _ = defineReduce(reduction{
 	grad: func(b *graph.Builder, x, _, dy *graph.Value, _ []int) *graph.Value {
 		return b.Op("Mul", nil, x, b.Op("Mul", nil, dy, num(b, dy, 2)))
 	},
-	quick: &quickReduction{row: squareRow, rows: squareRows},
-	flops: 2,
+	quick:   &quickReduction{row: squareRow, rows: squareRows},
+	flops:   2,
+	lowered: &loweredReduction{term: termSquare},
 })
 
 func sumSquares(xs iter.Seq[float64], _ int) float64 {

@@ -45,6 +45,7 @@ var _ = define(graph.Op{
 		}
 		newClassLoss(c.Node, c.In[1], input(c, 2), c.In[0].Shape).fastCrossEntropy(c)
 	},
+	Lower:     lowerCrossEntropy,
 	Scratch:   func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(8)) },
 	Flops:     scoresFlops(0, 10),
 	Recompute: graph.Cheap,
@@ -251,6 +252,7 @@ var _ = define(graph.Op{
 			})
 		})
 	},
+	Lower:     lowerCrossEntropyGrad,
 	Flops:     scoresFlops(1, 10),
 	Recompute: graph.Cheap,
 	InPlace:   []int{1},

@@ -33,7 +33,7 @@ type Lab struct{ m *model }
 
 // NewLab binds a graph's dims.
 func NewLab(g *graph.Graph, dims map[string]int64) (*Lab, error) {
-	m, err := newModel(g, dims)
+	m, err := newModel(g, dims, false)
 	return &Lab{m}, err
 }
 

@@ -55,6 +55,7 @@ type FileRequest struct {
 	ActivationBudget int64   `json:"activation_budget"`
 	MaxOverhead      float64 `json:"max_overhead"`
 	Boundary         bool    `json:"boundary"`
+	Lowered          bool    `json:"lowered,omitempty"`
 }
 
 // FileBaseline is the step without recomputation.
@@ -141,7 +142,7 @@ func (p *Plan) File(path string) *File {
 		Model:  FileModel{Path: path, Fingerprint: p.Graph.Fingerprint(), Kind: "training", Nodes: len(p.Graph.Nodes)},
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
-			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary},
+			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Lowered: r.Lowered},
 		Settings: map[string]string{},
 		Strategy: p.Strategy,
 		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops},
@@ -237,14 +238,14 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(g, f.Dims)
+	m, err := newModel(g, f.Dims, f.Request.Lowered)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	p := &Plan{Graph: g, m: m, Strategy: f.Strategy, Offsets: f.Offsets, Arena: f.Result.Arena, PackBound: f.Result.PackBound,
 		Request: Request{Dims: f.Dims, Level: f.Request.Level, Budget: Size{Bytes: f.Request.Budget},
 			ActivationBudget: Size{Bytes: f.Request.ActivationBudget}, MaxOverhead: f.Request.MaxOverhead,
-			Clusters: requests, Boundary: f.Request.Boundary}}
+			Clusters: requests, Boundary: f.Request.Boundary, Lowered: f.Request.Lowered}}
 	for i, s := range f.Steps {
 		if s.Node < 0 || int(s.Node) >= len(g.Nodes) || g.Nodes[s.Node].Op.View {
 			return nil, fmt.Errorf("planner: step %d names node %d, which cannot be launched", i, s.Node)

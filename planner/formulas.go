@@ -103,7 +103,7 @@ func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 		if l.scratch {
 			n := m.g.Nodes[t.steps[l.first].Node]
 			var err error
-			if size, err = f.terms.of(n.Op.Scratch(n)); err != nil {
+			if size, err = f.terms.of(m.spaceFormula(n)); err != nil {
 				return err
 			}
 		} else {

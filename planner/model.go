@@ -20,6 +20,7 @@ type model struct {
 	lasting  []bool  // by owner: read after the last step
 	may      []bool  // by node: a plan may run it again
 	scratch  []int64 // by node
+	lowered  bool    // for a device that runs kernels
 	flops    []int64 // by node
 	cost     []float64
 	inputs   [][]int32 // by node: owners read, each once, without fixed ones
@@ -33,7 +34,7 @@ type model struct {
 // alignment of every offset: a cache line, and enough for any vector load.
 const alignment = 64
 
-func newModel(g *graph.Graph, dims map[string]int64) (*model, error) {
+func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, error) {
 	b, err := graph.Bind(dims)
 	if err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func newModel(g *graph.Graph, dims map[string]int64) (*model, error) {
 		return nil, err
 	}
 	m := &model{
-		g: g, binding: b,
+		g: g, binding: b, lowered: lowered,
 		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
 		scratch: make([]int64, len(g.Nodes)), flops: make([]int64, len(g.Nodes)), cost: make([]float64, len(g.Nodes)),
@@ -105,13 +106,8 @@ func (m *model) price(n *graph.Node) (err error) {
 			return err
 		}
 	}
-	if n.Op.Scratch != nil {
-		if err := graph.Try(func() { m.scratch[n.ID], err = m.binding.Eval(n.Op.Scratch(n)) }); err != nil {
-			return err
-		}
-		if err != nil {
-			return err
-		}
+	if m.scratch[n.ID], err = m.workSpace(n); err != nil {
+		return err
 	}
 	moved := int64(0)
 	for _, v := range n.Inputs {
@@ -128,6 +124,35 @@ func (m *model) price(n *graph.Node) (err error) {
 	m.total += m.cost[n.ID]
 	m.flopsSum += m.flops[n.ID]
 	return nil
+}
+
+// workSpace is the bytes that a node needs beside its outputs: what its kernels
+// do where those run, else what the processor does.
+func (m *model) workSpace(n *graph.Node) (bytes int64, err error) {
+	if m.lowered {
+		l, err := graph.Lower(n, m.binding, graph.PlanLimits)
+		if err != nil {
+			return 0, err
+		}
+		if l.Refused == "" {
+			return l.Scratch, nil
+		}
+	}
+	if n.Op.Scratch == nil {
+		return 0, nil
+	}
+	if failed := graph.Try(func() { bytes, err = m.binding.Eval(n.Op.Scratch(n)) }); failed != nil {
+		return 0, failed
+	}
+	return bytes, err
+}
+
+// spaceFormula is work space as a formula; what kernels need is a number.
+func (m *model) spaceFormula(n *graph.Node) graph.Dim {
+	if m.lowered {
+		return graph.Num(m.scratch[n.ID])
+	}
+	return n.Op.Scratch(n)
 }
 
 // touched lists the owners of values, each once, that live in the arena.
@@ -149,18 +174,12 @@ next:
 	return out
 }
 
-// mayRunAgain reports whether a plan may repeat a node. What outlives the step
-// is there anyway, so its node runs once.
+// mayRunAgain reports whether a plan may repeat a node.
 func (m *model) mayRunAgain(n *graph.Node) bool { return m.may[n.ID] }
 
 // repeatable reports whether running a node again changes nothing.
 func repeatable(n *graph.Node) bool {
-	return n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View
-}
-
-// lasts reports whether something that a node makes outlives the step.
-func (m *model) lasts(n *graph.Node) bool {
-	return slices.ContainsFunc(m.outputs[n.ID], func(o int32) bool { return m.lasting[o] })
+	return n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View && n.Op.Overwrites == nil
 }
 
 // clusters lists what can run again as one.

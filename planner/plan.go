@@ -27,6 +27,9 @@ type Request struct {
 	Clusters []ClusterRequest
 	// Again names forward nodes that must run again, whatever a strategy says.
 	Again []string
+	// Lowered asks for a plan for a device that runs kernels: work space is what
+	// those need.
+	Lowered bool
 }
 
 // Size is bytes, or a share of what the plan without recomputation needs.
@@ -93,7 +96,7 @@ type Plan struct {
 // Make plans a training graph.
 func Make(g *graph.Graph, r Request) (*Plan, error) {
 	begin := time.Now()
-	m, err := newModel(g, r.Dims)
+	m, err := newModel(g, r.Dims, r.Lowered)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}

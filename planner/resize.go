@@ -12,7 +12,7 @@ import (
 // asked again; a larger batch may be over the budget.
 func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 	begin := time.Now()
-	m, err := newModel(p.Graph, dims)
+	m, err := newModel(p.Graph, dims, p.Request.Lowered)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}

@@ -115,7 +115,7 @@ func (m *model) formula(t *timeline, at int) string {
 			}
 			if l.scratch {
 				n := m.g.Nodes[t.steps[at].Node]
-				sum = sum.Add(n.Op.Scratch(n))
+				sum = sum.Add(m.spaceFormula(n))
 			} else {
 				sum = sum.Add(m.g.Values[l.owner].Bytes())
 			}

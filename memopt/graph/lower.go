@@ -1,6 +1,9 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Lowering is one node on the way to a device that runs kernels: shapes are
 // numbers, and the operator's Lower appends dispatches, as data. A device
@@ -47,8 +50,9 @@ type Limits struct {
 	Int8     bool   // bytes in buffers
 }
 
-// LeastLimits are those of the least device: what a plan may count on.
-var LeastLimits = Limits{Subgroup: 8, Range: 128 << 20, Groups: [3]int{65535, 65535, 65535}}
+// PlanLimits are what a plan is made with: nothing is refused for a device's
+// sake, so the work space that a plan has is enough for all.
+var PlanLimits = Limits{Subgroup: 8, Range: math.MaxInt64, Groups: [3]int{math.MaxInt32, math.MaxInt32, math.MaxInt32}, Int64: true, Int8: true}
 
 // Kernel is a compute shader: SPIR-V for Vulkan 1.2, with storage buffers at
 // bindings 0, 1, … of set 0, and push constants.

@@ -1,0 +1,95 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var crossEntropyKernel = shader("crossentropy", "crossentropy.comp")
+
+// The passes of the kernel.
+const (
+	lossOfRows, lossOfAll, weightsOfRows, weightOfAll, scoresGrad = 0, 1, 2, 3, 4
+)
+
+// lossLowering is what the passes of a loss have in common.
+type lossLowering struct {
+	l                       *graph.Lowering
+	scores, labels, weights int // inputs; weights may be missing
+	samples                 int
+	extra                   graph.Buffer
+	logProb                 bool
+}
+
+func (c lossLowering) pass(n uint32) {
+	l := c.l
+	at, _ := l.Node.Attr("ignore_index").(int64)
+	ignores := l.Node.Has("ignore_index")
+	labels := l.In[c.labels]
+	step := uint32(1)
+	if labels.Type == graph.Int64 {
+		step = 2 // the low word: a label above 2³¹ is none
+	}
+	reduction := map[string]uint32{"mean": 0, "sum": 1, "none": 2}[l.Node.Str("reduction")]
+	weights, weighted := reads(c.scores), loweredIn(l, c.weights) != nil
+	if weighted {
+		weights = reads(c.weights)
+	}
+	work := scratch(0, int64(8*c.samples), n <= weightOfAll)
+	shape := l.In[c.scores].Shape
+	groups := [3]int{1, 1, 1}
+	if n != lossOfAll && n != weightOfAll {
+		groups = inLine(l, c.samples)
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel:  crossEntropyKernel,
+		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(weighted), oneIf(ignores), reduction, oneIf(c.logProb && n == lossOfRows)},
+		Push:    append(words(l, c.samples, shape[1], elems(shape[2:])), uint32(int32(at))),
+		Buffers: []graph.Buffer{writes(0), reads(c.scores), reads(c.labels), weights, work, c.extra},
+		Groups:  groups,
+	})
+}
+
+// onlyLoss refuses element types and sizes that the kernel has not.
+func onlyLoss(l *graph.Lowering, scores, labels int) bool {
+	for _, o := range append(l.Out, l.In[scores]) {
+		if o != nil && o.Type != graph.Float32 {
+			l.Refuse("scores are %s; there is a kernel for f32", o.Type)
+			return false
+		}
+	}
+	if l.In[labels].Len() == 0 || l.In[scores].Len() == 0 || l.Out[0] == nil {
+		l.Refuse("there are no samples")
+		return false
+	}
+	return true
+}
+
+func lowerCrossEntropy(l *graph.Lowering) {
+	if !onlyLoss(l, 0, 1) {
+		return
+	}
+	c := lossLowering{l: l, scores: 0, labels: 1, weights: 2, samples: l.In[1].Len(), extra: reads(0)}
+	if loweredOut(l, 1) != nil {
+		c.extra, c.logProb = writes(1), true
+	}
+	l.Scratch = int64(8 * c.samples)
+	c.pass(lossOfRows)
+	if l.Node.Str("reduction") != "none" {
+		c.pass(lossOfAll)
+	}
+}
+
+func lowerCrossEntropyGrad(l *graph.Lowering) {
+	if loweredIn(l, 4) != nil {
+		l.Refuse("a gradient flows into the log-softmax")
+		return
+	}
+	if !onlyLoss(l, 1, 2) {
+		return
+	}
+	c := lossLowering{l: l, scores: 1, labels: 2, weights: 3, samples: l.In[2].Len(), extra: reads(0)}
+	l.Scratch = int64(8 * c.samples)
+	if l.Node.Str("reduction") == "mean" {
+		c.pass(weightsOfRows)
+		c.pass(weightOfAll)
+	}
+	c.pass(scoresGrad)
+}

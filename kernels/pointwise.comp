@@ -1,0 +1,151 @@
+// One element of z from one each of a, b and c, broadcast: whatever the
+// generated function calculate says. Operands are seen under z's shape with dims
+// that are broadcast alike merged. Local size 256; with WIDE an invocation owns four
+// neighbours along the innermost dim, else one.
+#version 450
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_8bit_storage : enable
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : enable
+
+layout(local_size_x = 256) in;
+layout(constant_id = 0) const uint EXPRESSION = 0;
+layout(constant_id = 1) const uint RANK = 1;
+layout(constant_id = 2) const uint SINGLE = 0; // bit k: operand k has stride 0 along the innermost dim
+
+layout(push_constant) uniform Push {
+	uint n; // elements of z
+	float p, q;
+	uint dims[5], sa[5], sb[5], sc[5];
+};
+
+layout(binding = 0) buffer Z { STORED_Z z[]; };
+layout(binding = 1) buffer A { STORED_A a[]; };
+layout(binding = 2) buffer B { STORED_B b[]; };
+layout(binding = 3) buffer C { STORED_C c[]; };
+
+#ifdef WIDE
+layout(binding = 0) buffer Z4 { vec4 z4[]; };
+layout(binding = 1) buffer A4 { vec4 a4[]; };
+layout(binding = 2) buffer B4 { vec4 b4[]; };
+layout(binding = 3) buffer C4 { vec4 c4[]; };
+#define T vec4
+#define BOOLS bvec4
+#define gt greaterThan
+#define ge greaterThanEqual
+#define lt lessThan
+#define le lessThanEqual
+#define eq equal
+#define ne notEqual
+#else
+#define T float
+#define BOOLS bool
+#define gt(x, y) ((x) > (y))
+#define ge(x, y) ((x) >= (y))
+#define lt(x, y) ((x) < (y))
+#define le(x, y) ((x) <= (y))
+#define eq(x, y) ((x) == (y))
+#define ne(x, y) ((x) != (y))
+#endif
+
+// choose is x where condition holds, else y.
+T choose(BOOLS condition, T x, T y) { return mix(y, x, condition); }
+
+// tanh near 0 by a polynomial: drivers' own loses there.
+T tanhOf(T x) {
+	T s = x * x;
+	T near = x + x * s * ((((-5.70498872745e-3 * s + 2.06390887954e-2) * s - 5.37397155531e-2) * s + 1.33314422036e-1) * s - 3.33332819422e-1);
+	T far = T(1) - T(2) / (exp(T(2) * clamp(x, T(-15), T(15))) + T(1));
+	return choose(lt(s, T(0.390625)), near, far) + (x - x);
+}
+
+// expm1 near 0 without what exp(x) − 1 loses.
+T expm1Of(T x) {
+	T near = x * (T(1) + x * (T(0.5) + x * (T(0.166666667) + x * (T(0.0416666667) + x * (T(0.00833333333) + x * T(0.00138888889))))));
+	return choose(lt(abs(x), T(0.3)), near, exp(x) - T(1));
+}
+
+// log1p for x ≥ 0, by 2·artanh(x/(2+x)) near 0.
+T log1pOf(T x) {
+	T s = x / (T(2) + x), t = s * s;
+	T near = T(2) * s * (T(1) + t * (T(0.333333333) + t * (T(0.2) + t * (T(0.142857143) + t * T(0.111111111)))));
+	return choose(lt(x, T(0.4)), near, log(T(1) + x));
+}
+
+// upperTail is the chance that a normal number is above |x| (Abramowitz and
+// Stegun 7.1.26); e is e^(−x²/2).
+T upperTail(T x, out T e) {
+	e = exp(T(-0.5) * x * x);
+	T t = T(1) / (T(1) + T(0.23164189) * abs(x));
+	return T(0.5) * e * t * ((((T(1.061405429) * t - T(1.453152027)) * t + T(1.421413741)) * t - T(0.284496736)) * t + T(0.254829592));
+}
+
+T normal(T x) {
+	T e, q = upperTail(x, e);
+	return choose(gt(x, T(0)), T(1) - q, q) + (x - x);
+}
+
+T normalSlope(T x) { return T(0.3989422804) * exp(T(-0.5) * x * x); }
+
+T erfOf(T x) {
+	T s = x * x, e, q = upperTail(x * T(1.41421356), e);
+	T near = x * ((((((T(7.853861353e-5) * s - T(8.010193625e-4)) * s + T(5.188327686e-3)) * s - T(2.685381194e-2)) * s + T(1.128358515e-1)) * s - T(3.761262582e-1)) * s + T(1.128379166));
+	return choose(lt(s, T(1)), near, sign(x) * (T(1) - T(2) * q) + (x - x));
+}
+
+T geluInner(T x) { return T(0.79788456) * (x + T(0.044715) * x * x * x); }
+
+T sigmoidOf(T x) { return T(1) / (T(1) + exp(-x)); }
+
+// powOf takes what ONNX's Pow does: any base with a whole exponent, too.
+T powOf(T x, T y) {
+	T size = pow(abs(x), y);
+	T odd = T(1) - T(2) * mod(abs(y), T(2));
+	T whole = choose(eq(floor(y), y), choose(lt(x, T(0)), odd * size, size), T(0) / (x - x));
+	T r = choose(lt(x, T(0)), whole, size);
+	r = choose(eq(y, T(2)), x * x, r);
+	r = choose(eq(y, T(3)), x * x * x, r);
+	r = choose(eq(y, T(1)), x, r);
+	return choose(eq(y, T(0)), T(1), r);
+}
+
+CALCULATE
+
+#define LINE ((gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 256 + gl_LocalInvocationIndex)
+
+void main() {
+#ifdef WIDE
+	uint first = 4 * LINE;
+#else
+	uint first = LINE;
+#endif
+	if (first >= n) return;
+	uint at = first, ia = 0, ib = 0, ic = 0;
+	if (RANK == 1) {
+		ia = at * sa[0];
+		ib = at * sb[0];
+		ic = at * sc[0];
+	} else {
+		[[unroll]] for (int d = 4; d >= 0; d--) {
+			if (d >= RANK) continue;
+			uint i = d == 0 ? at : at % dims[d];
+			at /= dims[d];
+			ia += i * sa[d];
+			ib += i * sb[d];
+			ic += i * sc[d];
+		}
+	}
+#ifdef WIDE
+	if (first + 4 <= n) {
+		T x = (SINGLE & 1) != 0 ? T(a[ia]) : a4[ia >> 2];
+		T y = (SINGLE & 2) != 0 ? T(b[ib]) : b4[ib >> 2];
+		T w = (SINGLE & 4) != 0 ? T(c[ic]) : c4[ic >> 2];
+		z4[first >> 2] = calculate(x, y, w);
+		return;
+	}
+	// The end of a flat list.
+	for (uint i = 0; first + i < n; i++)
+		z[first + i] = calculate(T(a[ia + i * sa[0]]), T(b[ib + i * sb[0]]), T(c[ic + i * sc[0]])).x;
+#else
+	z[first] = STORED_Z(calculate(SEEN_A(a[ia]), SEEN_B(b[ib]), SEEN_C(c[ic])));
+#endif
+}

@@ -1,0 +1,204 @@
+package kernels
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"memopt/memopt/graph"
+)
+
+// Pointwise kernels: an operator that makes an element of its output from one
+// of each input gives the expression, in GLSL over a, b and c and the numbers p
+// and q; pointwise.comp has the functions that it may use. All expressions of
+// one signature are in one shader, which a specialisation constant picks from.
+
+// pointwiseForm is a signature: the shader's names for element types, as
+// stored and as seen by the expression.
+type pointwiseForm struct {
+	name  string
+	types []graph.DType // of z, a, b, c
+	exprs []string      // sorted, each once
+	once  sync.Once
+
+	wide, single *graph.Kernel
+}
+
+// stored and seen by element type.
+var pointwiseTypes = map[graph.DType]struct{ letter, stored, seen string }{
+	graph.Float32: {"f", "float", "float"},
+	graph.Bool:    {"b", "uint8_t", "bool"},
+	graph.Int64:   {"l", "int64_t", "int64_t"},
+	graph.Int32:   {"i", "int", "int"},
+}
+
+var pointwiseForms = map[string]*pointwiseForm{}
+
+func formOf(types ...graph.DType) *pointwiseForm {
+	name := "pointwise-"
+	for _, t := range types {
+		name += pointwiseTypes[t].letter
+	}
+	f := pointwiseForms[name]
+	if f == nil {
+		f = &pointwiseForm{name: name, types: types}
+		pointwiseForms[name] = f
+		define := []string{}
+		for i, operand := range []string{"Z", "A", "B", "C"} {
+			t := pointwiseTypes[types[i]]
+			define = append(define, "-DSTORED_"+operand+"="+t.stored, "-DSEEN_"+operand+"="+t.seen)
+		}
+		f.single = editedShader(name, "pointwise.comp", f.source(false), define...)
+		if f.allFloat() {
+			f.wide = editedShader(name+"-wide", "pointwise.comp", f.source(true), append(define, "-DWIDE")...)
+		}
+	}
+	return f
+}
+
+func (f *pointwiseForm) allFloat() bool {
+	return !slices.ContainsFunc(f.types, func(t graph.DType) bool { return t != graph.Float32 })
+}
+
+// code is the number that picks an expression.
+func (f *pointwiseForm) code(expr string) uint32 {
+	f.once.Do(func() {
+		slices.Sort(f.exprs)
+		f.exprs = slices.Compact(f.exprs)
+	})
+	i, _ := slices.BinarySearch(f.exprs, expr)
+	return uint32(i)
+}
+
+// source puts the expressions into the file.
+func (f *pointwiseForm) source(wide bool) func(string) string {
+	return func(text string) string {
+		f.code("")
+		var b strings.Builder
+		seen := func(i int) string {
+			if wide {
+				return "T"
+			}
+			return pointwiseTypes[f.types[i]].seen
+		}
+		fmt.Fprintf(&b, "%s calculate(%s a, %s b, %s c) {\n", seen(0), seen(1), seen(2), seen(3))
+		for i, e := range f.exprs {
+			fmt.Fprintf(&b, "\tif (EXPRESSION == %d) return %s;\n", i, e)
+		}
+		fmt.Fprintf(&b, "\treturn %s(0);\n}", seen(0))
+		return strings.Replace(text, "CALCULATE\n", b.String()+"\n", 1)
+	}
+}
+
+// pointwise is a Lower for operators on floats: the expression of a, b and c,
+// which are the first inputs.
+func pointwise(expr string) func(*graph.Lowering) {
+	f := graph.Float32
+	return pointwiseOf(expr, nil, f, f, f, f)
+}
+
+// pointwiseBy is pointwise with the numbers p and q, by node.
+func pointwiseBy(expr string, numbers func(n *graph.Node) []float64) func(*graph.Lowering) {
+	f := graph.Float32
+	return pointwiseOf(expr, numbers, f, f, f, f)
+}
+
+// pointwiseOf is the same for element types z, a, b and c.
+func pointwiseOf(expr string, numbers func(n *graph.Node) []float64, types ...graph.DType) func(*graph.Lowering) {
+	f := formOf(types...)
+	f.exprs = append(f.exprs, expr)
+	return func(l *graph.Lowering) {
+		var pq []float64
+		if numbers != nil {
+			pq = numbers(l.Node)
+		}
+		var in []int
+		for i := range min(len(l.In), 3) {
+			in = append(in, i)
+		}
+		f.lower(l, expr, 0, in, pq...)
+	}
+}
+
+// byType picks a Lower by the type of input 0.
+func byType(forms map[graph.DType]func(*graph.Lowering)) func(*graph.Lowering) {
+	return func(l *graph.Lowering) {
+		if f := forms[l.In[0].Type]; f != nil {
+			f(l)
+			return
+		}
+		l.Refuse("input 0 is %s; there is no kernel for that", l.In[0].Type)
+	}
+}
+
+// maxPointwiseDims is the shader's.
+const maxPointwiseDims = 5
+
+// lower appends the dispatch of an expression over inputs in, into an output.
+func (f *pointwiseForm) lower(l *graph.Lowering, expr string, out int, in []int, pq ...float64) {
+	z := l.Out[out]
+	operands := make([]*graph.Operand, len(in))
+	buffers := []graph.Buffer{writes(out)}
+	for i, k := range in {
+		operands[i] = l.In[k]
+		buffers = append(buffers, reads(k))
+	}
+	f.append(l, expr, z, operands, buffers, pq...)
+}
+
+// append is lower with the operands' buffers told.
+func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand, in []*graph.Operand, buffers []graph.Buffer, pq ...float64) {
+	for i, x := range append([]*graph.Operand{z}, in...) {
+		if x == nil || x.Type != f.types[i] {
+			what := "an operand is missing"
+			if x != nil {
+				what = fmt.Sprintf("an operand is %s, not %s", x.Type, f.types[i])
+			}
+			l.Refuse("%s", what)
+			return
+		}
+		if x.Type == graph.Bool && !l.Limits.Int8 || x.Type == graph.Int64 && !l.Limits.Int64 {
+			l.Refuse("the device has no %s", x.Type)
+			return
+		}
+	}
+	if z.Len() == 0 {
+		return
+	}
+	lists := [][]int{strides(z.Shape)}
+	for _, x := range in {
+		lists = append(lists, broadcastStrides(x.Shape, z.Shape))
+	}
+	dims, st := mergeStrides(z.Shape, lists...)
+	if !mustFit(l, dims, maxPointwiseDims) {
+		return
+	}
+	// Operands that the expression has not are seen as the first.
+	for len(buffers) < 4 {
+		buffers = append(buffers, graph.Buffer{Place: buffers[len(buffers)-1].Place, Index: buffers[len(buffers)-1].Index, At: buffers[len(buffers)-1].At, Bytes: buffers[len(buffers)-1].Bytes})
+		st = append(st, st[len(st)-1])
+	}
+	rank, inner := len(dims), dims[len(dims)-1]
+	alone := uint32(0)
+	for i := range 3 {
+		alone |= oneIf(st[1+i][rank-1] == 0) << i
+	}
+	kernel, each := f.single, 1
+	if f.wide != nil && (rank == 1 || inner%4 == 0) {
+		kernel, each = f.wide, 4
+	}
+	pq = append(pq, 0, 0)
+	push := append(words(l, z.Len()), bits(pq[0]), bits(pq[1]))
+	for i, list := range [][]int{dims, st[1], st[2], st[3]} {
+		fill := 0
+		if i == 0 {
+			fill = 1
+		}
+		push = append(push, words(l, append(slices.Clone(list), slices.Repeat([]int{fill}, maxPointwiseDims-rank)...)...)...)
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: kernel, Spec: []uint32{f.code(expr), uint32(rank), alone}, Push: push, Buffers: buffers,
+		Groups: inLine(l, ceilDiv(ceilDiv(z.Len(), each), 256)),
+	})
+}

@@ -1,0 +1,94 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+var reduceKernel = shader("reduce", "reduce.comp")
+
+// What the kernel folds with, what it takes of a term and what it does to the
+// result; the shader has the numbers.
+const (
+	foldSum, foldMax, foldMin, foldProduct = 0, 1, 2, 3
+	termPlain, termSquare, termSize        = 0, 1, 2
+	finalScale, finalRoot, finalLog        = 0, 1, 2
+)
+
+// loweredReduction is a reduction as the kernel does it.
+type loweredReduction struct {
+	fold, term, final uint32
+	mean              bool
+}
+
+// reducePart is the terms that one subgroup or lane adds up alone where there
+// are few results to share the work.
+const reducePart = 4096
+
+func (r loweredReduction) lower(l *graph.Lowering) {
+	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
+		return
+	}
+	shape, axes := mergeDims(l.In[0].Shape, reducedAxes(l.Node))
+	r.append(l, reads(0), shape, axes, writes(0))
+}
+
+// append reduces a float32 tensor along axes. Many terms of few results are
+// added in two runs, by way of scratch.
+func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes []int, y graph.Buffer) {
+	stay, stayAt, gone, goneAt := split(shape, axes)
+	results, terms := elems(stay), elems(gone)
+	if results == 0 {
+		return
+	}
+	if !mustFit(l, stay, 3) || !mustFit(l, gone, 3) {
+		return
+	}
+	scale := 1.0
+	if r.mean {
+		scale = 1 / float64(terms)
+	}
+	parts := 1
+	if results < 1024 {
+		parts = min(ceilDiv(max(terms, 1), reducePart), 64)
+	}
+	if parts > 1 && results*parts > 1<<16 {
+		parts = max(1, 1<<16/results)
+	}
+	along := slices.Contains(axes, len(shape)-1) || len(stay) == 0
+	if parts == 1 {
+		r.dispatch(l, x, y, along, results, terms, 1, scale, stay, stayAt, gone, goneAt)
+		return
+	}
+	at := l.Scratch
+	bytes := int64(4 * results * parts)
+	l.Scratch += (bytes + 63) &^ 63
+	first := loweredReduction{fold: r.fold, term: r.term}
+	first.dispatch(l, x, scratch(at, bytes, true), along, results, terms, parts, 1, stay, stayAt, gone, goneAt)
+	second := loweredReduction{fold: r.fold, final: r.final}
+	second.dispatch(l, scratch(at, bytes, false), y, false, results, parts, 1, scale, []int{results}, []int{1}, []int{parts}, []int{results})
+}
+
+func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, along bool, results, terms, parts int, scale float64, stay, stayAt, gone, goneAt []int) {
+	each := l.Limits.Subgroup // results of a group
+	if along {
+		each = 1
+	}
+	ranks := []uint32{uint32(max(1, len(stay))), uint32(max(1, len(gone)))}
+	dims := func(d, at []int) []uint32 {
+		d, at = frontFilled(3, d, 1), frontFilled(3, at, 0)
+		return words(l, d[1], d[2], at[0], at[1], at[2])
+	}
+	push := append(words(l, results, terms, ceilDiv(max(terms, 1), parts)), bits(scale))
+	push = append(append(push, dims(stay, stayAt)...), dims(gone, goneAt)...)
+	groups := inLine(l, ceilDiv(results, each))
+	groups[2] = parts
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel:  reduceKernel,
+		Spec:    append([]uint32{uint32(l.Limits.Subgroup), oneIf(along), r.fold, r.term, r.final}, ranks...),
+		Push:    push,
+		Buffers: []graph.Buffer{y, x},
+		Groups:  groups,
+	})
+}

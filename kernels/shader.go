@@ -1,0 +1,183 @@
+package kernels
+
+import (
+	"embed"
+	"fmt"
+	"math"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// Shaders are compute kernels for devices that run SPIR-V. Their GLSL lies
+// beside the operators, what the compiler made of it in spv; the test that
+// compiles them finds a stale one by its hash, also where there is no
+// compiler.
+//
+//go:generate go test -run TestShaders -update .
+//go:embed spv
+var spirv embed.FS
+
+// shaderSource is how a shader comes about.
+type shaderSource struct {
+	kernel *graph.Kernel
+	file   string
+	args   []string
+	edit   func(text string) string // nil: as the file has it
+}
+
+var shaders []shaderSource
+
+// shader declares a kernel: a file and what the compiler is told beside it.
+func shader(name, file string, args ...string) *graph.Kernel {
+	return editedShader(name, file, nil, args...)
+}
+
+func editedShader(name, file string, edit func(string) string, args ...string) *graph.Kernel {
+	// A shader that was just declared has no code until it is compiled.
+	code, _ := spirv.ReadFile("spv/" + name + ".spv")
+	k := &graph.Kernel{Name: name, Code: code}
+	shaders = append(shaders, shaderSource{k, file, args, edit})
+	return k
+}
+
+// The bindings of a dispatch: what it writes and what it reads.
+
+func writes(out int) graph.Buffer {
+	return graph.Buffer{Place: graph.PlaceOut, Index: out, Writes: true}
+}
+func reads(in int) graph.Buffer { return graph.Buffer{Place: graph.PlaceIn, Index: in} }
+
+// rereads is an output that an earlier dispatch wrote.
+func rereads(out int) graph.Buffer { return graph.Buffer{Place: graph.PlaceOut, Index: out} }
+
+func scratch(at, bytes int64, written bool) graph.Buffer {
+	return graph.Buffer{Place: graph.PlaceScratch, At: at, Bytes: bytes, Writes: written}
+}
+
+// bits are float32 as words of push constants.
+func bits(x float64) uint32 { return math.Float32bits(float32(x)) }
+
+func oneIf(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// words are numbers as words of push constants; a shader counts elements in 32
+// bits.
+func words[N int | int64](l *graph.Lowering, ns ...N) []uint32 {
+	out := make([]uint32, len(ns))
+	for i, n := range ns {
+		if int64(n) > math.MaxUint32 {
+			l.Refuse("%d elements are more than 32 bits count", int64(n))
+		}
+		out[i] = uint32(n)
+	}
+	return out
+}
+
+// inLine spreads n groups over two dims.
+func inLine(l *graph.Lowering, n int) [3]int {
+	x := min(max(n, 1), l.Limits.Groups[0])
+	y := ceilDiv(max(n, 1), x)
+	if y > l.Limits.Groups[1] {
+		l.Refuse("%d groups are more than the device takes", n)
+	}
+	return [3]int{x, y, 1}
+}
+
+// onlyTypes refuses a node whose operands have other types than those listed,
+// by input and by output; a shorter list's last type holds for the rest.
+func onlyTypes(l *graph.Lowering, in, out []graph.DType) bool {
+	ok := func(what string, os []*graph.Operand, types []graph.DType) bool {
+		for i, o := range os {
+			if o == nil || len(types) == 0 {
+				continue
+			}
+			if want := types[min(i, len(types)-1)]; o.Type != want {
+				l.Refuse("%s %d is %s; there is a kernel for %s", what, i, o.Type, want)
+				return false
+			}
+		}
+		return true
+	}
+	return ok("input", l.In, in) && ok("output", l.Out, out)
+}
+
+func onlyF32(l *graph.Lowering) bool {
+	f := []graph.DType{graph.Float32}
+	return onlyTypes(l, f, f)
+}
+
+// loweredIn is input i of a lowering, or nil if it is omitted.
+func loweredIn(l *graph.Lowering, i int) *graph.Operand {
+	if i < len(l.In) {
+		return l.In[i]
+	}
+	return nil
+}
+
+// loweredOut is output i of a lowering, or nil if it is omitted.
+func loweredOut(l *graph.Lowering, i int) *graph.Operand {
+	if i < len(l.Out) {
+		return l.Out[i]
+	}
+	return nil
+}
+
+// dims3 tells a strided list of elements by three dims, outer first, and two
+// or more stride lists alike; neighbours that are one run in all of them are
+// merged.
+func mergeStrides(shape []int, lists ...[]int) ([]int, [][]int) {
+	var dims []int
+	out := make([][]int, len(lists))
+	for i, d := range shape {
+		if d == 1 {
+			continue
+		}
+		k := len(dims) - 1
+		joins := k >= 0
+		for n, st := range lists {
+			joins = joins && out[n][k] == st[i]*d
+		}
+		if joins {
+			dims[k] *= d
+		} else {
+			dims = append(dims, d)
+		}
+		for n, st := range lists {
+			if joins {
+				out[n][k] = st[i]
+			} else {
+				out[n] = append(out[n], st[i])
+			}
+		}
+	}
+	if len(dims) == 0 {
+		dims = []int{1}
+		for n := range out {
+			out[n] = []int{0}
+		}
+	}
+	return dims, out
+}
+
+// frontFilled puts dims of 1 (or strides of 0) in front until there are n.
+func frontFilled(n int, list []int, fill int) []int {
+	return append(slices.Repeat([]int{fill}, max(0, n-len(list))), list...)
+}
+
+func mustFit(l *graph.Lowering, dims []int, most int) bool {
+	if len(dims) > most {
+		l.Refuse("its strides make %d dims of it; the kernel takes %d", len(dims), most)
+		return false
+	}
+	return true
+}
+
+// describe names a dispatch in errors of the tests.
+func describe(d graph.Dispatch) string {
+	return fmt.Sprintf("%s%v in %v groups", d.Kernel.Name, d.Spec, d.Groups)
+}
