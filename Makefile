@@ -24,7 +24,10 @@ test: build
 	$(GO) test ./...
 	PYTHON=$(PYTHON) MEMOPT_PLUGIN_PATH=$(CURDIR)/bin/memopt plugin/python/run_tests.sh
 
-bench:
+# Beside NumPy and PyTorch, which .ci/peers puts in a cache folder once.
+bench: build
+	.ci/peers
+	bin/memopt bench cpu --python $$(.ci/peers --where)
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 fmt:

@@ -20,6 +20,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/weights":             {},
 	"memopt/memopt/whole":               {},
 	"memopt/planner/pack":               {},
+	"memopt/planner/recompute":          {},
 	"memopt/configs":                    {},
 	"memopt/memopt/onnx":                {"memopt/memopt/graph", "memopt/memopt/weights", "memopt/memopt/whole"},
 	"memopt/memopt/joint":               {"memopt/memopt/graph"},
@@ -34,6 +35,7 @@ var mayImport = map[string][]string{
 	"memopt/kernels/vulkan/vk":          {},
 	"memopt/memopt/verify":              {"memopt/memopt/graph", "memopt/memopt/onnx", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
 	"memopt/memopt/report":              {"memopt/planner", "memopt/planner/cluster"},
+	"memopt/memopt/bench":               {"memopt/autograd", "memopt/kernels", "memopt/kernels/cpu", "memopt/memopt/graph", "memopt/memopt/report", "memopt/memopt/zoo", "memopt/planner"},
 	"memopt/plugin":                     {"memopt/plugin/pb"},
 	"memopt/plugin/pb":                  {},
 	"memopt/plugin/internal/echo":       {"memopt/plugin"},
@@ -41,7 +43,7 @@ var mayImport = map[string][]string{
 	"memopt/plugin/internal/testserver": {"memopt/plugin", "memopt/plugin/internal/echo"},
 	"memopt/memopt": {"memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/onnx", "memopt/memopt/tensorfile", "memopt/autograd", "memopt/kernels",
 		"memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/planner", "memopt/configs"},
-	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/tensorfile",
+	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/bench", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/tensorfile",
 		"memopt/memopt/verify", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
 }
 

@@ -23,7 +23,7 @@ import (
 // commands is the table of commands.
 var commands = []*cli.Command{
 	planCommand, trainCommand, checkCommand, explainCommand, optimizeCommand, packCommand,
-	newCommand, opsCommand, doctorCommand, configCommand, serveCommand, versionCommand,
+	newCommand, benchCommand, opsCommand, doctorCommand, configCommand, serveCommand, versionCommand,
 }
 
 func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }

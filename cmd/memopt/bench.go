@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/memopt/bench"
+)
+
+var benchCommand = &cli.Command{
+	Name:      "bench",
+	Usage:     "our figures beside a peer's or a baseline's, measured in one run",
+	ArgsUsage: "WHAT",
+	Description: "memopt bench cpu --quick\n" +
+		"memopt bench cpu --only matmul,mlp --python .venv/bin/python\n" +
+		benchList(),
+	Flags: common(
+		&cli.StringFlag{Name: "only", Usage: "`GROUPS` only these, such as matmul,mlp"},
+		&cli.BoolFlag{Name: "quick", Usage: "a few short rounds: rough figures in seconds"},
+		&cli.IntFlag{Name: "threads", Usage: "`N` this number of threads only (default 1 and all cores)"},
+		&cli.StringFlag{Name: "python", Usage: "`PATH` of a Python that has the peers (default MEMOPT_PYTHON, else python3)"},
+	),
+	Action: func(c *cli.Context) error {
+		asJSON, err := begin(c, "WHAT")
+		if err != nil {
+			return err
+		}
+		b, err := bench.Find(c.Args().First())
+		if err != nil {
+			return asInput(err)
+		}
+		o := bench.Options{Quick: c.Bool("quick"), Python: benchPython(c.String("python"))}
+		if c.IsSet("only") {
+			o.Only = strings.Split(c.String("only"), ",")
+		}
+		if n := c.Int("threads"); n != 0 {
+			if n < 1 || n > 1024 {
+				return usage("--threads is a number from 1 to 1024, not %d", n)
+			}
+			o.Threads = []int{n}
+		}
+		s := newStatus(c)
+		o.Progress = func(what string) { s.show("%s", what) }
+		r, err := b.Run(o)
+		s.clear()
+		if err != nil {
+			return asInput(err)
+		}
+		if asJSON {
+			return printJSON(c.App.Writer, r.File())
+		}
+		r.Text(c.App.Writer)
+		return nil
+	},
+}
+
+// benchList is what can be measured, for the help.
+func benchList() string {
+	var s strings.Builder
+	for _, b := range bench.Benches {
+		s.WriteString("\n" + b.Name + ": " + b.Doc + "; groups " + strings.Join(b.Groups(), ", "))
+	}
+	return s.String()
+}
+
+// benchPython is the flag's, else the environment's, else the first on the path.
+func benchPython(flag string) string {
+	if flag != "" {
+		return flag
+	}
+	if env := os.Getenv("MEMOPT_PYTHON"); env != "" {
+		return env
+	}
+	return "python3"
+}

@@ -1,0 +1,215 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bench is a table of cases under one name.
+type Bench struct {
+	Name, Doc string
+	Cases     []Case
+}
+
+// Benches lists what can be measured.
+var Benches = []Bench{cpuBench}
+
+// Case is one thing that both sides do.
+type Case struct {
+	Group, Name string
+	// Work is what one step does, in units: 2.7e8 of FLOP, say.
+	Work  float64
+	Unit  string
+	Ours  func(threads int) (Side, error)
+	Rival Rival
+	Bar   Bar
+}
+
+// Rival is who a case is measured beside: a case of a peer's script, or a
+// baseline in Go.
+type Rival struct {
+	Name string
+	// Script is a file of peers/, Open what its case is told. They are read if
+	// there is no Side.
+	Script string
+	Open   map[string]any
+	Side   func(threads int) (Side, error)
+}
+
+// Bar says how near to the rival is near enough. One of its two is set.
+type Bar struct {
+	Speed float64 // at least so much of its speed
+	Time  float64 // at most so much of its time
+}
+
+// ratio is our figure against the rival's as the bar counts it.
+func (b Bar) ratio(ours, rival float64) float64 {
+	if b.Speed > 0 {
+		return rival / ours
+	}
+	return ours / rival
+}
+
+func (b Bar) met(ratio float64) bool {
+	if b.Speed > 0 {
+		return ratio >= b.Speed
+	}
+	return ratio <= b.Time
+}
+
+// String reads like "≥ 0.90 speed".
+func (b Bar) String() string {
+	if b.Speed > 0 {
+		return fmt.Sprintf("≥ %.2f speed", b.Speed)
+	}
+	return fmt.Sprintf("≤ %.2f time", b.Time)
+}
+
+// Options say what to measure, and how long.
+type Options struct {
+	Only     []string // groups; none is all
+	Quick    bool     // a few short rounds
+	Python   string   // that has the peers
+	Threads  []int    // none is one and all cores
+	Progress func(what string)
+}
+
+// Report is the figures of one run.
+type Report struct {
+	Bench   string
+	Rows    []Row
+	Peers   []Found
+	Missing []Missing
+}
+
+// Row is a case on a number of threads.
+type Row struct {
+	Case
+	Threads     int
+	Here, There Figure // There is zero if there is no rival
+	Ratio       float64
+	Met         bool
+}
+
+// Found is a peer that answered, and what it calls itself.
+type Found struct{ Name, Version string }
+
+// Missing is a peer that did not, and what to do about it.
+type Missing struct{ Name, Why, Advice string }
+
+// Find is the bench of a name.
+func Find(name string) (Bench, error) {
+	var names []string
+	for _, b := range Benches {
+		if b.Name == name {
+			return b, nil
+		}
+		names = append(names, b.Name)
+	}
+	return Bench{}, fmt.Errorf("bench: no bench is called %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// Groups lists the groups of the cases in order.
+func (b Bench) Groups() (names []string) {
+	for _, c := range b.Cases {
+		if !slices.Contains(names, c.Group) {
+			names = append(names, c.Group)
+		}
+	}
+	return names
+}
+
+// pick is the cases that the options ask for.
+func (b Bench) pick(only []string) (cases []Case, err error) {
+	for _, g := range only {
+		if !slices.Contains(b.Groups(), g) {
+			return nil, fmt.Errorf("bench: %s has no group %q; there are %s", b.Name, g, strings.Join(b.Groups(), ", "))
+		}
+	}
+	for _, c := range b.Cases {
+		if len(only) == 0 || slices.Contains(only, c.Group) {
+			cases = append(cases, c)
+		}
+	}
+	return cases, nil
+}
+
+// Run measures.
+func (b Bench) Run(o Options) (*Report, error) {
+	cases, err := b.pick(o.Only)
+	if err != nil {
+		return nil, err
+	}
+	if o.Threads == nil {
+		o.Threads = slices.Compact([]int{1, runtime.GOMAXPROCS(0)})
+	}
+	length := rounds{count: 15, least: 60 * time.Millisecond}
+	if o.Quick {
+		length = rounds{count: 4, least: 25 * time.Millisecond}
+	}
+	all := newPeers(o.Python)
+	defer all.close()
+	r := &Report{Bench: b.Name}
+	for _, c := range cases {
+		for _, threads := range o.Threads {
+			if o.Progress != nil {
+				o.Progress(fmt.Sprintf("%s %s, threads %d", c.Group, c.Name, threads))
+			}
+			row, err := c.measure(threads, all, length)
+			if err != nil {
+				return nil, fmt.Errorf("bench: %s %s: %w", c.Group, c.Name, err)
+			}
+			r.Rows = append(r.Rows, row)
+		}
+	}
+	r.Peers, r.Missing = all.found, all.missing
+	return r, nil
+}
+
+func (c Case) measure(threads int, all *peers, length rounds) (row Row, err error) {
+	row = Row{Case: c, Threads: threads}
+	ours, err := c.Ours(threads)
+	if err != nil {
+		return row, err
+	}
+	defer ours.Close()
+	sides := []Side{ours}
+	rival, err := c.Rival.side(threads, all)
+	if err != nil {
+		return row, err
+	}
+	if rival != nil {
+		defer rival.Close()
+		sides = append(sides, rival)
+	}
+	figures, err := length.measure(sides...)
+	if err != nil {
+		return row, err
+	}
+	row.Here = figures[0]
+	if rival != nil {
+		row.There = figures[1]
+		row.Ratio = c.Bar.ratio(row.clock(row.Here), row.clock(row.There))
+		row.Met = c.Bar.met(row.Ratio)
+	}
+	return row, nil
+}
+
+// clock is the time that counts; see the package comment.
+func (r Row) clock(f Figure) float64 {
+	if r.Threads == 1 && f.CPU > 0 {
+		return f.CPU
+	}
+	return f.Wall
+}
+
+// side is nil if the peer is not there.
+func (r Rival) side(threads int, all *peers) (Side, error) {
+	if r.Side != nil {
+		return r.Side(threads)
+	}
+	return all.open(r, threads)
+}

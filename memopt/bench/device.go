@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"math/rand/v2"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/kernels/cpu"
+	"memopt/memopt/graph"
+	"memopt/memopt/zoo"
+	"memopt/planner"
+)
+
+// onDevice is our side of a graph: planned with everything kept, and run.
+func onDevice(g *graph.Graph, dims map[string]int64, inputs map[string]*graph.Tensor, o cpu.Options) (Side, error) {
+	p, err := planner.Make(g, planner.Request{Dims: dims, Strategy: "keep-all"})
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		return nil, err
+	}
+	d, err := cpu.Open(s, o)
+	if err != nil {
+		return nil, err
+	}
+	step := func() error {
+		_, err := d.Run(planner.Run{Inputs: inputs})
+		return err
+	}
+	return local{step, func() { d.Close() }}, nil
+}
+
+// training is our side of a training step of a model of the zoo.
+func training(spec zoo.Spec, optimizer string, dims map[string]int64) func(threads int) (Side, error) {
+	return func(threads int) (Side, error) {
+		g, err := zoo.New(spec, kernels.Library)
+		if err != nil {
+			return nil, err
+		}
+		g.Clean(graph.CleanOptions{Fuse: func(*graph.Op) bool { return true }})
+		step, err := autograd.TrainStep(g, autograd.Options{Optimizer: optimizer})
+		if err != nil {
+			return nil, err
+		}
+		inputs, err := zoo.Data(spec, int(dims["batch"]), max(1, int(dims["seq"])), 0)
+		if err != nil {
+			return nil, err
+		}
+		inputs[autograd.LearningRate] = graph.TensorOf(graph.Float32, []float32{1e-4})
+		return onDevice(step, dims, inputs, cpu.Options{Workers: threads})
+	}
+}
+
+// program is our side of a graph that is written as text. Its parameters are
+// drawn, so that nothing but its nodes is in a step.
+func program(text string, o cpu.Options) func(threads int) (Side, error) {
+	return func(threads int) (Side, error) {
+		g, err := graph.Parse(kernels.Library, text)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range g.Values {
+			if v.Kind != graph.Param {
+				continue
+			}
+			n, _ := v.Shape.Elems().Const()
+			x := graph.NewTensor(v.Type, int(n))
+			draw(x)
+			v.Data = graph.Bytes(x.Bytes)
+		}
+		o := o
+		o.Workers = threads
+		return onDevice(g, nil, nil, o)
+	}
+}
+
+// draw fills a tensor with normal numbers, the same ones always.
+func draw(x *graph.Tensor) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	some := make([]float64, 1<<12)
+	for i := range some {
+		some[i] = rng.NormFloat64()
+	}
+	for i := range x.Len() {
+		x.SetFloat(i, some[i%len(some)])
+	}
+}
