@@ -37,7 +37,7 @@ func Rewrite(a *Analysis, choices []Choice, seed int64) *graph.Outline {
 	}
 	r.suffix = r.freeSuffix()
 	for _, c := range slices.Backward(choices) {
-		r.apply(a.Plans[c.Plan].Entry, a.Option(c).Nodes)
+		r.apply(a.Plans[c.Plan].Entry, a.Option(c))
 	}
 	return r.new
 }
@@ -97,12 +97,22 @@ func (r *rewriter) freeSuffix() string {
 }
 
 // apply copies an option's nodes and lets the backward pass, and the copies
-// that were made before, read the copy of the entry.
-func (r *rewriter) apply(entry int, nodes []int) {
-	for _, i := range nodes {
+// that were made before, read what they make of the entry's outputs. What only
+// shows these is copied too: whoever read the old view would keep all of it.
+func (r *rewriter) apply(entry int, o *Option) {
+	for _, i := range o.Nodes {
 		r.copyOf(i)
 	}
-	for _, name := range r.new.Nodes[entry].Outputs {
+	r.redirect(entry)
+	for _, i := range o.Views {
+		r.copyOf(i)
+		r.redirect(i)
+	}
+}
+
+// redirect lets all but the forward pass read the copy of a node.
+func (r *rewriter) redirect(i int) {
+	for _, name := range r.new.Nodes[i].Outputs {
 		if name == "" || !r.copies[name+r.suffix] {
 			continue
 		}
