@@ -39,6 +39,8 @@ type Analysis struct {
 	Boundaries []int
 	Kept       []string
 	Plans      []NodePlan // in execution order of their entries
+	// Dropped are plans that ONNX Runtime has and the mended rules leave out.
+	Dropped []Dropped
 	// Warnings are what upstream says in a log.
 	Warnings []string
 
@@ -46,6 +48,9 @@ type Analysis struct {
 	inferred  map[string]graph.OutlineValue
 	canonical map[*Option]string
 }
+
+// Dropped is a plan that is worth nothing.
+type Dropped struct{ ID, Why string }
 
 // NodePlan is one node whose kept outputs can be made again.
 type NodePlan struct {
@@ -108,23 +113,33 @@ func Analyse(o *graph.Outline, r Rules) (*Analysis, error) {
 	if err != nil {
 		return nil, err
 	}
-	var returned []string
+	b := passes{order: order, yield: slices.Index(order, at)}
 	if at >= 0 {
-		returned = o.Nodes[at].Inputs
+		b.returned = o.Nodes[at].Inputs
 	}
-	return analyse(o, r, order, slices.Index(order, at), returned)
+	return analyse(o, r, b)
 }
 
-// analyse is Analyse for passes that are known. yield is −1 if there is but one.
-func analyse(o *graph.Outline, r Rules, order []int, yield int, returned []string) (*Analysis, error) {
+// passes says what of a program is which.
+type passes struct {
+	order            []int
+	yield            int // the last of the forward pass, −1 if there is but one pass
+	returned         []string
+	weights, trained map[string]bool // nil: to be guessed
+}
+
+func analyse(o *graph.Outline, r Rules, b passes) (*Analysis, error) {
 	w, err := wire(o)
 	if err != nil {
 		return nil, err
 	}
-	a := &Analysis{Outline: o, Rules: r, Order: order, Yield: yield, wiring: w, inferred: map[string]graph.OutlineValue{}, canonical: map[*Option]string{}}
-	a.infer()
+	a := &Analysis{Outline: o, Rules: r, Order: b.order, Yield: b.yield, wiring: w,
+		inferred: map[string]graph.OutlineValue{}, canonical: map[*Option]string{}}
 	// Sizes of a file may be beyond all bounds.
-	if err := graph.Try(func() { newProber(a, returned).run() }); err != nil {
+	if err := graph.Try(func() {
+		a.infer()
+		newProber(a, b).run()
+	}); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	return a, nil

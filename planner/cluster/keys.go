@@ -34,9 +34,9 @@ type Key struct {
 	// ((batch)*(64)) * 4 * 1.000000; RawORT counts one output a node, as ONNX
 	// Runtime does.
 	Raw, RawORT string
-	// Saving is Raw as a formula; Keeps what has to be kept instead and is not
-	// in it.
-	Saving, Keeps graph.Dim
+	// Saving and ORTSaving are Raw and RawORT as formulas; Keeps is what has to
+	// be kept instead and is not in them.
+	Saving, ORTSaving, Keeps graph.Dim
 	// Batch reports whether the saving depends on what a step is fed; Beyond
 	// whether ONNX Runtime's table lacks an operator of it.
 	Batch, Beyond bool
@@ -153,9 +153,14 @@ func (a *Analysis) weigh(key *Key) {
 		all, last = append(all, a.raw(m, false)), append(last, a.raw(m, true))
 		for _, o := range a.Options(m) {
 			key.Batch, key.Beyond = key.Batch || o.Batch, key.Beyond || o.Beyond
-			for _, s := range o.Outputs {
-				if s.Reused < 0 {
-					key.Saving = key.Saving.Add(o.scale(s.bytes()))
+			for i, s := range o.Outputs {
+				if s.Reused >= 0 {
+					continue
+				}
+				saved := o.scale(s.bytes())
+				key.Saving = key.Saving.Add(saved)
+				if i == len(o.Outputs)-1 {
+					key.ORTSaving = key.ORTSaving.Add(saved)
 				}
 			}
 			for _, name := range o.Keeps {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,10 +43,10 @@ type prober struct {
 // behind.
 const smallest = 1 << 20
 
-func newProber(a *Analysis, returned []string) *prober {
+func newProber(a *Analysis, b passes) *prober {
 	n := len(a.Outline.Nodes)
 	p := &prober{a: a, level: a.Rules.ProbeLevel, at: make([]int, n), makers: map[string]place{}, stashed: make([][]int, n),
-		returned: map[string]bool{}, inputs: map[string]bool{}, kept: map[place]bool{}, weight: map[string]bool{}, trained: map[string]bool{}, norms: make([]bool, n),
+		returned: map[string]bool{}, inputs: map[string]bool{}, kept: map[place]bool{}, norms: make([]bool, n),
 		seen: make([]int, n), first: map[place]int{}, views: map[place][]int{}}
 	if !a.Rules.compat() {
 		p.level = 1
@@ -60,7 +61,7 @@ func newProber(a *Analysis, returned []string) *prober {
 			}
 		}
 	}
-	for _, name := range returned {
+	for _, name := range b.returned {
 		p.returned[name] = true
 	}
 	for _, name := range a.Outline.Inputs {
@@ -75,6 +76,9 @@ func newProber(a *Analysis, returned []string) *prober {
 		slices.Sort(p.stashed[i])
 	}
 	p.credit = p.stashed
+	if p.weight, p.trained = b.weights, b.trained; p.weight == nil {
+		p.guessWeights()
+	}
 	p.findBatch()
 	if !a.Rules.compat() {
 		p.mend()
@@ -152,11 +156,19 @@ func (p *prober) mend() {
 		n := &p.a.Outline.Nodes[i]
 		for _, out := range p.stashed[i] {
 			s := p.storage(n.Outputs[out])
-			if s == outside || measures[n.Op] || p.held[s] {
+			switch {
+			case s == outside:
+				p.drop(i, "it only shows an input of the step")
+				continue
+			case p.held[s]:
+				p.drop(i, "the step returns it, so it is kept anyway")
+				continue
+			case measures[n.Op]:
 				continue
 			}
 			if first, ok := p.first[s]; ok && first != i {
 				p.views[s] = append(p.views[s], i)
+				p.drop(i, fmt.Sprintf("it only shows what is kept of node %q, and goes with it", p.a.Outline.Nodes[first].Name))
 				continue
 			}
 			p.first[s] = i
@@ -168,12 +180,22 @@ func (p *prober) mend() {
 	}
 }
 
-// findBatch marks what depends on the inputs of a step. An input is a weight if
-// the program returns its gradient, or if its size is fixed while others' are
-// not.
-func (p *prober) findBatch() {
+// drop notes that ONNX Runtime would have a plan for a node.
+func (p *prober) drop(entry int, why string) {
+	if !p.may(entry) {
+		return
+	}
+	if id := p.upstream(entry, Full); id != "" {
+		p.a.Dropped = append(p.a.Dropped, Dropped{id, why})
+	}
+}
+
+// guessWeights tells weights from what a step is fed, in a file that calls both
+// inputs: the program returns a weight's gradient, or its size is fixed while
+// others' are not.
+func (p *prober) guessWeights() {
 	o := p.a.Outline
-	p.batch = make([]bool, len(o.Nodes))
+	p.weight, p.trained = map[string]bool{}, map[string]bool{}
 	symbolic := func(name string) bool {
 		return slices.ContainsFunc(o.Values[name].Shape, func(d graph.Dim) bool { _, fixed := d.Const(); return !fixed })
 	}
@@ -182,13 +204,20 @@ func (p *prober) findBatch() {
 			p.weight[param], p.trained[param] = true, true
 		}
 	}
-	if slices.ContainsFunc(o.Inputs, symbolic) {
-		for _, name := range o.Inputs {
-			if o.Values[name].Known && !symbolic(name) {
-				p.weight[name] = true
-			}
+	if !slices.ContainsFunc(o.Inputs, symbolic) {
+		return
+	}
+	for _, name := range o.Inputs {
+		if o.Values[name].Known && !symbolic(name) {
+			p.weight[name] = true
 		}
 	}
+}
+
+// findBatch marks what depends on the inputs of a step.
+func (p *prober) findBatch() {
+	o := p.a.Outline
+	p.batch = make([]bool, len(o.Nodes))
 	for _, i := range p.a.Order[:p.a.Yield+1] {
 		for _, name := range o.Nodes[i].Inputs {
 			at, made := p.makers[name]
@@ -197,19 +226,18 @@ func (p *prober) findBatch() {
 	}
 }
 
-// spelling is how ONNX Runtime spells making an entry again, if its rules go
-// another way than the mended ones.
-func (p *prober) spelling(entry int, o *Option) string {
-	upstream := *p
-	upstream.a = &Analysis{Outline: p.a.Outline, Order: p.a.Order, Yield: p.a.Yield, wiring: p.a.wiring, inferred: p.a.inferred,
+// upstream is how ONNX Runtime spells making an entry again, "" if it cannot.
+func (p *prober) upstream(entry, kind int) string {
+	up := *p
+	up.a = &Analysis{Outline: p.a.Outline, Order: p.a.Order, Yield: p.a.Yield, wiring: p.a.wiring, inferred: p.a.inferred,
 		Rules: Rules{ProbeLevel: 1, Compat: "1.19"}}
-	upstream.credit = p.stashed
-	g := upstream.grow(entry, o.Type == Compromise)
-	p.round = upstream.round
-	if id := p.a.ID(&Option{Nodes: g.nodes}); g.ok && id != p.a.ID(o) {
-		return id
+	up.credit = p.stashed
+	g := up.grow(entry, kind == Compromise)
+	p.round = up.round
+	if !g.ok {
+		return ""
 	}
-	return ""
+	return p.a.ID(&Option{Nodes: g.nodes})
 }
 
 // plan lists the ways of making a node's kept outputs again.
@@ -226,9 +254,18 @@ func (p *prober) plan(entry int) NodePlan {
 		}
 	}
 	if !p.a.Rules.compat() {
-		plan.Options = slices.DeleteFunc(plan.Options, func(o Option) bool { return p.pointless(&o) })
+		plan.Options = slices.DeleteFunc(plan.Options, func(o Option) bool {
+			if !p.pointless(&o) {
+				return false
+			}
+			p.a.Dropped = append(p.a.Dropped, Dropped{p.a.ID(&o), "it saves next to nothing beside what it has to keep and to run"})
+			return true
+		})
 		for k := range plan.Options {
-			plan.Options[k].Spelling = p.spelling(entry, &plan.Options[k])
+			o := &plan.Options[k]
+			if up := p.upstream(entry, o.Type); up != p.a.ID(o) {
+				o.Spelling = up
+			}
 		}
 	}
 	return plan

@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// Of is the outline of a graph: node for node, views among them.
+func Of(g *graph.Graph) *graph.Outline {
+	o := &graph.Outline{Nodes: make([]graph.OutlineNode, len(g.Nodes)), Values: make(map[string]graph.OutlineValue, len(g.Values))}
+	names := func(vs []*graph.Value) []string {
+		out := make([]string, len(vs))
+		for i, v := range vs {
+			if v != nil {
+				out[i] = v.Name
+			}
+		}
+		return out
+	}
+	for _, v := range g.Values {
+		o.Values[v.Name] = graph.OutlineValue{Type: v.Type, Shape: v.Shape, Known: true}
+		if v.Kind != graph.Computed {
+			o.Inputs = append(o.Inputs, v.Name)
+		}
+	}
+	for i, n := range g.Nodes {
+		o.Nodes[i] = graph.OutlineNode{Name: n.Name, Domain: n.Op.Domain, Op: n.Op.Name, Since: form(n.Op),
+			Inputs: names(n.Inputs), Outputs: names(n.Outputs), Attrs: n.Attrs, Of: -1}
+	}
+	o.Outputs = names(g.Outputs)
+	return o
+}
+
+// form is the form of an operator, as far as ONNX Runtime's table knows forms:
+// a graph's operators are the newest.
+func form(op *graph.Op) int {
+	newest := 0
+	for _, row := range allowances[op.FullName()] {
+		newest = max(newest, slices.Max(row.forms))
+	}
+	if newest > 0 && op.Since > newest || op.Since == 0 {
+		return max(newest, 1)
+	}
+	return op.Since
+}
+
+// AnalyseGraph finds what can be computed again in a graph whose nodes know
+// their passes. o is its outline.
+func AnalyseGraph(g *graph.Graph, o *graph.Outline, r Rules) (*Analysis, error) {
+	b := passes{order: make([]int, len(g.Nodes)), yield: -1, weights: map[string]bool{}, trained: map[string]bool{}}
+	for i := range b.order {
+		b.order[i] = i
+	}
+	for i, n := range g.Nodes {
+		if n.Phase != graph.Forward {
+			b.yield = i - 1
+			break
+		}
+	}
+	for _, v := range g.Outputs {
+		b.returned = append(b.returned, v.Name)
+	}
+	for _, u := range g.Updates {
+		b.returned = append(b.returned, u.New.Name)
+	}
+	for _, v := range g.Values {
+		if v.Kind != graph.Computed && v.Kind != graph.Input {
+			b.weights[v.Name] = true
+		}
+	}
+	for _, d := range g.Grads {
+		b.trained[d.Param.Name] = true
+	}
+	return analyse(o, r, b)
+}
