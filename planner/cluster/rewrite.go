@@ -30,6 +30,11 @@ func Rewrite(a *Analysis, choices []Choice, seed int64) *graph.Outline {
 		n := &r.new.Nodes[i]
 		n.Inputs = slices.Clone(n.Inputs)
 		r.note(i)
+		for _, name := range n.Outputs {
+			if v := a.value(name); v.Known {
+				r.new.Values[name] = v
+			}
+		}
 	}
 	r.backward = make([]bool, r.old)
 	for _, i := range a.Order[a.Yield+1:] {
