@@ -256,16 +256,11 @@ func contents(n *graph.Node, v *graph.Value, what string) []graph.Dim {
 // knownFloats are the numbers of a list that the model holds. That they could
 // be trained does not count: a size has no slope.
 func knownFloats(n *graph.Node, v *graph.Value, what string) []float64 {
-	count, isNum := v.Shape.Elems().Const()
-	if v.Kind != graph.Const && v.Kind != graph.Param || v.Data == nil || !isNum {
+	x := v.Contents()
+	if x == nil {
 		n.Fail("%s (%q) are not known before the step runs", what, v.Name)
 	}
-	b, err := v.Data.Bytes()
-	if err != nil {
-		n.Fail("%s: %v", what, err)
-	}
-	x := &graph.Tensor{Type: v.Type, Shape: []int{int(count)}, Bytes: b}
-	out := make([]float64, count)
+	out := make([]float64, x.Len())
 	for i := range out {
 		out[i] = x.Float(i)
 	}

@@ -81,29 +81,15 @@ func (f *folder) fold(n *Node) bool {
 	if out > dies+foldGrowth || in+out > foldBytes {
 		return false
 	}
-	c := &Call{Node: n, Parallel: func(n, _ int, f func(lo, hi int)) { f(0, n) },
-		In: make([]*Tensor, len(n.Inputs)), Out: make([]*Tensor, len(n.Outputs))}
-	for i, v := range n.Inputs {
-		if v == nil {
-			continue
-		}
+	made := evaluate(n, f.binding, func(v *Value) *Tensor {
 		x, err := v.Tensor(f.binding)
 		if err != nil {
-			return false // contents that are formulas, or a file that cannot be read
+			return nil // contents that are formulas, or a file that cannot be read
 		}
-		c.In[i] = x
-	}
-	for i, v := range n.Outputs {
-		if v != nil {
-			shape, err := f.binding.Shape(v.Shape)
-			if err != nil {
-				return false
-			}
-			c.Out[i] = NewTensor(v.Type, shape...)
-		}
-	}
-	if Try(func() { n.Op.Eval(c) }) != nil {
-		return false // an index out of range is said when the step runs
+		return x
+	})
+	if made == nil {
+		return false
 	}
 	for _, v := range n.Inputs {
 		if v != nil {
@@ -113,8 +99,91 @@ func (f *folder) fold(n *Node) bool {
 	for i, v := range n.Outputs {
 		if v != nil {
 			v.Kind, v.Def, v.Out = Const, nil, 0
-			v.Data, v.Ints = Bytes(c.Out[i].Bytes), IntsOf(c.Out[i])
+			v.Data, v.Ints = Bytes(made[i].Bytes), IntsOf(made[i])
 		}
 	}
 	return true
+}
+
+// evaluate runs a node now on what contents gives for its inputs. It is nil if
+// that is nil for one of them, or if the node fails: an index out of range is
+// said when the step runs.
+func evaluate(n *Node, b *Binding, contents func(*Value) *Tensor) []*Tensor {
+	c := &Call{Node: n, Parallel: func(n, _ int, f func(lo, hi int)) { f(0, n) },
+		In: make([]*Tensor, len(n.Inputs)), Out: make([]*Tensor, len(n.Outputs))}
+	for i, v := range n.Inputs {
+		if v == nil {
+			continue
+		}
+		if c.In[i] = contents(v); c.In[i] == nil {
+			return nil
+		}
+	}
+	for i, v := range n.Outputs {
+		if v != nil {
+			shape, err := b.Shape(v.Shape)
+			if err != nil {
+				return nil
+			}
+			c.Out[i] = NewTensor(v.Type, shape...)
+		}
+	}
+	if Try(func() { n.Op.Eval(c) }) != nil {
+		return nil
+	}
+	return c.Out
+}
+
+// Contents looks into values of at most so many elements, made from constants
+// by at most so many nodes; a file may ask for more than it is worth.
+const (
+	contentsElems = 1 << 10
+	contentsNodes = 1 << 8
+)
+
+// Contents is what a small value holds before anything runs, or nil: what
+// depends on constants alone can be known to a rule that needs it, even if it
+// is no integer that formulas follow.
+func (v *Value) Contents() *Tensor {
+	p := &peek{binding: &Binding{memo: map[*poly]int64{}}, left: contentsNodes}
+	return p.contents(v)
+}
+
+type peek struct {
+	binding *Binding
+	left    int // nodes that may still be run
+}
+
+func (p *peek) contents(v *Value) *Tensor {
+	if v.Kind == Const || v.Kind == Param {
+		if !small(v) {
+			return nil
+		}
+		x, err := v.Tensor(p.binding)
+		if err != nil {
+			return nil
+		}
+		return x
+	}
+	n := v.Def
+	if n == nil || n.Op.Random || n.Op.Eval == nil || n.Op.Recompute == Never {
+		return nil
+	}
+	for _, out := range n.Outputs {
+		if out != nil && !small(out) {
+			return nil
+		}
+	}
+	if p.left--; p.left < 0 {
+		return nil
+	}
+	if out := evaluate(n, p.binding, p.contents); out != nil {
+		return out[v.Out]
+	}
+	return nil
+}
+
+func small(v *Value) bool {
+	n, ok := v.Shape.Elems().Const()
+	return ok && n <= contentsElems
 }
