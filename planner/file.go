@@ -29,6 +29,8 @@ type File struct {
 	Bound    FileBound         `json:"bound"`
 	Memory   FileMemory        `json:"memory"`
 	Clusters []FileCluster     `json:"clusters"`
+	Selected FileSelection     `json:"selection"`
+	Layers   []FileBoundary    `json:"boundaries"`
 	Dominant []FileHolding     `json:"dominant"`
 	Formulas *FileFormulas     `json:"formulas,omitempty"`
 	Saved    []string          `json:"saved"` // values that pass from forward to backward
@@ -55,6 +57,7 @@ type FileRequest struct {
 	ActivationBudget int64   `json:"activation_budget"`
 	MaxOverhead      float64 `json:"max_overhead"`
 	Boundary         bool    `json:"boundary"`
+	Compat           string  `json:"compat,omitempty"`
 	Lowered          bool    `json:"lowered,omitempty"`
 }
 
@@ -105,20 +108,44 @@ type FileMemory struct {
 
 // FileCluster is a row of the plan table.
 type FileCluster struct {
-	ID         string   `json:"id"`
-	Strategy   int      `json:"strategy"`
-	Key        string   `json:"key"`
-	Freq       int      `json:"freq"`
-	Saving     string   `json:"saving"`
-	Bytes      int64    `json:"bytes"`
-	ORTBytes   int64    `json:"ort_bytes"`
-	On         bool     `json:"on"`
-	Requested  int      `json:"requested"`
-	Matched    int      `json:"matched"`
-	Applied    int      `json:"applied"`
-	Nodes      []string `json:"nodes"`
-	PeakEffect int64    `json:"peak_effect"`
-	Cost       float64  `json:"cost"`
+	ID        string   `json:"id"`
+	Strategy  int      `json:"strategy"`
+	Key       string   `json:"key"`
+	Freq      int      `json:"freq"`
+	Saving    string   `json:"saving"`
+	Bytes     int64    `json:"bytes"`
+	ORTBytes  int64    `json:"ort_bytes"`
+	On        bool     `json:"on"`
+	Requested int      `json:"requested"`
+	Matched   int      `json:"matched"`
+	Applied   int      `json:"applied"`
+	Nodes     []string `json:"nodes"`
+	Canonical []string `json:"canonical"` // its structures, whatever order their nodes run in
+	Keeps     int64    `json:"keeps"`     // bytes that have to be kept instead, in no saving
+	// BatchIndependent says that the saving is made of weights alone, Beyond
+	// that ONNX Runtime has no such plan.
+	BatchIndependent bool    `json:"batch_independent"`
+	Beyond           bool    `json:"beyond"`
+	PeakEffect       int64   `json:"peak_effect"` // together with what is on
+	PeakAlone        int64   `json:"peak_alone"`
+	Cost             float64 `json:"cost"`
+	ExtraFlops       int64   `json:"extra_flops"`
+}
+
+// FileSelection is the clusters that are on, taken together.
+type FileSelection struct {
+	Rows          int   `json:"rows"`
+	Bytes         int64 `json:"bytes"`
+	ORTBytes      int64 `json:"ort_bytes"`
+	Keeps         int64 `json:"keeps"`
+	PeakDrop      int64 `json:"peak_drop"`
+	OtherBoundary int64 `json:"peak_other_boundary"` // of the same level; 0 without one
+}
+
+// FileBoundary is a place where a layer begins.
+type FileBoundary struct {
+	Node string `json:"node"`
+	Kept string `json:"kept"` // what the layer before left
 }
 
 // FileHolding is a value that is large at the peak.
@@ -142,7 +169,7 @@ func (p *Plan) File(path string) *File {
 		Model:  FileModel{Path: path, Fingerprint: p.Graph.Fingerprint(), Kind: "training", Nodes: len(p.Graph.Nodes)},
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
-			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Lowered: r.Lowered},
+			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered},
 		Settings: map[string]string{},
 		Strategy: p.Strategy,
 		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops},
@@ -152,6 +179,8 @@ func (p *Plan) File(path string) *File {
 		Bound:    FileBound(p.Bound),
 		Memory:   FileMemory(p.Memory),
 		Clusters: []FileCluster{},
+		Layers:   []FileBoundary{},
+		Selected: FileSelection(p.Selection),
 		PlanMS:   float64(p.Took.Microseconds()) / 1000,
 		Warnings: append([]string{}, p.Warnings...),
 		Offsets:  p.Offsets,
@@ -165,9 +194,13 @@ func (p *Plan) File(path string) *File {
 	f.Request.Config = configText(r.Clusters)
 	for _, c := range p.Clusters {
 		f.Clusters = append(f.Clusters, FileCluster{ID: c.ID, Strategy: c.Strategy, Key: c.Key(), Freq: c.Freq,
-			Saving: cluster.Formula(c.Saving), Bytes: c.Bytes, ORTBytes: c.Bytes, On: c.Applied > 0,
-			Requested: c.Requested, Matched: c.Freq, Applied: c.Applied, Nodes: c.Nodes,
-			PeakEffect: c.PeakEffect, Cost: c.Cost})
+			Saving: cluster.Formula(c.Saving), Bytes: c.Bytes, ORTBytes: c.ORTBytes, On: c.Applied > 0,
+			Requested: c.Requested, Matched: c.Freq, Applied: c.Applied, Nodes: c.Nodes, Canonical: c.Canonical, Keeps: c.Keeps,
+			BatchIndependent: !c.Batch, Beyond: c.Beyond,
+			PeakEffect: c.PeakEffect, PeakAlone: c.PeakAlone, Cost: c.Cost, ExtraFlops: c.Flops})
+	}
+	for i, node := range p.Boundaries {
+		f.Layers = append(f.Layers, FileBoundary{node, p.Kept[i]})
 	}
 	for _, h := range p.Dominant {
 		f.Dominant = append(f.Dominant, FileHolding(h))
@@ -245,7 +278,7 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 	p := &Plan{Graph: g, m: m, Strategy: f.Strategy, Offsets: f.Offsets, Arena: f.Result.Arena, PackBound: f.Result.PackBound,
 		Request: Request{Dims: f.Dims, Level: f.Request.Level, Budget: Size{Bytes: f.Request.Budget},
 			ActivationBudget: Size{Bytes: f.Request.ActivationBudget}, MaxOverhead: f.Request.MaxOverhead,
-			Clusters: requests, Boundary: f.Request.Boundary, Lowered: f.Request.Lowered}}
+			Clusters: requests, Boundary: f.Request.Boundary, Compat: f.Request.Compat, Lowered: f.Request.Lowered}}
 	for i, s := range f.Steps {
 		if s.Node < 0 || int(s.Node) >= len(g.Nodes) || g.Nodes[s.Node].Op.View {
 			return nil, fmt.Errorf("planner: step %d names node %d, which cannot be launched", i, s.Node)

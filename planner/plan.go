@@ -19,8 +19,14 @@ type Request struct {
 	MaxOverhead float64
 	// Strategy is a name from Strategies; "" is auto.
 	Strategy string
-	// Boundary is noted in the plan; clusters do not end at boundaries yet.
+	// Outline is the program as its file spells it, which clusters are found
+	// in; nil takes the graph itself.
+	Outline *graph.Outline
+	// Boundary keeps what crosses from layer to layer.
 	Boundary bool
+	// Compat is the release of ONNX Runtime whose clusters and choices are taken
+	// to the letter: "1.19", or "" for none.
+	Compat string
 	// Level 1 and 2 turn on every cluster, as ONNX Runtime's levels do.
 	Level int
 	// Clusters turns single clusters on.
@@ -84,6 +90,10 @@ type Plan struct {
 	Bound            Bound
 	Memory           Memory
 	Clusters         []Row
+	Selection        Selection
+	Spellings        []string  // how clusters may be named
+	Boundaries       []string  // the nodes that read what layers keep for each other
+	Kept             []string  // and what that is
 	Dominant         []Holding // the three largest values alive at the peak
 	Strategy         string    // the one that was used
 	Took             time.Duration

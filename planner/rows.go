@@ -1,95 +1,229 @@
 package planner
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
+	"strings"
 
 	"memopt/memopt/graph"
 	"memopt/planner/cluster"
 )
 
-// Row is a line of the plan table: one cluster, or the part of it that was
-// chosen.
+// Row is a line of the plan table: one cluster, or several that must be on
+// together.
 type Row struct {
-	ID        string
-	Strategy  int
+	ID       string // of the first of them
+	Strategy int
+	// Spelled is the row as a setting: ID:strategy:-1, several joined by commas.
+	Spelled string
+	// Canonical names the structures behind the row, whatever order they run in.
+	Canonical []string
 	Freq      int
 	Saving    graph.Dim
 	Bytes     int64
-	Requested int // what a setting asked for; 0 if none did
-	Applied   int // entries that run again
+	ORTBytes  int64 // what ONNX Runtime shows: one output of each node
+	Keeps     int64 // bytes that have to be kept instead, in no saving
+	Requested int   // what a setting asked for; 0 if none did
+	Applied   int   // entries that run again
 	Nodes     []string
+	// Batch reports whether the saving depends on what a step is fed; Beyond
+	// whether ONNX Runtime could not compute it again.
+	Batch, Beyond bool
 	// PeakEffect is by how much the row lowers the plan's peak: for a row that
 	// is on, what the peak would be higher without it; for one that is off,
-	// what it would be lower with it. Cost is the extra compute of the row, as
-	// a share of the plain step's.
-	PeakEffect int64
-	Cost       float64
+	// what it would be lower with it. PeakAlone is what the row lowers the peak
+	// of the plain step by. Cost is the extra compute of the row, as a share of
+	// the plain step's, and Flops the extra operations.
+	PeakEffect, PeakAlone int64
+	Cost                  float64
+	Flops                 int64
 }
 
-// Key is the row as a setting: ID:strategy:count.
-func (r Row) Key() string { return fmt.Sprintf("%s:%d:-1", r.ID, r.Strategy) }
+// Key is the row as a setting: ID:strategy:-1.
+func (r Row) Key() string { return r.Spelled }
 
-// ClusterIDs lists the clusters of the plan's graph.
+// Selection is the rows that are on, taken together.
+type Selection struct {
+	Rows     int
+	Bytes    int64 // the sum of their savings, as far as they are applied
+	ORTBytes int64
+	Keeps    int64
+	// PeakDrop is what the peak really falls by.
+	PeakDrop int64
+	// OtherBoundary is the peak of the same level with layer boundaries the
+	// other way round, 0 if no level is asked for.
+	OtherBoundary int64
+}
+
+// ClusterIDs lists how clusters of the plan's graph are spelled.
 func (p *Plan) ClusterIDs() []string {
-	var ids []string
+	ids := slices.Clone(p.Spellings)
 	for _, r := range p.Clusters {
-		ids = append(ids, r.ID)
+		if !slices.Contains(ids, r.ID) {
+			ids = append(ids, r.ID)
+		}
 	}
 	return ids
 }
 
 // rows is the plan table: every cluster, largest saving first.
 func (s *search) rows(chosen *candidate) []Row {
+	o, err := s.offered()
+	if err != nil {
+		return nil // a request with such an outline has failed before
+	}
+	p := s.plan
+	p.Spellings, p.Boundaries, p.Kept = o.a.Spellings(), nil, o.a.Kept
+	for _, i := range o.a.Boundaries {
+		p.Boundaries = append(p.Boundaries, o.a.Outline.Nodes[i].Name)
+	}
+	applied := o.applied(chosen.again)
+	alone := s.m.trial(make([]bool, len(s.m.g.Nodes)))
+	plain := alone.peak
+	s.m.recycle(alone)
 	var rows []Row
-	for _, c := range s.clusters {
-		row := Row{ID: c.ID, Strategy: 1, Freq: len(c.Entries), Saving: c.Saving()}
-		row.Bytes, _ = s.m.binding.Eval(row.Saving)
-		for _, e := range c.Entries {
-			row.Nodes = append(row.Nodes, e.Node.Name)
-			if chosen.again[e.Node.ID] {
+	for i := range o.keys {
+		k := &o.keys[i]
+		row := Row{ID: k.Parts[0].ID, Strategy: k.Parts[0].Type, Spelled: k.String(), Canonical: k.Canonical, Freq: len(k.Members),
+			Saving: k.Saving, Batch: k.Batch, Beyond: k.Beyond}
+		row.Bytes, row.ORTBytes = s.size(k.Saving), s.size(k.ORTSaving)
+		if p.Request.Compat != "" {
+			row.Saving, row.Bytes = k.ORTSaving, row.ORTBytes
+		}
+		var off []*cluster.Option // what is not done of the row
+		var on []*cluster.Option
+		kept := map[int32]bool{}
+		for _, member := range k.Members {
+			options := o.a.Options(member)
+			row.Nodes = append(row.Nodes, o.a.Outline.Nodes[o.a.Plans[member.Plan].Entry].Name)
+			is := true
+			for _, choice := range o.a.Choices(member) {
+				is = is && applied[choice.Plan] == choice.Option
+			}
+			if is {
 				row.Applied++
+				on = append(on, options...)
+			} else {
+				off = append(off, options...)
+			}
+			for _, option := range options {
+				for _, name := range option.Keeps {
+					if v := s.m.g.ByName(name); v != nil && !s.m.fixed[s.m.owner[v.ID]] && !kept[s.m.owner[v.ID]] {
+						kept[s.m.owner[v.ID]] = true
+						row.Keeps += s.m.bytes[s.m.owner[v.ID]]
+					}
+				}
 			}
 		}
-		s.weigh(&row, c, chosen)
-		for _, w := range s.plan.Request.Clusters {
-			if w.ID == c.ID {
+		s.weigh(&row, o, on, off, chosen, plain)
+		for _, w := range p.Request.Clusters {
+			if w.ID == row.ID && w.Strategy == row.Strategy {
 				row.Requested = w.Count
 			}
 		}
 		rows = append(rows, row)
+		if row.Applied > 0 {
+			p.Selection.Rows++
+			p.Selection.Bytes += row.Bytes / int64(row.Freq) * int64(row.Applied)
+			p.Selection.ORTBytes += row.ORTBytes / int64(row.Freq) * int64(row.Applied)
+			p.Selection.Keeps += row.Keeps
+		}
+	}
+	p.Selection.PeakDrop = plain - chosen.t.peak
+	if p.Request.Level > 0 {
+		p.Selection.OtherBoundary = s.otherBoundary()
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int {
-		switch {
-		case a.Bytes != b.Bytes && a.Bytes > b.Bytes:
-			return -1
-		case a.Bytes != b.Bytes:
-			return 1
-		case a.ID < b.ID:
-			return -1
-		case a.ID > b.ID:
-			return 1
-		}
-		return 0
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Spelled, b.Spelled))
 	})
 	return rows
 }
 
-// weigh simulates the plan with the row the other way round.
-func (s *search) weigh(row *Row, c cluster.Cluster, chosen *candidate) {
+// size evaluates bytes; 0 if the program's file does not tell them.
+func (s *search) size(d graph.Dim) int64 {
+	n, err := s.m.binding.Eval(d)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// offered analyses the program once.
+func (s *search) offered() (*offers, error) {
+	if s.offer == nil {
+		o, err := s.m.offers(s.plan.Request)
+		if err != nil {
+			return nil, err
+		}
+		s.offer = o
+	}
+	return s.offer, nil
+}
+
+// turnOn marks the nodes that levels and clusters of a request ask for.
+func (s *search) turnOn(on []bool) error {
+	r := s.plan.Request
+	if r.Level == 0 && len(r.Clusters) == 0 {
+		return nil
+	}
+	o, err := s.offered()
+	if err != nil {
+		return err
+	}
+	options, warnings := o.wishes(r)
+	s.plan.Warnings = append(s.plan.Warnings, warnings...)
+	o.turn(on, options...)
+	return nil
+}
+
+// otherBoundary is the peak of the request's level with layers switched the
+// other way.
+func (s *search) otherBoundary() int64 {
+	r := s.plan.Request
+	r.Boundary = !r.Boundary
+	o, err := s.m.offers(r)
+	if err != nil {
+		return 0
+	}
+	on := make([]bool, len(s.m.g.Nodes))
+	options, _ := o.wishes(r)
+	o.turn(on, options...)
+	t := s.m.trial(on)
+	defer s.m.recycle(t)
+	return t.peak
+}
+
+// weigh simulates the plan with the row the other way round, and the plain step
+// with the row alone.
+func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, chosen *candidate, plain int64) {
 	other := slices.Clone(chosen.again)
-	for _, e := range c.Entries {
-		other[e.Node.ID] = row.Applied == 0
-		for _, n := range e.Nodes {
-			other[n.ID] = other[n.ID] || row.Applied == 0
+	only := make([]bool, len(other))
+	o.turn(only, append(slices.Clip(on), off...)...)
+	for id, is := range only {
+		if is {
+			other[id] = row.Applied == 0
 		}
 	}
 	t := s.m.trial(other)
-	defer s.m.recycle(t)
 	row.PeakEffect = t.peak - chosen.t.peak
 	row.Cost = chosen.cost - s.m.againCost(t)
+	row.Flops = s.m.againFlops(chosen.t) - s.m.againFlops(t)
+	s.m.recycle(t)
 	if row.Applied == 0 {
-		row.PeakEffect, row.Cost = -row.PeakEffect, -row.Cost
+		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
 	}
 	row.Cost /= max(s.m.total, 1)
+	t = s.m.trial(only)
+	row.PeakAlone = plain - t.peak
+	s.m.recycle(t)
+}
+
+// againFlops is the operations of what runs again.
+func (m *model) againFlops(t *timeline) (sum int64) {
+	for _, st := range t.steps {
+		if st.Again {
+			sum += m.flops[st.Node]
+		}
+	}
+	return sum
 }

@@ -24,6 +24,7 @@ type search struct {
 	base     *candidate
 	clusters []cluster.Cluster
 	plan     *Plan
+	offer    *offers
 	forced   []bool
 	target   int64 // arena bytes asked for; the plan's own if nothing was
 }
@@ -129,31 +130,7 @@ func (s *search) requested() ([]bool, error) {
 		}
 		on[n.ID] = s.m.mayRunAgain(n) // or else nobody needs it, or its bytes are gone
 	}
-	turnOn := func(c cluster.Cluster, want ClusterRequest) {
-		for i, e := range c.Entries {
-			if want.wants(i) {
-				for _, n := range e.Nodes {
-					on[n.ID] = true
-				}
-			}
-		}
-	}
-	if r.Level > 0 {
-		for _, c := range s.clusters {
-			turnOn(c, ClusterRequest{Count: -1})
-		}
-	}
-	for _, want := range r.Clusters {
-		i := slices.IndexFunc(s.clusters, func(c cluster.Cluster) bool { return c.ID == want.ID })
-		if i < 0 {
-			s.plan.Warnings = append(s.plan.Warnings, fmt.Sprintf("%scluster %q is not in this graph", want.Where, want.ID))
-			continue
-		}
-		if want.Strategy == 1 {
-			turnOn(s.clusters[i], want)
-		}
-	}
-	return on, nil
+	return on, s.turnOn(on)
 }
 
 // bytesText is a size in an error: exact, and readable.

@@ -193,3 +193,12 @@ func (a *Analysis) raw(m Member, last bool) string {
 	}
 	return "(" + sum + ")"
 }
+
+// Choices lists the options of a member as choices.
+func (a *Analysis) Choices(m Member) []Choice {
+	choices := []Choice{{m.Plan, m.Option}}
+	for _, with := range m.Reusing {
+		choices = append(choices, a.Choices(with)...)
+	}
+	return choices
+}

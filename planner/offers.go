@@ -1,0 +1,255 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"memopt/memopt/graph"
+	"memopt/planner/cluster"
+)
+
+// offers is what can be computed again as one, in the nodes of the program as
+// its file spells it, and what that means for the nodes of the graph.
+type offers struct {
+	a    *cluster.Analysis
+	keys []cluster.Key
+	// runs and makes are the graph's nodes that an option repeats, and those of
+	// them that make what it frees. Nodes that were folded away cost nothing.
+	runs, makes map[*cluster.Option][]int32
+	named       map[string]bool // values that the outline's nodes make
+}
+
+// offers analyses the request's outline, or the graph itself.
+func (m *model) offers(r Request) (*offers, error) {
+	rules := cluster.Rules{ProbeLevel: 1, Boundary: r.Boundary, Compat: r.Compat, Library: m.g.Lib, Value: m.valueNamed}
+	var a *cluster.Analysis
+	var err error
+	if r.Outline != nil {
+		a, err = cluster.Analyse(r.Outline, rules)
+	} else {
+		a, err = cluster.AnalyseGraph(m.g, cluster.Of(m.g), rules)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	o := &offers{a: a, runs: map[*cluster.Option][]int32{}, makes: map[*cluster.Option][]int32{}, named: map[string]bool{}}
+	for _, n := range a.Outline.Nodes {
+		for _, name := range n.Outputs {
+			o.named[name] = true
+		}
+	}
+	for i := range a.Plans {
+		for k := range a.Plans[i].Options {
+			option := &a.Plans[i].Options[k]
+			o.runs[option] = m.runs(option, o)
+			o.makes[option] = m.makes(option)
+		}
+	}
+	if err := graph.Try(func() { o.keys = a.Keys() }); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	return o, nil
+}
+
+// valueNamed is what inference knows of a value.
+func (m *model) valueNamed(name string) (graph.OutlineValue, bool) {
+	v := m.g.ByName(name)
+	if v == nil {
+		return graph.OutlineValue{}, false
+	}
+	return graph.OutlineValue{Type: v.Type, Shape: v.Shape, Known: true}, true
+}
+
+// runs lists the graph's nodes behind an option: those that make the outputs of
+// its nodes, with what has no name in the outline in between.
+func (m *model) runs(option *cluster.Option, o *offers) (ids []int32) {
+	var work []*graph.Node
+	met := map[*graph.Node]bool{}
+	meet := func(v *graph.Value) {
+		if v != nil && v.Def != nil && v.Def.Phase == graph.Forward && !met[v.Def] {
+			met[v.Def] = true
+			work = append(work, v.Def)
+		}
+	}
+	for _, i := range option.Nodes {
+		for _, name := range o.a.Outline.Nodes[i].Outputs {
+			if name != "" {
+				meet(m.g.ByName(name))
+			}
+		}
+	}
+	for len(work) > 0 {
+		n := work[0]
+		work = work[1:]
+		if m.mayRunAgain(n) {
+			ids = append(ids, n.ID)
+		}
+		for _, v := range n.Inputs {
+			if v != nil && !o.named[v.Name] {
+				meet(v)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// makes lists the nodes whose bytes an option frees.
+func (m *model) makes(option *cluster.Option) (ids []int32) {
+	for _, s := range option.Outputs {
+		v := m.g.ByName(s.Name)
+		if v == nil || m.fixed[m.owner[v.ID]] {
+			continue
+		}
+		if def := m.g.Values[m.owner[v.ID]].Def; def != nil && m.mayRunAgain(def) && !slices.Contains(ids, def.ID) {
+			ids = append(ids, def.ID)
+		}
+	}
+	return ids
+}
+
+// turn marks the nodes of options.
+func (o *offers) turn(on []bool, options ...*cluster.Option) {
+	for _, option := range options {
+		for _, ids := range [][]int32{o.runs[option], o.makes[option]} {
+			for _, id := range ids {
+				on[id] = true
+			}
+		}
+	}
+}
+
+// applied reports, by plan, which option a set of repeated nodes comes to, or
+// −1: the outputs are made again, and by it more than by the others.
+func (o *offers) applied(again []bool) []int {
+	best := make([]int, len(o.a.Plans))
+	for i := range o.a.Plans {
+		best[i] = -1
+		most, lack := 0, 0
+		for k := range o.a.Plans[i].Options {
+			option := &o.a.Plans[i].Options[k]
+			if len(o.makes[option]) == 0 || slices.ContainsFunc(o.makes[option], func(id int32) bool { return !again[id] }) {
+				continue
+			}
+			ran := 0
+			for _, id := range o.runs[option] {
+				if again[id] {
+					ran++
+				}
+			}
+			if missing := len(o.runs[option]) - ran; best[i] < 0 || missing < lack || missing == lack && ran > most {
+				best[i], most, lack = k, ran, missing
+			}
+		}
+	}
+	return best
+}
+
+// levelKeys are the keys that a level turns on: those of ONNX Runtime's
+// operators, or all of them where these alone come to nothing.
+func (o *offers) levelKeys() []cluster.Key {
+	own := slices.DeleteFunc(slices.Clone(o.keys), func(k cluster.Key) bool { return k.Beyond })
+	if len(own) == 0 {
+		return o.keys
+	}
+	return own
+}
+
+// wishes picks the options that a request asks for: of two for one place the
+// one that saves more. Under Compat the choice is ONNX Runtime's.
+func (o *offers) wishes(r Request) (chosen []*cluster.Option, warnings []string) {
+	level := cluster.Level(o.levelKeys(), r.Level)
+	if r.Compat != "" {
+		for _, w := range r.Clusters {
+			if r.Level > 0 {
+				break // a level replaces what the user asks for
+			}
+			want := cluster.Request{ID: w.ID, Type: w.Strategy, Count: w.Count}
+			for _, p := range w.Places {
+				want.Places = append(want.Places, cluster.Places(p))
+			}
+			level = append(level, want)
+		}
+		for _, c := range o.a.Choose(level).Choices {
+			chosen = append(chosen, &o.a.Plans[c.Plan].Options[c.Option])
+		}
+		return chosen, nil
+	}
+	pick := make([]*cluster.Option, len(o.a.Plans))
+	take := func(c cluster.Choice) {
+		option := &o.a.Plans[c.Plan].Options[c.Option]
+		if old := pick[c.Plan]; old == nil || option.Ratio > old.Ratio {
+			pick[c.Plan] = option
+		}
+	}
+	for _, c := range o.a.Choose(level).Choices {
+		take(c)
+	}
+	asked := map[int]string{} // by plan: who asked
+	for _, w := range r.Clusters {
+		kinds := []int{w.Strategy}
+		if w.Strategy == 0 {
+			kinds = []int{cluster.Full, cluster.Compromise}
+		}
+		matched := 0
+		for _, kind := range kinds {
+			choices, spellings := o.a.Match(w.ID, kind)
+			matched += len(choices)
+			if len(spellings) > 0 && w.Strategy > 0 {
+				warnings = append(warnings, fmt.Sprintf("%scluster %q means %s too: the same nodes in another order, or with what they need", w.Where, w.ID, list(spellings)))
+			}
+			for i, c := range choices {
+				if !w.wants(i) {
+					continue
+				}
+				if w.Strategy == 0 {
+					pick[c.Plan] = nil
+					continue
+				}
+				if first, twice := asked[c.Plan]; twice {
+					warnings = append(warnings, fmt.Sprintf("%scluster %q:%d and %s ask for the same place, node %q; what saves more is done",
+						w.Where, w.ID, w.Strategy, first, o.a.Outline.Nodes[o.a.Plans[c.Plan].Entry].Name))
+				}
+				asked[c.Plan] = fmt.Sprintf("%q:%d", w.ID, w.Strategy)
+				take(c)
+			}
+		}
+		if matched == 0 {
+			warnings = append(warnings, o.unmatched(w))
+		}
+	}
+	for _, option := range pick {
+		if option != nil {
+			chosen = append(chosen, option)
+		}
+	}
+	return chosen, warnings
+}
+
+// unmatched says why a request comes to nothing.
+func (o *offers) unmatched(w ClusterRequest) string {
+	for _, d := range o.a.Dropped {
+		if d.ID == w.ID && w.Strategy != cluster.Compromise {
+			return fmt.Sprintf("%scluster %q is left off: %s", w.Where, w.ID, d.Why)
+		}
+	}
+	if slices.Contains(o.a.Spellings(), w.ID) {
+		if w.Strategy == cluster.Compromise {
+			return fmt.Sprintf("%scluster %q has no compromise (strategy 2); it is left off, and strategy 1 would compute it again", w.Where, w.ID)
+		}
+		return fmt.Sprintf("%scluster %q can only be had as a compromise (strategy 2); it is left off", w.Where, w.ID)
+	}
+	return fmt.Sprintf("%scluster %q is not in this graph", w.Where, w.ID)
+}
+
+// list is quoted names with commas.
+func list(names []string) string {
+	out := ""
+	for i, n := range names {
+		if i > 0 {
+			out += ", "
+		}
+		out += fmt.Sprintf("%q", n)
+	}
+	return out
+}
