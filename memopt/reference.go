@@ -172,7 +172,7 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 		if x.Len() != y.Len() {
 			return input(fmt.Errorf("memopt: %s: %s has shape %v, the model's gradient %v", file, name, y.Shape, x.Shape))
 		}
-		e := ParamErr{param, relErr(x, y, noise*whole)}
+		e := ParamErr{param, relErr(x, y, whole)}
 		c.Params = append(c.Params, e)
 		if !(e.RelErr <= c.Worst.RelErr) || c.Worst.Param == "" {
 			c.Worst = e
@@ -181,19 +181,20 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 	return nil
 }
 
-// relErr is ‖x − y‖ beyond what is noise, over ‖y‖, or by itself if y is zero.
-func relErr(x, y *graph.Tensor, noise float64) float64 {
+// relErr is ‖x − y‖ / ‖y‖, or against whole where no more than noise of it
+// differs, or ‖x − y‖ itself if y is zero.
+func relErr(x, y *graph.Tensor, whole float64) float64 {
 	diff := 0.0
 	for i := range y.Len() {
 		d := x.Float(i) - y.Float(i)
 		diff += d * d
 	}
 	diff = math.Sqrt(diff)
-	if diff <= noise {
-		return 0
+	if whole > 0 && diff <= noise*whole {
+		return diff / whole
 	}
 	if n := norm(y); n > 0 {
-		return (diff - noise) / n
+		return diff / n
 	}
 	return diff
 }
