@@ -3,9 +3,13 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"math/big"
 	"slices"
+	"strconv"
 	"strings"
+
+	"memopt/memopt/graph"
 )
 
 // Line is a line of the plan table.
@@ -56,6 +60,96 @@ func (a *Analysis) Table(requests []Request, sizes map[string]int64) ([]Line, er
 
 func (a *Analysis) isOn(m Member, chosen map[Choice]bool) bool {
 	return chosen[Choice{m.Plan, m.Option}] && !slices.ContainsFunc(m.Reusing, func(with Member) bool { return !a.isOn(with, chosen) })
+}
+
+// Heading is what stands above the plan table.
+type Heading struct {
+	On    bool
+	Level int
+	Path  string // of the plan file
+}
+
+// levels are the names that ONNX Runtime gives its levels.
+var levels = []string{"USER_SPECIFIED", "TRANSFORMER_LAYERWISE_RECOMPUTE", "TRANSFORMER_LAYERWISE_RECOMPUTE_WITH_COMPROMISE"}
+
+// The longest names of the other lines of ONNX Runtime's summary of features:
+// they set the width of columns that the plan table shares.
+const (
+	longestFeature = "ZeRO Stage3 Support"
+	longestState   = "OFF"
+)
+
+// PrintTable writes the line of the feature and, if there are any, its plans,
+// blank for blank as ONNX Runtime does.
+func PrintTable(w io.Writer, h Heading, lines []Line) error {
+	state, text := longestState, "Enable with env ORTMODULE_MEMORY_OPT_LEVEL=1/2 or ORTMODULE_MEMORY_OPT_CONFIG=<config.json>"
+	if h.On {
+		state, text = "ON", fmt.Sprintf("Memory Optimization Level: [%s], Optimization Config: [%s]", levels[h.Level], h.Path)
+	}
+	wide := []int{len(longestFeature), 1, len(longestState), 1}
+	rows := [][]string{{"", "", "", "", "Configs", "Freq", "Max Saving(Bytes)", "Saving Symbolic(Bytes)"}}
+	for i, l := range lines {
+		state := longestState
+		if l.On {
+			state = "ON"
+		}
+		rows = append(rows, []string{fmt.Sprintf(" - Plan %d", i+1), ":", state, ":", l.Key.String(), strconv.Itoa(len(l.Key.Members)), l.Value, l.Saving.String()})
+	}
+	if len(lines) == 0 {
+		rows = nil
+	}
+	if err := printRows(w, [][]string{{"Memory Optimizer", ":", state, ":", text}}, wide); err != nil {
+		return err
+	}
+	return printRows(w, rows, wide)
+}
+
+// printRows fills every cell to the longest of its column, or the given width,
+// and two blanks.
+func printRows(w io.Writer, rows [][]string, wide []int) error {
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(wide) {
+				wide = append(wide, 0)
+			}
+			wide[i] = max(wide[i], len(cell))
+		}
+	}
+	for _, row := range rows {
+		var sb strings.Builder
+		for i, cell := range row {
+			fmt.Fprintf(&sb, "%-*s", wide[i]+2, cell)
+		}
+		if _, err := fmt.Fprintln(w, sb.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PrintNotes writes what ONNX Runtime says under a table, with the sizes of the
+// first batch by which the savings were computed: those of the program's
+// inputs, in their order.
+func PrintNotes(w io.Writer, o *graph.Outline, sizes map[string]int64) error {
+	var dims strings.Builder
+	seen := map[string]bool{}
+	for _, in := range o.Inputs {
+		for _, d := range o.Values[in].Shape {
+			for _, name := range d.Names() {
+				if n, ok := sizes[name]; ok && !seen[name] {
+					seen[name] = true
+					fmt.Fprintf(&dims, "  %s=%d,", name, n)
+				}
+			}
+		}
+	}
+	_, err := fmt.Fprintf(w, `Note 1: [Memory Optimizer] Use ORTMODULE_MEMORY_OPT_LEVEL=1 or 2 to enable all recomputable subgraphs per transformer layer.
+Note 2: [Memory Optimizer] Or use comma as a delimiter to selectively enable multiple memory optimization plans:
+  export ORTMODULE_MEMORY_OPT_CONFIG=<config.json>
+Note 3: [Memory Optimizer] Memory saving is calculated based on the 1st batch symbolic dim values:
+%s
+`, dims.String())
+	return err
 }
 
 // KeysOf lists the keys of a table in its order.

@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// row is a block of the node-level report: entries with the same options.
+type row struct {
+	key     string
+	options []*Option
+	freq    int
+	reused  []map[int]int // by option and output: entries whose output shows another buffer
+}
+
+// Report is ONNX Runtime's node-level report: for every kind of entry what its
+// options save, and how the requests of the file at path were met. Of an entry
+// with several kept outputs all are listed, in ascending order; ONNX Runtime
+// lists them in any, and may then list one kind of entry several times. Counts
+// of what was applied are of what is really made again, under Compat of what
+// the request matched.
+func (a *Analysis) Report(requests []Request, path string) string {
+	rows := a.nodeRows()
+	const title = " Memory Optimization Opportunities (Clustered by node-level activation patterns)"
+	const head = "For each row options are mutually exclusive, only one of them can be enabled."
+	blocks := make([][]string, len(rows))
+	wide := len(title)
+	status := a.statuses(requests)
+	for i, r := range rows {
+		lines := []string{head}
+		for k, o := range r.options {
+			what := "Recompute"
+			if o.Type == Compromise {
+				what = "RecomputeWithCompromise"
+			}
+			lines = append(lines, "",
+				field(fmt.Sprintf(">>Option %d", k+1), what+" subgraph "+a.ID(o)),
+				field("  Status", status[Part{a.ID(o), o.Type}]),
+				"  Stashed Activations:")
+			lines = append(lines, r.outputs(k)...)
+		}
+		blocks[i] = lines
+		for _, l := range lines {
+			wide = max(wide, len(l))
+		}
+	}
+	wide++
+	wide += 1 - wide%2
+	var sb strings.Builder
+	if path == "" {
+		path = "not provided"
+	}
+	border := strings.Repeat("=", wide+10) + "\n"
+	between := "|_ _ _ _|" + strings.Repeat("_ ", wide/2) + "_|\n"
+	fmt.Fprintf(&sb, "MemoryInsight Summary - User config file path: %s\n%s|Freq   |%-*s|\n%s", path, border, wide, title, between)
+	for i, lines := range blocks {
+		freq := fmt.Sprint(rows[i].freq)
+		for _, l := range lines {
+			fmt.Fprintf(&sb, "|%-7s|%-*s|\n", freq, wide, l)
+			freq = ""
+		}
+		sb.WriteString(between)
+	}
+	sb.WriteString(border + "Note: use comma as a separator for enabling more than one subgraphs.\n")
+	return sb.String()
+}
+
+func field(title, text string) string { return fmt.Sprintf("%-15s: %s", title, text) }
+
+// outputs are the lines about what option k makes again.
+func (r *row) outputs(k int) (lines []string) {
+	o := r.options[k]
+	var reused strings.Builder
+	for _, s := range o.Outputs {
+		if n := r.reused[k][s.Index]; n > 0 {
+			fmt.Fprintf(&reused, " Output %d(%d),", s.Index, n)
+		}
+	}
+	if reused.Len() > 0 {
+		lines = append(lines, field("   - ReuseFreq", reused.String()))
+	}
+	for _, s := range o.Outputs {
+		lines = append(lines, field(fmt.Sprintf("   - Output %d", s.Index),
+			fmt.Sprintf("[%s], byte/elem: %d, %d%% saved", s.Shape, s.Type.Size(), int(o.Ratio*100))))
+	}
+	return lines
+}
+
+// nodeRows gathers entries of a kind: the more frequent first, then by falling
+// key.
+func (a *Analysis) nodeRows() []*row {
+	byKey := map[string]*row{}
+	var rows []*row
+	for p := range a.Plans {
+		plan := &a.Plans[p]
+		var key strings.Builder
+		for k := range plan.Options {
+			o := &plan.Options[k]
+			fmt.Fprintf(&key, "recompute:%s-%d-", a.Outline.Nodes[plan.Entry].Op, o.Type-Full)
+			for _, s := range o.Outputs {
+				fmt.Fprintf(&key, "%d:%s:%d-", s.Index, s.Shape, s.Type)
+			}
+			key.WriteString(a.ID(o))
+		}
+		r := byKey[key.String()]
+		if r == nil {
+			r = &row{key: key.String()}
+			for k := range plan.Options {
+				r.options = append(r.options, &plan.Options[k])
+				r.reused = append(r.reused, map[int]int{})
+			}
+			byKey[r.key] = r
+			rows = append(rows, r)
+		}
+		r.freq++
+		for k := range plan.Options {
+			for _, s := range plan.Options[k].Outputs {
+				if s.Shows {
+					r.reused[k][s.Index]++
+				}
+			}
+		}
+	}
+	slices.SortFunc(rows, func(x, y *row) int {
+		return cmp.Or(cmp.Compare(y.freq, x.freq), strings.Compare(y.key, x.key))
+	})
+	return rows
+}
+
+// statuses says of every plan how it was asked for and applied.
+func (a *Analysis) statuses(requests []Request) map[Part]string {
+	status := map[Part]string{}
+	for p := range a.Plans {
+		for k := range a.Plans[p].Options {
+			o := &a.Plans[p].Options[k]
+			status[Part{a.ID(o), o.Type}] = "Disabled."
+		}
+	}
+	chosen := a.Choose(requests)
+	applied := map[Part]int{}
+	for _, c := range chosen.Choices {
+		o := a.Option(c)
+		applied[Part{a.ID(o), o.Type}]++
+	}
+	for i, r := range requests {
+		part := Part{r.ID, r.Type}
+		n := applied[part]
+		if a.Rules.compat() {
+			n = chosen.Tallies[i].Matched
+		}
+		if status[part] != "" && (n > 0 || a.Rules.compat()) && r.Count != 0 {
+			status[part] = fmt.Sprintf("Enabled, requested count=%d, actual applied count=%d", r.Count, n)
+		}
+	}
+	return status
+}
