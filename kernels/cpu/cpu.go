@@ -273,11 +273,16 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// parallel deals ranges of [0, n) to the workers as they get free.
 func (d *Device) parallel(n, grain int, f func(lo, hi int)) {
+	Parallel(d.options.Workers, n, grain, f)
+}
+
+// Parallel deals ranges of [0, n) to workers as they get free. It is what a
+// graph.Call wants.
+func Parallel(workers, n, grain int, f func(lo, hi int)) {
 	grain = max(grain, 1)
-	parts := min((n+grain-1)/grain, 4*d.options.Workers)
-	if parts <= 1 || d.options.Workers == 1 {
+	parts := min((n+grain-1)/grain, 4*workers)
+	if parts <= 1 || workers == 1 {
 		if n > 0 {
 			f(0, n)
 		}
@@ -300,7 +305,7 @@ func (d *Device) parallel(n, grain int, f func(lo, hi int)) {
 		}
 	}
 	var wg sync.WaitGroup
-	for range min(parts, d.options.Workers) - 1 {
+	for range min(parts, workers) - 1 {
 		wg.Go(work)
 	}
 	work()
