@@ -1,0 +1,242 @@
+package vulkan_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"testing"
+
+	"memopt/kernels"
+	"memopt/kernels/vulkan"
+	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// device is the one that tests run on: MEMOPT_TEST_VULKAN picks it. Without any
+// the test is skipped, unless MEMOPT_NEED_VULKAN says that there must be one.
+func device(t testing.TB) *vk.Physical {
+	t.Helper()
+	p, err := vulkan.Choose(os.Getenv("MEMOPT_TEST_VULKAN"))
+	if err != nil {
+		if os.Getenv("MEMOPT_NEED_VULKAN") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if said := vulkan.Messages(); said != "" {
+			t.Errorf("the validation layer says:\n%s", said)
+		}
+	})
+	return p
+}
+
+// layout puts values into a schedule that is written by hand.
+type layout struct {
+	s      planner.Schedule
+	inputs map[string]*graph.Tensor
+	b      *graph.Binding
+}
+
+func (p *layout) place(t *testing.T, v *graph.Value, space planner.Space, height *int64) planner.Ref {
+	shape, err := p.b.Shape(v.Shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := int64(v.Type.Size())
+	for _, d := range shape {
+		n *= int64(d)
+	}
+	r := planner.Ref{Value: v, Space: space, Offset: (*height + 63) &^ 63, Bytes: n, Shape: shape}
+	*height = r.Offset + r.Bytes
+	return r
+}
+
+// TestConformance: every operator and sample that has a kernel does what Eval
+// does, twice with the same bits, writes nowhere else, also over its input.
+func TestConformance(t *testing.T) {
+	gpu := device(t)
+	for _, op := range kernels.Library.All() {
+		if op.Lower == nil {
+			continue
+		}
+		t.Run(op.FullName(), func(t *testing.T) {
+			cases, err := kernels.Cases(op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conform(t, gpu, op, cases)
+		})
+	}
+}
+
+// trial is a case on the device, maybe with output 0 over an input.
+type trial struct {
+	c     kernels.Case
+	over  int // −1: beside
+	want  []*graph.Tensor
+	first int // its launch
+}
+
+func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case) {
+	b, err := graph.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &layout{b: b, inputs: map[string]*graph.Tensor{}}
+	p.s.Binding = b
+	var trials []trial
+	refused := 0
+	for i, c := range cases {
+		low, err := graph.Lower(c.Node, b, graph.PlanLimits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if low.Refused != "" {
+			refused++
+			continue
+		}
+		want := eval(t, b, c)
+		overs := []int{-1}
+		for _, k := range op.InPlace {
+			if k < len(c.In) && c.In[k] != nil && c.Node.Outputs[0] != nil && len(c.In[k].Bytes) == len(want[0].Bytes) && len(want[0].Bytes) > 0 {
+				overs = append(overs, k)
+			}
+		}
+		for _, over := range overs {
+			l := planner.Launch{Node: c.Node}
+			for k, v := range c.Node.Inputs {
+				if v == nil {
+					l.In = append(l.In, planner.Ref{})
+					continue
+				}
+				r := p.place(t, v, planner.Staging, &p.s.Staging)
+				// Every case has values of the same names.
+				w := *v
+				w.Name = fmt.Sprintf("case %d over %d input %d", i, over, k)
+				w.Kind = graph.Input
+				r.Value = &w
+				l.In = append(l.In, r)
+				p.s.Fixed = append(p.s.Fixed, r)
+				p.inputs[w.Name] = c.In[k]
+			}
+			for o, v := range c.Node.Outputs {
+				switch {
+				case v == nil:
+					l.Out = append(l.Out, planner.Ref{})
+					continue
+				case op.Overwrites != nil:
+					r := l.In[op.Overwrites[o]]
+					l.Out = append(l.Out, r)
+				case o == 0 && over >= 0:
+					r := l.In[over]
+					r.Shape = want[0].Shape
+					l.Out = append(l.Out, r)
+				default:
+					l.Out = append(l.Out, p.place(t, v, planner.Arena, &p.s.Arena))
+				}
+				w := *v
+				w.Name = fmt.Sprintf("case %d over %d output %d", i, over, o)
+				l.Out[o].Value = &w
+				p.s.Outputs = append(p.s.Outputs, l.Out[o])
+			}
+			if low.Scratch > 0 {
+				at := (p.s.Arena + 63) &^ 63
+				l.Scratch = planner.Ref{Space: planner.Arena, Offset: at, Bytes: low.Scratch}
+				p.s.Arena = at + low.Scratch
+			}
+			trials = append(trials, trial{c, over, want, len(p.s.Launches)})
+			p.s.Launches = append(p.s.Launches, l)
+		}
+	}
+	if len(trials) == 0 {
+		t.Fatalf("all %d samples are refused", refused)
+	}
+	d, err := vulkan.Open(&p.s, gpu, vulkan.Options{Poison: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if n, _ := d.Fallbacks(); n > 0 {
+		t.Errorf("%v", d.Warnings())
+	}
+	run := func() (all [][]*graph.Tensor) {
+		if _, err := d.Run(planner.Run{Inputs: p.inputs, Seed: 7, Step: 3}); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range trials {
+			var out []*graph.Tensor
+			for _, r := range p.s.Launches[x.first].Out {
+				if r.Value == nil {
+					out = append(out, nil)
+					continue
+				}
+				y, err := d.Output(r.Value.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, y)
+			}
+			all = append(all, out)
+		}
+		return all
+	}
+	got, again := run(), run()
+	for i, x := range trials {
+		name := x.c.Text
+		if x.over >= 0 {
+			name += fmt.Sprintf(" over input %d", x.over)
+		}
+		near(t, name, got[i], x.want)
+		for o, y := range got[i] {
+			if y != nil && !bytes.Equal(y.Bytes, again[i][o].Bytes) {
+				t.Errorf("%s: output %d has other bits the second time", name, o)
+			}
+		}
+	}
+}
+
+// eval is what is true.
+func eval(t *testing.T, b *graph.Binding, c kernels.Case) []*graph.Tensor {
+	call := &graph.Call{Node: c.Node, In: slices.Clone(c.In), Seed: 7, Step: 3, Parallel: func(n, _ int, f func(lo, hi int)) { f(0, n) }}
+	for o, v := range c.Node.Outputs {
+		if v == nil {
+			call.Out = append(call.Out, nil)
+			continue
+		}
+		shape, err := b.Shape(v.Shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		y := graph.NewTensor(v.Type, shape...)
+		if c.Node.Op.Overwrites != nil {
+			in := c.In[c.Node.Op.Overwrites[o]]
+			copy(y.Bytes, in.Bytes)
+			call.In[c.Node.Op.Overwrites[o]] = y
+		}
+		call.Out = append(call.Out, y)
+	}
+	c.Node.Op.Eval(call)
+	return call.Out
+}
+
+func near(t *testing.T, what string, got, want []*graph.Tensor) {
+	t.Helper()
+	for i := range want {
+		if want[i] == nil {
+			continue
+		}
+		wrong := 0
+		for k := range want[i].Len() {
+			a, b := got[i].Float(k), want[i].Float(k)
+			if a != b && !(math.IsNaN(a) && math.IsNaN(b)) && !(math.Abs(a-b) <= 2e-5*(1+math.Abs(b))) {
+				if wrong++; wrong <= 3 {
+					t.Errorf("%s: output %d, element %d is %v, not %v", what, i, k, a, b)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package vulkan
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+	"unsafe"
+
+	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// Options of a device.
+type Options struct {
+	// Poison is for tests: bytes that no life owns are filled with NaN, every
+	// launch is submitted by itself, and one that writes elsewhere than into its
+	// outputs and work space is an error.
+	Poison bool
+	// Timeout is how long a step may take; 0 is a minute.
+	Timeout time.Duration
+}
+
+// runBytes is the block that holds what changes with each run.
+const runBytes = graph.RunBytes
+
+// Device holds the memory of one schedule and its recorded commands.
+type Device struct {
+	schedule *planner.Schedule
+	options  Options
+	gpu      *vk.Device
+	spaces   [3]space
+	run      *vk.Block // seed and step
+	ferry    *vk.Block // nil if the processor sees everything
+	memory   Memory
+
+	pipelines map[string]*vk.Pipeline
+	launches  []launch
+	sets      *vk.Sets
+	whole     *program // every launch
+	partial   *program // without the updates; nil until it is needed
+	timed     *program // the whole with points in time
+	frees     [][]planner.Life
+
+	fixed   map[string]planner.Ref
+	inputs  []planner.Ref
+	outputs map[string]planner.Ref
+	dead    error // why nothing runs any more
+}
+
+// Open makes a device ready for a schedule: memory, parameters and states,
+// pipelines and commands.
+func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
+	i, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("vulkan: %w", err)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = time.Minute
+	}
+	d := &Device{schedule: s, options: o, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, pipelines: map[string]*vk.Pipeline{}}
+	if d.gpu, err = i.Open(p); err != nil {
+		return nil, fmt.Errorf("vulkan: %w", err)
+	}
+	for _, step := range []func() error{d.allocate, d.load, d.prepare, d.record} {
+		if err := step(); err != nil {
+			d.Close()
+			return nil, fmt.Errorf("vulkan: %s: %w", p.Name, err)
+		}
+	}
+	return d, nil
+}
+
+// pages is implemented by mapped data: after a copy its file pages may go.
+type pages interface{ ReleasePages() }
+
+// load brings parameters, constants and states to their places.
+func (d *Device) load() error {
+	for i, s := range d.spaces {
+		fill := uint32(0)
+		if d.options.Poison && planner.Space(i) == planner.Arena {
+			fill = math.MaxUint32
+		}
+		for _, b := range s.blocks {
+			if err := d.carry(vk.Command{Kind: vk.Fill, To: b, Bytes: (max(b.Bytes, 4) + 3) &^ 3, Value: fill}); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range d.schedule.Fixed {
+		d.fixed[r.Value.Name] = r
+		if r.Value.Kind == graph.Input {
+			d.inputs = append(d.inputs, r)
+			continue
+		}
+		if r.Value.Kind == graph.State && r.Value.Data == nil {
+			continue // zeros
+		}
+		x, err := r.Value.Tensor(d.schedule.Binding)
+		if err != nil {
+			return err
+		}
+		if int64(len(x.Bytes)) != r.Bytes {
+			return fmt.Errorf("value %q has %d bytes of data, not %d", r.Value.Name, len(x.Bytes), r.Bytes)
+		}
+		if err := d.write(spanOf(r), x.Bytes); err != nil {
+			return err
+		}
+		if p, ok := r.Value.Data.(pages); ok {
+			p.ReleasePages()
+		}
+	}
+	for _, r := range d.schedule.Outputs {
+		d.outputs[r.Value.Name] = r
+	}
+	return nil
+}
+
+// Name describes the device.
+func (d *Device) Name() string {
+	p := d.gpu.Physical
+	return fmt.Sprintf("vulkan:%d %s (%s, %s)", p.Index, p.Name, p.Kind, p.Driver)
+}
+
+// Run does one step.
+func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
+	if d.dead != nil {
+		return t, fmt.Errorf("vulkan: the device is lost: %w", d.dead)
+	}
+	begin := time.Now()
+	for _, in := range d.inputs {
+		x := r.Inputs[in.Value.Name]
+		switch {
+		case x == nil:
+			return t, fmt.Errorf("vulkan: input %q is missing", in.Value.Name)
+		case x.Type != in.Value.Type || !slices.Equal(x.Shape, in.Shape):
+			return t, fmt.Errorf("vulkan: input %q is %s%v, the plan is for %s%v", in.Value.Name, x.Type, x.Shape, in.Value.Type, in.Shape)
+		}
+		if err := d.write(spanOf(in), x.Bytes); err != nil {
+			return t, fmt.Errorf("vulkan: %w", err)
+		}
+	}
+	to := unsafe.Slice((*byte)(d.run.Mapped()), runBytes)
+	binary.LittleEndian.PutUint64(to, r.Seed)
+	binary.LittleEndian.PutUint64(to[8:], r.Step)
+	p, err := d.programFor(r)
+	if err != nil {
+		return t, fmt.Errorf("vulkan: %w", err)
+	}
+	if err := d.execute(p, r); err != nil {
+		return t, fmt.Errorf("vulkan: %w", err)
+	}
+	if r.Times {
+		if t.Launches, err = d.times(p); err != nil {
+			return t, fmt.Errorf("vulkan: %w", err)
+		}
+	}
+	t.Took = time.Since(begin)
+	t.Arena, t.State, t.Staging = d.spaces[planner.Arena].used, d.spaces[planner.State].used, d.spaces[planner.Staging].used
+	return t, nil
+}
+
+// submit runs lists and waits. A lost device stays lost.
+func (d *Device) submit(lists []*vk.List) error {
+	err := d.gpu.Submit(lists, d.options.Timeout)
+	if err != nil {
+		d.dead = err
+	}
+	return err
+}
+
+// Output is a copy of a graph output after a step.
+func (d *Device) Output(name string) (*graph.Tensor, error) {
+	r, ok := d.outputs[name]
+	if !ok {
+		return nil, fmt.Errorf("vulkan: %q is no output", name)
+	}
+	return d.copyOf(r)
+}
+
+// State is a copy of a parameter, constant or optimizer state.
+func (d *Device) State(name string) (*graph.Tensor, error) {
+	r, ok := d.fixed[name]
+	if !ok {
+		return nil, fmt.Errorf("vulkan: no state is named %q", name)
+	}
+	return d.copyOf(r)
+}
+
+func (d *Device) copyOf(r planner.Ref) (*graph.Tensor, error) {
+	x := graph.NewTensor(r.Value.Type, r.Shape...)
+	if err := d.read(x.Bytes, spanOf(r)); err != nil {
+		return nil, fmt.Errorf("vulkan: %w", err)
+	}
+	return x, nil
+}
+
+// SetState replaces a parameter or optimizer state.
+func (d *Device) SetState(name string, x *graph.Tensor) error {
+	r, ok := d.fixed[name]
+	switch {
+	case !ok:
+		return fmt.Errorf("vulkan: no state is named %q", name)
+	case x.Type != r.Value.Type || !slices.Equal(x.Shape, r.Shape):
+		return fmt.Errorf("vulkan: state %q is %s%v, not %s%v", name, r.Value.Type, r.Shape, x.Type, x.Shape)
+	}
+	if err := d.write(spanOf(r), x.Bytes); err != nil {
+		return fmt.Errorf("vulkan: %w", err)
+	}
+	return nil
+}
+
+// Close gives everything back.
+func (d *Device) Close() error {
+	if d.gpu == nil {
+		return nil
+	}
+	for _, p := range []*program{d.whole, d.partial, d.timed} {
+		d.forget(p)
+	}
+	if d.sets != nil {
+		d.gpu.FreeSets(d.sets)
+	}
+	for _, p := range d.pipelines {
+		d.gpu.FreePipeline(p)
+	}
+	for _, s := range d.spaces {
+		for _, b := range s.blocks {
+			d.gpu.Free(b)
+		}
+	}
+	d.gpu.Free(d.run)
+	d.gpu.Free(d.ferry)
+	if n := d.gpu.Live(); n != 0 {
+		panic(fmt.Sprintf("vulkan: %d objects are left at the end", n))
+	}
+	d.gpu.Close()
+	d.gpu = nil
+	return nil
+}

@@ -1,0 +1,41 @@
+// Package vulkan is the device that runs kernels. It obeys a planner.Schedule:
+// blocks of device memory for each space, every value at its offset, launches
+// in order, each as the dispatches that its operator's Lower gives.
+//
+// # How a step runs
+//
+// Open asks every node for its dispatches, makes a pipeline for each kernel and
+// set of constants, binds buffers with exact offset and size, and records the
+// whole step into lists of commands, once. Run copies the inputs, sets seed and
+// step, submits the lists and waits. Nothing is allocated after Open but what
+// Output and State hand out, and timestamps when somebody asks for them.
+//
+// A barrier stands where a dispatch reads or writes bytes that another has
+// written since the last barrier, or writes bytes that another reads. That is
+// told from byte ranges, not from values: a plan lays values where others were.
+//
+// A list is not longer than some hundred dispatches, and is submitted by itself:
+// displays are served in between and watchdogs stay calm.
+//
+// # What has no kernel
+//
+// A node whose operator has no Lower, or whose Lower refuses it (Lowering.
+// Refused), runs on the processor, by the operator's Fast or Eval, between two
+// lists. Where the processor sees the device's memory nothing is copied for it.
+// Warnings says which nodes those are, why, and how many bytes move.
+//
+// # Adding a kernel
+//
+// Put Lower into the operator's file in kernels. Elementwise operators give an
+// expression (kernels/pointwise.go); what carries elements about, sums or takes
+// norms has a family there (move, reduce, row). A new shader is a .comp file and
+// a line shader(…) in Go; go generate ./kernels compiles it. Rules:
+//
+//   - An element is computed by one invocation or subgroup in one order; no
+//     atomics. Any size of subgroup from 8 on.
+//   - Groups and offsets come from shapes alone, so a recomputed value is bit
+//     for bit the first.
+//   - Scratch must not depend on the device: the plan has it.
+//   - Buffer ranges are what the validation layer checks plans by: bind no more
+//     than is used.
+package vulkan

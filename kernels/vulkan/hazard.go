@@ -1,0 +1,30 @@
+package vulkan
+
+// hazards tells where barriers must stand: the spans that were read and
+// written since the last one.
+type hazards struct{ reads, writes []span }
+
+func (s span) meets(all []span) bool {
+	for _, o := range all {
+		if s.space == o.space && s.at < o.end && o.at < s.end {
+			return true
+		}
+	}
+	return false
+}
+
+// next notes a dispatch. It reports whether a barrier must stand before it: it
+// touches what was written, or writes what was read.
+func (h *hazards) next(reads, writes []span) (barrier bool) {
+	for _, s := range reads {
+		barrier = barrier || s.meets(h.writes)
+	}
+	for _, s := range writes {
+		barrier = barrier || s.meets(h.writes) || s.meets(h.reads)
+	}
+	if barrier {
+		h.reads, h.writes = h.reads[:0], h.writes[:0]
+	}
+	h.reads, h.writes = append(h.reads, reads...), append(h.writes, writes...)
+	return barrier
+}

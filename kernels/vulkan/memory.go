@@ -1,0 +1,201 @@
+package vulkan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"memopt/kernels/vulkan/vk"
+	"memopt/planner"
+)
+
+// space is a space of the schedule on the device: one block if the device
+// gives that much at once, else several, parted where no value crosses.
+type space struct {
+	starts []int64 // of the blocks
+	blocks []*vk.Block
+	used   int64 // to the last byte that launches touch
+}
+
+// span is a range of a space.
+type span struct {
+	space   planner.Space
+	at, end int64
+}
+
+func spanOf(r planner.Ref) span { return span{r.Space, r.Offset, r.Offset + r.Bytes} }
+
+// blockLimit is how large a block may be where the device would give more:
+// drivers find a few middle-sized pieces easier than a huge one.
+func blockLimit(p *vk.Physical) int64 { return int64(min(p.MaxAllocation, 1<<62)) }
+
+// cuts parts [0, height) into pieces of at most limit bytes at places that no
+// span crosses; it says which span is in the way if there are none.
+func cuts(spans []span, height, limit int64) ([]int64, error) {
+	if height <= limit {
+		return []int64{0}, nil
+	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.at, b.at) })
+	starts, end, last := []int64{0}, int64(0), int64(0)
+	for _, s := range append(spans, span{at: height, end: height}) {
+		if s.at >= end && s.at%vk.MaxAlignment == 0 {
+			// Nothing crosses s.at. The piece so far may end here.
+			if s.at-starts[len(starts)-1] > limit {
+				if last == starts[len(starts)-1] {
+					return nil, fmt.Errorf("%d bytes from %d on lie together and cannot be parted; the device gives %d at once", s.at-last, last, limit)
+				}
+				starts = append(starts, last)
+			}
+			last = s.at
+		}
+		end = max(end, s.end)
+	}
+	if height-starts[len(starts)-1] > limit {
+		return nil, fmt.Errorf("%d bytes from %d on lie together and cannot be parted; the device gives %d at once", height-last, last, limit)
+	}
+	return starts, nil
+}
+
+// locate finds the block that a place lies in, and where in it.
+func (s *space) locate(at int64) (*vk.Block, int64) {
+	i, found := slices.BinarySearch(s.starts, at)
+	if !found {
+		i--
+	}
+	return s.blocks[i], at - s.starts[i]
+}
+
+// host is what the processor sees of a span, or nil.
+func (d *Device) host(s span) []byte {
+	if s.end == s.at {
+		return []byte{}
+	}
+	b, at := d.spaces[s.space].locate(s.at)
+	if b.Mapped() == nil {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(b.Mapped(), at)), s.end-s.at)
+}
+
+// allocate makes the blocks of the schedule's spaces.
+func (d *Device) allocate() error {
+	s := d.schedule
+	spans := [3][]span{}
+	note := func(refs ...planner.Ref) {
+		for _, r := range refs {
+			if r.Bytes > 0 {
+				spans[r.Space] = append(spans[r.Space], spanOf(r))
+			}
+		}
+	}
+	note(s.Fixed...)
+	for _, l := range s.Launches {
+		note(l.In...)
+		note(l.Out...)
+		note(l.Scratch)
+	}
+	for i, height := range [3]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging} {
+		to := &d.spaces[i]
+		var err error
+		if to.starts, err = cuts(spans[i], height, blockLimit(d.gpu.Physical)); err != nil {
+			return fmt.Errorf("%w: %s: %w", vk.ErrDeviceMemory, planner.Space(i), err)
+		}
+		for k, from := range to.starts {
+			end := height
+			if k+1 < len(to.starts) {
+				end = to.starts[k+1]
+			}
+			b, err := d.gpu.NewBlock(end-from, vk.Near)
+			if err != nil {
+				return fmt.Errorf("%s of %d bytes: %w", planner.Space(i), height, err)
+			}
+			to.blocks = append(to.blocks, b)
+			d.memory.Requested += b.Bytes
+			d.memory.Granted += b.Granted
+		}
+	}
+	var err error
+	if d.run, err = d.gpu.NewBlock(runBytes, vk.Host); err != nil {
+		return err
+	}
+	if d.spaces[planner.Arena].blocks[0].Mapped() == nil || d.spaces[planner.State].blocks[0].Mapped() == nil {
+		if d.ferry, err = d.gpu.NewBlock(ferryBytes, vk.Host); err != nil {
+			return err
+		}
+	}
+	for _, b := range []*vk.Block{d.run, d.ferry} {
+		if b != nil {
+			d.memory.Own += b.Granted
+		}
+	}
+	return nil
+}
+
+// Memory is what the device holds, in bytes.
+type Memory struct {
+	Requested int64 // the plan's spaces
+	Granted   int64 // what the driver made of that
+	Own       int64 // beside it: seed and step, and what ferries data to memory that the processor does not see
+}
+
+// Memory says what the device holds; it does not change after Open.
+func (d *Device) Memory() Memory { return d.memory }
+
+// ferryBytes is the size of the block that data passes through on its way to
+// and from memory that the processor does not see.
+const ferryBytes = 16 << 20
+
+// read copies a span to dst.
+func (d *Device) read(dst []byte, s span) error {
+	if h := d.host(s); h != nil {
+		copy(dst, h)
+		return nil
+	}
+	for len(dst) > 0 {
+		b, at := d.spaces[s.space].locate(s.at)
+		n := min(int64(len(dst)), ferryBytes)
+		if err := d.carry(vk.Command{Kind: vk.Copy, From: b, FromAt: at, To: d.ferry, Bytes: (n + 3) &^ 3}); err != nil {
+			return err
+		}
+		copy(dst[:n], unsafe.Slice((*byte)(d.ferry.Mapped()), n))
+		dst, s.at = dst[n:], s.at+n
+	}
+	return nil
+}
+
+// write copies src to a span.
+func (d *Device) write(s span, src []byte) error {
+	if h := d.host(s); h != nil {
+		copy(h, src)
+		return nil
+	}
+	for len(src) > 0 {
+		b, at := d.spaces[s.space].locate(s.at)
+		n := min(int64(len(src)), ferryBytes)
+		copy(unsafe.Slice((*byte)(d.ferry.Mapped()), n), src)
+		if err := d.carry(vk.Command{Kind: vk.Copy, From: d.ferry, To: b, ToAt: at, Bytes: (n + 3) &^ 3}); err != nil {
+			return err
+		}
+		src, s.at = src[n:], s.at+n
+	}
+	return nil
+}
+
+// carry runs one copy or fill by itself.
+func (d *Device) carry(c vk.Command) error {
+	l, err := d.gpu.Record([]vk.Command{{Kind: vk.Barrier, Host: true}, c, {Kind: vk.Barrier, Host: true}}, nil)
+	if err != nil {
+		return err
+	}
+	defer d.gpu.FreeList(l)
+	return d.submit([]*vk.List{l})
+}
+
+// mappedBytes is what the processor sees of a block.
+func mappedBytes(b *vk.Block) []byte {
+	if b.Mapped() == nil {
+		return nil
+	}
+	return unsafe.Slice((*byte)(b.Mapped()), b.Bytes)
+}

@@ -1,0 +1,402 @@
+package vulkan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// launch is a launch of the schedule as the device does it: dispatches, a copy,
+// or a call on the processor.
+type launch struct {
+	src        planner.Launch
+	dispatches []dispatch
+	call       *fallback
+}
+
+type dispatch struct {
+	graph.Dispatch
+	pipeline      *vk.Pipeline
+	set           int // of the device's sets
+	reads, writes []span
+}
+
+// prepare asks every node for its dispatches and makes pipelines and sets.
+func (d *Device) prepare() error {
+	p := d.gpu.Physical
+	limits := graph.Limits{Subgroup: p.Subgroup, Range: int64(p.MaxRange), Int64: p.Int64, Int8: p.Int8 && p.Storage8}
+	for i, g := range p.MaxGroups {
+		limits.Groups[i] = int(min(g, 1<<30))
+	}
+	lowered := map[*graph.Node]*graph.Lowering{}
+	var pipelines []*vk.Pipeline
+	var bindings [][]vk.Binding
+	for _, src := range d.schedule.Launches {
+		l := launch{src: src}
+		d.touch(src)
+		if src.Node != nil {
+			low := lowered[src.Node]
+			if low == nil {
+				var err error
+				if low, err = graph.Lower(src.Node, d.schedule.Binding, limits); err != nil {
+					return fmt.Errorf("node %q: %w", src.Node.Name, err)
+				}
+				lowered[src.Node] = low
+			}
+			if err := d.bind(&l, low, &pipelines, &bindings); err != nil {
+				return fmt.Errorf("node %q (%s) of %s: %w", src.Node.Name, src.Node.Op.FullName(), names(src), err)
+			}
+		}
+		d.launches = append(d.launches, l)
+	}
+	var err error
+	d.sets, err = d.gpu.NewSets(pipelines, bindings)
+	if d.options.Poison {
+		d.frees = make([][]planner.Life, len(d.schedule.Launches)+1)
+		for _, l := range d.schedule.Lives {
+			d.frees[l.Last] = append(d.frees[l.Last], l)
+		}
+	}
+	return err
+}
+
+// touch notes how far launches reach into their spaces.
+func (d *Device) touch(l planner.Launch) {
+	for _, refs := range [][]planner.Ref{l.In, l.Out, {l.Scratch}} {
+		for _, r := range refs {
+			if r.Value != nil || r.Bytes > 0 {
+				s := &d.spaces[r.Space]
+				s.used = max(s.used, r.Offset+r.Bytes)
+			}
+		}
+	}
+}
+
+func names(l planner.Launch) string {
+	var all []string
+	for _, r := range append(l.Out, l.In...) {
+		if r.Value != nil {
+			all = append(all, fmt.Sprintf("%s%v", r.Value.Name, r.Shape))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// bind turns a lowering into dispatches on the launch's bytes, or into a call on
+// the processor.
+func (d *Device) bind(l *launch, low *graph.Lowering, pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error {
+	if why := d.unfit(low); why != "" {
+		l.call = d.newFallback(l.src, why)
+		return nil
+	}
+	if low.Scratch > l.src.Scratch.Bytes {
+		return fmt.Errorf("its kernels need %d bytes of work space and the plan has %d; plan for this device", low.Scratch, l.src.Scratch.Bytes)
+	}
+	for _, x := range low.Dispatches {
+		c := dispatch{Dispatch: x, set: len(*pipelines)}
+		var all []vk.Binding
+		for _, b := range x.Buffers {
+			s, binding := d.range_(l.src, b)
+			all = append(all, binding)
+			if s.end > s.at {
+				if b.Writes {
+					c.writes = append(c.writes, s)
+				} else {
+					c.reads = append(c.reads, s)
+				}
+			}
+		}
+		var err error
+		if c.pipeline, err = d.pipeline(x); err != nil {
+			return fmt.Errorf("kernel %s: %w", x.Kernel.Name, err)
+		}
+		*pipelines, *bindings = append(*pipelines, c.pipeline), append(*bindings, all)
+		l.dispatches = append(l.dispatches, c)
+	}
+	return nil
+}
+
+// unfit says why dispatches cannot run on this device, or is empty.
+func (d *Device) unfit(low *graph.Lowering) string {
+	if low.Refused != "" {
+		return low.Refused
+	}
+	p := d.gpu.Physical
+	for _, x := range low.Dispatches {
+		switch {
+		case len(x.Kernel.Code) == 0:
+			return fmt.Sprintf("kernel %s is not compiled", x.Kernel.Name)
+		case 4*len(x.Push) > p.MaxPush:
+			return fmt.Sprintf("kernel %s has %d bytes of constants, and the device takes %d", x.Kernel.Name, 4*len(x.Push), p.MaxPush)
+		case len(x.Buffers) > p.StorageBuffers:
+			return fmt.Sprintf("kernel %s sees %d buffers, and the device takes %d", x.Kernel.Name, len(x.Buffers), p.StorageBuffers)
+		}
+		for i, b := range x.Buffers {
+			if n := bufferBytes(low, b); uint64(n) > p.MaxRange {
+				return fmt.Sprintf("buffer %d of kernel %s has %d bytes, and the device shows at most %d", i, x.Kernel.Name, n, p.MaxRange)
+			}
+		}
+	}
+	return ""
+}
+
+func bufferBytes(low *graph.Lowering, b graph.Buffer) int64 {
+	if b.Bytes > 0 {
+		return b.Bytes
+	}
+	o := (*graph.Operand)(nil)
+	switch b.Place {
+	case graph.PlaceIn:
+		o = low.In[b.Index]
+	case graph.PlaceOut:
+		o = low.Out[b.Index]
+	case graph.PlaceScratch:
+		return low.Scratch - b.At
+	}
+	if o == nil {
+		return runBytes
+	}
+	return int64(o.Len())*o.Type.Size() - b.At
+}
+
+// range_ is where a buffer of a dispatch lies.
+func (d *Device) range_(l planner.Launch, b graph.Buffer) (span, vk.Binding) {
+	var r planner.Ref
+	switch b.Place {
+	case graph.PlaceIn:
+		r = l.In[b.Index]
+	case graph.PlaceOut:
+		r = l.Out[b.Index]
+	case graph.PlaceScratch:
+		r = l.Scratch
+	case graph.PlaceRun:
+		return span{}, vk.Binding{Block: d.run, Bytes: runBytes}
+	}
+	s := span{r.Space, r.Offset + b.At, r.Offset + r.Bytes}
+	if b.Bytes > 0 {
+		s.end = s.at + b.Bytes
+	}
+	if s.end <= s.at {
+		// Nothing is seen of it, but a binding must have some bytes.
+		return span{}, vk.Binding{Block: d.run, Bytes: runBytes}
+	}
+	block, at := d.spaces[s.space].locate(s.at)
+	return s, vk.Binding{Block: block, At: at, Bytes: s.end - s.at}
+}
+
+// pipeline makes a kernel's pipeline for a dispatch's constants, once.
+func (d *Device) pipeline(x graph.Dispatch) (*vk.Pipeline, error) {
+	key := fmt.Sprint(x.Kernel.Name, x.Spec, len(x.Buffers), len(x.Push))
+	if p := d.pipelines[key]; p != nil {
+		return p, nil
+	}
+	p, err := d.gpu.NewPipeline(x.Kernel.Code, x.Spec, len(x.Buffers), 4*len(x.Push))
+	if err == nil {
+		d.pipelines[key] = p
+	}
+	return p, err
+}
+
+// program is launches in order, as lists of commands with calls on the
+// processor between them.
+type program struct {
+	parts   []part
+	queries *vk.Queries
+}
+
+type part struct {
+	lists []*vk.List
+	first int // launch
+	call  *fallback
+}
+
+// listLength is the dispatches of one submission.
+const listLength = 128
+
+func (d *Device) record() (err error) {
+	d.whole, err = d.newProgram(func(launch) bool { return true }, false)
+	return err
+}
+
+// programFor is the recorded program that a run asks for.
+func (d *Device) programFor(r planner.Run) (p *program, err error) {
+	switch {
+	case r.Times && !r.Accumulate:
+		if d.timed == nil {
+			d.timed, err = d.newProgram(func(launch) bool { return true }, true)
+		}
+		return d.timed, err
+	case r.Accumulate:
+		if d.partial == nil {
+			d.partial, err = d.newProgram(func(l launch) bool { return l.src.Node == nil || l.src.Node.Phase != graph.Updating }, false)
+		}
+		return d.partial, err
+	}
+	return d.whole, nil
+}
+
+// newProgram records the launches that take part. In poison mode, each is a
+// list of its own.
+func (d *Device) newProgram(takes func(launch) bool, timed bool) (p *program, err error) {
+	p = &program{}
+	defer func() {
+		if err != nil {
+			d.forget(p)
+		}
+	}()
+	if timed {
+		if p.queries, err = d.gpu.NewQueries(2 * len(d.launches)); err != nil {
+			return p, err
+		}
+	}
+	var h hazards
+	var commands []vk.Command
+	now := part{}
+	flush := func() error {
+		if len(commands) == 0 {
+			return nil
+		}
+		var q *vk.Queries
+		if len(now.lists) == 0 && len(p.parts) == 0 {
+			q = p.queries
+		}
+		l, err := d.gpu.Record(commands, q)
+		if err != nil {
+			return err
+		}
+		now.lists, commands = append(now.lists, l), commands[:0]
+		return nil
+	}
+	end := func(call *fallback) error {
+		if len(commands) > 0 {
+			commands = append(commands, vk.Command{Kind: vk.Barrier, Host: true})
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		now.call = call
+		p.parts = append(p.parts, now)
+		now, h = part{}, hazards{}
+		return nil
+	}
+	for i := range d.launches {
+		l := &d.launches[i]
+		if !takes(*l) {
+			continue
+		}
+		if now.first = i; l.call != nil {
+			if err := end(l.call); err != nil {
+				return p, err
+			}
+			continue
+		}
+		if p.queries != nil {
+			commands = append(commands, vk.Command{Kind: vk.Barrier}, vk.Command{Kind: vk.Time, Value: uint32(2 * i)})
+		}
+		commands = d.commands(commands, l, &h)
+		if p.queries != nil {
+			commands = append(commands, vk.Command{Kind: vk.Time, Value: uint32(2*i + 1)})
+		}
+		if len(commands) >= listLength {
+			if err := flush(); err != nil {
+				return p, err
+			}
+		}
+		if d.options.Poison {
+			if err := end(nil); err != nil {
+				return p, err
+			}
+		}
+	}
+	return p, end(nil)
+}
+
+// commands appends those of a launch.
+func (d *Device) commands(to []vk.Command, l *launch, h *hazards) []vk.Command {
+	if l.src.Node == nil {
+		from, dst := spanOf(l.src.In[0]), spanOf(l.src.Out[0])
+		if from.end == from.at {
+			return to
+		}
+		if h.next([]span{from}, []span{dst}) {
+			to = append(to, vk.Command{Kind: vk.Barrier})
+		}
+		c := vk.Command{Kind: vk.Copy, Bytes: from.end - from.at}
+		c.From, c.FromAt = d.spaces[from.space].locate(from.at)
+		c.To, c.ToAt = d.spaces[dst.space].locate(dst.at)
+		return append(to, c)
+	}
+	for _, x := range l.dispatches {
+		if h.next(x.reads, x.writes) {
+			to = append(to, vk.Command{Kind: vk.Barrier})
+		}
+		c := vk.Command{Kind: vk.Dispatch, Pipeline: x.pipeline, Set: d.sets.Handles[x.set], Push: x.Push}
+		for i, g := range x.Groups {
+			c.Groups[i] = uint32(g)
+		}
+		to = append(to, c)
+	}
+	return to
+}
+
+func (d *Device) forget(p *program) {
+	if p == nil {
+		return
+	}
+	for _, part := range p.parts {
+		for _, l := range part.lists {
+			d.gpu.FreeList(l)
+		}
+	}
+	d.gpu.FreeQueries(p.queries)
+}
+
+// execute runs a program.
+func (d *Device) execute(p *program, r planner.Run) error {
+	for _, part := range p.parts {
+		guard := d.guard(part)
+		if err := d.submit(part.lists); err != nil {
+			return fmt.Errorf("at or before node %s: %w", d.launchName(part.first), err)
+		}
+		if part.call != nil {
+			if err := d.callHost(part.call, r); err != nil {
+				return err
+			}
+		}
+		if err := guard(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Device) launchName(i int) string {
+	if n := d.launches[i].src.Node; n != nil {
+		return fmt.Sprintf("%q (%s)", n.Name, n.Op.FullName())
+	}
+	return fmt.Sprintf("%d, a copy", i)
+}
+
+// times reads the points in time of a timed program.
+func (d *Device) times(p *program) ([]time.Duration, error) {
+	out := make([]time.Duration, len(d.launches))
+	if p.queries == nil {
+		return out, nil
+	}
+	points, err := d.gpu.Times(p.queries)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if d.launches[i].call == nil {
+			out[i] = points[2*i+1] - points[2*i]
+		} else {
+			out[i] = d.launches[i].call.took
+		}
+	}
+	return out, nil
+}
