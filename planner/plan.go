@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"memopt/memopt/graph"
+	"memopt/planner/cluster"
 )
 
 // Request is what a plan is asked for.
@@ -91,13 +92,17 @@ type Plan struct {
 	Memory           Memory
 	Clusters         []Row
 	Selection        Selection
-	Spellings        []string  // how clusters may be named
-	Boundaries       []string  // the nodes that read what layers keep for each other
-	Kept             []string  // and what that is
-	Dominant         []Holding // the three largest values alive at the peak
-	Strategy         string    // the one that was used
-	Took             time.Duration
-	Warnings         []string
+	Spellings        []string // how clusters may be named
+	Boundaries       []string // the nodes that read what layers keep for each other
+	Kept             []string // and what that is
+	// Analysis is what can be computed again by the names of the request's
+	// outline, Asked what its level and clusters turned on.
+	Analysis *cluster.Analysis
+	Asked    []cluster.Choice
+	Dominant []Holding // the three largest values alive at the peak
+	Strategy string    // the one that was used
+	Took     time.Duration
+	Warnings []string
 
 	m *model
 	t *timeline
