@@ -22,9 +22,11 @@ const Version = "0.1.0"
 
 // Model is a training step that was read from a file, ready to be planned.
 type Model struct {
-	Path   string
-	Graph  *graph.Graph // the whole step
-	Config configs.Config
+	Path  string
+	Graph *graph.Graph // the whole step
+	// Outline is the nodes as the file spells them, if it is a trainer's.
+	Outline *graph.Outline
+	Config  configs.Config
 	// Passes is what was done to the forward graph first.
 	Passes graph.Report
 }
@@ -36,6 +38,9 @@ func Open(path string, c configs.Config) (*Model, error) {
 		return nil, err
 	}
 	if hasBackward(m.Graph) {
+		if err := m.readOutline(); err != nil {
+			return nil, err
+		}
 		return m, nil
 	}
 	step, err := autograd.TrainStep(m.Graph, stepOptions(c))
@@ -51,12 +56,12 @@ func (m *Model) Plan() (*planner.Plan, error) {
 	if missing := m.unbound(); len(missing) > 0 {
 		return nil, input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
 	}
-	p, err := planner.Make(m.Graph, request(m.Config))
+	p, err := planner.Make(m.Graph, m.as(request(m.Config)))
 	if err != nil {
 		return nil, classify(err)
 	}
 	suggest(p, m.Config.Requests)
-	p.Warnings = append(p.Warnings, m.warnings(p)...)
+	p.Warnings = append(p.Warnings, m.strayDims()...)
 	return p, nil
 }
 

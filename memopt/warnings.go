@@ -10,27 +10,6 @@ import (
 	"memopt/planner"
 )
 
-// warnings are what the settings ask for and the model has not.
-func (m *Model) warnings(p *planner.Plan) []string {
-	out := m.strayDims()
-	for _, q := range m.Config.Requests {
-		i := slices.IndexFunc(p.Clusters, func(r planner.Row) bool { return r.ID == q.Cluster })
-		if i < 0 {
-			continue // the planner says so, and suggest adds what there is
-		}
-		freq := p.Clusters[i].Freq
-		switch last := len(q.Layers) - 1; {
-		case q.Strategy == 2:
-			out = append(out, fmt.Sprintf("%s: %q asks for a compromise (strategy 2), of which there is none; it is left off, and strategy 1 would compute it again", q.Pos, q))
-		case last >= 0 && q.Layers[last].Last >= freq:
-			out = append(out, fmt.Sprintf("%s: %q names layer %d, but the model has the cluster %d times, from 0 to %d", q.Pos, q, q.Layers[last].Last, freq, freq-1))
-		case q.Count > freq:
-			out = append(out, fmt.Sprintf("%s: %q asks for %d, but the model has the cluster %d times", q.Pos, q, q.Count, freq))
-		}
-	}
-	return out
-}
-
 // strayDims are sizes of dims that the model does not have, under no name.
 func (m *Model) strayDims() (out []string) {
 	has, also := m.Graph.Names(), []string(nil)

@@ -214,8 +214,15 @@ func (o *offers) wishes(r Request) (chosen []*cluster.Option, warnings []string)
 				take(c)
 			}
 		}
-		if matched == 0 {
+		switch last := len(w.Places) - 1; {
+		case matched == 0:
 			warnings = append(warnings, o.unmatched(w))
+		case last >= 0 && w.Places[last].Last >= matched:
+			warnings = append(warnings, fmt.Sprintf("%s%q names layer %d, but the model has the cluster %d times, from 0 to %d",
+				w.Where, configText([]ClusterRequest{w}), w.Places[last].Last, matched, matched-1))
+		case w.Count > matched:
+			warnings = append(warnings, fmt.Sprintf("%s%q asks for %d, but the model has the cluster %d times",
+				w.Where, configText([]ClusterRequest{w}), w.Count, matched))
 		}
 	}
 	for _, option := range pick {

@@ -73,7 +73,7 @@ func (s *search) rows(chosen *candidate) []Row {
 		return nil // a request with such an outline has failed before
 	}
 	p := s.plan
-	p.Spellings, p.Boundaries, p.Kept = o.a.Spellings(), nil, o.a.Kept
+	p.Spellings, p.Boundaries, p.Kept, p.Selection = o.a.Spellings(), nil, o.a.Kept, Selection{}
 	for _, i := range o.a.Boundaries {
 		p.Boundaries = append(p.Boundaries, o.a.Outline.Nodes[i].Name)
 	}
@@ -103,6 +103,9 @@ func (s *search) rows(chosen *candidate) []Row {
 			if is {
 				row.Applied++
 				on = append(on, options...)
+				saving, ort := o.a.Saving(member)
+				p.Selection.Bytes += s.size(saving)
+				p.Selection.ORTBytes += s.size(ort)
 			} else {
 				off = append(off, options...)
 			}
@@ -124,8 +127,6 @@ func (s *search) rows(chosen *candidate) []Row {
 		rows = append(rows, row)
 		if row.Applied > 0 {
 			p.Selection.Rows++
-			p.Selection.Bytes += row.Bytes / int64(row.Freq) * int64(row.Applied)
-			p.Selection.ORTBytes += row.ORTBytes / int64(row.Freq) * int64(row.Applied)
 			p.Selection.Keeps += row.Keeps
 		}
 	}
@@ -155,7 +156,7 @@ func (s *search) offered() (*offers, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.offer = o
+		s.offer, s.plan.Analysis = o, o.a
 	}
 	return s.offer, nil
 }
@@ -172,6 +173,13 @@ func (s *search) turnOn(on []bool) error {
 	}
 	options, warnings := o.wishes(r)
 	s.plan.Warnings = append(s.plan.Warnings, warnings...)
+	for i := range o.a.Plans {
+		for k := range o.a.Plans[i].Options {
+			if slices.Contains(options, &o.a.Plans[i].Options[k]) {
+				s.plan.Asked = append(s.plan.Asked, cluster.Choice{Plan: i, Option: k})
+			}
+		}
+	}
 	o.turn(on, options...)
 	return nil
 }

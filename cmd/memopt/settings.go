@@ -22,6 +22,8 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		setting("strategy", "`NAME` auto (default), keep-all, recompute-cheap, recompute-all or greedy"),
 		setting("preset", "`NAME` ready-made settings: none, selective, full or auto"),
 		setting("level", "`N` ONNX Runtime's level: 0, 1 or 2"),
+		setting("boundary", "`ON|OFF` whether what layers keep for each other is kept (default on)"),
+		setting("compat", "`RELEASE` clusters and choices of ONNX Runtime 1.19 to the letter"),
 		&cli.StringFlag{Name: "config", Usage: "`FILE` JSON settings, or ONNX Runtime's array of clusters"},
 		setting("optimize", "`NAME` what is done to a forward graph first: off, clean or fuse (default)"),
 		setting("loss", "`NAME` the scalar to lower, if several outputs are scalars"),
@@ -76,7 +78,7 @@ func settings(c *cli.Context) (configs.Config, error) {
 }
 
 // idle are settings that files may hold for other versions.
-var idle = map[string]bool{"boundary": true, "compat": true, "cache": true}
+var idle = map[string]bool{"cache": true}
 
 // nonDefaults lists what was set and by whom.
 func nonDefaults(cfg configs.Config) []report.Setting {

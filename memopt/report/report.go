@@ -89,10 +89,13 @@ func Owners(p *planner.Plan) []Owner {
 }
 
 func clusters(w io.Writer, p *planner.Plan) {
-	rows := [][]string{{"", "", "Configs", "Freq", "Max Saving(Bytes)", "Saving Symbolic(Bytes)"}}
+	if len(p.Boundaries) > 0 {
+		fmt.Fprintf(w, "%s\n", clip(fmt.Sprintf("layers begin at %d nodes: %s", len(p.Boundaries), strings.Join(p.Boundaries, ", ")), 300))
+	}
+	rows := [][]string{{"", "", "Configs", "Freq", "Max Saving(Bytes)", "Saving Symbolic(Bytes)", "Peak alone", "Peak here", "Compute", "Keeps"}}
 	for i, r := range p.Clusters {
 		if i == maxRows {
-			rows = append(rows, []string{"", "", fmt.Sprintf("and %d more (--format json has all)", len(p.Clusters)-maxRows), "", "", ""})
+			rows = append(rows, []string{"", "", fmt.Sprintf("and %d more (--format json has all)", len(p.Clusters)-maxRows), "", "", "", "", "", "", ""})
 			break
 		}
 		on := "OFF"
@@ -102,9 +105,43 @@ func clusters(w io.Writer, p *planner.Plan) {
 		case r.Applied > 0:
 			on = fmt.Sprintf("ON %d", r.Applied)
 		}
-		rows = append(rows, []string{fmt.Sprintf(" - Plan %d", i+1), on, clip(r.Key(), 60), fmt.Sprint(r.Freq), Thousands(r.Bytes), clip(cluster.Formula(r.Saving), 60)})
+		rows = append(rows, []string{fmt.Sprintf(" - Plan %d", i+1), on, clip(r.Key(), 60), fmt.Sprint(r.Freq), Thousands(r.Bytes), clip(cluster.Formula(r.Saving), 60),
+			fall(r.PeakAlone), fall(r.PeakEffect), fmt.Sprintf("%+.1f %%", 100*r.Cost), Bytes(r.Keeps)})
 	}
-	Table(w, "lllrrl", rows)
+	Table(w, "lllrrlrrrr", rows)
+	selection(w, p)
+}
+
+// fall is what is taken off a peak.
+func fall(n int64) string {
+	switch {
+	case n > 0:
+		return "−" + Bytes(n)
+	case n < 0:
+		return "+" + Bytes(-n)
+	}
+	return "0 B"
+}
+
+// selection is what the rows that are on come to.
+func selection(w io.Writer, p *planner.Plan) {
+	s := p.Selection
+	if s.Rows == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak falls by %s\n",
+		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), Thousands(s.PeakDrop))
+	if s.Bytes > 0 && s.PeakDrop <= 0 {
+		fmt.Fprintln(w, "the selection lowers the sum of what is kept, but not the peak: something else is alive there")
+	}
+	if s.OtherBoundary == 0 {
+		return
+	}
+	way, here := "without", "on"
+	if !p.Request.Boundary {
+		way, here = "with", "off"
+	}
+	fmt.Fprintf(w, "layer boundaries are %s; %s them the peak of this level would be %s bytes instead of %s\n", here, way, Thousands(s.OtherBoundary), Thousands(p.Result.Peak))
 }
 
 func forward(p *planner.Plan) (n int) {

@@ -150,19 +150,11 @@ func (a *Analysis) weigh(key *Key) {
 	var all, last []string
 	kept := map[string]bool{}
 	for _, m := range key.Members {
+		saving, ort := a.Saving(m)
+		key.Saving, key.ORTSaving = key.Saving.Add(saving), key.ORTSaving.Add(ort)
 		all, last = append(all, a.raw(m, false)), append(last, a.raw(m, true))
 		for _, o := range a.Options(m) {
 			key.Batch, key.Beyond = key.Batch || o.Batch, key.Beyond || o.Beyond
-			for i, s := range o.Outputs {
-				if s.Reused >= 0 {
-					continue
-				}
-				saved := o.scale(s.bytes())
-				key.Saving = key.Saving.Add(saved)
-				if i == len(o.Outputs)-1 {
-					key.ORTSaving = key.ORTSaving.Add(saved)
-				}
-			}
 			for _, name := range o.Keeps {
 				if !kept[name] {
 					kept[name] = true
@@ -175,6 +167,23 @@ func (a *Analysis) weigh(key *Key) {
 		}
 	}
 	key.Raw, key.RawORT = strings.Join(all, " + "), strings.Join(last, " + ")
+}
+
+// Saving is the bytes that a member saves, and those that ONNX Runtime shows.
+func (a *Analysis) Saving(m Member) (all, ort graph.Dim) {
+	for _, o := range a.Options(m) {
+		for i, s := range o.Outputs {
+			if s.Reused >= 0 {
+				continue
+			}
+			saved := o.scale(s.bytes())
+			all = all.Add(saved)
+			if i == len(o.Outputs)-1 {
+				ort = ort.Add(saved)
+			}
+		}
+	}
+	return all, ort
 }
 
 // raw is ONNX Runtime's text of what a member saves.
