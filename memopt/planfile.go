@@ -1,17 +1,13 @@
 package memopt
 
 import (
-	"fmt"
-	"path/filepath"
-
 	"memopt/configs"
-	"memopt/memopt/onnx"
 	"memopt/planner"
 )
 
 // shaping lists the settings that a training step is made from. A plan file
 // carries them, so that its graph can be made again.
-var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize"}
+var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "loss_scale", "loss_scale_window", "nesterov", "lr_decay", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize"}
 
 // PlanFile is the plan's file, with the settings that made its graph.
 func (m *Model) PlanFile(p *planner.Plan) *planner.File {
@@ -58,31 +54,4 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 		return nil, codedError{err, ExitCannot}
 	}
 	return p, nil
-}
-
-// SaveGraphs writes a plan's training graph as it was and as it is under the
-// plan into a folder, as NAME.before.onnx and NAME.after.onnx.
-func SaveGraphs(p *planner.Plan, folder, name string) error {
-	if err := runnable(p.Graph); err != nil {
-		return err
-	}
-	if err := onnx.Write(filepath.Join(folder, name+".before.onnx"), p.Graph); err != nil {
-		return input(fmt.Errorf("memopt: %w", err))
-	}
-	return Emit(p, filepath.Join(folder, name+".after.onnx"))
-}
-
-// Emit writes the plan's rewritten training graph as ONNX.
-func Emit(p *planner.Plan, path string) error {
-	if err := runnable(p.Graph); err != nil {
-		return err
-	}
-	g, err := p.Rewrite()
-	if err != nil {
-		return err
-	}
-	if err := onnx.Write(path, g); err != nil {
-		return input(fmt.Errorf("memopt: %w", err))
-	}
-	return nil
 }

@@ -61,7 +61,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 		}
 	}
 	if r.Emit != "" {
-		if err := memopt.Emit(plan, r.Emit); err != nil {
+		if err := model.Emit(plan, r.Emit); err != nil {
 			return reply, asInput(err)
 		}
 	}

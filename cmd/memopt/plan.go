@@ -58,7 +58,7 @@ var planCommand = &cli.Command{
 			}
 		}
 		if to := c.String("emit"); to != "" {
-			if err := memopt.Emit(plan, to); err != nil {
+			if err := model.Emit(plan, to); err != nil {
 				return asInput(err)
 			}
 		}
@@ -92,7 +92,7 @@ func makePlan(c *cli.Context, cfg configs.Config) (*memopt.Model, *planner.Plan,
 	warn(c, plan.Warnings...)
 	if cfg.SaveONNXPath != "" {
 		name := strings.TrimSuffix(filepath.Base(model.Path), ".onnx")
-		if err := memopt.SaveGraphs(plan, cfg.SaveONNXPath, name); err != nil {
+		if err := model.SaveGraphs(plan, cfg.SaveONNXPath, name); err != nil {
 			return nil, nil, asInput(err)
 		}
 	}

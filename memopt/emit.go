@@ -1,0 +1,160 @@
+package memopt
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"memopt/memopt/onnx"
+	"memopt/planner"
+	"memopt/planner/cluster"
+)
+
+// SaveGraphs writes a plan's training graph as it was and as it is under the
+// plan into a folder, as NAME.before.onnx and NAME.after.onnx.
+func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) error {
+	before := filepath.Join(folder, name+".before.onnx")
+	var err error
+	if m.isEdit(p) {
+		err = m.writeEdited(p, nil, before)
+	} else {
+		err = onnx.Write(before, p.Graph)
+	}
+	if err != nil {
+		return input(fmt.Errorf("memopt: %w", err))
+	}
+	return m.Emit(p, filepath.Join(folder, name+".after.onnx"))
+}
+
+// Emit writes the training graph under the plan as ONNX. A trainer's file under
+// ONNX Runtime's settings alone is written back as it was read, with copies of
+// the nodes that run again; anything else as the plan's own graph.
+func (m *Model) Emit(p *planner.Plan, path string) error {
+	var err error
+	if m.isEdit(p) {
+		err = m.writeEdited(p, p.Asked, path)
+	} else {
+		g, wrong := p.Rewrite()
+		if wrong != nil {
+			return wrong
+		}
+		err = onnx.Write(path, g)
+	}
+	if err != nil {
+		return input(fmt.Errorf("memopt: %w", err))
+	}
+	return nil
+}
+
+// isEdit reports whether a plan is no more than what settings turned on in the
+// nodes of the file.
+func (m *Model) isEdit(p *planner.Plan) bool {
+	return p.Request.Outline != nil && p.Analysis != nil && p.Strategy == "keep-all" && len(p.Request.Again) == 0
+}
+
+// writeEdited writes the file with copies of what the choices run again, in
+// their order: in ONNX Runtime's, copies come right before their first reader.
+// Without any the nodes stay where they are.
+func (m *Model) writeEdited(p *planner.Plan, choices []cluster.Choice, path string) error {
+	after := cluster.Rewrite(p.Analysis, choices, int64(m.Config.Seed))
+	inOrder := cluster.DefaultOrder
+	if len(choices) > 0 {
+		inOrder = cluster.MemoryEfficientOrder
+	}
+	order, err := inOrder(after)
+	if err != nil {
+		return err
+	}
+	return onnx.WriteEdited(path, m.Path, after, order)
+}
+
+// ORT writes what ONNX Runtime shows of a trainer's program: the line of the
+// feature and, but for level "warn" and above, its plans and notes; for level
+// "devinfo" and "debug" the node-level report too.
+func (m *Model) ORT(w io.Writer, p *planner.Plan, level string) error {
+	if p.Analysis == nil {
+		return nil
+	}
+	a := p.Analysis
+	asked := requested(p)
+	lines, err := a.Table(asked, m.sizes())
+	if err != nil {
+		return err
+	}
+	if m.Config.Level > 0 {
+		asked = cluster.Level(cluster.KeysOf(lines), m.Config.Level)
+		if lines, err = a.Table(asked, m.sizes()); err != nil {
+			return err
+		}
+	}
+	quiet := level != "info" && level != "devinfo" && level != "debug"
+	h := cluster.Heading{On: m.Config.Level > 0 || len(m.Config.Requests) > 0, Level: m.Config.Level, Path: m.planFile()}
+	shown := lines
+	if quiet {
+		shown = nil
+	}
+	if err := cluster.PrintTable(w, h, shown); err != nil {
+		return err
+	}
+	if quiet || len(lines) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	if err := cluster.PrintNotes(w, a.Outline, m.sizes()); err != nil {
+		return err
+	}
+	if level == "info" {
+		return nil
+	}
+	_, err = fmt.Fprintf(w, "\n%s", a.Report(asked, h.Path))
+	return err
+}
+
+// requested is the plan's clusters as the table takes them.
+func requested(p *planner.Plan) (list []cluster.Request) {
+	for _, c := range p.Request.Clusters {
+		r := cluster.Request{ID: c.ID, Type: c.Strategy, Count: c.Count}
+		for _, l := range c.Places {
+			r.Places = append(r.Places, cluster.Places(l))
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// planFile is where the clusters were asked for; a level asks for itself.
+func (m *Model) planFile() string {
+	from, ok := m.Config.Source("config")
+	switch {
+	case m.Config.Level > 0 || !ok:
+		return ""
+	case from.Pos.File != "":
+		return from.Pos.File
+	}
+	return from.Name
+}
+
+// sizes are those of all names in the file. What has to be one size for the
+// graph to run is one name in the graph, and its others have the same size.
+func (m *Model) sizes() map[string]int64 {
+	sizes := map[string]int64{}
+	for name, n := range m.Config.Dims {
+		sizes[name] = n
+	}
+	for range m.Graph.Assumed {
+		for _, e := range m.Graph.Assumed {
+			a, b := e.A.Names(), e.B.Names()
+			if len(a) != 1 || len(b) != 1 || e.A.String() != a[0] || e.B.String() != b[0] {
+				continue
+			}
+			for _, pair := range [][2]string{{a[0], b[0]}, {b[0], a[0]}} {
+				if n, ok := sizes[pair[0]]; ok && sizes[pair[1]] == 0 {
+					sizes[pair[1]] = n
+				}
+			}
+		}
+	}
+	return sizes
+}
