@@ -58,6 +58,20 @@ func choice(words []string, aliases map[string]string) kind[string] {
 	}
 }
 
+// deviceName is the kind of a device, and maybe which of that kind.
+func deviceName() kind[string] {
+	k := choice(devices, nil)
+	kinds := k.parse
+	k.parse = func(v value) (string, error) {
+		if rest, ok := strings.CutPrefix(strings.ToLower(v.s), "vulkan:"); ok && rest != "" {
+			return "vulkan:" + rest, nil
+		}
+		return kinds(v)
+	}
+	k.schema = map[string]any{"type": "string", "pattern": "^(" + strings.Join(devices, "|") + "|vulkan:.+)$"}
+	return k
+}
+
 // whole is an integer in a range.
 func whole(low, high int) kind[int] {
 	want := fmt.Sprintf("an integer from %d to %d", low, high)

@@ -1,10 +1,13 @@
 package memopt
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"memopt/kernels/cpu"
+	"memopt/kernels/vulkan"
+	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/graph"
 	"memopt/planner"
 )
@@ -19,13 +22,18 @@ type Device interface {
 	Close() error
 }
 
-// devices is what this build can run on, best first; auto takes the first
-// that opens.
-var devices = []struct {
+// deviceKind is a kind of device that this build can run on.
+type deviceKind struct {
 	name string
-	open func(*planner.Schedule) (Device, error)
-}{
-	{"cpu", func(s *planner.Schedule) (Device, error) { return cpu.Open(s, cpu.Options{}) }},
+	// open makes one ready; which is what stands behind the name and a colon.
+	open func(s *planner.Schedule, which string) (Device, error)
+	// lowered says that it runs kernels: plans for it have their work space.
+	lowered bool
+}
+
+var devices = []deviceKind{
+	{"cpu", func(s *planner.Schedule, _ string) (Device, error) { return cpu.Open(s, cpu.Options{}) }, false},
+	{"vulkan", openVulkan, true},
 }
 
 // Devices lists the names that --device takes.
@@ -37,19 +45,80 @@ func Devices() []string {
 	return names
 }
 
-func openDevice(name string, s *planner.Schedule) (Device, error) {
+// findDevice is the kind that a setting names, and which one of it. auto is a
+// graphics processor if there is one, and else the processor: no Vulkan driver
+// for processors is as fast as the device made for them.
+func findDevice(name string) (kind deviceKind, which string, err error) {
+	kindName, which, _ := strings.Cut(name, ":")
 	if name == "" || name == "auto" {
-		name = devices[0].name
+		kindName = "cpu"
+		if vulkan.Hardware() != nil {
+			kindName = "vulkan"
+		}
 	}
 	for _, d := range devices {
-		if d.name != name {
-			continue
+		if d.name == kindName {
+			return d, which, nil
 		}
+	}
+	return kind, "", codedError{fmt.Errorf("memopt: device %q is not in this build; there are %s", name, strings.Join(Devices(), ", ")), ExitCannot}
+}
+
+// Lowered reports whether plans for a device have the work space of kernels.
+func Lowered(device string) bool {
+	kind, _, err := findDevice(device)
+	return err == nil && kind.lowered
+}
+
+// DeviceChoice says what auto takes on this machine, and why.
+func DeviceChoice() (name, why string) {
+	if p := vulkan.Hardware(); p != nil {
+		return "vulkan", fmt.Sprintf("%s is a graphics processor (%s)", p.Name, p.Kind)
+	}
+	if _, err := vulkan.Devices(); err != nil {
+		return "cpu", "there is no Vulkan"
+	}
+	return "cpu", "Vulkan offers no graphics processor, and the device made for processors is faster than its drivers for them"
+}
+
+func openDevice(name string, s *planner.Schedule) (Device, error) {
+	kind, which, err := findDevice(name)
+	if err != nil {
+		return nil, err
+	}
+	if !kind.lowered {
 		bytes := s.Arena + s.State + 2*s.Staging // inputs lie in their space, and where they come from
 		if err := Fits(bytes, "the step", "; a smaller batch or a --budget may fit"); err != nil {
 			return nil, err
 		}
-		return d.open(s)
 	}
-	return nil, codedError{fmt.Errorf("memopt: device %q is not in this build; there are %s", name, strings.Join(Devices(), ", ")), ExitCannot}
+	return kind.open(s, which)
+}
+
+func openVulkan(s *planner.Schedule, which string) (Device, error) {
+	p, err := vulkan.Choose(which)
+	if err != nil {
+		return nil, codedError{fmt.Errorf("memopt: %w", err), ExitCannot}
+	}
+	if p.Kind == vk.CPU {
+		if err := Fits(s.Arena+s.State+2*s.Staging, "the step", "; a smaller batch or a --budget may fit"); err != nil {
+			return nil, err
+		}
+	}
+	d, err := vulkan.Open(s, p, vulkan.Options{})
+	switch {
+	case errors.Is(err, vk.ErrDeviceMemory), errors.Is(err, vk.ErrHostMemory):
+		return nil, codedError{fmt.Errorf("memopt: %w; a smaller batch or a --budget may fit", err), ExitCannot}
+	case err != nil:
+		return nil, codedError{fmt.Errorf("memopt: %w", err), ExitCannot}
+	}
+	return d, nil
+}
+
+// deviceWarnings is what a device has to say before the first step.
+func deviceWarnings(d Device) []string {
+	if w, ok := d.(interface{ Warnings() []string }); ok {
+		return w.Warnings()
+	}
+	return nil
 }

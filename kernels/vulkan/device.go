@@ -91,6 +91,7 @@ func (d *Device) load() error {
 	}
 	for _, r := range d.schedule.Fixed {
 		d.fixed[r.Value.Name] = r
+		d.touch(r)
 		if r.Value.Kind == graph.Input {
 			d.inputs = append(d.inputs, r)
 			continue

@@ -37,7 +37,9 @@ func (d *Device) prepare() error {
 	var bindings [][]vk.Binding
 	for _, src := range d.schedule.Launches {
 		l := launch{src: src}
-		d.touch(src)
+		d.touch(src.In...)
+		d.touch(src.Out...)
+		d.touch(src.Scratch)
 		if src.Node != nil {
 			low := lowered[src.Node]
 			if low == nil {
@@ -64,14 +66,12 @@ func (d *Device) prepare() error {
 	return err
 }
 
-// touch notes how far launches reach into their spaces.
-func (d *Device) touch(l planner.Launch) {
-	for _, refs := range [][]planner.Ref{l.In, l.Out, {l.Scratch}} {
-		for _, r := range refs {
-			if r.Value != nil || r.Bytes > 0 {
-				s := &d.spaces[r.Space]
-				s.used = max(s.used, r.Offset+r.Bytes)
-			}
+// touch notes how far a space is used.
+func (d *Device) touch(refs ...planner.Ref) {
+	for _, r := range refs {
+		if r.Value != nil || r.Bytes > 0 {
+			s := &d.spaces[r.Space]
+			s.used = max(s.used, r.Offset+r.Bytes)
 		}
 	}
 }
