@@ -13,6 +13,9 @@ import (
 // SaveGraphs writes a plan's training graph as it was and as it is under the
 // plan into a folder, as NAME.before.onnx and NAME.after.onnx.
 func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) error {
+	if err := runnable(p.Graph); err != nil {
+		return err
+	}
 	before := filepath.Join(folder, name+".before.onnx")
 	var err error
 	if m.isEdit(p) {
@@ -30,6 +33,9 @@ func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) error {
 // ONNX Runtime's settings alone is written back as it was read, with copies of
 // the nodes that run again; anything else as the plan's own graph.
 func (m *Model) Emit(p *planner.Plan, path string) error {
+	if err := runnable(p.Graph); err != nil {
+		return err
+	}
 	var err error
 	if m.isEdit(p) {
 		err = m.writeEdited(p, p.Asked, path)

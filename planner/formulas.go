@@ -23,6 +23,7 @@ type Formulas struct {
 	peaks        []polynomial
 	same, differ []polynomial // differences of sizes that are 0 under the plan's dims, and that are not
 	extra, plain []float64    // cost by product
+	pinned       bool         // kernels need work space, which is known for the plan's own dims alone
 }
 
 // PeakFormula is the bytes alive at a node.
@@ -74,6 +75,9 @@ func (f *Formulas) derive(t *timeline) error {
 		return err
 	}
 	for _, name := range m.g.Names() {
+		if f.pinned {
+			break
+		}
 		if r, ok := f.along(name); ok {
 			f.Ranges = append(f.Ranges, r)
 		}
@@ -101,6 +105,7 @@ func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 	for _, l := range t.lives {
 		var size polynomial
 		if l.scratch {
+			f.pinned = f.pinned || m.lowered
 			n := m.g.Nodes[t.steps[l.first].Node]
 			var err error
 			if size, err = f.terms.of(m.spaceFormula(n)); err != nil {
@@ -242,6 +247,10 @@ func (f *Formulas) values(dims map[string]int64) ([]int64, bool) {
 		return nil, false
 	}
 	v, ok, err := f.terms.values(b)
+	if f.pinned {
+		own, fits, fails := f.terms.values(f.m.binding)
+		ok = ok && fits && fails == nil && slices.Equal(v, own)
+	}
 	return v, ok && err == nil
 }
 

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/memopt/report"
+	"memopt/planner"
+)
+
+var frontierCommand = &cli.Command{
+	Name:      "frontier",
+	Usage:     "peak against extra compute: every trade there is, the best one marked, and what others would do",
+	ArgsUsage: "MODEL",
+	Description: "memopt frontier gpt.onnx --dims batch=8,seq=1024\n" +
+		"memopt frontier gpt.onnx --dims batch=8,seq=1024 --svg gpt.svg --format json",
+	Flags: planFlags(
+		&cli.StringFlag{Name: "svg", Usage: "`FILE` also draw the curve"},
+	),
+	Action: func(c *cli.Context) error {
+		asJSON, err := begin(c, "MODEL")
+		if err != nil {
+			return err
+		}
+		cfg, err := settings(c)
+		if err != nil {
+			return err
+		}
+		if err := destinations(c, "svg"); err != nil {
+			return err
+		}
+		model, err := openModel(c, cfg)
+		if err != nil {
+			return err
+		}
+		begin := time.Now()
+		done := busy(c, "planning")
+		curve, err := model.Frontier()
+		done()
+		if err != nil {
+			return err
+		}
+		took := time.Since(begin)
+		name := filepath.Base(model.Path)
+		if to := c.String("svg"); to != "" {
+			var svg bytes.Buffer
+			if err := report.FrontierSVG(&svg, curve, name); err != nil {
+				return err
+			}
+			if err := writeFile(to, svg.Bytes()); err != nil {
+				return err
+			}
+		}
+		if asJSON {
+			return printJSON(c.App.Writer, frontierJSON(curve, model.Path, cfg.Dims, took))
+		}
+		fmt.Fprintf(c.App.Writer, "%s: %d plans\n\n", name, len(curve.Points))
+		report.Frontier(c.App.Writer, curve)
+		fmt.Fprintf(c.App.Writer, "\nfound in %.1f ms\n", float64(took.Microseconds())/1000)
+		return nil
+	},
+}
+
+// frontierFile is the JSON of frontier.
+type frontierFile struct {
+	Format     string            `json:"format"`
+	Model      string            `json:"model"`
+	Dims       map[string]int64  `json:"dims"`
+	Floor      planner.FileFloor `json:"floor"`
+	Fixed      int64             `json:"fixed"`
+	Points     []pointFile       `json:"points"`
+	References []pointFile       `json:"references"`
+	MS         float64           `json:"ms"`
+}
+
+type pointFile struct {
+	Name     string  `json:"name,omitempty"`
+	Peak     int64   `json:"peak"`
+	Arena    int64   `json:"arena"`
+	Total    int64   `json:"total"`
+	Overhead float64 `json:"overhead"`
+	Again    int     `json:"recomputed_nodes"`
+	Knee     bool    `json:"knee,omitempty"`
+}
+
+func frontierJSON(c *planner.Curve, path string, dims map[string]int64, took time.Duration) frontierFile {
+	f := frontierFile{Format: "memopt.frontier/1", Model: path, Dims: dims, Floor: planner.FileFloor(c.Floor), Fixed: c.Fixed,
+		Points: []pointFile{}, References: []pointFile{}, MS: float64(took.Microseconds()) / 1000}
+	if f.Dims == nil {
+		f.Dims = map[string]int64{}
+	}
+	for _, p := range c.Points {
+		f.Points = append(f.Points, pointJSON(p))
+	}
+	for _, p := range c.References {
+		f.References = append(f.References, pointJSON(p))
+	}
+	return f
+}
+
+func pointJSON(p planner.Point) pointFile {
+	return pointFile{p.Name, p.Peak, p.Arena, p.Total, p.Overhead, p.Again, p.Knee}
+}

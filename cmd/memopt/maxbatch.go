@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/memopt/report"
+)
+
+var maxbatchCommand = &cli.Command{
+	Name:      "maxbatch",
+	Usage:     "the largest batch, or other dim, that fits a budget, and its plan",
+	ArgsUsage: "MODEL",
+	Description: "memopt maxbatch gpt.onnx --dims seq=1024 --budget 24GiB\n" +
+		"memopt maxbatch gpt.onnx --dims batch=8 --dim seq --budget 24GiB --max-overhead 10%",
+	Flags: planFlags(
+		&cli.StringFlag{Name: "dim", Usage: "`NAME` the dim to enlarge (default batch)"},
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
+	),
+	Action: func(c *cli.Context) error {
+		asJSON, err := begin(c, "MODEL")
+		if err != nil {
+			return err
+		}
+		cfg, err := settings(c)
+		if err != nil {
+			return err
+		}
+		for _, b := range []struct {
+			name    string
+			percent float64
+		}{{"budget", cfg.Budget.Percent}, {"activation-budget", cfg.ActivationBudget.Percent}} {
+			if b.percent > 0 {
+				return usage("--%s is a size in bytes here: a share of what a batch takes does not bind the batch", b.name)
+			}
+		}
+		if cfg.Budget.IsZero() && cfg.ActivationBudget.IsZero() {
+			return usage("memopt maxbatch needs --budget or --activation-budget")
+		}
+		if err := destinations(c, "output"); err != nil {
+			return err
+		}
+		dim := c.String("dim")
+		if dim == "" {
+			dim = "batch"
+		}
+		model, err := openModel(c, cfg)
+		if err != nil {
+			return err
+		}
+		done := busy(c, "planning")
+		plan, err := model.Largest(dim)
+		done()
+		if err != nil {
+			return err
+		}
+		warn(c, plan.Warnings...)
+		size := plan.Request.Dims[dim]
+		if to := c.String("output"); to != "" {
+			if err := model.PlanFile(plan).Save(to); err != nil {
+				return asInput(err)
+			}
+		}
+		if asJSON {
+			return printJSON(c.App.Writer, map[string]any{"format": "memopt.maxbatch/1", "dim": dim, "size": size, "dims": plan.Request.Dims,
+				"total": plan.Memory.Total, "arena": plan.Arena, "peak": plan.Result.Peak, "overhead": plan.Result.Overhead,
+				"recomputed_nodes": plan.Result.Again, "ms": float64(plan.Took.Microseconds()) / 1000, "plan": model.PlanFile(plan)})
+		}
+		fmt.Fprintf(c.App.Writer, "%s = %d is the largest that fits\n\n", dim, size)
+		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), nonDefaults(cfg))
+		return nil
+	},
+}

@@ -1,0 +1,164 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"memopt/planner"
+)
+
+// Frontier writes peak against extra cost: a table and a plot, with what
+// others would do on the same axes.
+func Frontier(w io.Writer, c *planner.Curve) {
+	rows := [][]string{{"peak", "arena", "total", "extra", "run again", ""}}
+	add := func(p planner.Point, note string) {
+		rows = append(rows, []string{Bytes(p.Peak), Bytes(p.Arena), Bytes(p.Total), fmt.Sprintf("%+.2f %%", 100*p.Overhead), fmt.Sprint(p.Again), note})
+	}
+	for i, p := range c.Points {
+		switch {
+		case p.Knee:
+			add(p, "the knee")
+		case i == 0:
+			add(p, "everything kept")
+		default:
+			add(p, "")
+		}
+	}
+	for i, p := range c.References {
+		add(p, string(marks[i%len(marks)])+"  "+p.Name)
+	}
+	Table(w, "rrrrrl", rows)
+	fmt.Fprintf(w, "\nno plan goes below a peak of %s, because of %s\n\n", Bytes(c.Floor.Peak), c.Floor.Node)
+	plot(w, c)
+}
+
+// marks are how references look on a plot; the curve's points are *, its knee K.
+const marks = "12LR"
+
+// The size of a plot.
+const (
+	plotWidth  = 72
+	plotHeight = 18
+)
+
+// axes are the ranges of a plot: arena to the right, extra cost upwards.
+type axes struct{ left, right, top float64 }
+
+func axesOf(c *planner.Curve) axes {
+	a := axes{math.Inf(1), 0, 0}
+	for _, list := range [][]planner.Point{c.Points, c.References} {
+		for _, p := range list {
+			a.left, a.right, a.top = min(a.left, float64(p.Arena)), max(a.right, float64(p.Arena)), max(a.top, p.Overhead)
+		}
+	}
+	if floor := float64(c.Floor.Peak); floor < a.left {
+		a.left = floor
+	}
+	if a.right <= a.left {
+		a.right = a.left + 1
+	}
+	if a.top <= 0 {
+		a.top = 0.01
+	}
+	return a
+}
+
+// place is where a point lies, both from 0 to 1.
+func (a axes) place(p planner.Point) (x, y float64) {
+	return (float64(p.Arena) - a.left) / (a.right - a.left), p.Overhead / a.top
+}
+
+func plot(w io.Writer, c *planner.Curve) {
+	a := axesOf(c)
+	grid := make([][]byte, plotHeight)
+	for i := range grid {
+		grid[i] = []byte(strings.Repeat(" ", plotWidth))
+	}
+	put := func(p planner.Point, mark byte) {
+		x, y := a.place(p)
+		grid[plotHeight-1-int(math.Round(y*(plotHeight-1)))][int(math.Round(x*(plotWidth-1)))] = mark
+	}
+	for _, p := range c.Points {
+		put(p, '*')
+	}
+	for i, p := range c.References {
+		put(p, marks[i%len(marks)])
+	}
+	for _, p := range c.Points {
+		if p.Knee {
+			put(p, 'K')
+		}
+	}
+	for i, line := range grid {
+		label := ""
+		switch i {
+		case 0:
+			label = fmt.Sprintf("%+.1f %%", 100*a.top)
+		case plotHeight - 1:
+			label = "0 %"
+		}
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%9s |%s", label, line), " "))
+	}
+	fmt.Fprintf(w, "%9s +%s\n", "extra", strings.Repeat("-", plotWidth))
+	left, right := Bytes(int64(a.left)), Bytes(int64(a.right))
+	fmt.Fprintf(w, "%11s%s%*s\n", "", left, plotWidth-len(left), right)
+}
+
+// FrontierSVG draws the curve. The file stands alone.
+func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
+	const width, height, margin = 760.0, 460.0, 70.0
+	a := axesOf(c)
+	at := func(p planner.Point) (float64, float64) {
+		x, y := a.place(p)
+		return margin + x*(width-2*margin), height - margin - y*(height-2*margin)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(&b, `<rect width="%g" height="%g" fill="white"/>`+"\n", width, height)
+	fmt.Fprintf(&b, `<text x="%g" y="24" font-size="15">%s</text>`+"\n", margin, escape(title))
+	fmt.Fprintf(&b, `<path d="M%g %gV%gH%g" fill="none" stroke="black"/>`+"\n", margin, margin, height-margin, width-margin)
+	const ticks = 4
+	for i := range ticks + 1 {
+		share := float64(i) / ticks
+		x, y := margin+share*(width-2*margin), height-margin-share*(height-2*margin)
+		fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", x, height-margin+18, Bytes(int64(a.left+share*(a.right-a.left))))
+		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end">%.1f %%</text>`+"\n", margin-8, y+4, 100*share*a.top)
+	}
+	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">arena</text>`+"\n", width/2, height-margin+40)
+	fmt.Fprintf(&b, `<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">extra compute</text>`+"\n", height/2, height/2)
+	// Between two plans there is none: what is asked for there costs what the lower one does.
+	var path strings.Builder
+	for i, p := range c.Points {
+		x, y := at(p)
+		if i == 0 {
+			fmt.Fprintf(&path, "M%.1f %.1f", x, y)
+		} else {
+			fmt.Fprintf(&path, "V%.1fH%.1f", y, x)
+		}
+	}
+	fmt.Fprintf(&b, `<path d="%s" fill="none" stroke="#2060c0" stroke-width="1.5"/>`+"\n", path.String())
+	for _, p := range c.Points {
+		x, y := at(p)
+		radius, colour := 2.5, "#2060c0"
+		if p.Knee {
+			radius, colour = 5, "#c02020"
+		}
+		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s"><title>%s, %+.2f %%</title></circle>`+"\n", x, y, radius, colour, Bytes(p.Arena), 100*p.Overhead)
+		if p.Knee {
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="%s">knee: %s, %+.1f %%</text>`+"\n", x+8, y-6, colour, Bytes(p.Arena), 100*p.Overhead)
+		}
+	}
+	for _, p := range c.References {
+		x, y := at(p)
+		fmt.Fprintf(&b, `<path d="M%.1f %.1fm-4 -4l8 8m0 -8l-8 8" stroke="#606060" stroke-width="1.5"/><text x="%.1f" y="%.1f" fill="#606060" text-anchor="end">%s</text>`+"\n", x, y, x-7, y+4, escape(p.Name))
+	}
+	b.WriteString("</svg>\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
+
+func escape(s string) string { return escaper.Replace(s) }

@@ -1,0 +1,60 @@
+package report
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"memopt/planner"
+)
+
+var curve = &planner.Curve{
+	Floor: planner.Floor{Peak: 900, Node: "loss"},
+	Points: []planner.Point{
+		{Peak: 4000, Arena: 4096, Total: 5000},
+		{Peak: 2000, Arena: 2048, Total: 3000, Overhead: 0.02, Again: 3, Knee: true},
+		{Peak: 1000, Arena: 1024, Total: 2000, Overhead: 0.2, Again: 9},
+	},
+	References: []planner.Point{{Name: `<"level" & 1>`, Peak: 3000, Arena: 3072, Total: 4000, Overhead: 0.25, Again: 12}},
+}
+
+func TestFrontier(t *testing.T) {
+	var b strings.Builder
+	Frontier(&b, curve)
+	for _, want := range []string{
+		"everything kept\n", "+2.00 %          3  the knee\n", `1  <"level" & 1>`, "no plan goes below a peak of 900 B, because of loss",
+		"  +25.0 % |" + strings.Repeat(" ", 48) + "1\n", "      0 % |" + strings.Repeat(" ", 71) + "*\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	// One point, and nothing to compare it with.
+	Frontier(io.Discard, &planner.Curve{Points: curve.Points[:1]})
+}
+
+// TestFrontierSVG: the drawing is XML, whatever names hold.
+func TestFrontierSVG(t *testing.T) {
+	var b strings.Builder
+	if err := FrontierSVG(&b, curve, "<model>"); err != nil {
+		t.Fatal(err)
+	}
+	circles, d := 0, xml.NewDecoder(strings.NewReader(b.String()))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "circle" {
+			circles++
+		}
+	}
+	if circles != len(curve.Points) {
+		t.Errorf("%d circles for %d points", circles, len(curve.Points))
+	}
+}

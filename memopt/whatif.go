@@ -1,0 +1,59 @@
+package memopt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"memopt/configs"
+	"memopt/planner"
+)
+
+// Frontier is peak against extra cost for the model under its dims.
+func (m *Model) Frontier() (*planner.Curve, error) {
+	if err := m.sized(m.Config.Dims); err != nil {
+		return nil, err
+	}
+	c, err := planner.Frontier(m.Graph, m.as(request(m.Config)))
+	if err != nil {
+		return nil, classify(err)
+	}
+	return c, nil
+}
+
+// Largest is the largest size of a dim that fits the settings' budget, as the
+// plan for it.
+func (m *Model) Largest(dim string) (*planner.Plan, error) {
+	names := m.Graph.Names()
+	if !slices.Contains(names, dim) {
+		hint := "it has no named dims"
+		if near, ok := configs.Nearest(dim, names); ok {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		} else if len(names) > 0 {
+			hint = "its dims are " + strings.Join(names, ", ")
+		}
+		return nil, input(fmt.Errorf("memopt: the model has no dim %q: %s", dim, hint))
+	}
+	dims := map[string]int64{dim: 1}
+	for name, n := range m.Config.Dims {
+		dims[name] = n
+	}
+	if err := m.sized(dims); err != nil {
+		return nil, err
+	}
+	p, err := planner.Largest(m.Graph, m.as(request(m.Config)), dim)
+	if err != nil {
+		return nil, classify(err)
+	}
+	p.Warnings = append(p.Warnings, m.strayDims()...)
+	return p, nil
+}
+
+// sized reports which of the model's dims have no size.
+func (m *Model) sized(dims map[string]int64) error {
+	missing := slices.DeleteFunc(m.Graph.Names(), func(n string) bool { return dims[n] != 0 })
+	if len(missing) == 0 {
+		return nil
+	}
+	return input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
+}

@@ -1,0 +1,154 @@
+package planner
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// Curve is peak against extra cost: the best plans that are known at each
+// height, and on the same axes what others would do.
+type Curve struct {
+	// Points go down: each has less peak and arena than the one before, and
+	// costs more. The first keeps everything.
+	Points     []Point
+	References []Point
+	Floor      Floor
+	Fixed      int64 // bytes outside the arena, which Total counts in
+}
+
+// Point is one plan on the axes.
+type Point struct {
+	Name               string // of a reference
+	Peak, Arena, Total int64
+	Overhead           float64 // extra cost as a share of the plain step's
+	Again              int     // launches that run again
+	Knee               bool    // the best trade: nearest to no cost and least memory
+	steps              []Step
+}
+
+// Frontier is the curve of a graph. Budgets, limits of cost and strategies in
+// the request do not shape it.
+func Frontier(g *graph.Graph, r Request) (*Curve, error) {
+	s, err := newSearch(g, r)
+	if err != nil {
+		return nil, err
+	}
+	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes()}
+	for cand, err := range s.descent() {
+		if err != nil {
+			return nil, fmt.Errorf("planner: %w", err)
+		}
+		c.Points = append(c.Points, s.point("", cand))
+	}
+	c.Points = pareto(c.Points)
+	c.Points[knee(c.Points)].Knee = true
+	return c, s.references(c)
+}
+
+// newSearch is a search without a request: everything is open to it.
+func newSearch(g *graph.Graph, r Request) (*search, error) {
+	m, err := newModel(g, r.Dims, r.Lowered)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	base, err := m.candidate(make([]bool, len(g.Nodes)))
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = Size{}, Size{}, 0, 0, nil, nil
+	p := &Plan{Graph: g, Request: r, m: m}
+	p.Baseline, p.Floor = m.summary(base), m.floor()
+	return &search{m: m, base: base, clusters: m.clusters(), plan: p, forced: make([]bool, len(g.Nodes))}, nil
+}
+
+// descent is plans from everything kept downwards.
+func (s *search) descent() iter.Seq2[*candidate, error] { return newLadder(s).plans() }
+
+func (s *search) point(name string, c *candidate) Point {
+	p := Point{Name: name, Peak: c.t.peak, Arena: c.placed.Height, Total: c.placed.Height + s.m.fixedBytes(), steps: c.t.steps}
+	if s.m.total > 0 {
+		p.Overhead = c.cost / s.m.total
+	}
+	for _, st := range c.t.steps {
+		if st.Again {
+			p.Again++
+		}
+	}
+	return p
+}
+
+// pareto drops points that another is no worse than.
+func pareto(points []Point) (out []Point) {
+	slices.Reverse(points)
+	least, flat := math.Inf(1), int64(-1)
+	for _, p := range points {
+		if p.Overhead < least && p.Peak > flat {
+			out = append(out, p)
+			least, flat = p.Overhead, p.Peak
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// knee is the point nearest to the corner of no cost and least memory, both
+// axes going from 0 to 1 over the curve.
+func knee(points []Point) int {
+	first, last := points[0], points[len(points)-1]
+	best, least := 0, math.Inf(1)
+	for i, p := range points {
+		x := float64(p.Arena-last.Arena) / math.Max(float64(first.Arena-last.Arena), 1)
+		y := p.Overhead / math.Max(last.Overhead, math.SmallestNonzeroFloat64)
+		if d := math.Hypot(x, y); d < least {
+			best, least = i, d
+		}
+	}
+	return best
+}
+
+// references are what people do without a planner.
+func (s *search) references(c *Curve) error {
+	type reference struct {
+		name string
+		set  func() ([]bool, bool)
+	}
+	level := func(n int) func() ([]bool, bool) {
+		return func() ([]bool, bool) {
+			q := *s
+			q.plan = &Plan{Graph: s.plan.Graph, Request: s.plan.Request, m: s.m}
+			q.plan.Request.Level = n
+			on, err := q.requested()
+			return on, err == nil && slices.Contains(on, true)
+		}
+	}
+	l, layered := s.m.layers()
+	wrapped := func(every int) func() ([]bool, bool) {
+		return func() ([]bool, bool) {
+			if !layered {
+				return nil, false
+			}
+			return s.m.checkpoints(l, every), true
+		}
+	}
+	for _, r := range []reference{
+		{"level 1", level(1)},
+		{"level 2", level(2)},
+		{"each layer checkpointed", wrapped(1)},
+		{"√n checkpoints", wrapped(int(math.Ceil(math.Sqrt(float64(len(l.begin))))))},
+	} {
+		set, ok := r.set()
+		if !ok {
+			continue
+		}
+		cand, err := s.m.candidate(set)
+		if err != nil {
+			return fmt.Errorf("planner: %w", err)
+		}
+		c.References = append(c.References, s.point(r.name, cand))
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package planner_test
+
+import (
+	"testing"
+
+	"memopt/memopt/zoo"
+	"memopt/planner"
+)
+
+// TestFrontier: the curve goes down in memory and up in cost, its plans are
+// what they say, and nobody's way without a planner is better.
+func TestFrontier(t *testing.T) {
+	for _, c := range []struct {
+		spec zoo.Spec
+		dims map[string]int64
+		refs int
+	}{
+		{zoo.Spec{Family: "gpt", Layers: 4, Width: 32, Heads: 2, Vocab: 50}, map[string]int64{"batch": 4, "seq": 24}, 4},
+		{zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 16}, map[string]int64{"batch": 4}, 4},
+		{zoo.Spec{Family: "mlp", Layers: 6, Width: 16, Inputs: 8}, map[string]int64{"batch": 64}, 4},
+	} {
+		g := step(t, c.spec)
+		curve, err := planner.Frontier(g, planner.Request{Dims: c.dims})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(curve.References) != c.refs {
+			t.Errorf("%s: %d references, not %d", c.spec.Family, len(curve.References), c.refs)
+		}
+		if curve.Points[0].Overhead != 0 || curve.Points[0].Again != 0 {
+			t.Errorf("%s: the first point is %+v", c.spec.Family, curve.Points[0])
+		}
+		knees := 0
+		for i, p := range curve.Points {
+			if p.Knee {
+				knees++
+			}
+			if p.Peak < curve.Floor.Peak || p.Arena < p.Peak || p.Total != p.Arena+curve.Fixed {
+				t.Errorf("%s: point %+v, floor %d", c.spec.Family, p, curve.Floor.Peak)
+			}
+			if i > 0 && (p.Peak >= curve.Points[i-1].Peak || p.Overhead <= curve.Points[i-1].Overhead) {
+				t.Errorf("%s: point %d is %+v, after %+v", c.spec.Family, i, p, curve.Points[i-1])
+			}
+		}
+		if knees != 1 {
+			t.Errorf("%s: %d knees", c.spec.Family, knees)
+		}
+		for _, r := range curve.References {
+			best := curve.Points[0]
+			for _, p := range curve.Points {
+				if p.Peak <= r.Peak {
+					best = p
+					break
+				}
+			}
+			t.Logf("%s: %s has %d at %.3f; the curve %d at %.3f", c.spec.Family, r.Name, r.Peak, r.Overhead, best.Peak, best.Overhead)
+			if best.Peak <= r.Peak && best.Overhead > r.Overhead+1e-9 {
+				t.Errorf("%s: %s is better than the curve", c.spec.Family, r.Name)
+			}
+		}
+	}
+}
+
+// TestLargest: the size fits, one more does not by any way known, and neither
+// more budget nor more allowance for cost makes it smaller.
+func TestLargest(t *testing.T) {
+	g := step(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 2, Vocab: 50})
+	for _, dim := range []string{"batch", "seq"} {
+		dims := map[string]int64{"batch": 4, "seq": 24}
+		delete(dims, dim)
+		for _, overhead := range []float64{0, 0.05} {
+			before := int64(0)
+			for _, kib := range []int64{1200, 1300, 3000} {
+				r := planner.Request{Dims: dims, Budget: planner.Size{Bytes: kib << 10}, MaxOverhead: overhead}
+				p, err := planner.Largest(g, r, dim)
+				if err != nil {
+					t.Fatalf("%d KiB: %v", kib, err)
+				}
+				size := p.Request.Dims[dim]
+				t.Logf("%s %d KiB, at most %v: %d, total %d at %+.3f", dim, kib, overhead, size, p.Memory.Total, p.Result.Overhead)
+				if p.Memory.Total > kib<<10 || overhead > 0 && p.Result.Overhead > overhead {
+					t.Errorf("%d KiB: %d bytes at %v", kib, p.Memory.Total, p.Result.Overhead)
+				}
+				if size < before {
+					t.Errorf("%d KiB: %d, but less budget had %d", kib, size, before)
+				}
+				before = size
+			}
+		}
+	}
+	if _, err := planner.Largest(g, planner.Request{Budget: planner.Size{Bytes: 1 << 30}}, "width"); err == nil {
+		t.Error("a dim that is none has a largest size")
+	}
+}

@@ -1,0 +1,158 @@
+package planner
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// layers is the forward pass as equal layers: the steps of the plain order at
+// which they begin, and where the last ends. They are found by the longest run
+// in which each operator is that of a period before, and begin where the fewest
+// bytes cross.
+type layers struct {
+	begin []int
+	end   int
+	cross []int64 // by forward step: bytes that forward steps from here on read of what is before
+}
+
+// fewest is how many layers there must be to speak of layers.
+const fewest = 2
+
+func (m *model) layers() (l layers, ok bool) {
+	order := m.sim.plain[:m.sim.forward]
+	label := make([]*graph.Op, len(order))
+	for i, n := range order {
+		label[i] = m.g.Nodes[n].Op
+	}
+	period, from, run := 0, 0, 0
+	for _, q := range periods(label) {
+		if at, n := longestRun(label, q); n+q > run+period && n >= (fewest-1)*q && !(period > 0 && q%period == 0) {
+			period, from, run = q, at, n
+		}
+	}
+	if period == 0 {
+		return l, false
+	}
+	l.cross = m.crossing(order)
+	count := (run + period) / period
+	best, shift := int64(math.MaxInt64), 0
+	for o := range period {
+		if at := from + o + (count/2)*period; at < from+run+period && l.cross[at] < best {
+			best, shift = l.cross[at], o
+		}
+	}
+	for at := from + shift; at < from+run+period; at += period {
+		l.begin = append(l.begin, at)
+	}
+	l.end = min(l.begin[len(l.begin)-1]+period, len(order))
+	if l.end > from+run+period {
+		// The last layer is not whole: what follows it belongs to no layer.
+		l.end = l.begin[len(l.begin)-1]
+		l.begin = l.begin[:len(l.begin)-1]
+	}
+	return l, len(l.begin) >= fewest
+}
+
+// periods lists the distances at which operators come back, most often first.
+func periods(label []*graph.Op) []int {
+	last, votes := map[*graph.Op]int{}, map[int]int{}
+	gaps := map[*graph.Op][]int{}
+	for i, op := range label {
+		if j, seen := last[op]; seen {
+			gaps[op] = append(gaps[op], i-j)
+		}
+		last[op] = i
+	}
+	for _, g := range gaps {
+		// An operator that is several times in a layer comes back after several
+		// gaps together.
+		for k := 1; k <= 16 && k <= len(g); k++ {
+			sum := 0
+			for i, d := range g {
+				if sum += d; i >= k {
+					sum -= g[i-k]
+				}
+				if i >= k-1 {
+					votes[sum]++
+				}
+			}
+		}
+	}
+	all := make([]int, 0, len(votes))
+	for q := range votes {
+		all = append(all, q)
+	}
+	slices.SortFunc(all, func(a, b int) int { return cmp.Or(cmp.Compare(votes[b], votes[a]), cmp.Compare(a, b)) })
+	return all[:min(len(all), 32)]
+}
+
+// longestRun is the longest stretch whose labels come back a period later.
+func longestRun(label []*graph.Op, period int) (from, length int) {
+	begin := 0
+	for i := 0; i+period < len(label); i++ {
+		if label[i] != label[i+period] {
+			begin = i + 1
+			continue
+		}
+		if n := i + 1 - begin; n > length {
+			from, length = begin, n
+		}
+	}
+	return from, length
+}
+
+// crossing is, by forward step, the bytes that are made before it and read by
+// it or later ones of the forward pass.
+func (m *model) crossing(order []int32) []int64 {
+	made, last := map[int32]int{}, map[int32]int{}
+	for i, n := range order {
+		for _, o := range m.inputs[n] {
+			last[o] = i
+		}
+		for _, o := range m.outputs[n] {
+			made[o] = i
+		}
+	}
+	cross := make([]int64, len(order)+2)
+	for o, at := range made {
+		if last[o] > at {
+			cross[at+1] += m.bytes[o]
+			cross[last[o]+1] -= m.bytes[o]
+		}
+	}
+	for i := 1; i < len(cross); i++ {
+		cross[i] += cross[i-1]
+	}
+	return cross
+}
+
+// checkpoints is the nodes that run again if only what crosses the beginning of
+// every so many layers is kept: what frameworks do that wrap layers.
+func (m *model) checkpoints(l layers, every int) []bool {
+	again := make([]bool, len(m.g.Nodes))
+	order := m.sim.plain[:m.sim.forward]
+	last := map[int32]int{}
+	for i, n := range order {
+		for _, o := range m.inputs[n] {
+			last[o] = i
+		}
+	}
+	for k, from := range l.begin {
+		if k%every != 0 {
+			continue
+		}
+		to := l.end
+		if k+every < len(l.begin) {
+			to = l.begin[k+every]
+		}
+		for i := from; i < to; i++ {
+			n := m.g.Nodes[order[i]]
+			crosses := slices.ContainsFunc(m.outputs[n.ID], func(o int32) bool { return last[o] >= to })
+			again[n.ID] = m.mayRunAgain(n) && !crosses
+		}
+	}
+	return again
+}
