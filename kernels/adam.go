@@ -1,6 +1,9 @@
 package kernels
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 var _ = defineOptimizer(adamRule("adam", "Adam", "Adam; weight decay is added to the gradient", "0", false))
 
@@ -41,6 +44,14 @@ func adamRule(name, op, doc, decay string, decoupled bool) optimizer {
 			}
 			return func(p, g []float32, s [][]float32) {
 				g, m, v := g[:len(p)], s[0][:len(p)], s[1][:len(p)]
+				if vectors {
+					a := mapping2(p, p, g)
+					a.in[2], a.in[3] = unsafe.SliceData(m), unsafe.SliceData(v)
+					a.out[1], a.out[2] = a.in[2], a.in[3]
+					a.scalars = [10]float32{scale, decay, keep1, beta2, keep2, inv, eps, shrink, step}
+					a.adam(len(p))
+					return
+				}
 				for i, x := range p {
 					d := scale*g[i] + decay*x
 					a := m[i] + keep1*(d-m[i])

@@ -20,6 +20,11 @@ var _ = define(graph.Op{
 	Eval: addition.eval,
 	Fast: addition.fast(
 		func(z, x, y []float32) {
+			if vectors {
+				a := mapping2(z, x[:len(z)], y)
+				a.add(len(z))
+				return
+			}
 			x, y = x[:len(z)], y[:len(z)]
 			for i := range z {
 				z[i] = x[i] + y[i]
@@ -37,6 +42,7 @@ var _ = define(graph.Op{
 				z[i] = x + y[i]
 			}
 		}),
+	Lower:     pointwise("a + b"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

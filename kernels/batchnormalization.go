@@ -241,10 +241,7 @@ func (bn batchNorm) run(c *graph.Call) {
 			bn.eachPart(ch, func(lo, hi int) {
 				if bn.quick {
 					x, y := x.F32()[lo:hi], y.F32()[lo:hi]
-					m, g, b := float32(mean), float32(gain), float32(bias)
-					for i, v := range x {
-						y[i] = (v-m)*g + b
-					}
+					shiftRow(y, x, float32(mean), float32(gain), float32(bias))
 					return
 				}
 				for i := lo; i < hi; i++ {
@@ -313,10 +310,8 @@ func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (
 			bn.eachPart(ch, func(lo, hi int) {
 				if bn.quick {
 					dy, x := dy.F32()[lo:hi], x.F32()[lo:hi]
-					for i, d := range dy {
-						sumD += float64(d)
-						sumDX += float64(d) * (float64(x[i]) - mean)
-					}
+					d, dx := channelDots(dy, x, mean)
+					sumD, sumDX = sumD+d, sumDX+dx
 					return
 				}
 				for i := lo; i < hi; i++ {
@@ -345,10 +340,7 @@ func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (
 			bn.eachPart(ch, func(lo, hi int) {
 				if bn.quick {
 					dy, x, dx := dy.F32()[lo:hi], x.F32()[lo:hi], dx.F32()[lo:hi]
-					m, g, s, b := float32(mean), float32(gain), float32(slope), float32(more)
-					for i, d := range dy {
-						dx[i] = g*d + s*(x[i]-m) + b
-					}
+					channelSlope(dx, dy, x, float32(mean), float32(gain), float32(slope), float32(more))
 					return
 				}
 				for i := lo; i < hi; i++ {
@@ -357,4 +349,49 @@ func (bn batchNorm) grad(c *graph.Call, training bool, stats func(channel int) (
 			})
 		}
 	})
+}
+
+// shiftRow is y = (x − m)·g + b.
+func shiftRow(y, x []float32, m, g, b float32) {
+	if vectors {
+		a := mapping(y, x)
+		a.scalars = [10]float32{m, g, b}
+		a.shift(len(x))
+		return
+	}
+	for i, v := range x {
+		y[i] = (v-m)*g + b
+	}
+}
+
+// channelDots is Σ dy and Σ dy·(x − mean).
+func channelDots(dy, x []float32, mean float64) (sumD, sumDX float64) {
+	if vectors && len(x) >= worthVectors {
+		// About the mean as a float32, and what that is off put right after.
+		var s rowSums
+		m := float32(mean)
+		a := mapping2(x, dy, x)
+		a.sums, a.scalars[0] = &s, m
+		a.channelDots(len(x))
+		sumD = s.total(0)
+		return sumD, s.total(1) + (float64(m)-mean)*sumD
+	}
+	for i, d := range dy {
+		sumD += float64(d)
+		sumDX += float64(d) * (float64(x[i]) - mean)
+	}
+	return sumD, sumDX
+}
+
+// channelSlope is dx = g·dy + s·(x − m) + b.
+func channelSlope(dx, dy, x []float32, m, g, s, b float32) {
+	if vectors {
+		a := mapping2(dx, dy, x)
+		a.scalars = [10]float32{m, g, s, b}
+		a.channelSlope(len(x))
+		return
+	}
+	for i, d := range dy {
+		dx[i] = g*d + s*(x[i]-m) + b
+	}
 }

@@ -2,10 +2,10 @@ package kernels
 
 import "math"
 
-// Transcendental functions over rows of float32. All stand on expRow, which
-// has an assembly form where the CPU has vectors; an element's bits depend on
-// its value alone, not on where in a row it is. The relative error of each is
-// below 2·10⁻⁶ (of those that pass 0 or 1 steeply: the error against 1).
+// Transcendental functions over rows of float32, each with a vector form (see
+// vector.go) and, for CPUs without vectors, one that stands on expRow. The
+// relative error of each is below 2·10⁻⁶ (of those that pass 0 or 1 steeply:
+// the error against 1).
 
 // blockLen is the length of the pieces that rows are computed in, so that
 // what stands between stays in the first cache.
@@ -33,7 +33,20 @@ const (
 	expC5  = 5.0000001201e-1
 )
 
-// exp32 is the scalar form of expRow, for CPUs without vectors.
+// expRow is y = eˣ.
+func expRow(y, x []float32) {
+	if vectors {
+		a := mapping(y, x)
+		a.exp(len(x))
+		return
+	}
+	y = y[:len(x)]
+	for i, v := range x {
+		y[i] = exp32(v)
+	}
+}
+
+// exp32 is an element of expRow, for CPUs without vectors.
 func exp32(x float32) float32 {
 	switch {
 	case x > expMax:
@@ -72,6 +85,11 @@ func choose(first bool, a, b float32) float32 {
 func scale2(k int32) float32 { return math.Float32frombits(uint32(k+127) << 23) }
 
 func sigmoidRow(y, x []float32) {
+	if vectors {
+		a := mapping(y, x)
+		a.sigmoid(len(x))
+		return
+	}
 	var e [blockLen]float32
 	inBlocks(len(x), func(lo, hi int) {
 		y, x, e := y[lo:hi], x[lo:hi], e[:hi-lo]
@@ -87,6 +105,11 @@ func sigmoidRow(y, x []float32) {
 
 // tanhRow is 1 − 2/(e^2x + 1), and near 0, where that cancels, a polynomial.
 func tanhRow(y, x []float32) {
+	if vectors {
+		a := mapping(y, x)
+		a.tanh(len(x))
+		return
+	}
 	var e [blockLen]float32
 	inBlocks(len(x), func(lo, hi int) {
 		y, x, e := y[lo:hi], x[lo:hi], e[:hi-lo]
@@ -120,6 +143,11 @@ func upperTail(q, e, x []float32) {
 
 // erfRow uses the tail, and a series where that would cancel.
 func erfRow(y, x []float32) {
+	if vectors {
+		a := mapping(y, x)
+		a.erf(len(x))
+		return
+	}
 	var q, e, s [blockLen]float32
 	inBlocks(len(x), func(lo, hi int) {
 		y, x, q, s := y[lo:hi], x[lo:hi], q[:hi-lo], s[:hi-lo]
@@ -138,6 +166,11 @@ func erfRow(y, x []float32) {
 
 // geluRow is x·Φ(x).
 func geluRow(y, x []float32) {
+	if vectors {
+		a := mapping(y, x)
+		a.gelu(len(x))
+		return
+	}
 	var q, e [blockLen]float32
 	inBlocks(len(x), func(lo, hi int) {
 		y, x, q := y[lo:hi], x[lo:hi], q[:hi-lo]
@@ -150,6 +183,11 @@ func geluRow(y, x []float32) {
 
 // geluSlopeRow is dy·(Φ(x) + x·φ(x)).
 func geluSlopeRow(dx, dy, x []float32) {
+	if vectors {
+		a := mapping2(dx, dy, x)
+		a.geluSlope(len(x))
+		return
+	}
 	var q, e [blockLen]float32
 	inBlocks(len(x), func(lo, hi int) {
 		dx, dy, x, q, e := dx[lo:hi], dy[lo:hi], x[lo:hi], q[:hi-lo], e[:hi-lo]
@@ -162,6 +200,12 @@ func geluSlopeRow(dx, dy, x []float32) {
 
 // swishRow is x·sigmoid(alpha·x).
 func swishRow(y, x []float32, alpha float32) {
+	if vectors {
+		a := mapping(y, x)
+		a.scalars[0] = alpha
+		a.swish(len(x))
+		return
+	}
 	var e [blockLen]float32
 	inBlocks(len(x), func(lo, hi int) {
 		y, x, e := y[lo:hi], x[lo:hi], e[:hi-lo]
@@ -177,6 +221,12 @@ func swishRow(y, x []float32, alpha float32) {
 
 // swishSlopeRow is dy·(s + alpha·x·s·(1 − s)), s = sigmoid(alpha·x).
 func swishSlopeRow(dx, dy, x []float32, alpha float32) {
+	if vectors {
+		a := mapping2(dx, dy, x)
+		a.scalars[0] = alpha
+		a.swishSlope(len(x))
+		return
+	}
 	var e [blockLen]float32
 	inBlocks(len(x), func(lo, hi int) {
 		dx, dy, x, e := dx[lo:hi], dy[lo:hi], x[lo:hi], e[:hi-lo]
@@ -193,6 +243,11 @@ func swishSlopeRow(dx, dy, x []float32, alpha float32) {
 
 // geluTanhRow is Gelu's approximation, 0.5·(1 + tanh u) being sigmoid(2u).
 func geluTanhRow(y, x []float32) {
+	if vectors {
+		a := mapping(y, x)
+		a.geluTanh(len(x))
+		return
+	}
 	var e [blockLen]float32
 	inBlocks(len(x), func(lo, hi int) {
 		y, x, e := y[lo:hi], x[lo:hi], e[:hi-lo]
@@ -205,6 +260,11 @@ func geluTanhRow(y, x []float32) {
 
 // geluTanhSlopeRow is dy·(s + x·s·(1 − s)·(2u)′), s = sigmoid(2u).
 func geluTanhSlopeRow(dx, dy, x []float32) {
+	if vectors {
+		a := mapping2(dx, dy, x)
+		a.geluTanhSlope(len(x))
+		return
+	}
 	var e [blockLen]float32
 	inBlocks(len(x), func(lo, hi int) {
 		dx, dy, x, e := dx[lo:hi], dy[lo:hi], x[lo:hi], e[:hi-lo]
@@ -230,12 +290,25 @@ func expSum(x []float32, shift float32) float64 {
 	sum := 0.0
 	for len(x) > 0 {
 		e := e[:min(len(x), blockLen)]
-		for i := range e {
-			e[i] = x[i] - shift
-		}
-		expRow(e, e)
-		sum = sumRow(sum, e)
+		sum += expSumRow(e, x[:len(e)], shift)
 		x = x[len(e):]
 	}
 	return sum
+}
+
+// expSumRow is y = e^(x−shift), and the sum of it.
+func expSumRow(y, x []float32, shift float32) float64 {
+	if vectors {
+		var s rowSums
+		a := mapping(y, x)
+		a.sums, a.scalars[0], a.pad[0] = &s, shift, minusInf
+		a.expSum(len(x))
+		return s.total(0)
+	}
+	y = y[:len(x)]
+	for i, v := range x {
+		y[i] = v - shift
+	}
+	expRow(y, y)
+	return sumRow(0, y)
 }

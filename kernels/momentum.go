@@ -1,5 +1,7 @@
 package kernels
 
+import "unsafe"
+
 // The rule of torch.optim.SGD with momentum: the first update takes the
 // gradient as it is, undampened.
 var _ = defineOptimizer(optimizer{
@@ -33,6 +35,13 @@ var _ = defineOptimizer(optimizer{
 		}
 		return func(p, g []float32, s [][]float32) {
 			g, buf := g[:len(p)], s[0][:len(p)]
+			if vectors && !nesterov {
+				a := mapping2(p, p, g)
+				a.in[2], a.out[1] = unsafe.SliceData(buf), unsafe.SliceData(buf)
+				a.scalars = [10]float32{scale, wd, old, keep, lr}
+				a.momentum(len(p))
+				return
+			}
 			for i, x := range p {
 				d := scale*g[i] + wd*x
 				b := old*buf[i] + keep*d

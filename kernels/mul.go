@@ -20,6 +20,11 @@ var _ = define(graph.Op{
 	Eval: multiplication.eval,
 	Fast: multiplication.fast(
 		func(z, x, y []float32) {
+			if vectors {
+				a := mapping2(z, x[:len(z)], y)
+				a.mul(len(z))
+				return
+			}
 			x, y = x[:len(z)], y[:len(z)]
 			for i := range z {
 				z[i] = x[i] * y[i]
@@ -27,6 +32,7 @@ var _ = define(graph.Op{
 		},
 		scaleRow,
 		func(z []float32, x float32, y []float32) { scaleRow(z, y, x) }),
+	Lower:     pointwise("a * b"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
@@ -50,6 +56,12 @@ var multiplication = binary{
 }
 
 func scaleRow(z, x []float32, y float32) {
+	if vectors {
+		a := mapping(z, x[:len(z)])
+		a.scalars[0] = y
+		a.scale(len(z))
+		return
+	}
 	x = x[:len(z)]
 	for i := range z {
 		z[i] = x[i] * y

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"iter"
+	"unsafe"
 
 	"memopt/memopt/graph"
 )
@@ -35,6 +36,13 @@ var _ = defineReduce(reduction{
 // sumRow adds four running sums, so that additions need not wait for each
 // other; the order depends on the length alone.
 func sumRow(acc float64, xs []float32) float64 {
+	if vectors && len(xs) >= worthVectors {
+		var s rowSums
+		a := mapping(xs, xs)
+		a.sums = &s
+		a.sumAll(len(xs))
+		return acc + s.total(0)
+	}
 	var a, b, c, d float64
 	for ; len(xs) >= 4; xs = xs[4:] {
 		a += float64(xs[0])
@@ -50,6 +58,13 @@ func sumRow(acc float64, xs []float32) float64 {
 
 func sumRows(acc []float64, xs []float32) {
 	xs = xs[:len(acc)]
+	if vectors {
+		a := mapping(xs, xs)
+		a.out[0] = (*float32)(unsafe.Pointer(unsafe.SliceData(acc)))
+		full := len(xs) &^ (lanes - 1)
+		a.sumRows(full)
+		acc, xs = acc[full:], xs[full:]
+	}
 	for i, x := range xs {
 		acc[i] += float64(x)
 	}

@@ -36,6 +36,9 @@ func sumSquares(xs iter.Seq[float64], _ int) float64 {
 
 // squareRow adds in the order of sumRow.
 func squareRow(acc float64, xs []float32) float64 {
+	if vectors && len(xs) >= worthVectors {
+		return acc + dotRow(xs, xs)
+	}
 	var a, b, c, d float64
 	for ; len(xs) >= 4; xs = xs[4:] {
 		a += float64(xs[0]) * float64(xs[0])

@@ -14,16 +14,28 @@ var _ = defineActivation(activation{
 	ofOrt: true,
 	ints:  func(x int64) int64 { return max(x, 0) },
 	fast: plain(func(y, x []float32) {
+		if vectors {
+			a := mapping(y, x)
+			a.relu(len(x))
+			return
+		}
 		for i, v := range x {
 			y[i] = max(v, 0)
 		}
 	}),
 	fastSlope: plain(func(dx, dy, y []float32) {
+		if vectors {
+			a := mapping2(dx, dy, y)
+			a.reluSlope(len(y))
+			return
+		}
 		dx, dy = dx[:len(y)], dy[:len(y)]
 		for i, v := range y {
 			dx[i] = choose(v > 0, dy[i], 0)
 		}
 	}),
-	flops:   1,
-	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "i32[5]"},
+	shader:      "greatest(a, T(0))",
+	shaderSlope: "choose(gt(b, T(0)), T(1), T(0))",
+	flops:       1,
+	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "i32[5]"},
 })

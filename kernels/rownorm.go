@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"math"
+	"unsafe"
 
 	"memopt/memopt/graph"
 )
@@ -94,6 +95,16 @@ func (r rowNorm) stats32(x []float32) (mean, inv float64) {
 
 // spreadRow is Σ (x − mean)², in the order of sumRow.
 func spreadRow(xs []float32, mean float64) float64 {
+	if vectors && len(xs) >= worthVectors {
+		// About the mean as a float32, and what that is off put right after.
+		var s rowSums
+		m := float32(mean)
+		a := mapping(xs, xs)
+		a.sums, a.scalars[0], a.pad[0] = &s, m, m
+		a.sumSquares(len(xs))
+		off := mean - float64(m)
+		return max(0, s.total(0)-off*off*float64(len(xs)))
+	}
 	var a, b, c, d float64
 	for ; len(xs) >= 4; xs = xs[4:] {
 		w, x, y, z := float64(xs[0])-mean, float64(xs[1])-mean, float64(xs[2])-mean, float64(xs[3])-mean
@@ -217,6 +228,15 @@ func normRow(y, x []float32, m, s float32, scale, bias []float32, run int) {
 				out[i] = (v-m)*g + c
 			}
 		}
+	case vectors:
+		a := mapping2(y, x, scale)
+		a.scalars[0], a.scalars[1] = m, s
+		if bias == nil {
+			a.normPlain(len(x))
+			return
+		}
+		a.in[2] = unsafe.SliceData(bias[:len(x)])
+		a.norm(len(x))
 	case bias == nil:
 		scale = scale[:len(x)]
 		for i, v := range x {
@@ -366,6 +386,13 @@ func (r rowNorm) affineGrad(w affine, lo, hi int, dy, x []float32, stats []float
 // affineRow adds dy·(x − m)·s to ds and dy to db.
 func affineRow(ds, db, dy, x []float32, m, s float32) {
 	db, dy, x = db[:len(ds)], dy[:len(ds)], x[:len(ds)]
+	if vectors {
+		a := mapping2(ds, dy, x)
+		a.in[2], a.in[3], a.out[1] = unsafe.SliceData(ds), unsafe.SliceData(db), unsafe.SliceData(db)
+		a.scalars[0], a.scalars[1] = m, s
+		a.normAffine(len(ds))
+		return
+	}
 	for i, d := range dy {
 		ds[i] += d * ((x[i] - m) * s)
 		db[i] += d
@@ -387,7 +414,13 @@ func affineRun(dy, x []float32, m float32) (sumDN, sumD float64) {
 func (r rowNorm) gradRow(dx, dy, x []float32, mean, inv float64, scale []float32, run int) {
 	m, s := float32(mean), float32(inv)
 	var sumG, sumGN float64
-	if run == 1 {
+	if run == 1 && vectors {
+		var sums rowSums
+		a := mapping2(dx, dy, x)
+		a.in[2], a.sums, a.scalars[0] = unsafe.SliceData(scale[:len(dy)]), &sums, m
+		a.normSums(len(dy))
+		sumG, sumGN = sums.total(0), sums.total(1)
+	} else if run == 1 {
 		scale = scale[:len(dy)]
 		inBlocks(len(dy), func(lo, hi int) {
 			dy, x, scale := dy[lo:hi], x[lo:hi], scale[lo:hi]
@@ -424,6 +457,13 @@ func (r rowNorm) gradRow(dx, dy, x []float32, mean, inv float64, scale []float32
 	}
 	width := float64(r.width)
 	back, slope := float32(sumG/width), float32(sumGN*inv/width*inv)
+	if run == 1 && vectors {
+		a := mapping2(dx, dy, x)
+		a.in[2] = unsafe.SliceData(scale[:len(dy)])
+		a.scalars = [10]float32{m, s, -back, slope}
+		a.normSlope(len(dy))
+		return
+	}
 	if run == 1 {
 		for i, d := range dy {
 			dx[i] = s * (d*scale[i] - back - (x[i]-m)*slope)

@@ -14,6 +14,12 @@ var _ = defineOptimizer(optimizer{
 		lr, scale, wd := float32(u.lr), float32(u.scale), float32(u.n.Float("weight_decay"))
 		return func(p, g []float32, _ [][]float32) {
 			g = g[:len(p)]
+			if vectors {
+				a := mapping2(p, p, g)
+				a.scalars = [10]float32{1 - lr*wd, lr * scale}
+				a.sgd(len(p))
+				return
+			}
 			for i, x := range p {
 				p[i] = x - lr*(scale*g[i]+wd*x)
 			}

@@ -39,6 +39,16 @@ var _ = define(graph.Op{
 // topRow is the greatest number of a row but for NaN, which shows in the
 // exponentials anyway.
 func topRow(x []float32) float32 {
+	if vectors && len(x) >= worthVectors {
+		var s rowSums
+		for i := range s.top {
+			s.top[i] = minusInf
+		}
+		a := mapping(x, x)
+		a.sums, a.pad[0] = &s, minusInf
+		a.greatest(len(x))
+		return s.greatest()
+	}
 	a := float32(math.Inf(-1))
 	b, c, d := a, a, a
 	for ; len(x) >= 4; x = x[4:] {
@@ -62,12 +72,7 @@ func topRow(x []float32) float32 {
 }
 
 func softmaxRow(y []float32, x [][]float32) {
-	top := topRow(x[0])
-	for i, v := range x[0] {
-		y[i] = v - top
-	}
-	expRow(y, y)
-	scaleRow(y, y, float32(1/sumRow(0, y)))
+	scaleRow(y, y, float32(1/expSumRow(y, x[0], topRow(x[0]))))
 }
 
 var _ = define(graph.Op{
@@ -94,6 +99,12 @@ var _ = define(graph.Op{
 		onAxisF32(c, c.Node.Int("axis"), func(dx []float32, in [][]float32) {
 			dy, y := in[0], in[1]
 			dot := float32(dotRow(dy, y))
+			if vectors {
+				a := mapping2(dx, dy, y)
+				a.scalars[0] = dot
+				a.softmaxSlope(len(y))
+				return
+			}
 			for i, v := range y {
 				dx[i] = v * (dy[i] - dot)
 			}
@@ -107,6 +118,13 @@ var _ = define(graph.Op{
 
 // dotRow adds in the order of sumRow.
 func dotRow(x, y []float32) float64 {
+	if vectors && len(x) >= worthVectors {
+		var s rowSums
+		a := mapping2(x, x, y)
+		a.sums = &s
+		a.dot(len(x))
+		return s.total(0)
+	}
 	var a, b, c, d float64
 	for y = y[:len(x)]; len(x) >= 4 && len(y) >= 4; x, y = x[4:], y[4:] {
 		a += float64(x[0]) * float64(y[0])

@@ -18,6 +18,11 @@ var _ = define(graph.Op{
 	Eval: subtraction.eval,
 	Fast: subtraction.fast(
 		func(z, x, y []float32) {
+			if vectors {
+				a := mapping2(z, x[:len(z)], y)
+				a.sub(len(z))
+				return
+			}
 			x, y = x[:len(z)], y[:len(z)]
 			for i := range z {
 				z[i] = x[i] - y[i]
@@ -35,6 +40,7 @@ var _ = define(graph.Op{
 				z[i] = x - y[i]
 			}
 		}),
+	Lower:     pointwise("a - b"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
