@@ -277,11 +277,7 @@ func layers(all []segment) []int {
 				k++
 				continue
 			}
-			work := 0
-			for _, s := range all[k : k+rounds*size] {
-				work += s.nodes
-			}
-			if work > best {
+			if work := nodes(all[k : k+rounds*size]); work > best {
 				best, from, unit = work, k, size
 			}
 			k = n - size + 1
@@ -290,9 +286,25 @@ func layers(all []segment) []int {
 	if best == 0 {
 		return nil
 	}
+	rounds := 0
+	for k := from; k < len(all) && all[k].key == all[from].key; k += unit {
+		rounds++
+	}
+	if last := all[from+(rounds-1)*unit:]; rounds > 2 && nodes(last[:alike(all[from:from+unit], last)])*2 < nodes(all[from:from+unit]) {
+		rounds-- // it begins like the others, and is none
+	}
+	// Of the places in a round at which it may begin, one is best where what
+	// crosses is kept anyway.
+	shift := 0
+	for k := range unit {
+		if from+k+(rounds-1)*unit < len(all) && all[from+k].kept && all[from+k+unit].kept {
+			shift = k
+			break
+		}
+	}
 	var starts []int
 	stash := 0.0
-	for k := from; k < len(all) && all[k].key == all[from].key; k += unit {
+	for k := from + shift; k < from+shift+rounds*unit; k += unit {
 		if len(starts) == 0 || stash >= worth*all[k].cross {
 			starts = append(starts, k)
 			stash = 0
@@ -304,20 +316,39 @@ func layers(all []segment) []int {
 	return starts
 }
 
+// alike is how many segments of two stretches agree, from their beginnings.
+func alike(a, b []segment) (n int) {
+	for n < min(len(a), len(b)) && a[n].key == b[n].key {
+		n++
+	}
+	return n
+}
+
+func nodes(segments []segment) (n int) {
+	for _, s := range segments {
+		n += s.nodes
+	}
+	return n
+}
+
 // worth is how much more a stretch has to keep than what crosses behind it.
 const worth = 1.5
 
 // stretches cuts where nothing comes again: as soon as enough is kept since the
-// last cut.
+// last cut, if enough is left behind.
 func stretches(all []segment) []int {
 	var starts []int
-	stash := 0.0
-	for k := range all {
-		if k > 0 && all[k].kept && stash >= wide*all[k].cross {
+	before, after := 0.0, 0.0
+	for _, s := range all {
+		after += s.stash
+	}
+	for k, s := range all {
+		if k > 0 && s.kept && min(before, after) >= wide*s.cross {
 			starts = append(starts, k)
-			stash = 0
+			before = 0
 		}
-		stash += all[k].stash
+		before += s.stash
+		after -= s.stash
 	}
 	return starts
 }

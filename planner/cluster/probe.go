@@ -423,9 +423,26 @@ func (p *prober) option(entry, kind int, g growth) Option {
 			s.Reused = at.node
 		}
 		o.Outputs = append(o.Outputs, s)
-		o.Views = append(o.Views, p.views[at]...)
+		o.Views = p.addViews(o.Views, p.views[at], g.nodes)
 	}
 	return o
+}
+
+// addViews adds views of what an option makes, and what lies between, in
+// execution order.
+func (p *prober) addViews(all, views, nodes []int) []int {
+	for _, i := range views {
+		for p.shown(i) && !slices.Contains(all, i) && !slices.Contains(nodes, i) {
+			all = append(all, i)
+			at, made := p.makers[p.a.Outline.Nodes[i].Inputs[0]]
+			if !made {
+				break
+			}
+			i = at.node
+		}
+	}
+	slices.SortFunc(all, func(x, y int) int { return p.at[x] - p.at[y] })
+	return all
 }
 
 // shapeText is ONNX Runtime's text of a shape, and the number of elements.
