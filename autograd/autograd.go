@@ -5,8 +5,9 @@
 // The step comes out in the order of a reverse walk. A gradient that is summed
 // from several uses is added up as the parts appear, and a parameter is
 // updated as soon as its gradient is complete, so gradients do not wait for
-// the end of the step. Clipping by the global norm needs all of them at once;
-// then the updates stand at the end.
+// the end of the step. Clipping by the global norm needs all of them at once,
+// and so does a scaled loss, which leaves out an update of gradients that are
+// no numbers; then the updates stand at the end.
 package autograd
 
 import (
@@ -36,8 +37,21 @@ type Options struct {
 	ClipNorm float64
 	// MicroBatches is how many runs share one update; 0 and 1 mean each.
 	MicroBatches int
+	// LossScale seeds the gradient of the loss; the zero one does not.
+	LossScale LossScale
 	// KeepGrads makes the gradients outputs, so that they outlive the step.
 	KeepGrads bool
+}
+
+// LossScale is a factor that the loss's gradient begins with and that is taken
+// off again before the update, so that small gradients do not vanish in a
+// narrow type. An update is left out if any gradient is infinite or no number.
+type LossScale struct {
+	// Initial is the factor; 0 does not scale.
+	Initial float64
+	// Window lets the factor find itself: half as much after an update that was
+	// left out, twice as much after that many updates in a row. 0 keeps it.
+	Window int
 }
 
 // The names of the inputs and states that TrainStep adds. The learning rate
@@ -46,6 +60,8 @@ const (
 	LearningRate = "optimizer.lr"
 	MicroBatch   = "optimizer.micro"
 	Step         = "optimizer.step"
+	Scale        = "optimizer.loss_scale"
+	GoodUpdates  = "optimizer.good_updates"
 )
 
 // TrainStep returns a new graph: g with its backward pass and updates.
@@ -66,7 +82,7 @@ func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
 	wrap(s.chooseRule)
 	wrap(s.prepareUpdates)
 	wrap(s.backward)
-	wrap(s.updateClipped)
+	wrap(s.updateAll)
 	if err != nil {
 		return nil, fmt.Errorf("autograd: %w", err)
 	}
@@ -91,7 +107,10 @@ type step struct {
 	rule     *graph.Op      // the optimizer
 	lr       *graph.Value
 	micro    *graph.Value
+	steps    *graph.Value // updates that were done
 	count    *graph.Value // number of this update, from 1
+	scaling  *graph.Value // the loss scale; nil if there is none
+	good     *graph.Value // updates since it changed; nil if it does not
 	scale    *graph.Value // factor for gradients; nil is 1
 	complete []graph.Grad
 }
@@ -296,7 +315,13 @@ func (s *step) chooseRule() error {
 	if !(s.opt.ClipNorm >= 0) || s.opt.MicroBatches < 0 {
 		return fmt.Errorf("clip norm %v and %d micro-batches: neither can be less than 0", s.opt.ClipNorm, s.opt.MicroBatches)
 	}
+	if l := s.opt.LossScale; !(l.Initial >= 0) || math.IsInf(float64(float32(l.Initial)), 0) || l.Window < 0 {
+		return fmt.Errorf("loss scale %v for %d updates: neither can be less than 0, nor the scale more than float32 holds", l.Initial, l.Window)
+	}
 	if s.opt.Optimizer == "" {
+		if s.opt.LossScale.Initial > 0 {
+			return fmt.Errorf("a scaled loss needs an optimizer that takes the scale off")
+		}
 		if s.opt.ClipNorm > 0 {
 			return fmt.Errorf("clipping needs an optimizer to scale for")
 		}
@@ -325,10 +350,17 @@ func (s *step) prepareUpdates() error {
 	}
 	if s.rule != nil {
 		s.lr = s.define(graph.Input, LearningRate, graph.Float32, graph.Shape{})
-		steps := s.define(graph.State, Step, graph.Int64, graph.Shape{})
+		s.steps = s.define(graph.State, Step, graph.Int64, graph.Shape{})
 		s.b.Phase = graph.Updating
-		s.count = s.b.Apply(s.g.Lib.Role(graph.RoleCount), nil, 1, steps)[0]
-		s.g.Updates = append(s.g.Updates, graph.Update{State: steps, New: s.count})
+		switch l := s.opt.LossScale; {
+		case l.Initial == 0:
+			s.countUpdate(nil)
+		case l.Window == 0:
+			s.scaling = s.b.Num(graph.Float32, l.Initial)
+		default:
+			s.scaling = s.define(graph.State, Scale, graph.Float32, graph.Shape{})
+			s.good = s.define(graph.State, GoodUpdates, graph.Int64, graph.Shape{})
+		}
 	}
 	if n := s.opt.MicroBatches; n > 1 {
 		s.micro = s.define(graph.Input, MicroBatch, graph.Int64, graph.Shape{})
@@ -337,6 +369,17 @@ func (s *step) prepareUpdates() error {
 		}
 	}
 	return nil
+}
+
+// countUpdate numbers the update; one of a negative scale does not count.
+func (s *step) countUpdate(scale *graph.Value) {
+	s.count = s.b.Apply(s.g.Lib.Role(graph.RoleCount), nil, 1, s.steps, scale)[0]
+	s.g.Updates = append(s.g.Updates, graph.Update{State: s.steps, New: s.count})
+}
+
+// seedOf is the gradient of a scaled loss of some type and rank by itself.
+func (s *step) seedOf(t graph.DType, rank int) *graph.Value {
+	return s.b.Apply(s.g.Lib.Role(graph.RoleLossSeed), graph.A{"initial": s.opt.LossScale.Initial, "to": int64(t), "rank": rank}, 1, s.scaling)[0]
 }
 
 // define adds an input or state of the step's own, under a name that checkNames
@@ -354,6 +397,9 @@ func (s *step) checkNames() error {
 	var own []string
 	if s.rule != nil {
 		own = append(own, LearningRate, Step)
+		if s.opt.LossScale.Window > 0 {
+			own = append(own, Scale, GoodUpdates)
+		}
 	}
 	if s.opt.MicroBatches > 1 {
 		own = append(own, MicroBatch)
@@ -390,13 +436,19 @@ func (s *step) slots() []graph.Port {
 func (s *step) backward() error {
 	s.b.Phase = graph.Backward
 	loss := s.g.Loss
-	one := graph.NewTensor(loss.Type, slices.Repeat([]int{1}, loss.Rank())...)
-	one.SetFloat(0, 1)
-	seed, err := s.b.Const(s.b.Fresh("grad/"+loss.Name), one)
-	if err != nil {
-		return err
+	if s.scaling != nil {
+		s.b.Scope = "grad/" + loss.Name
+		s.sum[loss.ID] = s.seedOf(loss.Type, loss.Rank())
+		s.b.Scope = ""
+	} else {
+		one := graph.NewTensor(loss.Type, slices.Repeat([]int{1}, loss.Rank())...)
+		one.SetFloat(0, 1)
+		seed, err := s.b.Const(s.b.Fresh("grad/"+loss.Name), one)
+		if err != nil {
+			return err
+		}
+		s.sum[loss.ID] = seed
 	}
-	s.sum[loss.ID] = seed
 	s.finish(loss)
 	forward := slices.Clone(s.g.Nodes)
 	for _, n := range slices.Backward(forward) {
@@ -509,34 +561,69 @@ func (s *step) finish(v *graph.Value) {
 	if s.opt.KeepGrads {
 		s.g.Outputs = append(s.g.Outputs, d)
 	}
-	if s.rule != nil && s.opt.ClipNorm == 0 {
+	if s.rule != nil && !s.waits() {
 		s.update(pair)
 	}
 }
 
-// updateClipped scales by the global norm, then updates everything.
-func (s *step) updateClipped() error {
-	if s.opt.ClipNorm == 0 || s.rule == nil {
+// waits reports whether no parameter is updated before all gradients are known.
+func (s *step) waits() bool { return s.opt.ClipNorm > 0 || s.scaling != nil }
+
+// updateAll updates everything that has waited for the whole of the gradient.
+func (s *step) updateAll() error {
+	if s.rule == nil || !s.waits() {
 		return nil
 	}
 	s.b.Phase = graph.Updating
-	limit := s.opt.ClipNorm
-	if n := s.opt.MicroBatches; n > 1 {
-		limit *= float64(n) // the accumulated gradients are sums, not means
+	if s.opt.ClipNorm > 0 {
+		s.clip()
 	}
-	in := []*graph.Value{s.b.Num(graph.Float32, limit)}
-	for _, p := range s.complete {
-		in = append(in, p.Grad)
+	if s.scaling != nil {
+		s.unscale()
 	}
-	factor := s.b.Apply(s.g.Lib.Role(graph.RoleClip), nil, 1, in...)[0]
-	if s.scale != nil {
-		factor = s.b.Apply(s.g.Lib.Role(graph.RoleScale), nil, 1, factor, s.scale)[0]
-	}
-	s.scale = factor
 	for _, p := range s.complete {
 		s.update(p)
 	}
 	return nil
+}
+
+// clip limits the norm of all gradients together.
+func (s *step) clip() {
+	norm := s.opt.ClipNorm
+	if n := s.opt.MicroBatches; n > 1 {
+		norm *= float64(n) // the accumulated gradients are sums, not means
+	}
+	limit := s.b.Num(graph.Float32, norm)
+	if s.scaling != nil {
+		limit = s.b.Apply(s.g.Lib.Role(graph.RoleScale), nil, 1, limit, s.seedOf(graph.Float32, 0))[0]
+	}
+	factor := s.b.Apply(s.g.Lib.Role(graph.RoleClip), nil, 1, s.withGrads(limit)...)[0]
+	if s.scale != nil {
+		factor = s.b.Apply(s.g.Lib.Role(graph.RoleScale), nil, 1, factor, s.scale)[0]
+	}
+	s.scale = factor
+}
+
+// unscale takes the loss scale off, or says that there is no update; then the
+// scale changes and the update does not count.
+func (s *step) unscale() {
+	initial := graph.A{"initial": s.opt.LossScale.Initial}
+	s.scale = s.b.Apply(s.g.Lib.Role(graph.RoleUnscale), initial, 1, s.withGrads(s.scaling, s.scale)...)[0]
+	s.countUpdate(s.scale)
+	if s.good == nil {
+		return
+	}
+	attrs := graph.A{"initial": s.opt.LossScale.Initial, "window": s.opt.LossScale.Window}
+	next := s.b.Apply(s.g.Lib.Role(graph.RoleNextLossScale), attrs, 2, s.scaling, s.good, s.scale)
+	s.g.Updates = append(s.g.Updates, graph.Update{State: s.scaling, New: next[0]}, graph.Update{State: s.good, New: next[1]})
+}
+
+// withGrads is some inputs with every gradient behind them.
+func (s *step) withGrads(in ...*graph.Value) []*graph.Value {
+	for _, p := range s.complete {
+		in = append(in, p.Grad)
+	}
+	return in
 }
 
 // update appends the rule for one parameter, with its states.

@@ -113,6 +113,10 @@ func options(t *testing.T, words []string) (opt autograd.Options) {
 			opt.ClipNorm = number()
 		case "micro":
 			opt.MicroBatches = int(number())
+		case "scale":
+			opt.LossScale.Initial = number()
+		case "window":
+			opt.LossScale.Window = int(number())
 		case "keep":
 			opt.KeepGrads = true
 		default:

@@ -32,7 +32,11 @@ type Config struct {
 	Beta1, Beta2 float64
 	Epsilon      float64
 	WeightDecay  float64
+	Nesterov     bool
+	LRDecay      float64
 	ClipNorm     float64 // 0: no clipping
+	LossScale    LossScale
+	ScaleWindow  int
 	Accumulate   int
 	Steps        int
 	Seed         uint64

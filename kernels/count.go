@@ -7,19 +7,26 @@ import "memopt/memopt/graph"
 var _ = define(graph.Op{
 	Name:   "Count",
 	Domain: own,
-	Doc:    "step + 1",
-	In:     "step",
+	Doc:    "step + 1, or step if the scale is negative",
+	In:     "step, scale?",
 	Out:    "next",
 	Infer: func(n *graph.Node) {
 		wantScalar(n, 0, graph.Int64)
+		wantScalar(n, 1, graph.Float32)
 		sameShape(n)
 	},
-	NoGrad:     true,
-	Eval:       func(c *graph.Call) { c.Out[0].SetInt(0, c.In[0].Int(0)+1) },
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		next := c.In[0].Int(0) + 1
+		if skips(input(c, 1)) {
+			next--
+		}
+		c.Out[0].SetInt(0, next)
+	},
 	Lower:      lowerCount,
 	Flops:      noFlops,
 	Recompute:  graph.Never,
 	Overwrites: []int{0},
 	Role:       graph.RoleCount,
-	Samples:    []string{"i64[]", "i64[]{0}"},
+	Samples:    []string{"i64[]", "i64[]{0}", "i64[]{4}, f32[]{-1}", "i64[]{4}, f32[]{0.5}"},
 })

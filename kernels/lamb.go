@@ -31,4 +31,34 @@ var _ = defineOptimizer(optimizer{
 		}
 		return remember, direction
 	},
+	fastDirection: func(u update) (remember func(p, g []float32, s [][]float32) (params, directions float64), follow func(p []float32, s [][]float32, rate float32)) {
+		scale, beta2 := float32(u.scale), float32(u.n.Float("beta2"))
+		keep1, keep2 := float32(1-u.n.Float("beta1")), float32(1-u.n.Float("beta2"))
+		u.lr = 1
+		step64, root64 := adamCorrections(u)
+		step, root := float32(step64), float32(1/root64)
+		eps, wd := float32(u.n.Float("epsilon")), float32(u.n.Float("weight_decay"))
+		direction := func(p, m, v float32) float32 {
+			return step*m/(float32(math.Sqrt(float64(v)))*root+eps) + wd*p
+		}
+		remember = func(p, g []float32, s [][]float32) (params, directions float64) {
+			m, v := s[0][:len(p)], s[1][:len(p)]
+			for i, x := range p {
+				d := scale * g[i]
+				m[i] += keep1 * (d - m[i])
+				v[i] = beta2*v[i] + keep2*d*d
+				u := direction(x, m[i], v[i])
+				params += float64(x) * float64(x)
+				directions += float64(u) * float64(u)
+			}
+			return params, directions
+		}
+		follow = func(p []float32, s [][]float32, rate float32) {
+			m, v := s[0][:len(p)], s[1][:len(p)]
+			for i, x := range p {
+				p[i] = x - rate*direction(x, m[i], v[i])
+			}
+		}
+		return remember, follow
+	},
 })

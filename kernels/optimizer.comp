@@ -30,7 +30,7 @@ float oneMinusExp(float x) {
 
 void main() {
 	uint i = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 256 + gl_LocalInvocationIndex;
-	if (i >= n) return;
+	if (i >= n || SCALE != 0 && scale[0] < 0) return;
 	float lr = rate[0], now = float(stepped[0]);
 	precise float x = p[i], d = g[i];
 	if (SCALE != 0) d *= scale[0];

@@ -13,7 +13,7 @@ import (
 //
 // where lr and scale are one float32, scale multiplies the gradient, and step
 // is the number of this update, from 1. Its outputs are the new param and the
-// new states, in place.
+// new states, in place; with a negative scale they are the old ones.
 type optimizer struct {
 	name  string // as users say it
 	op    string
@@ -29,6 +29,10 @@ type optimizer struct {
 	// direction is instead of both where a step is as long as the parameter:
 	// what the states keep of a gradient, and which way they point.
 	direction func(u update) (remember func(g float64, s []float64), direction func(p float64, s []float64) float64)
+	// fastDirection is the same for pieces of float32 tensors: remember also
+	// sums the squares of the parameter and of the direction, and follow goes
+	// the direction at some rate.
+	fastDirection func(u update) (remember func(p, g []float32, s [][]float32) (params, directions float64), follow func(p []float32, s [][]float32, rate float32))
 	// samples are attributes to test with, more whole samples.
 	samples, more []string
 }
@@ -71,6 +75,7 @@ func defineOptimizer(o optimizer) *graph.Op {
 		for _, s := range []string{
 			"T[2,3], T[2,3], f32[]{0.1}, f32[]{0.5}, i64[]{3}" + slots,
 			"T[2,3], T[2,3], f32[]{0.1}, _, i64[]{1}" + slots,
+			"T[2,3], T[2,3], f32[]{0.1}, f32[]{-1}, i64[]{1}" + slots,
 		} {
 			op.Samples = append(op.Samples, strings.ReplaceAll(s, "T", "f32")+"; "+attrs, strings.ReplaceAll(s, "T", "f64")+"; "+attrs)
 		}
@@ -92,6 +97,25 @@ func (o optimizer) infer(n *graph.Node) {
 	}
 }
 
+// skipped leaves everything as it is, if the scale says so.
+func (o optimizer) skipped(c *graph.Call) bool {
+	if !skips(c.In[3]) {
+		return false
+	}
+	copyTensor(c.Out[0], c.In[0])
+	for i := range o.slots {
+		copyTensor(c.Out[1+i], c.In[firstSlot+i])
+	}
+	return true
+}
+
+// copyTensor copies, unless both are one piece of memory already.
+func copyTensor(dst, src *graph.Tensor) {
+	if len(dst.Bytes) > 0 && &dst.Bytes[0] != &src.Bytes[0] {
+		copy(dst.Bytes, src.Bytes)
+	}
+}
+
 func newUpdate(c *graph.Call) update {
 	u := update{n: c.Node, lr: c.In[2].Float(0), scale: 1, step: c.In[4].Int(0)}
 	if c.In[3] != nil {
@@ -101,6 +125,9 @@ func newUpdate(c *graph.Call) update {
 }
 
 func (o optimizer) runEval(c *graph.Call) {
+	if o.skipped(c) {
+		return
+	}
 	if o.direction != nil {
 		o.runDirection(c, serial)
 		return
@@ -120,12 +147,18 @@ func (o optimizer) runEval(c *graph.Call) {
 }
 
 func (o optimizer) runFast(c *graph.Call) {
-	if o.direction != nil {
-		o.runDirection(c, c.Parallel)
+	if o.skipped(c) {
 		return
 	}
-	if c.In[0].Type != graph.Float32 {
+	switch {
+	case o.direction != nil && c.In[0].Type != graph.Float32:
+		o.runDirection(c, c.Parallel)
+		return
+	case c.In[0].Type != graph.Float32:
 		o.runEval(c)
+		return
+	case o.direction != nil:
+		o.runFastDirection(c)
 		return
 	}
 	u := newUpdate(c)
@@ -186,6 +219,36 @@ func (o optimizer) runDirection(c *graph.Call, par parallel) {
 		x := p.Float(k)
 		c.Out[0].SetFloat(k, x-rate*direction(x, s))
 	})
+}
+
+// runFastDirection is runDirection for float32.
+func (o optimizer) runFastDirection(c *graph.Call) {
+	u := newUpdate(c)
+	remember, follow := o.fastDirection(u)
+	p, g, n := c.Out[0].F32(), c.In[1].F32(), c.In[0].Len()
+	chunks := ceilDiv(n, clipChunk)
+	params, directions := make([]float64, chunks), make([]float64, chunks)
+	eachChunk := func(f func(chunk, lo, hi int, s [][]float32)) {
+		c.Parallel(chunks, 1, func(first, end int) {
+			s := make([][]float32, len(o.slots))
+			for i := first; i < end; i++ {
+				lo, hi := i*clipChunk, min((i+1)*clipChunk, n)
+				for k := range s {
+					s[k] = c.Out[1+k].F32()[lo:hi]
+				}
+				f(i, lo, hi, s)
+			}
+		})
+	}
+	eachChunk(func(chunk, lo, hi int, s [][]float32) {
+		copyUnless(p[lo:hi], c.In[0].F32()[lo:hi])
+		for k := range s {
+			copyUnless(s[k], c.In[firstSlot+k].F32()[lo:hi])
+		}
+		params[chunk], directions[chunk] = remember(p[lo:hi], g[lo:hi], s)
+	})
+	rate := float32(u.lr * trust(params, directions))
+	eachChunk(func(_, lo, hi int, s [][]float32) { follow(p[lo:hi], s, rate) })
 }
 
 // trust is ‖param‖/‖direction‖ from sums of squares, or 1 where either is zero.

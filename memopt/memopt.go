@@ -91,15 +91,28 @@ func (m *Model) unbound() []string {
 	return slices.DeleteFunc(m.Graph.Names(), func(n string) bool { return m.Config.Dims[n] != 0 })
 }
 
+// autoLossScale is where a loss scale that finds itself begins.
+const autoLossScale = 65536
+
 // stepOptions picks what autograd needs from the settings.
 func stepOptions(c configs.Config) autograd.Options {
 	o := autograd.Options{Loss: c.Loss, Trainable: c.Trainable, Optimizer: c.Optimizer,
 		ClipNorm: c.ClipNorm, MicroBatches: c.Accumulate, Hyper: map[string]float64{}}
 	for setting, value := range map[string]float64{"momentum": c.Momentum, "beta1": c.Beta1, "beta2": c.Beta2,
-		"epsilon": c.Epsilon, "weight_decay": c.WeightDecay} {
+		"epsilon": c.Epsilon, "weight_decay": c.WeightDecay, "lr_decay": c.LRDecay} {
 		if _, given := c.Source(setting); given {
 			o.Hyper[setting] = value
 		}
+	}
+	if c.Nesterov {
+		o.Hyper["nesterov"] = 1
+	}
+	switch l := c.LossScale; {
+	case c.Optimizer == "":
+	case l.Auto:
+		o.LossScale = autograd.LossScale{Initial: autoLossScale, Window: c.ScaleWindow}
+	default:
+		o.LossScale.Initial = l.Factor
 	}
 	return o
 }

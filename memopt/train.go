@@ -40,6 +40,8 @@ type Result struct {
 	Losses    []float64
 	StepTimes []time.Duration
 	Trace     planner.Trace // of the last run
+	Skipped   []int         // steps whose update was left out, because a scaled gradient was no number
+	LossScale float64       // at the end; 0 if the loss is not scaled
 	Plan      *planner.Plan
 	Warnings  []string
 	Stopped   error // why there are fewer steps than asked for; nil if there are not
@@ -88,6 +90,10 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	if m.Graph.ByName(autograd.MicroBatch) != nil {
 		micro = m.Config.Accumulate
 	}
+	scaled, err := newScaledLoss(m, d)
+	if err != nil {
+		return nil, err
+	}
 	for i := range t.Steps {
 		step := r.FirstStep + i
 		begin := time.Now()
@@ -108,6 +114,9 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 				}
 				loss += x.Float(0) / float64(micro)
 			}
+		}
+		if err := scaled.look(d, step, r); err != nil {
+			return nil, err
 		}
 		took := time.Since(begin)
 		r.Losses, r.StepTimes = append(r.Losses, loss), append(r.StepTimes, took)

@@ -75,7 +75,7 @@ func describeAll() []opRow {
 func describe(op *graph.Op) opRow {
 	r := opRow{Name: op.FullName(), Domain: op.Domain, Since: op.Since, Opsets: opsets(op), Types: []string{},
 		Inputs: op.In, Outputs: op.Out, Attrs: op.Attrs,
-		Gradient: "yes", Recompute: op.Recompute.String(), InPlace: "no", Vulkan: onVulkan(op), Random: op.Random, Optimizer: op.Optimizer, Doc: op.Doc}
+		Gradient: "yes", Recompute: op.Recompute.String(), InPlace: "no", Vulkan: op.Lower != nil, Random: op.Random, Optimizer: op.Optimizer, Doc: op.Doc}
 	for _, t := range kernels.Types(op) {
 		r.Types = append(r.Types, t.String())
 	}
@@ -105,10 +105,6 @@ func opsets(op *graph.Op) []int {
 		return kernels.Library.Find(op.Domain, op.Name, n) == nil
 	})
 }
-
-// onVulkan reports whether the operator has a form for that device: there is
-// none yet.
-func onVulkan(*graph.Op) bool { return false }
 
 func yes(is bool) string {
 	if is {

@@ -30,6 +30,8 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		setting("trainable", "`NAMES` the parameters to train, patterns like h.0.* too (default all)"),
 		setting("optimizer", "`NAME` sgd, momentum, adam, adamw (default), lamb or adagrad"),
 		setting("clip-norm", "`X` largest norm of all gradients together"),
+		setting("loss-scale", "`auto|N` what the loss is multiplied by for the backward pass (default off)"),
+		setting("loss-scale-window", "`N` updates without an overflow before an automatic loss scale doubles (default 2000)"),
 		setting("accumulate", "`N` micro-batches for each update (default 1)"),
 		setting("device", "`NAME` auto (default) or cpu"),
 	}, more...)...)

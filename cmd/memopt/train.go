@@ -31,6 +31,8 @@ var trainCommand = &cli.Command{
 		setting("beta1", "`X` adam: decay of the mean gradient (default 0.9)"),
 		setting("beta2", "`X` adam: decay of the mean squared gradient (default 0.999)"),
 		setting("epsilon", "`X` adam: added to the denominator (default 1e-8)"),
+		setting("nesterov", "`on|off` momentum: the step looks ahead (default off)"),
+		setting("lr-decay", "`X` adagrad: how fast the rate falls (default 0)"),
 		setting("seed", "`N` what random operators and made-up data are drawn from (default 0)"),
 		&cli.StringFlag{Name: "data", Usage: "`FILE` npz with an array for each input, in batches along the first dim"},
 		&cli.StringFlag{Name: "save", Usage: "`FILE` write parameters and optimizer states (safetensors)"},
@@ -104,6 +106,9 @@ func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		return err
 	}
 	lines := report.Lines(plan, result.Trace)
+	if n := len(result.Skipped); n > 0 {
+		warn(c, fmt.Sprintf("%d of %d updates were left out because a gradient was infinite or no number; the loss scale is %g now", n, len(result.Losses), result.LossScale))
+	}
 	if asJSON {
 		if err := printJSON(c.App.Writer, trainJSON(result, lines)); err != nil {
 			return err

@@ -17,6 +17,8 @@ type trainFile struct {
 	FirstStep int         `json:"first_step"` // done before, by a resumed run
 	Loss      []number    `json:"loss"`
 	StepMS    []float64   `json:"step_ms"`
+	Skipped   []int       `json:"skipped,omitempty"` // steps whose update was left out
+	LossScale float64     `json:"loss_scale,omitempty"`
 	Memory    trainMemory `json:"memory"`
 	Check     *checkFile  `json:"check,omitempty"`
 	Stopped   string      `json:"stopped,omitempty"`
@@ -66,7 +68,7 @@ func (x number) MarshalJSON() ([]byte, error) {
 const trainFormat = "memopt.train/1"
 
 func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
-	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Loss: []number{}, StepMS: []float64{},
+	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Skipped: r.Skipped, LossScale: r.LossScale, Loss: []number{}, StepMS: []float64{},
 		Memory: memoryJSON(r.Plan, lines), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
 	for _, x := range r.Losses {
 		f.Loss = append(f.Loss, number(x))

@@ -74,7 +74,7 @@ type Op struct {
 	Role Role
 	// Optimizer is the name users give to an update rule. Its ports are
 	// param, grad, lr, scale, step, then one state for each slot; its outputs
-	// the new param and the new states.
+	// the new param and the new states. A negative scale leaves all as it is.
 	Optimizer string
 
 	// Samples feed the conformance test; kernels documents their form.
@@ -102,12 +102,15 @@ type Role uint8
 
 // The roles.
 const (
-	RoleNone       Role = iota
-	RoleSum             // any number of values of one type and shape → their sum
-	RoleAccumulate      // (sum so far, gradient, micro-batch index) → new sum, in place
-	RoleClip            // (max norm, gradients…) → factor ≤ 1 for all of them
-	RoleCount           // (step) → step + 1, in place
-	RoleScale           // (value, factor) → product with a scalar
+	RoleNone          Role = iota
+	RoleSum                // any number of values of one type and shape → their sum
+	RoleAccumulate         // (sum so far, gradient, micro-batch index) → new sum, in place
+	RoleClip               // (max norm, gradients…) → factor ≤ 1 for all of them
+	RoleCount              // (step, scale?) → step + 1, in place; step if the scale is negative
+	RoleScale              // (value, factor) → product with a scalar
+	RoleLossSeed           // (loss scale) → the loss's gradient by itself, of attributes to and rank
+	RoleUnscale            // (loss scale, factor?, gradients…) → factor ≥ 0 that takes the scale off, or −1: no update
+	RoleNextLossScale      // (loss scale, good updates, factor) → both for the next update, in place
 )
 
 // Port is one input or output.

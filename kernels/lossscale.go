@@ -1,0 +1,186 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// The loss is scaled so that small gradients do not vanish in a narrow type:
+// its gradient is seeded with the scale, and taken off again in the update. The
+// scale is a state, in which 0, as states begin, means that it is the initial
+// one; it is a power of two as long as that is, so scaling rounds nothing.
+const lossScaleAttrs = "initial float=65536"
+
+// The bounds of a scale that finds itself.
+const (
+	leastLossScale = 1
+	mostLossScale  = 1 << 24
+)
+
+func lossScale(c *graph.Call) float64 {
+	if scale := c.In[0].Float(0); scale != 0 {
+		return scale
+	}
+	return c.Node.Float("initial")
+}
+
+var _ = define(graph.Op{
+	Name:   "LossSeed",
+	Domain: own,
+	Doc:    "the scale, as the gradient of a loss of that type and rank by itself",
+	In:     "scale",
+	Out:    "seed",
+	Attrs:  lossScaleAttrs + ", to int=1, rank int=0",
+	Infer: func(n *graph.Node) {
+		wantScalar(n, 0, graph.Float32)
+		to, shape := graph.DType(n.Int("to")), graph.Shape{}
+		if !to.IsFloat() {
+			n.Fail("to is %d, which is no float type", n.Int("to"))
+		}
+		for range n.Int("rank") {
+			shape = append(shape, graph.Num(1))
+		}
+		n.Set(0, to, shape)
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { c.Out[0].SetFloat(0, lossScale(c)) },
+	Flops:     noFlops,
+	Recompute: graph.Cheap,
+	Role:      graph.RoleLossSeed,
+	Samples:   []string{"f32[]{8}", "f32[]{0}; initial=4.0 rank=2", "f32[]{8}; to=10", "f32[]{8}; to=11"},
+})
+
+var _ = define(graph.Op{
+	Name:   "Unscale",
+	Domain: own,
+	Doc:    "factor/scale, or −1, which is no update, if a gradient has an element that is infinite or no number",
+	In:     "scale, factor?, grads...",
+	Out:    "unscale",
+	Attrs:  lossScaleAttrs,
+	Infer: func(n *graph.Node) {
+		wantScalar(n, 0, graph.Float32)
+		wantScalar(n, 1, graph.Float32)
+		for i := 2; i < len(n.Inputs); i++ {
+			wantType(n, i, isFloat, "floats")
+		}
+		n.Set(0, graph.Float32, graph.Shape{})
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		unscale(c, serial, func(x *graph.Tensor, lo, hi int) bool {
+			for k := lo; k < hi; k++ {
+				if !isFinite(x.Float(k)) {
+					return false
+				}
+			}
+			return true
+		})
+	},
+	Fast: func(c *graph.Call) {
+		unscale(c, c.Parallel, func(x *graph.Tensor, lo, hi int) bool {
+			if x.Type == graph.Float32 {
+				return finiteRow(x.F32()[lo:hi])
+			}
+			for k := lo; k < hi; k++ {
+				if !isFinite(x.Float(k)) {
+					return false
+				}
+			}
+			return true
+		})
+	},
+	Flops: func(n *graph.Node) graph.Dim {
+		sum := graph.Num(1)
+		for _, g := range n.Inputs[2:] {
+			sum = sum.Add(g.Shape.Elems())
+		}
+		return sum
+	},
+	Recompute: graph.Never,
+	Role:      graph.RoleUnscale,
+	Samples: []string{
+		"f32[]{8}, _, f32[3], f32[2,2]",
+		"f32[]{8}, f32[]{0.5}, f32[70000], f32[0], f16[3], f64[2]",
+		"f32[]{0}, _, f32[3]; initial=4.0",
+		"f32[]{8}, _, f32[2]{1e30,1e39}",
+	},
+})
+
+func unscale(c *graph.Call, par parallel, finite func(x *graph.Tensor, lo, hi int) bool) {
+	factor := 1 / lossScale(c)
+	if f := input(c, 1); f != nil {
+		factor *= f.Float(0)
+	}
+	for _, x := range c.In[2:] {
+		n := x.Len()
+		good := make([]bool, ceilDiv(n, clipChunk))
+		par(len(good), 1, func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				good[i] = finite(x, i*clipChunk, min((i+1)*clipChunk, n))
+			}
+		})
+		for _, ok := range good {
+			if !ok {
+				factor = -1
+			}
+		}
+		if factor < 0 {
+			break
+		}
+	}
+	c.Out[0].SetFloat(0, factor)
+}
+
+func isFinite(x float64) bool { return x-x == 0 }
+
+// finiteRow: only of finite numbers are all differences with themselves 0.
+func finiteRow(xs []float32) bool {
+	sum := float32(0)
+	for _, x := range xs {
+		sum += x - x
+	}
+	return sum == 0
+}
+
+var _ = define(graph.Op{
+	Name:   "NextLossScale",
+	Domain: own,
+	Doc:    "half the scale, at least 1, if unscale says no update; twice, at most 2²⁴, after so many updates in a row; and their number",
+	In:     "scale, good, unscale",
+	Out:    "new_scale, new_good",
+	Attrs:  lossScaleAttrs + ", window int=2000",
+	Infer: func(n *graph.Node) {
+		wantScalar(n, 0, graph.Float32)
+		wantScalar(n, 1, graph.Int64)
+		wantScalar(n, 2, graph.Float32)
+		n.Set(0, graph.Float32, graph.Shape{})
+		n.Set(1, graph.Int64, graph.Shape{})
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		scale, good := lossScale(c), c.In[1].Int(0)+1
+		switch {
+		case c.In[2].Float(0) < 0:
+			scale, good = math.Max(scale/2, math.Min(scale, leastLossScale)), 0
+		case good >= int64(c.Node.Int("window")):
+			scale, good = math.Min(scale*2, math.Max(scale, mostLossScale)), 0
+		}
+		c.Out[0].SetFloat(0, scale)
+		c.Out[1].SetInt(0, good)
+	},
+	Flops:      noFlops,
+	Recompute:  graph.Never,
+	Overwrites: []int{0, 1},
+	Role:       graph.RoleNextLossScale,
+	Samples: []string{
+		"f32[]{8}, i64[]{3}, f32[]{0.125}",
+		"f32[]{0}, i64[]{0}, f32[]{-1}; initial=16.0",
+		"f32[]{8}, i64[]{3}, f32[]{0.125}; window=4",
+		"f32[]{16777216}, i64[]{3}, f32[]{0.1}; window=1",
+		"f32[]{1}, i64[]{3}, f32[]{-1}",
+	},
+})
+
+// skips reports whether an update's scale says that there is none.
+func skips(scale *graph.Tensor) bool { return scale != nil && scale.Float(0) < 0 }

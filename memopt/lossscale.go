@@ -1,0 +1,50 @@
+package memopt
+
+import (
+	"memopt/autograd"
+	"memopt/memopt/graph"
+)
+
+// scaledLoss watches the count of updates, which a step that overflows leaves
+// as it is.
+type scaledLoss struct {
+	on, finds bool
+	fixed     float64
+	updates   int64
+}
+
+func newScaledLoss(m *Model, d Device) (*scaledLoss, error) {
+	s := &scaledLoss{on: m.Config.LossScale.Auto || m.Config.LossScale.Factor > 0, fixed: m.Config.LossScale.Factor}
+	if s.on = s.on && m.Graph.ByName(autograd.Step) != nil; !s.on {
+		return s, nil
+	}
+	s.finds = m.Graph.ByName(autograd.Scale) != nil
+	x, err := d.State(autograd.Step)
+	if err == nil {
+		s.updates = x.Int(0)
+	}
+	return s, err
+}
+
+// look is called after a step.
+func (s *scaledLoss) look(d Device, step int, r *Result) error {
+	if !s.on {
+		return nil
+	}
+	var scale *graph.Tensor
+	count, err := d.State(autograd.Step)
+	if err != nil {
+		return err
+	}
+	if s.updates == count.Int(0) {
+		r.Skipped = append(r.Skipped, step+1)
+	}
+	s.updates, r.LossScale = count.Int(0), s.fixed
+	if s.finds {
+		if scale, err = d.State(autograd.Scale); err != nil {
+			return err
+		}
+		r.LossScale = scale.Float(0)
+	}
+	return nil
+}
