@@ -29,6 +29,10 @@ type Model struct {
 	Config  configs.Config
 	// Passes is what was done to the forward graph first.
 	Passes graph.Report
+
+	// Profiled is the device whose times plans count in; "" for flops and bytes.
+	Profiled string
+	costs    map[string]float64 // by node
 }
 
 // Open reads a model and derives its training step, unless it has one already.
@@ -67,6 +71,11 @@ func (m *Model) Plan() (*planner.Plan, error) {
 
 // Run trains under a plan: schedule, device, steps, and what was measured.
 func (m *Model) Run(p *planner.Plan, t Training) (*Result, error) {
+	return m.run(p, t, func(d Device) Device { return d })
+}
+
+// run is Run on a device that something may stand in front of.
+func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*Result, error) {
 	if err := runnable(p.Graph); err != nil {
 		return nil, err
 	}
@@ -79,7 +88,7 @@ func (m *Model) Run(p *planner.Plan, t Training) (*Result, error) {
 		return nil, err
 	}
 	defer device.Close()
-	return train(m, p, s, device, t)
+	return train(m, p, s, through(device), t)
 }
 
 func hasBackward(g *graph.Graph) bool {

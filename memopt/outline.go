@@ -30,8 +30,9 @@ func boundary(c configs.Config) bool {
 	return c.Boundary
 }
 
-// as adds to a request how clusters are found.
+// as adds to a request how clusters are found, and what was measured.
 func (m *Model) as(r planner.Request) planner.Request {
+	r.Costs = m.costs
 	r.Outline, r.Compat, r.Boundary = m.Outline, m.Config.Compat, boundary(m.Config)
 	return r
 }

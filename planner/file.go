@@ -209,13 +209,13 @@ func (p *Plan) File(path string) *File {
 		f.Steps = append(f.Steps, FileStep(s))
 	}
 	f.Formulas, f.Saved = p.fileFormulas(), p.Saved()
-	f.Program = program(p.Graph)
+	f.Program = Program(p.Graph)
 	return f
 }
 
-// program is the graph's nodes as text, so that a plan for another graph can
-// be refused with the first difference.
-func program(g *graph.Graph) []string {
+// Program is the graph's nodes as text, so that what was made for another graph
+// can be refused with the first difference.
+func Program(g *graph.Graph) []string {
 	lines := make([]string, len(g.Nodes))
 	for i, n := range g.Nodes {
 		lines[i] = n.String()
@@ -346,7 +346,7 @@ func (f *File) sameProgram(g *graph.Graph) error {
 	if f.Model.Fingerprint == g.Fingerprint() {
 		return nil
 	}
-	lines := program(g)
+	lines := Program(g)
 	for i, line := range lines {
 		if i >= len(f.Program) {
 			return fmt.Errorf("planner: the plan is for another graph: it ends before node %d: %s", i, clip(line))

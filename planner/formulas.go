@@ -214,25 +214,13 @@ func (f *Formulas) costs(t *timeline, sizes []polynomial) error {
 	return nil
 }
 
-// bytesPerFlop is how many bytes may move in the time of a flop.
-const bytesPerFlop = 4
-
 // priceWeight is a node's cost under the plan's dims over what flops and bytes
 // say.
 func (m *model) priceWeight(n *graph.Node) float64 {
-	moved := int64(0)
-	for _, vs := range [][]*graph.Value{n.Inputs, n.Outputs} {
-		for _, v := range vs {
-			if v != nil {
-				moved += m.bytes[v.ID]
-			}
-		}
+	if plain := m.plainCost(n.ID); plain > 0 {
+		return m.cost[n.ID] / plain
 	}
-	plain := float64(m.flops[n.ID]) + float64(moved)/bytesPerFlop
-	if plain == 0 {
-		return 1
-	}
-	return m.cost[n.ID] / plain
+	return 1
 }
 
 // Valid reports whether the formulas hold under dims.

@@ -59,6 +59,7 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
+	m.reprice(r.Costs)
 	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = Size{}, Size{}, 0, 0, nil, nil
 	p := &Plan{Graph: g, Request: r, m: m}
 	p.Baseline, p.Floor = m.summary(base), m.floor()

@@ -250,6 +250,7 @@ func (l *largest) fits(w way, size int64) bool {
 	if err != nil {
 		return false
 	}
+	m.reprice(l.r.Costs)
 	c, err := m.candidateOf(w.steps)
 	if err != nil {
 		return false

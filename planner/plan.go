@@ -32,6 +32,10 @@ type Request struct {
 	Level int
 	// Clusters turns single clusters on.
 	Clusters []ClusterRequest
+	// Costs gives, by node, the time that a unit of its flops and bytes takes on
+	// the device in use; Plan.PlainCosts has the units. Empty counts flops and
+	// bytes alike for all.
+	Costs map[string]float64
 	// Again names forward nodes that must run again, whatever a strategy says.
 	Again []string
 	// Lowered asks for a plan for a device that runs kernels: work space is what
@@ -115,6 +119,7 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
+	m.reprice(r.Costs)
 	p := &Plan{Graph: g, Request: r, m: m}
 	base, err := m.candidate(make([]bool, len(g.Nodes)))
 	if err != nil {

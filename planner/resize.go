@@ -26,6 +26,7 @@ func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 
 // planOf is a whole plan of steps that were chosen elsewhere.
 func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
+	m.reprice(r.Costs)
 	p := &Plan{Graph: g, Request: r, m: m}
 	base, err := m.candidate(make([]bool, len(g.Nodes)))
 	if err != nil {

@@ -44,7 +44,7 @@ func destinations(c *cli.Context, flags ...string) error {
 // none of them: it may well be where the next one goes.
 func sources(c *cli.Context, written []string) []string {
 	paths := c.Args().Slice()
-	for _, flag := range []string{"data", "check", "config"} {
+	for _, flag := range []string{"data", "check", "config", "profile"} {
 		if !slices.Contains(written, flag) && c.String(flag) != "" {
 			paths = append(paths, c.String(flag))
 		}

@@ -69,7 +69,7 @@ var maxbatchCommand = &cli.Command{
 				"recomputed_nodes": plan.Result.Again, "ms": float64(plan.Took.Microseconds()) / 1000, "plan": model.PlanFile(plan)})
 		}
 		fmt.Fprintf(c.App.Writer, "%s = %d is the largest that fits\n\n", dim, size)
-		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), nonDefaults(cfg))
+		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), priced(c, model))
 		return nil
 	},
 }

@@ -71,7 +71,7 @@ var planCommand = &cli.Command{
 			}
 			fmt.Fprintln(c.App.Writer)
 		}
-		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), nonDefaults(cfg))
+		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), priced(c, model))
 		return nil
 	},
 }
@@ -108,10 +108,16 @@ func openModel(c *cli.Context, cfg configs.Config) (*memopt.Model, error) {
 	done := busy(c, "reading "+filepath.Base(path))
 	model, err := memopt.Open(path, cfg)
 	done()
-	if err == nil {
-		slog.Info("read", "model", path, "nodes", len(model.Graph.Nodes), "took", time.Since(begin))
+	if err != nil {
+		return nil, err
 	}
-	return model, err
+	slog.Info("read", "model", path, "nodes", len(model.Graph.Nodes), "took", time.Since(begin))
+	if profile := c.String("profile"); profile != "" {
+		if err := model.UseProfile(profile); err != nil {
+			return nil, err
+		}
+	}
+	return model, nil
 }
 
 // stage is something that --show can print.

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/memopt"
 	"memopt/memopt/report"
 )
 
@@ -25,6 +26,7 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		setting("boundary", "`ON|OFF` whether what layers keep for each other is kept (default on)"),
 		setting("compat", "`RELEASE` clusters and choices of ONNX Runtime 1.19 to the letter"),
 		&cli.StringFlag{Name: "config", Usage: "`FILE` JSON settings, or ONNX Runtime's array of clusters"},
+		&cli.StringFlag{Name: "profile", Usage: "`FILE` count time as train --record measured it, instead of flops and bytes"},
 		setting("optimize", "`NAME` what is done to a forward graph first: off, clean or fuse (default)"),
 		setting("loss", "`NAME` the scalar to lower, if several outputs are scalars"),
 		setting("trainable", "`NAMES` the parameters to train, patterns like h.0.* too (default all)"),
@@ -81,6 +83,15 @@ func settings(c *cli.Context) (configs.Config, error) {
 
 // idle are settings that files may hold for other versions.
 var idle = map[string]bool{"cache": true}
+
+// priced is nonDefaults with what time is counted in.
+func priced(c *cli.Context, m *memopt.Model) []report.Setting {
+	out := nonDefaults(m.Config)
+	if m.Profiled != "" {
+		out = append(out, report.Setting{Name: "time", Value: "as measured on " + m.Profiled, Source: "--profile " + c.String("profile")})
+	}
+	return out
+}
 
 // nonDefaults lists what was set and by whom.
 func nonDefaults(cfg configs.Config) []report.Setting {

@@ -15,6 +15,7 @@ import (
 	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/memopt/tensorfile"
+	"memopt/planner"
 )
 
 var trainCommand = &cli.Command{
@@ -38,6 +39,7 @@ var trainCommand = &cli.Command{
 		&cli.StringFlag{Name: "save", Usage: "`FILE` write parameters and optimizer states (safetensors)"},
 		&cli.IntFlag{Name: "save-every", Usage: "`N` also save after every N steps"},
 		&cli.StringFlag{Name: "resume", Usage: "`FILE` go on from what --save wrote"},
+		&cli.StringFlag{Name: "record", Usage: "`FILE` write what each node took (median), for --profile"},
 		&cli.StringFlag{Name: "check", Usage: "`FILE` compare loss and gradients of one step with an npz (input.*, loss, grad.*)"},
 		&cli.Float64Flag{Name: "tolerance", Value: 1e-4, Usage: "`X` relative error that --check allows (default 1e-4)"},
 		&cli.StringFlag{Name: "dump", Usage: "`FILE` write inputs, loss and gradients of one step (npz)"},
@@ -65,7 +67,7 @@ var trainCommand = &cli.Command{
 // write to.
 func trainFlags(c *cli.Context) error {
 	oneStep := c.IsSet("check") || c.IsSet("dump")
-	for _, flag := range []string{"save", "save-every", "resume"} {
+	for _, flag := range []string{"save", "save-every", "resume", "record"} {
 		if oneStep && c.IsSet(flag) {
 			return usage("--%s has no place beside --check and --dump, which run one step without an update", flag)
 		}
@@ -86,7 +88,7 @@ func trainFlags(c *cli.Context) error {
 	if c.IsSet("check") && c.IsSet("data") {
 		warn(c, "--check takes its inputs from the reference, not from --data")
 	}
-	return destinations(c, "save", "dump")
+	return destinations(c, "save", "dump", "record")
 }
 
 func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
@@ -98,7 +100,11 @@ func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	defer release()
 	steps := newSteps(c, asJSON, fmt.Sprintf("%s: arena %s, %s with everything kept, %+.1f %% compute\n", filepath.Base(model.Path),
 		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), 100*plan.Result.Overhead))
-	result, err := model.Run(plan, memopt.Training{Steps: cfg.Steps, LR: cfg.LR, Seed: cfg.Seed, Data: c.String("data"),
+	run := model.Run
+	if to := c.String("record"); to != "" {
+		run = func(p *planner.Plan, t memopt.Training) (*memopt.Result, error) { return model.Record(p, t, to) }
+	}
+	result, err := run(plan, memopt.Training{Steps: cfg.Steps, LR: cfg.LR, Seed: cfg.Seed, Data: c.String("data"),
 		Save: c.String("save"), SaveEvery: c.Int("save-every"), Resume: c.String("resume"),
 		Progress: steps.done, Warn: func(msg string) { steps.status.clear(); warn(c, msg) }, Stop: stop})
 	steps.status.clear()

@@ -1,0 +1,167 @@
+package memopt
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/whole"
+	"memopt/planner"
+)
+
+// profileFormat is the version that profiles carry.
+const profileFormat = "memopt.profile/1"
+
+// profile is what the nodes of a step took on a device.
+type profile struct {
+	Format      string           `json:"format"`
+	Device      string           `json:"device"`
+	Fingerprint string           `json:"fingerprint"`
+	Dims        map[string]int64 `json:"dims"`
+	Runs        int              `json:"runs"`
+	Nodes       []profileNode    `json:"nodes"`
+	Program     []string         `json:"program"`
+}
+
+// profileNode is the median time of a node, and its cost by flops and bytes
+// under the profile's dims: their quotient is a rate, which holds under others.
+type profileNode struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+	Units   float64 `json:"units"`
+}
+
+// Record is Run with the time of every node written to a file, which
+// UseProfile reads.
+func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error) {
+	r := &recorder{}
+	result, err := m.run(p, t, func(d Device) Device { r.Device = d; return r })
+	if err != nil {
+		return result, err
+	}
+	if len(r.times) == 0 {
+		return result, input(fmt.Errorf("memopt: device %s does not tell what its launches take, so there is nothing to record", result.Device))
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.MarshalIndent(r.profile(p, s), "", " ")
+	if err != nil {
+		return nil, err
+	}
+	if err := whole.Bytes(path, append(data, '\n')); err != nil {
+		return nil, input(fmt.Errorf("memopt: %s: %w", path, err))
+	}
+	return result, nil
+}
+
+// recorder is a device that keeps the times of its launches.
+type recorder struct {
+	Device
+	times [][]time.Duration // by launch, a time for each run that updates
+}
+
+// Run runs the step with times.
+func (r *recorder) Run(run planner.Run) (planner.Trace, error) {
+	run.Times = true
+	trace, err := r.Device.Run(run)
+	if err != nil || run.Accumulate {
+		return trace, err // it leaves out launches
+	}
+	if r.times == nil {
+		r.times = make([][]time.Duration, len(trace.Launches))
+	}
+	for i, t := range trace.Launches {
+		r.times[i] = append(r.times[i], t)
+	}
+	return trace, nil
+}
+
+// profile takes the median of every node over all its launches and runs. The
+// first run warms caches up and does not count if there are others.
+func (r *recorder) profile(p *planner.Plan, s *planner.Schedule) profile {
+	f := profile{Format: profileFormat, Device: r.Name(), Fingerprint: p.Graph.Fingerprint(), Dims: p.Request.Dims, Program: planner.Program(p.Graph)}
+	if f.Dims == nil {
+		f.Dims = map[string]int64{}
+	}
+	all := make([][]time.Duration, len(p.Graph.Nodes))
+	for i, l := range s.Launches {
+		if l.Node == nil || i >= len(r.times) {
+			continue
+		}
+		f.Runs = len(r.times[i])
+		all[l.Node.ID] = append(all[l.Node.ID], r.times[i][min(1, len(r.times[i])-1):]...)
+	}
+	units := p.PlainCosts()
+	for i, n := range p.Graph.Nodes {
+		if times := all[i]; len(times) > 0 {
+			slices.Sort(times)
+			f.Nodes = append(f.Nodes, profileNode{n.Name, times[len(times)/2].Seconds(), units[n.Name]})
+		}
+	}
+	return f
+}
+
+// mostProfile bounds a profile's file.
+const mostProfile = 1 << 28
+
+// UseProfile has plans of the model count time as it was measured on a device,
+// whose name Profiled gives from then on. A profile of another graph is refused.
+func (m *Model) UseProfile(path string) error {
+	name := filepath.Base(path)
+	info, err := os.Stat(path)
+	if err != nil {
+		return input(fmt.Errorf("memopt: %w", err))
+	}
+	if !info.Mode().IsRegular() || info.Size() > mostProfile {
+		return input(fmt.Errorf("memopt: %s is not a profile", name))
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return input(fmt.Errorf("memopt: %w", err))
+	}
+	var f profile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return input(fmt.Errorf("memopt: %s is not a profile: %w", name, err))
+	}
+	if f.Format != profileFormat {
+		return input(fmt.Errorf("memopt: %s has format %q; a profile has %q", name, f.Format, profileFormat))
+	}
+	if err := f.of(m.Graph); err != nil {
+		return codedError{fmt.Errorf("memopt: %s: %w", name, err), ExitCannot}
+	}
+	rates := map[string]float64{}
+	for i, n := range f.Nodes {
+		if !(n.Seconds >= 0) || !(n.Units >= 0) || math.IsInf(n.Seconds, 0) || math.IsInf(n.Units, 0) {
+			return input(fmt.Errorf("memopt: %s: node %d, %q, has %v seconds for %v units of work", name, i, n.Name, n.Seconds, n.Units))
+		}
+		if n.Units > 0 {
+			rates[n.Name] = n.Seconds / n.Units
+		}
+	}
+	m.costs, m.Profiled = rates, f.Device
+	return nil
+}
+
+// of reports how a profile's graph differs from another.
+func (f *profile) of(g *graph.Graph) error {
+	if f.Fingerprint == g.Fingerprint() {
+		return nil
+	}
+	lines := planner.Program(g)
+	for i, line := range lines {
+		switch {
+		case i >= len(f.Program):
+			return fmt.Errorf("the profile is of another graph: it ends before node %d: %s", i, line)
+		case f.Program[i] != line:
+			return fmt.Errorf("the profile is of another graph; the first difference is node %d: the profile has %s; the model has %s", i, f.Program[i], line)
+		}
+	}
+	return fmt.Errorf("the profile is of another graph: its nodes begin the same, but more of it differs")
+}

@@ -1,0 +1,71 @@
+package planner
+
+// plainCost is what a node costs by flops and bytes moved, on one scale: a byte
+// is worth a quarter of a flop, about the balance of machines that train.
+func (m *model) plainCost(node int32) float64 {
+	return float64(m.flops[node]) + float64(m.moved(node))/bytesPerFlop
+}
+
+// bytesPerFlop is how many bytes may move in the time of a flop.
+const bytesPerFlop = 4
+
+// moved is the bytes that a node reads and writes.
+func (m *model) moved(node int32) (sum int64) {
+	n := m.g.Nodes[node]
+	for _, v := range n.Inputs {
+		if v != nil {
+			sum += m.bytes[v.ID]
+		}
+	}
+	for _, v := range n.Outputs {
+		if v != nil {
+			sum += m.bytes[v.ID]
+		}
+	}
+	return sum
+}
+
+// reprice puts measured rates in the place of flops and bytes: by node, what a
+// unit of its plain cost takes on the device. A node that was not measured has
+// the rate of all that were, together. Rates go with a node, not times, so that
+// what was measured on one batch prices another.
+func (m *model) reprice(rates map[string]float64) {
+	if len(rates) == 0 {
+		return
+	}
+	units, times := 0.0, 0.0
+	for _, n := range m.g.Nodes {
+		if rate, known := rates[n.Name]; known && !n.Op.View {
+			units += m.plainCost(n.ID)
+			times += rate * m.plainCost(n.ID)
+		}
+	}
+	if units == 0 || times == 0 {
+		return
+	}
+	m.total = 0
+	for _, n := range m.g.Nodes {
+		if n.Op.View {
+			continue
+		}
+		rate, known := rates[n.Name]
+		if !known {
+			rate = times / units
+		}
+		m.cost[n.ID] = rate * m.plainCost(n.ID)
+		m.total += m.cost[n.ID]
+	}
+}
+
+// PlainCosts is what each node costs by flops and bytes moved under the plan's
+// dims, by name: what a measured time is divided by to be a rate. Views cost
+// nothing and are left out.
+func (p *Plan) PlainCosts() map[string]float64 {
+	costs := map[string]float64{}
+	for _, n := range p.Graph.Nodes {
+		if !n.Op.View {
+			costs[n.Name] = p.m.plainCost(n.ID)
+		}
+	}
+	return costs
+}
