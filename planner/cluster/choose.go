@@ -6,7 +6,7 @@ import "slices"
 // do: BiasGelu+:1:-1.
 type Request struct {
 	ID    string
-	Type  int // 0 for none: the request only replaces an earlier one
+	Type  int // 0 takes places back that earlier requests have turned on
 	Count int // the first so many places in execution order; −1 for all
 	// Places chooses places by number instead, from 0.
 	Places []Places
@@ -41,17 +41,16 @@ type Tally struct {
 // Option is the option that a choice names.
 func (a *Analysis) Option(c Choice) *Option { return &a.Plans[c.Plan].Options[c.Option] }
 
-// Choose finds the options that requests ask for. Counts are of places in
-// execution order. Of two requests for one ID and type the later counts; where
-// a place is asked to do both, it does what saves more. Under Compat it is all
-// as ONNX Runtime 1.19 does it: requests are told apart by ID alone, making all
-// again wins, and a count of 0 spares the last place of all while any other
-// takes every place.
+// Choose finds the options that requests ask for, by any spelling of their IDs
+// that Match knows. Counts are of places in execution order. Of two requests for
+// one ID and type the later counts; where a place is asked to do both, it does
+// what saves more. Under Compat it is all as ONNX Runtime 1.19 does it: requests
+// are told apart by ID alone, as it is spelled, making all again wins, and a
+// count of 0 spares the last place of all while any other takes every place.
 func (a *Analysis) Choose(requests []Request) Chosen {
 	if a.Rules.Compat != "" {
 		return a.chooseAsORT(requests)
 	}
-	chosen := Chosen{Tallies: make([]Tally, len(requests))}
 	type key struct {
 		id  string
 		typ int
@@ -60,24 +59,38 @@ func (a *Analysis) Choose(requests []Request) Chosen {
 	for i, r := range requests {
 		last[key{r.ID, r.Type}] = i
 	}
-	for p, plan := range a.Plans {
-		best, by := Choice{p, -1}, 0
-		for k := range plan.Options {
-			o := &plan.Options[k]
-			i, ok := last[key{a.ID(o), o.Type}]
-			if !ok {
-				continue
-			}
-			t := &chosen.Tallies[i]
-			wanted := requests[i].wants(t.Matched)
-			t.Matched++
-			if wanted && (best.Option < 0 || o.Ratio > plan.Options[best.Option].Ratio) {
-				best.Option, by = k, i
-			}
+	chosen := Chosen{Tallies: make([]Tally, len(requests))}
+	option, by := make([]int, len(a.Plans)), make([]int, len(a.Plans))
+	for p := range option {
+		option[p] = -1
+	}
+	for i, r := range requests {
+		if last[key{r.ID, r.Type}] != i {
+			continue
 		}
-		if best.Option >= 0 {
-			chosen.Choices = append(chosen.Choices, best)
-			chosen.Tallies[by].Applied++
+		kinds := []int{r.Type}
+		if r.Type == 0 {
+			kinds = []int{Full, Compromise}
+		}
+		for _, kind := range kinds {
+			places, _ := a.Match(r.ID, kind)
+			for n, c := range places {
+				old := option[c.Plan]
+				switch {
+				case !r.wants(n):
+				case r.Type == 0:
+					option[c.Plan] = -1
+				case old < 0 || a.Option(c).Ratio > a.Plans[c.Plan].Options[old].Ratio:
+					option[c.Plan], by[c.Plan] = c.Option, i
+				}
+			}
+			chosen.Tallies[i].Matched += len(places)
+		}
+	}
+	for p, k := range option {
+		if k >= 0 {
+			chosen.Choices = append(chosen.Choices, Choice{p, k})
+			chosen.Tallies[by[p]].Applied++
 		}
 	}
 	return chosen

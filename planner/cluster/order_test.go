@@ -40,11 +40,13 @@ func cases(t *testing.T, path string, run func(input string) string) {
 	}
 }
 
-// outline reads "name Op inputs -> outputs" a line, "outputs ..." for what the
-// program returns, and comments.
+// outline reads "name Op inputs -> outputs" a line, where Op may be of a domain
+// and a form as in com.microsoft.Gelu-1, and - is no value; "outputs ..." for
+// what the program returns; "value name type dims"; and comments.
 func outline(t *testing.T, src string) *graph.Outline {
 	t.Helper()
 	o := &graph.Outline{Values: map[string]graph.OutlineValue{}}
+	made := map[string]bool{}
 	for line := range strings.SplitSeq(src, "\n") {
 		left, right, isNode := strings.Cut(line, "->")
 		words := strings.Fields(left)
@@ -52,10 +54,50 @@ func outline(t *testing.T, src string) *graph.Outline {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case words[0] == "outputs":
 			o.Outputs = words[1:]
+		case words[0] == "value":
+			typ, ok := graph.ParseDType(words[2])
+			if !ok {
+				t.Fatalf("%s: no type", line)
+			}
+			v := graph.OutlineValue{Type: typ, Known: true}
+			for _, d := range words[3:] {
+				dim, err := graph.ParseDim(d)
+				if err != nil {
+					t.Fatal(err)
+				}
+				v.Shape, v.Spelled = append(v.Shape, dim), append(v.Spelled, d)
+			}
+			o.Values[words[1]] = v
 		case isNode:
-			o.Nodes = append(o.Nodes, graph.OutlineNode{Name: words[0], Op: words[1], Inputs: words[2:], Outputs: strings.Fields(right), Of: -1})
+			n := graph.OutlineNode{Name: words[0], Op: words[1], Outputs: strings.Fields(right), Of: -1, Since: 1}
+			for _, in := range words[2:] {
+				if in == "-" {
+					in = ""
+				}
+				n.Inputs = append(n.Inputs, in)
+			}
+			if op, form, ok := strings.Cut(n.Op, "-"); ok {
+				n.Op = op
+				fmt.Sscan(form, &n.Since)
+			}
+			if i := strings.LastIndex(n.Op, "."); i >= 0 {
+				n.Domain, n.Op = n.Op[:i], n.Op[i+1:]
+			}
+			for _, out := range n.Outputs {
+				made[out] = true
+			}
+			o.Nodes = append(o.Nodes, n)
 		default:
 			t.Fatalf("a line that is no node: %s", line)
+		}
+	}
+	given := map[string]bool{}
+	for _, n := range o.Nodes {
+		for _, in := range n.Inputs {
+			if in != "" && !made[in] && !given[in] {
+				given[in] = true
+				o.Inputs = append(o.Inputs, in)
+			}
 		}
 	}
 	return o

@@ -132,26 +132,26 @@ func (a *Analysis) nodeRows() []*row {
 // statuses says of every plan how it was asked for and applied.
 func (a *Analysis) statuses(requests []Request) map[Part]string {
 	status := map[Part]string{}
-	for p := range a.Plans {
-		for k := range a.Plans[p].Options {
-			o := &a.Plans[p].Options[k]
-			status[Part{a.ID(o), o.Type}] = "Disabled."
-		}
+	for _, kind := range []int{Full, Compromise} {
+		a.each(kind, func(_ Choice, o *Option) { status[Part{a.ID(o), kind}] = "Disabled." })
 	}
 	chosen := a.Choose(requests)
-	applied := map[Part]int{}
-	for _, c := range chosen.Choices {
-		o := a.Option(c)
-		applied[Part{a.ID(o), o.Type}]++
-	}
 	for i, r := range requests {
-		part := Part{r.ID, r.Type}
-		n := applied[part]
-		if a.Rules.compat() {
-			n = chosen.Tallies[i].Matched
+		t := chosen.Tallies[i]
+		if r.Type == 0 || r.Count == 0 || t.Matched == 0 {
+			continue
 		}
-		if status[part] != "" && (n > 0 || a.Rules.compat()) && r.Count != 0 {
-			status[part] = fmt.Sprintf("Enabled, requested count=%d, actual applied count=%d", r.Count, n)
+		places, _ := a.Match(r.ID, r.Type)
+		n := t.Applied
+		if a.Rules.compat() {
+			n = t.Matched
+		}
+		for _, c := range places {
+			o := a.Option(c)
+			if a.Rules.compat() && a.ID(o) != r.ID {
+				continue
+			}
+			status[Part{a.ID(o), o.Type}] = fmt.Sprintf("Enabled, requested count=%d, actual applied count=%d", r.Count, n)
 		}
 	}
 	return status
