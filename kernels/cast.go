@@ -37,6 +37,7 @@ var _ = define(graph.Op{
 	Simplify:  castPair,
 	Eval:      func(c *graph.Call) { convert(c, 0, c.Out[0].Len()) },
 	Fast:      func(c *graph.Call) { c.Parallel(c.Out[0].Len(), grain, func(lo, hi int) { convert(c, lo, hi) }) },
+	Lower:     lowerCast,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -15,6 +15,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      unary{f: math.Ceil}.eval,
 	Fast:      unary{f: math.Ceil}.fast(scalarRows(math.Ceil)),
+	Lower:     pointwise("ceil(a)"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

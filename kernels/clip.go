@@ -89,6 +89,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerClip,
 	Flops:     perElement(2),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

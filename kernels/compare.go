@@ -89,6 +89,7 @@ func defineComparison(k comparison) *graph.Op {
 				c.Node.Op.Eval(c)
 			}
 		},
+		Lower:     lowerComparison(k),
 		Flops:     perElement(1),
 		Recompute: graph.Cheap,
 		Samples:   samples,

@@ -54,6 +54,7 @@ var _ = define(graph.Op{
 	NoOp:      func(n *graph.Node) bool { return len(n.Inputs) == 1 },
 	Eval:      concatenation.eval,
 	Fast:      concatenation.fast,
+	Lower:     lowerMove(concatenation, false),
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 	NoOp:      func(*graph.Node) bool { return true }, // a shape that stays repeats nothing
 	Eval:      expansion.eval,
 	Fast:      expansion.fast,
+	Lower:     lowerMove(expansion, false),
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{

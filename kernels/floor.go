@@ -15,6 +15,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      unary{f: math.Floor}.eval,
 	Fast:      unary{f: math.Floor}.fast(scalarRows(math.Floor)),
+	Lower:     pointwise("floor(a)"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -28,6 +28,7 @@ var _ = define(graph.Op{
 		rows := c.In[1].Len() * gatherOuter(c)
 		c.Parallel(rows, max(1, grain*rows/max(1, c.Out[0].Len())), func(lo, hi int) { gatherRows(c, lo, hi) })
 	},
+	Lower:     lowerGather,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -124,6 +125,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerGatherGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -69,6 +69,7 @@ var _ = define(graph.Op{
 		form := geluForms[c.Node.Str("approximate")]
 		unary{f: form.y}.fast(form.row)(c)
 	},
+	Lower:     lowerGelu,
 	Flops:     perElement(8),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -180,6 +181,7 @@ var _ = define(graph.Op{
 		dy, x, dx := c.In[0].F32(), c.In[1].F32(), c.Out[0].F32()
 		c.Parallel(len(dx), grain, func(lo, hi int) { slope(dx[lo:hi], dy[lo:hi], x[lo:hi]) })
 	},
+	Lower:     lowerGeluGrad,
 	Flops:     perElement(16),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

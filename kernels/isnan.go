@@ -14,6 +14,7 @@ var _ = define(graph.Op{
 	Infer:     question,
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { answer(c, math.IsNaN) },
+	Lower:     pointwiseOf("uint(isnan(a))", nil, graph.Bool, graph.Float32, graph.Float32, graph.Float32),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	Samples:   []string{"f32[2,3]", "f64[]", "f16[3]", "f32[0]"},

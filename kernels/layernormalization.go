@@ -33,6 +33,7 @@ var _ = define(graph.Op{
 			c.Node.Op.Eval(c)
 		}
 	},
+	Lower:     layerNorm.forward,
 	Flops:     perElement(8),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -110,6 +111,7 @@ var _ = define(graph.Op{
 		}
 	},
 	Scratch:   rowStats(1),
+	Lower:     layerNormGrad.backward,
 	Flops:     perElement(20),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

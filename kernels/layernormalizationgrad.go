@@ -22,6 +22,7 @@ var _ = define(graph.Op{
 	Eval:      func(c *graph.Call) { keptRowNorm(c, true, 3, 4).keptGrad(c, nil) },
 	Fast:      func(c *graph.Call) { keptRowNorm(c, true, 3, 4).keptGrad(c, c.Parallel) },
 	Scratch:   keptScratch,
+	Lower:     keptNormGrad.backward,
 	Flops:     scoresFlops(1, 12),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

@@ -34,8 +34,11 @@ var _ = defineActivation(activation{
 			}
 		}
 	},
-	flops:   1,
-	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=0.3"},
+	shader:      "choose(lt(a, T(0)), p * a, a)",
+	shaderSlope: "choose(lt(b, T(0)), T(p), T(1))",
+	numbers:     func(n *graph.Node) []float64 { return []float64{n.Float("alpha")} },
+	flops:       1,
+	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=0.3"},
 })
 
 // ONNX Runtime's gradient reads the result, which has the sign of the input.

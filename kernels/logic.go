@@ -42,6 +42,7 @@ func defineLogic(name, doc string, f func(x, y int64) int64) *graph.Op {
 				}
 			})
 		},
+		Lower:     lowerLogic(table),
 		Flops:     perElement(1),
 		Recompute: graph.Cheap,
 		InPlace:   []int{0, 1},

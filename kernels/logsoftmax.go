@@ -38,6 +38,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerRow(rowLogSoftmax),
 	Flops:     perElement(12),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -78,6 +79,7 @@ var _ = define(graph.Op{
 			})
 		})
 	},
+	Lower:     lowerRow(rowLogSoftmaxGrad),
 	Flops:     perElement(12),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

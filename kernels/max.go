@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 			acc[i] = max(acc[i], x[i])
 		}
 	}),
+	Lower:     lowerMany("greatest(a, b)", "greatest(greatest(a, b), c)"),
 	Flops:     perInput,
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

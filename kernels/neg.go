@@ -21,6 +21,7 @@ var _ = define(graph.Op{
 			y[i] = -v
 		}
 	}),
+	Lower:     pointwise("-a"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -14,6 +14,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad:    true,
 	Eval:      unary{i: func(x int64) int64 { return 1 - x }}.eval,
+	Lower:     pointwiseOf("1u - a", nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -64,11 +64,13 @@ func defineOptimizer(o optimizer) *graph.Op {
 		NoGrad:     true,
 		Eval:       o.runEval,
 		Fast:       o.runFast,
-		Lower:      lowerUpdate,
 		Flops:      perElement(o.flops),
 		Recompute:  graph.Never,
 		Overwrites: overwrites,
 		Optimizer:  o.name,
+	}
+	if _, ok := loweredRules[o.op]; ok {
+		op.Lower = lowerUpdate
 	}
 	slots := strings.Repeat(", T[2,3]>0", len(o.slots))
 	for _, attrs := range o.samples {

@@ -92,9 +92,35 @@ T erfOf(T x) {
 	return choose(lt(s, T(1)), near, sign(x) * (T(1) - T(2) * q) + (x - x));
 }
 
+T geluSlope(T x) { return normal(x) + x * normalSlope(x); }
+
 T geluInner(T x) { return T(0.79788456) * (x + T(0.044715) * x * x * x); }
 
+T tanhGelu(T x) { return T(0.5) * x * (T(1) + tanhOf(geluInner(x))); }
+
+T tanhGeluSlope(T x) {
+	T t = tanhOf(geluInner(x));
+	return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * T(0.79788456) * (T(1) + T(0.134145) * x * x);
+}
+
 T sigmoidOf(T x) { return T(1) / (T(1) + exp(-x)); }
+
+// greatest and least keep what is no number.
+T greatest(T x, T y) { return choose(ne(x, x), x, choose(ne(y, y), y, max(x, y))); }
+T least(T x, T y) { return choose(ne(x, x), x, choose(ne(y, y), y, min(x, y))); }
+
+// wave is sin(x) with turn 0 and cos(x) with 1, by polynomials around
+// multiples of π/2: drivers' own may be off by 2⁻¹¹.
+T wave(T x, float turn) {
+	T k = roundEven(x * T(0.636619772));
+	precise T r = ((x - k * T(1.5703125)) - k * T(4.83751297e-4)) - k * T(7.54978995e-8);
+	T s = r * r;
+	T sine = r + r * s * (T(-0.166666667) + s * (T(8.33333333e-3) + s * (T(-1.98412698e-4) + s * T(2.75573192e-6))));
+	T cosine = T(1) - s * (T(0.5) - s * (T(4.16666667e-2) - s * (T(1.38888889e-3) - s * T(2.48015873e-5))));
+	T quarter = mod(k + T(turn), T(4));
+	T v = choose(eq(mod(quarter, T(2)), T(0)), sine, cosine);
+	return choose(ge(quarter, T(2)), -v, v);
+}
 
 // powOf takes what ONNX's Pow does: any base with a whole exponent, too.
 T powOf(T x, T y) {

@@ -28,7 +28,7 @@ type pointwiseForm struct {
 // stored and seen by element type.
 var pointwiseTypes = map[graph.DType]struct{ letter, stored, seen string }{
 	graph.Float32: {"f", "float", "float"},
-	graph.Bool:    {"b", "uint8_t", "bool"},
+	graph.Bool:    {"b", "uint8_t", "uint"},
 	graph.Int64:   {"l", "int64_t", "int64_t"},
 	graph.Int32:   {"i", "int", "int"},
 }

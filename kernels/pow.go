@@ -62,6 +62,7 @@ var _ = define(graph.Op{
 		x, z := c.In[0].F32(), c.Out[0].F32()
 		c.Parallel(len(z), grain, func(lo, hi int) { row(z[lo:hi], x[lo:hi]) })
 	},
+	Lower:     lowerPow,
 	Flops:     perElement(10),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -174,6 +175,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerPowGrad,
 	Flops:     perElement(12),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

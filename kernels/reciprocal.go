@@ -20,6 +20,7 @@ var _ = define(graph.Op{
 			y[i] = 1 / v
 		}
 	}),
+	Lower:     pointwise("T(1) / a"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

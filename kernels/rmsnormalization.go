@@ -26,6 +26,7 @@ var _ = define(graph.Op{
 			c.Node.Op.Eval(c)
 		}
 	},
+	Lower:     rmsNorm.forward,
 	Flops:     perElement(5),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -72,6 +73,7 @@ var _ = define(graph.Op{
 		}
 	},
 	Scratch:   rowStats(1),
+	Lower:     rmsNormGrad.backward,
 	Flops:     perElement(14),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

@@ -15,6 +15,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      unary{f: math.RoundToEven}.eval,
 	Fast:      unary{f: math.RoundToEven}.fast(scalarRows(math.RoundToEven)),
+	Lower:     pointwise("roundEven(a)"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -34,6 +34,7 @@ var _ = define(graph.Op{
 		x, y := c.In[0].F32(), c.Out[0].F32()
 		c.Parallel(len(y), grain, func(lo, hi int) { scaleRow(y[lo:hi], x[lo:hi], k) })
 	},
+	Lower:     pointwise("a * b"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -80,6 +81,7 @@ var _ = define(graph.Op{
 		k, x, y := float32(scaleOf(c)), c.In[0].F32(), c.Out[0].F32()
 		c.Parallel(len(y), grain, func(lo, hi int) { scaleRow(y[lo:hi], x[lo:hi], k) })
 	},
+	Lower:     lowerScale,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

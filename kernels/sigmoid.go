@@ -18,8 +18,10 @@ var _ = defineActivation(activation{
 			dx[i] = dy[i] * (v * (1 - v))
 		}
 	}),
-	flops:   12,
-	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[37]"},
+	shader:      "sigmoidOf(a)",
+	shaderSlope: "b * (T(1) - b)",
+	flops:       12,
+	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[37]"},
 })
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }

@@ -17,6 +17,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      unary{f: math.Sin}.eval,
 	Fast:      unary{f: math.Sin}.fast(scalarRows(math.Sin)),
+	Lower:     pointwise("wave(a, 0)"),
 	Flops:     perElement(15),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -31,6 +31,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      slicing.eval,
 	Fast:      slicing.fast,
+	Lower:     lowerMove(slicing, false, 1, 2, 3, 4),
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -79,6 +80,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { clear(c.Out[0].Bytes); unslicing.eval(c) },
 	Fast:      func(c *graph.Call) { clearFast(c, c.Out[0].Bytes); unslicing.fast(c) },
+	Lower:     lowerMove(unslicing, true, 2, 3, 4, 5),
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{

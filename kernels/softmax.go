@@ -30,6 +30,7 @@ var _ = define(graph.Op{
 		})
 	},
 	Fast:      func(c *graph.Call) { onAxisF32(c, c.Node.Int("axis"), softmaxRow) },
+	Lower:     lowerRow(rowSoftmax),
 	Flops:     perElement(12),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -110,6 +111,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerRow(rowSoftmaxGrad),
 	Flops:     perElement(4),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

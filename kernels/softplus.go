@@ -9,10 +9,12 @@ var _ = defineActivation(activation{
 	doc:  "y = ln(1 + eˣ)",
 	f:    plain(softplus),
 	// 1/(1 + e⁻ˣ) = 1 − e⁻ʸ
-	slope:   plain(func(y float64) float64 { return -math.Expm1(-y) }),
-	fromY:   true,
-	flops:   20,
-	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]"},
+	slope:       plain(func(y float64) float64 { return -math.Expm1(-y) }),
+	fromY:       true,
+	shader:      "greatest(a, T(0)) + log1pOf(exp(-abs(a)))",
+	shaderSlope: "-expm1Of(-b)",
+	flops:       20,
+	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]"},
 })
 
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }

@@ -50,6 +50,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      splitting.eval,
 	Fast:      splitting.fast,
+	Lower:     lowerMove(splitting, false, 1),
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{

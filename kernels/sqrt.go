@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      unary{f: math.Sqrt}.eval,
 	Fast:      unary{f: math.Sqrt}.fast(scalarRows(math.Sqrt)),
+	Lower:     pointwise("sqrt(a)"),
 	Flops:     perElement(2),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -22,6 +22,7 @@ var _ = define(graph.Op{
 			acc[i] += x[i]
 		}
 	}),
+	Lower:     lowerMany("a + b", "a + b + c"),
 	Flops:     perInput,
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

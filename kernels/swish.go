@@ -34,7 +34,10 @@ func swish(name, domain string, since int, attrs string) activation {
 			alpha := float32(n.Float("alpha"))
 			return func(dx, dy, x []float32) { swishSlopeRow(dx, dy, x, alpha) }
 		},
-		flops:   14,
-		samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[37]; alpha=1.5", "f32[0,2]"},
+		shader:      "a * sigmoidOf(p * a)",
+		shaderSlope: "sigmoidOf(p * b) * (T(1) + p * b * (T(1) - sigmoidOf(p * b)))",
+		numbers:     func(n *graph.Node) []float64 { return []float64{n.Float("alpha")} },
+		flops:       14,
+		samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[37]; alpha=1.5", "f32[0,2]"},
 	}
 }

@@ -18,6 +18,8 @@ var _ = defineActivation(activation{
 			dx[i] = dy[i] * (1 - v*v)
 		}
 	}),
-	flops:   12,
-	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[37]"},
+	shader:      "tanhOf(a)",
+	shaderSlope: "T(1) - b * b",
+	flops:       12,
+	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[37]"},
 })

@@ -34,6 +34,7 @@ var _ = define(graph.Op{
 	Fuse:      fuseTranspose,
 	Eval:      transposition.eval,
 	Fast:      transposition.fast,
+	Lower:     lowerMove(transposition, false),
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{

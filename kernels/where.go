@@ -60,6 +60,7 @@ var _ = define(graph.Op{
 			c.Node.Op.Eval(c)
 		}
 	},
+	Lower:     lowerWhere,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{1, 2},

@@ -24,6 +24,8 @@ type Lowering struct {
 	// Refused says why the node has no kernels, if it has none: its element
 	// types, or a form that is too rare.
 	Refused string
+
+	binding *Binding
 }
 
 // Operand is an input or output of a lowering.
@@ -102,10 +104,27 @@ func (l *Lowering) Refuse(format string, args ...any) {
 	l.Dispatches = nil
 }
 
+// Ints is the contents of an input that is known while planning.
+func (l *Lowering) Ints(i int) ([]int64, bool) {
+	v := l.Node.In(i)
+	if v == nil || v.Ints == nil {
+		return nil, false
+	}
+	out := make([]int64, len(v.Ints))
+	for k, d := range v.Ints {
+		x, err := l.binding.Eval(d)
+		if err != nil {
+			return nil, false
+		}
+		out[k] = x
+	}
+	return out, true
+}
+
 // Lower gives a node's dispatches; shapes are its values' under b. It says why
 // there are none in Refused.
 func Lower(n *Node, b *Binding, limits Limits) (*Lowering, error) {
-	l := &Lowering{Node: n, Limits: limits}
+	l := &Lowering{Node: n, Limits: limits, binding: b}
 	operands := func(vs []*Value) ([]*Operand, error) {
 		out := make([]*Operand, len(vs))
 		for i, v := range vs {

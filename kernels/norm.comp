@@ -1,0 +1,114 @@
+// Normalised rows: y = (x − mean)·inv·scale + bias over rows of a width, scale and
+// bias as long as a row, and the gradients.
+//
+// PASS 0: y, and the statistics if wanted. PASS 1: the statistics of a row to
+// work. PASS 2: a lane owns a column and sums dy·(x − mean)·inv and dy over a part
+// of the rows, to work behind the statistics, or to the results if there is one part.
+// PASS 3: the sums of the parts. PASS 4: dx, which may lie over dy or x.
+#version 450
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 0) const uint LOCAL = 8;
+layout(constant_id = 1) const uint PASS = 0;
+layout(constant_id = 2) const uint CENTRED = 1;
+layout(constant_id = 3) const uint BIAS = 0;  // PASS 0: there is one; PASS 3: its gradient is wanted
+layout(constant_id = 4) const uint SCALE = 1; // PASS 3: its gradient is wanted
+layout(constant_id = 5) const uint STATS = 0; // PASS 0: bit 0 mean, bit 1 inv are wanted; PASS 1: they are kept
+
+layout(push_constant) uniform Push {
+	uint rows, width, parts;
+	float epsilon;
+};
+
+layout(binding = 0) buffer Y { float y[]; };          // y, dx; PASS 3: dscale
+layout(binding = 1) buffer X { float x[]; };
+layout(binding = 2) readonly buffer Scale { float scale[]; };
+layout(binding = 3) buffer Bias { float bias[]; };    // bias, dy; PASS 3: dbias
+layout(binding = 4) buffer Mean { float mean[]; };
+layout(binding = 5) buffer Inv { float inv[]; };
+layout(binding = 6) buffer Work { float work[]; };    // mean and inv of each row, then sums of parts
+
+void main() {
+	uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
+	if (PASS == 2 || PASS == 3) {
+		uint column = group * LOCAL + gl_LocalInvocationIndex;
+		if (column >= width) return;
+		float d = 0, s = 0;
+		if (PASS == 2) {
+			uint part = gl_WorkGroupID.z, each = (rows + parts - 1) / parts;
+			uint to = min((part + 1) * each, rows);
+			for (uint r = part * each; r < to; r += 32) {
+				float d32 = 0, s32 = 0;
+				for (uint k = r; k < min(r + 32, to); k++) {
+					float g = bias[k * width + column];
+					s32 += g * ((x[k * width + column] - work[2 * k]) * work[2 * k + 1]);
+					d32 += g;
+				}
+				s += s32;
+				d += d32;
+			}
+			uint at = 2 * rows + 2 * part * width + column;
+			work[at] = s;
+			work[at + width] = d;
+			return;
+		}
+		for (uint part = 0; part < parts; part++) {
+			uint at = 2 * rows + 2 * part * width + column;
+			s += work[at];
+			d += work[at + width];
+		}
+		if (SCALE != 0) y[column] = s;
+		if (BIAS != 0) bias[column] = d;
+		return;
+	}
+	uint row = group * gl_NumSubgroups + gl_SubgroupID;
+	if (row >= rows) return;
+	uint at = row * width, lane = gl_SubgroupInvocationID, step = gl_SubgroupSize;
+	float m = 0, s;
+	if (PASS == 4) {
+		m = work[2 * row];
+		s = work[2 * row + 1];
+		float g = 0, gn = 0;
+		for (uint i = lane; i < width; i += step) {
+			float v = bias[at + i] * scale[i];
+			g += v;
+			gn += v * (x[at + i] - m);
+		}
+		g = CENTRED != 0 ? subgroupAdd(g) / float(width) : 0;
+		gn = subgroupAdd(gn) * s / float(width) * s;
+		for (uint i = lane; i < width; i += step) y[at + i] = s * (bias[at + i] * scale[i] - g - (x[at + i] - m) * gn);
+		return;
+	}
+	if (PASS == 1 && STATS != 0) {
+		if (CENTRED != 0) m = mean[row];
+		s = inv[row];
+	} else {
+		if (CENTRED != 0) {
+			for (uint i = lane; i < width; i += step) m += x[at + i];
+			m = subgroupAdd(m) / float(width);
+		}
+		float spread = 0;
+		for (uint i = lane; i < width; i += step) {
+			float v = x[at + i] - m;
+			spread += v * v;
+		}
+		s = 1 / sqrt(subgroupAdd(spread) / float(width) + epsilon);
+	}
+	if (PASS == 1) {
+		if (subgroupElect()) {
+			work[2 * row] = m;
+			work[2 * row + 1] = s;
+		}
+		return;
+	}
+	if (subgroupElect()) {
+		if ((STATS & 1) != 0) mean[row] = m;
+		if ((STATS & 2) != 0) inv[row] = s;
+	}
+	for (uint i = lane; i < width; i += step) {
+		float v = (x[at + i] - m) * s * scale[i];
+		y[at + i] = BIAS != 0 ? v + bias[i] : v;
+	}
+}
