@@ -190,7 +190,7 @@ func (bn batchNorm) stats(x *graph.Tensor, channel int) (mean, variance float64)
 	sum := 0.0
 	bn.eachPart(channel, func(lo, hi int) {
 		if bn.quick {
-			sum = sumRow(sum, x.F32()[lo:hi])
+			sum += nearSumRow(x.F32()[lo:hi])
 			return
 		}
 		for i := lo; i < hi; i++ {

@@ -276,8 +276,9 @@ func (r reduction) fast(c *graph.Call) {
 	}
 	k := len(stay) - 1
 	width := stay[k]
-	c.Parallel(len(out), max(1, grain/max(1, n)), func(lo, hi int) {
-		var block [512]float64
+	// Columns that lie together, for the memory.
+	c.Parallel(len(out), max(256, grain/max(1, n)), func(lo, hi int) {
+		var block [2048]float64
 		for lo < hi {
 			column := lo % width
 			acc := block[:min(len(block), hi-lo, width-column)]

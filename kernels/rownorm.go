@@ -87,10 +87,22 @@ func (r rowNorm) kept(row int) (mean, inv float64) {
 
 func (r rowNorm) stats32(x []float32) (mean, inv float64) {
 	if r.centred {
-		mean = sumRow(0, x) / float64(len(x))
+		mean = nearSumRow(x) / float64(len(x))
 		return mean, 1 / math.Sqrt(spreadRow(x, mean)/float64(len(x))+r.eps)
 	}
 	return 0, 1 / math.Sqrt(squareRow(0, x)/float64(len(x))+r.eps)
+}
+
+// nearSumRow is sumRow for what is rounded to float32 soon after.
+func nearSumRow(x []float32) float64 {
+	if !vectors || len(x) < worthVectors {
+		return sumRow(0, x)
+	}
+	var s rowSums
+	a := mapping(x, x)
+	a.sums = &s
+	a.sumNear(len(x))
+	return s.total(0)
 }
 
 // spreadRow is Σ (x − mean)², in the order of sumRow.

@@ -47,19 +47,18 @@ func mapping2(z, x, y []float32) (a rowArgs) {
 
 // total adds up sum i, neighbours first.
 func (s *rowSums) total(i int) float64 {
-	v := s.sums[i]
-	for width := 8; width > 0; width /= 2 {
-		for k := range width {
-			v[k] = v[2*k] + v[2*k+1]
-		}
-	}
-	return v[0]
+	v := &s.sums[i]
+	a, b := (v[0]+v[1])+(v[2]+v[3]), (v[4]+v[5])+(v[6]+v[7])
+	c, d := (v[8]+v[9])+(v[10]+v[11]), (v[12]+v[13])+(v[14]+v[15])
+	return (a + b) + (c + d)
 }
 
 func (s *rowSums) greatest() float32 {
 	top := s.top[0]
 	for _, v := range s.top[1:lanes] {
-		top = max(top, v)
+		if v > top {
+			top = v
+		}
 	}
 	return top
 }

@@ -543,6 +543,36 @@ func (a *rowArgs) sumAllFull(n int) {
 }
 
 //go:noescape
+func sumNearAVX2(a *rowArgs, n int)
+
+//go:noescape
+func sumNearAVX512(a *rowArgs, n int)
+
+// sumNear: Σ x, nearly
+func (a *rowArgs) sumNear(n int) {
+	full := n &^ (lanes - 1)
+	if full > 0 {
+		a.sumNearFull(full)
+	}
+	if full < n {
+		var t rowTail
+		t.load(a, full, n, 1)
+		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
+		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
+		t.args.sumNearFull(lanes)
+		t.store(a, full, n, 0)
+	}
+}
+
+func (a *rowArgs) sumNearFull(n int) {
+	if lanes == 16 {
+		sumNearAVX512(a, n)
+	} else {
+		sumNearAVX2(a, n)
+	}
+}
+
+//go:noescape
 func sumSquaresAVX2(a *rowArgs, n int)
 
 //go:noescape

@@ -40,6 +40,8 @@ func (*rowArgs) shift(int) { panic(noVectors) }
 
 func (*rowArgs) sumAll(int) { panic(noVectors) }
 
+func (*rowArgs) sumNear(int) { panic(noVectors) }
+
 func (*rowArgs) sumSquares(int) { panic(noVectors) }
 
 func (*rowArgs) dot(int) { panic(noVectors) }

@@ -43,14 +43,17 @@ func (t *table) at(bits uint32) int {
 // emitter writes one kernel for one kind of vectors.
 type emitter struct {
 	isa
-	k      *kernel
-	table  *table
-	out    bytes.Buffer
-	where  map[*value]int // registers
-	last   map[*value]int // the turn after which a value is not needed
-	free   []int
-	most   int // registers used
-	failed bool
+	k     *kernel
+	table *table
+	out   bytes.Buffer
+	where map[*value]int // registers
+	last  map[*value]int // the turn after which a value is not needed
+	free  []int
+	ahead int // bytes from BX to this turn's elements
+	// turn of turns in one round of the loop, and registers of sums within it.
+	turn, turns int
+	partial     map[int]int
+	failed      bool
 }
 
 // emit tries with as many constants in registers as there is room for.
@@ -86,6 +89,9 @@ func (e *emitter) run(hoisted int) string {
 	for i := range k.outs {
 		e.line("MOVQ %d(AX), %s", outsAt+8*i, outRegs[i])
 	}
+	if k.ahead {
+		e.line("LEAQ (R8)(CX*1), R13")
+	}
 	for _, v := range k.scalars {
 		e.where[v] = e.take()
 		e.line("VBROADCASTSS %d(AX), %s", scalarsAt+4*v.i, e.at(v))
@@ -99,39 +105,85 @@ func (e *emitter) run(hoisted int) string {
 		e.where[v] = e.take()
 		e.line("VBROADCASTSS %d(DX), %s", e.table.at(v.bits), e.at(v))
 	}
-	var sums []string
 	if k.sums > 0 || k.top {
-		e.line("MOVQ %d(AX), BX", sumsAt)
-	}
-	for i := range 2 * k.sums {
-		sums = append(sums, e.name2(e.take()))
-		e.line("VMOVUPD %d(BX), %s", e.sumAt(i), sums[i])
-	}
-	top := ""
-	if k.top {
-		top = e.name2(e.take())
-		e.line("VMOVUPS %d(BX), %s", topAt, top)
-	}
-	e.line("XORQ BX, BX")
-	fmt.Fprintf(&e.out, "\n%s%sLoop:\n", k.name, e.name)
-	for i, v := range k.values {
-		e.value(i, v, sums, top)
-	}
-	e.line("ADDQ $%d, BX", 4*e.lanes)
-	e.line("CMPQ BX, CX")
-	e.line("JLT  %s%sLoop", k.name, e.name)
-	if k.sums > 0 || k.top {
-		e.line("MOVQ %d(AX), BX", sumsAt)
-	}
-	for i, s := range sums {
-		e.line("VMOVUPD %s, %d(BX)", s, e.sumAt(i))
-	}
-	if k.top {
-		e.line("VMOVUPS %s, %d(BX)", top, topAt)
+		e.summing()
+	} else {
+		e.line("XORQ BX, BX")
+		e.loop("Loop", "CX", totals{})
 	}
 	e.line("VZEROUPPER")
 	e.line("RET")
 	return e.out.String()
+}
+
+// loop writes the body once for each set of totals, one behind the other, until
+// BX is what end holds.
+func (e *emitter) loop(label, end string, sets ...totals) {
+	fmt.Fprintf(&e.out, "\n%s%s%s:\n", e.k.name, e.name, label)
+	e.partial = map[int]int{}
+	for turn, t := range sets {
+		e.ahead, e.turn, e.turns = 4*e.lanes*turn, turn, len(sets)
+		for i, v := range e.k.values {
+			e.value(i, v, t.sums, t.top)
+		}
+	}
+	e.line("ADDQ $%d, BX", 4*e.lanes*len(sets))
+	e.line("CMPQ BX, %s", end)
+	e.line("JLT  %s%s%s", e.k.name, e.name, label)
+}
+
+// totals are registers of sums and of the greatest.
+type totals struct {
+	sums []string
+	top  string
+}
+
+// summing is the loop of a kernel with totals. Additions would wait for each
+// other, so several sets of totals take turns; what is left over at the end
+// goes to the first, and then the others do.
+func (e *emitter) summing() {
+	k, sets := e.k, make([]totals, map[string]int{"Y": 2, "Z": 4}[e.reg])
+	e.line("MOVQ %d(AX), BX", sumsAt)
+	for n := range sets {
+		for i := range 2 * k.sums {
+			r := e.nameOf(e.take())
+			sets[n].sums = append(sets[n].sums, r)
+			if n == 0 {
+				e.line("VMOVUPD %d(BX), %s", e.sumAt(i), r)
+			} else {
+				e.line("VXORPS X%[1]s, X%[1]s, X%[1]s", r[1:])
+			}
+		}
+		if k.top {
+			sets[n].top = e.nameOf(e.take())
+			e.line("VMOVUPS %d(BX), %s", topAt, sets[n].top)
+		}
+	}
+	e.line("XORQ BX, BX")
+	e.line("MOVQ CX, AX")
+	e.line("ANDQ $%d, AX", -4*e.lanes*len(sets))
+	e.line("JZ   %s%sRest", k.name, e.name)
+	e.loop("Loop", "AX", sets...)
+	fmt.Fprintf(&e.out, "\n%s%sRest:\n", k.name, e.name)
+	e.line("CMPQ BX, CX")
+	e.line("JGE  %s%sDone", k.name, e.name)
+	e.loop("Single", "CX", sets[0])
+	fmt.Fprintf(&e.out, "\n%s%sDone:\n", k.name, e.name)
+	e.line("MOVQ a+0(FP), AX")
+	e.line("MOVQ %d(AX), BX", sumsAt)
+	first := sets[0]
+	for i, s := range first.sums {
+		for _, t := range sets[1:] {
+			e.line("VADDPD %s, %s, %[2]s", t.sums[i], s)
+		}
+		e.line("VMOVUPD %s, %d(BX)", s, e.sumAt(i))
+	}
+	if k.top {
+		for _, t := range sets[1:] {
+			e.line("VMAXPS %s, %s, %[2]s", t.top, first.top)
+		}
+		e.line("VMOVUPS %s, %d(BX)", first.top, topAt)
+	}
 }
 
 // sumAt is where register i of the sums lies in rowSums: a sum has two.
@@ -154,6 +206,14 @@ func (e *emitter) need(c *value) (n int) {
 	return n
 }
 
+// place is ahead as an address begins, for elements of a width.
+func (e *emitter) place(width int) string {
+	if e.ahead == 0 {
+		return ""
+	}
+	return fmt.Sprint(e.ahead * width)
+}
+
 func (e *emitter) line(format string, args ...any) {
 	fmt.Fprintf(&e.out, "\t"+format+"\n", args...)
 }
@@ -173,8 +233,8 @@ func (e *emitter) give(r int) {
 	slices.Sort(e.free)
 }
 
-func (e *emitter) name2(r int) string  { return fmt.Sprint(e.reg, r) }
-func (e *emitter) at(v *value) string  { return e.name2(e.where[v]) }
+func (e *emitter) nameOf(r int) string { return fmt.Sprint(e.reg, r) }
+func (e *emitter) at(v *value) string  { return e.nameOf(e.where[v]) }
 func half(reg string, of isa) string   { return map[string]string{"Z": "Y", "Y": "X"}[of.reg] + reg[1:] }
 func (e *emitter) inReg(v *value) bool { _, ok := e.where[v]; return ok }
 func (e *emitter) dies(v *value, turn int) bool {
@@ -200,8 +260,8 @@ func (e *emitter) register(v *value) (reg string, done func()) {
 		return e.at(v), func() {}
 	}
 	r := e.take()
-	e.line("VBROADCASTSS %d(DX), %s", e.table.at(v.bits), e.name2(r))
-	return e.name2(r), func() { e.give(r) }
+	e.line("VBROADCASTSS %d(DX), %s", e.table.at(v.bits), e.nameOf(r))
+	return e.nameOf(r), func() { e.give(r) }
 }
 
 // value emits one value. The registers of arguments that die are free for the
@@ -220,14 +280,14 @@ func (e *emitter) value(turn int, v *value, sums []string, top string) {
 		dead = nil
 		r := e.take()
 		e.where[v] = r
-		return e.name2(r)
+		return e.nameOf(r)
 	}
 	switch v.op {
 	case "in":
-		e.line("VMOVUPS (%s)(BX*1), %s", inRegs[v.i], result())
+		e.line("VMOVUPS %s(%s)(BX*1), %s", e.place(1), inRegs[v.i], result())
 	case "out":
 		from, done := e.register(v.args[0])
-		e.line("VMOVUPS %s, (%s)(BX*1)", from, outRegs[v.i])
+		e.line("VMOVUPS %s, %s(%s)(BX*1)", from, e.place(1), outRegs[v.i])
 		done()
 	case "ADDPS", "MULPS", "SUBPS", "DIVPS", "MINPS", "MAXPS":
 		a, b := v.args[0], v.args[1]
@@ -265,11 +325,11 @@ func (e *emitter) value(turn int, v *value, sums []string, top string) {
 			break
 		}
 		mask := e.take()
-		e.line("VCMPPS $0x11, %s, %s, %s", b, a, e.name2(mask))
+		e.line("VCMPPS $0x11, %s, %s, %s", b, a, e.nameOf(mask))
 		doneX()
 		doneY()
 		e.give(mask)
-		e.line("VBLENDVPS %s, %s, %s, %s", e.name2(mask), x, y, result())
+		e.line("VBLENDVPS %s, %s, %s, %s", e.nameOf(mask), x, y, result())
 	case "scale":
 		p, n := e.at(v.args[0]), e.at(v.args[1])
 		if e.reg == "Z" {
@@ -278,7 +338,7 @@ func (e *emitter) value(turn int, v *value, sums []string, top string) {
 		}
 		// 2^(n/2) · 2^(n − n/2): n may be beyond one exponent.
 		s, t := e.take(), e.take()
-		half, rest := e.name2(s), e.name2(t)
+		half, rest := e.nameOf(s), e.nameOf(t)
 		bias := fmt.Sprintf("%d(DX)", e.table.at(127))
 		e.line("VCVTPS2DQ %s, %s", n, rest)
 		e.line("VPSRAD $1, %s, %s", rest, half)
@@ -295,16 +355,20 @@ func (e *emitter) value(turn int, v *value, sums []string, top string) {
 		t := e.take()
 		for i, wide := range e.halves(e.at(v.args[0]), t) {
 			wide()
-			e.line("VADDPD %s, %[2]s, %[2]s", e.name2(t), sums[2*v.i+i])
+			e.line("VADDPD %s, %[2]s, %[2]s", e.nameOf(t), sums[2*v.i+i])
 		}
 		e.give(t)
+	case "near":
+		e.near(v.i, e.at(v.args[0]), sums)
+	case "ahead":
+		e.line("PREFETCHT0 %s(R13)(BX*1)", e.place(1))
 	case "sumOf":
 		s, t := e.take(), e.take()
 		as, bs := e.halves(e.at(v.args[0]), s), e.halves(e.at(v.args[1]), t)
 		for i := range as {
 			as[i]()
 			bs[i]()
-			e.line("VFMADD231PD %s, %s, %s", e.name2(t), e.name2(s), sums[2*v.i+i])
+			e.line("VFMADD231PD %s, %s, %s", e.nameOf(t), e.nameOf(s), sums[2*v.i+i])
 		}
 		e.give(s)
 		e.give(t)
@@ -313,8 +377,8 @@ func (e *emitter) value(turn int, v *value, sums []string, top string) {
 		for i, wide := range e.halves(e.at(v.args[0]), t) {
 			wide()
 			place := fmt.Sprintf("%d(%s)(BX*2)", 4*e.lanes*i, outRegs[v.i])
-			e.line("VADDPD %s, %[2]s, %[2]s", place, e.name2(t))
-			e.line("VMOVUPD %s, %s", e.name2(t), place)
+			e.line("VADDPD %s, %[2]s, %[2]s", place, e.nameOf(t))
+			e.line("VMOVUPD %s, %s", e.nameOf(t), place)
 		}
 		e.give(t)
 	case "greatest":
@@ -327,9 +391,38 @@ func (e *emitter) value(turn int, v *value, sums []string, top string) {
 	}
 }
 
+// near adds to a sum: the turns of a round in float32, rounds in float64. The
+// last turn's set gets it.
+func (e *emitter) near(sum int, from string, sums []string) {
+	switch {
+	case e.turns == 1:
+	case e.turn == 0:
+		r := e.take()
+		e.partial[sum] = r
+		e.line("VMOVAPS %s, %s", from, e.nameOf(r))
+		return
+	default:
+		to := e.nameOf(e.partial[sum])
+		e.line("VADDPS %s, %[2]s, %[2]s", from, to)
+		if e.turn < e.turns-1 {
+			return
+		}
+		from = to
+	}
+	t := e.take()
+	for i, wide := range e.halves(from, t) {
+		wide()
+		e.line("VADDPD %s, %[2]s, %[2]s", e.nameOf(t), sums[2*sum+i])
+	}
+	e.give(t)
+	if e.turns > 1 {
+		e.give(e.partial[sum])
+	}
+}
+
 // halves brings both halves of a register into t as float64, one at a time.
 func (e *emitter) halves(from string, t int) [2]func() {
-	to := e.name2(t)
+	to := e.nameOf(t)
 	return [2]func(){
 		func() { e.line("VCVTPS2PD %s, %s", half(from, e.isa), to) },
 		func() {
@@ -366,13 +459,13 @@ func (e *emitter) fused(turn int, v *value, dead *[]*value) {
 		// A copy of c is what the sum overwrites.
 		r := e.take()
 		if e.inReg(c) {
-			e.line("VMOVAPS %s, %s", e.at(c), e.name2(r))
+			e.line("VMOVAPS %s, %s", e.at(c), e.nameOf(r))
 		} else {
-			e.line("VBROADCASTSS %d(DX), %s", e.table.at(c.bits), e.name2(r))
+			e.line("VBROADCASTSS %d(DX), %s", e.table.at(c.bits), e.nameOf(r))
 		}
 		from, done := e.register(a)
 		suffix, m := e.operand(b)
-		e.line("V%s231PS%s %s, %s, %s", v.op, suffix, m, from, e.name2(r))
+		e.line("V%s231PS%s %s, %s, %s", v.op, suffix, m, from, e.nameOf(r))
 		done()
 		e.where[v] = r
 	}

@@ -11,6 +11,7 @@ type kernel struct {
 	scalars   []*value
 	sums      int // of float64, two registers each
 	top       bool
+	ahead     bool
 }
 
 // value is a vector register's worth of an element, or an effect.
@@ -86,6 +87,14 @@ func (k *kernel) scale(p, n *value) *value { return k.put("scale", 0, p, n) }
 func (k *kernel) sum(i int, v *value)      { k.sums = max(k.sums, i+1); k.put("sum", i, v) }
 func (k *kernel) sumOf(i int, a, b *value) { k.sums = max(k.sums, i+1); k.put("sumOf", i, a, b) }
 func (k *kernel) greatest(v *value)        { k.top = true; k.put("greatest", 0, v) }
+
+// near is sum, but a few neighbours are added in float32 first.
+func (k *kernel) near(i int, v *value) { k.sums = max(k.sums, i+1); k.put("near", i, v) }
+
+// next fetches the row behind input 0's into the cache, an element for an
+// element: while this row is computed the memory has time for it. There may be
+// one output.
+func (k *kernel) next() { k.ahead = true; k.put("ahead", 0) }
 
 // wide adds v to output i, which is float64; input i must be the same memory.
 func (k *kernel) wide(i int, v *value) { k.outs = max(k.outs, i+1); k.put("wide", i, v) }

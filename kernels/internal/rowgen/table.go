@@ -55,16 +55,22 @@ var loops = []loop{
 	{"scale", "y = x·s", func(k *kernel) { k.out(0, k.mul(k.in(0), k.scalar(0))) }},
 	{"shift", "y = (x − m)·g + b", func(k *kernel) { k.out(0, k.fma(k.sub(k.in(0), k.scalar(0)), k.scalar(1), k.scalar(2))) }},
 	{"sumAll", "Σ x", func(k *kernel) { k.sum(0, k.in(0)) }},
-	{"sumSquares", "Σ (x − m)²", func(k *kernel) { d := k.sub(k.in(0), k.scalar(0)); k.sumOf(0, d, d) }},
+	{"sumNear", "Σ x, nearly", func(k *kernel) { k.near(0, k.in(0)) }},
+	{"sumSquares", "Σ (x − m)²", func(k *kernel) {
+		d := k.sub(k.in(0), k.scalar(0))
+		k.near(0, k.mul(d, d))
+	}},
 	{"dot", "Σ x·y", func(k *kernel) { k.sumOf(0, k.in(0), k.in(1)) }},
 	{"greatest", "the greatest x", func(k *kernel) { k.greatest(k.in(0)) }},
 	{"expSum", "y = e^(x−s) and Σ y", func(k *kernel) {
 		y := k.exp(k.sub(k.in(0), k.scalar(0)))
-		k.sum(0, y)
+		k.next()
+		k.near(0, y)
 		k.out(0, y)
 	}},
 	{"softmaxSlope", "dx = y·(dy − s)", func(k *kernel) { k.out(0, k.mul(k.in(1), k.sub(k.in(0), k.scalar(0)))) }},
 	{"norm", "y = (x − m)·s·g + b", func(k *kernel) {
+		k.next()
 		k.out(0, k.fma(k.mul(k.sub(k.in(0), k.scalar(0)), k.scalar(1)), k.in(1), k.in(2)))
 	}},
 	{"normPlain", "y = (x − m)·s·g", func(k *kernel) {
@@ -72,8 +78,8 @@ var loops = []loop{
 	}},
 	{"normSums", "Σ dy·g and Σ dy·g·(x − m)", func(k *kernel) {
 		a := k.mul(k.in(0), k.in(2))
-		k.sum(0, a)
-		k.sumOf(1, a, k.sub(k.in(1), k.scalar(0)))
+		k.near(0, a)
+		k.near(1, k.mul(a, k.sub(k.in(1), k.scalar(0))))
 	}},
 	{"normSlope", "dx = s·(dy·g − b − (x − m)·c)", func(k *kernel) {
 		d := k.fnma(k.sub(k.in(1), k.scalar(0)), k.scalar(3), k.fma(k.in(0), k.in(2), k.scalar(2)))
@@ -87,8 +93,8 @@ var loops = []loop{
 	}},
 	{"channelDots", "Σ dy and Σ dy·(x − m)", func(k *kernel) {
 		dy := k.in(0)
-		k.sum(0, dy)
-		k.sumOf(1, dy, k.sub(k.in(1), k.scalar(0)))
+		k.near(0, dy)
+		k.near(1, k.mul(dy, k.sub(k.in(1), k.scalar(0))))
 	}},
 	{"channelSlope", "dx = g·dy + s·(x − m) + b", func(k *kernel) {
 		d := k.fma(k.sub(k.in(1), k.scalar(0)), k.scalar(2), k.scalar(3))
