@@ -498,7 +498,7 @@ func (s *step) node(n *graph.Node) error {
 		if dx == nil || !wanted(v) {
 			continue
 		}
-		if dx.Type != v.Type || !dx.Shape.Equal(v.Shape) {
+		if dx.Type != v.Type || !mayEqual(dx.Shape, v.Shape) {
 			panic(fmt.Sprintf("autograd: operator %s: gradient %s for input %s", n.Op.FullName(), dx, v))
 		}
 		if before := s.sum[v.ID]; before != nil {
@@ -507,6 +507,15 @@ func (s *step) node(n *graph.Node) error {
 		s.sum[v.ID] = dx
 	}
 	return nil
+}
+
+// mayEqual: dims that the forward pass takes to be equal, as of two images that
+// are joined, are so under names of their own in its gradients.
+func mayEqual(a, b graph.Shape) bool {
+	return slices.EqualFunc(a, b, func(a, b graph.Dim) bool {
+		order, known := a.Compare(b)
+		return !known || order == 0
+	})
 }
 
 // pathFrom finds a trainable parameter that n depends on.
