@@ -10,21 +10,23 @@
 //
 // # The model
 //
-// Time is the list of steps. A storage is the bytes of one value that is not a
-// view, once for its first computation and once more if its node runs again. A
-// storage lives from the step that writes it to the last step that reads it or
-// a view of it. Parameters, optimizer states, constants and the fed inputs
+// Time is the list of steps; a node is in it once, and once more each time that
+// it runs again. An instance is the bytes of one value that is not a view, as one
+// step wrote them. It lives from that step to the last that reads it or a view of
+// it; later readers read the next instance. Parameters, optimizer states, constants and the fed inputs
 // live outside the arena, for the whole run.
 //
-// A node that runs again does so right before the first backward step that
-// needs it; what it needs in turn is made again too, or else kept until then.
+// A node that runs again does so right before a step that needs it; what it
+// needs in turn is made again too, or else kept until then.
 // The peak is exact: every life is counted at every step, with work space, with
 // results written over inputs that die (InPlace), and with views as no bytes.
 //
 // # Strategies
 //
 // A strategy is a function and a row in the table of strategies.go. It returns
-// a set of nodes; it does not know of offsets. A budget is met by placement,
-// not by estimate: if the arena is higher than the budget the target is
-// lowered and the strategy asked again.
+// steps; it does not know of offsets. Fixed ones turn on nodes that then run
+// again before the first backward step that needs them. A budget is a problem
+// for planner/recompute, which may run a node any number of times. It is met by
+// placement, not by estimate: if the arena is higher than the budget the limit
+// is lowered and the solver asked again.
 package planner

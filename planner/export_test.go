@@ -1,6 +1,11 @@
 package planner
 
-import "memopt/memopt/graph"
+import (
+	"math"
+
+	"memopt/memopt/graph"
+	"memopt/planner/recompute"
+)
 
 // What tests outside the package look at.
 
@@ -59,6 +64,13 @@ func (l *Lab) Floor() Floor { return l.m.floor() }
 
 // LeastOverhead is the bound for peaks within a limit.
 func (l *Lab) LeastOverhead(limit int64) float64 {
-	t := l.m.simulate(l.m.order(make([]bool, len(l.m.g.Nodes))))
-	return l.m.costBound(t, limit) / l.m.total
+	r, err := recompute.New(l.m.problem(1, nil))
+	if err != nil {
+		panic(err)
+	}
+	least, ok := r.Bound(limit)
+	if !ok {
+		return math.Inf(1)
+	}
+	return least / l.m.total
 }

@@ -322,8 +322,12 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 
 // replay simulates steps from a file, which may be in any order.
 func (m *model) replay(steps []Step) (*timeline, error) {
-	made := make([]bool, len(m.g.Values))
+	made, ran := make([]bool, len(m.g.Values)), make([]bool, len(m.g.Nodes))
 	for i, s := range steps {
+		if s.Again != ran[s.Node] {
+			return nil, fmt.Errorf("planner: step %d says that node %q runs again: %v; it ran before: %v", i, m.g.Nodes[s.Node].Name, s.Again, ran[s.Node])
+		}
+		ran[s.Node] = true
 		for _, o := range m.inputs[s.Node] {
 			if !made[o] {
 				return nil, fmt.Errorf("planner: step %d, node %q, reads %q before it is made", i, m.g.Nodes[s.Node].Name, m.g.Values[o].Name)

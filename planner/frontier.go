@@ -66,8 +66,49 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 	return &search{m: m, base: base, clusters: m.clusters(), plan: p, forced: make([]bool, len(g.Nodes))}, nil
 }
 
+// What a descent asks for: so many limits between the plain arena and the
+// floor, fewer of a long program, and where a limit is beyond it some between.
+const (
+	mostLimits  = 48
+	leastLimits = 10
+	shortSteps  = 512 // up to here a descent asks for most limits
+	finer       = 3   // halvings of the distance below the lowest plan
+)
+
 // descent is plans from everything kept downwards.
-func (s *search) descent() iter.Seq2[*candidate, error] { return newLadder(s).plans() }
+func (s *search) descent() iter.Seq2[*candidate, error] {
+	return func(yield func(*candidate, error) bool) {
+		if !yield(s.base, nil) {
+			return
+		}
+		v, err := s.newSolver()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		top, floor := s.base.placed.Height, s.plan.Floor.Peak
+		limits := min(max(mostLimits*shortSteps/max(len(s.base.t.steps), 1), leastLimits), mostLimits)
+		width, lowest := max((top-floor)/int64(limits), 1), top
+		for halved := 0; lowest > floor && width > 0; {
+			limit := max(lowest-width, floor)
+			c, err := v.at(limit)
+			switch {
+			case err != nil:
+				yield(nil, err)
+				return
+			case c != nil:
+				lowest = min(limit, c.placed.Height)
+				if !yield(c, nil) {
+					return
+				}
+			case halved == finer:
+				return
+			default:
+				width, halved = width/2, halved+1
+			}
+		}
+	}
+}
 
 func (s *search) point(name string, c *candidate) Point {
 	p := Point{Name: name, Peak: c.t.peak, Arena: c.placed.Height, Total: c.placed.Height + s.m.fixedBytes(), steps: c.t.steps}

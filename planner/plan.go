@@ -133,7 +133,9 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 	}
 	chosen.again = ranAgain(chosen.t.steps, len(g.Nodes))
 	p.adopt(chosen)
-	p.Bound = m.bound(base, chosen, s.target)
+	if p.Bound, err = m.bound(chosen, s.target, s.solver); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
 	p.Clusters = s.rows(chosen)
 	if err := Check(p); err != nil {
 		panic(fmt.Sprintf("planner: its own plan is wrong: %v", err))

@@ -78,7 +78,7 @@ func recount(s *planner.Schedule) (peak int64) {
 			return
 		}
 		for _, w := range slices.Backward(writes) {
-			if w.owner == owner(r.Value) {
+			if w.owner == owner(r.Value) && w.from == r.Offset {
 				w.last = at
 				return
 			}

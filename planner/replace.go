@@ -95,8 +95,8 @@ func (m *model) after(holds []*graph.Value, by []*graph.Node, stale func(*graph.
 }
 
 // markRepeatable sets the nodes that a plan may run again: those whose result
-// somebody needs behind the forward pass, but not to the end, and that do not
-// read a state which may have been replaced by then.
+// somebody needs behind the forward pass, and that do not read a state which
+// may have been replaced by then.
 func (m *model) markRepeatable(by []*graph.Node) {
 	read := make([]int32, len(m.g.Values)) // by owner: the first node behind the forward pass
 	for i, n := range slices.Backward(m.g.Nodes) {
@@ -109,7 +109,7 @@ func (m *model) markRepeatable(by []*graph.Node) {
 	m.may = make([]bool, len(m.g.Nodes))
 	need := make([]int32, len(m.g.Values)) // by owner: the latest moment for what is made of it
 	for i, n := range slices.Backward(m.g.Nodes) {
-		if !repeatable(n) || m.lasts(n) {
+		if !repeatable(n) {
 			continue
 		}
 		moment := int32(0)

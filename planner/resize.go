@@ -38,7 +38,9 @@ func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 	}
 	p.Baseline, p.Floor = m.summary(base), m.floor()
 	p.adopt(c)
-	p.Bound = m.bound(base, c, c.placed.Height)
+	if p.Bound, err = m.bound(c, c.placed.Height, nil); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
 	p.Clusters = (&search{m: m, base: base, clusters: m.clusters(), plan: p}).rows(c)
 	if err := Check(p); err != nil {
 		panic(fmt.Sprintf("planner: a resized plan is wrong: %v", err))

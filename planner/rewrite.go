@@ -12,7 +12,8 @@ import (
 // node, named NAME_recompute or, if that is taken, NAME_recompute_2, and later readers read the copy. Any runtime
 // that keeps the order of the nodes then needs no more than the plan's peak.
 func (p *Plan) Rewrite() (*graph.Graph, error) {
-	r := &rewriter{old: p.Graph, b: graph.NewBuilder(graph.New(p.Graph.Lib, p.Graph.Name)), now: make([]*graph.Value, len(p.Graph.Values))}
+	r := &rewriter{old: p.Graph, b: graph.NewBuilder(graph.New(p.Graph.Lib, p.Graph.Name)), now: make([]*graph.Value, len(p.Graph.Values)),
+		lasting: p.m.lasting}
 	r.views, r.placed = make([][]*graph.Node, len(p.Graph.Values)), make([]bool, len(p.Graph.Nodes))
 	for _, n := range p.Graph.Nodes {
 		if n.Op.View {
@@ -55,11 +56,12 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 }
 
 type rewriter struct {
-	old    *graph.Graph
-	b      *graph.Builder
-	now    []*graph.Value  // by old value: what readers read at this step
-	views  [][]*graph.Node // by old value: the views of it
-	placed []bool          // by old node: it was copied before
+	old     *graph.Graph
+	b       *graph.Builder
+	now     []*graph.Value  // by old value: what readers read at this step
+	views   [][]*graph.Node // by old value: the views of it
+	placed  []bool          // by old node: it was copied before
+	lasting []bool          // by old owner
 }
 
 func (r *rewriter) define(v *graph.Value) {
@@ -108,6 +110,9 @@ func (r *rewriter) node(n *graph.Node) {
 	for i, v := range n.Outputs {
 		if v == nil {
 			continue
+		}
+		if again && r.lasting[v.ID] {
+			continue // what lasts is read where it was made first
 		}
 		r.now[v.ID] = made[i]
 		if again {

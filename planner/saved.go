@@ -8,11 +8,11 @@ import "slices"
 func (p *Plan) Saved() []string {
 	border := p.border()
 	holds := make([]int32, len(p.t.lives)) // by life: what was written there last
+	instance := 0
 	for _, s := range p.Steps[:border] {
 		for _, o := range p.m.outputs[s.Node] {
-			if b := p.t.buffer[2*o]; b >= 0 {
-				holds[b] = o
-			}
+			holds[p.t.buffer[instance]] = o
+			instance++
 		}
 	}
 	names := []string{}

@@ -84,7 +84,12 @@ func (p *Plan) Schedule() (*Schedule, error) {
 		s.Lives = append(s.Lives, Life{l.first, l.last, p.Offsets[i], l.bytes})
 	}
 
-	current := make([]uint8, len(p.Graph.Values))
+	current := make([]int32, len(p.Graph.Values)) // by owner: the instance that is read
+	before := make([]int32, len(p.Graph.Values))  // by owner: what was read before the last launch
+	for i := range current {
+		current[i] = -1
+	}
+	instances := int32(0)
 	refs := func(vs []*graph.Value) ([]Ref, error) {
 		out := make([]Ref, len(vs))
 		for i, v := range vs {
@@ -94,11 +99,10 @@ func (p *Plan) Schedule() (*Schedule, error) {
 			o := m.owner[v.ID]
 			space, offset := fixed[o].Space, fixed[o].Offset
 			if !m.fixed[o] {
-				b := p.t.buffer[2*o+int32(current[o])]
-				if b < 0 {
+				if current[o] < 0 {
 					return nil, fmt.Errorf("planner: value %q is read before it is made", v.Name)
 				}
-				space, offset = Arena, p.Offsets[b]
+				space, offset = Arena, p.Offsets[p.t.buffer[current[o]]]
 			}
 			var err error
 			if out[i], err = m.ref(v, space, offset); err != nil {
@@ -121,13 +125,22 @@ func (p *Plan) Schedule() (*Schedule, error) {
 		if l.In, err = refs(n.Inputs); err != nil {
 			return nil, err
 		}
-		if st.Again {
-			for _, o := range m.outputs[st.Node] {
-				current[o] = 1
+		for _, o := range m.outputs[st.Node] {
+			if int(instances) == len(p.t.buffer) {
+				return nil, fmt.Errorf("planner: value %q is made once more than it has lives", p.Graph.Values[o].Name)
 			}
+			before[o], current[o] = current[o], instances
+			instances++
 		}
 		if l.Out, err = refs(n.Outputs); err != nil {
 			return nil, err
+		}
+		if st.Again {
+			for _, o := range m.outputs[st.Node] {
+				if m.lasting[o] {
+					current[o] = before[o]
+				}
+			}
 		}
 		if m.scratch[st.Node] > 0 {
 			l.Scratch = Ref{Space: Arena, Offset: scratch[int32(i)], Bytes: m.scratch[st.Node]}

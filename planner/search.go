@@ -26,6 +26,7 @@ type search struct {
 	plan     *Plan
 	offer    *offers
 	forced   []bool
+	solver   *solver
 	target   int64 // arena bytes asked for; the plan's own if nothing was
 }
 

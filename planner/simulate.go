@@ -11,11 +11,11 @@ type Step struct {
 // timeline is the exact simulation of a list of steps.
 type timeline struct {
 	steps []Step
-	// By storage: the buffer it lies in, −1 if it is never written. A storage
-	// is the bytes of one owner, computed once: number 2·owner for the first
-	// time, 2·owner+1 for again.
+	// By instance: the life it lies in. Every launch makes an instance of each
+	// owner that it writes, in the order of outputs. Readers read the newest, but
+	// for what lasts to the end: that stays where it was made first.
 	buffer []int32
-	lives  []life  // by buffer; work space has lives of its own between them
+	lives  []life  // work space has lives of its own between the others
 	live   []int64 // by step: bytes alive
 	peak   int64
 	at     int // the first step of the peak
@@ -37,15 +37,15 @@ type simulator struct {
 	maker   []int32   // by owner: the node, −1
 	over    [][]int32 // by node: owners that output 0 may be written over, if they die
 	made    []bool    // by node: it was made again
-	current []uint8   // by owner: which computation is read now
-	last    []int32   // by storage: last step that touches it
+	current []int32   // by owner: the instance that is read now
+	last    []int32   // by instance: last step that touches it
 	spare   []*timeline
 }
 
 func newSimulator(m *model) *simulator {
 	s := &simulator{
 		maker: make([]int32, len(m.g.Values)), over: make([][]int32, len(m.g.Nodes)), made: make([]bool, len(m.g.Nodes)),
-		current: make([]uint8, len(m.g.Values)), last: make([]int32, 2*len(m.g.Values)), forward: -1,
+		current: make([]int32, len(m.g.Values)), forward: -1,
 	}
 	for i, v := range m.g.Values {
 		s.maker[i] = -1
@@ -121,7 +121,7 @@ func (m *model) orderInto(steps []Step, again []bool) []Step {
 // remake puts in what a node reads and is to be made again.
 func (m *model) remake(steps []Step, again []bool, node int32) []Step {
 	for _, in := range m.inputs[node] {
-		if p := m.sim.maker[in]; again[p] && !m.sim.made[p] {
+		if p := m.sim.maker[in]; again[p] && !m.sim.made[p] && !m.lasting[in] {
 			m.sim.made[p] = true
 			steps = append(m.remake(steps, again, p), Step{p, true})
 		}
@@ -152,59 +152,52 @@ func (m *model) simulate(steps []Step) *timeline {
 
 func (m *model) simulateInto(t *timeline, steps []Step) {
 	end := int32(len(steps))
-	current, last := m.sim.current, m.sim.last
-	clear(current)
-	clear(last)
+	current, last := m.sim.current, m.sim.last[:0]
 	for i, s := range steps {
-		if s.Again {
-			for _, o := range m.outputs[s.Node] {
-				current[o] = 1
-			}
-		}
 		for _, o := range m.inputs[s.Node] {
-			last[2*o+int32(current[o])] = int32(i)
+			last[current[o]] = int32(i)
 		}
 		for _, o := range m.outputs[s.Node] {
-			last[2*o+int32(current[o])] = int32(i)
+			if !s.Again || !m.lasting[o] {
+				current[o] = int32(len(last))
+			}
+			last = append(last, int32(i))
 		}
 	}
 	for o, is := range m.lasting {
 		if is && !m.fixed[o] {
-			last[2*int32(o)+int32(current[o])] = end
+			last[current[o]] = end
 		}
 	}
+	m.sim.last = last
 
-	clear(current)
-	t.steps, t.lives, t.peak, t.at = steps, t.lives[:0], 0, 0
-	if t.buffer == nil {
-		t.buffer, t.lives = make([]int32, len(last)), make([]life, 0, len(steps)+len(steps)/4)
-	}
-	for i := range t.buffer {
-		t.buffer[i] = -1
+	t.steps, t.lives, t.buffer, t.peak, t.at = steps, t.lives[:0], t.buffer[:0], 0, 0
+	if t.lives == nil {
+		t.lives = make([]life, 0, len(last)+len(last)/4)
 	}
 	for i, s := range steps {
 		now := int32(i)
 		// The reads come first: a node that runs again reads what is current.
 		over, into := int32(-1), int32(-1)
 		for _, o := range m.sim.over[s.Node] {
-			st := 2*o + int32(current[o])
-			if b := t.buffer[st]; last[st] == now && b >= 0 && t.lives[b].last <= now+1 {
+			in := current[o]
+			if b := t.buffer[in]; last[in] == now && t.lives[b].last <= now+1 {
 				over, into = b, m.g.Nodes[s.Node].Outputs[0].ID
 				break
 			}
 		}
 		for _, o := range m.outputs[s.Node] {
-			if s.Again {
-				current[o] = 1
+			made := int32(len(t.buffer))
+			if !s.Again || !m.lasting[o] {
+				current[o] = made
 			}
-			st := 2*o + int32(current[o])
 			if o == into {
-				t.buffer[st] = over
-				t.lives[over].last = max(t.lives[over].last, min(last[st]+1, end))
+				t.buffer = append(t.buffer, over)
+				t.lives[over].last = max(t.lives[over].last, min(last[made]+1, end))
 				continue
 			}
-			t.buffer[st] = int32(len(t.lives))
-			t.lives = append(t.lives, life{first: now, last: min(last[st]+1, end), bytes: m.bytes[o], owner: o})
+			t.buffer = append(t.buffer, int32(len(t.lives)))
+			t.lives = append(t.lives, life{first: now, last: min(last[made]+1, end), bytes: m.bytes[o], owner: o})
 		}
 		if m.scratch[s.Node] > 0 {
 			t.lives = append(t.lives, life{first: now, last: now + 1, bytes: m.scratch[s.Node], owner: -1, scratch: true})

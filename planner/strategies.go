@@ -19,7 +19,7 @@ var strategies = []strategy{
 	{"keep-all", "nothing runs again", keepAll},
 	{"recompute-cheap", "every bandwidth-bound node whose output would be kept runs again", recomputeCheap},
 	{"recompute-all", "every node that may runs again if its output would be kept", recomputeAll},
-	{"greedy", "lowers the simulated peak by the best ratio of bytes to cost until the budget is met", greedy},
+	{"greedy", "what cuts, repairs and swaps find cheapest within the budget, with a proven bound", greedy},
 }
 
 // Strategies lists names and what they do.
@@ -61,43 +61,39 @@ func (s *search) recompute(ok func(*graph.Node) bool) (*candidate, error) {
 	return s.m.candidate(again)
 }
 
-// tooDear is how many plans over the limit of extra cost end the way down.
-const tooDear = 3
-
-// greedy answers a budget from a ladder of plans that does not depend on it:
-// the first plan on the way down that fits is the answer. So less budget never
-// gives more peak, however the search behind a rung behaves.
+// greedy answers a budget with the cheapest plan that is found within it, or a
+// limit of extra cost with the lowest.
 func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	overhead := s.plan.Request.MaxOverhead
 	if !limited && overhead == 0 {
 		return s.base, nil
 	}
-	best, dear := s.base, 0
-	for c, err := range newLadder(s).plans() {
-		if err != nil {
-			return nil, err
-		}
-		if overhead > 0 && c.cost > overhead*s.m.total {
-			// Lower plans cost more, but for a search's bad luck.
-			if dear++; dear == tooDear {
-				break
-			}
-			continue
-		}
-		best = c
-		if limited && c.placed.Height <= limit {
-			return c, nil
-		}
+	v, err := s.newSolver()
+	if err != nil {
+		return nil, err
 	}
+	s.solver = v
 	if !limited {
-		return best, nil
+		return v.cheap(overhead * s.m.total)
 	}
-	if best.placed.Height <= limit {
-		return best, nil
+	c, err := v.within(limit)
+	if err != nil {
+		return nil, err
 	}
 	hint := "a smaller batch or sequence needs less"
-	if overhead > 0 {
+	if c != nil {
+		if overhead == 0 || c.cost <= overhead*s.m.total {
+			return c, nil
+		}
 		hint = "a higher --max-overhead may reach it"
+		if c, err = v.cheap(overhead * s.m.total); err != nil {
+			return nil, err
+		}
+	} else if c, err = v.lowest(); err != nil {
+		return nil, err
 	}
-	return nil, s.cannot(limit, best, hint)
+	if c.placed.Height <= limit {
+		return c, nil
+	}
+	return nil, s.cannot(limit, c, hint)
 }

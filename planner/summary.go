@@ -63,11 +63,7 @@ func (m *model) candidate(again []bool) (*candidate, error) {
 
 // place prices a simulated candidate and gives its lives their places.
 func (m *model) place(c *candidate) (*candidate, error) {
-	for _, s := range c.t.steps {
-		if s.Again {
-			c.cost += m.cost[s.Node]
-		}
-	}
+	c.cost = m.againCost(c.t)
 	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives))}
 	for i, l := range c.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
@@ -181,4 +177,14 @@ func (m *model) fixedHeights() (state, staging int64) {
 func (m *model) fixedBytes() int64 {
 	state, staging := m.fixedHeights()
 	return state + staging
+}
+
+// againCost is what the repeated launches cost.
+func (m *model) againCost(t *timeline) (sum float64) {
+	for _, s := range t.steps {
+		if s.Again {
+			sum += m.cost[s.Node]
+		}
+	}
+	return sum
 }

@@ -1,0 +1,142 @@
+package recompute
+
+import (
+	"cmp"
+	"slices"
+)
+
+const (
+	windows    = 16 // stretches of the order looked at by their worst place
+	rounded    = 3  // places at which bytes are rounded
+	grainSizes = 6  // distinct sizes that grains are made of
+	grainParts = 6  // a grain is a size, its half … its sixth
+)
+
+// places lists the places of the order at which cuts are made for a limit: the
+// first of the backward pass, where most is kept, and the worst of each window.
+func (s *Solver) places(limit int64) (at []int32) {
+	add := func(op int32) {
+		if int(op) < len(s.plain) && s.plain[op] > limit && !slices.Contains(at, op) {
+			at = append(at, op)
+		}
+	}
+	add(s.p.Border)
+	add(s.p.Border + 1)
+	add(s.p.Border + 2)
+	width := max(1, (len(s.plain)+windows-1)/windows)
+	for from := 0; from < len(s.plain); from += width {
+		worst := from
+		for op := from; op < min(from+width, len(s.plain)); op++ {
+			if s.plain[op] > s.plain[worst] {
+				worst = op
+			}
+		}
+		add(int32(worst))
+	}
+	return at
+}
+
+// Bound is a proven lower bound on the extra cost of any launches within a
+// limit that begin the operators in order. It reports false if there are none.
+func (s *Solver) Bound(limit int64) (extra float64, ok bool) {
+	if s.top <= limit {
+		return 0, true
+	}
+	least, _, ok := s.bound(limit)
+	return least * s.unit, ok
+}
+
+// bounded is what the cuts at one place say for a limit.
+type bounded struct {
+	c     *cut
+	bound float64
+	room  int64
+	sets  []set // hull points, the last ones nearest to the room
+	fine  []set // the same with rounded bytes
+}
+
+// bound is a proven lower bound on the extra cost of plans within limit, in
+// units, and the places that say so, best first. ok is false if none is.
+func (s *Solver) bound(limit int64) (least float64, at []bounded, ok bool) {
+	for _, op := range s.places(limit) {
+		c := s.cut(op)
+		bound, sets, ok := c.best(c.bytes, float64(limit-c.fixed))
+		s.count(c)
+		if !ok {
+			return 0, nil, false
+		}
+		if sets != nil {
+			at = append(at, bounded{c: c, bound: bound, room: limit - c.fixed, sets: sets})
+			least = max(least, bound)
+		}
+	}
+	slices.SortStableFunc(at, func(a, b bounded) int { return cmp.Compare(b.bound, a.bound) })
+	for i := range at[:min(rounded, len(at))] {
+		x := &at[i]
+		if x.bound < at[0].bound*0.9 {
+			break
+		}
+		begin := s.spent
+		for _, g := range x.c.grains() {
+			weights := make([]int64, len(x.c.bytes))
+			for k, b := range x.c.bytes {
+				weights[k] = b / g
+			}
+			bound, sets, ok := x.c.best(weights, float64((limit-x.c.fixed)/g))
+			s.count(x.c)
+			if !ok {
+				return 0, nil, false
+			}
+			if bound > x.bound {
+				x.bound, x.fine = bound, sets
+				least = max(least, bound)
+			}
+			if s.spent-begin > mostRounding {
+				break
+			}
+		}
+	}
+	slices.SortStableFunc(at, func(a, b bounded) int { return cmp.Compare(b.bound, a.bound) })
+	return least, at, true
+}
+
+// mostRounding is the work for the rounded cuts of a place.
+const mostRounding = 4 << 20
+
+// cut is the cut at a place, built once.
+func (s *Solver) cut(at int32) *cut {
+	if s.cuts[at] == nil {
+		s.cuts[at] = s.newCut(at)
+	}
+	return s.cuts[at]
+}
+
+// count adds the work of a cut to the solver's.
+func (s *Solver) count(c *cut) {
+	s.spent += c.net.looked
+	c.net.looked = 0
+}
+
+// grains are the sizes that bytes are rounded down to, those of the values that
+// take most bytes together first.
+func (c *cut) grains() (all []int64) {
+	sum := map[int64]int64{}
+	for i, b := range c.bytes {
+		if b > 0 && c.needed[i] {
+			sum[b] += b
+		}
+	}
+	var sizes []int64
+	for b := range sum {
+		sizes = append(sizes, b)
+	}
+	slices.SortFunc(sizes, func(a, b int64) int { return cmp.Or(cmp.Compare(sum[b], sum[a]), cmp.Compare(b, a)) })
+	for part := int64(1); part <= grainParts; part++ {
+		for _, b := range sizes[:min(grainSizes, len(sizes))] {
+			if g := b / part; g > 1 && !slices.Contains(all, g) {
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,244 @@
+package recompute
+
+import "math"
+
+// A cut is the question what to have at one place of the order, right when its
+// operator runs. Of the values that are read later, some are there, and the
+// others are made again from what is there: keeping costs bytes, making again
+// costs the closure of launches back to what is kept. With a price λ on bytes
+// this is project selection, one minimum cut:
+//
+//	source ─∞→ value      for each value that is read after the place
+//	value ─λ·bytes→ maker pay to keep it …
+//	maker ─cost→ sink     … or to run its maker,
+//	maker ─∞→ inputs      which needs its inputs in turn
+//
+// Whatever a plan does, some set is there at this place, so cost + λ·(bytes −
+// room) bounds its extra cost from below, for every λ ≥ 0.
+type cut struct {
+	at     int32
+	values []int32 // in question
+	keep   []int32 // by place in values: the edge that keeps it
+	maker  []int32 // by place in values: the vertex of its maker
+	needed []bool  // by place in values: read after the place
+	ops    []int32 // operators with a vertex
+	vertex []int32 // by place in ops
+	price  []int64 // by place in ops: cost in units
+	fixed  int64   // bytes there whatever is chosen
+	bytes  []int64 // by place in values
+
+	net   network
+	empty []int64 // capacities without any flow and at price 0
+	saved []int64 // the flow at a low price
+}
+
+// units is how many units of cost the program's whole cost has.
+const units = 1 << 40
+
+// span is where the order makes each value, and reads it last.
+type span struct{ made, last int32 }
+
+func spans(p *Problem) []span {
+	all := make([]span, len(p.Bytes))
+	for op := range int32(len(p.Cost)) {
+		for _, v := range p.Inputs.Of(op) {
+			all[v].last = op
+		}
+		for _, v := range p.Outputs.Of(op) {
+			all[v] = span{op, op}
+		}
+	}
+	for v, held := range p.Held {
+		if held {
+			all[v].last = int32(len(p.Cost))
+		}
+	}
+	return all
+}
+
+// newCut builds the network for a place.
+func (s *Solver) newCut(at int32) *cut {
+	p := s.p
+	c := &cut{at: at, fixed: p.Work[at]}
+	for _, v := range s.stained {
+		s.place[v] = 0
+	}
+	s.stained = s.stained[:0]
+	const free = -1
+	stain := func(v, to int32) {
+		s.place[v] = to
+		s.stained = append(s.stained, v)
+	}
+	for _, v := range p.Inputs.Of(at) {
+		stain(v, free)
+		c.fixed += p.Bytes[v]
+	}
+	for i, v := range p.Outputs.Of(at) {
+		stain(v, free)
+		if i > 0 || len(p.Over.Of(at)) == 0 {
+			c.fixed += p.Bytes[v]
+		}
+	}
+	add := func(v int32) {
+		c.values = append(c.values, v)
+		stain(v, int32(len(c.values)))
+	}
+	for _, v := range s.alive(at) {
+		if s.place[v] != 0 {
+			continue
+		}
+		if s.may(v) {
+			add(v)
+			continue
+		}
+		stain(v, free)
+		c.fixed += p.Bytes[v]
+	}
+	needed := len(c.values)
+	n := int32(2)
+	vertex := map[int32]int32{}
+	for i := 0; i < len(c.values); i++ {
+		op := s.sim.maker[c.values[i]]
+		if _, known := vertex[op]; known {
+			continue
+		}
+		vertex[op] = int32(len(c.ops))
+		c.ops = append(c.ops, op)
+		if !p.Again[op] {
+			continue
+		}
+		for _, v := range p.Inputs.Of(op) {
+			if s.place[v] == 0 {
+				add(v)
+			}
+		}
+	}
+	n += int32(len(c.values) + len(c.ops))
+	c.net.reset(int(n))
+	for i := range c.ops {
+		c.vertex = append(c.vertex, int32(2+len(c.values)+i))
+	}
+	for i, v := range c.values {
+		c.needed = append(c.needed, i < needed)
+		if i < needed {
+			c.net.edge(source, int32(2+i), endless)
+		}
+		m := c.vertex[vertex[s.sim.maker[v]]]
+		c.maker = append(c.maker, m)
+		c.keep = append(c.keep, c.net.edge(int32(2+i), m, 0))
+		c.bytes = append(c.bytes, p.Bytes[v])
+	}
+	for i, op := range c.ops {
+		price := endless // what runs once must have been kept
+		if p.Again[op] {
+			price = int64(p.Cost[op] / s.unit)
+			for _, v := range p.Inputs.Of(op) {
+				if s.place[v] > 0 {
+					c.net.edge(c.vertex[i], 1+s.place[v], endless)
+				}
+			}
+		}
+		c.price = append(c.price, price)
+		c.net.edge(c.vertex[i], sink, price)
+	}
+	c.empty = append(c.empty, c.net.cap...)
+	s.spent += int64(len(c.net.to))
+	return c
+}
+
+// alive lists the values that the order makes before a place and reads after it.
+func (s *Solver) alive(at int32) (values []int32) {
+	for v, x := range s.spans {
+		if s.sim.maker[v] >= 0 && x.made < at && x.last > at {
+			values = append(values, int32(v))
+		}
+	}
+	return values
+}
+
+// set is what one cut chose: what is there, its weight, what it costs to make
+// the rest again.
+type set struct {
+	kept   []bool // by place in the cut's values
+	cost   float64
+	weight float64
+}
+
+// solve cuts at a price. warm is a flow at a lower price for the same weights,
+// or nil.
+func (c *cut) solve(price float64, weights []int64, warm []int64, before float64) (set, float64) {
+	if warm == nil {
+		warm, before = c.empty, 0
+	}
+	copy(c.net.cap, warm)
+	for i, e := range c.keep {
+		c.net.cap[e] += capacity(price, weights[i]) - capacity(before, weights[i])
+	}
+	c.net.flow()
+	reach := c.net.reach()
+	x := set{kept: make([]bool, len(c.values))}
+	value := 0.0
+	for i := range c.values {
+		if reach[2+i] && !reach[c.maker[i]] {
+			x.kept[i] = true
+			x.weight += float64(weights[i])
+			value += float64(capacity(price, weights[i]))
+		}
+	}
+	for i := range c.ops {
+		if reach[c.vertex[i]] {
+			x.cost += float64(c.price[i])
+		}
+	}
+	return x, value + x.cost
+}
+
+func capacity(price float64, weight int64) int64 {
+	return int64(min(price*float64(weight), float64(endless/1024)))
+}
+
+// best follows the lower envelope of the lines that the cuts are to the price
+// that bounds best for a room. It returns the bound in units, and the sets on
+// either side, lower ones last; ok is false if no set fits.
+func (c *cut) best(weights []int64, room float64) (bound float64, sets []set, ok bool) {
+	high := set{kept: make([]bool, len(c.values))}
+	for i, w := range weights {
+		if c.needed[i] {
+			high.kept[i] = true
+			high.weight += float64(w)
+		}
+	}
+	if high.weight <= room {
+		return 0, nil, true
+	}
+	if room < 0 {
+		return math.Inf(1), nil, false
+	}
+	// As little kept as can be: the least weight costs more than the program.
+	low, _ := c.solve(2*units, weights, nil, 0)
+	if low.weight > room {
+		return math.Inf(1), nil, false
+	}
+	sets = append(sets, low)
+	warm, before := []int64(nil), 0.0
+	for range 40 {
+		price := (low.cost - high.cost) / (high.weight - low.weight)
+		x, value := c.solve(price, weights, warm, before)
+		bound = max(bound, value-price*room)
+		if value >= (low.cost+price*low.weight)*(1-1e-9)-float64(len(c.values)+1) {
+			break
+		}
+		sets = append(sets, x)
+		if x.weight > room {
+			high = x
+			if warm == nil {
+				warm = c.saved[:0]
+			}
+			warm, before = append(warm[:0], c.net.cap...), price
+			c.saved = warm
+		} else {
+			low = x
+		}
+	}
+	return bound, sets, true
+}

@@ -1,0 +1,40 @@
+// Package recompute chooses what to run again so that a program keeps within
+// a limit of bytes.
+//
+// A [Problem] is a program in numbers: operators in the order in which they
+// run for the first time, what each costs, reads, writes and needs as work
+// space, and which of them may run again. It knows no graph. An [Answer] is a
+// list of launches, in which what stands a second time runs again, with its
+// exact peak, its extra cost, and a proven bound: no list of launches within
+// the limit that begins its operators in this order has less extra cost.
+//
+// # The model
+//
+// A launch that writes a value makes an instance of it, and readers read the
+// newest one. An instance is alive from its launch to its last reader. A held
+// value is read to the end, and always in its first instance. Work space is alive at its launch. The first
+// value that an operator writes may lie over one that it reads and that dies
+// there (Over): it counts from the next launch on.
+//
+// A plan is what to forget when: events (place, value). Walking the order, an
+// operator that wants a forgotten value has it made again right then, and what
+// making it needs in turn. Whatever is there stays as long as somebody reads
+// it, so a plan that forgets nothing is the plain program, and every set of
+// events is a plan.
+//
+// # The line
+//
+//   - simulate.go walks a plan and counts every byte: about 10 ns a launch.
+//   - cut.go asks what to have at one place of the order, at a price for bytes:
+//     one minimum cut (flow.go). bound.go looks for the best price, and rounds
+//     bytes to grains, which closes the gap that equal layers leave.
+//   - repair.go forgets, at the peak, what takes most bytes off for the least
+//     cost; takeback.go remembers what turned out to fit.
+//   - fold.go solves a program of many equal layers as one of a few.
+//   - exact.go tries every plan of a small program.
+//   - solve.go puts them together, and answers lower limits first where those
+//     could be cheaper: less memory never costs less.
+//   - check.go replays launches by another route.
+//
+// Nothing depends on the clock: searches end by counted work.
+package recompute

@@ -1,0 +1,147 @@
+package recompute_test
+
+import (
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/joint"
+	"memopt/planner/recompute"
+)
+
+// problemOf takes the names off a graph whose dims are numbers. Values that no
+// node makes are left out.
+func problemOf(t testing.TB, g *graph.Graph) *recompute.Problem {
+	b, err := graph.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eval := func(d graph.Dim) int64 {
+		n, err := b.Eval(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	p := &recompute.Problem{Bytes: make([]int64, len(g.Values)), Held: make([]bool, len(g.Values)), Border: -1}
+	owner := make([]int32, len(g.Values))
+	for i, v := range g.Values {
+		owner[i] = int32(i)
+		if v.Def != nil {
+			p.Bytes[i] = eval(v.Bytes())
+		}
+	}
+	list := func(vs []*graph.Value) (all []int32) {
+		known := map[int32]bool{}
+		for _, v := range vs {
+			if v != nil && g.Values[owner[v.ID]].Def != nil && !known[owner[v.ID]] {
+				known[owner[v.ID]] = true
+				all = append(all, owner[v.ID])
+			}
+		}
+		return all
+	}
+	for _, n := range g.Nodes {
+		if n.Op.View {
+			owner[n.Outputs[0].ID] = owner[n.Inputs[0].ID]
+			p.Bytes[n.Outputs[0].ID] = 0
+			continue
+		}
+		if n.Phase != graph.Forward && p.Border < 0 {
+			p.Border = int32(len(p.Cost))
+		}
+		cost := 0.0
+		for _, v := range append(append([]*graph.Value{}, n.Inputs...), n.Outputs...) {
+			if v != nil {
+				cost += float64(eval(v.Bytes())) / 4
+			}
+		}
+		p.Cost = append(p.Cost, cost+float64(eval(n.Op.Flops(n))))
+		p.Work = append(p.Work, 0)
+		p.Again = append(p.Again, n.Phase == graph.Forward && n.Op.Recompute != graph.Never)
+		p.Inputs.Add(list(n.Inputs)...)
+		p.Outputs.Add(list(n.Outputs)...)
+		p.Over.Add()
+	}
+	for _, v := range g.Outputs {
+		p.Held[owner[v.ID]] = true
+	}
+	return p
+}
+
+func readJoint(t testing.TB, name string) *recompute.Problem {
+	path := "testdata/" + name + ".json.gz"
+	if _, err := os.Stat(path); err != nil {
+		path = "../../memopt/joint/" + path
+	}
+	g, err := joint.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return problemOf(t, g)
+}
+
+// most is, by model and percent of the plain peak, the extra cost in percent
+// that a plan may have; 0 is that the floor is above.
+var most = []struct {
+	model string
+	extra map[int64]float64
+	floor float64 // in percent
+}{
+	{"gpt2-6L", map[int64]float64{90: 0.02, 80: 0.04, 70: 3.62, 60: 8.79, 50: 14.3, 40: 37.1}, 39.5},
+	{"bert-6L", map[int64]float64{90: 0.02, 80: 0.04, 70: 1.68, 60: 6.53, 50: 11.36, 40: 16.54}, 32.2},
+	{"resnet18", map[int64]float64{90: 0.04, 80: 2.13}, 78.4},
+	{"gpt2-6L-decomp", map[int64]float64{90: 0.09, 80: 0.23, 70: 3.81, 60: 8.94, 50: 14.4}, 39.5},
+	{"bert-6L-decomp", map[int64]float64{90: 0.09, 80: 0.19, 70: 1.86, 60: 6.66, 50: 11.45, 40: 16.58}, 32.2},
+	{"resnet18-decomp", map[int64]float64{90: 0.14}, 78.4},
+}
+
+// TestJoint plans steps as PyTorch runs them.
+func TestJoint(t *testing.T) {
+	for _, m := range most {
+		t.Run(m.model, func(t *testing.T) {
+			p := readJoint(t, m.model)
+			total := 0.0
+			for _, c := range p.Cost {
+				total += c
+			}
+			s, err := recompute.New(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			base, _ := s.Solve(1 << 60)
+			f := recompute.FloorOf(p)
+			if percent := 100 * float64(f.Peak) / float64(base.Peak); math.Abs(percent-m.floor) > 0.05 {
+				t.Errorf("the floor is at %.2f %%, not at %.1f %%", percent, m.floor)
+			}
+			for percent := int64(90); percent >= 30; percent -= 10 {
+				limit := base.Peak * percent / 100
+				begin := time.Now()
+				s, err := recompute.New(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a, ok := s.Solve(limit)
+				took := time.Since(begin)
+				most, must := m.extra[percent]
+				if !ok && must {
+					t.Errorf("nothing within %d %%", percent)
+				}
+				if !ok {
+					continue
+				}
+				peak, extra, err := recompute.Check(p, a.Launches)
+				if err != nil || peak != a.Peak || math.Abs(extra-a.Extra) > 1e-6*total || peak > limit || a.Bound > extra*(1+1e-9) || peak < f.Peak {
+					t.Errorf("%d %%: %v; peak %d, said to be %d within %d, floor %d; extra %v, said to be %v, bound %v",
+						percent, err, peak, a.Peak, limit, f.Peak, extra, a.Extra, a.Bound)
+				}
+				t.Logf("%d %%: extra %.3f %%, bound %.3f %%, %v", percent, 100*extra/total, 100*a.Bound/total, took)
+				if must && 100*extra/total > most {
+					t.Errorf("%d %%: the plan costs %.3f %%, over %.2f %%", percent, 100*extra/total, most)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package recompute
+
+import (
+	"fmt"
+	"math"
+)
+
+// Lists is many lists of numbers in one array.
+type Lists struct{ bounds, items []int32 }
+
+// Add puts a list behind the others.
+func (l *Lists) Add(items ...int32) {
+	if l.bounds == nil {
+		l.bounds = append(l.bounds, 0)
+	}
+	l.items = append(l.items, items...)
+	l.bounds = append(l.bounds, int32(len(l.items)))
+}
+
+// Of is list i.
+func (l *Lists) Of(i int32) []int32 { return l.items[l.bounds[i]:l.bounds[i+1]] }
+
+// Len is the number of lists.
+func (l *Lists) Len() int { return max(0, len(l.bounds)-1) }
+
+// Problem is a program. Operators are numbered in the order of their first
+// runs, values in any order.
+type Problem struct {
+	Cost    []float64 // by operator
+	Work    []int64   // by operator: bytes needed while it runs
+	Again   []bool    // by operator: it may run again
+	Inputs  Lists     // by operator: values read, each once
+	Outputs Lists     // by operator: values written, each once
+	// Over lists, by operator, the values read that the first output may be
+	// written over if they die there. They must be as large as it.
+	Over Lists
+	// Border is the first operator of the backward pass. Only what runs from
+	// there on has anything made again, unless a peak lies before it.
+	Border int32
+
+	Bytes []int64 // by value
+	Held  []bool  // by value: read after the last operator, as it was first made
+	// Forced values are forgotten at the border by every plan. If there are
+	// any, other values stay for their makers; nil is none.
+	Forced []bool
+}
+
+// valid says what is wrong with p.
+func (p *Problem) valid() error {
+	ops, values := len(p.Cost), int32(len(p.Bytes))
+	if len(p.Work) != ops || len(p.Again) != ops || p.Inputs.Len() != ops || p.Outputs.Len() != ops || p.Over.Len() != ops || len(p.Held) != int(values) ||
+		p.Forced != nil && len(p.Forced) != int(values) {
+		return fmt.Errorf("recompute: the tables of %d operators and %d values have other lengths", ops, values)
+	}
+	if p.Border < 0 || int(p.Border) > ops {
+		return fmt.Errorf("recompute: border %d of %d operators", p.Border, ops)
+	}
+	room := int64(math.MaxInt64)
+	take := func(bytes int64) bool {
+		if bytes < 0 || bytes > room {
+			return false
+		}
+		room -= bytes
+		return true
+	}
+	for v, b := range p.Bytes {
+		if !take(b) {
+			return fmt.Errorf("recompute: value %d has %d bytes, too many with those before it", v, b)
+		}
+	}
+	made := make([]bool, values)
+	for op := range int32(ops) {
+		if c := p.Cost[op]; !(c >= 0) || math.IsInf(c, 1) {
+			return fmt.Errorf("recompute: operator %d costs %v", op, c)
+		}
+		if !take(p.Work[op]) {
+			return fmt.Errorf("recompute: operator %d needs %d bytes of work space, too many with those before it", op, p.Work[op])
+		}
+		for _, v := range p.Inputs.Of(op) {
+			if v < 0 || v >= values || !made[v] {
+				return fmt.Errorf("recompute: operator %d reads value %d before it is made", op, v)
+			}
+		}
+		for _, v := range p.Outputs.Of(op) {
+			if v < 0 || v >= values || made[v] {
+				return fmt.Errorf("recompute: operator %d writes value %d, which has a maker or is none", op, v)
+			}
+			made[v] = true
+			if p.Forced != nil && p.Forced[v] && (!p.Again[op] || p.Held[v]) {
+				return fmt.Errorf("recompute: value %d must be forgotten, but cannot be made again", v)
+			}
+		}
+		if over := p.Over.Of(op); len(over) > 0 && len(p.Outputs.Of(op)) == 0 {
+			return fmt.Errorf("recompute: operator %d writes nothing over its inputs", op)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package recompute
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// change is one thing more to forget: at the border, or at another place.
+type change struct {
+	event
+	border bool
+	stale  float64 // what it was worth when it was measured last
+}
+
+// search improves plans by exact simulation.
+type search struct {
+	s      *Solver
+	sim    *simulator
+	limit  int64
+	begin  int64 // work of the simulator when it began
+	work   int64 // what it may take of that
+	until  int64
+	worth  []float64
+	scrape []event
+	used   []int32 // by value: the last place that touched it, up to the peak
+	best   plan
+	extra  float64 // of best
+	enough float64 // a plan for this need not be improved
+	tabu   event   // not to be forgotten, if tabued
+	tabued bool
+	// thorough measures every change for every choice.
+	thorough bool
+}
+
+func (s *Solver) newSearch(limit, work int64) *search {
+	x := &search{s: s, sim: s.sim, limit: limit, begin: s.sim.work, work: work, until: s.sim.work + work,
+		worth: make([]float64, len(s.p.Bytes)), used: make([]int32, len(s.p.Bytes)), extra: math.Inf(1)}
+	for v := range x.worth {
+		x.worth[v] = math.Inf(1)
+	}
+	return x
+}
+
+func (x *search) ended() bool { return x.sim.work >= x.until }
+
+// share sets the part of the work by which a stage ends.
+func (x *search) share(part float64) { x.until = x.begin + int64(float64(x.work)*part) }
+
+func (x *search) done() bool { return x.ended() || x.extra <= x.enough }
+
+// try simulates a plan with a change, and leaves the plan as it was.
+func (x *search) try(p *plan, c event, border bool) bool {
+	if border {
+		p.gone[c.value] = true
+		ok := x.sim.run(*p, x.limit)
+		p.gone[c.value] = false
+		return ok
+	}
+	i, _ := p.search(c)
+	x.scrape = append(append(append(x.scrape[:0], p.events[:i]...), c), p.events[i:]...)
+	return x.sim.run(plan{p.gone, x.scrape}, x.limit)
+}
+
+// apply makes a change.
+func (p *plan) apply(c event, border bool) {
+	if border {
+		p.gone[c.value] = true
+		return
+	}
+	i, _ := p.search(c)
+	p.events = slices.Insert(p.events, i, c)
+}
+
+// repair forgets values at the peak until it is within the limit, the most
+// bytes over it for the least cost first. It reports false if that does not go,
+// or costs more than most.
+//
+// What forgetting a value is worth is measured by simulation and changes slowly
+// from one choice to the next: the last measure ranks, and measuring anew ends
+// when the best of this choice beats the next one's last measure.
+func (x *search) repair(p *plan, most float64) bool {
+	if !x.sim.run(*p, x.limit) {
+		return false
+	}
+	for x.sim.peak > x.limit {
+		if x.sim.extra >= most || x.ended() {
+			return false
+		}
+		options := x.options(p)
+		area, extra := x.sim.area, x.sim.extra
+		best, bestWorth := -1, 0.0
+		for i := range options {
+			c := &options[i]
+			if best >= 0 && bestWorth >= c.stale && !x.thorough {
+				break
+			}
+			worth := math.Inf(-1)
+			if x.try(p, c.event, c.border) && x.sim.extra < most {
+				worth = (area - x.sim.area) / max(x.sim.extra-extra, x.s.unit)
+			}
+			x.worth[c.value] = worth
+			if worth > bestWorth {
+				best, bestWorth = i, worth
+			}
+		}
+		if best < 0 {
+			return false
+		}
+		p.apply(options[best].event, options[best].border)
+		if !x.sim.run(*p, x.limit) {
+			return false
+		}
+	}
+	return x.sim.extra < most
+}
+
+// options lists what can be forgotten at the peak, highest last measure first.
+func (x *search) options(p *plan) []change {
+	sim, prob := x.sim, x.s.p
+	worst := sim.worst
+	for v := range x.used {
+		x.used[v] = -1
+	}
+	for k := range worst {
+		op := sim.ops[k]
+		for _, v := range prob.Inputs.Of(op) {
+			x.used[v] = sim.place[k]
+		}
+		for _, v := range prob.Outputs.Of(op) {
+			x.used[v] = sim.place[k]
+		}
+	}
+	for _, v := range prob.Inputs.Of(sim.ops[worst]) {
+		x.used[v] = -1
+	}
+	behind := sim.place[worst] >= prob.Border
+	var all []change
+	for i, v := range sim.value[:sim.instances] {
+		if sim.first[i] >= worst || sim.last[i] <= worst || x.used[v] < 0 || !x.s.may(v) {
+			continue
+		}
+		c := change{event: event{x.used[v] + 1, v}, stale: x.worth[v]}
+		if behind && c.at <= prob.Border {
+			if p.gone[v] {
+				continue
+			}
+			c.border = true
+		} else if _, known := p.search(c.event); known {
+			continue
+		}
+		if x.tabued && c.event.value == x.tabu.value && (c.at == x.tabu.at || c.border && x.tabu.at == prob.Border) {
+			continue
+		}
+		all = append(all, c)
+	}
+	slices.SortStableFunc(all, func(a, b change) int { return cmp.Compare(b.stale, a.stale) })
+	return all
+}

@@ -1,0 +1,260 @@
+package recompute
+
+// event is: before the operator at this place of the order, forget a value.
+type event struct{ at, value int32 }
+
+// plan is what is forgotten: values at the border, and events elsewhere, in the
+// order of their places. Values that nobody reads behind the border are
+// forgotten there too, unless the plan wants them to make others of.
+type plan struct {
+	gone   []bool
+	events []event
+}
+
+func (p plan) clone() plan {
+	return plan{append([]bool(nil), p.gone...), append([]event(nil), p.events...)}
+}
+
+// search is the place of an event in p, or where it would be.
+func (p plan) search(e event) (int, bool) {
+	from, to := 0, len(p.events)
+	for from < to {
+		m := (from + to) / 2
+		if p.events[m].at < e.at || p.events[m].at == e.at && p.events[m].value < e.value {
+			from = m + 1
+		} else {
+			to = m
+		}
+	}
+	return from, from < len(p.events) && p.events[from] == e
+}
+
+// simulator walks plans. What it found last is in its fields.
+type simulator struct {
+	p      *Problem
+	maker  []int32 // by value
+	work   int64   // launches simulated so far
+	border mark    // where walks begin whose events are all behind it
+	kept   bool    // the arrays still begin with the part before the border
+	eager  []bool  // by value: forget it after each place behind the border that touches it; nil for none
+	most   int     // launches after which a walk is given up
+
+	launches, instances, overs int // how much of the arrays is in use
+
+	ops      []int32 // by launch
+	place    []int32 // by launch: the place of the order at which it happened
+	first    []int32 // by instance: its launch
+	last     []int32 // by instance: its last reader
+	value    []int32 // by instance
+	over     []pair  // instances, and what each may lie over
+	instance []int32 // by value: the newest one, −1 if it is forgotten
+	live     []int64 // by launch
+	forgot   []event // what eager forgot
+
+	peak  int64
+	worst int32 // launch
+	extra float64
+	area  float64 // bytes over the limit, summed over launches
+	limit int64
+}
+
+type pair struct{ out, in int32 }
+
+// mark is the state of a walk at a place.
+type mark struct {
+	launches, instances, overs int
+	instance, last             []int32
+}
+
+func newSimulator(p *Problem) *simulator {
+	s := &simulator{p: p, maker: makers(p), instance: make([]int32, len(p.Bytes)), most: 1 << 30}
+	s.begin()
+	for op := range p.Border {
+		s.walk(op)
+	}
+	s.border = mark{s.launches, s.instances, s.overs, append([]int32{}, s.instance...), append([]int32{}, s.last[:s.instances]...)}
+	s.kept = true
+	return s
+}
+
+// makers is, by value, the operator that writes it, −1 if none does.
+func makers(p *Problem) []int32 {
+	maker := make([]int32, len(p.Bytes))
+	for v := range maker {
+		maker[v] = -1
+	}
+	for op := range int32(len(p.Cost)) {
+		for _, v := range p.Outputs.Of(op) {
+			maker[v] = op
+		}
+	}
+	return maker
+}
+
+func (s *simulator) begin() {
+	for v := range s.instance {
+		s.instance[v] = -1
+	}
+	s.launches, s.instances, s.overs, s.extra = 0, 0, 0, 0
+}
+
+// run simulates a plan. It reports false if the walk took too many launches.
+func (s *simulator) run(p plan, limit int64) bool {
+	s.limit = limit
+	from := int32(0)
+	plain := len(p.events) == 0 || p.events[0].at >= s.p.Border
+	if plain && s.kept {
+		from = s.p.Border
+		s.launches, s.instances, s.overs = s.border.launches, s.border.instances, s.border.overs
+		copy(s.last, s.border.last)
+		copy(s.instance, s.border.instance)
+		s.extra = 0
+	} else {
+		s.begin()
+	}
+	s.kept = plain
+	begun := s.launches
+	k := 0
+	s.forgot = s.forgot[:0]
+	for op := from; op < int32(len(s.p.Cost)); op++ {
+		if op == s.p.Border {
+			for v, gone := range p.gone {
+				if gone {
+					s.instance[v] = -1
+				}
+			}
+		}
+		for ; k < len(p.events) && p.events[k].at <= op; k++ {
+			s.instance[p.events[k].value] = -1
+		}
+		before := s.launches
+		s.walk(op)
+		if s.eager != nil && op >= s.p.Border && op+1 < int32(len(s.p.Cost)) {
+			s.forgetEagerly(op, before)
+		}
+		if s.launches > s.most {
+			s.work += int64(s.launches - begun)
+			return false
+		}
+	}
+	s.work += int64(s.launches-begun) + int64(s.launches/4)
+	s.count()
+	return true
+}
+
+// forgetEagerly forgets what the launches since before touched.
+func (s *simulator) forgetEagerly(op int32, before int) {
+	for _, o := range s.ops[before:s.launches] {
+		for _, v := range s.p.Inputs.Of(o) {
+			s.forgetOne(op, v)
+		}
+		for _, v := range s.p.Outputs.Of(o) {
+			s.forgetOne(op, v)
+		}
+	}
+}
+
+func (s *simulator) forgetOne(op, v int32) {
+	if s.eager[v] && s.instance[v] >= 0 {
+		s.instance[v] = -1
+		s.forgot = append(s.forgot, event{op + 1, v})
+	}
+}
+
+// walk runs an operator, after what it wants.
+func (s *simulator) walk(op int32) {
+	for _, v := range s.p.Inputs.Of(op) {
+		if s.instance[v] < 0 {
+			s.again(s.maker[v], op)
+		}
+	}
+	s.launch(op, op)
+}
+
+// again makes what was forgotten.
+func (s *simulator) again(op, place int32) {
+	for _, v := range s.p.Inputs.Of(op) {
+		if s.instance[v] < 0 {
+			s.again(s.maker[v], place)
+		}
+	}
+	s.extra += s.p.Cost[op]
+	s.launch(op, place)
+}
+
+func (s *simulator) launch(op, place int32) {
+	k := int32(s.launches)
+	if s.launches == len(s.ops) {
+		s.ops, s.place = grow(s.ops), grow(s.place)
+	}
+	s.ops[k], s.place[k] = op, place
+	s.launches++
+	for _, v := range s.p.Inputs.Of(op) {
+		s.last[s.instance[v]] = k
+	}
+	i := int32(s.instances)
+	for _, v := range s.p.Over.Of(op) {
+		if s.overs == len(s.over) {
+			s.over = append(s.over, make([]pair, len(s.over)+64)...)
+		}
+		s.over[s.overs] = pair{i, s.instance[v]}
+		s.overs++
+	}
+	for _, v := range s.p.Outputs.Of(op) {
+		if int(i) == len(s.first) {
+			s.first, s.last, s.value = grow(s.first), grow(s.last), grow(s.value)
+		}
+		if !s.p.Held[v] || s.instance[v] < 0 {
+			s.instance[v] = i
+		}
+		s.first[i], s.last[i], s.value[i] = k, k, v
+		i++
+	}
+	s.instances = int(i)
+}
+
+func grow(all []int32) []int32 { return append(all, make([]int32, len(all)+256)...) }
+
+// count sums up the bytes alive at each launch.
+func (s *simulator) count() {
+	n := s.launches
+	end := int32(n - 1)
+	for v, held := range s.p.Held {
+		if held && s.instance[v] >= 0 {
+			s.last[s.instance[v]] = end + 1
+		}
+	}
+	if cap(s.live) < n+2 {
+		s.live = make([]int64, n+n/4+2)
+	}
+	s.live = s.live[:n+2]
+	clear(s.live)
+	for i, v := range s.value[:s.instances] {
+		b := s.p.Bytes[v]
+		s.live[s.first[i]] += b
+		s.live[min(s.last[i], end)+1] -= b
+	}
+	moved := int32(-1)
+	for _, o := range s.over[:s.overs] {
+		if k := s.first[o.out]; o.out != moved && s.last[o.in] == k {
+			moved = o.out
+			b := s.p.Bytes[s.value[o.out]]
+			s.live[k] -= b
+			s.live[k+1] += b
+		}
+	}
+	s.live = s.live[:n]
+	s.peak, s.worst, s.area = 0, 0, 0
+	sum := int64(0)
+	for k, d := range s.live {
+		sum += d
+		alive := sum + s.p.Work[s.ops[k]]
+		s.live[k] = alive
+		if alive > s.peak {
+			s.peak, s.worst = alive, int32(k)
+		}
+		if alive > s.limit {
+			s.area += float64(alive - s.limit)
+		}
+	}
+}

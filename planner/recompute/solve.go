@@ -1,0 +1,266 @@
+package recompute
+
+import (
+	"math"
+	"slices"
+)
+
+// Answer is a plan as launches, with its evidence.
+type Answer struct {
+	Launches []int32 // operators; what stands a second time runs again
+	Peak     int64
+	Extra    float64 // cost of what runs again
+	Bound    float64 // proven: within the limit, no launches cost less extra
+}
+
+// Solver answers limits for one problem.
+type Solver struct {
+	p     *Problem
+	sim   *simulator
+	spans []span
+	uses  Lists   // by value: the operators that read it
+	plain []int64 // by operator: bytes alive if nothing runs again
+	keep  plan    // the plan that makes nothing again
+	total float64
+	unit  float64 // of cost
+	top   int64   // the peak of the plain program
+
+	cuts    map[int32]*cut
+	place   []int32 // by value, while a cut is built
+	stained []int32
+	spent   int64 // work of the cuts
+}
+
+// New prepares a problem.
+func New(p *Problem) (*Solver, error) {
+	if err := p.valid(); err != nil {
+		return nil, err
+	}
+	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, place: make([]int32, len(p.Bytes))}
+	for _, c := range p.Cost {
+		s.total += c
+	}
+	readers := make([][]int32, len(p.Bytes))
+	for op := range int32(len(p.Cost)) {
+		for _, v := range p.Inputs.Of(op) {
+			readers[v] = append(readers[v], op)
+		}
+	}
+	for _, ops := range readers {
+		s.uses.Add(ops...)
+	}
+	if s.unit = s.total / units; s.unit == 0 {
+		s.unit = 1
+	}
+	s.keep.gone = make([]bool, len(p.Bytes))
+	for v, x := range s.spans {
+		if p.Forced == nil {
+			s.keep.gone[v] = s.may(int32(v)) && x.last < p.Border
+		} else {
+			s.keep.gone[v] = p.Forced[v]
+		}
+	}
+	s.sim.run(s.keep, math.MaxInt64)
+	s.plain, s.top = slices.Clone(s.sim.live), s.sim.peak
+	s.sim.most = 16*len(p.Cost) + 1024
+	return s, nil
+}
+
+// enough is how near to the bound a plan is taken as best: a part of the whole
+// cost.
+const enough = 0.0002
+
+// mostWork is how many launches are simulated for one limit.
+const mostWork = 3 << 20
+
+// Solve finds a plan within a limit; ok is false if it finds none.
+func (s *Solver) Solve(limit int64) (Answer, bool) {
+	if s.top <= limit {
+		return s.answer(s.keep, 0), true
+	}
+	least, at, ok := s.bound(limit)
+	if !ok {
+		return Answer{}, false
+	}
+	least *= s.unit
+	x := s.newSearch(limit, mostWork)
+	x.enough = least + enough*s.total
+	starts := s.starts(at)
+	x.descend(starts, false, 0.25)
+	x.swap(0.4)
+	x.descend(s.combined(at), true, 0.5)
+	x.descend(starts, true, 0.65)
+	x.thorough = true
+	x.swap(0.8)
+	x.descend(s.eagerStarts(at, limit), true, 0.9)
+	x.swap(1)
+	if x.best.gone == nil {
+		return Answer{}, false
+	}
+	return s.answer(x.best, least), true
+}
+
+// combined are plans that forget by every place what its cut does not keep.
+func (s *Solver) combined(at []bounded) (all []plan) {
+	for back := range 3 {
+		p := s.keep.clone()
+		for _, b := range at {
+			for _, sets := range [][]set{b.sets, b.fine} {
+				// The nearest hull points to the room, on the side that fits.
+				if fits := b.fitting(sets); back < len(fits) {
+					s.forgetBy(&p, b.c, fits[len(fits)-1-back])
+				}
+			}
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// fitting are the sets whose bytes are within the room.
+func (b bounded) fitting(sets []set) (fits []set) {
+	for _, x := range sets {
+		sum := int64(0)
+		for i, k := range x.kept {
+			if k {
+				sum += b.c.bytes[i]
+			}
+		}
+		if sum <= b.room {
+			fits = append(fits, x)
+		}
+	}
+	return fits
+}
+
+// forgetBy forgets by the place of a cut what it does not keep, each value
+// right after its last use before.
+func (s *Solver) forgetBy(p *plan, c *cut, x set) {
+	for i, v := range c.values {
+		if x.kept[i] || !s.may(v) {
+			continue
+		}
+		last := s.spans[v].made
+		for _, op := range s.uses.Of(v) {
+			if op < c.at {
+				last = op
+			}
+		}
+		if last < s.p.Border {
+			p.gone[v] = true
+		} else if _, known := p.search(event{last + 1, v}); !known {
+			p.apply(event{last + 1, v}, false)
+		}
+	}
+}
+
+// descend repairs and improves plans, and remembers the best. far follows also
+// what costs more than the best before it is improved. share is the part of the
+// work by which it ends.
+func (x *search) descend(starts []plan, far bool, share float64) {
+	x.share(share)
+	for _, p := range starts {
+		if x.done() {
+			return
+		}
+		p, most := p.clone(), x.extra
+		if far {
+			most = math.Inf(1)
+		}
+		if x.repair(&p, most) {
+			if extra := x.takeBack(&p); extra < x.extra {
+				x.best, x.extra = p, extra
+			}
+		}
+	}
+}
+
+// swap remembers something that does not fit, and forgets what is cheaper to
+// lose instead, as long as that pays.
+func (x *search) swap(share float64) {
+	x.share(share)
+	if x.best.gone == nil {
+		return
+	}
+	for better := true; better && !x.done(); {
+		better = false
+		p := x.best.clone()
+		for _, c := range x.savings(&p) {
+			q := p.clone()
+			q.remove(c)
+			x.tabu, x.tabued = c.event, true
+			repaired := x.repair(&q, x.extra)
+			x.tabued = false
+			if repaired {
+				if extra := x.takeBack(&q); extra < x.extra {
+					x.best, x.extra, better = q, extra, true
+					break
+				}
+			}
+			if x.done() {
+				return
+			}
+		}
+	}
+}
+
+// eagerStarts forget, behind the border, everything at once that the cuts do not keep.
+func (s *Solver) eagerStarts(at []bounded, limit int64) (all []plan) {
+	for _, p := range s.starts(at) {
+		eager := make([]bool, len(s.p.Bytes))
+		for v := range eager {
+			eager[v] = s.may(int32(v)) && p.gone[v]
+		}
+		s.sim.eager = eager
+		ok := s.sim.run(p, limit)
+		s.sim.eager = nil
+		if ok {
+			p.events = slices.Clone(s.sim.forgot)
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// starts are plans to begin with: what the cuts keep.
+func (s *Solver) starts(at []bounded) (all []plan) {
+	add := func(c *cut, x set) {
+		p := s.from(c, x)
+		if !slices.ContainsFunc(all, func(q plan) bool { return slices.Equal(p.gone, q.gone) }) {
+			all = append(all, p)
+		}
+	}
+	for _, b := range at[:min(3, len(at))] {
+		for _, x := range b.fine[max(0, len(b.fine)-2):] {
+			add(b.c, x)
+		}
+		for _, x := range b.sets[max(0, len(b.sets)-3):] {
+			add(b.c, x)
+		}
+	}
+	return all
+}
+
+// from is the plan that has at the border what a cut keeps.
+func (s *Solver) from(c *cut, x set) plan {
+	p := s.keep.clone()
+	for i, v := range c.values {
+		if s.may(v) && s.spans[v].made < s.p.Border {
+			p.gone[v] = !x.kept[i] || s.forced(v)
+		}
+	}
+	return p
+}
+
+// may reports whether a plan may forget a value.
+func (s *Solver) may(v int32) bool {
+	m := s.sim.maker[v]
+	return m >= 0 && s.p.Again[m] && !s.p.Held[v]
+}
+
+func (s *Solver) forced(v int32) bool { return s.p.Forced != nil && s.p.Forced[v] }
+
+func (s *Solver) answer(p plan, bound float64) Answer {
+	s.sim.run(p, math.MaxInt64)
+	return Answer{slices.Clone(s.sim.ops[:s.sim.launches]), s.sim.peak, s.sim.extra, bound}
+}

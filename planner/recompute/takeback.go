@@ -1,0 +1,100 @@
+package recompute
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// saving is something forgotten whose loss costs launches.
+type saving struct {
+	event
+	border bool
+	worth  float64
+}
+
+// takeBack remembers whatever fits, dearest first, until nothing more does. The
+// plan must be within the limit. It returns what the plan costs.
+func (x *search) takeBack(p *plan) float64 {
+	x.sim.run(*p, x.limit)
+	extra := x.sim.extra
+	for before := math.Inf(1); extra < before && extra > 0 && !x.ended(); {
+		before = extra
+		extra = x.remember(p, x.savings(p), extra)
+	}
+	return extra
+}
+
+// remember tries to take a list back at once, and halves it if that does not go.
+func (x *search) remember(p *plan, list []saving, extra float64) float64 {
+	if len(list) == 0 || x.ended() {
+		return extra
+	}
+	if len(list) <= blockOf(len(p.events)) {
+		q := *p
+		x.scrape = append(x.scrape[:0], p.events...)
+		q.events = x.scrape
+		for _, c := range list {
+			q.remove(c)
+		}
+		ok := x.sim.run(q, x.limit) && x.sim.peak <= x.limit && x.sim.extra < extra
+		if ok {
+			p.events = append(p.events[:0], q.events...)
+			return x.sim.extra
+		}
+		for _, c := range list {
+			if c.border {
+				p.gone[c.value] = true
+			}
+		}
+		if len(list) == 1 {
+			return extra
+		}
+	}
+	half := (len(list) + 1) / 2
+	extra = x.remember(p, list[:half], extra)
+	return x.remember(p, list[half:], extra)
+}
+
+// blockOf is how many changes are taken back at once: one, but for plans of
+// very many events.
+func blockOf(events int) int { return max(1, events/16) }
+
+func (p *plan) remove(c saving) {
+	if c.border {
+		p.gone[c.value] = false
+	} else if i, known := p.search(c.event); known {
+		p.events = slices.Delete(p.events, i, i+1)
+	}
+}
+
+// savings lists what the plan that was simulated last forgets and makes again,
+// by the cost of the maker. Events that nothing follows from are removed.
+func (x *search) savings(p *plan) (all []saving) {
+	x.sim.run(*p, x.limit)
+	sim, prob := x.sim, x.s.p
+	// used is here the last place at which a value's maker ran again.
+	for v := range x.used {
+		x.used[v] = -1
+	}
+	ran := make([]bool, len(prob.Cost))
+	for k, op := range sim.ops[:sim.launches] {
+		if ran[op] {
+			for _, v := range prob.Outputs.Of(op) {
+				x.used[v] = sim.place[k]
+			}
+		}
+		ran[op] = true
+	}
+	for v, gone := range p.gone {
+		if gone && x.used[v] >= 0 && !x.s.forced(int32(v)) {
+			all = append(all, saving{event{prob.Border, int32(v)}, true, prob.Cost[sim.maker[v]]})
+		}
+	}
+	p.events = slices.DeleteFunc(p.events, func(e event) bool { return x.used[e.value] < e.at })
+	for _, e := range p.events {
+		all = append(all, saving{e, false, prob.Cost[sim.maker[e.value]]})
+	}
+	slices.SortStableFunc(all, func(a, b saving) int { return cmp.Compare(b.worth, a.worth) })
+	return all
+}

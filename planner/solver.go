@@ -1,0 +1,181 @@
+package planner
+
+import (
+	"memopt/planner/recompute"
+)
+
+// solver answers limits of the arena with placed plans.
+type solver struct {
+	m    *model
+	r    *recompute.Solver
+	base *candidate
+	all  []*candidate // the frontier of a small program, highest first
+}
+
+const (
+	// smallProgram is how many operators a program may have whose frontier is
+	// always searched as a whole, so that less memory never costs less however
+	// the search behind a limit behaves.
+	smallProgram = 96
+	frontierMost = 128 // limits of a frontier
+	// rungs are the fixed limits, as parts of the plain arena, whose answers
+	// are looked at for every limit above them.
+	rungs = 64
+)
+
+func (s *search) newSolver() (*solver, error) {
+	r, err := recompute.New(s.m.problem(alignment, s.forced))
+	if err != nil {
+		return nil, err
+	}
+	return &solver{m: s.m, r: r, base: s.base}, nil
+}
+
+// within is the cheapest plan found whose arena is within limit, or nil.
+func (v *solver) within(limit int64) (*candidate, error) {
+	if v.base.placed.Height <= limit {
+		return v.base, nil
+	}
+	if len(v.m.sim.plain) <= smallProgram {
+		return v.fromFrontier(limit)
+	}
+	best, err := v.at(limit)
+	if err != nil {
+		return nil, err
+	}
+	// A lower limit whose bound is below this cost may have a cheaper plan.
+	top := v.base.placed.Height
+	for rung := limit * rungs / top; rung > 0; rung-- {
+		lower := top * rung / rungs
+		if lower >= limit {
+			continue
+		}
+		bound, ok := v.r.Bound(lower)
+		if !ok || best != nil && bound >= best.cost {
+			break
+		}
+		c, err := v.at(lower)
+		if err != nil {
+			return nil, err
+		}
+		if c != nil && (best == nil || c.cost < best.cost) {
+			best = c
+		} else if best != nil {
+			break
+		}
+	}
+	return best, nil
+}
+
+// at is a plan within limit, or nil.
+func (v *solver) at(limit int64) (*candidate, error) {
+	aim := limit
+	for range 6 {
+		a, ok := v.r.Solve(align(aim))
+		if !ok {
+			return nil, nil
+		}
+		c, err := v.m.place(&candidate{t: v.m.simulate(v.steps(a.Launches))})
+		if err != nil || c.placed.Height <= limit {
+			return c, err
+		}
+		// Placement took more than the bytes alive: aim lower by as much.
+		aim = min(aim, a.Peak) - max(c.placed.Height-limit, alignment)
+	}
+	return nil, nil
+}
+
+// fromFrontier is the cheapest plan of a frontier that does not depend on the
+// limit.
+func (v *solver) fromFrontier(limit int64) (*candidate, error) {
+	if v.all == nil {
+		v.all = []*candidate{v.base}
+		width := max(v.base.placed.Height/frontierMost, 1)
+		next := v.base.placed.Height - 1
+		for next > 0 {
+			c, err := v.at(next)
+			if err != nil {
+				return nil, err
+			}
+			if c == nil {
+				break
+			}
+			if low := v.all[len(v.all)-1]; c.t.peak < low.t.peak && c.placed.Height < low.placed.Height {
+				v.all = append(v.all, c)
+			}
+			next = min(next-width, c.placed.Height-1)
+		}
+		// A plan that needs more than another and costs no less is none.
+		kept := v.all[:0]
+		for _, c := range v.all {
+			for len(kept) > 0 && kept[len(kept)-1].cost >= c.cost {
+				kept = kept[:len(kept)-1]
+			}
+			kept = append(kept, c)
+		}
+		v.all = kept
+	}
+	for _, c := range v.all {
+		if c.placed.Height <= limit {
+			return c, nil
+		}
+	}
+	return nil, nil
+}
+
+// lowest is the plan with the least arena that is found.
+func (v *solver) lowest() (*candidate, error) {
+	top := v.base.placed.Height
+	best := v.base
+	from, to := int64(0), int64(4*rungs) // none at from
+	for from+1 < to {
+		m := (from + to) / 2
+		c, err := v.within(top * m / (4 * rungs))
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
+			from = m
+			continue
+		}
+		to = m
+		if c.placed.Height < best.placed.Height {
+			best = c
+		}
+	}
+	return best, nil
+}
+
+// cheap is the plan with the least arena whose extra cost is within most.
+func (v *solver) cheap(most float64) (*candidate, error) {
+	top := v.base.placed.Height
+	best := v.base
+	from, to := int64(0), int64(8*rungs)
+	for from+1 < to {
+		m := (from + to) / 2
+		c, err := v.within(top * m / (8 * rungs))
+		if err != nil {
+			return nil, err
+		}
+		if c == nil || c.cost > most {
+			from = m
+			continue
+		}
+		to = m
+		if c.placed.Height < best.placed.Height {
+			best = c
+		}
+	}
+	return best, nil
+}
+
+// steps are launches of operators as steps of nodes.
+func (v *solver) steps(launches []int32) []Step {
+	ran := make([]bool, len(v.m.sim.plain))
+	steps := make([]Step, len(launches))
+	for i, op := range launches {
+		steps[i] = Step{v.m.sim.plain[op], ran[op]}
+		ran[op] = true
+	}
+	return steps
+}
