@@ -4,13 +4,14 @@ package kernels
 // row for each channel and tap and a column for each position, never exists:
 // its elements are picked from the image while panels are packed.
 
-// columns is that matrix as an operand: for positions on one side, what the
-// taps see of an image on the other.
+// columns is that matrix as an operand, for all images, one behind the other:
+// for positions on one side, what the taps see of an image on the other.
 type columns struct {
 	*convolution
-	image []float32 // [channels, in…], or [channels, out…] if back
-	back  bool      // positions are of x and the image is of y
-	taps  bool      // the outer index is channel and tap, positions are summed over
+	images []float32 // each [channels, in…], or [channels, out…] if back
+	step   int       // from one image to the next
+	back   bool      // positions are of x and the images are of y
+	taps   bool      // the outer index is channel and tap, positions are summed over
 }
 
 func (m *columns) pack(dst []float32, i0, i1, p0, p1, w int) {
@@ -25,49 +26,107 @@ func (m *columns) pack(dst []float32, i0, i1, p0, p1, w int) {
 }
 
 // fill writes rows [r0, r1) (channel and tap) and positions [q0, q1): element
-// (r, q) goes to (r − r0)·rs + (q − q0)·qs.
+// (r, q) goes to (r − r0)·rs + (q − q0)·qs. What a tap sees of a run of
+// positions on one line is found once for all channels.
 func (m *columns) fill(dst []float32, r0, r1, q0, q1, rs, qs int) {
 	positions, seen := m.out, m.in
 	if m.back {
 		positions, seen = m.in, m.out
 	}
-	taps, size := volume(m.kernel), volume(seen)
+	taps, size, all := volume(m.kernel), volume(seen), volume(positions)
+	if m.stride == ones && positions == seen {
+		m.shifted(dst, r0, r1, q0, q1, rs, qs)
+		return
+	}
 	for q := q0; q < q1; {
-		// A run of positions on one line.
-		x := q % positions[2]
+		image, at := m.images[q/all*m.step:], q%all
+		x := at % positions[2]
 		n := min(positions[2]-x, q1-q)
-		y, z := q/positions[2]%positions[1], q/positions[2]/positions[1]
-		tap := r0 % taps
-		kz, ky, kx := tap/(m.kernel[1]*m.kernel[2]), tap/m.kernel[2]%m.kernel[1], tap%m.kernel[2]
-		image := m.image[r0/taps*size:]
-		for r := r0; r < r1; r++ {
-			at := dst[(r-r0)*rs+(q-q0)*qs:]
-			sz, okZ := m.sees(0, z, kz, seen[0])
-			sy, okY := m.sees(1, y, ky, seen[1])
-			switch {
-			case !okZ || !okY:
-				zeros(at, n, qs)
-			case m.back:
-				m.lineBack(at, image[(sz*seen[1]+sy)*seen[2]:][:seen[2]], x, n, kx, qs)
-			default:
-				m.line(at, image[(sz*seen[1]+sy)*seen[2]:][:seen[2]], x, n, kx, qs)
+		y, z := at/positions[2]%positions[1], at/positions[2]/positions[1]
+		for first := r0; first < min(r0+taps, r1); first++ {
+			tap := first % taps
+			sz, okZ := m.sees(0, z, tap/(m.kernel[1]*m.kernel[2]), seen[0])
+			sy, okY := m.sees(1, y, tap/m.kernel[2]%m.kernel[1], seen[1])
+			var s span
+			if okZ && okY {
+				s = m.span(x, n, tap%m.kernel[2], seen[2])
+				s.from += (sz*seen[1] + sy) * seen[2]
 			}
-			// The next tap, without divisions.
-			if kx++; kx < m.kernel[2] {
-				continue
+			for r := first; r < r1; r += taps {
+				s.copy(dst[(r-r0)*rs+(q-q0)*qs:], image[r/taps*size:], n, qs)
 			}
-			kx = 0
-			if ky++; ky < m.kernel[1] {
-				continue
-			}
-			ky = 0
-			if kz++; kz < m.kernel[0] {
-				continue
-			}
-			kz, image = 0, image[min(size, len(image)):]
 		}
 		q += n
 	}
+}
+
+// shifted is fill where both sides are alike: a tap sees the whole image, moved
+// by so many elements, but for the positions that it moves beyond an edge.
+func (m *columns) shifted(dst []float32, r0, r1, q0, q1, rs, qs int) {
+	taps, size, line := volume(m.kernel), volume(m.in), m.in[2]
+	var room [64][2]int
+	for q := q0; q < q1; {
+		image, at := m.images[q/size*m.step:], q%size
+		n := min(size-at, q1-q)
+		for first := r0; first < min(r0+taps, r1); first++ {
+			tap := first % taps
+			var by [3]int
+			for axis, k := range [3]int{tap / (m.kernel[1] * m.kernel[2]), tap / m.kernel[2] % m.kernel[1], tap % m.kernel[2]} {
+				if by[axis] = m.from(axis, 0, k); m.back {
+					by[axis] = -by[axis]
+				}
+			}
+			move := (by[0]*m.in[1]+by[1])*line + by[2]
+			lo := min(n, max(0, -at-move))
+			hi := max(lo, min(n, size-at-move))
+			blind := m.blind(room[:0], at, n, by)
+			for r := first; r < r1; r += taps {
+				to, from := dst[(r-r0)*rs+(q-q0)*qs:], image[r/taps*size:]
+				if lo < hi {
+					from = from[at+lo+move : at+hi+move]
+					if qs == 1 {
+						copy(to[lo:hi], from)
+					} else {
+						i := lo * qs
+						for _, v := range from {
+							to[i] = v
+							i += qs
+						}
+					}
+				}
+				for _, b := range blind {
+					for i := b[0] * qs; i < b[1]*qs; i += qs {
+						to[i] = 0
+					}
+				}
+			}
+		}
+		q += n
+	}
+}
+
+// blind appends the ranges of n positions from at on that see nothing through
+// a tap that looks so far along each axis.
+func (m *columns) blind(list [][2]int, at, n int, by [3]int) [][2]int {
+	line := m.in[2]
+	for i := 0; i < n; {
+		x, y, z := (at+i)%line, (at+i)/line%m.in[1], (at+i)/line/m.in[1]
+		end := min(n, i+line-x)
+		if z += by[0]; z < 0 || z >= m.in[0] {
+			list = append(list, [2]int{i, end})
+		} else if y += by[1]; y < 0 || y >= m.in[1] {
+			list = append(list, [2]int{i, end})
+		} else {
+			if left := min(end, i-x-by[2]); left > i {
+				list = append(list, [2]int{i, left})
+			}
+			if right := max(i, i-x+line-by[2]); right < end {
+				list = append(list, [2]int{right, end})
+			}
+		}
+		i = end
+	}
+	return list
 }
 
 // sees is where position o of an axis lands through tap k, if inside.
@@ -87,51 +146,52 @@ func (m *columns) sees(axis, o, k, size int) (int, bool) {
 	return i, i >= 0 && i < size
 }
 
-// line fills n positions from x on with what tap k sees of a line.
-func (m *columns) line(dst, line []float32, x, n, k, qs int) {
-	stride, first := m.stride[2], m.from(2, x, k)
-	// Positions [lo, hi) are inside.
-	lo := min(n, ceilDiv(max(0, -first), stride))
-	hi := max(lo, min(n, ceilDiv(max(0, len(line)-first), stride)))
-	zeros(dst, lo, qs)
-	if stride == 1 && qs == 1 {
-		if lo < hi {
-			copy(dst[lo:hi], line[first+lo:])
-		}
-	} else {
-		for i, at := lo, first+lo*stride; i < hi; i, at = i+1, at+stride {
-			dst[i*qs] = line[at]
-		}
+// span is what a tap sees of a run of positions: count elements of the image,
+// fromStep apart from from on, at every toStep-th position from to on. The
+// other positions see nothing.
+type span struct{ to, toStep, from, fromStep, count int }
+
+// span of n positions from x on, on a line of an image that is so long.
+func (m *columns) span(x, n, k, length int) span {
+	stride := m.stride[2]
+	if !m.back {
+		first := m.from(2, x, k)
+		lo := ceilDiv(max(0, -first), stride)
+		hi := min(n, ceilDiv(max(0, length-first), stride))
+		return span{lo, 1, first + lo*stride, stride, max(0, hi-lo)}
 	}
-	if hi < n {
-		zeros(dst[hi*qs:], n-hi, qs)
-	}
+	// Every stride-th position of x is connected.
+	first := x + m.pad[2] - k*m.dilation[2]
+	lo := max(0, -first)
+	lo += (stride - (first+lo)%stride) % stride
+	from := (first + lo) / stride
+	return span{lo, stride, from, 1, max(0, min(ceilDiv(n-lo, stride), length-from))}
 }
 
-// lineBack is line for positions of x: every stride-th one is connected.
-func (m *columns) lineBack(dst, line []float32, x, n, k, qs int) {
-	stride, first := m.stride[2], x+m.pad[2]-k*m.dilation[2]
-	if stride == 1 {
-		lo := min(n, max(0, -first))
-		hi := max(lo, min(n, len(line)-first))
-		zeros(dst, lo, qs)
-		if qs == 1 && lo < hi {
-			copy(dst[lo:hi], line[first+lo:])
-		} else {
-			for i := lo; i < hi; i++ {
-				dst[i*qs] = line[first+i]
-			}
+// copy brings what is seen to n positions that lie qs apart.
+func (s span) copy(dst, image []float32, n, qs int) {
+	if s.count < n {
+		zeros(dst, n, qs)
+	}
+	if s.count == 0 {
+		return
+	}
+	step := s.toStep * qs
+	if step == 1 && s.fromStep == 1 {
+		dst, image = dst[s.to:s.to+s.count], image[s.from:s.from+s.count]
+		if s.count >= 16 {
+			copy(dst, image)
+			return
 		}
-		if hi < n {
-			zeros(dst[hi*qs:], n-hi, qs)
+		for i, v := range image {
+			dst[i] = v
 		}
 		return
 	}
-	zeros(dst, n, qs)
-	i := max(0, -first)
-	i += (stride - (first+i)%stride) % stride
-	for at := (first + i) / stride; i < n && at < len(line); i, at = i+stride, at+1 {
-		dst[i*qs] = line[at]
+	from, to := s.from, s.to*qs
+	for range s.count {
+		dst[to] = image[from]
+		from, to = from+s.fromStep, to+step
 	}
 }
 
@@ -169,7 +229,7 @@ func (t turned) pack(dst []float32, i0, i1, p0, p1, w int) {
 // length.
 type stacked struct {
 	length int
-	part   func(i int) operand
+	part   func(i int) dense
 }
 
 func (s stacked) pack(dst []float32, i0, i1, p0, p1, w int) {
@@ -181,30 +241,30 @@ func (s stacked) pack(dst []float32, i0, i1, p0, p1, w int) {
 	}
 }
 
-// fast computes one side from the other for each image and group: channels of
-// it, size positions each, taps·depth products for every element.
-func (c *convolution) fast(par parallel, dst, bias []float32, channels, size, depth int, a func(g int) operand, b func(image int) operand) {
-	images := c.n * c.group
-	one := func(par parallel, image int) {
-		g := image % c.group
-		y := dst[image*channels*size : (image+1)*channels*size]
-		for i := range channels {
-			if bias != nil {
-				fillWith(y[i*size:(i+1)*size], bias[g*channels+i])
-			}
+// fast computes one side from the other in one product for each group, over
+// the positions of all images: channels of the side, size positions each,
+// depth products for every element.
+func (c *convolution) fast(par parallel, dst, bias []float32, channels, size, depth int, a func(g int) operand, b func(g int) operand) {
+	for i := range c.n * c.group * channels {
+		if bias == nil {
+			break
 		}
-		multiply(par, channels, size, depth, a(g), b(image), y, size, bias != nil)
+		fillWith(dst[i*size:(i+1)*size], bias[i%(c.group*channels)])
 	}
-	work := channels * size * depth
-	if images == 1 || work >= aWhole {
-		for i := range images {
-			one(par, i)
+	one := func(par parallel, g int) {
+		to := result{dst[g*channels*size:], size, size, c.group * channels * size}
+		tiles[0].multiply(par, channels, c.n*size, depth, a(g), b(g), to, bias != nil)
+	}
+	work := channels * c.n * size * depth
+	if c.group == 1 || work >= aWhole {
+		for g := range c.group {
+			one(par, g)
 		}
 		return
 	}
-	par(images, 1+16*grain/max(1, work), func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			one(serial, i)
+	par(c.group, 1+16*grain/max(1, work), func(lo, hi int) {
+		for g := lo; g < hi; g++ {
+			one(serial, g)
 		}
 	})
 }
@@ -223,7 +283,7 @@ func (c *convolution) fastForward(par parallel, x, w, bias, y []float32) {
 	depth, size := c.inner*volume(c.kernel), c.inner*volume(c.in)
 	c.fast(par, y, bias, c.outer, volume(c.out), depth,
 		func(g int) operand { return dense{w[g*c.outer*depth:], depth, 1, 1} },
-		func(i int) operand { return &columns{c, x[i*size : (i+1)*size], false, false} })
+		func(g int) operand { return &columns{c, x[g*size:], c.group * size, false, false} })
 }
 
 func (c *convolution) fastBackward(par parallel, y, w, bias, x []float32) {
@@ -234,7 +294,7 @@ func (c *convolution) fastBackward(par parallel, y, w, bias, x []float32) {
 	taps, size := volume(c.kernel), c.outer*volume(c.out)
 	c.fast(par, x, bias, c.inner, volume(c.in), c.outer*taps,
 		func(g int) operand { return turned{w[g*c.outer*c.inner*taps:], c.inner, taps} },
-		func(i int) operand { return &columns{c, y[i*size : (i+1)*size], true, false} })
+		func(g int) operand { return &columns{c, y[g*size:], c.group * size, true, false} })
 }
 
 // fastFilters sums over the positions of all images in one product.
@@ -246,10 +306,8 @@ func (c *convolution) fastFilters(par parallel, x, y, w []float32) {
 	depth, xs, ys := c.inner*volume(c.kernel), c.inner*volume(c.in), c.outer*volume(c.out)
 	for g := range c.group {
 		multiply(par, c.outer, depth, c.n*volume(c.out),
-			stacked{volume(c.out), func(i int) operand { return dense{y[(i*c.group+g)*ys:], volume(c.out), 1, 1} }},
-			stacked{volume(c.out), func(i int) operand {
-				return &columns{c, x[(i*c.group+g)*xs : (i*c.group+g+1)*xs], false, true}
-			}},
+			stacked{volume(c.out), func(i int) dense { return dense{y[(i*c.group+g)*ys:], volume(c.out), 1, 1} }},
+			&columns{c, x[g*xs:], c.group * xs, false, true},
 			w[g*c.outer*depth:], depth, false)
 	}
 }

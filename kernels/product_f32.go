@@ -113,16 +113,30 @@ type parallel func(n, grain int, f func(lo, hi int))
 
 // multiply is the product by the best micro-kernel there is.
 func multiply(par parallel, m, n, k int, a, b operand, c []float32, ldc int, add bool) {
-	tiles[0].multiply(par, m, n, k, a, b, c, ldc, add)
+	tiles[0].multiply(par, m, n, k, a, b, result{c, ldc, n, 0}, add)
 }
 
-func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c []float32, ldc int, add bool) {
+// result is where C lies: rows ld apart, and columns in parts of so many that
+// are step apart.
+type result struct {
+	data     []float32
+	ld, part int
+	step     int
+}
+
+// at is where column j of row 0 is.
+func (r result) at(j int) int { return j/r.part*r.step + j%r.part }
+
+func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c result, add bool) {
 	if m == 0 || n == 0 {
 		return
 	}
 	if k == 0 {
-		for i := 0; !add && i < m; i++ {
-			clear(c[i*ldc : i*ldc+n])
+		for j := 0; !add && j < n; j += c.part {
+			for i := range m {
+				at := c.at(j) + i*c.ld
+				clear(c.data[at : at+min(c.part, n-j)])
+			}
 		}
 		return
 	}
@@ -153,8 +167,7 @@ func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c []float32, ld
 				par(ceilDiv(i1-i0, groupM)*groups, 1+grain/(groupM*kc), func(lo, hi int) {
 					for x := lo; x < hi; x++ {
 						gi, gj := x/groups*groupM, x%groups*groupN
-						t.group(buf, kc, gi, min(gi+groupM, i1-i0), gj, min(gj+groupN, j1-j0),
-							c[i0*ldc+j0:], ldc, add || p0 > 0)
+						t.group(buf, kc, gi, min(gi+groupM, i1-i0), gj, min(gj+groupN, j1-j0), c, i0, j0, add || p0 > 0)
 					}
 				})
 				packedB = 0 // it serves every block of rows
@@ -163,15 +176,18 @@ func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c []float32, ld
 	}
 }
 
-// group computes rows [i0, i1) × columns [j0, j1) of a packed block.
-func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c []float32, ldc int, add bool) {
+// group computes rows [i0, i1) × columns [j0, j1) of a packed block that begins
+// at (top, left) of C.
+func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c result, top, left int, add bool) {
 	var edge []float32
 	for j := j0; j < j1; j += t.cols {
 		b := buf.b[j*kc:]
+		whole := j+t.cols <= j1 && (left+j)%c.part+t.cols <= c.part
+		to := c.data[c.at(left+j)+(top+i0)*c.ld:]
 		for i := i0; i < i1; i += t.rows {
 			a := buf.a[i*kc:]
-			if i+t.rows <= i1 && j+t.cols <= j1 {
-				t.run(kc, a, b, c[i*ldc+j:], ldc, add)
+			if whole && i+t.rows <= i1 {
+				t.run(kc, a, b, to[(i-i0)*c.ld:], c.ld, add)
 				continue
 			}
 			if edge == nil {
@@ -179,12 +195,18 @@ func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c []float32, ldc int, 
 			}
 			t.run(kc, a, b, edge, t.cols, false)
 			for r := range min(t.rows, i1-i) {
-				out := c[(i+r)*ldc+j:][:min(t.cols, j1-j)]
-				for x, v := range edge[r*t.cols:][:len(out)] {
-					if add {
-						v += out[x]
+				row := c.data[(top+i+r)*c.ld:]
+				for x := 0; x < min(t.cols, j1-j); {
+					at := c.at(left + j + x)
+					n := min(t.cols-x, j1-j-x, c.part-(left+j+x)%c.part)
+					out := row[at : at+n]
+					for y, v := range edge[r*t.cols+x:][:n] {
+						if add {
+							v += out[y]
+						}
+						out[y] = v
 					}
-					out[x] = v
+					x += n
 				}
 			}
 		}
