@@ -42,8 +42,8 @@ func (s *Solver) Bound(limit int64) (extra float64, ok bool) {
 	if s.top <= limit {
 		return 0, true
 	}
-	least, _, ok := s.bound(limit)
-	return least * s.unit, ok
+	e := s.bound(limit)
+	return e.least * s.unit, e.ok
 }
 
 // bounded is what the cuts at one place say for a limit.
@@ -55,25 +55,59 @@ type bounded struct {
 	fine  []set // the same with rounded bytes
 }
 
-// bound is a proven lower bound on the extra cost of plans within limit, in
-// units, and the places that say so, best first. ok is false if none is.
-func (s *Solver) bound(limit int64) (least float64, at []bounded, ok bool) {
-	for _, op := range s.places(limit) {
+// evidence is what is proven for a limit.
+type evidence struct {
+	least float64   // extra cost in units
+	at    []bounded // the places that say so, best first
+	ok    bool      // there may be a plan
+}
+
+// bound is a proven lower bound on the extra cost of plans within limit.
+func (s *Solver) bound(limit int64) evidence {
+	if e, known := s.proven[limit]; known {
+		return e
+	}
+	e := s.prove(limit)
+	s.proven[limit] = e
+	return e
+}
+
+func (s *Solver) prove(limit int64) (e evidence) {
+	e.ok = true
+	look := func(op int32) {
 		c := s.cut(op)
 		bound, sets, ok := c.best(c.bytes, float64(limit-c.fixed))
 		s.count(c)
-		if !ok {
-			return 0, nil, false
-		}
-		if sets != nil {
-			at = append(at, bounded{c: c, bound: bound, room: limit - c.fixed, sets: sets})
-			least = max(least, bound)
+		if e.ok = e.ok && ok; ok && sets != nil {
+			e.at = append(e.at, bounded{c: c, bound: bound, room: limit - c.fixed, sets: sets})
+			e.least = max(e.least, bound)
 		}
 	}
-	slices.SortStableFunc(at, func(a, b bounded) int { return cmp.Compare(b.bound, a.bound) })
-	for i := range at[:min(rounded, len(at))] {
-		x := &at[i]
-		if x.bound < at[0].bound*0.9 {
+	places := s.places(limit)
+	for _, op := range places {
+		if look(op); !e.ok {
+			return evidence{}
+		}
+	}
+	sort := func() {
+		slices.SortStableFunc(e.at, func(a, b bounded) int { return cmp.Compare(b.bound, a.bound) })
+	}
+	sort()
+	// Where plans after the best cut go over the limit, another place binds.
+	for range binding {
+		op := s.beyond(e.at, limit, places)
+		if op < 0 {
+			break
+		}
+		places = append(places, op)
+		if look(op); !e.ok {
+			return evidence{}
+		}
+		sort()
+	}
+	for i := range e.at[:min(rounded, len(e.at))] {
+		x := &e.at[i]
+		if x.bound < e.at[0].bound*0.9 {
 			break
 		}
 		begin := s.spent
@@ -85,20 +119,39 @@ func (s *Solver) bound(limit int64) (least float64, at []bounded, ok bool) {
 			bound, sets, ok := x.c.best(weights, float64((limit-x.c.fixed)/g))
 			s.count(x.c)
 			if !ok {
-				return 0, nil, false
+				return evidence{}
 			}
 			if bound > x.bound {
 				x.bound, x.fine = bound, sets
-				least = max(least, bound)
+				e.least = max(e.least, bound)
 			}
 			if s.spent-begin > mostRounding {
 				break
 			}
 		}
 	}
-	slices.SortStableFunc(at, func(a, b bounded) int { return cmp.Compare(b.bound, a.bound) })
-	return least, at, true
+	sort()
+	return e
 }
+
+// beyond is a place, not among those known, at which a plan that keeps what a
+// set of the best cut does is over the limit; −1 if there is none.
+func (s *Solver) beyond(at []bounded, limit int64, known []int32) int32 {
+	if len(at) == 0 {
+		return -1
+	}
+	for _, x := range slices.Backward(at[0].sets) {
+		if s.sim.run(s.from(at[0].c, x), limit) && s.sim.peak > limit {
+			if op := s.sim.place[s.sim.worst]; !slices.Contains(known, op) {
+				return op
+			}
+		}
+	}
+	return -1
+}
+
+// binding is how many places are added to the first ones.
+const binding = 6
 
 // mostRounding is the work for the rounded cuts of a place.
 const mostRounding = 4 << 20

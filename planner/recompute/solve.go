@@ -26,7 +26,8 @@ type Solver struct {
 	top   int64   // the peak of the plain program
 
 	cuts    map[int32]*cut
-	place   []int32 // by value, while a cut is built
+	proven  map[int64]evidence // by limit
+	place   []int32            // by value, while a cut is built
 	stained []int32
 	spent   int64 // work of the cuts
 }
@@ -36,7 +37,7 @@ func New(p *Problem) (*Solver, error) {
 	if err := p.valid(); err != nil {
 		return nil, err
 	}
-	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, place: make([]int32, len(p.Bytes))}
+	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, proven: map[int64]evidence{}, place: make([]int32, len(p.Bytes))}
 	for _, c := range p.Cost {
 		s.total += c
 	}
@@ -78,11 +79,11 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 	if s.top <= limit {
 		return s.answer(s.keep, 0), true
 	}
-	least, at, ok := s.bound(limit)
-	if !ok {
+	e := s.bound(limit)
+	if !e.ok {
 		return Answer{}, false
 	}
-	least *= s.unit
+	least, at := e.least*s.unit, e.at
 	x := s.newSearch(limit, mostWork)
 	x.enough = least + enough*s.total
 	starts := s.starts(at)
