@@ -45,9 +45,6 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 			return nil, nil, input(err)
 		}
 	}
-	if err := runnable(m.Graph); err != nil {
-		return nil, nil, err
-	}
 	only, err := gradientModel(m)
 	if err != nil {
 		return nil, nil, err
@@ -115,6 +112,9 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 func gradientModel(m *Model) (*Model, error) {
 	only := &Model{Path: m.Path, Config: m.Config}
 	if err := only.read(); err != nil {
+		return nil, err
+	}
+	if err := runnable(only.Graph); err != nil {
 		return nil, err
 	}
 	if g := only.Graph; hasBackward(g) {
