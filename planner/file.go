@@ -47,6 +47,7 @@ type FileModel struct {
 	Fingerprint string `json:"fingerprint"`
 	Kind        string `json:"kind"`
 	Nodes       int    `json:"nodes"`
+	Forward     int    `json:"forward_nodes"` // the first of them
 }
 
 // FileRequest is what was asked.
@@ -166,7 +167,7 @@ func (p *Plan) File(path string) *File {
 	base := p.m.fixedBytes() + p.Baseline.Arena
 	f := &File{
 		Format: Format,
-		Model:  FileModel{Path: path, Fingerprint: p.Graph.Fingerprint(), Kind: "training", Nodes: len(p.Graph.Nodes)},
+		Model:  FileModel{Path: path, Fingerprint: p.Graph.Fingerprint(), Kind: "training", Nodes: len(p.Graph.Nodes), Forward: p.forward()},
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
 			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered},

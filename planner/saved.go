@@ -1,6 +1,10 @@
 package planner
 
-import "slices"
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
 
 // Saved names the values whose bytes pass from the forward to the backward
 // pass: what a framework that is given the plan must save, by the name of the
@@ -31,6 +35,15 @@ func (p *Plan) border() int {
 	i := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Again || p.Graph.Nodes[s.Node].Phase != 0 })
 	if i < 0 {
 		return len(p.Steps)
+	}
+	return i
+}
+
+// forward is how many nodes the forward pass has. They stand first.
+func (p *Plan) forward() int {
+	i := slices.IndexFunc(p.Graph.Nodes, func(n *graph.Node) bool { return n.Phase != graph.Forward })
+	if i < 0 {
+		return len(p.Graph.Nodes)
 	}
 	return i
 }

@@ -56,11 +56,47 @@ func explainPlan(w io.Writer, f *planner.File) {
 		}
 		rows = append(rows, []string{what, fmt.Sprintf("%s %s (%.0f %% of the peak)", report.Bytes(h.Bytes), h.Value, 100*float64(h.Bytes)/float64(max(f.Result.Peak, 1)))})
 	}
+	if above := f.Result.Peak - f.Floor.Peak; above > 0 {
+		rows = append(rows, []string{"blocks", fmt.Sprintf("%s more than the floor are alive at %s; lower takes one of the rows below that are kept", report.Bytes(above), f.Result.PeakNode)})
+	} else {
+		rows = append(rows, []string{"blocks", fmt.Sprintf("the peak is the floor: %s reads, writes and holds this much whatever is computed again", f.Floor.Node)})
+	}
 	report.Table(w, "ll", rows)
 	fmt.Fprintln(w, "\nComputed again; without it the peak would be higher by")
 	ledger(w, f, func(c planner.FileCluster) bool { return c.Applied > 0 })
 	fmt.Fprintln(w, "\nKept; computed again, the peak would be lower by")
 	ledger(w, f, func(c planner.FileCluster) bool { return c.Applied == 0 })
+	if f.Formulas != nil && len(f.Formulas.Ranges) > 0 {
+		fmt.Fprintln(w, "\nFor other sizes the same choices have this peak")
+		report.Ranges(w, f.Formulas)
+	}
+}
+
+// notTaken says why what would lower the peak was left alone: nobody asked for less,
+// or what was chosen is cheaper for what it frees.
+func notTaken(f *planner.File, c planner.FileCluster) string {
+	limited := f.Request.Budget > 0 || f.Request.ActivationBudget > 0 || f.Request.MaxOverhead > 0
+	price := func(c planner.FileCluster) float64 { return c.Cost / float64(max(c.PeakEffect, 1)) }
+	dearest, worst := planner.FileCluster{}, -1.0
+	for _, other := range f.Clusters {
+		if other.Applied > 0 && other.PeakEffect > 0 && price(other) > worst {
+			dearest, worst = other, price(other)
+		}
+	}
+	fits := f.Request.Budget > 0 && f.Memory.Total <= f.Request.Budget || f.Request.ActivationBudget > 0 && f.Result.Arena <= f.Request.ActivationBudget
+	const mebibyte = 1 << 20
+	perMiB := func(p float64) string { return fmt.Sprintf("%.3f %% a MiB", 100*p*mebibyte) }
+	switch {
+	case !limited:
+		return "nothing asks for less"
+	case worst >= 0 && price(c) > worst:
+		return fmt.Sprintf("dearer: %s, and %s has %s", perMiB(price(c)), dearest.Key, perMiB(worst))
+	case f.Request.MaxOverhead > 0 && f.Result.Overhead+c.Cost > f.Request.MaxOverhead:
+		return "over the limit of extra compute"
+	case fits:
+		return "the budget is met without it"
+	}
+	return "with what is on already, others were better"
 }
 
 // ledger lists clusters with what each does for the peak and costs.
@@ -78,6 +114,8 @@ func ledger(w io.Writer, f *planner.File, show func(planner.FileCluster) bool) {
 			effect, verdict = "–", "the peak would be higher: what it reads would be kept longer"
 		case c.PeakEffect == 0:
 			effect, verdict = "–", "it is not alive at the peak"
+		case c.Applied == 0:
+			verdict = notTaken(f, c)
 		}
 		rows = append(rows, []string{"", effect, fmt.Sprintf("%.2f %%", 100*c.Cost), report.Bytes(c.Bytes), fmt.Sprintf("%d of %d", c.Applied, c.Freq), c.Key, verdict})
 	}
@@ -93,7 +131,7 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 	node := -1
 	var names []string
 	for i, line := range f.Program {
-		names = append(names, nodeName(line))
+		names = append(names, planner.ParseLine(line).Name)
 		if names[i] == name {
 			node = i
 		}
@@ -143,18 +181,4 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 		fmt.Fprintln(w, "the floor is here: no plan in this order can go below what this node needs")
 	}
 	return nil
-}
-
-// nodeName is the name in a line of the program: behind @, or the first output.
-func nodeName(line string) string {
-	if i := strings.LastIndex(line, " @"); i >= 0 && !strings.Contains(line[i:], "=") {
-		return strings.Trim(line[i+2:], `"`)
-	}
-	if strings.HasPrefix(line, `"`) {
-		if end := strings.Index(line[1:], `"`); end >= 0 {
-			return line[1 : 1+end]
-		}
-	}
-	name, _, _ := strings.Cut(line, " ")
-	return name
 }

@@ -22,7 +22,7 @@ import (
 
 // commands is the table of commands.
 var commands = []*cli.Command{
-	planCommand, frontierCommand, maxbatchCommand, trainCommand, checkCommand, explainCommand, optimizeCommand, packCommand,
+	planCommand, frontierCommand, maxbatchCommand, trainCommand, checkCommand, explainCommand, diffCommand, exportCommand, optimizeCommand, packCommand,
 	newCommand, benchCommand, opsCommand, doctorCommand, configCommand, serveCommand, versionCommand,
 }
 

@@ -135,6 +135,15 @@ var stages = []stage{
 	{"clusters", ofPlan(report.Clusters)},
 	{"lives", ofPlan(report.Lives)},
 	{"arena", ofPlan(report.Arena)},
+	{"formulas", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
+		f := m.PlanFile(p).Formulas
+		if f == nil {
+			_, err := fmt.Fprintln(w, "the formulas are too large to be of use")
+			return err
+		}
+		report.Formulas(w, f)
+		return nil
+	}},
 }
 
 // ofPlan prints what a plan alone can say.

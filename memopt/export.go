@@ -1,0 +1,205 @@
+package memopt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"memopt/configs"
+	"memopt/planner"
+)
+
+// Export is a plan in the words of another tool.
+type Export struct {
+	Format string `json:"format"`
+	To     string `json:"to"`
+	// Env and Config are for ONNX Runtime: its environment variables, and the
+	// file that one of them names.
+	Env    map[string]string `json:"env,omitempty"`
+	Config []string          `json:"config,omitempty"`
+	// Save and Recompute are names of values and nodes; Ops and Modules what
+	// that comes to by operator and by module. For PyTorch and JAX.
+	Save      []string       `json:"save,omitempty"`
+	Recompute []string       `json:"recompute,omitempty"`
+	Ops       []OpPolicy     `json:"ops,omitempty"`
+	Modules   []ModulePolicy `json:"modules,omitempty"`
+	Warnings  []string       `json:"warnings"`
+}
+
+// OpPolicy is what a policy of selective checkpointing says of an operator.
+type OpPolicy struct {
+	Op     string `json:"op"`
+	Policy string `json:"policy"` // MUST_SAVE, PREFER_RECOMPUTE or MUST_RECOMPUTE
+	Again  int    `json:"again"`
+	Of     int    `json:"of"`
+}
+
+// ModulePolicy says how much of a module runs again; Wrap that a checkpoint may
+// stand around all of it.
+type ModulePolicy struct {
+	Module string `json:"module"`
+	Wrap   bool   `json:"wrap"`
+	Again  int    `json:"again"`
+	Of     int    `json:"of"`
+}
+
+// exports is the tools that there are words for.
+var exports = []struct {
+	name string
+	of   func(*planner.File, *Export)
+}{
+	{"ort", exportORT},
+	{"pytorch", exportPyTorch},
+	{"jax", exportJAX},
+}
+
+// Exports lists the names that --to takes.
+func Exports() (names []string) {
+	for _, e := range exports {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+// ExportPlan puts a plan into a tool's words.
+func ExportPlan(f *planner.File, to string) (Export, error) {
+	out := Export{Format: "memopt.export/1", To: to, Warnings: []string{}}
+	for _, e := range exports {
+		if e.name == to {
+			e.of(f, &out)
+			return out, nil
+		}
+	}
+	hint := "there are " + strings.Join(Exports(), ", ")
+	if near, ok := configs.Nearest(to, Exports()); ok {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return out, input(fmt.Errorf("memopt: plans are not exported to %q; %s", to, hint))
+}
+
+// exportORT turns on what ONNX Runtime can be told to: the first so many places
+// of each cluster.
+func exportORT(f *planner.File, out *Export) {
+	out.Config = []string{}
+	again := map[string]bool{}
+	for _, name := range againNames(f) {
+		again[name] = true
+	}
+	covered := 0
+	for _, c := range f.Clusters {
+		if c.Applied == 0 {
+			continue
+		}
+		covered += c.Applied
+		first := 0
+		for first < len(c.Nodes) && again[c.Nodes[first]] {
+			first++
+		}
+		count := fmt.Sprint(c.Applied)
+		switch {
+		case c.Applied >= c.Freq:
+			count = "-1"
+		case first < c.Applied:
+			out.Warnings = append(out.Warnings, fmt.Sprintf("%s: the plan takes %d of %d places, but not the first %d, which is all that ONNX Runtime can be told", c.Key, c.Applied, c.Freq, c.Applied))
+		}
+		for part := range strings.SplitSeq(c.Key, ",") {
+			out.Config = append(out.Config, strings.TrimSuffix(part, ":-1")+":"+count)
+		}
+		if c.Beyond {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("%s: ONNX Runtime has no such plan", c.Key))
+		}
+	}
+	if n := len(again); n > 0 && covered == 0 {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the plan runs %d nodes again, but no cluster as a whole; this configuration turns nothing on", n))
+	}
+	slices.Sort(out.Config)
+	out.Config = slices.Compact(out.Config)
+	out.Env = map[string]string{"ORTMODULE_MEMORY_OPT_LEVEL": "0", "ORTMODULE_MEMORY_OPT_CONFIG": ORTConfigName}
+}
+
+// ORTConfigName is what the environment calls the configuration until it has a
+// file of its own.
+const ORTConfigName = "mem_opt.json"
+
+// exportPyTorch lists names for a policy by node, and what they come to for
+// policies by operator and for checkpoints around modules.
+func exportPyTorch(f *planner.File, out *Export) {
+	out.Save, out.Recompute = f.Saved, againNames(f)
+	again := map[string]bool{}
+	for _, name := range out.Recompute {
+		again[name] = true
+	}
+	launched := map[int]bool{} // views are no launches, and nothing is to be said of them
+	for _, s := range f.Steps {
+		launched[int(s.Node)] = true
+	}
+	ops, modules := map[string]*OpPolicy{}, map[string]*ModulePolicy{}
+	for i, line := range f.Program {
+		if i >= f.Model.Forward {
+			break
+		}
+		if !launched[i] {
+			continue
+		}
+		n := planner.ParseLine(line)
+		op, module := ops[n.Op], modules[n.Module]
+		if op == nil {
+			op = &OpPolicy{Op: n.Op}
+			ops[n.Op] = op
+		}
+		op.Of++
+		if module == nil && n.Module != "" {
+			module = &ModulePolicy{Module: n.Module}
+			modules[n.Module] = module
+		}
+		if module != nil {
+			module.Of++
+		}
+		if again[n.Name] {
+			op.Again++
+			if module != nil {
+				module.Again++
+			}
+		}
+	}
+	for _, op := range ops {
+		switch {
+		case op.Again == 0:
+			op.Policy = "MUST_SAVE"
+		case op.Again == op.Of:
+			op.Policy = "MUST_RECOMPUTE"
+		default:
+			op.Policy = "PREFER_RECOMPUTE"
+		}
+		out.Ops = append(out.Ops, *op)
+	}
+	for _, m := range modules {
+		if m.Again > 0 {
+			m.Wrap = m.Again == m.Of
+			out.Modules = append(out.Modules, *m)
+		}
+	}
+	slices.SortFunc(out.Ops, func(a, b OpPolicy) int { return strings.Compare(a.Op, b.Op) })
+	slices.SortFunc(out.Modules, func(a, b ModulePolicy) int { return strings.Compare(a.Module, b.Module) })
+}
+
+// exportJAX lists what save_only_these_names is to be given.
+func exportJAX(f *planner.File, out *Export) {
+	out.Save = f.Saved
+	if len(out.Save) == 0 {
+		out.Warnings = append(out.Warnings, "the plan keeps nothing from the forward pass, so the list is empty")
+	}
+}
+
+// againNames are the nodes that run again, each once, in the order in which
+// they do.
+func againNames(f *planner.File) []string {
+	names, met := []string{}, map[int32]bool{}
+	for _, s := range f.Steps {
+		if s.Again && !met[s.Node] && s.Node >= 0 && int(s.Node) < len(f.Program) {
+			met[s.Node] = true
+			names = append(names, planner.ParseLine(f.Program[s.Node]).Name)
+		}
+	}
+	return names
+}

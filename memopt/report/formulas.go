@@ -1,0 +1,36 @@
+package report
+
+import (
+	"fmt"
+	"io"
+
+	"memopt/planner"
+)
+
+// Formulas prints a plan's peak and cost as functions of the dims, and where
+// they hold.
+func Formulas(w io.Writer, f *planner.FileFormulas) {
+	fmt.Fprintln(w, "the peak is the largest of")
+	for _, p := range f.Peak {
+		fmt.Fprintf(w, "  %s\n      at %s\n", p.Formula, p.Node)
+	}
+	rows := [][]string{{"flops", clip(f.Flops, 200)}, {"extra flops", clip(f.ExtraFlops, 200)}}
+	Table(w, "ll", rows)
+	if len(f.Ranges) > 0 {
+		fmt.Fprintln(w)
+		Ranges(w, f)
+	}
+}
+
+// Ranges prints over which sizes of each dim, the others being as planned, a
+// plan's decisions hold, and which formula is its peak where.
+func Ranges(w io.Writer, f *planner.FileFormulas) {
+	for _, r := range f.Ranges {
+		fmt.Fprintf(w, "%s from %d to %d (planned for %d)\n", r.Dim, r.From, r.To, r.At)
+		rows := [][]string{}
+		for _, p := range r.Pieces {
+			rows = append(rows, []string{"", fmt.Sprintf("%d to %d", p.From, p.To), clip(p.Formula, 100), "at " + p.Node})
+		}
+		Table(w, "llll", rows)
+	}
+}
