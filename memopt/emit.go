@@ -88,7 +88,11 @@ func (m *Model) ORT(w io.Writer, p *planner.Plan, level string) error {
 		return err
 	}
 	if m.Config.Level > 0 {
-		asked = cluster.Level(cluster.KeysOf(lines), m.Config.Level)
+		level := cluster.Level(cluster.KeysOf(lines), m.Config.Level)
+		if m.Config.Compat != "" {
+			asked = nil // a level replaces them
+		}
+		asked = append(level, asked...)
 		if lines, err = a.Table(asked, m.sizes()); err != nil {
 			return err
 		}

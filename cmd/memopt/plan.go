@@ -26,6 +26,7 @@ var planCommand = &cli.Command{
 	Flags: planFlags(
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
 		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
+		setting("seed", "`N` what --emit adds to ONNX Runtime's seeds under --compat (default 0)"),
 		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ",")},
 	),
 	Action: func(c *cli.Context) error {
@@ -67,6 +68,12 @@ var planCommand = &cli.Command{
 		}
 		for _, s := range show {
 			if err := s.print(c.App.Writer, model, plan); err != nil {
+				return err
+			}
+			fmt.Fprintln(c.App.Writer)
+		}
+		if plan.Request.Outline != nil && talkative[cfg.Log] {
+			if err := model.ORT(c.App.Writer, plan, cfg.Log); err != nil {
 				return err
 			}
 			fmt.Fprintln(c.App.Writer)
@@ -133,6 +140,13 @@ var stages = []stage{
 	}},
 	{"graph", func(w io.Writer, _ *memopt.Model, p *planner.Plan) error { return p.Graph.Print(w) }},
 	{"clusters", ofPlan(report.Clusters)},
+	{"ort", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
+		level := m.Config.Log
+		if !talkative[level] {
+			level = "info"
+		}
+		return m.ORT(w, p, level)
+	}},
 	{"lives", ofPlan(report.Lives)},
 	{"arena", ofPlan(report.Arena)},
 	{"formulas", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
@@ -150,6 +164,9 @@ var stages = []stage{
 func ofPlan(print func(io.Writer, *planner.Plan) error) func(io.Writer, *memopt.Model, *planner.Plan) error {
 	return func(w io.Writer, _ *memopt.Model, p *planner.Plan) error { return print(w, p) }
 }
+
+// talkative are the log levels at which ONNX Runtime prints its plan table.
+var talkative = map[string]bool{"info": true, "devinfo": true, "debug": true}
 
 func stageNames() (names []string) {
 	for _, s := range stages {

@@ -35,7 +35,7 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		setting("loss-scale", "`auto|N` what the loss is multiplied by for the backward pass (default off)"),
 		setting("loss-scale-window", "`N` updates without an overflow before an automatic loss scale doubles (default 2000)"),
 		setting("accumulate", "`N` micro-batches for each update (default 1)"),
-		setting("device", "`NAME` auto (default) or cpu"),
+		setting("device", "`NAME` auto (default), cpu, vulkan, or which: vulkan:1, vulkan:llvmpipe"),
 	}, more...)...)
 }
 
@@ -57,6 +57,11 @@ func settings(c *cli.Context) (configs.Config, error) {
 		}
 		from := configs.Source{Origin: configs.OriginFlag, Name: "--" + s.Name}
 		if err := flags.Set(strings.ReplaceAll(s.Name, "-", "_"), c.String(s.Name), from); err != nil {
+			return flags, asInput(err)
+		}
+	}
+	if level := c.String("log-level"); level != "" {
+		if err := flags.Set("log", level, configs.Source{Origin: configs.OriginFlag, Name: "--log-level"}); err != nil {
 			return flags, asInput(err)
 		}
 	}

@@ -128,14 +128,19 @@ func (a *Analysis) chooseAsORT(requests []Request) Chosen {
 
 // Level lists the requests that ONNX Runtime's levels make for themselves: every
 // plan of the table, at level 1 only those that make everything again. Keys are
-// in the order of the table, which under Compat decides between equal IDs.
+// in the order of the table, which under Compat decides between equal IDs. Plans
+// that ONNX Runtime has not count only where it has none at all.
 func Level(keys []Key, level int) []Request {
 	if level == 0 {
 		return nil
 	}
+	own := slices.ContainsFunc(keys, func(k Key) bool { return !k.Beyond })
 	var requests []Request
 	seen := map[Part]bool{}
 	for _, k := range keys {
+		if own && k.Beyond {
+			continue
+		}
 		for _, p := range k.Parts {
 			if (p.Type == Full || level > 1) && !seen[p] {
 				seen[p] = true
