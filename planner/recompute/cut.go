@@ -219,7 +219,7 @@ func (c *cut) best(weights []int64, room float64) (bound float64, sets []set, ok
 	if low.weight > room {
 		return math.Inf(1), nil, false
 	}
-	sets = append(sets, low)
+	sets = append(sets, high, low)
 	warm, before := []int64(nil), 0.0
 	for range 40 {
 		price := (low.cost - high.cost) / (high.weight - low.weight)

@@ -1,6 +1,7 @@
 package recompute
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -67,12 +68,15 @@ func New(p *Problem) (*Solver, error) {
 	return s, nil
 }
 
-// enough is how near to the bound a plan is taken as best: a part of the whole
-// cost.
-const enough = 0.0002
+// How near to the bound a plan is taken as best, as parts of the whole cost: at
+// first, and when the second half of the work begins.
+const (
+	enough = 0.0002
+	good   = 0.0005
+)
 
 // mostWork is how many launches are simulated for one limit.
-const mostWork = 3 << 20
+const mostWork = 2 << 20
 
 // Solve finds a plan within a limit; ok is false if it finds none.
 func (s *Solver) Solve(limit int64) (Answer, bool) {
@@ -85,10 +89,11 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 	}
 	least, at := e.least*s.unit, e.at
 	x := s.newSearch(limit, mostWork)
-	x.enough = least + enough*s.total
-	starts := s.starts(at)
+	x.enough = least + min(enough*s.total, least/10)
+	starts := s.starts(at, limit)
 	x.descend(starts, false, 0.25)
 	x.swap(0.4)
+	x.enough = least + good*s.total
 	x.descend(s.combined(at), true, 0.5)
 	x.descend(starts, true, 0.65)
 	x.thorough = true
@@ -121,17 +126,21 @@ func (s *Solver) combined(at []bounded) (all []plan) {
 // fitting are the sets whose bytes are within the room.
 func (b bounded) fitting(sets []set) (fits []set) {
 	for _, x := range sets {
-		sum := int64(0)
-		for i, k := range x.kept {
-			if k {
-				sum += b.c.bytes[i]
-			}
-		}
-		if sum <= b.room {
+		if b.bytes(x) <= b.room {
 			fits = append(fits, x)
 		}
 	}
 	return fits
+}
+
+// bytes is what a set keeps.
+func (b bounded) bytes(x set) (sum int64) {
+	for i, k := range x.kept {
+		if k {
+			sum += b.c.bytes[i]
+		}
+	}
+	return sum
 }
 
 // forgetBy forgets by the place of a cut what it does not keep, each value
@@ -207,7 +216,7 @@ func (x *search) swap(share float64) {
 
 // eagerStarts forget, behind the border, everything at once that the cuts do not keep.
 func (s *Solver) eagerStarts(at []bounded, limit int64) (all []plan) {
-	for _, p := range s.starts(at) {
+	for _, p := range s.starts(at, limit) {
 		eager := make([]bool, len(s.p.Bytes))
 		for v := range eager {
 			eager[v] = s.may(int32(v)) && p.gone[v]
@@ -223,23 +232,77 @@ func (s *Solver) eagerStarts(at []bounded, limit int64) (all []plan) {
 	return all
 }
 
-// starts are plans to begin with: what the cuts keep.
-func (s *Solver) starts(at []bounded) (all []plan) {
-	add := func(c *cut, x set) {
-		p := s.from(c, x)
+// starts are plans to begin with: what the cuts keep, and mixtures of it.
+func (s *Solver) starts(at []bounded, limit int64) (all []plan) {
+	add := func(p plan) {
 		if !slices.ContainsFunc(all, func(q plan) bool { return slices.Equal(p.gone, q.gone) }) {
 			all = append(all, p)
 		}
 	}
 	for _, b := range at[:min(3, len(at))] {
+		for _, sets := range [][]set{b.fine, b.sets} {
+			if less, more, ok := b.around(sets); ok {
+				for _, front := range []bool{true, false} {
+					add(s.mix(b.c, less, more, front, limit))
+				}
+			}
+		}
 		for _, x := range b.fine[max(0, len(b.fine)-2):] {
-			add(b.c, x)
+			add(s.from(b.c, x))
 		}
 		for _, x := range b.sets[max(0, len(b.sets)-3):] {
-			add(b.c, x)
+			add(s.from(b.c, x))
 		}
 	}
 	return all
+}
+
+// around are the two sets nearest to the room: one that fits, one that does not.
+func (b bounded) around(sets []set) (less, more set, ok bool) {
+	low, high := int64(-1), int64(math.MaxInt64)
+	for _, x := range sets {
+		switch sum := b.bytes(x); {
+		case sum <= b.room && sum > low:
+			less, low = x, sum
+		case sum > b.room && sum < high:
+			more, high = x, sum
+		}
+	}
+	return less, more, low >= 0 && high < math.MaxInt64
+}
+
+// mix keeps what more does of the values made before some place (front) or
+// behind it, and what less does of the others; as many as the limit lets. Equal
+// layers that a price takes all or none of are divided so.
+func (s *Solver) mix(c *cut, less, more set, front bool, limit int64) plan {
+	order := make([]int32, len(c.values))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		if !front {
+			a, b = b, a
+		}
+		return cmp.Or(cmp.Compare(s.spans[c.values[a]].made, s.spans[c.values[b]].made), cmp.Compare(a, b))
+	})
+	kept := slices.Clone(less.kept)
+	first := func(n int) plan {
+		copy(kept, less.kept)
+		for _, i := range order[:n] {
+			kept[i] = more.kept[i]
+		}
+		return s.from(c, set{kept: kept})
+	}
+	from, to := 0, len(order)+1
+	for from+1 < to {
+		m := (from + to) / 2
+		if s.sim.run(first(m), limit) && s.sim.peak <= limit {
+			from = m
+		} else {
+			to = m
+		}
+	}
+	return first(from)
 }
 
 // from is the plan that has at the border what a cut keeps.
