@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -48,6 +49,8 @@ func (m *model) offers(r Request) (*offers, error) {
 	if err := graph.Try(func() { o.keys = a.Keys() }); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
+	// The order of ONNX Runtime's table: its levels heed it.
+	slices.SortStableFunc(o.keys, func(x, y cluster.Key) int { return cmp.Compare(m.size(y.ORTSaving), m.size(x.ORTSaving)) })
 	return o, nil
 }
 
@@ -108,6 +111,13 @@ func (m *model) makes(option *cluster.Option) (ids []int32) {
 	return ids
 }
 
+// turnChoices marks the nodes of chosen options.
+func (o *offers) turnChoices(on []bool, choices []cluster.Choice) {
+	for _, c := range choices {
+		o.turn(on, o.a.Option(c))
+	}
+}
+
 // turn marks the nodes of options.
 func (o *offers) turn(on []bool, options ...*cluster.Option) {
 	for _, option := range options {
@@ -145,92 +155,69 @@ func (o *offers) applied(again []bool) []int {
 	return best
 }
 
-// levelKeys are the keys that a level turns on: those of ONNX Runtime's
-// operators, or all of them where these alone come to nothing.
-func (o *offers) levelKeys() []cluster.Key {
-	own := slices.DeleteFunc(slices.Clone(o.keys), func(k cluster.Key) bool { return k.Beyond })
-	if len(own) == 0 {
-		return o.keys
+// wishes picks the options that a request asks for, at most one a place, and
+// says what of the request comes to something else than it says. Under Compat
+// all is as ONNX Runtime does it: a level replaces what the user asks for.
+func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) {
+	asked := cluster.Level(o.keys, r.Level)
+	if r.Compat != "" && r.Level > 0 {
+		return o.a.Choose(asked).Choices, nil
 	}
-	return own
+	by := make([]string, len(o.a.Plans)) // who asks for each place
+	for _, w := range r.Clusters {
+		want := cluster.Request{ID: w.ID, Type: w.Strategy, Count: w.Count}
+		for _, p := range w.Places {
+			want.Places = append(want.Places, cluster.Places(p))
+		}
+		asked = append(asked, want)
+		switch {
+		case r.Compat == "":
+			warnings = append(warnings, o.remarks(w, by)...)
+		case !slices.Contains(o.a.Spellings(), w.ID):
+			warnings = append(warnings, o.unmatched(w))
+		}
+	}
+	return o.a.Choose(asked).Choices, warnings
 }
 
-// wishes picks the options that a request asks for: of two for one place the
-// one that saves more. Under Compat the choice is ONNX Runtime's.
-func (o *offers) wishes(r Request) (chosen []*cluster.Option, warnings []string) {
-	level := cluster.Level(o.levelKeys(), r.Level)
-	if r.Compat != "" {
-		for _, w := range r.Clusters {
-			if r.Level > 0 {
-				break // a level replaces what the user asks for
-			}
-			want := cluster.Request{ID: w.ID, Type: w.Strategy, Count: w.Count}
-			for _, p := range w.Places {
-				want.Places = append(want.Places, cluster.Places(p))
-			}
-			level = append(level, want)
-		}
-		for _, c := range o.a.Choose(level).Choices {
-			chosen = append(chosen, &o.a.Plans[c.Plan].Options[c.Option])
-		}
-		return chosen, nil
+// remarks are on one request: what its spelling means, places that another
+// request asks for too, and what there is none of.
+func (o *offers) remarks(w ClusterRequest, by []string) (out []string) {
+	say := func(format string, args ...any) { out = append(out, w.Where+fmt.Sprintf(format, args...)) }
+	text := configText([]ClusterRequest{w})
+	kinds := []int{w.Strategy}
+	if w.Strategy == 0 {
+		kinds = []int{cluster.Full, cluster.Compromise}
 	}
-	pick := make([]*cluster.Option, len(o.a.Plans))
-	take := func(c cluster.Choice) {
-		option := &o.a.Plans[c.Plan].Options[c.Option]
-		if old := pick[c.Plan]; old == nil || option.Ratio > old.Ratio {
-			pick[c.Plan] = option
-		}
-	}
-	for _, c := range o.a.Choose(level).Choices {
-		take(c)
-	}
-	asked := map[int]string{} // by plan: who asked
-	for _, w := range r.Clusters {
-		kinds := []int{w.Strategy}
+	matched := 0
+	for _, kind := range kinds {
+		choices, spellings := o.a.Match(w.ID, kind)
+		matched += len(choices)
 		if w.Strategy == 0 {
-			kinds = []int{cluster.Full, cluster.Compromise}
+			continue
 		}
-		matched := 0
-		for _, kind := range kinds {
-			choices, spellings := o.a.Match(w.ID, kind)
-			matched += len(choices)
-			if len(spellings) > 0 && w.Strategy > 0 {
-				warnings = append(warnings, fmt.Sprintf("%scluster %q means %s too: the same nodes in another order, or with what they need", w.Where, w.ID, list(spellings)))
-			}
-			for i, c := range choices {
-				if !w.wants(i) {
-					continue
-				}
-				if w.Strategy == 0 {
-					pick[c.Plan] = nil
-					continue
-				}
-				if first, twice := asked[c.Plan]; twice {
-					warnings = append(warnings, fmt.Sprintf("%scluster %q:%d and %s ask for the same place, node %q; what saves more is done",
-						w.Where, w.ID, w.Strategy, first, o.a.Outline.Nodes[o.a.Plans[c.Plan].Entry].Name))
-				}
-				asked[c.Plan] = fmt.Sprintf("%q:%d", w.ID, w.Strategy)
-				take(c)
-			}
+		if len(spellings) > 0 {
+			say("cluster %q means %s too: the same nodes in another order, or with what they need", w.ID, list(spellings))
 		}
-		switch last := len(w.Places) - 1; {
-		case matched == 0:
-			warnings = append(warnings, o.unmatched(w))
-		case last >= 0 && w.Places[last].Last >= matched:
-			warnings = append(warnings, fmt.Sprintf("%s%q names layer %d, but the model has the cluster %d times, from 0 to %d",
-				w.Where, configText([]ClusterRequest{w}), w.Places[last].Last, matched, matched-1))
-		case w.Count > matched:
-			warnings = append(warnings, fmt.Sprintf("%s%q asks for %d, but the model has the cluster %d times",
-				w.Where, configText([]ClusterRequest{w}), w.Count, matched))
+		for i, c := range choices {
+			if !w.wants(i) {
+				continue
+			}
+			if other := by[c.Plan]; other != "" && other != text {
+				say("%q and %q ask for the same place, node %q; what saves more is done", text, other, o.a.Outline.Nodes[o.a.Plans[c.Plan].Entry].Name)
+			}
+			by[c.Plan] = text
 		}
 	}
-	for _, option := range pick {
-		if option != nil {
-			chosen = append(chosen, option)
-		}
+	switch last := len(w.Places) - 1; {
+	case matched == 0:
+		out = append(out, o.unmatched(w))
+	case last >= 0 && w.Places[last].Last >= matched:
+		say("%q names layer %d, but the model has the cluster %d times, from 0 to %d", text, w.Places[last].Last, matched, matched-1)
+	case w.Count > matched:
+		say("%q asks for %d, but the model has the cluster %d times", text, w.Count, matched)
 	}
-	return chosen, warnings
+	return out
 }
 
 // unmatched says why a request comes to nothing.

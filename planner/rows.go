@@ -86,7 +86,7 @@ func (s *search) rows(chosen *candidate) []Row {
 		k := &o.keys[i]
 		row := Row{ID: k.Parts[0].ID, Strategy: k.Parts[0].Type, Spelled: k.String(), Canonical: k.Canonical, Freq: len(k.Members),
 			Saving: k.Saving, Batch: k.Batch, Beyond: k.Beyond}
-		row.Bytes, row.ORTBytes = s.size(k.Saving), s.size(k.ORTSaving)
+		row.Bytes, row.ORTBytes = s.m.size(k.Saving), s.m.size(k.ORTSaving)
 		if p.Request.Compat != "" {
 			row.Saving, row.Bytes = k.ORTSaving, row.ORTBytes
 		}
@@ -104,8 +104,8 @@ func (s *search) rows(chosen *candidate) []Row {
 				row.Applied++
 				on = append(on, options...)
 				saving, ort := o.a.Saving(member)
-				p.Selection.Bytes += s.size(saving)
-				p.Selection.ORTBytes += s.size(ort)
+				p.Selection.Bytes += s.m.size(saving)
+				p.Selection.ORTBytes += s.m.size(ort)
 			} else {
 				off = append(off, options...)
 			}
@@ -141,8 +141,8 @@ func (s *search) rows(chosen *candidate) []Row {
 }
 
 // size evaluates bytes; 0 if the program's file does not tell them.
-func (s *search) size(d graph.Dim) int64 {
-	n, err := s.m.binding.Eval(d)
+func (m *model) size(d graph.Dim) int64 {
+	n, err := m.binding.Eval(d)
 	if err != nil {
 		return 0
 	}
@@ -171,16 +171,10 @@ func (s *search) turnOn(on []bool) error {
 	if err != nil {
 		return err
 	}
-	options, warnings := o.wishes(r)
+	choices, warnings := o.wishes(r)
 	s.plan.Warnings = append(s.plan.Warnings, warnings...)
-	for i := range o.a.Plans {
-		for k := range o.a.Plans[i].Options {
-			if slices.Contains(options, &o.a.Plans[i].Options[k]) {
-				s.plan.Asked = append(s.plan.Asked, cluster.Choice{Plan: i, Option: k})
-			}
-		}
-	}
-	o.turn(on, options...)
+	s.plan.Asked = choices
+	o.turnChoices(on, choices)
 	return nil
 }
 
@@ -194,8 +188,8 @@ func (s *search) otherBoundary() int64 {
 		return 0
 	}
 	on := make([]bool, len(s.m.g.Nodes))
-	options, _ := o.wishes(r)
-	o.turn(on, options...)
+	choices, _ := o.wishes(r)
+	o.turnChoices(on, choices)
 	t := s.m.trial(on)
 	defer s.m.recycle(t)
 	return t.peak
