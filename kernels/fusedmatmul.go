@@ -34,6 +34,7 @@ var _ = define(graph.Op{
 	Fuse:      fuseFusedMatMul,
 	Eval:      func(c *graph.Call) { batchedProduct(c.Node).eval(c) },
 	Fast:      func(c *graph.Call) { batchedProduct(c.Node).fast(c) },
+	Scratch:   wideScratch,
 	Lower:     lowerProduct(batchedProduct),
 	Flops:     func(n *graph.Node) graph.Dim { return batchedProduct(n).flops(n) },
 	Recompute: graph.Heavy,

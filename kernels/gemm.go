@@ -46,28 +46,20 @@ var _ = define(graph.Op{
 	},
 	Lower: lowerGemm,
 	Fast: func(c *graph.Call) {
+		if hasWide(c) {
+			y := wide(c)
+			fusedProduct(c.Node).into(c, y, gemmBias(c, y))
+			narrow(c, y)
+			return
+		}
 		if c.In[0].Type != graph.Float32 {
 			c.Node.Op.Eval(c)
 			return
 		}
 		y := c.Out[0].F32()
-		if len(c.In) < 3 {
-			fusedProduct(c.Node).into(c, y, false)
-			return
-		}
-		beta, bias := float32(c.Node.Float("beta")), c.In[2].F32()
-		st, width := broadcastStrides(c.In[2].Shape, c.Out[0].Shape), c.Out[0].Shape[1]
-		c.Parallel(c.Out[0].Shape[0], 1+grain/max(1, width), func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				at := i * st[0]
-				for j := range y[i*width : (i+1)*width] {
-					y[i*width+j] = beta * bias[at]
-					at += st[1]
-				}
-			}
-		})
-		fusedProduct(c.Node).into(c, y, true)
+		fusedProduct(c.Node).into(c, y, gemmBias(c, y))
 	},
+	Scratch:   wideScratch,
 	Flops:     func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n) },
 	Recompute: graph.Heavy,
 	Samples: []string{
@@ -79,9 +71,33 @@ var _ = define(graph.Op{
 		"f32[3,4], f32[4,5], f32[1,5]",
 		"f32[13,2], f32[33,2], f32[33]; transB=1",
 		"i32[2,3], i32[3,2], i32[2]; alpha=2.0 beta=3.0",
+		"f16[4,3], f16[5,4], f16[3,1]; transA=1 transB=1 alpha=0.5 beta=2.0",
 		"f32[2,0], f32[0,3], f32[3]",
 	},
 })
+
+// gemmBias begins the sums with beta · C; false if there is no C.
+func gemmBias(c *graph.Call, y []float32) bool {
+	if len(c.In) < 3 {
+		return false
+	}
+	beta, bias := float32(c.Node.Float("beta")), c.In[2]
+	st, width := broadcastStrides(c.In[2].Shape, c.Out[0].Shape), c.Out[0].Shape[1]
+	c.Parallel(c.Out[0].Shape[0], 1+grain/max(1, width), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			at, row := i*st[0], y[i*width:(i+1)*width]
+			if bias.Type == graph.Float32 && st[1] == 1 {
+				scaleRow(row, bias.F32()[at:], beta)
+				continue
+			}
+			for j := range row {
+				row[j] = beta * float32(bias.Float(at))
+				at += st[1]
+			}
+		}
+	})
+	return true
+}
 
 // Before opset 7 an attribute said whether C is broadcast; it shows in its shape.
 var _ = define(graph.Op{

@@ -17,6 +17,7 @@ var _ = define(graph.Op{
 	Eval:      plainProduct.eval,
 	Fast:      plainProduct.fast,
 	Lower:     lowerProduct(func(*graph.Node) product { return plainProduct }),
+	Scratch:   wideScratch,
 	Flops:     plainProduct.flops,
 	Recompute: graph.Heavy,
 	Samples: []string{
@@ -30,6 +31,8 @@ var _ = define(graph.Op{
 		"f32[2,3,4], f32[4]",
 		"f32[13,2], f32[2,33]",
 		"i32[2,3], i32[3,2]",
+		"f16[2,5,3], f16[3,4]",
+		"bf16[3,40], bf16[40,2]",
 		"f32[2,0], f32[0,3]",
 		"f32[0,2], f32[2,3]",
 	},

@@ -160,27 +160,29 @@ func (p product) sums(c *graph.Call, f func(o int, f float64, i int64)) {
 const aWhole = 8 << 20
 
 func (p product) fast(c *graph.Call) {
-	if c.In[0].Type != graph.Float32 {
+	switch {
+	case c.In[0].Type == graph.Float32:
+		p.into(c, c.Out[0].F32(), false)
+	case hasWide(c):
+		z := wide(c)
+		p.into(c, z, false)
+		narrow(c, z)
+	default:
 		p.eval(c)
-		return
 	}
-	p.into(c, c.Out[0].F32(), false)
 }
 
 // into computes a float32 product, or adds it to what z holds.
 func (p product) into(c *graph.Call, z []float32, add bool) {
-	x, y := c.In[0].F32(), c.In[1].F32()
 	l := p.layout(c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
-	a, b := dense{x, l.a.i, l.a.p, float32(p.alpha)}, dense{y, l.b.i, l.b.p, 1}
+	a, b := operandOf(c.In[0], l.a.i, l.a.p, float32(p.alpha)), operandOf(c.In[1], l.b.i, l.b.p, 1)
 	batches, size := elems(l.batch), l.m*l.n
-	if batches > 1 && len(y) == l.k*l.n && len(x) == batches*l.m*l.k && l.a.p == 1 && !p.batchA {
+	if batches > 1 && c.In[1].Len() == l.k*l.n && c.In[0].Len() == batches*l.m*l.k && l.a.p == 1 && !p.batchA {
 		// One B for all: the rows of the whole batch are one tall matrix.
 		l.m, batches = l.m*batches, 1
 	}
 	one := func(par parallel, i int, at []int) {
-		a, b := a, b
-		a.data, b.data = x[at[0]:], y[at[1]:]
-		multiply(par, l.m, l.n, l.k, a, b, z[i*size:], l.n, add)
+		multiply(par, l.m, l.n, l.k, a(at[0]), b(at[1]), z[i*size:], l.n, add)
 	}
 	switch work := l.m * l.n * l.k; {
 	case len(z) == 0:

@@ -151,7 +151,7 @@ func (e *emitter) summing() {
 			if n == 0 {
 				e.line("VMOVUPD %d(BX), %s", e.sumAt(i), r)
 			} else {
-				e.line("VXORPS X%[1]s, X%[1]s, X%[1]s", r[1:])
+				e.line("%s %[2]s, %[2]s, %[2]s", map[string]string{"Y": "VXORPS", "Z": "VPXORQ"}[e.reg], r)
 			}
 		}
 		if k.top {

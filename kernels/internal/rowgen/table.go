@@ -64,7 +64,6 @@ var loops = []loop{
 	{"greatest", "the greatest x", func(k *kernel) { k.greatest(k.in(0)) }},
 	{"expSum", "y = e^(x−s) and Σ y", func(k *kernel) {
 		y := k.exp(k.sub(k.in(0), k.scalar(0)))
-		k.next()
 		k.near(0, y)
 		k.out(0, y)
 	}},
