@@ -42,7 +42,7 @@ func suggest(p *planner.Plan, requests []configs.Request) {
 			continue
 		}
 		hint := "; memopt plan without it lists those there are"
-		if near, ok := configs.Nearest(q.Cluster, ids); ok {
+		if near, ok := configs.NearestCluster(q.Cluster, ids); ok {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
 		for i, w := range p.Warnings {

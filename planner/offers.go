@@ -190,6 +190,7 @@ func (o *offers) remarks(w ClusterRequest, by []string) (out []string) {
 		kinds = []int{cluster.Full, cluster.Compromise}
 	}
 	matched := 0
+	var others []string
 	for _, kind := range kinds {
 		choices, spellings := o.a.Match(w.ID, kind)
 		matched += len(choices)
@@ -203,8 +204,9 @@ func (o *offers) remarks(w ClusterRequest, by []string) (out []string) {
 			if !w.wants(i) {
 				continue
 			}
-			if other := by[c.Plan]; other != "" && other != text {
-				say("%q and %q ask for the same place, node %q; what saves more is done", text, other, o.a.Outline.Nodes[o.a.Plans[c.Plan].Entry].Name)
+			if other := by[c.Plan]; other != "" && other != text && !slices.Contains(others, other) {
+				others = append(others, other)
+				say("%q and %q ask for the same places, as node %q; what saves more is done", text, other, o.a.Outline.Nodes[o.a.Plans[c.Plan].Entry].Name)
 			}
 			by[c.Plan] = text
 		}
