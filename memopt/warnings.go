@@ -52,23 +52,3 @@ func suggest(p *planner.Plan, requests []configs.Request) {
 		}
 	}
 }
-
-// nearestCluster is the ID that was most likely meant: spelled like it, or as it
-// begins, since a cluster may have grown by what it needs.
-func nearestCluster(id string, ids []string) (string, bool) {
-	if near, ok := configs.Nearest(id, ids); ok {
-		return near, true
-	}
-	var begins, whole []string
-	for _, known := range ids {
-		ops := strings.SplitAfter(known, "+")
-		if n := strings.Count(id, "+"); n > 0 && n < len(ops)-1 {
-			begins, whole = append(begins, strings.Join(ops[:n], "")), append(whole, known)
-		}
-	}
-	near, ok := configs.Nearest(id, begins)
-	if !ok {
-		return "", false
-	}
-	return whole[slices.Index(begins, near)], true
-}
