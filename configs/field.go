@@ -73,8 +73,8 @@ var fields = []field{
 	row("dims", func(c *Config) *map[string]int64 { return &c.Dims }, sizes(), nil,
 		"Sizes of the model's named dims."),
 
-	row("device", func(c *Config) *string { return &c.Device }, choice(devices, nil), "auto",
-		"Where the step runs."),
+	row("device", func(c *Config) *string { return &c.Device }, deviceName(), "auto",
+		"Where the step runs: vulkan:1 and vulkan:llvmpipe name one of several."),
 	row("optimize", func(c *Config) *string { return &c.Optimize }, choice(optimizes, nil), "fuse",
 		"What is done to a forward graph before anything else: nothing, a clean-up that keeps every bit, or fusions too."),
 	row("loss", func(c *Config) *string { return &c.Loss }, name("the name of an output"), "",

@@ -128,7 +128,7 @@ func stepOptions(c configs.Config) autograd.Options {
 
 // request picks what the planner needs from the settings.
 func request(c configs.Config) planner.Request {
-	r := planner.Request{Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
+	r := planner.Request{Lowered: Lowered(c.Device), Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
 		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
 		ActivationBudget: planner.Size{Bytes: c.ActivationBudget.Bytes, Percent: c.ActivationBudget.Percent}}
 	for _, q := range c.Requests {

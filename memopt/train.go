@@ -59,6 +59,9 @@ func (r *Result) warn(t Training, format string, args ...any) {
 // runs, whose losses are averaged.
 func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training) (*Result, error) {
 	r := &Result{Device: d.Name(), Plan: p}
+	for _, w := range deviceWarnings(d) {
+		r.warn(t, "%s", w)
+	}
 	var data *tensorfile.Set
 	var err error
 	if t.Data != "" {

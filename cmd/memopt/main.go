@@ -23,7 +23,7 @@ import (
 // commands is the table of commands.
 var commands = []*cli.Command{
 	planCommand, frontierCommand, maxbatchCommand, trainCommand, checkCommand, explainCommand, diffCommand, exportCommand, optimizeCommand, packCommand,
-	newCommand, benchCommand, opsCommand, doctorCommand, configCommand, serveCommand, versionCommand,
+	newCommand, benchCommand, opsCommand, devicesCommand, doctorCommand, configCommand, serveCommand, versionCommand,
 }
 
 func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }

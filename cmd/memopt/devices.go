@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/memopt"
+	"memopt/memopt/report"
+)
+
+var devicesCommand = &cli.Command{
+	Name:      "devices",
+	Usage:     "what steps can run on: heaps, memory types, limits, and what auto takes",
+	ArgsUsage: " ",
+	Flags:     common(),
+	Action: func(c *cli.Context) error {
+		asJSON, err := begin(c, "")
+		if err != nil {
+			return err
+		}
+		all, missing := memopt.ListDevices()
+		name, why := memopt.DeviceChoice()
+		if asJSON {
+			return printJSON(c.App.Writer, map[string]any{"format": "memopt.devices/1", "auto": map[string]string{"device": name, "why": why},
+				"cpu": map[string]any{"arch": runtime.GOARCH, "workers": runtime.GOMAXPROCS(0)}, "vulkan": all, "missing": missing})
+		}
+		rows := [][]string{{"--device", "kind", "name", "driver", "memory"},
+			{"cpu", "built in", fmt.Sprintf("%s, %d workers", runtime.GOARCH, runtime.GOMAXPROCS(0)), "", ""}}
+		for _, d := range all {
+			rows = append(rows, []string{d.Device, d.Kind, d.Name, d.Driver, heapsText(d.Heaps)})
+		}
+		report.Table(c.App.Writer, "lllll", rows)
+		for _, d := range all {
+			fmt.Fprintf(c.App.Writer, "\n%s %s\n", d.Device, d.Name)
+			details := [][]string{
+				{"", "Vulkan", d.API},
+				{"", "subgroup", fmt.Sprint(d.Limits.Subgroup)},
+				{"", "a buffer shown to a shader", report.Bytes(d.Limits.Range)},
+				{"", "a block of memory", report.Bytes(d.Limits.Allocation)},
+				{"", "offsets are multiples of", fmt.Sprint(d.Limits.Alignment)},
+				{"", "groups of a dispatch", fmt.Sprint(d.Limits.Groups)},
+				{"", "features", strings.Join(d.Features, ", ")},
+			}
+			for i, t := range d.Types {
+				details = append(details, []string{"", fmt.Sprintf("memory type %d", i), fmt.Sprintf("heap %d: %s", t.Heap, strings.Join(t.Flags, ", "))})
+			}
+			if d.Unfit != "" {
+				details = append(details, []string{"", "cannot be used", d.Unfit})
+			}
+			report.Table(c.App.Writer, "lll", details)
+		}
+		fmt.Fprintf(c.App.Writer, "\nauto is %s: %s\n", name, why)
+		if missing != "" {
+			warn(c, missing)
+		}
+		return nil
+	},
+}
+
+// heapsText is the heaps' sizes, and what of them the driver leaves to this
+// process.
+func heapsText(heaps []memopt.DeviceHeap) string {
+	var all []string
+	for _, h := range heaps {
+		text := report.Bytes(h.Size)
+		if h.Local {
+			text += " local"
+		}
+		if h.Budget > 0 && h.Budget != h.Size {
+			text += " (" + report.Bytes(h.Budget) + " for us)"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " + ")
+}

@@ -1,0 +1,90 @@
+package memopt
+
+import (
+	"fmt"
+
+	"memopt/kernels/vulkan"
+	"memopt/kernels/vulkan/vk"
+)
+
+// DeviceInfo is a Vulkan device as memopt devices shows it.
+type DeviceInfo struct {
+	Device   string       `json:"device"` // what --device takes
+	Kind     string       `json:"kind"`
+	Name     string       `json:"name"`
+	Driver   string       `json:"driver"`
+	API      string       `json:"api"`
+	Heaps    []DeviceHeap `json:"heaps"`
+	Types    []MemoryType `json:"memory_types"`
+	Limits   DeviceLimits `json:"limits"`
+	Features []string     `json:"features"`
+	Unfit    string       `json:"unfit,omitempty"`
+}
+
+// DeviceHeap is one of a device's memories, in bytes.
+type DeviceHeap struct {
+	Size   int64 `json:"size"`
+	Local  bool  `json:"local"`
+	Budget int64 `json:"budget"` // what the driver leaves to this process; 0 if it does not say
+	Usage  int64 `json:"usage"`
+}
+
+// MemoryType is a way to use a heap.
+type MemoryType struct {
+	Heap  int      `json:"heap"`
+	Flags []string `json:"flags"`
+}
+
+// DeviceLimits are those that plans and kernels meet.
+type DeviceLimits struct {
+	Subgroup       int    `json:"subgroup"`
+	Range          int64  `json:"buffer_range"`
+	Allocation     int64  `json:"allocation"`
+	Allocations    int64  `json:"allocations"`
+	Alignment      int64  `json:"alignment"`
+	Groups         [3]int `json:"groups"`
+	Push           int    `json:"push_constants"`
+	StorageBuffers int    `json:"storage_buffers"`
+	Shared         int    `json:"shared_memory"`
+}
+
+// ListDevices describes the Vulkan devices; missing says why there are none.
+func ListDevices() (all []DeviceInfo, missing string) {
+	found, err := vulkan.Devices()
+	if err != nil {
+		return []DeviceInfo{}, err.Error()
+	}
+	all = []DeviceInfo{}
+	for _, p := range found {
+		d := DeviceInfo{Device: fmt.Sprintf("vulkan:%d", p.Index), Kind: p.Kind.String(), Name: p.Name, Driver: p.Driver,
+			API: fmt.Sprintf("%d.%d.%d", p.API[0], p.API[1], p.API[2]), Unfit: p.Unfit(), Features: []string{},
+			Limits: DeviceLimits{p.Subgroup, int64(p.MaxRange), int64(p.MaxAllocation), int64(p.MaxAllocations), int64(p.Alignment),
+				[3]int{int(p.MaxGroups[0]), int(p.MaxGroups[1]), int(p.MaxGroups[2])}, p.MaxPush, p.StorageBuffers, p.SharedBytes}}
+		for _, h := range p.Heaps {
+			d.Heaps = append(d.Heaps, DeviceHeap{int64(h.Size), h.Flags&vk.DeviceLocal != 0, int64(h.Budget), int64(h.Usage)})
+		}
+		for _, t := range p.Types {
+			d.Types = append(d.Types, MemoryType{int(t.Heap), flagNames(t.Flags)})
+		}
+		for _, f := range []struct {
+			name string
+			has  bool
+		}{{"int64", p.Int64}, {"int8", p.Int8}, {"8-bit storage", p.Storage8}, {"16-bit storage", p.Storage16}, {"float16", p.Float16}, {"memory budget", p.MemoryBudget}} {
+			if f.has {
+				d.Features = append(d.Features, f.name)
+			}
+		}
+		all = append(all, d)
+	}
+	return all, ""
+}
+
+func flagNames(flags uint32) []string {
+	names := []string{}
+	for i, name := range []string{"device-local", "host-visible", "host-coherent", "host-cached"} {
+		if flags>>i&1 != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
