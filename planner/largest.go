@@ -1,8 +1,8 @@
 package planner
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,9 +13,9 @@ import (
 // budgets and limit of cost is found, and that plan. The dim needs no size in
 // the request.
 //
-// The ways of running the step are found at a few sizes that do not depend on
-// the request; their peaks as formulas say how far each goes, and placing the
-// values confirms it. So more budget never gives a smaller size.
+// A few sizes are solved, first ever larger ones, then halves of what is left
+// open. The formulas of each plan that is found say how far beyond its own size
+// the same decisions go, and placing the values confirms it.
 func Largest(g *graph.Graph, r Request, dim string) (*Plan, error) {
 	begin := time.Now()
 	if r.Budget.isZero() && r.ActivationBudget.isZero() {
@@ -28,40 +28,26 @@ func Largest(g *graph.Graph, r Request, dim string) (*Plan, error) {
 		return nil, fmt.Errorf("planner: the model has no dim %q; its dims are %v", dim, g.Names())
 	}
 	l := &largest{g: g, r: r, dim: dim}
-	for _, size := range references {
-		ok, err := l.learn(size)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			break
-		}
-	}
-	size := l.best()
-	if size > 0 {
-		// Ways that are good there may go on a little.
-		if _, err := l.learn(size); err != nil {
-			return nil, err
-		}
-		size = l.best()
-	}
-	p, err := l.climb(size)
+	size, err := l.search(0, farthest)
 	if err != nil {
 		return nil, err
+	}
+	p, err := Make(g, l.request(max(size, 1)))
+	if err != nil && size > 0 {
+		p, err = l.plan(size)
+	}
+	if err != nil {
+		return nil, err // if not even the least size fits, this says why
 	}
 	p.Took = time.Since(begin)
 	return p, nil
 }
 
-// references are the sizes at which ways of running the step are looked for.
-var references = []int64{2, 32, 512, 8192}
-
 type largest struct {
 	g    *graph.Graph
 	r    Request
 	dim  string
-	ways []way
-	size int64 // the largest so far, and the way that leads there
+	size int64 // the largest that fits so far, and the way that leads there
 	way  way
 }
 
@@ -69,16 +55,14 @@ type largest struct {
 type way struct {
 	steps []Step
 	f     *Formulas
-	reach int64 // the largest size at which the formulas say that it fits; −1 is not known yet
 }
 
 func (l *largest) dims(size int64) map[string]int64 {
-	d := map[string]int64{l.dim: size}
-	for name, n := range l.r.Dims {
-		if name != l.dim {
-			d[name] = n
-		}
+	d := maps.Clone(l.r.Dims)
+	if d == nil {
+		d = map[string]int64{}
 	}
+	d[l.dim] = size
 	return d
 }
 
@@ -88,30 +72,71 @@ func (l *largest) request(size int64) Request {
 	return r
 }
 
-// learn adds the ways found at a size; ok is false if no way can fit there.
-func (l *largest) learn(size int64) (ok bool, err error) {
+// search finds the largest size above least and up to most; least if there is
+// none.
+func (l *largest) search(least, most int64) (int64, error) {
+	l.size = least
+	next, beyond := least+1, most+1 // a size from beyond on is known not to fit
+	for next < beyond {
+		ok, err := l.try(next, most)
+		if err != nil {
+			return 0, err
+		}
+		if !ok {
+			beyond = next
+			break
+		}
+		next = max(l.size+1, min(l.size*growth, most))
+	}
+	for l.size+1 < beyond {
+		ok, err := l.try(l.size+(beyond-l.size)/2, beyond-1)
+		if err != nil {
+			return 0, err
+		}
+		if !ok {
+			beyond = l.size + (beyond-l.size)/2
+		}
+	}
+	return l.size, nil
+}
+
+// growth is by how much each size is larger than the one before, while all fit.
+const growth = 4
+
+// try solves a size. If it fits, the same decisions are followed as far as they
+// go, but not beyond most.
+func (l *largest) try(size, most int64) (fits bool, err error) {
 	s, err := newSearch(l.g, l.request(size))
+	if err != nil {
+		return false, nil // the model has no such size
+	}
+	room := s.room(l.r)
+	if s.plan.Floor.Peak > room {
+		return false, nil
+	}
+	v, err := s.newSolver()
+	if err != nil {
+		return false, fmt.Errorf("planner: %w", err)
+	}
+	c := s.base
+	if c.placed.Height > room {
+		if c, err = v.at(room); err != nil {
+			return false, fmt.Errorf("planner: %w", err)
+		}
+	}
+	if c == nil || l.r.MaxOverhead > 0 && c.cost > l.r.MaxOverhead*s.m.total {
+		return false, nil
+	}
+	f, err := s.m.formulas(c.t)
 	if err != nil {
 		return false, err
 	}
-	if size > references[0] && s.plan.Floor.Peak > s.room(l.r) {
-		return false, nil
+	w := way{c.t.steps, f}
+	l.size, l.way = size, w
+	if to := min(l.reach(w), most); to > size {
+		l.size = l.confirm(w, size, to)
 	}
-	return true, l.take(s)
-}
-
-func (l *largest) take(s *search) error {
-	for c, err := range s.descent() {
-		if err != nil {
-			return fmt.Errorf("planner: %w", err)
-		}
-		f, err := s.m.formulas(c.t)
-		if err != nil {
-			return err
-		}
-		l.ways = append(l.ways, way{c.t.steps, f, -1})
-	}
-	return nil
+	return true, nil
 }
 
 // room is the arena bytes that budgets in bytes leave.
@@ -126,64 +151,18 @@ func (s *search) room(r Request) int64 {
 	return room
 }
 
-// best is the largest size at which some way fits: each is followed as far as
-// it goes, the farthest first. 0 if none fits anywhere.
-func (l *largest) best() int64 {
-	for i := range l.ways {
-		if l.ways[i].reach < 0 {
-			l.ways[i].reach = l.reach(l.ways[i])
-		}
+// plan is the plan of the way that leads to a size.
+func (l *largest) plan(size int64) (*Plan, error) {
+	m, err := newModel(l.g, l.dims(size), l.r.Lowered)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
 	}
-	slices.SortStableFunc(l.ways, func(a, b way) int { return cmp.Compare(b.reach, a.reach) })
-	for _, w := range l.ways {
-		if w.reach <= l.size {
-			break
-		}
-		if n := l.confirm(w, l.size, w.reach); n > l.size {
-			l.size, l.way = n, w
-		}
+	p, err := m.planOf(l.g, l.request(size), l.way.steps)
+	if err != nil {
+		return nil, err
 	}
-	return l.size
-}
-
-// steps is how many sizes more are asked for one by one.
-const steps = 4
-
-// climb asks for the plan at a size that fits, and then for larger ones. A
-// plan made for its own size may cost less than the way that led there, or fit
-// where no way did.
-func (l *largest) climb(size int64) (best *Plan, err error) {
-	if size > 0 {
-		if best, err = Make(l.g, l.request(size)); err != nil {
-			m, err := newModel(l.g, l.dims(size), l.r.Lowered)
-			if err != nil {
-				return nil, fmt.Errorf("planner: %w", err)
-			}
-			if best, err = m.planOf(l.g, l.request(size), l.way.steps); err != nil {
-				return nil, err
-			}
-			best.Strategy = l.strategy()
-		}
-	}
-	for next := size + 1; next <= size+steps; next++ {
-		p, err := Make(l.g, l.request(next))
-		if err != nil && best == nil {
-			return nil, err // not even the least size fits, and this says why
-		}
-		if err != nil {
-			break
-		}
-		best = p
-	}
-	return best, nil
-}
-
-// strategy is the name of what finds ways.
-func (l *largest) strategy() string {
-	if l.r.Strategy == "" || l.r.Strategy == "auto" {
-		return "greedy"
-	}
-	return l.r.Strategy
+	p.Strategy = "greedy"
+	return p, nil
 }
 
 // reach is the largest size at which the formulas say that a way fits.
@@ -224,24 +203,13 @@ func (l *largest) reach(w way) int64 {
 // once it is placed, or least. Placing takes hardly more than what is alive, so
 // the first sizes tried are the last ones.
 func (l *largest) confirm(w way, least, reach int64) int64 {
-	const near = 4
-	size := reach
-	for range near {
-		if size <= least || l.fits(w, size) {
-			return max(size, least)
-		}
-		size--
-	}
-	lo, hi := least, size
-	for lo < hi {
-		mid := lo + (hi-lo+1)/2
-		if l.fits(w, mid) {
-			lo = mid
-		} else {
-			hi = mid - 1
+	const near = 3
+	for size := reach; size > least && size > reach-near; size-- {
+		if l.fits(w, size) {
+			return size
 		}
 	}
-	return lo
+	return least
 }
 
 // fits places a way at a size.
