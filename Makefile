@@ -18,10 +18,13 @@ run: build
 	bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 20 --optimizer adamw --lr 3e-4
 
 # Everything that can run. The Python half needs the packages of
-# .ci/requirements.txt; .ci/python puts them in a cache folder once.
+# .ci/requirements.txt; .ci/python puts them in a cache folder once. .ci/vulkan
+# does so with a Vulkan driver for the processor; where it cannot, the tests of
+# Vulkan are skipped, unless MEMOPT_NEED_VULKAN is set.
 test: build
 	.ci/python
-	$(GO) test ./...
+	.ci/vulkan || test -z "$$MEMOPT_NEED_VULKAN"
+	env $$(.ci/vulkan --env) $(GO) test ./...
 	PYTHON=$(PYTHON) MEMOPT_PLUGIN_PATH=$(CURDIR)/bin/memopt plugin/python/run_tests.sh
 
 # Beside NumPy and PyTorch, which .ci/peers puts in a cache folder once.
