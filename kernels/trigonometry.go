@@ -1,0 +1,34 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// The circular and hyperbolic functions that no usual model has in its middle.
+// Where the slope is short in y, x is not kept.
+var _ = [...]*graph.Op{
+	defineActivation(activation{name: "Tan", doc: "y = tan x", f: plain(math.Tan), fromY: true,
+		slope: plain(func(y float64) float64 { return 1 + y*y }), flops: 15, samples: inRange}),
+	defineActivation(activation{name: "Asin", doc: "y = arcsin x", f: plain(math.Asin),
+		slope: plain(func(x float64) float64 { return 1 / math.Sqrt(1-x*x) }), flops: 15, samples: inRange}),
+	defineActivation(activation{name: "Acos", doc: "y = arccos x", f: plain(math.Acos),
+		slope: plain(func(x float64) float64 { return -1 / math.Sqrt(1-x*x) }), flops: 15, samples: inRange}),
+	defineActivation(activation{name: "Atan", doc: "y = arctan x", f: plain(math.Atan),
+		slope: plain(func(x float64) float64 { return 1 / (1 + x*x) }), flops: 15, samples: inRange}),
+	defineActivation(activation{name: "Sinh", doc: "y = sinh x", f: plain(math.Sinh),
+		slope: plain(math.Cosh), flops: 15, samples: inRange}),
+	defineActivation(activation{name: "Cosh", doc: "y = cosh x", f: plain(math.Cosh),
+		slope: plain(math.Sinh), flops: 15, samples: inRange}),
+	defineActivation(activation{name: "Asinh", doc: "y = arsinh x", f: plain(math.Asinh),
+		slope: plain(func(x float64) float64 { return 1 / math.Sqrt(x*x+1) }), flops: 15, samples: inRange}),
+	defineActivation(activation{name: "Acosh", doc: "y = arcosh x", f: plain(math.Acosh),
+		slope: plain(func(x float64) float64 { return 1 / math.Sqrt(x*x-1) }), flops: 15,
+		samples: []string{"f32[4]{1.2,1.5,2,7}", "f64[2]{1.1,3}", "f16[1]{2}", "f32[0,2]"}}),
+	defineActivation(activation{name: "Atanh", doc: "y = artanh x", f: plain(math.Atanh),
+		slope: plain(func(x float64) float64 { return 1 / (1 - x*x) }), flops: 15, samples: inRange}),
+}
+
+// inRange are numbers that every one of them takes.
+var inRange = []string{"f32[5]{-0.9,-0.3,0,0.5,0.7}", "f64[2]{0.1,-0.6}", "f16[2]{0.25,0.75}", "f32[0,2]"}
