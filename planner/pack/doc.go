@@ -18,12 +18,19 @@
 //     time shrinks to the sections in which the set of live buffers is largest.
 //   - part.go splits it: what meets everything else goes to the bottom, and a moment at which nothing is alive cuts
 //     the problem in two that share their addresses.
+//   - climb.go packs parts of many lives from the bottom up in one go, a few times over; each pass first places what
+//     crosses the moments that troubled those before. Where lives are short next to the whole it comes far closer to the
+//     bound than any strategy.
 //   - strategy.go is the portfolio: a table of orders and fits, each of which places one buffer after another in
 //     space.go, the addresses taken at each time. The lowest arena wins, the earlier row on a tie, and nothing more is
 //     tried once the bound is reached.
 //   - search.go is for parts of few lives that all strategies leave a gap in: a search from the bottom up that finds
 //     perfect packings where there are some. It may take seconds for a capacity that is not reached without it, or for a
-//     large gap; a gap of a percent is worth a twenty-fifth of that.
+//     large gap; a gap of a percent is worth a twenty-fifth of that. Two run side by side, one for the bound alone and one
+//     downward from what there is; what they may use up is counted, not timed. A capacity that a search shows to be out
+//     of reach raises the bound.
+//   - quick.go is for loops: [Quick] is the best of a few strategies, [Again] what was placed before with some buffers
+//     changed.
 //   - check.go is the truth, by another route than the packers: it believes nothing that Solve says.
 //   - csv.go reads and writes the file format of the MiniMalloc benchmarks, id,lower,upper,size.
 //

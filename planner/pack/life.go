@@ -50,12 +50,17 @@ func unitOf(p Problem) int64 {
 // bound is below every height that a solution of p can have: all bytes alive at the worst moment, or the same with
 // sizes in whole units, less what that may have added above the highest buffer.
 func bound(p Problem, inUnits int64) int64 {
-	unit, most := unitOf(p), int64(0)
+	bytes, _ := MaxLive(p)
+	return max(bytes, inUnits-unitSlack(p))
+}
+
+// unitSlack is the most that whole units add to the size of a buffer.
+func unitSlack(p Problem) (most int64) {
+	unit := unitOf(p)
 	for _, b := range p.Buffers {
 		most = max(most, up(b.Size, unit)-b.Size)
 	}
-	bytes, _ := MaxLive(p)
-	return max(bytes, inUnits-most)
+	return most
 }
 
 // MaxLive is the most bytes of p that are alive at once, and the first moment at which they are. No arena is smaller.

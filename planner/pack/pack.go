@@ -53,6 +53,9 @@ func Solve(p Problem) (Solution, error) {
 		lowest(parts, goal)
 		s.read(p, parts)
 	}
+	for _, part := range parts {
+		s.Bound = max(s.Bound, part.least-unitSlack(p))
+	}
 	if p.Capacity > 0 && s.Height > p.Capacity {
 		return Solution{}, fmt.Errorf("pack: capacity %d is not reached: %d bytes are the least found, at least %d are needed",
 			p.Capacity, s.Height, s.Bound)

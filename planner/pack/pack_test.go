@@ -158,6 +158,27 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// Large problems of other shapes come within a percent of the bound.
+func TestLarge(t *testing.T) {
+	problems := map[string]Problem{
+		"short": drawn(1, 20_000, 2), "skewed": drawn(2, 20_000, 1), "layered": layered(1000), "ladder": ladder(20_000),
+	}
+	for name, p := range problems {
+		t.Run(name, func(t *testing.T) {
+			s, err := Solve(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Check(p, s); err != nil {
+				t.Error(err)
+			}
+			if s.Height > s.Bound+s.Bound/100 {
+				t.Errorf("height %d, by %s, is more than 1 %% above the bound %d", s.Height, s.Strategy, s.Bound)
+			}
+		})
+	}
+}
+
 // anyProblem draws problems of every kind: dense and sparse, aligned or not, with lives of no length and no bytes.
 func anyProblem(t *rapid.T) Problem {
 	align := rapid.SampledFrom([][]int64{{0}, {1}, {16}, {0, 1, 4, 64}, {6, 4}}).Draw(t, "aligns")

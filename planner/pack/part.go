@@ -14,6 +14,7 @@ type part struct {
 	offsets  []int64 // one a life: the best packing so far
 	top      int64   // the end of its highest life
 	by       string  // what found it
+	least    int64   // proven: no packing ends below; 0 if nothing was
 }
 
 // cuts is how often divide looks again for lives that can go to the bottom after a cut. Each level reads every life

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+	"sync/atomic"
 )
 
 // search looks for a packing of a part that ends at or below top. It follows the idea of M. D. Moffitt, "MiniMalloc: A
@@ -35,12 +36,13 @@ type search struct {
 	budget int     // looks there are
 
 	placed []bool
-	low    []int64   // by life: its offset, or the lowest that it can still have
-	left   []int64   // by section: bytes to be placed
-	undo   []raise   // what to take back, newest last
-	next   [][]int32 // by depth, scratch: the lives to be tried
-	rest   [][]int32 // by depth, scratch: the lives to be placed after one is
-	blame  []int64   // by section: branches that it ended in this run
+	low    []int64      // by life: its offset, or the lowest that it can still have
+	left   []int64      // by section: bytes to be placed
+	stop   *atomic.Bool // ends every run, if there is one
+	undo   []raise      // what to take back, newest last
+	next   [][]int32    // by depth, scratch: the lives to be tried
+	rest   [][]int32    // by depth, scratch: the lives to be placed after one is
+	blame  []int64      // by section: branches that it ended in this run
 }
 
 // raise is the offset that low had for a life; for one that was then placed it is negative.
@@ -60,7 +62,12 @@ const (
 
 // effort is the looks that n lives are worth. Those of the hardest instances in testdata, which need up to a quarter of
 // it, take about a second and a half.
-func effort(n int) int { return min(n*n<<12, 1<<30) }
+func effort(n int) int {
+	if n > 512 {
+		return 1 << 29 // each look costs more there, in memory that is far away
+	}
+	return min(n*n<<12, 1<<30)
+}
 
 // lowest searches for a lower packing of the highest part, until that is no higher than goal or cannot be lowered.
 func lowest(parts []*part, goal int64) {
@@ -91,7 +98,11 @@ func within(parts []*part, goal int64) []*part {
 			return parts
 		}
 		s := newSearch(p)
-		if s.seek(goal, effort(len(p.lives))/2) != found {
+		switch s.seek(goal, effort(len(p.lives))/2) {
+		case impossible:
+			p.least = goal + 1
+			return parts
+		case unknown:
 			return parts
 		}
 		q := *p
@@ -104,6 +115,9 @@ func within(parts []*part, goal int64) []*part {
 
 // lower brings the top of p to goal if it can, and as near as it can if not. If a quarter of the goal is at stake it
 // makes every effort; else less, as the gap is less.
+//
+// Two searches run side by side: one looks for the goal and nothing else, the other comes down from what there is. Each
+// has its own looks to use up, and the goal wins wherever the other has come to, so their speeds do not tell.
 func (p *part) lower(goal int64) {
 	n := len(p.lives)
 	looks := effort(n)
@@ -115,16 +129,52 @@ func (p *part) lower(goal int64) {
 	if looks < 4*n*n {
 		return // a run or two would be all
 	}
+	high, low := *p, newSearch(p)
+	high.offsets = slices.Clone(p.offsets)
+	down := newSearch(p)
+	down.stop = new(atomic.Bool)
+	done := make(chan struct{})
+	go func() {
+		high.descend(down, goal, min(2*looks, 3*effort(few)/2))
+		close(done)
+	}()
+	switch low.seek(goal, looks/2) {
+	case found:
+		down.stop.Store(true)
+		<-done
+		low.give(p)
+	case impossible:
+		p.least = max(p.least, goal+1)
+		fallthrough
+	default:
+		<-done
+		*p = high
+	}
+}
+
+// descend lowers the top of p, but not to goal. It tries half way between the highest top that failed and what there is,
+// each time with a third of the looks that are left; when the two have met, it starts over with those.
+func (p *part) descend(s *search, goal int64, looks int) {
 	step := int64(0) // between tops that a packing can have
 	for _, l := range p.lives {
 		step = gcd(gcd(step, l.size), l.align)
 	}
-	s := newSearch(p)
-	for failed, top := goal-1, goal; s.looks < looks && failed < p.top-step; top = failed + max(step, (p.top-failed)/2/step*step) {
-		if s.seek(top, (looks-s.looks+1)/2) == found {
-			s.give(p)
-		} else {
-			failed = top
+	for p.top-goal >= 2*step {
+		for failed := goal; p.top-failed >= 2*step; {
+			if looks -= s.looks; looks < 0 || s.stopped() {
+				return
+			}
+			s.looks = 0
+			top := failed + (p.top-failed)/2/step*step
+			switch s.seek(top, max(looks/3, 1)) {
+			case found:
+				s.give(p)
+			case impossible:
+				goal, failed = top, top
+				p.least = top + 1
+			default:
+				failed = top
+			}
 		}
 	}
 }
@@ -177,7 +227,7 @@ func (s *search) seek(top int64, looks int) (result outcome) {
 	for i := range heat {
 		heat[i] = make([]int64, len(s.left))
 	}
-	for run := 0; result == unknown && s.looks <= s.budget; run++ {
+	for run := 0; result == unknown && s.looks <= s.budget && !s.stopped(); run++ {
 		which := run % len(orders)
 		rank := s.rankBy(orders[which], heat[which])
 		if used > 4*long {
@@ -185,13 +235,18 @@ func (s *search) seek(top int64, looks int) (result outcome) {
 			long *= 2
 		} else {
 			result = s.run(top, rank, short)
-			for t, n := range s.blame {
-				heat[which][t] = heat[which][t]*3/4 + n<<20/int64(short)
-			}
+			s.learn(heat[which], short)
 		}
 		used += s.tries
 	}
 	return result
+}
+
+// learn adds the blame of a run of so many tries to the heat of those before, which cools.
+func (s *search) learn(heat []int64, tries int) {
+	for t, n := range s.blame {
+		heat[t] = heat[t]*3/4 + n<<20/int64(tries)
+	}
 }
 
 // run is one try after another until it is done or has reached the limit, or the budget is spent.
@@ -212,7 +267,11 @@ func (s *search) run(top int64, rank []int32, limit int) outcome {
 }
 
 // spent is whether a run has to end.
-func (s *search) spent() bool { return s.tries > s.limit || s.looks > s.budget }
+func (s *search) spent() bool {
+	return s.tries > s.limit || s.looks > s.budget || s.stopped()
+}
+
+func (s *search) stopped() bool { return s.stop != nil && s.stop.Load() }
 
 // orders are the ways to rank lives that share the heat of their sections: what is hard to place comes first.
 func (s *search) orders() []func(i, j int32) int {

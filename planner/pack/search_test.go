@@ -8,6 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// comesTo is what a few instances have come down to; all others fill their capacity.
+var comesTo = map[string]int64{"C": 1039360, "D": 1028096, "J": 1021952}
+
 // The hard instances of the MiniMalloc paper, eight of which leave not a byte to spare.
 func TestMiniMalloc(t *testing.T) {
 	files, err := filepath.Glob("testdata/?.1048576.csv")
@@ -24,6 +27,22 @@ func TestMiniMalloc(t *testing.T) {
 			}
 			if err := Check(p, s); err != nil {
 				t.Error(err)
+			}
+			p.Capacity = 0
+			low, err := Solve(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Check(p, low); err != nil {
+				t.Error(err)
+			}
+			name := filepath.Base(file)[:1]
+			most, ok := comesTo[name]
+			if !ok {
+				most = 1 << 20
+			}
+			if low.Height > most {
+				t.Errorf("packed into %d; %d is known to do", low.Height, most)
 			}
 			if s.Strategy != "search" {
 				t.Errorf("packed by %s, which should not be able to", s.Strategy)
@@ -108,13 +127,13 @@ func TestCapacityNotReached(t *testing.T) {
 	}{
 		{0, ""},
 		{13, ""},
-		{12, "pack: capacity 12 is not reached: 13 bytes are the least found, at least 12 are needed"},
+		{12, "pack: capacity 12 is not reached: 13 bytes are the least found, at least 13 are needed"},
 		{11, "pack: capacity 11 is too small: 12 bytes are alive at once"},
 	} {
 		p.Capacity = c.capacity
 		s, err := Solve(p)
-		if c.want == "" && (err != nil || s.Height != 13 || s.Bound != 12) {
-			t.Errorf("capacity %d: %+v, error %v; want height 13, bound 12", c.capacity, s, err)
+		if c.want == "" && (err != nil || s.Height != 13 || s.Bound > 13) {
+			t.Errorf("capacity %d: %+v, error %v; want height 13", c.capacity, s, err)
 		}
 		if c.want != "" && (err == nil || err.Error() != c.want) {
 			t.Errorf("capacity %d: error %v; want %s", c.capacity, err, c.want)

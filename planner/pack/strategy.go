@@ -32,15 +32,42 @@ const (
 )
 
 // portfolio packs p with one strategy after another and keeps the lowest. It stops when the top is no higher than goal;
-// with more than a few lives a thousandth above it will do.
+// with more than a few lives a thousandth above it will do. What the first row leaves of that is worth a climb, beside
+// the next few rows; the rest are for what is a percent too high even then.
 func portfolio(p *part, goal int64) {
+	near := goal
 	if len(p.lives) > few {
-		goal += goal >> 10
+		near += goal >> 10
 	}
-	s, offsets := newSpace(p.sections), make([]int64, len(p.lives))
-	p.offsets, p.top = make([]int64, len(p.lives)), math.MaxInt64
-	for _, t := range strategies {
-		if p.top <= goal || s.looks > patience*len(p.lives) {
+	s := newSpace(p.sections)
+	p.unplaced()
+	first, half := min(1, len(strategies)), min(4, len(strategies))
+	p.try(strategies[:first], s, near)
+	if len(p.lives) <= few {
+		p.try(strategies[first:], s, near)
+	}
+	if p.top <= near || len(p.lives) <= few {
+		return
+	}
+	climbed := make(chan *part, 1)
+	go func() { climbed <- climb(p.lives, p.sections, p.floor, goal) }()
+	p.try(strategies[first:half], s, near)
+	if c := <-climbed; c != nil && c.top < p.top {
+		p.offsets, p.top, p.by = c.offsets, c.top, c.by
+	}
+	if p.top > goal+goal>>7 {
+		p.try(strategies[half:], s, near)
+	}
+}
+
+// unplaced makes p one that nothing has packed.
+func (p *part) unplaced() { p.offsets, p.top = make([]int64, len(p.lives)), math.MaxInt64 }
+
+// try packs p with each strategy of rows, until its top is no higher than near.
+func (p *part) try(rows []strategy, s *space, near int64) {
+	offsets := make([]int64, len(p.lives))
+	for _, t := range rows {
+		if p.top <= near || s.looks > patience*len(p.lives) {
 			return
 		}
 		if top, ok := t.place(p, s, offsets, p.top); ok {
@@ -70,6 +97,13 @@ func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top in
 		offsets[i], top = offset, max(top, end)
 	}
 	return top, true
+}
+
+// sortedBy is lives in some order.
+func sortedBy(lives []life, order func(a, b life) int) []life {
+	lives = slices.Clone(lives)
+	slices.SortStableFunc(lives, order)
+	return lives
 }
 
 // bySize puts large lives before small ones, long before short where they are as large.
