@@ -62,7 +62,7 @@ func (m *Model) Plan() (*planner.Plan, error) {
 	}
 	p, err := planner.Make(m.Graph, m.as(request(m.Config)))
 	if err != nil {
-		return nil, classify(err)
+		return nil, classify(m.advised(err))
 	}
 	suggest(p, m.Config.Requests)
 	p.Warnings = append(p.Warnings, m.strayDims()...)

@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,4 +57,13 @@ func (m *Model) sized(dims map[string]int64) error {
 		return nil
 	}
 	return input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
+}
+
+// advised adds to a budget that cannot be met what could be.
+func (m *Model) advised(err error) error {
+	var budget *planner.BudgetError
+	if errors.As(err, &budget) {
+		budget.Msg += planner.AdviceText(planner.Advise(m.Graph, m.as(request(m.Config)), budget))
+	}
+	return err
 }

@@ -1,0 +1,101 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// Change is one thing that would make a request fit, and how large a change of
+// it that is, as a share.
+type Change struct {
+	Setting string // --budget 65MiB, or --dims batch=7
+	Share   float64
+}
+
+// mostAdvised is how many nodes a graph may have for smaller sizes to be looked
+// for, which takes several solves.
+const mostAdvised = 20_000
+
+// Advise lists what would make a request fit that could not be met, the
+// smallest change first: a larger budget, or less of one dim. A budget that is a
+// share of what the step needs shrinks with the dims, so no size is advised then.
+func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change) {
+	if len(g.Nodes) > mostAdvised || len(r.Again) > 0 {
+		return nil
+	}
+	all = budgetThatFits(g, r, e)
+	if r.Budget.Percent > 0 || r.ActivationBudget.Percent > 0 {
+		return all
+	}
+	for _, dim := range g.Names() {
+		now := r.Dims[dim]
+		if now < 2 {
+			continue
+		}
+		l := &largest{g: g, r: r, dim: dim}
+		if size, err := l.search(0, now-1); err == nil && size > 0 {
+			all = append(all, Change{fmt.Sprintf("--dims %s=%d", dim, size), float64(now-size) / float64(now)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Change) int { return cmp.Compare(a.Share, b.Share) })
+	return all
+}
+
+// budgetThatFits is what the lowest plan takes.
+func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
+	best := e.Best
+	if best == 0 {
+		s, err := newSearch(g, r)
+		if err != nil {
+			return nil
+		}
+		v, err := s.newSolver()
+		if err != nil {
+			return nil
+		}
+		c, err := v.lowest()
+		if err != nil {
+			return nil
+		}
+		best = c.placed.Height
+	}
+	flag, bytes, had := "--budget", best+e.Fixed, e.Want+e.Fixed
+	if r.Budget.isZero() {
+		flag, bytes, had = "--activation-budget", best, e.Want
+	}
+	if had <= 0 || bytes <= had {
+		return nil
+	}
+	return []Change{{flag + " " + sizeText(bytes), float64(bytes-had) / float64(had)}}
+}
+
+// sizeText is a size that flags take, rounded up to a tenth of its unit.
+func sizeText(n int64) string {
+	for _, u := range []struct {
+		bytes int64
+		name  string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}} {
+		if n >= u.bytes {
+			tenths := math.Ceil(10 * float64(n) / float64(u.bytes))
+			return fmt.Sprintf("%.1f%s", tenths/10, u.name)
+		}
+	}
+	return fmt.Sprint(n)
+}
+
+// AdviceText is changes as the end of a sentence; "" for none.
+func AdviceText(all []Change) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var parts []string
+	for _, c := range all {
+		parts = append(parts, c.Setting)
+	}
+	return "; would fit: " + strings.Join(parts, ", or ")
+}

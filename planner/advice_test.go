@@ -1,0 +1,62 @@
+package planner_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"memopt/memopt/zoo"
+	"memopt/planner"
+)
+
+// TestAdvise: whatever is advised fits, and the smallest change comes first.
+func TestAdvise(t *testing.T) {
+	g := step(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 2, Vocab: 50})
+	dims := map[string]int64{"batch": 16, "seq": 32}
+	for _, r := range []planner.Request{
+		{Dims: dims, Budget: planner.Size{Bytes: 1200 << 10}},
+		{Dims: dims, ActivationBudget: planner.Size{Bytes: 300 << 10}},
+		{Dims: dims, Budget: planner.Size{Percent: 20}},
+		{Dims: dims, Budget: planner.Size{Bytes: 1000}},
+	} {
+		_, err := planner.Make(g, r)
+		var budget *planner.BudgetError
+		if !errors.As(err, &budget) {
+			t.Fatalf("%+v: error %v", r, err)
+		}
+		all := planner.Advise(g, r, budget)
+		text := planner.AdviceText(all)
+		t.Logf("%+v%s", r.Budget, text)
+		if len(all) == 0 || !strings.HasPrefix(text, "; would fit: --") {
+			t.Errorf("%+v: the advice is %q", r, text)
+		}
+		for i, c := range all {
+			if i > 0 && c.Share < all[i-1].Share {
+				t.Errorf("%+v stands behind %+v", c, all[i-1])
+			}
+			q := r
+			var name string
+			var size float64
+			if n, _ := fmt.Sscanf(c.Setting, "--budget %fMiB", &size); n == 1 && strings.HasSuffix(c.Setting, "MiB") {
+				q.Budget = planner.Size{Bytes: int64(size * (1 << 20))}
+			} else if n, _ := fmt.Sscanf(c.Setting, "--budget %f", &size); n == 1 {
+				q.Budget = planner.Size{Bytes: int64(size)}
+			} else if n, _ := fmt.Sscanf(c.Setting, "--activation-budget %f", &size); n == 1 {
+				q.ActivationBudget = planner.Size{Bytes: int64(size)}
+			} else {
+				setting, _ := strings.CutPrefix(c.Setting, "--dims ")
+				name, setting, _ = strings.Cut(setting, "=")
+				var n int64
+				if _, err := fmt.Sscan(setting, &n); err != nil {
+					t.Fatalf("%q: %v", c.Setting, err)
+				}
+				q.Dims = map[string]int64{"batch": 16, "seq": 32}
+				q.Dims[name] = n
+			}
+			if _, err := planner.Make(g, q); err != nil {
+				t.Errorf("%q does not fit: %v", c.Setting, err)
+			}
+		}
+	}
+}
