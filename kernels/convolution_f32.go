@@ -210,6 +210,7 @@ func zeros(dst []float32, n, step int) {
 type turned struct {
 	data        []float32
 	inner, taps int
+	of          []int // the taps that take part; nil: all
 }
 
 func (t turned) pack(dst []float32, i0, i1, p0, p1, w int) {
@@ -217,7 +218,11 @@ func (t turned) pack(dst []float32, i0, i1, p0, p1, w int) {
 		clear(dst[:(p1-p0)*w])
 	}
 	for p := p0; p < p1; p++ {
-		src := t.data[(p/t.taps*t.inner+i0)*t.taps+p%t.taps:]
+		outer, tap := p/t.taps, p%t.taps
+		if t.of != nil {
+			outer, tap = p/len(t.of), t.of[p%len(t.of)]
+		}
+		src := t.data[(outer*t.inner+i0)*t.taps+tap:]
 		row := dst[(p-p0)*w:][:i1-i0]
 		for i := range row {
 			row[i] = src[i*t.taps]
@@ -252,7 +257,7 @@ func (c *convolution) fast(par parallel, dst, bias []float32, channels, size, de
 		fillWith(dst[i*size:(i+1)*size], bias[i%(c.group*channels)])
 	}
 	one := func(par parallel, g int) {
-		to := result{dst[g*channels*size:], size, size, c.group * channels * size}
+		to := result{dst[g*channels*size:], size, size, c.group * channels * size, nil}
 		tiles[0].multiply(par, channels, c.n*size, depth, a(g), b(g), to, bias != nil)
 	}
 	work := channels * c.n * size * depth
@@ -291,9 +296,13 @@ func (c *convolution) fastBackward(par parallel, y, w, bias, x []float32) {
 		c.singleBackward(par, y, w, bias, x)
 		return
 	}
+	if c.stride != ones {
+		c.phases(par, y, w, bias, x)
+		return
+	}
 	taps, size := volume(c.kernel), c.outer*volume(c.out)
 	c.fast(par, x, bias, c.inner, volume(c.in), c.outer*taps,
-		func(g int) operand { return turned{w[g*c.outer*c.inner*taps:], c.inner, taps} },
+		func(g int) operand { return turned{w[g*c.outer*c.inner*taps:], c.inner, taps, nil} },
 		func(g int) operand { return &columns{c, y[g*size:], c.group * size, true, false} })
 }
 
@@ -310,4 +319,73 @@ func (c *convolution) fastFilters(par parallel, x, y, w []float32) {
 			&columns{c, x[g*xs:], c.group * xs, false, true},
 			w[g*c.outer*depth:], depth, false)
 	}
+}
+
+// phases is the way back where strides leave gaps: positions of x that are
+// whole strides apart see the same taps, so each such phase is a convolution
+// without stride over its own taps, and nothing is multiplied by the gaps.
+func (c *convolution) phases(par parallel, y, w, bias, x []float32) {
+	size, taps := volume(c.in), volume(c.kernel)
+	if bias == nil {
+		clear(x) // a phase may see no tap at all
+	}
+	for i := range c.n * c.group * c.inner {
+		if bias == nil {
+			break
+		}
+		fillWith(x[i*size:(i+1)*size], bias[i%(c.group*c.inner)])
+	}
+	for phase := range volume(c.stride) {
+		at := [3]int{phase / (c.stride[1] * c.stride[2]), phase / c.stride[2] % c.stride[1], phase % c.stride[2]}
+		p, of, spots := c.phase(at)
+		if len(of) == 0 || len(spots) == 0 {
+			continue
+		}
+		for g := range c.group {
+			to := result{x[g*c.inner*size:], size, len(spots), c.group * c.inner * size, spots}
+			tiles[0].multiply(par, c.inner, c.n*len(spots), c.outer*len(of),
+				turned{w[g*c.outer*c.inner*taps:], c.inner, taps, of},
+				&columns{p, y[g*c.outer*volume(c.out):], c.group * c.outer * volume(c.out), true, false}, to, bias != nil)
+		}
+	}
+}
+
+// phase is the convolution that the positions at, at + stride, … of x take part
+// in, the taps that they see, and where they are.
+func (c *convolution) phase(at [3]int) (p *convolution, of, spots []int) {
+	q := *c
+	q.stride = ones
+	var seen [3][]int // taps of an axis
+	for a := range 3 {
+		q.in[a] = max(0, ceilDiv(c.in[a]-at[a], c.stride[a]))
+		for k := range c.kernel[a] {
+			if (at[a]+c.pad[a]-k*c.dilation[a])%c.stride[a] == 0 {
+				seen[a] = append(seen[a], k)
+			}
+		}
+		if q.kernel[a] = len(seen[a]); q.kernel[a] == 0 {
+			return &q, nil, nil
+		}
+		// Position u sees output u + pad − j·dilation by the j-th of them.
+		output := func(j int) int { return (at[a] + c.pad[a] - seen[a][j]*c.dilation[a]) / c.stride[a] }
+		q.pad[a], q.dilation[a] = output(0), 0
+		if len(seen[a]) > 1 {
+			q.dilation[a] = output(0) - output(1)
+		}
+	}
+	for _, z := range seen[0] {
+		for _, y := range seen[1] {
+			for _, x := range seen[2] {
+				of = append(of, (z*c.kernel[1]+y)*c.kernel[2]+x)
+			}
+		}
+	}
+	for z := range q.in[0] {
+		for y := range q.in[1] {
+			for x := range q.in[2] {
+				spots = append(spots, ((at[0]+z*c.stride[0])*c.in[1]+at[1]+y*c.stride[1])*c.in[2]+at[2]+x*c.stride[2])
+			}
+		}
+	}
+	return &q, of, spots
 }

@@ -32,6 +32,9 @@ type tile struct {
 	run func(k int, a, b, c []float32, ldc int, add bool)
 }
 
+// maxCols is the most columns that a tile has.
+const maxCols = 32
+
 // tiles lists the micro-kernels that this machine can run, best first.
 var tiles = append(fastTiles(), tile{"go", 2, 4, tileGo})
 
@@ -113,19 +116,25 @@ type parallel func(n, grain int, f func(lo, hi int))
 
 // multiply is the product by the best micro-kernel there is.
 func multiply(par parallel, m, n, k int, a, b operand, c []float32, ldc int, add bool) {
-	tiles[0].multiply(par, m, n, k, a, b, result{c, ldc, n, 0}, add)
+	tiles[0].multiply(par, m, n, k, a, b, result{c, ldc, n, 0, nil}, add)
 }
 
 // result is where C lies: rows ld apart, and columns in parts of so many that
-// are step apart.
+// are step apart. spots, if there are any, say where in a part its columns are.
 type result struct {
 	data     []float32
 	ld, part int
 	step     int
+	spots    []int
 }
 
 // at is where column j of row 0 is.
-func (r result) at(j int) int { return j/r.part*r.step + j%r.part }
+func (r result) at(j int) int {
+	if r.spots != nil {
+		return j/r.part*r.step + r.spots[j%r.part]
+	}
+	return j/r.part*r.step + j%r.part
+}
 
 func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c result, add bool) {
 	if m == 0 || n == 0 {
@@ -182,8 +191,12 @@ func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c result, top, left in
 	var edge []float32
 	for j := j0; j < j1; j += t.cols {
 		b := buf.b[j*kc:]
-		whole := j+t.cols <= j1 && (left+j)%c.part+t.cols <= c.part
+		whole := c.spots == nil && j+t.cols <= j1 && (left+j)%c.part+t.cols <= c.part
 		to := c.data[c.at(left+j)+(top+i0)*c.ld:]
+		var places [maxCols]int
+		for x := range min(t.cols, j1-j) {
+			places[x] = c.at(left + j + x)
+		}
 		for i := i0; i < i1; i += t.rows {
 			a := buf.a[i*kc:]
 			if whole && i+t.rows <= i1 {
@@ -196,17 +209,12 @@ func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c result, top, left in
 			t.run(kc, a, b, edge, t.cols, false)
 			for r := range min(t.rows, i1-i) {
 				row := c.data[(top+i+r)*c.ld:]
-				for x := 0; x < min(t.cols, j1-j); {
-					at := c.at(left + j + x)
-					n := min(t.cols-x, j1-j-x, c.part-(left+j+x)%c.part)
-					out := row[at : at+n]
-					for y, v := range edge[r*t.cols+x:][:n] {
-						if add {
-							v += out[y]
-						}
-						out[y] = v
+				for x, at := range places[:min(t.cols, j1-j)] {
+					v := edge[r*t.cols+x]
+					if add {
+						v += row[at]
 					}
-					x += n
+					row[at] = v
 				}
 			}
 		}

@@ -43,9 +43,9 @@ func testProduct(t *testing.T, tl *tile, m, n, k, trans int) {
 	odd := func(n, _ int, f func(lo, hi int)) { f(n/3, n); f(0, n/3) }
 	for _, add := range []bool{false, true} {
 		c := append([]float32(nil), start...)
-		tl.multiply(serial, m, n, k, a, b, result{c, n, n, 0}, add)
+		tl.multiply(serial, m, n, k, a, b, result{c, n, n, 0, nil}, add)
 		again := append([]float32(nil), start...)
-		tl.multiply(odd, m, n, k, a, b, result{again, n, n, 0}, add)
+		tl.multiply(odd, m, n, k, a, b, result{again, n, n, 0, nil}, add)
 		for i := range m {
 			for j := range n {
 				want := 0.0
@@ -82,7 +82,7 @@ func BenchmarkProduct(b *testing.B) {
 					m, n, k := s[0], s[1], s[2]
 					x, y, z := make([]float32, m*k), make([]float32, k*n), make([]float32, m*n)
 					for b.Loop() {
-						tl.multiply(par, m, n, k, dense{x, k, 1, 1}, dense{y, 1, n, 1}, result{z, n, n, 0}, false)
+						tl.multiply(par, m, n, k, dense{x, k, 1, 1}, dense{y, 1, n, 1}, result{z, n, n, 0, nil}, false)
 					}
 					b.ReportMetric(2*float64(m*n*k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 				})
