@@ -115,11 +115,45 @@ func (m *Model) ORT(w io.Writer, p *planner.Plan, level string) error {
 	if err := cluster.PrintNotes(w, a.Outline, m.sizes()); err != nil {
 		return err
 	}
+	if err := m.printPeaks(w, p); err != nil {
+		return err
+	}
 	if level == "info" {
 		return nil
 	}
 	_, err = fmt.Fprintf(w, "\n%s", a.Report(asked, h.Path))
 	return err
+}
+
+// printPeaks adds what no table of savings tells: the peak of the program as it
+// is and with what is on, both run as ONNX Runtime runs them.
+func (m *Model) printPeaks(w io.Writer, p *planner.Plan) error {
+	before, err := m.simulate(p, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "\nPeak in ONNX Runtime's order, each value in a place of its own:\n  everything kept    %s\n", before); err != nil || len(p.Asked) == 0 {
+		return err
+	}
+	after, err := m.simulate(p, p.Asked)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "  with what is ON    %s\n", after)
+	return err
+}
+
+func (m *Model) simulate(p *planner.Plan, choices []cluster.Choice) (string, error) {
+	o := cluster.Rewrite(p.Analysis, choices, 0)
+	order, err := cluster.MemoryEfficientOrder(o)
+	if err != nil {
+		return "", err
+	}
+	l, err := cluster.Simulate(o, order, m.sizes())
+	if err != nil || l.At < 0 {
+		return "nothing runs", err
+	}
+	return fmt.Sprintf("%d bytes at %s, %d kept for the backward pass", l.Peak, o.Nodes[l.At].Name, l.Stored), nil
 }
 
 // requested is the plan's clusters as the table takes them.
