@@ -167,21 +167,13 @@ func (s *search) references(c *Curve) error {
 			return on, err == nil && slices.Contains(on, true)
 		}
 	}
-	l, layered := s.m.layers()
-	wrapped := func(every int) func() ([]bool, bool) {
-		return func() ([]bool, bool) {
-			if !layered {
-				return nil, false
-			}
-			return s.m.checkpoints(l, every), true
+	all := []reference{{"level 1", level(1)}, {"level 2", level(2)}}
+	if l, ok := s.m.layers(); ok {
+		for _, w := range l.wrappings() {
+			all = append(all, reference{w.name, func() ([]bool, bool) { return s.m.checkpoints(l, w.every), true }})
 		}
 	}
-	for _, r := range []reference{
-		{"level 1", level(1)},
-		{"level 2", level(2)},
-		{"each layer checkpointed", wrapped(1)},
-		{"√n checkpoints", wrapped(int(math.Ceil(math.Sqrt(float64(len(l.begin))))))},
-	} {
+	for _, r := range all {
 		set, ok := r.set()
 		if !ok {
 			continue

@@ -156,3 +156,46 @@ func (m *model) checkpoints(l layers, every int) []bool {
 	}
 	return again
 }
+
+// Checkpointing is a way to save memory by layers: the nodes that run again.
+type Checkpointing struct {
+	Name  string
+	Again []string
+}
+
+// Checkpoints is what frameworks do that wrap layers, or every so many of them;
+// nothing for a forward pass that does not repeat.
+func Checkpoints(g *graph.Graph, r Request) ([]Checkpointing, error) {
+	m, err := newModel(g, r.Dims, r.Lowered)
+	if err != nil {
+		return nil, err
+	}
+	l, ok := m.layers()
+	if !ok {
+		return nil, nil
+	}
+	var all []Checkpointing
+	for _, w := range l.wrappings() {
+		c := Checkpointing{Name: w.name}
+		for i, on := range m.checkpoints(l, w.every) {
+			if on {
+				c.Again = append(c.Again, g.Nodes[i].Name)
+			}
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// wrapping is how many layers a checkpoint stands around.
+type wrapping struct {
+	name  string
+	every int
+}
+
+func (l layers) wrappings() []wrapping {
+	return []wrapping{
+		{"each layer checkpointed", 1},
+		{"√n checkpoints", int(math.Ceil(math.Sqrt(float64(len(l.begin)))))},
+	}
+}

@@ -18,6 +18,7 @@ var benchCommand = &cli.Command{
 		benchList(),
 	Flags: common(
 		&cli.StringFlag{Name: "only", Usage: "`GROUPS` only these, such as matmul,mlp"},
+		&cli.StringFlag{Name: "with", Usage: "`FILES` planner: joint graphs and MiniMalloc CSVs to plan and pack too"},
 		&cli.BoolFlag{Name: "quick", Usage: "a few short rounds: rough figures in seconds"},
 		&cli.IntFlag{Name: "threads", Usage: "`N` this number of threads only (default 1 and all cores)"},
 		&cli.StringFlag{Name: "python", Usage: "`PATH` of a Python that has the peers (default MEMOPT_PYTHON, else python3)"},
@@ -26,6 +27,9 @@ var benchCommand = &cli.Command{
 		asJSON, err := begin(c, "WHAT")
 		if err != nil {
 			return err
+		}
+		if c.Args().First() == "planner" {
+			return benchPlanner(c, asJSON)
 		}
 		b, err := bench.Find(c.Args().First())
 		if err != nil {
@@ -62,7 +66,31 @@ func benchList() string {
 	for _, b := range bench.Benches {
 		s.WriteString("\n" + b.Name + ": " + b.Doc + "; groups " + strings.Join(b.Groups(), ", "))
 	}
+	s.WriteString("\nplanner: " + bench.PlannerDoc)
 	return s.String()
+}
+
+// benchPlanner runs the planner's bench, whose tables are of another kind.
+func benchPlanner(c *cli.Context, asJSON bool) error {
+	o := bench.PlannerOptions{Quick: c.Bool("quick")}
+	if c.IsSet("only") {
+		o.Only = strings.Split(c.String("only"), ",")
+	}
+	if c.IsSet("with") {
+		o.Files = strings.Split(c.String("with"), ",")
+	}
+	s := newStatus(c)
+	o.Progress = func(what string) { s.show("%s", what) }
+	r, err := bench.Planner(o)
+	s.clear()
+	if err != nil {
+		return asInput(err)
+	}
+	if asJSON {
+		return printJSON(c.App.Writer, map[string]any{"format": "memopt.bench/1", "bench": "planner", "planner": r})
+	}
+	r.Text(c.App.Writer)
+	return nil
 }
 
 // benchPython is the flag's, else the environment's, else the first on the path.

@@ -1,0 +1,378 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/memopt/joint"
+	"memopt/memopt/report"
+	"memopt/memopt/zoo"
+	"memopt/planner"
+	"memopt/planner/pack"
+)
+
+// PlannerDoc says what the planner's bench shows.
+const PlannerDoc = "the planner beside what people do without one, and its time on long programs; groups models, scale, files"
+
+// PlannerOptions say what to plan.
+type PlannerOptions struct {
+	Only     []string // of models, scale and files; none is all
+	Quick    bool     // each once, and no program of 100 000 nodes
+	Files    []string // joint graphs and MiniMalloc CSVs
+	Progress func(what string)
+}
+
+// PlannerReport is the figures of one run. Rows stand in groups: models is five
+// training steps under each way of saving memory, scale is long programs under
+// half their arena, files what was given by path.
+type PlannerReport struct {
+	Models []PlannerRow `json:"models"`
+	Scale  []PlannerRow `json:"scale"`
+	Joint  []PlannerRow `json:"joint"`
+	Pack   []PackRow    `json:"pack"`
+}
+
+// PlannerRow is one plan. Times are the quickest of the rounds; CPU is of all
+// threads. A plan without a bound, or no plan at all, says so in Note.
+type PlannerRow struct {
+	Model    string  `json:"model"`
+	Way      string  `json:"way"`
+	Nodes    int     `json:"nodes"`
+	Peak     int64   `json:"peak"`
+	Arena    int64   `json:"arena"`
+	Share    float64 `json:"share"` // of the peak with everything kept
+	Overhead float64 `json:"overhead"`
+	Gap      float64 `json:"gap"` // above the proven bound; −1 is not known
+	MS       float64 `json:"ms"`
+	CPUMS    float64 `json:"cpu_ms"`
+	Heap     int64   `json:"heap"` // bytes allocated beyond the graph, at their most
+	Note     string  `json:"note"`
+}
+
+// PackRow is one packing problem.
+type PackRow struct {
+	Problem string  `json:"problem"`
+	Buffers int     `json:"buffers"`
+	Height  int64   `json:"height"`
+	Bound   int64   `json:"bound"`
+	MS      float64 `json:"ms"`
+	CPUMS   float64 `json:"cpu_ms"`
+}
+
+// plannerModels are the five models.
+var plannerModels = []struct {
+	name string
+	spec zoo.Spec
+	dims map[string]int64
+}{
+	{"GPT, 12 layers", zoo.Spec{Family: "gpt", Layers: 12}, map[string]int64{"batch": 8, "seq": 256}},
+	{"Llama, 8 layers", zoo.Spec{Family: "llama", Layers: 8}, map[string]int64{"batch": 8, "seq": 256}},
+	{"BERT, 12 layers", zoo.Spec{Family: "bert", Layers: 12}, map[string]int64{"batch": 8, "seq": 256}},
+	{"ResNet, 8 blocks", zoo.Spec{Family: "resnet", Layers: 2}, map[string]int64{"batch": 64}},
+	{"MLP, 16 layers", zoo.Spec{Family: "mlp", Layers: 16}, map[string]int64{"batch": 4096}},
+}
+
+// plannerScale are long programs: layers that make about so many nodes.
+var plannerScale = []struct {
+	name  string
+	spec  zoo.Spec
+	nodes int
+}{
+	{"gpt", zoo.Spec{Family: "gpt", Width: 64, Heads: 2, Vocab: 256}, 1_000},
+	{"llama", zoo.Spec{Family: "llama", Width: 64, Heads: 2, Vocab: 256}, 1_000},
+	{"gpt", zoo.Spec{Family: "gpt", Width: 64, Heads: 2, Vocab: 256}, 10_000},
+	{"llama", zoo.Spec{Family: "llama", Width: 64, Heads: 2, Vocab: 256}, 10_000},
+	{"gpt", zoo.Spec{Family: "gpt", Width: 64, Heads: 2, Vocab: 256}, 100_000},
+	{"llama", zoo.Spec{Family: "llama", Width: 64, Heads: 2, Vocab: 256}, 100_000},
+}
+
+// The shares of the arena that rows ask for, in percent.
+var (
+	modelBudgets = []float64{75, 50, 35}
+	jointBudgets = []float64{90, 80, 70, 60, 50, 40, 30}
+)
+
+// Planner measures.
+func Planner(o PlannerOptions) (*PlannerReport, error) {
+	b := &plannerBench{o: o, rounds: 3, report: &PlannerReport{Models: []PlannerRow{}, Scale: []PlannerRow{}, Joint: []PlannerRow{}, Pack: []PackRow{}}}
+	if o.Quick {
+		b.rounds = 1
+	}
+	groups := []struct {
+		name string
+		run  func() error
+	}{{"models", b.models}, {"scale", b.scale}, {"files", b.files}}
+	for _, name := range o.Only {
+		known := false
+		for _, g := range groups {
+			known = known || g.name == name
+		}
+		if !known {
+			return nil, fmt.Errorf("bench: planner has no group %q; there are models, scale, files", name)
+		}
+	}
+	for _, g := range groups {
+		if len(o.Only) > 0 && !strings.Contains(","+strings.Join(o.Only, ",")+",", ","+g.name+",") {
+			continue
+		}
+		if err := g.run(); err != nil {
+			return nil, err
+		}
+	}
+	return b.report, nil
+}
+
+type plannerBench struct {
+	o      PlannerOptions
+	rounds int
+	report *PlannerReport
+}
+
+func (b *plannerBench) says(format string, args ...any) {
+	if b.o.Progress != nil {
+		b.o.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// trainingStep is a zoo model's whole step.
+func trainingStep(s zoo.Spec) (*graph.Graph, error) {
+	g, err := zoo.New(s, kernels.Library)
+	if err != nil {
+		return nil, err
+	}
+	return autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
+}
+
+func (b *plannerBench) models() error {
+	for _, m := range plannerModels {
+		g, err := trainingStep(m.spec)
+		if err != nil {
+			return err
+		}
+		ways := []struct {
+			name string
+			r    planner.Request
+		}{{"everything kept", planner.Request{Strategy: "keep-all"}}, {"ONNX Runtime level 1", planner.Request{Level: 1}}, {"ONNX Runtime level 2", planner.Request{Level: 2}}}
+		b.says("%s: checkpoints", m.name)
+		sets, err := planner.Checkpoints(g, planner.Request{Dims: m.dims})
+		if err != nil {
+			return err
+		}
+		for _, s := range sets {
+			ways = append(ways, struct {
+				name string
+				r    planner.Request
+			}{s.Name, planner.Request{Strategy: "keep-all", Again: s.Again}})
+		}
+		for _, percent := range modelBudgets {
+			ways = append(ways, struct {
+				name string
+				r    planner.Request
+			}{fmt.Sprintf("memopt, %g %%", percent), planner.Request{ActivationBudget: planner.Size{Percent: percent}}})
+		}
+		for _, w := range ways {
+			b.says("%s: %s", m.name, w.name)
+			w.r.Dims = m.dims
+			row, err := b.plan(m.name, w.name, g, w.r)
+			if err != nil {
+				return err
+			}
+			if w.r.ActivationBudget == (planner.Size{}) {
+				row.Gap = -1 // nothing was asked for that a bound could be of
+			}
+			b.report.Models = append(b.report.Models, row)
+		}
+	}
+	return nil
+}
+
+// plan plans a few times.
+func (b *plannerBench) plan(model, way string, g *graph.Graph, r planner.Request) (PlannerRow, error) {
+	row := PlannerRow{Model: model, Way: way, Nodes: len(g.Nodes), MS: math.Inf(1), CPUMS: math.Inf(1)}
+	for range b.rounds {
+		heap := watchHeap()
+		begin, cpu := time.Now(), processTime()
+		p, err := planner.Make(g, r)
+		row.MS = min(row.MS, float64(time.Since(begin).Microseconds())/1000)
+		row.CPUMS = min(row.CPUMS, float64((processTime()-cpu).Microseconds())/1000)
+		row.Heap = max(row.Heap, heap())
+		var budget *planner.BudgetError
+		if errors.As(err, &budget) {
+			row.Gap, row.Note = -1, fmt.Sprintf("none: the floor is %s, at %s", report.Bytes(budget.Floor.Peak), budget.Floor.Node)
+			continue
+		}
+		if err != nil {
+			return row, err
+		}
+		row.Peak, row.Arena, row.Overhead, row.Gap = p.Result.Peak, p.Arena, p.Result.Overhead, p.Bound.Gap
+		row.Share = float64(p.Result.Peak) / float64(max(p.Baseline.Peak, 1))
+	}
+	return row, nil
+}
+
+// watchHeap samples the heap until the function it returns is called, which
+// gives the most that was allocated beyond what was there.
+func watchHeap() func() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	before := m.HeapAlloc
+	stop, most := make(chan struct{}), make(chan uint64)
+	go func() {
+		top := before
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			select {
+			case <-tick.C:
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				top = max(top, m.HeapAlloc)
+			case <-stop:
+				tick.Stop()
+				most <- top
+				return
+			}
+		}
+	}()
+	return func() int64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		close(stop)
+		return int64(max(<-most, m.HeapAlloc) - before)
+	}
+}
+
+func (b *plannerBench) scale() error {
+	for _, s := range plannerScale {
+		if b.o.Quick && s.nodes >= 100_000 {
+			continue
+		}
+		b.says("%s of %d nodes", s.name, s.nodes)
+		g, err := ofNodes(s.spec, s.nodes)
+		if err != nil {
+			return err
+		}
+		r := planner.Request{Dims: map[string]int64{"batch": 4, "seq": 64}, ActivationBudget: planner.Size{Percent: 50}}
+		row, err := b.plan(s.name, "memopt, 50 %", g, r)
+		if err != nil {
+			return err
+		}
+		b.report.Scale = append(b.report.Scale, row)
+	}
+	return nil
+}
+
+// ofNodes is a model with as many layers as make about so many nodes.
+func ofNodes(s zoo.Spec, nodes int) (*graph.Graph, error) {
+	sizes := [2]int{}
+	for i := range sizes {
+		s.Layers = i + 1
+		g, err := trainingStep(s)
+		if err != nil {
+			return nil, err
+		}
+		sizes[i] = len(g.Nodes)
+	}
+	s.Layers = max(1, (nodes-sizes[0])/(sizes[1]-sizes[0])+1)
+	return trainingStep(s)
+}
+
+func (b *plannerBench) files() error {
+	for _, path := range b.o.Files {
+		b.says("%s", filepath.Base(path))
+		run := b.packing
+		if joint.Is(path) {
+			run = b.joint
+		}
+		if err := run(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *plannerBench) joint(path string) error {
+	g, err := joint.Read(path)
+	if err != nil {
+		return err
+	}
+	for _, percent := range jointBudgets {
+		row, err := b.plan(filepath.Base(path), fmt.Sprintf("memopt, %g %%", percent), g, planner.Request{ActivationBudget: planner.Size{Percent: percent}})
+		if err != nil {
+			return err
+		}
+		b.report.Joint = append(b.report.Joint, row)
+	}
+	return nil
+}
+
+func (b *plannerBench) packing(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	defer f.Close()
+	_, problem, err := pack.ReadCSV(f)
+	if err != nil {
+		return fmt.Errorf("bench: %s: %w", filepath.Base(path), err)
+	}
+	row := PackRow{Problem: filepath.Base(path), Buffers: len(problem.Buffers), MS: math.Inf(1), CPUMS: math.Inf(1)}
+	for range b.rounds {
+		begin, cpu := time.Now(), processTime()
+		s, err := pack.Solve(problem)
+		if err != nil {
+			return fmt.Errorf("bench: %s: %w", row.Problem, err)
+		}
+		row.MS = min(row.MS, float64(time.Since(begin).Microseconds())/1000)
+		row.CPUMS = min(row.CPUMS, float64((processTime()-cpu).Microseconds())/1000)
+		row.Height, row.Bound = s.Height, s.Bound
+	}
+	b.report.Pack = append(b.report.Pack, row)
+	return nil
+}
+
+// Text writes the report as tables for people.
+func (r *PlannerReport) Text(w io.Writer) {
+	plans := func(title string, rows []PlannerRow) {
+		if len(rows) == 0 {
+			return
+		}
+		fmt.Fprintln(w, title)
+		table := [][]string{{"model", "nodes", "way", "peak", "of all kept", "extra", "gap", "ms", "CPU ms", "heap", ""}}
+		for i, row := range rows {
+			line := []string{row.Model, report.Thousands(int64(row.Nodes)), row.Way, report.Bytes(row.Peak), fmt.Sprintf("%.1f %%", 100*row.Share), fmt.Sprintf("%+.2f %%", 100*row.Overhead), "–",
+				fmt.Sprintf("%.1f", row.MS), fmt.Sprintf("%.1f", row.CPUMS), report.Bytes(row.Heap), row.Note}
+			if i > 0 && rows[i-1].Model == row.Model && rows[i-1].Nodes == row.Nodes {
+				line[0], line[1] = "", ""
+			}
+			if row.Gap >= 0 {
+				line[6] = fmt.Sprintf("%.2f", 100*row.Gap)
+			}
+			if row.Note != "" {
+				line[3], line[4], line[5] = "–", "–", "–"
+			}
+			table = append(table, line)
+		}
+		report.Table(w, "lrlrrrrrrrl", table)
+		fmt.Fprintln(w)
+	}
+	plans("Five training steps (AdamW); the gap is the distance to the proven bound, in points", r.Models)
+	plans("Long programs under half their arena", r.Scale)
+	plans("Recorded graphs", r.Joint)
+	if len(r.Pack) > 0 {
+		table := [][]string{{"packing", "buffers", "height", "bound", "ms", "CPU ms"}}
+		for _, row := range r.Pack {
+			table = append(table, []string{row.Problem, report.Thousands(int64(row.Buffers)), report.Thousands(row.Height), report.Thousands(row.Bound), fmt.Sprintf("%.1f", row.MS), fmt.Sprintf("%.1f", row.CPUMS)})
+		}
+		report.Table(w, "lrrrrr", table)
+	}
+}

@@ -1,0 +1,67 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"memopt/memopt/zoo"
+)
+
+// TestPlanner plans what is given by path, and packs.
+func TestPlanner(t *testing.T) {
+	csv := filepath.Join(t.TempDir(), "two.csv")
+	if err := os.WriteFile(csv, []byte("id,lower,upper,size\na,0,2,10\nb,1,3,20\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	r, err := Planner(PlannerOptions{Quick: true, Only: []string{"files"}, Files: []string{"../joint/testdata/gpt2-6L.json.gz", csv},
+		Progress: func(what string) { said = append(said, what) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Models)+len(r.Scale) != 0 || len(r.Joint) != len(jointBudgets) || len(r.Pack) != 1 || len(said) != 2 {
+		t.Fatalf("report %+v, said %q", r, said)
+	}
+	for i, row := range r.Joint {
+		if row.Note != "" {
+			if i < len(r.Joint)-1 && !strings.HasPrefix(row.Note, "none: the floor is ") {
+				t.Errorf("%s: %s", row.Way, row.Note)
+			}
+			continue
+		}
+		if 100*row.Share > jointBudgets[i] || row.Gap < 0 || i > 0 && row.Overhead < r.Joint[i-1].Overhead {
+			t.Errorf("%+v, after %+v", row, r.Joint[max(i, 1)-1])
+		}
+	}
+	if p := r.Pack[0]; p.Height != 30 || p.Bound != 30 || p.Buffers != 2 {
+		t.Errorf("packing %+v", p)
+	}
+	var text strings.Builder
+	r.Text(&text)
+	for _, want := range []string{"Recorded graphs\n", "gpt2-6L.json.gz", "memopt, 90 %", "two.csv"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, text.String())
+		}
+	}
+	if _, err := Planner(PlannerOptions{Only: []string{"modles"}}); err == nil {
+		t.Error("a group that is none has no error")
+	}
+	if _, err := Planner(PlannerOptions{Only: []string{"files"}, Files: []string{"none.csv"}}); err == nil {
+		t.Error("a file that is none has no error")
+	}
+}
+
+// TestOfNodes: programs are about as long as they are asked to be.
+func TestOfNodes(t *testing.T) {
+	for _, s := range []zoo.Spec{plannerScale[0].spec, plannerScale[1].spec} {
+		g, err := ofNodes(s, 1500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(g.Nodes); n < 1300 || n > 1600 {
+			t.Errorf("%s: %d nodes", s.Family, n)
+		}
+	}
+}
