@@ -49,6 +49,13 @@ func (m *model) offers(r Request) (*offers, error) {
 	if err := graph.Try(func() { o.keys = a.Keys() }); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
+	if r.Compat == "" {
+		all := int64(0)
+		for i := range o.keys {
+			all += m.size(o.keys[i].Saving)
+		}
+		o.keys = slices.DeleteFunc(o.keys, func(k cluster.Key) bool { return m.negligible(&k, all) && !r.names(k) })
+	}
 	// The order of ONNX Runtime's table: its levels heed it.
 	slices.SortStableFunc(o.keys, func(x, y cluster.Key) int { return cmp.Compare(m.size(y.ORTSaving), m.size(x.ORTSaving)) })
 	return o, nil
@@ -109,6 +116,19 @@ func (m *model) makes(option *cluster.Option) (ids []int32) {
 		}
 	}
 	return ids
+}
+
+// negligible reports whether a key frees no more at each place than allocators
+// round up to, and next to nothing beside what all keys free.
+func (m *model) negligible(k *cluster.Key, all int64) bool {
+	const granule, part = 256, 1000
+	saved, err := m.binding.Eval(k.Saving)
+	return err == nil && saved <= granule*int64(len(k.Members)) && saved <= all/part
+}
+
+// names reports whether a setting asks for a key.
+func (r Request) names(k cluster.Key) bool {
+	return slices.ContainsFunc(r.Clusters, func(w ClusterRequest) bool { return w.ID == k.Parts[0].ID && w.Strategy == k.Parts[0].Type })
 }
 
 // turnChoices marks the nodes of chosen options.

@@ -78,6 +78,9 @@ func (s *search) rows(chosen *candidate) []Row {
 		p.Boundaries = append(p.Boundaries, o.a.Outline.Nodes[i].Name)
 	}
 	applied := o.applied(chosen.again)
+	for _, c := range p.Asked {
+		applied[c.Plan] = c.Option // though there may be nothing to run: its nodes are folded away
+	}
 	alone := s.m.trial(make([]bool, len(s.m.g.Nodes)))
 	plain := alone.peak
 	s.m.recycle(alone)
