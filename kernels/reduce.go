@@ -277,7 +277,7 @@ func (r reduction) fast(c *graph.Call) {
 	k := len(stay) - 1
 	width := stay[k]
 	// Columns that lie together, for the memory.
-	c.Parallel(len(out), max(256, grain/max(1, n)), func(lo, hi int) {
+	c.Parallel(len(out), max(512, grain/max(1, n)), func(lo, hi int) {
 		var block [2048]float64
 		for lo < hi {
 			column := lo % width
