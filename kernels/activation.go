@@ -16,6 +16,8 @@ type activation struct {
 	f, slope  func(n *graph.Node) func(float64) float64
 	// fromY says that slope is a function of y, so that x need not be kept.
 	fromY bool
+	// sign says that dx is dy where y is above zero, and else 0.
+	sign bool
 	// ofOrt says that ONNX Runtime has the gradient operator too.
 	ofOrt bool
 	// fast is f over rows, fastSlope dx = dy·slope(at); nil: f and slope do.
@@ -84,6 +86,9 @@ func defineActivation(a activation) *graph.Op {
 		Flops:     perElement(a.flops + 2),
 		Recompute: graph.Cheap,
 		InPlace:   []int{0, 1},
+	}
+	if a.sign {
+		grad.Shrink = signs
 	}
 	for _, s := range a.samples {
 		input, attrs, _ := strings.Cut(s, ";")

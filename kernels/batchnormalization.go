@@ -65,8 +65,9 @@ var _ = define(graph.Op{
 		copy(dx, b.Ops(own+".BatchNormalizationGrad", attrs, 3, in...))
 		return dx
 	},
-	Eval: func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).run(c) },
-	Fast: func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).shared(c.Parallel, c.In[0]).run(c) },
+	Eval:  func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).run(c) },
+	Fast:  func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).shared(c.Parallel, c.In[0]).run(c) },
+	Lower: lowerBatchNorm,
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Outputs[0].Shape.Elems().Mul(graph.Num(2 + 4*int64(n.Int("training_mode"))))
 	},
@@ -271,6 +272,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).ownGrad(c) },
 	Fast:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).shared(c.Parallel, c.In[1]).ownGrad(c) },
+	Lower:     lowerBatchNormGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Outputs[0].Shape.Elems().Mul(graph.Num(12)) },
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

@@ -92,6 +92,7 @@ var _ = define(graph.Op{
 	Fuse:      fuseBiasSoftmax,
 	Eval:      func(c *graph.Call) { newBiasSoftmax(c).eval(c.In[0], c.Out[0]) },
 	Fast:      func(c *graph.Call) { newBiasSoftmax(c).fast(c, c.In[0], c.Out[0]) },
+	Lower:     lowerBiasSoftmax,
 	Flops:     perElement(13),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

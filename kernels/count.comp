@@ -3,7 +3,7 @@
 
 layout(local_size_x = 1) in;
 layout(binding = 0) buffer Next { uint next[]; };
-layout(binding = 1) buffer Last { uint last[]; };
+layout(binding = 1) readonly buffer Last { uint last[]; };
 
 void main() {
 	uint low = last[0], carry;

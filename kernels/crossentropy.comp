@@ -24,11 +24,12 @@ layout(push_constant) uniform Push {
 };
 
 layout(binding = 0) buffer Out { float result[]; }; // the loss, or dscores
-layout(binding = 1) buffer Scores { float x[]; };
-layout(binding = 2) buffer Labels { int labels[]; };
-layout(binding = 3) buffer Weights { float weights[]; };
+layout(binding = 1) readonly buffer Scores { float x[]; };
+layout(binding = 2) readonly buffer Labels { int labels[]; };
+layout(binding = 3) readonly buffer Weights { float weights[]; };
 layout(binding = 4) buffer Work { float work[]; };
-layout(binding = 5) buffer Extra { float extra[]; }; // log_prob, or dloss
+layout(binding = 5) buffer LogProb { float logProb[]; };
+layout(binding = 6) readonly buffer Slope { float slope[]; }; // dloss
 
 // weight of a sample; label is −1 where it has none. A label that is no class
 // gives NaN, so that the mistake is seen.
@@ -97,10 +98,10 @@ void main() {
 			work[samples + s] = w;
 		}
 		if (LOG_PROB != 0)
-			for (uint k = gl_SubgroupInvocationID; k < classes; k += gl_SubgroupSize) extra[at + k * inner] = x[at + k * inner] - lse;
+			for (uint k = gl_SubgroupInvocationID; k < classes; k += gl_SubgroupSize) logProb[at + k * inner] = x[at + k * inner] - lse;
 		return;
 	}
-	float g = w * extra[REDUCTION == 2 ? s : 0];
+	float g = w * slope[REDUCTION == 2 ? s : 0];
 	if (REDUCTION == 0) g /= work[0];
 	if (label < 0 && w == 0) {
 		for (uint k = gl_SubgroupInvocationID; k < classes; k += gl_SubgroupSize) result[at + k * inner] = 0;

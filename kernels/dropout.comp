@@ -10,7 +10,7 @@ layout(constant_id = 1) const uint MASK = 0;  // wanted
 layout(push_constant) uniform Push { uint n, who0, who1; };
 
 layout(binding = 0) buffer Y { float y[]; };
-layout(binding = 1) buffer X { float x[]; };
+layout(binding = 1) readonly buffer X { float x[]; };
 layout(binding = 2) readonly buffer Ratio { float ratio[]; };
 layout(binding = 3) readonly buffer Mode { uint8_t training[]; };
 layout(binding = 4) buffer Mask { uint8_t mask[]; };

@@ -14,8 +14,7 @@ type lossLowering struct {
 	l                       *graph.Lowering
 	scores, labels, weights int // inputs; weights may be missing
 	samples                 int
-	extra                   graph.Buffer
-	logProb                 bool
+	logProb, slope          graph.Buffer
 }
 
 func (c lossLowering) pass(n uint32) {
@@ -34,15 +33,19 @@ func (c lossLowering) pass(n uint32) {
 	}
 	work := scratch(0, int64(8*c.samples), n <= weightOfAll)
 	shape := l.In[c.scores].Shape
+	to := writes(0)
+	if n == weightsOfRows || n == weightOfAll || n == lossOfRows && reduction != 2 {
+		to = unused(true)
+	}
 	groups := [3]int{1, 1, 1}
 	if n != lossOfAll && n != weightOfAll {
 		groups = inLine(l, c.samples)
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  crossEntropyKernel,
-		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(weighted), oneIf(ignores), reduction, oneIf(c.logProb && n == lossOfRows)},
+		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(weighted), oneIf(ignores), reduction, oneIf(c.logProb.Place == graph.PlaceOut && n == lossOfRows)},
 		Push:    append(words(l, c.samples, shape[1], elems(shape[2:])), uint32(int32(at))),
-		Buffers: []graph.Buffer{writes(0), reads(c.scores), reads(c.labels), weights, work, c.extra},
+		Buffers: []graph.Buffer{to, reads(c.scores), reads(c.labels), weights, work, c.logProb, c.slope},
 		Groups:  groups,
 	})
 }
@@ -66,9 +69,9 @@ func lowerCrossEntropy(l *graph.Lowering) {
 	if !onlyLoss(l, 0, 1) {
 		return
 	}
-	c := lossLowering{l: l, scores: 0, labels: 1, weights: 2, samples: l.In[1].Len(), extra: reads(0)}
+	c := lossLowering{l: l, scores: 0, labels: 1, weights: 2, samples: l.In[1].Len(), logProb: unused(true), slope: unused(false)}
 	if loweredOut(l, 1) != nil {
-		c.extra, c.logProb = writes(1), true
+		c.logProb = writes(1)
 	}
 	l.Scratch = int64(8 * c.samples)
 	c.pass(lossOfRows)
@@ -85,7 +88,7 @@ func lowerCrossEntropyGrad(l *graph.Lowering) {
 	if !onlyLoss(l, 1, 2) {
 		return
 	}
-	c := lossLowering{l: l, scores: 1, labels: 2, weights: 3, samples: l.In[2].Len(), extra: reads(0)}
+	c := lossLowering{l: l, scores: 1, labels: 2, weights: 3, samples: l.In[2].Len(), logProb: unused(true), slope: reads(0)}
 	l.Scratch = int64(8 * c.samples)
 	if l.Node.Str("reduction") == "mean" {
 		c.pass(weightsOfRows)

@@ -23,12 +23,15 @@ layout(push_constant) uniform Push {
 };
 
 layout(binding = 0) buffer Y { float y[]; };          // y, dx; PASS 3: dscale
-layout(binding = 1) buffer X { float x[]; };
+layout(binding = 1) readonly buffer X { float x[]; };
 layout(binding = 2) readonly buffer Scale { float scale[]; };
-layout(binding = 3) buffer Bias { float bias[]; };    // bias, dy; PASS 3: dbias
+layout(binding = 3) readonly buffer Bias { float bias[]; };    // bias, dy
 layout(binding = 4) buffer Mean { float mean[]; };
 layout(binding = 5) buffer Inv { float inv[]; };
 layout(binding = 6) buffer Work { float work[]; };    // mean and inv of each row, then sums of parts
+layout(binding = 7) buffer DBias { float dbias[]; };
+layout(binding = 8) readonly buffer KeptMean { float keptMean[]; };
+layout(binding = 9) readonly buffer KeptInv { float keptInv[]; };
 
 void main() {
 	uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
@@ -60,7 +63,7 @@ void main() {
 			d += work[at + width];
 		}
 		if (SCALE != 0) y[column] = s;
-		if (BIAS != 0) bias[column] = d;
+		if (BIAS != 0) dbias[column] = d;
 		return;
 	}
 	uint row = group * gl_NumSubgroups + gl_SubgroupID;
@@ -82,8 +85,8 @@ void main() {
 		return;
 	}
 	if (PASS == 1 && STATS != 0) {
-		if (CENTRED != 0) m = mean[row];
-		s = inv[row];
+		if (CENTRED != 0) m = keptMean[row];
+		s = keptInv[row];
 	} else {
 		if (CENTRED != 0) {
 			for (uint i = lane; i < width; i += step) m += x[at + i];

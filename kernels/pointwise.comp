@@ -19,15 +19,15 @@ layout(push_constant) uniform Push {
 };
 
 layout(binding = 0) buffer Z { STORED_Z z[]; };
-layout(binding = 1) buffer A { STORED_A a[]; };
-layout(binding = 2) buffer B { STORED_B b[]; };
-layout(binding = 3) buffer C { STORED_C c[]; };
+layout(binding = 1) readonly buffer A { STORED_A a[]; };
+layout(binding = 2) readonly buffer B { STORED_B b[]; };
+layout(binding = 3) readonly buffer C { STORED_C c[]; };
 
 #ifdef WIDE
 layout(binding = 0) buffer Z4 { vec4 z4[]; };
-layout(binding = 1) buffer A4 { vec4 a4[]; };
-layout(binding = 2) buffer B4 { vec4 b4[]; };
-layout(binding = 3) buffer C4 { vec4 c4[]; };
+layout(binding = 1) readonly buffer A4 { vec4 a4[]; };
+layout(binding = 2) readonly buffer B4 { vec4 b4[]; };
+layout(binding = 3) readonly buffer C4 { vec4 c4[]; };
 #define T vec4
 #define BOOLS bvec4
 #define gt greaterThan

@@ -45,6 +45,7 @@ var _ = define(graph.Op{
 			}
 		}
 	},
+	Lower:     lowerRange,
 	Flops:     perElement(2),
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -11,6 +11,7 @@ var _ = defineActivation(activation{
 		return 0
 	}),
 	fromY: true,
+	sign:  true,
 	ofOrt: true,
 	ints:  func(x int64) int64 { return max(x, 0) },
 	fast: plain(func(y, x []float32) {

@@ -10,7 +10,7 @@ var rowKernel = shader("row", "row.comp")
 
 // The kernel's rules.
 const (
-	rowSoftmax, rowLogSoftmax, rowSoftmaxGrad, rowLogSoftmaxGrad = 0, 1, 2, 3
+	rowSoftmax, rowLogSoftmax, rowSoftmaxGrad, rowLogSoftmaxGrad, rowSafeSoftmax = 0, 1, 2, 3, 4
 )
 
 // lowerRow is a rule along the attribute axis.
@@ -21,15 +21,31 @@ func lowerRow(rule uint32) func(*graph.Lowering) {
 		}
 		shape := l.Out[0].Shape
 		before, n, after := around(shape, axisOf(l.Node, l.Node.Int("axis"), len(shape)))
-		if before*n*after == 0 {
-			return
-		}
-		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: rowKernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: words(l, before*after, n, after),
-			Buffers: []graph.Buffer{writes(0), reads(0), reads(len(l.In) - 1)}, Groups: inLine(l, before*after),
-		})
+		lowerLines(l, rule, before*after, n, after, reads(0), reads(len(l.In)-1))
 	}
 }
+
+func lowerLines(l *graph.Lowering, rule uint32, lines, n, inner int, a, b graph.Buffer) {
+	if lines*n == 0 || l.Refused != "" {
+		return
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: rowKernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: words(l, lines, n, inner),
+		Buffers: []graph.Buffer{writes(0), a, b}, Groups: inLine(l, lines),
+	})
+}
+
+// lowerBiasSoftmax adds the bias into the output, then takes the softmax there.
+var lowerBiasSoftmax = func() func(*graph.Lowering) {
+	add := pointwise("a + b")
+	return func(l *graph.Lowering) {
+		shape := l.Out[0].Shape
+		axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
+		if add(l); l.Refused == "" {
+			lowerLines(l, rowSoftmax, elems(shape[:axis]), elems(shape[axis:]), 1, rereads(0), unused(false))
+		}
+	}
+}()
 
 var normKernel = shader("norm", "norm.comp")
 
@@ -77,33 +93,53 @@ func (w loweredNorm) geometry(l *graph.Lowering) (r rowNorm, ok bool) {
 	return r, r.rows*r.width > 0
 }
 
-func (w loweredNorm) pass(l *graph.Lowering, r rowNorm, pass uint32, bias, scale bool, stats uint32, groups [3]int, buffers ...graph.Buffer) {
-	local := uint32(l.Limits.Subgroup)
+// normPass is what a pass sees; a zero buffer is one that it has no use for.
+type normPass struct {
+	number                                                         uint32
+	bias, scaled                                                   bool
+	stats                                                          uint32
+	groups                                                         [3]int
+	y, x, scale, addend, mean, inv, work, dbias, keptMean, keptInv *graph.Buffer
+}
+
+func (w loweredNorm) pass(l *graph.Lowering, r rowNorm, p normPass) {
+	var buffers []graph.Buffer
+	for i, b := range []*graph.Buffer{p.y, p.x, p.scale, p.addend, p.mean, p.inv, p.work, p.dbias, p.keptMean, p.keptInv} {
+		if b == nil {
+			none := unused(i == 0 || i >= 4 && i <= 7)
+			b = &none
+		}
+		buffers = append(buffers, *b)
+	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: normKernel, Spec: []uint32{local, pass, oneIf(w.centred), oneIf(bias), oneIf(scale), stats},
-		Push: append(words(l, r.rows, r.width, normParts(r.rows)), bits(r.eps)), Buffers: buffers, Groups: groups,
+		Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, oneIf(w.centred), oneIf(p.bias), oneIf(p.scaled), p.stats},
+		Push: append(words(l, r.rows, r.width, normParts(r.rows)), bits(r.eps)), Buffers: buffers, Groups: p.groups,
 	})
 }
 
 func (w loweredNorm) forward(l *graph.Lowering) {
-	r, ok := w.geometry(l)
-	if !ok {
-		return
+	if r, ok := w.geometry(l); ok {
+		w.rowsOf(l, r, reads(w.x))
 	}
-	x, scale := reads(w.x), reads(w.scale)
-	bias, mean, inv := x, x, x
-	biased := w.bias >= 0 && loweredIn(l, w.bias) != nil
-	if biased {
-		bias = reads(w.bias)
+}
+
+// rowsOf normalises what x holds, into output 0.
+func (w loweredNorm) rowsOf(l *graph.Lowering, r rowNorm, x graph.Buffer) {
+	y, scale := writes(0), reads(w.scale)
+	p := normPass{number: normRows, groups: inLine(l, r.rows), y: &y, x: &x, scale: &scale}
+	if w.bias >= 0 && loweredIn(l, w.bias) != nil {
+		b := reads(w.bias)
+		p.bias, p.addend = true, &b
 	}
-	stats := uint32(0)
 	if w.mean >= 0 && loweredOut(l, w.mean) != nil {
-		mean, stats = writes(w.mean), stats|1
+		b := writes(w.mean)
+		p.mean, p.stats = &b, p.stats|1
 	}
 	if w.inv >= 0 && loweredOut(l, w.inv) != nil {
-		inv, stats = writes(w.inv), stats|2
+		b := writes(w.inv)
+		p.inv, p.stats = &b, p.stats|2
 	}
-	w.pass(l, r, normRows, biased, true, stats, inLine(l, r.rows), writes(0), x, scale, bias, mean, inv, x)
+	w.pass(l, r, p)
 }
 
 func (w loweredNorm) backward(l *graph.Lowering) {
@@ -111,35 +147,73 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 	if !ok {
 		return
 	}
-	x, dy, scale := reads(w.x), reads(w.dy), reads(w.scale)
+	dx, x, dy, scale := writes(0), reads(w.x), reads(w.dy), reads(w.scale)
 	parts := normParts(r.rows)
 	l.Scratch = int64(4 * (2*r.rows + 2*parts*r.width))
-	work := func(written bool) graph.Buffer { return scratch(0, l.Scratch, written) }
-	mean, inv, kept := x, x, uint32(0)
+	fill, use := scratch(0, l.Scratch, true), scratch(0, l.Scratch, false)
+	p := normPass{number: normStats, groups: inLine(l, r.rows), x: &x, work: &fill}
 	if w.keptInv >= 0 {
-		inv, kept = reads(w.keptInv), 1
+		b := reads(w.keptInv)
+		p.keptInv, p.stats = &b, 1
 		if w.centred {
-			mean = reads(w.keptMean)
+			m := reads(w.keptMean)
+			p.keptMean = &m
 		}
 	}
-	w.pass(l, r, normStats, false, false, kept, inLine(l, r.rows), x, x, x, x, mean, inv, work(true))
+	w.pass(l, r, p)
 	ds, db := loweredOut(l, w.dscale) != nil, w.dbias >= 0 && loweredOut(l, w.dbias) != nil
-	columns := inLine(l, ceilDiv(r.width, l.Limits.Subgroup))
 	if ds || db {
+		columns := inLine(l, ceilDiv(r.width, l.Limits.Subgroup))
 		groups := columns
 		groups[2] = parts
-		w.pass(l, r, normColumns, false, false, 0, groups, x, x, x, dy, x, x, work(true))
-		to, also := x, x
+		w.pass(l, r, normPass{number: normColumns, groups: groups, x: &x, addend: &dy, work: &fill})
+		p := normPass{number: normSums, groups: columns, work: &use, bias: db, scaled: ds}
 		if ds {
-			to = writes(w.dscale)
+			b := writes(w.dscale)
+			p.y = &b
 		}
 		if db {
-			also = writes(w.dbias)
+			b := writes(w.dbias)
+			p.dbias = &b
 		}
-		w.pass(l, r, normSums, db, ds, 0, columns, to, x, x, also, x, x, work(false))
+		w.pass(l, r, p)
 	}
 	if loweredOut(l, 0) != nil {
-		w.pass(l, r, normBack, false, false, 0, inLine(l, r.rows), writes(0), x, scale, dy, x, x, work(false))
+		w.pass(l, r, normPass{number: normBack, groups: inLine(l, r.rows), y: &dx, x: &x, scale: &scale, addend: &dy, work: &use})
+	}
+}
+
+// lowerSkip adds up input, skip and bias, into the output of that sum if it is
+// wanted, else into output 0, and normalises it.
+func lowerSkip(s skip) func(*graph.Lowering) {
+	f := graph.Float32
+	form := formOf(f, f, f, f)
+	const two, three = "a + b", "a + b + c"
+	form.exprs = append(form.exprs, two, three)
+	w := loweredNorm{centred: s.centred, x: 0, scale: 2, bias: s.beta, mean: 1, inv: 2}
+	return func(l *graph.Lowering) {
+		to := 0
+		if loweredOut(l, 3) != nil {
+			to = 3
+		}
+		if !onlyF32(l) {
+			return
+		}
+		if l.Out[0] == nil {
+			l.Refuse("only its sum is wanted")
+			return
+		}
+		in, expr := []int{0, 1}, two
+		if loweredIn(l, s.bias) != nil {
+			in, expr = append(in, s.bias), three
+		}
+		form.lower(l, expr, to, in)
+		shape := l.In[0].Shape
+		last := len(shape) - 1
+		r := rowNorm{centred: s.centred, eps: l.Node.Float("epsilon"), shape: shape, axis: last, rows: elems(shape[:last]), width: shape[last]}
+		if l.Refused == "" && r.rows*r.width > 0 {
+			w.rowsOf(l, r, rereads(to))
+		}
 	}
 }
 

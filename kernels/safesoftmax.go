@@ -48,6 +48,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerRow(rowSafeSoftmax),
 	Flops:     perElement(12),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

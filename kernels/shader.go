@@ -51,6 +51,10 @@ func reads(in int) graph.Buffer { return graph.Buffer{Place: graph.PlaceIn, Inde
 // rereads is an output that an earlier dispatch wrote.
 func rereads(out int) graph.Buffer { return graph.Buffer{Place: graph.PlaceOut, Index: out} }
 
+// unused fills a binding that a dispatch has no use for; written says whether the
+// shader declares it without readonly.
+func unused(written bool) graph.Buffer { return graph.Buffer{Place: graph.PlaceNone, Writes: written} }
+
 func scratch(at, bytes int64, written bool) graph.Buffer {
 	return graph.Buffer{Place: graph.PlaceScratch, At: at, Bytes: bytes, Writes: written}
 }

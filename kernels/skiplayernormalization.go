@@ -63,6 +63,7 @@ func defineSkip(s skip) *graph.Op {
 		Fuse:      s.fuse,
 		Eval:      s.eval,
 		Fast:      s.fast,
+		Lower:     lowerSkip(s),
 		Flops:     perElement(9),
 		Recompute: graph.Cheap,
 		InPlace:   []int{0, 1},

@@ -116,7 +116,7 @@ func (d *Device) allocate() error {
 		}
 	}
 	var err error
-	if d.run, err = d.gpu.NewBlock(runBytes, vk.Host); err != nil {
+	if d.run, err = d.gpu.NewBlock(3*vk.MaxAlignment, vk.Host); err != nil {
 		return err
 	}
 	if d.spaces[planner.Arena].blocks[0].Mapped() == nil || d.spaces[planner.State].blocks[0].Mapped() == nil {

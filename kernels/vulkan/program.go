@@ -175,6 +175,8 @@ func (d *Device) range_(l planner.Launch, b graph.Buffer) (span, vk.Binding) {
 		r = l.Scratch
 	case graph.PlaceRun:
 		return span{}, vk.Binding{Block: d.run, Bytes: runBytes}
+	case graph.PlaceNone:
+		return span{}, d.nowhere(b.Writes)
 	}
 	s := span{r.Space, r.Offset + b.At, r.Offset + r.Bytes}
 	if b.Bytes > 0 {
@@ -182,10 +184,20 @@ func (d *Device) range_(l planner.Launch, b graph.Buffer) (span, vk.Binding) {
 	}
 	if s.end <= s.at {
 		// Nothing is seen of it, but a binding must have some bytes.
-		return span{}, vk.Binding{Block: d.run, Bytes: runBytes}
+		return span{}, d.nowhere(b.Writes)
 	}
 	block, at := d.spaces[s.space].locate(s.at)
 	return s, vk.Binding{Block: block, At: at, Bytes: s.end - s.at}
+}
+
+// nowhere is a binding that nothing uses: one for shaders that might write to it,
+// one for others, so that nobody sees a hazard between them.
+func (d *Device) nowhere(written bool) vk.Binding {
+	at := int64(vk.MaxAlignment)
+	if written {
+		at *= 2
+	}
+	return vk.Binding{Block: d.run, At: at, Bytes: vk.MaxAlignment}
 }
 
 // pipeline makes a kernel's pipeline for a dispatch's constants, once.

@@ -76,12 +76,14 @@ type Dispatch struct {
 type Place uint8
 
 // The places. Run is 16 bytes that the device sets before each run: seed and
-// step, low words first.
+// step, low words first. None is for a binding that a dispatch has no use for;
+// Writes says whether the shader declares that it might write there.
 const (
 	PlaceIn Place = iota
 	PlaceOut
 	PlaceScratch
 	PlaceRun
+	PlaceNone
 )
 
 // RunBytes is the size of PlaceRun.

@@ -1,0 +1,149 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var (
+	convKernel      = shader("conv", "conv.comp")
+	batchNormKernel = shader("batchnorm", "batchnorm.comp")
+	rangeKernel     = shader("range", "range.comp")
+)
+
+// The sides of the kernel: which of the three tensors it computes.
+const (
+	convOut, convIn, convFilters = 0, 1, 2
+)
+
+// convTile is the channels that an invocation owns.
+const convTile = 8
+
+// append computes one side into output out.
+func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
+	if l.Out[out].Len() == 0 {
+		return
+	}
+	invocations := c.n * c.group
+	switch side {
+	case convOut:
+		invocations *= volume(c.out) * ceilDiv(c.outer, convTile)
+	case convIn:
+		invocations *= volume(c.in) * ceilDiv(c.inner, convTile)
+	case convFilters:
+		invocations = c.inner * volume(c.kernel) * ceilDiv(c.outer, convTile) * c.group
+	}
+	extra := unused(false)
+	if bias >= 0 {
+		extra = reads(bias)
+	}
+	push := words(l, c.n, c.group, c.inner, c.outer)
+	for _, d := range [][3]int{c.in, c.out, c.kernel, c.stride, c.dilation, c.pad} {
+		for _, v := range d {
+			push = append(push, uint32(int32(v)))
+		}
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: convKernel, Spec: []uint32{side, oneIf(bias >= 0)}, Push: push,
+		Buffers: []graph.Buffer{writes(out), a, b, extra}, Groups: inLine(l, ceilDiv(invocations, 64)),
+	})
+}
+
+func onlyF32AndInts(l *graph.Lowering) bool {
+	for _, o := range append(l.In, l.Out...) {
+		if o != nil && o.Type != graph.Float32 && o.Type != graph.Int64 {
+			l.Refuse("an operand is %s; there is a kernel for f32", o.Type)
+			return false
+		}
+	}
+	return true
+}
+
+func lowerConv(l *graph.Lowering) {
+	if !onlyF32AndInts(l) {
+		return
+	}
+	bias := -1
+	if loweredIn(l, 2) != nil {
+		bias = 2
+	}
+	convOf(l.Node, l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).append(l, convOut, 0, reads(0), reads(1), bias)
+}
+
+func lowerConvGradX(l *graph.Lowering) {
+	if onlyF32AndInts(l) {
+		convOf(l.Node, l.Out[0].Shape, l.In[1].Shape, l.In[0].Shape).append(l, convIn, 0, reads(0), reads(1), -1)
+	}
+}
+
+func lowerConvGradW(l *graph.Lowering) {
+	if onlyF32AndInts(l) {
+		convOf(l.Node, l.In[1].Shape, l.Out[0].Shape, l.In[0].Shape).append(l, convFilters, 0, reads(1), reads(0), -1)
+	}
+}
+
+// lowerChannels is a batch normalisation, forward or backward.
+func lowerChannels(l *graph.Lowering, back bool, x int, addend graph.Buffer) {
+	shape := l.In[x].Shape
+	if !onlyF32(l) {
+		return
+	}
+	if elems(shape) == 0 || l.Out[0] == nil {
+		l.Refuse("there is nothing to normalise")
+		return
+	}
+	n, channels, inner := shape[0], 1, 1
+	if len(shape) > 1 {
+		channels, inner = shape[1], elems(shape[2:])
+	}
+	training := l.Node.Int("training_mode") != 0
+	mean, variance, scale := unused(false), unused(false), reads(1)
+	momentum := 0.0
+	if back {
+		scale = reads(2)
+	} else {
+		momentum = l.Node.Float("momentum")
+	}
+	if !back || !training {
+		mean, variance = reads(3), reads(4)
+	}
+	outs, wanted := [2]graph.Buffer{unused(true), unused(true)}, uint32(0)
+	for i := range outs {
+		if loweredOut(l, 1+i) != nil {
+			outs[i], wanted = writes(1+i), wanted|1<<i
+		}
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: batchNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup), oneIf(back), oneIf(training), wanted},
+		Push:    append(words(l, n, channels, inner), bits(l.Node.Float("epsilon")), bits(momentum)),
+		Buffers: []graph.Buffer{writes(0), reads(x), scale, addend, mean, variance, outs[0], outs[1]}, Groups: inLine(l, channels),
+	})
+}
+
+func lowerBatchNorm(l *graph.Lowering) { lowerChannels(l, false, 0, reads(2)) }
+
+func lowerBatchNormGrad(l *graph.Lowering) {
+	if loweredIn(l, 5) != nil || loweredIn(l, 6) != nil {
+		l.Refuse("a gradient flows into its statistics")
+		return
+	}
+	lowerChannels(l, true, 1, reads(0))
+}
+
+// lowerRange is one of known integers that 32 bits hold.
+func lowerRange(l *graph.Lowering) {
+	start, known := l.Ints(0)
+	delta, also := l.Ints(2)
+	n := l.Out[0].Len()
+	if l.Out[0].Type != graph.Int64 || !known || !also {
+		l.Refuse("there is a kernel for known integers")
+		return
+	}
+	last := start[0] + int64(n)*delta[0]
+	if n == 0 || start[0] != int64(int32(start[0])) || last != int64(int32(last)) || delta[0] != int64(int32(delta[0])) {
+		if n > 0 {
+			l.Refuse("its numbers do not fit into 32 bits")
+		}
+		return
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: rangeKernel, Push: append(words(l, n), uint32(start[0]), uint32(delta[0])), Buffers: []graph.Buffer{writes(0)}, Groups: inLine(l, ceilDiv(n, 256)),
+	})
+}
