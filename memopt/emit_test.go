@@ -130,6 +130,34 @@ func TestEmit(t *testing.T) {
 // upstreamCopies is how many nodes ONNX Runtime 1.19.2 copies at level 1.
 var upstreamCopies = map[string]int{"mlp": 22, "gpt2": 70, "bert": 74, "resnet": 0, "onnxruntime/3layer_bloom_optimized_training": 130}
 
+// TestEmitSeeds: under compat random nodes get ONNX Runtime's seeds, a hash of
+// their first output's name added to the trainer's; these are what 1.19.2 wrote.
+func TestEmitSeeds(t *testing.T) {
+	path, _ := emitted(t, openTraining(t, "gpt2", map[string]int64{"input_ids_dim0": 4, "input_ids_dim1": 32}, "level=1", "compat=1.19", "seed=99"))
+	o, err := onnx.ReadOutline(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{"h.0/d1": 2076762219, "h.0/d2": 229776784, "h.0/d3": 2677758645, "h.1/d1": 821098524, "h.1/d2": 3269080385, "h.1/d3": 1422094950}
+	seen := 0
+	for _, n := range o.Nodes {
+		if n.Op != "Dropout" {
+			continue
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(n.Name, "/_original_module/"), "/Dropout")
+		seed := slices.IndexFunc(n.Attrs, func(a graph.Attr) bool { return a.Name == "seed" })
+		if want[name] != 0 && (seed < 0 || n.Attrs[seed].Value != want[name]) {
+			t.Errorf("%s has attributes %v, not seed %d", n.Name, n.Attrs, want[name])
+		}
+		if seed >= 0 {
+			seen++
+		}
+	}
+	if seen != 2*len(want) {
+		t.Errorf("%d nodes have seeds, not %d", seen, 2*len(want))
+	}
+}
+
 // TestDrawsOutliveSteps: a program with random operators copied draws in any step
 // what the program before drew in it, whatever ran in between. ONNX Runtime's
 // copies fall out of step as soon as one forward pass has no backward pass.

@@ -41,7 +41,7 @@ func cases(t *testing.T, path string, run func(input string) string) {
 }
 
 // outline reads "name Op inputs -> outputs" a line, where Op may be of a domain
-// and a form as in com.microsoft.Gelu-1, and - is no value; "outputs ..." for
+// and a form as in com.microsoft.Gelu-1, - is no value and a=b an attribute; "outputs ..." for
 // what the program returns; "value name type dims"; and comments.
 func outline(t *testing.T, src string) *graph.Outline {
 	t.Helper()
@@ -71,6 +71,10 @@ func outline(t *testing.T, src string) *graph.Outline {
 		case isNode:
 			n := graph.OutlineNode{Name: words[0], Op: words[1], Outputs: strings.Fields(right), Of: -1, Since: 1}
 			for _, in := range words[2:] {
+				if name, value, ok := strings.Cut(in, "="); ok {
+					n.Attrs = append(n.Attrs, graph.Attr{Name: name, Value: value})
+					continue
+				}
 				if in == "-" {
 					in = ""
 				}

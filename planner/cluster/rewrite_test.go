@@ -141,3 +141,54 @@ func TestExecuted(t *testing.T) {
 		}
 	}
 }
+
+// TestSmallRewrites: what ONNX Runtime's own tests of single operators expect.
+func TestSmallRewrites(t *testing.T) {
+	for _, c := range []struct {
+		file, asked string
+		ops         map[string]int // how many there are then
+		reads       [][3]string    // node, its input, who makes that; "" for the file
+	}{
+		{"recompute_gelu", "Gelu+:1:-1", map[string]int{"Gemm": 5, "Gelu": 2, "YieldOp": 1, "ReduceSum": 2, "GeluGrad": 1},
+			[][3]string{{"Gelu_1_recompute", "com.microsoft::Gelu_5", "Gemm_0"}}},
+		{"recompute_gelu", "Gelu+:1:-1,Gemm+:1:-1", map[string]int{"Gemm": 6, "Gelu": 2, "GeluGrad": 1},
+			[][3]string{{"Gelu_1_recompute", "com.microsoft::Gelu_5_recompute", "Gemm_0_recompute"},
+				{"Gelu_1_Grad/GeluGrad_0", "com.microsoft::Gelu_5_recompute", "Gemm_0_recompute"},
+				{"Gemm_2", "onnx::Gemm_6", "Gelu_1"}}},
+		{"recompute_tile", "Expand+Tile+:1:-1", map[string]int{"Tile": 2, "Expand": 2, "FusedMatMul": 3, "YieldOp": 1}, nil},
+	} {
+		o := training(t, "onnxruntime/"+c.file)
+		for _, compat := range []string{"1.19", ""} {
+			a := probe(t, o, cluster.Rules{ProbeLevel: 1, Compat: compat})
+			after := cluster.Rewrite(a, a.Choose(requests(t, c.asked)).Choices, 0)
+			ops, maker, node := map[string]int{}, map[string]graph.OutlineNode{}, map[string]graph.OutlineNode{}
+			for _, n := range after.Nodes {
+				ops[n.Op]++
+				node[n.Name] = n
+				for _, out := range n.Outputs {
+					maker[out] = n
+				}
+			}
+			for op, n := range c.ops {
+				if ops[op] != n {
+					t.Errorf("%s, %s, compat %q: %d %s, not %d", c.file, c.asked, compat, ops[op], op, n)
+				}
+			}
+			for _, r := range c.reads {
+				if !slices.Contains(node[r[0]].Inputs, r[1]) || maker[r[1]].Name != r[2] {
+					t.Errorf("%s, %s, compat %q: %s reads %v, not %s of %s", c.file, c.asked, compat, r[0], node[r[0]].Inputs, r[1], r[2])
+				}
+			}
+			if c.file != "recompute_tile" {
+				continue
+			}
+			// The gradient of the query reads the copy; it is made of a copy of the
+			// Expand, which reads what the original reads.
+			tile := maker[maker["query_layer_grad"].Inputs[1]]
+			expand := maker[tile.Inputs[0]]
+			if tile.Op != "Tile" || tile.Of < 0 || expand.Op != "Expand" || expand.Of < 0 || expand.Inputs[0] != o.Nodes[expand.Of].Inputs[0] {
+				t.Errorf("compat %q: the gradient reads %s, made of %s", compat, tile.Name, expand.Name)
+			}
+		}
+	}
+}
