@@ -3,6 +3,9 @@
 //	g, err := onnx.Read("model.onnx", kernels.Library)
 //	err = onnx.Write("out.onnx", g)
 //
+//	o, err := onnx.ReadOutline("training.onnx")            // nodes as the file spells them
+//	err = onnx.WriteEdited("out.onnx", "training.onnx", o, order)
+//
 // # Reading
 //
 // The wire format is walked over a mapping of the file; there are no message
@@ -55,4 +58,11 @@
 // what FoldInts would change is changed, a formula with ceil comes back as the
 // equal one with floor, and lists of floats in attributes are rounded to
 // float32. States without numbers come back as zeros.
+//
+// # Editing
+//
+// A file whose nodes are to stay what they are is not written from a graph.
+// WriteEdited takes an outline that was edited and writes the file back: nodes
+// with other inputs, an attribute more, copies of nodes. What the edit leaves
+// alone is copied byte for byte, weights and what no outline tells among it.
 package onnx

@@ -1,11 +1,3 @@
-// Package cluster finds what can be computed again as one: a forward node
-// whose output the backward pass reads, together with the nodes before it
-// whose outputs nobody keeps. Clusters of the same operators in different
-// layers share an ID such as "Add+Gelu+", which is how ONNX Runtime's users
-// name them, and their savings are formulas of batch and sequence.
-//
-// Views own no bytes, so a cluster begins at the node that owns the storage
-// and its ID does not name the views on the way.
 package cluster
 
 import (
