@@ -28,7 +28,7 @@ func lowerGather(l *graph.Lowering) {
 	before, n, after := around(x.Shape, axisOf(l.Node, l.Node.Int("axis"), len(x.Shape)))
 	after *= int(y.Type.Size()) / 4
 	if total := before * idx.Len() * after; total > 0 {
-		gatherPass(l, gatherPick, 256, ceilDiv(total, 256), 1, [4]int{before, n, after, idx.Len()}, writes(0), reads(0), reads(1), reads(1))
+		gatherPass(l, gatherPick, 256, ceilDiv(total, 256), 1, [4]int{before, n, after, idx.Len()}, writes(0), reads(0), reads(1), unused(true))
 	}
 }
 
@@ -49,8 +49,8 @@ func lowerGatherGrad(l *graph.Lowering) {
 	l.Scratch = int64(8 * picked)
 	work := func(written bool) graph.Buffer { return scratch(0, l.Scratch, written) }
 	const local = 64
-	gatherPass(l, gatherClear, local, ceilDiv(picked, local), 1, size, reads(2), reads(2), reads(1), work(true))
-	gatherPass(l, gatherChain, l.Limits.Subgroup, picked, 1, size, reads(2), reads(2), reads(1), work(true))
+	gatherPass(l, gatherClear, local, ceilDiv(picked, local), 1, size, unused(true), reads(2), reads(1), work(true))
+	gatherPass(l, gatherChain, l.Limits.Subgroup, picked, 1, size, unused(true), reads(2), reads(1), work(true))
 	gatherPass(l, gatherAdd, local, picked*ceilDiv(before*after, local), 1, size, writes(0), reads(2), reads(1), work(false))
 }
 
@@ -71,7 +71,7 @@ func lowerDropout(l *graph.Lowering) {
 		return
 	}
 	who := l.Node.Identity()
-	of, mask, wanted := reads(0), reads(0), loweredOut(l, 1) != nil
+	of, mask, wanted := reads(0), unused(true), loweredOut(l, 1) != nil
 	if ratio != nil {
 		of = reads(1)
 	}

@@ -104,7 +104,7 @@ func lowerFill(l *graph.Lowering, out int, word uint32) {
 		return
 	}
 	if n > 0 {
-		lowerBox(l, size, []graph.Buffer{writes(out), writes(out)}, true, word, []int{n}, []int{0}, []int{1}, 0, 0)
+		lowerBox(l, size, []graph.Buffer{writes(out), unused(false)}, true, word, []int{n}, []int{0}, []int{1}, 0, 0)
 	}
 }
 

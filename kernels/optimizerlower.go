@@ -63,7 +63,7 @@ func lowerUpdate(l *graph.Lowering) {
 		if loweredOut(l, o) != nil {
 			buffers = append(buffers, writes(o))
 		} else {
-			buffers = append(buffers, reads(1))
+			buffers = append(buffers, unused(true))
 		}
 	}
 	numbers := append(r.numbers(l.Node), make([]float64, 7)...)[:7]
