@@ -7,7 +7,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Cluster is every place of one structure.
+// Cluster is every place of one structure in a graph, as strategies ask for it.
+// Views own no bytes, so a cluster begins at the node that owns the storage and
+// its ID does not name the views on the way.
 type Cluster struct {
 	ID      string
 	Entries []Entry // in execution order

@@ -1,49 +1,38 @@
-// Package cluster finds what can be computed again as one: a forward node
-// whose output the backward pass reads, together with the nodes before it
-// whose outputs nobody keeps. Clusters of the same operators in different
-// layers share an ID such as "Add+Gelu+", which is how ONNX Runtime's users
-// name them, and their savings are formulas of batch and sequence.
+// Package cluster finds what can be computed again as one: a forward node of
+// which the backward pass reads something, together with the nodes before it
+// that make it from what is there anyway. The same operators at several places
+// share an ID such as "MatMul+Add+Gelu+", which is how ONNX Runtime's users name
+// them, and what they save is a formula of batch and sequence.
 //
-// Find works on a graph whose nodes know their passes: views own no bytes, so a
-// cluster begins at the node that owns the storage. All else works on outlines,
-// programs as their files spell them, and comes in two kinds: ONNX Runtime
-// 1.19's rules to the letter (Rules.Compat) and the mended ones.
+// # Words
 //
-//	a, err := cluster.Analyse(o, rules)         // what can be computed again, node by node
-//	keys := a.Keys()                            // the same by structure: lines of the plan table
-//	chosen := a.Choose(requests)                // BiasGelu+:1:3, by any spelling
-//	after := cluster.Rewrite(a, chosen.Choices, seed)
-//	order, err := cluster.MemoryEfficientOrder(after)
-//	lives, err := cluster.Simulate(after, order, sizes)
+// A program is an outline: the nodes by names, as a file spells them, views
+// among them. Analyse takes a trainer's program, with a YieldOp between its
+// passes, AnalyseGraph a graph whose nodes know theirs. An entry is a node with
+// stashed outputs, those that the backward pass reads. An Option is one way to
+// make them again: all of it, or, as a compromise, from something smaller that is
+// kept instead. A Key is every place of one option, or of several that must be on
+// together; Choose turns settings into choices, Rewrite makes the program in
+// which the choices run again, Table and Report print what ONNX Runtime prints.
 //
-// # Order
+// # Two sets of rules
 //
-// MemoryEfficientOrder is ONNX Runtime's order for programs with copies, in every
-// position, if nodes stand in the order of the session's index: as in the file
-// that the session was given, then what its fusions made, then copies. A saved
-// file has lost that index; orders of it differ where there are ties.
+// Under Rules.Compat all is as release 1.19 does it, its defects included: keys,
+// frequencies, numbers, rewritten nodes and their order. Otherwise:
 //
-// # Rewriting
+//   - Every kept output counts, not the last one alone; what a plan has to keep
+//     instead (an index, a constant) is in Keeps.
+//   - Whether an output is there is asked of the output, not of its node. Where
+//     this makes a plan longer, upstream's ID for it is the option's Spelling.
+//   - Storage is counted once: views of it go with the plan that makes it again,
+//     and a view of what a step is fed, or what the caller gets, is no plan.
+//   - What saves nothing is left out, and Dropped says why.
+//   - Operators beyond upstream's table may run again if the library says so;
+//     such keys are Beyond, and levels heed them only where there are no others.
+//   - A structure has a canonical name, whatever order its nodes run in, and a
+//     setting may spell it in any of its orders.
+//   - Layers begin where one value crosses and the same comes again and again,
+//     whatever they are made of.
 //
-// Copies are named NAME_recompute and follow the nodes of the file in the order
-// in which they are made, later layers first. What draws at random gets a seed,
-// so that its copy draws the same. ONNX Runtime's kernels count their runs, so a
-// forward pass without its backward pass sets the two apart for good; ours draw
-// from a counter of the step. Under Compat seeds are ONNX Runtime's, otherwise
-// those by which our devices draw anyway.
-//
-// # Tables
-//
-// PrintTable, PrintNotes and Report print what ONNX Runtime prints, blank for
-// blank. Their content is the same too where upstream's is not left to chance:
-//
-//   - Of a node with several kept outputs upstream counts any one, another in
-//     each run. Ours counts the last under Compat, else all of them.
-//   - Of names for one size upstream shows any; ours shows the file's.
-//   - Upstream numbers sizes without a name by a counter of the process; ours
-//     counts from 0 in the file. What the session inferred and did not save is
-//     "unknown".
-//   - A level's settings are in no file, so their path is empty.
-//   - Outputs in the report are in ascending order, so one kind of node has one
-//     block.
+// testdata/defects.txt and testdata/choose.txt show both sets side by side.
 package cluster
