@@ -129,19 +129,23 @@ func selection(w io.Writer, p *planner.Plan) {
 	if s.Rows == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak falls by %s\n",
-		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), Thousands(s.PeakDrop))
+	way, drop := "falls", s.PeakDrop
+	if drop < 0 {
+		way, drop = "rises", -drop
+	}
+	fmt.Fprintf(w, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s\n",
+		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), way, Thousands(drop))
 	if s.Bytes > 0 && s.PeakDrop <= 0 {
 		fmt.Fprintln(w, "the selection lowers the sum of what is kept, but not the peak: something else is alive there")
 	}
 	if s.OtherBoundary == 0 {
 		return
 	}
-	way, here := "without", "on"
+	other, here := "without", "on"
 	if !p.Request.Boundary {
-		way, here = "with", "off"
+		other, here = "with", "off"
 	}
-	fmt.Fprintf(w, "layer boundaries are %s; %s them the peak of this level would be %s bytes instead of %s\n", here, way, Thousands(s.OtherBoundary), Thousands(p.Result.Peak))
+	fmt.Fprintf(w, "layer boundaries are %s; %s them the peak of this level would be %s bytes instead of %s\n", here, other, Thousands(s.OtherBoundary), Thousands(p.Result.Peak))
 }
 
 func forward(p *planner.Plan) (n int) {
