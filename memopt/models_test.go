@@ -110,12 +110,12 @@ func TestPlansSameBits(t *testing.T) {
 		for seed := range uint64(3) {
 			requests[fmt.Sprintf("random plan %d", seed)] = planner.Request{Again: randomNodes(m.Graph, seed)}
 		}
-		want := outputs(t, m, planner.Request{Strategy: "keep-all"}, data)
+		want := outputs(t, "cpu", m, planner.Request{Strategy: "keep-all"}, data)
 		for name, r := range requests {
 			t.Run(name, func(t *testing.T) {
 				procs := runtime.GOMAXPROCS(2)
 				defer runtime.GOMAXPROCS(procs)
-				got := outputs(t, m, r, data)
+				got := outputs(t, "cpu", m, r, data)
 				for i, x := range want {
 					if !bytes.Equal(x, got[i]) {
 						t.Errorf("%q has other bits", m.Graph.Outputs[i].Name)
@@ -136,9 +136,9 @@ func randomNodes(g *graph.Graph, seed uint64) (names []string) {
 	return names
 }
 
-func outputs(t *testing.T, m *Model, r planner.Request, data *tensorfile.Set) [][]byte {
+func outputs(t *testing.T, device string, m *Model, r planner.Request, data *tensorfile.Set) [][]byte {
 	t.Helper()
-	r.Dims = m.Config.Dims
+	r.Dims, r.Lowered = m.Config.Dims, Lowered(device)
 	p, err := planner.Make(m.Graph, r)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func outputs(t *testing.T, m *Model, r planner.Request, data *tensorfile.Set) []
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := openDevice("cpu", s)
+	d, err := openDevice(device, s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,131 @@
+package memopt
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"memopt/configs"
+	"memopt/kernels/vulkan"
+	"memopt/memopt/tensorfile"
+	"memopt/planner"
+)
+
+// vulkanDevice is the name of the Vulkan device that tests run on:
+// MEMOPT_TEST_VULKAN says which, MEMOPT_NEED_VULKAN that there must be one.
+func vulkanDevice(t *testing.T) string {
+	t.Helper()
+	which := os.Getenv("MEMOPT_TEST_VULKAN")
+	if _, err := vulkan.Choose(which); err != nil {
+		if os.Getenv("MEMOPT_NEED_VULKAN") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if said := vulkan.Messages(); said != "" {
+			t.Errorf("the validation layer says:\n%s", said)
+		}
+	})
+	return strings.TrimSuffix("vulkan:"+which, ":")
+}
+
+// TestVulkanGradientsEqualPyTorch: as on the processor, with the promised bytes.
+func TestVulkanGradientsEqualPyTorch(t *testing.T) {
+	device := vulkanDevice(t)
+	eachModel(t, func(t *testing.T, path, reference string, c configs.Config) {
+		if strings.Contains(path, "_raw") {
+			return // its graph is the clean one's
+		}
+		c.Device = device
+		_, check, err := Gradients(&Model{Path: path, Config: c}, reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(check.Params) == 0 || len(check.Missing) > 0 {
+			t.Fatalf("%d gradients compared, missing %v", len(check.Params), check.Missing)
+		}
+		if !(check.LossRelErr <= 1e-5) || !(check.Worst.RelErr <= 1e-4) {
+			t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Param, check.Worst.RelErr)
+		}
+		if check.Trace.Arena != check.Plan.Arena {
+			t.Errorf("arena: promised %d, measured %d", check.Plan.Arena, check.Trace.Arena)
+		}
+		t.Logf("loss %.2e, worst gradient %.2e (%s)", check.LossRelErr, check.Worst.RelErr, check.Worst.Param)
+	})
+}
+
+// TestVulkanPlansSameBits: any plan gives the same bits.
+func TestVulkanPlansSameBits(t *testing.T) {
+	device := vulkanDevice(t)
+	for _, model := range []string{"mlp", "gpt2-2L", "resnet8"} {
+		t.Run(model, func(t *testing.T) {
+			path := filepath.Join("testdata", "models", model, "model.onnx")
+			m, err := gradientModel(&Model{Path: path, Config: configs.Default()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := tensorfile.ReadNPZ(filepath.Join(filepath.Dir(path), "ref.npz"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := outputs(t, device, m, planner.Request{Strategy: "keep-all"}, data)
+			for name, r := range map[string]planner.Request{
+				"recompute-all": {Strategy: "recompute-all"},
+				"random":        {Again: randomNodes(m.Graph, 5)},
+			} {
+				for i, x := range outputs(t, device, m, r, data) {
+					if !bytes.Equal(x, want[i]) {
+						t.Errorf("%s: %q has other bits", name, m.Graph.Outputs[i].Name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestVulkanTrains: the losses of training are the processor's up to rounding,
+// under a budget too, every byte is as promised, and nothing is left to the
+// processor.
+func TestVulkanTrains(t *testing.T) {
+	device := vulkanDevice(t)
+	for _, model := range []string{"mlp", "gpt2-2L", "bert-2L", "resnet8"} {
+		t.Run(model, func(t *testing.T) {
+			losses := map[string][]float64{}
+			for _, name := range []string{"cpu", device} {
+				c := configs.Default()
+				c.Device, c.Optimizer, c.ClipNorm = name, "adamw", 1
+				if model != "mlp" { // which has nothing to compute again
+					c.ActivationBudget.Percent = 80
+				}
+				m, err := Open(filepath.Join("testdata", "models", model, "model.onnx"), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, err := m.Plan()
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := m.Run(p, Training{Steps: 3, LR: 1e-3, Seed: 3})
+				if err != nil {
+					t.Fatal(err)
+				}
+				losses[name] = r.Losses
+				if got, want := r.Trace.Arena+r.Trace.State+r.Trace.Staging, p.Memory.Total; got != want {
+					t.Errorf("%s: promised %d bytes, measured %d", name, want, got)
+				}
+				if said := strings.Join(r.Warnings, ""); strings.Contains(said, "run on the processor") {
+					t.Error(said)
+				}
+			}
+			for i, want := range losses["cpu"] {
+				if got := losses[device][i]; math.Abs(got-want) > 1e-4*want {
+					t.Errorf("step %d: loss %v, on the processor %v", i, got, want)
+				}
+			}
+		})
+	}
+}
