@@ -23,15 +23,20 @@ func (s *Solver) places(limit int64) (at []int32) {
 	add(s.p.Border)
 	add(s.p.Border + 1)
 	add(s.p.Border + 2)
+	var worst []int32 // of each window
 	width := max(1, (len(s.plain)+windows-1)/windows)
 	for from := 0; from < len(s.plain); from += width {
-		worst := from
+		at := from
 		for op := from; op < min(from+width, len(s.plain)); op++ {
-			if s.plain[op] > s.plain[worst] {
-				worst = op
+			if s.plain[op] > s.plain[at] {
+				at = op
 			}
 		}
-		add(int32(worst))
+		worst = append(worst, int32(at))
+	}
+	slices.SortStableFunc(worst, func(a, b int32) int { return cmp.Compare(s.plain[b], s.plain[a]) })
+	for _, op := range worst {
+		add(op)
 	}
 	return at
 }
@@ -83,8 +88,12 @@ func (s *Solver) prove(limit int64) (e evidence) {
 			e.least = max(e.least, bound)
 		}
 	}
+	begin := s.spent
 	places := s.places(limit)
-	for _, op := range places {
+	for i, op := range places {
+		if i > 1 && s.spent-begin > mostCutting {
+			break
+		}
 		if look(op); !e.ok {
 			return evidence{}
 		}
@@ -96,7 +105,7 @@ func (s *Solver) prove(limit int64) (e evidence) {
 	// Where plans after the best cut go over the limit, another place binds.
 	for range binding {
 		op := s.beyond(e.at, limit, places)
-		if op < 0 {
+		if op < 0 || s.spent-begin > mostCutting {
 			break
 		}
 		places = append(places, op)
@@ -107,7 +116,7 @@ func (s *Solver) prove(limit int64) (e evidence) {
 	}
 	for i := range e.at[:min(rounded, len(e.at))] {
 		x := &e.at[i]
-		if x.bound < e.at[0].bound*0.9 {
+		if x.bound < e.at[0].bound*0.9 || s.spent-begin > mostCutting+int64(i+1)*mostRounding {
 			break
 		}
 		begin := s.spent
@@ -153,8 +162,12 @@ func (s *Solver) beyond(at []bounded, limit int64, known []int32) int32 {
 // binding is how many places are added to the first ones.
 const binding = 6
 
-// mostRounding is the work for the rounded cuts of a place.
-const mostRounding = 4 << 20
+// What cuts may look at, in edges: for the places of a limit, and for the
+// rounded bytes of one place.
+const (
+	mostCutting  = 8 << 20
+	mostRounding = 3 << 20
+)
 
 // cut is the cut at a place, built once.
 func (s *Solver) cut(at int32) *cut {

@@ -42,7 +42,15 @@ func (s *Solver) newSearch(limit, work int64) *search {
 	return x
 }
 
-func (x *search) ended() bool { return x.sim.work >= x.until }
+// ended reports whether a stage has had its work. Until there is a plan, each
+// stage may take some more.
+func (x *search) ended() bool {
+	return x.sim.work >= x.until && (x.best.gone != nil || x.sim.work >= x.until+x.work+patience*int64(len(x.s.p.Cost)))
+}
+
+// patience is how many walks of the whole program are simulated beyond the work
+// for a limit while there is no plan at all.
+const patience = 64
 
 // share sets the part of the work by which a stage ends.
 func (x *search) share(part float64) { x.until = x.begin + int64(float64(x.work)*part) }
@@ -92,7 +100,7 @@ func (x *search) repair(p *plan, most float64) bool {
 		best, bestWorth := -1, 0.0
 		for i := range options {
 			c := &options[i]
-			if best >= 0 && bestWorth >= c.stale && !x.thorough {
+			if best >= 0 && bestWorth >= c.stale && !x.thorough || x.ended() {
 				break
 			}
 			worth := math.Inf(-1)

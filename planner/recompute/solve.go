@@ -98,7 +98,7 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 	x.descend(starts, true, 0.65)
 	x.thorough = true
 	x.swap(0.8)
-	x.descend(s.eagerStarts(at, limit), true, 0.9)
+	x.descend(s.eager(starts, limit), true, 0.9)
 	x.swap(1)
 	if x.best.gone == nil {
 		return Answer{}, false
@@ -107,18 +107,20 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 }
 
 // combined are plans that forget by every place what its cut does not keep.
-func (s *Solver) combined(at []bounded) (all []plan) {
+func (s *Solver) combined(at []bounded) (all []func() plan) {
 	for back := range 3 {
-		p := s.keep.clone()
-		for _, b := range at {
-			for _, sets := range [][]set{b.sets, b.fine} {
-				// The nearest hull points to the room, on the side that fits.
-				if fits := b.fitting(sets); back < len(fits) {
-					s.forgetBy(&p, b.c, fits[len(fits)-1-back])
+		all = append(all, func() plan {
+			p := s.keep.clone()
+			for _, b := range at {
+				for _, sets := range [][]set{b.sets, b.fine} {
+					// The nearest hull points to the room, on the side that fits.
+					if fits := b.fitting(sets); back < len(fits) {
+						s.forgetBy(&p, b.c, fits[len(fits)-1-back])
+					}
 				}
 			}
-		}
-		all = append(all, p)
+			return p
+		})
 	}
 	return all
 }
@@ -167,13 +169,13 @@ func (s *Solver) forgetBy(p *plan, c *cut, x set) {
 // descend repairs and improves plans, and remembers the best. far follows also
 // what costs more than the best before it is improved. share is the part of the
 // work by which it ends.
-func (x *search) descend(starts []plan, far bool, share float64) {
+func (x *search) descend(starts []func() plan, far bool, share float64) {
 	x.share(share)
-	for _, p := range starts {
+	for _, start := range starts {
 		if x.done() {
 			return
 		}
-		p, most := p.clone(), x.extra
+		p, most := start(), x.extra
 		if far {
 			most = math.Inf(1)
 		}
@@ -214,61 +216,85 @@ func (x *search) swap(share float64) {
 	}
 }
 
-// eagerStarts forget, behind the border, everything at once that the cuts do not keep.
-func (s *Solver) eagerStarts(at []bounded, limit int64) (all []plan) {
-	for _, p := range s.starts(at, limit) {
-		eager := make([]bool, len(s.p.Bytes))
-		for v := range eager {
-			eager[v] = s.may(int32(v)) && p.gone[v]
-		}
-		s.sim.eager = eager
-		ok := s.sim.run(p, limit)
-		s.sim.eager = nil
-		if ok {
-			p.events = slices.Clone(s.sim.forgot)
-			all = append(all, p)
-		}
+// eager are starts that forget, behind the border, everything at once that the
+// cuts do not keep.
+func (s *Solver) eager(starts []func() plan, limit int64) (all []func() plan) {
+	for _, start := range starts {
+		all = append(all, func() plan {
+			p := start()
+			s.sim.eager = make([]bool, len(s.p.Bytes))
+			for v := range s.sim.eager {
+				s.sim.eager[v] = s.may(int32(v)) && p.gone[v]
+			}
+			if s.sim.run(p, limit) {
+				p.events = slices.Clone(s.sim.forgot)
+			}
+			s.sim.eager = nil
+			return p
+		})
 	}
 	return all
 }
 
-// starts are plans to begin with: what the cuts keep, and mixtures of it.
-func (s *Solver) starts(at []bounded, limit int64) (all []plan) {
-	add := func(p plan) {
-		if !slices.ContainsFunc(all, func(q plan) bool { return slices.Equal(p.gone, q.gone) }) {
-			all = append(all, p)
-		}
-	}
+// starts are plans to begin with: mixtures of what the cuts keep, and that.
+func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 	for _, b := range at[:min(3, len(at))] {
 		for _, sets := range [][]set{b.fine, b.sets} {
-			if less, more, ok := b.around(sets); ok {
-				for _, front := range []bool{true, false} {
-					add(s.mix(b.c, less, more, front, limit))
-				}
+			if len(sets) == 0 {
+				continue
+			}
+			for _, front := range []bool{true, false} {
+				all = append(all, func() plan {
+					less, more := s.around(b, sets, limit)
+					return s.mix(b.c, less, more, front, limit)
+				})
 			}
 		}
 		for _, x := range b.fine[max(0, len(b.fine)-2):] {
-			add(s.from(b.c, x))
+			all = append(all, func() plan { return s.from(b.c, x) })
 		}
 		for _, x := range b.sets[max(0, len(b.sets)-3):] {
-			add(s.from(b.c, x))
+			all = append(all, func() plan { return s.from(b.c, x) })
 		}
 	}
 	return all
 }
 
-// around are the two sets nearest to the room: one that fits, one that does not.
-func (b bounded) around(sets []set) (less, more set, ok bool) {
-	low, high := int64(-1), int64(math.MaxInt64)
-	for _, x := range sets {
-		switch sum := b.bytes(x); {
-		case sum <= b.room && sum > low:
-			less, low = x, sum
-		case sum > b.room && sum < high:
-			more, high = x, sum
+// around are the two sets nearest to the limit: one that fits everywhere, if one
+// does, and the next larger. If what fits at the cut's place is over the limit
+// elsewhere, the cut is made for less room.
+func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
+	room := b.room
+	for range 4 {
+		sorted := slices.Clone(sets)
+		slices.SortStableFunc(sorted, func(x, y set) int { return cmp.Compare(b.bytes(y), b.bytes(x)) })
+		over := int64(0)
+		for i, x := range sorted {
+			less = x
+			if more = x; i > 0 {
+				more = sorted[i-1]
+			}
+			if b.bytes(x) > room || !s.sim.run(s.from(b.c, x), limit) {
+				continue
+			}
+			if s.sim.peak <= limit {
+				return less, more
+			}
+			if over == 0 {
+				over = s.sim.peak - limit
+			}
 		}
+		if room -= over; over == 0 || room < 0 {
+			break
+		}
+		_, lower, ok := b.c.best(b.c.bytes, float64(room))
+		s.count(b.c)
+		if !ok || lower == nil {
+			break
+		}
+		sets = lower
 	}
-	return less, more, low >= 0 && high < math.MaxInt64
+	return less, more
 }
 
 // mix keeps what more does of the values made before some place (front) or
