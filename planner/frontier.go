@@ -69,7 +69,7 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 // What a descent asks for: so many limits between the plain arena and the
 // floor, fewer of a long program, and where a limit is beyond it some between.
 const (
-	mostLimits  = 48
+	mostLimits  = 24
 	leastLimits = 10
 	shortSteps  = 512 // up to here a descent asks for most limits
 	finer       = 3   // halvings of the distance below the lowest plan

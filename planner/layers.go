@@ -44,14 +44,17 @@ func (m *model) layers() (l layers, ok bool) {
 			best, shift = l.cross[at], o
 		}
 	}
-	for at := from + shift; at < from+run+period; at += period {
+	// A layer counts if half of it is in the run: the first reads other things
+	// than the ones behind it, and the last is read by others.
+	first := from + shift
+	if 2*shift >= period && first >= period {
+		first -= period
+	}
+	for at := first; at+period/2 < from+run+period; at += period {
 		l.begin = append(l.begin, at)
 	}
-	l.end = min(l.begin[len(l.begin)-1]+period, len(order))
-	if l.end > from+run+period {
-		// The last layer is not whole: what follows it belongs to no layer.
-		l.end = l.begin[len(l.begin)-1]
-		l.begin = l.begin[:len(l.begin)-1]
+	if len(l.begin) > 0 {
+		l.end = min(l.begin[len(l.begin)-1]+period, len(order))
 	}
 	return l, len(l.begin) >= fewest
 }
