@@ -178,14 +178,7 @@ func (s span) copy(dst, image []float32, n, qs int) {
 	}
 	step := s.toStep * qs
 	if step == 1 && s.fromStep == 1 {
-		dst, image = dst[s.to:s.to+s.count], image[s.from:s.from+s.count]
-		if s.count >= 16 {
-			copy(dst, image)
-			return
-		}
-		for i, v := range image {
-			dst[i] = v
-		}
+		copy(dst[s.to:], image[s.from:s.from+s.count])
 		return
 	}
 	from, to := s.from, s.to*qs
