@@ -38,6 +38,9 @@ var _ = define(graph.Op{
 		if !to.IsFloat() {
 			n.Fail("to is %d, which is no float type", n.Int("to"))
 		}
+		if r := n.Int("rank"); r < 0 || r > 64 {
+			n.Fail("rank is %d; a loss has few dims", r)
+		}
 		for range n.Int("rank") {
 			shape = append(shape, graph.Num(1))
 		}
