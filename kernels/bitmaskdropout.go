@@ -44,6 +44,7 @@ func defineMaskGrad(name, doc string, bits bool, samples ...string) *graph.Op {
 			inferChance(n, 2, 3)
 		},
 		NoGrad:    true,
+		Shrink:    maskBits(bits),
 		Eval:      func(c *graph.Call) { unmask(c, bits, serial) },
 		Fast:      func(c *graph.Call) { unmask(c, bits, c.Parallel) },
 		Flops:     perElement(2),
@@ -51,6 +52,23 @@ func defineMaskGrad(name, doc string, bits bool, samples ...string) *graph.Op {
 		InPlace:   []int{0},
 		Samples:   samples,
 	})
+}
+
+// maskBits is the form of a gradient that reads bits for the bools of a mask.
+func maskBits(already bool) func(n *graph.Node) []graph.Smaller {
+	if already {
+		return nil
+	}
+	return func(*graph.Node) []graph.Smaller {
+		return []graph.Smaller{{
+			Input: 1,
+			Keep:  func(b *graph.Builder, x *graph.Value) *graph.Value { return b.Op(own+".AboveZero", nil, x) },
+			Read: func(b *graph.Builder, in []*graph.Value, kept *graph.Value) []*graph.Value {
+				in[1] = kept
+				return b.Ops(microsoft+".BitmaskDropoutGrad", nil, 1, in...)
+			},
+		}}
+	}
 }
 
 // inferMask checks that a mask is of v's elements.

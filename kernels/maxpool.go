@@ -102,6 +102,7 @@ var _ = define(graph.Op{
 		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
 	},
 	NoGrad: true,
+	Shrink: taps,
 	Eval:   maxPoolGrad,
 	Fast: func(c *graph.Call) {
 		if c.In[1].Type != graph.Float32 {

@@ -21,6 +21,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/whole":               {},
 	"memopt/planner/pack":               {},
 	"memopt/planner/recompute":          {},
+	"memopt/planner/shrink":             {"memopt/memopt/graph"},
 	"memopt/configs":                    {},
 	"memopt/memopt/onnx":                {"memopt/memopt/graph", "memopt/memopt/weights", "memopt/memopt/whole"},
 	"memopt/memopt/joint":               {"memopt/memopt/graph"},

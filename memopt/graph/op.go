@@ -43,6 +43,10 @@ type Op struct {
 	// what stands for that node's outputs, or nil; see Match.
 	Fuse func(m *Match) []*Value
 
+	// Shrink lists what a node of the backward pass can do with less of, bit for
+	// bit: see Smaller. It may be empty for a node.
+	Shrink func(n *Node) []Smaller
+
 	// Eval is what is true, written plainly. Fast is the CPU device's quick
 	// form; it must agree with Eval and must not depend on the worker count.
 	Eval, Fast func(c *Call)
@@ -82,6 +86,19 @@ type Op struct {
 
 	in, out []Port
 	attrs   []AttrSpec
+}
+
+// Smaller is a form of a node that reads an extract of an input instead of the
+// input, which then need not be kept: the signs of an activation for its
+// gradient, the places of the greatest elements for a pool's. Both parts build
+// nodes.
+type Smaller struct {
+	Input int
+	// Keep makes the extract from x, the input.
+	Keep func(b *Builder, x *Value) *Value
+	// Read gives what stands for the node's outputs, with the node's inputs as
+	// they are in b's graph; in[Input] is nil.
+	Read func(b *Builder, in []*Value, kept *Value) []*Value
 }
 
 // Class is the planner's licence to run a node again.

@@ -1,0 +1,108 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// The slope of a Relu hangs on nothing but which elements are above zero, which
+// is a bit each. The words are those of the masks of BitmaskDropout.
+var _ = define(graph.Op{
+	Name:   "AboveZero",
+	Domain: own,
+	Doc:    "a bit for each element: set if it is above zero, or true",
+	In:     "X",
+	Out:    "bits",
+	Infer: func(n *graph.Node) {
+		x := n.Inputs[0]
+		if x.Type != graph.Bool {
+			wantType(n, 0, isFloat, "floats or bools")
+		}
+		n.Set(0, graph.Uint32, bitmaskShape(x.Shape))
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { aboveZero(c, serial) },
+	Fast:      func(c *graph.Call) { aboveZero(c, c.Parallel) },
+	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
+	Recompute: graph.Cheap,
+	Samples:   []string{"f32[5,7]", "f32[64]", "bool[40]", "f64[3]", "f16[33]", "f32[0]", "f32[]"},
+})
+
+func aboveZero(c *graph.Call, par parallel) {
+	x, bits := c.In[0], c.Out[0]
+	above := func(i int) bool { return x.Float(i) > 0 }
+	switch x.Type {
+	case graph.Float32:
+		all := x.F32()
+		above = func(i int) bool { return all[i] > 0 }
+	case graph.Bool:
+		above = func(i int) bool { return x.Bytes[i] != 0 }
+	}
+	par(bits.Len(), grain/flock, func(lo, hi int) {
+		for w := lo; w < hi; w++ {
+			word := uint32(0)
+			for i := w * flock; i < min((w+1)*flock, x.Len()); i++ {
+				if above(i) {
+					word |= 1 << (i % flock)
+				}
+			}
+			bits.SetInt(w, int64(word))
+		}
+	})
+}
+
+var _ = define(graph.Op{
+	Name:   "KeepWhere",
+	Domain: own,
+	Doc:    "x where the bit is set, else 0",
+	In:     "X, bits",
+	Out:    "Y",
+	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
+		inferMask(n, n.Inputs[0], n.Inputs[1], true)
+		sameShape(n)
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { keepWhere(c, serial) },
+	Fast:      func(c *graph.Call) { keepWhere(c, c.Parallel) },
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Samples:   []string{"f32[5,7], u32[2]>0", "f32[64], u32[2]>0", "f64[5], u32[1]>0", "f16[33], u32[2]>0", "f32[0], u32[0]"},
+})
+
+func keepWhere(c *graph.Call, par parallel) {
+	x, bits, y := c.In[0], c.In[1], c.Out[0]
+	size := int(x.Type.Size())
+	par(bits.Len(), grain/flock, func(lo, hi int) {
+		for w := lo; w < hi; w++ {
+			word, end := uint32(bits.Int(w)), min((w+1)*flock, x.Len())
+			if x.Type == graph.Float32 {
+				x, y := x.F32()[w*flock:end], y.F32()[w*flock:end]
+				for i, v := range x {
+					y[i] = choose(word>>i&1 != 0, v, 0)
+				}
+				continue
+			}
+			for i := w * flock; i < end; i++ {
+				if at := y.Bytes[i*size : (i+1)*size]; word>>(i%flock)&1 != 0 {
+					copy(at, x.Bytes[i*size:])
+				} else {
+					clear(at)
+				}
+			}
+		}
+	})
+}
+
+// signs is the form of a gradient that reads the bits of AboveZero for input
+// 1, its y. It is exact where the slope is a choice, which it is for float32.
+func signs(n *graph.Node) []graph.Smaller {
+	if n.Inputs[1].Type != graph.Float32 {
+		return nil
+	}
+	return []graph.Smaller{{
+		Input: 1,
+		Keep:  func(b *graph.Builder, x *graph.Value) *graph.Value { return b.Op(own+".AboveZero", nil, x) },
+		Read: func(b *graph.Builder, in []*graph.Value, kept *graph.Value) []*graph.Value {
+			return b.Ops(own+".KeepWhere", nil, 1, in[0], kept)
+		},
+	}}
+}

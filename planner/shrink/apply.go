@@ -1,0 +1,135 @@
+package shrink
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// Apply gives the step that keeps the extracts of the chosen candidates of g
+// instead of their values. Nodes keep their names and their order; an extract
+// is made right after its value, and what reads it stands where the reader of
+// the value stood.
+func Apply(g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
+	r := &rewriter{b: graph.NewBuilder(graph.New(g.Lib, g.Name)), now: make([]*graph.Value, len(g.Values)), by: map[*graph.Node]extract{}, scope: "keep"}
+	for slices.ContainsFunc(g.Values, func(v *graph.Value) bool { return strings.HasPrefix(v.Name, r.scope+"/") }) {
+		r.scope += "_" // the step was shrunk before
+	}
+	of := make([]*Candidate, len(g.Values)) // by value
+	for i := range chosen {
+		v := chosen[i].Value
+		if int(v.ID) >= len(g.Values) || g.Values[v.ID] != v {
+			return nil, fmt.Errorf("shrink: value %q is of another graph", v.Name)
+		}
+		of[v.ID] = &chosen[i]
+	}
+	err := graph.Try(func() {
+		for _, v := range g.Values {
+			if v.Kind != graph.Computed {
+				r.define(v)
+			}
+		}
+		for _, n := range g.Nodes {
+			r.b.Phase = n.Phase
+			r.node(n)
+			for _, v := range n.Outputs {
+				if v != nil && of[v.ID] != nil {
+					r.keep(of[v.ID])
+				}
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("shrink: %w", err)
+	}
+	to := r.b.Graph
+	for _, v := range g.Outputs {
+		to.Outputs = append(to.Outputs, r.now[v.ID])
+	}
+	if g.Loss != nil {
+		to.Loss = r.now[g.Loss.ID]
+	}
+	for _, u := range g.Updates {
+		to.Updates = append(to.Updates, graph.Update{State: r.now[u.State.ID], New: r.now[u.New.ID]})
+	}
+	for _, d := range g.Grads {
+		to.Grads = append(to.Grads, graph.Grad{Param: r.now[d.Param.ID], Grad: r.now[d.Grad.ID]})
+	}
+	to.Prune()
+	return to, to.Check()
+}
+
+type rewriter struct {
+	b   *graph.Builder
+	now []*graph.Value // by old value
+	by  map[*graph.Node]extract
+	// scope begins the names of all that is new.
+	scope string
+}
+
+// extract is what an old node reads now: the form that does, and the value.
+type extract struct {
+	form graph.Smaller
+	kept *graph.Value
+}
+
+func (r *rewriter) define(v *graph.Value) {
+	c, err := r.b.Define(v.Kind, v.Name, v.Type, v.Shape)
+	if err != nil {
+		panic(err) // names were unique in the old graph
+	}
+	c.Ints, c.Data = v.Ints, v.Data
+	r.now[v.ID] = c
+}
+
+func (r *rewriter) keep(c *Candidate) {
+	r.b.Scope = r.scope + "/" + c.Value.Name
+	defer func() { r.b.Scope = "" }()
+	k := keeper{b: r.b}
+	for _, n := range c.Readers {
+		s, ok := form(n, c.Value)
+		if !ok {
+			panic(fmt.Sprintf("shrink: %s has no form that reads less than %s", n.Name, c.Value))
+		}
+		r.by[n] = extract{s, k.keep(s, r.now[c.Value.ID])}
+	}
+}
+
+func (r *rewriter) node(n *graph.Node) {
+	in := make([]*graph.Value, len(n.Inputs))
+	for i, v := range n.Inputs {
+		if v != nil {
+			in[i] = r.now[v.ID]
+		}
+	}
+	if e, ok := r.by[n]; ok {
+		in[e.form.Input] = nil
+		r.b.Scope = r.scope + "/" + n.Name
+		made := e.form.Read(r.b, in, e.kept)
+		r.b.Scope = ""
+		for i, v := range n.Outputs {
+			if v != nil {
+				r.b.Graph.Rename(made[i], v.Name)
+				r.now[v.ID] = made[i]
+			}
+		}
+		return
+	}
+	outs := make([]string, len(n.Outputs))
+	for i, v := range n.Outputs {
+		if v != nil {
+			outs[i] = v.Name
+		}
+	}
+	made, err := r.b.Node(n.Op, n.Name, slices.Clone(n.Attrs), in, outs)
+	if err != nil {
+		panic(fmt.Sprintf("shrink: a node that was valid is not: %v", err))
+	}
+	for i, v := range n.Outputs {
+		if v != nil {
+			r.now[v.ID] = made[i]
+		}
+	}
+}

@@ -1,0 +1,153 @@
+// Package shrink keeps less of a value between the passes: where all that the
+// backward pass reads of it is an extract, exact for what is done with it, the
+// extract is kept and the value is not. The signs of an activation stand for
+// its numbers in its gradient, a byte for each window says where the greatest
+// element of a pool was, bits stand for a mask of bools.
+//
+// [Candidates] finds such values in a training step, and [Apply] gives the step
+// that keeps the extracts of some: a graph like any other, which computes the
+// same bits. What is possible is said by the operators, in their Shrink facet;
+// no operator is named here.
+package shrink
+
+import (
+	"fmt"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// Candidate is a value of the forward pass of which less can be kept.
+type Candidate struct {
+	// ID names what makes the value, as clusters do: Relu+.
+	ID    string
+	Value *graph.Value
+	// Readers are the nodes of the backward pass that will read an extract
+	// instead: all that read the value there.
+	Readers []*graph.Node
+	// Before and After are the bytes kept for the backward pass: of the value,
+	// and of all its extracts.
+	Before, After graph.Dim
+}
+
+// Candidates lists the values of a training step that can be kept in less, in
+// the order in which they are made. It leaves out those that the backward pass
+// reads in other ways too, or under another shape, and those that outlive the
+// step.
+func Candidates(g *graph.Graph) ([]Candidate, error) {
+	uses := g.Uses()
+	var found []Candidate
+	for _, n := range g.Nodes {
+		if n.Phase != graph.Forward || n.Op.View {
+			continue
+		}
+		for _, v := range n.Outputs {
+			if v == nil || lasts(g, v) {
+				continue
+			}
+			readers, ok := extracts(uses, v)
+			if !ok || len(readers) == 0 {
+				continue
+			}
+			c := Candidate{ID: n.Op.Name + "+", Value: v, Readers: readers, Before: v.Bytes()}
+			var err error
+			if c.After, err = c.after(g); err != nil {
+				return nil, fmt.Errorf("shrink: value %q: %w", v.Name, err)
+			}
+			if order, known := c.After.Compare(c.Before); !known || order < 0 {
+				found = append(found, c)
+			}
+		}
+	}
+	return found, nil
+}
+
+func lasts(g *graph.Graph, v *graph.Value) bool {
+	return slices.Contains(g.Outputs, v) || slices.ContainsFunc(g.Updates, func(u graph.Update) bool { return u.New == v })
+}
+
+// extracts are the readers of v in the backward pass, if an extract will do for
+// each of them.
+func extracts(uses *graph.Uses, v *graph.Value) (readers []*graph.Node, ok bool) {
+	for _, n := range uses.Of(v) {
+		switch {
+		case n.Op.View:
+			if readAfter(uses, n.Outputs[0]) {
+				return nil, false
+			}
+		case n.Phase != graph.Forward:
+			if _, ok := form(n, v); !ok {
+				return nil, false
+			}
+			if !slices.Contains(readers, n) {
+				readers = append(readers, n)
+			}
+		}
+	}
+	return readers, true
+}
+
+// readAfter is whether anything but the forward pass reads v or a view of it.
+func readAfter(uses *graph.Uses, v *graph.Value) bool {
+	return slices.ContainsFunc(uses.Of(v), func(n *graph.Node) bool {
+		return n.Phase != graph.Forward || n.Op.View && readAfter(uses, n.Outputs[0])
+	})
+}
+
+// form is how n reads less than v, if it reads v in one place only.
+func form(n *graph.Node, v *graph.Value) (graph.Smaller, bool) {
+	if n.Op.Shrink == nil {
+		return graph.Smaller{}, false
+	}
+	for _, s := range n.Op.Shrink(n) {
+		at := slices.Index(n.Inputs, v)
+		if s.Input == at && !slices.Contains(n.Inputs[at+1:], v) {
+			return s, true
+		}
+	}
+	return graph.Smaller{}, false
+}
+
+// after is the bytes of the extracts of c, found by making them of an input.
+func (c *Candidate) after(g *graph.Graph) (bytes graph.Dim, err error) {
+	b := graph.NewBuilder(graph.New(g.Lib, g.Name))
+	x, err := b.Define(graph.Input, c.Value.Name, c.Value.Type, c.Value.Shape)
+	if err != nil {
+		return bytes, err
+	}
+	bytes = graph.Num(0)
+	err = graph.Try(func() {
+		k := keeper{b: b}
+		for _, n := range c.Readers {
+			s, _ := form(n, c.Value)
+			k.keep(s, x)
+		}
+		for _, v := range k.kept {
+			bytes = bytes.Add(v.Bytes())
+		}
+	})
+	return bytes, err
+}
+
+// keeper makes extracts, equal ones once.
+type keeper struct {
+	b    *graph.Builder
+	kept []*graph.Value
+}
+
+func (k *keeper) keep(s graph.Smaller, x *graph.Value) *graph.Value {
+	before := len(k.b.Graph.Nodes)
+	v := s.Keep(k.b, x)
+	for _, w := range k.kept {
+		if w != v && len(k.b.Graph.Nodes) == before+1 && same(w.Def, v.Def) {
+			return w // the other has no reader, and is pruned
+		}
+	}
+	k.kept = append(k.kept, v)
+	return v
+}
+
+// same is whether two nodes compute the same from the same.
+func same(a, b *graph.Node) bool {
+	return a.Op == b.Op && slices.Equal(a.Inputs, b.Inputs) && fmt.Sprint(a.Attrs) == fmt.Sprint(b.Attrs)
+}
