@@ -186,7 +186,7 @@ func MemoryEfficientOrder(o *graph.Outline) ([]int, error) {
 	for _, i := range needed[:len(needed)-1] {
 		order = append(order, i)
 		for _, e := range slices.Backward(w.out[i]) { // each goes right behind i
-			if measures[o.Nodes[e.to].Op] && !forward[e.to] {
+			if measures[o.Nodes[e.to].Op] && len(w.into[e.to]) == 1 && !forward[e.to] {
 				forward[e.to] = true
 				order = append(order, e.to)
 			}
