@@ -123,24 +123,33 @@ func (p *prober) storage(name string) place {
 	}
 }
 
-// overwrites reports whether a node puts output 0 where input 0 was. Only ONNX
-// Runtime's rules ask: here a planner places what is computed.
+// overwrites reports whether a node puts output 0 where input 0 was, which must
+// be a node's and die there under every name. Only ONNX Runtime's rules ask: here
+// a planner places what is computed.
 func (p *prober) overwrites(i int) bool {
 	n := &p.a.Outline.Nodes[i]
 	if !p.a.Rules.compat() || !overwrites[n.Op] || n.Domain != "" {
 		return false
 	}
-	at, made := p.makers[n.Inputs[0]]
-	if !made || p.returned[n.Inputs[0]] {
-		return false
-	}
-	readers := 0
-	for _, e := range p.a.wiring.out[at.node] {
-		if e.out == at.out {
-			readers++
+	for name := n.Inputs[0]; ; {
+		at, made := p.makers[name]
+		if !made || p.returned[name] {
+			return false
 		}
+		readers := 0
+		for _, e := range p.a.wiring.out[at.node] {
+			if e.out == at.out {
+				readers++
+			}
+		}
+		if readers != 1 {
+			return false
+		}
+		if at.out != 0 || !p.shown(at.node) {
+			return true
+		}
+		name = first(p.a.Outline.Nodes[at.node].Inputs)
 	}
-	return readers == 1
 }
 
 // mend leaves out what saves nothing when it is made again: what the caller
