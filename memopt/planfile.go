@@ -49,7 +49,7 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := f.Bind(m.Graph)
+	p, err := f.BindOutline(m.Graph, m.Outline)
 	if err != nil {
 		return nil, codedError{err, ExitCannot}
 	}

@@ -264,7 +264,11 @@ func ReadFile(path string) (*File, error) {
 
 // Bind makes a Plan of a file and the graph it is for, and checks it. A plan
 // for another graph is refused with the first difference.
-func (f *File) Bind(g *graph.Graph) (*Plan, error) {
+func (f *File) Bind(g *graph.Graph) (*Plan, error) { return f.BindOutline(g, nil) }
+
+// BindOutline is Bind for a graph whose program a file spells otherwise: the
+// plan's clusters are found in the outline.
+func (f *File) BindOutline(g *graph.Graph, outline *graph.Outline) (*Plan, error) {
 	if err := f.sameProgram(g); err != nil {
 		return nil, err
 	}
@@ -279,7 +283,7 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 	p := &Plan{Graph: g, m: m, Strategy: f.Strategy, Offsets: f.Offsets, Arena: f.Result.Arena, PackBound: f.Result.PackBound,
 		Request: Request{Dims: f.Dims, Level: f.Request.Level, Budget: Size{Bytes: f.Request.Budget},
 			ActivationBudget: Size{Bytes: f.Request.ActivationBudget}, MaxOverhead: f.Request.MaxOverhead,
-			Clusters: requests, Boundary: f.Request.Boundary, Compat: f.Request.Compat, Lowered: f.Request.Lowered}}
+			Clusters: requests, Outline: outline, Boundary: f.Request.Boundary, Compat: f.Request.Compat, Lowered: f.Request.Lowered}}
 	for i, s := range f.Steps {
 		if s.Node < 0 || int(s.Node) >= len(g.Nodes) || g.Nodes[s.Node].Op.View {
 			return nil, fmt.Errorf("planner: step %d names node %d, which cannot be launched", i, s.Node)
@@ -313,7 +317,12 @@ func (f *File) Bind(g *graph.Graph) (*Plan, error) {
 		}
 	}
 	p.Result, p.Memory, p.Dominant = m.summary(c), m.memory(c), m.dominant(c.t)
-	p.Clusters = (&search{m: m, clusters: m.clusters(), plan: p}).rows(c)
+	rows := &search{m: m, clusters: m.clusters(), plan: p}
+	if err := rows.turnOn(make([]bool, len(g.Nodes))); err != nil {
+		return nil, err
+	}
+	p.Warnings = nil // they were said when the plan was made
+	p.Clusters = rows.rows(c)
 	p.Bound = Bound(f.Bound)
 	if p.Result.Peak != f.Result.Peak {
 		return nil, fmt.Errorf("planner: the plan claims a peak of %d bytes, but its steps have %d", f.Result.Peak, p.Result.Peak)
