@@ -29,4 +29,16 @@
 // for planner/recompute, which may run a node any number of times. It is met by
 // placement, not by estimate: if the arena is higher than the budget the limit
 // is lowered and the solver asked again.
+//
+// # Other sizes, other questions
+//
+// A plan's decisions can be replayed at other sizes of the dims (Resize), and
+// Formulas says what they need there: the peak is the largest of a few formulas,
+// each of them from one size to another, as long as the same results may be
+// written over the same inputs. Frontier is the plans at every height, with what
+// others would do on the same axes. Largest turns the question round and asks
+// which size fits a budget; Advise asks that for a budget that does not.
+//
+// Cost is flops and bytes moved on one scale, or what Request.Costs says that
+// nodes take on a device.
 package planner

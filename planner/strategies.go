@@ -80,7 +80,7 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	hint := "a smaller batch or sequence needs less"
+	hint := ""
 	if c != nil {
 		if overhead == 0 || c.cost <= overhead*s.m.total {
 			return c, nil
