@@ -121,7 +121,7 @@ func (s *search) rows(chosen *candidate) []Row {
 				}
 			}
 		}
-		s.weigh(&row, o, on, off, chosen, plain)
+		s.weigh(&row, o, on, off, applied, chosen, plain)
 		for _, w := range p.Request.Clusters {
 			if w.ID == row.ID && w.Strategy == row.Strategy {
 				row.Requested = w.Count
@@ -200,13 +200,23 @@ func (s *search) otherBoundary() int64 {
 
 // weigh simulates the plan with the row the other way round, and the plain step
 // with the row alone.
-func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, chosen *candidate, plain int64) {
+func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, applied []int, chosen *candidate, plain int64) {
 	other := slices.Clone(chosen.again)
 	only := make([]bool, len(other))
 	o.turn(only, append(slices.Clip(on), off...)...)
 	for id, is := range only {
 		if is {
 			other[id] = row.Applied == 0
+		}
+	}
+	if row.Applied > 0 { // but for what other rows that are on need
+		for i, k := range applied {
+			if k >= 0 && !slices.Contains(on, &o.a.Plans[i].Options[k]) {
+				o.turn(other, &o.a.Plans[i].Options[k])
+			}
+		}
+		for id := range other {
+			other[id] = other[id] && chosen.again[id]
 		}
 	}
 	t := s.m.trial(other)
