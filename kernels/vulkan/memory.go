@@ -31,30 +31,34 @@ func spanOf(r planner.Ref) span { return span{r.Space, r.Offset, r.Offset + r.By
 func blockLimit(p *vk.Physical) int64 { return int64(min(p.MaxAllocation, 1<<62)) }
 
 // cuts parts [0, height) into pieces of at most limit bytes at places that no
-// span crosses; it says which span is in the way if there are none.
+// span crosses, as few as can be.
 func cuts(spans []span, height, limit int64) ([]int64, error) {
-	if height <= limit {
-		return []int64{0}, nil
-	}
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.at, b.at) })
-	starts, end, last := []int64{0}, int64(0), int64(0)
-	for _, s := range append(spans, span{at: height, end: height}) {
-		if s.at >= end && s.at%vk.MaxAlignment == 0 {
-			// Nothing crosses s.at. The piece so far may end here.
-			if s.at-starts[len(starts)-1] > limit {
-				if last == starts[len(starts)-1] {
-					return nil, fmt.Errorf("%d bytes from %d on lie together and cannot be parted; the device gives %d at once", s.at-last, last, limit)
-				}
-				starts = append(starts, last)
-			}
-			last = s.at
+	var places []int64 // where a piece may end
+	end := int64(0)
+	for _, s := range spans {
+		if s.at >= end && s.at > 0 && s.at%vk.MaxAlignment == 0 {
+			places = append(places, s.at)
 		}
 		end = max(end, s.end)
 	}
-	if height-starts[len(starts)-1] > limit {
-		return nil, fmt.Errorf("%d bytes from %d on lie together and cannot be parted; the device gives %d at once", height-last, last, limit)
+	starts := []int64{0}
+	for {
+		from := starts[len(starts)-1]
+		if height-from <= limit {
+			return starts, nil
+		}
+		next := from
+		for _, at := range places {
+			if at > from && at-from <= limit {
+				next = at
+			}
+		}
+		if next == from {
+			return nil, fmt.Errorf("what lies from %d on cannot be parted, and the device gives %d bytes at once", from, limit)
+		}
+		starts = append(starts, next)
 	}
-	return starts, nil
 }
 
 // locate finds the block that a place lies in, and where in it.
