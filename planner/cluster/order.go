@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -301,44 +303,97 @@ func (b *backward) beside(starts []int) []int {
 // split parts the region into groups by the results that each node serves: what
 // the main path reads and what the program returns.
 func (b *backward) split(region []int) {
-	returned := map[string]bool{}
-	for _, name := range b.w.o.Outputs {
-		returned[name] = true
-	}
 	inside := make([]bool, len(b.w.o.Nodes))
 	for _, i := range region {
 		inside[i] = true
 	}
-	serves := make([][]string, len(b.w.o.Nodes))
+	own, results := b.results(region, inside)
+	serves := make([][]uint64, len(b.w.o.Nodes)) // sets of results, while makers need them
+	makers := make([]int, len(b.w.o.Nodes))
+	keys := make([][sha256.Size]byte, len(b.w.o.Nodes))
+	var spare [][]uint64
 	for _, i := range slices.Backward(region) {
-		var names []string
-		for _, name := range b.w.o.Nodes[i].Outputs {
-			if returned[name] {
-				names = append(names, name)
+		var set []uint64
+		if n := len(spare); n > 0 {
+			set, spare = spare[n-1], spare[:n-1]
+			clear(set)
+		} else {
+			set = make([]uint64, (results+63)/64)
+		}
+		for _, k := range own[i] {
+			set[k/64] |= 1 << (k % 64)
+		}
+		for _, e := range b.w.out[i] {
+			if !inside[e.to] {
+				continue
+			}
+			for k, bits := range serves[e.to] {
+				set[k] |= bits
 			}
 		}
 		for _, e := range b.w.out[i] {
 			if inside[e.to] {
-				names = append(names, serves[e.to]...)
-			} else {
-				names = append(names, b.w.o.Nodes[i].Outputs[e.out])
+				if makers[e.to]--; makers[e.to] == 0 {
+					spare, serves[e.to] = append(spare, serves[e.to]), nil
+				}
 			}
 		}
-		slices.Sort(names)
-		serves[i] = slices.Compact(names)
+		sum := sha256.New()
+		var word [8]byte
+		for _, bits := range set {
+			binary.LittleEndian.PutUint64(word[:], bits)
+			sum.Write(word[:])
+		}
+		sum.Sum(keys[i][:0])
+		for _, e := range b.w.into[i] {
+			if inside[e.from] {
+				makers[i]++
+			}
+		}
+		if makers[i] > 0 {
+			serves[i] = set
+		} else {
+			spare = append(spare, set)
+		}
 	}
-	byNames := map[string]int{}
+	byKey := map[[sha256.Size]byte]int{}
 	for _, i := range region {
-		key := strings.Join(serves[i], "\x00")
-		k, ok := byNames[key]
+		k, ok := byKey[keys[i]]
 		if !ok {
 			k = len(b.groups)
-			byNames[key] = k
+			byKey[keys[i]] = k
 			b.groups = append(b.groups, group{})
 		}
 		b.groups[k].nodes = append(b.groups[k].nodes, i)
 		b.groupOf[i] = k
 	}
+}
+
+// results numbers what the region makes for others, and says by node which of
+// them it makes.
+func (b *backward) results(region []int, inside []bool) (own map[int][]int, n int) {
+	returned := map[string]bool{}
+	for _, name := range b.w.o.Outputs {
+		returned[name] = true
+	}
+	own = map[int][]int{}
+	for _, i := range region {
+		names := b.w.o.Nodes[i].Outputs
+		needed := make([]bool, len(names))
+		for k, name := range names {
+			needed[k] = returned[name]
+		}
+		for _, e := range b.w.out[i] {
+			needed[e.out] = needed[e.out] || !inside[e.to]
+		}
+		for _, is := range needed {
+			if is {
+				own[i] = append(own[i], n)
+				n++
+			}
+		}
+	}
+	return own, n
 }
 
 // feed places the groups that a node reads from, and those they read from, in
