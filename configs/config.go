@@ -24,6 +24,7 @@ type Config struct {
 
 	Device       string // auto, cpu or vulkan
 	Optimize     string // off, clean or fuse
+	Shrink       bool   // keep exact extracts of values instead of them
 	Loss         string
 	Trainable    []string
 	Optimizer    string // sgd, momentum, adam, adamw, lamb or adagrad

@@ -15,6 +15,7 @@ import (
 	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/planner"
+	"memopt/planner/shrink"
 )
 
 // Version is that of the program, the service and the Python package.
@@ -51,8 +52,22 @@ func Open(path string, c configs.Config) (*Model, error) {
 	if err != nil {
 		return nil, input(err)
 	}
+	if c.Shrink {
+		if step, err = shrunk(step); err != nil {
+			return nil, err
+		}
+	}
 	m.Graph = step
 	return m, nil
+}
+
+// shrunk is a step that keeps what it can in less.
+func shrunk(step *graph.Graph) (*graph.Graph, error) {
+	found, err := shrink.Candidates(step)
+	if err != nil {
+		return nil, err
+	}
+	return shrink.Apply(step, found)
 }
 
 // Plan decides what to keep, what to compute again and where each value lives.

@@ -7,7 +7,7 @@ import (
 
 // shaping lists the settings that a training step is made from. A plan file
 // carries them, so that its graph can be made again.
-var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "loss_scale", "loss_scale_window", "nesterov", "lr_decay", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize"}
+var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "loss_scale", "loss_scale_window", "nesterov", "lr_decay", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize", "shrink"}
 
 // PlanFile is the plan's file, with the settings that made its graph.
 func (m *Model) PlanFile(p *planner.Plan) *planner.File {

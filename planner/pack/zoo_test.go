@@ -1,0 +1,45 @@
+package pack_test
+
+import (
+	"testing"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/memopt/zoo"
+	"memopt/planner"
+)
+
+// The arenas of training steps, with and without a budget, are hardly higher
+// than the bytes that are alive at the peak.
+func TestZoo(t *testing.T) {
+	for _, family := range []string{"gpt", "bert", "llama", "resnet", "mlp"} {
+		g, err := zoo.New(zoo.Spec{Family: family}, kernels.Library)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, percent := range []float64{0, 80, 50} {
+			dims := map[string]int64{"batch": 3}
+			for _, name := range step.Names() {
+				if name != "batch" {
+					dims[name] = 40
+				}
+			}
+			r := planner.Request{Dims: dims, ActivationBudget: planner.Size{Percent: percent}}
+			p, err := planner.Make(step, r)
+			if err != nil {
+				if percent > 0 {
+					t.Logf("%s at %v %%: %v", family, percent, err)
+					continue
+				}
+				t.Fatal(err)
+			}
+			if over := p.Arena - p.Result.Peak; over*200 > p.Result.Peak {
+				t.Errorf("%s at %v %%: the arena of %d is %d above the peak", family, percent, p.Arena, over)
+			}
+		}
+	}
+}
