@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"memopt/autograd":                   {"memopt/memopt/graph"},
 	"memopt/kernels":                    {"memopt/memopt/graph"},
 	"memopt/planner/cluster":            {"memopt/memopt/graph"},
-	"memopt/planner":                    {"memopt/memopt/graph", "memopt/memopt/whole", "memopt/planner/cluster", "memopt/planner/pack"},
+	"memopt/planner":                    {"memopt/memopt/graph", "memopt/memopt/whole", "memopt/planner/cluster", "memopt/planner/pack", "memopt/planner/recompute"},
 	"memopt/kernels/internal/rowgen":    {},
 	"memopt/kernels/cpu":                {"memopt/memopt/graph", "memopt/planner"},
 	"memopt/kernels/vulkan":             {"memopt/memopt/graph", "memopt/planner", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
