@@ -52,6 +52,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerPool(poolMean),
 	Flops:     poolFlops(firstOutput),
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -133,6 +134,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerPoolGrad(poolMeanGrad),
 	Flops:     poolFlops(firstInput),
 	Recompute: graph.Cheap,
 	Samples: []string{

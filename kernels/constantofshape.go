@@ -30,6 +30,7 @@ var _ = define(graph.Op{
 			copy(y[done:], y[:done])
 		}
 	},
+	Lower:     lowerConstant,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -19,6 +19,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      deepToWide.eval,
 	Fast:      deepToWide.fast,
+	Lower:     lowerMove(deepToWide, false),
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -48,6 +49,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      wideToDeep.eval,
 	Fast:      wideToDeep.fast,
+	Lower:     lowerMove(wideToDeep, false),
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -34,6 +34,7 @@ var _ = define(graph.Op{
 		d.Node.Op.Fast(d)
 		activate(c, fastForm)
 	},
+	Lower:     lowerFusedGemm,
 	Flops:     func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n).Add(perElement(12)(n)) },
 	Recompute: graph.Heavy,
 	Samples: []string{

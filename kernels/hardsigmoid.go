@@ -21,7 +21,10 @@ var _ = defineActivation(activation{
 			return 0
 		}
 	},
-	fromY:   true,
-	flops:   4,
-	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=0.6 beta=0.1"},
+	fromY:       true,
+	shader:      "greatest(least(p * a + q, T(1)), T(0))",
+	shaderSlope: "choose(gt(b, T(0)), T(1), T(0)) * choose(lt(b, T(1)), T(p), T(0))",
+	numbers:     func(n *graph.Node) []float64 { return []float64{n.Float("alpha"), n.Float("beta")} },
+	flops:       4,
+	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=0.6 beta=0.1"},
 })

@@ -14,6 +14,8 @@ var _ = defineActivation(activation{
 		}
 		return x/3 + 0.5
 	}),
-	flops:   5,
-	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]"},
+	shader:      "a * greatest(least(a / T(6) + T(0.5), T(1)), T(0))",
+	shaderSlope: "choose(le(b, T(-3)), T(0), choose(ge(b, T(3)), T(1), b / T(3) + T(0.5)))",
+	flops:       5,
+	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]"},
 })

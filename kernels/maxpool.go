@@ -44,6 +44,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerPool(poolMax),
 	Flops:     poolFlops(firstOutput),
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -135,6 +136,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerPoolGrad(poolMaxGrad),
 	Flops:     poolFlops(firstInput),
 	Recompute: graph.Cheap,
 	Samples: []string{

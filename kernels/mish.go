@@ -13,6 +13,8 @@ var _ = defineActivation(activation{
 		t := math.Tanh(softplus(x))
 		return t + x*(1-t*t)*sigmoid(x)
 	}),
-	flops:   30,
-	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]"},
+	shader:      "a * tanhOf(softplusOf(a))",
+	shaderSlope: "mishSlope(b)",
+	flops:       30,
+	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]"},
 })

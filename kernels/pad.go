@@ -78,6 +78,7 @@ var _ = define(graph.Op{
 		padFill(c)
 		padding.fast(c)
 	},
+	Lower:     lowerPad,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{

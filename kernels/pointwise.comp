@@ -105,6 +105,15 @@ T tanhGeluSlope(T x) {
 
 T sigmoidOf(T x) { return T(1) / (T(1) + exp(-x)); }
 
+T greatest(T x, T y);
+
+T softplusOf(T x) { return greatest(x, T(0)) + log1pOf(exp(-abs(x))); }
+
+T mishSlope(T x) {
+	T t = tanhOf(softplusOf(x));
+	return t + x * (T(1) - t * t) * sigmoidOf(x);
+}
+
 // greatest and least keep what is no number.
 T greatest(T x, T y) { return choose(ne(x, x), x, choose(ne(y, y), y, max(x, y))); }
 T least(T x, T y) { return choose(ne(x, x), x, choose(ne(y, y), y, min(x, y))); }

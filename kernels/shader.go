@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"embed"
-	"fmt"
 	"math"
 	"slices"
 
@@ -131,9 +130,8 @@ func loweredOut(l *graph.Lowering, i int) *graph.Operand {
 	return nil
 }
 
-// dims3 tells a strided list of elements by three dims, outer first, and two
-// or more stride lists alike; neighbours that are one run in all of them are
-// merged.
+// mergeStrides tells lists of elements under one shape by as few dims as can
+// be: neighbours that are one run in all of them are merged.
 func mergeStrides(shape []int, lists ...[]int) ([]int, [][]int) {
 	var dims []int
 	out := make([][]int, len(lists))
@@ -179,9 +177,4 @@ func mustFit(l *graph.Lowering, dims []int, most int) bool {
 		return false
 	}
 	return true
-}
-
-// describe names a dispatch in errors of the tests.
-func describe(d graph.Dispatch) string {
-	return fmt.Sprintf("%s%v in %v groups", d.Kernel.Name, d.Spec, d.Groups)
 }

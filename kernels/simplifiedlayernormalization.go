@@ -29,6 +29,7 @@ var _ = define(graph.Op{
 			c.Node.Op.Eval(c)
 		}
 	},
+	Lower:     simplifiedNorm.forward,
 	Flops:     perElement(5),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -58,6 +59,7 @@ var _ = define(graph.Op{
 	Eval:      func(c *graph.Call) { keptRowNorm(c, false, 0, 3).keptGrad(c, nil) },
 	Fast:      func(c *graph.Call) { keptRowNorm(c, false, 0, 3).keptGrad(c, c.Parallel) },
 	Scratch:   keptScratch,
+	Lower:     keptRMSGrad.backward,
 	Flops:     scoresFlops(1, 10),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

@@ -11,7 +11,7 @@ var _ = defineActivation(activation{
 	// 1/(1 + e⁻ˣ) = 1 − e⁻ʸ
 	slope:       plain(func(y float64) float64 { return -math.Expm1(-y) }),
 	fromY:       true,
-	shader:      "greatest(a, T(0)) + log1pOf(exp(-abs(a)))",
+	shader:      "softplusOf(a)",
 	shaderSlope: "-expm1Of(-b)",
 	flops:       20,
 	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]"},

@@ -26,6 +26,9 @@ var _ = defineActivation(activation{
 			return 0
 		}
 	},
-	flops:   1,
-	samples: []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=-0.3"},
+	shader:      "choose(gt(a, T(p)), a, T(0))",
+	shaderSlope: "choose(gt(b, T(p)), T(1), T(0))",
+	numbers:     func(n *graph.Node) []float64 { return []float64{n.Float("alpha")} },
+	flops:       1,
+	samples:     []string{"f32[2,5]", "f64[]", "f16[4]", "f32[0,2]", "f32[5]; alpha=-0.3"},
 })

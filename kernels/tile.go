@@ -41,6 +41,7 @@ var _ = define(graph.Op{
 	NoOp:      func(*graph.Node) bool { return true }, // a shape that stays repeats nothing
 	Eval:      tiling.eval,
 	Fast:      tiling.fast,
+	Lower:     lowerMove(tiling, false),
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{
