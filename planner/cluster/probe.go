@@ -308,7 +308,6 @@ func (p *prober) grow(entry int, compromise bool) growth {
 		if p.seen[i] == p.round {
 			continue
 		}
-		p.seen[i] = p.round
 		n := &p.a.Outline.Nodes[i]
 		if i != entry {
 			stop, ok := p.stops(item, own)
@@ -320,6 +319,8 @@ func (p *prober) grow(entry int, compromise bool) growth {
 				continue
 			}
 		}
+		// Only now: another output of a node may be there.
+		p.seen[i] = p.round
 		g.nodes = append(g.nodes, i)
 		if save, of := p.shrink(i); save > 0 {
 			g.shrinks = true
@@ -330,7 +331,11 @@ func (p *prober) grow(entry int, compromise bool) growth {
 		}
 		ignored := p.ignored(i)
 		for _, e := range p.a.wiring.into[i] {
-			if !slices.Contains(ignored, e.in) && !p.small(n.Inputs[e.in]) {
+			stop := slices.Contains(ignored, e.in) || p.small(n.Inputs[e.in])
+			if !p.a.Rules.compat() && own[p.storage(n.Inputs[e.in])] {
+				stop = false
+			}
+			if !stop {
 				work = append(work, place{e.from, e.out})
 			}
 		}
@@ -443,7 +448,7 @@ func (p *prober) addViews(all, views, nodes []int) []int {
 	for _, i := range views {
 		for p.shown(i) && !slices.Contains(all, i) && !slices.Contains(nodes, i) {
 			all = append(all, i)
-			at, made := p.makers[p.a.Outline.Nodes[i].Inputs[0]]
+			at, made := p.makers[first(p.a.Outline.Nodes[i].Inputs)]
 			if !made {
 				break
 			}
