@@ -78,7 +78,7 @@ var fields = []field{
 	row("optimize", func(c *Config) *string { return &c.Optimize }, choice(optimizes, nil), "fuse",
 		"What is done to a forward graph before anything else: nothing, a clean-up that keeps every bit, or fusions too."),
 	row("shrink", func(c *Config) *bool { return &c.Shrink }, onOff(), false,
-		"Whether values are kept for the backward pass as less, where that is exact: bits for signs and masks, bytes for places in a pool's window."),
+		"Whether values are kept for the backward pass as less, where that is exact: bits for signs and masks, bytes for places in a pool's window. Level 2 does so unless this is off."),
 	row("loss", func(c *Config) *string { return &c.Loss }, name("the name of an output"), "",
 		"The output that is minimised; not needed where only one is a scalar."),
 	row("trainable", func(c *Config) *[]string { return &c.Trainable }, names("the name of a parameter or a pattern like encoder.*"), nil,

@@ -52,13 +52,20 @@ func Open(path string, c configs.Config) (*Model, error) {
 	if err != nil {
 		return nil, input(err)
 	}
-	if c.Shrink {
+	if shrinks(c) {
 		if step, err = shrunk(step); err != nil {
 			return nil, err
 		}
 	}
 	m.Graph = step
 	return m, nil
+}
+
+// shrinks is whether a step made here keeps what it can in less: level 2 does,
+// unless it is told not to.
+func shrinks(c configs.Config) bool {
+	_, told := c.Given("shrink")
+	return c.Shrink || c.Level == 2 && !told
 }
 
 // shrunk is a step that keeps what it can in less.

@@ -17,6 +17,9 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 			f.Settings[name] = value
 		}
 	}
+	if m.Outline == nil && shrinks(m.Config) {
+		f.Settings["shrink"] = "on"
+	}
 	return f
 }
 

@@ -28,7 +28,7 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringFlag{Name: "config", Usage: "`FILE` JSON settings, or ONNX Runtime's array of clusters"},
 		&cli.StringFlag{Name: "profile", Usage: "`FILE` count time as train --record measured it, instead of flops and bytes"},
 		setting("optimize", "`NAME` what is done to a forward graph first: off, clean or fuse (default)"),
-		setting("shrink", "`on|off` keep signs, masks and places of values instead of them, where that is exact (default off)"),
+		setting("shrink", "`on|off` keep signs, masks and places of values instead of them, where that is exact (default off; on at level 2)"),
 		setting("loss", "`NAME` the scalar to lower, if several outputs are scalars"),
 		setting("trainable", "`NAMES` the parameters to train, patterns like h.0.* too (default all)"),
 		setting("optimizer", "`NAME` sgd, momentum, adam, adamw (default), lamb or adagrad"),
