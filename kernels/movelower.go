@@ -136,3 +136,45 @@ func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill bool, wo
 		Kernel: kernel, Spec: []uint32{uint32(rank), oneIf(fill)}, Push: append(push, word), Buffers: buffers, Groups: inLine(l, ceilDiv(n, 256)),
 	})
 }
+
+// lowerConstant fills an output with one number.
+func lowerConstant(l *graph.Lowering) {
+	value := fillValue(l.Node)
+	switch value.Type {
+	case graph.Float32, graph.Int32, graph.Uint32:
+		lowerFill(l, 0, graph.View[uint32](value)[0])
+	default:
+		if value.Type.Size() == 8 && graph.View[uint64](value)[0] == 0 {
+			lowerFill(l, 0, 0)
+			return
+		}
+		l.Refuse("the number is %s; words are filled in", value.Type)
+	}
+}
+
+// lowerPad carries the data into what was filled; the constant must be known.
+func lowerPad(l *graph.Lowering) {
+	if l.Node.Str("mode") != "constant" {
+		l.Refuse("mode %s repeats the data", l.Node.Str("mode"))
+		return
+	}
+	word := uint32(0)
+	if v := l.Node.In(2); v != nil {
+		x, known := oneNumber(v)
+		if !known || v.Type != graph.Float32 {
+			l.Refuse("the constant is not known, or no f32")
+			return
+		}
+		word = bits(x)
+	}
+	known := []int{1}
+	if l.Node.In(3) != nil {
+		known = append(known, 3)
+	}
+	if c := loweredCall(l, known...); c != nil {
+		lowerFill(l, 0, word)
+		for _, m := range padding(c) {
+			m.lower(l)
+		}
+	}
+}

@@ -224,5 +224,6 @@ var (
 	keptNormGrad   = loweredNorm{centred: true, dy: 0, x: 1, scale: 2, bias: -1, keptMean: 3, keptInv: 4, dscale: 1, dbias: 2}
 	rmsNorm        = loweredNorm{x: 0, scale: 1, bias: -1, mean: -1, inv: -1}
 	rmsNormGrad    = loweredNorm{dy: 0, x: 1, scale: 2, bias: -1, keptMean: -1, keptInv: -1, dscale: 1, dbias: -1}
+	keptRMSGrad    = loweredNorm{dy: 0, x: 1, scale: 2, bias: -1, keptMean: -1, keptInv: 3, dscale: 1, dbias: -1}
 	simplifiedNorm = loweredNorm{x: 0, scale: 1, bias: -1, mean: -1, inv: 1}
 )
