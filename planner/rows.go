@@ -160,6 +160,7 @@ func (s *search) offered() (*offers, error) {
 			return nil, err
 		}
 		s.offer, s.plan.Analysis = o, o.a
+		s.plan.Warnings = append(s.plan.Warnings, o.a.Warnings...)
 	}
 	return s.offer, nil
 }
