@@ -28,6 +28,19 @@ l = ReduceMean(s) keepdims=0
 output l
 `
 
+// mask is a step that came with its backward pass, which reads a mask of bools.
+const mask = `
+x f32[batch, 40] = input
+ratio f32[] = const {0.5}
+on bool[] = const {1}
+y, m = Dropout(x, ratio, on)
+l = ReduceMean(y) keepdims=0
+backward:
+d = com.microsoft.DropoutGrad(x, m, ratio, on)
+output l
+output d
+`
+
 func step(t *testing.T, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	g, err := autograd.TrainStep(g, autograd.Options{Optimizer: "sgd", KeepGrads: true})
@@ -43,6 +56,10 @@ func TestSameBits(t *testing.T) {
 		t.Fatal(err)
 	}
 	resnet, err := zoo.New(zoo.Spec{Family: "resnet"}, kernels.Library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropout, err := graph.Parse(kernels.Library, mask)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +81,7 @@ func TestSameBits(t *testing.T) {
 		name  string
 		g     *graph.Graph
 		found int
-	}{{"pools", step(t, text), 2}, {"resnet", step(t, resnet), 1}} {
+	}{{"pools", step(t, text), 2}, {"resnet", step(t, resnet), 1}, {"mask", dropout, 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			found, err := shrink.Candidates(c.g)
 			if err != nil {
