@@ -99,7 +99,7 @@ func (s *Solver) prove(limit int64) (e evidence) {
 		}
 	}
 	sort := func() {
-		slices.SortStableFunc(e.at, func(a, b bounded) int { return cmp.Compare(b.bound, a.bound) })
+		slices.SortStableFunc(e.at, func(a, b bounded) int { return cmp.Or(cmp.Compare(b.bound, a.bound), cmp.Compare(a.c.at, b.c.at)) })
 	}
 	sort()
 	// Where plans after the best cut go over the limit, another place binds.

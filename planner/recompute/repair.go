@@ -36,10 +36,15 @@ type search struct {
 func (s *Solver) newSearch(limit, work int64) *search {
 	x := &search{s: s, sim: s.sim, limit: limit, begin: s.sim.work, work: work, until: s.sim.work + work,
 		worth: make([]float64, len(s.p.Bytes)), used: make([]int32, len(s.p.Bytes)), extra: math.Inf(1)}
+	x.forgetWorth()
+	return x
+}
+
+// forgetWorth has every change measured anew.
+func (x *search) forgetWorth() {
 	for v := range x.worth {
 		x.worth[v] = math.Inf(1)
 	}
-	return x
 }
 
 // ended reports whether a stage has had its work. Until there is a plan, each
@@ -100,7 +105,7 @@ func (x *search) repair(p *plan, most float64) bool {
 		best, bestWorth := -1, 0.0
 		for i := range options {
 			c := &options[i]
-			if best >= 0 && bestWorth >= c.stale && !x.thorough || x.ended() {
+			if best >= 0 && bestWorth >= c.stale && !x.thorough {
 				break
 			}
 			worth := math.Inf(-1)
@@ -157,7 +162,7 @@ func (x *search) options(p *plan) []change {
 		} else if _, known := p.search(c.event); known {
 			continue
 		}
-		if x.tabued && c.event.value == x.tabu.value && (c.at == x.tabu.at || c.border && x.tabu.at == prob.Border) {
+		if x.tabued && c.value == x.tabu.value && (c.at == x.tabu.at || c.border && x.tabu.at == prob.Border) {
 			continue
 		}
 		all = append(all, c)

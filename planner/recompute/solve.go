@@ -25,6 +25,7 @@ type Solver struct {
 	total float64
 	unit  float64 // of cost
 	top   int64   // the peak of the plain program
+	tiny  bool    // it can be solved exactly
 
 	cuts    map[int32]*cut
 	proven  map[int64]evidence // by limit
@@ -64,6 +65,7 @@ func New(p *Problem) (*Solver, error) {
 	}
 	s.sim.run(s.keep, math.MaxInt64)
 	s.plain, s.top = slices.Clone(s.sim.live), s.sim.peak
+	s.tiny = s.small()
 	s.sim.most = 16*len(p.Cost) + 1024
 	return s, nil
 }
@@ -75,8 +77,12 @@ const (
 	good   = 0.0005
 )
 
-// mostWork is how many launches are simulated for one limit.
-const mostWork = 2 << 20
+// How many launches are simulated for one limit, and of a program that can be
+// solved exactly.
+const (
+	mostWork = 2 << 20
+	fewWork  = 1 << 12
+)
 
 // Solve finds a plan within a limit; ok is false if it finds none.
 func (s *Solver) Solve(limit int64) (Answer, bool) {
@@ -88,18 +94,44 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 		return Answer{}, false
 	}
 	least, at := e.least*s.unit, e.at
-	x := s.newSearch(limit, mostWork)
+	work := int64(mostWork)
+	if s.tiny {
+		work = fewWork // to see whether the first plan meets the bound
+	}
+	x := s.newSearch(limit, work)
 	x.enough = least + min(enough*s.total, least/10)
 	starts := s.starts(at, limit)
 	x.descend(starts, false, 0.25)
 	x.swap(0.4)
 	x.enough = least + good*s.total
 	x.descend(s.combined(at), true, 0.5)
+	x.descend(s.near(at, limit), true, 0.6)
 	x.descend(starts, true, 0.65)
 	x.thorough = true
-	x.swap(0.8)
-	x.descend(s.eager(starts, limit), true, 0.9)
-	x.swap(1)
+	x.swap(0.75)
+	x.descend(s.eager(starts, limit), true, 0.85)
+	x.swap(0.9)
+	x.thorough = false
+	x.explore(append(s.combined(at), starts...), 1)
+	if s.tiny && x.extra > least*(1+1e-9) {
+		launches, extra, ok := s.solveExactly(limit)
+		if !ok {
+			s.proven[limit] = evidence{}
+			return Answer{}, false
+		}
+		if extra < x.extra || x.best.gone == nil {
+			peak, _, err := Check(s.p, launches)
+			if err != nil {
+				panic(err)
+			}
+			e.least = extra / s.unit
+			s.proven[limit] = e
+			return Answer{launches, peak, extra, extra}, true
+		}
+		least = x.extra
+		e.least = least / s.unit
+		s.proven[limit] = e
+	}
 	if x.best.gone == nil {
 		return Answer{}, false
 	}
@@ -175,6 +207,9 @@ func (x *search) descend(starts []func() plan, far bool, share float64) {
 		if x.done() {
 			return
 		}
+		if far {
+			x.forgetWorth()
+		}
 		p, most := start(), x.extra
 		if far {
 			most = math.Inf(1)
@@ -187,31 +222,52 @@ func (x *search) descend(starts []func() plan, far bool, share float64) {
 	}
 }
 
-// swap remembers something that does not fit, and forgets what is cheaper to
-// lose instead, as long as that pays.
+// swap improves the best plan by exchanges.
 func (x *search) swap(share float64) {
 	x.share(share)
-	if x.best.gone == nil {
-		return
+	if x.best.gone != nil {
+		x.best, x.extra = x.exchange(x.best, x.extra)
 	}
+}
+
+// exchange remembers something that does not fit, and forgets what is cheaper to
+// lose instead, as long as that pays.
+func (x *search) exchange(p plan, extra float64) (plan, float64) {
 	for better := true; better && !x.done(); {
 		better = false
-		p := x.best.clone()
 		for _, c := range x.savings(&p) {
 			q := p.clone()
 			q.remove(c)
 			x.tabu, x.tabued = c.event, true
-			repaired := x.repair(&q, x.extra)
+			repaired := x.repair(&q, extra)
 			x.tabued = false
 			if repaired {
-				if extra := x.takeBack(&q); extra < x.extra {
-					x.best, x.extra, better = q, extra, true
+				if e := x.takeBack(&q); e < extra {
+					p, extra, better = q, e, true
 					break
 				}
 			}
 			if x.done() {
-				return
+				break
 			}
+		}
+	}
+	return p, extra
+}
+
+// explore improves every start by exchanges of its own.
+func (x *search) explore(starts []func() plan, share float64) {
+	x.share(share)
+	for _, start := range starts {
+		if x.done() {
+			return
+		}
+		p := start()
+		if !x.repair(&p, math.Inf(1)) {
+			continue
+		}
+		if p, extra := x.exchange(p, x.takeBack(&p)); extra < x.extra {
+			x.best, x.extra = p, extra
 		}
 	}
 }
@@ -258,6 +314,33 @@ func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 		}
 	}
 	return all
+}
+
+// near are the plan that forgets nothing, and mixtures of the sets nearest to
+// the room of each place, which may be over the limit elsewhere.
+func (s *Solver) near(at []bounded, limit int64) (all []func() plan) {
+	all = append(all, s.keep.clone)
+	for _, b := range at[:min(3, len(at))] {
+		less, more := b.nearest(b.sets)
+		for _, front := range []bool{true, false} {
+			all = append(all, func() plan { return s.mix(b.c, less, more, front, limit) })
+		}
+	}
+	return all
+}
+
+// nearest are the largest set within the room and the smallest beyond it.
+func (b bounded) nearest(sets []set) (less, more set) {
+	low, high := int64(-1), int64(math.MaxInt64)
+	for _, x := range sets {
+		switch sum := b.bytes(x); {
+		case sum <= b.room && sum > low:
+			less, low = x, sum
+		case sum > b.room && sum < high:
+			more, high = x, sum
+		}
+	}
+	return less, more
 }
 
 // around are the two sets nearest to the limit: one that fits everywhere, if one

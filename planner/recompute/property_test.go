@@ -1,0 +1,205 @@
+package recompute_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"memopt/planner/recompute"
+)
+
+// random is a program like a training step: a forward part whose operators read
+// some earlier values, and a backward part that reads them in about reverse.
+func random(r *rand.Rand, forward int) *recompute.Problem {
+	p := &recompute.Problem{Border: int32(forward)}
+	value := func(held bool) int32 {
+		p.Bytes = append(p.Bytes, int64(r.IntN(8))*int64(r.IntN(8)+1))
+		p.Held = append(p.Held, held)
+		return int32(len(p.Bytes) - 1)
+	}
+	op := func(again bool, inputs []int32, outputs ...int32) {
+		work := int64(0)
+		if r.IntN(4) == 0 {
+			work = int64(r.IntN(20))
+		}
+		p.Cost, p.Work, p.Again = append(p.Cost, float64(r.IntN(10))), append(p.Work, work), append(p.Again, again)
+		p.Inputs.Add(inputs...)
+		p.Outputs.Add(outputs...)
+		var over []int32
+		for _, v := range inputs {
+			if len(outputs) > 0 && p.Bytes[v] == p.Bytes[outputs[0]] && r.IntN(2) == 0 {
+				over = append(over, v)
+			}
+		}
+		p.Over.Add(over...)
+	}
+	some := func(most int, from []int32) (all []int32) {
+		for range r.IntN(most + 1) {
+			if len(from) == 0 {
+				break
+			}
+			v := from[max(r.IntN(len(from)), r.IntN(len(from)))]
+			known := false
+			for _, x := range all {
+				known = known || x == v
+			}
+			if !known {
+				all = append(all, v)
+			}
+		}
+		return all
+	}
+	var made []int32
+	for range forward {
+		in := some(2, made)
+		outs := []int32{value(r.IntN(20) == 0)}
+		if r.IntN(5) == 0 {
+			outs = append(outs, value(r.IntN(8) == 0))
+		}
+		op(r.IntN(8) > 0, in, outs...)
+		made = append(made, outs...)
+	}
+	grad := []int32{}
+	for i := forward - 1; i >= 0; i-- {
+		in := some(1, made[:min(len(made), i+2)])
+		if len(grad) > 0 {
+			in = append(in, grad[len(grad)-1])
+		}
+		g := value(r.IntN(6) == 0)
+		op(false, in, g)
+		grad = append(grad, g)
+	}
+	return p
+}
+
+// TestRandom: on many programs and limits, no plan is over its limit, the
+// replay agrees, the floor is never undercut and the bound never beaten.
+func TestRandom(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	plans, none := 0, 0
+	for range 2500 {
+		p := random(r, 2+r.IntN(11))
+		s, err := recompute.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		floor := recompute.FloorOf(p)
+		base, ok := s.Solve(math.MaxInt64 / 4)
+		if !ok || base.Extra != 0 || len(base.Launches) != len(p.Cost) {
+			t.Fatalf("without a limit: %+v", base)
+		}
+		for range 4 {
+			limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
+			a, ok := s.Solve(limit)
+			if !ok {
+				none++
+				continue
+			}
+			plans++
+			peak, extra, err := recompute.Check(p, a.Launches)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case peak != a.Peak || math.Abs(extra-a.Extra) > 1e-9:
+				t.Fatalf("peak %d and extra %v are said to be %d and %v", peak, extra, a.Peak, a.Extra)
+			case peak > limit:
+				t.Fatalf("peak %d is over %d", peak, limit)
+			case peak < floor.Peak:
+				t.Fatalf("peak %d is below the floor of %d", peak, floor.Peak)
+			case a.Bound > a.Extra+1e-6:
+				t.Fatalf("extra %v is below the bound of %v", a.Extra, a.Bound)
+			}
+			if bound, ok := s.Bound(peak); !ok || bound > a.Extra+1e-6 {
+				t.Fatalf("extra %v at a peak of %d, but the bound is %v", a.Extra, peak, bound)
+			}
+		}
+	}
+	t.Logf("%d plans, %d limits without one", plans, none)
+}
+
+// TestBruteForce: no set of values forgotten at the border, nor one event more,
+// beats a plan of a small program.
+func TestBruteForce(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	better := 0
+	for range 300 {
+		p := random(r, 2+r.IntN(7))
+		s, err := recompute.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		floor := recompute.FloorOf(p)
+		base, _ := s.Solve(math.MaxInt64 / 4)
+		for range 3 {
+			limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
+			a, ok := s.Solve(limit)
+			least := s.BruteForce(limit)
+			switch {
+			case !ok && !math.IsInf(least, 1):
+				t.Fatalf("no plan within %d, but there is one for %v", limit, least)
+			case ok && a.Extra > least+1e-9:
+				t.Fatalf("a plan for %v within %d, but there is one for %v", a.Extra, limit, least)
+			case ok && a.Extra < least-1e-9:
+				better++
+			}
+		}
+	}
+	t.Logf("%d plans are cheaper than any simple one", better)
+}
+
+// TestMonotone: less memory never costs less, nor does it need more.
+func TestMonotone(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 150 {
+		p := random(r, 2+r.IntN(9))
+		s, err := recompute.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, _ := s.Solve(math.MaxInt64 / 4)
+		extra, none := 0.0, false
+		for limit := base.Peak; limit > 0; limit -= max(1, base.Peak/20) {
+			a, ok := s.Solve(limit)
+			if !ok {
+				none = true
+				continue
+			}
+			if none || a.Extra < extra-1e-9 {
+				t.Fatalf("extra %v within %d, but %v for more", a.Extra, limit, extra)
+			}
+			extra = a.Extra
+		}
+	}
+}
+
+// TestHostile: problems that are none are refused.
+func TestHostile(t *testing.T) {
+	cases := map[string]func(p *recompute.Problem){
+		"other lengths":           func(p *recompute.Problem) { p.Work = p.Work[1:] },
+		"border 9 of":             func(p *recompute.Problem) { p.Border = 9 },
+		"value 0 has -1 bytes":    func(p *recompute.Problem) { p.Bytes[0] = -1 },
+		"value 1 has 92233720":    func(p *recompute.Problem) { p.Bytes[0], p.Bytes[1] = math.MaxInt64, math.MaxInt64 },
+		"costs NaN":               func(p *recompute.Problem) { p.Cost[0] = math.NaN() },
+		"needs -5 bytes":          func(p *recompute.Problem) { p.Work[0] = -5 },
+		"reads value 1 before":    func(p *recompute.Problem) { p.Inputs = recompute.Lists{}; p.Inputs.Add(1); p.Inputs.Add() },
+		"writes value 0, which":   func(p *recompute.Problem) { p.Outputs = recompute.Lists{}; p.Outputs.Add(0); p.Outputs.Add(0) },
+		"must be forgotten, but ": func(p *recompute.Problem) { p.Forced = []bool{false, true} },
+	}
+	for want, spoil := range cases {
+		p := &recompute.Problem{Cost: []float64{1, 1}, Work: []int64{0, 0}, Again: []bool{true, false}, Border: 1, Bytes: []int64{4, 4}, Held: []bool{false, true}}
+		p.Inputs.Add()
+		p.Inputs.Add(0)
+		p.Outputs.Add(0)
+		p.Outputs.Add(1)
+		p.Over.Add()
+		p.Over.Add()
+		if _, err := recompute.New(p); err != nil {
+			t.Fatal(err)
+		}
+		spoil(p)
+		if _, err := recompute.New(p); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want … %s …", err, want)
+		}
+	}
+}
