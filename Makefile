@@ -16,6 +16,8 @@ run: build
 	@test -f demo/gpt.onnx || bin/memopt new gpt -o demo/gpt.onnx --data demo/gpt.npz --samples 160 --seq 64
 	bin/memopt plan demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% -o demo/gpt.plan.json
 	bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 20 --optimizer adamw --lr 3e-4
+	@echo; echo "The same on whatever Vulkan there is:"
+	@env $$(.ci/vulkan --env) bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 3 --optimizer adamw --lr 3e-4 --device vulkan || echo "(no Vulkan here, which is fine)"
 
 # Everything that can run. The Python half needs the packages of
 # .ci/requirements.txt; .ci/python puts them in a cache folder once. .ci/vulkan

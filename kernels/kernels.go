@@ -14,6 +14,11 @@
 //     operator takes; float16 and bfloat16 are storage, arithmetic is float32
 //     or wider. Fast is the CPU device's form for the types that matter; it
 //     may leave the rest to Eval by calling it.
+//   - Lower is the form for devices that run kernels (see graph.Lowering, and
+//     the manual of kernels/vulkan): dispatches of a shader as data. Elementwise
+//     operators give an expression (pointwise.go); files whose names end in
+//     lower.go have what families share. A shader is a .comp file beside the
+//     operators and a line shader(…); go generate compiles it.
 //   - An output element is computed by one worker in one fixed order, so that
 //     results depend neither on the worker count nor on the run: a recomputed
 //     value has the same bits as the first.
