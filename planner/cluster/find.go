@@ -81,7 +81,8 @@ type Option struct {
 	// Batch reports whether what is saved depends on what a step is fed; what is
 	// made of weights alone is there for every batch size.
 	Batch bool
-	// Beyond reports whether a node is not in ONNX Runtime's table.
+	// Beyond reports of a trainer's program whether a node is not in ONNX
+	// Runtime's table.
 	Beyond bool
 
 	save, of int64 // Ratio as a fraction

@@ -19,6 +19,7 @@ var outside = place{-1, 0}
 type prober struct {
 	a        *Analysis
 	level    int
+	theirs   bool  // a trainer's program, in which ONNX Runtime has clusters too
 	at       []int // place in the order
 	makers   map[string]place
 	stashed  [][]int // outputs that the backward pass reads
@@ -45,7 +46,7 @@ const smallest = 1 << 20
 
 func newProber(a *Analysis, b passes) *prober {
 	n := len(a.Outline.Nodes)
-	p := &prober{a: a, level: a.Rules.ProbeLevel, at: make([]int, n), makers: map[string]place{}, stashed: make([][]int, n),
+	p := &prober{a: a, level: a.Rules.ProbeLevel, theirs: b.weights == nil, at: make([]int, n), makers: map[string]place{}, stashed: make([][]int, n),
 		returned: map[string]bool{}, inputs: map[string]bool{}, kept: map[place]bool{}, norms: make([]bool, n),
 		seen: make([]int, n), first: map[place]int{}, views: map[place][]int{}}
 	if !a.Rules.compat() {
@@ -425,7 +426,7 @@ func (p *prober) option(entry, kind int, g growth) Option {
 	o := Option{Type: kind, Nodes: g.nodes, Ratio: float64(g.save) / float64(g.of), Keeps: g.keeps, save: g.save, of: g.of}
 	for _, i := range g.nodes {
 		o.Batch = o.Batch || p.batch[i]
-		o.Beyond = o.Beyond || allowed(&p.a.Outline.Nodes[i], p.level) == nil
+		o.Beyond = o.Beyond || p.theirs && allowed(&p.a.Outline.Nodes[i], p.level) == nil
 	}
 	for _, out := range p.credit[entry] {
 		name := n.Outputs[out]
