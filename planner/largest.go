@@ -28,7 +28,7 @@ func Largest(g *graph.Graph, r Request, dim string) (*Plan, error) {
 		return nil, fmt.Errorf("planner: the model has no dim %q; its dims are %v", dim, g.Names())
 	}
 	l := &largest{g: g, r: r, dim: dim}
-	size, err := l.search(0, farthest)
+	size, err := l.search(0, mostSize)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +42,9 @@ func Largest(g *graph.Graph, r Request, dim string) (*Plan, error) {
 	p.Took = time.Since(begin)
 	return p, nil
 }
+
+// mostSize is the largest size that is looked for.
+const mostSize = 1 << 40
 
 type largest struct {
 	g    *graph.Graph
@@ -187,7 +190,7 @@ func (l *largest) reach(w way) int64 {
 		outside, ok := fixed.at(v)
 		return ok && (l.r.Budget.Bytes == 0 || outside+peak <= l.r.Budget.Bytes)
 	}
-	lo, hi := int64(0), int64(farthest)
+	lo, hi := int64(0), int64(mostSize)
 	for lo < hi {
 		mid := lo + (hi-lo+1)/2
 		if fits(mid) {

@@ -58,7 +58,11 @@ var frontierCommand = &cli.Command{
 		if asJSON {
 			return printJSON(c.App.Writer, frontierJSON(curve, model.Path, cfg.Dims, took))
 		}
-		fmt.Fprintf(c.App.Writer, "%s: %d plans\n\n", name, len(curve.Points))
+		plans := "plans"
+		if len(curve.Points) == 1 {
+			plans = "plan"
+		}
+		fmt.Fprintf(c.App.Writer, "%s: %d %s\n\n", name, len(curve.Points), plans)
 		report.Frontier(c.App.Writer, curve)
 		fmt.Fprintf(c.App.Writer, "\nfound in %.1f ms\n", float64(took.Microseconds())/1000)
 		return nil

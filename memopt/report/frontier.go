@@ -17,14 +17,14 @@ func Frontier(w io.Writer, c *planner.Curve) {
 		rows = append(rows, []string{Bytes(p.Peak), Bytes(p.Arena), Bytes(p.Total), fmt.Sprintf("%+.2f %%", 100*p.Overhead), fmt.Sprint(p.Again), note})
 	}
 	for i, p := range c.Points {
-		switch {
-		case p.Knee:
-			add(p, "the knee")
-		case i == 0:
-			add(p, "everything kept")
-		default:
-			add(p, "")
+		var notes []string
+		if i == 0 {
+			notes = append(notes, "everything kept")
 		}
+		if p.Knee {
+			notes = append(notes, "the knee")
+		}
+		add(p, strings.Join(notes, ", "))
 	}
 	for i, p := range c.References {
 		add(p, string(marks[i%len(marks)])+"  "+p.Name)
