@@ -242,6 +242,20 @@ func (o *offers) remarks(w ClusterRequest, by []string) (out []string) {
 	return out
 }
 
+// counts is what settings ask for of each place, by any spelling.
+func (o *offers) counts(r Request) map[cluster.Choice]int {
+	counts := map[cluster.Choice]int{}
+	for _, w := range r.Clusters {
+		choices, _ := o.a.Match(w.ID, w.Strategy)
+		for _, c := range choices {
+			if r.Compat == "" || o.a.ID(o.a.Option(c)) == w.ID {
+				counts[c] = w.Count
+			}
+		}
+	}
+	return counts
+}
+
 // unmatched says why a request comes to nothing.
 func (o *offers) unmatched(w ClusterRequest) string {
 	for _, d := range o.a.Dropped {

@@ -81,6 +81,7 @@ func (s *search) rows(chosen *candidate) []Row {
 	for _, c := range p.Asked {
 		applied[c.Plan] = c.Option // though there may be nothing to run: its nodes are folded away
 	}
+	counts := o.counts(p.Request)
 	alone := s.m.trial(make([]bool, len(s.m.g.Nodes)))
 	plain := alone.peak
 	s.m.recycle(alone)
@@ -102,6 +103,7 @@ func (s *search) rows(chosen *candidate) []Row {
 			is := true
 			for _, choice := range o.a.Choices(member) {
 				is = is && applied[choice.Plan] == choice.Option
+				row.Requested = cmp.Or(counts[choice], row.Requested)
 			}
 			if is {
 				row.Applied++
@@ -122,11 +124,6 @@ func (s *search) rows(chosen *candidate) []Row {
 			}
 		}
 		s.weigh(&row, o, on, off, applied, chosen, plain)
-		for _, w := range p.Request.Clusters {
-			if w.ID == row.ID && w.Strategy == row.Strategy {
-				row.Requested = w.Count
-			}
-		}
 		rows = append(rows, row)
 		if row.Applied > 0 {
 			p.Selection.Rows++
