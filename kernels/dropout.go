@@ -132,6 +132,7 @@ var _ = define(graph.Op{
 	Samples: []string{
 		"f32[5,7], f32[]{0.4}, bool[]{1}; seed=3",
 		"f32[9], f32[]{0.4}, bool[]{0}; seed=3",
+		"f32[0,3], f32[]{0.4}, bool[]{1}; seed=3",
 	},
 })
 

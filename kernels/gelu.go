@@ -73,7 +73,7 @@ var _ = define(graph.Op{
 	Flops:     perElement(8),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
-	Samples:   []string{"f32[2,5]", "f32[7]; approximate=\"tanh\"", "f64[3]"},
+	Samples:   []string{"f32[2,5]", "f32[7]; approximate=\"tanh\"", "f64[3]", "f32[0,2]", "f64[]; approximate=\"tanh\""},
 })
 
 // fuseGelu: x·½·(1 + erf(x/√2)) and x·½·(1 + tanh(√(2/π)·(x + 0.044715·x³))),
@@ -185,5 +185,5 @@ var _ = define(graph.Op{
 	Flops:     perElement(16),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
-	Samples:   []string{"f32[2,5], f32[2,5]", "f32[7], f32[7]; approximate=\"tanh\""},
+	Samples:   []string{"f32[2,5], f32[2,5]", "f32[7], f32[7]; approximate=\"tanh\"", "f32[0,2], f32[0,2]", "f64[], f64[]"},
 })

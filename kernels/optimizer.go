@@ -72,14 +72,16 @@ func defineOptimizer(o optimizer) *graph.Op {
 	if _, ok := loweredRules[o.op]; ok {
 		op.Lower = lowerUpdate
 	}
-	slots := strings.Repeat(", T[2,3]>0", len(o.slots))
+	slots := strings.Repeat(", TS>0", len(o.slots))
 	for _, attrs := range o.samples {
-		for _, s := range []string{
-			"T[2,3], T[2,3], f32[]{0.1}, f32[]{0.5}, i64[]{3}" + slots,
-			"T[2,3], T[2,3], f32[]{0.1}, _, i64[]{1}" + slots,
-			"T[2,3], T[2,3], f32[]{0.1}, f32[]{-1}, i64[]{1}" + slots,
+		for _, s := range []struct{ given, shape string }{
+			{"f32[]{0.1}, f32[]{0.5}, i64[]{3}", "[2,3]"},
+			{"f32[]{0.1}, _, i64[]{1}", "[]"},
+			{"f32[]{0.1}, f32[]{-1}, i64[]{1}", "[5]"},
+			{"f32[]{0.1}, _, i64[]{2}", "[0]"},
 		} {
-			op.Samples = append(op.Samples, strings.ReplaceAll(s, "T", "f32")+"; "+attrs, strings.ReplaceAll(s, "T", "f64")+"; "+attrs)
+			sample := strings.ReplaceAll("TS, TS, "+s.given+slots, "S", s.shape) + "; " + attrs
+			op.Samples = append(op.Samples, strings.ReplaceAll(sample, "T", "f32"), strings.ReplaceAll(sample, "T", "f64"))
 		}
 	}
 	op.Samples = append(op.Samples, o.more...)

@@ -142,6 +142,7 @@ var _ = define(graph.Op{
 	Samples: []string{
 		"f32[6,9], i64{1,3,2,2}, i64{3,4}; mode=\"reflect\"",
 		"f32[2,5], i64{1,1}, i64{2,3}, i64{1}; mode=\"edge\"",
+		"f32[0,5], i64{1,1}, i64{0,3}, i64{1}; mode=\"edge\"",
 	},
 })
 

@@ -66,11 +66,11 @@ func everyElement(flops int64) func(d map[string]int64) int64 {
 }
 
 // visits walks an index space and counts.
-func visits(sizes ...int64) (n int64) {
+func visits[N int | int64](sizes ...N) (n int64) {
 	if len(sizes) == 0 {
 		return 1
 	}
-	for range sizes[0] {
+	for range int64(sizes[0]) {
 		n += visits(sizes[1:]...)
 	}
 	return n

@@ -139,7 +139,7 @@ var _ = define(graph.Op{
 		taps := resizeTaps(c.Node, dx.Shape, dy.Shape, input(c, 2), input(c, 3), input(c, 4))
 		tapped(dy, dx, fromInput(taps, dx.Shape), 0, c.Parallel)
 	},
-	Flops:     perElement(8),
+	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(8)) },
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[1,2,4,6], i64{1,2,2,3}, _, f32{1,1,2,2}",
