@@ -40,7 +40,7 @@ func (v *solver) within(limit int64) (*candidate, error) {
 		return v.fromFrontier(limit)
 	}
 	best, err := v.at(limit)
-	if err != nil {
+	if best == nil || err != nil {
 		return nil, err
 	}
 	// A lower limit whose bound is below this cost may have a cheaper plan.
@@ -51,18 +51,17 @@ func (v *solver) within(limit int64) (*candidate, error) {
 			continue
 		}
 		bound, ok := v.r.Bound(lower)
-		if !ok || best != nil && bound >= best.cost {
+		if !ok || bound >= best.cost {
 			break
 		}
 		c, err := v.at(lower)
 		if err != nil {
 			return nil, err
 		}
-		if c != nil && (best == nil || c.cost < best.cost) {
-			best = c
-		} else if best != nil {
+		if c == nil || c.cost >= best.cost {
 			break
 		}
+		best = c
 	}
 	return best, nil
 }
@@ -123,14 +122,20 @@ func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 	return nil, nil
 }
 
-// lowest is the plan with the least arena that is found.
-func (v *solver) lowest() (*candidate, error) {
-	top := v.base.placed.Height
+// lowest is the plan with the least arena that is found between the floor and
+// the plain arena.
+func (v *solver) lowest(floor int64) (*candidate, error) {
 	best := v.base
-	from, to := int64(0), int64(4*rungs) // none at from
-	for from+1 < to {
-		m := (from + to) / 2
-		c, err := v.within(top * m / (4 * rungs))
+	if len(v.m.sim.plain) <= smallProgram {
+		if _, err := v.fromFrontier(0); err != nil {
+			return nil, err
+		}
+		return v.all[len(v.all)-1], nil
+	}
+	from, to := floor, best.placed.Height // none within from is known
+	for range halvings {
+		m := from + (to-from)/2
+		c, err := v.at(m)
 		if err != nil {
 			return nil, err
 		}
@@ -138,13 +143,15 @@ func (v *solver) lowest() (*candidate, error) {
 			from = m
 			continue
 		}
-		to = m
-		if c.placed.Height < best.placed.Height {
+		if to = m; c.placed.Height < best.placed.Height {
 			best = c
 		}
 	}
 	return best, nil
 }
+
+// halvings is how often the distance to the floor is halved for the lowest plan.
+const halvings = 7
 
 // cheap is the plan with the least arena whose extra cost is within most.
 func (v *solver) cheap(most float64) (*candidate, error) {

@@ -89,7 +89,7 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 		if c, err = v.cheap(overhead * s.m.total); err != nil {
 			return nil, err
 		}
-	} else if c, err = v.lowest(); err != nil {
+	} else if c, err = v.lowest(s.plan.Floor.Peak); err != nil {
 		return nil, err
 	}
 	if c.placed.Height <= limit {
