@@ -267,16 +267,15 @@ func (d *Device) newProgram(takes func(launch) bool, timed bool) (p *program, er
 	}
 	var h hazards
 	var commands []vk.Command
+	if p.queries != nil {
+		commands = append(commands, vk.Command{Kind: vk.Reset, Value: uint32(2 * len(d.launches))})
+	}
 	now := part{}
 	flush := func() error {
 		if len(commands) == 0 {
 			return nil
 		}
-		var q *vk.Queries
-		if len(now.lists) == 0 && len(p.parts) == 0 {
-			q = p.queries
-		}
-		l, err := d.gpu.Record(commands, q)
+		l, err := d.gpu.Record(commands, p.queries)
 		if err != nil {
 			return err
 		}

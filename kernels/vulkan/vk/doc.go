@@ -190,6 +190,7 @@ const (
 	Copy
 	Fill
 	Time
+	Reset
 )
 
 // Command is one of a list. Fields that its kind does not name are zero.
@@ -203,7 +204,7 @@ type Command struct {
 	FromAt   int64     // Copy
 	ToAt     int64     // Copy, Fill
 	Bytes    int64     // Copy, Fill
-	Value    uint32    // Fill: the word; Time: the query
+	Value    uint32    // Fill: the word; Time: the query; Reset: how many
 	Host     bool      // Barrier: also towards the host
 }
 

@@ -277,7 +277,7 @@ int32_t mo_make_pool(mo_device *d, uint64_t *pool) {
 
 void mo_free_pool(mo_device *d, uint64_t pool) { d->DestroyCommandPool(d->dev, H(VkCommandPool, pool), NULL); }
 
-int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, uint64_t queries, uint32_t reset,
+int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, uint64_t queries,
 	uint64_t *list) {
 	VkCommandBufferAllocateInfo ai = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, .commandPool = H(VkCommandPool, pool),
 		.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY, .commandBufferCount = 1};
@@ -287,7 +287,6 @@ int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, 
 	*list = N(b);
 	VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
 	if ((r = d->BeginCommandBuffer(b, &begin)) != VK_SUCCESS) return r;
-	if (reset) d->CmdResetQueryPool(b, H(VkQueryPool, queries), 0, reset);
 	const VkPipelineStageFlags work = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
 	const VkAccessFlags reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
 	const VkAccessFlags writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
@@ -320,6 +319,7 @@ int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, 
 			break;
 		}
 		case MO_FILL: d->CmdFillBuffer(b, H(VkBuffer, c->to), c->to_at, c->bytes, c->value); break;
+		case MO_RESET: d->CmdResetQueryPool(b, H(VkQueryPool, queries), 0, c->value); break;
 		case MO_TIME: d->CmdWriteTimestamp(b, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, H(VkQueryPool, queries), c->value); break;
 		}
 	}

@@ -24,7 +24,7 @@ typedef struct {
 } mo_physical;
 
 // A command of a list. Fields that a kind does not name are zero.
-enum { MO_DISPATCH, MO_BARRIER, MO_COPY, MO_FILL, MO_TIME };
+enum { MO_DISPATCH, MO_BARRIER, MO_COPY, MO_FILL, MO_TIME, MO_RESET };
 typedef struct {
 	uint32_t kind;
 	uint32_t groups[3];
@@ -32,7 +32,7 @@ typedef struct {
 	uint32_t push_at, push_bytes;      // dispatch: bytes of the list's constants
 	uint64_t from, to;                 // copy: buffers; fill: to
 	uint64_t from_at, to_at, bytes;    // copy and fill
-	uint32_t value;                    // fill: the word; time: the query
+	uint32_t value;                    // fill: the word; time: the query; reset: how many queries
 	uint32_t host;                     // barrier: also towards the host
 } mo_command;
 
@@ -62,7 +62,7 @@ void mo_bind(mo_device *d, const mo_binding *b, uint32_t n);
 void mo_free_sets(mo_device *d, uint64_t pool);
 
 int32_t mo_make_pool(mo_device *d, uint64_t *pool);
-int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, uint64_t queries, uint32_t reset,
+int32_t mo_record(mo_device *d, uint64_t pool, const mo_command *c, uint32_t n, const uint8_t *push, uint64_t queries,
 	uint64_t *list);
 void mo_free_list(mo_device *d, uint64_t pool, uint64_t list);
 void mo_free_pool(mo_device *d, uint64_t pool);

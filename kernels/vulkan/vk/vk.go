@@ -421,7 +421,7 @@ func (d *Device) FreeSets(s *Sets) {
 // List is commands recorded once.
 type List struct{ handle C.uint64_t }
 
-// Record makes a list. With queries, the list clears them first.
+// Record makes a list; Time and Reset are of the queries.
 func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
 	cs := make([]C.mo_command, len(commands), len(commands)+1)
 	var push []uint32
@@ -449,13 +449,12 @@ func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
 	}
 	push = append(push, 0)
 	var queries C.uint64_t
-	reset := 0
 	if q != nil {
-		queries, reset = q.handle, q.n
+		queries = q.handle
 	}
 	l := &List{}
 	err := check("recording commands", int32(C.mo_record(d.c, d.pool, unsafe.SliceData(cs), C.uint32_t(len(cs)),
-		(*C.uint8_t)(unsafe.Pointer(&push[0])), queries, C.uint32_t(reset), &l.handle)))
+		(*C.uint8_t)(unsafe.Pointer(&push[0])), queries, &l.handle)))
 	if l.handle != 0 {
 		d.live++
 	}

@@ -114,7 +114,7 @@ func TestLists(t *testing.T) {
 		{Kind: Barrier, Host: true},
 	}
 	if q != nil {
-		commands = append(append([]Command{{Kind: Time, Value: 0}}, commands...), Command{Kind: Time, Value: 1})
+		commands = append(append([]Command{{Kind: Reset, Value: 2}, {Kind: Time, Value: 0}}, commands...), Command{Kind: Time, Value: 1})
 	}
 	l, err := d.Record(commands, q)
 	if err != nil {

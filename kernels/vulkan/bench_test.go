@@ -1,0 +1,91 @@
+package vulkan_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"memopt/kernels"
+	"memopt/kernels/vulkan"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// BenchmarkProduct times products of square matrices in the forms that training
+// needs. What a software driver computes is the process's own time, which tells
+// more on a busy machine than the clock: GFLOP/s of a core.
+func BenchmarkProduct(b *testing.B) {
+	for _, n := range []int{256, 512, 1024} {
+		for form, attrs := range map[string]string{"NN": "", "NT": "transB=1", "TN": "transA=1"} {
+			b.Run(fmt.Sprintf("%s/%d", form, n), func(b *testing.B) {
+				step := benchmark(b, fmt.Sprintf("x f32[%d, %d] = input\ny f32[%d, %d] = input\nz = com.microsoft.FusedMatMul(x, y) %s @m\noutput z\n", n, n, n, n, attrs))
+				before := cpuTime()
+				for b.Loop() {
+					step()
+				}
+				b.ReportMetric(2*float64(n*n*n)*float64(b.N)/(cpuTime()-before).Seconds()/1e9, "GFLOP/cpu-s")
+			})
+		}
+	}
+}
+
+// BenchmarkRows times what moves as many bytes as it computes.
+func BenchmarkRows(b *testing.B) {
+	const rows = "[1024, 1024]"
+	for _, c := range []string{"Gelu(x)", "Softmax(x)", "Add(x, x)", "Transpose(x) perm=[1, 0]", "ReduceSum(x, axes) keepdims=0"} {
+		name, _, _ := strings.Cut(c, "(")
+		b.Run(name, func(b *testing.B) {
+			step := benchmark(b, "x f32"+rows+" = input\naxes i64[1] = const {0}\ny = "+c+" @n\noutput y\n")
+			before := cpuTime()
+			for b.Loop() {
+				step()
+			}
+			b.ReportMetric(float64((cpuTime()-before).Nanoseconds())/float64(b.N)/(1<<20), "cpu-ns/element")
+		})
+	}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// benchmark opens a device for a program and returns a step of it.
+func benchmark(b *testing.B, text string) func() {
+	gpu := device(b)
+	g, err := graph.Parse(kernels.Library, text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := planner.Make(g, planner.Request{Lowered: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		b.Fatal(err)
+	}
+	d, err := vulkan.Open(s, gpu, vulkan.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { d.Close() })
+	in := map[string]*graph.Tensor{}
+	for _, r := range s.Fixed {
+		if r.Value.Kind == graph.Input {
+			in[r.Value.Name] = graph.NewTensor(r.Value.Type, r.Shape...)
+		}
+	}
+	step := func() {
+		if _, err := d.Run(planner.Run{Inputs: in}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	step() // drivers compile late
+	return step
+}
