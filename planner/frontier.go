@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -44,9 +45,14 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 		}
 		c.Points = append(c.Points, s.point("", cand))
 	}
-	c.Points = pareto(c.Points)
+	if err := s.references(c); err != nil {
+		return nil, err
+	}
+	// What others would do is a plan too: where none that was solved for is
+	// better, it is on the curve.
+	c.Points = pareto(append(c.Points, c.References...))
 	c.Points[knee(c.Points)].Knee = true
-	return c, s.references(c)
+	return c, nil
 }
 
 // newSearch is a search without a request: everything is open to it.
@@ -70,9 +76,9 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 // floor, fewer of a long program, and where a limit is beyond it some between.
 const (
 	mostLimits  = 24
-	leastLimits = 10
+	leastLimits = 8
 	shortSteps  = 512 // up to here a descent asks for most limits
-	finer       = 3   // halvings of the distance below the lowest plan
+	finer       = 2   // halvings of the distance below the lowest plan
 )
 
 // descent is plans from everything kept downwards.
@@ -123,14 +129,16 @@ func (s *search) point(name string, c *candidate) Point {
 	return p
 }
 
-// pareto drops points that another is no worse than.
+// pareto drops points that another is no worse than, and orders the rest from
+// the highest down. They are nobody's way any more.
 func pareto(points []Point) (out []Point) {
-	slices.Reverse(points)
-	least, flat := math.Inf(1), int64(-1)
+	slices.SortStableFunc(points, func(a, b Point) int {
+		return cmp.Or(cmp.Compare(a.Peak, b.Peak), cmp.Compare(a.Overhead, b.Overhead), cmp.Compare(a.Arena, b.Arena))
+	})
 	for _, p := range points {
-		if p.Overhead < least && p.Peak > flat {
+		if n := len(out); n == 0 || p.Overhead < out[n-1].Overhead && p.Peak > out[n-1].Peak && p.Arena > out[n-1].Arena {
+			p.Name = ""
 			out = append(out, p)
-			least, flat = p.Overhead, p.Peak
 		}
 	}
 	slices.Reverse(out)
