@@ -15,6 +15,7 @@ layout(constant_id = 0) const uint LOCAL = 8;
 layout(constant_id = 1) const uint TRANS_B = 0; // element (p, j) of B is at j·ldb + p, not p·ldb + j
 layout(constant_id = 2) const uint BIAS = 0;
 layout(constant_id = 3) const uint EVEN_N = 0; // rows of Y can be stored by pairs
+layout(constant_id = 4) const uint PAIRS_A = 0; // A can be loaded by pairs along i
 
 layout(push_constant) uniform Push {
 	uint m, n, k;
@@ -34,10 +35,10 @@ layout(binding = 3) readonly buffer C { float c[]; };
 #ifdef PAIRS
 // Two floats at once: a driver that loads lane by lane loads half as often.
 layout(binding = 0) buffer Y2 { uint64_t y2[]; };
+layout(binding = 1) readonly buffer A2 { uint64_t a2[]; };
 layout(binding = 2) readonly buffer B2 { uint64_t b2[]; };
-vec2 pair(uint at) { return uintBitsToFloat(unpack32(b2[at >> 1])); }
-#else
-vec2 pair(uint at) { return vec2(b[at], b[at + 1]); }
+vec2 pairA(uint at) { return uintBitsToFloat(unpack32(a2[at])); }
+vec2 pairB(uint at) { return uintBitsToFloat(unpack32(b2[at])); }
 #endif
 
 #define ROWS 12
@@ -73,37 +74,59 @@ void main() {
 		sum1[r] = 0;
 		rows[r] = atA + min(row + r, m - 1) * ai;
 	}
+	// Where the two columns are in B, and the way to the next p; by pairs of
+	// floats if those are loaded.
+	uint c0 = TRANS_B != 0 ? atB + j0 * ldb : atB + j0, c1 = TRANS_B != 0 ? atB + j1 * ldb : atB + j1;
+	uint down = TRANS_B != 0 ? 1 : ldb;
 	uint p = 0;
+#ifdef PAIRS
+	uint d0 = c0 >> 1, d1 = c1 >> 1, step = TRANS_B != 0 ? 1 : ldb >> 1;
+	uint mine = (lane & 7) * ap, at[ROWS];
+	[[unroll]] for (int r = 0; r < ROWS; r++) at[r] = rows[r] + mine;
+	if (PAIRS_A != 0) {
+		[[unroll]] for (int r = 0; r < ROWS; r += 2) at[r] = (atA + min(row + r, m - 2) + mine) >> 1;
+	}
 	for (; p + 8 <= k; p += 8) {
-		uint mine = (p + (lane & 7)) * ap;
-		[[unroll]] for (int r = 0; r < ROWS; r++) part[r] = a[rows[r] + mine];
+		if (PAIRS_A != 0) {
+			[[unroll]] for (int r = 0; r < ROWS; r += 2) {
+				vec2 two = pairA(at[r]);
+				part[r] = two.x;
+				part[r + 1] = two.y;
+				at[r] += 4 * ap;
+			}
+		} else {
+			[[unroll]] for (int r = 0; r < ROWS; r++) {
+				part[r] = a[at[r]];
+				at[r] += 8 * ap;
+			}
+		}
 		if (TRANS_B != 0) {
 			[[unroll]] for (int l = 0; l < 8; l += 2) {
-				vec2 u = pair(atB + j0 * ldb + p + l), v = pair(atB + j1 * ldb + p + l);
+				vec2 u = pairB(d0 + l / 2), v = pairB(d1 + l / 2);
 				multiply(l, vec2(u.x, v.x));
 				multiply(l + 1, vec2(u.y, v.y));
 			}
+			d0 += 4;
+			d1 += 4;
 		} else {
 			[[unroll]] for (int l = 0; l < 8; l++) {
-#ifdef PAIRS
-				multiply(l, pair(atB + (p + l) * ldb + j0));
-#else
-				multiply(l, vec2(b[atB + (p + l) * ldb + j0], b[atB + (p + l) * ldb + j1]));
-#endif
+				multiply(l, pairB(d0));
+				d0 += step;
 			}
 		}
 	}
-	if (p < k) {
+#else
+	for (; p + 8 <= k; p += 8) {
+		uint mine = (p + (lane & 7)) * ap;
+		[[unroll]] for (int r = 0; r < ROWS; r++) part[r] = a[rows[r] + mine];
+		[[unroll]] for (int l = 0; l < 8; l++) multiply(l, vec2(b[c0 + (p + l) * down], b[c1 + (p + l) * down]));
+	}
+#endif
+	for (; p < k; p += 8) {
 		uint mine = min(p + (lane & 7), k - 1) * ap;
 		[[unroll]] for (int r = 0; r < ROWS; r++) part[r] = a[rows[r] + mine];
-		[[unroll]] for (int l = 0; l < 7; l++) {
-			if (p + l < k) {
-				if (TRANS_B != 0)
-					multiply(l, vec2(b[atB + j0 * ldb + p + l], b[atB + j1 * ldb + p + l]));
-				else
-					multiply(l, vec2(b[atB + (p + l) * ldb + j0], b[atB + (p + l) * ldb + j1]));
-			}
-		}
+		[[unroll]] for (int l = 0; l < 8; l++)
+			if (p + l < k) multiply(l, vec2(b[c0 + (p + l) * down], b[c1 + (p + l) * down]));
 	}
 	if (column >= n) return;
 	[[unroll]] for (int r = 0; r < ROWS; r++) {

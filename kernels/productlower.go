@@ -44,9 +44,10 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 	for _, s := range sb {
 		even = even && s%2 == 0
 	}
-	kernel := productKernel
+	kernel, pairsA := productKernel, false
 	if even && l.Limits.Int64 && (trans || g.n%2 == 0) {
 		kernel = productPairs
+		pairsA = g.pairsA(sa)
 	}
 	buffers := []graph.Buffer{writes(0), reads(0), reads(1), reads(1)}
 	ci, cj := 0, 0
@@ -65,12 +66,22 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 		push := words(l, g.m, g.n, g.k, g.a.i, g.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], first, ci, cj)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel:  kernel,
-			Spec:    []uint32{uint32(l.Limits.Subgroup), oneIf(trans), oneIf(bias >= 0), oneIf(g.n%2 == 0)},
+			Spec:    []uint32{uint32(l.Limits.Subgroup), oneIf(trans), oneIf(bias >= 0), oneIf(g.n%2 == 0), oneIf(pairsA)},
 			Push:    append(push, bits(p.alpha), bits(beta)),
 			Buffers: buffers,
 			Groups:  [3]int{groups[0], groups[1], min(groups[2]-first, l.Limits.Groups[2])},
 		})
 	}
+}
+
+// pairsA reports whether A can be loaded by pairs along i.
+func (g layout) pairsA(batch []int) bool {
+	for _, s := range batch {
+		if s%2 != 0 {
+			return false
+		}
+	}
+	return g.a.i == 1 && g.a.p%2 == 0 && g.m%2 == 0
 }
 
 func lowerGemm(l *graph.Lowering) {
