@@ -40,9 +40,15 @@ var _ = define(graph.Op{
 		return append([]*graph.Value{b.Ops("org.pytorch.aten.ATen", graph.A{"operator": f.grad}, 1, f.gradArgs(b, n, dy[0])...)[0]},
 			make([]*graph.Value, len(n.Inputs)-1)...)
 	},
-	Eval:      func(c *graph.Call) { atenOf(c.Node).run(c, serial) },
-	Fast:      func(c *graph.Call) { atenOf(c.Node).run(c, c.Parallel) },
-	Flops:     func(n *graph.Node) graph.Dim { return atenOf(n).flops(n) },
+	Eval:  func(c *graph.Call) { atenOf(c.Node).run(c, serial) },
+	Fast:  func(c *graph.Call) { atenOf(c.Node).run(c, c.Parallel) },
+	Flops: func(n *graph.Node) graph.Dim { return atenOf(n).flops(n) },
+	Reads: func(n *graph.Node, input int) graph.Dim {
+		if f := atenOf(n); f.reads != nil {
+			return f.reads(n, input)
+		}
+		return n.Inputs[input].Shape.Elems()
+	},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		`f32[5,3], i64[2,4]<5, i64[]{-1}, bool[]{0}, bool[]{0}; operator="embedding" -> y`,
@@ -66,6 +72,7 @@ type aten struct {
 	infer         func(n *graph.Node)
 	run           func(c *graph.Call, par func(n, grain int, f func(lo, hi int)))
 	flops         func(n *graph.Node) graph.Dim
+	reads         func(n *graph.Node, input int) graph.Dim // nil: all
 	// grad is the function that computes the gradient of argument 0, of
 	// gradArgs. The others have none.
 	grad     string
@@ -76,7 +83,7 @@ type aten struct {
 // of atenOf too.
 var atens = map[string]aten{
 	"embedding": {
-		args: 2, results: 1, infer: embeddingInfer, run: embedding, flops: noFlops,
+		args: 2, results: 1, infer: embeddingInfer, run: embedding, flops: noFlops, reads: picks,
 		grad: "embedding_backward",
 		gradArgs: func(b *graph.Builder, n *graph.Node, dy *graph.Value) []*graph.Value {
 			args := []*graph.Value{dy, n.Inputs[1], b.Int(n.Inputs[0].Shape[0]), b.Int(graph.Num(-1)), b.Num(graph.Bool, 0), b.Num(graph.Bool, 0)}

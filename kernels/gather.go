@@ -30,6 +30,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerGather,
 	Flops:     noFlops,
+	Reads:     picks,
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[5,3], i64[4]<5",

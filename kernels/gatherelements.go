@@ -20,6 +20,7 @@ var _ = define(graph.Op{
 	Eval:      func(c *graph.Call) { gatherElements(c, serial) },
 	Fast:      func(c *graph.Call) { gatherElements(c, c.Parallel) },
 	Flops:     noFlops,
+	Reads:     picks,
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[3,3], i64[2,3]<3",

@@ -24,6 +24,7 @@ var _ = define(graph.Op{
 	Eval:      func(c *graph.Call) { gatherND(c, serial) },
 	Fast:      func(c *graph.Call) { gatherND(c, c.Parallel) },
 	Flops:     noFlops,
+	Reads:     picks,
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,2], i64[3,2]<2",

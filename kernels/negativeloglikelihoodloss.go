@@ -29,7 +29,13 @@ var _ = define(graph.Op{
 			return -w * x.Float(l.first(s)+class*l.inner)
 		})
 	},
-	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(2)) },
+	Flops: func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(2)) },
+	Reads: func(n *graph.Node, input int) graph.Dim {
+		if input == 0 {
+			input = 1 // a score for each label
+		}
+		return n.Inputs[input].Shape.Elems()
+	},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[3,5], i64[3]<5",

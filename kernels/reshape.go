@@ -80,3 +80,15 @@ func viewGrad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value
 func copyBytes(c *graph.Call) { copy(c.Out[0].Bytes, c.In[0].Bytes) }
 
 func noFlops(*graph.Node) graph.Dim { return graph.Num(0) }
+
+// picks is Reads of what copies elements of input 0 to output 0 and leaves the
+// others alone.
+func picks(n *graph.Node, input int) graph.Dim {
+	if input == 0 {
+		return n.Outputs[0].Shape.Elems()
+	}
+	return n.Inputs[input].Shape.Elems()
+}
+
+// readsNone is Reads of what asks for a shape only.
+func readsNone(*graph.Node, int) graph.Dim { return graph.Num(0) }

@@ -21,6 +21,7 @@ var _ = define(graph.Op{
 		}
 	},
 	Flops:     noFlops,
+	Reads:     readsNone,
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3,4]",

@@ -14,6 +14,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { c.Out[0].SetInt(0, int64(c.In[0].Len())) },
 	Flops:     noFlops,
+	Reads:     readsNone,
 	Recompute: graph.Cheap,
 	Samples:   []string{"f32[2,3]", "i64[]", "bool[0,4]"},
 })

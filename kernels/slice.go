@@ -33,6 +33,7 @@ var _ = define(graph.Op{
 	Fast:      slicing.fast,
 	Lower:     lowerMove(slicing, false, 1, 2, 3, 4),
 	Flops:     noFlops,
+	Reads:     picks,
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[5,4], i64{1,0}, i64{4,3}",

@@ -1,20 +1,29 @@
 package planner
 
+import "memopt/memopt/graph"
+
 // plainCost is what a node costs by flops and bytes moved, on one scale: a byte
 // is worth a quarter of a flop, about the balance of machines that train.
 func (m *model) plainCost(node int32) float64 {
-	return float64(m.flops[node]) + float64(m.moved(node))/bytesPerFlop
+	return float64(m.flops[node]) + float64(m.moved[node])/bytesPerFlop
 }
 
 // bytesPerFlop is how many bytes may move in the time of a flop.
 const bytesPerFlop = 4
 
-// moved is the bytes that a node reads and writes.
-func (m *model) moved(node int32) (sum int64) {
-	n := m.g.Nodes[node]
-	for _, v := range n.Inputs {
-		if v != nil {
+// transfers evaluates the bytes that a node reads and writes.
+func (m *model) transfers(n *graph.Node) (sum int64, err error) {
+	for i, v := range n.Inputs {
+		switch {
+		case v == nil:
+		case n.Op.Reads == nil:
 			sum += m.bytes[v.ID]
+		default:
+			bytes, err := m.binding.Eval(readBytes(n, i))
+			if err != nil {
+				return 0, err
+			}
+			sum += bytes
 		}
 	}
 	for _, v := range n.Outputs {
@@ -22,7 +31,12 @@ func (m *model) moved(node int32) (sum int64) {
 			sum += m.bytes[v.ID]
 		}
 	}
-	return sum
+	return sum, nil
+}
+
+// readBytes is what a node reads of an input, where that need not be all.
+func readBytes(n *graph.Node, input int) graph.Dim {
+	return n.Op.Reads(n, input).Mul(graph.Num(n.Inputs[input].Type.Size()))
 }
 
 // reprice puts measured rates in the place of flops and bytes: by node, what a

@@ -39,6 +39,7 @@
 // others would do on the same axes. Largest turns the question round and asks
 // which size fits a budget; Advise asks that for a budget that does not.
 //
-// Cost is flops and bytes moved on one scale, or what Request.Costs says that
+// Cost is flops and bytes moved on one scale (a node moves what it reads, or of
+// that what it picks, and what it writes; a view nothing), or what Request.Costs says that
 // nodes take on a device.
 package planner

@@ -193,13 +193,9 @@ func (f *Formulas) costs(t *timeline, sizes []polynomial) error {
 				return err
 			}
 		}
-		var moved polynomial
-		for _, vs := range [][]*graph.Value{n.Inputs, n.Outputs} {
-			for _, v := range vs {
-				if v != nil {
-					moved = moved.plus(sizes[v.ID], 1)
-				}
-			}
+		moved, err := f.transfers(n, sizes)
+		if err != nil {
+			return err
 		}
 		weight := m.priceWeight(n)
 		if s.Again {
@@ -212,6 +208,29 @@ func (f *Formulas) costs(t *timeline, sizes []polynomial) error {
 	}
 	f.Flops, f.ExtraFlops = f.terms.text(flops), f.terms.text(extra)
 	return nil
+}
+
+// transfers is the bytes that a node reads and writes.
+func (f *Formulas) transfers(n *graph.Node, sizes []polynomial) (moved polynomial, err error) {
+	for i, v := range n.Inputs {
+		switch {
+		case v == nil:
+		case n.Op.Reads == nil || n.Op.View:
+			moved = moved.plus(sizes[v.ID], 1)
+		default:
+			read, err := f.terms.of(readBytes(n, i))
+			if err != nil {
+				return moved, err
+			}
+			moved = moved.plus(read, 1)
+		}
+	}
+	for _, v := range n.Outputs {
+		if v != nil {
+			moved = moved.plus(sizes[v.ID], 1)
+		}
+	}
+	return moved, nil
 }
 
 // priceWeight is a node's cost under the plan's dims over what flops and bytes

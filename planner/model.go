@@ -22,6 +22,7 @@ type model struct {
 	scratch  []int64 // by node
 	lowered  bool    // for a device that runs kernels
 	flops    []int64 // by node
+	moved    []int64 // by node: bytes read and written
 	cost     []float64
 	inputs   [][]int32 // by node: owners read, each once, without fixed ones
 	outputs  [][]int32 // by node: owners written, in the arena
@@ -46,7 +47,7 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		g: g, binding: b, lowered: lowered,
 		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
-		scratch: make([]int64, len(g.Nodes)), flops: make([]int64, len(g.Nodes)), cost: make([]float64, len(g.Nodes)),
+		scratch: make([]int64, len(g.Nodes)), flops: make([]int64, len(g.Nodes)), moved: make([]int64, len(g.Nodes)), cost: make([]float64, len(g.Nodes)),
 		inputs: make([][]int32, len(g.Nodes)), outputs: make([][]int32, len(g.Nodes)),
 		backward: len(g.Nodes),
 	}
@@ -91,9 +92,7 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 	return m, nil
 }
 
-// price evaluates cost and work space. Cost is flops and bytes moved on one
-// scale: a byte is worth a quarter of a flop, about the balance of machines
-// that train.
+// price evaluates cost and work space.
 func (m *model) price(n *graph.Node) (err error) {
 	if n.Op.View {
 		return nil
@@ -109,18 +108,10 @@ func (m *model) price(n *graph.Node) (err error) {
 	if m.scratch[n.ID], err = m.workSpace(n); err != nil {
 		return err
 	}
-	moved := int64(0)
-	for _, v := range n.Inputs {
-		if v != nil {
-			moved += m.bytes[v.ID]
-		}
+	if m.moved[n.ID], err = m.transfers(n); err != nil {
+		return err
 	}
-	for _, v := range n.Outputs {
-		if v != nil {
-			moved += m.bytes[v.ID]
-		}
-	}
-	m.cost[n.ID] = float64(m.flops[n.ID]) + float64(moved)/4
+	m.cost[n.ID] = m.plainCost(n.ID)
 	m.total += m.cost[n.ID]
 	m.flopsSum += m.flops[n.ID]
 	return nil

@@ -58,6 +58,9 @@ type Op struct {
 
 	// Flops prices one run; bytes moved come from the shapes.
 	Flops func(n *Node) Dim
+	// Reads is how many elements of an input a run reads; nil: all. A lookup
+	// reads the rows that it picks, not the table.
+	Reads func(n *Node, input int) Dim
 	// Recompute says whether and how gladly the planner may run it again.
 	Recompute Class
 	// InPlace lists inputs whose bytes output 0 may be written over, if
