@@ -68,21 +68,27 @@ func (v *solver) within(limit int64) (*candidate, error) {
 
 // at is a plan within limit, or nil.
 func (v *solver) at(limit int64) (*candidate, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
 	aim := limit
-	for range 6 {
+	for range placings {
 		a, ok := v.r.Solve(align(aim))
 		if !ok {
 			return nil, nil
 		}
-		c, err := v.m.place(&candidate{t: v.m.simulate(v.steps(a.Launches))})
-		if err != nil || c.placed.Height <= limit {
-			return c, err
+		c, err := v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
+		if err == nil {
+			return c, nil
 		}
-		// Placement took more than the bytes alive: aim lower by as much.
-		aim = min(aim, a.Peak) - max(c.placed.Height-limit, alignment)
+		// Placement takes more than the bytes alive: aim lower.
+		aim = min(aim, a.Peak) - max(limit/512, alignment)
 	}
 	return nil, nil
 }
+
+// placings is how many plans are placed for a limit.
+const placings = 6
 
 // fromFrontier is the cheapest plan of a frontier that does not depend on the
 // limit.

@@ -63,8 +63,14 @@ func (m *model) candidate(again []bool) (*candidate, error) {
 
 // place prices a simulated candidate and gives its lives their places.
 func (m *model) place(c *candidate) (*candidate, error) {
+	return m.placeWithin(c, 0)
+}
+
+// placeWithin does so for an arena of a capacity; 0 asks for the lowest there
+// is, which takes longer.
+func (m *model) placeWithin(c *candidate, capacity int64) (*candidate, error) {
 	c.cost = m.againCost(c.t)
-	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives))}
+	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives)), Capacity: capacity}
 	for i, l := range c.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
 	}

@@ -21,6 +21,7 @@ type search struct {
 	begin  int64 // work of the simulator when it began
 	work   int64 // what it may take of that
 	until  int64
+	stage  int64 // work when the stage began
 	worth  []float64
 	scrape []event
 	used   []int32 // by value: the last place that touched it, up to the peak
@@ -50,7 +51,7 @@ func (x *search) forgetWorth() {
 // ended reports whether a stage has had its work. Until there is a plan, each
 // stage may take some more.
 func (x *search) ended() bool {
-	return x.sim.work >= x.until && (x.best.gone != nil || x.sim.work >= x.until+x.work+patience*int64(len(x.s.p.Cost)))
+	return x.sim.work >= x.until && (x.best.gone != nil || x.sim.work >= x.stage+x.work/2+patience*int64(len(x.s.p.Cost)))
 }
 
 // patience is how many walks of the whole program are simulated beyond the work
@@ -58,7 +59,9 @@ func (x *search) ended() bool {
 const patience = 64
 
 // share sets the part of the work by which a stage ends.
-func (x *search) share(part float64) { x.until = x.begin + int64(float64(x.work)*part) }
+func (x *search) share(part float64) {
+	x.until, x.stage = x.begin+int64(float64(x.work)*part), x.sim.work
+}
 
 func (x *search) done() bool { return x.ended() || x.extra <= x.enough }
 
@@ -105,7 +108,7 @@ func (x *search) repair(p *plan, most float64) bool {
 		best, bestWorth := -1, 0.0
 		for i := range options {
 			c := &options[i]
-			if best >= 0 && bestWorth >= c.stale && !x.thorough {
+			if best >= 0 && bestWorth >= c.stale && !x.thorough || x.ended() {
 				break
 			}
 			worth := math.Inf(-1)
