@@ -47,9 +47,11 @@ var _ = define(graph.Op{
 	Lower: lowerGemm,
 	Fast: func(c *graph.Call) {
 		if hasWide(c) {
-			y := wide(c)
-			fusedProduct(c.Node).into(c, y, gemmBias(c, y))
-			narrow(c, y)
+			var begin func(to []float32, row, col, rows, cols int)
+			if len(c.In) > 2 {
+				begin = func(to []float32, row, col, rows, cols int) { gemmBias(c, to, row, col, rows, cols) }
+			}
+			fusedProduct(c.Node).intoHalf(c, begin)
 			return
 		}
 		if c.In[0].Type != graph.Float32 {
@@ -57,7 +59,10 @@ var _ = define(graph.Op{
 			return
 		}
 		y := c.Out[0].F32()
-		fusedProduct(c.Node).into(c, y, gemmBias(c, y))
+		if len(c.In) > 2 {
+			gemmBias(c, y, 0, 0, c.Out[0].Shape[0], c.Out[0].Shape[1])
+		}
+		fusedProduct(c.Node).into(c, y, len(c.In) > 2)
 	},
 	Scratch:   wideScratch,
 	Flops:     func(n *graph.Node) graph.Dim { return fusedProduct(n).flops(n) },
@@ -76,27 +81,23 @@ var _ = define(graph.Op{
 	},
 })
 
-// gemmBias begins the sums with beta · C; false if there is no C.
-func gemmBias(c *graph.Call, y []float32) bool {
-	if len(c.In) < 3 {
-		return false
-	}
+// gemmBias begins the sums of rows and columns from (row, col) on with beta · C.
+func gemmBias(c *graph.Call, to []float32, row, col, rows, cols int) {
 	beta, bias := float32(c.Node.Float("beta")), c.In[2]
-	st, width := broadcastStrides(c.In[2].Shape, c.Out[0].Shape), c.Out[0].Shape[1]
-	c.Parallel(c.Out[0].Shape[0], 1+grain/max(1, width), func(lo, hi int) {
+	st := broadcastStrides(bias.Shape, c.Out[0].Shape)
+	c.Parallel(rows, 1+grain/max(1, cols), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			at, row := i*st[0], y[i*width:(i+1)*width]
+			at, line := (row+i)*st[0]+col*st[1], to[i*cols:(i+1)*cols]
 			if bias.Type == graph.Float32 && st[1] == 1 {
-				scaleRow(row, bias.F32()[at:], beta)
+				scaleRow(line, bias.F32()[at:], beta)
 				continue
 			}
-			for j := range row {
-				row[j] = beta * float32(bias.Float(at))
+			for j := range line {
+				line[j] = beta * float32(bias.Float(at))
 				at += st[1]
 			}
 		}
 	})
-	return true
 }
 
 // Before opset 7 an attribute said whether C is broadcast; it shows in its shape.

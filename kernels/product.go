@@ -164,9 +164,7 @@ func (p product) fast(c *graph.Call) {
 	case c.In[0].Type == graph.Float32:
 		p.into(c, c.Out[0].F32(), false)
 	case hasWide(c):
-		z := wide(c)
-		p.into(c, z, false)
-		narrow(c, z)
+		p.intoHalf(c, nil)
 	default:
 		p.eval(c)
 	}
@@ -174,13 +172,9 @@ func (p product) fast(c *graph.Call) {
 
 // into computes a float32 product, or adds it to what z holds.
 func (p product) into(c *graph.Call, z []float32, add bool) {
-	l := p.layout(c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
+	l, batches := p.whole(c)
+	size := l.m * l.n
 	a, b := operandOf(c.In[0], l.a.i, l.a.p, float32(p.alpha)), operandOf(c.In[1], l.b.i, l.b.p, 1)
-	batches, size := elems(l.batch), l.m*l.n
-	if batches > 1 && c.In[1].Len() == l.k*l.n && c.In[0].Len() == batches*l.m*l.k && l.a.p == 1 && !p.batchA {
-		// One B for all: the rows of the whole batch are one tall matrix.
-		l.m, batches = l.m*batches, 1
-	}
 	one := func(par parallel, i int, at []int) {
 		multiply(par, l.m, l.n, l.k, a(at[0]), b(at[1]), z[i*size:], l.n, add)
 	}
@@ -195,6 +189,17 @@ func (p product) into(c *graph.Call, z []float32, add bool) {
 			walk(l.batch, lo, hi, func(i int, at []int) { one(serial, i, at) }, l.aBatch, l.bBatch)
 		})
 	}
+}
+
+// whole is a call's layout and how many products it is.
+func (p product) whole(c *graph.Call) (l layout, batches int) {
+	l = p.layout(c.In[0].Shape, c.In[1].Shape, c.Out[0].Shape)
+	batches = elems(l.batch)
+	if batches > 1 && c.In[1].Len() == l.k*l.n && c.In[0].Len() == batches*l.m*l.k && l.a.p == 1 && !p.batchA {
+		// One B for all: the rows of the whole batch are one tall matrix.
+		l.m, l.batch, batches = l.m*batches, nil, 1
+	}
+	return l, batches
 }
 
 // grads are again products, of the same matrices seen otherwise; nothing is

@@ -11,28 +11,72 @@ import (
 
 func isHalf(t graph.DType) bool { return t == graph.Float16 || t == graph.BFloat16 }
 
+// The sums of so many rows and columns stand in the scratch at one time: what
+// one pass over packed panels makes. More would cost the arena a float32 copy
+// of the result, and save nothing.
+const (
+	wideRows = blockM
+	wideCols = blockN
+	wideSums = wideRows * wideCols
+)
+
 // wideScratch is the scratch that sums of 16-bit floats need.
 func wideScratch(n *graph.Node) graph.Dim {
 	if !isHalf(n.Inputs[0].Type) {
 		return graph.Num(0)
 	}
-	return n.Outputs[0].Shape.Elems().Mul(graph.Num(4))
+	return n.Outputs[0].Shape.Elems().Min(graph.Num(wideSums)).Mul(graph.Num(4))
 }
 
 // hasWide reports whether a call is of 16-bit floats and has that scratch.
 func hasWide(c *graph.Call) bool {
-	return isHalf(c.In[0].Type) && len(c.Scratch) >= 4*c.Out[0].Len()
+	return isHalf(c.In[0].Type) && len(c.Scratch) >= 4*min(c.Out[0].Len(), wideSums)
 }
 
-func wide(c *graph.Call) []float32 {
-	return (&graph.Tensor{Type: graph.Float32, Bytes: c.Scratch[:4*c.Out[0].Len()]}).F32()
+// intoHalf computes a product of 16-bit floats, block by block. begin, if there
+// is one, gives the value that the sums of a block begin with: rows from row
+// on, columns from col on.
+func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows, cols int)) {
+	if c.Out[0].Len() == 0 {
+		return
+	}
+	l, batches := p.whole(c)
+	a, b := operandOf(c.In[0], l.a.i, l.a.p, float32(p.alpha)), operandOf(c.In[1], l.b.i, l.b.p, 1)
+	z := (&graph.Tensor{Type: graph.Float32, Bytes: c.Scratch}).F32()
+	size := l.m * l.n
+	// Small matrices are dealt out whole, as many as there is room for.
+	if each := wideSums / size; each > 1 && batches > 1 {
+		for first := 0; first < batches; first += each {
+			last := min(first+each, batches)
+			c.Parallel(last-first, 1+16*grain/max(1, size*l.k), func(lo, hi int) {
+				walk(l.batch, first+lo, first+hi, func(i int, at []int) {
+					multiply(serial, l.m, l.n, l.k, a(at[0]), b(at[1]), z[(i-first)*size:], l.n, false)
+				}, l.aBatch, l.bBatch)
+			})
+			narrow(c, z, first*size, 1, (last-first)*size, 0)
+		}
+		return
+	}
+	walk(l.batch, 0, batches, func(i int, at []int) {
+		for j0 := 0; j0 < l.n; j0 += wideCols {
+			cols := min(wideCols, l.n-j0)
+			for i0 := 0; i0 < l.m; i0 += wideRows {
+				rows := min(wideRows, l.m-i0)
+				if begin != nil {
+					begin(z, i0, j0, rows, cols)
+				}
+				multiply(c.Parallel, rows, cols, l.k, a(at[0]+i0*l.a.i), b(at[1]+j0*l.b.i), z, cols, begin != nil)
+				narrow(c, z, i*size+i0*l.n+j0, rows, cols, l.n)
+			}
+		}
+	}, l.aBatch, l.bBatch)
 }
 
-// narrow rounds the sums to the output.
-func narrow(c *graph.Call, z []float32) {
-	c.Parallel(len(z), grain/4, func(lo, hi int) {
+// narrow rounds sums to rows of the output, which are ld apart from at on.
+func narrow(c *graph.Call, z []float32, at, rows, cols, ld int) {
+	c.Parallel(rows*cols, grain/4, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			c.Out[0].SetFloat(i, float64(z[i]))
+			c.Out[0].SetFloat(at+i/cols*ld+i%cols, float64(z[i]))
 		}
 	})
 }
