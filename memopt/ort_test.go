@@ -193,7 +193,8 @@ func runWith(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.T
 }
 
 // TestTrainingGraphsNumbers: loss and every gradient are what ONNX Runtime and
-// PyTorch computed of the same numbers.
+// PyTorch computed of the same numbers, and the same bits after recomputation is
+// written into the graph.
 func TestTrainingGraphsNumbers(t *testing.T) {
 	for _, c := range trainingGraphs {
 		model, _, _ := strings.Cut(c.file, "-")
@@ -205,18 +206,21 @@ func TestTrainingGraphsNumbers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g := readTraining(t, c.file)
-			p, err := planner.Make(g, planner.Request{Dims: c.dims})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := runWith(t, p, func(v *graph.Value, x *graph.Tensor) {
-				from := data.Tensors["input."+v.Name]
-				if from == nil {
-					t.Fatalf("no numbers for input %q", v.Name)
+			run := func(g *graph.Graph) map[string]*graph.Tensor {
+				p, err := planner.Make(g, planner.Request{Dims: c.dims})
+				if err != nil {
+					t.Fatal(err)
 				}
-				copy(x.Bytes, from.Bytes)
-			})
+				return runWith(t, p, func(v *graph.Value, x *graph.Tensor) {
+					from := data.Tensors["input."+v.Name]
+					if from == nil {
+						t.Fatalf("no numbers for input %q", v.Name)
+					}
+					copy(x.Bytes, from.Bytes)
+				})
+			}
+			g := readTraining(t, c.file)
+			got := run(g)
 			if e := relErr(got[g.Loss.Name], data.Tensors["loss"], 0); !(e <= 1e-6) {
 				t.Errorf("loss is %v, not %v", got[g.Loss.Name].Float(0), data.Tensors["loss"].Float(0))
 			}
@@ -233,6 +237,10 @@ func TestTrainingGraphsNumbers(t *testing.T) {
 			}
 			if compared != c.grads {
 				t.Errorf("%d gradients were compared, not %d", compared, c.grads)
+			}
+			for _, settings := range [][]string{{"level=1"}, {"level=2"}, {"level=1", "compat=1.19"}} {
+				_, after := emitted(t, openTraining(t, c.file, c.dims, settings...))
+				sameTensors(t, strings.Join(settings, " "), run(after), got)
 			}
 		})
 	}
