@@ -129,3 +129,44 @@ func TestVulkanTrains(t *testing.T) {
 		})
 	}
 }
+
+// TestVulkanArchitectures: two steps of each kind of model give the losses that
+// they give on the processor.
+func TestVulkanArchitectures(t *testing.T) {
+	device := vulkanDevice(t)
+	files, err := filepath.Glob("testdata/architectures/*.onnx")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no models", err)
+	}
+	sizes := map[string]int64{"b": 2, "n": 2, "batch": 2, "s": 8, "t": 8, "seq": 8, "len": 32, "h": 16, "w": 16, "h2": 32, "w2": 32}
+	for _, path := range files {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			losses := map[string][]float64{}
+			for _, name := range []string{"cpu", device} {
+				c := configs.Default()
+				c.Device, c.Dims = name, sizes
+				m, err := Open(path, c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, err := m.Plan()
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := m.Run(p, Training{Steps: 2, LR: 1e-3})
+				if err != nil {
+					t.Fatal(err)
+				}
+				losses[name] = r.Losses
+				if got, want := r.Trace.Arena+r.Trace.State+r.Trace.Staging, p.Memory.Total; got != want {
+					t.Errorf("%s: promised %d bytes, measured %d", name, want, got)
+				}
+			}
+			for i, want := range losses["cpu"] {
+				if got := losses[device][i]; math.Abs(got-want) > 1e-4*math.Abs(want) {
+					t.Errorf("step %d: loss %v, on the processor %v", i, got, want)
+				}
+			}
+		})
+	}
+}

@@ -59,7 +59,7 @@ type finding struct {
 }
 
 // examinations is the table of what doctor looks at.
-var examinations = []func() finding{lookProgram, lookMachine, lookMemory, lookOperators, lookPython, lookSockets}
+var examinations = []func() finding{lookProgram, lookMachine, lookMemory, lookOperators, lookVulkan, lookPython, lookSockets}
 
 func lookProgram() finding {
 	f := finding{Name: "memopt", OK: true, Found: memopt.Version + ", " + runtime.Version()}
@@ -96,6 +96,27 @@ func lookMemory() finding {
 
 func lookOperators() finding {
 	return finding{Name: "operators", OK: true, Found: fmt.Sprintf("%d forms in the library (memopt ops lists them)", len(kernels.Library.All()))}
+}
+
+// lookVulkan lists devices; none is fine, for the processor does it all.
+func lookVulkan() finding {
+	f := finding{Name: "vulkan", Found: "no device"}
+	all, missing := memopt.ListDevices()
+	var names []string
+	for _, d := range all {
+		if d.Unfit == "" {
+			names = append(names, fmt.Sprintf("%s (%s)", d.Name, d.Kind))
+		}
+	}
+	switch {
+	case len(names) > 0:
+		f.OK, f.Found = true, strings.Join(names, ", ")
+	case missing != "":
+		f.Found, f.Advice = "none", missing
+	default:
+		f.Advice = "a driver is needed: mesa-vulkan-drivers on Debian and Ubuntu; memopt devices says more"
+	}
+	return f
 }
 
 func lookPython() finding {
