@@ -59,8 +59,16 @@ func (d *Device) prepare() error {
 	d.sets, err = d.gpu.NewSets(pipelines, bindings)
 	if d.options.Poison {
 		d.frees = make([][]planner.Life, len(d.schedule.Launches)+1)
+		steps := 0
+		for _, l := range d.schedule.Launches {
+			if l.Node != nil {
+				steps++
+			}
+		}
 		for _, l := range d.schedule.Lives {
-			d.frees[l.Last] = append(d.frees[l.Last], l)
+			if int(l.Last) < steps { // others are read behind the last step
+				d.frees[l.Last] = append(d.frees[l.Last], l)
+			}
 		}
 	}
 	return err

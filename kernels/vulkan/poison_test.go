@@ -1,0 +1,117 @@
+package vulkan_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/kernels/vulkan"
+	"memopt/memopt/graph"
+	"memopt/memopt/zoo"
+	"memopt/planner"
+)
+
+// TestPoison: whole steps run on poisoned memory, launch by launch, and give the
+// bits of the step that is recorded as one: nothing is read that is dead, and
+// nothing is written but what a launch owns. Two steps, so that states count.
+func TestPoison(t *testing.T) {
+	gpu := device(t)
+	for _, spec := range []zoo.Spec{
+		{Family: "mlp", Inputs: 12, Width: 20, Layers: 2, Classes: 5},
+		{Family: "gpt", Layers: 1, Width: 24, Heads: 2, Vocab: 17, Positions: 8, Dropout: 0.2},
+		{Family: "resnet", Layers: 1, Width: 4, Image: 8, Classes: 3},
+	} {
+		t.Run(spec.Family, func(t *testing.T) {
+			g, err := zoo.New(spec, kernels.Library)
+			if err != nil {
+				t.Fatal(err)
+			}
+			step, err := autograd.TrainStep(g, autograd.Options{Optimizer: "adamw", ClipNorm: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dims := map[string]int64{}
+			for _, name := range step.Names() {
+				dims[name] = map[string]int64{"batch": 3, "seq": 7}[name]
+			}
+			p, err := planner.Make(step, planner.Request{Dims: dims, Lowered: true, Strategy: "recompute-all"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := p.Schedule()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want [][]byte
+			for _, poison := range []bool{false, true} {
+				got := twoSteps(t, s, func() *vulkan.Device {
+					d, err := vulkan.Open(s, gpu, vulkan.Options{Poison: poison})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return d
+				})
+				if !poison {
+					want = got
+					continue
+				}
+				for i, x := range got {
+					if !bytes.Equal(x, want[i]) {
+						name := "an output"
+						if i < len(s.Fixed) {
+							name = s.Fixed[i].Value.Name
+						}
+						t.Errorf("%s has other bits on poisoned memory", name)
+					}
+				}
+			}
+		})
+	}
+}
+
+func twoSteps(t *testing.T, s *planner.Schedule, open func() *vulkan.Device) (all [][]byte) {
+	d := open()
+	defer d.Close()
+	if w := d.Warnings(); len(w) > 0 {
+		t.Errorf("warnings %q", w)
+	}
+	rng := rand.New(rand.NewPCG(4, 4))
+	in := map[string]*graph.Tensor{}
+	for _, r := range s.Fixed {
+		if r.Value.Kind != graph.Input {
+			continue
+		}
+		x := graph.NewTensor(r.Value.Type, r.Shape...)
+		for i := range x.Len() {
+			if x.Type.IsFloat() {
+				x.SetFloat(i, 0.01+0.1*rng.Float64())
+			} else {
+				x.SetInt(i, rng.Int64N(3))
+			}
+		}
+		in[r.Value.Name] = x
+	}
+	for i := range 2 {
+		if _, err := d.Run(planner.Run{Inputs: in, Seed: 5, Step: uint64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range s.Fixed {
+		x, err := d.State(r.Value.Name)
+		if err != nil {
+			t.Fatal(fmt.Errorf("%s: %w", r.Value.Name, err))
+		}
+		all = append(all, x.Bytes)
+	}
+	for _, r := range s.Outputs {
+		x, err := d.Output(r.Value.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, x.Bytes)
+	}
+	return all
+}
