@@ -47,6 +47,8 @@ var reduceSamples = []string{
 	"f32[3]; noop_with_empty_axes=1",
 	"f32[]",
 	"f32[2,0,3], i64{0}",
+	"f32[1100,3], i64{0}",
+	"f32[2,1600,2,1], i64{1}; keepdims=0",
 	"f64[3,2], i64{1}",
 	"f16[3,2], i64{1}",
 }
@@ -85,6 +87,7 @@ func defineReduce(r reduction) *graph.Op {
 	}
 	if r.quick != nil {
 		op.Fast = r.fast
+		op.Scratch = columnParts
 	}
 	if r.lowered != nil {
 		op.Lower = r.lowered.lower
@@ -237,7 +240,31 @@ type quickReduction struct {
 	start float64
 	row   func(acc float64, xs []float32) float64
 	rows  func(acc []float64, xs []float32)
+	join  func(acc, more []float64)        // what rows made of later rows
 	done  func(acc float64, n int) float64 // nil: acc as it is
+}
+
+// partRows is how many rows make a part, at least, where columns are reduced:
+// parts are done side by side and then joined in order. They follow from the
+// shape alone, and so does the result.
+const partRows = 512
+
+// columnParts is the scratch for what parts make of their columns: at most a
+// 256th of the input.
+func columnParts(n *graph.Node) graph.Dim {
+	shape, axes := n.Inputs[0].Shape, reducedAxes(n)
+	last := len(shape) - 1
+	for last >= 0 && shape[last].Is(1) {
+		last--
+	}
+	if last < 0 || slices.Contains(axes, last) {
+		return graph.Num(0)
+	}
+	rows := graph.Num(1)
+	for _, a := range axes {
+		rows = rows.Mul(shape[a])
+	}
+	return rows.FloorDiv(graph.Num(partRows)).Mul(n.Outputs[0].Shape.Elems()).Mul(graph.Num(8))
 }
 
 func (r reduction) fast(c *graph.Call) {
@@ -276,25 +303,58 @@ func (r reduction) fast(c *graph.Call) {
 	}
 	k := len(stay) - 1
 	width := stay[k]
-	// Columns that lie together, for the memory.
-	c.Parallel(len(out), max(512, grain/max(1, n)), func(lo, hi int) {
-		var block [2048]float64
-		for lo < hi {
-			column := lo % width
-			acc := block[:min(len(block), hi-lo, width-column)]
-			for i := range acc {
-				acc[i] = q.start
+	parts := n / partRows
+	if parts < 2 || len(c.Scratch) < 8*parts*len(out) {
+		parts = 1
+	}
+	// columns reduces rows [from, to) of acc's columns, the first of which is
+	// output i.
+	columns := func(acc []float64, i, from, to int) {
+		for j := range acc {
+			acc[j] = q.start
+		}
+		base := i % width
+		walk(stay[:k], i/width, i/width+1, func(_ int, at []int) { base += at[0] }, stayAt[:k])
+		walk(gone, from, to, func(_ int, at []int) {
+			q.rows(acc, in[base+at[0]:base+at[0]+len(acc)])
+		}, goneAt)
+	}
+	const together = 2048 // columns, for the cache
+	if parts == 1 {
+		c.Parallel(len(out), max(512, grain/max(1, n)), func(lo, hi int) {
+			var block [together]float64
+			for lo < hi {
+				acc := block[:min(together, hi-lo, width-lo%width)]
+				columns(acc, lo, 0, n)
+				for i, a := range acc {
+					out[lo+i] = finish(a)
+				}
+				lo += len(acc)
 			}
-			base := column
-			walk(stay[:k], lo/width, lo/width+1, func(_ int, at []int) { base += at[0] }, stayAt[:k])
-			each(gone, goneAt, func(k int) bool {
-				q.rows(acc, in[base+k:base+k+len(acc)])
-				return true
-			})
+		})
+		return
+	}
+	sums := scratch64(c, parts*len(out)) // [outer, parts, width]
+	c.Parallel(len(out)/width*parts, max(1, grain*parts/(width*n)), func(lo, hi int) {
+		for x := lo; x < hi; x++ {
+			outer, part := x/parts, x%parts
+			for column := 0; column < width; column += together {
+				acc := sums[x*width+column:][:min(together, width-column)]
+				columns(acc, outer*width+column, part*n/parts, (part+1)*n/parts)
+			}
+		}
+	})
+	c.Parallel(len(out), max(1, grain/parts), func(lo, hi int) {
+		for lo < hi {
+			first, run := (lo/width*parts)*width+lo%width, min(hi-lo, width-lo%width)
+			acc := sums[first:][:run]
+			for part := 1; part < parts; part++ {
+				q.join(acc, sums[first+part*width:][:run])
+			}
 			for i, a := range acc {
 				out[lo+i] = finish(a)
 			}
-			lo += len(acc)
+			lo += run
 		}
 	})
 }

@@ -21,6 +21,7 @@ var _ = defineReduce(reduction{
 	quick: &quickReduction{
 		row:  squareRow,
 		rows: squareRows,
+		join: addParts,
 		done: func(acc float64, _ int) float64 { return math.Sqrt(acc) },
 	},
 	flops:   2,

@@ -50,6 +50,13 @@ var _ = defineReduce(reduction{
 				}
 			}
 		},
+		join: func(acc, more []float64) {
+			for i, x := range more {
+				if x > acc[i] || x != x {
+					acc[i] = x
+				}
+			}
+		},
 	},
 	lowered: &loweredReduction{fold: foldMax},
 })

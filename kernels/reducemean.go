@@ -23,6 +23,7 @@ var _ = defineReduce(reduction{
 	quick: &quickReduction{
 		row:  sumRow,
 		rows: sumRows,
+		join: addParts,
 		done: func(acc float64, n int) float64 { return acc / float64(n) },
 	},
 	lowered: &loweredReduction{mean: true},

@@ -29,7 +29,7 @@ var _ = defineReduce(reduction{
 	grad: func(b *graph.Builder, x, _, dy *graph.Value, _ []int) *graph.Value {
 		return expandTo(b, dy, x.Shape)
 	},
-	quick:   &quickReduction{row: sumRow, rows: sumRows},
+	quick:   &quickReduction{row: sumRow, rows: sumRows, join: addParts},
 	lowered: &loweredReduction{},
 })
 
@@ -67,5 +67,12 @@ func sumRows(acc []float64, xs []float32) {
 	}
 	for i, x := range xs {
 		acc[i] += float64(x)
+	}
+}
+
+// addParts is the sum of two parts' sums.
+func addParts(acc, more []float64) {
+	for i, v := range more {
+		acc[i] += v
 	}
 }

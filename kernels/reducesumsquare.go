@@ -21,7 +21,7 @@ var _ = defineReduce(reduction{
 	grad: func(b *graph.Builder, x, _, dy *graph.Value, _ []int) *graph.Value {
 		return b.Op("Mul", nil, x, b.Op("Mul", nil, dy, num(b, dy, 2)))
 	},
-	quick:   &quickReduction{row: squareRow, rows: squareRows},
+	quick:   &quickReduction{row: squareRow, rows: squareRows, join: addParts},
 	flops:   2,
 	lowered: &loweredReduction{term: termSquare},
 })

@@ -86,11 +86,32 @@ func (r rowNorm) kept(row int) (mean, inv float64) {
 }
 
 func (r rowNorm) stats32(x []float32) (mean, inv float64) {
-	if r.centred {
-		mean = nearSumRow(x) / float64(len(x))
-		return mean, 1 / math.Sqrt(spreadRow(x, mean)/float64(len(x))+r.eps)
+	if !r.centred {
+		return 0, 1 / math.Sqrt(squareRow(0, x)/float64(len(x))+r.eps)
 	}
-	return 0, 1 / math.Sqrt(squareRow(0, x)/float64(len(x))+r.eps)
+	mean, spread := momentsRow(x)
+	return mean, 1 / math.Sqrt(spread/float64(len(x))+r.eps)
+}
+
+// momentsRow is the mean and Σ (x − mean)², in one pass if it can: about the
+// first element, and what that is off put right after. If it is so far off that
+// digits would be lost, there is a second pass about the mean.
+func momentsRow(x []float32) (mean, spread float64) {
+	n := float64(len(x))
+	if !vectors || len(x) < worthVectors {
+		mean = sumRow(0, x) / n
+		return mean, spreadRow(x, mean)
+	}
+	var s rowSums
+	a := mapping(x, x)
+	a.sums, a.scalars[0], a.pad[0] = &s, x[0], x[0]
+	a.sumAbout(len(x))
+	off := s.total(0) / n
+	mean, spread = float64(x[0])+off, s.total(1)-off*off*n
+	if off*off*n < 30*spread {
+		return mean, spread
+	}
+	return mean, spreadRow(x, mean)
 }
 
 // nearSumRow is sumRow for what is rounded to float32 soon after.

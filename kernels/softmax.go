@@ -48,7 +48,7 @@ func topRow(x []float32) float32 {
 		a := mapping(x, x)
 		a.sums, a.pad[0] = &s, minusInf
 		a.greatest(len(x))
-		return s.greatest()
+		return s.top[0]
 	}
 	a := float32(math.Inf(-1))
 	b, c, d := a, a, a
@@ -72,8 +72,23 @@ func topRow(x []float32) float32 {
 	return max(a, b, c, d)
 }
 
-func softmaxRow(y []float32, x [][]float32) {
-	scaleRow(y, y, float32(1/expSumRow(y, x[0], topRow(x[0]))))
+func softmaxRow(y []float32, in [][]float32) {
+	x := in[0]
+	if vectors && len(x) >= worthVectors {
+		var s rowSums
+		for i := range s.top {
+			s.top[i] = minusInf
+		}
+		a := mapping(y, x)
+		a.sums, a.pad[0] = &s, minusInf
+		a.greatest(len(x))
+		a.scalars[0] = s.top[0]
+		a.expSum(len(x))
+		a.in[0], a.scalars[0] = a.out[0], float32(1/s.total(0))
+		a.scale(len(x))
+		return
+	}
+	scaleRow(y, y, float32(1/expSumRow(y, x, topRow(x))))
 }
 
 var _ = define(graph.Op{

@@ -22,7 +22,7 @@ type rowArgs struct {
 }
 
 // rowSums are sums in the making, an addend for each lane, and the greatest
-// element of each lane.
+// element, in each lane.
 type rowSums struct {
 	sums [2][16]float64
 	top  [16]float32
@@ -53,16 +53,6 @@ func (s *rowSums) total(i int) float64 {
 	return (a + b) + (c + d)
 }
 
-func (s *rowSums) greatest() float32 {
-	top := s.top[0]
-	for _, v := range s.top[1:lanes] {
-		if v > top {
-			top = v
-		}
-	}
-	return top
-}
-
 // rowTail holds the last few elements of rows in pieces that are as long as a
 // register, so that they pass through the same instructions as the others.
 type rowTail struct {
@@ -71,9 +61,9 @@ type rowTail struct {
 	out  [4][16]float32
 }
 
-// load takes elements [from, to) of the inputs.
+// load takes elements [from, to) of the inputs. It does not take the sums: what
+// is stored through t would have to live on the heap, for every row.
 func (t *rowTail) load(a *rowArgs, from, to, ins int) {
-	t.args.sums, t.args.scalars = a.sums, a.scalars
 	for i := range ins {
 		piece := &t.in[i]
 		for k := range piece {

@@ -16,6 +16,7 @@ func (a *rowArgs) exp(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -46,6 +47,7 @@ func (a *rowArgs) sigmoid(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -76,6 +78,7 @@ func (a *rowArgs) tanh(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -106,6 +109,7 @@ func (a *rowArgs) erf(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -136,6 +140,7 @@ func (a *rowArgs) gelu(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -166,6 +171,7 @@ func (a *rowArgs) geluSlope(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -196,6 +202,7 @@ func (a *rowArgs) geluTanh(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -226,6 +233,7 @@ func (a *rowArgs) geluTanhSlope(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -256,6 +264,7 @@ func (a *rowArgs) swish(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -286,6 +295,7 @@ func (a *rowArgs) swishSlope(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -316,6 +326,7 @@ func (a *rowArgs) relu(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -346,6 +357,7 @@ func (a *rowArgs) reluSlope(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -376,6 +388,7 @@ func (a *rowArgs) add(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -406,6 +419,7 @@ func (a *rowArgs) sub(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -436,6 +450,7 @@ func (a *rowArgs) mul(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -466,6 +481,7 @@ func (a *rowArgs) scale(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -496,6 +512,7 @@ func (a *rowArgs) shift(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -526,6 +543,7 @@ func (a *rowArgs) sumAll(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -556,6 +574,7 @@ func (a *rowArgs) sumNear(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -573,6 +592,37 @@ func (a *rowArgs) sumNearFull(n int) {
 }
 
 //go:noescape
+func sumAboutAVX2(a *rowArgs, n int)
+
+//go:noescape
+func sumAboutAVX512(a *rowArgs, n int)
+
+// sumAbout: Σ (x − m) and Σ (x − m)²
+func (a *rowArgs) sumAbout(n int) {
+	full := n &^ (lanes - 1)
+	if full > 0 {
+		a.sumAboutFull(full)
+	}
+	if full < n {
+		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
+		t.load(a, full, n, 1)
+		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
+		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
+		t.args.sumAboutFull(lanes)
+		t.store(a, full, n, 0)
+	}
+}
+
+func (a *rowArgs) sumAboutFull(n int) {
+	if lanes == 16 {
+		sumAboutAVX512(a, n)
+	} else {
+		sumAboutAVX2(a, n)
+	}
+}
+
+//go:noescape
 func sumSquaresAVX2(a *rowArgs, n int)
 
 //go:noescape
@@ -586,6 +636,7 @@ func (a *rowArgs) sumSquares(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -616,6 +667,7 @@ func (a *rowArgs) dot(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -646,6 +698,7 @@ func (a *rowArgs) greatest(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -668,7 +721,7 @@ func expSumAVX2(a *rowArgs, n int)
 //go:noescape
 func expSumAVX512(a *rowArgs, n int)
 
-// expSum: y = e^(x−s) and Σ y
+// expSum: y = e^(x−s) and Σ y; no x is above s
 func (a *rowArgs) expSum(n int) {
 	full := n &^ (lanes - 1)
 	if full > 0 {
@@ -676,6 +729,7 @@ func (a *rowArgs) expSum(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -706,6 +760,7 @@ func (a *rowArgs) softmaxSlope(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -736,6 +791,7 @@ func (a *rowArgs) norm(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 3)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -766,6 +822,7 @@ func (a *rowArgs) normPlain(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -796,6 +853,7 @@ func (a *rowArgs) normSums(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 3)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -826,6 +884,7 @@ func (a *rowArgs) normSlope(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 3)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -856,6 +915,7 @@ func (a *rowArgs) normAffine(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 4)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -886,6 +946,7 @@ func (a *rowArgs) channelDots(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -916,6 +977,7 @@ func (a *rowArgs) channelSlope(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -946,6 +1008,7 @@ func (a *rowArgs) sumRows(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 1)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -976,6 +1039,7 @@ func (a *rowArgs) sgd(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -1006,6 +1070,7 @@ func (a *rowArgs) momentum(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 3)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
@@ -1036,6 +1101,7 @@ func (a *rowArgs) adam(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, 4)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}

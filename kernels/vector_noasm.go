@@ -42,6 +42,8 @@ func (*rowArgs) sumAll(int) { panic(noVectors) }
 
 func (*rowArgs) sumNear(int) { panic(noVectors) }
 
+func (*rowArgs) sumAbout(int) { panic(noVectors) }
+
 func (*rowArgs) sumSquares(int) { panic(noVectors) }
 
 func (*rowArgs) dot(int) { panic(noVectors) }

@@ -182,6 +182,21 @@ func (e *emitter) summing() {
 		for _, t := range sets[1:] {
 			e.line("VMAXPS %s, %s, %[2]s", t.top, first.top)
 		}
+		// The greatest of all lanes comes to the first.
+		at := func(kind string) string { return kind + first.top[1:] }
+		other := e.nameOf(e.take())
+		half := func(kind string) string { return kind + other[1:] }
+		if e.reg == "Z" {
+			e.line("VEXTRACTF64X4 $1, %s, %s", at("Z"), half("Y"))
+			e.line("VMAXPS %s, %s, %[2]s", half("Y"), at("Y"))
+		}
+		e.line("VEXTRACTF128 $1, %s, %s", at("Y"), half("X"))
+		e.line("VMAXPS %s, %s, %[2]s", half("X"), at("X"))
+		for _, turn := range []int{0x4e, 0xb1} {
+			e.line("VPERMILPS $%#x, %s, %s", turn, at("X"), half("X"))
+			e.line("VMAXPS %s, %s, %[2]s", half("X"), at("X"))
+		}
+		e.line("VBROADCASTSS %s, %s", at("X"), first.top)
 		e.line("VMOVUPS %s, %d(BX)", first.top, topAt)
 	}
 }
@@ -496,6 +511,7 @@ func (a *rowArgs) %[1]s(n int) {
 	}
 	if full < n {
 		var t rowTail
+		t.args.sums, t.args.scalars = a.sums, a.scalars
 		t.load(a, full, n, %[3]d)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
