@@ -2,6 +2,7 @@ package planner
 
 import (
 	"math"
+	"slices"
 
 	"memopt/memopt/graph"
 	"memopt/planner/recompute"
@@ -73,4 +74,33 @@ func (l *Lab) LeastOverhead(limit int64) float64 {
 		return math.Inf(1)
 	}
 	return least / l.m.total
+}
+
+// Anyhow is a plan of the plain steps with some nodes run again at other places:
+// each of again is the place and a number that picks a node that may run there.
+func (l *Lab) Anyhow(again [][2]int, dims map[string]int64) *Plan {
+	m := l.m
+	steps := m.order(make([]bool, len(m.g.Nodes)))
+	for _, a := range again {
+		// What is replaced early may not be read later.
+		most := 0
+		for most < len(steps) && m.g.Nodes[steps[most].Node].Op.Overwrites == nil {
+			most++
+		}
+		at := a[0] % (most + 1)
+		var may []int32
+		for _, s := range steps[:at] {
+			if m.mayRunAgain(m.g.Nodes[s.Node]) {
+				may = append(may, s.Node)
+			}
+		}
+		if len(may) > 0 {
+			steps = slices.Insert(steps, at, Step{may[a[1]%len(may)], true})
+		}
+	}
+	p, err := m.planOf(m.g, Request{Dims: dims}, steps)
+	if err != nil {
+		panic(err)
+	}
+	return p
 }

@@ -137,6 +137,59 @@ func TestAnySet(t *testing.T) {
 	})
 }
 
+// TestAnyhow: whatever runs again, wherever and however often, the plan is sound,
+// comes back from its file, and computes the same bits as a graph of its own.
+func TestAnyhow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plan.json")
+	twice := 0
+	rapid.Check(t, func(t *rapid.T) {
+		g, dims := randomGraph(t, 8), map[string]int64{"batch": rapid.Int64Range(1, 3).Draw(t, "batch")}
+		lab, err := planner.NewLab(g, dims)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, g)
+		}
+		again := make([][2]int, rapid.IntRange(1, 8).Draw(t, "launches"))
+		for i := range again {
+			again[i] = [2]int{rapid.IntRange(0, 1000).Draw(t, "place"), rapid.IntRange(0, 1000).Draw(t, "node")}
+		}
+		p := lab.Anyhow(again, dims)
+		sound(t, p)
+		runs := map[int32]int{}
+		for _, s := range p.Steps {
+			if runs[s.Node]++; runs[s.Node] == 3 {
+				twice++
+			}
+		}
+		if err := p.File("m.onnx").Save(path); err != nil {
+			t.Fatal(err)
+		}
+		f, err := planner.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := f.Bind(g)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, g)
+		}
+		if !slices.Equal(p.Steps, q.Steps) || p.Result != q.Result {
+			t.Fatalf("the plan came back as another: %v, %v", p.Steps, q.Steps)
+		}
+		r, err := p.Rewrite()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, g)
+		}
+		want := numbers(t, g, dims)
+		for i, got := range numbers(t, r, dims) {
+			if !bytes.Equal(got, want[i]) {
+				t.Fatalf("other bits:\n%s\n%s", g, r)
+			}
+		}
+	})
+	if twice == 0 {
+		t.Error("no node ran three times")
+	}
+}
+
 // TestStrategies: every strategy and level gives a sound plan.
 func TestStrategies(t *testing.T) {
 	names, _ := planner.Strategies()

@@ -27,10 +27,15 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 				r.define(v)
 			}
 		}
-		for _, s := range p.Steps {
+		forward := -1 // the last step of the forward pass
+		for i, s := range p.Steps {
+			if !s.Again && p.Graph.Nodes[s.Node].Phase == graph.Forward {
+				forward = i
+			}
+		}
+		for i, s := range p.Steps {
 			n := p.Graph.Nodes[s.Node]
-			r.b.Phase = n.Phase
-			if s.Again {
+			if r.b.Phase = n.Phase; s.Again && i > forward {
 				r.b.Phase = graph.Backward
 			}
 			r.node(n)

@@ -138,22 +138,28 @@ func (v *solver) lowest(floor int64) (*candidate, error) {
 		}
 		return v.all[len(v.all)-1], nil
 	}
-	from, to := floor, best.placed.Height // none within from is known
+	from, to := align(floor), align(best.placed.Height) // none within from is known
+	var found *recompute.Answer
 	for range halvings {
-		m := from + (to-from)/2
-		c, err := v.at(m)
-		if err != nil {
-			return nil, err
-		}
-		if c == nil {
+		m := align(from + (to-from)/2)
+		a, ok := v.r.Solve(m)
+		if !ok {
 			from = m
 			continue
 		}
-		if to = m; c.placed.Height < best.placed.Height {
-			best = c
+		to = m
+		if found == nil || a.Peak < found.Peak {
+			found = &a
 		}
 	}
-	return best, nil
+	if found == nil {
+		return best, nil
+	}
+	c, err := v.m.place(&candidate{t: v.m.simulate(v.steps(found.Launches))})
+	if err == nil && c.placed.Height < best.placed.Height {
+		best = c
+	}
+	return best, err
 }
 
 // halvings is how often the distance to the floor is halved for the lowest plan.

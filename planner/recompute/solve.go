@@ -66,7 +66,7 @@ func New(p *Problem) (*Solver, error) {
 	s.sim.run(s.keep, math.MaxInt64)
 	s.plain, s.top = slices.Clone(s.sim.live), s.sim.peak
 	s.tiny = s.small()
-	s.sim.most = 16*len(p.Cost) + 1024
+	s.sim.most = mostAgain*len(p.Cost) + 1024
 	return s, nil
 }
 
@@ -76,6 +76,9 @@ const (
 	enough = 0.0002
 	good   = 0.0005
 )
+
+// mostAgain is how many launches for each operator a plan may have on average.
+const mostAgain = 8
 
 // How many launches are simulated for one limit, and of a program that can be
 // solved exactly.
