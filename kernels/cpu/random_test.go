@@ -2,6 +2,7 @@ package cpu_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -64,6 +65,32 @@ func samePlanBits(t *rapid.T, reference bool) {
 			t.Fatalf("%q has other bits when %q run again\n%s", name, chosen, g)
 		}
 	}
+}
+
+// TestBudgetSameBits: so does any plan that a budget leads to, however often it
+// runs a node.
+func TestBudgetSameBits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := randomStep(t)
+		dims := map[string]int64{"batch": rapid.Int64Range(1, 3).Draw(t, "batch")}
+		plain := plan(t, g, planner.Request{Dims: dims})
+		limit := plain.Floor.Peak + (plain.Arena-plain.Floor.Peak)*rapid.Int64Range(0, 100).Draw(t, "percent")/100
+		tight, err := planner.Make(g, planner.Request{Dims: dims, ActivationBudget: planner.Size{Bytes: limit}})
+		var none *planner.BudgetError
+		if errors.As(err, &none) {
+			tight, err = planner.Make(g, planner.Request{Dims: dims, ActivationBudget: planner.Size{Bytes: none.Best}})
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, g)
+		}
+		want := run(t, plain, cpu.Options{Poison: true, Workers: 1})
+		got := run(t, tight, cpu.Options{Poison: true, Workers: 3})
+		for name := range want {
+			if !bytes.Equal(want[name], got[name]) {
+				t.Fatalf("%q has other bits within %d bytes\n%s", name, limit, g)
+			}
+		}
+	})
 }
 
 func binding(t *rapid.T, dims map[string]int64) *graph.Binding {
