@@ -19,7 +19,8 @@ type Options struct {
 	// launch is submitted by itself, and one that writes elsewhere than into its
 	// outputs and work space is an error.
 	Poison bool
-	// Timeout is how long a step may take; 0 is a minute.
+	// Timeout is how long the processor waits for a step, or for what lies between
+	// two of its own launches; 0 is ten minutes.
 	Timeout time.Duration
 }
 
@@ -58,7 +59,7 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
 	if o.Timeout == 0 {
-		o.Timeout = time.Minute
+		o.Timeout = 10 * time.Minute
 	}
 	d := &Device{schedule: s, options: o, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, pipelines: map[string]*vk.Pipeline{}}
 	if d.gpu, err = i.Open(p); err != nil {
