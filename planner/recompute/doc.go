@@ -30,11 +30,13 @@
 //     bytes to grains, which closes the gap that equal layers leave.
 //   - repair.go forgets, at the peak, what takes most bytes off for the least
 //     cost; takeback.go remembers what turned out to fit.
-//   - fold.go solves a program of many equal layers as one of a few.
-//   - exact.go tries every plan of a small program.
-//   - solve.go puts them together, and answers lower limits first where those
-//     could be cheaper: less memory never costs less.
-//   - check.go replays launches by another route.
+//   - starts.go makes plans to begin with of what the cuts keep. Equal layers,
+//     which a price takes all or none of, are divided by a mixture.
+//   - exact.go finds the cheapest launches of a small program by shortest paths.
+//   - solve.go puts them together: start, repair, take back, exchange, until the
+//     plan is near the bound or the work is done.
+//   - floor.go is the peak that no plan goes below; check.go replays launches by
+//     another route.
 //
 // Nothing depends on the clock: searches end by counted work.
 package recompute

@@ -1,7 +1,6 @@
 package recompute
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -65,7 +64,7 @@ func New(p *Problem) (*Solver, error) {
 	}
 	s.sim.run(s.keep, math.MaxInt64)
 	s.plain, s.top = slices.Clone(s.sim.live), s.sim.peak
-	s.tiny = s.small()
+	s.tiny = p.Forced == nil && s.small()
 	s.sim.most = mostAgain*len(p.Cost) + 1024
 	return s, nil
 }
@@ -141,66 +140,6 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 	return s.answer(x.best, least), true
 }
 
-// combined are plans that forget by every place what its cut does not keep.
-func (s *Solver) combined(at []bounded) (all []func() plan) {
-	for back := range 3 {
-		all = append(all, func() plan {
-			p := s.keep.clone()
-			for _, b := range at {
-				for _, sets := range [][]set{b.sets, b.fine} {
-					// The nearest hull points to the room, on the side that fits.
-					if fits := b.fitting(sets); back < len(fits) {
-						s.forgetBy(&p, b.c, fits[len(fits)-1-back])
-					}
-				}
-			}
-			return p
-		})
-	}
-	return all
-}
-
-// fitting are the sets whose bytes are within the room.
-func (b bounded) fitting(sets []set) (fits []set) {
-	for _, x := range sets {
-		if b.bytes(x) <= b.room {
-			fits = append(fits, x)
-		}
-	}
-	return fits
-}
-
-// bytes is what a set keeps.
-func (b bounded) bytes(x set) (sum int64) {
-	for i, k := range x.kept {
-		if k {
-			sum += b.c.bytes[i]
-		}
-	}
-	return sum
-}
-
-// forgetBy forgets by the place of a cut what it does not keep, each value
-// right after its last use before.
-func (s *Solver) forgetBy(p *plan, c *cut, x set) {
-	for i, v := range c.values {
-		if x.kept[i] || !s.may(v) {
-			continue
-		}
-		last := s.spans[v].made
-		for _, op := range s.uses.Of(v) {
-			if op < c.at {
-				last = op
-			}
-		}
-		if last < s.p.Border {
-			p.gone[v] = true
-		} else if _, known := p.search(event{last + 1, v}); !known {
-			p.apply(event{last + 1, v}, false)
-		}
-	}
-}
-
 // descend repairs and improves plans, and remembers the best. far follows also
 // what costs more than the best before it is improved. share is the part of the
 // work by which it ends.
@@ -273,159 +212,6 @@ func (x *search) explore(starts []func() plan, share float64) {
 			x.best, x.extra = p, extra
 		}
 	}
-}
-
-// eager are starts that forget, behind the border, everything at once that the
-// cuts do not keep.
-func (s *Solver) eager(starts []func() plan, limit int64) (all []func() plan) {
-	for _, start := range starts {
-		all = append(all, func() plan {
-			p := start()
-			s.sim.eager = make([]bool, len(s.p.Bytes))
-			for v := range s.sim.eager {
-				s.sim.eager[v] = s.may(int32(v)) && p.gone[v]
-			}
-			if s.sim.run(p, limit) {
-				p.events = slices.Clone(s.sim.forgot)
-			}
-			s.sim.eager = nil
-			return p
-		})
-	}
-	return all
-}
-
-// starts are plans to begin with: mixtures of what the cuts keep, and that.
-func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
-	for _, b := range at[:min(3, len(at))] {
-		for _, sets := range [][]set{b.fine, b.sets} {
-			if len(sets) == 0 {
-				continue
-			}
-			for _, front := range []bool{true, false} {
-				all = append(all, func() plan {
-					less, more := s.around(b, sets, limit)
-					return s.mix(b.c, less, more, front, limit)
-				})
-			}
-		}
-		for _, x := range b.fine[max(0, len(b.fine)-2):] {
-			all = append(all, func() plan { return s.from(b.c, x) })
-		}
-		for _, x := range b.sets[max(0, len(b.sets)-3):] {
-			all = append(all, func() plan { return s.from(b.c, x) })
-		}
-	}
-	return all
-}
-
-// near are the plan that forgets nothing, and mixtures of the sets nearest to
-// the room of each place, which may be over the limit elsewhere.
-func (s *Solver) near(at []bounded, limit int64) (all []func() plan) {
-	all = append(all, s.keep.clone)
-	for _, b := range at[:min(3, len(at))] {
-		less, more := b.nearest(b.sets)
-		for _, front := range []bool{true, false} {
-			all = append(all, func() plan { return s.mix(b.c, less, more, front, limit) })
-		}
-	}
-	return all
-}
-
-// nearest are the largest set within the room and the smallest beyond it.
-func (b bounded) nearest(sets []set) (less, more set) {
-	low, high := int64(-1), int64(math.MaxInt64)
-	for _, x := range sets {
-		switch sum := b.bytes(x); {
-		case sum <= b.room && sum > low:
-			less, low = x, sum
-		case sum > b.room && sum < high:
-			more, high = x, sum
-		}
-	}
-	return less, more
-}
-
-// around are the two sets nearest to the limit: one that fits everywhere, if one
-// does, and the next larger. If what fits at the cut's place is over the limit
-// elsewhere, the cut is made for less room.
-func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
-	room := b.room
-	for range 4 {
-		sorted := slices.Clone(sets)
-		slices.SortStableFunc(sorted, func(x, y set) int { return cmp.Compare(b.bytes(y), b.bytes(x)) })
-		over := int64(0)
-		for i, x := range sorted {
-			less = x
-			if more = x; i > 0 {
-				more = sorted[i-1]
-			}
-			if b.bytes(x) > room || !s.sim.run(s.from(b.c, x), limit) {
-				continue
-			}
-			if s.sim.peak <= limit {
-				return less, more
-			}
-			if over == 0 {
-				over = s.sim.peak - limit
-			}
-		}
-		if room -= over; over == 0 || room < 0 {
-			break
-		}
-		_, lower, ok := b.c.best(b.c.bytes, float64(room))
-		s.count(b.c)
-		if !ok || lower == nil {
-			break
-		}
-		sets = lower
-	}
-	return less, more
-}
-
-// mix keeps what more does of the values made before some place (front) or
-// behind it, and what less does of the others; as many as the limit lets. Equal
-// layers that a price takes all or none of are divided so.
-func (s *Solver) mix(c *cut, less, more set, front bool, limit int64) plan {
-	order := make([]int32, len(c.values))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(a, b int32) int {
-		if !front {
-			a, b = b, a
-		}
-		return cmp.Or(cmp.Compare(s.spans[c.values[a]].made, s.spans[c.values[b]].made), cmp.Compare(a, b))
-	})
-	kept := slices.Clone(less.kept)
-	first := func(n int) plan {
-		copy(kept, less.kept)
-		for _, i := range order[:n] {
-			kept[i] = more.kept[i]
-		}
-		return s.from(c, set{kept: kept})
-	}
-	from, to := 0, len(order)+1
-	for from+1 < to {
-		m := (from + to) / 2
-		if s.sim.run(first(m), limit) && s.sim.peak <= limit {
-			from = m
-		} else {
-			to = m
-		}
-	}
-	return first(from)
-}
-
-// from is the plan that has at the border what a cut keeps.
-func (s *Solver) from(c *cut, x set) plan {
-	p := s.keep.clone()
-	for i, v := range c.values {
-		if s.may(v) && s.spans[v].made < s.p.Border {
-			p.gone[v] = !x.kept[i] || s.forced(v)
-		}
-	}
-	return p
 }
 
 // may reports whether a plan may forget a value.
