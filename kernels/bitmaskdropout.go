@@ -28,6 +28,7 @@ var _ = defineMaskGrad("DropoutGrad", "dy/(1 − ratio) where the mask is true, 
 	"f32[64], bool[64], _, bool[]{1}",
 	"f32[5], bool[5], f32[]{0.4}",
 	"f32[5], bool[5], f32[]{0}, bool[]{1}",
+	"f32[0,7], bool[0,7], f32[]{0.4}, bool[]{1}",
 	"f16[5], bool[5], f32[]{0.4}, bool[]{1}",
 )
 
@@ -47,6 +48,7 @@ func defineMaskGrad(name, doc string, bits bool, samples ...string) *graph.Op {
 		Shrink:    maskBits(bits),
 		Eval:      func(c *graph.Call) { unmask(c, bits, serial) },
 		Fast:      func(c *graph.Call) { unmask(c, bits, c.Parallel) },
+		Lower:     lowerMasked(bits),
 		Flops:     perElement(2),
 		Recompute: graph.Cheap,
 		InPlace:   []int{0},

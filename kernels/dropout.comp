@@ -1,20 +1,31 @@
-// x/(1 − ratio) or 0, by the counter's draws: an invocation owns four elements,
-// as one draw gives four words.
+// (x + bias)/(1 − ratio) or 0, then + residual: by the counter's draws, of which one
+// gives four words, or by a mask that somebody has kept. An invocation owns
+// BLOCKS times four elements: 32 where a mask of bits is written.
 #version 450
 #extension GL_EXT_shader_8bit_storage : require
 
 layout(local_size_x = 256) in;
-layout(constant_id = 0) const uint RATIO = 0; // there is one; else ½
-layout(constant_id = 1) const uint MASK = 0;  // wanted
+layout(constant_id = 0) const uint RATIO = 0;  // there is one; else ½
+layout(constant_id = 1) const uint MODE = 0;   // there is one; else nobody goes
+layout(constant_id = 2) const uint MASK = 0;   // wanted: 1 bools, 2 bits
+layout(constant_id = 3) const uint SOURCE = 0; // 0 draws, 1 a mask of bools, 2 one of bits
+layout(constant_id = 4) const uint BIAS = 0;
+layout(constant_id = 5) const uint RESIDUAL = 0;
+layout(constant_id = 6) const uint BLOCKS = 1;
 
-layout(push_constant) uniform Push { uint n, who0, who1; };
+layout(push_constant) uniform Push { uint n, who0, who1, width; }; // width: of the bias
 
 layout(binding = 0) buffer Y { float y[]; };
 layout(binding = 1) readonly buffer X { float x[]; };
 layout(binding = 2) readonly buffer Ratio { float ratio[]; };
 layout(binding = 3) readonly buffer Mode { uint8_t training[]; };
-layout(binding = 4) buffer Mask { uint8_t mask[]; };
-layout(binding = 5) readonly buffer Run { uint seed0, seed1, step0, step1; };
+layout(binding = 4) buffer Bools { uint8_t bools[]; };
+layout(binding = 5) buffer Bits { uint bits[]; };
+layout(binding = 6) readonly buffer KeptBools { uint8_t keptBools[]; };
+layout(binding = 7) readonly buffer KeptBits { uint keptBits[]; };
+layout(binding = 8) readonly buffer Bias { float bias[]; };
+layout(binding = 9) readonly buffer Residual { float residual[]; };
+layout(binding = 10) readonly buffer Run { uint seed0, seed1, step0, step1; };
 
 uvec4 philox(uvec4 c, uint k0, uint k1) {
 	for (int i = 0; i < 10; i++) {
@@ -29,16 +40,30 @@ uvec4 philox(uvec4 c, uint k0, uint k1) {
 }
 
 void main() {
-	uint block = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 256 + gl_LocalInvocationIndex;
-	if (4 * block >= n) return;
-	float r = uint(training[0]) == 0 ? 0 : RATIO != 0 ? ratio[0] : 0.5;
+	uint first = ((gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 256 + gl_LocalInvocationIndex) * BLOCKS;
+	if (4 * first >= n) return;
+	bool trains = MODE != 0 && uint(training[0]) != 0;
+	float r = !trains ? 0 : RATIO != 0 ? ratio[0] : 0.5;
 	float scale = 1 / (1 - r);
-	uint bound = r < 1 ? uint(roundEven(r * 4294967296.0)) : 0xffffffffu;
-	uvec4 words = philox(uvec4(block, step0, who0, who1), seed0, seed1);
-	for (uint i = 0; i < 4 && 4 * block + i < n; i++) {
-		uint at = 4 * block + i;
-		bool stays = r < 1 && words[i] >= bound;
-		y[at] = !(r >= 0 && r <= 1) ? uintBitsToFloat(0x7fc00000) : stays ? x[at] * scale : 0;
-		if (MASK != 0) mask[at] = uint8_t(stays ? 1u : 0u);
+	uint bound = r < 1 ? uint(roundEven(r * 4294967296.0)) : 0xffffffffu, told = 0;
+	for (uint block = first; block < first + BLOCKS; block++) {
+		uvec4 words = SOURCE == 0 ? philox(uvec4(block, step0, who0, who1), seed0, seed1) : uvec4(0);
+		for (uint i = 0; i < 4 && 4 * block + i < n; i++) {
+			uint at = 4 * block + i;
+			bool stays;
+			if (!trains) stays = true;
+			else if (SOURCE == 1) stays = uint(keptBools[at]) != 0;
+			else if (SOURCE == 2) stays = (keptBits[at / 32] >> (at % 32) & 1u) != 0;
+			else stays = r == 0 || r < 1 && words[i] >= bound;
+			float v = x[at];
+			if (BIAS != 0) v += bias[at % width];
+			v = stays ? v * scale : 0;
+			if (!(r >= 0 && r <= 1)) v = uintBitsToFloat(0x7fc00000);
+			if (RESIDUAL != 0) v += residual[at];
+			y[at] = v;
+			if (MASK == 1) bools[at] = uint8_t(stays ? 1u : 0u);
+			if (stays) told |= 1u << (at % 32);
+		}
 	}
+	if (MASK == 2) bits[first / 8] = told;
 }

@@ -123,6 +123,7 @@ func defineSumMask(d sumMask, samples ...string) *graph.Op {
 		Fuse:      d.fuse,
 		Eval:      func(c *graph.Call) { d.run(c, serial) },
 		Fast:      func(c *graph.Call) { d.run(c, c.Parallel) },
+		Lower:     loweredSumMaskForm[[2]bool{d.bits, d.biased}].lower,
 		Flops:     perElement(18),
 		Recompute: graph.Cheap,
 		InPlace:   []int{0},

@@ -53,33 +53,3 @@ func lowerGatherGrad(l *graph.Lowering) {
 	gatherPass(l, gatherChain, l.Limits.Subgroup, picked, 1, size, unused(true), reads(2), reads(1), work(true))
 	gatherPass(l, gatherAdd, local, picked*ceilDiv(before*after, local), 1, size, writes(0), reads(2), reads(1), work(false))
 }
-
-var dropoutKernel = shader("dropout", "dropout.comp")
-
-func lowerDropout(l *graph.Lowering) {
-	x, y := l.In[0], l.Out[0]
-	ratio, on := loweredIn(l, 1), loweredIn(l, 2)
-	switch {
-	case x.Type != graph.Float32 || ratio != nil && ratio.Type != graph.Float32:
-		l.Refuse("the data is %s; there is a kernel for f32", x.Type)
-	case on == nil:
-		l.Refuse("it never trains")
-	case !l.Limits.Int8:
-		l.Refuse("the device has no bytes in buffers")
-	}
-	if l.Refused != "" || y.Len() == 0 {
-		return
-	}
-	who := l.Node.Identity()
-	of, mask, wanted := reads(0), unused(true), loweredOut(l, 1) != nil
-	if ratio != nil {
-		of = reads(1)
-	}
-	if wanted {
-		mask = writes(1)
-	}
-	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: dropoutKernel, Spec: []uint32{oneIf(ratio != nil), oneIf(wanted)}, Push: append(words(l, y.Len()), uint32(who), uint32(who>>32)),
-		Buffers: []graph.Buffer{writes(0), reads(0), of, reads(2), mask, {Place: graph.PlaceRun}}, Groups: inLine(l, ceilDiv(ceilDiv(y.Len(), 4), 256)),
-	})
-}

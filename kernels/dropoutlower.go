@@ -1,0 +1,88 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var dropoutKernel = shader("dropout", "dropout.comp")
+
+// loweredDropout says where the operands of a dropout are; −1 is nowhere.
+type loweredDropout struct {
+	ratio, mode          int
+	bias, residual, mask int
+	bits                 bool // the mask is of bits; else of bools
+}
+
+var (
+	drawnMask          = loweredDropout{ratio: 1, mode: 2, bias: -1, residual: -1, mask: -1}
+	drawnBits          = loweredDropout{ratio: 1, mode: 2, bias: -1, residual: -1, mask: -1, bits: true}
+	drawnBiasMask      = loweredDropout{ratio: 3, mode: 4, bias: 1, residual: 2, mask: -1}
+	drawnBiasBits      = loweredDropout{ratio: 3, mode: 4, bias: 1, residual: 2, mask: -1, bits: true}
+	readMask           = loweredDropout{ratio: 2, mode: 3, bias: -1, residual: -1, mask: 1}
+	readBits           = loweredDropout{ratio: 2, mode: 3, bias: -1, residual: -1, mask: 1, bits: true}
+	lowerDropout       = drawnMask.lower
+	loweredSumMaskForm = map[[2]bool]loweredDropout{{false, false}: drawnMask, {true, false}: drawnBits, {false, true}: drawnBiasMask, {true, true}: drawnBiasBits}
+)
+
+func lowerMasked(bits bool) func(*graph.Lowering) {
+	if bits {
+		return readBits.lower
+	}
+	return readMask.lower
+}
+
+func (d loweredDropout) lower(l *graph.Lowering) {
+	x, y := l.In[0], l.Out[0]
+	if !l.Limits.Int8 {
+		l.Refuse("the device has no bytes in buffers")
+		return
+	}
+	for _, i := range []int{0, d.ratio, d.bias, d.residual} {
+		if i >= 0 && loweredIn(l, i) != nil && l.In[i].Type != graph.Float32 {
+			l.Refuse("input %d is %s; there is a kernel for f32", i, l.In[i].Type)
+			return
+		}
+	}
+	if y.Len() == 0 {
+		return
+	}
+	width := 1
+	if d.bias >= 0 {
+		b, last := l.In[d.bias], len(x.Shape)-1
+		width = b.Len()
+		if last < 0 || width != x.Shape[last] {
+			l.Refuse("the bias is not as long as the last dim")
+			return
+		}
+	}
+	optional := func(i int) (graph.Buffer, uint32) {
+		if i < 0 || loweredIn(l, i) == nil {
+			return unused(false), 0
+		}
+		return reads(i), 1
+	}
+	ratio, hasRatio := optional(d.ratio)
+	mode, hasMode := optional(d.mode)
+	bias, hasBias := optional(d.bias)
+	residual, hasResidual := optional(d.residual)
+	bools, bits, keptBools, keptBits := unused(true), unused(true), unused(false), unused(false)
+	mask, source, blocks := uint32(0), uint32(0), 1
+	switch {
+	case d.mask >= 0 && d.bits:
+		keptBits, source = reads(d.mask), 2
+	case d.mask >= 0:
+		keptBools, source = reads(d.mask), 1
+	case loweredOut(l, 1) != nil && d.bits:
+		bits, mask, blocks = writes(1), 2, 8
+	case loweredOut(l, 1) != nil:
+		bools, mask = writes(1), 1
+	}
+	who := uint64(0)
+	if source == 0 {
+		who = l.Node.Identity()
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: dropoutKernel, Spec: []uint32{hasRatio, hasMode, mask, source, hasBias, hasResidual, uint32(blocks)},
+		Push:    append(words(l, y.Len()), uint32(who), uint32(who>>32), uint32(width)),
+		Buffers: []graph.Buffer{writes(0), reads(0), ratio, mode, bools, bits, keptBools, keptBits, bias, residual, {Place: graph.PlaceRun}},
+		Groups:  inLine(l, ceilDiv(ceilDiv(y.Len(), 4*blocks), 256)),
+	})
+}
