@@ -8,12 +8,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Apply gives the step that keeps the extracts of the chosen candidates of g
-// instead of their values. Nodes keep their names and their order; an extract
-// is made right after its value, and what reads it stands where the reader of
-// the value stood.
+// Apply gives the step that keeps less of the chosen candidates of g instead of
+// their values. Nodes keep their names and their order; an extract is made right
+// after its value, and what reads it stands where the reader of the value stood.
+// A value in another type is made what it was again right before each reader.
 func Apply(g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
-	r := &rewriter{b: graph.NewBuilder(graph.New(g.Lib, g.Name)), now: make([]*graph.Value, len(g.Values)), by: map[*graph.Node]extract{}, scope: "keep"}
+	r := &rewriter{b: graph.NewBuilder(graph.New(g.Lib, g.Name)), now: make([]*graph.Value, len(g.Values)), by: map[*graph.Node]extract{},
+		rounded: make([]*rounded, len(g.Values)), before: map[*graph.Node][]*rounded{}, after: map[*graph.Node][]*rounded{}, scope: "keep"}
 	for slices.ContainsFunc(g.Values, func(v *graph.Value) bool { return strings.HasPrefix(v.Name, r.scope+"/") }) {
 		r.scope += "_" // the step was shrunk before
 	}
@@ -22,6 +23,10 @@ func Apply(g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
 		v := chosen[i].Value
 		if int(v.ID) >= len(g.Values) || g.Values[v.ID] != v {
 			return nil, fmt.Errorf("shrink: value %q is of another graph", v.Name)
+		}
+		if chosen[i].As != 0 {
+			r.round(&chosen[i])
+			continue
 		}
 		of[v.ID] = &chosen[i]
 	}
@@ -33,7 +38,9 @@ func Apply(g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
 		}
 		for _, n := range g.Nodes {
 			r.b.Phase = n.Phase
+			r.encode(r.before[n])
 			r.node(n)
+			r.encode(r.after[n])
 			for _, v := range n.Outputs {
 				if v != nil && of[v.ID] != nil {
 					r.keep(of[v.ID])
@@ -65,6 +72,10 @@ type rewriter struct {
 	b   *graph.Builder
 	now []*graph.Value // by old value
 	by  map[*graph.Node]extract
+	// rounded is by old value, its views among them; before and after are where
+	// their copies are made.
+	rounded       []*rounded
+	before, after map[*graph.Node][]*rounded
 	// scope begins the names of all that is new.
 	scope string
 }
@@ -100,7 +111,13 @@ func (r *rewriter) keep(c *Candidate) {
 func (r *rewriter) node(n *graph.Node) {
 	in := make([]*graph.Value, len(n.Inputs))
 	for i, v := range n.Inputs {
-		if v != nil {
+		switch first := slices.Index(n.Inputs, v); {
+		case v == nil:
+		case first < i:
+			in[i] = in[first]
+		case n.Phase != graph.Forward && r.rounded[v.ID] != nil:
+			in[i] = r.decode(v, n)
+		default:
 			in[i] = r.now[v.ID]
 		}
 	}

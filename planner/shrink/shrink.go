@@ -7,7 +7,11 @@
 // [Candidates] finds such values in a training step, and [Apply] gives the step
 // that keeps the extracts of some: a graph like any other, which computes the
 // same bits. What is possible is said by the operators, in their Shrink facet;
-// no operator is named here.
+// no operator is named here. [Keys] puts together what one row of a plan table
+// speaks of.
+//
+// [Lossy] finds values that can be kept in a smaller type of floats. The forward
+// pass is the same then, but gradients are not, so nobody gets that unasked.
 package shrink
 
 import (
@@ -25,9 +29,32 @@ type Candidate struct {
 	// Readers are the nodes of the backward pass that will read an extract
 	// instead: all that read the value there.
 	Readers []*graph.Node
+	// As is the element type in which the value itself is kept; 0 if extracts are.
+	As graph.DType
 	// Before and After are the bytes kept for the backward pass: of the value,
 	// and of all its extracts.
 	Before, After graph.Dim
+
+	storage []*graph.Value // the value and its views in the forward pass, if As is set
+	last    *graph.Node    // of the forward pass that reads it
+}
+
+// Key is all candidates of one ID, as a row of a plan table.
+type Key struct {
+	ID      string
+	Members []int // of the candidates
+}
+
+// Keys groups candidates by ID, the first of each in their order.
+func Keys(found []Candidate) (keys []Key) {
+	for i, c := range found {
+		k := slices.IndexFunc(keys, func(k Key) bool { return k.ID == c.ID })
+		if k < 0 {
+			k, keys = len(keys), append(keys, Key{ID: c.ID})
+		}
+		keys[k].Members = append(keys[k].Members, i)
+	}
+	return keys
 }
 
 // Candidates lists the values of a training step that can be kept in less, in

@@ -1,0 +1,145 @@
+package shrink
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// common is the size that named dims are taken to have when the question is
+// whether a value is worth rounding: a step must not depend on what it is fed.
+const common = 32
+
+// least is how many elements a value worth rounding has.
+const least = 1024
+
+// Lossy lists the values of a training step that can be kept in a smaller type
+// of floats, in the order in which they are made. What is computed from them is
+// then no longer the same: it is the caller who has to ask for it. Losses and
+// other results are left out, and so are numbers made of integers or bools,
+// statistics beside a result, and whatever is small.
+func Lossy(g *graph.Graph, to graph.DType) []Candidate {
+	uses := g.Uses()
+	var found []Candidate
+	for _, n := range g.Nodes {
+		if n.Phase != graph.Forward || n.Op.View || n.Op.Overwrites != nil || len(n.Outputs) == 0 {
+			continue
+		}
+		v := n.Outputs[0]
+		if v == nil || !v.Type.IsFloat() || v.Type.Size() <= to.Size() || ofIntegers(n) || !large(v) {
+			continue
+		}
+		c := Candidate{ID: n.Op.Name + "+", Value: v, As: to, Before: v.Bytes(), After: v.Shape.Elems().Mul(graph.Num(to.Size()))}
+		if c.casts(g, uses) && len(c.Readers) > 0 {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// ofIntegers is whether all that a node reads is integers and bools: masks and
+// one-hot rows are made so.
+func ofIntegers(n *graph.Node) bool {
+	return !slices.ContainsFunc(n.Inputs, func(v *graph.Value) bool { return v != nil && v.Type.IsFloat() && v.Kind != graph.Const })
+}
+
+func large(v *graph.Value) bool {
+	sizes := map[string]graph.Dim{}
+	elems := v.Shape.Elems()
+	for _, name := range elems.Names() {
+		sizes[name] = graph.Num(common)
+	}
+	n, known := elems.Subst(sizes).Const()
+	return !known || n >= least
+}
+
+// casts finds who reads c's value: nodes of the backward pass, the value or a
+// view of it, and the last node of the forward pass. It is false where the
+// value outlives the step.
+func (c *Candidate) casts(g *graph.Graph, uses *graph.Uses) bool {
+	c.last = c.Value.Def
+	work := []*graph.Value{c.Value}
+	for len(work) > 0 {
+		v := work[0]
+		work = work[1:]
+		if lasts(g, v) {
+			return false
+		}
+		c.storage = append(c.storage, v)
+		for _, n := range uses.Of(v) {
+			if n.Phase != graph.Forward {
+				if !slices.Contains(c.Readers, n) {
+					c.Readers = append(c.Readers, n)
+				}
+				continue
+			}
+			if n.ID > c.last.ID {
+				c.last = n
+			}
+			if n.Op.View {
+				work = append(work, n.Outputs[0])
+			}
+		}
+	}
+	return true
+}
+
+// rounded is a value that is kept in another type, and what is kept.
+type rounded struct {
+	c    *Candidate
+	kept *graph.Value
+}
+
+// round says where a candidate's copy is made: after the last node of
+// the forward pass that reads the value, or before it if that may be written
+// over the value then.
+func (r *rewriter) round(c *Candidate) {
+	code := &rounded{c: c}
+	for _, v := range c.storage {
+		r.rounded[v.ID] = code
+	}
+	over := slices.ContainsFunc(c.last.Op.InPlace, func(i int) bool {
+		return i < len(c.last.Inputs) && slices.Contains(c.storage, c.last.Inputs[i])
+	})
+	if over {
+		r.before[c.last] = append(r.before[c.last], code)
+	} else {
+		r.after[c.last] = append(r.after[c.last], code)
+	}
+}
+
+func (r *rewriter) encode(codes []*rounded) {
+	for _, code := range codes {
+		r.b.Scope = r.scope + "/" + code.c.Value.Name
+		code.kept = r.b.Op("Cast", graph.A{"to": int(code.c.As)}, r.now[code.c.Value.ID])
+	}
+	r.b.Scope = ""
+}
+
+// decode is what a node of the backward pass reads for a rounded value or a
+// view of it: the numbers that are left, under the same shape.
+func (r *rewriter) decode(v *graph.Value, reader *graph.Node) *graph.Value {
+	code := r.rounded[v.ID]
+	r.b.Scope = r.scope + "/" + reader.Name
+	x := r.b.Op("Cast", graph.A{"to": int(v.Type)}, code.kept)
+	var views []*graph.Node
+	for w := v; w != code.c.Value; w = w.Def.Inputs[0] {
+		views = append(views, w.Def)
+	}
+	for _, n := range slices.Backward(views) {
+		in := make([]*graph.Value, len(n.Inputs))
+		for i, w := range n.Inputs {
+			if w != nil {
+				in[i] = r.now[w.ID]
+			}
+		}
+		in[0] = x
+		made, err := r.b.Node(n.Op, "", slices.Clone(n.Attrs), in, []string{""})
+		if err != nil {
+			panic(err) // it was valid under the value itself
+		}
+		x = made[0]
+	}
+	r.b.Scope = ""
+	return x
+}
