@@ -322,7 +322,9 @@ func (f *File) BindOutline(g *graph.Graph, outline *graph.Outline) (*Plan, error
 		return nil, err
 	}
 	p.Warnings = nil // they were said when the plan was made
-	p.Clusters = rows.rows(c)
+	if p.Clusters, err = rows.rows(c); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
 	p.Bound = Bound(f.Bound)
 	if p.Result.Peak != f.Result.Peak {
 		return nil, fmt.Errorf("planner: the plan claims a peak of %d bytes, but its steps have %d", f.Result.Peak, p.Result.Peak)

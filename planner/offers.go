@@ -192,7 +192,7 @@ func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) 
 		asked = append(asked, want)
 		switch {
 		case r.Compat == "":
-			warnings = append(warnings, o.remarks(w, by)...)
+			warnings = append(warnings, o.remarks(w, by, r.extracted(w.ID))...)
 		case !slices.Contains(o.a.Spellings(), w.ID):
 			warnings = append(warnings, o.unmatched(w))
 		}
@@ -201,8 +201,9 @@ func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) 
 }
 
 // remarks are on one request: what its spelling means, places that another
-// request asks for too, and what there is none of.
-func (o *offers) remarks(w ClusterRequest, by []string) (out []string) {
+// request asks for too, and what there is none of. Some values of the ID can be
+// kept in less, which strategy 2 means too.
+func (o *offers) remarks(w ClusterRequest, by []string, extracts int) (out []string) {
 	say := func(format string, args ...any) { out = append(out, w.Where+fmt.Sprintf(format, args...)) }
 	text := configText([]ClusterRequest{w})
 	kinds := []int{w.Strategy}
@@ -210,6 +211,9 @@ func (o *offers) remarks(w ClusterRequest, by []string) (out []string) {
 		kinds = []int{cluster.Full, cluster.Compromise}
 	}
 	matched := 0
+	if w.Strategy == cluster.Compromise {
+		matched = extracts
+	}
 	var others []string
 	for _, kind := range kinds {
 		choices, spellings := o.a.Match(w.ID, kind)

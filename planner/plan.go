@@ -32,6 +32,8 @@ type Request struct {
 	Level int
 	// Clusters turns single clusters on.
 	Clusters []ClusterRequest
+	// Extracts is what of the graph could be kept in less, or is.
+	Extracts []Extract
 	// Costs gives, by node, the time that a unit of its flops and bytes takes on
 	// the device in use; Plan.PlainCosts has the units. Empty counts flops and
 	// bytes alike for all.
@@ -136,7 +138,9 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 	if p.Bound, err = m.bound(chosen, s.target, s.solver); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	p.Clusters = s.rows(chosen)
+	if p.Clusters, err = s.rows(chosen); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
 	if err := Check(p); err != nil {
 		panic(fmt.Sprintf("planner: its own plan is wrong: %v", err))
 	}

@@ -67,10 +67,10 @@ func (p *Plan) ClusterIDs() []string {
 }
 
 // rows is the plan table: every cluster, largest saving first.
-func (s *search) rows(chosen *candidate) []Row {
+func (s *search) rows(chosen *candidate) ([]Row, error) {
 	o, err := s.offered()
 	if err != nil {
-		return nil // a request with such an outline has failed before
+		return nil, nil // a request with such an outline has failed before
 	}
 	p := s.plan
 	p.Spellings, p.Boundaries, p.Kept, p.Selection = o.a.Spellings(), nil, o.a.Kept, Selection{}
@@ -130,6 +130,11 @@ func (s *search) rows(chosen *candidate) []Row {
 			p.Selection.Keeps += row.Keeps
 		}
 	}
+	more, err := s.extractRows(chosen)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, more...)
 	p.Selection.PeakDrop = plain - chosen.t.peak
 	if p.Request.Level > 0 {
 		p.Selection.OtherBoundary = s.otherBoundary()
@@ -137,7 +142,7 @@ func (s *search) rows(chosen *candidate) []Row {
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Spelled, b.Spelled))
 	})
-	return rows
+	return rows, nil
 }
 
 // size evaluates bytes; 0 if the program's file does not tell them.

@@ -1,0 +1,136 @@
+package planner
+
+import (
+	"fmt"
+
+	"memopt/memopt/graph"
+	"memopt/planner/cluster"
+)
+
+// Extract is a row of the plan table whose values can be kept in less: that was
+// decided when the graph was made, and the table tells it. Its entries are in
+// execution order.
+type Extract struct {
+	ID      string
+	Nodes   []string
+	Savings []graph.Dim
+	On      []bool
+	// Form is the step with the row on or off: alone, or with the others as they
+	// are.
+	Form func(alone, on bool) (*graph.Graph, error)
+}
+
+// Wants reports whether a setting asks for an entry of an extract.
+func (r Request) Wants(id string, entry int) bool {
+	for _, w := range r.Clusters {
+		if w.ID == id && w.Strategy == cluster.Compromise && w.wants(entry) {
+			return true
+		}
+	}
+	return false
+}
+
+// extracted is how often an ID's value can be kept in less.
+func (r Request) extracted(id string) int {
+	for _, e := range r.Extracts {
+		if e.ID == id {
+			return len(e.Nodes)
+		}
+	}
+	return 0
+}
+
+// extractRows are the rows of what can be kept in less.
+func (s *search) extractRows(chosen *candidate) (rows []Row, err error) {
+	p := s.plan
+	for i := range p.Request.Extracts {
+		e := &p.Request.Extracts[i]
+		row := Row{ID: e.ID, Strategy: cluster.Compromise, Spelled: fmt.Sprintf("%s:%d:-1", e.ID, cluster.Compromise),
+			Canonical: []string{e.ID}, Freq: len(e.Nodes), Saving: graph.Num(0), Beyond: true, Nodes: e.Nodes}
+		for k, saving := range e.Savings {
+			row.Saving = row.Saving.Add(saving)
+			if e.On[k] {
+				row.Applied++
+				p.Selection.Bytes += s.m.size(saving)
+			}
+		}
+		_, fixed := row.Saving.Const()
+		row.Bytes, row.Batch = s.m.size(row.Saving), !fixed
+		for _, w := range p.Request.Clusters {
+			if w.ID == e.ID && w.Strategy == cluster.Compromise {
+				row.Requested = w.Count
+			}
+		}
+		if err := s.weighExtract(&row, e, chosen); err != nil {
+			return nil, err
+		}
+		if row.Applied > 0 {
+			p.Selection.Rows++
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// form is a step that was simulated in another form.
+type form struct {
+	peak  int64
+	cost  float64
+	flops int64
+}
+
+// weighExtract simulates the step with the row the other way round, and with the
+// row alone.
+func (s *search) weighExtract(row *Row, e *Extract, chosen *candidate) error {
+	var off, alone, here, other form
+	for _, w := range []struct {
+		into      *form
+		alone, on bool
+		again     []bool
+	}{{&off, true, false, nil}, {&alone, true, true, nil}, {&other, false, row.Applied == 0, chosen.again}} {
+		g, err := e.Form(w.alone, w.on)
+		if err != nil {
+			return err
+		}
+		m, err := newModel(g, s.plan.Request.Dims, s.plan.Request.Lowered)
+		if err != nil {
+			return err
+		}
+		m.reprice(s.plan.Request.Costs)
+		*w.into = m.formOf(s.m.named(w.again))
+	}
+	here = s.m.formOf(s.m.named(chosen.again))
+	row.PeakAlone = off.peak - alone.peak
+	row.PeakEffect, row.Cost, row.Flops = other.peak-here.peak, here.cost-other.cost, here.flops-other.flops
+	if row.Applied == 0 {
+		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
+	}
+	row.Cost /= max(off.cost, 1)
+	return nil
+}
+
+// named is the names of a set of nodes.
+func (m *model) named(again []bool) map[string]bool {
+	names := map[string]bool{}
+	for id, is := range again {
+		if is {
+			names[m.g.Nodes[id].Name] = true
+		}
+	}
+	return names
+}
+
+// formOf simulates the step with nodes of these names running again.
+func (m *model) formOf(names map[string]bool) form {
+	again := make([]bool, len(m.g.Nodes))
+	for i, n := range m.g.Nodes {
+		again[i] = names[n.Name] && m.mayRunAgain(n)
+	}
+	t := m.trial(again)
+	defer m.recycle(t)
+	return form{t.peak, m.total + m.againCost(t), m.flopsSum + m.againFlops(t)}
+}
+
+// Cost is what a step under the plan costs, in the units of its costs, and
+// Plain what it costs when nothing runs again.
+func (p *Plan) Cost() (cost, plain float64) { return p.m.total + p.m.againCost(p.t), p.m.total }
