@@ -24,7 +24,8 @@ type Config struct {
 
 	Device       string // auto, cpu or vulkan
 	Optimize     string // off, clean or fuse
-	Shrink       bool   // keep exact extracts of values instead of them
+	Shrink       string // on, off or auto: keep exact extracts of values instead of them
+	Lossy        string // off, bf16 or fp16: keep activations as these
 	Loss         string
 	Trainable    []string
 	Optimizer    string // sgd, momentum, adam, adamw, lamb or adagrad
@@ -97,6 +98,14 @@ func Default() Config {
 func (c Config) Source(name string) (Source, bool) {
 	s, ok := c.given[name]
 	return s, ok
+}
+
+// Exact is the settings of the same step with nothing rounded and everything
+// kept: what a lossy step is compared with.
+func (c Config) Exact() Config {
+	c.Lossy, c.Shrink, c.Strategy, c.Level, c.Requests = "off", "off", "keep-all", 0, nil
+	c.Budget, c.ActivationBudget, c.MaxOverhead = Budget{}, Budget{}, 0
+	return c
 }
 
 // Set reads one setting from text, as of a flag, and notes its source.

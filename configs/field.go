@@ -45,6 +45,7 @@ var (
 	optimizers = []string{"sgd", "momentum", "adam", "adamw", "lamb", "adagrad"}
 	devices    = []string{"auto", "cpu", "vulkan"}
 	compats    = []string{"1.19"}
+	lossies    = []string{"off", "bf16", "fp16"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
 	logAliases = map[string]string{"trace": "debug", "verbose": "debug", "warning": "warn"}
 )
@@ -77,8 +78,10 @@ var fields = []field{
 		"Where the step runs: vulkan:1 and vulkan:llvmpipe name one of several."),
 	row("optimize", func(c *Config) *string { return &c.Optimize }, choice(optimizes, nil), "fuse",
 		"What is done to a forward graph before anything else: nothing, a clean-up that keeps every bit, or fusions too."),
-	row("shrink", func(c *Config) *bool { return &c.Shrink }, onOff(), false,
-		"Whether values are kept for the backward pass as less, where that is exact: bits for signs and masks, bytes for places in a pool's window. Level 2 does so unless this is off."),
+	row("shrink", func(c *Config) *string { return &c.Shrink }, switchOr("auto"), "auto",
+		"Whether values are kept for the backward pass as less, where that is exact: bits for signs and masks, bytes for places in a pool's window. Auto does so where a budget or level 2 is asked for and it helps."),
+	row("lossy", func(c *Config) *string { return &c.Lossy }, lossyType(), "off",
+		"Keeps activations for the backward pass as 16-bit floats: gradients are no longer exact. Off unless asked for; training tells by how much gradients differ."),
 	row("loss", func(c *Config) *string { return &c.Loss }, name("the name of an output"), "",
 		"The output that is minimised; not needed where only one is a scalar."),
 	row("trainable", func(c *Config) *[]string { return &c.Trainable }, names("the name of a parameter or a pattern like encoder.*"), nil,

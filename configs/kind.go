@@ -93,6 +93,30 @@ func whole(low, high int) kind[int] {
 	}
 }
 
+// lossyType is a type of floats to round to.
+func lossyType() kind[string] {
+	k := choice(lossies, map[string]string{"f16": "fp16"})
+	known := k.parse
+	k.parse = func(v value) (string, error) {
+		if s := strings.ToLower(v.s); s == "fp8" || strings.HasPrefix(s, "float8") {
+			return "", v.fail("%s is left out: programs hold no 8-bit floats; use bf16 or fp16", quote(v.s))
+		}
+		return known(v)
+	}
+	return k
+}
+
+// switchOr is on, off or one more word; a JSON switch will do too.
+func switchOr(word string) kind[string] {
+	k := choice([]string{"on", "off", word}, map[string]string{"true": "on", "false": "off"})
+	k.takes = asSwitch
+	k.schema = map[string]any{"anyOf": []any{
+		map[string]any{"type": "boolean"},
+		map[string]any{"type": "string", "enum": []string{"on", "off", word}},
+	}}
+	return k
+}
+
 // seed is any unsigned number.
 func seed() kind[uint64] {
 	const want = "an integer from 0 to 18446744073709551615"

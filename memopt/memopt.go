@@ -15,7 +15,6 @@ import (
 	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/planner"
-	"memopt/planner/shrink"
 )
 
 // Version is that of the program, the service and the Python package.
@@ -33,6 +32,7 @@ type Model struct {
 
 	// Profiled is the device whose times plans count in; "" for flops and bytes.
 	Profiled string
+	forms    *forms             // nil if the file has a backward pass of its own
 	costs    map[string]float64 // by node
 }
 
@@ -52,29 +52,7 @@ func Open(path string, c configs.Config) (*Model, error) {
 	if err != nil {
 		return nil, input(err)
 	}
-	if shrinks(c) {
-		if step, err = shrunk(step); err != nil {
-			return nil, err
-		}
-	}
-	m.Graph = step
-	return m, nil
-}
-
-// shrinks is whether a step made here keeps what it can in less: level 2 does,
-// unless it is told not to.
-func shrinks(c configs.Config) bool {
-	_, told := c.Given("shrink")
-	return c.Shrink || c.Level == 2 && !told
-}
-
-// shrunk is a step that keeps what it can in less.
-func shrunk(step *graph.Graph) (*graph.Graph, error) {
-	found, err := shrink.Candidates(step)
-	if err != nil {
-		return nil, err
-	}
-	return shrink.Apply(step, found)
+	return m, m.shape(step)
 }
 
 // Plan decides what to keep, what to compute again and where each value lives.
@@ -82,7 +60,7 @@ func (m *Model) Plan() (*planner.Plan, error) {
 	if missing := m.unbound(); len(missing) > 0 {
 		return nil, input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
 	}
-	p, err := planner.Make(m.Graph, m.as(request(m.Config)))
+	p, err := m.best()
 	if err != nil {
 		return nil, classify(m.advised(err))
 	}

@@ -1,13 +1,19 @@
 package memopt
 
 import (
+	"slices"
+
 	"memopt/configs"
 	"memopt/planner"
 )
 
 // shaping lists the settings that a training step is made from. A plan file
 // carries them, so that its graph can be made again.
-var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "loss_scale", "loss_scale_window", "nesterov", "lr_decay", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize", "shrink"}
+var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "loss_scale", "loss_scale_window", "nesterov", "lr_decay", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize", "shrink", "lossy"}
+
+// requests is the setting that names clusters: it makes the graph too, where it
+// names what can be kept in less.
+const requests = "config"
 
 // PlanFile is the plan's file, with the settings that made its graph.
 func (m *Model) PlanFile(p *planner.Plan) *planner.File {
@@ -17,8 +23,11 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 			f.Settings[name] = value
 		}
 	}
-	if m.Outline == nil && shrinks(m.Config) {
-		f.Settings["shrink"] = "on"
+	if value, decided := m.shrinkSetting(); decided {
+		f.Settings["shrink"] = value
+	}
+	if m.forms != nil && m.forms.asked {
+		f.Settings[requests], _ = m.Config.Given(requests)
 	}
 	return f
 }
@@ -27,7 +36,7 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 // given is stronger.
 func fileSettings(f *planner.File, path string) (configs.Config, error) {
 	var c configs.Config
-	for _, name := range shaping {
+	for _, name := range append(slices.Clip(shaping), requests) {
 		if value, ok := f.Settings[name]; ok {
 			if err := c.Set(name, value, configs.Source{Origin: configs.OriginFile, Name: path}); err != nil {
 				return c, err

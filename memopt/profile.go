@@ -133,7 +133,7 @@ func (m *Model) UseProfile(path string) error {
 	if f.Format != profileFormat {
 		return input(fmt.Errorf("memopt: %s has format %q; a profile has %q", name, f.Format, profileFormat))
 	}
-	if err := f.of(m.Graph); err != nil {
+	if err := m.sameForm(&f); err != nil {
 		return codedError{fmt.Errorf("memopt: %s: %w", name, err), ExitCannot}
 	}
 	rates := map[string]float64{}
@@ -147,6 +147,20 @@ func (m *Model) UseProfile(path string) error {
 	}
 	m.costs, m.Profiled = rates, f.Device
 	return nil
+}
+
+// sameForm reports how a profile's graph differs from the model's, in any form
+// that a plan of it may take.
+func (m *Model) sameForm(f *profile) error {
+	err := f.of(m.Graph)
+	if err == nil || m.forms == nil || !m.forms.tried {
+		return err
+	}
+	other, wrong := m.forms.make(all(len(m.forms.found)))
+	if wrong == nil && f.of(other) == nil {
+		return nil
+	}
+	return err
 }
 
 // of reports how a profile's graph differs from another.

@@ -25,6 +25,7 @@ type Check struct {
 	Unchecked  []string   // gradients of the model that the reference has not
 	Plan       *planner.Plan
 	Trace      planner.Trace
+	Lossy      *Lossy // nil if nothing is
 }
 
 // ParamErr is a gradient's distance from the reference's, by norm and relative
@@ -52,6 +53,23 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 	if data != nil {
 		only.Config.Dims = sizesFrom(only.Graph, data, only.Config.Dims)
 	}
+	out, c, err := only.gradients(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if only.forms != nil && only.forms.lossy != 0 {
+		if c.Lossy, err = only.lossyError(out, data); err != nil {
+			return nil, nil, err
+		}
+	}
+	if data == nil {
+		return out, c, nil
+	}
+	return out, c, c.compare(out, data, filepath.Base(reference))
+}
+
+// gradients plans a model of gradientModel and runs its step.
+func (only *Model) gradients(data *tensorfile.Set) (*tensorfile.Set, *Check, error) {
 	p, err := only.Plan()
 	if err != nil {
 		return nil, nil, err
@@ -60,17 +78,17 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := openDevice(m.Config.Device, s)
+	d, err := openDevice(only.Config.Device, s)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer d.Close()
-	feed, err := newFeeder(only.Graph, s.Binding, data, m.Config.Seed)
+	feed, err := newFeeder(only.Graph, s.Binding, data, only.Config.Seed)
 	if err != nil {
 		return nil, nil, err
 	}
 	in := feed.inputs(0)
-	trace, err := d.Run(planner.Run{Inputs: in, Seed: m.Config.Seed})
+	trace, err := d.Run(planner.Run{Inputs: in, Seed: only.Config.Seed})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,11 +119,7 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 		}
 		put("after."+u.State.Name, x)
 	}
-	c := &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace}
-	if data == nil {
-		return out, c, nil
-	}
-	return out, c, c.compare(out, data, filepath.Base(reference))
+	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace}, nil
 }
 
 // gradientModel is the model's step up to its gradients, which are outputs.
@@ -128,8 +142,7 @@ func gradientModel(m *Model) (*Model, error) {
 	if err != nil {
 		return nil, input(err)
 	}
-	only.Graph = g
-	return only, nil
+	return only, only.shape(g)
 }
 
 // noise is the share of the whole gradient's norm that rounding alone makes of

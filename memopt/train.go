@@ -44,7 +44,8 @@ type Result struct {
 	LossScale float64       // at the end; 0 if the loss is not scaled
 	Plan      *planner.Plan
 	Warnings  []string
-	Stopped   error // why there are fewer steps than asked for; nil if there are not
+	Lossy     *Lossy // nil if nothing is
+	Stopped   error  // why there are fewer steps than asked for; nil if there are not
 }
 
 func (r *Result) warn(t Training, format string, args ...any) {
@@ -74,6 +75,11 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	feed, err := newFeeder(m.Graph, s.Binding, data, t.Seed)
 	if err != nil {
 		return nil, err
+	}
+	if m.forms != nil && m.forms.lossy != 0 {
+		if r.Lossy, err = m.lossyStep(data); err != nil {
+			return nil, err
+		}
 	}
 	if n := feed.left; n > 0 {
 		r.warn(t, "the last %d rows of the data do not fill a batch and are not used", n)

@@ -127,6 +127,9 @@ func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	n := len(result.Losses)
 	fmt.Fprintf(c.App.Writer, "loss %.6f at step %d, %.6f at step %d; a step takes %s ms (median)\n\n", result.Losses[0], result.FirstStep+1,
 		result.Losses[n-1], result.FirstStep+n, millis(result.Median()))
+	if l := result.Lossy; l != nil {
+		fmt.Fprintf(c.App.Writer, "%s\n\n", l)
+	}
 	report.Measured(c.App.Writer, lines)
 	return stopped(c, result)
 }
@@ -245,6 +248,9 @@ func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
 			for _, name := range check.Missing {
 				rows = append(rows, []string{"missing gradient", "", name})
 			}
+		}
+		if l := check.Lossy; l != nil {
+			rows = append(rows, []string{"lossy " + l.Type, fmt.Sprintf("%.2e", l.Worst.RelErr), "relative, of the gradient of " + l.Worst.Param})
 		}
 		report.Table(c.App.Writer, "lll", rows)
 		fmt.Fprintln(c.App.Writer)

@@ -21,6 +21,7 @@ type trainFile struct {
 	LossScale float64     `json:"loss_scale,omitempty"`
 	Memory    trainMemory `json:"memory"`
 	Check     *checkFile  `json:"check,omitempty"`
+	Lossy     *lossyFile  `json:"lossy,omitempty"`
 	Stopped   string      `json:"stopped,omitempty"`
 	Warnings  []string    `json:"warnings"`
 }
@@ -37,6 +38,20 @@ type trainMemory struct {
 type besides struct {
 	Promised int64 `json:"promised"`
 	Measured int64 `json:"measured"`
+}
+
+// lossyFile is how far a step that keeps rounded values is from the exact one.
+type lossyFile struct {
+	Type       string    `json:"type"`
+	LossRelErr number    `json:"loss_rel_err"`
+	Worst      paramFile `json:"worst"` // of the gradients
+}
+
+func lossyJSON(l *memopt.Lossy) *lossyFile {
+	if l == nil {
+		return nil
+	}
+	return &lossyFile{l.Type, number(l.LossRelErr), paramJSON(l.Worst)}
 }
 
 type checkFile struct {
@@ -68,7 +83,7 @@ func (x number) MarshalJSON() ([]byte, error) {
 const trainFormat = "memopt.train/1"
 
 func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
-	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Skipped: r.Skipped, LossScale: r.LossScale, Loss: []number{}, StepMS: []float64{},
+	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Lossy: lossyJSON(r.Lossy), Skipped: r.Skipped, LossScale: r.LossScale, Loss: []number{}, StepMS: []float64{},
 		Memory: memoryJSON(r.Plan, lines), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
 	for _, x := range r.Losses {
 		f.Loss = append(f.Loss, number(x))
@@ -83,7 +98,7 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 }
 
 func checkJSON(c *memopt.Check, lines []report.Line) trainFile {
-	return trainFile{Format: trainFormat, Device: c.Device, Steps: 1, Loss: []number{number(c.Loss)},
+	return trainFile{Format: trainFormat, Device: c.Device, Steps: 1, Lossy: lossyJSON(c.Lossy), Loss: []number{number(c.Loss)},
 		StepMS: []float64{float64(c.Trace.Took.Microseconds()) / 1000}, Memory: memoryJSON(c.Plan, lines),
 		Warnings: append([]string{}, c.Plan.Warnings...)}
 }
