@@ -85,8 +85,16 @@ func Open(s *planner.Schedule, o Options) (d *Device, err error) {
 	if o.Poison {
 		poison(d.spaces[planner.Arena])
 		d.frees = make([][]planner.Life, len(s.Launches)+1)
+		steps := 0
+		for _, l := range s.Launches {
+			if l.Node != nil {
+				steps++
+			}
+		}
 		for _, l := range s.Lives {
-			d.frees[l.Last] = append(d.frees[l.Last], l)
+			if int(l.Last) < steps { // others are read behind the last step, by copies too
+				d.frees[l.Last] = append(d.frees[l.Last], l)
+			}
 		}
 	}
 	return d, nil
@@ -200,9 +208,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		}
 		if d.options.Poison {
 			for _, f := range d.frees[i+1] {
-				if int(f.Last) < len(d.calls) {
-					poison(d.spaces[planner.Arena][f.Offset : f.Offset+f.Bytes])
-				}
+				poison(d.spaces[planner.Arena][f.Offset : f.Offset+f.Bytes])
 			}
 		}
 	}
