@@ -21,10 +21,17 @@ import (
 type front struct{}
 
 func (front) Info(context.Context) (plugin.Info, error) {
-	info := plugin.Info{Version: memopt.Version, Features: []string{"plan"}}
-	for _, d := range memopt.Devices() {
-		if d != "auto" {
-			info.Devices = append(info.Devices, plugin.Device{Name: d, Kind: d})
+	info := plugin.Info{Version: memopt.Version, Features: []string{"plan"}, Devices: []plugin.Device{{Name: "cpu", Kind: "cpu"}}}
+	all, _ := memopt.ListDevices() // why there are none is for memopt devices to say
+	for _, d := range all {
+		memory := int64(0)
+		for _, h := range d.Heaps {
+			if h.Local {
+				memory += h.Size
+			}
+		}
+		if d.Unfit == "" {
+			info.Devices = append(info.Devices, plugin.Device{Name: d.Device, Kind: "vulkan", Memory: memory})
 		}
 	}
 	return info, nil
