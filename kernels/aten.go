@@ -52,6 +52,7 @@ var _ = define(graph.Op{
 	Recompute: graph.Cheap,
 	Samples: []string{
 		`f32[5,3], i64[2,4]<5, i64[]{-1}, bool[]{0}, bool[]{0}; operator="embedding" -> y`,
+		`f32[5,3], i64[0]<5, i64[]{-1}, bool[]{0}, bool[]{0}; operator="embedding" -> y`,
 		`f16[5,3], i32[4]<5, i64[]{-1}, bool[]{0}, bool[]{0}; operator="embedding" -> y`,
 		`f32[2,4,3], i64[2,4]<5, i64{5}, i64[]{-1}, bool[]{0}, bool[]{0}; operator="embedding_backward" -> dw`,
 		`f32[9,3], i64[9]<4, i64{4}, i64[]{2}, bool[]{1}, bool[]{0}; operator="embedding_backward" -> dw`,

@@ -66,6 +66,7 @@ var _ = define(graph.Op{
 		"f32[1,2,4,4]; kernel_shape=[2, 2] auto_pad=\"SAME_LOWER\" count_include_pad=1",
 		"f32[1,1,3,4,3]; kernel_shape=[2, 2, 2] strides=[1, 2, 1]",
 		"f16[1,1,5]; kernel_shape=[2]",
+		"f32[0,2,5,4]; kernel_shape=[2,2]",
 	},
 })
 

@@ -218,6 +218,7 @@ var _ = define(graph.Op{
 		"f32[2,3,4,5], f32[2,1,1,5]; axis=3 is_inner_broadcast=1 seed=5 -> y",
 		"f32[2,3,4], f32[3,4], f32[]{0}; axis=1 -> y, m",
 		"f16[2,3], f16[3], f32[]{0.4}",
+		"f32[0,5], f32[5], f32[]{0.4}; is_inner_broadcast=0 -> y",
 	},
 })
 

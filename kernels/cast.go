@@ -42,6 +42,7 @@ var _ = define(graph.Op{
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[2,3]; to=11",
+		"f32[]; to=11",
 		"f64[5]; to=1",
 		"f32[5]; to=10",
 		"f16[5]; to=16",

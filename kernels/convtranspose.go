@@ -73,6 +73,7 @@ var _ = define(graph.Op{
 		"f32[1,2,3,3], f32[2,2,3,3]; auto_pad=\"SAME_LOWER\" strides=[2, 2]",
 		"f32[1,1,3,3], f32[1,2,3,3]; output_shape=[10, 8] strides=[3, 2]",
 		"f32[1,2,2,3,2], f32[2,1,2,2,2]; strides=[1, 2, 1]",
+		"f32[0,3,4], f32[3,2,3]",
 	},
 })
 

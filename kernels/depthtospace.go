@@ -28,6 +28,7 @@ var _ = define(graph.Op{
 		"f32[1,9,1,2]; blocksize=3",
 		"f32[1,2,3,3]; blocksize=1",
 		"u8[1,4,1,1]; blocksize=2",
+		"f32[0,4,2,3]; blocksize=2",
 	},
 })
 
@@ -57,6 +58,7 @@ var _ = define(graph.Op{
 		"f32[2,2,4,6]; blocksize=2 mode=\"CRD\"",
 		"f32[1,1,3,6]; blocksize=3",
 		"u8[1,1,2,2]; blocksize=2",
+		"f32[0,4,2,4]; blocksize=2",
 	},
 })
 

@@ -30,5 +30,6 @@ var _ = define(graph.Op{
 		"f32[2,3,4]; axis=-1",
 		"f32[]; axis=0",
 		"f32[3]",
+		"f32[0,3,2]; axis=2",
 	},
 })

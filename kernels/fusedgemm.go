@@ -43,6 +43,7 @@ var _ = define(graph.Op{
 		"f32[4,3], f32[4,5], f32[3,1]; activation=\"Sigmoid\" transA=1 alpha=0.5 beta=2.0",
 		"f32[3,4], f32[4,5]",
 		"f16[3,4], f16[4,5], f16[5]; activation=\"Tanh\"",
+		"f32[0,4], f32[4,5], f32[5]; activation=\"Relu\"",
 	},
 })
 

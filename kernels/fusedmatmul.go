@@ -55,6 +55,8 @@ var _ = define(graph.Op{
 		"f32[2,3,4], f32[4,2,33]; transBatchB=1",
 		"f32[3,4], f32[4,5]; transBatchA=1 transBatchB=1",
 		"f32[3,2,4], f32[4]; transBatchA=1",
+		"f32[0,2,3], f32[0,3,4]",
+		"f32[2,0], f32[0,4]; alpha=0.5",
 	},
 })
 

@@ -19,7 +19,7 @@ var _ = define(graph.Op{
 	Flops:     perElement(8),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
-	Samples:   []string{"f32[2,5]", "f32[300]", "f16[7]", "f64[]"},
+	Samples:   []string{"f32[2,5]", "f32[300]", "f16[7]", "f64[]", "f32[0,3]"},
 })
 
 var _ = define(graph.Op{

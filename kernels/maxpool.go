@@ -58,6 +58,7 @@ var _ = define(graph.Op{
 		"f32[1,1,3,4,3]; kernel_shape=[2, 2, 2] strides=[1, 2, 1]",
 		"f32[1,2,3,3]; kernel_shape=[3, 3] -> y",
 		"i8[1,2,5]; kernel_shape=[2]",
+		"f32[0,2,5,4]; kernel_shape=[2,2] -> y",
 	},
 })
 

@@ -20,7 +20,7 @@ func init() {
 			Flops:     noFlops,
 			Recompute: graph.Cheap,
 			View:      true,
-			Samples:   []string{"f32[2,3]", "bool[4]", "i64[]"},
+			Samples:   []string{"f32[2,3]", "bool[4]", "i64[]", "f32[0,3]"},
 		})
 	}
 }

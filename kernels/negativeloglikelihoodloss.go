@@ -44,6 +44,8 @@ var _ = define(graph.Op{
 		`f32[3,5], i64[3]<5, f32[5]>0; reduction="sum" ignore_index=1`,
 		"f32[2,3,2,2], i64[2,2,2]<3; ignore_index=0",
 		`f64[2,3,4], i64[2,4]<3, f64[3]>0; reduction="none"`,
+		"f32[0,5], i64[0]<5; reduction=\"sum\"",
+		"f32[0,5], i64[0]<5; reduction=\"none\"",
 	},
 })
 

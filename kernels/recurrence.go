@@ -60,6 +60,8 @@ var _ = define(graph.Op{
 		"f32[3,2,8], f32[8,2], f32[8], i64{0, 3}, f32[2,2], f32[2,2], f32[6]; cell=\"lstm\" reverse=1",
 		"f32[2,2,8], f32[8,2], _, _, _, f32[2,2]; cell=\"lstm\" input_forget=1 clip=0.5 activations=[\"HardSigmoid\", \"Softsign\", \"Elu\"] activation_alpha=[0.3, 1.0, 0.7] activation_beta=[0.4] -> y, _, c",
 		"f16[2,1,4], f16[4,1], f16[4]; cell=\"lstm\"",
+		"f32[0,2,4], f32[4,4] -> y",
+		"f32[3,0,8], f32[8,2]; cell=\"lstm\"",
 	},
 })
 

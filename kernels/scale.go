@@ -39,7 +39,7 @@ var _ = define(graph.Op{
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Role:      graph.RoleScale,
-	Samples:   []string{"f32[2,3], f32[]", "f32[5], f32[1]", "f16[3], f16[]"},
+	Samples:   []string{"f32[2,3], f32[]", "f32[5], f32[1]", "f16[3], f16[]", "f32[0], f32[]"},
 })
 
 // ONNX Runtime's takes a number of any type, and can divide by it.
@@ -91,6 +91,7 @@ var _ = define(graph.Op{
 		"f32[5], i64[]{12}; scale_down=1",
 		"f16[3], i32[]{3}",
 		"f16[3], f32[]",
+		"f32[0,3], f32[]",
 	},
 })
 

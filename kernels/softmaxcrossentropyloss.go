@@ -60,6 +60,8 @@ var _ = define(graph.Op{
 		"f32[2,3,4], i64[2,4]<3, f32[3]>0; ignore_index=0 -> y",
 		"f32[4,300], i64[4]<300 -> y",
 		"f64[2,3], i64[2]<3",
+		"f32[0,5], i64[0]<5; reduction=\"sum\" -> l",
+		"f32[0,5], i64[0]<5; reduction=\"none\" -> l, p",
 	},
 })
 

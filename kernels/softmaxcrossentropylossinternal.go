@@ -61,6 +61,7 @@ var _ = define(graph.Op{
 		"f32[6,3], i32[6]<3, _, i64[]{1}; output_type=11",
 		"f32[4,300], i64[4]<300",
 		"f16[3,5], i64[3]<5; output_type=1",
+		"f32[0,5], i64[0]<5; reduction=\"sum\" -> l, p",
 	},
 })
 

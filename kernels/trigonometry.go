@@ -25,10 +25,10 @@ var _ = [...]*graph.Op{
 		slope: plain(func(x float64) float64 { return 1 / math.Sqrt(x*x+1) }), flops: 15, samples: inRange}),
 	defineActivation(activation{name: "Acosh", doc: "y = arcosh x", f: plain(math.Acosh),
 		slope: plain(func(x float64) float64 { return 1 / math.Sqrt(x*x-1) }), flops: 15,
-		samples: []string{"f32[4]{1.2,1.5,2,7}", "f64[2]{1.1,3}", "f16[1]{2}", "f32[0,2]"}}),
+		samples: []string{"f32[4]{1.2,1.5,2,7}", "f64[2]{1.1,3}", "f16[1]{2}", "f32[0,2]", "f32[]{1.5}"}}),
 	defineActivation(activation{name: "Atanh", doc: "y = artanh x", f: plain(math.Atanh),
 		slope: plain(func(x float64) float64 { return 1 / (1 - x*x) }), flops: 15, samples: inRange}),
 }
 
 // inRange are numbers that every one of them takes.
-var inRange = []string{"f32[5]{-0.9,-0.3,0,0.5,0.7}", "f64[2]{0.1,-0.6}", "f16[2]{0.25,0.75}", "f32[0,2]"}
+var inRange = []string{"f32[5]{-0.9,-0.3,0,0.5,0.7}", "f64[2]{0.1,-0.6}", "f16[2]{0.25,0.75}", "f32[0,2]", "f32[]{0.3}"}
