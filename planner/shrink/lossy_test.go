@@ -1,0 +1,111 @@
+package shrink_test
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/planner/shrink"
+)
+
+// views is a step whose backward pass reads activations under other shapes, a
+// mask made of bools, and statistics beside a result.
+const views = `
+x f32[batch, 16, 32] = input
+w f32[32, 32] = param
+g f32[32] = param
+b f32[32] = param
+flat i64[2] = const {-1, 32}
+deep i64[3] = const {-1, 16, 32}
+zero f32[] = const {0}
+rows = Reshape(x, flat)
+h = MatMul(rows, w)
+a = Gelu(h)
+n, mean, dev = LayerNormalization(a, g, b) axis=-1
+r = Reshape(n, deep)
+p = Tanh(r)
+q = Reshape(p, flat)
+z = MatMul(q, w)
+on = Greater(z, zero)
+m = Cast(on) to=1
+k = Mul(z, m)
+e = Exp(k)
+l = ReduceMean(e) keepdims=0
+output l
+`
+
+func filled(t *testing.T, text string) *graph.Graph {
+	t.Helper()
+	g, err := graph.Parse(kernels.Library, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range g.Values {
+		if v.Kind == graph.Param {
+			n := 1
+			for _, d := range v.Shape {
+				size, _ := d.Const()
+				n *= int(size)
+			}
+			x := graph.NewTensor(v.Type, n)
+			for i := range n {
+				x.SetFloat(i, float64(i*37%11-5)/17)
+			}
+			v.Data = graph.Bytes(x.Bytes)
+		}
+	}
+	return g
+}
+
+func TestLossy(t *testing.T) {
+	g := step(t, filled(t, views))
+	before, want := run(t, g)
+	for _, c := range []struct {
+		to    graph.DType
+		bound float64
+	}{{graph.BFloat16, 2e-2}, {graph.Float16, 2e-3}} {
+		t.Run(c.to.String(), func(t *testing.T) {
+			found := shrink.Lossy(g, c.to)
+			for _, f := range found {
+				if f.Value.Type != graph.Float32 || f.Value == g.Loss || strings.HasPrefix(f.ID, "Cast") {
+					t.Errorf("%s of %s is to be rounded", f.Value, f.ID)
+				}
+			}
+			small, err := shrink.Apply(g, found)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, got := run(t, small)
+			if b, a := before.Baseline.Stashed, after.Baseline.Stashed; a*10 > b*7 {
+				t.Errorf("kept %d bytes before and %d after", b, a)
+			}
+			if before.Baseline.Peak <= after.Baseline.Peak {
+				t.Errorf("the peak was %d bytes and is %d", before.Baseline.Peak, after.Baseline.Peak)
+			}
+			if !bytes.Equal(want[g.Loss.Name], got[g.Loss.Name]) {
+				t.Error("the loss has other bits: the forward pass is not to change")
+			}
+			worst := 0.0
+			for _, d := range g.Grads {
+				worst = max(worst, distance(got[d.Grad.Name], want[d.Grad.Name]))
+			}
+			if !(worst > 0 && worst < c.bound) {
+				t.Errorf("the worst gradient differs by %g, want less than %g and more than nothing", worst, c.bound)
+			}
+		})
+	}
+}
+
+// distance of the first from the second, as float32 numbers, relative to it.
+func distance(a, b []byte) float64 {
+	x, y := &graph.Tensor{Type: graph.Float32, Shape: []int{len(a) / 4}, Bytes: a}, &graph.Tensor{Type: graph.Float32, Shape: []int{len(b) / 4}, Bytes: b}
+	diff, norm := 0.0, 0.0
+	for i := range y.Len() {
+		diff += (x.Float(i) - y.Float(i)) * (x.Float(i) - y.Float(i))
+		norm += y.Float(i) * y.Float(i)
+	}
+	return math.Sqrt(diff / norm)
+}
