@@ -1,5 +1,7 @@
 package kernels
 
+import "sync"
+
 // The quick convolutions are matrix products. The matrix of an image, with a
 // row for each channel and tap and a column for each position, never exists:
 // its elements are picked from the image while panels are packed.
@@ -18,24 +20,30 @@ func (m *columns) pack(dst []float32, i0, i1, p0, p1, w int) {
 	if i1-i0 < w {
 		clear(dst[:(p1-p0)*w])
 	}
-	if m.taps {
-		m.fill(dst, i0, i1, p0, p1, 1, w)
-	} else {
-		m.fill(dst, p0, p1, i0, i1, w, 1)
+	if !m.taps {
+		m.fill(dst, p0, p1, i0, i1, w)
+		return
 	}
+	// What a tap sees lies together. It is brought to columns after.
+	rows := turnPool.Get().(*[maxCols * blockK]float32)
+	m.fill(rows[:], i0, i1, p0, p1, p1-p0)
+	packRows(dst, rows[:], i1-i0, p1-p0, p1-p0, w)
+	turnPool.Put(rows)
 }
 
+var turnPool = sync.Pool{New: func() any { return new([maxCols * blockK]float32) }}
+
 // fill writes rows [r0, r1) (channel and tap) and positions [q0, q1): element
-// (r, q) goes to (r − r0)·rs + (q − q0)·qs. What a tap sees of a run of
-// positions on one line is found once for all channels.
-func (m *columns) fill(dst []float32, r0, r1, q0, q1, rs, qs int) {
+// (r, q) goes to (r − r0)·ld + q − q0. What a tap sees of a run of positions on
+// one line is found once for all channels.
+func (m *columns) fill(dst []float32, r0, r1, q0, q1, ld int) {
 	positions, seen := m.out, m.in
 	if m.back {
 		positions, seen = m.in, m.out
 	}
 	taps, size, all := volume(m.kernel), volume(seen), volume(positions)
 	if m.stride == ones && positions == seen {
-		m.shifted(dst, r0, r1, q0, q1, rs, qs)
+		m.shifted(dst, r0, r1, q0, q1, ld)
 		return
 	}
 	for q := q0; q < q1; {
@@ -53,7 +61,7 @@ func (m *columns) fill(dst []float32, r0, r1, q0, q1, rs, qs int) {
 				s.from += (sz*seen[1] + sy) * seen[2]
 			}
 			for r := first; r < r1; r += taps {
-				s.copy(dst[(r-r0)*rs+(q-q0)*qs:], image[r/taps*size:], n, qs)
+				s.copy(dst[(r-r0)*ld+q-q0:], image[r/taps*size:], n)
 			}
 		}
 		q += n
@@ -62,7 +70,7 @@ func (m *columns) fill(dst []float32, r0, r1, q0, q1, rs, qs int) {
 
 // shifted is fill where both sides are alike: a tap sees the whole image, moved
 // by so many elements, but for the positions that it moves beyond an edge.
-func (m *columns) shifted(dst []float32, r0, r1, q0, q1, rs, qs int) {
+func (m *columns) shifted(dst []float32, r0, r1, q0, q1, ld int) {
 	taps, size, line := volume(m.kernel), volume(m.in), m.in[2]
 	var room [64][2]int
 	for q := q0; q < q1; {
@@ -80,23 +88,14 @@ func (m *columns) shifted(dst []float32, r0, r1, q0, q1, rs, qs int) {
 			lo := min(n, max(0, -at-move))
 			hi := max(lo, min(n, size-at-move))
 			blind := m.blind(room[:0], at, n, by)
-			for r := first; r < r1; r += taps {
-				to, from := dst[(r-r0)*rs+(q-q0)*qs:], image[r/taps*size:]
-				if lo < hi {
-					from = from[at+lo+move : at+hi+move]
-					if qs == 1 {
-						copy(to[lo:hi], from)
-					} else {
-						i := lo * qs
-						for _, v := range from {
-							to[i] = v
-							i += qs
-						}
-					}
-				}
-				for _, b := range blind {
-					for i := b[0] * qs; i < b[1]*qs; i += qs {
-						to[i] = 0
+			to, channels := dst[(first-r0)*ld+q-q0:], ceilDiv(r1-first, taps)
+			if lo < hi {
+				copyRows(to[lo:], image[first/taps*size+at+lo+move:], channels, hi-lo, taps*ld, size)
+			}
+			for _, b := range blind { // mostly one at an edge
+				for ; b[0] < b[1]; b[0]++ {
+					for i, k := 0, b[0]; i < channels; i, k = i+1, k+taps*ld {
+						to[k] = 0
 					}
 				}
 			}
@@ -168,33 +167,42 @@ func (m *columns) span(x, n, k, length int) span {
 	return span{lo, stride, from, 1, max(0, min(ceilDiv(n-lo, stride), length-from))}
 }
 
-// copy brings what is seen to n positions that lie qs apart.
-func (s span) copy(dst, image []float32, n, qs int) {
+// copy brings what is seen to n positions.
+func (s span) copy(dst, image []float32, n int) {
 	if s.count < n {
-		zeros(dst, n, qs)
+		clear(dst[:n])
 	}
 	if s.count == 0 {
 		return
 	}
-	step := s.toStep * qs
-	if step == 1 && s.fromStep == 1 {
+	if s.toStep == 1 && s.fromStep == 1 {
 		copy(dst[s.to:], image[s.from:s.from+s.count])
 		return
 	}
-	from, to := s.from, s.to*qs
+	from, to := s.from, s.to
+	if s.toStep == 1 {
+		dst, image = dst[to:to+s.count], image[from:]
+		at := 0
+		for i := range dst {
+			dst[i] = image[at]
+			at += s.fromStep
+		}
+		return
+	}
 	for range s.count {
 		dst[to] = image[from]
-		from, to = from+s.fromStep, to+step
+		from, to = from+s.fromStep, to+s.toStep
 	}
 }
 
-func zeros(dst []float32, n, step int) {
-	if step == 1 {
-		clear(dst[:n])
+// copyRows copies so many rows of n elements, which lie apart on both sides.
+func copyRows(dst, src []float32, rows, n, dstStep, srcStep int) {
+	if vectors && n >= 8 {
+		copyRows8(dst, src, rows, n, dstStep, srcStep)
 		return
 	}
-	for i := range n {
-		dst[i*step] = 0
+	for i := range rows {
+		copy(dst[i*dstStep:][:n], src[i*srcStep:])
 	}
 }
 

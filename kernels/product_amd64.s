@@ -261,3 +261,100 @@ tileAVX2Store:
 	VMOVUPS Y15, 32(DX)
 	VZEROUPPER
 	RET
+
+// func turnAVX2(dst, src *float32, k, ld, w int)
+// Eight rows become columns, eight elements of each in a turn.
+TEXT ·turnAVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ k+16(FP), CX
+	MOVQ ld+24(FP), DX
+	MOVQ w+32(FP), BX
+	SHLQ $2, DX
+	SHLQ $2, BX
+	LEAQ (DX)(DX*2), R9
+	LEAQ (BX)(BX*2), R11
+
+turnLoop:
+	LEAQ (SI)(DX*4), R10
+	VMOVUPS (SI), Y0
+	VMOVUPS (SI)(DX*1), Y1
+	VMOVUPS (SI)(DX*2), Y2
+	VMOVUPS (SI)(R9*1), Y3
+	VMOVUPS (R10), Y4
+	VMOVUPS (R10)(DX*1), Y5
+	VMOVUPS (R10)(DX*2), Y6
+	VMOVUPS (R10)(R9*1), Y7
+	VUNPCKLPS Y1, Y0, Y8
+	VUNPCKHPS Y1, Y0, Y9
+	VUNPCKLPS Y3, Y2, Y10
+	VUNPCKHPS Y3, Y2, Y11
+	VUNPCKLPS Y5, Y4, Y12
+	VUNPCKHPS Y5, Y4, Y13
+	VUNPCKLPS Y7, Y6, Y14
+	VUNPCKHPS Y7, Y6, Y15
+	VSHUFPS $0x44, Y10, Y8, Y0
+	VSHUFPS $0xee, Y10, Y8, Y1
+	VSHUFPS $0x44, Y11, Y9, Y2
+	VSHUFPS $0xee, Y11, Y9, Y3
+	VSHUFPS $0x44, Y14, Y12, Y4
+	VSHUFPS $0xee, Y14, Y12, Y5
+	VSHUFPS $0x44, Y15, Y13, Y6
+	VSHUFPS $0xee, Y15, Y13, Y7
+	VPERM2F128 $0x20, Y4, Y0, Y8
+	VPERM2F128 $0x20, Y5, Y1, Y9
+	VPERM2F128 $0x20, Y6, Y2, Y10
+	VPERM2F128 $0x20, Y7, Y3, Y11
+	VPERM2F128 $0x31, Y4, Y0, Y12
+	VPERM2F128 $0x31, Y5, Y1, Y13
+	VPERM2F128 $0x31, Y6, Y2, Y14
+	VPERM2F128 $0x31, Y7, Y3, Y15
+	LEAQ (DI)(BX*4), R12
+	VMOVUPS Y8, (DI)
+	VMOVUPS Y9, (DI)(BX*1)
+	VMOVUPS Y10, (DI)(BX*2)
+	VMOVUPS Y11, (DI)(R11*1)
+	VMOVUPS Y12, (R12)
+	VMOVUPS Y13, (R12)(BX*1)
+	VMOVUPS Y14, (R12)(BX*2)
+	VMOVUPS Y15, (R12)(R11*1)
+	ADDQ $32, SI
+	LEAQ (DI)(BX*8), DI
+	SUBQ $8, CX
+	JG turnLoop
+	VZEROUPPER
+	RET
+
+// func copyRowsAVX2(dst, src *float32, rows, n, dstStep, srcStep int)
+// The last eight elements of a row go again over what is there.
+TEXT ·copyRowsAVX2(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ rows+16(FP), CX
+	MOVQ n+24(FP), DX
+	MOVQ dstStep+32(FP), R8
+	MOVQ srcStep+40(FP), R9
+	SHLQ $2, R8
+	SHLQ $2, R9
+	LEAQ -32(DX*4), DX
+
+copyRowsNext:
+	XORQ BX, BX
+	JMP copyRowsTest
+
+copyRowsLoop:
+	VMOVUPS (SI)(BX*1), Y0
+	VMOVUPS Y0, (DI)(BX*1)
+	ADDQ $32, BX
+
+copyRowsTest:
+	CMPQ BX, DX
+	JLT copyRowsLoop
+	VMOVUPS (SI)(DX*1), Y0
+	VMOVUPS Y0, (DI)(DX*1)
+	ADDQ R9, SI
+	ADDQ R8, DI
+	DECQ CX
+	JNZ copyRowsNext
+	VZEROUPPER
+	RET

@@ -81,9 +81,17 @@ func (d dense) pack(dst []float32, i0, i1, p0, p1, w int) {
 	}
 }
 
-// packRows turns n rows of k floats into columns, four at a time.
+// packRows turns n rows of k floats into columns, eight or four at a time.
 func packRows(dst, src []float32, n, k, ld, w int) {
 	i := 0
+	for whole := k &^ 7; vectors && whole > 0 && i+8 <= n; i += 8 {
+		turn8(dst[i:], src[i*ld:], whole, ld, w)
+		for p := whole; p < k; p++ {
+			for r := i; r < i+8; r++ {
+				dst[p*w+r] = src[r*ld+p]
+			}
+		}
+	}
 	for ; i+4 <= n; i += 4 {
 		r0, r1, r2, r3 := src[i*ld:][:k], src[(i+1)*ld:][:k], src[(i+2)*ld:][:k], src[(i+3)*ld:][:k]
 		at := i
@@ -193,8 +201,9 @@ func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c result, top, left in
 		b := buf.b[j*kc:]
 		whole := c.spots == nil && j+t.cols <= j1 && (left+j)%c.part+t.cols <= c.part
 		to := c.data[c.at(left+j)+(top+i0)*c.ld:]
+		width := min(t.cols, j1-j)
 		var places [maxCols]int
-		for x := range min(t.cols, j1-j) {
+		for x := range width {
 			places[x] = c.at(left + j + x)
 		}
 		for i := i0; i < i1; i += t.rows {
@@ -208,13 +217,21 @@ func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c result, top, left in
 			}
 			t.run(kc, a, b, edge, t.cols, false)
 			for r := range min(t.rows, i1-i) {
-				row := c.data[(top+i+r)*c.ld:]
-				for x, at := range places[:min(t.cols, j1-j)] {
-					v := edge[r*t.cols+x]
-					if add {
-						v += row[at]
+				row, sums := c.data[(top+i+r)*c.ld:], edge[r*t.cols:][:width]
+				for x := 0; x < width; {
+					run := 1
+					if c.spots == nil {
+						run = min(width-x, c.part-(left+j+x)%c.part)
 					}
-					row[at] = v
+					to := row[places[x]:][:run]
+					if add {
+						for k, v := range sums[x : x+run] {
+							to[k] += v
+						}
+					} else {
+						copy(to, sums[x:])
+					}
+					x += run
 				}
 			}
 		}

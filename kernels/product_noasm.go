@@ -3,3 +3,7 @@
 package kernels
 
 func fastTiles() []tile { return nil }
+
+func turn8(_, _ []float32, _, _, _ int) { panic(noVectors) }
+
+func copyRows8(_, _ []float32, _, _, _, _ int) { panic(noVectors) }
