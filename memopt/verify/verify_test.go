@@ -145,6 +145,7 @@ var bars = []bar{
 	{"expanded graphs", func(r Result) bool { return r.Op == "(expanded)" && within(r, core) && among(r, asked, helpers) }, 357, 357},
 	{"PyTorch's layers", func(r Result) bool { return strings.HasPrefix(r.Case, "pytorch-converted/") }, 80, 80},
 	{"PyTorch's operators", func(r Result) bool { return strings.HasPrefix(r.Case, "pytorch-operator/") }, 34, 34},
+	{"preview gradients", func(r Result) bool { return strings.HasPrefix(r.Case, "simple/test_gradient_of_") }, 2, 2},
 }
 
 func single(r Result) bool {
