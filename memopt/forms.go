@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -125,16 +126,9 @@ func (m *Model) best() (*planner.Plan, error) {
 	}
 	f := m.forms
 	plan := func(on []bool) (*planner.Plan, error) {
-		g := m.Graph
-		if !slices.Equal(on, f.on) {
-			var err error
-			if g, err = f.make(on); err != nil {
-				return nil, err
-			}
-		}
-		r := m.as(request(m.Config))
-		if m.Config.Compat == "" {
-			r.Extracts = f.extracts(on)
+		g, r, err := m.form(on)
+		if err != nil {
+			return nil, err
 		}
 		return planner.Make(g, r)
 	}
@@ -146,12 +140,71 @@ func (m *Model) best() (*planner.Plan, error) {
 			f.on, m.Graph = on, graphOf(other, m.Graph)
 		}
 	}
-	if err != nil || f.lossy == 0 {
-		return p, err
+	if err != nil {
+		return nil, err
+	}
+	p.Warnings = append(p.Warnings, f.refused(m.Config)...)
+	if f.lossy == 0 {
+		return p, nil
 	}
 	text, err := f.lossyText(m.Config.Lossy)
 	p.Warnings = append(p.Warnings, text)
 	return p, err
+}
+
+// refused names the requests that the settings themselves overrule.
+func (f *forms) refused(c configs.Config) (out []string) {
+	r := request(c)
+	for _, k := range f.keys {
+		if c.Shrink == "off" && r.Wants(k.ID, 0) {
+			out = append(out, fmt.Sprintf("the values of %q are kept whole, whatever a request says: shrink is off", k.ID))
+		}
+	}
+	return out
+}
+
+// form is the step in which some candidates are kept in less, and the request
+// whose table tells them.
+func (m *Model) form(on []bool) (g *graph.Graph, r planner.Request, err error) {
+	g, r = m.Graph, m.as(request(m.Config))
+	if m.forms == nil {
+		return g, r, nil
+	}
+	if m.Config.Compat == "" {
+		r.Extracts = m.forms.extracts(on)
+	}
+	if !slices.Equal(on, m.forms.on) {
+		g, err = m.forms.make(on)
+	}
+	return g, r, err
+}
+
+// largest is the plan of the largest size of a dim that fits, in the form of the
+// step that allows the larger one.
+func (m *Model) largest(dim string) (*planner.Plan, error) {
+	if m.forms == nil {
+		return planner.Largest(m.Graph, m.as(request(m.Config)), dim)
+	}
+	plan := func(on []bool) (*planner.Plan, error) {
+		g, r, err := m.form(on)
+		if err != nil {
+			return nil, err
+		}
+		return planner.Largest(g, r, dim)
+	}
+	f := m.forms
+	p, err := plan(f.on)
+	if !f.tried {
+		return p, err
+	}
+	var be *planner.BudgetError
+	on := all(len(f.found))
+	other, wrong := plan(on)
+	if wrong != nil || err != nil && !errors.As(err, &be) || err == nil && other.Request.Dims[dim] <= p.Request.Dims[dim] {
+		return p, err
+	}
+	f.on, m.Graph = on, other.Graph
+	return other, nil
 }
 
 func graphOf(p *planner.Plan, g *graph.Graph) *graph.Graph {
@@ -177,7 +230,7 @@ func (m *Model) prefers(p *planner.Plan, err error, other *planner.Plan, wrong e
 		return false
 	}
 	if m.Config.Budget == (configs.Budget{}) && m.Config.ActivationBudget == (configs.Budget{}) {
-		return other.Arena < p.Arena || other.Arena == p.Arena && less < cost
+		return cmp.Or(cmp.Compare(other.Arena, p.Arena), cmp.Compare(other.Result.Stashed, p.Result.Stashed), cmp.Compare(less, cost)) < 0
 	}
 	return less < cost || less == cost && other.Arena < p.Arena
 }

@@ -42,7 +42,7 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 	if err := m.sized(dims); err != nil {
 		return nil, err
 	}
-	p, err := planner.Largest(m.Graph, m.as(request(m.Config)), dim)
+	p, err := m.largest(dim)
 	if err != nil {
 		return nil, classify(err)
 	}
