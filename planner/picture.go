@@ -1,0 +1,93 @@
+package planner
+
+import "memopt/memopt/graph"
+
+// Picture is a plan over its launches, for drawings: what is alive when, and
+// where it lies.
+type Picture struct {
+	Launches []PictureLaunch
+	Lives    []PictureLife
+	// Peak is the first launch at which the most bytes are alive.
+	Peak int
+}
+
+// PictureLaunch is one launch: the bytes alive during it, and during the same
+// node in the step without recomputation (during the node before it, if it runs
+// again).
+type PictureLaunch struct {
+	Node         string
+	Phase        string // forward, backward or update
+	Again        bool
+	Live, Before int64
+}
+
+// Class is what a life is for.
+type Class uint8
+
+// The classes, by what lies in a life first.
+const (
+	Kept      Class = iota // made in the forward pass, read in the backward pass
+	Passing                // made in the forward pass, spent there
+	Remade                 // computed again
+	Gradients              // made in the backward pass
+	Updates                // made by the update
+	WorkSpace              // of one launch
+)
+
+// String is the class in legends.
+func (c Class) String() string {
+	return [...]string{"kept for backward", "forward only", "computed again", "gradients", "update", "work space"}[c]
+}
+
+// PictureLife is a stretch of the arena in half-open launches [First, Last).
+// Value is what lies there first; Over counts what is written over it.
+type PictureLife struct {
+	Value         string
+	Class         Class
+	First, Last   int
+	Offset, Bytes int64
+	Over          int
+}
+
+// Picture draws nothing; it says what there is to draw.
+func (p *Plan) Picture() *Picture {
+	m := p.m
+	pic := &Picture{Peak: p.t.at, Launches: make([]PictureLaunch, len(p.Steps)), Lives: make([]PictureLife, len(p.t.lives))}
+	plain := m.simulate(m.order(make([]bool, len(p.Graph.Nodes))))
+	before := make([]int64, len(p.Graph.Nodes))
+	for i, s := range plain.steps {
+		before[s.Node] = plain.live[i]
+	}
+	last := int64(0)
+	for i, s := range p.Steps {
+		n := p.Graph.Nodes[s.Node]
+		if !s.Again {
+			last = before[s.Node]
+		}
+		pic.Launches[i] = PictureLaunch{n.Name, n.Phase.String(), s.Again, p.t.live[i], last}
+	}
+	border := p.border()
+	for i, l := range p.t.lives {
+		x := PictureLife{Value: p.Graph.Values[l.owner].Name, First: int(l.first), Last: int(l.last), Offset: p.Offsets[i], Bytes: l.bytes, Over: -1}
+		maker := p.Steps[l.first]
+		switch phase := p.Graph.Nodes[maker.Node].Phase; {
+		case l.scratch:
+			x.Value, x.Class, x.Over = p.Graph.Nodes[maker.Node].Name, WorkSpace, 0
+		case maker.Again:
+			x.Class = Remade
+		case phase == graph.Updating:
+			x.Class = Updates
+		case phase == graph.Backward:
+			x.Class = Gradients
+		case x.Last > border:
+			x.Class = Kept
+		default:
+			x.Class = Passing
+		}
+		pic.Lives[i] = x
+	}
+	for _, life := range p.t.buffer {
+		pic.Lives[life].Over++
+	}
+	return pic
+}
