@@ -74,7 +74,7 @@ func TestGradients(t *testing.T) {
 			fmt.Fprintf(&list, "%s  %s\n", dir, why)
 		} else {
 			compared++
-			if bars[0].in(Result{Case: dir, Op: c.op(), Ops: c.Outline.Ops, Types: c.types()}) {
+			if parts[0].in(Result{Case: dir, Op: c.op(), Ops: c.Outline.Ops, Types: c.types()}) {
 				single++
 			}
 		}

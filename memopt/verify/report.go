@@ -115,6 +115,11 @@ func (r *Report) Table() string {
 	if len(loose) > 0 {
 		fmt.Fprintf(&sb, "passed within %d units of the last place of 16-bit floats, but not within a thousandth: %s\n", units, strings.Join(loose, ", "))
 	}
+	for _, p := range parts {
+		if passed, _, total := p.count(r); total > 0 {
+			fmt.Fprintf(&sb, "%s: %d of %d passed\n", p.name, passed, total)
+		}
+	}
 	fmt.Fprintf(&sb, "%d of %d passed, %d failed, %d not applicable\n", r.Count(Passed), len(r.Results), r.Count(Failed), r.Count(NotApplicable))
 	return sb.String()
 }
