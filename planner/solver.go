@@ -18,9 +18,13 @@ const (
 	// the search behind a limit behaves.
 	smallProgram = 96
 	frontierMost = 128 // limits of a frontier
+	// largeProgram is how many launches make lower limits too long to look at.
+	largeProgram = 4096
 	// rungs are the fixed limits, as parts of the plain arena, whose answers
 	// are looked at for every limit above them.
-	rungs = 64
+	rungs = 100
+	// lowerRungs is how many of them are solved for one limit.
+	lowerRungs = 4
 )
 
 func (s *search) newSolver() (*solver, error) {
@@ -43,14 +47,18 @@ func (v *solver) within(limit int64) (*candidate, error) {
 	if best == nil || err != nil {
 		return nil, err
 	}
+	if least, _ := v.r.Bound(align(limit)); len(best.t.steps) > largeProgram || len(best.t.steps) > 2*len(v.m.sim.plain) || best.cost <= least*(1+1e-9) {
+		return best, nil
+	}
 	// A lower limit whose bound is below this cost may have a cheaper plan.
 	top := v.base.placed.Height
-	for rung := limit * rungs / top; rung > 0; rung-- {
+	rung := limit * rungs / top
+	for tried := 0; rung > 0 && tried < lowerRungs; rung-- {
 		lower := top * rung / rungs
 		if lower >= limit {
 			continue
 		}
-		bound, ok := v.r.Bound(lower)
+		bound, ok := v.r.Bound(align(lower))
 		if !ok || bound >= best.cost {
 			break
 		}
@@ -58,10 +66,9 @@ func (v *solver) within(limit int64) (*candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c == nil || c.cost >= best.cost {
-			break
+		if tried++; c != nil && c.cost <= best.cost {
+			best = c
 		}
-		best = c
 	}
 	return best, nil
 }

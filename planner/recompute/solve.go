@@ -101,11 +101,11 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 		work = fewWork // to see whether the first plan meets the bound
 	}
 	x := s.newSearch(limit, work)
-	x.enough = least + min(enough*s.total, least/10)
+	x.enough = least + min(enough*s.total, least/100)
 	starts := s.starts(at, limit)
 	x.descend(starts, false, 0.25)
 	x.swap(0.4)
-	x.enough = least + good*s.total
+	x.enough = least + min(good*s.total, least/50)
 	x.descend(s.combined(at), true, 0.5)
 	x.descend(s.near(at, limit), true, 0.6)
 	x.descend(starts, true, 0.65)
