@@ -46,6 +46,9 @@ type Op struct {
 	// Shrink lists what a node of the backward pass can do with less of, bit for
 	// bit: see Smaller. It may be empty for a node.
 	Shrink func(n *Node) []Smaller
+	// Below is what all numbers of an integer output are less than; none is
+	// negative. nil, or an unknown dim: nothing is said.
+	Below func(n *Node, output int) (limit Dim, known bool)
 
 	// Eval is what is true, written plainly. Fast is the CPU device's quick
 	// form; it must agree with Eval and must not depend on the worker count.

@@ -2,13 +2,14 @@
 // backward pass reads of it is an extract, exact for what is done with it, the
 // extract is kept and the value is not. The signs of an activation stand for
 // its numbers in its gradient, a byte for each window says where the greatest
-// element of a pool was, bits stand for a mask of bools.
+// element of a pool was, bits stand for a mask of bools. Integers that are known
+// to be small are kept as such, the places that TopK found for one.
 //
 // [Candidates] finds such values in a training step, and [Apply] gives the step
 // that keeps the extracts of some: a graph like any other, which computes the
-// same bits. What is possible is said by the operators, in their Shrink facet;
-// no operator is named here. [Keys] puts together what one row of a plan table
-// speaks of.
+// same bits. What is possible is said by the operators, in their Shrink and Below
+// facets; no operator is named here. [Keys] puts together what one row of a plan
+// table speaks of.
 //
 // [Lossy] finds values that can be kept in a smaller type of floats. The forward
 // pass is the same then, but gradients are not, so nobody gets that unasked.
@@ -70,6 +71,10 @@ func Candidates(g *graph.Graph) ([]Candidate, error) {
 		}
 		for _, v := range n.Outputs {
 			if v == nil || lasts(g, v) {
+				continue
+			}
+			if c, ok := narrow(g, uses, n, v); ok {
+				found = append(found, c)
 				continue
 			}
 			readers, ok := extracts(uses, v)
