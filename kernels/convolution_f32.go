@@ -1,7 +1,5 @@
 package kernels
 
-import "sync"
-
 // The quick convolutions are matrix products. The matrix of an image, with a
 // row for each channel and tap and a column for each position, never exists:
 // its elements are picked from the image while panels are packed.
@@ -25,13 +23,13 @@ func (m *columns) pack(dst []float32, i0, i1, p0, p1, w int) {
 		return
 	}
 	// What a tap sees lies together. It is brought to columns after.
-	rows := turnPool.Get().(*[maxCols * blockK]float32)
+	rows := tapRows.get()
 	m.fill(rows[:], i0, i1, p0, p1, p1-p0)
 	packRows(dst, rows[:], i1-i0, p1-p0, p1-p0, w)
-	turnPool.Put(rows)
+	tapRows.put(rows)
 }
 
-var turnPool = sync.Pool{New: func() any { return new([maxCols * blockK]float32) }}
+var tapRows workspace[[maxCols * blockK]float32]
 
 // fill writes rows [r0, r1) (channel and tap) and positions [q0, q1): element
 // (r, q) goes to (r − r0)·ld + q − q0. What a tap sees of a run of positions on

@@ -1,7 +1,5 @@
 package kernels
 
-import "sync"
-
 // The float32 matrix product: C[m, n] = A[m, k] · B[k, n], or C += that.
 //
 // Blocks of A and B are copied into panels (tile.rows or tile.cols wide, k
@@ -117,7 +115,7 @@ type panels struct {
 	b [blockN * blockK]float32
 }
 
-var panelPool = sync.Pool{New: func() any { return new(panels) }}
+var blocks workspace[panels]
 
 // parallel is Call.Parallel.
 type parallel func(n, grain int, f func(lo, hi int))
@@ -157,8 +155,8 @@ func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c result, add b
 		}
 		return
 	}
-	buf := panelPool.Get().(*panels)
-	defer panelPool.Put(buf)
+	buf := blocks.get()
+	defer blocks.put(buf)
 	for j0 := 0; j0 < n; j0 += blockN {
 		j1 := min(j0+blockN, n)
 		for p0 := 0; p0 < k; p0 += blockK {

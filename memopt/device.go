@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
@@ -32,7 +33,9 @@ type deviceKind struct {
 }
 
 var devices = []deviceKind{
-	{"cpu", func(s *planner.Schedule, _ string) (Device, error) { return cpu.Open(s, cpu.Options{}) }, false},
+	{"cpu", func(s *planner.Schedule, _ string) (Device, error) {
+		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace})
+	}, false},
 	{"vulkan", openVulkan, true},
 }
 

@@ -131,6 +131,7 @@ func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		fmt.Fprintf(c.App.Writer, "%s\n\n", l)
 	}
 	report.Measured(c.App.Writer, lines)
+	report.Workspace(c.App.Writer, result.Trace)
 	return stopped(c, result)
 }
 
@@ -255,6 +256,7 @@ func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		report.Table(c.App.Writer, "lll", rows)
 		fmt.Fprintln(c.App.Writer)
 		report.Measured(c.App.Writer, lines)
+		report.Workspace(c.App.Writer, check.Trace)
 	}
 	if c.IsSet("check") && wrong != "" {
 		return cannot{fmt.Sprintf("the step differs from %s by more than %g: %s", filepath.Base(reference), limit, wrong)}

@@ -29,6 +29,8 @@ type Options struct {
 	Workers   int  // 0 is GOMAXPROCS
 	Poison    bool // see the package comment
 	Reference bool // run Eval even where there is a Fast
+	// Workspace says what operators work in beside the spaces; nil: nothing.
+	Workspace func() int64
 }
 
 // Device holds the memory of one schedule and its launches, ready to run.
@@ -214,6 +216,9 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	}
 	t.Took = time.Since(begin)
 	t.Arena, t.State, t.Staging = d.used[planner.Arena], d.used[planner.State], d.used[planner.Staging]
+	if d.options.Workspace != nil {
+		t.Workspace = d.options.Workspace()
+	}
 	return t, nil
 }
 

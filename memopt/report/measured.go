@@ -26,6 +26,14 @@ func Lines(p *planner.Plan, t planner.Trace) []Line {
 	}
 }
 
+// Workspace writes what a device worked in beside its spaces, if anything. It
+// does not grow with the model: budgets leave it out.
+func Workspace(w io.Writer, t planner.Trace) {
+	if t.Workspace > 0 {
+		fmt.Fprintf(w, "beside these, the device works in %s bytes\n", Thousands(t.Workspace))
+	}
+}
+
 // Measured writes promised beside measured.
 func Measured(w io.Writer, lines []Line) {
 	rows := [][]string{{"bytes", "promised", "measured", ""}}
