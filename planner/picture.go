@@ -68,8 +68,11 @@ func (p *Plan) Picture() *Picture {
 	}
 	border := p.border()
 	for i, l := range p.t.lives {
-		x := PictureLife{Value: p.Graph.Values[l.owner].Name, First: int(l.first), Last: int(l.last), Offset: p.Offsets[i], Bytes: l.bytes, Over: -1}
+		x := PictureLife{First: int(l.first), Last: int(l.last), Offset: p.Offsets[i], Bytes: l.bytes, Over: -1}
 		maker := p.Steps[l.first]
+		if !l.scratch {
+			x.Value = p.Graph.Values[l.owner].Name
+		}
 		switch phase := p.Graph.Nodes[maker.Node].Phase; {
 		case l.scratch:
 			x.Value, x.Class, x.Over = p.Graph.Nodes[maker.Node].Name, WorkSpace, 0

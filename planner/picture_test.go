@@ -17,7 +17,9 @@ x f32[batch, 64] = input
 w f32[64, 64] = param
 v f32[64, 1] = param
 h = MatMul(x, w)
-a = Tanh(h)
+s f32[64] = param
+n = LayerNormalization(h, s, _)
+a = Tanh(n)
 b = Gelu(a)
 c = MatMul(b, v)
 l = ReduceMean(c, _) keepdims=0
@@ -65,7 +67,7 @@ output l
 	if peak != p.Result.Peak || before != p.Baseline.Peak || pic.Launches[pic.Peak].Live != peak || pic.Launches[pic.Peak].Node != p.Result.PeakNode {
 		t.Errorf("peaks %d and %d, want %d and %d at launch %d", peak, before, p.Result.Peak, p.Baseline.Peak, pic.Peak)
 	}
-	for c := planner.Kept; c < planner.WorkSpace; c++ {
+	for c := planner.Kept; c <= planner.WorkSpace; c++ {
 		if classes[c] == 0 {
 			t.Errorf("nothing is %s", c)
 		}
