@@ -7,21 +7,21 @@ import (
 
 const (
 	crowds = 1 << 8  // meetings, for each life, that a climb can keep in memory and walk through
-	climbs = 6       // passes of a climb
-	above  = 105     // a pass is content with this share of the goal above it, a little less than a percent
+	climbs = 3       // passes of a climb
+	crowd  = 30_000  // lives that a climb has the time for
 	ascent = 1 << 14 // looks, for each life, after which no further pass is made
 )
 
-// climb is the lowest of a few packings from the bottom up, or nil where too many lives meet. Each pass puts the
+// climb is the lowest of a few packings from the bottom up, or nil where there are too many lives, or too many meet. Each pass puts the
 // sections that troubled those before it first.
 func climb(lives []life, sections int32, floor, goal int64) *part {
 	p := &part{lives: lives, sections: sections, floor: floor, top: math.MaxInt64}
-	if meetings(lives) > crowds*len(lives) {
+	if len(lives) > crowd || meetings(lives) > crowds*len(lives) {
 		return nil
 	}
 	s := newSearch(p)
 	order, heat := s.orders()[0], make([]int64, sections)
-	top := goal + goal/above
+	top := goal + goal/content
 	for pass := 0; pass < climbs && p.top > top && s.looks <= ascent*len(lives); pass++ {
 		height := s.climb(top, s.rankBy(order, heat))
 		if height < p.top {
@@ -90,7 +90,8 @@ func (s *search) climb(top int64, rank []int32) (height int64) {
 const turnLooks = 64
 
 // turn is a life in the queue: at is where it can begin, or would end if it was put off; rank tells which it is, and is
-// turned over (^rank, below all others) if it was put off.
+// turned over (^rank, below all others) if it was put off. A skyline has stretches in its queue: at is their height, rank
+// their begin.
 type turn struct {
 	at   int64
 	rank int32

@@ -18,9 +18,9 @@
 //     time shrinks to the sections in which the set of live buffers is largest.
 //   - part.go splits it: what meets everything else goes to the bottom, and a moment at which nothing is alive cuts
 //     the problem in two that share their addresses.
-//   - climb.go packs parts of many lives from the bottom up in one go, a few times over; each pass first places what
-//     crosses the moments that troubled those before. Where lives are short next to the whole it comes far closer to the
-//     bound than any strategy.
+//   - skyline.go packs parts of many lives from the bottom up, a few times over, in time that hardly grows with how many
+//     lives meet; trees.go is what it looks things up in. Each pass first fills what grew too high in those before.
+//   - climb.go does so beside it where lives are short next to the whole, with an eye on all lives that each one meets.
 //   - strategy.go is the portfolio: a table of orders and fits, each of which places one buffer after another in
 //     space.go, the addresses taken at each time. The lowest arena wins, the earlier row on a tie, and nothing more is
 //     tried once the bound is reached.
@@ -35,6 +35,9 @@
 //   - csv.go reads and writes the file format of the MiniMalloc benchmarks, id,lower,upper,size.
 //
 // To add a strategy, write its order or its fit and add a row to the table.
+//
+// All offsets are the packer's to choose: a buffer with a given place, a range that is reserved, and one that may begin
+// inside another as that ends are not part of a problem. Who shares in place gives both as one buffer.
 //
 // The same problem has the same solution on any machine, and the order in which its buffers are listed does not change
 // the height.

@@ -29,34 +29,21 @@ var strategies = []strategy{
 const (
 	few      = 2000 // lives are worth any effort for the last byte, and a search
 	patience = 2048 // looks at the space, for each life, after which no further strategy is tried
+	steep    = 32   // a skyline that leaves this share of the goal is worth some strategies
 )
 
-// portfolio packs p with one strategy after another and keeps the lowest. It stops when the top is no higher than goal;
-// with more than a few lives a thousandth above it will do. What the first row leaves of that is worth a climb, beside
-// the next few rows; the rest are for what is a percent too high even then.
+// portfolio packs p and keeps the lowest packing. Few lives get one strategy after another until the top is no higher
+// than goal. Many get a skyline and a climb; a few
+// strategies have a try where those did badly.
 func portfolio(p *part, goal int64) {
-	near := goal
-	if len(p.lives) > few {
-		near += goal >> 10
-	}
-	s := newSpace(p.sections)
 	p.unplaced()
-	first, half := min(1, len(strategies)), min(4, len(strategies))
-	p.try(strategies[:first], s, near)
 	if len(p.lives) <= few {
-		p.try(strategies[first:], s, near)
-	}
-	if p.top <= near || len(p.lives) <= few {
+		p.try(strategies, newSpace(p.sections), goal)
 		return
 	}
-	climbed := make(chan *part, 1)
-	go func() { climbed <- climb(p.lives, p.sections, p.floor, goal) }()
-	p.try(strategies[first:half], s, near)
-	if c := <-climbed; c != nil && c.top < p.top {
-		p.offsets, p.top, p.by = c.offsets, c.top, c.by
-	}
-	if p.top > goal+goal>>7 {
-		p.try(strategies[half:], s, near)
+	p.grow(goal)
+	if p.top-goal > goal/steep {
+		p.try(strategies[:min(quickRows, len(strategies))], newSpace(p.sections), goal)
 	}
 }
 
@@ -77,7 +64,8 @@ func (p *part) try(rows []strategy, s *space, near int64) {
 	}
 }
 
-// place packs p into the empty space s and fills offsets. It gives up when a life comes to end at or above limit.
+// place packs p into the empty space s and fills offsets. It gives up when a life comes to end at or above limit, or
+// many lives that have a packing have used up the patience.
 func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top int64, ok bool) {
 	order := make([]int32, len(p.lives))
 	for i := range order {
@@ -90,7 +78,7 @@ func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top in
 		s.look(l.l, l.r)
 		offset := t.fit(s, l, p.floor)
 		end := offset + l.size
-		if end >= limit {
+		if end >= limit || len(order) > few && limit < math.MaxInt64 && s.looks > patience*len(order) {
 			return 0, false
 		}
 		s.take(l.l, l.r, offset, end)
