@@ -236,6 +236,8 @@ func (o *offers) remarks(w ClusterRequest, by []string, extracts int) (out []str
 		}
 	}
 	switch last := len(w.Places) - 1; {
+	case matched == 0 && extracts > 0:
+		say("cluster %q can only be had as a compromise (strategy 2) here; it is left off", w.ID)
 	case matched == 0:
 		out = append(out, o.unmatched(w))
 	case last >= 0 && w.Places[last].Last >= matched:

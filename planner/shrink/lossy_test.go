@@ -12,7 +12,7 @@ import (
 )
 
 // views is a step whose backward pass reads activations under other shapes, a
-// mask made of bools, and statistics beside a result.
+// mask made of bools, statistics beside a result, and what was dropped at random.
 const views = `
 x f32[batch, 16, 32] = input
 w f32[32, 32] = param
@@ -23,7 +23,10 @@ deep i64[3] = const {-1, 16, 32}
 zero f32[] = const {0}
 rows = Reshape(x, flat)
 h = MatMul(rows, w)
-a = Gelu(h)
+half f32[] = const {0.5}
+yes bool[] = const {1}
+c, _ = Dropout(h, half, yes)
+a = Gelu(c)
 n, mean, dev = LayerNormalization(a, g, b) axis=-1
 r = Reshape(n, deep)
 p = Tanh(r)
