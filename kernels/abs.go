@@ -25,7 +25,7 @@ var _ = define(graph.Op{
 			y[i] = math.Float32frombits(math.Float32bits(v) &^ (1 << 31))
 		}
 	}),
-	Lower:     pointwise("abs(a)"),
+	Lower:     numberwise("abs(a)"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -42,7 +42,7 @@ var _ = define(graph.Op{
 				z[i] = x + y[i]
 			}
 		}),
-	Lower:     pointwise("a + b"),
+	Lower:     numberwise("a + b"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

@@ -146,6 +146,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerClipGrad,
 	Flops:     perElement(2),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

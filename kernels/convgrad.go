@@ -48,6 +48,7 @@ var _ = define(graph.Op{
 		}
 		channelSums(dy, output(c, 2))
 	},
+	Lower: lowerConvGrad,
 	Flops: func(n *graph.Node) graph.Dim {
 		sum, each := graph.Num(0), convFlops(n.Inputs[0].Shape, n.Inputs[2].Shape)
 		for i := range 2 {

@@ -79,6 +79,53 @@ func lowerConvGradW(l *graph.Lowering) {
 	}
 }
 
+// lowerConvTranspose is the side of x, from another input.
+func lowerConvTranspose(l *graph.Lowering) {
+	if !onlyF32(l) {
+		return
+	}
+	bias := -1
+	if loweredIn(l, 2) != nil {
+		bias = 2
+	}
+	transposeOf(loweredCall(l)).append(l, convIn, 0, reads(0), reads(1), bias)
+}
+
+// lowerConvGrad has all sides at once, as far as they are wanted.
+func lowerConvGrad(l *graph.Lowering) {
+	if !onlyF32(l) {
+		return
+	}
+	dy := l.In[0].Shape
+	conv := convOf(l.Node, l.In[1].Shape, l.In[2].Shape, dy)
+	if loweredOut(l, 0) != nil {
+		conv.append(l, convIn, 0, reads(0), reads(2), -1)
+	}
+	if loweredOut(l, 1) != nil {
+		conv.append(l, convFilters, 1, reads(1), reads(0), -1)
+	}
+	if loweredOut(l, 2) != nil {
+		shape := []int{dy[0], dy[1], elems(dy[2:])}
+		loweredReduction{fold: foldSum}.append(l, reads(0), shape, []int{0, 2}, writes(2))
+	}
+}
+
+// lowerFusedConv is Conv, then the term and the activation in place.
+func lowerFusedConv(l *graph.Lowering) {
+	if !onlyF32(l) {
+		return
+	}
+	bias := -1
+	if loweredIn(l, 2) != nil {
+		bias = 2
+	}
+	convOf(convOnly(l.Node), l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).append(l, convOut, 0, reads(0), reads(1), bias)
+	if z := loweredIn(l, 3); z != nil {
+		activationForm.append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], z}, []graph.Buffer{writes(0), rereads(0), reads(3)})
+	}
+	lowerActivation(l)
+}
+
 // lowerChannels is a batch normalisation, forward or backward.
 func lowerChannels(l *graph.Lowering, back bool, x int, addend graph.Buffer) {
 	shape := l.In[x].Shape

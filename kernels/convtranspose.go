@@ -63,6 +63,7 @@ var _ = define(graph.Op{
 		}
 		transposeOf(c).fastBackward(c.Parallel, c.In[0].F32(), c.In[1].F32(), biasOf(c), c.Out[0].F32())
 	},
+	Lower:     lowerConvTranspose,
 	Flops:     func(n *graph.Node) graph.Dim { return convFlops(n.Inputs[0].Shape, n.Inputs[1].Shape) },
 	Recompute: graph.Heavy,
 	Samples: []string{

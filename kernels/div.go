@@ -47,7 +47,7 @@ var _ = define(graph.Op{
 				z[i] = x / y[i]
 			}
 		}),
-	Lower:     pointwise("a / b"),
+	Lower:     lowerDiv,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

@@ -32,8 +32,9 @@ var _ = define(graph.Op{
 		}
 		return dx
 	},
-	Eval: func(c *graph.Call) { fusedConv(c, plainForm) },
-	Fast: func(c *graph.Call) { fusedConv(c, fastForm) },
+	Eval:  func(c *graph.Call) { fusedConv(c, plainForm) },
+	Fast:  func(c *graph.Call) { fusedConv(c, fastForm) },
+	Lower: lowerFusedConv,
 	Flops: func(n *graph.Node) graph.Dim {
 		return convFlops(n.Outputs[0].Shape, n.Inputs[1].Shape).Add(perElement(12)(n))
 	},

@@ -16,7 +16,7 @@ var _ = define(graph.Op{
 			acc[i] = max(acc[i], x[i])
 		}
 	}),
-	Lower:     lowerMany("greatest(a, b)", "greatest(greatest(a, b), c)"),
+	Lower:     lowerMany("greatest(a, b)", "greatest(greatest(a, b), c)", "max(a, b)", "max(max(a, b), c)"),
 	Flops:     perInput,
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -20,6 +20,7 @@ var _ = define(graph.Op{
 		f:    func(acc, x float64) float64 { return acc + x },
 		last: func(acc float64, n int) float64 { return acc / float64(n) },
 	}.eval,
+	Lower:     lowerMean,
 	Flops:     perInput,
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -16,7 +16,7 @@ var _ = define(graph.Op{
 			acc[i] = min(acc[i], x[i])
 		}
 	}),
-	Lower:     lowerMany("least(a, b)", "least(least(a, b), c)"),
+	Lower:     lowerMany("least(a, b)", "least(least(a, b), c)", "min(a, b)", "min(min(a, b), c)"),
 	Flops:     perInput,
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

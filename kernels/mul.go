@@ -32,7 +32,7 @@ var _ = define(graph.Op{
 		},
 		scaleRow,
 		func(z []float32, x float32, y []float32) { scaleRow(z, y, x) }),
-	Lower:     pointwise("a * b"),
+	Lower:     numberwise("a * b"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

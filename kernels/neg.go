@@ -21,7 +21,7 @@ var _ = define(graph.Op{
 			y[i] = -v
 		}
 	}),
-	Lower:     pointwise("-a"),
+	Lower:     numberwise("-a"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

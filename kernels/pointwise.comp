@@ -131,6 +131,23 @@ T wave(T x, float turn) {
 	return choose(ge(quarter, T(2)), -v, v);
 }
 
+// atanOf brings x below tan π/8, by the angles π/4 and π/2, to a polynomial:
+// drivers' own are good for 12 bits.
+T atanOf(T x) {
+	T size = abs(x);
+	BOOLS far = gt(size, T(2.41421356)), mid = gt(size, T(0.414213562));
+	T r = choose(far, T(-1) / size, choose(mid, (size - T(1)) / (size + T(1)), size));
+	T s = r * r;
+	T turn = r + r * s * (((T(8.05374449538e-2) * s - T(1.38776856032e-1)) * s + T(1.99777106478e-1)) * s - T(3.33329491539e-1));
+	return sign(x) * (choose(far, T(1.57079633), choose(mid, T(0.785398163), T(0))) + turn) + (size - size) * choose(far, T(0), T(1));
+}
+
+T asinhOf(T x) {
+	T size = abs(x);
+	T near = log1pOf(size + size * size / (T(1) + sqrt(size * size + T(1))));
+	return sign(x) * choose(gt(size, T(1e9)), log(size) + T(0.693147181), near);
+}
+
 // powOf takes what ONNX's Pow does: any base with a whole exponent, too.
 T powOf(T x, T y) {
 	T size = pow(abs(x), y);

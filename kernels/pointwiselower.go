@@ -1,6 +1,10 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
 
 // Operators whose expression depends on the node.
 
@@ -45,6 +49,7 @@ var (
 	lowerWhere = pick(map[graph.DType]func(*graph.Lowering){
 		graph.Float32: pointwiseOf("a != 0 ? b : c", nil, graph.Float32, graph.Bool, graph.Float32, graph.Float32),
 		graph.Int64:   pointwiseOf("a != 0 ? b : c", nil, graph.Int64, graph.Bool, graph.Int64, graph.Int64),
+		graph.Int32:   pointwiseOf("a != 0 ? b : c", nil, graph.Int32, graph.Bool, graph.Int32, graph.Int32),
 		graph.Bool:    pointwiseOf("a != 0 ? b : c", nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool),
 	}, func(l *graph.Lowering) graph.DType { return l.In[1].Type })
 )
@@ -61,6 +66,10 @@ var lowerCast = func() func(*graph.Lowering) {
 		{graph.Int64, graph.Bool}:      "uint(a != 0)",
 		{graph.Bool, graph.Int64}:      "int64_t(a)",
 		{graph.Int32, graph.Int64}:     "int64_t(a)",
+		{graph.Int64, graph.Int64}:     "a",
+		{graph.Int64, graph.Int32}:     "int(a)",
+		{graph.Bool, graph.Bool}:       "a",
+		{graph.Bool, graph.Int32}:      "int(a)",
 	} {
 		forms[from] = pointwiseOf(to, nil, from[1], from[0], from[0], from[0])
 	}
@@ -87,11 +96,52 @@ func lowerLogic(table [4]bool) func(*graph.Lowering) {
 	return pointwiseOf(expr, nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool)
 }
 
+// numberwise is an expression that floats and integers have alike.
+func numberwise(expr string) func(*graph.Lowering) {
+	forms := map[graph.DType]func(*graph.Lowering){}
+	for _, t := range []graph.DType{graph.Float32, graph.Int64, graph.Int32} {
+		forms[t] = pointwiseOf(expr, nil, t, t, t, t)
+	}
+	return byType(forms)
+}
+
+var lowerDiv = pick(map[bool]func(*graph.Lowering){
+	true: pointwise("a / b"), false: integers("b == 0 ? b : a / b"),
+}, func(l *graph.Lowering) bool { return l.In[0].Type.IsFloat() })
+
+// lowerMod is of integers: a float's quotient may be longer than a float.
+var lowerMod = func() func(*graph.Lowering) {
+	// Of a negative number GLSL's own is not defined.
+	const cut = "(a - a / b * b)"
+	return pick(map[bool]func(*graph.Lowering){
+		true:  integers("b == 0 ? b : " + cut),
+		false: integers("b == 0 ? b : " + cut + " != 0 && (" + cut + " < 0) != (b < 0) ? " + cut + " + b : " + cut),
+	}, func(l *graph.Lowering) bool { return l.Node.Int("fmod") != 0 })
+}()
+
+func integers(expr string) func(*graph.Lowering) {
+	forms := map[graph.DType]func(*graph.Lowering){}
+	for _, t := range []graph.DType{graph.Int64, graph.Int32} {
+		forms[t] = pointwiseOf(expr, nil, t, t, t, t)
+	}
+	return byType(forms)
+}
+
 // lowerMany folds any number of inputs: two, or three at once, then one more
-// each time. What input 0 lies in may be the output.
-func lowerMany(two, three string) func(*graph.Lowering) {
-	f := graph.Float32
-	form := formOf(f, f, f, f)
+// each time. What input 0 lies in may be the output. ints are the expressions
+// for integers, if they are taken.
+func lowerMany(two, three string, ints ...string) func(*graph.Lowering) {
+	forms := map[graph.DType]func(*graph.Lowering){graph.Float32: manyOf(graph.Float32, two, three)}
+	if ints != nil {
+		for _, t := range []graph.DType{graph.Int64, graph.Int32} {
+			forms[t] = manyOf(t, ints[0], ints[1])
+		}
+	}
+	return byType(forms)
+}
+
+func manyOf(t graph.DType, two, three string) func(*graph.Lowering) {
+	form := formOf(t, t, t, t)
 	form.exprs = append(form.exprs, "a", two, three)
 	return func(l *graph.Lowering) {
 		switch n := len(l.In); n {
@@ -108,11 +158,57 @@ func lowerMany(two, three string) func(*graph.Lowering) {
 	}
 }
 
+// lowerMean is a sum, then parted in place.
+var lowerMean = func() func(*graph.Lowering) {
+	sum := lowerMany("a + b", "a + b + c")
+	form := formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
+	const part = "a / T(p)"
+	form.exprs = append(form.exprs, part)
+	return func(l *graph.Lowering) {
+		if sum(l); l.Refused == "" && len(l.In) > 1 {
+			form.append(l, part, l.Out[0], []*graph.Operand{l.Out[0]}, []graph.Buffer{writes(0), rereads(0)}, float64(len(l.In)))
+		}
+	}
+}()
+
+// lowerClipGrad has the bounds as numbers, which must be known: two are open, a
+// single one is closed.
+var lowerClipGrad = func() func(*graph.Lowering) {
+	form := formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
+	const open = "choose(le(b, T(p)), T(0), choose(ge(b, T(q)), T(0), a))"
+	const closed = "choose(lt(b, T(p)), T(0), choose(gt(b, T(q)), T(0), a))"
+	form.exprs = append(form.exprs, open, closed)
+	return func(l *graph.Lowering) {
+		bounds, given := [2]float64{math.Inf(-1), math.Inf(1)}, 0
+		for i := range bounds {
+			v := l.Node.In(2 + i)
+			if v == nil {
+				continue
+			}
+			x, known := oneNumber(v)
+			if !known {
+				l.Refuse("input %d is only known when the step runs", 2+i)
+				return
+			}
+			bounds[i], given = x, given+1
+		}
+		expr := closed
+		if given == 2 {
+			expr = open
+		}
+		form.lower(l, expr, 0, []int{0, 1}, bounds[0], bounds[1])
+	}
+}()
+
 // lowerClip has either bound, both or none.
-var lowerClip = func() func(*graph.Lowering) {
-	f := graph.Float32
-	form := formOf(f, f, f, f)
-	const both, low, high = "least(c, greatest(b, a))", "greatest(b, a)", "least(b, a)"
+var lowerClip = byType(map[graph.DType]func(*graph.Lowering){
+	graph.Float32: clipOf(graph.Float32, "least(c, greatest(b, a))", "greatest(b, a)", "least(b, a)"),
+	graph.Int64:   clipOf(graph.Int64, "min(c, max(b, a))", "max(b, a)", "min(b, a)"),
+	graph.Int32:   clipOf(graph.Int32, "min(c, max(b, a))", "max(b, a)", "min(b, a)"),
+})
+
+func clipOf(t graph.DType, both, low, high string) func(*graph.Lowering) {
+	form := formOf(t, t, t, t)
 	form.exprs = append(form.exprs, "a", both, low, high)
 	return func(l *graph.Lowering) {
 		switch lo, hi := loweredIn(l, 1) != nil, loweredIn(l, 2) != nil; {
@@ -126,4 +222,26 @@ var lowerClip = func() func(*graph.Lowering) {
 			form.lower(l, "a", 0, []int{0})
 		}
 	}
-}()
+}
+
+const plusTerm = "a + b"
+
+// activationForm is for what is done to a result in place.
+var (
+	activationForm  = formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)
+	activationExprs = func() map[string]string {
+		exprs := map[string]string{"Relu": "greatest(a, T(0))", "Sigmoid": "sigmoidOf(a)", "Tanh": "tanhOf(a)"}
+		for _, e := range exprs {
+			activationForm.exprs = append(activationForm.exprs, e)
+		}
+		activationForm.exprs = append(activationForm.exprs, plusTerm)
+		return exprs
+	}()
+)
+
+// lowerActivation is the activation of a fused operator.
+func lowerActivation(l *graph.Lowering) {
+	if op := fusedActivation(l.Node); op != nil && l.Refused == "" {
+		activationForm.append(l, activationExprs[op.Name], l.Out[0], []*graph.Operand{l.Out[0]}, []graph.Buffer{writes(0), rereads(0)})
+	}
+}

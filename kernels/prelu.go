@@ -27,7 +27,11 @@ var _ = define(graph.Op{
 			sumTo(b, b.Op("Where", nil, below, b.Op("Mul", nil, dy[0], x), zero), slope.Shape),
 		}
 	},
-	Eval:      leak.eval,
+	Eval: leak.eval,
+	Lower: byType(map[graph.DType]func(*graph.Lowering){
+		graph.Float32: pointwise("choose(lt(a, T(0)), b * a, a)"),
+		graph.Int32:   pointwiseOf("a < 0 ? b * a : a", nil, graph.Int32, graph.Int32, graph.Int32, graph.Int32),
+	}),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -96,17 +96,7 @@ func lowerGemm(l *graph.Lowering) {
 }
 
 // lowerFusedGemm is Gemm, then the activation in place.
-var lowerFusedGemm = func() func(*graph.Lowering) {
-	f := graph.Float32
-	form := formOf(f, f, f, f)
-	exprs := map[string]string{"Relu": "greatest(a, T(0))", "Sigmoid": "sigmoidOf(a)", "Tanh": "tanhOf(a)"}
-	for _, e := range exprs {
-		form.exprs = append(form.exprs, e)
-	}
-	return func(l *graph.Lowering) {
-		lowerGemm(l)
-		if op := fusedActivation(l.Node); op != nil && l.Refused == "" {
-			form.append(l, exprs[op.Name], l.Out[0], []*graph.Operand{l.Out[0]}, []graph.Buffer{writes(0), rereads(0)})
-		}
-	}
-}()
+func lowerFusedGemm(l *graph.Lowering) {
+	lowerGemm(l)
+	lowerActivation(l)
+}

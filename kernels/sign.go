@@ -19,7 +19,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad:    true,
 	Eval:      unary{f: sign[float64], i: sign[int64]}.eval,
-	Lower:     pointwise("sign(a)"),
+	Lower:     numberwise("sign(a)"),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
