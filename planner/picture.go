@@ -29,14 +29,14 @@ const (
 	Kept      Class = iota // made in the forward pass, read in the backward pass
 	Passing                // made in the forward pass, spent there
 	Remade                 // computed again
-	Gradients              // made in the backward pass
+	Returning              // made in the backward pass: gradients of all kinds
 	Updates                // made by the update
 	WorkSpace              // of one launch
 )
 
 // String is the class in legends.
 func (c Class) String() string {
-	return [...]string{"kept for backward", "forward only", "computed again", "gradients", "update", "work space"}[c]
+	return [...]string{"kept for backward", "forward only", "computed again", "made in backward", "made by updates", "work space"}[c]
 }
 
 // PictureLife is a stretch of the arena in half-open launches [First, Last).
@@ -81,7 +81,7 @@ func (p *Plan) Picture() *Picture {
 		case phase == graph.Updating:
 			x.Class = Updates
 		case phase == graph.Backward:
-			x.Class = Gradients
+			x.Class = Returning
 		case x.Last > border:
 			x.Class = Kept
 		default:

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -20,15 +22,27 @@ var explainCommand = &cli.Command{
 		"memopt explain gpt.plan.json --node transformer.h.0.mlp.act",
 	Flags: common(
 		&cli.StringFlag{Name: "node", Usage: "`NAME` explain one node instead"},
+		htmlFlag("also write the ledger as a page that stands alone"),
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "PLAN")
 		if err != nil {
 			return err
 		}
+		if c.IsSet("node") && c.IsSet("html") {
+			return usage("--html is a page about a whole plan, and --node asks for one node")
+		}
+		if err := destinations(c, "html"); err != nil {
+			return err
+		}
 		f, err := planner.ReadFile(c.Args().First())
 		if err != nil {
 			return asInput(err)
+		}
+		if to := c.String("html"); to != "" {
+			if err := writePage(to, report.Page{Title: filepath.Base(f.Model.Path), File: f, Settings: carried(f, c.Args().First()), Command: typed(c, configs.Config{})}); err != nil {
+				return err
+			}
 		}
 		if c.IsSet("node") {
 			return explainNode(c.App.Writer, f, c.String("node"), asJSON)
@@ -40,6 +54,15 @@ var explainCommand = &cli.Command{
 		explainPlan(c.App.Writer, f)
 		return nil
 	},
+}
+
+// carried are the settings that a plan's graph was made with.
+func carried(f *planner.File, path string) (out []report.Setting) {
+	for name, value := range f.Settings {
+		out = append(out, report.Setting{Name: name, Value: value, Source: path})
+	}
+	slices.SortFunc(out, func(a, b report.Setting) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 func explainPlan(w io.Writer, f *planner.File) {

@@ -22,10 +22,11 @@ var planCommand = &cli.Command{
 	Usage:     "decide what to keep, what to compute again and where each value lives",
 	ArgsUsage: "MODEL",
 	Description: "memopt plan gpt.onnx --dims batch=8,seq=1024\n" +
-		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 60% -o gpt.plan.json",
+		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 60% -o gpt.plan.json --html gpt.html",
 	Flags: planFlags(
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
 		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
+		htmlFlag("write a page that stands alone: figures, memory over the step, the arena as a picture"),
 		setting("seed", "`N` what --emit adds to ONNX Runtime's seeds under --compat (default 0)"),
 		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ",")},
 	),
@@ -42,7 +43,7 @@ var planCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		if err := destinations(c, "output", "emit"); err != nil {
+		if err := destinations(c, "output", "emit", "html"); err != nil {
 			return err
 		}
 		model, plan, err := makePlan(c, cfg)
@@ -50,7 +51,7 @@ var planCommand = &cli.Command{
 			return err
 		}
 		var file *planner.File
-		if asJSON || c.String("output") != "" {
+		if asJSON || c.String("output") != "" || c.String("html") != "" {
 			file = model.PlanFile(plan)
 		}
 		if to := c.String("output"); to != "" {
@@ -61,6 +62,11 @@ var planCommand = &cli.Command{
 		if to := c.String("emit"); to != "" {
 			if err := model.Emit(plan, to); err != nil {
 				return asInput(err)
+			}
+		}
+		if to := c.String("html"); to != "" {
+			if err := writePage(to, planPage(c, model, plan, file)); err != nil {
+				return err
 			}
 		}
 		if asJSON {

@@ -40,6 +40,7 @@ var trainCommand = &cli.Command{
 		&cli.IntFlag{Name: "save-every", Usage: "`N` also save after every N steps"},
 		&cli.StringFlag{Name: "resume", Usage: "`FILE` go on from what --save wrote"},
 		&cli.StringFlag{Name: "record", Usage: "`FILE` write what each node took (median), for --profile"},
+		htmlFlag("write a page that stands alone: the loss, promised beside measured, and the plan as plan --html shows it"),
 		&cli.StringFlag{Name: "check", Usage: "`FILE` compare loss and gradients of one step with an npz (input.*, loss, grad.*)"},
 		&cli.Float64Flag{Name: "tolerance", Value: 1e-4, Usage: "`X` relative error that --check allows (default 1e-4)"},
 		&cli.StringFlag{Name: "dump", Usage: "`FILE` write inputs, loss and gradients of one step (npz)"},
@@ -67,7 +68,7 @@ var trainCommand = &cli.Command{
 // write to.
 func trainFlags(c *cli.Context) error {
 	oneStep := c.IsSet("check") || c.IsSet("dump")
-	for _, flag := range []string{"save", "save-every", "resume", "record"} {
+	for _, flag := range []string{"save", "save-every", "resume", "record", "html"} {
 		if oneStep && c.IsSet(flag) {
 			return usage("--%s has no place beside --check and --dump, which run one step without an update", flag)
 		}
@@ -88,7 +89,7 @@ func trainFlags(c *cli.Context) error {
 	if c.IsSet("check") && c.IsSet("data") {
 		warn(c, "--check takes its inputs from the reference, not from --data")
 	}
-	return destinations(c, "save", "dump", "record")
+	return destinations(c, "save", "dump", "record", "html")
 }
 
 func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
@@ -115,6 +116,13 @@ func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	if n := len(result.Skipped); n > 0 {
 		warn(c, fmt.Sprintf("%d of %d updates were left out because a gradient was infinite or no number; the loss scale is %g now", n, len(result.Losses), result.LossScale))
 	}
+	if to := c.String("html"); to != "" {
+		page := planPage(c, model, plan, model.PlanFile(plan))
+		page.Trained = trained(result, lines)
+		if err := writePage(to, page); err != nil {
+			return err
+		}
+	}
 	if asJSON {
 		if err := printJSON(c.App.Writer, trainJSON(result, lines)); err != nil {
 			return err
@@ -133,6 +141,18 @@ func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	report.Measured(c.App.Writer, lines)
 	report.Workspace(c.App.Writer, result.Trace)
 	return stopped(c, result)
+}
+
+// trained is what a page tells of a run.
+func trained(r *memopt.Result, lines []report.Line) *report.Trained {
+	t := &report.Trained{Device: r.Device, FirstStep: r.FirstStep, Losses: r.Losses, MedianMS: float64(r.Median().Microseconds()) / 1000, Lines: lines}
+	if r.Stopped != nil {
+		t.Stopped = r.Stopped.Error()
+	}
+	if r.Lossy != nil {
+		t.Lossy = r.Lossy.String()
+	}
+	return t
 }
 
 // stopped says why there are fewer steps than asked for, and what is saved.

@@ -38,11 +38,14 @@ func Workspace(w io.Writer, t planner.Trace) {
 func Measured(w io.Writer, lines []Line) {
 	rows := [][]string{{"bytes", "promised", "measured", ""}}
 	for _, l := range lines {
-		verdict := "equal"
-		if l.Promised != l.Measured {
-			verdict = fmt.Sprintf("%+d bytes", l.Measured-l.Promised)
-		}
-		rows = append(rows, []string{l.Name, Thousands(l.Promised), Thousands(l.Measured), verdict})
+		rows = append(rows, []string{l.Name, Thousands(l.Promised), Thousands(l.Measured), verdict(l)})
 	}
 	Table(w, "lrrl", rows)
+}
+
+func verdict(l Line) string {
+	if l.Promised == l.Measured {
+		return "equal"
+	}
+	return fmt.Sprintf("%+d bytes", l.Measured-l.Promised)
 }

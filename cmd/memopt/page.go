@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/configs"
+	"memopt/memopt"
+	"memopt/memopt/report"
+	"memopt/planner"
+)
+
+// htmlFlag names the page that a command writes beside its result.
+func htmlFlag(usage string) cli.Flag {
+	return &cli.StringFlag{Name: "html", Usage: "`FILE` " + usage}
+}
+
+// writePage writes the page of a plan.
+func writePage(to string, p report.Page) error {
+	var page bytes.Buffer
+	if err := report.HTML(&page, p); err != nil {
+		return err
+	}
+	return writeFile(to, page.Bytes())
+}
+
+// planPage is the page of a plan that was just made.
+func planPage(c *cli.Context, m *memopt.Model, p *planner.Plan, f *planner.File) report.Page {
+	return report.Page{Title: filepath.Base(m.Path), File: f, Settings: priced(c, m), Command: typed(c, m.Config), Picture: p.Picture()}
+}
+
+// typed is the command again, as a shell takes it: with the settings of the
+// environment in front, and without what only says where results go.
+func typed(c *cli.Context, cfg configs.Config) string {
+	var words []string
+	for _, s := range cfg.NonDefaults() {
+		if s.Source.Origin == configs.OriginEnv || s.Source.Origin == configs.OriginFile { // a variable may name a file
+			if value, ok := os.LookupEnv(s.Source.Name); ok {
+				word := s.Source.Name + "=" + quote(value)
+				if !slices.Contains(words, word) {
+					words = append(words, word)
+				}
+			}
+		}
+	}
+	words = append(words, "memopt", c.Command.Name)
+	for _, a := range c.Args().Slice() {
+		if strings.HasPrefix(a, "-") {
+			a = "./" + a
+		}
+		words = append(words, quote(a))
+	}
+	for _, f := range c.Command.Flags {
+		name := f.Names()[0]
+		if !c.IsSet(name) || aside[name] {
+			continue
+		}
+		words = append(words, "--"+name)
+		if _, is := f.(*cli.BoolFlag); !is {
+			words = append(words, quote(c.String(name)))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// aside are flags that do not change what is planned or trained.
+var aside = map[string]bool{"html": true, "output": true, "emit": true, "show": true, "format": true, "quiet": true, "log-level": true,
+	"save": true, "save-every": true, "record": true}
+
+// quote is a word of a shell's command line.
+func quote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-+=./:,%@", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

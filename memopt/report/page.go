@@ -1,0 +1,116 @@
+package report
+
+import (
+	_ "embed" // the template
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"memopt/planner"
+)
+
+// Page is what a report page tells: a plan's file, and what is known beside it.
+type Page struct {
+	Title    string
+	File     *planner.File
+	Settings []Setting
+	Command  string           // that makes the page again; "" leaves it out
+	Picture  *planner.Picture // nil leaves the drawings out: a plan file alone does not have them
+	Trained  *Trained         // nil for a page about a plan
+}
+
+// Trained is what a run under the plan measured.
+type Trained struct {
+	Device    string
+	FirstStep int
+	Losses    []float64
+	MedianMS  float64
+	Lines     []Line
+	Stopped   string
+	Lossy     string
+}
+
+// The most rows of each kind; the JSON has all.
+const (
+	maxPageRows  = 200
+	maxPagePeaks = 40
+)
+
+//go:embed page.html
+var pageText string
+
+// HTML writes a page that stands alone: no script, no font and no picture from
+// elsewhere. The same page is the same bytes.
+func HTML(w io.Writer, p Page) error {
+	doc, err := document(p.File)
+	if err != nil {
+		return err
+	}
+	t, err := template.New("page").Funcs(doc.functions()).Parse(pageText)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := t.Execute(w, layout(p)); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// figures is the plan's JSON, which every figure of the page is taken from by
+// its path. The page repeats the path, so that a reader, or a test, can compare.
+type figures struct{ json gjson.Result }
+
+func document(f *planner.File) (figures, error) {
+	short := *f
+	short.Steps, short.Offsets, short.Program, short.Saved = nil, nil, nil, nil
+	data, err := json.Marshal(short)
+	if err != nil {
+		return figures{}, fmt.Errorf("report: %w", err)
+	}
+	return figures{gjson.ParseBytes(data)}, nil
+}
+
+func (f figures) functions() template.FuncMap {
+	return template.FuncMap{
+		"bytes":   f.as(func(r gjson.Result) string { return Bytes(r.Int()) }),
+		"fall":    f.as(func(r gjson.Result) string { return fall(r.Int()) }),
+		"count":   f.as(func(r gjson.Result) string { return Thousands(r.Int()) }),
+		"percent": f.as(func(r gjson.Result) string { return fmt.Sprintf("%+.2f %%", 100*r.Float()) }),
+		"limit":   f.as(func(r gjson.Result) string { return fmt.Sprintf("%.4g %%", 100*r.Float()) }),
+		"points":  f.as(func(r gjson.Result) string { return fmt.Sprintf("%.2f points", 100*r.Float()) }),
+		"clip":    clip,
+		"size":    Bytes,
+		"comma":   Thousands,
+		"comma64": func(n int) string { return Thousands(int64(n)) },
+		"minus":   func(a, b int) int { return a - b },
+		"color":   func(c planner.Class) string { return fmt.Sprintf("c%d", c) },
+		"verdict": verdict,
+		// How much a share that is given with its sign comes to.
+		"percentage":  func(x float64) float64 { return math.Abs(100 * x) },
+		"planeWidth":  func() int { return planeWidth },
+		"planeHeight": func() int { return planeHeight },
+	}
+}
+
+// as is a function of templates: the parts of a path in, an element out that
+// shows the figure there and holds its exact value.
+func (f figures) as(show func(gjson.Result) string) func(...any) (template.HTML, error) {
+	return func(parts ...any) (template.HTML, error) {
+		var words []string
+		for _, p := range parts {
+			words = append(words, fmt.Sprint(p))
+		}
+		path := strings.Join(words, ".")
+		r := f.json.Get(path)
+		if r.Type != gjson.Number {
+			return "", fmt.Errorf("the plan's JSON has no number at %s", path)
+		}
+		// A path is made of our own words and of indices, a number of digits.
+		return template.HTML(fmt.Sprintf(`<data value="%s" data-at="%s" title="%s">%s</data>`, r.Raw, path, r.Raw, show(r))), nil
+	}
+}
