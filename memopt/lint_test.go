@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"memopt/kernels/vulkan/vk":          {},
 	"memopt/memopt/verify":              {"memopt/memopt/graph", "memopt/memopt/onnx", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
 	"memopt/memopt/report":              {"memopt/planner", "memopt/planner/cluster"},
-	"memopt/memopt/bench":               {"memopt/autograd", "memopt/kernels", "memopt/kernels/cpu", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/report", "memopt/memopt/zoo", "memopt/planner", "memopt/planner/pack"},
+	"memopt/memopt/bench":               {"memopt/autograd", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/report", "memopt/memopt/zoo", "memopt/planner", "memopt/planner/pack"},
 	"memopt/plugin":                     {"memopt/plugin/pb"},
 	"memopt/plugin/pb":                  {},
 	"memopt/plugin/internal/echo":       {"memopt/plugin"},

@@ -15,11 +15,13 @@ var benchCommand = &cli.Command{
 	ArgsUsage: "WHAT",
 	Description: "memopt bench cpu --quick\n" +
 		"memopt bench cpu --only matmul,mlp --python .venv/bin/python\n" +
+		"memopt bench vulkan --device vulkan:llvmpipe --only steps,budgets\n" +
 		benchList(),
 	Flags: common(
 		&cli.StringFlag{Name: "only", Usage: "`GROUPS` only these, such as matmul,mlp"},
 		&cli.StringFlag{Name: "with", Usage: "`FILES` planner: joint graphs and MiniMalloc CSVs to plan and pack too"},
 		&cli.BoolFlag{Name: "quick", Usage: "a few short rounds: rough figures in seconds"},
+		&cli.StringFlag{Name: "device", Usage: "`NAME` vulkan: vulkan:1 or vulkan:PART-OF-NAME (default the best)"},
 		&cli.IntFlag{Name: "threads", Usage: "`N` this number of threads only (default 1 and all cores)"},
 		&cli.StringFlag{Name: "python", Usage: "`PATH` of a Python that has the peers (default MEMOPT_PYTHON, else python3)"},
 	),
@@ -30,6 +32,9 @@ var benchCommand = &cli.Command{
 		}
 		if c.Args().First() == "planner" {
 			return benchPlanner(c, asJSON)
+		}
+		if c.Args().First() == "vulkan" {
+			return benchVulkan(c, asJSON)
 		}
 		b, err := bench.Find(c.Args().First())
 		if err != nil {
@@ -66,7 +71,7 @@ func benchList() string {
 	for _, b := range bench.Benches {
 		s.WriteString("\n" + b.Name + ": " + b.Doc + "; groups " + strings.Join(b.Groups(), ", "))
 	}
-	s.WriteString("\nplanner: " + bench.PlannerDoc)
+	s.WriteString("\nplanner: " + bench.PlannerDoc + "\nvulkan: " + bench.VulkanDoc)
 	return s.String()
 }
 
@@ -88,6 +93,33 @@ func benchPlanner(c *cli.Context, asJSON bool) error {
 	}
 	if asJSON {
 		return printJSON(c.App.Writer, map[string]any{"format": "memopt.bench/1", "bench": "planner", "planner": r})
+	}
+	r.Text(c.App.Writer)
+	return nil
+}
+
+// benchVulkan runs Vulkan's bench, on one device.
+func benchVulkan(c *cli.Context, asJSON bool) error {
+	kind, which, _ := strings.Cut(c.String("device"), ":")
+	if c.IsSet("device") && kind != "vulkan" {
+		return usage("--device of bench vulkan is vulkan, vulkan:N or vulkan:PART-OF-NAME, not %q", c.String("device"))
+	}
+	if c.IsSet("threads") {
+		return usage("bench vulkan has no --threads: LP_NUM_THREADS sets how many threads lavapipe has")
+	}
+	o := bench.VulkanOptions{Device: which, Quick: c.Bool("quick"), Python: benchPython(c.String("python"))}
+	if c.IsSet("only") {
+		o.Only = strings.Split(c.String("only"), ",")
+	}
+	s := newStatus(c)
+	o.Progress = func(what string) { s.show("%s", what) }
+	r, err := bench.Vulkan(o)
+	s.clear()
+	if err != nil {
+		return asInput(err)
+	}
+	if asJSON {
+		return printJSON(c.App.Writer, r.File())
 	}
 	r.Text(c.App.Writer)
 	return nil

@@ -39,7 +39,8 @@ type Rival struct {
 	Side   func(threads int) (Side, error)
 }
 
-// Bar says how near to the rival is near enough. One of its two is set.
+// Bar says how near to the rival is near enough. One of its two is set, or
+// none where a figure is only shown, as speed.
 type Bar struct {
 	Speed float64 // at least so much of its speed
 	Time  float64 // at most so much of its time
@@ -47,21 +48,26 @@ type Bar struct {
 
 // ratio is our figure against the rival's as the bar counts it.
 func (b Bar) ratio(ours, rival float64) float64 {
-	if b.Speed > 0 {
-		return rival / ours
+	if b.Time > 0 {
+		return ours / rival
 	}
-	return ours / rival
+	return rival / ours
 }
 
+func (b Bar) judges() bool { return b != Bar{} }
+
 func (b Bar) met(ratio float64) bool {
-	if b.Speed > 0 {
-		return ratio >= b.Speed
+	if b.Time > 0 {
+		return ratio <= b.Time
 	}
-	return ratio <= b.Time
+	return ratio >= b.Speed
 }
 
 // String reads like "≥ 0.90 speed".
 func (b Bar) String() string {
+	if !b.judges() {
+		return "speed"
+	}
 	if b.Speed > 0 {
 		return fmt.Sprintf("≥ %.2f speed", b.Speed)
 	}

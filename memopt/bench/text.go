@@ -15,9 +15,12 @@ func (r *Report) Text(w io.Writer) {
 	for _, row := range r.Rows {
 		line := []string{row.Group, row.Name, fmt.Sprint(row.Threads), row.rate(row.Here), "", row.Rival.Name, "", row.Bar.String(), ""}
 		if row.There != (Figure{}) {
-			judged++
-			line[4], line[6], line[8] = row.rate(row.There), fmt.Sprintf("%.2f", row.Ratio), "short"
-			if row.Met {
+			line[4], line[6] = row.rate(row.There), fmt.Sprintf("%.2f", row.Ratio)
+			if row.Bar.judges() {
+				judged++
+				line[8] = "short"
+			}
+			if row.Bar.judges() && row.Met {
 				met++
 				line[8] = "met"
 			}
@@ -96,7 +99,10 @@ func (r *Report) File() File {
 		}
 		if row.There != (Figure{}) {
 			rival := fileSide(row.Rival.Name, row.There)
-			out.Rival, out.Ratio, out.Met = &rival, finite(row.Ratio), &row.Met
+			out.Rival, out.Ratio = &rival, finite(row.Ratio)
+			if row.Bar.judges() {
+				out.Met = &row.Met
+			}
 		}
 		f.Rows = append(f.Rows, out)
 	}

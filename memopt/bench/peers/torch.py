@@ -77,6 +77,21 @@ def gpt(batch, seq, layers, width, heads, hidden, vocab):
     return trained(model, optimizer, ids[:, :-1].contiguous(), ids[:, 1:].flatten())
 
 
+def block(seq, width, heads, hidden):
+    torch.manual_seed(0)
+    model = Block(width, heads, hidden)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    x, target = torch.randn(1, seq, width), torch.randn(1, seq, width)
+
+    def step():
+        loss = F.mse_loss(model(x), target)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
 def resnet(batch, channels, image, width, layers, classes):
     torch.manual_seed(0)
     parts = [nn.Conv2d(channels, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
@@ -91,4 +106,4 @@ def resnet(batch, channels, image, width, layers, classes):
     return trained(model, optimizer, torch.randn(batch, channels, image, image), torch.randint(classes, (batch,)))
 
 
-serve(torch.__version__, {"mlp": mlp, "gpt": gpt, "resnet": resnet})
+serve(torch.__version__, {"mlp": mlp, "gpt": gpt, "block": block, "resnet": resnet})

@@ -1,0 +1,308 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"memopt/kernels/cpu"
+	"memopt/kernels/vulkan"
+	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// VulkanDoc says what Vulkan's bench shows.
+const VulkanDoc = "kernels, training steps, launches and plans under budgets on a Vulkan device; groups matmul, conv, attention, rows, steps, launches, budgets. " +
+	"Other trainers on Vulkan are not measured here: on lavapipe 25.0.7 with two threads, one step of the MLP and of the block of group steps took " +
+	"Meganeura 0.3.0 61 and 80 ms, computeml 0.4.4 110 and 55 ms, tinygrad 0.14 152 and 285 ms, where PyTorch took 1.44 and 0.97 ms on the processor"
+
+// VulkanOptions say what to measure, and on which device.
+type VulkanOptions struct {
+	Device   string   // a number or a part of a name; "" is the best
+	Only     []string // groups; none is all
+	Quick    bool     // a few short rounds
+	Python   string   // that has the peers
+	Progress func(what string)
+}
+
+// VulkanReport is the figures of one run on one device.
+type VulkanReport struct {
+	Device   VulkanDevice
+	Kernels  Report // also whole steps
+	Launches []LaunchRow
+	Budgets  []BudgetRow
+	// Notes say what a reader must know to judge a figure.
+	Notes []string
+}
+
+// VulkanDevice is what the figures are of.
+type VulkanDevice struct {
+	Number int    `json:"number"`
+	Name   string `json:"name"`
+	Kind   string `json:"kind"`
+	Driver string `json:"driver"` // with its version
+	API    string `json:"api"`
+}
+
+// NoDeviceError says why there is no Vulkan device to measure, and what to
+// install or to say instead.
+type NoDeviceError struct{ err error }
+
+func (e *NoDeviceError) Error() string { return "bench: " + e.err.Error() }
+
+// Unwrap is the reason.
+func (e *NoDeviceError) Unwrap() error { return e.err }
+
+// ExitCode is that of a request that cannot be met.
+func (e *NoDeviceError) ExitCode() int { return 1 }
+
+// vulkanGroups lists the groups that are no tables of cases, after those that
+// are.
+var vulkanGroups = []struct {
+	name string
+	run  func(*vulkanBench) error
+}{
+	{"launches", (*vulkanBench).launches},
+	{"budgets", (*vulkanBench).budgets},
+}
+
+// VulkanGroups lists what Only may name.
+func VulkanGroups() (names []string) {
+	for _, c := range vulkanCases {
+		if !slices.Contains(names, c.group) {
+			names = append(names, c.group)
+		}
+	}
+	for _, g := range vulkanGroups {
+		names = append(names, g.name)
+	}
+	return names
+}
+
+// vulkanBench is one run.
+type vulkanBench struct {
+	o      VulkanOptions
+	gpu    *vk.Physical
+	length rounds
+	peers  *peers
+	report *VulkanReport
+	// baselines are sides that many cases are measured beside, by name.
+	baselines map[string]Side
+}
+
+// Vulkan measures.
+func Vulkan(o VulkanOptions) (*VulkanReport, error) {
+	all := VulkanGroups()
+	for _, name := range o.Only {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("bench: vulkan has no group %q; there are %s", name, strings.Join(all, ", "))
+		}
+	}
+	gpu, err := vulkan.Choose(o.Device)
+	if err != nil {
+		return nil, &NoDeviceError{err}
+	}
+	b := &vulkanBench{o: o, gpu: gpu, length: rounds{count: 9, least: 60 * time.Millisecond}, peers: newPeers(o.Python), baselines: map[string]Side{},
+		report: &VulkanReport{Kernels: Report{Bench: "vulkan"},
+			Device: VulkanDevice{gpu.Index, gpu.Name, gpu.Kind.String(), gpu.Driver, fmt.Sprintf("%d.%d.%d", gpu.API[0], gpu.API[1], gpu.API[2])}}}
+	if o.Quick {
+		b.length = rounds{count: 3, least: 10 * time.Millisecond}
+	}
+	defer b.close()
+	for _, c := range vulkanCases {
+		if b.wants(c.group) {
+			if err := b.kernel(c); err != nil {
+				return nil, fmt.Errorf("bench: %s %s: %w", c.group, c.name, err)
+			}
+		}
+	}
+	for _, g := range vulkanGroups {
+		if b.wants(g.name) {
+			if err := g.run(b); err != nil {
+				return nil, fmt.Errorf("bench: %s: %w", g.name, err)
+			}
+		}
+	}
+	b.report.Kernels.Peers, b.report.Kernels.Missing = b.peers.found, b.peers.missing
+	return b.report, nil
+}
+
+func (b *vulkanBench) wants(group string) bool {
+	return len(b.o.Only) == 0 || slices.Contains(b.o.Only, group)
+}
+
+func (b *vulkanBench) says(format string, args ...any) {
+	if b.o.Progress != nil {
+		b.o.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+func (b *vulkanBench) close() {
+	for _, s := range b.baselines {
+		s.Close()
+	}
+	b.peers.close()
+}
+
+// software says that the device is a driver for the processor, whose work is
+// seen on this process's own clock.
+func (b *vulkanBench) software() bool { return b.gpu.Kind == vk.CPU }
+
+// job is a step that either device can run.
+type job struct {
+	graph  *graph.Graph
+	dims   map[string]int64
+	inputs map[string]*graph.Tensor
+}
+
+// open makes the device ready for a job under a plan.
+func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *planner.Schedule, *vulkan.Device, error) {
+	r.Dims, r.Lowered = j.dims, true
+	p, err := planner.Make(j.graph, r)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	d, err := vulkan.Open(s, b.gpu, vulkan.Options{})
+	return p, s, d, err
+}
+
+// ours is the device's side of a job, with everything kept.
+func (b *vulkanBench) ours(what string, j job) (Side, error) {
+	_, _, d, err := b.open(j, planner.Request{Strategy: "keep-all"})
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range d.Warnings() {
+		b.note(what + ": " + w)
+	}
+	return local{func() error { return run(d, j) }, func() { d.Close() }}, nil
+}
+
+func (b *vulkanBench) note(text string) {
+	if !slices.Contains(b.report.Notes, text) {
+		b.report.Notes = append(b.report.Notes, text)
+	}
+}
+
+func run(d *vulkan.Device, j job) error {
+	_, err := d.Run(planner.Run{Inputs: j.inputs})
+	return err
+}
+
+// threads lists the numbers of threads that a case is measured on: with one,
+// what counts is the processor time that all threads of a software driver
+// spend together, so a figure is a thread's. Hardware has only the clock.
+func (b *vulkanBench) threads(c *vulkanCase) []int {
+	most := runtime.GOMAXPROCS(0)
+	switch {
+	case !b.software():
+		return []int{most}
+	case c.byClock:
+		return slices.Compact([]int{1, most})
+	}
+	return []int{1}
+}
+
+// kernel measures one case beside all its rivals, which take turns with it.
+func (b *vulkanBench) kernel(c *vulkanCase) error {
+	for _, threads := range b.threads(c) {
+		b.says("%s %s", c.group, c.name)
+		j, err := c.job()
+		if err != nil {
+			return err
+		}
+		ours, err := b.ours(c.group+" "+c.name, j)
+		if err != nil {
+			return err
+		}
+		defer ours.Close()
+		sides := []Side{ours}
+		var there []Rival
+		var bars []Bar
+		for _, r := range c.rivals {
+			side, err := r.side(b, c, threads)
+			if err != nil {
+				return err
+			}
+			if side == nil {
+				continue
+			}
+			defer side.Close()
+			sides, there, bars = append(sides, side), append(there, Rival{Name: r.name}), append(bars, r.bar)
+		}
+		if !b.software() {
+			for i := range sides {
+				sides[i] = byWall{sides[i]}
+			}
+		}
+		figures, err := b.length.measure(sides...)
+		if err != nil {
+			return err
+		}
+		row := Row{Case: Case{Group: c.group, Name: c.name, Work: c.work, Unit: c.unit}, Threads: threads, Here: figures[0]}
+		for i, r := range there {
+			row := row
+			row.Rival, row.Bar, row.There = r, bars[i], figures[i+1]
+			if !b.software() {
+				row.Bar = Bar{} // bars are of software drivers, which share the rivals' processor
+			}
+			row.Ratio = row.Bar.ratio(row.clock(row.Here), row.clock(row.There))
+			row.Met = row.Bar.met(row.Ratio)
+			b.report.Kernels.Rows = append(b.report.Kernels.Rows, row)
+		}
+		if len(there) == 0 {
+			b.report.Kernels.Rows = append(b.report.Kernels.Rows, row)
+		}
+	}
+	return nil
+}
+
+// byWall is a side whose processor time says nothing.
+type byWall struct{ Side }
+
+func (w byWall) Run(n int) (Time, error) {
+	t, err := w.Side.Run(n)
+	return Time{Wall: t.Wall}, err
+}
+
+// share is a side that does another amount of work than the case: its times
+// count times the factor. It stays open for others.
+type share struct {
+	side   Side
+	factor float64
+}
+
+func (s share) Run(n int) (Time, error) {
+	t, err := s.side.Run(n)
+	return Time{t.Wall * s.factor, t.CPU * s.factor}, err
+}
+
+func (s share) Close() {}
+
+// baseline opens a side once.
+func (b *vulkanBench) baseline(name string, open func() (Side, error)) (Side, error) {
+	if s := b.baselines[name]; s != nil {
+		return s, nil
+	}
+	s, err := open()
+	if err == nil {
+		b.baselines[name] = s
+	}
+	return s, err
+}
+
+// processor is our CPU device's side of a case.
+func processor(_ *vulkanBench, c *vulkanCase, threads int) (Side, error) {
+	j, err := c.job()
+	if err != nil {
+		return nil, err
+	}
+	return onDevice(j.graph, j.dims, j.inputs, cpu.Options{Workers: threads})
+}

@@ -1,0 +1,356 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/kernels/vulkan"
+	"memopt/memopt/graph"
+	"memopt/memopt/zoo"
+	"memopt/planner"
+)
+
+// vulkanCase is one step that the device does beside others.
+type vulkanCase struct {
+	group, name string
+	work        float64
+	unit        string
+	bytes       float64 // that must be read and written
+	byClock     bool    // with all threads too, where a thread's processor time is known
+	job         func() (job, error)
+	rivals      []vulkanRival
+}
+
+// vulkanRival is somebody who does the same, or a baseline that does as much.
+type vulkanRival struct {
+	name string
+	bar  Bar
+	side func(b *vulkanBench, c *vulkanCase, threads int) (Side, error)
+}
+
+var vulkanCases = func() (cases []*vulkanCase) {
+	for _, table := range []func() []*vulkanCase{vulkanProducts, vulkanConvolutions, vulkanAttention, vulkanRows, vulkanSteps} {
+		cases = append(cases, table()...)
+	}
+	return cases
+}()
+
+// ofPeer is a case of a Python script.
+func ofPeer(r Rival, bar Bar) vulkanRival {
+	return vulkanRival{r.Name, bar, func(b *vulkanBench, _ *vulkanCase, threads int) (Side, error) { return b.peers.open(r, threads) }}
+}
+
+// onProcessor is our CPU device.
+var onProcessor = vulkanRival{name: "memopt's CPU device", side: processor}
+
+// openBLAS is a bar for software drivers: nine tenths of what the fastest
+// style of shader that is known reaches beside OpenBLAS on lavapipe 25.0.7.
+var openBLAS = Bar{Speed: 0.19}
+
+// vulkanProducts are C = op(A)·op(B) of square matrices.
+func vulkanProducts() (cases []*vulkanCase) {
+	for _, n := range []int{512, 1024} {
+		for _, trans := range []string{"NN", "NT", "TN"} {
+			open := map[string]any{"open": "product", "m": n, "n": n, "k": n, "trans": trans}
+			cases = append(cases, &vulkanCase{group: "matmul", name: fmt.Sprint(n, " ", trans), work: 2 * float64(n*n*n), unit: "FLOP", byClock: true,
+				job:    written(productText(n, trans)),
+				rivals: []vulkanRival{ofPeer(Rival{Name: "NumPy", Script: "numpy", Open: open}, openBLAS), onProcessor}})
+		}
+	}
+	return cases
+}
+
+func productText(n int, trans string) string {
+	text := fmt.Sprintf("a f32[%[1]d,%[1]d] = param\nb f32[%[1]d,%[1]d] = param\nc = Gemm(a, b)", n)
+	if trans[0] == 'T' {
+		text += " transA=1"
+	}
+	if trans[1] == 'T' {
+		text += " transB=1"
+	}
+	return text + "\noutput c"
+}
+
+// asProduct is a product of the same device that does as many operations.
+var asProduct = vulkanRival{name: "product 512", side: func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
+	const n = 512
+	s, err := b.baseline("product", func() (Side, error) {
+		j, err := written(productText(n, "NN"))()
+		if err != nil {
+			return nil, err
+		}
+		return b.ours("the product that others stand beside", j)
+	})
+	return share{s, c.work / (2 * n * n * n)}, err
+}}
+
+// copiedBytes is the size of what the baselines copy: of no use to any cache.
+const copiedBytes = 32 << 20
+
+// byShader and byCommand are the device's own memory as baselines: as many bytes
+// are read and written by a shader that does nothing else, and by the driver's
+// copy of a buffer.
+func byShader(bar Bar) vulkanRival {
+	return vulkanRival{"copy shader", bar, func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
+		s, err := b.baseline("shader", func() (Side, error) {
+			j, err := copyJob()
+			if err != nil {
+				return nil, err
+			}
+			return b.ours("the copy that others stand beside", j)
+		})
+		return share{s, c.bytes / (2 * copiedBytes)}, err
+	}}
+}
+
+var copyJob = written(fmt.Sprintf("x f32[%d] = param\ny = Cast(x) to=1\noutput y", copiedBytes/4))
+
+var byCommand = vulkanRival{name: "vkCmdCopyBuffer", side: func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
+	s, err := b.baseline("command", func() (Side, error) {
+		at := func(offset int64) []planner.Ref {
+			return []planner.Ref{{Space: planner.Arena, Offset: offset, Bytes: copiedBytes}}
+		}
+		d, err := vulkan.Open(&planner.Schedule{Arena: 2 * copiedBytes, Launches: []planner.Launch{{In: at(0), Out: at(copiedBytes)}}}, b.gpu, vulkan.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return local{func() error { return run(d, job{}) }, func() { d.Close() }}, nil
+	})
+	return share{s, c.bytes / (2 * copiedBytes)}, err
+}}
+
+// vulkanConvolutions are a layer of a small residual net, and its gradients.
+func vulkanConvolutions() (cases []*vulkanCase) {
+	const batch, channels, side = 8, 64, 28
+	head := fmt.Sprintf("x f32[%d,%d,%d,%d] = param\nw f32[%d,%d,3,3] = param\nxs i64[4] = const {%d, %d, %d, %d}\nws i64[4] = const {%d, %d, 3, 3}\n",
+		batch, channels, side, side, channels, channels, batch, channels, side, side, channels, channels)
+	image, filters := 4*float64(batch*channels*side*side), 4*float64(channels*channels*9)
+	for _, c := range []struct{ name, text string }{
+		{"forward", "y = Conv(x, w)"},
+		{"gradient of x", "y = memopt.ConvGradX(x, w, xs)"},
+		{"gradient of w", "y = memopt.ConvGradW(x, x, ws)"},
+	} {
+		cases = append(cases, &vulkanCase{group: "conv", name: c.name + fmt.Sprintf(", %d × %d channels of %d², 3 × 3", batch, channels, side),
+			work: 2 * batch * channels * channels * 9 * side * side, unit: "FLOP", bytes: 2*image + filters,
+			job:    written(head + c.text + " pads=[1, 1, 1, 1]\noutput y"),
+			rivals: []vulkanRival{asProduct, byShader(Bar{}), onProcessor}})
+	}
+	return cases
+}
+
+// vulkanAttention is attention of eight heads, forward and with its gradients.
+func vulkanAttention() []*vulkanCase {
+	const heads, tokens, width = 8, 256, 64
+	operand := fmt.Sprintf(" f32[%d,%d,%d] = param\n", heads, tokens, width)
+	text := "q" + operand + "k" + operand + "v" + operand +
+		"scale f32[] = const {0.125}\nkt = Transpose(k) perm=[0, 2, 1]\nqk = MatMul(q, kt)\ns = Mul(qk, scale)\np = Softmax(s)\ny = MatMul(p, v)\n"
+	work, bytes := float64(4*heads*tokens*tokens*width), 4*float64(4*heads*tokens*width)
+	name := fmt.Sprintf(", %d heads of %d tokens by %d", heads, tokens, width)
+	rivals := []vulkanRival{asProduct, byShader(Bar{}), onProcessor}
+	return []*vulkanCase{
+		{group: "attention", name: "forward" + name, work: work, unit: "FLOP", bytes: bytes, job: written(text + "output y"), rivals: rivals},
+		{group: "attention", name: "forward and backward" + name, work: 3 * work, unit: "FLOP", bytes: 3 * bytes,
+			job: writtenStep(text+"mean = ReduceMean(y) keepdims=0\noutput mean", ""), rivals: rivals},
+	}
+}
+
+// vulkanRows are operators that do little but read and write, as the CPU's are,
+// and the losses and optimizers.
+func vulkanRows() (cases []*vulkanCase) {
+	const wide, narrow = 4 * lines * width, 4 * width
+	half := Bar{Speed: 0.5}
+	cases = append(cases, &vulkanCase{group: "rows", name: "copy shader", work: 2 * copiedBytes, unit: "B", bytes: 2 * copiedBytes, job: copyJob, rivals: []vulkanRival{byCommand}})
+	for _, r := range []struct {
+		name, text string
+		bytes      float64
+	}{
+		{"Add", "y = Add(x, z)", 3 * wide},
+		{"Gelu", "y = Gelu(x)", 2 * wide},
+		{"GeluGrad", "y = memopt.GeluGrad(x, z)", 3 * wide},
+		{"Softmax", "y = Softmax(x)", 2 * wide},
+		{"SoftmaxGrad", "y = com.microsoft.SoftmaxGrad_13(x, z)", 3 * wide},
+		{"LayerNorm", "y = LayerNormalization(x, w, w)", 2*wide + 2*narrow},
+		{"LayerNormGrad", "y, dw, db = memopt.LayerNormalizationGrad(x, z, w, w)", 3*wide + 3*narrow},
+		{"cross entropy", "y = SoftmaxCrossEntropyLoss(x, labels)", wide},
+		{"gradient of cross entropy", "one f32[] = const {1}\ny = memopt.SoftmaxCrossEntropyLossGrad(one, x, labels)", 2 * wide},
+	} {
+		text := fmt.Sprintf("x f32[%d,%d] = param\nz f32[%d,%d] = param\nw f32[%d] = param\nlabels i64[%d] = param\n%s\noutput y", lines, width, lines, width, width, lines, r.text)
+		cases = append(cases, &vulkanCase{group: "rows", name: r.name, work: r.bytes, unit: "B", bytes: r.bytes, job: written(text), rivals: []vulkanRival{byShader(half), onProcessor}})
+	}
+	adamw := fmt.Sprintf(`lr f32[] = const {0.001}
+t i64[] = const {3}
+p f32[%[1]d] = param
+g f32[%[1]d] = param
+m f32[%[1]d] = state
+v f32[%[1]d] = state
+update:
+p2, m2, v2 = memopt.AdamW(p, g, lr, _, t, m, v)
+update p = p2
+update m = m2
+update v = v2`, lines*width)
+	return append(cases, &vulkanCase{group: "rows", name: "AdamW", work: 7 * wide, unit: "B", bytes: 7 * wide, job: written(adamw), rivals: []vulkanRival{byShader(half), onProcessor}})
+}
+
+// The bars of steps are what 15 ms are on lavapipe 25.0.7 with two threads
+// where PyTorch takes 1.44 and 0.97 ms.
+var stepBars = struct{ mlp, block Bar }{Bar{Time: 15 / 1.44}, Bar{Time: 15 / 0.97}}
+
+// vulkanSteps are whole training steps.
+func vulkanSteps() []*vulkanCase {
+	return []*vulkanCase{
+		{group: "steps", name: "MLP 784-512-512-10, batch 64, SGD", work: 1, unit: "step", byClock: true, job: mlpStep,
+			rivals: []vulkanRival{ofPeer(torch("mlp", map[string]any{"batch": 64, "inputs": 784, "width": 512, "layers": 2, "classes": 10}), stepBars.mlp), onProcessor}},
+		{group: "steps", name: "block of width 128, 64 tokens, 2 heads, SGD", work: 1, unit: "step", byClock: true, job: blockStep,
+			rivals: []vulkanRival{ofPeer(torch("block", map[string]any{"seq": 64, "width": 128, "heads": 2, "hidden": 512}), stepBars.block), onProcessor}},
+	}
+}
+
+func mlpStep() (job, error) {
+	return zooStep(zoo.Spec{Family: "mlp"}, "sgd", map[string]int64{"batch": 64})
+}
+
+// zooStep is a training step of a model of the zoo.
+func zooStep(spec zoo.Spec, optimizer string, dims map[string]int64) (job, error) {
+	g, err := zoo.New(spec, kernels.Library)
+	if err != nil {
+		return job{}, err
+	}
+	inputs, err := zoo.Data(spec, int(dims["batch"]), max(1, int(dims["seq"])), 0)
+	if err != nil {
+		return job{}, err
+	}
+	return stepOf(g, optimizer, dims, inputs)
+}
+
+// stepOf derives the training step of a graph.
+func stepOf(g *graph.Graph, optimizer string, dims map[string]int64, inputs map[string]*graph.Tensor) (job, error) {
+	g.Clean(graph.CleanOptions{Fuse: func(*graph.Op) bool { return true }})
+	step, err := autograd.TrainStep(g, autograd.Options{Optimizer: optimizer})
+	if err != nil {
+		return job{}, err
+	}
+	if optimizer != "" {
+		inputs[autograd.LearningRate] = graph.TensorOf(graph.Float32, []float32{1e-4})
+	}
+	return job{step, dims, inputs}, nil
+}
+
+var blockStep = writtenStep(`x f32[64,128] = input
+target f32[64,128] = input
+mask f32[64,64] = input
+g1 f32[128] = param
+b1 f32[128] = param
+wqkv f32[128,384] = param
+bqkv f32[384] = param
+wo f32[128,128] = param
+bo f32[128] = param
+g2 f32[128] = param
+b2 f32[128] = param
+wup f32[128,512] = param
+bup f32[512] = param
+wdown f32[512,128] = param
+bdown f32[128] = param
+split i64[3] = const {64, 2, 64}
+join i64[2] = const {64, 128}
+scale f32[] = const {0.125}
+h1 = LayerNormalization(x, g1, b1)
+qkv = Gemm(h1, wqkv, bqkv)
+q1, k1, v1 = Split(qkv) axis=1 num_outputs=3
+q2 = Reshape(q1, split)
+k2 = Reshape(k1, split)
+v2 = Reshape(v1, split)
+q = Transpose(q2) perm=[1, 0, 2]
+k = Transpose(k2) perm=[1, 2, 0]
+v = Transpose(v2) perm=[1, 0, 2]
+qk = MatMul(q, k)
+scaled = Mul(qk, scale)
+masked = Add(scaled, mask)
+p = Softmax(masked)
+y1 = MatMul(p, v)
+y2 = Transpose(y1) perm=[1, 0, 2]
+y3 = Reshape(y2, join)
+y = Gemm(y3, wo, bo)
+r = Add(x, y)
+h2 = LayerNormalization(r, g2, b2)
+up = Gemm(h2, wup, bup)
+act = Gelu(up) approximate="tanh"
+down = Gemm(act, wdown, bdown)
+out = Add(r, down)
+d = Sub(out, target)
+d2 = Mul(d, d)
+mean = ReduceMean(d2) keepdims=0
+output mean`, "sgd")
+
+// written is a job that is a graph as text, its parameters drawn.
+func written(text string) func() (job, error) {
+	return func() (job, error) {
+		g, err := graph.Parse(kernels.Library, text)
+		if err != nil {
+			return job{}, err
+		}
+		inputs := map[string]*graph.Tensor{}
+		for _, v := range g.Values {
+			if v.Kind != graph.Param && v.Kind != graph.Input {
+				continue
+			}
+			n, _ := v.Shape.Elems().Const()
+			x := graph.NewTensor(v.Type, int(n))
+			drawSmall(x)
+			if v.Kind == graph.Param {
+				v.Data = graph.Bytes(x.Bytes)
+				continue
+			}
+			x.Shape = nil
+			for _, d := range v.Shape {
+				n, _ := d.Const()
+				x.Shape = append(x.Shape, int(n))
+			}
+			if v.Name == "mask" {
+				causal(x)
+			}
+			inputs[v.Name] = x
+		}
+		return job{graph: g, inputs: inputs}, nil
+	}
+}
+
+// writtenStep is the training step of such a graph.
+func writtenStep(text, optimizer string) func() (job, error) {
+	return func() (job, error) {
+		j, err := written(text)()
+		if err != nil {
+			return j, err
+		}
+		return stepOf(j.graph, optimizer, nil, j.inputs)
+	}
+}
+
+// drawSmall fills a tensor with numbers that no step of ours drives out of
+// bounds: small ones, or labels.
+func drawSmall(x *graph.Tensor) {
+	some := graph.NewTensor(x.Type, min(x.Len(), 1<<12))
+	draw(some)
+	for i := range some.Len() {
+		if f := some.Float(i); x.Type == graph.Int64 {
+			some.SetFloat(i, math.Trunc(math.Abs(2*f)))
+		} else {
+			some.SetFloat(i, f/16)
+		}
+	}
+	for at := 0; at < len(x.Bytes); {
+		at += copy(x.Bytes[at:], some.Bytes)
+	}
+}
+
+// causal lets a token see those before it.
+func causal(x *graph.Tensor) {
+	n := x.Shape[1]
+	for i := range x.Len() {
+		x.SetFloat(i, 0)
+		if i%n > i/n {
+			x.SetFloat(i, math.Inf(-1))
+		}
+	}
+}
