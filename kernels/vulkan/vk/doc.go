@@ -213,3 +213,9 @@ type Binding struct {
 	Block     *Block
 	At, Bytes int64
 }
+
+// Usage is the memory that a device's blocks take, in bytes of the driver.
+type Usage struct {
+	Calls       int // of vkAllocateMemory
+	Bytes, Peak int64
+}

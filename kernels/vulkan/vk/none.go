@@ -26,7 +26,13 @@ func (*Instance) Messages() string { return "" }
 func (*Instance) Open(*Physical) (*Device, error) { return nil, ErrNone }
 
 // Device is a device ready for work.
-type Device struct{ Physical *Physical }
+type Device struct {
+	Physical *Physical
+	Faults   func(call string) int32
+}
+
+// Usage says what the driver was asked for.
+func (*Device) Usage() Usage { return Usage{} }
 
 // Close gives the device back.
 func (*Device) Close() {}

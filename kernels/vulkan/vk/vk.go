@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -179,10 +178,26 @@ func heapsOf(c *C.mo_physical) (all []Heap) {
 type Device struct {
 	Physical *Physical
 	device   vulkan.Device
-	c        *C.mo_device
-	pool     C.uint64_t
-	live     int
+	// Faults is for tests: it is asked before memory is allocated and lists are
+	// submitted; another result than 0 stands for the call, which is not made.
+	Faults func(call string) int32
+
+	c       *C.mo_device
+	pool    C.uint64_t
+	live    int
+	usage   Usage
+	handles []C.uint64_t // of the lists at hand
 }
+
+func (d *Device) fault(call string) int32 {
+	if d.Faults == nil {
+		return 0
+	}
+	return d.Faults(call)
+}
+
+// Usage says what the driver was asked for.
+func (d *Device) Usage() Usage { return d.usage }
 
 // Open makes a device ready, with every feature switched on that kernels can
 // use.
@@ -300,12 +315,18 @@ func (d *Device) back(b *Block, buffer vulkan.Buffer, place Place) error {
 	}
 	info := vulkan.MemoryAllocateInfo{SType: vulkan.StructureTypeMemoryAllocateInfo, AllocationSize: size, MemoryTypeIndex: uint32(kind)}
 	var memory vulkan.DeviceMemory
-	r := vulkan.AllocateMemory(d.device, &info, nil, &memory)
+	r := d.fault("vkAllocateMemory")
+	if r == 0 {
+		r = int32(vulkan.AllocateMemory(d.device, &info, nil, &memory))
+	}
 	runtime.KeepAlive(&info)
 	info.Free()
-	if err := check(fmt.Sprintf("vkAllocateMemory of %d bytes", size), int32(r)); err != nil {
+	d.usage.Calls++
+	if err := check(fmt.Sprintf("vkAllocateMemory of %d bytes", size), r); err != nil {
 		return err
 	}
+	d.usage.Bytes += int64(size)
+	d.usage.Peak = max(d.usage.Peak, d.usage.Bytes)
 	b.memory, b.Granted = uint64(uintptr(unsafe.Pointer(memory))), int64(size)
 	d.live++
 	if err := check("vkBindBufferMemory", int32(vulkan.BindBufferMemory(d.device, buffer, memory, 0))); err != nil {
@@ -333,6 +354,7 @@ func (d *Device) Free(b *Block) {
 	if b.memory != 0 {
 		vulkan.FreeMemory(d.device, *(*vulkan.DeviceMemory)(unsafe.Pointer(&b.memory)), nil)
 		d.live--
+		d.usage.Bytes -= b.Granted
 	}
 	*b = Block{}
 }
@@ -517,15 +539,15 @@ func (d *Device) FreeQueries(q *Queries) {
 
 // Submit runs lists in order, each submitted by itself, and waits for the last.
 func (d *Device) Submit(lists []*List, timeout time.Duration) error {
-	handles := slices.Collect(func(yield func(C.uint64_t) bool) {
-		for _, l := range lists {
-			if !yield(l.handle) {
-				return
-			}
-		}
-	})
-	if len(handles) == 0 {
+	d.handles = d.handles[:0]
+	for _, l := range lists {
+		d.handles = append(d.handles, l.handle)
+	}
+	if len(d.handles) == 0 {
 		return nil
 	}
-	return check("running commands", int32(C.mo_submit(d.c, &handles[0], C.uint32_t(len(handles)), C.uint64_t(timeout))))
+	if r := d.fault("vkQueueSubmit"); r != 0 {
+		return check("running commands", r)
+	}
+	return check("running commands", int32(C.mo_submit(d.c, &d.handles[0], C.uint32_t(len(d.handles)), C.uint64_t(timeout))))
 }
