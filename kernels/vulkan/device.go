@@ -22,6 +22,8 @@ type Options struct {
 	// Timeout is how long the processor waits for a step, or for what lies between
 	// two of its own launches; 0 is ten minutes.
 	Timeout time.Duration
+	// Faults is for tests: see vk.Device.
+	Faults func(call string) int32
 }
 
 // runBytes is the block that holds what changes with each run.
@@ -48,7 +50,7 @@ type Device struct {
 	fixed   map[string]planner.Ref
 	inputs  []planner.Ref
 	outputs map[string]planner.Ref
-	dead    error // why nothing runs any more
+	dead    error // of the step that failed
 }
 
 // Open makes a device ready for a schedule: memory, parameters and states,
@@ -65,12 +67,14 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 	if d.gpu, err = i.Open(p); err != nil {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
+	d.gpu.Faults = o.Faults
 	for _, step := range []func() error{d.allocate, d.load, d.prepare, d.record} {
 		if err := step(); err != nil {
 			d.Close()
 			return nil, fmt.Errorf("vulkan: %s: %w", p.Name, err)
 		}
 	}
+	d.Memory() // the driver's peak counts from here
 	return d, nil
 }
 
@@ -128,8 +132,8 @@ func (d *Device) Name() string {
 
 // Run does one step.
 func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
-	if d.dead != nil {
-		return t, fmt.Errorf("vulkan: the device is lost: %w", d.dead)
+	if err := d.refused(); err != nil {
+		return t, fmt.Errorf("vulkan: %w", err)
 	}
 	begin := time.Now()
 	for _, in := range d.inputs {
@@ -164,13 +168,22 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	return t, nil
 }
 
-// submit runs lists and waits. A lost device stays lost.
+// submit runs lists and waits. After a failure nothing runs and nothing is read
+// any more: what lies in memory may be of half a step.
 func (d *Device) submit(lists []*vk.List) error {
 	err := d.gpu.Submit(lists, d.options.Timeout)
 	if err != nil {
 		d.dead = err
 	}
 	return err
+}
+
+// refused is the error of what is asked after a failure.
+func (d *Device) refused() error {
+	if d.dead == nil {
+		return nil
+	}
+	return fmt.Errorf("an earlier step failed, and memory may hold half of it; open the plan anew and go on from a checkpoint: %w", d.dead)
 }
 
 // Output is a copy of a graph output after a step.

@@ -99,6 +99,9 @@ func (d *Device) allocate() error {
 		note(l.Out...)
 		note(l.Scratch)
 	}
+	if err := d.enough(s.Arena + s.State + s.Staging); err != nil {
+		return err
+	}
 	for i, height := range [3]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging} {
 		to := &d.spaces[i]
 		var err error
@@ -112,7 +115,7 @@ func (d *Device) allocate() error {
 			}
 			b, err := d.gpu.NewBlock(end-from, vk.Near)
 			if err != nil {
-				return fmt.Errorf("%s of %d bytes: %w", planner.Space(i), height, err)
+				return fmt.Errorf("%s of %d bytes: %w%s", planner.Space(i), height, err, d.largest())
 			}
 			to.blocks = append(to.blocks, b)
 			d.memory.Requested += b.Bytes
@@ -136,15 +139,72 @@ func (d *Device) allocate() error {
 	return nil
 }
 
-// Memory is what the device holds, in bytes.
-type Memory struct {
-	Requested int64 // the plan's spaces
-	Granted   int64 // what the driver made of that
-	Own       int64 // beside it: seed and step, and what ferries data to memory that the processor does not see
+// enough is an error if the device's memory, or what the driver leaves of it to
+// this process, is less than a plan needs: some drivers grant more than there is
+// and lose the device later.
+func (d *Device) enough(need int64) error {
+	heap := d.gpu.Heap(vk.Near)
+	has, whose := heap.Size, "in all"
+	if left := heap.Budget - min(heap.Budget, heap.Usage); heap.Budget > 0 && left < has {
+		has, whose = left, "left for this process"
+	}
+	if uint64(need) <= has {
+		return nil
+	}
+	return fmt.Errorf("%w: the plan needs %d bytes, and the device has %d %s%s", vk.ErrDeviceMemory, need, has, whose, d.largest())
 }
 
-// Memory says what the device holds; it does not change after Open.
-func (d *Device) Memory() Memory { return d.memory }
+// largest names the largest value of the schedule, for those who ask what takes
+// the memory.
+func (d *Device) largest() string {
+	var most planner.Ref
+	for _, r := range d.schedule.Fixed {
+		if r.Bytes > most.Bytes {
+			most = r
+		}
+	}
+	by := ""
+	for _, l := range d.schedule.Launches {
+		for _, r := range l.Out {
+			if r.Value != nil && r.Bytes > most.Bytes {
+				most = r
+				if by = ""; l.Node != nil {
+					by = fmt.Sprintf(", written by node %q", l.Node.Name)
+				}
+			}
+		}
+	}
+	if most.Value == nil {
+		return ""
+	}
+	return fmt.Sprintf("; its largest value is %s%v of %d bytes%s", most.Value.Name, most.Shape, most.Bytes, by)
+}
+
+// Memory is what the device holds, in bytes.
+type Memory struct {
+	Requested int64 `json:"requested"` // the plan's spaces
+	Granted   int64 `json:"granted"`   // what the driver made of that
+	Own       int64 `json:"own"`       // beside it: seed and step, and what ferries data to memory that the processor does not see
+	// Held and Peak are what all blocks take, now and at most; Calls is how often
+	// the driver was asked for memory.
+	Held  int64 `json:"held"`
+	Peak  int64 `json:"peak"`
+	Calls int   `json:"calls"`
+	// Driver is what the driver says that this process uses of the heap, with all
+	// that it makes for itself; 0 if it does not say. DriverPeak is the most of it
+	// that was seen when this was asked.
+	Driver     int64 `json:"driver"`
+	DriverPeak int64 `json:"driver_peak"`
+}
+
+// Memory says what the device holds. Steps do not change what is its own.
+func (d *Device) Memory() Memory {
+	u := d.gpu.Usage()
+	d.memory.Held, d.memory.Peak, d.memory.Calls = u.Bytes, u.Peak, u.Calls
+	d.memory.Driver = int64(d.gpu.Heap(vk.Near).Usage)
+	d.memory.DriverPeak = max(d.memory.DriverPeak, d.memory.Driver)
+	return d.memory
+}
 
 // ferryBytes is the size of the block that data passes through on its way to
 // and from memory that the processor does not see.
@@ -152,6 +212,9 @@ const ferryBytes = 16 << 20
 
 // read copies a span to dst.
 func (d *Device) read(dst []byte, s span) error {
+	if err := d.refused(); err != nil {
+		return err
+	}
 	if h := d.host(s); h != nil {
 		copy(dst, h)
 		return nil
@@ -170,6 +233,9 @@ func (d *Device) read(dst []byte, s span) error {
 
 // write copies src to a span.
 func (d *Device) write(s span, src []byte) error {
+	if err := d.refused(); err != nil {
+		return err
+	}
 	if h := d.host(s); h != nil {
 		copy(h, src)
 		return nil

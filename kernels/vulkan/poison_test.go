@@ -25,26 +25,7 @@ func TestPoison(t *testing.T) {
 		{Family: "resnet", Layers: 1, Width: 4, Image: 8, Classes: 3},
 	} {
 		t.Run(spec.Family, func(t *testing.T) {
-			g, err := zoo.New(spec, kernels.Library)
-			if err != nil {
-				t.Fatal(err)
-			}
-			step, err := autograd.TrainStep(g, autograd.Options{Optimizer: "adamw", ClipNorm: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			dims := map[string]int64{}
-			for _, name := range step.Names() {
-				dims[name] = map[string]int64{"batch": 3, "seq": 7}[name]
-			}
-			p, err := planner.Make(step, planner.Request{Dims: dims, Lowered: true, Strategy: "recompute-all"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := p.Schedule()
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := trainStep(t, spec)
 			var want [][]byte
 			for _, poison := range []bool{false, true} {
 				got := twoSteps(t, s, func() *vulkan.Device {
@@ -72,12 +53,34 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-func twoSteps(t *testing.T, s *planner.Schedule, open func() *vulkan.Device) (all [][]byte) {
-	d := open()
-	defer d.Close()
-	if w := d.Warnings(); len(w) > 0 {
-		t.Errorf("warnings %q", w)
+// trainStep is the schedule of a training step that computes all again.
+func trainStep(t *testing.T, spec zoo.Spec) *planner.Schedule {
+	t.Helper()
+	g, err := zoo.New(spec, kernels.Library)
+	if err != nil {
+		t.Fatal(err)
 	}
+	step, err := autograd.TrainStep(g, autograd.Options{Optimizer: "adamw", ClipNorm: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dims := map[string]int64{}
+	for _, name := range step.Names() {
+		dims[name] = map[string]int64{"batch": 3, "seq": 7}[name]
+	}
+	p, err := planner.Make(step, planner.Request{Dims: dims, Lowered: true, Strategy: "recompute-all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// someInputs are numbers that every model takes.
+func someInputs(s *planner.Schedule) map[string]*graph.Tensor {
 	rng := rand.New(rand.NewPCG(4, 4))
 	in := map[string]*graph.Tensor{}
 	for _, r := range s.Fixed {
@@ -94,6 +97,16 @@ func twoSteps(t *testing.T, s *planner.Schedule, open func() *vulkan.Device) (al
 		}
 		in[r.Value.Name] = x
 	}
+	return in
+}
+
+func twoSteps(t *testing.T, s *planner.Schedule, open func() *vulkan.Device) (all [][]byte) {
+	d := open()
+	defer d.Close()
+	if w := d.Warnings(); len(w) > 0 {
+		t.Errorf("warnings %q", w)
+	}
+	in := someInputs(s)
 	for i := range 2 {
 		if _, err := d.Run(planner.Run{Inputs: in, Seed: 5, Step: uint64(i)}); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package vulkan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ func (d *Device) touch(refs ...planner.Ref) {
 
 func names(l planner.Launch) string {
 	var all []string
-	for _, r := range append(l.Out, l.In...) {
+	for _, r := range slices.Concat(l.Out, l.In) {
 		if r.Value != nil {
 			all = append(all, fmt.Sprintf("%s%v", r.Value.Name, r.Shape))
 		}
@@ -376,10 +377,15 @@ func (d *Device) forget(p *program) {
 
 // execute runs a program.
 func (d *Device) execute(p *program, r planner.Run) error {
-	for _, part := range p.parts {
+	for i, part := range p.parts {
 		guard := d.guard(part)
 		if err := d.submit(part.lists); err != nil {
-			return fmt.Errorf("at or before node %s: %w", d.launchName(part.first), err)
+			from := 0
+			if i > 0 {
+				from = p.parts[i-1].first + 1
+			}
+			d.dead = d.blame(from, part, err)
+			return d.dead
 		}
 		if part.call != nil {
 			if err := d.callHost(part.call, r); err != nil {
@@ -393,11 +399,43 @@ func (d *Device) execute(p *program, r planner.Run) error {
 	return nil
 }
 
+// blame tells which launches a failed submission had, with their kernels and
+// tensors: the driver does not say which one it was.
+func (d *Device) blame(from int, p part, err error) error {
+	to := p.first
+	if p.call != nil {
+		to-- // that one is the processor's
+	}
+	if from >= to {
+		return fmt.Errorf("%w; it was running %s", err, d.launchText(max(to, 0)))
+	}
+	return fmt.Errorf("%w; it was running launches %d to %d, from %s to %s", err, from, to, d.launchText(from), d.launchText(to))
+}
+
+// launchText is a launch with its kernels and tensors.
+func (d *Device) launchText(i int) string {
+	if i >= len(d.launches) {
+		return "nothing"
+	}
+	l := d.launches[i]
+	text := d.launchName(i)
+	var kernels []string
+	for _, x := range l.dispatches {
+		if n := len(kernels); n == 0 || kernels[n-1] != x.Kernel.Name {
+			kernels = append(kernels, x.Kernel.Name)
+		}
+	}
+	if len(kernels) > 0 {
+		text = fmt.Sprintf("node %s, kernel %s", text, strings.Join(kernels, ", "))
+	}
+	return fmt.Sprintf("%s, on %s", text, names(l.src))
+}
+
 func (d *Device) launchName(i int) string {
 	if n := d.launches[i].src.Node; n != nil {
 		return fmt.Sprintf("%q (%s)", n.Name, n.Op.FullName())
 	}
-	return fmt.Sprintf("%d, a copy", i)
+	return fmt.Sprintf("launch %d, a copy", i)
 }
 
 // times reads the points in time of a timed program.

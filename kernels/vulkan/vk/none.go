@@ -40,6 +40,9 @@ func (*Device) Close() {}
 // Heaps are the device's, with what the driver says of them now.
 func (d *Device) Heaps() []Heap { return nil }
 
+// Heap is the one that blocks of a place come from.
+func (d *Device) Heap(Place) Heap { return Heap{} }
+
 // Live is the number of objects that are not freed yet.
 func (*Device) Live() int { return 0 }
 

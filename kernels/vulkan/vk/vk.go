@@ -12,6 +12,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -253,6 +254,13 @@ func (d *Device) Heaps() []Heap {
 	var c C.mo_physical
 	C.mo_budget(d.c, &c)
 	return heapsOf(&c)
+}
+
+// Heap is the one that blocks of a place come from, with what the driver says of
+// it now.
+func (d *Device) Heap(place Place) Heap {
+	kind, _, _ := d.Physical.choose(place, math.MaxUint32)
+	return d.Heaps()[d.Physical.Types[kind].Heap]
 }
 
 // Live is the number of objects made on the device and not freed yet.
