@@ -118,6 +118,18 @@ func openVulkan(s *planner.Schedule, which string) (Device, error) {
 	return d, nil
 }
 
+// DeviceMemory is what a device holds beside what a plan counts of it.
+type DeviceMemory = vulkan.Memory
+
+// deviceMemory is what a device's driver gave; nil if none was asked.
+func deviceMemory(d Device) *DeviceMemory {
+	if v, ok := d.(interface{ Memory() DeviceMemory }); ok {
+		m := v.Memory()
+		return &m
+	}
+	return nil
+}
+
 // deviceWarnings is what a device has to say before the first step.
 func deviceWarnings(d Device) []string {
 	if w, ok := d.(interface{ Warnings() []string }); ok {

@@ -88,7 +88,11 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*
 		return nil, err
 	}
 	defer device.Close()
-	return train(m, p, s, through(device), t)
+	r, err := train(m, p, s, through(device), t)
+	if err == nil {
+		r.Memory = deviceMemory(device)
+	}
+	return r, err
 }
 
 func hasBackward(g *graph.Graph) bool {

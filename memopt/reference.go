@@ -25,7 +25,8 @@ type Check struct {
 	Unchecked  []string   // gradients of the model that the reference has not
 	Plan       *planner.Plan
 	Trace      planner.Trace
-	Lossy      *Lossy // nil if nothing is
+	Memory     *DeviceMemory // nil if no driver gave it
+	Lossy      *Lossy        // nil if nothing is
 }
 
 // ParamErr is a gradient's distance from the reference's, by norm and relative
@@ -119,7 +120,7 @@ func (only *Model) gradients(data *tensorfile.Set) (*tensorfile.Set, *Check, err
 		}
 		put("after."+u.State.Name, x)
 	}
-	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace}, nil
+	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace, Memory: deviceMemory(d)}, nil
 }
 
 // gradientModel is the model's step up to its gradients, which are outputs.

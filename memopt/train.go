@@ -40,6 +40,7 @@ type Result struct {
 	Losses    []float64
 	StepTimes []time.Duration
 	Trace     planner.Trace // of the last run
+	Memory    *DeviceMemory // at the end; nil if no driver gave it
 	Skipped   []int         // steps whose update was left out, because a scaled gradient was no number
 	LossScale float64       // at the end; 0 if the loss is not scaled
 	Plan      *planner.Plan

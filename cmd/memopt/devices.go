@@ -69,8 +69,8 @@ func heapsText(heaps []memopt.DeviceHeap) string {
 		if h.Local {
 			text += " local"
 		}
-		if h.Budget > 0 && h.Budget != h.Size {
-			text += " (" + report.Bytes(h.Budget) + " for us)"
+		if h.Budget > 0 {
+			text += fmt.Sprintf(" (%s for us, %s taken)", report.Bytes(h.Budget), report.Bytes(h.Usage))
 		}
 		all = append(all, text)
 	}

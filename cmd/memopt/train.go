@@ -140,12 +140,13 @@ func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	}
 	report.Measured(c.App.Writer, lines)
 	report.Workspace(c.App.Writer, result.Trace)
+	deviceMemory(c.App.Writer, result.Memory)
 	return stopped(c, result)
 }
 
 // trained is what a page tells of a run.
 func trained(r *memopt.Result, lines []report.Line) *report.Trained {
-	t := &report.Trained{Device: r.Device, FirstStep: r.FirstStep, Losses: r.Losses, MedianMS: float64(r.Median().Microseconds()) / 1000, Lines: lines}
+	t := &report.Trained{Device: r.Device, FirstStep: r.FirstStep, Losses: r.Losses, MedianMS: float64(r.Median().Microseconds()) / 1000, Lines: lines, Workspace: r.Trace.Workspace}
 	if r.Stopped != nil {
 		t.Stopped = r.Stopped.Error()
 	}
@@ -277,6 +278,7 @@ func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		fmt.Fprintln(c.App.Writer)
 		report.Measured(c.App.Writer, lines)
 		report.Workspace(c.App.Writer, check.Trace)
+		deviceMemory(c.App.Writer, check.Memory)
 	}
 	if c.IsSet("check") && wrong != "" {
 		return cannot{fmt.Sprintf("the step differs from %s by more than %g: %s", filepath.Base(reference), limit, wrong)}

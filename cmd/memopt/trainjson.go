@@ -35,6 +35,8 @@ type trainMemory struct {
 	Workspace int64              `json:"workspace"`
 	BySpace   map[string]besides `json:"by_space"`
 	ByOwner   map[string]int64   `json:"by_owner"`
+	// Device is what the driver was asked for and gave.
+	Device *memopt.DeviceMemory `json:"device,omitempty"`
 }
 
 type besides struct {
@@ -86,7 +88,7 @@ const trainFormat = "memopt.train/1"
 
 func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Lossy: lossyJSON(r.Lossy), Skipped: r.Skipped, LossScale: r.LossScale, Loss: []number{}, StepMS: []float64{},
-		Memory: memoryJSON(r.Plan, lines, r.Trace), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
+		Memory: memoryJSON(r.Plan, lines, r.Trace, r.Memory), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
 	for _, x := range r.Losses {
 		f.Loss = append(f.Loss, number(x))
 	}
@@ -101,12 +103,12 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 
 func checkJSON(c *memopt.Check, lines []report.Line) trainFile {
 	return trainFile{Format: trainFormat, Device: c.Device, Steps: 1, Lossy: lossyJSON(c.Lossy), Loss: []number{number(c.Loss)},
-		StepMS: []float64{float64(c.Trace.Took.Microseconds()) / 1000}, Memory: memoryJSON(c.Plan, lines, c.Trace),
+		StepMS: []float64{float64(c.Trace.Took.Microseconds()) / 1000}, Memory: memoryJSON(c.Plan, lines, c.Trace, c.Memory),
 		Warnings: append([]string{}, c.Plan.Warnings...)}
 }
 
-func memoryJSON(p *planner.Plan, lines []report.Line, t planner.Trace) trainMemory {
-	m := trainMemory{Workspace: t.Workspace, BySpace: map[string]besides{}, ByOwner: map[string]int64{}}
+func memoryJSON(p *planner.Plan, lines []report.Line, t planner.Trace, device *memopt.DeviceMemory) trainMemory {
+	m := trainMemory{Workspace: t.Workspace, Device: device, BySpace: map[string]besides{}, ByOwner: map[string]int64{}}
 	for _, l := range lines {
 		if l.Space == "" {
 			m.Promised, m.Measured = l.Promised, l.Measured
