@@ -89,6 +89,9 @@ func TestFusedClusters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := p.Tabulate(); err != nil {
+		t.Fatal(err)
+	}
 	found := map[string]int{}
 	for _, r := range p.Clusters {
 		found[r.ID] = r.Freq

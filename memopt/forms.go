@@ -122,7 +122,11 @@ func (f *forms) extracts(on []bool) (rows []planner.Extract) {
 // form that keeps all it can in less; the better one becomes the model's.
 func (m *Model) best() (*planner.Plan, error) {
 	if m.forms == nil {
-		return planner.Make(m.Graph, m.as(request(m.Config)))
+		p, err := planner.Make(m.Graph, m.as(request(m.Config)))
+		if err != nil {
+			return nil, err
+		}
+		return p, p.Tabulate()
 	}
 	f := m.forms
 	plan := func(on []bool) (*planner.Plan, error) {
@@ -139,6 +143,9 @@ func (m *Model) best() (*planner.Plan, error) {
 			p, err = other, wrong
 			f.on, m.Graph = on, graphOf(other, m.Graph)
 		}
+	}
+	if err == nil {
+		err = p.Tabulate()
 	}
 	if err != nil {
 		return nil, err

@@ -43,6 +43,9 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 		return nil, err
 	}
 	p, err := m.largest(dim)
+	if err == nil {
+		err = p.Tabulate()
+	}
 	if err != nil {
 		return nil, classify(err)
 	}

@@ -15,6 +15,9 @@ func TestBindRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := plain.Tabulate(); err != nil {
+		t.Fatal(err)
+	}
 	id := ""
 	for _, r := range plain.Clusters {
 		if r.Freq == 3 && r.Strategy == 1 {

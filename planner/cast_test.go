@@ -43,6 +43,9 @@ func TestCastCompromise(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if err := p.Tabulate(); err != nil {
+				t.Fatal(err)
+			}
 			var again []string
 			for _, s := range p.Steps {
 				if s.Again {

@@ -163,6 +163,9 @@ type FileStep struct {
 
 // File is the plan's JSON form. path is where the model came from.
 func (p *Plan) File(path string) *File {
+	if err := p.Tabulate(); err != nil {
+		panic(err) // who asks for a file has asked for the table before
+	}
 	r := p.Request
 	base := p.m.fixedBytes() + p.Baseline.Arena
 	f := &File{
@@ -317,7 +320,7 @@ func (f *File) BindOutline(g *graph.Graph, outline *graph.Outline) (*Plan, error
 		}
 	}
 	p.Result, p.Memory, p.Dominant = m.summary(c), m.memory(c), m.dominant(c.t)
-	rows := &search{m: m, clusters: m.clusters(), plan: p}
+	rows := &search{m: m, plan: p}
 	if err := rows.turnOn(make([]bool, len(g.Nodes))); err != nil {
 		return nil, err
 	}

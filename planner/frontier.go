@@ -69,7 +69,7 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = Size{}, Size{}, 0, 0, nil, nil
 	p := &Plan{Graph: g, Request: r, m: m}
 	p.Baseline, p.Floor = m.summary(base), m.floor()
-	return &search{m: m, base: base, clusters: m.clusters(), plan: p, forced: make([]bool, len(g.Nodes))}, nil
+	return &search{m: m, base: base, plan: p, forced: make([]bool, len(g.Nodes))}, nil
 }
 
 // What a descent asks for: so many limits between the plain arena and the

@@ -86,6 +86,9 @@ func planText(t *testing.T, input string) string {
 		}
 	}
 	p, err := planner.Make(g, r)
+	if err == nil {
+		err = p.Tabulate()
+	}
 	if err != nil {
 		return err.Error()
 	}

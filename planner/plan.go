@@ -96,22 +96,17 @@ type Plan struct {
 	Floor            Floor
 	Bound            Bound
 	Memory           Memory
-	Clusters         []Row
-	Selection        Selection
-	Spellings        []string // how clusters may be named
-	Boundaries       []string // the nodes that read what layers keep for each other
-	Kept             []string // and what that is
-	// Analysis is what can be computed again by the names of the request's
-	// outline, Asked what its level and clusters turned on.
-	Analysis *cluster.Analysis
-	Asked    []cluster.Choice
-	Dominant []Holding // the three largest values alive at the peak
-	Strategy string    // the one that was used
+	Table
+	Asked    []cluster.Choice // what the request's level and clusters turned on
+	Dominant []Holding        // the three largest values alive at the peak
+	Strategy string           // the one that was used
 	Took     time.Duration
 	Warnings []string
 
 	m *model
 	t *timeline
+	s *search    // for the table; nil once that is made
+	c *candidate // what was chosen
 }
 
 // Make plans a training graph.
@@ -128,7 +123,7 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	p.Baseline, p.Floor = m.summary(base), m.floor()
-	s := &search{m: m, base: base, clusters: m.clusters(), plan: p}
+	s := &search{m: m, base: base, plan: p}
 	chosen, err := s.run()
 	if err != nil {
 		return nil, err
@@ -138,9 +133,7 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 	if p.Bound, err = m.bound(chosen, s.target, s.solver); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	if p.Clusters, err = s.rows(chosen); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
+	p.s, p.c = s, chosen
 	if err := Check(p); err != nil {
 		panic(fmt.Sprintf("planner: its own plan is wrong: %v", err))
 	}

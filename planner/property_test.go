@@ -32,6 +32,9 @@ func sound(t *rapid.T, p *planner.Plan) {
 	if err := planner.Check(p); err != nil {
 		t.Fatalf("%v\n%s", err, p.Graph)
 	}
+	if err := p.Tabulate(); err != nil {
+		t.Fatalf("%v\n%s", err, p.Graph)
+	}
 	if p.Floor.Peak > p.Result.Peak || p.Floor.Peak > p.Baseline.Peak {
 		t.Fatalf("floor %d (%s), but the peak is %d and %d with everything kept\n%s",
 			p.Floor.Peak, p.Floor.Node, p.Result.Peak, p.Baseline.Peak, p.Graph)

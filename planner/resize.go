@@ -41,9 +41,7 @@ func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 	if p.Bound, err = m.bound(c, c.placed.Height, nil); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	if p.Clusters, err = (&search{m: m, base: base, clusters: m.clusters(), plan: p}).rows(c); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
+	p.s, p.c = &search{m: m, base: base, plan: p}, c
 	if err := Check(p); err != nil {
 		panic(fmt.Sprintf("planner: a resized plan is wrong: %v", err))
 	}

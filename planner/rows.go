@@ -2,12 +2,40 @@ package planner
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
 	"memopt/memopt/graph"
 	"memopt/planner/cluster"
 )
+
+// Table is what a graph offers to run again as one, and what each offer does to
+// the plan.
+type Table struct {
+	Clusters   []Row
+	Selection  Selection
+	Spellings  []string // how clusters may be named
+	Boundaries []string // the nodes that read what layers keep for each other
+	Kept       []string // and what that is
+	// Analysis is what can be computed again by the names of the request's
+	// outline.
+	Analysis *cluster.Analysis
+}
+
+// Tabulate fills in the table, and the warnings that belong to it. Make leaves
+// that out: no decision needs it, and on a long program it takes longer than
+// they do. Once is enough; to ask again costs nothing.
+func (p *Plan) Tabulate() (err error) {
+	if p.s == nil {
+		return nil
+	}
+	if p.Clusters, err = p.s.rows(p.c); err != nil {
+		return fmt.Errorf("planner: %w", err)
+	}
+	p.s, p.c = nil, nil
+	return nil
+}
 
 // Row is a line of the plan table: one cluster, or several that must be on
 // together.
@@ -55,7 +83,7 @@ type Selection struct {
 	OtherBoundary int64
 }
 
-// ClusterIDs lists how clusters of the plan's graph are spelled.
+// ClusterIDs lists how clusters of the plan's graph are spelled, by its table.
 func (p *Plan) ClusterIDs() []string {
 	ids := slices.Clone(p.Spellings)
 	for _, r := range p.Clusters {

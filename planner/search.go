@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
-	"memopt/planner/cluster"
 )
 
 // BudgetError says that a budget cannot be met, and what could.
@@ -20,14 +19,13 @@ func (e *BudgetError) Error() string { return "planner: " + e.Msg }
 
 // search finds the candidate that a request asks for.
 type search struct {
-	m        *model
-	base     *candidate
-	clusters []cluster.Cluster
-	plan     *Plan
-	offer    *offers
-	forced   []bool
-	solver   *solver
-	target   int64 // arena bytes asked for; the plan's own if nothing was
+	m      *model
+	base   *candidate
+	plan   *Plan
+	offer  *offers
+	forced []bool
+	solver *solver
+	target int64 // arena bytes asked for; the plan's own if nothing was
 }
 
 func (s *search) run() (*candidate, error) {

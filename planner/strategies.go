@@ -48,7 +48,7 @@ func recomputeAll(s *search, _ int64, _ bool) (*candidate, error) {
 // recompute turns on every cluster all of whose nodes pass.
 func (s *search) recompute(ok func(*graph.Node) bool) (*candidate, error) {
 	again := slices.Clone(s.forced)
-	for _, c := range s.clusters {
+	for _, c := range s.m.clusters() {
 		for _, e := range c.Entries {
 			if slices.ContainsFunc(e.Nodes, func(n *graph.Node) bool { return !ok(n) }) {
 				continue
