@@ -17,13 +17,13 @@ const (
 )
 
 // The most of each that a drawing holds, so that pages of long programs stay
-// small: columns of a curve, places to point at, rectangles with names, and
-// rectangles without.
+// small: columns of a curve, places to point at, rectangles with names and without.
 const (
 	maxColumns = 2000
 	maxPoints  = 300
 	maxNamed   = 2500
 	maxPlain   = 12000
+	maxEdged   = 600 // rectangles in all, up to which they have edges
 )
 
 // view is a page laid out.
@@ -94,6 +94,7 @@ type arenaView struct {
 	PeakX   float64
 	Lives   int
 	Dropped int
+	Dense   bool // so that edges would hide what they are around
 }
 
 type rectangle struct {
@@ -357,6 +358,7 @@ func arena(f *planner.File, pic *planner.Picture) *arenaView {
 			a.Dropped++
 		}
 	}
+	a.Dense = len(order) > maxEdged
 	for c := range paths {
 		if paths[c].Len() > 0 {
 			a.Plain = append(a.Plain, plainPath{planner.Class(c), paths[c].String()})

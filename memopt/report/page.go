@@ -31,6 +31,7 @@ type Trained struct {
 	Losses    []float64
 	MedianMS  float64
 	Lines     []Line
+	Workspace int64 // of the device, beside these
 	Stopped   string
 	Lossy     string
 }
@@ -68,6 +69,7 @@ type figures struct{ json gjson.Result }
 func document(f *planner.File) (figures, error) {
 	short := *f
 	short.Steps, short.Offsets, short.Program, short.Saved = nil, nil, nil, nil
+	short.Clusters = f.Clusters[:min(len(f.Clusters), maxPageRows)]
 	data, err := json.Marshal(short)
 	if err != nil {
 		return figures{}, fmt.Errorf("report: %w", err)
