@@ -40,6 +40,7 @@ func defineArg(name, doc string, least bool) *graph.Op {
 		NoGrad:    true,
 		Eval:      func(c *graph.Call) { argMost(c, least, serial) },
 		Fast:      func(c *graph.Call) { argMost(c, least, c.Parallel) },
+		Lower:     lowerArg(least),
 		Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
 		Recompute: graph.Cheap,
 		Samples: []string{

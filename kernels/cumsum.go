@@ -65,6 +65,7 @@ var _ = define(graph.Op{
 			})
 		}
 	},
+	Lower:     lowerCumSum,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -19,6 +19,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      func(c *graph.Call) { gatherElements(c, serial) },
 	Fast:      func(c *graph.Call) { gatherElements(c, c.Parallel) },
+	Lower:     lowerGatherElements,
 	Flops:     noFlops,
 	Reads:     picks,
 	Recompute: graph.Cheap,
@@ -54,6 +55,7 @@ var _ = define(graph.Op{
 		clearFast(c, c.Out[0].Bytes)
 		scatterElements(c, c.In[2], c.In[0], "add", c.Parallel)
 	},
+	Lower:     lowerGatherElementsGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
 	Recompute: graph.Cheap,
 	Samples: []string{

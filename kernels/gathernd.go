@@ -23,6 +23,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      func(c *graph.Call) { gatherND(c, serial) },
 	Fast:      func(c *graph.Call) { gatherND(c, c.Parallel) },
+	Lower:     lowerGatherND,
 	Flops:     noFlops,
 	Reads:     picks,
 	Recompute: graph.Cheap,
@@ -62,6 +63,7 @@ var _ = define(graph.Op{
 		clearFast(c, c.Out[0].Bytes)
 		scatterND(c, c.Node.Int("batch_dims"), "add", c.Parallel)
 	},
+	Lower:     lowerGatherNDGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -89,6 +89,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerRotary,
 	Flops:     perElement(3),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

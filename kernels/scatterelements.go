@@ -33,6 +33,7 @@ var _ = define(graph.Op{
 		copyFast(c, c.Out[0].Bytes, c.In[0].Bytes)
 		scatterElements(c, c.In[1], c.In[2], c.Node.Str("reduction"), c.Parallel)
 	},
+	Lower:     lowerScatterElements,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -29,6 +29,7 @@ var _ = define(graph.Op{
 		copyFast(c, c.Out[0].Bytes, c.In[0].Bytes)
 		scatterND(c, 0, c.Node.Str("reduction"), c.Parallel)
 	},
+	Lower:     lowerScatterND,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[2].Shape.Elems() },
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -45,6 +45,7 @@ var _ = define(graph.Op{
 	Below: func(n *graph.Node, output int) (graph.Dim, bool) {
 		return n.Inputs[0].Shape[axisOf(n, n.Int("axis"), n.Inputs[0].Rank())], output == 1
 	},
+	Lower: lowerTopK,
 	// A comparison for each element and for each that is found.
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Inputs[0].Shape.Elems().Add(n.Outputs[0].Shape.Elems())

@@ -26,6 +26,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      func(c *graph.Call) { trilu(c, serial) },
 	Fast:      func(c *graph.Call) { trilu(c, c.Parallel) },
+	Lower:     lowerTrilu,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -1,0 +1,133 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+var indexedKernels = map[graph.DType]*graph.Kernel{
+	graph.Bool:    shader("indexed-b", "indexed.comp", "-DELEMENT=uint8_t"),
+	graph.Float32: shader("indexed-f", "indexed.comp", "-DELEMENT=float", "-DFOLDS"),
+	graph.Int32:   shader("indexed-i", "indexed.comp", "-DELEMENT=int", "-DFOLDS"),
+	graph.Int64:   shader("indexed-l", "indexed.comp", "-DELEMENT=int64_t", "-DFOLDS"),
+}
+
+// The modes of the kernel; those that bring, by the name of the reduction.
+const indexedTake = 0
+
+var indexedBring = map[string]uint32{"none": 1, "add": 2, "mul": 3, "max": 4, "min": 5}
+
+// indexed is lines of steps as the kernel sees them; see there.
+type indexed struct {
+	steps, indexStep, elementStep    int
+	dims, indexAt, elementAt, dataAt []int
+	sizes, strides                   []int
+}
+
+// indexedElements has one index an element, along an axis.
+func indexedElements(l *graph.Lowering, indices, data []int) indexed {
+	axis := axisOf(l.Node, l.Node.Int("axis"), len(data))
+	si, sd := strides(indices), strides(data)
+	less := func(list []int) []int { return slices.Delete(slices.Clone(list), axis, axis+1) }
+	return indexed{
+		steps: indices[axis], indexStep: si[axis], elementStep: si[axis],
+		dims: less(indices), indexAt: less(si), elementAt: less(si), dataAt: less(sd),
+		sizes: []int{data[axis]}, strides: []int{sd[axis]},
+	}
+}
+
+// indexedRows has rows of indices, each of which names a run of elements,
+// behind dims that indices and data have in common.
+func indexedRows(l *graph.Lowering, indices, data []int, batch int) indexed {
+	k := indices[len(indices)-1]
+	batches, width := elems(data[:batch]), elems(data[batch+k:])
+	rows := elems(indices[batch : len(indices)-1])
+	return indexed{
+		steps: rows, indexStep: k, elementStep: width,
+		dims: []int{batches, width}, indexAt: []int{rows * k, 0}, elementAt: []int{rows * width, 1}, dataAt: []int{elems(data[batch:]), 1},
+		sizes: data[batch : batch+k], strides: strides(data)[batch : batch+k],
+	}
+}
+
+func (x indexed) append(l *graph.Lowering, mode uint32, from graph.Buffer, indices int) {
+	dims, lists := mergeStrides(x.dims, x.indexAt, x.elementAt, x.dataAt)
+	lines := elems(x.dims)
+	if lines*x.steps == 0 || l.Refused != "" || !mustFit(l, dims, 4) || !mustFit(l, x.sizes, 5) {
+		return
+	}
+	t := l.Out[0].Type
+	if mode == indexedTake && t.Size() == 4 {
+		t = graph.Int32 // any bits
+	}
+	kernel := indexedKernels[t]
+	if kernel == nil || t == graph.Int64 && !l.Limits.Int64 || t == graph.Bool && !l.Limits.Int8 {
+		l.Refuse("the data is %s, which has no kernel here", t)
+		return
+	}
+	step := uint32(1)
+	if l.In[indices].Type == graph.Int64 {
+		step = 2
+	}
+	push := words(l, lines, x.steps, x.indexStep, x.elementStep, len(x.sizes))
+	push = append(push, words(l, frontFilled(4, dims, 1)...)...)
+	for _, list := range lists {
+		push = append(push, words(l, frontFilled(4, list, 0)...)...)
+	}
+	for _, list := range [][]int{x.sizes, x.strides} {
+		push = append(push, words(l, append(slices.Clone(list), make([]int, 5-len(list))...)...)...)
+	}
+	invocations := lines
+	if mode == indexedTake {
+		invocations *= x.steps
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: kernel, Spec: []uint32{mode, step}, Push: push,
+		Buffers: []graph.Buffer{writes(0), from, reads(indices)}, Groups: inLine(l, ceilDiv(invocations, 64)),
+	})
+}
+
+func lowerGatherElements(l *graph.Lowering) {
+	indexedElements(l, l.In[1].Shape, l.In[0].Shape).append(l, indexedTake, reads(0), 1)
+}
+
+func lowerGatherElementsGrad(l *graph.Lowering) {
+	if l.Out[0].Type != graph.Float32 {
+		l.Refuse("dX is %s; there is a kernel for f32", l.Out[0].Type)
+		return
+	}
+	lowerFill(l, 0, 0)
+	indexedElements(l, l.In[2].Shape, l.Out[0].Shape).append(l, indexedBring["add"], reads(0), 2)
+}
+
+func lowerGatherND(l *graph.Lowering) {
+	indexedRows(l, l.In[1].Shape, l.In[0].Shape, l.Node.Int("batch_dims")).append(l, indexedTake, reads(0), 1)
+}
+
+func lowerGatherNDGrad(l *graph.Lowering) {
+	if l.Out[0].Type != graph.Float32 {
+		l.Refuse("the output is %s; there is a kernel for f32", l.Out[0].Type)
+		return
+	}
+	lowerFill(l, 0, 0)
+	indexedRows(l, l.In[1].Shape, l.Out[0].Shape, l.Node.Int("batch_dims")).append(l, indexedBring["add"], reads(2), 1)
+}
+
+// lowerScatter carries the data over, then brings the updates.
+func lowerScatter(x func(l *graph.Lowering) indexed) func(*graph.Lowering) {
+	return func(l *graph.Lowering) {
+		shape := l.Out[0].Shape
+		whole := strides(shape)
+		move{shape: shape, from: whole, to: whole}.lower(l)
+		x(l).append(l, indexedBring[l.Node.Str("reduction")], reads(2), 1)
+	}
+}
+
+var (
+	lowerScatterElements = lowerScatter(func(l *graph.Lowering) indexed {
+		return indexedElements(l, l.In[1].Shape, l.Out[0].Shape)
+	})
+	lowerScatterND = lowerScatter(func(l *graph.Lowering) indexed {
+		return indexedRows(l, l.In[1].Shape, l.Out[0].Shape, 0)
+	})
+)
