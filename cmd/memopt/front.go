@@ -46,9 +46,6 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	if err != nil {
 		return reply, err
 	}
-	if r.HTML != "" {
-		return reply, usage("an HTML report is not in this version")
-	}
 	model, err := memopt.Open(r.Model, cfg)
 	if err != nil {
 		return reply, err
@@ -70,6 +67,12 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	if r.Emit != "" {
 		if err := model.Emit(plan, r.Emit); err != nil {
 			return reply, asInput(err)
+		}
+	}
+	if r.HTML != "" {
+		page := report.Page{Title: filepath.Base(model.Path), File: file, Settings: nonDefaults(cfg), Picture: plan.Picture()}
+		if err := writePage(r.HTML, page); err != nil {
+			return reply, err
 		}
 	}
 	data, err := json.Marshal(file)

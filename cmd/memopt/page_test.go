@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"memopt/plugin"
+)
+
+// TestServicePage: the service writes the command line's page, but for the
+// command, which was none.
+func TestServicePage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, line := range []string{"new mlp -o m.onnx --width 8 --inputs 4 --classes 3 --layers 1", "plan m.onnx --dims batch=2 --html a.html"} {
+		var out, err bytes.Buffer
+		if run(append([]string{"memopt"}, strings.Fields(line)...), &out, &err) != 0 {
+			t.Fatalf("%s: %s", line, err.String())
+		}
+	}
+	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, HTML: "b.html", Environment: map[string]string{}}); err != nil {
+		t.Fatal(err)
+	}
+	read := func(path string) string {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	want := strings.Replace(read("a.html"), "<pre><code>memopt plan m.onnx --dims batch=2</code></pre>", "", 1)
+	if got := strings.Replace(read("b.html"), `<td class="soft mono">dims</td>`, `<td class="soft mono">--dims</td>`, 1); got != want {
+		t.Errorf("the service's page is\n%s\nthe command line's\n%s", got, want)
+	}
+	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, HTML: "none/b.html"}); err == nil {
+		t.Error("a page in no folder is no error")
+	}
+}
+
+// TestQuote: a shell reads a quoted word as it was.
+func TestQuote(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("no sh to ask")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfN(rapid.StringOf(rapid.RuneFrom([]rune("a'\"\\ $`*~#&;|<>(){}[]!?\t\n=é%-"))), 20, 20).Draw(t, "words")
+		line := "printf '%s\\001'"
+		for _, w := range words {
+			line += " " + quote(w)
+		}
+		out, err := exec.Command(sh, "-c", line).Output()
+		if got, want := string(out), strings.Join(words, "\x01")+"\x01"; err != nil || got != want {
+			t.Fatalf("%s is %q: %v", line, got, err)
+		}
+	})
+}
