@@ -11,6 +11,7 @@ var _ = defineOptimizer(optimizer{
 	attrs:   "beta1 float=0.9, beta2 float=0.999, epsilon float=1e-6, weight_decay float=0.01",
 	slots:   []string{"exp_avg", "exp_avg_sq"},
 	flops:   30,
+	lower:   lowerLamb,
 	samples: []string{"", "beta1=0.5 beta2=0.9 epsilon=0.01 weight_decay=0.1"},
 	more: []string{
 		"f32[70000], f32[70000], f32[]{0.1}, _, i64[]{2}, f32[70000], f32[70000]>0", // more than a chunk

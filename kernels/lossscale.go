@@ -48,6 +48,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { c.Out[0].SetFloat(0, lossScale(c)) },
+	Lower:     lowerLossSeed,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Role:      graph.RoleLossSeed,
@@ -93,6 +94,7 @@ var _ = define(graph.Op{
 			return true
 		})
 	},
+	Lower: lowerUnscale,
 	Flops: func(n *graph.Node) graph.Dim {
 		sum := graph.Num(1)
 		for _, g := range n.Inputs[2:] {
@@ -172,6 +174,7 @@ var _ = define(graph.Op{
 		c.Out[0].SetFloat(0, scale)
 		c.Out[1].SetInt(0, good)
 	},
+	Lower:      lowerNextLossScale,
 	Flops:      noFlops,
 	Recompute:  graph.Never,
 	Overwrites: []int{0, 1},

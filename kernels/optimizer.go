@@ -33,6 +33,8 @@ type optimizer struct {
 	// sums the squares of the parameter and of the direction, and follow goes
 	// the direction at some rate.
 	fastDirection func(u update) (remember func(p, g []float32, s [][]float32) (params, directions float64), follow func(p []float32, s [][]float32, rate float32))
+	// lower is for a rule that is none of loweredRules.
+	lower func(*graph.Lowering)
 	// samples are attributes to test with, more whole samples.
 	samples, more []string
 }
@@ -71,6 +73,8 @@ func defineOptimizer(o optimizer) *graph.Op {
 	}
 	if _, ok := loweredRules[o.op]; ok {
 		op.Lower = lowerUpdate
+	} else {
+		op.Lower = o.lower
 	}
 	slots := strings.Repeat(", TS>0", len(o.slots))
 	for _, attrs := range o.samples {

@@ -109,7 +109,7 @@ func lowerClipNorm(l *graph.Lowering) {
 
 func lowerCount(l *graph.Lowering) {
 	if loweredIn(l, 1) != nil {
-		l.Refuse("an update that may not be has no kernel to count it")
+		lowerScaledCount(l)
 		return
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{Kernel: countKernel, Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: [3]int{1, 1, 1}})
