@@ -14,22 +14,25 @@ const (
 )
 
 // convTile is the channels that an invocation owns.
-const convTile = 8
+const convTile = 16
 
 // append computes one side into output out.
 func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
 	if l.Out[out].Len() == 0 {
 		return
 	}
-	invocations := c.n * c.group
+	places, channels, samples := volume(c.out), c.outer, c.n
 	switch side {
-	case convOut:
-		invocations *= volume(c.out) * ceilDiv(c.outer, convTile)
 	case convIn:
-		invocations *= volume(c.in) * ceilDiv(c.inner, convTile)
+		places, channels = volume(c.in), c.inner
 	case convFilters:
-		invocations = c.inner * volume(c.kernel) * ceilDiv(c.outer, convTile) * c.group
+		places, samples = c.inner*volume(c.kernel), 1
 	}
+	local := 64
+	for local > 8 && local/2 >= places {
+		local /= 2
+	}
+	groups := ceilDiv(places, local) * ceilDiv(channels, convTile) * c.group * samples
 	extra := unused(false)
 	if bias >= 0 {
 		extra = reads(bias)
@@ -41,8 +44,8 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 		}
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: convKernel, Spec: []uint32{side, oneIf(bias >= 0)}, Push: push,
-		Buffers: []graph.Buffer{writes(out), a, b, extra}, Groups: inLine(l, ceilDiv(invocations, 64)),
+		Kernel: convKernel, Spec: []uint32{uint32(local), side, oneIf(bias >= 0), oneIf(c.stride != [3]int{1, 1, 1})}, Push: push,
+		Buffers: []graph.Buffer{writes(out), a, b, extra}, Groups: inLine(l, groups),
 	})
 }
 
