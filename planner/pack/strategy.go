@@ -29,22 +29,40 @@ var strategies = []strategy{
 const (
 	few      = 2000 // lives are worth any effort for the last byte, and a search
 	patience = 2048 // looks at the space, for each life, after which no further strategy is tried
+	simple   = 256  // a first strategy that leaves no more than this share of the goal is enough for many lives
 	steep    = 32   // a skyline that leaves this share of the goal is worth some strategies
 )
 
 // portfolio packs p and keeps the lowest packing. Few lives get one strategy after another until the top is no higher
-// than goal. Many get a skyline and a climb; a few
-// strategies have a try where those did badly.
+// than goal. Many get the first one, which gives up early where it does not do: the lives of a training step lie within
+// each other, and that is easy. If it gives up they get a skyline and a climb; a few strategies have a try where those
+// did badly.
 func portfolio(p *part, goal int64) {
 	p.unplaced()
 	if len(p.lives) <= few {
 		p.try(strategies, newSpace(p.sections), goal)
 		return
 	}
+	s := newSpace(p.sections)
+	if p.settles(s, goal+goal/simple) {
+		return
+	}
 	p.grow(goal)
 	if p.top-goal > goal/steep {
-		p.try(strategies[:min(quickRows, len(strategies))], newSpace(p.sections), goal)
+		s.looks = 0
+		p.try(strategies[:min(quickRows, len(strategies))], s, goal)
 	}
+}
+
+// settles packs many lives with the first strategy if that ends at or below top.
+func (p *part) settles(s *space, top int64) bool {
+	offsets := make([]int64, len(p.lives))
+	t := strategies[0]
+	reached, ok := t.place(p, s, offsets, min(top, math.MaxInt64-1)+1)
+	if ok {
+		p.offsets, p.top, p.by = offsets, reached, t.name
+	}
+	return ok
 }
 
 // unplaced makes p one that nothing has packed.
