@@ -2,6 +2,8 @@ package planner
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -15,6 +17,7 @@ type model struct {
 	binding *graph.Binding
 
 	bytes    []int64 // by value; views have none of their own
+	shapes   [][]int // by value
 	owner    []int32 // by value: whose storage its bytes are in
 	fixed    []bool  // by owner: outside the arena
 	lasting  []bool  // by owner: read after the last step
@@ -45,7 +48,7 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 	}
 	m := &model{
 		g: g, binding: b, lowered: lowered,
-		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
+		bytes: make([]int64, len(g.Values)), shapes: make([][]int, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
 		scratch: make([]int64, len(g.Nodes)), flops: make([]int64, len(g.Nodes)), moved: make([]int64, len(g.Nodes)), cost: make([]float64, len(g.Nodes)),
 		inputs: make([][]int32, len(g.Nodes)), outputs: make([][]int32, len(g.Nodes)),
@@ -53,10 +56,10 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 	}
 	for i, v := range g.Values {
 		m.owner[i] = int32(i)
-		if _, err := b.Shape(v.Shape); err != nil {
+		if m.shapes[i], err = b.Shape(v.Shape); err != nil {
 			return nil, fmt.Errorf("value %q: %w", v.Name, err)
 		}
-		if m.bytes[i], err = b.Eval(v.Bytes()); err != nil {
+		if m.bytes[i], err = m.bytesOf(v); err != nil {
 			return nil, fmt.Errorf("value %q: %w", v.Name, err)
 		}
 		m.fixed[i] = v.Kind != graph.Computed
@@ -90,6 +93,21 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 	}
 	m.sim = newSimulator(m)
 	return m, nil
+}
+
+// bytesOf is what a value takes. Its shape is numbers already, and their product
+// is quicker than a formula; the formula says what is wrong with a product that
+// is too large.
+func (m *model) bytesOf(v *graph.Value) (int64, error) {
+	product := uint64(v.Type.Size())
+	for _, n := range m.shapes[v.ID] {
+		high, low := bits.Mul64(product, uint64(n))
+		if high != 0 || low > math.MaxInt64 {
+			return m.binding.Eval(v.Bytes())
+		}
+		product = low
+	}
+	return int64(product), nil
 }
 
 // price evaluates cost and work space.

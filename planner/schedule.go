@@ -59,6 +59,14 @@ type Life struct {
 	Offset, Bytes int64
 }
 
+// refs counts the inputs and outputs of all launches.
+func (p *Plan) refs() (n int) {
+	for _, st := range p.Steps {
+		n += len(p.Graph.Nodes[st.Node].Inputs) + len(p.Graph.Nodes[st.Node].Outputs)
+	}
+	return n
+}
+
 // Schedule flattens the plan.
 func (p *Plan) Schedule() (*Schedule, error) {
 	m := p.m
@@ -72,14 +80,12 @@ func (p *Plan) Schedule() (*Schedule, error) {
 		if v.Kind == graph.Input {
 			height, space = &s.Staging, Staging
 		}
-		ref, err := m.ref(v, space, align(*height))
-		if err != nil {
-			return nil, err
-		}
+		ref := m.ref(v, space, align(*height))
 		fixed[i] = ref
 		s.Fixed = append(s.Fixed, ref)
 		*height = ref.Offset + ref.Bytes
 	}
+	s.Lives = make([]Life, 0, len(p.t.lives))
 	for i, l := range p.t.lives {
 		s.Lives = append(s.Lives, Life{l.first, l.last, p.Offsets[i], l.bytes})
 	}
@@ -90,8 +96,13 @@ func (p *Plan) Schedule() (*Schedule, error) {
 		current[i] = -1
 	}
 	instances := int32(0)
+	slab := make([]Ref, p.refs()) // of all launches
 	refs := func(vs []*graph.Value) ([]Ref, error) {
-		out := make([]Ref, len(vs))
+		if len(vs) > len(slab) {
+			slab = make([]Ref, len(vs))
+		}
+		out := slab[:len(vs):len(vs)]
+		slab = slab[len(vs):]
 		for i, v := range vs {
 			if v == nil {
 				continue
@@ -104,20 +115,18 @@ func (p *Plan) Schedule() (*Schedule, error) {
 				}
 				space, offset = Arena, p.Offsets[p.t.buffer[current[o]]]
 			}
-			var err error
-			if out[i], err = m.ref(v, space, offset); err != nil {
-				return nil, err
-			}
+			out[i] = m.ref(v, space, offset)
 		}
 		return out, nil
 	}
 	// Work space lives follow their step's in the order of simulate.
-	scratch := make(map[int32]int64)
+	scratch := make([]int64, len(p.Steps)) // by step
 	for i, l := range p.t.lives {
 		if l.scratch {
 			scratch[l.first] = p.Offsets[i]
 		}
 	}
+	s.Launches = make([]Launch, 0, len(p.Steps)+len(p.Graph.Updates))
 	for i, st := range p.Steps {
 		n := p.Graph.Nodes[st.Node]
 		l := Launch{Node: n, Again: st.Again}
@@ -143,7 +152,7 @@ func (p *Plan) Schedule() (*Schedule, error) {
 			}
 		}
 		if m.scratch[st.Node] > 0 {
-			l.Scratch = Ref{Space: Arena, Offset: scratch[int32(i)], Bytes: m.scratch[st.Node]}
+			l.Scratch = Ref{Space: Arena, Offset: scratch[i], Bytes: m.scratch[st.Node]}
 		}
 		s.Launches = append(s.Launches, l)
 	}
@@ -162,9 +171,8 @@ func (p *Plan) Schedule() (*Schedule, error) {
 	return s, err
 }
 
-func (m *model) ref(v *graph.Value, space Space, offset int64) (Ref, error) {
-	shape, err := m.binding.Shape(v.Shape)
-	return Ref{v, space, offset, m.bytes[m.owner[v.ID]], shape}, err // a view may show a part: it is read where the whole is
+func (m *model) ref(v *graph.Value, space Space, offset int64) Ref {
+	return Ref{v, space, offset, m.bytes[m.owner[v.ID]], m.shapes[v.ID]} // a view may show a part: it is read where the whole is
 }
 
 func align(n int64) int64 { return (n + alignment - 1) / alignment * alignment }
