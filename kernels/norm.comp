@@ -1,10 +1,12 @@
-// Normalised rows: y = (x − mean)·inv·scale + bias over rows of a width, scale and
-// bias as long as a row, and the gradients.
+// Normalised rows: y = (x − mean)·inv·scale + bias over rows of a width, and the
+// gradients. Scale and bias are as long as a row; or with SPREAD there are rows of
+// them in a cycle, each element for a run of a row's.
 //
 // PASS 0: y, and the statistics if wanted. PASS 1: the statistics of a row to
 // work. PASS 2: a lane owns a column and sums dy·(x − mean)·inv and dy over a part
 // of the rows, to work behind the statistics, or to the results if there is one part.
-// PASS 3: the sums of the parts. PASS 4: dx, which may lie over dy or x.
+// PASS 3: the sums of the parts. PASS 4: dx, which may lie over dy or x. PASS 5:
+// what 2 and 3 are, with SPREAD: a subgroup owns an element of the scale.
 #version 450
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -17,9 +19,12 @@ layout(constant_id = 3) const uint BIAS = 0;  // PASS 0: there is one; PASS 3: i
 layout(constant_id = 4) const uint SCALE = 1; // PASS 3: its gradient is wanted
 layout(constant_id = 5) const uint STATS = 0; // PASS 0: bit 0 mean, bit 1 inv are wanted; PASS 1: they are kept
 
+layout(constant_id = 6) const uint SPREAD = 0;
+
 layout(push_constant) uniform Push {
 	uint rows, width, parts;
 	float epsilon;
+	uint cycle, each, run; // with SPREAD: rows of scale, their length, elements that share one
 };
 
 layout(binding = 0) buffer Y { float y[]; };          // y, dx; PASS 3: dscale
@@ -32,6 +37,8 @@ layout(binding = 6) buffer Work { float work[]; };    // mean and inv of each ro
 layout(binding = 7) buffer DBias { float dbias[]; };
 layout(binding = 8) readonly buffer KeptMean { float keptMean[]; };
 layout(binding = 9) readonly buffer KeptInv { float keptInv[]; };
+
+uint affine(uint row, uint i) { return SPREAD != 0 ? row % cycle * each + i / run : i; }
 
 void main() {
 	uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
@@ -67,6 +74,28 @@ void main() {
 		return;
 	}
 	uint row = group * gl_NumSubgroups + gl_SubgroupID;
+	if (PASS == 5) {
+		if (row >= cycle * each) return;
+		uint first = row / each, terms = rows / cycle * run, block = 32 * gl_SubgroupSize;
+		float d = 0, s = 0;
+		for (uint b = 0; b < terms; b += block) {
+			float d32 = 0, s32 = 0;
+			for (uint k = b + gl_SubgroupInvocationID; k < min(b + block, terms); k += gl_SubgroupSize) {
+				uint r = first + k / run * cycle, i = r * width + row % each * run + k % run;
+				s32 += bias[i] * ((x[i] - work[2 * r]) * work[2 * r + 1]);
+				d32 += bias[i];
+			}
+			s += s32;
+			d += d32;
+		}
+		s = subgroupAdd(s);
+		d = subgroupAdd(d);
+		if (subgroupElect()) {
+			if (SCALE != 0) y[row] = s;
+			if (BIAS != 0) dbias[row] = d;
+		}
+		return;
+	}
 	if (row >= rows) return;
 	uint at = row * width, lane = gl_SubgroupInvocationID, step = gl_SubgroupSize;
 	float m = 0, s;
@@ -75,13 +104,13 @@ void main() {
 		s = work[2 * row + 1];
 		float g = 0, gn = 0;
 		for (uint i = lane; i < width; i += step) {
-			float v = bias[at + i] * scale[i];
+			float v = bias[at + i] * scale[affine(row, i)];
 			g += v;
 			gn += v * (x[at + i] - m);
 		}
 		g = CENTRED != 0 ? subgroupAdd(g) / float(width) : 0;
 		gn = subgroupAdd(gn) * s / float(width) * s;
-		for (uint i = lane; i < width; i += step) y[at + i] = s * (bias[at + i] * scale[i] - g - (x[at + i] - m) * gn);
+		for (uint i = lane; i < width; i += step) y[at + i] = s * (bias[at + i] * scale[affine(row, i)] - g - (x[at + i] - m) * gn);
 		return;
 	}
 	if (PASS == 1 && STATS != 0) {
@@ -111,7 +140,7 @@ void main() {
 		if ((STATS & 2) != 0) inv[row] = s;
 	}
 	for (uint i = lane; i < width; i += step) {
-		float v = (x[at + i] - m) * s * scale[i];
-		y[at + i] = BIAS != 0 ? v + bias[i] : v;
+		float v = (x[at + i] - m) * s * scale[affine(row, i)];
+		y[at + i] = BIAS != 0 ? v + bias[affine(row, i)] : v;
 	}
 }

@@ -1,10 +1,6 @@
 package kernels
 
-import (
-	"slices"
-
-	"memopt/memopt/graph"
-)
+import "memopt/memopt/graph"
 
 var rowKernel = shader("row", "row.comp")
 
@@ -51,7 +47,7 @@ var normKernel = shader("norm", "norm.comp")
 
 // The passes of the kernel.
 const (
-	normRows, normStats, normColumns, normSums, normBack = 0, 1, 2, 3, 4
+	normRows, normStats, normColumns, normSums, normBack, normSpread = 0, 1, 2, 3, 4, 5
 )
 
 // normParts is into how many parts the rows are cut for sums of columns.
@@ -68,7 +64,37 @@ type loweredNorm struct {
 	none              []int
 }
 
-func (w loweredNorm) geometry(l *graph.Lowering) (r rowNorm, ok bool) {
+// loweredRows are rows, and how scale and bias lie under them: as long as a row,
+// or else rows of them in a cycle, each element for a run of a row's.
+type loweredRows struct {
+	rowNorm
+	cycle, each, run int
+}
+
+func (r loweredRows) spread() bool { return r.cycle != 1 || r.run != 1 }
+
+// affine finds the way in which a scale or bias lies under the rows.
+func (r rowNorm) affine(shape []int) (way loweredRows, ok bool) {
+	st, rank := broadcastStrides(shape, r.shape), len(r.shape)
+	for from := r.axis; from >= 0; from-- {
+		for to := rank; to >= r.axis; to-- {
+			packed, fits := strides(r.shape[from:to]), true
+			for d, n := range r.shape {
+				want := 0
+				if d >= from && d < to {
+					want = packed[d-from]
+				}
+				fits = fits && (n == 1 || st[d] == want)
+			}
+			if fits {
+				return loweredRows{r, elems(r.shape[from:r.axis]), elems(r.shape[r.axis:to]), elems(r.shape[to:])}, true
+			}
+		}
+	}
+	return way, false
+}
+
+func (w loweredNorm) geometry(l *graph.Lowering) (r loweredRows, ok bool) {
 	if !onlyF32(l) {
 		return r, false
 	}
@@ -78,19 +104,34 @@ func (w loweredNorm) geometry(l *graph.Lowering) (r rowNorm, ok bool) {
 			return r, false
 		}
 	}
-	r = newRowNorm(l.Node, l.In[w.x].Shape, w.centred)
-	for _, i := range []int{w.scale, w.bias} {
+	rows := newRowNorm(l.Node, l.In[w.x].Shape, w.centred)
+	r = loweredRows{rows, 1, rows.width, 1}
+	if rows.rows*rows.width == 0 {
+		return r, false
+	}
+	for k, i := range []int{w.scale, w.bias} {
 		if i < 0 || loweredIn(l, i) == nil {
 			continue
 		}
-		o := l.In[i]
-		st := broadcastStrides(o.Shape, r.shape)
-		if o.Len() != r.width || !slices.Equal(st, slices.Concat(make([]int, r.axis), strides(r.shape[r.axis:]))) && r.width > 1 {
-			l.Refuse("input %d is not as long as a row", i)
+		way, fits := rows.affine(l.In[i].Shape)
+		if fits && k == 0 {
+			r = way
+		}
+		if !fits || way.cycle != r.cycle || way.each != r.each || way.run != r.run {
+			l.Refuse("input %d is neither as long as a row nor for runs of its elements, as the scale is", i)
 			return r, false
 		}
 	}
-	return r, r.rows*r.width > 0
+	for _, o := range []int{w.dscale, w.dbias} {
+		if o <= 0 || loweredOut(l, o) == nil {
+			continue
+		}
+		if way, fits := rows.affine(l.Out[o].Shape); !fits || way.cycle != r.cycle || way.each != r.each || way.run != r.run {
+			l.Refuse("output %d does not lie under the rows as the scale does", o)
+			return r, false
+		}
+	}
+	return r, true
 }
 
 // normPass is what a pass sees; a zero buffer is one that it has no use for.
@@ -102,7 +143,7 @@ type normPass struct {
 	y, x, scale, addend, mean, inv, work, dbias, keptMean, keptInv *graph.Buffer
 }
 
-func (w loweredNorm) pass(l *graph.Lowering, r rowNorm, p normPass) {
+func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 	var buffers []graph.Buffer
 	for i, b := range []*graph.Buffer{p.y, p.x, p.scale, p.addend, p.mean, p.inv, p.work, p.dbias, p.keptMean, p.keptInv} {
 		if b == nil {
@@ -112,8 +153,9 @@ func (w loweredNorm) pass(l *graph.Lowering, r rowNorm, p normPass) {
 		buffers = append(buffers, *b)
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, oneIf(w.centred), oneIf(p.bias), oneIf(p.scaled), p.stats},
-		Push: append(words(l, r.rows, r.width, normParts(r.rows)), bits(r.eps)), Buffers: buffers, Groups: p.groups,
+		Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, oneIf(w.centred), oneIf(p.bias), oneIf(p.scaled), p.stats, oneIf(r.spread())},
+		Push:    append(append(words(l, r.rows, r.width, normParts(r.rows)), bits(r.eps)), words(l, r.cycle, r.each, r.run)...),
+		Buffers: buffers, Groups: p.groups,
 	})
 }
 
@@ -124,7 +166,7 @@ func (w loweredNorm) forward(l *graph.Lowering) {
 }
 
 // rowsOf normalises what x holds, into output 0.
-func (w loweredNorm) rowsOf(l *graph.Lowering, r rowNorm, x graph.Buffer) {
+func (w loweredNorm) rowsOf(l *graph.Lowering, r loweredRows, x graph.Buffer) {
 	y, scale := writes(0), reads(w.scale)
 	p := normPass{number: normRows, groups: inLine(l, r.rows), y: &y, x: &x, scale: &scale}
 	if w.bias >= 0 && loweredIn(l, w.bias) != nil {
@@ -162,7 +204,20 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 	}
 	w.pass(l, r, p)
 	ds, db := loweredOut(l, w.dscale) != nil, w.dbias >= 0 && loweredOut(l, w.dbias) != nil
-	if ds || db {
+	switch {
+	case !ds && !db:
+	case r.spread():
+		p := normPass{number: normSpread, groups: inLine(l, r.cycle*r.each), x: &x, addend: &dy, work: &fill, bias: db, scaled: ds}
+		if ds {
+			b := writes(w.dscale)
+			p.y = &b
+		}
+		if db {
+			b := writes(w.dbias)
+			p.dbias = &b
+		}
+		w.pass(l, r, p)
+	default:
 		columns := inLine(l, ceilDiv(r.width, l.Limits.Subgroup))
 		groups := columns
 		groups[2] = parts
@@ -212,7 +267,7 @@ func lowerSkip(s skip) func(*graph.Lowering) {
 		last := len(shape) - 1
 		r := rowNorm{centred: s.centred, eps: l.Node.Float("epsilon"), shape: shape, axis: last, rows: elems(shape[:last]), width: shape[last]}
 		if l.Refused == "" && r.rows*r.width > 0 {
-			w.rowsOf(l, r, rereads(to))
+			w.rowsOf(l, loweredRows{r, 1, r.width, 1}, rereads(to))
 		}
 	}
 }
