@@ -24,6 +24,15 @@
 // lists. Where the processor sees the device's memory nothing is copied for it.
 // Warnings says which nodes those are, why, and how many bytes move.
 //
+// # What goes wrong
+//
+// A plan that is larger than what the driver leaves to the process is refused
+// before the first allocation. A submission that fails (memory, a lost device,
+// no end in time) names the launches that it had, with kernels and tensors;
+// after it every call is refused with that first cause, since memory may hold
+// half a step: open the plan anew and go on from a checkpoint. Memory tells what
+// is held of the driver. Tests make calls fail through Options.Faults.
+//
 // # Adding a kernel
 //
 // Put Lower into the operator's file in kernels. Elementwise operators give an
