@@ -33,6 +33,7 @@ test: build
 bench: build
 	.ci/peers
 	bin/memopt bench cpu --python $$(.ci/peers --where)
+	env $$(.ci/vulkan --env) bin/memopt bench vulkan --python $$(.ci/peers --where) || echo "(no Vulkan here, which is fine)"
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 fmt:
