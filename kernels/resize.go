@@ -75,6 +75,7 @@ var _ = define(graph.Op{
 		taps := resizeTaps(c.Node, c.In[0].Shape, c.Out[0].Shape, input(c, 1), input(c, 2), input(c, 3))
 		tapped(c.In[0], c.Out[0], taps, float32(c.Node.Float("extrapolation_value")), c.Parallel)
 	},
+	Lower:     lowerResize,
 	Flops:     perElement(8),
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -139,6 +140,7 @@ var _ = define(graph.Op{
 		taps := resizeTaps(c.Node, dx.Shape, dy.Shape, input(c, 2), input(c, 3), input(c, 4))
 		tapped(dy, dx, fromInput(taps, dx.Shape), 0, c.Parallel)
 	},
+	Lower:     lowerResizeGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(8)) },
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -311,6 +313,22 @@ type tap struct {
 // resizeTaps are the taps in x of each place of y along each axis; no taps mean
 // a place outside of the data. nil stands for the axis as it is.
 func resizeTaps(n *graph.Node, x, y []int, roi, scales, sizes *graph.Tensor) [][][]tap {
+	taps := make([][][]tap, len(x))
+	for a, line := range resizeLines(n, x, y, roi, scales, sizes) {
+		if line == nil {
+			continue
+		}
+		taps[a] = make([][]tap, line.out)
+		for o := range taps[a] {
+			taps[a][o] = line.taps(o)
+		}
+	}
+	return taps
+}
+
+// resizeLines are the axes that are resized, by their numbers; nil stands for
+// one as it is.
+func resizeLines(n *graph.Node, x, y []int, roi, scales, sizes *graph.Tensor) []*resizeLine {
 	axes := resizeAxes(n, len(x))
 	aspect := 0.0
 	if sizes != nil && sizes.Len() > 0 && n.Str("keep_aspect_ratio_policy") != "stretch" {
@@ -320,7 +338,7 @@ func resizeTaps(n *graph.Node, x, y []int, roi, scales, sizes *graph.Tensor) [][
 		}
 		aspect = aspectFactor(n, x, axes, want)
 	}
-	taps := make([][][]tap, len(x))
+	lines := make([]*resizeLine, len(x))
 	for i, a := range axes {
 		line := resizeLine{n: n, in: x[a], out: y[a], factor: float64(y[a]) / float64(x[a]), end: 1}
 		if scales != nil && scales.Len() > 0 {
@@ -334,12 +352,9 @@ func resizeTaps(n *graph.Node, x, y []int, roi, scales, sizes *graph.Tensor) [][
 		if line.factor == 1 && line.in == line.out && line.start == 0 && line.end == 1 {
 			continue
 		}
-		taps[a] = make([][]tap, line.out)
-		for o := range taps[a] {
-			taps[a][o] = line.taps(o)
-		}
+		lines[a] = &line
 	}
-	return taps
+	return lines
 }
 
 // resizeLine is one axis: its lengths, the factor between them, and the part of
