@@ -2,7 +2,6 @@ package planner
 
 import (
 	"fmt"
-	"slices"
 
 	"memopt/memopt/graph"
 )
@@ -21,7 +20,10 @@ func Check(p *Plan) error {
 }
 
 func (p *Plan) check(s *Schedule) error {
-	c := &checker{s: s, spaces: [3]memory{}}
+	c := &checker{s: s, change: make([]int64, len(s.Launches)+1), owners: make([]*graph.Value, len(p.Graph.Values))}
+	for i, v := range p.Graph.Values {
+		c.owners[i] = content(v)
+	}
 	if err := c.run(p.Graph); err != nil {
 		return fmt.Errorf("planner: check: %w", err)
 	}
@@ -38,8 +40,10 @@ type checker struct {
 	s      *Schedule
 	spaces [3]memory
 	height int64
-	now    int    // the launch at hand
-	spent  []cell // of the arena: cells that were written anew
+	now    int            // the launch at hand
+	change []int64        // by launch: bytes of the arena in use, beyond the launch before
+	owners []*graph.Value // by value: what a range that holds it is tagged with
+	writes []Ref          // scratch
 }
 
 // content names what a range holds: an owner value; views are their owner.
@@ -137,7 +141,7 @@ func (c *checker) run(g *graph.Graph) error {
 		if u := updated[want]; u != nil {
 			want = u
 		}
-		if got := c.at(r); got != content(want) {
+		if got := c.at(r); got != c.owners[want.ID] {
 			return fmt.Errorf("after the step, the place of %q does not hold %q", r.Value.Name, want.Name)
 		}
 	}
@@ -154,10 +158,11 @@ func (c *checker) apart(l Launch) error {
 		}
 		return fmt.Sprintf("output %d", i)
 	}
-	writes := slices.Clone(l.Out)
+	writes := append(c.writes[:0], l.Out...)
 	if l.Scratch.Bytes > 0 {
 		writes = append(writes, l.Scratch)
 	}
+	c.writes = writes
 	for i, w := range writes {
 		if w.Bytes == 0 {
 			continue
@@ -202,7 +207,7 @@ func (c *checker) reads(r Ref) error {
 	if r.Bytes == 0 {
 		return nil
 	}
-	if got := c.at(r); got == content(r.Value) {
+	if got := c.at(r); got == c.owners[r.Value.ID] {
 		c.spaces[r.Space].exact(r.Offset, r.Bytes).last = c.now
 	} else {
 		holds := "nothing whole"
@@ -220,7 +225,7 @@ func (c *checker) at(r Ref) *graph.Value {
 		if r.Value == nil {
 			return nil
 		}
-		return content(r.Value)
+		return c.owners[r.Value.ID]
 	}
 	if x := c.spaces[r.Space].exact(r.Offset, r.Bytes); x != nil {
 		return x.v
@@ -244,26 +249,30 @@ func (c *checker) write(r Ref, v *graph.Value) {
 		return
 	}
 	if v != nil {
-		v = content(v)
+		v = c.owners[v.ID]
 	}
 	spent := c.spaces[r.Space].set(cell{r.Offset, r.Offset + r.Bytes, v, c.now, c.now})
 	if r.Space == Arena {
-		c.spent = append(c.spent, spent...)
+		c.used(spent)
 	}
 }
 
-// peak is the most bytes of the arena that are in use at one launch: a cell
-// counts from the launch that writes it to the last that reads it.
+// used counts cells of the arena, each from the launch that writes it to the
+// last that reads it.
+func (c *checker) used(cells []cell) {
+	for _, x := range cells {
+		c.change[x.first] += x.to - x.from
+		c.change[x.last+1] -= x.to - x.from
+	}
+}
+
+// peak is the most bytes of the arena that are in use at one launch.
 func (c *checker) peak() (peak int64) {
-	live := make([]int64, len(c.s.Launches)+1)
-	for _, cells := range append([][]cell{c.spent}, c.spaces[Arena].runs...) {
-		for _, x := range cells {
-			live[x.first] += x.to - x.from
-			live[x.last+1] -= x.to - x.from
-		}
+	for _, cells := range c.spaces[Arena].runs {
+		c.used(cells)
 	}
 	var now int64
-	for _, d := range live {
+	for _, d := range c.change {
 		now += d
 		peak = max(peak, now)
 	}

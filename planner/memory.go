@@ -9,7 +9,10 @@ import (
 
 // memory is a picture of a space: sorted, disjoint ranges with tags, in runs
 // of bounded length, so that putting one in moves few.
-type memory struct{ runs [][]cell }
+type memory struct {
+	runs       [][]cell
+	spent, put []cell // scratch
+}
 
 type cell struct {
 	from, to    int64
@@ -45,8 +48,11 @@ func (m *memory) any(from, bytes int64) bool {
 
 // set puts a cell in the place of what is there and returns what that was. A
 // cell that is only cut loses its value: half a tensor is none. A write over
-// exactly what the same launch reads goes on with that cell's span.
+// exactly what the same launch reads goes on with that cell's span. What was
+// there is in spent until the next call.
 func (m *memory) set(x cell) (spent []cell) {
+	spent = m.spent[:0]
+	defer func() { m.spent = spent }()
 	if old := m.exact(x.from, x.to-x.from); old != nil {
 		if old.last == x.first {
 			x.first = old.first
@@ -76,11 +82,11 @@ func (m *memory) set(x cell) (spent []cell) {
 		}
 		q, j = q+1, 0
 	}
-	put := []cell{x}
+	put := append(m.put[:0], x)
 	if n := len(spent); n > 0 {
 		// The rests hold no value and no bytes in use: their span is empty.
 		if rest := spent[0]; rest.from < x.from {
-			put = []cell{{from: rest.from, to: x.from, last: -1}, x}
+			put = append(m.put[:0], cell{from: rest.from, to: x.from, last: -1}, x)
 		}
 		if rest := spent[n-1]; rest.to > x.to {
 			put = append(put, cell{from: x.to, to: rest.to, last: -1})
@@ -92,6 +98,7 @@ func (m *memory) set(x cell) (spent []cell) {
 		m.runs = slices.Delete(m.runs, r+1, q+1)
 	}
 	m.runs[r] = slices.Replace(m.runs[r], i, j, put...)
+	m.put = put
 	if run := m.runs[r]; len(run) > longest {
 		half := len(run) / 2
 		m.runs = slices.Insert(m.runs, r+1, slices.Clone(run[half:]))

@@ -33,6 +33,15 @@ func (m *model) problem(unit int64, forced []bool) *recompute.Problem {
 		}
 		return scratch
 	}
+	ops, reads, writes := len(m.sim.plain), 0, 0
+	for _, n := range m.sim.plain {
+		reads, writes = reads+len(m.inputs[n]), writes+len(m.outputs[n])
+	}
+	p.Cost, p.Work, p.Again = make([]float64, 0, ops), make([]int64, 0, ops), make([]bool, 0, ops)
+	p.Bytes, p.Held = make([]int64, 0, writes), make([]bool, 0, writes)
+	p.Inputs.Reserve(ops, reads)
+	p.Outputs.Reserve(ops, writes)
+	p.Over.Reserve(ops, 0)
 	for _, n := range m.sim.plain {
 		p.Cost = append(p.Cost, m.cost[n])
 		p.Work = append(p.Work, up(m.scratch[n]))

@@ -20,6 +20,7 @@ type life struct {
 // depends on what they are, not on where they stand in p, which makes whatever is done with them indifferent to that.
 func livesOf(p Problem) (lives []life, sections int32) {
 	unit := unitOf(p)
+	lives = make([]life, 0, len(p.Buffers))
 	for i, b := range p.Buffers {
 		if b.Size > 0 && b.First < b.Last {
 			lives = append(lives, life{

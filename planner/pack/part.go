@@ -47,7 +47,8 @@ func (p *part) settle(offsets []int64) {
 	for _, l := range p.lives {
 		firstEnd, lastBegin = min(firstEnd, l.r), max(lastBegin, l.l)
 	}
-	var low, rest []life
+	var low []life
+	rest := p.lives[:0] // the lives are nobody else's
 	for _, l := range p.lives {
 		if l.l < firstEnd && lastBegin < l.r {
 			low = append(low, l)

@@ -3,6 +3,7 @@ package recompute
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Lists is many lists of numbers in one array.
@@ -10,11 +11,16 @@ type Lists struct{ bounds, items []int32 }
 
 // Add puts a list behind the others.
 func (l *Lists) Add(items ...int32) {
-	if l.bounds == nil {
+	if len(l.bounds) == 0 {
 		l.bounds = append(l.bounds, 0)
 	}
 	l.items = append(l.items, items...)
 	l.bounds = append(l.bounds, int32(len(l.items)))
+}
+
+// Reserve makes room for so many lists and items, for who knows how many come.
+func (l *Lists) Reserve(lists, items int) {
+	l.bounds, l.items = slices.Grow(l.bounds, lists+1), slices.Grow(l.items, items)
 }
 
 // Of is list i.
