@@ -23,6 +23,6 @@ func deviceMemory(w io.Writer, m *memopt.DeviceMemory) {
 		{"granted in all", n(m.Held), n(m.Peak)},
 	})
 	if m.DriverPeak > 0 {
-		fmt.Fprintf(w, "the driver counts %s bytes for this process, at most %s\n", n(m.Driver), n(m.DriverPeak))
+		fmt.Fprintf(w, "the driver counts %s bytes taken, at most %s\n", n(m.Driver), n(m.DriverPeak))
 	}
 }

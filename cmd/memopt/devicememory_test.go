@@ -25,7 +25,7 @@ requested for the plan  1,000  1,000
 granted for it          1,024  1,024
 beside it                 192    192
 granted in all          1,216  1,300
-the driver counts 5,000 bytes for this process, at most 6,000
+the driver counts 5,000 bytes taken, at most 6,000
 `
 	if out.String() != want {
 		t.Errorf("got\n%s", out.String())

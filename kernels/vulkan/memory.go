@@ -191,8 +191,8 @@ type Memory struct {
 	Peak  int64 `json:"peak"`
 	Calls int   `json:"calls"`
 	// Driver is what the driver says that this process uses of the heap, with all
-	// that it makes for itself; 0 if it does not say. DriverPeak is the most of it
-	// that was seen when this was asked.
+	// that it makes for itself (drivers for the processor count the machine's); 0 if
+	// it does not say. DriverPeak is the most of it that was seen when this was asked.
 	Driver     int64 `json:"driver"`
 	DriverPeak int64 `json:"driver_peak"`
 }
