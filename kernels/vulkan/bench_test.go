@@ -2,6 +2,7 @@ package vulkan_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,9 +48,35 @@ func BenchmarkRows(b *testing.B) {
 	}
 }
 
-func cpuTime() time.Duration {
+// BenchmarkLaunch times what a launch takes of the thread that submits a step
+// again, beside its kernels: a driver for the processor computes on others.
+func BenchmarkLaunch(b *testing.B) {
+	const n = 512
+	var text strings.Builder
+	text.WriteString("x0 f32[64] = input\nz f32[64] = input\n")
+	for i := range n {
+		fmt.Fprintf(&text, "x%d = Add(x%d, z) @n%d\n", i+1, i, i)
+	}
+	fmt.Fprintf(&text, "output x%d\n", n)
+	step := benchmark(b, text.String())
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b.ReportAllocs()
+	before := usedBy(rusageThread)
+	for b.Loop() {
+		step()
+	}
+	b.ReportMetric(float64((usedBy(rusageThread)-before).Nanoseconds())/float64(b.N)/n, "host-ns/launch")
+}
+
+// rusageThread is RUSAGE_THREAD of Linux, which package syscall lacks.
+const rusageThread = 1
+
+func cpuTime() time.Duration { return usedBy(syscall.RUSAGE_SELF) }
+
+func usedBy(who int) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+	if err := syscall.Getrusage(who, &u); err != nil {
 		panic(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
