@@ -17,6 +17,7 @@ layout(constant_id = 3) const uint WEIGHTS = 0;   // there are some
 layout(constant_id = 4) const uint IGNORES = 0;   // there is a label to ignore
 layout(constant_id = 5) const uint REDUCTION = 0; // 0 mean, 1 sum, 2 none
 layout(constant_id = 6) const uint LOG_PROB = 0;  // PASS 0: wanted
+layout(constant_id = 7) const uint KEPT = 0;      // PASS 4: the scores are log-softmax
 
 layout(push_constant) uniform Push {
 	uint samples, classes, inner;
@@ -107,7 +108,9 @@ void main() {
 		for (uint k = gl_SubgroupInvocationID; k < classes; k += gl_SubgroupSize) result[at + k * inner] = 0;
 		return;
 	}
-	extent(at, top, sum);
+	top = 0;
+	sum = 1;
+	if (KEPT == 0) extent(at, top, sum);
 	float scale = g / sum;
 	for (uint k = gl_SubgroupInvocationID; k < classes; k += gl_SubgroupSize) {
 		float v = exp(x[at + k * inner] - top) * scale;

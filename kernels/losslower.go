@@ -15,12 +15,26 @@ type lossLowering struct {
 	scores, labels, weights int // inputs; weights may be missing
 	samples                 int
 	logProb, slope          graph.Buffer
+	ignore                  int  // the input that is the label to ignore; 0: the attribute
+	kept                    bool // scores are log-softmax
 }
 
 func (c lossLowering) pass(n uint32) {
 	l := c.l
-	at, _ := l.Node.Attr("ignore_index").(int64)
-	ignores := l.Node.Has("ignore_index")
+	var at int64
+	ignores := false
+	switch {
+	case c.ignore == 0:
+		at, _ = l.Node.Attr("ignore_index").(int64)
+		ignores = l.Node.Has("ignore_index")
+	case loweredIn(l, c.ignore) != nil:
+		label, known := l.Ints(c.ignore)
+		if !known {
+			l.Refuse("the label to ignore is only known when the step runs")
+			return
+		}
+		at, ignores = label[0], true
+	}
 	labels := l.In[c.labels]
 	step := uint32(1)
 	if labels.Type == graph.Int64 {
@@ -43,7 +57,7 @@ func (c lossLowering) pass(n uint32) {
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  crossEntropyKernel,
-		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(weighted), oneIf(ignores), reduction, oneIf(c.logProb.Place == graph.PlaceOut && n == lossOfRows)},
+		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(weighted), oneIf(ignores), reduction, oneIf(c.logProb.Place == graph.PlaceOut && n == lossOfRows), oneIf(c.kept)},
 		Push:    append(words(l, c.samples, shape[1], elems(shape[2:])), uint32(int32(at))),
 		Buffers: []graph.Buffer{to, reads(c.scores), reads(c.labels), weights, work, c.logProb, c.slope},
 		Groups:  groups,
@@ -65,11 +79,15 @@ func onlyLoss(l *graph.Lowering, scores, labels int) bool {
 	return true
 }
 
-func lowerCrossEntropy(l *graph.Lowering) {
+func lowerCrossEntropy(l *graph.Lowering) { lowerLoss(l, 0) }
+
+func lowerInternalCrossEntropy(l *graph.Lowering) { lowerLoss(l, 3) }
+
+func lowerLoss(l *graph.Lowering, ignore int) {
 	if !onlyLoss(l, 0, 1) {
 		return
 	}
-	c := lossLowering{l: l, scores: 0, labels: 1, weights: 2, samples: l.In[1].Len(), logProb: unused(true), slope: unused(false)}
+	c := lossLowering{l: l, ignore: ignore, scores: 0, labels: 1, weights: 2, samples: l.In[1].Len(), logProb: unused(true), slope: unused(false)}
 	if loweredOut(l, 1) != nil {
 		c.logProb = writes(1)
 	}
@@ -88,9 +106,32 @@ func lowerCrossEntropyGrad(l *graph.Lowering) {
 	if !onlyLoss(l, 1, 2) {
 		return
 	}
-	c := lossLowering{l: l, scores: 1, labels: 2, weights: 3, samples: l.In[2].Len(), logProb: unused(true), slope: reads(0)}
-	l.Scratch = int64(8 * c.samples)
-	if l.Node.Str("reduction") == "mean" {
+	lossLowering{l: l, scores: 1, labels: 2, weights: 3}.backward()
+}
+
+// lowerKeptGrad is the gradient from the log-softmax that was kept.
+func lowerKeptGrad(l *graph.Lowering) {
+	if onlyLoss(l, 1, 2) {
+		lossLowering{l: l, scores: 1, labels: 2, weights: 3, kept: true}.backward()
+	}
+}
+
+// lowerInternalKeptGrad is the same, and in place adds what else flows there.
+func lowerInternalKeptGrad(l *graph.Lowering) {
+	if !onlyLoss(l, 1, 2) {
+		return
+	}
+	lossLowering{l: l, scores: 1, labels: 2, weights: 3, ignore: 4, kept: true}.backward()
+	if more := loweredIn(l, 5); more != nil && l.Refused == "" {
+		like := &graph.Operand{Type: more.Type, Shape: l.Out[0].Shape}
+		activationForm.append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], like}, []graph.Buffer{writes(0), rereads(0), reads(5)})
+	}
+}
+
+func (c lossLowering) backward() {
+	c.samples, c.logProb, c.slope = c.l.In[c.labels].Len(), unused(true), reads(0)
+	c.l.Scratch = int64(8 * c.samples)
+	if c.l.Node.Str("reduction") == "mean" {
 		c.pass(weightsOfRows)
 		c.pass(weightOfAll)
 	}

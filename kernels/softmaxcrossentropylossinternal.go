@@ -52,6 +52,7 @@ var _ = define(graph.Op{
 		keptClassLoss(c, c.In[1], input(c, 2), input(c, 3), c.In[0].Shape).fastCrossEntropy(c)
 	},
 	Scratch:   func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(8)) },
+	Lower:     lowerInternalCrossEntropy,
 	Flops:     scoresFlops(0, 10),
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -119,6 +120,7 @@ var _ = define(graph.Op{
 	Fast: func(c *graph.Call) {
 		keptClassLoss(c, c.In[2], input(c, 3), input(c, 4), c.In[1].Shape).fastKeptGrad(c, input(c, 5))
 	},
+	Lower:     lowerInternalKeptGrad,
 	Flops:     scoresFlops(1, 6),
 	Recompute: graph.Cheap,
 	InPlace:   []int{1},
@@ -146,6 +148,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { newClassLoss(c.Node, c.In[2], input(c, 3), c.In[1].Shape).keptGrad(c, nil) },
 	Fast:      func(c *graph.Call) { newClassLoss(c.Node, c.In[2], input(c, 3), c.In[1].Shape).fastKeptGrad(c, nil) },
+	Lower:     lowerKeptGrad,
 	Flops:     scoresFlops(1, 6),
 	Recompute: graph.Cheap,
 	InPlace:   []int{1},
