@@ -8,8 +8,8 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 8;
 layout(constant_id = 1) const uint BACK = 0;
-layout(constant_id = 2) const uint TRAINING = 0;
-layout(constant_id = 3) const uint WANTED = 0; // forward: bits 0 and 1, the running mean and variance; backward: dscale and dB
+layout(constant_id = 2) const uint TRAINING = 0; // 1: by the batch's statistics; 2: backward, they are kept in mean and variance, as 1/√(var + ε)
+layout(constant_id = 3) const uint WANTED = 0; // forward: bits 0 and 1, the running mean and variance, 2 and 3, the batch's; backward: dscale and dB
 
 layout(push_constant) uniform Push {
 	uint n, channels, inner;
@@ -24,6 +24,8 @@ layout(binding = 4) readonly buffer Mean { float mean[]; };
 layout(binding = 5) readonly buffer Variance { float variance[]; };
 layout(binding = 6) buffer First { float first[]; };   // running mean; dscale
 layout(binding = 7) buffer Second { float second[]; }; // running variance; dB
+layout(binding = 8) buffer Kept { float kept[]; };
+layout(binding = 9) buffer KeptInv { float keptInv[]; };
 
 uint channel;
 
@@ -34,7 +36,7 @@ void main() {
 	if (channel >= channels) return;
 	uint count = n * inner, lane = gl_SubgroupInvocationID, step = gl_SubgroupSize;
 	float m, v;
-	if (TRAINING != 0) {
+	if (TRAINING == 1) {
 		float sum = 0;
 		for (uint e = lane; e < count; e += 32 * step) {
 			float part = 0;
@@ -56,11 +58,13 @@ void main() {
 		m = mean[channel];
 		v = variance[channel];
 	}
-	float inv = 1 / sqrt(v + epsilon), gain = scale[channel] * inv;
+	float inv = TRAINING == 2 ? v : 1 / sqrt(v + epsilon), gain = scale[channel] * inv;
 	if (BACK == 0) {
 		if (subgroupElect()) {
 			if ((WANTED & 1) != 0) first[channel] = mean[channel] * momentum + m * (1 - momentum);
 			if ((WANTED & 2) != 0) second[channel] = variance[channel] * momentum + v * (1 - momentum);
+			if ((WANTED & 4) != 0) kept[channel] = m;
+			if ((WANTED & 8) != 0) keptInv[channel] = inv;
 		}
 		float b = bias[channel];
 		for (uint e = lane; e < count; e += step) y[place(e)] = (x[place(e)] - m) * gain + b;

@@ -53,8 +53,9 @@ var _ = define(graph.Op{
 		copy(dx, b.Ops(own+".BatchNormalizationGrad", attrs, 3, flow[0], n.Inputs[0], n.Inputs[1], nil, nil, mean, variance))
 		return dx
 	},
-	Eval: func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).run(c) },
-	Fast: func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).shared(c.Parallel, c.In[0]).run(c) },
+	Eval:  func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).run(c) },
+	Fast:  func(c *graph.Call) { newBatchNorm(c.Node, c.In[0]).shared(c.Parallel, c.In[0]).run(c) },
+	Lower: lowerBatchNorm,
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Inputs[0].Shape.Elems().Mul(graph.Num(2 + 4*int64(n.Int("training_mode"))))
 	},
@@ -65,6 +66,7 @@ var _ = define(graph.Op{
 		"f32[2,3,2,2], f32[3], f32[3], f32[3], f32[3]>0; training_mode=1 momentum=0.7 -> y, m, v",
 		"f16[2,3,2], f16[3], f16[3], f32[3], f32[3]>0; training_mode=1 -> y, m, v, s, i",
 		"f32[2,3,2], f32[3], f32[3], f32[3], f32[3]>0; training_mode=1 -> y, m",
+		"f32[2,3,5], f32[3], f32[3], f32[3], f32[3]>0; training_mode=1 -> y, m, v, s, i",
 		"f16[2,2,300], f16[2], f16[2], f16[2], f16[2]>0; training_mode=1 -> y, _, _, s, i",
 		"f32[2,3,0], f32[3], f32[3], f32[3], f32[3]>0; training_mode=1 -> y, m, v",
 		"f32[0,3,4], f32[3], f32[3], f32[3], f32[3]>0 -> y",
@@ -104,6 +106,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).keptGrad(c) },
 	Fast:      func(c *graph.Call) { newBatchNorm(c.Node, c.In[1]).shared(c.Parallel, c.In[1]).keptGrad(c) },
+	Lower:     lowerKeptBatchNormGrad,
 	Flops:     scoresFlops(1, 8),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},
