@@ -168,6 +168,9 @@ func (s *search) references(c *Curve) error {
 	}
 	level := func(n int) func() ([]bool, bool) {
 		return func() ([]bool, bool) {
+			if _, err := s.offered(); err != nil { // once for both levels
+				return nil, false
+			}
 			q := *s
 			q.plan = &Plan{Graph: s.plan.Graph, Request: s.plan.Request, m: s.m}
 			q.plan.Request.Level = n
