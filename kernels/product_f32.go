@@ -155,16 +155,48 @@ func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c result, add b
 		}
 		return
 	}
+	if m*n*k < aShare {
+		t.block(par, 0, m, 0, n, k, a, b, c, add)
+		return
+	}
+	// Shares are done side by side, each with panels of its own: workers that
+	// share panels wait for one another twice a block, and waking one takes as
+	// long as a good part of it. Shares of the same rows that one worker has in
+	// a row are done as one.
+	rows, cols := share(m, t.rows), share(n, t.cols)
+	across := ceilDiv(n, cols)
+	par(ceilDiv(m, rows)*across, 1, func(lo, hi int) {
+		for lo < hi {
+			row, first := lo/across, lo%across
+			last := min(across, first+hi-lo)
+			t.block(serial, row*rows, min((row+1)*rows, m), first*cols, min(last*cols, n), k, a, b, c, add)
+			lo += last - first
+		}
+	})
+}
+
+// aShare is the work, in products of numbers, from which on a product is dealt
+// out in shares.
+const aShare = 4 << 20
+
+// share is how many of n rows or columns a share has: an eighth, but enough
+// that packing the other factor again is little work beside them.
+func share(n, tile int) int {
+	return ceilDiv(min(max(n/8, 256), 512), tile) * tile
+}
+
+// block computes rows [m0, m1) × columns [n0, n1).
+func (t *tile) block(par parallel, m0, m1, n0, n1, k int, a, b operand, c result, add bool) {
 	buf := blocks.get()
 	defer blocks.put(buf)
-	for j0 := 0; j0 < n; j0 += blockN {
-		j1 := min(j0+blockN, n)
+	for j0 := n0; j0 < n1; j0 += blockN {
+		j1 := min(j0+blockN, n1)
 		for p0 := 0; p0 < k; p0 += blockK {
 			p1 := min(p0+blockK, k)
 			kc := p1 - p0
 			packedB := ceilDiv(j1-j0, t.cols)
-			for i0 := 0; i0 < m; i0 += blockM {
-				i1 := min(i0+blockM, m)
+			for i0 := m0; i0 < m1; i0 += blockM {
+				i1 := min(i0+blockM, m1)
 				packedA := ceilDiv(i1-i0, t.rows)
 				par(packedA+packedB, 1+grain/(kc*t.cols), func(lo, hi int) {
 					for x := lo; x < hi; x++ {
