@@ -1,21 +1,15 @@
 package autograd_test
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"memopt/autograd"
 	"memopt/kernels"
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected output under testdata")
 
 // TestSteps runs the cases of testdata: comment lines, a request, a forward
 // graph, ----, the training step or the error, and an empty line between
@@ -25,38 +19,7 @@ var update = flag.Bool("update", false, "rewrite the expected output under testd
 //
 // where words that are no options are settings of the optimizer.
 func TestSteps(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases: %v", err)
-	}
-	for _, path := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) { golden(t, path) })
-	}
-}
-
-func golden(t *testing.T, path string) {
-	src, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got strings.Builder
-	for c := range strings.SplitSeq(strings.TrimSpace(string(src)), "\n\n") {
-		input, _, ok := strings.Cut(c+"\n", "\n----\n")
-		if !ok {
-			t.Fatalf("%s: a case without ----:\n%s", path, c)
-		}
-		got.WriteString(input + "\n----\n" + strings.TrimSpace(stepText(t, input)) + "\n\n")
-	}
-	out := strings.TrimSpace(got.String()) + "\n"
-	if *update {
-		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(string(src), "\n"), strings.Split(out, "\n")); diff != "" {
-		t.Errorf("%s (-update accepts this):\n%s", path, diff)
-	}
+	golden.Files(t, "testdata/*.txt", stepText)
 }
 
 func stepText(t *testing.T, input string) string {

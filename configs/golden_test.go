@@ -1,51 +1,26 @@
 package configs
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"memopt/memopt/golden"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected output under testdata")
-
-// golden runs a file of cases: comment lines, the input, ----, the output, and an
-// empty line between cases. With -update it writes what came out.
-func golden(t *testing.T, file string, run func(input string) string) {
+// withoutComments runs a file of cases without their comment lines.
+func withoutComments(t *testing.T, file string, run func(input string) string) {
 	t.Helper()
-	path := filepath.Join("testdata", file)
-	src, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got strings.Builder
-	for c := range strings.SplitSeq(strings.TrimSpace(string(src)), "\n\n") {
-		input, _, ok := strings.Cut(c+"\n", "\n----\n")
-		if !ok {
-			t.Fatalf("%s: a case without ----:\n%s", path, c)
-		}
+	golden.Cases(t, filepath.Join("testdata", file), func(input string) string {
 		var body []string
 		for line := range strings.SplitSeq(input, "\n") {
 			if !strings.HasPrefix(line, "# ") {
 				body = append(body, line)
 			}
 		}
-		got.WriteString(input + "\n----\n" + strings.TrimSpace(run(strings.Join(body, "\n"))) + "\n\n")
-	}
-	out := strings.TrimSpace(got.String()) + "\n"
-	if *update {
-		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(string(src), out); diff != "" {
-		t.Errorf("%s (-update accepts this):\n%s", path, diff)
-	}
+		return run(strings.Join(body, "\n"))
+	})
 }
 
 // lines runs each line of a case by itself and puts the answers beside them. A line
@@ -86,13 +61,13 @@ func show(c Config, err error) string {
 }
 
 func TestJSON(t *testing.T) {
-	golden(t, "json.txt", func(input string) string {
+	withoutComments(t, "json.txt", func(input string) string {
 		return show(ParseJSON([]byte(input), "plan.json"))
 	})
 }
 
 func TestBudget(t *testing.T) {
-	golden(t, "budget.txt", lines(func(s string) string {
+	withoutComments(t, "budget.txt", lines(func(s string) string {
 		b, err := ParseBudget(s)
 		if err != nil {
 			return err.Error()
@@ -102,7 +77,7 @@ func TestBudget(t *testing.T) {
 }
 
 func TestDims(t *testing.T) {
-	golden(t, "dims.txt", lines(func(s string) string {
+	withoutComments(t, "dims.txt", lines(func(s string) string {
 		dims, err := ParseDims(s)
 		if err != nil {
 			return err.Error()
@@ -112,7 +87,7 @@ func TestDims(t *testing.T) {
 }
 
 func TestRequests(t *testing.T) {
-	golden(t, "requests.txt", lines(func(s string) string {
+	withoutComments(t, "requests.txt", lines(func(s string) string {
 		rs, err := ParseRequests(s, "var")
 		if err != nil {
 			return err.Error()
@@ -127,7 +102,7 @@ func TestRequests(t *testing.T) {
 
 // Flags are fields of Set: name value.
 func TestFlags(t *testing.T) {
-	golden(t, "flags.txt", lines(func(line string) string {
+	withoutComments(t, "flags.txt", lines(func(line string) string {
 		name, s, _ := strings.Cut(line, " ")
 		var c Config
 		if err := c.Set(name, s, Source{Origin: OriginFlag, Name: "--" + name}); err != nil {
@@ -139,7 +114,7 @@ func TestFlags(t *testing.T) {
 }
 
 func TestEnv(t *testing.T) {
-	golden(t, "env.txt", func(input string) string {
+	withoutComments(t, "env.txt", func(input string) string {
 		env := map[string]string{}
 		for line := range strings.Lines(input) {
 			name, s, _ := strings.Cut(strings.TrimRight(line, "\n"), "=")
@@ -156,7 +131,7 @@ func TestEnv(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	known := []string{"BiasGelu+", "Dropout+", "Gelu+", "FusedMatMul+Add+", "budget", "activation_budget"}
-	golden(t, "nearest.txt", lines(func(s string) string {
+	withoutComments(t, "nearest.txt", lines(func(s string) string {
 		near, ok := Nearest(s, known)
 		if !ok {
 			return "-"

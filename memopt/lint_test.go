@@ -18,6 +18,7 @@ import (
 var mayImport = map[string][]string{
 	"memopt/memopt/graph":               {},
 	"memopt/memopt/weights":             {},
+	"memopt/memopt/golden":              {},
 	"memopt/memopt/whole":               {},
 	"memopt/planner/pack":               {},
 	"memopt/planner/recompute":          {},

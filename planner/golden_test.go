@@ -1,23 +1,17 @@
 package planner_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"memopt/autograd"
 	"memopt/kernels"
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 	"memopt/planner"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected output under testdata")
 
 // TestPlans runs the cases of testdata: comment lines, a request, a graph,
 // ----, the plan, and an empty line between cases. A request is a line
@@ -27,38 +21,7 @@ var update = flag.Bool("update", false, "rewrite the expected output under testd
 // where words that are not of the request are dims. A line that begins with
 // train (train sgd clip=1 micro=2) extends a forward graph to a step.
 func TestPlans(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases: %v", err)
-	}
-	for _, path := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) { golden(t, path) })
-	}
-}
-
-func golden(t *testing.T, path string) {
-	src, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got strings.Builder
-	for c := range strings.SplitSeq(strings.TrimSpace(string(src)), "\n\n") {
-		input, _, ok := strings.Cut(c+"\n", "\n----\n")
-		if !ok {
-			t.Fatalf("%s: a case without ----:\n%s", path, c)
-		}
-		got.WriteString(input + "\n----\n" + strings.TrimSpace(planText(t, input)) + "\n\n")
-	}
-	out := strings.TrimSpace(got.String()) + "\n"
-	if *update {
-		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(string(src), "\n"), strings.Split(out, "\n")); diff != "" {
-		t.Errorf("%s (-update accepts this):\n%s", path, diff)
-	}
+	golden.Files(t, "testdata/*.txt", planText)
 }
 
 // planText plans one case and prints what came out.

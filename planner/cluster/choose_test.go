@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/memopt/golden"
 	"memopt/planner/cluster"
 )
 
@@ -12,7 +13,7 @@ import (
 // "level N"; what ONNX Runtime 1.19 makes of them, and what we do: how requests
 // were met, the lines of the table, and the nodes that are added or changed.
 func TestChoose(t *testing.T) {
-	cases(t, "testdata/choose.txt", func(input string) string {
+	golden.Cases(t, "testdata/choose.txt", func(input string) string {
 		var program, asked []string
 		level := 0
 		for line := range strings.SplitSeq(input, "\n") {

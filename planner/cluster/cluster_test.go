@@ -1,41 +1,27 @@
 package cluster_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"memopt/kernels"
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 	"memopt/planner/cluster"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected output under testdata")
-
 // TestFind runs the cases of testdata/clusters.txt: comment lines, a graph,
 // ----, the clusters with their entries, and an empty line between cases.
 func TestFind(t *testing.T) {
-	const path = "testdata/clusters.txt"
-	src, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got strings.Builder
-	for c := range strings.SplitSeq(strings.TrimSpace(string(src)), "\n\n") {
-		input, _, ok := strings.Cut(c+"\n", "\n----\n")
-		if !ok {
-			t.Fatalf("%s: a case without ----:\n%s", path, c)
-		}
+	golden.Cases(t, "testdata/clusters.txt", func(input string) string {
 		g, err := graph.Parse(kernels.Library, input)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, input)
 		}
-		got.WriteString(input + "\n----\n")
+		var got strings.Builder
 		for _, c := range cluster.Find(g) {
 			fmt.Fprintf(&got, "%s × %d saves %s\n", c.ID, len(c.Entries), cluster.Formula(c.Saving()))
 			for _, e := range c.Entries {
@@ -46,18 +32,8 @@ func TestFind(t *testing.T) {
 				fmt.Fprintf(&got, " saves %s\n", cluster.Formula(e.Saving))
 			}
 		}
-		got.WriteString("\n")
-	}
-	out := strings.TrimSpace(got.String()) + "\n"
-	if *update {
-		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(string(src), "\n"), strings.Split(out, "\n")); diff != "" {
-		t.Errorf("%s (-update accepts this):\n%s", path, diff)
-	}
+		return got.String()
+	})
 }
 
 // TestFormula is ONNX Runtime's own table: what its symbolic column shows.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"memopt/kernels"
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 	"memopt/planner/cluster"
 )
@@ -114,7 +115,7 @@ func outsOf(s string) string {
 // TestDefects shows, case by case, what ONNX Runtime 1.19 does and what the
 // mended rules do.
 func TestDefects(t *testing.T) {
-	cases(t, "testdata/defects.txt", func(input string) string {
+	golden.Cases(t, "testdata/defects.txt", func(input string) string {
 		o := program(t, input)
 		var out strings.Builder
 		for _, by := range []struct{ name, compat string }{{"upstream", "1.19"}, {"ours", ""}} {

@@ -2,43 +2,13 @@ package cluster_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 	"memopt/planner/cluster"
 )
-
-// cases runs a file of cases: comment lines, the input, ----, the output, and an
-// empty line between cases. With -update it writes what came out.
-func cases(t *testing.T, path string, run func(input string) string) {
-	t.Helper()
-	src, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got strings.Builder
-	for c := range strings.SplitSeq(strings.TrimSpace(string(src)), "\n\n") {
-		input, _, ok := strings.Cut(c+"\n", "\n----\n")
-		if !ok {
-			t.Fatalf("%s: a case without ----:\n%s", path, c)
-		}
-		got.WriteString(input + "\n----\n" + strings.TrimSpace(run(input)) + "\n\n")
-	}
-	out := strings.TrimSpace(got.String()) + "\n"
-	if *update {
-		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(string(src), "\n"), strings.Split(out, "\n")); diff != "" {
-		t.Errorf("%s (-update accepts this):\n%s", path, diff)
-	}
-}
 
 // outline reads "name Op inputs -> outputs" a line, where Op may be of a domain
 // and a form as in com.microsoft.Gelu-1, - is no value and a=b an attribute; "outputs ..." for
@@ -108,7 +78,7 @@ func outline(t *testing.T, src string) *graph.Outline {
 }
 
 func TestOrder(t *testing.T) {
-	cases(t, "testdata/order.txt", func(input string) string {
+	golden.Cases(t, "testdata/order.txt", func(input string) string {
 		o := outline(t, input)
 		var out strings.Builder
 		for _, by := range []struct {
