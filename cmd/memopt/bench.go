@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"strings"
 
@@ -30,39 +31,52 @@ var benchCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		if c.Args().First() == "planner" {
-			return benchPlanner(c, asJSON)
+		run, ok := benchKinds[c.Args().First()]
+		if !ok {
+			run = benchCases
 		}
-		if c.Args().First() == "vulkan" {
-			return benchVulkan(c, asJSON)
-		}
-		b, err := bench.Find(c.Args().First())
-		if err != nil {
-			return asInput(err)
-		}
-		o := bench.Options{Quick: c.Bool("quick"), Python: benchPython(c.String("python"))}
+		var only []string
 		if c.IsSet("only") {
-			o.Only = strings.Split(c.String("only"), ",")
-		}
-		if n := c.Int("threads"); n != 0 {
-			if n < 1 || n > 1024 {
-				return usage("--threads is a number from 1 to 1024, not %d", n)
-			}
-			o.Threads = []int{n}
+			only = strings.Split(c.String("only"), ",")
 		}
 		s := newStatus(c)
-		o.Progress = func(what string) { s.show("%s", what) }
-		r, err := b.Run(o)
+		text, file, err := run(c, only, func(what string) { s.show("%s", what) })
 		s.clear()
 		if err != nil {
-			return asInput(err)
+			return err
 		}
 		if asJSON {
-			return printJSON(c.App.Writer, r.File())
+			return printJSON(c.App.Writer, file())
 		}
-		r.Text(c.App.Writer)
+		text(c.App.Writer)
 		return nil
 	},
+}
+
+// benchRun measures what the flags ask for, and gives it as text and as JSON.
+type benchRun func(c *cli.Context, only []string, progress func(what string)) (text func(io.Writer), file func() any, err error)
+
+// benchKinds are the benches that are more than a table of cases.
+var benchKinds = map[string]benchRun{"planner": benchPlanner, "vulkan": benchVulkan}
+
+// benchCases runs a table of cases.
+func benchCases(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func() any, error) {
+	b, err := bench.Find(c.Args().First())
+	if err != nil {
+		return nil, nil, asInput(err)
+	}
+	o := bench.Options{Only: only, Quick: c.Bool("quick"), Python: benchPython(c.String("python")), Progress: progress}
+	if n := c.Int("threads"); n != 0 {
+		if n < 1 || n > 1024 {
+			return nil, nil, usage("--threads is a number from 1 to 1024, not %d", n)
+		}
+		o.Threads = []int{n}
+	}
+	r, err := b.Run(o)
+	if err != nil {
+		return nil, nil, asInput(err)
+	}
+	return r.Text, func() any { return r.File() }, nil
 }
 
 // benchList is what can be measured, for the help.
@@ -75,54 +89,33 @@ func benchList() string {
 	return s.String()
 }
 
-// benchPlanner runs the planner's bench, whose tables are of another kind.
-func benchPlanner(c *cli.Context, asJSON bool) error {
-	o := bench.PlannerOptions{Quick: c.Bool("quick")}
-	if c.IsSet("only") {
-		o.Only = strings.Split(c.String("only"), ",")
-	}
+// benchPlanner runs the planner's bench.
+func benchPlanner(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func() any, error) {
+	o := bench.PlannerOptions{Only: only, Quick: c.Bool("quick"), Progress: progress}
 	if c.IsSet("with") {
 		o.Files = strings.Split(c.String("with"), ",")
 	}
-	s := newStatus(c)
-	o.Progress = func(what string) { s.show("%s", what) }
 	r, err := bench.Planner(o)
-	s.clear()
 	if err != nil {
-		return asInput(err)
+		return nil, nil, asInput(err)
 	}
-	if asJSON {
-		return printJSON(c.App.Writer, map[string]any{"format": "memopt.bench/1", "bench": "planner", "planner": r})
-	}
-	r.Text(c.App.Writer)
-	return nil
+	return r.Text, func() any { return map[string]any{"format": "memopt.bench/1", "bench": "planner", "planner": r} }, nil
 }
 
 // benchVulkan runs Vulkan's bench, on one device.
-func benchVulkan(c *cli.Context, asJSON bool) error {
+func benchVulkan(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func() any, error) {
 	kind, which, _ := strings.Cut(c.String("device"), ":")
 	if c.IsSet("device") && kind != "vulkan" {
-		return usage("--device of bench vulkan is vulkan, vulkan:N or vulkan:PART-OF-NAME, not %q", c.String("device"))
+		return nil, nil, usage("--device of bench vulkan is vulkan, vulkan:N or vulkan:PART-OF-NAME, not %q", c.String("device"))
 	}
 	if c.IsSet("threads") {
-		return usage("bench vulkan has no --threads: LP_NUM_THREADS sets how many threads lavapipe has")
+		return nil, nil, usage("bench vulkan has no --threads: LP_NUM_THREADS sets how many threads lavapipe has")
 	}
-	o := bench.VulkanOptions{Device: which, Quick: c.Bool("quick"), Python: benchPython(c.String("python"))}
-	if c.IsSet("only") {
-		o.Only = strings.Split(c.String("only"), ",")
-	}
-	s := newStatus(c)
-	o.Progress = func(what string) { s.show("%s", what) }
-	r, err := bench.Vulkan(o)
-	s.clear()
+	r, err := bench.Vulkan(bench.VulkanOptions{Device: which, Only: only, Quick: c.Bool("quick"), Python: benchPython(c.String("python")), Progress: progress})
 	if err != nil {
-		return asInput(err)
+		return nil, nil, asInput(err)
 	}
-	if asJSON {
-		return printJSON(c.App.Writer, r.File())
-	}
-	r.Text(c.App.Writer)
-	return nil
+	return r.Text, func() any { return r.File() }, nil
 }
 
 // benchPython is the flag's, else the environment's, else the first on the path.

@@ -94,19 +94,24 @@ var rows = func() (cases []Case) {
 		text := fmt.Sprintf("x f32[%d,%d] = param\nz f32[%d,%d] = param\nw f32[%d] = param\n%s\noutput y", lines, width, lines, width, width, r.text)
 		cases = append(cases, Case{Group: "rows", Name: r.name, Work: r.bytes, Unit: "B", Ours: program(text, cpu.Options{}), Rival: copying(r.bytes), Bar: Bar{Speed: 0.5}})
 	}
-	adam := fmt.Sprintf(`lr f32[] = const {0.001}
+	adam := updateText("Adam", lines*width)
+	return append(cases, Case{Group: "rows", Name: "Adam", Work: 7 * wide, Unit: "B", Ours: program(adam, cpu.Options{}), Rival: copying(7 * wide), Bar: Bar{Speed: 0.5}})
+}()
+
+// updateText is one update of n parameters by a rule of Adam's kind.
+func updateText(rule string, n int) string {
+	return fmt.Sprintf(`lr f32[] = const {0.001}
 t i64[] = const {3}
 p f32[%[1]d] = param
 g f32[%[1]d] = param
 m f32[%[1]d] = state
 v f32[%[1]d] = state
 update:
-p2, m2, v2 = memopt.Adam(p, g, lr, _, t, m, v)
+p2, m2, v2 = memopt.%[2]s(p, g, lr, _, t, m, v)
 update p = p2
 update m = m2
-update v = v2`, lines*width)
-	return append(cases, Case{Group: "rows", Name: "Adam", Work: 7 * wide, Unit: "B", Ours: program(adam, cpu.Options{}), Rival: copying(7 * wide), Bar: Bar{Speed: 0.5}})
-}()
+update v = v2`, n, rule)
+}
 
 // copying is the machine's memory as the baseline: as many bytes are read and
 // written by copies, by all threads.

@@ -179,17 +179,7 @@ func vulkanRows() (cases []*vulkanCase) {
 		text := fmt.Sprintf("x f32[%d,%d] = param\nz f32[%d,%d] = param\nw f32[%d] = param\nlabels i64[%d] = param\n%s\noutput y", lines, width, lines, width, width, lines, r.text)
 		cases = append(cases, &vulkanCase{group: "rows", name: r.name, work: r.bytes, unit: "B", bytes: r.bytes, job: written(text), rivals: []vulkanRival{byShader(half), onProcessor}})
 	}
-	adamw := fmt.Sprintf(`lr f32[] = const {0.001}
-t i64[] = const {3}
-p f32[%[1]d] = param
-g f32[%[1]d] = param
-m f32[%[1]d] = state
-v f32[%[1]d] = state
-update:
-p2, m2, v2 = memopt.AdamW(p, g, lr, _, t, m, v)
-update p = p2
-update m = m2
-update v = v2`, lines*width)
+	adamw := updateText("AdamW", lines*width)
 	return append(cases, &vulkanCase{group: "rows", name: "AdamW", work: 7 * wide, unit: "B", bytes: 7 * wide, job: written(adamw), rivals: []vulkanRival{byShader(half), onProcessor}})
 }
 
