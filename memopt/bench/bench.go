@@ -115,6 +115,7 @@ func Find(name string) (Bench, error) {
 		}
 		names = append(names, b.Name)
 	}
+	names = append(names, "planner", "vulkan") // which are more than cases
 	return Bench{}, fmt.Errorf("bench: no bench is called %q; there are %s", name, strings.Join(names, ", "))
 }
 
