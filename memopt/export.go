@@ -82,7 +82,7 @@ func ExportPlan(f *planner.File, to string) (Export, error) {
 func exportORT(f *planner.File, out *Export) {
 	out.Config = []string{}
 	again := map[string]bool{}
-	for _, name := range againNames(f) {
+	for _, name := range f.RunAgain() {
 		again[name] = true
 	}
 	covered := 0
@@ -114,17 +114,17 @@ func exportORT(f *planner.File, out *Export) {
 	}
 	slices.Sort(out.Config)
 	out.Config = slices.Compact(out.Config)
-	out.Env = map[string]string{"ORTMODULE_MEMORY_OPT_LEVEL": "0", "ORTMODULE_MEMORY_OPT_CONFIG": ORTConfigName}
+	out.Env = map[string]string{"ORTMODULE_MEMORY_OPT_LEVEL": "0", "ORTMODULE_MEMORY_OPT_CONFIG": ortConfigName}
 }
 
-// ORTConfigName is what the environment calls the configuration until it has a
+// ortConfigName is what the environment calls the configuration until it has a
 // file of its own.
-const ORTConfigName = "mem_opt.json"
+const ortConfigName = "mem_opt.json"
 
 // exportPyTorch lists names for a policy by node, and what they come to for
 // policies by operator and for checkpoints around modules.
 func exportPyTorch(f *planner.File, out *Export) {
-	out.Save, out.Recompute = f.Saved, againNames(f)
+	out.Save, out.Recompute = f.Saved, f.RunAgain()
 	again := map[string]bool{}
 	for _, name := range out.Recompute {
 		again[name] = true
@@ -189,17 +189,4 @@ func exportJAX(f *planner.File, out *Export) {
 	if len(out.Save) == 0 {
 		out.Warnings = append(out.Warnings, "the plan keeps nothing from the forward pass, so the list is empty")
 	}
-}
-
-// againNames are the nodes that run again, each once, in the order in which
-// they do.
-func againNames(f *planner.File) []string {
-	names, met := []string{}, map[int32]bool{}
-	for _, s := range f.Steps {
-		if s.Again && !met[s.Node] && s.Node >= 0 && int(s.Node) < len(f.Program) {
-			met[s.Node] = true
-			names = append(names, planner.ParseLine(f.Program[s.Node]).Name)
-		}
-	}
-	return names
 }

@@ -227,6 +227,19 @@ func Program(g *graph.Graph) []string {
 	return lines
 }
 
+// RunAgain names the nodes that the plan runs again, each once, in the order in
+// which it does.
+func (f *File) RunAgain() []string {
+	names, met := []string{}, map[int32]bool{}
+	for _, s := range f.Steps {
+		if s.Again && !met[s.Node] && s.Node >= 0 && int(s.Node) < len(f.Program) {
+			met[s.Node] = true
+			names = append(names, ParseLine(f.Program[s.Node]).Name)
+		}
+	}
+	return names
+}
+
 // Save writes the plan file; it appears whole or not at all.
 func (f *File) Save(path string) error {
 	data, err := json.MarshalIndent(f, "", " ")

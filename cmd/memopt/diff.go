@@ -100,7 +100,7 @@ func compareFiles(a, b *planner.File) diffFile {
 		}
 	}
 	d.Clusters = differentClusters(a, b)
-	d.Again = only(runAgain(a), runAgain(b))
+	d.Again = only(a.RunAgain(), b.RunAgain())
 	d.Saved = only(a.Saved, b.Saved)
 	return d
 }
@@ -127,16 +127,6 @@ func differentClusters(a, b *planner.File) []clusterFile {
 		add(c.Key, c.Freq, applied(a, c.Key), c.Applied)
 	}
 	return out
-}
-
-// runAgain names the nodes that a plan runs again, in the order in which it does.
-func runAgain(f *planner.File) (names []string) {
-	for _, s := range f.Steps {
-		if s.Again && s.Node >= 0 && int(s.Node) < len(f.Program) {
-			names = append(names, planner.ParseLine(f.Program[s.Node]).Name)
-		}
-	}
-	return names
 }
 
 func only(a, b []string) onlyFile {

@@ -58,20 +58,18 @@ var exportCommand = &cli.Command{
 				return err
 			}
 		}
-		switch {
-		case asJSON:
+		if asJSON {
 			return printJSON(c.App.Writer, e)
-		case to == "":
-			fmt.Fprint(c.App.Writer, file.String())
-			for _, name := range slices.Sorted(maps.Keys(e.Env)) {
-				if !c.Bool("quiet") {
-					fmt.Fprintf(c.App.ErrWriter, "export %s=%s\n", name, shellQuote(e.Env[name]))
-				}
+		}
+		w := c.App.Writer
+		if to == "" { // the file is the result; what to set for it stands beside
+			fmt.Fprint(w, file.String())
+			if w = c.App.ErrWriter; c.Bool("quiet") {
+				w = io.Discard
 			}
-		default:
-			for _, name := range slices.Sorted(maps.Keys(e.Env)) {
-				fmt.Fprintf(c.App.Writer, "export %s=%s\n", name, shellQuote(e.Env[name]))
-			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(e.Env)) {
+			fmt.Fprintf(w, "export %s=%s\n", name, quote(e.Env[name]))
 		}
 		return nil
 	},
@@ -95,14 +93,4 @@ var exported = map[string]func(io.Writer, memopt.Export) error{
 		_, err := fmt.Fprintln(w, ")")
 		return err
 	},
-}
-
-// shellQuote is a word that a shell reads as it is.
-func shellQuote(s string) string {
-	if strings.ContainsFunc(s, func(c rune) bool {
-		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_-./+", c))
-	}) {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	return s
 }

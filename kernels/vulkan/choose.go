@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"memopt/kernels/vulkan/vk"
 )
@@ -87,14 +88,15 @@ func rank(p *vk.Physical) int {
 }
 
 // Hardware is the best device that is no driver for the processor, or nil:
-// memopt's own device is faster than those.
-func Hardware() *vk.Physical {
+// memopt's own device is faster than those. Every plan asks, and the answer
+// stays the same while the process runs.
+var Hardware = sync.OnceValue(func() *vk.Physical {
 	p, err := Choose("")
 	if err != nil || p.Kind != vk.Discrete && p.Kind != vk.Integrated {
 		return nil
 	}
 	return p
-}
+})
 
 func list(all []*vk.Physical) string {
 	var names []string

@@ -3,7 +3,6 @@ package bench
 import (
 	"math/rand/v2"
 
-	"memopt/autograd"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/memopt/graph"
@@ -12,8 +11,8 @@ import (
 )
 
 // onDevice is our side of a graph: planned with everything kept, and run.
-func onDevice(g *graph.Graph, dims map[string]int64, inputs map[string]*graph.Tensor, o cpu.Options) (Side, error) {
-	p, err := planner.Make(g, planner.Request{Dims: dims, Strategy: "keep-all"})
+func onDevice(j job, o cpu.Options) (Side, error) {
+	p, err := planner.Make(j.graph, planner.Request{Dims: j.dims, Strategy: "keep-all"})
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +25,7 @@ func onDevice(g *graph.Graph, dims map[string]int64, inputs map[string]*graph.Te
 		return nil, err
 	}
 	step := func() error {
-		_, err := d.Run(planner.Run{Inputs: inputs})
+		_, err := d.Run(planner.Run{Inputs: j.inputs})
 		return err
 	}
 	return local{step, func() { d.Close() }}, nil
@@ -35,21 +34,11 @@ func onDevice(g *graph.Graph, dims map[string]int64, inputs map[string]*graph.Te
 // training is our side of a training step of a model of the zoo.
 func training(spec zoo.Spec, optimizer string, dims map[string]int64) func(threads int) (Side, error) {
 	return func(threads int) (Side, error) {
-		g, err := zoo.New(spec, kernels.Library)
+		j, err := zooStep(spec, optimizer, dims)
 		if err != nil {
 			return nil, err
 		}
-		g.Clean(graph.CleanOptions{Fuse: func(*graph.Op) bool { return true }})
-		step, err := autograd.TrainStep(g, autograd.Options{Optimizer: optimizer})
-		if err != nil {
-			return nil, err
-		}
-		inputs, err := zoo.Data(spec, int(dims["batch"]), max(1, int(dims["seq"])), 0)
-		if err != nil {
-			return nil, err
-		}
-		inputs[autograd.LearningRate] = graph.TensorOf(graph.Float32, []float32{1e-4})
-		return onDevice(step, dims, inputs, cpu.Options{Workers: threads})
+		return onDevice(j, cpu.Options{Workers: threads})
 	}
 }
 
@@ -72,7 +61,7 @@ func program(text string, o cpu.Options) func(threads int) (Side, error) {
 		}
 		o := o
 		o.Workers = threads
-		return onDevice(g, nil, nil, o)
+		return onDevice(job{graph: g}, o)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/graph"
 	"memopt/planner"
 )
 
@@ -150,13 +149,6 @@ func (b *vulkanBench) close() {
 // software says that the device is a driver for the processor, whose work is
 // seen on this process's own clock.
 func (b *vulkanBench) software() bool { return b.gpu.Kind == vk.CPU }
-
-// job is a step that either device can run.
-type job struct {
-	graph  *graph.Graph
-	dims   map[string]int64
-	inputs map[string]*graph.Tensor
-}
 
 // open makes the device ready for a job under a plan.
 func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *planner.Schedule, *vulkan.Device, error) {
@@ -304,5 +296,5 @@ func processor(_ *vulkanBench, c *vulkanCase, threads int) (Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	return onDevice(j.graph, j.dims, j.inputs, cpu.Options{Workers: threads})
+	return onDevice(j, cpu.Options{Workers: threads})
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"memopt/autograd"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/graph"
@@ -199,32 +198,6 @@ func vulkanSteps() []*vulkanCase {
 
 func mlpStep() (job, error) {
 	return zooStep(zoo.Spec{Family: "mlp"}, "sgd", map[string]int64{"batch": 64})
-}
-
-// zooStep is a training step of a model of the zoo.
-func zooStep(spec zoo.Spec, optimizer string, dims map[string]int64) (job, error) {
-	g, err := zoo.New(spec, kernels.Library)
-	if err != nil {
-		return job{}, err
-	}
-	inputs, err := zoo.Data(spec, int(dims["batch"]), max(1, int(dims["seq"])), 0)
-	if err != nil {
-		return job{}, err
-	}
-	return stepOf(g, optimizer, dims, inputs)
-}
-
-// stepOf derives the training step of a graph.
-func stepOf(g *graph.Graph, optimizer string, dims map[string]int64, inputs map[string]*graph.Tensor) (job, error) {
-	g.Clean(graph.CleanOptions{Fuse: func(*graph.Op) bool { return true }})
-	step, err := autograd.TrainStep(g, autograd.Options{Optimizer: optimizer})
-	if err != nil {
-		return job{}, err
-	}
-	if optimizer != "" {
-		inputs[autograd.LearningRate] = graph.TensorOf(graph.Float32, []float32{1e-4})
-	}
-	return job{step, dims, inputs}, nil
 }
 
 var blockStep = writtenStep(`x f32[64,128] = input
