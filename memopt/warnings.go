@@ -16,21 +16,25 @@ func (m *Model) strayDims() (out []string) {
 	for _, a := range m.Graph.Assumed {
 		also = append(also, a.A.Names()...)
 	}
-	there := "it has no named dims"
-	if len(has) > 0 {
-		there = "its dims are " + strings.Join(has, ", ")
-	}
 	for _, name := range slices.Sorted(maps.Keys(m.Config.Dims)) {
 		if slices.Contains(has, name) || slices.Contains(also, name) {
 			continue
 		}
-		hint := there
-		if near, ok := configs.Nearest(name, has); ok {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		}
-		out = append(out, fmt.Sprintf("the model has no dim %q: %s", name, hint))
+		out = append(out, m.noDim(name))
 	}
 	return out
+}
+
+// noDim says that the model has no such dim, and what may have been meant.
+func (m *Model) noDim(name string) string {
+	has := m.Graph.Names()
+	hint := "it has no named dims"
+	if near, ok := configs.Nearest(name, has); ok {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	} else if len(has) > 0 {
+		hint = "its dims are " + strings.Join(has, ", ")
+	}
+	return fmt.Sprintf("the model has no dim %q: %s", name, hint)
 }
 
 // suggest says in the planner's warnings of unknown clusters which one may

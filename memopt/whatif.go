@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/configs"
 	"memopt/planner"
 )
 
@@ -25,15 +24,8 @@ func (m *Model) Frontier() (*planner.Curve, error) {
 // Largest is the largest size of a dim that fits the settings' budget, as the
 // plan for it.
 func (m *Model) Largest(dim string) (*planner.Plan, error) {
-	names := m.Graph.Names()
-	if !slices.Contains(names, dim) {
-		hint := "it has no named dims"
-		if near, ok := configs.Nearest(dim, names); ok {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		} else if len(names) > 0 {
-			hint = "its dims are " + strings.Join(names, ", ")
-		}
-		return nil, input(fmt.Errorf("memopt: the model has no dim %q: %s", dim, hint))
+	if !slices.Contains(m.Graph.Names(), dim) {
+		return nil, input(fmt.Errorf("memopt: %s", m.noDim(dim)))
 	}
 	dims := map[string]int64{dim: 1}
 	for name, n := range m.Config.Dims {

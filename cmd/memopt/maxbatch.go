@@ -58,15 +58,16 @@ var maxbatchCommand = &cli.Command{
 		}
 		warn(c, plan.Warnings...)
 		size := plan.Request.Dims[dim]
+		file := model.PlanFile(plan)
 		if to := c.String("output"); to != "" {
-			if err := model.PlanFile(plan).Save(to); err != nil {
+			if err := file.Save(to); err != nil {
 				return asInput(err)
 			}
 		}
 		if asJSON {
 			return printJSON(c.App.Writer, map[string]any{"format": "memopt.maxbatch/1", "dim": dim, "size": size, "dims": plan.Request.Dims,
 				"total": plan.Memory.Total, "arena": plan.Arena, "peak": plan.Result.Peak, "overhead": plan.Result.Overhead,
-				"recomputed_nodes": plan.Result.Again, "ms": float64(plan.Took.Microseconds()) / 1000, "plan": model.PlanFile(plan)})
+				"recomputed_nodes": plan.Result.Again, "ms": float64(plan.Took.Microseconds()) / 1000, "plan": file})
 		}
 		fmt.Fprintf(c.App.Writer, "%s = %d is the largest that fits\n\n", dim, size)
 		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), priced(c, model))

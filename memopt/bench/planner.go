@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 	"time"
 
 	"memopt/autograd"
@@ -108,21 +108,18 @@ func Planner(o PlannerOptions) (*PlannerReport, error) {
 	if o.Quick {
 		b.rounds = 1
 	}
-	groups := []struct {
+	type group struct {
 		name string
 		run  func() error
-	}{{"models", b.models}, {"scale", b.scale}, {"files", b.files}}
+	}
+	groups := []group{{"models", b.models}, {"scale", b.scale}, {"files", b.files}}
 	for _, name := range o.Only {
-		known := false
-		for _, g := range groups {
-			known = known || g.name == name
-		}
-		if !known {
+		if !slices.ContainsFunc(groups, func(g group) bool { return g.name == name }) {
 			return nil, fmt.Errorf("bench: planner has no group %q; there are models, scale, files", name)
 		}
 	}
 	for _, g := range groups {
-		if len(o.Only) > 0 && !strings.Contains(","+strings.Join(o.Only, ",")+",", ","+g.name+",") {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, g.name) {
 			continue
 		}
 		if err := g.run(); err != nil {
@@ -164,26 +161,21 @@ func (b *plannerBench) models() error {
 		if err != nil {
 			return err
 		}
-		ways := []struct {
+		type way struct {
 			name string
 			r    planner.Request
-		}{{"everything kept", planner.Request{Strategy: "keep-all"}}, {"ONNX Runtime level 1", upstream(1)}, {"ONNX Runtime level 2", upstream(2)}}
+		}
+		ways := []way{{"everything kept", planner.Request{Strategy: "keep-all"}}, {"ONNX Runtime level 1", upstream(1)}, {"ONNX Runtime level 2", upstream(2)}}
 		b.says("%s: checkpoints", m.name)
 		sets, err := planner.Checkpoints(g, planner.Request{Dims: m.dims})
 		if err != nil {
 			return err
 		}
 		for _, s := range sets {
-			ways = append(ways, struct {
-				name string
-				r    planner.Request
-			}{s.Name, planner.Request{Strategy: "keep-all", Again: s.Again}})
+			ways = append(ways, way{s.Name, planner.Request{Strategy: "keep-all", Again: s.Again}})
 		}
 		for _, percent := range modelBudgets {
-			ways = append(ways, struct {
-				name string
-				r    planner.Request
-			}{fmt.Sprintf("memopt, %g %%", percent), planner.Request{ActivationBudget: planner.Size{Percent: percent}}})
+			ways = append(ways, way{fmt.Sprintf("memopt, %g %%", percent), planner.Request{ActivationBudget: planner.Size{Percent: percent}}})
 		}
 		for _, w := range ways {
 			b.says("%s: %s", m.name, w.name)

@@ -156,11 +156,10 @@ func (e *edit) replace(v, w *Value, isNew bool) {
 // finish makes the edit the graph.
 func (e *edit) finish() {
 	g := e.g
+	g.Nodes = e.order
 	if e.changed == 0 {
-		g.Nodes = e.order
 		return
 	}
-	g.Nodes = e.order
 	for i, v := range g.Outputs {
 		g.Outputs[i] = e.now(v)
 	}

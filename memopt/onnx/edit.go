@@ -1,14 +1,12 @@
 package onnx
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"memopt/memopt/graph"
-	"memopt/memopt/weights"
 )
 
 // WriteEdited writes the model at from with its nodes as in an outline of it
@@ -22,12 +20,9 @@ import (
 // The file appears by rename. Weights that lie in files of their own stay there,
 // so such a model is only written into its own folder.
 func WriteEdited(path, from string, o *graph.Outline, order []int) (err error) {
-	f, err := weights.OpenFile(from)
+	f, err := openModel(from)
 	if err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("onnx: %s: no such file", from)
-		}
-		return fmt.Errorf("onnx: %s", trimPackage(err))
+		return err
 	}
 	defer f.Close()
 	e := &editor{r: newReader(f.Bytes(), from, from, nil, nil), o: o, infos: map[string][]byte{}}
@@ -65,12 +60,8 @@ func (m *message) raw(before []byte) []byte { return before[:len(before)-len(m.r
 
 func (e *editor) model(order []int) (s *stream, err error) {
 	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case *fault:
-			err = fmt.Errorf("onnx: %s: %s", e.r.file, p.msg)
-		default:
-			panic(p)
+		if wrong := caught(recover(), e.r.file); wrong != nil {
+			s, err = nil, wrong
 		}
 	}()
 	s = &stream{}

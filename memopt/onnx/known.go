@@ -1,7 +1,6 @@
 package onnx
 
 import (
-	"fmt"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -38,12 +37,8 @@ func (r *reader) constant(top *scope, in *valueInfo, x *graph.Tensor) {
 // name it carries. The tensor has bytes of its own.
 func ParseTensor(src []byte) (name string, x *graph.Tensor, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			f, ok := p.(*fault)
-			if !ok {
-				panic(p)
-			}
-			err = fmt.Errorf("onnx: %s", f.msg)
+		if wrong := caught(recover(), ""); wrong != nil {
+			err = wrong
 		}
 	}()
 	r := newReader(src, "", "", nil, nil)
@@ -72,12 +67,8 @@ type Outline struct {
 // ParseOutline reads a model as far as its outline.
 func ParseOutline(src []byte) (o Outline, err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			f, ok := p.(*fault)
-			if !ok {
-				panic(p)
-			}
-			err = fmt.Errorf("onnx: %s", f.msg)
+		if wrong := caught(recover(), ""); wrong != nil {
+			err = wrong
 		}
 	}()
 	r := newReader(src, "", "", nil, nil)

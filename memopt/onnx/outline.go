@@ -1,25 +1,19 @@
 package onnx
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"memopt/memopt/graph"
-	"memopt/memopt/weights"
 )
 
 // ReadOutline reads the nodes of the model at path as the file spells them:
 // no operator need be known, nothing is folded or inferred. Weights are not
 // looked at.
 func ReadOutline(path string) (*graph.Outline, error) {
-	f, err := weights.OpenFile(path)
+	f, err := openModel(path)
 	if err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("onnx: %s: no such file", path)
-		}
-		return nil, fmt.Errorf("onnx: %s", trimPackage(err))
+		return nil, err
 	}
 	defer f.Close()
 	return OutlineOf(f.Bytes(), path)
@@ -29,14 +23,8 @@ func ReadOutline(path string) (*graph.Outline, error) {
 // bytes of its own.
 func OutlineOf(src []byte, name string) (o *graph.Outline, err error) {
 	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case *fault:
-			o, err = nil, fmt.Errorf("onnx: %s: %s", name, p.msg)
-		case *OpsetError:
-			o, err = nil, fmt.Errorf("onnx: %s: %w", name, p)
-		default:
-			panic(p)
+		if wrong := caught(recover(), name); wrong != nil {
+			o, err = nil, wrong
 		}
 	}()
 	r := newReader(src, name, "", nil, nil)

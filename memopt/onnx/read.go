@@ -15,15 +15,24 @@ import (
 // Read reads the model at path. Weights stay in the file, which is mapped as
 // long as the graph's Data are in use.
 func Read(path string, lib *graph.Library) (*graph.Graph, error) {
-	f, err := weights.OpenFile(path)
+	f, err := openModel(path)
 	if err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("onnx: %s: no such file", path)
-		}
-		return nil, fmt.Errorf("onnx: %s", trimPackage(err))
+		return nil, err
 	}
 	defer f.Close()
 	return newReader(f.Bytes(), path, path, lib, f).run()
+}
+
+// openModel maps the file of a model.
+func openModel(path string) (*weights.File, error) {
+	f, err := weights.OpenFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("onnx: %s: no such file", path)
+	case err != nil:
+		return nil, fmt.Errorf("onnx: %s", trimPackage(err))
+	}
+	return f, nil
 }
 
 // Parse reads a model from bytes, which the graph shares; name is for errors.
@@ -96,14 +105,8 @@ func newReader(src []byte, file, path string, lib *graph.Library, mapped *weight
 // run is the whole of reading.
 func (r *reader) run() (g *graph.Graph, err error) {
 	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case *fault:
-			g, err = nil, fmt.Errorf("onnx: %s: %s", r.file, p.msg)
-		case *OpsetError:
-			g, err = nil, fmt.Errorf("onnx: %s: %w", r.file, p)
-		default:
-			panic(p)
+		if wrong := caught(recover(), r.file); wrong != nil {
+			g, err = nil, wrong
 		}
 		for _, f := range r.externals {
 			f.Close() // blocks keep the mapping alive; it is ours, so it closes

@@ -4,13 +4,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // forms lists, by operator of ONNX's own domain, the opsets that gave it a new
 // form. Operators of other domains have one form.
-var forms = map[string][]int{}
-
-func init() {
+var forms = sync.OnceValue(func() map[string][]int {
+	forms := map[string][]int{}
 	for line := range strings.Lines(formsText) {
 		fields := strings.Fields(line)
 		for _, f := range fields[1:] {
@@ -21,14 +21,15 @@ func init() {
 			forms[fields[0]] = append(forms[fields[0]], n)
 		}
 	}
-}
+	return forms
+})
 
 // since is the opset that gave an operator the form that holds in opset. What is
 // not in the table, or not yet in that opset, is some runtime's own, form 1.
 func since(domain, op string, opset int) int {
 	form := 1
 	if domain == "" {
-		for _, n := range forms[op] {
+		for _, n := range forms()[op] {
 			if n <= opset {
 				form = n
 			}
@@ -40,7 +41,7 @@ func since(domain, op string, opset int) int {
 // Forms lists the opsets that gave an operator a new form. An operator of a
 // domain that is not ONNX's own has form 1 alone.
 func Forms(domain, op string) []int {
-	if f := forms[op]; domain == "" && f != nil {
+	if f := forms()[op]; domain == "" && f != nil {
 		return slices.Clone(f)
 	}
 	return []int{1}

@@ -30,6 +30,25 @@ type fault struct{ msg string }
 
 func fail(format string, args ...any) { panic(&fault{fmt.Sprintf(format, args...)}) }
 
+// caught is what recover gave as an error: nil if nothing was wrong with the
+// bytes. What is no complaint about them goes on as a panic. file may be "".
+func caught(p any, file string) error {
+	at := "onnx: "
+	if file != "" {
+		at += file + ": "
+	}
+	switch p := p.(type) {
+	case nil:
+		return nil
+	case *fault:
+		return fmt.Errorf("%s%s", at, p.msg)
+	case *OpsetError:
+		return fmt.Errorf("%s%w", at, p)
+	default:
+		panic(p)
+	}
+}
+
 // next goes to the next field, or says that there is none.
 func (m *message) next() bool {
 	if len(m.rest) == 0 {
