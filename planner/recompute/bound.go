@@ -81,7 +81,7 @@ func (s *Solver) prove(limit int64) (e evidence) {
 	e.ok = true
 	look := func(op int32) {
 		c := s.cut(op)
-		bound, sets, ok := c.best(c.bytes, float64(limit-c.fixed))
+		bound, sets, ok := c.best(1, float64(limit-c.fixed))
 		s.count(c)
 		if e.ok = e.ok && ok; ok && sets != nil {
 			e.at = append(e.at, bounded{c: c, bound: bound, room: limit - c.fixed, sets: sets})
@@ -121,11 +121,7 @@ func (s *Solver) prove(limit int64) (e evidence) {
 		}
 		begin := s.spent
 		for _, g := range x.c.grains() {
-			weights := make([]int64, len(x.c.bytes))
-			for k, b := range x.c.bytes {
-				weights[k] = b / g
-			}
-			bound, sets, ok := x.c.best(weights, float64((limit-x.c.fixed)/g))
+			bound, sets, ok := x.c.best(g, float64((limit-x.c.fixed)/g))
 			s.count(x.c)
 			if !ok {
 				return evidence{}
@@ -179,8 +175,8 @@ func (s *Solver) cut(at int32) *cut {
 
 // count adds the work of a cut to the solver's.
 func (s *Solver) count(c *cut) {
-	s.spent += c.net.looked
-	c.net.looked = 0
+	s.spent += c.spent
+	c.spent = 0
 }
 
 // grains are the sizes that bytes are rounded down to, those of the values that

@@ -1,6 +1,8 @@
 package recompute
 
-import "math"
+import (
+	"math"
+)
 
 // A cut is the question what to have at one place of the order, right when its
 // operator runs. Of the values that are read later, some are there, and the
@@ -27,9 +29,10 @@ type cut struct {
 	fixed  int64   // bytes there whatever is chosen
 	bytes  []int64 // by place in values
 
-	net   network
-	empty []int64 // capacities without any flow and at price 0
-	saved []int64 // the flow at a low price
+	net       network
+	empty     []int64             // capacities without any flow and at price 0
+	envelopes map[int64]*envelope // by grain
+	spent     int64               // edges looked at, about: a measure of work
 }
 
 // units is how many units of cost the program's whole cost has.
@@ -59,7 +62,7 @@ func spans(p *Problem) []span {
 // newCut builds the network for a place.
 func (s *Solver) newCut(at int32) *cut {
 	p := s.p
-	c := &cut{at: at, fixed: p.Work[at]}
+	c := &cut{at: at, fixed: p.Work[at], envelopes: map[int64]*envelope{}}
 	for _, v := range s.stained {
 		s.place[v] = 0
 	}
@@ -197,17 +200,76 @@ func capacity(price float64, weight int64) int64 {
 	return int64(min(price*float64(weight), float64(endless/1024)))
 }
 
-// best follows the lower envelope of the lines that the cuts are to the price
-// that bounds best for a room. It returns the bound in units, and the sets on
-// either side, lower ones last; ok is false if no set fits.
-func (c *cut) best(weights []int64, room float64) (bound float64, sets []set, ok bool) {
-	high := set{kept: make([]bool, len(c.values))}
-	for i, w := range weights {
-		if c.needed[i] {
-			high.kept[i] = true
-			high.weight += float64(w)
+// envelope is what is known of the cut under one rounding of bytes. The cuts
+// for one room are asked for by others too: what to have at a price does not
+// depend on the room.
+type envelope struct {
+	weights []int64
+	high    set // everything
+	answers []answered
+	warm    []int64 // a flow, and the price that it is for
+	price   float64
+}
+
+// answered is a cut at a price.
+type answered struct {
+	price, value float64
+	set
+}
+
+// envelope is what is known with bytes in whole grains.
+func (c *cut) envelope(grain int64) *envelope {
+	if e := c.envelopes[grain]; e != nil {
+		return e
+	}
+	e := &envelope{weights: c.bytes}
+	if grain > 1 {
+		e.weights = make([]int64, len(c.bytes))
+		for i, b := range c.bytes {
+			e.weights[i] = b / grain
 		}
 	}
+	e.high.kept = c.needed
+	for i, w := range e.weights {
+		if c.needed[i] {
+			e.high.weight += float64(w)
+		}
+	}
+	c.envelopes[grain] = e
+	return e
+}
+
+// at is the cut at a price. It is the smallest of its value, whatever flow it
+// was found from, and counts as the same work whether it was known or not: what
+// is found for a limit does not depend on what was asked before.
+func (e *envelope) at(c *cut, price float64, keep bool) answered {
+	c.spent += lookedAt * int64(len(c.net.to))
+	for _, a := range e.answers {
+		if a.price == price {
+			return a
+		}
+	}
+	warm, before := e.warm, e.price
+	if len(warm) == 0 || price < before {
+		warm, before = nil, 0
+	}
+	x, value := c.solve(price, e.weights, warm, before)
+	e.answers = append(e.answers, answered{price, value, x})
+	if keep {
+		e.warm, e.price = append(e.warm[:0], c.net.cap...), price
+	}
+	return e.answers[len(e.answers)-1]
+}
+
+// lookedAt is about how often a cut looks at an edge.
+const lookedAt = 6
+
+// best follows the lower envelope of the lines that the cuts are to the price
+// that bounds best for a room of whole grains. It returns the bound in units,
+// and the sets on either side, lower ones last; ok is false if no set fits.
+func (c *cut) best(grain int64, room float64) (bound float64, sets []set, ok bool) {
+	e := c.envelope(grain)
+	high := e.high
 	if high.weight <= room {
 		return 0, nil, true
 	}
@@ -215,29 +277,23 @@ func (c *cut) best(weights []int64, room float64) (bound float64, sets []set, ok
 		return math.Inf(1), nil, false
 	}
 	// As little kept as can be: the least weight costs more than the program.
-	low, _ := c.solve(2*units, weights, nil, 0)
+	low := e.at(c, 2*units, false).set
 	if low.weight > room {
 		return math.Inf(1), nil, false
 	}
 	sets = append(sets, high, low)
-	warm, before := []int64(nil), 0.0
 	for range 40 {
 		price := (low.cost - high.cost) / (high.weight - low.weight)
-		x, value := c.solve(price, weights, warm, before)
-		bound = max(bound, value-price*room)
-		if value >= (low.cost+price*low.weight)*(1-1e-9)-float64(len(c.values)+1) {
+		x := e.at(c, price, true)
+		bound = max(bound, x.value-price*room)
+		if x.value >= (low.cost+price*low.weight)*(1-1e-9)-float64(len(c.values)+1) {
 			break
 		}
-		sets = append(sets, x)
+		sets = append(sets, x.set)
 		if x.weight > room {
-			high = x
-			if warm == nil {
-				warm = c.saved[:0]
-			}
-			warm, before = append(warm[:0], c.net.cap...), price
-			c.saved = warm
+			high = x.set
 		} else {
-			low = x
+			low = x.set
 		}
 	}
 	return bound, sets, true

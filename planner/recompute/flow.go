@@ -11,7 +11,6 @@ type network struct {
 	queue    []int32
 	path     []int32
 	seen     []bool
-	looked   int64 // edges looked at, as a measure of work
 }
 
 const source, sink = 0, 1
@@ -53,7 +52,6 @@ func (n *network) layers() bool {
 	for i := 0; i < len(n.queue); i++ {
 		v := n.queue[i]
 		for e := n.head[v]; e >= 0; e = n.next[e] {
-			n.looked++
 			if w := n.to[e]; n.cap[e] > 0 && n.level[w] < 0 {
 				n.level[w] = n.level[v] + 1
 				if w == sink {
@@ -91,7 +89,6 @@ func (n *network) block() {
 		}
 		e := n.cursor[v]
 		for ; e >= 0; e = n.next[e] {
-			n.looked++
 			if n.cap[e] > 0 && n.level[n.to[e]] == n.level[v]+1 {
 				break
 			}
@@ -119,7 +116,6 @@ func (n *network) reach() []bool {
 	n.queue = append(n.queue[:0], source)
 	for i := 0; i < len(n.queue); i++ {
 		for e := n.head[n.queue[i]]; e >= 0; e = n.next[e] {
-			n.looked++
 			if w := n.to[e]; n.cap[e] > 0 && !n.seen[w] {
 				n.seen[w] = true
 				n.queue = append(n.queue, w)
