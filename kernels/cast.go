@@ -6,7 +6,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Cast's saturate and round_mode are about 8-bit floats, which no graph holds.
+// saturate is about 8-bit floats: what is too large for one becomes the largest,
+// or else infinite, or no number where there is no infinity. round_mode is about a
+// type that no graph holds.
 var _ = define(graph.Op{
 	Name:  "Cast",
 	Doc:   "the numbers in another element type",
@@ -54,6 +56,12 @@ var _ = define(graph.Op{
 		"i32[5]; to=2",
 		"f32[0,2]; to=6",
 		"f32[3]; to=1",
+		"f32[5]{0.1, 1000, -1e9, 1e-3, 0}; to=17",
+		"f32[5]{0.1, 1000, -1e9, 1e-3, 0}; to=17 saturate=0",
+		"f16[5]; to=19",
+		"f8e4m3fn[5]; to=1",
+		"f8e5m2[5]; to=18",
+		"i32[3]; to=20",
 	},
 })
 
@@ -64,7 +72,11 @@ func castPair(b *graph.Builder, n *graph.Node) []*graph.Value {
 	if inner == nil || inner.Op != n.Op || !widens(inner.Inputs[0].Type, inner.Outputs[0].Type) {
 		return nil
 	}
-	return []*graph.Value{cast(b, inner.Inputs[0], n.Outputs[0].Type)}
+	from, to := inner.Inputs[0], n.Outputs[0].Type
+	if from.Type == to {
+		return []*graph.Value{from}
+	}
+	return []*graph.Value{b.Op("Cast", castTo(n, to), from)}
 }
 
 // widens reports whether every number of one type is one of the other.
@@ -74,6 +86,10 @@ func widens(from, to graph.DType) bool {
 	}
 	digits := map[graph.DType]int{graph.BFloat16: 8, graph.Float16: 11, graph.Float32: 24, graph.Float64: 53}
 	switch {
+	case from.IsFloat8():
+		return to.IsFloat()
+	case to.IsFloat8():
+		return false
 	case from.IsFloat():
 		// float16 and bfloat16 have each what the other has not.
 		return to.IsFloat() && digits[from] < digits[to] && !(from == graph.BFloat16 && to == graph.Float16)
@@ -122,6 +138,15 @@ func cast(b *graph.Builder, v *graph.Value, to graph.DType) *graph.Value {
 	return b.Op("Cast", graph.A{"to": int(to)}, v)
 }
 
+// castTo is the attributes of a Cast to a type that is as n says besides.
+func castTo(n *graph.Node, to graph.DType) graph.A {
+	a := graph.A{"to": int(to)}
+	if to.IsFloat8() && n.Int("saturate") == 0 {
+		a["saturate"] = 0
+	}
+	return a
+}
+
 // truth is d as a bool, if that is provable.
 func truth(d graph.Dim) (graph.Dim, bool) {
 	order, known := d.Compare(graph.Num(0))
@@ -138,11 +163,39 @@ func convert(c *graph.Call, lo, hi int) {
 	case x.Type == y.Type:
 		size := int(x.Type.Size())
 		copy(y.Bytes[lo*size:hi*size], x.Bytes[lo*size:])
-	case y.Type == graph.Bool || y.Type.IsFloat():
+	case x.Type == graph.Float32 && isHalf(y.Type):
+		round := graph.F32ToF16
+		if y.Type == graph.BFloat16 {
+			round = graph.F32ToBF16
+		}
+		to := graph.View[uint16](y)[lo:hi]
+		for i, v := range x.F32()[lo:hi] {
+			to[i] = round(v)
+		}
+	case y.Type == graph.Float32 && isHalf(x.Type):
+		widen := widenHalf
+		if x.Type == graph.BFloat16 {
+			widen = widenBrain
+		}
+		to := y.F32()[lo:hi]
+		for i, h := range graph.View[uint16](x)[lo:hi] {
+			to[i] = widen(h)
+		}
+	case y.Type == graph.Float32 && x.Type.IsFloat8():
+		table, to := graph.Floats8(x.Type), y.F32()[lo:hi]
+		for i, b := range x.Bytes[lo:hi] {
+			to[i] = table[b]
+		}
+	case y.Type.IsFloat8():
+		saturate := c.Node.Int("saturate") != 0
+		for i := lo; i < hi; i++ {
+			y.Bytes[i] = graph.F32ToF8(y.Type, float32(x.Float(i)), saturate)
+		}
+	case y.Type == graph.Bool || y.Type.IsReal():
 		for i := lo; i < hi; i++ {
 			y.SetFloat(i, x.Float(i))
 		}
-	case x.Type.IsFloat():
+	case x.Type.IsReal():
 		for i := lo; i < hi; i++ {
 			y.SetInt(i, toInt(y.Type, x.Float(i)))
 		}

@@ -67,7 +67,7 @@ func defineComparison(k comparison) *graph.Op {
 			x, y, z := c.In[0], c.In[1], c.Out[0]
 			walk(z.Shape, 0, z.Len(), func(i int, at []int) {
 				var truth bool
-				if x.Type.IsFloat() {
+				if x.Type.IsReal() {
 					a, b := x.Float(at[0]), y.Float(at[1])
 					truth = k.holds(a < b, a == b, a > b)
 				} else {

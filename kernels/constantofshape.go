@@ -19,7 +19,7 @@ var _ = define(graph.Op{
 		}
 		shape := graph.Shape(knownDims(n, 0, "the shape"))
 		n.Set(0, value.Type, shape)
-		if size, ok := shape.Elems().Const(); ok && 0 <= size && size <= graph.MaxInts && !value.Type.IsFloat() {
+		if size, ok := shape.Elems().Const(); ok && 0 <= size && size <= graph.MaxInts && !value.Type.IsReal() {
 			foldEach(n, int(size), func(int) (graph.Dim, bool) { return graph.IntsOf(value)[0], true })
 		}
 	},

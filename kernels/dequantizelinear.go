@@ -10,7 +10,7 @@ var _ = define(graph.Op{
 	Attrs: "axis int=1, block_size int=0, output_dtype int=0",
 	Infer: func(n *graph.Node) {
 		x, scale, zero := n.Inputs[0], n.Inputs[1], n.In(2)
-		wantType(n, 0, graph.DType.IsInt, "integers")
+		wantType(n, 0, intOrFloat8, "integers or 8-bit floats")
 		wantType(n, 1, isFloat, "floats")
 		if zero != nil && zero.Type != x.Type {
 			n.Fail("x_zero_point is %s, but x is %s", zero.Type, x.Type)
@@ -44,8 +44,12 @@ var _ = define(graph.Op{
 		"i32[5], f32[2]; axis=0 block_size=4",
 		"i32[2,3], f16[]{0.5}; output_dtype=1",
 		"u8[0,3], f32[]{0.1}",
+		"f8e4m3fn[2,3], f32[]{0.1}",
+		"f8e5m2[2,3], f32{0.1,0.001}, f8e5m2{0,0}; axis=0",
 	},
 })
+
+func intOrFloat8(t graph.DType) bool { return t.IsInt() || t.IsFloat8() }
 
 func dequantize(c *graph.Call, par parallel) {
 	x, scale, zero, y := c.In[0], c.In[1], input(c, 2), c.Out[0]
@@ -75,7 +79,7 @@ var _ = define(graph.Op{
 	Attrs:  "axis int=1, block_size int=0",
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isFloat, "floats")
-		wantType(n, 1, graph.DType.IsInt, "integers")
+		wantType(n, 1, intOrFloat8, "integers or 8-bit floats")
 		wantType(n, 2, isFloat, "floats")
 		sameDims(n, n.Inputs[0].Shape, n.Inputs[1].Shape)
 		checkScale(n, n.Inputs[1].Shape, n.Inputs[2], n.In(3))

@@ -51,7 +51,7 @@ func foldOne(n *graph.Node, fold func(d graph.Dim) (graph.Dim, bool)) {
 // still computes at run time, as its type does.
 func foldEach(n *graph.Node, size int, element func(i int) (graph.Dim, bool)) {
 	out := n.Outputs[0]
-	if out == nil || out.Type.IsFloat() || size > graph.MaxInts {
+	if out == nil || out.Type.IsReal() || size > graph.MaxInts {
 		return
 	}
 	ds, all := make([]graph.Dim, size), true

@@ -162,7 +162,7 @@ func zerosLike(b *graph.Builder, v *graph.Value) *graph.Value {
 func num(b *graph.Builder, v *graph.Value, x float64) *graph.Value { return b.Num(v.Type, x) }
 
 func isFloat(t graph.DType) bool  { return t.IsFloat() }
-func isNumber(t graph.DType) bool { return t != graph.Bool }
+func isNumber(t graph.DType) bool { return t != graph.Bool && !t.IsFloat8() }
 func isBool(t graph.DType) bool   { return t == graph.Bool }
 func isIndex(t graph.DType) bool  { return t == graph.Int64 || t == graph.Int32 }
 

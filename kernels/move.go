@@ -167,7 +167,7 @@ func unzip(ds []side) (shape, from, to []int) {
 // moves numbers that stand for the formulas. Number 0 stands for 0, so Eval
 // may fill with zeros.
 func foldMoved(n *graph.Node, data ...int) {
-	if n.Inputs[data[0]].Type.IsFloat() {
+	if n.Inputs[data[0]].Type.IsReal() {
 		return
 	}
 	c := &graph.Call{Node: n, Parallel: serial, In: make([]*graph.Tensor, len(n.Inputs)), Out: make([]*graph.Tensor, len(n.Outputs))}

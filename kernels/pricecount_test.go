@@ -55,7 +55,8 @@ var counted = []struct {
 	{"Max Mean Min Sum", func(c sampled) int64 { return int64(len(c.In)) * c.out(0) }},
 
 	// Each element of an input.
-	{"ArgMax ArgMin CumSum memopt.AboveZero ReduceLogSum ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum", eachIn(0, 1)},
+	{"ArgMax ArgMin CumSum memopt.AboveZero memopt.FromFloat8Blocks ReduceLogSum ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum", eachIn(0, 1)},
+	{"memopt.Float8Blocks", eachIn(0, 3)},
 	{"ReduceL1 ReduceL2 ReduceSumSquare", eachIn(0, 2)},
 	{"ReduceLogSumExp", eachIn(0, 10)},
 	{"memopt.ReduceProdGrad", eachIn(1, 3)},

@@ -9,7 +9,8 @@ import (
 
 // A scale is one number for all elements, one for each place of an axis, or one
 // for each block of block_size places of it. Zero points lie as scales do. The
-// arithmetic is that of the scale's type, or of the one called precision.
+// arithmetic is that of the scale's type, or of the one called precision. Quotients
+// are rounded to whole numbers, but for 8-bit floats, which saturate is about.
 var _ = define(graph.Op{
 	Name:  "QuantizeLinear",
 	Doc:   "y = saturate(round(x / y_scale) + y_zero_point)",
@@ -37,7 +38,7 @@ var _ = define(graph.Op{
 			t = zero.Type
 		}
 		if !slices.Contains(quantized, t) {
-			n.Fail("to be quantized to %s; there are i8, u8, i16 and u16", t)
+			n.Fail("to be quantized to %s; there are i8, u8, i16, u16 and 8-bit floats", t)
 		}
 		checkScale(n, x.Shape, scale, zero)
 		n.Set(0, t, x.Shape)
@@ -61,10 +62,12 @@ var _ = define(graph.Op{
 		"f32[2,3], f16[]{0.1}; precision=1",
 		"i32[2,3], f32[]{0.5}, i8[]{3}",
 		"f32[0,3], f32[]{0.1}",
+		"f32[2,3], f32[]{0.1}, f8e4m3fn[]{0}",
+		"f32[2,3], f32{0.1,0.001}; axis=0 output_dtype=19 saturate=0",
 	},
 })
 
-var quantized = []graph.DType{graph.Int8, graph.Uint8, graph.Int16, graph.Uint16}
+var quantized = []graph.DType{graph.Int8, graph.Uint8, graph.Int16, graph.Uint16, graph.Float8E4M3FN, graph.Float8E4M3FNUZ, graph.Float8E5M2, graph.Float8E5M2FNUZ}
 
 func floatOrInt32(t graph.DType) bool { return t.IsFloat() || t == graph.Int32 }
 
@@ -122,13 +125,20 @@ func quantize(c *graph.Call, par parallel) {
 	if p := c.Node.Int("precision"); p != 0 {
 		t = graph.DType(p)
 	}
-	at := scaleIndex(c.Node, x, scale)
+	at, saturate := scaleIndex(c.Node, x, scale), c.Node.Int("saturate") != 0
 	par(y.Len(), grain/8, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			k := at(i)
-			q := math.RoundToEven(roundTo(t, x.Float(i)/scale.Float(k)))
+			q := roundTo(t, x.Float(i)/scale.Float(k))
+			if !y.Type.IsFloat8() {
+				q = math.RoundToEven(q)
+			}
 			if zero != nil {
 				q += zero.Float(k)
+			}
+			if y.Type.IsFloat8() {
+				y.Bytes[i] = graph.F32ToF8(y.Type, float32(q), saturate)
+				continue
 			}
 			y.SetInt(i, toInt(y.Type, q))
 		}

@@ -201,9 +201,9 @@ func fill(x *graph.Tensor, how string, rng *rand.Rand) error {
 			x.SetInt(i, rng.Int64N(int64(-2*limit))+int64(limit))
 		case limit > 0:
 			x.SetInt(i, rng.Int64N(int64(limit)))
-		case x.Type.IsFloat() && how == ">0":
+		case x.Type.IsReal() && how == ">0":
 			x.SetFloat(i, 0.25+math.Abs(rng.NormFloat64()))
-		case x.Type.IsFloat():
+		case x.Type.IsReal():
 			x.SetFloat(i, rng.NormFloat64())
 		case how == ">0":
 			x.SetInt(i, 1+rng.Int64N(5))

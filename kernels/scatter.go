@@ -33,7 +33,7 @@ func scatterType(n *graph.Node) {
 	if _, ok := scatterings[r]; !ok {
 		n.Fail("reduction is %q; there are none, add, mul, max and min", r)
 	}
-	if r != "none" && n.Inputs[0].Type == graph.Bool {
+	if r != "none" && !isNumber(n.Inputs[0].Type) {
 		n.Fail("bools cannot be reduced by %s", r)
 	}
 	if n.Inputs[2].Type != n.Inputs[0].Type {

@@ -13,6 +13,7 @@ var elementTypes = []graph.DType{
 	graph.Float32, graph.Float64, graph.Float16, graph.BFloat16,
 	graph.Int8, graph.Int16, graph.Int32, graph.Int64,
 	graph.Uint8, graph.Uint16, graph.Uint32, graph.Uint64, graph.Bool,
+	graph.Float8E4M3FN, graph.Float8E4M3FNUZ, graph.Float8E5M2, graph.Float8E5M2FNUZ,
 }
 
 // Types lists the element types that an operator takes. Where its inputs need

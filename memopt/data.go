@@ -122,7 +122,7 @@ func (f *feeder) synthesize(seed uint64) {
 	for _, name := range f.names {
 		x := graph.NewTensor(f.types[name], f.shapes[name]...)
 		for i := range x.Len() {
-			if x.Type.IsFloat() {
+			if x.Type.IsReal() {
 				x.SetFloat(i, rng.NormFloat64())
 			} else {
 				x.SetInt(i, rng.Int64N(2))
@@ -157,7 +157,7 @@ func (f *feeder) inputs(i int) map[string]*graph.Tensor {
 func convert(x *graph.Tensor, t graph.DType) *graph.Tensor {
 	y := graph.NewTensor(t, x.Shape...)
 	for i := range x.Len() {
-		if t.IsFloat() || x.Type.IsFloat() {
+		if t.IsReal() || x.Type.IsReal() {
 			y.SetFloat(i, x.Float(i))
 		} else {
 			y.SetInt(i, x.Int(i))

@@ -102,7 +102,7 @@ func (b *Builder) Const(name string, x *Tensor) (*Value, error) {
 
 // IntsOf is the contents of a small integer or bool tensor as formulas.
 func IntsOf(x *Tensor) []Dim {
-	if x.Type.IsFloat() || x.Len() > MaxInts {
+	if x.Type.IsReal() || x.Len() > MaxInts {
 		return nil
 	}
 	ds := make([]Dim, x.Len())

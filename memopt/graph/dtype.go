@@ -19,6 +19,13 @@ const (
 	Uint32   DType = 12
 	Uint64   DType = 13
 	BFloat16 DType = 16
+
+	// Floats in a byte: numbers are stored so, to be cast to what is computed in.
+	// FN has no infinities, UZ no negative zero.
+	Float8E4M3FN   DType = 17
+	Float8E4M3FNUZ DType = 18
+	Float8E5M2     DType = 19
+	Float8E5M2FNUZ DType = 20
 )
 
 // dtypes is all that is known of each type; a type that is not here cannot be
@@ -41,6 +48,11 @@ var dtypes = [...]struct {
 	Uint32:   {"u32", 4, false},
 	Uint64:   {"u64", 8, false},
 	BFloat16: {"bf16", 2, true},
+
+	Float8E4M3FN:   {"f8e4m3fn", 1, false},
+	Float8E4M3FNUZ: {"f8e4m3fnuz", 1, false},
+	Float8E5M2:     {"f8e5m2", 1, false},
+	Float8E5M2FNUZ: {"f8e5m2fnuz", 1, false},
 }
 
 // Valid reports whether t is one of the types above.
@@ -63,10 +75,17 @@ func (t DType) Size() int64 {
 }
 
 // IsFloat reports whether gradients can flow through values of this type.
+// Nothing is computed in 8-bit floats, so they are none of these.
 func (t DType) IsFloat() bool { return t.Valid() && dtypes[t].float }
 
+// IsFloat8 reports whether t is a float in a byte.
+func (t DType) IsFloat8() bool { return t >= Float8E4M3FN && t <= Float8E5M2FNUZ }
+
+// IsReal reports whether t holds numbers that are not whole: a float of any size.
+func (t DType) IsReal() bool { return t.IsFloat() || t.IsFloat8() }
+
 // IsInt reports whether t is a signed or unsigned integer; Bool is not.
-func (t DType) IsInt() bool { return t.Valid() && !dtypes[t].float && t != Bool }
+func (t DType) IsInt() bool { return t.Valid() && !t.IsReal() && t != Bool }
 
 // ParseDType reads a short name.
 func ParseDType(s string) (DType, bool) {

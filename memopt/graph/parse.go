@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,7 +151,7 @@ func (p *parser) definition(kind Kind, targets []target) {
 
 // contents reads {1, 2, batch} into Ints or Data of a constant.
 func (p *parser) contents(v *Value) {
-	if !v.Type.IsFloat() {
+	if !v.Type.IsReal() {
 		start := p.tok
 		v.Ints = []Dim{}
 		p.items("{", "}", func() { v.Ints = append(v.Ints, p.sum(0)) })
@@ -168,7 +169,7 @@ func (p *parser) tensor(t DType, s Shape) *Tensor {
 	var floats []float64
 	var ints []int64
 	p.items("{", "}", func() {
-		if at := p.tok; t.IsFloat() {
+		if at := p.tok; t.IsReal() {
 			floats = append(floats, p.float(at, p.literal()))
 		} else {
 			ints = append(ints, p.integer(t, at, p.literal()))
@@ -190,7 +191,9 @@ func (p *parser) tensor(t DType, s Shape) *Tensor {
 	}
 	x := NewTensor(t, shape...)
 	for i, f := range floats {
-		x.SetFloat(i, f)
+		if x.SetFloat(i, f); t.IsFloat8() {
+			x.Bytes[i] = F32ToF8(t, float32(f), !math.IsInf(f, 0))
+		}
 	}
 	for i, n := range ints {
 		x.SetInt(i, n)

@@ -118,7 +118,7 @@ func tensorText(x *Tensor, n int) string {
 		switch {
 		case x.Type == Float64:
 			return strconv.FormatFloat(x.Float(i), 'g', -1, 64)
-		case x.Type.IsFloat():
+		case x.Type.IsReal():
 			return strconv.FormatFloat(x.Float(i), 'g', -1, 32)
 		case x.Type == Uint64:
 			return strconv.FormatUint(uint64(x.Int(i)), 10)

@@ -93,6 +93,8 @@ func (x *Tensor) Float(i int) float64 {
 		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(x.Bytes[2*i:])) << 16))
 	case Uint64:
 		return float64(binary.LittleEndian.Uint64(x.Bytes[8*i:]))
+	case Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ:
+		return float64(floats8[x.Type].numbers[x.Bytes[i]])
 	}
 	return float64(x.Int(i))
 }
@@ -123,7 +125,8 @@ func (x *Tensor) Int(i int) int64 {
 	return int64(x.Float(i))
 }
 
-// SetFloat writes element i from a float64, rounding to the element type.
+// SetFloat writes element i from a float64, rounding to the element type; what
+// is too large for an 8-bit float becomes the largest.
 func (x *Tensor) SetFloat(i int, v float64) {
 	switch x.Type {
 	case Float32:
@@ -134,6 +137,8 @@ func (x *Tensor) SetFloat(i int, v float64) {
 		binary.LittleEndian.PutUint16(x.Bytes[2*i:], F32ToF16(float32(v)))
 	case BFloat16:
 		binary.LittleEndian.PutUint16(x.Bytes[2*i:], F32ToBF16(float32(v)))
+	case Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ:
+		x.Bytes[i] = F32ToF8(x.Type, float32(v), true)
 	case Bool:
 		x.Bytes[i] = 0
 		if v != 0 {

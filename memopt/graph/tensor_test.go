@@ -154,7 +154,7 @@ func TestTensorElements(t *testing.T) {
 				if want = 0; n != 0 {
 					want = 1
 				}
-			case d.IsFloat():
+			case d.IsReal():
 				x.SetFloat(1, f)
 				want := f
 				switch d {
@@ -164,6 +164,10 @@ func TestTensorElements(t *testing.T) {
 					want = float64(F16ToF32(F32ToF16(float32(f))))
 				case BFloat16:
 					want = float64(math.Float32frombits(uint32(F32ToBF16(float32(f))) << 16))
+				default:
+					if table := Floats8(d); table != nil {
+						want = float64(table[F32ToF8(d, float32(f), true)])
+					}
 				}
 				if got := x.Float(1); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
 					t.Fatalf("%s: %v is read as %v", d, f, got)
@@ -228,7 +232,7 @@ func TestDTypes(t *testing.T) {
 		if ok != d.Valid() || ok && back != d {
 			t.Errorf("type %d is called %q, which is %d", d, d, back)
 		}
-		if d.Valid() != (d.Size() > 0) || d.IsFloat() && d.IsInt() || !d.Valid() && (d.IsFloat() || d.IsInt()) {
+		if d.Valid() != (d.Size() > 0) || d.IsReal() && d.IsInt() || d.IsFloat() && d.IsFloat8() || !d.Valid() && (d.IsFloat() || d.IsInt()) {
 			t.Errorf("type %s: size %d, float %v, int %v", d, d.Size(), d.IsFloat(), d.IsInt())
 		}
 	}

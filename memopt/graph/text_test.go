@@ -87,7 +87,7 @@ func TestTextKeepsNumbers(t *testing.T) {
 			switch {
 			case d == Bool:
 				x.Bytes[i] &= 1
-			case d.IsFloat() && math.IsNaN(x.Float(i)): // which NaN it is is not text
+			case d.IsReal() && math.IsNaN(x.Float(i)): // which NaN it is is not text
 				x.SetFloat(i, math.NaN())
 			}
 		}

@@ -356,6 +356,7 @@ var dtypes = map[string]graph.DType{
 	"float32": graph.Float32, "float64": graph.Float64, "float16": graph.Float16, "bfloat16": graph.BFloat16,
 	"int8": graph.Int8, "int16": graph.Int16, "int32": graph.Int32, "int64": graph.Int64,
 	"uint8": graph.Uint8, "uint16": graph.Uint16, "uint32": graph.Uint32, "uint64": graph.Uint64, "bool": graph.Bool,
+	"float8_e4m3fn": graph.Float8E4M3FN, "float8_e4m3fnuz": graph.Float8E4M3FNUZ, "float8_e5m2": graph.Float8E5M2, "float8_e5m2fnuz": graph.Float8E5M2FNUZ,
 }
 
 // stored is the type and shape of a storage: the tensor's, if those are all of

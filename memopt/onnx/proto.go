@@ -87,7 +87,6 @@ const (
 
 // elemNames are ONNX's element types that graphs do not have, for messages.
 var elemNames = map[int64]string{
-	0: "undefined", 8: "string", 14: "complex64", 15: "complex128", 17: "float8e4m3fn", 18: "float8e4m3fnuz",
-	19: "float8e5m2", 20: "float8e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4e2m1", 24: "float8e8m0",
+	0: "undefined", 8: "string", 14: "complex64", 15: "complex128", 21: "uint4", 22: "int4", 23: "float4e2m1", 24: "float8e8m0",
 	25: "uint2", 26: "int2",
 }

@@ -140,6 +140,8 @@ var typedFields = map[graph.DType]struct {
 	graph.Int32: {tensorInt32s, 0}, graph.Int16: {tensorInt32s, 0}, graph.Int8: {tensorInt32s, 0},
 	graph.Uint16: {tensorInt32s, 0}, graph.Uint8: {tensorInt32s, 0}, graph.Bool: {tensorInt32s, 0},
 	graph.Float16: {tensorInt32s, 0}, graph.BFloat16: {tensorInt32s, 0},
+	graph.Float8E4M3FN: {tensorInt32s, 0}, graph.Float8E4M3FNUZ: {tensorInt32s, 0},
+	graph.Float8E5M2: {tensorInt32s, 0}, graph.Float8E5M2FNUZ: {tensorInt32s, 0},
 }
 
 // eachTyped calls f for every number in the field of the tensor's type.
@@ -262,7 +264,7 @@ func (r *reader) initializer(s *scope, m *message) {
 		t.fail("%s", trimPackage(err))
 	}
 	v.Data = d
-	if kind == graph.Const && !t.dtype.IsFloat() && t.elems <= graph.MaxInts {
+	if kind == graph.Const && !t.dtype.IsReal() && t.elems <= graph.MaxInts {
 		b, err := d.Bytes()
 		if err != nil {
 			t.fail("%s", trimPackage(err))

@@ -166,7 +166,7 @@ func TestHostile(t *testing.T) {
 		{"x.safetensors", safe(`{"w":1}`, ""), `header: tensor "w": an object of dtype, shape and data_offsets expected`},
 		{"x.safetensors", safe(`{"w":{}}`, ""), `header: tensor "w": it takes dtype, shape and data_offsets`},
 		{"x.safetensors", safe(`{"w":{"shape":[],"data_offsets":[0,4]}}`, "1234"), `header: tensor "w": it takes dtype, shape and data_offsets`},
-		{"x.safetensors", safe(`{"w":{"dtype":"F8_E4M3"}}`, ""), `header: tensor "w": dtype "F8_E4M3" is not supported`},
+		{"x.safetensors", safe(`{"w":{"dtype":"F8_E8M0"}}`, ""), `header: tensor "w": dtype "F8_E8M0" is not supported`},
 		{"x.safetensors", safe(`{"w":{"dtype":1}}`, ""), `header: tensor "w": dtype "1" is not supported`},
 		{"x.safetensors", safe(`{"w":{"more":1}}`, ""), `header: tensor "w": key "more" is not known`},
 		{"x.safetensors", safe(`{"w":{"dtype":"F32","dtype":"F32"}}`, ""), `header: tensor "w": key "dtype" stands twice`},

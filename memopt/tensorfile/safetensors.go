@@ -34,7 +34,8 @@ var safeTypes = map[string]graph.DType{
 	"F64": graph.Float64, "F32": graph.Float32, "F16": graph.Float16, "BF16": graph.BFloat16,
 	"I64": graph.Int64, "I32": graph.Int32, "I16": graph.Int16, "I8": graph.Int8,
 	"U64": graph.Uint64, "U32": graph.Uint32, "U16": graph.Uint16, "U8": graph.Uint8,
-	"BOOL": graph.Bool,
+	"BOOL": graph.Bool, "F8_E4M3": graph.Float8E4M3FN, "F8_E5M2": graph.Float8E5M2,
+	"F8_E4M3FNUZ": graph.Float8E4M3FNUZ, "F8_E5M2FNUZ": graph.Float8E5M2FNUZ,
 }
 
 // ReadSafetensors reads a safetensors file and its metadata. Names come in the

@@ -45,7 +45,7 @@ func compare(got, want []*graph.Tensor, outputs []*graph.Value) (loose bool, err
 }
 
 func near(got, want *graph.Tensor, k int) bool {
-	if !want.Type.IsFloat() {
+	if !want.Type.IsReal() {
 		return got.Int(k) == want.Int(k)
 	}
 	g, w := got.Float(k), want.Float(k)
@@ -68,7 +68,7 @@ func distance(got, want *graph.Tensor, k int) float64 {
 }
 
 func show(x *graph.Tensor, k int) string {
-	if x.Type.IsFloat() {
+	if x.Type.IsReal() {
 		return fmt.Sprint(x.Float(k))
 	}
 	return fmt.Sprint(x.Int(k))

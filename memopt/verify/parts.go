@@ -36,6 +36,9 @@ var parts = []part{
 	{"core types", func(r Result) bool { return single(r) && within(r, core) }},
 	{"core types and small integers", func(r Result) bool { return single(r) && within(r, core, small) }},
 	{"all of these and half floats", func(r Result) bool { return single(r) && within(r, core, small, half) }},
+	{"8-bit floats", func(r Result) bool {
+		return strings.HasPrefix(r.Case, "node/") && r.Op != "(expanded)" && slices.ContainsFunc(r.Types, graph.DType.IsFloat8)
+	}},
 	{"expanded graphs", func(r Result) bool { return r.Op == "(expanded)" && within(r, core) && among(r, asked, helpers) }},
 	{"PyTorch's layers", func(r Result) bool { return strings.HasPrefix(r.Case, "pytorch-converted/") }},
 	{"PyTorch's operators", func(r Result) bool { return strings.HasPrefix(r.Case, "pytorch-operator/") }},

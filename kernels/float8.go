@@ -1,0 +1,135 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// Activations in 8 bits: of each flock of elements in their order, the numbers as
+// float8e4m3fn under a power of two, the least under which none is too large. A
+// power costs an element 1/32 of a byte, and no number its bits but those that
+// e4m3 lacks. What is no finite number is none afterwards.
+var _ = define(graph.Op{
+	Name:   "Float8Blocks",
+	Domain: own,
+	Doc:    "X in 8-bit floats, and a power of two for each 32 of them",
+	In:     "X",
+	Out:    "codes, powers",
+	Infer: func(n *graph.Node) {
+		wantType(n, 0, isFloat, "floats")
+		x := n.Inputs[0]
+		n.Set(0, graph.Float8E4M3FN, x.Shape)
+		n.Set(1, graph.Int8, bitmaskShape(x.Shape))
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { toBlocks(c, serial) },
+	Fast:      func(c *graph.Call) { toBlocks(c, c.Parallel) },
+	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(3)) },
+	Recompute: graph.Cheap,
+	Samples:   []string{"f32[5,7]", "f32[64]", "f64[33]", "f16[3]", "bf16[40]", "f32[0]", "f32[]", "f32{1e-44, -1e38, 3e38, 0, 1}"},
+})
+
+var _ = define(graph.Op{
+	Name:   "FromFloat8Blocks",
+	Domain: own,
+	Doc:    "the numbers of Float8Blocks",
+	In:     "codes, powers",
+	Out:    "X",
+	Attrs:  "to int=1",
+	Infer: func(n *graph.Node) {
+		codes, powers := n.Inputs[0], n.Inputs[1]
+		to := graph.DType(n.Int("to"))
+		switch {
+		case int(to) != n.Int("to") || !to.IsFloat():
+			n.Fail("to is %d; 1, 10, 11 and 16 are floats", n.Int("to"))
+		case codes.Type != graph.Float8E4M3FN || powers.Type != graph.Int8:
+			n.Fail("codes are %s and powers %s; f8e4m3fn and i8 expected", codes.Type, powers.Type)
+		}
+		n.Same(powers.Shape.Elems(), bitmaskShape(codes.Shape)[0], "powers and codes by 32")
+		n.Set(0, to, codes.Shape)
+	},
+	NoGrad:    true,
+	Eval:      func(c *graph.Call) { fromBlocks(c, serial) },
+	Fast:      func(c *graph.Call) { fromBlocks(c, c.Parallel) },
+	Flops:     perElement(1),
+	Recompute: graph.Cheap,
+	Samples:   []string{"f8e4m3fn[5,7], i8[2]", "f8e4m3fn[64], i8[2]; to=11", "f8e4m3fn[3], i8[1]; to=16", "f8e4m3fn[0], i8[0]", "f8e4m3fn[], i8[1]"},
+})
+
+// The powers of two that a flock can be under: of the least no float32 has a
+// reciprocal that is not finite, under the greatest every float32 fits.
+const (
+	leastPower = -127
+	mostPower  = 119
+)
+
+// powerOf is the least power of two under which no number is above the greatest
+// of float8e4m3fn, 1.75·2⁸.
+func powerOf(most float32) int {
+	if most == 0 {
+		return 0
+	}
+	frac, exp := math.Frexp(float64(most)) // in [½, 1)
+	power := exp - 9
+	if frac > 1.75/2 {
+		power++
+	}
+	return max(leastPower, min(power, mostPower))
+}
+
+func toBlocks(c *graph.Call, par parallel) {
+	x, codes, powers := c.In[0], c.Out[0], c.Out[1]
+	const finite, absent = 0x7f800000, 0x7f
+	par(powers.Len(), grain/flock, func(lo, hi int) {
+		var block [flock]float32
+		for k := lo; k < hi; k++ {
+			at := k * flock
+			row := block[:min(flock, x.Len()-at)]
+			if x.Type == graph.Float32 {
+				row = x.F32()[at : at+len(row)]
+			} else {
+				for i := range row {
+					row[i] = float32(x.Float(at + i))
+				}
+			}
+			most := uint32(0)
+			for _, v := range row {
+				if b := math.Float32bits(v) &^ (1 << 31); b > most && b < finite {
+					most = b
+				}
+			}
+			power := powerOf(math.Float32frombits(most))
+			powers.Bytes[k] = byte(power)
+			by, to := float32(math.Ldexp(1, -power)), codes.Bytes[at:at+len(row)]
+			for i, v := range row {
+				if b := math.Float32bits(v); b&^(1<<31) >= finite {
+					to[i] = byte(b>>24&0x80) | absent
+					continue
+				}
+				to[i] = graph.F32ToF8(graph.Float8E4M3FN, v*by, true)
+			}
+		}
+	})
+}
+
+func fromBlocks(c *graph.Call, par parallel) {
+	codes, powers, y := c.In[0], c.In[1], c.Out[0]
+	table := graph.Floats8(graph.Float8E4M3FN)
+	par(powers.Len(), grain/flock, func(lo, hi int) {
+		for k := lo; k < hi; k++ {
+			at, end := k*flock, min((k+1)*flock, codes.Len())
+			by := math.Ldexp(1, int(int8(powers.Bytes[k])))
+			if y.Type == graph.Float32 {
+				to, by := y.F32()[at:end], float32(by)
+				for i, b := range codes.Bytes[at:end] {
+					to[i] = table[b] * by
+				}
+				continue
+			}
+			for i := at; i < end; i++ {
+				y.SetFloat(i, float64(table[codes.Bytes[i]])*by)
+			}
+		}
+	})
+}
