@@ -134,6 +134,9 @@ func (c *Config) give(name string, s Source) {
 // unknownField says that there is no such setting, and which one was meant.
 func unknownField(name string) string {
 	known := fieldNames()
+	if strings.HasSuffix(name, "+") {
+		return fmt.Sprintf("unknown field %s, clusters are asked for by strings like \"BiasGelu+:1:-1\", in an array or in the field \"config\"", quote(name))
+	}
 	if near, ok := Nearest(name, known); ok {
 		return fmt.Sprintf("unknown field %s, did you mean %q?", quote(name), near)
 	}

@@ -193,11 +193,18 @@ func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) 
 		switch {
 		case r.Compat == "":
 			warnings = append(warnings, o.remarks(w, by, r.extracted(w.ID))...)
-		case !slices.Contains(o.a.Spellings(), w.ID):
+		case w.Strategy != 0 && !o.spelled(w.ID, w.Strategy), !slices.Contains(o.a.Spellings(), w.ID):
 			warnings = append(warnings, o.unmatched(w))
 		}
 	}
 	return o.a.Choose(asked).Choices, warnings
+}
+
+// spelled reports whether an option of a type has the very ID, which is all that
+// ONNX Runtime looks for.
+func (o *offers) spelled(id string, kind int) bool {
+	choices, _ := o.a.Match(id, kind)
+	return slices.ContainsFunc(choices, func(c cluster.Choice) bool { return o.a.ID(o.a.Option(c)) == id })
 }
 
 // remarks are on one request: what its spelling means, places that another
@@ -264,16 +271,16 @@ func (o *offers) counts(r Request) map[cluster.Choice]int {
 
 // unmatched says why a request comes to nothing.
 func (o *offers) unmatched(w ClusterRequest) string {
-	for _, d := range o.a.Dropped {
-		if d.ID == w.ID && w.Strategy != cluster.Compromise {
-			return fmt.Sprintf("%scluster %q is left off: %s", w.Where, w.ID, d.Why)
-		}
-	}
 	if slices.Contains(o.a.Spellings(), w.ID) {
 		if w.Strategy == cluster.Compromise {
 			return fmt.Sprintf("%scluster %q has no compromise (strategy 2); it is left off, and strategy 1 would compute it again", w.Where, w.ID)
 		}
 		return fmt.Sprintf("%scluster %q can only be had as a compromise (strategy 2); it is left off", w.Where, w.ID)
+	}
+	for _, d := range o.a.Dropped {
+		if d.ID == w.ID {
+			return fmt.Sprintf("%scluster %q is left off: %s", w.Where, w.ID, d.Why)
+		}
 	}
 	return fmt.Sprintf("%scluster %q is not in this graph", w.Where, w.ID)
 }

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -164,4 +165,39 @@ func TestDefects(t *testing.T) {
 		}
 		return out.String()
 	})
+}
+
+// TestEveryDefect: the manual says of every number where it is shown, and there
+// is a case there that names it, with upstream's behaviour and ours.
+func TestEveryDefect(t *testing.T) {
+	manual, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[int]bool{7: true, 11: true, 12: true} // no numbers
+	for _, m := range regexp.MustCompile(`(?m)^//\tD(\d+) .* (\S+)$`).FindAllStringSubmatch(string(manual), -1) {
+		src, err := os.ReadFile(m[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(`(?m)^#.*\bD` + m[1] + `\b`)
+		there := false
+		for c := range strings.SplitSeq(string(src), "\n\n") {
+			lower := strings.ToLower(c)
+			there = there || names.MatchString(c) && strings.Contains(lower, "upstream") && strings.Contains(lower, "\nours")
+		}
+		if !there {
+			t.Errorf("%s has no pair for D%s", m[2], m[1])
+		}
+		n, _ := strconv.Atoi(m[1])
+		if shown[n] {
+			t.Errorf("D%d is in the manual twice", n)
+		}
+		shown[n] = there
+	}
+	for n := 1; n <= 27; n++ {
+		if !shown[n] {
+			t.Errorf("D%d is shown nowhere", n)
+		}
+	}
 }

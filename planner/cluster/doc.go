@@ -34,5 +34,33 @@
 //   - Layers begin where one value crosses and the same comes again and again,
 //     whatever they are made of.
 //
-// testdata/defects.txt and testdata/choose.txt show both sets side by side.
+// # Where each defect is shown
+//
+// Each defect of release 1.19 is a case in text, upstream above ours; 7, 11 and 12
+// are no numbers of any.
+//
+//	D1   any count takes every place                       testdata/choose.txt
+//	D2   one of several kept outputs is counted            testdata/defects.txt
+//	D3   compromises where all can be made again           testdata/defects.txt
+//	D4   one strategy an ID; level 2 saves less than 1     testdata/choose.txt
+//	D5   ON and OFF say what was asked, not what is done   testdata/choose.txt
+//	D6   the report counts matches as applied              testdata/choose.txt
+//	D8   what has to be kept instead is not counted        testdata/defects.txt
+//	D9   one kept output stands for all of its node        testdata/defects.txt
+//	D10  one structure has several IDs                     testdata/defects.txt
+//	D13  one ID has several structures                     testdata/defects.txt
+//	D14  what cannot be read is guessed or dropped         ../../configs/testdata/upstream.txt
+//	D15  what the caller gets is counted as saved          testdata/defects.txt
+//	D16  no cost, no effect on the peak, no choice         ../../memopt/testdata/ort/defects.txt
+//	D17  sizes of the first batch alone                    ../../memopt/testdata/ort/defects.txt
+//	D18  copies of dropouts fall out of step               ../../memopt/testdata/ort/defects.txt
+//	D19  a session for the analysis alone                  testdata/defects.txt
+//	D20  operators in a fixed table                        testdata/defects.txt
+//	D21  levels that do not exist are half obeyed          ../../configs/testdata/upstream.txt
+//	D22  layers by one pattern                             testdata/defects.txt
+//	D23  without layers the peak stays where it was        testdata/choose.txt
+//	D24  weights made anew on equal terms                  testdata/defects.txt
+//	D25  a test of the order that cannot fail              testdata/choose.txt
+//	D26  plans that save nothing                           testdata/defects.txt
+//	D27  a view keeps what was made again                  testdata/defects.txt
 package cluster

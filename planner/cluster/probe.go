@@ -92,7 +92,13 @@ func (p *prober) run() {
 		p.boundaries()
 	}
 	for _, i := range p.a.Order[:p.a.Yield+1] {
-		if len(p.credit[i]) == 0 || !p.may(i) || p.crosses(i) {
+		if len(p.credit[i]) == 0 || !p.may(i) {
+			continue
+		}
+		if p.crosses(i) {
+			if !p.a.Rules.compat() {
+				p.drop(i, "it crosses from layer to layer, where it is kept; without boundaries it is offered")
+			}
 			continue
 		}
 		if plan := p.plan(i); len(plan.Options) > 0 {
@@ -195,8 +201,8 @@ func (p *prober) drop(entry int, why string) {
 	if !p.may(entry) {
 		return
 	}
-	if id := p.upstream(entry, Full); id != "" {
-		p.a.Dropped = append(p.a.Dropped, Dropped{id, why})
+	if d := (Dropped{p.upstream(entry, Full), why}); d.ID != "" && !slices.Contains(p.a.Dropped, d) {
+		p.a.Dropped = append(p.a.Dropped, d)
 	}
 }
 
