@@ -11,6 +11,7 @@
 package autograd
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -63,6 +64,9 @@ const (
 	Scale        = "optimizer.loss_scale"
 	GoodUpdates  = "optimizer.good_updates"
 )
+
+// ErrNoLoss is that the graph has nothing to lower.
+var ErrNoLoss = errors.New("no output is a scalar float, so there is no loss")
 
 // TrainStep returns a new graph: g with its backward pass and updates.
 func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
@@ -138,7 +142,7 @@ func (s *step) findLoss() error {
 	case len(scalars) == 1:
 		s.g.Loss = scalars[0]
 	case len(scalars) == 0:
-		return fmt.Errorf("no output is a scalar float, so there is no loss; outputs are %s; name it with --loss", names(s.g.Outputs))
+		return fmt.Errorf("%w; outputs are %s; name it with --loss", ErrNoLoss, names(s.g.Outputs))
 	default:
 		return fmt.Errorf("several outputs are scalar floats: %s; name the loss with --loss", names(scalars))
 	}

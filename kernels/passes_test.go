@@ -2,21 +2,18 @@ package kernels_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"memopt/autograd"
 	"memopt/kernels"
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 )
-
-var update = flag.Bool("update", false, "rewrite the outputs of cases")
 
 // TestCleanUps: what changes nothing goes, and every bit stays.
 func TestCleanUps(t *testing.T) {
@@ -29,34 +26,9 @@ func TestFusions(t *testing.T) {
 	passCases(t, "testdata/passes/fusions.txt", graph.CleanOptions{Fuse: func(*graph.Op) bool { return true }}, 1e-5)
 }
 
-// passCases runs a file of cases, each of them a name behind ==, a graph, and
-// behind ---- the nodes that are left of it.
+// passCases runs a file of cases: a graph, and the nodes that are left of it.
 func passCases(t *testing.T, path string, o graph.CleanOptions, tolerance float64) {
-	src, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	for i, part := range strings.Split(strings.TrimPrefix(string(src), "== "), "\n== ") {
-		name, rest, _ := strings.Cut(part, "\n")
-		input, want, _ := strings.Cut(rest+"\n", "----\n")
-		var got string
-		t.Run(name, func(t *testing.T) {
-			got = passCase(t, input, o, tolerance)
-			if got != strings.TrimSpace(want) && !*update {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
-		})
-		if i > 0 {
-			out.WriteString("\n")
-		}
-		fmt.Fprintf(&out, "== %s\n%s----\n%s\n", name, input, got)
-	}
-	if *update {
-		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	golden.Cases(t, path, func(input string) string { return passCase(t, input, o, tolerance) })
 }
 
 func passCase(t *testing.T, src string, o graph.CleanOptions, tolerance float64) string {

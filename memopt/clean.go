@@ -25,6 +25,9 @@ func (m *Model) read() (err error) {
 	if hasBackward(m.Graph) {
 		return nil
 	}
+	if err := m.addLoss(); err != nil {
+		return err
+	}
 	return m.clean(func(*graph.Op) bool { return true })
 }
 
@@ -46,7 +49,7 @@ func (m *Model) clean(fuse func(*graph.Op) bool) error {
 		trained[v] = true
 	}
 	// A loss that is named need not be an output yet.
-	if loss := m.Graph.ByName(m.Config.Loss); loss != nil && !slices.Contains(m.Graph.Outputs, loss) {
+	if loss := m.Graph.ByName(m.loss); loss != nil && !slices.Contains(m.Graph.Outputs, loss) {
 		m.Graph.Outputs = append(m.Graph.Outputs, loss)
 	}
 	m.Passes = m.Graph.Clean(graph.CleanOptions{Fuse: fuse, Trained: func(v *graph.Value) bool { return trained[v] }})
@@ -67,6 +70,9 @@ func Optimize(path, to string, c configs.Config) (graph.Report, error) {
 	}
 	if hasBackward(m.Graph) {
 		return m.Passes, input(fmt.Errorf("memopt: %s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
+	}
+	if err := m.addLoss(); err != nil {
+		return m.Passes, err
 	}
 	if err := m.clean(kernels.Portable); err != nil {
 		return m.Passes, err

@@ -32,6 +32,7 @@ type Model struct {
 
 	// Profiled is the device whose times plans count in; "" for flops and bytes.
 	Profiled string
+	loss     string             // the value that is to be lowered; "" is the only scalar
 	forms    *forms             // nil if the file has a backward pass of its own
 	costs    map[string]float64 // by node
 }
@@ -48,9 +49,9 @@ func Open(path string, c configs.Config) (*Model, error) {
 		}
 		return m, nil
 	}
-	step, err := autograd.TrainStep(m.Graph, stepOptions(c))
+	step, err := autograd.TrainStep(m.Graph, m.stepOptions())
 	if err != nil {
-		return nil, input(err)
+		return nil, input(m.hintLoss(err))
 	}
 	return m, m.shape(step)
 }
@@ -108,8 +109,9 @@ func (m *Model) unbound() []string {
 const autoLossScale = 65536
 
 // stepOptions picks what autograd needs from the settings.
-func stepOptions(c configs.Config) autograd.Options {
-	o := autograd.Options{Loss: c.Loss, Trainable: c.Trainable, Optimizer: c.Optimizer,
+func (m *Model) stepOptions() autograd.Options {
+	c := m.Config
+	o := autograd.Options{Loss: m.loss, Trainable: c.Trainable, Optimizer: c.Optimizer,
 		ClipNorm: c.ClipNorm, MicroBatches: c.Accumulate, Hyper: map[string]float64{}}
 	for setting, value := range map[string]float64{"momentum": c.Momentum, "beta1": c.Beta1, "beta2": c.Beta2,
 		"epsilon": c.Epsilon, "weight_decay": c.WeightDecay, "lr_decay": c.LRDecay} {

@@ -139,9 +139,9 @@ func gradientModel(m *Model) (*Model, error) {
 		g.Grads = slices.DeleteFunc(g.Grads, func(d graph.Grad) bool { return !slices.Contains(g.Outputs, d.Grad) })
 		return only, nil
 	}
-	g, err := autograd.TrainStep(only.Graph, autograd.Options{Loss: m.Config.Loss, Trainable: m.Config.Trainable, KeepGrads: true})
+	g, err := autograd.TrainStep(only.Graph, autograd.Options{Loss: only.loss, Trainable: m.Config.Trainable, KeepGrads: true})
 	if err != nil {
-		return nil, input(err)
+		return nil, input(only.hintLoss(err))
 	}
 	return only, only.shape(g)
 }

@@ -1,0 +1,54 @@
+package memopt
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"memopt/autograd"
+	"memopt/configs"
+	"memopt/kernels"
+)
+
+// addLoss finds what is to be lowered: the value that the settings name, or a
+// loss that they ask to be added, as cross-entropy or cross-entropy:logits. A
+// value of the name goes first.
+func (m *Model) addLoss() error {
+	m.loss = m.Config.Loss
+	name, output, _ := strings.Cut(m.Config.Loss, ":")
+	l, known := kernels.FindLoss(name)
+	if m.loss == "" || m.Graph.ByName(m.loss) != nil {
+		return nil
+	}
+	if !known {
+		names := lossNames()
+		hint := ""
+		for _, v := range m.Graph.Outputs {
+			names = append(names, v.Name)
+		}
+		if near, ok := configs.Nearest(m.loss, names); ok {
+			hint = fmt.Sprintf("; did you mean %q?", near)
+		}
+		return input(fmt.Errorf("memopt: the loss %q is no value of the model, nor one that can be added (%s)%s", m.loss, strings.Join(lossNames(), ", "), hint))
+	}
+	if err := kernels.AddLoss(m.Graph, l, output); err != nil {
+		return input(fmt.Errorf("memopt: %w", err))
+	}
+	m.loss = "" // it is the only output now
+	return nil
+}
+
+// hintLoss adds to the complaint that a model has no loss which can be added.
+func (m *Model) hintLoss(err error) error {
+	if !errors.Is(err, autograd.ErrNoLoss) {
+		return err
+	}
+	return fmt.Errorf("%w, or have one added: --loss %s", err, strings.Join(lossNames(), ", "))
+}
+
+func lossNames() (names []string) {
+	for _, l := range kernels.Losses {
+		names = append(names, l.Name)
+	}
+	return names
+}
