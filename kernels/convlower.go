@@ -3,8 +3,8 @@ package kernels
 import "memopt/memopt/graph"
 
 var (
-	convKernel      = shader("conv", "conv.comp")
-	batchNormKernel = shader("batchnorm", "batchnorm.comp")
+	convKernel      = halved(shader("conv", "conv.comp"))
+	batchNormKernel = halved(shader("batchnorm", "batchnorm.comp"))
 	rangeKernel     = shader("range", "range.comp")
 )
 

@@ -2,7 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-var dropoutKernel = shader("dropout", "dropout.comp")
+var dropoutKernel = halved(shader("dropout", "dropout.comp"))
 
 // loweredDropout says where the operands of a dropout are; −1 is nowhere.
 type loweredDropout struct {

@@ -18,7 +18,8 @@
 //     the manual of kernels/vulkan): dispatches of a shader as data. Elementwise
 //     operators give an expression (pointwise.go); files whose names end in
 //     lower.go have what families share. A shader is a .comp file beside the
-//     operators and a line shader(…); go generate compiles it.
+//     operators and a line shader(…); go generate compiles it. It is written for
+//     float32; halves.go makes of it what 16-bit floats need.
 //   - An output element is computed by one worker in one fixed order, so that
 //     results depend neither on the worker count nor on the run: a recomputed
 //     value has the same bits as the first.
@@ -46,4 +47,9 @@ const (
 	own       = "memopt"
 )
 
-func define(op graph.Op) *graph.Op { return Library.Define(op) }
+func define(op graph.Op) *graph.Op {
+	if op.Lower != nil {
+		op.Lower = withHalves(op.Lower, op.Overwrites)
+	}
+	return Library.Define(op)
+}

@@ -3,7 +3,7 @@ package kernels
 import "memopt/memopt/graph"
 
 var (
-	rotaryKernel = shader("rotary", "rotary.comp")
+	rotaryKernel = halved(shader("rotary", "rotary.comp"))
 	triluKernels = map[int64]*graph.Kernel{
 		1: shader("trilu-1", "trilu.comp", "-DELEMENT=uint8_t"),
 		4: shader("trilu-4", "trilu.comp", "-DELEMENT=uint"),

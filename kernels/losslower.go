@@ -2,7 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-var crossEntropyKernel = shader("crossentropy", "crossentropy.comp")
+var crossEntropyKernel = halved(shader("crossentropy", "crossentropy.comp"))
 
 // The passes of the kernel.
 const (

@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	optimizerKernel = shader("optimizer", "optimizer.comp")
+	optimizerKernel = halved(shader("optimizer", "optimizer.comp"))
 	clipNormKernel  = shader("clipnorm", "clipnorm.comp")
 	countKernel     = shader("count", "count.comp")
 )

@@ -51,7 +51,10 @@ func formOf(types ...graph.DType) *pointwiseForm {
 		}
 		f.single = editedShader(name, "pointwise.comp", f.source(false), define...)
 		if f.allFloat() {
-			f.wide = editedShader(name+"-wide", "pointwise.comp", f.source(true), append(define, "-DWIDE")...)
+			f.wide = halved(editedShader(name+"-wide", "pointwise.comp", f.source(true), append(define, "-DWIDE")...))
+		}
+		if slices.Contains(types, graph.Float32) {
+			halved(f.single)
 		}
 	}
 	return f

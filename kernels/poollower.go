@@ -2,7 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-var poolKernel = shader("pool", "pool.comp")
+var poolKernel = halved(shader("pool", "pool.comp"))
 
 // The kernel's rules.
 const (

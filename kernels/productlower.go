@@ -3,8 +3,8 @@ package kernels
 import "memopt/memopt/graph"
 
 var (
-	productKernel = shader("product", "product.comp")
-	productPairs  = shader("product-pairs", "product.comp", "-DPAIRS")
+	productKernel = halved(shader("product", "product.comp"))
+	productPairs  = halvedAs(shader("product-pairs", "product.comp", "-DPAIRS"), productKernel)
 )
 
 // productRows is the rows that a subgroup owns.

@@ -6,7 +6,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-var reduceKernel = shader("reduce", "reduce.comp")
+var reduceKernel = halved(shader("reduce", "reduce.comp"))
 
 // What the kernel folds with, what it takes of a term and what it does to the
 // result; the shader has the numbers.

@@ -6,7 +6,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-var resizeKernel = shader("resize", "resize.comp")
+var resizeKernel = halved(shader("resize", "resize.comp"))
 
 const maxResizeDims = 4
 

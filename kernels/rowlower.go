@@ -2,7 +2,7 @@ package kernels
 
 import "memopt/memopt/graph"
 
-var rowKernel = shader("row", "row.comp")
+var rowKernel = halved(shader("row", "row.comp"))
 
 // The kernel's rules.
 const (
@@ -43,7 +43,7 @@ var lowerBiasSoftmax = func() func(*graph.Lowering) {
 	}
 }()
 
-var normKernel = shader("norm", "norm.comp")
+var normKernel = halved(shader("norm", "norm.comp"))
 
 // The passes of the kernel.
 const (

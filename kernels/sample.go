@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,6 +43,20 @@ func Float64Cases(op *graph.Op) ([]Case, error) {
 		}
 		return t
 	})
+}
+
+// HalfCases are the samples with float32 inputs, with a 16-bit float in their
+// place, as far as the operator takes that.
+func HalfCases(op *graph.Op, half graph.DType) (out []Case) {
+	for _, s := range op.Samples {
+		if !slices.ContainsFunc(sampleTypes(s), func(t typeAt) bool { return t.is == graph.Float32 }) {
+			continue
+		}
+		if c, err := newCase(op, s, retyped(graph.Float32, half)); err == nil {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 func cases(op *graph.Op, retype func(graph.DType) graph.DType) ([]Case, error) {

@@ -17,6 +17,11 @@ import (
 //go:embed spv
 var spirv embed.FS
 
+// sources are asked for the types of buffers.
+//
+//go:embed *.comp
+var sources embed.FS
+
 // shaderSource is how a shader comes about.
 type shaderSource struct {
 	kernel *graph.Kernel

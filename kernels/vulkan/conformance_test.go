@@ -73,6 +73,48 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestHalves: what has a kernel for float32 has one for float16 and bfloat16,
+// too, whatever its samples are. By turns, where time is short.
+func TestHalves(t *testing.T) {
+	gpu := device(t)
+	b, err := graph.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := os.Getenv("MEMOPT_TEST_LONG") != ""
+	for turn, half := range []graph.DType{graph.Float16, graph.BFloat16} {
+		for k, op := range kernels.Library.All() {
+			if op.Lower == nil || k%2 != turn && !long {
+				continue
+			}
+			refused := map[string]bool{}
+			all, err := kernels.Cases(op)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range all {
+				low, err := graph.Lower(c.Node, b, graph.PlanLimits)
+				if err != nil {
+					t.Fatal(err)
+				}
+				refused[c.Text] = low.Refused != ""
+			}
+			cases := slices.DeleteFunc(kernels.HalfCases(op, half), func(c kernels.Case) bool { return refused[c.Text] })
+			if len(cases) == 0 {
+				continue
+			}
+			t.Run(half.String()+"/"+op.FullName(), func(t *testing.T) {
+				for _, c := range cases {
+					if low, err := graph.Lower(c.Node, b, graph.PlanLimits); err != nil || low.Refused != "" {
+						t.Errorf("%s is refused: %v %v", c.Text, low.Refused, err)
+					}
+				}
+				conform(t, gpu, op, cases)
+			})
+		}
+	}
+}
+
 // trial is a case on the device, maybe with output 0 over an input.
 type trial struct {
 	c     kernels.Case
@@ -223,16 +265,21 @@ func eval(t *testing.T, b *graph.Binding, c kernels.Case) []*graph.Tensor {
 	return call.Out
 }
 
+// tolerance is two units in the last place of 16-bit floats, relative, and a
+// fourth of that for what cancels: a last place of float32 may round the other
+// way, and sums that Eval rounds at each term may be rounded once.
+var tolerance = map[graph.DType]float64{graph.Float16: 1.0 / (1 << 9), graph.BFloat16: 1.0 / (1 << 6)}
+
 func near(t *testing.T, what string, got, want []*graph.Tensor) {
 	t.Helper()
 	for i := range want {
 		if want[i] == nil {
 			continue
 		}
-		wrong := 0
+		wrong, off := 0, tolerance[want[i].Type]
 		for k := range want[i].Len() {
 			a, b := got[i].Float(k), want[i].Float(k)
-			if a != b && !(math.IsNaN(a) && math.IsNaN(b)) && !(math.Abs(a-b) <= 2e-5*(1+math.Abs(b))) {
+			if a != b && !(math.IsNaN(a) && math.IsNaN(b)) && !(math.Abs(a-b) <= 2e-5*(1+math.Abs(b))+off*(0.25+math.Abs(b))) {
 				if wrong++; wrong <= 3 {
 					t.Errorf("%s: output %d, element %d is %v, not %v", what, i, k, a, b)
 				}

@@ -24,6 +24,14 @@
 // lists. Where the processor sees the device's memory nothing is copied for it.
 // Warnings says which nodes those are, why, and how many bytes move.
 //
+// # 16-bit floats
+//
+// float16 and bfloat16 are storage; arithmetic is float32. A kernel sees them as
+// words of two, so that no device need have 16-bit types: a lowering for float32
+// is changed to the kernels' other form (kernels/halves.go), by a constant that
+// says what each binding holds. What a kernel without that form sees is widened
+// into the plan's work space and narrowed behind it.
+//
 // # What goes wrong
 //
 // A plan that is larger than what the driver leaves to the process is refused

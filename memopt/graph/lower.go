@@ -123,6 +123,12 @@ func (l *Lowering) Ints(i int) ([]int64, bool) {
 	return out, true
 }
 
+// With is a lowering of the same node whose operands are seen as others: of
+// another element type, say. Its dispatches and scratch are its own.
+func (l *Lowering) With(in, out []*Operand) *Lowering {
+	return &Lowering{Node: l.Node, In: in, Out: out, Limits: l.Limits, binding: l.binding}
+}
+
 // Lower gives a node's dispatches; shapes are its values' under b. It says why
 // there are none in Refused.
 func Lower(n *Node, b *Binding, limits Limits) (*Lowering, error) {
