@@ -16,6 +16,7 @@ type model struct {
 	g       *graph.Graph
 	binding *graph.Binding
 
+	like     *alike
 	bytes    []int64 // by value; views have none of their own
 	shapes   [][]int // by value
 	owner    []int32 // by value: whose storage its bytes are in
@@ -47,23 +48,29 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		return nil, err
 	}
 	m := &model{
-		g: g, binding: b, lowered: lowered,
+		g: g, binding: b, lowered: lowered, like: newAlike(g),
 		bytes: make([]int64, len(g.Values)), shapes: make([][]int, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
 		scratch: make([]int64, len(g.Nodes)), flops: make([]int64, len(g.Nodes)), moved: make([]int64, len(g.Nodes)), cost: make([]float64, len(g.Nodes)),
 		inputs: make([][]int32, len(g.Nodes)), outputs: make([][]int32, len(g.Nodes)),
 		backward: len(g.Nodes),
 	}
+	shapes := make([][]int, len(m.like.shapes))
 	for i, v := range g.Values {
 		m.owner[i] = int32(i)
-		if m.shapes[i], err = b.Shape(v.Shape); err != nil {
-			return nil, fmt.Errorf("value %q: %w", v.Name, err)
+		shape := m.like.shape[i]
+		if shapes[shape] == nil {
+			if shapes[shape], err = b.Shape(v.Shape); err != nil {
+				return nil, fmt.Errorf("value %q: %w", v.Name, err)
+			}
 		}
+		m.shapes[i] = shapes[shape]
 		if m.bytes[i], err = m.bytesOf(v); err != nil {
 			return nil, fmt.Errorf("value %q: %w", v.Name, err)
 		}
 		m.fixed[i] = v.Kind != graph.Computed
 	}
+	touched := m.reserve()
 	for i, n := range g.Nodes {
 		if n.Phase != graph.Forward && m.backward == len(g.Nodes) {
 			m.backward = i
@@ -80,7 +87,8 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		if err := m.price(n); err != nil {
 			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
 		}
-		m.inputs[i], m.outputs[i] = m.touched(n.Inputs), m.touched(n.Outputs)
+		m.inputs[i], touched = m.touched(touched, n.Inputs)
+		m.outputs[i], touched = m.touched(touched, n.Outputs)
 	}
 	for _, v := range g.Outputs {
 		m.lasting[m.owner[v.ID]] = true
@@ -110,24 +118,28 @@ func (m *model) bytesOf(v *graph.Value) (int64, error) {
 	return int64(product), nil
 }
 
-// price evaluates cost and work space.
+// price evaluates cost and work space, once for nodes that are alike.
 func (m *model) price(n *graph.Node) (err error) {
 	if n.Op.View {
 		return nil
 	}
-	if n.Op.Flops != nil {
-		if err := graph.Try(func() { m.flops[n.ID], err = m.binding.Eval(n.Op.Flops(n)) }); err != nil {
+	if k := m.like.first(n); k != n.ID && !m.lowered {
+		m.flops[n.ID], m.scratch[n.ID], m.moved[n.ID] = m.flops[k], m.scratch[k], m.moved[k]
+	} else {
+		if n.Op.Flops != nil {
+			if failed := graph.Try(func() { m.flops[n.ID], err = m.binding.Eval(n.Op.Flops(n)) }); failed != nil {
+				return failed
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if m.scratch[n.ID], err = m.workSpace(n); err != nil {
 			return err
 		}
-		if err != nil {
+		if m.moved[n.ID], err = m.transfers(n); err != nil {
 			return err
 		}
-	}
-	if m.scratch[n.ID], err = m.workSpace(n); err != nil {
-		return err
-	}
-	if m.moved[n.ID], err = m.transfers(n); err != nil {
-		return err
 	}
 	m.cost[n.ID] = m.plainCost(n.ID)
 	m.total += m.cost[n.ID]
@@ -164,23 +176,28 @@ func (m *model) spaceFormula(n *graph.Node) graph.Dim {
 	return n.Op.Scratch(n)
 }
 
-// touched lists the owners of values, each once, that live in the arena.
-func (m *model) touched(vs []*graph.Value) []int32 {
-	var out []int32
-next:
+// reserve makes room for what all nodes touch.
+func (m *model) reserve() []int32 {
+	n := 0
+	for _, x := range m.g.Nodes {
+		n += len(x.Inputs) + len(x.Outputs)
+	}
+	return make([]int32, 0, n)
+}
+
+// touched lists the owners of values, each once, that live in the arena. The
+// list is put behind those in room.
+func (m *model) touched(room []int32, vs []*graph.Value) (owners, rest []int32) {
+	from := len(room)
 	for _, v := range vs {
 		if v == nil || m.fixed[m.owner[v.ID]] {
 			continue
 		}
-		o := m.owner[v.ID]
-		for _, x := range out {
-			if x == o {
-				continue next
-			}
+		if o := m.owner[v.ID]; !slices.Contains(room[from:], o) {
+			room = append(room, o)
 		}
-		out = append(out, o)
 	}
-	return out
+	return room[from:len(room):len(room)], room
 }
 
 // mayRunAgain reports whether a plan may repeat a node.

@@ -79,8 +79,15 @@ func (v *solver) at(limit int64) (*candidate, error) {
 		return nil, nil
 	}
 	aim := limit
+	if len(v.m.sim.plain) > nestedProgram {
+		aim -= limit / nestedLoss
+	}
 	for range placings {
 		a, ok := v.r.Solve(align(aim))
+		if !ok && aim < limit {
+			aim = limit
+			a, ok = v.r.Solve(align(aim))
+		}
 		if !ok {
 			return nil, nil
 		}
@@ -93,6 +100,13 @@ func (v *solver) at(limit int64) (*candidate, error) {
 	}
 	return nil, nil
 }
+
+// The lives of very long programs are only nested, which loses hardly any bytes
+// and saves time: their plans leave so small a share of a limit to it.
+const (
+	nestedProgram = 1 << 15 // operators
+	nestedLoss    = 1 << 13
+)
 
 // placings is how many plans are placed for a limit.
 const placings = 6

@@ -42,8 +42,12 @@ func Solve(p Problem) (Solution, error) {
 		return Solution{}, fmt.Errorf("pack: capacity %d is too small: %d bytes are alive at once", p.Capacity, s.Bound)
 	}
 	parts := divide(lives, sections, s.Offsets)
+	near := goal + goal/fine
+	if p.Capacity > 0 {
+		near = max(goal, p.Capacity)
+	}
 	for _, p := range parts {
-		portfolio(p, goal)
+		portfolio(p, goal, near)
 	}
 	s.read(p, parts)
 	if p.Capacity > 0 && s.Height > p.Capacity {

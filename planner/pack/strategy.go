@@ -27,20 +27,24 @@ var strategies = []strategy{
 }
 
 const (
-	few      = 2000 // lives are worth any effort for the last byte, and a search
-	patience = 2048 // looks at the space, for each life, after which no further strategy is tried
-	simple   = 256  // a first strategy that leaves no more than this share of the goal is enough for many lives
-	steep    = 32   // a skyline that leaves this share of the goal is worth some strategies
+	few      = 2000    // lives are worth any effort for the last byte, and a search
+	patience = 2048    // looks at the space, for each life, after which no further strategy is tried
+	fine     = 1 << 14 // nested lives that leave no more than this share of the goal are enough
+	simple   = 256     // a first strategy that leaves no more than this share of the goal is enough for many lives
+	steep    = 32      // a skyline that leaves this share of the goal is worth some strategies
 )
 
 // portfolio packs p and keeps the lowest packing. Few lives get one strategy after another until the top is no higher
-// than goal. Many get the first one, which gives up early where it does not do: the lives of a training step lie within
-// each other, and that is easy. If it gives up they get a skyline and a climb; a few strategies have a try where those
-// did badly.
-func portfolio(p *part, goal int64) {
+// than goal. Many are nested, and if that does not end at or below near they get the first strategy, which gives up early
+// where it does not do: the lives of a training step lie within each other, and that is easy. If it gives up they get a
+// skyline and a climb; a few strategies have a try where those did badly.
+func portfolio(p *part, goal, near int64) {
 	p.unplaced()
 	if len(p.lives) <= few {
 		p.try(strategies, newSpace(p.sections), goal)
+		return
+	}
+	if p.nests(near) {
 		return
 	}
 	s := newSpace(p.sections)

@@ -157,6 +157,9 @@ func (x *search) descend(starts []func() plan, far bool, share float64) {
 			most = math.Inf(1)
 		}
 		if x.repair(&p, most) {
+			if x.best.gone == nil { // a plan at all: what it takes back is within the work
+				x.best, x.extra = p.clone(), x.sim.extra
+			}
 			if extra := x.takeBack(&p); extra < x.extra {
 				x.best, x.extra = p, extra
 			}

@@ -1,0 +1,183 @@
+package pack
+
+import "math"
+
+// nests packs many lives that lie within each other, as those of a training step do: what is made early is read late.
+// It reports false if none of its orders ends at or below top.
+func (p *part) nests(top int64) bool {
+	offsets := make([]int64, len(p.lives))
+	for _, o := range [...]struct {
+		by    string
+		order func() []int32
+	}{{"nested, start", p.startFirst}, {"nested, span", p.longestFirst}} {
+		if reached, ok := p.nest(o.order(), offsets, min(top, math.MaxInt64-1)+1); ok {
+			p.offsets, p.top, p.by = offsets, reached, o.by
+			return true
+		}
+	}
+	return false
+}
+
+// nest places the lives that are not short in some order, each on the highest of those before it at any of its times;
+// where they are nested that leaves no gap. Short ones, which follow each other as links of a chain do, get the lowest
+// gap above the others, in the order in which they begin. It gives up when a life comes to end at or above limit.
+func (p *part) nest(order []int32, offsets []int64, limit int64) (top int64, ok bool) {
+	s := newHeights(p.sections)
+	for _, i := range order {
+		l := p.lives[i]
+		at := up(max(p.floor, s.over(l.l, l.r)), l.align)
+		if at+l.size >= limit {
+			return 0, false
+		}
+		s.raise(l.l, l.r, at+l.size)
+		offsets[i], top = at, max(top, at+l.size)
+	}
+	base := s.sections(p.sections)
+	var open []int32 // short lives that have not ended, lowest first
+	for i, l := range p.lives {
+		if l.r-l.l > brief {
+			continue
+		}
+		at := p.floor
+		for _, b := range base[l.l:l.r] {
+			at = max(at, b)
+		}
+		at = up(at, l.align)
+		n, put := 0, -1
+		for _, j := range open {
+			o := p.lives[j]
+			if o.r <= l.l {
+				continue
+			}
+			if put < 0 && offsets[j] >= at+l.size {
+				put = n
+			}
+			if put < 0 {
+				at = max(at, up(offsets[j]+o.size, l.align))
+			}
+			open[n] = j
+			n++
+		}
+		if at+l.size >= limit {
+			return 0, false
+		}
+		offsets[i], top = at, max(top, at+l.size)
+		if put < 0 {
+			put = n
+		}
+		open = append(open[:n], 0)
+		copy(open[put+1:], open[put:n])
+		open[put] = int32(i)
+	}
+	return top, true
+}
+
+// brief is how many sections a short life has at most.
+const brief = 32
+
+// startFirst is the lives that are not short, early ones first, and of those that begin together the longest.
+func (p *part) startFirst() []int32 {
+	order := make([]int32, 0, len(p.lives))
+	for from, to := 0, 0; from < len(p.lives); from = to {
+		for to = from + 1; to < len(p.lives) && p.lives[to].l == p.lives[from].l; to++ {
+		}
+		for i := to - 1; i >= from; i-- { // they are sorted by their ends
+			if l := p.lives[i]; l.r-l.l > brief {
+				order = append(order, int32(i))
+			}
+		}
+	}
+	return order
+}
+
+// longestFirst is the lives that are not short, those of most sections first.
+func (p *part) longestFirst() []int32 {
+	place := make([]int32, p.sections+2) // by sections that a life lacks of all
+	n := int32(0)
+	for _, l := range p.lives {
+		if l.r-l.l > brief {
+			place[p.sections-(l.r-l.l)+1]++
+			n++
+		}
+	}
+	for i := 1; i < len(place); i++ {
+		place[i] += place[i-1]
+	}
+	order := make([]int32, n)
+	for i, l := range p.lives {
+		if l.r-l.l > brief {
+			k := p.sections - (l.r - l.l)
+			order[place[k]] = int32(i)
+			place[k]++
+		}
+	}
+	return order
+}
+
+// heights is how far up each section is taken. It is a binary tree kept as a heap.
+type heights struct {
+	leaves int32
+	all    []int64 // by node: all of its sections are taken up to here
+	most   []int64 // by node: the highest of its sections, but for all of nodes above
+}
+
+func newHeights(sections int32) *heights {
+	s := &heights{leaves: 1}
+	for s.leaves < sections {
+		s.leaves *= 2
+	}
+	s.all, s.most = make([]int64, 2*s.leaves), make([]int64, 2*s.leaves)
+	return s
+}
+
+// over is the highest of sections [l, r).
+func (s *heights) over(l, r int32) (top int64) {
+	a, b := l+s.leaves, r+s.leaves-1
+	for i := a >> 1; i > 0; i >>= 1 {
+		top = max(top, s.all[i])
+	}
+	for i := b >> 1; i > 0; i >>= 1 {
+		top = max(top, s.all[i])
+	}
+	for b++; a < b; a, b = a>>1, b>>1 {
+		if a&1 == 1 {
+			top = max(top, s.most[a])
+			a++
+		}
+		if b&1 == 1 {
+			b--
+			top = max(top, s.most[b])
+		}
+	}
+	return top
+}
+
+// raise takes sections [l, r) up to top, which is above all of them.
+func (s *heights) raise(l, r int32, top int64) {
+	a, b := l+s.leaves, r+s.leaves
+	for ; a < b; a, b = a>>1, b>>1 {
+		if a&1 == 1 {
+			s.all[a], s.most[a] = top, top
+			a++
+		}
+		if b&1 == 1 {
+			b--
+			s.all[b], s.most[b] = top, top
+		}
+	}
+	for i := (l + s.leaves) >> 1; i > 0; i >>= 1 {
+		s.most[i] = max(s.most[i], top)
+	}
+	for i := (r + s.leaves - 1) >> 1; i > 0; i >>= 1 {
+		s.most[i] = max(s.most[i], top)
+	}
+}
+
+// sections is the height of each.
+func (s *heights) sections(n int32) []int64 {
+	for i := int32(1); i < s.leaves; i++ {
+		s.all[2*i] = max(s.all[2*i], s.all[i])
+		s.all[2*i+1] = max(s.all[2*i+1], s.all[i])
+	}
+	return s.all[s.leaves : s.leaves+n]
+}
