@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"memopt/memopt/onnx"
 	"memopt/planner"
@@ -12,44 +13,48 @@ import (
 
 // SaveGraphs writes a plan's training graph as it was and as it is under the
 // plan into a folder, as NAME.before.onnx and NAME.after.onnx.
-func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) error {
+func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []string, err error) {
 	if err := runnable(p.Graph); err != nil {
-		return err
+		return nil, err
 	}
 	before := filepath.Join(folder, name+".before.onnx")
-	var err error
 	if m.isEdit(p) {
-		err = m.writeEdited(p, nil, before)
+		_, err = m.writeEdited(p, nil, before)
 	} else {
 		err = onnx.Write(before, p.Graph)
 	}
 	if err != nil {
-		return input(fmt.Errorf("memopt: %w", err))
+		return nil, input(fmt.Errorf("memopt: %w", err))
 	}
 	return m.Emit(p, filepath.Join(folder, name+".after.onnx"))
 }
 
 // Emit writes the training graph under the plan as ONNX. A trainer's file under
 // ONNX Runtime's settings alone is written back as it was read, with copies of
-// the nodes that run again; anything else as the plan's own graph.
-func (m *Model) Emit(p *planner.Plan, path string) error {
+// the nodes that run again; anything else as the plan's own graph. Warnings are
+// of operators for which other tools may refuse the file.
+func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error) {
 	if err := runnable(p.Graph); err != nil {
-		return err
+		return nil, err
 	}
-	var err error
+	var strange []string
 	if m.isEdit(p) {
-		err = m.writeEdited(p, p.Asked, path)
+		strange, err = m.writeEdited(p, p.Asked, path)
 	} else {
 		g, wrong := p.Rewrite()
 		if wrong != nil {
-			return wrong
+			return nil, wrong
 		}
 		err = onnx.Write(path, g)
 	}
 	if err != nil {
-		return input(fmt.Errorf("memopt: %w", err))
+		return nil, input(fmt.Errorf("memopt: %w", err))
 	}
-	return nil
+	if len(strange) > 0 {
+		warnings = append(warnings, fmt.Sprintf("ONNX's checker refuses %s as it refuses %s: ONNX has no %s in the opset that the file is for",
+			filepath.Base(path), filepath.Base(m.Path), strings.Join(strange, ", ")))
+	}
+	return warnings, nil
 }
 
 // isEdit reports whether a plan is no more than what settings turned on in the
@@ -61,7 +66,7 @@ func (m *Model) isEdit(p *planner.Plan) bool {
 // writeEdited writes the file with copies of what the choices run again, in
 // their order: in ONNX Runtime's, copies come right before their first reader.
 // Without any the nodes stay where they are.
-func (m *Model) writeEdited(p *planner.Plan, choices []cluster.Choice, path string) error {
+func (m *Model) writeEdited(p *planner.Plan, choices []cluster.Choice, path string) (strange []string, err error) {
 	after := cluster.Rewrite(p.Analysis, choices, int64(m.Config.Seed))
 	inOrder := cluster.DefaultOrder
 	if len(choices) > 0 {
@@ -69,7 +74,7 @@ func (m *Model) writeEdited(p *planner.Plan, choices []cluster.Choice, path stri
 	}
 	order, err := inOrder(after)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	return onnx.WriteEdited(path, m.Path, after, order)
 }

@@ -65,9 +65,11 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 		}
 	}
 	if r.Emit != "" {
-		if err := model.Emit(plan, r.Emit); err != nil {
+		warnings, err := model.Emit(plan, r.Emit)
+		if err != nil {
 			return reply, asInput(err)
 		}
+		file.Warnings = append(file.Warnings, warnings...)
 	}
 	if r.HTML != "" {
 		page := report.Page{Title: filepath.Base(model.Path), File: file, Settings: nonDefaults(cfg), Picture: plan.Picture()}

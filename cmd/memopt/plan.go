@@ -60,9 +60,11 @@ var planCommand = &cli.Command{
 			}
 		}
 		if to := c.String("emit"); to != "" {
-			if err := model.Emit(plan, to); err != nil {
+			warnings, err := model.Emit(plan, to)
+			if err != nil {
 				return asInput(err)
 			}
+			warn(c, warnings...)
 		}
 		if to := c.String("html"); to != "" {
 			if err := writePage(to, planPage(c, model, plan, file)); err != nil {
@@ -105,9 +107,11 @@ func makePlan(c *cli.Context, cfg configs.Config) (*memopt.Model, *planner.Plan,
 	warn(c, plan.Warnings...)
 	if cfg.SaveONNXPath != "" {
 		name := strings.TrimSuffix(filepath.Base(model.Path), ".onnx")
-		if err := model.SaveGraphs(plan, cfg.SaveONNXPath, name); err != nil {
+		warnings, err := model.SaveGraphs(plan, cfg.SaveONNXPath, name)
+		if err != nil {
 			return nil, nil, asInput(err)
 		}
+		warn(c, warnings...)
 	}
 	return model, plan, nil
 }

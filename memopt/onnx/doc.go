@@ -64,5 +64,7 @@
 // A file whose nodes are to stay what they are is not written from a graph.
 // WriteEdited takes an outline that was edited and writes the file back: nodes
 // with other inputs, an attribute more, copies of nodes. What the edit leaves
-// alone is copied byte for byte, weights and what no outline tells among it.
+// alone is copied byte for byte, weights and what no outline tells among it. A
+// file that uses operators of a runtime's own which ONNX has taken up since says
+// the opset that has them, if it then means what it meant.
 package onnx

@@ -17,26 +17,31 @@ import (
 // make is recorded beside the file's other values, with the type and shape of
 // what the original makes.
 //
+// One thing more is changed. Operators of a runtime's own that ONNX has taken up
+// since are refused by checkers under the file's opset; where every node means
+// the same under the later one, the file says that. Strange are the operators
+// that a checker refuses all the same.
+//
 // The file appears by rename. Weights that lie in files of their own stay there,
 // so such a model is only written into its own folder.
-func WriteEdited(path, from string, o *graph.Outline, order []int) (err error) {
+func WriteEdited(path, from string, o *graph.Outline, order []int) (strange []string, err error) {
 	f, err := openModel(from)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	e := &editor{r: newReader(f.Bytes(), from, from, nil, nil), o: o, infos: map[string][]byte{}}
 	s, err := e.model(order)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.size > maxMessage {
-		return fmt.Errorf("onnx: %s: the rewritten model takes %d bytes, and a file at most %d", path, s.size, maxMessage)
+		return nil, fmt.Errorf("onnx: %s: the rewritten model takes %d bytes, and a file at most %d", path, s.size, maxMessage)
 	}
 	if e.external != "" && !sameFolder(path, from) {
-		return fmt.Errorf("onnx: %s: the weights of %s lie beside it, in %s; write into that folder", path, from, quote(e.external))
+		return nil, fmt.Errorf("onnx: %s: the weights of %s lie beside it, in %s; write into that folder", path, from, quote(e.external))
 	}
-	return replace(path, s.writeTo)
+	return e.strange, replace(path, s.writeTo)
 }
 
 func sameFolder(a, b string) bool {
@@ -52,6 +57,7 @@ type editor struct {
 	nodes    [][]byte
 	infos    map[string][]byte // by value
 	external string            // a file that holds weights
+	strange  []string          // operators that no checker knows
 }
 
 // raw is the field at hand with its tag; before is what was left when it was
@@ -64,22 +70,45 @@ func (e *editor) model(order []int) (s *stream, err error) {
 			s, err = nil, wrong
 		}
 	}()
+	e.r.readModel()
+	e.look(e.r.model.graph)
+	var opset int
+	opset, e.strange = e.r.raised(e.nodes, e.o.Values)
 	s = &stream{}
 	m := e.r.message("the model", e.r.src)
 	for before := m.rest; m.next(); before = m.rest {
-		if m.num == modelGraph {
+		switch {
+		case m.num == modelGraph:
 			s.append(field(modelGraph, e.graph(m.bytes(), order)))
-		} else {
+		case m.num == modelOpset && opset != e.r.model.opsets[""]:
+			s.add(part{bytes: appendBytes(nil, modelOpset, e.opset(m, opset))})
+		default:
 			s.add(part{bytes: m.raw(before)})
 		}
 	}
 	return s, nil
 }
 
+// opset is an OperatorSetIdProto with another version if it is of ONNX's domain.
+func (e *editor) opset(m *message, version int) []byte {
+	imported := map[string]int{}
+	e.r.opset(m, imported)
+	if imported[""] == 0 {
+		return m.bytes()
+	}
+	var b []byte
+	o := m.sub("an opset import")
+	for before := o.rest; o.next(); before = o.rest {
+		if o.num != opsetVersion {
+			b = append(b, o.raw(before)...)
+		}
+	}
+	return appendInt(b, opsetVersion, int64(version))
+}
+
 // graph is the main graph with its nodes where the first of them was.
 func (e *editor) graph(b []byte, order []int) *stream {
 	s := &stream{}
-	e.look(b)
 	placed := false
 	m := e.r.message("the graph", b)
 	for before := m.rest; m.next(); before = m.rest {

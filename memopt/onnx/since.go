@@ -9,20 +9,26 @@ import (
 
 // forms lists, by operator of ONNX's own domain, the opsets that gave it a new
 // form. Operators of other domains have one form.
-var forms = sync.OnceValue(func() map[string][]int {
-	forms := map[string][]int{}
-	for line := range strings.Lines(formsText) {
-		fields := strings.Fields(line)
-		for _, f := range fields[1:] {
-			n, err := strconv.Atoi(f)
-			if err != nil {
-				panic(err) // the table below is ours
+var forms = opsets(formsText)
+
+// opsets reads a table, each line an operator and opsets, when it is first asked
+// for.
+func opsets(text string) func() map[string][]int {
+	return sync.OnceValue(func() map[string][]int {
+		table := map[string][]int{}
+		for line := range strings.Lines(text) {
+			fields := strings.Fields(line)
+			for _, f := range fields[1:] {
+				n, err := strconv.Atoi(f)
+				if err != nil {
+					panic(err) // the tables are ours
+				}
+				table[fields[0]] = append(table[fields[0]], n)
 			}
-			forms[fields[0]] = append(forms[fields[0]], n)
 		}
-	}
-	return forms
-})
+		return table
+	})
+}
 
 // since is the opset that gave an operator the form that holds in opset. What is
 // not in the table, or not yet in that opset, is some runtime's own, form 1.

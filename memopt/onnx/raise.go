@@ -1,0 +1,137 @@
+package onnx
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// A runtime may have operators of its own under ONNX's domain, and ONNX may have
+// taken one up in a later opset. A file that uses it under an older opset is
+// refused by every checker, although the same nodes under the later opset mean
+// what they meant. raised is that later opset.
+
+// adopted lists, by operator that ONNX took up as it was, the attributes that it
+// took up with it.
+var adopted = map[string][]string{"LayerNormalization": {"axis", "epsilon", "stash_type"}}
+
+// widened lists, by operator, the opsets whose form only takes more than the one
+// before: more types, or an attribute whose default is what was before.
+var widened = opsets(widenedText)
+
+// Of opsets 14 to 17.
+const widenedText = `Add 14
+BatchNormalization 15
+CumSum 14
+Div 14
+GRU 14
+GreaterOrEqual 16
+Identity 14 16
+If 16
+LSTM 14
+LeakyRelu 16
+LessOrEqual 16
+Loop 16
+Mul 14
+PRelu 16
+Pow 15
+RNN 14
+Relu 14
+Reshape 14
+Scan 16
+ScatterElements 16
+ScatterND 16
+Shape 15
+Sub 14
+Where 16`
+
+// raising looks for the opset that a file may say of ONNX's own domain.
+type raising struct {
+	r       *reader
+	values  map[string]graph.OutlineValue
+	from    int
+	to      int
+	strange []string // operators that ONNX has in no form
+	taken   []string // those that it has by then
+	stays   bool     // an operator would become another
+}
+
+// raised is the opset of ONNX's domain under which all nodes of a file mean what
+// they do, and those are known that ONNX has taken up: mostly the file's own. The
+// operators that ONNX has not even then are strange.
+func (r *reader) raised(nodes [][]byte, values map[string]graph.OutlineValue) (opset int, strange []string) {
+	a := &raising{r: r, values: values, from: r.model.opsets[""]}
+	a.to = a.from
+	if a.from == 0 {
+		return 0, nil
+	}
+	a.each(nodes, true, a.want)
+	if a.to > a.from && len(r.model.functions) == 0 {
+		a.each(nodes, true, a.check)
+		if !a.stays {
+			return a.to, a.strange
+		}
+	}
+	return a.from, append(a.strange, a.taken...)
+}
+
+// each calls f for each node of ONNX's domain, those of branches included.
+func (a *raising) each(nodes [][]byte, top bool, f func(n *node, top bool)) {
+	for _, b := range nodes {
+		n := &node{}
+		a.r.node(b, n)
+		if n.domain == "" {
+			f(n, top)
+		}
+		for _, attr := range n.attrs {
+			if attr.body != nil {
+				a.each(a.r.readBody("a branch", attr.body).nodes, false, f)
+			}
+		}
+	}
+}
+
+// want raises the opset to what a node needs.
+func (a *raising) want(n *node, top bool) {
+	known, list := forms()[n.op], &a.strange
+	switch {
+	case known != nil && known[0] <= a.from:
+		return
+	case known != nil && adopted[n.op] != nil:
+		a.to = max(a.to, known[0])
+		list = &a.taken
+	}
+	if !slices.Contains(*list, n.op) {
+		*list = append(*list, n.op)
+	}
+}
+
+// check finds out whether a node would be another under the new opset.
+func (a *raising) check(n *node, top bool) {
+	for _, f := range forms()[n.op] {
+		if f <= a.from || f > a.to {
+			continue
+		}
+		if adopted[n.op] != nil && f == forms()[n.op][0] {
+			a.stays = a.stays || !top || !a.alike(n)
+		} else if !slices.Contains(widened()[n.op], f) {
+			a.stays = true
+		}
+	}
+}
+
+// alike reports whether an adopted node says no more than ONNX lets it: the
+// attributes that were taken up, and floats of one type.
+func (a *raising) alike(n *node) bool {
+	for _, attr := range n.attrs {
+		if !slices.Contains(adopted[n.op], attr.name) {
+			return false
+		}
+	}
+	for _, in := range n.in {
+		if in != "" && (a.values[in].Type == graph.Invalid || a.values[in].Type != a.values[n.in[0]].Type) {
+			return false
+		}
+	}
+	return true
+}
