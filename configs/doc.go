@@ -27,6 +27,9 @@
 //
 //	{"config": ["BiasGelu+:1:-1"], "budget": "6GiB", "dims": {"batch": 8}}
 //
+// Where a flag or variable names a file, ParseConfig takes its JSON, or cluster
+// strings alone, in its place.
+//
 // Parsing is strict. An unknown field, a wrong type, a strategy that does not exist,
 // a number with something behind it: each is an error that names the file, the line, the
 // column, and what would work. ONNX Runtime accepts most of these and then does something else.

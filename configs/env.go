@@ -55,42 +55,45 @@ func FromEnv(lookup func(string) (string, bool)) (Config, []string, error) {
 		warnings = append(warnings, probeVariable+" has had no effect since ONNX Runtime 1.17 and has none here")
 	}
 	if s, ok := lookup(configVariable); ok && s != "" {
-		file, warning, err := configFromEnv(s)
+		file, bare, err := ParseConfig(s, configVariable)
 		if err != nil {
 			return Config{}, nil, err
 		}
-		if warning != "" {
-			warnings = append(warnings, warning)
+		for setting, from := range file.given {
+			from.Name = configVariable
+			file.give(setting, from)
+		}
+		if bare {
+			warnings = append(warnings, configVariable+" holds cluster strings, ONNX Runtime's form before 1.19; it takes the path of a JSON file with them too")
 		}
 		c = overlay([]Config{c, file})
 	}
 	return c, warnings, nil
 }
 
-// configFromEnv reads what ORTMODULE_MEMORY_OPT_CONFIG holds: the path of a file, or,
-// if there is no such file and it has the colons of requests, the requests.
-func configFromEnv(s string) (c Config, warning string, err error) {
+// ParseConfig reads what a flag or variable holds that names a config: the path of
+// a file, or, if there is none, the JSON itself, or cluster strings, which have
+// colons. Bare reports whether it was these, as before ONNX Runtime 1.19. Name is
+// the flag or variable.
+func ParseConfig(s, name string) (c Config, bare bool, err error) {
 	_, err = os.Stat(s)
-	absent := errors.Is(err, fs.ErrNotExist)
+	absent := err != nil
 	switch {
+	case absent && strings.IndexAny(s, "[{") == 0:
+		c, err = ParseJSON([]byte(s), name)
 	case absent && strings.Contains(s, ":"):
 		c = Default()
 		f, _ := find("config")
-		t := &text{name: configVariable, s: s}
+		t := &text{name: name, s: s}
 		if err := f.read(&c, textValue(t)); err != nil {
-			return Config{}, "", err
+			return Config{}, true, err
 		}
-		c.give("config", Source{Origin: OriginFile, Name: configVariable, Pos: t.pos(0)})
-		return c, configVariable + " holds cluster strings, ONNX Runtime's form before 1.19; it takes the path of a JSON file with them too", nil
-	case absent:
-		return Config{}, "", &Error{Pos{File: configVariable}, fmt.Sprintf("no file %s, need the path of a JSON file like [\"BiasGelu+:1:-1\"]", quote(s))}
+		c.give("config", Source{Origin: OriginFile, Name: name, Pos: t.pos(0)})
+		return c, true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		err = &Error{Pos{File: name}, fmt.Sprintf("no file %s, need the path of a JSON file like [\"BiasGelu+:1:-1\"]", quote(s))}
+	default:
+		c, err = ParseFile(s)
 	}
-	if c, err = ParseFile(s); err != nil {
-		return Config{}, "", err
-	}
-	for name, from := range c.given {
-		from.Name = configVariable
-		c.give(name, from)
-	}
-	return c, "", nil
+	return c, false, err
 }

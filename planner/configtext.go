@@ -14,7 +14,11 @@ func configText(requests []ClusterRequest) string {
 		if len(r.Places) > 0 {
 			var places []string
 			for _, p := range r.Places {
-				places = append(places, fmt.Sprintf("%d-%d", p.First, p.Last))
+				place := strconv.Itoa(p.First)
+				if p.Last != p.First {
+					place += "-" + strconv.Itoa(p.Last)
+				}
+				places = append(places, place)
 			}
 			count = "{" + strings.Join(places, ",") + "}"
 		}
@@ -35,11 +39,16 @@ func parseConfig(s string) (requests []ClusterRequest, err error) {
 		if set, isSet := strings.CutPrefix(rest, "{"); isSet {
 			set, rest, ok = strings.Cut(set, "}")
 			for place := range strings.SplitSeq(set, ",") {
-				var p Places
-				if n, err := fmt.Sscanf(place, "%d-%d", &p.First, &p.Last); n != 2 || err != nil || !ok {
-					return nil, fmt.Errorf("planner: the request %q should name layers like {0-3,7-7}", s)
+				first, last, several := strings.Cut(place, "-")
+				if !several {
+					last = first
 				}
-				r.Places = append(r.Places, p)
+				from, err1 := strconv.Atoi(first)
+				to, err2 := strconv.Atoi(last)
+				if err1 != nil || err2 != nil || !ok {
+					return nil, fmt.Errorf("planner: the request %q should name layers like {0-3,7}", s)
+				}
+				r.Places = append(r.Places, Places{from, to})
 			}
 			s = strings.TrimPrefix(rest, ",")
 		} else {

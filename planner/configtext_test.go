@@ -24,7 +24,7 @@ func TestConfigText(t *testing.T) {
 			t.Error(d)
 		}
 	}
-	for _, bad := range []string{"x", "x:1", "x:y:1", "x:1:z", "x:1:{0-1", "x:1:{0}", ":", "x:1:1,y"} {
+	for _, bad := range []string{"x", "x:1", "x:y:1", "x:1:z", "x:1:{0-1", "x:1:{0,a}", "x:1:{0-}", "x:1:{}", ":", "x:1:1,y"} {
 		if got, err := parseConfig(bad); err == nil {
 			t.Errorf("%q is read as %v", bad, got)
 		}

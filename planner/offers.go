@@ -181,7 +181,10 @@ func (o *offers) applied(again []bool) []int {
 func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) {
 	asked := cluster.Level(o.keys, r.Level)
 	if r.Compat != "" && r.Level > 0 {
-		return o.a.Choose(asked).Choices, nil
+		for _, w := range r.Clusters {
+			warnings = append(warnings, fmt.Sprintf("%s%q is not heeded: in ONNX Runtime a level asks for clusters itself", w.Where, configText([]ClusterRequest{w})))
+		}
+		return o.a.Choose(asked).Choices, warnings
 	}
 	by := make([]string, len(o.a.Plans)) // who asks for each place
 	for _, w := range r.Clusters {
@@ -190,21 +193,42 @@ func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) 
 			want.Places = append(want.Places, cluster.Places(p))
 		}
 		asked = append(asked, want)
-		switch {
-		case r.Compat == "":
+		if r.Compat == "" {
 			warnings = append(warnings, o.remarks(w, by, r.extracted(w.ID))...)
-		case w.Strategy != 0 && !o.spelled(w.ID, w.Strategy), !slices.Contains(o.a.Spellings(), w.ID):
-			warnings = append(warnings, o.unmatched(w))
 		}
 	}
-	return o.a.Choose(asked).Choices, warnings
+	all := o.a.Choose(asked)
+	if r.Compat != "" {
+		for i, w := range r.Clusters {
+			warnings = append(warnings, o.asORT(w, r.Clusters[i+1:], all.Tallies[i].Matched)...)
+		}
+	}
+	return all.Choices, warnings
 }
 
-// spelled reports whether an option of a type has the very ID, which is all that
-// ONNX Runtime looks for.
-func (o *offers) spelled(id string, kind int) bool {
-	choices, _ := o.a.Match(id, kind)
-	return slices.ContainsFunc(choices, func(c cluster.Choice) bool { return o.a.ID(o.a.Option(c)) == id })
+// asORT are remarks on what ONNX Runtime makes of a request, in silence: later
+// are the requests behind it.
+func (o *offers) asORT(w ClusterRequest, later []ClusterRequest, matched int) []string {
+	say := func(format string, args ...any) []string { return []string{w.Where + fmt.Sprintf(format, args...)} }
+	text := configText([]ClusterRequest{w})
+	wins := slices.IndexFunc(later, func(x ClusterRequest) bool { return x.ID == w.ID })
+	switch {
+	case wins >= 0:
+		return say("%q is not heeded: in ONNX Runtime %q, which comes later, takes its place", text, configText(later[wins:wins+1]))
+	case w.Strategy == 0 && slices.Contains(o.a.Spellings(), w.ID):
+		return nil
+	case matched == 0:
+		return []string{o.unmatched(w)}
+	case len(w.Places) > 0:
+		if last := w.Places[len(w.Places)-1].Last; last >= matched {
+			return say("%q names layer %d, but the model has the cluster %d times, from 0 to %d", text, last, matched, matched-1)
+		}
+	case w.Count == 0:
+		return say("%q asks for none, which in ONNX Runtime is all but the last of %d", text, matched)
+	case w.Count > 0 && w.Count != matched:
+		return say("%q asks for %d, which in ONNX Runtime is all %d", text, w.Count, matched)
+	}
+	return nil
 }
 
 // remarks are on one request: what its spelling means, places that another

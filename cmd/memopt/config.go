@@ -15,7 +15,7 @@ var configCommand = &cli.Command{
 	ArgsUsage: " ",
 	Flags: common(
 		&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of configuration files instead"},
-		&cli.StringFlag{Name: "config", Usage: "`FILE` JSON settings, or ONNX Runtime's array of clusters"},
+		configFlag(),
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")

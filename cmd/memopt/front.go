@@ -113,12 +113,7 @@ func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 	}
 	if c := strings.TrimSpace(r.Config); c != "" {
 		var err error
-		if c[0] == '{' || c[0] == '[' {
-			file, err = configs.ParseJSON([]byte(c), "config")
-		} else {
-			file, err = configs.ParseFile(c)
-		}
-		if err != nil {
+		if file, _, err = configs.ParseConfig(c, "config"); err != nil {
 			return flags, nil, err
 		}
 	}

@@ -25,7 +25,7 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		setting("level", "`N` ONNX Runtime's level: 0, 1 or 2"),
 		setting("boundary", "`ON|OFF` whether what layers keep for each other is kept (default on)"),
 		setting("compat", "`RELEASE` clusters and choices of ONNX Runtime 1.19 to the letter"),
-		&cli.StringFlag{Name: "config", Usage: "`FILE` JSON settings, or ONNX Runtime's array of clusters"},
+		configFlag(),
 		&cli.StringFlag{Name: "profile", Usage: "`FILE` count time as train --record measured it, instead of flops and bytes"},
 		setting("optimize", "`NAME` what is done to a forward graph first: off, clean or fuse (default)"),
 		setting("shrink", "`on|off|auto` keep signs, masks and places of values instead of them, where that is exact (default auto: under a budget or at level 2, if it helps)"),
@@ -39,6 +39,11 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		setting("accumulate", "`N` micro-batches for each update (default 1)"),
 		setting("device", "`NAME` auto (default), cpu, vulkan, or which: vulkan:1, vulkan:llvmpipe"),
 	}, more...)...)
+}
+
+// configFlag is where settings are read from besides.
+func configFlag() cli.Flag {
+	return &cli.StringFlag{Name: "config", Usage: "`FILE` JSON settings, or ONNX Runtime's array of clusters; or clusters themselves: BiasGelu+:1:-1,Dropout+:1:{0-3,7}"}
 }
 
 // settingsTitle stands above the flags of settings in help texts, and marks them.
@@ -68,9 +73,9 @@ func settings(c *cli.Context) (configs.Config, error) {
 		}
 	}
 	var file configs.Config
-	if path := c.String("config"); path != "" {
+	if given := c.String("config"); given != "" {
 		var err error
-		if file, err = configs.ParseFile(path); err != nil {
+		if file, _, err = configs.ParseConfig(given, "--config"); err != nil {
 			return flags, asInput(err)
 		}
 	}

@@ -96,33 +96,38 @@ func (a *Analysis) Choose(requests []Request) Chosen {
 	return chosen
 }
 
+// chooseAsORT heeds places too, which ONNX Runtime does not know.
 func (a *Analysis) chooseAsORT(requests []Request) Chosen {
 	chosen := Chosen{Tallies: make([]Tally, len(requests))}
 	last := map[string]int{}
 	for i, r := range requests {
 		last[r.ID] = i
 	}
-	spared := map[string]bool{}
-	for p, plan := range slices.Backward(a.Plans) {
-		for k := range plan.Options {
-			o := &plan.Options[k]
-			id := a.ID(o)
-			i, ok := last[id]
-			if !ok || requests[i].Type != o.Type {
-				continue
+	by, matches := make([]int, 0, len(a.Plans)), make([]Choice, 0, len(a.Plans)) // one a plan at most
+	for p := range a.Plans {
+		for k := range a.Plans[p].Options {
+			o := &a.Plans[p].Options[k]
+			if i, ok := last[a.ID(o)]; ok && requests[i].Type == o.Type {
+				by, matches = append(by, i), append(matches, Choice{p, k})
+				chosen.Tallies[i].Matched++
+				break
 			}
-			chosen.Tallies[i].Matched++
-			switch r := requests[i]; {
-			case r.Count == 0 && len(r.Places) == 0 && !spared[id]:
-				spared[id] = true
-			default:
-				chosen.Tallies[i].Applied++
-				chosen.Choices = append(chosen.Choices, Choice{p, k})
-			}
-			break
 		}
 	}
-	slices.Reverse(chosen.Choices)
+	seen := make([]int, len(requests))
+	for n, c := range matches {
+		i := by[n]
+		r, place := requests[i], seen[i]
+		seen[i]++
+		spared := r.Count == 0 && place == chosen.Tallies[i].Matched-1
+		if len(r.Places) > 0 {
+			spared = !r.wants(place)
+		}
+		if !spared {
+			chosen.Tallies[i].Applied++
+			chosen.Choices = append(chosen.Choices, c)
+		}
+	}
 	return chosen
 }
 
