@@ -3,10 +3,16 @@ package kernels
 import "golang.org/x/sys/cpu"
 
 //go:noescape
-func tileAVX512(k int, a, b, c *float32, ldc int, add bool)
+func tile12AVX512(k int, a, b, c *float32, ldc, right int, add bool)
 
 //go:noescape
-func tileAVX2(k int, a, b, c *float32, ldc int, add bool)
+func tile8AVX512(k int, a, b, c *float32, ldc, right int, add bool)
+
+//go:noescape
+func tile4AVX512(k int, a, b, c *float32, ldc, right int, add bool)
+
+//go:noescape
+func tileAVX2(k int, a, b, c *float32, ldc, right int, add bool)
 
 //go:noescape
 func turnAVX2(dst, src *float32, k, ld, w int)
@@ -28,13 +34,21 @@ func copyRows8(dst, src []float32, rows, n, dstStep, srcStep int) {
 // fastTiles lists the assembly micro-kernels that this CPU has.
 func fastTiles() (ts []tile) {
 	if cpu.X86.HasAVX512F {
-		ts = append(ts, tile{"avx512", 12, 32, func(k int, a, b, c []float32, ldc int, add bool) {
-			tileAVX512(k, &a[:12*k][0], &b[:32*k][0], &c[:11*ldc+32][0], ldc, add)
+		ts = append(ts, tile{"avx512", 12, 32, []int{4, 8}, func(rows, k int, a, b, c []float32, ldc, right int, add bool) {
+			a0, b0, c0 := &a[:12*k][0], &b[:32*k][0], &c[:(rows-1)*ldc+right+16][0]
+			switch rows {
+			case 4:
+				tile4AVX512(k, a0, b0, c0, ldc, right, add)
+			case 8:
+				tile8AVX512(k, a0, b0, c0, ldc, right, add)
+			default:
+				tile12AVX512(k, a0, b0, c0, ldc, right, add)
+			}
 		}})
 	}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
-		ts = append(ts, tile{"avx2", 6, 16, func(k int, a, b, c []float32, ldc int, add bool) {
-			tileAVX2(k, &a[:6*k][0], &b[:16*k][0], &c[:5*ldc+16][0], ldc, add)
+		ts = append(ts, tile{"avx2", 6, 16, nil, func(rows, k int, a, b, c []float32, ldc, right int, add bool) {
+			tileAVX2(k, &a[:6*k][0], &b[:16*k][0], &c[:(rows-1)*ldc+right+8][0], ldc, right, add)
 		}})
 	}
 	return ts

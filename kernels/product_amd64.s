@@ -2,182 +2,168 @@
 
 // The micro-kernels of product_f32.go: a tile of C stays in vector registers
 // while k steps of a panel of A (one broadcast a row) and of a panel of B (two
-// vectors) pass by. Both panels are read in one straight line.
+// vectors) pass by. Both panels are read in one straight line. The two halves
+// of a row of C may lie apart.
 //
-// Registers: CX steps left, SI panel of A, DI panel of B, DX C, R8 bytes a row.
+// Registers: CX steps left, SI panel of A, DI panel of B, DX C, R9 its right
+// half, R8 bytes a row.
 
-// func tileAVX512(k int, a, b, c *float32, ldc int, add bool)
-// 12 rows × 32 columns: Z8 to Z31 are the sums, Z0 and Z1 a step of B, Z2 to
-// Z7 elements of A in turn.
-TEXT ·tileAVX512(SB), NOSPLIT, $0-41
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), SI
-	MOVQ b+16(FP), DI
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), R8
-	SHLQ $2, R8 // bytes from row to row of C
+#define BEGIN \
+	MOVQ k+0(FP), CX      \
+	MOVQ a+8(FP), SI      \
+	MOVQ b+16(FP), DI     \
+	MOVQ c+24(FP), DX     \
+	MOVQ ldc+32(FP), R8   \
+	MOVQ right+40(FP), R9 \
+	SHLQ $2, R8           \
+	LEAQ (DX)(R9*4), R9   \
+	MOVBLZX add+48(FP), AX
 
-	VPXORQ Z8, Z8, Z8
-	VPXORQ Z9, Z9, Z9
-	VPXORQ Z10, Z10, Z10
-	VPXORQ Z11, Z11, Z11
-	VPXORQ Z12, Z12, Z12
-	VPXORQ Z13, Z13, Z13
-	VPXORQ Z14, Z14, Z14
-	VPXORQ Z15, Z15, Z15
-	VPXORQ Z16, Z16, Z16
-	VPXORQ Z17, Z17, Z17
-	VPXORQ Z18, Z18, Z18
-	VPXORQ Z19, Z19, Z19
-	VPXORQ Z20, Z20, Z20
-	VPXORQ Z21, Z21, Z21
-	VPXORQ Z22, Z22, Z22
-	VPXORQ Z23, Z23, Z23
-	VPXORQ Z24, Z24, Z24
-	VPXORQ Z25, Z25, Z25
-	VPXORQ Z26, Z26, Z26
-	VPXORQ Z27, Z27, Z27
-	VPXORQ Z28, Z28, Z28
-	VPXORQ Z29, Z29, Z29
-	VPXORQ Z30, Z30, Z30
-	VPXORQ Z31, Z31, Z31
+// WIDE is a row's part of a step: an element of A times a step of B.
+#define WIDE(at, x, left, right) \
+	VBROADCASTSS at(SI), x   \
+	VFMADD231PS Z0, x, left  \
+	VFMADD231PS Z1, x, right
 
-tileAVX512Step:
-	VMOVUPS (DI), Z0
+// TAKE adds a row of C to its sums, and PUT makes them the row.
+#define TAKE(left, right) \
+	VADDPS (DX)(BX*1), left, left   \
+	VADDPS (R9)(BX*1), right, right \
+	ADDQ R8, BX
+
+#define PUT(left, right) \
+	VMOVUPS left, (DX)  \
+	VMOVUPS right, (R9) \
+	ADDQ R8, DX         \
+	ADDQ R8, R9
+
+// Rows of a tile: Z8 to Z31 are the sums, Z0 and Z1 a step of B, Z2 to Z7
+// elements of A in turn.
+#define WIDE4(at, x, y, z, u, l0, r0, l1, r1, l2, r2, l3, r3) \
+	WIDE(at, x, l0, r0)    \
+	WIDE(at+4, y, l1, r1)  \
+	WIDE(at+8, z, l2, r2)  \
+	WIDE(at+12, u, l3, r3)
+
+#define TAKE4(l0, r0, l1, r1, l2, r2, l3, r3) \
+	TAKE(l0, r0) \
+	TAKE(l1, r1) \
+	TAKE(l2, r2) \
+	TAKE(l3, r3)
+
+#define PUT4(l0, r0, l1, r1, l2, r2, l3, r3) \
+	PUT(l0, r0) \
+	PUT(l1, r1) \
+	PUT(l2, r2) \
+	PUT(l3, r3)
+
+#define CLEAR4(l0, r0, l1, r1, l2, r2, l3, r3) \
+	VPXORQ l0, l0, l0 \
+	VPXORQ r0, r0, r0 \
+	VPXORQ l1, l1, l1 \
+	VPXORQ r1, r1, r1 \
+	VPXORQ l2, l2, l2 \
+	VPXORQ r2, r2, r2 \
+	VPXORQ l3, l3, l3 \
+	VPXORQ r3, r3, r3
+
+#define STEP \
+	VMOVUPS (DI), Z0   \
 	VMOVUPS 64(DI), Z1
-	VBROADCASTSS (SI), Z2
-	VFMADD231PS Z0, Z2, Z8
-	VFMADD231PS Z1, Z2, Z9
-	VBROADCASTSS 4(SI), Z3
-	VFMADD231PS Z0, Z3, Z10
-	VFMADD231PS Z1, Z3, Z11
-	VBROADCASTSS 8(SI), Z4
-	VFMADD231PS Z0, Z4, Z12
-	VFMADD231PS Z1, Z4, Z13
-	VBROADCASTSS 12(SI), Z5
-	VFMADD231PS Z0, Z5, Z14
-	VFMADD231PS Z1, Z5, Z15
-	VBROADCASTSS 16(SI), Z6
-	VFMADD231PS Z0, Z6, Z16
-	VFMADD231PS Z1, Z6, Z17
-	VBROADCASTSS 20(SI), Z7
-	VFMADD231PS Z0, Z7, Z18
-	VFMADD231PS Z1, Z7, Z19
-	VBROADCASTSS 24(SI), Z2
-	VFMADD231PS Z0, Z2, Z20
-	VFMADD231PS Z1, Z2, Z21
-	VBROADCASTSS 28(SI), Z3
-	VFMADD231PS Z0, Z3, Z22
-	VFMADD231PS Z1, Z3, Z23
-	VBROADCASTSS 32(SI), Z4
-	VFMADD231PS Z0, Z4, Z24
-	VFMADD231PS Z1, Z4, Z25
-	VBROADCASTSS 36(SI), Z5
-	VFMADD231PS Z0, Z5, Z26
-	VFMADD231PS Z1, Z5, Z27
-	VBROADCASTSS 40(SI), Z6
-	VFMADD231PS Z0, Z6, Z28
-	VFMADD231PS Z1, Z6, Z29
-	VBROADCASTSS 44(SI), Z7
-	VFMADD231PS Z0, Z7, Z30
-	VFMADD231PS Z1, Z7, Z31
-	ADDQ $48, SI
-	ADDQ $128, DI
+
+#define NEXT \
+	ADDQ $48, SI  \
+	ADDQ $128, DI \
 	DECQ CX
-	JNZ  tileAVX512Step
 
-	MOVBLZX add+40(FP), AX
+// func tile12AVX512(k int, a, b, c *float32, ldc, right int, add bool)
+// 12 rows × 32 columns.
+TEXT ·tile12AVX512(SB), NOSPLIT, $0-49
+	BEGIN
+	CLEAR4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	CLEAR4(Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23)
+	CLEAR4(Z24, Z25, Z26, Z27, Z28, Z29, Z30, Z31)
+
+tile12AVX512Step:
+	STEP
+	WIDE4(0, Z2, Z3, Z4, Z5, Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	WIDE4(16, Z6, Z7, Z2, Z3, Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23)
+	WIDE4(32, Z4, Z5, Z6, Z7, Z24, Z25, Z26, Z27, Z28, Z29, Z30, Z31)
+	NEXT
+	JNZ tile12AVX512Step
+
 	TESTL AX, AX
-	JZ   tileAVX512Store
+	JZ tile12AVX512Store
+	XORQ BX, BX
+	TAKE4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	TAKE4(Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23)
+	TAKE4(Z24, Z25, Z26, Z27, Z28, Z29, Z30, Z31)
 
-	// C += the sums: take in what is there.
-	MOVQ DX, BX
-	VADDPS (BX), Z8, Z8
-	VADDPS 64(BX), Z9, Z9
-	ADDQ R8, BX
-	VADDPS (BX), Z10, Z10
-	VADDPS 64(BX), Z11, Z11
-	ADDQ R8, BX
-	VADDPS (BX), Z12, Z12
-	VADDPS 64(BX), Z13, Z13
-	ADDQ R8, BX
-	VADDPS (BX), Z14, Z14
-	VADDPS 64(BX), Z15, Z15
-	ADDQ R8, BX
-	VADDPS (BX), Z16, Z16
-	VADDPS 64(BX), Z17, Z17
-	ADDQ R8, BX
-	VADDPS (BX), Z18, Z18
-	VADDPS 64(BX), Z19, Z19
-	ADDQ R8, BX
-	VADDPS (BX), Z20, Z20
-	VADDPS 64(BX), Z21, Z21
-	ADDQ R8, BX
-	VADDPS (BX), Z22, Z22
-	VADDPS 64(BX), Z23, Z23
-	ADDQ R8, BX
-	VADDPS (BX), Z24, Z24
-	VADDPS 64(BX), Z25, Z25
-	ADDQ R8, BX
-	VADDPS (BX), Z26, Z26
-	VADDPS 64(BX), Z27, Z27
-	ADDQ R8, BX
-	VADDPS (BX), Z28, Z28
-	VADDPS 64(BX), Z29, Z29
-	ADDQ R8, BX
-	VADDPS (BX), Z30, Z30
-	VADDPS 64(BX), Z31, Z31
-
-tileAVX512Store:
-	VMOVUPS Z8, (DX)
-	VMOVUPS Z9, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z10, (DX)
-	VMOVUPS Z11, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z12, (DX)
-	VMOVUPS Z13, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z14, (DX)
-	VMOVUPS Z15, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z16, (DX)
-	VMOVUPS Z17, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z18, (DX)
-	VMOVUPS Z19, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z20, (DX)
-	VMOVUPS Z21, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z22, (DX)
-	VMOVUPS Z23, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z24, (DX)
-	VMOVUPS Z25, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z26, (DX)
-	VMOVUPS Z27, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z28, (DX)
-	VMOVUPS Z29, 64(DX)
-	ADDQ R8, DX
-	VMOVUPS Z30, (DX)
-	VMOVUPS Z31, 64(DX)
+tile12AVX512Store:
+	PUT4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	PUT4(Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23)
+	PUT4(Z24, Z25, Z26, Z27, Z28, Z29, Z30, Z31)
 	VZEROUPPER
 	RET
 
-// func tileAVX2(k int, a, b, c *float32, ldc int, add bool)
+// func tile8AVX512(k int, a, b, c *float32, ldc, right int, add bool)
+// The first 8 rows × 32 columns.
+TEXT ·tile8AVX512(SB), NOSPLIT, $0-49
+	BEGIN
+	CLEAR4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	CLEAR4(Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23)
+
+tile8AVX512Step:
+	STEP
+	WIDE4(0, Z2, Z3, Z4, Z5, Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	WIDE4(16, Z6, Z7, Z2, Z3, Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23)
+	NEXT
+	JNZ tile8AVX512Step
+
+	TESTL AX, AX
+	JZ tile8AVX512Store
+	XORQ BX, BX
+	TAKE4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	TAKE4(Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23)
+
+tile8AVX512Store:
+	PUT4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	PUT4(Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23)
+	VZEROUPPER
+	RET
+
+// func tile4AVX512(k int, a, b, c *float32, ldc, right int, add bool)
+// The first 4 rows × 32 columns.
+TEXT ·tile4AVX512(SB), NOSPLIT, $0-49
+	BEGIN
+	CLEAR4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+
+tile4AVX512Step:
+	STEP
+	WIDE4(0, Z2, Z3, Z4, Z5, Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	NEXT
+	JNZ tile4AVX512Step
+
+	TESTL AX, AX
+	JZ tile4AVX512Store
+	XORQ BX, BX
+	TAKE4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+
+tile4AVX512Store:
+	PUT4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15)
+	VZEROUPPER
+	RET
+
+// func tileAVX2(k int, a, b, c *float32, ldc, right int, add bool)
 // 6 rows × 16 columns: Y4 to Y15 are the sums, Y0 and Y1 a step of B, Y2 and
 // Y3 elements of A in turn.
-TEXT ·tileAVX2(SB), NOSPLIT, $0-41
-	MOVQ k+0(FP), CX
-	MOVQ a+8(FP), SI
-	MOVQ b+16(FP), DI
-	MOVQ c+24(FP), DX
-	MOVQ ldc+32(FP), R8
-	SHLQ $2, R8 // bytes from row to row of C
+#define NARROW(at, x, left, right) \
+	VBROADCASTSS at(SI), x   \
+	VFMADD231PS Y0, x, left  \
+	VFMADD231PS Y1, x, right
 
+TEXT ·tileAVX2(SB), NOSPLIT, $0-49
+	BEGIN
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
@@ -194,71 +180,34 @@ TEXT ·tileAVX2(SB), NOSPLIT, $0-41
 tileAVX2Step:
 	VMOVUPS (DI), Y0
 	VMOVUPS 32(DI), Y1
-	VBROADCASTSS (SI), Y2
-	VFMADD231PS Y0, Y2, Y4
-	VFMADD231PS Y1, Y2, Y5
-	VBROADCASTSS 4(SI), Y3
-	VFMADD231PS Y0, Y3, Y6
-	VFMADD231PS Y1, Y3, Y7
-	VBROADCASTSS 8(SI), Y2
-	VFMADD231PS Y0, Y2, Y8
-	VFMADD231PS Y1, Y2, Y9
-	VBROADCASTSS 12(SI), Y3
-	VFMADD231PS Y0, Y3, Y10
-	VFMADD231PS Y1, Y3, Y11
-	VBROADCASTSS 16(SI), Y2
-	VFMADD231PS Y0, Y2, Y12
-	VFMADD231PS Y1, Y2, Y13
-	VBROADCASTSS 20(SI), Y3
-	VFMADD231PS Y0, Y3, Y14
-	VFMADD231PS Y1, Y3, Y15
+	NARROW(0, Y2, Y4, Y5)
+	NARROW(4, Y3, Y6, Y7)
+	NARROW(8, Y2, Y8, Y9)
+	NARROW(12, Y3, Y10, Y11)
+	NARROW(16, Y2, Y12, Y13)
+	NARROW(20, Y3, Y14, Y15)
 	ADDQ $24, SI
 	ADDQ $64, DI
 	DECQ CX
-	JNZ  tileAVX2Step
+	JNZ tileAVX2Step
 
-	MOVBLZX add+40(FP), AX
 	TESTL AX, AX
-	JZ   tileAVX2Store
-
-	// C += the sums: take in what is there.
-	MOVQ DX, BX
-	VADDPS (BX), Y4, Y4
-	VADDPS 32(BX), Y5, Y5
-	ADDQ R8, BX
-	VADDPS (BX), Y6, Y6
-	VADDPS 32(BX), Y7, Y7
-	ADDQ R8, BX
-	VADDPS (BX), Y8, Y8
-	VADDPS 32(BX), Y9, Y9
-	ADDQ R8, BX
-	VADDPS (BX), Y10, Y10
-	VADDPS 32(BX), Y11, Y11
-	ADDQ R8, BX
-	VADDPS (BX), Y12, Y12
-	VADDPS 32(BX), Y13, Y13
-	ADDQ R8, BX
-	VADDPS (BX), Y14, Y14
-	VADDPS 32(BX), Y15, Y15
+	JZ tileAVX2Store
+	XORQ BX, BX
+	TAKE(Y4, Y5)
+	TAKE(Y6, Y7)
+	TAKE(Y8, Y9)
+	TAKE(Y10, Y11)
+	TAKE(Y12, Y13)
+	TAKE(Y14, Y15)
 
 tileAVX2Store:
-	VMOVUPS Y4, (DX)
-	VMOVUPS Y5, 32(DX)
-	ADDQ R8, DX
-	VMOVUPS Y6, (DX)
-	VMOVUPS Y7, 32(DX)
-	ADDQ R8, DX
-	VMOVUPS Y8, (DX)
-	VMOVUPS Y9, 32(DX)
-	ADDQ R8, DX
-	VMOVUPS Y10, (DX)
-	VMOVUPS Y11, 32(DX)
-	ADDQ R8, DX
-	VMOVUPS Y12, (DX)
-	VMOVUPS Y13, 32(DX)
-	ADDQ R8, DX
-	VMOVUPS Y14, (DX)
-	VMOVUPS Y15, 32(DX)
+	PUT(Y4, Y5)
+	PUT(Y6, Y7)
+	PUT(Y8, Y9)
+	PUT(Y10, Y11)
+	PUT(Y12, Y13)
+	PUT(Y14, Y15)
 	VZEROUPPER
 	RET
 

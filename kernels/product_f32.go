@@ -25,16 +25,30 @@ const (
 type tile struct {
 	name       string
 	rows, cols int
-	// run computes a tile from the panels a and b; c is at least rows rows of
-	// ldc floats and receives cols floats of each.
-	run func(k int, a, b, c []float32, ldc int, add bool)
+	less       []int // of rows that run can leave it at, the least first
+	// run computes so many rows of a tile from the panels a and b: rows of c
+	// are ldc floats apart, their right halves right floats from the left ones.
+	run func(rows, k int, a, b, c []float32, ldc, right int, add bool)
 }
 
-// maxCols is the most columns that a tile has.
-const maxCols = 32
+// fit is the least number of rows that run can do which has n.
+func (t *tile) fit(n int) int {
+	if n == 0 {
+		return 0
+	}
+	for _, r := range t.less {
+		if r >= n {
+			return r
+		}
+	}
+	return t.rows
+}
+
+// The most rows and columns that a tile has.
+const maxRows, maxCols = 12, 32
 
 // tiles lists the micro-kernels that this machine can run, best first.
-var tiles = append(fastTiles(), tile{"go", 2, 4, tileGo})
+var tiles = append(fastTiles(), tile{"go", 2, 4, nil, tileGo})
 
 // operand is a matrix with an outer index i (a row of A, a column of B) and
 // the index p that is summed over.
@@ -111,8 +125,9 @@ func packRows(dst, src []float32, n, k, ld, w int) {
 // panels is the memory that packed blocks need, 2 MB for each product that
 // is under way at one time.
 type panels struct {
-	a [blockM * blockK]float32
-	b [blockN * blockK]float32
+	a    [blockM * blockK]float32
+	b    [blockN * blockK]float32
+	edge [maxRows * maxCols]float32 // a tile that is not whole
 }
 
 var blocks workspace[panels]
@@ -226,51 +241,54 @@ func (t *tile) block(par parallel, m0, m1, n0, n1, k int, a, b operand, c result
 // group computes rows [i0, i1) × columns [j0, j1) of a packed block that begins
 // at (top, left) of C.
 func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c result, top, left int, add bool) {
-	var edge []float32
+	half := t.cols / 2
 	for j := j0; j < j1; j += t.cols {
 		b := buf.b[j*kc:]
-		whole := c.spots == nil && j+t.cols <= j1 && (left+j)%c.part+t.cols <= c.part
-		to := c.data[c.at(left+j)+(top+i0)*c.ld:]
-		width := min(t.cols, j1-j)
+		at, width := c.at(left+j), min(t.cols, j1-j)
+		whole := c.spots == nil && width == t.cols && (left+j)%c.part+half <= c.part && (left+j+half)%c.part+half <= c.part
+		right := half
 		var places [maxCols]int
-		for x := range width {
-			places[x] = c.at(left + j + x)
+		if whole {
+			right = c.at(left+j+half) - at
 		}
+		if !whole || t.fit((i1-i0)%t.rows) != (i1-i0)%t.rows {
+			for x := range width {
+				places[x] = c.at(left + j + x)
+			}
+		}
+		to := c.data[at+(top+i0)*c.ld:]
 		for i := i0; i < i1; i += t.rows {
-			a := buf.a[i*kc:]
-			if whole && i+t.rows <= i1 {
-				t.run(kc, a, b, to[(i-i0)*c.ld:], c.ld, add)
+			a, n := buf.a[i*kc:], min(t.rows, i1-i)
+			rows := t.fit(n)
+			if whole && rows == n {
+				t.run(rows, kc, a, b, to[(i-i0)*c.ld:], c.ld, right, add)
 				continue
 			}
-			if edge == nil {
-				edge = make([]float32, t.rows*t.cols)
-			}
-			t.run(kc, a, b, edge, t.cols, false)
-			for r := range min(t.rows, i1-i) {
-				row, sums := c.data[(top+i+r)*c.ld:], edge[r*t.cols:][:width]
-				for x := 0; x < width; {
-					run := 1
-					if c.spots == nil {
-						run = min(width-x, c.part-(left+j+x)%c.part)
-					}
-					to := row[places[x]:][:run]
-					if add {
-						for k, v := range sums[x : x+run] {
-							to[k] += v
-						}
-					} else {
-						copy(to, sums[x:])
-					}
-					x += run
-				}
+			t.run(rows, kc, a, b, buf.edge[:], t.cols, half, false)
+			for r := range n {
+				place(c.data[(top+i+r)*c.ld:], buf.edge[r*t.cols:][:width], places[:width], add)
 			}
 		}
 	}
 }
 
+// place brings sums to where they belong in a row of C.
+func place(row, sums []float32, places []int, add bool) {
+	places = places[:len(sums)]
+	if add {
+		for x, v := range sums {
+			row[places[x]] += v
+		}
+		return
+	}
+	for x, v := range sums {
+		row[places[x]] = v
+	}
+}
+
 // tileGo is the micro-kernel for every machine: 2 × 4 sums, which is what the
 // compiler can hold in scalar registers, and four steps in one turn.
-func tileGo(k int, a, b, c []float32, ldc int, add bool) {
+func tileGo(_, k int, a, b, c []float32, ldc, right int, add bool) {
 	var c00, c01, c02, c03, c10, c11, c12, c13 float32
 	a, b = a[:2*k], b[:4*k]
 	for len(a) >= 8 && len(b) >= 16 {
@@ -327,12 +345,15 @@ func tileGo(k int, a, b, c []float32, ldc int, add bool) {
 		a, b = a[2:], b[4:]
 	}
 	for i, sums := range [2][4]float32{{c00, c01, c02, c03}, {c10, c11, c12, c13}} {
-		out := c[i*ldc:][:4]
 		for j, v := range sums {
-			if add {
-				v += out[j]
+			at := i*ldc + j%2
+			if j >= 2 {
+				at += right
 			}
-			out[j] = v
+			if add {
+				v += c[at]
+			}
+			c[at] = v
 		}
 	}
 }
