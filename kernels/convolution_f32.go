@@ -12,13 +12,36 @@ type columns struct {
 	step   int       // from one image to the next
 	back   bool      // positions are of x and the images are of y
 	taps   bool      // the outer index is channel and tap, positions are summed over
+	look   *outlook  // what packs it on AVX-512
+}
+
+// newColumns is for images that are still to be named.
+func newColumns(c *convolution, step int, back, taps bool) columns {
+	m := columns{convolution: c, step: step, back: back, taps: taps}
+	if wide() && c.stride[2] <= 2 {
+		m.look = newOutlook(c, back)
+	}
+	return m
+}
+
+// of is the same for these images.
+func (m columns) of(images []float32) *columns {
+	m.images = images
+	return &m
 }
 
 func (m *columns) pack(dst []float32, i0, i1, p0, p1, w int) {
 	if i1-i0 < w {
 		clear(dst[:(p1-p0)*w])
 	}
-	if !m.taps {
+	switch {
+	case m.look != nil && m.taps:
+		m.turnWide(dst, i0, i1, p0, p1, w)
+		return
+	case m.look != nil && w%16 == 0:
+		m.packWide(dst, i0, i1, p0, p1, w)
+		return
+	case !m.taps:
 		m.fill(dst, p0, p1, i0, i1, w)
 		return
 	}
@@ -216,6 +239,10 @@ func (t turned) pack(dst []float32, i0, i1, p0, p1, w int) {
 	if i1-i0 < w {
 		clear(dst[:(p1-p0)*w])
 	}
+	if wide() && t.taps > 1 && t.taps <= mostTaps && w <= 16 {
+		t.turnTaps(dst, i0, i1, p0, p1, w)
+		return
+	}
 	for p := p0; p < p1; p++ {
 		outer, tap := p/t.taps, p%t.taps
 		if t.of != nil {
@@ -285,9 +312,10 @@ func (c *convolution) fastForward(par parallel, x, w, bias, y []float32) {
 		return
 	}
 	depth, size := c.inner*volume(c.kernel), c.inner*volume(c.in)
+	columns := newColumns(c, c.group*size, false, false)
 	c.fast(par, y, bias, c.outer, volume(c.out), depth,
 		func(g int) operand { return dense{w[g*c.outer*depth:], depth, 1, 1} },
-		func(g int) operand { return &columns{c, x[g*size:], c.group * size, false, false} })
+		func(g int) operand { return columns.of(x[g*size:]) })
 }
 
 func (c *convolution) fastBackward(par parallel, y, w, bias, x []float32) {
@@ -300,9 +328,10 @@ func (c *convolution) fastBackward(par parallel, y, w, bias, x []float32) {
 		return
 	}
 	taps, size := volume(c.kernel), c.outer*volume(c.out)
+	columns := newColumns(c, c.group*size, true, false)
 	c.fast(par, x, bias, c.inner, volume(c.in), c.outer*taps,
 		func(g int) operand { return turned{w[g*c.outer*c.inner*taps:], c.inner, taps, nil} },
-		func(g int) operand { return &columns{c, y[g*size:], c.group * size, true, false} })
+		func(g int) operand { return columns.of(y[g*size:]) })
 }
 
 // fastFilters sums over the positions of all images in one product.
@@ -312,10 +341,11 @@ func (c *convolution) fastFilters(par parallel, x, y, w []float32) {
 		return
 	}
 	depth, xs, ys := c.inner*volume(c.kernel), c.inner*volume(c.in), c.outer*volume(c.out)
+	columns := newColumns(c, c.group*xs, false, true)
 	for g := range c.group {
 		multiply(par, c.outer, depth, c.n*volume(c.out),
 			stacked{volume(c.out), func(i int) dense { return dense{y[(i*c.group+g)*ys:], volume(c.out), 1, 1} }},
-			&columns{c, x[g*xs:], c.group * xs, false, true},
+			columns.of(x[g*xs:]),
 			w[g*c.outer*depth:], depth, false)
 	}
 }
@@ -340,11 +370,12 @@ func (c *convolution) phases(par parallel, y, w, bias, x []float32) {
 		if len(of) == 0 || len(spots) == 0 {
 			continue
 		}
+		columns := newColumns(p, c.group*c.outer*volume(c.out), true, false)
 		for g := range c.group {
 			to := result{x[g*c.inner*size:], size, len(spots), c.group * c.inner * size, spots}
 			tiles[0].multiply(par, c.inner, c.n*len(spots), c.outer*len(of),
 				turned{w[g*c.outer*c.inner*taps:], c.inner, taps, of},
-				&columns{p, y[g*c.outer*volume(c.out):], c.group * c.outer * volume(c.out), true, false}, to, bias != nil)
+				columns.of(y[g*c.outer*volume(c.out):]), to, bias != nil)
 		}
 	}
 }

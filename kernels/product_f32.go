@@ -10,18 +10,16 @@ package kernels
 //
 // Every element of C is summed over k in one order, whatever the worker count.
 
-// Blocks: a panel of B (256 × 32 floats) stays in the first cache while the
-// panels of a row group of A stream past it from the second.
+// Blocks: a panel of B (288 × 32 floats) stays in the first cache while the
+// panels of a block of A stream past it from the second.
 const (
-	blockK = 256
+	blockK = 288
 	blockM = 960
 	blockN = 1024
-	groupM = 120
-	groupN = 256
 )
 
 // tile is the shape of what a micro-kernel holds in registers. rows divides
-// blockM and groupM, cols divides blockN and groupN.
+// blockM, cols divides blockN.
 type tile struct {
 	name       string
 	rows, cols int
@@ -95,6 +93,10 @@ func (d dense) pack(dst []float32, i0, i1, p0, p1, w int) {
 
 // packRows turns n rows of k floats into columns, eight or four at a time.
 func packRows(dst, src []float32, n, k, ld, w int) {
+	if wide() {
+		turnRows(dst, src, n, k, ld, w)
+		return
+	}
 	i := 0
 	for whole := k &^ 7; vectors && whole > 0 && i+8 <= n; i += 8 {
 		turn8(dst[i:], src[i*ld:], whole, ld, w)
@@ -122,11 +124,11 @@ func packRows(dst, src []float32, n, k, ld, w int) {
 	}
 }
 
-// panels is the memory that packed blocks need, 2 MB for each product that
+// panels is the memory that packed blocks need, 1.1 MB for each product that
 // is under way at one time.
 type panels struct {
 	a    [blockM * blockK]float32
-	b    [blockN * blockK]float32
+	b    [maxCols * blockK]float32
 	edge [maxRows * maxCols]float32 // a tile that is not whole
 }
 
@@ -170,104 +172,84 @@ func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c result, add b
 		}
 		return
 	}
-	if m*n*k < aShare {
-		t.block(par, 0, m, 0, n, k, a, b, c, add)
+	if m*n*k < aShare*t.rows*t.cols {
+		t.block(0, m, 0, n, k, a, b, c, add)
 		return
 	}
 	// Shares are done side by side, each with panels of its own: workers that
 	// share panels wait for one another twice a block, and waking one takes as
 	// long as a good part of it. Shares of the same rows that one worker has in
 	// a row are done as one.
-	rows, cols := share(m, t.rows), share(n, t.cols)
+	rows, cols := share(m, 256, t.rows), share(n, 128, t.cols)
 	across := ceilDiv(n, cols)
 	par(ceilDiv(m, rows)*across, 1, func(lo, hi int) {
 		for lo < hi {
 			row, first := lo/across, lo%across
 			last := min(across, first+hi-lo)
-			t.block(serial, row*rows, min((row+1)*rows, m), first*cols, min(last*cols, n), k, a, b, c, add)
+			t.block(row*rows, min((row+1)*rows, m), first*cols, min(last*cols, n), k, a, b, c, add)
 			lo += last - first
 		}
 	})
 }
 
-// aShare is the work, in products of numbers, from which on a product is dealt
-// out in shares.
-const aShare = 4 << 20
+// aShare is the work, in steps of a micro-kernel, from which on a product is
+// dealt out in shares.
+const aShare = 8 << 10
 
 // share is how many of n rows or columns a share has: an eighth, but enough
 // that packing the other factor again is little work beside them.
-func share(n, tile int) int {
-	return ceilDiv(min(max(n/8, 256), 512), tile) * tile
+func share(n, least, tile int) int {
+	parts := max(1, min(8, n/least), ceilDiv(n, 512))
+	return ceilDiv(ceilDiv(n, parts), tile) * tile
 }
 
 // block computes rows [m0, m1) × columns [n0, n1).
-func (t *tile) block(par parallel, m0, m1, n0, n1, k int, a, b operand, c result, add bool) {
+func (t *tile) block(m0, m1, n0, n1, k int, a, b operand, c result, add bool) {
 	buf := blocks.get()
 	defer blocks.put(buf)
+	depth := ceilDiv(k, ceilDiv(k, blockK))
 	for j0 := n0; j0 < n1; j0 += blockN {
 		j1 := min(j0+blockN, n1)
-		for p0 := 0; p0 < k; p0 += blockK {
-			p1 := min(p0+blockK, k)
-			kc := p1 - p0
-			packedB := ceilDiv(j1-j0, t.cols)
+		for p0 := 0; p0 < k; p0 += depth {
+			p1 := min(p0+depth, k)
 			for i0 := m0; i0 < m1; i0 += blockM {
 				i1 := min(i0+blockM, m1)
-				packedA := ceilDiv(i1-i0, t.rows)
-				par(packedA+packedB, 1+grain/(kc*t.cols), func(lo, hi int) {
-					for x := lo; x < hi; x++ {
-						if x < packedA {
-							i := i0 + x*t.rows
-							a.pack(buf.a[x*t.rows*kc:], i, min(i+t.rows, i1), p0, p1, t.rows)
-						} else {
-							x := x - packedA
-							j := j0 + x*t.cols
-							b.pack(buf.b[x*t.cols*kc:], j, min(j+t.cols, j1), p0, p1, t.cols)
-						}
-					}
-				})
-				groups := ceilDiv(j1-j0, groupN)
-				par(ceilDiv(i1-i0, groupM)*groups, 1+grain/(groupM*kc), func(lo, hi int) {
-					for x := lo; x < hi; x++ {
-						gi, gj := x/groups*groupM, x%groups*groupN
-						t.group(buf, kc, gi, min(gi+groupM, i1-i0), gj, min(gj+groupN, j1-j0), c, i0, j0, add || p0 > 0)
-					}
-				})
-				packedB = 0 // it serves every block of rows
+				for i := i0; i < i1; i += t.rows {
+					a.pack(buf.a[(i-i0)*(p1-p0):], i, min(i+t.rows, i1), p0, p1, t.rows)
+				}
+				for j := j0; j < j1; j += t.cols {
+					b.pack(buf.b[:], j, min(j+t.cols, j1), p0, p1, t.cols)
+					t.column(buf, p1-p0, i0, i1, j, j1, c, add || p0 > 0)
+				}
 			}
 		}
 	}
 }
 
-// group computes rows [i0, i1) × columns [j0, j1) of a packed block that begins
-// at (top, left) of C.
-func (t *tile) group(buf *panels, kc, i0, i1, j0, j1 int, c result, top, left int, add bool) {
-	half := t.cols / 2
-	for j := j0; j < j1; j += t.cols {
-		b := buf.b[j*kc:]
-		at, width := c.at(left+j), min(t.cols, j1-j)
-		whole := c.spots == nil && width == t.cols && (left+j)%c.part+half <= c.part && (left+j+half)%c.part+half <= c.part
-		right := half
-		var places [maxCols]int
-		if whole {
-			right = c.at(left+j+half) - at
+// column adds up rows [i0, i1) of the columns of a packed panel of B, which
+// are from j on and below j1.
+func (t *tile) column(buf *panels, k, i0, i1, j, j1 int, c result, add bool) {
+	half, at, width := t.cols/2, c.at(j), min(t.cols, j1-j)
+	right, whole := half, false
+	if width == t.cols && c.spots == nil && j%c.part+half <= c.part && (j+half)%c.part+half <= c.part {
+		right, whole = c.at(j+half)-at, true
+	}
+	var places [maxCols]int
+	if last := (i1 - i0) % t.rows; !whole || t.fit(last) != last {
+		for x := range width {
+			places[x] = c.at(j + x)
 		}
-		if !whole || t.fit((i1-i0)%t.rows) != (i1-i0)%t.rows {
-			for x := range width {
-				places[x] = c.at(left + j + x)
-			}
+	}
+	for i := i0; i < i1; i += t.rows {
+		a, n := buf.a[(i-i0)*k:], min(t.rows, i1-i)
+		rows := t.fit(n)
+		if whole && rows == n {
+			t.run(rows, k, a, buf.b[:], c.data[at+i*c.ld:], c.ld, right, add)
+			continue
 		}
-		to := c.data[at+(top+i0)*c.ld:]
-		for i := i0; i < i1; i += t.rows {
-			a, n := buf.a[i*kc:], min(t.rows, i1-i)
-			rows := t.fit(n)
-			if whole && rows == n {
-				t.run(rows, kc, a, b, to[(i-i0)*c.ld:], c.ld, right, add)
-				continue
-			}
-			t.run(rows, kc, a, b, buf.edge[:], t.cols, half, false)
-			for r := range n {
-				place(c.data[(top+i+r)*c.ld:], buf.edge[r*t.cols:][:width], places[:width], add)
-			}
+		t.run(rows, k, a, buf.b[:], buf.edge[:], t.cols, half, false)
+		for r := range n {
+			place(c.data[(i+r)*c.ld:], buf.edge[r*t.cols:][:width], places[:width], add)
 		}
 	}
 }

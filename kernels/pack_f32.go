@@ -1,0 +1,220 @@
+package kernels
+
+// Packing for AVX-512. What a tap of a convolution sees of sixteen positions
+// that lie side by side is one masked load, wherever the edges are; a block of
+// sixteen rows becomes columns in registers.
+
+// wide says that this CPU has the loops of this file.
+func wide() bool { return vectors && lanes == 16 }
+
+// outlook is what the taps of a convolution see of an image, for all images. The
+// last axis has stride 1 or 2.
+type outlook struct {
+	positions, seen [3]int
+	taps            int
+	run             int      // so many positions see elements stride apart: an image, or a line
+	stride          [3]int   // from what a position sees to what the next one of an axis does
+	at              []int    // by tap: from what tap 0 would see without padding
+	bits            []uint64 // by tap: a bit for each position, whether the tap sees anything; then a row of zeros
+	words           int      // of a row of bits
+}
+
+func newOutlook(c *convolution, back bool) *outlook {
+	l := &outlook{positions: c.out, seen: c.in, taps: volume(c.kernel), stride: c.stride}
+	if back {
+		l.positions, l.seen = c.in, c.out
+	}
+	if l.run = l.positions[2]; c.stride == ones && l.positions == l.seen {
+		l.run = volume(l.positions)
+	}
+	l.words = volume(l.positions)/64 + 2
+	l.at, l.bits = make([]int, l.taps), make([]uint64, (l.taps+1)*l.words)
+	// see is from where on a tap sees something along an axis, and how far.
+	see := func(axis, k int) (first, lo, hi int) {
+		stride := c.stride[axis]
+		if first = k*c.dilation[axis] - c.pad[axis]; back {
+			first = -first
+		}
+		lo = ceilDiv(max(0, -first), stride)
+		hi = min(l.positions[axis], ceilDiv(max(0, l.seen[axis]-first), stride))
+		return first, lo, hi
+	}
+	for tap := range l.taps {
+		dz, z0, z1 := see(0, tap/(c.kernel[1]*c.kernel[2]))
+		dy, y0, y1 := see(1, tap/c.kernel[2]%c.kernel[1])
+		dx, x0, x1 := see(2, tap%c.kernel[2])
+		l.at[tap] = (dz*l.seen[1]+dy)*l.seen[2] + dx
+		row := l.bits[tap*l.words:][:l.words]
+		for z := z0; z < z1; z++ {
+			for y := y0; y < y1; y++ {
+				line := (z*l.positions[1] + y) * l.positions[2]
+				setBits(row, line+x0, line+x1)
+			}
+		}
+	}
+	return l
+}
+
+// setBits sets bits [lo, hi).
+func setBits(row []uint64, lo, hi int) {
+	for lo < hi {
+		n := min(64-lo%64, hi-lo)
+		row[lo/64] |= (1<<n - 1) << (lo % 64)
+		lo += n
+	}
+}
+
+// sees is which of sixteen positions see something through a tap.
+func (l *outlook) sees(tap, at int) uint16 {
+	row := l.bits[tap*l.words+at/64:]
+	return uint16(row[0]>>(at%64) | row[1]<<(64-at%64))
+}
+
+// place is what tap 0 sees from a position without padding.
+func (l *outlook) place(at int) int {
+	if l.run > l.positions[2] {
+		return at
+	}
+	x, y, z := at%l.positions[2], at/l.positions[2]%l.positions[1], at/l.positions[2]/l.positions[1]
+	return (z*l.stride[0]*l.seen[1]+y*l.stride[1])*l.seen[2] + x*l.stride[2]
+}
+
+// sight is what one tap sees of a run of positions, for channels on end: from
+// and to are where it lies and goes, of sixteen elements those that are there
+// and those that are to be written. The assembly knows where the fields lie.
+type sight struct {
+	from, to     int
+	channels     int32
+	sees, writes uint16
+}
+
+// packWide is pack for positions on one side and taps on the other.
+func (m *columns) packWide(dst []float32, i0, i1, p0, p1, w int) {
+	l := m.look
+	all, size := volume(l.positions), volume(l.seen)
+	var list [64]sight
+	n := 0
+	flush := func() {
+		if l.stride[2] == 1 {
+			copySeen(dst, m.images, list[:n], size, l.taps*w)
+		} else {
+			copyPairs(dst, m.images, list[:n], size, l.taps*w)
+		}
+		n = 0
+	}
+	for q := i0; q < i1; {
+		at, lane := q%all, (q-i0)%16
+		run := min(l.run-at%l.run, i1-q, 16-lane)
+		base, mine := q/all*m.step+l.place(at)-lane*l.stride[2], uint16(1<<run-1)
+		writes := mine << lane
+		if lane == 0 {
+			writes = 1<<16 - 1 // zeros too; who comes after writes over them
+		}
+		channels, more := (p1-p0)/l.taps, (p1-p0)%l.taps
+		channel, tap := p0/l.taps, p0%l.taps
+		for i := range min(l.taps, p1-p0) {
+			if n == len(list) {
+				flush()
+			}
+			s := &list[n]
+			n++
+			s.from, s.to = base+channel*size+l.at[tap], i*w+q-i0-lane
+			s.channels, s.sees, s.writes = int32(channels), l.sees(tap, at)&mine<<lane, writes
+			if i < more {
+				s.channels++
+			}
+			if tap++; tap == l.taps {
+				tap, channel = 0, channel+1
+			}
+		}
+		q += run
+	}
+	flush()
+}
+
+// turning is sixteen rows that become columns: where each begins, in elements
+// from base on, and in bytes where its bits are; and the lanes to be written.
+// The assembly knows where the fields lie.
+type turning struct {
+	from, seen [16]int
+	base       int
+	lanes      uint16
+}
+
+// turnWide is pack for taps on one side and positions on the other.
+func (m *columns) turnWide(dst []float32, i0, i1, p0, p1, w int) {
+	l := m.look
+	all, size := volume(l.positions), volume(l.seen)
+	for i := i0; i < i1; i += 16 {
+		t := turning{lanes: firstLanes(w - (i - i0))}
+		channel, tap := i/l.taps, i%l.taps
+		for r := range t.from {
+			if i+r >= i1 {
+				t.seen[r] = 8 * l.taps * l.words
+				continue
+			}
+			t.from[r], t.seen[r] = channel*size+l.at[tap], 8*tap*l.words
+			if tap++; tap == l.taps {
+				tap, channel = 0, channel+1
+			}
+		}
+		for p := p0; p < p1; {
+			at := p % all
+			run := min(l.run-at%l.run, p1-p)
+			t.base = p/all*m.step + l.place(at)
+			to := dst[(p-p0)*w+i-i0:]
+			if l.stride[2] == 1 {
+				turnSeen(to, m.images, &t, run, w, l.bits, at)
+			} else {
+				turnPairs(to, m.images, &t, run, w, l.bits, at)
+			}
+			p += run
+		}
+	}
+}
+
+// firstLanes are the first n of sixteen lanes.
+func firstLanes(n int) uint16 { return uint16(1<<min(n, 16) - 1) }
+
+// turnRows turns n rows of k floats into columns.
+func turnRows(dst, src []float32, n, k, ld, w int) {
+	for i := 0; i < n; i += 16 {
+		t := turning{base: i * ld, lanes: firstLanes(n - i)}
+		for r := range t.from {
+			t.from[r] = min(r, n-i-1) * ld
+		}
+		turnAll(dst[i:], src, &t, k, w)
+	}
+}
+
+// turnTaps is pack for filters of several taps, at most mostTaps: all of them are
+// turned, wherever only some take part.
+func (f turned) turnTaps(dst []float32, i0, i1, p0, p1, w int) {
+	t := turning{lanes: firstLanes(i1 - i0)}
+	for r := range t.from {
+		t.from[r] = min(i0+r, i1-1) * f.taps
+	}
+	if f.of == nil {
+		for p := p0; p < p1; {
+			outer, tap := p/f.taps, p%f.taps
+			n := min(f.taps-tap, p1-p)
+			t.base = outer*f.inner*f.taps + tap
+			turnAll(dst[(p-p0)*w:], f.data, &t, n, w)
+			p += n
+		}
+		return
+	}
+	var all [mostTaps * 16]float32
+	for p := p0; p < p1; {
+		outer, first := p/len(f.of), p%len(f.of)
+		t.base = outer * f.inner * f.taps
+		turnAll(all[:], f.data, &t, f.taps, 16)
+		for _, tap := range f.of[first:min(len(f.of), first+p1-p)] {
+			copy(dst[(p-p0)*w:][:i1-i0], all[tap*16:])
+			p++
+		}
+	}
+}
+
+// mostTaps is how many taps turnTaps takes.
+const mostTaps = 32
