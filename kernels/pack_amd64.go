@@ -3,7 +3,7 @@ package kernels
 import "unsafe"
 
 //go:noescape
-func copySeenAVX512(dst, src *float32, list *sight, n, srcStep, dstStep int)
+func copySeenAVX512(dst, src *float32, list *sight, n, channels, srcStep, dstStep int)
 
 //go:noescape
 func copyPairsAVX512(dst, src *float32, list *sight, n, srcStep, dstStep int)
@@ -17,16 +17,16 @@ func turnSeenAVX512(dst, src *float32, t *turning, n, w int, seen *uint64, bit i
 //go:noescape
 func turnPairsAVX512(dst, src *float32, t *turning, n, w int, seen *uint64, bit int)
 
-// copySeen copies what is seen: a sight's channels lie srcStep apart and go
-// dstStep apart.
-func copySeen(dst, src []float32, list []sight, srcStep, dstStep int) {
+// copySeen copies what is seen: a sight's channels, at most so many, lie srcStep
+// apart and go dstStep apart.
+func copySeen(dst, src []float32, list []sight, channels, srcStep, dstStep int) {
 	if len(list) > 0 {
-		copySeenAVX512(unsafe.SliceData(dst), unsafe.SliceData(src), &list[0], len(list), srcStep, dstStep)
+		copySeenAVX512(unsafe.SliceData(dst), unsafe.SliceData(src), &list[0], len(list), channels, srcStep, dstStep)
 	}
 }
 
 // copyPairs is the same for every other element.
-func copyPairs(dst, src []float32, list []sight, srcStep, dstStep int) {
+func copyPairs(dst, src []float32, list []sight, _, srcStep, dstStep int) {
 	if len(list) > 0 {
 		copyPairsAVX512(unsafe.SliceData(dst), unsafe.SliceData(src), &list[0], len(list), srcStep, dstStep)
 	}

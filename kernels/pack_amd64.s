@@ -137,9 +137,14 @@ GLOBL evens<>(SB), RODATA|NOPTR, $64
 	SHLXL AX, DX, DX    \
 	DECL DX
 
+// AHEAD is how many bytes before their turn rows are asked for: they are many,
+// and too far apart for the processor to foresee.
+#define AHEAD 512
+
 #define LOAD(i, row) \
 	MOVQ 8*i(R8), AX \
-	VMOVUPS.Z (SI)(AX*4), K1, row
+	VMOVUPS.Z (SI)(AX*4), K1, row \
+	PREFETCHT0 AHEAD(SI)(AX*4)
 
 // SEES is the mask of a row from its bits: R11 is where they begin, R12 the bit
 // of this turn's first step, DX the steps that there are.
@@ -154,7 +159,8 @@ GLOBL evens<>(SB), RODATA|NOPTR, $64
 #define LOADSEEN(i, row) \
 	SEES(i)             \
 	MOVQ 8*i(R8), AX    \
-	VMOVUPS.Z (SI)(AX*4), K1, row
+	VMOVUPS.Z (SI)(AX*4), K1, row \
+	PREFETCHT0 AHEAD(SI)(AX*4)
 
 #define LOADPAIRS(i, row) \
 	MOVQ 128+8*i(R8), AX        \
@@ -169,35 +175,43 @@ GLOBL evens<>(SB), RODATA|NOPTR, $64
 	MOVQ 8*i(R8), AX            \
 	VMOVUPS.Z (SI)(AX*4), K1, row \
 	VMOVUPS.Z 64(SI)(AX*4), K2, Z16 \
-	VPERMT2PS Z16, Z31, row
+	VPERMT2PS Z16, Z31, row \
+	PREFETCHT0 AHEAD(SI)(AX*4) \
+	PREFETCHT0 (AHEAD+64)(SI)(AX*4)
 
-// func copySeenAVX512(dst, src *float32, list *sight, n, srcStep, dstStep int)
-// Registers: R8 the sight, R9 sights left, R10 and R11 steps in bytes; of a
-// sight SI and DI its elements, CX rows left, K1 what it sees, K2 what it writes.
-TEXT ·copySeenAVX512(SB), NOSPLIT, $0-48
-	MOVQ list+16(FP), R8
-	MOVQ n+24(FP), R9
-	MOVQ srcStep+32(FP), R10
-	MOVQ dstStep+40(FP), R11
+// func copySeenAVX512(dst, src *float32, list *sight, n, channels, srcStep, dstStep int)
+// Four channels of all sights, then the next four: channels may lie so that few
+// of them have room in the first cache at one time.
+//
+// Registers: R8 the sight, R9 sights left, R10 and R11 steps in bytes, BX
+// channels done; of a sight SI and DI its elements, CX channels left, K1 what it
+// sees, K2 what it writes.
+TEXT ·copySeenAVX512(SB), NOSPLIT, $0-56
+	MOVQ srcStep+40(FP), R10
+	MOVQ dstStep+48(FP), R11
 	SHLQ $2, R10
 	SHLQ $2, R11
 	LEAQ (R10)(R10*2), R12
 	LEAQ (R11)(R11*2), R13
-
-copySeenNext:
-	MOVQ src+8(FP), SI
-	MOVQ dst+0(FP), DI
-	MOVQ 0(R8), AX
-	LEAQ (SI)(AX*4), SI
-	MOVQ 8(R8), AX
-	LEAQ (DI)(AX*4), DI
-	MOVLQSX 16(R8), CX
-	KMOVW 20(R8), K1
-	KMOVW 22(R8), K2
-	SUBQ $4, CX
-	JLT copySeenRest
+	XORQ BX, BX
 
 copySeenFour:
+	MOVQ list+16(FP), R8
+	MOVQ n+24(FP), R9
+
+copySeenNext:
+	MOVLQSX 16(R8), CX
+	SUBQ BX, CX
+	MOVQ 0(R8), AX
+	MOVQ src+8(FP), SI
+	LEAQ (SI)(AX*4), SI
+	MOVQ 8(R8), AX
+	MOVQ dst+0(FP), DI
+	LEAQ (DI)(AX*4), DI
+	KMOVW 20(R8), K1
+	KMOVW 22(R8), K2
+	CMPQ CX, $4
+	JLT copySeenRest
 	VMOVUPS.Z (SI), K1, Z0
 	VMOVUPS.Z (SI)(R10*1), K1, Z1
 	VMOVUPS.Z (SI)(R10*2), K1, Z2
@@ -206,14 +220,11 @@ copySeenFour:
 	VMOVUPS Z1, K2, (DI)(R11*1)
 	VMOVUPS Z2, K2, (DI)(R11*2)
 	VMOVUPS Z3, K2, (DI)(R13*1)
-	LEAQ (SI)(R10*4), SI
-	LEAQ (DI)(R11*4), DI
-	SUBQ $4, CX
-	JGE copySeenFour
+	JMP copySeenDone
 
 copySeenRest:
-	ADDQ $4, CX
-	JZ copySeenDone
+	TESTQ CX, CX
+	JLE copySeenDone
 
 copySeenOne:
 	VMOVUPS.Z (SI), K1, Z0
@@ -227,6 +238,13 @@ copySeenDone:
 	ADDQ $24, R8
 	DECQ R9
 	JNZ copySeenNext
+	LEAQ (R10)(R12*1), AX
+	ADDQ AX, src+8(FP)
+	LEAQ (R11)(R13*1), AX
+	ADDQ AX, dst+0(FP)
+	ADDQ $4, BX
+	CMPQ BX, channels+32(FP)
+	JLT copySeenFour
 	VZEROUPPER
 	RET
 

@@ -96,9 +96,9 @@ func (m *columns) packWide(dst []float32, i0, i1, p0, p1, w int) {
 	n := 0
 	flush := func() {
 		if l.stride[2] == 1 {
-			copySeen(dst, m.images, list[:n], size, l.taps*w)
+			copySeen(dst, m.images, list[:n], ceilDiv(p1-p0, l.taps), size, l.taps*w)
 		} else {
-			copyPairs(dst, m.images, list[:n], size, l.taps*w)
+			copyPairs(dst, m.images, list[:n], ceilDiv(p1-p0, l.taps), size, l.taps*w)
 		}
 		n = 0
 	}
