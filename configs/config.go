@@ -25,7 +25,7 @@ type Config struct {
 	Device       string // auto, cpu or vulkan
 	Optimize     string // off, clean or fuse
 	Shrink       string // on, off or auto: keep exact extracts of values instead of them
-	Lossy        string // off, bf16 or fp16: keep activations as these
+	Lossy        string // off, bf16, fp16 or fp8: keep activations as these
 	Loss         string
 	Trainable    []string
 	Optimizer    string // sgd, momentum, adam, adamw, lamb or adagrad

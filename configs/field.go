@@ -45,7 +45,7 @@ var (
 	optimizers = []string{"sgd", "momentum", "adam", "adamw", "lamb", "adagrad"}
 	devices    = []string{"auto", "cpu", "vulkan"}
 	compats    = []string{"1.19"}
-	lossies    = []string{"off", "bf16", "fp16"}
+	lossies    = []string{"off", "bf16", "fp16", "fp8"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
 	logAliases = map[string]string{"trace": "debug", "verbose": "debug", "warning": "warn"}
 )
@@ -80,8 +80,8 @@ var fields = []field{
 		"What is done to a forward graph before anything else: nothing, a clean-up that keeps every bit, or fusions too."),
 	row("shrink", func(c *Config) *string { return &c.Shrink }, switchOr("auto"), "auto",
 		"Whether values are kept for the backward pass as less, where that is exact: bits for signs and masks, bytes for places in a pool's window. Auto does so where a budget or level 2 is asked for and it helps."),
-	row("lossy", func(c *Config) *string { return &c.Lossy }, lossyType(), "off",
-		"Keeps activations for the backward pass as 16-bit floats: gradients are no longer exact. Off unless asked for; training tells by how much gradients differ."),
+	row("lossy", func(c *Config) *string { return &c.Lossy }, choice(lossies, map[string]string{"f16": "fp16", "f8": "fp8"}), "off",
+		"Keeps activations for the backward pass as 16-bit floats, or as 8-bit ones under a power of two for each 32: gradients are no longer exact. All of them, those that config names, or under a budget those that it takes. Off unless asked for; training tells by how much gradients differ."),
 	row("loss", func(c *Config) *string { return &c.Loss }, name("the name of an output, or of a loss to add"), "",
 		"The output that is minimised; not needed where only one is a scalar. A model that ends in scores or values is given a loss: cross-entropy, mse, l1, bce-with-logits or mean, on its only output or the one named, as in cross-entropy:logits; the input it adds is called labels or targets."),
 	row("trainable", func(c *Config) *[]string { return &c.Trainable }, names("the name of a parameter or a pattern like encoder.*"), nil,

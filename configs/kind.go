@@ -93,19 +93,6 @@ func whole(low, high int) kind[int] {
 	}
 }
 
-// lossyType is a type of floats to round to.
-func lossyType() kind[string] {
-	k := choice(lossies, map[string]string{"f16": "fp16"})
-	known := k.parse
-	k.parse = func(v value) (string, error) {
-		if s := strings.ToLower(v.s); s == "fp8" || strings.HasPrefix(s, "float8") {
-			return "", v.fail("%s is left out: programs hold no 8-bit floats; use bf16 or fp16", quote(v.s))
-		}
-		return known(v)
-	}
-	return k
-}
-
 // switchOr is on, off or one more word; a JSON switch will do too.
 func switchOr(word string) kind[string] {
 	k := choice([]string{"on", "off", word}, map[string]string{"true": "on", "false": "off"})

@@ -5,74 +5,79 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/planner"
+	"memopt/planner/cluster"
 	"memopt/planner/shrink"
 )
 
-// forms is a training step that was made here, and what of it can be kept in
-// less: each choice is another graph of the same step.
+// forms is a training step, and what of it can be kept in less: each choice is
+// another graph of the same step.
 type forms struct {
 	exact *graph.Graph
 	found []shrink.Candidate
 	keys  []shrink.Key
-	lossy graph.DType // what floats are kept in besides; 0 if they stay
-	on    []bool      // the candidates that the model's graph keeps less of
+	on    []bool // the candidates that the model's graph keeps less of
 	// asked is whether settings name what is on; tried whether the planner
 	// compares.
 	asked, tried bool
 }
 
 // lossyTypes are the types that floats can be kept in, by their setting.
-var lossyTypes = map[string]graph.DType{"bf16": graph.BFloat16, "fp16": graph.Float16}
+var lossyTypes = map[string]graph.DType{"bf16": graph.BFloat16, "fp16": graph.Float16, "fp8": graph.Float8E4M3FN}
 
 // shape picks the form of a step: everything for on, what requests name, and for
-// auto nothing yet.
+// auto nothing yet. Where rounding is asked for, all is rounded that requests
+// name, or else all, but under a budget only what it takes.
 func (m *Model) shape(step *graph.Graph) error {
-	found, err := shrink.Candidates(step)
-	if err != nil {
+	f := &forms{exact: step}
+	m.forms = f
+	var exact, lossy []shrink.Candidate
+	var err error
+	if exact, err = shrink.Candidates(step); err != nil {
 		return err
 	}
-	f := &forms{exact: step, found: found, keys: shrink.Keys(found), on: make([]bool, len(found)), lossy: lossyTypes[m.Config.Lossy]}
-	m.forms = f
-	r := request(m.Config)
-	switch {
-	case m.Config.Shrink == "on":
-		f.on = all(len(found))
-	case m.Config.Shrink == "auto" && m.Config.Compat == "":
-		for _, k := range f.keys {
-			for i, c := range k.Members {
-				f.on[c] = r.Wants(k.ID, i)
-				f.asked = f.asked || f.on[c]
-			}
-		}
-		f.tried = !f.asked && len(found) > 0 && (compares(m.Config) || m.Config.Level == 2)
+	if to := lossyTypes[m.Config.Lossy]; to != 0 {
+		lossy = shrink.Lossy(step, to)
 	}
+	if m.Config.Shrink == "off" && len(lossy) > 0 {
+		exact = nil
+	}
+	f.found = shrink.Merge(exact, lossy)
+	f.keys = shrink.Keys(f.found)
+	f.on = make([]bool, len(f.found))
+	r := request(m.Config)
+	for _, k := range f.keys {
+		for i, c := range k.Members {
+			f.on[c] = m.Config.Compat == "" && (m.Config.Shrink != "off" || f.found[c].Lossy) && r.Wants(k.ID, i)
+			f.asked = f.asked || f.on[c]
+		}
+	}
+	budget := limited(m.Config)
+	for i, c := range f.found {
+		whole := len(lossy) > 0 && !f.asked && !budget // all that would be rounded, in its exact form where it has one
+		f.on[i] = f.on[i] || whole || !c.Lossy && m.Config.Shrink == "on"
+	}
+	lossless := m.Config.Shrink == "auto" && m.Config.Compat == "" && (compares(m.Config) || m.Config.Level == 2)
+	f.tried = !f.asked && len(f.found) > 0 && (lossless || budget && len(lossy) > 0)
 	m.Graph, err = f.make(f.on)
 	return err
 }
 
-func all(n int) []bool { return slices.Repeat([]bool{true}, n) }
-
-// compares is whether settings ask for a plan that is lower or cheaper than
-// another: then other forms of the step are worth a look.
-func compares(c configs.Config) bool {
-	return c.Budget != (configs.Budget{}) || c.ActivationBudget != (configs.Budget{}) || c.MaxOverhead > 0
+// limited is whether a budget binds the plan; compares whether settings ask for a
+// plan that is lower or cheaper than another: then other forms of the step are
+// worth a look.
+func limited(c configs.Config) bool {
+	return c.Budget != (configs.Budget{}) || c.ActivationBudget != (configs.Budget{})
 }
+
+func compares(c configs.Config) bool { return limited(c) || c.MaxOverhead > 0 }
 
 // make is the step in which some candidates are kept in less.
 func (f *forms) make(on []bool) (*graph.Graph, error) {
-	g, err := f.shrunk(on)
-	if err != nil || f.lossy == 0 {
-		return g, err
-	}
-	return shrink.Apply(g, shrink.Lossy(g, f.lossy))
-}
-
-// shrunk is make without loss.
-func (f *forms) shrunk(on []bool) (*graph.Graph, error) {
 	var chosen []shrink.Candidate
 	for i, is := range on {
 		if is {
@@ -85,13 +90,41 @@ func (f *forms) shrunk(on []bool) (*graph.Graph, error) {
 	return shrink.Apply(f.exact, chosen)
 }
 
-// lossyText says what of the step is not exact.
-func (f *forms) lossyText(name string) (string, error) {
-	g, err := f.shrunk(f.on)
-	if err != nil {
-		return "", err
+// with is on, and all that is exact.
+func (f *forms) with(on []bool) []bool {
+	all := slices.Clone(on)
+	for i, c := range f.found {
+		all[i] = all[i] || !c.Lossy
 	}
-	return fmt.Sprintf("lossy: %d values are kept as %s for the backward pass, so gradients are not exact", len(shrink.Lossy(g, f.lossy)), name), nil
+	return all
+}
+
+// rounds is how many values are rounded.
+func (f *forms) rounds() (n int) {
+	for i, is := range f.on {
+		if is && f.found[i].Lossy {
+			n++
+		}
+	}
+	return n
+}
+
+// lossyText says what of the step is not exact.
+func (f *forms) lossyText(name string) string {
+	of := 0
+	for _, c := range f.found {
+		if c.Lossy {
+			of++
+		}
+	}
+	switch n := f.rounds(); n {
+	case 0:
+		return fmt.Sprintf("lossy: nothing needs to be kept as %s, so gradients are exact", name)
+	case of:
+		return fmt.Sprintf("lossy: %d values are kept as %s for the backward pass, so gradients are not exact", n, name)
+	default:
+		return fmt.Sprintf("lossy: %d of %d values are kept as %s for the backward pass, so gradients are not exact", n, of, name)
+	}
 }
 
 // extracts are the rows of what can be kept in less, beside what is on.
@@ -102,6 +135,7 @@ func (f *forms) extracts(on []bool) (rows []planner.Extract) {
 			e.Nodes = append(e.Nodes, f.found[c].Value.Def.Name)
 			e.Savings = append(e.Savings, f.found[c].Before.Sub(f.found[c].After))
 			e.On = append(e.On, on[c])
+			e.How = append(e.How, f.found[c].How)
 		}
 		e.Form = func(alone, is bool) (*graph.Graph, error) {
 			other := make([]bool, len(on))
@@ -119,7 +153,7 @@ func (f *forms) extracts(on []bool) (rows []planner.Extract) {
 }
 
 // best plans the model's graph and, where settings leave it to the planner, the
-// form that keeps all it can in less; the better one becomes the model's.
+// forms that keep some in less; the best one becomes the model's.
 func (m *Model) best() (*planner.Plan, error) {
 	if m.forms == nil {
 		p, err := planner.Make(m.Graph, m.as(request(m.Config)))
@@ -129,20 +163,13 @@ func (m *Model) best() (*planner.Plan, error) {
 		return p, p.Tabulate()
 	}
 	f := m.forms
-	plan := func(on []bool) (*planner.Plan, error) {
-		g, r, err := m.form(on)
-		if err != nil {
-			return nil, err
-		}
-		return planner.Make(g, r)
+	t, err := newTrial(m)
+	if err != nil {
+		return nil, err
 	}
-	p, err := plan(f.on)
+	p, err := t.plan(f.on)
 	if f.tried {
-		on := all(len(f.found))
-		if other, wrong := plan(on); m.prefers(p, err, other, wrong) {
-			p, err = other, wrong
-			f.on, m.Graph = on, graphOf(other, m.Graph)
-		}
+		p, err = t.better(p, err)
 	}
 	if err == nil {
 		err = p.Tabulate()
@@ -151,19 +178,20 @@ func (m *Model) best() (*planner.Plan, error) {
 		return nil, err
 	}
 	p.Warnings = append(p.Warnings, f.refused(m.Config)...)
-	if f.lossy == 0 {
-		return p, nil
+	if lossyTypes[m.Config.Lossy] != 0 {
+		p.Warnings = append(p.Warnings, f.lossyText(m.Config.Lossy))
 	}
-	text, err := f.lossyText(m.Config.Lossy)
-	p.Warnings = append(p.Warnings, text)
-	return p, err
+	return p, nil
 }
 
 // refused names the requests that the settings themselves overrule.
 func (f *forms) refused(c configs.Config) (out []string) {
 	r := request(c)
+	if c.Shrink != "off" || lossyTypes[c.Lossy] != 0 {
+		return nil
+	}
 	for _, k := range f.keys {
-		if c.Shrink == "off" && r.Wants(k.ID, 0) {
+		if r.Wants(k.ID, 0) {
 			out = append(out, fmt.Sprintf("the values of %q are kept whole, whatever a request says: shrink is off", k.ID))
 		}
 	}
@@ -187,7 +215,7 @@ func (m *Model) form(on []bool) (g *graph.Graph, r planner.Request, err error) {
 }
 
 // largest is the plan of the largest size of a dim that fits, in the form of the
-// step that allows the larger one.
+// step that allows the largest one.
 func (m *Model) largest(dim string) (*planner.Plan, error) {
 	if m.forms == nil {
 		return planner.Largest(m.Graph, m.as(request(m.Config)), dim)
@@ -204,15 +232,26 @@ func (m *Model) largest(dim string) (*planner.Plan, error) {
 	if !f.tried {
 		return p, err
 	}
-	var be *planner.BudgetError
-	on := all(len(f.found))
-	other, wrong := plan(on)
-	if wrong != nil || err != nil && !errors.As(err, &be) || err == nil && other.Request.Dims[dim] <= p.Request.Dims[dim] {
-		return p, err
+	forms := [][]bool{f.with(f.on)}
+	if m.Config.Shrink != "auto" {
+		forms = nil
 	}
-	f.on, m.Graph = on, other.Graph
-	return other, nil
+	if slices.ContainsFunc(f.found, func(c shrink.Candidate) bool { return c.Lossy }) {
+		forms = append(forms, all(len(f.found)))
+	}
+	for _, on := range forms {
+		var be *planner.BudgetError
+		other, wrong := plan(on)
+		if wrong != nil || err != nil && !errors.As(err, &be) || err == nil && other.Request.Dims[dim] <= p.Request.Dims[dim] {
+			continue
+		}
+		p, err = other, nil
+		f.on, m.Graph = on, other.Graph
+	}
+	return p, err
 }
+
+func all(n int) []bool { return slices.Repeat([]bool{true}, n) }
 
 func graphOf(p *planner.Plan, g *graph.Graph) *graph.Graph {
 	if p != nil {
@@ -236,20 +275,45 @@ func (m *Model) prefers(p *planner.Plan, err error, other *planner.Plan, wrong e
 	if limit := m.Config.MaxOverhead; limit > 0 && less > (1+limit)*plain {
 		return false
 	}
-	if m.Config.Budget == (configs.Budget{}) && m.Config.ActivationBudget == (configs.Budget{}) {
+	if !limited(m.Config) {
 		return cmp.Or(cmp.Compare(other.Arena, p.Arena), cmp.Compare(other.Result.Stashed, p.Result.Stashed), cmp.Compare(less, cost)) < 0
 	}
 	return less < cost || less == cost && other.Arena < p.Arena
 }
 
-// shrinkSetting is what a plan file says of the form of its graph: nothing
-// where nothing had to be decided.
-func (m *Model) shrinkSetting() (value string, decided bool) {
-	switch f := m.forms; {
-	case f == nil || !f.tried:
-		return "", false
-	case slices.Contains(f.on, true):
-		return "on", true
+// decided is the settings that make the form again which the planner chose, where
+// it had to.
+func (f *forms) decided() map[string]string {
+	if f == nil || !f.tried {
+		return nil
 	}
-	return "off", true
+	settings := map[string]string{"shrink": "off"}
+	if lossless := slices.IndexFunc(f.found, func(c shrink.Candidate) bool { return !c.Lossy }); lossless >= 0 && f.on[lossless] {
+		settings["shrink"] = "on"
+	}
+	switch n := f.rounds(); {
+	case !slices.ContainsFunc(f.found, func(c shrink.Candidate) bool { return c.Lossy }):
+	case n == 0:
+		settings["lossy"] = "off"
+	default:
+		settings["shrink"], settings[requests] = "auto", f.spelled()
+	}
+	return settings
+}
+
+// spelled is what is on as requests.
+func (f *forms) spelled() string {
+	var parts []string
+	for _, k := range f.keys {
+		var places []string
+		for i, c := range k.Members {
+			if f.on[c] {
+				places = append(places, fmt.Sprint(i))
+			}
+		}
+		if len(places) > 0 {
+			parts = append(parts, fmt.Sprintf("%s:%d:{%s}", k.ID, cluster.Compromise, strings.Join(places, ",")))
+		}
+	}
+	return strings.Join(parts, ",")
 }

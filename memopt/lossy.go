@@ -9,14 +9,15 @@ import (
 // Lossy is how far one step that keeps rounded values is from the exact one.
 type Lossy struct {
 	Type       string
+	Values     int // how many are rounded
 	LossRelErr float64
 	Worst      ParamErr // the gradient that differs the most
 }
 
 // String is the line that a report has.
 func (l *Lossy) String() string {
-	return fmt.Sprintf("lossy: activations are kept as %s; in one step the gradient of %q differs the most from the exact one, by %.2e (relative), the loss by %.2e",
-		l.Type, l.Worst.Param, l.Worst.RelErr, l.LossRelErr)
+	return fmt.Sprintf("lossy: %d activations are kept as %s; in one step the gradient of %q differs the most from the exact one, by %.2e (relative), the loss by %.2e",
+		l.Values, l.Type, l.Worst.Param, l.Worst.RelErr, l.LossRelErr)
 }
 
 // lossyStep measures the first step of a training, with the model's own
@@ -26,7 +27,9 @@ func (m *Model) lossyStep(data *tensorfile.Set) (*Lossy, error) {
 	if err != nil {
 		return nil, err
 	}
-	only.Config.Dims = m.Config.Dims
+	if err := only.takeForm(m); err != nil {
+		return nil, err
+	}
 	got, _, err := only.gradients(data)
 	if err != nil {
 		return nil, err
@@ -50,5 +53,5 @@ func (m *Model) lossyError(got, data *tensorfile.Set) (*Lossy, error) {
 	if err := check.compare(got, want, "the exact step"); err != nil {
 		return nil, err
 	}
-	return &Lossy{c.Lossy, check.LossRelErr, check.Worst}, nil
+	return &Lossy{c.Lossy, m.forms.rounds(), check.LossRelErr, check.Worst}, nil
 }

@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"maps"
 	"slices"
 
 	"memopt/configs"
@@ -23,9 +24,7 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 			f.Settings[name] = value
 		}
 	}
-	if value, decided := m.shrinkSetting(); decided {
-		f.Settings["shrink"] = value
-	}
+	maps.Copy(f.Settings, m.forms.decided())
 	if m.forms != nil && m.forms.asked {
 		f.Settings[requests], _ = m.Config.Given(requests)
 	}

@@ -58,7 +58,7 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if only.forms != nil && only.forms.lossy != 0 {
+	if only.forms != nil && only.forms.rounds() > 0 {
 		if c.Lossy, err = only.lossyError(out, data); err != nil {
 			return nil, nil, err
 		}

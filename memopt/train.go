@@ -77,7 +77,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	if err != nil {
 		return nil, err
 	}
-	if m.forms != nil && m.forms.lossy != 0 {
+	if m.forms != nil && m.forms.rounds() > 0 {
 		if r.Lossy, err = m.lossyStep(data); err != nil {
 			return nil, err
 		}

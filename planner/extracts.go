@@ -2,6 +2,8 @@ package planner
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"memopt/memopt/graph"
 	"memopt/planner/cluster"
@@ -15,6 +17,8 @@ type Extract struct {
 	Nodes   []string
 	Savings []graph.Dim
 	On      []bool
+	// How says of each what is kept, and why that will do.
+	How []string
 	// Form is the step with the row on or off: alone, or with the others as they
 	// are.
 	Form func(alone, on bool) (*graph.Graph, error)
@@ -54,6 +58,7 @@ func (s *search) extractRows(chosen *candidate) (rows []Row, err error) {
 				p.Selection.Bytes += s.m.size(saving)
 			}
 		}
+		row.How = counted(e.How)
 		_, fixed := row.Saving.Const()
 		row.Bytes, row.Batch = s.m.size(row.Saving), !fixed
 		for _, w := range p.Request.Clusters {
@@ -70,6 +75,27 @@ func (s *search) extractRows(chosen *candidate) (rows []Row, err error) {
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// counted is texts, each once, with how often each is there if there are several.
+func counted(all []string) string {
+	var parts []string
+	for i, text := range all {
+		if slices.Contains(all[:i], text) {
+			continue
+		}
+		n := 0
+		for _, other := range all[i:] {
+			if other == text {
+				n++
+			}
+		}
+		parts = append(parts, fmt.Sprintf("%d × %s", n, text))
+	}
+	if len(parts) == 1 {
+		return all[0]
+	}
+	return strings.Join(parts, "; ")
 }
 
 // form is a step that was simulated in another form.

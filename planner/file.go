@@ -121,8 +121,9 @@ type FileCluster struct {
 	Matched   int      `json:"matched"`
 	Applied   int      `json:"applied"`
 	Nodes     []string `json:"nodes"`
-	Canonical []string `json:"canonical"` // its structures, whatever order their nodes run in
-	Keeps     int64    `json:"keeps"`     // bytes that have to be kept instead, in no saving
+	How       string   `json:"how,omitempty"` // what is kept instead, and why that will do
+	Canonical []string `json:"canonical"`     // its structures, whatever order their nodes run in
+	Keeps     int64    `json:"keeps"`         // bytes that have to be kept instead, in no saving
 	// BatchIndependent says that the saving is made of weights alone, Beyond
 	// that ONNX Runtime has no such plan.
 	BatchIndependent bool    `json:"batch_independent"`
@@ -199,7 +200,7 @@ func (p *Plan) File(path string) *File {
 	for _, c := range p.Clusters {
 		f.Clusters = append(f.Clusters, FileCluster{ID: c.ID, Strategy: c.Strategy, Key: c.Key(), Freq: c.Freq,
 			Saving: cluster.Formula(c.Saving), Bytes: c.Bytes, ORTBytes: c.ORTBytes, On: c.Applied > 0,
-			Requested: c.Requested, Matched: c.Freq, Applied: c.Applied, Nodes: c.Nodes, Canonical: c.Canonical, Keeps: c.Keeps,
+			Requested: c.Requested, Matched: c.Freq, Applied: c.Applied, Nodes: c.Nodes, How: c.How, Canonical: c.Canonical, Keeps: c.Keeps,
 			BatchIndependent: !c.Batch, Beyond: c.Beyond,
 			PeakEffect: c.PeakEffect, PeakAlone: c.PeakAlone, Cost: c.Cost, ExtraFlops: c.Flops})
 	}

@@ -54,6 +54,7 @@ type Row struct {
 	Requested int   // what a setting asked for; 0 if none did
 	Applied   int   // entries that run again
 	Nodes     []string
+	How       string // what is kept instead, and why that will do; "" for what runs again
 	// Batch reports whether the saving depends on what a step is fed; Beyond
 	// whether ONNX Runtime could not compute it again.
 	Batch, Beyond bool

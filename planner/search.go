@@ -97,6 +97,26 @@ func (s *search) limit() (bytes int64, limited bool, err error) {
 	return bytes, limited, nil
 }
 
+// InBytes is the request with its budgets in bytes: shares are those of a step
+// with everything kept. Forms of one step are then planned within the same.
+func (r Request) InBytes(g *graph.Graph) (Request, error) {
+	if r.Budget.Percent == 0 && r.ActivationBudget.Percent == 0 {
+		return r, nil
+	}
+	m, err := newModel(g, r.Dims, r.Lowered)
+	if err != nil {
+		return r, fmt.Errorf("planner: %w", err)
+	}
+	base, err := m.candidate(make([]bool, len(g.Nodes)))
+	if err != nil {
+		return r, fmt.Errorf("planner: %w", err)
+	}
+	for size, of := range map[*Size]int64{&r.Budget: m.fixedBytes() + base.placed.Height, &r.ActivationBudget: base.placed.Height} {
+		*size = Size{Bytes: size.of(of)}
+	}
+	return r, nil
+}
+
 // cannot is the error for a limit that was not reached.
 func (s *search) cannot(limit int64, best *candidate, hint string) error {
 	fixed := s.m.fixedBytes()

@@ -120,7 +120,8 @@ var typeNames = []struct {
 	name  string
 	types []string
 }{
-	{"all", []string{"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"}},
+	{"all", []string{"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz"}},
+	{"all but f8", []string{"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"}},
 	{"numbers", []string{"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}},
 	{"floats", []string{"f32", "f64", "f16", "bf16"}},
 	{"integers", []string{"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}},

@@ -47,6 +47,7 @@ type besides struct {
 // lossyFile is how far a step that keeps rounded values is from the exact one.
 type lossyFile struct {
 	Type       string    `json:"type"`
+	Values     int       `json:"values"` // how many are rounded
 	LossRelErr number    `json:"loss_rel_err"`
 	Worst      paramFile `json:"worst"` // of the gradients
 }
@@ -55,7 +56,7 @@ func lossyJSON(l *memopt.Lossy) *lossyFile {
 	if l == nil {
 		return nil
 	}
-	return &lossyFile{l.Type, number(l.LossRelErr), paramJSON(l.Worst)}
+	return &lossyFile{l.Type, l.Values, number(l.LossRelErr), paramJSON(l.Worst)}
 }
 
 type checkFile struct {

@@ -109,6 +109,11 @@ func clusters(w io.Writer, p *planner.Plan) {
 			fall(r.PeakAlone), fall(r.PeakEffect), fmt.Sprintf("%+.1f %%", 100*r.Cost), Bytes(r.Keeps)})
 	}
 	Table(w, "lllrrlrrrr", rows)
+	for _, r := range p.Clusters[:min(len(p.Clusters), maxRows)] {
+		if r.How != "" {
+			fmt.Fprintf(w, "   %s keeps %s\n", clip(r.Key(), 60), clip(r.How, 200))
+		}
+	}
 	selection(w, p)
 }
 

@@ -1,6 +1,8 @@
 package shrink
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -9,6 +11,9 @@ import (
 // common is the size that named dims are taken to have when the question is
 // whether a value is worth rounding: a step must not depend on what it is fed.
 const common = 32
+
+// block is how many elements in 8 bits have a power of two in common.
+const block = 32
 
 // least is how many elements a value worth rounding has.
 const least = 1024
@@ -29,7 +34,11 @@ func Lossy(g *graph.Graph, to graph.DType) []Candidate {
 		if v == nil || !v.Type.IsFloat() || v.Type.Size() <= to.Size() || ofIntegers(n) || !large(v) {
 			continue
 		}
-		c := Candidate{ID: n.Op.Name + "+", Value: v, As: to, Before: v.Bytes(), After: v.Shape.Elems().Mul(graph.Num(to.Size()))}
+		c := Candidate{ID: n.Op.Name + "+", Value: v, As: to, Lossy: true, How: "rounded to " + to.String(), Before: v.Bytes(), After: v.Shape.Elems().Mul(graph.Num(to.Size()))}
+		if to.IsFloat8() {
+			c.How += fmt.Sprintf(", each %d under a power of two", block)
+			c.After = c.After.Add(v.Shape.Elems().CeilDiv(graph.Num(block)))
+		}
 		if c.casts(g, uses) && len(c.Readers) > 0 {
 			found = append(found, c)
 		}
@@ -44,13 +53,58 @@ func ofIntegers(n *graph.Node) bool {
 }
 
 func large(v *graph.Value) bool {
+	n, known := usual(v.Shape.Elems())
+	return !known || n >= least
+}
+
+// usual is what a formula comes to where dims are of the common size.
+func usual(d graph.Dim) (n int64, known bool) {
 	sizes := map[string]graph.Dim{}
-	elems := v.Shape.Elems()
-	for _, name := range elems.Names() {
+	for _, name := range d.Names() {
 		sizes[name] = graph.Num(common)
 	}
-	n, known := elems.Subst(sizes).Const()
-	return !known || n >= least
+	return d.Subst(sizes).Const()
+}
+
+// Merge makes one list of what two lists have of one step, in the order in which
+// values are made. A value that the first has is not taken from the second.
+func Merge(exact, lossy []Candidate) []Candidate {
+	had := map[*graph.Value]bool{}
+	for _, c := range exact {
+		had[c.Value] = true
+	}
+	all := slices.Clone(exact)
+	for _, c := range lossy {
+		if !had[c.Value] {
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Candidate) int { return cmp.Compare(a.Value.Def.ID, b.Value.Def.ID) })
+	return all
+}
+
+// Cheapest lists the lossy candidates of found, by place, in the order in which
+// to round them where not all have to be: first what is dear to compute again,
+// which is what a plan would do instead, then what saves the most for what the
+// copies move, then what is large.
+func Cheapest(found []Candidate) []int {
+	var order []int
+	yield, size := make([]float64, len(found)), make([]int64, len(found))
+	for i, c := range found {
+		if !c.Lossy {
+			continue
+		}
+		order = append(order, i)
+		before, _ := usual(c.Before)
+		after, _ := usual(c.After)
+		size[i] = before - after
+		yield[i] = float64(before-after) / float64(int64(1+len(c.Readers))*(before+after))
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(found[a].Value.Def.Op.Recompute, found[b].Value.Def.Op.Recompute),
+			cmp.Compare(yield[b], yield[a]), cmp.Compare(size[b], size[a]))
+	})
+	return order
 }
 
 // casts finds who reads c's value: nodes of the backward pass, the value or a
@@ -87,7 +141,23 @@ func (c *Candidate) casts(g *graph.Graph, uses *graph.Uses) bool {
 // rounded is a value that is kept in another type, and what is kept.
 type rounded struct {
 	c    *Candidate
-	kept *graph.Value
+	kept []*graph.Value
+}
+
+// pack makes what is kept of x in a smaller type, unpack x of that.
+func pack(b *graph.Builder, x *graph.Value, as graph.DType) []*graph.Value {
+	if as.IsFloat8() {
+		return b.Ops("memopt.Float8Blocks", nil, 2, x)
+	}
+	return []*graph.Value{b.Op("Cast", graph.A{"to": int(as)}, x)}
+}
+
+func unpack(b *graph.Builder, kept []*graph.Value, to graph.DType) *graph.Value {
+	op := "Cast"
+	if kept[0].Type.IsFloat8() {
+		op = "memopt.FromFloat8Blocks"
+	}
+	return b.Op(op, graph.A{"to": int(to)}, kept...)
 }
 
 // round says where a candidate's copy is made: after the last node of
@@ -111,7 +181,7 @@ func (r *rewriter) round(c *Candidate) {
 func (r *rewriter) encode(codes []*rounded) {
 	for _, code := range codes {
 		r.b.Scope = r.scope + "/" + code.c.Value.Name
-		code.kept = r.b.Op("Cast", graph.A{"to": int(code.c.As)}, r.now[code.c.Value.ID])
+		code.kept = pack(r.b, r.now[code.c.Value.ID], code.c.As)
 	}
 	r.b.Scope = ""
 }
@@ -121,7 +191,7 @@ func (r *rewriter) encode(codes []*rounded) {
 func (r *rewriter) decode(v *graph.Value, reader *graph.Node) *graph.Value {
 	code := r.rounded[v.ID]
 	r.b.Scope = r.scope + "/" + reader.Name
-	x := r.b.Op("Cast", graph.A{"to": int(v.Type)}, code.kept)
+	x := unpack(r.b, code.kept, v.Type)
 	var views []*graph.Node
 	for w := v; w != code.c.Value; w = w.Def.Inputs[0] {
 		views = append(views, w.Def)

@@ -69,7 +69,7 @@ func TestLossy(t *testing.T) {
 	for _, c := range []struct {
 		to    graph.DType
 		bound float64
-	}{{graph.BFloat16, 2e-2}, {graph.Float16, 2e-3}} {
+	}{{graph.BFloat16, 2e-2}, {graph.Float16, 2e-3}, {graph.Float8E4M3FN, 2e-1}} {
 		t.Run(c.to.String(), func(t *testing.T) {
 			found := shrink.Lossy(g, c.to)
 			for _, f := range found {
@@ -99,6 +99,40 @@ func TestLossy(t *testing.T) {
 				t.Errorf("the worst gradient differs by %g, want less than %g and more than nothing", worst, c.bound)
 			}
 		})
+	}
+}
+
+// TestCheapest: what is exact is not rounded too, and what is dear to compute
+// again is rounded before what is not.
+func TestCheapest(t *testing.T) {
+	g := step(t, filled(t, strings.Replace(views, "a = Gelu(c)", "u = Relu(c)\na = Sigmoid(u)", 1)))
+	exact, err := shrink.Candidates(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lossy := shrink.Lossy(g, graph.BFloat16)
+	if len(exact) != 1 || exact[0].ID != "Relu+" {
+		t.Fatalf("exact are %v, want Relu+ alone", exact)
+	}
+	lossy = append(lossy, shrink.Candidate{ID: "Relu+", Value: exact[0].Value, Lossy: true})
+	all := shrink.Merge(exact, lossy)
+	if len(all) != len(lossy) {
+		t.Errorf("%d of %d and %d", len(all), len(exact), len(lossy))
+	}
+	for i, c := range all {
+		if c.Lossy == (c.Value == exact[0].Value) {
+			t.Errorf("%s is lossy: %v", c.Value, c.Lossy)
+		}
+		if i > 0 && all[i-1].Value.Def.ID > c.Value.Def.ID {
+			t.Errorf("%s stands before %s", all[i-1].Value, c.Value)
+		}
+	}
+	order := shrink.Cheapest(all)
+	if len(order) != len(all)-1 {
+		t.Errorf("%d of %d are to be rounded", len(order), len(all))
+	}
+	if first := all[order[0]]; first.ID != "MatMul+" {
+		t.Errorf("%s is the first to be rounded, not what a product made", first.Value)
 	}
 }
 

@@ -1,6 +1,7 @@
 package shrink
 
 import (
+	"fmt"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -26,7 +27,7 @@ func narrow(g *graph.Graph, uses *graph.Uses, n *graph.Node, v *graph.Value) (c 
 	}
 	for _, t := range narrows {
 		if below <= t.below && t.to.Size() < v.Type.Size() {
-			c = Candidate{ID: n.Op.Name + "+", Value: v, As: t.to, Before: v.Bytes(), After: v.Shape.Elems().Mul(graph.Num(t.to.Size()))}
+			c = Candidate{ID: n.Op.Name + "+", Value: v, As: t.to, How: fmt.Sprintf("%s: all are below %d", t.to, below), Before: v.Bytes(), After: v.Shape.Elems().Mul(graph.Num(t.to.Size()))}
 			return c, c.casts(g, uses) && len(c.Readers) > 0
 		}
 	}

@@ -12,12 +12,16 @@
 // table speaks of.
 //
 // [Lossy] finds values that can be kept in a smaller type of floats. The forward
-// pass is the same then, but gradients are not, so nobody gets that unasked.
+// pass is the same then, but gradients are not, so nobody gets that unasked. Of
+// those in 8 bits, each 32 elements in their order have a power of two in common,
+// the least under which the largest of them is a float8e4m3fn. [Merge] makes one
+// list of what is exact and what is not, [Cheapest] says which to round first.
 package shrink
 
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"memopt/memopt/graph"
 )
@@ -31,7 +35,11 @@ type Candidate struct {
 	// instead: all that read the value there.
 	Readers []*graph.Node
 	// As is the element type in which the value itself is kept; 0 if extracts are.
-	As graph.DType
+	// Lossy says that it does not hold all its numbers.
+	As    graph.DType
+	Lossy bool
+	// How says in words what is kept, and why that will do.
+	How string
 	// Before and After are the bytes kept for the backward pass: of the value,
 	// and of all its extracts.
 	Before, After graph.Dim
@@ -82,8 +90,7 @@ func Candidates(g *graph.Graph) ([]Candidate, error) {
 				continue
 			}
 			c := Candidate{ID: n.Op.Name + "+", Value: v, Readers: readers, Before: v.Bytes()}
-			var err error
-			if c.After, err = c.after(g); err != nil {
+			if err := c.after(g); err != nil {
 				return nil, fmt.Errorf("shrink: value %q: %w", v.Name, err)
 			}
 			if order, known := c.After.Compare(c.Before); !known || order < 0 {
@@ -140,25 +147,28 @@ func form(n *graph.Node, v *graph.Value) (graph.Smaller, bool) {
 	return graph.Smaller{}, false
 }
 
-// after is the bytes of the extracts of c, found by making them of an input.
-func (c *Candidate) after(g *graph.Graph) (bytes graph.Dim, err error) {
+// after finds the bytes of the extracts of c, and what they are, by making them of
+// an input.
+func (c *Candidate) after(g *graph.Graph) error {
 	b := graph.NewBuilder(graph.New(g.Lib, g.Name))
 	x, err := b.Define(graph.Input, c.Value.Name, c.Value.Type, c.Value.Shape)
 	if err != nil {
-		return bytes, err
+		return err
 	}
-	bytes = graph.Num(0)
-	err = graph.Try(func() {
+	c.After = graph.Num(0)
+	return graph.Try(func() {
 		k := keeper{b: b}
 		for _, n := range c.Readers {
 			s, _ := form(n, c.Value)
 			k.keep(s, x)
 		}
+		var docs []string
 		for _, v := range k.kept {
-			bytes = bytes.Add(v.Bytes())
+			c.After = c.After.Add(v.Bytes())
+			docs = append(docs, v.Def.Op.Doc)
 		}
+		c.How = strings.Join(docs, ", ")
 	})
-	return bytes, err
 }
 
 // keeper makes extracts, equal ones once.

@@ -1,0 +1,133 @@
+package memopt
+
+import (
+	"slices"
+
+	"memopt/configs"
+	"memopt/planner"
+	"memopt/planner/shrink"
+)
+
+// trial plans forms of a model's step and keeps the best. Shares of what the step
+// needs are those of the exact step.
+type trial struct {
+	m                  *Model
+	budget, activation planner.Size
+}
+
+func newTrial(m *Model) (*trial, error) {
+	r := request(m.Config)
+	if m.forms.tried {
+		var err error
+		if r, err = r.InBytes(m.forms.exact); err != nil {
+			return nil, err
+		}
+	}
+	return &trial{m, r.Budget, r.ActivationBudget}, nil
+}
+
+func (t *trial) plan(on []bool) (*planner.Plan, error) {
+	g, r, err := t.m.form(on)
+	if err != nil {
+		return nil, err
+	}
+	r.Budget, r.ActivationBudget = t.budget, t.activation
+	return planner.Make(g, r)
+}
+
+// better compares the plan of the form that the settings give with what else the
+// planner may do: keep in less what is exact, and round, under a budget, as few
+// values as make the plan no dearer than more would.
+func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
+	f := t.m.forms
+	take := func(on []bool) bool {
+		other, wrong := t.plan(on)
+		if !t.m.prefers(p, err, other, wrong) {
+			return false
+		}
+		p, err = other, wrong
+		f.on, t.m.Graph = on, graphOf(other, t.m.Graph)
+		return true
+	}
+	if on := f.with(f.on); t.m.Config.Shrink == "auto" && !slices.Equal(on, f.on) {
+		take(on)
+	}
+	order := shrink.Cheapest(f.found)
+	if !limited(t.m.Config) || len(order) == 0 {
+		return p, err
+	}
+	base := slices.Clone(f.on)
+	first := func(n int) []bool {
+		on := slices.Clone(base)
+		for _, i := range order[:n] {
+			on[i] = true
+		}
+		return on
+	}
+	best, tried := 0, []int{0}
+	for k := 1; k <= rungs && !free(p, err); k++ {
+		n := (k*len(order) + rungs - 1) / rungs
+		tried = append(tried, n)
+		other, wrong := t.plan(first(n))
+		if err == nil && (wrong != nil || costs(other) > costs(p)-trifle(p)) || err != nil && !t.m.prefers(p, err, other, wrong) {
+			continue
+		}
+		p, err, best = other, wrong, n
+	}
+	// Fewer may do as well.
+	least, most := 0, 0.0
+	for _, n := range tried {
+		if n < best {
+			least = n
+		}
+	}
+	if err == nil {
+		most = costs(p) + trifle(p)
+	}
+	for err == nil && best-least > 1 {
+		n := (least + best) / 2
+		if other, wrong := t.plan(first(n)); wrong == nil && costs(other) <= most {
+			p, best = other, n
+		} else {
+			least = n
+		}
+	}
+	f.on = first(best)
+	t.m.Graph = graphOf(p, t.m.Graph)
+	return p, err
+}
+
+// rungs is how many shares of the values are rounded for a trial.
+const rungs = 8
+
+// free is whether a plan is there that computes nothing again.
+func free(p *planner.Plan, err error) bool { return err == nil && p.Result.Again == 0 }
+
+func costs(p *planner.Plan) float64 {
+	cost, _ := p.Cost()
+	return cost
+}
+
+// trifle is what it takes of a step to round more values for.
+func trifle(p *planner.Plan) float64 {
+	_, plain := p.Cost()
+	return plain / 1000
+}
+
+// takeForm gives a model the form of another one of the same step: what is kept
+// in less there is here, by the names of values, and nothing else is asked for.
+func (m *Model) takeForm(from *Model) (err error) {
+	names := map[string]bool{}
+	for i, c := range from.forms.found {
+		names[c.Value.Name] = from.forms.on[i]
+	}
+	f := m.forms
+	for i, c := range f.found {
+		f.on[i] = names[c.Value.Name]
+	}
+	f.tried = false
+	c := &m.Config
+	c.Dims, c.Budget, c.ActivationBudget, c.MaxOverhead, c.Level, c.Requests = from.Config.Dims, configs.Budget{}, configs.Budget{}, 0, 0, nil
+	m.Graph, err = f.make(f.on)
+	return err
+}
