@@ -1,9 +1,60 @@
 package recompute
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 )
+
+// Trials compares what trials say of changes of random plans with walks.
+func (s *Solver) Trials(r *rand.Rand, limit int64) error {
+	t := trial{sim: s.sim}
+	var values []int32
+	for v := range s.spans {
+		if s.may(int32(v)) {
+			values = append(values, int32(v))
+		}
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	p := s.keep.clone()
+	for range 6 {
+		for range 8 {
+			v := values[r.IntN(len(values))]
+			e, border := event{int32(r.IntN(len(s.p.Cost))), v}, r.IntN(2) == 0 && s.spans[v].made < s.p.Border
+			if border {
+				e.at = s.p.Border
+			}
+			_, known := p.search(e)
+			known = known && !border || border && p.gone[v]
+			if !s.sim.run(p, limit) {
+				return nil
+			}
+			t.prepare(p)
+			more := !known
+			ok := t.change(e, more)
+			q := p.clone()
+			if more {
+				q.apply(e, border)
+			} else {
+				q.remove(saving{e, border, 0})
+			}
+			if is := s.sim.run(q, limit); is != ok {
+				return fmt.Errorf("a trial says %v, a walk %v", ok, is)
+			}
+			if ok && (t.launches != s.sim.launches || t.peak != s.sim.peak || t.over != s.sim.area || math.Abs(t.extra-s.sim.extra) > 1e-9) {
+				return fmt.Errorf("%v (border %v, more %v) of %v: a trial says %d launches, peak %d, %v over, cost %v; a walk %d, %d, %v, %v", e, border, more, p,
+					t.launches, t.peak, t.over, t.extra, s.sim.launches, s.sim.peak, s.sim.area, s.sim.extra)
+			}
+			if r.IntN(2) == 0 {
+				p = q
+			}
+		}
+	}
+	return nil
+}
 
 // BruteForce is the least extra cost within a limit of all plans that forget
 // any set of values at the border, and at most one event more; +Inf if none

@@ -17,6 +17,8 @@ type change struct {
 type search struct {
 	s      *Solver
 	sim    *simulator
+	trial  *trial
+	walked int // walks of the simulator when it had walked what is being taken back from
 	limit  int64
 	begin  int64 // work of the simulator when it began
 	work   int64 // what it may take of that
@@ -35,7 +37,7 @@ type search struct {
 }
 
 func (s *Solver) newSearch(limit, work int64) *search {
-	x := &search{s: s, sim: s.sim, limit: limit, begin: s.sim.work, work: work, until: s.sim.work + work,
+	x := &search{s: s, sim: s.sim, trial: s.trial, limit: limit, begin: s.sim.work, work: work, until: s.sim.work + work,
 		worth: make([]float64, len(s.p.Bytes)), used: make([]int32, len(s.p.Bytes)), extra: math.Inf(1)}
 	x.forgetWorth()
 	return x
@@ -65,17 +67,20 @@ func (x *search) share(part float64) {
 
 func (x *search) done() bool { return x.ended() || x.extra <= x.enough }
 
-// try simulates a plan with a change, and leaves the plan as it was.
-func (x *search) try(p *plan, c event, border bool) bool {
-	if border {
-		p.gone[c.value] = true
-		ok := x.sim.run(*p, x.limit)
-		p.gone[c.value] = false
-		return ok
+// try tells what a change makes of a plan that was simulated last, or taken in
+// by another try.
+func (x *search) try(p *plan, c event, more bool) bool {
+	sim := x.sim
+	if x.trial.walks != sim.walks {
+		x.trial.prepare(*p)
 	}
-	i, _ := p.search(c)
-	x.scrape = append(append(append(x.scrape[:0], p.events[:i]...), c), p.events[i:]...)
-	return x.sim.run(plan{p.gone, x.scrape}, x.limit)
+	ok := x.trial.change(c, more)
+	begun := 0
+	if len(p.events) == 0 || p.events[0].at >= x.s.p.Border && c.at >= x.s.p.Border {
+		begun = sim.border.launches
+	}
+	sim.work += int64(x.trial.launches-begun) + int64(x.trial.launches/4)
+	return ok
 }
 
 // apply makes a change.
@@ -112,8 +117,8 @@ func (x *search) repair(p *plan, most float64) bool {
 				break
 			}
 			worth := math.Inf(-1)
-			if x.try(p, c.event, c.border) && x.sim.extra < most {
-				worth = (area - x.sim.area) / max(x.sim.extra-extra, x.s.unit)
+			if x.try(p, c.event, true) && x.trial.extra < most {
+				worth = (area - x.trial.over) / max(x.trial.extra-extra, x.s.unit)
 			}
 			x.worth[c.value] = worth
 			if worth > bestWorth {

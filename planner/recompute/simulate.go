@@ -34,10 +34,11 @@ type simulator struct {
 	p      *Problem
 	maker  []int32 // by value
 	work   int64   // launches simulated so far
-	border mark    // where walks begin whose events are all behind it
-	kept   bool    // the arrays still begin with the part before the border
-	eager  []bool  // by value: forget it after each place behind the border that touches it; nil for none
-	most   int     // launches after which a walk is given up
+	walks  int
+	border mark   // where walks begin whose events are all behind it
+	kept   bool   // the arrays still begin with the part before the border
+	eager  []bool // by value: forget it after each place behind the border that touches it; nil for none
+	most   int    // launches after which a walk is given up
 
 	launches, instances, overs int // how much of the arrays is in use
 
@@ -101,6 +102,7 @@ func (s *simulator) begin() {
 // run simulates a plan. It reports false if the walk took too many launches.
 func (s *simulator) run(p plan, limit int64) bool {
 	s.limit = limit
+	s.walks++
 	from := int32(0)
 	plain := len(p.events) == 0 || p.events[0].at >= s.p.Border
 	if plain && s.kept {

@@ -17,6 +17,7 @@ type Answer struct {
 type Solver struct {
 	p     *Problem
 	sim   *simulator
+	trial *trial
 	spans []span
 	uses  Lists   // by value: the operators that read it
 	plain []int64 // by operator: bytes alive if nothing runs again
@@ -39,6 +40,7 @@ func New(p *Problem) (*Solver, error) {
 		return nil, err
 	}
 	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, proven: map[int64]evidence{}, place: make([]int32, len(p.Bytes))}
+	s.trial = &trial{sim: s.sim}
 	for _, c := range p.Cost {
 		s.total += c
 	}

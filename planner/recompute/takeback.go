@@ -30,6 +30,9 @@ func (x *search) remember(p *plan, list []saving, extra float64) float64 {
 	if len(list) == 0 || x.ended() {
 		return extra
 	}
+	if len(list) == 1 {
+		return x.rememberOne(p, list[0], extra)
+	}
 	if len(list) <= blockOf(len(p.events)) {
 		q := *p
 		x.scrape = append(x.scrape[:0], p.events...)
@@ -47,13 +50,24 @@ func (x *search) remember(p *plan, list []saving, extra float64) float64 {
 				p.gone[c.value] = true
 			}
 		}
-		if len(list) == 1 {
-			return extra
-		}
 	}
 	half := (len(list) + 1) / 2
 	extra = x.remember(p, list[:half], extra)
 	return x.remember(p, list[half:], extra)
+}
+
+// rememberOne takes back one change if that goes.
+func (x *search) rememberOne(p *plan, c saving, extra float64) float64 {
+	if x.trial.walks != x.sim.walks && x.walked != x.sim.walks {
+		x.sim.run(*p, x.limit)
+	}
+	if !x.try(p, c.event, false) || x.trial.peak > x.limit || x.trial.extra >= extra {
+		return extra
+	}
+	p.remove(c)
+	x.sim.run(*p, x.limit)
+	x.walked = x.sim.walks
+	return x.sim.extra
 }
 
 // blockOf is how many changes are taken back at once: one, but for plans of

@@ -1,0 +1,639 @@
+package recompute
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// trial tells what one change makes of the plan that was simulated last, without
+// walking it whole. Only places at which something is there in one plan and not
+// in the other are walked anew; elsewhere the same launches run, and of what is
+// alive there only the values differ that were touched at those places.
+type trial struct {
+	sim *simulator
+
+	// Of the walk that was made last.
+	raw     []int64   // by launch: bytes of instances alive
+	most    []int64   // by chunk of launches: the most bytes alive
+	area    []float64 // by launch: bytes over the limit before it
+	start   []int32   // by place: its first launch
+	made    []int32   // by launch: the first instance that it makes
+	insts   Lists     // by value: its instances
+	reads   Lists     // by value: launches that read it
+	runs    Lists     // by operator: its launches
+	forgets Lists     // by value: the places at which it is forgotten
+	cursor  []int32
+
+	// Of the change at hand.
+	epoch    int32
+	walks    int     // the simulator's when the plan was taken in
+	affected []int32 // by place: the epoch in which it is walked anew
+	mark     []int32 // by value: its track, if that is of this epoch
+	tracks   []track
+	segments []segment
+	removed  []int32 // instances that are told anew
+	blocks   []block
+	todo     []int32 // places to walk, rising
+	here     []int32 // tracks touched at the place at hand
+	place    int32
+	lies     []lying
+	looked   []int32 // launches whose overlay is known
+	base     []shift // of what is removed, and of segments
+	news     []shift
+
+	launches    int
+	extra, over float64 // cost; bytes over the limit, summed over launches
+	peak        int64
+}
+
+// track is what became of a value that a change touches.
+type track struct {
+	value   int32
+	place   int32 // up to which it was followed
+	block   int   // the last that touched it
+	differs bool  // it is there in one plan and not in the other
+	present bool
+	segment int32
+}
+
+// segment is an instance after the change, which takes over the reads of one
+// before it. Positions are launches in steps of 1<<20, so that there is room for
+// those that come between.
+type segment struct {
+	value       int32
+	inst        int32 // whose reads, where nothing is walked anew, are its own; −1
+	told        int32 // the instance that it was made from, −1
+	first, last int64
+}
+
+// block is the launches of a place that is walked anew.
+type block struct {
+	from, to int32 // its launches before
+	ops      []int32
+}
+
+// lying is an output that may lie over a segment that ends there.
+type lying struct {
+	at      int64
+	segment int32
+	bytes   int64
+}
+
+type shift struct{ at, bytes int64 }
+
+const (
+	step  = 20 // bits of a position within a launch
+	chunk = 64
+)
+
+func (l *Lists) rebuild(n int, cursor []int32, each func(put func(list, item int32))) []int32 {
+	l.bounds = slices.Grow(l.bounds[:0], n+1)[:n+1]
+	clear(l.bounds)
+	each(func(list, _ int32) { l.bounds[list+1]++ })
+	for i := range n {
+		l.bounds[i+1] += l.bounds[i]
+	}
+	l.items = slices.Grow(l.items[:0], int(l.bounds[n]))[:l.bounds[n]]
+	cursor = append(cursor[:0], l.bounds[:n]...)
+	each(func(list, item int32) {
+		l.items[cursor[list]] = item
+		cursor[list]++
+	})
+	return cursor
+}
+
+// prepare takes in the plan that the simulator has just walked.
+func (t *trial) prepare(p plan) {
+	s := t.sim
+	t.walks = s.walks
+	n, prob := s.launches, s.p
+	values, ops := len(prob.Bytes), len(prob.Cost)
+	t.raw = slices.Grow(t.raw[:0], n)[:n]
+	t.area = slices.Grow(t.area[:0], n+1)[:n+1]
+	t.most = slices.Grow(t.most[:0], n/chunk+1)[:n/chunk+1]
+	clear(t.most)
+	sum := 0.0
+	for k, alive := range s.live {
+		t.raw[k] = alive - prob.Work[s.ops[k]]
+		t.area[k] = sum
+		if alive > s.limit {
+			sum += float64(alive - s.limit)
+		}
+		t.most[k/chunk] = max(t.most[k/chunk], alive)
+	}
+	t.area[n] = sum
+	t.eachOver(func(k int32, bytes int64) { t.raw[k] += bytes })
+	t.start = slices.Grow(t.start[:0], ops+1)[:ops+1]
+	at := int32(0)
+	for k, place := range s.place[:n] {
+		for ; at <= place; at++ {
+			t.start[at] = int32(k)
+		}
+	}
+	for ; int(at) <= ops; at++ {
+		t.start[at] = int32(n)
+	}
+	t.made = slices.Grow(t.made[:0], n+1)[:n+1]
+	i := int32(0)
+	for k := range n {
+		t.made[k] = i
+		i += int32(len(prob.Outputs.Of(s.ops[k])))
+	}
+	t.made[n] = i
+	t.cursor = t.insts.rebuild(values, t.cursor, func(put func(list, item int32)) {
+		for i, v := range s.value[:s.instances] {
+			put(v, int32(i))
+		}
+	})
+	t.cursor = t.reads.rebuild(values, t.cursor, func(put func(list, item int32)) {
+		for k, op := range s.ops[:n] {
+			for _, v := range prob.Inputs.Of(op) {
+				put(v, int32(k))
+			}
+		}
+	})
+	t.cursor = t.runs.rebuild(ops, t.cursor, func(put func(list, item int32)) {
+		for k, op := range s.ops[:n] {
+			put(op, int32(k))
+		}
+	})
+	k := 0
+	t.cursor = t.forgets.rebuild(values, t.cursor, func(put func(list, item int32)) {
+		for k = 0; k < len(p.events) && p.events[k].at < prob.Border; k++ {
+			put(p.events[k].value, p.events[k].at)
+		}
+		for v, gone := range p.gone {
+			if gone {
+				put(int32(v), prob.Border)
+			}
+		}
+		for ; k < len(p.events); k++ {
+			put(p.events[k].value, p.events[k].at)
+		}
+	})
+	if t.affected == nil {
+		t.affected, t.mark = make([]int32, ops+1), make([]int32, values)
+	}
+}
+
+// eachOver names the launches whose first output lies over something, and its
+// bytes.
+func (t *trial) eachOver(each func(k int32, bytes int64)) {
+	s, moved := t.sim, int32(-1)
+	for _, o := range s.over[:s.overs] {
+		if k := s.first[o.out]; o.out != moved && s.last[o.in] == k {
+			moved = o.out
+			each(k, s.p.Bytes[s.value[o.out]])
+		}
+	}
+}
+
+// change is what the prepared plan comes to with one more thing forgotten (or,
+// if not more, remembered). It reports false if that takes too many launches.
+func (t *trial) change(e event, more bool) bool {
+	s := t.sim
+	t.launches, t.extra, t.over, t.peak = s.launches, s.extra, s.area, s.peak
+	if int(e.at) >= len(s.p.Cost) {
+		return true
+	}
+	t.epoch++
+	t.tracks, t.segments, t.removed, t.blocks, t.todo, t.lies = t.tracks[:0], t.segments[:0], t.removed[:0], t.blocks[:0], t.todo[:0], t.lies[:0]
+	i, there := t.current(e.value, t.start[e.at]), false
+	if i >= 0 {
+		forgotten := 0
+		for _, f := range t.forgets.Of(e.value) {
+			if f > s.place[s.first[i]] && f <= e.at {
+				forgotten++
+			}
+		}
+		there = more && forgotten == 0 || !more && forgotten == 1
+	}
+	if !there {
+		return true
+	}
+	t.place = e.at
+	k := t.track(e.value)
+	tr := &t.tracks[k]
+	tr.present, tr.differs, tr.segment = true, true, t.tell(i)
+	if more {
+		t.close(tr.segment, t.start[e.at])
+		tr.present = false
+	}
+	t.follow(tr, t.start[e.at])
+	for len(t.todo) > 0 {
+		t.place = t.todo[0]
+		t.todo = t.todo[:copy(t.todo, t.todo[1:])]
+		t.again()
+		if t.launches > s.most {
+			return false
+		}
+	}
+	t.sum()
+	return true
+}
+
+// current is the newest instance of a value before a launch, forgotten or not;
+// −1 if there is none.
+func (t *trial) current(v, before int32) int32 {
+	all := t.insts.Of(v)
+	if t.sim.p.Held[v] {
+		all = all[:min(1, len(all))]
+	}
+	for j := len(all) - 1; j >= 0; j-- {
+		if t.sim.first[all[j]] < before {
+			return all[j]
+		}
+	}
+	return -1
+}
+
+// there is the instance of a value at the beginning of the place at hand in the
+// prepared plan, −1 if it is forgotten.
+func (t *trial) there(v int32) int32 {
+	i := t.current(v, t.start[t.place])
+	if i >= 0 && t.forgotten(v, t.sim.place[t.sim.first[i]], t.place) {
+		return -1
+	}
+	return i
+}
+
+// forgotten reports whether a value is forgotten behind a place, up to another.
+func (t *trial) forgotten(v, behind, to int32) bool {
+	for _, f := range t.forgets.Of(v) {
+		if f > behind {
+			return f <= to
+		}
+	}
+	return false
+}
+
+// track adds a value.
+func (t *trial) track(v int32) int32 {
+	k := int32(len(t.tracks))
+	t.tracks = append(t.tracks, track{value: v, place: t.place, segment: -1})
+	t.mark[v] = k
+	return k
+}
+
+// touch follows a value up to the place at hand.
+func (t *trial) touch(v int32) *track {
+	k := t.mark[v]
+	known := int(k) < len(t.tracks) && t.tracks[k].value == v
+	if known && t.tracks[k].block == len(t.blocks) {
+		return &t.tracks[k]
+	}
+	if !known {
+		k = t.track(v)
+	}
+	t.here = append(t.here, k)
+	tr := &t.tracks[k]
+	tr.block = len(t.blocks)
+	if tr.differs && t.forgotten(v, tr.place, t.place) {
+		t.leave(tr)
+		tr.differs = false
+	}
+	if !tr.differs { // it is where it was before the change
+		i := t.there(v)
+		if tr.present && (i < 0 || t.segments[tr.segment].inst != i) {
+			t.leave(tr)
+		}
+		if i >= 0 && !tr.present {
+			tr.present, tr.segment = true, t.tell(i)
+		}
+	}
+	tr.place = t.place
+	return tr
+}
+
+// leave has a value no longer be there.
+func (t *trial) leave(tr *track) {
+	if tr.present {
+		t.close(tr.segment, t.start[t.place])
+		tr.present = false
+	}
+}
+
+// tell makes a segment of an instance.
+func (t *trial) tell(i int32) int32 {
+	t.removed = append(t.removed, i)
+	at := int64(t.sim.first[i]) << step
+	t.segments = append(t.segments, segment{t.sim.value[i], i, i, at, at})
+	return int32(len(t.segments) - 1)
+}
+
+// close ends what a segment takes over of reads, those before a launch being its
+// own.
+func (t *trial) close(k, before int32) {
+	g := &t.segments[k]
+	if g.inst >= 0 {
+		g.last = max(g.last, t.lastRead(g.inst, before))
+		g.inst = -1
+	}
+}
+
+// lastRead is the position of the last launch before another that reads an
+// instance, at a place that is not walked anew; 0 if none does.
+func (t *trial) lastRead(i, before int32) int64 {
+	s := t.sim
+	last := s.last[i]
+	if int(last) == s.launches { // read after the last launch
+		if int(before) > s.launches {
+			return int64(last) << step
+		}
+	} else if last < before && t.affected[s.place[last]] != t.epoch {
+		return int64(last) << step
+	}
+	all := t.reads.Of(s.value[i])
+	j, _ := slices.BinarySearch(all, min(last+1, before))
+	for j--; j >= 0 && all[j] > s.first[i]; j-- {
+		if t.affected[s.place[all[j]]] != t.epoch {
+			return int64(all[j]) << step
+		}
+	}
+	return 0
+}
+
+// follow finds the next place at which a value that differs matters, from a
+// launch on.
+func (t *trial) follow(tr *track, from int32) {
+	next := int32(math.MaxInt32)
+	look := func(launches []int32) {
+		if j, _ := slices.BinarySearch(launches, from); j < len(launches) {
+			next = min(next, t.sim.place[launches[j]])
+		}
+	}
+	look(t.runs.Of(t.sim.maker[tr.value]))
+	if !tr.present {
+		look(t.reads.Of(tr.value))
+	}
+	if next == math.MaxInt32 || t.forgotten(tr.value, t.place, next) {
+		return
+	}
+	if j, known := slices.BinarySearch(t.todo, next); !known {
+		t.todo = slices.Insert(t.todo, j, next)
+	}
+}
+
+// again walks the place at hand anew.
+func (t *trial) again() {
+	s := t.sim
+	t.here = t.here[:0]
+	t.affected[t.place] = t.epoch
+	b := block{from: t.start[t.place], to: t.start[t.place+1]}
+	if n := len(t.blocks); n < cap(t.blocks) { // the operators' array is used again
+		b.ops = t.blocks[:n+1][n].ops[:0]
+	}
+	t.blocks = append(t.blocks, b)
+	for k := b.from; k < b.to; k++ {
+		op := s.ops[k]
+		for _, v := range s.p.Inputs.Of(op) {
+			t.touch(v)
+		}
+		for _, v := range s.p.Outputs.Of(op) {
+			t.touch(v)
+		}
+		if op != t.place {
+			t.extra -= s.p.Cost[op]
+		}
+	}
+	for i := t.made[b.from]; i < t.made[b.to]; i++ {
+		t.removed = append(t.removed, i)
+	}
+	t.launches -= int(b.to - b.from)
+	for _, v := range s.p.Inputs.Of(t.place) {
+		if !t.touch(v).present {
+			t.make(s.maker[v])
+		}
+	}
+	t.launch(t.place)
+	t.launches += len(t.blocks[len(t.blocks)-1].ops)
+	for _, k := range t.here {
+		tr := &t.tracks[k]
+		i := t.current(tr.value, b.to)
+		if i >= 0 && s.first[i] < b.from && t.forgotten(tr.value, s.place[s.first[i]], t.place) {
+			i = -1
+		}
+		tr.differs = tr.present != (i >= 0)
+		if tr.present && t.segments[tr.segment].inst != i {
+			t.close(tr.segment, b.from)
+			t.segments[tr.segment].inst = i
+		}
+		if tr.differs {
+			t.follow(tr, b.to)
+		}
+	}
+}
+
+// make runs what makes something that is not there.
+func (t *trial) make(op int32) {
+	s := t.sim
+	for _, v := range s.p.Inputs.Of(op) {
+		if !t.touch(v).present {
+			t.make(s.maker[v])
+		}
+	}
+	t.extra += s.p.Cost[op]
+	t.launch(op)
+}
+
+func (t *trial) launch(op int32) {
+	s := t.sim
+	b := &t.blocks[len(t.blocks)-1]
+	at := int64(b.from)<<step + 1 + int64(len(b.ops))
+	b.ops = append(b.ops, op)
+	for _, v := range s.p.Inputs.Of(op) {
+		t.segments[t.touch(v).segment].last = at
+	}
+	for _, v := range s.p.Over.Of(op) {
+		t.lies = append(t.lies, lying{at, t.touch(v).segment, s.p.Bytes[s.p.Outputs.Of(op)[0]]})
+	}
+	for _, v := range s.p.Outputs.Of(op) {
+		tr := t.touch(v)
+		k := int32(len(t.segments))
+		t.segments = append(t.segments, segment{v, -1, -1, at, at})
+		if !s.p.Held[v] || !tr.present {
+			if tr.present {
+				t.close(tr.segment, b.from)
+			}
+			tr.present, tr.segment = true, k
+		}
+	}
+}
+
+// sum counts bytes and launches after the change.
+func (t *trial) sum() {
+	s := t.sim
+	t.base, t.news, t.looked = t.base[:0], t.news[:0], t.looked[:0]
+	for k := range t.segments {
+		t.close(int32(k), math.MaxInt32)
+	}
+	same := func(g *segment) bool { return g.told >= 0 && g.last == t.end(g.told) }
+	for k := range t.segments {
+		g := &t.segments[k]
+		if same(g) {
+			continue
+		}
+		bytes := s.p.Bytes[g.value]
+		t.news = append(t.news, shift{g.first, bytes}, shift{g.last + 1, -bytes})
+		t.overlay(g.last, g.value)
+	}
+	told := 0 // segments made of instances come in the order of those
+	for _, i := range t.removed {
+		for told < len(t.segments) && t.segments[told].told < 0 {
+			told++
+		}
+		if told < len(t.segments) && t.segments[told].told == i {
+			told++
+			if same(&t.segments[told-1]) {
+				continue
+			}
+		}
+		bytes := s.p.Bytes[s.value[i]]
+		t.base = append(t.base, shift{int64(s.first[i]) << step, -bytes}, shift{int64(s.last[i]+1) << step, bytes})
+		t.overlay(int64(s.last[i])<<step, s.value[i])
+	}
+	moved := int64(-1)
+	for _, l := range t.lies {
+		if l.at != moved && t.segments[l.segment].last == l.at {
+			moved = l.at
+			t.news = append(t.news, shift{l.at, -l.bytes}, shift{l.at + 1, l.bytes})
+		}
+	}
+	byPlace := func(a, b shift) int { return cmp.Compare(a.at, b.at) }
+	slices.SortFunc(t.base, byPlace)
+	slices.SortFunc(t.news, byPlace)
+	t.sweep()
+}
+
+// end is the position of an instance's last read.
+func (t *trial) end(i int32) int64 {
+	if last := t.sim.last[i]; last > t.sim.first[i] {
+		if int(last) < t.sim.launches && t.affected[t.sim.place[last]] == t.epoch {
+			return -1
+		}
+		return int64(last) << step
+	}
+	return int64(t.sim.first[i]) << step
+}
+
+// overlay looks whether the first output of a launch that is not walked anew
+// still lies over a value, or lies over it now.
+func (t *trial) overlay(at int64, v int32) {
+	s := t.sim
+	k := int32(at >> step)
+	if at&(1<<step-1) != 0 || int(k) >= s.launches || t.affected[s.place[k]] == t.epoch {
+		return
+	}
+	op := s.ops[k]
+	over := s.p.Over.Of(op)
+	if !slices.Contains(over, v) || slices.Contains(t.looked, k) {
+		return
+	}
+	t.looked = append(t.looked, k)
+	was, is := false, false
+	for _, w := range over {
+		i := t.current(w, k)
+		ends := i >= 0 && s.last[i] == k
+		was = was || ends
+		if mark := t.mark[w]; int(mark) < len(t.tracks) && t.tracks[mark].value == w {
+			told := slices.Contains(t.removed, i)
+			ends = !told && ends
+			for j := range t.segments {
+				ends = ends || t.segments[j].value == w && t.segments[j].last == at
+			}
+		}
+		is = is || ends
+	}
+	if bytes := s.p.Bytes[s.p.Outputs.Of(op)[0]]; was != is {
+		if was {
+			bytes = -bytes
+		}
+		t.news = append(t.news, shift{at, -bytes}, shift{at + 1, bytes})
+	}
+}
+
+// sweep goes along the launches.
+func (t *trial) sweep() {
+	s := t.sim
+	t.peak, t.over = 0, 0
+	base, news := t.base, t.news
+	less, more := int64(0), int64(0)
+	until := func(at int64) {
+		for len(base) > 0 && base[0].at <= at {
+			less += base[0].bytes
+			base = base[1:]
+		}
+		for len(news) > 0 && news[0].at <= at {
+			more += news[0].bytes
+			news = news[1:]
+		}
+	}
+	count := func(alive int64) {
+		t.peak = max(t.peak, alive)
+		if alive > s.limit {
+			t.over += float64(alive - s.limit)
+		}
+	}
+	k := int32(0)
+	stretch := func(to int32) {
+		for k < to {
+			until(int64(k) << step)
+			next := to
+			if len(base) > 0 {
+				next = min(next, int32((base[0].at+1<<step-1)>>step))
+			}
+			if len(news) > 0 {
+				next = min(next, int32((news[0].at+1<<step-1)>>step))
+			}
+			if d := less + more; d == 0 {
+				t.over += t.area[next] - t.area[k]
+				t.peak = max(t.peak, t.highest(k, next))
+			} else {
+				peak, area := t.peak, int64(0)
+				for _, alive := range s.live[k:next] {
+					alive += d
+					if alive > s.limit {
+						area += alive - s.limit
+					}
+					peak = max(peak, alive)
+				}
+				t.peak, t.over = peak, t.over+float64(area)
+			}
+			k = next
+		}
+	}
+	for i := range t.blocks {
+		b := &t.blocks[i]
+		stretch(b.from)
+		for j, op := range b.ops {
+			// Of what was told before, what is alive at the first launch counts.
+			for len(base) > 0 && base[0].at <= int64(b.from)<<step {
+				less += base[0].bytes
+				base = base[1:]
+			}
+			for len(news) > 0 && news[0].at <= int64(b.from)<<step+1+int64(j) {
+				more += news[0].bytes
+				news = news[1:]
+			}
+			count(t.raw[b.from] + less + more + s.p.Work[op])
+		}
+		k = b.to
+	}
+	stretch(int32(s.launches))
+}
+
+// highest is the most bytes alive at launches [from, to).
+func (t *trial) highest(from, to int32) (peak int64) {
+	for from < to && from%chunk != 0 {
+		peak = max(peak, t.sim.live[from])
+		from++
+	}
+	for ; from+chunk <= to; from += chunk {
+		peak = max(peak, t.most[from/chunk])
+	}
+	for ; from < to; from++ {
+		peak = max(peak, t.sim.live[from])
+	}
+	return peak
+}
