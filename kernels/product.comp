@@ -2,6 +2,9 @@
 // columns as two for each of its lanes: a lane sums its two columns over k in
 // ascending order, with A's elements handed round by broadcast, eight of a row
 // at a time. The local size is one subgroup, or more of them side by side.
+//
+// A sum has a name of its own, no place in an array: a driver that runs lanes by
+// vectors keeps an array in memory, and writes it under a mask at every step.
 #version 450
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -14,17 +17,22 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 8;
 layout(constant_id = 1) const uint TRANS_B = 0; // element (p, j) of B is at j·ldb + p, not p·ldb + j
 layout(constant_id = 2) const uint BIAS = 0;
-layout(constant_id = 3) const uint EVEN_N = 0; // rows of Y can be stored by pairs
-layout(constant_id = 4) const uint PAIRS_A = 0; // A can be loaded by pairs along i
+#ifdef PAIRS
+layout(constant_id = 3) const uint PAIRS_A = 0; // A is loaded one by one (0), by pairs along k (1), by pairs along i (2)
+layout(constant_id = 4) const uint PAIRS_B = 0; // B is loaded by pairs
+layout(constant_id = 5) const uint PAIRS_Y = 0; // Y is stored by pairs
+#else
+const uint PAIRS_A = 0, PAIRS_B = 0, PAIRS_Y = 0;
+#endif
 
 layout(push_constant) uniform Push {
 	uint m, n, k;
 	uint ai, ap; // element (i, p) of A is at i·ai + p·ap
 	uint ldb;
-	uint batch[2];                    // the inner dims of the batch
-	uint sa[3], sb[3];                // strides of the batch, outer first
-	uint first;                       // of the batch
-	uint ci, cj;                      // strides of C
+	uint batch[2];     // the inner dims of the batch
+	uint sa[3], sb[3]; // strides of the batch, outer first
+	uint first;        // of the batch
+	uint ci, cj;       // strides of C
 	float alpha, beta;
 };
 
@@ -39,108 +47,128 @@ layout(binding = 1) readonly buffer A2 { uint64_t a2[]; };
 layout(binding = 2) readonly buffer B2 { uint64_t b2[]; };
 vec2 pairA(uint at) { return uintBitsToFloat(unpack32(a2[at])); }
 vec2 pairB(uint at) { return uintBitsToFloat(unpack32(b2[at])); }
+void storePair(uint at, vec2 v) { y2[at] = pack64(floatBitsToUint(v)); }
+#else
+vec2 pairA(uint at) { return vec2(0); }
+vec2 pairB(uint at) { return vec2(0); }
+void storePair(uint at, vec2 v) {}
 #endif
 
-#define ROWS 12
-
-float sum0[ROWS], sum1[ROWS], part[ROWS];
-
-void multiply(int lane, vec2 x) {
-	[[unroll]] for (int r = 0; r < ROWS; r++) {
-		float f = subgroupBroadcast(part[r], lane);
-		sum0[r] += f * x.x;
-		sum1[r] += f * x.y;
-	}
-}
+#if ROWS == 12
+#define EACH(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7) f(8) f(9) f(10) f(11)
+#define TWO(f) f(0, 1) f(2, 3) f(4, 5) f(6, 7) f(8, 9) f(10, 11)
+#elif ROWS == 8
+#define EACH(f) f(0) f(1) f(2) f(3) f(4) f(5) f(6) f(7)
+#define TWO(f) f(0, 1) f(2, 3) f(4, 5) f(6, 7)
+#else
+#define EACH(f) f(0) f(1) f(2) f(3)
+#define TWO(f) f(0, 1) f(2, 3)
+#endif
 
 void main() {
 	uint z = gl_WorkGroupID.z + first;
 	uint z2 = z % batch[1], z1 = z / batch[1] % batch[0], z0 = z / batch[1] / batch[0];
 	uint atA = z0 * sa[0] + z1 * sa[1] + z2 * sa[2];
 	uint atB = z0 * sb[0] + z1 * sb[1] + z2 * sb[2];
-	uint lane = gl_SubgroupInvocationID;
+	uint lane = gl_SubgroupInvocationID, eighth = lane & 7;
 	uint column = (gl_WorkGroupID.x * LOCAL + gl_SubgroupID * gl_SubgroupSize + lane) * 2;
 	uint row = gl_WorkGroupID.y * ROWS;
 	// Lanes and rows beyond the end work on the last ones, and keep that to
 	// themselves.
-#ifdef PAIRS
-	uint j0 = min(column, TRANS_B != 0 ? n - 1 : n - 2), j1 = min(j0 + 1, n - 1);
-#else
-	uint j0 = min(column, n - 1), j1 = min(column + 1, n - 1);
-#endif
-	uint rows[ROWS];
-	[[unroll]] for (int r = 0; r < ROWS; r++) {
-		sum0[r] = 0;
-		sum1[r] = 0;
-		rows[r] = atA + min(row + r, m - 1) * ai;
-	}
+	uint j0 = min(column, PAIRS_B != 0 && TRANS_B == 0 ? n - 2 : n - 1), j1 = min(j0 + 1, n - 1);
 	// Where the two columns are in B, and the way to the next p; by pairs of
 	// floats if those are loaded.
 	uint c0 = TRANS_B != 0 ? atB + j0 * ldb : atB + j0, c1 = TRANS_B != 0 ? atB + j1 * ldb : atB + j1;
 	uint down = TRANS_B != 0 ? 1 : ldb;
+	uint d0 = PAIRS_B != 0 ? c0 >> 1 : c0, d1 = PAIRS_B != 0 ? c1 >> 1 : c1, step = PAIRS_B != 0 && TRANS_B == 0 ? ldb >> 1 : down;
 	uint p = 0;
-#ifdef PAIRS
-	uint d0 = c0 >> 1, d1 = c1 >> 1, step = TRANS_B != 0 ? 1 : ldb >> 1;
-	uint mine = (lane & 7) * ap, at[ROWS];
-	[[unroll]] for (int r = 0; r < ROWS; r++) at[r] = rows[r] + mine;
-	if (PAIRS_A != 0) {
-		[[unroll]] for (int r = 0; r < ROWS; r += 2) at[r] = (atA + min(row + r, m - 2) + mine) >> 1;
-	}
-	for (; p + 8 <= k; p += 8) {
-		if (PAIRS_A != 0) {
-			[[unroll]] for (int r = 0; r < ROWS; r += 2) {
-				vec2 two = pairA(at[r]);
-				part[r] = two.x;
-				part[r + 1] = two.y;
-				at[r] += 4 * ap;
-			}
-		} else {
-			[[unroll]] for (int r = 0; r < ROWS; r++) {
-				part[r] = a[at[r]];
-				at[r] += 8 * ap;
-			}
+
+#define BEGIN(r) vec2 sum##r = vec2(0), part##r; uint row##r = atA + min(row + r, m - 1) * ai, at##r;
+	EACH(BEGIN)
+
+	// B's elements for the next two p: of the first in u, of the second in v.
+#define LOAD_B \
+		vec2 u, v; \
+		if (PAIRS_B == 0) { \
+			u = vec2(b[d0], b[d1]); \
+			v = vec2(b[d0 + step], b[d1 + step]); \
+			d0 += 2 * step; \
+			d1 += 2 * step; \
+		} else if (TRANS_B == 0) { \
+			u = pairB(d0); \
+			v = pairB(d0 + step); \
+			d0 += 2 * step; \
+		} else { \
+			vec2 x = pairB(d0++), w = pairB(d1++); \
+			u = vec2(x.x, w.x); \
+			v = vec2(x.y, w.y); \
 		}
-		if (TRANS_B != 0) {
-			[[unroll]] for (int l = 0; l < 8; l += 2) {
-				vec2 u = pairB(d0 + l / 2), v = pairB(d1 + l / 2);
-				multiply(l, vec2(u.x, v.x));
-				multiply(l + 1, vec2(u.y, v.y));
-			}
-			d0 += 4;
-			d1 += 4;
-		} else {
+
+	if (PAIRS_A == 1) {
+#define START(r) at##r = (row##r >> 1) + eighth;
+		EACH(START)
+		for (; p + 16 <= k; p += 16) {
+#define LOAD(r) part##r = pairA(at##r); at##r += 8;
+			EACH(LOAD)
 			[[unroll]] for (int l = 0; l < 8; l++) {
-				multiply(l, pairB(d0));
-				d0 += step;
+				LOAD_B
+#define MULTIPLY_U(r) sum##r += subgroupBroadcast(part##r.x, l) * u;
+#define MULTIPLY_V(r) sum##r += subgroupBroadcast(part##r.y, l) * v;
+				EACH(MULTIPLY_U)
+				EACH(MULTIPLY_V)
+			}
+		}
+#undef LOAD
+#undef MULTIPLY_U
+#undef MULTIPLY_V
+	} else {
+		uint mine = eighth * ap;
+#define ALONE(r) at##r = row##r + mine;
+#define JOINED(r, s) at##r = (atA + min(row + r, m - 2) + mine) >> 1;
+		if (PAIRS_A == 0) {
+			EACH(ALONE)
+		} else {
+			TWO(JOINED)
+		}
+		for (; p + 8 <= k; p += 8) {
+#define LOAD(r) part##r.x = a[at##r]; at##r += 8 * ap;
+#define LOAD_TWO(r, s) { vec2 x = pairA(at##r); part##r.x = x.x; part##s.x = x.y; at##r += 4 * ap; }
+			if (PAIRS_A == 0) {
+				EACH(LOAD)
+			} else {
+				TWO(LOAD_TWO)
+			}
+			[[unroll]] for (int l = 0; l < 8; l += 2) {
+				LOAD_B
+#define MULTIPLY_U(r) sum##r += subgroupBroadcast(part##r.x, l) * u;
+#define MULTIPLY_V(r) sum##r += subgroupBroadcast(part##r.x, l + 1) * v;
+				EACH(MULTIPLY_U)
+				EACH(MULTIPLY_V)
 			}
 		}
 	}
-#else
-	for (; p + 8 <= k; p += 8) {
-		uint mine = (p + (lane & 7)) * ap;
-		[[unroll]] for (int r = 0; r < ROWS; r++) part[r] = a[rows[r] + mine];
-		[[unroll]] for (int l = 0; l < 8; l++) multiply(l, vec2(b[c0 + (p + l) * down], b[c1 + (p + l) * down]));
-	}
-#endif
 	for (; p < k; p += 8) {
-		uint mine = min(p + (lane & 7), k - 1) * ap;
-		[[unroll]] for (int r = 0; r < ROWS; r++) part[r] = a[rows[r] + mine];
-		[[unroll]] for (int l = 0; l < 8; l++)
-			if (p + l < k) multiply(l, vec2(b[c0 + (p + l) * down], b[c1 + (p + l) * down]));
+		uint mine = min(p + eighth, k - 1) * ap;
+#define LAST(r) part##r.x = a[row##r + mine];
+		EACH(LAST)
+		[[unroll]] for (int l = 0; l < 8; l++) {
+			if (p + l >= k) continue;
+			vec2 u = vec2(b[c0 + (p + l) * down], b[c1 + (p + l) * down]);
+#define MULTIPLY(r) sum##r += subgroupBroadcast(part##r.x, l) * u;
+			EACH(MULTIPLY)
+		}
 	}
 	if (column >= n) return;
-	[[unroll]] for (int r = 0; r < ROWS; r++) {
-		if (row + r >= m) continue;
-		vec2 v = alpha * vec2(sum0[r], sum1[r]);
-		if (BIAS != 0) v += beta * vec2(c[(row + r) * ci + j0 * cj], c[(row + r) * ci + j1 * cj]);
-		uint at = (z * m + row + r) * n + column;
-#ifdef PAIRS
-		if (EVEN_N != 0) {
-			y2[at >> 1] = pack64(floatBitsToUint(v));
-			continue;
-		}
-#endif
-		y[at] = v.x;
-		if (column + 1 < n) y[at + 1] = v.y;
+#define STORE(r) \
+	if (row + r < m) { \
+		vec2 v = alpha * sum##r; \
+		if (BIAS != 0) v += beta * vec2(c[(row + r) * ci + j0 * cj], c[(row + r) * ci + j1 * cj]); \
+		uint at = (z * m + row + r) * n + column; \
+		if (PAIRS_Y != 0) storePair(at >> 1, v); \
+		else { \
+			y[at] = v.x; \
+			if (column + 1 < n) y[at + 1] = v.y; \
+		} \
 	}
+	EACH(STORE)
 }

@@ -1,14 +1,67 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"fmt"
+	"math"
+	"slices"
 
-var (
-	productKernel = halved(shader("product", "product.comp"))
-	productPairs  = halvedAs(shader("product-pairs", "product.comp", "-DPAIRS"), productKernel)
+	"memopt/memopt/graph"
 )
 
-// productRows is the rows that a subgroup owns.
-const productRows = 12
+// productTile is a way to part a product: a kernel, and what a group of it owns.
+type productTile struct {
+	shared        bool // through memory that a group shares
+	rows, columns int  // columns 0: two for each lane of a subgroup
+	// What a group costs beside others of its kind: for the elements that it
+	// loads, and for a row.
+	begin, row      int
+	singles, paired *graph.Kernel
+}
+
+// productTiles are for devices of two kinds. On a driver for the processor,
+// whose lanes load one by one and where a barrier is dear, a subgroup works
+// alone; there the numbers are measured. Graphics processors have the groups'
+// own memory; there a tile that is larger loads less, and one that is smaller
+// makes more groups.
+var productTiles = func() (tiles []productTile) {
+	for _, rows := range []int{12, 8, 4} {
+		size := fmt.Sprintf("-DROWS=%d", rows)
+		singles := halved(shader(fmt.Sprint("product-", rows), "product.comp", size))
+		paired := halvedAs(shader(fmt.Sprintf("product-%d-pairs", rows), "product.comp", size, "-DPAIRS"), singles)
+		tiles = append(tiles, productTile{rows: rows, begin: 6, row: 1, singles: singles, paired: paired})
+	}
+	for _, side := range []int{64, 32} {
+		k := halved(shader(fmt.Sprint("product-tiled-", side), "producttiled.comp", fmt.Sprintf("-DTILE=%d", side)))
+		tiles = append(tiles, productTile{shared: true, rows: side, columns: side, begin: 8 * side, row: side, singles: k, paired: k})
+	}
+	return tiles
+}()
+
+// busyGroups keep a graphics processor busy.
+const busyGroups = 128
+
+// productTileFor is the tile by which a product takes least: whole tiles count,
+// and on a graphics processor too few of them.
+func productTileFor(l *graph.Lowering, m, n, batch int) productTile {
+	var best productTile
+	least := math.Inf(1)
+	for _, t := range productTiles {
+		if t.shared != l.Limits.Shared {
+			continue
+		}
+		if !t.shared {
+			t.columns = 2 * l.Limits.Subgroup
+		}
+		groups := ceilDiv(m, t.rows) * ceilDiv(n, t.columns) * batch
+		if t.shared {
+			groups = max(groups, busyGroups)
+		}
+		if cost := float64(groups) * float64(t.begin+t.row*t.rows); cost < least {
+			best, least = t, cost
+		}
+	}
+	return best
+}
 
 func lowerProduct(of func(n *graph.Node) product) func(*graph.Lowering) {
 	return func(l *graph.Lowering) {
@@ -40,14 +93,11 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 	if trans {
 		ldb = g.b.i
 	}
-	even := ldb%2 == 0
-	for _, s := range sb {
-		even = even && s%2 == 0
-	}
-	kernel, pairsA := productKernel, false
-	if even && l.Limits.Int64 && (trans || g.n%2 == 0) {
-		kernel = productPairs
-		pairsA = g.pairsA(sa)
+	pairsB := ldb%2 == 0 && (trans || g.n%2 == 0) && allEven(sb)
+	tile := productTileFor(l, g.m, g.n, elems(batch))
+	kernel := tile.singles
+	if l.Limits.Int64 {
+		kernel = tile.paired
 	}
 	buffers := []graph.Buffer{writes(0), reads(0), reads(1), reads(1)}
 	ci, cj := 0, 0
@@ -56,7 +106,14 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 		c := broadcastStrides(l.In[bias].Shape, out.Shape)
 		ci, cj = c[0], c[1]
 	}
-	groups := [3]int{ceilDiv(g.n, 2*l.Limits.Subgroup), ceilDiv(g.m, productRows), elems(batch)}
+	spec := []uint32{uint32(l.Limits.Subgroup), oneIf(trans), oneIf(bias >= 0), 0, 0, 0}
+	switch {
+	case tile.shared:
+		spec = []uint32{oneIf(trans), oneIf(bias >= 0), oneIf(g.a.i == 1 && g.a.p != 1)}
+	case l.Limits.Int64:
+		spec[3], spec[4], spec[5] = g.pairsA(sa), oneIf(pairsB), oneIf(g.n%2 == 0)
+	}
+	groups := [3]int{ceilDiv(g.n, tile.columns), ceilDiv(g.m, tile.rows), elems(batch)}
 	if groups[0] > l.Limits.Groups[0] || groups[1] > l.Limits.Groups[1] {
 		l.Refuse("%d × %d tiles are more than the device takes", groups[0], groups[1])
 		return
@@ -66,7 +123,7 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 		push := words(l, g.m, g.n, g.k, g.a.i, g.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], first, ci, cj)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel:  kernel,
-			Spec:    []uint32{uint32(l.Limits.Subgroup), oneIf(trans), oneIf(bias >= 0), oneIf(g.n%2 == 0), oneIf(pairsA)},
+			Spec:    spec,
 			Push:    append(push, bits(p.alpha), bits(beta)),
 			Buffers: buffers,
 			Groups:  [3]int{groups[0], groups[1], min(groups[2]-first, l.Limits.Groups[2])},
@@ -74,14 +131,20 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 	}
 }
 
-// pairsA reports whether A can be loaded by pairs along i.
-func (g layout) pairsA(batch []int) bool {
-	for _, s := range batch {
-		if s%2 != 0 {
-			return false
-		}
+// pairsA says how A can be loaded by pairs: not (0), along k (1), along i (2).
+func (g layout) pairsA(batch []int) uint32 {
+	switch {
+	case !allEven(batch):
+	case g.a.p == 1 && g.a.i%2 == 0:
+		return 1
+	case g.a.i == 1 && g.a.p%2 == 0 && g.m%2 == 0:
+		return 2
 	}
-	return g.a.i == 1 && g.a.p%2 == 0 && g.m%2 == 0
+	return 0
+}
+
+func allEven(strides []int) bool {
+	return !slices.ContainsFunc(strides, func(s int) bool { return s%2 != 0 })
 }
 
 func lowerGemm(l *graph.Lowering) {

@@ -68,7 +68,7 @@ func TestConformance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conform(t, gpu, op, cases)
+			conform(t, gpu, op, cases, "")
 		})
 	}
 }
@@ -109,7 +109,7 @@ func TestHalves(t *testing.T) {
 						t.Errorf("%s is refused: %v %v", c.Text, low.Refused, err)
 					}
 				}
-				conform(t, gpu, op, cases)
+				conform(t, gpu, op, cases, "")
 			})
 		}
 	}
@@ -123,7 +123,7 @@ type trial struct {
 	first int // its launch
 }
 
-func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case) {
+func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case, groups string) {
 	b, err := graph.Bind(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case)
 	if len(trials) == 0 {
 		t.Fatalf("all %d samples are refused", refused)
 	}
-	d, err := vulkan.Open(&p.s, gpu, vulkan.Options{Poison: true})
+	d, err := vulkan.Open(&p.s, gpu, vulkan.Options{Poison: true, Groups: groups})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,10 @@ type Options struct {
 	// Timeout is how long the processor waits for a step, or for what lies between
 	// two of its own launches; 0 is ten minutes.
 	Timeout time.Duration
+	// Groups says how the groups of large kernels work: GroupsShared or
+	// GroupsAlone. "" is what MEMOPT_VULKAN_GROUPS says, or else what is right for
+	// the kind of device.
+	Groups string
 	// Faults is for tests: see vk.Device.
 	Faults func(call string) int32
 }
@@ -37,6 +41,7 @@ type Device struct {
 	spaces   [3]space
 	run      *vk.Block // seed and step
 	ferry    *vk.Block // nil if the processor sees everything
+	shared   bool      // groups have memory of their own
 	memory   Memory
 
 	pipelines map[string]*vk.Pipeline
@@ -68,6 +73,10 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
 	d.gpu.Faults = o.Faults
+	if d.shared, err = sharesMemory(o.Groups, p); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("vulkan: %w", err)
+	}
 	for _, step := range []func() error{d.allocate, d.load, d.prepare, d.record} {
 		if err := step(); err != nil {
 			d.Close()

@@ -29,7 +29,7 @@ type dispatch struct {
 // prepare asks every node for its dispatches and makes pipelines and sets.
 func (d *Device) prepare() error {
 	p := d.gpu.Physical
-	limits := graph.Limits{Subgroup: p.Subgroup, Range: int64(p.MaxRange), Int64: p.Int64, Int8: p.Int8 && p.Storage8}
+	limits := graph.Limits{Subgroup: p.Subgroup, Range: int64(p.MaxRange), Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared}
 	for i, g := range p.MaxGroups {
 		limits.Groups[i] = int(min(g, 1<<30))
 	}

@@ -50,6 +50,7 @@ type Limits struct {
 	Groups   [3]int // of one dispatch
 	Int64    bool   // 64-bit integers
 	Int8     bool   // bytes in buffers
+	Shared   bool   // groups have memory of their own that is worth a barrier
 }
 
 // PlanLimits are what a plan is made with: nothing is refused for a device's
