@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/planner"
 	"memopt/planner/cluster"
@@ -18,8 +19,11 @@ func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []str
 		return nil, err
 	}
 	before := filepath.Join(folder, name+".before.onnx")
-	if m.isEdit(p) {
-		_, err = m.writeEdited(p, nil, before)
+	if o := p.Request.Outline; o != nil {
+		var order []int
+		if order, err = cluster.DefaultOrder(o); err == nil {
+			_, err = onnx.WriteEdited(before, m.Path, o, order)
+		}
 	} else {
 		err = onnx.Write(before, p.Graph)
 	}
@@ -29,17 +33,21 @@ func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []str
 	return m.Emit(p, filepath.Join(folder, name+".after.onnx"))
 }
 
-// Emit writes the training graph under the plan as ONNX. A trainer's file under
-// ONNX Runtime's settings alone is written back as it was read, with copies of
-// the nodes that run again; anything else as the plan's own graph. Warnings are
-// of operators for which other tools may refuse the file.
+// Emit writes the training graph under the plan as ONNX. A trainer's file is
+// written back as it was read, with copies of the nodes that run again; any other
+// as the plan's own graph. Warnings are of operators for which other tools may
+// refuse the file.
 func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error) {
 	if err := runnable(p.Graph); err != nil {
 		return nil, err
 	}
+	after, order, ok, err := m.edited(p)
+	if err != nil {
+		return nil, err
+	}
 	var strange []string
-	if m.isEdit(p) {
-		strange, err = m.writeEdited(p, p.Asked, path)
+	if ok {
+		strange, err = onnx.WriteEdited(path, m.Path, after, order)
 	} else {
 		g, wrong := p.Rewrite()
 		if wrong != nil {
@@ -57,26 +65,30 @@ func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error
 	return warnings, nil
 }
 
-// isEdit reports whether a plan is no more than what settings turned on in the
-// nodes of the file.
-func (m *Model) isEdit(p *planner.Plan) bool {
-	return p.Request.Outline != nil && p.Analysis != nil && p.Strategy == "keep-all" && len(p.Request.Again) == 0
+// byORT reports whether a plan of a trainer's file is no more than what settings
+// turned on.
+func (m *Model) byORT(p *planner.Plan) bool {
+	return p.Analysis != nil && p.Strategy == "keep-all" && len(p.Request.Again) == 0
 }
 
-// writeEdited writes the file with copies of what the choices run again, in
-// their order: in ONNX Runtime's, copies come right before their first reader.
-// Without any the nodes stay where they are.
-func (m *Model) writeEdited(p *planner.Plan, choices []cluster.Choice, path string) (strange []string, err error) {
-	after := cluster.Rewrite(p.Analysis, choices, int64(m.Config.Seed))
+// edited is a plan as an edit of the trainer's file, if it is one. What settings
+// alone turned on is copied as ONNX Runtime does it, in its order, in which copies
+// come right before their first reader.
+func (m *Model) edited(p *planner.Plan) (after *graph.Outline, order []int, ok bool, err error) {
+	o := p.Request.Outline
+	switch {
+	case o == nil:
+		return nil, nil, false, nil
+	case !m.byORT(p):
+		return p.RewriteOutline(o)
+	}
+	after = cluster.Rewrite(p.Analysis, p.Asked, int64(m.Config.Seed))
 	inOrder := cluster.DefaultOrder
-	if len(choices) > 0 {
+	if len(p.Asked) > 0 {
 		inOrder = cluster.MemoryEfficientOrder
 	}
-	order, err := inOrder(after)
-	if err != nil {
-		return nil, err
-	}
-	return onnx.WriteEdited(path, m.Path, after, order)
+	order, err = inOrder(after)
+	return after, order, true, err
 }
 
 // ORT writes what ONNX Runtime shows of a trainer's program: the line of the

@@ -1,11 +1,13 @@
 package memopt
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -65,14 +67,56 @@ func keepAll(t *testing.T, g *graph.Graph, dims map[string]int64) *planner.Plan 
 	return p
 }
 
-// TestEmit: a trainer's file under a level is the same nodes and copies of some.
+// copySuffix is what copies have behind the names of their originals.
+var copySuffix = regexp.MustCompile(`_recompute(_[0-9]+)?$`)
+
+// emissions are the settings under which files are written. What ONNX Runtime 1.19
+// does itself has its count of copies.
+var emissions = [][]string{{"level=1"}, {"level=2"}, {"level=1", "boundary=off"}, {"level=1", "compat=1.19"}, {"level=0"},
+	{"config=all"}, {"config=some"}, {"budget=60%"}, {"strategy=recompute-all"}}
+
+// openEmission is openTraining, where config=all asks for every key there is,
+// config=some for places 0 and 1 of each, and a budget that no plan meets is the
+// least that one does.
+func openEmission(t *testing.T, file string, dims map[string]int64, settings []string) *Model {
+	t.Helper()
+	kind, isConfig := strings.CutPrefix(settings[0], "config=")
+	_, isBudget := strings.CutPrefix(settings[0], "budget=")
+	switch {
+	case isConfig:
+		p, err := openTraining(t, file, dims).Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked []string
+		for _, r := range p.Clusters {
+			for part := range strings.SplitSeq(r.Key(), ",") {
+				if kind == "some" {
+					part = strings.TrimSuffix(part, "-1") + "{0-1}"
+				}
+				if !slices.Contains(asked, part) {
+					asked = append(asked, part)
+				}
+			}
+		}
+		return openTraining(t, file, dims, "config="+strings.Join(asked, ","))
+	case isBudget:
+		m := openTraining(t, file, dims, settings...)
+		_, err := m.Plan()
+		var be *planner.BudgetError
+		if errors.As(err, &be) && be.Best > 0 {
+			return openTraining(t, file, dims, fmt.Sprintf("activation_budget=%d", be.Best))
+		}
+		return m
+	}
+	return openTraining(t, file, dims, settings...)
+}
+
+// TestEmit: a trainer's file under a plan is the same nodes and copies of some.
 // It reads back, and gives bit for bit the gradients that it gave before, random
-// operators and all. What ONNX Runtime 1.19 does itself has its count of copies.
+// operators and all.
 func TestEmit(t *testing.T) {
 	for _, c := range trainingGraphs {
-		if strings.HasSuffix(c.file, "-unfused") {
-			continue
-		}
 		t.Run(c.file, func(t *testing.T) {
 			before, err := onnx.ReadOutline(filepath.Join("testdata", "ort", c.file+".onnx"))
 			if err != nil {
@@ -82,8 +126,9 @@ func TestEmit(t *testing.T) {
 			if !c.large {
 				want = runTraining(t, keepAll(t, readTraining(t, c.file), c.dims))
 			}
-			for _, settings := range [][]string{{"level=1"}, {"level=2"}, {"level=1", "boundary=off"}, {"level=1", "compat=1.19"}, {"level=0"}} {
-				path, g := emitted(t, openTraining(t, c.file, c.dims, settings...))
+			for _, settings := range emissions {
+				m := openEmission(t, c.file, c.dims, settings)
+				path, g := emitted(t, m)
 				after, err := onnx.ReadOutline(path)
 				if err != nil {
 					t.Fatal(err)
@@ -94,8 +139,8 @@ func TestEmit(t *testing.T) {
 				}
 				copies := 0
 				for _, n := range after.Nodes {
-					name, isCopy := strings.CutSuffix(n.Name, "_recompute")
-					if isCopy {
+					name := copySuffix.ReplaceAllString(n.Name, "")
+					if name != n.Name {
 						copies++
 					}
 					if old[name] != n.Op {
@@ -106,27 +151,30 @@ func TestEmit(t *testing.T) {
 					t.Errorf("%v: %d nodes of %d, %d copies", settings, len(after.Nodes), len(before.Nodes), copies)
 				}
 				for name, v := range after.Values {
-					if of, isCopy := strings.CutSuffix(name, "_recompute"); isCopy && !v.Shape.Equal(before.Values[of].Shape) {
+					if of := copySuffix.ReplaceAllString(name, ""); !slices.Equal(v.Spelled, before.Values[of].Spelled) {
 						t.Errorf("%v: %q has shape %s", settings, name, v.Shape)
 					}
 				}
 				if settings[0] == "level=0" && copies > 0 {
 					t.Errorf("%d copies that nobody asked for", copies)
 				}
-				if n, known := upstreamCopies[c.file]; known && slices.Contains(settings, "compat=1.19") {
-					if copies != n {
-						t.Errorf("%v: %d copies, not %d", settings, copies, n)
-					}
-					if !c.large { // its seeds draw other numbers: give the file the same
-						seeded := readTraining(t, c.file)
-						giveSeeds(seeded, g)
-						sameTensors(t, fmt.Sprint(settings), runTraining(t, keepAll(t, g, c.dims)), runTraining(t, keepAll(t, seeded, c.dims)))
-					}
+				plan := keepAll(t, g, c.dims)
+				if p, err := m.Plan(); err != nil || !m.byORT(p) && plan.Result.Peak != p.Result.Peak {
+					t.Errorf("%v: the file's peak is %d, the plan's %d (%v)", settings, plan.Result.Peak, p.Result.Peak, err)
+				}
+				if n, known := upstreamCopies[c.file]; known && slices.Contains(settings, "compat=1.19") && copies != n {
+					t.Errorf("%v: %d copies, not %d", settings, copies, n)
+				}
+				if c.large {
 					continue
 				}
-				if !c.large {
-					sameTensors(t, fmt.Sprint(settings), runTraining(t, keepAll(t, g, c.dims)), want)
+				if slices.Contains(settings, "compat=1.19") { // its seeds draw other numbers: give the file the same
+					seeded := readTraining(t, c.file)
+					giveSeeds(seeded, g)
+					sameTensors(t, fmt.Sprint(settings), runTraining(t, plan), runTraining(t, keepAll(t, seeded, c.dims)))
+					continue
 				}
+				sameTensors(t, fmt.Sprint(settings), runTraining(t, plan), want)
 			}
 		})
 	}
@@ -178,24 +226,36 @@ func TestEmitSeeds(t *testing.T) {
 }
 
 // TestDrawsOutliveSteps: a program with random operators copied draws in any step
-// what the program before drew in it, whatever ran in between. ONNX Runtime's
-// copies fall out of step as soon as one forward pass has no backward pass.
+// what the program before drew in it, whatever ran in between: other steps, or a
+// forward pass alone. ONNX Runtime's copies fall out of step as soon as one
+// forward pass has no backward pass.
 func TestDrawsOutliveSteps(t *testing.T) {
-	dims := map[string]int64{"input_ids_dim0": 2, "input_ids_dim1": 9}
-	_, after := emitted(t, openTraining(t, "gpt2", dims, "level=1"))
-	copied := slices.ContainsFunc(after.Nodes, func(n *graph.Node) bool { return n.Op.Random && strings.HasSuffix(n.Name, "_recompute") })
-	if !copied {
-		t.Fatal("no random operator is copied")
-	}
-	want := runSteps(t, keepAll(t, readTraining(t, "gpt2"), dims), 5)
-	sameTensors(t, "after other steps", runSteps(t, keepAll(t, after, dims), 0, 3, 3, 5), want)
-	other := runSteps(t, keepAll(t, after, dims), 6)
-	same := true
-	for name, x := range want {
-		same = same && slices.Equal(x.Bytes, other[name].Bytes)
-	}
-	if same {
-		t.Error("another step draws the same")
+	for _, c := range trainingGraphs {
+		if g := readTraining(t, c.file); c.large || !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op.Random }) {
+			continue
+		}
+		want := runSteps(t, keepAll(t, readTraining(t, c.file), c.dims), 5)
+		for _, settings := range [][]string{{"level=1"}, {"config=all"}, {"config=some"}, {"budget=60%"}, {"strategy=recompute-all"}} {
+			_, after := emitted(t, openEmission(t, c.file, c.dims, settings))
+			copied := slices.ContainsFunc(after.Nodes, func(n *graph.Node) bool { return n.Op.Random && copySuffix.MatchString(n.Name) })
+			if !copied && settings[0] != "budget=60%" { // which takes what is cheapest
+				t.Errorf("%s, %v: no random operator is copied", c.file, settings)
+			}
+			plan := keepAll(t, after, c.dims)
+			runSteps(t, keepAll(t, forwardOf(t, after), c.dims), 4)
+			sameTensors(t, fmt.Sprint(c.file, settings), runSteps(t, plan, 0, 3, 3, 5), want)
+			if settings[0] != "level=1" {
+				continue
+			}
+			other := runSteps(t, plan, 6)
+			same := true
+			for name, x := range want {
+				same = same && slices.Equal(x.Bytes, other[name].Bytes)
+			}
+			if same {
+				t.Errorf("%s: another step draws the same", c.file)
+			}
+		}
 	}
 }
 
@@ -250,8 +310,8 @@ func TestEmitChecker(t *testing.T) {
 	args := []string{"-c", "import sys, onnx\nfor path in sys.argv[1:]:\n    onnx.checker.check_model(onnx.load(path))\n    print('ok', path)\n"}
 	files := 0
 	for _, c := range trainingGraphs {
-		for _, settings := range [][]string{{"level=1"}, {"level=2", "compat=1.19"}, {"max_overhead=20%"}} {
-			path, _ := emitted(t, openTraining(t, c.file, c.dims, settings...))
+		for _, settings := range emissions {
+			path, _ := emitted(t, openEmission(t, c.file, c.dims, settings))
 			args = append(args, path)
 			files++
 		}

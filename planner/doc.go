@@ -5,7 +5,8 @@
 // clusters, lets a strategy choose which forward nodes run again, and places
 // every life in one arena. The result, a Plan, carries its evidence: peak and
 // peak node before and after, extra cost, floor, the formula of the peak.
-// Check replays a plan by another route. Plan.Schedule flattens it for a
+// Rewrite is a plan as a graph, RewriteOutline as an edit of the file that the
+// graph came from. Check replays a plan by another route. Plan.Schedule flattens it for a
 // device: launches and offsets, nothing left to decide.
 //
 // # The model

@@ -12,6 +12,12 @@ import (
 // node, named NAME_recompute or, if that is taken, NAME_recompute_2, and later readers read the copy. Any runtime
 // that keeps the order of the nodes then needs no more than the plan's peak.
 func (p *Plan) Rewrite() (*graph.Graph, error) {
+	g, _, err := p.rewrite()
+	return g, err
+}
+
+// rewrite is Rewrite; of is, by node of the new graph, the old one.
+func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
 	r := &rewriter{old: p.Graph, b: graph.NewBuilder(graph.New(p.Graph.Lib, p.Graph.Name)), now: make([]*graph.Value, len(p.Graph.Values)),
 		lasting: p.m.lasting}
 	r.views, r.placed = make([][]*graph.Node, len(p.Graph.Values)), make([]bool, len(p.Graph.Nodes))
@@ -21,7 +27,7 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 			r.views[in] = append(r.views[in], n)
 		}
 	}
-	err := graph.Try(func() {
+	err = graph.Try(func() {
 		for _, v := range p.Graph.Values {
 			if v.Kind != graph.Computed {
 				r.define(v)
@@ -42,9 +48,9 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, nil, fmt.Errorf("planner: %w", err)
 	}
-	g := r.b.Graph
+	g = r.b.Graph
 	for _, v := range p.Graph.Outputs {
 		g.Outputs = append(g.Outputs, r.value(v))
 	}
@@ -57,7 +63,7 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 	for _, d := range p.Graph.Grads {
 		g.Grads = append(g.Grads, graph.Grad{Param: r.value(d.Param), Grad: r.value(d.Grad)})
 	}
-	return g, g.Check()
+	return g, r.of, g.Check()
 }
 
 type rewriter struct {
@@ -67,6 +73,7 @@ type rewriter struct {
 	views   [][]*graph.Node // by old value: the views of it
 	placed  []bool          // by old node: it was copied before
 	lasting []bool          // by old owner
+	of      []*graph.Node   // by new node: the old one
 }
 
 func (r *rewriter) define(v *graph.Value) {
@@ -112,6 +119,7 @@ func (r *rewriter) node(n *graph.Node) {
 	if err != nil {
 		panic(fmt.Sprintf("planner: a node that was valid is not: %v", err))
 	}
+	r.of = append(r.of, n)
 	for i, v := range n.Outputs {
 		if v == nil {
 			continue
