@@ -17,7 +17,8 @@ var _ = define(graph.Op{
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		return []*graph.Value{sumTo(b, dy[0], n.Inputs[0].Shape), sumTo(b, dy[0], n.Inputs[1].Shape)}
 	},
-	Eval: addition.eval,
+	Whole: wholeArithmetic(wholeSum),
+	Eval:  addition.eval,
 	Fast: addition.fast(
 		func(z, x, y []float32) {
 			if vectors {

@@ -20,9 +20,7 @@ func defineArg(name, doc string, least bool) *graph.Op {
 		In:    "data",
 		Out:   "reduced",
 		Attrs: "axis int=0, keepdims int=1, select_last_index int=0",
-		Below: func(n *graph.Node, _ int) (graph.Dim, bool) {
-			return n.Inputs[0].Shape[axisOf(n, n.Int("axis"), n.Inputs[0].Rank())], true
-		},
+		Whole: wholePlaces(0),
 		Infer: func(n *graph.Node) {
 			x := n.Inputs[0]
 			wantType(n, 0, isNumber, "numbers")

@@ -37,6 +37,7 @@ var _ = define(graph.Op{
 	},
 	NoOp:      func(*graph.Node) bool { return true }, // to the same type
 	Simplify:  castPair,
+	Whole:     sameNumbers(0),
 	Eval:      func(c *graph.Call) { convert(c, 0, c.Out[0].Len()) },
 	Fast:      func(c *graph.Call) { c.Parallel(c.Out[0].Len(), grain, func(lo, hi int) { convert(c, lo, hi) }) },
 	Lower:     lowerCast,
@@ -79,12 +80,14 @@ func castPair(b *graph.Builder, n *graph.Node) []*graph.Value {
 	return []*graph.Value{b.Op("Cast", castTo(n, to), from)}
 }
 
+// digits of the floats' significands.
+var digits = map[graph.DType]int{graph.BFloat16: 8, graph.Float16: 11, graph.Float32: 24, graph.Float64: 53}
+
 // widens reports whether every number of one type is one of the other.
 func widens(from, to graph.DType) bool {
 	if from == to || from == graph.Bool {
 		return true
 	}
-	digits := map[graph.DType]int{graph.BFloat16: 8, graph.Float16: 11, graph.Float32: 24, graph.Float64: 53}
 	switch {
 	case from.IsFloat8():
 		return to.IsFloat()

@@ -52,6 +52,7 @@ var _ = define(graph.Op{
 		return slices.Clone(b.Ops("Split", graph.A{"axis": axis}, len(sizes), dy[0], b.Ints(sizes...)))
 	},
 	NoOp:      func(n *graph.Node) bool { return len(n.Inputs) == 1 },
+	Whole:     sameNumbers(),
 	Eval:      concatenation.eval,
 	Fast:      concatenation.fast,
 	Lower:     lowerMove(concatenation, false),

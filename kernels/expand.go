@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 		return []*graph.Value{sumTo(b, dy[0], n.Inputs[0].Shape), nil}
 	},
 	NoOp:      func(*graph.Node) bool { return true }, // a shape that stays repeats nothing
+	Whole:     sameNumbers(0),
 	Eval:      expansion.eval,
 	Fast:      expansion.fast,
 	Lower:     lowerMove(expansion, false),

@@ -19,6 +19,7 @@ var _ = define(graph.Op{
 	},
 	Grad:      viewGrad,
 	Simplify:  viewOfView,
+	Whole:     sameNumbers(0),
 	Eval:      copyBytes,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,

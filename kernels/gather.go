@@ -23,7 +23,9 @@ var _ = define(graph.Op{
 		x := n.Inputs[0]
 		return []*graph.Value{b.Op("com.microsoft.GatherGrad", graph.A{"axis": n.Int("axis")}, shapeOf(b, x), n.Inputs[1], dy[0]), nil}
 	},
-	Eval: func(c *graph.Call) { gatherRows(c, 0, c.In[1].Len()*gatherOuter(c)) },
+	Whole: sameNumbers(0),
+	Index: indexInto(1, func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape[axisOf(n, n.Int("axis"), n.Inputs[0].Rank())] }),
+	Eval:  func(c *graph.Call) { gatherRows(c, 0, c.In[1].Len()*gatherOuter(c)) },
 	Fast: func(c *graph.Call) {
 		rows := c.In[1].Len() * gatherOuter(c)
 		c.Parallel(rows, max(1, grain*rows/max(1, c.Out[0].Len())), func(lo, hi int) { gatherRows(c, lo, hi) })

@@ -17,6 +17,8 @@ var _ = define(graph.Op{
 		x := n.Inputs[0]
 		return []*graph.Value{b.Op("com.microsoft.GatherElementsGrad", graph.A{"axis": n.Int("axis")}, dy[0], shapeOf(b, x), n.Inputs[1]), nil}
 	},
+	Whole:     sameNumbers(0),
+	Index:     indexInto(1, func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape[axisOf(n, n.Int("axis"), n.Inputs[0].Rank())] }),
 	Eval:      func(c *graph.Call) { gatherElements(c, serial) },
 	Fast:      func(c *graph.Call) { gatherElements(c, c.Parallel) },
 	Lower:     lowerGatherElements,

@@ -21,6 +21,7 @@ var _ = define(graph.Op{
 		x := n.Inputs[0]
 		return []*graph.Value{b.Op("com.microsoft.GatherNDGrad", graph.A{"batch_dims": n.Int("batch_dims")}, shapeOf(b, x), n.Inputs[1], dy[0]), nil}
 	},
+	Whole:     sameNumbers(0),
 	Eval:      func(c *graph.Call) { gatherND(c, serial) },
 	Fast:      func(c *graph.Call) { gatherND(c, c.Parallel) },
 	Lower:     lowerGatherND,

@@ -12,6 +12,7 @@ var _ = define(graph.Op{
 		foldOne(n, func(d graph.Dim) (graph.Dim, bool) { return d, true })
 	},
 	Grad:      viewGrad,
+	Whole:     sameNumbers(0),
 	Eval:      copyBytes,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,

@@ -9,6 +9,7 @@ var _ = define(graph.Op{
 	Out:   "max",
 	Infer: extremeInfer(graph.Dim.Max),
 	Grad:  extremeShare,
+	Whole: sameNumbers(),
 	Eval:  greatest.eval,
 	Fast: greatest.fast(func(acc, x []float32) {
 		x = x[:len(acc)]

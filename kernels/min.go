@@ -9,6 +9,7 @@ var _ = define(graph.Op{
 	Out:   "min",
 	Infer: extremeInfer(graph.Dim.Min),
 	Grad:  extremeShare,
+	Whole: sameNumbers(),
 	Eval:  least.eval,
 	Fast: least.fast(func(acc, x []float32) {
 		x = x[:len(acc)]

@@ -67,6 +67,7 @@ var _ = define(graph.Op{
 			b.Op("Neg", nil, sumTo(b, b.Op("Mul", nil, dy[0], q), y.Shape)),
 		}
 	},
+	Whole:     wholeRemainder,
 	Eval:      func(c *graph.Call) { modForm(c.Node).eval(c) },
 	Lower:     lowerMod,
 	Flops:     perElement(5),

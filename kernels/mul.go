@@ -16,8 +16,9 @@ var _ = define(graph.Op{
 			sumTo(b, b.Op("Mul", nil, dy[0], x), y.Shape),
 		}
 	},
-	NoOp: timesOne,
-	Eval: multiplication.eval,
+	NoOp:  timesOne,
+	Whole: wholeArithmetic(wholeProduct),
+	Eval:  multiplication.eval,
 	Fast: multiplication.fast(
 		func(z, x, y []float32) {
 			if vectors {

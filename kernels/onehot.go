@@ -34,6 +34,7 @@ var _ = define(graph.Op{
 		one := graph.Dims(1)
 		return []*graph.Value{nil, nil, b.Op("Concat", graph.A{"axis": 0}, reshape(b, offSum, one), reshape(b, onSum, one))}
 	},
+	Whole:     sameNumbers(2),
 	Eval:      func(c *graph.Call) { oneHot(c, serial) },
 	Fast:      func(c *graph.Call) { oneHot(c, c.Parallel) },
 	Flops:     noFlops,

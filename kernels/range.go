@@ -35,6 +35,7 @@ var _ = define(graph.Op{
 		}
 	},
 	NoGrad: true,
+	Whole:  wholeRange,
 	Eval: func(c *graph.Call) {
 		start, delta, y := c.In[0], c.In[2], c.Out[0]
 		for i := range y.Len() {

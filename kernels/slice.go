@@ -29,6 +29,7 @@ var _ = define(graph.Op{
 		_, steps := sliceAxes(n, n.Inputs[0].Rank(), 1)
 		return !slices.ContainsFunc(steps, func(s int64) bool { return s != 1 })
 	},
+	Whole:     sameNumbers(0),
 	Eval:      slicing.eval,
 	Fast:      slicing.fast,
 	Lower:     lowerMove(slicing, false, 1, 2, 3, 4),

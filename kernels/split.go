@@ -48,6 +48,7 @@ var _ = define(graph.Op{
 		dx[0] = b.Op("Concat", graph.A{"axis": axis}, parts...)
 		return dx
 	},
+	Whole:     sameNumbers(0),
 	Eval:      splitting.eval,
 	Fast:      splitting.fast,
 	Lower:     lowerMove(splitting, false, 1),

@@ -15,7 +15,8 @@ var _ = define(graph.Op{
 			b.Op("Neg", nil, sumTo(b, dy[0], n.Inputs[1].Shape)),
 		}
 	},
-	Eval: subtraction.eval,
+	Whole: wholeArithmetic(wholeDifference),
+	Eval:  subtraction.eval,
 	Fast: subtraction.fast(
 		func(z, x, y []float32) {
 			if vectors {

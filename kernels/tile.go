@@ -39,6 +39,7 @@ var _ = define(graph.Op{
 		return []*graph.Value{sum, nil}
 	},
 	NoOp:      func(*graph.Node) bool { return true }, // a shape that stays repeats nothing
+	Whole:     sameNumbers(0),
 	Eval:      tiling.eval,
 	Fast:      tiling.fast,
 	Lower:     lowerMove(tiling, false),

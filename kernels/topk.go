@@ -40,11 +40,9 @@ var _ = define(graph.Op{
 		x := n.Inputs[0]
 		return []*graph.Value{b.Op("com.microsoft.GatherElementsGrad", graph.A{"axis": n.Int("axis")}, dy[0], shapeOf(b, x), n.Outputs[1]), nil}
 	},
-	Eval: func(c *graph.Call) { topK(c, serial) },
-	Fast: func(c *graph.Call) { topK(c, c.Parallel) },
-	Below: func(n *graph.Node, output int) (graph.Dim, bool) {
-		return n.Inputs[0].Shape[axisOf(n, n.Int("axis"), n.Inputs[0].Rank())], output == 1
-	},
+	Eval:  func(c *graph.Call) { topK(c, serial) },
+	Fast:  func(c *graph.Call) { topK(c, c.Parallel) },
+	Whole: wholePlaces(1),
 	Lower: lowerTopK,
 	// A comparison for each element and for each that is found.
 	Flops: func(n *graph.Node) graph.Dim {

@@ -32,6 +32,7 @@ var _ = define(graph.Op{
 	},
 	Simplify:  plainTranspose,
 	Fuse:      fuseTranspose,
+	Whole:     sameNumbers(0),
 	Eval:      transposition.eval,
 	Fast:      transposition.fast,
 	Lower:     lowerMove(transposition, false),

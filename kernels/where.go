@@ -39,6 +39,7 @@ var _ = define(graph.Op{
 			sumTo(b, b.Op("Where", nil, cond, zero, dy[0]), y.Shape),
 		}
 	},
+	Whole: sameNumbers(1, 2),
 	Eval: func(c *graph.Call) {
 		cond, x, y, z := c.In[0], c.In[1], c.In[2], c.Out[0]
 		size := int(z.Type.Size())

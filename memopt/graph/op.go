@@ -46,9 +46,11 @@ type Op struct {
 	// Shrink lists what a node of the backward pass can do with less of, bit for
 	// bit: see Smaller. It may be empty for a node.
 	Shrink func(n *Node) []Smaller
-	// Below is what all numbers of an integer output are less than; none is
-	// negative. nil, or an unknown dim: nothing is said.
-	Below func(n *Node, output int) (limit Dim, known bool)
+	// Whole says between what the numbers of an output lie, if they are whole, by
+	// what is known of inputs. Index says it of an input: of other numbers the node
+	// makes an error. nil, or false: nothing is said.
+	Whole func(n *Node, output int, of func(v *Value) (Whole, bool)) (w Whole, known bool)
+	Index func(n *Node, input int) (w Whole, known bool)
 
 	// Eval is what is true, written plainly. Fast is the CPU device's quick
 	// form; it must agree with Eval and must not depend on the worker count.
@@ -105,6 +107,13 @@ type Smaller struct {
 	// Read gives what stands for the node's outputs, with the node's inputs as
 	// they are in b's graph; in[Input] is nil.
 	Read func(b *Builder, in []*Value, kept *Value) []*Value
+}
+
+// Whole says of all numbers of a value that they are whole and in [Lo, Hi], and
+// that no zero among them is negative.
+type Whole struct {
+	Lo, Hi int64
+	Why    string
 }
 
 // Class is the planner's licence to run a node again.

@@ -1,35 +1,152 @@
 package shrink
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
+	"math"
 
 	"memopt/memopt/graph"
 )
 
-// narrows are the types that integers are kept in, with what each holds less
-// than, the smallest first.
+// narrows are the types that whole numbers are kept in, the smallest first.
 var narrows = []struct {
-	to    graph.DType
-	below int64
-}{{graph.Uint8, 1 << 8}, {graph.Uint16, 1 << 16}, {graph.Int32, 1 << 31}}
+	to          graph.DType
+	least, most int64
+}{
+	{graph.Uint8, 0, math.MaxUint8}, {graph.Int8, math.MinInt8, math.MaxInt8},
+	{graph.Uint16, 0, math.MaxUint16}, {graph.Int16, math.MinInt16, math.MaxInt16},
+	{graph.Int32, math.MinInt32, math.MaxInt32},
+}
 
-// narrow keeps an output of n, whose integers are known to be small, in the
+// narrow keeps a value whose numbers are whole, and known to be small, in the
 // smallest type that holds them.
-func narrow(g *graph.Graph, uses *graph.Uses, n *graph.Node, v *graph.Value) (c Candidate, ok bool) {
-	if n.Op.Below == nil || !v.Type.IsInt() {
+func (p *proofs) narrow(v *graph.Value) (c Candidate, ok bool) {
+	if v.Type.Size() == 1 {
 		return c, false
 	}
-	limit, known := n.Op.Below(n, slices.Index(n.Outputs, v))
-	below, fixed := limit.Const()
-	if !known || !fixed {
+	w, known := p.of(v)
+	if !known {
 		return c, false
 	}
 	for _, t := range narrows {
-		if below <= t.below && t.to.Size() < v.Type.Size() {
-			c = Candidate{ID: n.Op.Name + "+", Value: v, As: t.to, How: fmt.Sprintf("%s: all are below %d", t.to, below), Before: v.Bytes(), After: v.Shape.Elems().Mul(graph.Num(t.to.Size()))}
-			return c, c.casts(g, uses) && len(c.Readers) > 0
+		if t.least <= w.Lo && w.Hi <= t.most && t.to.Size() < v.Type.Size() {
+			c = Candidate{ID: v.Def.Op.Name + "+", Value: v, As: t.to, How: fmt.Sprintf("%s, as all are from %d to %d: %s", t.to, w.Lo, w.Hi, w.Why),
+				Before: v.Bytes(), After: v.Shape.Elems().Mul(graph.Num(t.to.Size()))}
+			return c, c.casts(p.g, p.uses) && len(c.Readers) > 0
 		}
 	}
 	return c, false
+}
+
+// proofs finds what is known of whole numbers in a step. A value is as its node
+// says, as its type allows, and as the forward pass needs it: where that picks
+// rows by other numbers the step ends.
+type proofs struct {
+	g     *graph.Graph
+	uses  *graph.Uses
+	found []proof // by value
+}
+
+type proof struct {
+	graph.Whole
+	known, done bool
+}
+
+func newProofs(g *graph.Graph, uses *graph.Uses) *proofs {
+	return &proofs{g, uses, make([]proof, len(g.Values))}
+}
+
+// of is what is known of a value; nothing, where the type says as much.
+func (p *proofs) of(v *graph.Value) (graph.Whole, bool) {
+	if done := &p.found[v.ID]; done.done {
+		return done.Whole, done.known
+	}
+	f := proof{done: true}
+	learn := func(w graph.Whole, known bool) {
+		switch {
+		case !known || w.Lo > w.Hi:
+		case !f.known:
+			f.Whole, f.known = w, true
+		default:
+			if cmp.Less(w.Hi-w.Lo, f.Hi-f.Lo) {
+				f.Why = w.Why
+			}
+			f.Lo, f.Hi = max(f.Lo, w.Lo), min(f.Hi, w.Hi)
+		}
+	}
+	learn(typed(v.Type))
+	learn(written(v))
+	if n := v.Def; n != nil && n.Op.Whole != nil {
+		learn(n.Op.Whole(n, int(v.Out), p.of))
+	}
+	p.needed(v, learn)
+	p.found[v.ID] = f
+	return f.Whole, f.known
+}
+
+// needed is what the forward pass needs v to be, or a view of it.
+func (p *proofs) needed(v *graph.Value, learn func(graph.Whole, bool)) {
+	for _, n := range p.uses.Of(v) {
+		if n.Phase != graph.Forward {
+			continue
+		}
+		if n.Op.View && n.Inputs[0] == v {
+			p.needed(n.Outputs[0], learn)
+		}
+		for i, in := range n.Inputs {
+			if in == v && n.Op.Index != nil {
+				learn(n.Op.Index(n, i))
+			}
+		}
+	}
+}
+
+// typed is what a type says by itself.
+func typed(t graph.DType) (graph.Whole, bool) {
+	if t == graph.Bool {
+		return graph.Whole{Hi: 1, Why: "bools as numbers"}, true
+	}
+	for _, n := range narrows {
+		if n.to == t {
+			return graph.Whole{Lo: n.least, Hi: n.most, Why: fmt.Sprintf("made of %s", t)}, true
+		}
+	}
+	return graph.Whole{}, false
+}
+
+// fewNumbers is the most elements of a constant that are looked at.
+const fewNumbers = 1 << 16
+
+// written is what numbers say that are known.
+func written(v *graph.Value) (w graph.Whole, known bool) {
+	w = graph.Whole{Lo: math.MaxInt64, Hi: math.MinInt64, Why: "they are written in the model"}
+	if v.Ints != nil {
+		for _, d := range v.Ints {
+			n, ok := d.Const()
+			if !ok {
+				return w, false
+			}
+			w.Lo, w.Hi = min(w.Lo, n), max(w.Hi, n)
+		}
+		return w, !v.Type.IsReal()
+	}
+	if v.Kind != graph.Const || v.Data == nil || v.Type.IsFloat8() || v.Data.Len() > fewNumbers*v.Type.Size() {
+		return w, false
+	}
+	data, err := v.Data.Bytes()
+	if err != nil {
+		return w, false
+	}
+	x := &graph.Tensor{Type: v.Type, Bytes: data}
+	for i := range len(data) / int(v.Type.Size()) {
+		n := x.Int(i)
+		if v.Type.IsFloat() {
+			f := x.Float(i)
+			if n = int64(f); !(math.Abs(f) <= 1<<53) || float64(n) != f || f == 0 && math.Signbit(f) {
+				return w, false
+			}
+		}
+		w.Lo, w.Hi = min(w.Lo, n), max(w.Hi, n)
+	}
+	return w, true
 }

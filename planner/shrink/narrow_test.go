@@ -3,6 +3,8 @@ package shrink_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"memopt/memopt/graph"
@@ -44,6 +46,111 @@ func TestNarrow(t *testing.T) {
 			if was, is := before.Baseline.Stashed, after.Baseline.Stashed; was-is != 3*4*3*(8-c.as.Size()) {
 				t.Errorf("kept %d bytes before and %d after", was, is)
 			}
+			for name := range want {
+				if !bytes.Equal(want[name], got[name]) {
+					t.Errorf("%q has other bits", name)
+				}
+			}
+		})
+	}
+}
+
+// TestProofs: what is known of whole numbers is known for a reason, and they
+// come back as they were.
+func TestProofs(t *testing.T) {
+	for _, c := range []struct{ name, text, id, how string }{
+		{"rows that are picked", `
+ids i32[batch, 8] = input
+table f32[200, 4] = param
+long = Cast(ids) to=7
+x = Gather(table, long)
+`, "Cast+", `i16, as all are from -200 to 199: node "x" picks from 200 rows by them`},
+		{"labels that are ids too", `
+ids i64[batch, 9] = input
+table f32[100, 4] = param
+from i64[1] = const {1}
+to i64[1] = const {9}
+axis i64[1] = const {1}
+list i64[1] = const {-1}
+x = Gather(table, ids)
+next = Slice(ids, from, to, axis)
+other f32[300, 4] = param
+y = Gather(other, next)
+s = ReduceMean(x) keepdims=0
+z = Add(y, s)
+`, "Slice+", `i8, as all are from -100 to 99: node "x" picks from 100 rows by them`},
+		{"a remainder", `
+ids i64[batch, 8] = input
+size i64[] = const {50}
+table f32[200, 4] = param
+at = Mod(ids, size)
+x = Gather(table, at)
+`, "Mod+", "u8, as all are from 0 to 49: remainders by at most 50"},
+		{"a sum", `
+ids u8[batch, 8] = input
+by i64[] = const {3}
+table f32[2000, 4] = param
+long = Cast(ids) to=7
+at = Add(long, by)
+x = Gather(table, at)
+`, "Add+", "u16, as all are from 3 to 258: made of u8"},
+		{"a mask of floats", `
+mask bool[batch, 64] = input
+w f32[64] = param
+one f32[] = const {1}
+m = Cast(mask) to=1
+not = Sub(one, m)
+x = Mul(w, not)
+`, "Sub+", "u8, as all are from 0 to 1: bools as numbers"},
+		{"a mask that has negative zeros", `
+mask bool[batch, 64] = input
+w f32[64] = param
+far f32[] = const {-10000}
+m = Cast(mask) to=1
+off = Mul(m, far)
+x = Mul(w, off)
+`, "", ""},
+		{"numbers of any size", `
+ids i64[batch, 64] = input
+w f32[64] = param
+by i64[] = const {3}
+at = Add(ids, by)
+m = Cast(at) to=1
+x = Mul(w, m)
+`, "", ""},
+		{"more than a float holds", `
+ids i32[batch, 64] = input
+w f32[64] = param
+m = Cast(ids) to=1
+x = Mul(w, m)
+`, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			last := "x"
+			if strings.Contains(c.text, "z = ") {
+				last = "z"
+			}
+			g := step(t, filled(t, c.text+"e = Exp("+last+")\nl = ReduceMean(e) keepdims=0\noutput l\n"))
+			found, err := shrink.Candidates(g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := slices.IndexFunc(found, func(f shrink.Candidate) bool { return f.ID == c.id })
+			if c.id == "" {
+				if len(found) > 0 {
+					t.Errorf("found %s: %s", found[0].ID, found[0].How)
+				}
+				return
+			}
+			if at < 0 || found[at].How != c.how {
+				t.Fatalf("found %+v, want %s: %s", found, c.id, c.how)
+			}
+			small, err := shrink.Apply(g, found)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, want := run(t, g)
+			_, got := run(t, small)
 			for name := range want {
 				if !bytes.Equal(want[name], got[name]) {
 					t.Errorf("%q has other bits", name)

@@ -2,13 +2,14 @@
 // backward pass reads of it is an extract, exact for what is done with it, the
 // extract is kept and the value is not. The signs of an activation stand for
 // its numbers in its gradient, a byte for each window says where the greatest
-// element of a pool was, bits stand for a mask of bools. Integers that are known
-// to be small are kept as such, the places that TopK found for one.
+// element of a pool was, bits stand for a mask of bools. Whole numbers that are
+// known to be small are kept as such: places that TopK found, masks that were
+// made of bools, labels that are token ids too, which pick rows of a table.
 //
 // [Candidates] finds such values in a training step, and [Apply] gives the step
 // that keeps the extracts of some: a graph like any other, which computes the
-// same bits. What is possible is said by the operators, in their Shrink and Below
-// facets; no operator is named here. [Keys] puts together what one row of a plan
+// same bits. What is possible is said by the operators, in their Shrink, Whole
+// and Index facets; no operator is named here. [Keys] puts together what one row of a plan
 // table speaks of.
 //
 // [Lossy] finds values that can be kept in a smaller type of floats. The forward
@@ -72,6 +73,7 @@ func Keys(found []Candidate) (keys []Key) {
 // step.
 func Candidates(g *graph.Graph) ([]Candidate, error) {
 	uses := g.Uses()
+	known := newProofs(g, uses)
 	var found []Candidate
 	for _, n := range g.Nodes {
 		if n.Phase != graph.Forward || n.Op.View {
@@ -81,7 +83,7 @@ func Candidates(g *graph.Graph) ([]Candidate, error) {
 			if v == nil || lasts(g, v) {
 				continue
 			}
-			if c, ok := narrow(g, uses, n, v); ok {
+			if c, ok := known.narrow(v); ok {
 				found = append(found, c)
 				continue
 			}
