@@ -82,7 +82,7 @@ func (v *solver) at(limit int64) (*candidate, error) {
 	if len(v.m.sim.plain) > nestedProgram {
 		aim -= limit / nestedLoss
 	}
-	for range placings {
+	for i := range placings {
 		a, ok := v.r.Solve(align(aim))
 		if !ok && aim < limit {
 			aim = limit
@@ -95,8 +95,13 @@ func (v *solver) at(limit int64) (*candidate, error) {
 		if err == nil {
 			return c, nil
 		}
-		// Placement takes more than the bytes alive: aim lower.
-		aim = min(aim, a.Peak) - max(limit/512, alignment)
+		// Placement takes more than the bytes alive: aim lower, at first by as
+		// little as it missed the limit by.
+		less := max(c.placed.Height, a.Peak) - limit
+		if i > 0 || less <= 0 {
+			less = limit / 512
+		}
+		aim = min(aim, a.Peak) - max(less, alignment)
 	}
 	return nil, nil
 }

@@ -30,7 +30,7 @@ type Solution struct {
 
 // Solve places the buffers of p as low as it can; within p.Capacity is low enough, if there is one, and never missed if
 // the height without it is. Buffers that it cannot place within it are an error that says how low it came and how low
-// anyone can come; so is a problem that is not well formed.
+// anyone can come, with that solution; so is a problem that is not well formed.
 func Solve(p Problem) (Solution, error) {
 	if err := valid(p); err != nil {
 		return Solution{}, err
@@ -61,7 +61,7 @@ func Solve(p Problem) (Solution, error) {
 		s.Bound = max(s.Bound, part.least-unitSlack(p))
 	}
 	if p.Capacity > 0 && s.Height > p.Capacity {
-		return Solution{}, fmt.Errorf("pack: capacity %d is not reached: %d bytes are the least found, at least %d are needed",
+		return s, fmt.Errorf("pack: capacity %d is not reached: %d bytes are the least found, at least %d are needed",
 			p.Capacity, s.Height, s.Bound)
 	}
 	return s, nil

@@ -81,7 +81,7 @@ func (s *Solver) prove(limit int64) (e evidence) {
 	e.ok = true
 	look := func(op int32) {
 		c := s.cut(op)
-		bound, sets, ok := c.best(1, float64(limit-c.fixed))
+		bound, sets, ok := c.best(1, float64(limit-c.fixed), nil)
 		s.count(c)
 		if e.ok = e.ok && ok; ok && sets != nil {
 			e.at = append(e.at, bounded{c: c, bound: bound, room: limit - c.fixed, sets: sets})
@@ -119,20 +119,24 @@ func (s *Solver) prove(limit int64) (e evidence) {
 		if x.bound < e.at[0].bound*0.9 || s.spent-begin > mostCutting+int64(i+1)*mostRounding {
 			break
 		}
-		begin := s.spent
+		begin, grain := s.spent, int64(1)
 		for _, g := range x.c.grains() {
-			bound, sets, ok := x.c.best(g, float64((limit-x.c.fixed)/g))
+			bound, _, ok := x.c.best(g, float64((limit-x.c.fixed)/g), x.sets)
 			s.count(x.c)
 			if !ok {
 				return evidence{}
 			}
 			if bound > x.bound {
-				x.bound, x.fine = bound, sets
+				x.bound, grain = bound, g
 				e.least = max(e.least, bound)
 			}
 			if s.spent-begin > mostRounding {
 				break
 			}
+		}
+		if grain > 1 { // the sets on the way from everything to little make plans
+			_, x.fine, _ = x.c.best(grain, float64((limit-x.c.fixed)/grain), nil)
+			s.count(x.c)
 		}
 	}
 	sort()

@@ -239,6 +239,16 @@ func (c *cut) envelope(grain int64) *envelope {
 	return e
 }
 
+// weigh is the whole grains of what is kept.
+func (e *envelope) weigh(kept []bool) (sum float64) {
+	for i, k := range kept {
+		if k {
+			sum += float64(e.weights[i])
+		}
+	}
+	return sum
+}
+
 // at is the cut at a price. It is the smallest of its value, whatever flow it
 // was found from, and counts as the same work whether it was known or not: what
 // is found for a limit does not depend on what was asked before.
@@ -266,8 +276,10 @@ const lookedAt = 6
 
 // best follows the lower envelope of the lines that the cuts are to the price
 // that bounds best for a room of whole grains. It returns the bound in units,
-// and the sets on either side, lower ones last; ok is false if no set fits.
-func (c *cut) best(grain int64, room float64) (bound float64, sets []set, ok bool) {
+// and the sets on either side, lower ones last; ok is false if no set fits. It
+// begins between those of some sets that are nearest to the room, if there are
+// any on either side.
+func (c *cut) best(grain int64, room float64, from []set) (bound float64, sets []set, ok bool) {
 	e := c.envelope(grain)
 	high := e.high
 	if high.weight <= room {
@@ -276,10 +288,21 @@ func (c *cut) best(grain int64, room float64) (bound float64, sets []set, ok boo
 	if room < 0 {
 		return math.Inf(1), nil, false
 	}
-	// As little kept as can be: the least weight costs more than the program.
-	low := e.at(c, 2*units, false).set
-	if low.weight > room {
-		return math.Inf(1), nil, false
+	low := set{weight: -1}
+	for _, x := range from {
+		switch x.weight = e.weigh(x.kept); {
+		case x.weight > room && x.weight < high.weight:
+			high = x
+		case x.weight <= room && x.weight > low.weight:
+			low = x
+		}
+	}
+	if low.kept == nil || low.cost <= high.cost {
+		// As little kept as can be: the least weight costs more than the program.
+		high, low = e.high, e.at(c, 2*units, false).set
+		if low.weight > room {
+			return math.Inf(1), nil, false
+		}
 	}
 	sets = append(sets, high, low)
 	for range 40 {

@@ -57,7 +57,7 @@ func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
 		if room -= over; over == 0 || room < 0 {
 			break
 		}
-		_, lower, ok := b.c.best(1, float64(room))
+		_, lower, ok := b.c.best(1, float64(room), nil)
 		s.count(b.c)
 		if !ok || lower == nil {
 			break
