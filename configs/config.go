@@ -25,6 +25,7 @@ type Config struct {
 	Device       string // auto, cpu or vulkan
 	Optimize     string // off, clean or fuse
 	Shrink       string // on, off or auto: keep exact extracts of values instead of them
+	ChunkLoss    string // on, off or auto: a loss of many classes so many rows at a time
 	Lossy        string // off, bf16, fp16 or fp8: keep activations as these
 	Loss         string
 	Trainable    []string

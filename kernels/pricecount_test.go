@@ -109,6 +109,18 @@ var counted = []struct {
 		return 2*visits(append(c.outs(0), int(c.inner(c.Node.Int("transA") != 0, false)))...) + 12*c.out(0)
 	}},
 
+	// A product and its scores; the gradients are products too.
+	{"memopt.LinearCrossEntropy", func(c sampled) int64 { return c.scores(0) * (2*int64(c.In[0].Shape[1]) + 10) }},
+	{"memopt.LinearCrossEntropyGrad", func(c sampled) int64 {
+		products := int64(1)
+		for i := range 2 {
+			if c.Node.Output(i) != nil {
+				products++
+			}
+		}
+		return c.scores(1) * (2*products*int64(c.In[1].Shape[1]) + 10)
+	}},
+
 	// Windows: two for each element of a window and each place of it.
 	{"Conv ConvInteger", func(c sampled) int64 { return 2 * c.out(0) * visits(c.In[1].Shape[1:]...) }},
 	{"com.microsoft.FusedConv", func(c sampled) int64 { return c.out(0) * (2*visits(c.In[1].Shape[1:]...) + 12) }},
@@ -176,6 +188,15 @@ func (c sampled) rest(from int) (n int64) {
 		n += c.in(from + i)
 	}
 	return n
+}
+
+// scores counts those of rows x and the classes of a weight behind it.
+func (c sampled) scores(x int) int64 {
+	classes := c.In[x+1].Shape[1]
+	if c.Node.Int("transB") != 0 {
+		classes = c.In[x+1].Shape[0]
+	}
+	return visits(c.In[x].Shape[0], classes)
 }
 
 func (c sampled) outs(i int) []int {

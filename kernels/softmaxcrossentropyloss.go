@@ -94,19 +94,51 @@ func (l classLoss) fastCrossEntropy(c *graph.Call) {
 	}
 	c.Parallel(len(losses), 1+grain/8/max(1, l.classes), func(lo, hi int) {
 		l.rows(logProb, c.In[0].F32(), lo, hi, func(s int, out, row []float32) {
-			m, sum := softmaxSum(row)
-			lse := float64(m) + math.Log(sum)
-			class, w := l.pick(s)
-			losses[s] = w
-			if class >= 0 {
-				losses[s] = w * (lse - float64(row[class]))
-			}
+			var lse float64
+			losses[s], lse = l.fastLoss(s, row)
 			for k := range out {
 				out[k] = float32(float64(row[k]) - lse)
 			}
 		})
 	})
 	l.reduce(c.Out[0], func(s int) float64 { return losses[s] })
+}
+
+// fastLoss is the loss of a sample with these scores, and the logarithm of
+// Σ e^score.
+func (l classLoss) fastLoss(sample int, row []float32) (loss, lse float64) {
+	m, sum := softmaxSum(row)
+	lse = float64(m) + math.Log(sum)
+	class, w := l.pick(sample)
+	if class < 0 {
+		return w, lse
+	}
+	return w * (lse - float64(row[class])), lse
+}
+
+// fastGrad is the gradient of a sample's scores; out may be the row itself.
+func (l classLoss) fastGrad(sample int, slope float64, out, row []float32) {
+	class, w := l.pick(sample)
+	if class < 0 && w == 0 {
+		clear(out)
+		return
+	}
+	g := w * slope
+	m, sum := softmaxSum(row)
+	inBlocks(len(row), func(lo, hi int) {
+		out := out[lo:hi]
+		for i, v := range row[lo:hi] {
+			out[i] = v - m
+		}
+		expRow(out, out)
+		scale := float32(g / sum)
+		for i := range out {
+			out[i] *= scale
+		}
+	})
+	if class >= 0 {
+		out[class] -= float32(g)
+	}
 }
 
 // softmaxSum is the greatest score and the sum of e^(score − greatest).
@@ -230,27 +262,7 @@ var _ = define(graph.Op{
 		slope := l.slope(c.In[0])
 		c.Parallel(l.labels.Len(), 1+grain/8/max(1, l.classes), func(lo, hi int) {
 			l.rows(c.Out[0].F32(), c.In[1].F32(), lo, hi, func(s int, out, row []float32) {
-				class, w := l.pick(s)
-				if class < 0 && w == 0 {
-					clear(out)
-					return
-				}
-				g := w * slope(s)
-				m, sum := softmaxSum(row)
-				inBlocks(len(row), func(lo, hi int) {
-					out := out[lo:hi]
-					for i, v := range row[lo:hi] {
-						out[i] = v - m
-					}
-					expRow(out, out)
-					scale := float32(g / sum)
-					for i := range out {
-						out[i] *= scale
-					}
-				})
-				if class >= 0 {
-					out[class] -= float32(g)
-				}
+				l.fastGrad(s, slope(s), out, row)
 			})
 		})
 	},

@@ -28,7 +28,7 @@ func (m *Model) read() (err error) {
 	if err := m.addLoss(); err != nil {
 		return err
 	}
-	return m.clean(func(*graph.Op) bool { return true })
+	return m.clean(m.fusions)
 }
 
 // clean runs the passes on a forward graph, as far as the settings say. fuse

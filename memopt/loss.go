@@ -22,10 +22,11 @@ func (m *Model) addLoss() error {
 	}
 	if !known {
 		names := lossNames()
-		hint := ""
+		var outputs []string
 		for _, v := range m.Graph.Outputs {
-			names = append(names, v.Name)
+			names, outputs = append(names, v.Name), append(outputs, v.String())
 		}
+		hint := "; its outputs are " + strings.Join(outputs, ", ")
 		if near, ok := configs.Nearest(m.loss, names); ok {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}

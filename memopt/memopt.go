@@ -32,14 +32,15 @@ type Model struct {
 
 	// Profiled is the device whose times plans count in; "" for flops and bytes.
 	Profiled string
-	loss     string             // the value that is to be lowered; "" is the only scalar
-	forms    *forms             // nil if the file has a backward pass of its own
-	costs    map[string]float64 // by node
+	loss     string                               // the value that is to be lowered; "" is the only scalar
+	other    func(configs.Config) (*Model, error) // the same model under other settings
+	forms    *forms                               // nil if the file has a backward pass of its own
+	costs    map[string]float64                   // by node
 }
 
 // Open reads a model and derives its training step, unless it has one already.
 func Open(path string, c configs.Config) (*Model, error) {
-	m := &Model{Path: path, Config: c}
+	m := &Model{Path: path, Config: c, other: func(c configs.Config) (*Model, error) { return Open(path, c) }}
 	if err := m.read(); err != nil {
 		return nil, err
 	}
@@ -62,6 +63,14 @@ func (m *Model) Plan() (*planner.Plan, error) {
 		return nil, input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
 	}
 	p, err := m.best()
+	if other := m.inChunks(p, err); other != nil {
+		if q, wrong := other.best(); m.prefers(p, err, q, wrong) {
+			if wrong == nil {
+				q.Warnings = append(q.Warnings, chunkNote(q, p, err))
+			}
+			*m, p, err = *other, q, wrong
+		}
+	}
 	if err != nil {
 		return nil, classify(m.advised(err))
 	}

@@ -10,7 +10,7 @@ import (
 
 // shaping lists the settings that a training step is made from. A plan file
 // carries them, so that its graph can be made again.
-var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "loss_scale", "loss_scale_window", "nesterov", "lr_decay", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize", "shrink", "lossy"}
+var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "loss_scale", "loss_scale_window", "nesterov", "lr_decay", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize", "shrink", "lossy", "chunk_loss"}
 
 // requests is the setting that names clusters: it makes the graph too, where it
 // names what can be kept in less.
@@ -25,6 +25,9 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 		}
 	}
 	maps.Copy(f.Settings, m.forms.decided())
+	if m.Config.ChunkLoss == "on" {
+		f.Settings["chunk_loss"] = "on"
+	}
 	if m.forms != nil && m.forms.asked {
 		f.Settings[requests], _ = m.Config.Given(requests)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"memopt/autograd"
+	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
 	"memopt/planner"
@@ -125,7 +126,7 @@ func (only *Model) gradients(data *tensorfile.Set) (*tensorfile.Set, *Check, err
 
 // gradientModel is the model's step up to its gradients, which are outputs.
 func gradientModel(m *Model) (*Model, error) {
-	only := &Model{Path: m.Path, Config: m.Config}
+	only := &Model{Path: m.Path, Config: m.Config, other: func(c configs.Config) (*Model, error) { return gradientModel(&Model{Path: m.Path, Config: c}) }}
 	if err := only.read(); err != nil {
 		return nil, err
 	}

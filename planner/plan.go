@@ -141,6 +141,19 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 	return p, nil
 }
 
+// Room is the arena bytes that budgets left for the plan.
+func (p *Plan) Room() (bytes int64, limited bool) {
+	r := p.Request
+	if !r.Budget.isZero() {
+		fixed := p.m.fixedBytes()
+		bytes, limited = r.Budget.of(fixed+p.Baseline.Arena)-fixed, true
+	}
+	if a := r.ActivationBudget.of(p.Baseline.Arena); !r.ActivationBudget.isZero() && (!limited || a < bytes) {
+		bytes, limited = a, true
+	}
+	return bytes, limited
+}
+
 // adopt makes a candidate the plan.
 func (p *Plan) adopt(c *candidate) {
 	p.t, p.Steps = c.t, c.t.steps

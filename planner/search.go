@@ -79,20 +79,11 @@ func (s *search) run() (*candidate, error) {
 
 // limit is the arena bytes that the budgets leave.
 func (s *search) limit() (bytes int64, limited bool, err error) {
-	r, base := s.plan.Request, s.plan.Baseline.Arena
-	fixed := s.m.fixedBytes()
-	if !r.Budget.isZero() {
-		total := r.Budget.of(fixed + base)
-		if bytes, limited = total-fixed, true; bytes < 0 {
-			return 0, false, &BudgetError{Want: bytes, Fixed: fixed, Floor: s.plan.Floor, Msg: fmt.Sprintf(
-				"budget %s cannot be met: parameters, optimizer states and inputs alone take %s, and the floor of the step's arena is %s (node %q)",
-				bytesText(total), bytesText(fixed), bytesText(s.plan.Floor.Peak), s.plan.Floor.Node)}
-		}
-	}
-	if !r.ActivationBudget.isZero() {
-		if a := r.ActivationBudget.of(base); !limited || a < bytes {
-			bytes, limited = a, true
-		}
+	bytes, limited = s.plan.Room()
+	if fixed := s.m.fixedBytes(); limited && bytes < 0 {
+		return 0, false, &BudgetError{Want: bytes, Fixed: fixed, Floor: s.plan.Floor, Msg: fmt.Sprintf(
+			"budget %s cannot be met: parameters, optimizer states and inputs alone take %s, and the floor of the step's arena is %s (node %q)",
+			bytesText(bytes+fixed), bytesText(fixed), bytesText(s.plan.Floor.Peak), s.plan.Floor.Node)}
 	}
 	return bytes, limited, nil
 }

@@ -34,7 +34,7 @@ func TestLayers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if fused {
-				g.Clean(graph.CleanOptions{Fuse: func(*graph.Op) bool { return true }, Trained: func(v *graph.Value) bool { return v.Kind == graph.Param }})
+				g.Clean(graph.CleanOptions{Fuse: kernels.Fusions, Trained: func(v *graph.Value) bool { return v.Kind == graph.Param }})
 			}
 			step, err := autograd.TrainStep(g, autograd.Options{Optimizer: "sgd"})
 			if err != nil {

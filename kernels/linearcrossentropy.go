@@ -1,0 +1,365 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// LinearCrossEntropy is a linear layer with SoftmaxCrossEntropyLoss behind it,
+// so many rows at a time: the scores of all rows at once, which a model of
+// language has more of than of anything else, are never there. The price is
+// that the backward pass computes them again. It stands for its pieces where a
+// caller of Clean lets it; then all that it computes has the bits of the pieces.
+var LinearCrossEntropy = define(graph.Op{
+	Name:   "LinearCrossEntropy",
+	Domain: own,
+	Doc:    "SoftmaxCrossEntropyLoss of x · weight + bias, rows at a time",
+	In:     "x, weight, labels, bias?",
+	Out:    "output",
+	Attrs:  "ignore_index int, reduction string=mean, transB int=0, rows int=256",
+	Infer: func(n *graph.Node) {
+		inferLinearLoss(n, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3))
+		n.Set(0, n.Inputs[0].Type, graph.Shape{})
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		attrs := graph.A{"reduction": n.Str("reduction"), "transB": n.Int("transB"), "rows": n.Int("rows")}
+		if n.Has("ignore_index") {
+			attrs["ignore_index"] = n.Int("ignore_index")
+		}
+		outputs := 2
+		if n.In(3) != nil {
+			outputs = 3
+		}
+		d := b.Ops(own+".LinearCrossEntropyGrad", attrs, outputs, dy[0], n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3))
+		dx := make([]*graph.Value, len(n.Inputs))
+		if dx[0], dx[1] = d[0], d[1]; outputs == 3 {
+			dx[3] = d[2]
+		}
+		return dx
+	},
+	Eval: func(c *graph.Call) {
+		l := newLinearLoss(c, 0)
+		l.reduce(c.Out[0], func(s int) float64 {
+			row, lse := l.scores(s)
+			class, w := l.pick(s)
+			if class < 0 {
+				return w
+			}
+			return w * (lse - row[class])
+		})
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		l := newLinearLoss(c, 0)
+		losses := scratch64(c, l.samples)
+		l.chunks(c, c.Scratch[8*l.samples:], func(first int, z []float32) {
+			c.Parallel(len(z)/l.classes, 1+grain/8/max(1, l.classes), func(lo, hi int) {
+				for i := lo; i < hi; i++ {
+					losses[first+i], _ = l.fastLoss(first+i, z[i*l.classes:(i+1)*l.classes])
+				}
+			})
+		})
+		l.reduce(c.Out[0], func(s int) float64 { return losses[s] })
+	},
+	Scratch: func(n *graph.Node) graph.Dim {
+		return n.Inputs[2].Shape.Elems().Mul(graph.Num(8)).Add(chunkBytes(n, 0))
+	},
+	Fuse:      fuseLinearCrossEntropy,
+	Flops:     func(n *graph.Node) graph.Dim { return linearLossFlops(n, 0, 1) },
+	Recompute: graph.Heavy,
+	Samples: []string{
+		"f32[3,4], f32[4,5], i64[3]<5",
+		`f32[7,4], f32[5,4], i64[7]<5, f32[5]; transB=1 rows=3 reduction="sum"`,
+		"f32[6,3], f32[3,7], i32[6]<7; ignore_index=1 rows=2",
+		"f64[3,4], f64[4,5], i64[3]<5, f64[5]; rows=1",
+		"f32[3,1], f32[300,1], i64[3]<300; transB=1",
+		"f16[3,4], f16[4,5], i64[3]<5",
+		`f32[0,4], f32[4,5], i64[0]<5; reduction="sum"`,
+	},
+})
+
+var _ = define(graph.Op{
+	Name:   "LinearCrossEntropyGrad",
+	Domain: own,
+	Doc:    "the gradients of LinearCrossEntropy; computes the scores again",
+	In:     "dloss, x, weight, labels, bias?",
+	Out:    "dx?, dweight?, dbias?",
+	Attrs:  "ignore_index int, reduction string=mean, transB int=0, rows int=256",
+	Infer: func(n *graph.Node) {
+		inferLinearLoss(n, n.Inputs[1], n.Inputs[2], n.Inputs[3], n.In(4))
+		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
+		n.Set(1, n.Inputs[2].Type, n.Inputs[2].Shape)
+		classes := n.Inputs[2].Shape[1]
+		if n.Int("transB") != 0 {
+			classes = n.Inputs[2].Shape[0]
+		}
+		n.Set(2, n.Inputs[1].Type, graph.Shape{classes})
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		l := newLinearLoss(c, 1)
+		slope := l.slope(c.In[0])
+		dx, dw, db := make([]float64, l.samples*l.features), make([]float64, l.classes*l.features), make([]float64, l.classes)
+		for s := range l.samples {
+			row, lse := l.scores(s)
+			class, w := l.pick(s)
+			if class < 0 && w == 0 {
+				continue
+			}
+			for k, v := range row {
+				d := w * slope(s) * math.Exp(v-lse)
+				if k == class {
+					d -= w * slope(s)
+				}
+				db[k] += d
+				for p := range l.features {
+					at := k*l.w.i + p*l.w.p
+					dx[s*l.features+p] += d * l.weight.Float(at)
+					dw[at] += d * l.x.Float(s*l.features+p)
+				}
+			}
+		}
+		for i, sums := range [][]float64{dx, dw, db} {
+			if out := output(c, i); out != nil {
+				for k, v := range sums {
+					out.SetFloat(k, v)
+				}
+			}
+		}
+	},
+	Fast: func(c *graph.Call) {
+		if c.In[1].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		newLinearLoss(c, 1).fastGrads(c)
+	},
+	Scratch: func(n *graph.Node) graph.Dim {
+		return n.Inputs[2].Shape.Elems().FloorDiv(features(n, 1)).Mul(graph.Num(8)).Add(chunkBytes(n, 1))
+	},
+	Flops: func(n *graph.Node) graph.Dim {
+		products := int64(1)
+		for i := range 2 {
+			if n.Output(i) != nil {
+				products++
+			}
+		}
+		return linearLossFlops(n, 1, products)
+	},
+	Recompute: graph.Heavy,
+	Samples: []string{
+		"f32[], f32[3,4], f32[4,5], i64[3]<5",
+		`f32[], f32[7,4], f32[5,4], i64[7]<5, f32[5]; transB=1 rows=3 reduction="sum"`,
+		"f32[], f32[6,3], f32[3,7], i32[6]<7; ignore_index=1 rows=2",
+		"f64[], f64[3,4], f64[4,5], i64[3]<5, f64[5]; rows=1",
+		"f32[], f32[5,3], f32[3,7], i64[5]<7, f32[7]; rows=2 -> x",
+		"f32[], f32[5,3], f32[3,7], i64[5]<7, f32[7]; rows=2 -> _, w",
+		"f32[], f32[5,3], f32[3,7], i64[5]<7, f32[7]; rows=2 -> _, _, b",
+		"f32[], f32[3,1], f32[300,1], i64[3]<300; transB=1",
+		`f32[], f32[0,4], f32[4,5], i64[0]<5; reduction="sum"`,
+	},
+})
+
+func features(n *graph.Node, x int) graph.Dim { return n.Inputs[x].Shape[1] }
+
+// chunkBytes is the room for the scores of some rows.
+func chunkBytes(n *graph.Node, x int) graph.Dim {
+	rows := n.Inputs[x].Shape[0].Min(graph.Num(int64(n.Int("rows"))))
+	return rows.Mul(n.Inputs[x+1].Shape.Elems().FloorDiv(features(n, x))).Mul(graph.Num(4))
+}
+
+// linearLossFlops is so many products and what their scores take.
+func linearLossFlops(n *graph.Node, x int, products int64) graph.Dim {
+	rows, weight := n.Inputs[x].Shape[0], n.Inputs[x+1].Shape.Elems()
+	return rows.Mul(weight).Mul(graph.Num(2 * products)).Add(rows.Mul(weight.FloorDiv(features(n, x))).Mul(graph.Num(10)))
+}
+
+func inferLinearLoss(n *graph.Node, x, weight, labels, bias *graph.Value) {
+	for _, v := range []*graph.Value{x, weight} {
+		if !isFloat(v.Type) || v.Type != x.Type || v.Rank() != 2 {
+			n.Fail("x and weight must be matrices of one type of floats, but are %s and %s", x, weight)
+		}
+	}
+	if !isIndex(labels.Type) || labels.Rank() != 1 {
+		n.Fail("labels must be int32 or int64 [rows], but are %s%s", labels.Type, labels.Shape)
+	}
+	in, classes := weight.Shape[0], weight.Shape[1]
+	if n.Int("transB") != 0 {
+		in, classes = classes, in
+	}
+	n.Same(in, x.Shape[1], "the dims that are multiplied")
+	n.Same(labels.Shape[0], x.Shape[0], "labels and rows")
+	if bias != nil {
+		if bias.Type != x.Type || bias.Rank() != 1 {
+			n.Fail("bias must be %s [classes], but is %s%s", x.Type, bias.Type, bias.Shape)
+		}
+		n.Same(bias.Shape[0], classes, "bias and classes")
+	}
+	if r := n.Str("reduction"); r != "mean" && r != "sum" {
+		n.Fail("reduction is %q; there are sum and mean", r)
+	}
+	if n.Int("rows") < 1 {
+		n.Fail("rows is %d; it takes one at least", n.Int("rows"))
+	}
+}
+
+// linearLoss is a call of either operator.
+type linearLoss struct {
+	classLoss
+	x, weight, bias   *graph.Tensor // bias may be nil
+	samples, features int
+	chunk             int
+	w                 struct{ i, p int } // strides of weight: from class to class, from feature to feature
+}
+
+func newLinearLoss(c *graph.Call, x int) linearLoss {
+	l := linearLoss{x: c.In[x], weight: c.In[x+1], bias: input(c, x+3), chunk: int(c.Node.Int("rows"))}
+	l.samples, l.features = l.x.Shape[0], l.x.Shape[1]
+	classes := l.weight.Shape[1]
+	l.w.i, l.w.p = 1, classes
+	if c.Node.Int("transB") != 0 {
+		classes = l.weight.Shape[0]
+		l.w.i, l.w.p = l.features, 1
+	}
+	l.classLoss = newClassLoss(c.Node, c.In[x+2], nil, []int{l.samples, classes})
+	return l
+}
+
+// scores are those of a sample, and the logarithm of their Σ e^score.
+func (l linearLoss) scores(sample int) (row []float64, lse float64) {
+	row = make([]float64, l.classes)
+	m, sum := math.Inf(-1), 0.0
+	for k := range row {
+		for p := range l.features {
+			row[k] += l.x.Float(sample*l.features+p) * l.weight.Float(k*l.w.i+p*l.w.p)
+		}
+		if l.bias != nil {
+			row[k] += l.bias.Float(k)
+		}
+		m = math.Max(m, row[k])
+	}
+	for _, v := range row {
+		sum += math.Exp(v - m)
+	}
+	return row, m + math.Log(sum)
+}
+
+// chunks calls f with the scores of some rows after others.
+func (l linearLoss) chunks(c *graph.Call, room []byte, f func(first int, z []float32)) {
+	for first := 0; first < l.samples; first += l.chunk {
+		rows := min(l.chunk, l.samples-first)
+		z := (&graph.Tensor{Type: graph.Float32, Bytes: room[:4*rows*l.classes]}).F32()
+		if l.bias != nil {
+			for i := range rows {
+				copy(z[i*l.classes:], l.bias.F32())
+			}
+		}
+		multiply(c.Parallel, rows, l.classes, l.features, dense{l.x.F32()[first*l.features:], l.features, 1, 1},
+			dense{l.weight.F32(), l.w.i, l.w.p, 1}, z, l.classes, l.bias != nil)
+		f(first, z)
+	}
+}
+
+func (l linearLoss) fastGrads(c *graph.Call) {
+	slope := l.slope(c.In[0])
+	dx, dw, db := output(c, 0), output(c, 1), output(c, 2)
+	sums := scratch64(c, l.classes)
+	clear(sums)
+	if dw != nil && l.samples == 0 {
+		clear(dw.Bytes)
+	}
+	l.chunks(c, c.Scratch[8*l.classes:], func(first int, z []float32) {
+		rows := len(z) / max(1, l.classes)
+		c.Parallel(rows, 1+grain/8/max(1, l.classes), func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				row := z[i*l.classes : (i+1)*l.classes]
+				l.fastGrad(first+i, slope(first+i), row, row)
+			}
+		})
+		if dx != nil {
+			multiply(c.Parallel, rows, l.features, l.classes, dense{z, l.classes, 1, 1}, dense{l.weight.F32(), l.w.p, l.w.i, 1},
+				dx.F32()[first*l.features:], l.features, false)
+		}
+		x := l.x.F32()[first*l.features:]
+		switch {
+		case dw == nil:
+		case l.w.p == 1: // a row for each class
+			multiply(c.Parallel, l.classes, l.features, rows, dense{z, 1, l.classes, 1}, dense{x, 1, l.features, 1}, dw.F32(), l.features, first > 0)
+		default:
+			multiply(c.Parallel, l.features, l.classes, rows, dense{x, 1, l.features, 1}, dense{z, 1, l.classes, 1}, dw.F32(), l.classes, first > 0)
+		}
+		if db != nil {
+			c.Parallel(l.classes, grain, func(lo, hi int) {
+				for i := range rows {
+					for k, v := range z[i*l.classes:][lo:hi] {
+						sums[lo+k] += float64(v)
+					}
+				}
+			})
+		}
+	})
+	if db != nil {
+		for k, v := range sums {
+			db.SetFloat(k, v)
+		}
+	}
+}
+
+// fuseLinearCrossEntropy: a product of rows and a matrix, seen as a batch of
+// rows, and the loss of its scores and nothing else.
+func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
+	n := m.Node
+	if n.Op.FullName() != "SoftmaxCrossEntropyLoss" || n.In(2) != nil || len(n.Outputs) > 1 && n.Outputs[1] != nil ||
+		n.Str("reduction") == "none" || n.Inputs[0].Rank() != 2 {
+		return nil
+	}
+	scores, labels := n.Inputs[0], n.Inputs[1]
+	if r := m.Inner(scores, "Reshape"); r != nil {
+		from := r.Inputs[0]
+		if from.Rank() < 2 || !from.Shape[from.Rank()-1].Equal(scores.Shape[1]) {
+			return nil
+		}
+		scores = from
+	}
+	var bias *graph.Value
+	transB := false
+	made := m.Inner(scores, "MatMul")
+	if made == nil {
+		if made = m.Inner(scores, "com.microsoft.FusedMatMul"); made == nil {
+			made = m.Inner(scores, "Gemm")
+		}
+		if made == nil {
+			return nil
+		}
+		p := fusedProduct(made)
+		if made.Op.FullName() != "Gemm" {
+			p = batchedProduct(made)
+		} else if bias = made.In(2); bias != nil && (bias.Rank() != 1 || made.Float("beta") != 1 || !bias.Shape[0].Equal(scores.Shape[1])) {
+			return nil
+		}
+		if transB = p.transB; p != (product{transB: transB, alpha: 1}) {
+			return nil
+		}
+	}
+	x, weight := made.Inputs[0], made.Inputs[1]
+	if x.Rank() < 2 || weight.Rank() != 2 {
+		return nil
+	}
+	b := m.Builder
+	if x.Rank() > 2 {
+		x = tall(b, x)
+	}
+	attrs := graph.A{"reduction": n.Str("reduction"), "transB": transB}
+	if n.Has("ignore_index") {
+		attrs["ignore_index"] = n.Int("ignore_index")
+	}
+	return []*graph.Value{b.Op(own+".LinearCrossEntropy", attrs, x, weight, labels, bias)}
+}
+
+// Fusions reports whether an operator that stands for pieces is as good as
+// they are in all ways. LinearCrossEntropy computes something twice.
+func Fusions(op *graph.Op) bool { return op != LinearCrossEntropy }

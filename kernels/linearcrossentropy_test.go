@@ -1,0 +1,111 @@
+package kernels_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/kernels/cpu"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// TestChunksKeepBits: computing the scores rows at a time changes no bit of the
+// loss or of any gradient, on any number of workers.
+func TestChunksKeepBits(t *testing.T) {
+	for _, c := range []struct{ rows, features, classes int }{{7, 5, 3}, {256, 40, 300}, {257, 33, 70}, {700, 300, 520}} {
+		for _, form := range []string{"s = com.microsoft.FusedMatMul(h, w) transB=1", "s = Gemm(h, w, b) transB=1", "s = MatMul(h, v)"} {
+			text := fmt.Sprintf(`x f32[%[1]d,%[2]d] = input
+g f32[%[2]d] = param
+w f32[%[3]d,%[2]d] = param
+v f32[%[2]d,%[3]d] = param
+b f32[%[3]d] = param
+places i64[%[1]d] = input
+h = Mul(x, g)
+%[4]s
+cost = SoftmaxCrossEntropyLoss(s, places) ignore_index=1
+output cost`, c.rows, c.features, c.classes, form)
+			want := stepBytes(t, text, kernels.Fusions, 1)
+			for workers := 1; workers <= 3; workers++ {
+				got := stepBytes(t, text, func(*graph.Op) bool { return true }, workers)
+				for name, x := range want {
+					if !bytes.Equal(got[name], x) {
+						t.Errorf("%v, %s, %d workers: %s has other bits", c, form, workers, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// stepBytes runs a step up to its gradients.
+func stepBytes(t *testing.T, text string, fuse func(*graph.Op) bool, workers int) map[string][]byte {
+	t.Helper()
+	g, err := graph.Parse(kernels.Library, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]*graph.Tensor{}
+	for _, v := range g.Values {
+		if v.Kind == graph.Computed {
+			continue
+		}
+		n, _ := v.Shape.Elems().Const()
+		x := graph.NewTensor(v.Type, int(n))
+		for i := range x.Len() {
+			x.SetFloat(i, float64((i*7919+13)%101)/50-1)
+			if v.Type == graph.Int64 {
+				x.SetInt(i, int64(i%3))
+			}
+		}
+		if v.Kind == graph.Param {
+			v.Data = graph.Bytes(x.Bytes)
+		}
+		x.Shape = nil
+		for _, d := range v.Shape {
+			size, _ := d.Const()
+			x.Shape = append(x.Shape, int(size))
+		}
+		given[v.Name] = x
+	}
+	g.Clean(graph.CleanOptions{Fuse: fuse})
+	if chunked := g.Nodes[len(g.Nodes)-1].Op == kernels.LinearCrossEntropy; chunked != fuse(kernels.LinearCrossEntropy) {
+		t.Fatalf("in chunks: %v\n%s", chunked, g)
+	}
+	step, err := autograd.TrainStep(g, autograd.Options{KeepGrads: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := planner.Make(step, planner.Request{Strategy: "keep-all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := cpu.Open(s, cpu.Options{Workers: workers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.Run(planner.Run{Inputs: map[string]*graph.Tensor{"x": given["x"], "places": given["places"]}}); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]byte{}
+	for _, grad := range step.Grads {
+		x, err := d.Output(grad.Grad.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[grad.Param.Name] = bytes.Clone(x.Bytes)
+	}
+	x, err := d.Output(step.Loss.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out["loss"] = bytes.Clone(x.Bytes)
+	return out
+}

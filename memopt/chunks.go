@@ -1,0 +1,70 @@
+package memopt
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"memopt/configs"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// fusions picks the operators that may stand for pieces: one that computes the
+// scores of a loss twice, so that they are never all there, only if settings
+// say so.
+func (m *Model) fusions(op *graph.Op) bool {
+	return kernels.Fusions(op) || m.Config.ChunkLoss == "on"
+}
+
+// inChunks is the model with its loss computed rows at a time, ready to be
+// planned for the same bytes as a plan of the model, or what kept that from
+// being made. It is nil where settings leave nothing to compare, or nothing is
+// to be won.
+func (m *Model) inChunks(p *planner.Plan, err error) *Model {
+	var wrong *planner.BudgetError
+	switch {
+	case m.Config.ChunkLoss != "auto" || m.Config.Compat != "" || m.forms == nil || m.Profiled != "" || !compares(m.Config):
+		return nil
+	case err != nil && !errors.As(err, &wrong):
+		return nil
+	case err == nil && p.Result.Again == 0:
+		return nil
+	}
+	kind, _, err := findDevice(m.Config.Device)
+	if err != nil || kind.lowered { // the operator has no kernels
+		return nil
+	}
+	c := m.Config
+	c.ChunkLoss = "on"
+	if room, limited := roomOf(p, wrong); limited { // a share is one of the model as it is
+		c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
+	}
+	other, err := m.other(c)
+	if err != nil || !slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == kernels.LinearCrossEntropy }) {
+		return nil
+	}
+	return other
+}
+
+// roomOf is the arena bytes that a plan was to fit in.
+func roomOf(p *planner.Plan, wrong *planner.BudgetError) (bytes int64, limited bool) {
+	if wrong != nil {
+		return wrong.Want, wrong.Want > 0
+	}
+	return p.Room()
+}
+
+// chunkNote says what the loss in chunks costs, and why it was taken.
+func chunkNote(p, plain *planner.Plan, err error) string {
+	text := "the loss is computed some rows at a time, and its scores again for the backward pass"
+	if err != nil {
+		return text + ": no plan of the step as it is was found for these bytes (--chunk-loss off leaves it so)"
+	}
+	cost, _ := p.Cost()
+	was, whole := plain.Cost()
+	_, base := p.Cost()
+	return fmt.Sprintf("%s, which costs %.1f %% of the step; with what runs again that is %.1f %%, and %.1f %% with all scores at once (--chunk-loss off)",
+		text, 100*(base/whole-1), 100*(cost/whole-1), 100*(was/whole-1))
+}
