@@ -42,6 +42,7 @@ var _ = define(graph.Op{
 	},
 	Eval:  func(c *graph.Call) { atenOf(c.Node).run(c, serial) },
 	Fast:  func(c *graph.Call) { atenOf(c.Node).run(c, c.Parallel) },
+	Lower: func(l *graph.Lowering) { atenOf(l.Node).lower(l) },
 	Flops: func(n *graph.Node) graph.Dim { return atenOf(n).flops(n) },
 	Reads: func(n *graph.Node, input int) graph.Dim {
 		if f := atenOf(n); f.reads != nil {
@@ -72,6 +73,7 @@ type aten struct {
 	args, results int // the least of arguments, the most of results
 	infer         func(n *graph.Node)
 	run           func(c *graph.Call, par func(n, grain int, f func(lo, hi int)))
+	lower         func(l *graph.Lowering)
 	flops         func(n *graph.Node) graph.Dim
 	reads         func(n *graph.Node, input int) graph.Dim // nil: all
 	// grad is the function that computes the gradient of argument 0, of
@@ -84,7 +86,7 @@ type aten struct {
 // of atenOf too.
 var atens = map[string]aten{
 	"embedding": {
-		args: 2, results: 1, infer: embeddingInfer, run: embedding, flops: noFlops, reads: picks,
+		args: 2, results: 1, infer: embeddingInfer, run: embedding, lower: lowerEmbedding, flops: noFlops, reads: picks,
 		grad: "embedding_backward",
 		gradArgs: func(b *graph.Builder, n *graph.Node, dy *graph.Value) []*graph.Value {
 			args := []*graph.Value{dy, n.Inputs[1], b.Int(n.Inputs[0].Shape[0]), b.Int(graph.Num(-1)), b.Num(graph.Bool, 0), b.Num(graph.Bool, 0)}
@@ -97,10 +99,10 @@ var atens = map[string]aten{
 		},
 	},
 	"embedding_backward": {
-		args: 3, results: 1, infer: embeddingBackInfer, run: embeddingBack, flops: atenElements(0),
+		args: 3, results: 1, infer: embeddingBackInfer, run: embeddingBack, lower: lowerEmbeddingGrad, flops: atenElements(0),
 	},
 	"max_pool2d_with_indices": {
-		args: 2, results: 2, infer: atenPoolInfer, run: atenPool,
+		args: 2, results: 2, infer: atenPoolInfer, run: atenPool, lower: lowerATenPool,
 		flops: func(n *graph.Node) graph.Dim {
 			kernel := atenWindow(n, 1).kernel
 			return atenPoolShape(n).Elems().Mul(graph.Num(int64(kernel[0] * kernel[1])))
@@ -120,17 +122,17 @@ var atens = map[string]aten{
 		},
 	},
 	"max_pool2d_with_indices_backward": {
-		args: 8, results: 1, infer: atenPoolBackInfer, run: atenPoolBack, flops: atenElements(1),
+		args: 8, results: 1, infer: atenPoolBackInfer, run: atenPoolBack, lower: lowerATenPoolGrad, flops: atenElements(1),
 	},
 	"_adaptive_avg_pool2d": {
-		args: 2, results: 1, infer: adaptiveInfer, run: adaptive, flops: atenElements(0),
+		args: 2, results: 1, infer: adaptiveInfer, run: adaptive, lower: lowerAdaptive(false), flops: atenElements(0),
 		grad: "_adaptive_avg_pool2d_backward",
 		gradArgs: func(_ *graph.Builder, n *graph.Node, dy *graph.Value) []*graph.Value {
 			return []*graph.Value{dy, n.Inputs[0]}
 		},
 	},
 	"_adaptive_avg_pool2d_backward": {
-		args: 2, results: 1, infer: adaptiveBackInfer, run: adaptiveBack, flops: atenElements(1),
+		args: 2, results: 1, infer: adaptiveBackInfer, run: adaptiveBack, lower: lowerAdaptive(true), flops: atenElements(1),
 	},
 }
 

@@ -66,6 +66,7 @@ var _ = define(graph.Op{
 			}
 		})
 	},
+	Lower:     lowerBand,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -114,4 +115,26 @@ func (w band) seen(r int) (lo, hi int) {
 		hi = max(lo, min(at+w.right+1, w.width))
 	}
 	return lo, hi
+}
+
+var bandKernel = halved(shader("bandmask", "bandmask.comp"))
+
+func lowerBand(l *graph.Lowering) {
+	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
+		return
+	}
+	w := newBand(loweredCall(l))
+	n := w.rows * w.width
+	if n == 0 {
+		return
+	}
+	offset, kind := unused(false), 0
+	if w.offset != nil {
+		offset, kind = reads(1), 1+len(w.offset.Shape)
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: bandKernel, Spec: []uint32{uint32(kind)},
+		Push:    append(words(l, n, w.width, w.queries, w.each), uint32(int32(w.left)), uint32(int32(w.right)), bits(l.Node.Float("fill"))),
+		Buffers: []graph.Buffer{writes(0), reads(0), offset}, Groups: inLine(l, ceilDiv(n, 256)),
+	})
 }

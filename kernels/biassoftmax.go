@@ -209,6 +209,7 @@ var _ = define(graph.Op{
 		newBiasSoftmax(c).fast(c, c.In[0], softmaxPlace(c))
 		dropSoftmax(c, c.Parallel)
 	},
+	Lower:     lowerSoftmaxDropout,
 	Flops:     perElement(30),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -268,6 +269,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { softmaxDropoutGrad(c, serial) },
 	Fast:      func(c *graph.Call) { softmaxDropoutGrad(c, c.Parallel) },
+	Lower:     lowerSoftmaxDropoutGrad,
 	Flops:     perElement(6),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

@@ -28,6 +28,7 @@ var _ = define(graph.Op{
 			}
 		}
 	},
+	Lower:     lowerKnown,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -28,6 +28,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      func(c *graph.Call) { concatTraining(c, concatenation.eval) },
 	Fast:      func(c *graph.Call) { concatTraining(c, concatenation.fast) },
+	Lower:     lowerConcatTraining,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -46,5 +47,12 @@ func concatTraining(c *graph.Call, concat func(*graph.Call)) {
 		for i, x := range c.In {
 			lengths.SetInt(i, int64(x.Shape[axis]))
 		}
+	}
+}
+
+func lowerConcatTraining(l *graph.Lowering) {
+	lowerMove(concatenation, false)(l)
+	if loweredOut(l, 1) != nil {
+		lowerKnownInts(l, 1)
 	}
 }

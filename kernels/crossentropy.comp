@@ -17,7 +17,7 @@ layout(constant_id = 3) const uint WEIGHTS = 0;   // there are some
 layout(constant_id = 4) const uint IGNORES = 0;   // there is a label to ignore
 layout(constant_id = 5) const uint REDUCTION = 0; // 0 mean, 1 sum, 2 none
 layout(constant_id = 6) const uint LOG_PROB = 0;  // PASS 0: wanted
-layout(constant_id = 7) const uint KEPT = 0;      // PASS 4: the scores are log-softmax
+layout(constant_id = 7) const uint KEPT = 0;      // 1: the scores are log-softmax; 2: PASS 4: and nothing flows but at the labels
 
 layout(push_constant) uniform Push {
 	uint samples, classes, inner;
@@ -90,8 +90,11 @@ void main() {
 	uint at = s / inner * inner * classes + s % inner;
 	float top, sum;
 	if (PASS == 0) {
-		extent(at, top, sum);
-		float lse = top + log(sum);
+		float lse = 0;
+		if (KEPT == 0) {
+			extent(at, top, sum);
+			lse = top + log(sum);
+		}
 		if (subgroupElect()) {
 			float loss = label < 0 ? w : w * (lse - x[at + uint(label) * inner]);
 			if (REDUCTION == 2) result[s] = loss;
@@ -113,7 +116,7 @@ void main() {
 	if (KEPT == 0) extent(at, top, sum);
 	float scale = g / sum;
 	for (uint k = gl_SubgroupInvocationID; k < classes; k += gl_SubgroupSize) {
-		float v = exp(x[at + k * inner] - top) * scale;
+		float v = KEPT == 2 ? 0 : exp(x[at + k * inner] - top) * scale;
 		result[at + k * inner] = k == label ? v - g : v;
 	}
 }

@@ -6,7 +6,7 @@
 
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint RATIO = 0;  // there is one; else ½
-layout(constant_id = 1) const uint MODE = 0;   // there is one; else nobody goes
+layout(constant_id = 1) const uint MODE = 0;   // 1: there is one; 2: always in training; else nobody goes
 layout(constant_id = 2) const uint MASK = 0;   // wanted: 1 bools, 2 bits
 layout(constant_id = 3) const uint SOURCE = 0; // 0 draws, 1 a mask of bools, 2 one of bits
 layout(constant_id = 4) const uint BIAS = 0;
@@ -42,7 +42,7 @@ uvec4 philox(uvec4 c, uint k0, uint k1) {
 void main() {
 	uint first = ((gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 256 + gl_LocalInvocationIndex) * BLOCKS;
 	if (4 * first >= n) return;
-	bool trains = MODE != 0 && uint(training[0]) != 0;
+	bool trains = MODE == 2 || MODE == 1 && uint(training[0]) != 0;
 	float r = !trains ? 0 : RATIO != 0 ? ratio[0] : 0.5;
 	float scale = 1 / (1 - r);
 	uint bound = r < 1 ? uint(roundEven(r * 4294967296.0)) : 0xffffffffu, told = 0;

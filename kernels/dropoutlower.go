@@ -9,6 +9,7 @@ type loweredDropout struct {
 	ratio, mode          int
 	bias, residual, mask int
 	bits                 bool // the mask is of bits; else of bools
+	always               bool // in training
 }
 
 var (
@@ -29,7 +30,10 @@ func lowerMasked(bits bool) func(*graph.Lowering) {
 	return readMask.lower
 }
 
-func (d loweredDropout) lower(l *graph.Lowering) {
+func (d loweredDropout) lower(l *graph.Lowering) { d.carry(l, reads(0), writes(0)) }
+
+// carry is lower from and to other places than input and output 0.
+func (d loweredDropout) carry(l *graph.Lowering, from, to graph.Buffer) {
 	x, y := l.In[0], l.Out[0]
 	if !l.Limits.Int8 {
 		l.Refuse("the device has no bytes in buffers")
@@ -61,6 +65,9 @@ func (d loweredDropout) lower(l *graph.Lowering) {
 	}
 	ratio, hasRatio := optional(d.ratio)
 	mode, hasMode := optional(d.mode)
+	if d.always {
+		hasMode = 2
+	}
 	bias, hasBias := optional(d.bias)
 	residual, hasResidual := optional(d.residual)
 	bools, bits, keptBools, keptBits := unused(true), unused(true), unused(false), unused(false)
@@ -82,7 +89,35 @@ func (d loweredDropout) lower(l *graph.Lowering) {
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: dropoutKernel, Spec: []uint32{hasRatio, hasMode, mask, source, hasBias, hasResidual, uint32(blocks)},
 		Push:    append(words(l, y.Len()), uint32(who), uint32(who>>32), uint32(width)),
-		Buffers: []graph.Buffer{writes(0), reads(0), ratio, mode, bools, bits, keptBools, keptBits, bias, residual, {Place: graph.PlaceRun}},
+		Buffers: []graph.Buffer{to, from, ratio, mode, bools, bits, keptBools, keptBits, bias, residual, {Place: graph.PlaceRun}},
 		Groups:  inLine(l, ceilDiv(ceilDiv(y.Len(), 4*blocks), 256)),
 	})
+}
+
+// lowerSoftmaxDropout takes the softmax where it is wanted, or where the dropout of it
+// will be.
+var lowerSoftmaxDropout = func() func(*graph.Lowering) {
+	softmax := biasSoftmaxInto()
+	drop := loweredDropout{ratio: 2, mode: -1, bias: -1, residual: -1, mask: -1, always: true}
+	return func(l *graph.Lowering) {
+		place := 0
+		if loweredOut(l, 2) != nil {
+			place = 2
+		}
+		if softmax(l, place); l.Refused == "" {
+			drop.carry(l, rereads(place), writes(0))
+		}
+	}
+}()
+
+// lowerSoftmaxDropoutGrad brings dy through the mask into scratch.
+func lowerSoftmaxDropoutGrad(l *graph.Lowering) {
+	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Float32, graph.Bool, graph.Float32}, []graph.DType{graph.Float32}) {
+		return
+	}
+	shape := l.Out[0].Shape
+	axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
+	l.Scratch = int64(4 * elems(shape))
+	loweredDropout{ratio: 3, mode: -1, bias: -1, residual: -1, mask: 2, always: true}.carry(l, reads(0), scratch(0, l.Scratch, true))
+	lowerLines(l, rowSoftmaxGrad, elems(shape[:axis]), elems(shape[axis:]), 1, scratch(0, l.Scratch, false), reads(1))
 }

@@ -40,6 +40,7 @@ var _ = define(graph.Op{
 			dims.SetInt(1, int64(x.Shape[1]))
 		}
 	},
+	Lower:     lowerFlattenAndUnpad,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -77,6 +78,7 @@ var _ = define(graph.Op{
 			copy(y.Bytes[at:at+size], x.Bytes[i*size:])
 		}
 	},
+	Lower:     lowerPadAndUnflatten,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -1,6 +1,6 @@
-// Rows picked by indices, and the gradient of that. An index is as wide as STEP
-// words, of which the low one counts; one that is outside makes NaN, or adds
-// nothing.
+// Rows picked by indices, in words, and the gradient of that: with SUMS. An index
+// is as wide as STEP words, of which the low one counts; one that is outside makes
+// NaN, or adds nothing.
 //
 // PASS 0: an invocation owns a word of y. PASS 1 clears the marks of the indices;
 // PASS 2: a subgroup owns an index, finds where the same one comes next, notes
@@ -16,21 +16,29 @@ layout(constant_id = 1) const uint PASS = 0;
 layout(constant_id = 2) const uint STEP = 2;
 
 layout(push_constant) uniform Push {
-	uint before, n, after, picked; // data is [before, n, after], y [before, picked, after]; in words
+	uint before, n, after, picked; // data is [before, n, after], y [before, picked, after]
+	int dropped;                   // an index that counts as outside; −1: none
 };
 
-layout(binding = 0) buffer Y { uint y[]; };        // y, dx
-layout(binding = 1) readonly buffer X { uint x[]; }; // data, dy
+#ifdef SUMS
+layout(binding = 0) buffer Y { float y[]; };        // dx
+layout(binding = 1) readonly buffer X { float x[]; }; // dy
+#else
+layout(binding = 0) buffer Y { uint y[]; };
+layout(binding = 1) readonly buffer X { uint x[]; };
+#endif
 layout(binding = 2) readonly buffer Indices { int indices[]; };
 layout(binding = 3) buffer Work { uint work[]; };  // next of each, then marks
 
 uint row(uint i) {
 	int v = indices[i * STEP];
+	if (dropped >= 0 && v == dropped) return n;
 	return uint(v < 0 ? v + int(n) : v);
 }
 
 void main() {
 	uint i = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x);
+#ifndef SUMS
 	if (PASS == 0) {
 		i = i * LOCAL + gl_LocalInvocationIndex;
 		if (i >= before * picked * after) return;
@@ -38,6 +46,7 @@ void main() {
 		y[i] = r < n ? x[(b * n + r) * after + a] : 0x7fc00000;
 		return;
 	}
+#else
 	if (PASS == 1) {
 		i = i * LOCAL + gl_LocalInvocationIndex;
 		if (i < picked) work[picked + i] = 0;
@@ -63,6 +72,7 @@ void main() {
 	uint r = row(k), b = c / after, a = c % after;
 	if (r >= n) return;
 	float sum = 0;
-	for (; k < picked; k = work[k]) sum += uintBitsToFloat(x[(b * picked + k) * after + a]);
-	y[(b * n + r) * after + a] = floatBitsToUint(sum);
+	for (; k < picked; k = work[k]) sum += x[(b * picked + k) * after + a];
+	y[(b * n + r) * after + a] = sum;
+#endif
 }

@@ -2,54 +2,114 @@ package kernels
 
 import "memopt/memopt/graph"
 
-var gatherKernel = shader("gather", "gather.comp")
+var (
+	gatherKernel = shader("gather", "gather.comp")
+	gatherSums   = halved(shader("gather-sums", "gather.comp", "-DSUMS"))
+)
 
 // The passes of the kernel.
 const (
 	gatherPick, gatherClear, gatherChain, gatherAdd = 0, 1, 2, 3
 )
 
-func gatherPass(l *graph.Lowering, pass uint32, local, groups int, indices int, size [4]int, buffers ...graph.Buffer) {
-	step := uint32(1)
-	if l.In[indices].Type == graph.Int64 {
+// rowsPicked are rows of [before, n, after] by indices, which are an input.
+type rowsPicked struct {
+	before, n, after, picked int
+	indices                  int
+	dropped                  int // an index that counts as outside, or −1
+}
+
+func (g rowsPicked) pass(l *graph.Lowering, pass uint32, local, groups int, buffers ...graph.Buffer) {
+	step, kernel := uint32(1), gatherKernel
+	if l.In[g.indices].Type == graph.Int64 {
 		step = 2
 	}
+	if pass != gatherPick {
+		kernel = gatherSums
+	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: gatherKernel, Spec: []uint32{uint32(local), pass, step}, Push: words(l, size[:]...), Buffers: buffers, Groups: inLine(l, groups),
+		Kernel: kernel, Spec: []uint32{uint32(local), pass, step}, Push: append(words(l, g.before, g.n, g.after, g.picked), uint32(int32(g.dropped))),
+		Buffers: buffers, Groups: inLine(l, groups),
 	})
 }
 
-func lowerGather(l *graph.Lowering) {
-	x, idx, y := l.In[0], l.In[1], l.Out[0]
-	if y.Type.Size()%4 != 0 {
-		l.Refuse("the data is %s; words are picked", y.Type)
+func rowsAlong(l *graph.Lowering, data []int, indices int) rowsPicked {
+	before, n, after := around(data, axisOf(l.Node, l.Node.Int("axis"), len(data)))
+	return rowsPicked{before, n, after, l.In[indices].Len(), indices, -1}
+}
+
+func lowerGather(l *graph.Lowering) { rowsAlong(l, l.In[0].Shape, 1).pick(l) }
+
+// pick carries rows of input 0, by words.
+func (g rowsPicked) pick(l *graph.Lowering) {
+	bytes := g.after * int(l.Out[0].Type.Size())
+	if g.after = bytes / 4; bytes%4 != 0 {
+		l.Refuse("a row has %d bytes; words are picked", bytes)
 		return
 	}
-	before, n, after := around(x.Shape, axisOf(l.Node, l.Node.Int("axis"), len(x.Shape)))
-	after *= int(y.Type.Size()) / 4
-	if total := before * idx.Len() * after; total > 0 {
-		gatherPass(l, gatherPick, 256, ceilDiv(total, 256), 1, [4]int{before, n, after, idx.Len()}, writes(0), reads(0), reads(1), unused(true))
+	if total := g.before * g.picked * g.after; total > 0 {
+		g.pass(l, gatherPick, 256, ceilDiv(total, 256), writes(0), reads(0), reads(g.indices), unused(true))
 	}
 }
 
-// lowerGatherGrad clears dx, chains equal indices, and adds up each chain.
-func lowerGatherGrad(l *graph.Lowering) {
-	idx, dx := l.In[1], l.Out[0]
-	if dx.Type != graph.Float32 {
-		l.Refuse("dX is %s; there is a kernel for f32", dx.Type)
+func lowerGatherGrad(l *graph.Lowering) { rowsAlong(l, l.Out[0].Shape, 1).add(l, 2) }
+
+// add clears the output, chains equal indices, and adds up each chain of rows of
+// input dy.
+func (g rowsPicked) add(l *graph.Lowering, dy int) {
+	if l.Out[0].Type != graph.Float32 || l.In[dy].Type != graph.Float32 {
+		l.Refuse("dX is %s; there is a kernel for f32", l.Out[0].Type)
 		return
 	}
 	lowerFill(l, 0, 0)
-	before, n, after := around(dx.Shape, axisOf(l.Node, l.Node.Int("axis"), len(dx.Shape)))
-	picked := idx.Len()
-	if before*n*after*picked == 0 {
+	if g.before*g.n*g.after*g.picked == 0 {
 		return
 	}
-	size := [4]int{before, n, after, picked}
-	l.Scratch = int64(8 * picked)
+	l.Scratch = int64(8 * g.picked)
 	work := func(written bool) graph.Buffer { return scratch(0, l.Scratch, written) }
 	const local = 64
-	gatherPass(l, gatherClear, local, ceilDiv(picked, local), 1, size, unused(true), reads(2), reads(1), work(true))
-	gatherPass(l, gatherChain, l.Limits.Subgroup, picked, 1, size, unused(true), reads(2), reads(1), work(true))
-	gatherPass(l, gatherAdd, local, picked*ceilDiv(before*after, local), 1, size, writes(0), reads(2), reads(1), work(false))
+	g.pass(l, gatherClear, local, ceilDiv(g.picked, local), unused(true), reads(dy), reads(g.indices), work(true))
+	g.pass(l, gatherChain, l.Limits.Subgroup, g.picked, unused(true), reads(dy), reads(g.indices), work(true))
+	g.pass(l, gatherAdd, local, g.picked*ceilDiv(g.before*g.after, local), writes(0), reads(dy), reads(g.indices), work(false))
+}
+
+func lowerEmbedding(l *graph.Lowering) {
+	w := l.In[0].Shape
+	rowsPicked{1, w[0], elems(w[1:]), l.In[1].Len(), 1, -1}.pick(l)
+}
+
+// lowerEmbeddingGrad drops the rows of the index that stands for padding.
+func lowerEmbeddingGrad(l *graph.Lowering) {
+	g := rowsPicked{1, l.Out[0].Shape[0], elems(l.Out[0].Shape[1:]), l.In[1].Len(), 1, -1}
+	for _, i := range []int{3, 4} {
+		if loweredIn(l, i) == nil {
+			continue
+		}
+		v, known := l.Ints(i)
+		switch {
+		case !known:
+			l.Refuse("argument %d is only known when the step runs", i)
+			return
+		case i == 3:
+			g.dropped = int(max(-1, min(v[0], 1<<31-1)))
+		case v[0] != 0:
+			l.Refuse("gradients are scaled by how often an index is used")
+			return
+		}
+	}
+	g.add(l, 0)
+}
+
+func lowerFlattenAndUnpad(l *graph.Lowering) {
+	x := l.In[0].Shape
+	rowsPicked{1, x[0] * x[1], elems(x[2:]), l.In[1].Len(), 1, -1}.pick(l)
+	if loweredOut(l, 1) != nil {
+		lowerKnownInts(l, 1)
+	}
+}
+
+func lowerPadAndUnflatten(l *graph.Lowering) {
+	lowerFill(l, 0, 0)
+	y := l.Out[0].Shape
+	indexedRows(l, []int{l.In[1].Len(), 1}, []int{y[0] * y[1], elems(y[2:])}, 0).append(l, indexedBring["none"], reads(0), 1)
 }

@@ -15,8 +15,9 @@ type lossLowering struct {
 	scores, labels, weights int // inputs; weights may be missing
 	samples                 int
 	logProb, slope          graph.Buffer
-	ignore                  int  // the input that is the label to ignore; 0: the attribute
-	kept                    bool // scores are log-softmax
+	ignore                  int    // the input that is the label to ignore; 0: the attribute
+	kept                    uint32 // the kernel's: scores are log-softmax
+	shape                   []int  // of the scores, where they are not at hand
 }
 
 func (c lossLowering) pass(n uint32) {
@@ -41,12 +42,15 @@ func (c lossLowering) pass(n uint32) {
 		step = 2 // the low word: a label above 2³¹ is none
 	}
 	reduction := map[string]uint32{"mean": 0, "sum": 1, "none": 2}[l.Node.Str("reduction")]
-	weights, weighted := reads(c.scores), loweredIn(l, c.weights) != nil
+	weights, weighted := unused(false), loweredIn(l, c.weights) != nil
 	if weighted {
 		weights = reads(c.weights)
 	}
 	work := scratch(0, int64(8*c.samples), n <= weightOfAll)
-	shape := l.In[c.scores].Shape
+	shape, scores := c.shape, unused(false)
+	if c.shape == nil {
+		shape, scores = l.In[c.scores].Shape, reads(c.scores)
+	}
 	to := writes(0)
 	if n == weightsOfRows || n == weightOfAll || n == lossOfRows && reduction != 2 {
 		to = unused(true)
@@ -57,9 +61,9 @@ func (c lossLowering) pass(n uint32) {
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  crossEntropyKernel,
-		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(weighted), oneIf(ignores), reduction, oneIf(c.logProb.Place == graph.PlaceOut && n == lossOfRows), oneIf(c.kept)},
+		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(weighted), oneIf(ignores), reduction, oneIf(c.logProb.Place == graph.PlaceOut && n == lossOfRows), c.kept},
 		Push:    append(words(l, c.samples, shape[1], elems(shape[2:])), uint32(int32(at))),
-		Buffers: []graph.Buffer{to, reads(c.scores), reads(c.labels), weights, work, c.logProb, c.slope},
+		Buffers: []graph.Buffer{to, scores, reads(c.labels), weights, work, c.logProb, c.slope},
 		Groups:  groups,
 	})
 }
@@ -79,15 +83,17 @@ func onlyLoss(l *graph.Lowering, scores, labels int) bool {
 	return true
 }
 
-func lowerCrossEntropy(l *graph.Lowering) { lowerLoss(l, 0) }
+func lowerCrossEntropy(l *graph.Lowering) { lowerLoss(l, 0, 0) }
 
-func lowerInternalCrossEntropy(l *graph.Lowering) { lowerLoss(l, 3) }
+func lowerInternalCrossEntropy(l *graph.Lowering) { lowerLoss(l, 3, 0) }
 
-func lowerLoss(l *graph.Lowering, ignore int) {
+func lowerLogLikelihood(l *graph.Lowering) { lowerLoss(l, 0, 1) }
+
+func lowerLoss(l *graph.Lowering, ignore int, kept uint32) {
 	if !onlyLoss(l, 0, 1) {
 		return
 	}
-	c := lossLowering{l: l, ignore: ignore, scores: 0, labels: 1, weights: 2, samples: l.In[1].Len(), logProb: unused(true), slope: unused(false)}
+	c := lossLowering{l: l, ignore: ignore, kept: kept, scores: 0, labels: 1, weights: 2, samples: l.In[1].Len(), logProb: unused(true), slope: unused(false)}
 	if loweredOut(l, 1) != nil {
 		c.logProb = writes(1)
 	}
@@ -112,7 +118,7 @@ func lowerCrossEntropyGrad(l *graph.Lowering) {
 // lowerKeptGrad is the gradient from the log-softmax that was kept.
 func lowerKeptGrad(l *graph.Lowering) {
 	if onlyLoss(l, 1, 2) {
-		lossLowering{l: l, scores: 1, labels: 2, weights: 3, kept: true}.backward()
+		lossLowering{l: l, scores: 1, labels: 2, weights: 3, kept: 1}.backward()
 	}
 }
 
@@ -121,11 +127,20 @@ func lowerInternalKeptGrad(l *graph.Lowering) {
 	if !onlyLoss(l, 1, 2) {
 		return
 	}
-	lossLowering{l: l, scores: 1, labels: 2, weights: 3, ignore: 4, kept: true}.backward()
+	lossLowering{l: l, scores: 1, labels: 2, weights: 3, ignore: 4, kept: 1}.backward()
 	if more := loweredIn(l, 5); more != nil && l.Refused == "" {
 		like := &graph.Operand{Type: more.Type, Shape: l.Out[0].Shape}
 		activationForm.append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], like}, []graph.Buffer{writes(0), rereads(0), reads(5)})
 	}
+}
+
+// lowerLogLikelihoodGrad has no scores, only their shape.
+func lowerLogLikelihoodGrad(l *graph.Lowering) {
+	if l.Out[0].Type != graph.Float32 || l.In[2].Len() == 0 || l.Out[0].Len() == 0 {
+		l.Refuse("scores are %s, or there are none; there is a kernel for f32", l.Out[0].Type)
+		return
+	}
+	lossLowering{l: l, labels: 2, weights: 3, kept: 2, shape: l.Out[0].Shape}.backward()
 }
 
 func (c lossLowering) backward() {

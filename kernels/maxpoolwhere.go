@@ -26,6 +26,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { maxPoolWhere(c, serial) },
 	Fast:      func(c *graph.Call) { maxPoolWhere(c, c.Parallel) },
+	Lower:     lowerTaps,
 	Flops:     poolFlops(firstOutput),
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -92,6 +93,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { maxPoolGradAt(c, serial, true) },
 	Fast:      func(c *graph.Call) { maxPoolGradAt(c, c.Parallel, c.In[0].Type != graph.Float32) },
+	Lower:     lowerGradAt,
 	Flops:     poolFlops(func(n *graph.Node) *graph.Value { return n.Outputs[0] }),
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -1,5 +1,6 @@
 // Carries a box of elements from place to place: up to five dims, outer first.
-// ELEMENT is what is carried: a byte, or 1, 2 or 4 words at once.
+// ELEMENT is what is carried: a byte, or 1, 2 or 4 words at once; with HALVES
+// it is half a word, and whoever owns it changes only that half.
 #version 450
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_8bit_storage : enable
@@ -13,11 +14,15 @@ layout(push_constant) uniform Push {
 	int fromAt, toAt;
 	uint dims[5];
 	int from[5], to[5];
-	uint value;
+	uint value, more; // more: the high word of 64 bits
 };
 
 layout(binding = 0) buffer Y { ELEMENT y[]; };
 layout(binding = 1) readonly buffer X { ELEMENT x[]; };
+
+#ifndef VALUE
+#define VALUE ELEMENT(value)
+#endif
 
 void main() {
 	uint i = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 256 + gl_LocalInvocationIndex;
@@ -30,6 +35,12 @@ void main() {
 		f += int(at) * from[d];
 		t += int(at) * to[d];
 	}
-	if (FILL != 0) y[t] = ELEMENT(value);
+#ifdef HALVES
+	int shift = 16 * (t & 1);
+	uint v = FILL != 0 ? value : x[f >> 1] >> 16 * (f & 1);
+	atomicXor(y[t >> 1], ((y[t >> 1] >> shift ^ v) & 0xffffu) << shift);
+#else
+	if (FILL != 0) y[t] = VALUE;
 	else y[t] = x[f];
+#endif
 }

@@ -9,8 +9,9 @@ import (
 // moveKernels by the bytes that an invocation carries.
 var moveKernels = map[int]*graph.Kernel{
 	1:  shader("move-1", "move.comp", "-DELEMENT=uint8_t"),
+	2:  shader("move-2", "move.comp", "-DELEMENT=uint", "-DHALVES"),
 	4:  shader("move-4", "move.comp", "-DELEMENT=uint"),
-	8:  shader("move-8", "move.comp", "-DELEMENT=uvec2"),
+	8:  shader("move-8", "move.comp", "-DELEMENT=uvec2", "-DVALUE=uvec2(value, more)"),
 	16: shader("move-16", "move.comp", "-DELEMENT=uvec4"),
 }
 
@@ -75,40 +76,41 @@ func (m move) lower(l *graph.Lowering) {
 	ds := m.sides()
 	dims, from, to := unzip(ds)
 	last := len(dims) - 1
-	if size == 4 && from[last] == 1 && to[last] == 1 && dims[last]%4 == 0 && m.fromAt%4 == 0 && m.toAt%4 == 0 && fours(from[:last]) && fours(to[:last]) {
-		// By fours along the innermost dim.
-		size = 16
-		dims[last] /= 4
-		for i := range last {
-			from[i], to[i] = from[i]/4, to[i]/4
+	for _, k := range map[int][]int{2: {8, 2}, 4: {4}}[size] {
+		if from[last] == 1 && to[last] == 1 && dims[last]%k == 0 && m.fromAt%k == 0 && m.toAt%k == 0 && multiples(from[:last], k) && multiples(to[:last], k) {
+			// So many at once along the innermost dim.
+			size *= k
+			dims[last] /= k
+			for i := range last {
+				from[i], to[i] = from[i]/k, to[i]/k
+			}
+			m.fromAt, m.toAt = m.fromAt/k, m.toAt/k
+			break
 		}
-		m.fromAt, m.toAt = m.fromAt/4, m.toAt/4
 	}
-	lowerBox(l, size, []graph.Buffer{writes(m.out), reads(m.in)}, false, 0, dims, from, to, m.fromAt, m.toAt)
+	lowerBox(l, size, []graph.Buffer{writes(m.out), reads(m.in)}, nil, dims, from, to, m.fromAt, m.toAt)
 }
 
-func fours(strides []int) bool {
-	return !slices.ContainsFunc(strides, func(s int) bool { return s%4 != 0 })
+func multiples(strides []int, k int) bool {
+	return !slices.ContainsFunc(strides, func(s int) bool { return s%k != 0 })
 }
 
-// lowerFill writes one word to all of an output.
-func lowerFill(l *graph.Lowering, out int, word uint32) {
-	o := l.Out[out]
-	n, size := o.Len(), 4
-	switch o.Type.Size() {
-	case 4:
-	case 8:
-		n *= 2
-	default:
-		l.Refuse("output %d is %s; only words can be filled in", out, o.Type)
-		return
+// lowerFill writes one number to all of an output: its bits, as they lie in
+// memory, of as many bytes as the type has.
+func lowerFill(l *graph.Lowering, out int, number uint64) {
+	n, size := l.Out[out].Len(), int(l.Out[out].Type.Size())
+	// By words where those are whole.
+	for size < 4 && n%2 == 0 {
+		number |= number << (8 * size)
+		n, size = n/2, 2*size
 	}
 	if n > 0 {
-		lowerBox(l, size, []graph.Buffer{writes(out), unused(false)}, true, word, []int{n}, []int{0}, []int{1}, 0, 0)
+		lowerBox(l, size, []graph.Buffer{writes(out), unused(false)}, &number, []int{n}, []int{0}, []int{1}, 0, 0)
 	}
 }
 
-func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill bool, word uint32, dims, from, to []int, fromAt, toAt int) {
+// lowerBox carries a box of elements, or fills it with a number.
+func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill *uint64, dims, from, to []int, fromAt, toAt int) {
 	kernel := moveKernels[size]
 	if kernel == nil || size == 1 && !l.Limits.Int8 {
 		l.Refuse("elements of %d bytes have no kernel", size)
@@ -132,49 +134,54 @@ func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill bool, wo
 			push = append(push, uint32(int32(v)))
 		}
 	}
+	number := uint64(0)
+	if fill != nil {
+		number = *fill
+	}
+	if size == 2 {
+		for i, b := range buffers {
+			if o := boundOperand(l, b); o != nil {
+				// Whole words: offsets in plans leave room behind each value.
+				buffers[i].Bytes = (int64(o.Len())*o.Type.Size() + 3) &^ 3
+			}
+		}
+	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: kernel, Spec: []uint32{uint32(rank), oneIf(fill)}, Push: append(push, word), Buffers: buffers, Groups: inLine(l, ceilDiv(n, 256)),
+		Kernel: kernel, Spec: []uint32{uint32(rank), oneIf(fill != nil)}, Push: append(push, uint32(number), uint32(number>>32)), Buffers: buffers, Groups: inLine(l, ceilDiv(n, 256)),
 	})
 }
 
-// lowerConstant fills an output with one number.
-func lowerConstant(l *graph.Lowering) {
-	value := fillValue(l.Node)
-	switch value.Type {
-	case graph.Float32, graph.Int32, graph.Uint32:
-		lowerFill(l, 0, graph.View[uint32](value)[0])
-	default:
-		if value.Type.Size() == 8 && graph.View[uint64](value)[0] == 0 {
-			lowerFill(l, 0, 0)
-			return
-		}
-		l.Refuse("the number is %s; words are filled in", value.Type)
+// bitsOf is a tensor's one number as it lies in memory.
+func bitsOf(x *graph.Tensor) (bits uint64) {
+	for i, b := range x.Bytes {
+		bits |= uint64(b) << (8 * i)
 	}
+	return bits
 }
 
-// lowerPad carries the data into what was filled; the constant must be known.
+// lowerConstant fills an output with one number.
+func lowerConstant(l *graph.Lowering) { lowerFill(l, 0, bitsOf(fillValue(l.Node))) }
+
+// lowerPad carries the data into what was filled with the constant.
 func lowerPad(l *graph.Lowering) {
-	if l.Node.Str("mode") != "constant" {
-		l.Refuse("mode %s repeats the data", l.Node.Str("mode"))
-		return
-	}
-	word := uint32(0)
-	if v := l.Node.In(2); v != nil {
-		x, known := oneNumber(v)
-		if !known || v.Type != graph.Float32 {
-			l.Refuse("the constant is not known, or no f32")
-			return
-		}
-		word = bits(x)
-	}
 	known := []int{1}
 	if l.Node.In(3) != nil {
 		known = append(known, 3)
 	}
-	if c := loweredCall(l, known...); c != nil {
-		lowerFill(l, 0, word)
-		for _, m := range padding(c) {
-			m.lower(l)
-		}
+	c := loweredCall(l, known...)
+	switch {
+	case c == nil:
+		return
+	case l.Node.Str("mode") != "constant":
+		lowerRepeats(l, c, false)
+		return
+	case l.Node.In(2) == nil:
+		lowerFill(l, 0, 0)
+	case l.Out[0].Len() > 0:
+		n := l.Out[0].Len()
+		lowerBox(l, int(l.Out[0].Type.Size()), []graph.Buffer{writes(0), reads(2)}, nil, []int{n}, []int{0}, []int{1}, 0, 0)
+	}
+	for _, m := range padding(c) {
+		m.lower(l)
 	}
 }

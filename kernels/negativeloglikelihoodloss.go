@@ -29,6 +29,7 @@ var _ = define(graph.Op{
 			return -w * x.Float(l.first(s)+class*l.inner)
 		})
 	},
+	Lower: lowerLogLikelihood,
 	Flops: func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(2)) },
 	Reads: func(n *graph.Node, input int) graph.Dim {
 		if input == 0 {
@@ -77,6 +78,7 @@ var _ = define(graph.Op{
 			}
 		}
 	},
+	Lower:     lowerLogLikelihoodGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Outputs[0].Shape.Elems() },
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -37,6 +37,7 @@ var _ = define(graph.Op{
 	Whole:     sameNumbers(2),
 	Eval:      func(c *graph.Call) { oneHot(c, serial) },
 	Fast:      func(c *graph.Call) { oneHot(c, c.Parallel) },
+	Lower:     lowerOneHot,
 	Flops:     noFlops,
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -94,4 +95,28 @@ func oneHot(c *graph.Call, parallel func(n, grain int, f func(lo, hi int))) {
 			}
 		}
 	})
+}
+
+var oneHotKernels = map[graph.DType]*graph.Kernel{
+	graph.Float32: halved(shader("onehot-f", "onehot.comp", "-DELEMENT=float")),
+	graph.Int32:   shader("onehot-i", "onehot.comp", "-DELEMENT=int"),
+	graph.Int64:   shader("onehot-l", "onehot.comp", "-DELEMENT=uvec2"),
+	graph.Bool:    shader("onehot-b", "onehot.comp", "-DELEMENT=uint8_t"),
+}
+
+func lowerOneHot(l *graph.Lowering) {
+	index, y := l.In[0], l.Out[0]
+	kind, known := map[graph.DType]uint32{graph.Float32: 0, graph.Int32: 1, graph.Int64: 2}[index.Type]
+	kernel := oneHotKernels[y.Type]
+	if !known || kernel == nil || y.Type == graph.Bool && !l.Limits.Int8 {
+		l.Refuse("%s by indices that are %s has no kernel here", y.Type, index.Type)
+		return
+	}
+	_, depth, after := around(y.Shape, axisOf(l.Node, l.Node.Int("axis"), len(y.Shape)))
+	if n := y.Len(); n > 0 {
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel: kernel, Spec: []uint32{kind}, Push: words(l, n, depth, after),
+			Buffers: []graph.Buffer{writes(0), reads(0), reads(2)}, Groups: inLine(l, ceilDiv(n, 256)),
+		})
+	}
 }

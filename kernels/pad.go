@@ -137,6 +137,7 @@ var _ = define(graph.Op{
 			}
 		}
 	},
+	Lower:     lowerPadGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems() },
 	Recompute: graph.Cheap,
 	Samples: []string{

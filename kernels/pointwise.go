@@ -31,6 +31,8 @@ var pointwiseTypes = map[graph.DType]struct{ letter, stored, seen string }{
 	graph.Bool:    {"b", "uint8_t", "uint"},
 	graph.Int64:   {"l", "int64_t", "int64_t"},
 	graph.Int32:   {"i", "int", "int"},
+	graph.Uint8:   {"u", "uint8_t", "uint"},
+	graph.Int8:    {"s", "int8_t", "int"},
 }
 
 var pointwiseForms = map[string]*pointwiseForm{}
@@ -161,7 +163,7 @@ func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand,
 			l.Refuse("%s", what)
 			return
 		}
-		if x.Type == graph.Bool && !l.Limits.Int8 || x.Type == graph.Int64 && !l.Limits.Int64 {
+		if x.Type.Size() == 1 && !l.Limits.Int8 || x.Type == graph.Int64 && !l.Limits.Int64 {
 			l.Refuse("the device has no %s", x.Type)
 			return
 		}

@@ -33,9 +33,8 @@ var (
 		false: pointwise("tanhGelu(a)"), true: pointwise("tanhGelu(a + b)"),
 	}, func(l *graph.Lowering) bool { return loweredIn(l, 1) != nil })
 
-	lowerScale = pick(map[bool]func(*graph.Lowering){
-		false: pointwise("a * b"), true: pointwise("a / b"),
-	}, func(l *graph.Lowering) bool { return l.Node.Int("scale_down") != 0 })
+	lowerScale = byScale(graph.Float32, pointwise("a * b"), pointwise("a / b"),
+		byScale(graph.Int64, wholeScale("a * float(b)"), wholeScale("a / float(b)"), nil))
 
 	lowerPow = pick(map[graph.DType]func(*graph.Lowering){
 		graph.Float32: pointwise("powOf(a, b)"),
@@ -54,6 +53,24 @@ var (
 	}, func(l *graph.Lowering) graph.DType { return l.In[1].Type })
 )
 
+// byScale is a product with a scale of a type, or a quotient; other has other types.
+func byScale(t graph.DType, up, down, other func(*graph.Lowering)) func(*graph.Lowering) {
+	return func(l *graph.Lowering) {
+		switch {
+		case l.In[1].Type != t && other != nil:
+			other(l)
+		case l.Node.Int("scale_down") != 0:
+			down(l)
+		default:
+			up(l)
+		}
+	}
+}
+
+func wholeScale(expr string) func(*graph.Lowering) {
+	return pointwiseOf(expr, nil, graph.Float32, graph.Float32, graph.Int64, graph.Int64)
+}
+
 // lowerCast by the types from and to.
 var lowerCast = func() func(*graph.Lowering) {
 	forms := map[[2]graph.DType]func(*graph.Lowering){}
@@ -66,6 +83,19 @@ var lowerCast = func() func(*graph.Lowering) {
 		{graph.Int64, graph.Bool}:      "uint(a != 0)",
 		{graph.Bool, graph.Int64}:      "int64_t(a)",
 		{graph.Int32, graph.Int64}:     "int64_t(a)",
+		{graph.Float32, graph.Int64}:   "isnan(a) ? int64_t(0) : a >= 9.223372e18 ? 0x7fffffffffffffffl : a <= -9.223372e18 ? -0x7fffffffffffffffl - 1l : int64_t(a)",
+		{graph.Float32, graph.Int32}:   "isnan(a) ? 0 : a >= 2147483648.0 ? 0x7fffffff : a <= -2147483648.0 ? -0x7fffffff - 1 : int(a)",
+		{graph.Float32, graph.Uint8}:   "isnan(a) ? 0u : uint(clamp(a, 0.0, 255.0))",
+		{graph.Float32, graph.Int8}:    "isnan(a) ? 0 : int(clamp(a, -128.0, 127.0))",
+		{graph.Uint8, graph.Float32}:   "float(a)",
+		{graph.Int8, graph.Float32}:    "float(a)",
+		{graph.Uint8, graph.Int64}:     "int64_t(a)",
+		{graph.Uint8, graph.Int32}:     "int(a)",
+		{graph.Int8, graph.Int32}:      "a",
+		{graph.Bool, graph.Uint8}:      "a",
+		{graph.Uint8, graph.Bool}:      "uint(a != 0)",
+		{graph.Int32, graph.Bool}:      "uint(a != 0)",
+		{graph.Int32, graph.Int32}:     "a",
 		{graph.Int64, graph.Int64}:     "a",
 		{graph.Int64, graph.Int32}:     "int(a)",
 		{graph.Bool, graph.Bool}:       "a",

@@ -48,6 +48,7 @@ var _ = define(graph.Op{
 		r.forward(c.Parallel, c.Out)
 	},
 	Scratch: func(n *graph.Node) graph.Dim { return recurrenceBytes(n) },
+	Lower:   lowerRecurrence,
 	Flops:   func(n *graph.Node) graph.Dim { return recurrenceFlops(n, 2) },
 	// The product with R is most of it, step after step.
 	Recompute: graph.Heavy,
@@ -89,6 +90,7 @@ var _ = define(graph.Op{
 		r.backward(c.Parallel, c.In[7:], c.Out)
 	},
 	Scratch:   func(n *graph.Node) graph.Dim { return recurrenceBytes(n) },
+	Lower:     lowerRecurrenceGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return recurrenceFlops(n, 6) },
 	Recompute: graph.Heavy,
 	Samples: []string{
@@ -187,6 +189,13 @@ func recurrenceFlops(n *graph.Node, perProduct int64) graph.Dim {
 // argument and the value.
 type gateFunc struct{ value, slope func(x, y float64) float64 }
 
+// gate is a gate's function under its name, with its numbers.
+type gate struct {
+	gateFunc
+	name        string
+	alpha, beta float64
+}
+
 // activationKinds are ONNX's by name, with their default alpha and beta.
 var activationKinds = map[string]struct {
 	alpha, beta           float64
@@ -240,7 +249,7 @@ func either(first bool, a, b float64) float64 {
 
 // activationsOf reads the three attributes. alpha and beta are in the order of
 // the functions that take one; functions beyond the lists have their defaults.
-func activationsOf(n *graph.Node, defaults []string) []gateFunc {
+func activationsOf(n *graph.Node, defaults []string) []gate {
 	names := defaults
 	if given, ok := n.Attr("activations").([]string); ok && len(given) > 0 {
 		names = given
@@ -257,14 +266,15 @@ func activationsOf(n *graph.Node, defaults []string) []gateFunc {
 		*list = (*list)[1:]
 		return x
 	}
-	out := make([]gateFunc, len(names))
+	out := make([]gate, len(names))
 	for i, name := range names {
 		kind, ok := activationKinds[name]
 		if !ok {
 			n.Fail("activation %q is not known", name)
 		}
 		a := take(&alphas, kind.takesAlpha, kind.alpha)
-		out[i] = kind.make(a, take(&betas, kind.takesBeta, kind.beta))
+		b := take(&betas, kind.takesBeta, kind.beta)
+		out[i] = gate{kind.make(a, b), name, a, b}
 	}
 	return out
 }
@@ -275,7 +285,7 @@ type recurrence struct {
 	seq, batch, hidden, gates int
 	reverse, linear, forget   bool
 	clip                      float64
-	acts                      []gateFunc
+	acts                      []gate
 	z, r, bias, lens          *graph.Tensor
 	h0, c0, peep              *graph.Tensor
 	kept                      []float64

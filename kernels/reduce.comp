@@ -11,8 +11,8 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 8;
 layout(constant_id = 1) const uint ALONG = 0;
 layout(constant_id = 2) const uint FOLD = 0;  // 0 sum, 1 greatest, 2 least, 3 product
-layout(constant_id = 3) const uint TERM = 0;  // of x: 0 x, 1 x², 2 |x|
-layout(constant_id = 4) const uint FINAL = 0; // of the result r: 0 r·scale, 1 √r, 2 ln r
+layout(constant_id = 3) const uint TERM = 0;  // of x: 0 x, 1 x², 2 |x|, 3 e^(x − top)
+layout(constant_id = 4) const uint FINAL = 0; // of the result r: 0 r·scale, 1 √r, 2 ln r, 3 top + ln r
 layout(constant_id = 5) const uint STAY = 3;  // dims that stay
 layout(constant_id = 6) const uint GONE = 3;  // dims that go
 
@@ -25,6 +25,9 @@ layout(push_constant) uniform Push {
 
 layout(binding = 0) buffer Y { float y[]; };
 layout(binding = 1) readonly buffer X { float x[]; };
+layout(binding = 2) readonly buffer Tops { float tops[]; }; // of each result
+
+float top; // of the result at hand
 
 uint offset(uint dims, uint i, uint d1, uint d2, uint s0, uint s1, uint s2) {
 	if (dims == 1) return i * s2;
@@ -41,10 +44,13 @@ float fold(float acc, float v) {
 
 float term(uint base, uint i) {
 	float v = x[base + offset(GONE, i, gone[0], gone[1], goneAt[0], goneAt[1], goneAt[2])];
-	return TERM == 1 ? v * v : TERM == 2 ? abs(v) : v;
+	return TERM == 1 ? v * v : TERM == 2 ? abs(v) : TERM == 3 ? exp(v - top) : v;
 }
 
-float finish(float r) { return FINAL == 1 ? sqrt(r) : FINAL == 2 ? log(r) : r * scale; }
+float finish(float r) {
+	if (FINAL == 3) return isinf(top) ? top : top + log(r);
+	return FINAL == 1 ? sqrt(r) : FINAL == 2 ? log(r) : r * scale;
+}
 
 float nothing() { return FOLD == 0 ? 0 : FOLD == 3 ? 1 : uintBitsToFloat(FOLD == 1 ? 0xff800000 : 0x7f800000); }
 
@@ -59,6 +65,7 @@ void main() {
 	uint result = ALONG != 0 ? group * gl_NumSubgroups + gl_SubgroupID : group * LOCAL + gl_LocalInvocationIndex;
 	if (result >= results) return;
 	uint base = offset(STAY, result, stay[0], stay[1], stayAt[0], stayAt[1], stayAt[2]);
+	if (TERM == 3 || FINAL == 3) top = tops[result];
 	uint from = gl_WorkGroupID.z * part, to = min(from + part, terms);
 	float acc = nothing();
 	if (ALONG != 0) {

@@ -28,5 +28,6 @@ var _ = defineReduce(reduction{
 	grad: func(b *graph.Builder, x, y, dy *graph.Value, _ []int) *graph.Value {
 		return b.Op("Mul", nil, b.Op("Exp", nil, b.Op("Sub", nil, x, y)), dy)
 	},
-	flops: 10,
+	flops:   10,
+	lowered: &loweredReduction{fold: foldSum, term: termExp, final: finalLogOfExp},
 })

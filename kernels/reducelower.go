@@ -11,15 +11,16 @@ var reduceKernel = halved(shader("reduce", "reduce.comp"))
 // What the kernel folds with, what it takes of a term and what it does to the
 // result; the shader has the numbers.
 const (
-	foldSum, foldMax, foldMin, foldProduct = 0, 1, 2, 3
-	termPlain, termSquare, termSize        = 0, 1, 2
-	finalScale, finalRoot, finalLog        = 0, 1, 2
+	foldSum, foldMax, foldMin, foldProduct         = 0, 1, 2, 3
+	termPlain, termSquare, termSize, termExp       = 0, 1, 2, 3
+	finalScale, finalRoot, finalLog, finalLogOfExp = 0, 1, 2, 3
 )
 
 // loweredReduction is a reduction as the kernel does it.
 type loweredReduction struct {
 	fold, term, final uint32
 	mean              bool
+	tops              *graph.Buffer // of the results, for exponentials
 }
 
 // reducePart is the terms that one subgroup or lane adds up alone where there
@@ -31,6 +32,13 @@ func (r loweredReduction) lower(l *graph.Lowering) {
 		return
 	}
 	shape, axes := mergeDims(l.In[0].Shape, reducedAxes(l.Node))
+	if r.term == termExp {
+		// The greatest first, so that no exponential is too large.
+		bytes := int64(4 * l.Out[0].Len())
+		l.Scratch = (bytes + 63) &^ 63
+		loweredReduction{fold: foldMax}.append(l, reads(0), shape, axes, scratch(0, bytes, true))
+		r.tops = new(scratch(0, bytes, false))
+	}
 	r.append(l, reads(0), shape, axes, writes(0))
 }
 
@@ -64,9 +72,9 @@ func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes 
 	at := l.Scratch
 	bytes := int64(4 * results * parts)
 	l.Scratch += (bytes + 63) &^ 63
-	first := loweredReduction{fold: r.fold, term: r.term}
+	first := loweredReduction{fold: r.fold, term: r.term, tops: r.tops}
 	first.dispatch(l, x, scratch(at, bytes, true), along, results, terms, parts, 1, stay, stayAt, gone, goneAt)
-	second := loweredReduction{fold: r.fold, final: r.final}
+	second := loweredReduction{fold: r.fold, final: r.final, tops: r.tops}
 	second.dispatch(l, scratch(at, bytes, false), y, false, results, parts, 1, scale, []int{results}, []int{1}, []int{parts}, []int{results})
 }
 
@@ -82,13 +90,37 @@ func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, along b
 	}
 	push := append(words(l, results, terms, ceilDiv(max(terms, 1), parts)), bits(scale))
 	push = append(append(push, dims(stay, stayAt)...), dims(gone, goneAt)...)
-	groups := inLine(l, ceilDiv(results, each))
+	groups, tops := inLine(l, ceilDiv(results, each)), unused(false)
+	if r.tops != nil {
+		tops = *r.tops
+	}
 	groups[2] = parts
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  reduceKernel,
 		Spec:    append([]uint32{uint32(l.Limits.Subgroup), oneIf(along), r.fold, r.term, r.final}, ranks...),
 		Push:    push,
-		Buffers: []graph.Buffer{y, x},
+		Buffers: []graph.Buffer{y, x, tops},
 		Groups:  groups,
+	})
+}
+
+var productGradKernel = halved(shader("prodgrad", "prodgrad.comp"))
+
+func lowerProductGrad(l *graph.Lowering) {
+	if !onlyF32(l) {
+		return
+	}
+	shape := l.In[1].Shape
+	stay, stayAt, gone, goneAt := split(mergeDims(shape, axesOf(l.Node, l.Node.Ints("axes"), len(shape))))
+	results, terms := elems(stay), elems(gone)
+	if results*terms == 0 || !mustFit(l, stay, 3) || !mustFit(l, gone, 3) {
+		return
+	}
+	push := words(l, results, terms)
+	for i, list := range [][]int{stay, stayAt, gone, goneAt} {
+		push = append(push, words(l, frontFilled(3, list, 1-i%2)...)...)
+	}
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: productGradKernel, Push: push, Buffers: []graph.Buffer{writes(0), reads(0), reads(1)}, Groups: inLine(l, ceilDiv(results, 64)),
 	})
 }

@@ -76,6 +76,7 @@ var _ = define(graph.Op{
 			})
 		}, stayAt)
 	},
+	Lower:     lowerProductGrad,
 	Flops:     perElement(3),
 	Recompute: graph.Cheap,
 	Samples: []string{

@@ -22,25 +22,37 @@ func lowerRow(rule uint32) func(*graph.Lowering) {
 }
 
 func lowerLines(l *graph.Lowering, rule uint32, lines, n, inner int, a, b graph.Buffer) {
+	lowerLinesInto(l, 0, rule, lines, n, inner, a, b)
+}
+
+func lowerLinesInto(l *graph.Lowering, out int, rule uint32, lines, n, inner int, a, b graph.Buffer) {
 	if lines*n == 0 || l.Refused != "" {
 		return
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: rowKernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: words(l, lines, n, inner),
-		Buffers: []graph.Buffer{writes(0), a, b}, Groups: inLine(l, lines),
+		Buffers: []graph.Buffer{writes(out), a, b}, Groups: inLine(l, lines),
 	})
 }
 
-// lowerBiasSoftmax adds the bias into the output, then takes the softmax there.
-var lowerBiasSoftmax = func() func(*graph.Lowering) {
-	add := pointwise("a + b")
-	return func(l *graph.Lowering) {
-		shape := l.Out[0].Shape
+// biasSoftmaxInto adds the bias into an output, then takes the softmax there.
+func biasSoftmaxInto() func(l *graph.Lowering, out int) {
+	f := graph.Float32
+	form := formOf(f, f, f, f)
+	const add = "a + b"
+	form.exprs = append(form.exprs, add)
+	return func(l *graph.Lowering, out int) {
+		shape := l.Out[out].Shape
 		axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
-		if add(l); l.Refused == "" {
-			lowerLines(l, rowSoftmax, elems(shape[:axis]), elems(shape[axis:]), 1, rereads(0), unused(false))
+		if form.lower(l, add, out, []int{0, 1}); l.Refused == "" {
+			lowerLinesInto(l, out, rowSoftmax, elems(shape[:axis]), elems(shape[axis:]), 1, rereads(out), unused(false))
 		}
 	}
+}
+
+var lowerBiasSoftmax = func() func(*graph.Lowering) {
+	into := biasSoftmaxInto()
+	return func(l *graph.Lowering) { into(l, 0) }
 }()
 
 var normKernel = halved(shader("norm", "norm.comp"))

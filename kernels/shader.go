@@ -135,6 +135,17 @@ func loweredOut(l *graph.Lowering, i int) *graph.Operand {
 	return nil
 }
 
+// boundOperand is the operand that a buffer is of, or nil.
+func boundOperand(l *graph.Lowering, b graph.Buffer) *graph.Operand {
+	switch b.Place {
+	case graph.PlaceIn:
+		return l.In[b.Index]
+	case graph.PlaceOut:
+		return l.Out[b.Index]
+	}
+	return nil
+}
+
 // mergeStrides tells lists of elements under one shape by as few dims as can
 // be: neighbours that are one run in all of them are merged.
 func mergeStrides(shape []int, lists ...[]int) ([]int, [][]int) {

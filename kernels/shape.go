@@ -20,6 +20,7 @@ var _ = define(graph.Op{
 			c.Out[0].SetInt(i, int64(d))
 		}
 	},
+	Lower:     lowerKnown,
 	Flops:     noFlops,
 	Reads:     readsNone,
 	Recompute: graph.Cheap,

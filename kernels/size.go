@@ -13,6 +13,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad:    true,
 	Eval:      func(c *graph.Call) { c.Out[0].SetInt(0, int64(c.In[0].Len())) },
+	Lower:     lowerKnown,
 	Flops:     noFlops,
 	Reads:     readsNone,
 	Recompute: graph.Cheap,

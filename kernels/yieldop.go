@@ -46,6 +46,7 @@ var _ = define(graph.Op{
 			}
 		}
 	},
+	Lower:     lowerYield,
 	Flops:     noFlops,
 	Recompute: graph.Never,
 	Border:    true,
@@ -65,4 +66,18 @@ func yielded(n *graph.Node) []*graph.Value {
 		}
 	}
 	return out
+}
+
+func lowerYield(l *graph.Lowering) {
+	loss := slices.IndexFunc(l.Out, func(y *graph.Operand) bool { return y != nil && y.Len() == 1 })
+	for i, y := range l.Out {
+		if y == nil {
+			continue
+		}
+		seed := graph.NewTensor(y.Type, 1)
+		if loss < 0 || i == loss {
+			seed.SetFloat(0, 1)
+		}
+		lowerFill(l, i, bitsOf(seed))
+	}
 }

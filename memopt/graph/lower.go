@@ -108,8 +108,12 @@ func (l *Lowering) Refuse(format string, args ...any) {
 }
 
 // Ints is the contents of an input that is known while planning.
-func (l *Lowering) Ints(i int) ([]int64, bool) {
-	v := l.Node.In(i)
+func (l *Lowering) Ints(i int) ([]int64, bool) { return l.contents(l.Node.In(i)) }
+
+// OutInts is the contents of an output that is known while planning.
+func (l *Lowering) OutInts(i int) ([]int64, bool) { return l.contents(l.Node.Output(i)) }
+
+func (l *Lowering) contents(v *Value) ([]int64, bool) {
 	if v == nil || v.Ints == nil {
 		return nil, false
 	}
