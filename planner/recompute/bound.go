@@ -7,7 +7,7 @@ import (
 
 const (
 	windows    = 16 // stretches of the order looked at by their worst place
-	rounded    = 3  // places at which bytes are rounded
+	roundings  = 3  // places at which bytes are rounded
 	grainSizes = 6  // distinct sizes that grains are made of
 	grainParts = 6  // a grain is a size, its half … its sixth
 )
@@ -65,6 +65,8 @@ type evidence struct {
 	least float64   // extra cost in units
 	at    []bounded // the places that say so, best first
 	ok    bool      // there may be a plan
+
+	refined bool
 }
 
 // bound is a proven lower bound on the extra cost of plans within limit.
@@ -114,7 +116,7 @@ func (s *Solver) prove(limit int64) (e evidence) {
 		}
 		sort()
 	}
-	for i := range e.at[:min(rounded, len(e.at))] {
+	for i := range e.at[:min(roundings, len(e.at))] {
 		x := &e.at[i]
 		if x.bound < e.at[0].bound*0.9 || s.spent-begin > mostCutting+int64(i+1)*mostRounding {
 			break
@@ -172,7 +174,7 @@ const (
 // cut is the cut at a place, built once.
 func (s *Solver) cut(at int32) *cut {
 	if s.cuts[at] == nil {
-		s.cuts[at] = s.newCut(at)
+		s.cuts[at] = s.newCut(at, int32(len(s.p.Cost)))
 	}
 	return s.cuts[at]
 }

@@ -2,6 +2,7 @@ package recompute
 
 import (
 	"math"
+	"slices"
 )
 
 // A cut is the question what to have at one place of the order, right when its
@@ -30,9 +31,9 @@ type cut struct {
 	bytes  []int64 // by place in values
 
 	net       network
-	empty     []int64             // capacities without any flow and at price 0
-	envelopes map[int64]*envelope // by grain
-	spent     int64               // edges looked at, about: a measure of work
+	empty     []int64 // capacities without any flow and at price 0
+	envelopes map[rounding]*envelope
+	spent     int64 // edges looked at, about: a measure of work
 }
 
 // units is how many units of cost the program's whole cost has.
@@ -59,10 +60,11 @@ func spans(p *Problem) []span {
 	return all
 }
 
-// newCut builds the network for a place.
-func (s *Solver) newCut(at int32) *cut {
+// newCut builds the network for a place, and what is read from there on by the
+// operators before another place and that one.
+func (s *Solver) newCut(at, until int32) *cut {
 	p := s.p
-	c := &cut{at: at, fixed: p.Work[at], envelopes: map[int64]*envelope{}}
+	c := &cut{at: at, fixed: p.Work[at], envelopes: map[rounding]*envelope{}}
 	for _, v := range s.stained {
 		s.place[v] = 0
 	}
@@ -87,7 +89,7 @@ func (s *Solver) newCut(at int32) *cut {
 		stain(v, int32(len(c.values)))
 	}
 	for _, v := range s.alive(at) {
-		if s.place[v] != 0 {
+		if s.place[v] != 0 || s.may(v) && !s.readBetween(v, at, until) {
 			continue
 		}
 		if s.may(v) {
@@ -149,6 +151,17 @@ func (s *Solver) newCut(at int32) *cut {
 	return c
 }
 
+// readBetween reports whether an operator behind one place and not behind
+// another reads a value.
+func (s *Solver) readBetween(v, at, until int32) bool {
+	if s.spans[v].last <= until {
+		return s.spans[v].last > at
+	}
+	ops := s.uses.Of(v)
+	i, _ := slices.BinarySearch(ops, at+1)
+	return i < len(ops) && ops[i] <= until
+}
+
 // alive lists the values that the order makes before a place and reads after it.
 func (s *Solver) alive(at int32) (values []int32) {
 	for v, x := range s.spans {
@@ -168,14 +181,20 @@ type set struct {
 }
 
 // solve cuts at a price. warm is a flow at a lower price for the same weights,
-// or nil.
-func (c *cut) solve(price float64, weights []int64, warm []int64, before float64) (set, float64) {
-	if warm == nil {
+// or nil. What is heavier than light is not kept at any price.
+func (c *cut) solve(price float64, weights []int64, light int64, warm []int64, before float64) (set, float64) {
+	cold := warm == nil
+	if cold {
 		warm, before = c.empty, 0
 	}
 	copy(c.net.cap, warm)
 	for i, e := range c.keep {
-		c.net.cap[e] += capacity(price, weights[i]) - capacity(before, weights[i])
+		switch {
+		case weights[i] <= light:
+			c.net.cap[e] += capacity(price, weights[i]) - capacity(before, weights[i])
+		case cold:
+			c.net.cap[e] += forbidden
+		}
 	}
 	c.net.flow()
 	reach := c.net.reach()
@@ -196,20 +215,27 @@ func (c *cut) solve(price float64, weights []int64, warm []int64, before float64
 	return x, value + x.cost
 }
 
+// forbidden is a capacity that no cut with another choice goes through.
+const forbidden = endless / 64
+
 func capacity(price float64, weight int64) int64 {
-	return int64(min(price*float64(weight), float64(endless/1024)))
+	return int64(min(price*float64(weight), float64(forbidden)))
 }
 
-// envelope is what is known of the cut under one rounding of bytes. The cuts
-// for one room are asked for by others too: what to have at a price does not
-// depend on the room.
+// envelope is what is known of the cut under one row of weights. The cuts for
+// one room are asked for by others too: what to have at a price does not depend
+// on the room, but for what is too heavy for it.
 type envelope struct {
 	weights []int64
-	high    set // everything
+	light   int64 // the heaviest that may be kept
+	all     set   // everything that is needed
 	answers []answered
 	warm    []int64 // a flow, and the price that it is for
 	price   float64
 }
+
+// rounding names an envelope of bytes in whole grains.
+type rounding struct{ grain, light int64 }
 
 // answered is a cut at a price.
 type answered struct {
@@ -217,25 +243,37 @@ type answered struct {
 	set
 }
 
-// envelope is what is known with bytes in whole grains.
-func (c *cut) envelope(grain int64) *envelope {
-	if e := c.envelopes[grain]; e != nil {
+// envelope is what is known with bytes in whole grains, for a room of grains.
+func (c *cut) envelope(grain int64, room float64) *envelope {
+	r := rounding{grain, -1}
+	for _, b := range c.bytes {
+		if w := b / grain; w > r.light && float64(w) <= room {
+			r.light = w
+		}
+	}
+	if e := c.envelopes[r]; e != nil {
 		return e
 	}
-	e := &envelope{weights: c.bytes}
+	weights := c.bytes
 	if grain > 1 {
-		e.weights = make([]int64, len(c.bytes))
+		weights = make([]int64, len(c.bytes))
 		for i, b := range c.bytes {
-			e.weights[i] = b / grain
+			weights[i] = b / grain
 		}
 	}
-	e.high.kept = c.needed
-	for i, w := range e.weights {
+	e := c.weighed(weights, r.light)
+	c.envelopes[r] = e
+	return e
+}
+
+// weighed is the envelope of any weights.
+func (c *cut) weighed(weights []int64, light int64) *envelope {
+	e := &envelope{weights: weights, light: light, all: set{kept: c.needed}}
+	for i, w := range weights {
 		if c.needed[i] {
-			e.high.weight += float64(w)
+			e.all.weight += float64(w)
 		}
 	}
-	c.envelopes[grain] = e
 	return e
 }
 
@@ -247,6 +285,16 @@ func (e *envelope) weigh(kept []bool) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// heavy reports whether something kept is heavier than it may be.
+func (e *envelope) heavy(kept []bool) bool {
+	for i, k := range kept {
+		if k && e.weights[i] > e.light {
+			return true
+		}
+	}
+	return false
 }
 
 // at is the cut at a price. It is the smallest of its value, whatever flow it
@@ -263,7 +311,7 @@ func (e *envelope) at(c *cut, price float64, keep bool) answered {
 	if len(warm) == 0 || price < before {
 		warm, before = nil, 0
 	}
-	x, value := c.solve(price, e.weights, warm, before)
+	x, value := c.solve(price, e.weights, e.light, warm, before)
 	e.answers = append(e.answers, answered{price, value, x})
 	if keep {
 		e.warm, e.price = append(e.warm[:0], c.net.cap...), price
@@ -280,8 +328,11 @@ const lookedAt = 6
 // begins between those of some sets that are nearest to the room, if there are
 // any on either side.
 func (c *cut) best(grain int64, room float64, from []set) (bound float64, sets []set, ok bool) {
-	e := c.envelope(grain)
-	high := e.high
+	return c.envelope(grain, room).best(c, room, from)
+}
+
+func (e *envelope) best(c *cut, room float64, from []set) (bound float64, sets []set, ok bool) {
+	high := e.all
 	if high.weight <= room {
 		return 0, nil, true
 	}
@@ -291,6 +342,7 @@ func (c *cut) best(grain int64, room float64, from []set) (bound float64, sets [
 	low := set{weight: -1}
 	for _, x := range from {
 		switch x.weight = e.weigh(x.kept); {
+		case e.heavy(x.kept): // nothing that may be kept
 		case x.weight > room && x.weight < high.weight:
 			high = x
 		case x.weight <= room && x.weight > low.weight:
@@ -299,9 +351,18 @@ func (c *cut) best(grain int64, room float64, from []set) (bound float64, sets [
 	}
 	if low.kept == nil || low.cost <= high.cost {
 		// As little kept as can be: the least weight costs more than the program.
-		high, low = e.high, e.at(c, 2*units, false).set
-		if low.weight > room {
-			return math.Inf(1), nil, false
+		price := min(2*units, float64(forbidden)/float64(max(e.light, 1)))
+		x := e.at(c, price, false)
+		if high, low = e.all, x.set; low.weight > room {
+			bound = max(0, x.value-price*room)
+			return bound, []set{high}, bound <= units*(1+1e-6)
+		}
+	}
+	if e.heavy(high.kept) {
+		sets = append(sets, high)
+		x := e.at(c, 0, false)
+		if high, bound = x.set, x.value; high.weight <= room {
+			return bound, append(sets, high), true
 		}
 	}
 	sets = append(sets, high, low)

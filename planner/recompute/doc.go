@@ -28,6 +28,8 @@
 //   - cut.go asks what to have at one place of the order, at a price for bytes:
 //     one minimum cut (flow.go). bound.go looks for the best price, and rounds
 //     bytes to grains, which closes the gap that equal layers leave.
+//   - split.go and stretch.go raise the bound where a plan is not near it: by
+//     cases of how many grains are kept, and by several places together.
 //   - repair.go forgets, at the peak, what takes most bytes off for the least
 //     cost; takeback.go remembers what turned out to fit.
 //   - starts.go makes plans to begin with of what the cuts keep. Equal layers,

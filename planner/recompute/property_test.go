@@ -110,7 +110,11 @@ func TestRandom(t *testing.T) {
 			case a.Bound > a.Extra+1e-6:
 				t.Fatalf("extra %v is below the bound of %v", a.Extra, a.Bound)
 			}
-			if bound, ok := s.Bound(peak); !ok || bound > a.Extra+1e-6 {
+			fresh, err := recompute.New(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bound, ok := fresh.Refined(peak); !ok || bound > a.Extra+1e-6 {
 				t.Fatalf("extra %v at a peak of %d, but the bound is %v", a.Extra, peak, bound)
 			}
 		}

@@ -106,6 +106,14 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 	x.enough = least + min(enough*s.total, least/100)
 	starts := s.starts(at, limit)
 	x.descend(starts, false, 0.25)
+	if x.extra > least+good*s.total {
+		e = s.refine(limit, x.extra/s.unit)
+		if !e.ok {
+			return Answer{}, false
+		}
+		least = e.least * s.unit
+		x.enough = least + min(enough*s.total, least/100)
+	}
 	x.swap(0.4)
 	x.enough = least + min(good*s.total, least/50)
 	x.descend(s.combined(at), true, 0.5)

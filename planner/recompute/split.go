@@ -1,0 +1,139 @@
+package recompute
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// refine raises what is proven for a limit where single cuts leave a gap, by
+// dividing the question into cases. It is dearer than prove. It ends when the
+// bound is at a target.
+func (s *Solver) refine(limit int64, target float64) evidence {
+	e := s.bound(limit)
+	if !e.ok || e.refined || len(e.at) == 0 || len(s.p.Cost) > mostRefined {
+		return e
+	}
+	e.refined = true // as far as it goes, or as far as anybody wants
+	begin := s.spent
+	first := e.at[0].bound
+	for i := range e.at[:min(roundings, len(e.at))] {
+		x := &e.at[i]
+		if x.bound < first*nearly {
+			break
+		}
+		for _, g := range x.c.grains() {
+			if s.spent-begin > mostSplitting || e.least >= target {
+				break
+			}
+			b := s.split(x.c, g, x.room, x.sets, e.least)
+			if math.IsInf(b, 1) { // nothing is in either case
+				s.proven[limit] = evidence{}
+				return evidence{}
+			}
+			if b > e.least {
+				x.bound, e.least = b, b
+			}
+		}
+	}
+	if e.least < target {
+		e.least = max(e.least, s.stretches(e.at, limit))
+	}
+	if math.IsInf(e.least, 1) {
+		e = evidence{}
+	}
+	s.proven[limit] = e
+	return e
+}
+
+const (
+	mostRefined   = 4096    // operators of a program whose bounds are refined
+	nearly        = 0.9     // how far below the best place others are looked at
+	mostSplitting = 2 << 20 // edges that cuts may look at for all cases of a limit
+	dearest       = 14      // a byte beyond whole grains counts at most 1<<dearest times
+	narrowings    = 10      // of the search for how often
+	mostFines     = 4
+)
+
+// split bounds by two cases. Either what is kept is a whole grain less than the
+// room has; or it fills the whole grains of the room, and what the values have
+// beyond whole grains must fit in what the room has beyond them. The second case
+// has two rows of weights, and every sum of the two with a factor is a row of
+// its own. A bound that is not above known is not looked for.
+func (s *Solver) split(c *cut, grain, room int64, sets []set, known float64) (bound float64) {
+	whole, rest := room/grain, room%grain
+	if whole == 0 || room >= 1<<46 {
+		return 0
+	}
+	less, _, ok := c.best(grain, float64(whole-1), sets)
+	s.count(c)
+	if !ok {
+		less = math.Inf(1)
+	}
+	if less <= known {
+		return 0
+	}
+	for _, fine := range append([]int64{1}, c.fines(grain)...) {
+		full := func(power float64) float64 {
+			factor := int64(math.Exp2(power))
+			weights, light := make([]int64, len(c.bytes)), int64(-1)
+			room := whole*grain + rest/fine*fine*factor
+			for i, b := range c.bytes {
+				w := b/grain*grain + b%grain/fine*fine*factor
+				if weights[i] = w; w <= room {
+					light = max(light, w)
+				}
+			}
+			b, _, ok := c.weighed(weights, light).best(c, float64(room), sets)
+			s.count(c)
+			if !ok {
+				b = math.Inf(1)
+			}
+			bound = max(bound, b)
+			return b
+		}
+		narrow(0, dearest, full, func(i int) bool { return bound >= less || i == narrowings/2 && bound <= known })
+		if bound >= less {
+			return less
+		}
+	}
+	return bound
+}
+
+// narrow looks for the highest value of a function that rises and then falls,
+// by golden sections, until done says so.
+func narrow(low, high float64, f func(float64) float64, done func(i int) bool) {
+	const golden = 0.6180339887498949
+	a, b := high-golden*(high-low), low+golden*(high-low)
+	fa, fb := f(a), f(b)
+	for i := range narrowings {
+		if done(i) {
+			return
+		}
+		if fa >= fb {
+			high, b, fb = b, a, fa
+			a = high - golden*(high-low)
+			fa = f(a)
+		} else {
+			low, a, fa = a, b, fb
+			b = low + golden*(high-low)
+			fb = f(b)
+		}
+	}
+}
+
+// fines are the sizes of what needed values have beyond whole grains, those that
+// are most bytes together first.
+func (c *cut) fines(grain int64) (all []int64) {
+	sum := map[int64]int64{}
+	for i, b := range c.bytes {
+		if b%grain > 0 && c.needed[i] {
+			sum[b%grain] += b % grain
+		}
+	}
+	for b := range sum {
+		all = append(all, b)
+	}
+	slices.SortFunc(all, func(a, b int64) int { return cmp.Or(cmp.Compare(sum[b], sum[a]), cmp.Compare(b, a)) })
+	return all[:min(mostFines, len(all))]
+}

@@ -1,0 +1,46 @@
+package recompute
+
+import (
+	"cmp"
+	"slices"
+)
+
+// stretches bounds by several places together. What runs again up to a place for
+// the operators that run up to there is not what runs again behind it, so a chain
+// of places costs what each must for what is read before the next.
+func (s *Solver) stretches(at []bounded, limit int64) (least float64) {
+	chain := slices.Clone(at[:min(links, len(at))])
+	slices.SortFunc(chain, func(a, b bounded) int { return cmp.Compare(b.c.at, a.c.at) })
+	begin := s.spent
+	for i := range chain { // bound becomes the best chain's that begins there
+		x := &chain[i]
+		alone := x.bound
+		behind := slices.Clone(chain[:i])
+		slices.SortStableFunc(behind, func(a, b bounded) int { return cmp.Compare(b.bound, a.bound) })
+		for _, y := range behind {
+			if s.spent-begin > mostStretching || alone+y.bound <= x.bound || y.bound == 0 {
+				break
+			}
+			c := s.newCut(x.c.at, y.c.at)
+			first, sets, _ := c.best(1, float64(limit-c.fixed), nil)
+			if s.count(c); first == 0 {
+				continue
+			}
+			if first += y.bound; first > x.bound*nearly {
+				for _, g := range c.grains() {
+					b, _, _ := c.best(g, float64((limit-c.fixed)/g), sets)
+					s.count(c)
+					first = max(first, y.bound+b)
+				}
+			}
+			x.bound = max(x.bound, first)
+		}
+		least = max(least, x.bound)
+	}
+	return least
+}
+
+const (
+	links          = 8       // places that chains are made of
+	mostStretching = 1 << 20 // edges that cuts may look at for the chains of a limit
+)
