@@ -13,14 +13,16 @@ func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 	if m.total == 0 || c.cost == 0 {
 		return Bound{}, nil
 	}
-	if v == nil {
+	var least float64
+	if v != nil {
+		least, _ = v.r.Bound(align(limit)) // as far as solving went
+	} else {
 		r, err := recompute.New(m.problem(alignment, nil))
 		if err != nil {
 			return Bound{}, err
 		}
-		v = &solver{r: r}
+		least, _ = r.Prove(align(limit))
 	}
-	least, _ := v.r.Bound(align(limit))
 	b := Bound{Overhead: least / m.total}
 	b.Gap = c.cost/m.total - b.Overhead
 	return b, nil

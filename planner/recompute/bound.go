@@ -2,6 +2,7 @@ package recompute
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -48,6 +49,15 @@ func (s *Solver) Bound(limit int64) (extra float64, ok bool) {
 		return 0, true
 	}
 	e := s.bound(limit)
+	return e.least * s.unit, e.ok
+}
+
+// Prove is Bound by all means, which take longer.
+func (s *Solver) Prove(limit int64) (extra float64, ok bool) {
+	if s.top <= limit {
+		return 0, true
+	}
+	e := s.refine(limit, math.Inf(1))
 	return e.least * s.unit, e.ok
 }
 

@@ -90,9 +90,3 @@ func (s *Solver) BruteForce(limit int64) float64 {
 	try(p)
 	return least
 }
-
-// Refined is the bound by all means.
-func (s *Solver) Refined(limit int64) (extra float64, ok bool) {
-	e := s.refine(limit, math.Inf(1))
-	return e.least * s.unit, e.ok
-}

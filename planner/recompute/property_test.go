@@ -114,7 +114,7 @@ func TestRandom(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if bound, ok := fresh.Refined(peak); !ok || bound > a.Extra+1e-6 {
+			if bound, ok := fresh.Prove(peak); !ok || bound > a.Extra+1e-6 {
 				t.Fatalf("extra %v at a peak of %d, but the bound is %v", a.Extra, peak, bound)
 			}
 		}
