@@ -30,14 +30,13 @@ layout(binding = 2) readonly buffer B { float b[]; }; // filters, filters, y
 layout(binding = 3) readonly buffer C { float bias[]; };
 
 #define TILE 16
-
-float sum[TILE], line[TILE], part[TILE / 8];
-int channel[TILE / 8]; // of B that this lane loads
-
-// loadB loads this lane's share of TILE channels of B.
-void loadB(int at, int next) {
-	[[unroll]] for (int h = 0; h < TILE / 8; h++) part[h] = b[at + channel[h] * next];
-}
+// Of each channel of a tile: its number, and the part and lane that load B's
+// element for it. A sum has a name of its own, no place in an array: a driver that
+// runs lanes by vectors keeps an array in memory, and writes it under a mask at every
+// step.
+#define EACH(f) \
+	f(0, 0, 0) f(1, 0, 1) f(2, 0, 2) f(3, 0, 3) f(4, 0, 4) f(5, 0, 5) f(6, 0, 6) f(7, 0, 7) \
+	f(8, 1, 0) f(9, 1, 1) f(10, 1, 2) f(11, 1, 3) f(12, 1, 4) f(13, 1, 5) f(14, 1, 6) f(15, 1, 7)
 
 int volume(int d[3]) { return d[0] * d[1] * d[2]; }
 
@@ -55,8 +54,10 @@ void main() {
 	// themselves.
 	bool mute = place >= places;
 	place = min(place, places - 1);
-	[[unroll]] for (int t = 0; t < TILE; t++) sum[t] = 0;
-	[[unroll]] for (int h = 0; h < TILE / 8; h++) channel[h] = min(first + h * 8 + int(gl_SubgroupInvocationID & 7), mine - 1);
+#define BEGIN(t, h, l) float sum##t = 0;
+	EACH(BEGIN)
+	// Of B that this lane loads, and hands round.
+	int channel0 = min(first + int(gl_SubgroupInvocationID & 7), mine - 1), channel1 = min(first + 8 + int(gl_SubgroupInvocationID & 7), mine - 1);
 	if (SIDE == 2) {
 		int tap = place % taps, ci = place / taps;
 		int kx = tap % sk[2], ky = tap / sk[2] % sk[1], kz = tap / sk[2] / sk[1];
@@ -67,25 +68,27 @@ void main() {
 				for (int oy = 0; oy < so[1]; oy++) {
 					int iy = oy * stride[1] + ky * dilation[1] - pad[1];
 					bool inside = iz >= 0 && iz < si[0] && iy >= 0 && iy < si[1];
-					[[unroll]] for (int t = 0; t < TILE; t++) line[t] = 0;
+#define LINE(t, h, l) float line##t = 0;
+					EACH(LINE)
 					for (int ox = 0; ox < so[2]; ox++) {
 						int ix = ox * stride[2] + kx * dilation[2] - pad[2];
 						int at = (oz * so[1] + oy) * so[2] + ox;
 						bool meets = inside && ix >= 0 && ix < si[2];
 						float v = a[meets ? x + (iz * si[1] + iy) * si[2] + ix : 0];
-						loadB(y + at, outs);
-						[[unroll]] for (int t = 0; t < TILE; t++) {
-							float f = subgroupBroadcast(part[t / 8], t % 8);
-							line[t] = meets ? line[t] + v * f : line[t];
-						}
+						float part0 = b[y + at + channel0 * outs], part1 = b[y + at + channel1 * outs];
+#define MULTIPLY(t, h, l) line##t = meets ? line##t + v * subgroupBroadcast(part##h, l) : line##t;
+						EACH(MULTIPLY)
+#undef MULTIPLY
 					}
-					[[unroll]] for (int t = 0; t < TILE; t++) sum[t] += line[t];
+#define ADD(t, h, l) sum##t += line##t;
+					EACH(ADD)
 				}
 			}
 		}
 		if (mute) return;
-		[[unroll]] for (int t = 0; t < TILE; t++)
-			if (first + t < outer) z[((g * outer + first + t) * inner + ci) * taps + tap] = sum[t];
+#define STORE(t, h, l) if (first + t < outer) z[((g * outer + first + t) * inner + ci) * taps + tap] = sum##t;
+		EACH(STORE)
+#undef STORE
 		return;
 	}
 	bool divides = SIDE == 1 && STRIDES != 0;
@@ -115,19 +118,19 @@ void main() {
 					if (divides) qx /= stride[2];
 					inX = inX && qx < other[2];
 					float v = a[inX ? from + (qz * other[1] + qy) * other[2] + qx : 0];
-					loadB(filters + (kz * sk[1] + ky) * sk[2] + kx, next);
-					[[unroll]] for (int t = 0; t < TILE; t++) {
-						float f = subgroupBroadcast(part[t / 8], t % 8);
-						sum[t] = inX ? sum[t] + v * f : sum[t];
-					}
+					int at = filters + (kz * sk[1] + ky) * sk[2] + kx;
+					float part0 = b[at + channel0 * next], part1 = b[at + channel1 * next];
+#define MULTIPLY(t, h, l) sum##t = inX ? sum##t + v * subgroupBroadcast(part##h, l) : sum##t;
+					EACH(MULTIPLY)
 				}
 			}
 		}
 	}
 	if (mute) return;
-	[[unroll]] for (int t = 0; t < TILE; t++) {
-		if (first + t >= mine) continue;
-		int out_ = g * mine + first + t;
-		z[(s * group * mine + out_) * places + place] = sum[t] + (BIAS != 0 ? bias[out_] : 0);
+#define STORE(t, h, l) \
+	if (first + t < mine) { \
+		int to = g * mine + first + t; \
+		z[(s * group * mine + to) * places + place] = sum##t + (BIAS != 0 ? bias[to] : 0); \
 	}
+	EACH(STORE)
 }

@@ -1,6 +1,7 @@
 // Normalised rows: y = (x − mean)·inv·scale + bias over rows of a width, and the
 // gradients. Scale and bias are as long as a row; or with SPREAD there are rows of
 // them in a cycle, each element for a run of a row's.
+// With WIDE a row is whole fours, and a lane takes four neighbours at once.
 //
 // PASS 0: y, and the statistics if wanted. PASS 1: the statistics of a row to
 // work. PASS 2: a lane owns a column and sums dy·(x − mean)·inv and dy over a part
@@ -18,8 +19,8 @@ layout(constant_id = 2) const uint CENTRED = 1;
 layout(constant_id = 3) const uint BIAS = 0;  // PASS 0: there is one; PASS 3: its gradient is wanted
 layout(constant_id = 4) const uint SCALE = 1; // PASS 3: its gradient is wanted
 layout(constant_id = 5) const uint STATS = 0; // PASS 0: bit 0 mean, bit 1 inv are wanted; PASS 1: they are kept
-
 layout(constant_id = 6) const uint SPREAD = 0;
+layout(constant_id = 7) const uint WIDE = 0;
 
 layout(push_constant) uniform Push {
 	uint rows, width, parts;
@@ -37,6 +38,12 @@ layout(binding = 6) buffer Work { float work[]; };    // mean and inv of each ro
 layout(binding = 7) buffer DBias { float dbias[]; };
 layout(binding = 8) readonly buffer KeptMean { float keptMean[]; };
 layout(binding = 9) readonly buffer KeptInv { float keptInv[]; };
+layout(binding = 0) buffer Y4 { vec4 y4[]; };
+layout(binding = 1) readonly buffer X4 { vec4 x4[]; };
+layout(binding = 2) readonly buffer Scale4 { vec4 scale4[]; };
+layout(binding = 3) readonly buffer Bias4 { vec4 bias4[]; };
+
+float total(vec4 v) { return subgroupAdd((v.x + v.y) + (v.z + v.w)); }
 
 uint affine(uint row, uint i) { return SPREAD != 0 ? row % cycle * each + i / run : i; }
 
@@ -44,6 +51,35 @@ void main() {
 	uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
 	if (PASS == 2 || PASS == 3) {
 		uint column = group * LOCAL + gl_LocalInvocationIndex;
+		if (PASS == 2 && WIDE != 0) {
+			uint fours = width / 4;
+			if (column >= fours) return;
+			vec4 d = vec4(0), s = vec4(0);
+			uint part = gl_WorkGroupID.z, each = (rows + parts - 1) / parts;
+			uint to = min((part + 1) * each, rows);
+			for (uint r = part * each; r < to; r += 32) {
+				vec4 d32 = vec4(0), s32 = vec4(0);
+				for (uint k = r; k < min(r + 32, to); k++) {
+					vec4 g = bias4[k * fours + column];
+					s32 += g * ((x4[k * fours + column] - work[2 * k]) * work[2 * k + 1]);
+					d32 += g;
+				}
+				s += s32;
+				d += d32;
+			}
+			// What lies before the sums may be no whole fours.
+			uint at = 2 * rows + 2 * part * width + 4 * column;
+			work[at] = s.x;
+			work[at + 1] = s.y;
+			work[at + 2] = s.z;
+			work[at + 3] = s.w;
+			at += width;
+			work[at] = d.x;
+			work[at + 1] = d.y;
+			work[at + 2] = d.z;
+			work[at + 3] = d.w;
+			return;
+		}
 		if (column >= width) return;
 		float d = 0, s = 0;
 		if (PASS == 2) {
@@ -102,6 +138,18 @@ void main() {
 	if (PASS == 4) {
 		m = work[2 * row];
 		s = work[2 * row + 1];
+		if (WIDE != 0) {
+			uint fours = width / 4, first = row * fours;
+			vec4 g4 = vec4(0), n4 = vec4(0);
+			for (uint i = lane; i < fours; i += step) {
+				vec4 v = bias4[first + i] * scale4[i];
+				g4 += v;
+				n4 += v * (x4[first + i] - m);
+			}
+			float g = CENTRED != 0 ? total(g4) / float(width) : 0, gn = total(n4) * s / float(width) * s;
+			for (uint i = lane; i < fours; i += step) y4[first + i] = s * (bias4[first + i] * scale4[i] - g - (x4[first + i] - m) * gn);
+			return;
+		}
 		float g = 0, gn = 0;
 		for (uint i = lane; i < width; i += step) {
 			float v = bias[at + i] * scale[affine(row, i)];
@@ -116,6 +164,18 @@ void main() {
 	if (PASS == 1 && STATS != 0) {
 		if (CENTRED != 0) m = keptMean[row];
 		s = keptInv[row];
+	} else if (WIDE != 0) {
+		uint fours = width / 4, first = row * fours;
+		vec4 all = vec4(0), spread = vec4(0);
+		if (CENTRED != 0) {
+			for (uint i = lane; i < fours; i += step) all += x4[first + i];
+			m = total(all) / float(width);
+		}
+		for (uint i = lane; i < fours; i += step) {
+			vec4 v = x4[first + i] - m;
+			spread += v * v;
+		}
+		s = 1 / sqrt(total(spread) / float(width) + epsilon);
 	} else {
 		if (CENTRED != 0) {
 			for (uint i = lane; i < width; i += step) m += x[at + i];
@@ -138,6 +198,15 @@ void main() {
 	if (subgroupElect()) {
 		if ((STATS & 1) != 0) mean[row] = m;
 		if ((STATS & 2) != 0) inv[row] = s;
+	}
+	if (WIDE != 0) {
+		uint fours = width / 4, first = row * fours;
+		for (uint i = lane; i < fours; i += step) {
+			vec4 v = (x4[first + i] - m) * s * scale4[i];
+			if (BIAS != 0) v += bias4[i];
+			y4[first + i] = v;
+		}
+		return;
 	}
 	for (uint i = lane; i < width; i += step) {
 		float v = (x[at + i] - m) * s * scale[affine(row, i)];

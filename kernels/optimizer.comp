@@ -1,5 +1,5 @@
-// The update rules, in place: p, and its states s and t. An invocation owns one
-// element. Powers of the step's number come from logarithms that were taken in
+// The update rules, in place: p, and its states s and t. An invocation owns four
+// neighbours. Powers of the step's number come from logarithms that were taken in
 // float64: 1 − βᵗ = −expm1(t·ln β).
 #version 450
 
@@ -22,34 +22,58 @@ layout(binding = 3) readonly buffer Scale { float scale[]; };
 layout(binding = 4) readonly buffer Step { uint stepped[]; };
 layout(binding = 5) buffer S { float s[]; };
 layout(binding = 6) buffer T { float t[]; };
+layout(binding = 0) buffer P4 { vec4 p4[]; };
+layout(binding = 1) readonly buffer G4 { vec4 g4[]; };
+layout(binding = 5) buffer S4 { vec4 s4[]; };
+layout(binding = 6) buffer T4 { vec4 t4[]; };
 
 float oneMinusExp(float x) {
 	if (x > -0.3) return -x * (1 + x * (0.5 + x * (0.166666667 + x * (0.0416666667 + x * (0.00833333333 + x * 0.00138888889)))));
 	return 1 - exp(x);
 }
 
-void main() {
-	uint i = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 256 + gl_LocalInvocationIndex;
-	if (i >= n || SCALE != 0 && scale[0] < 0) return;
+// update gives the parameter from x, its gradient d, and the states, which it
+// changes.
+vec4 update(vec4 was, vec4 grad, inout vec4 first, inout vec4 second) {
 	float lr = rate[0], now = float(stepped[0]);
-	precise float x = p[i], d = g[i];
+	precise vec4 x = was, d = grad;
 	if (SCALE != 0) d *= scale[0];
 	if (RULE == 2 && OTHER != 0) x *= 1 - lr * decay;
 	else d += decay * x;
 	if (RULE == 1) {
-		float b = stepped[0] <= 1 ? d : beta2 * s[i] + keep1 * d;
-		s[i] = b;
+		vec4 b = stepped[0] <= 1 ? d : beta2 * first + keep1 * d;
+		first = b;
 		d = OTHER != 0 ? d + beta2 * b : b;
 	} else if (RULE == 2) {
-		float m = s[i] + keep1 * (d - s[i]);
-		float v = beta2 * t[i] + keep2 * d * d;
-		s[i] = m;
-		t[i] = v;
-		d = m / oneMinusExp(now * log1) / (sqrt(v / oneMinusExp(now * log2)) + epsilon);
+		first += keep1 * (d - first);
+		second = beta2 * second + keep2 * d * d;
+		d = first / oneMinusExp(now * log1) / (sqrt(second / oneMinusExp(now * log2)) + epsilon);
 	} else if (RULE == 3) {
-		float sum = s[i] + d * d;
-		s[i] = sum;
-		d = d / (sqrt(sum) + epsilon) / (1 + (now - 1) * log1);
+		first += d * d;
+		d = d / (sqrt(first) + epsilon) / (1 + (now - 1) * log1);
 	}
-	p[i] = x - lr * d;
+	return x - lr * d;
+}
+
+void main() {
+	uint i = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 256 + gl_LocalInvocationIndex;
+	if (4 * i >= n || SCALE != 0 && scale[0] < 0) return;
+	vec4 first = vec4(0), second = vec4(0);
+	if (4 * i + 4 <= n) {
+		if (RULE != 0) first = s4[i];
+		if (RULE == 2) second = t4[i];
+		vec4 x = update(p4[i], g4[i], first, second);
+		p4[i] = x;
+		if (RULE != 0) s4[i] = first;
+		if (RULE == 2) t4[i] = second;
+		return;
+	}
+	for (uint k = 4 * i; k < n; k++) {
+		if (RULE != 0) first = vec4(s[k]);
+		if (RULE == 2) second = vec4(t[k]);
+		vec4 x = update(vec4(p[k]), vec4(g[k]), first, second);
+		p[k] = x.x;
+		if (RULE != 0) s[k] = first.x;
+		if (RULE == 2) t[k] = second.x;
+	}
 }

@@ -73,7 +73,7 @@ func lowerUpdate(l *graph.Lowering) {
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: optimizerKernel, Spec: []uint32{r.rule, oneIf(scaled), oneIf(r.other != nil && r.other(l.Node))},
-		Push: push, Buffers: buffers, Groups: inLine(l, ceilDiv(n, 256)),
+		Push: push, Buffers: buffers, Groups: inLine(l, ceilDiv(n, 4*256)),
 	})
 }
 

@@ -85,6 +85,9 @@ type loweredRows struct {
 
 func (r loweredRows) spread() bool { return r.cycle != 1 || r.run != 1 }
 
+// wide reports whether a lane takes four neighbours at once.
+func (r loweredRows) wide() bool { return r.width%4 == 0 && !r.spread() }
+
 // affine finds the way in which a scale or bias lies under the rows.
 func (r rowNorm) affine(shape []int) (way loweredRows, ok bool) {
 	st, rank := broadcastStrides(shape, r.shape), len(r.shape)
@@ -165,7 +168,7 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 		buffers = append(buffers, *b)
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, oneIf(w.centred), oneIf(p.bias), oneIf(p.scaled), p.stats, oneIf(r.spread())},
+		Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, oneIf(w.centred), oneIf(p.bias), oneIf(p.scaled), p.stats, oneIf(r.spread()), oneIf(r.wide())},
 		Push:    append(append(words(l, r.rows, r.width, normParts(r.rows)), bits(r.eps)), words(l, r.cycle, r.each, r.run)...),
 		Buffers: buffers, Groups: p.groups,
 	})
@@ -232,6 +235,9 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 	default:
 		columns := inLine(l, ceilDiv(r.width, l.Limits.Subgroup))
 		groups := columns
+		if r.wide() {
+			groups = inLine(l, ceilDiv(r.width/4, l.Limits.Subgroup))
+		}
 		groups[2] = parts
 		w.pass(l, r, normPass{number: normColumns, groups: groups, x: &x, addend: &dy, work: &fill})
 		p := normPass{number: normSums, groups: columns, work: &use, bias: db, scaled: ds}

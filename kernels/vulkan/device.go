@@ -35,6 +35,7 @@ const runBytes = graph.RunBytes
 
 // Device holds the memory of one schedule and its recorded commands.
 type Device struct {
+	name     string
 	schedule *planner.Schedule
 	options  Options
 	gpu      *vk.Device
@@ -68,7 +69,7 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Minute
 	}
-	d := &Device{schedule: s, options: o, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, pipelines: map[string]*vk.Pipeline{}}
+	d := &Device{name: fmt.Sprintf("vulkan:%d %s (%s, %s)", p.Index, p.Name, p.Kind, p.Driver), schedule: s, options: o, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, pipelines: map[string]*vk.Pipeline{}}
 	if d.gpu, err = i.Open(p); err != nil {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
@@ -133,11 +134,8 @@ func (d *Device) load() error {
 	return nil
 }
 
-// Name describes the device.
-func (d *Device) Name() string {
-	p := d.gpu.Physical
-	return fmt.Sprintf("vulkan:%d %s (%s, %s)", p.Index, p.Name, p.Kind, p.Driver)
-}
+// Name describes the device, also after Close.
+func (d *Device) Name() string { return d.name }
 
 // Run does one step.
 func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {

@@ -18,7 +18,7 @@ func TestSteady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer d.Close()
+		t.Cleanup(func() { d.Close() })
 		opened := d.Memory()
 		if opened.Requested != s.Arena+s.State+s.Staging {
 			t.Errorf("%s: %d bytes requested, the plan has %d", spec.Family, opened.Requested, s.Arena+s.State+s.Staging)
@@ -40,6 +40,9 @@ func TestSteady(t *testing.T) {
 		}
 		if m := d.Memory(); m.Held != opened.Held || m.Peak != opened.Peak || m.Calls != opened.Calls {
 			t.Errorf("%s: memory went from %+v to %+v", spec.Family, opened, m)
+		}
+		if name := d.Name(); d.Close() != nil || d.Name() != name {
+			t.Errorf("%s: what was %s is %s after it is closed", spec.Family, name, d.Name())
 		}
 	}
 }
