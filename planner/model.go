@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
-	"memopt/planner/cluster"
 )
 
 // model is a graph with numbers for its dims: what the strategies and the
@@ -206,15 +205,4 @@ func (m *model) mayRunAgain(n *graph.Node) bool { return m.may[n.ID] }
 // repeatable reports whether running a node again changes nothing.
 func repeatable(n *graph.Node) bool {
 	return n.Phase == graph.Forward && n.Op.Recompute != graph.Never && !n.Op.View && n.Op.Overwrites == nil
-}
-
-// clusters lists what can run again as one.
-func (m *model) clusters() []cluster.Cluster {
-	all := cluster.Find(m.g)
-	for i := range all {
-		all[i].Entries = slices.DeleteFunc(all[i].Entries, func(e cluster.Entry) bool {
-			return slices.ContainsFunc(e.Nodes, func(n *graph.Node) bool { return !m.mayRunAgain(n) })
-		})
-	}
-	return slices.DeleteFunc(all, func(c cluster.Cluster) bool { return len(c.Entries) == 0 })
 }

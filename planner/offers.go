@@ -20,8 +20,9 @@ type offers struct {
 	named       map[string]bool // values that the outline's nodes make
 }
 
-// offers analyses the request's outline, or the graph itself.
-func (m *model) offers(r Request) (*offers, error) {
+// analyse finds what can be computed again in the request's outline, or in the
+// graph itself.
+func (m *model) analyse(r Request) (*offers, error) {
 	rules := cluster.Rules{ProbeLevel: 1, Boundary: r.Boundary, Compat: r.Compat, Library: m.g.Lib, Value: m.valueNamed}
 	var a *cluster.Analysis
 	var err error
@@ -46,7 +47,16 @@ func (m *model) offers(r Request) (*offers, error) {
 			o.makes[option] = m.makes(option)
 		}
 	}
-	if err := graph.Try(func() { o.keys = a.Keys() }); err != nil {
+	return o, nil
+}
+
+// offers is what an analysis comes to as the lines of a table.
+func (m *model) offers(r Request) (*offers, error) {
+	o, err := m.analyse(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := graph.Try(func() { o.keys = o.a.Keys() }); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	if r.Compat == "" {

@@ -13,24 +13,40 @@ import (
 	"memopt/planner/cluster"
 )
 
-// TestFind runs the cases of testdata/clusters.txt: comment lines, a graph,
-// ----, the clusters with their entries, and an empty line between cases.
-func TestFind(t *testing.T) {
+// TestGraphs runs the cases of testdata/clusters.txt: comment lines, a graph whose
+// nodes know their passes, ----, the keys with their places and what is dropped,
+// and an empty line between cases.
+func TestGraphs(t *testing.T) {
 	golden.Cases(t, "testdata/clusters.txt", func(input string) string {
 		g, err := graph.Parse(kernels.Library, input)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, input)
 		}
+		a, err := cluster.AnalyseGraph(g, cluster.Of(g), cluster.Rules{Library: kernels.Library})
+		if err != nil {
+			t.Fatal(err)
+		}
 		var got strings.Builder
-		for _, c := range cluster.Find(g) {
-			fmt.Fprintf(&got, "%s × %d saves %s\n", c.ID, len(c.Entries), cluster.Formula(c.Saving()))
-			for _, e := range c.Entries {
-				fmt.Fprintf(&got, "  %s:", e.Node.Name)
-				for _, n := range e.Nodes {
-					got.WriteString(" " + n.Name)
+		for _, k := range a.Keys() {
+			fmt.Fprintf(&got, "%s × %d saves %s\n", &k, len(k.Members), cluster.Formula(k.Saving))
+			for _, m := range k.Members {
+				for _, o := range a.Options(m) {
+					fmt.Fprintf(&got, "  %s:", g.Nodes[a.Plans[m.Plan].Entry].Name)
+					for _, i := range o.Nodes {
+						got.WriteString(" " + g.Nodes[i].Name)
+					}
+					for _, name := range o.Keeps {
+						got.WriteString(", keeps " + name)
+					}
+					for _, i := range o.Views {
+						got.WriteString(", with view " + g.Nodes[i].Name)
+					}
+					got.WriteString("\n")
 				}
-				fmt.Fprintf(&got, " saves %s\n", cluster.Formula(e.Saving))
 			}
+		}
+		for _, d := range a.Dropped {
+			fmt.Fprintf(&got, "not %s: %s\n", d.ID, d.Why)
 		}
 		return got.String()
 	})

@@ -28,6 +28,7 @@ type prober struct {
 	held     map[place]bool // storage of what is returned
 	inputs   map[string]bool
 	batch    []bool         // depends on what a step is fed
+	fixed    bool           // mended: no size varies
 	kept     map[place]bool // storage that crosses from layer to layer
 	weight   map[string]bool
 	trained  map[string]bool // weights whose gradient is returned
@@ -82,6 +83,7 @@ func newProber(a *Analysis, b passes) *prober {
 	}
 	p.findBatch()
 	if !a.Rules.compat() {
+		p.fixed = !slices.ContainsFunc(a.Outline.Inputs, p.symbolic)
 		p.mend()
 	}
 	return p
@@ -212,22 +214,24 @@ func (p *prober) drop(entry int, why string) {
 func (p *prober) guessWeights() {
 	o := p.a.Outline
 	p.weight, p.trained = map[string]bool{}, map[string]bool{}
-	symbolic := func(name string) bool {
-		return slices.ContainsFunc(o.Values[name].Shape, func(d graph.Dim) bool { _, fixed := d.Const(); return !fixed })
-	}
 	for _, name := range o.Outputs {
-		if param, ok := strings.CutSuffix(name, "_grad"); ok && p.inputs[param] && !symbolic(param) {
+		if param, ok := strings.CutSuffix(name, "_grad"); ok && p.inputs[param] && !p.symbolic(param) {
 			p.weight[param], p.trained[param] = true, true
 		}
 	}
-	if !slices.ContainsFunc(o.Inputs, symbolic) {
+	if !slices.ContainsFunc(o.Inputs, p.symbolic) {
 		return
 	}
 	for _, name := range o.Inputs {
-		if o.Values[name].Known && !symbolic(name) {
+		if o.Values[name].Known && !p.symbolic(name) {
 			p.weight[name] = true
 		}
 	}
+}
+
+// symbolic reports whether a value has a size that varies.
+func (p *prober) symbolic(name string) bool {
+	return slices.ContainsFunc(p.a.Outline.Values[name].Shape, func(d graph.Dim) bool { _, fixed := d.Const(); return !fixed })
 }
 
 // findBatch marks what depends on the inputs of a step.
@@ -377,9 +381,15 @@ func (p *prober) stops(at place, own map[place]bool) (stop, ok bool) {
 	return false, p.may(at.node)
 }
 
-// small reports whether a tensor has a fixed shape of few elements.
+// small reports whether a tensor has a fixed shape of few elements. Where a
+// program has no sizes that vary, the shape does not tell a constant from what
+// the step is fed: what depends on that has to be integers, or next to nothing.
 func (p *prober) small(name string) bool {
 	v := p.a.value(name)
+	if at, made := p.makers[name]; made && p.fixed && p.batch[at.node] && v.Type.IsFloat() {
+		bytes, ok := p.a.bytesOf(name).Const()
+		return ok && v.Known && bytes <= tiny
+	}
 	n := int64(1)
 	for _, d := range v.Shape {
 		c, fixed := d.Const()
