@@ -108,9 +108,16 @@ func widens(from, to graph.DType) bool {
 }
 
 // foldNumbers gives the output its contents where the input is a few constant
-// floats: exporters write the bounds of an integer Range so.
+// floats, or a single one that is made of sizes: exporters write the bounds of
+// an integer Range so.
 func foldNumbers(n *graph.Node, to graph.DType) {
 	v := n.Inputs[0]
+	if v.Def != nil && v.Type.IsFloat() && (to == graph.Int64 || to == graph.Int32) {
+		if f, ok := fractionOf(v); ok {
+			foldEach(n, 1, func(int) (graph.Dim, bool) { return f.whole() })
+		}
+		return
+	}
 	if v.Kind != graph.Const || v.Data == nil || !v.Type.IsFloat() || to.IsFloat() || v.Data.Len() > graph.MaxInts*v.Type.Size() {
 		return
 	}

@@ -17,7 +17,7 @@ var LinearCrossEntropy = define(graph.Op{
 	Doc:    "SoftmaxCrossEntropyLoss of x · weight + bias, rows at a time",
 	In:     "x, weight, labels, bias?",
 	Out:    "output",
-	Attrs:  "ignore_index int, reduction string=mean, transB int=0, rows int=256",
+	Attrs:  "ignore_index int, reduction string=mean, transB int=0, rows int=0",
 	Infer: func(n *graph.Node) {
 		inferLinearLoss(n, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3))
 		n.Set(0, n.Inputs[0].Type, graph.Shape{})
@@ -88,7 +88,7 @@ var _ = define(graph.Op{
 	Doc:    "the gradients of LinearCrossEntropy; computes the scores again",
 	In:     "dloss, x, weight, labels, bias?",
 	Out:    "dx?, dweight?, dbias?",
-	Attrs:  "ignore_index int, reduction string=mean, transB int=0, rows int=256",
+	Attrs:  "ignore_index int, reduction string=mean, transB int=0, rows int=0",
 	Infer: func(n *graph.Node) {
 		inferLinearLoss(n, n.Inputs[1], n.Inputs[2], n.Inputs[3], n.In(4))
 		n.Set(0, n.Inputs[1].Type, n.Inputs[1].Shape)
@@ -168,7 +168,11 @@ func features(n *graph.Node, x int) graph.Dim { return n.Inputs[x].Shape[1] }
 
 // chunkBytes is the room for the scores of some rows.
 func chunkBytes(n *graph.Node, x int) graph.Dim {
-	rows := n.Inputs[x].Shape[0].Min(graph.Num(int64(n.Int("rows"))))
+	most := n.Int("rows")
+	if most == 0 {
+		most = blockK
+	}
+	rows := n.Inputs[x].Shape[0].Min(graph.Num(int64(most)))
 	return rows.Mul(n.Inputs[x+1].Shape.Elems().FloorDiv(features(n, x))).Mul(graph.Num(4))
 }
 
@@ -202,8 +206,8 @@ func inferLinearLoss(n *graph.Node, x, weight, labels, bias *graph.Value) {
 	if r := n.Str("reduction"); r != "mean" && r != "sum" {
 		n.Fail("reduction is %q; there are sum and mean", r)
 	}
-	if n.Int("rows") < 1 {
-		n.Fail("rows is %d; it takes one at least", n.Int("rows"))
+	if n.Int("rows") < 0 {
+		n.Fail("rows is %d; it takes one at least, or 0 for as many as suit", n.Int("rows"))
 	}
 }
 
@@ -212,7 +216,7 @@ type linearLoss struct {
 	classLoss
 	x, weight, bias   *graph.Tensor // bias may be nil
 	samples, features int
-	chunk             int
+	chunk             int                // rows at a time
 	w                 struct{ i, p int } // strides of weight: from class to class, from feature to feature
 }
 
@@ -224,6 +228,9 @@ func newLinearLoss(c *graph.Call, x int) linearLoss {
 	if c.Node.Int("transB") != 0 {
 		classes = l.weight.Shape[0]
 		l.w.i, l.w.p = l.features, 1
+	}
+	if l.chunk == 0 { // then the sums over rows are cut where a product cuts them
+		l.chunk = depthOf(max(1, l.samples))
 	}
 	l.classLoss = newClassLoss(c.Node, c.In[x+2], nil, []int{l.samples, classes})
 	return l

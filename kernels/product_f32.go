@@ -207,7 +207,7 @@ func share(n, least, tile int) int {
 func (t *tile) block(m0, m1, n0, n1, k int, a, b operand, c result, add bool) {
 	buf := blocks.get()
 	defer blocks.put(buf)
-	depth := ceilDiv(k, ceilDiv(k, blockK))
+	depth := depthOf(k)
 	for j0 := n0; j0 < n1; j0 += blockN {
 		j1 := min(j0+blockN, n1)
 		for p0 := 0; p0 < k; p0 += depth {
@@ -339,6 +339,9 @@ func tileGo(_, k int, a, b, c []float32, ldc, right int, add bool) {
 		}
 	}
 }
+
+// depthOf is how much of a sum over k is done before the next part is added.
+func depthOf(k int) int { return ceilDiv(k, ceilDiv(k, blockK)) }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 

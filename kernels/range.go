@@ -93,15 +93,8 @@ func threeNumbers(start, limit, delta *graph.Value) (a, b, d float64, ok bool) {
 // wholeNumber is a value as a formula. A float can be one too: exporters cast
 // sizes to the type of the range.
 func wholeNumber(n *graph.Node, v *graph.Value) graph.Dim {
-	from := v
-	if v.Def != nil && v.Def.Op.Name == "Cast" && v.Type.IsFloat() {
-		from = v.Def.Inputs[0]
-	}
-	if len(from.Ints) == 1 {
-		return from.Ints[0]
-	}
-	if x, _, _, ok := threeNumbers(v, v, v); ok && x == math.Trunc(x) && math.Abs(x) < 1<<53 {
-		return graph.Num(int64(x))
+	if f, ok := fractionOf(v); ok && f.den.Is(1) {
+		return f.num
 	}
 	n.Fail("%q is not known before the step runs", v.Name)
 	return graph.Dim{}
