@@ -359,4 +359,13 @@ output f
 	if err != nil || !slices.Equal(warnings, []string{want}) {
 		t.Errorf("%q, %v", warnings, err)
 	}
+	// The file says of its nodes which pass they are of; so do the copies.
+	after, err := onnx.Read(filepath.Join(folder, "after.onnx"), kernels.Library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(after.Nodes) == len(m.Graph.Nodes) {
+		t.Error("nothing is copied")
+	}
+	sameTensors(t, "after a file of ours", runTraining(t, keepAll(t, after, c.Dims)), runTraining(t, keepAll(t, m.Graph, c.Dims)))
 }

@@ -117,8 +117,11 @@ func (e *editor) graph(b []byte, order []int) *stream {
 			s.add(part{bytes: m.raw(before)})
 		case !placed:
 			placed = true
+			behind := false // the forward pass
 			for _, i := range order {
-				s.add(part{bytes: appendBytes(nil, graphNode, e.node(i))})
+				b := e.node(i, behind)
+				behind = behind || e.backward(b)
+				s.add(part{bytes: appendBytes(nil, graphNode, b)})
 			}
 		}
 	}
@@ -171,8 +174,20 @@ func (e *editor) renamed(info []byte, name string) []byte {
 	return b
 }
 
-// node is a NodeProto of the file, or of a copy, as the outline has it.
-func (e *editor) node(i int) []byte {
+// backward reports whether a file of ours says of a node that it is of the
+// backward pass.
+func (e *editor) backward(b []byte) bool {
+	if _, ours := e.r.model.metadata[metaLoss]; !ours {
+		return false
+	}
+	n := &node{}
+	e.r.node(b, n)
+	return n.phase != graph.Forward
+}
+
+// node is a NodeProto of the file, or of a copy, as the outline has it. Copies
+// behind the forward pass of a file of ours say so.
+func (e *editor) node(i int, behind bool) []byte {
 	n := e.o.Nodes[i]
 	at := i
 	if i >= len(e.nodes) {
@@ -212,6 +227,9 @@ func (e *editor) node(i int) []byte {
 	}
 	if at != i {
 		b = appendText(b, nodeDoc, "Recompute of "+e.o.Nodes[at].Name)
+		if behind {
+			b = appendEntry(b, nodeMetadata, metaPhase, graph.Backward.String())
+		}
 	}
 	return b
 }

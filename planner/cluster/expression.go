@@ -410,7 +410,11 @@ func (s sum) at(sizes map[string]int64) sum {
 		part := sum{{coef: 1, exact: true}}
 		for _, f := range p.factors {
 			factor := sum{{1, true, []power{{name: f.name, pow: 1}}}}
-			if n, ok := sizes[f.name]; ok {
+			name := f.name
+			if plain, err := strconv.Unquote(name); err == nil {
+				name = plain
+			}
+			if n, ok := sizes[name]; ok {
 				factor = sum{{coef: float64(n), exact: true}}.add(nil)
 			} else if f.sum != nil {
 				factor = f.sum.at(sizes)

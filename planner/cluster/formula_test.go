@@ -11,7 +11,7 @@ import (
 // TestSaving: how a raw saving is simplified, and what it is for some sizes, as
 // ONNX Runtime's tools print both. The expected texts are sympy's own.
 func TestSaving(t *testing.T) {
-	sizes := map[string]int64{"a": 8, "b": 128, "n": 64, "batch": 1, "seq_len": 1024, "labels_dim0": 4, "labels_dim1": 32}
+	sizes := map[string]int64{"a": 8, "b": 128, "n": 64, "batch": 1, "seq_len": 1024, "labels_dim0": 4, "labels_dim1": 32, "the batch": 3}
 	for _, c := range []struct{ raw, simple, value string }{
 		{"(((((n)*(500)) * 4 * 1.000000)))", "2000.0*n", "128,000"},
 		{"((((3)) * 8 * 1.000000))", "24.0000000000000", "24"},
@@ -27,6 +27,7 @@ func TestSaving(t *testing.T) {
 		{"(((((labels_dim0*(labels_dim1 - 1))) * 8 * 1.000000))) + (((((empty_dim_param6)*(64)) * 4 * 1.000000)))",
 			"256.0*empty_dim_param6 + 8.0*labels_dim0*(labels_dim1 - 1)", "256.0*empty_dim_param6 + 992.0"},
 		{"(((1)) * 4 * 1.000000)", "4.00000000000000", "4"},
+		{`(((("the batch")*(64)) * 4 * 1.000000))`, `256.0*"the batch"`, "768"},
 		{"0", "0", "0"},
 		{"0 + (((a)*(b)) * 4 * 1.000000)", "4.0*a*b", "4,096"},
 		{"((5)*(7)) * 4 * 0.750000", "105.000000000000", "105"},

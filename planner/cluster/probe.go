@@ -505,7 +505,12 @@ func spell(s graph.Shape, spelled []string) string {
 	for i, d := range s {
 		text := d.String()
 		if spelled != nil && spelled[i] != "" {
-			text = strings.TrimSpace(spelled[i])
+			// What reads as no formula stays a name, in quotes.
+			if as := strings.TrimSpace(spelled[i]); as != text {
+				if _, err := ParseSaving(as); err == nil {
+					text = as
+				}
+			}
 		}
 		parts[i] = "(" + text + ")"
 	}

@@ -281,3 +281,27 @@ func TestSavingsAddUp(t *testing.T) {
 		}
 	}
 }
+
+// TestOddNames: what a file calls a dim may be no word. It is a name in quotes
+// then, and has its size.
+func TestOddNames(t *testing.T) {
+	for _, name := range []string{"the batch", "2x", "n*", "(n", "n)*(m", "数", `say "n"`} {
+		o := outline(t, "a0 Add x c -> x0\na com.microsoft.Gelu x0 -> g\nY YieldOp g -> dg\nb GeluGrad dg x0 g -> e\noutputs e\nvalue x0 f32 n 64\nvalue g f32 n 64")
+		for value, v := range o.Values {
+			v.Shape, v.Spelled = graph.Shape{graph.Sym(name), graph.Num(64)}, []string{name, "64"}
+			o.Values[value] = v
+		}
+		for _, compat := range []string{"1.19", ""} {
+			a := probe(t, o, cluster.Rules{ProbeLevel: 1, Compat: compat})
+			lines, err := a.Table(nil, map[string]int64{name: 5})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			for _, l := range lines {
+				if l.Value != "1,280" || !strings.Contains(l.Saving.String(), strconv.Quote(name)) {
+					t.Errorf("%q, compat %q: %s saves %s = %s", name, compat, &l.Key, l.Saving, l.Value)
+				}
+			}
+		}
+	}
+}
