@@ -13,6 +13,9 @@ import (
 // validateVariable turns the validation layer on.
 const validateVariable = "MEMOPT_VULKAN_VALIDATE"
 
+// hiddenVariable has tests run as on a device with memory of its own.
+const hiddenVariable = "MEMOPT_VULKAN_HIDDEN"
+
 func load() (*vk.Instance, error) { return vk.Load(os.Getenv(validateVariable) != "") }
 
 // Devices lists what Vulkan offers here. Without Vulkan the error says so and

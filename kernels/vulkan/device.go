@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"time"
 	"unsafe"
@@ -28,6 +29,10 @@ type Options struct {
 	Groups string
 	// Faults is for tests: see vk.Device.
 	Faults func(call string) int32
+	// Hidden is for tests: the processor does not see the device's memory, and all
+	// that goes there and comes from there is ferried. The variable
+	// MEMOPT_VULKAN_HIDDEN says the same.
+	Hidden bool
 }
 
 // runBytes is the block that holds what changes with each run.
@@ -73,7 +78,7 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 	if d.gpu, err = i.Open(p); err != nil {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
-	d.gpu.Faults = o.Faults
+	d.gpu.Faults, d.gpu.Hidden = o.Faults, o.Hidden || os.Getenv(hiddenVariable) != ""
 	if d.shared, err = sharesMemory(o.Groups, p); err != nil {
 		d.Close()
 		return nil, fmt.Errorf("vulkan: %w", err)
@@ -152,7 +157,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 			return t, fmt.Errorf("vulkan: input %q is %s%v, the plan is for %s%v", in.Value.Name, x.Type, x.Shape, in.Value.Type, in.Shape)
 		}
 		if err := d.write(spanOf(in), x.Bytes); err != nil {
-			return t, fmt.Errorf("vulkan: %w", err)
+			return t, fmt.Errorf("vulkan: input %q: %w", in.Value.Name, err)
 		}
 	}
 	to := unsafe.Slice((*byte)(d.run.Mapped()), runBytes)
@@ -214,7 +219,7 @@ func (d *Device) State(name string) (*graph.Tensor, error) {
 func (d *Device) copyOf(r planner.Ref) (*graph.Tensor, error) {
 	x := graph.NewTensor(r.Value.Type, r.Shape...)
 	if err := d.read(x.Bytes, spanOf(r)); err != nil {
-		return nil, fmt.Errorf("vulkan: %w", err)
+		return nil, fmt.Errorf("vulkan: %q: %w", r.Value.Name, err)
 	}
 	return x, nil
 }
@@ -229,7 +234,7 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 		return fmt.Errorf("vulkan: state %q is %s%v, not %s%v", name, r.Value.Type, r.Shape, x.Type, x.Shape)
 	}
 	if err := d.write(spanOf(r), x.Bytes); err != nil {
-		return fmt.Errorf("vulkan: %w", err)
+		return fmt.Errorf("vulkan: state %q: %w", name, err)
 	}
 	return nil
 }

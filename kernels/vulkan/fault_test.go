@@ -108,3 +108,32 @@ func TestLost(t *testing.T) {
 		}
 	}
 }
+
+// TestFerry: where the processor does not see the device's memory, a copy that
+// fails is an error that names the value, and ends the device's work like any other.
+func TestFerry(t *testing.T) {
+	gpu := device(t)
+	s := trainStep(t, faultSpec)
+	f := &failing{"vkQueueSubmit of copies", 1, -4, false}
+	d, err := vulkan.Open(s, gpu, vulkan.Options{Hidden: true, Faults: f.fault})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	run := planner.Run{Inputs: someInputs(s)}
+	if _, err := d.Run(run); err != nil {
+		t.Fatal(err)
+	}
+	f.armed = true
+	if _, err := d.Run(run); !errors.Is(err, vk.ErrDeviceLost) || !strings.Contains(err.Error(), "input \"") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := d.Output(s.Outputs[0].Value.Name); !errors.Is(err, vk.ErrDeviceLost) || !strings.Contains(err.Error(), "an earlier step failed") {
+		t.Errorf("reading after it: %v", err)
+	}
+	// A driver that has no memory for the ferry says so.
+	f = &failing{"vkAllocateMemory", 4, -2, true}
+	if _, err := vulkan.Open(s, gpu, vulkan.Options{Hidden: true, Faults: f.fault}); !errors.Is(err, vk.ErrDeviceMemory) {
+		t.Errorf("no ferry: %v", err)
+	}
+}

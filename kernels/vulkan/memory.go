@@ -261,11 +261,3 @@ func (d *Device) carry(c vk.Command) error {
 	defer d.gpu.FreeList(l)
 	return d.submit([]*vk.List{l})
 }
-
-// mappedBytes is what the processor sees of a block.
-func mappedBytes(b *vk.Block) []byte {
-	if b.Mapped() == nil {
-		return nil
-	}
-	return unsafe.Slice((*byte)(b.Mapped()), b.Bytes)
-}

@@ -9,27 +9,40 @@ import (
 	"memopt/planner"
 )
 
-// poison fills bytes with ones: NaN as a float of any width.
-func poison(b []byte) {
-	for i := range b {
-		b[i] = 0xff
+// poison fills bytes of the arena with ones: NaN as a float of any width.
+func (d *Device) poison(s span) error {
+	return d.write(s, bytes.Repeat([]byte{0xff}, int(s.end-s.at)))
+}
+
+// contents is a copy of all that the blocks of the spaces hold.
+func (d *Device) contents() (all [3][][]byte, err error) {
+	for i, s := range d.spaces {
+		for k, b := range s.blocks {
+			to := make([]byte, b.Bytes)
+			if err := d.read(to, span{planner.Space(i), s.starts[k], s.starts[k] + b.Bytes}); err != nil {
+				return all, err
+			}
+			all[i] = append(all[i], to)
+		}
 	}
+	return all, nil
 }
 
 // guard watches a launch in poison mode: what it returns is called behind it,
 // finds bytes that it should not have written, and poisons what dies with it.
-// It needs memory that the processor sees.
-func (d *Device) guard(p part) func() error {
+func (d *Device) guard(p part) (check func() error, err error) {
 	if !d.options.Poison || p.first >= len(d.launches) {
-		return func() error { return nil }
+		return func() error { return nil }, nil
 	}
-	before := [3][][]byte{}
-	for i, s := range d.spaces {
-		for _, b := range s.blocks {
-			before[i] = append(before[i], slices.Clone(mappedBytes(b)))
-		}
+	before, err := d.contents()
+	if err != nil {
+		return nil, err
 	}
 	return func() error {
+		after, err := d.contents()
+		if err != nil {
+			return err
+		}
 		l := d.launches[p.first].src
 		mine := []span{spanOf(l.Scratch)}
 		for _, r := range l.Out {
@@ -37,17 +50,19 @@ func (d *Device) guard(p part) func() error {
 		}
 		slices.SortFunc(mine, func(a, b span) int { return cmp.Compare(a.at, b.at) })
 		for i, s := range d.spaces {
-			for k, b := range s.blocks {
-				if at := changed(planner.Space(i), s.starts[k], before[i][k], mappedBytes(b), mine); at >= 0 {
+			for k := range s.blocks {
+				if at := changed(planner.Space(i), s.starts[k], before[i][k], after[i][k], mine); at >= 0 {
 					return fmt.Errorf("node %s wrote byte %d of the %s, which is not its own", d.launchName(p.first), at, planner.Space(i))
 				}
 			}
 		}
 		for _, f := range d.frees[p.first+1] {
-			poison(d.host(span{planner.Arena, f.Offset, f.Offset + f.Bytes}))
+			if err := d.poison(span{planner.Arena, f.Offset, f.Offset + f.Bytes}); err != nil {
+				return err
+			}
 		}
 		return nil
-	}
+	}, nil
 }
 
 // changed is the first place outside of the spans, which are in order, that

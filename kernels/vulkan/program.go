@@ -378,7 +378,10 @@ func (d *Device) forget(p *program) {
 // execute runs a program.
 func (d *Device) execute(p *program, r planner.Run) error {
 	for i, part := range p.parts {
-		guard := d.guard(part)
+		check, err := d.guard(part)
+		if err != nil {
+			return err
+		}
 		if err := d.submit(part.lists); err != nil {
 			from := 0
 			if i > 0 {
@@ -392,7 +395,7 @@ func (d *Device) execute(p *program, r planner.Run) error {
 				return err
 			}
 		}
-		if err := guard(); err != nil {
+		if err := check(); err != nil {
 			return err
 		}
 	}

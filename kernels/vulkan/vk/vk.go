@@ -15,6 +15,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -182,6 +183,9 @@ type Device struct {
 	// Faults is for tests: it is asked before memory is allocated and lists are
 	// submitted; another result than 0 stands for the call, which is not made.
 	Faults func(call string) int32
+	// Hidden is for tests: the host does not see what is near, as where a device
+	// has memory of its own.
+	Hidden bool
 
 	c       *C.mo_device
 	pool    C.uint64_t
@@ -340,7 +344,7 @@ func (d *Device) back(b *Block, buffer vulkan.Buffer, place Place) error {
 	if err := check("vkBindBufferMemory", int32(vulkan.BindBufferMemory(d.device, buffer, memory, 0))); err != nil {
 		return err
 	}
-	if mapped {
+	if mapped && !(d.Hidden && place == Near) {
 		var at unsafe.Pointer
 		if err := check("vkMapMemory", int32(vulkan.MapMemory(d.device, memory, 0, size, 0, &at))); err != nil {
 			return err
@@ -449,7 +453,10 @@ func (d *Device) FreeSets(s *Sets) {
 }
 
 // List is commands recorded once.
-type List struct{ handle C.uint64_t }
+type List struct {
+	handle C.uint64_t
+	copies bool // and does nothing else
+}
 
 // Record makes a list; Time and Reset are of the queries.
 func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
@@ -482,7 +489,7 @@ func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
 	if q != nil {
 		queries = q.handle
 	}
-	l := &List{}
+	l := &List{copies: !slices.ContainsFunc(commands, func(c Command) bool { return c.Kind == Dispatch })}
 	err := check("recording commands", int32(C.mo_record(d.c, d.pool, unsafe.SliceData(cs), C.uint32_t(len(cs)),
 		(*C.uint8_t)(unsafe.Pointer(&push[0])), queries, &l.handle)))
 	if l.handle != 0 {
@@ -554,7 +561,11 @@ func (d *Device) Submit(lists []*List, timeout time.Duration) error {
 	if len(d.handles) == 0 {
 		return nil
 	}
-	if r := d.fault("vkQueueSubmit"); r != 0 {
+	call := "vkQueueSubmit"
+	if lists[0].copies {
+		call = "vkQueueSubmit of copies"
+	}
+	if r := d.fault(call); r != 0 {
 		return check("running commands", r)
 	}
 	return check("running commands", int32(C.mo_submit(d.c, &d.handles[0], C.uint32_t(len(d.handles)), C.uint64_t(timeout))))
