@@ -94,13 +94,13 @@ type halves struct {
 	overwrites []int
 }
 
-// operand is a buffer's operand, by place and number: what overwrites an input
-// is that input.
+// operandKey names an operand: what overwrites an input is that input.
 type operandKey struct {
 	out   bool
 	index int
 }
 
+// operand is the one that a buffer is of, if it is one.
 func (h *halves) operand(b graph.Buffer) (operandKey, *graph.Operand) {
 	switch b.Place {
 	case graph.PlaceIn:
@@ -121,7 +121,7 @@ func (h *halves) convert() {
 	through := map[operandKey]bool{}
 	h.each(func(d *graph.Dispatch, i int, b graph.Buffer, key operandKey) {
 		form := halfForms[d.Kernel]
-		if form == nil || !form.floats()[i] || b.At != 0 || b.Bytes != 0 || key.out && !b.Writes {
+		if form == nil || !form.floats()[i] || b.At%8 != 0 || key.out && !b.Writes {
 			through[key] = true
 		}
 	})
@@ -138,13 +138,13 @@ func (h *halves) convert() {
 	for i, o := range l.In {
 		if key := (operandKey{false, i}); holdsHalves(o) && through[key] && o.Len() > 0 {
 			place(key, o)
-			before = append(before, h.cast(o, at[key], reads(i), true))
+			before = append(before, h.cast(o, at[key], reads(i), true)...)
 		}
 	}
 	for i, o := range l.Out {
 		if key, _ := h.operand(writes(i)); holdsHalves(o) && through[key] && o.Len() > 0 {
 			place(key, o)
-			after = append(after, h.cast(o, at[key], writes(i), false))
+			after = append(after, h.cast(o, at[key], writes(i), false)...)
 		}
 	}
 	h.each(func(d *graph.Dispatch, i int, b graph.Buffer, key operandKey) {
@@ -190,12 +190,16 @@ func halfDispatch(d graph.Dispatch, i int, o *graph.Operand) graph.Dispatch {
 		d.Spec = append(slices.Clone(d.Spec), make([]uint32, typesConstant+1-len(d.Spec))...)
 	}
 	d.Spec[typesConstant] |= halfKinds[o.Type] << (2 * i)
-	d.Buffers[i].Bytes = (int64(2*o.Len()) + 3) &^ 3 // whole words: offsets in plans leave room behind each value
+	b := &d.Buffers[i]
+	if b.Bytes == 0 {
+		b.Bytes = int64(4*o.Len()) - b.At
+	}
+	b.At, b.Bytes = b.At/2, (b.Bytes/2+3)&^3 // whole words: offsets in plans leave room behind each value
 	return d
 }
 
 // cast copies between an operand and floats in scratch.
-func (h *halves) cast(o *graph.Operand, floats, operand graph.Buffer, widen bool) graph.Dispatch {
+func (h *halves) cast(o *graph.Operand, floats, operand graph.Buffer, widen bool) []graph.Dispatch {
 	f := &graph.Operand{Type: graph.Float32, Shape: []int{o.Len()}}
 	to, from := operand, floats
 	if widen {
@@ -204,13 +208,15 @@ func (h *halves) cast(o *graph.Operand, floats, operand graph.Buffer, widen bool
 	to.Writes, from.Writes = true, false
 	s := h.l.With(nil, nil)
 	castForm.append(s, "a", f, []*graph.Operand{f}, []graph.Buffer{to, from})
-	d := s.Dispatches[0]
-	for i := range d.Buffers {
-		if (i == 0) != widen {
-			d = halfDispatch(d, i, o)
+	for k, d := range s.Dispatches {
+		for i := range d.Buffers {
+			if (i == 0) != widen {
+				d = halfDispatch(d, i, o)
+			}
 		}
+		s.Dispatches[k] = d
 	}
-	return d
+	return s.Dispatches
 }
 
 var castForm = formOf(graph.Float32, graph.Float32, graph.Float32, graph.Float32)

@@ -119,36 +119,72 @@ func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill *uint64,
 	if !mustFit(l, dims, maxMoveDims) {
 		return
 	}
-	n, rank := elems(dims), len(dims)
-	push := words(l, n)
-	push = append(push, uint32(int32(fromAt)), uint32(int32(toAt)))
-	for i, list := range [][]int{dims, from, to} {
-		for k := range maxMoveDims {
-			v := 0
-			if i == 0 {
-				v = 1
-			}
-			if k < rank {
-				v = list[k]
-			}
-			push = append(push, uint32(int32(v)))
-		}
-	}
 	number := uint64(0)
 	if fill != nil {
 		number = *fill
 	}
-	if size == 2 {
-		for i, b := range buffers {
-			if o := boundOperand(l, b); o != nil {
-				// Whole words: offsets in plans leave room behind each value.
-				buffers[i].Bytes = (int64(o.Len())*o.Type.Size() + 3) &^ 3
-			}
+	// Rows of the outer dim by pieces, if there is more than the device shows. A
+	// piece's buffers begin where its first element lies, or a little before.
+	ends := [2]boxEnd{{buffers[0], to, toAt}, {buffers[1], from, fromAt}}
+	each := dims[0]
+	for _, e := range ends {
+		if b := int64(e.strides[0] * size); b > 0 && int64(dims[0])*b > l.Limits.Range && l.Limits.Range > 2*pieceAlignment {
+			each = max(1, min(each, int((l.Limits.Range-2*pieceAlignment)/b)))
 		}
 	}
-	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: kernel, Spec: []uint32{uint32(rank), oneIf(fill != nil)}, Push: append(push, uint32(number), uint32(number>>32)), Buffers: buffers, Groups: inLine(l, ceilDiv(n, 256)),
-	})
+	for first := 0; first < dims[0]; first += each {
+		rows := append([]int{min(each, dims[0]-first)}, dims[1:]...)
+		n, push := elems(rows), []uint32(nil)
+		var parts []graph.Buffer
+		for _, e := range ends {
+			b, at := e.buffer, e.at
+			if each < dims[0] {
+				b, at = e.part(first, rows, size)
+			} else if o := boundOperand(l, b); o != nil && size == 2 {
+				// Whole words: offsets in plans leave room behind each value.
+				b.Bytes = (int64(o.Len())*o.Type.Size() + 3) &^ 3
+			}
+			parts, push = append(parts, b), append([]uint32{uint32(int32(at))}, push...)
+		}
+		push = append(words(l, n), push...)
+		for i, list := range [][]int{rows, from, to} {
+			for k := range maxMoveDims {
+				v := int(oneIf(i == 0))
+				if k < len(rows) {
+					v = list[k]
+				}
+				push = append(push, uint32(int32(v)))
+			}
+		}
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel: kernel, Spec: []uint32{uint32(len(rows)), oneIf(fill != nil)}, Push: append(push, uint32(number), uint32(number>>32)),
+			Buffers: parts, Groups: inLine(l, ceilDiv(n, 256)),
+		})
+	}
+}
+
+// boxEnd is where a box comes from, or goes to.
+type boxEnd struct {
+	buffer  graph.Buffer
+	strides []int
+	at      int
+}
+
+// part is what a dispatch sees of it that begins at row first, and where its first
+// element lies in that.
+func (e boxEnd) part(first int, dims []int, size int) (b graph.Buffer, at int) {
+	if b = e.buffer; b.Place == graph.PlaceNone {
+		return b, 0
+	}
+	low := e.at + first*e.strides[0]
+	at, high := low, low
+	for d, n := range dims {
+		low, high = min(low, low+(n-1)*e.strides[d]), max(high, high+(n-1)*e.strides[d])
+	}
+	begin := int64(low*size) &^ (pieceAlignment - 1)
+	b.At += begin
+	b.Bytes = (int64((high+1)*size) - begin + 3) &^ 3
+	return b, at - int(begin)/size
 }
 
 // bitsOf is a tensor's one number as it lies in memory.

@@ -184,6 +184,17 @@ func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand,
 		buffers = append(buffers, graph.Buffer{Place: buffers[len(buffers)-1].Place, Index: buffers[len(buffers)-1].Index, At: buffers[len(buffers)-1].At, Bytes: buffers[len(buffers)-1].Bytes})
 		st = append(st, st[len(st)-1])
 	}
+	rowBytes := make([]int64, 4)
+	for i := range rowBytes {
+		rowBytes[i] = int64(st[i][0]) * f.types[min(i, len(in))].Size()
+	}
+	inPieces(l, dims[0], buffers, rowBytes, func(rows int, buffers []graph.Buffer) {
+		f.dispatch(l, expr, append([]int{rows}, dims[1:]...), st, buffers, pq)
+	})
+}
+
+// dispatch appends one over operands with strides st under dims.
+func (f *pointwiseForm) dispatch(l *graph.Lowering, expr string, dims []int, st [][]int, buffers []graph.Buffer, pq []float64) {
 	rank, inner := len(dims), dims[len(dims)-1]
 	alone := uint32(0)
 	for i := range 3 {
@@ -194,7 +205,7 @@ func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand,
 		kernel, each = f.wide, 4
 	}
 	pq = append(pq, 0, 0)
-	push := append(words(l, z.Len()), bits(pq[0]), bits(pq[1]))
+	push := append(words(l, elems(dims)), bits(pq[0]), bits(pq[1]))
 	for i, list := range [][]int{dims, st[1], st[2], st[3]} {
 		fill := 0
 		if i == 0 {
@@ -204,6 +215,6 @@ func (f *pointwiseForm) append(l *graph.Lowering, expr string, z *graph.Operand,
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: kernel, Spec: []uint32{f.code(expr), uint32(rank), alone}, Push: push, Buffers: buffers,
-		Groups: inLine(l, ceilDiv(ceilDiv(z.Len(), each), 256)),
+		Groups: inLine(l, ceilDiv(ceilDiv(elems(dims), each), 256)),
 	})
 }

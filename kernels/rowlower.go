@@ -29,10 +29,18 @@ func lowerLinesInto(l *graph.Lowering, out int, rule uint32, lines, n, inner int
 	if lines*n == 0 || l.Refused != "" {
 		return
 	}
-	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: rowKernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: words(l, lines, n, inner),
-		Buffers: []graph.Buffer{writes(out), a, b}, Groups: inLine(l, lines),
-	})
+	dispatch := func(lines int, buffers []graph.Buffer) {
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel: rowKernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: words(l, lines, n, inner), Buffers: buffers, Groups: inLine(l, lines),
+		})
+	}
+	buffers := []graph.Buffer{writes(out), a, b}
+	if inner > 1 {
+		dispatch(lines, buffers)
+		return
+	}
+	row := int64(4 * n)
+	inPieces(l, lines, buffers, []int64{row, row, row}, dispatch)
 }
 
 // biasSoftmaxInto adds the bias into an output, then takes the softmax there.

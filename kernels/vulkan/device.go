@@ -33,6 +33,9 @@ type Options struct {
 	// that goes there and comes from there is ferried. The variable
 	// MEMOPT_VULKAN_HIDDEN says the same.
 	Hidden bool
+	// Range is for tests: how many bytes of a buffer a kernel sees, where the device
+	// shows more.
+	Range int64
 }
 
 // runBytes is the block that holds what changes with each run.
@@ -70,6 +73,9 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 	i, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("vulkan: %w", err)
+	}
+	if o.Range == 0 {
+		o.Range = int64(p.MaxRange)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Minute

@@ -32,6 +32,14 @@
 // says what each binding holds. What a kernel without that form sees is widened
 // into the plan's work space and narrowed behind it.
 //
+// # Large operands
+//
+// A device shows a kernel so many bytes of a buffer at most; Adreno and lavapipe
+// 128 MiB, most others 4 GiB. Elementwise operators, softmax over the last dim and
+// what moves elements are done in pieces then (kernels/piecelower.go). What else is
+// larger runs on the processor. Copies through a block of 16 MiB serve memory that
+// the processor does not see; MEMOPT_VULKAN_HIDDEN has tests go that way.
+//
 // # What goes wrong
 //
 // A plan that is larger than what the driver leaves to the process is refused

@@ -32,12 +32,12 @@ func TestProducts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conform(t, gpu, &op, cases, groups)
+			conform(t, gpu, &op, cases, vulkan.Options{Groups: groups})
 			gemm := kernels.Library.Find("", "Gemm", 0)
 			if cases, err = kernels.Cases(gemm); err != nil {
 				t.Fatal(err)
 			}
-			conform(t, gpu, gemm, append(cases, kernels.HalfCases(gemm, graph.BFloat16)...), groups)
+			conform(t, gpu, gemm, append(cases, kernels.HalfCases(gemm, graph.BFloat16)...), vulkan.Options{Groups: groups})
 		})
 	}
 }

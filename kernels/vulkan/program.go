@@ -29,7 +29,7 @@ type dispatch struct {
 // prepare asks every node for its dispatches and makes pipelines and sets.
 func (d *Device) prepare() error {
 	p := d.gpu.Physical
-	limits := graph.Limits{Subgroup: p.Subgroup, Range: int64(p.MaxRange), Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared}
+	limits := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared}
 	for i, g := range p.MaxGroups {
 		limits.Groups[i] = int(min(g, 1<<30))
 	}
@@ -145,8 +145,8 @@ func (d *Device) unfit(low *graph.Lowering) string {
 			return fmt.Sprintf("kernel %s sees %d buffers, and the device takes %d", x.Kernel.Name, len(x.Buffers), p.StorageBuffers)
 		}
 		for i, b := range x.Buffers {
-			if n := bufferBytes(low, b); uint64(n) > p.MaxRange {
-				return fmt.Sprintf("buffer %d of kernel %s has %d bytes, and the device shows at most %d", i, x.Kernel.Name, n, p.MaxRange)
+			if n := bufferBytes(low, b); n > d.options.Range {
+				return fmt.Sprintf("buffer %d of kernel %s has %d bytes, and the device shows at most %d", i, x.Kernel.Name, n, d.options.Range)
 			}
 		}
 	}
