@@ -34,6 +34,8 @@
 //     cost; takeback.go remembers what turned out to fit.
 //   - starts.go makes plans to begin with of what the cuts keep. Equal layers,
 //     which a price takes all or none of, are divided by a mixture.
+//   - evict.go walks the order once and forgets what does not fit, which finds
+//     plans close to the floor, where what cuts keep fits only at their places.
 //   - exact.go finds the cheapest launches of a small program by shortest paths.
 //   - solve.go puts them together: start, repair, take back, exchange, until the
 //     plan is near the bound or the work is done.

@@ -65,6 +65,13 @@ func (x *search) share(part float64) {
 	x.until, x.stage = x.begin+int64(float64(x.work)*part), x.sim.work
 }
 
+// beside does something whose work is not that of other stages.
+func (x *search) beside(stage func()) {
+	before := x.sim.work
+	stage()
+	x.begin += x.sim.work - before
+}
+
 func (x *search) done() bool { return x.ended() || x.extra <= x.enough }
 
 // try tells what a change makes of a plan that was simulated last, or taken in

@@ -78,6 +78,9 @@ const (
 	good   = 0.0005
 )
 
+// wide is a gap that starts of another kind may close.
+const wide = 0.004
+
 // mostAgain is how many launches for each operator a plan may have on average.
 const mostAgain = 8
 
@@ -113,6 +116,9 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 		}
 		least = e.least * s.unit
 		x.enough = least + min(enough*s.total, least/100)
+	}
+	if x.extra > least+wide*s.total && len(s.p.Cost) <= mostRefined {
+		x.beside(func() { x.descend(s.evictions(limit, work/6), true, 0.45) })
 	}
 	x.swap(0.4)
 	x.enough = least + min(good*s.total, least/50)

@@ -1,0 +1,283 @@
+package recompute
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// evictor walks the order once with a limit of bytes. Where something does not
+// fit, it forgets what is cheap to make again for its bytes and not read for
+// long. Plans so made are seldom the cheapest, but there is one close to the
+// floor too, where what cuts keep at some places does not fit at others.
+type evictor struct {
+	s     *Solver
+	limit int64
+	w     weighing
+	p     plan
+
+	there   []bool  // by value
+	pinned  []int32 // by value: pending launches that read it
+	touched []int32 // by value: the last place that did
+	sum     int64   // bytes there that may be forgotten
+	fixed   int64   // other bytes alive at the place, and what its operator needs
+	place   int32
+	need    []int32   // by value: the next place that wants it there
+	again   []float64 // by value: cost of making it from what is there
+	next    []int32   // by value: how many of its readers were passed
+	most    int       // launches left
+}
+
+// weighing says how much the parts of a value's worth count: the cost of making
+// it again, its bytes, and how far its next reader is, as powers.
+type weighing struct{ cost, bytes, far float64 }
+
+var weighings = []weighing{{1, 1, 1}, {1, 1, 0.5}, {0.5, 1, 1}, {1, 1, 0}, {0, 0, 1}, {1, 0.5, 1}}
+
+// evictions are plans of evictors, cheapest first, as many as some work allows.
+func (s *Solver) evictions(limit, work int64) (all []func() plan) {
+	type found struct {
+		p     plan
+		extra float64
+	}
+	var plans []found
+	begin := s.sim.work
+	for _, w := range weighings {
+		if s.sim.work-begin > work {
+			break
+		}
+		aim := limit
+		for range aims {
+			e := s.newEvictor(aim, w)
+			if !e.run() || !s.sim.run(e.p, limit) {
+				break
+			}
+			if s.sim.peak <= limit {
+				plans = append(plans, found{e.p, s.sim.extra})
+				break
+			}
+			aim -= s.sim.peak - limit
+		}
+	}
+	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
+	for _, f := range plans {
+		all = append(all, f.p.clone)
+	}
+	return all
+}
+
+// aims is how often an evictor aims below what was over the limit.
+const aims = 3
+
+func (s *Solver) newEvictor(limit int64, w weighing) *evictor {
+	n := len(s.p.Bytes)
+	e := &evictor{s: s, limit: limit, w: w, p: plan{gone: make([]bool, n)}, there: make([]bool, n), pinned: make([]int32, n), touched: make([]int32, n),
+		need: make([]int32, n), again: make([]float64, n), next: make([]int32, n), most: s.sim.most}
+	copy(e.p.gone, s.p.Forced)
+	return e
+}
+
+const never = math.MaxInt32
+
+func (e *evictor) run() bool {
+	prob := e.s.p
+	n := int32(len(prob.Cost))
+	across := e.s.across()
+	for op := range n {
+		e.place, e.fixed = op, across[op]
+		for _, v := range prob.Inputs.Of(op) {
+			e.pinned[v]++
+		}
+		for _, v := range prob.Inputs.Of(op) {
+			if !e.there[v] && e.s.may(v) && !e.make(v) {
+				return false
+			}
+		}
+		if !e.launch(op, true) {
+			return false
+		}
+		for _, v := range prob.Inputs.Of(op) {
+			e.pinned[v]--
+		}
+	}
+	return true
+}
+
+// across is, by operator, the bytes of what may not be forgotten while it is
+// the next to run first.
+func (s *Solver) across() []int64 {
+	sum := make([]int64, len(s.p.Cost)+1)
+	for v, x := range s.spans {
+		if s.sim.maker[v] >= 0 && !s.may(int32(v)) && x.made < x.last {
+			sum[x.made+1] += s.p.Bytes[v]
+			if int(x.last)+1 < len(sum) {
+				sum[x.last+1] -= s.p.Bytes[v]
+			}
+		}
+	}
+	for op := 1; op < len(sum); op++ {
+		sum[op] += sum[op-1]
+	}
+	return sum
+}
+
+func (e *evictor) make(v int32) bool {
+	op := e.s.sim.maker[v]
+	if !e.s.p.Again[op] {
+		return false
+	}
+	for _, u := range e.s.p.Inputs.Of(op) {
+		e.pinned[u]++
+	}
+	for _, u := range e.s.p.Inputs.Of(op) {
+		if !e.there[u] && e.s.may(u) && !e.make(u) {
+			return false
+		}
+	}
+	ok := e.launch(op, false)
+	for _, u := range e.s.p.Inputs.Of(op) {
+		e.pinned[u]--
+	}
+	return ok
+}
+
+// launch runs an operator when there is room for what it writes.
+func (e *evictor) launch(op int32, first bool) bool {
+	prob := e.s.p
+	if e.most--; e.most < 0 {
+		return false
+	}
+	room := e.limit - e.fixed - prob.Work[op]
+	outs := prob.Outputs.Of(op)
+	for _, v := range outs {
+		if !e.there[v] && (first || e.s.may(v)) || !first && !e.s.may(v) {
+			room -= prob.Bytes[v]
+		}
+	}
+	for _, v := range prob.Inputs.Of(op) {
+		e.touched[v] = e.place
+	}
+	if e.sum > room {
+		e.look()
+		for e.sum > room {
+			if !e.forget(op, room) {
+				// The output may lie over an input that nobody wants any more.
+				over := false
+				for _, v := range prob.Over.Of(op) {
+					over = over || e.s.may(v) && e.need[v] == never || !e.s.may(v) && e.s.spans[v].last == e.place
+				}
+				if !over || e.sum > room+prob.Bytes[outs[0]] {
+					return false
+				}
+				break
+			}
+		}
+	}
+	for _, v := range outs {
+		e.touched[v] = e.place
+		if e.s.may(v) && !e.there[v] {
+			e.there[v] = true
+			e.sum += prob.Bytes[v]
+		}
+	}
+	return true
+}
+
+// look finds out what is wanted when, and what it would cost again.
+func (e *evictor) look() {
+	prob, s := e.s.p, e.s
+	s.sim.work += int64(len(e.need)) / 2
+	for v := range e.need {
+		e.need[v] = never
+		if s.may(int32(v)) {
+			ops := s.uses.Of(int32(v))
+			for int(e.next[v]) < len(ops) && ops[e.next[v]] < e.place {
+				e.next[v]++
+			}
+			k := e.next[v]
+			if int(k) < len(ops) && ops[k] == e.place {
+				k++
+			}
+			if int(k) < len(ops) {
+				e.need[v] = ops[k]
+			}
+		}
+	}
+	for op := e.place; op >= 0; op-- {
+		if !prob.Again[op] {
+			continue
+		}
+		want := int32(never)
+		for _, v := range prob.Outputs.Of(op) {
+			if s.may(v) && !e.there[v] {
+				want = min(want, e.need[v])
+			}
+		}
+		if want < never {
+			for _, v := range prob.Inputs.Of(op) {
+				e.need[v] = min(e.need[v], want)
+			}
+		}
+	}
+	for op := range e.place + 1 {
+		if !prob.Again[op] {
+			continue
+		}
+		c := prob.Cost[op]
+		for _, v := range prob.Inputs.Of(op) {
+			if !e.there[v] && s.may(v) {
+				c += e.again[v]
+			}
+		}
+		for _, v := range prob.Outputs.Of(op) {
+			e.again[v] = c
+		}
+	}
+	for v, is := range e.there {
+		if is && e.need[v] == never && e.pinned[v] == 0 {
+			e.drop(int32(v))
+		}
+	}
+}
+
+// forget forgets what is worth least. It reports false if nothing may go.
+func (e *evictor) forget(op int32, room int64) bool {
+	prob := e.s.p
+	best, least := int32(-1), math.Inf(1)
+	for v, is := range e.there {
+		if !is || e.pinned[v] > 0 || prob.Bytes[v] == 0 {
+			continue
+		}
+		worth := math.Pow(e.again[v]+e.s.unit, e.w.cost) / math.Pow(float64(prob.Bytes[v]), e.w.bytes) / math.Pow(float64(e.need[v]-e.place), e.w.far)
+		if worth < least {
+			best, least = int32(v), worth
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	e.drop(best)
+	e.look()
+	return true
+}
+
+// drop forgets a value after what touched it last.
+func (e *evictor) drop(v int32) {
+	e.there[v] = false
+	e.sum -= e.s.p.Bytes[v]
+	at := e.touched[v] + 1
+	if at <= e.s.p.Border && e.reader(v, at) >= e.s.p.Border {
+		e.p.gone[v] = true
+	} else if i, known := e.p.search(event{at, v}); !known {
+		e.p.events = slices.Insert(e.p.events, i, event{at, v})
+	}
+}
+
+// reader is the first operator from a place on that reads a value.
+func (e *evictor) reader(v, at int32) int32 {
+	ops := e.s.uses.Of(v)
+	if i, _ := slices.BinarySearch(ops, at); i < len(ops) {
+		return ops[i]
+	}
+	return never
+}
