@@ -1,0 +1,82 @@
+package kernels
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"memopt/memopt/graph"
+)
+
+// TestConvolutions: all three sides of any convolution agree with plain loops,
+// at any level, and do not depend on how they are dealt out.
+func TestConvolutions(t *testing.T) {
+	rapid.Check(t, testConvolution)
+	atEachLevel(t, func(t *testing.T) { rapid.Check(t, testConvolution) })
+}
+
+func testConvolution(t *rapid.T) {
+	number := func(name string, lo, hi int) int { return rapid.IntRange(lo, hi).Draw(t, name) }
+	c := &convolution{n: number("images", 1, 3), group: number("groups", 1, 2), inner: number("inner", 1, 9), outer: number("outer", 1, 14),
+		in: ones, out: ones, kernel: ones, stride: ones, dilation: ones}
+	for axis := number("first axis", 0, 2); axis < 3; axis++ {
+		c.in[axis], c.kernel[axis], c.stride[axis] = number("in", 1, 9), number("kernel", 1, 3), number("stride", 1, 3)
+		if axis == 2 {
+			c.in[axis] = number("line", 1, 40)
+		}
+		c.dilation[axis], c.pad[axis] = number("dilation", 1, 2), number("pad", 0, 4)
+		reach := (c.kernel[axis]-1)*c.dilation[axis] + 1
+		room := c.in[axis] + c.pad[axis] + number("pad behind", 0, 4)
+		if room < reach {
+			t.Skip("no window has room")
+		}
+		c.out[axis] = (room-reach)/c.stride[axis] + 1
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	// Behind and before what may be read there is NaN.
+	tensor := func(n int) *graph.Tensor {
+		x := graph.NewTensor(graph.Float32, n+128)
+		for i := range x.F32() {
+			x.F32()[i] = float32(math.NaN())
+			if i >= 64 && i < n+64 {
+				x.F32()[i] = float32(rng.NormFloat64())
+			}
+		}
+		return &graph.Tensor{Type: graph.Float32, Shape: []int{n}, Bytes: x.Bytes[4*64 : 4*(n+64)]}
+	}
+	x := tensor(c.n * c.group * c.inner * volume(c.in))
+	y := tensor(c.n * c.group * c.outer * volume(c.out))
+	w := tensor(c.group * c.outer * c.inner * volume(c.kernel))
+	for _, side := range []struct {
+		name       string
+		like, bias *graph.Tensor
+		plain      func(to, bias *graph.Tensor)
+		fast       func(par parallel, to, bias []float32)
+	}{
+		{"forward", y, tensor(c.group * c.outer), func(to, bias *graph.Tensor) { c.forward(x, w, bias, to) },
+			func(par parallel, to, bias []float32) { c.fastForward(par, x.F32(), w.F32(), bias, to) }},
+		{"backward", x, tensor(c.group * c.inner), func(to, bias *graph.Tensor) { c.backward(y, w, bias, to) },
+			func(par parallel, to, bias []float32) { c.fastBackward(par, y.F32(), w.F32(), bias, to) }},
+		{"filters", w, nil, func(to, _ *graph.Tensor) { c.filters(x, y, to) },
+			func(par parallel, to, _ []float32) { c.fastFilters(par, x.F32(), y.F32(), to) }},
+	} {
+		want, got, again := tensor(side.like.Len()), tensor(side.like.Len()), tensor(side.like.Len())
+		var bias []float32
+		if side.bias != nil {
+			bias = side.bias.F32()
+		}
+		side.plain(want, side.bias)
+		side.fast(serial, got.F32(), bias)
+		side.fast(func(n, _ int, f func(lo, hi int)) { f(n/3, n); f(0, n/3) }, again.F32(), bias)
+		for i, v := range want.F32() {
+			if g := got.F32()[i]; !(math.Abs(float64(g-v)) <= 1e-4*(1+math.Abs(float64(v)))) {
+				t.Fatalf("%s: element %d is %v, not %v", side.name, i, g, v)
+			}
+			if math.Float32bits(again.F32()[i]) != math.Float32bits(got.F32()[i]) {
+				t.Fatalf("%s: element %d depends on the ranges", side.name, i)
+			}
+		}
+	}
+}
