@@ -239,7 +239,7 @@ func (t turned) pack(dst []float32, i0, i1, p0, p1, w int) {
 	if i1-i0 < w {
 		clear(dst[:(p1-p0)*w])
 	}
-	if wide() && t.taps > 1 && t.taps <= mostTaps && w <= 16 {
+	if wide() && t.taps > 1 && (t.of == nil || t.taps <= mostTaps) && w <= 16 {
 		t.turnTaps(dst, i0, i1, p0, p1, w)
 		return
 	}

@@ -17,6 +17,9 @@ func turnSeenAVX512(dst, src *float32, t *turning, n, w int, seen *uint64, bit i
 //go:noescape
 func turnPairsAVX512(dst, src *float32, t *turning, n, w int, seen *uint64, bit int)
 
+//go:noescape
+func turnSomeAVX512(dst, src *float32, t *turning, n, w, all, some int)
+
 // copySeen copies what is seen: a sight's channels, at most so many, lie srcStep
 // apart and go dstStep apart.
 func copySeen(dst, src []float32, list []sight, channels, srcStep, dstStep int) {
@@ -45,4 +48,9 @@ func turnSeen(dst, src []float32, t *turning, n, w int, seen []uint64, bit int) 
 // turnPairs is the same for every other element.
 func turnPairs(dst, src []float32, t *turning, n, w int, seen []uint64, bit int) {
 	turnPairsAVX512(unsafe.SliceData(dst), unsafe.SliceData(src), t, n, w, &seen[0], bit)
+}
+
+// turnSome turns those elements of rows of all, at most 16, that have a bit: n.
+func turnSome(dst, src []float32, t *turning, n, w, all, some int) {
+	turnSomeAVX512(unsafe.SliceData(dst), unsafe.SliceData(src), t, n, w, all, some)
 }

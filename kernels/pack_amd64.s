@@ -142,7 +142,7 @@ GLOBL evens<>(SB), RODATA|NOPTR, $64
 #define AHEAD 512
 
 #define LOAD(i, row) \
-	MOVQ 8*i(R8), AX \
+	MOVQ 8*i(R8), AX              \
 	VMOVUPS.Z (SI)(AX*4), K1, row \
 	PREFETCHT0 AHEAD(SI)(AX*4)
 
@@ -326,6 +326,10 @@ turnEnd:
 	VZEROUPPER
 	RET
 
+#define LOADSOME(i, row) \
+	LOAD(i, row)                \
+	VCOMPRESSPS.Z row, K2, row
+
 // func turnSeenAVX512(dst, src *float32, t *turning, n, w int, seen *uint64, bit int)
 TEXT ·turnSeenAVX512(SB), NOSPLIT, $0-56
 	TURNING
@@ -408,5 +412,41 @@ turnPairsDone:
 	JMP turnPairsNext
 
 turnPairsEnd:
+	VZEROUPPER
+	RET
+
+// func turnSomeAVX512(dst, src *float32, t *turning, n, w, all, some int)
+// The same for n elements of rows of all, at most 16: those whose bits are in
+// some.
+TEXT ·turnSomeAVX512(SB), NOSPLIT, $0-56
+	TURNING
+	MOVQ some+48(FP), AX
+	KMOVW AX, K2
+	MOVQ CX, R10
+	MOVQ all+40(FP), AX
+	MOVL $1, DX
+	SHLXL AX, DX, DX
+	DECL DX
+	KMOVW DX, K1
+	LOADSOME(0, Z0)
+	LOADSOME(1, Z1)
+	LOADSOME(2, Z2)
+	LOADSOME(3, Z3)
+	LOADSOME(4, Z4)
+	LOADSOME(5, Z5)
+	LOADSOME(6, Z6)
+	LOADSOME(7, Z7)
+	LOADSOME(8, Z8)
+	LOADSOME(9, Z9)
+	LOADSOME(10, Z10)
+	LOADSOME(11, Z11)
+	LOADSOME(12, Z12)
+	LOADSOME(13, Z13)
+	LOADSOME(14, Z14)
+	LOADSOME(15, Z15)
+	TURN
+	WRITEALL(turnSomeDone)
+
+turnSomeDone:
 	VZEROUPPER
 	RET

@@ -187,34 +187,33 @@ func turnRows(dst, src []float32, n, k, ld, w int) {
 	}
 }
 
-// turnTaps is pack for filters of several taps, at most mostTaps: all of them are
-// turned, wherever only some take part.
+// turnTaps is pack for filters of several taps, or of some of at most mostTaps.
 func (f turned) turnTaps(dst []float32, i0, i1, p0, p1, w int) {
 	t := turning{lanes: firstLanes(i1 - i0)}
 	for r := range t.from {
 		t.from[r] = min(i0+r, i1-1) * f.taps
 	}
-	if f.of == nil {
-		for p := p0; p < p1; {
-			outer, tap := p/f.taps, p%f.taps
-			n := min(f.taps-tap, p1-p)
-			t.base = outer*f.inner*f.taps + tap
-			turnAll(dst[(p-p0)*w:], f.data, &t, n, w)
-			p += n
-		}
-		return
+	taps := f.taps
+	if f.of != nil {
+		taps = len(f.of)
 	}
-	var all [mostTaps * 16]float32
 	for p := p0; p < p1; {
-		outer, first := p/len(f.of), p%len(f.of)
+		outer, first := p/taps, p%taps
+		n := min(taps-first, p1-p)
 		t.base = outer * f.inner * f.taps
-		turnAll(all[:], f.data, &t, f.taps, 16)
-		for _, tap := range f.of[first:min(len(f.of), first+p1-p)] {
-			copy(dst[(p-p0)*w:][:i1-i0], all[tap*16:])
-			p++
+		if f.of == nil {
+			t.base += first
+			turnAll(dst[(p-p0)*w:], f.data, &t, n, w)
+		} else {
+			some := 0
+			for _, tap := range f.of[first : first+n] {
+				some |= 1 << tap
+			}
+			turnSome(dst[(p-p0)*w:], f.data, &t, n, w, f.taps, some)
 		}
+		p += n
 	}
 }
 
-// mostTaps is how many taps turnTaps takes.
-const mostTaps = 32
+// mostTaps is how many taps filters may have of which only some take part.
+const mostTaps = 16

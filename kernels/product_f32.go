@@ -180,13 +180,14 @@ func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c result, add b
 	// share panels wait for one another twice a block, and waking one takes as
 	// long as a good part of it. Shares of the same rows that one worker has in
 	// a row are done as one.
-	rows, cols := share(m, 256, t.rows), share(n, 128, t.cols)
-	across := ceilDiv(n, cols)
-	par(ceilDiv(m, rows)*across, 1, func(lo, hi int) {
+	rows, cols := shares(m, 256, t.rows), shares(n, 128, t.cols)
+	par(rows*cols, 1, func(lo, hi int) {
 		for lo < hi {
-			row, first := lo/across, lo%across
-			last := min(across, first+hi-lo)
-			t.block(row*rows, min((row+1)*rows, m), first*cols, min(last*cols, n), k, a, b, c, add)
+			row, first := lo/cols, lo%cols
+			last := min(cols, first+hi-lo)
+			m0, m1 := shareOf(m, t.rows, row, row+1, rows)
+			n0, n1 := shareOf(n, t.cols, first, last, cols)
+			t.block(m0, m1, n0, n1, k, a, b, c, add)
 			lo += last - first
 		}
 	})
@@ -196,11 +197,26 @@ func (t *tile) multiply(par parallel, m, n, k int, a, b operand, c result, add b
 // dealt out in shares.
 const aShare = 8 << 10
 
-// share is how many of n rows or columns a share has: an eighth, but enough
-// that packing the other factor again is little work beside them.
-func share(n, least, tile int) int {
-	parts := max(1, min(8, n/least), ceilDiv(n, 512))
-	return ceilDiv(ceilDiv(n, parts), tile) * tile
+// shares is in how many shares n rows or columns are dealt out: powers of two
+// where they are few, which few workers share evenly, but none so small that
+// packing the other factor again is much work beside it.
+func shares(n, least, tile int) int {
+	parts := n / 512
+	if parts < 8 {
+		for parts = 1; parts < 8 && n/(2*parts) >= least; {
+			parts *= 2
+		}
+		if parts == 8 && n/8 < 256 {
+			parts = 4
+		}
+	}
+	return min(parts, ceilDiv(n, tile))
+}
+
+// shareOf is what shares [first, last) of so many have of n, in whole tiles.
+func shareOf(n, tile, first, last, shares int) (lo, hi int) {
+	tiles := ceilDiv(n, tile)
+	return tiles * first / shares * tile, min(n, tiles*last/shares*tile)
 }
 
 // block computes rows [m0, m1) × columns [n0, n1).
