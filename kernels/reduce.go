@@ -239,9 +239,18 @@ func each(shape, st []int, f func(k int) bool) {
 type quickReduction struct {
 	start float64
 	row   func(acc float64, xs []float32) float64
-	rows  func(acc []float64, xs []float32)
-	join  func(acc, more []float64)        // what rows made of later rows
-	done  func(acc float64, n int) float64 // nil: acc as it is
+	rows  func(acc []float64, xs []float32, rows, step int) // of rows that lie step apart
+	join  func(acc, more []float64)                         // what rows made of later rows
+	done  func(acc float64, n int) float64                  // nil: acc as it is
+}
+
+// rowByRow is quickReduction.rows for what takes one row.
+func rowByRow(f func(acc []float64, xs []float32)) func(acc []float64, xs []float32, rows, step int) {
+	return func(acc []float64, xs []float32, rows, step int) {
+		for r := range rows {
+			f(acc, xs[r*step:][:len(acc)])
+		}
+	}
 }
 
 // partRows is how many rows make a part, at least, where columns are reduced:
@@ -315,9 +324,16 @@ func (r reduction) fast(c *graph.Call) {
 		}
 		base := i % width
 		walk(stay[:k], i/width, i/width+1, func(_ int, at []int) { base += at[0] }, stayAt[:k])
-		walk(gone, from, to, func(_ int, at []int) {
-			q.rows(acc, in[base+at[0]:base+at[0]+len(acc)])
-		}, goneAt)
+		run, step := 1, width
+		if k := len(gone) - 1; k >= 0 {
+			run, step = gone[k], goneAt[k]
+		}
+		for from < to {
+			rows, first := min(run-from%run, to-from), base
+			walk(gone, from, from+1, func(_ int, at []int) { first += at[0] }, goneAt)
+			q.rows(acc, in[first:], rows, step)
+			from += rows
+		}
 	}
 	const together = 2048 // columns, for the cache
 	if parts == 1 {

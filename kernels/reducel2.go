@@ -20,7 +20,7 @@ var _ = defineReduce(reduction{
 	},
 	quick: &quickReduction{
 		row:  squareRow,
-		rows: squareRows,
+		rows: rowByRow(squareRows),
 		join: addParts,
 		done: func(acc float64, _ int) float64 { return math.Sqrt(acc) },
 	},

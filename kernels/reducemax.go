@@ -42,14 +42,13 @@ var _ = defineReduce(reduction{
 			}
 			return acc
 		},
-		rows: func(acc []float64, xs []float32) {
-			xs = xs[:len(acc)]
+		rows: rowByRow(func(acc []float64, xs []float32) {
 			for i, v := range xs {
 				if x := float64(v); x > acc[i] || x != x {
 					acc[i] = x
 				}
 			}
-		},
+		}),
 		join: func(acc, more []float64) {
 			for i, x := range more {
 				if x > acc[i] || x != x {

@@ -56,17 +56,25 @@ func sumRow(acc float64, xs []float32) float64 {
 	return acc + ((a + b) + (c + d))
 }
 
-func sumRows(acc []float64, xs []float32) {
-	xs = xs[:len(acc)]
+// sumRows adds the rows one by one. Each is asked for two rows before: the
+// memory is slower than the additions.
+func sumRows(acc []float64, xs []float32, rows, step int) {
+	full := 0
 	if vectors {
-		a := mapping(xs, xs)
-		a.out[0] = (*float32)(unsafe.Pointer(unsafe.SliceData(acc)))
-		full := len(xs) &^ (lanes - 1)
-		a.sumRows(full)
-		acc, xs = acc[full:], xs[full:]
+		full = len(acc) &^ (lanes - 1)
+		a := rowArgs{out: [4]*float32{(*float32)(unsafe.Pointer(unsafe.SliceData(acc)))}}
+		for r := range rows {
+			later := min(r+2, rows-1)
+			a.in[0], a.in[1] = unsafe.SliceData(xs[r*step:][:len(acc)]), unsafe.SliceData(xs[later*step:][:len(acc)])
+			a.sumRows(full)
+		}
 	}
-	for i, x := range xs {
-		acc[i] += float64(x)
+	if full < len(acc) {
+		rowByRow(func(acc []float64, xs []float32) {
+			for i, x := range xs {
+				acc[i] += float64(x)
+			}
+		})(acc[full:], xs[full:], rows, step)
 	}
 }
 

@@ -21,7 +21,7 @@ var _ = defineReduce(reduction{
 	grad: func(b *graph.Builder, x, _, dy *graph.Value, _ []int) *graph.Value {
 		return b.Op("Mul", nil, x, b.Op("Mul", nil, dy, num(b, dy, 2)))
 	},
-	quick:   &quickReduction{row: squareRow, rows: squareRows, join: addParts},
+	quick:   &quickReduction{row: squareRow, rows: rowByRow(squareRows), join: addParts},
 	flops:   2,
 	lowered: &loweredReduction{term: termSquare},
 })
@@ -53,7 +53,6 @@ func squareRow(acc float64, xs []float32) float64 {
 }
 
 func squareRows(acc []float64, xs []float32) {
-	xs = xs[:len(acc)]
 	for i, x := range xs {
 		acc[i] += float64(x) * float64(x)
 	}

@@ -1000,7 +1000,7 @@ func sumRowsAVX2(a *rowArgs, n int)
 //go:noescape
 func sumRowsAVX512(a *rowArgs, n int)
 
-// sumRows: acc += x, acc of float64
+// sumRows: acc += x, acc of float64; in 1 is a later row
 func (a *rowArgs) sumRows(n int) {
 	full := n &^ (lanes - 1)
 	if full > 0 {
@@ -1009,7 +1009,7 @@ func (a *rowArgs) sumRows(n int) {
 	if full < n {
 		var t rowTail
 		t.args.sums, t.args.scalars = a.sums, a.scalars
-		t.load(a, full, n, 1)
+		t.load(a, full, n, 2)
 		t.args.in = [4]*float32{&t.in[0][0], &t.in[1][0], &t.in[2][0], &t.in[3][0]}
 		t.args.out = [4]*float32{&t.out[0][0], &t.out[1][0], &t.out[2][0]}
 		t.args.sumRowsFull(lanes)

@@ -3767,16 +3767,18 @@ channelSlopeAVX512Loop:
 	RET
 
 // func sumRowsAVX2(a *rowArgs, n int)
-// acc += x, acc of float64
+// acc += x, acc of float64; in 1 is a later row
 TEXT ·sumRowsAVX2(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
 	SHLQ $2, CX
 	MOVQ 0(AX), R8
+	MOVQ 8(AX), R9
 	MOVQ 32(AX), R12
 	XORQ BX, BX
 
 sumRowsAVX2Loop:
+	PREFETCHT0 (R9)(BX*1)
 	VMOVUPS (R8)(BX*1), Y0
 	VCVTPS2PD X0, Y1
 	VADDPD 0(R12)(BX*2), Y1, Y1
@@ -3792,16 +3794,18 @@ sumRowsAVX2Loop:
 	RET
 
 // func sumRowsAVX512(a *rowArgs, n int)
-// acc += x, acc of float64
+// acc += x, acc of float64; in 1 is a later row
 TEXT ·sumRowsAVX512(SB), NOSPLIT, $0-16
 	MOVQ a+0(FP), AX
 	MOVQ n+8(FP), CX
 	SHLQ $2, CX
 	MOVQ 0(AX), R8
+	MOVQ 8(AX), R9
 	MOVQ 32(AX), R12
 	XORQ BX, BX
 
 sumRowsAVX512Loop:
+	PREFETCHT0 (R9)(BX*1)
 	VMOVUPS (R8)(BX*1), Z0
 	VCVTPS2PD Y0, Z1
 	VADDPD 0(R12)(BX*2), Z1, Z1

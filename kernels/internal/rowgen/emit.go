@@ -377,6 +377,8 @@ func (e *emitter) value(turn int, v *value, sums []string, top string) {
 		e.near(v.i, e.at(v.args[0]), sums)
 	case "ahead":
 		e.line("PREFETCHT0 %s(R13)(BX*1)", e.place(1))
+	case "fetch":
+		e.line("PREFETCHT0 %s(%s)(BX*1)", e.place(1), inRegs[v.i])
 	case "sumOf":
 		s, t := e.take(), e.take()
 		as, bs := e.halves(e.at(v.args[0]), s), e.halves(e.at(v.args[1]), t)

@@ -96,6 +96,9 @@ func (k *kernel) near(i int, v *value) { k.sums = max(k.sums, i+1); k.put("near"
 // one output.
 func (k *kernel) next() { k.ahead = true; k.put("ahead", 0) }
 
+// fetch brings input i into the cache, of which nothing else is asked.
+func (k *kernel) fetch(i int) { k.ins = max(k.ins, i+1); k.put("fetch", i) }
+
 // wide adds v to output i, which is float64; input i must be the same memory.
 func (k *kernel) wide(i int, v *value) { k.outs = max(k.outs, i+1); k.put("wide", i, v) }
 

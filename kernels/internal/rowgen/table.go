@@ -105,7 +105,10 @@ var loops = []loop{
 		d := k.fma(k.sub(k.in(1), k.scalar(0)), k.scalar(2), k.scalar(3))
 		k.out(0, k.fma(k.in(0), k.scalar(1), d))
 	}},
-	{"sumRows", "acc += x, acc of float64", func(k *kernel) { k.wide(0, k.in(0)) }},
+	{"sumRows", "acc += x, acc of float64; in 1 is a later row", func(k *kernel) {
+		k.fetch(1)
+		k.wide(0, k.in(0))
+	}},
 	{"sgd", "p = p·keep − rate·g", func(k *kernel) {
 		k.out(0, k.fnma(k.in(1), k.scalar(1), k.mul(k.in(0), k.scalar(0))))
 	}},
