@@ -56,7 +56,7 @@ func sumRow(acc float64, xs []float32) float64 {
 	return acc + ((a + b) + (c + d))
 }
 
-// sumRows adds the rows one by one. Each is asked for two rows before: the
+// sumRows adds the rows one by one. Each is asked for four rows before: the
 // memory is slower than the additions.
 func sumRows(acc []float64, xs []float32, rows, step int) {
 	full := 0
@@ -64,7 +64,7 @@ func sumRows(acc []float64, xs []float32, rows, step int) {
 		full = len(acc) &^ (lanes - 1)
 		a := rowArgs{out: [4]*float32{(*float32)(unsafe.Pointer(unsafe.SliceData(acc)))}}
 		for r := range rows {
-			later := min(r+2, rows-1)
+			later := min(r+4, rows-1)
 			a.in[0], a.in[1] = unsafe.SliceData(xs[r*step:][:len(acc)]), unsafe.SliceData(xs[later*step:][:len(acc)])
 			a.sumRows(full)
 		}
