@@ -144,6 +144,10 @@ func (b Bench) pick(only []string) (cases []Case, err error) {
 	return cases, nil
 }
 
+// untilAsleep is how long a side's idle threads may still spin: OpenBLAS's do
+// for 2²⁶ ticks of the clock.
+const untilAsleep = 40 * time.Millisecond
+
 // Run measures.
 func (b Bench) Run(o Options) (*Report, error) {
 	cases, err := b.pick(o.Only)
@@ -164,6 +168,10 @@ func (b Bench) Run(o Options) (*Report, error) {
 		for _, threads := range o.Threads {
 			if o.Progress != nil {
 				o.Progress(fmt.Sprintf("%s %s, threads %d", c.Group, c.Name, threads))
+			}
+			length.rest = 0
+			if threads > 1 {
+				length.rest = untilAsleep
 			}
 			row, err := c.measure(threads, all, length)
 			if err != nil {

@@ -9,7 +9,10 @@
 // process pair, so that whatever else runs hits both, and the quickest round
 // of each counts, with the median beside it. On one thread the clock is CPU
 // time, on all cores it is wall time: CPU time would also count the threads of
-// a peer that wait for work while they spin.
+// a peer that wait for work while they spin. So that they do not take a core
+// from the other side either, there is a rest before a turn on all cores, in
+// which they fall asleep; neither side is told to wait otherwise than it does
+// by itself.
 //
 // A peer is a Python script that is embedded here and runs as a child: peers/
 // loop.py is the protocol, a file beside it the cases that it knows. A peer

@@ -18,10 +18,11 @@ type Time struct{ Wall, CPU float64 }
 // median of wall time.
 type Figure struct{ Wall, CPU, Median float64 }
 
-// rounds is how often sides take turns, and how long a turn is at least.
+// rounds is how often sides take turns, how long a turn is at least, and how
+// long a rest before it.
 type rounds struct {
-	count int
-	least time.Duration
+	count       int
+	least, rest time.Duration
 }
 
 func (r rounds) measure(sides ...Side) ([]Figure, error) {
@@ -36,6 +37,7 @@ func (r rounds) measure(sides ...Side) ([]Figure, error) {
 	took := make([][]Time, len(sides))
 	for range r.count {
 		for i, s := range sides {
+			time.Sleep(r.rest)
 			t, err := s.Run(steps[i])
 			if err != nil {
 				return nil, err
