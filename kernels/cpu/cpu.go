@@ -3,7 +3,8 @@
 // order. What an operator's Eval computes is the meaning of correct; Fast is
 // used where there is one.
 //
-// All cores work on one launch at a time. An operator computes each output
+// All cores work on one launch at a time: the workers of a step wait for the
+// next one awake, for a while. An operator computes each output
 // element in one fixed order whatever the number of workers, so results do
 // not depend on it.
 //
@@ -16,8 +17,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"memopt/memopt/graph"
@@ -43,6 +42,7 @@ type Device struct {
 	inputs   []planner.Ref
 	outputs  map[string]*graph.Tensor
 	used     [3]int64
+	crew     *crew            // while a step runs
 	frees    [][]planner.Life // by launch: lives that end with it
 }
 
@@ -192,6 +192,8 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		}
 		copy(to.Bytes, x.Bytes)
 	}
+	d.crew = newCrew(d.options.Workers)
+	defer d.crew.dismiss()
 	if r.Times {
 		t.Launches = make([]time.Duration, len(d.calls))
 	}
@@ -284,44 +286,4 @@ func (d *Device) Close() error {
 	return nil
 }
 
-func (d *Device) parallel(n, grain int, f func(lo, hi int)) {
-	Parallel(d.options.Workers, n, grain, f)
-}
-
-// Parallel deals ranges of [0, n) to workers as they get free. It is what a
-// graph.Call wants.
-func Parallel(workers, n, grain int, f func(lo, hi int)) {
-	grain = max(grain, 1)
-	parts := min((n+grain-1)/grain, 4*workers)
-	if parts <= 1 || workers == 1 {
-		if n > 0 {
-			f(0, n)
-		}
-		return
-	}
-	var next atomic.Int64
-	var failed atomic.Pointer[any]
-	work := func() {
-		defer func() {
-			if r := recover(); r != nil {
-				failed.CompareAndSwap(nil, &r)
-			}
-		}()
-		for {
-			p := int(next.Add(1)) - 1
-			if p >= parts {
-				return
-			}
-			f(n*p/parts, n*(p+1)/parts)
-		}
-	}
-	var wg sync.WaitGroup
-	for range min(parts, workers) - 1 {
-		wg.Go(work)
-	}
-	work()
-	wg.Wait()
-	if r := failed.Load(); r != nil {
-		panic(*r)
-	}
-}
+func (d *Device) parallel(n, grain int, f func(lo, hi int)) { d.crew.run(n, grain, f) }
