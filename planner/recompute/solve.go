@@ -20,7 +20,7 @@ type Solver struct {
 	trial *trial
 	spans []span
 	uses  Lists   // by value: the operators that read it
-	plain []int64 // by operator: bytes alive if nothing runs again
+	plain []int64 // by operator: bytes alive there, or while something is made again for it, if no more is made again than must be
 	keep  plan    // the plan that makes nothing again
 	total float64
 	unit  float64 // of cost
@@ -65,7 +65,11 @@ func New(p *Problem) (*Solver, error) {
 		}
 	}
 	s.sim.run(s.keep, math.MaxInt64)
-	s.plain, s.top = slices.Clone(s.sim.live), s.sim.peak
+	s.plain, s.top = make([]int64, len(p.Cost)), s.sim.peak
+	for k, bytes := range s.sim.live {
+		op := s.sim.place[k]
+		s.plain[op] = max(s.plain[op], bytes)
+	}
 	s.tiny = p.Forced == nil && s.small()
 	s.sim.most = mostAgain*len(p.Cost) + 1024
 	return s, nil
