@@ -3,15 +3,19 @@ package recompute
 // network is a flow network in flat arrays, with whole capacities; edge e and
 // its reverse e^1 stand together. Dinic's algorithm.
 type network struct {
-	head     []int32
-	next, to []int32
-	cap      []int64 // what an edge still carries
-	level    []int32
-	cursor   []int32
-	queue    []int32
-	path     []int32
-	seen     []bool
+	to     []int32
+	cap    []int64 // what an edge still carries
+	first  []int32 // by vertex: its first arc; one more at the end
+	arcs   []arc   // by vertex
+	level  []int32
+	cursor []int32
+	queue  []int32
+	path   []int32
+	seen   []bool
 }
+
+// arc is an edge as its vertex sees it.
+type arc struct{ to, edge int32 }
 
 const source, sink = 0, 1
 
@@ -19,25 +23,41 @@ const source, sink = 0, 1
 const endless = int64(1) << 60
 
 func (n *network) reset(vertices int) {
-	*n = network{head: make([]int32, vertices), level: make([]int32, vertices), cursor: make([]int32, vertices), seen: make([]bool, vertices)}
-	for i := range n.head {
-		n.head[i] = -1
-	}
+	*n = network{first: make([]int32, vertices+1), level: make([]int32, vertices), cursor: make([]int32, vertices), seen: make([]bool, vertices)}
 }
 
 func (n *network) edge(from, to int32, capacity int64) int32 {
 	e := int32(len(n.to))
 	n.to = append(n.to, to, from)
 	n.cap = append(n.cap, capacity, 0)
-	n.next = append(n.next, n.head[from], n.head[to])
-	n.head[from], n.head[to] = e, e+1
 	return e
+}
+
+// seal puts the edges of each vertex together, the last ones first.
+func (n *network) seal() {
+	clear(n.first)
+	for e := range n.to {
+		n.first[n.to[e^1]+1]++
+	}
+	for v := range n.level {
+		n.first[v+1] += n.first[v]
+		n.cursor[v] = n.first[v]
+	}
+	n.arcs = make([]arc, len(n.to))
+	for e := len(n.to) - 1; e >= 0; e-- {
+		from := n.to[e^1]
+		n.arcs[n.cursor[from]] = arc{n.to[e], int32(e)}
+		n.cursor[from]++
+	}
 }
 
 // flow adds what more can flow to what flows.
 func (n *network) flow() {
+	if len(n.arcs) != len(n.to) {
+		n.seal()
+	}
 	for n.layers() {
-		copy(n.cursor, n.head)
+		copy(n.cursor, n.first)
 		n.block()
 	}
 }
@@ -51,13 +71,13 @@ func (n *network) layers() bool {
 	n.queue = append(n.queue[:0], source)
 	for i := 0; i < len(n.queue); i++ {
 		v := n.queue[i]
-		for e := n.head[v]; e >= 0; e = n.next[e] {
-			if w := n.to[e]; n.cap[e] > 0 && n.level[w] < 0 {
-				n.level[w] = n.level[v] + 1
-				if w == sink {
+		for _, a := range n.arcs[n.first[v]:n.first[v+1]] {
+			if n.level[a.to] < 0 && n.cap[a.edge] > 0 {
+				n.level[a.to] = n.level[v] + 1
+				if a.to == sink {
 					return true
 				}
-				n.queue = append(n.queue, w)
+				n.queue = append(n.queue, a.to)
 			}
 		}
 	}
@@ -87,16 +107,17 @@ func (n *network) block() {
 			n.path = n.path[:cut]
 			continue
 		}
-		e := n.cursor[v]
-		for ; e >= 0; e = n.next[e] {
-			if n.cap[e] > 0 && n.level[n.to[e]] == n.level[v]+1 {
+		i, end, next := n.cursor[v], n.first[v+1], n.level[v]+1
+		for ; i < end; i++ {
+			if a := n.arcs[i]; n.level[a.to] == next && n.cap[a.edge] > 0 {
 				break
 			}
 		}
-		n.cursor[v] = e
-		if e >= 0 {
-			n.path = append(n.path, e)
-			v = n.to[e]
+		n.cursor[v] = i
+		if i < end {
+			a := n.arcs[i]
+			n.path = append(n.path, a.edge)
+			v = a.to
 			continue
 		}
 		if len(n.path) == 0 {
@@ -105,7 +126,7 @@ func (n *network) block() {
 		back := n.path[len(n.path)-1]
 		n.path = n.path[:len(n.path)-1]
 		v = n.to[back^1]
-		n.cursor[v] = n.next[n.cursor[v]]
+		n.cursor[v]++
 	}
 }
 
@@ -115,10 +136,11 @@ func (n *network) reach() []bool {
 	n.seen[source] = true
 	n.queue = append(n.queue[:0], source)
 	for i := 0; i < len(n.queue); i++ {
-		for e := n.head[n.queue[i]]; e >= 0; e = n.next[e] {
-			if w := n.to[e]; n.cap[e] > 0 && !n.seen[w] {
-				n.seen[w] = true
-				n.queue = append(n.queue, w)
+		v := n.queue[i]
+		for _, a := range n.arcs[n.first[v]:n.first[v+1]] {
+			if n.cap[a.edge] > 0 && !n.seen[a.to] {
+				n.seen[a.to] = true
+				n.queue = append(n.queue, a.to)
 			}
 		}
 	}
