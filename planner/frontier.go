@@ -92,12 +92,18 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 			yield(nil, err)
 			return
 		}
+		v.sketchy = len(s.base.t.steps) > 2*shortSteps
 		top, floor := s.base.placed.Height, s.plan.Floor.Peak
 		limits := min(max(mostLimits*shortSteps/max(len(s.base.t.steps), 1), leastLimits), mostLimits)
 		width, lowest := max((top-floor)/int64(limits), 1), top
 		for halved := 0; lowest > floor && width > 0; {
 			limit := max(lowest-width, floor)
 			c, err := v.at(limit)
+			if c == nil && err == nil && v.sketchy && halved == finer {
+				v.sketchy = false
+				c, err = v.at(limit)
+				v.sketchy = true
+			}
 			switch {
 			case err != nil:
 				yield(nil, err)

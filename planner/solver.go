@@ -9,7 +9,9 @@ type solver struct {
 	m    *model
 	r    *recompute.Solver
 	base *candidate
-	all  []*candidate // the frontier of a small program, highest first
+	// sketchy has limits answered by sketches.
+	sketchy bool
+	all     []*candidate // the frontier of a small program, highest first
 }
 
 const (
@@ -82,11 +84,15 @@ func (v *solver) at(limit int64) (*candidate, error) {
 	if len(v.m.sim.plain) > nestedProgram {
 		aim -= limit / nestedLoss
 	}
+	solve := v.r.Solve
+	if v.sketchy {
+		solve = v.r.Sketch
+	}
 	for i := range placings {
-		a, ok := v.r.Solve(align(aim))
+		a, ok := solve(align(aim))
 		if !ok && aim < limit {
 			aim = limit
-			a, ok = v.r.Solve(align(aim))
+			a, ok = solve(align(aim))
 		}
 		if !ok {
 			return nil, nil

@@ -84,12 +84,13 @@ func (s *Solver) bound(limit int64) evidence {
 	if e, known := s.proven[limit]; known {
 		return e
 	}
-	e := s.prove(limit)
+	e := s.prove(limit, rounded)
 	s.proven[limit] = e
 	return e
 }
 
-func (s *Solver) prove(limit int64) (e evidence) {
+// prove makes the cuts for a limit, and rounds bytes at so many places.
+func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 	e.ok = true
 	look := func(op int32) {
 		c := s.cut(op)

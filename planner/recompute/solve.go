@@ -160,6 +160,32 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 	return s.answer(x.best, least), true
 }
 
+// Sketch finds a plan within a limit as Solve does, but leaves out what takes
+// long for little: bytes are not rounded, so the bound is lower, and the plan is
+// not improved for as long. It finds none near the lowest limits, where Solve may
+// find one. It is for curves of many limits.
+func (s *Solver) Sketch(limit int64) (Answer, bool) {
+	if s.top <= limit {
+		return s.answer(s.keep, 0), true
+	}
+	e := s.prove(limit, 0)
+	if !e.ok {
+		return Answer{}, false
+	}
+	least := e.least * s.unit
+	x := s.newSearch(limit, sketchWork)
+	x.enough = least + min(good*s.total, least/50)
+	x.descend(s.starts(e.at, limit), false, 0.6)
+	x.swap(1)
+	if x.best.gone == nil {
+		return Answer{}, false
+	}
+	return s.answer(x.best, least), true
+}
+
+// sketchWork is how many launches are simulated for a sketch.
+const sketchWork = mostWork / 4
+
 // descend repairs and improves plans, and remembers the best. far follows also
 // what costs more than the best before it is improved. share is the part of the
 // work by which it ends.
