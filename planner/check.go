@@ -12,19 +12,18 @@ import (
 // before computation, an overlap or a stale parameter, whatever caused it.
 // It also counts the peak from the launches alone.
 func Check(p *Plan) error {
-	s, err := p.Schedule()
-	if err != nil {
-		return err
-	}
-	return p.check(s)
+	s, f := p.flatten()
+	f.slab, f.again = make([]Ref, 64), true
+	return p.check(s, f.launches)
 }
 
-func (p *Plan) check(s *Schedule) error {
-	c := &checker{s: s, change: make([]int64, len(s.Launches)+1), owners: make([]*graph.Value, len(p.Graph.Values))}
+// check replays launches of a schedule, which need not stand in it.
+func (p *Plan) check(s *Schedule, launches func(yield func(i int, l *Launch) error) error) error {
+	c := &checker{s: s, change: make([]int64, len(p.Steps)+1), owners: make([]*graph.Value, len(p.Graph.Values))}
 	for i, v := range p.Graph.Values {
 		c.owners[i] = content(v)
 	}
-	if err := c.run(p.Graph); err != nil {
+	if err := c.run(p.Graph, launches); err != nil {
 		return fmt.Errorf("planner: check: %w", err)
 	}
 	if c.height != s.Arena {
@@ -54,7 +53,7 @@ func content(v *graph.Value) *graph.Value {
 	return v
 }
 
-func (c *checker) run(g *graph.Graph) error {
+func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch) error) error) error {
 	for _, r := range c.s.Fixed {
 		if err := c.free(r); err != nil {
 			return err
@@ -62,64 +61,8 @@ func (c *checker) run(g *graph.Graph) error {
 		c.write(r, r.Value)
 	}
 	ran := make([]int, len(g.Nodes))
-	for i, l := range c.s.Launches {
-		if l.Node == nil {
-			// Copies come after the step: what they read lasts to its end.
-			if err := c.reads(l.In[0]); err != nil {
-				return fmt.Errorf("launch %d (copy): %w", i, err)
-			}
-			c.write(l.Out[0], l.In[0].Value)
-			continue
-		}
-		c.now = i
-		n := l.Node
-		where := func(err error) error {
-			return fmt.Errorf("launch %d, node %q (%s): %w", i, n.Name, n.Op.Name, err)
-		}
-		if n.Op.View {
-			return where(fmt.Errorf("a view is no launch"))
-		}
-		ran[n.ID]++
-		switch {
-		case !l.Again && ran[n.ID] > 1:
-			return where(fmt.Errorf("runs twice for the first time"))
-		case l.Again && ran[n.ID] == 1:
-			return where(fmt.Errorf("runs again before it ran"))
-		case l.Again && (n.Op.Recompute == graph.Never || n.Phase != graph.Forward):
-			return where(fmt.Errorf("may not run again"))
-		}
-		if len(l.In) != len(n.Inputs) || len(l.Out) != len(n.Outputs) {
-			return where(fmt.Errorf("%d inputs and %d outputs", len(l.In), len(l.Out)))
-		}
-		for k, r := range l.In {
-			if r.Value != n.Inputs[k] {
-				return where(fmt.Errorf("input %d is another value", k))
-			}
-			if r.Value == nil {
-				continue
-			}
-			if err := c.reads(r); err != nil {
-				return where(err)
-			}
-		}
-		if err := c.apart(l); err != nil {
-			return where(err)
-		}
-		if l.Scratch.Bytes > 0 {
-			c.write(l.Scratch, nil)
-		}
-		for k, r := range l.Out {
-			if r.Value != n.Outputs[k] {
-				return where(fmt.Errorf("output %d is another value", k))
-			}
-			if r.Value == nil {
-				continue
-			}
-			if r.Space == Staging || r.Space == State && n.Op.Overwrites == nil {
-				return where(fmt.Errorf("writes to %s", r.Space))
-			}
-			c.write(r, r.Value)
-		}
+	if err := launches(func(i int, l *Launch) error { return c.launch(i, l, ran) }); err != nil {
+		return err
 	}
 	for _, n := range g.Nodes {
 		if !n.Op.View && ran[n.ID] == 0 {
@@ -148,9 +91,74 @@ func (c *checker) run(g *graph.Graph) error {
 	return nil
 }
 
+// launch replays one; ran counts the runs of each node.
+func (c *checker) launch(i int, l *Launch, ran []int) error {
+	if l.Node == nil {
+		// Copies come after the step: what they read lasts to its end.
+		if err := c.reads(l.In[0]); err != nil {
+			return fmt.Errorf("launch %d (copy): %w", i, err)
+		}
+		c.write(l.Out[0], l.In[0].Value)
+		return nil
+	}
+	if i+1 >= len(c.change) {
+		c.change = append(c.change, make([]int64, i+2-len(c.change))...)
+	}
+	c.now = i
+	n := l.Node
+	where := func(err error) error {
+		return fmt.Errorf("launch %d, node %q (%s): %w", i, n.Name, n.Op.Name, err)
+	}
+	if n.Op.View {
+		return where(fmt.Errorf("a view is no launch"))
+	}
+	ran[n.ID]++
+	switch {
+	case !l.Again && ran[n.ID] > 1:
+		return where(fmt.Errorf("runs twice for the first time"))
+	case l.Again && ran[n.ID] == 1:
+		return where(fmt.Errorf("runs again before it ran"))
+	case l.Again && (n.Op.Recompute == graph.Never || n.Phase != graph.Forward):
+		return where(fmt.Errorf("may not run again"))
+	}
+	if len(l.In) != len(n.Inputs) || len(l.Out) != len(n.Outputs) {
+		return where(fmt.Errorf("%d inputs and %d outputs", len(l.In), len(l.Out)))
+	}
+	for k, r := range l.In {
+		if r.Value != n.Inputs[k] {
+			return where(fmt.Errorf("input %d is another value", k))
+		}
+		if r.Value == nil {
+			continue
+		}
+		if err := c.reads(r); err != nil {
+			return where(err)
+		}
+	}
+	if err := c.apart(l); err != nil {
+		return where(err)
+	}
+	if l.Scratch.Bytes > 0 {
+		c.write(l.Scratch, nil)
+	}
+	for k, r := range l.Out {
+		if r.Value != n.Outputs[k] {
+			return where(fmt.Errorf("output %d is another value", k))
+		}
+		if r.Value == nil {
+			continue
+		}
+		if r.Space == Staging || r.Space == State && n.Op.Overwrites == nil {
+			return where(fmt.Errorf("writes to %s", r.Space))
+		}
+		c.write(r, r.Value)
+	}
+	return nil
+}
+
 // apart: what a launch writes overlaps neither what it reads, unless the
 // operator allows it there, nor its other outputs and work space.
-func (c *checker) apart(l Launch) error {
+func (c *checker) apart(l *Launch) error {
 	n := l.Node
 	name := func(i int) string {
 		if i == len(l.Out) {
@@ -207,16 +215,16 @@ func (c *checker) reads(r Ref) error {
 	if r.Bytes == 0 {
 		return nil
 	}
-	if got := c.at(r); got == c.owners[r.Value.ID] {
-		c.spaces[r.Space].exact(r.Offset, r.Bytes).last = c.now
-	} else {
-		holds := "nothing whole"
-		if got != nil {
-			holds = fmt.Sprintf("%q", got.Name)
-		}
-		return fmt.Errorf("%q is read at %s+%d, which holds %s", r.Value.Name, r.Space, r.Offset, holds)
+	x := c.spaces[r.Space].exact(r.Offset, r.Bytes)
+	if x != nil && x.v == c.owners[r.Value.ID] {
+		x.last = c.now
+		return nil
 	}
-	return nil
+	holds := "nothing whole"
+	if x != nil && x.v != nil {
+		holds = fmt.Sprintf("%q", x.v.Name)
+	}
+	return fmt.Errorf("%q is read at %s+%d, which holds %s", r.Value.Name, r.Space, r.Offset, holds)
 }
 
 // at is the content of a range.

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"slices"
-	"sort"
 
 	"memopt/memopt/graph"
 )
@@ -25,10 +24,24 @@ const longest = 256
 
 // search is the place of the first cell that ends after at: run and index.
 func (m *memory) search(at int64) (r, i int) {
-	r = sort.Search(len(m.runs), func(r int) bool { return m.runs[r][len(m.runs[r])-1].to > at })
-	if r < len(m.runs) {
-		run := m.runs[r]
-		i = sort.Search(len(run), func(i int) bool { return run[i].to > at })
+	for to := len(m.runs); r < to; {
+		mid := int(uint(r+to) / 2)
+		if run := m.runs[mid]; run[len(run)-1].to > at {
+			to = mid
+		} else {
+			r = mid + 1
+		}
+	}
+	if r == len(m.runs) {
+		return r, 0
+	}
+	run := m.runs[r]
+	for to := len(run); i < to; {
+		if mid := int(uint(i+to) / 2); run[mid].to > at {
+			to = mid
+		} else {
+			i = mid + 1
+		}
 	}
 	return r, i
 }

@@ -59,20 +59,54 @@ type Life struct {
 	Offset, Bytes int64
 }
 
-// refs counts the inputs and outputs of all launches.
-func (p *Plan) refs() (n int) {
+// Schedule flattens the plan.
+func (p *Plan) Schedule() (*Schedule, error) {
+	s, f := p.flatten()
+	n := 0
 	for _, st := range p.Steps {
 		n += len(p.Graph.Nodes[st.Node].Inputs) + len(p.Graph.Nodes[st.Node].Outputs)
 	}
-	return n
+	f.slab = make([]Ref, n)
+	s.Lives = make([]Life, 0, len(p.t.lives))
+	for i, l := range p.t.lives {
+		s.Lives = append(s.Lives, Life{l.first, l.last, p.Offsets[i], l.bytes})
+	}
+	s.Launches = make([]Launch, 0, len(p.Steps)+len(p.Graph.Updates))
+	err := f.launches(func(_ int, l *Launch) error {
+		s.Launches = append(s.Launches, *l)
+		return nil
+	})
+	return s, err
 }
 
-// Schedule flattens the plan.
-func (p *Plan) Schedule() (*Schedule, error) {
+// flattener makes launches of steps.
+type flattener struct {
+	p       *Plan
+	s       *Schedule
+	fixed   []int32 // by value: its place in the schedule's, −1
+	current []int32 // by owner: the instance that is read
+	before  []int32 // by owner: what was read before the last launch
+	scratch []int64 // by step: where its work space is
+	slab    []Ref   // of all launches
+	again   bool    // the slab is one for all launches, each of which is gone when the next is made
+}
+
+// flatten is a schedule without launches, and what makes those. Its outputs are
+// known when they are made.
+func (p *Plan) flatten() (*Schedule, *flattener) {
 	m := p.m
 	s := &Schedule{Arena: p.Arena, Binding: m.binding}
-	fixed := make([]Ref, len(p.Graph.Values))
+	f := &flattener{p: p, s: s, fixed: make([]int32, len(p.Graph.Values)), current: make([]int32, len(p.Graph.Values)),
+		before: make([]int32, len(p.Graph.Values)), scratch: make([]int64, len(p.Steps))}
+	n := 0
+	for _, v := range p.Graph.Values {
+		if v.Kind != graph.Computed {
+			n++
+		}
+	}
+	s.Fixed = make([]Ref, 0, n)
 	for i, v := range p.Graph.Values {
+		f.current[i], f.fixed[i] = -1, -1
 		if v.Kind == graph.Computed {
 			continue
 		}
@@ -81,94 +115,103 @@ func (p *Plan) Schedule() (*Schedule, error) {
 			height, space = &s.Staging, Staging
 		}
 		ref := m.ref(v, space, align(*height))
-		fixed[i] = ref
+		f.fixed[i] = int32(len(s.Fixed))
 		s.Fixed = append(s.Fixed, ref)
 		*height = ref.Offset + ref.Bytes
 	}
-	s.Lives = make([]Life, 0, len(p.t.lives))
 	for i, l := range p.t.lives {
-		s.Lives = append(s.Lives, Life{l.first, l.last, p.Offsets[i], l.bytes})
+		if l.scratch { // work space lives follow their step's in the order of simulate
+			f.scratch[l.first] = p.Offsets[i]
+		}
 	}
+	return s, f
+}
 
-	current := make([]int32, len(p.Graph.Values)) // by owner: the instance that is read
-	before := make([]int32, len(p.Graph.Values))  // by owner: what was read before the last launch
-	for i := range current {
-		current[i] = -1
+// refs is where values are.
+func (f *flattener) refs(vs []*graph.Value) ([]Ref, error) {
+	if len(vs) > len(f.slab) {
+		f.slab = make([]Ref, len(vs))
 	}
+	out := f.slab[:len(vs):len(vs)]
+	f.slab = f.slab[len(vs):]
+	m := f.p.m
+	for i, v := range vs {
+		if v == nil {
+			out[i] = Ref{}
+			continue
+		}
+		o := m.owner[v.ID]
+		switch {
+		case m.fixed[o]:
+			at := &f.s.Fixed[f.fixed[o]]
+			out[i] = m.ref(v, at.Space, at.Offset)
+		case f.current[o] < 0:
+			return nil, fmt.Errorf("planner: value %q is read before it is made", v.Name)
+		default:
+			out[i] = m.ref(v, Arena, f.p.Offsets[f.p.t.buffer[f.current[o]]])
+		}
+	}
+	return out, nil
+}
+
+// launches makes them one after another.
+func (f *flattener) launches(yield func(i int, l *Launch) error) error {
+	p, m := f.p, f.p.m
 	instances := int32(0)
-	slab := make([]Ref, p.refs()) // of all launches
-	refs := func(vs []*graph.Value) ([]Ref, error) {
-		if len(vs) > len(slab) {
-			slab = make([]Ref, len(vs))
-		}
-		out := slab[:len(vs):len(vs)]
-		slab = slab[len(vs):]
-		for i, v := range vs {
-			if v == nil {
-				continue
-			}
-			o := m.owner[v.ID]
-			space, offset := fixed[o].Space, fixed[o].Offset
-			if !m.fixed[o] {
-				if current[o] < 0 {
-					return nil, fmt.Errorf("planner: value %q is read before it is made", v.Name)
-				}
-				space, offset = Arena, p.Offsets[p.t.buffer[current[o]]]
-			}
-			out[i] = m.ref(v, space, offset)
-		}
-		return out, nil
-	}
-	// Work space lives follow their step's in the order of simulate.
-	scratch := make([]int64, len(p.Steps)) // by step
-	for i, l := range p.t.lives {
-		if l.scratch {
-			scratch[l.first] = p.Offsets[i]
-		}
-	}
-	s.Launches = make([]Launch, 0, len(p.Steps)+len(p.Graph.Updates))
+	slab := f.slab
+	var l Launch
 	for i, st := range p.Steps {
+		if f.again {
+			f.slab = slab
+		}
 		n := p.Graph.Nodes[st.Node]
-		l := Launch{Node: n, Again: st.Again}
+		l = Launch{Node: n, Again: st.Again}
 		var err error
-		if l.In, err = refs(n.Inputs); err != nil {
-			return nil, err
+		if l.In, err = f.refs(n.Inputs); err != nil {
+			return err
 		}
 		for _, o := range m.outputs[st.Node] {
 			if int(instances) == len(p.t.buffer) {
-				return nil, fmt.Errorf("planner: value %q is made once more than it has lives", p.Graph.Values[o].Name)
+				return fmt.Errorf("planner: value %q is made once more than it has lives", p.Graph.Values[o].Name)
 			}
-			before[o], current[o] = current[o], instances
+			f.before[o], f.current[o] = f.current[o], instances
 			instances++
 		}
-		if l.Out, err = refs(n.Outputs); err != nil {
-			return nil, err
+		if l.Out, err = f.refs(n.Outputs); err != nil {
+			return err
 		}
 		if st.Again {
 			for _, o := range m.outputs[st.Node] {
 				if m.lasting[o] {
-					current[o] = before[o]
+					f.current[o] = f.before[o]
 				}
 			}
 		}
 		if m.scratch[st.Node] > 0 {
-			l.Scratch = Ref{Space: Arena, Offset: scratch[i], Bytes: m.scratch[st.Node]}
+			l.Scratch = Ref{Space: Arena, Offset: f.scratch[i], Bytes: m.scratch[st.Node]}
 		}
-		s.Launches = append(s.Launches, l)
+		if err := yield(i, &l); err != nil {
+			return err
+		}
 	}
+	at := len(p.Steps)
 	for _, u := range p.Graph.Updates {
 		if m.owner[u.New.ID] == m.owner[u.State.ID] {
 			continue
 		}
-		from, err := refs([]*graph.Value{u.New})
+		from, err := f.refs([]*graph.Value{u.New})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		s.Launches = append(s.Launches, Launch{In: from, Out: []Ref{fixed[u.State.ID]}})
+		l = Launch{In: from, Out: []Ref{f.s.Fixed[f.fixed[u.State.ID]]}}
+		if err := yield(at, &l); err != nil {
+			return err
+		}
+		at++
 	}
 	var err error
-	s.Outputs, err = refs(p.Graph.Outputs)
-	return s, err
+	f.s.Outputs, err = f.refs(p.Graph.Outputs)
+	return err
 }
 
 func (m *model) ref(v *graph.Value, space Space, offset int64) Ref {

@@ -107,20 +107,37 @@ func (m *model) summary(c *candidate) Summary {
 	return s
 }
 
-// formula is the bytes alive at a step, as a formula of the dims.
+// formula is the bytes alive at a step, as a formula of the dims. Values that
+// are alike are added once, so many times.
 func (m *model) formula(t *timeline, at int) string {
+	type kind struct {
+		shape int32
+		of    graph.DType
+	}
+	count := map[kind]int64{}
+	var first []int32 // the first value of each kind
+	space := false
+	for _, l := range t.lives {
+		switch {
+		case int(l.first) > at || int(l.last) <= at:
+		case l.scratch:
+			space = true
+		default:
+			k := kind{m.like.shape[l.owner], m.g.Values[l.owner].Type}
+			if count[k] == 0 {
+				first = append(first, l.owner)
+			}
+			count[k]++
+		}
+	}
 	sum := graph.Num(0)
 	err := graph.Try(func() {
-		for _, l := range t.lives {
-			if int(l.first) > at || int(l.last) <= at {
-				continue
-			}
-			if l.scratch {
-				n := m.g.Nodes[t.steps[at].Node]
-				sum = sum.Add(m.spaceFormula(n))
-			} else {
-				sum = sum.Add(m.g.Values[l.owner].Bytes())
-			}
+		for _, o := range first {
+			v := m.g.Values[o]
+			sum = sum.Add(v.Bytes().Mul(graph.Num(count[kind{m.like.shape[o], v.Type}])))
+		}
+		if space {
+			sum = sum.Add(m.spaceFormula(m.g.Nodes[t.steps[at].Node]))
 		}
 	})
 	if err != nil {

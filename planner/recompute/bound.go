@@ -84,12 +84,12 @@ func (s *Solver) bound(limit int64) evidence {
 	if e, known := s.proven[limit]; known {
 		return e
 	}
-	e := s.prove(limit, rounded)
+	e := s.prove(limit, roundings)
 	s.proven[limit] = e
 	return e
 }
 
-// prove makes the cuts for a limit, and rounds bytes at so many places.
+// prove makes the cuts for a limit, and rounds bytes at up to so many places.
 func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 	e.ok = true
 	look := func(op int32) {
@@ -103,8 +103,13 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 	}
 	begin := s.spent
 	places := s.places(limit)
+	first := 2 // places that are looked at however long a cut takes
+	if len(s.plain) > longProgram {
+		first = 1
+		slices.SortStableFunc(places, func(a, b int32) int { return cmp.Compare(s.plain[b], s.plain[a]) })
+	}
 	for i, op := range places {
-		if i > 1 && s.spent-begin > mostCutting {
+		if i >= first && s.spent-begin > mostCutting/2*int64(first) {
 			break
 		}
 		if look(op); !e.ok {
@@ -127,7 +132,7 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 		}
 		sort()
 	}
-	for i := range e.at[:min(roundings, len(e.at))] {
+	for i := range e.at[:min(rounded, len(e.at))] {
 		x := &e.at[i]
 		if x.bound < e.at[0].bound*0.9 || s.spent-begin > mostCutting+int64(i+1)*mostRounding {
 			break
@@ -171,6 +176,10 @@ func (s *Solver) beyond(at []bounded, limit int64, known []int32) int32 {
 	}
 	return -1
 }
+
+// longProgram is how many operators make one cut take longer than the others
+// could be worth: bytes at the border and right behind it are hardly different.
+const longProgram = 1 << 15
 
 // binding is how many places are added to the first ones.
 const binding = 6

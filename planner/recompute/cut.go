@@ -101,7 +101,8 @@ func (s *Solver) newCut(at, until int32) *cut {
 	}
 	needed := len(c.values)
 	n := int32(2)
-	vertex := map[int32]int32{}
+	vertex := make(map[int32]int32, needed)
+	edges := needed
 	for i := 0; i < len(c.values); i++ {
 		op := s.sim.maker[c.values[i]]
 		if _, known := vertex[op]; known {
@@ -109,9 +110,10 @@ func (s *Solver) newCut(at, until int32) *cut {
 		}
 		vertex[op] = int32(len(c.ops))
 		c.ops = append(c.ops, op)
-		if !p.Again[op] {
+		if edges++; !p.Again[op] {
 			continue
 		}
+		edges += len(p.Inputs.Of(op))
 		for _, v := range p.Inputs.Of(op) {
 			if s.place[v] == 0 {
 				add(v)
@@ -119,7 +121,10 @@ func (s *Solver) newCut(at, until int32) *cut {
 		}
 	}
 	n += int32(len(c.values) + len(c.ops))
-	c.net.reset(int(n))
+	c.net.reset(int(n), edges+len(c.values))
+	c.vertex, c.price, c.empty = make([]int32, 0, len(c.ops)), make([]int64, 0, len(c.ops)), make([]int64, 0, 2*(edges+len(c.values)))
+	c.needed, c.maker = make([]bool, 0, len(c.values)), make([]int32, 0, len(c.values))
+	c.keep, c.bytes = make([]int32, 0, len(c.values)), make([]int64, 0, len(c.values))
 	for i := range c.ops {
 		c.vertex = append(c.vertex, int32(2+len(c.values)+i))
 	}

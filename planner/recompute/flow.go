@@ -22,8 +22,9 @@ const source, sink = 0, 1
 // endless is more than any sum of real capacities.
 const endless = int64(1) << 60
 
-func (n *network) reset(vertices int) {
-	*n = network{first: make([]int32, vertices+1), level: make([]int32, vertices), cursor: make([]int32, vertices), seen: make([]bool, vertices)}
+// reset empties the network, for so many vertices and at most so many edges.
+func (n *network) reset(vertices, edges int) {
+	*n = network{to: make([]int32, 0, 2*edges), cap: make([]int64, 0, 2*edges), first: make([]int32, vertices+1), level: make([]int32, vertices), cursor: make([]int32, vertices), seen: make([]bool, vertices)}
 }
 
 func (n *network) edge(from, to int32, capacity int64) int32 {

@@ -23,6 +23,24 @@ func (l *Lists) Reserve(lists, items int) {
 	l.bounds, l.items = slices.Grow(l.bounds, lists+1), slices.Grow(l.items, items)
 }
 
+// rebuild makes n lists of what each puts, which is asked twice. The cursor is
+// scratch, to be given to the next.
+func (l *Lists) rebuild(n int, cursor []int32, each func(put func(list, item int32))) []int32 {
+	l.bounds = slices.Grow(l.bounds[:0], n+1)[:n+1]
+	clear(l.bounds)
+	each(func(list, _ int32) { l.bounds[list+1]++ })
+	for i := range n {
+		l.bounds[i+1] += l.bounds[i]
+	}
+	l.items = slices.Grow(l.items[:0], int(l.bounds[n]))[:l.bounds[n]]
+	cursor = append(cursor[:0], l.bounds[:n]...)
+	each(func(list, item int32) {
+		l.items[cursor[list]] = item
+		cursor[list]++
+	})
+	return cursor
+}
+
 // Of is list i.
 func (l *Lists) Of(i int32) []int32 { return l.items[l.bounds[i]:l.bounds[i+1]] }
 

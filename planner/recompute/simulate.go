@@ -69,6 +69,10 @@ type mark struct {
 
 func newSimulator(p *Problem) *simulator {
 	s := &simulator{p: p, maker: makers(p), instance: make([]int32, len(p.Bytes)), most: 1 << 30}
+	ops, values := len(p.Cost), len(p.Bytes)
+	ops, values = ops+ops/4, values+values/4
+	s.ops, s.place = make([]int32, ops), make([]int32, ops)
+	s.first, s.last, s.value = make([]int32, values), make([]int32, values), make([]int32, values)
 	s.begin()
 	for op := range p.Border {
 		s.walk(op)
@@ -215,7 +219,7 @@ func (s *simulator) launch(op, place int32) {
 	s.instances = int(i)
 }
 
-func grow(all []int32) []int32 { return append(all, make([]int32, len(all)+256)...) }
+func grow(all []int32) []int32 { return append(all, make([]int32, len(all)/2+256)...) }
 
 // count sums up the bytes alive at each launch.
 func (s *simulator) count() {

@@ -44,15 +44,13 @@ func New(p *Problem) (*Solver, error) {
 	for _, c := range p.Cost {
 		s.total += c
 	}
-	readers := make([][]int32, len(p.Bytes))
-	for op := range int32(len(p.Cost)) {
-		for _, v := range p.Inputs.Of(op) {
-			readers[v] = append(readers[v], op)
+	s.uses.rebuild(len(p.Bytes), nil, func(put func(list, item int32)) {
+		for op := range int32(len(p.Cost)) {
+			for _, v := range p.Inputs.Of(op) {
+				put(v, op)
+			}
 		}
-	}
-	for _, ops := range readers {
-		s.uses.Add(ops...)
-	}
+	})
 	if s.unit = s.total / units; s.unit == 0 {
 		s.unit = 1
 	}

@@ -87,22 +87,6 @@ const (
 	chunk = 64
 )
 
-func (l *Lists) rebuild(n int, cursor []int32, each func(put func(list, item int32))) []int32 {
-	l.bounds = slices.Grow(l.bounds[:0], n+1)[:n+1]
-	clear(l.bounds)
-	each(func(list, _ int32) { l.bounds[list+1]++ })
-	for i := range n {
-		l.bounds[i+1] += l.bounds[i]
-	}
-	l.items = slices.Grow(l.items[:0], int(l.bounds[n]))[:l.bounds[n]]
-	cursor = append(cursor[:0], l.bounds[:n]...)
-	each(func(list, item int32) {
-		l.items[cursor[list]] = item
-		cursor[list]++
-	})
-	return cursor
-}
-
 // prepare takes in the plan that the simulator has just walked.
 func (t *trial) prepare(p plan) {
 	s := t.sim
