@@ -18,34 +18,36 @@ func (m *Model) fusions(op *graph.Op) bool {
 	return kernels.Fusions(op) || m.Config.ChunkLoss == "on"
 }
 
-// inChunks is the model with its loss computed rows at a time, ready to be
-// planned for the same bytes as a plan of the model, or what kept that from
-// being made. It is nil where settings leave nothing to compare, or nothing is
-// to be won.
-func (m *Model) inChunks(p *planner.Plan, err error) *Model {
-	var wrong *planner.BudgetError
-	switch {
-	case m.Config.ChunkLoss != "auto" || m.Config.Compat != "" || m.forms == nil || m.Profiled != "" || !compares(m.Config):
-		return nil
-	case err != nil && !errors.As(err, &wrong):
-		return nil
-	case err == nil && p.Result.Again == 0:
+// inChunks is the model with its loss computed rows at a time; nil where
+// settings leave nothing to compare, or it has no such form.
+func (m *Model) inChunks(c configs.Config) *Model {
+	if c.ChunkLoss != "auto" || c.Compat != "" || m.forms == nil || m.Profiled != "" || !compares(c) {
 		return nil
 	}
-	kind, _, err := findDevice(m.Config.Device)
+	kind, _, err := findDevice(c.Device)
 	if err != nil || kind.lowered { // the operator has no kernels
 		return nil
 	}
-	c := m.Config
 	c.ChunkLoss = "on"
-	if room, limited := roomOf(p, wrong); limited { // a share is one of the model as it is
-		c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
-	}
 	other, err := m.other(c)
 	if err != nil || !slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == kernels.LinearCrossEntropy }) {
 		return nil
 	}
 	return other
+}
+
+// planInChunks is inChunks for the bytes that a plan of the model was to fit in,
+// or nil where nothing is to be won.
+func (m *Model) planInChunks(p *planner.Plan, err error) *Model {
+	var wrong *planner.BudgetError
+	if err != nil && !errors.As(err, &wrong) || err == nil && p.Result.Again == 0 {
+		return nil
+	}
+	c := m.Config
+	if room, limited := roomOf(p, wrong); limited { // a share is one of the model as it is
+		c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
+	}
+	return m.inChunks(c)
 }
 
 // roomOf is the arena bytes that a plan was to fit in.

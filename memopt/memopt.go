@@ -63,7 +63,7 @@ func (m *Model) Plan() (*planner.Plan, error) {
 		return nil, input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
 	}
 	p, err := m.best()
-	if other := m.inChunks(p, err); other != nil {
+	if other := m.planInChunks(p, err); other != nil {
 		if q, wrong := other.best(); m.prefers(p, err, q, wrong) {
 			if wrong == nil {
 				q.Warnings = append(q.Warnings, chunkNote(q, p, err))

@@ -35,6 +35,12 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 		return nil, err
 	}
 	p, err := m.largest(dim)
+	if other := m.inChunks(m.Config); other != nil {
+		if q, wrong := other.largest(dim); wrong == nil && (err != nil || q.Request.Dims[dim] > p.Request.Dims[dim]) {
+			*m, p, err = *other, q, nil
+			p.Warnings = append(p.Warnings, "the loss is computed some rows at a time, and its scores again for the backward pass: that allows more than all scores at once do (--chunk-loss off)")
+		}
+	}
 	if err == nil {
 		err = p.Tabulate()
 	}
