@@ -2,6 +2,7 @@ package memopt
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -73,10 +74,15 @@ func TestVulkanPlansSameBits(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := outputs(t, device, m, planner.Request{Strategy: "keep-all"}, data)
-			for name, r := range map[string]planner.Request{
-				"recompute-all": {Strategy: "recompute-all"},
-				"random":        {Again: randomNodes(m.Graph, 5)},
-			} {
+			requests := map[string]planner.Request{"recompute-all": {Strategy: "recompute-all"}}
+			plans := uint64(1)
+			if thorough {
+				plans = 20
+			}
+			for seed := range plans {
+				requests[fmt.Sprint("random ", seed)] = planner.Request{Again: randomNodes(m.Graph, 5+seed)}
+			}
+			for name, r := range requests {
 				for i, x := range outputs(t, device, m, r, data) {
 					if !bytes.Equal(x, want[i]) {
 						t.Errorf("%s: %q has other bits", name, m.Graph.Outputs[i].Name)
@@ -84,6 +90,40 @@ func TestVulkanPlansSameBits(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestVulkanLossy: what is kept rounded is rounded, and widened again, on the
+// device, as on the processor.
+func TestVulkanLossy(t *testing.T) {
+	device := vulkanDevice(t)
+	for _, lossy := range []string{"bf16", "fp16", "fp8"} {
+		losses := map[string][]float64{}
+		for _, name := range []string{"cpu", device} {
+			c := configs.Default()
+			c.Device, c.Lossy, c.Optimizer = name, lossy, "adamw"
+			m, err := Open(filepath.Join("testdata", "models", "gpt2-2L", "model.onnx"), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := m.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := m.Run(p, Training{Steps: 3, LR: 1e-3, Seed: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			losses[name] = r.Losses
+			if said := strings.Join(r.Warnings, ""); strings.Contains(said, "run on the processor") {
+				t.Errorf("%s: %s", lossy, said)
+			}
+		}
+		for i, want := range losses["cpu"] {
+			if got := losses[device][i]; math.Abs(got-want) > 1e-3*want {
+				t.Errorf("%s, step %d: loss %v, on the processor %v", lossy, i, got, want)
+			}
+		}
 	}
 }
 
