@@ -191,10 +191,11 @@ func (m *Model) planFile() string {
 	switch {
 	case m.Config.Level > 0 || !ok:
 		return ""
-	case from.Pos.File != "":
+	case from.Pos.File != "" && from.Pos.File != from.Name && !strings.HasPrefix(from.Pos.File, "--"):
 		return from.Pos.File
 	}
-	return from.Name
+	text, _ := m.Config.Given("config") // as before 1.19, when the setting was the text
+	return text
 }
 
 // sizes are those of all names in the file. What has to be one size for the

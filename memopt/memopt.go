@@ -75,7 +75,7 @@ func (m *Model) Plan() (*planner.Plan, error) {
 		return nil, classify(m.advised(err))
 	}
 	suggest(p, m.Config.Requests)
-	p.Warnings = append(p.Warnings, m.strayDims()...)
+	p.Warnings = append(append(p.Warnings, m.strayDims()...), m.idleSettings()...)
 	return p, nil
 }
 

@@ -37,6 +37,19 @@ func (m *Model) noDim(name string) string {
 	return fmt.Sprintf("the model has no dim %q: %s", name, hint)
 }
 
+// idleSettings are settings that shape a step, of a file that brings its own.
+func (m *Model) idleSettings() (out []string) {
+	if m.forms != nil {
+		return nil
+	}
+	for _, s := range m.Config.NonDefaults() {
+		if slices.Contains(shaping, s.Name) && s.Source.Origin != configs.OriginPreset {
+			out = append(out, fmt.Sprintf("%s: %s is not heeded: the file has a backward pass of its own", s.Source, s.Name))
+		}
+	}
+	return out
+}
+
 // suggest says in the planner's warnings of unknown clusters which one may
 // have been meant.
 func suggest(p *planner.Plan, requests []configs.Request) {
