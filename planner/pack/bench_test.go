@@ -52,34 +52,6 @@ func step(n int, seed uint64) Problem {
 	return p
 }
 
-// shapes are problems of other kinds than a step's, by name.
-var shapes = []struct {
-	name string
-	make func(n int, r *rand.Rand) (b Buffer)
-}{
-	{"uniform", func(n int, r *rand.Rand) Buffer {
-		a, b := r.IntN(n), r.IntN(n)
-		return Buffer{First: int32(min(a, b)), Last: int32(max(a, b) + 1), Size: 1 + r.Int64N(1<<20)}
-	}},
-	{"short", func(n int, r *rand.Rand) Buffer {
-		a := r.IntN(n)
-		return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(200)), Size: 1 + r.Int64N(1<<20)}
-	}},
-	{"skewed", func(n int, r *rand.Rand) Buffer {
-		a := r.IntN(n)
-		return Buffer{First: int32(a), Last: int32(a + 1 + int(50*r.ExpFloat64())), Size: 1 + int64(1e4*r.ExpFloat64())}
-	}},
-}
-
-// drawn is a problem of n buffers of a shape.
-func drawn(shape, n int, seed uint64) (p Problem) {
-	r := rand.New(rand.NewPCG(seed, seed))
-	for range n {
-		p.Buffers = append(p.Buffers, shapes[shape].make(n, r))
-	}
-	return p
-}
-
 // layered is the lives of a step of equal layers, in the order of a step: most of what a layer makes is kept until its
 // mirror image in the backward pass.
 func layered(layers int) (p Problem) {
@@ -102,21 +74,6 @@ func ladder(n int) (p Problem) {
 		p.Buffers = append(p.Buffers, Buffer{First: int32(2 * i), Last: int32(2*i + 3), Size: int64(1 + i)})
 	}
 	return p
-}
-
-func BenchmarkShapes(b *testing.B) {
-	for i, shape := range shapes {
-		for _, n := range []int{20_000, 60_000} {
-			b.Run(fmt.Sprint(shape.name, "/", n), func(b *testing.B) {
-				p := drawn(i, n, 1)
-				var s Solution
-				for b.Loop() {
-					s, _ = Solve(p)
-				}
-				b.ReportMetric(100*float64(s.Height-s.Bound)/float64(s.Bound), "%gap")
-			})
-		}
-	}
 }
 
 func BenchmarkStep(b *testing.B) {

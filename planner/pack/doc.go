@@ -18,9 +18,10 @@
 //     time shrinks to the sections in which the set of live buffers is largest.
 //   - part.go splits it: what meets everything else goes to the bottom, and a moment at which nothing is alive cuts
 //     the problem in two that share their addresses.
-//   - skyline.go packs parts of many lives from the bottom up, a few times over, in time that hardly grows with how many
-//     lives meet; trees.go is what it looks things up in. Each pass first fills what grew too high in those before.
-//   - climb.go does so beside it where lives are short next to the whole, with an eye on all lives that each one meets.
+//   - nest.go packs parts of many lives that lie within each other, each on the highest below it, in hardly any time.
+//   - skyline.go packs parts of many lives from the bottom up, a few times over in two series side by side, in time that
+//     hardly grows with how many lives meet; trees.go is what it looks things up in.
+//   - mend.go lowers such a packing where it is high only in places: it puts what sticks out where that drives out least.
 //   - strategy.go is the portfolio: a table of orders and fits, each of which places one buffer after another in
 //     space.go, the addresses taken at each time. The lowest arena wins, the earlier row on a tie, and nothing more is
 //     tried once the bound is reached.
@@ -29,8 +30,6 @@
 //     large gap; a gap of a percent is worth a twenty-fifth of that. Two run side by side, one for the bound alone and one
 //     downward from what there is; what they may use up is counted, not timed. A capacity that a search shows to be out
 //     of reach raises the bound.
-//   - quick.go is for loops: [Quick] is the best of a few strategies, [Again] what was placed before with some buffers
-//     changed.
 //   - check.go is the truth, by another route than the packers: it believes nothing that Solve says.
 //   - csv.go reads and writes the file format of the MiniMalloc benchmarks, id,lower,upper,size.
 //

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -51,6 +52,66 @@ var families = []struct {
 		}
 		return p
 	}},
+	{"power law", drawnBy(func(n int, r *rand.Rand) Buffer {
+		a := r.IntN(n)
+		return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(300)), Size: powerLaw(r, 1.1, 1<<24)}
+	})},
+	{"power lives", drawnBy(func(n int, r *rand.Rand) Buffer {
+		a := r.IntN(n)
+		return Buffer{First: int32(a), Last: int32(a) + 1 + int32(powerLaw(r, 0.9, int64(n))), Size: 1 + r.Int64N(1<<20)}
+	})},
+	{"two sizes", drawnBy(func(n int, r *rand.Rand) Buffer {
+		a := r.IntN(n)
+		size := 1<<12 + r.Int64N(1<<10)
+		if r.IntN(8) == 0 {
+			size = 1<<20 + r.Int64N(1<<18)
+		}
+		return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(400)), Size: size, Align: 64}
+	})},
+	{"equal lives", func(n int, seed uint64) (p Problem) {
+		r := rand.New(rand.NewPCG(seed, seed))
+		for len(p.Buffers) < n {
+			a, length := r.IntN(n), 1+r.IntN(n/20)
+			for range 1 + r.IntN(40) {
+				p.Buffers = append(p.Buffers, Buffer{First: int32(a), Last: int32(a + length), Size: 1 + r.Int64N(1<<16), Align: 64})
+			}
+		}
+		return p
+	}},
+	{"equal sizes", drawnBy(func(n int, r *rand.Rand) Buffer {
+		a := r.IntN(n)
+		return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(n/20)), Size: 1 << 20, Align: 256}
+	})},
+	{"huge and tiny", drawnBy(func(n int, r *rand.Rand) Buffer {
+		a := r.IntN(n)
+		if r.IntN(500) == 0 {
+			return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(n/10)), Size: 1 << 26, Align: 256}
+		}
+		return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(400)), Size: 256 * (1 + r.Int64N(1<<10)), Align: 256}
+	})},
+	{"terabytes", drawnBy(func(n int, r *rand.Rand) Buffer {
+		a := r.IntN(n)
+		return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(500)), Size: 1<<40 - r.Int64N(1<<39)}
+	})},
+	{"stack", func(n int, seed uint64) (p Problem) {
+		r := rand.New(rand.NewPCG(seed, seed))
+		var open []int
+		for at := int32(0); len(p.Buffers) < n || len(open) > 0; at++ {
+			if len(p.Buffers) < n && (len(open) == 0 || r.IntN(1000) >= 480+len(open)/20) {
+				open = append(open, len(p.Buffers))
+				p.Buffers = append(p.Buffers, Buffer{First: at, Size: 64 * (1 + r.Int64N(1<<14)), Align: 64})
+				continue
+			}
+			top := len(open) - 1
+			if r.IntN(4) == 0 { // now and then one outlives the one that called it
+				top = max(0, top-r.IntN(3))
+			}
+			p.Buffers[open[top]].Last = at + 1
+			open = append(open[:top], open[top+1:]...)
+		}
+		return p
+	}},
+	{"transformer", transformer},
 	{"nested", func(n int, seed uint64) (p Problem) {
 		r := rand.New(rand.NewPCG(seed, seed))
 		for i := range n / 2 {
@@ -59,6 +120,51 @@ var families = []struct {
 		}
 		return p
 	}},
+}
+
+// powerLaw draws from 1 to most, small numbers far more often than large ones.
+func powerLaw(r *rand.Rand, exponent float64, most int64) int64 {
+	return min(most, max(1, int64(math.Pow(1-r.Float64(), -1/exponent))))
+}
+
+// transformer is the lives of a training step of layers that are all alike, under a plan that makes half of what they
+// keep again: weights for all of it, gradients of weights from where they are made to the end, activations from the
+// forward pass to the backward pass, and what lives for a few nodes.
+func transformer(n int, seed uint64) (p Problem) {
+	r := rand.New(rand.NewPCG(seed, seed))
+	const values = 16
+	width := int64(64 << r.IntN(4))
+	rows := int64(96 + 32*r.IntN(8))
+	sizes := make([]int64, values)
+	for i := range sizes {
+		sizes[i] = 4 * rows * width * int64(1+r.IntN(4))
+	}
+	layers := n / (3 * values)
+	end := 2 * layers * values
+	add := func(first, last int, size int64) {
+		p.Buffers = append(p.Buffers, Buffer{First: int32(first), Last: int32(min(last, end)), Size: size, Align: 256})
+	}
+	for layer := range layers {
+		for i := range values {
+			at := layer*values + i
+			back := end - 1 - at
+			switch {
+			case i%4 == 0: // a weight, and its gradient
+				add(0, end, 4*width*width*int64(1+i%3))
+				add(back, end, 4*width*width*int64(1+i%3))
+				add(at, at+2, sizes[i])
+			case layer%2 == 0 || i == 1: // kept
+				add(at, back+1, sizes[i])
+				add(back, back+2+r.IntN(3), sizes[i])
+				add(at, at+1, 256*(1+r.Int64N(64)))
+			default: // made again
+				add(at, at+1+r.IntN(3), sizes[i])
+				add(back-8+r.IntN(4), back+1, sizes[i])
+				add(back, back+2+r.IntN(3), sizes[i])
+			}
+		}
+	}
+	return p
 }
 
 // drawnBy is a family of buffers that know nothing of each other.
@@ -77,8 +183,8 @@ func TestFamilies(t *testing.T) {
 	near, all := 0, 0
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
-			for seed := uint64(1); seed <= 2; seed++ {
-				p := f.make(20_000, seed)
+			for seed, n := range []int{20_000, 6_000, 6_000, 4_000} {
+				p := f.make(n, uint64(seed+1))
 				s, err := Solve(p)
 				if err != nil {
 					t.Fatal(err)
@@ -89,13 +195,14 @@ func TestFamilies(t *testing.T) {
 				if all++; s.Height <= s.Bound+s.Bound/100 {
 					near++
 				}
-				if s.Height > s.Bound+s.Bound/40 {
-					t.Errorf("seed %d: height %d, by %s, is more than 2.5 %% above the bound %d", seed, s.Height, s.Strategy, s.Bound)
+				if s.Height > s.Bound+s.Bound/25 {
+					t.Errorf("seed %d: height %d, by %s, is more than 4 %% above the bound %d", seed+1, s.Height, s.Strategy, s.Bound)
 				}
 			}
 		})
 	}
-	if near*4 < all*3 {
+	t.Logf("%d of %d within a percent", near, all)
+	if near*5 < all*4 {
 		t.Errorf("only %d of %d are within a percent", near, all)
 	}
 }

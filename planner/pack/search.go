@@ -60,10 +60,13 @@ const (
 	impossible
 )
 
+// fewest lives are those that a search may pack perfectly, however far above the goal all else leaves them.
+const fewest = 512
+
 // effort is the looks that n lives are worth. Those of the hardest instances in testdata, which need up to a quarter of
 // it, take about a second and a half.
 func effort(n int) int {
-	if n > 512 {
+	if n > fewest {
 		return 1 << 29 // each look costs more there, in memory that is far away
 	}
 	return min(n*n<<12, 1<<30)
@@ -113,17 +116,21 @@ func within(parts []*part, goal int64) []*part {
 	return fit
 }
 
-// lower brings the top of p to goal if it can, and as near as it can if not. If a quarter of the goal is at stake it
-// makes every effort; else less, as the gap is less.
+// lower brings the top of p to goal if it can, and as near as it can if not. If much of the goal is at stake it makes
+// every effort; else less, as the gap is less.
 //
 // Two searches run side by side: one looks for the goal and nothing else, the other comes down from what there is. Each
 // has its own looks to use up, and the goal wins wherever the other has come to, so their speeds do not tell.
 func (p *part) lower(goal int64) {
 	n := len(p.lives)
 	looks := effort(n)
-	if quarter := max(goal/4, 1); p.top-goal < quarter {
+	much := max(goal/4, 1)
+	if n > fewest {
+		much = max(goal/16, 1) // a skyline has come near
+	}
+	if p.top-goal < much {
 		high, low := bits.Mul64(uint64(p.top-goal), uint64(looks))
-		share, _ := bits.Div64(high, low, uint64(quarter))
+		share, _ := bits.Div64(high, low, uint64(much))
 		looks = int(share)
 	}
 	if looks < 4*n*n {
@@ -149,6 +156,9 @@ func (p *part) lower(goal int64) {
 	default:
 		<-done
 		*p = high
+		if n <= fewest && p.top-goal > goal/content {
+			p.grow(goal)
+		}
 	}
 }
 

@@ -14,26 +14,24 @@ import (
 // lives that cover this section and fit between the walls is put there. If there is none, no life can use the section
 // below the lower wall, and it is raised to that.
 //
-// Of the lives that fit, the longest is taken that leaves nothing beside it that is bound to grow too high: in what is
-// left of the valley at each side of it, the section with the most to come must have a life that fits there, or be able
-// to do without.
-//
-// A pass that ends too high names the sections that did, which count for more in the next.
+// Of the lives that fit, the one is taken that wastes least and leaves nothing beside it that is bound to grow too high:
+// in what is left of the valley at each side of it, the section with the most to come must have a life that fits there,
+// or be able to do without.
 type skyline struct {
 	lives    []life
 	sections int32
 	floor    int64
 	top      int64 // what the pass wants to stay within
 
-	variety int   // lives of each group that are looked at for a place
+	route   route
 	left    peaks // by section: bytes to be placed
-	weight  peaks // by section: the same, and what earlier passes hold against it
-	blame   []int64
 	offsets []int64
+	looks   int // at lives so far: the work done, in a measure that is the same on every machine
 
 	// The lives in two orders. Both are grouped by center: the section in a life's span that most powers of two divide.
 	// Within a group all lives meet, so that which of them lie between two walls and cover a section is a question about
 	// one end only, once it is known on which side of the center the section is.
+	begins   []int32 // by section: the first life that begins there or later
 	groups   []int32 // by center: the first position of its group
 	byBegin  []int32 // positions in a group rise with the begin
 	byEnd    []int32 // and fall with the end
@@ -49,42 +47,37 @@ type skyline struct {
 	queue  queue   // of stretches, some of which are no more
 
 	rest []int32 // scratch
-	fits []int32 // scratch: lives that may be next
+	fits []fit   // scratch: lives that may be next
 }
 
-// route is what a pass is told: how many lives to choose from, and what to try to stay within.
+// route is what a pass is told.
 type route struct {
-	variety int
-	aim     int64 // the share of the goal above it
+	variety int     // how many lives of each group to look at for a place
+	length  float64 // what it is worth that a life is long, against sections that are left beside it
+	aim     int64   // the share of the goal above it that the pass tries to stay within
 }
 
-// routes are two series of passes that learn from those before them. No two passes are alike, since which of them does
-// best on a problem is luck.
+// routes are two series of passes. No two passes are alike, since which of them does best on a problem is luck.
 var routes = [2][]route{
-	{{16, content}, {24, tight}, {12, content}, {40, content}},
-	{{48, tight}, {20, content}, {32, tight}, {28, content}},
+	{{64, 1, content}, {32, 3, content}, {48, 10, tight}, {16, 1, content}},
+	{{24, 0.3, tight}, {64, 10, content}, {64, 0.3, content}, {128, 1, tight}},
 }
 
 const (
-	content = 105     // a series ends with a pass that this share of the goal above it holds, a little less than a percent
+	content = 128     // a series ends with a packing that this share of the goal above it holds, less than a percent
 	tight   = 1 << 62 // hardly any
-	grudges = 32      // the share of the goal that a section weighs more for each pass in which it grew too high
+	passing = 550     // looks, for each life, that a series is worth
+	passage = 100     // looks, for each life, that any pass costs beside those that are counted
+	mending = 300     // looks, for each life, that the mending of a pass is worth
 )
 
-// grow packs p with two series of passes side by side, or with one and a climb where that has the time, and keeps the
-// lowest; the first series on a tie.
+// grow packs p with two series of passes side by side, and keeps the lowest; the first series on a tie.
 func (p *part) grow(goal int64) {
 	if goal > math.MaxInt64/4 {
-		return // weights would not be numbers
+		return // what is summed up on the way would not be numbers
 	}
 	second := make(chan *part)
-	go func() {
-		c := climb(p.lives, p.sections, p.floor, goal)
-		if c == nil {
-			c = rise(routes[1], p, goal)
-		}
-		second <- c
-	}()
+	go func() { second <- rise(routes[1], p, goal) }()
 	for _, c := range [...]*part{rise(routes[0], p, goal), <-second} {
 		if c.top < p.top {
 			p.offsets, p.top, p.by = c.offsets, c.top, c.by
@@ -92,23 +85,23 @@ func (p *part) grow(goal int64) {
 	}
 }
 
-// rise is the lowest packing of a series.
+// rise is the lowest packing of a series. What a pass leaves is mended before there is another.
 func rise(series []route, p *part, goal int64) *part {
-	best := &part{top: math.MaxInt64, by: "skyline"}
+	best := &part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64}
+	enough := goal + goal/content
 	s := newSkyline(p)
-	grudge := make([]int64, p.sections)
-	for _, a := range series {
-		s.variety = a.variety
-		if top := s.pass(goal+goal/a.aim, grudge); top < best.top {
-			best.top, best.offsets = top, append(best.offsets[:0], s.offsets...)
-		}
-		if best.top <= goal+goal/content {
+	for i, r := range series {
+		if i > 0 && s.looks/i*(i+1) > passing*len(p.lives) {
 			break
 		}
-		for t, over := range s.blame {
-			if over > 0 {
-				grudge[t] += goal / grudges
-			}
+		if top := s.pass(r, goal+goal/r.aim); top < best.top {
+			best.top, best.by, best.offsets = top, "skyline", append(best.offsets[:0], s.offsets...)
+		}
+		if best.top > enough {
+			best.mend(goal, enough, mending*len(p.lives))
+		}
+		if best.top <= enough {
+			break
 		}
 	}
 	return best
@@ -122,7 +115,6 @@ func newSkyline(p *part) *skyline {
 	s := &skyline{
 		lives: p.lives, sections: sections, floor: p.floor,
 		offsets: make([]int64, n),
-		blame:   make([]int64, sections),
 		groups:  make([]int32, sections+1),
 		byBegin: make([]int32, n), byEnd: make([]int32, n), atBegin: make([]int32, n), atEnd: make([]int32, n),
 		end: make([]int32, sections), before: make([]int32, sections), height: make([]int64, sections),
@@ -148,6 +140,7 @@ func newSkyline(p *part) *skyline {
 	}
 	fill(s.byBegin, s.atBegin, func(i, j int32) int { return cmp.Compare(s.lives[i].l, s.lives[j].l) })
 	fill(s.byEnd, s.atEnd, func(i, j int32) int { return cmp.Compare(s.lives[j].r, s.lives[i].r) })
+	s.begins = beginsOf(p.lives, sections)
 	return s
 }
 
@@ -160,9 +153,9 @@ func center(l, r int32) int32 {
 	return int32(y >> (bits.Len32(x^y) - 1) << (bits.Len32(x^y) - 1))
 }
 
-// pass packs all lives, sections that bear a grudge before others, and gives the end of the highest.
-func (s *skyline) pass(top int64, grudge []int64) (highest int64) {
-	s.top = top
+// pass packs all lives, and gives the end of the highest.
+func (s *skyline) pass(r route, top int64) (highest int64) {
+	s.route, s.top = r, top
 	change := make([]int64, s.sections+1)
 	s.firstEnd.reset(len(s.lives))
 	s.lastHead.reset(len(s.lives))
@@ -181,20 +174,16 @@ func (s *skyline) pass(top int64, grudge []int64) (highest int64) {
 		change[t] += change[t-1]
 	}
 	s.left.build(change[:s.sections])
-	for t := range s.sections {
-		change[t] += grudge[t]
-	}
-	s.weight.build(change[:s.sections])
-	clear(s.blame)
 
 	for t := range s.height {
 		s.height[t] = -1
 	}
 	s.height[0], s.end[0], s.before[0] = s.floor, s.sections, -1
 	s.queue = append(s.queue[:0], turn{s.floor, 0})
+	s.looks += passage * len(s.lives)
 	for placed := 0; placed < len(s.lives); {
 		next := s.queue[0]
-		a := next.rank
+		a := next.begin
 		if s.height[a] != next.at {
 			s.queue.pop()
 			continue
@@ -205,26 +194,18 @@ func (s *skyline) pass(top int64, grudge []int64) (highest int64) {
 			s.raise(a, a, b, s.wall(a, b))
 			continue
 		}
-		_, t := s.weight.most(a, b)
+		_, t := s.left.most(a, b)
 		i := s.choose(a, b, t)
 		if i < 0 {
-			wall := s.wall(a, b)
-			if left, _ := s.left.most(t, t+1); left > 0 && wall+left > s.top {
-				s.blame[t] = max(s.blame[t], wall+left-s.top)
-			}
 			s.queue.pop()
-			s.raise(a, t, t+1, wall)
+			s.raise(a, t, t+1, s.wall(a, b))
 			continue
 		}
 		l := s.lives[i]
 		at := up(next.at, l.align)
-		if left, u := s.left.most(l.l, l.r); at+left > s.top {
-			s.blame[u] = max(s.blame[u], at+left-s.top)
-		}
 		s.offsets[i] = at
 		highest = max(highest, at+l.size)
 		s.left.add(l.l, l.r, -l.size)
-		s.weight.add(l.l, l.r, -l.size)
 		s.firstEnd.set(s.atBegin[i], gone)
 		s.lastHead.set(s.atEnd[i], gone)
 		s.anywhere.set(i, gone)
@@ -279,13 +260,7 @@ func (s *skyline) raise(a, l, r int32, height int64) {
 
 // holds is whether a life to be placed lies within [a, b).
 func (s *skyline) holds(a, b int32) bool {
-	return s.anywhere.first(s.beginsAt(a), s.beginsAt(b), b) >= 0
-}
-
-// beginsAt is the first life that begins at section t or later.
-func (s *skyline) beginsAt(t int32) int32 {
-	i, _ := slices.BinarySearchFunc(s.lives, t, func(l life, t int32) int { return cmp.Compare(l.l, t) })
-	return int32(i)
+	return s.anywhere.first(s.begins[a], s.begins[b], b) >= 0
 }
 
 // covering adds to fits lives to be placed that lie within [a, b) and cover section t, up to so many of each group.
@@ -334,15 +309,19 @@ func (s *skyline) ofGroup(m, a, b, t int32, most int, fits []int32) []int32 {
 	return fits
 }
 
+// fit is a life that may be placed next, and what it wastes.
+type fit struct {
+	life  int32
+	waste float64
+}
+
 // choose is the life to put into the valley [a, b) at section t, or -1 if none fits.
 func (s *skyline) choose(a, b, t int32) int32 {
-	s.fits = s.covering(a, b, t, s.variety, s.fits[:0])
-	if len(s.fits) == 0 {
+	s.rest = s.covering(a, b, t, s.route.variety, s.rest[:0])
+	if len(s.rest) == 0 {
 		return -1
 	}
-	slices.SortFunc(s.fits, func(i, j int32) int {
-		return cmp.Or(bySpan(s.lives[i], s.lives[j]), cmp.Compare(i, j))
-	})
+	s.looks += 16 + 2*len(s.rest)
 	h := s.height[a]
 	lower, upper := int64(none), int64(none)
 	if s.before[a] >= 0 {
@@ -351,19 +330,36 @@ func (s *skyline) choose(a, b, t int32) int32 {
 	if b < s.sections {
 		upper = s.height[b]
 	}
+	s.fits = s.fits[:0]
+	for _, i := range s.rest {
+		s.fits = append(s.fits, fit{i, s.waste(i, a, b, min(lower, none/2)-h, min(upper, none/2)-h)})
+	}
+	slices.SortFunc(s.fits, func(x, y fit) int {
+		return cmp.Or(cmp.Compare(x.waste, y.waste), bySpan(s.lives[x.life], s.lives[y.life]), cmp.Compare(x.life, y.life))
+	})
 	best, least := int32(-1), int64(math.MaxInt64)
-	for _, i := range s.fits {
-		l := s.lives[i]
+	for _, f := range s.fits {
+		l := s.lives[f.life]
 		end := up(h, l.align) + l.size
 		over := max(0, s.over(a, l.l, min(lower, end)), s.over(l.r, b, min(upper, end)))
 		if over < least {
-			best, least = i, over
+			best, least = f.life, over
 		}
 		if least == 0 {
 			break
 		}
 	}
 	return best
+}
+
+// waste is how many bytes, for each that it has itself, life i would leave beside it up to its end or the walls, which
+// are so much higher than the valley [a, b), if nothing came to lie there; less what its length is worth. All products
+// are rounded, so that no machine joins them with sums to its own numbers.
+func (s *skyline) waste(i, a, b int32, lower, upper int64) float64 {
+	l := s.lives[i]
+	beside := float64(float64(l.l-a)*float64(min(lower, l.size))) + float64(float64(b-l.r)*float64(min(upper, l.size)))
+	length := float64(l.r - l.l)
+	return beside/(length*float64(l.size)) - float64(s.route.length*length)/float64(b-a)
 }
 
 // over is how far the section of [a, b) with the most to come would grow too high if what lies there had to wait for

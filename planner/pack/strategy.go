@@ -27,21 +27,26 @@ var strategies = []strategy{
 }
 
 const (
-	few      = 2000    // lives are worth any effort for the last byte, and a search
-	patience = 2048    // looks at the space, for each life, after which no further strategy is tried
-	fine     = 1 << 14 // nested lives that leave no more than this share of the goal are enough
-	simple   = 256     // a first strategy that leaves no more than this share of the goal is enough for many lives
-	steep    = 32      // a skyline that leaves this share of the goal is worth some strategies
+	few       = 2000    // lives are worth any effort for the last byte, and a search
+	patience  = 2048    // looks at the space, for each life, after which no further strategy is tried
+	fine      = 1 << 14 // nested lives that leave no more than this share of the goal are enough
+	simple    = 256     // a first strategy that leaves no more than this share of the goal is enough for many lives
+	quickRows = 3       // strategies that many lives get at most
+	steep     = 32      // a skyline that leaves this share of the goal is worth some strategies
 )
 
 // portfolio packs p and keeps the lowest packing. Few lives get one strategy after another until the top is no higher
-// than goal. Many are nested, and if that does not end at or below near they get the first strategy, which gives up early
-// where it does not do: the lives of a training step lie within each other, and that is easy. If it gives up they get a
-// skyline and a climb; a few strategies have a try where those did badly.
+// than goal, and a skyline if that leaves a gap; the fewest will get a search first. Many are nested, and if that does
+// not end at or below near they get the first strategy, which gives up early where it does not do: the lives of a
+// training step lie within each other, and that is easy. If it gives up they get a skyline; a few strategies have a try
+// where that did badly.
 func portfolio(p *part, goal, near int64) {
 	p.unplaced()
 	if len(p.lives) <= few {
 		p.try(strategies, newSpace(p.sections), goal)
+		if len(p.lives) > fewest && p.top-goal > goal/content {
+			p.grow(goal)
+		}
 		return
 	}
 	if p.nests(near) {
@@ -54,7 +59,7 @@ func portfolio(p *part, goal, near int64) {
 	p.grow(goal)
 	if p.top-goal > goal/steep {
 		s.looks = 0
-		p.try(strategies[:min(quickRows, len(strategies))], s, goal)
+		p.try(strategies[:quickRows], s, goal)
 	}
 }
 
@@ -107,13 +112,6 @@ func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top in
 		offsets[i], top = offset, max(top, end)
 	}
 	return top, true
-}
-
-// sortedBy is lives in some order.
-func sortedBy(lives []life, order func(a, b life) int) []life {
-	lives = slices.Clone(lives)
-	slices.SortStableFunc(lives, order)
-	return lives
 }
 
 // bySize puts large lives before small ones, long before short where they are as large.

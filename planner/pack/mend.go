@@ -1,0 +1,259 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// mend lowers a packing by ejection: the lives that stick out above a top are taken out, and each is put back where it
+// drives out the least, which is then put back in the same way. What is hard to place weighs more: bytes in sections
+// that are nearly full, and more each time that the life had to drive out another (the idea of the guided ejection
+// search of Y. Nagata and O. Bräysy, "A powerful route minimization heuristic for the vehicle routing problem with
+// time windows", 2009). Few lives move, so it does where a packing is good but for a few places.
+//
+// The top goes down a little at a time, and each time that all lives are below it the packing is kept.
+type mend struct {
+	lives  []life
+	floor  int64
+	at     []int64 // by life: its offset, or −1 while it is out
+	base   []float64
+	weight []float64
+	out    []int32 // the lives to be put back, the next one last
+	looks  int
+
+	// The lives alive at a time are those of the block it lies in that were alive as that began, and those that began since.
+	block  int32
+	alive  [][]int32 // by block
+	begins []int32   // by section: the first life that begins there or later
+
+	near   []int32 // scratch: the placed lives that meet one
+	lows   []edge  // scratch: where those begin
+	ends   []edge  // and end
+	counts []int32
+	sorted []edge
+}
+
+// edge is an end of a placed life in addresses.
+type edge struct {
+	at     int64
+	life   int32
+	weight float64
+}
+
+const (
+	steps   = 8    // tops on the way to what is asked for
+	fullest = 0.01 // the share of a section that may be empty before its bytes weigh less
+)
+
+// mend lowers the top of p towards the goal, until it holds content of it above or so many looks are spent.
+func (p *part) mend(goal, enough int64, looks int) {
+	m := newMend(p, goal)
+	for p.top > enough && m.looks < looks {
+		top := p.top - max((p.top-goal)/steps, 1)
+		if !m.lower(max(top, enough), looks) {
+			return
+		}
+		p.top = 0
+		for i, l := range p.lives {
+			p.top = max(p.top, m.at[i]+l.size)
+		}
+		p.offsets, p.by = append(p.offsets[:0], m.at...), "mend"
+	}
+}
+
+func newMend(p *part, goal int64) *mend {
+	n := len(p.lives)
+	m := &mend{
+		lives: p.lives, floor: p.floor, at: slices.Clone(p.offsets),
+		base: make([]float64, n), block: 1, begins: beginsOf(p.lives, p.sections),
+	}
+	length := 0 // of all lives
+	for _, l := range p.lives {
+		length += int(l.r - l.l)
+	}
+	for int(m.block)*4*n < length { // so that most of those that were alive when a block began are throughout
+		m.block *= 2
+	}
+	m.alive = make([][]int32, p.sections/m.block+1)
+	live := make([]int64, p.sections+1)
+	for i, l := range p.lives {
+		for b := l.l/m.block + 1; b*m.block < l.r; b++ {
+			m.alive[b] = append(m.alive[b], int32(i))
+		}
+		live[l.l] += l.size
+		live[l.r] -= l.size
+	}
+	full := make([]float64, p.sections+1) // how nearly, of all sections before each
+	for t := range p.sections {
+		full[t+1] = full[t] + 1/(fullest+float64(goal-p.floor-live[t])/float64(goal))
+		live[t+1] += live[t]
+	}
+	for i, l := range p.lives {
+		m.base[i] = float64(l.size) * (full[l.r] - full[l.l])
+	}
+	m.weight = slices.Clone(m.base)
+	return m
+}
+
+// beginsOf is, by section, the first of lives sorted by begin that begins there or later.
+func beginsOf(lives []life, sections int32) (begins []int32) {
+	begins = make([]int32, sections+1)
+	for _, l := range lives {
+		begins[l.l+1]++
+	}
+	for t := range sections {
+		begins[t+1] += begins[t]
+	}
+	return begins
+}
+
+// lower brings all lives to end at or below top.
+func (m *mend) lower(top int64, looks int) bool {
+	for i, l := range m.lives {
+		if m.at[i]+l.size > top {
+			m.at[i] = -1
+			m.out = append(m.out, int32(i))
+		}
+	}
+	slices.SortFunc(m.out, m.byBase)
+	for len(m.out) > 0 {
+		if m.looks > looks {
+			return false
+		}
+		last := len(m.out) - 1
+		i := m.out[last]
+		m.out = m.out[:last]
+		at, cost := m.spot(i, top)
+		if at < 0 {
+			return false
+		}
+		if cost > 0 {
+			m.weight[i] += m.base[i]
+			m.clear(at, at+m.lives[i].size)
+		}
+		m.at[i] = at
+	}
+	return true
+}
+
+func (m *mend) byBase(i, j int32) int {
+	return cmp.Or(cmp.Compare(m.base[i], m.base[j]), cmp.Compare(i, j))
+}
+
+// clear takes out what lies in [lo, hi) of the lives that spot looked at last.
+func (m *mend) clear(lo, hi int64) {
+	before := len(m.out)
+	for _, j := range m.near {
+		if m.at[j] < hi && m.at[j]+m.lives[j].size > lo {
+			m.at[j] = -1
+			m.out = append(m.out, j)
+		}
+	}
+	slices.SortFunc(m.out[before:], m.byBase)
+}
+
+// spot is where life x drives out the least weight, the lowest of such places; below top, −1 if it is too large for that.
+func (m *mend) spot(x int32, top int64) (at int64, cost float64) {
+	l := m.lives[x]
+	m.meet(x)
+	m.lows, m.ends = m.lows[:0], m.ends[:0]
+	for _, j := range m.near {
+		m.lows = append(m.lows, edge{m.at[j], j, m.weight[j]})
+		m.ends = append(m.ends, edge{m.at[j] + m.lives[j].size, j, m.weight[j]})
+	}
+	m.sort(m.lows, top)
+	m.sort(m.ends, top)
+	m.looks += 4 * len(m.near)
+
+	at, cost = -1, math.Inf(1)
+	met, above, below := 0, 0.0, 0.0 // of those that begin below the end and do not end below the begin of x
+	low, end := 0, 0                 // what of lows and ends counts
+	try := func(y int64) {
+		if y < m.floor || y+l.size > top {
+			return
+		}
+		for ; low < len(m.lows) && m.lows[low].at < y+l.size; low++ {
+			above += m.lows[low].weight
+			met++
+		}
+		for ; end < len(m.ends) && m.ends[end].at <= y; end++ {
+			below += m.ends[end].weight
+			met--
+		}
+		if met == 0 {
+			at, cost = y, 0
+		} else if above-below < cost {
+			at, cost = y, above-below
+		}
+	}
+	try(up(m.floor, l.align))
+	for i, j := 0, 0; cost > 0 && (i < len(m.ends) || j < len(m.lows)); { // on top of one, or below one
+		on, under := int64(none), int64(none)
+		if i < len(m.ends) {
+			on = up(m.ends[i].at, l.align)
+		}
+		if j < len(m.lows) {
+			if under = max(m.lows[j].at-l.size, -1); under > 0 {
+				under -= under % l.align
+			}
+		}
+		if on <= under {
+			try(on)
+			i++
+		} else {
+			try(under)
+			j++
+		}
+	}
+	if last := top - l.size; cost > 0 && last >= 0 {
+		try(last - last%l.align)
+	}
+	return at, cost
+}
+
+// meet makes near the placed lives that meet life x.
+func (m *mend) meet(x int32) {
+	l := m.lives[x]
+	b := l.l / m.block
+	m.near = m.near[:0]
+	for _, j := range m.alive[b] {
+		if m.at[j] >= 0 && m.lives[j].r > l.l {
+			m.near = append(m.near, j)
+		}
+	}
+	from, to := m.begins[b*m.block], m.begins[l.r]
+	for j := from; j < to; j++ {
+		if m.at[j] >= 0 && m.lives[j].r > l.l {
+			m.near = append(m.near, j)
+		}
+	}
+	m.looks += len(m.alive[b]) + int(to-from)
+}
+
+// sort sorts edges, which lie between 0 and top, by address: first roughly, into as many buckets as there are edges.
+func (m *mend) sort(edges []edge, top int64) {
+	n := len(edges)
+	m.counts = slices.Grow(m.counts[:0], n+2)[:n+2]
+	m.sorted = slices.Grow(m.sorted[:0], n)[:n]
+	clear(m.counts)
+	scale := float64(n) / float64(top)
+	for _, e := range edges {
+		m.counts[min(int(float64(e.at)*scale), n)+1]++
+	}
+	for k := range n {
+		m.counts[k+1] += m.counts[k]
+	}
+	for _, e := range edges {
+		k := min(int(float64(e.at)*scale), n)
+		m.sorted[m.counts[k]] = e
+		m.counts[k]++
+	}
+	for i, e := range m.sorted {
+		k := i
+		for ; k > 0 && (edges[k-1].at > e.at || edges[k-1].at == e.at && edges[k-1].life > e.life); k-- {
+			edges[k] = edges[k-1]
+		}
+		edges[k] = e
+	}
+}

@@ -1,0 +1,50 @@
+package pack
+
+// turn is a stretch of a skyline in the queue: its height and its first section.
+type turn struct {
+	at    int64
+	begin int32
+}
+
+func (a turn) before(b turn) bool { return a.at < b.at || a.at == b.at && a.begin < b.begin }
+
+// queue is a heap, with up to four below each, of whose turn is next.
+type queue []turn
+
+func (q *queue) push(t turn) {
+	*q = append(*q, t)
+	h, i := *q, len(*q)-1
+	for ; i > 0 && t.before(h[(i-1)/4]); i = (i - 1) / 4 {
+		h[i] = h[(i-1)/4]
+	}
+	h[i] = t
+}
+
+func (q *queue) pop() {
+	last := len(*q) - 1
+	t := (*q)[last]
+	if *q = (*q)[:last]; last > 0 {
+		q.replace(t)
+	}
+}
+
+// replace puts t in the place of the first.
+func (q queue) replace(t turn) {
+	i := 0
+	for {
+		least := 4*i + 1
+		if least >= len(q) {
+			break
+		}
+		for k := least + 1; k < min(4*i+5, len(q)); k++ {
+			if q[k].before(q[least]) {
+				least = k
+			}
+		}
+		if !q[least].before(t) {
+			break
+		}
+		q[i], i = q[least], least
+	}
+	q[i] = t
+}
