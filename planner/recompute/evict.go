@@ -46,17 +46,25 @@ func (s *Solver) evictions(limit, work int64) (all []func() plan) {
 		if s.sim.work-begin > work {
 			break
 		}
-		aim := limit
+		aim, least := limit, math.Inf(1)
 		for range aims {
 			e := s.newEvictor(aim, w)
 			if !e.run() || !s.sim.run(e.p, limit) {
 				break
 			}
-			if s.sim.peak <= limit {
-				plans = append(plans, found{e.p, s.sim.extra})
+			// The walk knows roughly what is alive; what it leaves free is for another.
+			aim += limit - s.sim.peak
+			if s.sim.peak > limit {
+				continue
+			}
+			if s.sim.extra >= least {
 				break
 			}
-			aim -= s.sim.peak - limit
+			least = s.sim.extra
+			plans = append(plans, found{e.p, least})
+			if aim-limit < limit/64 {
+				break
+			}
 		}
 	}
 	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
@@ -66,8 +74,8 @@ func (s *Solver) evictions(limit, work int64) (all []func() plan) {
 	return all
 }
 
-// aims is how often an evictor aims below what was over the limit.
-const aims = 3
+// aims is how many limits an evictor aims at.
+const aims = 4
 
 func (s *Solver) newEvictor(limit int64, w weighing) *evictor {
 	n := len(s.p.Bytes)
@@ -159,17 +167,12 @@ func (e *evictor) launch(op int32, first bool) bool {
 	}
 	if e.sum > room {
 		e.look()
+		if e.over(op) {
+			room += prob.Bytes[outs[0]]
+		}
 		for e.sum > room {
-			if !e.forget(op, room) {
-				// The output may lie over an input that nobody wants any more.
-				over := false
-				for _, v := range prob.Over.Of(op) {
-					over = over || e.s.may(v) && e.need[v] == never || !e.s.may(v) && e.s.spans[v].last == e.place
-				}
-				if !over || e.sum > room+prob.Bytes[outs[0]] {
-					return false
-				}
-				break
+			if !e.forget() {
+				return false
 			}
 		}
 	}
@@ -181,6 +184,17 @@ func (e *evictor) launch(op int32, first bool) bool {
 		}
 	}
 	return true
+}
+
+// over reports whether what an operator writes may lie over an input that nobody
+// wants any more.
+func (e *evictor) over(op int32) bool {
+	return slices.ContainsFunc(e.s.p.Over.Of(op), func(v int32) bool {
+		if e.s.may(v) {
+			return e.need[v] == never && e.pinned[v] <= 1
+		}
+		return e.s.spans[v].last == e.place
+	})
 }
 
 // look finds out what is wanted when, and what it would cost again.
@@ -241,7 +255,7 @@ func (e *evictor) look() {
 }
 
 // forget forgets what is worth least. It reports false if nothing may go.
-func (e *evictor) forget(op int32, room int64) bool {
+func (e *evictor) forget() bool {
 	prob := e.s.p
 	best, least := int32(-1), math.Inf(1)
 	for v, is := range e.there {
