@@ -24,15 +24,17 @@ type evictor struct {
 	place   int32
 	need    []int32   // by value: the next place that wants it there
 	again   []float64 // by value: cost of making it from what is there
+	wanted  []float64 // by value: how many values are made from it, and it
 	next    []int32   // by value: how many of its readers were passed
 	most    int       // launches left
 }
 
-// weighing says how much the parts of a value's worth count: the cost of making
-// it again, its bytes, and how far its next reader is, as powers.
-type weighing struct{ cost, bytes, far float64 }
+// weighing says how much the parts of a value's worth count, as powers: the cost
+// of making it again, its bytes, how far its next reader is, and how many values
+// that are not there it is wanted for.
+type weighing struct{ cost, bytes, far, wanted float64 }
 
-var weighings = []weighing{{1, 1, 1}, {1, 1, 0.5}, {0.5, 1, 1}, {1, 1, 0}, {0, 0, 1}, {1, 0.5, 1}}
+var weighings = []weighing{{1, 1, 1, 0}, {1, 1, 1, 1}, {0.5, 1, 1, 0}, {1, 1, 0.5, 0}, {0.5, 1, 1, 1}, {1, 1, 2, 1}, {0, 0, 1, 0}, {1, 1, 0.5, 1}}
 
 // evictions are plans of evictors, cheapest first, as many as some work allows.
 func (s *Solver) evictions(limit, work int64) (all []func() plan) {
@@ -80,7 +82,7 @@ const aims = 4
 func (s *Solver) newEvictor(limit int64, w weighing) *evictor {
 	n := len(s.p.Bytes)
 	e := &evictor{s: s, limit: limit, w: w, p: plan{gone: make([]bool, n)}, there: make([]bool, n), pinned: make([]int32, n), touched: make([]int32, n),
-		need: make([]int32, n), again: make([]float64, n), next: make([]int32, n), most: s.sim.most}
+		need: make([]int32, n), again: make([]float64, n), wanted: make([]float64, n), next: make([]int32, n), most: s.sim.most}
 	copy(e.p.gone, s.p.Forced)
 	return e
 }
@@ -215,21 +217,27 @@ func (e *evictor) look() {
 			if int(k) < len(ops) {
 				e.need[v] = ops[k]
 			}
+			e.wanted[v] = 0
+			if e.need[v] < never {
+				e.wanted[v] = 1
+			}
 		}
 	}
 	for op := e.place; op >= 0; op-- {
 		if !prob.Again[op] {
 			continue
 		}
-		want := int32(never)
+		want, wanted := int32(never), 0.0
 		for _, v := range prob.Outputs.Of(op) {
 			if s.may(v) && !e.there[v] {
 				want = min(want, e.need[v])
+				wanted += e.wanted[v]
 			}
 		}
 		if want < never {
 			for _, v := range prob.Inputs.Of(op) {
 				e.need[v] = min(e.need[v], want)
+				e.wanted[v] += wanted
 			}
 		}
 	}
@@ -262,7 +270,7 @@ func (e *evictor) forget() bool {
 		if !is || e.pinned[v] > 0 || prob.Bytes[v] == 0 {
 			continue
 		}
-		worth := math.Pow(e.again[v]+e.s.unit, e.w.cost) / math.Pow(float64(prob.Bytes[v]), e.w.bytes) / math.Pow(float64(e.need[v]-e.place), e.w.far)
+		worth := math.Pow(e.again[v]+e.s.unit, e.w.cost) * math.Pow(max(e.wanted[v], 1), e.w.wanted) / math.Pow(float64(prob.Bytes[v]), e.w.bytes) / math.Pow(float64(e.need[v]-e.place), e.w.far)
 		if worth < least {
 			best, least = int32(v), worth
 		}
