@@ -70,6 +70,7 @@ func (s *Solver) evictions(limit, work int64) (all []func() plan) {
 		}
 	}
 	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
+	plans = slices.CompactFunc(plans, func(a, b found) bool { return a.extra == b.extra })
 	for _, f := range plans {
 		all = append(all, f.p.clone)
 	}

@@ -120,7 +120,7 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 		x.enough = least + min(enough*s.total, least/100)
 	}
 	if x.extra > least+wide*s.total && len(s.p.Cost) <= mostRefined {
-		x.beside(func() { x.descend(s.evictions(limit, work/4), true, 0.45) })
+		x.beside(func() { x.descend(s.evictions(limit, work/4), true, 0.55) })
 	}
 	x.swap(0.4)
 	x.enough = least + min(good*s.total, least/50)

@@ -26,18 +26,28 @@ func (s *Solver) stretches(at []bounded, limit int64) (least float64) {
 			if s.count(c); first == 0 {
 				continue
 			}
-			if first += y.bound; first > x.bound*nearly {
-				for _, g := range c.grains() {
-					b, _, _ := c.best(g, float64((limit-c.fixed)/g), sets)
-					s.count(c)
-					first = max(first, y.bound+b)
+			if first+y.bound > x.bound*nearly {
+				room := limit - c.fixed
+				first = max(first, s.byGrains(c, room, sets))
+				if len(y.sets) > 0 {
+					y.bound = max(y.bound, s.byGrains(y.c, y.room, y.sets))
 				}
 			}
-			x.bound = max(x.bound, first)
+			x.bound = max(x.bound, first+y.bound)
 		}
 		least = max(least, x.bound)
 	}
 	return least
+}
+
+// byGrains is the best bound of a cut with rounded bytes.
+func (s *Solver) byGrains(c *cut, room int64, sets []set) (bound float64) {
+	for _, g := range c.grains() {
+		b, _, _ := c.best(g, float64(room/g), sets)
+		s.count(c)
+		bound = max(bound, b)
+	}
+	return bound
 }
 
 const (
