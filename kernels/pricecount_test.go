@@ -121,6 +121,10 @@ var counted = []struct {
 		return c.scores(1) * (2*products*int64(c.In[1].Shape[1]) + 10)
 	}},
 
+	// Scores, twelve each for the softmax, and two products of them; backward five.
+	{"memopt.FlashAttention", func(c sampled) int64 { return c.attends(0, 1, 1) }},
+	{"memopt.FlashAttentionGrad", func(c sampled) int64 { return c.attends(1, 3, 2) }},
+
 	// Windows: two for each element of a window and each place of it.
 	{"Conv ConvInteger", func(c sampled) int64 { return 2 * c.out(0) * visits(c.In[1].Shape[1:]...) }},
 	{"com.microsoft.FusedConv", func(c sampled) int64 { return c.out(0) * (2*visits(c.In[1].Shape[1:]...) + 12) }},
@@ -191,6 +195,18 @@ func (c sampled) rest(from int) (n int64) {
 }
 
 // scores counts those of rows x and the classes of a weight behind it.
+// attends is what attention takes whose Q is input q: so many products by its
+// width and by that of V.
+func (c sampled) attends(q int, byWidth, byOut int64) int64 {
+	queries, v := c.In[q].Shape, c.In[q+2].Shape
+	last := len(queries) - 1
+	n := int64(v[last-1])
+	for _, d := range queries[:last] {
+		n *= int64(d)
+	}
+	return n * (2*byWidth*int64(queries[last]) + 2*byOut*int64(v[last]) + 12)
+}
+
 func (c sampled) scores(x int) int64 {
 	classes := c.In[x+1].Shape[1]
 	if c.Node.Int("transB") != 0 {

@@ -32,7 +32,9 @@ layout(push_constant) uniform Push {
 	uint batch[2];     // the inner dims of the batch
 	uint sa[3], sb[3]; // strides of the batch, outer first
 	uint first;        // of the batch
+	uint stepY;        // from a matrix of Y to the next
 	uint ci, cj;       // strides of C
+	uint stepC;        // from a matrix of it to the next
 	float alpha, beta;
 };
 
@@ -162,8 +164,8 @@ void main() {
 #define STORE(r) \
 	if (row + r < m) { \
 		vec2 v = alpha * sum##r; \
-		if (BIAS != 0) v += beta * vec2(c[(row + r) * ci + j0 * cj], c[(row + r) * ci + j1 * cj]); \
-		uint at = (z * m + row + r) * n + column; \
+		if (BIAS != 0) v += beta * vec2(c[z * stepC + (row + r) * ci + j0 * cj], c[z * stepC + (row + r) * ci + j1 * cj]); \
+		uint at = z * stepY + (row + r) * n + column; \
 		if (PAIRS_Y != 0) storePair(at >> 1, v); \
 		else { \
 			y[at] = v.x; \

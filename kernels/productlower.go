@@ -88,44 +88,60 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 		// One B for all: the rows of the whole batch are one tall matrix.
 		g.m, batch, sa = g.m*batch[0], []int{1}, []int{0}
 	}
-	trans := g.b.p == 1 && g.b.i != 1
-	ldb := g.b.p
-	if trans {
-		ldb = g.b.i
+	x := loweredProduct{layout: g, shape: batch, sa: sa, sb: sb, alpha: p.alpha, beta: beta, step: g.m * g.n, y: writes(0), a: reads(0), b: reads(1), c: reads(1)}
+	if bias >= 0 {
+		x.c, x.biased = reads(bias), true
+		c := broadcastStrides(l.In[bias].Shape, out.Shape)
+		x.ci, x.cj = c[0], c[1]
 	}
+	x.append(l)
+}
+
+// loweredProduct is products of matrices that lie anywhere: alpha·A·B, and beta·C
+// if that is biased.
+type loweredProduct struct {
+	layout
+	shape, sa, sb []int // the batch, and strides under it
+	alpha, beta   float64
+	step          int // from a matrix of Y to the next
+	y, a, b, c    graph.Buffer
+	biased        bool
+	ci, cj, cStep int // strides of C, and from a matrix of it to the next
+}
+
+func (g loweredProduct) append(l *graph.Lowering) {
+	trans := g.layout.b.p == 1 && g.layout.b.i != 1
+	ldb := g.layout.b.p
+	if trans {
+		ldb = g.layout.b.i
+	}
+	sa, sb := g.sa, g.sb
 	pairsB := ldb%2 == 0 && (trans || g.n%2 == 0) && allEven(sb)
-	tile := productTileFor(l, g.m, g.n, elems(batch))
+	tile := productTileFor(l, g.m, g.n, elems(g.shape))
 	kernel := tile.singles
 	if l.Limits.Int64 {
 		kernel = tile.paired
 	}
-	buffers := []graph.Buffer{writes(0), reads(0), reads(1), reads(1)}
-	ci, cj := 0, 0
-	if bias >= 0 {
-		buffers[3] = reads(bias)
-		c := broadcastStrides(l.In[bias].Shape, out.Shape)
-		ci, cj = c[0], c[1]
-	}
-	spec := []uint32{uint32(l.Limits.Subgroup), oneIf(trans), oneIf(bias >= 0), 0, 0, 0}
+	spec := []uint32{uint32(l.Limits.Subgroup), oneIf(trans), oneIf(g.biased), 0, 0, 0}
 	switch {
 	case tile.shared:
-		spec = []uint32{oneIf(trans), oneIf(bias >= 0), oneIf(g.a.i == 1 && g.a.p != 1)}
+		spec = []uint32{oneIf(trans), oneIf(g.biased), oneIf(g.layout.a.i == 1 && g.layout.a.p != 1)}
 	case l.Limits.Int64:
-		spec[3], spec[4], spec[5] = g.pairsA(sa), oneIf(pairsB), oneIf(g.n%2 == 0)
+		spec[3], spec[4], spec[5] = g.pairsA(sa), oneIf(pairsB), oneIf(g.n%2 == 0 && g.step%2 == 0)
 	}
-	groups := [3]int{ceilDiv(g.n, tile.columns), ceilDiv(g.m, tile.rows), elems(batch)}
+	groups := [3]int{ceilDiv(g.n, tile.columns), ceilDiv(g.m, tile.rows), elems(g.shape)}
 	if groups[0] > l.Limits.Groups[0] || groups[1] > l.Limits.Groups[1] {
 		l.Refuse("%d × %d tiles are more than the device takes", groups[0], groups[1])
 		return
 	}
-	batch, sa, sb = frontFilled(3, batch, 1), frontFilled(3, sa, 0), frontFilled(3, sb, 0)
+	batch, sa, sb := frontFilled(3, g.shape, 1), frontFilled(3, sa, 0), frontFilled(3, sb, 0)
 	for first := 0; first < groups[2]; first += l.Limits.Groups[2] {
-		push := words(l, g.m, g.n, g.k, g.a.i, g.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], first, ci, cj)
+		push := words(l, g.m, g.n, g.k, g.layout.a.i, g.layout.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], first, g.step, g.ci, g.cj, g.cStep)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel:  kernel,
 			Spec:    spec,
-			Push:    append(push, bits(p.alpha), bits(beta)),
-			Buffers: buffers,
+			Push:    append(push, bits(g.alpha), bits(g.beta)),
+			Buffers: []graph.Buffer{g.y, g.a, g.b, g.c},
 			Groups:  [3]int{groups[0], groups[1], min(groups[2]-first, l.Limits.Groups[2])},
 		})
 	}

@@ -20,7 +20,9 @@ layout(push_constant) uniform Push {
 	uint batch[2];     // the inner dims of the batch
 	uint sa[3], sb[3]; // strides of the batch, outer first
 	uint first;        // of the batch
+	uint stepY;        // from a matrix of Y to the next
 	uint ci, cj;       // strides of C
+	uint stepC;        // from a matrix of it to the next
 	float alpha, beta;
 };
 
@@ -70,8 +72,8 @@ void main() {
 			uint s = column + x + j * SIDE;
 			if (r >= m || s >= n) continue;
 			float v = alpha * sum[i][j];
-			if (BIAS != 0) v += beta * c[r * ci + s * cj];
-			y[(z * m + r) * n + s] = v;
+			if (BIAS != 0) v += beta * c[z * stepC + r * ci + s * cj];
+			y[z * stepY + r * n + s] = v;
 		}
 	}
 }

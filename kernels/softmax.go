@@ -112,19 +112,7 @@ var _ = define(graph.Op{
 		})
 	},
 	Fast: func(c *graph.Call) {
-		onAxisF32(c, c.Node.Int("axis"), func(dx []float32, in [][]float32) {
-			dy, y := in[0], in[1]
-			dot := float32(dotRow(dy, y))
-			if vectors {
-				a := mapping2(dx, dy, y)
-				a.scalars[0] = dot
-				a.softmaxSlope(len(y))
-				return
-			}
-			for i, v := range y {
-				dx[i] = v * (dy[i] - dot)
-			}
-		})
+		onAxisF32(c, c.Node.Int("axis"), func(dx []float32, in [][]float32) { softmaxSlopeRow(dx, in[0], in[1]) })
 	},
 	Lower:     lowerRow(rowSoftmaxGrad),
 	Flops:     perElement(4),
@@ -132,6 +120,20 @@ var _ = define(graph.Op{
 	InPlace:   []int{0, 1},
 	Samples:   pairs(axisSamples),
 })
+
+// softmaxSlopeRow may write over dy or y.
+func softmaxSlopeRow(dx, dy, y []float32) {
+	dot := float32(dotRow(dy, y))
+	if vectors {
+		a := mapping2(dx, dy, y)
+		a.scalars[0] = dot
+		a.softmaxSlope(len(y))
+		return
+	}
+	for i, v := range y {
+		dx[i] = v * (dy[i] - dot)
+	}
+}
 
 // dotRow adds in the order of sumRow.
 func dotRow(x, y []float32) float64 {
