@@ -470,9 +470,9 @@ func fuseFlashAttention(m *graph.Match) []*graph.Value {
 			return nil
 		}
 	}
-	of := batchedProduct(made)
-	if made.Op.FullName() == "MatMul" {
-		of = product{alpha: 1}
+	of := product{alpha: 1}
+	if made.Op.FullName() != "MatMul" {
+		of = batchedProduct(made)
 	}
 	attrs["scale"], attrs["transK"] = of.alpha, !of.transB
 	return []*graph.Value{m.Builder.Op(own+".FlashAttention", attrs, q, k, v, bias)}

@@ -11,11 +11,16 @@ import (
 	"memopt/planner"
 )
 
-// fusions picks the operators that may stand for pieces: one that computes the
-// scores of a loss twice, so that they are never all there, only if settings
-// say so.
+// fusions picks the operators that may stand for pieces: those that compute
+// scores twice, so that they are never all there, only if settings say so.
 func (m *Model) fusions(op *graph.Op) bool {
-	return kernels.Fusions(op) || m.Config.ChunkLoss == "on"
+	switch op {
+	case kernels.LinearCrossEntropy:
+		return m.Config.ChunkLoss == "on"
+	case kernels.FlashAttention:
+		return m.Config.Flash == "on"
+	}
+	return kernels.Fusions(op)
 }
 
 // inChunks is the model with its loss computed rows at a time; nil where

@@ -10,7 +10,7 @@ import (
 
 // shaping lists the settings that a training step is made from. A plan file
 // carries them, so that its graph can be made again.
-var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "loss_scale", "loss_scale_window", "nesterov", "lr_decay", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize", "shrink", "lossy", "chunk_loss"}
+var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "loss_scale", "loss_scale_window", "nesterov", "lr_decay", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize", "shrink", "lossy", "chunk_loss", "flash_attention"}
 
 // requests is the setting that names clusters: it makes the graph too, where it
 // names what can be kept in less.
