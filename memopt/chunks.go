@@ -63,15 +63,43 @@ func roomOf(p *planner.Plan, wrong *planner.BudgetError) (bytes int64, limited b
 	return p.Room()
 }
 
-// chunkNote says what the loss in chunks costs, and why it was taken.
-func chunkNote(p, plain *planner.Plan, err error) string {
-	text := "the loss is computed some rows at a time, and its scores again for the backward pass"
-	if err != nil {
-		return text + ": no plan of the step as it is was found for these bytes (--chunk-loss off leaves it so)"
+// bestForm is best, in the form of the loss that is the better one.
+func (m *Model) bestForm() (*planner.Plan, error) {
+	p, err := m.best()
+	other := m.planInChunks(p, err)
+	if other == nil {
+		return p, err
 	}
-	cost, _ := p.Cost()
-	was, whole := plain.Cost()
-	_, base := p.Cost()
-	return fmt.Sprintf("%s, which costs %.1f %% of the step; with what runs again that is %.1f %%, and %.1f %% with all scores at once (--chunk-loss off)",
-		text, 100*(base/whole-1), 100*(cost/whole-1), 100*(was/whole-1))
+	q, wrong := other.best()
+	if !m.prefers(p, err, q, wrong) {
+		return p, err
+	}
+	if wrong == nil {
+		q.Warnings = append(q.Warnings, m.chunkNote(q, p))
+	}
+	*m = *other
+	return q, wrong
+}
+
+// chunkNote says what a plan with the loss in chunks costs beside the step as it
+// is, and beside that one's plan if there is any.
+func (m *Model) chunkNote(p, plain *planner.Plan) string {
+	text := "the loss is computed some rows at a time, and its scores again for the backward pass"
+	instead := "no plan was found with all scores at once"
+	whole := plain
+	if plain == nil {
+		r := m.as(request(m.Config))
+		var err error
+		if whole, err = planner.Make(m.Graph, planner.Request{Dims: r.Dims, Strategy: "keep-all", Costs: r.Costs}); err != nil {
+			return text + ": " + instead
+		}
+	}
+	_, step := whole.Cost()
+	share := func(cost float64) string { return fmt.Sprintf("%.1f %%", 100*(cost/step-1)) }
+	cost, base := p.Cost()
+	if plain != nil {
+		was, _ := plain.Cost()
+		instead = share(was) + " with all scores at once"
+	}
+	return fmt.Sprintf("%s: that alone costs %s of the step, with all that runs again %s; %s (--chunk-loss off)", text, share(base), share(cost), instead)
 }

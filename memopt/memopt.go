@@ -62,15 +62,7 @@ func (m *Model) Plan() (*planner.Plan, error) {
 	if missing := m.unbound(); len(missing) > 0 {
 		return nil, input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
 	}
-	p, err := m.best()
-	if other := m.planInChunks(p, err); other != nil {
-		if q, wrong := other.best(); m.prefers(p, err, q, wrong) {
-			if wrong == nil {
-				q.Warnings = append(q.Warnings, chunkNote(q, p, err))
-			}
-			*m, p, err = *other, q, wrong
-		}
-	}
+	p, err := m.bestForm()
 	if err != nil {
 		return nil, classify(m.advised(err))
 	}
