@@ -142,24 +142,32 @@ func sameTensors(t *testing.T, what string, got, want map[string]*graph.Tensor) 
 // Integers are 0 or 1, which every table of an embedding has.
 func runTraining(t *testing.T, p *planner.Plan) map[string]*graph.Tensor {
 	t.Helper()
-	return runWith(t, p, func(v *graph.Value, x *graph.Tensor) {
-		rng := rand.New(rand.NewPCG(uint64(len(v.Name)), uint64(v.Name[len(v.Name)/2])))
-		for i := range x.Len() {
-			switch {
-			case v.Type.IsFloat():
-				x.SetFloat(i, rng.NormFloat64()/4)
-			case v.Type == graph.Bool:
-				x.SetInt(i, 1)
-			default:
-				x.SetInt(i, rng.Int64N(2))
-			}
+	return runWith(t, p, trainingNumbers)
+}
+
+func trainingNumbers(v *graph.Value, x *graph.Tensor) {
+	rng := rand.New(rand.NewPCG(uint64(len(v.Name)), uint64(v.Name[len(v.Name)/2])))
+	for i := range x.Len() {
+		switch {
+		case v.Type.IsFloat():
+			x.SetFloat(i, rng.NormFloat64()/4)
+		case v.Type == graph.Bool:
+			x.SetInt(i, 1)
+		default:
+			x.SetInt(i, rng.Int64N(2))
 		}
-	})
+	}
 }
 
 // runWith does a step on a device that poisons what it should not read, and
 // returns the graph's outputs.
 func runWith(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor)) map[string]*graph.Tensor {
+	t.Helper()
+	return runOn(t, p, fill, func(s *planner.Schedule) (Device, error) { return cpu.Open(s, cpu.Options{Poison: true}) })
+}
+
+// runOn is runWith on another device.
+func runOn(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor), open func(*planner.Schedule) (Device, error)) map[string]*graph.Tensor {
 	t.Helper()
 	s, err := p.Schedule()
 	if err != nil {
@@ -173,7 +181,7 @@ func runWith(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.T
 			in[r.Value.Name] = x
 		}
 	}
-	d, err := cpu.Open(s, cpu.Options{Poison: true})
+	d, err := open(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,6 +93,47 @@ func TestVulkanPlansSameBits(t *testing.T) {
 	}
 }
 
+// TestVulkanTrainingGraphs: the steps of ONNX Runtime's trainer give what they
+// give on the processor, and nothing is left to that.
+func TestVulkanTrainingGraphs(t *testing.T) {
+	device := vulkanDevice(t)
+	for _, c := range trainingGraphs {
+		if c.large {
+			continue
+		}
+		t.Run(c.file, func(t *testing.T) {
+			g := readTraining(t, c.file)
+			p, err := planner.Make(g, planner.Request{Dims: c.dims, Strategy: "keep-all", Lowered: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := runTraining(t, p)
+			got := runOn(t, p, trainingNumbers, func(s *planner.Schedule) (Device, error) {
+				d, err := openDevice(device, s)
+				if w, ok := d.(interface{ Warnings() []string }); ok && err == nil && len(w.Warnings()) > 0 {
+					t.Error(w.Warnings())
+				}
+				return d, err
+			})
+			// Some gradients are zero but for rounding, so all are told by the largest.
+			off, most := map[string]float64{}, 0.0
+			for name, x := range want {
+				norm := 0.0
+				for i := range x.Len() {
+					d := got[name].Float(i) - x.Float(i)
+					off[name], norm = off[name]+d*d, norm+x.Float(i)*x.Float(i)
+				}
+				most = max(most, norm)
+			}
+			for name, x := range off {
+				if !(math.Sqrt(x/most) < 1e-5) {
+					t.Errorf("%q differs by %.2e of the largest", name, math.Sqrt(x/most))
+				}
+			}
+		})
+	}
+}
+
 // TestVulkanLossy: what is kept rounded is rounded, and widened again, on the
 // device, as on the processor.
 func TestVulkanLossy(t *testing.T) {
