@@ -53,7 +53,7 @@ func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error
 		if wrong != nil {
 			return nil, wrong
 		}
-		err = onnx.Write(path, g)
+		strange, err = onnx.Strange(g), onnx.Write(path, g)
 	}
 	if err != nil {
 		return nil, input(fmt.Errorf("memopt: %w", err))

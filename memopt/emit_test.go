@@ -369,3 +369,26 @@ output f
 	}
 	sameTensors(t, "after a file of ours", runTraining(t, keepAll(t, after, c.Dims)), runTraining(t, keepAll(t, m.Graph, c.Dims)))
 }
+
+// TestUnparted: a file with both passes and nothing between them is told what it
+// lacks.
+func TestUnparted(t *testing.T) {
+	g, err := graph.Parse(kernels.Library, `x f32[n, 8] = input
+w f32[8, 8] = input
+y = MatMul(x, w)
+l = ReduceSum(y) keepdims=0
+w_grad = com.microsoft.FusedMatMul(x, y) transA=1
+output l
+output w_grad
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "step.onnx")
+	if err := onnx.Write(path, g); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, configs.Default()); err == nil || !strings.Contains(err.Error(), `the file returns "w_grad", but nothing ends its forward pass: a trainer's file has a YieldOp there`) {
+		t.Error(err)
+	}
+}

@@ -42,7 +42,7 @@ type Model struct {
 func Open(path string, c configs.Config) (*Model, error) {
 	m := &Model{Path: path, Config: c, other: func(c configs.Config) (*Model, error) { return Open(path, c) }}
 	if err := m.read(); err != nil {
-		return nil, err
+		return nil, m.unparted(err)
 	}
 	if hasBackward(m.Graph) {
 		if err := m.readOutline(); err != nil {
@@ -52,7 +52,7 @@ func Open(path string, c configs.Config) (*Model, error) {
 	}
 	step, err := autograd.TrainStep(m.Graph, m.stepOptions())
 	if err != nil {
-		return nil, input(m.hintLoss(err))
+		return nil, m.unparted(input(m.hintLoss(err)))
 	}
 	return m, m.shape(step)
 }

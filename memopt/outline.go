@@ -1,7 +1,9 @@
 package memopt
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"memopt/configs"
 	"memopt/memopt/graph"
@@ -19,6 +21,21 @@ func (m *Model) readOutline() (err error) {
 		return input(err)
 	}
 	return nil
+}
+
+// unparted adds to why no step could be made of a file that returns gradients of
+// its inputs, and so has a backward pass, what it lacks to be read as one.
+func (m *Model) unparted(err error) error {
+	if m.Graph == nil {
+		return err
+	}
+	for _, v := range m.Graph.Outputs {
+		param, is := strings.CutSuffix(v.Name, "_grad")
+		if of := m.Graph.ByName(param); is && of != nil && of.Kind != graph.Computed {
+			return input(fmt.Errorf("%w; the file returns %q, but nothing ends its forward pass: a trainer's file has a YieldOp there", err, v.Name))
+		}
+	}
+	return err
 }
 
 // boundary reports whether clusters end where layers do. ONNX Runtime does so at

@@ -45,6 +45,17 @@ Shape 15
 Sub 14
 Where 16`
 
+// Strange lists the operators of a graph that are under ONNX's domain, and that
+// ONNX has not: a checker refuses the file that they are written to.
+func Strange(g *graph.Graph) (ops []string) {
+	for _, n := range g.Nodes {
+		if n.Op.Domain == "" && forms()[n.Op.Name] == nil && !slices.Contains(ops, n.Op.Name) {
+			ops = append(ops, n.Op.Name)
+		}
+	}
+	return ops
+}
+
 // raising looks for the opset that a file may say of ONNX's own domain.
 type raising struct {
 	r       *reader
