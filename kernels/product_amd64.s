@@ -288,6 +288,9 @@ TEXT ·copyRowsAVX2(SB), NOSPLIT, $0-48
 	LEAQ -32(DX*4), DX
 
 copyRowsNext:
+	LEAQ (SI)(R9*8), AX
+	PREFETCHT0 (AX)
+	PREFETCHT0 64(AX)
 	XORQ BX, BX
 	JMP copyRowsTest
 

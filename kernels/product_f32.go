@@ -71,9 +71,7 @@ func (d dense) pack(dst []float32, i0, i1, p0, p1, w int) {
 	src := d.data[i0*d.si+p0*d.sp:]
 	switch {
 	case d.si == 1:
-		for p := range p1 - p0 {
-			copy(dst[p*w:p*w+n], src[p*d.sp:])
-		}
+		copyRows(dst, src, p1-p0, n, w, d.sp)
 	case d.sp == 1:
 		packRows(dst, src, n, p1-p0, d.si, w)
 	default:
