@@ -20,17 +20,7 @@ var _ = define(graph.Op{
 	Whole: wholeArithmetic(wholeSum),
 	Eval:  addition.eval,
 	Fast: addition.fast(
-		func(z, x, y []float32) {
-			if vectors {
-				a := mapping2(z, x[:len(z)], y)
-				a.add(len(z))
-				return
-			}
-			x, y = x[:len(z)], y[:len(z)]
-			for i := range z {
-				z[i] = x[i] + y[i]
-			}
-		},
+		addRow,
 		func(z, x []float32, y float32) {
 			x = x[:len(z)]
 			for i := range z {
@@ -58,3 +48,16 @@ var _ = define(graph.Op{
 })
 
 var _ = alignAt("Add")
+
+// addRow is z = x + y.
+func addRow(z, x, y []float32) {
+	x, y = x[:len(z)], y[:len(z)]
+	if vectors {
+		a := mapping2(z, x, y)
+		a.add(len(z))
+		return
+	}
+	for i := range z {
+		z[i] = x[i] + y[i]
+	}
+}

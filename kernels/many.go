@@ -59,10 +59,10 @@ func (m many) eval(c *graph.Call) {
 	}, lists...)
 }
 
-// fast runs step over float32 tensors that all have the output's shape, and
-// leaves others to eval. The output may lie over any input, so a block is
-// finished aside before it is written.
-func (m many) fast(step func(acc, x []float32)) func(*graph.Call) {
+// fast runs step, z from x and y, over float32 tensors that all have the output's
+// shape, and leaves others to eval. The output may lie over any input, so more
+// than two are taken together aside, a block at a time.
+func (m many) fast(step func(z, x, y []float32)) func(*graph.Call) {
 	return func(c *graph.Call) {
 		z := c.Out[0]
 		if z.Type != graph.Float32 || m.last != nil {
@@ -77,14 +77,24 @@ func (m many) fast(step func(acc, x []float32)) func(*graph.Call) {
 		}
 		out := z.F32()
 		c.Parallel(len(out), grain, func(lo, hi int) {
+			row := func(i int) []float32 { return c.In[i].F32()[lo:hi] }
+			switch len(c.In) {
+			case 1:
+				copy(out[lo:hi], row(0))
+				return
+			case 2:
+				step(out[lo:hi], row(0), row(1))
+				return
+			}
 			var block [512]float32
-			for ; lo < hi; lo += len(block) {
-				acc := block[:min(len(block), hi-lo)]
-				copy(acc, c.In[0].F32()[lo:])
-				for _, x := range c.In[1:] {
-					step(acc, x.F32()[lo:lo+len(acc)])
+			for end := hi; lo < end; lo = hi {
+				hi = min(lo+len(block), end)
+				acc, last := block[:hi-lo], len(c.In)-1
+				step(acc, row(0), row(1))
+				for i := 2; i < last; i++ {
+					step(acc, acc, row(i))
 				}
-				copy(out[lo:], acc)
+				step(out[lo:hi], acc, row(last))
 			}
 		})
 	}

@@ -11,10 +11,10 @@ var _ = define(graph.Op{
 	Grad:  extremeShare,
 	Whole: sameNumbers(),
 	Eval:  greatest.eval,
-	Fast: greatest.fast(func(acc, x []float32) {
-		x = x[:len(acc)]
-		for i := range acc {
-			acc[i] = max(acc[i], x[i])
+	Fast: greatest.fast(func(z, x, y []float32) {
+		x, y = x[:len(z)], y[:len(z)]
+		for i := range z {
+			z[i] = max(x[i], y[i])
 		}
 	}),
 	Lower:     lowerMany("greatest(a, b)", "greatest(greatest(a, b), c)", "max(a, b)", "max(max(a, b), c)"),

@@ -11,10 +11,10 @@ var _ = define(graph.Op{
 	Grad:  extremeShare,
 	Whole: sameNumbers(),
 	Eval:  least.eval,
-	Fast: least.fast(func(acc, x []float32) {
-		x = x[:len(acc)]
-		for i := range acc {
-			acc[i] = min(acc[i], x[i])
+	Fast: least.fast(func(z, x, y []float32) {
+		x, y = x[:len(z)], y[:len(z)]
+		for i := range z {
+			z[i] = min(x[i], y[i])
 		}
 	}),
 	Lower:     lowerMany("least(a, b)", "least(least(a, b), c)", "min(a, b)", "min(min(a, b), c)"),

@@ -15,13 +15,8 @@ var _ = define(graph.Op{
 		}
 		return dx
 	},
-	Eval: many{f: func(acc, x float64) float64 { return acc + x }}.eval,
-	Fast: many{f: func(acc, x float64) float64 { return acc + x }}.fast(func(acc, x []float32) {
-		x = x[:len(acc)]
-		for i := range acc {
-			acc[i] += x[i]
-		}
-	}),
+	Eval:      many{f: func(acc, x float64) float64 { return acc + x }}.eval,
+	Fast:      many{f: func(acc, x float64) float64 { return acc + x }}.fast(addRow),
 	Lower:     lowerMany("a + b", "a + b + c"),
 	Flops:     perInput,
 	Recompute: graph.Cheap,
