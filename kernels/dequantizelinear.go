@@ -33,6 +33,7 @@ var _ = define(graph.Op{
 	},
 	Eval:      func(c *graph.Call) { dequantize(c, serial) },
 	Fast:      func(c *graph.Call) { dequantize(c, c.Parallel) },
+	Lower:     lowerDequantize,
 	Flops:     perElement(2),
 	Recompute: graph.Cheap,
 	Samples: []string{
@@ -97,6 +98,7 @@ var _ = define(graph.Op{
 			c.Out[0].SetFloat(k, s)
 		}
 	},
+	Lower:     lowerDequantizeGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(3)) },
 	Recompute: graph.Cheap,
 	Samples: []string{

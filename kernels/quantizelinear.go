@@ -46,6 +46,7 @@ var _ = define(graph.Op{
 	NoGrad: true,
 	Eval:   func(c *graph.Call) { quantize(c, serial) },
 	Fast:   func(c *graph.Call) { quantize(c, c.Parallel) },
+	Lower:  lowerQuantize,
 	Flops:  perElement(4),
 
 	Recompute: graph.Cheap,

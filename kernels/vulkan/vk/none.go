@@ -29,6 +29,7 @@ func (*Instance) Open(*Physical) (*Device, error) { return nil, ErrNone }
 type Device struct {
 	Physical *Physical
 	Faults   func(call string) int32
+	Hidden   bool
 }
 
 // Usage says what the driver was asked for.
