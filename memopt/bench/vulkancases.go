@@ -139,20 +139,26 @@ func vulkanConvolutions() (cases []*vulkanCase) {
 	return cases
 }
 
-// vulkanAttention is attention of eight heads, forward and with its gradients.
-func vulkanAttention() []*vulkanCase {
+// vulkanAttention is attention of eight heads, forward and with its gradients, in
+// pieces and by strips.
+func vulkanAttention() (cases []*vulkanCase) {
 	const heads, tokens, width = 8, 256, 64
 	operand := fmt.Sprintf(" f32[%d,%d,%d] = param\n", heads, tokens, width)
-	text := "q" + operand + "k" + operand + "v" + operand +
-		"scale f32[] = const {0.125}\nkt = Transpose(k) perm=[0, 2, 1]\nqk = MatMul(q, kt)\ns = Mul(qk, scale)\np = Softmax(s)\ny = MatMul(p, v)\n"
+	head := "q" + operand + "k" + operand + "v" + operand
 	work, bytes := float64(4*heads*tokens*tokens*width), 4*float64(4*heads*tokens*width)
 	name := fmt.Sprintf(", %d heads of %d tokens by %d", heads, tokens, width)
 	rivals := []vulkanRival{asProduct, byShader(Bar{}), onProcessor}
-	return []*vulkanCase{
-		{group: "attention", name: "forward" + name, work: work, unit: "FLOP", bytes: bytes, job: written(text + "output y"), rivals: rivals},
-		{group: "attention", name: "forward and backward" + name, work: 3 * work, unit: "FLOP", bytes: 3 * bytes,
-			job: writtenStep(text+"mean = ReduceMean(y) keepdims=0\noutput mean", ""), rivals: rivals},
+	for _, c := range []struct{ how, text string }{
+		{"", "scale f32[] = const {0.125}\nkt = Transpose(k) perm=[0, 2, 1]\nqk = MatMul(q, kt)\ns = Mul(qk, scale)\np = Softmax(s)\ny = MatMul(p, v)\n"},
+		{" by strips", "y = memopt.FlashAttention(q, k, v) scale=0.125\n"},
+	} {
+		text := head + c.text
+		cases = append(cases,
+			&vulkanCase{group: "attention", name: "forward" + c.how + name, work: work, unit: "FLOP", bytes: bytes, job: written(text + "output y"), rivals: rivals},
+			&vulkanCase{group: "attention", name: "forward and backward" + c.how + name, work: 3 * work, unit: "FLOP", bytes: 3 * bytes,
+				job: writtenStep(text+"mean = ReduceMean(y) keepdims=0\noutput mean", ""), rivals: rivals})
 	}
+	return cases
 }
 
 // vulkanRows are operators that do little but read and write, as the CPU's are,
