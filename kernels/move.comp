@@ -1,6 +1,8 @@
 // Carries a box of elements from place to place: up to five dims, outer first.
 // ELEMENT is what is carried: a byte, or 1, 2 or 4 words at once; with HALVES
-// it is half a word, and whoever owns it changes only that half.
+// it is half a word, and whoever owns it changes only that half. With TURN a box
+// of four by four words is turned over: four at once are read along one dim, and
+// four at once written along another.
 #version 450
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_8bit_storage : enable
@@ -14,7 +16,11 @@ layout(push_constant) uniform Push {
 	int fromAt, toAt;
 	uint dims[5];
 	int from[5], to[5];
+#ifdef TURN
+	int nextFrom, nextTo; // from a row of four to the next
+#else
 	uint value, more; // more: the high word of 64 bits
+#endif
 };
 
 layout(binding = 0) buffer Y { ELEMENT y[]; };
@@ -35,6 +41,13 @@ void main() {
 		f += int(at) * from[d];
 		t += int(at) * to[d];
 	}
+#ifdef TURN
+	uvec4 a = x[f], b = x[f + nextFrom], c = x[f + 2 * nextFrom], d = x[f + 3 * nextFrom];
+	y[t] = uvec4(a.x, b.x, c.x, d.x);
+	y[t + nextTo] = uvec4(a.y, b.y, c.y, d.y);
+	y[t + 2 * nextTo] = uvec4(a.z, b.z, c.z, d.z);
+	y[t + 3 * nextTo] = uvec4(a.w, b.w, c.w, d.w);
+#else
 #ifdef HALVES
 	int shift = 16 * (t & 1);
 	uint v = FILL != 0 ? value : x[f >> 1] >> 16 * (f & 1);
@@ -42,5 +55,6 @@ void main() {
 #else
 	if (FILL != 0) y[t] = VALUE;
 	else y[t] = x[f];
+#endif
 #endif
 }

@@ -15,6 +15,9 @@ var moveKernels = map[int]*graph.Kernel{
 	16: shader("move-16", "move.comp", "-DELEMENT=uvec4"),
 }
 
+// turnKernel turns boxes of four by four words over.
+var turnKernel = shader("move-turn", "move.comp", "-DELEMENT=uvec4", "-DTURN")
+
 const maxMoveDims = 5
 
 // lowerMove lists the boxes of a node and carries each. The inputs in known
@@ -76,6 +79,9 @@ func (m move) lower(l *graph.Lowering) {
 	ds := m.sides()
 	dims, from, to := unzip(ds)
 	last := len(dims) - 1
+	if size == 4 && m.turn(l, dims, from, to) {
+		return
+	}
 	for _, k := range map[int][]int{2: {8, 2}, 4: {4}}[size] {
 		if from[last] == 1 && to[last] == 1 && dims[last]%k == 0 && m.fromAt%k == 0 && m.toAt%k == 0 && multiples(from[:last], k) && multiples(to[:last], k) {
 			// So many at once along the innermost dim.
@@ -89,6 +95,47 @@ func (m move) lower(l *graph.Lowering) {
 		}
 	}
 	lowerBox(l, size, []graph.Buffer{writes(m.out), reads(m.in)}, nil, dims, from, to, m.fromAt, m.toAt)
+}
+
+// turn carries words whose neighbours lie along one dim there and along another
+// here, four by four of them at once, and reports whether it could.
+func (m move) turn(l *graph.Lowering, dims, from, to []int) bool {
+	last := len(dims) - 1
+	across := slices.Index(from, 1)
+	bytes := int64(4 * max(l.In[m.in].Len(), l.Out[m.out].Len()))
+	if across < 0 || across == last || to[last] != 1 || len(dims) > maxMoveDims || bytes > l.Limits.Range || m.fromAt%4 != 0 || m.toAt%4 != 0 {
+		return false
+	}
+	blocks, fours, fourTo := slices.Clone(dims), slices.Clone(from), slices.Clone(to)
+	for i := range dims {
+		turned := i == across || i == last
+		if turned && dims[i]%4 != 0 || i != across && from[i]%4 != 0 || i != last && to[i]%4 != 0 {
+			return false
+		}
+		// By fours along a turned dim, from four to four; where neighbours lie that is
+		// one, elsewhere four rows.
+		if turned {
+			blocks[i] /= 4
+			continue
+		}
+		fours[i], fourTo[i] = from[i]/4, to[i]/4
+	}
+	n := elems(blocks)
+	push := append(words(l, n), uint32(int32(m.fromAt/4)), uint32(int32(m.toAt/4)))
+	for i, list := range [][]int{blocks, fours, fourTo} {
+		for k := range maxMoveDims {
+			v := int(oneIf(i == 0))
+			if k < len(dims) {
+				v = list[k]
+			}
+			push = append(push, uint32(int32(v)))
+		}
+	}
+	push = append(push, uint32(int32(from[last]/4)), uint32(int32(to[across]/4)))
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: turnKernel, Spec: []uint32{uint32(len(dims)), 0}, Push: push, Buffers: []graph.Buffer{writes(m.out), reads(m.in)}, Groups: inLine(l, ceilDiv(n, 256)),
+	})
+	return true
 }
 
 func multiples(strides []int, k int) bool {
