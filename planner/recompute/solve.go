@@ -80,6 +80,9 @@ const (
 	good   = 0.0005
 )
 
+// explored is how many walks are improved by exchanges each.
+const explored = 2
+
 // wide is a gap that starts of another kind may close.
 const wide = 0.004
 
@@ -119,8 +122,13 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 		least = e.least * s.unit
 		x.enough = least + min(enough*s.total, least/100)
 	}
+	var walks []func() plan
 	if x.extra > least+wide*s.total && len(s.p.Cost) <= mostRefined {
-		x.beside(func() { x.descend(s.evictions(limit, work/4), true, 0.55) })
+		x.beside(func() {
+			walks = s.evictions(limit, work/4)
+			x.descend(walks, true, 0.5)
+			x.explore(walks[:min(explored, len(walks))], 0.7)
+		})
 	}
 	x.swap(0.4)
 	x.enough = least + min(good*s.total, least/50)
@@ -132,7 +140,7 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 	x.descend(s.eager(starts, limit), true, 0.85)
 	x.swap(0.9)
 	x.thorough = false
-	x.explore(append(s.combined(at), starts...), 1)
+	x.explore(slices.Concat(walks[min(explored, len(walks)):], s.combined(at), starts), 1)
 	if s.tiny && x.extra > least*(1+1e-9) {
 		launches, extra, ok := s.solveExactly(limit)
 		if !ok {
