@@ -150,7 +150,13 @@ func selection(w io.Writer, p *planner.Plan) {
 	if !p.Request.Boundary {
 		other, here = "with", "off"
 	}
-	fmt.Fprintf(w, "layer boundaries are %s; %s them the peak of this level would be %s bytes instead of %s\n", here, other, Thousands(s.OtherBoundary), Thousands(p.Result.Peak))
+	more := ""
+	if d := s.OtherBoundary - p.Result.Peak; d > 0 {
+		more = ", " + Thousands(d) + " more"
+	} else if d < 0 {
+		more = ", " + Thousands(-d) + " less"
+	}
+	fmt.Fprintf(w, "layer boundaries are %s; %s them the peak of this level would be %s bytes instead of %s%s\n", here, other, Thousands(s.OtherBoundary), Thousands(p.Result.Peak), more)
 }
 
 func forward(p *planner.Plan) (n int) {
