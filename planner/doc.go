@@ -31,13 +31,17 @@
 // placement, not by estimate: if the arena is higher than the budget the limit
 // is lowered and the solver asked again.
 //
+// Programs of repeated layers have few different nodes: what follows from
+// operator, attributes and shapes is worked out once for those that are alike
+// (alike.go).
+//
 // # Other sizes, other questions
 //
 // A plan's decisions can be replayed at other sizes of the dims (Resize), and
 // Formulas says what they need there: the peak is the largest of a few formulas,
 // each of them from one size to another, as long as the same results may be
 // written over the same inputs. Frontier is the plans at every height, with what
-// others would do on the same axes. Largest turns the question round and asks
+// others would do on the same axes; the points of long programs are sketches. Largest turns the question round and asks
 // which size fits a budget; Advise asks that for a budget that does not.
 //
 // Cost is flops and bytes moved on one scale (a node moves what it reads, or of

@@ -20,7 +20,8 @@ const (
 	// the search behind a limit behaves.
 	smallProgram = 96
 	frontierMost = 128 // limits of a frontier
-	// largeProgram is how many launches make lower limits too long to look at.
+	// largeProgram is how many launches make lower limits too long to look at,
+	// and the last bytes of a limit not worth a thought.
 	largeProgram = 4096
 	// rungs are the fixed limits, as parts of the plain arena, whose answers
 	// are looked at for every limit above them.
@@ -80,7 +81,12 @@ func (v *solver) at(limit int64) (*candidate, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
+	// The solver counts whole units of the alignment. What is in the last one of
+	// the arena is only of use to a highest value that does not fill its own.
 	aim := limit
+	if ops := len(v.m.sim.plain); ops > smallProgram && ops <= largeProgram {
+		aim = limit / alignment * alignment
+	}
 	if len(v.m.sim.plain) > nestedProgram {
 		aim -= limit / nestedLoss
 	}

@@ -25,8 +25,13 @@
 // # The line
 //
 //   - simulate.go walks a plan and counts every byte: about 10 ns a launch.
+//     trial.go tells what one change makes of a plan that was walked: it walks
+//     only the places where something is there now and was not before, or the
+//     other way round, and sweeps over what is alive between them. The search
+//     asks thousands of such questions, and they cost a tenth of a walk.
 //   - cut.go asks what to have at one place of the order, at a price for bytes:
-//     one minimum cut (flow.go). bound.go looks for the best price, and rounds
+//     one minimum cut (flow.go). What it finds at a price does for every limit,
+//     and is remembered. bound.go looks for the best price, and rounds
 //     bytes to grains, which closes the gap that equal layers leave.
 //   - split.go and stretch.go raise the bound where a plan is not near it: by
 //     cases of how many grains are kept, and by several places together.
@@ -38,9 +43,11 @@
 //     plans close to the floor, where what cuts keep fits only at their places.
 //   - exact.go finds the cheapest launches of a small program by shortest paths.
 //   - solve.go puts them together: start, repair, take back, exchange, until the
-//     plan is near the bound or the work is done.
+//     plan is near the bound or the work is done. Sketch does the first half of
+//     that, for curves of many limits.
 //   - floor.go is the peak that no plan goes below; check.go replays launches by
 //     another route.
 //
-// Nothing depends on the clock: searches end by counted work.
+// Nothing depends on the clock: searches end by counted work. What is found for
+// a limit does not depend on what was asked before.
 package recompute

@@ -21,6 +21,7 @@ type Solver struct {
 	spans []span
 	uses  Lists   // by value: the operators that read it
 	plain []int64 // by operator: bytes alive there, or while something is made again for it, if no more is made again than must be
+	loose []bool  // by value: a plan may forget it
 	keep  plan    // the plan that makes nothing again
 	total float64
 	unit  float64 // of cost
@@ -43,6 +44,10 @@ func New(p *Problem) (*Solver, error) {
 	s.trial = &trial{sim: s.sim}
 	for _, c := range p.Cost {
 		s.total += c
+	}
+	s.loose = make([]bool, len(p.Bytes))
+	for v, m := range s.sim.maker {
+		s.loose[v] = m >= 0 && p.Again[m] && !p.Held[v]
 	}
 	s.uses.rebuild(len(p.Bytes), nil, func(put func(list, item int32)) {
 		for op := range int32(len(p.Cost)) {
@@ -270,10 +275,7 @@ func (x *search) explore(starts []func() plan, share float64) {
 }
 
 // may reports whether a plan may forget a value.
-func (s *Solver) may(v int32) bool {
-	m := s.sim.maker[v]
-	return m >= 0 && s.p.Again[m] && !s.p.Held[v]
-}
+func (s *Solver) may(v int32) bool { return s.loose[v] }
 
 func (s *Solver) forced(v int32) bool { return s.p.Forced != nil && s.p.Forced[v] }
 

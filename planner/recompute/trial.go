@@ -130,13 +130,7 @@ func (t *trial) prepare(p plan) {
 			put(v, int32(i))
 		}
 	})
-	t.cursor = t.reads.rebuild(values, t.cursor, func(put func(list, item int32)) {
-		for k, op := range s.ops[:n] {
-			for _, v := range prob.Inputs.Of(op) {
-				put(v, int32(k))
-			}
-		}
-	})
+	t.readers(n)
 	t.cursor = t.runs.rebuild(ops, t.cursor, func(put func(list, item int32)) {
 		for k, op := range s.ops[:n] {
 			put(op, int32(k))
@@ -158,6 +152,31 @@ func (t *trial) prepare(p plan) {
 	})
 	if t.affected == nil {
 		t.affected, t.mark = make([]int32, ops+1), make([]int32, values)
+	}
+}
+
+// readers is the launches that read each value: rebuild, written out since it
+// takes the most time of taking in a plan.
+func (t *trial) readers(n int) {
+	s, l := t.sim, &t.reads
+	values := len(s.p.Bytes)
+	l.bounds = slices.Grow(l.bounds[:0], values+1)[:values+1]
+	clear(l.bounds)
+	for _, op := range s.ops[:n] {
+		for _, v := range s.p.Inputs.Of(op) {
+			l.bounds[v+1]++
+		}
+	}
+	for v := range values {
+		l.bounds[v+1] += l.bounds[v]
+	}
+	l.items = slices.Grow(l.items[:0], int(l.bounds[values]))[:l.bounds[values]]
+	t.cursor = append(t.cursor[:0], l.bounds[:values]...)
+	for k, op := range s.ops[:n] {
+		for _, v := range s.p.Inputs.Of(op) {
+			l.items[t.cursor[v]] = int32(k)
+			t.cursor[v]++
+		}
 	}
 }
 
