@@ -27,6 +27,8 @@
 //   - Storage is counted once: views of it go with the plan that makes it again,
 //     and a view of what a step is fed, or what the caller gets, is no plan.
 //   - What saves nothing is left out, and Dropped says why.
+//   - A small constant is one that does not depend on what a step is fed, where no
+//     size of the program varies and its shape cannot tell.
 //   - Operators beyond upstream's table may run again if the library says so;
 //     such keys are Beyond, and levels heed them only where there are no others.
 //   - A structure has a canonical name, whatever order its nodes run in, and a
