@@ -17,6 +17,11 @@
 // A list is not longer than some hundred dispatches, and is submitted by itself:
 // displays are served in between and watchdogs stay calm.
 //
+// Products are parted into tiles by a table (kernels/productlower.go): for
+// drivers of the processor, whose subgroups work alone, and for graphics
+// processors, whose groups share memory. MEMOPT_VULKAN_GROUPS=alone or shared
+// picks by hand.
+//
 // # What has no kernel
 //
 // A node whose operator has no Lower, or whose Lower refuses it (Lowering.
@@ -61,6 +66,8 @@
 //   - Groups and offsets come from shapes alone, so a recomputed value is bit
 //     for bit the first.
 //   - Scratch must not depend on the device: the plan has it.
+//   - Sums have names of their own; in an array they may lie in memory (see
+//     product.comp). Neighbours are loaded by fours, where they are whole.
 //   - Buffer ranges are what the validation layer checks plans by: bind no more
 //     than is used.
 package vulkan
