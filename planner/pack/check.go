@@ -1,23 +1,18 @@
 package pack
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Check says what is wrong with s as a solution of p: an offset that is missing, negative or misaligned, two buffers
 // that share bytes while both are alive, a height that is not the end of the highest buffer or is above the capacity, a
-// bound above the height. It walks through time with the live buffers in the order of their addresses, where a buffer
-// that comes in must fit between its neighbours; the packers know neither.
+// bound above the height. Fixed buffers must stand where they are fixed, and buffers that may take over another's bytes may
+// share a moment with it at the same offset. It looks at rectangles of time and bytes; the packers know none.
 func Check(p Problem, s Solution) error {
 	if len(s.Offsets) != len(p.Buffers) {
 		return fmt.Errorf("pack: %d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
 	}
-	if err := valid(p); err != nil {
+	if err := Valid(p); err != nil {
 		return err
 	}
-	var begins []int // the buffers that take room, by begin
 	height := int64(0)
 	for i, b := range p.Buffers {
 		offset := s.Offsets[i]
@@ -29,33 +24,17 @@ func Check(p Problem, s Solution) error {
 		case offset+b.Size < offset:
 			return fmt.Errorf("pack: buffer %d: offset %d and size %d add up to no number", i, offset, b.Size)
 		}
-		if b.Size > 0 && b.First < b.Last {
-			begins = append(begins, i)
+		if takesRoom(b) {
 			height = max(height, offset+b.Size)
 		}
 	}
-	ends := slices.Clone(begins)
-	slices.SortStableFunc(begins, func(i, j int) int { return cmp.Compare(p.Buffers[i].First, p.Buffers[j].First) })
-	slices.SortStableFunc(ends, func(i, j int) int { return cmp.Compare(p.Buffers[i].Last, p.Buffers[j].Last) })
-
-	var live []int // by offset
-	find := func(i int) (at int, found bool) {
-		return slices.BinarySearchFunc(live, s.Offsets[i], func(j int, offset int64) int { return cmp.Compare(s.Offsets[j], offset) })
+	for _, f := range p.Fixed {
+		if s.Offsets[f.Buffer] != f.Offset {
+			return fmt.Errorf("pack: buffer %d is at %d, but is fixed at %d", f.Buffer, s.Offsets[f.Buffer], f.Offset)
+		}
 	}
-	ended := 0
-	for _, i := range begins {
-		for ; p.Buffers[ends[ended]].Last <= p.Buffers[i].First; ended++ {
-			at, _ := find(ends[ended])
-			live = slices.Delete(live, at, at+1)
-		}
-		at, _ := find(i)
-		if at > 0 && end(p, s, live[at-1]) > s.Offsets[i] {
-			return overlap(p, s, live[at-1], i)
-		}
-		if at < len(live) && end(p, s, i) > s.Offsets[live[at]] {
-			return overlap(p, s, i, live[at])
-		}
-		live = slices.Insert(live, at, i)
+	if i, j, found := collision(rectangles(p, func(i int) int64 { return s.Offsets[i] })); found {
+		return overlap(p, s, i, j)
 	}
 	switch {
 	case s.Height != height:

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -11,7 +12,8 @@ import (
 	"strings"
 )
 
-// columns are what ReadCSV looks for in the first line; it steps over others, such as the offset that WriteCSV adds.
+// columns are the numbers that ReadCSV looks for in the first line; it steps over others, such as the offset that WriteCSV
+// adds.
 var columns = []struct {
 	name   string
 	needed bool
@@ -26,16 +28,22 @@ var columns = []struct {
 }
 
 // ReadCSV reads a problem in the format of the MiniMalloc benchmarks: a line of column names, then a line a buffer,
-// with its id, the first moment it is alive, the first moment it no longer is, its size and, if there is such a column,
-// its alignment:
+// with its id, the first moment it is alive, the first moment it no longer is, and its size:
 //
 //	id,lower,upper,size
 //	b1,0,3,4
 //	b2,3,9,4
 //
-// The columns may stand in any order. What cannot be read is an error that names its line; so is an id given twice.
+// There may be columns alignment, fixed (the only offset that will do; empty for any) and inplace (the id of the buffer that
+// ends a moment after this one begins, whose bytes it may take over; empty for none). They may stand in any order, and
+// those of other names are not looked at: a buffer with gaps or a hint is one without. What cannot be read is an error
+// that names its line; so is an id given twice.
 func ReadCSV(r io.Reader) (ids []string, p Problem, err error) {
-	in := csv.NewReader(r)
+	text := bufio.NewReader(r)
+	if mark, err := text.Peek(3); err == nil && string(mark) == "\ufeff" {
+		_, _ = text.Discard(3) // some editors begin a file with a byte order mark
+	}
+	in := csv.NewReader(text)
 	in.ReuseRecord = true
 	head, err := in.Read()
 	if err == io.EOF {
@@ -45,7 +53,6 @@ func ReadCSV(r io.Reader) (ids []string, p Problem, err error) {
 		return nil, Problem{}, lineError(err)
 	}
 	head = slices.Clone(head)
-	head[0] = strings.TrimPrefix(head[0], "\ufeff") // some editors begin a file with a byte order mark
 	id, err := column(head, "id", true)
 	if err != nil {
 		return nil, Problem{}, err
@@ -57,10 +64,32 @@ func ReadCSV(r io.Reader) (ids []string, p Problem, err error) {
 		}
 	}
 
-	lines := map[string]int{} // on which line an id stands
+	fixed, err := column(head, "fixed", false)
+	if err != nil {
+		return nil, Problem{}, err
+	}
+	inPlace, err := column(head, "inplace", false)
+	if err != nil {
+		return nil, Problem{}, err
+	}
+
+	type place struct{ line, buffer int }
+	found := map[string]place{} // where an id stands
+	type pair struct {
+		place
+		from string
+	}
+	var later []pair // ids that may stand further down
 	for {
 		record, err := in.Read()
 		if err == io.EOF {
+			for _, x := range later {
+				from, ok := found[x.from]
+				if !ok {
+					return nil, Problem{}, fmt.Errorf("pack: line %d: inplace is %.40q, but no line has that id", x.line, x.from)
+				}
+				p.InPlace = append(p.InPlace, InPlace{from.buffer, x.buffer})
+			}
 			return ids, p, nil
 		}
 		if err != nil {
@@ -68,28 +97,47 @@ func ReadCSV(r io.Reader) (ids []string, p Problem, err error) {
 		}
 		line, _ := in.FieldPos(0)
 		name := strings.Clone(record[id]) // alone: a field holds on to its whole line
-		if other := lines[name]; other > 0 {
-			return nil, Problem{}, fmt.Errorf("pack: line %d: id %.40q stands on line %d already", line, name, other)
+		if other, ok := found[name]; ok {
+			return nil, Problem{}, fmt.Errorf("pack: line %d: id %.40q stands on line %d already", line, name, other.line)
 		}
-		lines[name] = line
+		here := place{line, len(ids)}
+		found[name] = here
 		var b Buffer
 		for i, c := range columns {
 			if at[i] < 0 {
 				continue
 			}
-			text := strings.TrimSpace(record[at[i]])
-			x, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || x < c.least || x > c.most {
-				return nil, Problem{}, fmt.Errorf("pack: line %d: %s is %.40q; want a whole number from %d to %d",
-					line, c.name, text, c.least, c.most)
+			x, err := number(line, c.name, record[at[i]], c.least, c.most)
+			if err != nil {
+				return nil, Problem{}, err
 			}
 			c.set(&b, x)
+		}
+		if fixed >= 0 && strings.TrimSpace(record[fixed]) != "" {
+			x, err := number(line, "fixed", record[fixed], 0, math.MaxInt64)
+			if err != nil {
+				return nil, Problem{}, err
+			}
+			p.Fixed = append(p.Fixed, Fixed{here.buffer, x})
+		}
+		if inPlace >= 0 && record[inPlace] != "" {
+			later = append(later, pair{here, strings.Clone(record[inPlace])})
 		}
 		if b.Last < b.First {
 			return nil, Problem{}, fmt.Errorf("pack: line %d: upper %d is below lower %d", line, b.Last, b.First)
 		}
 		ids, p.Buffers = append(ids, name), append(p.Buffers, b)
 	}
+}
+
+// number is the whole number that a field of some column holds.
+func number(line int, name, field string, least, most int64) (int64, error) {
+	text := strings.TrimSpace(field)
+	x, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || x < least || x > most {
+		return 0, fmt.Errorf("pack: line %d: %s is %.40q; want a whole number from %d to %d", line, name, text, least, most)
+	}
+	return x, nil
 }
 
 // column is where the column of that name stands in head, -1 if it does not.
@@ -119,16 +167,26 @@ func lineError(err error) error {
 	return fmt.Errorf("pack: %w", err)
 }
 
-// WriteCSV writes p and s as ReadCSV reads them, with a last column for the offset of each buffer, and one for the
-// alignment before it if any buffer has one. There is one id a buffer.
+// WriteCSV writes p and s as ReadCSV reads them, with a last column for the offset of each buffer, and before it one each
+// for alignments, fixed offsets and buffers that are taken over if there are any. There is one id a buffer.
 func WriteCSV(w io.Writer, ids []string, p Problem, s Solution) error {
 	if len(ids) != len(p.Buffers) || len(s.Offsets) != len(p.Buffers) {
 		return fmt.Errorf("pack: %d ids and %d offsets for %d buffers", len(ids), len(s.Offsets), len(p.Buffers))
 	}
 	aligned := slices.ContainsFunc(p.Buffers, func(b Buffer) bool { return b.Align > 1 })
+	fixed := p.fixedOffsets()
+	from := map[int]string{} // by buffer: the one that it may take over
+	for _, x := range p.InPlace {
+		from[x.To] = ids[x.From]
+	}
 	record := []string{"id", "lower", "upper", "size"}
-	if aligned {
-		record = append(record, "alignment")
+	for _, c := range []struct {
+		name string
+		on   bool
+	}{{"alignment", aligned}, {"fixed", fixed != nil}, {"inplace", len(p.InPlace) > 0}} {
+		if c.on {
+			record = append(record, c.name)
+		}
 	}
 	out := csv.NewWriter(w)
 	out.Write(append(record, "offset")) // the first error is kept until the end
@@ -139,6 +197,14 @@ func WriteCSV(w io.Writer, ids []string, p Problem, s Solution) error {
 		}
 		if aligned {
 			record = append(record, strconv.FormatInt(b.Align, 10))
+		}
+		if fixed != nil && fixed[i] != free {
+			record = append(record, strconv.FormatInt(fixed[i], 10))
+		} else if fixed != nil {
+			record = append(record, "")
+		}
+		if len(p.InPlace) > 0 {
+			record = append(record, from[i])
 		}
 		out.Write(append(record, strconv.FormatInt(s.Offsets[i], 10)))
 	}

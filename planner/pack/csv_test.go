@@ -36,11 +36,36 @@ func TestReadCSVErrors(t *testing.T) {
 		{"id,lower,upper,size\na,0,1,-4\n", `pack: line 2: size is "-4"; want a whole number from 0 to 9223372036854775807`},
 		{"id,lower,upper,size\na,3,1,4\n", "pack: line 2: upper 1 is below lower 3"},
 		{"id,lower,upper,size\na,0,1,4\nb,0,1,4\na,0,1,4\n", `pack: line 4: id "a" stands on line 2 already`},
+		{"id,lower,upper,size,fixed\na,0,1,4,-4\n", `pack: line 2: fixed is "-4"; want a whole number from 0 to 9223372036854775807`},
+		{"id,lower,upper,size,inplace\na,0,1,4,b\n", `pack: line 2: inplace is "b", but no line has that id`},
 		{"id,lower,upper,size\n\"a,0,1,4\n", `pack: line 2: extraneous or missing " in quoted-field`},
 	} {
 		if _, _, err := ReadCSV(strings.NewReader(c.in)); err == nil || err.Error() != c.want {
 			t.Errorf("ReadCSV(%q)\n got %v\nwant %s", c.in, err, c.want)
 		}
+	}
+}
+
+// Fixed offsets and buffers to take over are read, kept and written.
+func TestFixedInPlaceCSV(t *testing.T) {
+	const in = "id,lower,upper,size,fixed,inplace,offset\nb,2,5,4,,a,8\na,0,3,4,8,,8\nc,0,5,8,,,0\n"
+	ids, p, err := ReadCSV(strings.NewReader(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Solve(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(p, s); err != nil {
+		t.Error(err)
+	}
+	var out strings.Builder
+	if err := WriteCSV(&out, ids, p, s); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(in, out.String()); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -91,6 +116,7 @@ func FuzzReadCSV(f *testing.F) {
 		"alignment,id,lower,upper,size\r\n64,\"a\n\",0,3,4\r\n",
 		"id,lower,upper,size\na,0,1,9223372036854775807\nb,0,1,1\n",
 		"id,lower,upper,size\n\"",
+		"\ufeff\"id\",lower,upper,size,fixed,inplace\na,0,3,4,8,\nb,2,5,4,,a\n",
 	} {
 		f.Add([]byte(seed))
 	}

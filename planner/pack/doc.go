@@ -31,12 +31,15 @@
 //     downward from what there is; what they may use up is counted, not timed. A capacity that a search shows to be out
 //     of reach raises the bound.
 //   - check.go is the truth, by another route than the packers: it believes nothing that Solve says.
-//   - csv.go reads and writes the file format of the MiniMalloc benchmarks, id,lower,upper,size.
+//   - csv.go reads and writes the file format of the MiniMalloc benchmarks, id,lower,upper,size, and svg.go draws.
 //
 // To add a strategy, write its order or its fit and add a row to the table.
 //
-// All offsets are the packer's to choose: a buffer with a given place, a range that is reserved, and one that may begin
-// inside another as that ends are not part of a problem. Who shares in place gives both as one buffer.
+// A problem may say more than lives. A buffer can be fixed ([Fixed], fixed.go): an input that somebody else has placed, or a
+// range that is reserved, as a buffer of its own. And one can take over the bytes of another in the moment in which that ends
+// ([InPlace], inplace.go): Solve joins both into one where that helps. The planner, which knows what an operator may
+// overwrite, joins such lives before it asks, and asks for nothing else; pairs are for those who do not, such as the users
+// of memopt pack.
 //
 // The same problem has the same solution on any machine, and the order in which its buffers are listed does not change
 // the height.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 )
@@ -204,6 +206,28 @@ func TestFamilies(t *testing.T) {
 	t.Logf("%d of %d within a percent", near, all)
 	if near*5 < all*4 {
 		t.Errorf("only %d of %d are within a percent", near, all)
+	}
+}
+
+// Two series side by side come to the same on one core and on two.
+func TestCores(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	for _, f := range families {
+		p := f.make(2500, 9)
+		var first Solution
+		for cores := 1; cores <= 2; cores++ {
+			runtime.GOMAXPROCS(cores)
+			s, err := Solve(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cores == 1 {
+				first = s
+			} else if !slices.Equal(first.Offsets, s.Offsets) {
+				t.Errorf("%s: one core comes to %d, two to %d", f.name, first.Height, s.Height)
+			}
+		}
 	}
 }
 

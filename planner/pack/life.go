@@ -14,6 +14,7 @@ type life struct {
 	span  int64 // moments alive
 	size  int64 // > 0
 	align int64 // > 0
+	fixed int64 // where it stands, or free
 }
 
 // livesOf is the buffers of p that take room, and the number of sections of their time. They come in an order that
@@ -21,17 +22,23 @@ type life struct {
 func livesOf(p Problem) (lives []life, sections int32) {
 	unit := unitOf(p)
 	lives = make([]life, 0, len(p.Buffers))
+	fixed := p.fixedOffsets()
 	for i, b := range p.Buffers {
-		if b.Size > 0 && b.First < b.Last {
+		if takesRoom(b) {
+			at := int64(free)
+			if fixed != nil {
+				at = fixed[i]
+			}
 			lives = append(lives, life{
 				l: b.First, r: b.Last, id: int32(i),
-				span: int64(b.Last) - int64(b.First), size: up(b.Size, unit), align: max(b.Align, 1),
+				span: int64(b.Last) - int64(b.First), size: up(b.Size, unit), align: max(b.Align, 1), fixed: at,
 			})
 		}
 	}
 	slices.SortFunc(lives, func(a, b life) int {
 		return cmp.Or(cmp.Compare(a.l, b.l), cmp.Compare(a.r, b.r), cmp.Compare(a.size, b.size),
-			cmp.Compare(p.Buffers[a.id].Size, p.Buffers[b.id].Size), cmp.Compare(a.align, b.align), cmp.Compare(a.id, b.id))
+			cmp.Compare(p.Buffers[a.id].Size, p.Buffers[b.id].Size), cmp.Compare(a.align, b.align), cmp.Compare(a.fixed, b.fixed),
+			cmp.Compare(a.id, b.id))
 	})
 	return lives, toSections(lives)
 }
@@ -49,10 +56,10 @@ func unitOf(p Problem) int64 {
 }
 
 // bound is below every height that a solution of p can have: all bytes alive at the worst moment, or the same with
-// sizes in whole units, less what that may have added above the highest buffer.
+// sizes in whole units, less what that may have added above the highest buffer; or the end of a fixed one.
 func bound(p Problem, inUnits int64) int64 {
 	bytes, _ := MaxLive(p)
-	return max(bytes, inUnits-unitSlack(p))
+	return max(bytes, inUnits-unitSlack(p), fixedEnd(p))
 }
 
 // unitSlack is the most that whole units add to the size of a buffer.

@@ -112,6 +112,9 @@ func beginsOf(lives []life, sections int32) (begins []int32) {
 func (m *mend) lower(top int64, looks int) bool {
 	for i, l := range m.lives {
 		if m.at[i]+l.size > top {
+			if l.fixed != free {
+				return false
+			}
 			m.at[i] = -1
 			m.out = append(m.out, int32(i))
 		}
@@ -168,18 +171,30 @@ func (m *mend) spot(x int32, top int64) (at int64, cost float64) {
 
 	at, cost = -1, math.Inf(1)
 	met, above, below := 0, 0.0, 0.0 // of those that begin below the end and do not end below the begin of x
+	stuck := 0                       // fixed ones of those
 	low, end := 0, 0                 // what of lows and ends counts
 	try := func(y int64) {
 		if y < m.floor || y+l.size > top {
 			return
 		}
 		for ; low < len(m.lows) && m.lows[low].at < y+l.size; low++ {
+			if m.lives[m.lows[low].life].fixed != free {
+				stuck++
+				continue
+			}
 			above += m.lows[low].weight
 			met++
 		}
 		for ; end < len(m.ends) && m.ends[end].at <= y; end++ {
+			if m.lives[m.ends[end].life].fixed != free {
+				stuck--
+				continue
+			}
 			below += m.ends[end].weight
 			met--
+		}
+		if stuck > 0 {
+			return
 		}
 		if met == 0 {
 			at, cost = y, 0

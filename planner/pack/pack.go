@@ -17,10 +17,25 @@ type Buffer struct {
 type Problem struct {
 	Buffers  []Buffer
 	Capacity int64
+	Fixed    []Fixed
+	InPlace  []InPlace
 }
 
-// Solution places each buffer of a problem. A buffer that is never alive, or has no bytes, stands at offset 0 and
-// counts for nothing.
+// Fixed says that a buffer stands at an offset and nowhere else: an input somebody else has placed, or bytes that are
+// reserved.
+type Fixed struct {
+	Buffer int
+	Offset int64
+}
+
+// InPlace says that buffer To, which begins in the last moment of buffer From, may take over its bytes: they may share
+// that moment if they have the same offset. Each buffer gives its bytes to one other at most.
+type InPlace struct {
+	From, To int
+}
+
+// Solution places each buffer of a problem. A buffer that is never alive, or has no bytes, stands at offset 0 unless it
+// is fixed, and counts for nothing.
 type Solution struct {
 	Offsets  []int64 // one a buffer, in the problem's order
 	Height   int64   // the end of the highest buffer
@@ -32,14 +47,25 @@ type Solution struct {
 // the height without it is. Buffers that it cannot place within it are an error that says how low it came and how low
 // anyone can come, with that solution; so is a problem that is not well formed.
 func Solve(p Problem) (Solution, error) {
-	if err := valid(p); err != nil {
+	if err := Valid(p); err != nil {
 		return Solution{}, err
 	}
+	if len(p.InPlace) > 0 {
+		return solveInPlace(p)
+	}
+	return solve(p)
+}
+
+// solve is Solve for a problem that is well formed, and in which no buffer takes over another.
+func solve(p Problem) (Solution, error) {
 	lives, sections := livesOf(p)
-	goal := mostLive(lives, sections)
+	goal := max(mostLive(lives, sections), fixedEnd(p))
 	s := Solution{Offsets: make([]int64, len(p.Buffers)), Bound: bound(p, goal), Strategy: "stack"}
+	for _, f := range p.Fixed {
+		s.Offsets[f.Buffer] = f.Offset // those too that take no room
+	}
 	if p.Capacity > 0 && s.Bound > p.Capacity {
-		return Solution{}, fmt.Errorf("pack: capacity %d is too small: %d bytes are alive at once", p.Capacity, s.Bound)
+		return Solution{}, tooSmall(p, s.Bound)
 	}
 	parts := divide(lives, sections, s.Offsets)
 	near := goal + goal/fine
@@ -61,11 +87,29 @@ func Solve(p Problem) (Solution, error) {
 		s.Bound = max(s.Bound, part.least-unitSlack(p))
 	}
 	if p.Capacity > 0 && s.Height > p.Capacity {
-		return s, fmt.Errorf("pack: capacity %d is not reached: %d bytes are the least found, at least %d are needed",
-			p.Capacity, s.Height, s.Bound)
+		return s, notReached(p, s)
 	}
 	return s, nil
 }
+
+// notReached says that s is above the capacity of p.
+func notReached(p Problem, s Solution) error {
+	return fmt.Errorf("pack: capacity %d is not reached: %d bytes are the least found, at least %d are needed",
+		p.Capacity, s.Height, s.Bound)
+}
+
+// tooSmall says why no solution of p is within its capacity.
+func tooSmall(p Problem, bound int64) error {
+	for _, f := range p.Fixed {
+		if end := f.Offset + p.Buffers[f.Buffer].Size; takesRoom(p.Buffers[f.Buffer]) && end > p.Capacity {
+			return fmt.Errorf("pack: capacity %d is too small: buffer %d is fixed up to %d", p.Capacity, f.Buffer, end)
+		}
+	}
+	return fmt.Errorf("pack: capacity %d is too small: %d bytes are alive at once", p.Capacity, bound)
+}
+
+// takesRoom is whether b has bytes and is ever alive.
+func takesRoom(b Buffer) bool { return b.Size > 0 && b.First < b.Last }
 
 // read takes over the offsets of parts.
 func (s *Solution) read(p Problem, parts []*part) {
@@ -86,9 +130,9 @@ func (s *Solution) read(p Problem, parts []*part) {
 	}
 }
 
-// valid says what is wrong with p. It also makes sure that sums of sizes and of what alignment adds to them, and so all
+// Valid says what is wrong with p, whatever its capacity may hold. It also makes sure that sums of sizes and of what alignment adds to them, and so all
 // offsets that a packer can come to, are numbers.
-func valid(p Problem) error {
+func Valid(p Problem) error {
 	if p.Capacity < 0 {
 		return fmt.Errorf("pack: capacity %d is negative", p.Capacity)
 	}
@@ -112,5 +156,8 @@ func valid(p Problem) error {
 			}
 		}
 	}
-	return nil
+	if err := validInPlace(p); err != nil {
+		return err
+	}
+	return validFixed(p, room)
 }

@@ -47,7 +47,7 @@ func TestSolve(t *testing.T) {
 			Solution{[]int64{0, 8}, 13, 13, "stack"}},
 		{"the strictest alignment goes to the bottom",
 			Problem{Buffers: []Buffer{{0, 2, 3, 0}, {0, 2, 64, 64}}},
-			Solution{[]int64{64, 0}, 67, 67, "stack"}},
+			Solution{[]int64{64, 0}, 67, 67, "size, first fit"}},
 		{"times may be anywhere",
 			Problem{Buffers: []Buffer{{math.MinInt32, math.MaxInt32, 1, 0}, {math.MaxInt32 - 1, math.MaxInt32, 2, 0}}},
 			Solution{[]int64{0, 1}, 3, 3, "stack"}},

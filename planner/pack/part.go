@@ -41,16 +41,25 @@ func divide(lives []life, sections int32, offsets []int64) []*part {
 }
 
 // settle puts the lives that meet every other life of p on its floor, and raises the floor over them. Those with the
-// strictest alignment come first, where they leave the fewest bytes between each other.
+// strictest alignment come first, where they leave the fewest bytes between each other. Where lives are fixed, all stay; of few lives
+// also those that would leave the floor where some alignment does not want it.
 func (p *part) settle(offsets []int64) {
+	if p.fixed() {
+		return
+	}
 	firstEnd, lastBegin := p.sections, int32(0)
+	var aligns []int64
 	for _, l := range p.lives {
 		firstEnd, lastBegin = min(firstEnd, l.r), max(lastBegin, l.l)
+		if len(p.lives) <= few && !slices.Contains(aligns, l.align) {
+			aligns = append(aligns, l.align)
+		}
 	}
 	var low []life
 	rest := p.lives[:0] // the lives are nobody else's
 	for _, l := range p.lives {
-		if l.l < firstEnd && lastBegin < l.r {
+		odd := slices.ContainsFunc(aligns, func(a int64) bool { return l.size%a != 0 })
+		if l.l < firstEnd && lastBegin < l.r && (!odd || len(p.lives) == 1) {
 			low = append(low, l)
 		} else {
 			rest = append(rest, l)

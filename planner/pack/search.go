@@ -26,6 +26,7 @@ import (
 // few tries each, and a rank puts first what crosses the sections that stopped the runs before.
 type search struct {
 	lives  []life
+	walls  [][]run   // by life: what fixed ones take; nil if none is
 	meets  [][]int32 // by life: those alive at a time when it is
 	inside [][]int32 // by section: those alive
 	top    int64
@@ -156,7 +157,7 @@ func (p *part) lower(goal int64) {
 	default:
 		<-done
 		*p = high
-		if n <= fewest && p.top-goal > goal/content {
+		if n <= fewest && p.top-goal > goal/content && !p.fixed() {
 			p.grow(goal)
 		}
 	}
@@ -168,6 +169,9 @@ func (p *part) descend(s *search, goal int64, looks int) {
 	step := int64(0) // between tops that a packing can have
 	for _, l := range p.lives {
 		step = gcd(gcd(step, l.size), l.align)
+		if l.fixed != free {
+			step = gcd(step, l.fixed)
+		}
 	}
 	for p.top-goal >= 2*step {
 		for failed := goal; p.top-failed >= 2*step; {
@@ -203,6 +207,7 @@ func newSearch(p *part) *search {
 	n := len(p.lives)
 	s := &search{
 		lives:  p.lives,
+		walls:  walls(p.lives),
 		meets:  make([][]int32, n),
 		inside: make([][]int32, p.sections),
 		placed: make([]bool, n),
@@ -213,11 +218,17 @@ func newSearch(p *part) *search {
 		blame:  make([]int64, p.sections),
 	}
 	for i, a := range s.lives {
-		for j := i + 1; j < n && s.lives[j].l < a.r; j++ {
-			s.meets[i] = append(s.meets[i], int32(j))
-			s.meets[j] = append(s.meets[j], int32(i))
+		if a.fixed != free {
+			s.placed[i], s.low[i] = true, a.fixed
+			continue
 		}
-		s.low[i] = up(p.floor, a.align)
+		for j := i + 1; j < n && s.lives[j].l < a.r; j++ {
+			if s.lives[j].fixed == free {
+				s.meets[i] = append(s.meets[i], int32(j))
+				s.meets[j] = append(s.meets[j], int32(i))
+			}
+		}
+		s.low[i] = s.clear(int32(i), p.floor)
 		for t := a.l; t < a.r; t++ {
 			s.inside[t] = append(s.inside[t], int32(i))
 			s.left[t] += a.size
@@ -263,9 +274,11 @@ func (s *search) learn(heat []int64, tries int) {
 func (s *search) run(top int64, rank []int32, limit int) outcome {
 	s.top, s.rank, s.limit, s.tries = top, rank, limit, 0
 	clear(s.blame)
-	all := make([]int32, len(s.lives))
-	for i := range all {
-		all[i] = int32(i)
+	all := make([]int32, 0, len(s.lives))
+	for i, l := range s.lives {
+		if l.fixed == free {
+			all = append(all, int32(i))
+		}
 	}
 	switch {
 	case s.pack(0, all, 0, -1):
@@ -425,7 +438,7 @@ func (s *search) place(i int32) bool {
 		}
 		b := s.lives[j]
 		s.undo = append(s.undo, raise{j, s.low[j]})
-		s.low[j] = up(end, b.align)
+		s.low[j] = s.clear(j, end)
 		first, last, highest = min(first, b.l), max(last, b.r), max(highest, s.low[j])
 	}
 	s.looks += len(s.meets[i]) + int(a.r-a.l+last-first)

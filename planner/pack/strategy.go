@@ -42,6 +42,10 @@ const (
 // where that did badly.
 func portfolio(p *part, goal, near int64) {
 	p.unplaced()
+	if p.fixed() {
+		p.around(goal)
+		return
+	}
 	if len(p.lives) <= few {
 		p.try(strategies, newSpace(p.sections), goal)
 		if len(p.lives) > fewest && p.top-goal > goal/content {
@@ -98,12 +102,18 @@ func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top in
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortStableFunc(order, func(i, j int32) int { return t.order(p.lives[i], p.lives[j]) })
+	slices.SortStableFunc(order, func(i, j int32) int {
+		a, b := p.lives[i], p.lives[j]
+		return cmp.Or(cmp.Compare(min(b.fixed, 0), min(a.fixed, 0)), t.order(a, b))
+	})
 	s.empty()
 	for _, i := range order {
 		l := p.lives[i]
-		s.look(l.l, l.r)
-		offset := t.fit(s, l, p.floor)
+		offset := l.fixed
+		if offset == free {
+			s.look(l.l, l.r)
+			offset = t.fit(s, l, p.floor)
+		}
 		end := offset + l.size
 		if end >= limit || len(order) > few && limit < math.MaxInt64 && s.looks > patience*len(order) {
 			return 0, false

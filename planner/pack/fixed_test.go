@@ -1,0 +1,195 @@
+package pack
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// anyFixed adds to a problem buffers that are fixed and pairs that may share in place.
+func anyFixed(t *rapid.T, p Problem) Problem {
+	for i, b := range p.Buffers {
+		if rapid.IntRange(0, 3).Draw(t, "fixed") == 0 {
+			a := max(b.Align, 1)
+			f := Fixed{i, rapid.Int64Range(0, 30).Draw(t, "at") / a * a}
+			if q := (Problem{Buffers: p.Buffers, Fixed: append(p.Fixed[:len(p.Fixed):len(p.Fixed)], f)}); Valid(q) == nil {
+				p.Fixed = q.Fixed
+			}
+		}
+		for j, c := range p.Buffers {
+			if c.First == b.Last-1 && rapid.Bool().Draw(t, "pair") {
+				q := p
+				q.InPlace = append(p.InPlace[:len(p.InPlace):len(p.InPlace)], InPlace{i, j})
+				if Valid(q) == nil {
+					p = q
+				}
+			}
+		}
+	}
+	return p
+}
+
+// lowestOfAll is the lowest height of all solutions of p: each of its buffers in turn is put where it is fixed, on any
+// other or where one is that it may take over.
+func lowestOfAll(p Problem) int64 {
+	at := p.fixedOffsets()
+	placed := make([]bool, len(p.Buffers))
+	offsets := make([]int64, len(p.Buffers))
+	for i, b := range p.Buffers {
+		placed[i] = !takesRoom(b)
+		if at != nil && at[i] != free {
+			placed[i], offsets[i] = true, at[i]
+		}
+	}
+	best := int64(math.MaxInt64)
+	var put func()
+	put = func() {
+		height, all := int64(0), true
+		var stands Problem
+		var where []int64
+		number := make([]int, len(p.Buffers))
+		for i, b := range p.Buffers {
+			number[i] = -1
+			if all = all && placed[i]; placed[i] && takesRoom(b) {
+				height = max(height, offsets[i]+b.Size)
+				number[i] = len(where)
+				stands.Buffers, where = append(stands.Buffers, b), append(where, offsets[i])
+			}
+		}
+		for _, x := range p.InPlace {
+			if number[x.From] >= 0 && number[x.To] >= 0 {
+				stands.InPlace = append(stands.InPlace, InPlace{number[x.From], number[x.To]})
+			}
+		}
+		if height >= best {
+			return
+		}
+		if _, _, bad := collision(rectangles(stands, func(i int) int64 { return where[i] })); bad {
+			return
+		}
+		if all {
+			best = height
+			return
+		}
+		for i, b := range p.Buffers {
+			if placed[i] {
+				continue
+			}
+			placed[i] = true
+			tried := map[int64]bool{}
+			try := func(x int64) {
+				if offsets[i] = up(x, max(b.Align, 1)); !tried[offsets[i]] {
+					tried[offsets[i]] = true
+					put()
+				}
+			}
+			try(0)
+			for j, c := range p.Buffers {
+				if j != i && placed[j] && takesRoom(c) {
+					x := offsets[j]
+					try(x)
+					try(x + c.Size)
+				}
+			}
+			placed[i] = false
+		}
+	}
+	put()
+	return best
+}
+
+// No solution is lower than the lowest of all, which is found if no buffer takes over another, but for what a size lacks
+// of whole units of the alignment; and the bound is not above it.
+func TestSmallAgainstAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		buffer := rapid.Custom(func(t *rapid.T) Buffer {
+			first := rapid.Int32Range(0, 6).Draw(t, "first")
+			return Buffer{
+				First: first,
+				Last:  rapid.Int32Range(first, 7).Draw(t, "last"),
+				Size:  rapid.Int64Range(0, 6).Draw(t, "size"),
+				Align: rapid.SampledFrom([]int64{0, 1, 2, 4}).Draw(t, "align"),
+			}
+		})
+		p := anyFixed(t, Problem{Buffers: rapid.SliceOfN(buffer, 1, 5).Draw(t, "buffers")})
+		s, err := Solve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(p, s); err != nil {
+			t.Fatalf("%v: %v", p, err)
+		}
+		lowest := lowestOfAll(p)
+		if s.Bound > lowest || s.Height < lowest || len(p.InPlace) == 0 && s.Height > lowest+unitSlack(p) {
+			t.Fatalf("%+v: bound %d, height %d, lowest of all %d", p, s.Bound, s.Height, lowest)
+		}
+		p.Capacity = lowest + unitSlack(p)
+		if len(p.InPlace) == 0 {
+			if _, err := Solve(p); err != nil {
+				t.Fatalf("%+v: %v", p, err)
+			}
+		}
+	})
+}
+
+// Larger ones are solutions too, and what may be taken over helps.
+func TestAnyFixed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyFixed(t, anyProblem(t))
+		s, err := Solve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(p, s); err != nil {
+			t.Fatalf("%+v: %v", p, err)
+		}
+		p.InPlace = nil
+		apart, err := Solve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if apart.Height < s.Bound {
+			t.Fatalf("%d without sharing is below the bound %d with it", apart.Height, s.Bound)
+		}
+	})
+}
+
+func TestFixedErrors(t *testing.T) {
+	two := []Buffer{{0, 4, 8, 4}, {3, 6, 8, 0}}
+	for _, c := range []struct {
+		p    Problem
+		want string
+	}{
+		{Problem{Buffers: two, Fixed: []Fixed{{2, 0}}}, "pack: buffer 2 is fixed, but there are 2"},
+		{Problem{Buffers: two, Fixed: []Fixed{{0, 0}, {0, 8}}}, "pack: buffer 0 is fixed twice"},
+		{Problem{Buffers: two, Fixed: []Fixed{{1, -1}}}, "pack: buffer 1 is fixed at -1, which is negative"},
+		{Problem{Buffers: two, Fixed: []Fixed{{0, 6}}}, "pack: buffer 0 is fixed at 6, which is not a multiple of its alignment 4"},
+		{Problem{Buffers: two, Fixed: []Fixed{{1, math.MaxInt64 - 8}}},
+			"pack: buffer 1 is fixed at 9223372036854775799; with sizes and alignments that is more than 9223372036854775807 bytes"},
+		{Problem{Buffers: two, Fixed: []Fixed{{0, 0}, {1, 7}}}, "pack: buffers 0 and 1 are fixed at bytes that they would share"},
+		{Problem{Buffers: two, Fixed: []Fixed{{1, 8}}, Capacity: 15}, "pack: capacity 15 is too small: buffer 1 is fixed up to 16"},
+		{Problem{Buffers: two, InPlace: []InPlace{{0, 2}}}, "pack: buffer 2 is to share in place, but there are 2"},
+		{Problem{Buffers: two, InPlace: []InPlace{{1, 0}}},
+			"pack: buffer 0 cannot take over buffer 1: it is alive from 0, not from the last moment of [3, 6)"},
+		{Problem{Buffers: two, InPlace: []InPlace{{0, 1}}, Capacity: 7}, "pack: capacity 7 is too small: 8 bytes are alive at once"},
+		{Problem{Buffers: append(two, Buffer{3, 4, 1, 0}), InPlace: []InPlace{{0, 1}, {0, 2}}},
+			"pack: buffer 0 is to be taken over by both 1 and 2"},
+	} {
+		if _, err := Solve(c.p); err == nil || err.Error() != c.want {
+			t.Errorf("Solve(%v)\n got %v\nwant %s", c.p, err, c.want)
+		}
+	}
+}
+
+func TestInPlace(t *testing.T) {
+	chain := Problem{Buffers: []Buffer{{0, 4, 8, 0}, {3, 6, 8, 0}, {5, 9, 4, 0}}, InPlace: []InPlace{{0, 1}, {1, 2}}}
+	s, err := Solve(chain)
+	if err != nil || s.Height != 8 || s.Bound != 8 || Check(chain, s) != nil {
+		t.Errorf("a chain: %+v, error %v; want height 8", s, err)
+	}
+	s.Offsets[2], s.Height = 4, 8
+	if err := Check(chain, s); err == nil {
+		t.Error("sharing at another offset is let through")
+	}
+}

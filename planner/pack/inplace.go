@@ -1,0 +1,303 @@
+package pack
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// validInPlace says what is wrong with the pairs of p.
+func validInPlace(p Problem) error {
+	gives := make(map[int]int, len(p.InPlace))
+	takes := make(map[int]bool, len(p.InPlace))
+	for _, x := range p.InPlace {
+		takes[x.To] = true
+	}
+	for _, x := range p.InPlace {
+		for _, i := range [...]int{x.From, x.To} {
+			if i < 0 || i >= len(p.Buffers) {
+				return fmt.Errorf("pack: buffer %d is to share in place, but there are %d", i, len(p.Buffers))
+			}
+		}
+		from, to := p.Buffers[x.From], p.Buffers[x.To]
+		if x.From == x.To || to.First == to.Last || from.First == from.Last || to.First != from.Last-1 {
+			return fmt.Errorf("pack: buffer %d cannot take over buffer %d: it is alive from %d, not from the last moment of [%d, %d)",
+				x.To, x.From, to.First, from.First, from.Last)
+		}
+		if other, ok := gives[x.From]; ok {
+			return fmt.Errorf("pack: buffer %d is to be taken over by both %d and %d", x.From, other, x.To)
+		}
+		if takes[x.From] && from.First == from.Last-1 {
+			return fmt.Errorf("pack: buffer %d takes over another and is taken over in one moment", x.From)
+		}
+		gives[x.From] = x.To
+	}
+	return nil
+}
+
+// rectangle is bytes [lo, hi) that a buffer has during [first, last).
+type rectangle struct {
+	first, last int32
+	lo, hi      int64
+	of          int
+}
+
+// rectangles is what the buffers of p take up. One that has taken over another, as they have the same offset, begins
+// as that has ended; what it has more than the other is its own in the moment they share.
+func rectangles(p Problem, offset func(i int) int64) []rectangle {
+	first := make([]int32, len(p.Buffers))
+	all := make([]rectangle, 0, len(p.Buffers))
+	for i, b := range p.Buffers {
+		first[i] = b.First
+	}
+	for _, x := range p.InPlace {
+		from, to := p.Buffers[x.From], p.Buffers[x.To]
+		if at := offset(x.To); offset(x.From) == at && first[x.To] == to.First && from.Size > 0 {
+			first[x.To] = from.Last
+			if to.Size > from.Size {
+				all = append(all, rectangle{to.First, from.Last, at + from.Size, at + to.Size, x.To})
+			}
+		}
+	}
+	for i, b := range p.Buffers {
+		if b.Size > 0 && first[i] < b.Last {
+			all = append(all, rectangle{first[i], b.Last, offset(i), offset(i) + b.Size, i})
+		}
+	}
+	return all
+}
+
+// collision is two buffers whose rectangles overlap. It walks through time with what is alive in the order of addresses,
+// where a rectangle that comes in must fit between its neighbours.
+func collision(all []rectangle) (a, b int, ok bool) {
+	slices.SortStableFunc(all, func(a, b rectangle) int { return cmp.Compare(a.first, b.first) })
+	ends := slices.Clone(all)
+	slices.SortStableFunc(ends, func(a, b rectangle) int { return cmp.Compare(a.last, b.last) })
+	var live []rectangle // by address
+	find := func(r rectangle) int {
+		at, _ := slices.BinarySearchFunc(live, r.lo, func(l rectangle, lo int64) int { return cmp.Compare(l.lo, lo) })
+		return at
+	}
+	ended := 0
+	for _, r := range all {
+		for ; ends[ended].last <= r.first; ended++ {
+			at := find(ends[ended])
+			live = slices.Delete(live, at, at+1)
+		}
+		at := find(r)
+		if at > 0 && live[at-1].hi > r.lo {
+			return min(live[at-1].of, r.of), max(live[at-1].of, r.of), true
+		}
+		if at < len(live) && r.hi > live[at].lo {
+			return min(live[at].of, r.of), max(live[at].of, r.of), true
+		}
+		live = slices.Insert(live, at, r)
+	}
+	return 0, 0, false
+}
+
+// solveInPlace packs p with pairs joined into one buffer, which is their union: with those joined that do not raise the
+// bytes alive at the worst moment, with those of them that nobody fixed, and with none. Where there are few pairs it
+// tries every set of them.
+func solveInPlace(p Problem) (Solution, error) {
+	floor := sharedBound(p)
+	if p.Capacity > 0 && floor > p.Capacity {
+		return Solution{}, tooSmall(p, floor)
+	}
+	var best Solution
+	var failed error
+	solved := false
+	for _, on := range choices(p) {
+		q, of := join(p, on)
+		if validFixed(q, math.MaxInt64) != nil {
+			continue // one that is fixed has grown into another
+		}
+		s, err := solve(q)
+		if len(s.Offsets) == 0 && len(q.Buffers) > 0 {
+			failed = firstError(failed, err)
+			continue
+		}
+		if len(best.Offsets) > 0 && (s.Height > best.Height || s.Height == best.Height && solved) {
+			continue
+		}
+		best, solved = s, err == nil
+		best.Offsets = make([]int64, len(p.Buffers))
+		best.Height = 0
+		for i, b := range p.Buffers {
+			best.Offsets[i] = s.Offsets[of[i]]
+			if takesRoom(b) {
+				best.Height = max(best.Height, best.Offsets[i]+b.Size)
+			}
+		}
+		if best.Height <= floor {
+			break
+		}
+	}
+	best.Bound = floor
+	if !solved {
+		if len(best.Offsets) == 0 {
+			return Solution{}, failed
+		}
+		return best, notReached(p, best)
+	}
+	return best, nil
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// pairs is how many pairs every set of is tried.
+const pairs = 4
+
+// choices are the sets of pairs to join.
+func choices(p Problem) (sets [][]bool) {
+	n := len(p.InPlace)
+	if n > pairs {
+		on := worthwhile(p)
+		loose, at := slices.Clone(on), p.fixedOffsets()
+		for i, x := range p.InPlace {
+			loose[i] = loose[i] && (at == nil || at[x.From] == free && at[x.To] == free)
+		}
+		sets = append(sets, on)
+		if !slices.Equal(on, loose) {
+			sets = append(sets, loose)
+		}
+		return append(sets, make([]bool, n))
+	}
+	for set := 1<<n - 1; set >= 0; set-- {
+		on := make([]bool, n)
+		for i := range on {
+			on[i] = set>>i&1 == 1
+		}
+		sets = append(sets, on)
+	}
+	return sets
+}
+
+// worthwhile is the pairs that join without raising the bytes alive at the worst moment; equal ones always do.
+func worthwhile(p Problem) (on []bool) {
+	on = make([]bool, len(p.InPlace))
+	order := make([]int, len(on))
+	for i := range order {
+		order[i] = i
+	}
+	extra := func(i int) int64 {
+		a, b := p.Buffers[p.InPlace[i].From], p.Buffers[p.InPlace[i].To]
+		return max(a.Size, b.Size) - min(a.Size, b.Size)
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(extra(i), extra(j)) })
+	equal, all := make([]bool, len(on)), make([]bool, len(on))
+	for _, i := range order {
+		equal[i], all[i] = extra(i) == 0, true
+	}
+	worst := func(on []bool) int64 { q, _ := join(p, on); live, _ := MaxLive(q); return live }
+	floor := sharedBound(p)
+	if worst(all) <= floor {
+		return all
+	}
+	copy(on, equal)
+	for step := len(order); step > 0; step /= 2 { // the longest run of order that does no harm, found by halving
+		next := slices.Clone(on)
+		added := 0
+		for _, i := range order {
+			if !next[i] && added < step {
+				next[i] = true
+				added++
+			}
+		}
+		if added > 0 && worst(next) <= max(floor, worst(on)) {
+			on = next
+		}
+	}
+	return on
+}
+
+// join is p with the pairs that are on joined, and of which of its buffers each buffer of p is part. A pair is left
+// out if one of the two is joined that way already, if both are fixed at different places, or if no offset suits both.
+func join(p Problem, on []bool) (q Problem, of []int) {
+	q.Capacity = p.Capacity
+	of = make([]int, len(p.Buffers))
+	into := make([]int, len(p.Buffers)) // the buffer that each one is joined with, of all that are
+	for i := range into {
+		into[i] = i
+	}
+	whole := slices.Clone(p.Buffers)
+	at := p.fixedOffsets()
+	taken := make([]bool, len(p.Buffers))
+	root := func(i int) int {
+		for into[i] != i {
+			i = into[i]
+		}
+		return i
+	}
+	for k, x := range p.InPlace {
+		if !on[k] || taken[x.To] || p.Buffers[x.From].Size == 0 || p.Buffers[x.To].Size == 0 {
+			continue
+		}
+		i, j := root(x.From), root(x.To)
+		a, b := whole[i], whole[j]
+		x, y := max(a.Align, 1), max(b.Align, 1)
+		if i == j || max(x, y)%min(x, y) != 0 {
+			continue
+		}
+		c := Buffer{min(a.First, b.First), max(a.Last, b.Last), max(a.Size, b.Size), max(x, y)}
+		if at != nil && at[j] != free {
+			if at[i] != free && at[i] != at[j] || at[j]%c.Align != 0 {
+				continue
+			}
+			at[i] = at[j]
+		} else if at != nil && at[i] != free && at[i]%c.Align != 0 {
+			continue
+		}
+		taken[p.InPlace[k].To] = true
+		into[j], whole[i] = i, c
+	}
+	number := make([]int, len(p.Buffers))
+	for i := range p.Buffers {
+		if into[i] == i {
+			number[i] = len(q.Buffers)
+			if at != nil && at[i] != free {
+				q.Fixed = append(q.Fixed, Fixed{len(q.Buffers), at[i]})
+			}
+			q.Buffers = append(q.Buffers, whole[i])
+		}
+	}
+	for i := range of {
+		of[i] = number[root(i)]
+	}
+	return q, of
+}
+
+// sharedBound is below every height of p: the bytes alive at the worst moment, if each buffer that may take over one of
+// some takes over the largest.
+func sharedBound(p Problem) int64 {
+	shared := make([]int64, len(p.Buffers)) // by buffer: the most that it can take over
+	for _, x := range p.InPlace {
+		shared[x.To] = max(shared[x.To], min(p.Buffers[x.From].Size, p.Buffers[x.To].Size))
+	}
+	var q Problem
+	for i, b := range p.Buffers {
+		if shared[i] > 0 {
+			q.Buffers = append(q.Buffers, Buffer{b.First, b.First + 1, b.Size - shared[i], 0})
+			b.First++
+		}
+		q.Buffers = append(q.Buffers, b)
+	}
+	live, _ := MaxLive(q)
+	return max(live, fixedEnd(p))
+}
+
+// fixedEnd is the end of the highest fixed buffer.
+func fixedEnd(p Problem) (end int64) {
+	for _, f := range p.Fixed {
+		if b := p.Buffers[f.Buffer]; takesRoom(b) {
+			end = max(end, f.Offset+b.Size)
+		}
+	}
+	return end
+}

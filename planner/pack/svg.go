@@ -1,0 +1,54 @@
+package pack
+
+import (
+	"bufio"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+)
+
+const (
+	svgWidth  = 1200
+	svgHeight = 700
+)
+
+// WriteSVG draws a solution: time to the right, addresses upward, a buffer a rectangle that says its id, and a line at the
+// bound. There is one id a buffer.
+func WriteSVG(w io.Writer, ids []string, p Problem, s Solution) error {
+	if len(ids) != len(p.Buffers) || len(s.Offsets) != len(p.Buffers) {
+		return fmt.Errorf("pack: %d ids and %d offsets for %d buffers", len(ids), len(s.Offsets), len(p.Buffers))
+	}
+	first, last, drawn := int64(0), int64(1), false
+	for _, b := range p.Buffers {
+		switch {
+		case !takesRoom(b):
+		case drawn:
+			first, last = min(first, int64(b.First)), max(last, int64(b.Last))
+		default:
+			first, last, drawn = int64(b.First), int64(b.Last), true
+		}
+	}
+	x := func(t int32) float64 { return svgWidth * float64(int64(t)-first) / float64(last-first) }
+	y := func(at int64) float64 { return svgHeight - svgHeight*float64(at)/float64(max(s.Height, 1)) }
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="-4 -4 %d %d" stroke="#fff" stroke-width="0.3">`+"\n", svgWidth+8, svgHeight+8)
+	fmt.Fprintf(out, "<title>height %d, no arena is lower than %d</title>\n", s.Height, s.Bound)
+	for i, b := range p.Buffers {
+		if !takesRoom(b) {
+			continue
+		}
+		var id strings.Builder
+		if err := xml.EscapeText(&id, []byte(ids[i])); err != nil {
+			return fmt.Errorf("pack: %w", err)
+		}
+		at := s.Offsets[i]
+		fmt.Fprintf(out, `<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="hsl(%d,55%%,60%%)"><title>%s: %d bytes at %d, [%d, %d)</title></rect>`+"\n",
+			x(b.First), y(at+b.Size), x(b.Last)-x(b.First), y(at)-y(at+b.Size), i*137%360, id.String(), b.Size, at, b.First, b.Last)
+	}
+	fmt.Fprintf(out, `<line x1="0" x2="%d" y1="%.2f" y2="%.2f" stroke="#c00" stroke-width="1"/>`+"\n</svg>\n", svgWidth, y(s.Bound), y(s.Bound))
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("pack: %w", err)
+	}
+	return nil
+}
