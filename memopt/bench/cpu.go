@@ -114,18 +114,23 @@ update v = v2`, n, rule)
 }
 
 // copying is the machine's memory as the baseline: as many bytes are read and
-// written by copies, by all threads.
+// written by copies, by all threads. A copy of less than a tensor goes on where
+// the last one ended, so that it is not the cache that is measured.
 func copying(bytes float64) Rival {
 	return Rival{Name: "copy", Side: func(threads int) (Side, error) {
 		n := int(bytes) / 2
-		from, to := make([]byte, n), make([]byte, n)
+		from := make([]byte, max(n, 4*lines*width))
+		to, at := make([]byte, len(from)), 0
 		for i := range from {
 			from[i] = byte(i)
 		}
 		return local{step: func() error {
+			if at += n; at+n > len(from) {
+				at = 0
+			}
 			var done sync.WaitGroup
 			for i := range threads {
-				lo, hi := n*i/threads, n*(i+1)/threads
+				lo, hi := at+n*i/threads, at+n*(i+1)/threads
 				if i == threads-1 {
 					copy(to[lo:hi], from[lo:hi])
 					continue
