@@ -33,8 +33,8 @@ func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []str
 }
 
 // Emit writes the training graph under the plan as ONNX. A trainer's file is
-// written back as it was read, with copies of the nodes that run again; any other
-// as the plan's own graph. Warnings are of operators for which other tools may
+// written back as it was read, with copies of the nodes that run again, unless values
+// are kept in less; any other as the plan's own graph. Warnings are of operators for which other tools may
 // refuse the file.
 func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error) {
 	if err := runnable(p.Graph); err != nil {
@@ -76,7 +76,7 @@ func (m *Model) byORT(p *planner.Plan) bool {
 func (m *Model) edited(p *planner.Plan) (after *graph.Outline, order []int, ok bool, err error) {
 	o := p.Request.Outline
 	switch {
-	case o == nil:
+	case o == nil, m.forms != nil && p.Graph != m.forms.exact: // nodes read extracts, which the file does not have
 		return nil, nil, false, nil
 	case !m.byORT(p):
 		return p.RewriteOutline(o)

@@ -22,8 +22,9 @@ type forms struct {
 	keys  []shrink.Key
 	on    []bool // the candidates that the model's graph keeps less of
 	// asked is whether settings name what is on; tried whether the planner
-	// compares.
-	asked, tried bool
+	// compares; foreign that a trainer made the step, and runs it: extracts are
+	// nothing to it, so they are for those who ask.
+	asked, tried, foreign bool
 }
 
 // lossyTypes are the types that floats can be kept in, by their setting.
@@ -33,7 +34,7 @@ var lossyTypes = map[string]graph.DType{"bf16": graph.BFloat16, "fp16": graph.Fl
 // auto nothing yet. Where rounding is asked for, all is rounded that requests
 // name, or else all, but under a budget only what it takes.
 func (m *Model) shape(step *graph.Graph) error {
-	f := &forms{exact: step}
+	f := &forms{exact: step, foreign: hasBackward(step) && m.Outline != nil}
 	m.forms = f
 	var exact, lossy []shrink.Candidate
 	var err error
@@ -61,7 +62,7 @@ func (m *Model) shape(step *graph.Graph) error {
 		whole := len(lossy) > 0 && !f.asked && !budget // all that would be rounded, in its exact form where it has one
 		f.on[i] = f.on[i] || whole || !c.Lossy && m.Config.Shrink == "on"
 	}
-	lossless := m.Config.Shrink == "auto" && m.Config.Compat == "" && (compares(m.Config) || m.Config.Level == 2)
+	lossless := m.Config.Shrink == "auto" && !f.foreign && m.Config.Compat == "" && (compares(m.Config) || m.Config.Level == 2)
 	f.tried = !f.asked && len(f.found) > 0 && (lossless || budget && len(lossy) > 0)
 	m.Graph, err = f.make(f.on)
 	return err
@@ -233,7 +234,7 @@ func (m *Model) largest(dim string) (*planner.Plan, error) {
 		return p, err
 	}
 	forms := [][]bool{f.with(f.on)}
-	if m.Config.Shrink != "auto" {
+	if m.Config.Shrink != "auto" || f.foreign {
 		forms = nil
 	}
 	if slices.ContainsFunc(f.found, func(c shrink.Candidate) bool { return c.Lossy }) {

@@ -34,7 +34,7 @@ type Model struct {
 	Profiled string
 	loss     string                               // the value that is to be lowered; "" is the only scalar
 	other    func(configs.Config) (*Model, error) // the same model under other settings
-	forms    *forms                               // nil if the file has a backward pass of its own
+	forms    *forms                               // nil if the graph is only to be planned
 	costs    map[string]float64                   // by node
 }
 
@@ -48,7 +48,10 @@ func Open(path string, c configs.Config) (*Model, error) {
 		if err := m.readOutline(); err != nil {
 			return nil, err
 		}
-		return m, nil
+		if runnable(m.Graph) != nil {
+			return m, nil
+		}
+		return m, m.shape(m.Graph)
 	}
 	step, err := autograd.TrainStep(m.Graph, m.stepOptions())
 	if err != nil {

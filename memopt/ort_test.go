@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,6 +126,46 @@ func TestTrainingGraphs(t *testing.T) {
 				t.Fatal(err)
 			}
 			sameTensors(t, "after a file", runTraining(t, plan), want)
+		})
+	}
+}
+
+// TestTrainersExtracts: what a trainer's graph can keep in less is in its table,
+// is kept so where settings say it, and is the same bits, also in a file.
+func TestTrainersExtracts(t *testing.T) {
+	for _, c := range []struct{ file, setting, row string }{
+		{"resnet", "shrink=on", "Relu+"}, {"resnet-unfused", "config=Relu+:2:-1", "Relu+"},
+		{"gpt2", "config=Dropout+:2:{1,3}", "Dropout+"}, {"bert", "shrink=on", "Dropout+"}, {"mlp", "shrink=on", ""},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			dims := map[string]int64{}
+			for _, g := range trainingGraphs {
+				if g.file == c.file {
+					dims = g.dims
+				}
+			}
+			plain, err := openTraining(t, c.file, dims).Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := openTraining(t, c.file, dims, c.setting)
+			p, err := m.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range []*planner.Plan{plain, p} {
+				at := slices.IndexFunc(q.Clusters, func(r planner.Row) bool { return r.ID == c.row && r.Strategy == 2 && r.How != "" })
+				if c.row != "" && (at < 0 || (q.Clusters[at].Applied > 0) != (q == p)) {
+					t.Errorf("row %s is not in the table as it should be: %+v", c.row, q.Clusters)
+				}
+			}
+			if c.row != "" && p.Result.Stashed >= plain.Result.Stashed {
+				t.Errorf("%d bytes are kept, and %d without", p.Result.Stashed, plain.Result.Stashed)
+			}
+			want := runTraining(t, plain)
+			sameTensors(t, "with extracts", runTraining(t, p), want)
+			_, back := emitted(t, m)
+			sameTensors(t, "after a file", runTraining(t, keepAll(t, back, dims)), want)
 		})
 	}
 }

@@ -138,7 +138,7 @@ func gradientModel(m *Model) (*Model, error) {
 			return nil, input(fmt.Errorf("memopt: %s has a backward pass, but not a loss and gradients as its outputs; only then can they be checked", filepath.Base(m.Path)))
 		}
 		g.Grads = slices.DeleteFunc(g.Grads, func(d graph.Grad) bool { return !slices.Contains(g.Outputs, d.Grad) })
-		return only, nil
+		return only, only.shape(g)
 	}
 	g, err := autograd.TrainStep(only.Graph, autograd.Options{Loss: only.loss, Trainable: m.Config.Trainable, KeepGrads: true})
 	if err != nil {

@@ -49,7 +49,7 @@ func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 		f.on, t.m.Graph = on, graphOf(other, t.m.Graph)
 		return true
 	}
-	if on := f.with(f.on); t.m.Config.Shrink == "auto" && !slices.Equal(on, f.on) {
+	if on := f.with(f.on); t.m.Config.Shrink == "auto" && !f.foreign && !slices.Equal(on, f.on) {
 		take(on)
 	}
 	order := shrink.Cheapest(f.found)
