@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -98,14 +97,17 @@ func (p *prober) softmaxBetween(node, before int) bool {
 }
 
 // segment is a stretch of the spine between places where one value alone
-// crosses.
+// crosses, or one beside others that cross much more of the spine.
 type segment struct {
-	value string // that crosses in front of it; "" before the first
-	cross float64
-	kept  bool   // the backward pass reads it anyway
-	key   uint64 // of its operators
-	nodes int
-	stash float64 // bytes of it that the backward pass reads
+	value  string // that crosses in front of it; "" before the first
+	beside []string
+	from   int // along the spine
+	cross  float64
+	kept   bool     // the backward pass reads it anyway
+	ops    []string // sorted
+	key    int      // of its operators: those of like segments are the same
+	nodes  int
+	stash  float64 // bytes of it that the backward pass reads
 }
 
 // cuts finds layers by what is narrow, whatever they are made of. The spine is
@@ -116,7 +118,7 @@ type segment struct {
 // again, each round is a layer, and what crosses in front of it is kept.
 func (p *prober) cuts() {
 	segments := p.segments()
-	starts := layers(segments)
+	starts := runs(segments, 0).starts()
 	if len(starts) == 0 {
 		starts = stretches(segments)
 	}
@@ -126,6 +128,9 @@ func (p *prober) cuts() {
 			continue
 		}
 		p.kept[p.storage(value)] = true
+		for _, name := range segments[k].beside {
+			p.kept[p.storage(name)] = true
+		}
 		p.a.Kept = append(p.a.Kept, value)
 		p.a.Boundaries = append(p.a.Boundaries, p.firstReader(value))
 	}
@@ -181,65 +186,210 @@ func (p *prober) spine() []bool {
 	return spine
 }
 
-// segments parts the spine where one value crosses.
-func (p *prober) segments() []segment {
-	o := p.a.Outline
+// backbone is the spine in its order, with what off it is kept on the way. What a
+// step is fed counts in its first layers, as what a layer leaves does in the next;
+// masks that all layers read do not.
+type backbone struct {
+	nodes  []int
+	beside []float64     // by place: bytes kept of copies and masks of it since the node before
+	last   map[place]int // of each storage: where along the spine it is read last
+	given  []int         // where values are read last that a step is fed
+}
+
+func (p *prober) backbone() backbone {
 	spine := p.spine()
-	// How long each storage of the spine is read along it.
-	last := map[place]int{}
-	var order []int
+	w := backbone{last: map[place]int{}}
+	beside, given := 0.0, map[string][]int{}
 	for _, i := range p.a.Order[:p.a.Yield+1] {
-		if spine[i] {
-			for _, name := range o.Nodes[i].Inputs {
-				if at, made := p.makers[name]; made && spine[at.node] {
-					last[p.storage(name)] = len(order)
-				}
+		reads := func(name string) bool { at, made := p.makers[name]; return made && spine[at.node] }
+		if !spine[i] {
+			if slices.ContainsFunc(p.a.Outline.Nodes[i].Inputs, reads) {
+				beside += p.credited(i)
 			}
-			order = append(order, i)
+			continue
+		}
+		for _, name := range p.a.Outline.Nodes[i].Inputs {
+			switch {
+			case reads(name):
+				w.last[p.storage(name)] = len(w.nodes)
+			case name != "" && !p.weight[name] && p.a.value(name).Type.IsFloat():
+				given[name] = append(given[name], len(w.nodes))
+			}
+		}
+		w.nodes, w.beside = append(w.nodes, i), append(w.beside, beside)
+		beside = 0
+	}
+	for _, at := range given {
+		if first, last := at[0], at[len(at)-1]; first < last && early*last < len(w.nodes) {
+			w.given = append(w.given, last)
 		}
 	}
-	var all []segment
-	now := segment{}
-	crossing := map[place]bool{}
-	ends := make([][]place, len(order))
-	for s, k := range last {
+	slices.Sort(w.given)
+	return w
+}
+
+// early is the part of the spine, one of so many, in which what the first layer
+// is given is read last.
+const early = 4
+
+// credited is about the bytes of a node that the backward pass reads.
+func (p *prober) credited(i int) (sum float64) {
+	for out, made := range p.a.Outline.Nodes[i].Outputs {
+		if slices.Contains(p.credit[i], out) {
+			sum += p.nominal(made)
+		}
+	}
+	return sum
+}
+
+// segments parts the spine where one value crosses. A long segment, all across
+// which a few values cross, is parted as if they did not, if layers come to light
+// then: what an encoder found is read by every layer of the decoder, and the
+// first level of a U-Net by the last.
+func (p *prober) segments() []segment {
+	w := p.backbone()
+	return p.refined(w, p.parted(w, 0, len(w.nodes), nil))
+}
+
+func (p *prober) refined(w backbone, all []segment) []segment {
+	for i := 0; i < len(all); i++ {
+		s := all[i]
+		if s.nodes*hidden < len(w.nodes) {
+			continue
+		}
+		in, long := runs(all, 0), p.across(w, s)
+		if in.has(i) || len(long) == len(s.beside) || len(long) > mostBeside {
+			continue
+		}
+		parts := p.parted(w, s.from, s.from+s.nodes, long)
+		parts[0].value, parts[0].cross, parts[0].kept, parts[0].beside = s.value, s.cross, s.kept, s.beside
+		finer := slices.Concat(all[:i], parts, all[i+1:])
+		classify(finer)
+		if runs(finer, 0).nodes(finer) > in.nodes(all) {
+			all = finer
+			i--
+		}
+	}
+	return all
+}
+
+// hidden is the part of the spine, one of so many, that a segment is at least
+// which hides layers, and mostBeside how many values may cross beside one that
+// parts.
+const (
+	hidden     = 4
+	mostBeside = 8
+)
+
+// across lists the values that cross most of a segment: made in the first quarter
+// of it or before, and read in the last, those beside it among them.
+func (p *prober) across(w backbone, s segment) (names []string) {
+	met := map[place]bool{}
+	for k := range s.from + s.nodes/4 {
+		for _, name := range p.a.Outline.Nodes[w.nodes[k]].Outputs {
+			if at := p.storage(name); name != "" && !met[at] && w.last[at] >= s.from+3*s.nodes/4 {
+				met[at] = true
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// parted parts the nodes [from, to) of the spine where one value crosses, but for
+// those that cross beside.
+func (p *prober) parted(w backbone, from, to int, beside []string) []segment {
+	o := p.a.Outline
+	ends := make([][]place, len(w.nodes))
+	for s, k := range w.last {
 		ends[k] = append(ends[k], s)
 	}
-	var ops []string
-	for k, i := range order {
-		n := &o.Nodes[i]
+	crossing, ignored := map[place]bool{}, map[place]bool{}
+	for _, name := range beside {
+		ignored[p.storage(name)] = true
+	}
+	for k := range from {
+		for _, name := range o.Nodes[w.nodes[k]].Outputs {
+			if s := p.storage(name); name != "" && !ignored[s] && w.last[s] >= from {
+				crossing[s] = true
+			}
+		}
+	}
+	alone := func(k int) bool {
+		return len(crossing) == 1 && (len(w.given) == 0 || w.given[len(w.given)-1] <= k)
+	}
+	var all []segment
+	now := segment{from: from}
+	for k := from; k < to; k++ {
+		n := &o.Nodes[w.nodes[k]]
 		now.nodes++
-		ops = append(ops, fullName(n))
+		now.stash += w.beside[k] + p.credited(w.nodes[k])
+		now.ops = append(now.ops, fullName(n))
 		for _, s := range ends[k] {
 			delete(crossing, s)
 		}
 		name := ""
-		for out, made := range n.Outputs {
-			if slices.Contains(p.credit[i], out) {
-				now.stash += p.nominal(made)
-			}
-			if s := p.storage(made); made != "" && last[s] > k {
+		for _, made := range n.Outputs {
+			if s := p.storage(made); made != "" && !ignored[s] && w.last[s] > k {
 				crossing[s] = true
 				name = made
 			}
 		}
-		if len(crossing) == 1 && name != "" {
-			now.key = structure(ops)
+		if alone(k) && name != "" && k+1 < to {
 			all = append(all, now)
-			now, ops = segment{value: name, cross: p.nominal(name), kept: p.isStashed(p.makers[name])}, nil
+			now = segment{value: name, beside: beside, from: k + 1, cross: p.nominal(name), kept: p.isStashed(p.makers[name])}
 		}
 	}
-	now.key = structure(ops)
-	return append(all, now)
+	all = append(all, now)
+	for i := range all {
+		slices.Sort(all[i].ops)
+	}
+	classify(all)
+	return all
 }
 
-// structure tells segments of other operators from each other, in whatever
-// order these run.
-func structure(ops []string) uint64 {
-	slices.Sort(ops)
-	h := fnv.New64a()
-	h.Write([]byte(strings.Join(ops, " "))) // a hash does not fail
-	return h.Sum64()
+// like is the share of their operators that segments have in common which count
+// as the same: the first of a stage has a projection that the others have not,
+// and the last of all a norm more.
+const like = 0.8
+
+// ending is that share for what ends the last layer, where more is done or less.
+const ending = 0.6
+
+// kinds is the most kinds of segments that one is compared with, the latest first.
+const kinds = 32
+
+// classify gives segments their keys.
+func classify(all []segment) {
+	var first []int // of each kind
+	for i := range all {
+		all[i].key = len(first)
+		for key := len(first) - 1; key >= max(0, len(first)-kinds); key-- {
+			if common(all[first[key]].ops, all[i].ops) >= like {
+				all[i].key = key
+				break
+			}
+		}
+		if all[i].key == len(first) {
+			first = append(first, i)
+		}
+	}
+}
+
+// common is the share of their operators that two sorted lists have in common.
+func common(a, b []string) float64 {
+	both := 0
+	for i, k := 0, 0; i < len(a) && k < len(b); {
+		switch strings.Compare(a[i], b[k]) {
+		case 0:
+			both, i, k = both+1, i+1, k+1
+		case -1:
+			i++
+		default:
+			k++
+		}
+	}
+	return float64(2*both) / float64(len(a)+len(b))
 }
 
 // usual is the size that dims are taken to have where only ratios matter.
@@ -260,16 +410,71 @@ func (p *prober) nominal(name string) float64 {
 	return size
 }
 
+// runs finds layers, and then others in front of them and behind, if those are at
+// least a part of the first: of an encoder and a decoder, of stages of a pyramid.
+func runs(all []segment, least int) (found layered) {
+	r, ok := layers(all)
+	if !ok || nodes(all[r.from:r.to]) < least {
+		return nil
+	}
+	least = max(least, nodes(all[r.from:r.to])/aside)
+	found = append(runs(all[:r.from], least), r)
+	for _, behind := range runs(all[r.to:], least) {
+		found = append(found, behind.moved(r.to))
+	}
+	return found
+}
+
+// run is a stretch of segments in which layers begin at some.
+type run struct {
+	from, to int
+	starts   []int
+}
+
+func (r run) moved(by int) run {
+	starts := slices.Clone(r.starts)
+	for i := range starts {
+		starts[i] += by
+	}
+	return run{r.from + by, r.to + by, starts}
+}
+
+type layered []run
+
+func (s layered) has(k int) bool {
+	return slices.ContainsFunc(s, func(r run) bool { return r.from <= k && k < r.to })
+}
+
+func (s layered) nodes(all []segment) (n int) {
+	for _, r := range s {
+		n += nodes(all[r.from:r.to])
+	}
+	return n
+}
+
+func (s layered) starts() (all []int) {
+	for _, r := range s {
+		all = append(all, r.starts...)
+	}
+	return all
+}
+
+// aside is the part of the longest run, one of so many, that another is at least.
+const aside = 4
+
 // layers finds the longest stretch in which a few segments come again and
-// again, and returns where each round begins. A round that is cut short counts
+// again, and returns where each round begins and what stretch that was. A round that is cut short counts
 // if it begins like the others. Rounds must keep more than what crosses
 // between them, or else several are one.
-func layers(all []segment) []int {
+func layers(all []segment) (r run, ok bool) {
 	best, from, unit := 0, 0, 0
 	for size := 1; size <= len(all)/2; size++ {
 		for k := 0; k+2*size <= len(all); {
 			n := k + size
 			for n < len(all) && all[n].key == all[n-size].key {
+				n++
+			}
+			if n < len(all) && (n-k)%size == size-1 && common(all[n].ops, all[n-size].ops) >= ending {
 				n++
 			}
 			rounds := (n - k) / size
@@ -284,7 +489,7 @@ func layers(all []segment) []int {
 		}
 	}
 	if best == 0 {
-		return nil
+		return r, false
 	}
 	rounds := 0
 	for k := from; k < len(all) && all[k].key == all[from].key; k += unit {
@@ -297,7 +502,7 @@ func layers(all []segment) []int {
 	// crosses is kept anyway.
 	shift := 0
 	for k := range unit {
-		if from+k+(rounds-1)*unit < len(all) && all[from+k].kept && all[from+k+unit].kept {
+		if from+k+(rounds-1)*unit < len(all) && (all[from+k].kept || all[from+k].value == "") && all[from+k+unit].kept {
 			shift = k
 			break
 		}
@@ -313,7 +518,7 @@ func layers(all []segment) []int {
 			stash += s.stash
 		}
 	}
-	return starts
+	return run{from, min(from+shift+rounds*unit, len(all)), starts}, true
 }
 
 // alike is how many segments of two stretches agree, from their beginnings.

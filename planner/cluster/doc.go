@@ -33,8 +33,9 @@
 //     such keys are Beyond, and levels heed them only where there are no others.
 //   - A structure has a canonical name, whatever order its nodes run in, and a
 //     setting may spell it in any of its orders.
-//   - Layers begin where one value crosses and the same comes again and again,
-//     whatever they are made of.
+//   - Layers begin where one value crosses, beside what crosses all of them, and
+//     like segments come again and again, whatever they are made of: an encoder's
+//     and a decoder's, the blocks of each stage. testdata/layers.txt has families.
 //
 // # Where each defect is shown
 //

@@ -1,12 +1,14 @@
 package cluster_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"memopt/autograd"
 	"memopt/kernels"
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 	"memopt/memopt/zoo"
 	"memopt/planner/cluster"
@@ -24,7 +26,7 @@ func TestLayers(t *testing.T) {
 		{"bert", 4, "bert.embeddings.sum bert.encoder.layer.0.output.sum bert.encoder.layer.1.output.sum bert.encoder.layer.2.output.sum",
 			"bert.embeddings.LayerNorm bert.encoder.layer.0.output.LayerNorm bert.encoder.layer.1.output.LayerNorm bert.encoder.layer.2.output.LayerNorm"},
 		{"llama", 4, "model.embed_tokens model.layers.0.mlp.sum model.layers.1.mlp.sum model.layers.2.mlp.sum", ""},
-		{"resnet", 0, "layer1.0.relu2 layer2.0.relu2 layer3.0.relu2", ""},
+		{"resnet", 0, "relu layer1.0.relu2 layer2.0.relu2 layer3.0.relu2", ""},
 		// A layer keeps one value, which is what crosses: two are a round.
 		{"mlp", 8, "relu2 relu4 relu6 relu8", ""},
 	} {
@@ -58,4 +60,27 @@ func TestLayers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFamilies: layers of models of all kinds, each a forward graph as text.
+func TestFamilies(t *testing.T) {
+	golden.Cases(t, "testdata/layers.txt", func(input string) string {
+		g, err := graph.Parse(kernels.Library, input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := autograd.TrainStep(g, autograd.Options{Optimizer: "sgd"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := cluster.AnalyseGraph(step, cluster.Of(step), cluster.Rules{Boundary: true, Library: kernels.Library})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		for k, i := range a.Boundaries {
+			fmt.Fprintf(&out, "layer at %s keeps %s\n", a.Outline.Nodes[i].Name, a.Kept[k])
+		}
+		return out.String()
+	})
 }
