@@ -55,6 +55,7 @@ func (s *search) extractRows(chosen *candidate) (rows []Row, err error) {
 			row.Saving = row.Saving.Add(saving)
 			if e.On[k] {
 				row.Applied++
+				row.At = append(row.At, k)
 				p.Selection.Bytes += s.m.size(saving)
 			}
 		}

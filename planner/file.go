@@ -120,6 +120,7 @@ type FileCluster struct {
 	Requested int      `json:"requested"`
 	Matched   int      `json:"matched"`
 	Applied   int      `json:"applied"`
+	AppliedAt []int    `json:"applied_at,omitempty"` // which entries, if not all
 	Nodes     []string `json:"nodes"`
 	How       string   `json:"how,omitempty"` // what is kept instead, and why that will do
 	Canonical []string `json:"canonical"`     // its structures, whatever order their nodes run in
@@ -136,12 +137,14 @@ type FileCluster struct {
 
 // FileSelection is the clusters that are on, taken together.
 type FileSelection struct {
-	Rows          int   `json:"rows"`
-	Bytes         int64 `json:"bytes"`
-	ORTBytes      int64 `json:"ort_bytes"`
-	Keeps         int64 `json:"keeps"`
-	PeakDrop      int64 `json:"peak_drop"`
-	OtherBoundary int64 `json:"peak_other_boundary"` // of the same level; 0 without one
+	Rows          int     `json:"rows"`
+	Bytes         int64   `json:"bytes"`
+	ORTBytes      int64   `json:"ort_bytes"`
+	Keeps         int64   `json:"keeps"`
+	PeakDrop      int64   `json:"peak_drop"`
+	Cost          float64 `json:"cost"`
+	Flops         int64   `json:"extra_flops"`
+	OtherBoundary int64   `json:"peak_other_boundary"` // of the same level; 0 without one
 }
 
 // FileBoundary is a place where a layer begins.
@@ -200,7 +203,7 @@ func (p *Plan) File(path string) *File {
 	for _, c := range p.Clusters {
 		f.Clusters = append(f.Clusters, FileCluster{ID: c.ID, Strategy: c.Strategy, Key: c.Key(), Freq: c.Freq,
 			Saving: cluster.Formula(c.Saving), Bytes: c.Bytes, ORTBytes: c.ORTBytes, On: c.Applied > 0,
-			Requested: c.Requested, Matched: c.Freq, Applied: c.Applied, Nodes: c.Nodes, How: c.How, Canonical: c.Canonical, Keeps: c.Keeps,
+			Requested: c.Requested, Matched: c.Freq, Applied: c.Applied, AppliedAt: c.some(), Nodes: c.Nodes, How: c.How, Canonical: c.Canonical, Keeps: c.Keeps,
 			BatchIndependent: !c.Batch, Beyond: c.Beyond,
 			PeakEffect: c.PeakEffect, PeakAlone: c.PeakAlone, Cost: c.Cost, ExtraFlops: c.Flops})
 	}

@@ -52,7 +52,8 @@ type Row struct {
 	ORTBytes  int64 // what ONNX Runtime shows: one output of each node
 	Keeps     int64 // bytes that have to be kept instead, in no saving
 	Requested int   // what a setting asked for; 0 if none did
-	Applied   int   // entries that run again
+	Applied   int   // entries that run again, or are kept in less
+	At        []int // which those are
 	Nodes     []string
 	How       string // what is kept instead, and why that will do; "" for what runs again
 	// Batch reports whether the saving depends on what a step is fed; Beyond
@@ -71,14 +72,25 @@ type Row struct {
 // Key is the row as a setting: ID:strategy:-1.
 func (r Row) Key() string { return r.Spelled }
 
+// some is which entries are on, if not all are.
+func (r Row) some() []int {
+	if r.Applied == r.Freq {
+		return nil
+	}
+	return r.At
+}
+
 // Selection is the rows that are on, taken together.
 type Selection struct {
 	Rows     int
 	Bytes    int64 // the sum of their savings, as far as they are applied
 	ORTBytes int64
 	Keeps    int64
-	// PeakDrop is what the peak really falls by.
+	// PeakDrop is what the peak really falls by, Cost and Flops what the step does
+	// more, all beside the step in which everything is kept whole.
 	PeakDrop int64
+	Cost     float64
+	Flops    int64
 	// OtherBoundary is the peak of the same level with layer boundaries the
 	// other way round, 0 if no level is asked for.
 	OtherBoundary int64
@@ -111,10 +123,13 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 		applied[c.Plan] = c.Option // though there may be nothing to run: its nodes are folded away
 	}
 	counts := o.counts(p.Request)
-	alone := s.m.trial(make([]bool, len(s.m.g.Nodes)))
-	plain := alone.peak
-	s.m.recycle(alone)
+	whole, err := s.whole()
+	if err != nil {
+		return nil, err
+	}
+	plain := whole.formOf(nil)
 	var rows []Row
+	selected := map[int32]bool{} // storage that is kept for what is on
 	for i := range o.keys {
 		k := &o.keys[i]
 		row := Row{ID: k.Parts[0].ID, Strategy: k.Parts[0].Type, Spelled: k.String(), Canonical: k.Canonical, Freq: len(k.Members),
@@ -126,7 +141,7 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 		var off []*cluster.Option // what is not done of the row
 		var on []*cluster.Option
 		kept := map[int32]bool{}
-		for _, member := range k.Members {
+		for at, member := range k.Members {
 			options := o.a.Options(member)
 			row.Nodes = append(row.Nodes, o.a.Outline.Nodes[o.a.Plans[member.Plan].Entry].Name)
 			is := true
@@ -134,8 +149,19 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 				is = is && applied[choice.Plan] == choice.Option
 				row.Requested = cmp.Or(counts[choice], row.Requested)
 			}
+			for _, o := range s.keptFor(options) {
+				if !kept[o] {
+					kept[o] = true
+					row.Keeps += s.m.bytes[o]
+				}
+				if is && !selected[o] {
+					selected[o] = true
+					p.Selection.Keeps += s.m.bytes[o]
+				}
+			}
 			if is {
 				row.Applied++
+				row.At = append(row.At, at)
 				on = append(on, options...)
 				saving, ort := o.a.Saving(member)
 				p.Selection.Bytes += s.m.size(saving)
@@ -143,20 +169,11 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 			} else {
 				off = append(off, options...)
 			}
-			for _, option := range options {
-				for _, name := range option.Keeps {
-					if v := s.m.g.ByName(name); v != nil && !s.m.fixed[s.m.owner[v.ID]] && !kept[s.m.owner[v.ID]] {
-						kept[s.m.owner[v.ID]] = true
-						row.Keeps += s.m.bytes[s.m.owner[v.ID]]
-					}
-				}
-			}
 		}
-		s.weigh(&row, o, on, off, applied, chosen, plain)
+		s.weigh(&row, o, on, off, applied, chosen, whole, plain.peak)
 		rows = append(rows, row)
 		if row.Applied > 0 {
 			p.Selection.Rows++
-			p.Selection.Keeps += row.Keeps
 		}
 	}
 	more, err := s.extractRows(chosen)
@@ -164,7 +181,9 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 		return nil, err
 	}
 	rows = append(rows, more...)
-	p.Selection.PeakDrop = plain - chosen.t.peak
+	here := s.m.formOf(s.m.named(chosen.again))
+	p.Selection.PeakDrop, p.Selection.Flops = plain.peak-chosen.t.peak, here.flops-plain.flops
+	p.Selection.Cost = (here.cost - plain.cost) / max(plain.cost, 1)
 	if p.Request.Level > 0 {
 		p.Selection.OtherBoundary = s.otherBoundary()
 	}
@@ -172,6 +191,18 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Spelled, b.Spelled))
 	})
 	return rows, nil
+}
+
+// keptFor lists the storage in the arena that options need to be kept instead.
+func (s *search) keptFor(options []*cluster.Option) (owners []int32) {
+	for _, option := range options {
+		for _, name := range option.Keeps {
+			if v := s.m.g.ByName(name); v != nil && !s.m.fixed[s.m.owner[v.ID]] {
+				owners = append(owners, s.m.owner[v.ID])
+			}
+		}
+	}
+	return owners
 }
 
 // size evaluates bytes; 0 if the program's file does not tell them.
@@ -230,9 +261,28 @@ func (s *search) otherBoundary() int64 {
 	return t.peak
 }
 
-// weigh simulates the plan with the row the other way round, and the plain step
+// whole is the step in which no value is kept in less.
+func (s *search) whole() (*model, error) {
+	r := s.plan.Request
+	on := slices.IndexFunc(r.Extracts, func(e Extract) bool { return slices.Contains(e.On, true) })
+	if on < 0 {
+		return s.m, nil
+	}
+	g, err := r.Extracts[on].Form(true, false)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newModel(g, r.Dims, r.Lowered)
+	if err != nil {
+		return nil, err
+	}
+	m.reprice(r.Costs)
+	return m, nil
+}
+
+// weigh simulates the plan with the row the other way round, and the whole step
 // with the row alone.
-func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, applied []int, chosen *candidate, plain int64) {
+func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, applied []int, chosen *candidate, whole *model, plain int64) {
 	other := slices.Clone(chosen.again)
 	only := make([]bool, len(other))
 	o.turn(only, append(slices.Clip(on), off...)...)
@@ -259,10 +309,8 @@ func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, applied [
 	if row.Applied == 0 {
 		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
 	}
-	row.Cost /= max(s.m.total, 1)
-	t = s.m.trial(only)
-	row.PeakAlone = plain - t.peak
-	s.m.recycle(t)
+	row.Cost /= max(whole.total, 1)
+	row.PeakAlone = plain - whole.formOf(s.m.named(only)).peak
 }
 
 // againFlops is the operations of what runs again.

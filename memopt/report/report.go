@@ -138,8 +138,8 @@ func selection(w io.Writer, p *planner.Plan) {
 	if drop < 0 {
 		way, drop = "rises", -drop
 	}
-	fmt.Fprintf(w, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s\n",
-		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), way, Thousands(drop))
+	fmt.Fprintf(w, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s, for %+.1f %% compute\n",
+		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), way, Thousands(drop), 100*s.Cost)
 	if s.Bytes > 0 && s.PeakDrop <= 0 {
 		fmt.Fprintln(w, "the selection lowers the sum of what is kept, but not the peak: something else is alive there")
 	}

@@ -21,7 +21,7 @@ var narrows = []struct {
 // narrow keeps a value whose numbers are whole, and known to be small, in the
 // smallest type that holds them.
 func (p *proofs) narrow(v *graph.Value) (c Candidate, ok bool) {
-	if v.Type.Size() == 1 {
+	if v.Type.Size() == 1 || widened(v.Def) {
 		return c, false
 	}
 	w, known := p.of(v)
@@ -36,6 +36,12 @@ func (p *proofs) narrow(v *graph.Value) (c Candidate, ok bool) {
 		}
 	}
 	return c, false
+}
+
+// widened is whether a node only makes a smaller value wider: a plan that keeps
+// that one instead, and makes the wide one again, is a cluster's compromise.
+func widened(n *graph.Node) bool {
+	return len(n.Inputs) == 1 && n.Inputs[0].Type.Size() < n.Outputs[0].Type.Size() && n.Inputs[0].Shape.Equal(n.Outputs[0].Shape)
 }
 
 // proofs finds what is known of whole numbers in a step. A value is as its node

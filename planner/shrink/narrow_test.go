@@ -60,11 +60,12 @@ func TestNarrow(t *testing.T) {
 func TestProofs(t *testing.T) {
 	for _, c := range []struct{ name, text, id, how string }{
 		{"rows that are picked", `
-ids i32[batch, 8] = input
+ids i64[batch, 8] = input
+one i64[] = const {1}
 table f32[200, 4] = param
-long = Cast(ids) to=7
-x = Gather(table, long)
-`, "Cast+", `i16, as all are from -200 to 199: node "x" picks from 200 rows by them`},
+from = Sub(ids, one)
+x = Gather(table, from)
+`, "Sub+", `i16, as all are from -200 to 199: node "x" picks from 200 rows by them`},
 		{"labels that are ids too", `
 ids i64[batch, 9] = input
 table f32[100, 4] = param
@@ -102,6 +103,12 @@ m = Cast(mask) to=1
 not = Sub(one, m)
 x = Mul(w, not)
 `, "Sub+", "u8, as all are from 0 to 1: bools as numbers"},
+		{"a mask that was made wider, which is a compromise", `
+mask bool[batch, 64] = input
+w f32[64] = param
+m = Cast(mask) to=1
+x = Mul(w, m)
+`, "", ""},
 		{"a mask that has negative zeros", `
 mask bool[batch, 64] = input
 w f32[64] = param
