@@ -34,7 +34,7 @@ var lossyTypes = map[string]graph.DType{"bf16": graph.BFloat16, "fp16": graph.Fl
 // auto nothing yet. Where rounding is asked for, all is rounded that requests
 // name, or else all, but under a budget only what it takes.
 func (m *Model) shape(step *graph.Graph) error {
-	f := &forms{exact: step, foreign: hasBackward(step) && m.Outline != nil}
+	f := &forms{exact: step, foreign: step == m.Graph}
 	m.forms = f
 	var exact, lossy []shrink.Candidate
 	var err error

@@ -39,10 +39,13 @@ func (m *Model) noDim(name string) string {
 
 // idleSettings are settings that shape a step, of a file that brings its own.
 func (m *Model) idleSettings() (out []string) {
-	if m.forms != nil {
+	if m.forms != nil && !m.forms.foreign {
 		return nil
 	}
 	for _, s := range m.Config.NonDefaults() {
+		if m.forms != nil && (s.Name == "shrink" || s.Name == "lossy") {
+			continue
+		}
 		if slices.Contains(shaping, s.Name) && s.Source.Origin != configs.OriginPreset {
 			out = append(out, fmt.Sprintf("%s: %s is not heeded: the file has a backward pass of its own", s.Source, s.Name))
 		}

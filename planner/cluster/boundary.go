@@ -265,7 +265,7 @@ func (p *prober) refined(w backbone, all []segment) []segment {
 		parts[0].value, parts[0].cross, parts[0].kept, parts[0].beside = s.value, s.cross, s.kept, s.beside
 		finer := slices.Concat(all[:i], parts, all[i+1:])
 		classify(finer)
-		if runs(finer, 0).nodes(finer) > in.nodes(all) {
+		if len(parts) > 1 && runs(finer, 0).nodes(finer) >= in.nodes(all)+(s.nodes+1)/2 {
 			all = finer
 			i--
 		}
@@ -474,7 +474,7 @@ func layers(all []segment) (r run, ok bool) {
 			for n < len(all) && all[n].key == all[n-size].key {
 				n++
 			}
-			if n < len(all) && (n-k)%size == size-1 && common(all[n].ops, all[n-size].ops) >= ending {
+			if size > 1 && n < len(all) && (n-k)%size == size-1 && common(all[n].ops, all[n-size].ops) >= ending {
 				n++
 			}
 			rounds := (n - k) / size
