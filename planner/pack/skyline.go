@@ -66,7 +66,7 @@ var routes = [2][]route{
 const (
 	content = 128     // a series ends with a packing that this share of the goal above it holds, less than a percent
 	tight   = 1 << 62 // hardly any
-	passing = 550     // looks, for each life, that a series is worth
+	passing = 400     // looks, for each life, that a series is worth
 	passage = 100     // looks, for each life, that any pass costs beside those that are counted
 	mending = 300     // looks, for each life, that the mending of a pass is worth
 )
