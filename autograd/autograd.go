@@ -236,7 +236,7 @@ func trainable(g *graph.Graph, patterns []string) (params []*graph.Value, err er
 // float initializers: single numbers (exponents, scales, bounds), tables of
 // zeros and ones or with infinities (masks). A table of only zeros or only ones
 // is how biases and norms begin, so it takes both to be a mask, unless it has
-// the many dims of an attention mask and is all zeros.
+// the many dims of an attention mask, the keys last, and is all zeros.
 func isParameter(v *graph.Value) bool {
 	if v.Rank() == 0 {
 		return false
@@ -265,7 +265,7 @@ func isParameter(v *graph.Value) bool {
 	if ones {
 		return !zeros
 	}
-	return v.Rank() < 3
+	return v.Rank() < 3 || v.Shape[v.Rank()-1].Is(1)
 }
 
 // maskBytes is the largest initializer that is looked at to see whether it is
@@ -499,6 +499,9 @@ func (s *step) node(n *graph.Node) error {
 	defer func() { s.b.Scope = "" }()
 	for i, dx := range n.Op.Grad(s.b, n, dy) {
 		v := n.In(i)
+		if dx == nil && wanted(v) && v.Def != nil && slices.Contains(n.Op.Fixed, i) {
+			return fmt.Errorf("node %q (%s) has no gradient for its input %q, and what makes that depends on parameters", n.Name, n.Op.FullName(), v.Name)
+		}
 		if dx == nil || !wanted(v) {
 			continue
 		}

@@ -34,7 +34,10 @@ var _ = define(graph.Op{
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		f := atenOf(n)
-		if f.grad == "" || dy[0] == nil {
+		if f.grad == "" {
+			n.Fail("%s is no function that has a gradient here", n.Str("operator"))
+		}
+		if dy[0] == nil {
 			return make([]*graph.Value, len(n.Inputs))
 		}
 		return append([]*graph.Value{b.Ops("org.pytorch.aten.ATen", graph.A{"operator": f.grad}, 1, f.gradArgs(b, n, dy[0])...)[0]},

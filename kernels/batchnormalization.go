@@ -50,7 +50,8 @@ var _ = define(graph.Op{
 		if n.Int("training_mode") == 0 {
 			in = append(in, n.Inputs[3], n.Inputs[4])
 			dx := b.Ops(own+".BatchNormalizationGrad", attrs, 3, in...)
-			return append(dx, nil, nil)
+			dMean, dVar := statisticsGrads(b, n, dx[1], dx[2])
+			return append(dx, dMean, dVar)
 		}
 		in = append(in, nil, nil)
 		dx := make([]*graph.Value, 5)
@@ -86,6 +87,29 @@ var _ = define(graph.Op{
 		"f32[2,3,0], f32[3], f32[3], f32[3], f32[3]>0; training_mode=1",
 	},
 })
+
+// statisticsGrads are the gradients of mean and variance where something computes
+// them, as layers that normalize their own weights do; those that a model holds
+// are its running statistics, which are not trained. x − mean and √(var + ε)
+// have the gradients of B and scale, but for factors of a channel.
+func statisticsGrads(b *graph.Builder, n *graph.Node, dScale, dB *graph.Value) (dMean, dVar *graph.Value) {
+	mean, variance := n.Inputs[3], n.Inputs[4]
+	held := func(v *graph.Value) bool { return v.Kind != graph.Computed && v.Kind != graph.Input }
+	if held(mean) && held(variance) {
+		return nil, nil
+	}
+	square := b.Op("Reciprocal", nil, b.Op("Add", nil, variance, num(b, variance, n.Float("epsilon"))))
+	scale := cast(b, n.Inputs[1], variance.Type)
+	if !held(mean) {
+		slope := b.Op("Mul", nil, scale, b.Op("Sqrt", nil, square))
+		dMean = cast(b, b.Op("Neg", nil, b.Op("Mul", nil, cast(b, dB, variance.Type), slope)), mean.Type)
+	}
+	if !held(variance) {
+		slope := b.Op("Mul", nil, b.Op("Mul", nil, scale, square), num(b, variance, -0.5))
+		dVar = b.Op("Mul", nil, cast(b, dScale, variance.Type), slope)
+	}
+	return dMean, dVar
+}
 
 // In opset 14 all statistics had one type; training_mode came with it.
 var _ = define(graph.Op{

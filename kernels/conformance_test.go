@@ -277,7 +277,7 @@ func gradient(t *testing.T, c Case) (checked int) {
 	b.Phase = graph.Backward
 	var dx []*graph.Value
 	if err := graph.Try(func() { dx = n.Op.Grad(b, n, dy) }); err != nil {
-		t.Fatal(err)
+		return 0 // a step that needs it is refused; gradients says if no sample is left
 	}
 	if len(dx) != len(n.Inputs) {
 		t.Fatalf("rule gives %d gradients for %d inputs", len(dx), len(n.Inputs))
@@ -307,14 +307,18 @@ func gradient(t *testing.T, c Case) (checked int) {
 		return sum
 	}
 	for i, x := range c.In {
-		if dx[i] == nil {
+		if x == nil || x.Type != graph.Float64 || n.Inputs[i].Kind == graph.Const || slices.Contains(n.Op.Fixed, i) {
 			continue
 		}
-		if in := n.Inputs[i]; dx[i].Type != in.Type || !dx[i].Shape.Equal(in.Shape) {
+		// No gradient is one of zero: what has a slope must say so.
+		got := graph.NewTensor(graph.Float64, x.Shape...)
+		if dx[i] == nil {
+		} else if in := n.Inputs[i]; dx[i].Type != in.Type || !dx[i].Shape.Equal(in.Shape) {
 			t.Errorf("gradient of input %d is %s%s, not %s%s", i, dx[i].Type, dx[i].Shape, in.Type, in.Shape)
 			continue
+		} else {
+			got = values[dx[i].ID]
 		}
-		got := values[dx[i].ID]
 		// Differences take a run an element: of many elements some are compared, an
 		// odd number apart.
 		for k := 0; k < x.Len(); k += x.Len()/400 | 1 {

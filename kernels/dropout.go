@@ -38,6 +38,7 @@ var _ = define(graph.Op{
 	Fast:      func(c *graph.Call) { dropout(c, c.Parallel) },
 	Lower:     lowerDropout,
 	Flops:     perElement(16),
+	Fixed:     []int{1},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Random:    true,

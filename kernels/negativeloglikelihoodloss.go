@@ -37,6 +37,7 @@ var _ = define(graph.Op{
 		}
 		return n.Inputs[input].Shape.Elems()
 	},
+	Fixed:     []int{2},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[3,5], i64[3]<5",

@@ -91,6 +91,7 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerRotary,
 	Flops:     perElement(3),
+	Fixed:     []int{1, 2},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{

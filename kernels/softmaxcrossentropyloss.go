@@ -48,6 +48,7 @@ var _ = define(graph.Op{
 	Lower:     lowerCrossEntropy,
 	Scratch:   func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(8)) },
 	Flops:     scoresFlops(0, 10),
+	Fixed:     []int{2},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[3,5], i64[3]<5",

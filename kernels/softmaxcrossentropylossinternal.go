@@ -54,6 +54,7 @@ var _ = define(graph.Op{
 	Scratch:   func(n *graph.Node) graph.Dim { return n.Inputs[1].Shape.Elems().Mul(graph.Num(8)) },
 	Lower:     lowerInternalCrossEntropy,
 	Flops:     scoresFlops(0, 10),
+	Fixed:     []int{2},
 	Recompute: graph.Cheap,
 	Samples: []string{
 		"f32[3,5], i64[3]<5, _, i64[]{-100}",

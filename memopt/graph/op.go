@@ -32,6 +32,9 @@ type Op struct {
 	// NoGrad says that no gradient flows through the node, for a reason other
 	// than element types: Shape, comparisons, ArgMax.
 	NoGrad bool
+	// Fixed lists inputs whose gradient Grad does not give though there is one:
+	// weights of classes, tables of angles. Steps that would need it are refused.
+	Fixed []int
 
 	// NoOp says of a node that output 0 is input 0, bit for bit. What differs in
 	// type or shape is none anyway, and a View that does not is always one.
