@@ -42,7 +42,7 @@ type Device struct {
 	inputs   []planner.Ref
 	outputs  map[string]*graph.Tensor
 	used     [3]int64
-	crew     *crew            // while a step runs
+	crew     *crew
 	frees    [][]planner.Life // by launch: lives that end with it
 }
 
@@ -99,6 +99,7 @@ func Open(s *planner.Schedule, o Options) (d *Device, err error) {
 			}
 		}
 	}
+	d.crew = newCrew(o.Workers)
 	return d, nil
 }
 
@@ -192,8 +193,6 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		}
 		copy(to.Bytes, x.Bytes)
 	}
-	d.crew = newCrew(d.options.Workers)
-	defer d.crew.dismiss()
 	if r.Times {
 		t.Launches = make([]time.Duration, len(d.calls))
 	}
@@ -282,6 +281,7 @@ func clone(x *graph.Tensor) *graph.Tensor {
 
 // Close gives the memory back.
 func (d *Device) Close() error {
+	d.crew.dismiss()
 	d.spaces, d.calls, d.fixed, d.outputs = [3][]byte{}, nil, nil, nil
 	return nil
 }

@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// crew is the workers of one step. Launches are short and come one after the
-// other: to wake a thread for each takes as long as many of them, so a worker
-// that has nothing to do looks for the next job a while before it sleeps.
+// crew is the workers of a device. Launches are short and come one after the
+// other, and so do steps: to wake a thread for each takes as long as many of
+// them, so a worker that has nothing to do looks for the next job a while before
+// it sleeps.
 type crew struct {
 	workers int
 	job     atomic.Pointer[job]

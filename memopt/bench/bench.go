@@ -144,9 +144,10 @@ func (b Bench) pick(only []string) (cases []Case, err error) {
 	return cases, nil
 }
 
-// untilAsleep is how long a side's idle threads may still spin: OpenBLAS's do
-// for 2²⁶ ticks of the clock.
-const untilAsleep = 40 * time.Millisecond
+// untilAsleep is how long a side's idle threads may still spin. OpenBLAS's do
+// for 2²⁶ ticks of a clock; a rest of 40 ms was too short for them where it was
+// tried, and of 150 ms as good as telling them to sleep.
+const untilAsleep = 150 * time.Millisecond
 
 // Run measures.
 func (b Bench) Run(o Options) (*Report, error) {
