@@ -15,6 +15,8 @@ type evictor struct {
 	limit int64
 	w     weighing
 	p     plan
+	loose []int32 // the values that may be forgotten
+	makes []maker // what makes those, in order
 
 	there   []bool  // by value
 	pinned  []int32 // by value: pending launches that read it
@@ -26,7 +28,35 @@ type evictor struct {
 	again   []float64 // by value: cost of making it from what is there
 	wanted  []float64 // by value: how many values are made from it, and it
 	next    []int32   // by value: how many of its readers were passed
+	more    []float64 // by value: what missed still has to add to wanted of what makes it
+	asked   []bool    // by value: whether it has to
+	dear    int       // the first of makes that lost an input since prices were said
 	most    int       // launches left
+}
+
+// maker is an operator that may run again, with those of its values that may be
+// forgotten.
+type maker struct {
+	op        int32
+	cost      float64
+	ins, outs []int32
+}
+
+// makers lists what an evictor looks at, over and over.
+func (s *Solver) makers() (loose []int32, makes []maker) {
+	for v, is := range s.loose {
+		if is {
+			loose = append(loose, int32(v))
+		}
+	}
+	held := func(v int32) bool { return !s.may(v) }
+	for op, again := range s.p.Again {
+		if again {
+			op := int32(op)
+			makes = append(makes, maker{op, s.p.Cost[op], slices.DeleteFunc(slices.Clone(s.p.Inputs.Of(op)), held), slices.DeleteFunc(slices.Clone(s.p.Outputs.Of(op)), held)})
+		}
+	}
+	return loose, makes
 }
 
 // weighing says how much the parts of a value's worth count, as powers: the cost
@@ -44,6 +74,7 @@ func (s *Solver) evictions(limit, work int64) (all []func() plan) {
 	}
 	var plans []found
 	begin := s.sim.work
+	loose, makes := s.makers()
 	for _, w := range weighings {
 		if s.sim.work-begin > work {
 			break
@@ -51,6 +82,7 @@ func (s *Solver) evictions(limit, work int64) (all []func() plan) {
 		aim, least := limit, math.Inf(1)
 		for range aims {
 			e := s.newEvictor(aim, w)
+			e.loose, e.makes = loose, makes
 			if !e.run() || !s.sim.run(e.p, limit) {
 				break
 			}
@@ -83,7 +115,7 @@ const aims = 4
 func (s *Solver) newEvictor(limit int64, w weighing) *evictor {
 	n := len(s.p.Bytes)
 	e := &evictor{s: s, limit: limit, w: w, p: plan{gone: make([]bool, n)}, there: make([]bool, n), pinned: make([]int32, n), touched: make([]int32, n),
-		need: make([]int32, n), again: make([]float64, n), wanted: make([]float64, n), next: make([]int32, n), most: s.sim.most}
+		need: make([]int32, n), again: make([]float64, n), wanted: make([]float64, n), next: make([]int32, n), more: make([]float64, n), asked: make([]bool, n), most: s.sim.most}
 	copy(e.p.gone, s.p.Forced)
 	return e
 }
@@ -202,86 +234,132 @@ func (e *evictor) over(op int32) bool {
 
 // look finds out what is wanted when, and what it would cost again.
 func (e *evictor) look() {
-	prob, s := e.s.p, e.s
+	s := e.s
 	s.sim.work += int64(len(e.need)) / 2
-	for v := range e.need {
-		e.need[v] = never
-		if s.may(int32(v)) {
-			ops := s.uses.Of(int32(v))
-			for int(e.next[v]) < len(ops) && ops[e.next[v]] < e.place {
-				e.next[v]++
-			}
-			k := e.next[v]
-			if int(k) < len(ops) && ops[k] == e.place {
-				k++
-			}
-			if int(k) < len(ops) {
-				e.need[v] = ops[k]
-			}
-			e.wanted[v] = 0
-			if e.need[v] < never {
-				e.wanted[v] = 1
-			}
+	for _, v := range e.loose {
+		ops, k := s.uses.Of(v), e.next[v]
+		for int(k) < len(ops) && ops[k] < e.place {
+			k++
+		}
+		e.next[v] = k
+		if int(k) < len(ops) && ops[k] == e.place {
+			k++
+		}
+		if e.need[v], e.wanted[v] = never, 0; int(k) < len(ops) {
+			e.need[v], e.wanted[v] = ops[k], 1
 		}
 	}
-	for op := e.place; op >= 0; op-- {
-		if !prob.Again[op] {
-			continue
-		}
+	makes := e.makes
+	for len(makes) > 0 && makes[len(makes)-1].op > e.place {
+		makes = makes[:len(makes)-1]
+	}
+	for i := range makes {
+		m := &makes[len(makes)-1-i]
 		want, wanted := int32(never), 0.0
-		for _, v := range prob.Outputs.Of(op) {
-			if s.may(v) && !e.there[v] {
+		for _, v := range m.outs {
+			if !e.there[v] {
 				want = min(want, e.need[v])
 				wanted += e.wanted[v]
 			}
 		}
 		if want < never {
-			for _, v := range prob.Inputs.Of(op) {
+			for _, v := range m.ins {
 				e.need[v] = min(e.need[v], want)
 				e.wanted[v] += wanted
 			}
 		}
 	}
-	for op := range e.place + 1 {
-		if !prob.Again[op] {
-			continue
-		}
-		c := prob.Cost[op]
-		for _, v := range prob.Inputs.Of(op) {
-			if !e.there[v] && s.may(v) {
-				c += e.again[v]
-			}
-		}
-		for _, v := range prob.Outputs.Of(op) {
-			e.again[v] = c
+	e.price(makes)
+	e.dear = len(makes)
+	for _, v := range e.loose {
+		if e.there[v] && e.need[v] == never && e.pinned[v] == 0 {
+			e.drop(v)
+			e.dear = min(e.dear, e.makerOf(v)+1)
 		}
 	}
-	for v, is := range e.there {
-		if is && e.need[v] == never && e.pinned[v] == 0 {
-			e.drop(int32(v))
-		}
-	}
+}
+
+// makerOf is which of makes makes a value.
+func (e *evictor) makerOf(v int32) int {
+	i, _ := slices.BinarySearchFunc(e.makes, e.s.sim.maker[v], func(m maker, op int32) int { return cmp.Compare(m.op, op) })
+	return i
 }
 
 // forget forgets what is worth least. It reports false if nothing may go.
 func (e *evictor) forget() bool {
 	prob := e.s.p
 	best, least := int32(-1), math.Inf(1)
-	for v, is := range e.there {
-		if !is || e.pinned[v] > 0 || prob.Bytes[v] == 0 {
+	for _, v := range e.loose {
+		if !e.there[v] || e.pinned[v] > 0 || prob.Bytes[v] == 0 {
 			continue
 		}
 		worth := math.Pow(e.again[v]+e.s.unit, e.w.cost) * math.Pow(max(e.wanted[v], 1), e.w.wanted) / math.Pow(float64(prob.Bytes[v]), e.w.bytes) / math.Pow(float64(e.need[v]-e.place), e.w.far)
 		if worth < least {
-			best, least = int32(v), worth
+			best, least = v, worth
 		}
 	}
 	if best < 0 {
 		return false
 	}
 	e.drop(best)
-	e.look()
+	e.missed(best)
 	return true
+}
+
+// missed is look for a value that has just been forgotten: more is wanted of
+// what it is made from, and what is made from it costs more.
+func (e *evictor) missed(v int32) {
+	e.s.sim.work += int64(len(e.need)) / 2
+	at := e.makerOf(v)
+	e.more[v], e.asked[v] = e.wanted[v], true
+	open := 1 // values of which more is wanted, and whose makers are still to come
+	for i := at; i >= 0 && open > 0; i-- {
+		m := &e.makes[i]
+		want, more := int32(never), 0.0
+		for _, u := range m.outs {
+			if e.asked[u] {
+				want, more = min(want, e.need[u]), more+e.more[u]
+				e.asked[u], e.more[u] = false, 0
+				open--
+			}
+		}
+		if want == never {
+			continue
+		}
+		for _, u := range m.ins {
+			e.need[u] = min(e.need[u], want)
+			e.wanted[u] += more
+			if e.there[u] {
+				continue
+			}
+			if e.more[u] += more; !e.asked[u] {
+				e.asked[u] = true
+				open++
+			}
+		}
+	}
+	e.price(e.makes[min(at+1, e.dear):])
+	e.dear = len(e.makes)
+}
+
+// price says what values cost again that some operators make, as far as the walk
+// has come.
+func (e *evictor) price(makes []maker) {
+	for i := range makes {
+		m := &makes[i]
+		if m.op > e.place {
+			return
+		}
+		c := m.cost
+		for _, v := range m.ins {
+			if !e.there[v] {
+				c += e.again[v]
+			}
+		}
+		for _, v := range m.outs {
+			e.again[v] = c
+		}
+	}
 }
 
 // drop forgets a value after what touched it last.
