@@ -216,20 +216,20 @@ func (m *Model) form(on []bool) (g *graph.Graph, r planner.Request, err error) {
 }
 
 // largest is the plan of the largest size of a dim that fits, in the form of the
-// step that allows the largest one.
-func (m *Model) largest(dim string) (*planner.Plan, error) {
-	if m.forms == nil {
-		return planner.Largest(m.Graph, m.as(request(m.Config)), dim)
-	}
-	plan := func(on []bool) (*planner.Plan, error) {
+// step that allows the largest one; nil if none above another size does.
+func (m *Model) largest(dim string, above int64) (*planner.Plan, error) {
+	plan := func(on []bool, above int64) (*planner.Plan, error) {
 		g, r, err := m.form(on)
 		if err != nil {
 			return nil, err
 		}
-		return planner.Largest(g, r, dim)
+		return planner.Largest(g, r, dim, above)
+	}
+	if m.forms == nil {
+		return plan(nil, above)
 	}
 	f := m.forms
-	p, err := plan(f.on)
+	p, err := plan(f.on, above)
 	if !f.tried {
 		return p, err
 	}
@@ -242,8 +242,11 @@ func (m *Model) largest(dim string) (*planner.Plan, error) {
 	}
 	for _, on := range forms {
 		var be *planner.BudgetError
-		other, wrong := plan(on)
-		if wrong != nil || err != nil && !errors.As(err, &be) || err == nil && other.Request.Dims[dim] <= p.Request.Dims[dim] {
+		if p != nil {
+			above = p.Request.Dims[dim]
+		}
+		other, wrong := plan(on, above)
+		if other == nil || wrong != nil || err != nil && !errors.As(err, &be) {
 			continue
 		}
 		p, err = other, nil

@@ -34,9 +34,13 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 	if err := m.sized(dims); err != nil {
 		return nil, err
 	}
-	p, err := m.largest(dim)
+	p, err := m.largest(dim, 0)
 	if other := m.inChunks(m.Config); other != nil {
-		if q, wrong := other.largest(dim); wrong == nil && (err != nil || q.Request.Dims[dim] > p.Request.Dims[dim]) {
+		above := int64(0)
+		if err == nil {
+			above = p.Request.Dims[dim]
+		}
+		if q, wrong := other.largest(dim, above); wrong == nil && q != nil {
 			*m, p, err = *other, q, nil
 			p.Warnings = append(p.Warnings, "the loss is computed some rows at a time, and its scores again for the backward pass: that allows more than all scores at once do (--chunk-loss off)")
 		}

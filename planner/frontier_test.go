@@ -68,7 +68,7 @@ func TestLargest(t *testing.T) {
 			before := int64(0)
 			for _, kib := range []int64{1200, 1300, 3000} {
 				r := planner.Request{Dims: dims, Budget: planner.Size{Bytes: kib << 10}, MaxOverhead: overhead}
-				p, err := planner.Largest(g, r, dim)
+				p, err := planner.Largest(g, r, dim, 0)
 				if err != nil {
 					t.Fatalf("%d KiB: %v", kib, err)
 				}
@@ -84,7 +84,7 @@ func TestLargest(t *testing.T) {
 			}
 		}
 	}
-	if _, err := planner.Largest(g, planner.Request{Budget: planner.Size{Bytes: 1 << 30}}, "width"); err == nil {
+	if _, err := planner.Largest(g, planner.Request{Budget: planner.Size{Bytes: 1 << 30}}, "width", 0); err == nil {
 		t.Error("a dim that is none has a largest size")
 	}
 }

@@ -11,12 +11,13 @@ import (
 
 // Largest is the largest size of one dim for which a plan within the request's
 // budgets and limit of cost is found, and that plan. The dim needs no size in
-// the request.
+// the request. A size above another is looked for where one is known to fit some
+// other way; there may be none, and then no plan.
 //
 // A few sizes are solved, first ever larger ones, then halves of what is left
 // open. The formulas of each plan that is found say how far beyond its own size
 // the same decisions go, and placing the values confirms it.
-func Largest(g *graph.Graph, r Request, dim string) (*Plan, error) {
+func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) {
 	begin := time.Now()
 	if r.Budget.isZero() && r.ActivationBudget.isZero() {
 		return nil, fmt.Errorf("planner: the largest %s needs a budget", dim)
@@ -28,9 +29,12 @@ func Largest(g *graph.Graph, r Request, dim string) (*Plan, error) {
 		return nil, fmt.Errorf("planner: the model has no dim %q; its dims are %v", dim, g.Names())
 	}
 	l := &largest{g: g, r: r, dim: dim}
-	size, err := l.search(0, mostSize)
+	size, err := l.search(above, mostSize)
 	if err != nil {
 		return nil, err
+	}
+	if above > 0 && size == above {
+		return nil, nil
 	}
 	p, err := Make(g, l.request(max(size, 1)))
 	if err != nil && size > 0 {
