@@ -26,7 +26,7 @@ run: build
 test: build
 	.ci/python
 	.ci/vulkan || test -z "$$MEMOPT_NEED_VULKAN"
-	env $$(.ci/vulkan --env) $(GO) test ./...
+	env $$(.ci/vulkan --env) $(GO) test -timeout 20m ./...
 	PYTHON=$(PYTHON) MEMOPT_PLUGIN_PATH=$(CURDIR)/bin/memopt plugin/python/run_tests.sh
 
 # Beside NumPy and PyTorch, which .ci/peers puts in a cache folder once.
