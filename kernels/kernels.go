@@ -6,7 +6,7 @@
 // Files that begin with an operator's name hold that operator and its
 // gradient operator. The others hold what many share: infer.go (shape rules),
 // map.go (loops over elements), index.go (strides), reduce.go, sample.go,
-// interpret.go.
+// interpret.go, losses.go (what is put on a model that has no loss).
 //
 // # Rules of the house
 //
@@ -29,6 +29,8 @@
 //     with less (Simplify, the same bits), and in which pieces others write it
 //     (Fuse, up to rounding; its gradient keeps no more than theirs). pieces.go
 //     has what patterns share; testdata/passes shows each one.
+//   - No gradient for an input means that it is zero. What a rule leaves out
+//     otherwise, as the gradient of class weights, it lists (Fixed).
 //   - Gradient rules build ordinary nodes. Sums that undo broadcasting are
 //     made by sumTo. A gradient operator that ONNX Runtime also has carries its
 //     domain and meaning (com.microsoft.GeluGrad); others are memopt's own.
