@@ -94,7 +94,12 @@ var _ = define(graph.Op{
 // have the gradients of B and scale, but for factors of a channel.
 func statisticsGrads(b *graph.Builder, n *graph.Node, dScale, dB *graph.Value) (dMean, dVar *graph.Value) {
 	mean, variance := n.Inputs[3], n.Inputs[4]
-	held := func(v *graph.Value) bool { return v.Kind != graph.Computed && v.Kind != graph.Input }
+	held := func(v *graph.Value) bool {
+		for v.Def != nil && (v.Def.Op.View || v.Def.Op.FullName() == "Cast") {
+			v = v.Def.Inputs[0] // the same numbers
+		}
+		return v.Kind != graph.Computed && v.Kind != graph.Input
+	}
 	if held(mean) && held(variance) {
 		return nil, nil
 	}
