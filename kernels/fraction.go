@@ -24,6 +24,8 @@ func fractionFrom(v *graph.Value, depth int) (fraction, bool) {
 		return fraction{}, false
 	case len(v.Ints) == 1:
 		return fraction{v.Ints[0], graph.Num(1)}, true
+	case !v.Type.IsFloat():
+		return fraction{}, false // whole numbers that are not known were cut from such as are no formula
 	case v.Def == nil:
 		return shortNumber(v)
 	}
@@ -75,7 +77,7 @@ func same(a, _ fraction) (fraction, bool) { return a, true }
 // might be trained does not count: a size has no slope.
 func shortNumber(v *graph.Value) (fraction, bool) {
 	const digits = 1 << 10
-	if v.Kind != graph.Const && v.Kind != graph.Param || v.Data == nil || !v.Type.IsFloat() {
+	if v.Kind != graph.Const && v.Kind != graph.Param || v.Data == nil {
 		return fraction{}, false
 	}
 	data, err := v.Data.Bytes()

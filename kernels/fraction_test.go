@@ -21,7 +21,8 @@ func TestFractions(t *testing.T) {
 		{"a = Add(n, two)\nd = Div(two, a)\ny = Ceil(d)", "ceil(2/(seq + 2))"},
 		{"d = Mul(n, tenth)\ny = Floor(d)", "unknown"}, // 0.1 is not the number that is meant
 		{"a = Sub(n, two)\nd = Div(n, a)\ny = Floor(d)", "unknown"},
-		{"a = Sub(n, two)\nd = Mul(a, half)\ny = Identity(d)", "unknown"}, // cut up or down
+		{"a = Sub(n, two)\nd = Mul(a, half)\ny = Identity(d)", "unknown"},                                                   // cut up or down
+		{"a = Sub(n, two)\nd = Mul(a, half)\ni = Cast(d) to=7\nb = Cast(i) to=1\ne = Mul(b, two)\ny = Floor(e)", "unknown"}, // so is what comes of it
 		{"d = Div(n, zero)\ny = Floor(d)", "unknown"},
 		{"y = Sqrt(n)", "unknown"},
 	} {
