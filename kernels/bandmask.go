@@ -107,12 +107,17 @@ func (w band) seen(r int) (lo, hi int) {
 		}
 		at += int(w.offset.Int(item))
 	}
-	hi = w.width
-	if w.left >= 0 {
-		lo = min(max(0, at-w.left), w.width)
+	return seenKeys(at, w.left, w.right, w.width)
+}
+
+// seenKeys is the keys [lo, hi) of so many that the query at a place sees; lo ≤ hi.
+func seenKeys(at, left, right, keys int) (lo, hi int) {
+	hi = keys
+	if left >= 0 {
+		lo = min(max(0, at-left), keys)
 	}
-	if w.right >= 0 {
-		hi = max(lo, min(at+w.right+1, w.width))
+	if right >= 0 {
+		hi = max(lo, min(at+right+1, keys))
 	}
 	return lo, hi
 }

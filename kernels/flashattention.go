@@ -144,6 +144,7 @@ var _ = define(graph.Op{
 		f.each(func(z, i int) {
 			f.probabilities(z, i, p)
 			at, dot := z*f.queries+i, 0.0
+			lo, hi := f.window(i)
 			for j, x := range p {
 				flow[j] = 0
 				for e := range f.out {
@@ -155,11 +156,8 @@ var _ = define(graph.Op{
 			}
 			for d := range f.width {
 				sum := 0.0
-				for j, x := range p {
-					if !f.sees(i, j) {
-						continue
-					}
-					g := f.scale * x * (flow[j] - dot)
+				for j := lo; j < hi; j++ {
+					g := f.scale * p[j] * (flow[j] - dot)
 					sum += g * f.k.Float(f.atK(z, j, d))
 					dk[f.atK(z, j, d)] += g * f.q.Float(at*f.width+d)
 				}
@@ -238,16 +236,16 @@ func (f *flash) atK(z, j, d int) int {
 	return (z*f.keys+j)*f.width + d
 }
 
-func (f *flash) sees(i, j int) bool {
-	return (f.left < 0 || j >= i-f.left) && (f.right < 0 || j <= i+f.right)
-}
+// window is the keys [lo, hi) that query i sees.
+func (f *flash) window(i int) (lo, hi int) { return seenKeys(i, f.left, f.right, f.keys) }
 
 // probabilities fills p with the softmax of a query's scores.
 func (f *flash) probabilities(z, i int, p []float64) {
 	row := (z*f.queries + i) * f.keys
+	lo, hi := f.window(i)
 	walk(f.shape, row, row+f.keys, func(at int, bias []int) {
 		j := at - row
-		if p[j] = f.fill; !f.sees(i, j) {
+		if p[j] = f.fill; j < lo || j >= hi {
 			return
 		}
 		sum := 0.0
@@ -375,18 +373,6 @@ func (f *flash) softened(par parallel, z, from, rows int, p []float32) {
 			softmaxRow(row, [][]float32{row})
 		}
 	})
-}
-
-// window is the keys [lo, hi) that query i sees.
-func (f *flash) window(i int) (lo, hi int) {
-	hi = f.keys
-	if f.left >= 0 {
-		lo = min(max(0, i-f.left), f.keys)
-	}
-	if f.right >= 0 {
-		hi = max(lo, min(hi, i+f.right+1))
-	}
-	return lo, hi
 }
 
 func (f *flash) fast(y []float32) {
