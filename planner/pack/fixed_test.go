@@ -13,7 +13,7 @@ func anyFixed(t *rapid.T, p Problem) Problem {
 		if rapid.IntRange(0, 3).Draw(t, "fixed") == 0 {
 			a := max(b.Align, 1)
 			f := Fixed{i, rapid.Int64Range(0, 30).Draw(t, "at") / a * a}
-			if q := (Problem{Buffers: p.Buffers, Fixed: append(p.Fixed[:len(p.Fixed):len(p.Fixed)], f)}); Valid(q) == nil {
+			if q := (Problem{Buffers: p.Buffers, Fixed: append(p.Fixed[:len(p.Fixed):len(p.Fixed)], f), InPlace: p.InPlace}); Valid(q) == nil {
 				p.Fixed = q.Fixed
 			}
 		}
@@ -21,6 +21,13 @@ func anyFixed(t *rapid.T, p Problem) Problem {
 			if c.First == b.Last-1 && rapid.Bool().Draw(t, "pair") {
 				q := p
 				q.InPlace = append(p.InPlace[:len(p.InPlace):len(p.InPlace)], InPlace{i, j})
+				if at := p.fixedOffsets(); at != nil && at[i] != free && rapid.Bool().Draw(t, "both fixed") {
+					r := q
+					r.Fixed = append(p.Fixed[:len(p.Fixed):len(p.Fixed)], Fixed{j, at[i]})
+					if Valid(r) == nil {
+						q = r
+					}
+				}
 				if Valid(q) == nil {
 					p = q
 				}
@@ -145,6 +152,9 @@ func TestAnyFixed(t *testing.T) {
 			t.Fatalf("%+v: %v", p, err)
 		}
 		p.InPlace = nil
+		if Valid(p) != nil {
+			return // two are fixed where only sharing lets them be
+		}
 		apart, err := Solve(p)
 		if err != nil {
 			t.Fatal(err)
@@ -191,5 +201,19 @@ func TestInPlace(t *testing.T) {
 	s.Offsets[2], s.Height = 4, 8
 	if err := Check(chain, s); err == nil {
 		t.Error("sharing at another offset is let through")
+	}
+}
+
+// TestInPlaceFixed: a pair that is fixed at one place shares it, though the two cannot be one buffer where the other is
+// larger.
+func TestInPlaceFixed(t *testing.T) {
+	p := Problem{
+		Buffers: []Buffer{{0, 5, 10, 0}, {4, 8, 20, 0}, {0, 4, 10, 0}, {4, 5, 4, 0}},
+		Fixed:   []Fixed{{0, 0}, {1, 0}, {2, 10}},
+		InPlace: []InPlace{{0, 1}},
+	}
+	s, err := Solve(p)
+	if err != nil || s.Height != 24 || Check(p, s) != nil {
+		t.Errorf("%+v, error %v, check %v; want height 24", s, err, Check(p, s))
 	}
 }

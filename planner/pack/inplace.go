@@ -219,6 +219,7 @@ func worthwhile(p Problem) (on []bool) {
 
 // join is p with the pairs that are on joined, and of which of its buffers each buffer of p is part. A pair is left
 // out if one of the two is joined that way already, if both are fixed at different places, or if no offset suits both.
+// Those fixed at the same place share it, joined or not.
 func join(p Problem, on []bool) (q Problem, of []int) {
 	q.Capacity = p.Capacity
 	of = make([]int, len(p.Buffers))
@@ -257,6 +258,7 @@ func join(p Problem, on []bool) (q Problem, of []int) {
 		taken[p.InPlace[k].To] = true
 		into[j], whole[i] = i, c
 	}
+	own := sharedWhereFixed(p, whole, root)
 	number := make([]int, len(p.Buffers))
 	for i := range p.Buffers {
 		if into[i] == i {
@@ -267,10 +269,35 @@ func join(p Problem, on []bool) (q Problem, of []int) {
 			q.Buffers = append(q.Buffers, whole[i])
 		}
 	}
+	for _, x := range own {
+		q.Fixed = append(q.Fixed, Fixed{len(q.Buffers), x.lo})
+		q.Buffers = append(q.Buffers, Buffer{x.first, x.last, x.hi - x.lo, 0})
+	}
 	for i := range of {
 		of[i] = number[root(i)]
 	}
 	return q, of
+}
+
+// sharedWhereFixed has the buffers of whole that take over another begin as that has ended, if both are fixed at the same
+// offset and not joined: they share their moment in any case. It gives what they have more than the other in that.
+func sharedWhereFixed(p Problem, whole []Buffer, root func(i int) int) (own []rectangle) {
+	at := p.fixedOffsets()
+	if at == nil {
+		return nil
+	}
+	for _, x := range p.InPlace {
+		from, to := root(x.From), x.To
+		a, b := &whole[from], &whole[to]
+		if at[x.From] == free || at[x.From] != at[to] || root(to) != to || b.First != p.Buffers[to].First || a.Size == 0 || b.Size == 0 {
+			continue
+		}
+		if b.Size > a.Size {
+			own = append(own, rectangle{b.First, b.First + 1, at[to] + a.Size, at[to] + b.Size, to})
+		}
+		b.First++
+	}
+	return own
 }
 
 // sharedBound is below every height of p: the bytes alive at the worst moment, if each buffer that may take over one of
