@@ -115,7 +115,7 @@ func solveInPlace(p Problem) (Solution, error) {
 		}
 		s, err := solve(q)
 		if len(s.Offsets) == 0 && len(q.Buffers) > 0 {
-			failed = firstError(failed, err)
+			failed = cmp.Or(failed, err)
 			continue
 		}
 		if len(best.Offsets) > 0 && (s.Height > best.Height || s.Height == best.Height && solved) {
@@ -142,13 +142,6 @@ func solveInPlace(p Problem) (Solution, error) {
 		return best, notReached(p, best)
 	}
 	return best, nil
-}
-
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // pairs is how many pairs every set of is tried.

@@ -48,7 +48,7 @@ func livesOf(p Problem) (lives []life, sections int32) {
 func unitOf(p Problem) int64 {
 	unit := int64(0)
 	for _, b := range p.Buffers {
-		if b.Size > 0 && b.First < b.Last {
+		if takesRoom(b) {
 			unit = gcd(unit, max(b.Align, 1))
 		}
 	}
@@ -76,7 +76,7 @@ func unitSlack(p Problem) (most int64) {
 func MaxLive(p Problem) (bytes int64, at int32) {
 	begins := make([]int, 0, len(p.Buffers))
 	for i, b := range p.Buffers {
-		if b.Size > 0 && b.First < b.Last {
+		if takesRoom(b) {
 			begins = append(begins, i)
 		}
 	}

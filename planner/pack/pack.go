@@ -124,7 +124,7 @@ func (s *Solution) read(p Problem, parts []*part) {
 	}
 	s.Height = 0
 	for i, b := range p.Buffers {
-		if b.Size > 0 && b.First < b.Last {
+		if takesRoom(b) {
 			s.Height = max(s.Height, s.Offsets[i]+b.Size)
 		}
 	}
