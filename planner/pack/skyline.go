@@ -216,16 +216,22 @@ func (s *skyline) pass(r route, top int64) (highest int64) {
 	return highest
 }
 
-// wall is the lower end of the two walls of the valley [a, b).
-func (s *skyline) wall(a, b int32) int64 {
-	wall := int64(none)
+// walls is how high the walls of the valley [a, b) are.
+func (s *skyline) walls(a, b int32) (before, behind int64) {
+	before, behind = none, none
 	if s.before[a] >= 0 {
-		wall = s.height[s.before[a]]
+		before = s.height[s.before[a]]
 	}
 	if b < s.sections {
-		wall = min(wall, s.height[b])
+		behind = s.height[b]
 	}
-	return wall
+	return before, behind
+}
+
+// wall is the height of the lower one.
+func (s *skyline) wall(a, b int32) int64 {
+	before, behind := s.walls(a, b)
+	return min(before, behind)
 }
 
 // raise brings sections [l, r) of the stretch that begins with a to a height.
@@ -323,16 +329,10 @@ func (s *skyline) choose(a, b, t int32) int32 {
 	}
 	s.looks += 16 + 2*len(s.rest)
 	h := s.height[a]
-	lower, upper := int64(none), int64(none)
-	if s.before[a] >= 0 {
-		lower = s.height[s.before[a]]
-	}
-	if b < s.sections {
-		upper = s.height[b]
-	}
+	before, behind := s.walls(a, b)
 	s.fits = s.fits[:0]
 	for _, i := range s.rest {
-		s.fits = append(s.fits, fit{i, s.waste(i, a, b, min(lower, none/2)-h, min(upper, none/2)-h)})
+		s.fits = append(s.fits, fit{i, s.waste(i, a, b, min(before, none/2)-h, min(behind, none/2)-h)})
 	}
 	slices.SortFunc(s.fits, func(x, y fit) int {
 		return cmp.Or(cmp.Compare(x.waste, y.waste), bySpan(s.lives[x.life], s.lives[y.life]), cmp.Compare(x.life, y.life))
@@ -341,7 +341,7 @@ func (s *skyline) choose(a, b, t int32) int32 {
 	for _, f := range s.fits {
 		l := s.lives[f.life]
 		end := up(h, l.align) + l.size
-		over := max(0, s.over(a, l.l, min(lower, end)), s.over(l.r, b, min(upper, end)))
+		over := max(0, s.over(a, l.l, min(before, end)), s.over(l.r, b, min(behind, end)))
 		if over < least {
 			best, least = f.life, over
 		}
