@@ -77,32 +77,14 @@ func lowerUpdate(l *graph.Lowering) {
 	})
 }
 
-// lowerClipNorm adds the squares of each gradient, in parts, behind each other
-// in scratch.
+// lowerClipNorm adds the squares of each gradient, in parts.
 func lowerClipNorm(l *graph.Lowering) {
 	if !onlyF32(l) {
 		return
 	}
-	// The kernel fills every part, so 16 of them are 64 bytes without a gap.
-	parts := make([]int, len(l.In))
-	for i := 1; i < len(l.In); i++ {
-		parts[i] = 16 * ceilDiv(min(ceilDiv(l.In[i].Len(), reducePart), 64), 16)
-	}
-	at := int64(0)
-	squares := loweredReduction{fold: foldSum, term: termSquare}
-	for i := 1; i < len(l.In); i++ {
-		if parts[i] == 0 {
-			continue
-		}
-		n := l.In[i].Len()
-		y := scratch(at, int64(4*parts[i]), true)
-		squares.dispatch(l, reads(i), y, true, 1, n, parts[i], 1, nil, nil, []int{n}, []int{1})
-		at += int64(4 * parts[i])
-	}
-	l.Scratch = max(at, 64)
-	n := int(at / 4)
+	parts := loweredReduction{fold: foldSum, term: termSquare}.inParts(l, 1)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: clipNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup)}, Push: words(l, n),
+		Kernel: clipNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup)}, Push: words(l, parts),
 		Buffers: []graph.Buffer{writes(0), reads(0), scratch(0, l.Scratch, false)}, Groups: [3]int{1, 1, 1},
 	})
 }

@@ -104,6 +104,23 @@ func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, along b
 	})
 }
 
+// inParts reduces parts of each input from first on into scratch, behind each
+// other, and says how many there are.
+func (r loweredReduction) inParts(l *graph.Lowering, first int) (all int) {
+	for i := first; i < len(l.In); i++ {
+		n := l.In[i].Len()
+		// The kernel fills every part, so 16 of them are 64 bytes without a gap.
+		parts := 16 * ceilDiv(min(ceilDiv(n, reducePart), 64), 16)
+		if parts == 0 {
+			continue
+		}
+		r.dispatch(l, reads(i), scratch(int64(4*all), int64(4*parts), true), true, 1, n, parts, 1, nil, nil, []int{n}, []int{1})
+		all += parts
+	}
+	l.Scratch = max(int64(4*all), 64)
+	return all
+}
+
 var productGradKernel = halved(shader("prodgrad", "prodgrad.comp"))
 
 func lowerProductGrad(l *graph.Lowering) {

@@ -49,32 +49,15 @@ func lowerNextLossScale(l *graph.Lowering) {
 	lowerScaleMode(l, scaleNext, 1, 0, [6]*graph.Buffer{new(writes(0)), new(writes(1)), new(reads(0)), new(reads(1)), new(reads(2)), nil})
 }
 
-// lowerUnscale finds the largest sizes of parts of the gradients, behind each
-// other in scratch: one that is not finite shows there.
+// lowerUnscale finds the largest sizes of parts of the gradients: one that is not
+// finite shows there.
 func lowerUnscale(l *graph.Lowering) {
 	if !onlyF32(l) {
 		return
 	}
-	parts := func(i int) int {
-		// The kernel fills every part, so 16 of them are 64 bytes without a gap.
-		return 16 * ceilDiv(min(ceilDiv(l.In[i].Len(), reducePart), 64), 16)
-	}
-	largest, bytes := loweredReduction{fold: foldMax, term: termSize}, int64(0)
-	for i := 2; i < len(l.In); i++ {
-		n, k := l.In[i].Len(), parts(i)
-		if k == 0 {
-			continue
-		}
-		largest.dispatch(l, reads(i), scratch(bytes, int64(4*k), true), true, 1, n, k, 1, nil, nil, []int{n}, []int{1})
-		bytes += int64(4 * k)
-	}
-	l.Scratch = max(bytes, 64)
-	var factor *graph.Buffer
-	if loweredIn(l, 1) != nil {
-		factor = new(reads(1))
-	}
+	parts := loweredReduction{fold: foldMax, term: termSize}.inParts(l, 2)
 	work := scratch(0, l.Scratch, false)
-	lowerScaleMode(l, scaleFinite, l.Limits.Subgroup, int(bytes/4), [6]*graph.Buffer{0: new(writes(0)), 2: new(reads(0)), 4: factor, 5: &work})
+	lowerScaleMode(l, scaleFinite, l.Limits.Subgroup, parts, [6]*graph.Buffer{0: new(writes(0)), 2: new(reads(0)), 4: optionalIn(l, 1), 5: &work})
 }
 
 // lowerScaledCount counts an update that may not be.
