@@ -18,11 +18,10 @@ func (r *Report) Text(w io.Writer) {
 			line[4], line[6] = row.rate(row.There), fmt.Sprintf("%.2f", row.Ratio)
 			if row.Bar.judges() {
 				judged++
-				line[8] = "short"
-			}
-			if row.Bar.judges() && row.Met {
-				met++
-				line[8] = "met"
+				line[8] = verdict(row.Met)
+				if row.Met {
+					met++
+				}
 			}
 		}
 		table = append(table, line)
