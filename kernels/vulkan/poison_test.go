@@ -3,6 +3,7 @@ package vulkan_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -51,6 +52,43 @@ func TestPoison(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPoisonLeavesOutputs: where the work space of the first launch was, an output
+// lies that stays.
+func TestPoisonLeavesOutputs(t *testing.T) {
+	gpu := device(t)
+	g, err := graph.Parse(kernels.Library, "x f32[2] = const {1, 2}\na = ReduceLogSumExp(x) keepdims=0\ny = Add(a, a)\noutput y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := planner.Make(g, planner.Request{Lowered: true, Strategy: "keep-all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, y := s.Launches[0].Scratch, s.Outputs[0]
+	if work.Bytes == 0 || y.Offset >= work.Offset+work.Bytes || work.Offset >= y.Offset+y.Bytes {
+		t.Fatalf("%+v does not lie in %+v", y, work)
+	}
+	d, err := vulkan.Open(s, gpu, vulkan.Options{Poison: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.Run(planner.Run{}); err != nil {
+		t.Fatal(err)
+	}
+	x, err := d.Output("y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := x.Float(0), 2*math.Log(math.E+math.E*math.E); math.IsNaN(got) || math.Abs(got-want) > 1e-5 {
+		t.Errorf("%g, not %g", got, want)
 	}
 }
 

@@ -332,6 +332,9 @@ func (d *Device) newProgram(takes func(launch) bool, timed bool) (p *program, er
 			}
 		}
 	}
+	if len(commands) == 0 && len(now.lists) == 0 {
+		return p, nil // the last launch ended a part
+	}
 	return p, end(nil)
 }
 
