@@ -117,12 +117,12 @@ type classShare struct {
 }
 
 type lossView struct {
-	Path          string
-	Ticks         []mark
-	First, Last   string
-	From, To      int
-	Mean          int // steps in a point
-	Steps, Broken int
+	Path        string
+	Ticks       []mark
+	First, Last string
+	From, To    int
+	Mean        int // steps in a point
+	Broken      int
 }
 
 func layout(p Page) view {
@@ -171,21 +171,16 @@ func height(bytes int64, top float64) int {
 func timeline(f *planner.File, pic *planner.Picture) *timelineView {
 	n := len(pic.Launches)
 	most := max(f.Result.Peak, f.Baseline.Peak, 1)
-	limits := []struct {
+	type limit struct {
 		name, class string
 		bytes       int64
-	}{{"floor", "floor", f.Floor.Peak}}
+	}
+	limits := []limit{{"floor", "floor", f.Floor.Peak}}
 	if b := f.Request.ActivationBudget; b > 0 {
-		limits = append(limits, struct {
-			name, class string
-			bytes       int64
-		}{"activation budget", "budget", b})
+		limits = append(limits, limit{"activation budget", "budget", b})
 	}
 	if b := f.Request.Budget; b > 0 {
-		limits = append(limits, struct {
-			name, class string
-			bytes       int64
-		}{"budget, less what lies outside the arena", "budget", b - (f.Memory.Total - f.Result.Arena)})
+		limits = append(limits, limit{"budget, less what lies outside the arena", "budget", b - (f.Memory.Total - f.Result.Arena)})
 	}
 	t := &timelineView{Launches: n, Bands: bands(pic)}
 	for _, l := range limits {
@@ -372,7 +367,7 @@ func arena(f *planner.File, pic *planner.Picture) *arenaView {
 func losses(t *Trained) *lossView {
 	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 	n := len(t.Losses)
-	v := &lossView{From: t.FirstStep + 1, To: t.FirstStep + n, Steps: n,
+	v := &lossView{From: t.FirstStep + 1, To: t.FirstStep + n,
 		First: fmt.Sprintf("%.6g", t.Losses[0]), Last: fmt.Sprintf("%.6g", t.Losses[n-1])}
 	cells := columns(n, maxColumns)
 	v.Mean = (n + len(cells) - 1) / len(cells)
