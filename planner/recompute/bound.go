@@ -134,7 +134,7 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 	}
 	for i := range e.at[:min(rounded, len(e.at))] {
 		x := &e.at[i]
-		if x.bound < e.at[0].bound*0.9 || s.spent-begin > mostCutting+int64(i+1)*mostRounding {
+		if x.bound < e.at[0].bound*nearly || s.spent-begin > mostCutting+int64(i+1)*mostRounding {
 			break
 		}
 		begin, grain := s.spent, int64(1)
