@@ -11,7 +11,6 @@ import (
 
 	"memopt/configs"
 	"memopt/kernels"
-	"memopt/kernels/cpu"
 	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
@@ -212,33 +211,9 @@ func mask(x *graph.Tensor) string {
 // runStep does one step, all of whose inputs are ones, on a device of its own.
 func runStep(t *testing.T, p *planner.Plan, step uint64) map[string]*graph.Tensor {
 	t.Helper()
-	s, err := p.Schedule()
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := map[string]*graph.Tensor{}
-	for _, r := range s.Fixed {
-		if r.Value.Kind == graph.Input {
-			x := graph.NewTensor(r.Value.Type, r.Shape...)
-			for i := range x.Len() {
-				x.SetFloat(i, 1)
-			}
-			in[r.Value.Name] = x
+	return runWith(t, p, func(_ *graph.Value, x *graph.Tensor) {
+		for i := range x.Len() {
+			x.SetFloat(i, 1)
 		}
-	}
-	d, err := cpu.Open(s, cpu.Options{Poison: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	if _, err := d.Run(planner.Run{Inputs: in, Seed: 7, Step: step}); err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]*graph.Tensor{}
-	for _, v := range p.Graph.Outputs {
-		if out[v.Name], err = d.Output(v.Name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return out
+	}, step)
 }

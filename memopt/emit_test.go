@@ -14,7 +14,6 @@ import (
 
 	"memopt/configs"
 	"memopt/kernels"
-	"memopt/kernels/cpu"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/planner"
@@ -265,42 +264,15 @@ func TestDrawsOutliveSteps(t *testing.T) {
 // runSteps does steps of the given numbers and returns what the last one gave.
 func runSteps(t *testing.T, p *planner.Plan, steps ...uint64) map[string]*graph.Tensor {
 	t.Helper()
-	s, err := p.Schedule()
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := map[string]*graph.Tensor{}
-	for _, r := range s.Fixed {
-		if r.Value.Kind != graph.Input {
-			continue
-		}
-		x := graph.NewTensor(r.Value.Type, r.Shape...)
+	return runWith(t, p, func(v *graph.Value, x *graph.Tensor) {
 		for i := range x.Len() {
-			if r.Value.Type.IsFloat() {
+			if v.Type.IsFloat() {
 				x.SetFloat(i, float64(i%13)/13-0.5)
 			} else {
 				x.SetInt(i, int64(i%2))
 			}
 		}
-		in[r.Value.Name] = x
-	}
-	d, err := cpu.Open(s, cpu.Options{Poison: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	for _, step := range steps {
-		if _, err := d.Run(planner.Run{Inputs: in, Seed: 7, Step: step}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	out := map[string]*graph.Tensor{}
-	for _, v := range p.Graph.Outputs {
-		if out[v.Name], err = d.Output(v.Name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return out
+	}, steps...)
 }
 
 // TestEmitChecker: what is written passes onnx.checker, also where the file itself

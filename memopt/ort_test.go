@@ -200,16 +200,19 @@ func trainingNumbers(v *graph.Value, x *graph.Tensor) {
 	}
 }
 
-// runWith does a step on a device that poisons what it should not read, and
-// returns the graph's outputs.
-func runWith(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor)) map[string]*graph.Tensor {
+// runWith does the first step, or those of the given numbers, on a device that
+// poisons what it should not read, and returns the graph's outputs of the last.
+func runWith(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor), steps ...uint64) map[string]*graph.Tensor {
 	t.Helper()
-	return runOn(t, p, fill, func(s *planner.Schedule) (Device, error) { return cpu.Open(s, cpu.Options{Poison: true}) })
+	return runOn(t, p, fill, func(s *planner.Schedule) (Device, error) { return cpu.Open(s, cpu.Options{Poison: true}) }, steps...)
 }
 
 // runOn is runWith on another device.
-func runOn(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor), open func(*planner.Schedule) (Device, error)) map[string]*graph.Tensor {
+func runOn(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Tensor), open func(*planner.Schedule) (Device, error), steps ...uint64) map[string]*graph.Tensor {
 	t.Helper()
+	if len(steps) == 0 {
+		steps = []uint64{0}
+	}
 	s, err := p.Schedule()
 	if err != nil {
 		t.Fatal(err)
@@ -227,8 +230,10 @@ func runOn(t *testing.T, p *planner.Plan, fill func(v *graph.Value, x *graph.Ten
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if _, err := d.Run(planner.Run{Inputs: in, Seed: 7}); err != nil {
-		t.Fatal(err)
+	for _, step := range steps {
+		if _, err := d.Run(planner.Run{Inputs: in, Seed: 7, Step: step}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	out := map[string]*graph.Tensor{}
 	for _, v := range p.Graph.Outputs {
