@@ -40,17 +40,11 @@ func (t *trial) plan(on []bool) (*planner.Plan, error) {
 // values as make the plan no dearer than more would.
 func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	f := t.m.forms
-	take := func(on []bool) bool {
-		other, wrong := t.plan(on)
-		if !t.m.prefers(p, err, other, wrong) {
-			return false
-		}
-		p, err = other, wrong
-		f.on, t.m.Graph = on, graphOf(other, t.m.Graph)
-		return true
-	}
 	if on := f.with(f.on); t.m.Config.Shrink == "auto" && !f.foreign && !slices.Equal(on, f.on) {
-		take(on)
+		if other, wrong := t.plan(on); t.m.prefers(p, err, other, wrong) {
+			p, err = other, wrong
+			f.on, t.m.Graph = on, graphOf(other, t.m.Graph)
+		}
 	}
 	order := shrink.Cheapest(f.found)
 	if !limited(t.m.Config) || len(order) == 0 {
