@@ -101,8 +101,11 @@ func (f *forms) with(on []bool) []bool {
 }
 
 // rounds is how many values are rounded.
-func (f *forms) rounds() (n int) {
-	for i, is := range f.on {
+func (f *forms) rounds() int { return f.lossy(f.on) }
+
+// lossy is how many of some candidates would be rounded.
+func (f *forms) lossy(on []bool) (n int) {
+	for i, is := range on {
 		if is && f.found[i].Lossy {
 			n++
 		}
@@ -112,12 +115,7 @@ func (f *forms) rounds() (n int) {
 
 // lossyText says what of the step is not exact.
 func (f *forms) lossyText(name string) string {
-	of := 0
-	for _, c := range f.found {
-		if c.Lossy {
-			of++
-		}
-	}
+	of := f.lossy(all(len(f.found)))
 	switch n := f.rounds(); n {
 	case 0:
 		return fmt.Sprintf("lossy: nothing needs to be kept as %s, so gradients are exact", name)
@@ -237,8 +235,8 @@ func (m *Model) largest(dim string, above int64) (*planner.Plan, error) {
 	if m.Config.Shrink != "auto" || f.foreign {
 		forms = nil
 	}
-	if slices.ContainsFunc(f.found, func(c shrink.Candidate) bool { return c.Lossy }) {
-		forms = append(forms, all(len(f.found)))
+	if most := all(len(f.found)); f.lossy(most) > 0 {
+		forms = append(forms, most)
 	}
 	for _, on := range forms {
 		var be *planner.BudgetError
@@ -296,7 +294,7 @@ func (f *forms) decided() map[string]string {
 		settings["shrink"] = "on"
 	}
 	switch n := f.rounds(); {
-	case !slices.ContainsFunc(f.found, func(c shrink.Candidate) bool { return c.Lossy }):
+	case f.lossy(all(len(f.found))) == 0:
 	case n == 0:
 		settings["lossy"] = "off"
 	default:
