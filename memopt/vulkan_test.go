@@ -59,20 +59,27 @@ func TestVulkanGradientsEqualPyTorch(t *testing.T) {
 	})
 }
 
+// referenceModel is the gradients' step of a model that has numbers to feed it.
+func referenceModel(t *testing.T, model string) (*Model, *tensorfile.Set) {
+	t.Helper()
+	path := filepath.Join("testdata", "models", model, "model.onnx")
+	m, err := gradientModel(&Model{Path: path, Config: configs.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := tensorfile.ReadNPZ(filepath.Join(filepath.Dir(path), "ref.npz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, data
+}
+
 // TestVulkanPlansSameBits: any plan gives the same bits.
 func TestVulkanPlansSameBits(t *testing.T) {
 	device := vulkanDevice(t)
 	for _, model := range []string{"mlp", "gpt2-2L", "resnet8"} {
 		t.Run(model, func(t *testing.T) {
-			path := filepath.Join("testdata", "models", model, "model.onnx")
-			m, err := gradientModel(&Model{Path: path, Config: configs.Default()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			data, err := tensorfile.ReadNPZ(filepath.Join(filepath.Dir(path), "ref.npz"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m, data := referenceModel(t, model)
 			want := outputs(t, device, m, planner.Request{Strategy: "keep-all"}, data)
 			requests := map[string]planner.Request{"recompute-all": {Strategy: "recompute-all"}}
 			plans := uint64(1)

@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"testing"
 
-	"memopt/configs"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
-	"memopt/memopt/tensorfile"
 	"memopt/planner"
 )
 
@@ -27,15 +24,7 @@ func TestVulkanHash(t *testing.T) {
 	device := vulkanDevice(t)
 	hash := sha256.New()
 	for _, model := range []string{"resnet8", "bert-2L"} {
-		path := filepath.Join("testdata", "models", model, "model.onnx")
-		m, err := gradientModel(&Model{Path: path, Config: configs.Default()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := tensorfile.ReadNPZ(filepath.Join(filepath.Dir(path), "ref.npz"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, data := referenceModel(t, model)
 		for _, x := range outputs(t, device, m, planner.Request{Again: randomNodes(m.Graph, 3)}, data) {
 			hash.Write(x)
 		}
