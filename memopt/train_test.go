@@ -60,7 +60,13 @@ func settingsFor(t *testing.T, fields map[string]string) configs.Config {
 
 func trainGPT(t *testing.T, model string, fields map[string]string, tr Training) *Result {
 	t.Helper()
-	m, err := Open(model, settingsFor(t, fields))
+	return trainAs(t, model, settingsFor(t, fields), tr)
+}
+
+// trainAs trains a model under settings; its memory is as promised.
+func trainAs(t *testing.T, model string, c configs.Config, tr Training) *Result {
+	t.Helper()
+	m, err := Open(model, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,10 +79,10 @@ func trainGPT(t *testing.T, model string, fields map[string]string, tr Training)
 		t.Fatal(err)
 	}
 	if r.Trace.Arena != p.Arena {
-		t.Errorf("arena: promised %d, measured %d", p.Arena, r.Trace.Arena)
+		t.Errorf("%s: arena: promised %d, measured %d", c.Device, p.Arena, r.Trace.Arena)
 	}
 	if total := r.Trace.Arena + r.Trace.State + r.Trace.Staging; total != p.Memory.Total {
-		t.Errorf("total: promised %d, measured %d", p.Memory.Total, total)
+		t.Errorf("%s: total: promised %d, measured %d", c.Device, p.Memory.Total, total)
 	}
 	return r
 }

@@ -150,18 +150,7 @@ func TestVulkanLossy(t *testing.T) {
 		for _, name := range []string{"cpu", device} {
 			c := configs.Default()
 			c.Device, c.Lossy, c.Optimizer = name, lossy, "adamw"
-			m, err := Open(filepath.Join("testdata", "models", "gpt2-2L", "model.onnx"), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := m.Plan()
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := m.Run(p, Training{Steps: 3, LR: 1e-3, Seed: 3})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := trainAs(t, filepath.Join("testdata", "models", "gpt2-2L", "model.onnx"), c, Training{Steps: 3, LR: 1e-3, Seed: 3})
 			losses[name] = r.Losses
 			if said := strings.Join(r.Warnings, ""); strings.Contains(said, "run on the processor") {
 				t.Errorf("%s: %s", lossy, said)
@@ -189,22 +178,8 @@ func TestVulkanTrains(t *testing.T) {
 				if model != "mlp" { // which has nothing to compute again
 					c.ActivationBudget.Percent = 80
 				}
-				m, err := Open(filepath.Join("testdata", "models", model, "model.onnx"), c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				p, err := m.Plan()
-				if err != nil {
-					t.Fatal(err)
-				}
-				r, err := m.Run(p, Training{Steps: 3, LR: 1e-3, Seed: 3})
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := trainAs(t, filepath.Join("testdata", "models", model, "model.onnx"), c, Training{Steps: 3, LR: 1e-3, Seed: 3})
 				losses[name] = r.Losses
-				if got, want := r.Trace.Arena+r.Trace.State+r.Trace.Staging, p.Memory.Total; got != want {
-					t.Errorf("%s: promised %d bytes, measured %d", name, want, got)
-				}
 				if said := strings.Join(r.Warnings, ""); strings.Contains(said, "run on the processor") {
 					t.Error(said)
 				}
@@ -233,22 +208,7 @@ func TestVulkanArchitectures(t *testing.T) {
 			for _, name := range []string{"cpu", device} {
 				c := configs.Default()
 				c.Device, c.Dims = name, sizes
-				m, err := Open(path, c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				p, err := m.Plan()
-				if err != nil {
-					t.Fatal(err)
-				}
-				r, err := m.Run(p, Training{Steps: 2, LR: 1e-3})
-				if err != nil {
-					t.Fatal(err)
-				}
-				losses[name] = r.Losses
-				if got, want := r.Trace.Arena+r.Trace.State+r.Trace.Staging, p.Memory.Total; got != want {
-					t.Errorf("%s: promised %d bytes, measured %d", name, want, got)
-				}
+				losses[name] = trainAs(t, path, c, Training{Steps: 2, LR: 1e-3}).Losses
 			}
 			for i, want := range losses["cpu"] {
 				if got := losses[device][i]; math.Abs(got-want) > 1e-4*math.Abs(want) {

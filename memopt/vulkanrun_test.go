@@ -100,23 +100,11 @@ type longRun struct {
 }
 
 func (l longRun) run(t *testing.T, progress func(step, steps int, loss float64)) *Result {
-	m, err := Open(l.Model, settingsFor(t, map[string]string{"device": l.Device, "activation_budget": "60%", "optimizer": "adamw", "clip_norm": "1"}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := m.Plan()
-	if err != nil {
-		t.Fatal(err)
-	}
 	tr := Training{Steps: l.Steps, LR: 1e-3, Seed: 9, Data: l.Data, Save: l.Save, SaveEvery: l.SaveEvery, Resume: l.Resume}
 	if progress != nil {
 		tr.Progress = func(step, steps int, loss float64, _ time.Duration) { progress(step, steps, loss) }
 	}
-	r, err := m.Run(p, tr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return trainGPT(t, l.Model, map[string]string{"device": l.Device, "activation_budget": "60%", "optimizer": "adamw", "clip_norm": "1"}, tr)
 }
 
 const longRunVariable = "MEMOPT_TEST_LONG_RUN"
