@@ -51,6 +51,15 @@ func inferClassLoss(n *graph.Node, scores, labels, weights *graph.Value) {
 	n.Set(0, scores.Type, shape)
 }
 
+// classLossAttrs is the attributes of a loss, for its gradient.
+func classLossAttrs(n *graph.Node) graph.A {
+	attrs := graph.A{"reduction": n.Str("reduction")}
+	if n.Has("ignore_index") {
+		attrs["ignore_index"] = n.Int("ignore_index")
+	}
+	return attrs
+}
+
 func newClassLoss(n *graph.Node, labels, weights *graph.Tensor, scores []int) classLoss {
 	ignore, ok := n.Attr("ignore_index").(int64)
 	return classLoss{labels, weights, scores[1], elems(scores[2:]), ignore, ok, n.Str("reduction")}

@@ -23,10 +23,8 @@ var LinearCrossEntropy = define(graph.Op{
 		n.Set(0, n.Inputs[0].Type, graph.Shape{})
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
-		attrs := graph.A{"reduction": n.Str("reduction"), "transB": n.Int("transB"), "rows": n.Int("rows")}
-		if n.Has("ignore_index") {
-			attrs["ignore_index"] = n.Int("ignore_index")
-		}
+		attrs := classLossAttrs(n)
+		attrs["transB"], attrs["rows"] = n.Int("transB"), n.Int("rows")
 		outputs := 2
 		if n.In(3) != nil {
 			outputs = 3
@@ -360,10 +358,8 @@ func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 	if x.Rank() > 2 {
 		x = tall(b, x)
 	}
-	attrs := graph.A{"reduction": n.Str("reduction"), "transB": transB}
-	if n.Has("ignore_index") {
-		attrs["ignore_index"] = n.Int("ignore_index")
-	}
+	attrs := classLossAttrs(n)
+	attrs["transB"] = transB
 	return []*graph.Value{b.Op(own+".LinearCrossEntropy", attrs, x, weight, labels, bias)}
 }
 

@@ -10,10 +10,7 @@ var _ = define(graph.Op{
 	Attrs: "ignore_index int, reduction string=mean",
 	Infer: func(n *graph.Node) { inferClassLoss(n, n.Inputs[0], n.Inputs[1], n.In(2)) },
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
-		attrs := graph.A{"reduction": n.Str("reduction")}
-		if n.Has("ignore_index") {
-			attrs["ignore_index"] = n.Int("ignore_index")
-		}
+		attrs := classLossAttrs(n)
 		dx := make([]*graph.Value, len(n.Inputs))
 		dx[0] = b.Op(own+".NegativeLogLikelihoodLossGrad", attrs, dy[0], shapeOf(b, n.Inputs[0]), n.Inputs[1], n.In(2))
 		return dx

@@ -19,10 +19,7 @@ var _ = define(graph.Op{
 	// The probabilities are computed again from the scores: nothing is kept
 	// but those, and their gradient can lie where they are.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
-		attrs := graph.A{"reduction": n.Str("reduction")}
-		if n.Has("ignore_index") {
-			attrs["ignore_index"] = n.Int("ignore_index")
-		}
+		attrs := classLossAttrs(n)
 		dLoss := dy[0]
 		if dLoss == nil {
 			dLoss = zerosLike(b, n.Outputs[0])
