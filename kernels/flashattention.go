@@ -439,10 +439,7 @@ func fuseFlashAttention(m *graph.Match) []*graph.Value {
 			}
 		}
 	}
-	made := p.Inner(scores, "MatMul")
-	if made == nil {
-		made = p.Inner(scores, microsoft+".FusedMatMul")
-	}
+	made := p.product(scores)
 	if made == nil || !p.plainProduct(made, true) || !scores.Shape.Equal(soft.Shape) || !soft.Type.IsFloat() {
 		return nil
 	}

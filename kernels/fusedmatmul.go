@@ -65,10 +65,7 @@ var _ = define(graph.Op{
 func fuseFusedMatMul(m *graph.Match) []*graph.Value {
 	p := pieces{m}
 	y, alpha := p.unscaled(m.Node.Outputs[0])
-	n := p.Inner(y, "MatMul")
-	if n == nil {
-		n = p.Inner(y, "com.microsoft.FusedMatMul")
-	}
+	n := p.product(y)
 	if n == nil || !y.Type.IsFloat() {
 		return nil
 	}
@@ -98,6 +95,14 @@ func fuseFusedMatMul(m *graph.Match) []*graph.Value {
 		return []*graph.Value{m.Builder.Op("MatMul", nil, in[0], in[1])}
 	}
 	return []*graph.Value{m.Builder.Op("com.microsoft.FusedMatMul", graph.A{"alpha": alpha, "transA": trans[0], "transB": trans[1]}, in[0], in[1])}
+}
+
+// product is the MatMul or FusedMatMul that makes v, which a single node reads.
+func (p pieces) product(v *graph.Value) *graph.Node {
+	if n := p.Inner(v, "MatMul"); n != nil {
+		return n
+	}
+	return p.Inner(v, microsoft+".FusedMatMul")
 }
 
 // untransposed is x if v is x with its last two dims swapped, and read by

@@ -332,14 +332,14 @@ func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 	}
 	var bias *graph.Value
 	transB := false
-	made := m.Inner(scores, "MatMul")
+	made := pieces{m}.product(scores)
 	if made == nil {
-		if made = m.Inner(scores, "com.microsoft.FusedMatMul"); made == nil {
-			made = m.Inner(scores, "Gemm")
-		}
-		if made == nil {
-			return nil
-		}
+		made = m.Inner(scores, "Gemm")
+	}
+	if made == nil {
+		return nil
+	}
+	if made.Op.FullName() != "MatMul" {
 		p := fusedProduct(made)
 		if made.Op.FullName() != "Gemm" {
 			p = batchedProduct(made)
