@@ -18,6 +18,11 @@ func output(c *graph.Call, i int) *graph.Tensor {
 	return nil
 }
 
+// floats sees scratch as float32.
+func floats(scratch []byte) []float32 {
+	return (&graph.Tensor{Type: graph.Float32, Bytes: scratch}).F32()
+}
+
 // scratch64 is the first n float64 of the scratch.
 func scratch64(c *graph.Call, n int) []float64 {
 	return (&graph.Tensor{Type: graph.Float64, Bytes: c.Scratch[:8*n]}).F64()

@@ -303,7 +303,7 @@ func (f *flash) strips(count int, do func(par parallel, z, from, rows int, room 
 	if size == 0 || slots == 0 {
 		return
 	}
-	scratch := graph.View[float32](&graph.Tensor{Type: graph.Float32, Shape: []int{len(f.c.Scratch) / 4}, Bytes: f.c.Scratch})
+	scratch := floats(f.c.Scratch)
 	slot := func(par parallel, s int) {
 		room := make([][]float32, count)
 		for z := s; z < f.batch; z += slots {

@@ -257,7 +257,7 @@ func (l linearLoss) scores(sample int) (row []float64, lse float64) {
 func (l linearLoss) chunks(c *graph.Call, room []byte, f func(first int, z []float32)) {
 	for first := 0; first < l.samples; first += l.chunk {
 		rows := min(l.chunk, l.samples-first)
-		z := (&graph.Tensor{Type: graph.Float32, Bytes: room[:4*rows*l.classes]}).F32()
+		z := floats(room[:4*rows*l.classes])
 		if l.bias != nil {
 			for i := range rows {
 				copy(z[i*l.classes:], l.bias.F32())

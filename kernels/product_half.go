@@ -42,7 +42,7 @@ func (p product) intoHalf(c *graph.Call, begin func(to []float32, row, col, rows
 	}
 	l, batches := p.whole(c)
 	a, b := operandOf(c.In[0], l.a.i, l.a.p, float32(p.alpha)), operandOf(c.In[1], l.b.i, l.b.p, 1)
-	z := (&graph.Tensor{Type: graph.Float32, Bytes: c.Scratch}).F32()
+	z := floats(c.Scratch)
 	size := l.m * l.n
 	// Small matrices are dealt out whole, as many as there is room for.
 	if each := wideSums / size; each > 1 && batches > 1 {
