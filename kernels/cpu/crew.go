@@ -162,7 +162,7 @@ func (j *job) wait() {
 // Parallel deals ranges of [0, n) to workers as they get free. It is what a
 // graph.Call wants.
 func Parallel(workers, n, grain int, f func(lo, hi int)) {
-	if workers == 1 || parts(workers, n, grain) <= 1 {
+	if parts(workers, n, grain) <= 1 {
 		if n > 0 {
 			f(0, n)
 		}
