@@ -130,7 +130,7 @@ func (c *Candidate) casts(g *graph.Graph, uses *graph.Uses) bool {
 			if n.ID > c.last.ID {
 				c.last = n
 			}
-			if n.Op.View {
+			if n.Op.View && n.Inputs[0] == v {
 				work = append(work, n.Outputs[0])
 			}
 		}

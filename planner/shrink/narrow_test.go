@@ -80,6 +80,16 @@ y = Gather(other, next)
 s = ReduceMean(x) keepdims=0
 z = Add(y, s)
 `, "Slice+", `i8, as all are from -100 to 99: node "x" picks from 100 rows by them`},
+		{"a shape that is read in the forward pass alone", `
+w f32[8] = param
+y f32[4, 8] = input
+z f32[2, 16] = input
+v f32[2, 16] = param
+h = Mul(y, w)
+to = Shape(z)
+r = Reshape(h, to)
+x = Mul(r, v)
+`, "", ""},
 		{"a remainder", `
 ids i64[batch, 8] = input
 size i64[] = const {50}
