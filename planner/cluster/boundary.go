@@ -193,7 +193,7 @@ type backbone struct {
 	nodes  []int
 	beside []float64     // by place: bytes kept of copies and masks of it since the node before
 	last   map[place]int // of each storage: where along the spine it is read last
-	given  []int         // where values are read last that a step is fed
+	given  int           // where the last of the values is read last that a step is fed; 0 without one
 }
 
 func (p *prober) backbone() backbone {
@@ -221,10 +221,9 @@ func (p *prober) backbone() backbone {
 	}
 	for _, at := range given {
 		if first, last := at[0], at[len(at)-1]; first < last && early*last < len(w.nodes) {
-			w.given = append(w.given, last)
+			w.given = max(w.given, last)
 		}
 	}
-	slices.Sort(w.given)
 	return w
 }
 
@@ -315,9 +314,6 @@ func (p *prober) parted(w backbone, from, to int, beside []string) []segment {
 			}
 		}
 	}
-	alone := func(k int) bool {
-		return len(crossing) == 1 && (len(w.given) == 0 || w.given[len(w.given)-1] <= k)
-	}
 	var all []segment
 	now := segment{from: from}
 	for k := from; k < to; k++ {
@@ -335,7 +331,7 @@ func (p *prober) parted(w backbone, from, to int, beside []string) []segment {
 				name = made
 			}
 		}
-		if alone(k) && name != "" && k+1 < to {
+		if len(crossing) == 1 && w.given <= k && name != "" && k+1 < to {
 			all = append(all, now)
 			now = segment{value: name, beside: beside, from: k + 1, cross: p.nominal(name), kept: p.isStashed(p.makers[name])}
 		}
