@@ -44,8 +44,9 @@ func (r Request) extracted(id string) int {
 	return 0
 }
 
-// extractRows are the rows of what can be kept in less.
-func (s *search) extractRows(chosen *candidate) (rows []Row, err error) {
+// extractRows are the rows of what can be kept in less. plain is the step in
+// which no value is, here the one that was chosen.
+func (s *search) extractRows(chosen *candidate, plain, here form) (rows []Row, err error) {
 	p := s.plan
 	for i := range p.Request.Extracts {
 		e := &p.Request.Extracts[i]
@@ -67,7 +68,7 @@ func (s *search) extractRows(chosen *candidate) (rows []Row, err error) {
 				row.Requested = w.Count
 			}
 		}
-		if err := s.weighExtract(&row, e, chosen); err != nil {
+		if err := s.weighExtract(&row, e, chosen, plain, here); err != nil {
 			return nil, err
 		}
 		if row.Applied > 0 {
@@ -108,32 +109,37 @@ type form struct {
 
 // weighExtract simulates the step with the row the other way round, and with the
 // row alone.
-func (s *search) weighExtract(row *Row, e *Extract, chosen *candidate) error {
-	var off, alone, here, other form
-	for _, w := range []struct {
-		into      *form
-		alone, on bool
-		again     []bool
-	}{{&off, true, false, nil}, {&alone, true, true, nil}, {&other, false, row.Applied == 0, chosen.again}} {
-		g, err := e.Form(w.alone, w.on)
-		if err != nil {
-			return err
-		}
-		m, err := newModel(g, s.plan.Request.Dims, s.plan.Request.Lowered)
-		if err != nil {
-			return err
-		}
-		m.reprice(s.plan.Request.Costs)
-		*w.into = m.formOf(s.m.named(w.again))
+func (s *search) weighExtract(row *Row, e *Extract, chosen *candidate, plain, here form) error {
+	alone, err := s.modelOf(e, true, true)
+	if err != nil {
+		return err
 	}
-	here = s.m.formOf(s.m.named(chosen.again))
-	row.PeakAlone = off.peak - alone.peak
+	turned, err := s.modelOf(e, false, row.Applied == 0)
+	if err != nil {
+		return err
+	}
+	other := turned.formOf(s.m.named(chosen.again))
+	row.PeakAlone = plain.peak - alone.formOf(nil).peak
 	row.PeakEffect, row.Cost, row.Flops = other.peak-here.peak, here.cost-other.cost, here.flops-other.flops
 	if row.Applied == 0 {
 		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
 	}
-	row.Cost /= max(off.cost, 1)
+	row.Cost /= max(plain.cost, 1)
 	return nil
+}
+
+// modelOf is the step in a form of an extract.
+func (s *search) modelOf(e *Extract, alone, on bool) (*model, error) {
+	g, err := e.Form(alone, on)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newModel(g, s.plan.Request.Dims, s.plan.Request.Lowered)
+	if err != nil {
+		return nil, err
+	}
+	m.reprice(s.plan.Request.Costs)
+	return m, nil
 }
 
 // named is the names of a set of nodes.

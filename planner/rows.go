@@ -176,12 +176,12 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 			p.Selection.Rows++
 		}
 	}
-	more, err := s.extractRows(chosen)
+	here := s.m.formOf(s.m.named(chosen.again))
+	more, err := s.extractRows(chosen, plain, here)
 	if err != nil {
 		return nil, err
 	}
 	rows = append(rows, more...)
-	here := s.m.formOf(s.m.named(chosen.again))
 	p.Selection.PeakDrop, p.Selection.Flops = plain.peak-chosen.t.peak, here.flops-plain.flops
 	p.Selection.Cost = (here.cost - plain.cost) / max(plain.cost, 1)
 	if p.Request.Level > 0 {
@@ -263,21 +263,12 @@ func (s *search) otherBoundary() int64 {
 
 // whole is the step in which no value is kept in less.
 func (s *search) whole() (*model, error) {
-	r := s.plan.Request
-	on := slices.IndexFunc(r.Extracts, func(e Extract) bool { return slices.Contains(e.On, true) })
+	all := s.plan.Request.Extracts
+	on := slices.IndexFunc(all, func(e Extract) bool { return slices.Contains(e.On, true) })
 	if on < 0 {
 		return s.m, nil
 	}
-	g, err := r.Extracts[on].Form(true, false)
-	if err != nil {
-		return nil, err
-	}
-	m, err := newModel(g, r.Dims, r.Lowered)
-	if err != nil {
-		return nil, err
-	}
-	m.reprice(r.Costs)
-	return m, nil
+	return s.modelOf(&all[on], true, false)
 }
 
 // weigh simulates the plan with the row the other way round, and the whole step
