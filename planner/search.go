@@ -102,9 +102,9 @@ func (r Request) InBytes(g *graph.Graph) (Request, error) {
 	if err != nil {
 		return r, fmt.Errorf("planner: %w", err)
 	}
-	for size, of := range map[*Size]int64{&r.Budget: m.fixedBytes() + base.placed.Height, &r.ActivationBudget: base.placed.Height} {
-		*size = Size{Bytes: size.of(of)}
-	}
+	arena := base.placed.Height
+	r.Budget = Size{Bytes: r.Budget.of(m.fixedBytes() + arena)}
+	r.ActivationBudget = Size{Bytes: r.ActivationBudget.of(arena)}
 	return r, nil
 }
 
