@@ -215,7 +215,7 @@ func (f *Formulas) transfers(n *graph.Node, sizes []polynomial) (moved polynomia
 	for i, v := range n.Inputs {
 		switch {
 		case v == nil:
-		case n.Op.Reads == nil || n.Op.View:
+		case n.Op.Reads == nil:
 			moved = moved.plus(sizes[v.ID], 1)
 		default:
 			read, err := f.terms.of(readBytes(n, i))
