@@ -1,7 +1,6 @@
 package shrink
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 
@@ -74,7 +73,7 @@ func (p *proofs) of(v *graph.Value) (graph.Whole, bool) {
 		case !f.known:
 			f.Whole, f.known = w, true
 		default:
-			if cmp.Less(w.Hi-w.Lo, f.Hi-f.Lo) {
+			if w.Hi-w.Lo < f.Hi-f.Lo {
 				f.Why = w.Why
 			}
 			f.Lo, f.Hi = max(f.Lo, w.Lo), min(f.Hi, w.Hi)
