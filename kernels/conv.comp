@@ -76,7 +76,7 @@ void main() {
 						bool meets = inside && ix >= 0 && ix < si[2];
 						float v = a[meets ? x + (iz * si[1] + iy) * si[2] + ix : 0];
 						float part0 = b[y + at + channel0 * outs], part1 = b[y + at + channel1 * outs];
-#define MULTIPLY(t, h, l) line##t = meets ? line##t + v * subgroupBroadcast(part##h, l) : line##t;
+#define MULTIPLY(t, h, l) line##t = meets ? fma(v, subgroupBroadcast(part##h, l), line##t) : line##t;
 						EACH(MULTIPLY)
 #undef MULTIPLY
 					}
@@ -120,7 +120,7 @@ void main() {
 					float v = a[inX ? from + (qz * other[1] + qy) * other[2] + qx : 0];
 					int at = filters + (kz * sk[1] + ky) * sk[2] + kx;
 					float part0 = b[at + channel0 * next], part1 = b[at + channel1 * next];
-#define MULTIPLY(t, h, l) sum##t = inX ? sum##t + v * subgroupBroadcast(part##h, l) : sum##t;
+#define MULTIPLY(t, h, l) sum##t = inX ? fma(v, subgroupBroadcast(part##h, l), sum##t) : sum##t;
 					EACH(MULTIPLY)
 				}
 			}

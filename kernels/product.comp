@@ -114,8 +114,8 @@ void main() {
 			EACH(LOAD)
 			[[unroll]] for (int l = 0; l < 8; l++) {
 				LOAD_B
-#define MULTIPLY_U(r) sum##r += subgroupBroadcast(part##r.x, l) * u;
-#define MULTIPLY_V(r) sum##r += subgroupBroadcast(part##r.y, l) * v;
+#define MULTIPLY_U(r) sum##r = fma(vec2(subgroupBroadcast(part##r.x, l)), u, sum##r);
+#define MULTIPLY_V(r) sum##r = fma(vec2(subgroupBroadcast(part##r.y, l)), v, sum##r);
 				EACH(MULTIPLY_U)
 				EACH(MULTIPLY_V)
 			}
@@ -142,8 +142,8 @@ void main() {
 			}
 			[[unroll]] for (int l = 0; l < 8; l += 2) {
 				LOAD_B
-#define MULTIPLY_U(r) sum##r += subgroupBroadcast(part##r.x, l) * u;
-#define MULTIPLY_V(r) sum##r += subgroupBroadcast(part##r.x, l + 1) * v;
+#define MULTIPLY_U(r) sum##r = fma(vec2(subgroupBroadcast(part##r.x, l)), u, sum##r);
+#define MULTIPLY_V(r) sum##r = fma(vec2(subgroupBroadcast(part##r.x, l + 1)), v, sum##r);
 				EACH(MULTIPLY_U)
 				EACH(MULTIPLY_V)
 			}
@@ -156,7 +156,7 @@ void main() {
 		[[unroll]] for (int l = 0; l < 8; l++) {
 			if (p + l >= k) continue;
 			vec2 u = vec2(b[c0 + (p + l) * down], b[c1 + (p + l) * down]);
-#define MULTIPLY(r) sum##r += subgroupBroadcast(part##r.x, l) * u;
+#define MULTIPLY(r) sum##r = fma(vec2(subgroupBroadcast(part##r.x, l)), u, sum##r);
 			EACH(MULTIPLY)
 		}
 	}

@@ -62,7 +62,7 @@ void main() {
 				g[i] = slabB[p][x + i * SIDE];
 			}
 			[[unroll]] for (int i = 0; i < 4; i++)
-				[[unroll]] for (int j = 0; j < 4; j++) sum[i][j] += f[i] * g[j];
+				[[unroll]] for (int j = 0; j < 4; j++) sum[i][j] = fma(f[i], g[j], sum[i][j]);
 		}
 		barrier();
 	}

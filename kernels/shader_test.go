@@ -13,8 +13,17 @@ import (
 	"testing"
 )
 
-// compilerFlags are what every shader is compiled with.
-var compilerFlags = []string{"-O", "--target-env=vulkan1.2"}
+// compilerFlags are what every shader is compiled with. The optimizer comes behind
+// it, by itself and in two runs: it fuses products and sums of floats that are not
+// marked, and what it copies in unrolling loops has no marks.
+var (
+	compilerFlags = []string{"-O0", "--target-env=vulkan1.2"}
+	unrollerFlags = []string{"--wrap-opkill", "--eliminate-dead-branches", "--merge-return", "--inline-entry-points-exhaustive", "--eliminate-dead-functions",
+		"--private-to-local", "--eliminate-local-single-block", "--eliminate-local-single-store", "--eliminate-dead-code-aggressive",
+		"--scalar-replacement=100", "--convert-local-access-chains", "--eliminate-local-single-block", "--eliminate-local-single-store",
+		"--ssa-rewrite", "--eliminate-dead-code-aggressive", "--ccp", "--loop-unroll", "--target-env=vulkan1.2"}
+	optimizerFlags = []string{"-O", "--target-env=vulkan1.2"}
+)
 
 const shaderManifest = "spv/MANIFEST"
 
@@ -38,11 +47,7 @@ func TestShaders(t *testing.T) {
 	}
 	version := lines[0]
 	if updating() {
-		out, err := exec.Command("glslc", "--version").Output()
-		if err != nil {
-			t.Fatalf("the shader compiler glslc (package glslc) is needed: %v", err)
-		}
-		version, _, _ = strings.Cut(string(out), "\n")
+		version = toolVersion(t, "glslc") + ", " + toolVersion(t, "spirv-opt")
 	}
 	all := slices.SortedFunc(slices.Values(shaders), func(a, b shaderSource) int { return strings.Compare(a.kernel.Name, b.kernel.Name) })
 	manifest := version + "\n"
@@ -52,7 +57,7 @@ func TestShaders(t *testing.T) {
 			t.Errorf("two shaders are called %s", s.kernel.Name)
 		}
 		text := shaderText(t, s)
-		hash := fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(slices.Concat([]string{version, text}, compilerFlags, s.args), "\x00"))))
+		hash := fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(slices.Concat([]string{version, text}, compilerFlags, unrollerFlags, optimizerFlags, s.args), "\x00"))))
 		path := "spv/" + s.kernel.Name + ".spv"
 		names[s.kernel.Name+".spv"] = true
 		switch code, err := os.ReadFile(path); {
@@ -97,10 +102,39 @@ func shaderText(t *testing.T, s shaderSource) string {
 	return s.edit(string(text))
 }
 
+// toolVersion is the first line of what a tool says that it is.
+func toolVersion(t *testing.T, tool string) string {
+	out, err := exec.Command(tool, "--version").Output()
+	if err != nil {
+		t.Fatalf("compiling shaders needs %s (packages glslc and spirv-tools): %v", tool, err)
+	}
+	version, _, _ := strings.Cut(string(out), "\n")
+	return version
+}
+
+// compileShader compiles, marks what must not be fused, and optimizes.
 func compileShader(t *testing.T, s shaderSource, text, to string) {
-	c := exec.Command("glslc", slices.Concat(compilerFlags, s.args, []string{"-fshader-stage=compute", "-o", to, "-"})...)
-	c.Stdin = strings.NewReader(text)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Errorf("%s: %v\n%s", s.kernel.Name, err, out)
+	pipe := func(in []byte, tool string, args ...string) []byte {
+		var out, said bytes.Buffer
+		c := exec.Command(tool, args...)
+		c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(in), &out, &said
+		if err := c.Run(); err != nil {
+			t.Errorf("%s: %s: %v\n%s", s.kernel.Name, tool, err, said.Bytes())
+		}
+		return out.Bytes()
+	}
+	code := pipe([]byte(text), "glslc", slices.Concat(compilerFlags, s.args, []string{"-fshader-stage=compute", "-o", "-", "-"})...)
+	if t.Failed() {
+		return
+	}
+	for _, flags := range [][]string{unrollerFlags, optimizerFlags} {
+		code = pipe(code, "spirv-opt", slices.Concat(flags, []string{"-o", "-", "-"})...)
+		if t.Failed() {
+			return
+		}
+		code = marked(code)
+	}
+	if err := os.WriteFile(to, code, 0o644); err != nil {
+		t.Error(err)
 	}
 }

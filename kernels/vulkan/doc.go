@@ -63,6 +63,9 @@
 //
 //   - An element is computed by one invocation or subgroup in one order; no
 //     atomics. Any size of subgroup from 8 on.
+//   - Floats are computed as they are written: what is compiled is marked so that
+//     no driver fuses a product and a sum in one shader and not in another. Where
+//     one rounding is wanted, as in products, the shader says fma.
 //   - Groups and offsets come from shapes alone, so a recomputed value is bit
 //     for bit the first.
 //   - Scratch must not depend on the device: the plan has it.
