@@ -102,14 +102,12 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 		}
 	}
 	begin := s.spent
-	places := s.places(limit)
-	first := 2 // places that are looked at however long a cut takes
-	if len(s.plain) > longProgram {
-		first = 1
-		slices.SortStableFunc(places, func(a, b int32) int { return cmp.Compare(s.plain[b], s.plain[a]) })
+	places, binds := s.places(limit), binding
+	if len(places) > 0 && len(s.plain) > longProgram {
+		places, binds = []int32{slices.MaxFunc(places, func(a, b int32) int { return cmp.Compare(s.plain[a], s.plain[b]) })}, 1
 	}
 	for i, op := range places {
-		if i >= first && s.spent-begin > mostCutting/2*int64(first) {
+		if i > 1 && s.spent-begin > mostCutting {
 			break
 		}
 		if look(op); !e.ok {
@@ -121,7 +119,7 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 	}
 	sort()
 	// Where plans after the best cut go over the limit, another place binds.
-	for range binding {
+	for range binds {
 		op := s.beyond(e.at, limit, places)
 		if op < 0 || s.spent-begin > mostCutting {
 			break
@@ -177,8 +175,9 @@ func (s *Solver) beyond(at []bounded, limit int64, known []int32) int32 {
 	return -1
 }
 
-// longProgram is how many operators make one cut take longer than the others
-// could be worth: bytes at the border and right behind it are hardly different.
+// longProgram is how many operators make the walks that other places are found by
+// take longer than those could be worth: bytes at the border and right behind it
+// are hardly different.
 const longProgram = 1 << 15
 
 // binding is how many places are added to the first ones.

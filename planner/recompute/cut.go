@@ -17,21 +17,16 @@ import (
 //	maker ─∞→ inputs      which needs its inputs in turn
 //
 // Whatever a plan does, some set is there at this place, so cost + λ·(bytes −
-// room) bounds its extra cost from below, for every λ ≥ 0.
+// room) bounds its extra cost from below, for every λ ≥ 0. The network is folded
+// (fold.go).
 type cut struct {
 	at     int32
 	values []int32 // in question
-	keep   []int32 // by place in values: the edge that keeps it
-	maker  []int32 // by place in values: the vertex of its maker
 	needed []bool  // by place in values: read after the place
-	ops    []int32 // operators with a vertex
-	vertex []int32 // by place in ops
-	price  []int64 // by place in ops: cost in units
-	fixed  int64   // bytes there whatever is chosen
 	bytes  []int64 // by place in values
+	fixed  int64   // bytes there whatever is chosen
 
-	net       network
-	empty     []int64 // capacities without any flow and at price 0
+	folding
 	envelopes map[rounding]*envelope
 	spent     int64 // edges looked at, about: a measure of work
 }
@@ -100,61 +95,35 @@ func (s *Solver) newCut(at, until int32) *cut {
 		c.fixed += p.Bytes[v]
 	}
 	needed := len(c.values)
-	n := int32(2)
-	vertex := make(map[int32]int32, needed)
-	edges := needed
-	for i := 0; i < len(c.values); i++ {
+	var first []int32 // by place in values: the first with the same maker
+	for i := int32(0); int(i) < len(c.values); i++ {
 		op := s.sim.maker[c.values[i]]
-		if _, known := vertex[op]; known {
+		if s.met[op] > 0 {
+			first = append(first, s.met[op]-1)
 			continue
 		}
-		vertex[op] = int32(len(c.ops))
-		c.ops = append(c.ops, op)
-		if edges++; !p.Again[op] {
+		first = append(first, i)
+		if s.met[op] = i + 1; !p.Again[op] {
 			continue
 		}
-		edges += len(p.Inputs.Of(op))
 		for _, v := range p.Inputs.Of(op) {
 			if s.place[v] == 0 {
 				add(v)
 			}
 		}
 	}
-	n += int32(len(c.values) + len(c.ops))
-	c.net.reset(int(n), edges+len(c.values))
-	c.vertex, c.price, c.empty = make([]int32, 0, len(c.ops)), make([]int64, 0, len(c.ops)), make([]int64, 0, 2*(edges+len(c.values)))
-	c.needed, c.maker = make([]bool, 0, len(c.values)), make([]int32, 0, len(c.values))
-	c.keep, c.bytes = make([]int32, 0, len(c.values)), make([]int64, 0, len(c.values))
-	for i := range c.ops {
-		c.vertex = append(c.vertex, int32(2+len(c.values)+i))
-	}
+	c.needed, c.bytes = make([]bool, len(c.values)), make([]int64, len(c.values))
 	for i, v := range c.values {
-		c.needed = append(c.needed, i < needed)
-		if i < needed {
-			c.net.edge(source, int32(2+i), endless)
-		}
-		m := c.vertex[vertex[s.sim.maker[v]]]
-		c.maker = append(c.maker, m)
-		c.keep = append(c.keep, c.net.edge(int32(2+i), m, 0))
-		c.bytes = append(c.bytes, p.Bytes[v])
+		c.needed[i], c.bytes[i] = i < needed, p.Bytes[v]
+		s.met[s.sim.maker[v]] = 0
 	}
-	for i, op := range c.ops {
-		price := endless // what runs once must have been kept
-		if p.Again[op] {
-			price = int64(p.Cost[op] / s.unit)
-			for _, v := range p.Inputs.Of(op) {
-				if s.place[v] > 0 {
-					c.net.edge(c.vertex[i], 1+s.place[v], endless)
-				}
-			}
-		}
-		c.price = append(c.price, price)
-		c.net.edge(c.vertex[i], sink, price)
-	}
-	c.empty = append(c.empty, c.net.cap...)
-	s.spent += int64(len(c.net.to))
+	c.folding = s.fold(c, first)
+	s.spent += foldedAt * int64(len(c.values))
 	return c
 }
+
+// foldedAt is about how many looks at an edge it takes to fold a value.
+const foldedAt = 32
 
 // readBetween reports whether an operator behind one place and not behind
 // another reads a value.
@@ -193,35 +162,38 @@ func (c *cut) solve(price float64, weights []int64, light int64, warm []int64, b
 		warm, before = c.empty, 0
 	}
 	copy(c.net.cap, warm)
-	for i, e := range c.keep {
-		switch {
-		case weights[i] <= light:
-			c.net.cap[e] += capacity(price, weights[i]) - capacity(before, weights[i])
+	for _, v := range c.value {
+		switch w := weights[v.place]; {
+		case w <= light:
+			c.net.cap[v.keep] += (capacity(price, w) - capacity(before, w)) * v.by
 		case cold:
-			c.net.cap[e] += forbidden
+			c.net.cap[v.keep] += forbidden * v.by
 		}
 	}
 	c.net.flow()
 	reach := c.net.reach()
 	x := set{kept: make([]bool, len(c.values))}
 	value := 0.0
-	for i := range c.values {
-		if reach[2+i] && !reach[c.maker[i]] {
-			x.kept[i] = true
-			x.weight += float64(weights[i])
-			value += float64(capacity(price, weights[i]))
+	kept := func(k int32) bool { return reach[2+k] && !reach[c.value[k].maker] }
+	for k, v := range c.value {
+		if w := weights[v.place]; kept(int32(k)) {
+			x.weight += float64(w) * float64(v.times)
+			value += float64(capacity(price, w)) * float64(v.times)
 		}
 	}
-	for i := range c.ops {
-		if reach[c.vertex[i]] {
-			x.cost += float64(c.price[i])
+	for i, k := range c.as {
+		x.kept[i] = kept(k)
+	}
+	for _, o := range c.ops {
+		if reach[o.vertex] {
+			x.cost += float64(o.price) * float64(o.times)
 		}
 	}
 	return x, value + x.cost
 }
 
 // forbidden is a capacity that no cut with another choice goes through.
-const forbidden = endless / 64
+const forbidden = endless / 256
 
 func capacity(price float64, weight int64) int64 {
 	return int64(min(price*float64(weight), float64(forbidden)))

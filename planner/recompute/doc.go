@@ -30,8 +30,9 @@
 //     other way round, and sweeps over what is alive between them. The search
 //     asks thousands of such questions, and they cost a tenth of a walk.
 //   - cut.go asks what to have at one place of the order, at a price for bytes:
-//     one minimum cut (flow.go). What it finds at a price does for every limit,
-//     and is remembered. bound.go looks for the best price, and rounds
+//     one minimum cut (flow.go) of a network in which what is equal, as repeated
+//     layers are, stands once (fold.go). What it finds at a price does for every
+//     limit, and is remembered. bound.go looks for the best price, and rounds
 //     bytes to grains, which closes the gap that equal layers leave.
 //   - split.go and stretch.go raise the bound where a plan is not near it: by
 //     cases of how many grains are kept, and by several places together.

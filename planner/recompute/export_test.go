@@ -90,3 +90,59 @@ func (s *Solver) BruteForce(limit int64) float64 {
 	try(p)
 	return least
 }
+
+// Folds compares cuts of every place, where a byte costs so much, with those of
+// networks in which every value and operator stands for itself. It returns the most values that a
+// cut has, and how many of them its network has.
+func (s *Solver) Folds(byteCost float64) (values, folded int, err error) {
+	n, price := int32(len(s.p.Cost)), byteCost/s.unit
+	for at := range n {
+		c := s.newCut(at, n)
+		x, value := c.solve(price, c.bytes, math.MaxInt64, nil, 0)
+		var net network
+		net.reset(2+len(c.values)+int(n), 2*len(c.values)+len(s.p.Inputs.items)+int(n))
+		kept := make([]bool, len(c.values))
+		asked := make([]bool, n)
+		vertex := func(op int32) int32 { return int32(2+len(c.values)) + op }
+		for i, v := range c.values {
+			op := s.sim.maker[v]
+			if c.needed[i] {
+				net.edge(source, int32(2+i), endless)
+			}
+			net.edge(int32(2+i), vertex(op), capacity(price, c.bytes[i]))
+			if asked[op] {
+				continue
+			}
+			asked[op] = true
+			if !s.p.Again[op] {
+				net.edge(vertex(op), sink, endless)
+				continue
+			}
+			net.edge(vertex(op), sink, int64(s.p.Cost[op]/s.unit))
+			for _, in := range s.p.Inputs.Of(op) {
+				if s.place[in] > 0 {
+					net.edge(vertex(op), 1+s.place[in], endless)
+				}
+			}
+		}
+		net.flow()
+		reach, plain := net.reach(), 0.0
+		for i, v := range c.values {
+			if kept[i] = reach[2+i] && !reach[vertex(s.sim.maker[v])]; kept[i] {
+				plain += float64(capacity(price, c.bytes[i]))
+			}
+		}
+		for op := range n {
+			if asked[op] && reach[vertex(op)] {
+				plain += float64(int64(s.p.Cost[op] / s.unit))
+			}
+		}
+		if !slices.Equal(kept, x.kept) || plain != value {
+			return 0, 0, fmt.Errorf("the cut at %d keeps %v, its network %v", at, x.kept, kept)
+		}
+		if len(kept) > values {
+			values, folded = len(kept), len(c.value)
+		}
+	}
+	return values, folded, nil
+}

@@ -20,7 +20,7 @@ type arc struct{ to, edge int32 }
 const source, sink = 0, 1
 
 // endless is more than any sum of real capacities.
-const endless = int64(1) << 60
+const endless = int64(1) << 62
 
 // reset empties the network, for so many vertices and at most so many edges.
 func (n *network) reset(vertices, edges int) {

@@ -31,6 +31,7 @@ type Solver struct {
 	cuts    map[int32]*cut
 	proven  map[int64]evidence // by limit
 	place   []int32            // by value, while a cut is built
+	met     []int32            // by operator, likewise
 	stained []int32
 	spent   int64 // work of the cuts
 }
@@ -40,7 +41,7 @@ func New(p *Problem) (*Solver, error) {
 	if err := p.valid(); err != nil {
 		return nil, err
 	}
-	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, proven: map[int64]evidence{}, place: make([]int32, len(p.Bytes))}
+	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, proven: map[int64]evidence{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
 	s.trial = &trial{sim: s.sim}
 	for _, c := range p.Cost {
 		s.total += c
