@@ -208,9 +208,9 @@ func (s *Solver) count(c *cut) {
 // take most bytes together first.
 func (c *cut) grains() (all []int64) {
 	sum := map[int64]int64{}
-	for i, b := range c.bytes {
-		if b > 0 && c.needed[i] {
-			sum[b] += b
+	for _, v := range c.value {
+		if v.bytes > 0 && v.needed {
+			sum[v.bytes] += v.bytes * v.times
 		}
 	}
 	var sizes []int64

@@ -22,8 +22,7 @@ import (
 type cut struct {
 	at     int32
 	values []int32 // in question
-	needed []bool  // by place in values: read after the place
-	bytes  []int64 // by place in values
+	needed int32   // how many of them, the first, are read after the place
 	fixed  int64   // bytes there whatever is chosen
 
 	folding
@@ -94,7 +93,7 @@ func (s *Solver) newCut(at, until int32) *cut {
 		stain(v, free)
 		c.fixed += p.Bytes[v]
 	}
-	needed := len(c.values)
+	c.needed = int32(len(c.values))
 	var first []int32 // by place in values: the first with the same maker
 	for i := int32(0); int(i) < len(c.values); i++ {
 		op := s.sim.maker[c.values[i]]
@@ -112,9 +111,7 @@ func (s *Solver) newCut(at, until int32) *cut {
 			}
 		}
 	}
-	c.needed, c.bytes = make([]bool, len(c.values)), make([]int64, len(c.values))
-	for i, v := range c.values {
-		c.needed[i], c.bytes[i] = i < needed, p.Bytes[v]
+	for _, v := range c.values {
 		s.met[s.sim.maker[v]] = 0
 	}
 	c.folding = s.fold(c, first)
@@ -149,7 +146,7 @@ func (s *Solver) alive(at int32) (values []int32) {
 // set is what one cut chose: what is there, its weight, what it costs to make
 // the rest again.
 type set struct {
-	kept   []bool // by place in the cut's values
+	kept   []bool // by folded value
 	cost   float64
 	weight float64
 }
@@ -162,8 +159,8 @@ func (c *cut) solve(price float64, weights []int64, light int64, warm []int64, b
 		warm, before = c.empty, 0
 	}
 	copy(c.net.cap, warm)
-	for _, v := range c.value {
-		switch w := weights[v.place]; {
+	for k, v := range c.value {
+		switch w := weights[k]; {
 		case w <= light:
 			c.net.cap[v.keep] += (capacity(price, w) - capacity(before, w)) * v.by
 		case cold:
@@ -172,17 +169,14 @@ func (c *cut) solve(price float64, weights []int64, light int64, warm []int64, b
 	}
 	c.net.flow()
 	reach := c.net.reach()
-	x := set{kept: make([]bool, len(c.values))}
+	x := set{kept: make([]bool, len(c.value))}
 	value := 0.0
-	kept := func(k int32) bool { return reach[2+k] && !reach[c.value[k].maker] }
 	for k, v := range c.value {
-		if w := weights[v.place]; kept(int32(k)) {
-			x.weight += float64(w) * float64(v.times)
-			value += float64(capacity(price, w)) * float64(v.times)
+		if reach[2+k] && !reach[v.maker] {
+			x.kept[k] = true
+			x.weight += float64(weights[k]) * float64(v.times)
+			value += float64(capacity(price, weights[k])) * float64(v.times)
 		}
-	}
-	for i, k := range c.as {
-		x.kept[i] = kept(k)
 	}
 	for _, o := range c.ops {
 		if reach[o.vertex] {
@@ -223,20 +217,17 @@ type answered struct {
 // envelope is what is known with bytes in whole grains, for a room of grains.
 func (c *cut) envelope(grain int64, room float64) *envelope {
 	r := rounding{grain, -1}
-	for _, b := range c.bytes {
-		if w := b / grain; w > r.light && float64(w) <= room {
+	for _, v := range c.value {
+		if w := v.bytes / grain; w > r.light && float64(w) <= room {
 			r.light = w
 		}
 	}
 	if e := c.envelopes[r]; e != nil {
 		return e
 	}
-	weights := c.bytes
-	if grain > 1 {
-		weights = make([]int64, len(c.bytes))
-		for i, b := range c.bytes {
-			weights[i] = b / grain
-		}
+	weights := make([]int64, len(c.value))
+	for k, v := range c.value {
+		weights[k] = v.bytes / grain
 	}
 	e := c.weighed(weights, r.light)
 	c.envelopes[r] = e
@@ -245,20 +236,19 @@ func (c *cut) envelope(grain int64, room float64) *envelope {
 
 // weighed is the envelope of any weights.
 func (c *cut) weighed(weights []int64, light int64) *envelope {
-	e := &envelope{weights: weights, light: light, all: set{kept: c.needed}}
-	for i, w := range weights {
-		if c.needed[i] {
-			e.all.weight += float64(w)
-		}
+	e := &envelope{weights: weights, light: light, all: set{kept: make([]bool, len(c.value))}}
+	for k, v := range c.value {
+		e.all.kept[k] = v.needed
 	}
+	e.all.weight = e.weigh(c, e.all.kept)
 	return e
 }
 
 // weigh is the whole grains of what is kept.
-func (e *envelope) weigh(kept []bool) (sum float64) {
-	for i, k := range kept {
-		if k {
-			sum += float64(e.weights[i])
+func (e *envelope) weigh(c *cut, kept []bool) (sum float64) {
+	for k, v := range c.value {
+		if kept[k] {
+			sum += float64(e.weights[k]) * float64(v.times)
 		}
 	}
 	return sum
@@ -318,7 +308,7 @@ func (e *envelope) best(c *cut, room float64, from []set) (bound float64, sets [
 	}
 	low := set{weight: -1}
 	for _, x := range from {
-		switch x.weight = e.weigh(x.kept); {
+		switch x.weight = e.weigh(c, x.kept); {
 		case e.heavy(x.kept): // nothing that may be kept
 		case x.weight > room && x.weight < high.weight:
 			high = x

@@ -98,18 +98,17 @@ func (s *Solver) Folds(byteCost float64) (values, folded int, err error) {
 	n, price := int32(len(s.p.Cost)), byteCost/s.unit
 	for at := range n {
 		c := s.newCut(at, n)
-		x, value := c.solve(price, c.bytes, math.MaxInt64, nil, 0)
+		x, value := c.solve(price, c.envelope(1, math.Inf(1)).weights, math.MaxInt64, nil, 0)
 		var net network
 		net.reset(2+len(c.values)+int(n), 2*len(c.values)+len(s.p.Inputs.items)+int(n))
-		kept := make([]bool, len(c.values))
 		asked := make([]bool, n)
 		vertex := func(op int32) int32 { return int32(2+len(c.values)) + op }
 		for i, v := range c.values {
 			op := s.sim.maker[v]
-			if c.needed[i] {
+			if int32(i) < c.needed {
 				net.edge(source, int32(2+i), endless)
 			}
-			net.edge(int32(2+i), vertex(op), capacity(price, c.bytes[i]))
+			net.edge(int32(2+i), vertex(op), capacity(price, s.p.Bytes[v]))
 			if asked[op] {
 				continue
 			}
@@ -126,10 +125,11 @@ func (s *Solver) Folds(byteCost float64) (values, folded int, err error) {
 			}
 		}
 		net.flow()
-		reach, plain := net.reach(), 0.0
+		reach, plain, same := net.reach(), 0.0, true
 		for i, v := range c.values {
-			if kept[i] = reach[2+i] && !reach[vertex(s.sim.maker[v])]; kept[i] {
-				plain += float64(capacity(price, c.bytes[i]))
+			kept := reach[2+i] && !reach[vertex(s.sim.maker[v])]
+			if same = same && kept == x.kept[c.as[i]]; kept {
+				plain += float64(capacity(price, s.p.Bytes[v]))
 			}
 		}
 		for op := range n {
@@ -137,11 +137,11 @@ func (s *Solver) Folds(byteCost float64) (values, folded int, err error) {
 				plain += float64(int64(s.p.Cost[op] / s.unit))
 			}
 		}
-		if !slices.Equal(kept, x.kept) || plain != value {
-			return 0, 0, fmt.Errorf("the cut at %d keeps %v, its network %v", at, x.kept, kept)
+		if !same || plain != value {
+			return 0, 0, fmt.Errorf("the cut at %d is worth %v and keeps %v, that of the whole network is worth %v", at, value, x.kept, plain)
 		}
-		if len(kept) > values {
-			values, folded = len(kept), len(c.value)
+		if len(c.values) > values {
+			values, folded = len(c.values), len(c.value)
 		}
 	}
 	return values, folded, nil

@@ -29,11 +29,13 @@ type folding struct {
 
 // folded is a value in the network.
 type folded struct {
-	place int32 // one of those in the cut's values that it stands for
-	times int64 // how many there are
-	by    int64 // how many its capacities are for: 1 if its part asks for nothing common
-	keep  int32 // the edge that keeps it
-	maker int32 // vertex
+	place  int32 // one of those in the cut's values that it stands for
+	bytes  int64
+	needed bool  // read after the cut's place
+	times  int64 // how many it stands for
+	by     int64 // how many its capacities are for: 1 if its part asks for nothing common
+	keep   int32 // the edge that keeps it
+	maker  int32 // vertex
 }
 
 // foldedOp is an operator in the network.
@@ -81,10 +83,10 @@ func (s *Solver) fold(c *cut, first []int32) folding {
 		alone := true // it asks for nothing common
 		sign = sign[:0]
 		for _, i := range part {
-			sign = binary.AppendUvarint(sign, uint64(f.c.bytes[i]))
+			sign = binary.AppendUvarint(sign, uint64(f.bytes(i)))
 			sign = binary.AppendUvarint(sign, uint64(local[first[i]]))
 			switch {
-			case c.needed[i]:
+			case i < c.needed:
 				sign = append(sign, 1)
 			case f.common(i):
 				sign = binary.AppendUvarint(append(sign, 2), uint64(i)) // there is no other
@@ -110,7 +112,7 @@ func (s *Solver) fold(c *cut, first []int32) folding {
 			begin = int32(len(f.value))
 			known[string(sign)] = begin
 			for _, i := range part {
-				f.value = append(f.value, folded{place: i, by: 1})
+				f.value = append(f.value, folded{place: i, bytes: f.bytes(i), needed: i < c.needed, by: 1})
 			}
 		}
 		for j, i := range part {
@@ -125,6 +127,8 @@ func (s *Solver) fold(c *cut, first []int32) folding {
 	return f.folding
 }
 
+func (f *folder) bytes(i int32) int64 { return f.s.p.Bytes[f.c.values[i]] }
+
 // common reports whether a value is asked for by many.
 func (f *folder) common(i int32) bool { return f.asked[i] > common }
 
@@ -137,7 +141,7 @@ func (f *folder) asks(i int32, each func(in int32)) {
 		return
 	}
 	for _, v := range f.s.p.Inputs.Of(op) {
-		if in := f.s.place[v] - 1; in >= 0 && !f.c.needed[in] {
+		if in := f.s.place[v] - 1; in >= f.c.needed {
 			each(in)
 		}
 	}
@@ -211,7 +215,7 @@ func (f *folder) connect() {
 	f.ops = make([]foldedOp, 0, ops)
 	for k := range f.value {
 		v, vertex := &f.value[k], int32(2+k)
-		if f.c.needed[v.place] {
+		if v.needed {
 			f.net.edge(source, vertex, endless)
 		}
 		if first := f.first[v.place]; first != v.place {

@@ -76,11 +76,11 @@ func (s *Solver) split(c *cut, grain, room int64, sets []set, known float64) (bo
 	for _, fine := range append([]int64{1}, c.fines(grain)...) {
 		full := func(power float64) float64 {
 			factor := int64(math.Exp2(power))
-			weights, light := make([]int64, len(c.bytes)), int64(-1)
+			weights, light := make([]int64, len(c.value)), int64(-1)
 			room := whole*grain + rest/fine*fine*factor
-			for i, b := range c.bytes {
-				w := b/grain*grain + b%grain/fine*fine*factor
-				if weights[i] = w; w <= room {
+			for k, v := range c.value {
+				w := v.bytes/grain*grain + v.bytes%grain/fine*fine*factor
+				if weights[k] = w; w <= room {
 					light = max(light, w)
 				}
 			}
@@ -126,9 +126,9 @@ func narrow(low, high float64, f func(float64) float64, done func(i int) bool) {
 // are most bytes together first.
 func (c *cut) fines(grain int64) (all []int64) {
 	sum := map[int64]int64{}
-	for i, b := range c.bytes {
-		if b%grain > 0 && c.needed[i] {
-			sum[b%grain] += b % grain
+	for _, v := range c.value {
+		if rest := v.bytes % grain; rest > 0 && v.needed {
+			sum[rest] += rest * v.times
 		}
 	}
 	for b := range sum {

@@ -71,23 +71,26 @@ func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
 // behind it, and what less does of the others; as many as the limit lets. Equal
 // layers that a price takes all or none of are divided so.
 func (s *Solver) mix(c *cut, less, more set, front bool, limit int64) plan {
-	order := make([]int32, len(c.values))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(a, b int32) int {
-		if !front {
-			a, b = b, a
+	var made Lists // by operator: the places of what it makes
+	made.rebuild(len(s.p.Cost), nil, func(put func(list, item int32)) {
+		for i, v := range c.values {
+			put(s.sim.maker[v], int32(i))
 		}
-		return cmp.Or(cmp.Compare(s.spans[c.values[a]].made, s.spans[c.values[b]].made), cmp.Compare(a, b))
 	})
-	kept := slices.Clone(less.kept)
+	order := made.items
+	if !front {
+		slices.Reverse(order)
+	}
+	kept := make([]bool, len(c.values))
 	first := func(n int) plan {
-		copy(kept, less.kept)
-		for _, i := range order[:n] {
-			kept[i] = more.kept[i]
+		for at, i := range order {
+			if at < n {
+				kept[i] = more.kept[c.as[i]]
+			} else {
+				kept[i] = less.kept[c.as[i]]
+			}
 		}
-		return s.from(c, set{kept: kept})
+		return s.keeping(c, func(i int) bool { return kept[i] })
 	}
 	from, to := 0, len(order)+1
 	for from+1 < to {
@@ -103,10 +106,16 @@ func (s *Solver) mix(c *cut, less, more set, front bool, limit int64) plan {
 
 // from is the plan that has at the border what a cut keeps.
 func (s *Solver) from(c *cut, x set) plan {
+	return s.keeping(c, func(i int) bool { return x.kept[c.as[i]] })
+}
+
+// keeping is the plan that has at the border some of the values of a cut, told by
+// their places.
+func (s *Solver) keeping(c *cut, kept func(i int) bool) plan {
 	p := s.keep.clone()
 	for i, v := range c.values {
 		if s.may(v) && s.spans[v].made < s.p.Border {
-			p.gone[v] = !x.kept[i] || s.forced(v)
+			p.gone[v] = !kept(i) || s.forced(v)
 		}
 	}
 	return p
@@ -135,7 +144,7 @@ func (s *Solver) combined(at []bounded) (all []func() plan) {
 // right after its last use before.
 func (s *Solver) forgetBy(p *plan, c *cut, x set) {
 	for i, v := range c.values {
-		if x.kept[i] || !s.may(v) {
+		if x.kept[c.as[i]] || !s.may(v) {
 			continue
 		}
 		last := s.spans[v].made
@@ -211,9 +220,9 @@ func (b bounded) fitting(sets []set) (fits []set) {
 
 // bytes is what a set keeps.
 func (b bounded) bytes(x set) (sum int64) {
-	for i, k := range x.kept {
-		if k {
-			sum += b.c.bytes[i]
+	for k, v := range b.c.value {
+		if x.kept[k] {
+			sum += v.bytes * v.times
 		}
 	}
 	return sum
