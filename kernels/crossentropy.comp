@@ -1,5 +1,6 @@
 // Rows of scores [N, C, inner] and their labels: the loss and its gradient. A
-// subgroup owns a row.
+// subgroup owns a row. A dispatch may see some of the rows alone, as scores,
+// log-softmax and gradient have them; the rest is of all samples.
 //
 // PASS 0: a sample's loss and weight to work[s] and work[N + s], its log-softmax
 // to logProb. PASS 1: one subgroup adds those up and writes the loss, scaled.
@@ -22,6 +23,7 @@ layout(constant_id = 7) const uint KEPT = 0;      // 1: the scores are log-softm
 layout(push_constant) uniform Push {
 	uint samples, classes, inner;
 	int ignored;
+	uint first, rows; // of the rows that are seen
 };
 
 layout(binding = 0) buffer Out { float result[]; }; // the loss, or dscores
@@ -80,14 +82,15 @@ void main() {
 		return;
 	}
 	uint s = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * gl_NumSubgroups + gl_SubgroupID;
-	if (s >= samples) return;
+	if (s >= rows) return;
+	uint at = s / inner * inner * classes + s % inner;
+	s += first;
 	int label;
 	float w = pick(s, label);
 	if (PASS == 2) {
 		if (subgroupElect()) work[samples + s] = w;
 		return;
 	}
-	uint at = s / inner * inner * classes + s % inner;
 	float top, sum;
 	if (PASS == 0) {
 		float lse = 0;

@@ -77,13 +77,6 @@ func lowerFlash(l *graph.Lowering, back bool) {
 	}
 }
 
-// factor is the matrices of one factor: where they are, from one to the next, and
-// the strides outside (rows of A, columns of B) and along k.
-type factor struct {
-	graph.Buffer
-	step, outside, along int
-}
-
 // strip is room in scratch for the strip.
 func (f *loweredFlash) strip(at int64) graph.Buffer {
 	return scratch(at, int64(4*f.batch*f.rows*f.keys), true)
@@ -115,12 +108,11 @@ func (f *loweredFlash) widthBy() factor {
 
 // multiply appends the products of all matrices of the batch, or adds them to y.
 func (f *loweredFlash) multiply(m, n, k int, a, b factor, alpha float64, y graph.Buffer, step int, add bool) {
-	x := loweredProduct{layout: layout{m: m, n: n, k: k}, shape: []int{f.batch}, sa: []int{a.step}, sb: []int{b.step}, alpha: alpha, step: step}
-	x.layout.a.i, x.layout.a.p, x.layout.b.i, x.layout.b.p = a.outside, a.along, b.outside, b.along
 	if y.Writes = true; y.Place == graph.PlaceScratch && y.Bytes == 0 {
 		panic("kernels: a strip without its bytes")
 	}
-	x.y, x.a, x.b, x.c = y, unwritten(a.Buffer), unwritten(b.Buffer), unwritten(b.Buffer)
+	x := productOf(m, n, k, f.batch, a, b, y, step)
+	x.alpha = alpha
 	if add {
 		x.c, x.biased, x.beta, x.ci, x.cj, x.cStep = unwritten(y), true, 1, n, 1, step
 	}

@@ -73,8 +73,19 @@ func withHalves(lower func(*graph.Lowering), overwrites []int) func(*graph.Lower
 		if lower(f); f.Refused == "" {
 			l.Refused = ""
 			(&halves{l: l, f: f, overwrites: overwrites}).convert()
+			if l.Limits != graph.PlanLimits && l.Scratch > planScratch(l) {
+				l.Refuse("in pieces its sums want work space, which plans do not have")
+			}
 		}
 	}
+}
+
+// planScratch is the work space that a plan has for a node.
+func planScratch(l *graph.Lowering) int64 {
+	p := l.With(l.In, l.Out)
+	p.Limits = graph.PlanLimits
+	l.Node.Op.Lower(p)
+	return p.Scratch
 }
 
 func asFloats(os []*graph.Operand) []*graph.Operand {

@@ -66,6 +66,7 @@ var LinearCrossEntropy = define(graph.Op{
 	Scratch: func(n *graph.Node) graph.Dim {
 		return n.Inputs[2].Shape.Elems().Mul(graph.Num(8)).Add(chunkBytes(n, 0))
 	},
+	Lower:     lowerLinearLoss,
 	Fuse:      fuseLinearCrossEntropy,
 	Flops:     func(n *graph.Node) graph.Dim { return linearLossFlops(n, 0, 1) },
 	Recompute: graph.Heavy,
@@ -148,6 +149,7 @@ var _ = define(graph.Op{
 		}
 		return linearLossFlops(n, 1, products)
 	},
+	Lower:     lowerLinearLossGrad,
 	Recompute: graph.Heavy,
 	Samples: []string{
 		"f32[], f32[3,4], f32[4,5], i64[3]<5",

@@ -11,16 +11,65 @@ const (
 
 // lossLowering is what the passes of a loss have in common.
 type lossLowering struct {
-	l                       *graph.Lowering
-	scores, labels, weights int // inputs; weights may be missing
-	samples                 int
-	logProb, slope          graph.Buffer
-	ignore                  int    // the input that is the label to ignore; 0: the attribute
-	kept                    uint32 // the kernel's: scores are log-softmax
-	shape                   []int  // of the scores, where they are not at hand
+	l               *graph.Lowering
+	scores          graph.Buffer
+	shape           []int // of the scores
+	labels, weights int   // inputs; weights −1 are none
+	logProb, slope  graph.Buffer
+	ignore          int    // the input that is the label to ignore; 0: the attribute
+	kept            uint32 // the kernel's: scores are log-softmax
 }
 
+// newLossLowering is a loss whose scores, labels and weights are inputs from one
+// on.
+func newLossLowering(l *graph.Lowering, scores int) lossLowering {
+	c := lossLowering{l: l, scores: reads(scores), shape: l.In[scores].Shape, labels: scores + 1, weights: scores + 2, logProb: unused(true), slope: unused(false)}
+	if loweredIn(l, c.weights) == nil {
+		c.weights = -1
+	}
+	return c
+}
+
+func (c lossLowering) samples() int { return c.l.In[c.labels].Len() }
+
+// work is the scratch that passes share.
+func (c lossLowering) work() int64 { return int64(8 * c.samples()) }
+
+// pass goes over all samples: as many rows at once as the device shows.
 func (c lossLowering) pass(n uint32) {
+	to, scores, logProb := writes(0), c.scores, unused(true)
+	var row int64 // bytes of the scores of those that lie side by side
+	switch n {
+	case lossOfRows:
+		row, logProb = int64(4*elems(c.shape[1:])), c.logProb
+		if c.l.Node.Str("reduction") != "none" {
+			to = unused(true)
+		}
+	case scoresGrad:
+		row = int64(4 * elems(c.shape[1:]))
+	default:
+		scores = unused(false)
+		if n != lossOfAll {
+			to = unused(true)
+		}
+	}
+	if n == lossOfAll || n == weightOfAll || row == 0 {
+		c.some(n, 0, c.samples(), to, scores, logProb)
+		return
+	}
+	toRow := int64(0)
+	if n == scoresGrad {
+		toRow = row
+	}
+	first, inner := 0, elems(c.shape[2:])
+	inPieces(c.l, c.samples()/inner, []graph.Buffer{to, scores, logProb}, []int64{toRow, row, row}, func(rows int, b []graph.Buffer) {
+		c.some(n, first, rows*inner, b[0], b[1], b[2])
+		first += rows * inner
+	})
+}
+
+// some appends a pass over some of the rows, which the buffers are of.
+func (c lossLowering) some(n uint32, first, rows int, to, scores, logProb graph.Buffer) {
 	l := c.l
 	var at int64
 	ignores := false
@@ -42,28 +91,20 @@ func (c lossLowering) pass(n uint32) {
 		step = 2 // the low word: a label above 2³¹ is none
 	}
 	reduction := map[string]uint32{"mean": 0, "sum": 1, "none": 2}[l.Node.Str("reduction")]
-	weights, weighted := unused(false), loweredIn(l, c.weights) != nil
-	if weighted {
+	weights := unused(false)
+	if c.weights >= 0 {
 		weights = reads(c.weights)
-	}
-	work := scratch(0, int64(8*c.samples), n <= weightOfAll)
-	shape, scores := c.shape, unused(false)
-	if c.shape == nil {
-		shape, scores = l.In[c.scores].Shape, reads(c.scores)
-	}
-	to := writes(0)
-	if n == weightsOfRows || n == weightOfAll || n == lossOfRows && reduction != 2 {
-		to = unused(true)
 	}
 	groups := [3]int{1, 1, 1}
 	if n != lossOfAll && n != weightOfAll {
-		groups = inLine(l, c.samples)
+		groups = inLine(l, rows)
 	}
+	push := append(words(l, c.samples(), c.shape[1], elems(c.shape[2:])), uint32(int32(at)))
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  crossEntropyKernel,
-		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(weighted), oneIf(ignores), reduction, oneIf(c.logProb.Place == graph.PlaceOut && n == lossOfRows), c.kept},
-		Push:    append(words(l, c.samples, shape[1], elems(shape[2:])), uint32(int32(at))),
-		Buffers: []graph.Buffer{to, scores, reads(c.labels), weights, work, c.logProb, c.slope},
+		Spec:    []uint32{uint32(l.Limits.Subgroup), n, step, oneIf(c.weights >= 0), oneIf(ignores), reduction, oneIf(logProb.Place == graph.PlaceOut), c.kept},
+		Push:    append(push, words(l, first, rows)...),
+		Buffers: []graph.Buffer{to, scores, reads(c.labels), weights, scratch(0, c.work(), n <= weightOfAll), logProb, c.slope},
 		Groups:  groups,
 	})
 }
@@ -93,11 +134,12 @@ func lowerLoss(l *graph.Lowering, ignore int, kept uint32) {
 	if !onlyLoss(l, 0, 1) {
 		return
 	}
-	c := lossLowering{l: l, ignore: ignore, kept: kept, scores: 0, labels: 1, weights: 2, samples: l.In[1].Len(), logProb: unused(true), slope: unused(false)}
+	c := newLossLowering(l, 0)
+	c.ignore, c.kept = ignore, kept
 	if loweredOut(l, 1) != nil {
 		c.logProb = writes(1)
 	}
-	l.Scratch = int64(8 * c.samples)
+	l.Scratch = c.work()
 	c.pass(lossOfRows)
 	if l.Node.Str("reduction") != "none" {
 		c.pass(lossOfAll)
@@ -112,13 +154,15 @@ func lowerCrossEntropyGrad(l *graph.Lowering) {
 	if !onlyLoss(l, 1, 2) {
 		return
 	}
-	lossLowering{l: l, scores: 1, labels: 2, weights: 3}.backward()
+	newLossLowering(l, 1).backward()
 }
 
 // lowerKeptGrad is the gradient from the log-softmax that was kept.
 func lowerKeptGrad(l *graph.Lowering) {
 	if onlyLoss(l, 1, 2) {
-		lossLowering{l: l, scores: 1, labels: 2, weights: 3, kept: 1}.backward()
+		c := newLossLowering(l, 1)
+		c.kept = 1
+		c.backward()
 	}
 }
 
@@ -127,7 +171,9 @@ func lowerInternalKeptGrad(l *graph.Lowering) {
 	if !onlyLoss(l, 1, 2) {
 		return
 	}
-	lossLowering{l: l, scores: 1, labels: 2, weights: 3, ignore: 4, kept: 1}.backward()
+	c := newLossLowering(l, 1)
+	c.ignore, c.kept = 4, 1
+	c.backward()
 	if more := loweredIn(l, 5); more != nil && l.Refused == "" {
 		like := &graph.Operand{Type: more.Type, Shape: l.Out[0].Shape}
 		activationForm.append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], like}, []graph.Buffer{writes(0), rereads(0), reads(5)})
@@ -140,15 +186,22 @@ func lowerLogLikelihoodGrad(l *graph.Lowering) {
 		l.Refuse("scores are %s, or there are none; there is a kernel for f32", l.Out[0].Type)
 		return
 	}
-	lossLowering{l: l, labels: 2, weights: 3, kept: 2, shape: l.Out[0].Shape}.backward()
+	c := newLossLowering(l, 1)
+	c.scores, c.shape, c.kept = unused(false), l.Out[0].Shape, 2
+	c.backward()
 }
 
 func (c lossLowering) backward() {
-	c.samples, c.logProb, c.slope = c.l.In[c.labels].Len(), unused(true), reads(0)
-	c.l.Scratch = int64(8 * c.samples)
+	c.slope = reads(0)
+	c.l.Scratch = c.work()
+	c.weigh()
+	c.pass(scoresGrad)
+}
+
+// weigh adds the weights of all samples, which the gradient of a mean is divided by.
+func (c lossLowering) weigh() {
 	if c.l.Node.Str("reduction") == "mean" {
 		c.pass(weightsOfRows)
 		c.pass(weightOfAll)
 	}
-	c.pass(scoresGrad)
 }

@@ -16,7 +16,7 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 8;
 layout(constant_id = 1) const uint TRANS_B = 0; // element (p, j) of B is at j·ldb + p, not p·ldb + j
-layout(constant_id = 2) const uint BIAS = 0;
+layout(constant_id = 2) const uint BIAS = 0; // C is added (1), or what the sums begin with (2)
 #ifdef PAIRS
 layout(constant_id = 3) const uint PAIRS_A = 0; // A is loaded one by one (0), by pairs along k (1), by pairs along i (2)
 layout(constant_id = 4) const uint PAIRS_B = 0; // B is loaded by pairs
@@ -32,7 +32,7 @@ layout(push_constant) uniform Push {
 	uint batch[2];     // the inner dims of the batch
 	uint sa[3], sb[3]; // strides of the batch, outer first
 	uint first;        // of the batch
-	uint stepY;        // from a matrix of Y to the next
+	uint stepY, ldy;   // from a matrix of Y to the next, from a row to the next
 	uint ci, cj;       // strides of C
 	uint stepC;        // from a matrix of it to the next
 	float alpha, beta;
@@ -87,6 +87,11 @@ void main() {
 
 #define BEGIN(r) vec2 sum##r = vec2(0), part##r; uint row##r = atA + min(row + r, m - 1) * ai, at##r;
 	EACH(BEGIN)
+#define C_AT(r, j) c[z * stepC + min(row + r, m - 1) * ci + j * cj]
+	if (BIAS == 2) {
+#define GO_ON(r) sum##r = vec2(C_AT(r, j0), C_AT(r, j1));
+		EACH(GO_ON)
+	}
 
 	// B's elements for the next two p: of the first in u, of the second in v.
 #define LOAD_B \
@@ -164,8 +169,8 @@ void main() {
 #define STORE(r) \
 	if (row + r < m) { \
 		vec2 v = alpha * sum##r; \
-		if (BIAS != 0) v += beta * vec2(c[z * stepC + (row + r) * ci + j0 * cj], c[z * stepC + (row + r) * ci + j1 * cj]); \
-		uint at = z * stepY + (row + r) * n + column; \
+		if (BIAS == 1) v += beta * vec2(C_AT(r, j0), C_AT(r, j1)); \
+		uint at = z * stepY + (row + r) * ldy + column; \
 		if (PAIRS_Y != 0) storePair(at >> 1, v); \
 		else { \
 			y[at] = v.x; \

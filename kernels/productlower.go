@@ -88,7 +88,7 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 		// One B for all: the rows of the whole batch are one tall matrix.
 		g.m, batch, sa = g.m*batch[0], []int{1}, []int{0}
 	}
-	x := loweredProduct{layout: g, shape: batch, sa: sa, sb: sb, alpha: p.alpha, beta: beta, step: g.m * g.n, y: writes(0), a: reads(0), b: reads(1), c: reads(1)}
+	x := loweredProduct{layout: g, shape: batch, sa: sa, sb: sb, alpha: p.alpha, beta: beta, step: g.m * g.n, ldy: g.n, y: writes(0), a: reads(0), b: reads(1), c: reads(1)}
 	if bias >= 0 {
 		x.c, x.biased = reads(bias), true
 		c := broadcastStrides(l.In[bias].Shape, out.Shape)
@@ -103,13 +103,30 @@ type loweredProduct struct {
 	layout
 	shape, sa, sb []int // the batch, and strides under it
 	alpha, beta   float64
-	step          int // from a matrix of Y to the next
+	step, ldy     int // from a matrix of Y to the next, from a row to the next
 	y, a, b, c    graph.Buffer
 	biased        bool
-	ci, cj, cStep int // strides of C, and from a matrix of it to the next
+	goesOn        bool // C is what the sums begin with; alpha is 1
+	ci, cj, cStep int  // strides of C, and from a matrix of it to the next
 }
 
-func (g loweredProduct) append(l *graph.Lowering) {
+// factor is the matrices of one factor: where they are, from one to the next, and
+// the strides outside (rows of A, columns of B) and along k.
+type factor struct {
+	graph.Buffer
+	step, outside, along int
+}
+
+// productOf is products of so many matrices, to be written one behind the other.
+func productOf(m, n, k, batch int, a, b factor, y graph.Buffer, step int) loweredProduct {
+	x := loweredProduct{layout: layout{m: m, n: n, k: k}, shape: []int{batch}, sa: []int{a.step}, sb: []int{b.step}, alpha: 1, step: step, ldy: n}
+	x.layout.a.i, x.layout.a.p, x.layout.b.i, x.layout.b.p = a.outside, a.along, b.outside, b.along
+	x.y, x.a, x.b, x.c = y, unwritten(a.Buffer), unwritten(b.Buffer), unwritten(b.Buffer)
+	return x
+}
+
+// whole appends the products by dispatches that see all of them.
+func (g loweredProduct) whole(l *graph.Lowering) {
 	trans := g.layout.b.p == 1 && g.layout.b.i != 1
 	ldb := g.layout.b.p
 	if trans {
@@ -122,12 +139,16 @@ func (g loweredProduct) append(l *graph.Lowering) {
 	if l.Limits.Int64 {
 		kernel = tile.paired
 	}
-	spec := []uint32{uint32(l.Limits.Subgroup), oneIf(trans), oneIf(g.biased), 0, 0, 0}
+	bias := oneIf(g.biased)
+	if g.goesOn {
+		bias = 2
+	}
+	spec := []uint32{uint32(l.Limits.Subgroup), oneIf(trans), bias, 0, 0, 0}
 	switch {
 	case tile.shared:
-		spec = []uint32{oneIf(trans), oneIf(g.biased), oneIf(g.layout.a.i == 1 && g.layout.a.p != 1)}
+		spec = []uint32{oneIf(trans), bias, oneIf(g.layout.a.i == 1 && g.layout.a.p != 1)}
 	case l.Limits.Int64:
-		spec[3], spec[4], spec[5] = g.pairsA(sa), oneIf(pairsB), oneIf(g.n%2 == 0 && g.step%2 == 0)
+		spec[3], spec[4], spec[5] = g.pairsA(sa), oneIf(pairsB), oneIf(g.n%2 == 0 && g.step%2 == 0 && g.ldy%2 == 0)
 	}
 	groups := [3]int{ceilDiv(g.n, tile.columns), ceilDiv(g.m, tile.rows), elems(g.shape)}
 	if groups[0] > l.Limits.Groups[0] || groups[1] > l.Limits.Groups[1] {
@@ -136,7 +157,7 @@ func (g loweredProduct) append(l *graph.Lowering) {
 	}
 	batch, sa, sb := frontFilled(3, g.shape, 1), frontFilled(3, sa, 0), frontFilled(3, sb, 0)
 	for first := 0; first < groups[2]; first += l.Limits.Groups[2] {
-		push := words(l, g.m, g.n, g.k, g.layout.a.i, g.layout.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], first, g.step, g.ci, g.cj, g.cStep)
+		push := words(l, g.m, g.n, g.k, g.layout.a.i, g.layout.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], first, g.step, g.ldy, g.ci, g.cj, g.cStep)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel:  kernel,
 			Spec:    spec,

@@ -10,7 +10,7 @@
 
 layout(local_size_x = SIDE * SIDE) in;
 layout(constant_id = 0) const uint TRANS_B = 0; // element (p, j) of B is at j·ldb + p, not p·ldb + j
-layout(constant_id = 1) const uint BIAS = 0;
+layout(constant_id = 1) const uint BIAS = 0;    // C is added (1), or what the sums begin with (2)
 layout(constant_id = 2) const uint ALONG_I = 0; // A's neighbours lie along i, not along p
 
 layout(push_constant) uniform Push {
@@ -20,7 +20,7 @@ layout(push_constant) uniform Push {
 	uint batch[2];     // the inner dims of the batch
 	uint sa[3], sb[3]; // strides of the batch, outer first
 	uint first;        // of the batch
-	uint stepY;        // from a matrix of Y to the next
+	uint stepY, ldy;   // from a matrix of Y to the next, from a row to the next
 	uint ci, cj;       // strides of C
 	uint stepC;        // from a matrix of it to the next
 	float alpha, beta;
@@ -42,7 +42,10 @@ void main() {
 	uint column = gl_WorkGroupID.x * TILE, row = gl_WorkGroupID.y * TILE;
 	float sum[4][4];
 	[[unroll]] for (int i = 0; i < 4; i++)
-		[[unroll]] for (int j = 0; j < 4; j++) sum[i][j] = 0;
+		[[unroll]] for (int j = 0; j < 4; j++) {
+			uint r = row + w + i * SIDE, s = column + x + j * SIDE;
+			sum[i][j] = BIAS == 2 && r < m && s < n ? c[z * stepC + r * ci + s * cj] : 0;
+		}
 	for (uint p0 = 0; p0 < k; p0 += SLAB) {
 		// Neighbours in memory are neighbours in the group.
 		[[unroll]] for (int q = 0; q < TILE * SLAB / (SIDE * SIDE); q++) {
@@ -72,8 +75,8 @@ void main() {
 			uint s = column + x + j * SIDE;
 			if (r >= m || s >= n) continue;
 			float v = alpha * sum[i][j];
-			if (BIAS != 0) v += beta * c[z * stepC + r * ci + s * cj];
-			y[z * stepY + r * n + s] = v;
+			if (BIAS == 1) v += beta * c[z * stepC + r * ci + s * cj];
+			y[z * stepY + r * ldy + s] = v;
 		}
 	}
 }

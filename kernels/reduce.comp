@@ -15,6 +15,7 @@ layout(constant_id = 3) const uint TERM = 0;  // of x: 0 x, 1 x², 2 |x|, 3 e^(x
 layout(constant_id = 4) const uint FINAL = 0; // of the result r: 0 r·scale, 1 √r, 2 ln r, 3 top + ln r
 layout(constant_id = 5) const uint STAY = 3;  // dims that stay
 layout(constant_id = 6) const uint GONE = 3;  // dims that go
+layout(constant_id = 7) const uint MORE = 0;  // the result goes on from what there is
 
 layout(push_constant) uniform Push {
 	uint results, terms, part; // terms of a part
@@ -67,7 +68,8 @@ void main() {
 	uint base = offset(STAY, result, stay[0], stay[1], stayAt[0], stayAt[1], stayAt[2]);
 	if (TERM == 3 || FINAL == 3) top = tops[result];
 	uint from = gl_WorkGroupID.z * part, to = min(from + part, terms);
-	float acc = nothing();
+	uint at = gl_WorkGroupID.z * results + result;
+	float acc = MORE != 0 ? y[at] : nothing();
 	if (ALONG != 0) {
 		uint step = gl_SubgroupSize, block = 32 * step;
 		for (uint i = from; i < to; i += block) acc = fold(acc, few(base, i + gl_SubgroupInvocationID, min(i + block, to), step));
@@ -83,5 +85,5 @@ void main() {
 	} else {
 		for (uint i = from; i < to; i += 32) acc = fold(acc, few(base, i, min(i + 32, to), 1));
 	}
-	y[gl_WorkGroupID.z * results + result] = finish(acc);
+	y[at] = finish(acc);
 }

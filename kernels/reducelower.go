@@ -21,11 +21,28 @@ type loweredReduction struct {
 	fold, term, final uint32
 	mean              bool
 	tops              *graph.Buffer // of the results, for exponentials
+	goesOn            bool          // from the results that there are
 }
 
 // reducePart is the terms that one subgroup or lane adds up alone where there
-// are few results to share the work.
-const reducePart = 4096
+// are few results to share the work; the kernel adds them up reduceBlock at a time.
+const (
+	reducePart  = 4096
+	reduceBlock = 32
+)
+
+// reduceParts is into how many parts terms are cut, and how many each has.
+func reduceParts(results, terms int) (parts, each int) {
+	parts = 1
+	if results < 1024 {
+		parts = min(ceilDiv(max(terms, 1), reducePart), 64)
+	}
+	if results*parts > 1<<16 {
+		parts = max(1, 1<<16/results)
+	}
+	each = ceilDiv(ceilDiv(max(terms, 1), parts), reduceBlock) * reduceBlock
+	return ceilDiv(max(terms, 1), each), each
+}
 
 func (r loweredReduction) lower(l *graph.Lowering) {
 	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
@@ -57,28 +74,23 @@ func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes 
 	if r.mean {
 		scale = 1 / float64(terms)
 	}
-	parts := 1
-	if results < 1024 {
-		parts = min(ceilDiv(max(terms, 1), reducePart), 64)
-	}
-	if parts > 1 && results*parts > 1<<16 {
-		parts = max(1, 1<<16/results)
-	}
+	parts, each := reduceParts(results, terms)
 	along := slices.Contains(axes, len(shape)-1) || len(stay) == 0
 	if parts == 1 {
-		r.dispatch(l, x, y, along, results, terms, 1, scale, stay, stayAt, gone, goneAt)
+		r.dispatch(l, x, y, along, results, terms, 1, terms, scale, stay, stayAt, gone, goneAt)
 		return
 	}
 	at := l.Scratch
 	bytes := int64(4 * results * parts)
 	l.Scratch += (bytes + 63) &^ 63
 	first := loweredReduction{fold: r.fold, term: r.term, tops: r.tops}
-	first.dispatch(l, x, scratch(at, bytes, true), along, results, terms, parts, 1, stay, stayAt, gone, goneAt)
+	first.dispatch(l, x, scratch(at, bytes, true), along, results, terms, parts, each, 1, stay, stayAt, gone, goneAt)
 	second := loweredReduction{fold: r.fold, final: r.final, tops: r.tops}
-	second.dispatch(l, scratch(at, bytes, false), y, false, results, parts, 1, scale, []int{results}, []int{1}, []int{parts}, []int{results})
+	second.dispatch(l, scratch(at, bytes, false), y, false, results, parts, 1, parts, scale, []int{results}, []int{1}, []int{parts}, []int{results})
 }
 
-func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, along bool, results, terms, parts int, scale float64, stay, stayAt, gone, goneAt []int) {
+// dispatch reduces so many parts of the terms.
+func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, along bool, results, terms, parts, part int, scale float64, stay, stayAt, gone, goneAt []int) {
 	each := l.Limits.Subgroup // results of a group
 	if along {
 		each = 1
@@ -88,7 +100,7 @@ func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, along b
 		d, at = frontFilled(3, d, 1), frontFilled(3, at, 0)
 		return words(l, d[1], d[2], at[0], at[1], at[2])
 	}
-	push := append(words(l, results, terms, ceilDiv(max(terms, 1), parts)), bits(scale))
+	push := append(words(l, results, terms, part), bits(scale))
 	push = append(append(push, dims(stay, stayAt)...), dims(gone, goneAt)...)
 	groups, tops := inLine(l, ceilDiv(results, each)), unused(false)
 	if r.tops != nil {
@@ -97,7 +109,7 @@ func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, along b
 	groups[2] = parts
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  reduceKernel,
-		Spec:    append([]uint32{uint32(l.Limits.Subgroup), oneIf(along), r.fold, r.term, r.final}, ranks...),
+		Spec:    append([]uint32{uint32(l.Limits.Subgroup), oneIf(along), r.fold, r.term, r.final}, append(ranks, oneIf(r.goesOn))...),
 		Push:    push,
 		Buffers: []graph.Buffer{y, x, tops},
 		Groups:  groups,
@@ -114,7 +126,7 @@ func (r loweredReduction) inParts(l *graph.Lowering, first int) (all int) {
 		if parts == 0 {
 			continue
 		}
-		r.dispatch(l, reads(i), scratch(int64(4*all), int64(4*parts), true), true, 1, n, parts, 1, nil, nil, []int{n}, []int{1})
+		r.dispatch(l, reads(i), scratch(int64(4*all), int64(4*parts), true), true, 1, n, parts, ceilDiv(n, parts), 1, nil, nil, []int{n}, []int{1})
 		all += parts
 	}
 	l.Scratch = max(int64(4*all), 64)
