@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"memopt/kernels":                    {"memopt/memopt/graph"},
 	"memopt/planner/cluster":            {"memopt/memopt/graph"},
 	"memopt/planner":                    {"memopt/memopt/graph", "memopt/memopt/whole", "memopt/planner/cluster", "memopt/planner/pack", "memopt/planner/recompute"},
+	"memopt/planner/internal/answer":    {"memopt/planner/recompute"},
 	"memopt/kernels/internal/rowgen":    {},
 	"memopt/kernels/cpu":                {"memopt/memopt/graph", "memopt/planner"},
 	"memopt/kernels/vulkan":             {"memopt/memopt/graph", "memopt/planner", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},

@@ -1,16 +1,19 @@
 #!/bin/sh
 # Runs the tests of the Python package.
-#   PYTHON              the interpreter, with grpcio and protobuf (python3)
+#   PYTHON              the interpreter, with what .ci/requirements.txt names (python3)
 #   MEMOPT_PLUGIN_PATH  the memopt binary; without it test_plan.py is skipped
 #   MEMOPT_TEST_SERVER  the binary of plugin/internal/testserver; built with go if not given
+#   MEMOPT_TEST_SOLVER  the binary of planner/internal/answer; the same
 set -eu
 cd "$(dirname "$0")"
-if [ -z "${MEMOPT_TEST_SERVER:-}" ]; then
-    made=$(mktemp -d)
-    trap 'rm -rf "$made"' EXIT INT TERM
-    MEMOPT_TEST_SERVER=$made/testserver
-    (cd .. && go build -o "$MEMOPT_TEST_SERVER" ./internal/testserver)
-fi
-export MEMOPT_TEST_SERVER
+made=$(mktemp -d)
+trap 'rm -rf "$made"' EXIT INT TERM
+# built NAME PACKAGE is the binary of a package.
+built() {
+    (cd ../.. && go build -o "$made/$1" "$2") && echo "$made/$1"
+}
+if [ -z "${MEMOPT_TEST_SERVER:-}" ]; then MEMOPT_TEST_SERVER=$(built testserver ./plugin/internal/testserver); fi
+if [ -z "${MEMOPT_TEST_SOLVER:-}" ]; then MEMOPT_TEST_SOLVER=$(built answer ./planner/internal/answer); fi
+export MEMOPT_TEST_SERVER MEMOPT_TEST_SOLVER
 export MEMOPT_TEST_BINARY="${MEMOPT_PLUGIN_PATH:-}"
 PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "${PYTHON:-python3}" -m unittest discover -s tests -t tests "$@"
