@@ -4,6 +4,10 @@ GO      ?= go
 PYTHON  := $(shell .ci/python --where)
 export MEMOPT_PYTHON = $(PYTHON)
 
+# Steps on Vulkan, and whether there is no device here that can run them.
+VULKAN    = env $$(.ci/vulkan --env)
+no_vulkan = all=$$($(VULKAN) bin/memopt devices --format json) || exit 1; echo "$$all" | awk '/"device": "vulkan:/ {n++} /"unfit":/ {n--} END {exit n > 0}'
+
 .PHONY: build run test bench fmt clean
 
 build:
@@ -17,7 +21,8 @@ run: build
 	bin/memopt plan demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% -o demo/gpt.plan.json
 	bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 20 --optimizer adamw --lr 3e-4
 	@echo; echo "The same on whatever Vulkan there is:"
-	@env $$(.ci/vulkan --env) bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 3 --optimizer adamw --lr 3e-4 --device vulkan || echo "(no Vulkan here, which is fine)"
+	@if $(no_vulkan); then echo "(none here, which is fine)"; else \
+		$(VULKAN) bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 3 --optimizer adamw --lr 3e-4 --device vulkan; fi
 
 # Everything that can run. The Python half needs the packages of
 # .ci/requirements.txt; .ci/python puts them in a cache folder once. .ci/vulkan
@@ -26,14 +31,14 @@ run: build
 test: build
 	.ci/python
 	.ci/vulkan || test -z "$$MEMOPT_NEED_VULKAN"
-	env $$(.ci/vulkan --env) $(GO) test -timeout 20m ./...
+	$(VULKAN) $(GO) test -timeout 20m ./...
 	PYTHON=$(PYTHON) MEMOPT_PLUGIN_PATH=$(CURDIR)/bin/memopt plugin/python/run_tests.sh
 
 # Beside NumPy and PyTorch, which .ci/peers puts in a cache folder once.
 bench: build
 	.ci/peers
 	bin/memopt bench cpu --python $$(.ci/peers --where)
-	env $$(.ci/vulkan --env) bin/memopt bench vulkan --python $$(.ci/peers --where) || echo "(no Vulkan here, which is fine)"
+	@if $(no_vulkan); then echo "(no Vulkan here, which is fine)"; else $(VULKAN) bin/memopt bench vulkan --python $$(.ci/peers --where); fi
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 fmt:
