@@ -2,6 +2,7 @@
 // gradients. Scale and bias are as long as a row; or with SPREAD there are rows of
 // them in a cycle, each element for a run of a row's.
 // With WIDE a row is whole fours, and a lane takes four neighbours at once.
+// A dispatch may see some of the rows alone, in x, y and dy; the rest is of all.
 //
 // PASS 0: y, and the statistics if wanted. PASS 1: the statistics of a row to
 // work. PASS 2: a lane owns a column and sums dy·(x − mean)·inv and dy over a part
@@ -25,6 +26,7 @@ layout(constant_id = 7) const uint WIDE = 0;
 layout(push_constant) uniform Push {
 	uint rows, width, parts;
 	float epsilon;
+	uint first, seen;      // of the rows: where those begin that are seen, and how many
 	uint cycle, each, run; // with SPREAD: rows of scale, their length, elements that share one
 };
 
@@ -55,13 +57,14 @@ void main() {
 			uint fours = width / 4;
 			if (column >= fours) return;
 			vec4 d = vec4(0), s = vec4(0);
-			uint part = gl_WorkGroupID.z, each = (rows + parts - 1) / parts;
+			uint each = (rows + parts - 1) / parts, part = gl_WorkGroupID.z + first / each;
 			uint to = min((part + 1) * each, rows);
 			for (uint r = part * each; r < to; r += 32) {
 				vec4 d32 = vec4(0), s32 = vec4(0);
 				for (uint k = r; k < min(r + 32, to); k++) {
-					vec4 g = bias4[k * fours + column];
-					s32 += g * ((x4[k * fours + column] - work[2 * k]) * work[2 * k + 1]);
+					uint at = (k - first) * fours + column;
+					vec4 g = bias4[at];
+					s32 += g * ((x4[at] - work[2 * k]) * work[2 * k + 1]);
 					d32 += g;
 				}
 				s += s32;
@@ -83,13 +86,14 @@ void main() {
 		if (column >= width) return;
 		float d = 0, s = 0;
 		if (PASS == 2) {
-			uint part = gl_WorkGroupID.z, each = (rows + parts - 1) / parts;
+			uint each = (rows + parts - 1) / parts, part = gl_WorkGroupID.z + first / each;
 			uint to = min((part + 1) * each, rows);
 			for (uint r = part * each; r < to; r += 32) {
 				float d32 = 0, s32 = 0;
 				for (uint k = r; k < min(r + 32, to); k++) {
-					float g = bias[k * width + column];
-					s32 += g * ((x[k * width + column] - work[2 * k]) * work[2 * k + 1]);
+					uint at = (k - first) * width + column;
+					float g = bias[at];
+					s32 += g * ((x[at] - work[2 * k]) * work[2 * k + 1]);
 					d32 += g;
 				}
 				s += s32;
@@ -132,12 +136,13 @@ void main() {
 		}
 		return;
 	}
-	if (row >= rows) return;
+	if (row >= seen) return;
+	uint all = first + row; // the row among all
 	uint at = row * width, lane = gl_SubgroupInvocationID, step = gl_SubgroupSize;
 	float m = 0, s;
 	if (PASS == 4) {
-		m = work[2 * row];
-		s = work[2 * row + 1];
+		m = work[2 * all];
+		s = work[2 * all + 1];
 		if (WIDE != 0) {
 			uint fours = width / 4, first = row * fours;
 			vec4 g4 = vec4(0), n4 = vec4(0);
@@ -162,8 +167,8 @@ void main() {
 		return;
 	}
 	if (PASS == 1 && STATS != 0) {
-		if (CENTRED != 0) m = keptMean[row];
-		s = keptInv[row];
+		if (CENTRED != 0) m = keptMean[all];
+		s = keptInv[all];
 	} else if (WIDE != 0) {
 		uint fours = width / 4, first = row * fours;
 		vec4 all = vec4(0), spread = vec4(0);
@@ -190,14 +195,14 @@ void main() {
 	}
 	if (PASS == 1) {
 		if (subgroupElect()) {
-			work[2 * row] = m;
-			work[2 * row + 1] = s;
+			work[2 * all] = m;
+			work[2 * all + 1] = s;
 		}
 		return;
 	}
 	if (subgroupElect()) {
-		if ((STATS & 1) != 0) mean[row] = m;
-		if ((STATS & 2) != 0) inv[row] = s;
+		if ((STATS & 1) != 0) mean[all] = m;
+		if ((STATS & 2) != 0) inv[all] = s;
 	}
 	if (WIDE != 0) {
 		uint fours = width / 4, first = row * fours;

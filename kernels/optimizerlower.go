@@ -67,13 +67,16 @@ func lowerUpdate(l *graph.Lowering) {
 		}
 	}
 	numbers := append(r.numbers(l.Node), make([]float64, 7)...)[:7]
-	push := words(l, n)
-	for _, x := range numbers {
-		push = append(push, bits(x))
-	}
-	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: optimizerKernel, Spec: []uint32{r.rule, oneIf(scaled), oneIf(r.other != nil && r.other(l.Node))},
-		Push: push, Buffers: buffers, Groups: inLine(l, ceilDiv(n, 4*256)),
+	// Rate, scale and the number of the step are single numbers.
+	inPieces(l, n, buffers, []int64{4, 4, 0, 0, 0, 4, 4}, func(n int, buffers []graph.Buffer) {
+		push := words(l, n)
+		for _, x := range numbers {
+			push = append(push, bits(x))
+		}
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel: optimizerKernel, Spec: []uint32{r.rule, oneIf(scaled), oneIf(r.other != nil && r.other(l.Node))},
+			Push: push, Buffers: buffers, Groups: inLine(l, ceilDiv(n, 4*256)),
+		})
 	})
 }
 

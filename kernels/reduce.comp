@@ -69,7 +69,7 @@ void main() {
 	if (TERM == 3 || FINAL == 3) top = tops[result];
 	uint from = gl_WorkGroupID.z * part, to = min(from + part, terms);
 	uint at = gl_WorkGroupID.z * results + result;
-	float acc = MORE != 0 ? y[at] : nothing();
+	float acc = MORE != 0 && ALONG == 0 ? y[at] : nothing();
 	if (ALONG != 0) {
 		uint step = gl_SubgroupSize, block = 32 * step;
 		for (uint i = from; i < to; i += block) acc = fold(acc, few(base, i + gl_SubgroupInvocationID, min(i + block, to), step));
@@ -82,6 +82,7 @@ void main() {
 			if (bad) acc = uintBitsToFloat(0x7fc00000);
 		}
 		if (!subgroupElect()) return;
+		if (MORE != 0) acc = fold(y[at], acc);
 	} else {
 		for (uint i = from; i < to; i += 32) acc = fold(acc, few(base, i, min(i + 32, to), 1));
 	}

@@ -77,16 +77,84 @@ func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes 
 	parts, each := reduceParts(results, terms)
 	along := slices.Contains(axes, len(shape)-1) || len(stay) == 0
 	if parts == 1 {
-		r.dispatch(l, x, y, along, results, terms, 1, terms, scale, stay, stayAt, gone, goneAt)
+		r.inPieces(l, x, y, along, scale, stay, stayAt, gone, goneAt)
 		return
 	}
 	at := l.Scratch
 	bytes := int64(4 * results * parts)
 	l.Scratch += (bytes + 63) &^ 63
 	first := loweredReduction{fold: r.fold, term: r.term, tops: r.tops}
-	first.dispatch(l, x, scratch(at, bytes, true), along, results, terms, parts, each, 1, stay, stayAt, gone, goneAt)
+	first.firstRun(l, x, scratch(at, bytes, true), along, parts, each, stay, stayAt, gone, goneAt)
 	second := loweredReduction{fold: r.fold, final: r.final, tops: r.tops}
 	second.dispatch(l, scratch(at, bytes, false), y, false, results, parts, 1, parts, scale, []int{results}, []int{1}, []int{parts}, []int{results})
+}
+
+// inPieces reduces by one dispatch, or where x is larger than the device shows by
+// one for some of the results each, or for some of the terms each, in order.
+func (r loweredReduction) inPieces(l *graph.Lowering, x, y graph.Buffer, along bool, scale float64, stay, stayAt, gone, goneAt []int) {
+	results, terms := elems(stay), elems(gone)
+	byResults := len(stay) > 0 && (len(gone) == 0 || stayAt[0] >= goneAt[0])
+	n, row, each := 1, 0, 0
+	switch {
+	case byResults:
+		n, row, each = stay[0], stayAt[0], results/stay[0]
+	case len(gone) > 0:
+		n, row = gone[0], goneAt[0]
+	}
+	bytes := []int64{int64(4 * each), int64(4 * row), 0}
+	whole := piece(l, n, bytes...) == n
+	if r.tops != nil {
+		bytes[2] = bytes[0]
+	}
+	tops := unused(false)
+	switch {
+	case r.tops != nil:
+		tops = *r.tops
+	case !whole && !byResults:
+		tops = unwritten(y) // the kernel goes on from there: it must hold all bits of the sums
+	}
+	first := 0
+	inPieces(l, n, []graph.Buffer{y, x, tops}, bytes, func(rows int, b []graph.Buffer) {
+		part, scale := r, scale
+		part.tops = nil
+		if b[2].Place != graph.PlaceNone {
+			part.tops = &b[2]
+		}
+		switch {
+		case whole:
+			part.dispatch(l, b[1], b[0], along, results, terms, 1, terms, scale, stay, stayAt, gone, goneAt)
+		case byResults:
+			some := append([]int{rows}, stay[1:]...)
+			part.dispatch(l, b[1], b[0], along, elems(some), terms, 1, terms, scale, some, stayAt, gone, goneAt)
+		default:
+			some := append([]int{rows}, gone[1:]...)
+			if part.goesOn = first > 0; first+rows < n {
+				part.final, scale = finalScale, 1
+			}
+			part.dispatch(l, b[1], b[0], along, results, elems(some), 1, elems(some), scale, stay, stayAt, some, goneAt)
+		}
+		first += rows
+	})
+}
+
+// firstRun reduces parts of the terms, as many of them at once as the device shows
+// x of.
+func (r loweredReduction) firstRun(l *graph.Lowering, x, y graph.Buffer, along bool, parts, each int, stay, stayAt, gone, goneAt []int) {
+	results, terms := elems(stay), elems(gone)
+	bytes := []int64{0, 0}
+	if len(gone) == 1 && (len(stay) == 0 || goneAt[0] >= stayAt[0]) {
+		bytes = []int64{int64(4 * results), int64(4 * each * goneAt[0])}
+	}
+	from := 0
+	inPieces(l, parts, []graph.Buffer{y, x}, bytes, func(n int, b []graph.Buffer) {
+		some, gone := max(0, min(n*each, terms-from)), gone
+		if n < parts {
+			gone = []int{some}
+			b[1].Bytes = int64(4 * some * goneAt[0])
+		}
+		r.dispatch(l, b[1], b[0], along, results, some, n, each, 1, stay, stayAt, gone, goneAt)
+		from += n * each
+	})
 }
 
 // dispatch reduces so many parts of the terms.
@@ -126,7 +194,8 @@ func (r loweredReduction) inParts(l *graph.Lowering, first int) (all int) {
 		if parts == 0 {
 			continue
 		}
-		r.dispatch(l, reads(i), scratch(int64(4*all), int64(4*parts), true), true, 1, n, parts, ceilDiv(n, parts), 1, nil, nil, []int{n}, []int{1})
+		each := ceilDiv(ceilDiv(n, parts), reduceBlock) * reduceBlock
+		r.firstRun(l, reads(i), scratch(int64(4*all), int64(4*parts), true), true, parts, each, nil, nil, []int{n}, []int{1})
 		all += parts
 	}
 	l.Scratch = max(int64(4*all), 64)

@@ -157,7 +157,8 @@ func (w loweredNorm) geometry(l *graph.Lowering) (r loweredRows, ok bool) {
 	return r, true
 }
 
-// normPass is what a pass sees; a zero buffer is one that it has no use for.
+// normPass is what a pass sees; a zero buffer is one that it has no use for. What
+// does not go row by row says how many groups it has.
 type normPass struct {
 	number                                                         uint32
 	bias, scaled                                                   bool
@@ -175,10 +176,43 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 		}
 		buffers = append(buffers, *b)
 	}
-	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, oneIf(w.centred), oneIf(p.bias), oneIf(p.scaled), p.stats, oneIf(r.spread()), oneIf(r.wide())},
-		Push:    append(append(words(l, r.rows, r.width, normParts(r.rows)), bits(r.eps)), words(l, r.cycle, r.each, r.run)...),
-		Buffers: buffers, Groups: p.groups,
+	dispatch := func(first, rows int, groups [3]int, buffers []graph.Buffer) {
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, oneIf(w.centred), oneIf(p.bias), oneIf(p.scaled), p.stats, oneIf(r.spread()), oneIf(r.wide())},
+			Push:    append(append(words(l, r.rows, r.width, normParts(r.rows)), bits(r.eps)), words(l, first, rows, r.cycle, r.each, r.run)...),
+			Buffers: buffers, Groups: groups,
+		})
+	}
+	// The rows that go together, where a piece may end; and what has rows of x's.
+	unit, rowed := r.cycle, []int{0, 1, 3}
+	switch p.number {
+	case normSums, normSpread:
+		dispatch(0, r.rows, p.groups, buffers)
+		return
+	case normRows:
+		rowed = []int{0, 1}
+	case normColumns:
+		unit = ceilDiv(r.rows, normParts(r.rows))
+	}
+	bytes := make([]int64, len(buffers))
+	for _, i := range rowed {
+		bytes[i] = int64(4 * unit * r.width)
+	}
+	first := 0
+	inPieces(l, ceilDiv(r.rows, unit), buffers, bytes, func(units int, buffers []graph.Buffer) {
+		rows := min(units*unit, r.rows-first)
+		groups := inLine(l, rows)
+		if p.number == normColumns {
+			groups = p.groups
+			groups[2] = units
+		}
+		for i := range buffers {
+			if bytes[i] > 0 && buffers[i].Bytes > 0 {
+				buffers[i].Bytes = int64(4 * rows * r.width) // the last part of the rows may be a shorter one
+			}
+		}
+		dispatch(first, rows, groups, buffers)
+		first += rows
 	})
 }
 
@@ -191,7 +225,7 @@ func (w loweredNorm) forward(l *graph.Lowering) {
 // rowsOf normalises what x holds, into output 0.
 func (w loweredNorm) rowsOf(l *graph.Lowering, r loweredRows, x graph.Buffer) {
 	y, scale := writes(0), reads(w.scale)
-	p := normPass{number: normRows, groups: inLine(l, r.rows), y: &y, x: &x, scale: &scale}
+	p := normPass{number: normRows, y: &y, x: &x, scale: &scale}
 	if w.bias >= 0 && loweredIn(l, w.bias) != nil {
 		b := reads(w.bias)
 		p.bias, p.addend = true, &b
@@ -216,7 +250,7 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 	parts := normParts(r.rows)
 	l.Scratch = int64(4 * (2*r.rows + 2*parts*r.width))
 	fill, use := scratch(0, l.Scratch, true), scratch(0, l.Scratch, false)
-	p := normPass{number: normStats, groups: inLine(l, r.rows), x: &x, work: &fill}
+	p := normPass{number: normStats, x: &x, work: &fill}
 	if w.keptInv >= 0 {
 		b := reads(w.keptInv)
 		p.keptInv, p.stats = &b, 1
@@ -246,7 +280,6 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 		if r.wide() {
 			groups = inLine(l, ceilDiv(r.width/4, l.Limits.Subgroup))
 		}
-		groups[2] = parts
 		w.pass(l, r, normPass{number: normColumns, groups: groups, x: &x, addend: &dy, work: &fill})
 		p := normPass{number: normSums, groups: columns, work: &use, bias: db, scaled: ds}
 		if ds {
@@ -260,7 +293,7 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 		w.pass(l, r, p)
 	}
 	if loweredOut(l, 0) != nil {
-		w.pass(l, r, normPass{number: normBack, groups: inLine(l, r.rows), y: &dx, x: &x, scale: &scale, addend: &dy, work: &use})
+		w.pass(l, r, normPass{number: normBack, y: &dx, x: &x, scale: &scale, addend: &dy, work: &use})
 	}
 }
 

@@ -40,8 +40,9 @@
 // # Large operands
 //
 // A device shows a kernel so many bytes of a buffer at most; Adreno and lavapipe
-// 128 MiB, most others 4 GiB. Elementwise operators, softmax over the last dim and
-// what moves elements are done in pieces then (kernels/piecelower.go). What else is
+// 128 MiB, most others 4 GiB. Elementwise operators, products, reductions, losses,
+// softmax and normalisations over the last dims, updates of parameters and what
+// moves elements are done in pieces then (kernels/piecelower.go). What else is
 // larger runs on the processor. Copies through a block of 16 MiB serve memory that
 // the processor does not see; MEMOPT_VULKAN_HIDDEN has tests go that way.
 //
