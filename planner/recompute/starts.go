@@ -37,14 +37,14 @@ func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
 	room := b.room
 	for range 4 {
 		sorted := slices.Clone(sets)
-		slices.SortStableFunc(sorted, func(x, y set) int { return cmp.Compare(b.bytes(y), b.bytes(x)) })
+		slices.SortStableFunc(sorted, func(x, y set) int { return cmp.Compare(b.c.bytes(y), b.c.bytes(x)) })
 		over := int64(0)
 		for i, x := range sorted {
 			less = x
 			if more = x; i > 0 {
 				more = sorted[i-1]
 			}
-			if b.bytes(x) > room || !s.sim.run(s.from(b.c, x), limit) {
+			if b.c.bytes(x) > room || !s.sim.run(s.from(b.c, x), limit) {
 				continue
 			}
 			if s.sim.peak <= limit {
@@ -92,16 +92,35 @@ func (s *Solver) mix(c *cut, less, more set, front bool, limit int64) plan {
 		}
 		return s.keeping(c, func(i int) bool { return kept[i] })
 	}
-	from, to := 0, len(order)+1
-	for from+1 < to {
-		m := (from + to) / 2
-		if s.sim.run(first(m), limit) && s.sim.peak <= limit {
-			from = m
-		} else {
-			to = m
+	room, near := limit-c.fixed-c.bytes(less), 0 // how many there is room for at the cut's place
+	for ; near < len(order) && room >= 0; near++ {
+		switch k := c.as[order[near]]; {
+		case more.kept[k] && !less.kept[k]:
+			room -= c.value[k].bytes
+		case less.kept[k] && !more.kept[k]:
+			room += c.value[k].bytes
 		}
 	}
-	return first(from)
+	return first(lastOf(len(order), near, func(n int) bool { return s.sim.run(first(n), limit) && s.sim.peak <= limit }))
+}
+
+// lastOf is a number up to n behind which something ends to hold that holds for 0.
+// It is looked for around a guess, in growing steps and then by halves.
+func lastOf(n, guess int, holds func(int) bool) int {
+	from, to := 0, n+1
+	for step, at := 1, max(1, min(guess, n)); from+1 < to; {
+		if holds(at) {
+			from = at
+			at += step
+		} else {
+			to = at
+			at -= step
+		}
+		if step *= 2; at <= from || at >= to {
+			at = (from + to) / 2
+		}
+	}
+	return from
 }
 
 // from is the plan that has at the border what a cut keeps.
@@ -178,7 +197,7 @@ func (s *Solver) near(at []bounded, limit int64) (all []func() plan) {
 func (b bounded) nearest(sets []set) (less, more set) {
 	low, high := int64(-1), int64(math.MaxInt64)
 	for _, x := range sets {
-		switch sum := b.bytes(x); {
+		switch sum := b.c.bytes(x); {
 		case sum <= b.room && sum > low:
 			less, low = x, sum
 		case sum > b.room && sum < high:
@@ -211,7 +230,7 @@ func (s *Solver) eager(starts []func() plan, limit int64) (all []func() plan) {
 // fitting are the sets whose bytes are within the room.
 func (b bounded) fitting(sets []set) (fits []set) {
 	for _, x := range sets {
-		if b.bytes(x) <= b.room {
+		if b.c.bytes(x) <= b.room {
 			fits = append(fits, x)
 		}
 	}
@@ -219,8 +238,8 @@ func (b bounded) fitting(sets []set) (fits []set) {
 }
 
 // bytes is what a set keeps.
-func (b bounded) bytes(x set) (sum int64) {
-	for k, v := range b.c.value {
+func (c *cut) bytes(x set) (sum int64) {
+	for k, v := range c.value {
 		if x.kept[k] {
 			sum += v.bytes * v.times
 		}
