@@ -39,7 +39,7 @@ type checker struct {
 	s      *Schedule
 	spaces [3]memory
 	height int64
-	now    int            // the launch at hand
+	now    int32          // the launch at hand
 	change []int64        // by launch: bytes of the arena in use, beyond the launch before
 	owners []*graph.Value // by value: what a range that holds it is tagged with
 	writes []Ref          // scratch
@@ -75,14 +75,14 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 		}
 	}
 	// Every state holds what the step made of it; every other still itself.
-	updated := map[*graph.Value]*graph.Value{}
-	for _, u := range g.Updates {
-		updated[u.State] = u.New
+	updated := make([]int32, len(g.Values)) // by value: its update, counted from 1
+	for i, u := range g.Updates {
+		updated[u.State.ID] = int32(i + 1)
 	}
 	for _, r := range c.s.Fixed {
 		want := r.Value
-		if u := updated[want]; u != nil {
-			want = u
+		if u := updated[want.ID]; u > 0 {
+			want = g.Updates[u-1].New
 		}
 		if got := c.at(r); got != c.owners[want.ID] {
 			return fmt.Errorf("after the step, the place of %q does not hold %q", r.Value.Name, want.Name)
@@ -104,7 +104,7 @@ func (c *checker) launch(i int, l *Launch, ran []int) error {
 	if i+1 >= len(c.change) {
 		c.change = append(c.change, make([]int64, i+2-len(c.change))...)
 	}
-	c.now = i
+	c.now = int32(i)
 	n := l.Node
 	where := func(err error) error {
 		return fmt.Errorf("launch %d, node %q (%s): %w", i, n.Name, n.Op.Name, err)

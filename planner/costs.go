@@ -57,7 +57,7 @@ func (m *model) reprice(rates map[string]float64) {
 	if units == 0 || times == 0 {
 		return
 	}
-	m.total = 0
+	m.total, m.bare = 0, nameless{}
 	for _, n := range m.g.Nodes {
 		if n.Op.View {
 			continue

@@ -360,12 +360,12 @@ func (m *model) replay(steps []Step) (*timeline, error) {
 			return nil, fmt.Errorf("planner: step %d says that node %q runs again: %v; it ran before: %v", i, m.g.Nodes[s.Node].Name, s.Again, ran[s.Node])
 		}
 		ran[s.Node] = true
-		for _, o := range m.inputs[s.Node] {
+		for _, o := range m.inputs.Of(s.Node) {
 			if !made[o] {
 				return nil, fmt.Errorf("planner: step %d, node %q, reads %q before it is made", i, m.g.Nodes[s.Node].Name, m.g.Values[o].Name)
 			}
 		}
-		for _, o := range m.outputs[s.Node] {
+		for _, o := range m.outputs.Of(s.Node) {
 			made[o] = true
 		}
 	}

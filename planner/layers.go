@@ -112,10 +112,10 @@ func longestRun(label []*graph.Op, period int) (from, length int) {
 func (m *model) crossing(order []int32) []int64 {
 	made, last := map[int32]int{}, map[int32]int{}
 	for i, n := range order {
-		for _, o := range m.inputs[n] {
+		for _, o := range m.inputs.Of(n) {
 			last[o] = i
 		}
-		for _, o := range m.outputs[n] {
+		for _, o := range m.outputs.Of(n) {
 			made[o] = i
 		}
 	}
@@ -139,7 +139,7 @@ func (m *model) checkpoints(l layers, every int) []bool {
 	order := m.sim.plain[:m.sim.forward]
 	last := map[int32]int{}
 	for i, n := range order {
-		for _, o := range m.inputs[n] {
+		for _, o := range m.inputs.Of(n) {
 			last[o] = i
 		}
 	}
@@ -153,7 +153,7 @@ func (m *model) checkpoints(l layers, every int) []bool {
 		}
 		for i := from; i < to; i++ {
 			n := m.g.Nodes[order[i]]
-			crosses := slices.ContainsFunc(m.outputs[n.ID], func(o int32) bool { return last[o] >= to })
+			crosses := slices.ContainsFunc(m.outputs.Of(n.ID), func(o int32) bool { return last[o] >= to })
 			again[n.ID] = m.mayRunAgain(n) && !crosses
 		}
 	}

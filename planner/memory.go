@@ -10,13 +10,14 @@ import (
 // of bounded length, so that putting one in moves few.
 type memory struct {
 	runs       [][]cell
+	end        int64  // of the last cell
 	spent, put []cell // scratch
 }
 
 type cell struct {
 	from, to    int64
 	v           *graph.Value // nil: work space, or what is left of a value
-	first, last int          // launches that write it and read it last
+	first, last int32        // launches that write it and read it last
 }
 
 // longest is the most cells of a run.
@@ -24,6 +25,9 @@ const longest = 256
 
 // search is the place of the first cell that ends after at: run and index.
 func (m *memory) search(at int64) (r, i int) {
+	if at >= m.end {
+		return len(m.runs), 0
+	}
 	for to := len(m.runs); r < to; {
 		mid := int(uint(r+to) / 2)
 		if run := m.runs[mid]; run[len(run)-1].to > at {
@@ -66,7 +70,12 @@ func (m *memory) any(from, bytes int64) bool {
 func (m *memory) set(x cell) (spent []cell) {
 	spent = m.spent[:0]
 	defer func() { m.spent = spent }()
-	if old := m.exact(x.from, x.to-x.from); old != nil {
+	r, i := m.search(x.from)
+	if r == len(m.runs) {
+		m.add(x)
+		return spent
+	}
+	if old := &m.runs[r][i]; old.from == x.from && old.to == x.to {
 		if old.last == x.first {
 			x.first = old.first
 		} else {
@@ -75,15 +84,7 @@ func (m *memory) set(x cell) (spent []cell) {
 		*old = x
 		return spent
 	}
-	r, i := m.search(x.from)
-	if r == len(m.runs) {
-		if r == 0 {
-			m.runs = append(m.runs, nil)
-			r = 1
-		}
-		r--
-		i = len(m.runs[r])
-	}
+	m.end = max(m.end, x.to)
 	// What x covers, from cell i of run r to before cell j of run q.
 	q, j := r, i
 	for {
@@ -118,4 +119,14 @@ func (m *memory) set(x cell) (spent []cell) {
 		m.runs[r] = run[:half:half]
 	}
 	return spent
+}
+
+// add puts a cell behind all others.
+func (m *memory) add(x cell) {
+	m.end = x.to
+	if n := len(m.runs); n > 0 && len(m.runs[n-1]) < longest {
+		m.runs[n-1] = append(m.runs[n-1], x)
+		return
+	}
+	m.runs = append(m.runs, append(make([]cell, 0, longest+1), x))
 }

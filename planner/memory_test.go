@@ -36,7 +36,7 @@ func TestMemory(t *testing.T) {
 			if m.any(from, bytes) != used {
 				t.Fatalf("any(%d, %d) is %v", from, bytes, !used)
 			}
-			spent := m.set(cell{from: from, to: from + bytes, v: v, first: write + 1, last: write + 1})
+			spent := m.set(cell{from: from, to: from + bytes, v: v, first: int32(write + 1), last: int32(write + 1)})
 			for _, s := range spent {
 				if s.to <= from || s.from >= from+bytes {
 					t.Fatalf("[%d, %d) was spent by a write of %d at %d", s.from, s.to, bytes, from)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/planner/recompute"
 )
 
 // model is a graph with numbers for its dims: what the strategies and the
@@ -17,7 +18,7 @@ type model struct {
 
 	like     *alike
 	bytes    []int64 // by value; views have none of their own
-	shapes   [][]int // by value
+	shapes   [][]int // by number of a shape (like.shape)
 	owner    []int32 // by value: whose storage its bytes are in
 	fixed    []bool  // by owner: outside the arena
 	lasting  []bool  // by owner: read after the last step
@@ -27,12 +28,13 @@ type model struct {
 	flops    []int64 // by node
 	moved    []int64 // by node: bytes read and written
 	cost     []float64
-	inputs   [][]int32 // by node: owners read, each once, without fixed ones
-	outputs  [][]int32 // by node: owners written, in the arena
-	total    float64   // cost of one plain step
+	inputs   recompute.Lists // by node: owners read, each once, without fixed ones
+	outputs  recompute.Lists // by node: owners written, in the arena
+	total    float64         // cost of one plain step
 	flopsSum int64
 	backward int // first step of the plain order that is not forward
 	sim      *simulator
+	bare     nameless // made when it is first asked for
 }
 
 // alignment of every offset: a cache line, and enough for any vector load.
@@ -48,28 +50,26 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 	}
 	m := &model{
 		g: g, binding: b, lowered: lowered, like: newAlike(g),
-		bytes: make([]int64, len(g.Values)), shapes: make([][]int, len(g.Values)), owner: make([]int32, len(g.Values)),
+		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
 		scratch: make([]int64, len(g.Nodes)), flops: make([]int64, len(g.Nodes)), moved: make([]int64, len(g.Nodes)), cost: make([]float64, len(g.Nodes)),
-		inputs: make([][]int32, len(g.Nodes)), outputs: make([][]int32, len(g.Nodes)),
 		backward: len(g.Nodes),
 	}
-	shapes := make([][]int, len(m.like.shapes))
+	m.shapes = make([][]int, len(m.like.shapes))
 	for i, v := range g.Values {
 		m.owner[i] = int32(i)
-		shape := m.like.shape[i]
-		if shapes[shape] == nil {
-			if shapes[shape], err = b.Shape(v.Shape); err != nil {
+		if k := m.like.shape[i]; m.shapes[k] == nil {
+			if m.shapes[k], err = b.Shape(v.Shape); err != nil {
 				return nil, fmt.Errorf("value %q: %w", v.Name, err)
 			}
 		}
-		m.shapes[i] = shapes[shape]
 		if m.bytes[i], err = m.bytesOf(v); err != nil {
 			return nil, fmt.Errorf("value %q: %w", v.Name, err)
 		}
 		m.fixed[i] = v.Kind != graph.Computed
 	}
-	touched := m.reserve()
+	m.reserve()
+	var touched []int32
 	for i, n := range g.Nodes {
 		if n.Phase != graph.Forward && m.backward == len(g.Nodes) {
 			m.backward = i
@@ -86,8 +86,10 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		if err := m.price(n); err != nil {
 			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
 		}
-		m.inputs[i], touched = m.touched(touched, n.Inputs)
-		m.outputs[i], touched = m.touched(touched, n.Outputs)
+		touched = m.touched(touched, n.Inputs)
+		m.inputs.Add(touched...)
+		touched = m.touched(touched, n.Outputs)
+		m.outputs.Add(touched...)
 	}
 	for _, v := range g.Outputs {
 		m.lasting[m.owner[v.ID]] = true
@@ -102,12 +104,15 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 	return m, nil
 }
 
+// shape is a value's in numbers.
+func (m *model) shape(v *graph.Value) []int { return m.shapes[m.like.shape[v.ID]] }
+
 // bytesOf is what a value takes. Its shape is numbers already, and their product
 // is quicker than a formula; the formula says what is wrong with a product that
 // is too large.
 func (m *model) bytesOf(v *graph.Value) (int64, error) {
 	product := uint64(v.Type.Size())
-	for _, n := range m.shapes[v.ID] {
+	for _, n := range m.shape(v) {
 		high, low := bits.Mul64(product, uint64(n))
 		if high != 0 || low > math.MaxInt64 {
 			return m.binding.Eval(v.Bytes())
@@ -176,27 +181,28 @@ func (m *model) spaceFormula(n *graph.Node) graph.Dim {
 }
 
 // reserve makes room for what all nodes touch.
-func (m *model) reserve() []int32 {
-	n := 0
+func (m *model) reserve() {
+	ins, outs := 0, 0
 	for _, x := range m.g.Nodes {
-		n += len(x.Inputs) + len(x.Outputs)
+		ins, outs = ins+len(x.Inputs), outs+len(x.Outputs)
 	}
-	return make([]int32, 0, n)
+	m.inputs.Reserve(len(m.g.Nodes), ins)
+	m.outputs.Reserve(len(m.g.Nodes), outs)
 }
 
-// touched lists the owners of values, each once, that live in the arena. The
-// list is put behind those in room.
-func (m *model) touched(room []int32, vs []*graph.Value) (owners, rest []int32) {
-	from := len(room)
+// touched lists the owners of values, each once, that live in the arena. It
+// writes over room.
+func (m *model) touched(room []int32, vs []*graph.Value) []int32 {
+	owners := room[:0]
 	for _, v := range vs {
 		if v == nil || m.fixed[m.owner[v.ID]] {
 			continue
 		}
-		if o := m.owner[v.ID]; !slices.Contains(room[from:], o) {
-			room = append(room, o)
+		if o := m.owner[v.ID]; !slices.Contains(owners, o) {
+			owners = append(owners, o)
 		}
 	}
-	return room[from:len(room):len(room)], room
+	return owners
 }
 
 // mayRunAgain reports whether a plan may repeat a node.

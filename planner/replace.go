@@ -12,16 +12,14 @@ import (
 // bytes are gone then, and marks the nodes that may run again.
 func (m *model) replacements() error {
 	g := m.g
-	holds := make([]*graph.Value, len(g.Values)) // by owner: what is in its place now
-	by := make([]*graph.Node, len(g.Values))     // by owner: who replaced it first
-	for _, v := range g.Values {
-		if m.fixed[v.ID] {
-			holds[v.ID] = v
-		}
+	holds := make([]int32, len(g.Values)) // by owner: the value in its place now
+	by := make([]int32, len(g.Values))    // by owner: the node that replaced it first, −1
+	for i := range holds {
+		holds[i], by[i] = int32(i), -1
 	}
 	stale := func(v *graph.Value) error {
-		if o := m.owner[v.ID]; m.fixed[o] && holds[o] != content(v) {
-			return fmt.Errorf("reads %q after node %q has replaced it", v.Name, by[o].Name)
+		if o := m.owner[v.ID]; m.fixed[o] && by[o] >= 0 && holds[o] != content(v).ID {
+			return fmt.Errorf("reads %q after node %q has replaced it", v.Name, g.Nodes[by[o]].Name)
 		}
 		return nil
 	}
@@ -48,13 +46,13 @@ func (m *model) replacements() error {
 					return where(fmt.Errorf("reads %q twice, and replaces it", v.Name))
 				}
 			}
-			if by[o] == nil {
-				by[o] = n
+			if by[o] < 0 {
+				by[o] = n.ID
 			}
-			holds[o] = n.Outputs[i]
+			holds[o] = n.Outputs[i].ID
 		}
 	}
-	if err := m.after(holds, by, stale); err != nil {
+	if err := m.after(by, stale); err != nil {
 		return err
 	}
 	m.markRepeatable(by)
@@ -62,7 +60,7 @@ func (m *model) replacements() error {
 }
 
 // after checks what is read after the last node: outputs, and the new states.
-func (m *model) after(holds []*graph.Value, by []*graph.Node, stale func(*graph.Value) error) error {
+func (m *model) after(by []int32, stale func(*graph.Value) error) error {
 	moved := make([]bool, len(m.g.Values)) // by owner: a copy replaces it after the last node
 	updated := make([]bool, len(m.g.Values))
 	for _, u := range m.g.Updates {
@@ -87,7 +85,8 @@ func (m *model) after(holds []*graph.Value, by []*graph.Node, stale func(*graph.
 		}
 	}
 	for o, n := range by {
-		if n != nil && !updated[o] {
+		if n >= 0 && !updated[o] {
+			n := m.g.Nodes[n]
 			return fmt.Errorf("node %q (%s) replaces %q, which has no update", n.Name, n.Op.FullName(), m.g.Values[o].Name)
 		}
 	}
@@ -97,11 +96,11 @@ func (m *model) after(holds []*graph.Value, by []*graph.Node, stale func(*graph.
 // markRepeatable sets the nodes that a plan may run again: those whose result
 // somebody needs behind the forward pass, and that do not read a state which
 // may have been replaced by then.
-func (m *model) markRepeatable(by []*graph.Node) {
+func (m *model) markRepeatable(by []int32) {
 	read := make([]int32, len(m.g.Values)) // by owner: the first node behind the forward pass
 	for i, n := range slices.Backward(m.g.Nodes) {
 		if n.Phase != graph.Forward {
-			for _, o := range m.inputs[i] {
+			for _, o := range m.inputs.Of(n.ID) {
 				read[o] = int32(i)
 			}
 		}
@@ -113,17 +112,17 @@ func (m *model) markRepeatable(by []*graph.Node) {
 			continue
 		}
 		moment := int32(0)
-		for _, o := range m.outputs[i] {
+		for _, o := range m.outputs.Of(n.ID) {
 			moment = max(moment, need[o], read[o])
 		}
 		gone := func(v *graph.Value) bool {
-			return v != nil && by[m.owner[v.ID]] != nil && by[m.owner[v.ID]].ID < moment
+			return v != nil && by[m.owner[v.ID]] >= 0 && by[m.owner[v.ID]] < moment
 		}
 		if moment == 0 || slices.ContainsFunc(n.Inputs, gone) {
 			continue
 		}
 		m.may[i] = true
-		for _, o := range m.inputs[i] {
+		for _, o := range m.inputs.Of(n.ID) {
 			need[o] = max(need[o], moment)
 		}
 	}

@@ -14,7 +14,7 @@ func (p *Plan) Saved() []string {
 	holds := make([]int32, len(p.t.lives)) // by life: what was written there last
 	instance := 0
 	for _, s := range p.Steps[:border] {
-		for _, o := range p.m.outputs[s.Node] {
+		for _, o := range p.m.outputs.Of(s.Node) {
 			holds[p.t.buffer[instance]] = o
 			instance++
 		}

@@ -170,7 +170,7 @@ func (f *flattener) launches(yield func(i int, l *Launch) error) error {
 		if l.In, err = f.refs(n.Inputs); err != nil {
 			return err
 		}
-		for _, o := range m.outputs[st.Node] {
+		for _, o := range m.outputs.Of(st.Node) {
 			if int(instances) == len(p.t.buffer) {
 				return fmt.Errorf("planner: value %q is made once more than it has lives", p.Graph.Values[o].Name)
 			}
@@ -181,7 +181,7 @@ func (f *flattener) launches(yield func(i int, l *Launch) error) error {
 			return err
 		}
 		if st.Again {
-			for _, o := range m.outputs[st.Node] {
+			for _, o := range m.outputs.Of(st.Node) {
 				if m.lasting[o] {
 					f.current[o] = f.before[o]
 				}
@@ -215,7 +215,7 @@ func (f *flattener) launches(yield func(i int, l *Launch) error) error {
 }
 
 func (m *model) ref(v *graph.Value, space Space, offset int64) Ref {
-	return Ref{v, space, offset, m.bytes[m.owner[v.ID]], m.shapes[v.ID]} // a view may show a part: it is read where the whole is
+	return Ref{v, space, offset, m.bytes[m.owner[v.ID]], m.shape(v)} // a view may show a part: it is read where the whole is
 }
 
 func align(n int64) int64 { return (n + alignment - 1) / alignment * alignment }

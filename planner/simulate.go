@@ -1,6 +1,9 @@
 package planner
 
-import "memopt/memopt/graph"
+import (
+	"memopt/memopt/graph"
+	"memopt/planner/recompute"
+)
 
 // Step is one launch: a node, for the first time or again.
 type Step struct {
@@ -32,19 +35,19 @@ type life struct {
 // simulator is what every simulation of a model needs: facts that do not
 // change, and memory to use again, since a search simulates thousands of sets.
 type simulator struct {
-	plain   []int32   // the plain order: nodes that are no views
-	forward int       // how many of them come before the first that is not forward: where the passes meet, with whatever runs again behind
-	maker   []int32   // by owner: the node, −1
-	over    [][]int32 // by node: owners that output 0 may be written over, if they die
-	made    []bool    // by node: it was made again
-	current []int32   // by owner: the instance that is read now
-	last    []int32   // by instance: last step that touches it
+	plain   []int32         // the plain order: nodes that are no views
+	forward int             // how many of them come before the first that is not forward: where the passes meet, with whatever runs again behind
+	maker   []int32         // by owner: the node, −1
+	over    recompute.Lists // by node: owners that output 0 may be written over, if they die
+	made    []bool          // by node: it was made again
+	current []int32         // by owner: the instance that is read now
+	last    []int32         // by instance: last step that touches it
 	spare   []*timeline
 }
 
 func newSimulator(m *model) *simulator {
 	s := &simulator{
-		maker: make([]int32, len(m.g.Values)), over: make([][]int32, len(m.g.Nodes)), made: make([]bool, len(m.g.Nodes)),
+		maker: make([]int32, len(m.g.Values)), made: make([]bool, len(m.g.Nodes)),
 		current: make([]int32, len(m.g.Values)), forward: -1,
 	}
 	for i, v := range m.g.Values {
@@ -53,15 +56,18 @@ func newSimulator(m *model) *simulator {
 			s.maker[i] = v.Def.ID
 		}
 	}
+	s.plain = make([]int32, 0, len(m.g.Nodes))
+	s.over.Reserve(len(m.g.Nodes), 0)
+	var over []int32
 	for _, n := range m.g.Nodes {
-		if n.Op.View {
-			continue
+		if over = over[:0]; !n.Op.View {
+			if n.Phase != graph.Forward && s.forward < 0 {
+				s.forward = len(s.plain)
+			}
+			s.plain = append(s.plain, n.ID)
+			over = m.overwritable(over, n)
 		}
-		if n.Phase != graph.Forward && s.forward < 0 {
-			s.forward = len(s.plain)
-		}
-		s.plain = append(s.plain, n.ID)
-		s.over[n.ID] = m.overwritable(n)
+		s.over.Add(over...)
 	}
 	if s.forward < 0 {
 		s.forward = len(s.plain)
@@ -69,13 +75,13 @@ func newSimulator(m *model) *simulator {
 	return s
 }
 
-// overwritable lists the owners whose bytes output 0 may be written over once
+// overwritable adds the owners whose bytes output 0 may be written over once
 // they die: inputs that the operator allows, as large, and read through no
 // other input.
-func (m *model) overwritable(n *graph.Node) (owners []int32) {
+func (m *model) overwritable(owners []int32, n *graph.Node) []int32 {
 	out := n.Outputs[0]
-	if out == nil || m.owner[out.ID] != out.ID || m.fixed[out.ID] || m.bytes[out.ID] == 0 {
-		return nil
+	if len(n.Op.InPlace) == 0 || out == nil || m.owner[out.ID] != out.ID || m.fixed[out.ID] || m.bytes[out.ID] == 0 {
+		return owners
 	}
 	ins, _ := n.Op.Ports()
 	for _, i := range n.Op.InPlace {
@@ -120,7 +126,7 @@ func (m *model) orderInto(steps []Step, again []bool) []Step {
 
 // remake puts in what a node reads and is to be made again.
 func (m *model) remake(steps []Step, again []bool, node int32) []Step {
-	for _, in := range m.inputs[node] {
+	for _, in := range m.inputs.Of(node) {
 		if p := m.sim.maker[in]; again[p] && !m.sim.made[p] && !m.lasting[in] {
 			m.sim.made[p] = true
 			steps = append(m.remake(steps, again, p), Step{p, true})
@@ -154,10 +160,10 @@ func (m *model) simulateInto(t *timeline, steps []Step) {
 	end := int32(len(steps))
 	current, last := m.sim.current, m.sim.last[:0]
 	for i, s := range steps {
-		for _, o := range m.inputs[s.Node] {
+		for _, o := range m.inputs.Of(s.Node) {
 			last[current[o]] = int32(i)
 		}
-		for _, o := range m.outputs[s.Node] {
+		for _, o := range m.outputs.Of(s.Node) {
 			if !s.Again || !m.lasting[o] {
 				current[o] = int32(len(last))
 			}
@@ -173,20 +179,20 @@ func (m *model) simulateInto(t *timeline, steps []Step) {
 
 	t.steps, t.lives, t.buffer, t.peak, t.at = steps, t.lives[:0], t.buffer[:0], 0, 0
 	if t.lives == nil {
-		t.lives = make([]life, 0, len(last)+len(last)/4)
+		t.lives, t.buffer = make([]life, 0, len(last)+len(last)/8), make([]int32, 0, len(last))
 	}
 	for i, s := range steps {
 		now := int32(i)
 		// The reads come first: a node that runs again reads what is current.
 		over, into := int32(-1), int32(-1)
-		for _, o := range m.sim.over[s.Node] {
+		for _, o := range m.sim.over.Of(s.Node) {
 			in := current[o]
 			if b := t.buffer[in]; last[in] == now && t.lives[b].last <= now+1 {
 				over, into = b, m.g.Nodes[s.Node].Outputs[0].ID
 				break
 			}
 		}
-		for _, o := range m.outputs[s.Node] {
+		for _, o := range m.outputs.Of(s.Node) {
 			made := int32(len(t.buffer))
 			if !s.Again || !m.lasting[o] {
 				current[o] = made

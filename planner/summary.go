@@ -35,18 +35,21 @@ type Memory struct {
 
 // dominant is the three largest values alive at the peak.
 func (m *model) dominant(t *timeline) []Holding {
-	var all []Holding
+	const most = 3
+	top := make([]Holding, 0, most+1)
 	for _, l := range t.lives {
-		if int(l.first) <= t.at && int(l.last) > t.at {
-			name := "work space"
-			if !l.scratch {
-				name = m.g.Values[l.owner].Name
-			}
-			all = append(all, Holding{name, l.bytes})
+		if int(l.first) > t.at || int(l.last) <= t.at || len(top) == most && l.bytes <= top[most-1].Bytes {
+			continue
 		}
+		name := "work space"
+		if !l.scratch {
+			name = m.g.Values[l.owner].Name
+		}
+		behind, _ := slices.BinarySearchFunc(top, l.bytes, func(h Holding, bytes int64) int { return cmp.Or(cmp.Compare(bytes, h.Bytes), -1) })
+		top = slices.Insert(top, behind, Holding{name, l.bytes})
+		top = top[:min(most, len(top))]
 	}
-	slices.SortStableFunc(all, func(a, b Holding) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	return slices.Clip(all[:min(3, len(all))])
+	return top
 }
 
 // candidate is a set of nodes to run again, simulated and placed.
