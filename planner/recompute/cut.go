@@ -325,15 +325,25 @@ func (e *envelope) best(c *cut, room float64, from []set) (bound float64, sets [
 			return bound, []set{high}, bound <= units*(1+1e-6)
 		}
 	}
-	if e.heavy(high.kept) {
-		sets = append(sets, high)
-		x := e.at(c, 0, false)
-		if high, bound = x.set, x.value; high.weight <= room {
-			return bound, append(sets, high), true
+	above := func() (fits bool) { // without what is too heavy
+		if sets = append(sets, high); !e.heavy(high.kept) {
+			return false
 		}
+		x := e.at(c, 0, false)
+		high, bound = x.set, max(bound, x.value)
+		sets = append(sets, high)
+		return high.weight <= room
 	}
-	sets = append(sets, high, low)
+	if above() {
+		return bound, sets, true
+	}
+	sets = append(sets, low)
 	for range 40 {
+		if low.cost <= high.cost { // no price takes high, which is from elsewhere
+			if high = e.all; above() {
+				return bound, sets, true
+			}
+		}
 		price := (low.cost - high.cost) / (high.weight - low.weight)
 		x := e.at(c, price, true)
 		bound = max(bound, x.value-price*room)

@@ -122,6 +122,52 @@ func TestRandom(t *testing.T) {
 	t.Logf("%d plans, %d limits without one", plans, none)
 }
 
+// TestElsewhere: sets that were found under other weights do not mislead a cut.
+func TestElsewhere(t *testing.T) {
+	p := &recompute.Problem{Border: 10, Bytes: []int64{0, 28, 18, 24, 8, 6, 10, 56, 15, 20, 28, 21, 40, 24, 21, 6, 20, 32, 32, 18, 49, 4}, Held: make([]bool, 22)}
+	p.Held[6], p.Held[21] = true, true
+	op := func(again bool, cost float64, work int64, inputs []int32, outputs ...int32) {
+		p.Again, p.Cost, p.Work = append(p.Again, again), append(p.Cost, cost), append(p.Work, work)
+		p.Inputs.Add(inputs...)
+		p.Outputs.Add(outputs...)
+		p.Over.Add()
+	}
+	op(true, 1, 5, nil, 0)
+	op(true, 2, 0, nil, 1)
+	op(false, 9, 0, []int32{1}, 2)
+	op(true, 4, 0, nil, 3)
+	op(true, 0, 0, []int32{3}, 4, 5)
+	op(false, 2, 0, nil, 6)
+	op(true, 7, 0, []int32{2}, 7)
+	op(true, 4, 0, []int32{2}, 8, 9)
+	op(false, 6, 0, []int32{6}, 10)
+	op(true, 4, 0, []int32{10}, 11)
+	op(false, 7, 0, []int32{7}, 12)
+	op(false, 1, 6, []int32{8, 12}, 13)
+	op(false, 1, 6, []int32{8, 13}, 14)
+	op(false, 2, 2, []int32{1, 14}, 15)
+	op(false, 3, 0, []int32{15}, 16)
+	op(false, 6, 17, []int32{5, 16}, 17)
+	op(false, 2, 0, []int32{3, 17}, 18)
+	op(false, 1, 0, []int32{18}, 19)
+	op(false, 4, 0, []int32{0, 19}, 20)
+	op(false, 7, 0, []int32{0, 20}, 21)
+	s, err := recompute.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, ok := s.Solve(133)
+	if !ok || plan.Extra != 6 {
+		t.Fatalf("%+v, want a plan for 6", plan)
+	}
+	if s, err = recompute.New(p); err != nil {
+		t.Fatal(err)
+	}
+	if bound, ok := s.Prove(133); !ok || bound > 6+1e-9 {
+		t.Errorf("a bound of %v on a plan for 6", bound)
+	}
+}
+
 // TestBruteForce: no set of values forgotten at the border, nor one event more,
 // beats a plan of a small program.
 func TestBruteForce(t *testing.T) {
