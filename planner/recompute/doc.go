@@ -36,6 +36,8 @@
 //     bytes to grains, which closes the gap that equal layers leave.
 //   - split.go and stretch.go raise the bound where a plan is not near it: by
 //     cases of how many grains are kept, and by several places together.
+//   - tight.go raises it near the end of the order, where few large values are in
+//     question, by what may be there from launch to launch.
 //   - repair.go forgets, at the peak, what takes most bytes off for the least
 //     cost; takeback.go remembers what turned out to fit.
 //   - starts.go makes plans to begin with of what the cuts keep. Equal layers,

@@ -23,7 +23,7 @@ type exact struct {
 	best    []float64
 	from    []int32 // by state: the state before
 	did     []int32 // by state: the operator that led to it, −1 if something was forgotten
-	queue   states
+	queue   heap[state]
 }
 
 // small reports whether a program can be solved exactly.
@@ -185,37 +185,3 @@ type state struct {
 }
 
 func (a state) before(b state) bool { return a.cost < b.cost || a.cost == b.cost && a.at > b.at }
-
-// states is a binary heap.
-type states []state
-
-func (q *states) push(x state) {
-	all := append(*q, x)
-	i := len(all) - 1
-	for i > 0 && x.before(all[(i-1)/2]) {
-		all[i] = all[(i-1)/2]
-		i = (i - 1) / 2
-	}
-	all[i] = x
-	*q = all
-}
-
-func (q *states) pop() state {
-	all := *q
-	top, x := all[0], all[len(all)-1]
-	all = all[:len(all)-1]
-	for i := 0; len(all) > 0; {
-		child := 2*i + 1
-		if child+1 < len(all) && all[child+1].before(all[child]) {
-			child++
-		}
-		if child >= len(all) || !all[child].before(x) {
-			all[i] = x
-			break
-		}
-		all[i] = all[child]
-		i = child
-	}
-	*q = all
-	return top
-}

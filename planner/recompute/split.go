@@ -39,6 +39,9 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 	if e.least < target {
 		e.least = max(e.least, s.stretches(e.at, limit))
 	}
+	if e.least < target {
+		e.least = max(e.least, s.tails(e.at, limit, target*s.unit)/s.unit)
+	}
 	if math.IsInf(e.least, 1) {
 		e = evidence{}
 	}
