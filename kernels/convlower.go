@@ -37,12 +37,7 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 	if bias >= 0 {
 		extra = reads(bias)
 	}
-	push := words(l, c.n, c.group, c.inner, c.outer)
-	for _, d := range [][3]int{c.in, c.out, c.kernel, c.stride, c.dilation, c.pad} {
-		for _, v := range d {
-			push = append(push, uint32(int32(v)))
-		}
-	}
+	push := append(words(l, c.n, c.group, c.inner, c.outer), triples(c.in, c.out, c.kernel, c.stride, c.dilation, c.pad)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: convKernel, Spec: []uint32{uint32(local), side, oneIf(bias >= 0), oneIf(c.stride != [3]int{1, 1, 1})}, Push: push,
 		Buffers: []graph.Buffer{writes(out), a, b, extra}, Groups: inLine(l, groups),
@@ -63,11 +58,7 @@ func lowerConv(l *graph.Lowering) {
 	if !onlyF32AndInts(l) {
 		return
 	}
-	bias := -1
-	if loweredIn(l, 2) != nil {
-		bias = 2
-	}
-	convOf(l.Node, l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).append(l, convOut, 0, reads(0), reads(1), bias)
+	convOf(l.Node, l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).append(l, convOut, 0, reads(0), reads(1), presentIn(l, 2))
 }
 
 func lowerConvGradX(l *graph.Lowering) {
@@ -87,11 +78,7 @@ func lowerConvTranspose(l *graph.Lowering) {
 	if !onlyF32(l) {
 		return
 	}
-	bias := -1
-	if loweredIn(l, 2) != nil {
-		bias = 2
-	}
-	transposeOf(loweredCall(l)).append(l, convIn, 0, reads(0), reads(1), bias)
+	transposeOf(loweredCall(l)).append(l, convIn, 0, reads(0), reads(1), presentIn(l, 2))
 }
 
 // lowerConvGrad has all sides at once, as far as they are wanted.
@@ -118,11 +105,7 @@ func lowerFusedConv(l *graph.Lowering) {
 	if !onlyF32(l) {
 		return
 	}
-	bias := -1
-	if loweredIn(l, 2) != nil {
-		bias = 2
-	}
-	convOf(convOnly(l.Node), l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).append(l, convOut, 0, reads(0), reads(1), bias)
+	convOf(convOnly(l.Node), l.In[0].Shape, l.In[1].Shape, l.Out[0].Shape).append(l, convOut, 0, reads(0), reads(1), presentIn(l, 2))
 	if z := loweredIn(l, 3); z != nil {
 		activationForm.append(l, plusTerm, l.Out[0], []*graph.Operand{l.Out[0], z}, []graph.Buffer{writes(0), rereads(0), reads(3)})
 	}

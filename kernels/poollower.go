@@ -21,12 +21,7 @@ func (p *pool) append(l *graph.Lowering, rule uint32, invocations int, a, b grap
 }
 
 func (p *pool) dispatch(l *graph.Lowering, kernel *graph.Kernel, rule uint32, padded bool, invocations int, buffers []graph.Buffer) {
-	push := words(l, p.n)
-	for _, d := range [][3]int{p.in, p.out, p.kernel, p.stride, p.dilation, p.pad, p.end} {
-		for _, v := range d {
-			push = append(push, uint32(int32(v)))
-		}
-	}
+	push := append(words(l, p.n), triples(p.in, p.out, p.kernel, p.stride, p.dilation, p.pad, p.end)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: kernel, Spec: []uint32{rule, oneIf(padded)}, Push: push, Buffers: buffers, Groups: inLine(l, ceilDiv(invocations, 64)),
 	})

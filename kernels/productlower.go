@@ -94,6 +94,7 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 		c := broadcastStrides(l.In[bias].Shape, out.Shape)
 		x.ci, x.cj = c[0], c[1]
 	}
+	x.spreads = true
 	x.append(l)
 }
 
@@ -101,14 +102,28 @@ func (p product) lower(l *graph.Lowering, bias int, beta float64) {
 // if that is biased.
 type loweredProduct struct {
 	layout
-	shape, sa, sb []int // the batch, and strides under it
-	alpha, beta   float64
-	step, ldy     int // from a matrix of Y to the next, from a row to the next
-	y, a, b, c    graph.Buffer
-	biased        bool
-	goesOn        bool // C is what the sums begin with; alpha is 1
-	ci, cj, cStep int  // strides of C, and from a matrix of it to the next
+	shape, sa, sb       []int // the batch, and strides under it
+	first, batches      int   // those of the batch that are meant; 0 batches are all
+	alpha, beta         float64
+	step, ldy           int   // from a matrix of Y to the next, from a row to the next
+	sy                  []int // strides of Y under the batch, if its matrices do not follow each other
+	y, a, b, c          graph.Buffer
+	fromA, fromB, fromY int // where strides count from
+	fromC               int
+	biased              bool
+	goesOn              bool          // C is what the sums begin with; alpha is 1
+	ci, cj, cStep       int           // strides of C, and from one to the next along the batch's last dim
+	lines               *graph.Buffer // nil, or where B's lines begin
+	roomB               bool          // behind the last of an odd number of columns of B
+	places              *places       // nil, or what Y's columns are
+	// spreads: factors may be laid out anew in scratch, from so many bytes on.
+	spreads bool
+	work    int64
 }
+
+// places are columns that stand for the places of an image: so many in a line, of
+// which some are there, and the way from line to line and from place to place.
+type places struct{ width, whole, line, place int }
 
 // factor is the matrices of one factor: where they are, from one to the next, and
 // the strides outside (rows of A, columns of B) and along k.
@@ -125,59 +140,213 @@ func productOf(m, n, k, batch int, a, b factor, y graph.Buffer, step int) lowere
 	return x
 }
 
-// whole appends the products by dispatches that see all of them.
-func (g loweredProduct) whole(l *graph.Lowering) {
-	trans := g.layout.b.p == 1 && g.layout.b.i != 1
+// dispatch appends the products by dispatches that see all of them.
+func (g loweredProduct) dispatch(l *graph.Lowering) {
+	trans := g.trans()
 	ldb := g.layout.b.p
 	if trans {
 		ldb = g.layout.b.i
 	}
 	sa, sb := g.sa, g.sb
-	pairsB := ldb%2 == 0 && (trans || g.n%2 == 0) && allEven(sb)
 	tile := productTileFor(l, g.m, g.n, elems(g.shape))
 	kernel := tile.singles
 	if l.Limits.Int64 {
 		kernel = tile.paired
 	}
+	batch, sa, sb, sy := frontFilled(3, g.shape, 1), frontFilled(3, sa, 0), frontFilled(3, sb, 0), frontFilled(3, g.sy, 0)
+	if g.sy == nil {
+		sy = frontFilled(3, g.inLine(g.step), 0)
+	}
+	at, lines := places{width: 1}, unused(false)
+	if g.places != nil {
+		at = *g.places
+	}
+	if g.lines != nil {
+		lines = *g.lines
+	}
 	bias := oneIf(g.biased)
 	if g.goesOn {
 		bias = 2
 	}
-	spec := []uint32{uint32(l.Limits.Subgroup), oneIf(trans), bias, 0, 0, 0}
+	spec := []uint32{uint32(l.Limits.Subgroup), oneIf(trans), bias, 0, 0, 0, oneIf(g.lines != nil), oneIf(g.places != nil)}
 	switch {
 	case tile.shared:
-		spec = []uint32{oneIf(trans), bias, oneIf(g.layout.a.i == 1 && g.layout.a.p != 1)}
+		spec = []uint32{oneIf(trans), bias, oneIf(g.layout.a.i == 1 && g.layout.a.p != 1), spec[6], spec[7]}
 	case l.Limits.Int64:
-		spec[3], spec[4], spec[5] = g.pairsA(sa), oneIf(pairsB), oneIf(g.n%2 == 0 && g.step%2 == 0 && g.ldy%2 == 0)
+		spec[3], spec[4] = g.pairsA(), oneIf(g.pairsB())
+		spec[5] = oneIf(g.places == nil && g.n%2 == 0 && allEven(sy) && allEven([]int{g.ldy, g.fromY}))
 	}
-	groups := [3]int{ceilDiv(g.n, tile.columns), ceilDiv(g.m, tile.rows), elems(g.shape)}
+	if g.batches == 0 {
+		g.batches = elems(g.shape)
+	}
+	groups := [3]int{ceilDiv(g.n, tile.columns), ceilDiv(g.m, tile.rows), g.batches}
 	if groups[0] > l.Limits.Groups[0] || groups[1] > l.Limits.Groups[1] {
 		l.Refuse("%d × %d tiles are more than the device takes", groups[0], groups[1])
 		return
 	}
-	batch, sa, sb := frontFilled(3, g.shape, 1), frontFilled(3, sa, 0), frontFilled(3, sb, 0)
-	for first := 0; first < groups[2]; first += l.Limits.Groups[2] {
-		push := words(l, g.m, g.n, g.k, g.layout.a.i, g.layout.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], first, g.step, g.ldy, g.ci, g.cj, g.cStep)
+	for done := 0; done < groups[2]; done += l.Limits.Groups[2] {
+		push := words(l, g.m, g.n, g.k, g.layout.a.i, g.layout.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], sy[0], sy[1], sy[2], g.first+done)
+		push = append(push, uint32(int64(g.fromA)), uint32(int64(g.fromB)), uint32(int64(g.fromY)))
+		push = append(push, words(l, g.ldy, g.fromC, g.ci, g.cj, g.cStep)...)
+		push = append(push, bits(g.alpha), bits(g.beta))
+		push = append(push, words(l, at.width, at.whole, at.line, at.place)...)
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel:  kernel,
 			Spec:    spec,
-			Push:    append(push, bits(g.alpha), bits(g.beta)),
-			Buffers: []graph.Buffer{g.y, g.a, g.b, g.c},
-			Groups:  [3]int{groups[0], groups[1], min(groups[2]-first, l.Limits.Groups[2])},
+			Push:    push,
+			Buffers: []graph.Buffer{g.y, g.a, g.b, g.c, lines},
+			Groups:  [3]int{groups[0], groups[1], min(groups[2]-done, l.Limits.Groups[2])},
 		})
 	}
 }
 
+// trans reports whether B's neighbours lie along k.
+func (g layout) trans() bool { return g.b.p == 1 && g.b.i != 1 }
+
 // pairsA says how A can be loaded by pairs: not (0), along k (1), along i (2).
-func (g layout) pairsA(batch []int) uint32 {
-	switch {
-	case !allEven(batch):
-	case g.a.p == 1 && g.a.i%2 == 0:
+func (g loweredProduct) pairsA() uint32 {
+	switch i, p := g.layout.a.i, g.layout.a.p; {
+	case !allEven(g.sa) || g.fromA%2 != 0:
+	case p == 1 && i%2 == 0:
 		return 1
-	case g.a.i == 1 && g.a.p%2 == 0 && g.m%2 == 0:
+	case i == 1 && p%2 == 0 && g.m%2 == 0:
 		return 2
 	}
 	return 0
+}
+
+// pairsB reports whether B can be loaded by pairs.
+func (g loweredProduct) pairsB() bool {
+	switch i, p := g.layout.b.i, g.layout.b.p; {
+	case !allEven(g.sb) || g.fromB%2 != 0:
+		return false
+	case g.lines != nil:
+		return true // they begin at even places
+	case g.trans():
+		return i%2 == 0
+	default:
+		return p%2 == 0 && (g.n%2 == 0 || g.roomB)
+	}
+}
+
+// What is laid out anew for a product: as many bytes of a factor as stay in a
+// core's cache, and only if each of its elements is used so often in so many
+// multiplications.
+const (
+	spreadBytes = 1 << 20
+	spreadUses  = 64
+	spreadWork  = 1 << 20
+)
+
+// whole appends the products. Factors on lines of odd length, where pairs of floats
+// cannot be loaded, are laid out anew in scratch: some columns of B at a time, some
+// rows of A. That counts as work space on every device.
+func (g loweredProduct) whole(l *graph.Lowering) {
+	all, slots := elems(g.shape), 1
+	odd := struct{ a, b bool }{g.pairsA() == 0 && g.n >= spreadUses, !g.pairsB() && g.m >= spreadUses}
+	if !g.spreads || g.m*g.n*g.k*all < spreadWork || !odd.a && !odd.b {
+		g.dispatch(l)
+		return
+	}
+	// Rows of A and columns of B at a time, and what they and all of them take.
+	const most, fewest = spreadBytes / 4, 32
+	rows, columns, line := g.m, g.n, roomy(g.k)
+	var sizeA, sizeB, roomA, roomB int
+	if odd.a {
+		rows = partOf(g.m, most/line, productTiles[0].rows)
+		sizeA, roomA = rows*line, min(all*g.m*line, max(most, productTiles[0].rows*line))
+	}
+	switch {
+	case odd.b && g.trans():
+		columns = partOf(g.n, most/line, fewest)
+		sizeB, roomB = columns*line, min(all*g.n*line, max(most, fewest*line))
+	case odd.b:
+		columns = partOf(g.n, most/g.k-fewest, fewest)
+		sizeB, roomB = g.k*roomy(columns), min(all*g.k*roomy(g.n), max(most, g.k*roomy(fewest)))
+	}
+	if rows == g.m && columns == g.n {
+		slots = min(all, max(1, most/max(sizeA, sizeB)))
+	}
+	toA := scratch(g.work, int64(4*roomA), true)
+	toB := scratch((toA.At+toA.Bytes+63)&^63, int64(4*roomB), true)
+	l.Scratch = max(l.Scratch, toB.At+toB.Bytes)
+	toA.Bytes, toB.Bytes = int64(4*slots*sizeA), int64(4*slots*sizeB)
+	if l.Limits.Shared || !l.Limits.Int64 {
+		g.dispatch(l)
+		return
+	}
+	for first := 0; first < all; first += slots {
+		for j := 0; j < g.n; j += columns {
+			strip := g.strip(0, j, 0, j*g.layout.b.i)
+			strip.first, strip.batches, strip.n = first, min(slots, all-first), min(columns, g.n-j)
+			if odd.b {
+				strip.spreadB(l, toB)
+			}
+			for i := 0; i < g.m; i += rows {
+				part := strip.strip(i, 0, i*g.layout.a.i, 0)
+				part.m = min(rows, g.m-i)
+				if odd.a {
+					part.spreadA(l, toA, j == 0 || rows < g.m)
+				}
+				part.dispatch(l)
+			}
+		}
+	}
+}
+
+// strip is products from a row and a column on.
+func (g loweredProduct) strip(row, column, a, b int) loweredProduct {
+	g.fromA, g.fromB, g.fromY = g.fromA+a, g.fromB+b, g.fromY+row*g.ldy+column
+	g.fromC += row*g.ci + column*g.cj
+	return g
+}
+
+// partOf is n, or the largest multiple below most, but at least one.
+func partOf(n, most, multiple int) int {
+	if n <= most {
+		return n
+	}
+	return min(n, max(1, most/multiple)*multiple)
+}
+
+// spreadA lays A out anew, with the elements of a row behind one another, unless
+// it is there already.
+func (g *loweredProduct) spreadA(l *graph.Lowering, to graph.Buffer, anew bool) {
+	s := g.spread(to, g.a, g.sa, g.fromA, g.m, g.k, g.layout.a.i, g.layout.a.p)
+	if anew {
+		s.append(l)
+	}
+	g.layout.a.i, g.layout.a.p = s.width, 1
+	g.a, g.sa, g.fromA = g.spreadTo(s)
+}
+
+// spreadB lays B out anew, with room behind its lines.
+func (g *loweredProduct) spreadB(l *graph.Lowering, to graph.Buffer) {
+	b := &g.layout.b
+	s := g.spread(to, g.b, g.sb, g.fromB, g.k, g.n, b.p, b.i)
+	width := &b.p
+	if g.trans() {
+		s = g.spread(to, g.b, g.sb, g.fromB, g.n, g.k, b.i, b.p)
+		width = &b.i
+	}
+	s.append(l)
+	*width = s.width
+	g.b, g.sb, g.fromB = g.spreadTo(s)
+	g.roomB = true
+}
+
+func (g *loweredProduct) spread(to, from graph.Buffer, st []int, at, rows, elements, down, along int) spread {
+	return spread{
+		to: to, from: from, shape: g.shape, sx: st, first: g.first, slots: g.batches, at: at,
+		channels: 1, taps: [3]int{1, 1, 1}, step: [3]int{0, 1, 1}, size: [3]int{1, rows, elements}, strides: [3]int{0, down, along},
+		rows: rows, whole: elements, width: roomy(elements),
+	}
+}
+
+// spreadTo is where matrices lie after it.
+func (g *loweredProduct) spreadTo(s spread) (b graph.Buffer, st []int, at int) {
+	size := s.rows * s.width
+	return unwritten(s.to), g.inLine(size), -g.first * size
 }
 
 func allEven(strides []int) bool {
@@ -188,11 +357,7 @@ func lowerGemm(l *graph.Lowering) {
 	if !onlyF32(l) {
 		return
 	}
-	bias := -1
-	if loweredIn(l, 2) != nil {
-		bias = 2
-	}
-	fusedProduct(l.Node).lower(l, bias, l.Node.Float("beta"))
+	fusedProduct(l.Node).lower(l, presentIn(l, 2), l.Node.Float("beta"))
 }
 
 // lowerFusedGemm is Gemm, then the activation in place.

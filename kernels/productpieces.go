@@ -44,7 +44,7 @@ func (g loweredProduct) extents() [4]int64 {
 	b := far(g.n, g.k, g.layout.b.i, g.layout.b.p, g.sb)
 	c := b
 	if g.biased || g.goesOn {
-		c = far(g.m, g.n, g.ci, g.cj, g.inLine(g.cStep))
+		c = far(g.m, g.n, g.ci, g.cj, g.ofC())
 	}
 	return [4]int64{far(g.m, g.n, g.ldy, 1, g.inLine(g.step)), far(g.m, g.k, g.layout.a.i, g.layout.a.p, g.sa), b, c}
 }
@@ -55,6 +55,13 @@ func (g loweredProduct) inLine(step int) []int {
 	for i := len(g.shape) - 1; i >= 0; i-- {
 		strides[i], step = step, step*g.shape[i]
 	}
+	return strides
+}
+
+// ofC is the strides of C under the batch.
+func (g loweredProduct) ofC() []int {
+	strides := make([]int, len(g.shape))
+	strides[len(strides)-1] = g.cStep
 	return strides
 }
 
@@ -71,7 +78,7 @@ func (g loweredProduct) from(y, a, b, c int) loweredProduct {
 
 // byMatrices cuts the outer dim of the batch in two.
 func (g loweredProduct) byMatrices(l *graph.Lowering) {
-	n, y, c := g.shape[0], g.inLine(g.step)[0], g.inLine(g.cStep)[0]
+	n, y, c := g.shape[0], g.inLine(g.step)[0], g.ofC()[0]
 	half := (n + 1) / 2
 	for _, s := range []int{y, g.sa[0], g.sb[0], c} {
 		multiple := pieceStep / int(gcd(int64(s), pieceStep))

@@ -127,6 +127,14 @@ func loweredIn(l *graph.Lowering, i int) *graph.Operand {
 	return nil
 }
 
+// presentIn is i, or -1 if input i is omitted.
+func presentIn(l *graph.Lowering, i int) int {
+	if loweredIn(l, i) == nil {
+		return -1
+	}
+	return i
+}
+
 // loweredOut is output i of a lowering, or nil if it is omitted.
 func loweredOut(l *graph.Lowering, i int) *graph.Operand {
 	if i < len(l.Out) {

@@ -84,30 +84,7 @@ func usedBy(who int) time.Duration {
 
 // benchmark opens a device for a program and returns a step of it.
 func benchmark(b *testing.B, text string) func() {
-	gpu := device(b)
-	g, err := graph.Parse(kernels.Library, text)
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := planner.Make(g, planner.Request{Lowered: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := p.Schedule()
-	if err != nil {
-		b.Fatal(err)
-	}
-	d, err := vulkan.Open(s, gpu, vulkan.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { d.Close() })
-	in := map[string]*graph.Tensor{}
-	for _, r := range s.Fixed {
-		if r.Value.Kind == graph.Input {
-			in[r.Value.Name] = graph.NewTensor(r.Value.Type, r.Shape...)
-		}
-	}
+	d, in := opened(b, text)
 	step := func() {
 		if _, err := d.Run(planner.Run{Inputs: in}); err != nil {
 			b.Fatal(err)
@@ -115,4 +92,33 @@ func benchmark(b *testing.B, text string) func() {
 	}
 	step() // drivers compile late
 	return step
+}
+
+// opened is a device for a program, and its inputs, as zeros.
+func opened(t testing.TB, text string) (*vulkan.Device, map[string]*graph.Tensor) {
+	gpu := device(t)
+	g, err := graph.Parse(kernels.Library, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := planner.Make(g, planner.Request{Lowered: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := vulkan.Open(s, gpu, vulkan.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	in := map[string]*graph.Tensor{}
+	for _, r := range s.Fixed {
+		if r.Value.Kind == graph.Input {
+			in[r.Value.Name] = graph.NewTensor(r.Value.Type, r.Shape...)
+		}
+	}
+	return d, in
 }
