@@ -23,10 +23,11 @@ func (m *Model) fusions(op *graph.Op) bool {
 	return kernels.Fusions(op)
 }
 
-// inChunks is the model with its loss computed rows at a time; nil where
-// settings leave nothing to compare, or it has no such form.
+// inChunks is the model with its loss computed rows at a time, whose costs are
+// told beside the model as it is; nil where settings choose themselves, or it
+// has no such form.
 func (m *Model) inChunks(c configs.Config) *Model {
-	if c.ChunkLoss != "auto" || c.Compat != "" || m.forms == nil || m.Profiled != "" || !compares(c) {
+	if c.ChunkLoss != "auto" || c.Compat != "" || m.forms == nil || m.Profiled != "" {
 		return nil
 	}
 	kind, _, err := findDevice(c.Device)
@@ -38,14 +39,18 @@ func (m *Model) inChunks(c configs.Config) *Model {
 	if err != nil || !slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == kernels.LinearCrossEntropy }) {
 		return nil
 	}
+	other.plain = m.forms.exact
 	return other
 }
+
+// chunked says what inChunks does to a step.
+const chunked = "the loss is computed some rows at a time, and its scores again for the backward pass"
 
 // planInChunks is inChunks for the bytes that a plan of the model was to fit in,
 // or nil where nothing is to be won.
 func (m *Model) planInChunks(p *planner.Plan, err error) *Model {
 	var wrong *planner.BudgetError
-	if err != nil && !errors.As(err, &wrong) || err == nil && p.Result.Again == 0 {
+	if !compares(m.Config) || err != nil && !errors.As(err, &wrong) || err == nil && p.Result.Again == 0 {
 		return nil
 	}
 	c := m.Config
@@ -75,31 +80,19 @@ func (m *Model) bestForm() (*planner.Plan, error) {
 		return p, err
 	}
 	if wrong == nil {
-		q.Warnings = append(q.Warnings, m.chunkNote(q, p))
+		q.Warnings = append(q.Warnings, chunkNote(q, p))
 	}
 	*m = *other
 	return q, wrong
 }
 
-// chunkNote says what a plan with the loss in chunks costs beside the step as it
-// is, and beside that one's plan if there is any.
-func (m *Model) chunkNote(p, plain *planner.Plan) string {
-	text := "the loss is computed some rows at a time, and its scores again for the backward pass"
+// chunkNote says what a plan with the loss in chunks spends on that, and what
+// the plan without would cost, if there is any.
+func chunkNote(p, plain *planner.Plan) string {
+	share := func(of float64) string { return fmt.Sprintf("%.1f %%", 100*of) }
 	instead := "no plan was found with all scores at once"
-	whole := plain
-	if plain == nil {
-		r := m.as(request(m.Config))
-		var err error
-		if whole, err = planner.Make(m.Graph, planner.Request{Dims: r.Dims, Strategy: "keep-all", Costs: r.Costs}); err != nil {
-			return text + ": " + instead
-		}
-	}
-	_, step := whole.Cost()
-	share := func(cost float64) string { return fmt.Sprintf("%.1f %%", 100*(cost/step-1)) }
-	cost, base := p.Cost()
 	if plain != nil {
-		was, _ := plain.Cost()
-		instead = share(was) + " with all scores at once"
+		instead = "it would be " + share(plain.Result.Overhead) + " with all scores at once"
 	}
-	return fmt.Sprintf("%s: that alone costs %s of the step, with all that runs again %s; %s (--chunk-loss off)", text, share(base), share(cost), instead)
+	return fmt.Sprintf("%s: that alone costs %s of the extra %s; %s (--chunk-loss off)", chunked, share(p.FormOverhead()), share(p.Result.Overhead), instead)
 }

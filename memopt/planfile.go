@@ -25,7 +25,7 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 		}
 	}
 	maps.Copy(f.Settings, m.forms.decided())
-	if m.Config.ChunkLoss == "on" {
+	if m.plain != nil {
 		f.Settings["chunk_loss"] = "on"
 	}
 	if m.forms != nil && m.forms.asked {

@@ -18,6 +18,13 @@ func (m *Model) Frontier() (*planner.Curve, error) {
 	if err != nil {
 		return nil, classify(err)
 	}
+	if other := m.inChunks(m.Config); other != nil {
+		pieces, err := planner.Frontier(other.Graph, other.as(request(other.Config)))
+		if err != nil {
+			return nil, classify(err)
+		}
+		c.Join(pieces, "loss in chunks")
+	}
 	return c, nil
 }
 
@@ -42,7 +49,7 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 		}
 		if q, wrong := other.largest(dim, above); wrong == nil && q != nil {
 			*m, p, err = *other, q, nil
-			p.Warnings = append(p.Warnings, "the loss is computed some rows at a time, and its scores again for the backward pass: that allows more than all scores at once do (--chunk-loss off)")
+			p.Warnings = append(p.Warnings, chunked+": that allows more than all scores at once do (--chunk-loss off)")
 		}
 	}
 	if err == nil {

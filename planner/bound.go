@@ -10,8 +10,8 @@ type Bound struct {
 
 // bound is the bound of a candidate for a limit of the arena.
 func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
-	if m.total == 0 || c.cost == 0 {
-		return Bound{}, nil
+	if c.cost == 0 {
+		return Bound{Overhead: m.overhead(0)}, nil
 	}
 	var least float64
 	if v != nil {
@@ -23,7 +23,7 @@ func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 		}
 		least, _ = r.Prove(align(limit))
 	}
-	b := Bound{Overhead: least / m.total}
-	b.Gap = c.cost/m.total - b.Overhead
+	b := Bound{Overhead: m.overhead(least)}
+	b.Gap = m.overhead(c.cost) - b.Overhead
 	return b, nil
 }

@@ -161,9 +161,5 @@ func (m *model) formOf(names map[string]bool) form {
 	}
 	t := m.trial(again)
 	defer m.recycle(t)
-	return form{t.peak, m.total + m.againCost(t), m.flopsSum + m.againFlops(t)}
+	return form{t.peak, m.total + m.own + m.againCost(t), m.flopsSum + m.againFlops(t)}
 }
-
-// Cost is what a step under the plan costs, in the units of its costs, and
-// Plain what it costs when nothing runs again.
-func (p *Plan) Cost() (cost, plain float64) { return p.m.total + p.m.againCost(p.t), p.m.total }

@@ -14,7 +14,8 @@ import (
 type Formulas struct {
 	// Peaks are the formulas of which the peak is the largest.
 	Peaks []PeakFormula
-	// Flops is of the plain step, ExtraFlops of what runs again.
+	// Flops is of the plain step, ExtraFlops of what runs again, with what the
+	// step's form takes beyond the plain one.
 	Flops, ExtraFlops string
 	Ranges            []Range
 
@@ -63,7 +64,7 @@ func (m *model) formulas(t *timeline) (f *Formulas, err error) {
 
 func (f *Formulas) derive(t *timeline) error {
 	m := f.m
-	sizes, err := f.sizes()
+	sizes, err := f.sizes(m.g)
 	if err != nil {
 		return err
 	}
@@ -86,9 +87,9 @@ func (f *Formulas) derive(t *timeline) error {
 }
 
 // sizes is the bytes of every value.
-func (f *Formulas) sizes() ([]polynomial, error) {
-	out := make([]polynomial, len(f.m.g.Values))
-	for i, v := range f.m.g.Values {
+func (f *Formulas) sizes(g *graph.Graph) ([]polynomial, error) {
+	out := make([]polynomial, len(g.Values))
+	for i, v := range g.Values {
 		var err error
 		if out[i], err = f.terms.of(v.Bytes()); err != nil {
 			return nil, err
@@ -169,45 +170,79 @@ func (f *Formulas) conditions(sizes []polynomial) {
 	}
 }
 
-// costs sums flops and prices over the plain step and over what runs again.
-// A price that was measured stays in proportion to the price by flops and
-// bytes.
+// costs sums flops and prices over the plain step and over what runs again,
+// and what the step's form takes beyond the plain one.
 func (f *Formulas) costs(t *timeline, sizes []polynomial) error {
-	m := f.m
-	add := func(sum []float64, p polynomial, k float64) []float64 {
-		for len(sum) < len(p) {
-			sum = append(sum, 0)
-		}
-		for i, c := range p {
-			sum[i] += k * float64(c)
-		}
-		return sum
-	}
-	var flops, extra polynomial
+	var own, again tally
 	for _, s := range t.steps {
-		n := m.g.Nodes[s.Node]
-		var own polynomial
-		if n.Op.Flops != nil {
-			var err error
-			if own, err = f.terms.of(n.Op.Flops(n)); err != nil {
-				return err
-			}
+		to := &own
+		if s.Again {
+			to = &again
 		}
-		moved, err := f.transfers(n, sizes)
+		if err := f.add(to, f.m, f.m.g.Nodes[s.Node], sizes); err != nil {
+			return err
+		}
+	}
+	plain := own
+	if other := f.m.plain; other != nil {
+		sizes, err := f.sizes(other.g)
 		if err != nil {
 			return err
 		}
-		weight := m.priceWeight(n)
-		if s.Again {
-			extra = extra.plus(own, 1)
-			f.extra = add(add(f.extra, own, weight), moved, weight/bytesPerFlop)
-			continue
+		plain = tally{}
+		for _, id := range other.sim.plain {
+			if err := f.add(&plain, other, other.g.Nodes[id], sizes); err != nil {
+				return err
+			}
 		}
-		flops = flops.plus(own, 1)
-		f.plain = add(add(f.plain, own, weight), moved, weight/bytesPerFlop)
+		again.plus(own, 1)
+		again.plus(plain, -1)
 	}
-	f.Flops, f.ExtraFlops = f.terms.text(flops), f.terms.text(extra)
+	f.plain, f.extra = plain.cost, again.cost
+	f.Flops, f.ExtraFlops = f.terms.text(plain.flops), f.terms.text(again.flops)
 	return nil
+}
+
+// tally is flops and a price, by product. A price that was measured stays in
+// proportion to the price by flops and bytes.
+type tally struct {
+	flops polynomial
+	cost  []float64
+}
+
+// add counts a node.
+func (f *Formulas) add(to *tally, m *model, n *graph.Node, sizes []polynomial) error {
+	var own polynomial
+	if n.Op.Flops != nil {
+		var err error
+		if own, err = f.terms.of(n.Op.Flops(n)); err != nil {
+			return err
+		}
+	}
+	moved, err := f.transfers(n, sizes)
+	if err != nil {
+		return err
+	}
+	weight := m.priceWeight(n)
+	to.flops = to.flops.plus(own, 1)
+	to.cost = weighted(weighted(to.cost, own, weight), moved, weight/bytesPerFlop)
+	return nil
+}
+
+// plus adds k times another.
+func (t *tally) plus(o tally, k int64) {
+	t.flops, t.cost = t.flops.plus(o.flops, k), weighted(t.cost, o.cost, float64(k))
+}
+
+// weighted is sum with k times a row added.
+func weighted[T int64 | float64](sum []float64, row []T, k float64) []float64 {
+	for len(sum) < len(row) {
+		sum = append(sum, 0)
+	}
+	for i, c := range row {
+		sum[i] += k * float64(c)
+	}
+	return sum
 }
 
 // transfers is the bytes that a node reads and writes.

@@ -24,6 +24,7 @@ type Curve struct {
 // Point is one plan on the axes.
 type Point struct {
 	Name               string // of a reference
+	Form               string // of the step, where it is another than the plain one
 	Peak, Arena, Total int64
 	Overhead           float64 // extra cost as a share of the plain step's
 	Again              int     // launches that run again
@@ -55,6 +56,20 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	return c, nil
 }
 
+// Join puts the points of another form of the step on the curve.
+func (c *Curve) Join(other *Curve, form string) {
+	c.Points[knee(c.Points)].Knee = false
+	for _, p := range other.Points {
+		p.Form, p.Knee = form, false
+		c.Points = append(c.Points, p)
+	}
+	if other.Floor.Peak < c.Floor.Peak {
+		c.Floor = other.Floor
+	}
+	c.Points = pareto(c.Points)
+	c.Points[knee(c.Points)].Knee = true
+}
+
 // newSearch is a search without a request: everything is open to it.
 func newSearch(g *graph.Graph, r Request) (*search, error) {
 	m, err := newModel(g, r.Dims, r.Lowered)
@@ -65,10 +80,15 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	m.reprice(r.Costs)
+	if err := m.beside(r); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
 	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = Size{}, Size{}, 0, 0, nil, nil
 	p := &Plan{Graph: g, Request: r, m: m}
-	p.Baseline, p.Floor = m.summary(base), m.floor()
+	if p.Baseline, err = m.baseline(base); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	p.Floor = m.floor()
 	return &search{m: m, base: base, plan: p, forced: make([]bool, len(g.Nodes))}, nil
 }
 
@@ -123,10 +143,7 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 }
 
 func (s *search) point(name string, c *candidate) Point {
-	p := Point{Name: name, Peak: c.t.peak, Arena: c.placed.Height, Total: c.placed.Height + s.m.fixedBytes(), steps: c.t.steps}
-	if s.m.total > 0 {
-		p.Overhead = c.cost / s.m.total
-	}
+	p := Point{Name: name, Peak: c.t.peak, Arena: c.placed.Height, Total: c.placed.Height + s.m.fixedBytes(), Overhead: s.m.overhead(c.cost), steps: c.t.steps}
 	for _, st := range c.t.steps {
 		if st.Again {
 			p.Again++

@@ -131,7 +131,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 			return false, fmt.Errorf("planner: %w", err)
 		}
 	}
-	if c == nil || l.r.MaxOverhead > 0 && c.cost > l.r.MaxOverhead*s.m.total {
+	if c == nil || l.r.MaxOverhead > 0 && c.cost > s.m.allows(l.r.MaxOverhead) {
 		return false, nil
 	}
 	f, err := s.m.formulas(c.t)
@@ -225,12 +225,14 @@ func (l *largest) fits(w way, size int64) bool {
 	if err != nil {
 		return false
 	}
-	m.reprice(l.r.Costs)
+	if m.beside(l.request(size)) != nil {
+		return false
+	}
 	c, err := m.candidateOf(w.steps)
 	if err != nil {
 		return false
 	}
-	if l.r.MaxOverhead > 0 && c.cost > l.r.MaxOverhead*m.total {
+	if l.r.MaxOverhead > 0 && c.cost > m.allows(l.r.MaxOverhead) {
 		return false
 	}
 	return c.placed.Height <= (&search{m: m}).room(l.r)

@@ -32,6 +32,9 @@ type model struct {
 	outputs  recompute.Lists // by node: owners written, in the arena
 	total    float64         // cost of one plain step
 	flopsSum int64
+	plain    *model  // the form that costs are told beside; nil is this one
+	own      float64 // what this form costs beyond that
+	ownFlops int64
 	backward int // first step of the plain order that is not forward
 	sim      *simulator
 	bare     nameless // made when it is first asked for

@@ -34,6 +34,9 @@ type Request struct {
 	Clusters []ClusterRequest
 	// Extracts is what of the graph could be kept in less, or is.
 	Extracts []Extract
+	// Plain is the step that this one is another form of: extra cost, its limit
+	// and shares of bytes are told beside that. Nil is the step itself.
+	Plain *graph.Graph
 	// Costs gives, by node, the time that a unit of its flops and bytes takes on
 	// the device in use; Plan.PlainCosts has the units. Empty counts flops and
 	// bytes alike for all.
@@ -116,13 +119,18 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	m.reprice(r.Costs)
+	if err := m.beside(r); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
 	p := &Plan{Graph: g, Request: r, m: m}
 	base, err := m.candidate(make([]bool, len(g.Nodes)))
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	p.Baseline, p.Floor = m.summary(base), m.floor()
+	if p.Baseline, err = m.baseline(base); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	p.Floor = m.floor()
 	s := &search{m: m, base: base, plan: p}
 	chosen, err := s.run()
 	if err != nil {

@@ -16,17 +16,21 @@ func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	q, err := m.planOf(p.Graph, p.Request, p.Steps)
+	r := p.Request
+	r.Dims = dims
+	q, err := m.planOf(p.Graph, r, p.Steps)
 	if err != nil {
 		return nil, err
 	}
-	q.Request.Dims, q.Strategy, q.Took = dims, p.Strategy, time.Since(begin)
+	q.Strategy, q.Took = p.Strategy, time.Since(begin)
 	return q, nil
 }
 
 // planOf is a whole plan of steps that were chosen elsewhere.
 func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
-	m.reprice(r.Costs)
+	if err := m.beside(r); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
 	p := &Plan{Graph: g, Request: r, m: m}
 	base, err := m.candidate(make([]bool, len(g.Nodes)))
 	if err != nil {
@@ -36,7 +40,10 @@ func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	p.Baseline, p.Floor = m.summary(base), m.floor()
+	if p.Baseline, err = m.baseline(base); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	p.Floor = m.floor()
 	p.adopt(c)
 	if p.Bound, err = m.bound(c, c.placed.Height, nil); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)

@@ -80,7 +80,7 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	}
 	s.solver = v
 	if !limited {
-		return v.cheap(overhead * s.m.total)
+		return v.cheap(s.m.allows(overhead))
 	}
 	c, err := v.within(limit)
 	if err != nil {
@@ -88,11 +88,11 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	}
 	hint := ""
 	if c != nil {
-		if overhead == 0 || c.cost <= overhead*s.m.total {
+		if overhead == 0 || c.cost <= s.m.allows(overhead) {
 			return c, nil
 		}
 		hint = "a higher --max-overhead may reach it"
-		if c, err = v.cheap(overhead * s.m.total); err != nil {
+		if c, err = v.cheap(s.m.allows(overhead)); err != nil {
 			return nil, err
 		}
 	} else if c, err = v.lowest(s.plan.Floor.Peak); err != nil {

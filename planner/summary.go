@@ -93,7 +93,7 @@ func ranAgain(steps []Step, nodes int) []bool {
 }
 
 func (m *model) summary(c *candidate) Summary {
-	s := Summary{Peak: c.t.peak, Arena: c.placed.Height, Flops: m.flopsSum, Stashed: m.stashedBy(c.t)}
+	s := Summary{Peak: c.t.peak, Arena: c.placed.Height, Flops: m.flopsSum, Stashed: m.stashedBy(c.t), ExtraFlops: m.ownFlops, Overhead: m.overhead(c.cost)}
 	if len(c.t.steps) > 0 {
 		s.PeakNode = m.g.Nodes[c.t.steps[c.t.at].Node].Name
 		s.PeakFormula = m.formula(c.t, c.t.at)
@@ -103,9 +103,6 @@ func (m *model) summary(c *candidate) Summary {
 			s.ExtraFlops += m.flops[st.Node]
 			s.Again++
 		}
-	}
-	if m.total > 0 {
-		s.Overhead = c.cost / m.total
 	}
 	return s
 }

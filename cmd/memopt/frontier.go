@@ -83,6 +83,7 @@ type frontierFile struct {
 
 type pointFile struct {
 	Name     string  `json:"name,omitempty"`
+	Form     string  `json:"form,omitempty"`
 	Peak     int64   `json:"peak"`
 	Arena    int64   `json:"arena"`
 	Total    int64   `json:"total"`
@@ -107,5 +108,5 @@ func frontierJSON(c *planner.Curve, path string, dims map[string]int64, took tim
 }
 
 func pointJSON(p planner.Point) pointFile {
-	return pointFile{p.Name, p.Peak, p.Arena, p.Total, p.Overhead, p.Again, p.Knee}
+	return pointFile{p.Name, p.Form, p.Peak, p.Arena, p.Total, p.Overhead, p.Again, p.Knee}
 }

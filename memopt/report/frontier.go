@@ -21,6 +21,9 @@ func Frontier(w io.Writer, c *planner.Curve) {
 		if i == 0 {
 			notes = append(notes, "everything kept")
 		}
+		if p.Form != "" {
+			notes = append(notes, p.Form)
+		}
 		if p.Knee {
 			notes = append(notes, "the knee")
 		}

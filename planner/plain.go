@@ -1,0 +1,51 @@
+package planner
+
+// beside has what a step costs told beside the plain form that the request
+// names: the difference counts as extra cost of every plan. It prices both.
+func (m *model) beside(r Request) error {
+	m.reprice(r.Costs)
+	if r.Plain == nil || r.Plain == m.g {
+		return nil
+	}
+	plain, err := newModel(r.Plain, r.Dims, r.Lowered)
+	if err != nil {
+		return err
+	}
+	plain.reprice(r.Costs)
+	m.plain, m.own, m.total = plain, m.total-plain.total, plain.total
+	m.ownFlops = m.flopsSum - plain.flopsSum
+	return nil
+}
+
+// baseline is everything kept, in the plain form; base is that in the step's.
+func (m *model) baseline(base *candidate) (Summary, error) {
+	if m.plain == nil {
+		return m.summary(base), nil
+	}
+	c, err := m.plain.candidate(make([]bool, len(m.plain.g.Nodes)))
+	if err != nil {
+		return Summary{}, err
+	}
+	return m.plain.summary(c), nil
+}
+
+// overhead is an extra cost as a share of the plain step's.
+func (m *model) overhead(extra float64) float64 {
+	if m.total == 0 {
+		return 0
+	}
+	return (m.own + extra) / m.total
+}
+
+// allows is the extra cost that a limit of overhead leaves for what runs again.
+func (m *model) allows(overhead float64) float64 { return overhead*m.total - m.own }
+
+// Cost is what a step under the plan costs, in the units of its costs, and what
+// the plain step does.
+func (p *Plan) Cost() (cost, plain float64) {
+	return p.m.total + p.m.own + p.m.againCost(p.t), p.m.total
+}
+
+// FormOverhead is what the form of the step costs beside the plain step, as a
+// share of that: the plan's overhead if nothing ran again.
+func (p *Plan) FormOverhead() float64 { return p.m.overhead(0) }
