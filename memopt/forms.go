@@ -62,11 +62,14 @@ func (m *Model) shape(step *graph.Graph) error {
 		whole := len(lossy) > 0 && !f.asked && !budget // all that would be rounded, in its exact form where it has one
 		f.on[i] = f.on[i] || whole || !c.Lossy && m.Config.Shrink == "on"
 	}
-	lossless := m.Config.Shrink == "auto" && !f.foreign && m.Config.Compat == "" && (compares(m.Config) || m.Config.Level == 2)
+	lossless := m.mayExtract() && m.Config.Compat == "" && (compares(m.Config) || m.Config.Level == 2)
 	f.tried = !f.asked && len(f.found) > 0 && (lossless || budget && len(lossy) > 0)
 	m.Graph, err = f.make(f.on)
 	return err
 }
+
+// mayExtract is whether the planner may keep in less what is exact.
+func (m *Model) mayExtract() bool { return m.Config.Shrink == "auto" && !m.forms.foreign }
 
 // limited is whether a budget binds the plan; compares whether settings ask for a
 // plan that is lower or cheaper than another: then other forms of the step are
@@ -232,7 +235,7 @@ func (m *Model) largest(dim string, above int64) (*planner.Plan, error) {
 		return p, err
 	}
 	forms := [][]bool{f.with(f.on)}
-	if m.Config.Shrink != "auto" || f.foreign {
+	if !m.mayExtract() {
 		forms = nil
 	}
 	if most := all(len(f.found)); f.lossy(most) > 0 {

@@ -40,7 +40,7 @@ func (t *trial) plan(on []bool) (*planner.Plan, error) {
 // values as make the plan no dearer than more would.
 func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	f := t.m.forms
-	if on := f.with(f.on); t.m.Config.Shrink == "auto" && !f.foreign && !slices.Equal(on, f.on) {
+	if on := f.with(f.on); t.m.mayExtract() && !slices.Equal(on, f.on) {
 		if other, wrong := t.plan(on); t.m.prefers(p, err, other, wrong) {
 			p, err = other, wrong
 			f.on, t.m.Graph = on, graphOf(other, t.m.Graph)
