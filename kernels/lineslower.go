@@ -89,8 +89,9 @@ func lowerCumSum(l *graph.Lowering) {
 // lowerRanked finds the first k of lines; values is the output for them, or −1.
 func lowerRanked(l *graph.Lowering, least, last, nans bool, axis, k, values, places int) {
 	x := l.In[0]
-	if x.Type != graph.Float32 && x.Type != graph.Int32 {
-		l.Refuse("the input is %s; there is a kernel for f32 and i32", x.Type)
+	whole, known := map[graph.DType]uint32{graph.Float32: 0, graph.Int32: 1, graph.Int64: 2}[x.Type]
+	if !known {
+		l.Refuse("the input is %s; there is a kernel for f32, i32 and i64", x.Type)
 		return
 	}
 	before, n, after := around(x.Shape, axis)
@@ -103,7 +104,7 @@ func lowerRanked(l *graph.Lowering, least, last, nans bool, axis, k, values, pla
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: topKKernel,
-		Spec:   []uint32{uint32(l.Limits.Subgroup), oneIf(least), oneIf(x.Type == graph.Int32), oneIf(values >= 0), oneIf(last), oneIf(nans)},
+		Spec:   []uint32{uint32(l.Limits.Subgroup), oneIf(least), whole, oneIf(values >= 0), oneIf(last), oneIf(nans)},
 		Push:   words(l, before*after, n, after, k), Buffers: []graph.Buffer{y, reads(0), writes(places)}, Groups: inLine(l, before*after),
 	})
 }

@@ -6,7 +6,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-var reduceKernel = halved(shader("reduce", "reduce.comp"))
+var (
+	reduceKernel         = halved(shader("reduce", "reduce.comp"))
+	reduceIntegerKernels = map[graph.DType]*graph.Kernel{
+		graph.Int32: shader("reduce-i", "reduceint.comp", "-DELEMENT=int"),
+		graph.Int64: shader("reduce-l", "reduceint.comp", "-DELEMENT=int64_t"),
+	}
+)
 
 // What the kernel folds with, what it takes of a term and what it does to the
 // result; the shader has the numbers.
@@ -45,6 +51,10 @@ func reduceParts(results, terms int) (parts, each int) {
 }
 
 func (r loweredReduction) lower(l *graph.Lowering) {
+	if reduceIntegerKernels[l.In[0].Type] != nil {
+		r.lowerIntegers(l)
+		return
+	}
 	if !onlyTypes(l, []graph.DType{graph.Float32, graph.Int64}, []graph.DType{graph.Float32}) {
 		return
 	}
@@ -57,6 +67,27 @@ func (r loweredReduction) lower(l *graph.Lowering) {
 		r.tops = new(scratch(0, bytes, false))
 	}
 	r.append(l, reads(0), shape, axes, writes(0))
+}
+
+// lowerIntegers reduces integers: no means, roots or logarithms.
+func (r loweredReduction) lowerIntegers(l *graph.Lowering) {
+	t := l.In[0].Type
+	stay, stayAt, gone, goneAt := split(mergeDims(l.In[0].Shape, reducedAxes(l.Node)))
+	results, terms := elems(stay), elems(gone)
+	switch {
+	case r.mean || r.final != finalScale || !l.Limits.Int64:
+		l.Refuse("input 0 is %s, for which there is no kernel here", t)
+		return
+	case results == 0 || !mustFit(l, stay, 3) || !mustFit(l, gone, 3):
+		return
+	case terms == 0 && (r.fold == foldMax || r.fold == foldMin):
+		l.Refuse("there are no terms")
+		return
+	}
+	push := append(append(words(l, results, terms), reducedDims(l, stay, stayAt)...), reducedDims(l, gone, goneAt)...)
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: reduceIntegerKernels[t], Spec: []uint32{r.fold, r.term}, Push: push, Buffers: []graph.Buffer{writes(0), reads(0)}, Groups: inLine(l, ceilDiv(results, 64)),
+	})
 }
 
 // append reduces a float32 tensor along axes. Many terms of few results are
@@ -87,6 +118,13 @@ func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes 
 	first.firstRun(l, x, scratch(at, bytes, true), along, parts, each, stay, stayAt, gone, goneAt)
 	second := loweredReduction{fold: r.fold, final: r.final, tops: r.tops}
 	second.dispatch(l, scratch(at, bytes, false), y, false, results, parts, 1, parts, scale, []int{results}, []int{1}, []int{parts}, []int{results})
+}
+
+// reducedDims are dims and strides as the kernels have them: three, less the outer
+// dim.
+func reducedDims(l *graph.Lowering, dims, at []int) []uint32 {
+	dims, at = frontFilled(3, dims, 1), frontFilled(3, at, 0)
+	return words(l, dims[1], dims[2], at[0], at[1], at[2])
 }
 
 // inPieces reduces by one dispatch, or where x is larger than the device shows by
@@ -164,12 +202,8 @@ func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, along b
 		each = 1
 	}
 	ranks := []uint32{uint32(max(1, len(stay))), uint32(max(1, len(gone)))}
-	dims := func(d, at []int) []uint32 {
-		d, at = frontFilled(3, d, 1), frontFilled(3, at, 0)
-		return words(l, d[1], d[2], at[0], at[1], at[2])
-	}
 	push := append(words(l, results, terms, part), bits(scale))
-	push = append(append(push, dims(stay, stayAt)...), dims(gone, goneAt)...)
+	push = append(append(push, reducedDims(l, stay, stayAt)...), reducedDims(l, gone, goneAt)...)
 	groups, tops := inLine(l, ceilDiv(results, each)), unused(false)
 	if r.tops != nil {
 		tops = *r.tops
