@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -125,13 +126,17 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("planner: %w", err)
 	}
+	v.anyhow, v.most = true, math.Inf(1)
+	if l.r.MaxOverhead > 0 {
+		v.most = s.m.allows(l.r.MaxOverhead)
+	}
 	c := s.base
 	if c.placed.Height > room {
 		if c, err = v.at(room); err != nil {
 			return false, fmt.Errorf("planner: %w", err)
 		}
 	}
-	if c == nil || l.r.MaxOverhead > 0 && c.cost > s.m.allows(l.r.MaxOverhead) {
+	if c == nil || c.cost > v.most {
 		return false, nil
 	}
 	f, err := s.m.formulas(c.t)

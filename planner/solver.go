@@ -9,9 +9,11 @@ type solver struct {
 	m    *model
 	r    *recompute.Solver
 	base *candidate
-	// sketchy has limits answered by sketches.
-	sketchy bool
-	all     []*candidate // the frontier of a small program, highest first
+	// sketchy has limits answered by sketches, anyhow by whatever costs no more
+	// than most.
+	sketchy, anyhow bool
+	most            float64
+	all             []*candidate // the frontier of a small program, highest first
 }
 
 const (
@@ -91,8 +93,11 @@ func (v *solver) at(limit int64) (*candidate, error) {
 		aim -= limit / nestedLoss
 	}
 	solve := v.r.Solve
-	if v.sketchy {
+	switch {
+	case v.sketchy:
 		solve = v.r.Sketch
+	case v.anyhow:
+		solve = func(limit int64) (recompute.Answer, bool) { return v.r.Find(limit, v.most) }
 	}
 	for i := range placings {
 		a, ok := solve(align(aim))

@@ -66,8 +66,9 @@ type weighing struct{ cost, bytes, far, wanted float64 }
 
 var weighings = []weighing{{1, 1, 1, 0}, {1, 1, 1, 1}, {0.5, 1, 1, 0}, {1, 1, 0.5, 0}, {0.5, 1, 1, 1}, {1, 1, 2, 1}, {0, 0, 1, 0}, {1, 1, 0.5, 1}}
 
-// evictions are plans of evictors, cheapest first, as many as some work allows.
-func (s *Solver) evictions(limit, work int64) (all []func() plan) {
+// evictions are plans of evictors, cheapest first, as many as some work allows,
+// or up to one that costs at most so much.
+func (s *Solver) evictions(limit, work int64, most float64) (all []func() plan) {
 	type found struct {
 		p     plan
 		extra float64
@@ -96,6 +97,9 @@ func (s *Solver) evictions(limit, work int64) (all []func() plan) {
 			}
 			least = s.sim.extra
 			plans = append(plans, found{e.p, least})
+			if least <= most {
+				return []func() plan{e.p.clone}
+			}
 			if aim-limit < limit/64 {
 				break
 			}

@@ -168,6 +168,41 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// TestFind: there is a plan for a cost if and only if Solve finds one for it.
+func TestFind(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	dearer := 0
+	for range 400 {
+		p := random(r, 2+r.IntN(30))
+		s, err := recompute.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		floor := recompute.FloorOf(p)
+		base, _ := s.Solve(math.MaxInt64 / 4)
+		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
+		best, ok := s.Solve(limit)
+		for _, most := range []float64{best.Extra, best.Extra + float64(r.IntN(20)), math.Inf(1)} {
+			a, found := s.Find(limit, most)
+			if found != ok {
+				t.Fatalf("within %d: Solve finds a plan: %v, Find: %v", limit, ok, found)
+			}
+			if !ok {
+				continue
+			}
+			if peak, extra, err := recompute.Check(p, a.Launches); err != nil || peak > limit || extra > most+1e-9 {
+				t.Fatalf("a plan within %d for at most %v has a peak of %d and costs %v (%v)", limit, most, peak, extra, err)
+			}
+			if a.Extra > best.Extra {
+				dearer++
+			}
+		}
+	}
+	if dearer == 0 {
+		t.Error("no search ended before the best plan")
+	}
+}
+
 // TestBruteForce: no set of values forgotten at the border, nor one event more,
 // beats a plan of a small program.
 func TestBruteForce(t *testing.T) {

@@ -30,6 +30,7 @@ type search struct {
 	best   plan
 	extra  float64 // of best
 	enough float64 // a plan for this need not be improved
+	most   float64 // nor one for this
 	tabu   event   // not to be forgotten, if tabued
 	tabued bool
 	// thorough measures every change for every choice.
@@ -72,7 +73,7 @@ func (x *search) beside(stage func()) {
 	x.begin += x.sim.work - before
 }
 
-func (x *search) done() bool { return x.ended() || x.extra <= x.enough }
+func (x *search) done() bool { return x.ended() || x.extra <= max(x.enough, x.most) }
 
 // try tells what a change makes of a plan that was simulated last, or taken in
 // by another try.

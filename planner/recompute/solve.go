@@ -103,7 +103,15 @@ const (
 )
 
 // Solve finds a plan within a limit; ok is false if it finds none.
-func (s *Solver) Solve(limit int64) (Answer, bool) {
+func (s *Solver) Solve(limit int64) (Answer, bool) { return s.solve(limit, -1) }
+
+// Find does so as Solve does, but ends at the first plan whose extra cost is at
+// most so much. It is for asking whether there is one.
+func (s *Solver) Find(limit int64, most float64) (Answer, bool) {
+	return s.solve(limit, min(most, math.MaxFloat64))
+}
+
+func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 	if s.top <= limit {
 		return s.answer(s.keep, 0), true
 	}
@@ -117,10 +125,11 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 		work = fewWork // to see whether the first plan meets the bound
 	}
 	x := s.newSearch(limit, work)
+	x.most = most
 	x.enough = least + min(enough*s.total, least/100)
 	starts := s.starts(at, limit)
 	x.descend(starts, false, 0.25)
-	if x.extra > least+good*s.total {
+	if x.extra > max(least+good*s.total, most) {
 		e = s.refine(limit, x.extra/s.unit)
 		if !e.ok {
 			return Answer{}, false
@@ -129,9 +138,9 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 		x.enough = least + min(enough*s.total, least/100)
 	}
 	var walks []func() plan
-	if x.extra > least+wide*s.total && len(s.p.Cost) <= mostRefined {
+	if x.extra > max(least+wide*s.total, most) && len(s.p.Cost) <= mostRefined {
 		x.beside(func() {
-			walks = s.evictions(limit, work/4)
+			walks = s.evictions(limit, work/4, most)
 			x.descend(walks, true, 0.5)
 			x.explore(walks[:min(explored, len(walks))], 0.7)
 		})
@@ -147,7 +156,7 @@ func (s *Solver) Solve(limit int64) (Answer, bool) {
 	x.swap(0.9)
 	x.thorough = false
 	x.explore(slices.Concat(walks[min(explored, len(walks)):], s.combined(at), starts), 1)
-	if s.tiny && x.extra > least*(1+1e-9) {
+	if s.tiny && x.extra > max(least*(1+1e-9), most) {
 		launches, extra, ok := s.solveExactly(limit)
 		if !ok {
 			s.proven[limit] = evidence{}
