@@ -1,7 +1,7 @@
 // Package golden runs tests that are text in and text out: files of cases that
 // a reviewer reads as a diff. A case is comment lines, the input, ----, and the
-// output; an empty line stands between cases. With -update the outputs are
-// written as they came out.
+// output; an empty line stands between cases. File is for one text that is a
+// whole file. With -update the outputs are written as they came out.
 package golden
 
 import (
@@ -15,6 +15,10 @@ import (
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output under testdata")
+
+// Updating reports whether expected output is to be written, for tests that
+// have a way of their own to do so.
+func Updating() bool { return *update }
 
 // Files runs the files of a pattern, each as a test of its own.
 func Files(t *testing.T, pattern string, run func(t *testing.T, input string) string) {
@@ -49,14 +53,23 @@ func Cases(t *testing.T, path string, run func(input string) string) {
 		}
 		got.WriteString(input + "\n----\n" + result + "\n")
 	}
-	out := strings.TrimSpace(got.String()) + "\n"
+	File(t, path, strings.TrimSpace(got.String())+"\n")
+}
+
+// File compares a text with a file.
+func File(t *testing.T, path, got string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if diff := cmp.Diff(strings.Split(string(src), "\n"), strings.Split(out, "\n")); diff != "" {
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
 		t.Errorf("%s (-update accepts this):\n%s", path, diff)
 	}
 }

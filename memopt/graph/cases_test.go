@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"memopt/memopt/golden"
 )
 
 // cases runs a file of cases, each of them
@@ -26,14 +28,14 @@ func cases(t *testing.T, path string, f func(t *testing.T, input string) string)
 	for _, part := range parts[1:] {
 		name, rest, _ := strings.Cut(part, "\n")
 		input, want, ok := strings.Cut(rest+"\n", "----\n")
-		if !ok && !*update {
+		if !ok && !golden.Updating() {
 			t.Errorf("%s: case %q has no line ----", path, name)
 		}
 		want = strings.TrimSuffix(want, "\n")
 		var got string
 		t.Run(name, func(t *testing.T) {
 			got = strings.TrimSuffix(f(t, input), "\n")
-			if got != strings.TrimSuffix(want, "\n") && !*update {
+			if got != strings.TrimSuffix(want, "\n") && !golden.Updating() {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
@@ -42,10 +44,8 @@ func cases(t *testing.T, path string, f func(t *testing.T, input string) string)
 		}
 		out += fmt.Sprintf("== %s\n%s----\n%s\n", name, input, got)
 	}
-	if *update {
-		if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if golden.Updating() {
+		golden.File(t, path, out)
 	}
 }
 

@@ -3,38 +3,17 @@ package joint
 import (
 	"bytes"
 	"compress/gzip"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
+	"memopt/memopt/golden"
 	"memopt/planner"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected texts")
-
-// golden compares with testdata/NAME.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (-want +got):\n%s", path, d)
-	}
-}
 
 // TestPeak: with everything kept the peak is what the recorder counted.
 func TestPeak(t *testing.T) {
@@ -93,7 +72,7 @@ func TestGraph(t *testing.T) {
 	for _, n := range g.Nodes {
 		fmt.Fprintf(&b, "%-8s %-5v %-6s %s\n", n.Phase, n.Op.View, n.Op.Recompute, n)
 	}
-	golden(t, "small.txt", b.String())
+	golden.File(t, "testdata/small.txt", b.String())
 }
 
 // TestBudget: a plan under a budget of a graph with partial views is replayed.
@@ -172,7 +151,7 @@ func TestHostile(t *testing.T) {
 	try("empty", "")
 	try("a list", "[]")
 	try("an object", "{}")
-	golden(t, "hostile.txt", out.String())
+	golden.File(t, "testdata/hostile.txt", out.String())
 }
 
 // TestUnlikeSelection: a getitem that no output is like.

@@ -2,26 +2,22 @@ package report_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"html"
 	"math"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
 	"memopt/autograd"
 	"memopt/kernels"
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected output under testdata")
 
 // planned is a small step under a budget, with clusters on and off, and a name
 // that would break out of a page.
@@ -72,20 +68,7 @@ func tiny(t *testing.T) report.Page {
 
 // TestPage: the page of a small step, byte for byte.
 func TestPage(t *testing.T) {
-	got := pageOf(t, tiny(t))
-	const path = "testdata/tiny.html"
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("%s (-update accepts this):\n%s", path, diff)
-	}
+	golden.File(t, "testdata/tiny.html", pageOf(t, tiny(t)))
 }
 
 var figure = regexp.MustCompile(`<data value="([^"]*)" data-at="([^"]*)" title="[^"]*">([^<]*)</data>`)

@@ -1,20 +1,17 @@
 package tensorfile
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 )
-
-var update = flag.Bool("update", false, "rewrite the goldens")
 
 // TestRead reads files that NumPy and the safetensors library wrote, and prints
 // what is in them.
@@ -38,25 +35,8 @@ func TestRead(t *testing.T) {
 					got += fmt.Sprintf("metadata %q: %q\n", k, meta[k])
 				}
 			}
-			golden(t, path+".txt", got)
+			golden.File(t, path+".txt", got)
 		})
-	}
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s: got\n%swant\n%s", path, got, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 )
 
@@ -117,7 +118,7 @@ func TestWriteBytes(t *testing.T) {
 			}
 			first = b
 		}
-		golden(t, filepath.Join("testdata", "written."+file+".txt"), quoted(first))
+		golden.File(t, filepath.Join("testdata", "written."+file+".txt"), quoted(first))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/kernels"
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 )
 
@@ -78,7 +79,7 @@ func TestGradients(t *testing.T) {
 				single++
 			}
 		}
-		if was := listed[dir]; was != why && !*update {
+		if was := listed[dir]; was != why && !golden.Updating() {
 			t.Errorf("%s: %q, but listed as %q", dir, why, was)
 		}
 		delete(listed, dir)
@@ -89,7 +90,7 @@ func TestGradients(t *testing.T) {
 	if single < leastGradients {
 		t.Errorf("gradients of %d single nodes of core types; %d should be compared", single, leastGradients)
 	}
-	if *update {
+	if golden.Updating() {
 		if err := os.WriteFile(noGradientFile, []byte(list.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -1,16 +1,15 @@
 package verify
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "rewrite the list of cases that do not pass")
+	"memopt/memopt/golden"
+)
 
 const (
 	casesFile    = "testdata/onnx-node-1.23.2.zip"
@@ -49,7 +48,7 @@ func TestONNX(t *testing.T) {
 	}
 	t.Logf("all: %d of %d pass, %d fail, %d are not applicable", report.Count(Passed), len(report.Results), report.Count(Failed), report.Count(NotApplicable))
 	listed := readList(t, expectedFile)
-	if *update {
+	if golden.Updating() {
 		writeExpected(t, report, listed)
 		return
 	}
@@ -79,7 +78,7 @@ func TestONNX(t *testing.T) {
 // readList reads a list of cases: on a line the case, two spaces and the reason.
 func readList(t *testing.T, file string) map[string]string {
 	src, err := os.ReadFile(file)
-	if err != nil && !*update {
+	if err != nil && !golden.Updating() {
 		t.Fatal(err)
 	}
 	listed := map[string]string{}

@@ -2,10 +2,8 @@ package zoo_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,11 +11,10 @@ import (
 
 	"memopt/autograd"
 	"memopt/kernels"
+	"memopt/memopt/golden"
 	"memopt/memopt/graph"
 	"memopt/memopt/zoo"
 )
-
-var update = flag.Bool("update", false, "write the goldens anew")
 
 // tiny is one small model of each family, and its variants.
 var tiny = map[string][]zoo.Spec{
@@ -141,19 +138,7 @@ func TestGolden(t *testing.T) {
 	for _, family := range zoo.Families() {
 		spec := tiny[family.Name][0]
 		spec.Family = family.Name
-		path, got := filepath.Join("testdata", family.Name+".txt"), build(t, spec).String()
-		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("%s: the graph is not that of %s; -update writes it anew", family.Name, path)
-		}
+		golden.File(t, filepath.Join("testdata", family.Name+".txt"), build(t, spec).String())
 	}
 }
 
