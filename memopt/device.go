@@ -119,7 +119,10 @@ func openVulkan(s *planner.Schedule, which string) (Device, error) {
 }
 
 // DeviceMemory is what a device holds beside what a plan counts of it.
-type DeviceMemory = vulkan.Memory
+type (
+	DeviceMemory = vulkan.Memory
+	DeviceOwned  = vulkan.Owned
+)
 
 // deviceMemory is what a device's driver gave; nil if none was asked.
 func deviceMemory(d Device) *DeviceMemory {

@@ -15,13 +15,11 @@ func deviceMemory(w io.Writer, m *memopt.DeviceMemory) {
 	}
 	n := report.Thousands
 	fmt.Fprintf(w, "\nof the driver, in %d allocations\n", m.Calls)
-	report.Table(w, "lrr", [][]string{
-		{"bytes", "now", "most"},
-		{"requested for the plan", n(m.Requested), n(m.Requested)},
-		{"granted for it", n(m.Granted), n(m.Granted)},
-		{"beside it", n(m.Own), n(m.Own)},
-		{"granted in all", n(m.Held), n(m.Peak)},
-	})
+	rows, requested := [][]string{{"bytes", "requested", "granted", "at most"}}, int64(0)
+	for _, o := range m.Owners {
+		rows, requested = append(rows, []string{o.Owner, n(o.Requested), n(o.Granted), n(o.Granted)}), requested+o.Requested
+	}
+	report.Table(w, "lrrr", append(rows, []string{"in all", n(requested), n(m.Held), n(m.Peak)}))
 	if m.DriverPeak > 0 {
 		fmt.Fprintf(w, "the driver counts %s bytes taken, at most %s\n", n(m.Driver), n(m.DriverPeak))
 	}

@@ -19,7 +19,7 @@
 // written since the last barrier, or writes bytes that another reads. That is
 // told from byte ranges, not from values: a plan lays values where others were.
 //
-// A list is not longer than some hundred dispatches, and is submitted by itself:
+// A list is not longer than 128 commands, and is submitted by itself:
 // displays are served in between and watchdogs stay calm.
 //
 // Products are parted into tiles by a table (kernels/productlower.go): for

@@ -120,6 +120,7 @@ func (d *Device) allocate() error {
 			to.blocks = append(to.blocks, b)
 			d.memory.Requested += b.Bytes
 			d.memory.Granted += b.Granted
+			d.memory.own(owners[i], b)
 		}
 	}
 	var err error
@@ -134,6 +135,7 @@ func (d *Device) allocate() error {
 	for _, b := range []*vk.Block{d.run, d.ferry} {
 		if b != nil {
 			d.memory.Own += b.Granted
+			d.memory.own(owners[planner.Staging+1], b)
 		}
 	}
 	return nil
@@ -180,11 +182,32 @@ func (d *Device) largest() string {
 	return fmt.Sprintf("; its largest value is %s%v of %d bytes%s", most.Value.Name, most.Shape, most.Bytes, by)
 }
 
+// Owned is what blocks take by what they are for, while the device is open.
+type Owned struct {
+	Owner     string `json:"owner"`
+	Requested int64  `json:"requested"`
+	Granted   int64  `json:"granted"`
+}
+
+// owners of blocks: the plan's spaces, as reports call them, and the device itself.
+var owners = [...]string{planner.Arena: "arena", planner.State: "parameters and states", planner.Staging: "inputs", planner.Staging + 1: "beside the plan"}
+
+// own counts a block.
+func (m *Memory) own(owner string, b *vk.Block) {
+	if n := len(m.Owners); n == 0 || m.Owners[n-1].Owner != owner {
+		m.Owners = append(m.Owners, Owned{Owner: owner})
+	}
+	o := &m.Owners[len(m.Owners)-1]
+	o.Requested += b.Bytes
+	o.Granted += b.Granted
+}
+
 // Memory is what the device holds, in bytes.
 type Memory struct {
-	Requested int64 `json:"requested"` // the plan's spaces
-	Granted   int64 `json:"granted"`   // what the driver made of that
-	Own       int64 `json:"own"`       // beside it: seed and step, and what ferries data to memory that the processor does not see
+	Owners    []Owned `json:"owners"`
+	Requested int64   `json:"requested"` // the plan's spaces
+	Granted   int64   `json:"granted"`   // what the driver made of that
+	Own       int64   `json:"own"`       // beside it: seed and step, and what ferries data to memory that the processor does not see
 	// Held and Peak are what all blocks take, now and at most; Calls is how often
 	// the driver was asked for memory.
 	Held  int64 `json:"held"`

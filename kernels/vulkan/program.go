@@ -235,7 +235,7 @@ type part struct {
 	call  *fallback
 }
 
-// listLength is the dispatches of one submission.
+// listLength is the most commands of one submission.
 const listLength = 128
 
 func (d *Device) record() (err error) {
@@ -281,14 +281,14 @@ func (d *Device) newProgram(takes func(launch) bool, timed bool) (p *program, er
 	}
 	now := part{}
 	flush := func() error {
-		if len(commands) == 0 {
-			return nil
+		for some := range slices.Chunk(commands, listLength) { // one launch may be many
+			l, err := d.gpu.Record(some, p.queries)
+			if err != nil {
+				return err
+			}
+			now.lists = append(now.lists, l)
 		}
-		l, err := d.gpu.Record(commands, p.queries)
-		if err != nil {
-			return err
-		}
-		now.lists, commands = append(now.lists, l), commands[:0]
+		commands = commands[:0]
 		return nil
 	}
 	end := func(call *fallback) error {

@@ -27,6 +27,18 @@ func TestSteady(t *testing.T) {
 		if opened.Granted < opened.Requested || opened.Held != opened.Granted+opened.Own || opened.Peak != opened.Held || opened.Calls < 4 {
 			t.Errorf("%s: %+v", spec.Family, opened)
 		}
+		for i, bytes := range []int64{s.Arena, s.State, s.Staging} {
+			if o := opened.Owners[i]; o.Requested != bytes || o.Granted < bytes {
+				t.Errorf("%s: the plan has %d bytes of what is %+v", spec.Family, bytes, o)
+			}
+		}
+		held := int64(0)
+		for _, o := range opened.Owners {
+			held += o.Granted
+		}
+		if held != opened.Held {
+			t.Errorf("%s: owners have %d bytes, and %d are held", spec.Family, held, opened.Held)
+		}
 		run := planner.Run{Inputs: someInputs(s)}
 		step := func() {
 			if _, err := d.Run(run); err != nil {

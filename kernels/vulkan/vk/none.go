@@ -77,8 +77,8 @@ func (*Device) NewSets([]*Pipeline, [][]Binding) (*Sets, error) { return nil, Er
 // FreeSets gives sets back.
 func (*Device) FreeSets(*Sets) {}
 
-// List is commands recorded once.
-type List struct{}
+// List is so many commands, recorded once.
+type List struct{ Commands int }
 
 // Record makes a list.
 func (*Device) Record([]Command, *Queries) (*List, error) { return nil, ErrNone }

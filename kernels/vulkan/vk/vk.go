@@ -452,10 +452,11 @@ func (d *Device) FreeSets(s *Sets) {
 	}
 }
 
-// List is commands recorded once.
+// List is so many commands, recorded once.
 type List struct {
-	handle C.uint64_t
-	copies bool // and does nothing else
+	Commands int
+	handle   C.uint64_t
+	copies   bool // and does nothing else
 }
 
 // Record makes a list; Time and Reset are of the queries.
@@ -489,7 +490,7 @@ func (d *Device) Record(commands []Command, q *Queries) (*List, error) {
 	if q != nil {
 		queries = q.handle
 	}
-	l := &List{copies: !slices.ContainsFunc(commands, func(c Command) bool { return c.Kind == Dispatch })}
+	l := &List{Commands: len(commands), copies: !slices.ContainsFunc(commands, func(c Command) bool { return c.Kind == Dispatch })}
 	err := check("recording commands", int32(C.mo_record(d.c, d.pool, unsafe.SliceData(cs), C.uint32_t(len(cs)),
 		(*C.uint8_t)(unsafe.Pointer(&push[0])), queries, &l.handle)))
 	if l.handle != 0 {
