@@ -66,8 +66,9 @@ type bounded struct {
 	c     *cut
 	bound float64
 	room  int64
-	sets  []set // hull points, the last ones nearest to the room
-	fine  []set // the same with rounded bytes
+	sets  []set    // hull points, the last ones nearest to the room
+	fine  []set    // the same with rounded bytes
+	kept  [][]bool // by place in the cut's values: the cheapest sets, if they were looked for
 }
 
 // evidence is what is proven for a limit.

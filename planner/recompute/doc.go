@@ -34,8 +34,10 @@
 //     layers are, stands once (fold.go). What it finds at a price does for every
 //     limit, and is remembered. bound.go looks for the best price, and rounds
 //     bytes to grains, which closes the gap that equal layers leave.
+//   - parts.go says to the byte what is cheapest to have at a place, where that
+//     falls into small parts, as it does but for long chains.
 //   - split.go and stretch.go raise the bound where a plan is not near it: by
-//     cases of how many grains are kept, and by several places together.
+//     that or by cases of how many grains are kept, and by several places together.
 //   - tight.go raises it near the end of the order, where few large values are in
 //     question, by what may be there from launch to launch.
 //   - repair.go forgets, at the peak, what takes most bytes off for the least

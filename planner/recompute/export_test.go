@@ -146,3 +146,67 @@ func (s *Solver) Folds(byteCost float64) (values, folded int, err error) {
 	}
 	return values, folded, nil
 }
+
+// Knapsacks compares, for a place, what a knapsack of parts says with all sets.
+func (s *Solver) Knapsacks(place int32, room int64) error {
+	c := s.cut(place)
+	n := len(c.values)
+	if n > 14 {
+		return nil
+	}
+	at := map[int32]int{}
+	for i, v := range c.values {
+		at[v] = i
+	}
+	least := math.Inf(1)
+	for kept := range 1 << n {
+		there, cost, bytes := kept, 0.0, int64(0)
+		var make func(i int)
+		make = func(i int) {
+			op := s.sim.maker[c.values[i]]
+			if there>>i&1 == 1 {
+				return
+			}
+			for _, v := range s.p.Outputs.Of(op) {
+				if j, in := at[v]; in {
+					there |= 1 << j
+				}
+			}
+			if cost += math.Floor(s.p.Cost[op] / s.unit); !s.p.Again[op] {
+				cost = math.Inf(1)
+				return
+			}
+			for _, v := range s.p.Inputs.Of(op) {
+				if j, in := at[v]; in {
+					make(j)
+				}
+			}
+		}
+		for i := range n {
+			if kept>>i&1 == 1 {
+				bytes += s.p.Bytes[c.values[i]]
+			} else if i < int(c.needed) {
+				make(i)
+			}
+		}
+		if bytes <= room {
+			least = min(least, cost)
+		}
+	}
+	said, sets, ok := c.knapsack(room, math.Inf(1))
+	if !ok || said != least && math.Abs(said-least) > 1e-6*least {
+		return fmt.Errorf("at %d in %d: a knapsack for %v, all sets for %v", place, room, said, least)
+	}
+	for _, kept := range sets[:min(2, len(sets))] {
+		bytes := int64(0)
+		for i, v := range c.values {
+			if kept[i] {
+				bytes += s.p.Bytes[v]
+			}
+		}
+		if bytes > room {
+			return fmt.Errorf("at %d in %d: a set of %d", place, room, bytes)
+		}
+	}
+	return nil
+}

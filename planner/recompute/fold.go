@@ -23,6 +23,8 @@ type folding struct {
 	net   network
 	empty []int64  // capacities without any flow and at price 0
 	as    []int32  // by place in the cut's values: the folded value that stands for it
+	turn  []int32  // by place: how many of its equals come before it
+	kinds []int32  // by kind of part: its first folded value
 	value []folded // with vertices from 2 on
 	ops   []foldedOp
 }
@@ -42,7 +44,8 @@ type folded struct {
 type foldedOp struct {
 	vertex int32
 	times  int64
-	price  int64 // cost in units
+	price  int64   // cost in units
+	asks   []int32 // folded values that it needs besides needed ones
 }
 
 const (
@@ -67,7 +70,7 @@ type folder struct {
 func (s *Solver) fold(c *cut, first []int32) folding {
 	n := len(c.values)
 	f := &folder{s: s, c: c, first: first, asked: make([]int32, n)}
-	f.as = make([]int32, n)
+	f.as, f.turn = make([]int32, n), make([]int32, n)
 	for i := range int32(n) {
 		f.asks(i, func(in int32) { f.asked[in]++ })
 	}
@@ -111,12 +114,14 @@ func (s *Solver) fold(c *cut, first []int32) folding {
 		if !met || !alone && f.value[begin].times == mostBy {
 			begin = int32(len(f.value))
 			known[string(sign)] = begin
+			f.kinds = append(f.kinds, begin)
 			for _, i := range part {
 				f.value = append(f.value, folded{place: i, bytes: f.bytes(i), needed: i < c.needed, by: 1})
 			}
 		}
 		for j, i := range part {
 			v := &f.value[begin+int32(j)]
+			f.turn[i] = int32(v.times)
 			if v.times++; !alone {
 				v.by = v.times
 			}
@@ -223,8 +228,12 @@ func (f *folder) connect() {
 		} else {
 			v.maker = int32(2 + len(f.value) + len(f.ops))
 			price := f.price(v.place)
-			f.ops = append(f.ops, foldedOp{v.maker, v.times, price})
-			f.asks(v.place, func(in int32) { f.net.edge(v.maker, 2+f.as[in], endless) })
+			op := foldedOp{vertex: v.maker, times: v.times, price: price}
+			f.asks(v.place, func(in int32) {
+				op.asks = append(op.asks, f.as[in])
+				f.net.edge(v.maker, 2+f.as[in], endless)
+			})
+			f.ops = append(f.ops, op)
 			if price < endless {
 				price *= v.by
 			}

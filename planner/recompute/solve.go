@@ -129,6 +129,7 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 	x.enough = least + min(enough*s.total, least/100)
 	starts := s.starts(at, limit)
 	x.descend(starts, false, 0.25)
+	var cheapest []func() plan
 	if x.extra > max(least+good*s.total, most) {
 		e = s.refine(limit, x.extra/s.unit)
 		if !e.ok {
@@ -136,6 +137,11 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 		}
 		least = e.least * s.unit
 		x.enough = least + min(enough*s.total, least/100)
+		if best, cost := s.cheapest(e.at, limit); cost <= x.enough {
+			x.best, x.extra = best, cost
+		} else if best.gone != nil {
+			cheapest = append(cheapest, best.clone)
+		}
 	}
 	var walks []func() plan
 	if x.extra > max(least+wide*s.total, most) && len(s.p.Cost) <= mostRefined {
@@ -147,6 +153,7 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 	}
 	x.swap(0.4)
 	x.enough = least + min(good*s.total, least/50)
+	x.beside(func() { x.descend(cheapest, true, 0.5) })
 	x.descend(s.combined(at), true, 0.5)
 	x.descend(s.near(at, limit), true, 0.6)
 	x.descend(starts, true, 0.65)

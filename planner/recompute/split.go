@@ -22,6 +22,17 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 		if x.bound < first*nearly {
 			break
 		}
+		b, kept, whole := x.c.knapsack(x.room, target)
+		s.count(x.c)
+		if math.IsInf(b, 1) {
+			s.proven[limit] = evidence{}
+			return evidence{}
+		}
+		if x.kept = kept; whole {
+			x.bound = max(x.bound, b)
+			e.least = max(e.least, b)
+			continue
+		}
 		for _, g := range x.c.grains() {
 			if s.spent-begin > mostSplitting || e.least >= target {
 				break
