@@ -118,8 +118,8 @@ func (s *search) weighExtract(row *Row, e *Extract, chosen *candidate, plain, he
 	if err != nil {
 		return err
 	}
-	other := turned.formOf(s.m.named(chosen.again))
-	row.PeakAlone = plain.peak - alone.formOf(nil).peak
+	other := turned.formOf(s.m, chosen.again)
+	row.PeakAlone = plain.peak - alone.formOf(s.m, nil).peak
 	row.PeakEffect, row.Cost, row.Flops = other.peak-here.peak, here.cost-other.cost, here.flops-other.flops
 	if row.Applied == 0 {
 		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
@@ -142,24 +142,33 @@ func (s *search) modelOf(e *Extract, alone, on bool) (*model, error) {
 	return m, nil
 }
 
-// named is the names of a set of nodes.
-func (m *model) named(again []bool) map[string]bool {
-	names := map[string]bool{}
-	for id, is := range again {
-		if is {
-			names[m.g.Nodes[id].Name] = true
+// named is, by node of m, which run again if some of other do. The two are forms
+// of one step, whose nodes are told by their names.
+func (m *model) named(other *model, again []bool) []bool {
+	on := make([]bool, len(m.g.Nodes))
+	if m == other {
+		copy(on, again)
+	} else {
+		names := map[string]bool{}
+		for id, is := range again {
+			if is {
+				names[other.g.Nodes[id].Name] = true
+			}
+		}
+		for i, n := range m.g.Nodes {
+			on[i] = len(names) > 0 && names[n.Name]
 		}
 	}
-	return names
+	for i, n := range m.g.Nodes {
+		on[i] = on[i] && m.mayRunAgain(n)
+	}
+	return on
 }
 
-// formOf simulates the step with nodes of these names running again.
-func (m *model) formOf(names map[string]bool) form {
-	again := make([]bool, len(m.g.Nodes))
-	for i, n := range m.g.Nodes {
-		again[i] = names[n.Name] && m.mayRunAgain(n)
-	}
-	t := m.trial(again)
+// formOf simulates the step with the nodes running again that do in another form
+// of it.
+func (m *model) formOf(other *model, again []bool) form {
+	t := m.trial(m.named(other, again))
 	defer m.recycle(t)
 	return form{t.peak, m.total + m.own + m.againCost(t), m.flopsSum + m.againFlops(t)}
 }

@@ -17,7 +17,6 @@ type offers struct {
 	// runs and makes are the graph's nodes that an option repeats, and those of
 	// them that make what it frees. Nodes that were folded away cost nothing.
 	runs, makes map[*cluster.Option][]int32
-	named       map[string]bool // values that the outline's nodes make
 }
 
 // analyse finds what can be computed again in the request's outline, or in the
@@ -34,12 +33,7 @@ func (m *model) analyse(r Request) (*offers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	o := &offers{a: a, runs: map[*cluster.Option][]int32{}, makes: map[*cluster.Option][]int32{}, named: map[string]bool{}}
-	for _, n := range a.Outline.Nodes {
-		for _, name := range n.Outputs {
-			o.named[name] = true
-		}
-	}
+	o := &offers{a: a, runs: map[*cluster.Option][]int32{}, makes: map[*cluster.Option][]int32{}}
 	for i := range a.Plans {
 		for k := range a.Plans[i].Options {
 			option := &a.Plans[i].Options[k]
@@ -105,7 +99,7 @@ func (m *model) runs(option *cluster.Option, o *offers) (ids []int32) {
 			ids = append(ids, n.ID)
 		}
 		for _, v := range n.Inputs {
-			if v != nil && !o.named[v.Name] {
+			if v != nil && !o.a.Makes(v.Name) {
 				meet(v)
 			}
 		}

@@ -127,7 +127,7 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain := whole.formOf(nil)
+	plain := whole.formOf(s.m, nil)
 	var rows []Row
 	selected := map[int32]bool{} // storage that is kept for what is on
 	for i := range o.keys {
@@ -176,7 +176,7 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 			p.Selection.Rows++
 		}
 	}
-	here := s.m.formOf(s.m.named(chosen.again))
+	here := s.m.formOf(s.m, chosen.again)
 	more, err := s.extractRows(chosen, plain, here)
 	if err != nil {
 		return nil, err
@@ -301,7 +301,7 @@ func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, applied [
 		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
 	}
 	row.Cost /= max(whole.total, 1)
-	row.PeakAlone = plain - whole.formOf(s.m.named(only)).peak
+	row.PeakAlone = plain - whole.formOf(s.m, only).peak
 }
 
 // againFlops is the operations of what runs again.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -31,13 +32,13 @@ func (a *Analysis) canonicalOption(o *Option) string {
 		ops = append(ops, a.Outline.Nodes[i].Op)
 	}
 	for _, s := range o.Outputs {
-		fmt.Fprintf(&w.text, "keep %d\n", s.Index)
+		w.say("keep ", s.Index, "\n")
 	}
 	// The entry comes first: all else is behind its inputs.
 	w.node(a.entryOf(o))
-	fmt.Fprintf(&w.text, "type %d\n", o.Type)
+	w.say("type ", o.Type, "\n")
 	slices.Sort(ops)
-	sum := sha256.Sum256([]byte(w.text.String()))
+	sum := sha256.Sum256(w.text)
 	name := strings.Join(ops, "+") + "+@" + hex.EncodeToString(sum[:4])
 	a.canonical[o] = name
 	return name
@@ -59,13 +60,27 @@ type walk struct {
 	inside map[int]bool
 	number map[int]int    // by node, as they were met
 	given  map[string]int // by value from outside, as they were met
-	text   strings.Builder
+	text   []byte
+}
+
+// say adds words and numbers to the text.
+func (w *walk) say(parts ...any) {
+	for _, part := range parts {
+		switch x := part.(type) {
+		case string:
+			w.text = append(w.text, x...)
+		case int:
+			w.text = strconv.AppendInt(w.text, int64(x), 10)
+		default:
+			w.text = fmt.Append(w.text, x)
+		}
+	}
 }
 
 func (w *walk) node(i int) {
 	w.number[i] = len(w.number)
 	n := &w.a.Outline.Nodes[i]
-	fmt.Fprintf(&w.text, "%d = %s", w.number[i], fullName(n))
+	w.say(w.number[i], " = ", fullName(n))
 	var attrs []string
 	for _, attr := range n.Attrs {
 		if attr.Name != "seed" && !strings.HasPrefix(attr.Name, "__") {
@@ -73,26 +88,22 @@ func (w *walk) node(i int) {
 		}
 	}
 	slices.Sort(attrs)
-	w.text.WriteString(strings.Join(attrs, "") + "\n")
-	made := map[string]edge{}
-	for _, e := range w.a.wiring.into[i] {
-		made[n.Inputs[e.in]] = e
-	}
+	w.say(strings.Join(attrs, ""), "\n")
 	for k, name := range n.Inputs {
-		e, is := made[name]
+		from, is := w.a.wiring.source(i, k)
 		switch {
 		case name == "":
-			fmt.Fprintf(&w.text, "%d.%d none\n", w.number[i], k)
-		case !is || !w.inside[e.from]:
+			w.say(w.number[i], ".", k, " none\n")
+		case !is || !w.inside[from.node]:
 			if _, met := w.given[name]; !met {
 				w.given[name] = len(w.given)
 			}
-			fmt.Fprintf(&w.text, "%d.%d given %d\n", w.number[i], k, w.given[name])
+			w.say(w.number[i], ".", k, " given ", w.given[name], "\n")
 		default:
-			if _, met := w.number[e.from]; !met {
-				w.node(e.from)
+			if _, met := w.number[from.node]; !met {
+				w.node(from.node)
 			}
-			fmt.Fprintf(&w.text, "%d.%d from %d.%d\n", w.number[i], k, w.number[e.from], e.out)
+			w.say(w.number[i], ".", k, " from ", w.number[from.node], ".", from.out, "\n")
 		}
 	}
 }

@@ -127,6 +127,7 @@ type passes struct {
 	yield            int // the last of the forward pass, −1 if there is but one pass
 	returned         []string
 	weights, trained map[string]bool // nil: to be guessed
+	known            bool            // everything is known of every value
 }
 
 func analyse(o *graph.Outline, r Rules, b passes) (*Analysis, error) {
@@ -138,12 +139,20 @@ func analyse(o *graph.Outline, r Rules, b passes) (*Analysis, error) {
 		inferred: map[string]graph.OutlineValue{}, canonical: map[*Option]string{}}
 	// Sizes of a file may be beyond all bounds.
 	if err := graph.Try(func() {
-		a.infer()
+		if !b.known {
+			a.infer()
+		}
 		newProber(a, b).run()
 	}); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
 	return a, nil
+}
+
+// Makes reports whether a node makes a value of this name.
+func (a *Analysis) Makes(name string) bool {
+	_, made := a.wiring.made[name]
+	return made
 }
 
 // ID spells an option as settings do: its operators in execution order, each

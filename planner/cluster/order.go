@@ -24,13 +24,17 @@ type edge struct {
 // makes them, those out of it by who reads them.
 type wiring struct {
 	o         *graph.Outline
+	made      map[string]place // who makes what
 	into, out [][]edge
 }
 
 // wire looks up who makes what. A value has one maker at most.
 func wire(o *graph.Outline) (*wiring, error) {
-	type place struct{ node, out int }
-	made := make(map[string]place, len(o.Nodes))
+	ins, outs := 0, 0
+	for _, n := range o.Nodes {
+		ins, outs = ins+len(n.Inputs), outs+len(n.Outputs)
+	}
+	made := make(map[string]place, outs)
 	for i, n := range o.Nodes {
 		for k, name := range n.Outputs {
 			if name == "" {
@@ -42,15 +46,24 @@ func wire(o *graph.Outline) (*wiring, error) {
 			made[name] = place{i, k}
 		}
 	}
-	w := &wiring{o: o, into: make([][]edge, len(o.Nodes)), out: make([][]edge, len(o.Nodes))}
+	w := &wiring{o: o, made: made, into: make([][]edge, len(o.Nodes)), out: make([][]edge, len(o.Nodes))}
+	edges, readers := make([]edge, 0, ins), make([]int, len(o.Nodes))
 	for i, n := range o.Nodes {
+		from := len(edges)
 		for k, name := range n.Inputs {
 			if p, ok := made[name]; ok {
-				e := edge{p.node, p.out, i, k}
-				w.into[i] = append(w.into[i], e)
-				w.out[p.node] = append(w.out[p.node], e)
+				edges = append(edges, edge{p.node, p.out, i, k})
+				readers[p.node]++
 			}
 		}
+		w.into[i] = edges[from:len(edges):len(edges)]
+	}
+	room := make([]edge, len(edges))
+	for i, n := range readers {
+		w.out[i], room = room[:0:n], room[n:]
+	}
+	for _, e := range edges {
+		w.out[e.from] = append(w.out[e.from], e)
 	}
 	for i := range o.Nodes {
 		slices.SortFunc(w.into[i], func(a, b edge) int {
@@ -61,6 +74,16 @@ func wire(o *graph.Outline) (*wiring, error) {
 		})
 	}
 	return w, nil
+}
+
+// source is who makes an input of a node.
+func (w *wiring) source(node, in int) (at place, made bool) {
+	for _, e := range w.into[node] {
+		if e.in == in {
+			return place{e.from, e.out}, true
+		}
+	}
+	return place{}, false
 }
 
 // borderOf is the node that ends the forward pass, or −1.

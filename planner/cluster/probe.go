@@ -26,7 +26,6 @@ type prober struct {
 	credit   [][]int // those of them that are worth something
 	returned map[string]bool
 	held     map[place]bool // storage of what is returned
-	inputs   map[string]bool
 	batch    []bool         // depends on what a step is fed
 	fixed    bool           // mended: no size varies
 	kept     map[place]bool // storage that crosses from layer to layer
@@ -47,8 +46,8 @@ const smallest = 1 << 20
 
 func newProber(a *Analysis, b passes) *prober {
 	n := len(a.Outline.Nodes)
-	p := &prober{a: a, level: a.Rules.ProbeLevel, theirs: b.weights == nil, at: make([]int, n), makers: map[string]place{}, stashed: make([][]int, n),
-		returned: map[string]bool{}, inputs: map[string]bool{}, kept: map[place]bool{}, norms: make([]bool, n),
+	p := &prober{a: a, level: a.Rules.ProbeLevel, theirs: b.weights == nil, at: make([]int, n), makers: a.wiring.made, stashed: make([][]int, n),
+		returned: make(map[string]bool, len(b.returned)), kept: map[place]bool{}, norms: make([]bool, n),
 		seen: make([]int, n), first: map[place]int{}, views: map[place][]int{}}
 	if !a.Rules.compat() {
 		p.level = 1
@@ -56,18 +55,8 @@ func newProber(a *Analysis, b passes) *prober {
 	for k, i := range a.Order {
 		p.at[i] = k
 	}
-	for i, node := range a.Outline.Nodes {
-		for k, name := range node.Outputs {
-			if name != "" {
-				p.makers[name] = place{i, k}
-			}
-		}
-	}
 	for _, name := range b.returned {
 		p.returned[name] = true
-	}
-	for _, name := range a.Outline.Inputs {
-		p.inputs[name] = true
 	}
 	for _, i := range a.Order[:a.Yield+1] {
 		for _, e := range a.wiring.out[i] {
@@ -119,16 +108,24 @@ func (p *prober) isStashed(at place) bool {
 
 // storage is where the bytes of a value lie.
 func (p *prober) storage(name string) place {
+	if at, made := p.makers[name]; made {
+		return p.storageOf(at)
+	}
+	return outside
+}
+
+// storageOf is where the bytes of an output lie.
+func (p *prober) storageOf(at place) place {
 	for {
-		at, made := p.makers[name]
-		if !made {
-			return outside
-		}
 		n := &p.a.Outline.Nodes[at.node]
 		if at.out != 0 || len(n.Inputs) == 0 || n.Inputs[0] == "" || !(p.shown(at.node) || p.overwrites(at.node)) {
 			return at
 		}
-		name = n.Inputs[0]
+		if from, made := p.a.wiring.source(at.node, 0); made {
+			at = from
+		} else {
+			return outside
+		}
 	}
 }
 
@@ -173,7 +170,7 @@ func (p *prober) mend() {
 	for _, i := range p.a.Order[:p.a.Yield+1] {
 		n := &p.a.Outline.Nodes[i]
 		for _, out := range p.stashed[i] {
-			s := p.storage(n.Outputs[out])
+			s := p.storageOf(place{i, out})
 			switch {
 			case s == outside:
 				p.drop(i, "it only shows an input of the step")
@@ -214,8 +211,12 @@ func (p *prober) drop(entry int, why string) {
 func (p *prober) guessWeights() {
 	o := p.a.Outline
 	p.weight, p.trained = map[string]bool{}, map[string]bool{}
+	inputs := map[string]bool{}
+	for _, name := range o.Inputs {
+		inputs[name] = true
+	}
 	for _, name := range o.Outputs {
-		if param, ok := strings.CutSuffix(name, "_grad"); ok && p.inputs[param] && !p.symbolic(param) {
+		if param, ok := strings.CutSuffix(name, "_grad"); ok && inputs[param] && !p.symbolic(param) {
 			p.weight[param], p.trained[param] = true, true
 		}
 	}
@@ -239,8 +240,8 @@ func (p *prober) findBatch() {
 	o := p.a.Outline
 	p.batch = make([]bool, len(o.Nodes))
 	for _, i := range p.a.Order[:p.a.Yield+1] {
-		for _, name := range o.Nodes[i].Inputs {
-			at, made := p.makers[name]
+		for k, name := range o.Nodes[i].Inputs {
+			at, made := p.a.wiring.source(i, k)
 			p.batch[i] = p.batch[i] || made && p.batch[at.node] || !made && name != "" && !p.weight[name]
 		}
 	}
@@ -310,7 +311,7 @@ func (p *prober) grow(entry int, compromise bool) growth {
 	own := map[place]bool{} // storage that the plan is to free
 	for _, out := range p.credit[entry] {
 		work = append(work, place{entry, out})
-		own[p.storage(p.a.Outline.Nodes[entry].Outputs[out])] = true
+		own[p.storageOf(place{entry, out})] = true
 	}
 	for len(work) > 0 {
 		item := work[0]
@@ -343,7 +344,7 @@ func (p *prober) grow(entry int, compromise bool) growth {
 		ignored := p.ignored(i)
 		for _, e := range p.a.wiring.into[i] {
 			stop := slices.Contains(ignored, e.in) || p.small(n.Inputs[e.in])
-			if !p.a.Rules.compat() && own[p.storage(n.Inputs[e.in])] {
+			if !p.a.Rules.compat() && own[p.storageOf(place{e.from, e.out})] {
 				stop = false
 			}
 			if !stop {
@@ -366,7 +367,7 @@ func (p *prober) stops(at place, own map[place]bool) (stop, ok bool) {
 		stop = len(p.stashed[at.node]) > 0
 		return stop, stop || p.may(at.node)
 	}
-	s := p.storage(n.Outputs[at.out])
+	s := p.storageOf(at)
 	_, read := p.first[s]
 	switch {
 	case own[s]: // what is to be freed cannot be what to start from
@@ -423,11 +424,11 @@ func (p *prober) keeps(nodes []int, compromise bool) (names []string) {
 	for _, i := range nodes {
 		save, _ := p.shrink(i)
 		for k, name := range p.a.Outline.Nodes[i].Inputs {
-			at, made := p.makers[name]
+			at, made := p.a.wiring.source(i, k)
 			if !made || slices.Contains(nodes, at.node) || slices.Contains(names, name) || compromise && save > 0 && k == 0 {
 				continue
 			}
-			s := p.storage(name)
+			s := p.storageOf(at)
 			if _, read := p.first[s]; s != outside && !p.isStashed(at) && !p.held[s] && !read {
 				names = append(names, name)
 			}
@@ -448,7 +449,7 @@ func (p *prober) option(entry, kind int, g growth) Option {
 		name := n.Outputs[out]
 		s := StashedOutput{Index: out, Name: name, Type: p.a.value(name).Type, Reused: -1}
 		s.Shape, s.elems = p.shapeText(entry, name)
-		at := p.storage(name)
+		at := p.storageOf(place{entry, out})
 		s.Shows = at != outside && at.node != entry
 		if s.Shows && !slices.Contains(g.nodes, at.node) {
 			s.Reused = at.node
@@ -465,7 +466,7 @@ func (p *prober) addViews(all, views, nodes []int) []int {
 	for _, i := range views {
 		for p.shown(i) && !slices.Contains(all, i) && !slices.Contains(nodes, i) {
 			all = append(all, i)
-			at, made := p.makers[first(p.a.Outline.Nodes[i].Inputs)]
+			at, made := p.a.wiring.source(i, 0)
 			if !made {
 				break
 			}
