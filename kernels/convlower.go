@@ -21,6 +21,17 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 	if l.Out[out].Len() == 0 {
 		return
 	}
+	if c.paysAsProducts() {
+		switch side {
+		case convOut:
+			c.productOut(l, out, a, b, bias)
+		case convIn:
+			c.productIn(l, out, a, b, bias)
+		case convFilters:
+			c.productFilters(l, out, a, b)
+		}
+		return
+	}
 	places, channels, samples := volume(c.out), c.outer, c.n
 	switch side {
 	case convIn:

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
@@ -126,21 +127,47 @@ var byCommand = vulkanRival{name: "vkCmdCopyBuffer", side: func(b *vulkanBench, 
 	return share{s, c.bytes / (2 * copiedBytes)}, err
 }}
 
-// vulkanConvolutions are a layer of a small residual net, and its gradients.
+// vulkanConvolutions are layers of residual nets, and their gradients.
 func vulkanConvolutions() (cases []*vulkanCase) {
-	const batch, channels, side = 8, 64, 28
-	head := fmt.Sprintf("x f32[%d,%d,%d,%d] = param\nw f32[%d,%d,3,3] = param\nxs i64[4] = const {%d, %d, %d, %d}\nws i64[4] = const {%d, %d, 3, 3}\n",
-		batch, channels, side, side, channels, channels, batch, channels, side, side, channels, channels)
-	image, filters := 4*float64(batch*channels*side*side), 4*float64(channels*channels*9)
-	for _, c := range []struct{ name, text string }{
-		{"forward", "y = Conv(x, w)"},
-		{"gradient of x", "y = memopt.ConvGradX(x, w, xs)"},
-		{"gradient of w", "y = memopt.ConvGradW(x, x, ws)"},
+	for _, c := range []struct{ batch, in, side, out, kernel, stride, group int }{
+		{8, 64, 28, 64, 3, 1, 1},
+		{8, 64, 28, 128, 3, 2, 1},
+		{8, 256, 14, 256, 1, 1, 1},
+		{2, 3, 224, 64, 7, 2, 1},
+		{8, 64, 28, 64, 3, 1, 64},
 	} {
-		cases = append(cases, &vulkanCase{group: "conv", name: c.name + fmt.Sprintf(", %d × %d channels of %d², 3 × 3", batch, channels, side),
-			work: 2 * batch * channels * channels * 9 * side * side, unit: "FLOP", bytes: 2*image + filters,
-			job:    written(head + c.text + " pads=[1, 1, 1, 1]\noutput y"),
-			rivals: []vulkanRival{asProduct(Bar{}), byShader(Bar{}), onProcessor}})
+		places := (c.side-1)/c.stride + 1
+		x, w := []int{c.batch, c.in, c.side, c.side}, []int{c.out, c.in / c.group, c.kernel, c.kernel}
+		y := []int{c.batch, c.out, places, places}
+		values := ""
+		bytes := 0.0
+		for i, shape := range [][]int{x, w, y} {
+			name := "xwy"[i : i+1]
+			dims := strings.Trim(strings.ReplaceAll(fmt.Sprint(shape), " ", ", "), "[]")
+			values += fmt.Sprintf("%s f32[%s] = param\n%ss i64[4] = const {%s}\n", name, dims, name, dims)
+			bytes += 4 * float64(shape[0]*shape[1]*shape[2]*shape[3])
+		}
+		attrs := fmt.Sprintf(" pads=[%[1]d, %[1]d, %[1]d, %[1]d] strides=[%[2]d, %[2]d] group=%[3]d\noutput z", c.kernel/2, c.stride, c.group)
+		size := fmt.Sprintf(", %d × %d channels of %d² to %d, %d × %d", c.batch, c.in, c.side, c.out, c.kernel, c.kernel)
+		if c.stride > 1 {
+			size += fmt.Sprintf(" by %d", c.stride)
+		}
+		bar := Bar{Speed: 0.6}
+		if c.group > 1 {
+			size, bar = size+", each alone", Bar{}
+		}
+		for _, side := range []struct{ name, text string }{
+			{"forward", "z = Conv(x, w)"},
+			{"gradient of x", "z = memopt.ConvGradX(y, w, xs)"},
+			{"gradient of w", "z = memopt.ConvGradW(y, x, ws)"},
+		} {
+			if c.in == 3 && side.name == "gradient of x" {
+				continue // nobody asks for an image's
+			}
+			cases = append(cases, &vulkanCase{group: "conv", name: side.name + size,
+				work: 2 * float64(c.batch*c.out*c.in/c.group*c.kernel*c.kernel*places*places), unit: "FLOP", bytes: bytes,
+				job: written(values + side.text + attrs), rivals: []vulkanRival{asProduct(bar), byShader(Bar{}), onProcessor}})
+		}
 	}
 	return cases
 }

@@ -1,0 +1,291 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+// Convolutions as products: the filters are a matrix, and what a tap sees of the
+// image, place after place, is a line of the other. Lines of taps that lie above
+// one another are one line, some places apart, so an image is laid out once for
+// each column of taps, some rows of it at a time, and a table says where a tap's
+// line begins. Lines have even lengths: what lies behind an odd one is computed,
+// and not stored.
+
+var linesKernel = shader("lines", "lines.comp")
+
+// convWork is the multiplications from which that pays.
+const convWork = 1 << 20
+
+// paysAsProducts reports whether it does; what has depth is left out.
+func (c *convolution) paysAsProducts() bool {
+	flat := c.in[0] == 1 && c.out[0] == 1 && c.kernel[0] == 1
+	work := c.n * c.group * c.outer * c.inner * volume(c.kernel) * volume(c.out)
+	return work >= convWork && (flat || c.pointwise())
+}
+
+// pointwise reports whether each place sees itself alone: products as they lie.
+func (c *convolution) pointwise() bool {
+	return volume(c.kernel) == 1 && c.stride == ones && c.pad == [3]int{} && c.in == c.out
+}
+
+// axisTaps are taps of an axis: place o sees o·step + t·dilation + shift by tap t.
+type axisTaps struct{ n, step, dilation, shift int }
+
+// convLines are what the places of an image see of another's channels.
+type convLines struct {
+	from            graph.Buffer
+	samples, groups int
+	channels        int    // of a group
+	size            [2]int // of what is seen
+	down, across    axisTaps
+	places          [2]int // rows and columns of those who see
+	turns, span     int    // planes of a column of taps, and rows that the lowest sees below the highest
+	rows, width     int    // rows at a time, and places of a row with the room behind them
+	group, sample   int    // elements from one to the next
+	lines, laid     graph.Buffer
+	slots           int // samples at a time
+}
+
+// newConvLines lays out in scratch, from so many bytes on: the table, and planes.
+func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channels int, size [2]int, down, across axisTaps, places [2]int, work int64) *convLines {
+	s := &convLines{from: from, samples: samples, groups: groups, channels: channels, size: size, down: down, across: across, places: places}
+	s.width = places[1] + places[1]%2
+	// Of the rows that taps see, each step-th is in one plane.
+	far := max(0, down.n-1) * max(down.dilation, -down.dilation)
+	s.turns, s.span = min(down.step, far+1), far/down.step
+	planes := across.n * s.turns
+	row := max(1, groups*channels*planes*s.width)
+	const most, fewest = spreadBytes / 4, 8
+	s.rows = min(places[0], max(fewest, most/row-s.span))
+	s.rows = ceilDiv(places[0], ceilDiv(places[0], s.rows))
+	s.group = channels * planes * s.plane()
+	s.sample = groups * s.group
+	if s.slots = 1; s.rows == places[0] {
+		s.slots = min(samples, max(1, most/max(1, s.sample)))
+	}
+	s.lines = scratch(work, int64(4*s.taps()), true)
+	s.laid = scratch((work+s.lines.Bytes+63)&^63, int64(4*s.slots*s.sample), true)
+	l.Scratch = max(l.Scratch, s.laid.At+s.laid.Bytes)
+	return s
+}
+
+// taps are those of all channels of a group.
+func (s *convLines) taps() int { return s.channels * s.down.n * s.across.n }
+
+func (s *convLines) plane() int { return (s.rows + s.span) * s.width }
+
+// behind is where scratch goes on.
+func (s *convLines) behind() int64 { return (s.laid.At + s.laid.Bytes + 63) &^ 63 }
+
+// table writes where lines begin.
+func (s *convLines) table(l *graph.Lowering) {
+	if s.taps() == 0 {
+		return
+	}
+	column := s.across.n * s.plane()
+	push := append(words(l, s.taps(), s.down.n, s.across.n, s.belowHighest()), uint32(int32(s.down.dilation)))
+	push = append(push, words(l, s.down.step, s.turns*column, column, s.width, s.plane())...)
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: linesKernel, Push: push, Buffers: []graph.Buffer{s.lines}, Groups: inLine(l, ceilDiv(s.taps(), 64)),
+	})
+}
+
+// belowHighest is how many rows the first tap sees below the highest.
+func (s *convLines) belowHighest() int { return max(0, -s.down.dilation*(s.down.n-1)) }
+
+// parts calls f for parts of the samples and rows, when what they see is laid out.
+func (s *convLines) parts(l *graph.Lowering, f func(sample, samples, row, rows int)) {
+	for sample := 0; sample < s.samples; sample += s.slots {
+		samples := min(s.slots, s.samples-sample)
+		for row := 0; row < s.places[0]; row += s.rows {
+			if s.taps() > 0 {
+				s.layOut(l, sample, samples, row)
+			}
+			f(sample, samples, row, min(s.rows, s.places[0]-row))
+		}
+	}
+}
+
+func (s *convLines) layOut(l *graph.Lowering, sample, samples, row int) {
+	top := s.down.shift + row*s.down.step - s.belowHighest()
+	image := s.size[0] * s.size[1]
+	x := spread{
+		to: s.laid, from: s.from, shape: []int{s.samples}, sx: []int{s.groups * s.channels * image}, first: sample, slots: samples,
+		channels: s.groups * s.channels, channel: image,
+		taps: [3]int{1, s.turns, s.across.n}, step: [3]int{0, s.down.step, s.across.step}, dilation: [3]int{0, 1, s.across.dilation},
+		shift: [3]int{0, top, s.across.shift}, size: [3]int{1, s.size[0], s.size[1]}, strides: [3]int{0, s.size[1], 1},
+		rows: s.rows + s.span, whole: s.places[1], width: s.width,
+	}
+	x.append(l)
+}
+
+// product is a matrix, its rows so many elements apart, times what some rows of
+// places see.
+func (s *convLines) product(m int, a graph.Buffer, line int, sample, samples, rows int) loweredProduct {
+	g := loweredProduct{layout: layout{m: m, n: rows * s.width, k: s.taps()}, alpha: 1, a: a, b: unwritten(s.laid), c: unwritten(s.laid)}
+	g.layout.a.i, g.layout.a.p, g.layout.b.i = line, 1, 1
+	g.shape, g.sa, g.sb = []int{s.samples, s.groups}, []int{0, m * line}, []int{s.sample, s.group}
+	g.first, g.batches, g.fromB = sample*s.groups, samples*s.groups, -sample*s.sample
+	lines := unwritten(s.lines)
+	g.lines = &lines
+	return g
+}
+
+// productOut is y from x and the filters.
+func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, bias int) {
+	outs := volume(c.out)
+	if c.pointwise() {
+		g := productOf(c.outer, outs, c.inner, 1, factor{w, 0, c.inner, 1}, factor{x, 0, 1, outs}, writes(out), 0)
+		g.shape, g.sa, g.sb = []int{c.n, c.group}, []int{0, c.outer * c.inner}, []int{c.group * c.inner * outs, c.inner * outs}
+		g.step, g.spreads = c.outer*outs, true
+		g.biasOf(bias, c.outer)
+		g.whole(l)
+		return
+	}
+	taps := c.inner * volume(c.kernel)
+	line, work := taps, int64(0)
+	if taps%2 != 0 {
+		rows := c.group * c.outer
+		s := spread{
+			from: w, slots: 1, channels: 1, taps: ones, step: [3]int{0, 1, 1}, size: [3]int{1, rows, taps}, strides: [3]int{0, taps, 1},
+			rows: rows, whole: taps, width: roomy(taps),
+		}
+		s.to = scratch(0, int64(4*rows*s.width), true)
+		s.append(l)
+		w, line, work = unwritten(s.to), s.width, s.to.Bytes
+	}
+	s := newConvLines(l, x, c.n, c.group, c.inner, [2]int(c.in[1:]), c.axis(1), c.axis(2), [2]int(c.out[1:]), (work+63)&^63)
+	s.table(l)
+	s.parts(l, func(sample, samples, row, rows int) {
+		g := s.product(c.outer, w, line, sample, samples, rows)
+		g.y, g.ldy, g.sy, g.fromY = writes(out), outs, []int{c.group * c.outer * outs, c.outer * outs}, row*c.out[2]
+		if s.width != c.out[2] {
+			g.places = &places{s.width, c.out[2], c.out[2], 1}
+		}
+		g.biasOf(bias, c.outer)
+		g.dispatch(l)
+	})
+}
+
+// axis has y see x.
+func (c *convolution) axis(d int) axisTaps {
+	return axisTaps{c.kernel[d], c.stride[d], c.dilation[d], -c.pad[d]}
+}
+
+// biasOf adds input bias, a number for each row of a group, if that is not negative.
+func (g *loweredProduct) biasOf(bias, rows int) {
+	if bias >= 0 {
+		g.c, g.biased, g.beta, g.ci, g.cStep = reads(bias), true, 1, 1, rows
+	}
+}
+
+// phaseTaps is the places of x that lie at phase of a stride, and the taps by which
+// they see y: from the first on, each so many taps behind the one before.
+func (c *convolution) phaseTaps(d, phase int) (places, first, apart int, t axisTaps) {
+	stride, dilation := c.stride[d], c.dilation[d]
+	apart = stride / int(gcd(int64(stride), int64(dilation)))
+	for first = 0; first < c.kernel[d] && (phase+c.pad[d]-first*dilation)%stride != 0; first++ {
+	}
+	t = axisTaps{ceilDiv(max(0, c.kernel[d]-first), apart), 1, -apart * dilation / stride, (phase + c.pad[d] - first*dilation) / stride}
+	return ceilDiv(max(0, c.in[d]-phase), stride), first, apart, t
+}
+
+// productIn is x from y and the filters: for each phase of the strides a
+// convolution of y with the taps that meet it.
+func (c *convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, bias int) {
+	ins, taps := volume(c.in), volume(c.kernel)
+	if c.pointwise() {
+		g := productOf(c.inner, ins, c.outer, 1, factor{w, 0, 1, c.inner}, factor{y, 0, 1, ins}, writes(out), 0)
+		g.shape, g.sa, g.sb = []int{c.n, c.group}, []int{0, c.outer * c.inner}, []int{c.group * c.outer * ins, c.outer * ins}
+		g.step, g.spreads = c.inner*ins, true
+		g.biasOf(bias, c.inner)
+		g.whole(l)
+		return
+	}
+	for py := range c.stride[1] {
+		for px := range c.stride[2] {
+			rows, ky, nextY, down := c.phaseTaps(1, py)
+			columns, kx, nextX, across := c.phaseTaps(2, px)
+			if rows*columns == 0 {
+				continue
+			}
+			// The filters with the channels of x as rows, some of those at a time.
+			line := roomy(c.outer * down.n * across.n)
+			most := c.inner
+			if c.group == 1 {
+				most = partOf(c.inner, 2*spreadBytes/4/line, productTiles[0].rows)
+			}
+			turned := scratch(0, int64(4*c.group*most*line), true)
+			s := newConvLines(l, y, c.n, c.group, c.outer, [2]int(c.out[1:]), down, across, [2]int{rows, columns}, (turned.Bytes+63)&^63)
+			s.table(l)
+			for first := 0; first < c.inner; first += most {
+				m := min(most, c.inner-first)
+				if s.taps() > 0 {
+					box, st := mergeStrides([]int{c.group, m, c.outer, down.n, across.n},
+						[]int{c.outer * c.inner * taps, taps, c.inner * taps, nextY * c.kernel[2], nextX},
+						[]int{m * line, line, down.n * across.n, across.n, 1})
+					lowerBox(l, 4, []graph.Buffer{turned, w}, nil, box, st[0], st[1], first*taps+ky*c.kernel[2]+kx, 0)
+				}
+				s.parts(l, func(sample, samples, row, rows int) {
+					g := s.product(m, unwritten(turned), line, sample, samples, rows)
+					g.y, g.ldy, g.sy = writes(out), ins, []int{c.group * c.inner * ins, c.inner * ins}
+					g.fromY = first*ins + (row*c.stride[1]+py)*c.in[2] + px
+					if s.width != columns || c.stride != ones {
+						g.places = &places{s.width, columns, c.stride[1] * c.in[2], c.stride[2]}
+					}
+					g.biasOf(bias, c.inner)
+					g.fromC = first
+					g.dispatch(l)
+				})
+			}
+		}
+	}
+}
+
+// productFilters is the filters from x and y: what a place of y sees by all taps,
+// times the place, summed up sample after sample.
+func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buffer) {
+	ins, outs, columns := volume(c.in), volume(c.out), c.inner*volume(c.kernel)
+	begun := false
+	add := func(k int, a graph.Buffer, line, fromA, step int, b graph.Buffer, fromB, stepB, ldb int, lines *graph.Buffer, work int64) {
+		g := productOf(c.outer, columns, k, 1, factor{a, 0, line, 1}, factor{b, 0, ldb, 1}, writes(out), 0)
+		g.shape, g.sa, g.sb, g.step = []int{c.group}, []int{step}, []int{stepB}, c.outer*columns
+		g.fromA, g.fromB, g.lines = fromA, fromB, lines
+		if begun {
+			g.goesOn, g.c, g.ci, g.cj, g.cStep = true, rereads(out), columns, 1, g.step
+		}
+		begun = true
+		g.spreads, g.work = lines == nil, work
+		g.whole(l)
+	}
+	if c.pointwise() {
+		for n := range c.n {
+			add(outs, y, outs, n*c.group*c.outer*outs, c.outer*outs, x, n*c.group*c.inner*ins, c.inner*ins, ins, nil, 0)
+		}
+		return
+	}
+	s := newConvLines(l, x, c.n, c.group, c.inner, [2]int(c.in[1:]), c.axis(1), c.axis(2), [2]int(c.out[1:]), 0)
+	s.table(l)
+	lines := unwritten(s.lines)
+	// An odd line of y has room behind it, too, with zeros.
+	even := spread{from: y, shape: []int{c.n}, sx: []int{c.group * c.outer * outs}, channels: c.group * c.outer, channel: outs, taps: ones, step: [3]int{0, 1, 1},
+		size: [3]int{1, c.out[1], c.out[2]}, strides: [3]int{0, c.out[2], 1}, rows: s.rows, whole: c.out[2], width: s.width}
+	odd := s.width != c.out[2]
+	if odd {
+		even.to = scratch(s.behind(), int64(4*s.slots*even.channels*s.rows*s.width), true)
+		l.Scratch = max(l.Scratch, even.to.At+even.to.Bytes)
+	}
+	s.parts(l, func(sample, samples, row, rows int) {
+		if odd {
+			part := even
+			part.first, part.slots, part.shift = sample, samples, [3]int{0, row, 0}
+			part.append(l)
+		}
+		for n := range samples {
+			a, line, fromA := y, outs, (sample+n)*c.group*c.outer*outs+row*c.out[2]
+			if odd {
+				a, line = unwritten(even.to), s.rows*s.width
+				fromA = n * even.channels * line
+			}
+			add(rows*s.width, a, line, fromA, c.outer*line, unwritten(s.laid), n*s.sample, s.group, s.plane(), &lines, 0)
+		}
+	})
+}

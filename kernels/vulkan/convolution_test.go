@@ -1,0 +1,56 @@
+package vulkan_test
+
+import (
+	"fmt"
+	"testing"
+
+	"memopt/kernels"
+	"memopt/kernels/vulkan"
+	"memopt/memopt/graph"
+)
+
+// TestConvolutions: those that are large enough to be products do what Eval does,
+// all three sides.
+func TestConvolutions(t *testing.T) {
+	gpu := device(t)
+	own := kernels.Library.Find("memopt", "ConvGradX", 0).Domain
+	samples := map[string][]string{}
+	for _, c := range []struct{ x, w, y, attrs string }{
+		{"2,16,11,11", "32,16,3,3", "2,32,11,11", "pads=[1, 1, 1, 1]"},                                 // odd lines
+		{"1,10,33,40", "12,10,7,7", "1,12,17,20", "pads=[3, 3, 3, 3] strides=[2, 2]"},                  // a stem
+		{"1,32,16,17", "64,16,3,2", "1,64,15,15", "pads=[1, 0, 2, 1] dilations=[2, 3] group=2"},        // groups
+		{"1,16,40,41", "64,16,2,2", "1,64,20,14", "strides=[2, 3]"},                                    // some places see nothing
+		{"1,66,17,17", "60,66,1,1", "1,60,17,17", ""},                                                  // products as they lie
+		{"2,32,120", "32,32,5", "2,32,120", "pads=[2, 2]"},                                             // one axis
+		{"1,230,20,20", "8,230,1,3", "1,8,20,20", "pads=[0, 1, 0, 1]"},                                 // some rows at a time
+		{"8,150,6,14", "8,150,1,3", "8,8,6,14", "pads=[0, 1, 0, 1]"},                                   // some samples at a time
+		{"1,16,24,26", "16,16,5,5", "1,16,10,23", "strides=[2, 1] pads=[1, 0, 2, 1] dilations=[2, 1]"}, // strides down alone
+		{"2,500,16,16", "500,1,3,3", "2,500,16,16", "pads=[1, 1, 1, 1] group=500"},                     // depthwise
+	} {
+		samples["Conv"] = append(samples["Conv"], fmt.Sprintf("f32[%s], f32[%s]; %s", c.x, c.w, c.attrs))
+		samples["ConvGradX"] = append(samples["ConvGradX"], fmt.Sprintf("f32[%s], f32[%s], i64{%s}; %s", c.y, c.w, c.x, c.attrs))
+		samples["ConvGradW"] = append(samples["ConvGradW"], fmt.Sprintf("f32[%s], f32[%s], i64{%s}; %s", c.y, c.x, c.w, c.attrs))
+	}
+	samples["Conv"] = append(samples["Conv"], "f32[1,9,31,31], f32[16,9,3,3], f32[16]; pads=[1, 1, 1, 1]", "f32[2,16,23,23], f32[32,8,3,3], f32[32]; group=2")
+	samples["ConvGradX"] = append(samples["ConvGradX"], "f32[1,32,4,4], f32[32,1830,3,3], i64{1,1830,4,4}; pads=[1, 1, 1, 1]") // some channels at a time
+	for name, texts := range samples {
+		for _, groups := range []string{vulkan.GroupsAlone, vulkan.GroupsShared} {
+			t.Run(name+"/"+groups, func(t *testing.T) {
+				domain := ""
+				if name != "Conv" {
+					domain = own
+				}
+				op := *kernels.Library.Find(domain, name, 0)
+				op.Samples = texts
+				if groups == vulkan.GroupsShared {
+					op.Samples = texts[:4]
+				}
+				cases, err := kernels.Cases(&op)
+				if err != nil {
+					t.Fatal(err)
+				}
+				conform(t, gpu, &op, append(cases[:len(cases):len(cases)], kernels.HalfCases(&op, graph.BFloat16)[:1]...), vulkan.Options{Groups: groups})
+			})
+		}
+	}
+}
