@@ -264,6 +264,30 @@ func TestBudgets(t *testing.T) {
 	})
 }
 
+// TestAnyBudget: whatever the graph and the budget, the plan is sound and keeps
+// it, and says no less than the floor and no more than the bound promise. CI runs
+// it on 10 000 graphs.
+func TestAnyBudget(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g, dims := randomGraph(t, 10), randomDims(t)
+		plain := mustMake(t, g, planner.Request{Dims: dims})
+		limit := rapid.Int64Range(1, max(plain.Arena, 1)).Draw(t, "limit")
+		p, err := planner.Make(g, planner.Request{Dims: dims, ActivationBudget: planner.Size{Bytes: limit}})
+		if err != nil {
+			var be *planner.BudgetError
+			if !errors.As(err, &be) || be.Floor != plain.Floor || be.Best <= limit {
+				t.Fatalf("%v within %d\n%s", err, limit, g)
+			}
+			return
+		}
+		sound(t, p)
+		if p.Arena > limit || p.Result.Peak < p.Floor.Peak || p.Bound.Overhead > p.Result.Overhead+1e-9 {
+			t.Fatalf("arena %d for a budget of %d, peak %d above a floor of %d, overhead %v above a bound of %v\n%s",
+				p.Arena, limit, p.Result.Peak, p.Floor.Peak, p.Result.Overhead, p.Bound.Overhead, g)
+		}
+	})
+}
+
 // TestAllSets holds floor and bound against every set of up to 8 nodes.
 func TestAllSets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
