@@ -68,7 +68,7 @@ func (m *Model) Plan() (*planner.Plan, error) {
 	}
 	p, err := m.bestForm()
 	if err != nil {
-		return nil, classify(m.advised(err))
+		return nil, classify(m.advised(err, m.Config.Dims))
 	}
 	suggest(p, m.Config.Requests)
 	p.Warnings = append(append(p.Warnings, m.strayDims()...), m.idleSettings()...)

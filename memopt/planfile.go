@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -41,7 +42,7 @@ func fileSettings(f *planner.File, path string) (configs.Config, error) {
 	for _, name := range append(slices.Clip(shaping), requests) {
 		if value, ok := f.Settings[name]; ok {
 			if err := c.Set(name, value, configs.Source{Origin: configs.OriginFile, Name: path}); err != nil {
-				return c, err
+				return c, fmt.Errorf("memopt: setting %s: %w", name, err)
 			}
 		}
 	}

@@ -56,6 +56,10 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 		err = p.Tabulate()
 	}
 	if err != nil {
+		dims[dim] = 1
+		if err = m.advised(err, dims); Code(classify(err)) == ExitCannot {
+			err = fmt.Errorf("memopt: not even %s=1 fits: %w", dim, err)
+		}
 		return nil, classify(err)
 	}
 	p.Warnings = append(p.Warnings, m.strayDims()...)
@@ -71,11 +75,13 @@ func (m *Model) sized(dims map[string]int64) error {
 	return input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
 }
 
-// advised adds to a budget that cannot be met what could be.
-func (m *Model) advised(err error) error {
+// advised adds to a budget that cannot be met under dims what could be.
+func (m *Model) advised(err error, dims map[string]int64) error {
 	var budget *planner.BudgetError
 	if errors.As(err, &budget) {
-		budget.Msg += planner.AdviceText(planner.Advise(m.Graph, m.as(request(m.Config)), budget))
+		r := m.as(request(m.Config))
+		r.Dims = dims
+		budget.Msg += planner.AdviceText(planner.Advise(m.Graph, r, budget))
 	}
 	return err
 }

@@ -14,8 +14,8 @@ var checkCommand = &cli.Command{
 	Usage:     "replay a plan on its model: no use before computation, no overlap, peak as claimed",
 	ArgsUsage: "PLAN MODEL",
 	Description: "memopt check gpt.plan.json gpt.onnx\n" +
-		"Settings that shape the step (--optimizer, --loss, --trainable, --clip-norm, --accumulate) are\n" +
-		"to be those that the plan was made with; dims and budget are in the plan.",
+		"Dims, budget and the settings that shape the step (--optimizer, --loss and the like) are in the\n" +
+		"plan; a setting that is given goes before the plan's.",
 	Flags: planFlags(),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "PLAN MODEL")

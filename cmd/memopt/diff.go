@@ -59,6 +59,17 @@ type figureFile struct {
 	unit func(float64) string
 }
 
+// inLimit is inBytes of what 0 is none of.
+func inLimit(x float64) string {
+	if x == 0 {
+		return none
+	}
+	return inBytes(x)
+}
+
+// none stands for what is not there.
+const none = "–"
+
 type clusterFile struct {
 	Key  string `json:"key"`
 	Freq int    `json:"freq"`
@@ -83,8 +94,8 @@ func compareFiles(a, b *planner.File) diffFile {
 		of   func(*planner.File) float64
 		unit func(float64) string
 	}{
-		{"budget", func(f *planner.File) float64 { return float64(f.Request.Budget) }, inBytes},
-		{"arena budget", func(f *planner.File) float64 { return float64(f.Request.ActivationBudget) }, inBytes},
+		{"budget", func(f *planner.File) float64 { return float64(f.Request.Budget) }, inLimit},
+		{"arena budget", func(f *planner.File) float64 { return float64(f.Request.ActivationBudget) }, inLimit},
 		{"everything kept", func(f *planner.File) float64 { return float64(f.Baseline.Peak) }, inBytes},
 		{"peak", func(f *planner.File) float64 { return float64(f.Result.Peak) }, inBytes},
 		{"arena", func(f *planner.File) float64 { return float64(f.Result.Arena) }, inBytes},
@@ -150,14 +161,14 @@ func only(a, b []string) onlyFile {
 func (d *diffFile) print(w io.Writer) {
 	rows := [][]string{{"", "first", "second", "change"}}
 	for _, f := range d.Figures {
-		change := "–"
-		if f.A != f.B {
+		a, b, change := f.unit(f.A), f.unit(f.B), none
+		if f.A != f.B && a != none && b != none {
 			change = f.unit(f.B - f.A)
 			if f.B > f.A {
 				change = "+" + change
 			}
 		}
-		rows = append(rows, []string{f.Name, f.unit(f.A), f.unit(f.B), change})
+		rows = append(rows, []string{f.Name, a, b, change})
 	}
 	report.Table(w, "lrrr", rows)
 	if len(d.Clusters) > 0 {
