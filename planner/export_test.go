@@ -66,7 +66,13 @@ func (l *Lab) Repeatable() (all []*graph.Node) {
 // cost, as a share, of running a set of nodes again.
 func (l *Lab) Simulate(again []bool) (peak int64, live []int64, steps []Step, overhead float64) {
 	t := l.m.simulate(l.m.order(again))
-	return t.peak, t.live, t.steps, l.m.againCost(t) / l.m.total
+	return t.peak, t.live, t.steps, l.m.againCost(t.steps) / l.m.total
+}
+
+// Trial is the peak alone.
+func (l *Lab) Trial(again []bool) (peak int64) {
+	_, peak = l.m.trial(again)
+	return peak
 }
 
 // Floor is the floor that plans of the graph show.

@@ -168,7 +168,6 @@ func (m *model) named(other *model, again []bool) []bool {
 // formOf simulates the step with the nodes running again that do in another form
 // of it.
 func (m *model) formOf(other *model, again []bool) form {
-	t := m.trial(m.named(other, again))
-	defer m.recycle(t)
-	return form{t.peak, m.total + m.own + m.againCost(t), m.flopsSum + m.againFlops(t)}
+	steps, peak := m.trial(m.named(other, again))
+	return form{peak, m.total + m.own + m.againCost(steps), m.flopsSum + m.againFlops(steps)}
 }

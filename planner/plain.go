@@ -43,7 +43,7 @@ func (m *model) allows(overhead float64) float64 { return overhead*m.total - m.o
 // Cost is what a step under the plan costs, in the units of its costs, and what
 // the plain step does.
 func (p *Plan) Cost() (cost, plain float64) {
-	return p.m.total + p.m.own + p.m.againCost(p.t), p.m.total
+	return p.m.total + p.m.own + p.m.againCost(p.Steps), p.m.total
 }
 
 // FormOverhead is what the form of the step costs beside the plain step, as a

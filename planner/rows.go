@@ -256,9 +256,8 @@ func (s *search) otherBoundary() int64 {
 	on := make([]bool, len(s.m.g.Nodes))
 	choices, _ := o.wishes(r)
 	o.turnChoices(on, choices)
-	t := s.m.trial(on)
-	defer s.m.recycle(t)
-	return t.peak
+	_, peak := s.m.trial(on)
+	return peak
 }
 
 // whole is the step in which no value is kept in less.
@@ -292,11 +291,10 @@ func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, applied [
 			other[id] = other[id] && chosen.again[id]
 		}
 	}
-	t := s.m.trial(other)
-	row.PeakEffect = t.peak - chosen.t.peak
-	row.Cost = chosen.cost - s.m.againCost(t)
-	row.Flops = s.m.againFlops(chosen.t) - s.m.againFlops(t)
-	s.m.recycle(t)
+	steps, peak := s.m.trial(other)
+	row.PeakEffect = peak - chosen.t.peak
+	row.Cost = chosen.cost - s.m.againCost(steps)
+	row.Flops = s.m.againFlops(chosen.t.steps) - s.m.againFlops(steps)
 	if row.Applied == 0 {
 		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
 	}
@@ -305,8 +303,8 @@ func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, applied [
 }
 
 // againFlops is the operations of what runs again.
-func (m *model) againFlops(t *timeline) (sum int64) {
-	for _, st := range t.steps {
+func (m *model) againFlops(steps []Step) (sum int64) {
+	for _, st := range steps {
 		if st.Again {
 			sum += m.flops[st.Node]
 		}

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"memopt/memopt/graph"
 	"memopt/planner/recompute"
 )
@@ -42,7 +44,8 @@ type simulator struct {
 	made    []bool          // by node: it was made again
 	current []int32         // by owner: the instance that is read now
 	last    []int32         // by instance: last step that touches it
-	spare   []*timeline
+	steps   []Step          // of trials
+	live    []int64         // by step
 }
 
 func newSimulator(m *model) *simulator {
@@ -135,28 +138,47 @@ func (m *model) remake(steps []Step, again []bool, node int32) []Step {
 	return steps
 }
 
-// trial simulates a set of nodes to run again. The timeline is the caller's
-// until it is recycled.
-func (m *model) trial(again []bool) *timeline {
-	t := &timeline{}
-	if n := len(m.sim.spare); n > 0 {
-		t, m.sim.spare = m.sim.spare[n-1], m.sim.spare[:n-1]
+// trial is the steps and the peak of a set of nodes that run again. The steps
+// are good until the next trial.
+func (m *model) trial(again []bool) (steps []Step, peak int64) {
+	s := m.sim
+	s.steps = m.orderInto(s.steps[:0], again)
+	end := int32(len(s.steps))
+	current, last := s.current, m.lastReads(s.steps)
+	live := slices.Grow(s.live[:0], int(end)+1)[:end+1]
+	clear(live)
+	made := int32(0)
+	for i, st := range s.steps {
+		now, into := int32(i), int32(-1)
+		for _, o := range s.over.Of(st.Node) {
+			if last[current[o]] == now {
+				into = m.g.Nodes[st.Node].Outputs[0].ID
+				break
+			}
+		}
+		for _, o := range m.outputs.Of(st.Node) {
+			if !st.Again || !m.lasting[o] {
+				current[o] = made
+			}
+			from := now
+			if o == into { // what it is written over still counts
+				from++
+			}
+			live[from] += m.bytes[o]
+			live[min(last[made]+1, end)] -= m.bytes[o]
+			made++
+		}
+		live[now] += m.scratch[st.Node]
+		live[now+1] -= m.scratch[st.Node]
 	}
-	m.simulateInto(t, m.orderInto(t.steps[:0], again))
-	return t
+	s.live = live
+	peak, _ = sumUp(live[:end])
+	return s.steps, peak
 }
 
-// recycle gives a timeline's memory to the next trial.
-func (m *model) recycle(t *timeline) { m.sim.spare = append(m.sim.spare, t) }
-
-// simulate derives every life from the steps.
-func (m *model) simulate(steps []Step) *timeline {
-	t := &timeline{}
-	m.simulateInto(t, steps)
-	return t
-}
-
-func (m *model) simulateInto(t *timeline, steps []Step) {
+// lastReads is, by instance, the last step that touches it. The list is good
+// until it is made for other steps.
+func (m *model) lastReads(steps []Step) []int32 {
 	end := int32(len(steps))
 	current, last := m.sim.current, m.sim.last[:0]
 	for i, s := range steps {
@@ -176,11 +198,27 @@ func (m *model) simulateInto(t *timeline, steps []Step) {
 		}
 	}
 	m.sim.last = last
+	return last
+}
 
-	t.steps, t.lives, t.buffer, t.peak, t.at = steps, t.lives[:0], t.buffer[:0], 0, 0
-	if t.lives == nil {
-		t.lives, t.buffer = make([]life, 0, len(last)+len(last)/8), make([]int32, 0, len(last))
+// sumUp makes differences the bytes alive, and finds their peak.
+func sumUp(live []int64) (peak int64, at int) {
+	sum := int64(0)
+	for i, d := range live {
+		sum += d
+		live[i] = sum
+		if sum > peak {
+			peak, at = sum, i
+		}
 	}
+	return peak, at
+}
+
+// simulate derives every life from the steps.
+func (m *model) simulate(steps []Step) *timeline {
+	end := int32(len(steps))
+	current, last := m.sim.current, m.lastReads(steps)
+	t := &timeline{steps: steps, lives: make([]life, 0, len(last)+len(last)/8), buffer: make([]int32, 0, len(last)), live: make([]int64, end+1)}
 	for i, s := range steps {
 		now := int32(i)
 		// The reads come first: a node that runs again reads what is current.
@@ -210,23 +248,11 @@ func (m *model) simulateInto(t *timeline, steps []Step) {
 		}
 	}
 
-	if cap(t.live) < int(end)+1 {
-		t.live = make([]int64, end+1, end+end/4+1)
-	}
-	t.live = t.live[:end+1]
-	clear(t.live)
-	for i := range t.lives {
-		l := &t.lives[i]
+	for _, l := range t.lives {
 		t.live[l.first] += l.bytes
 		t.live[l.last] -= l.bytes
 	}
 	t.live = t.live[:end]
-	sum := int64(0)
-	for i, d := range t.live {
-		sum += d
-		t.live[i] = sum
-		if sum > t.peak {
-			t.peak, t.at = sum, i
-		}
-	}
+	t.peak, t.at = sumUp(t.live)
+	return t
 }

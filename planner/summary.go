@@ -72,7 +72,7 @@ func (m *model) place(c *candidate) (*candidate, error) {
 // placeWithin does so for an arena of a capacity; 0 asks for the lowest there
 // is, which takes longer.
 func (m *model) placeWithin(c *candidate, capacity int64) (*candidate, error) {
-	c.cost = m.againCost(c.t)
+	c.cost = m.againCost(c.t.steps)
 	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives)), Capacity: capacity}
 	for i, l := range c.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
@@ -203,8 +203,8 @@ func (m *model) fixedBytes() int64 {
 }
 
 // againCost is what the repeated launches cost.
-func (m *model) againCost(t *timeline) (sum float64) {
-	for _, s := range t.steps {
+func (m *model) againCost(steps []Step) (sum float64) {
+	for _, s := range steps {
 		if s.Again {
 			sum += m.cost[s.Node]
 		}
