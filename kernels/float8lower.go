@@ -25,9 +25,8 @@ func lowerBlocks(back bool) func(*graph.Lowering) {
 		if back {
 			buffers = []graph.Buffer{reads(0), reads(1), unused(false), writes(0)}
 		}
-		// Whole words: offsets in plans leave room behind each value.
 		for i, bytes := range []int{n, ceilDiv(n, flock)} {
-			buffers[i].Bytes = (int64(bytes) + 3) &^ 3
+			buffers[i].Bytes = wholeWords(int64(bytes))
 		}
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: float8Kernel, Spec: []uint32{oneIf(back)}, Push: words(l, n), Buffers: buffers, Groups: inLine(l, ceilDiv(ceilDiv(n, float8Each), 64)),

@@ -113,16 +113,11 @@ type operandKey struct {
 
 // operand is the one that a buffer is of, if it is one.
 func (h *halves) operand(b graph.Buffer) (operandKey, *graph.Operand) {
-	switch b.Place {
-	case graph.PlaceIn:
-		return operandKey{false, b.Index}, h.l.In[b.Index]
-	case graph.PlaceOut:
-		if h.overwrites != nil {
-			return operandKey{false, h.overwrites[b.Index]}, h.l.Out[b.Index]
-		}
-		return operandKey{true, b.Index}, h.l.Out[b.Index]
+	key := operandKey{b.Place == graph.PlaceOut, b.Index}
+	if key.out && h.overwrites != nil {
+		key = operandKey{false, h.overwrites[b.Index]}
 	}
-	return operandKey{}, nil
+	return key, boundOperand(h.l, b)
 }
 
 func (h *halves) convert() {
@@ -140,7 +135,7 @@ func (h *halves) convert() {
 	at := map[operandKey]graph.Buffer{}
 	place := func(key operandKey, o *graph.Operand) {
 		if _, placed := at[key]; through[key] && !placed {
-			l.Scratch = (l.Scratch + 63) &^ 63
+			l.Scratch = aligned(l.Scratch)
 			at[key] = scratch(l.Scratch, int64(4*o.Len()), true)
 			l.Scratch += int64(4 * o.Len())
 		}
@@ -205,7 +200,7 @@ func halfDispatch(d graph.Dispatch, i int, o *graph.Operand) graph.Dispatch {
 	if b.Bytes == 0 {
 		b.Bytes = int64(4*o.Len()) - b.At
 	}
-	b.At, b.Bytes = b.At/2, (b.Bytes/2+3)&^3 // whole words: offsets in plans leave room behind each value
+	b.At, b.Bytes = b.At/2, wholeWords(b.Bytes/2)
 	return d
 }
 

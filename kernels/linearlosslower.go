@@ -51,9 +51,6 @@ func newLoweredLinear(l *graph.Lowering, x int) *loweredLinear {
 	return c
 }
 
-// aligned is where what follows so many bytes of scratch may begin.
-func aligned(bytes int64) int64 { return (bytes + 63) &^ 63 }
-
 // chunks calls f for each, with its scores.
 func (c *loweredLinear) chunks(f func(z graph.Buffer)) {
 	for c.first = 0; c.first < c.samples() && c.l.Refused == ""; c.first += c.chunk {

@@ -120,9 +120,18 @@ func (m move) turn(l *graph.Lowering, dims, from, to []int) bool {
 		}
 		fours[i], fourTo[i] = from[i]/4, to[i]/4
 	}
-	n := elems(blocks)
-	push := append(words(l, n), uint32(int32(m.fromAt/4)), uint32(int32(m.toAt/4)))
-	for i, list := range [][]int{blocks, fours, fourTo} {
+	push := append(boxWords(l, blocks, fours, fourTo, m.fromAt/4, m.toAt/4), uint32(int32(from[last]/4)), uint32(int32(to[across]/4)))
+	l.Dispatches = append(l.Dispatches, graph.Dispatch{
+		Kernel: turnKernel, Spec: []uint32{uint32(len(dims)), 0}, Push: push, Buffers: []graph.Buffer{writes(m.out), reads(m.in)}, Groups: inLine(l, ceilDiv(elems(blocks), 256)),
+	})
+	return true
+}
+
+// boxWords are a box as the kernel has it: how many elements, where the first is on
+// either side, dims and strides.
+func boxWords(l *graph.Lowering, dims, from, to []int, fromAt, toAt int) []uint32 {
+	push := append(words(l, elems(dims)), uint32(int32(fromAt)), uint32(int32(toAt)))
+	for i, list := range [][]int{dims, from, to} {
 		for k := range maxMoveDims {
 			v := int(oneIf(i == 0))
 			if k < len(dims) {
@@ -131,11 +140,7 @@ func (m move) turn(l *graph.Lowering, dims, from, to []int) bool {
 			push = append(push, uint32(int32(v)))
 		}
 	}
-	push = append(push, uint32(int32(from[last]/4)), uint32(int32(to[across]/4)))
-	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: turnKernel, Spec: []uint32{uint32(len(dims)), 0}, Push: push, Buffers: []graph.Buffer{writes(m.out), reads(m.in)}, Groups: inLine(l, ceilDiv(n, 256)),
-	})
-	return true
+	return push
 }
 
 func multiples(strides []int, k int) bool {
@@ -181,31 +186,21 @@ func lowerBox(l *graph.Lowering, size int, buffers []graph.Buffer, fill *uint64,
 	}
 	for first := 0; first < dims[0]; first += each {
 		rows := append([]int{min(each, dims[0]-first)}, dims[1:]...)
-		n, push := elems(rows), []uint32(nil)
 		var parts []graph.Buffer
-		for _, e := range ends {
+		var begin [2]int
+		for i, e := range ends {
 			b, at := e.buffer, e.at
 			if each < dims[0] {
 				b, at = e.part(first, rows, size)
 			} else if o := boundOperand(l, b); o != nil && size == 2 {
-				// Whole words: offsets in plans leave room behind each value.
-				b.Bytes = (int64(o.Len())*o.Type.Size() + 3) &^ 3
+				b.Bytes = wholeWords(int64(o.Len()) * o.Type.Size())
 			}
-			parts, push = append(parts, b), append([]uint32{uint32(int32(at))}, push...)
+			parts, begin[i] = append(parts, b), at
 		}
-		push = append(words(l, n), push...)
-		for i, list := range [][]int{rows, from, to} {
-			for k := range maxMoveDims {
-				v := int(oneIf(i == 0))
-				if k < len(rows) {
-					v = list[k]
-				}
-				push = append(push, uint32(int32(v)))
-			}
-		}
+		push := boxWords(l, rows, from, to, begin[1], begin[0])
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
 			Kernel: kernel, Spec: []uint32{uint32(len(rows)), oneIf(fill != nil)}, Push: append(push, uint32(number), uint32(number>>32)),
-			Buffers: parts, Groups: inLine(l, ceilDiv(n, 256)),
+			Buffers: parts, Groups: inLine(l, ceilDiv(elems(rows), 256)),
 		})
 	}
 }
@@ -230,7 +225,7 @@ func (e boxEnd) part(first int, dims []int, size int) (b graph.Buffer, at int) {
 	}
 	begin := int64(low*size) &^ (pieceAlignment - 1)
 	b.At += begin
-	b.Bytes = (int64((high+1)*size) - begin + 3) &^ 3
+	b.Bytes = wholeWords(int64((high+1)*size) - begin)
 	return b, at - int(begin)/size
 }
 

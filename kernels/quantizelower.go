@@ -43,9 +43,8 @@ func lowerQuantized(l *graph.Lowering, pass uint32, numbers, integers *graph.Ope
 		case b == nil:
 			all = append(all, unused(i == 0 || i == 5))
 		case i >= 3:
-			// Whole words: offsets in plans leave room behind each value.
 			o := boundOperand(l, *b)
-			b.Bytes = (int64(o.Len())*o.Type.Size() + 3) &^ 3
+			b.Bytes = wholeWords(int64(o.Len()) * o.Type.Size())
 			all = append(all, *b)
 		default:
 			all = append(all, *b)

@@ -62,7 +62,7 @@ func (r loweredReduction) lower(l *graph.Lowering) {
 	if r.term == termExp {
 		// The greatest first, so that no exponential is too large.
 		bytes := int64(4 * l.Out[0].Len())
-		l.Scratch = (bytes + 63) &^ 63
+		l.Scratch = aligned(bytes)
 		loweredReduction{fold: foldMax}.append(l, reads(0), shape, axes, scratch(0, bytes, true))
 		r.tops = new(scratch(0, bytes, false))
 	}
@@ -113,7 +113,7 @@ func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes 
 	}
 	at := l.Scratch
 	bytes := int64(4 * results * parts)
-	l.Scratch += (bytes + 63) &^ 63
+	l.Scratch += aligned(bytes)
 	first := loweredReduction{fold: r.fold, term: r.term, tops: r.tops}
 	first.firstRun(l, x, scratch(at, bytes, true), along, parts, each, stay, stayAt, gone, goneAt)
 	second := loweredReduction{fold: r.fold, final: r.final, tops: r.tops}

@@ -143,6 +143,13 @@ func loweredOut(l *graph.Lowering, i int) *graph.Operand {
 	return nil
 }
 
+// wholeWords is the bytes of the words that so many bytes are in: what a kernel sees
+// by words, for offsets in plans leave room behind each value.
+func wholeWords(bytes int64) int64 { return (bytes + 3) &^ 3 }
+
+// aligned is where what follows so many bytes of scratch may begin.
+func aligned(bytes int64) int64 { return (bytes + 63) &^ 63 }
+
 // boundOperand is the operand that a buffer is of, or nil.
 func boundOperand(l *graph.Lowering, b graph.Buffer) *graph.Operand {
 	switch b.Place {

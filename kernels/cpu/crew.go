@@ -159,16 +159,19 @@ func (j *job) wait() {
 	}
 }
 
+// Crew is workers for those who have calls for the processor in the midst of other
+// work. Close sends them home.
+type Crew struct{ *crew }
+
+// NewCrew has as many workers as the processor has cores.
+func NewCrew() *Crew { return &Crew{newCrew(runtime.GOMAXPROCS(0))} }
+
 // Parallel deals ranges of [0, n) to workers as they get free. It is what a
 // graph.Call wants.
-func Parallel(workers, n, grain int, f func(lo, hi int)) {
-	if parts(workers, n, grain) <= 1 {
-		if n > 0 {
-			f(0, n)
-		}
-		return
-	}
-	c := newCrew(workers)
-	defer c.dismiss()
-	c.run(n, grain, f)
+func (c *Crew) Parallel(n, grain int, f func(lo, hi int)) { c.run(n, grain, f) }
+
+// Close sends the workers home and waits until they are there.
+func (c *Crew) Close() {
+	c.dismiss()
+	c.home.Wait()
 }

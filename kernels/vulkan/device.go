@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/graph"
 	"memopt/planner"
@@ -52,6 +53,7 @@ type Device struct {
 	ferry    *vk.Block // nil if the processor sees everything
 	shared   bool      // groups have memory of their own
 	memory   Memory
+	crew     *cpu.Crew // of the launches that the processor does; nil if there are none
 
 	pipelines map[string]*vk.Pipeline
 	launches  []launch
@@ -110,7 +112,7 @@ func (d *Device) load() error {
 			fill = math.MaxUint32
 		}
 		for _, b := range s.blocks {
-			if err := d.carry(vk.Command{Kind: vk.Fill, To: b, Bytes: (max(b.Bytes, 4) + 3) &^ 3, Value: fill}); err != nil {
+			if err := d.carry(vk.Command{Kind: vk.Fill, To: b, Bytes: vk.WholeWords(max(b.Bytes, 1)), Value: fill}); err != nil {
 				return err
 			}
 		}
@@ -249,6 +251,9 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 func (d *Device) Close() error {
 	if d.gpu == nil {
 		return nil
+	}
+	if d.crew != nil {
+		d.crew.Close()
 	}
 	for _, p := range []*program{d.whole, d.partial, d.timed} {
 		d.forget(p)

@@ -2,7 +2,6 @@ package vulkan
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +20,9 @@ type fallback struct {
 }
 
 func (d *Device) newFallback(l planner.Launch, why string) *fallback {
+	if d.crew == nil {
+		d.crew = cpu.NewCrew()
+	}
 	f := &fallback{src: l, why: why}
 	for _, refs := range [][]planner.Ref{l.In, l.Out} {
 		for _, r := range refs {
@@ -37,7 +39,7 @@ func (d *Device) newFallback(l planner.Launch, why string) *fallback {
 func (d *Device) callHost(f *fallback, r planner.Run) (err error) {
 	begin := time.Now()
 	n := f.src.Node
-	c := &graph.Call{Node: n, Seed: r.Seed, Step: r.Step, Parallel: func(n, grain int, f func(lo, hi int)) { cpu.Parallel(runtime.GOMAXPROCS(0), n, grain, f) }}
+	c := &graph.Call{Node: n, Seed: r.Seed, Step: r.Step, Parallel: d.crew.Parallel}
 	tensor := func(r planner.Ref, read bool) *graph.Tensor {
 		if r.Value == nil {
 			return nil

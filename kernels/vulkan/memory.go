@@ -245,7 +245,7 @@ func (d *Device) read(dst []byte, s span) error {
 	for len(dst) > 0 {
 		b, at := d.spaces[s.space].locate(s.at)
 		n := min(int64(len(dst)), ferryBytes)
-		if err := d.carry(vk.Command{Kind: vk.Copy, From: b, FromAt: at, To: d.ferry, Bytes: (n + 3) &^ 3}); err != nil {
+		if err := d.carry(vk.Command{Kind: vk.Copy, From: b, FromAt: at, To: d.ferry, Bytes: vk.WholeWords(n)}); err != nil {
 			return err
 		}
 		copy(dst[:n], unsafe.Slice((*byte)(d.ferry.Mapped()), n))
@@ -267,7 +267,7 @@ func (d *Device) write(s span, src []byte) error {
 		b, at := d.spaces[s.space].locate(s.at)
 		n := min(int64(len(src)), ferryBytes)
 		copy(unsafe.Slice((*byte)(d.ferry.Mapped()), n), src)
-		if err := d.carry(vk.Command{Kind: vk.Copy, From: d.ferry, To: b, ToAt: at, Bytes: (n + 3) &^ 3}); err != nil {
+		if err := d.carry(vk.Command{Kind: vk.Copy, From: d.ferry, To: b, ToAt: at, Bytes: vk.WholeWords(n)}); err != nil {
 			return err
 		}
 		src, s.at = src[n:], s.at+n

@@ -205,53 +205,61 @@ func (b *vulkanBench) threads(c *vulkanCase) []int {
 // kernel measures one case beside all its rivals, which take turns with it.
 func (b *vulkanBench) kernel(c *vulkanCase) error {
 	for _, threads := range b.threads(c) {
-		b.says("%s %s", c.group, c.name)
-		j, err := c.job()
+		if err := b.kernelOn(threads, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kernelOn does so on a number of threads.
+func (b *vulkanBench) kernelOn(threads int, c *vulkanCase) error {
+	b.says("%s %s", c.group, c.name)
+	j, err := c.job()
+	if err != nil {
+		return err
+	}
+	ours, err := b.ours(c.group+" "+c.name, j)
+	if err != nil {
+		return err
+	}
+	defer ours.Close()
+	sides := []Side{ours}
+	var there []Rival
+	var bars []Bar
+	for _, r := range c.rivals {
+		side, err := r.side(b, c, threads)
 		if err != nil {
 			return err
 		}
-		ours, err := b.ours(c.group+" "+c.name, j)
-		if err != nil {
-			return err
+		if side == nil {
+			continue
 		}
-		defer ours.Close()
-		sides := []Side{ours}
-		var there []Rival
-		var bars []Bar
-		for _, r := range c.rivals {
-			side, err := r.side(b, c, threads)
-			if err != nil {
-				return err
-			}
-			if side == nil {
-				continue
-			}
-			defer side.Close()
-			sides, there, bars = append(sides, side), append(there, Rival{Name: r.name}), append(bars, r.bar)
+		defer side.Close()
+		sides, there, bars = append(sides, side), append(there, Rival{Name: r.name}), append(bars, r.bar)
+	}
+	if !b.software() {
+		for i := range sides {
+			sides[i] = byWall{sides[i]}
 		}
+	}
+	figures, err := b.length.measure(sides...)
+	if err != nil {
+		return err
+	}
+	row := Row{Case: Case{Group: c.group, Name: c.name, Work: c.work, Unit: c.unit}, Threads: threads, Here: figures[0]}
+	for i, r := range there {
+		row := row
+		row.Rival, row.Bar, row.There = r, bars[i], figures[i+1]
 		if !b.software() {
-			for i := range sides {
-				sides[i] = byWall{sides[i]}
-			}
+			row.Bar = Bar{} // bars are of software drivers, which share the rivals' processor
 		}
-		figures, err := b.length.measure(sides...)
-		if err != nil {
-			return err
-		}
-		row := Row{Case: Case{Group: c.group, Name: c.name, Work: c.work, Unit: c.unit}, Threads: threads, Here: figures[0]}
-		for i, r := range there {
-			row := row
-			row.Rival, row.Bar, row.There = r, bars[i], figures[i+1]
-			if !b.software() {
-				row.Bar = Bar{} // bars are of software drivers, which share the rivals' processor
-			}
-			row.Ratio = row.Bar.ratio(row.clock(row.Here), row.clock(row.There))
-			row.Met = row.Bar.met(row.Ratio)
-			b.report.Kernels.Rows = append(b.report.Kernels.Rows, row)
-		}
-		if len(there) == 0 {
-			b.report.Kernels.Rows = append(b.report.Kernels.Rows, row)
-		}
+		row.Ratio = row.Bar.ratio(row.clock(row.Here), row.clock(row.There))
+		row.Met = row.Bar.met(row.Ratio)
+		b.report.Kernels.Rows = append(b.report.Kernels.Rows, row)
+	}
+	if len(there) == 0 {
+		b.report.Kernels.Rows = append(b.report.Kernels.Rows, row)
 	}
 	return nil
 }

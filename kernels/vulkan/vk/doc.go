@@ -208,6 +208,10 @@ type Command struct {
 	Host     bool      // Barrier: also towards the host
 }
 
+// WholeWords is what so many bytes take: fills and copies go by words, and blocks
+// have room for that.
+func WholeWords(bytes int64) int64 { return (bytes + 3) &^ 3 }
+
 // Binding is a range of a block that a shader sees.
 type Binding struct {
 	Block     *Block

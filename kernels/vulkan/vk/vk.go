@@ -287,7 +287,7 @@ func (b *Block) Mapped() unsafe.Pointer { return b.mapped }
 // more than there is, and lose the device later.
 func (d *Device) NewBlock(bytes int64, place Place) (*Block, error) {
 	b := &Block{Bytes: bytes}
-	bytes = (max(bytes, 4) + 3) &^ 3 // fills and copies go by words
+	bytes = WholeWords(max(bytes, 1))
 	if p := d.Physical; uint64(bytes) > p.MaxAllocation {
 		return nil, fmt.Errorf("%w: %d bytes in one piece, and %s gives at most %d", ErrDeviceMemory, bytes, p.Name, p.MaxAllocation)
 	}
