@@ -1,7 +1,10 @@
 package recompute
 
 // heap gives back first what is before the others.
-type heap[T interface{ before(T) bool }] []T
+type heap[T ordered[T]] []T
+
+// ordered is what knows its place before others.
+type ordered[T any] interface{ before(T) bool }
 
 func (q *heap[T]) push(x T) {
 	all := append(*q, x)
