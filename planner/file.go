@@ -165,10 +165,13 @@ type FileStep struct {
 	Again bool  `json:"again,omitempty"`
 }
 
-// File is the plan's JSON form. path is where the model came from.
+// File is the plan's JSON form. path is where the model came from. If there can
+// be no plan table, a warning in the file says why.
 func (p *Plan) File(path string) *File {
-	if err := p.Tabulate(); err != nil {
-		panic(err) // who asks for a file has asked for the table before
+	err := p.Tabulate()
+	warnings := append([]string{}, p.Warnings...)
+	if err != nil {
+		warnings = append(warnings, fmt.Sprintf("the plan table is missing: %v", err))
 	}
 	r := p.Request
 	base := p.m.fixedBytes() + p.Baseline.Arena
@@ -190,7 +193,7 @@ func (p *Plan) File(path string) *File {
 		Layers:   []FileBoundary{},
 		Selected: FileSelection(p.Selection),
 		PlanMS:   float64(p.Took.Microseconds()) / 1000,
-		Warnings: append([]string{}, p.Warnings...),
+		Warnings: warnings,
 		Offsets:  p.Offsets,
 	}
 	if len(p.Graph.Grads) == 0 {

@@ -130,8 +130,9 @@ func (m *model) price(n *graph.Node) (err error) {
 	if n.Op.View {
 		return nil
 	}
-	if k := m.like.first(n); k != n.ID && !m.lowered {
-		m.flops[n.ID], m.scratch[n.ID], m.moved[n.ID] = m.flops[k], m.scratch[k], m.moved[k]
+	k := m.like.first(n)
+	if k != n.ID {
+		m.flops[n.ID], m.moved[n.ID] = m.flops[k], m.moved[k]
 	} else {
 		if n.Op.Flops != nil {
 			if failed := graph.Try(func() { m.flops[n.ID], err = m.binding.Eval(n.Op.Flops(n)) }); failed != nil {
@@ -141,12 +142,14 @@ func (m *model) price(n *graph.Node) (err error) {
 				return err
 			}
 		}
-		if m.scratch[n.ID], err = m.workSpace(n); err != nil {
-			return err
-		}
 		if m.moved[n.ID], err = m.transfers(n); err != nil {
 			return err
 		}
+	}
+	if k != n.ID && !m.lowered { // a kernel may need what is not told by the node alone
+		m.scratch[n.ID] = m.scratch[k]
+	} else if m.scratch[n.ID], err = m.workSpace(n); err != nil {
+		return err
 	}
 	m.cost[n.ID] = m.plainCost(n.ID)
 	m.total += m.cost[n.ID]

@@ -111,7 +111,7 @@ func (p *Plan) ClusterIDs() []string {
 func (s *search) rows(chosen *candidate) ([]Row, error) {
 	o, err := s.offered()
 	if err != nil {
-		return nil, nil // a request with such an outline has failed before
+		return nil, err
 	}
 	p := s.plan
 	p.Spellings, p.Boundaries, p.Kept, p.Selection = o.a.Spellings(), nil, o.a.Kept, Selection{}

@@ -11,6 +11,7 @@ import (
 	"memopt/memopt/graph"
 	"memopt/memopt/zoo"
 	"memopt/planner"
+	"memopt/planner/cluster"
 	"memopt/planner/shrink"
 )
 
@@ -175,4 +176,29 @@ func ranAgain(p *planner.Plan) (names []string) {
 		}
 	}
 	return names
+}
+
+// TestNoTable: a plan whose outline cannot be analysed has no table, and says
+// why.
+func TestNoTable(t *testing.T) {
+	g, err := zoo.New(zoo.Spec{Family: "mlp", Layers: 2}, kernels.Library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "sgd"}); err != nil {
+		t.Fatal(err)
+	}
+	outline := cluster.Of(g)
+	outline.Nodes[1].Outputs = outline.Nodes[0].Outputs
+	p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 2}, Outline: outline})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "both make"
+	if err := p.Tabulate(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want … %s …", err, want)
+	}
+	if w := p.File("mlp.onnx").Warnings; len(w) != 1 || !strings.Contains(w[0], want) {
+		t.Errorf("warnings %q, want … %s …", w, want)
+	}
 }

@@ -1,6 +1,9 @@
 package planner
 
 import (
+	"errors"
+
+	"memopt/planner/pack"
 	"memopt/planner/recompute"
 )
 
@@ -109,8 +112,9 @@ func (v *solver) at(limit int64) (*candidate, error) {
 			return nil, nil
 		}
 		c, err := v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
-		if err == nil {
-			return c, nil
+		var beyond *pack.CapacityError
+		if err == nil || !errors.As(err, &beyond) {
+			return c, err
 		}
 		// Placement takes more than the bytes alive: aim lower, at first by as
 		// little as it missed the limit by.

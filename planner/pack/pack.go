@@ -44,8 +44,8 @@ type Solution struct {
 }
 
 // Solve places the buffers of p as low as it can; within p.Capacity is low enough, if there is one, and never missed if
-// the height without it is. Buffers that it cannot place within it are an error that says how low it came and how low
-// anyone can come, with that solution; so is a problem that is not well formed.
+// the height without it is. Buffers that it cannot place within it are a CapacityError that says how low it came and how
+// low anyone can come, with that solution; a problem that is not well formed is another error.
 func Solve(p Problem) (Solution, error) {
 	if err := Valid(p); err != nil {
 		return Solution{}, err
@@ -92,20 +92,28 @@ func solve(p Problem) (Solution, error) {
 	return s, nil
 }
 
+// CapacityError says that the buffers of a problem do not go within its capacity, or that no place for them was found.
+type CapacityError struct{ text string }
+
+func (e *CapacityError) Error() string { return e.text }
+
+func beyond(format string, args ...any) error {
+	return &CapacityError{"pack: capacity " + fmt.Sprintf(format, args...)}
+}
+
 // notReached says that s is above the capacity of p.
 func notReached(p Problem, s Solution) error {
-	return fmt.Errorf("pack: capacity %d is not reached: %d bytes are the least found, at least %d are needed",
-		p.Capacity, s.Height, s.Bound)
+	return beyond("%d is not reached: %d bytes are the least found, at least %d are needed", p.Capacity, s.Height, s.Bound)
 }
 
 // tooSmall says why no solution of p is within its capacity.
 func tooSmall(p Problem, bound int64) error {
 	for _, f := range p.Fixed {
 		if end := f.Offset + p.Buffers[f.Buffer].Size; takesRoom(p.Buffers[f.Buffer]) && end > p.Capacity {
-			return fmt.Errorf("pack: capacity %d is too small: buffer %d is fixed up to %d", p.Capacity, f.Buffer, end)
+			return beyond("%d is too small: buffer %d is fixed up to %d", p.Capacity, f.Buffer, end)
 		}
 	}
-	return fmt.Errorf("pack: capacity %d is too small: %d bytes are alive at once", p.Capacity, bound)
+	return beyond("%d is too small: %d bytes are alive at once", p.Capacity, bound)
 }
 
 // takesRoom is whether b has bytes and is ever alive.

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"errors"
 	"math"
 	"path/filepath"
 	"testing"
@@ -135,7 +136,8 @@ func TestCapacityNotReached(t *testing.T) {
 		if c.want == "" && (err != nil || s.Height != 13 || s.Bound > 13) {
 			t.Errorf("capacity %d: %+v, error %v; want height 13", c.capacity, s, err)
 		}
-		if c.want != "" && (err == nil || err.Error() != c.want) {
+		var beyond *CapacityError
+		if c.want != "" && (!errors.As(err, &beyond) || err.Error() != c.want) {
 			t.Errorf("capacity %d: error %v; want %s", c.capacity, err, c.want)
 		}
 	}
