@@ -68,7 +68,7 @@ func (p *part) fixed() bool {
 
 // around packs a part in which lives are fixed.
 func (p *part) around(goal int64) {
-	p.try(strategies, newSpace(p.sections), goal)
+	p.try(strategies, newSpace(p.sections, patience*len(p.lives)), goal)
 	if enough := goal + goal/content; p.top > enough && goal < math.MaxInt64/4 {
 		p.mend(goal, enough, mending*len(p.lives))
 	}

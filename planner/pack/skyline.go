@@ -21,22 +21,17 @@ type skyline struct {
 	lives    []life
 	sections int32
 	floor    int64
-	top      int64 // what the pass wants to stay within
 
 	route   route
+	top     int64 // what it wants to stay within for now
+	ceiling int64 // and in the end
+	placed  int
+	highest int64 // end of what is placed
 	left    peaks // by section: bytes to be placed
 	offsets []int64
 	looks   int // at lives so far: the work done, in a measure that is the same on every machine
 
-	// The lives in two orders. Both are grouped by center: the section in a life's span that most powers of two divide.
-	// Within a group all lives meet, so that which of them lie between two walls and cover a section is a question about
-	// one end only, once it is known on which side of the center the section is.
-	begins   []int32 // by section: the first life that begins there or later
-	groups   []int32 // by center: the first position of its group
-	byBegin  []int32 // positions in a group rise with the begin
-	byEnd    []int32 // and fall with the end
-	atBegin  []int32 // by life: its position in byBegin
-	atEnd    []int32
+	*groups
 	firstEnd firsts // by position in byBegin: the end
 	lastHead firsts // by position in byEnd: minus the begin
 	anywhere firsts // by life, as lives are sorted by begin: the end
@@ -50,98 +45,109 @@ type skyline struct {
 	fits []fit   // scratch: lives that may be next
 }
 
-// route is what a pass is told.
-type route struct {
-	variety int     // how many lives of each group to look at for a place
-	length  float64 // what it is worth that a life is long, against sections that are left beside it
-	aim     int64   // the share of the goal above it that the pass tries to stay within
-}
-
-// routes are two series of passes. No two passes are alike, since which of them does best on a problem is luck.
-var routes = [2][]route{
-	{{64, 1, content}, {32, 3, content}, {48, 10, tight}, {16, 1, content}},
-	{{24, 0.3, tight}, {64, 10, content}, {64, 0.3, content}, {128, 1, tight}},
-}
-
-const (
-	content = 128     // a series ends with a packing that this share of the goal above it holds, less than a percent
-	tight   = 1 << 62 // hardly any
-	passing = 400     // looks, for each life, that a series is worth
-	passage = 100     // looks, for each life, that any pass costs beside those that are counted
-	mending = 300     // looks, for each life, that the mending of a pass is worth
-)
-
-// grow packs p with two series of passes side by side, and keeps the lowest; the first series on a tie.
-func (p *part) grow(goal int64) {
-	if goal > math.MaxInt64/4 {
-		return // what is summed up on the way would not be numbers
-	}
-	second := make(chan *part)
-	go func() { second <- rise(routes[1], p, goal) }()
-	for _, c := range [...]*part{rise(routes[0], p, goal), <-second} {
-		if c.top < p.top {
-			p.offsets, p.top, p.by = c.offsets, c.top, c.by
-		}
-	}
-}
-
-// rise is the lowest packing of a series. What a pass leaves is mended before there is another.
-func rise(series []route, p *part, goal int64) *part {
-	best := &part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64}
-	enough := goal + goal/content
-	s := newSkyline(p)
-	for i, r := range series {
-		if i > 0 && s.looks/i*(i+1) > passing*len(p.lives) {
-			break
-		}
-		if top := s.pass(r, goal+goal/r.aim); top < best.top {
-			best.top, best.by, best.offsets = top, "skyline", append(best.offsets[:0], s.offsets...)
-		}
-		if best.top > enough {
-			best.mend(goal, enough, mending*len(p.lives))
-		}
-		if best.top <= enough {
-			break
-		}
-	}
-	return best
+// groups are the lives in two orders. Both are grouped by center: the section in a life's span that most powers of two
+// divide. Within a group all lives meet, so that which of them lie between two walls and cover a section is a question
+// about one end only, once it is known on which side of the center the section is.
+type groups struct {
+	begins  []int32 // by section: the first life that begins there or later
+	first   []int32 // by center: the first position of its group
+	byBegin []int32 // positions in a group rise with the begin
+	byEnd   []int32 // and fall with the end
+	atBegin []int32 // by life: its position in byBegin
+	atEnd   []int32
 }
 
 // gone is the end of a life that is placed.
 const gone = math.MaxInt32
 
+// newSkyline is nothing but the floor.
 func newSkyline(p *part) *skyline {
 	n, sections := len(p.lives), p.sections
 	s := &skyline{
-		lives: p.lives, sections: sections, floor: p.floor,
-		offsets: make([]int64, n),
-		groups:  make([]int32, sections+1),
-		byBegin: make([]int32, n), byEnd: make([]int32, n), atBegin: make([]int32, n), atEnd: make([]int32, n),
+		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p), offsets: make([]int64, n),
 		end: make([]int32, sections), before: make([]int32, sections), height: make([]int64, sections),
 	}
-	centers := make([]int32, n)
+	change := make([]int64, sections+1)
+	s.firstEnd.reset(n)
+	s.lastHead.reset(n)
+	s.anywhere.reset(n)
 	for i, l := range s.lives {
-		centers[i] = center(l.l, l.r)
-		s.groups[centers[i]+1]++
+		change[l.l] += l.size
+		change[l.r] -= l.size
+		s.firstEnd.leaf(s.atBegin[i], l.r)
+		s.lastHead.leaf(s.atEnd[i], -l.l)
+		s.anywhere.leaf(int32(i), l.r)
 	}
-	for t := range sections {
-		s.groups[t+1] += s.groups[t]
+	s.firstEnd.build()
+	s.lastHead.build()
+	s.anywhere.build()
+	for t := int32(1); t < sections; t++ {
+		change[t] += change[t-1]
 	}
-	fill := func(order, at []int32, by func(i, j int32) int) {
-		for i := range order {
-			order[i] = int32(i)
-		}
-		slices.SortFunc(order, func(i, j int32) int {
-			return cmp.Or(cmp.Compare(centers[i], centers[j]), by(i, j), cmp.Compare(i, j))
-		})
-		for position, i := range order {
-			at[i] = int32(position)
-		}
+	s.left.build(change[:sections])
+	for t := range s.height {
+		s.height[t] = -1
 	}
-	fill(s.byBegin, s.atBegin, func(i, j int32) int { return cmp.Compare(s.lives[i].l, s.lives[j].l) })
-	fill(s.byEnd, s.atEnd, func(i, j int32) int { return cmp.Compare(s.lives[j].r, s.lives[i].r) })
-	s.begins = beginsOf(p.lives, sections)
+	s.height[0], s.end[0], s.before[0] = s.floor, sections, -1
+	s.queue = append(s.queue, turn{s.floor, 0})
 	return s
+}
+
+// twin is a skyline of the same lives, as s is now.
+func (s *skyline) twin() *skyline {
+	t := &skyline{lives: s.lives, sections: s.sections, floor: s.floor, groups: s.groups}
+	t.become(s)
+	return t
+}
+
+// become makes s the same as o, a skyline of the same lives, but for its looks.
+func (s *skyline) become(o *skyline) {
+	s.placed, s.highest = o.placed, o.highest
+	s.offsets = append(s.offsets[:0], o.offsets...)
+	s.left.become(&o.left)
+	s.firstEnd.become(&o.firstEnd)
+	s.lastHead.become(&o.lastHead)
+	s.anywhere.become(&o.anywhere)
+	s.end = append(s.end[:0], o.end...)
+	s.before = append(s.before[:0], o.before...)
+	s.height = append(s.height[:0], o.height...)
+	s.queue = append(s.queue[:0], o.queue...)
+}
+
+func newGroups(p *part) *groups {
+	n := len(p.lives)
+	g := &groups{
+		begins: beginsOf(p.lives, p.sections), first: make([]int32, p.sections+1),
+		byBegin: make([]int32, n), byEnd: make([]int32, n), atBegin: make([]int32, n), atEnd: make([]int32, n),
+	}
+	centers := make([]int32, n)
+	ends := make([]int32, p.sections+1) // by section: lives that end behind it, at last those of all before
+	for i, l := range p.lives {
+		centers[i] = center(l.l, l.r)
+		g.first[centers[i]+1]++
+		ends[l.r-1]++
+	}
+	for t := range p.sections {
+		g.first[t+1] += g.first[t]
+	}
+	for t := p.sections - 1; t >= 0; t-- {
+		ends[t] += ends[t+1]
+	}
+	late := make([]int32, n) // lives, those that end late first
+	for i, l := range p.lives {
+		late[ends[l.r]] = int32(i)
+		ends[l.r]++
+	}
+	next, nextEnd := slices.Clone(g.first), slices.Clone(g.first)
+	for i := range p.lives {
+		byBegin, byEnd := int32(i), late[i]
+		at, atEnd := &next[centers[byBegin]], &nextEnd[centers[byEnd]]
+		g.byBegin[*at], g.atBegin[byBegin] = byBegin, *at
+		g.byEnd[*atEnd], g.atEnd[byEnd] = byEnd, *atEnd
+		*at++
+		*atEnd++
+	}
+	return g
 }
 
 // center is the section of [l, r) that the highest power of two divides; 0 counts as divided by none.
@@ -153,36 +159,13 @@ func center(l, r int32) int32 {
 	return int32(y >> (bits.Len32(x^y) - 1) << (bits.Len32(x^y) - 1))
 }
 
-// pass packs all lives, and gives the end of the highest.
-func (s *skyline) pass(r route, top int64) (highest int64) {
-	s.route, s.top = r, top
-	change := make([]int64, s.sections+1)
-	s.firstEnd.reset(len(s.lives))
-	s.lastHead.reset(len(s.lives))
-	s.anywhere.reset(len(s.lives))
-	for i, l := range s.lives {
-		change[l.l] += l.size
-		change[l.r] -= l.size
-		s.firstEnd.leaf(s.atBegin[i], l.r)
-		s.lastHead.leaf(s.atEnd[i], -l.l)
-		s.anywhere.leaf(int32(i), l.r)
-	}
-	s.firstEnd.build()
-	s.lastHead.build()
-	s.anywhere.build()
-	for t := int32(1); t < s.sections; t++ {
-		change[t] += change[t-1]
-	}
-	s.left.build(change[:s.sections])
-
-	for t := range s.height {
-		s.height[t] = -1
-	}
-	s.height[0], s.end[0], s.before[0] = s.floor, s.sections, -1
-	s.queue = append(s.queue[:0], turn{s.floor, 0})
-	s.looks += passage * len(s.lives)
-	for placed := 0; placed < len(s.lives); {
+// advance places lives until the lowest stretch is at level.
+func (s *skyline) advance(level int64) {
+	for s.placed < len(s.lives) {
 		next := s.queue[0]
+		if next.at >= level {
+			return
+		}
 		a := next.begin
 		if s.height[a] != next.at {
 			s.queue.pop()
@@ -194,26 +177,46 @@ func (s *skyline) pass(r route, top int64) (highest int64) {
 			s.raise(a, a, b, s.wall(a, b))
 			continue
 		}
-		_, t := s.left.most(a, b)
+		left, t := s.left.most(a, b)
 		i := s.choose(a, b, t)
 		if i < 0 {
 			s.queue.pop()
 			s.raise(a, t, t+1, s.wall(a, b))
 			continue
 		}
+		if wall := s.wall(a, b); s.even(next.at, wall, left) {
+			s.queue.pop()
+			s.raise(a, a, b, wall)
+			continue
+		}
 		l := s.lives[i]
 		at := up(next.at, l.align)
 		s.offsets[i] = at
-		highest = max(highest, at+l.size)
+		s.highest = max(s.highest, at+l.size)
 		s.left.add(l.l, l.r, -l.size)
 		s.firstEnd.set(s.atBegin[i], gone)
 		s.lastHead.set(s.atEnd[i], gone)
 		s.anywhere.set(i, gone)
 		s.queue.pop()
 		s.raise(a, l.l, l.r, at+l.size)
-		placed++
+		s.placed++
 	}
-	return highest
+}
+
+// even is whether a valley is better filled up to its lower wall than used, as the two are nearly even: lives can then
+// lie across both. It is if that wastes no more than the route's ease of what the fullest section of the valley, with so
+// much left, could waste on a life as large as those that may be next, were it to waste the same on every byte to come.
+func (s *skyline) even(height, wall, left int64) bool {
+	if s.route.ease == 0 || wall == none {
+		return false
+	}
+	sum := int64(0)
+	for _, f := range s.fits {
+		sum += s.lives[f.life].size
+	}
+	size := s.route.ease * float64(sum) / float64(len(s.fits))
+	above := float64(s.ceiling - height)
+	return float64(wall-height)*above < size*(above-float64(left))
 }
 
 // walls is how high the walls of the valley [a, b) are.
@@ -285,7 +288,7 @@ func (s *skyline) covering(a, b, t int32, most int, fits []int32) []int32 {
 
 // ofGroup is covering for one group.
 func (s *skyline) ofGroup(m, a, b, t int32, most int, fits []int32) []int32 {
-	from, to := s.groups[m], s.groups[m+1]
+	from, to := s.first[m], s.first[m+1]
 	if from == to {
 		return fits
 	}
@@ -334,11 +337,14 @@ func (s *skyline) choose(a, b, t int32) int32 {
 	for _, i := range s.rest {
 		s.fits = append(s.fits, fit{i, s.waste(i, a, b, min(before, none/2)-h, min(behind, none/2)-h)})
 	}
-	slices.SortFunc(s.fits, func(x, y fit) int {
-		return cmp.Or(cmp.Compare(x.waste, y.waste), bySpan(s.lives[x.life], s.lives[y.life]), cmp.Compare(x.life, y.life))
-	})
 	best, least := int32(-1), int64(math.MaxInt64)
-	for _, f := range s.fits {
+	for k := range min(len(s.fits), shortlist) {
+		for j := k + 1; j < len(s.fits); j++ {
+			if s.better(s.fits[j], s.fits[k]) {
+				s.fits[j], s.fits[k] = s.fits[k], s.fits[j]
+			}
+		}
+		f := s.fits[k]
 		l := s.lives[f.life]
 		end := up(h, l.align) + l.size
 		over := max(0, s.over(a, l.l, min(before, end)), s.over(l.r, b, min(behind, end)))
@@ -350,6 +356,17 @@ func (s *skyline) choose(a, b, t int32) int32 {
 		}
 	}
 	return best
+}
+
+// shortlist is how many of the lives that fit, those that waste least, are looked at more closely.
+const shortlist = 16
+
+// better is whether x is to be placed rather than y.
+func (s *skyline) better(x, y fit) bool {
+	if x.waste != y.waste {
+		return x.waste < y.waste
+	}
+	return cmp.Or(bySpan(s.lives[x.life], s.lives[y.life]), cmp.Compare(x.life, y.life)) < 0
 }
 
 // waste is how many bytes, for each that it has itself, life i would leave beside it up to its end or the walls, which

@@ -17,14 +17,15 @@ type space struct {
 	some    []runs   // by node: taken by lives that are alive in any of its sections, but for through of nodes above
 	meets   []cursor // what the life to be placed must keep clear of
 	looks   int      // at runs and cursors so far: the work done, in a measure that is the same on every machine
+	most    int      // looks that there are
 }
 
-func newSpace(sections int32) *space {
+func newSpace(sections int32, most int) *space {
 	leaves := int32(1)
 	for leaves < sections {
 		leaves *= 2
 	}
-	return &space{leaves: leaves, through: make([]runs, 2*leaves), some: make([]runs, 2*leaves)}
+	return &space{leaves: leaves, most: most, through: make([]runs, 2*leaves), some: make([]runs, 2*leaves)}
 }
 
 // empty takes everything out.

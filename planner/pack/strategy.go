@@ -29,6 +29,7 @@ var strategies = []strategy{
 const (
 	few       = 2000    // lives are worth any effort for the last byte, and a search
 	patience  = 2048    // looks at the space, for each life, after which no further strategy is tried
+	glance    = 256     // as many for the first strategy alone, before a skyline
 	fine      = 1 << 14 // nested lives that leave no more than this share of the goal are enough
 	simple    = 256     // a first strategy that leaves no more than this share of the goal is enough for many lives
 	quickRows = 3       // strategies that many lives get at most
@@ -47,7 +48,7 @@ func portfolio(p *part, goal, near int64) {
 		return
 	}
 	if len(p.lives) <= few {
-		p.try(strategies, newSpace(p.sections), goal)
+		p.try(strategies, newSpace(p.sections, patience*len(p.lives)), goal)
 		if len(p.lives) > fewest && p.top-goal > goal/content {
 			p.grow(goal)
 		}
@@ -56,13 +57,13 @@ func portfolio(p *part, goal, near int64) {
 	if p.nests(near) {
 		return
 	}
-	s := newSpace(p.sections)
+	s := newSpace(p.sections, glance*len(p.lives))
 	if p.settles(s, goal+goal/simple) {
 		return
 	}
 	p.grow(goal)
 	if p.top-goal > goal/steep {
-		s.looks = 0
+		s.looks, s.most = 0, patience*len(p.lives)
 		p.try(strategies[:quickRows], s, goal)
 	}
 }
@@ -85,7 +86,7 @@ func (p *part) unplaced() { p.offsets, p.top = make([]int64, len(p.lives)), math
 func (p *part) try(rows []strategy, s *space, near int64) {
 	offsets := make([]int64, len(p.lives))
 	for _, t := range rows {
-		if p.top <= near || s.looks > patience*len(p.lives) {
+		if p.top <= near || s.looks > s.most {
 			return
 		}
 		if top, ok := t.place(p, s, offsets, p.top); ok {
@@ -96,7 +97,7 @@ func (p *part) try(rows []strategy, s *space, near int64) {
 }
 
 // place packs p into the empty space s and fills offsets. It gives up when a life comes to end at or above limit, or
-// many lives that have a packing have used up the patience.
+// many lives that have a packing have used up the looks.
 func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top int64, ok bool) {
 	order := make([]int32, len(p.lives))
 	for i := range order {
@@ -115,7 +116,7 @@ func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top in
 			offset = t.fit(s, l, p.floor)
 		}
 		end := offset + l.size
-		if end >= limit || len(order) > few && limit < math.MaxInt64 && s.looks > patience*len(order) {
+		if end >= limit || len(order) > few && limit < math.MaxInt64 && s.looks > s.most {
 			return 0, false
 		}
 		s.take(l.l, l.r, offset, end)

@@ -30,6 +30,13 @@ func (p *peaks) build(values []int64) {
 	}
 }
 
+// become makes p the same as o.
+func (p *peaks) become(o *peaks) {
+	p.leaves = o.leaves
+	p.largest = append(p.largest[:0], o.largest...)
+	p.added = append(p.added[:0], o.added...)
+}
+
 func (p *peaks) add(l, r int32, x int64) { p.addTo(1, 0, p.leaves, l, r, x) }
 
 func (p *peaks) addTo(node, begin, end, l, r int32, x int64) {
@@ -105,6 +112,12 @@ func (f *firsts) reset(n int) {
 	for i := range f.least {
 		f.least[i] = gone
 	}
+}
+
+// become makes f the same as o.
+func (f *firsts) become(o *firsts) {
+	f.leaves = o.leaves
+	f.least = append(f.least[:0], o.least...)
 }
 
 func (f *firsts) leaf(i, x int32) { f.least[f.leaves+i] = x }
