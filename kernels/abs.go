@@ -26,6 +26,7 @@ var _ = define(graph.Op{
 		}
 	}),
 	Lower:     numberwise("abs(a)"),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -98,6 +98,7 @@ func defineActivation(a activation) *graph.Op {
 	}
 	if a.shaderSlope != "" {
 		grad.Lower = pointwiseBy("a * ("+a.shaderSlope+")", a.numbers)
+		grad.Pointwise = true
 	}
 	gradient := define(grad)
 	var lower func(*graph.Lowering)
@@ -133,6 +134,7 @@ func defineActivation(a activation) *graph.Op {
 		Eval:      func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.eval(c) },
 		Fast:      func(c *graph.Call) { unary{f: a.f(c.Node), i: a.ints}.fast(a.fast(c.Node))(c) },
 		Lower:     lower,
+		Pointwise: a.shader != "",
 		Flops:     perElement(a.flops),
 		Recompute: graph.Cheap,
 		InPlace:   []int{0},

@@ -34,6 +34,7 @@ var _ = define(graph.Op{
 			}
 		}),
 	Lower:     numberwise("a + b"),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

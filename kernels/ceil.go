@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 	Eval:      unary{f: math.Ceil}.eval,
 	Fast:      unary{f: math.Ceil}.fast(scalarRows(math.Ceil)),
 	Lower:     pointwise("ceil(a)"),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -90,6 +90,7 @@ var _ = define(graph.Op{
 		})
 	},
 	Lower:     lowerClip,
+	Pointwise: true,
 	Flops:     perElement(2),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

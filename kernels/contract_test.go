@@ -14,9 +14,7 @@ import (
 
 // The words of SPIR-V that are looked at.
 const (
-	spirvHeader     = 5 // words
 	opExtInst       = 12
-	opDecorate      = 71
 	opTypeFirst     = 19 // types and constants follow the decorations
 	opFAdd          = 129
 	opFSub          = 131
@@ -27,21 +25,6 @@ const (
 	extFma          = 50 // of GLSL.std.450
 	noContraction   = 42
 )
-
-// instruction is one of a shader: its place, opcode and words.
-type instruction struct {
-	at, op int
-	words  []uint32
-}
-
-func instructions(words []uint32) (all []instruction) {
-	for at := spirvHeader; at < len(words); {
-		n := int(words[at] >> 16)
-		all = append(all, instruction{at, int(words[at] & 0xffff), words[at : at+n]})
-		at += n
-	}
-	return all
-}
 
 // rounds reports whether an instruction computes floats that a driver might fuse
 // with others, or take apart.
@@ -60,14 +43,6 @@ func unmarked(all []instruction) []instruction {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(i instruction) bool { return !i.rounds() || marks[i.words[2]] })
-}
-
-func wordsOf(code []byte) []uint32 {
-	words := make([]uint32, len(code)/4)
-	for i := range words {
-		words[i] = order.LittleEndian.Uint32(code[4*i:])
-	}
-	return words
 }
 
 // marked is a shader in which every operation on floats stands for itself.

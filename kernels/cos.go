@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 	Eval:      unary{f: math.Cos}.eval,
 	Fast:      unary{f: math.Cos}.fast(scalarRows(math.Cos)),
 	Lower:     pointwise("wave(a, 1)"),
+	Pointwise: true,
 	Flops:     perElement(15),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -48,6 +48,7 @@ var _ = define(graph.Op{
 			}
 		}),
 	Lower:     lowerDiv,
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

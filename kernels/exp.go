@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 	Eval:      unary{f: math.Exp}.eval,
 	Fast:      unary{f: math.Exp}.fast(expRow),
 	Lower:     pointwise("exp(a)"),
+	Pointwise: true,
 	Flops:     perElement(10),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 	Eval:      unary{f: math.Floor}.eval,
 	Fast:      unary{f: math.Floor}.fast(scalarRows(math.Floor)),
 	Lower:     pointwise("floor(a)"),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

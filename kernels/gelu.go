@@ -70,6 +70,7 @@ var _ = define(graph.Op{
 		unary{f: form.y}.fast(form.row)(c)
 	},
 	Lower:     lowerGelu,
+	Pointwise: true,
 	Flops:     perElement(8),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -182,6 +183,7 @@ var _ = define(graph.Op{
 		c.Parallel(len(dx), grain, func(lo, hi int) { slope(dx[lo:hi], dy[lo:hi], x[lo:hi]) })
 	},
 	Lower:     lowerGeluGrad,
+	Pointwise: true,
 	Flops:     perElement(16),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

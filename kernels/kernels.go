@@ -20,6 +20,10 @@
 //     lower.go have what families share. A shader is a .comp file beside the
 //     operators and a line shader(…); go generate compiles it. It is written for
 //     float32; halves.go makes of it what 16-bit floats need.
+//   - An operator that makes an element of its output from one of each input says
+//     so (Pointwise): several such run as one, the operator Chain. The device that
+//     runs kernels has a kernel written for each chain, of the expressions that
+//     they have alone (chainlower.go).
 //   - An output element is computed by one worker in one fixed order, so that
 //     results depend neither on the worker count nor on the run: a recomputed
 //     value has the same bits as the first.

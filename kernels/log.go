@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 	Eval:      unary{f: math.Log}.eval,
 	Fast:      unary{f: math.Log}.fast(scalarRows(math.Log)),
 	Lower:     pointwise("log(a)"),
+	Pointwise: true,
 	Flops:     perElement(10),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 		}
 	}),
 	Lower:     lowerMany("greatest(a, b)", "greatest(greatest(a, b), c)", "max(a, b)", "max(max(a, b), c)"),
+	Pointwise: true,
 	Flops:     perInput,
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

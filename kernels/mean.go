@@ -21,6 +21,7 @@ var _ = define(graph.Op{
 		last: func(acc float64, n int) float64 { return acc / float64(n) },
 	}.eval,
 	Lower:     lowerMean,
+	Pointwise: true,
 	Flops:     perInput,
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

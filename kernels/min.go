@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 		}
 	}),
 	Lower:     lowerMany("least(a, b)", "least(least(a, b), c)", "min(a, b)", "min(min(a, b), c)"),
+	Pointwise: true,
 	Flops:     perInput,
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

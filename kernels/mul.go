@@ -34,6 +34,7 @@ var _ = define(graph.Op{
 		scaleRow,
 		func(z []float32, x float32, y []float32) { scaleRow(z, y, x) }),
 	Lower:     numberwise("a * b"),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

@@ -22,6 +22,7 @@ var _ = define(graph.Op{
 		}
 	}),
 	Lower:     numberwise("-a"),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -92,8 +92,17 @@ func (f *pointwiseForm) source(wide bool) func(string) string {
 			fmt.Fprintf(&b, "\tif (EXPRESSION == %d) return %s;\n", i, e)
 		}
 		fmt.Fprintf(&b, "\treturn %s(0);\n}", seen(0))
-		return strings.Replace(text, "CALCULATE\n", b.String()+"\n", 1)
+		return strings.NewReplacer("EXPRESSIONS\n", expressions(), "CALCULATE\n", b.String()+"\n").Replace(text)
 	}
+}
+
+// expressions is the functions that expressions may use.
+func expressions() string {
+	text, err := sources.ReadFile("expressions.glsl")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }
 
 // pointwise is a Lower for operators on floats: the expression of a, b and c,

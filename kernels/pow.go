@@ -63,6 +63,7 @@ var _ = define(graph.Op{
 		c.Parallel(len(z), grain, func(lo, hi int) { row(z[lo:hi], x[lo:hi]) })
 	},
 	Lower:     lowerPow,
+	Pointwise: true,
 	Flops:     perElement(10),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -176,6 +177,7 @@ var _ = define(graph.Op{
 		})
 	},
 	Lower:     lowerPowGrad,
+	Pointwise: true,
 	Flops:     perElement(12),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

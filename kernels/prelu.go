@@ -32,6 +32,7 @@ var _ = define(graph.Op{
 		graph.Float32: pointwise("choose(lt(a, T(0)), b * a, a)"),
 		graph.Int32:   pointwiseOf("a < 0 ? b * a : a", nil, graph.Int32, graph.Int32, graph.Int32, graph.Int32),
 	}),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

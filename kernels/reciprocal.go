@@ -21,6 +21,7 @@ var _ = define(graph.Op{
 		}
 	}),
 	Lower:     pointwise("T(1) / a"),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

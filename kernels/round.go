@@ -16,6 +16,7 @@ var _ = define(graph.Op{
 	Eval:      unary{f: math.RoundToEven}.eval,
 	Fast:      unary{f: math.RoundToEven}.fast(scalarRows(math.RoundToEven)),
 	Lower:     pointwise("roundEven(a)"),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -35,6 +35,7 @@ var _ = define(graph.Op{
 		c.Parallel(len(y), grain, func(lo, hi int) { scaleRow(y[lo:hi], x[lo:hi], k) })
 	},
 	Lower:     pointwise("a * b"),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
@@ -82,6 +83,7 @@ var _ = define(graph.Op{
 		c.Parallel(len(y), grain, func(lo, hi int) { scaleRow(y[lo:hi], x[lo:hi], k) })
 	},
 	Lower:     lowerScale,
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

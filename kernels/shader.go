@@ -17,9 +17,9 @@ import (
 //go:embed spv
 var spirv embed.FS
 
-// sources are asked for the types of buffers.
+// sources are asked for the types of buffers, and for what shaders share.
 //
-//go:embed *.comp
+//go:embed *.comp *.glsl
 var sources embed.FS
 
 // shaderSource is how a shader comes about.
@@ -28,6 +28,8 @@ type shaderSource struct {
 	file   string
 	args   []string
 	edit   func(text string) string // nil: as the file has it
+	// library: kernels are made of its functions, so these stay as they are.
+	library bool
 }
 
 var shaders []shaderSource
@@ -41,7 +43,14 @@ func editedShader(name, file string, edit func(string) string, args ...string) *
 	// A shader that was just declared has no code until it is compiled.
 	code, _ := spirv.ReadFile("spv/" + name + ".spv")
 	k := &graph.Kernel{Name: name, Code: code}
-	shaders = append(shaders, shaderSource{k, file, args, edit})
+	shaders = append(shaders, shaderSource{kernel: k, file: file, args: args, edit: edit})
+	return k
+}
+
+// shaderLibrary declares what kernels are made of.
+func shaderLibrary(name, file string, edit func(string) string, args ...string) *graph.Kernel {
+	k := editedShader(name, file, edit, args...)
+	shaders[len(shaders)-1].library = true
 	return k
 }
 

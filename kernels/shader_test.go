@@ -127,7 +127,11 @@ func compileShader(t *testing.T, s shaderSource, text, to string) {
 	if t.Failed() {
 		return
 	}
-	for _, flags := range [][]string{unrollerFlags, optimizerFlags} {
+	passes := [][]string{unrollerFlags, optimizerFlags}
+	if s.library {
+		code, passes = marked(code), nil
+	}
+	for _, flags := range passes {
 		code = pipe(code, "spirv-opt", slices.Concat(flags, []string{"-o", "-", "-"})...)
 		if t.Failed() {
 			return

@@ -20,6 +20,7 @@ var _ = define(graph.Op{
 	NoGrad:    true,
 	Eval:      unary{f: sign[float64], i: sign[int64]}.eval,
 	Lower:     numberwise("sign(a)"),
+	Pointwise: true,
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

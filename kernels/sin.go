@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 	Eval:      unary{f: math.Sin}.eval,
 	Fast:      unary{f: math.Sin}.fast(scalarRows(math.Sin)),
 	Lower:     pointwise("wave(a, 0)"),
+	Pointwise: true,
 	Flops:     perElement(15),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

@@ -19,6 +19,7 @@ var _ = define(graph.Op{
 	Eval:      unary{f: math.Sqrt}.eval,
 	Fast:      unary{f: math.Sqrt}.fast(scalarRows(math.Sqrt)),
 	Lower:     pointwise("sqrt(a)"),
+	Pointwise: true,
 	Flops:     perElement(2),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

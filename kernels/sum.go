@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 	Eval:      many{f: func(acc, x float64) float64 { return acc + x }}.eval,
 	Fast:      many{f: func(acc, x float64) float64 { return acc + x }}.fast(addRow),
 	Lower:     lowerMany("a + b", "a + b + c"),
+	Pointwise: true,
 	Flops:     perInput,
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},

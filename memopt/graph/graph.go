@@ -191,6 +191,9 @@ type Node struct {
 	Attrs   []Attr   // set ones only, sorted by name
 	Inputs  []*Value // nil where an optional input is omitted
 	Outputs []*Value // nil where an optional output is omitted
+	// Body is the nodes that a chain stands for, in a graph of their own; Infer
+	// makes it of the attributes. nil for others.
+	Body *Graph
 
 	assume func(a, b Dim)
 }

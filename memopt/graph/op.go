@@ -74,6 +74,9 @@ type Op struct {
 	// InPlace lists inputs whose bytes output 0 may be written over, if
 	// nobody reads them later and the sizes agree.
 	InPlace []int
+	// Pointwise: there is one output, and an element of it depends on one element
+	// of each input, broadcast. Such nodes can run as one; see Chain.
+	Pointwise bool
 	// View: output 0 is input 0 under another shape; nothing runs.
 	View bool
 	// Overwrites gives, per output, the input that it replaces in place: the
@@ -146,6 +149,7 @@ const (
 	RoleLossSeed           // (loss scale) → the loss's gradient by itself, of attributes to and rank
 	RoleUnscale            // (loss scale, factor?, gradients…) → factor ≥ 0 that takes the scale off, or −1: no update
 	RoleNextLossScale      // (loss scale, good updates, factor) → both for the next update, in place
+	RoleChain              // (what the steps read…) → those of their values that results names; see Chain
 )
 
 // Port is one input or output.

@@ -155,6 +155,17 @@ func (p *printer) node(n *Node) {
 		p.w.WriteString(v.Shape.String())
 	}
 	p.w.WriteString(" = ")
+	p.call(n, func(v *Value) string { return v.Name })
+	if first := n.first(); first == nil || first.Name != n.Name {
+		p.w.WriteString(" @")
+		p.w.WriteString(name(n.Name))
+	}
+	p.w.WriteByte('\n')
+}
+
+// call is a node's operator with inputs, under the names they are to have, and
+// attributes.
+func (p *printer) call(n *Node, named func(*Value) string) {
 	p.w.WriteString(n.Op.FullName())
 	p.w.WriteByte('(')
 	for i, v := range n.Inputs {
@@ -164,7 +175,7 @@ func (p *printer) node(n *Node) {
 		if v == nil {
 			p.w.WriteByte('_')
 		} else {
-			p.w.WriteString(name(v.Name))
+			p.w.WriteString(name(named(v)))
 		}
 	}
 	p.w.WriteByte(')')
@@ -174,11 +185,6 @@ func (p *printer) node(n *Node) {
 		p.w.WriteByte('=')
 		p.w.WriteString(attrText(a.Value))
 	}
-	if first := n.first(); first == nil || first.Name != n.Name {
-		p.w.WriteString(" @")
-		p.w.WriteString(name(n.Name))
-	}
-	p.w.WriteByte('\n')
 }
 
 // first is the first output that is not omitted.

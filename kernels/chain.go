@@ -1,0 +1,212 @@
+package kernels
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"memopt/memopt/graph"
+)
+
+var _ = define(graph.Op{
+	Name:   "Chain",
+	Domain: own,
+	Doc:    "pointwise operators on x0, x1, … one after another; results names what of them is wanted",
+	In:     "X...",
+	Out:    "Y...",
+	Attrs:  "steps strings, results strings",
+	Infer:  chainInfer,
+	NoGrad: true, // plans are put into chains, and have their gradients by then
+	Eval:   chainEval,
+	Fast:   chainFast,
+	Lower:  lowerChain,
+	Flops: func(n *graph.Node) graph.Dim {
+		sum := graph.Num(0)
+		for _, s := range n.Body.Nodes {
+			sum = sum.Add(s.Op.Flops(s))
+		}
+		return sum
+	},
+	Recompute: graph.Cheap,
+	InPlace:   []int{0},
+	Role:      graph.RoleChain,
+	Samples: []string{
+		`f32[2,3], f32[2,3]; steps=["y0 = Sigmoid(x0)", "y1 = Mul(x0, y0)", "y2 = Mul(y1, x1)"] results=["y0", "y1", "y2"] -> a, b, c`,
+		`f32[2,3,8], f32[2,3,8], f32[3,8], f32[3,8]; steps=["y0 = Mul(x0, x2)", "y1 = Mul(x1, x3)", "y2 = Add(y0, y1)"] results=["y2"] -> a`,
+		`f32[5,7], f32[5,7], f32[5,7]; steps=["y0 = Sum(x0, x1, x2)", "y1 = com.microsoft.ReluGrad(y0, x1)", "y2 = Sub(y1, x0)"] results=["y2", "y0"] -> a, b`,
+		`f32[3,5], f32[5], f32[3,1], f32[]; steps=["y0 = com.microsoft.BiasGelu(x0, x1)", "y1 = Div(x2, y0)", "y2 = memopt.Scale(y1, x3)", "y3 = Elu(y2) alpha=0.5"] results=["y3"] -> a`,
+		`f32[9001], f32[9001], f32[1]; steps=["y0 = Tanh(x0)", "y1 = Mul(y0, x1)", "y2 = Add(x2, y1)"] results=["y2", "y1"] -> a, b`,
+		`f32[0,3], f32[3]; steps=["y0 = Add(x0, x1)", "y1 = Neg(y0)"] results=["y1"] -> a`,
+	},
+})
+
+// chainInfer makes the body of the steps. All that they make has one shape, so
+// that an element of one is made of an element of another.
+func chainInfer(n *graph.Node) {
+	var src strings.Builder
+	for i, v := range n.Inputs {
+		if v == nil || v.Type != graph.Float32 {
+			n.Fail("input %d is not there or no f32; chains are of f32", i)
+		}
+		fmt.Fprintf(&src, "%s %s%s = input\n", graph.ChainInput(i), v.Type, v.Shape)
+	}
+	steps, _ := n.Attr("steps").([]string)
+	results, _ := n.Attr("results").([]string)
+	body, err := graph.Parse(Library, src.String()+strings.Join(steps, "\n"))
+	if err != nil {
+		n.Fail("steps: %v", err)
+	}
+	if len(steps) == 0 || len(body.Nodes) != len(steps) || len(body.Values) != len(n.Inputs)+len(steps) {
+		n.Fail("each of its steps should be a node with one output")
+	}
+	shape := body.Nodes[0].Outputs[0].Shape
+	for _, s := range body.Nodes {
+		if y := s.Outputs[0]; !s.Op.Pointwise || slices.Contains(s.Inputs, nil) || y.Type != graph.Float32 || !y.Shape.Equal(shape) {
+			n.Fail("step %s is not a pointwise operator that makes f32%s", s, shape)
+		}
+		// Of more than two that are broadcast, sums are rounded otherwise.
+		ports, _ := s.Op.Ports()
+		if ports[0].Variadic && slices.ContainsFunc(s.Inputs, func(v *graph.Value) bool { return !v.Shape.Equal(shape) }) {
+			n.Fail("step %s broadcasts, and takes any number of inputs", s)
+		}
+	}
+	for i, v := range n.Inputs {
+		if !broadcastsTo(v.Shape, shape) {
+			n.Fail("input %d has shape %s, which is not broadcast to %s", i, v.Shape, shape)
+		}
+	}
+	if len(results) != len(n.Outputs) {
+		n.Fail("%d results, but %d outputs", len(results), len(n.Outputs))
+	}
+	for i, name := range results {
+		v := body.ByName(name)
+		if v == nil || v.Def == nil || slices.Contains(results[:i], name) {
+			n.Fail("result %q should be what a step makes, once", name)
+		}
+		body.Outputs = append(body.Outputs, v)
+		n.Set(i, v.Type, v.Shape)
+	}
+	n.Body = body
+}
+
+// broadcastsTo is whether a shape is another one, with dims left out or 1.
+func broadcastsTo(s, to graph.Shape) bool {
+	skip := len(to) - len(s)
+	for i, d := range s {
+		if skip < 0 || !d.Is(1) && !d.Equal(to[skip+i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// The values of a body are the inputs and then what each step makes.
+
+func chainEval(c *graph.Call) {
+	made := slices.Clone(c.In)
+	for _, s := range c.Node.Body.Nodes {
+		step := chainStep(s, made)
+		step.Out[0] = graph.NewTensor(graph.Float32, c.Out[0].Shape...)
+		s.Op.Eval(step)
+		made = append(made, step.Out[0])
+	}
+	for i, v := range c.Node.Body.Outputs {
+		copy(c.Out[i].Bytes, made[v.ID].Bytes)
+	}
+}
+
+// chainStep is the call of a step on the values there are.
+func chainStep(s *graph.Node, made []*graph.Tensor) *graph.Call {
+	c := &graph.Call{Node: s, Parallel: serial, In: make([]*graph.Tensor, len(s.Inputs)), Out: make([]*graph.Tensor, 1)}
+	for i, v := range s.Inputs {
+		c.In[i] = made[v.ID]
+	}
+	return c
+}
+
+// chainBlock is the elements of a piece: few enough that what one step makes is in
+// the cache when the next one reads it.
+const chainBlock = 4096
+
+// chainFast runs the steps' quick forms on one piece after another. What these
+// make of an element does not depend on where it stands, so the bits are those
+// of the steps on their own.
+func chainFast(c *graph.Call) {
+	runs := sync.Pool{New: func() any { return newChainRun(c) }}
+	eachRow(c, func(z, width int, at, step []int) {
+		r := runs.Get().(*chainRun)
+		for from := 0; from < width; from += chainBlock {
+			r.piece(z, from, min(chainBlock, width-from), at, step)
+		}
+		runs.Put(r)
+	})
+}
+
+// chainRun is what a worker needs for a chain.
+type chainRun struct {
+	call   *graph.Call
+	steps  []*graph.Call
+	seen   []*graph.Tensor // by value of the body: the piece of it
+	blocks [][]byte        // by step: for what it makes
+	into   []int           // by step: the output that it writes itself, −1
+}
+
+func newChainRun(c *graph.Call) *chainRun {
+	body := c.Node.Body
+	r := &chainRun{call: c}
+	for range c.In {
+		r.seen = append(r.seen, &graph.Tensor{Type: graph.Float32, Shape: make([]int, 1)})
+	}
+	for _, s := range body.Nodes {
+		y := &graph.Tensor{Type: graph.Float32, Shape: make([]int, 1)}
+		step := chainStep(s, r.seen)
+		step.Out[0] = y
+		r.steps, r.seen = append(r.steps, step), append(r.seen, y)
+		r.blocks, r.into = append(r.blocks, nil), append(r.into, -1)
+	}
+	for i, v := range body.Outputs {
+		// Over an input it would be there before all steps have read that.
+		if !slices.ContainsFunc(c.In, func(x *graph.Tensor) bool { return &x.Bytes[0] == &c.Out[i].Bytes[0] }) {
+			r.into[int(v.ID)-len(c.In)] = i
+		}
+	}
+	for i, into := range r.into {
+		if into < 0 {
+			r.blocks[i] = graph.NewTensor(graph.Float32, chainBlock).Bytes
+		}
+	}
+	return r
+}
+
+// piece computes n elements of the outputs, from element from of a row on that
+// begins at element z.
+func (r *chainRun) piece(z, from, n int, at, step []int) {
+	show := func(x *graph.Tensor, bytes []byte, first, n int) {
+		x.Shape[0], x.Bytes = n, bytes[4*first:4*(first+n)]
+	}
+	for k, x := range r.call.In {
+		if step[k] == 0 {
+			show(r.seen[k], x.Bytes, at[k], 1)
+		} else {
+			show(r.seen[k], x.Bytes, at[k]+from, n)
+		}
+	}
+	for i, s := range r.steps {
+		if o := r.into[i]; o >= 0 {
+			show(s.Out[0], r.call.Out[o].Bytes, z+from, n)
+		} else {
+			show(s.Out[0], r.blocks[i], 0, n)
+		}
+		if run := fastForm(s.Node.Op); run != nil {
+			run(s)
+		} else {
+			s.Node.Op.Eval(s)
+		}
+	}
+	for o, v := range r.call.Node.Body.Outputs {
+		if i := int(v.ID) - len(r.call.In); r.into[i] < 0 {
+			copy(r.call.Out[o].Bytes[4*(z+from):], r.seen[v.ID].Bytes)
+		}
+	}
+}
