@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"memopt/memopt/graph"
 )
@@ -19,10 +20,7 @@ func Check(p *Plan) error {
 
 // check replays launches of a schedule, which need not stand in it.
 func (p *Plan) check(s *Schedule, launches func(yield func(i int, l *Launch) error) error) error {
-	c := &checker{s: s, change: make([]int64, len(p.Steps)+1), owners: make([]*graph.Value, len(p.Graph.Values))}
-	for i, v := range p.Graph.Values {
-		c.owners[i] = content(v)
-	}
+	c := p.checker(s)
 	if err := c.run(p.Graph, launches); err != nil {
 		return fmt.Errorf("planner: check: %w", err)
 	}
@@ -35,6 +33,37 @@ func (p *Plan) check(s *Schedule, launches func(yield func(i int, l *Launch) err
 	return nil
 }
 
+// checkChained replays a schedule with chains, and gives the lives that are left:
+// each range from the launch that writes it to the last that reads it.
+func (p *Plan) checkChained(s *Schedule) (lives []Life, err error) {
+	c := p.checker(s)
+	c.lives = &lives
+	err = c.run(p.Graph, func(yield func(int, *Launch) error) error {
+		for i := range s.Launches {
+			if err := yield(i, &s.Launches[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && c.height > s.Arena {
+		err = fmt.Errorf("the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("planner: check: %w", err)
+	}
+	c.peak() // what is alive to the end has ended, too
+	return lives, nil
+}
+
+func (p *Plan) checker(s *Schedule) *checker {
+	c := &checker{s: s, change: make([]int64, len(p.Steps)+1), owners: make([]*graph.Value, len(p.Graph.Values))}
+	for i, v := range p.Graph.Values {
+		c.owners[i] = content(v)
+	}
+	return c
+}
+
 type checker struct {
 	s      *Schedule
 	spaces [3]memory
@@ -43,6 +72,7 @@ type checker struct {
 	change []int64        // by launch: bytes of the arena in use, beyond the launch before
 	owners []*graph.Value // by value: what a range that holds it is tagged with
 	writes []Ref          // scratch
+	lives  *[]Life        // where those that have ended go, if anywhere
 }
 
 // content names what a range holds: an owner value; views are their owner.
@@ -105,29 +135,17 @@ func (c *checker) launch(i int, l *Launch, ran []int) error {
 		c.change = append(c.change, make([]int64, i+2-len(c.change))...)
 	}
 	c.now = int32(i)
-	n := l.Node
 	where := func(err error) error {
-		return fmt.Errorf("launch %d, node %q (%s): %w", i, n.Name, n.Op.Name, err)
+		return fmt.Errorf("launch %d, node %q (%s): %w", i, l.Node.Name, l.Node.Op.Name, err)
 	}
-	if n.Op.View {
-		return where(fmt.Errorf("a view is no launch"))
-	}
-	ran[n.ID]++
-	switch {
-	case !l.Again && ran[n.ID] > 1:
-		return where(fmt.Errorf("runs twice for the first time"))
-	case l.Again && ran[n.ID] == 1:
-		return where(fmt.Errorf("runs again before it ran"))
-	case l.Again && (n.Op.Recompute == graph.Never || n.Phase != graph.Forward):
-		return where(fmt.Errorf("may not run again"))
-	}
-	if len(l.In) != len(n.Inputs) || len(l.Out) != len(n.Outputs) {
-		return where(fmt.Errorf("%d inputs and %d outputs", len(l.In), len(l.Out)))
-	}
-	for k, r := range l.In {
-		if r.Value != n.Inputs[k] {
-			return where(fmt.Errorf("input %d is another value", k))
+	if l.Parts == nil {
+		if err := c.part(l, ran); err != nil {
+			return where(err)
 		}
+	} else if err := c.chain(l, ran); err != nil {
+		return where(err)
+	}
+	for _, r := range l.In {
 		if r.Value == nil {
 			continue
 		}
@@ -141,17 +159,72 @@ func (c *checker) launch(i int, l *Launch, ran []int) error {
 	if l.Scratch.Bytes > 0 {
 		c.write(l.Scratch, nil)
 	}
-	for k, r := range l.Out {
-		if r.Value != n.Outputs[k] {
-			return where(fmt.Errorf("output %d is another value", k))
-		}
+	for _, r := range l.Out {
 		if r.Value == nil {
 			continue
 		}
-		if r.Space == Staging || r.Space == State && n.Op.Overwrites == nil {
+		if r.Space == Staging || r.Space == State && l.Node.Op.Overwrites == nil {
 			return where(fmt.Errorf("writes to %s", r.Space))
 		}
 		c.write(r, r.Value)
+	}
+	return nil
+}
+
+// part: a node runs with its own values, and again only where it may.
+func (c *checker) part(l *Launch, ran []int) error {
+	n := l.Node
+	if n.Op.View {
+		return fmt.Errorf("a view is no launch")
+	}
+	ran[n.ID]++
+	switch {
+	case !l.Again && ran[n.ID] > 1:
+		return fmt.Errorf("runs twice for the first time")
+	case l.Again && ran[n.ID] == 1:
+		return fmt.Errorf("runs again before it ran")
+	case l.Again && (n.Op.Recompute == graph.Never || n.Phase != graph.Forward):
+		return fmt.Errorf("may not run again")
+	}
+	if len(l.In) != len(n.Inputs) || len(l.Out) != len(n.Outputs) {
+		return fmt.Errorf("%d inputs and %d outputs", len(l.In), len(l.Out))
+	}
+	for k, r := range l.In {
+		if r.Value != n.Inputs[k] {
+			return fmt.Errorf("input %d is another value", k)
+		}
+	}
+	for k, r := range l.Out {
+		if r.Value != n.Outputs[k] {
+			return fmt.Errorf("output %d is another value", k)
+		}
+	}
+	return nil
+}
+
+// chain: the parts of one read what that reads or what a part before has made, and
+// what it stores is made by a part, at its place.
+func (c *checker) chain(l *Launch, ran []int) error {
+	same := func(a, b Ref) bool {
+		return a.Value == b.Value && a.Space == b.Space && a.Offset == b.Offset && a.Bytes == b.Bytes
+	}
+	made := map[*graph.Value]Ref{}
+	for i := range l.Parts {
+		part := &l.Parts[i]
+		if err := c.part(part, ran); err != nil {
+			return err
+		}
+		for _, r := range part.In {
+			if _, is := made[r.Value]; !is && !slices.ContainsFunc(l.In, func(x Ref) bool { return same(x, r) }) {
+				return fmt.Errorf("%q reads %q, which the chain does not", part.Node.Name, r.Value.Name)
+			}
+		}
+		made[part.Out[0].Value] = part.Out[0]
+	}
+	for _, r := range l.Out {
+		if !same(made[r.Value], r) {
+			return fmt.Errorf("%q is stored, but not made there", r.Value.Name)
+		}
 	}
 	return nil
 }
@@ -186,7 +259,7 @@ func (c *checker) apart(l *Launch) error {
 			}
 			same := w.Offset == r.Offset && w.Bytes == r.Bytes
 			over := i < len(l.Out) && n.Op.Overwrites != nil && n.Op.Overwrites[i] == k
-			inPlace := i == 0 && len(l.Out) > 0 && overInput(n, k)
+			inPlace := i < len(l.Out) && (i == 0 || l.Parts != nil) && overInput(n, k)
 			if !same || !over && !inPlace {
 				return fmt.Errorf("%s is written over input %d (%s)", name(i), k, r.Value.Name)
 			}
@@ -271,6 +344,9 @@ func (c *checker) used(cells []cell) {
 	for _, x := range cells {
 		c.change[x.first] += x.to - x.from
 		c.change[x.last+1] -= x.to - x.from
+		if c.lives != nil && x.last >= x.first {
+			*c.lives = append(*c.lives, Life{x.first, x.last + 1, x.from, x.to - x.from})
+		}
 	}
 }
 

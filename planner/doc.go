@@ -35,6 +35,13 @@
 // operator, attributes and shapes is worked out once for those that are alike
 // (alike.go).
 //
+// # Chains
+//
+// Plan.Chained is a schedule in which pointwise launches that share what they read
+// or make are one launch (chains.go). It comes behind all decisions and touches
+// none: places and arena are the plan's, and any launch can run alone or in a
+// chain, to the same bits. Check's replay holds for it too.
+//
 // # Other sizes, other questions
 //
 // A plan's decisions can be replayed at other sizes of the dims (Resize), and

@@ -36,6 +36,9 @@ type Launch struct {
 	Again   bool
 	In, Out []Ref
 	Scratch Ref
+	// Parts is the launches that Node, a chain, stands for; nil for others. One
+	// after another they do the same: what is between them has its place, too.
+	Parts []Launch
 }
 
 // Schedule is the flat list that a device obeys.

@@ -162,6 +162,9 @@ func (d *Device) prepare(l planner.Launch) launch {
 	if l.Scratch.Bytes > 0 {
 		c.Scratch = d.bytes(l.Scratch)
 	}
+	for _, part := range l.Parts {
+		d.bytes(part.Out[0])
+	}
 	out := launch{node: l.Node, call: c, src: l}
 	switch {
 	case l.Node == nil:

@@ -16,8 +16,9 @@ import (
 )
 
 // TestAnyPlanSameBits is the promise of the project: any graph, with any legal
-// set of nodes computed again, gives bit for bit what it gave before. Every
-// run is poisoned: stale or foreign bytes would show as NaN.
+// set of nodes computed again, gives bit for bit what it gave before, whether
+// elementwise launches run one by one or in chains. Every run is poisoned: stale
+// or foreign bytes would show as NaN.
 func TestAnyPlanSameBits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { samePlanBits(t, false) })
 }
@@ -59,10 +60,16 @@ func samePlanBits(t *rapid.T, reference bool) {
 			}
 		}
 	}
-	got := run(t, other, cpu.Options{Poison: true, Workers: 3, Reference: reference})
+	o := cpu.Options{Poison: true, Workers: 3, Reference: reference}
+	sameResults(t, fmt.Sprintf("when %q run again", chosen), run(t, other, o), want, g)
+	sameResults(t, fmt.Sprintf("in chains when %q run again", chosen), chained(t, other, o), want, g)
+	sameResults(t, "in chains", chained(t, plain, o), want, g)
+}
+
+func sameResults(t *rapid.T, when string, got, want map[string][]byte, g *graph.Graph) {
 	for name := range want {
 		if !bytes.Equal(want[name], got[name]) {
-			t.Fatalf("%q has other bits when %q run again\n%s", name, chosen, g)
+			t.Fatalf("%q has other bits %s\n%s", name, when, g)
 		}
 	}
 }
@@ -84,12 +91,9 @@ func TestBudgetSameBits(t *testing.T) {
 			t.Fatalf("%v\n%s", err, g)
 		}
 		want := run(t, plain, cpu.Options{Poison: true, Workers: 1})
-		got := run(t, tight, cpu.Options{Poison: true, Workers: 3})
-		for name := range want {
-			if !bytes.Equal(want[name], got[name]) {
-				t.Fatalf("%q has other bits within %d bytes\n%s", name, limit, g)
-			}
-		}
+		o := cpu.Options{Poison: true, Workers: 3}
+		sameResults(t, fmt.Sprintf("within %d bytes", limit), run(t, tight, o), want, g)
+		sameResults(t, fmt.Sprintf("in chains within %d bytes", limit), chained(t, tight, o), want, g)
 	})
 }
 
@@ -135,6 +139,19 @@ func run(t *rapid.T, p *planner.Plan, o cpu.Options) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return steps(t, p, s, o)
+}
+
+// chained is run with launches in chains.
+func chained(t *rapid.T, p *planner.Plan, o cpu.Options) map[string][]byte {
+	s, _, err := p.Chained()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, p.Graph)
+	}
+	return steps(t, p, s, o)
+}
+
+func steps(t *rapid.T, p *planner.Plan, s *planner.Schedule, o cpu.Options) map[string][]byte {
 	d, err := cpu.Open(s, o)
 	if err != nil {
 		t.Fatal(err)

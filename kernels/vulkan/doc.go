@@ -34,6 +34,15 @@
 // lists. Where the processor sees the device's memory nothing is copied for it.
 // Warnings says which nodes those are, why, and how many bytes move.
 //
+// # Chains
+//
+// A schedule may have launches that stand for several elementwise ones (planner,
+// Plan.Chained). The kernel is put together when the schedule is opened, from
+// functions that were compiled ahead. All arithmetic of elementwise kernels is
+// marked as exact, so a value has the same bits from either. What a kernel does
+// not take, for its dims or because the device shows it too few buffers, runs in
+// parts.
+//
 // # 16-bit floats
 //
 // float16 and bfloat16 are storage; arithmetic is float32. A kernel sees them as

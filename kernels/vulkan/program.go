@@ -34,6 +34,16 @@ func (d *Device) prepare() error {
 		limits.Groups[i] = int(min(g, 1<<30))
 	}
 	lowered := map[*graph.Node]*graph.Lowering{}
+	lower := func(n *graph.Node) (*graph.Lowering, error) {
+		if lowered[n] == nil {
+			low, err := graph.Lower(n, d.schedule.Binding, limits)
+			if err != nil {
+				return nil, fmt.Errorf("node %q: %w", n.Name, err)
+			}
+			lowered[n] = low
+		}
+		return lowered[n], nil
+	}
 	var pipelines []*vk.Pipeline
 	var bindings [][]vk.Binding
 	for _, src := range d.schedule.Launches {
@@ -41,17 +51,18 @@ func (d *Device) prepare() error {
 		d.touch(src.In...)
 		d.touch(src.Out...)
 		d.touch(src.Scratch)
+		for _, part := range src.Parts {
+			d.touch(part.Out...)
+		}
 		if src.Node != nil {
-			low := lowered[src.Node]
-			if low == nil {
-				var err error
-				if low, err = graph.Lower(src.Node, d.schedule.Binding, limits); err != nil {
-					return fmt.Errorf("node %q: %w", src.Node.Name, err)
-				}
-				lowered[src.Node] = low
+			parts, err := d.apart(src, lower)
+			if err != nil {
+				return err
 			}
-			if err := d.bind(&l, low, &pipelines, &bindings); err != nil {
-				return fmt.Errorf("node %q (%s) of %s: %w", src.Node.Name, src.Node.Op.FullName(), names(src), err)
+			for _, part := range parts {
+				if err := d.bind(&l, part, lowered[part.Node], &pipelines, &bindings); err != nil {
+					return fmt.Errorf("node %q (%s) of %s: %w", part.Node.Name, part.Node.Op.FullName(), names(part), err)
+				}
 			}
 		}
 		d.launches = append(d.launches, l)
@@ -75,6 +86,21 @@ func (d *Device) prepare() error {
 	return err
 }
 
+// apart is a launch, or the parts of a chain that has no kernel here where they all
+// have one.
+func (d *Device) apart(src planner.Launch, lower func(*graph.Node) (*graph.Lowering, error)) ([]planner.Launch, error) {
+	low, err := lower(src.Node)
+	if err != nil || src.Parts == nil || d.unfit(low) == "" {
+		return []planner.Launch{src}, err
+	}
+	for _, part := range src.Parts {
+		if low, err := lower(part.Node); err != nil || d.unfit(low) != "" {
+			return []planner.Launch{src}, err
+		}
+	}
+	return src.Parts, nil
+}
+
 // touch notes how far a space is used.
 func (d *Device) touch(refs ...planner.Ref) {
 	for _, r := range refs {
@@ -95,21 +121,21 @@ func names(l planner.Launch) string {
 	return strings.Join(all, ", ")
 }
 
-// bind turns a lowering into dispatches on the launch's bytes, or into a call on
-// the processor.
-func (d *Device) bind(l *launch, low *graph.Lowering, pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error {
+// bind turns a lowering into dispatches on the bytes of src, or into a call on the
+// processor.
+func (d *Device) bind(l *launch, src planner.Launch, low *graph.Lowering, pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error {
 	if why := d.unfit(low); why != "" {
-		l.call = d.newFallback(l.src, why)
+		l.call = d.newFallback(src, why)
 		return nil
 	}
-	if low.Scratch > l.src.Scratch.Bytes {
-		return fmt.Errorf("its kernels need %d bytes of work space and the plan has %d; plan for this device", low.Scratch, l.src.Scratch.Bytes)
+	if low.Scratch > src.Scratch.Bytes {
+		return fmt.Errorf("its kernels need %d bytes of work space and the plan has %d; plan for this device", low.Scratch, src.Scratch.Bytes)
 	}
 	for _, x := range low.Dispatches {
 		c := dispatch{Dispatch: x, set: len(*pipelines)}
 		var all []vk.Binding
 		for _, b := range x.Buffers {
-			s, binding := d.range_(l.src, b)
+			s, binding := d.range_(src, b)
 			all = append(all, binding)
 			if s.end > s.at {
 				if b.Writes {

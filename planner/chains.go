@@ -1,0 +1,317 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// Chains is what became of a schedule's pointwise launches: those that go over the
+// same elements, and read what others of them read or make, are one launch, which
+// loads an element of each operand once and stores what somebody else reads.
+//
+// This is done to a schedule, behind all decisions, since it has to do with none
+// of them. Every value keeps the place that the plan has for it, whether it is
+// still stored or not, so peak and arena are the plan's; a node can run alone at
+// one place and in a chain at another, so nothing is kept or run again for its
+// sake; and results keep their bits.
+type Chains struct {
+	Rows  []ChainRow // alike together, in the order of the first
+	Saved int64      // bytes that are not read and written
+}
+
+// ChainRow is chains of the same operators on the same shape.
+type ChainRow struct {
+	Operators []string
+	Shape     []int
+	Count     int
+	Stored    int   // values of each that are stored; others are read nowhere else
+	Saved     int64 // bytes, by all
+}
+
+// Launches is how many launches became how many.
+func (c *Chains) Launches() (before, after int) {
+	for _, r := range c.Rows {
+		before, after = before+r.Count*len(r.Operators), after+r.Count
+	}
+	return before, after
+}
+
+// chainReach is how many launches ahead another part of a chain is looked for.
+const chainReach = 64
+
+// Chained is Schedule with pointwise launches put into chains.
+func (p *Plan) Chained() (*Schedule, *Chains, error) {
+	s, err := p.Schedule()
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &chainer{p: p, launches: s.Launches, readers: make([][]int32, len(s.Launches)), taken: make([]bool, len(s.Launches)), report: &Chains{}}
+	c.read()
+	if s.Launches, err = c.all(); err != nil {
+		return nil, nil, err
+	}
+	if s.Lives, err = p.checkChained(s); err != nil {
+		panic(fmt.Sprintf("planner: its own chains are wrong: %v", err))
+	}
+	return s, c.report, nil
+}
+
+// chainer puts launches of a schedule into chains.
+type chainer struct {
+	p        *Plan
+	launches []Launch
+	readers  [][]int32 // by launch that makes one value: who reads it
+	taken    []bool    // by launch: it is in a chain
+	report   *Chains
+}
+
+// read finds the readers of what every launch makes.
+func (c *chainer) read() {
+	m := c.p.m
+	maker := make([]int32, len(c.p.Graph.Values)) // by owner
+	for i := range maker {
+		maker[i] = -1
+	}
+	for i, l := range c.launches {
+		for _, r := range l.In {
+			if r.Value != nil {
+				if k := maker[m.owner[r.Value.ID]]; k >= 0 {
+					c.readers[k] = append(c.readers[k], int32(i))
+				}
+			}
+		}
+		for _, r := range l.Out {
+			if r.Value != nil && l.Node != nil {
+				maker[m.owner[r.Value.ID]] = int32(i)
+			}
+		}
+	}
+}
+
+// all is the launches with chains in the place of their first parts.
+func (c *chainer) all() (out []Launch, err error) {
+	for i := range c.launches {
+		if c.taken[i] {
+			continue
+		}
+		l := c.launches[i]
+		if c.fits(i) {
+			if g := c.from(i); len(g.parts) > 1 {
+				if l, err = g.launch(); err != nil {
+					return nil, err
+				}
+			}
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// fits is whether a launch can be a part: one of float32 that somebody reads, and
+// no update, which micro-batches leave out.
+func (c *chainer) fits(i int) bool {
+	l := &c.launches[i]
+	n := l.Node
+	if n == nil || !n.Op.Pointwise || n.Phase == graph.Updating || l.Out[0].Bytes == 0 || !c.lasts(l.Out[0]) && len(c.readers[i]) == 0 {
+		return false
+	}
+	ports, _ := n.Op.Ports()
+	for _, r := range l.In {
+		// Any number of inputs are taken whole: see the chain's operator.
+		if r.Value == nil || r.Value.Type != graph.Float32 || ports[0].Variadic && !slices.Equal(r.Shape, l.Out[0].Shape) {
+			return false
+		}
+	}
+	return l.Out[0].Value != nil && l.Out[0].Value.Type == graph.Float32
+}
+
+// lasts is whether a value is read after the step.
+func (c *chainer) lasts(r Ref) bool { return c.p.m.lasting[c.p.m.owner[r.Value.ID]] }
+
+// from is the chain that begins with launch i. What joins it runs there, before
+// launches that stood in between and do not.
+func (c *chainer) from(i int) *chain {
+	g := &chain{c: c, parts: []int{i}}
+	for j := i + 1; j < min(len(c.launches), i+chainReach) && c.launches[j].Node != nil; j++ {
+		if c.taken[j] {
+			continue // it runs before i
+		}
+		if !c.fits(j) || !g.takes(j) {
+			g.skipped = append(g.skipped, j)
+		}
+	}
+	slices.Sort(g.parts) // as they are, they could run one by one too
+	for _, k := range g.parts {
+		c.taken[k] = true
+	}
+	return g
+}
+
+// chain is launches that are one, and those that stay behind.
+type chain struct {
+	c              *chainer
+	parts, skipped []int
+}
+
+func has(refs []Ref, v *graph.Value) bool {
+	return slices.ContainsFunc(refs, func(r Ref) bool { return r.Value == v })
+}
+
+// operands are what parts read of others, and what they make.
+func (g *chain) operands(parts []int) (reads, makes []Ref) {
+	for _, k := range parts {
+		for _, r := range g.c.launches[k].In {
+			if !has(makes, r.Value) && !has(reads, r.Value) {
+				reads = append(reads, r)
+			}
+		}
+		makes = append(makes, g.c.launches[k].Out[0])
+	}
+	return reads, makes
+}
+
+// takes has launch j join, if it reads what the chain does or makes, and can run
+// there. What else makes an operand of it comes along.
+func (g *chain) takes(j int) bool {
+	l := &g.c.launches[j]
+	reads, makes := g.operands(g.parts)
+	if !slices.ContainsFunc(l.In, func(r Ref) bool { return has(makes, r.Value) || r.Bytes == l.Out[0].Bytes && has(reads, r.Value) }) {
+		return false
+	}
+	parts, behind := slices.Clone(g.parts), []int(nil)
+	for _, k := range g.skipped {
+		if !g.c.fits(k) || !has(l.In, g.c.launches[k].Out[0].Value) {
+			behind = append(behind, k)
+		} else if parts = append(parts, k); !g.runs(parts, behind) {
+			return false
+		}
+	}
+	if parts = append(parts, j); !g.runs(parts, behind) {
+		return false
+	}
+	g.parts, g.skipped = parts, behind
+	return true
+}
+
+// runs is whether the last of parts can run with the others, before launches that
+// it stood behind.
+func (g *chain) runs(parts, behind []int) bool {
+	m, last := g.c.p.m, len(parts)-1
+	l := &g.c.launches[parts[last]]
+	out := l.Out[0]
+	_, makes := g.operands(parts[:last])
+	if !slices.Equal(out.Shape, makes[0].Shape) || has(makes, out.Value) {
+		return false
+	}
+	var reads []Ref
+	for _, r := range l.In {
+		if has(makes, r.Value) {
+			continue
+		}
+		if slices.ContainsFunc(makes, func(x Ref) bool { return m.owner[x.Value.ID] == m.owner[r.Value.ID] }) {
+			return false // it is seen through a view
+		}
+		reads = append(reads, r)
+	}
+	meets := func(refs []Ref, r Ref) bool {
+		return slices.ContainsFunc(refs, func(x Ref) bool { return overlap(x, r) })
+	}
+	for _, k := range behind {
+		x := &g.c.launches[k]
+		if meets(x.In, out) || meets(x.Out, out) || overlap(x.Scratch, out) || has(x.Out, out.Value) {
+			return false
+		}
+		for _, r := range reads {
+			if meets(x.Out, r) || overlap(x.Scratch, r) {
+				return false
+			}
+		}
+	}
+	// An element may be stored where one of the same place is read, since all are
+	// loaded first.
+	reads, makes = g.operands(parts)
+	for _, w := range makes {
+		for _, r := range reads {
+			if overlap(w, r) && (w.Offset != r.Offset || w.Bytes != r.Bytes) || w.Value == r.Value {
+				return false
+			}
+		}
+	}
+	return len(reads)+len(g.stored(parts)) <= graph.ChainOperands
+}
+
+// stored is what parts make that is read elsewhere.
+func (g *chain) stored(parts []int) (refs []Ref) {
+	for _, i := range parts {
+		r := g.c.launches[i].Out[0]
+		elsewhere := func(k int32) bool { return !slices.Contains(parts, int(k)) }
+		if g.c.lasts(r) || slices.ContainsFunc(g.c.readers[i], elsewhere) {
+			refs = append(refs, r)
+		}
+	}
+	return refs
+}
+
+// launch is the one that stands for all.
+func (g *chain) launch() (Launch, error) {
+	reads, makes := g.operands(g.parts)
+	l := Launch{In: reads, Out: g.stored(g.parts), Again: true}
+	var nodes []*graph.Node
+	shapes := map[*graph.Value][]int{}
+	row := ChainRow{Shape: makes[0].Shape, Count: 1, Stored: len(l.Out)}
+	for _, i := range g.parts {
+		part := g.c.launches[i]
+		l.Parts, l.Again = append(l.Parts, part), l.Again && part.Again
+		nodes, row.Operators = append(nodes, part.Node), append(row.Operators, part.Node.Op.FullName())
+		row.Saved += moved(&part)
+	}
+	for _, r := range l.In {
+		shapes[r.Value] = r.Shape
+	}
+	values := func(refs []Ref) (vs []*graph.Value) {
+		for _, r := range refs {
+			vs = append(vs, r.Value)
+		}
+		return vs
+	}
+	var err error
+	l.Node, err = graph.Chain(g.c.p.Graph.Lib, nodes, values(l.In), values(l.Out), func(v *graph.Value) []int { return shapes[v] })
+	row.Saved -= moved(&l)
+	g.c.report.add(row)
+	return l, err
+}
+
+// moved is the bytes that a launch reads and writes.
+func moved(l *Launch) (bytes int64) {
+	for _, r := range l.In {
+		bytes += r.Bytes
+	}
+	for _, r := range l.Out {
+		bytes += r.Bytes
+	}
+	return bytes
+}
+
+func (c *Chains) add(row ChainRow) {
+	c.Saved += row.Saved
+	same := func(r ChainRow) bool {
+		return slices.Equal(r.Operators, row.Operators) && slices.Equal(r.Shape, row.Shape) && r.Stored == row.Stored
+	}
+	if i := slices.IndexFunc(c.Rows, same); i >= 0 {
+		c.Rows[i].Count++
+		c.Rows[i].Saved += row.Saved
+		return
+	}
+	c.Rows = append(c.Rows, row)
+}
+
+// String is the line that a report has.
+func (c *Chains) String() string {
+	before, after := c.Launches()
+	if after == 0 {
+		return "no elementwise launches share what they read or make"
+	}
+	return fmt.Sprintf("%d elementwise launches run as %d, which read and write %s less in a step", before, after, bytesText(c.Saved))
+}
