@@ -85,7 +85,7 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*
 	if err := runnable(p.Graph); err != nil {
 		return nil, err
 	}
-	s, err := p.Schedule()
+	s, chains, err := m.schedule(p)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*
 	defer device.Close()
 	r, err := train(m, p, s, through(device), t)
 	if err == nil {
-		r.Memory = deviceMemory(device)
+		r.Memory, r.Chains = deviceMemory(device), chains
 	}
 	return r, err
 }

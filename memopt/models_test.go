@@ -91,7 +91,8 @@ func TestRunningStatistics(t *testing.T) {
 }
 
 // TestPlansSameBits: loss and gradients are bit for bit the same under every
-// strategy and under random plans, with one worker and with two.
+// strategy and under random plans, with one worker and with two, and with
+// launches in chains or one by one.
 func TestPlansSameBits(t *testing.T) {
 	eachModel(t, func(t *testing.T, path, reference string, c configs.Config) {
 		m, err := gradientModel(&Model{Path: path, Config: c})
@@ -115,9 +116,9 @@ func TestPlansSameBits(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				procs := runtime.GOMAXPROCS(2)
 				defer runtime.GOMAXPROCS(procs)
-				got := outputs(t, "cpu", m, r, data)
+				alone, chained := outputs(t, "cpu", m, r, data), outputsOf(t, "cpu", m, r, data, inChains)
 				for i, x := range want {
-					if !bytes.Equal(x, got[i]) {
+					if !bytes.Equal(x, alone[i]) || !bytes.Equal(x, chained[i]) {
 						t.Errorf("%q has other bits", m.Graph.Outputs[i].Name)
 					}
 				}
@@ -138,12 +139,23 @@ func randomNodes(g *graph.Graph, seed uint64) (names []string) {
 
 func outputs(t *testing.T, device string, m *Model, r planner.Request, data *tensorfile.Set) [][]byte {
 	t.Helper()
+	return outputsOf(t, device, m, r, data, (*planner.Plan).Schedule)
+}
+
+// inChains is a plan's schedule with elementwise launches in chains.
+func inChains(p *planner.Plan) (*planner.Schedule, error) {
+	s, _, err := p.Chained()
+	return s, err
+}
+
+func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *tensorfile.Set, flatten func(*planner.Plan) (*planner.Schedule, error)) [][]byte {
+	t.Helper()
 	r.Dims, r.Lowered = m.Config.Dims, Lowered(device)
 	p, err := planner.Make(m.Graph, r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.Schedule()
+	s, err := flatten(p)
 	if err != nil {
 		t.Fatal(err)
 	}

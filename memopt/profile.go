@@ -40,7 +40,9 @@ type profileNode struct {
 // UseProfile reads.
 func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error) {
 	r := &recorder{}
-	result, err := m.run(p, t, func(d Device) Device { r.Device = d; return r })
+	alone := *m
+	alone.Config.FuseChains = "off" // a node's time is that of its launches
+	result, err := alone.run(p, t, func(d Device) Device { r.Device = d; return r })
 	if err != nil {
 		return result, err
 	}

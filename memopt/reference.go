@@ -76,7 +76,7 @@ func (only *Model) gradients(data *tensorfile.Set) (*tensorfile.Set, *Check, err
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := p.Schedule()
+	s, _, err := only.schedule(p)
 	if err != nil {
 		return nil, nil, err
 	}

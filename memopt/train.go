@@ -44,6 +44,7 @@ type Result struct {
 	Skipped   []int         // steps whose update was left out, because a scaled gradient was no number
 	LossScale float64       // at the end; 0 if the loss is not scaled
 	Plan      *planner.Plan
+	Chains    *planner.Chains // nil if launches are the plan's
 	Warnings  []string
 	Lossy     *Lossy // nil if nothing is
 	Stopped   error  // why there are fewer steps than asked for; nil if there are not

@@ -74,7 +74,8 @@ func referenceModel(t *testing.T, model string) (*Model, *tensorfile.Set) {
 	return m, data
 }
 
-// TestVulkanPlansSameBits: any plan gives the same bits.
+// TestVulkanPlansSameBits: any plan gives the same bits, with launches in chains
+// or one by one.
 func TestVulkanPlansSameBits(t *testing.T) {
 	device := vulkanDevice(t)
 	for _, model := range []string{"mlp", "gpt2-2L", "resnet8"} {
@@ -89,13 +90,18 @@ func TestVulkanPlansSameBits(t *testing.T) {
 			for seed := range plans {
 				requests[fmt.Sprint("random ", seed)] = planner.Request{Again: randomNodes(m.Graph, 5+seed)}
 			}
-			for name, r := range requests {
-				for i, x := range outputs(t, device, m, r, data) {
+			same := func(name string, got [][]byte) {
+				for i, x := range got {
 					if !bytes.Equal(x, want[i]) {
 						t.Errorf("%s: %q has other bits", name, m.Graph.Outputs[i].Name)
 					}
 				}
 			}
+			for name, r := range requests {
+				same(name, outputs(t, device, m, r, data))
+				same(name+", in chains", outputsOf(t, device, m, r, data, inChains))
+			}
+			same("in chains", outputsOf(t, device, m, planner.Request{Strategy: "keep-all"}, data, inChains))
 		})
 	}
 }

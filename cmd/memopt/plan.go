@@ -159,6 +159,7 @@ var stages = []stage{
 	}},
 	{"lives", ofPlan(report.Lives)},
 	{"arena", ofPlan(report.Arena)},
+	{"chains", ofPlan(report.Chains)},
 	{"formulas", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
 		f := m.PlanFile(p).Formulas
 		if f == nil {

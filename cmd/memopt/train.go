@@ -138,6 +138,9 @@ func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	if l := result.Lossy; l != nil {
 		fmt.Fprintf(c.App.Writer, "%s\n\n", l)
 	}
+	if result.Chains != nil {
+		fmt.Fprintf(c.App.Writer, "%s\n\n", result.Chains)
+	}
 	report.Measured(c.App.Writer, lines)
 	report.Workspace(c.App.Writer, result.Trace)
 	deviceMemory(c.App.Writer, result.Memory)

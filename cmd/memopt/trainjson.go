@@ -20,6 +20,7 @@ type trainFile struct {
 	Skipped   []int       `json:"skipped,omitempty"` // steps whose update was left out
 	LossScale float64     `json:"loss_scale,omitempty"`
 	Memory    trainMemory `json:"memory"`
+	Chains    *chainsFile `json:"chains,omitempty"`
 	Check     *checkFile  `json:"check,omitempty"`
 	Lossy     *lossyFile  `json:"lossy,omitempty"`
 	Stopped   string      `json:"stopped,omitempty"`
@@ -59,6 +60,22 @@ func lossyJSON(l *memopt.Lossy) *lossyFile {
 	return &lossyFile{l.Type, l.Values, number(l.LossRelErr), paramJSON(l.Worst)}
 }
 
+// chainsFile is how many elementwise launches run as how many, and the bytes that
+// are not moved for that in a step.
+type chainsFile struct {
+	Launches int   `json:"launches"`
+	As       int   `json:"as"`
+	Saved    int64 `json:"saved_bytes"`
+}
+
+func chainsJSON(c *planner.Chains) *chainsFile {
+	if c == nil {
+		return nil
+	}
+	before, after := c.Launches()
+	return &chainsFile{before, after, c.Saved}
+}
+
 type checkFile struct {
 	LossRelErr number      `json:"loss_rel_err"`
 	Worst      paramFile   `json:"worst"`
@@ -88,7 +105,7 @@ func (x number) MarshalJSON() ([]byte, error) {
 const trainFormat = "memopt.train/1"
 
 func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
-	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Lossy: lossyJSON(r.Lossy), Skipped: r.Skipped, LossScale: r.LossScale, Loss: []number{}, StepMS: []float64{},
+	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Lossy: lossyJSON(r.Lossy), Chains: chainsJSON(r.Chains), Skipped: r.Skipped, LossScale: r.LossScale, Loss: []number{}, StepMS: []float64{},
 		Memory: memoryJSON(r.Plan, lines, r.Trace, r.Memory), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
 	for _, x := range r.Losses {
 		f.Loss = append(f.Loss, number(x))

@@ -14,7 +14,7 @@ import (
 )
 
 // VulkanDoc says what Vulkan's bench shows.
-const VulkanDoc = "kernels, training steps, launches and plans under budgets on a Vulkan device; groups matmul, conv, attention, rows, steps, launches, budgets. " +
+const VulkanDoc = "kernels, training steps, launches and plans under budgets on a Vulkan device; groups matmul, conv, attention, rows, chains, steps, launches, budgets. " +
 	"Other trainers on Vulkan are not measured here: on lavapipe 25.0.7 with two threads, one step of the MLP and of the block of group steps took " +
 	"Meganeura 0.3.0 61 and 80 ms, computeml 0.4.4 110 and 55 ms, tinygrad 0.14 152 and 285 ms, where PyTorch took 1.44 and 0.97 ms on the processor"
 
@@ -150,7 +150,7 @@ func (b *vulkanBench) close() {
 // seen on this process's own clock.
 func (b *vulkanBench) software() bool { return b.gpu.Kind == vk.CPU }
 
-// open makes the device ready for a job under a plan.
+// open makes the device ready for a job under a plan, launch by launch.
 func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *planner.Schedule, *vulkan.Device, error) {
 	r.Dims, r.Lowered = j.dims, true
 	p, err := planner.Make(j.graph, r)
@@ -165,16 +165,28 @@ func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *planner.Sc
 	return p, s, d, err
 }
 
-// ours is the device's side of a job, with everything kept.
+// ours is the device's side of a job, with everything kept and launches in chains.
 func (b *vulkanBench) ours(what string, j job) (Side, error) {
-	_, _, d, err := b.open(j, planner.Request{Strategy: "keep-all"})
+	p, err := planner.Make(j.graph, planner.Request{Dims: j.dims, Lowered: true, Strategy: "keep-all"})
+	if err != nil {
+		return nil, err
+	}
+	s, _, err := p.Chained()
+	if err != nil {
+		return nil, err
+	}
+	d, err := vulkan.Open(s, b.gpu, vulkan.Options{})
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range d.Warnings() {
 		b.note(what + ": " + w)
 	}
-	return local{func() error { return run(d, j) }, func() { d.Close() }}, nil
+	return stepsOn(d, j), nil
+}
+
+func stepsOn(d *vulkan.Device, j job) Side {
+	return local{func() error { return run(d, j) }, func() { d.Close() }}
 }
 
 func (b *vulkanBench) note(text string) {

@@ -31,7 +31,7 @@ type vulkanRival struct {
 }
 
 var vulkanCases = func() (cases []*vulkanCase) {
-	for _, table := range []func() []*vulkanCase{vulkanProducts, vulkanConvolutions, vulkanAttention, vulkanRows, vulkanSteps} {
+	for _, table := range []func() []*vulkanCase{vulkanProducts, vulkanConvolutions, vulkanAttention, vulkanRows, vulkanChains, vulkanSteps} {
 		cases = append(cases, table()...)
 	}
 	return cases
@@ -219,6 +219,48 @@ func vulkanRows() (cases []*vulkanCase) {
 	}
 	adamw := updateText("AdamW", lines*width)
 	return append(cases, &vulkanCase{group: "rows", name: "AdamW", work: 7 * wide, unit: "B", bytes: 7 * wide, job: written(adamw), rivals: []vulkanRival{byShader(half), onProcessor}})
+}
+
+// oneByOne is the same plan with no launches in chains.
+var oneByOne = vulkanRival{name: "one by one", bar: Bar{Time: 1}, side: func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
+	j, err := c.job()
+	if err != nil {
+		return nil, err
+	}
+	_, _, d, err := b.open(j, planner.Request{Strategy: "keep-all"})
+	if err != nil {
+		return nil, err
+	}
+	return stepsOn(d, j), nil
+}}
+
+// vulkanChains are elementwise operators that follow one another, as one launch.
+func vulkanChains() (cases []*vulkanCase) {
+	const wide = 4 * lines * width
+	for _, r := range []struct {
+		name, text string
+		passes     float64 // over a whole operand, one by one
+	}{
+		{"sum and Relu", "s = Add(x, z)\ny = Relu(s)\noutput y", 5},
+		{"gate with its parts kept", "s = Sigmoid(x)\na = Mul(x, s)\ny = Mul(a, z)\noutput y\noutput a\noutput s", 8},
+		{"gradients of a gate", "da = Mul(z, u)\ndu = Mul(z, v)\nd1 = Mul(da, x)\nds = Mul(da, v)\nd2 = com.microsoft.SigmoidGrad(ds, x)\ny = Sum(d1, d2)\noutput y\noutput du", 18},
+		{"rotary embedding", "a = Mul(x, c)\nb = Mul(z, c)\ny = Add(a, b)\noutput y", 7},
+		{"bias and three activations", "b = Add(x, c)\ng = Gelu(b)\nt = Tanh(g)\ny = Mul(t, z)\noutput y", 9},
+	} {
+		text := fmt.Sprintf("x f32[%[1]d,%[2]d] = param\nz f32[%[1]d,%[2]d] = param\nu f32[%[1]d,%[2]d] = param\nv f32[%[1]d,%[2]d] = param\nc f32[%[2]d] = param\n%[3]s", lines, width, r.text)
+		cases = append(cases, &vulkanCase{group: "chains", name: r.name, work: r.passes * wide, unit: "B", bytes: r.passes * wide, job: written(text), rivals: []vulkanRival{oneByOne}})
+	}
+	for _, z := range []struct {
+		name string
+		spec zoo.Spec
+		dims map[string]int64
+	}{
+		{"Llama of 2 layers, batch 2, 64 tokens, AdamW", zoo.Spec{Family: "llama", Layers: 2}, map[string]int64{"batch": 2, "seq": 64}},
+	} {
+		cases = append(cases, &vulkanCase{group: "chains", name: z.name, work: 1, unit: "step", rivals: []vulkanRival{oneByOne},
+			job: func() (job, error) { return zooStep(z.spec, "adamw", z.dims) }})
+	}
+	return cases
 }
 
 // The bars of steps are what 15 ms are on lavapipe 25.0.7 with two threads

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"memopt/planner"
 )
@@ -62,5 +63,24 @@ func Arena(w io.Writer, p *planner.Plan) error {
 			place("writes", r)
 		}
 	}
+	return nil
+}
+
+// Chains prints which elementwise launches run as one where those are fused, and
+// what that is for.
+func Chains(w io.Writer, p *planner.Plan) error {
+	_, c, err := p.Chained()
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"chains", "stored", "bytes less", "shape", "operators, in order"}}
+	for _, r := range c.Rows {
+		rows = append(rows, []string{fmt.Sprint(r.Count), fmt.Sprintf("%d of %d", r.Stored, len(r.Operators)), Thousands(r.Saved),
+			strings.ReplaceAll(fmt.Sprint(r.Shape), " ", ", "), strings.Join(r.Operators, ", ")})
+	}
+	if len(rows) > 1 {
+		Table(w, "rrrll", rows)
+	}
+	fmt.Fprintln(w, c)
 	return nil
 }
