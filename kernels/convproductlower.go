@@ -53,7 +53,9 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 	s.turns, s.span = min(down.step, far+1), far/down.step
 	planes := across.n * s.turns
 	row := max(1, groups*channels*planes*s.width)
-	const most, fewest = spreadBytes / 4, 8
+	// No more than a part of the image, so that it is never what takes the memory.
+	const part, fewest = 6, 2
+	most := min(spreadBytes/4, samples*groups*channels*size[0]*size[1]/part)
 	s.rows = min(places[0], max(fewest, most/row-s.span))
 	s.rows = ceilDiv(places[0], ceilDiv(places[0], s.rows))
 	s.group = channels * planes * s.plane()
