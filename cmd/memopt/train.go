@@ -42,7 +42,8 @@ var trainCommand = &cli.Command{
 		&cli.StringFlag{Name: "record", Usage: "`FILE` write what each node took (median), for --profile"},
 		htmlFlag("write a page that stands alone: the loss, promised beside measured, and the plan as plan --html shows it"),
 		&cli.StringFlag{Name: "check", Usage: "`FILE` compare loss and gradients of one step with an npz (input.*, loss, grad.*)"},
-		&cli.Float64Flag{Name: "tolerance", Value: 1e-4, Usage: "`X` relative error that --check allows (default 1e-4)"},
+		&cli.StringFlag{Name: "against", Usage: "`DEVICE` do one step on two devices, with everything kept, and list the values at which they part"},
+		&cli.Float64Flag{Name: "tolerance", Value: 1e-4, Usage: "`X` relative error that --check and --against allow (default 1e-4)"},
 		&cli.StringFlag{Name: "dump", Usage: "`FILE` write inputs, loss and gradients of one step (npz)"},
 	),
 	Action: func(c *cli.Context) error {
@@ -57,28 +58,30 @@ var trainCommand = &cli.Command{
 		if err := trainFlags(c); err != nil {
 			return err
 		}
-		if c.IsSet("check") || c.IsSet("dump") {
+		if oneStep(c) {
 			return compare(c, cfg, asJSON)
 		}
 		return train(c, cfg, asJSON)
 	},
 }
 
+// oneStep reports whether a flag asks for one step without an update.
+func oneStep(c *cli.Context) bool { return c.IsSet("check") || c.IsSet("dump") || c.IsSet("against") }
+
 // trainFlags finds flags that have no effect beside others, or no place to
 // write to.
 func trainFlags(c *cli.Context) error {
-	oneStep := c.IsSet("check") || c.IsSet("dump")
 	for _, flag := range []string{"save", "save-every", "resume", "record", "html"} {
-		if oneStep && c.IsSet(flag) {
-			return usage("--%s has no place beside --check and --dump, which run one step without an update", flag)
+		if oneStep(c) && c.IsSet(flag) {
+			return usage("--%s has no place beside --check, --dump and --against, which run one step without an update", flag)
 		}
 	}
-	if oneStep && c.IsSet("steps") {
-		warn(c, "--check and --dump run one step without an update, whatever --steps says")
+	if oneStep(c) && c.IsSet("steps") {
+		warn(c, "--check, --dump and --against run one step without an update, whatever --steps says")
 	}
 	switch t := c.Float64("tolerance"); {
-	case c.IsSet("tolerance") && !c.IsSet("check"):
-		return usage("--tolerance is for --check, which is not given")
+	case c.IsSet("tolerance") && !c.IsSet("check") && !c.IsSet("against"):
+		return usage("--tolerance is for --check and --against, of which none is given")
 	case !(t >= 0):
 		return usage("--tolerance is a relative error like 1e-4, not %v", t)
 	case c.IsSet("save-every") && c.Int("save-every") < 1:
@@ -216,7 +219,7 @@ func (s *steps) done(step, of int, loss float64, took time.Duration) {
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d.Microseconds())/1000) }
 
-// compare is train --check and --dump: one step without an update.
+// compare is train --check, --dump and --against: one step without an update.
 func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	reference := c.String("check")
 	if reference == "" {
@@ -252,8 +255,20 @@ func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	lines := report.Lines(check.Plan, check.Trace)
 	limit := c.Float64("tolerance")
 	wrong := mistakes(check, limit)
+	var partings []memopt.Parting
+	if other := c.String("against"); other != "" {
+		done := busy(c, "running it on both devices")
+		partings, err = memopt.Against(model, reference, other, limit)
+		done()
+		if err != nil {
+			return err
+		}
+	}
 	if asJSON {
 		f := checkJSON(check, lines)
+		if c.IsSet("against") {
+			f.Against = partingsJSON(c.String("against"), limit, partings)
+		}
 		if c.IsSet("check") {
 			f.Check = comparison(check, limit, wrong == "")
 		}
@@ -282,6 +297,9 @@ func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		report.Measured(c.App.Writer, lines)
 		report.Workspace(c.App.Writer, check.Trace)
 		deviceMemory(c.App.Writer, check.Memory)
+		if c.IsSet("against") {
+			writePartings(c.App.Writer, c.String("against"), limit, partings)
+		}
 	}
 	if c.IsSet("check") && wrong != "" {
 		return cannot{fmt.Sprintf("the step differs from %s by more than %g: %s", filepath.Base(reference), limit, wrong)}

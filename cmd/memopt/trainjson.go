@@ -11,20 +11,21 @@ import (
 
 // trainFile is the JSON of train.
 type trainFile struct {
-	Format    string      `json:"format"`
-	Device    string      `json:"device"`
-	Steps     int         `json:"steps"`
-	FirstStep int         `json:"first_step"` // done before, by a resumed run
-	Loss      []number    `json:"loss"`
-	StepMS    []float64   `json:"step_ms"`
-	Skipped   []int       `json:"skipped,omitempty"` // steps whose update was left out
-	LossScale float64     `json:"loss_scale,omitempty"`
-	Memory    trainMemory `json:"memory"`
-	Chains    *chainsFile `json:"chains,omitempty"`
-	Check     *checkFile  `json:"check,omitempty"`
-	Lossy     *lossyFile  `json:"lossy,omitempty"`
-	Stopped   string      `json:"stopped,omitempty"`
-	Warnings  []string    `json:"warnings"`
+	Format    string        `json:"format"`
+	Device    string        `json:"device"`
+	Steps     int           `json:"steps"`
+	FirstStep int           `json:"first_step"` // done before, by a resumed run
+	Loss      []number      `json:"loss"`
+	StepMS    []float64     `json:"step_ms"`
+	Skipped   []int         `json:"skipped,omitempty"` // steps whose update was left out
+	LossScale float64       `json:"loss_scale,omitempty"`
+	Memory    trainMemory   `json:"memory"`
+	Chains    *chainsFile   `json:"chains,omitempty"`
+	Check     *checkFile    `json:"check,omitempty"`
+	Against   *partingsFile `json:"against,omitempty"`
+	Lossy     *lossyFile    `json:"lossy,omitempty"`
+	Stopped   string        `json:"stopped,omitempty"`
+	Warnings  []string      `json:"warnings"`
 }
 
 // trainMemory is the total and its parts, by the space of the device they lie
@@ -74,6 +75,22 @@ func chainsJSON(c *planner.Chains) *chainsFile {
 	}
 	before, after := c.Launches()
 	return &chainsFile{before, after, c.Saved}
+}
+
+// partingsFile is where two devices part.
+type partingsFile struct {
+	Device    string        `json:"device"`
+	Tolerance number        `json:"tolerance"`
+	Values    []partingFile `json:"values"`
+}
+
+type partingFile struct {
+	Value  string `json:"value"`
+	Node   string `json:"node"`
+	Op     string `json:"op"`
+	Shape  []int  `json:"shape"`
+	RelErr number `json:"rel_err"`
+	Off    int    `json:"elements_off"`
 }
 
 type checkFile struct {
@@ -148,6 +165,14 @@ func comparison(c *memopt.Check, limit float64, ok bool) *checkFile {
 		Missing: append([]string{}, c.Missing...), Unchecked: append([]string{}, c.Unchecked...), Tolerance: number(limit), OK: ok}
 	for _, p := range c.Params {
 		f.All = append(f.All, paramJSON(p))
+	}
+	return f
+}
+
+func partingsJSON(device string, limit float64, all []memopt.Parting) *partingsFile {
+	f := &partingsFile{Device: device, Tolerance: number(limit), Values: []partingFile{}}
+	for _, p := range all {
+		f.Values = append(f.Values, partingFile{p.Value, p.Node, p.Op, append([]int{}, p.Shape...), number(p.RelErr), p.Off})
 	}
 	return f
 }

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"memopt/memopt"
+	"memopt/memopt/report"
+)
+
+// writePartings lists the values at which a step parts from another device's.
+func writePartings(w io.Writer, device string, limit float64, all []memopt.Parting) {
+	if len(all) == 0 {
+		fmt.Fprintf(w, "\nno value parts from %s's by more than %g, relative\n", device, limit)
+		return
+	}
+	const few = 10
+	rows := [][]string{{fmt.Sprintf("parts from %s", device), "operator", "relative", "elements off"}}
+	for _, p := range all[:min(few, len(all))] {
+		n := 1
+		for _, d := range p.Shape {
+			n *= d
+		}
+		rows = append(rows, []string{p.Value, p.Op, fmt.Sprintf("%.2e", p.RelErr), fmt.Sprintf("%d of %d", p.Off, n)})
+	}
+	fmt.Fprintln(w)
+	report.Table(w, "llrr", rows)
+	if more := len(all) - few; more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
+	}
+}
