@@ -85,10 +85,7 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 	}
 	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = Size{}, Size{}, 0, 0, nil, nil
 	p := &Plan{Graph: g, Request: r, m: m}
-	if p.Baseline, err = m.baseline(base); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	p.Floor = m.floor()
+	p.Baseline, p.Floor = m.summary(base), m.floor()
 	return &search{m: m, base: base, plan: p, forced: make([]bool, len(g.Nodes))}, nil
 }
 

@@ -80,6 +80,16 @@ func (l *largest) request(size int64) Request {
 	return r
 }
 
+// question is the request for a size that is only tried: where no cost is over
+// a limit, what it is told beside does not matter.
+func (l *largest) question(size int64) Request {
+	r := l.request(size)
+	if r.MaxOverhead == 0 {
+		r.Plain = nil
+	}
+	return r
+}
+
 // search finds the largest size above least and up to most; least if there is
 // none.
 func (l *largest) search(least, most int64) (int64, error) {
@@ -114,7 +124,7 @@ const growth = 4
 // try solves a size. If it fits, the same decisions are followed as far as they
 // go, but not beyond most.
 func (l *largest) try(size, most int64) (fits bool, err error) {
-	s, err := newSearch(l.g, l.request(size))
+	s, err := newSearch(l.g, l.question(size))
 	if err != nil {
 		return false, nil // the model has no such size
 	}
@@ -230,7 +240,7 @@ func (l *largest) fits(w way, size int64) bool {
 	if err != nil {
 		return false
 	}
-	if m.beside(l.request(size)) != nil {
+	if m.beside(l.question(size)) != nil {
 		return false
 	}
 	c, err := m.candidateOf(w.steps)
