@@ -76,6 +76,7 @@ type evidence struct {
 	least float64   // extra cost in units
 	at    []bounded // the places that say so, best first
 	ok    bool      // there may be a plan
+	route route     // launches that were found on the way, if any
 
 	refined bool
 }

@@ -38,8 +38,9 @@
 //     falls into small parts, as it does but for long chains.
 //   - split.go and stretch.go raise the bound where a plan is not near it: by
 //     that or by cases of how many grains are kept, and by several places together.
-//   - tight.go raises it near the end of the order, where few large values are in
-//     question, by what may be there from launch to launch.
+//   - tight.go raises it from the end of the order on, as far as few large values
+//     are in question, by what may be there from launch to launch. On chains that
+//     finds the cheapest launches, too.
 //   - repair.go forgets, at the peak, what takes most bytes off for the least
 //     cost; takeback.go remembers what turned out to fit.
 //   - starts.go makes plans to begin with of what the cuts keep. Equal layers,

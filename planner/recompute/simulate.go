@@ -108,6 +108,13 @@ func (s *simulator) begin() {
 	s.launches, s.instances, s.overs, s.extra = 0, 0, 0, 0
 }
 
+// free begins a walk that is of no plan.
+func (s *simulator) free(limit int64) {
+	s.begin()
+	s.limit, s.kept, s.whole = limit, false, false
+	s.walks++
+}
+
 // run simulates a plan. It reports false if the walk took too many launches.
 func (s *simulator) run(p plan, limit int64) bool {
 	if s.whole && s.eager == nil && limit == s.limit && slices.Equal(p.gone, s.walked.gone) && slices.Equal(p.events, s.walked.events) {

@@ -142,6 +142,9 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 		} else if best.gone != nil {
 			cheapest = append(cheapest, best.clone)
 		}
+		if r := e.route; r.launches != nil && r.extra <= max(least+wide*s.total, most) && r.extra < x.extra {
+			return Answer{r.launches, r.peak, r.extra, min(least, r.extra)}, true
+		}
 	}
 	var walks []func() plan
 	if x.extra > max(least+wide*s.total, most) && len(s.p.Cost) <= mostRefined {
@@ -181,6 +184,9 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 		least = x.extra
 		e.least = least / s.unit
 		s.proven[limit] = e
+	}
+	if r := e.route; r.launches != nil && r.extra < x.extra {
+		return Answer{r.launches, r.peak, r.extra, least}, true
 	}
 	if x.best.gone == nil {
 		return Answer{}, false

@@ -51,7 +51,8 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 		e.least = max(e.least, s.stretches(e.at, limit))
 	}
 	if e.least < target {
-		e.least = max(e.least, s.tails(e.at, limit, target*s.unit)/s.unit)
+		least, route := s.tails(e.at, limit, target*s.unit)
+		e.least, e.route = max(e.least, least/s.unit), route
 	}
 	if math.IsInf(e.least, 1) {
 		e = evidence{}

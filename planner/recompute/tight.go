@@ -2,7 +2,7 @@ package recompute
 
 import (
 	"cmp"
-	"math/bits"
+	"math"
 	"slices"
 )
 
@@ -15,22 +15,28 @@ import (
 // the search ends.
 //
 // A state promises, for each place behind it with a bound, what must run again
-// for the operators up to there besides that bound.
+// for the operators up to there besides that bound. So places are looked at from
+// the last on: what is found for one makes the promises before it better. For
+// chains of layers that goes all the way to the front, and then the launches found
+// are the cheapest there are, but for what is little.
 type tight struct {
 	s     *Solver
 	limit int64
 	most  float64 // what promises to cost as much is not looked at
 
-	values []int32 // the large ones
-	bit    []int32 // by value: its place in values, −1
-	ins    []large // by operator
-	outs   []large
-	makers []int32 // operators that may run again and make large values
-	asked  []int32 // by place in values: the last operator that reads it, or what is made of it
-	first  []int64 // by operator: bytes of other values while it first runs
-	idle   []int64 // by place: bytes of other values while something runs again there
-	again  []int64 // by operator: bytes of other values for it to run again
-	behind []check // places with a bound, the last ones first
+	bit     []int32 // by value: its number if it is large, −1
+	bytes   []int64 // by number
+	maker   []int32 // by number
+	ins     []large // by operator
+	outs    []large
+	through []bool  // by operator: what it reads has the number of what it makes
+	makers  []int32 // operators that may run again and make large values
+	asked   []int32 // by number: the last operator that reads it, or what is made of it
+	first   []int64 // by operator: bytes of other values while it first runs
+	idle    []int64 // by place: bytes of other values while something runs again there
+	again   []int64 // by operator: bytes of other values for it to run again
+	behind  []check // places with a bound, the last ones first
+	wanted  []large // by place: what is read from there up to the next with a bound
 
 	states []tightState
 	known  map[whereabouts]int32
@@ -40,40 +46,11 @@ type tight struct {
 	work   int
 }
 
-// large is a set of large values.
-type large [2]uint64
-
-// mostLarge is how many there may be. What is less than one of so many parts of
-// the limit is small.
+// What is large, and what an operator may cost that is not asked for.
 const (
-	mostLarge = 128
-	small     = 1024
+	small  = 1024 // a value is small if it is less than one of so many parts of the limit
+	little = 8192 // one of so many parts of the whole cost
 )
-
-func (l large) with(b int32) large    { l[b>>6] |= 1 << (b & 63); return l }
-func (l large) without(b int32) large { l[b>>6] &^= 1 << (b & 63); return l }
-func (l large) or(m large) large      { return large{l[0] | m[0], l[1] | m[1]} }
-func (l large) minus(m large) large   { return large{l[0] &^ m[0], l[1] &^ m[1]} }
-func (l large) empty() bool           { return l[0]|l[1] == 0 }
-
-// lowest is what each begins with.
-func (l large) lowest() int32 {
-	if l[0] != 0 {
-		return int32(bits.TrailingZeros64(l[0]))
-	}
-	return int32(64 + bits.TrailingZeros64(l[1]))
-}
-
-// each goes through a set.
-func (l large) each(yield func(b int32) bool) {
-	for w, rest := range l {
-		for ; rest != 0; rest &= rest - 1 {
-			if !yield(int32(w<<6 + bits.TrailingZeros64(rest))) {
-				return
-			}
-		}
-	}
-}
 
 // check is a place, and what runs again behind its operator at least.
 type check struct {
@@ -90,7 +67,9 @@ type whereabouts struct {
 // tightState is the cheapest way to its whereabouts so far.
 type tightState struct {
 	whereabouts
-	cost float64
+	cost   float64
+	before int32 // the state that it was reached from, −1
+	ran    int32 // the operator that ran between, −1
 }
 
 // promise is a state in the queue, with what it costs at least in the end.
@@ -108,22 +87,49 @@ func (s *Solver) newTight(limit int64, most float64) *tight {
 	p := s.p
 	n := len(p.Cost)
 	x := &tight{s: s, limit: limit, most: most, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
-		first: make([]int64, n), idle: s.across(), again: make([]int64, n), marked: make([]int32, n)}
-	for v, bytes := range p.Bytes {
-		if x.bit[v] = -1; s.may(int32(v)) && bytes > limit/small {
-			x.values = append(x.values, int32(v))
-		}
-	}
-	slices.SortStableFunc(x.values, func(a, b int32) int { return cmp.Compare(p.Bytes[b], p.Bytes[a]) })
-	x.values = x.values[:min(mostLarge, len(x.values))]
-	for b, v := range x.values {
-		x.bit[v] = int32(b)
-		x.asked = append(x.asked, s.spans[v].last)
-	}
+		first: make([]int64, n), idle: s.across(), again: make([]int64, n), marked: make([]int32, n), through: make([]bool, n), wanted: make([]large, n+1)}
+	x.choose()
 	for op := int32(n) - 1; op >= 0; op-- {
 		x.number(op)
 	}
 	return x
+}
+
+// choose numbers the large values. One that only one operator reads, which makes a
+// value of it alone for little, has the number of that value: whoever has the one
+// may as well have the other.
+func (x *tight) choose() {
+	s, p := x.s, x.s.p
+	into := make([]int32, len(p.Bytes))
+	var all []int32
+	for v, bytes := range p.Bytes {
+		into[v] = int32(v)
+		if x.bit[v] = -1; s.may(int32(v)) && bytes > x.limit/small {
+			all = append(all, int32(v))
+		}
+	}
+	for op := int32(len(p.Cost)) - 1; op >= 0; op-- {
+		ins, outs := p.Inputs.Of(op), p.Outputs.Of(op)
+		if len(ins) == 1 && len(outs) == 1 && p.Again[op] && p.Cost[op] < s.total/little && s.may(ins[0]) && s.may(outs[0]) &&
+			len(s.uses.Of(ins[0])) == 1 && p.Bytes[ins[0]] >= p.Bytes[outs[0]] {
+			into[ins[0]] = into[outs[0]]
+			x.through[op] = true
+		}
+	}
+	slices.SortStableFunc(all, func(a, b int32) int { return cmp.Compare(p.Bytes[into[b]], p.Bytes[into[a]]) })
+	for _, v := range all {
+		w := into[v]
+		if x.bit[w] < 0 && len(x.bytes) < mostLarge && p.Bytes[w] > x.limit/small {
+			x.bit[w] = int32(len(x.bytes))
+			x.bytes = append(x.bytes, p.Bytes[w])
+			x.maker = append(x.maker, s.sim.maker[w])
+			x.asked = append(x.asked, s.spans[w].last)
+		}
+		b := x.bit[w]
+		if x.bit[v] = b; b >= 0 {
+			x.maker[b] = min(x.maker[b], s.sim.maker[v])
+		}
+	}
 }
 
 // number fills in the tables of an operator, those behind it first.
@@ -149,7 +155,7 @@ func (x *tight) number(op int32) {
 		}
 	}
 	x.first[op], x.again[op] = x.idle[op]+other, other
-	if p.Again[op] && !x.outs[op].empty() {
+	if p.Again[op] && !x.outs[op].empty() && !x.through[op] {
 		x.makers = append(x.makers, op)
 	}
 	first, again := false, false // it may lie over another value
@@ -167,9 +173,11 @@ func (x *tight) number(op int32) {
 }
 
 // tails raises what is known of places, from the last on, by what it costs to go
-// on from there, as long as that is quickly found. It returns the best bound.
-func (s *Solver) tails(at []bounded, limit int64, target float64) (least float64) {
+// on from there, as long as that is quickly found. It returns the best bound, and
+// the cheapest launches met that do so and are within the limit before, too.
+func (s *Solver) tails(at []bounded, limit int64, target float64) (least float64, best route) {
 	x := s.newTight(limit, target)
+	best.extra = math.Inf(1)
 	places := slices.Clone(at)
 	slices.SortFunc(places, func(a, b bounded) int { return cmp.Compare(b.c.at, a.c.at) })
 	x.behind = []check{{int32(len(s.p.Cost)) - 1, 0}}
@@ -178,72 +186,142 @@ func (s *Solver) tails(at []bounded, limit int64, target float64) (least float64
 			x.behind = append(x.behind, check{at, least})
 		}
 	}
-	for _, b := range places {
+	cuts := 0.0 // the best bound of cuts so far
+	for i, b := range places {
 		know(b.c.at, b.bound*s.unit)
-		bound, all := x.from(b.c.at)
+		if cuts = max(cuts, b.bound); b.bound < cuts*nearly && i < len(places)-1 {
+			continue // hardly more than from the place behind it
+		}
+		bound, end, all := x.from(b.c.at)
 		if know(b.c.at-1, bound); !all { // nor will it be from places before
 			break
 		}
+		if end >= 0 {
+			if r := x.way(end, b.c.at); r.peak <= limit && r.extra < best.extra {
+				best = r
+			}
+		}
 	}
 	s.spent += int64(x.work)
-	return least
+	return least, best
 }
 
-// mostTail is what may be looked at for one tail.
-const mostTail = 1 << 14
+const (
+	mostBegun = 1 << 17 // looks for sets to begin a tail with
+	mostTail  = 1 << 18 // what may be looked at for one
+	mostTails = 3 << 17 // the same for all of a limit
+	mostLoose = 1 << 14 // the same if what may be there is not listed
+)
 
 // from is what it costs to go on from a place at least, whatever of the large
-// values is there, and whether the search came to its end.
-func (x *tight) from(place int32) (least float64, all bool) {
+// values is there, the state in which that ends, −1 if it is not below most, and
+// whether the search came to its end.
+func (x *tight) from(place int32) (least float64, end int32, all bool) {
 	x.states, x.queue, x.known = x.states[:0], x.queue[:0], map[whereabouts]int32{}
 	var there large
-	for b, v := range x.values {
-		if x.s.sim.maker[v] < place {
+	for b, op := range x.maker {
+		if op < place {
 			there = there.with(int32(b))
 		}
 	}
-	until := x.work + mostTail
-	x.reach(there, place, 0)
+	c := 0
+	for op := int32(len(x.ins)) - 1; op >= place; op-- {
+		x.wanted[op] = x.ins[op]
+		bounded := c
+		for c < len(x.behind) && x.behind[c].at == op {
+			c++
+		}
+		if c == bounded {
+			x.wanted[op] = x.wanted[op].or(x.wanted[op+1])
+		}
+	}
+	until := min(x.work+mostTail, mostTails)
+	if !x.begin(there, place) {
+		until = min(until, x.work+mostLoose)
+		x.reach(tightState{whereabouts{there, place}, 0, -1, -1})
+	}
 	for len(x.queue) > 0 {
 		top := x.queue.pop()
 		st := x.states[top.state]
-		if end := int(st.place) == len(x.ins); end || x.work > until {
-			return top.least, end
+		if int(st.place) == len(x.ins) {
+			return top.least, top.state, true
+		}
+		if x.work > until {
+			return top.least, -1, false
 		}
 		if top.cost == st.cost {
-			x.expand(st)
+			x.expand(top.state)
 		}
 	}
-	return x.most, true
+	return x.most, -1, true
+}
+
+// begin goes to every set that may be there at a place and leaves no room for
+// more, of some values, unless there are very many.
+func (x *tight) begin(from large, place int32) bool {
+	var order []int32
+	behind := []int64{0} // bytes of the last ones
+	for b := range from.each {
+		if x.asked[b] >= place {
+			order = append(order, b)
+		}
+	}
+	for _, b := range slices.Backward(order) {
+		behind = append(behind, behind[len(behind)-1]+x.bytes[b])
+	}
+	var sets []large
+	looks := 0
+	var choose func(i int, set large, room, least int64) bool
+	choose = func(i int, set large, room, least int64) bool {
+		if looks++; looks > mostBegun {
+			return false
+		}
+		if least <= room-behind[len(order)-i] {
+			return true // something that was left out fits
+		}
+		if i == len(order) {
+			sets = append(sets, set)
+			return true
+		}
+		b := order[i]
+		return (x.bytes[b] > room || choose(i+1, set.with(b), room-x.bytes[b], least)) && choose(i+1, set, room, min(least, x.bytes[b]))
+	}
+	if !choose(0, large{}, x.limit-x.idle[place], math.MaxInt64) {
+		return false
+	}
+	for _, set := range sets {
+		x.reach(tightState{whereabouts{set, place}, 0, -1, -1})
+	}
+	return true
 }
 
 // expand goes everywhere from a state. Something is forgotten only where some
 // launch does not fit: what fits may be run before.
-func (x *tight) expand(st tightState) {
-	fits := true
+func (x *tight) expand(i int32) {
+	st, fits := x.states[i], true
 	for _, op := range x.makers {
 		if op < st.place && !x.outs[op].minus(st.there).empty() && x.ins[op].minus(st.there).empty() {
-			fits = x.run(st, op) && fits
+			fits = x.run(i, op) && fits
 		}
 	}
 	if x.ins[st.place].minus(st.there).empty() {
-		fits = x.run(st, st.place) && fits
+		fits = x.run(i, st.place) && fits
 	}
 	if fits {
 		return
 	}
 	for b := range st.there.each {
-		x.reach(st.there.without(b), st.place, st.cost)
+		x.reach(tightState{whereabouts{st.there.without(b), st.place}, st.cost, i, -1})
 	}
 }
 
 // run goes where an operator leads to that runs next. It reports whether it fits
 // beside everything that is there.
-func (x *tight) run(st tightState, op int32) bool {
-	p := x.s.p
+func (x *tight) run(i, op int32) bool {
+	p, st := x.s.p, x.states[i]
 	after, bytes := st.there.or(x.outs[op]), int64(0)
 	for b := range after.each {
-		bytes += p.Bytes[x.values[b]]
+		bytes += x.bytes[b]
 	}
 	place, cost := st.place, st.cost
 	if op == place {
@@ -254,27 +332,26 @@ func (x *tight) run(st tightState, op int32) bool {
 		cost += p.Cost[op]
 	}
 	if bytes <= x.limit {
-		x.reach(after, place, cost)
+		x.reach(tightState{whereabouts{after, place}, cost, i, op})
 		return true
 	}
 	for _, v := range p.Over.Of(op) {
-		if b := x.bit[v]; b >= 0 && bytes-p.Bytes[p.Outputs.Of(op)[0]] <= x.limit {
-			x.reach(after.without(b), place, cost)
+		if b := x.bit[v]; b >= 0 && !x.through[op] && bytes-p.Bytes[p.Outputs.Of(op)[0]] <= x.limit {
+			x.reach(tightState{whereabouts{after.without(b), place}, cost, i, op})
 		}
 	}
 	return false
 }
 
 // reach notes a way to a state if it is the cheapest so far.
-func (x *tight) reach(there large, place int32, cost float64) {
-	for b := range there.each {
-		if x.asked[b] < place {
-			there = there.without(b)
+func (x *tight) reach(st tightState) {
+	for b := range st.there.each {
+		if x.asked[b] < st.place {
+			st.there = st.there.without(b)
 		}
 	}
-	st := tightState{whereabouts{there, place}, cost}
 	i, known := x.known[st.whereabouts]
-	if known && x.states[i].cost <= cost {
+	if known && x.states[i].cost <= st.cost {
 		return
 	}
 	least := x.promised(st)
@@ -288,21 +365,21 @@ func (x *tight) reach(there large, place int32, cost float64) {
 		x.known[st.whereabouts] = i
 		x.states = append(x.states, st)
 	}
-	x.queue.push(promise{least, cost, place, i})
+	x.queue.push(promise{least, st.cost, st.place, i})
 }
 
 // promised is what a state costs in the end at least.
 func (x *tight) promised(st tightState) (least float64) {
 	x.epoch++
 	x.work += stateWork
-	at, again := st.place, st.cost
+	again := st.cost
 	least = again
+	next := st.place // place up to which it is known what runs again
 	for _, c := range slices.Backward(x.behind) {
-		for ; at <= c.at; at++ {
-			again += x.missing(x.ins[at], st)
-		}
-		if c.at >= st.place {
+		if c.at >= next {
+			again += x.missing(x.wanted[next], st)
 			least = max(least, again+c.least)
+			next = c.at + 1
 		}
 	}
 	return least
@@ -318,7 +395,7 @@ func (x *tight) missing(want large, st tightState) (cost float64) {
 	for todo := want.minus(st.there); !todo.empty(); {
 		b := todo.lowest()
 		todo = todo.without(b)
-		op := x.s.sim.maker[x.values[b]]
+		op := x.maker[b]
 		if op >= st.place || x.marked[op] == x.epoch {
 			continue
 		}
@@ -328,4 +405,42 @@ func (x *tight) missing(want large, st tightState) (cost float64) {
 		todo = todo.or(x.ins[op].minus(st.there))
 	}
 	return cost
+}
+
+// way is the launches that lead to a state from a place on.
+func (x *tight) way(end, from int32) route {
+	var states []tightState
+	for i := end; i >= 0; i = x.states[i].before {
+		states = append(states, x.states[i])
+	}
+	sim := x.s.sim
+	sim.free(x.limit)
+	for op := range from {
+		sim.walk(op)
+	}
+	place := from
+	for _, st := range slices.Backward(states) {
+		switch {
+		case st.ran == place:
+			sim.walk(place)
+		case st.ran >= 0:
+			sim.again(st.ran, place)
+		}
+		place = st.place
+		for v, b := range x.bit {
+			if b >= 0 && !st.there.has(b) {
+				sim.instance[v] = -1
+			}
+		}
+	}
+	sim.work += int64(sim.launches)
+	sim.count()
+	return route{slices.Clone(sim.ops[:sim.launches]), sim.peak, sim.extra}
+}
+
+// route is launches that were found other than by a plan.
+type route struct {
+	launches []int32
+	peak     int64
+	extra    float64
 }
