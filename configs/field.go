@@ -83,7 +83,7 @@ var fields = []field{
 	row("chunk_loss", func(c *Config) *string { return &c.ChunkLoss }, switchOr("auto"), "auto",
 		"Whether a linear layer and the cross entropy behind it are computed some rows at a time, so that the scores of all rows are never there at once; they are computed again for the backward pass. The bits are the same. Auto does so where a budget is asked for and it costs less than other ways, or nothing else fits."),
 	row("flash_attention", func(c *Config) *string { return &c.Flash }, choice([]string{"on", "off"}, nil), "off",
-		"Whether attention is computed some queries at a time, so that the scores of all are never there at once and its probabilities are not kept; they are computed again for the backward pass."),
+		"Whether attention is computed by tiles, so that the scores of all are never there at once and its probabilities are not kept; they are computed again for the backward pass."),
 	row("fuse_chains", func(c *Config) *string { return &c.FuseChains }, switchOr("auto"), "auto",
 		"Whether elementwise operators that read the same, or what others of them make, run as one. Bytes and bits are the same. Auto does so on devices that run kernels."),
 	row("lossy", func(c *Config) *string { return &c.Lossy }, choice(lossies, map[string]string{"f16": "fp16", "f8": "fp8"}), "off",

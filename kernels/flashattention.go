@@ -2,34 +2,40 @@ package kernels
 
 import (
 	"math"
+	"slices"
 
 	"memopt/memopt/graph"
 )
 
-// FlashAttention is attention by strips: the scores of some queries at a time are
-// computed in work space, all keys of each, and gone when their rows of Y are there. The
-// gradient computes them again, so neither scores nor probabilities are kept; what the
-// backward pass needs is Q, K and V. A strip has whole rows, so its softmax is the
-// plain one, with no running sums to mend. It stands for its pieces where a caller
-// of Clean lets it.
+// FlashAttention is attention by tiles: the scores of some queries for some keys are
+// computed, used and gone. What is known of a row when a tile comes is the greatest
+// score so far and what the exponentials add up to; where a greater one comes, both
+// that sum and Y are brought down. The logarithm of the sum is kept, one number
+// a query: by it the gradient has each probability from its score alone, so it goes by
+// tiles, too, and neither scores nor probabilities are ever there as a whole. What the
+// backward pass needs is Q, K, V, Y and that number. It stands for its pieces
+// where a caller of Clean lets it.
 var FlashAttention = define(graph.Op{
 	Name:   "FlashAttention",
 	Domain: own,
-	Doc:    "softmax(scale·Q·Kᵀ + bias)·V, some queries at a time; keys are seen from −left to right of a query, −1 is no limit, others count as fill",
+	Doc:    "softmax(scale·Q·Kᵀ + bias)·V by tiles, and log Σ eˣ of each query's scores; keys are seen from −left to right of a query, −1 is no limit, others count as fill",
 	In:     "Q, K, V, bias?",
-	Out:    "Y",
+	Out:    "Y, LSE",
 	Attrs:  flashAttrs,
 	Infer: func(n *graph.Node) {
 		inferFlash(n, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3))
 		q, v := n.Inputs[0], n.Inputs[2]
 		last := q.Rank() - 1
-		shape := append(append(graph.Shape{}, q.Shape[:last]...), v.Shape[last])
-		n.Set(0, q.Type, shape)
+		n.Set(0, q.Type, slices.Concat(q.Shape[:last], v.Shape[last:]))
+		t, each := lseOf(q)
+		n.Set(1, t, each)
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		q, k, v, bias := n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3)
-		attrs := flashAttrsOf(n)
-		d := b.Ops(own+".FlashAttentionGrad", attrs, 3, dy[0], q, k, v, bias)
+		if dy[0] == nil {
+			dy[0] = expandTo(b, num(b, n.Outputs[0], 0), n.Outputs[0].Shape)
+		}
+		d := b.Ops(own+".FlashAttentionGrad", flashAttrsOf(n), 3, dy[0], q, k, v, n.Outputs[0], n.Outputs[1], bias, dy[1])
 		if bias == nil {
 			return d
 		}
@@ -41,34 +47,46 @@ var FlashAttention = define(graph.Op{
 			}
 			return b.Op(own+".BandMask", graph.A{"left": n.Int("left"), "right": n.Int("right"), "fill": fill}, x)
 		}
-		p := b.Op("Softmax", nil, band(b.Op("Add", nil, scores, bias), n.Float("fill")))
+		softmax := "Softmax"
+		if n.Int("safe") != 0 {
+			softmax = own + ".SafeSoftmax"
+		}
+		p := b.Op(softmax, nil, band(b.Op("Add", nil, scores, bias), n.Float("fill")))
 		flow := b.Op(microsoft+".SoftmaxGrad_13", nil, product{transB: true, alpha: 1}.node(b, dy[0], v), p)
+		if dy[1] != nil {
+			flow = b.Op("Add", nil, flow, b.Op("Mul", nil, p, cast(b, dy[1], p.Type)))
+		}
 		return append(d, sumTo(b, band(flow, 0), bias.Shape))
 	},
 	Eval: func(c *graph.Call) {
 		f := newFlash(c, 0)
 		p := make([]float64, f.keys)
 		f.each(func(z, i int) {
-			f.probabilities(z, i, p)
+			f.scores(z, i, p)
+			top, total := greatestOf(p), 0.0
+			for j, x := range p {
+				p[j] = math.Exp(x - top)
+				total += p[j]
+			}
+			log := top + math.Log(total)
+			if f.safe && !(total > 0) {
+				clear(p)
+				total, log = 1, math.Inf(1)
+			}
 			for e := range f.out {
 				sum := 0.0
 				for j, x := range p {
-					sum += x * f.v.Float((z*f.keys+j)*f.out+e)
+					sum += x / total * f.v.Float((z/f.share*f.keys+j)*f.out+e)
 				}
 				c.Out[0].SetFloat((z*f.queries+i)*f.out+e, sum)
 			}
+			c.Out[1].SetFloat(z*f.queries+i, log)
 		})
 	},
-	Fast: func(c *graph.Call) {
-		if c.In[0].Type != graph.Float32 {
-			c.Node.Op.Eval(c)
-			return
-		}
-		newFlash(c, 0).fast(c.Out[0].F32())
-	},
-	Scratch:   func(n *graph.Node) graph.Dim { return flashScratch(n, 0, 1) },
+	Fast:      flashFast(0, (*flash).fast),
+	Scratch:   func(n *graph.Node) graph.Dim { return flashScratch(n, 0) },
 	Fuse:      fuseFlashAttention,
-	Lower:     func(l *graph.Lowering) { lowerFlash(l, false) },
+	Lower:     lowerFlash,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 0, 1, 1) },
 	Recompute: graph.Heavy,
 	Samples: []string{
@@ -76,19 +94,36 @@ var FlashAttention = define(graph.Op{
 		"f32[2,2,7,4], f32[2,2,4,7], f32[2,2,7,4], f32[7,7]; scale=0.5 transK=1",
 		"f32[5,4], f32[5,4], f32[5,3]; right=0 fill=-1e30",
 		"f32[2,3,70,8], f32[2,3,9,8], f32[2,3,9,8], f32[2,1,70,9]; left=60 right=0 fill=-9.0",
-		"f32[3,66,4], f32[3,5,4], f32[3,5,4], f32[3,1,5]",
+		"f32[2,30,16], f32[2,22,16], f32[2,22,32]; left=4 right=0 fill=-1e30",
+		"f32[1,40,16], f32[1,300,16], f32[1,300,16]; left=9 right=2 fill=-1e30",
+		"f32[1,14,5], f32[1,5,300], f32[1,300,7]; transK=1",
+		"f32[2,3,9,4], f32[2,1,8,4], f32[2,1,8,6]; right=0 fill=-1e30",
+		"f32[3,66,4], f32[3,5,4], f32[3,5,4], f32[3,1,5]; safe=1",
 		"f64[2,3,4], f64[2,5,4], f64[2,5,6]; scale=0.5",
 		"f16[2,3,4], f16[2,5,4], f16[2,5,6]",
 		"f32[0,3,4], f32[0,5,4], f32[0,5,6]",
 	},
 })
 
-const flashAttrs = "scale float=1, transK int=0, left int=-1, right int=-1, fill float=0"
+// A row that is safe counts for 0 where its probabilities are no numbers; its logarithm is ∞.
+const flashAttrs = "scale float=1, transK int=0, left int=-1, right int=-1, fill float=0, safe int=0"
 
 func flashAttrsOf(n *graph.Node) graph.A {
-	return graph.A{"scale": n.Float("scale"), "transK": n.Int("transK"), "left": n.Int("left"), "right": n.Int("right"), "fill": n.Float("fill")}
+	return graph.A{"scale": n.Float("scale"), "transK": n.Int("transK"), "left": n.Int("left"), "right": n.Int("right"), "fill": n.Float("fill"), "safe": n.Int("safe")}
 }
 
+// lseOf is the type and shape of what is kept of each query: 16 bits are too few for a
+// logarithm that exponentials are taken by.
+func lseOf(q *graph.Value) (graph.DType, graph.Shape) {
+	t := graph.Float32
+	if q.Type == graph.Float64 {
+		t = q.Type
+	}
+	return t, slices.Concat(q.Shape[:q.Rank()-1], graph.Shape{graph.Num(1)})
+}
+
+// inferFlash: Q, K and V are as many matrices, or some of Q that are neighbours see
+// one of K and V.
 func inferFlash(n *graph.Node, q, k, v, bias *graph.Value) {
 	rank := q.Rank()
 	if !q.Type.IsFloat() || k.Type != q.Type || v.Type != q.Type || bias != nil && bias.Type != q.Type {
@@ -98,8 +133,10 @@ func inferFlash(n *graph.Node, q, k, v, bias *graph.Value) {
 		n.Fail("Q, K and V must be matrices, or as many of each, but are %s, %s and %s", q.Shape, k.Shape, v.Shape)
 	}
 	for i := range rank - 2 {
-		n.Same(q.Shape[i], k.Shape[i], "the dims before the matrices of Q and K")
-		n.Same(q.Shape[i], v.Shape[i], "the dims before the matrices of Q and V")
+		n.Same(k.Shape[i], v.Shape[i], "the dims before the matrices of K and V")
+		if i < rank-3 || !k.Shape[i].Is(1) {
+			n.Same(q.Shape[i], k.Shape[i], "the dims before the matrices of Q and K")
+		}
 	}
 	keys, width := k.Shape[rank-2], k.Shape[rank-1]
 	if n.Int("transK") != 0 {
@@ -127,11 +164,23 @@ var _ = define(graph.Op{
 	Name:   "FlashAttentionGrad",
 	Domain: own,
 	Doc:    "the gradients of FlashAttention for Q, K and V; computes the scores again",
-	In:     "dY, Q, K, V, bias?",
+	In:     "dY, Q, K, V, Y, LSE, bias?, dLSE?",
 	Out:    "dQ, dK, dV",
 	Attrs:  flashAttrs,
 	Infer: func(n *graph.Node) {
-		inferFlash(n, n.Inputs[1], n.Inputs[2], n.Inputs[3], n.In(4))
+		q, v := n.Inputs[1], n.Inputs[3]
+		inferFlash(n, q, n.Inputs[2], v, n.In(6))
+		y := slices.Concat(q.Shape[:q.Rank()-1], v.Shape[v.Rank()-1:])
+		t, each := lseOf(q)
+		for _, x := range []struct {
+			at    int
+			t     graph.DType
+			shape graph.Shape
+		}{{0, q.Type, y}, {4, q.Type, y}, {5, t, each}, {7, t, each}} {
+			if in := n.In(x.at); in != nil && (in.Type != x.t || !in.Shape.Equal(x.shape)) {
+				n.Fail("input %d is %s%s, not %s%s", x.at, in.Type, in.Shape, x.t, x.shape)
+			}
+		}
 		for i := range 3 {
 			n.Set(i, n.Inputs[1+i].Type, n.Inputs[1+i].Shape)
 		}
@@ -142,24 +191,26 @@ var _ = define(graph.Op{
 		p, flow := make([]float64, f.keys), make([]float64, f.keys)
 		dk, dv := make([]float64, f.k.Len()), make([]float64, f.v.Len())
 		f.each(func(z, i int) {
-			f.probabilities(z, i, p)
-			at, dot := z*f.queries+i, 0.0
+			f.scores(z, i, p)
+			at, zk := z*f.queries+i, z/f.share
+			// Σ dY·Y is Σ p·(what flows to p): the scores' sum to 1.
+			dot := f.dot(at)
 			lo, hi := f.window(i)
-			for j, x := range p {
+			for j := range p {
+				p[j] = math.Exp(p[j] - f.lse.Float(at))
 				flow[j] = 0
 				for e := range f.out {
 					g := dy.Float(at*f.out + e)
-					flow[j] += g * f.v.Float((z*f.keys+j)*f.out+e)
-					dv[(z*f.keys+j)*f.out+e] += x * g
+					flow[j] += g * f.v.Float((zk*f.keys+j)*f.out+e)
+					dv[(zk*f.keys+j)*f.out+e] += p[j] * g
 				}
-				dot += x * flow[j]
 			}
 			for d := range f.width {
 				sum := 0.0
 				for j := lo; j < hi; j++ {
 					g := f.scale * p[j] * (flow[j] - dot)
-					sum += g * f.k.Float(f.atK(z, j, d))
-					dk[f.atK(z, j, d)] += g * f.q.Float(at*f.width+d)
+					sum += g * f.k.Float(f.atK(zk, j, d))
+					dk[f.atK(zk, j, d)] += g * f.q.Float(at*f.width+d)
 				}
 				c.Out[0].SetFloat(at*f.width+d, sum)
 			}
@@ -171,37 +222,40 @@ var _ = define(graph.Op{
 			c.Out[2].SetFloat(i, x)
 		}
 	},
-	Fast: func(c *graph.Call) {
-		if c.In[0].Type != graph.Float32 {
-			c.Node.Op.Eval(c)
-			return
-		}
-		newFlash(c, 1).fastGrad(c.In[0].F32(), c.Out[0].F32(), c.Out[1].F32(), c.Out[2].F32())
-	},
-	Scratch:   func(n *graph.Node) graph.Dim { return flashScratch(n, 1, 2) },
-	Lower:     func(l *graph.Lowering) { lowerFlash(l, true) },
+	Fast:      flashFast(1, (*flash).fastGrad),
+	Scratch:   func(n *graph.Node) graph.Dim { return flashScratch(n, 1) },
+	Lower:     lowerFlashGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 1, 3, 2) },
 	Recompute: graph.Heavy,
 	Samples: []string{
-		"f32[2,3,6], f32[2,3,4], f32[2,5,4], f32[2,5,6]; scale=0.5",
-		"f32[2,2,7,4], f32[2,2,7,4], f32[2,2,4,7], f32[2,2,7,4], f32[7,7]; scale=0.5 transK=1",
-		"f32[5,3], f32[5,4], f32[5,4], f32[5,3]; right=0 fill=-1e30",
-		"f32[2,3,70,8], f32[2,3,70,8], f32[2,3,9,8], f32[2,3,9,8], f32[2,1,70,9]; left=60 right=0 fill=-9.0",
-		"f32[3,66,4], f32[3,66,4], f32[3,5,4], f32[3,5,4], f32[3,1,5]",
-		"f64[2,3,6], f64[2,3,4], f64[2,5,4], f64[2,5,6]",
-		"f16[2,3,6], f16[2,3,4], f16[2,5,4], f16[2,5,6]",
-		"f32[0,3,6], f32[0,3,4], f32[0,5,4], f32[0,5,6]",
+		"f32[2,3,6], f32[2,3,4], f32[2,5,4], f32[2,5,6], f32[2,3,6], f32[2,3,1]; scale=0.5",
+		"f32[2,2,7,4], f32[2,2,7,4], f32[2,2,4,7], f32[2,2,7,4], f32[2,2,7,4], f32[2,2,7,1], f32[7,7]; scale=0.5 transK=1",
+		"f32[5,3], f32[5,4], f32[5,4], f32[5,3], f32[5,3], f32[5,1]; right=0 fill=-1e30",
+		"f32[2,3,70,8], f32[2,3,70,8], f32[2,3,9,8], f32[2,3,9,8], f32[2,3,70,8], f32[2,3,70,1], f32[2,1,70,9]; scale=0.2 left=60 right=0 fill=-9.0",
+		"f32[2,30,32], f32[2,30,16], f32[2,22,16], f32[2,22,32], f32[2,30,32], f32[2,30,1]; scale=0.1 left=4 right=0 fill=-1e30",
+		"f32[1,40,16], f32[1,40,16], f32[1,300,16], f32[1,300,16], f32[1,40,16], f32[1,40,1]; scale=0.1 left=9 right=2 fill=-1e30",
+		"f32[8,78,16], f32[8,78,16], f32[8,100,16], f32[8,100,16], f32[8,78,16], f32[8,78,1]; scale=0.1 left=9 right=2 fill=-1e30",
+		"f32[2,90,16], f32[2,90,16], f32[2,16,60], f32[2,60,16], f32[2,90,16], f32[2,90,1]; scale=0.1 transK=1",
+		"f32[1,14,7], f32[1,14,5], f32[1,5,300], f32[1,300,7], f32[1,14,7], f32[1,14,1]; scale=0.2 transK=1",
+		"f32[2,3,9,6], f32[2,3,9,4], f32[2,1,8,4], f32[2,1,8,6], f32[2,3,9,6], f32[2,3,9,1]; right=0 fill=-1e30",
+		"f32[3,66,4], f32[3,66,4], f32[3,5,4], f32[3,5,4], f32[3,66,4], f32[3,66,1], f32[3,1,5]",
+		"f32[2,3,6], f32[2,3,4], f32[2,5,4], f32[2,5,6], f32[2,3,6], f32[2,3,1], _, f32[2,3,1]",
+		"f64[2,3,6], f64[2,3,4], f64[2,5,4], f64[2,5,6], f64[2,3,6], f64[2,3,1]",
+		"f16[2,3,6], f16[2,3,4], f16[2,5,4], f16[2,5,6], f16[2,3,6], f32[2,3,1]",
+		"f32[0,3,6], f32[0,3,4], f32[0,5,4], f32[0,5,6], f32[0,3,6], f32[0,3,1]",
 	},
 })
 
 // flash is a call of either operator; Q is input at.
 type flash struct {
 	c                    *graph.Call
-	q, k, v, bias        *graph.Tensor
+	q, k, v, y, bias     *graph.Tensor
+	lse, dlse            *graph.Tensor
 	shape                []int // of the scores
 	batch, queries, keys int
 	width, out           int // of Q and K, of V
-	transK               bool
+	share                int // matrices of Q that see one of K and V
+	transK, safe         bool
 	scale, fill          float64
 	left, right          int
 	biasAt               []int // strides of the bias under the scores
@@ -209,10 +263,16 @@ type flash struct {
 
 func newFlash(c *graph.Call, at int) *flash {
 	n := c.Node
-	f := &flash{c: c, q: c.In[at], k: c.In[at+1], v: c.In[at+2], bias: input(c, at+3), transK: n.Int("transK") != 0,
+	f := &flash{c: c, q: c.In[at], k: c.In[at+1], v: c.In[at+2], transK: n.Int("transK") != 0, safe: n.Int("safe") != 0,
 		scale: n.Float("scale"), fill: n.Float("fill"), left: n.Int("left"), right: n.Int("right")}
+	if at == 0 {
+		f.bias = input(c, 3)
+	} else {
+		f.y, f.lse, f.bias, f.dlse = c.In[4], c.In[5], input(c, 6), input(c, 7)
+	}
 	last := len(f.q.Shape) - 1
 	f.batch, f.queries, f.keys, f.width, f.out = elems(f.q.Shape[:last-1]), f.q.Shape[last-1], f.v.Shape[last-1], f.q.Shape[last], f.v.Shape[last]
+	f.share = f.batch / max(1, elems(f.k.Shape[:last-1]))
 	f.shape = append(append([]int{}, f.q.Shape[:last]...), f.keys)
 	if f.bias != nil {
 		f.biasAt = broadcastStrides(f.bias.Shape, f.shape)
@@ -239,31 +299,51 @@ func (f *flash) atK(z, j, d int) int {
 // window is the keys [lo, hi) that query i sees.
 func (f *flash) window(i int) (lo, hi int) { return seenKeys(i, f.left, f.right, f.keys) }
 
-// probabilities fills p with the softmax of a query's scores.
-func (f *flash) probabilities(z, i int, p []float64) {
+// fillOf is the score of keys that query i does not see. Where it sees none, all count
+// alike, whatever is filled in; 0 is a number that does not swallow others.
+func (f *flash) fillOf(i int) float64 {
+	if lo, hi := f.window(i); lo == hi {
+		return 0
+	}
+	return f.fill
+}
+
+// skips reports whether what is filled in counts for nothing. A bias may make the
+// others as low.
+func (f *flash) skips() bool {
+	return f.bias == nil && (f.left >= 0 || f.right >= 0) && f.fill <= -1e30 && (f.left < 0 || f.queries <= f.keys+f.left)
+}
+
+// scores fills s with a query's.
+func (f *flash) scores(z, i int, s []float64) {
 	row := (z*f.queries + i) * f.keys
 	lo, hi := f.window(i)
 	walk(f.shape, row, row+f.keys, func(at int, bias []int) {
 		j := at - row
-		if p[j] = f.fill; j < lo || j >= hi {
+		if s[j] = f.fillOf(i); j < lo || j >= hi {
 			return
 		}
 		sum := 0.0
 		for d := range f.width {
-			sum += f.q.Float((z*f.queries+i)*f.width+d) * f.k.Float(f.atK(z, j, d))
+			sum += f.q.Float((z*f.queries+i)*f.width+d) * f.k.Float(f.atK(z/f.share, j, d))
 		}
-		if p[j] = f.scale * sum; f.bias != nil {
-			p[j] += f.bias.Float(bias[0])
+		if s[j] = f.scale * sum; f.bias != nil {
+			s[j] += f.bias.Float(bias[0])
 		}
 	}, f.biasLists()...)
-	top, sum := greatestOf(p), 0.0
-	for j, x := range p {
-		p[j] = math.Exp(x - top)
-		sum += p[j]
+}
+
+// dot is what the gradient of a row's scores needs of all of it: Σ dY·Y, less what
+// flows into the logarithm.
+func (f *flash) dot(at int) float64 {
+	dy, sum := f.c.In[0], 0.0
+	for e := range f.out {
+		sum += dy.Float(at*f.out+e) * f.y.Float(at*f.out+e)
 	}
-	for j := range p {
-		p[j] /= sum
+	if f.dlse != nil {
+		sum -= f.dlse.Float(at)
 	}
+	return sum
 }
 
 func (f *flash) biasLists() [][]int {
@@ -271,142 +351,6 @@ func (f *flash) biasLists() [][]int {
 		return nil
 	}
 	return [][]int{f.biasAt}
-}
-
-// stripRows is how many queries make a strip: a multiple of 64, so that strips begin
-// where devices can see them, and at most 32 strips.
-const stripUnit, mostStrips = 64, 32
-
-func stripRows(queries int) int {
-	return min(queries, stripUnit*ceilDiv(queries, stripUnit*mostStrips))
-}
-
-// flashSlots is how many matrices of the batch are worked on at one time.
-const flashSlots = 8
-
-// flashScratch is the room for so many strips in each slot.
-func flashScratch(n *graph.Node, q int, strips int64) graph.Dim {
-	s, keys := n.Inputs[q].Shape, n.Inputs[q+2].Shape
-	last := len(s) - 1
-	queries := s[last-1]
-	rows := queries.Min(queries.CeilDiv(graph.Num(stripUnit * mostStrips)).Mul(graph.Num(stripUnit)))
-	slots := s[:last-1].Elems().Min(graph.Num(flashSlots))
-	return slots.Mul(rows).Mul(keys[last-1]).Mul(graph.Num(4 * strips))
-}
-
-// strips calls do for every strip of every matrix, those of a matrix in order
-// and with room for so many strips. A matrix is one worker's; a single one is
-// everybody's.
-func (f *flash) strips(count int, do func(par parallel, z, from, rows int, room [][]float32)) {
-	most := stripRows(f.queries)
-	size, slots := most*f.keys, min(f.batch, flashSlots)
-	if size == 0 || slots == 0 {
-		return
-	}
-	scratch := floats(f.c.Scratch)
-	slot := func(par parallel, s int) {
-		room := make([][]float32, count)
-		for z := s; z < f.batch; z += slots {
-			for from := 0; from < f.queries; from += most {
-				rows := min(most, f.queries-from)
-				for i := range room {
-					at := (s*count + i) * size
-					room[i] = scratch[at : at+rows*f.keys]
-				}
-				do(par, z, from, rows, room)
-			}
-		}
-	}
-	if slots == 1 {
-		slot(f.c.Parallel, 0)
-		return
-	}
-	f.c.Parallel(slots, 1, func(lo, hi int) {
-		for s := lo; s < hi; s++ {
-			slot(serial, s)
-		}
-	})
-}
-
-// The matrices of a float32 call as operands of products: rows of Q, columns of
-// Kᵀ, and so on.
-func (f *flash) rowsOf(x []float32, z, rows, from, width int, scale float64) operand {
-	return dense{x[(z*rows+from)*width:], width, 1, float32(scale)}
-}
-
-func (f *flash) columnsOf(x []float32, z, rows, from, width int, scale float64) operand {
-	return dense{x[(z*rows+from)*width:], 1, width, float32(scale)}
-}
-
-// keysBy is Kᵀ: keys outside, the width inside; widthBy is K: the other way.
-func (f *flash) keysBy(z int) operand {
-	if f.transK {
-		return f.columnsOf(f.k.F32(), z, f.width, 0, f.keys, 1)
-	}
-	return f.rowsOf(f.k.F32(), z, f.keys, 0, f.width, 1)
-}
-
-func (f *flash) widthBy(z int) operand {
-	if f.transK {
-		return f.rowsOf(f.k.F32(), z, f.width, 0, f.keys, 1)
-	}
-	return f.columnsOf(f.k.F32(), z, f.keys, 0, f.width, 1)
-}
-
-// softened fills p with the probabilities of a strip.
-func (f *flash) softened(par parallel, z, from, rows int, p []float32) {
-	multiply(par, rows, f.keys, f.width, f.rowsOf(f.q.F32(), z, f.queries, from, f.width, f.scale), f.keysBy(z), p, f.keys, false)
-	par(rows, 1+grain/(8*f.keys), func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			row := p[r*f.keys : (r+1)*f.keys]
-			if f.bias != nil {
-				bias, at, step := f.bias.F32(), (z*f.queries+from+r)*f.keys, f.biasAt[len(f.biasAt)-1]
-				walk(f.shape, at, at+1, func(_ int, b []int) {
-					for j := range row {
-						row[j] += bias[b[0]+j*step]
-					}
-				}, f.biasAt)
-			}
-			lo, hi := f.window(from + r)
-			fillWith(row[:lo], float32(f.fill))
-			fillWith(row[hi:], float32(f.fill))
-			softmaxRow(row, [][]float32{row})
-		}
-	})
-}
-
-func (f *flash) fast(y []float32) {
-	f.strips(1, func(par parallel, z, from, rows int, room [][]float32) {
-		p := room[0]
-		f.softened(par, z, from, rows, p)
-		multiply(par, rows, f.out, f.keys, f.rowsOf(p, 0, rows, 0, f.keys, 1), f.columnsOf(f.v.F32(), z, f.keys, 0, f.out, 1),
-			y[(z*f.queries+from)*f.out:], f.out, false)
-	})
-}
-
-func (f *flash) fastGrad(dy, dq, dk, dv []float32) {
-	f.strips(2, func(par parallel, z, from, rows int, room [][]float32) {
-		p, ds := room[0], room[1]
-		f.softened(par, z, from, rows, p)
-		multiply(par, f.keys, f.out, rows, f.columnsOf(p, 0, rows, 0, f.keys, 1), f.columnsOf(dy, z, f.queries, from, f.out, 1), dv[z*f.keys*f.out:], f.out, from > 0)
-		multiply(par, rows, f.keys, f.out, f.rowsOf(dy, z, f.queries, from, f.out, 1), f.rowsOf(f.v.F32(), z, f.keys, 0, f.out, 1), ds, f.keys, false)
-		par(rows, 1+grain/(8*f.keys), func(lo, hi int) {
-			for r := lo; r < hi; r++ {
-				flow := ds[r*f.keys : (r+1)*f.keys]
-				softmaxSlopeRow(flow, flow, p[r*f.keys:(r+1)*f.keys])
-				lo, hi := f.window(from + r)
-				clear(flow[:lo])
-				clear(flow[hi:])
-			}
-		})
-		q := f.q.F32()
-		multiply(par, rows, f.width, f.keys, f.rowsOf(ds, 0, rows, 0, f.keys, f.scale), f.widthBy(z), dq[(z*f.queries+from)*f.width:], f.width, false)
-		if f.transK {
-			multiply(par, f.width, f.keys, rows, f.columnsOf(q, z, f.queries, from, f.width, f.scale), f.columnsOf(ds, 0, rows, 0, f.keys, 1), dk[z*f.width*f.keys:], f.keys, from > 0)
-			return
-		}
-		multiply(par, f.keys, f.width, rows, f.columnsOf(ds, 0, rows, 0, f.keys, f.scale), f.columnsOf(q, z, f.queries, from, f.width, 1), dk[z*f.keys*f.width:], f.width, from > 0)
-	})
 }
 
 // fuseFlashAttention: a product of a softmax that nobody else reads, of a product,
@@ -423,6 +367,8 @@ func fuseFlashAttention(m *graph.Match) []*graph.Value {
 	var scores, bias *graph.Value
 	if s := p.Inner(soft, "Softmax"); s != nil && axisOf(s, s.Int("axis"), rank) == rank-1 {
 		scores = s.Inputs[0]
+	} else if s := p.Inner(soft, own+".SafeSoftmax"); s != nil && axisOf(s, s.Int("axis"), rank) == rank-1 {
+		scores, attrs["safe"] = s.Inputs[0], 1
 	} else if s := p.Inner(soft, "com.microsoft.BiasSoftmax"); s != nil && axisOf(s, s.Int("axis"), rank) == rank-1 {
 		scores, bias = s.Inputs[0], s.Inputs[1]
 	} else {
@@ -458,7 +404,7 @@ func fuseFlashAttention(m *graph.Match) []*graph.Value {
 		of = batchedProduct(made)
 	}
 	attrs["scale"], attrs["transK"] = of.alpha, !of.transB
-	return []*graph.Value{m.Builder.Op(own+".FlashAttention", attrs, q, k, v, bias)}
+	return m.Builder.Ops(own+".FlashAttention", attrs, 2, q, k, v, bias)[:1]
 }
 
 // plainProduct reports whether a node is a product whose A lies as it is; if it is

@@ -1,158 +1,121 @@
 package kernels
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"memopt/memopt/graph"
 )
 
-// Attention by strips is what other operators are made of, strip after strip:
-// products, a softmax and its gradient. Only what lies between is its own.
+// flashKernel is a part of flash.comp, and its form that loads floats by pairs.
+type flashKernel struct{ singles, paired *graph.Kernel }
 
-var scoresKernel = halved(shader("scores", "scores.comp"))
-
-// loweredFlash is a node, and a strip of it.
-type loweredFlash struct {
-	*flash
-	l          *graph.Lowering
-	at         int // input Q
-	shape      []int
-	strides    []int // of the bias: under three dims of the batch, queries, keys
-	from, rows int
+func newFlashKernel(part string) flashKernel {
+	name, defines := "flash-"+part, []string{"-D" + strings.ToUpper(part), fmt.Sprintf("-DROWS=%d", flashRows)}
+	singles := halved(shader(name, "flash.comp", defines...))
+	return flashKernel{singles, halvedAs(shader(name+"-pairs", "flash.comp", append(defines, "-DPAIRS")...), singles)}
 }
 
-func lowerFlash(l *graph.Lowering, back bool) {
+var (
+	flashForward = newFlashKernel("forward")
+	flashQueries = newFlashKernel("queries")
+	flashKeys    = newFlashKernel("keys")
+	flashDots    = halved(shader("flash-dots", "flash.comp", "-DDOTS"))
+)
+
+// flashRows is how many rows of the other side a group goes along at a time, and
+// mostFlashWidth the widest rows whose columns a lane has in registers.
+const flashRows, mostFlashWidth = 4, 256
+
+// loweredFlash is a node of either operator.
+type loweredFlash struct {
+	*flash
+	l  *graph.Lowering
+	at int // input Q
+}
+
+func newLoweredFlash(l *graph.Lowering, at int) (f loweredFlash, ok bool) {
 	if !onlyF32(l) {
-		return
+		return f, false
 	}
-	at := 0
-	if back {
-		at = 1
-	}
-	f := loweredFlash{flash: newFlash(loweredCall(l), at), l: l, at: at}
+	f = loweredFlash{newFlash(loweredCall(l), at), l, at}
 	if f.batch*f.queries*f.keys == 0 {
 		for i := range l.Out {
 			lowerFill(l, i, 0)
 		}
+		return f, false
+	}
+	return f, true
+}
+
+func lowerFlash(l *graph.Lowering) {
+	if f, ok := newLoweredFlash(l, 0); ok {
+		f.part(flashForward, f.batch, f.queries, f.keys, map[int]graph.Buffer{0: writes(0), 6: writes(1)})
+	}
+}
+
+func lowerFlashGrad(l *graph.Lowering) {
+	f, ok := newLoweredFlash(l, 1)
+	if !ok {
 		return
 	}
+	if f.dlse != nil {
+		l.Refuse("a gradient flows into its logarithms")
+		return
+	}
+	l.Scratch = int64(4 * f.batch * f.queries)
+	f.append(flashDots, f.batch*f.queries, nil, map[int]graph.Buffer{0: scratch(0, l.Scratch, true), 1: reads(4)})
+	dots := scratch(0, l.Scratch, false)
+	f.part(flashQueries, f.batch, f.queries, f.keys, map[int]graph.Buffer{0: writes(0), 7: dots})
+	f.part(flashKeys, f.batch/f.share, f.keys, f.queries, map[int]graph.Buffer{0: writes(1), 7: dots, 8: writes(2)})
+}
+
+// part appends a kernel that goes along rows for columns of so many matrices. A driver
+// for the processor loads two floats as fast as one, if the sizes let it; on a graphics
+// processor a lane has but one column: its registers are few.
+func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[int]graph.Buffer) {
+	limits := f.l.Limits
+	if w := max(f.width, f.out); w > mostFlashWidth {
+		f.l.Refuse("its heads are %d wide; the kernel takes %d", w, mostFlashWidth)
+		return
+	}
+	kernel, each := k.singles, limits.Subgroup
+	if limits.Int64 && !limits.Shared && f.width%2 == 0 && f.out%2 == 0 && (!f.transK || f.keys%2 == 0) {
+		kernel, each = k.paired, 2*each
+	}
+	spec := []uint32{uint32(ceilDiv(f.width, each) * each), uint32(ceilDiv(f.out, each) * each), oneIf(f.transK), oneIf(f.bias != nil),
+		oneIf(f.left >= 0 || f.right >= 0), oneIf(f.skips()), oneIf(f.width%each == 0) | oneIf(f.out%each == 0)<<1 | oneIf(rows%flashRows == 0)<<2, oneIf(f.safe)}
+	f.append(kernel, matrices*ceilDiv(columns, each), spec, own)
+}
+
+// append appends a dispatch; own is the bindings that others do not have there.
+func (f loweredFlash) append(kernel *graph.Kernel, groups int, spec []uint32, own map[int]graph.Buffer) {
+	l := f.l
+	shape, strides, bias := []int{1, 1, f.batch}, make([]int, 5), unused(false)
 	if f.bias != nil {
 		last := len(f.flash.shape) - 2
 		dims, st := mergeStrides(f.flash.shape[:last], f.biasAt[:last])
 		if !mustFit(l, dims, 3) {
 			return
 		}
-		f.shape, f.strides = frontFilled(3, dims, 1), slices.Concat(frontFilled(3, st[0], 0), f.biasAt[last:])
-	} else {
-		f.shape, f.strides = []int{1, 1, f.batch}, make([]int, 5)
+		shape, strides = frontFilled(3, dims, 1), slices.Concat(frontFilled(3, st[0], 0), f.biasAt[last:])
+		bias = reads(3 + 3*f.at)
 	}
-	most := stripRows(f.queries)
-	one := (int64(4*f.batch*most*f.keys) + 63) &^ 63
-	if l.Scratch = one; back {
-		l.Scratch = 2 * one
+	buffers := []graph.Buffer{unused(true), reads(f.at), reads(f.at + 1), reads(f.at + 2), bias, unused(false), unused(true), unused(false), unused(true)}
+	if f.at == 1 {
+		buffers[5], buffers[6] = reads(0), reads(5)
 	}
-	for f.from = 0; f.from < f.queries && l.Refused == ""; f.from += most {
-		f.rows = min(most, f.queries-f.from)
-		p, flow := f.strip(0), f.strip(one)
-		f.softened(p)
-		if !back {
-			f.multiply(f.rows, f.out, f.keys, factor{p, f.rows * f.keys, f.keys, 1}, f.columns(reads(2), f.out), 1, f.part(writes(0), f.out), f.queries*f.out, false)
-			continue
-		}
-		first := f.from == 0
-		dy := f.part(reads(0), f.out)
-		f.multiply(f.keys, f.out, f.rows, factor{p, f.rows * f.keys, 1, f.keys}, factor{dy, f.queries * f.out, 1, f.out}, 1, writes(2), f.keys*f.out, !first)
-		f.multiply(f.rows, f.keys, f.out, factor{dy, f.queries * f.out, f.out, 1}, factor{reads(3), f.keys * f.out, f.out, 1}, 1, flow, f.rows*f.keys, false)
-		f.lines(rowSoftmaxGrad, flow, flow, p)
-		if f.left >= 0 || f.right >= 0 {
-			f.scores(flow, false, 0)
-		}
-		f.multiply(f.rows, f.width, f.keys, factor{flow, f.rows * f.keys, f.keys, 1}, f.widthBy(), f.scale, f.part(writes(0), f.width), f.queries*f.width, false)
-		q := f.part(reads(1), f.width)
-		if f.transK {
-			f.multiply(f.width, f.keys, f.rows, factor{q, f.queries * f.width, 1, f.width}, factor{flow, f.rows * f.keys, 1, f.keys}, f.scale, writes(1), f.width*f.keys, !first)
-		} else {
-			f.multiply(f.keys, f.width, f.rows, factor{flow, f.rows * f.keys, 1, f.keys}, factor{q, f.queries * f.width, 1, f.width}, f.scale, writes(1), f.keys*f.width, !first)
-		}
+	for i, b := range own {
+		buffers[i] = b
 	}
-}
-
-// strip is room in scratch for the strip.
-func (f *loweredFlash) strip(at int64) graph.Buffer {
-	return scratch(at, int64(4*f.batch*f.rows*f.keys), true)
-}
-
-// part is a buffer of rows from the strip's first on.
-func (f *loweredFlash) part(b graph.Buffer, width int) graph.Buffer {
-	b.At = int64(4 * f.from * width)
-	return b
-}
-
-func (f *loweredFlash) columns(b graph.Buffer, width int) factor {
-	return factor{b, f.keys * width, 1, width}
-}
-
-// keysBy is Kᵀ, widthBy is K.
-func (f *loweredFlash) keysBy() factor {
-	if f.transK {
-		return factor{reads(f.at + 1), f.width * f.keys, 1, f.keys}
-	}
-	return factor{reads(f.at + 1), f.keys * f.width, f.width, 1}
-}
-
-func (f *loweredFlash) widthBy() factor {
-	k := f.keysBy()
-	k.outside, k.along = k.along, k.outside
-	return k
-}
-
-// multiply appends the products of all matrices of the batch, or adds them to y.
-func (f *loweredFlash) multiply(m, n, k int, a, b factor, alpha float64, y graph.Buffer, step int, add bool) {
-	if y.Writes = true; y.Place == graph.PlaceScratch && y.Bytes == 0 {
-		panic("kernels: a strip without its bytes")
-	}
-	x := productOf(m, n, k, f.batch, a, b, y, step)
-	x.alpha = alpha
-	if add {
-		x.c, x.biased, x.beta, x.ci, x.cj, x.cStep = unwritten(y), true, 1, n, 1, step
-	}
-	x.append(f.l)
-}
-
-func unwritten(b graph.Buffer) graph.Buffer {
-	b.Writes = false
-	return b
-}
-
-// softened fills p with the probabilities of the strip.
-func (f *loweredFlash) softened(p graph.Buffer) {
-	q := factor{f.part(reads(f.at), f.width), f.queries * f.width, f.width, 1}
-	f.multiply(f.rows, f.keys, f.width, q, f.keysBy(), f.scale, p, f.rows*f.keys, false)
-	if f.bias != nil || f.left >= 0 || f.right >= 0 {
-		f.scores(p, f.bias != nil, f.fill)
-	}
-	f.lines(rowSoftmax, p, p, p)
-}
-
-// scores adds the bias to a strip, and fills in what is not seen.
-func (f *loweredFlash) scores(y graph.Buffer, biased bool, fill float64) {
-	bias := unused(false)
-	if biased {
-		bias = reads(f.at + 3)
-	}
-	n := f.batch * f.rows * f.keys
-	push := words(f.l, append([]int{n, f.rows, f.keys, f.from, f.shape[1], f.shape[2]}, f.strides...)...)
-	f.l.Dispatches = append(f.l.Dispatches, graph.Dispatch{
-		Kernel: scoresKernel, Spec: []uint32{oneIf(biased)}, Push: append(push, uint32(int32(f.left)), uint32(int32(f.right)), bits(fill)),
-		Buffers: []graph.Buffer{y, unwritten(y), bias}, Groups: inLine(f.l, ceilDiv(n, 256)),
-	})
-}
-
-// lines appends a rule along the rows of strips.
-func (f *loweredFlash) lines(rule uint32, y, a, b graph.Buffer) {
-	before := len(f.l.Dispatches)
-	lowerLines(f.l, rule, f.batch*f.rows, f.keys, 1, unwritten(a), unwritten(b))
-	for i := before; i < len(f.l.Dispatches); i++ {
-		f.l.Dispatches[i].Buffers[0] = y
+	for first := 0; first < groups; first += l.Limits.Groups[0] {
+		push := words(l, append([]int{first, f.queries, f.keys, f.width, f.out, f.share, shape[1], shape[2]}, strides...)...)
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel:  kernel,
+			Spec:    append([]uint32{uint32(l.Limits.Subgroup)}, spec...),
+			Push:    append(push, uint32(int32(f.left)), uint32(int32(f.right)), bits(f.fill), bits(f.scale)),
+			Buffers: buffers, Groups: [3]int{min(groups-first, l.Limits.Groups[0]), 1, 1},
+		})
 	}
 }

@@ -68,6 +68,12 @@ func rereads(out int) graph.Buffer { return graph.Buffer{Place: graph.PlaceOut, 
 // shader declares it without readonly.
 func unused(written bool) graph.Buffer { return graph.Buffer{Place: graph.PlaceNone, Writes: written} }
 
+// unwritten is a buffer that an earlier dispatch wrote, to read.
+func unwritten(b graph.Buffer) graph.Buffer {
+	b.Writes = false
+	return b
+}
+
 func scratch(at, bytes int64, written bool) graph.Buffer {
 	return graph.Buffer{Place: graph.PlaceScratch, At: at, Bytes: bytes, Writes: written}
 }

@@ -122,8 +122,10 @@ var _ = define(graph.Op{
 })
 
 // softmaxSlopeRow may write over dy or y.
-func softmaxSlopeRow(dx, dy, y []float32) {
-	dot := float32(dotRow(dy, y))
+func softmaxSlopeRow(dx, dy, y []float32) { slopeRow(dx, dy, y, float32(dotRow(dy, y))) }
+
+// slopeRow is dx = y·(dy − dot).
+func slopeRow(dx, dy, y []float32, dot float32) {
 	if vectors {
 		a := mapping2(dx, dy, y)
 		a.scalars[0] = dot

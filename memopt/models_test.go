@@ -6,9 +6,12 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"memopt/configs"
+	"memopt/kernels"
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
 	"memopt/planner"
@@ -58,6 +61,46 @@ func TestGradientsEqualPyTorch(t *testing.T) {
 		}
 		if check.Trace.Arena != check.Plan.Arena {
 			t.Errorf("arena: promised %d, measured %d", check.Plan.Arena, check.Trace.Arena)
+		}
+	})
+}
+
+// TestTiledAttentionEqualsPyTorch: with attention by tiles, too, and the bits are the
+// same for any number of workers.
+func TestTiledAttentionEqualsPyTorch(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	eachModel(t, func(t *testing.T, path, reference string, c configs.Config) {
+		if c.Flash = "on"; !strings.Contains(path, "gpt2") && !strings.Contains(path, "bert") {
+			t.Skip("has no attention")
+		}
+		var first map[string]*graph.Tensor
+		for workers := 1; workers <= 2; workers++ {
+			runtime.GOMAXPROCS(workers)
+			m := &Model{Path: path, Config: c}
+			got, check, err := Gradients(m, reference)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(check.Plan.Graph.Nodes, func(n *graph.Node) bool { return n.Op == kernels.FlashAttention }) {
+				t.Fatal("no attention was found in its pieces")
+			}
+			if len(check.Params) == 0 || len(check.Missing) > 0 {
+				t.Fatalf("%d gradients compared, missing %v", len(check.Params), check.Missing)
+			}
+			if !(check.LossRelErr <= 1e-6) || !(check.Worst.RelErr <= 1e-4) {
+				t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Param, check.Worst.RelErr)
+			}
+			if check.Trace.Arena != check.Plan.Arena {
+				t.Errorf("arena: promised %d, measured %d", check.Plan.Arena, check.Trace.Arena)
+			}
+			if first == nil {
+				first = got.Tensors
+			}
+			for name, x := range got.Tensors {
+				if !bytes.Equal(x.Bytes, first[name].Bytes) {
+					t.Errorf("%s has other bits with %d workers", name, workers)
+				}
+			}
 		}
 	})
 }

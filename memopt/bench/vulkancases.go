@@ -173,7 +173,7 @@ func vulkanConvolutions() (cases []*vulkanCase) {
 }
 
 // vulkanAttention is attention of eight heads, forward and with its gradients, in
-// pieces and by strips.
+// pieces and by tiles; causal, too, whose work is counted as if all keys were seen.
 func vulkanAttention() (cases []*vulkanCase) {
 	const heads, tokens, width = 8, 256, 64
 	operand := fmt.Sprintf(" f32[%d,%d,%d] = param\n", heads, tokens, width)
@@ -181,9 +181,12 @@ func vulkanAttention() (cases []*vulkanCase) {
 	work, bytes := float64(4*heads*tokens*tokens*width), 4*float64(4*heads*tokens*width)
 	name := fmt.Sprintf(", %d heads of %d tokens by %d", heads, tokens, width)
 	rivals := []vulkanRival{asProduct(Bar{}), byShader(Bar{}), onProcessor}
+	const scores = "scale f32[] = const {0.125}\nkt = Transpose(k) perm=[0, 2, 1]\nqk = MatMul(q, kt)\ns = Mul(qk, scale)\n"
 	for _, c := range []struct{ how, text string }{
-		{"", "scale f32[] = const {0.125}\nkt = Transpose(k) perm=[0, 2, 1]\nqk = MatMul(q, kt)\ns = Mul(qk, scale)\np = Softmax(s)\ny = MatMul(p, v)\n"},
-		{" by strips", "y = memopt.FlashAttention(q, k, v) scale=0.125\n"},
+		{"", scores + "p = Softmax(s)\ny = MatMul(p, v)\n"},
+		{" by tiles", "y, lse = memopt.FlashAttention(q, k, v) scale=0.125\n"},
+		{", causal", scores + "seen = memopt.BandMask(s) right=0 fill=-1e30\np = Softmax(seen)\ny = MatMul(p, v)\n"},
+		{", causal by tiles", "y, lse = memopt.FlashAttention(q, k, v) scale=0.125 right=0 fill=-1e30\n"},
 	} {
 		text := head + c.text
 		cases = append(cases,

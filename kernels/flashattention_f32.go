@@ -1,0 +1,241 @@
+package kernels
+
+import (
+	"math"
+
+	"memopt/memopt/graph"
+)
+
+// FlashAttention on the processor, float32: a tile's scores are a product, and what
+// is made of them goes into products.
+
+// A tile has so many queries and keys. Its products must be worth the packing of their
+// factors, and all of it must lie in a worker's cache.
+const tileQueries, tileKeys = 128, 256
+
+// flashSlots is how many matrices of the batch are worked on at one time.
+const flashSlots = 8
+
+// flashRoom is the work space of a slot: a tile's scores and what flows to them, and
+// numbers of each query.
+type flashRoom struct {
+	scores, flow []float32
+	each         []float32 // of the queries that see one matrix of keys
+}
+
+// flashScratch is the room of all slots.
+func flashScratch(n *graph.Node, q int) graph.Dim {
+	s, keys := n.Inputs[q].Shape, n.Inputs[q+2].Shape
+	last := len(s) - 1
+	tile := s[last-1].Min(graph.Num(tileQueries)).Mul(keys[last-1].Min(graph.Num(tileKeys)))
+	queries := s[last-1]
+	if last > 1 && keys[last-2].Is(1) {
+		queries = queries.Mul(s[last-2])
+	}
+	slots := keys[:last-1].Elems().Min(graph.Num(flashSlots))
+	return slots.Mul(tile.Mul(graph.Num(2)).Add(queries)).Mul(graph.Num(4))
+}
+
+func flashFast(at int, fast func(f *flash, par parallel, zk int, room flashRoom)) func(c *graph.Call) {
+	return func(c *graph.Call) {
+		if c.In[0].Type != graph.Float32 {
+			c.Node.Op.Eval(c)
+			return
+		}
+		f := newFlash(c, at)
+		f.slots(func(par parallel, zk int, room flashRoom) { fast(f, par, zk, room) })
+	}
+}
+
+// slots calls do for every matrix of K and V. A matrix is one worker's; a single one is
+// everybody's.
+func (f *flash) slots(do func(par parallel, zk int, room flashRoom)) {
+	matrices := f.batch / max(1, f.share)
+	slots := min(matrices, flashSlots)
+	if f.batch*f.queries*f.keys == 0 {
+		f.c.Node.Op.Eval(f.c)
+		return
+	}
+	scratch, tile := floats(f.c.Scratch), min(f.queries, tileQueries)*min(f.keys, tileKeys)
+	slot := func(par parallel, s int) {
+		rows := f.share * f.queries
+		own := scratch[s*(2*tile+rows):][:2*tile+rows]
+		room := flashRoom{own[:tile], own[tile : 2*tile], own[2*tile:]}
+		for zk := s; zk < matrices; zk += slots {
+			do(par, zk, room)
+		}
+	}
+	if slots == 1 {
+		slot(f.c.Parallel, 0)
+		return
+	}
+	f.c.Parallel(slots, 1, func(lo, hi int) {
+		for s := lo; s < hi; s++ {
+			slot(serial, s)
+		}
+	})
+}
+
+// The matrices of a call as operands of products: rows of Q from one on, columns of Kᵀ,
+// and so on.
+func rowsFrom(x []float32, z, rows, from, width int, scale float64) operand {
+	return dense{x[(z*rows+from)*width:], width, 1, float32(scale)}
+}
+
+func columnsFrom(x []float32, z, rows, from, width int, scale float64) operand {
+	return dense{x[(z*rows+from)*width:], 1, width, float32(scale)}
+}
+
+// keysBy is Kᵀ from a key on: keys outside, the width inside; widthBy is K: the other
+// way.
+func (f *flash) keysBy(zk, key int) operand {
+	d := dense{f.k.F32()[f.atK(zk, key, 0):], f.width, 1, 1}
+	if f.transK {
+		d.si, d.sp = 1, f.keys
+	}
+	return d
+}
+
+func (f *flash) widthBy(zk, key int) operand {
+	d := f.keysBy(zk, key).(dense)
+	d.si, d.sp = d.sp, d.si
+	return d
+}
+
+// reach is the keys that count for any of so many queries.
+func (f *flash) reach(from, rows int) (lo, hi int) {
+	if !f.skips() {
+		return 0, f.keys
+	}
+	lo, _ = f.window(from)
+	_, hi = f.window(from + rows - 1)
+	return lo, hi
+}
+
+// tile fills s with the scores of a tile, and calls do for each row of them.
+func (f *flash) tile(par parallel, z, from, rows, key, n int, s []float32, do func(r int, row []float32)) {
+	multiply(par, rows, n, f.width, rowsFrom(f.q.F32(), z, f.queries, from, f.width, f.scale), f.keysBy(z/f.share, key), s, n, false)
+	par(rows, 1+grain/(8*n), func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			row := s[r*n : (r+1)*n]
+			if f.bias != nil {
+				bias, at, step := f.bias.F32(), (z*f.queries+from+r)*f.keys+key, f.biasAt[len(f.biasAt)-1]
+				walk(f.shape, at, at+1, func(_ int, b []int) {
+					for j := range row {
+						row[j] += bias[b[0]+j*step]
+					}
+				}, f.biasAt)
+			}
+			before, after := f.hidden(from+r, key, row)
+			fill := float32(f.fillOf(from + r))
+			fillWith(before, fill)
+			fillWith(after, fill)
+			do(r, row)
+		}
+	})
+}
+
+// hidden is the parts of a row, which begins at a key, that are of keys that the query
+// does not see.
+func (f *flash) hidden(query, key int, row []float32) (before, after []float32) {
+	lo, hi := f.window(query)
+	return row[:max(0, min(lo-key, len(row)))], row[max(0, min(hi-key, len(row))):]
+}
+
+func (f *flash) fast(par parallel, zk int, room flashRoom) {
+	y, lse := f.c.Out[0].F32(), f.c.Out[1].F32()
+	for at := 0; at < f.share*f.queries; {
+		z, from := zk*f.share+at/f.queries, at%f.queries
+		rows := min(tileQueries, f.queries-from)
+		first, last := f.reach(from, rows)
+		top, total := lse[z*f.queries+from:], room.each[at:]
+		out := y[(z*f.queries+from)*f.out:]
+		for key := first; key < last; key += tileKeys {
+			n := min(tileKeys, last-key)
+			s := room.scores[:rows*n]
+			f.tile(par, z, from, rows, key, n, s, func(r int, row []float32) {
+				now := topRow(row)
+				if key > first {
+					now = max(now, top[r])
+				}
+				shift := now
+				if now == minusInf {
+					shift = 0
+				}
+				sum := float32(expSumRow(row, row, shift))
+				if key > first {
+					down := float32(math.Exp(float64(top[r] - shift)))
+					scaleRow(out[r*f.out:(r+1)*f.out], out[r*f.out:(r+1)*f.out], down)
+					sum += total[r] * down
+				}
+				top[r], total[r] = now, sum
+			})
+			multiply(par, rows, f.out, n, rowsFrom(s, 0, rows, 0, n, 1), columnsFrom(f.v.F32(), zk, f.keys, key, f.out, 1), out, f.out, key > first)
+		}
+		for r := range rows {
+			if f.safe && !(total[r] > 0) {
+				clear(out[r*f.out : (r+1)*f.out])
+				top[r] = float32(math.Inf(1))
+				continue
+			}
+			scaleRow(out[r*f.out:(r+1)*f.out], out[r*f.out:(r+1)*f.out], 1/total[r])
+			top[r] += float32(math.Log(float64(total[r])))
+		}
+		at += rows
+	}
+}
+
+func (f *flash) fastGrad(par parallel, zk int, room flashRoom) {
+	dy, q, lse := f.c.In[0].F32(), f.q.F32(), f.lse.F32()
+	dq, dk, dv := f.c.Out[0].F32(), f.c.Out[1].F32(), f.c.Out[2].F32()
+	queries := f.share * f.queries
+	for r := range queries {
+		at := (zk*queries + r) * f.out
+		room.each[r] = float32(dotRow(dy[at:at+f.out], f.y.F32()[at:at+f.out]))
+		if f.dlse != nil {
+			room.each[r] -= f.dlse.F32()[zk*queries+r]
+		}
+	}
+	for key := 0; key < f.keys; key += tileKeys {
+		n, begun := min(tileKeys, f.keys-key), false
+		for at := 0; at < queries; {
+			z, from := zk*f.share+at/f.queries, at%f.queries
+			rows, dots := min(tileQueries, f.queries-from), room.each[at:]
+			at += rows
+			lo, hi := f.reach(from, rows)
+			if hi <= key || lo >= key+n {
+				continue
+			}
+			p, ds := room.scores[:rows*n], room.flow[:rows*n]
+			f.tile(par, z, from, rows, key, n, p, func(r int, row []float32) { expSumRow(row, row, lse[z*f.queries+from+r]) })
+			multiply(par, n, f.out, rows, columnsFrom(p, 0, rows, 0, n, 1), columnsFrom(dy, z, f.queries, from, f.out, 1), dv[(zk*f.keys+key)*f.out:], f.out, begun)
+			multiply(par, rows, n, f.out, rowsFrom(dy, z, f.queries, from, f.out, 1), rowsFrom(f.v.F32(), zk, f.keys, key, f.out, 1), ds, n, false)
+			par(rows, 1+grain/(8*n), func(lo, hi int) {
+				for r := lo; r < hi; r++ {
+					row := ds[r*n : (r+1)*n]
+					slopeRow(row, row, p[r*n:(r+1)*n], dots[r])
+					before, after := f.hidden(from+r, key, row)
+					clear(before)
+					clear(after)
+				}
+			})
+			multiply(par, rows, f.width, n, rowsFrom(ds, 0, rows, 0, n, f.scale), f.widthBy(zk, key), dq[(z*f.queries+from)*f.width:], f.width, key > lo)
+			f.toKeys(par, zk, key, n, rows, columnsFrom(ds, 0, rows, 0, n, 1), columnsFrom(q, z, f.queries, from, f.width, f.scale), dk, begun)
+			begun = true
+		}
+		if !begun { // nobody sees these keys
+			clear(dv[(zk*f.keys+key)*f.out:][:n*f.out])
+			f.toKeys(par, zk, key, n, 0, nil, nil, dk, false)
+		}
+	}
+}
+
+// toKeys adds what flows through so many queries to dK of n keys, as K lies.
+func (f *flash) toKeys(par parallel, zk, key, n, rows int, ds, q operand, dk []float32, add bool) {
+	to := dk[f.atK(zk, key, 0):]
+	if f.transK {
+		multiply(par, f.width, n, rows, q, ds, to, f.keys, add)
+		return
+	}
+	multiply(par, n, f.width, rows, ds, q, to, f.width, add)
+}
