@@ -1,0 +1,65 @@
+package kernels_test
+
+import (
+	"testing"
+
+	"memopt/kernels"
+	"memopt/memopt/graph"
+)
+
+// TestLimits: drivers for the processor hold nobody to their limits, so the
+// dispatches themselves are looked at: whatever a device takes, no operator asks
+// for more groups, more constants, or places that devices do not bind at.
+func TestLimits(t *testing.T) {
+	const mostPush, alignment = 128 / 4, 64
+	b, err := graph.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dispatches, refused := 0, 0
+	for _, op := range kernels.Library.All() {
+		if op.Lower == nil {
+			continue
+		}
+		cases, err := kernels.Cases(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases = append(cases, kernels.HalfCases(op, graph.Float16)...)
+		for _, c := range cases {
+			for _, l := range []graph.Limits{
+				graph.PlanLimits,
+				{Subgroup: 8, Range: 1 << 27, Groups: [3]int{65535, 65535, 65535}, Int64: true, Int8: true},
+				{Subgroup: 32, Range: 1 << 32, Groups: [3]int{7, 50, 50}, Int64: true, Int8: true, Shared: true},
+				{Subgroup: 64, Range: 512, Groups: [3]int{7, 50, 50}},
+			} {
+				low, err := graph.Lower(c.Node, b, l)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if low.Refused != "" {
+					refused++
+				}
+				for _, d := range low.Dispatches {
+					dispatches++
+					for i, g := range d.Groups {
+						if g < 1 || g > l.Groups[i] {
+							t.Errorf("%s, %s: groups %v of kernel %s, at most %v", op.FullName(), c.Text, d.Groups, d.Kernel.Name, l.Groups)
+						}
+					}
+					if len(d.Push) > mostPush {
+						t.Errorf("%s: %d words of constants for kernel %s", op.FullName(), len(d.Push), d.Kernel.Name)
+					}
+					for i, x := range d.Buffers {
+						if x.At%alignment != 0 || x.At < 0 || x.Bytes < 0 {
+							t.Errorf("%s, %s: buffer %d of kernel %s begins at %d and has %d bytes", op.FullName(), c.Text, i, d.Kernel.Name, x.At, x.Bytes)
+						}
+					}
+				}
+			}
+		}
+	}
+	if dispatches < 10000 || refused > dispatches/4 {
+		t.Errorf("%d dispatches, %d refused", dispatches, refused)
+	}
+}
