@@ -55,7 +55,7 @@ type opRow struct {
 	Gradient  string   `json:"gradient"`
 	Recompute string   `json:"recompute"`
 	InPlace   string   `json:"in_place"`
-	Vulkan    bool     `json:"vulkan"`
+	Vulkan    bool     `json:"vulkan"` // it has kernels, or needs none
 	Random    bool     `json:"random"`
 	Optimizer string   `json:"optimizer,omitempty"`
 	Doc       string   `json:"doc"`
@@ -75,7 +75,7 @@ func describeAll() []opRow {
 func describe(op *graph.Op) opRow {
 	r := opRow{Name: op.FullName(), Domain: op.Domain, Since: op.Since, Opsets: opsets(op), Types: []string{},
 		Inputs: op.In, Outputs: op.Out, Attrs: op.Attrs,
-		Gradient: "yes", Recompute: op.Recompute.String(), InPlace: "no", Vulkan: op.Lower != nil, Random: op.Random, Optimizer: op.Optimizer, Doc: op.Doc}
+		Gradient: "yes", Recompute: op.Recompute.String(), InPlace: "no", Vulkan: op.Lower != nil || op.View || op.Rewrite != nil, Random: op.Random, Optimizer: op.Optimizer, Doc: op.Doc}
 	for _, t := range kernels.Types(op) {
 		r.Types = append(r.Types, t.String())
 	}
