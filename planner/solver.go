@@ -102,10 +102,11 @@ func (v *solver) at(limit int64) (*candidate, error) {
 	case v.anyhow:
 		solve = func(limit int64) (recompute.Answer, bool) { return v.r.Find(limit, v.most) }
 	}
+	whole := false // the limit itself was aimed at
 	for i := range placings {
 		a, ok := solve(align(aim))
-		if !ok && aim < limit {
-			aim = limit
+		if whole = whole || aim == limit; !ok && !whole {
+			aim, whole = limit, true
 			a, ok = solve(align(aim))
 		}
 		if !ok {

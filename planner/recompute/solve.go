@@ -131,13 +131,14 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 	x.descend(starts, false, 0.25)
 	var cheapest []func() plan
 	if x.extra > max(least+good*s.total, most) {
-		e = s.refine(limit, x.extra/s.unit)
-		if !e.ok {
-			return Answer{}, false
+		if most < 0 { // how good the plan is matters
+			if e = s.refine(limit, x.extra/s.unit); !e.ok {
+				return Answer{}, false
+			}
+			least = e.least * s.unit
+			x.enough = least + min(enough*s.total, least/100)
 		}
-		least = e.least * s.unit
-		x.enough = least + min(enough*s.total, least/100)
-		if best, cost := s.cheapest(e.at, limit); cost <= x.enough {
+		if best, cost := s.cheapest(e.at, limit); cost <= max(x.enough, most) {
 			x.best, x.extra = best, cost
 		} else if best.gone != nil {
 			cheapest = append(cheapest, best.clone)
