@@ -21,6 +21,10 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 	if l.Out[out].Len() == 0 {
 		return
 	}
+	if c.standsAlone() {
+		c.appendDepthwise(l, side, out, a, b, bias)
+		return
+	}
 	if c.paysAsProducts() {
 		switch side {
 		case convOut:

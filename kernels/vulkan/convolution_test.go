@@ -25,13 +25,15 @@ func TestConvolutions(t *testing.T) {
 		{"1,230,20,20", "8,230,1,3", "1,8,20,20", "pads=[0, 1, 0, 1]"},                                 // some rows at a time
 		{"8,150,6,14", "8,150,1,3", "8,8,6,14", "pads=[0, 1, 0, 1]"},                                   // some samples at a time
 		{"1,16,24,26", "16,16,5,5", "1,16,10,23", "strides=[2, 1] pads=[1, 0, 2, 1] dilations=[2, 1]"}, // strides down alone
-		{"2,500,16,16", "500,1,3,3", "2,500,16,16", "pads=[1, 1, 1, 1] group=500"},                     // depthwise
+		{"2,20,16,17", "20,1,3,3", "2,20,16,17", "pads=[1, 1, 1, 1] group=20"},                         // channels alone
+		{"2,5,17,23", "5,1,3,5", "2,5,9,8", "pads=[1, 2, 1, 2] strides=[2, 3] group=5"},
+		{"3,4,19,9", "4,1,2,3", "3,4,16,5", "dilations=[3, 2] group=4"},
 	} {
 		samples["Conv"] = append(samples["Conv"], fmt.Sprintf("f32[%s], f32[%s]; %s", c.x, c.w, c.attrs))
 		samples["ConvGradX"] = append(samples["ConvGradX"], fmt.Sprintf("f32[%s], f32[%s], i64{%s}; %s", c.y, c.w, c.x, c.attrs))
 		samples["ConvGradW"] = append(samples["ConvGradW"], fmt.Sprintf("f32[%s], f32[%s], i64{%s}; %s", c.y, c.x, c.w, c.attrs))
 	}
-	samples["Conv"] = append(samples["Conv"], "f32[1,9,31,31], f32[16,9,3,3], f32[16]; pads=[1, 1, 1, 1]", "f32[2,16,23,23], f32[32,8,3,3], f32[32]; group=2")
+	samples["Conv"] = append(samples["Conv"], "f32[1,9,31,31], f32[16,9,3,3], f32[16]; pads=[1, 1, 1, 1]", "f32[2,16,23,23], f32[32,8,3,3], f32[32]; group=2", "f32[2,3,9,9], f32[3,1,7,7], f32[3]; group=3")
 	samples["ConvGradX"] = append(samples["ConvGradX"], "f32[1,32,4,4], f32[32,1830,3,3], i64{1,1830,4,4}; pads=[1, 1, 1, 1]") // some channels at a time
 	for name, texts := range samples {
 		for _, groups := range []string{vulkan.GroupsAlone, vulkan.GroupsShared} {

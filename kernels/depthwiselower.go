@@ -1,0 +1,67 @@
+package kernels
+
+import "memopt/memopt/graph"
+
+var depthwiseKernel = halved(shader("depthwise", "depthwise.comp"))
+
+// depthwiseTaps are the kernel's most of an axis.
+const depthwiseTaps = 7
+
+// standsAlone reports whether each channel is a convolution of its own that the
+// kernel for those can do.
+func (c *convolution) standsAlone() bool {
+	flat := c.in[0] == 1 && c.out[0] == 1 && c.kernel[0] == 1
+	return flat && c.inner == 1 && c.outer == 1 && c.group > 1 && max(c.kernel[1], c.kernel[2]) <= depthwiseTaps
+}
+
+// appendDepthwise computes one side of a convolution of channels that stand alone.
+func (c *convolution) appendDepthwise(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
+	d := depthwise{c: c, l: l, z: writes(out), a: a, b: b, bias: unused(false)}
+	if d.biased = bias >= 0; d.biased {
+		d.bias = reads(bias)
+	}
+	y := c.out[2]
+	switch side {
+	case convOut, convFilters:
+		d.filters = side == convFilters
+		d.append([2]int(c.in[1:]), [2]int(c.out[1:]), c.axis(1), c.axis(2), [4]int{0, y, 1, volume(c.out)}, [3]int{0, c.kernel[2], 1})
+	case convIn:
+		for py := range c.stride[1] {
+			for px := range c.stride[2] {
+				rows, ky, nextY, down := c.phaseTaps(1, py)
+				columns, kx, nextX, across := c.phaseTaps(2, px)
+				d.append([2]int(c.out[1:]), [2]int{rows, columns}, down, across,
+					[4]int{py*c.in[2] + px, c.stride[1] * c.in[2], c.stride[2], volume(c.in)}, [3]int{ky*c.kernel[2] + kx, nextY * c.kernel[2], nextX})
+			}
+		}
+	}
+}
+
+type depthwise struct {
+	c               *convolution
+	l               *graph.Lowering
+	z, a, b, bias   graph.Buffer
+	filters, biased bool
+}
+
+// append is for places that see an image of some size by taps down and across. At
+// is where places lie, filters where taps do: the first, and from one to the next.
+func (d *depthwise) append(size, places [2]int, down, across axisTaps, at [4]int, filters [3]int) {
+	groups := d.c.group
+	if !d.filters {
+		groups *= d.c.n
+	}
+	if groups == 0 {
+		return
+	}
+	spec := []uint32{uint32(d.l.Limits.Subgroup), oneIf(d.filters), oneIf(d.biased)}
+	for _, v := range []int{down.n, across.n, down.step, across.step, down.dilation, across.dilation} {
+		spec = append(spec, uint32(int32(v)))
+	}
+	push := words(d.l, groups, d.c.n, d.c.group, size[0], size[1], places[0], places[1])
+	push = append(push, uint32(int32(down.shift)), uint32(int32(across.shift)))
+	push = append(push, words(d.l, at[0], at[1], at[2], at[3], filters[0], filters[1], filters[2], volume(d.c.kernel))...)
+	d.l.Dispatches = append(d.l.Dispatches, graph.Dispatch{
+		Kernel: depthwiseKernel, Spec: spec, Push: push, Buffers: []graph.Buffer{d.z, d.a, d.b, d.bias}, Groups: inLine(d.l, groups),
+	})
+}
