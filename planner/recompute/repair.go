@@ -87,9 +87,12 @@ func (x *search) try(p *plan, c event, more bool) bool {
 	if len(p.events) == 0 || p.events[0].at >= x.s.p.Border && c.at >= x.s.p.Border {
 		begun = sim.border.launches
 	}
-	sim.work += int64(x.trial.launches-begun) + int64(x.trial.launches/4)
+	sim.work += int64(x.trial.launches-begun) + int64(x.trial.launches/4) + trialWork
 	return ok
 }
+
+// trialWork is how many launches take as long as a trial however few it walks.
+const trialWork = 128
 
 // apply makes a change.
 func (p *plan) apply(c event, border bool) {

@@ -98,7 +98,7 @@ const mostAgain = 8
 // How many launches are simulated for one limit, and of a program that can be
 // solved exactly.
 const (
-	mostWork = 2 << 20
+	mostWork = 3 << 20
 	fewWork  = 1 << 12
 )
 
