@@ -81,7 +81,8 @@ void storeEndK(const uint first, const vec4 x) { for (uint i = 0; first + i < n;
 `
 )
 
-// chainExpr is an expression with its numbers, on values of the body.
+// chainExpr is an expression with its numbers, on inputs and what others before it
+// have made.
 type chainExpr struct {
 	code, p, q uint32
 	in         [3]int32
@@ -89,51 +90,15 @@ type chainExpr struct {
 
 // lowerChain makes one dispatch of the steps' own.
 func lowerChain(l *graph.Lowering) {
-	body, z := l.Node.Body, l.Out[0]
+	z := l.Out[0]
 	if z.Len() == 0 {
 		return
 	}
-	if len(l.In)+len(l.Out) > graph.ChainOperands {
-		l.Refuse("it has %d operands, and the kernel takes %d", len(l.In)+len(l.Out), graph.ChainOperands)
+	if n := len(l.In) + len(l.Out); n > graph.ChainOperands {
+		l.Refuse("it has %d operands, and the kernel takes %d", n, graph.ChainOperands)
 		return
 	}
-	operands := slices.Clone(l.In) // by value of the body
-	var exprs []chainExpr
-	made := make([]int32, len(body.Values)) // by value of the body: the expression that makes it, from len(l.In) on
-	for i := range l.In {
-		made[i] = int32(i)
-	}
-	for _, s := range body.Nodes {
-		in := make([]*graph.Operand, len(s.Inputs))
-		for i, v := range s.Inputs {
-			in[i] = operands[v.ID]
-		}
-		step := l.With(in, []*graph.Operand{z})
-		step.Node, step.Limits = s, graph.PlanLimits
-		if s.Op.Lower(step); step.Refused != "" {
-			l.Refuse("%s: %s", s.Op.FullName(), step.Refused)
-			return
-		}
-		y := s.Outputs[0].ID
-		for _, d := range step.Dispatches {
-			e := chainExpr{code: d.Spec[0], p: d.Push[1], q: d.Push[2]}
-			for i, b := range d.Buffers[1:] {
-				from := y // what the step's dispatch before has made
-				if b.Place == graph.PlaceIn {
-					from = s.Inputs[b.Index].ID
-				}
-				e.in[i] = made[from]
-			}
-			made[y] = int32(len(l.In) + len(exprs))
-			exprs = append(exprs, e)
-		}
-		operands = append(operands, z)
-	}
-	results := make([]int32, len(body.Outputs))
-	for i, v := range body.Outputs {
-		results[i] = made[v.ID]
-	}
-
+	exprs, results := chainExprs(l)
 	lists, buffers := [][]int{}, []graph.Buffer{}
 	for i := range l.Out {
 		lists, buffers = append(lists, strides(z.Shape)), append(buffers, writes(i))
@@ -142,7 +107,7 @@ func lowerChain(l *graph.Lowering) {
 		lists, buffers = append(lists, broadcastStrides(x.Shape, z.Shape)), append(buffers, reads(i))
 	}
 	dims, st := mergeStrides(z.Shape, lists...)
-	if !mustFit(l, dims, maxPointwiseDims) {
+	if !mustFit(l, dims, maxPointwiseDims) || l.Refused != "" {
 		return
 	}
 	rank, inner := len(dims), dims[len(dims)-1]
@@ -171,28 +136,74 @@ func lowerChain(l *graph.Lowering) {
 	})
 }
 
-// chainKernel writes the kernel. Results are its first bindings, and inputs the
-// others.
-func chainKernel(wide bool, inputs int, exprs []chainExpr, results []int32) *graph.Kernel {
-	m := chainParts[wide]()
-	name := fmt.Sprintf("chain wide=%v %d %v %v", wide, inputs, exprs, results)
-	bodies := []string{"whole"}
-	if wide {
-		bodies = append(bodies, "end")
+// chainExprs is the expressions of all steps, in running order, and where among
+// the inputs and them the results are.
+func chainExprs(l *graph.Lowering) (exprs []chainExpr, results []int32) {
+	body := l.Node.Body
+	operands := slices.Clone(l.In)          // by value of the body
+	made := make([]int32, len(body.Values)) // where it is
+	for i := range l.In {
+		made[i] = int32(i)
 	}
-	code := m.with(bodies, func(body string, b *spirvBody, parameters []uint32) {
-		suffix := map[string]string{"whole": "", "end": "End"}[body]
-		first := parameters[0]
+	for _, s := range body.Nodes {
+		in := make([]*graph.Operand, len(s.Inputs))
+		for i, v := range s.Inputs {
+			in[i] = operands[v.ID]
+		}
+		step := l.With(in, l.Out[:1])
+		step.Node, step.Limits = s, graph.PlanLimits
+		if s.Op.Lower(step); step.Refused != "" {
+			l.Refuse("%s: %s", s.Op.FullName(), step.Refused)
+		}
+		y := s.Outputs[0].ID
+		for _, d := range step.Dispatches {
+			x := chainExpr{code: d.Spec[0], p: d.Push[1], q: d.Push[2]}
+			for i, b := range d.Buffers[1:] {
+				from := y // what the step's dispatch before has made
+				if b.Place == graph.PlaceIn {
+					from = s.Inputs[b.Index].ID
+				}
+				x.in[i] = made[from]
+			}
+			made[y] = int32(len(l.In) + len(exprs))
+			exprs = append(exprs, x)
+		}
+		operands = append(operands, l.Out[0])
+	}
+	for _, v := range body.Outputs {
+		results = append(results, made[v.ID])
+	}
+	return exprs, results
+}
+
+// chainKernels has every kernel that was written, by its name: layers have the
+// same ones, whatever their shapes.
+var chainKernels sync.Map
+
+// chainKernel is the kernel of expressions on inputs. Results are its first
+// bindings, and inputs the others.
+func chainKernel(wide bool, inputs int, exprs []chainExpr, results []int32) *graph.Kernel {
+	name := fmt.Sprintf("chain wide=%v %d %v %v", wide, inputs, exprs, results)
+	if k, ok := chainKernels.Load(name); ok {
+		return k.(*graph.Kernel)
+	}
+	e := chainParts[wide]().edit()
+	body := func(name, suffix string) {
+		first := e.write(name)[0]
 		var made []uint32
 		for i := range inputs {
-			made = append(made, b.call(fmt.Sprint("load", suffix, len(results)+i), first))
+			made = append(made, e.call(fmt.Sprint("load", suffix, len(results)+i), first))
 		}
-		for _, e := range exprs {
-			made = append(made, b.call(fmt.Sprint("step", e.code), made[e.in[0]], made[e.in[1]], made[e.in[2]], b.number(e.p), b.number(e.q)))
+		for _, x := range exprs {
+			made = append(made, e.call(fmt.Sprint("step", x.code), made[x.in[0]], made[x.in[1]], made[x.in[2]], e.number(x.p), e.number(x.q)))
 		}
 		for i, r := range results {
-			b.call(fmt.Sprint("store", suffix, i), first, made[r])
+			e.call(fmt.Sprint("store", suffix, i), first, made[r])
 		}
-	})
-	return &graph.Kernel{Name: name, Code: code}
+	}
+	if body("whole", ""); wide {
+		body("end", "End")
+	}
+	k, _ := chainKernels.LoadOrStore(name, &graph.Kernel{Name: name, Code: e.module()})
+	return k.(*graph.Kernel)
 }

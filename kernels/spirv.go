@@ -3,6 +3,7 @@ package kernels
 import (
 	endian "encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"memopt/memopt/graph"
@@ -130,138 +131,140 @@ func spirvText(words []uint32) string {
 	return text
 }
 
-// spirvBody is a function's new body: calls of others, one after another.
-type spirvBody struct {
-	m         *spirvModule
-	next      *uint32 // the first number that is free
-	constants map[uint32]uint32
-	defined   *[]instruction // of the constants
-	code      []instruction
+// spirvEdit is a module in which functions get other bodies: calls of others, one
+// after another.
+type spirvEdit struct {
+	*spirvModule
+	next      uint32 // the first number that is free
+	numbers   map[uint32]uint32
+	constants []instruction // of the numbers
+	bodies    map[int][]instruction
+	at        int // the function that is written
 }
 
-// call appends a call and gives what it returns. A function that is not there is
-// our own mistake.
-func (b *spirvBody) call(name string, args ...uint32) uint32 {
-	i, ok := b.m.named[name]
+func (m *spirvModule) edit() *spirvEdit {
+	return &spirvEdit{spirvModule: m, next: m.header[3], numbers: map[uint32]uint32{}, bodies: map[int][]instruction{}}
+}
+
+// function is the number of one. One that is not there is our own mistake.
+func (m *spirvModule) function(name string) int {
+	i, ok := m.named[name]
 	if !ok {
 		panic(fmt.Sprintf("kernels: the shader has no function %s", name))
 	}
-	f := b.m.functions[i]
-	id := b.fresh()
-	b.code = append(b.code, newInstruction(opFunctionCall, append([]uint32{f.returns, id, f.id}, args...)...))
-	return id
+	return i
 }
 
-func (b *spirvBody) fresh() uint32 {
-	*b.next++
-	return *b.next - 1
+func (e *spirvEdit) fresh() uint32 {
+	e.next++
+	return e.next - 1
+}
+
+// write begins the body of a function, and gives its parameters.
+func (e *spirvEdit) write(name string) (parameters []uint32) {
+	e.at = e.function(name)
+	code := e.functions[e.at].code
+	body := []instruction{code[0]}
+	for _, in := range code {
+		if in.op == opFunctionParameter {
+			parameters = append(parameters, in.words[2])
+			body = append(body, in)
+		}
+	}
+	e.bodies[e.at] = append(body, newInstruction(opLabel, e.fresh()))
+	return parameters
+}
+
+// call appends a call and gives what it returns.
+func (e *spirvEdit) call(name string, args ...uint32) uint32 {
+	f, id := e.functions[e.function(name)], e.fresh()
+	e.bodies[e.at] = append(e.bodies[e.at], newInstruction(opFunctionCall, append([]uint32{f.returns, id, f.id}, args...)...))
+	return id
 }
 
 // number is a float32 as a constant, by its bits.
-func (b *spirvBody) number(bits uint32) uint32 {
-	id, ok := b.constants[bits]
+func (e *spirvEdit) number(bits uint32) uint32 {
+	id, ok := e.numbers[bits]
 	if !ok {
-		id = b.fresh()
-		b.constants[bits] = id
-		*b.defined = append(*b.defined, newInstruction(opConstant, b.m.float, id, bits))
+		id = e.fresh()
+		e.numbers[bits] = id
+		e.constants = append(e.constants, newInstruction(opConstant, e.float, id, bits))
 	}
 	return id
 }
 
-// with is the module in which functions have other bodies, as write appends them
-// (it is given the function's name and its parameters), without what nobody calls
-// and the buffers that nobody sees.
-func (m *spirvModule) with(names []string, write func(name string, b *spirvBody, parameters []uint32)) []byte {
-	next := m.header[3]
-	var constants []instruction
-	known := map[uint32]uint32{}
-	bodies := map[int][]instruction{}
-	for _, name := range names {
-		i := m.named[name]
-		b := &spirvBody{m: m, next: &next, constants: known, defined: &constants}
-		var parameters []uint32
-		head := m.functions[i].code[:1:1]
-		for _, in := range m.functions[i].code[1:] {
-			if in.op == opFunctionParameter {
-				parameters = append(parameters, in.words[2])
-				head = append(head, in)
-			}
-		}
-		write(name, b, parameters)
-		body := append(head, newInstruction(opLabel, b.fresh()))
-		bodies[i] = append(append(body, b.code...), newInstruction(opReturn), newInstruction(opFunctionEnd))
+// code is a function's, as it is now.
+func (e *spirvEdit) code(i int) []instruction {
+	if body, ok := e.bodies[i]; ok {
+		return append(slices.Clip(body), newInstruction(opReturn), newInstruction(opFunctionEnd))
 	}
-	codeOf := func(i int) []instruction {
-		if body, ok := bodies[i]; ok {
-			return body
-		}
-		return m.functions[i].code
-	}
+	return e.functions[i].code
+}
 
-	// What main calls, and what of buffers that sees.
-	called, seen := make([]bool, len(m.functions)), map[uint32]bool{}
-	for list := []int{m.named["main"]}; len(list) > 0; {
+// reached is the functions that main calls, and the variables that those see.
+func (e *spirvEdit) reached() (called []bool, seen map[uint32]bool) {
+	called, seen = make([]bool, len(e.functions)), map[uint32]bool{}
+	for list := []int{e.function("main")}; len(list) > 0; {
 		i := list[0]
 		if list = list[1:]; called[i] {
 			continue
 		}
 		called[i] = true
-		for _, in := range codeOf(i) {
+		for _, in := range e.code(i) {
 			switch in.op {
 			case opFunctionCall:
-				list = append(list, m.byID[in.words[3]])
+				list = append(list, e.byID[in.words[3]])
 			case opAccessChain:
 				seen[in.words[3]] = true
 			}
 		}
 	}
-	gone := map[uint32]bool{}
-	for i, f := range m.functions {
-		if _, replaced := bodies[i]; !called[i] || replaced {
-			for _, in := range f.code {
-				gone[in.result()] = true
-			}
-		}
-	}
-	for i := range bodies {
-		if called[i] {
-			for _, in := range codeOf(i) {
-				delete(gone, in.result())
-			}
-		}
-	}
-	for _, in := range m.globals {
-		if in.op == opVariable && in.words[3] == storageBuffer && !seen[in.words[2]] {
-			gone[in.words[2]] = true
-		}
-	}
+	return called, seen
+}
 
-	out := append([]uint32{}, m.header[:]...)
-	for _, in := range m.globals {
+// module is the whole, without what nobody calls and buffers that nobody sees.
+func (e *spirvEdit) module() []byte {
+	called, seen := e.reached()
+	var code []instruction
+	made := map[uint32]bool{} // in functions that stay
+	for i := range e.functions {
+		if called[i] {
+			for _, in := range e.code(i) {
+				code, made[in.result()] = append(code, in), true
+			}
+		}
+	}
+	gone := map[uint32]bool{}
+	for i, f := range e.functions {
+		for _, in := range f.code {
+			gone[in.result()] = !called[i] || !made[in.result()]
+		}
+	}
+	var globals []instruction
+	for _, in := range e.globals {
+		if in.op == opVariable && in.words[3] == storageBuffer {
+			gone[in.words[2]] = !seen[in.words[2]]
+		}
+	}
+	for _, in := range e.globals {
 		switch {
 		case in.op == opDecorate && gone[in.words[1]], in.op == opVariable && gone[in.words[2]]:
-			continue
 		case in.op == opEntryPoint:
-			in = withoutInterfaces(in, gone)
-		}
-		out = append(out, in.words...)
-	}
-	for _, in := range constants {
-		out = append(out, in.words...)
-	}
-	for i := range m.functions {
-		if called[i] {
-			for _, in := range codeOf(i) {
-				out = append(out, in.words...)
-			}
+			globals = append(globals, withoutInterfaces(in, gone))
+		default:
+			globals = append(globals, in)
 		}
 	}
-	out[3] = next
-	var code []byte
-	for _, w := range out {
-		code = endian.LittleEndian.AppendUint32(code, w)
+	words := slices.Clone(e.header[:])
+	words[3] = e.next
+	for _, in := range slices.Concat(globals, e.constants, code) {
+		words = append(words, in.words...)
 	}
-	return code
+	out := make([]byte, 0, 4*len(words))
+	for _, w := range words {
+		out = endian.LittleEndian.AppendUint32(out, w)
+	}
+	return out
 }
 
 // withoutInterfaces is an entry point that does not name what is gone.
