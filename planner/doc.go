@@ -51,6 +51,10 @@
 // others would do on the same axes; the points of long programs are sketches. Largest turns the question round and asks
 // which size fits a budget; Advise asks that for a budget that does not.
 //
+// A step may be another form of a plain one, with the same results for other
+// bytes and flops. Request.Plain has what its plans cost told beside that, and
+// Curve.Join puts both on one curve.
+//
 // Cost is flops and bytes moved on one scale (a node moves what it reads, or of
 // that what it picks, and what it writes; a view nothing), or what Request.Costs says that
 // nodes take on a device.
