@@ -52,6 +52,7 @@ const (
 	spare   = 200     // the share of the goal above it that there is to fill up what is nearly even
 	heating = 400     // the share of the goal that heats a section once
 	passing = 400     // looks, for each life, after which no stage is taken back
+	leaping = 800     // as many if one stage lost half of what is near enough: another route may not lose it
 	passage = 100     // looks, for each life, that the stages together cost beside those that are counted
 	mending = 300     // looks, for each life, that mending is worth
 )
@@ -90,7 +91,7 @@ func (c *climb) run() *skyline {
 		for n := 1; n <= len(c.trials) && s.top > line; n++ { // one is often enough
 			c.tryAll(c.trials[:n], at, line)
 		}
-		if s.top <= line || at == 1 || c.looks > passing*len(s.end.lives) {
+		if s.top <= line || at == 1 || c.looks > c.worth(at)*len(s.end.lives) {
 			at++
 			continue
 		}
@@ -101,6 +102,14 @@ func (c *climb) run() *skyline {
 		}
 	}
 	return c.stages[stages].end
+}
+
+// worth is the looks, for each life, that may be spent before a stage is left as it is.
+func (c *climb) worth(at int) int {
+	if c.stages[at].top-c.stages[at-1].top > c.goal/content/2 {
+		return leaping
+	}
+	return passing
 }
 
 // tryAll tries as many routes to the end of a stage as there are trials, side by side.
