@@ -537,6 +537,10 @@ func (p *prober) pointless(o *Option) bool {
 			return true
 		}
 	}
+	if len(o.Keeps) == 0 && o.save == o.of {
+		n, fixed := saved.Const()
+		return fixed && n <= 0
+	}
 	kept := graph.Num(0)
 	for _, name := range o.Keeps {
 		kept = kept.Add(p.a.bytesOf(name))
@@ -550,6 +554,9 @@ func (s *StashedOutput) bytes() graph.Dim { return s.elems.Mul(graph.Num(s.Type.
 
 // scale takes the share that an option saves.
 func (o *Option) scale(d graph.Dim) graph.Dim {
+	if o.save == o.of {
+		return d
+	}
 	return d.Mul(graph.Num(o.save)).FloorDiv(graph.Num(o.of))
 }
 
