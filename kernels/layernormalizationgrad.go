@@ -136,6 +136,7 @@ var _ = define(graph.Op{
 			}
 		}
 	},
+	Lower:     lowerInvertible,
 	Flops:     scoresFlops(1, 14),
 	Recompute: graph.Cheap,
 	InPlace:   []int{0, 1},

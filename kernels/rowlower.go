@@ -246,17 +246,28 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 	if !ok {
 		return
 	}
-	dx, x, dy, scale := writes(0), reads(w.x), reads(w.dy), reads(w.scale)
-	parts := normParts(r.rows)
-	l.Scratch = int64(4 * (2*r.rows + 2*parts*r.width))
-	fill, use := scratch(0, l.Scratch, true), scratch(0, l.Scratch, false)
+	var mean graph.Buffer
+	if w.keptMean >= 0 {
+		mean = reads(w.keptMean)
+	}
+	l.Scratch = r.work()
+	w.gradient(l, r, reads(w.x), mean)
+}
+
+// work is the scratch of the gradient: what is kept of rows, and sums of parts.
+func (r loweredRows) work() int64 { return int64(4 * (2*r.rows + 2*normParts(r.rows)*r.width)) }
+
+// gradient appends the passes of the gradient, of rows that lie in x and have that
+// mean, if it is kept.
+func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Buffer) {
+	dx, dy, scale := writes(0), reads(w.dy), reads(w.scale)
+	fill, use := scratch(0, r.work(), true), scratch(0, r.work(), false)
 	p := normPass{number: normStats, x: &x, work: &fill}
 	if w.keptInv >= 0 {
 		b := reads(w.keptInv)
 		p.keptInv, p.stats = &b, 1
 		if w.centred {
-			m := reads(w.keptMean)
-			p.keptMean = &m
+			p.keptMean = &mean
 		}
 	}
 	w.pass(l, r, p)
@@ -295,6 +306,30 @@ func (w loweredNorm) backward(l *graph.Lowering) {
 	if loweredOut(l, 0) != nil {
 		w.pass(l, r, normPass{number: normBack, y: &dx, x: &x, scale: &scale, addend: &dy, work: &use})
 	}
+}
+
+// lowerInvertible finds rows of mean 0 that have the normal form which the result
+// tells, (y − bias)/scale, and takes the gradient from those.
+func lowerInvertible(l *graph.Lowering) {
+	f := graph.Float32
+	r, ok := invertibleGrad.geometry(l)
+	if !ok {
+		return
+	}
+	y, rows := l.In[1], int64(4*r.rows)
+	x := scratch(aligned(r.work()), int64(4*y.Len()), true)
+	zeros := scratch(x.At+aligned(x.Bytes), rows, true)
+	lowerBox(l, 4, []graph.Buffer{zeros, unused(false)}, new(uint64), []int{r.rows}, []int{0}, []int{1}, 0, 0)
+	from := reads(1)
+	for _, step := range []struct {
+		expr string
+		in   int
+	}{{"a - b", 3}, {"a / b", 2}, {"a / b", 4}} {
+		formOf(f, f, f, f).append(l, step.expr, y, []*graph.Operand{y, l.In[step.in]}, []graph.Buffer{x, from, reads(step.in)})
+		from = unwritten(x)
+	}
+	l.Scratch = zeros.At + aligned(rows)
+	invertibleGrad.gradient(l, r, from, unwritten(zeros))
 }
 
 // lowerSkip adds up input, skip and bias, into the output of that sum if it is
@@ -336,6 +371,7 @@ var (
 	layerNorm      = loweredNorm{centred: true, x: 0, scale: 1, bias: 2, mean: 1, inv: 2}
 	layerNormGrad  = loweredNorm{centred: true, dy: 0, x: 1, scale: 2, bias: -1, keptMean: -1, keptInv: -1, dscale: 1, dbias: 2, none: []int{4, 5}}
 	keptNormGrad   = loweredNorm{centred: true, dy: 0, x: 1, scale: 2, bias: -1, keptMean: 3, keptInv: 4, dscale: 1, dbias: 2}
+	invertibleGrad = loweredNorm{centred: true, dy: 0, x: 1, scale: 2, bias: 3, keptMean: -1, keptInv: 4, dscale: 1, dbias: 2}
 	rmsNorm        = loweredNorm{x: 0, scale: 1, bias: -1, mean: -1, inv: -1}
 	rmsNormGrad    = loweredNorm{dy: 0, x: 1, scale: 2, bias: -1, keptMean: -1, keptInv: -1, dscale: 1, dbias: -1}
 	keptRMSGrad    = loweredNorm{dy: 0, x: 1, scale: 2, bias: -1, keptMean: -1, keptInv: 3, dscale: 1, dbias: -1}
