@@ -2,18 +2,20 @@
 // is as wide as STEP words, of which the low one counts; one that is outside makes
 // NaN, or adds nothing.
 //
-// PASS 0: an invocation owns a word of y. PASS 1 clears the marks of the indices;
-// PASS 2: a subgroup owns an index, finds where the same one comes next, notes
-// that place and marks it as no first. PASS 3: an invocation owns a column of an
-// index that is a first, and adds up the rows of its chain in order.
+// PASS 0: an invocation owns a word of y. PASS 1: no row of dx has an index. PASS 2: an
+// invocation owns every so many rows and goes through all indices, the last first, and
+// puts those of its rows before the ones that it has, so that each row has a chain of
+// its indices in order. PASS 3: an invocation owns an element of dx, or four neighbours
+// with WIDE, and adds up its row's chain; most chains are empty.
 #version 450
 #extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_arithmetic : require
+#extension GL_KHR_shader_subgroup_ballot : require
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 8;
 layout(constant_id = 1) const uint PASS = 0;
 layout(constant_id = 2) const uint STEP = 2;
+layout(constant_id = 3) const uint WIDE = 0;
 
 layout(push_constant) uniform Push {
 	uint before, n, after, picked; // data is [before, n, after], y [before, picked, after]
@@ -23,12 +25,14 @@ layout(push_constant) uniform Push {
 #ifdef SUMS
 layout(binding = 0) buffer Y { float y[]; };        // dx
 layout(binding = 1) readonly buffer X { float x[]; }; // dy
+layout(binding = 0) buffer Y4 { vec4 y4[]; };
+layout(binding = 1) readonly buffer X4 { vec4 x4[]; };
 #else
 layout(binding = 0) buffer Y { uint y[]; };
 layout(binding = 1) readonly buffer X { uint x[]; };
 #endif
 layout(binding = 2) readonly buffer Indices { int indices[]; };
-layout(binding = 3) buffer Work { uint work[]; };  // next of each, then marks
+layout(binding = 3) buffer Work { uint work[]; };   // the first index of each row, then the next of each
 
 uint row(uint i) {
 	int v = indices[i * STEP];
@@ -47,32 +51,37 @@ void main() {
 		return;
 	}
 #else
+	uint own = i * LOCAL + gl_LocalInvocationIndex;
 	if (PASS == 1) {
-		i = i * LOCAL + gl_LocalInvocationIndex;
-		if (i < picked) work[picked + i] = 0;
+		if (own < n) work[own] = picked;
 		return;
 	}
 	if (PASS == 2) {
-		i = i * gl_NumSubgroups + gl_SubgroupID;
-		if (i >= picked) return;
-		uint mine = row(i), next = picked;
-		for (uint k = i + 1; k < picked && next == picked; k += gl_SubgroupSize) {
-			uint at = k + gl_SubgroupInvocationID;
-			next = subgroupMin(at < picked && row(at) == mine ? at : picked);
-		}
-		if (subgroupElect()) {
-			work[i] = next;
-			if (next < picked) work[picked + next] = 1;
+		uint owners = gl_NumWorkGroups.x * LOCAL, lane = gl_SubgroupInvocationID;
+		for (int end = int(picked); end > 0; end -= int(gl_SubgroupSize)) {
+			// Lanes load one each, and all see each.
+			uint r = end > int(lane) ? row(end - 1 - lane) : n;
+			for (uint k = 0; k < gl_SubgroupSize; k++) {
+				uint at = subgroupBroadcast(r, k);
+				if (at < n && at % owners == own) {
+					work[n + end - 1 - k] = work[at];
+					work[at] = end - 1 - k;
+				}
+			}
 		}
 		return;
 	}
-	uint columns = before * after, blocks = (columns + LOCAL - 1) / LOCAL;
-	uint k = i / blocks, c = i % blocks * LOCAL + gl_LocalInvocationIndex;
-	if (k >= picked || c >= columns || work[picked + k] != 0) return;
-	uint r = row(k), b = c / after, a = c % after;
-	if (r >= n) return;
+	uint some = WIDE != 0 ? after / 4 : after, b = own / some, a = own % some, r = b % n;
+	if (b >= before * n) return;
+	uint from = b / n * picked;
+	if (WIDE != 0) {
+		vec4 sum = vec4(0);
+		for (uint k = work[r]; k < picked; k = work[n + k]) sum += x4[(from + k) * some + a];
+		y4[own] = sum;
+		return;
+	}
 	float sum = 0;
-	for (; k < picked; k = work[k]) sum += x[(b * picked + k) * after + a];
-	y[(b * n + r) * after + a] = sum;
+	for (uint k = work[r]; k < picked; k = work[n + k]) sum += x[(from + k) * some + a];
+	y[own] = sum;
 #endif
 }

@@ -19,7 +19,7 @@ type rowsPicked struct {
 	dropped                  int // an index that counts as outside, or −1
 }
 
-func (g rowsPicked) pass(l *graph.Lowering, pass uint32, local, groups int, buffers ...graph.Buffer) {
+func (g rowsPicked) pass(l *graph.Lowering, pass uint32, wide bool, local, groups int, buffers ...graph.Buffer) {
 	step, kernel := uint32(1), gatherKernel
 	if l.In[g.indices].Type == graph.Int64 {
 		step = 2
@@ -28,7 +28,7 @@ func (g rowsPicked) pass(l *graph.Lowering, pass uint32, local, groups int, buff
 		kernel = gatherSums
 	}
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: kernel, Spec: []uint32{uint32(local), pass, step}, Push: append(words(l, g.before, g.n, g.after, g.picked), uint32(int32(g.dropped))),
+		Kernel: kernel, Spec: []uint32{uint32(local), pass, step, oneIf(wide)}, Push: append(words(l, g.before, g.n, g.after, g.picked), uint32(int32(g.dropped))),
 		Buffers: buffers, Groups: inLine(l, groups),
 	})
 }
@@ -48,29 +48,40 @@ func (g rowsPicked) pick(l *graph.Lowering) {
 		return
 	}
 	if total := g.before * g.picked * g.after; total > 0 {
-		g.pass(l, gatherPick, 256, ceilDiv(total, 256), writes(0), reads(0), reads(g.indices), unused(true))
+		g.pass(l, gatherPick, false, 256, ceilDiv(total, 256), writes(0), reads(0), reads(g.indices), unused(true))
 	}
 }
 
 func lowerGatherGrad(l *graph.Lowering) { rowsAlong(l, l.Out[0].Shape, 1).add(l, 2) }
 
-// add clears the output, chains equal indices, and adds up each chain of rows of
-// input dy.
+// chainOwners share out the rows on a graphics processor. On others a subgroup is best:
+// each of them goes through all indices.
+const chainOwners = 256
+
+// add chains the indices of each row, and adds up the chains of rows of input dy.
 func (g rowsPicked) add(l *graph.Lowering, dy int) {
 	if l.Out[0].Type != graph.Float32 || l.In[dy].Type != graph.Float32 {
 		l.Refuse("dX is %s; there is a kernel for f32", l.Out[0].Type)
 		return
 	}
-	lowerFill(l, 0, 0)
 	if g.before*g.n*g.after*g.picked == 0 {
+		lowerFill(l, 0, 0)
 		return
 	}
-	l.Scratch = int64(8 * g.picked)
-	work := func(written bool) graph.Buffer { return scratch(0, l.Scratch, written) }
-	const local = 64
-	g.pass(l, gatherClear, local, ceilDiv(g.picked, local), unused(true), reads(dy), reads(g.indices), work(true))
-	g.pass(l, gatherChain, l.Limits.Subgroup, g.picked, unused(true), reads(dy), reads(g.indices), work(true))
-	g.pass(l, gatherAdd, local, g.picked*ceilDiv(g.before*g.after, local), writes(0), reads(dy), reads(g.indices), work(false))
+	l.Scratch = int64(4 * (g.n + g.picked))
+	work, none := scratch(0, l.Scratch, true), unused(true)
+	const local = 256
+	owners := l.Limits.Subgroup
+	if l.Limits.Shared {
+		owners = chainOwners
+	}
+	g.pass(l, gatherClear, false, local, ceilDiv(g.n, local), none, reads(dy), reads(g.indices), work)
+	g.pass(l, gatherChain, false, l.Limits.Subgroup, ceilDiv(owners, l.Limits.Subgroup), none, reads(dy), reads(g.indices), work)
+	wide, each := g.after%4 == 0, g.after
+	if wide {
+		each /= 4
+	}
+	g.pass(l, gatherAdd, wide, local, ceilDiv(g.before*g.n*each, local), writes(0), reads(dy), reads(g.indices), unwritten(work))
 }
 
 func lowerEmbedding(l *graph.Lowering) {
