@@ -8,6 +8,9 @@ type Bound struct {
 	Gap      float64 // the plan's overhead above it
 }
 
+// far is a gap that is worth a closer look, as a part of the step's cost.
+const far = 0.001
+
 // bound is the bound of a candidate for a limit of the arena.
 func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 	if c.cost == 0 {
@@ -15,7 +18,11 @@ func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 	}
 	var least float64
 	if v != nil {
-		least, _ = v.r.Bound(align(limit)) // as far as solving went
+		// Solving proved what it could for the limits that it aimed at, which are
+		// a little below this one.
+		if least, _ = v.r.Bound(align(limit)); c.cost > least+far*m.total {
+			least, _ = v.r.ProveUpTo(align(limit), c.cost)
+		}
 	} else {
 		r, err := recompute.New(m.problem(alignment, nil))
 		if err != nil {

@@ -54,10 +54,16 @@ func (s *Solver) Bound(limit int64) (extra float64, ok bool) {
 
 // Prove is Bound by all means, which take longer.
 func (s *Solver) Prove(limit int64) (extra float64, ok bool) {
+	return s.ProveUpTo(limit, math.Inf(1))
+}
+
+// ProveUpTo is Prove for somebody who has a plan: it ends when the bound is at
+// what that costs.
+func (s *Solver) ProveUpTo(limit int64, cost float64) (extra float64, ok bool) {
 	if s.top <= limit {
 		return 0, true
 	}
-	e := s.refine(limit, math.Inf(1))
+	e := s.refine(limit, cost/s.unit)
 	return e.least * s.unit, e.ok
 }
 
