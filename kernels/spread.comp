@@ -5,6 +5,7 @@
 //
 // A group owns some rows of a plane; there is a plane for each channel and tap.
 #version 450
+#extension GL_EXT_control_flow_attributes : require
 #ifdef PAIRS
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #endif
@@ -34,6 +35,8 @@ void store(uint to, float v, float w) {
 }
 #endif
 
+#define TURNS 2 // that a lane takes at a time
+
 void main() {
 	uint i = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
 	if (i >= groups) return;
@@ -46,18 +49,21 @@ void main() {
 	int startY = ky * dilation[1] + shift[1], startX = kx * dilation[2] + shift[2];
 	// The elements of a row that lie in the image.
 	int low = max(0, (step[2] - 1 - startX) / step[2]), high = min(whole, (size[2] - startX + step[2] - 1) / step[2]);
-	int jump = step[2] * strides[2], e0 = 2 * int(gl_LocalInvocationIndex);
+	int jump = step[2] * strides[2], turn = 2 * int(LOCAL), e0 = 2 * int(gl_LocalInvocationIndex);
 	uint at = from + z0 * sx[0] + z1 * sx[1] + z2 * sx[2] + uint(c) * channel + uint(pz * strides[0] + (e0 * step[2] + startX) * strides[2]);
 	uint row = i % chunks * each, end = min(row + each, rows);
 	for (; row < end; row++) {
 		int py = int(row) * step[1] + startY;
 		bool inY = inZ && py >= 0 && py < size[1];
 		uint near = at + uint(py * strides[1]), to = ((slot * planes + plane) * rows + row) * uint(width);
-		for (int e = e0; e < width; e += 2 * int(LOCAL)) {
-			bool is0 = inY && e >= low && e < high, is1 = inY && e + 1 >= low && e + 1 < high;
-			float v = x[is0 ? near : 0], w = x[is1 ? near + uint(jump) : 0];
-			store(to + uint(e), is0 ? v : 0, is1 ? w : 0);
-			near += uint(2 * int(LOCAL) * jump);
+		for (int start = e0; start < width; start += TURNS * turn) {
+			[[unroll]] for (int t = 0; t < TURNS; t++) {
+				int e = start + t * turn;
+				bool is0 = inY && e >= low && e < high, is1 = inY && e + 1 >= low && e + 1 < high;
+				float v = x[is0 ? near : 0], w = x[is1 ? near + uint(jump) : 0];
+				if (e < width) store(to + uint(e), is0 ? v : 0, is1 ? w : 0);
+				near += uint(turn * jump);
+			}
 		}
 	}
 }

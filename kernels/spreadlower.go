@@ -21,7 +21,7 @@ type spread struct {
 }
 
 // groupElements are about as many as keep a group busy.
-const groupElements = 512
+const groupElements = 4096
 
 func (s *spread) append(l *graph.Lowering) {
 	planes := s.channels * volume(s.taps)
