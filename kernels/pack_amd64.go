@@ -29,7 +29,7 @@ func copySeen(dst, src []float32, list []sight, channels, srcStep, dstStep int) 
 }
 
 // copyPairs is the same for every other element.
-func copyPairs(dst, src []float32, list []sight, _, srcStep, dstStep int) {
+func copyPairs(dst, src []float32, list []sight, srcStep, dstStep int) {
 	if len(list) > 0 {
 		copyPairsAVX512(unsafe.SliceData(dst), unsafe.SliceData(src), &list[0], len(list), srcStep, dstStep)
 	}

@@ -98,7 +98,7 @@ func (m *columns) packWide(dst []float32, i0, i1, p0, p1, w int) {
 		if l.stride[2] == 1 {
 			copySeen(dst, m.images, list[:n], ceilDiv(p1-p0, l.taps), size, l.taps*w)
 		} else {
-			copyPairs(dst, m.images, list[:n], ceilDiv(p1-p0, l.taps), size, l.taps*w)
+			copyPairs(dst, m.images, list[:n], size, l.taps*w)
 		}
 		n = 0
 	}

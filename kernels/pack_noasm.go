@@ -4,7 +4,7 @@ package kernels
 
 func copySeen(_, _ []float32, _ []sight, _, _, _ int) { panic(noVectors) }
 
-func copyPairs(_, _ []float32, _ []sight, _, _, _ int) { panic(noVectors) }
+func copyPairs(_, _ []float32, _ []sight, _, _ int) { panic(noVectors) }
 
 func turnAll(_, _ []float32, _ *turning, _, _ int) { panic(noVectors) }
 
