@@ -50,7 +50,6 @@ func Check(p Problem, s Solution) error {
 func end(p Problem, s Solution, i int) int64 { return s.Offsets[i] + p.Buffers[i].Size }
 
 func overlap(p Problem, s Solution, i, j int) error {
-	i, j = min(i, j), max(i, j)
 	a, b := p.Buffers[i], p.Buffers[j]
 	return fmt.Errorf("pack: buffers %d and %d overlap: both are alive in [%d, %d), at [%d, %d) and [%d, %d)", i, j,
 		max(a.First, b.First), min(a.Last, b.Last), s.Offsets[i], end(p, s, i), s.Offsets[j], end(p, s, j))

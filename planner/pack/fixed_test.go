@@ -183,6 +183,8 @@ func TestFixedErrors(t *testing.T) {
 		{Problem{Buffers: two, InPlace: []InPlace{{1, 0}}},
 			"pack: buffer 0 cannot take over buffer 1: it is alive from 0, not from the last moment of [3, 6)"},
 		{Problem{Buffers: two, InPlace: []InPlace{{0, 1}}, Capacity: 7}, "pack: capacity 7 is too small: 8 bytes are alive at once"},
+		{Problem{Buffers: []Buffer{{0, 4, 8, 4}, {3, 6, 8, 6}}, InPlace: []InPlace{{0, 1}}, Capacity: 10},
+			"pack: capacity 10 is not reached: 16 bytes are the least found, at least 8 are needed"},
 		{Problem{Buffers: append(two, Buffer{3, 4, 1, 0}), InPlace: []InPlace{{0, 1}, {0, 2}}},
 			"pack: buffer 0 is to be taken over by both 1 and 2"},
 	} {

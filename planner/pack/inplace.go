@@ -106,42 +106,52 @@ func solveInPlace(p Problem) (Solution, error) {
 		return Solution{}, tooSmall(p, floor)
 	}
 	var best Solution
-	var failed error
 	solved := false
-	for _, on := range choices(p) {
+	sets := choices(p)
+	for _, on := range sets {
 		q, of := join(p, on)
 		if validFixed(q, math.MaxInt64) != nil {
 			continue // one that is fixed has grown into another
 		}
 		s, err := solve(q)
 		if len(s.Offsets) == 0 && len(q.Buffers) > 0 {
-			failed = cmp.Or(failed, err)
-			continue
+			continue // more is alive at once than the capacity
 		}
 		if len(best.Offsets) > 0 && (s.Height > best.Height || s.Height == best.Height && solved) {
 			continue
 		}
-		best, solved = s, err == nil
-		best.Offsets = make([]int64, len(p.Buffers))
-		best.Height = 0
-		for i, b := range p.Buffers {
-			best.Offsets[i] = s.Offsets[of[i]]
-			if takesRoom(b) {
-				best.Height = max(best.Height, best.Offsets[i]+b.Size)
-			}
-		}
+		best, solved = apartAgain(p, s, of), err == nil
 		if best.Height <= floor {
 			break
 		}
 	}
+	if len(best.Offsets) == 0 { // the last set joins none, which is always possible, if not within the capacity
+		q, of := join(p, sets[len(sets)-1])
+		q.Capacity = 0
+		s, err := solve(q)
+		if err != nil {
+			return Solution{}, err
+		}
+		best = apartAgain(p, s, of)
+	}
 	best.Bound = floor
 	if !solved {
-		if len(best.Offsets) == 0 {
-			return Solution{}, failed
-		}
 		return best, notReached(p, best)
 	}
 	return best, nil
+}
+
+// apartAgain is s, a solution of p with pairs joined, as one of p; of is which of its buffers each of p is part of.
+func apartAgain(p Problem, s Solution, of []int) Solution {
+	joined := s.Offsets
+	s.Offsets, s.Height = make([]int64, len(p.Buffers)), 0
+	for i, b := range p.Buffers {
+		s.Offsets[i] = joined[of[i]]
+		if takesRoom(b) {
+			s.Height = max(s.Height, s.Offsets[i]+b.Size)
+		}
+	}
+	return s
 }
 
 // pairs is how many pairs every set of is tried.

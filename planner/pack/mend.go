@@ -46,7 +46,7 @@ const (
 	fullest = 0.01 // the share of a section that may be empty before its bytes weigh less
 )
 
-// mend lowers the top of p towards the goal, until it holds content of it above or so many looks are spent.
+// mend lowers the top of p towards the goal, until it is no higher than enough or so many looks are spent.
 func (p *part) mend(goal, enough int64, looks int) {
 	m := newMend(p, goal)
 	for p.top > enough && m.looks < looks {
