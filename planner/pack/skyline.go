@@ -100,7 +100,7 @@ func (s *skyline) twin() *skyline {
 	return t
 }
 
-// become makes s the same as o, a skyline of the same lives, but for its looks.
+// become makes s the same as o, a skyline of the same lives, but for its route and looks.
 func (s *skyline) become(o *skyline) {
 	s.placed, s.highest = o.placed, o.highest
 	s.offsets = append(s.offsets[:0], o.offsets...)
@@ -114,6 +114,7 @@ func (s *skyline) become(o *skyline) {
 	s.queue = append(s.queue[:0], o.queue...)
 }
 
+// newGroups sorts by counting: the lives come by begin, and late is them by end.
 func newGroups(p *part) *groups {
 	n := len(p.lives)
 	g := &groups{
@@ -121,7 +122,7 @@ func newGroups(p *part) *groups {
 		byBegin: make([]int32, n), byEnd: make([]int32, n), atBegin: make([]int32, n), atEnd: make([]int32, n),
 	}
 	centers := make([]int32, n)
-	ends := make([]int32, p.sections+1) // by section: lives that end behind it, at last those of all before
+	ends := make([]int32, p.sections+1) // by end: how many lives end later, and so where those that end here come
 	for i, l := range p.lives {
 		centers[i] = center(l.l, l.r)
 		g.first[centers[i]+1]++
