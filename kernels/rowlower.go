@@ -271,20 +271,21 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 		}
 	}
 	w.pass(l, r, p)
-	ds, db := loweredOut(l, w.dscale) != nil, w.dbias >= 0 && loweredOut(l, w.dbias) != nil
+	// sums is the pass that ends in the gradients of scale and bias.
+	sums := normPass{scaled: loweredOut(l, w.dscale) != nil, bias: w.dbias >= 0 && loweredOut(l, w.dbias) != nil}
+	if sums.scaled {
+		b := writes(w.dscale)
+		sums.y = &b
+	}
+	if sums.bias {
+		b := writes(w.dbias)
+		sums.dbias = &b
+	}
 	switch {
-	case !ds && !db:
+	case !sums.scaled && !sums.bias:
 	case r.spread():
-		p := normPass{number: normSpread, groups: inLine(l, r.cycle*r.each), x: &x, addend: &dy, work: &fill, bias: db, scaled: ds}
-		if ds {
-			b := writes(w.dscale)
-			p.y = &b
-		}
-		if db {
-			b := writes(w.dbias)
-			p.dbias = &b
-		}
-		w.pass(l, r, p)
+		sums.number, sums.groups, sums.x, sums.addend, sums.work = normSpread, inLine(l, r.cycle*r.each), &x, &dy, &fill
+		w.pass(l, r, sums)
 	default:
 		columns := inLine(l, ceilDiv(r.width, l.Limits.Subgroup))
 		groups := columns
@@ -292,16 +293,8 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 			groups = inLine(l, ceilDiv(r.width/4, l.Limits.Subgroup))
 		}
 		w.pass(l, r, normPass{number: normColumns, groups: groups, x: &x, addend: &dy, work: &fill})
-		p := normPass{number: normSums, groups: columns, work: &use, bias: db, scaled: ds}
-		if ds {
-			b := writes(w.dscale)
-			p.y = &b
-		}
-		if db {
-			b := writes(w.dbias)
-			p.dbias = &b
-		}
-		w.pass(l, r, p)
+		sums.number, sums.groups, sums.work = normSums, columns, &use
+		w.pass(l, r, sums)
 	}
 	if loweredOut(l, 0) != nil {
 		w.pass(l, r, normPass{number: normBack, y: &dx, x: &x, scale: &scale, addend: &dy, work: &use})
