@@ -69,7 +69,7 @@ func (c *cut) choicesOf(begin, end int32) (all []choice) {
 		there := kept
 		for todo := needed &^ there; todo != 0; todo &^= there {
 			i := bits.TrailingZeros32(todo)
-			x.cost = min(x.cost+c.opOf(c.value[begin+int32(i)]).price, endless)
+			x.cost += min(c.opOf(c.value[begin+int32(i)]).price, endless-x.cost)
 			there |= made[i]
 			todo |= asks[i]
 		}
