@@ -3,6 +3,7 @@ package recompute_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,6 +167,78 @@ func TestElsewhere(t *testing.T) {
 	if bound, ok := s.Prove(133); !ok || bound > 6+1e-9 {
 		t.Errorf("a bound of %v on a plan for 6", bound)
 	}
+}
+
+// TestScarce: a room that is a little too small for large values, which no price
+// shows, is no place to begin at.
+func TestScarce(t *testing.T) {
+	const much = 1 << 40
+	p := &recompute.Problem{Border: 5, Bytes: []int64{much + 1, much + 1, 0, 0, much + 1, 0, much, much + 1, much + 1, 0, much + 1, 0}, Held: make([]bool, 12)}
+	op := func(again bool, inputs, over []int32, outputs ...int32) {
+		p.Again, p.Cost, p.Work = append(p.Again, again), append(p.Cost, 1), append(p.Work, 0)
+		p.Inputs.Add(inputs...)
+		p.Outputs.Add(outputs...)
+		p.Over.Add(over...)
+	}
+	op(false, nil, nil, 0)
+	op(true, []int32{0}, []int32{0}, 1, 2, 3)
+	op(true, nil, nil, 4)
+	op(true, []int32{3}, []int32{3}, 5)
+	op(false, []int32{4}, nil, 6)
+	op(false, nil, nil, 7)
+	op(false, []int32{4, 1}, []int32{1}, 8)
+	op(false, []int32{2}, []int32{2}, 9)
+	op(false, []int32{2}, nil, 10)
+	op(false, []int32{10}, nil, 11)
+	s, err := recompute.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const limit = 2356223372752
+	if a, ok := s.Solve(limit); ok {
+		t.Errorf("a plan within %d, where nothing fits: %+v", int64(limit), a)
+	}
+}
+
+// TestForced: what must be forgotten at the border is made again before anything
+// reads it behind that, however the launches were found.
+func TestForced(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	plans := 0
+	for range 1000 {
+		p := random(r, 2+r.IntN(11))
+		p.Forced = make([]bool, len(p.Bytes))
+		for op := range p.Border {
+			for _, v := range p.Outputs.Of(op) {
+				p.Forced[v] = p.Again[op] && !p.Held[v] && r.IntN(3) == 0
+			}
+		}
+		s, err := recompute.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		floor := recompute.FloorOf(p)
+		base, _ := s.Solve(math.MaxInt64 / 4)
+		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
+		a, ok := s.Solve(limit)
+		if !ok {
+			continue
+		}
+		plans++
+		behind := slices.Index(a.Launches, p.Border-1) + 1
+		gone := slices.Clone(p.Forced)
+		for _, op := range a.Launches[behind:] {
+			for _, v := range p.Inputs.Of(op) {
+				if gone[v] {
+					t.Fatalf("within %d: operator %d reads value %d, which must be made again before, in %v", limit, op, v, a.Launches)
+				}
+			}
+			for _, v := range p.Outputs.Of(op) {
+				gone[v] = false
+			}
+		}
+	}
+	t.Logf("%d plans", plans)
 }
 
 // TestFind: there is a plan for a cost if and only if Solve finds one for it.

@@ -196,7 +196,7 @@ func (s *Solver) tails(at []bounded, limit int64, target float64) (least float64
 		if know(b.c.at-1, bound); !all { // nor will it be from places before
 			break
 		}
-		if end >= 0 {
+		if end >= 0 && s.p.Forced == nil { // it may keep what must be forgotten
 			if r := x.way(end, b.c.at); r.peak <= limit && r.extra < best.extra {
 				best = r
 			}
