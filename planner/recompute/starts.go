@@ -201,6 +201,9 @@ func (s *Solver) near(at []bounded, limit int64) (all []func() plan) {
 	all = append(all, s.keep.clone)
 	for _, b := range at[:min(3, len(at))] {
 		less, more := b.nearest(b.sets)
+		if less.kept == nil || more.kept == nil {
+			continue // a room so scarce that no set is known to fit
+		}
 		for _, front := range []bool{true, false} {
 			all = append(all, func() plan { return s.mix(b.c, less, more, front, limit) })
 		}
