@@ -39,6 +39,31 @@ func BenchmarkMake(b *testing.B) {
 	}
 }
 
+// BenchmarkLargest looks for the largest batch of GPTs of several depths.
+func BenchmarkLargest(b *testing.B) {
+	for _, layers := range []int{12, 48} {
+		g, err := zoo.New(zoo.Spec{Family: "gpt", Layers: layers}, kernels.Library)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"}); err != nil {
+			b.Fatal(err)
+		}
+		for _, gib := range []int64{1, 4} {
+			r := planner.Request{Dims: map[string]int64{"seq": 128}, Budget: planner.Size{Bytes: gib << 30}}
+			b.Run(fmt.Sprintf("layers=%d/budget=%dGiB", layers, gib), func(b *testing.B) {
+				var p *planner.Plan
+				for b.Loop() {
+					if p, err = planner.Largest(g, r, "batch", 0); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(p.Request.Dims["batch"]), "batch")
+			})
+		}
+	}
+}
+
 // long is a step of n nodes whose backward third reads values of many sizes
 // that the forward third made, in reverse.
 func long(t testing.TB, n int) *graph.Graph {

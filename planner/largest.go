@@ -15,8 +15,8 @@ import (
 // the request. A size above another is looked for where one is known to fit some
 // other way; there may be none, and then no plan.
 //
-// A few sizes are solved, first ever larger ones, then halves of what is left
-// open. The formulas of each plan that is found say how far beyond its own size
+// A few sizes are solved: the middle of what the floor leaves open, then of what
+// else is, and where that is little the next ones. The formulas of each plan that is found say how far beyond its own size
 // the same decisions go, and placing the values confirms it.
 func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) {
 	begin := time.Now()
@@ -57,6 +57,8 @@ type largest struct {
 	dim  string
 	size int64 // the largest that fits so far, and the way that leads there
 	way  way
+	// floored is about where the floor comes to the room, by the last size that fits.
+	floored int64
 }
 
 // way is a plan's decisions with the formulas of their peak and cost.
@@ -93,33 +95,32 @@ func (l *largest) question(size int64) Request {
 // search finds the largest size above least and up to most; least if there is
 // none.
 func (l *largest) search(least, most int64) (int64, error) {
-	l.size = least
-	next, beyond := least+1, most+1 // a size from beyond on is known not to fit
-	for next < beyond {
-		ok, err := l.try(next, most)
+	l.size, l.floored = least, least
+	beyond := most + 1 // a size from here on is known not to fit
+	for step := int64(1); l.size+1 < beyond; {
+		open := min(l.floored, beyond) - l.size
+		next := l.size + open/2
+		if open <= l.size/narrow {
+			next = l.size + min(step, (beyond-l.size)/2)
+		}
+		next = max(next, l.size+1)
+		ok, err := l.try(next, beyond-1)
 		if err != nil {
 			return 0, err
 		}
-		if !ok {
-			beyond = next
-			break
-		}
-		next = max(l.size+1, min(l.size*growth, most))
-	}
-	for l.size+1 < beyond {
-		ok, err := l.try(l.size+(beyond-l.size)/2, beyond-1)
-		if err != nil {
-			return 0, err
-		}
-		if !ok {
-			beyond = l.size + (beyond-l.size)/2
+		if ok {
+			step *= 2
+		} else {
+			beyond, step = next, 1
 		}
 	}
 	return l.size, nil
 }
 
-// growth is by how much each size is larger than the one before, while all fit.
-const growth = 4
+// narrow is which part of the size is so little left open that the end is looked
+// for in growing steps: decisions are followed as far as they go, so that mostly
+// not even one more fits.
+const narrow = 8
 
 // try solves a size. If it fits, the same decisions are followed as far as they
 // go, but not beyond most.
@@ -155,6 +156,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	}
 	w := way{c.t.steps, f}
 	l.size, l.way = size, w
+	l.floored = int64(min(float64(size)*float64(room)/float64(max(s.plan.Floor.Peak, 1)), mostSize))
 	if to := min(l.reach(w), most); to > size {
 		l.size = l.confirm(w, size, to)
 	}

@@ -87,9 +87,10 @@ func (v *solver) at(limit int64) (*candidate, error) {
 		return nil, nil
 	}
 	// The solver counts whole units of the alignment. What is in the last one of
-	// the arena is only of use to a highest value that does not fill its own.
+	// the arena is only of use to a highest value that does not fill its own. Where
+	// most answers are that there is none, all units are asked for first.
 	aim := limit
-	if ops := len(v.m.sim.plain); ops > smallProgram && ops <= largeProgram {
+	if ops := len(v.m.sim.plain); ops > smallProgram && ops <= largeProgram && !v.anyhow {
 		aim = limit / alignment * alignment
 	}
 	if len(v.m.sim.plain) > nestedProgram {

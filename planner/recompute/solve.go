@@ -166,7 +166,9 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 	x.descend(s.eager(starts, limit), true, 0.85)
 	x.swap(0.9)
 	x.thorough = false
-	x.explore(slices.Concat(walks[min(explored, len(walks)):], s.combined(at), starts), 1)
+	if most < 0 || x.best.gone != nil { // where any plan would do, each start was followed by now
+		x.explore(slices.Concat(walks[min(explored, len(walks)):], s.combined(at), starts), 1)
+	}
 	if s.tiny && x.extra > max(least*(1+1e-9), most) {
 		launches, extra, ok := s.solveExactly(limit)
 		if !ok {
