@@ -7,9 +7,19 @@ import (
 	"memopt/memopt/graph"
 )
 
+// largeSamples are of what small operands do not show: convolutions and products that
+// lay operands out anew, beside sums in parts.
+var largeSamples = map[string][]string{
+	"Conv":                   {"f32[2,9,61,61], f32[13,9,3,3], f32[13]; pads=[1, 1, 1, 1]"},
+	"com.microsoft.ConvGrad": {"f32[3,31,61,61], f32[3,10,61,61], f32[31,10,3,3]; pads=[1, 1, 1, 1] -> x, w, b"},
+	"ConvTranspose":          {"f32[2,13,31,31], f32[13,9,3,3], f32[9]; strides=[2, 2]"},
+	"MatMul":                 {"f32[3,65,75], f32[3,75,127]"},
+}
+
 // TestLimits: drivers for the processor hold nobody to their limits, so the
 // dispatches themselves are looked at: whatever a device takes, no operator asks
-// for more groups, more constants, or places that devices do not bind at.
+// for more groups, more constants, places that devices do not bind at, or work space
+// that a plan does not have.
 func TestLimits(t *testing.T) {
 	const mostPush, alignment = 128 / 4, 64
 	b, err := graph.Bind(nil)
@@ -25,8 +35,20 @@ func TestLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		large := *op
+		if large.Samples = largeSamples[op.FullName()]; large.Samples != nil {
+			more, err := kernels.Cases(&large)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cases = append(cases, more...)
+		}
 		cases = append(cases, kernels.HalfCases(op, graph.Float16)...)
 		for _, c := range cases {
+			plan, err := graph.Lower(c.Node, b, graph.PlanLimits)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, l := range []graph.Limits{
 				graph.PlanLimits,
 				{Subgroup: 8, Range: 1 << 27, Groups: [3]int{65535, 65535, 65535}, Int64: true, Int8: true},
@@ -39,6 +61,8 @@ func TestLimits(t *testing.T) {
 				}
 				if low.Refused != "" {
 					refused++
+				} else if low.Scratch > plan.Scratch {
+					t.Errorf("%s, %s: %d bytes of work space, and a plan has %d", op.FullName(), c.Text, low.Scratch, plan.Scratch)
 				}
 				for _, d := range low.Dispatches {
 					dispatches++
@@ -51,7 +75,7 @@ func TestLimits(t *testing.T) {
 						t.Errorf("%s: %d words of constants for kernel %s", op.FullName(), len(d.Push), d.Kernel.Name)
 					}
 					for i, x := range d.Buffers {
-						if x.At%alignment != 0 || x.At < 0 || x.Bytes < 0 {
+						if x.At%alignment != 0 || x.At < 0 || x.Bytes < 0 || x.Place == graph.PlaceScratch && x.At+x.Bytes > low.Scratch {
 							t.Errorf("%s, %s: buffer %d of kernel %s begins at %d and has %d bytes", op.FullName(), c.Text, i, d.Kernel.Name, x.At, x.Bytes)
 						}
 					}

@@ -111,9 +111,8 @@ func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes 
 		r.inPieces(l, x, y, along, scale, stay, stayAt, gone, goneAt)
 		return
 	}
-	at := l.Scratch
-	bytes := int64(4 * results * parts)
-	l.Scratch += aligned(bytes)
+	at, bytes := aligned(l.Scratch), int64(4*results*parts)
+	l.Scratch = at + aligned(bytes)
 	first := loweredReduction{fold: r.fold, term: r.term, tops: r.tops}
 	first.firstRun(l, x, scratch(at, bytes, true), along, parts, each, stay, stayAt, gone, goneAt)
 	second := loweredReduction{fold: r.fold, final: r.final, tops: r.tops}
