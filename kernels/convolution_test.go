@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -77,6 +78,30 @@ func testConvolution(t *rapid.T) {
 			if math.Float32bits(again.F32()[i]) != math.Float32bits(got.F32()[i]) {
 				t.Fatalf("%s: element %d depends on the ranges", side.name, i)
 			}
+		}
+	}
+}
+
+// TestFarTaps: what a convolution lays out of its image is a part of that, also
+// where taps lie so far from one another that they share no rows.
+func TestFarTaps(t *testing.T) {
+	b, err := graph.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, far := range []int{1, 12, 36} {
+		op := *Library.Find("", "Conv", 0)
+		op.Samples = []string{fmt.Sprintf("f32[1,64,65,65], f32[64,64,3,3]; pads=[%[1]d, %[1]d, %[1]d, %[1]d] dilations=[%[1]d, %[1]d]", far)}
+		cases, err := Cases(&op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		low, err := graph.Lower(cases[0].Node, b, graph.PlanLimits)
+		if err != nil || low.Refused != "" {
+			t.Fatal(low.Refused, err)
+		}
+		if image := int64(4 * 64 * 65 * 65); low.Scratch == 0 || low.Scratch > image/2 {
+			t.Errorf("taps %d apart: %d bytes of work space for an image of %d", far, low.Scratch, image)
 		}
 	}
 }

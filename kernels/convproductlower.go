@@ -38,6 +38,7 @@ type convLines struct {
 	down, across    axisTaps
 	places          [2]int // rows and columns of those who see
 	turns, span     int    // planes of a column of taps, and rows that the lowest sees below the highest
+	apart           bool   // each row of taps has planes of its own
 	rows, width     int    // rows at a time, and places of a row with the room behind them
 	group, sample   int    // elements from one to the next
 	lines, laid     graph.Buffer
@@ -51,11 +52,16 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 	// Of the rows that taps see, each step-th is in one plane.
 	far := max(0, down.n-1) * max(down.dilation, -down.dilation)
 	s.turns, s.span = min(down.step, far+1), far/down.step
-	planes := across.n * s.turns
-	row := max(1, groups*channels*planes*s.width)
-	// No more than a part of the image, so that it is never what takes the memory.
+	// No more than a part of the image, so that it is never what takes the memory. Rows
+	// of taps that lie far from one another would have all rows between them there.
 	const part, fewest = 6, 2
 	most := min(spreadBytes/4, samples*groups*channels*size[0]*size[1]/part)
+	column := max(1, groups*channels*across.n*s.width)
+	if n := s.turns * (s.span + fewest); n*column > most && n > down.n*fewest {
+		s.apart, s.turns, s.span = true, down.n, 0
+	}
+	planes := across.n * s.turns
+	row := max(1, s.turns*column)
 	s.rows = min(places[0], max(fewest, most/row-s.span))
 	s.rows = ceilDiv(places[0], ceilDiv(places[0], s.rows))
 	s.group = channels * planes * s.plane()
@@ -82,16 +88,24 @@ func (s *convLines) table(l *graph.Lowering) {
 	if s.taps() == 0 {
 		return
 	}
-	column := s.across.n * s.plane()
-	push := append(words(l, s.taps(), s.down.n, s.across.n, s.belowHighest()), uint32(int32(s.down.dilation)))
-	push = append(push, words(l, s.down.step, s.turns*column, column, s.width, s.plane())...)
+	column, dilation, step := s.across.n*s.plane(), s.down.dilation, s.down.step
+	if s.apart {
+		dilation, step = 1, s.turns
+	}
+	push := append(words(l, s.taps(), s.down.n, s.across.n, s.belowHighest()), uint32(int32(dilation)))
+	push = append(push, words(l, step, s.turns*column, column, s.width, s.plane())...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: linesKernel, Push: push, Buffers: []graph.Buffer{s.lines}, Groups: inLine(l, ceilDiv(s.taps(), 64)),
 	})
 }
 
-// belowHighest is how many rows the first tap sees below the highest.
-func (s *convLines) belowHighest() int { return max(0, -s.down.dilation*(s.down.n-1)) }
+// belowHighest is how many rows the first tap sees below the highest in its plane.
+func (s *convLines) belowHighest() int {
+	if s.apart {
+		return 0
+	}
+	return max(0, -s.down.dilation*(s.down.n-1))
+}
 
 // parts calls f for parts of the samples and rows, when what they see is laid out.
 func (s *convLines) parts(l *graph.Lowering, f func(sample, samples, row, rows int)) {
@@ -108,11 +122,14 @@ func (s *convLines) parts(l *graph.Lowering, f func(sample, samples, row, rows i
 
 func (s *convLines) layOut(l *graph.Lowering, sample, samples, row int) {
 	top := s.down.shift + row*s.down.step - s.belowHighest()
-	image := s.size[0] * s.size[1]
+	image, turn := s.size[0]*s.size[1], 1
+	if s.apart {
+		turn = s.down.dilation
+	}
 	x := spread{
 		to: s.laid, from: s.from, shape: []int{s.samples}, sx: []int{s.groups * s.channels * image}, first: sample, slots: samples,
 		channels: s.groups * s.channels, channel: image,
-		taps: [3]int{1, s.turns, s.across.n}, step: [3]int{0, s.down.step, s.across.step}, dilation: [3]int{0, 1, s.across.dilation},
+		taps: [3]int{1, s.turns, s.across.n}, step: [3]int{0, s.down.step, s.across.step}, dilation: [3]int{0, turn, s.across.dilation},
 		shift: [3]int{0, top, s.across.shift}, size: [3]int{1, s.size[0], s.size[1]}, strides: [3]int{0, s.size[1], 1},
 		rows: s.rows + s.span, whole: s.places[1], width: s.width,
 	}

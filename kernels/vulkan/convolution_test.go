@@ -25,6 +25,7 @@ func TestConvolutions(t *testing.T) {
 		{"1,230,20,20", "8,230,1,3", "1,8,20,20", "pads=[0, 1, 0, 1]"},                                 // some rows at a time
 		{"8,150,6,14", "8,150,1,3", "8,8,6,14", "pads=[0, 1, 0, 1]"},                                   // some samples at a time
 		{"1,16,24,26", "16,16,5,5", "1,16,10,23", "strides=[2, 1] pads=[1, 0, 2, 1] dilations=[2, 1]"}, // strides down alone
+		{"1,16,30,31", "20,16,3,2", "1,20,30,33", "pads=[9, 3, 9, 4] dilations=[9, 5]"},                // taps far apart
 		{"2,20,16,17", "20,1,3,3", "2,20,16,17", "pads=[1, 1, 1, 1] group=20"},                         // channels alone
 		{"2,5,17,23", "5,1,3,5", "2,5,9,8", "pads=[1, 2, 1, 2] strides=[2, 3] group=5"},
 		{"3,4,19,9", "4,1,2,3", "3,4,16,5", "dilations=[3, 2] group=4"},
