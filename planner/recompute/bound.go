@@ -198,12 +198,16 @@ const (
 	mostRounding = 3 << 20
 )
 
-// cut is the cut at a place, built once.
+// cut is the cut at a place. It is built once, and counts as that much work
+// whenever it is asked for.
 func (s *Solver) cut(at int32) *cut {
-	if s.cuts[at] == nil {
-		s.cuts[at] = s.newCut(at, int32(len(s.p.Cost)))
+	c := s.cuts[at]
+	if c == nil {
+		c = s.newCut(at, int32(len(s.p.Cost)))
+		s.cuts[at] = c
 	}
-	return s.cuts[at]
+	c.spent += foldedAt * int64(len(c.values))
+	return c
 }
 
 // count adds the work of a cut to the solver's.

@@ -115,7 +115,6 @@ func (s *Solver) newCut(at, until int32) *cut {
 		s.met[s.sim.maker[v]] = 0
 	}
 	c.folding = s.fold(c, first)
-	s.spent += foldedAt * int64(len(c.values))
 	return c
 }
 

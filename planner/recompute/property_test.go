@@ -276,6 +276,60 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestOtherLimits: what is proven for a limit does not depend on which were asked
+// for before, also where a program is so long that it is a matter of work.
+func TestOtherLimits(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 78))
+	p := &recompute.Problem{}
+	op := func(again bool, cost, bytes int, inputs ...int32) int32 {
+		p.Cost, p.Work, p.Again = append(p.Cost, float64(cost)), append(p.Work, 0), append(p.Again, again)
+		p.Bytes, p.Held = append(p.Bytes, int64(bytes)), append(p.Held, false)
+		p.Inputs.Add(inputs...)
+		p.Outputs.Add(int32(len(p.Bytes) - 1))
+		p.Over.Add()
+		return int32(len(p.Bytes) - 1)
+	}
+	const parts, values = 150, 11
+	last := op(false, 1, 100)
+	var made []int32
+	for range parts {
+		for i := range values {
+			var in []int32
+			if i > 0 {
+				in = append(in, made[len(made)-1])
+				if other := made[len(made)-1-r.IntN(i)]; other != in[0] {
+					in = append(in, other)
+				}
+			}
+			made = append(made, op(true, 1+r.IntN(1<<30), 1+r.IntN(1<<40), in...))
+		}
+		last = op(false, 1, 100, last, made[len(made)-1])
+	}
+	p.Border = int32(len(p.Cost))
+	for i := range made {
+		last = op(false, 1, 100, made[len(made)-1-i], last)
+	}
+	fresh := func() *recompute.Solver {
+		s, err := recompute.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	all := int64(0)
+	for _, b := range p.Bytes {
+		all += b
+	}
+	used := fresh()
+	for _, tenths := range []int64{5, 4, 3} {
+		limit := all / 10 * tenths
+		before, ok := used.Bound(limit)
+		if bound, is := fresh().Bound(limit); bound != before || is != ok {
+			t.Errorf("within %d a bound of %v, after others one of %v", limit, bound, before)
+		}
+	}
+}
+
 // TestBruteForce: no set of values forgotten at the border, nor one event more,
 // beats a plan of a small program.
 func TestBruteForce(t *testing.T) {

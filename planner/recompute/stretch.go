@@ -22,6 +22,7 @@ func (s *Solver) stretches(at []bounded, limit int64) (least float64) {
 				break
 			}
 			c := s.newCut(x.c.at, y.c.at)
+			c.spent += foldedAt * int64(len(c.values))
 			first, sets, _ := c.best(1, float64(limit-c.fixed), nil)
 			if s.count(c); first == 0 {
 				continue
