@@ -37,7 +37,7 @@ func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) 
 	if above > 0 && size == above {
 		return nil, nil
 	}
-	p, err := Make(g, l.request(max(size, 1)))
+	p, err := makeKnowing(g, l.request(max(size, 1)), l.way.steps)
 	if err != nil && size > 0 {
 		p, err = l.plan(size)
 	}

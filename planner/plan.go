@@ -113,7 +113,11 @@ type Plan struct {
 }
 
 // Make plans a training graph.
-func Make(g *graph.Graph, r Request) (*Plan, error) {
+func Make(g *graph.Graph, r Request) (*Plan, error) { return makeKnowing(g, r, nil) }
+
+// makeKnowing is Make for somebody who knows steps within the budgets and the
+// limit of cost, for where no cheaper ones are found; nil is none.
+func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 	begin := time.Now()
 	m, err := newModel(g, r.Dims, r.Lowered)
 	if err != nil {
@@ -131,7 +135,7 @@ func Make(g *graph.Graph, r Request) (*Plan, error) {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	p.Floor = m.floor()
-	s := &search{m: m, base: base, plan: p}
+	s := &search{m: m, base: base, plan: p, known: known}
 	chosen, err := s.run()
 	if err != nil {
 		return nil, err

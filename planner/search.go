@@ -25,7 +25,8 @@ type search struct {
 	offer  *offers
 	forced []bool
 	solver *solver
-	target int64 // arena bytes asked for; the plan's own if nothing was
+	known  []Step // a plan within the request, if one is known
+	target int64  // arena bytes asked for; the plan's own if nothing was
 }
 
 func (s *search) run() (*candidate, error) {

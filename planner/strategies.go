@@ -86,11 +86,14 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c != nil && (overhead == 0 || c.cost <= s.m.allows(overhead)) {
+		return c, nil
+	}
+	if s.known != nil && !slices.Contains(s.forced, true) {
+		return s.m.candidateOf(s.known)
+	}
 	hint := ""
 	if c != nil {
-		if overhead == 0 || c.cost <= s.m.allows(overhead) {
-			return c, nil
-		}
 		hint = "a higher --max-overhead may reach it"
 		if c, err = v.cheap(s.m.allows(overhead)); err != nil {
 			return nil, err
