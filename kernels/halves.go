@@ -302,7 +302,7 @@ func bufferKinds(args []string) func(string) string {
 func floatBindings(text string, args []string) map[int]bool {
 	kindOf, floats := bufferKinds(args), map[int]bool{}
 	for _, m := range bufferLine.FindAllStringSubmatch(text, -1) {
-		if k, _ := strconv.Atoi(m[1]); kindOf(m[4]) == "float" {
+		if k, _ := strconv.Atoi(m[1]); floatBuffers[kindOf(m[4])] {
 			floats[k] = true
 		}
 	}

@@ -1,7 +1,8 @@
 // Normalised rows: y = (x − mean)·inv·scale + bias over rows of a width, and the
 // gradients. Scale and bias are as long as a row; or with SPREAD there are rows of
 // them in a cycle, each element for a run of a row's.
-// With WIDE a row is whole fours, and a lane takes four neighbours at once.
+// With WIDE a row is whole fours, and a lane takes four neighbours at once; PASS 2
+// some of these, LOCAL apart, so that a row's part is more than a line of a cache.
 // A dispatch may see some of the rows alone, in x, y and dy; the rest is of all.
 //
 // PASS 0: y, and the statistics if wanted. PASS 1: the statistics of a row to
@@ -22,6 +23,7 @@ layout(constant_id = 4) const uint SCALE = 1; // PASS 3: its gradient is wanted
 layout(constant_id = 5) const uint STATS = 0; // PASS 0: bit 0 mean, bit 1 inv are wanted; PASS 1: they are kept
 layout(constant_id = 6) const uint SPREAD = 0;
 layout(constant_id = 7) const uint WIDE = 0;
+layout(constant_id = 8) const uint FOURS = 1; // WIDE in PASS 2: a lane's
 
 layout(push_constant) uniform Push {
 	uint rows, width, parts;
@@ -54,33 +56,46 @@ void main() {
 	if (PASS == 2 || PASS == 3) {
 		uint column = group * LOCAL + gl_LocalInvocationIndex;
 		if (PASS == 2 && WIDE != 0) {
-			uint fours = width / 4;
-			if (column >= fours) return;
-			vec4 d = vec4(0), s = vec4(0);
+			uint fours = width / 4, begin = group * LOCAL * FOURS + gl_LocalInvocationIndex;
+			vec4 d[FOURS], s[FOURS];
+			uint columns[FOURS];
+			for (uint k = 0; k < FOURS; k++) {
+				d[k] = s[k] = vec4(0);
+				columns[k] = min(begin + k * LOCAL, fours - 1);
+			}
 			uint each = (rows + parts - 1) / parts, part = gl_WorkGroupID.z + first / each;
 			uint to = min((part + 1) * each, rows);
 			for (uint r = part * each; r < to; r += 32) {
-				vec4 d32 = vec4(0), s32 = vec4(0);
-				for (uint k = r; k < min(r + 32, to); k++) {
-					uint at = (k - first) * fours + column;
-					vec4 g = bias4[at];
-					s32 += g * ((x4[at] - work[2 * k]) * work[2 * k + 1]);
-					d32 += g;
+				vec4 d32[FOURS], s32[FOURS];
+				for (uint k = 0; k < FOURS; k++) d32[k] = s32[k] = vec4(0);
+				for (uint row = r; row < min(r + 32, to); row++) {
+					uint at = (row - first) * fours;
+					float m = work[2 * row], inv = work[2 * row + 1];
+					for (uint k = 0; k < FOURS; k++) {
+						vec4 g = bias4[at + columns[k]];
+						s32[k] += g * ((x4[at + columns[k]] - m) * inv);
+						d32[k] += g;
+					}
 				}
-				s += s32;
-				d += d32;
+				for (uint k = 0; k < FOURS; k++) {
+					s[k] += s32[k];
+					d[k] += d32[k];
+				}
 			}
-			// What lies before the sums may be no whole fours.
-			uint at = 2 * rows + 2 * part * width + 4 * column;
-			work[at] = s.x;
-			work[at + 1] = s.y;
-			work[at + 2] = s.z;
-			work[at + 3] = s.w;
-			at += width;
-			work[at] = d.x;
-			work[at + 1] = d.y;
-			work[at + 2] = d.z;
-			work[at + 3] = d.w;
+			for (uint k = 0; k < FOURS; k++) {
+				if (begin + k * LOCAL >= fours) return;
+				// What lies before the sums may be no whole fours.
+				uint at = 2 * rows + 2 * part * width + 4 * columns[k];
+				work[at] = s[k].x;
+				work[at + 1] = s[k].y;
+				work[at + 2] = s[k].z;
+				work[at + 3] = s[k].w;
+				at += width;
+				work[at] = d[k].x;
+				work[at + 1] = d[k].y;
+				work[at + 2] = d[k].z;
+				work[at + 3] = d[k].w;
+			}
 			return;
 		}
 		if (column >= width) return;

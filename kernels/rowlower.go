@@ -2,7 +2,10 @@ package kernels
 
 import "memopt/memopt/graph"
 
-var rowKernel = halved(shader("row", "row.comp"))
+var (
+	rowKernel  = halved(shader("row", "row.comp", "-DV=float"))
+	rowsByFour = halved(shader("row-wide", "row.comp", "-DV=vec4"))
+)
 
 // The kernel's rules.
 const (
@@ -29,9 +32,13 @@ func lowerLinesInto(l *graph.Lowering, out int, rule uint32, lines, n, inner int
 	if lines*n == 0 || l.Refused != "" {
 		return
 	}
+	kernel, row := rowKernel, int64(4*n)
+	if inner == 1 && n%4 == 0 {
+		kernel, n = rowsByFour, n/4
+	}
 	dispatch := func(lines int, buffers []graph.Buffer) {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: rowKernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: words(l, lines, n, inner), Buffers: buffers, Groups: inLine(l, lines),
+			Kernel: kernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: words(l, lines, n, inner), Buffers: buffers, Groups: inLine(l, lines),
 		})
 	}
 	buffers := []graph.Buffer{writes(out), a, b}
@@ -39,7 +46,6 @@ func lowerLinesInto(l *graph.Lowering, out int, rule uint32, lines, n, inner int
 		dispatch(lines, buffers)
 		return
 	}
-	row := int64(4 * n)
 	inPieces(l, lines, buffers, []int64{row, row, row}, dispatch)
 }
 
@@ -72,6 +78,10 @@ const (
 
 // normParts is into how many parts the rows are cut for sums of columns.
 func normParts(rows int) int { return max(1, min(32, rows/64)) }
+
+// columnFours is how many fours of a row a lane takes that sums columns: few lanes
+// take more, for rows are far apart, and what is read of each should be 512 bytes.
+func columnFours(l *graph.Lowering) int { return max(1, 32/l.Limits.Subgroup) }
 
 // loweredNorm is where the operands of a normalisation are; −1 is nowhere.
 type loweredNorm struct {
@@ -178,7 +188,7 @@ func (w loweredNorm) pass(l *graph.Lowering, r loweredRows, p normPass) {
 	}
 	dispatch := func(first, rows int, groups [3]int, buffers []graph.Buffer) {
 		l.Dispatches = append(l.Dispatches, graph.Dispatch{
-			Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, oneIf(w.centred), oneIf(p.bias), oneIf(p.scaled), p.stats, oneIf(r.spread()), oneIf(r.wide())},
+			Kernel: normKernel, Spec: []uint32{uint32(l.Limits.Subgroup), p.number, oneIf(w.centred), oneIf(p.bias), oneIf(p.scaled), p.stats, oneIf(r.spread()), oneIf(r.wide()), uint32(columnFours(l))},
 			Push:    append(append(words(l, r.rows, r.width, normParts(r.rows)), bits(r.eps)), words(l, first, rows, r.cycle, r.each, r.run)...),
 			Buffers: buffers, Groups: groups,
 		})
@@ -290,7 +300,7 @@ func (w loweredNorm) gradient(l *graph.Lowering, r loweredRows, x, mean graph.Bu
 		columns := inLine(l, ceilDiv(r.width, l.Limits.Subgroup))
 		groups := columns
 		if r.wide() {
-			groups = inLine(l, ceilDiv(r.width/4, l.Limits.Subgroup))
+			groups = inLine(l, ceilDiv(r.width/4, l.Limits.Subgroup*columnFours(l)))
 		}
 		w.pass(l, r, normPass{number: normColumns, groups: groups, x: &x, addend: &dy, work: &fill})
 		sums.number, sums.groups, sums.work = normSums, columns, &use
