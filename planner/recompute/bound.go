@@ -99,7 +99,7 @@ func (s *Solver) bound(limit int64) evidence {
 
 // prove makes the cuts for a limit, and rounds bytes at up to so many places.
 func (s *Solver) prove(limit int64, rounded int) (e evidence) {
-	e.ok = true
+	e.ok = limit >= 0 // nothing at all takes nothing, but not less
 	look := func(op int32) {
 		c := s.cut(op)
 		bound, sets, ok := c.best(1, float64(limit-c.fixed), nil)

@@ -92,10 +92,11 @@ func (p *Problem) valid() error {
 			return fmt.Errorf("recompute: value %d has %d bytes, too many with those before it", v, b)
 		}
 	}
-	made := make([]bool, values)
+	made, total := make([]bool, values), 0.0
 	for op := range int32(ops) {
-		if c := p.Cost[op]; !(c >= 0) || math.IsInf(c, 1) {
-			return fmt.Errorf("recompute: operator %d costs %v", op, c)
+		c := p.Cost[op]
+		if total += c; !(c >= 0) || math.IsInf(total, 1) {
+			return fmt.Errorf("recompute: operator %d costs %v, with those before it %v", op, c, total)
 		}
 		if !take(p.Work[op]) {
 			return fmt.Errorf("recompute: operator %d needs %d bytes of work space, too many with those before it", op, p.Work[op])

@@ -385,6 +385,23 @@ func TestMonotone(t *testing.T) {
 	}
 }
 
+// TestNothing: a program of nothing takes no bytes, and not less.
+func TestNothing(t *testing.T) {
+	s, err := recompute.New(&recompute.Problem{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []int64{-5, 0, 5} {
+		_, solved := s.Solve(limit)
+		_, sketched := s.Sketch(limit)
+		_, found := s.Find(limit, 1)
+		_, proven := s.Prove(limit)
+		if want := limit >= 0; solved != want || sketched != want || found != want || proven != want {
+			t.Errorf("within %d: solved %v, sketched %v, found %v, may be %v", limit, solved, sketched, found, proven)
+		}
+	}
+}
+
 // TestHostile: problems that are none are refused.
 func TestHostile(t *testing.T) {
 	cases := map[string]func(p *recompute.Problem){
@@ -393,6 +410,7 @@ func TestHostile(t *testing.T) {
 		"value 0 has -1 bytes":    func(p *recompute.Problem) { p.Bytes[0] = -1 },
 		"value 1 has 92233720":    func(p *recompute.Problem) { p.Bytes[0], p.Bytes[1] = math.MaxInt64, math.MaxInt64 },
 		"costs NaN":               func(p *recompute.Problem) { p.Cost[0] = math.NaN() },
+		"before it +Inf":          func(p *recompute.Problem) { p.Cost[0], p.Cost[1] = math.MaxFloat64, math.MaxFloat64 },
 		"needs -5 bytes":          func(p *recompute.Problem) { p.Work[0] = -5 },
 		"reads value 1 before":    func(p *recompute.Problem) { p.Inputs = recompute.Lists{}; p.Inputs.Add(1); p.Inputs.Add() },
 		"writes value 0, which":   func(p *recompute.Problem) { p.Outputs = recompute.Lists{}; p.Outputs.Add(0); p.Outputs.Add(0) },
