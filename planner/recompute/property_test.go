@@ -244,7 +244,7 @@ func TestForced(t *testing.T) {
 // TestFind: there is a plan for a cost if and only if Solve finds one for it.
 func TestFind(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
-	dearer := 0
+	dearer, ruled := 0, 0
 	for range 400 {
 		p := random(r, 2+r.IntN(30))
 		s, err := recompute.New(p)
@@ -255,6 +255,12 @@ func TestFind(t *testing.T) {
 		base, _ := s.Solve(math.MaxInt64 / 4)
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
 		best, ok := s.Solve(limit)
+		if bound, _ := s.Bound(limit); ok && bound > 0 {
+			ruled++
+			if a, found := s.Find(limit, bound/2); found {
+				t.Fatalf("a plan within %d costs %v, proven are at least %v", limit, a.Extra, bound)
+			}
+		}
 		for _, most := range []float64{best.Extra, best.Extra + float64(r.IntN(20)), math.Inf(1)} {
 			a, found := s.Find(limit, most)
 			if found != ok {
@@ -273,6 +279,9 @@ func TestFind(t *testing.T) {
 	}
 	if dearer == 0 {
 		t.Error("no search ended before the best plan")
+	}
+	if ruled == 0 {
+		t.Error("no bound ruled a cost out")
 	}
 }
 

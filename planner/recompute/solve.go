@@ -106,7 +106,8 @@ const (
 func (s *Solver) Solve(limit int64) (Answer, bool) { return s.solve(limit, -1) }
 
 // Find does so as Solve does, but ends at the first plan whose extra cost is at
-// most so much. It is for asking whether there is one.
+// most so much, or where that is proven to be too little. It is for asking whether
+// there is one.
 func (s *Solver) Find(limit int64, most float64) (Answer, bool) {
 	return s.solve(limit, min(most, math.MaxFloat64))
 }
@@ -120,6 +121,9 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 		return Answer{}, false
 	}
 	least, at := e.least*s.unit, e.at
+	if most >= 0 && least > most*(1+1e-9) {
+		return Answer{}, false
+	}
 	work := int64(mostWork)
 	if s.tiny {
 		work = fewWork // to see whether the first plan meets the bound
