@@ -55,5 +55,6 @@
 //     another route.
 //
 // Nothing depends on the clock: searches end by counted work. What is found for
-// a limit does not depend on what was asked before.
+// a limit does not depend on which others were asked for before. Asked for again,
+// a limit has the bound that was proven, so its search may end earlier.
 package recompute

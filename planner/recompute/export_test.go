@@ -92,8 +92,8 @@ func (s *Solver) BruteForce(limit int64) float64 {
 }
 
 // Folds compares cuts of every place, where a byte costs so much, with those of
-// networks in which every value and operator stands for itself. It returns the most values that a
-// cut has, and how many of them its network has.
+// networks in which every value and operator stands for itself. It returns the
+// most values that a cut has, and how many of them its network has.
 func (s *Solver) Folds(byteCost float64) (values, folded int, err error) {
 	n, price := int32(len(s.p.Cost)), byteCost/s.unit
 	for at := range n {
