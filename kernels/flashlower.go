@@ -14,7 +14,7 @@ type flashKernel struct{ singles, paired *graph.Kernel }
 func newFlashKernel(part string) flashKernel {
 	name, defines := "flash-"+part, []string{"-D" + strings.ToUpper(part), fmt.Sprintf("-DROWS=%d", flashRows)}
 	singles := halved(shader(name, "flash.comp", defines...))
-	return flashKernel{singles, halvedAs(shader(name+"-pairs", "flash.comp", append(defines, "-DPAIRS")...), singles)}
+	return flashKernel{singles, shader(name+"-pairs", "flash.comp", append(defines, "-DPAIRS")...)}
 }
 
 var (
@@ -72,8 +72,9 @@ func lowerFlashGrad(l *graph.Lowering) {
 }
 
 // part appends a kernel that goes along rows for columns of so many matrices. A driver
-// for the processor loads two floats as fast as one, if the sizes let it; on a graphics
-// processor a lane has but one column: its registers are few.
+// for the processor loads two floats as fast as one, if the sizes let it and they are
+// not 16 bits each; on a graphics processor a lane has but one column: its registers
+// are few.
 func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[int]graph.Buffer) {
 	limits := f.l.Limits
 	if w := max(f.width, f.out); w > mostFlashWidth {
@@ -81,7 +82,7 @@ func (f loweredFlash) part(k flashKernel, matrices, columns, rows int, own map[i
 		return
 	}
 	kernel, each := k.singles, limits.Subgroup
-	if limits.Int64 && !limits.Shared && f.width%2 == 0 && f.out%2 == 0 && (!f.transK || f.keys%2 == 0) {
+	if limits.Int64 && !limits.Shared && !ofHalves(f.l) && f.width%2 == 0 && f.out%2 == 0 && (!f.transK || f.keys%2 == 0) {
 		kernel, each = k.paired, 2*each
 	}
 	spec := []uint32{uint32(ceilDiv(f.width, each) * each), uint32(ceilDiv(f.out, each) * each), oneIf(f.transK), oneIf(f.bias != nil),

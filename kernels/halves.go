@@ -98,6 +98,17 @@ func asFloats(os []*graph.Operand) []*graph.Operand {
 	return os
 }
 
+// ofHalves says whether a lowering is that of withHalves, which shows 16-bit
+// floats as float32. Kernels whose 16-bit form is of another shape ask it.
+func ofHalves(l *graph.Lowering) bool {
+	for i, o := range l.In {
+		if o != nil && l.Node.In(i).Type != o.Type {
+			return true
+		}
+	}
+	return false
+}
+
 // halves brings the dispatches of f, which sees float32, to a lowering of
 // 16-bit floats.
 type halves struct {
