@@ -16,7 +16,8 @@ const (
 // convTile is the channels that an invocation owns.
 const convTile = 16
 
-// append computes one side into output out.
+// append computes one side into output out: channels that stand alone by their own
+// kernel, what is large by products, and the rest, also what has depth, tap by tap.
 func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
 	if l.Out[out].Len() == 0 {
 		return
@@ -54,7 +55,7 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 	}
 	push := append(words(l, c.n, c.group, c.inner, c.outer), triples(c.in, c.out, c.kernel, c.stride, c.dilation, c.pad)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: convKernel, Spec: []uint32{uint32(local), side, oneIf(bias >= 0), oneIf(c.stride != [3]int{1, 1, 1})}, Push: push,
+		Kernel: convKernel, Spec: []uint32{uint32(local), side, oneIf(bias >= 0), oneIf(c.stride != ones)}, Push: push,
 		Buffers: []graph.Buffer{writes(out), a, b, extra}, Groups: inLine(l, groups),
 	})
 }
