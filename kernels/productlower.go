@@ -229,40 +229,67 @@ func (g loweredProduct) pairsB() bool {
 	}
 }
 
+// pagesA reports whether a row tile of A lies on lines that are pages apart. Rows
+// of A that are do no harm: a tile has few.
+func (g loweredProduct) pagesA() bool { return g.pairsA() == 2 && g.layout.a.p%pageFloats == 0 }
+
+// pagesB reports whether the lines of B are pages apart.
+func (g loweredProduct) pagesB() bool {
+	return g.lines == nil && max(g.layout.b.i, g.layout.b.p)%pageFloats == 0
+}
+
 // What is laid out anew for a product: as many bytes of a factor as stay in a
 // core's cache, and only if each of its elements is used so often in so many
-// multiplications.
+// multiplications. Lines that are pages apart are dear only where there are many.
 const (
 	spreadBytes = 1 << 20
 	spreadUses  = 64
 	spreadWork  = 1 << 20
+	pagesUses   = 256
 )
 
 // whole appends the products. Factors on lines of odd length, where pairs of floats
-// cannot be loaded, are laid out anew in scratch: some columns of B at a time, some
-// rows of A. That counts as work space on every device.
+// cannot be loaded, are laid out anew in scratch, as are those whose lines drive
+// each other out of a cache: some columns of B at a time, some rows of A. That
+// counts as work space on every device.
 func (g loweredProduct) whole(l *graph.Lowering) {
+	const most, fewest = spreadBytes / 4, 32
 	all, slots := elems(g.shape), 1
-	odd := struct{ a, b bool }{g.pairsA() == 0 && g.n >= spreadUses, !g.pairsB() && g.m >= spreadUses}
-	if !g.spreads || g.m*g.n*g.k*all < spreadWork || !odd.a && !odd.b {
+	anew := struct{ a, b bool }{g.pairsA() == 0 && g.n >= spreadUses, !g.pairsB() && g.m >= spreadUses}
+	if min(g.m, g.n, g.k) >= pagesUses {
+		// A is laid out again for every strip of B; not if those are too narrow.
+		both := most/g.k-fewest >= spreadUses
+		anew.a = anew.a || g.pagesA() && (both || !anew.b)
+		anew.b = anew.b || g.pagesB() && (both || !anew.a)
+	}
+	if !g.spreads || g.m*g.n*g.k*all < spreadWork || !anew.a && !anew.b {
 		g.dispatch(l)
 		return
 	}
-	// Rows of A and columns of B at a time, and what they and all of them take.
-	const most, fewest = spreadBytes / 4, 32
-	rows, columns, line := g.m, g.n, roomy(g.k)
+	// So many of n lines along k at a time, or of lines across it, and what they
+	// and all of them take.
+	along := func(n, multiple int) (part, size, room int) {
+		line := roomy(g.k)
+		part = partOf(n, most/line, multiple)
+		return part, part * line, min(all*n*line, max(most, multiple*line))
+	}
+	across := func(n, multiple int) (part, size, room int) {
+		part = partOf(n, most/g.k-fewest, multiple)
+		return part, g.k * roomy(part), min(all*g.k*roomy(n), max(most, g.k*roomy(multiple)))
+	}
+	rows, columns := g.m, g.n
 	var sizeA, sizeB, roomA, roomB int
-	if odd.a {
-		rows = partOf(g.m, most/line, productTiles[0].rows)
-		sizeA, roomA = rows*line, min(all*g.m*line, max(most, productTiles[0].rows*line))
+	switch {
+	case anew.a && g.pairsA() == 2:
+		rows, sizeA, roomA = across(g.m, productTiles[0].rows)
+	case anew.a:
+		rows, sizeA, roomA = along(g.m, productTiles[0].rows)
 	}
 	switch {
-	case odd.b && g.trans():
-		columns = partOf(g.n, most/line, fewest)
-		sizeB, roomB = columns*line, min(all*g.n*line, max(most, fewest*line))
-	case odd.b:
-		columns = partOf(g.n, most/g.k-fewest, fewest)
-		sizeB, roomB = g.k*roomy(columns), min(all*g.k*roomy(g.n), max(most, g.k*roomy(fewest)))
+	case anew.b && g.trans():
+		columns, sizeB, roomB = along(g.n, fewest)
+	case anew.b:
+		columns, sizeB, roomB = across(g.n, fewest)
 	}
 	if rows == g.m && columns == g.n {
 		slots = min(all, max(1, most/max(sizeA, sizeB)))
@@ -279,13 +306,13 @@ func (g loweredProduct) whole(l *graph.Lowering) {
 		for j := 0; j < g.n; j += columns {
 			strip := g.strip(0, j, 0, j*g.layout.b.i)
 			strip.first, strip.batches, strip.n = first, min(slots, all-first), min(columns, g.n-j)
-			if odd.b {
+			if anew.b {
 				strip.spreadB(l, toB)
 			}
 			for i := 0; i < g.m; i += rows {
 				part := strip.strip(i, 0, i*g.layout.a.i, 0)
 				part.m = min(rows, g.m-i)
-				if odd.a {
+				if anew.a {
 					part.spreadA(l, toA, j == 0 || rows < g.m)
 				}
 				part.dispatch(l)
@@ -309,14 +336,20 @@ func partOf(n, most, multiple int) int {
 	return min(n, max(1, most/multiple)*multiple)
 }
 
-// spreadA lays A out anew, with the elements of a row behind one another, unless
-// it is there already.
+// spreadA lays A out anew, unless it is there already: with the elements of a row
+// behind one another, or those of a column as they were.
 func (g *loweredProduct) spreadA(l *graph.Lowering, to graph.Buffer, anew bool) {
-	s := g.spread(to, g.a, g.sa, g.fromA, g.m, g.k, g.layout.a.i, g.layout.a.p)
+	a := &g.layout.a
+	s := g.spread(to, g.a, g.sa, g.fromA, g.m, g.k, a.i, a.p)
+	if g.pairsA() == 2 {
+		s = g.spread(to, g.a, g.sa, g.fromA, g.k, g.m, a.p, a.i)
+		a.p = s.width
+	} else {
+		a.i, a.p = s.width, 1
+	}
 	if anew {
 		s.append(l)
 	}
-	g.layout.a.i, g.layout.a.p = s.width, 1
 	g.a, g.sa, g.fromA = g.spreadTo(s)
 }
 

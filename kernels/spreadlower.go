@@ -45,12 +45,16 @@ func triples(all ...[3]int) (push []uint32) {
 	return push
 }
 
+// pageFloats fill a page: lines so far apart, or a multiple of that, drive each
+// other out of a cache.
+const pageFloats = 1024
+
 // roomy is the length of a line with room behind it: whole cache lines, and no
-// multiple of a page, whose lines drive each other out of a cache.
+// multiple of a page.
 func roomy(n int) int {
-	const line, page = 16, 1024
+	const line = 16
 	n = (n + line - 1) &^ (line - 1)
-	if n%page == 0 {
+	if n%pageFloats == 0 {
 		n += line
 	}
 	return n

@@ -25,10 +25,12 @@
 // Products are parted into tiles by a table (kernels/productlower.go): for
 // drivers of the processor, whose subgroups work alone, and for graphics
 // processors, whose groups share memory. MEMOPT_VULKAN_GROUPS=alone or shared
-// picks by hand. Factors on lines of odd length are laid out anew in work space, at
-// most 1 MiB of one at a time: pairs of floats load twice as fast as floats. Large
-// convolutions are products, too, of the filters and what their taps see of the
-// image (kernels/convproductlower.go), unless each channel stands alone.
+// picks by hand. Factors on lines of odd length are laid out anew in work space,
+// at most 1 MiB of one at a time: pairs of floats load twice as fast as floats.
+// So are large ones on lines that are pages apart, which drive each other out of
+// a cache. Large convolutions are products, too, of the filters and what their
+// taps see of the image (kernels/convproductlower.go), unless each channel
+// stands alone.
 //
 // # What has no kernel
 //
