@@ -17,6 +17,7 @@ import (
 // home with the device.
 func TestFallback(t *testing.T) {
 	gpu := device(t)
+	t.Setenv("MEMOPT_VULKAN_HIDDEN", "") // both ways are gone here
 	const n = 3000
 	g, err := graph.Parse(kernels.Library, fmt.Sprintf("x f32[%d] = input\na = Add(x, x)\nb = Cast(a) to=11\nc = Mul(b, b)\nd = Cast(c) to=1\ny = Add(d, a)\noutput y", n))
 	if err != nil {
@@ -56,12 +57,12 @@ func TestFallback(t *testing.T) {
 		}
 		// Cast to float64, Mul and Cast back: what they read and write.
 		moved := int64(0)
-		if hidden {
+		if hidden || !gpu.Unified() {
 			moved = n * (4 + 8 + 8 + 8 + 8 + 8 + 4)
 		}
 		launches, bytes := d.Fallbacks()
 		said := strings.Join(d.Warnings(), "")
-		if launches != 3 || hidden != (bytes > 0) || bytes != moved {
+		if launches != 3 || bytes != moved {
 			t.Errorf("hidden %v: %d launches move %d bytes, not 3 and %d", hidden, launches, bytes, moved)
 		}
 		for _, want := range []string{fmt.Sprintf("3 of %d launches run on the processor and move %d bytes a step", len(s.Launches), moved), "Mul: input 0 is f64"} {
