@@ -127,27 +127,31 @@ func (s *Solver) newEvictor(limit int64, w weighing) *evictor {
 const never = math.MaxInt32
 
 func (e *evictor) run() bool {
-	prob := e.s.p
-	n := int32(len(prob.Cost))
 	across := e.s.across()
-	for op := range n {
-		e.place, e.fixed = op, across[op]
-		for _, v := range prob.Inputs.Of(op) {
-			e.pinned[v]++
-		}
-		for _, v := range prob.Inputs.Of(op) {
-			if !e.there[v] && e.s.may(v) && !e.make(v) {
-				return false
-			}
-		}
-		if !e.launch(op, true) {
+	for op := range int32(len(e.s.p.Cost)) {
+		if e.place, e.fixed = op, across[op]; !e.walk(op, true) {
 			return false
-		}
-		for _, v := range prob.Inputs.Of(op) {
-			e.pinned[v]--
 		}
 	}
 	return true
+}
+
+// walk runs an operator, after what it wants.
+func (e *evictor) walk(op int32, first bool) bool {
+	ins := e.s.p.Inputs.Of(op)
+	for _, v := range ins {
+		e.pinned[v]++
+	}
+	for _, v := range ins {
+		if !e.there[v] && e.s.may(v) && !e.walk(e.s.sim.maker[v], false) {
+			return false
+		}
+	}
+	ok := e.launch(op, first)
+	for _, v := range ins {
+		e.pinned[v]--
+	}
+	return ok
 }
 
 // across is, by operator, the bytes of what may not be forgotten while it is
@@ -166,26 +170,6 @@ func (s *Solver) across() []int64 {
 		sum[op] += sum[op-1]
 	}
 	return sum
-}
-
-func (e *evictor) make(v int32) bool {
-	op := e.s.sim.maker[v]
-	if !e.s.p.Again[op] {
-		return false
-	}
-	for _, u := range e.s.p.Inputs.Of(op) {
-		e.pinned[u]++
-	}
-	for _, u := range e.s.p.Inputs.Of(op) {
-		if !e.there[u] && e.s.may(u) && !e.make(u) {
-			return false
-		}
-	}
-	ok := e.launch(op, false)
-	for _, u := range e.s.p.Inputs.Of(op) {
-		e.pinned[u]--
-	}
-	return ok
 }
 
 // launch runs an operator when there is room for what it writes.
