@@ -15,8 +15,7 @@ type evictor struct {
 	limit int64
 	w     weighing
 	p     plan
-	loose []int32 // the values that may be forgotten
-	makes []maker // what makes those, in order
+	terrain
 
 	there   []bool  // by value
 	pinned  []int32 // by value: pending launches that read it
@@ -34,6 +33,13 @@ type evictor struct {
 	most    int       // launches left
 }
 
+// terrain is what evictors look at, over and over, whatever they aim at.
+type terrain struct {
+	loose  []int32 // the values that may be forgotten
+	makes  []maker // what makes those, in order
+	across []int64 // by operator: bytes of the other values while it is the next to run first
+}
+
 // maker is an operator that may run again, with those of its values that may be
 // forgotten.
 type maker struct {
@@ -42,21 +48,21 @@ type maker struct {
 	ins, outs []int32
 }
 
-// makers lists what an evictor looks at, over and over.
-func (s *Solver) makers() (loose []int32, makes []maker) {
+func (s *Solver) terrain() terrain {
+	t := terrain{across: s.across()}
 	for v, is := range s.loose {
 		if is {
-			loose = append(loose, int32(v))
+			t.loose = append(t.loose, int32(v))
 		}
 	}
 	held := func(v int32) bool { return !s.may(v) }
 	for op, again := range s.p.Again {
 		if again {
 			op := int32(op)
-			makes = append(makes, maker{op, s.p.Cost[op], slices.DeleteFunc(slices.Clone(s.p.Inputs.Of(op)), held), slices.DeleteFunc(slices.Clone(s.p.Outputs.Of(op)), held)})
+			t.makes = append(t.makes, maker{op, s.p.Cost[op], slices.DeleteFunc(slices.Clone(s.p.Inputs.Of(op)), held), slices.DeleteFunc(slices.Clone(s.p.Outputs.Of(op)), held)})
 		}
 	}
-	return loose, makes
+	return t
 }
 
 // weighing says how much the parts of a value's worth count, as powers: the cost
@@ -75,15 +81,14 @@ func (s *Solver) evictions(limit, work int64, most float64) (all []func() plan) 
 	}
 	var plans []found
 	begin := s.sim.work
-	loose, makes := s.makers()
+	terrain := s.terrain()
 	for _, w := range weighings {
 		if s.sim.work-begin > work {
 			break
 		}
 		aim, least := limit, math.Inf(1)
 		for range aims {
-			e := s.newEvictor(aim, w)
-			e.loose, e.makes = loose, makes
+			e := s.newEvictor(aim, w, terrain)
 			if !e.run() || !s.sim.run(e.p, limit) {
 				break
 			}
@@ -116,9 +121,9 @@ func (s *Solver) evictions(limit, work int64, most float64) (all []func() plan) 
 // aims is how many limits an evictor aims at.
 const aims = 4
 
-func (s *Solver) newEvictor(limit int64, w weighing) *evictor {
+func (s *Solver) newEvictor(limit int64, w weighing, t terrain) *evictor {
 	n := len(s.p.Bytes)
-	e := &evictor{s: s, limit: limit, w: w, p: plan{gone: make([]bool, n)}, there: make([]bool, n), pinned: make([]int32, n), touched: make([]int32, n),
+	e := &evictor{s: s, limit: limit, w: w, terrain: t, p: plan{gone: make([]bool, n)}, there: make([]bool, n), pinned: make([]int32, n), touched: make([]int32, n),
 		need: make([]int32, n), again: make([]float64, n), wanted: make([]float64, n), next: make([]int32, n), more: make([]float64, n), asked: make([]bool, n), most: s.sim.most}
 	copy(e.p.gone, s.p.Forced)
 	return e
@@ -127,9 +132,8 @@ func (s *Solver) newEvictor(limit int64, w weighing) *evictor {
 const never = math.MaxInt32
 
 func (e *evictor) run() bool {
-	across := e.s.across()
 	for op := range int32(len(e.s.p.Cost)) {
-		if e.place, e.fixed = op, across[op]; !e.walk(op, true) {
+		if e.place, e.fixed = op, e.across[op]; !e.walk(op, true) {
 			return false
 		}
 	}
