@@ -30,11 +30,8 @@ const (
 // choices lists those of each kind of part, the least bytes first. It reports
 // false if a part is too large.
 func (c *cut) choices() (kinds [][]choice, ok bool) {
-	for k, begin := range c.kinds {
-		end := int32(len(c.value))
-		if k+1 < len(c.kinds) {
-			end = c.kinds[k+1]
-		}
+	for k := range c.kinds {
+		begin, end := c.part(k)
 		if end-begin > mostPart {
 			return nil, false
 		}
@@ -92,6 +89,14 @@ func (c *cut) choicesOf(begin, end int32) (all []choice) {
 		}
 	}
 	return best
+}
+
+// part is where the folded values of a kind of part begin and end.
+func (c *cut) part(kind int) (begin, end int32) {
+	if kind+1 < len(c.kinds) {
+		return c.kinds[kind], c.kinds[kind+1]
+	}
+	return c.kinds[kind], int32(len(c.value))
 }
 
 // opOf is the maker of a folded value.
@@ -240,8 +245,8 @@ func (c *cut) deal(kinds [][]choice, mixtures [][]mixture, at int) (kept [][]boo
 		slices.Sort(chosen[k])
 	}
 	kind := make([]int, len(c.value))
-	for k, begin := range c.kinds {
-		for v := int(begin); v < len(kind); v++ {
+	for k := range c.kinds {
+		for v, end := c.part(k); v < end; v++ {
 			kind[v] = k
 		}
 	}
