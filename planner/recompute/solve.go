@@ -176,7 +176,7 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 	if s.tiny && x.extra > max(least*(1+1e-9), most) {
 		launches, extra, ok := s.solveExactly(limit)
 		if !ok {
-			s.proven[limit] = evidence{}
+			s.refute(limit)
 			return Answer{}, false
 		}
 		if extra < x.extra || x.best.gone == nil {

@@ -25,8 +25,7 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 		b, kept, whole := x.c.knapsack(x.room, target)
 		s.count(x.c)
 		if math.IsInf(b, 1) {
-			s.proven[limit] = evidence{}
-			return evidence{}
+			return s.refute(limit)
 		}
 		if x.kept = kept; whole {
 			x.bound = max(x.bound, b)
@@ -39,8 +38,7 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 			}
 			b := s.split(x.c, g, x.room, x.sets, e.least)
 			if math.IsInf(b, 1) { // nothing is in either case
-				s.proven[limit] = evidence{}
-				return evidence{}
+				return s.refute(limit)
 			}
 			if b > e.least {
 				x.bound, e.least = b, b
@@ -55,10 +53,16 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 		e.least, e.route = max(e.least, least/s.unit), route
 	}
 	if math.IsInf(e.least, 1) {
-		e = evidence{}
+		return s.refute(limit)
 	}
 	s.proven[limit] = e
 	return e
+}
+
+// refute notes that no plan is within a limit.
+func (s *Solver) refute(limit int64) (none evidence) {
+	s.proven[limit] = none
+	return none
 }
 
 const (
