@@ -38,14 +38,7 @@ func (p *Plan) check(s *Schedule, launches func(yield func(i int, l *Launch) err
 func (p *Plan) checkChained(s *Schedule) (lives []Life, err error) {
 	c := p.checker(s)
 	c.lives = &lives
-	err = c.run(p.Graph, func(yield func(int, *Launch) error) error {
-		for i := range s.Launches {
-			if err := yield(i, &s.Launches[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err = c.run(p.Graph, s.each)
 	if err == nil && c.height > s.Arena {
 		err = fmt.Errorf("the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
 	}
@@ -54,6 +47,16 @@ func (p *Plan) checkChained(s *Schedule) (lives []Life, err error) {
 	}
 	c.peak() // what is alive to the end has ended, too
 	return lives, nil
+}
+
+// each goes over the launches that stand in a schedule.
+func (s *Schedule) each(yield func(i int, l *Launch) error) error {
+	for i := range s.Launches {
+		if err := yield(i, &s.Launches[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *Plan) checker(s *Schedule) *checker {

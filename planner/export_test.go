@@ -33,14 +33,7 @@ func (p *Plan) Stretches() []Stretch {
 
 // CheckSchedule is Check of a schedule that need not be the plan's own.
 func CheckSchedule(p *Plan, s *Schedule) error {
-	return p.check(s, func(yield func(i int, l *Launch) error) error {
-		for i := range s.Launches {
-			if err := yield(i, &s.Launches[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return p.check(s, s.each)
 }
 
 // Lab simulates any set of nodes run again.
