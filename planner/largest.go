@@ -3,7 +3,6 @@ package planner
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -137,10 +136,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("planner: %w", err)
 	}
-	v.anyhow, v.most = true, math.Inf(1)
-	if l.r.MaxOverhead > 0 {
-		v.most = s.m.allows(l.r.MaxOverhead)
-	}
+	v.anyhow, v.most = true, s.m.allows(l.r.MaxOverhead)
 	c := s.base
 	if c.placed.Height > room {
 		if c, err = v.at(room); err != nil {
@@ -249,10 +245,7 @@ func (l *largest) fits(w way, size int64) bool {
 	if err != nil {
 		return false
 	}
-	if l.r.MaxOverhead > 0 && c.cost > m.allows(l.r.MaxOverhead) {
-		return false
-	}
-	return c.placed.Height <= (&search{m: m}).room(l.r)
+	return c.cost <= m.allows(l.r.MaxOverhead) && c.placed.Height <= (&search{m: m}).room(l.r)
 }
 
 // fixedAt is what lies outside the arena, as formulas: each value begins at a

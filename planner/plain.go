@@ -1,5 +1,7 @@
 package planner
 
+import "math"
+
 // beside has what a step costs told beside the plain form that the request
 // names: the difference counts as extra cost of every plan. It prices both.
 func (m *model) beside(r Request) error {
@@ -37,8 +39,14 @@ func (m *model) overhead(extra float64) float64 {
 	return (m.own + extra) / m.total
 }
 
-// allows is the extra cost that a limit of overhead leaves for what runs again.
-func (m *model) allows(overhead float64) float64 { return overhead*m.total - m.own }
+// allows is the extra cost that a limit of overhead leaves for what runs again;
+// without one it leaves any.
+func (m *model) allows(overhead float64) float64 {
+	if overhead <= 0 {
+		return math.Inf(1)
+	}
+	return overhead*m.total - m.own
+}
 
 // Cost is what a step under the plan costs, in the units of its costs, and what
 // the plain step does.

@@ -70,7 +70,7 @@ func (s *search) run() (*candidate, error) {
 	if limited && c.placed.Height > limit {
 		return nil, s.cannot(limit, c, "")
 	}
-	if r.MaxOverhead > 0 && c.cost > s.m.allows(r.MaxOverhead) {
+	if c.cost > s.m.allows(r.MaxOverhead) {
 		return nil, &BudgetError{Floor: s.plan.Floor, Msg: fmt.Sprintf(
 			"the plan costs %.1f%% more than the plain step, over the limit of %.1f%%; raise --max-overhead or the budget",
 			100*s.m.overhead(c.cost), 100*r.MaxOverhead)}

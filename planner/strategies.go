@@ -86,7 +86,7 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c != nil && (overhead == 0 || c.cost <= s.m.allows(overhead)) {
+	if c != nil && c.cost <= s.m.allows(overhead) {
 		return c, nil
 	}
 	if s.known != nil && !slices.Contains(s.forced, true) {
