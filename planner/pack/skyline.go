@@ -162,31 +162,26 @@ func center(l, r int32) int32 {
 
 // advance places lives until the lowest stretch is at level.
 func (s *skyline) advance(level int64) {
-	for s.placed < len(s.lives) {
+	for s.placed < len(s.lives) && s.queue[0].at < level {
 		next := s.queue[0]
-		if next.at >= level {
-			return
-		}
+		s.queue.pop()
 		a := next.begin
 		if s.height[a] != next.at {
-			s.queue.pop()
 			continue
 		}
 		b := s.end[a]
+		wall := s.wall(a, b)
 		if !s.holds(a, b) {
-			s.queue.pop()
-			s.raise(a, a, b, s.wall(a, b))
+			s.raise(a, a, b, wall)
 			continue
 		}
 		left, t := s.left.most(a, b)
 		i := s.choose(a, b, t)
 		if i < 0 {
-			s.queue.pop()
-			s.raise(a, t, t+1, s.wall(a, b))
+			s.raise(a, t, t+1, wall)
 			continue
 		}
-		if wall := s.wall(a, b); s.even(next.at, wall, left) {
-			s.queue.pop()
+		if s.even(next.at, wall, left) {
 			s.raise(a, a, b, wall)
 			continue
 		}
@@ -198,7 +193,6 @@ func (s *skyline) advance(level int64) {
 		s.firstEnd.set(s.atBegin[i], gone)
 		s.lastHead.set(s.atEnd[i], gone)
 		s.anywhere.set(i, gone)
-		s.queue.pop()
 		s.raise(a, l.l, l.r, at+l.size)
 		s.placed++
 	}
