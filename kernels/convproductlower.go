@@ -70,7 +70,7 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 		s.slots = min(samples, max(1, most/max(1, s.sample)))
 	}
 	s.lines = scratch(work, int64(4*s.taps()), true)
-	s.laid = scratch((work+s.lines.Bytes+63)&^63, int64(4*s.slots*s.sample), true)
+	s.laid = scratch(aligned(work+s.lines.Bytes), int64(4*s.slots*s.sample), true)
 	l.Scratch = max(l.Scratch, s.laid.At+s.laid.Bytes)
 	return s
 }
@@ -81,7 +81,7 @@ func (s *convLines) taps() int { return s.channels * s.down.n * s.across.n }
 func (s *convLines) plane() int { return (s.rows + s.span) * s.width }
 
 // behind is where scratch goes on.
-func (s *convLines) behind() int64 { return (s.laid.At + s.laid.Bytes + 63) &^ 63 }
+func (s *convLines) behind() int64 { return aligned(s.laid.At + s.laid.Bytes) }
 
 // table writes where lines begin.
 func (s *convLines) table(l *graph.Lowering) {
@@ -171,7 +171,7 @@ func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, 
 		s.append(l)
 		w, line, work = unwritten(s.to), s.width, s.to.Bytes
 	}
-	s := newConvLines(l, x, c.n, c.group, c.inner, [2]int(c.in[1:]), c.axis(1), c.axis(2), [2]int(c.out[1:]), (work+63)&^63)
+	s := newConvLines(l, x, c.n, c.group, c.inner, [2]int(c.in[1:]), c.axis(1), c.axis(2), [2]int(c.out[1:]), aligned(work))
 	s.table(l)
 	s.parts(l, func(sample, samples, row, rows int) {
 		g := s.product(c.outer, w, line, sample, samples, rows)
@@ -233,7 +233,7 @@ func (c *convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, b
 				most = partOf(c.inner, 2*spreadBytes/4/line, productTiles[0].rows)
 			}
 			turned := scratch(0, int64(4*c.group*most*line), true)
-			s := newConvLines(l, y, c.n, c.group, c.outer, [2]int(c.out[1:]), down, across, [2]int{rows, columns}, (turned.Bytes+63)&^63)
+			s := newConvLines(l, y, c.n, c.group, c.outer, [2]int(c.out[1:]), down, across, [2]int{rows, columns}, aligned(turned.Bytes))
 			s.table(l)
 			for first := 0; first < c.inner; first += most {
 				m := min(most, c.inner-first)

@@ -295,7 +295,7 @@ func (g loweredProduct) whole(l *graph.Lowering) {
 		slots = min(all, max(1, most/max(sizeA, sizeB)))
 	}
 	toA := scratch(g.work, int64(4*roomA), true)
-	toB := scratch((toA.At+toA.Bytes+63)&^63, int64(4*roomB), true)
+	toB := scratch(aligned(toA.At+toA.Bytes), int64(4*roomB), true)
 	l.Scratch = max(l.Scratch, toB.At+toB.Bytes)
 	toA.Bytes, toB.Bytes = int64(4*slots*sizeA), int64(4*slots*sizeB)
 	if l.Limits.Shared || !l.Limits.Int64 {
