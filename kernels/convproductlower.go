@@ -16,10 +16,12 @@ const convWork = 1 << 20
 
 // paysAsProducts reports whether it does; what has depth is left out.
 func (c *convolution) paysAsProducts() bool {
-	flat := c.in[0] == 1 && c.out[0] == 1 && c.kernel[0] == 1
 	work := c.n * c.group * c.outer * c.inner * volume(c.kernel) * volume(c.out)
-	return work >= convWork && (flat || c.pointwise())
+	return work >= convWork && (c.flat() || c.pointwise())
 }
+
+// flat reports whether it has no depth.
+func (c *convolution) flat() bool { return c.in[0] == 1 && c.out[0] == 1 && c.kernel[0] == 1 }
 
 // pointwise reports whether each place sees itself alone: products as they lie.
 func (c *convolution) pointwise() bool {
@@ -148,18 +150,24 @@ func (s *convLines) product(m int, a graph.Buffer, line int, sample, samples, ro
 	return g
 }
 
+// pointwiseProduct is the filters, as a matrix of so many rows and terms, times an
+// image as it lies.
+func (c *convolution) pointwiseProduct(l *graph.Lowering, out, rows, terms int, w factor, image graph.Buffer, bias int) {
+	places := volume(c.in)
+	g := productOf(rows, places, terms, 1, w, factor{image, 0, 1, places}, writes(out), 0)
+	g.shape, g.sa, g.sb = []int{c.n, c.group}, []int{0, rows * terms}, []int{c.group * terms * places, terms * places}
+	g.step, g.spreads = rows*places, true
+	g.biasOf(bias, rows)
+	g.whole(l)
+}
+
 // productOut is y from x and the filters.
 func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, bias int) {
-	outs := volume(c.out)
 	if c.pointwise() {
-		g := productOf(c.outer, outs, c.inner, 1, factor{w, 0, c.inner, 1}, factor{x, 0, 1, outs}, writes(out), 0)
-		g.shape, g.sa, g.sb = []int{c.n, c.group}, []int{0, c.outer * c.inner}, []int{c.group * c.inner * outs, c.inner * outs}
-		g.step, g.spreads = c.outer*outs, true
-		g.biasOf(bias, c.outer)
-		g.whole(l)
+		c.pointwiseProduct(l, out, c.outer, c.inner, factor{w, 0, c.inner, 1}, x, bias)
 		return
 	}
-	taps := c.inner * volume(c.kernel)
+	outs, taps := volume(c.out), c.inner*volume(c.kernel)
 	line, work := taps, int64(0)
 	if taps%2 != 0 {
 		rows := c.group * c.outer
@@ -210,15 +218,11 @@ func (c *convolution) phaseTaps(d, phase int) (places, first, apart int, t axisT
 // productIn is x from y and the filters: for each phase of the strides a
 // convolution of y with the taps that meet it.
 func (c *convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, bias int) {
-	ins, taps := volume(c.in), volume(c.kernel)
 	if c.pointwise() {
-		g := productOf(c.inner, ins, c.outer, 1, factor{w, 0, 1, c.inner}, factor{y, 0, 1, ins}, writes(out), 0)
-		g.shape, g.sa, g.sb = []int{c.n, c.group}, []int{0, c.outer * c.inner}, []int{c.group * c.outer * ins, c.outer * ins}
-		g.step, g.spreads = c.inner*ins, true
-		g.biasOf(bias, c.inner)
-		g.whole(l)
+		c.pointwiseProduct(l, out, c.inner, c.outer, factor{w, 0, 1, c.inner}, y, bias)
 		return
 	}
+	ins, taps := volume(c.in), volume(c.kernel)
 	for py := range c.stride[1] {
 		for px := range c.stride[2] {
 			rows, ky, nextY, down := c.phaseTaps(1, py)

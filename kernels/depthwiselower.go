@@ -10,8 +10,7 @@ const depthwiseTaps = 7
 // standsAlone reports whether each channel is a convolution of its own that the
 // kernel for those can do.
 func (c *convolution) standsAlone() bool {
-	flat := c.in[0] == 1 && c.out[0] == 1 && c.kernel[0] == 1
-	return flat && c.inner == 1 && c.outer == 1 && c.group > 1 && max(c.kernel[1], c.kernel[2]) <= depthwiseTaps
+	return c.flat() && c.inner == 1 && c.outer == 1 && c.group > 1 && max(c.kernel[1], c.kernel[2]) <= depthwiseTaps
 }
 
 // appendDepthwise computes one side of a convolution of channels that stand alone.
