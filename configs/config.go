@@ -22,13 +22,14 @@ type Config struct {
 	Compat           string // "1.19", or empty
 	Dims             map[string]int64
 
-	Device       string // auto, cpu or vulkan
-	Optimize     string // off, clean or fuse
-	Shrink       string // on, off or auto: keep exact extracts of values instead of them
-	ChunkLoss    string // on, off or auto: a loss of many classes so many rows at a time
-	Flash        string // on or off: attention by tiles
-	FuseChains   string // on, off or auto: elementwise launches as one
-	Lossy        string // off, bf16, fp16 or fp8: keep activations as these
+	Device       string   // auto, cpu or vulkan
+	FastPaths    []string // auto, none, or those that a Vulkan device is to take
+	Optimize     string   // off, clean or fuse
+	Shrink       string   // on, off or auto: keep exact extracts of values instead of them
+	ChunkLoss    string   // on, off or auto: a loss of many classes so many rows at a time
+	Flash        string   // on or off: attention by tiles
+	FuseChains   string   // on, off or auto: elementwise launches as one
+	Lossy        string   // off, bf16, fp16 or fp8: keep activations as these
 	Loss         string
 	Trainable    []string
 	Optimizer    string // sgd, momentum, adam, adamw, lamb or adagrad

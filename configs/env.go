@@ -20,6 +20,7 @@ var variables = []struct {
 	{"ORTMODULE_SAVE_ONNX_PATH", "save_onnx_path", nil},
 	{"MEMOPT_BUDGET", "budget", nil},
 	{"MEMOPT_DEVICE", "device", nil},
+	{"MEMOPT_FAST_PATHS", "fast_paths", nil},
 	{"MEMOPT_LOG", "log", nil},
 	{"MEMOPT_CACHE", "cache", nil},
 }

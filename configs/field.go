@@ -44,6 +44,7 @@ var (
 	optimizes  = []string{"off", "clean", "fuse"}
 	optimizers = []string{"sgd", "momentum", "adam", "adamw", "lamb", "adagrad"}
 	devices    = []string{"auto", "cpu", "vulkan"}
+	fastPaths  = []string{"cooperative-matrix"}
 	compats    = []string{"1.19"}
 	lossies    = []string{"off", "bf16", "fp16", "fp8"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
@@ -76,6 +77,8 @@ var fields = []field{
 
 	row("device", func(c *Config) *string { return &c.Device }, deviceName(), "auto",
 		"Where the step runs: vulkan:1 and vulkan:llvmpipe name one of several."),
+	row("fast_paths", func(c *Config) *[]string { return &c.FastPaths }, someOf(fastPaths, "auto", "none"), []string{"auto"},
+		"Ways to run some launches faster that a Vulkan device may offer, by name: all of the device's that are known to help, none, or those to take. Some sum in another order, which is then that of every run on this device: a value that is computed again has the bits that it had."),
 	row("optimize", func(c *Config) *string { return &c.Optimize }, choice(optimizes, nil), "fuse",
 		"What is done to a forward graph before anything else: nothing, a clean-up that keeps every bit, or fusions too."),
 	row("shrink", func(c *Config) *string { return &c.Shrink }, switchOr("auto"), "auto",

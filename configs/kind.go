@@ -313,6 +313,35 @@ func names(want string) kind[[]string] {
 	}
 }
 
+// someOf is some words as a list, or one that stands alone.
+func someOf(words []string, alone ...string) kind[[]string] {
+	all := choice(slices.Concat(alone, words), nil)
+	k := names(strings.TrimPrefix(all.want, "a string: "))
+	list := k.parse
+	k.parse = func(v value) ([]string, error) {
+		given, err := list(v)
+		for i, s := range given {
+			if err == nil {
+				part := v
+				part.s = s
+				given[i], err = all.parse(part)
+			}
+			if err == nil && len(given) > 1 && slices.Contains(alone, given[i]) {
+				err = v.fail("%s stands alone", given[i])
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return given, nil
+	}
+	k.schema = map[string]any{"anyOf": []any{
+		map[string]any{"type": "array", "items": all.schema, "minItems": 1},
+		map[string]any{"type": "string"},
+	}}
+	return k
+}
+
 // sizes is the dims of a model.
 func sizes() kind[map[string]int64] {
 	return kind[map[string]int64]{

@@ -64,7 +64,7 @@ func (m *Model) stepOn(device string, data *tensorfile.Set) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := openDevice(device, s)
+	d, err := openDevice(device, m.Config.FastPaths, s)
 	if err != nil {
 		return nil, err
 	}

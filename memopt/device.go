@@ -27,13 +27,13 @@ type Device interface {
 type deviceKind struct {
 	name string
 	// open makes one ready; which is what stands behind the name and a colon.
-	open func(s *planner.Schedule, which string) (Device, error)
+	open func(s *planner.Schedule, which string, fastPaths []string) (Device, error)
 	// lowered says that it runs kernels: plans for it have their work space.
 	lowered bool
 }
 
 var devices = []deviceKind{
-	{"cpu", func(s *planner.Schedule, _ string) (Device, error) {
+	{"cpu", func(s *planner.Schedule, _ string, _ []string) (Device, error) {
 		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace})
 	}, false},
 	{"vulkan", openVulkan, true},
@@ -84,7 +84,7 @@ func DeviceChoice() (name, why string) {
 	return "cpu", "Vulkan offers no graphics processor, and the device made for processors is faster than its drivers for them"
 }
 
-func openDevice(name string, s *planner.Schedule) (Device, error) {
+func openDevice(name string, fastPaths []string, s *planner.Schedule) (Device, error) {
 	kind, which, err := findDevice(name)
 	if err != nil {
 		return nil, err
@@ -95,10 +95,10 @@ func openDevice(name string, s *planner.Schedule) (Device, error) {
 			return nil, err
 		}
 	}
-	return kind.open(s, which)
+	return kind.open(s, which, fastPaths)
 }
 
-func openVulkan(s *planner.Schedule, which string) (Device, error) {
+func openVulkan(s *planner.Schedule, which string, fastPaths []string) (Device, error) {
 	p, err := vulkan.Choose(which)
 	if err != nil {
 		return nil, codedError{fmt.Errorf("memopt: %w", err), ExitCannot}
@@ -108,7 +108,7 @@ func openVulkan(s *planner.Schedule, which string) (Device, error) {
 			return nil, err
 		}
 	}
-	d, err := vulkan.Open(s, p, vulkan.Options{})
+	d, err := vulkan.Open(s, p, vulkan.Options{FastPaths: fastPaths})
 	switch {
 	case errors.Is(err, vk.ErrDeviceMemory), errors.Is(err, vk.ErrHostMemory):
 		return nil, codedError{fmt.Errorf("memopt: %w; a smaller batch or a --budget may fit", err), ExitCannot}

@@ -18,7 +18,16 @@ type DeviceInfo struct {
 	Types    []MemoryType `json:"memory_types"`
 	Limits   DeviceLimits `json:"limits"`
 	Features []string     `json:"features"`
+	Paths    []DevicePath `json:"fast_paths"`
 	Unfit    string       `json:"unfit,omitempty"`
+}
+
+// DevicePath is what becomes of a fast path on a device.
+type DevicePath struct {
+	Name  string `json:"name"`
+	Does  string `json:"does"`
+	Taken bool   `json:"taken"`
+	Why   string `json:"why,omitempty"` // it is not
 }
 
 // DeviceHeap is one of a device's memories, in bytes.
@@ -48,8 +57,9 @@ type DeviceLimits struct {
 	Shared         int    `json:"shared_memory"`
 }
 
-// ListDevices describes the Vulkan devices; missing says why there are none.
-func ListDevices() (all []DeviceInfo, missing string) {
+// ListDevices describes the Vulkan devices and what becomes of their fast paths as
+// the settings have them; missing says why there are none.
+func ListDevices(fastPaths []string) (all []DeviceInfo, missing string) {
 	found, err := vulkan.Devices()
 	if err != nil {
 		return []DeviceInfo{}, err.Error()
@@ -73,6 +83,13 @@ func ListDevices() (all []DeviceInfo, missing string) {
 			if f.has {
 				d.Features = append(d.Features, f.name)
 			}
+		}
+		paths, err := vulkan.FastPaths(fastPaths, p)
+		if err != nil {
+			return []DeviceInfo{}, err.Error()
+		}
+		for _, c := range paths {
+			d.Paths = append(d.Paths, DevicePath{c.Name, c.Does, c.Taken, c.Why})
 		}
 		all = append(all, d)
 	}

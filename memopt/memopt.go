@@ -89,7 +89,7 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*
 	if err != nil {
 		return nil, err
 	}
-	device, err := openDevice(m.Config.Device, s)
+	device, err := openDevice(m.Config.Device, m.Config.FastPaths, s)
 	if err != nil {
 		return nil, err
 	}

@@ -202,7 +202,7 @@ func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := openDevice(device, s)
+	d, err := openDevice(device, nil, s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func (only *Model) gradients(data *tensorfile.Set) (*tensorfile.Set, *Check, err
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := openDevice(only.Config.Device, s)
+	d, err := openDevice(only.Config.Device, only.Config.FastPaths, s)
 	if err != nil {
 		return nil, nil, err
 	}

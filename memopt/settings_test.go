@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"memopt/configs"
+	"memopt/kernels/vulkan"
 	"memopt/memopt/graph"
 	"memopt/planner"
 	"memopt/planner/cluster"
@@ -113,5 +115,20 @@ func TestBudgetBeatsSettings(t *testing.T) {
 				t.Errorf("%d settings compute anything again", len(seen))
 			}
 		})
+	}
+}
+
+// TestFastPathsSetting: the setting knows every fast path, and no other.
+func TestFastPathsSetting(t *testing.T) {
+	for _, name := range append(vulkan.FastPathNames(), vulkan.FastPathsAuto, vulkan.FastPathsNone) {
+		c := configs.Default()
+		if err := c.Set("fast_paths", name, configs.Source{}); err != nil {
+			t.Error(err)
+		}
+	}
+	c := configs.Default()
+	err := c.Set("fast_paths", "nonsuch", configs.Source{})
+	if want := "use auto, none, " + strings.Join(vulkan.FastPathNames(), ", "); err == nil || !strings.HasSuffix(strings.ReplaceAll(err.Error(), " or ", ", "), want) {
+		t.Errorf("%v; want %s", err, want)
 	}
 }

@@ -15,13 +15,17 @@ var devicesCommand = &cli.Command{
 	Name:      "devices",
 	Usage:     "what steps can run on: heaps, memory types, limits, and what auto takes",
 	ArgsUsage: " ",
-	Flags:     common(),
+	Flags:     common(fastPathsFlag(), configFlag()),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")
 		if err != nil {
 			return err
 		}
-		all, missing := memopt.ListDevices()
+		cfg, err := settings(c)
+		if err != nil {
+			return err
+		}
+		all, missing := memopt.ListDevices(cfg.FastPaths)
 		name, why := memopt.DeviceChoice()
 		if asJSON {
 			return printJSON(c.App.Writer, map[string]any{"format": "memopt.devices/1", "auto": map[string]string{"device": name, "why": why},
@@ -44,6 +48,9 @@ var devicesCommand = &cli.Command{
 				{"", "groups of a dispatch", fmt.Sprint(d.Limits.Groups)},
 				{"", "features", strings.Join(d.Features, ", ")},
 			}
+			for _, f := range d.Paths {
+				details = append(details, []string{"", "fast path " + f.Name, pathText(f)})
+			}
 			for i, t := range d.Types {
 				details = append(details, []string{"", fmt.Sprintf("memory type %d", i), fmt.Sprintf("heap %d: %s", t.Heap, strings.Join(t.Flags, ", "))})
 			}
@@ -58,6 +65,14 @@ var devicesCommand = &cli.Command{
 		}
 		return nil
 	},
+}
+
+// pathText is what a fast path does, and whether it is taken.
+func pathText(f memopt.DevicePath) string {
+	if f.Taken {
+		return "taken: " + f.Does
+	}
+	return "not taken, " + f.Why + ": " + f.Does
 }
 
 // heapsText is the heaps' sizes, and what of them the driver leaves to this

@@ -101,7 +101,7 @@ func lookOperators() finding {
 // lookVulkan lists devices; none is fine, for the processor does it all.
 func lookVulkan() finding {
 	f := finding{Name: "vulkan", Found: "no device"}
-	all, missing := memopt.ListDevices()
+	all, missing := memopt.ListDevices(nil)
 	var names []string
 	for _, d := range all {
 		if d.Unfit == "" {

@@ -22,7 +22,7 @@ type front struct{}
 
 func (front) Info(context.Context) (plugin.Info, error) {
 	info := plugin.Info{Version: memopt.Version, Features: []string{"plan"}, Devices: []plugin.Device{{Name: "cpu", Kind: "cpu"}}}
-	all, _ := memopt.ListDevices() // why there are none is for memopt devices to say
+	all, _ := memopt.ListDevices(nil) // why there are none is for memopt devices to say
 	for _, d := range all {
 		memory := int64(0)
 		for _, h := range d.Heaps {

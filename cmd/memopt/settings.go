@@ -41,7 +41,13 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		setting("loss-scale-window", "`N` updates without an overflow before an automatic loss scale doubles (default 2000)"),
 		setting("accumulate", "`N` micro-batches for each update (default 1)"),
 		setting("device", "`NAME` auto (default), cpu, vulkan, or which: vulkan:1, vulkan:llvmpipe"),
+		fastPathsFlag(),
 	}, more...)...)
+}
+
+// fastPathsFlag is which ways of a Vulkan device are taken.
+func fastPathsFlag() cli.Flag {
+	return setting("fast-paths", "`auto|none|LIST` ways of a Vulkan device to run launches faster; memopt devices lists them (default auto)")
 }
 
 // configFlag is where settings are read from besides.

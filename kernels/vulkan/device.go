@@ -28,6 +28,8 @@ type Options struct {
 	// GroupsAlone. "" is what MEMOPT_VULKAN_GROUPS says, or else what is right for
 	// the kind of device.
 	Groups string
+	// FastPaths are the fast paths to take, or auto or none; see FastPaths.
+	FastPaths []string
 	// Faults is for tests: see vk.Device.
 	Faults func(call string) int32
 	// Hidden is for tests: the processor does not see the device's memory, and all
@@ -49,9 +51,10 @@ type Device struct {
 	options  Options
 	gpu      *vk.Device
 	spaces   [3]space
-	run      *vk.Block // seed and step
-	ferry    *vk.Block // nil if the processor sees everything
-	shared   bool      // groups have memory of their own
+	run      *vk.Block       // seed and step
+	ferry    *vk.Block       // nil if the processor sees everything
+	shared   bool            // groups have memory of their own
+	paths    map[string]bool // the fast paths that are taken
 	memory   Memory
 	crew     *cpu.Crew // of the launches that the processor does; nil if there are none
 
@@ -88,6 +91,10 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 	}
 	d.gpu.Faults, d.gpu.Hidden = o.Faults, o.Hidden || os.Getenv(hiddenVariable) != ""
 	if d.shared, err = sharesMemory(o.Groups, p); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("vulkan: %w", err)
+	}
+	if err = d.choosePaths(p); err != nil {
 		d.Close()
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}

@@ -32,6 +32,15 @@
 // taps see of the image (kernels/convproductlower.go), unless each channel
 // stands alone.
 //
+// # Fast paths
+//
+// What a device may offer beside Vulkan 1.2 is used by paths that have names
+// (fastpaths.go): auto takes those that are offered and known to help, none takes
+// none, and a list those that it names. MEMOPT_FAST_PATHS says the same, and memopt
+// devices what becomes of each. They are settled once, when a schedule is opened,
+// and by a node's types and shapes alone: a value that is computed again has the
+// bits that it had. Nothing of float32 is ever computed from less.
+//
 // # What has no kernel
 //
 // A node whose operator has no Lower, or whose Lower refuses it (Lowering.

@@ -20,11 +20,12 @@ const VulkanDoc = "kernels, training steps, launches and plans under budgets on 
 
 // VulkanOptions say what to measure, and on which device.
 type VulkanOptions struct {
-	Device   string   // a number or a part of a name; "" is the best
-	Only     []string // groups; none is all
-	Quick    bool     // a few short rounds
-	Python   string   // that has the peers
-	Progress func(what string)
+	Device    string   // a number or a part of a name; "" is the best
+	FastPaths []string // as in vulkan.Options
+	Only      []string // groups; none is all
+	Quick     bool     // a few short rounds
+	Python    string   // that has the peers
+	Progress  func(what string)
 }
 
 // VulkanReport is the figures of one run on one device.
@@ -161,7 +162,7 @@ func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *planner.Sc
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	d, err := vulkan.Open(s, b.gpu, vulkan.Options{})
+	d, err := vulkan.Open(s, b.gpu, vulkan.Options{FastPaths: b.o.FastPaths})
 	return p, s, d, err
 }
 
@@ -175,7 +176,7 @@ func (b *vulkanBench) ours(what string, j job) (Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := vulkan.Open(s, b.gpu, vulkan.Options{})
+	d, err := vulkan.Open(s, b.gpu, vulkan.Options{FastPaths: b.o.FastPaths})
 	if err != nil {
 		return nil, err
 	}

@@ -143,8 +143,11 @@ type Physical struct {
 	Storage8           bool   // in buffers
 	Storage16, Float16 bool
 	MemoryBudget       bool // the driver says how much is left
-	Heaps              []Heap
-	Types              []MemoryType
+	// Matrices are the rows, columns and terms of what a subgroup multiplies at
+	// once: float16 matrices, summed in float32 (VK_KHR_cooperative_matrix).
+	Matrices [][3]int
+	Heaps    []Heap
+	Types    []MemoryType
 
 	timestampPeriod float32
 	timestampBits   uint32

@@ -33,6 +33,35 @@ static void put_memory(const VkPhysicalDeviceMemoryProperties2 *m, const VkPhysi
 	}
 }
 
+// put_matrices notes the shapes of cooperative matrices that multiply float16 and
+// sum in float32, subgroup by subgroup.
+static void put_matrices(void *get, void *instance, VkPhysicalDevice dev, mo_physical *out) {
+	PFN_vkVoidFunction found = out->has_matrices ? instance_function(get, instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") : NULL;
+	out->has_matrices = 0;
+	if (!found) return;
+	VkPhysicalDeviceVulkanMemoryModelFeatures model = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES};
+	VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, .pNext = &model};
+	VkPhysicalDeviceFeatures2 f2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &matrices};
+	((PFN_vkGetPhysicalDeviceFeatures2)instance_function(get, instance, "vkGetPhysicalDeviceFeatures2"))(dev, &f2);
+	out->has_matrices = matrices.cooperativeMatrix && model.vulkanMemoryModel && out->float16;
+	if (!out->has_matrices) return;
+	PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR properties = (PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)found;
+	uint32_t n = 0;
+	properties(dev, &n, NULL);
+	VkCooperativeMatrixPropertiesKHR *all = calloc(n ? n : 1, sizeof *all);
+	for (uint32_t i = 0; i < n; i++) all[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+	properties(dev, &n, all);
+	for (uint32_t i = 0; i < n && out->shapes < 16; i++) {
+		const VkCooperativeMatrixPropertiesKHR *p = &all[i];
+		if (p->AType != VK_COMPONENT_TYPE_FLOAT16_KHR || p->BType != VK_COMPONENT_TYPE_FLOAT16_KHR || p->CType != VK_COMPONENT_TYPE_FLOAT32_KHR ||
+			p->ResultType != VK_COMPONENT_TYPE_FLOAT32_KHR || p->scope != VK_SCOPE_SUBGROUP_KHR || p->saturatingAccumulation) continue;
+		out->shape[out->shapes].m = p->MSize;
+		out->shape[out->shapes].n = p->NSize;
+		out->shape[out->shapes++].k = p->KSize;
+	}
+	free(all);
+}
+
 void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 	VkPhysicalDevice dev = physical;
 	memset(out, 0, sizeof *out);
@@ -88,9 +117,12 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 	extensions(dev, NULL, &n, NULL);
 	VkExtensionProperties *names = calloc(n ? n : 1, sizeof *names);
 	extensions(dev, NULL, &n, names);
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		if (!strcmp(names[i].extensionName, "VK_EXT_memory_budget")) out->has_budget = 1;
+		if (!strcmp(names[i].extensionName, "VK_KHR_cooperative_matrix")) out->has_matrices = 1;
+	}
 	free(names);
+	put_matrices(get, instance, dev, out);
 
 	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
 	VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = out->has_budget ? &budget : NULL};
@@ -118,6 +150,8 @@ void *mo_features(const mo_physical *p) {
 		VkPhysicalDeviceShaderFloat16Int8Features small;
 		VkPhysicalDevice8BitStorageFeatures s8;
 		VkPhysicalDevice16BitStorageFeatures s16;
+		VkPhysicalDeviceVulkanMemoryModelFeatures model;
+		VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices;
 	} *c = calloc(1, sizeof *c);
 	c->f2.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
 	c->f2.pNext = &c->small;
@@ -131,6 +165,14 @@ void *mo_features(const mo_physical *p) {
 	c->s8.storageBuffer8BitAccess = p->storage8;
 	c->s16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
 	c->s16.storageBuffer16BitAccess = p->storage16;
+	if (p->has_matrices) {
+		c->s16.pNext = &c->model;
+		c->model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
+		c->model.pNext = &c->matrices;
+		c->model.vulkanMemoryModel = VK_TRUE;
+		c->matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
+		c->matrices.cooperativeMatrix = VK_TRUE;
+	}
 	return c;
 }
 

@@ -21,6 +21,9 @@ typedef struct {
 	struct { uint64_t size; uint32_t flags; uint64_t budget, usage; } heap[16];
 	struct { uint32_t heap, flags; } memory[32];
 	uint32_t has_budget;
+	uint32_t has_matrices; // cooperative ones of a subgroup: float16 times float16 in float32
+	uint32_t shapes;
+	struct { uint32_t m, n, k; } shape[16];
 } mo_physical;
 
 // A command of a list. Fields that a kind does not name are zero.

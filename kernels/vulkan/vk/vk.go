@@ -161,6 +161,9 @@ func describe(c *C.mo_physical) *Physical {
 	for k := range p.MaxGroups {
 		p.MaxGroups[k] = uint32(c.max_groups[k])
 	}
+	for _, m := range c.shape[:c.shapes] {
+		p.Matrices = append(p.Matrices, [3]int{int(m.m), int(m.n), int(m.k)})
+	}
 	p.Heaps = heapsOf(c)
 	for _, t := range c.memory[:c.types] {
 		p.Types = append(p.Types, MemoryType{uint32(t.heap), uint32(t.flags)})
@@ -222,8 +225,12 @@ func (i *Instance) Open(p *Physical) (*Device, error) {
 		}},
 	}
 	if p.MemoryBudget {
-		info.EnabledExtensionCount, info.PpEnabledExtensionNames = 1, []string{"VK_EXT_memory_budget\x00"}
+		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_EXT_memory_budget\x00")
 	}
+	if c.has_matrices != 0 {
+		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_KHR_cooperative_matrix\x00")
+	}
+	info.EnabledExtensionCount = uint32(len(info.PpEnabledExtensionNames))
 	var device vulkan.Device
 	r := vulkan.CreateDevice(physical, &info, nil, &device)
 	runtime.KeepAlive(&info)
