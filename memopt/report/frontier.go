@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"memopt/planner"
@@ -37,7 +38,8 @@ func Frontier(w io.Writer, c *planner.Curve) {
 	plot(w, c)
 }
 
-// marks are how references look on a plot; the curve's points are *, its knee K.
+// marks are how references look on a plot; the curve's points are *, its knee K,
+// and what costs more than the plot shows is ^.
 const marks = "12LR"
 
 // The size of a plot.
@@ -46,15 +48,24 @@ const (
 	plotHeight = 18
 )
 
-// axes are the ranges of a plot: arena to the right, extra cost upwards.
+// axes are the ranges of a plot: arena to the right, extra cost upwards. Plans
+// next to the floor may cost several steps, and would press all others into a
+// line: what costs more than a whole step lies on the upper edge if others cost less.
 type axes struct{ left, right, top float64 }
 
 func axesOf(c *planner.Curve) axes {
 	a := axes{math.Inf(1), 0, 0}
+	var most float64
 	for _, list := range [][]planner.Point{c.Points, c.References} {
 		for _, p := range list {
-			a.left, a.right, a.top = min(a.left, float64(p.Arena)), max(a.right, float64(p.Arena)), max(a.top, p.Overhead)
+			a.left, a.right, most = min(a.left, float64(p.Arena)), max(a.right, float64(p.Arena)), max(most, p.Overhead)
+			if p.Overhead <= 1 {
+				a.top = max(a.top, p.Overhead)
+			}
 		}
+	}
+	if a.top <= 0 {
+		a.top = most
 	}
 	if floor := float64(c.Floor.Peak); floor < a.left {
 		a.left = floor
@@ -68,9 +79,9 @@ func axesOf(c *planner.Curve) axes {
 	return a
 }
 
-// place is where a point lies, both from 0 to 1.
-func (a axes) place(p planner.Point) (x, y float64) {
-	return (float64(p.Arena) - a.left) / (a.right - a.left), p.Overhead / a.top
+// place is where a point lies, both from 0 to 1, and whether it costs more.
+func (a axes) place(p planner.Point) (x, y float64, above bool) {
+	return (float64(p.Arena) - a.left) / (a.right - a.left), min(1, p.Overhead/a.top), p.Overhead > a.top
 }
 
 func plot(w io.Writer, c *planner.Curve) {
@@ -79,8 +90,12 @@ func plot(w io.Writer, c *planner.Curve) {
 	for i := range grid {
 		grid[i] = []byte(strings.Repeat(" ", plotWidth))
 	}
+	beyond := false
 	put := func(p planner.Point, mark byte) {
-		x, y := a.place(p)
+		x, y, above := a.place(p)
+		if above {
+			mark, beyond = '^', true
+		}
 		grid[plotHeight-1-int(math.Round(y*(plotHeight-1)))][int(math.Round(x*(plotWidth-1)))] = mark
 	}
 	for _, p := range c.Points {
@@ -107,15 +122,18 @@ func plot(w io.Writer, c *planner.Curve) {
 	fmt.Fprintf(w, "%9s +%s\n", "extra", strings.Repeat("-", plotWidth))
 	left, right := Bytes(int64(a.left)), Bytes(int64(a.right))
 	fmt.Fprintf(w, "%11s%s%*s\n", "", left, plotWidth-len(left), right)
+	if beyond {
+		fmt.Fprintf(w, "\n^ costs more than %.1f %% extra\n", 100*a.top)
+	}
 }
 
 // FrontierSVG draws the curve. The file stands alone.
 func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 	const width, height, margin = 760.0, 460.0, 70.0
 	a := axesOf(c)
-	at := func(p planner.Point) (float64, float64) {
-		x, y := a.place(p)
-		return margin + x*(width-2*margin), height - margin - y*(height-2*margin)
+	at := func(p planner.Point) (left, down float64, above bool) {
+		x, y, above := a.place(p)
+		return margin + x*(width-2*margin), height - margin - y*(height-2*margin), above
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12">`+"\n", width, height)
@@ -134,7 +152,7 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 	// Between two plans there is none: what is asked for there costs what the lower one does.
 	var path strings.Builder
 	for i, p := range c.Points {
-		x, y := at(p)
+		x, y, _ := at(p)
 		if i == 0 {
 			fmt.Fprintf(&path, "M%.1f %.1f", x, y)
 		} else {
@@ -143,7 +161,11 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 	}
 	fmt.Fprintf(&b, `<path d="%s" fill="none" stroke="#2060c0" stroke-width="1.5"/>`+"\n", path.String())
 	for _, p := range c.Points {
-		x, y := at(p)
+		x, y, above := at(p)
+		if above {
+			fmt.Fprintf(&b, `<path d="M%.1f %.1fm-5 0l5 -8l5 8z" fill="#2060c0"><title>%s, %+.2f %%</title></path><text x="%.1f" y="%.1f" font-size="10" text-anchor="middle">%+.0f %%</text>`+"\n", x, y, Bytes(p.Arena), 100*p.Overhead, x, y-12, 100*p.Overhead)
+			continue
+		}
 		radius, colour := 2.5, "#2060c0"
 		if p.Knee {
 			radius, colour = 5, "#c02020"
@@ -153,9 +175,23 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="%s">knee: %s, %+.1f %%</text>`+"\n", x+8, y-6, colour, Bytes(p.Arena), 100*p.Overhead)
 		}
 	}
-	for _, p := range c.References {
-		x, y := at(p)
-		fmt.Fprintf(&b, `<path d="M%.1f %.1fm-4 -4l8 8m0 -8l-8 8" stroke="#606060" stroke-width="1.5"/><text x="%.1f" y="%.1f" fill="#606060" text-anchor="end">%s</text>`+"\n", x, y, x-7, y+4, escape(p.Name))
+	for i, p := range c.References {
+		same := func(q planner.Point) bool { return q.Arena == p.Arena && q.Overhead == p.Overhead }
+		if slices.ContainsFunc(c.References[:i], same) {
+			continue
+		}
+		var names []string
+		for _, q := range c.References[i:] {
+			if same(q) {
+				names = append(names, q.Name)
+			}
+		}
+		x, y, _ := at(p)
+		side, anchor := 8.0, "start" // away from the curve, unless the picture ends there
+		if x > width-3*margin {
+			side, anchor = -side, "end"
+		}
+		fmt.Fprintf(&b, `<path d="M%.1f %.1fm-4 -4l8 8m0 -8l-8 8" stroke="#606060" stroke-width="1.5"/><text x="%.1f" y="%.1f" fill="#606060" text-anchor="%s">%s</text>`+"\n", x, y, x+side, y+4, anchor, escape(strings.Join(names, ", ")))
 	}
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())

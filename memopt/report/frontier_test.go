@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,33 @@ func TestFrontier(t *testing.T) {
 	}
 	// One point, and nothing to compare it with.
 	Frontier(io.Discard, &planner.Curve{Points: curve.Points[:1]})
+}
+
+// TestFrontierBeyond: a plan that costs several steps does not press the others
+// into a line.
+func TestFrontierBeyond(t *testing.T) {
+	far := *curve
+	far.Points = append(slices.Clone(curve.Points), planner.Point{Peak: 900, Arena: 900, Total: 1900, Overhead: 3.1, Again: 99})
+	var b strings.Builder
+	Frontier(&b, &far)
+	for _, want := range []string{"  +25.0 % |^  ", "^ costs more than 25.0 % extra\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	if err := FrontierSVG(&b, &far, "model"); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), ">+310 %</text>") || strings.Contains(b.String(), "310.0 %</text>") {
+		t.Errorf("a plan at +310 %% is not told apart in\n%s", b.String())
+	}
+	// Where all cost that much, all are shown.
+	far.Points, far.References = far.Points[3:], nil
+	b.Reset()
+	if Frontier(&b, &far); !strings.Contains(b.String(), " +310.0 % |*\n") {
+		t.Errorf("no point at +310 %% in\n%s", b.String())
+	}
 }
 
 // TestFrontierSVG: the drawing is XML, whatever names hold.
