@@ -4,8 +4,8 @@ import "strings"
 
 // Nearest returns the known word that word was most likely meant to be, and whether
 // there is one: the fewest edits (a letter more, less, other, or two swapped; case does
-// not count) if they are few for its length, else the shortest that contains it. The
-// first in known wins a draw. Of very short words the first letter must be right: gpu is not cpu.
+// not count) if they are few for its length, else the shortest that contains it, else what
+// it ends in behind a hyphen or a line. The first in known wins a draw. Of very short words the first letter must be right: gpu is not cpu.
 func Nearest(word string, known []string) (string, bool) {
 	const longest = 256 // nobody's slip of the finger
 	w := strings.ToLower(word)
@@ -31,6 +31,18 @@ func Nearest(word string, known []string) (string, bool) {
 	for _, k := range known {
 		if strings.Contains(strings.ToLower(k), w) && (!found || len(k) < len(best)) {
 			best, found = k, true
+		}
+	}
+	for end := strings.TrimLeft(w, "-"); !found; {
+		cut := strings.IndexAny(end, "-_")
+		if cut < 0 {
+			break
+		}
+		end = end[cut+1:]
+		for _, k := range known {
+			if len(end) > 3 && end == strings.TrimLeft(strings.ToLower(k), "-") {
+				return k, true
+			}
 		}
 	}
 	return best, found

@@ -6,10 +6,8 @@
 package memopt
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"memopt/autograd"
 	"memopt/configs"
@@ -63,8 +61,8 @@ func Open(path string, c configs.Config) (*Model, error) {
 
 // Plan decides what to keep, what to compute again and where each value lives.
 func (m *Model) Plan() (*planner.Plan, error) {
-	if missing := m.unbound(); len(missing) > 0 {
-		return nil, input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
+	if err := m.sized(m.Config.Dims); err != nil {
+		return nil, err
 	}
 	p, err := m.bestForm()
 	if err != nil {
@@ -103,11 +101,6 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*
 
 func hasBackward(g *graph.Graph) bool {
 	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Phase != graph.Forward })
-}
-
-// unbound lists the model's dims that have no size yet.
-func (m *Model) unbound() []string {
-	return slices.DeleteFunc(m.Graph.Names(), func(n string) bool { return m.Config.Dims[n] != 0 })
 }
 
 // autoLossScale is where a loss scale that finds itself begins.

@@ -72,7 +72,11 @@ func (m *Model) sized(dims map[string]int64) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return input(fmt.Errorf("memopt: the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,")))
+	msg := fmt.Sprintf("the model's dims %s need sizes; say --dims %s=N", strings.Join(missing, ", "), strings.Join(missing, "=N,"))
+	for _, stray := range m.strayDims() {
+		msg += "; " + stray
+	}
+	return input(fmt.Errorf("memopt: %s", msg))
 }
 
 // advised adds to a budget that cannot be met under dims what could be.
@@ -82,6 +86,11 @@ func (m *Model) advised(err error, dims map[string]int64) error {
 		r := m.as(request(m.Config))
 		r.Dims = dims
 		budget.Msg += planner.AdviceText(planner.Advise(m.Graph, r, budget))
+		for _, size := range []planner.Size{r.Budget, r.ActivationBudget} {
+			if size.Bytes > 0 && size.Bytes <= 100 {
+				budget.Msg += fmt.Sprintf("; a number alone is bytes: was %dGiB or %d%% meant?", size.Bytes, size.Bytes)
+			}
+		}
 	}
 	return err
 }
