@@ -33,6 +33,11 @@ const (
 	rungs = 100
 	// lowerRungs is how many of them are solved for one limit.
 	lowerRungs = 4
+	// rungGap is the part of a plan's distance to its bound, one of so many, that
+	// a lower limit's bound has to leave below the plan's cost to be looked at. Of
+	// 218 looked at for 655 plans of thirteen programs six were of use, and left
+	// 0.45 of the distance at least.
+	rungGap = 3
 )
 
 func (s *search) newSolver() (*solver, error) {
@@ -55,10 +60,12 @@ func (v *solver) within(limit int64) (*candidate, error) {
 	if best == nil || err != nil {
 		return nil, err
 	}
-	if least, _ := v.r.Bound(align(limit)); len(best.t.steps) > largeProgram || len(best.t.steps) > 2*len(v.m.sim.plain) || best.cost <= least*(1+1e-9) {
+	least, _ := v.r.Bound(align(limit))
+	if len(best.t.steps) > largeProgram || len(best.t.steps) > 2*len(v.m.sim.plain) || best.cost <= least*(1+1e-9) {
 		return best, nil
 	}
-	// A lower limit whose bound is below this cost may have a cheaper plan.
+	// A lower limit whose bound is below this cost may have a cheaper plan. That
+	// would be some way above its bound as well.
 	top := v.base.placed.Height
 	rung := limit * rungs / top
 	for tried := 0; rung > 0 && tried < lowerRungs; rung-- {
@@ -67,7 +74,7 @@ func (v *solver) within(limit int64) (*candidate, error) {
 			continue
 		}
 		bound, ok := v.r.Bound(align(lower))
-		if !ok || bound >= best.cost {
+		if !ok || best.cost-bound <= (best.cost-least)/rungGap {
 			break
 		}
 		c, err := v.at(lower)
