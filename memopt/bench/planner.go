@@ -3,13 +3,9 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"time"
 
 	"memopt/autograd"
 	"memopt/kernels"
@@ -22,28 +18,32 @@ import (
 )
 
 // PlannerDoc says what the planner's bench shows.
-const PlannerDoc = "the planner beside what people do without one, and its time on long programs; groups models, scale, files"
+const PlannerDoc = "the planner beside what people do without one, and its time on long programs; groups models, scale, questions, packing, files"
 
 // PlannerOptions say what to plan.
 type PlannerOptions struct {
-	Only     []string // of models, scale and files; none is all
-	Quick    bool     // each once, and no program of 100 000 nodes
+	Only     []string // groups; none is all
+	Quick    bool     // each once, and nothing of the longest programs
 	Files    []string // joint graphs and MiniMalloc CSVs
 	Progress func(what string)
 }
 
 // PlannerReport is the figures of one run. Rows stand in groups: models is five
 // training steps under each way of saving memory, scale is long programs under
-// half their arena, files what was given by path.
+// half their arena, questions what takes many plans to answer, packing problems
+// that others publish, files what was given by path.
 type PlannerReport struct {
-	Models []PlannerRow `json:"models"`
-	Scale  []PlannerRow `json:"scale"`
-	Joint  []PlannerRow `json:"joint"`
-	Pack   []PackRow    `json:"pack"`
+	Models    []PlannerRow `json:"models"`
+	Scale     []PlannerRow `json:"scale"`
+	Questions []AnswerRow  `json:"questions"`
+	Packing   []PackRow    `json:"packing"`
+	Together  Clock        `json:"packing_together"`
+	Joint     []PlannerRow `json:"joint"`
+	Pack      []PackRow    `json:"pack"`
 }
 
-// PlannerRow is one plan. Times are the quickest of the rounds; CPU is of all
-// threads. A plan without a bound, or no plan at all, says so in Note.
+// PlannerRow is one plan. A plan without a bound, or no plan at all, says so in
+// Note.
 type PlannerRow struct {
 	Model    string  `json:"model"`
 	Way      string  `json:"way"`
@@ -53,20 +53,18 @@ type PlannerRow struct {
 	Share    float64 `json:"share"` // of the peak with everything kept
 	Overhead float64 `json:"overhead"`
 	Gap      float64 `json:"gap"` // above the proven bound; −1 is not known
-	MS       float64 `json:"ms"`
-	CPUMS    float64 `json:"cpu_ms"`
-	Heap     int64   `json:"heap"` // bytes allocated beyond the graph, at their most
 	Note     string  `json:"note"`
+	Clock
 }
 
 // PackRow is one packing problem.
 type PackRow struct {
-	Problem string  `json:"problem"`
-	Buffers int     `json:"buffers"`
-	Height  int64   `json:"height"`
-	Bound   int64   `json:"bound"`
-	MS      float64 `json:"ms"`
-	CPUMS   float64 `json:"cpu_ms"`
+	Problem  string `json:"problem"`
+	Buffers  int    `json:"buffers"`
+	Capacity int64  `json:"capacity"` // 0 asks for the lowest arena there is
+	Height   int64  `json:"height"`
+	Bound    int64  `json:"bound"`
+	Clock
 }
 
 // plannerModels are the five models.
@@ -82,18 +80,20 @@ var plannerModels = []struct {
 	{"MLP, 16 layers", zoo.Spec{Family: "mlp", Layers: 16}, map[string]int64{"batch": 4096}},
 }
 
-// plannerScale are long programs: layers that make about so many nodes.
+// plannerScale are long programs: layers that make about so many nodes, and how
+// many milliseconds a plan may take.
 var plannerScale = []struct {
 	name  string
 	spec  zoo.Spec
 	nodes int
+	bar   float64
 }{
-	{"gpt", zoo.Spec{Family: "gpt", Width: 64, Heads: 2, Vocab: 256}, 1_000},
-	{"llama", zoo.Spec{Family: "llama", Width: 64, Heads: 2, Vocab: 256}, 1_000},
-	{"gpt", zoo.Spec{Family: "gpt", Width: 64, Heads: 2, Vocab: 256}, 10_000},
-	{"llama", zoo.Spec{Family: "llama", Width: 64, Heads: 2, Vocab: 256}, 10_000},
-	{"gpt", zoo.Spec{Family: "gpt", Width: 64, Heads: 2, Vocab: 256}, 100_000},
-	{"llama", zoo.Spec{Family: "llama", Width: 64, Heads: 2, Vocab: 256}, 100_000},
+	{"gpt", zoo.Spec{Family: "gpt", Width: 64, Heads: 2, Vocab: 256}, 1_000, 50},
+	{"llama", zoo.Spec{Family: "llama", Width: 64, Heads: 2, Vocab: 256}, 1_000, 50},
+	{"gpt", zoo.Spec{Family: "gpt", Width: 64, Heads: 2, Vocab: 256}, 10_000, 200},
+	{"llama", zoo.Spec{Family: "llama", Width: 64, Heads: 2, Vocab: 256}, 10_000, 200},
+	{"gpt", zoo.Spec{Family: "gpt", Width: 64, Heads: 2, Vocab: 256}, 100_000, 300},
+	{"llama", zoo.Spec{Family: "llama", Width: 64, Heads: 2, Vocab: 256}, 100_000, 300},
 }
 
 // The shares of the arena that rows ask for, in percent.
@@ -104,7 +104,8 @@ var (
 
 // Planner measures.
 func Planner(o PlannerOptions) (*PlannerReport, error) {
-	b := &plannerBench{o: o, rounds: 3, report: &PlannerReport{Models: []PlannerRow{}, Scale: []PlannerRow{}, Joint: []PlannerRow{}, Pack: []PackRow{}}}
+	b := &plannerBench{o: o, rounds: 3, report: &PlannerReport{Models: []PlannerRow{}, Scale: []PlannerRow{},
+		Questions: []AnswerRow{}, Packing: []PackRow{}, Joint: []PlannerRow{}, Pack: []PackRow{}}}
 	if o.Quick {
 		b.rounds = 1
 	}
@@ -112,10 +113,10 @@ func Planner(o PlannerOptions) (*PlannerReport, error) {
 		name string
 		run  func() error
 	}
-	groups := []group{{"models", b.models}, {"scale", b.scale}, {"files", b.files}}
+	groups := []group{{"models", b.models}, {"scale", b.scale}, {"questions", b.questions}, {"packing", b.packing}, {"files", b.files}}
 	for _, name := range o.Only {
 		if !slices.ContainsFunc(groups, func(g group) bool { return g.name == name }) {
-			return nil, fmt.Errorf("bench: planner has no group %q; there are models, scale, files", name)
+			return nil, fmt.Errorf("bench: planner has no group %q; there are models, scale, questions, packing, files", name)
 		}
 	}
 	for _, g := range groups {
@@ -180,7 +181,7 @@ func (b *plannerBench) models() error {
 		for _, w := range ways {
 			b.says("%s: %s", m.name, w.name)
 			w.r.Dims = m.dims
-			row, err := b.plan(m.name, w.name, g, w.r)
+			row, err := b.plan(m.name, w.name, g, w.r, 0)
 			if err != nil {
 				return err
 			}
@@ -193,59 +194,24 @@ func (b *plannerBench) models() error {
 	return nil
 }
 
-// plan plans a few times.
-func (b *plannerBench) plan(model, way string, g *graph.Graph, r planner.Request) (PlannerRow, error) {
-	row := PlannerRow{Model: model, Way: way, Nodes: len(g.Nodes), MS: math.Inf(1), CPUMS: math.Inf(1)}
-	for range b.rounds {
-		heap := watchHeap()
-		begin, cpu := time.Now(), processTime()
+// plan plans a few times; bar is the milliseconds that it may take, 0 for any.
+func (b *plannerBench) plan(model, way string, g *graph.Graph, r planner.Request, bar float64) (row PlannerRow, err error) {
+	row = PlannerRow{Model: model, Way: way, Nodes: len(g.Nodes)}
+	row.Clock, err = b.clock(bar, func() error {
 		p, err := planner.Make(g, r)
-		row.MS = min(row.MS, float64(time.Since(begin).Microseconds())/1000)
-		row.CPUMS = min(row.CPUMS, float64((processTime()-cpu).Microseconds())/1000)
-		row.Heap = max(row.Heap, heap())
 		var budget *planner.BudgetError
 		if errors.As(err, &budget) {
 			row.Gap, row.Note = -1, fmt.Sprintf("none: the floor is %s, at %s", report.Bytes(budget.Floor.Peak), budget.Floor.Node)
-			continue
+			return nil
 		}
 		if err != nil {
-			return row, err
+			return err
 		}
 		row.Peak, row.Arena, row.Overhead, row.Gap = p.Result.Peak, p.Arena, p.Result.Overhead, p.Bound.Gap
 		row.Share = float64(p.Result.Peak) / float64(max(p.Baseline.Peak, 1))
-	}
-	return row, nil
-}
-
-// watchHeap samples the heap until the function it returns is called, which
-// gives the most that was allocated beyond what was there.
-func watchHeap() func() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	before := m.HeapAlloc
-	stop, most := make(chan struct{}), make(chan uint64)
-	go func() {
-		top := before
-		for tick := time.NewTicker(5 * time.Millisecond); ; {
-			select {
-			case <-tick.C:
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				top = max(top, m.HeapAlloc)
-			case <-stop:
-				tick.Stop()
-				most <- top
-				return
-			}
-		}
-	}()
-	return func() int64 {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		close(stop)
-		return int64(max(<-most, m.HeapAlloc) - before)
-	}
+		return nil
+	})
+	return row, err
 }
 
 func (b *plannerBench) scale() error {
@@ -259,7 +225,7 @@ func (b *plannerBench) scale() error {
 			return err
 		}
 		r := planner.Request{Dims: map[string]int64{"batch": 4, "seq": 64}, ActivationBudget: planner.Size{Percent: 50}}
-		row, err := b.plan(s.name, "memopt, 50 %", g, r)
+		row, err := b.plan(s.name, "memopt, 50 %", g, r, s.bar)
 		if err != nil {
 			return err
 		}
@@ -286,7 +252,7 @@ func ofNodes(s zoo.Spec, nodes int) (*graph.Graph, error) {
 func (b *plannerBench) files() error {
 	for _, path := range b.o.Files {
 		b.says("%s", filepath.Base(path))
-		run := b.packing
+		run := b.packed
 		if joint.Is(path) {
 			run = b.joint
 		}
@@ -303,7 +269,7 @@ func (b *plannerBench) joint(path string) error {
 		return err
 	}
 	for _, percent := range jointBudgets {
-		row, err := b.plan(filepath.Base(path), fmt.Sprintf("memopt, %g %%", percent), g, planner.Request{ActivationBudget: planner.Size{Percent: percent}})
+		row, err := b.plan(filepath.Base(path), fmt.Sprintf("memopt, %g %%", percent), g, planner.Request{ActivationBudget: planner.Size{Percent: percent}}, 0)
 		if err != nil {
 			return err
 		}
@@ -312,7 +278,7 @@ func (b *plannerBench) joint(path string) error {
 	return nil
 }
 
-func (b *plannerBench) packing(path string) error {
+func (b *plannerBench) packed(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("bench: %w", err)
@@ -322,54 +288,44 @@ func (b *plannerBench) packing(path string) error {
 	if err != nil {
 		return fmt.Errorf("bench: %s: %w", filepath.Base(path), err)
 	}
-	row := PackRow{Problem: filepath.Base(path), Buffers: len(problem.Buffers), MS: math.Inf(1), CPUMS: math.Inf(1)}
-	for range b.rounds {
-		begin, cpu := time.Now(), processTime()
-		s, err := pack.Solve(problem)
-		if err != nil {
-			return fmt.Errorf("bench: %s: %w", row.Problem, err)
-		}
-		row.MS = min(row.MS, float64(time.Since(begin).Microseconds())/1000)
-		row.CPUMS = min(row.CPUMS, float64((processTime()-cpu).Microseconds())/1000)
-		row.Height, row.Bound = s.Height, s.Bound
-	}
+	row, err := b.pack(pack.Instance{Name: filepath.Base(path), Problem: problem})
 	b.report.Pack = append(b.report.Pack, row)
+	return err
+}
+
+// packingBar is the milliseconds that all of the published problems may take
+// together.
+const packingBar = 2000
+
+func (b *plannerBench) packing() error {
+	all, err := pack.MiniMalloc()
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	sum := &b.report.Together
+	for _, p := range all {
+		b.says("packing %s", p.Name)
+		row, err := b.pack(p)
+		if err != nil {
+			return err
+		}
+		b.report.Packing = append(b.report.Packing, row)
+		sum.MS, sum.CPUMS, sum.Heap = sum.MS+row.MS, sum.CPUMS+row.CPUMS, max(sum.Heap, row.Heap)
+	}
+	sum.judge(packingBar)
 	return nil
 }
 
-// Text writes the report as tables for people.
-func (r *PlannerReport) Text(w io.Writer) {
-	plans := func(title string, rows []PlannerRow) {
-		if len(rows) == 0 {
-			return
+// pack places a few times.
+func (b *plannerBench) pack(p pack.Instance) (row PackRow, err error) {
+	row = PackRow{Problem: p.Name, Buffers: len(p.Buffers), Capacity: p.Capacity}
+	row.Clock, err = b.clock(0, func() error {
+		s, err := pack.Solve(p.Problem)
+		if err != nil {
+			return fmt.Errorf("bench: %s: %w", p.Name, err)
 		}
-		fmt.Fprintln(w, title)
-		table := [][]string{{"model", "nodes", "way", "peak", "of all kept", "extra", "gap", "ms", "CPU ms", "heap", ""}}
-		for i, row := range rows {
-			line := []string{row.Model, report.Thousands(int64(row.Nodes)), row.Way, report.Bytes(row.Peak), fmt.Sprintf("%.1f %%", 100*row.Share), fmt.Sprintf("%+.2f %%", 100*row.Overhead), "–",
-				fmt.Sprintf("%.1f", row.MS), fmt.Sprintf("%.1f", row.CPUMS), report.Bytes(row.Heap), row.Note}
-			if i > 0 && rows[i-1].Model == row.Model && rows[i-1].Nodes == row.Nodes {
-				line[0], line[1] = "", ""
-			}
-			if row.Gap >= 0 {
-				line[6] = fmt.Sprintf("%.2f", 100*row.Gap)
-			}
-			if row.Note != "" {
-				line[3], line[4], line[5] = "–", "–", "–"
-			}
-			table = append(table, line)
-		}
-		report.Table(w, "lrlrrrrrrrl", table)
-		fmt.Fprintln(w)
-	}
-	plans("Five training steps (AdamW); the gap is the distance to the proven bound, in points", r.Models)
-	plans("Long programs under half their arena", r.Scale)
-	plans("Recorded graphs", r.Joint)
-	if len(r.Pack) > 0 {
-		table := [][]string{{"packing", "buffers", "height", "bound", "ms", "CPU ms"}}
-		for _, row := range r.Pack {
-			table = append(table, []string{row.Problem, report.Thousands(int64(row.Buffers)), report.Thousands(row.Height), report.Thousands(row.Bound), fmt.Sprintf("%.1f", row.MS), fmt.Sprintf("%.1f", row.CPUMS)})
-		}
-		report.Table(w, "lrrrrr", table)
-	}
+		row.Height, row.Bound = s.Height, s.Bound
+		return nil
+	})
+	return row, err
 }

@@ -53,6 +53,58 @@ func TestPlanner(t *testing.T) {
 	}
 }
 
+// TestPlannerQuestions: groups that need no file have their rows, and bars that
+// say whether they are met.
+func TestPlannerQuestions(t *testing.T) {
+	r, err := Planner(PlannerOptions{Quick: true, Only: []string{"questions", "packing"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Questions) != 1 || len(r.Packing) != 11 || len(r.Models)+len(r.Scale)+len(r.Joint)+len(r.Pack) != 0 {
+		t.Fatalf("report %+v", r)
+	}
+	if q := r.Questions[0]; q.Answer == "" || q.Met == nil || q.BarMS != 1000 {
+		t.Errorf("question %+v", q)
+	}
+	sum := 0.0
+	for _, p := range r.Packing {
+		sum += p.CPUMS
+		if p.Capacity != 1<<20 || p.Height > p.Capacity || p.Bound > p.Height || p.Met != nil {
+			t.Errorf("packing %+v", p)
+		}
+	}
+	if c := r.Together; c.CPUMS != sum || c.Met == nil || c.BarMS != packingBar {
+		t.Errorf("together %+v, the rows %v", c, sum)
+	}
+	var text strings.Builder
+	r.Text(&text)
+	for _, want := range []string{"GPT, 12 layers", "frontier", "google/minimalloc's instances", "1,048,576", "together", "≤ 2000 ms, 200 MB"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, text.String())
+		}
+	}
+}
+
+// TestClock: a bar is of the lesser time, and of bytes.
+func TestClock(t *testing.T) {
+	for _, x := range []struct {
+		c    Clock
+		bar  float64
+		want string
+	}{
+		{Clock{MS: 90, CPUMS: 40}, 50, "met"},
+		{Clock{MS: 40, CPUMS: 60}, 50, "met"},
+		{Clock{MS: 51, CPUMS: 60}, 50, "short"},
+		{Clock{MS: 40, CPUMS: 40, Heap: heapBar + 1}, 50, "short"},
+		{Clock{MS: 40, CPUMS: 40}, 0, ""},
+	} {
+		x.c.judge(x.bar)
+		if line := x.c.columns(); line[len(line)-1] != x.want {
+			t.Errorf("%+v: %q, want %q", x.c, line, x.want)
+		}
+	}
+}
+
 // TestOfNodes: programs are about as long as they are asked to be.
 func TestOfNodes(t *testing.T) {
 	for _, s := range []zoo.Spec{plannerScale[0].spec, plannerScale[1].spec} {

@@ -3,8 +3,6 @@ package pack
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 )
 
@@ -113,11 +111,14 @@ func BenchmarkStrategies(b *testing.B) {
 
 // Google's instances, whose hard ones are all in the first bytes of their capacity.
 func BenchmarkMiniMalloc(b *testing.B) {
-	files, _ := filepath.Glob("testdata/?.1048576.csv")
-	for _, file := range files {
-		for _, capacity := range []int64{1 << 20, 0} {
-			b.Run(fmt.Sprint(filepath.Base(file)[:1], "/", capacity), func(b *testing.B) {
-				p := readFile(b, file)
+	all, err := MiniMalloc()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, instance := range all {
+		for _, capacity := range []int64{instance.Capacity, 0} {
+			b.Run(fmt.Sprint(instance.Name, "/", capacity), func(b *testing.B) {
+				p := instance.Problem
 				p.Capacity = capacity
 				var s Solution
 				for b.Loop() {
@@ -130,17 +131,4 @@ func BenchmarkMiniMalloc(b *testing.B) {
 			})
 		}
 	}
-}
-
-func readFile(t testing.TB, name string) Problem {
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	_, p, err := ReadCSV(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }

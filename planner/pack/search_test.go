@@ -3,7 +3,6 @@ package pack
 import (
 	"errors"
 	"math"
-	"path/filepath"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,14 +13,16 @@ var comesTo = map[string]int64{"C": 1039360, "D": 1028096, "J": 1021952}
 
 // The hard instances of the MiniMalloc paper, eight of which leave not a byte to spare.
 func TestMiniMalloc(t *testing.T) {
-	files, err := filepath.Glob("testdata/?.1048576.csv")
-	if err != nil || len(files) != 11 {
-		t.Fatalf("%d instances, error %v; want 11", len(files), err)
+	all, err := MiniMalloc()
+	if err != nil || len(all) != 11 {
+		t.Fatalf("%d instances, error %v; want 11", len(all), err)
 	}
-	for _, file := range files {
-		t.Run(filepath.Base(file)[:1], func(t *testing.T) {
-			p := readFile(t, file)
-			p.Capacity = 1 << 20
+	for _, instance := range all {
+		t.Run(instance.Name, func(t *testing.T) {
+			p := instance.Problem
+			if p.Capacity != 1<<20 {
+				t.Fatalf("capacity %d", p.Capacity)
+			}
 			s, err := Solve(p)
 			if err != nil {
 				t.Fatal(err)
@@ -37,8 +38,7 @@ func TestMiniMalloc(t *testing.T) {
 			if err := Check(p, low); err != nil {
 				t.Error(err)
 			}
-			name := filepath.Base(file)[:1]
-			most, ok := comesTo[name]
+			most, ok := comesTo[instance.Name]
 			if !ok {
 				most = 1 << 20
 			}

@@ -1,0 +1,91 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"time"
+
+	"memopt/memopt/report"
+)
+
+// Clock is what it takes to answer something once: the quickest of the rounds,
+// and the most bytes allocated beyond what was there. CPU time is of all threads.
+// A bar is of the lesser time: a machine that does nothing else takes no more
+// than either.
+type Clock struct {
+	MS    float64 `json:"ms"`
+	CPUMS float64 `json:"cpu_ms"`
+	Heap  int64   `json:"heap"`
+	BarMS float64 `json:"bar_ms,omitempty"`
+	Met   *bool   `json:"met,omitempty"`
+}
+
+// heapBar is the bytes that whatever has a bar may allocate.
+const heapBar = 200_000_000
+
+// judge sets a bar, 0 for none.
+func (c *Clock) judge(bar float64) {
+	if bar > 0 {
+		met := min(c.MS, c.CPUMS) <= bar && c.Heap <= heapBar
+		c.BarMS, c.Met = bar, &met
+	}
+}
+
+// columns are times, bytes, bar and verdict as text.
+func (c *Clock) columns() []string {
+	line := []string{fmt.Sprintf("%.1f", c.MS), fmt.Sprintf("%.1f", c.CPUMS), report.Bytes(c.Heap), "", ""}
+	if c.Met != nil {
+		line[3], line[4] = fmt.Sprintf("≤ %.0f ms, %d MB", c.BarMS, heapBar/1_000_000), verdict(*c.Met)
+	}
+	return line
+}
+
+// clock runs something a few times.
+func (b *plannerBench) clock(bar float64, run func() error) (c Clock, err error) {
+	c.MS, c.CPUMS = math.Inf(1), math.Inf(1)
+	for range b.rounds {
+		heap := watchHeap()
+		begin, cpu := time.Now(), processTime()
+		err := run()
+		c.MS = min(c.MS, float64(time.Since(begin).Microseconds())/1000)
+		c.CPUMS = min(c.CPUMS, float64((processTime()-cpu).Microseconds())/1000)
+		c.Heap = max(c.Heap, heap())
+		if err != nil {
+			return c, err
+		}
+	}
+	c.judge(bar)
+	return c, nil
+}
+
+// watchHeap samples the heap until the function it returns is called, which
+// gives the most that was allocated beyond what was there.
+func watchHeap() func() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	before := m.HeapAlloc
+	stop, most := make(chan struct{}), make(chan uint64)
+	go func() {
+		top := before
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			select {
+			case <-tick.C:
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				top = max(top, m.HeapAlloc)
+			case <-stop:
+				tick.Stop()
+				most <- top
+				return
+			}
+		}
+	}()
+	return func() int64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		close(stop)
+		return int64(max(<-most, m.HeapAlloc) - before)
+	}
+}

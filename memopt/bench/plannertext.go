@@ -1,0 +1,68 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+
+	"memopt/memopt/report"
+)
+
+// Text writes the report as tables for people.
+func (r *PlannerReport) Text(w io.Writer) {
+	plans := func(title string, rows []PlannerRow) {
+		if len(rows) == 0 {
+			return
+		}
+		fmt.Fprintln(w, title)
+		table := [][]string{{"model", "nodes", "way", "peak", "of all kept", "extra", "gap", "ms", "CPU ms", "heap", "bar", "", ""}}
+		for i, row := range rows {
+			line := []string{row.Model, report.Thousands(int64(row.Nodes)), row.Way, report.Bytes(row.Peak), fmt.Sprintf("%.1f %%", 100*row.Share), fmt.Sprintf("%+.2f %%", 100*row.Overhead), "–"}
+			line = append(append(line, row.columns()...), row.Note)
+			if i > 0 && rows[i-1].Model == row.Model && rows[i-1].Nodes == row.Nodes {
+				line[0], line[1] = "", ""
+			}
+			if row.Gap >= 0 {
+				line[6] = fmt.Sprintf("%.2f", 100*row.Gap)
+			}
+			if row.Note != "" {
+				line[3], line[4], line[5] = "–", "–", "–"
+			}
+			table = append(table, line)
+		}
+		report.Table(w, "lrlrrrrrrrlll", table)
+		fmt.Fprintln(w)
+	}
+	plans("Five training steps (AdamW); the gap is the distance to the proven bound, in points", r.Models)
+	plans("Long programs under half their arena", r.Scale)
+	if len(r.Questions) > 0 {
+		fmt.Fprintln(w, "Questions that take many plans to answer")
+		table := [][]string{{"model", "nodes", "question", "answer", "ms", "CPU ms", "heap", "bar", ""}}
+		for _, row := range r.Questions {
+			table = append(table, append([]string{row.Model, report.Thousands(int64(row.Nodes)), row.Question, row.Answer}, row.columns()...))
+		}
+		report.Table(w, "lrllrrrll", table)
+		fmt.Fprintln(w)
+	}
+	plans("Recorded graphs", r.Joint)
+	packs := func(title string, rows []PackRow, together *Clock) {
+		if len(rows) == 0 {
+			return
+		}
+		table := [][]string{{title, "buffers", "capacity", "height", "bound", "ms", "CPU ms", "heap", "bar", ""}}
+		for _, row := range rows {
+			line := []string{row.Problem, report.Thousands(int64(row.Buffers)), "–", report.Thousands(row.Height), report.Thousands(row.Bound)}
+			if row.Capacity > 0 {
+				line[2] = report.Thousands(row.Capacity)
+			}
+			table = append(table, append(line, row.columns()...))
+		}
+		if together != nil {
+			table = append(table, append([]string{"together", "", "", "", ""}, together.columns()...))
+		}
+		report.Table(w, "lrrrrrrrll", table)
+		fmt.Fprintln(w)
+	}
+	packs("google/minimalloc's instances", r.Packing, &r.Together)
+	packs("packing", r.Pack, nil)
+	fmt.Fprintln(w, "The quickest rounds count. A bar is of the lesser of wall and CPU time: a machine that does nothing else takes no more than either.")
+}

@@ -1,0 +1,46 @@
+package pack
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// An Instance is a problem that packers are compared by.
+type Instance struct {
+	Name string
+	Problem
+}
+
+// hard are google/minimalloc's instances as testdata/README.md tells of them.
+//
+//go:embed testdata/?.1048576.csv
+var hard embed.FS
+
+// MiniMalloc are Google's eleven hard instances, which are published under the Apache License 2.0. The middle part of a
+// file's name is a capacity that all buffers fit into.
+func MiniMalloc() (all []Instance, err error) {
+	files, err := fs.Glob(hard, "testdata/*.csv")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		parts := strings.Split(path.Base(file), ".")
+		f, err := hard.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		_, p, err := ReadCSV(f)
+		if err == nil {
+			p.Capacity, err = strconv.ParseInt(parts[1], 10, 64)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pack: %s: %w", file, err)
+		}
+		all = append(all, Instance{parts[0], p})
+	}
+	return all, nil
+}
