@@ -16,6 +16,7 @@ type productTile struct {
 	// loads, and for a row.
 	begin, row      int
 	singles, paired *graph.Kernel
+	spec            []uint32 // behind the constants that all have
 }
 
 // productTiles are for devices of two kinds. On a driver for the processor,
@@ -149,6 +150,9 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 	}
 	sa, sb := g.sa, g.sb
 	tile := productTileFor(l, g.m, g.n, elems(g.shape))
+	if g.cooperates(l) {
+		tile = cooperativeTile(l)
+	}
 	kernel := tile.singles
 	if l.Limits.Int64 {
 		kernel = tile.paired
@@ -171,7 +175,7 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 	spec := []uint32{uint32(l.Limits.Subgroup), oneIf(trans), bias, 0, 0, 0, oneIf(g.lines != nil), oneIf(g.places != nil)}
 	switch {
 	case tile.shared:
-		spec = []uint32{oneIf(trans), bias, oneIf(g.layout.a.i == 1 && g.layout.a.p != 1), spec[6], spec[7]}
+		spec = append([]uint32{oneIf(trans), bias, oneIf(g.layout.a.i == 1 && g.layout.a.p != 1), spec[6], spec[7]}, tile.spec...)
 	case l.Limits.Int64:
 		spec[3], spec[4] = g.pairsA(), oneIf(g.pairsB())
 		spec[5] = oneIf(g.places == nil && g.n%2 == 0 && allEven(sy) && allEven([]int{g.ldy, g.fromY}))
@@ -298,7 +302,7 @@ func (g loweredProduct) whole(l *graph.Lowering) {
 	toB := scratch(aligned(toA.At+toA.Bytes), int64(4*roomB), true)
 	l.Scratch = max(l.Scratch, toB.At+toB.Bytes)
 	toA.Bytes, toB.Bytes = int64(4*slots*sizeA), int64(4*slots*sizeB)
-	if l.Limits.Shared || !l.Limits.Int64 {
+	if l.Limits.Shared || !l.Limits.Int64 || g.cooperates(l) {
 		g.dispatch(l)
 		return
 	}

@@ -96,6 +96,10 @@ func benchmark(b *testing.B, text string) func() {
 
 // opened is a device for a program, and its inputs, as zeros.
 func opened(t testing.TB, text string) (*vulkan.Device, map[string]*graph.Tensor) {
+	return openedWith(t, vulkan.Options{}, text)
+}
+
+func openedWith(t testing.TB, o vulkan.Options, text string) (*vulkan.Device, map[string]*graph.Tensor) {
 	gpu := device(t)
 	g, err := graph.Parse(kernels.Library, text)
 	if err != nil {
@@ -109,7 +113,7 @@ func opened(t testing.TB, text string) (*vulkan.Device, map[string]*graph.Tensor
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := vulkan.Open(s, gpu, vulkan.Options{})
+	d, err := vulkan.Open(s, gpu, o)
 	if err != nil {
 		t.Fatal(err)
 	}

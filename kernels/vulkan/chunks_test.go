@@ -52,6 +52,18 @@ output cost`, c.rows, c.features, c.classes, c.form)
 // if it may be.
 func lossBytes(t *testing.T, gpu *vk.Physical, text string, fuse func(*graph.Op) bool, limit int64) map[string][]byte {
 	t.Helper()
+	step, loss := lossStep(t, text, fuse)
+	if chunked := loss == kernels.LinearCrossEntropy; chunked != fuse(kernels.LinearCrossEntropy) {
+		t.Fatalf("in chunks: %v\n%s", chunked, step)
+	}
+	out, _ := stepBytes(t, gpu, step, planner.Request{Strategy: "keep-all"}, vulkan.Options{Range: limit})
+	return out
+}
+
+// lossStep is the step of a program with parameters of some numbers, and what makes
+// its loss.
+func lossStep(t *testing.T, text string, fuse func(*graph.Op) bool) (step *graph.Graph, loss *graph.Op) {
+	t.Helper()
 	g, err := graph.Parse(kernels.Library, text)
 	if err != nil {
 		t.Fatal(err)
@@ -67,14 +79,19 @@ func lossBytes(t *testing.T, gpu *vk.Physical, text string, fuse func(*graph.Op)
 		}
 	}
 	g.Clean(graph.CleanOptions{Fuse: fuse})
-	if chunked := g.Nodes[len(g.Nodes)-1].Op == kernels.LinearCrossEntropy; chunked != fuse(kernels.LinearCrossEntropy) {
-		t.Fatalf("in chunks: %v\n%s", chunked, g)
-	}
-	step, err := autograd.TrainStep(g, autograd.Options{KeepGrads: true})
-	if err != nil {
+	loss = g.Nodes[len(g.Nodes)-1].Op
+	if step, err = autograd.TrainStep(g, autograd.Options{KeepGrads: true}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := planner.Make(step, planner.Request{Strategy: "keep-all", Lowered: true})
+	return step, loss
+}
+
+// stepBytes are the loss and the gradients of a step under a plan, and how many
+// launches that does again.
+func stepBytes(t *testing.T, gpu *vk.Physical, step *graph.Graph, r planner.Request, o vulkan.Options) (out map[string][]byte, again int) {
+	t.Helper()
+	r.Lowered = true
+	p, err := planner.Make(step, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +99,7 @@ func lossBytes(t *testing.T, gpu *vk.Physical, text string, fuse func(*graph.Op)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := vulkan.Open(s, gpu, vulkan.Options{Range: limit})
+	d, err := vulkan.Open(s, gpu, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +114,7 @@ func lossBytes(t *testing.T, gpu *vk.Physical, text string, fuse func(*graph.Op)
 	for _, grad := range step.Grads {
 		names[grad.Param.Name] = grad.Grad.Name
 	}
-	out := map[string][]byte{}
+	out = map[string][]byte{}
 	for what, name := range names {
 		x, err := d.Output(name)
 		if err != nil {
@@ -105,5 +122,5 @@ func lossBytes(t *testing.T, gpu *vk.Physical, text string, fuse func(*graph.Op)
 		}
 		out[what] = x.Bytes
 	}
-	return out
+	return out, p.Result.Again
 }

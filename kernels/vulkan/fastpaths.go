@@ -40,13 +40,31 @@ var fastPaths = []fastPath{
 		name: CooperativeMatrix,
 		does: "products of float16 by matrices that a subgroup multiplies at once, summed in float32",
 		lacks: func(p *vk.Physical) string {
-			if len(p.Matrices) == 0 {
+			switch {
+			case matrixOf(p) == [3]int{}:
 				return "no VK_KHR_cooperative_matrix of float16, summed in float32"
+			case matrixSubgroups*p.Subgroup > p.MaxInvocations:
+				return fmt.Sprintf("no room for %d subgroups of %d in a group", matrixSubgroups, p.Subgroup)
 			}
 			return ""
 		},
 		unwanted: onlyHardware,
 	},
+}
+
+// matrixSubgroups work together on products by cooperative matrices.
+const matrixSubgroups = 4
+
+// matrixOf is the shape of the matrices that a device multiplies at once: the
+// largest up to 16 a side, of which kernels bring no more into a group's memory than
+// every device has.
+func matrixOf(p *vk.Physical) (best [3]int) {
+	for _, s := range p.Matrices {
+		if max(s[0], s[1], s[2]) <= 16 && s[0]*s[1]*s[2] > best[0]*best[1]*best[2] {
+			best = s
+		}
+	}
+	return best
 }
 
 // onlyHardware is the reason of a path that drivers for the processor imitate.

@@ -30,6 +30,9 @@ type dispatch struct {
 func (d *Device) prepare() error {
 	p := d.gpu.Physical
 	limits := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared}
+	if d.takes(CooperativeMatrix) {
+		limits.Matrix = matrixOf(p)
+	}
 	for i, g := range p.MaxGroups {
 		limits.Groups[i] = int(min(g, 1<<30))
 	}

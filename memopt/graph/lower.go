@@ -51,6 +51,9 @@ type Limits struct {
 	Int64    bool   // 64-bit integers
 	Int8     bool   // bytes in buffers
 	Shared   bool   // groups have memory of their own that is worth a barrier
+	// Matrix is the rows, columns and terms of what a subgroup multiplies at once of
+	// float16, summed in float32; zeros if it is not to.
+	Matrix [3]int
 }
 
 // PlanLimits are what a plan is made with: nothing is refused for a device's

@@ -34,16 +34,18 @@ static void put_memory(const VkPhysicalDeviceMemoryProperties2 *m, const VkPhysi
 }
 
 // put_matrices notes the shapes of cooperative matrices that multiply float16 and
-// sum in float32, subgroup by subgroup.
+// sum in float32, subgroup by subgroup. Kernels with them want whole subgroups of
+// the size that the device says, and atomics that all of it sees.
 static void put_matrices(void *get, void *instance, VkPhysicalDevice dev, mo_physical *out) {
-	PFN_vkVoidFunction found = out->has_matrices ? instance_function(get, instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") : NULL;
+	PFN_vkVoidFunction found = out->has_matrices && out->has_size_control ? instance_function(get, instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR") : NULL;
 	out->has_matrices = 0;
 	if (!found) return;
 	VkPhysicalDeviceVulkanMemoryModelFeatures model = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES};
-	VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, .pNext = &model};
+	VkPhysicalDeviceSubgroupSizeControlFeatures sizes = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES, .pNext = &model};
+	VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, .pNext = &sizes};
 	VkPhysicalDeviceFeatures2 f2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &matrices};
 	((PFN_vkGetPhysicalDeviceFeatures2)instance_function(get, instance, "vkGetPhysicalDeviceFeatures2"))(dev, &f2);
-	out->has_matrices = matrices.cooperativeMatrix && model.vulkanMemoryModel && out->float16;
+	out->has_matrices = matrices.cooperativeMatrix && model.vulkanMemoryModel && model.vulkanMemoryModelDeviceScope && sizes.computeFullSubgroups && out->float16;
 	if (!out->has_matrices) return;
 	PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR properties = (PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)found;
 	uint32_t n = 0;
@@ -119,6 +121,7 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 	extensions(dev, NULL, &n, names);
 	for (uint32_t i = 0; i < n; i++) {
 		if (!strcmp(names[i].extensionName, "VK_EXT_memory_budget")) out->has_budget = 1;
+		if (!strcmp(names[i].extensionName, "VK_EXT_subgroup_size_control")) out->has_size_control = 1;
 		if (!strcmp(names[i].extensionName, "VK_KHR_cooperative_matrix")) out->has_matrices = 1;
 	}
 	free(names);
@@ -151,6 +154,7 @@ void *mo_features(const mo_physical *p) {
 		VkPhysicalDevice8BitStorageFeatures s8;
 		VkPhysicalDevice16BitStorageFeatures s16;
 		VkPhysicalDeviceVulkanMemoryModelFeatures model;
+		VkPhysicalDeviceSubgroupSizeControlFeatures sizes;
 		VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices;
 	} *c = calloc(1, sizeof *c);
 	c->f2.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
@@ -168,8 +172,11 @@ void *mo_features(const mo_physical *p) {
 	if (p->has_matrices) {
 		c->s16.pNext = &c->model;
 		c->model.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES;
-		c->model.pNext = &c->matrices;
-		c->model.vulkanMemoryModel = VK_TRUE;
+		c->model.pNext = &c->sizes;
+		c->model.vulkanMemoryModel = c->model.vulkanMemoryModelDeviceScope = VK_TRUE;
+		c->sizes.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
+		c->sizes.pNext = &c->matrices;
+		c->sizes.computeFullSubgroups = VK_TRUE;
 		c->matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
 		c->matrices.cooperativeMatrix = VK_TRUE;
 	}
@@ -229,6 +236,14 @@ void mo_budget(mo_device *d, mo_physical *p) {
 #define H(type, x) ((type)(uintptr_t)(x))
 #define N(x) ((uint64_t)(uintptr_t)(x))
 
+// multiplies_matrices says whether a module asks for cooperative matrices.
+static int multiplies_matrices(const uint32_t *code, uint64_t bytes) {
+	enum { HEADER = 5, OP_CAPABILITY = 17, COOPERATIVE_MATRIX_KHR = 6022 };
+	for (uint64_t i = HEADER; 4 * (i + 1) < bytes && (code[i] & 0xffff) == OP_CAPABILITY; i += code[i] >> 16)
+		if (code[i + 1] == COOPERATIVE_MATRIX_KHR) return 1;
+	return 0;
+}
+
 int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, const uint32_t *spec, uint32_t specs,
 	uint32_t bindings, uint32_t push_bytes, mo_pipeline *out) {
 	VkResult r;
@@ -262,7 +277,7 @@ int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, con
 	VkSpecializationInfo special = {.mapEntryCount = specs, .pMapEntries = entries, .dataSize = 4 * (size_t)specs, .pData = spec};
 	VkComputePipelineCreateInfo pi = {.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO, .layout = layout, .stage = {
 		.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO, .stage = VK_SHADER_STAGE_COMPUTE_BIT, .module = module, .pName = "main",
-		.pSpecializationInfo = &special}};
+		.flags = multiplies_matrices(code, bytes) ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0, .pSpecializationInfo = &special}};
 	r = d->CreateComputePipelines(d->dev, VK_NULL_HANDLE, 1, &pi, NULL, &pipeline);
 	free(entries);
 	out->pipeline = N(pipeline);

@@ -20,7 +20,7 @@ typedef struct {
 	uint32_t heaps, types;
 	struct { uint64_t size; uint32_t flags; uint64_t budget, usage; } heap[16];
 	struct { uint32_t heap, flags; } memory[32];
-	uint32_t has_budget;
+	uint32_t has_budget, has_size_control;
 	uint32_t has_matrices; // cooperative ones of a subgroup: float16 times float16 in float32
 	uint32_t shapes;
 	struct { uint32_t m, n, k; } shape[16];

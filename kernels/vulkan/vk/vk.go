@@ -228,7 +228,7 @@ func (i *Instance) Open(p *Physical) (*Device, error) {
 		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_EXT_memory_budget\x00")
 	}
 	if c.has_matrices != 0 {
-		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_KHR_cooperative_matrix\x00")
+		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_KHR_cooperative_matrix\x00", "VK_EXT_subgroup_size_control\x00")
 	}
 	info.EnabledExtensionCount = uint32(len(info.PpEnabledExtensionNames))
 	var device vulkan.Device

@@ -1,0 +1,55 @@
+package kernels_test
+
+import (
+	"strings"
+	"testing"
+
+	"memopt/kernels"
+	"memopt/memopt/graph"
+)
+
+// TestCooperates: where a device multiplies matrices of float16 at once, products of
+// two float16 are computed so, whatever their sizes are, and no others.
+func TestCooperates(t *testing.T) {
+	limits := graph.PlanLimits
+	limits.Matrix = [3]int{16, 16, 16}
+	b, err := graph.Bind(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, sample string
+		want         bool
+	}{
+		{"MatMul", "f16[70,40], f16[40,50]", true}, {"MatMul", "f16[1,3], f16[3,1]", true}, {"MatMul", "f16[2,7,333], f16[333,65]", true},
+		{"Gemm", "f16[7,9], f16[8,9], f16[8]; transB=1 beta=0.5", true},
+		{"MatMul", "f32[70,40], f32[40,50]", false}, {"MatMul", "bf16[70,40], bf16[40,50]", false},
+	} {
+		op := *kernels.Library.Find("", c.name, 25)
+		op.Samples = []string{c.sample}
+		cases, err := kernels.Cases(&op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := graph.Lower(cases[0].Node, b, graph.PlanLimits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := graph.Lower(cases[0].Node, b, limits)
+		if err != nil || l.Refused != "" {
+			t.Fatal(c.sample, err, l.Refused)
+		}
+		found := 0
+		for _, d := range l.Dispatches {
+			if strings.HasPrefix(d.Kernel.Name, "product-cooperative") {
+				found++
+			}
+		}
+		if c.want != (found == len(l.Dispatches)) || c.want != (found > 0) {
+			t.Errorf("%s %s: %d of %d dispatches by cooperative matrices", c.name, c.sample, found, len(l.Dispatches))
+		}
+		if l.Scratch != plain.Scratch {
+			t.Errorf("%s %s: work space of %d bytes, and the plan has %d", c.name, c.sample, l.Scratch, plain.Scratch)
+		}
+	}
+}

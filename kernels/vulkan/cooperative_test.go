@@ -1,0 +1,187 @@
+package vulkan_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"memopt/kernels"
+	"memopt/kernels/vulkan"
+	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// pathDevice is the device that tests of a fast path run on. They are skipped where
+// it does not offer the path, unless MEMOPT_FAST_PATHS names it.
+func pathDevice(t *testing.T, path string) (*vk.Physical, vulkan.Options) {
+	gpu, o := device(t), vulkan.Options{FastPaths: []string{path}}
+	all, err := vulkan.FastPaths(o.FastPaths, gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.Name != path || c.Taken {
+			continue
+		}
+		if strings.Contains(os.Getenv("MEMOPT_FAST_PATHS"), path) {
+			t.Fatal(c.Why)
+		}
+		t.Skip(c.Why)
+	}
+	return gpu, o
+}
+
+// TestCooperativeProducts: products of float16 by cooperative matrices do what Eval
+// does in all transposes, at sizes around a tile's, alone and in batches.
+func TestCooperativeProducts(t *testing.T) {
+	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
+	op := *kernels.Library.Find("com.microsoft", "FusedMatMul", 0)
+	op.Samples = nil
+	for _, s := range [][3]int{{3, 17, 37}, {13, 33, 19}, {66, 2, 40}, {26, 70, 34}, {32, 64, 16}, {1, 1, 1}} {
+		m, n, k := s[0], s[1], s[2]
+		for _, batch := range []string{"", "3,"} {
+			op.Samples = append(op.Samples,
+				fmt.Sprintf("f16[%s%d,%d], f16[%s%d,%d]", batch, m, k, batch, k, n),
+				fmt.Sprintf("f16[%s%d,%d], f16[%d,%d]; transB=1", batch, m, k, n, k),
+				fmt.Sprintf("f16[%s%d,%d], f16[%s%d,%d]; transA=1 alpha=0.5", batch, k, m, batch, k, n),
+				fmt.Sprintf("f16[%s%d,%d], f16[%s%d,%d]; transA=1 transB=1", batch, k, m, batch, n, k))
+		}
+	}
+	cases, err := kernels.Cases(&op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conform(t, gpu, &op, cases, o)
+	gemm := kernels.Library.Find("", "Gemm", 0)
+	conform(t, gpu, gemm, kernels.HalfCases(gemm, graph.Float16), o)
+}
+
+// runProduct is the product of what fill gives by name and place.
+func runProduct(t *testing.T, o vulkan.Options, types, attrs string, a, b [2]int, fill func(name string, i int) float64) *graph.Tensor {
+	t.Helper()
+	d, in := openedWith(t, o, fmt.Sprintf("x %[1]s[%[2]d, %[3]d] = input\ny %[1]s[%[4]d, %[5]d] = input\nz = com.microsoft.FusedMatMul(x, y)%[6]s @m\noutput z\n", types, a[0], a[1], b[0], b[1], attrs))
+	for name, v := range in {
+		for i := range v.Len() {
+			v.SetFloat(i, fill(name, i))
+		}
+	}
+	if _, err := d.Run(planner.Run{Inputs: in}); err != nil {
+		t.Fatal(err)
+	}
+	z, err := d.Output("z")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
+
+// TestCooperativeErrors: a sum is off by no more than sums of float32 in any order
+// are, and by the rounding of the result: sums of float16 would be far outside, of
+// many small numbers behind a large one and of what cancels.
+func TestCooperativeErrors(t *testing.T) {
+	_, o := pathDevice(t, vulkan.CooperativeMatrix)
+	const m, n, k = 17, 35, 3000
+	const half, single = 1.0 / (1 << 11), 1.0 / (1 << 24)
+	for name, fill := range map[string]func(name string, i int) float64{
+		"waves":      func(name string, i int) float64 { return math.Sin(float64(7*i + len(name))) },
+		"one behind": func(_ string, i int) float64 { return float64(i%16+1) / 16 },
+		"cancelling": func(name string, i int) float64 {
+			if name == "x" {
+				return float64(1-2*(i%2)) * (1 + float64(i%251)/251)
+			}
+			return 1 + float64(i/n%2)/1024
+		},
+		"tiny": func(string, int) float64 { return 3e-5 },
+	} {
+		x, y := graph.NewTensor(graph.Float16, m, k), graph.NewTensor(graph.Float16, k, n)
+		for i := range x.Len() {
+			x.SetFloat(i, fill("x", i))
+		}
+		for i := range y.Len() {
+			y.SetFloat(i, fill("y", i))
+		}
+		z := runProduct(t, o, "f16", "", [2]int{m, k}, [2]int{k, n}, fill)
+		for i := range m {
+			for j := range n {
+				sum, size := 0.0, 0.0
+				for p := range k {
+					v := x.Float(i*k+p) * y.Float(p*n+j)
+					sum, size = sum+v, size+math.Abs(v)
+				}
+				got := z.Float(i*n + j)
+				if most := k*single*size + half*math.Abs(sum) + 1.0/(1<<25); !(math.Abs(got-sum) <= most) {
+					t.Fatalf("%s: element %d, %d is %v, not %v within %v", name, i, j, got, sum, most)
+				}
+			}
+		}
+	}
+}
+
+// TestCooperativeBits: a few rows have the bits that they have among others; what is
+// no float16 has the bits that it has without the path.
+func TestCooperativeBits(t *testing.T) {
+	_, o := pathDevice(t, vulkan.CooperativeMatrix)
+	const m, n, k, few = 70, 50, 45, 3
+	wave := func(name string, i int) float64 { return math.Sin(float64(i + len(name))) }
+	all := runProduct(t, o, "f16", "", [2]int{m, k}, [2]int{k, n}, wave)
+	top := runProduct(t, o, "f16", "", [2]int{few, k}, [2]int{k, n}, wave)
+	last := runProduct(t, o, "f16", "", [2]int{few, k}, [2]int{k, n}, func(name string, i int) float64 {
+		if name == "x" {
+			i += (m - few) * k
+		}
+		return wave(name, i)
+	})
+	if !bytes.HasPrefix(all.Bytes, top.Bytes) || !bytes.HasSuffix(all.Bytes, last.Bytes) {
+		t.Error("a few rows have other bits alone than among others")
+	}
+	plain := vulkan.Options{FastPaths: []string{vulkan.FastPathsNone}}
+	for _, types := range []string{"f32", "bf16"} {
+		for _, attrs := range []string{"", " transB=1"} {
+			b := [2]int{k, n}
+			if attrs != "" {
+				b = [2]int{n, k}
+			}
+			with, without := runProduct(t, o, types, attrs, [2]int{m, k}, b, wave), runProduct(t, plain, types, attrs, [2]int{m, k}, b, wave)
+			if !bytes.Equal(with.Bytes, without.Bytes) {
+				t.Errorf("%s%s: the path changes bits", types, attrs)
+			}
+		}
+	}
+}
+
+// TestCooperativePlans: a step of float16 has the same loss and gradients, bit for
+// bit, whatever is computed again.
+func TestCooperativePlans(t *testing.T) {
+	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
+	const text = `x f16[40,48] = param
+w f16[48,72] = param
+v f16[72,24] = param
+u f16[20,24] = param
+places i64[40] = input
+a = MatMul(x, w)
+b = Gelu(a)
+c = MatMul(b, v)
+d = Tanh(c)
+s = com.microsoft.FusedMatMul(d, u) transB=1
+cost = SoftmaxCrossEntropyLoss(s, places)
+output cost`
+	step, _ := lossStep(t, text, kernels.Fusions)
+	want, _ := stepBytes(t, gpu, step, planner.Request{Strategy: "keep-all"}, o)
+	for name, r := range map[string]planner.Request{
+		"all again": {Strategy: "recompute-all"}, "within 90 %": {ActivationBudget: planner.Size{Percent: 90}},
+	} {
+		got, again := stepBytes(t, gpu, step, r, o)
+		if again == 0 {
+			t.Errorf("%s: nothing is computed again", name)
+		}
+		for what, x := range got {
+			if !bytes.Equal(want[what], x) {
+				t.Errorf("%s: %s has other bits", name, what)
+			}
+		}
+	}
+}
