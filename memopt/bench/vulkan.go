@@ -14,18 +14,17 @@ import (
 )
 
 // VulkanDoc says what Vulkan's bench shows.
-const VulkanDoc = "kernels, training steps, launches and plans under budgets on a Vulkan device; groups matmul, conv, attention, rows, chains, steps, launches, budgets. " +
+const VulkanDoc = "kernels, training steps, launches and plans under budgets on a Vulkan device; groups matmul, conv, attention, rows, chains, paths, steps, launches, budgets. " +
 	"Other trainers on Vulkan are not measured here: on lavapipe 25.0.7 with two threads, one step of the MLP and of the block of group steps took " +
 	"Meganeura 0.3.0 61 and 80 ms, computeml 0.4.4 110 and 55 ms, tinygrad 0.14 152 and 285 ms, where PyTorch took 1.44 and 0.97 ms on the processor"
 
 // VulkanOptions say what to measure, and on which device.
 type VulkanOptions struct {
-	Device    string   // a number or a part of a name; "" is the best
-	FastPaths []string // as in vulkan.Options
-	Only      []string // groups; none is all
-	Quick     bool     // a few short rounds
-	Python    string   // that has the peers
-	Progress  func(what string)
+	Device   string   // a number or a part of a name; "" is the best
+	Only     []string // groups; none is all
+	Quick    bool     // a few short rounds
+	Python   string   // that has the peers
+	Progress func(what string)
 }
 
 // VulkanReport is the figures of one run on one device.
@@ -113,7 +112,7 @@ func Vulkan(o VulkanOptions) (*VulkanReport, error) {
 	}
 	defer b.close()
 	for _, c := range vulkanCases {
-		if b.wants(c.group) {
+		if b.wants(c.group) && b.offers(c.path) {
 			if err := b.kernel(c); err != nil {
 				return nil, fmt.Errorf("bench: %s %s: %w", c.group, c.name, err)
 			}
@@ -132,6 +131,26 @@ func Vulkan(o VulkanOptions) (*VulkanReport, error) {
 
 func (b *vulkanBench) wants(group string) bool {
 	return len(b.o.Only) == 0 || slices.Contains(b.o.Only, group)
+}
+
+// offers reports whether the device has a fast path, and notes why not; "" is none.
+func (b *vulkanBench) offers(path string) bool {
+	if path == "" {
+		return true
+	}
+	all, err := vulkan.FastPaths([]string{path}, b.gpu)
+	if err != nil {
+		b.note(err.Error())
+	}
+	for _, c := range all {
+		if c.Named && !c.Taken {
+			b.note(fmt.Sprintf("fast path %s is not measured: %s", path, c.Why))
+		}
+		if c.Taken {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *vulkanBench) says(format string, args ...any) {
@@ -162,12 +181,13 @@ func (b *vulkanBench) open(j job, r planner.Request) (*planner.Plan, *planner.Sc
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	d, err := vulkan.Open(s, b.gpu, vulkan.Options{FastPaths: b.o.FastPaths})
+	d, err := vulkan.Open(s, b.gpu, vulkan.Options{})
 	return p, s, d, err
 }
 
-// ours is the device's side of a job, with everything kept and launches in chains.
-func (b *vulkanBench) ours(what string, j job) (Side, error) {
+// ours is the device's side of a job, with everything kept and launches in chains,
+// by those fast paths.
+func (b *vulkanBench) ours(what string, j job, fastPaths ...string) (Side, error) {
 	p, err := planner.Make(j.graph, planner.Request{Dims: j.dims, Lowered: true, Strategy: "keep-all"})
 	if err != nil {
 		return nil, err
@@ -176,7 +196,7 @@ func (b *vulkanBench) ours(what string, j job) (Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := vulkan.Open(s, b.gpu, vulkan.Options{FastPaths: b.o.FastPaths})
+	d, err := vulkan.Open(s, b.gpu, vulkan.Options{FastPaths: fastPaths})
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +252,7 @@ func (b *vulkanBench) kernelOn(threads int, c *vulkanCase) error {
 	if err != nil {
 		return err
 	}
-	ours, err := b.ours(c.group+" "+c.name, j)
+	ours, err := b.ours(c.group+" "+c.name, j, c.paths()...)
 	if err != nil {
 		return err
 	}

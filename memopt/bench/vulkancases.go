@@ -18,6 +18,7 @@ type vulkanCase struct {
 	work        float64
 	unit        string
 	bytes       float64 // that must be read and written
+	path        string  // "", or the fast path that is measured
 	byClock     bool    // with all threads too, where a thread's processor time is known
 	job         func() (job, error)
 	rivals      []vulkanRival
@@ -30,8 +31,16 @@ type vulkanRival struct {
 	side func(b *vulkanBench, c *vulkanCase, threads int) (Side, error)
 }
 
+// paths are the fast paths that a case asks for.
+func (c *vulkanCase) paths() []string {
+	if c.path == "" {
+		return nil
+	}
+	return []string{c.path}
+}
+
 var vulkanCases = func() (cases []*vulkanCase) {
-	for _, table := range []func() []*vulkanCase{vulkanProducts, vulkanConvolutions, vulkanAttention, vulkanRows, vulkanChains, vulkanSteps} {
+	for _, table := range []func() []*vulkanCase{vulkanProducts, vulkanConvolutions, vulkanAttention, vulkanRows, vulkanChains, vulkanPaths, vulkanSteps} {
 		cases = append(cases, table()...)
 	}
 	return cases
@@ -264,6 +273,25 @@ func vulkanChains() (cases []*vulkanCase) {
 // The bars of steps are what 15 ms are on lavapipe 25.0.7 with two threads
 // where PyTorch takes 1.44 and 0.97 ms.
 var stepBars = struct{ mlp, block Bar }{Bar{Time: 15 / 1.44}, Bar{Time: 15 / 0.97}}
+
+// vulkanPaths are launches by a fast path, beside the same without any.
+func vulkanPaths() (cases []*vulkanCase) {
+	without := vulkanRival{name: "without fast paths", side: func(b *vulkanBench, c *vulkanCase, _ int) (Side, error) {
+		j, err := c.job()
+		if err != nil {
+			return nil, err
+		}
+		return b.ours(c.group+" "+c.name, j, vulkan.FastPathsNone)
+	}}
+	for _, n := range []int{512, 333} {
+		for _, trans := range []string{"NN", "NT", "TN"} {
+			text := strings.ReplaceAll(productText(n, trans), "f32", "f16")
+			cases = append(cases, &vulkanCase{group: "paths", name: fmt.Sprintf("float16 %d %s by cooperative matrices", n, trans), work: 2 * float64(n*n*n), unit: "FLOP",
+				path: vulkan.CooperativeMatrix, job: written(text), rivals: []vulkanRival{without}})
+		}
+	}
+	return cases
+}
 
 // vulkanSteps are whole training steps.
 func vulkanSteps() []*vulkanCase {
