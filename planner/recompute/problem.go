@@ -41,6 +41,26 @@ func (l *Lists) rebuild(n int, cursor []int32, each func(put func(list, item int
 	return cursor
 }
 
+// invert makes n lists of the places at which each number below n stands: rebuild
+// without a call for each, as it is done for every plan that is tried.
+func (l *Lists) invert(n int, cursor, numbers []int32) []int32 {
+	l.bounds = slices.Grow(l.bounds[:0], n+1)[:n+1]
+	clear(l.bounds)
+	for _, x := range numbers {
+		l.bounds[x+1]++
+	}
+	for i := range n {
+		l.bounds[i+1] += l.bounds[i]
+	}
+	l.items = slices.Grow(l.items[:0], len(numbers))[:len(numbers)]
+	cursor = append(cursor[:0], l.bounds[:n]...)
+	for at, x := range numbers {
+		l.items[cursor[x]] = int32(at)
+		cursor[x]++
+	}
+	return cursor
+}
+
 // Of is list i.
 func (l *Lists) Of(i int32) []int32 { return l.items[l.bounds[i]:l.bounds[i+1]] }
 

@@ -125,17 +125,9 @@ func (t *trial) prepare(p plan) {
 		i += int32(len(prob.Outputs.Of(s.ops[k])))
 	}
 	t.made[n] = i
-	t.cursor = t.insts.rebuild(values, t.cursor, func(put func(list, item int32)) {
-		for i, v := range s.value[:s.instances] {
-			put(v, int32(i))
-		}
-	})
+	t.cursor = t.insts.invert(values, t.cursor, s.value[:s.instances])
 	t.readers(n)
-	t.cursor = t.runs.rebuild(ops, t.cursor, func(put func(list, item int32)) {
-		for k, op := range s.ops[:n] {
-			put(op, int32(k))
-		}
-	})
+	t.cursor = t.runs.invert(ops, t.cursor, s.ops[:n])
 	k := 0
 	t.cursor = t.forgets.rebuild(values, t.cursor, func(put func(list, item int32)) {
 		for k = 0; k < len(p.events) && p.events[k].at < prob.Border; k++ {
@@ -503,10 +495,26 @@ func (t *trial) sum() {
 			t.news = append(t.news, shift{l.at, -l.bytes}, shift{l.at + 1, l.bytes})
 		}
 	}
-	byPlace := func(a, b shift) int { return cmp.Compare(a.at, b.at) }
-	slices.SortFunc(t.base, byPlace)
-	slices.SortFunc(t.news, byPlace)
+	byPlace(t.base)
+	byPlace(t.news)
 	t.sweep()
+}
+
+// fewShifts is how many are sorted where they stand. There are seldom more.
+const fewShifts = 64
+
+// byPlace sorts shifts.
+func byPlace(all []shift) {
+	if len(all) > fewShifts {
+		slices.SortFunc(all, func(a, b shift) int { return cmp.Compare(a.at, b.at) })
+		return
+	}
+	for i, x := range all {
+		for ; i > 0 && all[i-1].at > x.at; i-- {
+			all[i] = all[i-1]
+		}
+		all[i] = x
+	}
 }
 
 // end is the position of an instance's last read.
