@@ -263,6 +263,13 @@ func TestBindRefuses(t *testing.T) {
 		{"the arena is lower", func(f *planner.File) { f.Result.Arena -= 64 }, `outside the arena`},
 		{"the arena is higher", func(f *planner.File) { f.Result.Arena += 64 }, `the arena is`},
 		{"the peak is lower", func(f *planner.File) { f.Result.Peak-- }, `the plan claims a peak of`},
+		{"the floor is lower", func(f *planner.File) { f.Floor.Peak-- }, `the plan claims a floor of`},
+		{"another node sets the floor", func(f *planner.File) { f.Floor.Node = "z" }, `the plan claims that "z" sets the floor`},
+		{"less is kept", func(f *planner.File) { f.Result.Stashed-- }, `kept for the backward pass, but they are`},
+		{"fewer nodes run again", func(f *planner.File) { f.Result.Recomputed-- }, `nodes run again, but they are`},
+		{"weights are smaller", func(f *planner.File) { f.Memory.Weights-- }, `the plan claims weights of`},
+		{"the step is smaller", func(f *planner.File) { f.Memory.Total = 0 }, `bytes in all, but they are`},
+		{"the bound is nearer", func(f *planner.File) { f.Bound.Gap -= 0.01 }, `above its bound, but its figures are`},
 		{"dims are missing", func(f *planner.File) { f.Dims = nil }, `dim "batch" has no value`},
 		{"dims are others", func(f *planner.File) { f.Dims["batch"] = 5 }, `planner:`},
 	}

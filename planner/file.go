@@ -3,6 +3,7 @@ package planner
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 
@@ -349,10 +350,42 @@ func (f *File) BindOutline(g *graph.Graph, outline *graph.Outline) (*Plan, error
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	p.Bound = Bound(f.Bound)
-	if p.Result.Peak != f.Result.Peak {
-		return nil, fmt.Errorf("planner: the plan claims a peak of %d bytes, but its steps have %d", f.Result.Peak, p.Result.Peak)
+	if err := f.claims(p); err != nil {
+		return nil, err
 	}
 	return p, Check(p)
+}
+
+// claims holds what a file tells of its plan against the plan. What it tells of
+// other forms of the step, or in measured times, cannot be known again here.
+func (f *File) claims(p *Plan) error {
+	says, is := f.Memory, p.Memory
+	for _, x := range []struct {
+		what     string
+		says, is int64
+	}{
+		{"a peak of %d bytes, but its steps have %d", f.Result.Peak, p.Result.Peak},
+		{"a floor of %d bytes, but it is %d", f.Floor.Peak, p.Floor.Peak},
+		{"%d bytes kept for the backward pass, but they are %d", f.Result.Stashed, p.Result.Stashed},
+		{"%d nodes run again, but they are %d", int64(f.Result.Recomputed), int64(p.Result.Again)},
+		{"weights of %d bytes, but they are %d", says.Weights, is.Weights},
+		{"gradients of %d bytes at the peak, but they are %d", says.Gradients, is.Gradients},
+		{"optimizer states of %d bytes, but they are %d", says.Optimizer, is.Optimizer},
+		{"activations of %d bytes at the peak, but they are %d", says.Activations, is.Activations},
+		{"inputs of %d bytes, but they are %d", says.Staging, is.Staging},
+		{"%d bytes in all, but they are %d", says.Total, is.Total},
+	} {
+		if x.says != x.is {
+			return fmt.Errorf("planner: the plan claims "+x.what, x.says, x.is)
+		}
+	}
+	if f.Floor.Node != p.Floor.Node {
+		return fmt.Errorf("planner: the plan claims that %q sets the floor, but %q does", f.Floor.Node, p.Floor.Node)
+	}
+	if gap := f.Result.Overhead - f.Bound.Overhead; math.Abs(gap-f.Bound.Gap) > 1e-9 {
+		return fmt.Errorf("planner: the plan claims to be %g above its bound, but its figures are %g apart", f.Bound.Gap, gap)
+	}
+	return nil
 }
 
 // replay simulates steps from a file, which may be in any order.
