@@ -44,7 +44,7 @@ var (
 	optimizes  = []string{"off", "clean", "fuse"}
 	optimizers = []string{"sgd", "momentum", "adam", "adamw", "lamb", "adagrad"}
 	devices    = []string{"auto", "cpu", "vulkan"}
-	fastPaths  = []string{"cooperative-matrix"}
+	fastPaths  = []string{"cooperative-matrix", "buffer-addresses"}
 	compats    = []string{"1.19"}
 	lossies    = []string{"off", "bf16", "fp16", "fp8"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}

@@ -51,8 +51,8 @@ func TestLimits(t *testing.T) {
 			}
 			for _, l := range []graph.Limits{
 				graph.PlanLimits,
-				{Subgroup: 8, Range: 1 << 27, Groups: [3]int{65535, 65535, 65535}, Int64: true, Int8: true},
-				{Subgroup: 32, Range: 1 << 32, Groups: [3]int{7, 50, 50}, Int64: true, Int8: true, Shared: true},
+				{Subgroup: 8, Range: 1 << 27, Groups: [3]int{65535, 65535, 65535}, Int64: true, Int8: true, Addressed: true},
+				{Subgroup: 32, Range: 1 << 32, Groups: [3]int{7, 50, 50}, Int64: true, Int8: true, Shared: true, Addressed: true},
 				{Subgroup: 64, Range: 512, Groups: [3]int{7, 50, 50}},
 			} {
 				low, err := graph.Lower(c.Node, b, l)
@@ -70,6 +70,9 @@ func TestLimits(t *testing.T) {
 						if g < 1 || g > l.Groups[i] {
 							t.Errorf("%s, %s: groups %v of kernel %s, at most %v", op.FullName(), c.Text, d.Groups, d.Kernel.Name, l.Groups)
 						}
+					}
+					if n := 4*len(d.Push) + 8*len(d.Buffers); d.Kernel.Addressed && n > graph.AddressedPush {
+						t.Errorf("%s: %d bytes of constants and addresses for kernel %s", op.FullName(), n, d.Kernel.Name)
 					}
 					if len(d.Push) > mostPush {
 						t.Errorf("%s: %d words of constants for kernel %s", op.FullName(), len(d.Push), d.Kernel.Name)

@@ -16,7 +16,8 @@ type productTile struct {
 	// loads, and for a row.
 	begin, row      int
 	singles, paired *graph.Kernel
-	spec            []uint32 // behind the constants that all have
+	spec            []uint32      // behind the constants that all have
+	addressed       *graph.Kernel // as paired
 }
 
 // productTiles are for devices of two kinds. On a driver for the processor,
@@ -29,14 +30,21 @@ var productTiles = func() (tiles []productTile) {
 		size := fmt.Sprintf("-DROWS=%d", rows)
 		singles := halved(shader(fmt.Sprint("product-", rows), "product.comp", size))
 		paired := halvedAs(shader(fmt.Sprintf("product-%d-pairs", rows), "product.comp", size, "-DPAIRS"), singles)
-		tiles = append(tiles, productTile{rows: rows, begin: 6, row: 1, singles: singles, paired: paired})
+		tiles = append(tiles, productTile{rows: rows, begin: 6, row: 1, singles: singles, paired: paired, addressed: addressed(paired)})
 	}
 	for _, side := range []int{64, 32} {
 		k := halved(shader(fmt.Sprint("product-tiled-", side), "producttiled.comp", fmt.Sprintf("-DTILE=%d", side)))
-		tiles = append(tiles, productTile{shared: true, rows: side, columns: side, begin: 8 * side, row: side, singles: k, paired: k})
+		tiles = append(tiles, productTile{shared: true, rows: side, columns: side, begin: 8 * side, row: side, singles: k, paired: k, addressed: addressed(k)})
 	}
 	return tiles
 }()
+
+// addressedTerms is how many terms a subgroup that works alone sums of lines of B
+// found by addresses. Of more terms the strip of B that all its tiles go through does
+// not stay in a core's first cache, and what comes of addresses is gathered, which
+// no core fetches ahead: 512 terms at 13–16 GFLOP/s rather than 20. Lines that lie
+// along the terms are fetched anyway.
+const addressedTerms = 384
 
 // busyGroups keep a graphics processor busy.
 const busyGroups = 128
@@ -154,7 +162,10 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 		tile = cooperativeTile(l)
 	}
 	kernel := tile.singles
-	if l.Limits.Int64 {
+	switch {
+	case l.Limits.Addressed && tile.addressed != nil && (tile.shared || l.Limits.Int64 && (trans || g.k <= addressedTerms)):
+		kernel = tile.addressed
+	case l.Limits.Int64:
 		kernel = tile.paired
 	}
 	batch, sa, sb, sy := frontFilled(3, g.shape, 1), frontFilled(3, sa, 0), frontFilled(3, sb, 0), frontFilled(3, g.sy, 0)

@@ -98,6 +98,7 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 		d.Close()
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
+	d.gpu.Addressed = d.takes(BufferAddresses)
 	for _, step := range []func() error{d.allocate, d.load, d.prepare, d.record} {
 		if err := step(); err != nil {
 			d.Close()

@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/graph"
 )
 
 // The fast paths, by the names that settings have for them.
 const (
 	CooperativeMatrix = "cooperative-matrix"
+	BufferAddresses   = "buffer-addresses"
 )
 
 // The words that stand for a list of fast paths.
@@ -49,6 +51,28 @@ var fastPaths = []fastPath{
 			return ""
 		},
 		unwanted: onlyHardware,
+	},
+	{
+		name: BufferAddresses,
+		does: "products whose kernels find buffers by addresses, not by descriptors",
+		lacks: func(p *vk.Physical) string {
+			switch {
+			case !p.Addresses:
+				return "no addresses of buffers (bufferDeviceAddress)"
+			case p.MaxPush < graph.AddressedPush:
+				return fmt.Sprintf("%d bytes of push constants, and addresses want %d", p.MaxPush, graph.AddressedPush)
+			}
+			return ""
+		},
+		unwanted: func(p *vk.Physical) string {
+			if os.Getenv(validateVariable) != "" {
+				return "the validation layer sees nothing through addresses"
+			}
+			if p.Kind != vk.CPU {
+				return "it is known to help drivers for the processor, and untried elsewhere"
+			}
+			return ""
+		},
 	},
 }
 

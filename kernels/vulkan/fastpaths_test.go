@@ -1,6 +1,7 @@
 package vulkan_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,31 @@ func TestFastPaths(t *testing.T) {
 		i := slices.IndexFunc(all, func(p vulkan.PathChoice) bool { return p.Name == vulkan.CooperativeMatrix })
 		if all[i].Why != c.why || all[i].Taken != (c.why == "") {
 			t.Errorf("%s, %q: %+v", c.device.Name, c.asked, all[i])
+		}
+	}
+	for _, c := range []struct {
+		device *vk.Physical
+		asked  string
+		why    string // addresses are not taken
+	}{
+		{&vk.Physical{Kind: vk.CPU, MaxPush: 256}, "auto", "the device has no addresses of buffers (bufferDeviceAddress)"},
+		{&vk.Physical{Kind: vk.CPU, MaxPush: 128, Addresses: true}, "auto", "the device has 128 bytes of push constants, and addresses want 168"},
+		{&vk.Physical{Kind: vk.CPU, MaxPush: 256, Addresses: true}, "auto", ""},
+		{&vk.Physical{Kind: vk.Discrete, MaxPush: 256, Addresses: true}, "auto", "it is known to help drivers for the processor, and untried elsewhere"},
+		{&vk.Physical{Kind: vk.Discrete, MaxPush: 256, Addresses: true}, vulkan.BufferAddresses, ""},
+	} {
+		for validate, why := range map[string]string{"": c.why, "1": cmp.Or(c.why, map[string]string{"auto": "the validation layer sees nothing through addresses"}[c.asked])} {
+			if t.Setenv("MEMOPT_VULKAN_VALIDATE", validate); validate != "" && c.device.Kind != vk.CPU {
+				continue
+			}
+			all, err := vulkan.FastPaths([]string{c.asked}, c.device)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(all, func(p vulkan.PathChoice) bool { return p.Name == vulkan.BufferAddresses })
+			if all[i].Why != why || all[i].Taken != (why == "") {
+				t.Errorf("%+v, %q, validating %q: %+v", c.device, c.asked, validate, all[i])
+			}
 		}
 	}
 	t.Setenv("MEMOPT_FAST_PATHS", "none")

@@ -40,6 +40,10 @@ func TestProducts(t *testing.T) {
 				t.Fatal(err)
 			}
 			conform(t, gpu, &op, cases, vulkan.Options{Groups: groups})
+			t.Run(vulkan.BufferAddresses, func(t *testing.T) {
+				addressing(t, gpu)
+				conform(t, gpu, &op, cases, vulkan.Options{Groups: groups, FastPaths: []string{vulkan.BufferAddresses}})
+			})
 			gemm := kernels.Library.Find("", "Gemm", 0)
 			if cases, err = kernels.Cases(gemm); err != nil {
 				t.Fatal(err)

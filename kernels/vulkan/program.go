@@ -29,7 +29,7 @@ type dispatch struct {
 // prepare asks every node for its dispatches and makes pipelines and sets.
 func (d *Device) prepare() error {
 	p := d.gpu.Physical
-	limits := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared}
+	limits := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared, Addressed: d.takes(BufferAddresses)}
 	if d.takes(CooperativeMatrix) {
 		limits.Matrix = matrixOf(p)
 	}
@@ -148,8 +148,9 @@ func (d *Device) bind(l *launch, src planner.Launch, low *graph.Lowering, pipeli
 				}
 			}
 		}
+		c.Dispatch, all = addressed(x, all)
 		var err error
-		if c.pipeline, err = d.pipeline(x); err != nil {
+		if c.pipeline, err = d.pipeline(c.Dispatch, len(all)); err != nil {
 			return fmt.Errorf("kernel %s: %w", x.Kernel.Name, err)
 		}
 		*pipelines, *bindings = append(*pipelines, c.pipeline), append(*bindings, all)
@@ -239,12 +240,12 @@ func (d *Device) nowhere(written bool) vk.Binding {
 }
 
 // pipeline makes a kernel's pipeline for a dispatch's constants, once.
-func (d *Device) pipeline(x graph.Dispatch) (*vk.Pipeline, error) {
-	key := fmt.Sprint(x.Kernel.Name, x.Spec, len(x.Buffers), len(x.Push))
+func (d *Device) pipeline(x graph.Dispatch, bindings int) (*vk.Pipeline, error) {
+	key := fmt.Sprint(x.Kernel.Name, x.Spec, bindings, len(x.Push))
 	if p := d.pipelines[key]; p != nil {
 		return p, nil
 	}
-	p, err := d.gpu.NewPipeline(x.Kernel.Code, x.Spec, len(x.Buffers), 4*len(x.Push))
+	p, err := d.gpu.NewPipeline(x.Kernel.Code, x.Spec, bindings, 4*len(x.Push))
 	if err == nil {
 		d.pipelines[key] = p
 	}

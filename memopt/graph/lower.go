@@ -45,12 +45,13 @@ func (o *Operand) Len() int {
 
 // Limits are what a lowering may ask of the device.
 type Limits struct {
-	Subgroup int    // lanes that run together: 8 and more
-	Range    int64  // bytes that a kernel sees of one buffer
-	Groups   [3]int // of one dispatch
-	Int64    bool   // 64-bit integers
-	Int8     bool   // bytes in buffers
-	Shared   bool   // groups have memory of their own that is worth a barrier
+	Subgroup  int    // lanes that run together: 8 and more
+	Range     int64  // bytes that a kernel sees of one buffer
+	Groups    [3]int // of one dispatch
+	Int64     bool   // 64-bit integers
+	Int8      bool   // bytes in buffers
+	Shared    bool   // groups have memory of their own that is worth a barrier
+	Addressed bool   // kernels may find buffers by addresses
 	// Matrix is the rows, columns and terms of what a subgroup multiplies at once of
 	// float16, summed in float32; zeros if it is not to.
 	Matrix [3]int
@@ -65,7 +66,14 @@ var PlanLimits = Limits{Subgroup: 8, Range: math.MaxInt64, Groups: [3]int{math.M
 type Kernel struct {
 	Name string
 	Code []byte
+	// Addressed: it has no bindings. The addresses of its buffers, of two words each,
+	// stand behind its push constants.
+	Addressed bool
 }
+
+// AddressedPush is the most bytes of push constants that an addressed kernel has,
+// with its addresses.
+const AddressedPush = 4*32 + 8*5
 
 // Dispatch is one run of a kernel.
 type Dispatch struct {

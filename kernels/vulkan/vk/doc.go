@@ -142,6 +142,7 @@ type Physical struct {
 	Int64, Int8        bool   // arithmetic
 	Storage8           bool   // in buffers
 	Storage16, Float16 bool
+	Addresses          bool // of buffers, for kernels that take those
 	MemoryBudget       bool // the driver says how much is left
 	// Matrices are the rows, columns and terms of what a subgroup multiplies at
 	// once: float16 matrices, summed in float32 (VK_KHR_cooperative_matrix).

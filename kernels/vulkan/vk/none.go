@@ -27,9 +27,10 @@ func (*Instance) Open(*Physical) (*Device, error) { return nil, ErrNone }
 
 // Device is a device ready for work.
 type Device struct {
-	Physical *Physical
-	Faults   func(call string) int32
-	Hidden   bool
+	Physical  *Physical
+	Faults    func(call string) int32
+	Hidden    bool
+	Addressed bool
 }
 
 // Usage says what the driver was asked for.
@@ -55,6 +56,9 @@ func (*Device) NewBlock(int64, Place) (*Block, error) { return nil, ErrNone }
 
 // Mapped is where the host sees the block, or nil.
 func (*Block) Mapped() unsafe.Pointer { return nil }
+
+// Address is where kernels find the block.
+func (*Block) Address() uint64 { return 0 }
 
 // Free gives a block back.
 func (*Device) Free(*Block) {}

@@ -105,13 +105,15 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 	VkPhysicalDevice16BitStorageFeatures s16 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES};
 	VkPhysicalDevice8BitStorageFeatures s8 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES, .pNext = &s16};
 	VkPhysicalDeviceShaderFloat16Int8Features small = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES, .pNext = &s8};
-	VkPhysicalDeviceFeatures2 f2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &small};
+	VkPhysicalDeviceBufferDeviceAddressFeatures addresses = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES, .pNext = &small};
+	VkPhysicalDeviceFeatures2 f2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &addresses};
 	((PFN_vkGetPhysicalDeviceFeatures2)instance_function(get, instance, "vkGetPhysicalDeviceFeatures2"))(dev, &f2);
 	out->int64 = f2.features.shaderInt64;
 	out->storage8 = s8.storageBuffer8BitAccess;
 	out->int8 = small.shaderInt8;
 	out->storage16 = s16.storageBuffer16BitAccess;
 	out->float16 = small.shaderFloat16;
+	out->addresses = addresses.bufferDeviceAddress;
 
 	uint32_t n = 0;
 	PFN_vkEnumerateDeviceExtensionProperties extensions =
@@ -150,6 +152,7 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 void *mo_features(const mo_physical *p) {
 	struct {
 		VkPhysicalDeviceFeatures2 f2;
+		VkPhysicalDeviceBufferDeviceAddressFeatures addresses;
 		VkPhysicalDeviceShaderFloat16Int8Features small;
 		VkPhysicalDevice8BitStorageFeatures s8;
 		VkPhysicalDevice16BitStorageFeatures s16;
@@ -158,8 +161,11 @@ void *mo_features(const mo_physical *p) {
 		VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrices;
 	} *c = calloc(1, sizeof *c);
 	c->f2.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-	c->f2.pNext = &c->small;
+	c->f2.pNext = &c->addresses;
 	c->f2.features.shaderInt64 = p->int64;
+	c->addresses.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES;
+	c->addresses.pNext = &c->small;
+	c->addresses.bufferDeviceAddress = p->addresses;
 	c->small.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES;
 	c->small.pNext = &c->s8;
 	c->small.shaderInt8 = p->int8;
@@ -190,7 +196,7 @@ void *mo_features(const mo_physical *p) {
 	F(CreateCommandPool) F(DestroyCommandPool) F(AllocateCommandBuffers) F(FreeCommandBuffers) F(BeginCommandBuffer) F(EndCommandBuffer) \
 	F(CmdBindPipeline) F(CmdBindDescriptorSets) F(CmdPushConstants) F(CmdDispatch) F(CmdPipelineBarrier) F(CmdCopyBuffer) F(CmdFillBuffer) \
 	F(CmdWriteTimestamp) F(CmdResetQueryPool) F(CreateQueryPool) F(DestroyQueryPool) F(GetQueryPoolResults) \
-	F(CreateFence) F(DestroyFence) F(ResetFences) F(WaitForFences) F(QueueSubmit) F(GetDeviceQueue)
+	F(CreateFence) F(DestroyFence) F(ResetFences) F(WaitForFences) F(QueueSubmit) F(GetDeviceQueue) F(GetBufferDeviceAddress)
 
 struct mo_device {
 	VkDevice dev;
@@ -242,6 +248,16 @@ static int multiplies_matrices(const uint32_t *code, uint64_t bytes) {
 	for (uint64_t i = HEADER; 4 * (i + 1) < bytes && (code[i] & 0xffff) == OP_CAPABILITY; i += code[i] >> 16)
 		if (code[i + 1] == COOPERATIVE_MATRIX_KHR) return 1;
 	return 0;
+}
+
+void *mo_addressed(void) {
+	static const VkMemoryAllocateFlagsInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO, .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+	return (void *)&info;
+}
+
+uint64_t mo_address(mo_device *d, uint64_t buffer) {
+	VkBufferDeviceAddressInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, .buffer = H(VkBuffer, buffer)};
+	return d->GetBufferDeviceAddress(d->dev, &info);
 }
 
 int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, const uint32_t *spec, uint32_t specs,

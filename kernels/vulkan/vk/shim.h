@@ -16,7 +16,7 @@ typedef struct {
 	float timestamp_period;
 	uint32_t timestamp_bits; // of the queue family
 	int32_t family;          // with compute; −1 if there is none
-	uint32_t int64, storage8, int8, storage16, float16;
+	uint32_t int64, storage8, int8, storage16, float16, addresses;
 	uint32_t heaps, types;
 	struct { uint64_t size; uint32_t flags; uint64_t budget, usage; } heap[16];
 	struct { uint32_t heap, flags; } memory[32];
@@ -55,6 +55,11 @@ void *mo_features(const mo_physical *p);
 mo_device *mo_attach(void *get, void *instance, void *physical, void *device, const mo_physical *p);
 void mo_detach(mo_device *d);
 void mo_budget(mo_device *d, mo_physical *p);
+
+// What memory of buffers that have addresses is allocated with, and the address of
+// such a buffer.
+void *mo_addressed(void);
+uint64_t mo_address(mo_device *d, uint64_t buffer);
 
 int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, const uint32_t *spec, uint32_t specs,
 	uint32_t bindings, uint32_t push_bytes, mo_pipeline *out);

@@ -155,7 +155,7 @@ func describe(c *C.mo_physical) *Physical {
 		MaxInvocations: int(c.max_invocations), MaxPush: int(c.max_push), SharedBytes: int(c.shared_bytes),
 		StorageBuffers: int(c.storage_buffers), MaxRange: uint64(c.max_range),
 		MaxAllocation: uint64(c.max_allocation), MaxAllocations: int(c.max_allocations), Alignment: uint64(c.storage_alignment),
-		Int64: c.int64 != 0, Int8: c.int8 != 0, Storage8: c.storage8 != 0, Storage16: c.storage16 != 0, Float16: c.float16 != 0,
+		Int64: c.int64 != 0, Int8: c.int8 != 0, Storage8: c.storage8 != 0, Storage16: c.storage16 != 0, Float16: c.float16 != 0, Addresses: c.addresses != 0,
 		MemoryBudget: c.has_budget != 0, timestampPeriod: float32(c.timestamp_period), timestampBits: uint32(c.timestamp_bits), family: int(c.family),
 	}
 	for k := range p.MaxGroups {
@@ -189,6 +189,9 @@ type Device struct {
 	// Hidden is for tests: the host does not see what is near, as where a device
 	// has memory of its own.
 	Hidden bool
+	// Addressed: blocks have addresses. It is set before the first is made, where
+	// the device has them.
+	Addressed bool
 
 	c       *C.mo_device
 	pool    C.uint64_t
@@ -284,10 +287,17 @@ type Block struct {
 
 	buffer, memory uint64
 	mapped         unsafe.Pointer
+	address        uint64
 }
+
+// Address is where kernels find the block, on a device whose blocks are addressed.
+func (b *Block) Address() uint64 { return b.address }
 
 // Mapped is where the host sees the block, or nil.
 func (b *Block) Mapped() unsafe.Pointer { return b.mapped }
+
+// shaderAddress is a use of buffers that the binding does not know.
+const shaderAddress = 0x20000
 
 // NewBlock allocates a block. It is refused before the driver is asked if the
 // device's limits or what the driver says is left do not allow it: some grant
@@ -301,6 +311,9 @@ func (d *Device) NewBlock(bytes int64, place Place) (*Block, error) {
 	info := vulkan.BufferCreateInfo{
 		SType: vulkan.StructureTypeBufferCreateInfo, Size: vulkan.DeviceSize(bytes), SharingMode: vulkan.SharingModeExclusive,
 		Usage: vulkan.BufferUsageFlags(vulkan.BufferUsageStorageBufferBit | vulkan.BufferUsageTransferSrcBit | vulkan.BufferUsageTransferDstBit),
+	}
+	if d.Addressed {
+		info.Usage |= shaderAddress
 	}
 	var buffer vulkan.Buffer
 	r := vulkan.CreateBuffer(d.device, &info, nil, &buffer)
@@ -333,6 +346,9 @@ func (d *Device) back(b *Block, buffer vulkan.Buffer, place Place) error {
 		return fmt.Errorf("%w: %d bytes asked for, and the driver has %d left for this process", ErrDeviceMemory, size, heap.Budget-min(heap.Budget, heap.Usage))
 	}
 	info := vulkan.MemoryAllocateInfo{SType: vulkan.StructureTypeMemoryAllocateInfo, AllocationSize: size, MemoryTypeIndex: uint32(kind)}
+	if d.Addressed {
+		info.PNext = C.mo_addressed()
+	}
 	var memory vulkan.DeviceMemory
 	r := d.fault("vkAllocateMemory")
 	if r == 0 {
@@ -350,6 +366,9 @@ func (d *Device) back(b *Block, buffer vulkan.Buffer, place Place) error {
 	d.live++
 	if err := check("vkBindBufferMemory", int32(vulkan.BindBufferMemory(d.device, buffer, memory, 0))); err != nil {
 		return err
+	}
+	if d.Addressed {
+		b.address = uint64(C.mo_address(d.c, C.uint64_t(b.buffer)))
 	}
 	if mapped && !(d.Hidden && place == Near) {
 		var at unsafe.Pointer
