@@ -350,10 +350,10 @@ func (f *File) BindOutline(g *graph.Graph, outline *graph.Outline) (*Plan, error
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	p.Bound = Bound(f.Bound)
-	if err := f.claims(p); err != nil {
+	if err := Check(p); err != nil {
 		return nil, err
 	}
-	return p, Check(p)
+	return p, f.claims(p)
 }
 
 // claims holds what a file tells of its plan against the plan. What it tells of
