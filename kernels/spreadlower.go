@@ -20,15 +20,18 @@ type spread struct {
 	rows, whole, width int // elements of a row, and with the room behind them
 }
 
-// groupElements are about as many as keep a group busy.
-const groupElements = 4096
+// groupElements are about as many as keep a group busy: on a graphics processor,
+// which wants many groups, and on a driver for the processor, where each costs.
+var groupElements = map[bool]int{true: 512, false: 4096}
 
 func (s *spread) append(l *graph.Lowering) {
-	planes := s.channels * volume(s.taps)
-	each := min(s.rows, max(1, groupElements/s.width))
-	groups := s.slots * planes * ceilDiv(s.rows, each)
+	each := max(1, groupElements[l.Limits.Shared]/s.width)
+	if each > s.rows {
+		each = s.rows * min(s.channels, each/s.rows)
+	}
+	groups := s.slots * ceilDiv(s.channels, max(1, each/s.rows)) * volume(s.taps) * ceilDiv(s.rows, each)
 	batch, sx := frontFilled(3, s.shape, 1), frontFilled(3, s.sx, 0)
-	push := words(l, groups, planes, s.rows, each, s.whole, s.width, batch[1], batch[2], sx[0], sx[1], sx[2], s.first, s.at, s.channel)
+	push := words(l, groups, s.channels, s.rows, each, s.whole, s.width, batch[1], batch[2], sx[0], sx[1], sx[2], s.first, s.at, s.channel)
 	push = append(push, triples(s.taps, s.step, s.dilation, s.shift, s.size, s.strides)...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: spreadKernels[oneIf(l.Limits.Int64)], Spec: []uint32{uint32(l.Limits.Subgroup)}, Push: push, Buffers: []graph.Buffer{s.to, s.from}, Groups: inLine(l, groups),
