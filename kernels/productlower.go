@@ -278,7 +278,7 @@ func (g loweredProduct) whole(l *graph.Lowering) {
 		anew.b = anew.b || g.pagesB() && (both || !anew.a)
 	}
 	if !g.spreads || g.m*g.n*g.k*all < spreadWork || !anew.a && !anew.b {
-		g.dispatch(l)
+		g.inStrips(l, most, fewest)
 		return
 	}
 	// So many of n lines along k at a time, or of lines across it, and what they
@@ -333,6 +333,20 @@ func (g loweredProduct) whole(l *graph.Lowering) {
 				part.dispatch(l)
 			}
 		}
+	}
+}
+
+// inStrips appends the products by strips of B, some columns each, where B is more
+// than stays in a core's cache: every row tile goes over all of it.
+func (g loweredProduct) inStrips(l *graph.Lowering, most, fewest int) {
+	columns := g.n
+	if !l.Limits.Shared && g.m > productTiles[0].rows && g.k <= most/fewest {
+		columns = partOf(g.n, most/max(1, g.k), fewest)
+	}
+	for j := 0; j < g.n; j += columns {
+		strip := g.strip(0, j, 0, j*g.layout.b.i)
+		strip.n = min(columns, g.n-j)
+		strip.dispatch(l)
 	}
 }
 

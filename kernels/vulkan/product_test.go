@@ -54,8 +54,9 @@ func TestProducts(t *testing.T) {
 }
 
 // TestProductBits: an element has the same bits whichever tile it is computed in,
-// and whether or not its lines are laid out anew, as odd ones are and those that
-// are pages apart: the first and the last rows alone are those of all.
+// whether or not B is taken by strips, and whether or not its lines are laid out
+// anew, as odd ones are and those that are pages apart: the first and the last rows
+// alone are those of all.
 func TestProductBits(t *testing.T) {
 	const few = 3
 	for _, c := range []struct {
@@ -63,6 +64,7 @@ func TestProductBits(t *testing.T) {
 		transA, transB bool
 	}{
 		{m: 200, n: 77, k: 131},
+		{m: 64, n: 2050, k: 160, transB: true},
 		{m: 256, n: 1024, k: 256},
 		{m: 256, n: 256, k: 1024, transB: true},
 		{m: 1024, n: 256, k: 320, transA: true},
