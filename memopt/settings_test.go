@@ -69,7 +69,6 @@ func copied(g *graph.Graph, o *graph.Outline) (names []string) {
 // goes for flops too, and what is needed is less. The frontier has a point that
 // is as good as whatever the command can be told to do.
 func TestBudgetBeatsSettings(t *testing.T) {
-	const line = 64 // bytes that places are multiples of
 	for _, c := range trainingGraphs {
 		if !c.loss {
 			continue
@@ -95,7 +94,7 @@ func TestBudgetBeatsSettings(t *testing.T) {
 					continue
 				}
 				seen[was] = true
-				within := plan(h, planner.Request{ActivationBudget: planner.Size{Bytes: (h.p.Arena + line - 1) / line * line}})
+				within := plan(h, planner.Request{ActivationBudget: planner.Size{Bytes: h.p.Arena}})
 				lowest := plan(h, planner.Request{MaxOverhead: was.Overhead})
 				t.Logf("%s: %d bytes for %.3f %%; a plan within that %.3f %%; for that %d bytes", h.name, was.Peak, 100*was.Overhead, 100*within.Overhead, lowest.Peak)
 				if within.Overhead >= was.Overhead {

@@ -93,13 +93,13 @@ func (v *solver) at(limit int64) (*candidate, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	// The solver counts whole units of the alignment. What is in the last one of
-	// the arena is only of use to a highest value that does not fill its own. Where
-	// most answers are that there is none, all units are asked for first.
-	aim := limit
-	if ops := len(v.m.sim.plain); ops > smallProgram && ops <= largeProgram && !v.anyhow {
-		aim = limit / alignment * alignment
+	// The solver counts whole units of the alignment. A part of one at the end of the
+	// arena is only of use to a highest value that does not fill its own.
+	top := limit
+	if part := limit % alignment; part < v.m.least() {
+		top -= part
 	}
+	aim := top
 	if len(v.m.sim.plain) > nestedProgram {
 		aim -= limit / nestedLoss
 	}
@@ -110,11 +110,11 @@ func (v *solver) at(limit int64) (*candidate, error) {
 	case v.anyhow:
 		solve = func(limit int64) (recompute.Answer, bool) { return v.r.Find(limit, v.most) }
 	}
-	whole := false // the limit itself was aimed at
+	whole := false // the top itself was aimed at
 	for i := range placings {
 		a, ok := solve(align(aim))
-		if whole = whole || aim == limit; !ok && !whole {
-			aim, whole = limit, true
+		if whole = whole || aim == top; !ok && !whole {
+			aim, whole = top, true
 			a, ok = solve(align(aim))
 		}
 		if !ok {
@@ -150,21 +150,30 @@ const placings = 6
 // limit.
 func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 	if v.all == nil {
-		v.all = []*candidate{v.base}
-		width := max(v.base.placed.Height/frontierMost, 1)
-		next := v.base.placed.Height - 1
-		for next > 0 {
+		v.all = []*candidate{v.m.sunk(v.base)}
+		lowest := v.all[0].placed.Height
+		width := max(lowest/frontierMost, 1)
+		for next := lowest - 1; next > 0; {
 			c, err := v.at(next)
 			if err != nil {
 				return nil, err
 			}
-			if c == nil {
-				break
+			switch {
+			case c != nil:
+				c = v.m.sunk(c)
+				lowest = c.placed.Height
+				if low := v.all[len(v.all)-1]; c.t.peak < low.t.peak && lowest < low.placed.Height {
+					v.all = append(v.all, c)
+				}
+				next = min(next-width, lowest-1)
+			case width == 0:
+				next = 0
+			default: // there may be one in between
+				if width /= 2; width < alignment {
+					width = 0
+				}
+				next = lowest - 1 - width
 			}
-			if low := v.all[len(v.all)-1]; c.t.peak < low.t.peak && c.placed.Height < low.placed.Height {
-				v.all = append(v.all, c)
-			}
-			next = min(next-width, c.placed.Height-1)
 		}
 		// A plan that needs more than another and costs no less is none.
 		kept := v.all[:0]

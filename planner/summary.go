@@ -77,6 +77,11 @@ func (m *model) placeWithin(c *candidate, capacity int64) (*candidate, error) {
 	for i, l := range c.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
 	}
+	if capacity%alignment > 0 {
+		if crown := c.t.crown(capacity); crown != nil {
+			return c, m.placeUnder(crown, c, problem)
+		}
+	}
 	var err error
 	c.placed, err = pack.Solve(problem)
 	return c, err

@@ -1,0 +1,93 @@
+package planner
+
+import (
+	"slices"
+
+	"memopt/planner/pack"
+)
+
+// Offsets are multiples of the alignment, so lives fill whole units of it. If a
+// capacity ends within a unit, only a life that ends there has a use for its last
+// bytes.
+
+// least is the fewest bytes of its last unit that a value fills.
+func (m *model) least() int64 {
+	least := int64(alignment)
+	for _, bytes := range m.bytes {
+		if part := bytes % alignment; part > 0 {
+			least = min(least, part)
+		}
+	}
+	return least
+}
+
+// crown is lives that take turns in the last bytes of a capacity, so that all others
+// fit in the whole units below at any time. It is nil if there are no such lives,
+// or none are needed.
+func (t *timeline) crown(capacity int64) (crown []int32) {
+	part := capacity % alignment
+	alive := make([]int64, len(t.steps)+1)
+	for _, l := range t.lives {
+		alive[l.first] += align(l.bytes)
+		alive[l.last] -= align(l.bytes)
+	}
+	sumUp(alive)
+	next, end, best := 0, int32(0), int32(-1) // lives looked at; where the crown ends; what reaches farthest behind
+	for i, bytes := range alive {
+		now := int32(i)
+		for ; next < len(t.lives) && t.lives[next].first <= now; next++ {
+			l := t.lives[next]
+			if l.bytes > 0 && l.bytes <= part && l.first >= end && (best < 0 || l.last > t.lives[best].last) {
+				best = int32(next)
+			}
+		}
+		if bytes <= capacity-part || now < end {
+			continue
+		}
+		if best < 0 || t.lives[best].last <= now {
+			return nil
+		}
+		crown, end, best = append(crown, best), t.lives[best].last, -1
+	}
+	return crown
+}
+
+// placeUnder places a candidate within a capacity whose last bytes are a crown's.
+func (m *model) placeUnder(crown []int32, c *candidate, problem pack.Problem) (err error) {
+	whole := problem.Capacity / alignment * alignment
+	problem.Capacity = whole
+	for _, i := range crown {
+		problem.Buffers[i].Size = 0
+	}
+	if c.placed, err = pack.Solve(problem); err != nil {
+		return err
+	}
+	for _, i := range crown {
+		c.placed.Offsets[i] = whole
+		c.placed.Height = max(c.placed.Height, whole+c.t.lives[i].bytes)
+	}
+	c.placed.Bound = max(c.placed.Bound, c.t.peak)
+	return nil
+}
+
+// sunk is a candidate whose arena ends with the least part of a unit that some
+// crown fills, or as it was.
+func (m *model) sunk(c *candidate) *candidate {
+	whole := align(c.placed.Height) - alignment
+	var parts []int64
+	for _, l := range c.t.lives {
+		if part := l.bytes % alignment; part == l.bytes && part > 0 && whole+part < c.placed.Height && !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	slices.Sort(parts)
+	for _, part := range parts {
+		if c.t.crown(whole+part) == nil {
+			continue
+		}
+		if low, err := m.placeWithin(&candidate{again: c.again, t: c.t}, whole+part); err == nil {
+			return low
+		}
+	}
+	return c
+}

@@ -1,0 +1,47 @@
+package planner_test
+
+import (
+	"testing"
+
+	"memopt/memopt/zoo"
+	"memopt/planner"
+)
+
+// TestExactBudget: whoever asks for just the arena that some setting takes, to the
+// byte, gets a plan that costs no more.
+func TestExactBudget(t *testing.T) {
+	parts := 0
+	for _, c := range []struct {
+		spec zoo.Spec
+		dims map[string]int64
+	}{
+		{zoo.Spec{Family: "mlp", Layers: 8}, map[string]int64{"batch": 3}},
+		{zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 16}, map[string]int64{"batch": 3}},
+		{zoo.Spec{Family: "gpt", Layers: 3, Width: 32, Heads: 2, Vocab: 50}, map[string]int64{"batch": 4, "seq": 24}},
+		{zoo.Spec{Family: "llama", Layers: 2, Width: 32, Heads: 4, Vocab: 50}, map[string]int64{"batch": 2, "seq": 17}},
+	} {
+		g := step(t, c.spec)
+		for _, r := range []planner.Request{{Level: 1}, {Level: 2}, {Level: 1, Boundary: true}, {Strategy: "recompute-cheap"}, {Strategy: "recompute-all"}} {
+			r.Dims = c.dims
+			was, err := planner.Make(g, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := planner.Make(g, planner.Request{Dims: c.dims, ActivationBudget: planner.Size{Bytes: was.Arena}})
+			if err != nil {
+				t.Errorf("%s, level %d %s takes %d bytes: %v", c.spec.Family, r.Level, r.Strategy, was.Arena, err)
+				continue
+			}
+			if p.Arena > was.Arena || p.Result.Overhead > was.Result.Overhead {
+				t.Errorf("%s, level %d %s: %d bytes at %v; a plan within that has %d at %v", c.spec.Family, r.Level, r.Strategy,
+					was.Arena, was.Result.Overhead, p.Arena, p.Result.Overhead)
+			}
+			if was.Arena%64 > 0 {
+				parts++
+			}
+		}
+	}
+	if parts == 0 {
+		t.Error("no arena ends within a unit of places")
+	}
+}
