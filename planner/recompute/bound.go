@@ -83,6 +83,7 @@ type evidence struct {
 	at    []bounded // the places that say so, best first
 	ok    bool      // there may be a plan
 	route route     // launches that were found on the way, if any
+	stays [][]int32 // by case that costs little, and value: the place up to which it is there
 
 	refined bool
 }

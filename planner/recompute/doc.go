@@ -38,6 +38,9 @@
 //     falls into small parts, as it does but for long chains.
 //   - split.go and stretch.go raise the bound where a plan is not near it: by
 //     that or by cases of how many grains are kept, and by several places together.
+//   - cases.go raises it where few sets of values fit at the place that binds most:
+//     each is a case, in which it is known what runs once, and cuts at other places
+//     say what runs twice. Plans are made for the cases that promise most.
 //   - tight.go raises it from the end of the order on, as far as few large values
 //     are in question, by what may be there from launch to launch. On chains that
 //     finds the cheapest launches, too.
@@ -46,7 +49,8 @@
 //   - starts.go makes plans to begin with of what the cuts keep. Equal layers,
 //     which a price takes all or none of, are divided by a mixture.
 //   - evict.go walks the order once and forgets what does not fit, which finds
-//     plans close to the floor, where what cuts keep fits only at their places.
+//     plans close to the floor, where what cuts keep fits only at their places. What
+//     a case has stays up to its place.
 //   - exact.go finds the cheapest launches of a small program by shortest paths.
 //   - solve.go puts them together: start, repair, take back, exchange, until the
 //     plan is near the bound or the work is done. Sketch does the first half of

@@ -31,6 +31,7 @@ type evictor struct {
 	asked   []bool    // by value: whether it has to
 	dear    int       // the first of makes that lost an input since prices were said
 	most    int       // launches left
+	stays   []int32   // by value: the place up to which it is not forgotten, or nil
 }
 
 // terrain is what evictors look at, over and over, whatever they aim at.
@@ -73,23 +74,23 @@ type weighing struct{ cost, bytes, far, wanted float64 }
 var weighings = []weighing{{1, 1, 1, 0}, {1, 1, 1, 1}, {0.5, 1, 1, 0}, {1, 1, 0.5, 0}, {0.5, 1, 1, 1}, {1, 1, 2, 1}, {0, 0, 1, 0}, {1, 1, 0.5, 1}}
 
 // evictions are plans of evictors, cheapest first, as many as some work allows,
-// or up to one that costs at most so much.
-func (s *Solver) evictions(limit, work int64, most float64) (all []func() plan) {
+// or up to one that costs at most so much. In each of some cases, values stay up to
+// a place of theirs. Every weighing is tried in the first, and in the others that
+// which was cheapest there.
+func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (all []func() plan) {
 	type found struct {
 		p     plan
 		extra float64
 	}
 	var plans []found
-	begin := s.sim.work
 	terrain := s.terrain()
-	for _, w := range weighings {
-		if s.sim.work-begin > work {
-			break
-		}
-		aim, least := limit, math.Inf(1)
+	// walk is what the cheapest plan costs that one way finds.
+	walk := func(w weighing, stays []int32) (least float64) {
+		aim := limit
+		least = math.Inf(1)
 		for range aims {
 			e := s.newEvictor(aim, w, terrain)
-			if !e.run() || !s.sim.run(e.p, limit) {
+			if e.stays = stays; !e.run() || !s.sim.run(e.p, limit) {
 				break
 			}
 			// The walk knows roughly what is alive; what it leaves free is for another.
@@ -102,18 +103,31 @@ func (s *Solver) evictions(limit, work int64, most float64) (all []func() plan) 
 			}
 			least = s.sim.extra
 			plans = append(plans, found{e.p, least})
-			if least <= most {
-				return []func() plan{e.p.clone}
-			}
-			if aim-limit < limit/64 {
+			if least <= most || aim-limit < limit/64 {
 				break
 			}
 		}
+		return least
+	}
+	begin, least := s.sim.work, math.Inf(1)
+	ways, best := weighings, weighings[0]
+	for _, stays := range cases {
+		for _, w := range ways {
+			if s.sim.work-begin > work || least <= most {
+				break
+			}
+			if cost := walk(w, stays); cost < least {
+				least, best = cost, w
+			}
+		}
+		ways = []weighing{best}
 	}
 	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
 	plans = slices.CompactFunc(plans, func(a, b found) bool { return a.extra == b.extra })
 	for _, f := range plans {
-		all = append(all, f.p.clone)
+		if all = append(all, f.p.clone); f.extra <= most {
+			break
+		}
 	}
 	return all
 }
@@ -282,7 +296,7 @@ func (e *evictor) forget() bool {
 	prob := e.s.p
 	best, least := int32(-1), math.Inf(1)
 	for _, v := range e.loose {
-		if !e.there[v] || e.pinned[v] > 0 || prob.Bytes[v] == 0 {
+		if !e.there[v] || e.pinned[v] > 0 || prob.Bytes[v] == 0 || e.stays != nil && e.place < e.stays[v] {
 			continue
 		}
 		worth := math.Pow(e.again[v]+e.s.unit, e.w.cost) * math.Pow(max(e.wanted[v], 1), e.w.wanted) / math.Pow(float64(prob.Bytes[v]), e.w.bytes) / math.Pow(float64(e.need[v]-e.place), e.w.far)

@@ -153,11 +153,20 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 	}
 	var walks []func() plan
 	if x.extra > max(least+wide*s.total, most) && len(s.p.Cost) <= mostRefined {
-		x.beside(func() {
-			walks = s.evictions(limit, work/4, most)
+		improve := func() {
 			x.descend(walks, true, 0.5)
 			x.explore(walks[:min(explored, len(walks))], 0.7)
-		})
+		}
+		if len(e.stays) > 0 {
+			x.beside(func() { walks = s.evictions(limit, work/4, most, e.stays) })
+			improve()
+		}
+		if x.best.gone == nil || len(e.stays) == 0 {
+			x.beside(func() {
+				walks = s.evictions(limit, work/4, most, [][]int32{nil})
+				improve()
+			})
+		}
 	}
 	x.swap(0.4)
 	x.enough = least + min(good*s.total, least/50)

@@ -49,8 +49,13 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 		e.least = max(e.least, s.stretches(e.at, limit))
 	}
 	if e.least < target {
-		least, route := s.tails(e.at, limit, target*s.unit)
+		x := s.newTight(limit, target*s.unit)
+		least, route := x.tails(e.at)
 		e.least, e.route = max(e.least, least/s.unit), route
+		if e.least < target {
+			least, e.stays = s.cases(x, e.at, limit, target*s.unit)
+			e.least = max(e.least, least/s.unit)
+		}
 	}
 	if math.IsInf(e.least, 1) {
 		return s.refute(limit)

@@ -175,8 +175,8 @@ func (x *tight) number(op int32) {
 // tails raises what is known of places, from the last on, by what it costs to go
 // on from there, as long as that is quickly found. It returns the best bound, and
 // the cheapest launches met that do so and are within the limit before, too.
-func (s *Solver) tails(at []bounded, limit int64, target float64) (least float64, best route) {
-	x := s.newTight(limit, target)
+func (x *tight) tails(at []bounded) (least float64, best route) {
+	s := x.s
 	best.extra = math.Inf(1)
 	places := slices.Clone(at)
 	slices.SortFunc(places, func(a, b bounded) int { return cmp.Compare(b.c.at, a.c.at) })
@@ -197,7 +197,7 @@ func (s *Solver) tails(at []bounded, limit int64, target float64) (least float64
 			break
 		}
 		if end >= 0 && s.p.Forced == nil { // it may keep what must be forgotten
-			if r := x.way(end, b.c.at); r.peak <= limit && r.extra < best.extra {
+			if r := x.way(end, b.c.at); r.peak <= x.limit && r.extra < best.extra {
 				best = r
 			}
 		}

@@ -1,0 +1,406 @@
+package recompute
+
+import (
+	"cmp"
+	"slices"
+)
+
+// cases bounds by what may be there at the place that binds most. Where there is
+// hardly room beside what its operator needs, few sets of large values fit, and
+// each is a case. Who knows what is there knows what must run again afterwards,
+// once, and by which place. What is made again behind a later place is then mostly
+// made twice, and what that costs at least is a cut's question, in which an
+// operator costs nothing that has not had to run before. Its parts (fold.go) are
+// few different ones whatever the case, so what each costs for its bytes is worked
+// out once.
+//
+// The least bound of all cases holds. So the case with the least is looked at
+// further, first place by place, then at several places together, as long as there
+// is work.
+type cases struct {
+	s     *Solver
+	x     *tight // for its numbers
+	place int32
+	later []int32   // places behind it
+	reads [][]int32 // by later place: large values from before that are read from the one before it up to there; at last, up to the end
+	stage [][]*stage
+
+	there []large // by case
+	level []int32 // by operator: the first of the later places by which it must run again in the case that was looked at last
+	todo  []int32
+	slope []slope
+	key   []byte
+	work  int
+}
+
+// stage is the question what is made again behind a later place for what is read
+// up to another.
+type stage struct {
+	c      *cut
+	room   int64
+	price  float64 // of bytes, at which as little is kept as can be
+	parts  []casePart
+	bounds map[string][]choice // by kind and what costs nothing
+}
+
+// casePart is one part of a cut, not folded.
+type casePart struct {
+	kind int32
+	ops  []int32 // of the program, in the order of the kind's
+}
+
+// slope is what more bytes save in a part.
+type slope struct{ saved, bytes float64 }
+
+// outlook is a case, and what it costs at least.
+type outlook struct {
+	least float64
+	which int32
+	steps int32 // how far it was looked at
+}
+
+func (a outlook) before(b outlook) bool {
+	return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(a.which, b.which)) < 0
+}
+
+const (
+	mostCases = 1 << 22 // operators of a program times cases
+	mostAsked = 1 << 21 // operators that may be looked at for all cases of a limit
+	likely    = 4       // cases that plans are made for
+)
+
+// cases is a bound on the extra cost, and for the cases that promise least, by
+// value, up to which place it stays. It is nothing if there are very many.
+func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (least float64, kept [][]int32) {
+	c := &cases{s: s, x: x, place: at[0].c.at, level: make([]int32, len(s.p.Cost))}
+	var behind []bounded
+	for _, b := range at[1:] {
+		if b.c.at > c.place && b.bound > 0 && len(behind) < links {
+			behind = append(behind, b)
+		}
+	}
+	if !c.list(at[0].room) || len(behind) == 0 {
+		return 0, nil
+	}
+	order := make([]int32, len(behind)) // of the later places: what binds most first
+	for _, b := range behind {
+		c.later = append(c.later, b.c.at)
+	}
+	slices.Sort(c.later)
+	for i, b := range behind {
+		j, _ := slices.BinarySearch(c.later, b.c.at)
+		order[i] = int32(j)
+	}
+	c.read()
+	for range c.later {
+		c.stage = append(c.stage, make([]*stage, len(c.later)+1))
+	}
+	var queue heap[outlook]
+	for i, there := range c.there {
+		queue.push(outlook{c.runs(there), int32(i), 0})
+	}
+	for len(queue) > 0 {
+		top := queue.pop()
+		if least = top.least; least >= target || c.work > mostAsked || int(top.steps) > len(order) {
+			queue.push(top)
+			break
+		}
+		once := c.runs(c.there[top.which])
+		if int(top.steps) < len(order) {
+			top.least = max(top.least, once+c.again(order[top.steps], int32(len(c.later)), limit))
+		} else {
+			top.least = max(top.least, once+c.chain(limit))
+		}
+		top.steps++
+		queue.push(top)
+	}
+	s.spent += int64(c.work)
+	for len(queue) > 0 && len(kept) < likely {
+		kept = append(kept, c.kept(queue.pop().which))
+	}
+	return least, kept
+}
+
+// kept is, by value, the place up to which it stays in a case.
+func (c *cases) kept(which int32) []int32 {
+	stays := make([]int32, len(c.s.p.Bytes))
+	needs := c.x.ins[c.place].or(c.x.outs[c.place])
+	for b := range c.there[which].minus(needs).each {
+		last := int32(-1) // of the values with that number, the last one made
+		for v, op := range c.s.sim.maker {
+			if c.x.bit[v] == b && op < c.place && (last < 0 || op > c.s.sim.maker[last]) {
+				last = int32(v)
+			}
+		}
+		stays[last] = c.place + 1
+	}
+	return stays
+}
+
+// list lists the sets of large values that fit in a room beside what the
+// operator needs, and leave no room for more. It reports false if there are very
+// many.
+func (c *cases) list(room int64) bool {
+	x := c.x
+	needs := x.ins[c.place].or(x.outs[c.place])
+	var all []int32 // largest first
+	for b, op := range x.maker {
+		if b := int32(b); op < c.place && x.asked[b] > c.place && x.bytes[b] <= room && !needs.has(b) {
+			all = append(all, b)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b int32) int { return cmp.Compare(x.bytes[b], x.bytes[a]) })
+	most, looks := mostCases/len(c.level), 0
+	var choose func(from int, set large, room int64) bool
+	choose = func(from int, set large, room int64) bool {
+		if looks++; looks > 2*most {
+			return false
+		}
+		full := true
+		for i := len(all) - 1; i >= 0 && x.bytes[all[i]] <= room && full; i-- {
+			full = set.has(all[i])
+		}
+		if full {
+			c.there = append(c.there, set.or(needs))
+			return len(c.there) <= most
+		}
+		for i := from; i < len(all); i++ {
+			if b := all[i]; x.bytes[b] <= room && !choose(i+1, set.with(b), room-x.bytes[b]) {
+				return false
+			}
+		}
+		return true
+	}
+	return choose(0, large{}, room)
+}
+
+// read lists what is read up to each later place.
+func (c *cases) read() {
+	p := c.s.p
+	known := make([]bool, len(p.Bytes))
+	from := c.place + 1
+	for j := range len(c.later) + 1 {
+		until := int32(len(p.Cost))
+		if j < len(c.later) {
+			until = c.later[j] + 1
+		}
+		var reads []int32
+		for op := from; op < until; op++ {
+			for _, v := range p.Inputs.Of(op) {
+				if c.x.bit[v] >= 0 && c.s.sim.maker[v] < c.place && !known[v] {
+					known[v] = true
+					reads = append(reads, v)
+				}
+			}
+		}
+		c.reads = append(c.reads, reads)
+		from = until
+	}
+}
+
+// runs is what must run again behind the place if only some large values are
+// there, and notes by which later place.
+func (c *cases) runs(there large) (cost float64) {
+	for op := range c.level {
+		c.level[op] = never
+	}
+	p := c.s.p
+	for j, reads := range c.reads {
+		c.todo = append(c.todo[:0], reads...)
+		for len(c.todo) > 0 {
+			v := c.todo[len(c.todo)-1]
+			c.todo = c.todo[:len(c.todo)-1]
+			b, op := c.x.bit[v], c.s.sim.maker[v]
+			if b < 0 || there.has(b) || c.level[op] < never {
+				continue
+			}
+			c.level[op] = int32(j)
+			c.work++
+			cost += p.Cost[op]
+			c.todo = append(c.todo, p.Inputs.Of(op)...)
+		}
+	}
+	return cost
+}
+
+// chain is what runs twice at least, by all later places together.
+func (c *cases) chain(limit int64) float64 {
+	n := len(c.later)
+	behind := make([]float64, n+1)
+	for j := n - 1; j >= 0; j-- {
+		for k := j + 1; k <= n; k++ {
+			behind[j] = max(behind[j], behind[k], c.again(int32(j), int32(k), limit)+behind[k])
+		}
+	}
+	return behind[0]
+}
+
+// again is what must run again behind a later place for what is read up to
+// another, besides what must run once.
+func (c *cases) again(from, until int32, limit int64) float64 {
+	g := c.stage[from][until]
+	if g == nil {
+		g = c.newStage(from, until, limit)
+		c.stage[from][until] = g
+	}
+	bytes, cost := int64(0), int64(0)
+	c.slope = c.slope[:0]
+	for _, part := range g.parts {
+		c.key = append(c.key[:0], byte(part.kind), byte(part.kind>>8))
+		for i, op := range part.ops {
+			if i%8 == 0 {
+				c.key = append(c.key, 0)
+			}
+			if l := c.level[op]; l > from && l < never {
+				c.key[len(c.key)-1] |= 1 << (i % 8)
+			}
+		}
+		hull, known := g.bounds[string(c.key)]
+		if !known {
+			hull = g.c.hull(int(part.kind), g.price, func(i int) bool { return c.key[2+i/8]>>(i%8)&1 == 1 })
+			g.bounds[string(c.key)] = hull
+			c.work += 64 * len(part.ops) * len(hull)
+		}
+		bytes += hull[0].bytes
+		cost += hull[0].cost
+		for i, x := range hull[1:] {
+			c.slope = append(c.slope, slope{float64(hull[i].cost - x.cost), float64(x.bytes - hull[i].bytes)})
+		}
+		c.work += len(part.ops)
+	}
+	if over := bytes - g.room; over > 0 {
+		return (float64(cost) + g.price*float64(over)) * c.s.unit
+	}
+	slices.SortFunc(c.slope, func(a, b slope) int { return cmp.Compare(b.saved*a.bytes, a.saved*b.bytes) })
+	least, room := float64(cost), float64(g.room-bytes)
+	for _, x := range c.slope {
+		if x.bytes >= room {
+			least -= x.saved * room / x.bytes
+			break
+		}
+		least -= x.saved
+		room -= x.bytes
+	}
+	return max(0, least*(1-hullError)-float64(len(g.c.values))) * c.s.unit
+}
+
+// hullError is how far, as a part, the points of a hull may be above what is
+// least between them.
+const hullError = 1e-9
+
+// newStage makes a cut, with its parts one by one.
+func (c *cases) newStage(from, until int32, limit int64) *stage {
+	end := int32(len(c.s.p.Cost))
+	if int(until) < len(c.later) {
+		end = c.later[until]
+	}
+	k := c.s.newCut(c.later[from], end)
+	c.work += foldedAt * len(k.values)
+	heavy := int64(1)
+	for _, v := range k.value {
+		heavy = max(heavy, v.bytes)
+	}
+	g := &stage{c: k, room: limit - k.fixed, price: min(2*units, float64(forbidden)/float64(heavy)), bounds: map[string][]choice{}}
+	first := make([]int32, len(k.kinds)) // of each kind's parts
+	kind := make([]int32, len(k.value))
+	for i := range k.kinds {
+		first[i] = int32(len(g.parts))
+		begin, end := k.part(i)
+		for v := begin; v < end; v++ {
+			kind[v] = int32(i)
+		}
+		for range k.times(i) {
+			g.parts = append(g.parts, casePart{int32(i), make([]int32, k.opsOf(begin, end))})
+		}
+	}
+	for i, v := range k.as {
+		begin, _ := k.part(int(kind[v]))
+		g.parts[first[kind[v]]+k.turn[i]].ops[k.value[v].maker-k.value[begin].maker] = c.s.sim.maker[k.values[i]]
+	}
+	return g
+}
+
+// opsOf is how many operators the part of some folded values has.
+func (c *cut) opsOf(begin, end int32) int32 {
+	last := c.value[begin].maker
+	for v := begin; v < end; v++ {
+		last = max(last, c.value[v].maker)
+	}
+	return last - c.value[begin].maker + 1
+}
+
+// hull is what a kind of part costs at least for its bytes, the least bytes first,
+// if some of its operators cost nothing: the corners of the lower hull, up to a
+// price for bytes.
+func (c *cut) hull(kind int, most float64, free func(i int) bool) []choice {
+	begin, end := c.part(kind)
+	n, ops := end-begin, c.opsOf(begin, end)
+	var net network
+	net.reset(int(2+n+ops), int(2*n)+int(ops)*(1+int(n)))
+	prices := make([]int64, ops)
+	keep := make([]int32, n)
+	for i := range n {
+		v := c.value[begin+i]
+		if v.needed {
+			net.edge(source, 2+i, endless)
+		}
+		keep[i] = net.edge(2+i, 2+n+v.maker-c.value[begin].maker, 0)
+	}
+	for o := range ops {
+		op := c.ops[c.value[begin].maker-2-int32(len(c.value))+o]
+		if prices[o] = op.price; op.price < endless && free(int(o)) {
+			prices[o] = 0
+		}
+		net.edge(2+n+o, sink, prices[o])
+		for _, in := range op.asks {
+			if in >= begin && in < end { // not what is common to many parts
+				net.edge(2+n+o, 2+in-begin, endless)
+			}
+		}
+	}
+	empty := slices.Clone(net.cap)
+	solve := func(price float64) (x choice, value float64) {
+		copy(net.cap, empty)
+		for i, e := range keep {
+			net.cap[e] = capacity(price, c.value[begin+int32(i)].bytes)
+		}
+		net.flow()
+		reach := net.reach()
+		for i := range n {
+			v := c.value[begin+i]
+			if reach[2+i] && !reach[2+n+v.maker-c.value[begin].maker] {
+				x.bytes += v.bytes
+				value += float64(capacity(price, v.bytes))
+			}
+		}
+		for o, p := range prices {
+			if reach[2+n+int32(o)] {
+				x.cost += p
+			}
+		}
+		return x, value + float64(x.cost)
+	}
+	var corners []choice
+	var between func(low, high choice)
+	between = func(low, high choice) {
+		if high.bytes <= low.bytes || high.cost >= low.cost {
+			return
+		}
+		price := float64(low.cost-high.cost) / float64(high.bytes-low.bytes)
+		x, value := solve(price)
+		if value >= (float64(low.cost)+price*float64(low.bytes))*(1-hullError)-float64(n) {
+			return
+		}
+		between(low, x)
+		corners = append(corners, x)
+		between(x, high)
+	}
+	low, _ := solve(most)
+	high, _ := solve(0)
+	corners = append(corners, low)
+	between(low, high)
+	if high.bytes > low.bytes && high.cost < low.cost {
+		corners = append(corners, high)
+	}
+	return corners
+}

@@ -1,0 +1,81 @@
+package recompute_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"memopt/planner/recompute"
+)
+
+// TestCases: what cases of what is there at any place say is never more than the
+// cheapest launches cost, and often more than the place's cut does.
+func TestCases(t *testing.T) {
+	r := rand.New(rand.NewPCG(21, 22))
+	raised, met := 0, 0
+	for n := range 1500 {
+		p := random(r, 2+r.IntN(8))
+		if n%2 == 0 { // little values, so that many fit
+			for v := range p.Bytes {
+				p.Bytes[v] = 1 + p.Bytes[v]/8
+			}
+			p.Over = recompute.Lists{}
+			for range p.Cost {
+				p.Over.Add()
+			}
+		}
+		s, err := recompute.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		floor := recompute.FloorOf(p)
+		base, _ := s.Solve(1 << 40)
+		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(100))/100
+		cases, cut, least, ok := s.Cases(int32(r.IntN(len(p.Cost))), limit)
+		if !ok {
+			continue
+		}
+		if cases > least*(1+1e-9)+1e-6 {
+			t.Fatalf("program %d within %d: cases say %v, the cheapest launches cost %v", n, limit, cases, least)
+		}
+		if cases > cut+1e-6 {
+			raised++
+		}
+		if cases > 0 && cases > least-1e-6 {
+			met++
+		}
+	}
+	if t.Logf("%d bounds of cuts are raised, %d meet the cost", raised, met); raised < 100 || met < 50 {
+		t.Errorf("only %d bounds of cuts are raised, and %d meet the cost", raised, met)
+	}
+}
+
+// TestNearFloor: close to the floor, where several places bind together, bounds
+// and plans stay near each other.
+func TestNearFloor(t *testing.T) {
+	for _, row := range []struct {
+		model   string
+		percent int64
+		gap     float64 // points
+	}{
+		{"gpt2-6L", 40, 0.01},
+		{"gpt2-6L-decomp", 41, 0.1},
+		{"bert-6L", 33, 1},
+		{"bert-6L-decomp", 34, 1},
+	} {
+		p := readJoint(t, row.model)
+		s, err := recompute.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, _ := s.Solve(1 << 60)
+		a, ok := s.Solve(base.Peak * row.percent / 100)
+		total := 0.0
+		for _, c := range p.Cost {
+			total += c
+		}
+		gap := 100 * (a.Extra - a.Bound) / total
+		if t.Logf("%s at %d %%: extra %.3f %%, %.3f points above the bound", row.model, row.percent, 100*a.Extra/total, gap); !ok || gap > row.gap {
+			t.Errorf("%s at %d %%: %.3f points above the bound, over %v", row.model, row.percent, gap, row.gap)
+		}
+	}
+}
