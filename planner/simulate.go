@@ -38,9 +38,11 @@ type life struct {
 // change, and memory to use again, since a search simulates thousands of sets.
 type simulator struct {
 	plain   []int32         // the plain order: nodes that are no views
+	later   []bool          // by place in that: not of the forward pass
 	forward int             // how many of them come before the first that is not forward: where the passes meet, with whatever runs again behind
 	maker   []int32         // by owner: the node, −1
 	over    recompute.Lists // by node: owners that output 0 may be written over, if they die
+	out     []int32         // by node: the owner of output 0, where there are any
 	made    []bool          // by node: it was made again
 	current []int32         // by owner: the instance that is read now
 	last    []int32         // by instance: last step that touches it
@@ -51,7 +53,7 @@ type simulator struct {
 func newSimulator(m *model) *simulator {
 	s := &simulator{
 		maker: make([]int32, len(m.g.Values)), made: make([]bool, len(m.g.Nodes)),
-		current: make([]int32, len(m.g.Values)), forward: -1,
+		current: make([]int32, len(m.g.Values)), forward: -1, out: make([]int32, len(m.g.Nodes)),
 	}
 	for i, v := range m.g.Values {
 		s.maker[i] = -1
@@ -59,7 +61,7 @@ func newSimulator(m *model) *simulator {
 			s.maker[i] = v.Def.ID
 		}
 	}
-	s.plain = make([]int32, 0, len(m.g.Nodes))
+	s.plain, s.later = make([]int32, 0, len(m.g.Nodes)), make([]bool, 0, len(m.g.Nodes))
 	s.over.Reserve(len(m.g.Nodes), 0)
 	var over []int32
 	for _, n := range m.g.Nodes {
@@ -67,8 +69,10 @@ func newSimulator(m *model) *simulator {
 			if n.Phase != graph.Forward && s.forward < 0 {
 				s.forward = len(s.plain)
 			}
-			s.plain = append(s.plain, n.ID)
-			over = m.overwritable(over, n)
+			s.plain, s.later = append(s.plain, n.ID), append(s.later, n.Phase != graph.Forward)
+			if over = m.overwritable(over, n); len(over) > 0 {
+				s.out[n.ID] = n.Outputs[0].ID
+			}
 		}
 		s.over.Add(over...)
 	}
@@ -119,7 +123,7 @@ func (m *model) orderInto(steps []Step, again []bool) []Step {
 	s := m.sim
 	clear(s.made)
 	for i, n := range s.plain {
-		if i >= s.forward && m.g.Nodes[n].Phase != graph.Forward {
+		if i >= s.forward && s.later[i] {
 			steps = m.remake(steps, again, n)
 		}
 		steps = append(steps, Step{Node: n})
@@ -152,7 +156,7 @@ func (m *model) trial(again []bool) (steps []Step, peak int64) {
 		now, into := int32(i), int32(-1)
 		for _, o := range s.over.Of(st.Node) {
 			if last[current[o]] == now {
-				into = m.g.Nodes[st.Node].Outputs[0].ID
+				into = s.out[st.Node]
 				break
 			}
 		}
@@ -226,7 +230,7 @@ func (m *model) simulate(steps []Step) *timeline {
 		for _, o := range m.sim.over.Of(s.Node) {
 			in := current[o]
 			if b := t.buffer[in]; last[in] == now && t.lives[b].last <= now+1 {
-				over, into = b, m.g.Nodes[s.Node].Outputs[0].ID
+				over, into = b, m.sim.out[s.Node]
 				break
 			}
 		}
