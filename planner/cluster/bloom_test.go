@@ -54,7 +54,7 @@ func TestBloomPeaks(t *testing.T) {
 			if !line.On {
 				continue
 			}
-			e, err := cluster.ParseSaving(line.Key.Raw)
+			e, err := cluster.ParseSaving(a.Raw(&line.Key, false))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,11 +25,16 @@ func (a *Analysis) canonicalOption(o *Option) string {
 	if name, ok := a.canonical[o]; ok {
 		return name
 	}
-	w := &walk{a: a, number: map[int]int{}, given: map[string]int{}, inside: map[int]bool{}}
-	var ops []string
+	if a.walk == nil {
+		a.walk = &walk{a: a, number: map[int]int{}, given: map[string]int{}, inside: map[int]bool{}, names: map[string]string{}}
+	}
+	w := a.walk
+	clear(w.number)
+	clear(w.given)
+	clear(w.inside)
+	w.text = w.text[:0]
 	for _, i := range o.Nodes {
 		w.inside[i] = true
-		ops = append(ops, a.Outline.Nodes[i].Op)
 	}
 	for _, s := range o.Outputs {
 		w.say("keep ", s.Index, "\n")
@@ -37,9 +42,17 @@ func (a *Analysis) canonicalOption(o *Option) string {
 	// The entry comes first: all else is behind its inputs.
 	w.node(a.entryOf(o))
 	w.say("type ", o.Type, "\n")
-	slices.Sort(ops)
-	sum := sha256.Sum256(w.text)
-	name := strings.Join(ops, "+") + "+@" + hex.EncodeToString(sum[:4])
+	name, met := w.names[string(w.text)]
+	if !met {
+		var ops []string
+		for _, i := range o.Nodes {
+			ops = append(ops, a.Outline.Nodes[i].Op)
+		}
+		slices.Sort(ops)
+		sum := sha256.Sum256(w.text)
+		name = strings.Join(ops, "+") + "+@" + hex.EncodeToString(sum[:4])
+		w.names[string(w.text)] = name
+	}
 	a.canonical[o] = name
 	return name
 }
@@ -61,6 +74,7 @@ type walk struct {
 	number map[int]int    // by node, as they were met
 	given  map[string]int // by value from outside, as they were met
 	text   []byte
+	names  map[string]string // by text: equal structures have one name
 }
 
 // say adds words and numbers to the text.
@@ -88,7 +102,10 @@ func (w *walk) node(i int) {
 		}
 	}
 	slices.Sort(attrs)
-	w.say(strings.Join(attrs, ""), "\n")
+	for _, attr := range attrs {
+		w.say(attr)
+	}
+	w.say("\n")
 	for k, name := range n.Inputs {
 		from, is := w.a.wiring.source(i, k)
 		switch {

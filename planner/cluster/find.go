@@ -46,7 +46,10 @@ type Analysis struct {
 
 	wiring    *wiring
 	inferred  map[string]graph.OutlineValue
+	sizes     sizes
+	ids       map[string]string // every ID, so that each is there once
 	canonical map[*Option]string
+	walk      *walk
 }
 
 // Dropped is a plan that is worth nothing.
@@ -100,7 +103,7 @@ type StashedOutput struct {
 	Shows  bool
 	Reused int
 
-	elems graph.Dim
+	bytes graph.Dim
 }
 
 // Analyse finds what can be computed again in a program of a trainer: one with
@@ -136,7 +139,7 @@ func analyse(o *graph.Outline, r Rules, b passes) (*Analysis, error) {
 		return nil, err
 	}
 	a := &Analysis{Outline: o, Rules: r, Order: b.order, Yield: b.yield, wiring: w,
-		inferred: map[string]graph.OutlineValue{}, canonical: map[*Option]string{}}
+		inferred: map[string]graph.OutlineValue{}, sizes: sizes{}, ids: map[string]string{}, canonical: map[*Option]string{}}
 	// Sizes of a file may be beyond all bounds.
 	if err := graph.Try(func() {
 		if !b.known {
@@ -157,10 +160,18 @@ func (a *Analysis) Makes(name string) bool {
 
 // ID spells an option as settings do: its operators in execution order, each
 // followed by +.
-func (a *Analysis) ID(o *Option) string {
-	var id []byte
-	for _, i := range o.Nodes {
-		id = append(append(id, a.Outline.Nodes[i].Op...), '+')
+func (a *Analysis) ID(o *Option) string { return a.idOf(o.Nodes) }
+
+func (a *Analysis) idOf(nodes []int) string {
+	var room [128]byte
+	text := room[:0]
+	for _, i := range nodes {
+		text = append(append(text, a.Outline.Nodes[i].Op...), '+')
 	}
-	return string(id)
+	id, known := a.ids[string(text)]
+	if !known {
+		id = string(text)
+		a.ids[id] = id
+	}
+	return id
 }

@@ -30,12 +30,8 @@ type Member struct {
 type Key struct {
 	Parts   []Part   // sorted by text
 	Members []Member // in execution order; their number is the frequency
-	// Raw is the saving over all places and all outputs as text in the form
-	// ((batch)*(64)) * 4 * 1.000000; RawORT counts one output a node, as ONNX
-	// Runtime does.
-	Raw, RawORT string
-	// Saving and ORTSaving are Raw and RawORT as formulas; Keeps is what has to
-	// be kept instead and is not in them.
+	// Saving is of all places and all outputs; ORTSaving counts one output a node,
+	// as ONNX Runtime does. Keeps is what has to be kept instead and is not in them.
 	Saving, ORTSaving, Keeps graph.Dim
 	// Batch reports whether the saving depends on what a step is fed; Beyond
 	// whether ONNX Runtime's table lacks an operator of it.
@@ -147,12 +143,10 @@ func (a *Analysis) Options(m Member) (options []*Option) {
 
 // weigh adds up what the places of a key save.
 func (a *Analysis) weigh(key *Key) {
-	var all, last []string
 	kept := map[string]bool{}
 	for _, m := range key.Members {
 		saving, ort := a.Saving(m)
 		key.Saving, key.ORTSaving = key.Saving.Add(saving), key.ORTSaving.Add(ort)
-		all, last = append(all, a.raw(m, false)), append(last, a.raw(m, true))
 		for _, o := range a.Options(m) {
 			key.Batch, key.Beyond = key.Batch || o.Batch, key.Beyond || o.Beyond
 			for _, name := range o.Keeps {
@@ -166,7 +160,6 @@ func (a *Analysis) weigh(key *Key) {
 			key.Canonical = append(key.Canonical, c)
 		}
 	}
-	key.Raw, key.RawORT = strings.Join(all, " + "), strings.Join(last, " + ")
 }
 
 // Saving is the bytes that a member saves, and those that ONNX Runtime shows.
@@ -176,7 +169,7 @@ func (a *Analysis) Saving(m Member) (all, ort graph.Dim) {
 			if s.Reused >= 0 {
 				continue
 			}
-			saved := o.scale(s.bytes())
+			saved := o.scale(s.bytes)
 			all = all.Add(saved)
 			if i == len(o.Outputs)-1 {
 				ort = ort.Add(saved)
@@ -186,7 +179,16 @@ func (a *Analysis) Saving(m Member) (all, ort graph.Dim) {
 	return all, ort
 }
 
-// raw is ONNX Runtime's text of what a member saves.
+// Raw is ONNX Runtime's text of what all places of a key save, in the form
+// ((batch)*(64)) * 4 * 1.000000. Of each node it counts all outputs, or the last.
+func (a *Analysis) Raw(k *Key, last bool) string {
+	var texts []string
+	for _, m := range k.Members {
+		texts = append(texts, a.raw(m, last))
+	}
+	return strings.Join(texts, " + ")
+}
+
 func (a *Analysis) raw(m Member, last bool) string {
 	o := a.option(m)
 	var texts []string

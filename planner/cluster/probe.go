@@ -33,6 +33,8 @@ type prober struct {
 	trained  map[string]bool // weights whose gradient is returned
 	norms    []bool          // boundary nodes, under compat
 
+	work  []place // scratch of growths
+	own   []place
 	seen  []int // serial of the growth that met the node
 	round int
 	first map[place]int // mended: the entry that a shared storage is credited to
@@ -165,8 +167,11 @@ func (p *prober) mend() {
 	p.credit = make([][]int, len(p.stashed))
 	p.held = map[place]bool{}
 	for name := range p.returned {
-		p.held[p.storage(name)] = true
+		if s := p.storage(name); s != outside && p.forward(s.node) {
+			p.held[s] = true
+		}
 	}
+	times := map[graph.Dim]int64{} // of each size that is credited
 	for _, i := range p.a.Order[:p.a.Yield+1] {
 		n := &p.a.Outline.Nodes[i]
 		for _, out := range p.stashed[i] {
@@ -190,8 +195,11 @@ func (p *prober) mend() {
 			p.credit[i] = append(p.credit[i], out)
 		}
 		for _, out := range p.credit[i] {
-			p.total = p.total.Add(p.a.bytesOf(n.Outputs[out]))
+			times[p.a.bytesOf(n.Outputs[out])]++
 		}
+	}
+	for bytes, n := range times {
+		p.total = p.total.Add(bytes.Mul(graph.Num(n)))
 	}
 }
 
@@ -250,7 +258,7 @@ func (p *prober) findBatch() {
 // upstream is how ONNX Runtime spells making an entry again, "" if it cannot.
 func (p *prober) upstream(entry, kind int) string {
 	up := *p
-	up.a = &Analysis{Outline: p.a.Outline, Order: p.a.Order, Yield: p.a.Yield, wiring: p.a.wiring, inferred: p.a.inferred,
+	up.a = &Analysis{Outline: p.a.Outline, Order: p.a.Order, Yield: p.a.Yield, wiring: p.a.wiring, inferred: p.a.inferred, sizes: p.a.sizes, ids: p.a.ids,
 		Rules: Rules{ProbeLevel: 1, Compat: "1.19"}}
 	up.credit = p.stashed
 	g := up.grow(entry, kind == Compromise)
@@ -258,7 +266,7 @@ func (p *prober) upstream(entry, kind int) string {
 	if !g.ok {
 		return ""
 	}
-	return p.a.ID(&Option{Nodes: g.nodes})
+	return p.a.idOf(g.nodes)
 }
 
 // plan lists the ways of making a node's kept outputs again.
@@ -307,15 +315,14 @@ type growth struct {
 func (p *prober) grow(entry int, compromise bool) growth {
 	p.round++
 	g := growth{ok: true, save: 1, of: 1}
-	var work []place
-	own := map[place]bool{} // storage that the plan is to free
+	work, own := p.work[:0], p.own[:0] // own is the storage that the plan is to free
 	for _, out := range p.credit[entry] {
 		work = append(work, place{entry, out})
-		own[p.storageOf(place{entry, out})] = true
+		own = append(own, p.storageOf(place{entry, out}))
 	}
-	for len(work) > 0 {
-		item := work[0]
-		work = work[1:]
+	defer func() { p.work, p.own = work, own }()
+	for next := 0; next < len(work); next++ {
+		item := work[next]
 		i := item.node
 		if p.seen[i] == p.round {
 			continue
@@ -344,7 +351,7 @@ func (p *prober) grow(entry int, compromise bool) growth {
 		ignored := p.ignored(i)
 		for _, e := range p.a.wiring.into[i] {
 			stop := slices.Contains(ignored, e.in) || p.small(n.Inputs[e.in])
-			if !p.a.Rules.compat() && own[p.storageOf(place{e.from, e.out})] {
+			if !p.a.Rules.compat() && slices.Contains(own, p.storageOf(place{e.from, e.out})) {
 				stop = false
 			}
 			if !stop {
@@ -361,7 +368,7 @@ func (p *prober) grow(entry int, compromise bool) growth {
 // may go on at all. To ONNX Runtime a node of which anything is kept has all of
 // its outputs there. The mended rules look at the output itself, but for nodes
 // that cannot run again: their output is kept, and charged.
-func (p *prober) stops(at place, own map[place]bool) (stop, ok bool) {
+func (p *prober) stops(at place, own []place) (stop, ok bool) {
 	n := &p.a.Outline.Nodes[at.node]
 	if p.a.Rules.compat() {
 		stop = len(p.stashed[at.node]) > 0
@@ -370,7 +377,7 @@ func (p *prober) stops(at place, own map[place]bool) (stop, ok bool) {
 	s := p.storageOf(at)
 	_, read := p.first[s]
 	switch {
-	case own[s]: // what is to be freed cannot be what to start from
+	case slices.Contains(own, s): // what is to be freed cannot be what to start from
 		return false, p.may(at.node)
 	case p.isStashed(at), measures[n.Op]:
 		return true, true
@@ -448,7 +455,7 @@ func (p *prober) option(entry, kind int, g growth) Option {
 	for _, out := range p.credit[entry] {
 		name := n.Outputs[out]
 		s := StashedOutput{Index: out, Name: name, Type: p.a.value(name).Type, Reused: -1}
-		s.Shape, s.elems = p.shapeText(entry, name)
+		s.Shape, s.bytes = p.shapeText(entry, name)
 		at := p.storageOf(place{entry, out})
 		s.Shows = at != outside && at.node != entry
 		if s.Shows && !slices.Contains(g.nodes, at.node) {
@@ -477,18 +484,23 @@ func (p *prober) addViews(all, views, nodes []int) []int {
 	return all
 }
 
-// shapeText is ONNX Runtime's text of a shape, and the number of elements.
+// shapeText is ONNX Runtime's text of a shape, and what a value of it takes.
 func (p *prober) shapeText(node int, name string) (string, graph.Dim) {
 	v := p.a.value(name)
+	kind := v.Type
 	n := &p.a.Outline.Nodes[node]
 	if from := p.a.value(first(n.Inputs)); n.Op == "Reshape" && n.Domain == "" && v.Known && slices.Contains(v.Spelled, "") &&
 		from.Known && !slices.Contains(from.Spelled, "") {
 		v = from
 	}
 	if !v.Known {
-		return "unknown", graph.Sym("unknown")
+		return "unknown", graph.Sym("unknown").Mul(graph.Num(kind.Size()))
 	}
-	return spell(v.Shape, v.Spelled), v.Shape.Elems()
+	size := p.a.sizes.of(v.Shape, kind)
+	if v.Spelled != nil {
+		return spell(v.Shape, v.Spelled), size.bytes
+	}
+	return size.text, size.bytes
 }
 
 func first(names []string) string {
@@ -530,7 +542,7 @@ func (p *prober) pointless(o *Option) bool {
 	}
 	saved := graph.Num(0)
 	for _, s := range o.Outputs {
-		saved = saved.Add(s.bytes())
+		saved = saved.Add(s.bytes)
 	}
 	if n, fixed := saved.Const(); fixed && n <= tiny {
 		if all, fixed := p.total.Const(); !fixed || n*100 < all {
@@ -548,9 +560,6 @@ func (p *prober) pointless(o *Option) bool {
 	c, known := o.scale(saved).Sub(kept).Compare(graph.Num(0))
 	return known && c <= 0
 }
-
-// bytes is the size of an output.
-func (s *StashedOutput) bytes() graph.Dim { return s.elems.Mul(graph.Num(s.Type.Size())) }
 
 // scale takes the share that an option saves.
 func (o *Option) scale(d graph.Dim) graph.Dim {

@@ -9,8 +9,14 @@ import (
 // Of is the outline of a graph: node for node, views among them.
 func Of(g *graph.Graph) *graph.Outline {
 	o := &graph.Outline{Nodes: make([]graph.OutlineNode, len(g.Nodes)), Values: make(map[string]graph.OutlineValue, len(g.Values))}
+	count := len(g.Outputs)
+	for _, n := range g.Nodes {
+		count += len(n.Inputs) + len(n.Outputs)
+	}
+	room := make([]string, count) // for all names
 	names := func(vs []*graph.Value) []string {
-		out := make([]string, len(vs))
+		out := room[:len(vs):len(vs)]
+		room = room[len(vs):]
 		for i, v := range vs {
 			if v != nil {
 				out[i] = v.Name

@@ -16,8 +16,9 @@ import (
 type Line struct {
 	Key Key
 	On  bool
-	// Saving is Key.Raw read as a formula, under Compat Key.RawORT; Value what it
-	// comes to, as text, and Bytes the same as a number, 0 if sizes are missing.
+	// Saving is the raw text of all outputs, under Compat of one a node, read as a
+	// formula; Value what it comes to, as text, and Bytes the same as a number, 0 if
+	// sizes are missing.
 	Saving Expression
 	Value  string
 	Bytes  float64
@@ -38,12 +39,11 @@ func (a *Analysis) Table(requests []Request, sizes map[string]int64) ([]Line, er
 	}
 	var lines []Line
 	for _, k := range a.Keys() {
-		raw := k.Raw
 		on := slices.ContainsFunc(k.Members, func(m Member) bool { return a.isOn(m, chosen) })
 		if a.Rules.Compat != "" {
-			raw = k.RawORT
 			on = !slices.ContainsFunc(k.Parts, func(p Part) bool { return !named[p] })
 		}
+		raw := a.Raw(&k, a.Rules.Compat != "")
 		e, err := ParseSaving(raw)
 		if err != nil {
 			return nil, fmt.Errorf("%w (of %s)", err, &k)

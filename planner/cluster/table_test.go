@@ -263,7 +263,7 @@ func TestSavingsAddUp(t *testing.T) {
 					if !known {
 						continue
 					}
-					e, err := cluster.ParseSaving(l.Key.Raw)
+					e, err := cluster.ParseSaving(a.Raw(&l.Key, false))
 					if err != nil {
 						t.Fatal(err)
 					}

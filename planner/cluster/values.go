@@ -21,7 +21,7 @@ func (a *Analysis) bytesOf(name string) graph.Dim {
 	if !v.Known {
 		return graph.Num(0)
 	}
-	return v.Shape.Elems().Mul(graph.Num(v.Type.Size()))
+	return a.sizes.of(v.Shape, v.Type).bytes
 }
 
 // infer adds what files leave out and ONNX Runtime knows all the same: element

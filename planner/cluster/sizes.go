@@ -1,0 +1,34 @@
+package cluster
+
+import "memopt/memopt/graph"
+
+// sizes is what follows from a shape and a type alone. A program of repeated
+// layers has few different ones, and many values of each.
+type sizes map[uint64][]*size
+
+// size is a shape with what follows from it.
+type size struct {
+	shape        graph.Shape
+	kind         graph.DType
+	elems, bytes graph.Dim
+	text         string // ((batch)*(64))
+}
+
+// of is a shape's size. Shapes whose numbers are equal stand together.
+func (all sizes) of(shape graph.Shape, kind graph.DType) *size {
+	const prime = 1099511628211
+	hash := uint64(kind)
+	for _, d := range shape {
+		n, _ := d.Const()
+		hash = hash*prime ^ uint64(n)
+	}
+	for _, s := range all[hash] {
+		if s.kind == kind && s.shape.Equal(shape) {
+			return s
+		}
+	}
+	s := &size{shape: shape, kind: kind, elems: shape.Elems(), text: spell(shape, nil)}
+	s.bytes = s.elems.Mul(graph.Num(kind.Size()))
+	all[hash] = append(all[hash], s)
+	return s
+}
