@@ -27,7 +27,7 @@ type Config struct {
 	Optimize     string   // off, clean or fuse
 	Shrink       string   // on, off or auto: keep exact extracts of values instead of them
 	ChunkLoss    string   // on, off or auto: a loss of many classes so many rows at a time
-	Flash        string   // on or off: attention by tiles
+	Flash        string   // on, rows, off or auto: attention by tiles, or some queries at a time
 	FuseChains   string   // on, off or auto: elementwise launches as one
 	Lossy        string   // off, bf16, fp16 or fp8: keep activations as these
 	Loss         string

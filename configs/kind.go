@@ -94,12 +94,13 @@ func whole(low, high int) kind[int] {
 }
 
 // switchOr is on, off or one more word; a JSON switch will do too.
-func switchOr(word string) kind[string] {
-	k := choice([]string{"on", "off", word}, map[string]string{"true": "on", "false": "off"})
+func switchOr(words ...string) kind[string] {
+	words = append([]string{"on", "off"}, words...)
+	k := choice(words, map[string]string{"true": "on", "false": "off"})
 	k.takes = asSwitch
 	k.schema = map[string]any{"anyOf": []any{
 		map[string]any{"type": "boolean"},
-		map[string]any{"type": "string", "enum": []string{"on", "off", word}},
+		map[string]any{"type": "string", "enum": words},
 	}}
 	return k
 }

@@ -23,7 +23,7 @@ var FlashAttention = define(graph.Op{
 	Out:    "Y, LSE",
 	Attrs:  flashAttrs,
 	Infer: func(n *graph.Node) {
-		inferFlash(n, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3))
+		inferFlash(n, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3), nil)
 		q, v := n.Inputs[0], n.Inputs[2]
 		last := q.Rank() - 1
 		n.Set(0, q.Type, slices.Concat(q.Shape[:last], v.Shape[last:]))
@@ -39,53 +39,22 @@ var FlashAttention = define(graph.Op{
 		if bias == nil {
 			return d
 		}
-		// The bias is seldom trained. If it is, its gradient is that of all scores.
-		scores := product{transB: n.Int("transK") == 0, alpha: n.Float("scale")}.node(b, q, k)
-		band := func(x *graph.Value, fill float64) *graph.Value {
-			if n.Int("left") < 0 && n.Int("right") < 0 {
-				return x
-			}
-			return b.Op(own+".BandMask", graph.A{"left": n.Int("left"), "right": n.Int("right"), "fill": fill}, x)
-		}
-		softmax := "Softmax"
-		if n.Int("safe") != 0 {
-			softmax = own + ".SafeSoftmax"
-		}
-		p := b.Op(softmax, nil, band(b.Op("Add", nil, scores, bias), n.Float("fill")))
-		flow := b.Op(microsoft+".SoftmaxGrad_13", nil, product{transB: true, alpha: 1}.node(b, dy[0], v), p)
-		if dy[1] != nil {
-			flow = b.Op("Add", nil, flow, b.Op("Mul", nil, p, cast(b, dy[1], p.Type)))
-		}
-		return append(d, sumTo(b, band(flow, 0), bias.Shape))
+		return append(d, attentionBiasGrad(b, n, dy[0], dy[1]))
 	},
 	Eval: func(c *graph.Call) {
-		f := newFlash(c, 0)
-		p := make([]float64, f.keys)
-		f.each(func(z, i int) {
-			f.scores(z, i, p)
-			top, total := greatestOf(p), 0.0
-			for j, x := range p {
-				p[j] = math.Exp(x - top)
-				total += p[j]
+		f := newFlash(c, 0, 3)
+		f.attend(func(at int, log float64) { c.Out[1].SetFloat(at, log) })
+	},
+	Fast:    flashFast(0, 3, (*flash).fast),
+	Scratch: func(n *graph.Node) graph.Dim { return flashScratch(n, 0) },
+	Fuse: func(m *graph.Match) []*graph.Value {
+		return fuseAttention(m, func(attrs graph.A, in []*graph.Value) []*graph.Value {
+			if in[4] != nil {
+				return nil
 			}
-			log := top + math.Log(total)
-			if f.safe && !(total > 0) {
-				clear(p)
-				total, log = 1, math.Inf(1)
-			}
-			for e := range f.out {
-				sum := 0.0
-				for j, x := range p {
-					sum += x / total * f.v.Float((z/f.share*f.keys+j)*f.out+e)
-				}
-				c.Out[0].SetFloat((z*f.queries+i)*f.out+e, sum)
-			}
-			c.Out[1].SetFloat(z*f.queries+i, log)
+			return m.Builder.Ops(own+".FlashAttention", attrs, 2, in[:4]...)[:1]
 		})
 	},
-	Fast:      flashFast(0, (*flash).fast),
-	Scratch:   func(n *graph.Node) graph.Dim { return flashScratch(n, 0) },
-	Fuse:      fuseFlashAttention,
 	Lower:     lowerFlash,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 0, 1, 1) },
 	Recompute: graph.Heavy,
@@ -102,8 +71,36 @@ var FlashAttention = define(graph.Op{
 		"f64[2,3,4], f64[2,5,4], f64[2,5,6]; scale=0.5",
 		"f16[2,3,4], f16[2,5,4], f16[2,5,6]",
 		"f32[0,3,4], f32[0,5,4], f32[0,5,6]",
+		"f32[2,3,4], f32[2,0,4], f32[2,0,6]",
+		"f32[2,3,4], f32[2,0,4], f32[2,0,6]; safe=1",
 	},
 })
+
+// attentionBiasGrad is the gradient of a bias on the scores, which is seldom trained: that
+// of all scores, from what flows to Y and, if anything does, to the logarithms.
+func attentionBiasGrad(b *graph.Builder, n *graph.Node, dy, dlse *graph.Value) *graph.Value {
+	q, k, v, bias, mask := n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Inputs[3], n.In(4)
+	scores := product{transB: n.Int("transK") == 0, alpha: n.Float("scale")}.node(b, q, k)
+	band := func(x *graph.Value, fill float64) *graph.Value {
+		if mask != nil {
+			x = b.Op("Where", nil, mask, x, num(b, x, fill))
+		}
+		if n.Int("left") < 0 && n.Int("right") < 0 {
+			return x
+		}
+		return b.Op(own+".BandMask", graph.A{"left": n.Int("left"), "right": n.Int("right"), "fill": fill}, x)
+	}
+	softmax := "Softmax"
+	if n.Int("safe") != 0 {
+		softmax = own + ".SafeSoftmax"
+	}
+	p := b.Op(softmax, nil, band(b.Op("Add", nil, scores, bias), n.Float("fill")))
+	flow := b.Op(microsoft+".SoftmaxGrad_13", nil, product{transB: true, alpha: 1}.node(b, dy, v), p)
+	if dlse != nil {
+		flow = b.Op("Add", nil, flow, b.Op("Mul", nil, p, cast(b, dlse, p.Type)))
+	}
+	return sumTo(b, band(flow, 0), bias.Shape)
+}
 
 // A row that is safe counts for 0 where its probabilities are no numbers; its logarithm is ∞.
 const flashAttrs = "scale float=1, transK int=0, left int=-1, right int=-1, fill float=0, safe int=0"
@@ -124,7 +121,7 @@ func lseOf(q *graph.Value) (graph.DType, graph.Shape) {
 
 // inferFlash: Q, K and V are as many matrices, or some of Q that are neighbours see
 // one of K and V.
-func inferFlash(n *graph.Node, q, k, v, bias *graph.Value) {
+func inferFlash(n *graph.Node, q, k, v, bias, mask *graph.Value) {
 	rank := q.Rank()
 	if !q.Type.IsFloat() || k.Type != q.Type || v.Type != q.Type || bias != nil && bias.Type != q.Type {
 		n.Fail("Q, K, V and bias must be floats of one type")
@@ -144,10 +141,13 @@ func inferFlash(n *graph.Node, q, k, v, bias *graph.Value) {
 	}
 	n.Same(q.Shape[rank-1], width, "the widths of Q and K")
 	n.Same(v.Shape[rank-2], keys, "the keys of K and V")
-	if bias != nil {
-		full := append(append(graph.Shape{}, q.Shape[:rank-1]...), keys)
-		if !broadcast(n, full, bias.Shape).Equal(full) {
-			n.Fail("the bias is %s, which does not broadcast to the scores %s", bias.Shape, full)
+	if mask != nil && mask.Type != graph.Bool {
+		n.Fail("the mask is %s, not bool", mask.Type)
+	}
+	full := append(append(graph.Shape{}, q.Shape[:rank-1]...), keys)
+	for i, x := range []*graph.Value{bias, mask} {
+		if x != nil && !broadcast(n, full, x.Shape).Equal(full) {
+			n.Fail("the %s is %s, which does not broadcast to the scores %s", [...]string{"bias", "mask"}[i], x.Shape, full)
 		}
 	}
 }
@@ -169,7 +169,7 @@ var _ = define(graph.Op{
 	Attrs:  flashAttrs,
 	Infer: func(n *graph.Node) {
 		q, v := n.Inputs[1], n.Inputs[3]
-		inferFlash(n, q, n.Inputs[2], v, n.In(6))
+		inferFlash(n, q, n.Inputs[2], v, n.In(6), nil)
 		y := slices.Concat(q.Shape[:q.Rank()-1], v.Shape[v.Rank()-1:])
 		t, each := lseOf(q)
 		for _, x := range []struct {
@@ -187,42 +187,17 @@ var _ = define(graph.Op{
 	},
 	NoGrad: true,
 	Eval: func(c *graph.Call) {
-		f, dy := newFlash(c, 1), c.In[0]
-		p, flow := make([]float64, f.keys), make([]float64, f.keys)
-		dk, dv := make([]float64, f.k.Len()), make([]float64, f.v.Len())
-		f.each(func(z, i int) {
+		f := newFlash(c, 1, 6)
+		f.grads(func(z, i int, p, flow []float64) float64 {
 			f.scores(z, i, p)
-			at, zk := z*f.queries+i, z/f.share
-			// Σ dY·Y is Σ p·(what flows to p): the scores' sum to 1.
-			dot := f.dot(at)
-			lo, hi := f.window(i)
-			for j := range p {
-				p[j] = math.Exp(p[j] - f.lse.Float(at))
-				flow[j] = 0
-				for e := range f.out {
-					g := dy.Float(at*f.out + e)
-					flow[j] += g * f.v.Float((zk*f.keys+j)*f.out+e)
-					dv[(zk*f.keys+j)*f.out+e] += p[j] * g
-				}
+			at := z*f.queries + i
+			for j, x := range p {
+				p[j] = math.Exp(x - f.lse.Float(at))
 			}
-			for d := range f.width {
-				sum := 0.0
-				for j := lo; j < hi; j++ {
-					g := f.scale * p[j] * (flow[j] - dot)
-					sum += g * f.k.Float(f.atK(zk, j, d))
-					dk[f.atK(zk, j, d)] += g * f.q.Float(at*f.width+d)
-				}
-				c.Out[0].SetFloat(at*f.width+d, sum)
-			}
+			return f.dot(at) // Σ dY·Y is Σ p·(what flows to p): they sum to 1
 		})
-		for i, x := range dk {
-			c.Out[1].SetFloat(i, x)
-		}
-		for i, x := range dv {
-			c.Out[2].SetFloat(i, x)
-		}
 	},
-	Fast:      flashFast(1, (*flash).fastGrad),
+	Fast:      flashFast(1, 6, (*flash).fastGrad),
 	Scratch:   func(n *graph.Node) graph.Dim { return flashScratch(n, 1) },
 	Lower:     lowerFlashGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 1, 3, 2) },
@@ -246,10 +221,11 @@ var _ = define(graph.Op{
 	},
 })
 
-// flash is a call of either operator; Q is input at.
+// flash is a call of any of these operators; Q is input at.
 type flash struct {
 	c                    *graph.Call
-	q, k, v, y, bias     *graph.Tensor
+	q, k, v, y           *graph.Tensor
+	bias, mask           *graph.Tensor // nil for none
 	lse, dlse            *graph.Tensor
 	shape                []int // of the scores
 	batch, queries, keys int
@@ -258,17 +234,17 @@ type flash struct {
 	transK, safe         bool
 	scale, fill          float64
 	left, right          int
-	biasAt               []int // strides of the bias under the scores
+	biasAt, maskAt       []int // strides under the scores
 }
 
-func newFlash(c *graph.Call, at int) *flash {
+func newFlash(c *graph.Call, at, bias int) *flash {
 	n := c.Node
-	f := &flash{c: c, q: c.In[at], k: c.In[at+1], v: c.In[at+2], transK: n.Int("transK") != 0, safe: n.Int("safe") != 0,
+	f := &flash{c: c, q: c.In[at], k: c.In[at+1], v: c.In[at+2], bias: input(c, bias), transK: n.Int("transK") != 0, safe: n.Int("safe") != 0,
 		scale: n.Float("scale"), fill: n.Float("fill"), left: n.Int("left"), right: n.Int("right")}
-	if at == 0 {
-		f.bias = input(c, 3)
+	if bias == 6 {
+		f.y, f.lse, f.dlse = c.In[4], c.In[5], input(c, 7)
 	} else {
-		f.y, f.lse, f.bias, f.dlse = c.In[4], c.In[5], input(c, 6), input(c, 7)
+		f.mask = input(c, bias+1)
 	}
 	last := len(f.q.Shape) - 1
 	f.batch, f.queries, f.keys, f.width, f.out = elems(f.q.Shape[:last-1]), f.q.Shape[last-1], f.v.Shape[last-1], f.q.Shape[last], f.v.Shape[last]
@@ -276,6 +252,9 @@ func newFlash(c *graph.Call, at int) *flash {
 	f.shape = append(append([]int{}, f.q.Shape[:last]...), f.keys)
 	if f.bias != nil {
 		f.biasAt = broadcastStrides(f.bias.Shape, f.shape)
+	}
+	if f.mask != nil {
+		f.maskAt = broadcastStrides(f.mask.Shape, f.shape)
 	}
 	return f
 }
@@ -318,9 +297,10 @@ func (f *flash) skips() bool {
 func (f *flash) scores(z, i int, s []float64) {
 	row := (z*f.queries + i) * f.keys
 	lo, hi := f.window(i)
+	hides := f.hides(row)
 	walk(f.shape, row, row+f.keys, func(at int, bias []int) {
 		j := at - row
-		if s[j] = f.fillOf(i); j < lo || j >= hi {
+		if s[j] = f.fillOf(i); j < lo || j >= hi || hides(j) {
 			return
 		}
 		sum := 0.0
@@ -346,6 +326,94 @@ func (f *flash) dot(at int) float64 {
 	return sum
 }
 
+// probabilities fills p with a query's, and gives the logarithm of what their exponentials
+// add up to.
+func (f *flash) probabilities(z, i int, p []float64) (log float64) {
+	f.scores(z, i, p)
+	top, total := greatestOf(p), 0.0
+	for j, x := range p {
+		p[j] = math.Exp(x - top)
+		total += p[j]
+	}
+	if f.safe && !(total > 0) {
+		clear(p)
+		return math.Inf(1)
+	}
+	for j := range p {
+		p[j] /= total
+	}
+	return top + math.Log(total)
+}
+
+// attend computes Y a query at a time, and tells the logarithms.
+func (f *flash) attend(each func(at int, log float64)) {
+	p := make([]float64, f.keys)
+	f.each(func(z, i int) {
+		log, at := f.probabilities(z, i, p), z*f.queries+i
+		for e := range f.out {
+			sum := 0.0
+			for j, x := range p {
+				sum += x * f.v.Float((z/f.share*f.keys+j)*f.out+e)
+			}
+			f.c.Out[0].SetFloat(at*f.out+e, sum)
+		}
+		each(at, log)
+	})
+}
+
+// grads computes dQ, dK and dV a query at a time. probable fills p with its
+// probabilities and gives Σ p·flow, less what flows into its logarithm.
+func (f *flash) grads(probable func(z, i int, p, flow []float64) float64) {
+	c, dy := f.c, f.c.In[0]
+	p, flow := make([]float64, f.keys), make([]float64, f.keys)
+	dk, dv := make([]float64, f.k.Len()), make([]float64, f.v.Len())
+	f.each(func(z, i int) {
+		at, zk := z*f.queries+i, z/f.share
+		for j := range flow {
+			flow[j] = 0
+			for e := range f.out {
+				flow[j] += dy.Float(at*f.out+e) * f.v.Float((zk*f.keys+j)*f.out+e)
+			}
+		}
+		dot := probable(z, i, p, flow)
+		for j, x := range p {
+			for e := range f.out {
+				dv[(zk*f.keys+j)*f.out+e] += x * dy.Float(at*f.out+e)
+			}
+		}
+		lo, hi := f.window(i)
+		hides := f.hides(at * f.keys)
+		for d := range f.width {
+			sum := 0.0
+			for j := lo; j < hi; j++ {
+				if hides(j) {
+					continue
+				}
+				g := f.scale * p[j] * (flow[j] - dot)
+				sum += g * f.k.Float(f.atK(zk, j, d))
+				dk[f.atK(zk, j, d)] += g * f.q.Float(at*f.width+d)
+			}
+			c.Out[0].SetFloat(at*f.width+d, sum)
+		}
+	})
+	for i, x := range dk {
+		c.Out[1].SetFloat(i, x)
+	}
+	for i, x := range dv {
+		c.Out[2].SetFloat(i, x)
+	}
+}
+
+// hides says of the keys of a row of the scores, which begins there, what the mask hides.
+func (f *flash) hides(row int) func(key int) bool {
+	if f.mask == nil {
+		return func(int) bool { return false }
+	}
+	at, step := 0, f.maskAt[len(f.maskAt)-1]
+	walk(f.shape, row, row+1, func(_ int, from []int) { at = from[0] }, f.maskAt)
+	return func(key int) bool { return f.mask.Bytes[at+key*step] == 0 }
+}
+
 func (f *flash) biasLists() [][]int {
 	if f.bias == nil {
 		return nil
@@ -353,10 +421,10 @@ func (f *flash) biasLists() [][]int {
 	return [][]int{f.biasAt}
 }
 
-// fuseFlashAttention: a product of a softmax that nobody else reads, of a product,
-// maybe with a bias and a band between. Batches must be alike: nothing repeats a
+// fuseAttention: a product of a softmax that nobody else reads, of a product,
+// maybe with a bias and a band or a mask between. Batches must be alike: nothing repeats a
 // matrix. What is dropped out of the probabilities stays in pieces.
-func fuseFlashAttention(m *graph.Match) []*graph.Value {
+func fuseAttention(m *graph.Match, build func(attrs graph.A, in []*graph.Value) []*graph.Value) []*graph.Value {
 	p, n := pieces{m}, m.Node
 	if !p.plainProduct(n, false) {
 		return nil
@@ -377,6 +445,17 @@ func fuseFlashAttention(m *graph.Match) []*graph.Value {
 	if band := p.Inner(scores, own+".BandMask"); band != nil && bias == nil && band.In(1) == nil {
 		attrs["left"], attrs["right"], attrs["fill"] = band.Int("left"), band.Int("right"), band.Float("fill")
 		scores = band.Inputs[0]
+	}
+	var mask *graph.Value
+	if where := p.Inner(scores, "Where"); where != nil && bias == nil && attrs["fill"] == nil {
+		for i, x := range where.Inputs[1:] {
+			if fill, ok := p.Number(where.Inputs[2-i]); ok && mask == nil && x.Shape.Equal(soft.Shape) {
+				scores, mask, attrs["fill"] = x, where.Inputs[0], fill
+				if i == 1 {
+					mask = m.Builder.Op("Not", nil, mask)
+				}
+			}
+		}
 	}
 	if add := p.Inner(scores, "Add"); add != nil && bias == nil {
 		for i, x := range add.Inputs {
@@ -399,12 +478,15 @@ func fuseFlashAttention(m *graph.Match) []*graph.Value {
 			return nil
 		}
 	}
+	if mask != nil && mask.Rank() > rank {
+		return nil
+	}
 	of := product{alpha: 1}
 	if made.Op.FullName() != "MatMul" {
 		of = batchedProduct(made)
 	}
 	attrs["scale"], attrs["transK"] = of.alpha, !of.transB
-	return m.Builder.Ops(own+".FlashAttention", attrs, 2, q, k, v, bias)[:1]
+	return build(attrs, []*graph.Value{q, k, v, bias, mask})
 }
 
 // plainProduct reports whether a node is a product whose A lies as it is; if it is

@@ -36,33 +36,28 @@ func flashScratch(n *graph.Node, q int) graph.Dim {
 	return slots.Mul(tile.Mul(graph.Num(2)).Add(queries)).Mul(graph.Num(4))
 }
 
-func flashFast(at int, fast func(f *flash, par parallel, zk int, room flashRoom)) func(c *graph.Call) {
+func flashFast(at, bias int, fast func(f *flash, par parallel, zk int, room flashRoom)) func(c *graph.Call) {
 	return func(c *graph.Call) {
-		if c.In[0].Type != graph.Float32 {
-			c.Node.Op.Eval(c)
-			return
-		}
-		f := newFlash(c, at)
-		f.slots(func(par parallel, zk int, room flashRoom) { fast(f, par, zk, room) })
+		f := newFlash(c, at, bias)
+		tile, rows := min(f.queries, tileQueries)*min(f.keys, tileKeys), f.share*f.queries
+		f.slots(flashSlots, 2*tile+rows, func(par parallel, zk int, own []float32) {
+			fast(f, par, zk, flashRoom{own[:tile], own[tile : 2*tile], own[2*tile:]})
+		})
 	}
 }
 
-// slots calls do for every matrix of K and V. A matrix is one worker's; a single one is
-// everybody's.
-func (f *flash) slots(do func(par parallel, zk int, room flashRoom)) {
-	matrices := f.batch / max(1, f.share)
-	slots := min(matrices, flashSlots)
-	if f.batch*f.queries*f.keys == 0 {
+// slots calls do for every matrix of K and V, so many of them at one time, each with so
+// much room. A matrix is one worker's; a single one is everybody's.
+func (f *flash) slots(most, each int, do func(par parallel, zk int, room []float32)) {
+	if f.q.Type != graph.Float32 || f.batch*f.queries*f.keys == 0 {
 		f.c.Node.Op.Eval(f.c)
 		return
 	}
-	scratch, tile := floats(f.c.Scratch), min(f.queries, tileQueries)*min(f.keys, tileKeys)
+	matrices := f.batch / f.share
+	slots, scratch := min(matrices, most), floats(f.c.Scratch)
 	slot := func(par parallel, s int) {
-		rows := f.share * f.queries
-		own := scratch[s*(2*tile+rows):][:2*tile+rows]
-		room := flashRoom{own[:tile], own[tile : 2*tile], own[2*tile:]}
 		for zk := s; zk < matrices; zk += slots {
-			do(par, zk, room)
+			do(par, zk, scratch[s*each:(s+1)*each])
 		}
 	}
 	if slots == 1 {
@@ -130,6 +125,7 @@ func (f *flash) tile(par parallel, z, from, rows, key, n int, s []float32, do fu
 			fill := float32(f.fillOf(from + r))
 			fillWith(before, fill)
 			fillWith(after, fill)
+			f.masked(z, from+r, key, row, float32(f.fill))
 			do(r, row)
 		}
 	})
@@ -140,6 +136,20 @@ func (f *flash) tile(par parallel, z, from, rows, key, n int, s []float32, do fu
 func (f *flash) hidden(query, key int, row []float32) (before, after []float32) {
 	lo, hi := f.window(query)
 	return row[:max(0, min(lo-key, len(row)))], row[max(0, min(hi-key, len(row))):]
+}
+
+// masked fills in a number for what the mask hides of a query's row, which begins at a
+// key.
+func (f *flash) masked(z, query, key int, row []float32, fill float32) {
+	if f.mask == nil {
+		return
+	}
+	hides := f.hides((z*f.queries + query) * f.keys)
+	for j := range row {
+		if hides(key + j) {
+			row[j] = fill
+		}
+	}
 }
 
 func (f *flash) fast(par parallel, zk int, room flashRoom) {
@@ -223,9 +233,8 @@ func (f *flash) fastGrad(par parallel, zk int, room flashRoom) {
 			f.toKeys(par, zk, key, n, rows, columnsFrom(ds, 0, rows, 0, n, 1), columnsFrom(q, z, f.queries, from, f.width, f.scale), dk, begun)
 			begun = true
 		}
-		if !begun { // nobody sees these keys
-			clear(dv[(zk*f.keys+key)*f.out:][:n*f.out])
-			f.toKeys(par, zk, key, n, 0, nil, nil, dk, false)
+		if !begun {
+			f.noneFor(par, zk, key, key+n, dk, dv)
 		}
 	}
 }
@@ -238,4 +247,12 @@ func (f *flash) toKeys(par parallel, zk, key, n, rows int, ds, q operand, dk []f
 		return
 	}
 	multiply(par, n, f.width, rows, ds, q, to, f.width, add)
+}
+
+// noneFor clears the gradients of keys [lo, hi), which nobody sees, if there are any.
+func (f *flash) noneFor(par parallel, zk, lo, hi int, dk, dv []float32) {
+	if lo < hi {
+		clear(dv[(zk*f.keys+lo)*f.out:][:(hi-lo)*f.out])
+		f.toKeys(par, zk, lo, hi-lo, 0, nil, nil, dk, false)
+	}
 }

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -35,14 +36,20 @@ type loweredFlash struct {
 	at int // input Q
 }
 
-func newLoweredFlash(l *graph.Lowering, at int) (f loweredFlash, ok bool) {
+func newLoweredFlash(l *graph.Lowering, at, bias int) (f loweredFlash, ok bool) {
 	if !onlyF32(l) {
 		return f, false
 	}
-	f = loweredFlash{newFlash(loweredCall(l), at), l, at}
+	f = loweredFlash{newFlash(loweredCall(l), at, bias), l, at}
 	if f.batch*f.queries*f.keys == 0 {
 		for i := range l.Out {
-			lowerFill(l, i, 0)
+			empty := 0.0
+			if at == 0 && i == 1 { // a logarithm of what no key adds to
+				if empty = math.Inf(-1); f.safe {
+					empty = math.Inf(1)
+				}
+			}
+			lowerFill(l, i, uint64(bits(empty)))
 		}
 		return f, false
 	}
@@ -50,13 +57,13 @@ func newLoweredFlash(l *graph.Lowering, at int) (f loweredFlash, ok bool) {
 }
 
 func lowerFlash(l *graph.Lowering) {
-	if f, ok := newLoweredFlash(l, 0); ok {
+	if f, ok := newLoweredFlash(l, 0, 3); ok {
 		f.part(flashForward, f.batch, f.queries, f.keys, map[int]graph.Buffer{0: writes(0), 6: writes(1)})
 	}
 }
 
 func lowerFlashGrad(l *graph.Lowering) {
-	f, ok := newLoweredFlash(l, 1)
+	f, ok := newLoweredFlash(l, 1, 6)
 	if !ok {
 		return
 	}

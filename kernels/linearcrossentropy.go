@@ -366,6 +366,7 @@ func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 }
 
 // Fusions reports whether an operator that stands for pieces is as good as
-// they are in all ways. LinearCrossEntropy and FlashAttention compute something
-// twice.
-func Fusions(op *graph.Op) bool { return op != LinearCrossEntropy && op != FlashAttention }
+// they are in all ways. The others compute something twice.
+func Fusions(op *graph.Op) bool {
+	return op != LinearCrossEntropy && op != FlashAttention && op != AttentionInRows
+}

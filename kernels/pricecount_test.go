@@ -122,8 +122,8 @@ var counted = []struct {
 	}},
 
 	// Scores, twelve each for the softmax, and two products of them; backward five.
-	{"memopt.FlashAttention", func(c sampled) int64 { return c.attends(0, 1, 1) }},
-	{"memopt.FlashAttentionGrad", func(c sampled) int64 { return c.attends(1, 3, 2) }},
+	{"memopt.FlashAttention memopt.AttentionInRows", func(c sampled) int64 { return c.attends(0, 1, 1) }},
+	{"memopt.FlashAttentionGrad memopt.AttentionInRowsGrad", func(c sampled) int64 { return c.attends(1, 3, 2) }},
 
 	// Windows: two for each element of a window and each place of it.
 	{"Conv ConvInteger", func(c sampled) int64 { return 2 * c.out(0) * visits(c.In[1].Shape[1:]...) }},

@@ -1,0 +1,225 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// AttentionInRows is attention some queries at a time: all keys' scores for these, their
+// softmax, and what that takes of V. The backward pass computes them again, so neither
+// scores nor probabilities are ever there for all queries, and nothing is kept but Q, K
+// and V. Each row is whole when its softmax is taken, and sums over queries are cut where
+// a product cuts them: all that it computes from float32 has the bits of the pieces,
+// which FlashAttention's tiles have not. It stands for its pieces where a caller of Clean
+// lets it.
+var AttentionInRows = define(graph.Op{
+	Name:   "AttentionInRows",
+	Domain: own,
+	Doc:    "softmax(scale·Q·Kᵀ + bias)·V some queries at a time; keys are seen from −left to right of a query, −1 is no limit, where mask is true; others count as fill",
+	In:     "Q, K, V, bias?, mask?",
+	Out:    "Y",
+	Attrs:  flashAttrs,
+	Infer: func(n *graph.Node) {
+		q, v := n.Inputs[0], n.Inputs[2]
+		inferFlash(n, q, n.Inputs[1], v, n.In(3), n.In(4))
+		last := q.Rank() - 1
+		n.Set(0, q.Type, slices.Concat(q.Shape[:last], v.Shape[last:]))
+	},
+	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		d := b.Ops(own+".AttentionInRowsGrad", flashAttrsOf(n), 3, dy[0], n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3), n.In(4))
+		if n.In(3) != nil {
+			d = append(d, attentionBiasGrad(b, n, dy[0], nil))
+		}
+		return append(d, make([]*graph.Value, len(n.Inputs)-len(d))...)
+	},
+	Eval: func(c *graph.Call) { newFlash(c, 0, 3).attend(func(int, float64) {}) },
+	Fast: func(c *graph.Call) {
+		f := newFlash(c, 0, 3)
+		f.slots(rowSlots, min(f.queries, tileQueries)*f.keys, f.fastRows)
+	},
+	Scratch: func(n *graph.Node) graph.Dim { return rowsScratch(n, 0, 1, tileQueries) },
+	Fuse: func(m *graph.Match) []*graph.Value {
+		if t := m.Node.Outputs[0]; t == nil || t.Type != graph.Float32 {
+			return nil // what is rounded at every step is not rounded here
+		}
+		return fuseAttention(m, func(attrs graph.A, in []*graph.Value) []*graph.Value {
+			return []*graph.Value{m.Builder.Op(own+".AttentionInRows", attrs, in...)}
+		})
+	},
+	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 0, 1, 1) },
+	Recompute: graph.Heavy,
+	Samples: []string{
+		"f32[2,3,4], f32[2,5,4], f32[2,5,6]; scale=0.5",
+		"f32[2,2,7,4], f32[2,2,4,7], f32[2,2,7,4], f32[7,7]; scale=0.5 transK=1",
+		"f32[5,4], f32[5,4], f32[5,3]; right=0 fill=-1e30",
+		"f32[2,3,70,8], f32[2,3,9,8], f32[2,3,9,8], f32[2,1,70,9]; left=60 right=0 fill=-9.0",
+		"f32[1,140,16], f32[1,300,16], f32[1,300,16]; left=9 right=2 fill=-1e30",
+		"f32[1,14,5], f32[1,5,300], f32[1,300,7]; transK=1",
+		"f32[2,3,9,4], f32[2,1,8,4], f32[2,1,8,6]; right=0 fill=-1e30",
+		"f32[3,66,4], f32[3,5,4], f32[3,5,4], f32[3,1,5]; safe=1",
+		"f32[3,6,4], f32[3,5,4], f32[3,5,4], _, bool[3,1,5]; fill=-2.5",
+		"f32[2,3,6,4], f32[2,3,5,4], f32[2,3,5,4], f32[6,1], bool[2,1,6,5]; fill=-9.0",
+		"f64[2,3,4], f64[2,5,4], f64[2,5,6]; scale=0.5",
+		"f32[0,3,4], f32[0,5,4], f32[0,5,6]",
+		"f32[2,3,4], f32[2,0,4], f32[2,0,6]",
+	},
+})
+
+var _ = define(graph.Op{
+	Name:   "AttentionInRowsGrad",
+	Domain: own,
+	Doc:    "the gradients of AttentionInRows for Q, K and V; computes the scores again",
+	In:     "dY, Q, K, V, bias?, mask?",
+	Out:    "dQ, dK, dV",
+	Attrs:  flashAttrs,
+	Infer: func(n *graph.Node) {
+		dy, q, v := n.Inputs[0], n.Inputs[1], n.Inputs[3]
+		inferFlash(n, q, n.Inputs[2], v, n.In(4), n.In(5))
+		if y := slices.Concat(q.Shape[:q.Rank()-1], v.Shape[v.Rank()-1:]); dy.Type != q.Type || !dy.Shape.Equal(y) {
+			n.Fail("dY is %s%s, not %s%s", dy.Type, dy.Shape, q.Type, y)
+		}
+		for i := range 3 {
+			n.Set(i, n.Inputs[1+i].Type, n.Inputs[1+i].Shape)
+		}
+	},
+	NoGrad: true,
+	Eval: func(c *graph.Call) {
+		f := newFlash(c, 1, 4)
+		f.grads(func(z, i int, p, flow []float64) (dot float64) {
+			f.probabilities(z, i, p)
+			for j, x := range p {
+				dot += x * flow[j]
+			}
+			return dot
+		})
+	},
+	Fast: func(c *graph.Call) {
+		f := newFlash(c, 1, 4)
+		f.slots(rowSlots, 2*min(f.queries, blockK)*f.keys, f.fastRowsGrad)
+	},
+	Scratch:   func(n *graph.Node) graph.Dim { return rowsScratch(n, 1, 2, blockK) },
+	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 1, 3, 2) },
+	Recompute: graph.Heavy,
+	Samples: []string{
+		"f32[2,3,6], f32[2,3,4], f32[2,5,4], f32[2,5,6]; scale=0.5",
+		"f32[2,2,7,4], f32[2,2,7,4], f32[2,2,4,7], f32[2,2,7,4], f32[7,7]; scale=0.5 transK=1",
+		"f32[5,3], f32[5,4], f32[5,4], f32[5,3]; right=0 fill=-1e30",
+		"f32[2,3,70,8], f32[2,3,70,8], f32[2,3,9,8], f32[2,3,9,8], f32[2,1,70,9]; scale=0.2 left=60 right=0 fill=-9.0",
+		"f32[1,40,16], f32[1,40,16], f32[1,300,16], f32[1,300,16]; scale=0.1 left=9 right=2 fill=-1e30",
+		"f32[1,14,7], f32[1,14,5], f32[1,5,300], f32[1,300,7]; scale=0.2 transK=1",
+		"f32[2,3,9,6], f32[2,3,9,4], f32[2,1,8,4], f32[2,1,8,6]; right=0 fill=-1e30",
+		"f32[3,66,4], f32[3,66,4], f32[3,5,4], f32[3,5,4], f32[3,1,5]; safe=1",
+		"f32[3,6,4], f32[3,6,4], f32[3,5,4], f32[3,5,4], _, bool[3,1,5]; fill=-2.5",
+		"f32[2,3,6,4], f32[2,3,6,4], f32[2,3,5,4], f32[2,3,5,4], f32[6,1], bool[2,1,6,5]; fill=-9.0",
+		"f64[2,3,6], f64[2,3,4], f64[2,5,4], f64[2,5,6]",
+		"f32[0,3,6], f32[0,3,4], f32[0,5,4], f32[0,5,6]",
+		"f32[2,3,6], f32[2,3,4], f32[2,0,4], f32[2,0,6]",
+	},
+})
+
+// rowSlots is how many matrices of the batch are worked on at one time: the scores of
+// all keys are more than a tile.
+const rowSlots = 4
+
+// rowsScratch is the room of all slots for so many tensors of at most so many rows of
+// scores.
+func rowsScratch(n *graph.Node, q int, tensors, most int64) graph.Dim {
+	s, keys := n.Inputs[q].Shape, n.Inputs[q+2].Shape
+	last := len(s) - 1
+	scores := s[last-1].Min(graph.Num(most)).Mul(keys[last-1]).Mul(graph.Num(tensors))
+	return keys[:last-1].Elems().Min(graph.Num(rowSlots)).Mul(scores).Mul(graph.Num(4))
+}
+
+// inLanes is what a row's parts begin and end at multiples of, so that its sums have
+// each element in the lane where the whole row's have it.
+const inLanes = 64
+
+// seen is the keys that count for any of so many queries, in whole lanes.
+func (f *flash) seen(from, rows int) (lo, hi int) {
+	lo, hi = f.reach(from, rows)
+	return lo / inLanes * inLanes, min(f.keys, ceilDiv(hi, inLanes)*inLanes)
+}
+
+// rowsOf fills s with the probabilities of so many queries for n keys from one on.
+func (f *flash) rowsOf(par parallel, z, from, rows, key, n int, s []float32) {
+	f.tile(par, z, from, rows, key, n, s, func(_ int, row []float32) {
+		softmaxRow(row, [][]float32{row})
+		if f.safe && row[0] != row[0] {
+			clear(row)
+		}
+	})
+}
+
+// overKeys calls do for the parts of keys [lo, hi) that a sum over all keys is done in.
+func (f *flash) overKeys(lo, hi int, do func(key, n int, add bool)) {
+	depth := depthOf(f.keys)
+	for key := lo; key < hi; {
+		n := min(hi, (key/depth+1)*depth) - key
+		do(key, n, key > lo)
+		key += n
+	}
+}
+
+func (f *flash) fastRows(par parallel, zk int, s []float32) {
+	y := f.c.Out[0].F32()
+	for z := zk * f.share; z < (zk+1)*f.share; z++ {
+		for from := 0; from < f.queries; from += tileQueries {
+			rows := min(tileQueries, f.queries-from)
+			lo, hi := f.seen(from, rows)
+			f.rowsOf(par, z, from, rows, lo, hi-lo, s)
+			f.overKeys(lo, hi, func(key, n int, add bool) {
+				multiply(par, rows, f.out, n, dense{s[key-lo:], hi - lo, 1, 1}, columnsFrom(f.v.F32(), zk, f.keys, key, f.out, 1),
+					y[(z*f.queries+from)*f.out:], f.out, add)
+			})
+		}
+	}
+}
+
+func (f *flash) fastRowsGrad(par parallel, zk int, room []float32) {
+	dy, q, depth := f.c.In[0].F32(), f.q.F32(), depthOf(f.queries)
+	dq, dk, dv := f.c.Out[0].F32(), f.c.Out[1].F32(), f.c.Out[2].F32()
+	begun := 0 // keys to which something has been added
+	for z := zk * f.share; z < (zk+1)*f.share; z++ {
+		for from := 0; from < f.queries; from += depth {
+			rows := min(depth, f.queries-from)
+			lo, hi := f.seen(from, rows)
+			f.noneFor(par, zk, begun, lo, dk, dv)
+			begun = max(begun, lo)
+			width := hi - lo
+			p, ds := room[:rows*width], room[len(room)/2:][:rows*width]
+			f.rowsOf(par, z, from, rows, lo, width, p)
+			multiply(par, rows, width, f.out, rowsFrom(dy, z, f.queries, from, f.out, 1), rowsFrom(f.v.F32(), zk, f.keys, lo, f.out, 1), ds, width, false)
+			par(rows, 1+grain/(8*width), func(first, last int) {
+				for r := first; r < last; r++ {
+					row := ds[r*width : (r+1)*width]
+					softmaxSlopeRow(row, row, p[r*width:(r+1)*width])
+					before, after := f.hidden(from+r, lo, row)
+					clear(before)
+					clear(after)
+					f.masked(z, from+r, lo, row, 0)
+				}
+			})
+			f.overKeys(lo, hi, func(key, n int, add bool) {
+				multiply(par, rows, f.width, n, dense{ds[key-lo:], width, 1, float32(f.scale)}, f.widthBy(zk, key), dq[(z*f.queries+from)*f.width:], f.width, add)
+			})
+			toKeys := func(key, n int, add bool) {
+				multiply(par, n, f.out, rows, dense{p[key-lo:], 1, width, 1}, columnsFrom(dy, z, f.queries, from, f.out, 1), dv[(zk*f.keys+key)*f.out:], f.out, add)
+				// A product's number is on its first factor.
+				byKeys, byWidth := float32(f.scale), 1.0
+				if f.transK {
+					byKeys, byWidth = 1, f.scale
+				}
+				f.toKeys(par, zk, key, n, rows, dense{ds[key-lo:], 1, width, byKeys}, columnsFrom(q, z, f.queries, from, f.width, byWidth), dk, add)
+			}
+			if lo < begun {
+				toKeys(lo, min(hi, begun)-lo, true)
+			}
+			if begun < hi {
+				toKeys(begun, hi-begun, false)
+				begun = hi
+			}
+		}
+	}
+	f.noneFor(par, zk, begun, f.keys, dk, dv)
+}

@@ -1,0 +1,154 @@
+package memopt
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"memopt/configs"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// twice is a way to have something in a step that is never all there: it is computed
+// some rows at a time, and again for the backward pass. The bits are those of the step
+// as it is, so where its setting is auto the planner is free to take it.
+type twice struct {
+	setting, flag string
+	of            func(*configs.Config) *string
+	on            string // the value that asks for it
+	op            *graph.Op
+	note          string // what it does to a step
+	plainly       string // how the step is without it
+	label         string // at the points of a frontier
+}
+
+var twices = []twice{
+	{"chunk_loss", "--chunk-loss", func(c *configs.Config) *string { return &c.ChunkLoss }, "on", kernels.LinearCrossEntropy,
+		"the loss is computed some rows at a time, and its scores again for the backward pass", "all scores at once", "loss in chunks"},
+	{"flash_attention", "--flash-attention", func(c *configs.Config) *string { return &c.Flash }, "rows", kernels.AttentionInRows,
+		"attention is computed some queries at a time, and its scores again for the backward pass", "all queries at once", "attention in rows"},
+}
+
+// fusions picks the operators that may stand for pieces: those that compute
+// scores twice, so that they are never all there, only if settings say so.
+func (m *Model) fusions(op *graph.Op) bool {
+	for _, w := range twices {
+		if op == w.op {
+			return *w.of(&m.Config) == w.on
+		}
+	}
+	if op == kernels.FlashAttention {
+		return m.Config.Flash == "on"
+	}
+	return kernels.Fusions(op)
+}
+
+// otherForms are the model with some of what may be computed twice so, or all of
+// it, whose costs are told beside the model as it is; none where settings choose
+// themselves, or it has no such form.
+func (m *Model) otherForms(c configs.Config) (others []*Model) {
+	if c.Compat != "" || m.forms == nil || m.Profiled != "" {
+		return nil
+	}
+	kind, _, err := findDevice(c.Device)
+	if err != nil || kind.lowered { // the operators have no kernels, or none that keep bits
+		return nil
+	}
+	chosen := []configs.Config{c}
+	for _, w := range twices {
+		if *w.of(&c) != "auto" {
+			continue
+		}
+		for _, c := range chosen {
+			*w.of(&c) = w.on
+			other, err := m.other(c)
+			if err != nil || !slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == w.op }) {
+				break
+			}
+			other.plain = m.forms.exact
+			others, chosen = append(others, other), append(chosen, c)
+		}
+	}
+	return others
+}
+
+// twice lists what the model computes twice that the planner chose to.
+func (m *Model) twice() (all []twice) {
+	for _, w := range twices {
+		if m.plain != nil && *w.of(&m.Config) == w.on {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// told joins what is said of each thing that the model computes twice.
+func (m *Model) told(say func(twice) string, between string) string {
+	var parts []string
+	for _, w := range m.twice() {
+		parts = append(parts, say(w))
+	}
+	return strings.Join(parts, between)
+}
+
+// plainly is how the step is otherwise, and the settings that see to that.
+func (m *Model) plainly() string {
+	return fmt.Sprintf("%s (%s)", m.told(func(w twice) string { return w.plainly }, " and "), m.told(func(w twice) string { return w.flag + " off" }, " "))
+}
+
+func (m *Model) noted() string { return m.told(func(w twice) string { return w.note }, "; ") }
+
+// formsThatFit are the other forms for the bytes that a plan of the model was to fit
+// in, or none where nothing is to be won.
+func (m *Model) formsThatFit(p *planner.Plan, err error) []*Model {
+	var wrong *planner.BudgetError
+	if !compares(m.Config) || err != nil && !errors.As(err, &wrong) || err == nil && p.Result.Again == 0 {
+		return nil
+	}
+	c := m.Config
+	if room, limited := roomOf(p, wrong); limited { // a share is one of the model as it is
+		c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
+	}
+	return m.otherForms(c)
+}
+
+// roomOf is the arena bytes that a plan was to fit in.
+func roomOf(p *planner.Plan, wrong *planner.BudgetError) (bytes int64, limited bool) {
+	if wrong != nil {
+		return wrong.Want, wrong.Want > 0
+	}
+	return p.Room()
+}
+
+// bestForm is best, in the form of the step that is the best one.
+func (m *Model) bestForm() (*planner.Plan, error) {
+	p, err := m.best()
+	plain, best := p, m
+	for _, other := range m.formsThatFit(p, err) {
+		if q, wrong := other.best(); m.prefers(p, err, q, wrong) {
+			p, err, best = q, wrong, other
+		}
+	}
+	if best == m {
+		return p, err
+	}
+	if err == nil {
+		p.Warnings = append(p.Warnings, best.twiceNote(p, plain))
+	}
+	*m = *best
+	return p, err
+}
+
+// twiceNote says what a plan spends on computing twice, and what the plan
+// without would cost, if there is any.
+func (m *Model) twiceNote(p, plain *planner.Plan) string {
+	share := func(of float64) string { return fmt.Sprintf("%.1f %%", 100*of) }
+	instead := "no plan was found with "
+	if plain != nil {
+		instead = "it would be " + share(plain.Result.Overhead) + " with "
+	}
+	return fmt.Sprintf("%s: that alone costs %s of the extra %s; %s%s", m.noted(), share(p.FormOverhead()), share(p.Result.Overhead), instead, m.plainly())
+}
