@@ -26,8 +26,8 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 		}
 	}
 	maps.Copy(f.Settings, m.forms.decided())
-	if m.plain != nil {
-		f.Settings["chunk_loss"] = "on"
+	for _, w := range m.twice() {
+		f.Settings[w.setting] = w.on
 	}
 	if m.forms != nil && m.forms.asked {
 		f.Settings[requests], _ = m.Config.Given(requests)

@@ -138,7 +138,9 @@ func (m *Model) bestForm() (*planner.Plan, error) {
 	if err == nil {
 		p.Warnings = append(p.Warnings, best.twiceNote(p, plain))
 	}
+	budget, activations := m.Config.Budget, m.Config.ActivationBudget
 	*m = *best
+	m.Config.Budget, m.Config.ActivationBudget = budget, activations // as they were asked for
 	return p, err
 }
 

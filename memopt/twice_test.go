@@ -7,9 +7,9 @@ import (
 	"memopt/memopt/zoo"
 )
 
-// TestExtraOfChunks: what the scores cost a second time is extra cost beside the
+// TestExtraOfTwice: what scores cost a second time is extra cost beside the
 // step as it is: in plans, their formulas, the frontier, and limits.
-func TestExtraOfChunks(t *testing.T) {
+func TestExtraOfTwice(t *testing.T) {
 	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 32, Heads: 2, Vocab: 4000})
 	open := func(fields map[string]string) *Model {
 		c := settingsFor(t, fields)
@@ -36,15 +36,24 @@ func TestExtraOfChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	form, err := open(map[string]string{"chunk_loss": "on"}).Plan()
-	if err != nil {
-		t.Fatal(err)
-	}
 	cost, base := p.Cost()
-	_, own := form.Cost()
+	alone := map[string]float64{}
+	for form, settings := range map[string]map[string]string{
+		"":                                  {"chunk_loss": "off"},
+		"loss in chunks":                    {"chunk_loss": "on"},
+		"attention in rows":                 {"flash_attention": "rows"},
+		"loss in chunks, attention in rows": {"chunk_loss": "on", "flash_attention": "rows"},
+	} {
+		own, err := open(settings).Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, all := own.Cost()
+		alone[form] = all/plain - 1
+	}
 	near("the step that costs are told beside", base, plain)
 	near("the plan's overhead", p.Result.Overhead, cost/plain-1)
-	near("the form's", p.FormOverhead(), own/plain-1)
+	near("the form's", p.FormOverhead(), alone["loss in chunks, attention in rows"])
 	near("the gap", p.Bound.Gap, p.Result.Overhead-p.Bound.Overhead)
 	if p.FormOverhead() < 0.1 || p.Bound.Overhead < p.FormOverhead() || p.Baseline != whole.Baseline {
 		t.Errorf("the form costs %v, the bound is %v, everything kept is %+v", p.FormOverhead(), p.Bound.Overhead, p.Baseline)
@@ -70,23 +79,25 @@ func TestExtraOfChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forms, knees := 0, 0
+	forms, knees := map[string]int{}, 0
 	for i, x := range curve.Points {
-		if x.Form != "" {
-			forms++
-			if x.Overhead < p.FormOverhead() {
-				t.Errorf("%+v costs less than its form", x)
-			}
+		if forms[x.Form]++; x.Overhead < alone[x.Form]-1e-12 {
+			t.Errorf("%s at %d bytes costs %v, less than its form", x.Form, x.Peak, x.Overhead)
 		}
 		if x.Knee {
 			knees++
 		}
 		if i > 0 && (x.Overhead <= curve.Points[i-1].Overhead || x.Peak >= curve.Points[i-1].Peak) {
-			t.Errorf("%+v comes after %+v", x, curve.Points[i-1])
+			t.Errorf("%d bytes at %v come after %d at %v", x.Peak, x.Overhead, curve.Points[i-1].Peak, curve.Points[i-1].Overhead)
 		}
 	}
-	if low := curve.Points[len(curve.Points)-1]; forms == 0 || forms == len(curve.Points) || knees != 1 || low.Arena > p.Arena || curve.Floor != p.Floor {
-		t.Errorf("%d of %d points are in chunks, %d knees; the lowest is %+v", forms, len(curve.Points), knees, low)
+	for form := range alone {
+		if forms[form] == 0 {
+			t.Errorf("no point of form %q among %v", form, forms)
+		}
+	}
+	if low := curve.Points[len(curve.Points)-1]; knees != 1 || low.Arena > p.Arena || curve.Floor != p.Floor {
+		t.Errorf("%d knees; the lowest is %d bytes of %d; floors are %+v and %+v", knees, low.Arena, p.Arena, curve.Floor, p.Floor)
 	}
 
 	for most, fits := range map[string]bool{"20%": false, "30%": true} {

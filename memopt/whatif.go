@@ -18,12 +18,12 @@ func (m *Model) Frontier() (*planner.Curve, error) {
 	if err != nil {
 		return nil, classify(err)
 	}
-	if other := m.inChunks(m.Config); other != nil {
-		pieces, err := planner.Frontier(other.Graph, other.as(request(other.Config)))
+	for _, other := range m.otherForms(m.Config) {
+		curve, err := planner.Frontier(other.Graph, other.as(request(other.Config)))
 		if err != nil {
 			return nil, classify(err)
 		}
-		c.Join(pieces, "loss in chunks")
+		c.Join(curve, other.told(func(w twice) string { return w.label }, ", "))
 	}
 	return c, nil
 }
@@ -42,15 +42,19 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 		return nil, err
 	}
 	p, err := m.largest(dim, 0)
-	if other := m.inChunks(m.Config); other != nil {
+	best := m
+	for _, other := range m.otherForms(m.Config) {
 		above := int64(0)
 		if err == nil {
 			above = p.Request.Dims[dim]
 		}
 		if q, wrong := other.largest(dim, above); wrong == nil && q != nil {
-			*m, p, err = *other, q, nil
-			p.Warnings = append(p.Warnings, chunked+": that allows more than all scores at once do (--chunk-loss off)")
+			best, p, err = other, q, nil
 		}
+	}
+	if best != m {
+		*m = *best
+		p.Warnings = append(p.Warnings, m.noted()+": that allows more than "+m.plainly())
 	}
 	if err == nil {
 		err = p.Tabulate()

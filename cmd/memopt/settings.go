@@ -30,7 +30,7 @@ func planFlags(more ...cli.Flag) []cli.Flag {
 		setting("optimize", "`NAME` what is done to a forward graph first: off, clean or fuse (default)"),
 		setting("shrink", "`on|off|auto` keep signs, masks and places of values instead of them, where that is exact (default auto: under a budget or at level 2, if it helps)"),
 		setting("chunk-loss", "`on|off|auto` compute the scores of a cross entropy some rows at a time, twice, instead of keeping them (default auto: under a budget, if it helps)"),
-		setting("flash-attention", "`on|off` compute attention by tiles, its scores again for the gradients, instead of keeping probabilities (default off)"),
+		setting("flash-attention", "`on|rows|off|auto` compute attention by tiles, or some queries at a time with the same bits, its scores again for the gradients, instead of keeping probabilities (default auto: rows under a budget, if it helps)"),
 		setting("fuse-chains", "`on|off|auto` run elementwise operators that follow one another as one (default auto: where kernels run)"),
 		setting("lossy", "`TYPE` keep activations as bf16, fp16 or fp8 for the backward pass: gradients are no longer exact (default off)"),
 		setting("loss", "`NAME` the scalar to lower, if several outputs are scalars; or a loss to add: cross-entropy, mse, l1, bce-with-logits, mean, or cross-entropy:OUTPUT"),
