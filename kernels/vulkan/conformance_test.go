@@ -330,16 +330,28 @@ func near(t *testing.T, what string, got, want []*graph.Tensor) {
 		if want[i] == nil {
 			continue
 		}
-		wrong, off := 0, tolerance[want[i].Type]
+		wrong, off, cancelled := 0, tolerance[want[i].Type], 2e-6*meanSize(want[i])
 		for k := range want[i].Len() {
 			a, b := got[i].Float(k), want[i].Float(k)
-			if a != b && !(math.IsNaN(a) && math.IsNaN(b)) && !(math.Abs(a-b) <= 2e-5*(1+math.Abs(b))+off*(0.25+math.Abs(b))) {
+			if a != b && !(math.IsNaN(a) && math.IsNaN(b)) && !(math.Abs(a-b) <= 2e-5*(1+math.Abs(b))+off*(0.25+math.Abs(b))+cancelled) {
 				if wrong++; wrong <= 3 {
 					t.Errorf("%s: output %d, element %d is %v, not %v", what, i, k, a, b)
 				}
 			}
 		}
 	}
+}
+
+// meanSize is the root of the mean square of floats: the roundings of a sum go by
+// the size of what is added up, not by what happens to be left of it.
+func meanSize(x *graph.Tensor) float64 {
+	sum, n := 0.0, 0.0
+	for k := range x.Len() {
+		if v := x.Float(k); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			sum, n = sum+v*v, n+1
+		}
+	}
+	return math.Sqrt(sum / max(n, 1))
 }
 
 // TestRangesOfHalves: what would keep its sums in 16 bits from piece to piece is
