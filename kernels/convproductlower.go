@@ -147,7 +147,7 @@ func (s *convLines) product(m int, a graph.Buffer, line int, sample, samples, ro
 	g.shape, g.sa, g.sb = []int{s.samples, s.groups}, []int{0, m * line}, []int{s.sample, s.group}
 	g.first, g.batches, g.fromB = sample*s.groups, samples*s.groups, -sample*s.sample
 	lines := unwritten(s.lines)
-	g.lines = &lines
+	g.lines, g.ofB = &lines, &s.from
 	return g
 }
 
@@ -169,7 +169,7 @@ func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, 
 		return
 	}
 	outs, taps := volume(c.out), c.inner*volume(c.kernel)
-	line, work := taps, int64(0)
+	line, work, filters := taps, int64(0), w
 	if taps%2 != 0 {
 		rows := c.group * c.outer
 		s := spread{
@@ -184,6 +184,7 @@ func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, 
 	s.table(l)
 	s.parts(l, func(sample, samples, row, rows int) {
 		g := s.product(c.outer, w, line, sample, samples, rows)
+		g.ofA = &filters
 		g.y, g.ldy, g.sy, g.fromY = writes(out), outs, []int{c.group * c.outer * outs, c.outer * outs}, row*c.out[2]
 		if s.width != c.out[2] {
 			g.places = &places{s.width, c.out[2], c.out[2], 1}
@@ -250,6 +251,7 @@ func (c *convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, b
 				}
 				s.parts(l, func(sample, samples, row, rows int) {
 					g := s.product(m, unwritten(turned), line, sample, samples, rows)
+					g.ofA = &w
 					g.y, g.ldy, g.sy = writes(out), ins, []int{c.group * c.inner * ins, c.inner * ins}
 					g.fromY = first*ins + (row*c.stride[1]+py)*c.in[2] + px
 					if s.width != columns || c.stride != ones {
@@ -272,7 +274,7 @@ func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buff
 	add := func(k int, a graph.Buffer, line, fromA, step int, b graph.Buffer, fromB, stepB, ldb int, lines *graph.Buffer, work int64) {
 		g := productOf(c.outer, columns, k, 1, factor{a, 0, line, 1}, factor{b, 0, ldb, 1}, writes(out), 0)
 		g.shape, g.sa, g.sb, g.step = []int{c.group}, []int{step}, []int{stepB}, c.outer*columns
-		g.fromA, g.fromB, g.lines = fromA, fromB, lines
+		g.fromA, g.fromB, g.lines, g.ofA, g.ofB = fromA, fromB, lines, &y, &x
 		if begun {
 			g.goesOn, g.c, g.ci, g.cj, g.cStep = true, rereads(out), columns, 1, g.step
 		}

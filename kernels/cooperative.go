@@ -2,11 +2,12 @@ package kernels
 
 import "memopt/memopt/graph"
 
-// Products of float16 on devices whose subgroups multiply matrices at once. Both
-// factors must hold float16, whatever the kernel sees of them: then nothing is
-// rounded on the way, a product of two is exact in float32, and only the order
-// of the sums is the device's. Float32 is never computed so. It is a matter of the
-// operands' types alone, so a few rows have the bits that they have among others.
+// Products of float16, and convolutions that are products, on devices whose subgroups
+// multiply matrices at once. Both factors must hold float16, whatever the kernel sees
+// of them: then nothing is rounded on the way, a product of two is exact in float32,
+// and only the order of the sums is the device's. Float32 is never computed so. It
+// is a matter of the operands' types alone, so a few rows have the bits that they
+// have among others.
 
 var cooperativeKernel = halved(shader("product-cooperative", "productcooperative.comp"))
 
@@ -15,12 +16,15 @@ const cooperativeSide, cooperativeEach = 2, 2
 
 // cooperates reports whether the products are computed so.
 func (g loweredProduct) cooperates(l *graph.Lowering) bool {
-	return l.Limits.Matrix != [3]int{} && holdsFloat16(l, g.a) && holdsFloat16(l, g.b)
+	return l.Limits.Matrix != [3]int{} && holdsFloat16(l, g.a, g.ofA) && holdsFloat16(l, g.b, g.ofB)
 }
 
-// holdsFloat16 reports whether a buffer is an input of float16, also where its
-// lowering shows it as float32.
-func holdsFloat16(l *graph.Lowering, b graph.Buffer) bool {
+// holdsFloat16 reports whether a buffer, or what it is a copy of, is an input of
+// float16, also where its lowering shows it as float32.
+func holdsFloat16(l *graph.Lowering, b graph.Buffer, of *graph.Buffer) bool {
+	if of != nil {
+		b = *of
+	}
 	return b.Place == graph.PlaceIn && l.Node.In(b.Index).Type == graph.Float16
 }
 

@@ -123,6 +123,7 @@ type loweredProduct struct {
 	goesOn              bool          // C is what the sums begin with; alpha is 1
 	ci, cj, cStep       int           // strides of C, and from one to the next along the batch's last dim
 	lines               *graph.Buffer // nil, or where B's lines begin
+	ofA, ofB            *graph.Buffer // nil, or what a factor that is laid out anew was copied from
 	roomB               bool          // behind the last of an odd number of columns of B
 	places              *places       // nil, or what Y's columns are
 	// spreads: factors may be laid out anew in scratch, from so many bytes on.

@@ -9,11 +9,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// TestConvolutions: those that are large enough to be products do what Eval does,
-// all three sides.
-func TestConvolutions(t *testing.T) {
-	gpu := device(t)
-	own := kernels.Library.Find("memopt", "ConvGradX", 0).Domain
+// convolutionSamples are convolutions large enough to be products, by operator: all
+// three sides.
+func convolutionSamples() map[string][]string {
 	samples := map[string][]string{}
 	for _, c := range []struct{ x, w, y, attrs string }{
 		{"2,16,11,11", "32,16,3,3", "2,32,11,11", "pads=[1, 1, 1, 1]"},                                 // odd lines
@@ -36,23 +34,35 @@ func TestConvolutions(t *testing.T) {
 	}
 	samples["Conv"] = append(samples["Conv"], "f32[1,9,31,31], f32[16,9,3,3], f32[16]; pads=[1, 1, 1, 1]", "f32[2,16,23,23], f32[32,8,3,3], f32[32]; group=2", "f32[2,3,9,9], f32[3,1,7,7], f32[3]; group=3")
 	samples["ConvGradX"] = append(samples["ConvGradX"], "f32[1,32,4,4], f32[32,1830,3,3], i64{1,1830,4,4}; pads=[1, 1, 1, 1]") // some channels at a time
-	for name, texts := range samples {
+	return samples
+}
+
+// convolutionOp is one of their operators, with those samples.
+func convolutionOp(name string, samples []string) *graph.Op {
+	domain := ""
+	if name != "Conv" {
+		domain = kernels.Library.Find("memopt", "ConvGradX", 0).Domain
+	}
+	op := *kernels.Library.Find(domain, name, 0)
+	op.Samples = samples
+	return &op
+}
+
+// TestConvolutions: those that are products do what Eval does.
+func TestConvolutions(t *testing.T) {
+	gpu := device(t)
+	for name, texts := range convolutionSamples() {
 		for _, groups := range []string{vulkan.GroupsAlone, vulkan.GroupsShared} {
 			t.Run(name+"/"+groups, func(t *testing.T) {
-				domain := ""
-				if name != "Conv" {
-					domain = own
-				}
-				op := *kernels.Library.Find(domain, name, 0)
-				op.Samples = texts
 				if groups == vulkan.GroupsShared {
-					op.Samples = texts[:4]
+					texts = texts[:4]
 				}
-				cases, err := kernels.Cases(&op)
+				op := convolutionOp(name, texts)
+				cases, err := kernels.Cases(op)
 				if err != nil {
 					t.Fatal(err)
 				}
-				conform(t, gpu, &op, append(cases[:len(cases):len(cases)], kernels.HalfCases(&op, graph.BFloat16)[:1]...), vulkan.Options{Groups: groups})
+				conform(t, gpu, op, append(cases[:len(cases):len(cases)], kernels.HalfCases(op, graph.BFloat16)[:1]...), vulkan.Options{Groups: groups})
 			})
 		}
 	}

@@ -60,6 +60,17 @@ func TestCooperativeProducts(t *testing.T) {
 	conform(t, gpu, gemm, kernels.HalfCases(gemm, graph.Float16), o)
 }
 
+// TestCooperativeConvolutions: so do convolutions that are products.
+func TestCooperativeConvolutions(t *testing.T) {
+	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
+	for name, texts := range convolutionSamples() {
+		t.Run(name, func(t *testing.T) {
+			op := convolutionOp(name, texts[:3])
+			conform(t, gpu, op, kernels.HalfCases(op, graph.Float16), o)
+		})
+	}
+}
+
 // runProduct is the product of what fill gives by name and place.
 func runProduct(t *testing.T, o vulkan.Options, types, attrs string, a, b [2]int, fill func(name string, i int) float64) *graph.Tensor {
 	t.Helper()

@@ -41,12 +41,13 @@
 // and by a node's types and shapes alone: a value that is computed again has the
 // bits that it had. Nothing of float32 is ever computed from less.
 //
-// cooperative-matrix: products whose factors are both float16 go through matrices
-// that a subgroup multiplies at once (kernels/cooperative.go), summed in float32; a
-// product of two float16 is exact there, so only the order of the sums is the
-// device's own. The operands' types alone decide, not their sizes. Edges are zeros
-// in the group's memory, so no operand is laid out anew. A driver for the processor
-// imitates it, at a fifth to a seventh of the speed, so auto leaves it alone there.
+// cooperative-matrix: products of float16, and convolutions that are products, go
+// through matrices that a subgroup multiplies at once (kernels/cooperative.go),
+// summed in float32; a product of two float16 is exact there, so only the order of
+// the sums is the device's own. The operands' types alone decide, not their sizes.
+// Edges are zeros in the group's memory, so no matrix is laid out anew. A driver for
+// the processor imitates it, at a fifth to a seventh of the speed, so auto leaves it
+// alone there.
 //
 // buffer-addresses: products find their buffers by addresses, not descriptors, which gives
 // the same bits (kernels/addressed.go). On lavapipe 25.0.7 that takes 0.65–1 of the
