@@ -55,6 +55,11 @@
 // lie along the sums, and only there it is done. The validation layer sees nothing
 // through addresses, so under it descriptors stay.
 //
+// Arithmetic in float16 (shaderFloat16) is no path: elementwise kernels of 16-bit
+// floats wait for memory, and it would round at every operation. One operation has
+// the same bits either way. On lavapipe a sum of two takes 0.65 to 0.85 of the time
+// that it takes through float32, and a gate of a dozen operations 2.3 to 3.1 times.
+//
 // # What has no kernel
 //
 // A node whose operator has no Lower, or whose Lower refuses it (Lowering.
