@@ -57,23 +57,21 @@ void main() {
 	uint atB = fromB + z0 * sb[0] + z1 * sb[1] + z2 * sb[2];
 	uint atY = fromY + z0 * sy[0] + z1 * sy[1] + z2 * sy[2];
 	uint column = gl_WorkGroupID.x * COLUMNS, row = gl_WorkGroupID.y * ROWS;
-	// Where a subgroup's fragments begin in the tile; more subgroups than own
-	// something only carry.
+	// Where a subgroup's fragments begin in the tile.
 	uint me = gl_SubgroupID, mine = me * M * N;
 	uint down = me / SIDE * EACH * M, across = me % SIDE * EACH * N;
-	bool owns = me < SIDE * SIDE;
 
 	coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator> sum[EACH][EACH];
 	[[unroll]] for (int i = 0; i < EACH; i++)
 		[[unroll]] for (int j = 0; j < EACH; j++) {
 			sum[i][j] = coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>(0);
 			if (BIAS != 2) continue;
-			for (uint e = gl_SubgroupInvocationID; owns && e < M * N; e += gl_SubgroupSize) {
+			for (uint e = gl_SubgroupInvocationID; e < M * N; e += gl_SubgroupSize) {
 				uint r = row + down + i * M + e / N, s = column + across + j * N + e % N;
 				fragments[mine + e] = r < m && s < n ? c[fromC + z2 * cz + r * ci + s * cj] : 0;
 			}
 			barrier();
-			if (owns) coopMatLoad(sum[i][j], fragments, mine, N, gl_CooperativeMatrixLayoutRowMajor);
+			coopMatLoad(sum[i][j], fragments, mine, N, gl_CooperativeMatrixLayoutRowMajor);
 			barrier();
 		}
 	for (uint p0 = 0; p0 < k; p0 += SLAB) {
@@ -91,7 +89,7 @@ void main() {
 			slabB[p * LINE_B + j] = float16_t(there ? b[atB + line + along] : 0);
 		}
 		barrier();
-		for (uint p = 0; owns && p < SLAB; p += K) {
+		for (uint p = 0; p < SLAB; p += K) {
 			coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> f[EACH];
 			coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> g[EACH];
 			[[unroll]] for (int i = 0; i < EACH; i++) {
@@ -105,9 +103,9 @@ void main() {
 	}
 	[[unroll]] for (int i = 0; i < EACH; i++)
 		[[unroll]] for (int j = 0; j < EACH; j++) {
-			if (owns) coopMatStore(sum[i][j], fragments, mine, N, gl_CooperativeMatrixLayoutRowMajor);
+			coopMatStore(sum[i][j], fragments, mine, N, gl_CooperativeMatrixLayoutRowMajor);
 			barrier();
-			for (uint e = gl_SubgroupInvocationID; owns && e < M * N; e += gl_SubgroupSize) {
+			for (uint e = gl_SubgroupInvocationID; e < M * N; e += gl_SubgroupSize) {
 				uint r = row + down + i * M + e / N, s = column + across + j * N + e % N;
 				if (r >= m || s >= n) continue;
 				float v = alpha * fragments[mine + e];
