@@ -39,6 +39,8 @@ type Options struct {
 	// Range is for tests: how many bytes of a buffer a kernel sees, where the device
 	// shows more.
 	Range int64
+
+	proving bool // this device proves another's fast path
 }
 
 // runBytes is the block that holds what changes with each run.
@@ -55,6 +57,7 @@ type Device struct {
 	ferry    *vk.Block       // nil if the processor sees everything
 	shared   bool            // groups have memory of their own
 	paths    map[string]bool // the fast paths that are taken
+	unproved []string        // why others are not that were wanted
 	memory   Memory
 	crew     *cpu.Crew // of the launches that the processor does; nil if there are none
 
@@ -99,7 +102,7 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
 	d.gpu.Addressed = d.takes(BufferAddresses)
-	for _, step := range []func() error{d.allocate, d.load, d.prepare, d.record} {
+	for _, step := range []func() error{d.prove, d.allocate, d.load, d.prepare, d.record} {
 		if err := step(); err != nil {
 			d.Close()
 			return nil, fmt.Errorf("vulkan: %s: %w", p.Name, err)

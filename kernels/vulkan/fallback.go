@@ -127,7 +127,7 @@ func (d *Device) Fallbacks() (launches int, bytes int64) {
 func (d *Device) Warnings() []string {
 	n, bytes := d.Fallbacks()
 	if n == 0 {
-		return nil
+		return d.unproved
 	}
 	counts := map[string]int{}
 	var reasons []string
@@ -146,5 +146,5 @@ func (d *Device) Warnings() []string {
 		}
 	}
 	slices.Sort(reasons)
-	return []string{fmt.Sprintf("%d of %d launches run on the processor and move %d bytes a step: %s", n, len(d.launches), bytes, strings.Join(reasons, "; "))}
+	return append(slices.Clip(d.unproved), fmt.Sprintf("%d of %d launches run on the processor and move %d bytes a step: %s", n, len(d.launches), bytes, strings.Join(reasons, "; ")))
 }

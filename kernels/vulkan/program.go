@@ -26,16 +26,22 @@ type dispatch struct {
 	reads, writes []span
 }
 
-// prepare asks every node for its dispatches and makes pipelines and sets.
-func (d *Device) prepare() error {
+// limits are what lowerings may ask of the device.
+func (d *Device) limits() graph.Limits {
 	p := d.gpu.Physical
-	limits := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared, Addressed: d.takes(BufferAddresses)}
+	l := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared, Addressed: d.takes(BufferAddresses)}
 	if d.takes(CooperativeMatrix) {
-		limits.Matrix = matrixOf(p)
+		l.Matrix = matrixOf(p)
 	}
 	for i, g := range p.MaxGroups {
-		limits.Groups[i] = int(min(g, 1<<30))
+		l.Groups[i] = int(min(g, 1<<30))
 	}
+	return l
+}
+
+// prepare asks every node for its dispatches and makes pipelines and sets.
+func (d *Device) prepare() error {
+	limits := d.limits()
 	lowered := map[*graph.Node]*graph.Lowering{}
 	lower := func(n *graph.Node) (*graph.Lowering, error) {
 		if lowered[n] == nil {

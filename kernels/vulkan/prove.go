@@ -1,0 +1,170 @@
+package vulkan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// A driver may announce what it does not deliver, and wrong products look like any
+// others. So a path that sums in an order of the device's own is proved when a
+// schedule is opened: a launch that takes it is done with it and without, on numbers
+// made up, by devices of its own, and must come out alike.
+
+// provedPaths are those that want it.
+var provedPaths = []string{CooperativeMatrix}
+
+// proofBytes is what the operands of a launch may have to be the one: the first with
+// no more, or else the smallest.
+const proofBytes = 1 << 20
+
+// prove settles that the paths do what they say. One that does not is left alone, or
+// an error where it was asked for by name.
+func (d *Device) prove() error {
+	for _, path := range provedPaths {
+		if !d.takes(path) || d.options.proving {
+			continue
+		}
+		l, err := d.changedBy(path)
+		if err != nil || l.Node == nil {
+			return err
+		}
+		off, err := d.partsBy(path, l)
+		if err != nil {
+			return fmt.Errorf("proving fast path %s: %w", path, err)
+		}
+		if off == "" {
+			continue
+		}
+		why := fmt.Sprintf("fast path %s does not do here what it says: node %q (%s) gives %s", path, l.Node.Name, l.Node.Op.FullName(), off)
+		if slices.Contains(d.options.FastPaths, path) {
+			return fmt.Errorf("%s; leave it out", why)
+		}
+		d.paths[path] = false
+		d.unproved = append(d.unproved, why+"; it is not taken")
+	}
+	return nil
+}
+
+// changedBy is a launch that other kernels do without a path; without a node there
+// is none.
+func (d *Device) changedBy(path string) (best planner.Launch, err error) {
+	with := d.limits()
+	d.paths[path] = false
+	without := d.limits()
+	d.paths[path] = true
+	least := int64(math.MaxInt64)
+	for _, l := range d.schedule.Launches {
+		bytes := int64(0)
+		for _, r := range slices.Concat(l.In, l.Out) {
+			bytes += r.Bytes
+		}
+		if l.Node == nil || l.Parts != nil || l.Node.Op.Overwrites != nil || bytes >= least {
+			continue
+		}
+		a, err := graph.Lower(l.Node, d.schedule.Binding, with)
+		if err != nil {
+			return best, err
+		}
+		b, err := graph.Lower(l.Node, d.schedule.Binding, without)
+		if err != nil {
+			return best, err
+		}
+		same := func(x, y graph.Dispatch) bool { return x.Kernel == y.Kernel }
+		if a.Refused != "" || b.Refused != "" || slices.EqualFunc(a.Dispatches, b.Dispatches, same) {
+			continue
+		}
+		if best, least = l, bytes; bytes <= proofBytes {
+			break
+		}
+	}
+	return best, nil
+}
+
+// partsBy says where a launch gives something else with a path than without.
+func (d *Device) partsBy(path string, l planner.Launch) (string, error) {
+	s, in := alone(d.schedule.Binding, l)
+	var sides [2][]*graph.Tensor
+	for i, paths := range [][]string{{path}, {FastPathsNone}} {
+		o := d.options
+		o.FastPaths, o.proving, o.Poison, o.Faults = paths, true, false, nil
+		x, err := Open(s, d.gpu.Physical, o)
+		if err != nil {
+			return "", err
+		}
+		defer x.Close()
+		if _, err := x.Run(planner.Run{Inputs: in}); err != nil {
+			return "", err
+		}
+		for _, r := range s.Outputs {
+			y, err := x.Output(r.Value.Name)
+			if err != nil {
+				return "", err
+			}
+			sides[i] = append(sides[i], y)
+		}
+	}
+	for i, y := range sides[0] {
+		if off := offBy(y, sides[1][i]); off != "" {
+			return off, nil
+		}
+	}
+	return "", nil
+}
+
+// alone is a schedule of one launch, and numbers for its inputs.
+func alone(b *graph.Binding, l planner.Launch) (*planner.Schedule, map[string]*graph.Tensor) {
+	s, in := &planner.Schedule{Binding: b}, map[string]*graph.Tensor{}
+	place := func(r planner.Ref, name string, space planner.Space, height *int64) planner.Ref {
+		v := *r.Value
+		v.Name, v.Kind, v.Data = name, graph.Input, nil
+		r.Value, r.Space, r.Offset = &v, space, (*height+63)&^63
+		*height = r.Offset + r.Bytes
+		return r
+	}
+	one := planner.Launch{Node: l.Node, In: slices.Clone(l.In), Out: slices.Clone(l.Out), Scratch: l.Scratch}
+	for i, r := range l.In {
+		if r.Value == nil {
+			continue
+		}
+		one.In[i] = place(r, fmt.Sprint("input ", i), planner.Staging, &s.Staging)
+		s.Fixed = append(s.Fixed, one.In[i])
+		x := graph.NewTensor(r.Value.Type, r.Shape...)
+		if r.Value.Type.IsFloat() {
+			for k := range x.Len() {
+				x.SetFloat(k, float64((k*7919+13*i)%101)/50-1)
+			}
+		}
+		in[one.In[i].Value.Name] = x
+	}
+	for i, r := range l.Out {
+		if r.Value != nil {
+			one.Out[i] = place(r, fmt.Sprint("output ", i), planner.Arena, &s.Arena)
+			s.Outputs = append(s.Outputs, one.Out[i])
+		}
+	}
+	one.Scratch.Space, one.Scratch.Offset = planner.Arena, (s.Arena+63)&^63
+	s.Arena = one.Scratch.Offset + one.Scratch.Bytes
+	s.Launches = []planner.Launch{one}
+	return s, in
+}
+
+// offBy says where values part by more than two places of float16, of their own
+// size and of all together; "" is nowhere.
+func offBy(got, want *graph.Tensor) string {
+	const half = 1.0 / (1 << 9)
+	size := 0.0
+	for i := range want.Len() {
+		size += want.Float(i) * want.Float(i)
+	}
+	size = math.Sqrt(size / float64(max(1, want.Len())))
+	for i := range want.Len() {
+		if x, y := got.Float(i), want.Float(i); x != y && !(math.Abs(x-y) <= half*(math.Abs(y)+size)) {
+			return fmt.Sprintf("%v instead of %v at element %d", x, y, i)
+		}
+	}
+	return ""
+}
