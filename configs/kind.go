@@ -317,9 +317,13 @@ func names(want string) kind[[]string] {
 // someOf is some words as a list, or one that stands alone.
 func someOf(words []string, alone ...string) kind[[]string] {
 	all := choice(slices.Concat(alone, words), nil)
-	k := names(strings.TrimPrefix(all.want, "a string: "))
+	want := strings.TrimPrefix(all.want, "a string: ")
+	k := names(want)
 	list := k.parse
 	k.parse = func(v value) ([]string, error) {
+		if v.json.IsArray() && len(v.json.Array()) == 0 {
+			return nil, v.fail("is empty, need %s", want)
+		}
 		given, err := list(v)
 		for i, s := range given {
 			if err == nil {
@@ -337,7 +341,8 @@ func someOf(words []string, alone ...string) kind[[]string] {
 		return given, nil
 	}
 	k.schema = map[string]any{"anyOf": []any{
-		map[string]any{"type": "array", "items": all.schema, "minItems": 1},
+		map[string]any{"type": "array", "items": choice(words, nil).schema, "minItems": 1},
+		map[string]any{"type": "array", "items": choice(alone, nil).schema, "minItems": 1, "maxItems": 1},
 		map[string]any{"type": "string"},
 	}}
 	return k

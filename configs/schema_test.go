@@ -66,6 +66,10 @@ func init() {
 			a, ok := v.([]any)
 			return !ok || float64(len(a)) >= arg.(float64)
 		},
+		"maxItems": func(arg, v any, _ map[string]any) bool {
+			a, ok := v.([]any)
+			return !ok || float64(len(a)) <= arg.(float64)
+		},
 		"pattern": func(arg, v any, _ map[string]any) bool {
 			s, ok := v.(string)
 			return !ok || regexp.MustCompile(arg.(string)).MatchString(s)
