@@ -34,7 +34,7 @@ func (s *Solver) Trials(r *rand.Rand, limit int64) error {
 			}
 			t.prepare(p)
 			more := !known
-			ok := t.change(e, more)
+			ok := t.change(e, more, math.Inf(1))
 			q := p.clone()
 			if more {
 				q.apply(e, border)

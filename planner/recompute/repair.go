@@ -76,13 +76,13 @@ func (x *search) beside(stage func()) {
 func (x *search) done() bool { return x.ended() || x.extra <= max(x.enough, x.most) }
 
 // try tells what a change makes of a plan that was simulated last, or taken in
-// by another try.
-func (x *search) try(p *plan, c event, more bool) bool {
+// by another try. It reports false if that costs as much as most.
+func (x *search) try(p *plan, c event, more bool, most float64) bool {
 	sim := x.sim
 	if x.trial.walks != sim.walks {
 		x.trial.prepare(*p)
 	}
-	ok := x.trial.change(c, more)
+	ok := x.trial.change(c, more, most)
 	begun := 0
 	if len(p.events) == 0 || p.events[0].at >= x.s.p.Border && c.at >= x.s.p.Border {
 		begun = sim.border.launches
@@ -128,7 +128,7 @@ func (x *search) repair(p *plan, most float64) bool {
 				break
 			}
 			worth := math.Inf(-1)
-			if x.try(p, c.event, true) && x.trial.extra < most {
+			if x.try(p, c.event, true, most) {
 				worth = (area - x.trial.over) / max(x.trial.extra-extra, x.s.unit)
 			}
 			x.worth[c.value] = worth

@@ -61,7 +61,7 @@ func (x *search) rememberOne(p *plan, c saving, extra float64) float64 {
 	if x.trial.walks != x.sim.walks && x.walked != x.sim.walks {
 		x.sim.run(*p, x.limit)
 	}
-	if !x.try(p, c.event, false) || x.trial.peak > x.limit || x.trial.extra >= extra {
+	if !x.try(p, c.event, false, extra) || x.trial.peak > x.limit {
 		return extra
 	}
 	p.remove(c)

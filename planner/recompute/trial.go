@@ -185,12 +185,13 @@ func (t *trial) eachOver(each func(k int32, bytes int64)) {
 }
 
 // change is what the prepared plan comes to with one more thing forgotten (or,
-// if not more, remembered). It reports false if that takes too many launches.
-func (t *trial) change(e event, more bool) bool {
+// if not more, remembered). It reports false if that takes too many launches, or
+// costs as much as most; then bytes are not summed up.
+func (t *trial) change(e event, more bool, most float64) bool {
 	s := t.sim
 	t.launches, t.extra, t.over, t.peak = s.launches, s.extra, s.area, s.peak
 	if int(e.at) >= len(s.p.Cost) {
-		return true
+		return t.extra < most
 	}
 	t.epoch++
 	t.tracks, t.segments, t.removed, t.blocks, t.todo, t.lies = t.tracks[:0], t.segments[:0], t.removed[:0], t.blocks[:0], t.todo[:0], t.lies[:0]
@@ -205,7 +206,7 @@ func (t *trial) change(e event, more bool) bool {
 		there = more && forgotten == 0 || !more && forgotten == 1
 	}
 	if !there {
-		return true
+		return t.extra < most
 	}
 	t.place = e.at
 	k := t.track(e.value)
@@ -223,6 +224,9 @@ func (t *trial) change(e event, more bool) bool {
 		if t.launches > s.most {
 			return false
 		}
+	}
+	if t.extra >= most {
+		return false
 	}
 	t.sum()
 	return true
