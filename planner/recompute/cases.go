@@ -2,6 +2,7 @@ package recompute
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -14,27 +15,40 @@ import (
 // few different ones whatever the case, so what each costs for its bytes is worked
 // out once.
 //
+// What must run again needs room itself. The moment at which the operator with the
+// largest need does, before a later place, is a place like others: what that is made
+// of ran before, and what is read behind the later place is read behind it.
+//
 // The least bound of all cases holds. So the case with the least is looked at
 // further, first place by place, then at several places together, as long as there
 // is work.
 type cases struct {
 	s     *Solver
 	x     *tight // for its numbers
+	limit int64
 	place int32
 	later []int32   // places behind it
 	reads [][]int32 // by later place: large values from before that are read from the one before it up to there; at last, up to the end
-	stage [][]*stage
+	need  []int64   // by operator: bytes for it to run again
+	idle  []int64   // by later place: bytes of what may not be forgotten, from the first place on
+	stage map[question]*stage
 
 	there []large // by case
-	level []int32 // by operator: the first of the later places by which it must run again in the case that was looked at last
+	which int32   // the case that was looked at last
+	level []int32 // by operator: the first of the later places by which it must run again in that
+	prior []bool  // by operator: it ran again before the moment that was looked at last
 	todo  []int32
 	slope []slope
 	key   []byte
 	work  int
 }
 
-// stage is the question what is made again behind a later place for what is read
-// up to another.
+// question is what is made again behind a later place for what is read up to
+// another; or, if there is an operator, behind the moment before that place at which
+// that runs again.
+type question struct{ from, until, op int32 }
+
+// stage is what is known of a question.
 type stage struct {
 	c      *cut
 	room   int64
@@ -65,14 +79,14 @@ func (a outlook) before(b outlook) bool {
 
 const (
 	mostCases = 1 << 22 // operators of a program times cases
-	mostAsked = 1 << 21 // operators that may be looked at for all cases of a limit
+	mostAsked = 5 << 20 // operators that may be looked at for all cases of a limit
 	likely    = 4       // cases that plans are made for
 )
 
 // cases is a bound on the extra cost, and for the cases that promise least, by
 // value, up to which place it stays. It is nothing if there are very many.
 func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (least float64, kept [][]int32) {
-	c := &cases{s: s, x: x, place: at[0].c.at, level: make([]int32, len(s.p.Cost))}
+	c := &cases{s: s, x: x, limit: limit, place: at[0].c.at, stage: map[question]*stage{}, level: make([]int32, len(s.p.Cost)), prior: make([]bool, len(s.p.Cost))}
 	var behind []bounded
 	for _, b := range at[1:] {
 		if b.c.at > c.place && b.bound > 0 && len(behind) < links {
@@ -92,12 +106,10 @@ func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (lea
 		order[i] = int32(j)
 	}
 	c.read()
-	for range c.later {
-		c.stage = append(c.stage, make([]*stage, len(c.later)+1))
-	}
+	c.rooms()
 	var queue heap[outlook]
-	for i, there := range c.there {
-		queue.push(outlook{c.runs(there), int32(i), 0})
+	for i := range c.there {
+		queue.push(outlook{c.runs(int32(i)), int32(i), 0})
 	}
 	for len(queue) > 0 {
 		top := queue.pop()
@@ -105,11 +117,11 @@ func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (lea
 			queue.push(top)
 			break
 		}
-		once := c.runs(c.there[top.which])
+		once := c.runs(top.which)
 		if int(top.steps) < len(order) {
-			top.least = max(top.least, once+c.again(order[top.steps], int32(len(c.later)), limit))
+			top.least = max(top.least, once+c.twice(order[top.steps], int32(len(c.later))))
 		} else {
-			top.least = max(top.least, once+c.chain(limit))
+			top.least = max(top.least, once+c.chain())
 		}
 		top.steps++
 		queue.push(top)
@@ -198,9 +210,11 @@ func (c *cases) read() {
 	}
 }
 
-// runs is what must run again behind the place if only some large values are
-// there, and notes by which later place.
-func (c *cases) runs(there large) (cost float64) {
+// runs is what must run again behind the place in a case, and notes by which later
+// place.
+func (c *cases) runs(which int32) (cost float64) {
+	there := c.there[which]
+	c.which = which
 	for op := range c.level {
 		c.level[op] = never
 	}
@@ -223,25 +237,84 @@ func (c *cases) runs(there large) (cost float64) {
 	return cost
 }
 
+// rooms works out what operators need to run again, and what is there whatever is
+// forgotten between the place and each later one.
+func (c *cases) rooms() {
+	p := c.s.p
+	c.need = make([]int64, len(p.Cost))
+	for op := range c.place {
+		if !p.Again[op] {
+			continue
+		}
+		c.need[op] = p.Work[op]
+		for i, v := range p.Outputs.Of(op) {
+			if i > 0 || len(p.Over.Of(op)) == 0 {
+				c.need[op] += p.Bytes[v]
+			}
+		}
+		for _, v := range p.Inputs.Of(op) {
+			if c.s.may(v) {
+				c.need[op] += p.Bytes[v]
+			}
+		}
+	}
+	least, from := int64(math.MaxInt64), c.place+1
+	for _, at := range c.later {
+		for ; from <= at; from++ {
+			least = min(least, c.x.idle[from])
+		}
+		c.idle = append(c.idle, least)
+	}
+}
+
 // chain is what runs twice at least, by all later places together.
-func (c *cases) chain(limit int64) float64 {
+func (c *cases) chain() float64 {
 	n := len(c.later)
 	behind := make([]float64, n+1)
 	for j := n - 1; j >= 0; j-- {
 		for k := j + 1; k <= n; k++ {
-			behind[j] = max(behind[j], behind[k], c.again(int32(j), int32(k), limit)+behind[k])
+			behind[j] = max(behind[j], behind[k], c.twice(int32(j), int32(k))+behind[k])
 		}
 	}
 	return behind[0]
 }
 
-// again is what must run again behind a later place for what is read up to
-// another, besides what must run once.
-func (c *cases) again(from, until int32, limit int64) float64 {
-	g := c.stage[from][until]
+// twice is what must run again for what is read from a later place up to another,
+// besides what must run once: behind the place, or behind the moment before it that
+// needs most room.
+func (c *cases) twice(from, until int32) float64 {
+	least := c.again(question{from, until, -1}, func(op int32) bool { return c.level[op] > from && c.level[op] < never })
+	op := int32(-1)
+	for o, l := range c.level[:c.place] {
+		if l == from && (op < 0 || c.need[o] >= c.need[op]) {
+			op = int32(o)
+		}
+	}
+	if c.work += len(c.level) / 8; op < 0 || c.limit-c.need[op]-c.idle[from] >= c.stage[question{from, until, -1}].room {
+		return least
+	}
+	clear(c.prior)
+	c.prior[op] = true
+	c.todo = append(c.todo[:0], c.s.p.Inputs.Of(op)...)
+	for len(c.todo) > 0 {
+		v := c.todo[len(c.todo)-1]
+		c.todo = c.todo[:len(c.todo)-1]
+		b, o := c.x.bit[v], c.s.sim.maker[v]
+		if b < 0 || c.there[c.which].has(b) || c.prior[o] {
+			continue
+		}
+		c.prior[o] = true
+		c.todo = append(c.todo, c.s.p.Inputs.Of(o)...)
+	}
+	return max(least, c.again(question{from, until, op}, func(op int32) bool { return !c.prior[op] && c.level[op] < never }))
+}
+
+// again is what must run again that does not run for nothing.
+func (c *cases) again(q question, nothing func(op int32) bool) float64 {
+	g := c.stage[q]
 	if g == nil {
-		g = c.newStage(from, until, limit)
-		c.stage[from][until] = g
+		g = c.newStage(q)
+		c.stage[q] = g
 	}
 	bytes, cost := int64(0), int64(0)
 	c.slope = c.slope[:0]
@@ -251,7 +324,7 @@ func (c *cases) again(from, until int32, limit int64) float64 {
 			if i%8 == 0 {
 				c.key = append(c.key, 0)
 			}
-			if l := c.level[op]; l > from && l < never {
+			if nothing(op) {
 				c.key[len(c.key)-1] |= 1 << (i % 8)
 			}
 		}
@@ -289,18 +362,24 @@ func (c *cases) again(from, until int32, limit int64) float64 {
 const hullError = 1e-9
 
 // newStage makes a cut, with its parts one by one.
-func (c *cases) newStage(from, until int32, limit int64) *stage {
-	end := int32(len(c.s.p.Cost))
-	if int(until) < len(c.later) {
-		end = c.later[until]
+func (c *cases) newStage(q question) *stage {
+	from, until := c.later[q.from], int32(len(c.s.p.Cost))
+	if int(q.until) < len(c.later) {
+		until = c.later[q.until]
 	}
-	k := c.s.newCut(c.later[from], end)
+	var k *cut
+	if q.op < 0 {
+		k = c.s.newCut(from, until)
+	} else {
+		k = c.moment(q.op, from, until)
+		k.fixed += c.idle[q.from]
+	}
 	c.work += foldedAt * len(k.values)
 	heavy := int64(1)
 	for _, v := range k.value {
 		heavy = max(heavy, v.bytes)
 	}
-	g := &stage{c: k, room: limit - k.fixed, price: min(2*units, float64(forbidden)/float64(heavy)), bounds: map[string][]choice{}}
+	g := &stage{c: k, room: c.limit - k.fixed, price: min(2*units, float64(forbidden)/float64(heavy)), bounds: map[string][]choice{}}
 	first := make([]int32, len(k.kinds)) // of each kind's parts
 	kind := make([]int32, len(k.value))
 	for i := range k.kinds {
@@ -320,6 +399,31 @@ func (c *cases) newStage(from, until int32, limit int64) *stage {
 	return g
 }
 
+// moment is the cut at which an operator runs again, and what is read from a later
+// place on up to another. What is made in between is there for nothing.
+func (c *cases) moment(op, from, until int32) *cut {
+	s, p := c.s, c.s.p
+	k := s.emptyCut(from)
+	k.fixed = c.need[op]
+	for _, v := range p.Inputs.Of(op) {
+		s.stain(v, free)
+	}
+	for _, v := range p.Outputs.Of(op) {
+		s.stain(v, free)
+	}
+	for v, x := range s.spans {
+		switch v := int32(v); {
+		case s.sim.maker[v] < 0 || s.place[v] != 0 || x.made < c.place && s.may(v) && !s.readBetween(v, from, until):
+		case x.made >= c.place || !s.may(v) && x.last > c.place:
+			s.stain(v, free)
+		case s.may(v):
+			s.ask(k, v)
+		}
+	}
+	s.finish(k)
+	return k
+}
+
 // opsOf is how many operators the part of some folded values has.
 func (c *cut) opsOf(begin, end int32) int32 {
 	last := c.value[begin].maker
@@ -335,8 +439,14 @@ func (c *cut) opsOf(begin, end int32) int32 {
 func (c *cut) hull(kind int, most float64, free func(i int) bool) []choice {
 	begin, end := c.part(kind)
 	n, ops := end-begin, c.opsOf(begin, end)
+	first := c.value[begin].maker
+	made := c.ops[first-2-int32(len(c.value)):][:ops]
+	edges := int(2*n + ops)
+	for _, op := range made {
+		edges += len(op.asks)
+	}
 	var net network
-	net.reset(int(2+n+ops), int(2*n)+int(ops)*(1+int(n)))
+	net.reset(int(2+n+ops), edges)
 	prices := make([]int64, ops)
 	keep := make([]int32, n)
 	for i := range n {
@@ -344,17 +454,17 @@ func (c *cut) hull(kind int, most float64, free func(i int) bool) []choice {
 		if v.needed {
 			net.edge(source, 2+i, endless)
 		}
-		keep[i] = net.edge(2+i, 2+n+v.maker-c.value[begin].maker, 0)
+		keep[i] = net.edge(2+i, 2+n+v.maker-first, 0)
 	}
-	for o := range ops {
-		op := c.ops[c.value[begin].maker-2-int32(len(c.value))+o]
-		if prices[o] = op.price; op.price < endless && free(int(o)) {
+	for o, op := range made {
+		vertex := 2 + n + int32(o)
+		if prices[o] = op.price; op.price < endless && free(o) {
 			prices[o] = 0
 		}
-		net.edge(2+n+o, sink, prices[o])
+		net.edge(vertex, sink, prices[o])
 		for _, in := range op.asks {
 			if in >= begin && in < end { // not what is common to many parts
-				net.edge(2+n+o, 2+in-begin, endless)
+				net.edge(vertex, 2+in-begin, endless)
 			}
 		}
 	}
@@ -368,7 +478,7 @@ func (c *cut) hull(kind int, most float64, free func(i int) bool) []choice {
 		reach := net.reach()
 		for i := range n {
 			v := c.value[begin+i]
-			if reach[2+i] && !reach[2+n+v.maker-c.value[begin].maker] {
+			if reach[2+i] && !reach[2+n+v.maker-first] {
 				x.bytes += v.bytes
 				value += float64(capacity(price, v.bytes))
 			}

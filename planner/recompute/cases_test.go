@@ -61,6 +61,8 @@ func TestNearFloor(t *testing.T) {
 		{"gpt2-6L-decomp", 41, 0.1},
 		{"bert-6L", 33, 1},
 		{"bert-6L-decomp", 34, 1},
+		{"bert-6L-decomp", 33, 1},
+		{"gpt2-6L-decomp", 40, 0.2},
 	} {
 		p := readJoint(t, row.model)
 		s, err := recompute.New(p)

@@ -58,41 +58,59 @@ func spans(p *Problem) []span {
 // operators before another place and that one.
 func (s *Solver) newCut(at, until int32) *cut {
 	p := s.p
-	c := &cut{at: at, fixed: p.Work[at], envelopes: map[rounding]*envelope{}}
-	for _, v := range s.stained {
-		s.place[v] = 0
-	}
-	s.stained = s.stained[:0]
-	const free = -1
-	stain := func(v, to int32) {
-		s.place[v] = to
-		s.stained = append(s.stained, v)
-	}
+	c := s.emptyCut(at)
+	c.fixed = p.Work[at]
 	for _, v := range p.Inputs.Of(at) {
-		stain(v, free)
+		s.stain(v, free)
 		c.fixed += p.Bytes[v]
 	}
 	for i, v := range p.Outputs.Of(at) {
-		stain(v, free)
+		s.stain(v, free)
 		if i > 0 || len(p.Over.Of(at)) == 0 {
 			c.fixed += p.Bytes[v]
 		}
-	}
-	add := func(v int32) {
-		c.values = append(c.values, v)
-		stain(v, int32(len(c.values)))
 	}
 	for _, v := range s.alive(at) {
 		if s.place[v] != 0 || s.may(v) && !s.readBetween(v, at, until) {
 			continue
 		}
 		if s.may(v) {
-			add(v)
+			s.ask(c, v)
 			continue
 		}
-		stain(v, free)
+		s.stain(v, free)
 		c.fixed += p.Bytes[v]
 	}
+	s.finish(c)
+	return c
+}
+
+// free is the place of a value that is there for nothing.
+const free = -1
+
+// emptyCut begins a cut that asks for nothing yet.
+func (s *Solver) emptyCut(at int32) *cut {
+	for _, v := range s.stained {
+		s.place[v] = 0
+	}
+	s.stained = s.stained[:0]
+	return &cut{at: at, envelopes: map[rounding]*envelope{}}
+}
+
+func (s *Solver) stain(v, to int32) {
+	s.place[v] = to
+	s.stained = append(s.stained, v)
+}
+
+// ask adds a value to those in question.
+func (s *Solver) ask(c *cut, v int32) {
+	c.values = append(c.values, v)
+	s.stain(v, int32(len(c.values)))
+}
+
+// finish adds what those are made of, and makes the network.
+func (s *Solver) finish(c *cut) {
+	p := s.p
 	c.needed = int32(len(c.values))
 	var first []int32 // by place in values: the first with the same maker
 	for i := int32(0); int(i) < len(c.values); i++ {
@@ -107,7 +125,7 @@ func (s *Solver) newCut(at, until int32) *cut {
 		}
 		for _, v := range p.Inputs.Of(op) {
 			if s.place[v] == 0 {
-				add(v)
+				s.ask(c, v)
 			}
 		}
 	}
@@ -115,7 +133,6 @@ func (s *Solver) newCut(at, until int32) *cut {
 		s.met[s.sim.maker[v]] = 0
 	}
 	c.folding = s.fold(c, first)
-	return c
 }
 
 // foldedAt is about how many looks at an edge it takes to fold a value.

@@ -109,18 +109,20 @@ func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (al
 		}
 		return least
 	}
-	begin, least := s.sim.work, math.Inf(1)
+	until, least := s.sim.work+work, math.Inf(1)
 	ways, best := weighings, weighings[0]
-	for _, stays := range cases {
+	for i, stays := range cases {
 		for _, w := range ways {
-			if s.sim.work-begin > work || least <= most {
+			if s.sim.work > until || least <= most {
 				break
 			}
 			if cost := walk(w, stays); cost < least {
 				least, best = cost, w
 			}
 		}
-		ways = []weighing{best}
+		if i == 0 {
+			ways, until = []weighing{best}, s.sim.work+work/2
+		}
 	}
 	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
 	plans = slices.CompactFunc(plans, func(a, b found) bool { return a.extra == b.extra })

@@ -157,15 +157,13 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 			x.descend(walks, true, 0.5)
 			x.explore(walks[:min(explored, len(walks))], 0.7)
 		}
-		if len(e.stays) > 0 {
-			x.beside(func() { walks = s.evictions(limit, work/4, most, e.stays) })
-			improve()
-		}
-		if x.best.gone == nil || len(e.stays) == 0 {
-			x.beside(func() {
-				walks = s.evictions(limit, work/4, most, [][]int32{nil})
+		x.beside(func() {
+			if walks = s.evictions(limit, work/4, most, slices.Concat([][]int32{nil}, e.stays)); len(e.stays) == 0 {
 				improve()
-			})
+			}
+		})
+		if len(e.stays) > 0 {
+			improve()
 		}
 	}
 	x.swap(0.4)
