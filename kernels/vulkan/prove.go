@@ -14,7 +14,7 @@ import (
 // schedule is opened: a launch that takes it is done with it and without, on numbers
 // made up, by devices of its own, and must come out alike.
 
-// provedPaths are those that want it.
+// provedPaths are those that want it. What they change sees float16.
 var provedPaths = []string{CooperativeMatrix}
 
 // proofBytes is what the operands of a launch may have to be the one: the first with
@@ -62,7 +62,8 @@ func (d *Device) changedBy(path string) (best planner.Launch, err error) {
 		for _, r := range slices.Concat(l.In, l.Out) {
 			bytes += r.Bytes
 		}
-		if l.Node == nil || l.Parts != nil || l.Node.Op.Overwrites != nil || bytes >= least {
+		seen := slices.ContainsFunc(l.In, func(r planner.Ref) bool { return r.Value != nil && r.Value.Type == graph.Float16 })
+		if !seen || l.Node == nil || l.Parts != nil || l.Node.Op.Overwrites != nil || bytes >= least {
 			continue
 		}
 		a, err := graph.Lower(l.Node, d.schedule.Binding, with)
