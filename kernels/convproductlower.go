@@ -54,11 +54,10 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 	// Of the rows that taps see, each step-th is in one plane.
 	far := max(0, down.n-1) * max(down.dilation, -down.dilation)
 	s.turns, s.span = min(down.step, far+1), far/down.step
-	// No more than a part of the image, or little, so that it is never what takes the
-	// memory. Rows of taps that lie far from one another would have all rows between
-	// them there.
-	const part, little, fewest = 6, 1 << 16, 2
-	most := min(spreadBytes/4, max(little, samples*groups*channels*size[0]*size[1]/part))
+	// No more than a part of the image, so that it is never what takes the memory. Rows
+	// of taps that lie far from one another would have all rows between them there.
+	const part, fewest = 6, 2
+	most := min(spreadBytes/4, samples*groups*channels*size[0]*size[1]/part)
 	column := max(1, groups*channels*across.n*s.width)
 	if n := s.turns * (s.span + fewest); n*column > most && n > down.n*fewest {
 		s.apart, s.turns, s.span = true, down.n, 0
