@@ -17,7 +17,7 @@ const (
 const convTile = 16
 
 // append computes one side into output out: channels that stand alone by their own
-// kernel, what is large by products, and the rest, also what has depth, tap by tap.
+// kernel, what is large by products, and the rest tap by tap.
 func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
 	if l.Out[out].Len() == 0 {
 		return

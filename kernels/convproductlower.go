@@ -6,18 +6,23 @@ import "memopt/memopt/graph"
 // image, place after place, is a line of the other. Lines of taps that lie above
 // one another are one line, some places apart, so an image is laid out once for
 // each column of taps, some rows of it at a time, and a table says where a tap's
-// line begins. Lines have even lengths: what lies behind an odd one is computed,
-// and not stored.
+// line begins. Where places have depth, each slice of them is an image of its own,
+// which sees more channels: one for each tap along the depth. Lines have even
+// lengths: what lies behind an odd one is computed, and not stored.
 
 var linesKernel = shader("lines", "lines.comp")
 
-// convWork is the multiplications from which that pays.
-const convWork = 1 << 20
+// convWork is the multiplications from which that pays: more where there are few
+// places, of which tiles stay empty.
+const (
+	convWork  = 1 << 17
+	fewPlaces = 64
+)
 
-// paysAsProducts reports whether it does; what has depth is left out.
+// paysAsProducts reports whether it does.
 func (c *convolution) paysAsProducts() bool {
 	work := c.n * c.group * c.outer * c.inner * volume(c.kernel) * volume(c.out)
-	return work >= convWork && (c.flat() || c.pointwise())
+	return work >= 8*convWork || work >= convWork && volume(c.out) >= fewPlaces
 }
 
 // flat reports whether it has no depth.
@@ -36,49 +41,56 @@ type convLines struct {
 	from            graph.Buffer
 	samples, groups int
 	channels        int    // of a group
-	size            [2]int // of what is seen
-	down, across    axisTaps
-	places          [2]int // rows and columns of those who see
+	size            [3]int // of what is seen
+	axes            [3]axisTaps
+	places          [3]int // slices, rows and columns of those who see
 	turns, span     int    // planes of a column of taps, and rows that the lowest sees below the highest
 	apart           bool   // each row of taps has planes of its own
 	rows, width     int    // rows at a time, and places of a row with the room behind them
-	group, sample   int    // elements from one to the next
+	group, slice    int    // elements from one to the next
 	lines, laid     graph.Buffer
-	slots           int // samples at a time
+	slots           int // slices at a time
 }
 
 // newConvLines lays out in scratch, from so many bytes on: the table, and planes.
-func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channels int, size [2]int, down, across axisTaps, places [2]int, work int64) *convLines {
-	s := &convLines{from: from, samples: samples, groups: groups, channels: channels, size: size, down: down, across: across, places: places}
-	s.width = places[1] + places[1]%2
+func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channels int, size [3]int, axes [3]axisTaps, places [3]int, work int64) *convLines {
+	s := &convLines{from: from, samples: samples, groups: groups, channels: channels, size: size, axes: axes, places: places}
+	down, across := axes[1], axes[2]
+	s.width = places[2] + places[2]%2
 	// Of the rows that taps see, each step-th is in one plane.
 	far := max(0, down.n-1) * max(down.dilation, -down.dilation)
 	s.turns, s.span = min(down.step, far+1), far/down.step
 	// No more than a part of the image, so that it is never what takes the memory. Rows
 	// of taps that lie far from one another would have all rows between them there.
 	const part, fewest = 6, 2
-	most := min(spreadBytes/4, samples*groups*channels*size[0]*size[1]/part)
-	column := max(1, groups*channels*across.n*s.width)
+	most := min(spreadBytes/4, samples*groups*channels*volume(size)/part)
+	column := max(1, groups*s.seen()*across.n*s.width)
 	if n := s.turns * (s.span + fewest); n*column > most && n > down.n*fewest {
 		s.apart, s.turns, s.span = true, down.n, 0
 	}
 	planes := across.n * s.turns
 	row := max(1, s.turns*column)
-	s.rows = min(places[0], max(fewest, most/row-s.span))
-	s.rows = ceilDiv(places[0], ceilDiv(places[0], s.rows))
-	s.group = channels * planes * s.plane()
-	s.sample = groups * s.group
-	if s.slots = 1; s.rows == places[0] {
-		s.slots = min(samples, max(1, most/max(1, s.sample)))
+	s.rows = min(places[1], max(fewest, most/row-s.span))
+	s.rows = ceilDiv(places[1], ceilDiv(places[1], s.rows))
+	s.group = s.seen() * planes * s.plane()
+	s.slice = groups * s.group
+	if s.slots = 1; s.rows == places[1] {
+		s.slots = min(s.slices(), max(1, most/max(1, s.slice)))
 	}
 	s.lines = scratch(work, int64(4*s.taps()), true)
-	s.laid = scratch(aligned(work+s.lines.Bytes), int64(4*s.slots*s.sample), true)
+	s.laid = scratch(aligned(work+s.lines.Bytes), int64(4*s.slots*s.slice), true)
 	l.Scratch = max(l.Scratch, s.laid.At+s.laid.Bytes)
 	return s
 }
 
+// slices are those of all samples.
+func (s *convLines) slices() int { return s.samples * s.places[0] }
+
+// seen are the channels of a group that a slice sees.
+func (s *convLines) seen() int { return s.channels * s.axes[0].n }
+
 // taps are those of all channels of a group.
-func (s *convLines) taps() int { return s.channels * s.down.n * s.across.n }
+func (s *convLines) taps() int { return s.seen() * s.axes[1].n * s.axes[2].n }
 
 func (s *convLines) plane() int { return (s.rows + s.span) * s.width }
 
@@ -90,11 +102,12 @@ func (s *convLines) table(l *graph.Lowering) {
 	if s.taps() == 0 {
 		return
 	}
-	column, dilation, step := s.across.n*s.plane(), s.down.dilation, s.down.step
+	down, across := s.axes[1], s.axes[2]
+	column, dilation, step := across.n*s.plane(), down.dilation, down.step
 	if s.apart {
 		dilation, step = 1, s.turns
 	}
-	push := append(words(l, s.taps(), s.down.n, s.across.n, s.belowHighest()), uint32(int32(dilation)))
+	push := append(words(l, s.taps(), down.n, across.n, s.belowHighest()), uint32(int32(dilation)))
 	push = append(push, words(l, step, s.turns*column, column, s.width, s.plane())...)
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: linesKernel, Push: push, Buffers: []graph.Buffer{s.lines}, Groups: inLine(l, ceilDiv(s.taps(), 64)),
@@ -106,45 +119,46 @@ func (s *convLines) belowHighest() int {
 	if s.apart {
 		return 0
 	}
-	return max(0, -s.down.dilation*(s.down.n-1))
+	return max(0, -s.axes[1].dilation*(s.axes[1].n-1))
 }
 
-// parts calls f for parts of the samples and rows, when what they see is laid out.
-func (s *convLines) parts(l *graph.Lowering, f func(sample, samples, row, rows int)) {
-	for sample := 0; sample < s.samples; sample += s.slots {
-		samples := min(s.slots, s.samples-sample)
-		for row := 0; row < s.places[0]; row += s.rows {
+// parts calls f for parts of the slices and rows, when what they see is laid out.
+func (s *convLines) parts(l *graph.Lowering, f func(slice, slices, row, rows int)) {
+	for slice := 0; slice < s.slices(); slice += s.slots {
+		slices := min(s.slots, s.slices()-slice)
+		for row := 0; row < s.places[1]; row += s.rows {
 			if s.taps() > 0 {
-				s.layOut(l, sample, samples, row)
+				s.layOut(l, slice, slices, row)
 			}
-			f(sample, samples, row, min(s.rows, s.places[0]-row))
+			f(slice, slices, row, min(s.rows, s.places[1]-row))
 		}
 	}
 }
 
-func (s *convLines) layOut(l *graph.Lowering, sample, samples, row int) {
-	top := s.down.shift + row*s.down.step - s.belowHighest()
-	image, turn := s.size[0]*s.size[1], 1
+func (s *convLines) layOut(l *graph.Lowering, slice, slices, row int) {
+	deep, down, across := s.axes[0], s.axes[1], s.axes[2]
+	top := down.shift + row*down.step - s.belowHighest()
+	image, turn := volume(s.size), 1
 	if s.apart {
-		turn = s.down.dilation
+		turn = down.dilation
 	}
 	x := spread{
-		to: s.laid, from: s.from, shape: []int{s.samples}, sx: []int{s.groups * s.channels * image}, first: sample, slots: samples,
+		to: s.laid, from: s.from, shape: []int{s.samples, s.places[0]}, sx: []int{s.groups * s.channels * image, 0}, first: slice, slots: slices,
 		channels: s.groups * s.channels, channel: image,
-		taps: [3]int{1, s.turns, s.across.n}, step: [3]int{0, s.down.step, s.across.step}, dilation: [3]int{0, turn, s.across.dilation},
-		shift: [3]int{0, top, s.across.shift}, size: [3]int{1, s.size[0], s.size[1]}, strides: [3]int{0, s.size[1], 1},
-		rows: s.rows + s.span, whole: s.places[1], width: s.width,
+		taps: [3]int{deep.n, s.turns, across.n}, step: [3]int{deep.step, down.step, across.step}, dilation: [3]int{deep.dilation, turn, across.dilation},
+		shift: [3]int{deep.shift, top, across.shift}, size: s.size, strides: [3]int{s.size[1] * s.size[2], s.size[2], 1},
+		rows: s.rows + s.span, whole: s.places[2], width: s.width,
 	}
 	x.append(l)
 }
 
 // product is a matrix, its rows so many elements apart, times what some rows of
 // places see.
-func (s *convLines) product(m int, a graph.Buffer, line int, sample, samples, rows int) loweredProduct {
+func (s *convLines) product(m int, a graph.Buffer, line int, slice, slices, rows int) loweredProduct {
 	g := loweredProduct{layout: layout{m: m, n: rows * s.width, k: s.taps()}, alpha: 1, a: a, b: unwritten(s.laid), c: unwritten(s.laid)}
 	g.layout.a.i, g.layout.a.p, g.layout.b.i = line, 1, 1
-	g.shape, g.sa, g.sb = []int{s.samples, s.groups}, []int{0, m * line}, []int{s.sample, s.group}
-	g.first, g.batches, g.fromB = sample*s.groups, samples*s.groups, -sample*s.sample
+	g.shape, g.sa, g.sb = []int{s.samples, s.places[0], s.groups}, []int{0, 0, m * line}, []int{s.slice * s.places[0], s.slice, s.group}
+	g.first, g.batches, g.fromB = slice*s.groups, slices*s.groups, -slice*s.slice
 	lines := unwritten(s.lines)
 	g.lines, g.ofB = &lines, &s.from
 	return g
@@ -179,12 +193,12 @@ func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, 
 		s.append(l)
 		w, line, work = unwritten(s.to), s.width, s.to.Bytes
 	}
-	s := newConvLines(l, x, c.n, c.group, c.inner, [2]int(c.in[1:]), c.axis(1), c.axis(2), [2]int(c.out[1:]), aligned(work))
+	s := newConvLines(l, x, c.n, c.group, c.inner, c.in, c.axes(), c.out, aligned(work))
 	s.table(l)
-	s.parts(l, func(sample, samples, row, rows int) {
-		g := s.product(c.outer, w, line, sample, samples, rows)
+	s.parts(l, func(slice, slices, row, rows int) {
+		g := s.product(c.outer, w, line, slice, slices, rows)
 		g.ofA = &filters
-		g.y, g.ldy, g.sy, g.fromY = writes(out), outs, []int{c.group * c.outer * outs, c.outer * outs}, row*c.out[2]
+		g.y, g.ldy, g.sy, g.fromY = writes(out), outs, []int{c.group * c.outer * outs, c.out[1] * c.out[2], c.outer * outs}, row*c.out[2]
 		if s.width != c.out[2] {
 			g.places = &places{s.width, c.out[2], c.out[2], 1}
 		}
@@ -197,6 +211,8 @@ func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, 
 func (c *convolution) axis(d int) axisTaps {
 	return axisTaps{c.kernel[d], c.stride[d], c.dilation[d], -c.pad[d]}
 }
+
+func (c *convolution) axes() [3]axisTaps { return [3]axisTaps{c.axis(0), c.axis(1), c.axis(2)} }
 
 // biasOf adds input bias, a number for each row of a group, if that is not negative.
 func (g *loweredProduct) biasOf(bias, rows int) {
@@ -223,45 +239,56 @@ func (c *convolution) productIn(l *graph.Lowering, out int, y, w graph.Buffer, b
 		c.pointwiseProduct(l, out, c.inner, c.outer, factor{w, 0, 1, c.inner}, y, bias)
 		return
 	}
-	ins, taps := volume(c.in), volume(c.kernel)
-	for py := range c.stride[1] {
-		for px := range c.stride[2] {
-			rows, ky, nextY, down := c.phaseTaps(1, py)
-			columns, kx, nextX, across := c.phaseTaps(2, px)
-			if rows*columns == 0 {
-				continue
-			}
-			// The filters with the channels of x as rows, some of those at a time.
-			line := roomy(c.outer * down.n * across.n)
-			most := c.inner
-			if c.group == 1 {
-				most = partOf(c.inner, 2*spreadBytes/4/line, productTiles[0].rows)
-			}
-			turned := scratch(0, int64(4*c.group*most*line), true)
-			s := newConvLines(l, y, c.n, c.group, c.outer, [2]int(c.out[1:]), down, across, [2]int{rows, columns}, aligned(turned.Bytes))
-			s.table(l)
-			for first := 0; first < c.inner; first += most {
-				m := min(most, c.inner-first)
-				if s.taps() > 0 {
-					box, st := mergeStrides([]int{c.group, m, c.outer, down.n, across.n},
-						[]int{c.outer * c.inner * taps, taps, c.inner * taps, nextY * c.kernel[2], nextX},
-						[]int{m * line, line, down.n * across.n, across.n, 1})
-					lowerBox(l, 4, []graph.Buffer{turned, w}, nil, box, st[0], st[1], first*taps+ky*c.kernel[2]+kx, 0)
-				}
-				s.parts(l, func(sample, samples, row, rows int) {
-					g := s.product(m, unwritten(turned), line, sample, samples, rows)
-					g.ofA = &w
-					g.y, g.ldy, g.sy = writes(out), ins, []int{c.group * c.inner * ins, c.inner * ins}
-					g.fromY = first*ins + (row*c.stride[1]+py)*c.in[2] + px
-					if s.width != columns || c.stride != ones {
-						g.places = &places{s.width, columns, c.stride[1] * c.in[2], c.stride[2]}
-					}
-					g.biasOf(bias, c.inner)
-					g.fromC = first
-					g.dispatch(l)
-				})
+	for p := range volume(c.stride) {
+		c.phaseIn(l, out, y, w, bias, [3]int{p / c.stride[2] / c.stride[1], p / c.stride[2] % c.stride[1], p % c.stride[2]})
+	}
+}
+
+// phaseIn is the places of x at a phase of each stride.
+func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bias int, phase [3]int) {
+	var size, first, apart [3]int
+	var axes [3]axisTaps
+	for d := range axes {
+		size[d], first[d], apart[d], axes[d] = c.phaseTaps(d, phase[d])
+	}
+	if volume(size) == 0 {
+		return
+	}
+	// The filters with the channels of x as rows, some of those at a time.
+	ins, taps, plane := volume(c.in), volume(c.kernel), axes[1].n*axes[2].n
+	met := axes[0].n * plane
+	line := roomy(c.outer * met)
+	most := c.inner
+	if c.group == 1 {
+		most = partOf(c.inner, 2*spreadBytes/4/line, productTiles[0].rows)
+	}
+	turned := scratch(0, int64(4*c.group*most*line), true)
+	s := newConvLines(l, y, c.n, c.group, c.outer, c.out, axes, size, aligned(turned.Bytes))
+	s.table(l)
+	for channel := 0; channel < c.inner; channel += most {
+		m := min(most, c.inner-channel)
+		if met > 0 {
+			for t := range axes[0].n {
+				z := first[0] + t*apart[0]
+				from := channel*taps + (z*c.kernel[1]+first[1])*c.kernel[2] + first[2]
+				box, st := mergeStrides([]int{c.group, m, c.outer, axes[1].n, axes[2].n},
+					[]int{c.outer * c.inner * taps, taps, c.inner * taps, apart[1] * c.kernel[2], apart[2]},
+					[]int{m * line, line, met, axes[2].n, 1})
+				lowerBox(l, 4, []graph.Buffer{turned, w}, nil, box, st[0], st[1], from, t*plane)
 			}
 		}
+		s.parts(l, func(slice, slices, row, rows int) {
+			g := s.product(m, unwritten(turned), line, slice, slices, rows)
+			g.ofA = &w
+			g.y, g.ldy, g.sy = writes(out), ins, []int{c.group * c.inner * ins, c.stride[0] * c.in[1] * c.in[2], c.inner * ins}
+			g.fromY = channel*ins + (phase[0]*c.in[1]+row*c.stride[1]+phase[1])*c.in[2] + phase[2]
+			if s.width != size[2] || c.stride != ones {
+				g.places = &places{s.width, size[2], c.stride[1] * c.in[2], c.stride[2]}
+			}
+			g.biasOf(bias, c.inner)
+			g.fromC = channel
+			g.dispatch(l)
+		})
 	}
 }
 
@@ -287,30 +314,31 @@ func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buff
 		}
 		return
 	}
-	s := newConvLines(l, x, c.n, c.group, c.inner, [2]int(c.in[1:]), c.axis(1), c.axis(2), [2]int(c.out[1:]), 0)
+	s := newConvLines(l, x, c.n, c.group, c.inner, c.in, c.axes(), c.out, 0)
 	s.table(l)
 	lines := unwritten(s.lines)
 	// An odd line of y has room behind it, too, with zeros.
-	even := spread{from: y, shape: []int{c.n}, sx: []int{c.group * c.outer * outs}, channels: c.group * c.outer, channel: outs, taps: ones, step: [3]int{0, 1, 1},
+	even := spread{from: y, shape: []int{c.n, c.out[0]}, sx: []int{c.group * c.outer * outs, c.out[1] * c.out[2]}, channels: c.group * c.outer, channel: outs, taps: ones, step: [3]int{0, 1, 1},
 		size: [3]int{1, c.out[1], c.out[2]}, strides: [3]int{0, c.out[2], 1}, rows: s.rows, whole: c.out[2], width: s.width}
 	odd := s.width != c.out[2]
 	if odd {
 		even.to = scratch(s.behind(), int64(4*s.slots*even.channels*s.rows*s.width), true)
 		l.Scratch = max(l.Scratch, even.to.At+even.to.Bytes)
 	}
-	s.parts(l, func(sample, samples, row, rows int) {
+	s.parts(l, func(slice, slices, row, rows int) {
 		if odd {
 			part := even
-			part.first, part.slots, part.shift = sample, samples, [3]int{0, row, 0}
+			part.first, part.slots, part.shift = slice, slices, [3]int{0, row, 0}
 			part.append(l)
 		}
-		for n := range samples {
-			a, line, fromA := y, outs, (sample+n)*c.group*c.outer*outs+row*c.out[2]
+		for n := range slices {
+			sample, deep := (slice+n)/c.out[0], (slice+n)%c.out[0]
+			a, line, fromA := y, outs, sample*c.group*c.outer*outs+(deep*c.out[1]+row)*c.out[2]
 			if odd {
 				a, line = unwritten(even.to), s.rows*s.width
 				fromA = n * even.channels * line
 			}
-			add(rows*s.width, a, line, fromA, c.outer*line, unwritten(s.laid), n*s.sample, s.group, s.plane(), &lines, 0)
+			add(rows*s.width, a, line, fromA, c.outer*line, unwritten(s.laid), n*s.slice, s.group, s.plane(), &lines, 0)
 		}
 	})
 }
