@@ -260,7 +260,7 @@ func (g loweredProduct) pagesB() bool {
 const (
 	spreadBytes = 1 << 20
 	spreadUses  = 64
-	spreadWork  = 1 << 20
+	spreadWork  = 1 << 19
 	pagesUses   = 256
 )
 
