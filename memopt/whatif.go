@@ -6,26 +6,80 @@ import (
 	"slices"
 	"strings"
 
+	"memopt/memopt/graph"
 	"memopt/planner"
 )
 
-// Frontier is peak against extra cost for the model under its dims.
+// Frontier is peak against extra cost for the model under its dims, in every form
+// of its step that a budget may have.
 func (m *Model) Frontier() (*planner.Curve, error) {
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
 	}
-	c, err := planner.Frontier(m.Graph, m.as(request(m.Config)))
+	c, err := m.frontier()
 	if err != nil {
 		return nil, classify(err)
 	}
 	for _, other := range m.otherForms(m.Config) {
-		curve, err := planner.Frontier(other.Graph, other.as(request(other.Config)))
+		curve, err := other.frontier()
 		if err != nil {
 			return nil, classify(err)
 		}
 		c.Join(curve, other.told(func(w twice) string { return w.label }, ", "))
 	}
 	return c, nil
+}
+
+// frontier is that of the model's own step, with values whole and in less.
+func (m *Model) frontier() (*planner.Curve, error) {
+	c, err := planner.Frontier(m.Graph, m.as(request(m.Config)))
+	if err != nil || m.forms == nil || m.forms.asked || !m.mayExtract() || m.Config.Compat != "" {
+		return c, err
+	}
+	on := m.forms.with(m.forms.on)
+	if slices.Equal(on, m.forms.on) {
+		return c, nil
+	}
+	g, r, err := m.form(on)
+	if err != nil {
+		return nil, err
+	}
+	if saved, err := savings(r); err != nil || saved <= c.Points[0].Arena/trifling {
+		return c, err
+	}
+	if r.Plain == nil {
+		r.Plain = m.Graph
+	}
+	less, err := planner.Frontier(g, r)
+	if err != nil {
+		return nil, err
+	}
+	c.Join(less, "extracts")
+	return c, nil
+}
+
+// trifling is how small a part of the arena is no second curve worth.
+const trifling = 1000
+
+// savings is the bytes that the extracts of a request free together.
+func savings(r planner.Request) (bytes int64, err error) {
+	b, err := graph.Bind(r.Dims)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range r.Extracts {
+		for k, saving := range e.Savings {
+			if !e.On[k] {
+				continue
+			}
+			n, err := b.Eval(saving)
+			if err != nil {
+				return 0, err
+			}
+			bytes += n
+		}
+	}
+	return bytes, nil
 }
 
 // Largest is the largest size of a dim that fits the settings' budget, as the

@@ -56,11 +56,16 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	return c, nil
 }
 
-// Join puts the points of another form of the step on the curve.
+// Join puts the points of another form of the step on the curve. Forms within
+// that form are told behind it.
 func (c *Curve) Join(other *Curve, form string) {
 	c.Points[knee(c.Points)].Knee = false
 	for _, p := range other.Points {
-		p.Form, p.Knee = form, false
+		p.Knee = false
+		if p.Form != "" {
+			p.Form = ", " + p.Form
+		}
+		p.Form = form + p.Form
 		c.Points = append(c.Points, p)
 	}
 	if other.Floor.Peak < c.Floor.Peak {
