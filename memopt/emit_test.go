@@ -20,7 +20,7 @@ import (
 )
 
 // openTraining opens a trainer's file under settings in name=value form.
-func openTraining(t *testing.T, file string, dims map[string]int64, settings ...string) *Model {
+func openTraining(t testing.TB, file string, dims map[string]int64, settings ...string) *Model {
 	t.Helper()
 	var text []string
 	for _, name := range slices.Sorted(maps.Keys(dims)) {
