@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/kernels"
 	"memopt/planner"
 )
 
@@ -49,6 +50,21 @@ func (m *Model) idleSettings() (out []string) {
 		if slices.Contains(shaping, s.Name) && s.Source.Origin != configs.OriginPreset {
 			out = append(out, fmt.Sprintf("%s: %s is not heeded: the file has a backward pass of its own", s.Source, s.Name))
 		}
+	}
+	return out
+}
+
+// attentionInPieces says why attention that settings want otherwise is as it was.
+func (m *Model) attentionInPieces() (out []string) {
+	if m.Config.Flash != "on" && m.Config.Flash != "rows" || m.forms == nil || m.forms.foreign {
+		return nil
+	}
+	for _, left := range kernels.AttentionInPieces(m.Graph) {
+		more := ""
+		if left.Count > 1 {
+			more = fmt.Sprintf(" and %d more", left.Count-1)
+		}
+		out = append(out, fmt.Sprintf("--flash-attention %s leaves the attention of node %q%s in pieces: %s", m.Config.Flash, left.Node.Name, more, left.Why))
 	}
 	return out
 }
