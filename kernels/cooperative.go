@@ -1,6 +1,10 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
 
 // Products of float16, and convolutions that are products, on devices whose subgroups
 // multiply matrices at once. Both factors must hold float16, whatever the kernel sees
@@ -28,11 +32,36 @@ func holdsFloat16(l *graph.Lowering, b graph.Buffer, of *graph.Buffer) bool {
 	return b.Place == graph.PlaceIn && l.Node.In(b.Index).Type == graph.Float16
 }
 
-func cooperativeTile(l *graph.Lowering) productTile {
+// cooperativeTile is what a group owns of them.
+func (g loweredProduct) cooperativeTile(l *graph.Lowering) productTile {
 	s := l.Limits.Matrix
 	side := cooperativeSide * cooperativeEach
+	spec := words(l, cooperativeSide*cooperativeSide*l.Limits.Subgroup, s[0], s[1], s[2])
 	return productTile{
 		shared: true, rows: side * s[0], columns: side * s[1], singles: cooperativeKernel, paired: cooperativeKernel,
-		spec: words(l, cooperativeSide*cooperativeSide*l.Limits.Subgroup, s[0], s[1], s[2]),
+		spec: append(spec, oneIf(g.foursA()), oneIf(g.foursB())),
 	}
+}
+
+// foursA reports whether A's neighbours can be loaded by fours, foursB whether B's
+// can.
+func (g loweredProduct) foursA() bool {
+	a := g.layout.a
+	return byFours(g.sa, g.fromA) && (a.p == 1 && byFours(nil, a.i, g.k) || a.p != 1 && a.i == 1 && byFours(nil, a.p, g.m))
+}
+
+func (g loweredProduct) foursB() bool {
+	b := g.layout.b
+	if g.lines != nil || !byFours(g.sb, g.fromB) {
+		return false
+	}
+	if g.trans() {
+		return byFours(nil, b.i, g.k)
+	}
+	return byFours(nil, b.p, g.n)
+}
+
+// byFours reports whether all are multiples of four.
+func byFours(strides []int, more ...int) bool {
+	return !slices.ContainsFunc(slices.Concat(strides, more), func(n int) bool { return n%4 != 0 })
 }

@@ -19,6 +19,8 @@ layout(constant_id = 5) const uint LOCAL = 32;
 layout(constant_id = 6) const uint M = 8; // of a fragment: rows,
 layout(constant_id = 7) const uint N = 8; // columns
 layout(constant_id = 8) const uint K = 8; // and terms
+layout(constant_id = 9) const uint FOURS_A = 0;  // A's neighbours are loaded by fours,
+layout(constant_id = 10) const uint FOURS_B = 0; // and B's
 
 layout(push_constant) uniform Push {
 	uint m, n, k;
@@ -40,11 +42,14 @@ layout(binding = 1) readonly buffer A { float a[]; };
 layout(binding = 2) readonly buffer B { float b[]; };
 layout(binding = 3) readonly buffer C { float c[]; };
 layout(binding = 4) readonly buffer Lines { uint lines[]; };
+layout(binding = 1) readonly buffer A4 { vec4 a4[]; };
+layout(binding = 2) readonly buffer B4 { vec4 b4[]; };
 
 // A side of the group has SIDE subgroups, and each of those EACH fragments.
 #define SIDE 2
 #define EACH 2
 const uint ROWS = SIDE * EACH * M, COLUMNS = SIDE * EACH * N, SLAB = 2 * K;
+const uint EACH_A = FOURS_A != 0 ? 4 : 1, EACH_B = FOURS_B != 0 ? 4 : 1; // at a time
 // Room behind the lines keeps them out of each other's banks.
 const uint LINE_A = SLAB + 8, LINE_B = COLUMNS + 8;
 shared float16_t slabA[ROWS * LINE_A], slabB[SLAB * LINE_B];
@@ -75,18 +80,32 @@ void main() {
 			barrier();
 		}
 	for (uint p0 = 0; p0 < k; p0 += SLAB) {
-		// Neighbours in memory are neighbours in the group.
-		for (uint e = gl_LocalInvocationIndex; e < ROWS * SLAB; e += LOCAL) {
+		// Neighbours in memory are neighbours in the group. Fours are there as a whole
+		// or not at all.
+		for (uint e = gl_LocalInvocationIndex * EACH_A; e < ROWS * SLAB; e += LOCAL * EACH_A) {
 			uint i = ALONG_I != 0 ? e % ROWS : e / SLAB, p = ALONG_I != 0 ? e / ROWS : e % SLAB;
-			slabA[i * LINE_A + p] = float16_t(row + i < m && p0 + p < k ? a[atA + (row + i) * ai + (p0 + p) * ap] : 0);
+			bool there = row + i < m && p0 + p < k;
+			uint from = atA + (row + i) * ai + (p0 + p) * ap, to = i * LINE_A + p, step = ALONG_I != 0 ? LINE_A : 1;
+			if (FOURS_A == 0) slabA[to] = float16_t(there ? a[from] : 0);
+			else {
+				f16vec4 v = f16vec4(0);
+				if (there) v = f16vec4(a4[from / 4]);
+				[[unroll]] for (int q = 0; q < 4; q++) slabA[to + q * step] = v[q];
+			}
 		}
-		for (uint e = gl_LocalInvocationIndex; e < SLAB * COLUMNS; e += LOCAL) {
+		for (uint e = gl_LocalInvocationIndex * EACH_B; e < SLAB * COLUMNS; e += LOCAL * EACH_B) {
 			uint j = TRANS_B == 0 ? e % COLUMNS : e / SLAB, p = TRANS_B == 0 ? e / COLUMNS : e % SLAB;
 			bool there = column + j < n && p0 + p < k;
 			uint along = TRANS_B == 0 ? column + j : p0 + p, line = TRANS_B == 0 ? p0 + p : column + j;
 			if (TABLE != 0) line = lines[there ? line : 0];
 			else line *= ldb;
-			slabB[p * LINE_B + j] = float16_t(there ? b[atB + line + along] : 0);
+			uint from = atB + line + along, to = p * LINE_B + j, step = TRANS_B == 0 ? 1 : LINE_B;
+			if (FOURS_B == 0) slabB[to] = float16_t(there ? b[from] : 0);
+			else {
+				f16vec4 v = f16vec4(0);
+				if (there) v = f16vec4(b4[from / 4]);
+				[[unroll]] for (int q = 0; q < 4; q++) slabB[to + q * step] = v[q];
+			}
 		}
 		barrier();
 		for (uint p = 0; p < SLAB; p += K) {

@@ -160,7 +160,7 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 	sa, sb := g.sa, g.sb
 	tile := productTileFor(l, g.m, g.n, elems(g.shape))
 	if g.cooperates(l) {
-		tile = cooperativeTile(l)
+		tile = g.cooperativeTile(l)
 	}
 	kernel := tile.singles
 	switch {

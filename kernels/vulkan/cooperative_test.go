@@ -41,7 +41,7 @@ func TestCooperativeProducts(t *testing.T) {
 	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
 	op := *kernels.Library.Find("com.microsoft", "FusedMatMul", 0)
 	op.Samples = nil
-	for _, s := range [][3]int{{3, 17, 37}, {13, 33, 19}, {66, 2, 40}, {26, 70, 34}, {32, 64, 16}, {1, 1, 1}} {
+	for _, s := range [][3]int{{3, 17, 37}, {13, 33, 19}, {66, 2, 40}, {26, 70, 34}, {32, 64, 16}, {36, 20, 44}, {1, 1, 1}} {
 		m, n, k := s[0], s[1], s[2]
 		for _, batch := range []string{"", "3,"} {
 			op.Samples = append(op.Samples,

@@ -46,10 +46,11 @@
 // summed in float32; a product of two float16 is exact there, so only the order of
 // the sums is the device's own. The operands' types alone decide, not their sizes.
 // Edges are zeros in the group's memory, so no matrix is laid out anew. A driver for
-// the processor imitates it, at a fifth of the speed, so auto leaves it alone there.
-// No graphics processor has run it here, and drivers have announced it that gave
-// wrong products: so one launch is done both ways before the first step (prove.go),
-// and a path that comes out otherwise is not taken, with a warning.
+// the processor imitates it, at a fifth of the speed (lavapipe 26.2: 3.4 to 5 GFLOP/s a
+// thread, 14 to 21 without), so auto leaves it alone there. No graphics processor has
+// run it here, and drivers have announced it that gave wrong products: so one launch
+// is done both ways before the first step (prove.go), and a path that comes out
+// otherwise is not taken, with a warning.
 //
 // buffer-addresses: products find their buffers by addresses, not descriptors, which gives
 // the same bits (kernels/addressed.go). On lavapipe 25.0.7 that takes 0.65–1 of the
