@@ -1,5 +1,5 @@
 // The update rules, in place: p, and its states s and t. An invocation owns four
-// neighbours. Powers of the step's number come from logarithms that were taken in
+// neighbours. JOINED is for many parameters at once (graph.Kernel). Powers of the step's number come from logarithms that were taken in
 // float64: 1 − βᵗ = −expm1(t·ln β).
 #version 450
 
@@ -26,6 +26,12 @@ layout(binding = 0) buffer P4 { vec4 p4[]; };
 layout(binding = 1) readonly buffer G4 { vec4 g4[]; };
 layout(binding = 5) buffer S4 { vec4 s4[]; };
 layout(binding = 6) buffer T4 { vec4 t4[]; };
+#ifdef JOINED
+layout(binding = 7) readonly buffer Table { uint table[]; };
+#endif
+
+// Where this parameter's elements and numbers are.
+uint atP = 0, atG = 0, atRate = 0, atScale = 0, atStep = 0, atS = 0, atT = 0;
 
 float oneMinusExp(float x) {
 	if (x > -0.3) return -x * (1 + x * (0.5 + x * (0.166666667 + x * (0.0416666667 + x * (0.00833333333 + x * 0.00138888889)))));
@@ -35,13 +41,13 @@ float oneMinusExp(float x) {
 // update gives the parameter from x, its gradient d, and the states, which it
 // changes.
 vec4 update(vec4 was, vec4 grad, inout vec4 first, inout vec4 second) {
-	float lr = rate[0], now = float(stepped[0]);
+	float lr = rate[atRate], now = float(stepped[atStep]);
 	precise vec4 x = was, d = grad;
-	if (SCALE != 0) d *= scale[0];
+	if (SCALE != 0) d *= scale[atScale];
 	if (RULE == 2 && OTHER != 0) x *= 1 - lr * decay;
 	else d += decay * x;
 	if (RULE == 1) {
-		vec4 b = stepped[0] <= 1 ? d : beta2 * first + keep1 * d;
+		vec4 b = stepped[atStep] <= 1 ? d : beta2 * first + keep1 * d;
 		first = b;
 		d = OTHER != 0 ? d + beta2 * b : b;
 	} else if (RULE == 2) {
@@ -56,24 +62,39 @@ vec4 update(vec4 was, vec4 grad, inout vec4 first, inout vec4 second) {
 }
 
 void main() {
-	uint i = (gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x) * 256 + gl_LocalInvocationIndex;
-	if (4 * i >= n || SCALE != 0 && scale[0] < 0) return;
+	uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x, count = n;
+#ifdef JOINED
+	// The row of the table whose groups this one is among.
+	const uint row = 9;
+	uint at = row * table[row * n + group];
+	group -= table[at];
+	count = table[at + 1];
+	atP = table[at + 2];
+	atG = table[at + 3];
+	atRate = table[at + 4];
+	atScale = table[at + 5];
+	atStep = table[at + 6];
+	atS = table[at + 7];
+	atT = table[at + 8];
+#endif
+	uint i = group * 256 + gl_LocalInvocationIndex;
+	if (4 * i >= count || SCALE != 0 && scale[atScale] < 0) return;
 	vec4 first = vec4(0), second = vec4(0);
-	if (4 * i + 4 <= n) {
-		if (RULE != 0) first = s4[i];
-		if (RULE == 2) second = t4[i];
-		vec4 x = update(p4[i], g4[i], first, second);
-		p4[i] = x;
-		if (RULE != 0) s4[i] = first;
-		if (RULE == 2) t4[i] = second;
+	if (4 * i + 4 <= count) {
+		if (RULE != 0) first = s4[atS / 4 + i];
+		if (RULE == 2) second = t4[atT / 4 + i];
+		vec4 x = update(p4[atP / 4 + i], g4[atG / 4 + i], first, second);
+		p4[atP / 4 + i] = x;
+		if (RULE != 0) s4[atS / 4 + i] = first;
+		if (RULE == 2) t4[atT / 4 + i] = second;
 		return;
 	}
-	for (uint k = 4 * i; k < n; k++) {
-		if (RULE != 0) first = vec4(s[k]);
-		if (RULE == 2) second = vec4(t[k]);
-		vec4 x = update(vec4(p[k]), vec4(g[k]), first, second);
-		p[k] = x.x;
-		if (RULE != 0) s[k] = first.x;
-		if (RULE == 2) t[k] = second.x;
+	for (uint k = 4 * i; k < count; k++) {
+		if (RULE != 0) first = vec4(s[atS + k]);
+		if (RULE == 2) second = vec4(t[atT + k]);
+		vec4 x = update(vec4(p[atP + k]), vec4(g[atG + k]), first, second);
+		p[atP + k] = x.x;
+		if (RULE != 0) s[atS + k] = first.x;
+		if (RULE == 2) t[atT + k] = second.x;
 	}
 }

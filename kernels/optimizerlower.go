@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	optimizerKernel = halved(shader("optimizer", "optimizer.comp"))
+	optimizerKernel = joined(halved(shader("optimizer", "optimizer.comp")))
 	clipNormKernel  = shader("clipnorm", "clipnorm.comp")
 	countKernel     = shader("count", "count.comp")
 )

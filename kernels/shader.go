@@ -54,6 +54,13 @@ func shaderLibrary(name, file string, edit func(string) string, args ...string) 
 	return k
 }
 
+// joined declares the form of a kernel that does many dispatches at once.
+func joined(k *graph.Kernel) *graph.Kernel {
+	src := shaders[slices.IndexFunc(shaders, func(s shaderSource) bool { return s.kernel == k })]
+	k.Joined = shader(k.Name+"-joined", src.file, append(slices.Clone(src.args), "-DJOINED")...)
+	return k
+}
+
 // The bindings of a dispatch: what it writes and what it reads.
 
 func writes(out int) graph.Buffer {

@@ -55,6 +55,7 @@ type Device struct {
 	spaces   [3]space
 	run      *vk.Block       // seed and step
 	ferry    *vk.Block       // nil if the processor sees everything
+	tables   *vk.Block       // of launches that are joined; nil if none are
 	shared   bool            // groups have memory of their own
 	paths    map[string]bool // the fast paths that are taken
 	unproved []string        // why others are not that were wanted
@@ -282,6 +283,7 @@ func (d *Device) Close() error {
 	}
 	d.gpu.Free(d.run)
 	d.gpu.Free(d.ferry)
+	d.gpu.Free(d.tables)
 	if n := d.gpu.Live(); n != 0 {
 		panic(fmt.Sprintf("vulkan: %d objects are left at the end", n))
 	}

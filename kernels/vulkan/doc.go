@@ -79,6 +79,17 @@
 // not take, for its dims or because the device shows it too few buffers, runs in
 // parts.
 //
+// # Joined updates
+//
+// Small updates that stand together, or could, are one dispatch with a table of
+// where each has its parameter, gradient and states (join.go): as many as have
+// gradients at that time, so with a common norm of gradients almost all, and
+// without one those of a layer's weight and bias. Of a GPT of 12 layers with width
+// 64 and such a norm 112 of 148 are joined, in 3 dispatches; its step takes 1–4 %
+// less on lavapipe, that of one with 2 layers 5–9 %. Large ones stay alone: the
+// table costs them more than a dispatch. Waiting longer for gradients would keep
+// them alive, which the plan has not promised.
+//
 // # 16-bit floats
 //
 // float16 and bfloat16 are storage; arithmetic is float32. A kernel sees them as

@@ -1,5 +1,7 @@
 package vulkan
 
+import "slices"
+
 // hazards tells where barriers must stand: the spans that were read and
 // written since the last one.
 type hazards struct{ reads, writes []span }
@@ -13,15 +15,16 @@ func (s span) meets(all []span) bool {
 	return false
 }
 
+// between is whether one that reads and writes so must stay behind what was noted.
+func (h *hazards) between(reads, writes []span) bool {
+	return slices.ContainsFunc(reads, func(s span) bool { return s.meets(h.writes) }) ||
+		slices.ContainsFunc(writes, func(s span) bool { return s.meets(h.writes) || s.meets(h.reads) })
+}
+
 // next notes a dispatch. It reports whether a barrier must stand before it: it
 // touches what was written, or writes what was read.
 func (h *hazards) next(reads, writes []span) (barrier bool) {
-	for _, s := range reads {
-		barrier = barrier || s.meets(h.writes)
-	}
-	for _, s := range writes {
-		barrier = barrier || s.meets(h.writes) || s.meets(h.reads)
-	}
+	barrier = h.between(reads, writes)
 	if barrier {
 		h.reads, h.writes = h.reads[:0], h.writes[:0]
 	}

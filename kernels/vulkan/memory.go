@@ -135,7 +135,7 @@ func (d *Device) allocate() error {
 	for _, b := range []*vk.Block{d.run, d.ferry} {
 		if b != nil {
 			d.memory.Own += b.Granted
-			d.memory.own(owners[planner.Staging+1], b)
+			d.memory.own(ownersBeside, b)
 		}
 	}
 	return nil
@@ -190,7 +190,9 @@ type Owned struct {
 }
 
 // owners of blocks: the plan's spaces, as reports call them, and the device itself.
-var owners = [...]string{planner.Arena: "arena", planner.State: "parameters and states", planner.Staging: "inputs", planner.Staging + 1: "beside the plan"}
+var owners = [...]string{planner.Arena: "arena", planner.State: "parameters and states", planner.Staging: "inputs"}
+
+const ownersBeside = "beside the plan"
 
 // own counts a block.
 func (m *Memory) own(owner string, b *vk.Block) {
@@ -207,7 +209,7 @@ type Memory struct {
 	Owners    []Owned `json:"owners"`
 	Requested int64   `json:"requested"` // the plan's spaces
 	Granted   int64   `json:"granted"`   // what the driver made of that
-	Own       int64   `json:"own"`       // beside it: seed and step, and what ferries data to memory that the processor does not see
+	Own       int64   `json:"own"`       // beside it: seed and step, tables of joined launches, and what ferries data to memory that the processor does not see
 	// Held and Peak are what all blocks take, now and at most; Calls is how often
 	// the driver was asked for memory.
 	Held  int64 `json:"held"`

@@ -17,6 +17,8 @@ type launch struct {
 	src        planner.Launch
 	dispatches []dispatch
 	call       *fallback
+	run        *run // nil, or what it and others do at once
+	joined     bool // it is one of a run
 }
 
 type dispatch struct {
@@ -76,7 +78,10 @@ func (d *Device) prepare() error {
 		}
 		d.launches = append(d.launches, l)
 	}
-	var err error
+	err := d.join(&pipelines, &bindings)
+	if err != nil {
+		return err
+	}
 	d.sets, err = d.gpu.NewSets(pipelines, bindings)
 	if d.options.Poison {
 		d.frees = make([][]planner.Life, len(d.schedule.Launches)+1)
@@ -339,10 +344,15 @@ func (d *Device) newProgram(takes func(launch) bool, timed bool) (p *program, er
 		now, h = part{}, hazards{}
 		return nil
 	}
+	joins := !timed && !d.options.Poison
 	for i := range d.launches {
 		l := &d.launches[i]
-		if !takes(*l) {
+		if !takes(*l) || joins && l.joined && l.run == nil {
 			continue
+		}
+		dispatches := l.dispatches
+		if joins && l.run != nil {
+			dispatches = []dispatch{l.run.dispatch}
 		}
 		if now.first = i; l.call != nil {
 			if err := end(l.call); err != nil {
@@ -353,7 +363,7 @@ func (d *Device) newProgram(takes func(launch) bool, timed bool) (p *program, er
 		if p.queries != nil {
 			commands = append(commands, vk.Command{Kind: vk.Barrier}, vk.Command{Kind: vk.Time, Value: uint32(2 * i)})
 		}
-		commands = d.commands(commands, l, &h)
+		commands = d.commands(commands, l, dispatches, &h)
 		if p.queries != nil {
 			commands = append(commands, vk.Command{Kind: vk.Time, Value: uint32(2*i + 1)})
 		}
@@ -374,8 +384,8 @@ func (d *Device) newProgram(takes func(launch) bool, timed bool) (p *program, er
 	return p, end(nil)
 }
 
-// commands appends those of a launch.
-func (d *Device) commands(to []vk.Command, l *launch, h *hazards) []vk.Command {
+// commands appends those of a launch: a copy, or dispatches.
+func (d *Device) commands(to []vk.Command, l *launch, dispatches []dispatch, h *hazards) []vk.Command {
 	if l.src.Node == nil {
 		from, dst := spanOf(l.src.In[0]), spanOf(l.src.Out[0])
 		if from.end == from.at {
@@ -389,7 +399,7 @@ func (d *Device) commands(to []vk.Command, l *launch, h *hazards) []vk.Command {
 		c.To, c.ToAt = d.spaces[dst.space].locate(dst.at)
 		return append(to, c)
 	}
-	for _, x := range l.dispatches {
+	for _, x := range dispatches {
 		if h.next(x.reads, x.writes) {
 			to = append(to, vk.Command{Kind: vk.Barrier})
 		}

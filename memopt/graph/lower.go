@@ -69,6 +69,13 @@ type Kernel struct {
 	// Addressed: it has no bindings. The addresses of its buffers, of two words each,
 	// stand behind its push constants.
 	Addressed bool
+	// Joined, if it is not nil, does at once what several dispatches of the kernel do
+	// that agree in all but their first push constant, their groups, which are in
+	// line, and where their buffers are. Its first push constant is their number, and
+	// it has one more buffer, with a row for each: how many groups those before have,
+	// the first push constant, and by binding how many words its buffer begins behind
+	// what is bound for all.
+	Joined *Kernel
 }
 
 // AddressedPush is the most bytes of push constants that an addressed kernel has,
