@@ -2,18 +2,17 @@ package pack
 
 import "math"
 
-// climb builds a skyline in stages. A stage goes up to a height; of the skylines that several routes lead to from where
-// the stage before ended, the one is kept whose worst section is sure to end lowest. If that is above a line that rises
-// from the goal, stage by stage, to what is near enough, stages are taken back and tried on other routes, more of them
-// each time, and with care for the sections that came to be above the line. So a problem may lose a little at every
-// height but much at none, and what one route does badly another does; none is good for all problems.
+// climb builds a skyline in stages. At first it goes all the way up on one route. If that does not come near enough because a
+// little was lost at every height, no stage is to blame, and it goes up again on routes that are unlike the first. But what
+// was lost at once in one stage another route may not lose: then several go side by side for one stage after another, from
+// where the stage before ended, and the skyline is kept whose worst section is sure to end lowest. If that is above a line
+// that rises from the goal, stage by stage, to what is near enough, stages are taken back and tried on other routes, more
+// of them each time.
 type climb struct {
 	goal   int64
-	floor  int64
+	base   *skyline // nothing but the floor
 	stages [stages + 1]stage
 	trials [2]*skyline
-	heat   []int64 // by section: bytes that a route sees to come beside those that are
-	hot    []int32 // the sections that have heat
 	looks  int
 }
 
@@ -31,28 +30,40 @@ type route struct {
 	length  float64 // what it is worth that a life is long, against sections that are left beside it
 	ease    float64 // how ready it is to fill up what is nearly even
 	aim     int64   // the share of the goal above it that it tries to stay within
+	focus   float64 // the share of the ceiling that a section may have to spare and weigh half of one that has none; 0: all weigh the same
 }
 
-// routes are tried from the top, after the one that the stage before ended with.
+// neat is the route for what can be packed with next to no loss, which is given up when it loses more.
+var neat = route{16, 1, 0, 256, 0}
+
+// wholes are the routes that go all the way.
+var wholes = [...]route{
+	{16, 1, 1, 256, 0.003},
+	{16, 1, 2, tight, 0.003},
+	{64, 1, 0, 256, 0},
+}
+
+// routes are tried for a stage from the top, after the one that the stage before ended with.
 var routes = [...]route{
-	{16, 1, 0, 256},
-	{16, 1, 1, 256},
-	{16, 3, 1, 512},
-	{16, 0.3, 1, 256},
-	{16, 3, 0, tight},
-	{16, 1, 2, tight},
-	{32, 10, 1, 512},
-	{32, 1, 0.5, content},
+	{16, 1, 0, 256, 0.003},
+	{16, 1, 1, 256, 0.003},
+	{16, 3, 1, 512, 0.003},
+	{16, 0.3, 1, 256, 0.003},
+	{16, 3, 0, tight, 0.003},
+	{16, 1, 2, tight, 0.003},
+	{32, 10, 1, 512, 0.003},
+	{32, 1, 0.5, content, 0.003},
 }
 
 const (
 	stages  = 16
+	early   = 13      // stages in which other routes may make a loss good
 	content = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
+	fair    = 104     // with no more than this share above it, it does not go stage by stage
 	tight   = 1 << 62 // hardly any
 	spare   = 200     // the share of the goal above it that there is to fill up what is nearly even
-	heating = 400     // the share of the goal that heats a section once
-	passing = 400     // looks, for each life, after which no stage is taken back
-	leaping = 800     // as many if one stage lost half of what is near enough: another route may not lose it
+	passing = 600     // looks, for each life, after which no stage is taken back
+	leaping = 700     // as many if one stage lost half of what is near enough: another route may not lose it
 	passage = 100     // looks, for each life, that the stages together cost beside those that are counted
 	mending = 300     // looks, for each life, that mending is worth
 )
@@ -62,34 +73,96 @@ func (p *part) grow(goal int64) {
 	if goal > math.MaxInt64/4 {
 		return // what is summed up on the way would not be numbers
 	}
-	s := newClimb(p, goal).run()
+	c := climb{goal: goal, base: newSkyline(p)}
+	s := c.run()
 	grown := part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: s.offsets, top: s.highest, by: "skyline"}
-	grown.mend(goal, goal+goal/content, mending*len(p.lives))
+	grown.mend(goal, goal+goal/fair, mending*len(p.lives))
 	if grown.top < p.top {
 		p.offsets, p.top, p.by = grown.offsets, grown.top, grown.by
 	}
 }
 
-func newClimb(p *part, goal int64) *climb {
-	c := &climb{goal: goal, floor: p.floor, heat: make([]int64, p.sections)}
-	floor := newSkyline(p)
-	c.stages[0].end = floor
-	for i := range c.stages[1:] {
-		c.stages[i+1] = stage{end: floor.twin(), top: math.MaxInt64}
+// run is a skyline of all lives.
+func (c *climb) run() (best *skyline) {
+	next := c.base.twin()
+	next.route = neat
+	if _, ok := c.through(next, c.line); ok {
+		return next
 	}
-	for i := range c.trials {
-		c.trials[i] = floor.twin()
+	highest := int64(math.MaxInt64)
+	for _, r := range wholes {
+		next.become(c.base)
+		next.route = r
+		leap, ok := c.through(next, func(int) int64 { return highest - 1 })
+		if !ok {
+			continue
+		}
+		if best == nil {
+			best, next = next, c.base.twin()
+		} else {
+			best, next = next, best
+		}
+		if highest = best.highest; highest <= c.line(stages) {
+			return best
+		}
+		if leap > c.goal/content/2 && highest > c.goal+c.goal/fair {
+			if s := c.byStages(); s.highest < highest {
+				return s
+			}
+			return best
+		}
 	}
-	return c
+	return best
 }
 
-// run is a skyline of all lives.
-func (c *climb) run() *skyline {
+// line is how high a skyline is to become after a stage at most.
+func (c *climb) line(at int) int64 { return c.goal + c.goal/content*int64(at)/stages }
+
+// through takes s all the way up, unless that is sure to be higher after a stage than most says. leap is the most that was
+// lost in one of the stages that others could make good for.
+func (c *climb) through(s *skyline, most func(at int) int64) (leap int64, ok bool) {
+	before := c.goal
+	for at := 1; at <= stages; at++ {
+		c.ascend(s, at)
+		c.looks += s.looks
+		top := s.sure()
+		if top > most(at) {
+			return 0, false
+		}
+		if at <= early {
+			leap = max(leap, top-before)
+		}
+		before = top
+	}
+	return leap, true
+}
+
+// ascend takes s to the end of a stage.
+func (c *climb) ascend(s *skyline, at int) {
+	s.top, s.ceiling = c.goal+c.goal/s.route.aim, c.goal+c.goal/spare
+	s.weigh()
+	level := int64(math.MaxInt64)
+	if at < stages {
+		level = s.floor + (c.goal-s.floor)/stages*int64(at)
+	}
+	s.looks = passage * len(s.lives) / stages
+	s.advance(level)
+}
+
+// byStages is a skyline of all lives that went up stage by stage.
+func (c *climb) byStages() *skyline {
+	c.stages[0].end = c.base
+	for i := range c.stages[1:] {
+		c.stages[i+1] = stage{end: c.base.twin(), top: math.MaxInt64}
+	}
+	for i := range c.trials {
+		c.trials[i] = c.base.twin()
+	}
 	for at := 1; at <= stages; {
 		s := &c.stages[at]
-		line := c.goal + c.goal/content*int64(at)/stages
+		line := c.line(at)
 		for n := 1; n <= len(c.trials) && s.top > line; n++ { // one is often enough
-			c.tryAll(c.trials[:n], at, line)
+			c.tryAll(c.trials[:n], at)
 		}
 		if s.top <= line || at == 1 || c.looks > c.worth(at)*len(s.end.lives) {
 			at++
@@ -113,7 +186,7 @@ func (c *climb) worth(at int) int {
 }
 
 // tryAll tries as many routes to the end of a stage as there are trials, side by side.
-func (c *climb) tryAll(trials []*skyline, at int, line int64) {
+func (c *climb) tryAll(trials []*skyline, at int) {
 	s := &c.stages[at]
 	done := make(chan bool)
 	for i, t := range trials {
@@ -131,7 +204,8 @@ func (c *climb) tryAll(trials []*skyline, at int, line int64) {
 		<-done
 	}
 	for i, t := range trials {
-		if top := c.sure(t, line); top < s.top {
+		c.looks += t.looks
+		if top := t.sure(); top < s.top {
 			s.top = top
 			s.end, trials[i] = t, s.end
 		}
@@ -141,40 +215,15 @@ func (c *climb) tryAll(trials []*skyline, at int, line int64) {
 // try makes s what its route leads to in a stage.
 func (c *climb) try(s *skyline, at int) {
 	s.become(c.stages[at-1].end)
-	s.top, s.ceiling = c.goal+c.goal/s.route.aim, c.goal+c.goal/spare
-	for _, t := range c.hot {
-		s.left.add(t, t+1, c.heat[t])
-	}
-	level := int64(math.MaxInt64)
-	if at < stages {
-		level = c.floor + (c.goal-c.floor)/stages*int64(at)
-	}
-	s.looks = passage * len(s.lives) / stages
-	s.advance(level)
-	for _, t := range c.hot {
-		s.left.add(t, t+1, -c.heat[t])
-	}
+	c.ascend(s, at)
 }
 
-// sure is how high s will become at least. It heats the sections in which that is above the line.
-func (c *climb) sure(s *skyline, line int64) (top int64) {
-	c.looks += s.looks
+// sure is how high s will become at least.
+func (s *skyline) sure() (top int64) {
 	top = s.highest
 	for a := int32(0); a < s.sections; a = s.end[a] {
-		for b := a; b < s.end[a]; b++ {
-			left, t := s.left.most(b, s.end[a])
-			if left == 0 {
-				break
-			}
+		if left, _ := s.left.most(a, s.end[a]); left > 0 {
 			top = max(top, s.height[a]+left)
-			if s.height[a]+left <= line {
-				break
-			}
-			if c.heat[t] == 0 {
-				c.hot = append(c.hot, t)
-			}
-			c.heat[t] += max(1, c.goal/heating)
-			b = t
 		}
 	}
 	return top

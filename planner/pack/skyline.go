@@ -16,18 +16,20 @@ import (
 //
 // Of the lives that fit, the one is taken that wastes least and leaves nothing beside it that is bound to grow too high:
 // in what is left of the valley at each side of it, the section with the most to come must have a life that fits there,
-// or be able to do without.
+// or be able to do without. A byte wasted weighs the more, the less its section has to spare.
 type skyline struct {
 	lives    []life
 	sections int32
 	floor    int64
+	coarsest int64 // of the alignments
 
 	route   route
 	top     int64 // what it wants to stay within for now
 	ceiling int64 // and in the end
 	placed  int
-	highest int64 // end of what is placed
-	left    peaks // by section: bytes to be placed
+	highest int64     // end of what is placed
+	left    peaks     // by section: bytes to be placed
+	weight  []float64 // by section: what a byte weighs in all sections before it
 	offsets []int64
 	looks   int // at lives so far: the work done, in a measure that is the same on every machine
 
@@ -64,7 +66,7 @@ const gone = math.MaxInt32
 func newSkyline(p *part) *skyline {
 	n, sections := len(p.lives), p.sections
 	s := &skyline{
-		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p), offsets: make([]int64, n),
+		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p), offsets: make([]int64, n), weight: make([]float64, sections+1),
 		end: make([]int32, sections), before: make([]int32, sections), height: make([]int64, sections),
 	}
 	change := make([]int64, sections+1)
@@ -72,6 +74,7 @@ func newSkyline(p *part) *skyline {
 	s.lastHead.reset(n)
 	s.anywhere.reset(n)
 	for i, l := range s.lives {
+		s.coarsest = max(s.coarsest, l.align)
 		change[l.l] += l.size
 		change[l.r] -= l.size
 		s.firstEnd.leaf(s.atBegin[i], l.r)
@@ -95,12 +98,13 @@ func newSkyline(p *part) *skyline {
 
 // twin is a skyline of the same lives, as s is now.
 func (s *skyline) twin() *skyline {
-	t := &skyline{lives: s.lives, sections: s.sections, floor: s.floor, groups: s.groups}
+	t := &skyline{lives: s.lives, sections: s.sections, floor: s.floor, coarsest: s.coarsest, groups: s.groups}
+	t.weight = make([]float64, s.sections+1)
 	t.become(s)
 	return t
 }
 
-// become makes s the same as o, a skyline of the same lives, but for its route and looks.
+// become makes s the same as o, a skyline of the same lives, but for its route, its looks and the weight that comes of both.
 func (s *skyline) become(o *skyline) {
 	s.placed, s.highest = o.placed, o.highest
 	s.offsets = append(s.offsets[:0], o.offsets...)
@@ -364,15 +368,45 @@ func (s *skyline) better(x, y fit) bool {
 	return cmp.Or(bySpan(s.lives[x.life], s.lives[y.life]), cmp.Compare(x.life, y.life)) < 0
 }
 
+// weigh brings weight up to date.
+func (s *skyline) weigh() {
+	left := s.left.values(s.sections)
+	for a := int32(0); a < s.sections; a = s.end[a] {
+		for t := a; t < s.end[a]; t++ {
+			one := 1.0
+			if s.route.focus > 0 {
+				spare := float64(max(0, s.ceiling-s.height[a]-left[t])) / float64(s.ceiling)
+				one = s.route.focus / (s.route.focus + spare)
+			}
+			s.weight[t+1] = s.weight[t] + one
+		}
+	}
+}
+
 // waste is how many bytes, for each that it has itself, life i would leave beside it up to its end or the walls, which
 // are so much higher than the valley [a, b), if nothing came to lie there; less what its length is worth. All products
 // are rounded, so that no machine joins them with sums to its own numbers.
 func (s *skyline) waste(i, a, b int32, lower, upper int64) float64 {
-	l := s.lives[i]
-	beside := float64(float64(l.l-a)*float64(min(lower, l.size))) + float64(float64(b-l.r)*float64(min(upper, l.size)))
-	length := float64(l.r - l.l)
-	return beside/(length*float64(l.size)) - float64(s.route.length*length)/float64(b-a)
+	l, w := s.lives[i], s.weight
+	beside := float64((w[l.l]-w[a])*float64(min(lower, l.size))) + float64((w[b]-w[l.r])*float64(min(upper, l.size)))
+	length := w[l.r] - w[l.l]
+	waste := beside/(length*float64(l.size)) - float64(s.route.length*length)/(w[b]-w[a])
+	if s.coarsest > 1 {
+		waste += s.padding(l, s.height[a])
+	}
+	return waste
 }
+
+// padding is what alignment wastes, for each byte that l has, if l is put on a height: below it, which is lost for sure,
+// and above it, if the coarsest alignment comes next.
+func (s *skyline) padding(l life, height int64) float64 {
+	at := up(height, l.align)
+	end := at + l.size
+	return (float64(below*float64(at-height)) + float64(up(end, s.coarsest)-end)) / float64(l.size)
+}
+
+// below is how much more the bytes that alignment loses below a life weigh than those it may lose above it.
+const below = 3
 
 // over is how far the section of [a, b) with the most to come would grow too high if what lies there had to wait for
 // height, or 0 if some life fits there.

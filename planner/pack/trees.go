@@ -11,6 +11,7 @@ type peaks struct {
 	leaves  int32
 	largest []int64 // by node: the largest of its sections, but for what is added to all of a node above
 	added   []int64 // by node: to all of its sections
+	plus    []int64 // scratch, by node: what is added to all of those above it
 }
 
 func (p *peaks) build(values []int64) {
@@ -53,6 +54,20 @@ func (p *peaks) addTo(node, begin, end, l, r int32, x int64) {
 		p.addTo(2*node+1, middle, end, l, r, x)
 	}
 	p.largest[node] = max(p.largest[2*node], p.largest[2*node+1]) + p.added[node]
+}
+
+// values are the numbers of the first n sections, until p changes.
+func (p *peaks) values(n int32) []int64 {
+	p.plus = slices.Grow(p.plus[:0], int(2*p.leaves))[:2*p.leaves]
+	p.plus[1] = 0
+	for i := int32(1); i < p.leaves; i++ {
+		p.plus[2*i] = p.plus[i] + p.added[i]
+		p.plus[2*i+1] = p.plus[2*i]
+	}
+	for i := p.leaves; i < p.leaves+n; i++ {
+		p.plus[i] += p.largest[i]
+	}
+	return p.plus[p.leaves : p.leaves+n]
 }
 
 // most is the largest number in [l, r), and the first section that has it.
