@@ -1,9 +1,13 @@
 package planner_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
+	"memopt/memopt/graph"
 	"memopt/memopt/joint"
+	"memopt/memopt/zoo"
 	"memopt/planner"
 )
 
@@ -29,17 +33,31 @@ func TestBetterThanCheckpointing(t *testing.T) {
 }
 
 // TestFiftyBudgets: less memory never costs less nor needs more, on models as
-// PyTorch runs them.
+// PyTorch runs them and on our own; and more compute never needs more memory.
 func TestFiftyBudgets(t *testing.T) {
+	graphs := map[string]*graph.Graph{}
 	for _, name := range []string{"gpt2-6L", "resnet18"} {
 		g, err := joint.Read("../memopt/joint/testdata/" + name + ".json.gz")
 		if err != nil {
 			t.Fatal(err)
 		}
+		graphs[name] = g
+	}
+	for _, spec := range []zoo.Spec{
+		{Family: "gpt", Layers: 3, Width: 32, Heads: 2, Vocab: 50},
+		{Family: "bert", Layers: 2, Width: 32, Heads: 2, Vocab: 50},
+		{Family: "llama", Layers: 2, Width: 32, Heads: 4, Vocab: 50},
+		{Family: "resnet", Layers: 1, Width: 8, Image: 16},
+		{Family: "mlp", Layers: 12, Width: 16, Inputs: 8},
+	} {
+		graphs[spec.Family] = step(t, spec)
+	}
+	dims := map[string]int64{"batch": 16, "seq": 24}
+	for _, name := range slices.Sorted(maps.Keys(graphs)) {
 		var before *planner.Plan
 		for i := range 50 {
 			percent := 95 - float64(i)*1.1
-			p, err := planner.Make(g, planner.Request{ActivationBudget: planner.Size{Percent: percent}})
+			p, err := planner.Make(graphs[name], planner.Request{Dims: dims, ActivationBudget: planner.Size{Percent: percent}})
 			if err != nil {
 				break // below the lowest plan
 			}
@@ -49,6 +67,20 @@ func TestFiftyBudgets(t *testing.T) {
 			if before != nil && (p.Result.Overhead < before.Result.Overhead-1e-12 || p.Result.Peak > before.Result.Peak || p.Arena > before.Arena) {
 				t.Errorf("%s: %.1f %%: cost %v, peak %d, arena %d after cost %v, peak %d, arena %d for more", name, percent,
 					p.Result.Overhead, p.Result.Peak, p.Arena, before.Result.Overhead, before.Result.Peak, before.Arena)
+			}
+			before = p
+		}
+		if before == nil || before.Result.Again == 0 {
+			t.Errorf("%s: no budget made anything run again", name)
+		}
+		before = nil
+		for _, most := range []float64{0.01, 0.1} {
+			p, err := planner.Make(graphs[name], planner.Request{Dims: dims, MaxOverhead: most})
+			if err != nil {
+				t.Fatalf("%s within %v: %v", name, most, err)
+			}
+			if p.Result.Overhead > most || before != nil && p.Arena > before.Arena {
+				t.Errorf("%s: %d bytes at %v within %v", name, p.Arena, p.Result.Overhead, most)
 			}
 			before = p
 		}
