@@ -45,8 +45,11 @@ type cases struct {
 
 // question is what is made again behind a later place for what is read up to
 // another; or, if there is an operator, behind the moment before that place at which
-// that runs again.
-type question struct{ from, until, op int32 }
+// that runs again. Bytes are in whole grains.
+type question struct {
+	from, until, op int32
+	grain           int64
+}
 
 // stage is what is known of a question.
 type stage struct {
@@ -78,9 +81,10 @@ func (a outlook) before(b outlook) bool {
 }
 
 const (
-	mostCases = 1 << 22 // operators of a program times cases
-	mostAsked = 5 << 20 // operators that may be looked at for all cases of a limit
-	likely    = 4       // cases that plans are made for
+	mostCases  = 1 << 22 // operators of a program times cases
+	mostAsked  = 5 << 20 // operators that may be looked at for all cases of a limit
+	caseGrains = 6       // grains that bytes are rounded to
+	likely     = 4       // cases that plans are made for
 )
 
 // cases is a bound on the extra cost, and for the cases that promise least, by
@@ -113,15 +117,15 @@ func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (lea
 	}
 	for len(queue) > 0 {
 		top := queue.pop()
-		if least = top.least; least >= target || c.work > mostAsked || int(top.steps) > len(order) {
+		if least = top.least; least >= target || c.work > mostAsked || int(top.steps) > len(order)+1 {
 			queue.push(top)
 			break
 		}
 		once := c.runs(top.which)
 		if int(top.steps) < len(order) {
-			top.least = max(top.least, once+c.twice(order[top.steps], int32(len(c.later))))
+			top.least = max(top.least, once+c.twice(order[top.steps], int32(len(c.later)), 1))
 		} else {
-			top.least = max(top.least, once+c.chain())
+			top.least = max(top.least, once+c.chain(int(top.steps) > len(order)))
 		}
 		top.steps++
 		queue.push(top)
@@ -267,30 +271,54 @@ func (c *cases) rooms() {
 	}
 }
 
-// chain is what runs twice at least, by all later places together.
-func (c *cases) chain() float64 {
+// chain is what runs twice at least, by all later places together. What those say
+// that matter may be looked at with rounded bytes, too.
+func (c *cases) chain(round bool) float64 {
 	n := len(c.later)
-	behind := make([]float64, n+1)
-	for j := n - 1; j >= 0; j-- {
+	said, rounded := make([][]float64, n), make([][]bool, n)
+	for j := range n {
+		said[j], rounded[j] = make([]float64, n+1), make([]bool, n+1)
 		for k := j + 1; k <= n; k++ {
-			behind[j] = max(behind[j], behind[k], c.twice(int32(j), int32(k))+behind[k])
+			said[j][k] = c.twice(int32(j), int32(k), 1)
 		}
 	}
-	return behind[0]
+	for {
+		behind, next := make([]float64, n+1), make([]int, n+1)
+		for j := n - 1; j >= 0; j-- {
+			for k := j + 1; k <= n; k++ {
+				if next[j] == 0 || behind[j] < said[j][k]+behind[k] {
+					behind[j], next[j] = said[j][k]+behind[k], k
+				}
+			}
+		}
+		same := true
+		for j := 0; j < n && round; j = next[j] {
+			if k := next[j]; !rounded[j][k] && said[j][k] > 0 {
+				rounded[j][k], same = true, false
+				all := c.stage[question{int32(j), int32(k), -1, 1}].c.grains()
+				for _, g := range all[:min(caseGrains, len(all))] {
+					said[j][k] = max(said[j][k], c.twice(int32(j), int32(k), g))
+				}
+			}
+		}
+		if same {
+			return behind[0]
+		}
+	}
 }
 
 // twice is what must run again for what is read from a later place up to another,
 // besides what must run once: behind the place, or behind the moment before it that
 // needs most room.
-func (c *cases) twice(from, until int32) float64 {
-	least := c.again(question{from, until, -1}, func(op int32) bool { return c.level[op] > from && c.level[op] < never })
+func (c *cases) twice(from, until int32, grain int64) float64 {
+	least := c.again(question{from, until, -1, grain}, func(op int32) bool { return c.level[op] > from && c.level[op] < never })
 	op := int32(-1)
 	for o, l := range c.level[:c.place] {
 		if l == from && (op < 0 || c.need[o] >= c.need[op]) {
 			op = int32(o)
 		}
 	}
-	if c.work += len(c.level) / 8; op < 0 || c.limit-c.need[op]-c.idle[from] >= c.stage[question{from, until, -1}].room {
+	if c.work += len(c.level) / 8; op < 0 || c.limit-c.need[op]-c.idle[from] >= c.limit-c.stage[question{from, until, -1, grain}].c.fixed {
 		return least
 	}
 	clear(c.prior)
@@ -306,7 +334,7 @@ func (c *cases) twice(from, until int32) float64 {
 		c.prior[o] = true
 		c.todo = append(c.todo, c.s.p.Inputs.Of(o)...)
 	}
-	return max(least, c.again(question{from, until, op}, func(op int32) bool { return !c.prior[op] && c.level[op] < never }))
+	return max(least, c.again(question{from, until, op, grain}, func(op int32) bool { return !c.prior[op] && c.level[op] < never }))
 }
 
 // again is what must run again that does not run for nothing.
@@ -330,7 +358,7 @@ func (c *cases) again(q question, nothing func(op int32) bool) float64 {
 		}
 		hull, known := g.bounds[string(c.key)]
 		if !known {
-			hull = g.c.hull(int(part.kind), g.price, func(i int) bool { return c.key[2+i/8]>>(i%8)&1 == 1 })
+			hull = g.c.hull(int(part.kind), q.grain, g.price, func(i int) bool { return c.key[2+i/8]>>(i%8)&1 == 1 })
 			g.bounds[string(c.key)] = hull
 			c.work += 64 * len(part.ops) * len(hull)
 		}
@@ -377,9 +405,9 @@ func (c *cases) newStage(q question) *stage {
 	c.work += foldedAt * len(k.values)
 	heavy := int64(1)
 	for _, v := range k.value {
-		heavy = max(heavy, v.bytes)
+		heavy = max(heavy, v.bytes/q.grain)
 	}
-	g := &stage{c: k, room: c.limit - k.fixed, price: min(2*units, float64(forbidden)/float64(heavy)), bounds: map[string][]choice{}}
+	g := &stage{c: k, room: (c.limit - k.fixed) / q.grain, price: min(2*units, float64(forbidden)/float64(heavy)), bounds: map[string][]choice{}}
 	first := make([]int32, len(k.kinds)) // of each kind's parts
 	kind := make([]int32, len(k.value))
 	for i := range k.kinds {
@@ -433,10 +461,10 @@ func (c *cut) opsOf(begin, end int32) int32 {
 	return last - c.value[begin].maker + 1
 }
 
-// hull is what a kind of part costs at least for its bytes, the least bytes first,
+// hull is what a kind of part costs at least for its bytes in whole grains, the least first,
 // if some of its operators cost nothing: the corners of the lower hull, up to a
 // price for bytes.
-func (c *cut) hull(kind int, most float64, free func(i int) bool) []choice {
+func (c *cut) hull(kind int, grain int64, most float64, free func(i int) bool) []choice {
 	begin, end := c.part(kind)
 	n, ops := end-begin, c.opsOf(begin, end)
 	first := c.value[begin].maker
@@ -472,15 +500,15 @@ func (c *cut) hull(kind int, most float64, free func(i int) bool) []choice {
 	solve := func(price float64) (x choice, value float64) {
 		copy(net.cap, empty)
 		for i, e := range keep {
-			net.cap[e] = capacity(price, c.value[begin+int32(i)].bytes)
+			net.cap[e] = capacity(price, c.value[begin+int32(i)].bytes/grain)
 		}
 		net.flow()
 		reach := net.reach()
 		for i := range n {
 			v := c.value[begin+i]
 			if reach[2+i] && !reach[2+n+v.maker-first] {
-				x.bytes += v.bytes
-				value += float64(capacity(price, v.bytes))
+				x.bytes += v.bytes / grain
+				value += float64(capacity(price, v.bytes/grain))
 			}
 		}
 		for o, p := range prices {
