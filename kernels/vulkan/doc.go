@@ -85,10 +85,10 @@
 // where each has its parameter, gradient and states (join.go): as many as have
 // gradients at that time, so with a common norm of gradients almost all, and
 // without one those of a layer's weight and bias. Of a GPT of 12 layers with width
-// 64 and such a norm 112 of 148 are joined, in 3 dispatches; its step takes 1–4 %
-// less on lavapipe, that of one with 2 layers 5–9 %. Large ones stay alone: the
-// table costs them more than a dispatch. Waiting longer for gradients would keep
-// them alive, which the plan has not promised.
+// 64 and such a norm 112 of 148 are joined, in 3 dispatches. Its step takes 1–3 %
+// less of lavapipe's processor time, and 4 % less without the norm. Large ones stay
+// alone: the table costs them more than a dispatch. Waiting longer for gradients
+// would keep them alive, which the plan has not promised.
 //
 // # 16-bit floats
 //
