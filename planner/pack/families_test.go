@@ -154,6 +154,22 @@ var families = []struct {
 		}
 		return p
 	}},
+	{"pipeline", pipeline},
+}
+
+// pipeline is the activations of a pipeline of stages that work on one micro-batch after another: what a stage made of one
+// waits for its gradient, which passes the stages the other way and leaves what is soon used there.
+func pipeline(n int, seed uint64) (p Problem) {
+	const stages = 16
+	r := rand.New(rand.NewPCG(seed, seed))
+	for batch := range n / (2 * stages) {
+		for stage := range stages {
+			at, back := int32(2*(batch+stage)), int32(2*(batch+2*stages-stage))
+			p.Buffers = append(p.Buffers, Buffer{First: at, Last: back + 1 + r.Int32N(3), Size: int64(1+stage%4) << 16})
+			p.Buffers = append(p.Buffers, Buffer{First: back, Last: back + 2 + r.Int32N(3), Size: int64(1+r.IntN(8)) << 14})
+		}
+	}
+	return p
 }
 
 // powerLaw draws from 1 to most, small numbers far more often than large ones.

@@ -19,12 +19,16 @@ var strategies = []strategy{
 	{"size, first fit", bySize, firstFit},
 	{"span, best fit", bySpan, bestFit},
 	{"area, first fit", byArea, firstFit},
-	{"start, first fit", byStart, firstFit},
+	asTheyCome,
 	{"size, best fit", bySize, bestFit},
-	{"start, best fit", byStart, bestFit},
+	{"start, best fit", byTurn, bestFit},
 	{"span, first fit", bySpan, firstFit},
 	{"area, best fit", byArea, bestFit},
 }
+
+// asTheyCome packs lives in the order of time. Where the same lives come again and again, each finds the bytes of the one
+// before it, and no skyline does as well.
+var asTheyCome = strategy{"start, first fit", byTurn, firstFit}
 
 const (
 	few       = 2000    // lives are worth any effort for the last byte, and a search
@@ -33,14 +37,15 @@ const (
 	fine      = 1 << 14 // nested lives that leave no more than this share of the goal are enough
 	simple    = 256     // a first strategy that leaves no more than this share of the goal is enough for many lives
 	quickRows = 3       // strategies that many lives get at most
+	again     = 1000    // looks, for each life, at lives as they come
 	steep     = 32      // a skyline that leaves this share of the goal is worth some strategies
 )
 
 // portfolio packs p and keeps the lowest packing. Few lives get one strategy after another until the top is no higher
 // than goal, and a skyline if that leaves a gap; the fewest will get a search first. Many are nested, and if that does
 // not end at or below near they get the first strategy, which gives up early where it does not do: the lives of a
-// training step lie within each other, and that is easy. If it gives up they get a skyline; a few strategies have a try
-// where that did badly.
+// training step lie within each other, and that is easy. If it gives up they get a skyline; where that is not near enough
+// they are packed as they come, and a few strategies have a try where it did badly.
 func portfolio(p *part, goal, near int64) {
 	p.unplaced()
 	if p.fixed() {
@@ -62,6 +67,12 @@ func portfolio(p *part, goal, near int64) {
 		return
 	}
 	p.grow(goal)
+	if grown := p.top; grown-goal > goal/fair && goal <= math.MaxInt64/4 {
+		s.looks, s.most = 0, again*len(p.lives)
+		if p.try([]strategy{asTheyCome}, s, goal); p.top < grown {
+			p.mend(goal, goal+goal/fair, mending*len(p.lives))
+		}
+	}
 	if p.top-goal > goal/steep {
 		s.looks, s.most = 0, patience*len(p.lives)
 		p.try(strategies[:quickRows], s, goal)
@@ -146,6 +157,11 @@ func bySpan(a, b life) int {
 // they are as early.
 func byStart(a, b life) int {
 	return cmp.Or(cmp.Compare(a.l, b.l), cmp.Compare(b.size, a.size))
+}
+
+// byTurn is byStart, and puts long lives before short ones where they are as early and as large.
+func byTurn(a, b life) int {
+	return cmp.Or(byStart(a, b), cmp.Compare(b.span, a.span))
 }
 
 // byEnd puts late lives before early ones; large before small where they are as late.
