@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"memopt/memopt/graph"
 	"memopt/planner"
@@ -16,18 +17,26 @@ func (m *Model) Frontier() (*planner.Curve, error) {
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
 	}
-	c, err := m.frontier()
-	if err != nil {
-		return nil, classify(err)
+	others := m.otherForms(m.Config)
+	if len(others) > 1 && len(m.Graph.Nodes) > longStep {
+		others = others[len(others)-1:] // all of it
 	}
-	for _, other := range m.otherForms(m.Config) {
-		curve, err := other.frontier()
-		if err != nil {
-			return nil, classify(err)
+	all := append([]*Model{m}, others...)
+	curves, errs := make([]*planner.Curve, len(all)), make([]error, len(all))
+	var each sync.WaitGroup
+	for i, form := range all {
+		each.Go(func() { curves[i], errs[i] = form.frontier() })
+	}
+	each.Wait()
+	for i, form := range all {
+		if errs[i] != nil {
+			return nil, classify(errs[i])
 		}
-		c.Join(curve, other.told(func(w twice) string { return w.label }, ", "))
+		if i > 0 {
+			curves[0].Join(curves[i], form.told(func(w twice) string { return w.label }, ", "))
+		}
 	}
-	return c, nil
+	return curves[0], nil
 }
 
 // frontier is that of the model's own step, with values whole and in less.
@@ -57,6 +66,10 @@ func (m *Model) frontier() (*planner.Curve, error) {
 	c.Join(less, "extracts")
 	return c, nil
 }
+
+// longStep is how many nodes a step has whose frontier is drawn in two forms alone,
+// as it is and with all that may be computed twice.
+const longStep = 2048
 
 // trifling is how small a part of the arena is no second curve worth.
 const trifling = 1000
