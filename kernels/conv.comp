@@ -27,7 +27,7 @@ layout(push_constant) uniform Push {
 layout(binding = 0) buffer Z { float z[]; };          // what is computed
 layout(binding = 1) readonly buffer A { float a[]; }; // x, y, x
 layout(binding = 2) readonly buffer B { float b[]; }; // filters, filters, y
-layout(binding = 3) readonly buffer C { float bias[]; };
+layout(binding = 3) readonly buffer C { float bias[]; }; // filters: what their sums go on from
 
 #define TILE 16
 // Of each channel of a tile: its number, and the part and lane that load B's
@@ -61,6 +61,11 @@ void main() {
 	if (SIDE == 2) {
 		int tap = place % taps, ci = place / taps;
 		int kx = tap % sk[2], ky = tap / sk[2] % sk[1], kz = tap / sk[2] / sk[1];
+		if (BIAS != 0) {
+#define GO_ON(t, h, l) sum##t = bias[((g * outer + min(first + t, outer - 1)) * inner + ci) * taps + tap];
+			EACH(GO_ON)
+#undef GO_ON
+		}
 		for (int s = 0; s < n; s++) {
 			int x = ((s * group + g) * inner + ci) * ins, y = (s * group + g) * outer * outs;
 			for (int oz = 0; oz < so[0]; oz++) {

@@ -37,27 +37,45 @@ func (c *convolution) append(l *graph.Lowering, side uint32, out int, a, b graph
 		}
 		return
 	}
-	places, channels, samples := volume(c.out), c.outer, c.n
+	places, channels := volume(c.out), c.outer
 	switch side {
 	case convIn:
 		places, channels = volume(c.in), c.inner
 	case convFilters:
-		places, samples = c.inner*volume(c.kernel), 1
+		places = c.inner * volume(c.kernel)
 	}
 	local := 64
 	for local > 8 && local/2 >= places {
 		local /= 2
 	}
-	groups := ceilDiv(places, local) * ceilDiv(channels, convTile) * c.group * samples
-	extra := unused(false)
-	if bias >= 0 {
-		extra = reads(bias)
-	}
-	push := append(words(l, c.n, c.group, c.inner, c.outer), triples(c.in, c.out, c.kernel, c.stride, c.dilation, c.pad)...)
-	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: convKernel, Spec: []uint32{uint32(local), side, oneIf(bias >= 0), oneIf(c.stride != ones)}, Push: push,
-		Buffers: []graph.Buffer{writes(out), a, b, extra}, Groups: inLine(l, groups),
+	groups := ceilDiv(places, local) * ceilDiv(channels, convTile) * c.group
+	begun := false
+	c.bySamples(l, side, out, a, b, bias, func(n int, buffers []graph.Buffer) {
+		all := groups
+		if side != convFilters {
+			all *= n
+		} else if begun {
+			buffers[3] = rereads(out) // the sums go on from there
+		}
+		push := append(words(l, n, c.group, c.inner, c.outer), triples(c.in, c.out, c.kernel, c.stride, c.dilation, c.pad)...)
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel: convKernel, Spec: []uint32{uint32(local), side, oneIf(bias >= 0 || side == convFilters && begun), oneIf(c.stride != ones)}, Push: push,
+			Buffers: buffers, Groups: inLine(l, all),
+		})
+		begun = true
 	})
+}
+
+// bySamples calls f for all samples, or for as many at a time as the device shows, with
+// the buffers of the result, of a and b and of the bias.
+func (c *convolution) bySamples(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int, f func(n int, buffers []graph.Buffer)) {
+	x, y := int64(4*c.group*c.inner*volume(c.in)), int64(4*c.group*c.outer*volume(c.out))
+	bytes := [][]int64{convOut: {y, x, 0, 0}, convIn: {x, y, 0, 0}, convFilters: {0, x, y, 0}}[side]
+	added := unused(false)
+	if bias >= 0 {
+		added = reads(bias)
+	}
+	inPieces(l, c.n, []graph.Buffer{writes(out), a, b, added}, bytes, f)
 }
 
 func onlyF32AndInts(l *graph.Lowering) bool {

@@ -52,8 +52,9 @@ type convLines struct {
 	slots           int // slices at a time
 }
 
-// newConvLines lays out in scratch, from so many bytes on: the table, and planes.
-func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channels int, size [3]int, axes [3]axisTaps, places [3]int, work int64) *convLines {
+// newConvLines lays out in scratch, from so many bytes on: the table, and planes. Those
+// who see have so many elements a sample.
+func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channels int, size [3]int, axes [3]axisTaps, places [3]int, seers int, work int64) *convLines {
 	s := &convLines{from: from, samples: samples, groups: groups, channels: channels, size: size, axes: axes, places: places}
 	down, across := axes[1], axes[2]
 	s.width = places[2] + places[2]%2
@@ -77,6 +78,8 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 	if s.slots = 1; s.rows == places[1] {
 		s.slots = min(s.slices(), max(1, most/max(1, s.slice)))
 	}
+	// Slots that begin amid a sample end amid another.
+	s.slots = min(s.slots, (samplesAtOnce(l, samples, s.sample(), seers)-1)*places[0]+1)
 	s.lines = scratch(work, int64(4*s.taps()), true)
 	s.laid = scratch(aligned(work+s.lines.Bytes), int64(4*s.slots*s.slice), true)
 	l.Scratch = max(l.Scratch, s.laid.At+s.laid.Bytes)
@@ -85,6 +88,15 @@ func newConvLines(l *graph.Lowering, from graph.Buffer, samples, groups, channel
 
 // slices are those of all samples.
 func (s *convLines) slices() int { return s.samples * s.places[0] }
+
+// sample is the elements of one of what is seen.
+func (s *convLines) sample() int { return s.groups * s.channels * volume(s.size) }
+
+// samplesOf shows those samples of a buffer that slices are of, as samplesOf does.
+func (s *convLines) samplesOf(l *graph.Lowering, b graph.Buffer, sample, slice, slices int) (seen graph.Buffer, before int) {
+	first, last := slice/s.places[0], (slice+slices-1)/s.places[0]
+	return samplesOf(l, b, s.samples, sample, first, last-first+1)
+}
 
 // seen are the channels of a group that a slice sees.
 func (s *convLines) seen() int { return s.channels * s.axes[0].n }
@@ -142,8 +154,9 @@ func (s *convLines) layOut(l *graph.Lowering, slice, slices, row int) {
 	if s.apart {
 		turn = down.dilation
 	}
+	from, before := s.samplesOf(l, s.from, s.sample(), slice, slices)
 	x := spread{
-		to: s.laid, from: s.from, shape: []int{s.samples, s.places[0]}, sx: []int{s.groups * s.channels * image, 0}, first: slice, slots: slices,
+		to: s.laid, from: from, shape: []int{s.samples, s.places[0]}, sx: []int{s.sample(), 0}, first: slice, slots: slices, at: -before,
 		channels: s.groups * s.channels, channel: image,
 		taps: [3]int{deep.n, s.turns, across.n}, step: [3]int{deep.step, down.step, across.step}, dilation: [3]int{deep.dilation, turn, across.dilation},
 		shift: [3]int{deep.shift, top, across.shift}, size: s.size, strides: [3]int{s.size[1] * s.size[2], s.size[2], 1},
@@ -168,11 +181,19 @@ func (s *convLines) product(m int, a graph.Buffer, line int, slice, slices, rows
 // image as it lies.
 func (c *convolution) pointwiseProduct(l *graph.Lowering, out, rows, terms int, w factor, image graph.Buffer, bias int) {
 	places := volume(c.in)
-	g := productOf(rows, places, terms, 1, w, factor{image, 0, 1, places}, writes(out), 0)
-	g.shape, g.sa, g.sb = []int{c.n, c.group}, []int{0, rows * terms}, []int{c.group * terms * places, terms * places}
-	g.step, g.spreads = rows*places, true
-	g.biasOf(bias, rows)
-	g.whole(l)
+	from, to := c.group*terms*places, c.group*rows*places // elements of a sample
+	each := samplesAtOnce(l, c.n, from, to)
+	for first := 0; first < c.n; first += each {
+		n := min(each, c.n-first)
+		x, beforeX := samplesOf(l, image, c.n, from, first, n)
+		y, beforeY := samplesOf(l, writes(out), c.n, to, first, n)
+		g := productOf(rows, places, terms, 1, w, factor{x, 0, 1, places}, y, 0)
+		g.shape, g.sa, g.sb = []int{n, c.group}, []int{0, rows * terms}, []int{from, terms * places}
+		g.fromB, g.fromY = first*from-beforeX, first*to-beforeY
+		g.step, g.spreads = rows*places, true
+		g.biasOf(bias, rows)
+		g.whole(l)
+	}
 }
 
 // productOut is y from x and the filters.
@@ -193,12 +214,13 @@ func (c *convolution) productOut(l *graph.Lowering, out int, x, w graph.Buffer, 
 		s.append(l)
 		w, line, work = unwritten(s.to), s.width, s.to.Bytes
 	}
-	s := newConvLines(l, x, c.n, c.group, c.inner, c.in, c.axes(), c.out, aligned(work))
+	s := newConvLines(l, x, c.n, c.group, c.inner, c.in, c.axes(), c.out, c.group*c.outer*outs, aligned(work))
 	s.table(l)
 	s.parts(l, func(slice, slices, row, rows int) {
 		g := s.product(c.outer, w, line, slice, slices, rows)
 		g.ofA = &filters
-		g.y, g.ldy, g.sy, g.fromY = writes(out), outs, []int{c.group * c.outer * outs, c.out[1] * c.out[2], c.outer * outs}, row*c.out[2]
+		y, before := s.samplesOf(l, writes(out), c.group*c.outer*outs, slice, slices)
+		g.y, g.ldy, g.sy, g.fromY = y, outs, []int{c.group * c.outer * outs, c.out[1] * c.out[2], c.outer * outs}, row*c.out[2]-before
 		if s.width != c.out[2] {
 			g.places = &places{s.width, c.out[2], c.out[2], 1}
 		}
@@ -263,7 +285,7 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 		most = partOf(c.inner, 2*spreadBytes/4/line, productTiles[0].rows)
 	}
 	turned := scratch(0, int64(4*c.group*most*line), true)
-	s := newConvLines(l, y, c.n, c.group, c.outer, c.out, axes, size, aligned(turned.Bytes))
+	s := newConvLines(l, y, c.n, c.group, c.outer, c.out, axes, size, c.group*c.inner*ins, aligned(turned.Bytes))
 	s.table(l)
 	for channel := 0; channel < c.inner; channel += most {
 		m := min(most, c.inner-channel)
@@ -280,8 +302,9 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 		s.parts(l, func(slice, slices, row, rows int) {
 			g := s.product(m, unwritten(turned), line, slice, slices, rows)
 			g.ofA = &w
-			g.y, g.ldy, g.sy = writes(out), ins, []int{c.group * c.inner * ins, c.stride[0] * c.in[1] * c.in[2], c.inner * ins}
-			g.fromY = channel*ins + (phase[0]*c.in[1]+row*c.stride[1]+phase[1])*c.in[2] + phase[2]
+			x, before := s.samplesOf(l, writes(out), c.group*c.inner*ins, slice, slices)
+			g.y, g.ldy, g.sy = x, ins, []int{c.group * c.inner * ins, c.stride[0] * c.in[1] * c.in[2], c.inner * ins}
+			g.fromY = channel*ins + (phase[0]*c.in[1]+row*c.stride[1]+phase[1])*c.in[2] + phase[2] - before
 			if s.width != size[2] || c.stride != ones {
 				g.places = &places{s.width, size[2], c.stride[1] * c.in[2], c.stride[2]}
 			}
@@ -296,6 +319,7 @@ func (c *convolution) phaseIn(l *graph.Lowering, out int, y, w graph.Buffer, bia
 // times the place, summed up sample after sample.
 func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buffer) {
 	ins, outs, columns := volume(c.in), volume(c.out), c.inner*volume(c.kernel)
+	sampleX, sampleY := c.group*c.inner*ins, c.group*c.outer*outs
 	begun := false
 	add := func(k int, a graph.Buffer, line, fromA, step int, b graph.Buffer, fromB, stepB, ldb int, lines *graph.Buffer, work int64) {
 		g := productOf(c.outer, columns, k, 1, factor{a, 0, line, 1}, factor{b, 0, ldb, 1}, writes(out), 0)
@@ -310,15 +334,17 @@ func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buff
 	}
 	if c.pointwise() {
 		for n := range c.n {
-			add(outs, y, outs, n*c.group*c.outer*outs, c.outer*outs, x, n*c.group*c.inner*ins, c.inner*ins, ins, nil, 0)
+			x, beforeX := samplesOf(l, x, c.n, sampleX, n, 1)
+			y, beforeY := samplesOf(l, y, c.n, sampleY, n, 1)
+			add(outs, y, outs, n*sampleY-beforeY, c.outer*outs, x, n*sampleX-beforeX, c.inner*ins, ins, nil, 0)
 		}
 		return
 	}
-	s := newConvLines(l, x, c.n, c.group, c.inner, c.in, c.axes(), c.out, 0)
+	s := newConvLines(l, x, c.n, c.group, c.inner, c.in, c.axes(), c.out, sampleY, 0)
 	s.table(l)
 	lines := unwritten(s.lines)
 	// An odd line of y has room behind it, too, with zeros.
-	even := spread{from: y, shape: []int{c.n, c.out[0]}, sx: []int{c.group * c.outer * outs, c.out[1] * c.out[2]}, channels: c.group * c.outer, channel: outs, taps: ones, step: [3]int{0, 1, 1},
+	even := spread{from: y, shape: []int{c.n, c.out[0]}, sx: []int{sampleY, c.out[1] * c.out[2]}, channels: c.group * c.outer, channel: outs, taps: ones, step: [3]int{0, 1, 1},
 		size: [3]int{1, c.out[1], c.out[2]}, strides: [3]int{0, c.out[2], 1}, rows: s.rows, whole: c.out[2], width: s.width}
 	odd := s.width != c.out[2]
 	if odd {
@@ -327,13 +353,15 @@ func (c *convolution) productFilters(l *graph.Lowering, out int, x, y graph.Buff
 	}
 	s.parts(l, func(slice, slices, row, rows int) {
 		if odd {
-			part := even
-			part.first, part.slots, part.shift = slice, slices, [3]int{0, row, 0}
+			part, before := even, 0
+			part.from, before = s.samplesOf(l, y, sampleY, slice, slices)
+			part.first, part.slots, part.shift, part.at = slice, slices, [3]int{0, row, 0}, -before
 			part.append(l)
 		}
 		for n := range slices {
 			sample, deep := (slice+n)/c.out[0], (slice+n)%c.out[0]
-			a, line, fromA := y, outs, sample*c.group*c.outer*outs+(deep*c.out[1]+row)*c.out[2]
+			a, before := samplesOf(l, y, c.n, sampleY, sample, 1)
+			line, fromA := outs, sample*sampleY-before+(deep*c.out[1]+row)*c.out[2]
 			if odd {
 				a, line = unwritten(even.to), s.rows*s.width
 				fromA = n * even.channels * line

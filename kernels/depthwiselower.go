@@ -15,14 +15,23 @@ func (c *convolution) standsAlone() bool {
 
 // appendDepthwise computes one side of a convolution of channels that stand alone.
 func (c *convolution) appendDepthwise(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
-	d := depthwise{c: c, l: l, z: writes(out), a: a, b: b, bias: unused(false)}
-	if d.biased = bias >= 0; d.biased {
-		d.bias = reads(bias)
+	if side == convFilters {
+		// Lanes have sums of their own, which a piece cannot hand to the next.
+		d := depthwise{c: c, l: l, samples: c.n, buffers: []graph.Buffer{writes(out), a, b, unused(false)}, filters: true}
+		d.side(side)
+		return
 	}
-	y := c.out[2]
+	c.bySamples(l, side, out, a, b, bias, func(n int, buffers []graph.Buffer) {
+		d := depthwise{c: c, l: l, samples: n, buffers: buffers, biased: bias >= 0}
+		d.side(side)
+	})
+}
+
+// side appends a side of the convolution.
+func (d *depthwise) side(side uint32) {
+	c, y := d.c, d.c.out[2]
 	switch side {
 	case convOut, convFilters:
-		d.filters = side == convFilters
 		d.append([2]int(c.in[1:]), [2]int(c.out[1:]), c.axis(1), c.axis(2), [4]int{0, y, 1, volume(c.out)}, [3]int{0, c.kernel[2], 1})
 	case convIn:
 		for py := range c.stride[1] {
@@ -39,7 +48,8 @@ func (c *convolution) appendDepthwise(l *graph.Lowering, side uint32, out int, a
 type depthwise struct {
 	c               *convolution
 	l               *graph.Lowering
-	z, a, b, bias   graph.Buffer
+	samples         int
+	buffers         []graph.Buffer // of the result, of what is seen, of filters or places, and of the bias
 	filters, biased bool
 }
 
@@ -48,7 +58,7 @@ type depthwise struct {
 func (d *depthwise) append(size, places [2]int, down, across axisTaps, at [4]int, filters [3]int) {
 	groups := d.c.group
 	if !d.filters {
-		groups *= d.c.n
+		groups *= d.samples
 	}
 	if groups == 0 {
 		return
@@ -57,10 +67,10 @@ func (d *depthwise) append(size, places [2]int, down, across axisTaps, at [4]int
 	for _, v := range []int{down.n, across.n, down.step, across.step, down.dilation, across.dilation} {
 		spec = append(spec, uint32(int32(v)))
 	}
-	push := words(d.l, groups, d.c.n, d.c.group, size[0], size[1], places[0], places[1])
+	push := words(d.l, groups, d.samples, d.c.group, size[0], size[1], places[0], places[1])
 	push = append(push, uint32(int32(down.shift)), uint32(int32(across.shift)))
 	push = append(push, words(d.l, at[0], at[1], at[2], at[3], filters[0], filters[1], filters[2], volume(d.c.kernel))...)
 	d.l.Dispatches = append(d.l.Dispatches, graph.Dispatch{
-		Kernel: depthwiseKernel, Spec: spec, Push: push, Buffers: []graph.Buffer{d.z, d.a, d.b, d.bias}, Groups: inLine(d.l, groups),
+		Kernel: depthwiseKernel, Spec: spec, Push: push, Buffers: d.buffers, Groups: inLine(d.l, groups),
 	})
 }

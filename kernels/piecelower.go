@@ -51,3 +51,28 @@ func inPieces(l *graph.Lowering, n int, buffers []graph.Buffer, rowBytes []int64
 		f(rows, parts)
 	}
 }
+
+// samplesOf shows some samples of a buffer that has n of so many elements each, if the
+// device does not show all of them, and says how many elements it leaves out in front:
+// strides count from so many before what is seen.
+func samplesOf(l *graph.Lowering, b graph.Buffer, n, sample, first, count int) (seen graph.Buffer, before int) {
+	if int64(4*n*sample) <= l.Limits.Range {
+		return b, 0
+	}
+	before = first * sample / pieceStep * pieceStep
+	b.At += int64(4 * before)
+	b.Bytes = int64(4 * (first*sample + count*sample - before))
+	return b, before
+}
+
+// samplesAtOnce is how many of n samples samplesOf can show of buffers with so many
+// elements a sample, but at least one.
+func samplesAtOnce(l *graph.Lowering, n int, samples ...int) int {
+	most := int64(n)
+	for _, sample := range samples {
+		if int64(4*n*sample) > l.Limits.Range {
+			most = min(most, (l.Limits.Range/4-pieceStep)/int64(sample))
+		}
+	}
+	return int(max(1, most))
+}

@@ -140,6 +140,9 @@ func TestRanges(t *testing.T) {
 		"LayerNormalization":                   {"f32[70,32], f32[32], f32[32]; axis=-1", "f32[33,60], f32[60], f32[60]; axis=-1 -> y, m, i", "f16[140,32], f16[32]"},
 		"com.microsoft.LayerNormalizationGrad": {"f32[320,16], f32[320,16], f32[16], f32[320,1], f32[320,1]", "f32[130,31], f32[130,31], f32[31], f32[130,1], f32[130,1] -> x"},
 		"memopt.LayerNormalizationGrad":        {"f32[320,16], f32[320,16], f32[16], f32[16]", "f32[130,31], f32[130,31], f32[31], f32[31] -> x"},
+		"ConvTranspose":                        {"f32[20,4,8,8], f32[4,2,3,3], f32[2]; pads=[1, 1, 1, 1]", "f32[20,4,8,8], f32[4,1,2,2]; group=4 strides=[2, 2]"},
+		"com.microsoft.ConvGrad":               {"f32[20,4,8,8], f32[20,2,8,8], f32[4,2,3,3]; pads=[1, 1, 1, 1] -> x, w, b"},
+		"com.microsoft.FusedConv":              {"f32[20,2,8,8], f32[4,2,3,3], f32[4], f32[20,4,8,8]; pads=[1, 1, 1, 1] activation=\"Relu\""},
 		"memopt.AdamW":                         {"f32[3001], f32[3001], f32[]>0, _, i64[]{4}, f32[3001], f32[3001]>0"},
 		"SoftmaxCrossEntropyLoss":              {"f32[90,20], i64[90]<20", `f32[90,20], i32[90]<20, f32[20]; reduction="none" ignore_index=3`, "f32[8,20,16], i64[8,16]<20", "f16[150,20], i64[150]<20"},
 		"com.microsoft.FusedMatMul":            {"f32[200,10], f32[200,20]; transA=1", "f16[200,10], f16[30,10]; transB=1", "f32[200,10], f32[20,10]; transB=1"},
@@ -176,7 +179,8 @@ type trial struct {
 	first int // its launch
 }
 
-func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case, o vulkan.Options) {
+// conform holds cases against Eval, and gives what the device made of each.
+func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case, o vulkan.Options) [][]*graph.Tensor {
 	b, err := graph.Bind(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -293,6 +297,7 @@ func conform(t *testing.T, gpu *vk.Physical, op *graph.Op, cases []kernels.Case,
 			}
 		}
 	}
+	return got
 }
 
 // eval is what is true.

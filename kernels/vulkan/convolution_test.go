@@ -12,8 +12,7 @@ import (
 // convolutionSamples are convolutions large enough to be products, by operator: all
 // three sides.
 func convolutionSamples() map[string][]string {
-	samples := map[string][]string{}
-	for _, c := range []struct{ x, w, y, attrs string }{
+	samples := convolutionSides([]convolutionShapes{
 		{"2,16,11,11", "32,16,3,3", "2,32,11,11", "pads=[1, 1, 1, 1]"},                                 // odd lines
 		{"1,10,33,40", "12,10,7,7", "1,12,17,20", "pads=[3, 3, 3, 3] strides=[2, 2]"},                  // a stem
 		{"1,32,16,17", "64,16,3,2", "1,64,15,15", "pads=[1, 0, 2, 1] dilations=[2, 3] group=2"},        // groups
@@ -30,13 +29,23 @@ func convolutionSamples() map[string][]string {
 		{"2,20,16,17", "20,1,3,3", "2,20,16,17", "pads=[1, 1, 1, 1] group=20"}, // channels alone
 		{"2,5,17,23", "5,1,3,5", "2,5,9,8", "pads=[1, 2, 1, 2] strides=[2, 3] group=5"},
 		{"3,4,19,9", "4,1,2,3", "3,4,16,5", "dilations=[3, 2] group=4"},
-	} {
+	})
+	samples["Conv"] = append(samples["Conv"], "f32[1,9,31,31], f32[16,9,3,3], f32[16]; pads=[1, 1, 1, 1]", "f32[2,16,23,23], f32[32,8,3,3], f32[32]; group=2", "f32[2,3,9,9], f32[3,1,7,7], f32[3]; group=3")
+	samples["ConvGradX"] = append(samples["ConvGradX"], "f32[1,32,4,4], f32[32,1830,3,3], i64{1,1830,4,4}; pads=[1, 1, 1, 1]") // some channels at a time
+	return samples
+}
+
+// convolutionShapes are those of a convolution.
+type convolutionShapes struct{ x, w, y, attrs string }
+
+// convolutionSides are samples of all three sides, by operator.
+func convolutionSides(shapes []convolutionShapes) map[string][]string {
+	samples := map[string][]string{}
+	for _, c := range shapes {
 		samples["Conv"] = append(samples["Conv"], fmt.Sprintf("f32[%s], f32[%s]; %s", c.x, c.w, c.attrs))
 		samples["ConvGradX"] = append(samples["ConvGradX"], fmt.Sprintf("f32[%s], f32[%s], i64{%s}; %s", c.y, c.w, c.x, c.attrs))
 		samples["ConvGradW"] = append(samples["ConvGradW"], fmt.Sprintf("f32[%s], f32[%s], i64{%s}; %s", c.y, c.x, c.w, c.attrs))
 	}
-	samples["Conv"] = append(samples["Conv"], "f32[1,9,31,31], f32[16,9,3,3], f32[16]; pads=[1, 1, 1, 1]", "f32[2,16,23,23], f32[32,8,3,3], f32[32]; group=2", "f32[2,3,9,9], f32[3,1,7,7], f32[3]; group=3")
-	samples["ConvGradX"] = append(samples["ConvGradX"], "f32[1,32,4,4], f32[32,1830,3,3], i64{1,1830,4,4}; pads=[1, 1, 1, 1]") // some channels at a time
 	return samples
 }
 

@@ -1,0 +1,67 @@
+package vulkan_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"memopt/kernels"
+	"memopt/kernels/vulkan"
+	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/graph"
+)
+
+// TestConvolutionRanges: convolutions whose batch is larger than a device shows are
+// done some samples at a time, to the bits that they have whole.
+func TestConvolutionRanges(t *testing.T) {
+	gpu := device(t)
+	for _, c := range []struct {
+		limit  int64
+		sides  []string
+		shapes []convolutionShapes
+	}{
+		{4096, []string{"Conv", "ConvGradX", "ConvGradW"}, []convolutionShapes{
+			{"20,2,8,8", "4,2,3,3", "20,4,8,8", "pads=[1, 1, 1, 1]"},
+			{"80,1,5,5", "2,1,3,3", "80,2,3,3", ""}, // a piece is 32 samples
+			{"70,2,8,4", "4,1,2,2", "70,4,4,2", "strides=[2, 2] group=2"},
+		}},
+		// Channels that stand alone: lanes have sums of their own for the filters, which a
+		// piece cannot hand to the next.
+		{4096, []string{"Conv", "ConvGradX"}, []convolutionShapes{{"20,4,8,8", "4,1,3,3", "20,4,8,8", "group=4 pads=[1, 1, 1, 1]"}}},
+		{1 << 15, []string{"Conv", "ConvGradX"}, []convolutionShapes{{"50,3,9,7", "3,1,3,5", "50,3,4,3", "group=3 strides=[2, 1]"}}},
+		// Products; their lines take work space, too.
+		{1 << 16, []string{"Conv", "ConvGradX", "ConvGradW"}, []convolutionShapes{
+			{"16,16,16,16", "16,16,3,3", "16,16,16,16", "pads=[1, 1, 1, 1]"},
+			{"17,16,15,13", "20,16,3,2", "17,20,15,14", "pads=[1, 1, 1, 1]"},
+			{"16,20,17,16", "32,10,3,2", "16,32,8,8", "strides=[2, 2] group=2"},
+			{"15,33,15,13", "24,33,1,1", "15,24,15,13", ""},
+			{"9,8,5,9,11", "8,8,3,3,3", "9,8,5,9,11", "pads=[1, 1, 1, 1, 1, 1]"},
+		}},
+	} {
+		samples := convolutionSides(c.shapes)
+		for _, side := range c.sides {
+			t.Run(fmt.Sprint(side, "/", c.shapes[0].x, "/", c.limit), func(t *testing.T) {
+				sameInPieces(t, gpu, convolutionOp(side, samples[side]), c.limit)
+			})
+		}
+	}
+}
+
+// sameInPieces has an operator's samples done whole, and in pieces that a device with
+// that limit shows, and compares bits.
+func sameInPieces(t *testing.T, gpu *vk.Physical, op *graph.Op, limit int64) {
+	t.Helper()
+	cases, err := kernels.Cases(op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := conform(t, gpu, op, cases, vulkan.Options{})
+	parts := conform(t, gpu, op, cases, vulkan.Options{Range: limit})
+	for i, outs := range whole {
+		for o, y := range outs {
+			if y != nil && !bytes.Equal(parts[i][o].Bytes, y.Bytes) {
+				t.Errorf("%s: output %d has other bits in pieces", cases[i].Text, o)
+			}
+		}
+	}
+}
