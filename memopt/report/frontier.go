@@ -175,6 +175,8 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="%s">knee: %s, %+.1f %%</text>`+"\n", x+8, y-6, colour, Bytes(p.Arena), 100*p.Overhead)
 		}
 	}
+	type label struct{ x, y float64 }
+	var labels []label
 	for i, p := range c.References {
 		same := func(q planner.Point) bool { return q.Arena == p.Arena && q.Overhead == p.Overhead }
 		if slices.ContainsFunc(c.References[:i], same) {
@@ -191,7 +193,14 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 		if x > width-3*margin {
 			side, anchor = -side, "end"
 		}
-		fmt.Fprintf(&b, `<path d="M%.1f %.1fm-4 -4l8 8m0 -8l-8 8" stroke="#606060" stroke-width="1.5"/><text x="%.1f" y="%.1f" fill="#606060" text-anchor="%s">%s</text>`+"\n", x, y, x+side, y+4, anchor, escape(strings.Join(names, ", ")))
+		l := label{x, y + 4}
+		for _, m := range labels { // no two on each other
+			if math.Abs(m.x-l.x) < width/4 && math.Abs(m.y-l.y) < 12 {
+				l.y = m.y + math.Copysign(12, l.y-m.y)
+			}
+		}
+		labels = append(labels, l)
+		fmt.Fprintf(&b, `<path d="M%.1f %.1fm-4 -4l8 8m0 -8l-8 8" stroke="#606060" stroke-width="1.5"/><text x="%.1f" y="%.1f" fill="#606060" text-anchor="%s">%s</text>`+"\n", x, y, l.x+side, l.y, anchor, escape(strings.Join(names, ", ")))
 	}
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
