@@ -51,15 +51,17 @@ func (p pieces) scaled(n *graph.Node) (x *graph.Value, c float64, ok bool) {
 func (p pieces) unscaled(v *graph.Value) (x *graph.Value, c float64) {
 	c = 1
 	for {
-		n := p.Inner(v, "Mul")
-		if n == nil {
-			n = p.Inner(v, "Div")
-		}
-		if n == nil {
-			return v, c
-		}
-		x, k, ok := p.scaled(n)
-		if !ok {
+		var k float64
+		if !p.Either(func() (ok bool) {
+			n := p.Inner(v, "Mul")
+			if n == nil {
+				n = p.Inner(v, "Div")
+			}
+			if n != nil {
+				x, k, ok = p.scaled(n)
+			}
+			return ok
+		}) {
 			return v, c
 		}
 		v, c = x, c*k
