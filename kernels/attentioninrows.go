@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"math"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -33,9 +34,9 @@ var AttentionInRows = define(graph.Op{
 		}
 		return append(d, make([]*graph.Value, len(n.Inputs)-len(d))...)
 	},
-	Eval: func(c *graph.Call) { newFlash(c, 0, 3).attend(func(int, float64) {}) },
+	Eval: func(c *graph.Call) { newRows(c, 0).attend(func(int, float64) {}) },
 	Fast: func(c *graph.Call) {
-		f := newFlash(c, 0, 3)
+		f := newRows(c, 0)
 		f.slots(rowSlots, min(f.queries, tileQueries)*f.keys, f.fastRows)
 	},
 	Scratch: func(n *graph.Node) graph.Dim { return rowsScratch(n, 0, 1, tileQueries) },
@@ -44,6 +45,9 @@ var AttentionInRows = define(graph.Op{
 			return nil // what is rounded at every step is not rounded here
 		}
 		return fuseAttention(m, func(attrs graph.A, in []*graph.Value) []*graph.Value {
+			if slices.ContainsFunc(in, func(v *graph.Value) bool { return !m.KeepsSums(v) }) {
+				return nil
+			}
 			return []*graph.Value{m.Builder.Op(own+".AttentionInRows", attrs, in...)}
 		})
 	},
@@ -85,7 +89,7 @@ var _ = define(graph.Op{
 	},
 	NoGrad: true,
 	Eval: func(c *graph.Call) {
-		f := newFlash(c, 1, 4)
+		f := newRows(c, 1)
 		f.grads(func(z, i int, p, flow []float64) (dot float64) {
 			f.probabilities(z, i, p)
 			for j, x := range p {
@@ -95,7 +99,7 @@ var _ = define(graph.Op{
 		})
 	},
 	Fast: func(c *graph.Call) {
-		f := newFlash(c, 1, 4)
+		f := newRows(c, 1)
 		f.slots(rowSlots, 2*min(f.queries, blockK)*f.keys, f.fastRowsGrad)
 	},
 	Scratch:   func(n *graph.Node) graph.Dim { return rowsScratch(n, 1, 2, blockK) },
@@ -118,6 +122,13 @@ var _ = define(graph.Op{
 	},
 })
 
+// newRows is a call of either operator; Q is input at.
+func newRows(c *graph.Call, at int) *flash {
+	f := newFlash(c, at, at+3)
+	f.rows = true
+	return f
+}
+
 // rowSlots is how many matrices of the batch are worked on at one time: the scores of
 // all keys are more than a tile.
 const rowSlots = 4
@@ -135,9 +146,11 @@ func rowsScratch(n *graph.Node, q int, tensors, most int64) graph.Dim {
 // each element in the lane where the whole row's have it.
 const inLanes = 64
 
-// seen is the keys that count for any of so many queries, in whole lanes.
+// seen is the keys that count for any of so many queries, in whole lanes: enough for
+// sums in lanes where the whole row has such.
 func (f *flash) seen(from, rows int) (lo, hi int) {
 	lo, hi = f.reach(from, rows)
+	lo = min(lo, max(0, f.keys-worthVectors))
 	return lo / inLanes * inLanes, min(f.keys, ceilDiv(hi, inLanes)*inLanes)
 }
 
@@ -161,7 +174,49 @@ func (f *flash) overKeys(lo, hi int, do func(key, n int, add bool)) {
 	}
 }
 
+// leavingOut calls do for a matrix of K with what a band hides left out, and again with
+// all of it where that might have changed a bit. in begins with Q, K and V. Hidden keys
+// have probabilities of 0 where all scores are far above what is filled in, and add 0
+// where everything that meets them is finite, to all but a −0.
+func (f *flash) leavingOut(zk int, in, out []*graph.Tensor, do func(f *flash)) {
+	part := func(t *graph.Tensor) []float32 {
+		matrices := f.batch / f.share
+		return t.F32()[zk*t.Len()/matrices : (zk+1)*t.Len()/matrices]
+	}
+	if f.skips() {
+		var most [4]float64
+		for i, t := range in {
+			most[i] = greatestSize(part(t))
+		}
+		q, k, v, dy := most[0], most[1], most[2], most[3]
+		if math.Abs(f.scale)*float64(f.width)*q*k < 1e29 && v < 1e38 && float64(f.out)*dy*v < 1e38 {
+			do(f)
+			if !slices.ContainsFunc(out, func(t *graph.Tensor) bool { return slices.ContainsFunc(part(t), isMinusZero) }) {
+				return
+			}
+		}
+	}
+	whole := *f
+	whole.whole = true
+	do(&whole)
+}
+
+// greatestSize is the greatest |x|; infinite or no number if one is.
+func greatestSize(x []float32) float64 {
+	top := uint32(0)
+	for _, v := range x {
+		top = max(top, math.Float32bits(v)<<1)
+	}
+	return float64(math.Float32frombits(top >> 1))
+}
+
+func isMinusZero(x float32) bool { return math.Float32bits(x) == 1<<31 }
+
 func (f *flash) fastRows(par parallel, zk int, s []float32) {
+	f.leavingOut(zk, f.c.In[:3], f.c.Out, func(f *flash) { f.forwardRows(par, zk, s) })
+}
+
+func (f *flash) forwardRows(par parallel, zk int, s []float32) {
 	y := f.c.Out[0].F32()
 	for z := zk * f.share; z < (zk+1)*f.share; z++ {
 		for from := 0; from < f.queries; from += tileQueries {
@@ -177,6 +232,11 @@ func (f *flash) fastRows(par parallel, zk int, s []float32) {
 }
 
 func (f *flash) fastRowsGrad(par parallel, zk int, room []float32) {
+	in := []*graph.Tensor{f.q, f.k, f.v, f.c.In[0]}
+	f.leavingOut(zk, in, f.c.Out, func(f *flash) { f.backwardRows(par, zk, room) })
+}
+
+func (f *flash) backwardRows(par parallel, zk int, room []float32) {
 	dy, q, depth := f.c.In[0].F32(), f.q.F32(), depthOf(f.queries)
 	dq, dk, dv := f.c.Out[0].F32(), f.c.Out[1].F32(), f.c.Out[2].F32()
 	begun := 0 // keys to which something has been added

@@ -110,5 +110,5 @@ func whyProducts(made, n *graph.Node, scores *graph.Value, added int) string {
 	case scores.Type != graph.Float32:
 		return fmt.Sprintf("%s is rounded at every step", scores.Type)
 	}
-	return "its mask or layout is none that is known"
+	return "its mask or layout is none that is known, or others read its queries, keys or values, too"
 }

@@ -232,6 +232,8 @@ type flash struct {
 	width, out           int // of Q and K, of V
 	share                int // matrices of Q that see one of K and V
 	transK, safe         bool
+	rows                 bool // each is whole when its softmax is taken
+	whole                bool // nothing that a band hides is left out
 	scale, fill          float64
 	left, right          int
 	biasAt, maskAt       []int // strides under the scores
@@ -278,19 +280,19 @@ func (f *flash) atK(z, j, d int) int {
 // window is the keys [lo, hi) that query i sees.
 func (f *flash) window(i int) (lo, hi int) { return seenKeys(i, f.left, f.right, f.keys) }
 
-// fillOf is the score of keys that query i does not see. Where it sees none, all count
-// alike, whatever is filled in; 0 is a number that does not swallow others.
+// fillOf is the score of keys that query i does not see. Where it sees none, tiles have
+// all count alike, whatever is filled in; 0 is a number that does not swallow others.
 func (f *flash) fillOf(i int) float64 {
-	if lo, hi := f.window(i); lo == hi {
+	if lo, hi := f.window(i); lo == hi && !f.rows {
 		return 0
 	}
 	return f.fill
 }
 
-// skips reports whether what is filled in counts for nothing. A bias may make the
-// others as low.
+// skips reports whether what is filled in counts for nothing. A bias or a mask may make
+// the others as low.
 func (f *flash) skips() bool {
-	return f.bias == nil && (f.left >= 0 || f.right >= 0) && f.fill <= -1e30 && (f.left < 0 || f.queries <= f.keys+f.left)
+	return !f.whole && f.bias == nil && f.mask == nil && (f.left >= 0 || f.right >= 0) && f.fill <= -1e30 && (f.left < 0 || f.queries <= f.keys+f.left)
 }
 
 // scores fills s with a query's.

@@ -353,7 +353,7 @@ func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 		}
 	}
 	x, weight := made.Inputs[0], made.Inputs[1]
-	if x.Rank() < 2 || weight.Rank() != 2 {
+	if x.Rank() < 2 || weight.Rank() != 2 || !m.KeepsSums(x) || !m.KeepsSums(weight) || !m.KeepsSums(bias) {
 		return nil
 	}
 	b := m.Builder

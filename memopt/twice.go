@@ -32,18 +32,15 @@ var twices = []twice{
 		"attention is computed some queries at a time, and its scores again for the backward pass", "all queries at once", "attention in rows"},
 }
 
-// fusions picks the operators that may stand for pieces: those that compute
-// scores twice, so that they are never all there, only if settings say so.
-func (m *Model) fusions(op *graph.Op) bool {
+// fusesLast picks the operators that settings ask for by name: those that compute
+// scores twice, so that they are never all there.
+func (m *Model) fusesLast(op *graph.Op) bool {
 	for _, w := range twices {
 		if op == w.op {
 			return *w.of(&m.Config) == w.on
 		}
 	}
-	if op == kernels.FlashAttention {
-		return m.Config.Flash == "on"
-	}
-	return kernels.Fusions(op)
+	return op == kernels.FlashAttention && m.Config.Flash == "on"
 }
 
 // otherForms are the model with some of what may be computed twice so, or all of

@@ -60,6 +60,30 @@ func (m *Match) IsResult(v *Value) bool { return m.result[v] }
 // isNew: v was made in this walk and its readers are counted in the next.
 func (m *Match) isNew(v *Value) bool { return int(v.ID)+2 >= len(m.uses.start) }
 
+// KeepsSums reports whether the gradients of a value that the pieces read still add up
+// in their order, and so to the same bits, where one node reads it in the place of
+// Node: nothing else reads it in between, or they are two at most.
+func (m *Match) KeepsSums(v *Value) bool {
+	if v == nil || v.Kind == Const || v.Kind == Input || !v.Type.IsFloat() {
+		return true // it has no gradient
+	}
+	all, own, between := 0, 0, false
+	for _, r := range m.Readers(v) {
+		for _, x := range r.Inputs {
+			switch {
+			case x != v:
+				continue
+			case r == m.Node || slices.Contains(m.pieces, r):
+				own++
+			case own > 0 && r.ID < m.Node.ID:
+				between = true
+			}
+			all++
+		}
+	}
+	return own > 0 && all <= 2 || own == 1 && !between
+}
+
 // Either tries alternatives in turn; what one of them took in vain is
 // forgotten. It reports whether one succeeded.
 func (m *Match) Either(tries ...func() bool) bool {

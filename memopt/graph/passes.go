@@ -43,6 +43,10 @@ type CleanOptions struct {
 	// Fuse picks the operators that may stand for pieces; nil fuses nothing,
 	// and then the graph gives the same bits as before.
 	Fuse func(*Op) bool
+	// FuseLast picks more of them, for a graph that is otherwise done: what they
+	// stand for is then what it would be without them, to the last product that a
+	// scale went into.
+	FuseLast func(*Op) bool
 	// Trained reports which parameters will be; the others are as good as
 	// constants where one number is asked for. nil means all of them.
 	Trained func(*Value) bool
@@ -108,22 +112,29 @@ func (g *Graph) Clean(o CleanOptions) Report {
 		r.Passes = append(r.Passes, PassReport{Name: p.name, Why: p.why})
 		made[i] = map[string]int{}
 	}
-	for done := false; !done; {
-		done = true
-		for i, p := range passes {
-			before := len(g.Nodes)
-			for op, k := range p.run(g, o) {
-				made[i][op] += k
-				done = false
-			}
-			if len(g.Nodes) != before {
-				done = false
-			}
-			r.Passes[i].Gone += before - len(g.Nodes)
-			if o.After != nil {
-				o.After(p.name)
+	rounds := func() {
+		for done := false; !done; {
+			done = true
+			for i, p := range passes {
+				before := len(g.Nodes)
+				for op, k := range p.run(g, o) {
+					made[i][op] += k
+					done = false
+				}
+				if len(g.Nodes) != before {
+					done = false
+				}
+				r.Passes[i].Gone += before - len(g.Nodes)
+				if o.After != nil {
+					o.After(p.name)
+				}
 			}
 		}
+	}
+	rounds()
+	if o.FuseLast != nil {
+		o.Fuse = o.FuseLast
+		rounds()
 	}
 	for i := range r.Passes {
 		for _, op := range slices.Sorted(maps.Keys(made[i])) {
