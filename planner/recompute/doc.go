@@ -43,7 +43,8 @@
 //     say what runs twice. Plans are made for the cases that promise most.
 //   - tight.go raises it from the end of the order on, as far as few large values
 //     are in question, by what may be there from launch to launch. On chains that
-//     finds the cheapest launches, too.
+//     finds the cheapest launches, too. passes.go tells it what is ahead, from
+//     the places where fewest sets of values fit.
 //   - repair.go forgets, at the peak, what takes most bytes off for the least
 //     cost; takeback.go remembers what turned out to fit.
 //   - starts.go makes plans to begin with of what the cuts keep. Equal layers,

@@ -231,3 +231,20 @@ func (s *Solver) Cases(place int32, limit int64) (cases, cut, least float64, ok 
 	cases, _ = s.cases(s.newTight(limit, math.Inf(1)), at, limit, math.Inf(1))
 	return cases, cut * s.unit, least, true
 }
+
+// Tails is what is found from the end of the order on for a limit, in how many
+// passes, and what the cheapest launches cost. It reports false if there are none,
+// or the program is too large to tell.
+func (s *Solver) Tails(limit int64) (tails float64, passes int, least float64, ok bool) {
+	e := s.prove(limit, 0)
+	if !s.tiny || !e.ok || len(e.at) == 0 {
+		return 0, 0, 0, false
+	}
+	if _, least, ok = s.solveExactly(limit); !ok {
+		return 0, 0, 0, false
+	}
+	x := s.newTight(limit, math.Inf(1))
+	x.findPasses()
+	tails, _ = s.newTight(limit, math.Inf(1)).tails(e.at)
+	return tails, len(x.passes), least, true
+}

@@ -37,6 +37,8 @@ type tight struct {
 	again   []int64 // by operator: bytes of other values for it to run again
 	behind  []check // places with a bound, the last ones first
 	wanted  []large // by place: what is read from there up to the next with a bound
+	passes  []pass  // the last ones first
+	span    []large // by place: what is read from there up to the next pass
 
 	states []tightState
 	known  map[whereabouts]int32
@@ -87,7 +89,7 @@ func (s *Solver) newTight(limit int64, most float64) *tight {
 	p := s.p
 	n := len(p.Cost)
 	x := &tight{s: s, limit: limit, most: most, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
-		first: make([]int64, n), idle: s.across(), again: make([]int64, n), marked: make([]int32, n), through: make([]bool, n), wanted: make([]large, n+1)}
+		first: make([]int64, n), idle: s.across(), again: make([]int64, n), marked: make([]int32, n), through: make([]bool, n), wanted: make([]large, n+1), span: make([]large, n+1)}
 	x.choose()
 	for op := int32(n) - 1; op >= 0; op-- {
 		x.number(op)
@@ -174,7 +176,8 @@ func (x *tight) number(op int32) {
 
 // tails raises what is known of places, from the last on, by what it costs to go
 // on from there, as long as that is quickly found. It returns the best bound, and
-// the cheapest launches met that do so and are within the limit before, too.
+// the cheapest launches met that do so and are within the limit before, too. Where
+// there are passes (passes.go), what is behind the first of them is found at once.
 func (x *tight) tails(at []bounded) (least float64, best route) {
 	s := x.s
 	best.extra = math.Inf(1)
@@ -182,28 +185,51 @@ func (x *tight) tails(at []bounded) (least float64, best route) {
 	slices.SortFunc(places, func(a, b bounded) int { return cmp.Compare(b.c.at, a.c.at) })
 	x.behind = []check{{int32(len(s.p.Cost)) - 1, 0}}
 	know := func(at int32, bound float64) {
-		if least = max(least, bound); x.behind[len(x.behind)-1].least < least {
-			x.behind = append(x.behind, check{at, least})
+		if bound > x.behind[len(x.behind)-1].least {
+			x.behind = append(x.behind, check{at, bound})
 		}
 	}
 	cuts := 0.0 // the best bound of cuts so far
-	for i, b := range places {
+	see := func(b bounded) {
 		know(b.c.at, b.bound*s.unit)
-		if cuts = max(cuts, b.bound); b.bound < cuts*nearly && i < len(places)-1 {
+		cuts = max(cuts, b.bound)
+	}
+	lead := func(place, end int32) {
+		if end >= 0 && s.p.Forced == nil { // it may keep what must be forgotten
+			if r := x.way(end, place); r.peak <= x.limit && r.extra < best.extra {
+				best = r
+			}
+		}
+	}
+	if x.findPasses(); len(x.passes) > 0 {
+		front := x.passes[len(x.passes)-1]
+		bound, end, all := x.fromPass(front)
+		least = bound
+		lead(front.at, end)
+		if all {
+			for _, p := range x.passes {
+				for ; len(places) > 0 && places[0].c.at >= p.at; places = places[1:] {
+					see(places[0])
+				}
+				know(p.at, p.least)
+			}
+			know(front.at-1, bound)
+		}
+		s.spent += int64(x.work)
+		x.work, x.passes = 0, nil
+	}
+	for i, b := range places {
+		if see(b); b.bound < cuts*nearly && i < len(places)-1 {
 			continue // hardly more than from the place behind it
 		}
 		bound, end, all := x.from(b.c.at)
 		if know(b.c.at-1, bound); !all { // nor will it be from places before
 			break
 		}
-		if end >= 0 && s.p.Forced == nil { // it may keep what must be forgotten
-			if r := x.way(end, b.c.at); r.peak <= x.limit && r.extra < best.extra {
-				best = r
-			}
-		}
+		lead(b.c.at, end)
 	}
 	s.spent += int64(x.work)
-	return least, best
+	return max(least, x.behind[len(x.behind)-1].least), best
 }
 
 const (
@@ -240,6 +266,11 @@ func (x *tight) from(place int32) (least float64, end int32, all bool) {
 		until = min(until, x.work+mostLoose)
 		x.reach(tightState{whereabouts{there, place}, 0, -1, -1})
 	}
+	return x.search(until)
+}
+
+// search goes on from the states in the queue, as long as there is work.
+func (x *tight) search(until int) (least float64, end int32, all bool) {
 	for len(x.queue) > 0 {
 		top := x.queue.pop()
 		st := x.states[top.state]
@@ -381,6 +412,9 @@ func (x *tight) promised(st tightState) (least float64) {
 			least = max(least, again+c.least)
 			next = c.at + 1
 		}
+	}
+	if len(x.passes) > 0 {
+		least = max(least, st.cost+x.ahead(st))
 	}
 	return least
 }

@@ -6,16 +6,15 @@ import (
 	"memopt/planner/recompute"
 )
 
-// TestChain: a chain of equal layers is planned as cheaply as can be, also where
-// what is kept has to be chosen anew many times on the way back.
-func TestChain(t *testing.T) {
+// chain is a chain of equal layers, and what it costs. The gradients of weights take
+// so many bytes.
+func chain(weights int64) (p *recompute.Problem, total float64) {
 	const layers = 16
-	p := &recompute.Problem{Border: 2 * layers}
+	p = &recompute.Problem{Border: 2 * layers}
 	value := func(bytes int64) int32 {
 		p.Bytes, p.Held = append(p.Bytes, bytes), append(p.Held, false)
 		return int32(len(p.Bytes) - 1)
 	}
-	total := 0.0
 	op := func(again bool, cost float64, over []int32, output int32, inputs ...int32) int32 {
 		p.Cost, p.Work, p.Again = append(p.Cost, cost), append(p.Work, 0), append(p.Again, again)
 		p.Inputs.Add(inputs...)
@@ -37,14 +36,24 @@ func TestChain(t *testing.T) {
 	for i := layers - 1; i > 0; i-- {
 		gradient = op(false, 2, []int32{gradient}, value(1000), gradient, kept[i])
 		before := op(false, 1000, nil, value(1000), gradient)
-		op(false, 1000, nil, value(100), gradient, kept[i-1])
+		op(false, 1000, nil, value(weights), gradient, kept[i-1])
 		gradient = before
 	}
-	// By limit, how often products run again at least.
+	return p, total
+}
+
+// TestChain: a chain is planned as cheaply as can be, also where what is kept has to
+// be chosen anew many times on the way back.
+func TestChain(t *testing.T) {
+	// By bytes of weights and limit, how often products run again at least.
 	for _, c := range []struct {
-		limit int64
-		again int
-	}{{17000, 1}, {14000, 4}, {10000, 8}, {8000, 10}, {7000, 12}, {6000, 18}, {5000, 30}, {4000, 105}} {
+		weights, limit int64
+		again          int
+	}{
+		{100, 17000, 1}, {100, 14000, 4}, {100, 10000, 8}, {100, 8000, 10}, {100, 7000, 12}, {100, 6000, 18}, {100, 5000, 30}, {100, 4000, 105},
+		{2000, 9000, 10}, {2000, 8000, 12}, {2000, 7000, 18}, {2000, 6000, 30}, {2000, 5000, 105},
+	} {
+		p, total := chain(c.weights)
 		s, err := recompute.New(p)
 		if err != nil {
 			t.Fatal(err)
@@ -58,9 +67,9 @@ func TestChain(t *testing.T) {
 		if err != nil || peak > c.limit || extra > a.Extra+1e-6 {
 			t.Errorf("within %d: %v, peak %d, extra %v", c.limit, err, peak, extra)
 		}
-		t.Logf("within %d: extra %v, bound %v", c.limit, a.Extra, a.Bound)
+		t.Logf("%d within %d: extra %v, bound %v", c.weights, c.limit, a.Extra, a.Bound)
 		if again := int(a.Extra / 1000); again != c.again || a.Extra-a.Bound > total/200 {
-			t.Errorf("within %d: extra %v is not %d products, or far from the bound of %v", c.limit, a.Extra, c.again, a.Bound)
+			t.Errorf("%d within %d: extra %v is not %d products, or far from the bound of %v", c.weights, c.limit, a.Extra, c.again, a.Bound)
 		}
 	}
 }

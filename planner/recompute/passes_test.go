@@ -1,0 +1,39 @@
+package recompute_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"memopt/planner/recompute"
+)
+
+// TestPasses: what is found from pass to pass is never more than the cheapest
+// launches cost, and mostly what they do.
+func TestPasses(t *testing.T) {
+	r := rand.New(rand.NewPCG(31, 32))
+	tried, met := 0, 0
+	for n := range 1000 {
+		p := random(r, 2+r.IntN(9))
+		s, err := recompute.New(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		floor := recompute.FloorOf(p)
+		base, _ := s.Solve(1 << 40)
+		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(80))/100
+		tails, passes, least, ok := s.Tails(limit)
+		if !ok || passes == 0 || least == 0 {
+			continue
+		}
+		if tails > least*(1+1e-9)+1e-6 {
+			t.Fatalf("program %d within %d: %v from %d passes on, the cheapest launches cost %v", n, limit, tails, passes, least)
+		}
+		tried++
+		if tails > least-1e-6 {
+			met++
+		}
+	}
+	if t.Logf("%d of %d bounds meet the cost", met, tried); tried < 200 || met < tried*9/10 {
+		t.Errorf("only %d of %d bounds meet the cost", met, tried)
+	}
+}
