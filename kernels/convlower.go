@@ -3,9 +3,8 @@ package kernels
 import "memopt/memopt/graph"
 
 var (
-	convKernel      = halved(shader("conv", "conv.comp"))
-	batchNormKernel = halved(shader("batchnorm", "batchnorm.comp"))
-	rangeKernel     = shader("range", "range.comp")
+	convKernel  = halved(shader("conv", "conv.comp"))
+	rangeKernel = shader("range", "range.comp")
 )
 
 // The sides of the kernel: which of the three tensors it computes.
@@ -145,68 +144,6 @@ func lowerFusedConv(l *graph.Lowering) {
 	}
 	lowerActivation(l)
 }
-
-// By which statistics channels are normalised: those that are given, the batch's,
-// or the batch's as the forward pass has kept them.
-const (
-	givenStatistics, batchStatistics, keptStatistics = 0, 1, 2
-)
-
-func statisticsOf(n *graph.Node) uint32 {
-	if n.Int("training_mode") != 0 {
-		return batchStatistics
-	}
-	return givenStatistics
-}
-
-// lowerChannels is a batch normalisation, forward or backward.
-func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.Buffer) {
-	shape := l.In[x].Shape
-	if !onlyF32(l) {
-		return
-	}
-	if elems(shape) == 0 || l.Out[0] == nil {
-		l.Refuse("there is nothing to normalise")
-		return
-	}
-	n, channels, inner := shape[0], 1, 1
-	if len(shape) > 1 {
-		channels, inner = shape[1], elems(shape[2:])
-	}
-	mean, variance, scale := unused(false), unused(false), reads(1)
-	momentum := 0.0
-	if back {
-		scale = reads(2)
-	} else {
-		momentum = l.Node.Float("momentum")
-	}
-	if !back || by != batchStatistics {
-		mean, variance = reads(3), reads(4)
-	}
-	outs, wanted := [4]graph.Buffer{unused(true), unused(true), unused(true), unused(true)}, uint32(0)
-	for i := range outs {
-		if loweredOut(l, 1+i) != nil {
-			outs[i], wanted = writes(1+i), wanted|1<<i
-		}
-	}
-	l.Dispatches = append(l.Dispatches, graph.Dispatch{
-		Kernel: batchNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup), oneIf(back), by, wanted},
-		Push:    append(words(l, n, channels, inner), bits(l.Node.Float("epsilon")), bits(momentum)),
-		Buffers: []graph.Buffer{writes(0), reads(x), scale, addend, mean, variance, outs[0], outs[1], outs[2], outs[3]}, Groups: inLine(l, channels),
-	})
-}
-
-func lowerBatchNorm(l *graph.Lowering) { lowerChannels(l, false, statisticsOf(l.Node), 0, reads(2)) }
-
-func lowerBatchNormGrad(l *graph.Lowering) {
-	if loweredIn(l, 5) != nil || loweredIn(l, 6) != nil {
-		l.Refuse("a gradient flows into its statistics")
-		return
-	}
-	lowerChannels(l, true, statisticsOf(l.Node), 1, reads(0))
-}
-
-func lowerKeptBatchNormGrad(l *graph.Lowering) { lowerChannels(l, true, keptStatistics, 1, reads(0)) }
 
 // lowerRange is one of known integers that 32 bits hold.
 func lowerRange(l *graph.Lowering) {

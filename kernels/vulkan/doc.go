@@ -103,11 +103,11 @@
 // A device shows a kernel so many bytes of a buffer at most; Adreno and lavapipe
 // 128 MiB, most others 4 GiB. Elementwise operators, products, reductions, losses,
 // softmax and normalisations over the last dims, updates of parameters and what
-// moves elements are done in pieces then (kernels/piecelower.go), convolutions by
-// some samples at a time: to the bits that they have whole. What else is larger runs
-// on the processor, and so does the gradient of the filters of channels that stand
-// alone. Copies through a block of 16 MiB serve memory that the processor does not
-// see; MEMOPT_VULKAN_HIDDEN has tests go that way.
+// moves elements are done in pieces then (kernels/piecelower.go), convolutions and
+// normalisations of batches by some samples at a time: to the bits that they have
+// whole. What else is larger runs on the processor, and so does the gradient of the
+// filters of channels that stand alone. Copies through a block of 16 MiB serve memory
+// that the processor does not see; MEMOPT_VULKAN_HIDDEN has tests go that way.
 //
 // # What goes wrong
 //

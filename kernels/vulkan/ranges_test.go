@@ -3,6 +3,7 @@ package vulkan_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"memopt/kernels"
@@ -44,6 +45,33 @@ func TestConvolutionRanges(t *testing.T) {
 				sameInPieces(t, gpu, convolutionOp(side, samples[side]), c.limit)
 			})
 		}
+	}
+}
+
+// TestBatchNormRanges: batches that are larger than a device shows are normalised some
+// chunks at a time, to the bits that they have whole.
+func TestBatchNormRanges(t *testing.T) {
+	gpu := device(t)
+	const limit = 10 << 20 // chunks have 8 MiB
+	for name, texts := range map[string][]string{
+		"BatchNormalization": {
+			"f32[9,5,60001], f32[5], f32[5], f32[5], f32[5]>0; training_mode=1 momentum=0.7", // samples that begin anywhere
+			"f16[9,5,60001], f16[5], f16[5], f32[5], f32[5]>0 -> y",
+		},
+		"memopt.BatchNormalizationGrad":        {"f32[9,5,60001], f32[9,5,60001], f32[5]; training_mode=1"},
+		"com.microsoft.BatchNormalizationGrad": {"f32[9,4,80000], f32[9,4,80000], f32[4], f32[4], f32[4]>0 -> x, _, b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			domain, name := "", name
+			if at := strings.LastIndex(name, "."); at > 0 {
+				domain, name = name[:at], name[at+1:]
+			}
+			op := *kernels.Library.Find(domain, name, 25)
+			for _, text := range texts {
+				op.Samples = []string{text}
+				sameInPieces(t, gpu, &op, limit)
+			}
+		})
 	}
 }
 

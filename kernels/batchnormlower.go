@@ -1,0 +1,129 @@
+package kernels
+
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+var batchNormKernel = halved(shader("batchnorm", "batchnorm.comp"))
+
+// By which statistics channels are normalised: those that are given, the batch's,
+// or the batch's as the forward pass has kept them.
+const (
+	givenStatistics, batchStatistics, keptStatistics = 0, 1, 2
+)
+
+func statisticsOf(n *graph.Node) uint32 {
+	if n.Int("training_mode") != 0 {
+		return batchStatistics
+	}
+	return givenStatistics
+}
+
+// lowerChannels is a batch normalisation, forward or backward.
+func lowerChannels(l *graph.Lowering, back bool, by uint32, x int, addend graph.Buffer) {
+	shape := l.In[x].Shape
+	if !onlyF32(l) {
+		return
+	}
+	if elems(shape) == 0 || l.Out[0] == nil {
+		l.Refuse("there is nothing to normalise")
+		return
+	}
+	n, channels, inner := shape[0], 1, 1
+	if len(shape) > 1 {
+		channels, inner = shape[1], elems(shape[2:])
+	}
+	mean, variance, scale := unused(false), unused(false), reads(1)
+	momentum := 0.0
+	if back {
+		scale = reads(2)
+	} else {
+		momentum = l.Node.Float("momentum")
+	}
+	if !back || by != batchStatistics {
+		mean, variance = reads(3), reads(4)
+	}
+	outs, wanted := [4]graph.Buffer{unused(true), unused(true), unused(true), unused(true)}, uint32(0)
+	for i := range outs {
+		if loweredOut(l, 1+i) != nil {
+			outs[i], wanted = writes(1+i), wanted|1<<i
+		}
+	}
+	sample := channels * inner
+	chunk := min(n, max(1, sumChunkBytes/4/sample))
+	var work graph.Buffer
+	if chunk < n && (back || by == batchStatistics) {
+		l.Scratch = aligned(int64(4 * passSums * channels))
+		work = scratch(0, l.Scratch, true)
+	}
+	dispatch := func(pass uint32, n, from int, begun bool, buffers []graph.Buffer) {
+		push := append(words(l, n, channels, inner), bits(l.Node.Float("epsilon")), bits(momentum))
+		l.Dispatches = append(l.Dispatches, graph.Dispatch{
+			Kernel: batchNormKernel, Spec: []uint32{uint32(l.Limits.Subgroup), oneIf(back), by, wanted, pass},
+			Push: append(push, append(words(l, shape[0], chunk, from), oneIf(begun))...), Buffers: buffers, Groups: inLine(l, channels),
+		})
+	}
+	buffers := []graph.Buffer{writes(0), reads(x), scale, addend, mean, variance, outs[0], outs[1], outs[2], outs[3]}
+	each := samplesAtOnce(l, n, sample) / chunk * chunk
+	if each == 0 || each >= n {
+		dispatch(passWhole, n, 0, false, buffers)
+		return
+	}
+	// pieces has a pass go over all samples, some at a time of the buffers that have them.
+	pieces := func(pass uint32, buffers []graph.Buffer, have ...int) {
+		for first := 0; first < n; first += each {
+			some, before := min(each, n-first), 0
+			seen := slices.Clone(buffers)
+			for _, i := range have {
+				seen[i], before = samplesOf(l, buffers[i], n, sample, first, some)
+			}
+			dispatch(pass, some, first*sample-before, first > 0, seen)
+		}
+	}
+	none := unused(true)
+	sums := []graph.Buffer{work, buffers[1], unused(false), unused(false), mean, variance, none, none, none, none}
+	if by == batchStatistics {
+		pieces(passSum, sums, 1)
+		pieces(passSquares, sums, 1)
+	}
+	elements := append(buffers[:6:6], none, none, work, none)
+	if work.Bytes == 0 {
+		elements[8] = none
+	}
+	if back {
+		sums[3] = addend
+		pieces(passFlow, sums, 1, 3)
+		pieces(passElements, elements, 0, 1, 3)
+	} else {
+		pieces(passElements, elements, 0, 1)
+	}
+	if wanted != 0 {
+		dispatch(passResults, n, 0, true, append([]graph.Buffer{work, unused(false), unused(false), unused(false), mean, variance}, outs[:]...))
+	}
+}
+
+// The passes of the kernel; the shader has the numbers.
+const (
+	passWhole, passSum, passSquares, passFlow, passElements, passResults = 0, 1, 2, 3, 4, 5
+)
+
+// passSums is how many sums of a channel passes hand on, at most.
+const passSums = 4
+
+// sumChunkBytes are added up at once of a batch, or a sample. They are fewer than any
+// device shows, so pieces are made of chunks, and sums have the same bits on all.
+const sumChunkBytes = 8 << 20
+
+func lowerBatchNorm(l *graph.Lowering) { lowerChannels(l, false, statisticsOf(l.Node), 0, reads(2)) }
+
+func lowerBatchNormGrad(l *graph.Lowering) {
+	if loweredIn(l, 5) != nil || loweredIn(l, 6) != nil {
+		l.Refuse("a gradient flows into its statistics")
+		return
+	}
+	lowerChannels(l, true, statisticsOf(l.Node), 1, reads(0))
+}
+
+func lowerKeptBatchNormGrad(l *graph.Lowering) { lowerChannels(l, true, keptStatistics, 1, reads(0)) }
