@@ -155,6 +155,18 @@ var families = []struct {
 		return p
 	}},
 	{"pipeline", pipeline},
+	{"fixed regions", func(n int, seed uint64) Problem {
+		const regions = 8
+		p := drawnBy(func(n int, r *rand.Rand) Buffer {
+			a := r.IntN(n)
+			return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(200)), Size: 64 * (1 + r.Int64N(1<<12)), Align: 64}
+		})(n-regions, seed)
+		for i := range regions {
+			p.Fixed = append(p.Fixed, Fixed{len(p.Buffers), int64(i) << 18})
+			p.Buffers = append(p.Buffers, Buffer{First: int32(i * n / regions), Last: int32((i + 1) * n / regions), Size: 1 << 18, Align: 64})
+		}
+		return p
+	}},
 }
 
 // pipeline is the activations of a pipeline of stages that work on one micro-batch after another: what a stage made of one

@@ -5,13 +5,19 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 )
 
-// A part in which a buffer is fixed is packed by strategies, a search and what mends a packing, which go around it. It is
-// not built up as a skyline, and nothing goes to its bottom for good.
+// A part in which a buffer is fixed is packed by strategies, a search, a skyline and what mends a packing, which go around
+// it. Nothing goes to its bottom for good, and it is not nested.
+//
+// To a skyline fixed lives are blocks in the air: no life is placed that would reach into one, nothing is raised past the
+// bottom of one, and sections that have come to it go on from its top.
 
-// free is the fixed offset of a life that has none.
-const free = -1
+const (
+	free    = -1 // the fixed offset of a life that has none
+	beneath = 64 // how many lives of each group a skyline looks at close to a block, where many do not fit
+)
 
 // validFixed says what is wrong with the fixed buffers of p. With room added to all sizes and alignments, offsets are
 // still numbers.
@@ -68,10 +74,61 @@ func (p *part) fixed() bool {
 
 // around packs a part in which lives are fixed.
 func (p *part) around(goal int64) {
-	p.try(strategies, newSpace(p.sections, patience*len(p.lives)), goal)
+	rows := strategies
+	if len(p.lives) > few {
+		if p.grow(goal); !p.far(goal, steep) {
+			return
+		}
+		rows = strategies[:quickRows]
+	}
+	p.try(rows, newSpace(p.sections, patience*len(p.lives)), goal)
 	if enough := goal + goal/content; p.top > enough && goal < math.MaxInt64/4 {
 		p.mend(goal, enough, mending*len(p.lives))
 	}
+}
+
+// passes takes sections of the stretch [a, b) of a skyline that have come to the bottom of a block to its top, if there
+// are any.
+func (s *skyline) passes(a, b int32) bool {
+	height := s.height[a]
+	for _, l := range s.above(height) {
+		if l.fixed > height {
+			break
+		}
+		if begin, end := max(a, l.l), min(b, l.r); begin < end {
+			s.left.add(begin, end, -l.size)
+			s.raise(a, begin, end, height+l.size)
+			return true
+		}
+	}
+	return false
+}
+
+// above is the blocks that begin at a height or above it.
+func (s *skyline) above(height int64) []life {
+	return s.blocks[sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i].fixed >= height }):]
+}
+
+// roof is the bottom of the lowest block from height on in any of sections [l, r), or end if that is not above it.
+func (s *skyline) roof(l, r int32, height, end int64) int64 {
+	for _, b := range s.above(height) {
+		if b.fixed >= end {
+			break
+		}
+		if b.l < r && l < b.r {
+			return b.fixed
+		}
+	}
+	return end
+}
+
+// under keeps those of lives that meet no block on height.
+func (s *skyline) under(lives []int32, height int64) []int32 {
+	return slices.DeleteFunc(lives, func(i int32) bool {
+		l := s.lives[i]
+		end := up(height, l.align) + l.size
+		return s.roof(l.l, l.r, height, end) < end
+	})
 }
 
 // walls is, by life that is not fixed, what is taken by fixed ones at any of its times; runs that may overlap, by begin.

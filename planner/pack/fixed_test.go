@@ -165,6 +165,46 @@ func TestAnyFixed(t *testing.T) {
 	})
 }
 
+// A skyline goes around what is fixed.
+func TestGrowAround(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := anyFixed(t, anyProblem(t))
+		p.InPlace = nil
+		if Valid(p) != nil {
+			return // two are fixed where only sharing lets them be
+		}
+		lives, sections := livesOf(p)
+		if len(lives) == 0 {
+			return
+		}
+		q := &part{lives: lives, sections: sections}
+		q.unplaced()
+		goal := max(mostLive(lives, sections), fixedEnd(p))
+		if q.grow(goal); q.top < goal {
+			t.Fatalf("%+v: grown to %d, below %d", p, q.top, goal)
+		}
+		apart(t, q)
+		for i, l := range lives {
+			if l.fixed != free && q.offsets[i] != l.fixed {
+				t.Fatalf("%+v: life %v at %d", p, l, q.offsets[i])
+			}
+		}
+	})
+}
+
+// Many lives are packed below the end of a buffer that is fixed as high as can be.
+func TestFixedHigh(t *testing.T) {
+	p := Problem{Fixed: []Fixed{{0, math.MaxInt64 - 1<<20}}}
+	p.Buffers = append(p.Buffers, Buffer{First: 0, Last: 2 * few, Size: 1})
+	for i := range int32(few + 1) {
+		p.Buffers = append(p.Buffers, Buffer{First: i, Last: i + 20, Size: 1 + int64(i%7)})
+	}
+	s, err := Solve(p)
+	if err != nil || Check(p, s) != nil || s.Height != s.Bound {
+		t.Errorf("height %d, bound %d, error %v, check %v", s.Height, s.Bound, err, Check(p, s))
+	}
+}
+
 func TestFixedErrors(t *testing.T) {
 	two := []Buffer{{0, 4, 8, 4}, {3, 6, 8, 0}}
 	for _, c := range []struct {

@@ -21,7 +21,9 @@ type skyline struct {
 	lives    []life
 	sections int32
 	floor    int64
-	coarsest int64 // of the alignments
+	coarsest int64  // of the alignments
+	blocks   []life // the lives that are fixed, lowest first: see fixed.go
+	largest  int64  // size of the others
 
 	route   route
 	top     int64 // what it wants to stay within for now
@@ -77,10 +79,18 @@ func newSkyline(p *part) *skyline {
 		s.coarsest = max(s.coarsest, l.align)
 		change[l.l] += l.size
 		change[l.r] -= l.size
+		if l.fixed != free {
+			s.blocks = append(s.blocks, l)
+			s.offsets[i], s.highest = l.fixed, max(s.highest, l.fixed+l.size)
+			s.placed++
+			continue
+		}
+		s.largest = max(s.largest, l.size)
 		s.firstEnd.leaf(s.atBegin[i], l.r)
 		s.lastHead.leaf(s.atEnd[i], -l.l)
 		s.anywhere.leaf(int32(i), l.r)
 	}
+	slices.SortStableFunc(s.blocks, func(a, b life) int { return cmp.Compare(a.fixed, b.fixed) })
 	s.firstEnd.build()
 	s.lastHead.build()
 	s.anywhere.build()
@@ -98,7 +108,10 @@ func newSkyline(p *part) *skyline {
 
 // twin is a skyline of the same lives, as s is now.
 func (s *skyline) twin() *skyline {
-	t := &skyline{lives: s.lives, sections: s.sections, floor: s.floor, coarsest: s.coarsest, groups: s.groups}
+	t := &skyline{
+		lives: s.lives, sections: s.sections, floor: s.floor, coarsest: s.coarsest, blocks: s.blocks, largest: s.largest,
+		groups: s.groups,
+	}
 	t.weight = make([]float64, s.sections+1)
 	t.become(s)
 	return t
@@ -175,12 +188,18 @@ func (s *skyline) advance(level int64) {
 		}
 		b := s.end[a]
 		wall := s.wall(a, b)
+		if len(s.blocks) > 0 {
+			if s.passes(a, b) {
+				continue
+			}
+			wall = s.roof(a, b, next.at, wall)
+		}
 		if !s.holds(a, b) {
 			s.raise(a, a, b, wall)
 			continue
 		}
 		left, t := s.left.most(a, b)
-		i := s.choose(a, b, t)
+		i := s.choose(a, b, t, wall)
 		if i < 0 {
 			s.raise(a, t, t+1, wall)
 			continue
@@ -323,14 +342,21 @@ type fit struct {
 	waste float64
 }
 
-// choose is the life to put into the valley [a, b) at section t, or -1 if none fits.
-func (s *skyline) choose(a, b, t int32) int32 {
-	s.rest = s.covering(a, b, t, s.route.variety, s.rest[:0])
+// choose is the life to put into the valley [a, b) at section t, or -1 if none fits. wall is its lower wall, or the lowest
+// block above it if that is lower.
+func (s *skyline) choose(a, b, t int32, wall int64) int32 {
+	h := s.height[a]
+	if len(s.blocks) > 0 && wall-h < s.largest+s.coarsest {
+		s.rest = s.covering(a, b, t, beneath, s.rest[:0])
+		s.looks += 2 * len(s.rest)
+		s.rest = s.under(s.rest, h)
+	} else {
+		s.rest = s.covering(a, b, t, s.route.variety, s.rest[:0])
+	}
 	if len(s.rest) == 0 {
 		return -1
 	}
 	s.looks += 16 + 2*len(s.rest)
-	h := s.height[a]
 	before, behind := s.walls(a, b)
 	s.fits = s.fits[:0]
 	for _, i := range s.rest {

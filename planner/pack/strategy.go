@@ -67,13 +67,13 @@ func portfolio(p *part, goal, near int64) {
 		return
 	}
 	p.grow(goal)
-	if grown := p.top; grown-goal > goal/fair && goal <= math.MaxInt64/4 {
+	if grown := p.top; p.far(goal, fair) && goal <= math.MaxInt64/4 {
 		s.looks, s.most = 0, again*len(p.lives)
 		if p.try([]strategy{asTheyCome}, s, goal); p.top < grown {
 			p.mend(goal, goal+goal/fair, mending*len(p.lives))
 		}
 	}
-	if p.top-goal > goal/steep {
+	if p.far(goal, steep) {
 		s.looks, s.most = 0, patience*len(p.lives)
 		p.try(strategies[:quickRows], s, goal)
 	}
@@ -89,6 +89,9 @@ func (p *part) settles(s *space, top int64) bool {
 	}
 	return ok
 }
+
+// far is whether p is not packed yet, or by more than a share of the goal above it.
+func (p *part) far(goal, share int64) bool { return p.top == math.MaxInt64 || p.top-goal > goal/share }
 
 // unplaced makes p one that nothing has packed.
 func (p *part) unplaced() { p.offsets, p.top = make([]int64, len(p.lives)), math.MaxInt64 }
