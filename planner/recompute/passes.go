@@ -94,6 +94,9 @@ func (x *tight) setsAt(op int32) (sets []large) {
 			more = append(more, b)
 		}
 	}
+	if x.many(more, room) {
+		return nil
+	}
 	var choose func(from int, set large, room int64)
 	choose = func(from int, set large, room int64) {
 		sets = append(sets, set)
@@ -108,6 +111,28 @@ func (x *tight) setsAt(op int32) (sets []large) {
 		return nil
 	}
 	return sets
+}
+
+// many reports whether it is plain that more sets of values, the largest first, fit in
+// a room than a pass may have: all of the smallest that fit together, or all of no more
+// than fit of the largest.
+func (x *tight) many(values []int32, room int64) bool {
+	left, sets := room, 1
+	for _, b := range slices.Backward(values) {
+		if left -= x.bytes[b]; left < 0 || sets > mostHeld {
+			break
+		}
+		sets *= 2
+	}
+	all, some := 1, 1 // sets of up to so many values, and of just as many
+	for i, b := range values {
+		if room -= x.bytes[b]; room < 0 || all > mostHeld {
+			break
+		}
+		some = some * (len(values) - i) / (i + 1)
+		all += some
+	}
+	return max(sets, all) > mostHeld
 }
 
 // ahead is what must run again behind a state at least, by the sets of the next
