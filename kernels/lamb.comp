@@ -12,7 +12,9 @@ layout(constant_id = 1) const uint PASS = 0;
 layout(constant_id = 2) const uint SCALE = 0; // there is a scale for gradients
 
 layout(push_constant) uniform Push {
-	uint n, parts;
+	uint n, parts;       // that are seen
+	uint each, at;       // elements of a part; the number of the first part that is seen
+	uint begin, all;     // where that begins; parts of all
 	float decay, epsilon, keep1, beta2, keep2; // 1 − β₁, β₂, 1 − β₂
 	float log1, log2;                          // ln β₁, ln β₂
 };
@@ -41,26 +43,26 @@ void main() {
 	uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
 	if (PASS == 2) {
 		uint i = group * LOCAL + gl_LocalInvocationIndex;
-		if (i < n) p[i] -= work[2 * parts] * direction(i);
+		if (i < n) p[i] -= work[2 * all] * direction(i);
 		return;
 	}
 	uint lane = gl_SubgroupInvocationID, step = gl_SubgroupSize;
 	float size = 0, length = 0;
 	if (PASS == 1) {
 		if (gl_SubgroupID != 0) return;
-		for (uint k = lane; k < parts; k += step) {
+		for (uint k = lane; k < all; k += step) {
 			size += work[2 * k];
 			length += work[2 * k + 1];
 		}
 		size = sqrt(subgroupAdd(size));
 		length = sqrt(subgroupAdd(length));
-		if (subgroupElect()) work[2 * parts] = rate[0] * (size == 0 || length == 0 ? 1 : size / length);
+		if (subgroupElect()) work[2 * all] = rate[0] * (size == 0 || length == 0 ? 1 : size / length);
 		return;
 	}
-	uint part = group * gl_NumSubgroups + gl_SubgroupID, each = (n + parts - 1) / parts;
+	uint part = group * gl_NumSubgroups + gl_SubgroupID;
 	if (part >= parts) return;
-	uint to = min((part + 1) * each, n);
-	for (uint block = part * each; block < to; block += 32 * step) {
+	uint to = min(begin + (part + 1) * each, n);
+	for (uint block = begin + part * each; block < to; block += 32 * step) {
 		float sizes = 0, lengths = 0;
 		for (uint i = block + lane; i < min(block + 32 * step, to); i += step) {
 			float d = SCALE != 0 ? g[i] * scale[0] : g[i];
@@ -76,7 +78,7 @@ void main() {
 	size = subgroupAdd(size);
 	length = subgroupAdd(length);
 	if (subgroupElect()) {
-		work[2 * part] = size;
-		work[2 * part + 1] = length;
+		work[2 * (at + part)] = size;
+		work[2 * (at + part) + 1] = length;
 	}
 }

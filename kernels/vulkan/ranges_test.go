@@ -75,6 +75,19 @@ func TestBatchNormRanges(t *testing.T) {
 	}
 }
 
+// TestLambRanges: its norms are sums of parts, and parts go a few at a time.
+func TestLambRanges(t *testing.T) {
+	gpu := device(t)
+	op := *kernels.Library.Find("memopt", "Lamb", 0)
+	op.Samples = []string{
+		"f32[70000], f32[70000], f32[]{0.1}, _, i64[]{2}, f32[70000], f32[70000]>0",
+		"f32[310001], f32[310001], f32[]{0.1}, f32[]{0.5}, i64[]{3}, f32[310001], f32[310001]>0; weight_decay=0.1", // parts of odd lengths
+	}
+	sameInPieces(t, gpu, &op, 1<<18)
+	op.Samples = []string{"f32[131072], f32[131072], f32[]{0.1}, _, i64[]{2}, f32[131072], f32[131072]>0"}
+	sameInPieces(t, gpu, &op, 1<<15) // a part at a time
+}
+
 // sameInPieces has an operator's samples done whole, and in pieces that a device with
 // that limit shows, and compares bits.
 func sameInPieces(t *testing.T, gpu *vk.Physical, op *graph.Op, limit int64) {
