@@ -61,14 +61,7 @@ func TestAddressed(t *testing.T) {
 	gpu := device(t)
 	addressing(t, gpu)
 	g := drawn(t, "x f32[20, 30] = param\ny f32[30, 10] = param\nz = MatMul(x, y)\noutput z", rand.New(rand.NewPCG(1, 2)))
-	p, err := planner.Make(g, planner.Request{Strategy: "keep-all", Lowered: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := p.Schedule()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := keepAll(t, g)
 	for path, is := range map[string]bool{vulkan.FastPathsNone: false, vulkan.BufferAddresses: true} {
 		f := &failing{call: "vkQueueSubmit", code: -4}
 		d, err := vulkan.Open(s, gpu, vulkan.Options{Faults: f.fault, FastPaths: []string{path}})

@@ -359,25 +359,52 @@ func meanSize(x *graph.Tensor) float64 {
 	return math.Sqrt(sum / max(n, 1))
 }
 
-// TestRangesOfHalves: what would keep its sums in 16 bits from piece to piece is
-// left to the processor.
-func TestRangesOfHalves(t *testing.T) {
+// keepAll is the schedule of a program's step with everything kept.
+func keepAll(t testing.TB, g *graph.Graph) *planner.Schedule {
+	t.Helper()
+	p, err := planner.Make(g, planner.Request{Strategy: "keep-all", Lowered: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// lowered is what becomes of an operator on a sample.
+func lowered(t *testing.T, domain, name, sample string, limits graph.Limits) *graph.Lowering {
+	t.Helper()
 	b, err := graph.Bind(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	op := *kernels.Library.Find("com.microsoft", "FusedMatMul", 0)
-	op.Samples = []string{"f16[400,10], f16[400,10]; transA=1"}
+	op := *kernels.Library.Find(domain, name, 25)
+	op.Samples = []string{sample}
 	cases, err := kernels.Cases(&op)
 	if err != nil {
 		t.Fatal(err)
 	}
+	l, err := graph.Lower(cases[0].Node, b, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestRangesOfHalves: what would keep its sums in 16 bits from piece to piece is
+// left to the processor.
+func TestRangesOfHalves(t *testing.T) {
 	limits := graph.PlanLimits
-	if low, err := graph.Lower(cases[0].Node, b, limits); err != nil || low.Refused != "" {
-		t.Errorf("whole: %v %v", low.Refused, err)
+	low := func() *graph.Lowering {
+		return lowered(t, "com.microsoft", "FusedMatMul", "f16[400,10], f16[400,10]; transA=1", limits)
+	}
+	if refused := low().Refused; refused != "" {
+		t.Errorf("whole: %v", refused)
 	}
 	limits.Range = 4096
-	if low, err := graph.Lower(cases[0].Node, b, limits); err != nil || !strings.Contains(low.Refused, "in pieces its sums want work space") {
-		t.Errorf("in pieces: %v %v", low.Refused, err)
+	if refused := low().Refused; !strings.Contains(refused, "in pieces its sums want work space") {
+		t.Errorf("in pieces: %v", refused)
 	}
 }

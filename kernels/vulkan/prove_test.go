@@ -10,7 +10,6 @@ import (
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/graph"
-	"memopt/planner"
 )
 
 // lying has the kernels of cooperative matrices add their scale where they should
@@ -18,22 +17,9 @@ import (
 // does not do.
 func lying(t *testing.T) {
 	const opFAdd, opFMul, header = 129, 133, 5
-	b, err := graph.Bind(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	op := *kernels.Library.Find("", "MatMul", 25)
-	op.Samples = []string{"f16[2,2], f16[2,2]"}
-	cases, err := kernels.Cases(&op)
-	if err != nil {
-		t.Fatal(err)
-	}
 	limits := graph.PlanLimits
 	limits.Matrix = [3]int{8, 8, 8}
-	l, err := graph.Lower(cases[0].Node, b, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := lowered(t, "", "MatMul", "f16[2,2], f16[2,2]", limits)
 	k := l.Dispatches[0].Kernel
 	right := k.Code
 	t.Cleanup(func() { k.Code = right })
@@ -57,14 +43,7 @@ func lying(t *testing.T) {
 func TestProof(t *testing.T) {
 	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
 	step, _ := lossStep(t, "x f16[9,7] = param\nw f16[7,5] = param\nplaces i64[9] = input\ns = MatMul(x, w)\ncost = SoftmaxCrossEntropyLoss(s, places)\noutput cost", kernels.Fusions)
-	p, err := planner.Make(step, planner.Request{Strategy: "keep-all", Lowered: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := p.Schedule()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := keepAll(t, step)
 	hardware := *gpu
 	hardware.Kind = vk.Discrete // so that auto takes the path
 	open := func(p *vk.Physical, o vulkan.Options) ([]string, error) {
