@@ -3,7 +3,6 @@ package kernels
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,13 +21,7 @@ import (
 // addressed declares the form of a kernel whose buffers are at addresses. What
 // becomes of 16-bit floats is as without: descriptors.
 func addressed(k *graph.Kernel) *graph.Kernel {
-	src := shaders[slices.IndexFunc(shaders, func(s shaderSource) bool { return s.kernel == k })]
-	form := editedShader(k.Name+"-addressed", src.file, func(text string) string {
-		if src.edit != nil {
-			text = src.edit(text)
-		}
-		return addressedText(text)
-	}, src.args...)
+	form := sourceOf(k).form("-addressed", addressedText)
 	form.Addressed = true
 	return halvedAs(form, k)
 }

@@ -30,13 +30,8 @@ var halfForms = map[*graph.Kernel]*halfForm{}
 // halved declares the form of a kernel for 16-bit floats. It must not add up
 // in a buffer: sums would be rounded at every term.
 func halved(k *graph.Kernel) *graph.Kernel {
-	src := shaders[slices.IndexFunc(shaders, func(s shaderSource) bool { return s.kernel == k })]
-	form := editedShader(k.Name+"-half", src.file, func(text string) string {
-		if src.edit != nil {
-			text = src.edit(text)
-		}
-		return halfText(text, src.args)
-	}, src.args...)
+	src := sourceOf(k)
+	form := src.form("-half", func(text string) string { return halfText(text, src.args) })
 	halfForms[k] = &halfForm{form, sync.OnceValue(func() map[int]bool {
 		text, err := sources.ReadFile(src.file)
 		if err != nil {

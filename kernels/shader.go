@@ -47,6 +47,21 @@ func editedShader(name, file string, edit func(string) string, args ...string) *
 	return k
 }
 
+// sourceOf is how a kernel that is declared comes about.
+func sourceOf(k *graph.Kernel) shaderSource {
+	return shaders[slices.IndexFunc(shaders, func(s shaderSource) bool { return s.kernel == k })]
+}
+
+// form declares another form of the kernel: its text, edited once more.
+func (s shaderSource) form(suffix string, edit func(text string) string) *graph.Kernel {
+	return editedShader(s.kernel.Name+suffix, s.file, func(text string) string {
+		if s.edit != nil {
+			text = s.edit(text)
+		}
+		return edit(text)
+	}, s.args...)
+}
+
 // shaderLibrary declares what kernels are made of.
 func shaderLibrary(name, file string, edit func(string) string, args ...string) *graph.Kernel {
 	k := editedShader(name, file, edit, args...)
@@ -56,7 +71,7 @@ func shaderLibrary(name, file string, edit func(string) string, args ...string) 
 
 // joined declares the form of a kernel that does many dispatches at once.
 func joined(k *graph.Kernel) *graph.Kernel {
-	src := shaders[slices.IndexFunc(shaders, func(s shaderSource) bool { return s.kernel == k })]
+	src := sourceOf(k)
 	k.Joined = shader(k.Name+"-joined", src.file, append(slices.Clone(src.args), "-DJOINED")...)
 	return k
 }
