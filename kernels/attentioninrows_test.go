@@ -1,7 +1,6 @@
 package kernels_test
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,15 +50,7 @@ output mean`, c.batch, c.queries, c.keys, c.width, c.out, form)
 			if !strings.Contains(form, "turned") {
 				text = strings.Replace(text, "turned = Transpose(k) perm=[0, 2, 1]\n", "", 1)
 			}
-			want := stepBytes(t, text, nil, 1)
-			for workers := 1; workers <= 3; workers++ {
-				got := stepBytes(t, text, kernels.AttentionInRows, workers)
-				for name, x := range want {
-					if !bytes.Equal(got[name], x) {
-						t.Errorf("%v, %s, %d workers: %s has other bits", c, form, workers, name)
-					}
-				}
-			}
+			keepsBits(t, fmt.Sprintf("%v, %s", c, form), text, kernels.AttentionInRows, 1, 2, 3)
 		}
 	}
 }
@@ -121,13 +112,7 @@ s = com.microsoft.FusedMatMul(q1, k1) transB=1
 		{"no key for a query", 9, 3, scoresOfRows + "seen = memopt.BandMask(s) left=2 fill=-1e39\np = Softmax(seen)\nz = MatMul(p, v)", plainLoss},
 		{"no key for a query, and safe", 9, 3, scoresOfRows + "seen = memopt.BandMask(s) left=2 fill=-1e39\np = memopt.SafeSoftmax(seen)\nz = MatMul(p, v)", plainLoss},
 	} {
-		text := rowsStep(c.queries, c.keys, c.attention, c.loss)
-		want, got := stepBytes(t, text, nil, 1), stepBytes(t, text, kernels.AttentionInRows, 2)
-		for name, x := range want {
-			if !bytes.Equal(got[name], x) {
-				t.Errorf("%s: %s has other bits", c.what, name)
-			}
-		}
+		keepsBits(t, c.what, rowsStep(c.queries, c.keys, c.attention, c.loss), kernels.AttentionInRows, 2)
 	}
 }
 

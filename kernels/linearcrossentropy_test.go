@@ -28,14 +28,21 @@ h = Mul(x, g)
 %[4]s
 cost = SoftmaxCrossEntropyLoss(s, places) ignore_index=1
 output cost`, c.rows, c.features, c.classes, form)
-			want := stepBytes(t, text, nil, 1)
-			for workers := 1; workers <= 3; workers++ {
-				got := stepBytes(t, text, kernels.LinearCrossEntropy, workers)
-				for name, x := range want {
-					if !bytes.Equal(got[name], x) {
-						t.Errorf("%v, %s, %d workers: %s has other bits", c, form, workers, name)
-					}
-				}
+			keepsBits(t, fmt.Sprintf("%v, %s", c, form), text, kernels.LinearCrossEntropy, 1, 2, 3)
+		}
+	}
+}
+
+// keepsBits: a step computes on so many workers, with one operator that stands for some
+// of its pieces, what it does on one in pieces.
+func keepsBits(t *testing.T, what, text string, form *graph.Op, workers ...int) {
+	t.Helper()
+	want := stepBytes(t, text, nil, 1)
+	for _, w := range workers {
+		got := stepBytes(t, text, form, w)
+		for name, x := range want {
+			if !bytes.Equal(got[name], x) {
+				t.Errorf("%s, %d workers: %s has other bits", what, w, name)
 			}
 		}
 	}
