@@ -26,14 +26,9 @@ func (l *Lists) Reserve(lists, items int) {
 // rebuild makes n lists of what each puts, which is asked twice. The cursor is
 // scratch, to be given to the next.
 func (l *Lists) rebuild(n int, cursor []int32, each func(put func(list, item int32))) []int32 {
-	l.bounds = slices.Grow(l.bounds[:0], n+1)[:n+1]
-	clear(l.bounds)
+	l.reset(n)
 	each(func(list, _ int32) { l.bounds[list+1]++ })
-	for i := range n {
-		l.bounds[i+1] += l.bounds[i]
-	}
-	l.items = slices.Grow(l.items[:0], int(l.bounds[n]))[:l.bounds[n]]
-	cursor = append(cursor[:0], l.bounds[:n]...)
+	cursor = l.lay(cursor)
 	each(func(list, item int32) {
 		l.items[cursor[list]] = item
 		cursor[list]++
@@ -44,21 +39,33 @@ func (l *Lists) rebuild(n int, cursor []int32, each func(put func(list, item int
 // invert makes n lists of the places at which each number below n stands: rebuild
 // without a call for each, as it is done for every plan that is tried.
 func (l *Lists) invert(n int, cursor, numbers []int32) []int32 {
-	l.bounds = slices.Grow(l.bounds[:0], n+1)[:n+1]
-	clear(l.bounds)
+	l.reset(n)
 	for _, x := range numbers {
 		l.bounds[x+1]++
 	}
-	for i := range n {
-		l.bounds[i+1] += l.bounds[i]
-	}
-	l.items = slices.Grow(l.items[:0], len(numbers))[:len(numbers)]
-	cursor = append(cursor[:0], l.bounds[:n]...)
+	cursor = l.lay(cursor)
 	for at, x := range numbers {
 		l.items[cursor[x]] = int32(at)
 		cursor[x]++
 	}
 	return cursor
+}
+
+// reset makes n empty lists. What is to come is counted behind each one's bound.
+func (l *Lists) reset(n int) {
+	l.bounds = slices.Grow(l.bounds[:0], n+1)[:n+1]
+	clear(l.bounds)
+}
+
+// lay makes room for as many items as were counted. The cursor is where each list
+// begins.
+func (l *Lists) lay(cursor []int32) []int32 {
+	n := l.Len()
+	for i := range n {
+		l.bounds[i+1] += l.bounds[i]
+	}
+	l.items = slices.Grow(l.items[:0], int(l.bounds[n]))[:l.bounds[n]]
+	return append(cursor[:0], l.bounds[:n]...)
 }
 
 // Of is list i.

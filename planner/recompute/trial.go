@@ -151,19 +151,13 @@ func (t *trial) prepare(p plan) {
 // takes the most time of taking in a plan.
 func (t *trial) readers(n int) {
 	s, l := t.sim, &t.reads
-	values := len(s.p.Bytes)
-	l.bounds = slices.Grow(l.bounds[:0], values+1)[:values+1]
-	clear(l.bounds)
+	l.reset(len(s.p.Bytes))
 	for _, op := range s.ops[:n] {
 		for _, v := range s.p.Inputs.Of(op) {
 			l.bounds[v+1]++
 		}
 	}
-	for v := range values {
-		l.bounds[v+1] += l.bounds[v]
-	}
-	l.items = slices.Grow(l.items[:0], int(l.bounds[values]))[:l.bounds[values]]
-	t.cursor = append(t.cursor[:0], l.bounds[:values]...)
+	t.cursor = l.lay(t.cursor)
 	for k, op := range s.ops[:n] {
 		for _, v := range s.p.Inputs.Of(op) {
 			l.items[t.cursor[v]] = int32(k)
