@@ -36,8 +36,9 @@ type cases struct {
 	there []large // by case
 	which int32   // the case that was looked at last
 	level []int32 // by operator: the first of the later places by which it must run again in that
-	prior []bool  // by operator: it ran again before the moment that was looked at last
+	prior []int32 // by operator: less than never if it ran again before the moment that was looked at last
 	todo  []int32
+	ran   []int32
 	slope []slope
 	key   []byte
 	work  int
@@ -90,7 +91,7 @@ const (
 // cases is a bound on the extra cost, and for the cases that promise least, by
 // value, up to which place it stays. It is nothing if there are very many.
 func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (least float64, kept [][]int32) {
-	c := &cases{s: s, x: x, limit: limit, place: at[0].c.at, stage: map[question]*stage{}, level: make([]int32, len(s.p.Cost)), prior: make([]bool, len(s.p.Cost))}
+	c := &cases{s: s, x: x, limit: limit, place: at[0].c.at, stage: map[question]*stage{}, level: make([]int32, len(s.p.Cost)), prior: make([]int32, len(s.p.Cost))}
 	var behind []bounded
 	for _, b := range at[1:] {
 		if b.c.at > c.place && b.bound > 0 && len(behind) < links {
@@ -217,28 +218,36 @@ func (c *cases) read() {
 // runs is what must run again behind the place in a case, and notes by which later
 // place.
 func (c *cases) runs(which int32) (cost float64) {
-	there := c.there[which]
 	c.which = which
 	for op := range c.level {
 		c.level[op] = never
 	}
-	p := c.s.p
 	for j, reads := range c.reads {
-		c.todo = append(c.todo[:0], reads...)
-		for len(c.todo) > 0 {
-			v := c.todo[len(c.todo)-1]
-			c.todo = c.todo[:len(c.todo)-1]
-			b, op := c.x.bit[v], c.s.sim.maker[v]
-			if b < 0 || there.has(b) || c.level[op] < never {
-				continue
-			}
-			c.level[op] = int32(j)
+		for _, op := range c.missing(reads, c.level, int32(j)) {
 			c.work++
-			cost += p.Cost[op]
-			c.todo = append(c.todo, p.Inputs.Of(op)...)
+			cost += c.s.p.Cost[op]
 		}
 	}
 	return cost
+}
+
+// missing is what must run again in the case for some values to be there, besides
+// what has a level. It gets one.
+func (c *cases) missing(want, level []int32, as int32) []int32 {
+	there := c.there[c.which]
+	c.todo, c.ran = append(c.todo[:0], want...), c.ran[:0]
+	for len(c.todo) > 0 {
+		v := c.todo[len(c.todo)-1]
+		c.todo = c.todo[:len(c.todo)-1]
+		b, op := c.x.bit[v], c.s.sim.maker[v]
+		if b < 0 || there.has(b) || level[op] < never {
+			continue
+		}
+		level[op] = as
+		c.ran = append(c.ran, op)
+		c.todo = append(c.todo, c.s.p.Inputs.Of(op)...)
+	}
+	return c.ran
 }
 
 // rooms works out what operators need to run again, and what is there whatever is
@@ -311,30 +320,24 @@ func (c *cases) chain(round bool) float64 {
 // besides what must run once: behind the place, or behind the moment before it that
 // needs most room.
 func (c *cases) twice(from, until int32, grain int64) float64 {
-	least := c.again(question{from, until, -1, grain}, func(op int32) bool { return c.level[op] > from && c.level[op] < never })
+	q := question{from, until, -1, grain}
+	least := c.again(q, func(op int32) bool { return c.level[op] > from && c.level[op] < never })
 	op := int32(-1)
 	for o, l := range c.level[:c.place] {
 		if l == from && (op < 0 || c.need[o] >= c.need[op]) {
 			op = int32(o)
 		}
 	}
-	if c.work += len(c.level) / 8; op < 0 || c.limit-c.need[op]-c.idle[from] >= c.limit-c.stage[question{from, until, -1, grain}].c.fixed {
+	if c.work += len(c.level) / 8; op < 0 || c.need[op]+c.idle[from] <= c.stage[q].c.fixed {
 		return least
 	}
-	clear(c.prior)
-	c.prior[op] = true
-	c.todo = append(c.todo[:0], c.s.p.Inputs.Of(op)...)
-	for len(c.todo) > 0 {
-		v := c.todo[len(c.todo)-1]
-		c.todo = c.todo[:len(c.todo)-1]
-		b, o := c.x.bit[v], c.s.sim.maker[v]
-		if b < 0 || c.there[c.which].has(b) || c.prior[o] {
-			continue
-		}
-		c.prior[o] = true
-		c.todo = append(c.todo, c.s.p.Inputs.Of(o)...)
+	for o := range c.prior {
+		c.prior[o] = never
 	}
-	return max(least, c.again(question{from, until, op, grain}, func(op int32) bool { return !c.prior[op] && c.level[op] < never }))
+	c.prior[op] = from
+	c.missing(c.s.p.Inputs.Of(op), c.prior, from)
+	q.op = op
+	return max(least, c.again(q, func(op int32) bool { return c.prior[op] == never && c.level[op] < never }))
 }
 
 // again is what must run again that does not run for nothing.
@@ -358,7 +361,7 @@ func (c *cases) again(q question, nothing func(op int32) bool) float64 {
 		}
 		hull, known := g.bounds[string(c.key)]
 		if !known {
-			hull = g.c.hull(int(part.kind), q.grain, g.price, func(i int) bool { return c.key[2+i/8]>>(i%8)&1 == 1 })
+			hull = g.c.hull(int(part.kind), q.grain, g.price, func(i int) bool { return nothing(part.ops[i]) })
 			g.bounds[string(c.key)] = hull
 			c.work += 64 * len(part.ops) * len(hull)
 		}
