@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"memopt/autograd"
 	"memopt/kernels"
 	"memopt/memopt/graph"
 	"memopt/memopt/zoo"
@@ -16,17 +15,12 @@ import (
 // BenchmarkMake plans GPTs of several depths.
 func BenchmarkMake(b *testing.B) {
 	for _, layers := range []int{2, 6, 24, 96} {
-		g, err := zoo.New(zoo.Spec{Family: "gpt", Layers: layers}, kernels.Library)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"}); err != nil {
-			b.Fatal(err)
-		}
+		g := step(b, zoo.Spec{Family: "gpt", Layers: layers})
 		for _, percent := range []float64{100, 50} {
 			r := planner.Request{Dims: map[string]int64{"batch": 8, "seq": 128}, ActivationBudget: planner.Size{Percent: percent}}
 			b.Run(fmt.Sprintf("layers=%d/budget=%v%%", layers, percent), func(b *testing.B) {
 				var p *planner.Plan
+				var err error
 				for b.Loop() {
 					if p, err = planner.Make(g, r); err != nil {
 						b.Fatal(err)
@@ -42,17 +36,12 @@ func BenchmarkMake(b *testing.B) {
 // BenchmarkLargest looks for the largest batch of GPTs of several depths.
 func BenchmarkLargest(b *testing.B) {
 	for _, layers := range []int{12, 48} {
-		g, err := zoo.New(zoo.Spec{Family: "gpt", Layers: layers}, kernels.Library)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"}); err != nil {
-			b.Fatal(err)
-		}
+		g := step(b, zoo.Spec{Family: "gpt", Layers: layers})
 		for _, gib := range []int64{1, 4} {
 			r := planner.Request{Dims: map[string]int64{"seq": 128}, Budget: planner.Size{Bytes: gib << 30}}
 			b.Run(fmt.Sprintf("layers=%d/budget=%dGiB", layers, gib), func(b *testing.B) {
 				var p *planner.Plan
+				var err error
 				for b.Loop() {
 					if p, err = planner.Largest(g, r, "batch", 0); err != nil {
 						b.Fatal(err)
