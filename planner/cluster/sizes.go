@@ -8,10 +8,10 @@ type sizes map[uint64][]*size
 
 // size is a shape with what follows from it.
 type size struct {
-	shape        graph.Shape
-	kind         graph.DType
-	elems, bytes graph.Dim
-	text         string // ((batch)*(64))
+	shape graph.Shape
+	kind  graph.DType
+	bytes graph.Dim
+	text  string // ((batch)*(64))
 }
 
 // of is a shape's size. Shapes whose numbers are equal stand together.
@@ -27,8 +27,7 @@ func (all sizes) of(shape graph.Shape, kind graph.DType) *size {
 			return s
 		}
 	}
-	s := &size{shape: shape, kind: kind, elems: shape.Elems(), text: spell(shape, nil)}
-	s.bytes = s.elems.Mul(graph.Num(kind.Size()))
+	s := &size{shape: shape, kind: kind, bytes: shape.Elems().Mul(graph.Num(kind.Size())), text: spell(shape, nil)}
 	all[hash] = append(all[hash], s)
 	return s
 }
