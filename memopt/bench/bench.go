@@ -129,12 +129,20 @@ func (b Bench) Groups() (names []string) {
 	return names
 }
 
+// noGroup says which of the groups asked for a bench does not have.
+func noGroup(bench string, groups, only []string) error {
+	for _, name := range only {
+		if !slices.Contains(groups, name) {
+			return fmt.Errorf("bench: %s has no group %q; there are %s", bench, name, strings.Join(groups, ", "))
+		}
+	}
+	return nil
+}
+
 // pick is the cases that the options ask for.
 func (b Bench) pick(only []string) (cases []Case, err error) {
-	for _, g := range only {
-		if !slices.Contains(b.Groups(), g) {
-			return nil, fmt.Errorf("bench: %s has no group %q; there are %s", b.Name, g, strings.Join(b.Groups(), ", "))
-		}
+	if err := noGroup(b.Name, b.Groups(), only); err != nil {
+		return nil, err
 	}
 	for _, c := range b.Cases {
 		if len(only) == 0 || slices.Contains(only, c.Group) {

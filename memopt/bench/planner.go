@@ -114,10 +114,12 @@ func Planner(o PlannerOptions) (*PlannerReport, error) {
 		run  func() error
 	}
 	groups := []group{{"models", b.models}, {"scale", b.scale}, {"questions", b.questions}, {"packing", b.packing}, {"files", b.files}}
-	for _, name := range o.Only {
-		if !slices.ContainsFunc(groups, func(g group) bool { return g.name == name }) {
-			return nil, fmt.Errorf("bench: planner has no group %q; there are models, scale, questions, packing, files", name)
-		}
+	var all []string
+	for _, g := range groups {
+		all = append(all, g.name)
+	}
+	if err := noGroup("planner", all, o.Only); err != nil {
+		return nil, err
 	}
 	for _, g := range groups {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, g.name) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"memopt/kernels/cpu"
@@ -94,11 +93,8 @@ type vulkanBench struct {
 
 // Vulkan measures.
 func Vulkan(o VulkanOptions) (*VulkanReport, error) {
-	all := VulkanGroups()
-	for _, name := range o.Only {
-		if !slices.Contains(all, name) {
-			return nil, fmt.Errorf("bench: vulkan has no group %q; there are %s", name, strings.Join(all, ", "))
-		}
+	if err := noGroup("vulkan", VulkanGroups(), o.Only); err != nil {
+		return nil, err
 	}
 	gpu, err := vulkan.Choose(o.Device)
 	if err != nil {
