@@ -22,10 +22,7 @@ var AttentionInRows = define(graph.Op{
 	Out:    "Y",
 	Attrs:  flashAttrs,
 	Infer: func(n *graph.Node) {
-		q, v := n.Inputs[0], n.Inputs[2]
-		inferFlash(n, q, n.Inputs[1], v, n.In(3), n.In(4))
-		last := q.Rank() - 1
-		n.Set(0, q.Type, slices.Concat(q.Shape[:last], v.Shape[last:]))
+		n.Set(0, n.Inputs[0].Type, inferFlash(n, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3), n.In(4)))
 	},
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		d := b.Ops(own+".AttentionInRowsGrad", flashAttrsOf(n), 3, dy[0], n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3), n.In(4))
@@ -78,9 +75,8 @@ var _ = define(graph.Op{
 	Out:    "dQ, dK, dV",
 	Attrs:  flashAttrs,
 	Infer: func(n *graph.Node) {
-		dy, q, v := n.Inputs[0], n.Inputs[1], n.Inputs[3]
-		inferFlash(n, q, n.Inputs[2], v, n.In(4), n.In(5))
-		if y := slices.Concat(q.Shape[:q.Rank()-1], v.Shape[v.Rank()-1:]); dy.Type != q.Type || !dy.Shape.Equal(y) {
+		dy, q := n.Inputs[0], n.Inputs[1]
+		if y := inferFlash(n, q, n.Inputs[2], n.Inputs[3], n.In(4), n.In(5)); dy.Type != q.Type || !dy.Shape.Equal(y) {
 			n.Fail("dY is %s%s, not %s%s", dy.Type, dy.Shape, q.Type, y)
 		}
 		for i := range 3 {

@@ -23,10 +23,8 @@ var FlashAttention = define(graph.Op{
 	Out:    "Y, LSE",
 	Attrs:  flashAttrs,
 	Infer: func(n *graph.Node) {
-		inferFlash(n, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.In(3), nil)
-		q, v := n.Inputs[0], n.Inputs[2]
-		last := q.Rank() - 1
-		n.Set(0, q.Type, slices.Concat(q.Shape[:last], v.Shape[last:]))
+		q := n.Inputs[0]
+		n.Set(0, q.Type, inferFlash(n, q, n.Inputs[1], n.Inputs[2], n.In(3), nil))
 		t, each := lseOf(q)
 		n.Set(1, t, each)
 	},
@@ -120,8 +118,8 @@ func lseOf(q *graph.Value) (graph.DType, graph.Shape) {
 }
 
 // inferFlash: Q, K and V are as many matrices, or some of Q that are neighbours see
-// one of K and V.
-func inferFlash(n *graph.Node, q, k, v, bias, mask *graph.Value) {
+// one of K and V. It gives the shape of Y.
+func inferFlash(n *graph.Node, q, k, v, bias, mask *graph.Value) (y graph.Shape) {
 	rank := q.Rank()
 	if !q.Type.IsFloat() || k.Type != q.Type || v.Type != q.Type || bias != nil && bias.Type != q.Type {
 		n.Fail("Q, K, V and bias must be floats of one type")
@@ -150,6 +148,7 @@ func inferFlash(n *graph.Node, q, k, v, bias, mask *graph.Value) {
 			n.Fail("the %s is %s, which does not broadcast to the scores %s", [...]string{"bias", "mask"}[i], x.Shape, full)
 		}
 	}
+	return slices.Concat(q.Shape[:rank-1], v.Shape[rank-1:])
 }
 
 // flashFlops counts so many products by the width of Q and K and by that of V.
@@ -168,9 +167,8 @@ var _ = define(graph.Op{
 	Out:    "dQ, dK, dV",
 	Attrs:  flashAttrs,
 	Infer: func(n *graph.Node) {
-		q, v := n.Inputs[1], n.Inputs[3]
-		inferFlash(n, q, n.Inputs[2], v, n.In(6), nil)
-		y := slices.Concat(q.Shape[:q.Rank()-1], v.Shape[v.Rank()-1:])
+		q := n.Inputs[1]
+		y := inferFlash(n, q, n.Inputs[2], n.Inputs[3], n.In(6), nil)
 		t, each := lseOf(q)
 		for _, x := range []struct {
 			at    int
@@ -221,7 +219,7 @@ var _ = define(graph.Op{
 	},
 })
 
-// flash is a call of any of these operators; Q is input at.
+// flash is a call of any of these operators.
 type flash struct {
 	c                    *graph.Call
 	q, k, v, y           *graph.Tensor
@@ -239,11 +237,12 @@ type flash struct {
 	biasAt, maskAt       []int // strides under the scores
 }
 
+// newFlash is a call whose Q, K and V are inputs from at on.
 func newFlash(c *graph.Call, at, bias int) *flash {
 	n := c.Node
 	f := &flash{c: c, q: c.In[at], k: c.In[at+1], v: c.In[at+2], bias: input(c, bias), transK: n.Int("transK") != 0, safe: n.Int("safe") != 0,
 		scale: n.Float("scale"), fill: n.Float("fill"), left: n.Int("left"), right: n.Int("right")}
-	if bias == 6 {
+	if bias > at+3 { // what the forward pass gave lies between
 		f.y, f.lse, f.dlse = c.In[4], c.In[5], input(c, 7)
 	} else {
 		f.mask = input(c, bias+1)
