@@ -48,11 +48,9 @@ func whyInPieces(g *graph.Graph, uses *graph.Uses, n *graph.Node) string {
 		soft = soft.Def.Inputs[0]
 	}
 	switch {
-	case isOneOf(soft.Def, "Dropout", microsoft+".BitmaskDropout", microsoft+".BiasSoftmaxDropout", "memopt.Dropout"):
-		if from := soft.Def.Inputs[0].Def; isOneOf(soft.Def, microsoft+".BiasSoftmaxDropout") || isSoftmax(from) {
-			return "probabilities are dropped out of"
-		}
-		return ""
+	case isOneOf(soft.Def, microsoft+".BiasSoftmaxDropout"),
+		isOneOf(soft.Def, "Dropout", microsoft+".BitmaskDropout", own+".Dropout") && isSoftmax(soft.Def.Inputs[0].Def):
+		return "probabilities are dropped out of"
 	case !isSoftmax(soft.Def):
 		return ""
 	case soft != n.Inputs[0]:
