@@ -87,14 +87,7 @@ func TestChains(t *testing.T) {
 			t.Errorf("%s was not tried", op.FullName())
 		}
 	}
-	p, err := planner.Make(g, planner.Request{Strategy: "keep-all", Lowered: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := p.Schedule()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, plain := planned(t, g, planner.Request{Strategy: "keep-all"})
 	chained, report, err := p.Chained()
 	if err != nil {
 		t.Fatal(err)
@@ -134,14 +127,7 @@ func TestChainApart(t *testing.T) {
 		fmt.Fprintf(&text, "x%d f32[%s] = param\ny%d = Add(y%d, x%d)\n", i, shape, i+1, i, i)
 	}
 	g := drawn(t, text.String()+"output y5", rand.New(rand.NewPCG(5, 6)))
-	p, err := planner.Make(g, planner.Request{Strategy: "keep-all", Lowered: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := p.Schedule()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, plain := planned(t, g, planner.Request{Strategy: "keep-all"})
 	chained, _, err := p.Chained()
 	if err != nil {
 		t.Fatal(err)

@@ -90,15 +90,7 @@ func lossStep(t *testing.T, text string, fuse func(*graph.Op) bool) (step *graph
 // launches that does again.
 func stepBytes(t *testing.T, gpu *vk.Physical, step *graph.Graph, r planner.Request, o vulkan.Options) (out map[string][]byte, again int) {
 	t.Helper()
-	r.Lowered = true
-	p, err := planner.Make(step, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := p.Schedule()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, s := planned(t, step, r)
 	d, err := vulkan.Open(s, gpu, o)
 	if err != nil {
 		t.Fatal(err)

@@ -362,7 +362,15 @@ func meanSize(x *graph.Tensor) float64 {
 // keepAll is the schedule of a program's step with everything kept.
 func keepAll(t testing.TB, g *graph.Graph) *planner.Schedule {
 	t.Helper()
-	p, err := planner.Make(g, planner.Request{Strategy: "keep-all", Lowered: true})
+	_, s := planned(t, g, planner.Request{Strategy: "keep-all"})
+	return s
+}
+
+// planned is the plan of a program for devices with kernels, and its schedule.
+func planned(t testing.TB, g *graph.Graph, r planner.Request) (*planner.Plan, *planner.Schedule) {
+	t.Helper()
+	r.Lowered = true
+	p, err := planner.Make(g, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +378,7 @@ func keepAll(t testing.TB, g *graph.Graph) *planner.Schedule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return p, s
 }
 
 // lowered is what becomes of an operator on a sample.

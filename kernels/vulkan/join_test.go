@@ -30,14 +30,7 @@ func TestJoined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := planner.Make(step, planner.Request{Dims: map[string]int64{"batch": 3}, Lowered: true, Strategy: "keep-all"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := p.Schedule()
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, s := planned(t, step, planner.Request{Dims: map[string]int64{"batch": 3}, Strategy: "keep-all"})
 		// The largest parameter is just seen whole, and the smaller ones not together.
 		const large = 4 * 131 * 77
 		want := twoSteps(t, s, func() *vulkan.Device { return joined(t, s, vulkan.Options{Poison: true}) })

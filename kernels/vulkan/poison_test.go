@@ -63,14 +63,7 @@ func TestPoisonLeavesOutputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := planner.Make(g, planner.Request{Lowered: true, Strategy: "keep-all"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := p.Schedule()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := keepAll(t, g)
 	work, y := s.Launches[0].Scratch, s.Outputs[0]
 	if work.Bytes == 0 || y.Offset >= work.Offset+work.Bytes || work.Offset >= y.Offset+y.Bytes {
 		t.Fatalf("%+v does not lie in %+v", y, work)
@@ -107,14 +100,7 @@ func trainStep(t *testing.T, spec zoo.Spec) *planner.Schedule {
 	for _, name := range step.Names() {
 		dims[name] = map[string]int64{"batch": 3, "seq": 7}[name]
 	}
-	p, err := planner.Make(step, planner.Request{Dims: dims, Lowered: true, Strategy: "recompute-all"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := p.Schedule()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, s := planned(t, step, planner.Request{Dims: dims, Strategy: "recompute-all"})
 	return s
 }
 
