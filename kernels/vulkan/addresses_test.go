@@ -3,33 +3,18 @@ package vulkan_test
 import (
 	"bytes"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
 	"memopt/kernels/vulkan"
-	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/zoo"
 	"memopt/planner"
 )
 
-// addressing skips on a device without addresses of buffers.
-func addressing(t *testing.T, gpu *vk.Physical) {
-	t.Helper()
-	all, err := vulkan.FastPaths([]string{vulkan.BufferAddresses}, gpu)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if i := slices.IndexFunc(all, func(p vulkan.PathChoice) bool { return p.Name == vulkan.BufferAddresses }); !all[i].Taken {
-		t.Skipf("%s: %s", gpu.Name, all[i].Why)
-	}
-}
-
 // TestAddresses: two steps leave the bits that they leave where kernels find
 // buffers by descriptors.
 func TestAddresses(t *testing.T) {
-	gpu := device(t)
-	addressing(t, gpu)
+	gpu, _ := pathDevice(t, vulkan.BufferAddresses)
 	for _, spec := range []zoo.Spec{
 		{Family: "gpt", Layers: 1, Width: 24, Heads: 2, Vocab: 17, Positions: 8},
 		{Family: "mlp", Inputs: 131, Width: 77, Layers: 2, Classes: 5},
@@ -58,8 +43,7 @@ func TestAddresses(t *testing.T) {
 // TestAddressed: a product's kernel is the one for addresses where that is asked for,
 // and only there.
 func TestAddressed(t *testing.T) {
-	gpu := device(t)
-	addressing(t, gpu)
+	gpu, _ := pathDevice(t, vulkan.BufferAddresses)
 	g := drawn(t, "x f32[20, 30] = param\ny f32[30, 10] = param\nz = MatMul(x, y)\noutput z", rand.New(rand.NewPCG(1, 2)))
 	s := keepAll(t, g)
 	for path, is := range map[string]bool{vulkan.FastPathsNone: false, vulkan.BufferAddresses: true} {

@@ -18,15 +18,9 @@ import (
 // pathDevice is the device that tests of a fast path run on. They are skipped where
 // it does not offer the path, unless MEMOPT_FAST_PATHS names it.
 func pathDevice(t *testing.T, path string) (*vk.Physical, vulkan.Options) {
+	t.Helper()
 	gpu, o := device(t), vulkan.Options{FastPaths: []string{path}}
-	all, err := vulkan.FastPaths(o.FastPaths, gpu)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range all {
-		if c.Name != path || c.Taken {
-			continue
-		}
+	if c := pathChoice(t, path, o.FastPaths, gpu); !c.Taken {
 		if strings.Contains(os.Getenv("MEMOPT_FAST_PATHS"), path) {
 			t.Fatal(c.Why)
 		}
@@ -39,23 +33,8 @@ func pathDevice(t *testing.T, path string) (*vk.Physical, vulkan.Options) {
 // does in all transposes, at sizes around a tile's, alone and in batches.
 func TestCooperativeProducts(t *testing.T) {
 	gpu, o := pathDevice(t, vulkan.CooperativeMatrix)
-	op := *kernels.Library.Find("com.microsoft", "FusedMatMul", 0)
-	op.Samples = nil
-	for _, s := range [][3]int{{3, 17, 37}, {13, 33, 19}, {66, 2, 40}, {26, 70, 34}, {32, 64, 16}, {36, 20, 44}, {1, 1, 1}} {
-		m, n, k := s[0], s[1], s[2]
-		for _, batch := range []string{"", "3,"} {
-			op.Samples = append(op.Samples,
-				fmt.Sprintf("f16[%s%d,%d], f16[%s%d,%d]", batch, m, k, batch, k, n),
-				fmt.Sprintf("f16[%s%d,%d], f16[%d,%d]; transB=1", batch, m, k, n, k),
-				fmt.Sprintf("f16[%s%d,%d], f16[%s%d,%d]; transA=1 alpha=0.5", batch, k, m, batch, k, n),
-				fmt.Sprintf("f16[%s%d,%d], f16[%s%d,%d]; transA=1 transB=1", batch, k, m, batch, n, k))
-		}
-	}
-	cases, err := kernels.Cases(&op)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conform(t, gpu, &op, cases, o)
+	op, cases := productCases(t, "f16", [][3]int{{3, 17, 37}, {13, 33, 19}, {66, 2, 40}, {26, 70, 34}, {32, 64, 16}, {36, 20, 44}, {1, 1, 1}})
+	conform(t, gpu, op, cases, o)
 	gemm := kernels.Library.Find("", "Gemm", 0)
 	conform(t, gpu, gemm, kernels.HalfCases(gemm, graph.Float16), o)
 }

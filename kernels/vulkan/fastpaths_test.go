@@ -10,6 +10,16 @@ import (
 	"memopt/kernels/vulkan/vk"
 )
 
+// pathChoice is what becomes of a path.
+func pathChoice(t *testing.T, path string, asked []string, p *vk.Physical) vulkan.PathChoice {
+	t.Helper()
+	all, err := vulkan.FastPaths(asked, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[slices.IndexFunc(all, func(c vulkan.PathChoice) bool { return c.Name == path })]
+}
+
 // TestFastPaths: what a device offers, what is asked for and what auto thinks of it
 // decide together, and a word that is no path is an error.
 func TestFastPaths(t *testing.T) {
@@ -30,13 +40,8 @@ func TestFastPaths(t *testing.T) {
 		if c.asked != "" {
 			asked = strings.Split(c.asked, ",")
 		}
-		all, err := vulkan.FastPaths(asked, c.device)
-		if err != nil {
-			t.Fatal(err)
-		}
-		i := slices.IndexFunc(all, func(p vulkan.PathChoice) bool { return p.Name == vulkan.CooperativeMatrix })
-		if all[i].Why != c.why || all[i].Taken != (c.why == "") {
-			t.Errorf("%s, %q: %+v", c.device.Name, c.asked, all[i])
+		if got := pathChoice(t, vulkan.CooperativeMatrix, asked, c.device); got.Why != c.why || got.Taken != (c.why == "") {
+			t.Errorf("%s, %q: %+v", c.device.Name, c.asked, got)
 		}
 	}
 	for _, c := range []struct {
@@ -54,13 +59,8 @@ func TestFastPaths(t *testing.T) {
 			if t.Setenv("MEMOPT_VULKAN_VALIDATE", validate); validate != "" && c.device.Kind != vk.CPU {
 				continue
 			}
-			all, err := vulkan.FastPaths([]string{c.asked}, c.device)
-			if err != nil {
-				t.Fatal(err)
-			}
-			i := slices.IndexFunc(all, func(p vulkan.PathChoice) bool { return p.Name == vulkan.BufferAddresses })
-			if all[i].Why != why || all[i].Taken != (why == "") {
-				t.Errorf("%+v, %q, validating %q: %+v", c.device, c.asked, validate, all[i])
+			if got := pathChoice(t, vulkan.BufferAddresses, []string{c.asked}, c.device); got.Why != why || got.Taken != (why == "") {
+				t.Errorf("%+v, %q, validating %q: %+v", c.device, c.asked, validate, got)
 			}
 		}
 	}

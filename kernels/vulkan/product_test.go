@@ -23,34 +23,46 @@ func TestProducts(t *testing.T) {
 		vulkan.GroupsShared: small,
 	} {
 		t.Run(groups, func(t *testing.T) {
-			op := *kernels.Library.Find("com.microsoft", "FusedMatMul", 0)
-			op.Samples = nil
-			for _, s := range sizes {
-				m, n, k := s[0], s[1], s[2]
-				for _, batch := range []string{"", "3,"} {
-					op.Samples = append(op.Samples,
-						fmt.Sprintf("f32[%s%d,%d], f32[%s%d,%d]", batch, m, k, batch, k, n),
-						fmt.Sprintf("f32[%s%d,%d], f32[%d,%d]; transB=1", batch, m, k, n, k),
-						fmt.Sprintf("f32[%s%d,%d], f32[%s%d,%d]; transA=1 alpha=0.5", batch, k, m, batch, k, n),
-						fmt.Sprintf("f32[%s%d,%d], f32[%s%d,%d]; transA=1 transB=1", batch, k, m, batch, n, k))
-				}
-			}
-			cases, err := kernels.Cases(&op)
-			if err != nil {
-				t.Fatal(err)
-			}
-			conform(t, gpu, &op, cases, vulkan.Options{Groups: groups})
+			op, cases := productCases(t, "f32", sizes)
+			conform(t, gpu, op, cases, vulkan.Options{Groups: groups})
 			t.Run(vulkan.BufferAddresses, func(t *testing.T) {
-				addressing(t, gpu)
-				conform(t, gpu, &op, cases, vulkan.Options{Groups: groups, FastPaths: []string{vulkan.BufferAddresses}})
+				_, o := pathDevice(t, vulkan.BufferAddresses)
+				o.Groups = groups
+				conform(t, gpu, op, cases, o)
 			})
 			gemm := kernels.Library.Find("", "Gemm", 0)
-			if cases, err = kernels.Cases(gemm); err != nil {
+			cases, err := kernels.Cases(gemm)
+			if err != nil {
 				t.Fatal(err)
 			}
 			conform(t, gpu, gemm, append(cases, kernels.HalfCases(gemm, graph.BFloat16)...), vulkan.Options{Groups: groups})
 		})
 	}
+}
+
+// productCases are products of sizes m, n and k in all transposes, alone and in
+// batches.
+func productCases(t *testing.T, types string, sizes [][3]int) (*graph.Op, []kernels.Case) {
+	t.Helper()
+	op := *kernels.Library.Find("com.microsoft", "FusedMatMul", 0)
+	op.Samples = nil
+	for _, s := range sizes {
+		for _, batch := range []string{"", "3,"} {
+			for _, form := range []string{
+				"%[1]s[%[2]s%[3]d,%[5]d], %[1]s[%[2]s%[5]d,%[4]d]",
+				"%[1]s[%[2]s%[3]d,%[5]d], %[1]s[%[4]d,%[5]d]; transB=1",
+				"%[1]s[%[2]s%[5]d,%[3]d], %[1]s[%[2]s%[5]d,%[4]d]; transA=1 alpha=0.5",
+				"%[1]s[%[2]s%[5]d,%[3]d], %[1]s[%[2]s%[4]d,%[5]d]; transA=1 transB=1",
+			} {
+				op.Samples = append(op.Samples, fmt.Sprintf(form, types, batch, s[0], s[1], s[2]))
+			}
+		}
+	}
+	cases, err := kernels.Cases(&op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &op, cases
 }
 
 // TestProductBits: an element has the same bits whichever tile it is computed in,
