@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -99,7 +100,7 @@ func load(path string) ([]byte, error) {
 
 func unpack(data []byte) ([]byte, error) {
 	if !bytes.HasPrefix(data, gzipMagic) {
-		return bytes.TrimPrefix(data, byteOrderMark), nil
+		return quoted(bytes.TrimPrefix(data, byteOrderMark)), nil
 	}
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -113,7 +114,40 @@ func unpack(data []byte) ([]byte, error) {
 	if int64(len(text)) > limit {
 		return nil, fmt.Errorf("unpacks to more than %d bytes, which no list of operators needs", limit)
 	}
-	return bytes.TrimPrefix(text, byteOrderMark), nil
+	return quoted(bytes.TrimPrefix(text, byteOrderMark)), nil
+}
+
+// beyondNumbers are the words that Python writes for numbers that JSON has none for, as masks are filled
+// with.
+var beyondNumbers = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
+
+// quoted makes strings of them, which literal arguments may be.
+func quoted(text []byte) []byte {
+	if !slices.ContainsFunc(beyondNumbers, func(word []byte) bool { return bytes.Contains(text, word) }) {
+		return text
+	}
+	var out []byte
+	inside := false // of a string
+	for i := 0; i < len(text); {
+		n := 1
+		switch c := text[i]; {
+		case inside && c == '\\':
+			n = min(2, len(text)-i)
+		case c == '"':
+			inside = !inside
+		case !inside:
+			for _, word := range beyondNumbers {
+				if bytes.HasPrefix(text[i:], word) {
+					out = append(append(append(out, '"'), word...), '"')
+					i, n = i+len(word), 0
+					break
+				}
+			}
+		}
+		out = append(out, text[i:i+n]...)
+		i += n
+	}
+	return out
 }
 
 // positioned is an error at a byte of the text.

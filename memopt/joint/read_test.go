@@ -97,6 +97,25 @@ const small = `{"format": "memopt-fx-joint/1", "model": "m", "num_fwd_outputs": 
 {"name": "b", "op": "aten.sum.default", "inputs": ["a"], "outputs": [{"shape": [], "dtype": "float32", "bytes": 4}], "flops": 4}
 ]}`
 
+// TestBeyondNumbers: literals that JSON has no numbers for do no harm, and what
+// looks like them in a name stays.
+func TestBeyondNumbers(t *testing.T) {
+	text, err := unpack([]byte(strings.Replace(small, `"flops": 4`, `"module": "NaN\"Infinity", "attrs": [-Infinity, [Infinity], NaN, "NaN"]`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := parseGraph(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(g.Nodes[0].Attrs)
+	for _, want := range []string{`["-Infinity",["Infinity"],"NaN","NaN"]`, `NaN"Infinity`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("attributes are %s, without %s", got, want)
+		}
+	}
+}
+
 // TestHostile: what is wrong is said, with its place.
 func TestHostile(t *testing.T) {
 	var out strings.Builder
