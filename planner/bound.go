@@ -16,19 +16,20 @@ func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 	if c.cost == 0 {
 		return Bound{Overhead: m.overhead(0)}, nil
 	}
+	limit = align(m.useful(limit))
 	var least float64
 	if v != nil {
-		// Solving proved what it could for the limits that it aimed at, which are
-		// a little below this one.
-		if least, _ = v.r.Bound(align(limit)); c.cost > least+far*m.total {
-			least, _ = v.r.ProveUpTo(align(limit), c.cost)
+		// Solving proved what it could for the limits that it aimed at, of which this
+		// mostly is the first.
+		if least, _ = v.r.Bound(limit); c.cost > least+far*m.total {
+			least, _ = v.r.ProveUpTo(limit, c.cost)
 		}
 	} else {
 		r, err := recompute.New(m.problem(alignment, nil))
 		if err != nil {
 			return Bound{}, err
 		}
-		least, _ = r.Prove(align(limit))
+		least, _ = r.Prove(limit)
 	}
 	b := Bound{Overhead: m.overhead(least)}
 	b.Gap = m.overhead(c.cost) - b.Overhead

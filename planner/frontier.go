@@ -118,12 +118,24 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 		top, floor := s.base.placed.Height, s.plan.Floor.Peak
 		limits := min(max(mostLimits*shortSteps/max(len(s.base.t.steps), 1), leastLimits), mostLimits)
 		width, lowest := max((top-floor)/int64(limits), 1), top
+		// Below a limit without a plan none is looked for.
+		ask := func(limit int64, without *int64) (*candidate, error) {
+			if limit <= *without {
+				return nil, nil
+			}
+			c, err := v.at(limit)
+			if c == nil {
+				*without = limit
+			}
+			return c, err
+		}
+		var unsketched, unsolved int64
 		for halved := 0; lowest > floor && width > 0; {
 			limit := max(lowest-width, floor)
-			c, err := v.at(limit)
+			c, err := ask(limit, &unsketched)
 			if c == nil && err == nil && v.sketchy && halved == finer {
 				v.sketchy = false
-				c, err = v.at(limit)
+				c, err = ask(limit, &unsolved)
 				v.sketchy = true
 			}
 			switch {

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"errors"
+	"math"
 
 	"memopt/planner/pack"
 	"memopt/planner/recompute"
@@ -60,7 +61,7 @@ func (v *solver) within(limit int64) (*candidate, error) {
 	if best == nil || err != nil {
 		return nil, err
 	}
-	least, _ := v.r.Bound(align(limit))
+	least, _ := v.r.Bound(align(v.m.useful(limit)))
 	if len(best.t.steps) > largeProgram || len(best.t.steps) > 2*len(v.m.sim.plain) || best.cost <= least*(1+1e-9) {
 		return best, nil
 	}
@@ -73,7 +74,7 @@ func (v *solver) within(limit int64) (*candidate, error) {
 		if lower >= limit {
 			continue
 		}
-		bound, ok := v.r.Bound(align(lower))
+		bound, ok := v.r.Bound(align(v.m.useful(lower)))
 		if !ok || best.cost-bound <= (best.cost-least)/rungGap {
 			break
 		}
@@ -93,12 +94,7 @@ func (v *solver) at(limit int64) (*candidate, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	// The solver counts whole units of the alignment. A part of one at the end of the
-	// arena is only of use to a highest value that does not fill its own.
-	top := limit
-	if part := limit % alignment; part < v.m.least() {
-		top -= part
-	}
+	top := v.m.useful(limit)
 	aim := top
 	if len(v.m.sim.plain) > nestedProgram {
 		aim -= limit / nestedLoss
@@ -207,7 +203,10 @@ func (v *solver) lowest(floor int64) (*candidate, error) {
 	var found *recompute.Answer
 	for range halvings {
 		m := align(from + (to-from)/2)
-		a, ok := v.r.Solve(m)
+		a, ok := v.r.Find(m, math.MaxFloat64)
+		if !ok {
+			a, ok = v.r.Solve(m) // which has more ways
+		}
 		if !ok {
 			from = m
 			continue

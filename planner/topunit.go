@@ -21,6 +21,15 @@ func (m *model) least() int64 {
 	return least
 }
 
+// useful is what values can take of so many bytes: a part of a unit at the end is
+// only of use to a highest value that does not fill its own.
+func (m *model) useful(bytes int64) int64 {
+	if part := bytes % alignment; part < m.least() {
+		bytes -= part
+	}
+	return bytes
+}
+
 // crown is lives that take turns in the last bytes of a capacity, so that all others
 // fit in the whole units below at any time. It is nil if there are no such lives,
 // or none are needed.
