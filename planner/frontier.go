@@ -123,7 +123,7 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 			if limit <= *without {
 				return nil, nil
 			}
-			c, err := v.at(limit)
+			c, err := v.at(limit, math.Inf(1))
 			if c == nil {
 				*without = limit
 			}

@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -139,7 +140,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	v.anyhow, v.most = true, s.m.allows(l.r.MaxOverhead)
 	c := s.base
 	if c.placed.Height > room {
-		if c, err = v.at(room); err != nil {
+		if c, err = v.at(room, math.Inf(1)); err != nil {
 			return false, fmt.Errorf("planner: %w", err)
 		}
 	}

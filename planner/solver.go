@@ -57,7 +57,7 @@ func (v *solver) within(limit int64) (*candidate, error) {
 	if len(v.m.sim.plain) <= smallProgram {
 		return v.fromFrontier(limit)
 	}
-	best, err := v.at(limit)
+	best, err := v.at(limit, math.Inf(1))
 	if best == nil || err != nil {
 		return nil, err
 	}
@@ -78,19 +78,19 @@ func (v *solver) within(limit int64) (*candidate, error) {
 		if !ok || best.cost-bound <= (best.cost-least)/rungGap {
 			break
 		}
-		c, err := v.at(lower)
+		c, err := v.at(lower, best.cost)
 		if err != nil {
 			return nil, err
 		}
-		if tried++; c != nil && c.cost <= best.cost {
+		if tried++; c != nil {
 			best = c
 		}
 	}
 	return best, nil
 }
 
-// at is a plan within limit, or nil.
-func (v *solver) at(limit int64) (*candidate, error) {
+// at is a plan within limit, or nil if none is found that costs at most so much.
+func (v *solver) at(limit int64, most float64) (*candidate, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -113,7 +113,7 @@ func (v *solver) at(limit int64) (*candidate, error) {
 			aim, whole = top, true
 			a, ok = solve(align(aim))
 		}
-		if !ok {
+		if !ok || a.Extra > most*(1+1e-9) {
 			return nil, nil
 		}
 		c, err := v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
@@ -150,7 +150,7 @@ func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 		lowest := v.all[0].placed.Height
 		width := max(lowest/frontierMost, 1)
 		for next := lowest - 1; next > 0; {
-			c, err := v.at(next)
+			c, err := v.at(next, math.Inf(1))
 			if err != nil {
 				return nil, err
 			}
