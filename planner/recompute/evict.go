@@ -15,54 +15,64 @@ type evictor struct {
 	limit int64
 	w     weighing
 	p     plan
-	terrain
+	*terrain
 
-	there   []bool  // by value
+	there   bitset  // of values
 	pinned  []int32 // by value: pending launches that read it
 	touched []int32 // by value: the last place that did
 	sum     int64   // bytes there that may be forgotten
 	fixed   int64   // other bytes alive at the place, and what its operator needs
 	place   int32
-	need    []int32   // by value: the next place that wants it there
-	again   []float64 // by value: cost of making it from what is there
-	wanted  []float64 // by value: how many values are made from it, and it
+	passed  int32     // how many of makes ran first by now
 	next    []int32   // by value: how many of its readers were passed
-	more    []float64 // by value: what missed still has to add to wanted of what makes it
-	asked   []bool    // by value: whether it has to
-	dear    int       // the first of makes that lost an input since prices were said
+	need    []int32   // by value: the next place that wants it there
+	wanted  []float64 // by value: how many values are made from it, and it
+	unasked bitset    // values of which these two are not known any more
+	again   []float64 // by value: cost of making it from what is there
+	stale   bitset    // of makes: that of what they make is not known any more
 	most    int       // launches left
 	stays   []int32   // by value: the place up to which it is not forgotten, or nil
 }
 
-// terrain is what evictors look at, over and over, whatever they aim at.
+// terrain is what evictors look at, over and over, whatever they aim at: the
+// operators that make values that may be forgotten, and nothing of other values.
 type terrain struct {
-	loose  []int32 // the values that may be forgotten
-	makes  []maker // what makes those, in order
-	across []int64 // by operator: bytes of the other values while it is the next to run first
+	makes  []int32 // what makes such values, in order
+	ins    Lists   // by one of makes
+	outs   Lists
+	madeBy []int32 // by value: which of makes, −1
+	users  Lists   // by value: which of makes read it
+	across []int64 // by operator: bytes of other values while it is the next to run first
 }
 
-// maker is an operator that may run again, with those of its values that may be
-// forgotten.
-type maker struct {
-	op        int32
-	cost      float64
-	ins, outs []int32
-}
-
-func (s *Solver) terrain() terrain {
-	t := terrain{across: s.across()}
-	for v, is := range s.loose {
-		if is {
-			t.loose = append(t.loose, int32(v))
-		}
+func (s *Solver) terrain() *terrain {
+	if s.land != nil {
+		return s.land
+	}
+	t := &terrain{across: s.across(), madeBy: make([]int32, len(s.p.Bytes))}
+	for v := range t.madeBy {
+		t.madeBy[v] = -1
 	}
 	held := func(v int32) bool { return !s.may(v) }
-	for op, again := range s.p.Again {
-		if again {
-			op := int32(op)
-			t.makes = append(t.makes, maker{op, s.p.Cost[op], slices.DeleteFunc(slices.Clone(s.p.Inputs.Of(op)), held), slices.DeleteFunc(slices.Clone(s.p.Outputs.Of(op)), held)})
+	for op := range int32(len(s.p.Cost)) {
+		outs := slices.DeleteFunc(slices.Clone(s.p.Outputs.Of(op)), held)
+		for _, v := range outs {
+			t.madeBy[v] = int32(len(t.makes))
+		}
+		if len(outs) > 0 {
+			t.makes = append(t.makes, op)
+			t.outs.Add(outs...)
+			t.ins.Add(slices.DeleteFunc(slices.Clone(s.p.Inputs.Of(op)), held)...)
 		}
 	}
+	t.users.rebuild(len(s.p.Bytes), nil, func(put func(list, item int32)) {
+		for i := range int32(len(t.makes)) {
+			for _, v := range t.ins.Of(i) {
+				put(v, i)
+			}
+		}
+	})
+	s.land = t
 	return t
 }
 
@@ -137,11 +147,17 @@ func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (al
 // aims is how many limits an evictor aims at.
 const aims = 4
 
-func (s *Solver) newEvictor(limit int64, w weighing, t terrain) *evictor {
+func (s *Solver) newEvictor(limit int64, w weighing, t *terrain) *evictor {
 	n := len(s.p.Bytes)
-	e := &evictor{s: s, limit: limit, w: w, terrain: t, p: plan{gone: make([]bool, n)}, there: make([]bool, n), pinned: make([]int32, n), touched: make([]int32, n),
-		need: make([]int32, n), again: make([]float64, n), wanted: make([]float64, n), next: make([]int32, n), more: make([]float64, n), asked: make([]bool, n), most: s.sim.most}
+	e := &evictor{s: s, limit: limit, w: w, terrain: t, p: plan{gone: make([]bool, n)}, there: newBitset(n), pinned: make([]int32, n), touched: make([]int32, n), next: make([]int32, n),
+		need: make([]int32, n), wanted: make([]float64, n), unasked: newBitset(n), again: make([]float64, n), stale: newBitset(len(t.makes)), most: s.sim.most}
 	copy(e.p.gone, s.p.Forced)
+	for v := range int32(n) {
+		e.unasked.add(v)
+	}
+	for i := range int32(len(t.makes)) {
+		e.stale.add(i)
+	}
 	return e
 }
 
@@ -149,11 +165,108 @@ const never = math.MaxInt32
 
 func (e *evictor) run() bool {
 	for op := range int32(len(e.s.p.Cost)) {
-		if e.place, e.fixed = op, e.across[op]; !e.walk(op, true) {
+		if e.enter(op); !e.walk(op, true) {
 			return false
 		}
 	}
 	return true
+}
+
+// enter goes on to a place.
+func (e *evictor) enter(op int32) {
+	e.place, e.fixed = op, e.across[op]
+	for _, v := range e.s.p.Inputs.Of(op) {
+		if e.next[v]++; e.s.may(v) {
+			e.unask(v)
+		}
+	}
+	if int(e.passed) < len(e.makes) && e.makes[e.passed] == op {
+		for _, v := range e.ins.Of(e.passed) {
+			e.unask(v)
+		}
+		e.passed++
+	}
+}
+
+// turn notes that a value is there now, or no longer is: what it is made from is
+// wanted for others, and what is made from it costs something else.
+func (e *evictor) turn(v int32) {
+	for _, u := range e.ins.Of(e.madeBy[v]) {
+		e.unask(u)
+	}
+	e.reprice(v)
+}
+
+// unask has it asked anew what wants a value, and what that is made from.
+func (e *evictor) unask(v int32) {
+	if e.unasked.has(v) {
+		return
+	}
+	if e.unasked.add(v); e.there.has(v) {
+		return
+	}
+	for _, u := range e.ins.Of(e.madeBy[v]) {
+		e.unask(u)
+	}
+}
+
+// reprice has it worked out anew what it costs to make what is made from a value.
+func (e *evictor) reprice(v int32) {
+	for _, i := range e.users.Of(v) {
+		if e.stale.has(i) {
+			continue
+		}
+		e.stale.add(i)
+		for _, u := range e.outs.Of(i) {
+			if !e.there.has(u) {
+				e.reprice(u)
+			}
+		}
+	}
+}
+
+// ask finds out what wants a value.
+func (e *evictor) ask(v int32) {
+	if !e.unasked.has(v) {
+		return
+	}
+	e.unasked.remove(v)
+	e.need[v], e.wanted[v] = never, 0
+	if ops := e.s.uses.Of(v); int(e.next[v]) < len(ops) {
+		e.need[v], e.wanted[v] = ops[e.next[v]], 1
+	}
+	for _, i := range slices.Backward(e.users.Of(v)) {
+		if i >= e.passed {
+			continue
+		}
+		wanted := 0.0
+		for _, u := range e.outs.Of(i) {
+			if !e.there.has(u) {
+				e.ask(u)
+				e.need[v] = min(e.need[v], e.need[u])
+				wanted += e.wanted[u]
+			}
+		}
+		e.wanted[v] += wanted
+	}
+}
+
+// price works out what it costs to run one of makes again.
+func (e *evictor) price(i int32) {
+	if !e.stale.has(i) {
+		return
+	}
+	e.stale.remove(i)
+	c := e.s.p.Cost[e.makes[i]]
+	for _, v := range e.ins.Of(i) {
+		if !e.there.has(v) {
+			e.price(e.madeBy[v])
+			c += e.again[v]
+		}
+	}
+	for _, v := range e.outs.Of(i) {
+		e.again[v] = c
+	}
 }
 
 // walk runs an operator, after what it wants.
@@ -163,7 +276,7 @@ func (e *evictor) walk(op int32, first bool) bool {
 		e.pinned[v]++
 	}
 	for _, v := range ins {
-		if !e.there[v] && e.s.may(v) && !e.walk(e.s.sim.maker[v], false) {
+		if !e.there.has(v) && e.s.may(v) && !e.walk(e.s.sim.maker[v], false) {
 			return false
 		}
 	}
@@ -201,7 +314,7 @@ func (e *evictor) launch(op int32, first bool) bool {
 	room := e.limit - e.fixed - prob.Work[op]
 	outs := prob.Outputs.Of(op)
 	for _, v := range outs {
-		if !e.there[v] && (first || e.s.may(v)) || !first && !e.s.may(v) {
+		if !e.there.has(v) && (first || e.s.may(v)) || !first && !e.s.may(v) {
 			room -= prob.Bytes[v]
 		}
 	}
@@ -210,6 +323,7 @@ func (e *evictor) launch(op int32, first bool) bool {
 	}
 	if e.sum > room {
 		e.look()
+		e.tidy()
 		if e.over(op) {
 			room += prob.Bytes[outs[0]]
 		}
@@ -221,9 +335,10 @@ func (e *evictor) launch(op int32, first bool) bool {
 	}
 	for _, v := range outs {
 		e.touched[v] = e.place
-		if e.s.may(v) && !e.there[v] {
-			e.there[v] = true
+		if e.s.may(v) && !e.there.has(v) {
+			e.there.add(v)
 			e.sum += prob.Bytes[v]
+			e.turn(v)
 		}
 	}
 	return true
@@ -240,68 +355,33 @@ func (e *evictor) over(op int32) bool {
 	})
 }
 
-// look finds out what is wanted when, and what it would cost again.
+// look finds out when what is there is wanted, and what it would cost again.
 func (e *evictor) look() {
-	s := e.s
-	s.sim.work += int64(len(e.need)) / 2
-	for _, v := range e.loose {
-		ops, k := s.uses.Of(v), e.next[v]
-		for int(k) < len(ops) && ops[k] < e.place {
-			k++
-		}
-		e.next[v] = k
-		if int(k) < len(ops) && ops[k] == e.place {
-			k++
-		}
-		if e.need[v], e.wanted[v] = never, 0; int(k) < len(ops) {
-			e.need[v], e.wanted[v] = ops[k], 1
-		}
-	}
-	makes := e.makes
-	for len(makes) > 0 && makes[len(makes)-1].op > e.place {
-		makes = makes[:len(makes)-1]
-	}
-	for i := range makes {
-		m := &makes[len(makes)-1-i]
-		want, wanted := int32(never), 0.0
-		for _, v := range m.outs {
-			if !e.there[v] {
-				want = min(want, e.need[v])
-				wanted += e.wanted[v]
-			}
-		}
-		if want < never {
-			for _, v := range m.ins {
-				e.need[v] = min(e.need[v], want)
-				e.wanted[v] += wanted
-			}
-		}
-	}
-	e.price(makes)
-	e.dear = len(makes)
-	for _, v := range e.loose {
-		if e.there[v] && e.need[v] == never && e.pinned[v] == 0 {
-			e.drop(v)
-			e.dear = min(e.dear, e.makerOf(v)+1)
-		}
+	e.s.sim.work += int64(len(e.need)) / 2
+	for v := range e.there.each {
+		e.ask(v)
+		e.price(e.madeBy[v])
 	}
 }
 
-// makerOf is which of makes makes a value.
-func (e *evictor) makerOf(v int32) int {
-	i, _ := slices.BinarySearchFunc(e.makes, e.s.sim.maker[v], func(m maker, op int32) int { return cmp.Compare(m.op, op) })
-	return i
+// tidy forgets what is not wanted any more.
+func (e *evictor) tidy() {
+	for v := range e.there.each {
+		if e.need[v] == never && e.pinned[v] == 0 {
+			e.drop(v)
+		}
+	}
 }
 
 // forget forgets what is worth least. It reports false if nothing may go.
 func (e *evictor) forget() bool {
 	prob := e.s.p
 	best, least := int32(-1), math.Inf(1)
-	for _, v := range e.loose {
-		if !e.there[v] || e.pinned[v] > 0 || prob.Bytes[v] == 0 || e.stays != nil && e.place < e.stays[v] {
+	for v := range e.there.each {
+		if e.pinned[v] > 0 || prob.Bytes[v] == 0 || e.stays != nil && e.place < e.stays[v] {
 			continue
 		}
-		worth := math.Pow(e.again[v]+e.s.unit, e.w.cost) * math.Pow(max(e.wanted[v], 1), e.w.wanted) / math.Pow(float64(prob.Bytes[v]), e.w.bytes) / math.Pow(float64(e.need[v]-e.place), e.w.far)
+		worth := power(e.again[v]+e.s.unit, e.w.cost) * power(max(e.wanted[v], 1), e.w.wanted) / power(float64(prob.Bytes[v]), e.w.bytes) / power(float64(e.need[v]-e.place), e.w.far)
 		if worth < least {
 			best, least = v, worth
 		}
@@ -310,80 +390,40 @@ func (e *evictor) forget() bool {
 		return false
 	}
 	e.drop(best)
-	e.missed(best)
+	e.look()
 	return true
 }
 
-// missed is look for a value that has just been forgotten: more is wanted of
-// what it is made from, and what is made from it costs more.
-func (e *evictor) missed(v int32) {
-	e.s.sim.work += int64(len(e.need)) / 2
-	at := e.makerOf(v)
-	e.more[v], e.asked[v] = e.wanted[v], true
-	open := 1 // values of which more is wanted, and whose makers are still to come
-	for i := at; i >= 0 && open > 0; i-- {
-		m := &e.makes[i]
-		want, more := int32(never), 0.0
-		for _, u := range m.outs {
-			if e.asked[u] {
-				want, more = min(want, e.need[u]), more+e.more[u]
-				e.asked[u], e.more[u] = false, 0
-				open--
-			}
-		}
-		if want == never {
-			continue
-		}
-		for _, u := range m.ins {
-			e.need[u] = min(e.need[u], want)
-			e.wanted[u] += more
-			if e.there[u] {
-				continue
-			}
-			if e.more[u] += more; !e.asked[u] {
-				e.asked[u] = true
-				open++
-			}
-		}
+// power is math.Pow, at once for the powers that weighings have.
+func power(x, y float64) float64 {
+	switch y {
+	case 0:
+		return 1
+	case 0.5:
+		return math.Sqrt(x)
+	case 1:
+		return x
+	case 2:
+		return x * x
 	}
-	e.price(e.makes[min(at+1, e.dear):])
-	e.dear = len(e.makes)
-}
-
-// price says what values cost again that some operators make, as far as the walk
-// has come.
-func (e *evictor) price(makes []maker) {
-	for i := range makes {
-		m := &makes[i]
-		if m.op > e.place {
-			return
-		}
-		c := m.cost
-		for _, v := range m.ins {
-			if !e.there[v] {
-				c += e.again[v]
-			}
-		}
-		for _, v := range m.outs {
-			e.again[v] = c
-		}
-	}
+	return math.Pow(x, y)
 }
 
 // drop forgets a value after what touched it last.
 func (e *evictor) drop(v int32) {
-	e.there[v] = false
+	e.there.remove(v)
 	e.sum -= e.s.p.Bytes[v]
+	e.turn(v)
 	at := e.touched[v] + 1
-	if at <= e.s.p.Border && e.reader(v, at) >= e.s.p.Border {
+	if at <= e.s.p.Border && e.readFrom(v, at) >= e.s.p.Border {
 		e.p.gone[v] = true
 	} else if i, known := e.p.search(event{at, v}); !known {
 		e.p.events = slices.Insert(e.p.events, i, event{at, v})
 	}
 }
 
-// reader is the first operator from a place on that reads a value.
-func (e *evictor) reader(v, at int32) int32 {
+// readFrom is the first operator from a place on that reads a value.
+func (e *evictor) readFrom(v, at int32) int32 {
 	ops := e.s.uses.Of(v)
 	if i, _ := slices.BinarySearch(ops, at); i < len(ops) {
 		return ops[i]

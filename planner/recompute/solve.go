@@ -28,6 +28,7 @@ type Solver struct {
 	top   int64   // the peak of the plain program
 	tiny  bool    // it can be solved exactly
 
+	land    *terrain // of evictors, once there were any
 	cuts    map[int32]*cut
 	proven  map[int64]evidence // by limit
 	place   []int32            // by value, while a cut is built
