@@ -17,7 +17,7 @@ type Config struct {
 	Requests         []Request
 	Budget           Budget
 	ActivationBudget Budget
-	MaxOverhead      float64 // fraction of the step's work; Source tells 0 from not given
+	MaxOverhead      float64 // fraction of the step's work; 0: no limit, where one of 0 that is given is next to it
 	Boundary         bool
 	Compat           string // "1.19", or empty
 	Dims             map[string]int64

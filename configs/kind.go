@@ -166,18 +166,28 @@ func finite(s string) (float64, bool) {
 	return x, err == nil
 }
 
-// share is a part of something, as a fraction: "10%" and 0.1 are the same.
+// trifle is what a share of 0 is held as: a limit that allows nothing to speak of,
+// where 0 in a Config is no limit.
+const trifle = 1e-12
+
+// share is a part of something, as a fraction: "10%" and 0.1 are the same, and off
+// is no limit.
 func share() kind[float64] {
 	const want = "a share like 10% or 0.1"
 	return kind[float64]{
 		takes: asSize,
 		want:  want,
 		parse: func(v value) (float64, error) {
+			if strings.EqualFold(v.s, "off") {
+				return 0, nil
+			}
 			digits, percent := strings.CutSuffix(v.s, "%")
 			x, ok := finite(strings.TrimRight(digits, " "))
 			switch {
 			case !ok || x < 0:
 				return 0, v.fail("%s is not %s", quote(v.s), want)
+			case x == 0:
+				return trifle, nil
 			case percent:
 				return x / 100, nil
 			case x > 1:
@@ -185,10 +195,18 @@ func share() kind[float64] {
 			}
 			return x, nil
 		},
-		print: func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) },
+		print: func(x float64) string {
+			switch x {
+			case 0:
+				return "off"
+			case trifle:
+				return "0%"
+			}
+			return strconv.FormatFloat(x, 'g', -1, 64)
+		},
 		schema: map[string]any{"anyOf": []any{
 			map[string]any{"type": "number", "minimum": 0, "maximum": 1},
-			map[string]any{"type": "string", "pattern": `^[0-9.eE+-]+ *%?$`},
+			map[string]any{"type": "string", "pattern": `^([0-9.eE+-]+ *%?|[oO][fF][fF])$`},
 		}},
 	}
 }

@@ -49,6 +49,9 @@ func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change) {
 // budgetThatFits is what the lowest plan takes.
 func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 	best := e.Best
+	if e.Want+e.Fixed <= 0 { // it is not for bytes that the request fails
+		return nil
+	}
 	if best == 0 {
 		s, err := newSearch(g, r)
 		if err != nil {
@@ -68,7 +71,7 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 	if r.Budget.isZero() {
 		flag, bytes, had = "--activation-budget", best, e.Want
 	}
-	if had <= 0 || bytes <= had {
+	if bytes <= had {
 		return nil
 	}
 	return []Change{{flag + " " + sizeText(bytes), float64(bytes-had) / float64(had)}}

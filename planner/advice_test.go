@@ -19,6 +19,11 @@ func TestAdvise(t *testing.T) {
 		{Dims: dims, ActivationBudget: planner.Size{Bytes: 300 << 10}},
 		{Dims: dims, Budget: planner.Size{Percent: 20}},
 		{Dims: dims, Budget: planner.Size{Bytes: 1000}},
+		{Dims: dims, Budget: planner.Size{Bytes: 1200 << 10}, Strategy: "keep-all"},
+		{Dims: dims, Budget: planner.Size{Bytes: 1200 << 10}, Strategy: "recompute-cheap"},
+		{Dims: dims, Budget: planner.Size{Bytes: 1200 << 10}, Level: 1},
+		{Dims: dims, Budget: planner.Size{Bytes: 1200 << 10}, MaxOverhead: 0.01},
+		{Dims: dims, MaxOverhead: 0.01, Level: 1}, // nothing helps
 	} {
 		_, err := planner.Make(g, r)
 		var budget *planner.BudgetError
@@ -28,7 +33,7 @@ func TestAdvise(t *testing.T) {
 		all := planner.Advise(g, r, budget)
 		text := planner.AdviceText(all)
 		t.Logf("%+v%s", r.Budget, text)
-		if len(all) == 0 || !strings.HasPrefix(text, "; would fit: --") {
+		if none := r.Level == 1 && r.MaxOverhead > 0; none != (len(all) == 0) || none != !strings.HasPrefix(text, "; would fit: --") {
 			t.Errorf("%+v: the advice is %q", r, text)
 		}
 		for i, c := range all {

@@ -84,6 +84,29 @@ func TestLargest(t *testing.T) {
 			}
 		}
 	}
+	least := map[string]int64{}
+	for _, strategy := range []string{"keep-all", "recompute-cheap", "recompute-all", "auto"} {
+		r := planner.Request{Dims: map[string]int64{"seq": 24}, Budget: planner.Size{Bytes: 1200 << 10}, Strategy: strategy}
+		p, err := planner.Largest(g, r, "batch", 0)
+		if err != nil {
+			t.Fatalf("%s: %v", strategy, err)
+		}
+		size := p.Request.Dims["batch"]
+		t.Logf("%s: %d", strategy, size)
+		least[strategy] = size
+		if p.Strategy != strategy && strategy != "auto" {
+			t.Errorf("%s: the plan's strategy is %s", strategy, p.Strategy)
+		}
+		for _, is := range []int64{size, size + 1} {
+			r.Dims = map[string]int64{"seq": 24, "batch": is}
+			if _, err := planner.Make(g, r); (err == nil) != (is == size) {
+				t.Errorf("%s: %d is the largest, and %d gives error %v", strategy, size, is, err)
+			}
+		}
+	}
+	if least["keep-all"] >= least["auto"] {
+		t.Errorf("keep-all allows %d, and auto no more than %d", least["keep-all"], least["auto"])
+	}
 	if _, err := planner.Largest(g, planner.Request{Budget: planner.Size{Bytes: 1 << 30}}, "width", 0); err == nil {
 		t.Error("a dim that is none has a largest size")
 	}

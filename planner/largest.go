@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -133,19 +134,9 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	if s.plan.Floor.Peak > room {
 		return false, nil
 	}
-	v, err := s.newSolver()
-	if err != nil {
-		return false, fmt.Errorf("planner: %w", err)
-	}
-	v.anyhow, v.most = true, s.m.allows(l.r.MaxOverhead)
-	c := s.base
-	if c.placed.Height > room {
-		if c, err = v.at(room, math.Inf(1)); err != nil {
-			return false, fmt.Errorf("planner: %w", err)
-		}
-	}
-	if c == nil || c.cost > v.most {
-		return false, nil
+	c, err := l.choose(s, size, room)
+	if c == nil || err != nil {
+		return false, err
 	}
 	f, err := s.m.formulas(c.t)
 	if err != nil {
@@ -158,6 +149,47 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 		l.size = l.confirm(w, size, to)
 	}
 	return true, nil
+}
+
+// choose is some plan of a size within the room and the limit of cost, nil for
+// none. Clusters that settings ask for run again in it, and a strategy that they
+// name is followed.
+func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) {
+	s.plan.Request = l.question(size)
+	if s.forced, err = s.requested(); err != nil {
+		return nil, err
+	}
+	if slices.Contains(s.forced, true) {
+		if s.base, err = s.m.candidate(s.forced); err != nil {
+			return nil, fmt.Errorf("planner: %w", err)
+		}
+	}
+	most := s.m.allows(l.r.MaxOverhead)
+	switch c = s.base; l.r.Strategy {
+	case "", "auto", "greedy":
+		if c.placed.Height <= room || c.cost > most {
+			break
+		}
+		v, err := s.newSolver()
+		if err != nil {
+			return nil, fmt.Errorf("planner: %w", err)
+		}
+		v.anyhow, v.most = true, most
+		if c, err = v.at(room, math.Inf(1)); err != nil {
+			return nil, fmt.Errorf("planner: %w", err)
+		}
+	default:
+		var short *BudgetError
+		if c, err = s.run(); errors.As(err, &short) {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if c == nil || c.cost > most {
+		return nil, nil
+	}
+	return c, nil
 }
 
 // room is the arena bytes that budgets in bytes leave.

@@ -67,13 +67,13 @@ func (s *search) run() (*candidate, error) {
 	if s.target = c.placed.Height; limited {
 		s.target = limit
 	}
-	if limited && c.placed.Height > limit {
-		return nil, s.cannot(limit, c, "")
-	}
 	if c.cost > s.m.allows(r.MaxOverhead) {
 		return nil, &BudgetError{Floor: s.plan.Floor, Msg: fmt.Sprintf(
 			"the plan costs %.1f%% more than the plain step, over the limit of %.1f%%; raise --max-overhead or the budget",
 			100*s.m.overhead(c.cost), 100*r.MaxOverhead)}
+	}
+	if limited && c.placed.Height > limit {
+		return nil, s.cannot(limit, c, "")
 	}
 	return c, nil
 }

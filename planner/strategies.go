@@ -71,7 +71,7 @@ func (s *search) recompute(layers bool, ok func(*graph.Node) bool) (*candidate, 
 // limit of extra cost with the lowest.
 func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	overhead := s.plan.Request.MaxOverhead
-	if !limited && overhead == 0 {
+	if !limited && overhead == 0 || s.base.cost > s.m.allows(overhead) { // whatever runs again beside costs more
 		return s.base, nil
 	}
 	v, err := s.newSolver()
@@ -95,10 +95,13 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	hint := ""
 	if c != nil {
 		hint = "a higher --max-overhead may reach it"
-		if c, err = v.cheap(s.m.allows(overhead)); err != nil {
-			return nil, err
-		}
-	} else if c, err = v.lowest(s.plan.Floor.Peak); err != nil {
+	}
+	if overhead > 0 {
+		c, err = v.cheap(s.m.allows(overhead))
+	} else {
+		c, err = v.lowest(s.plan.Floor.Peak)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if c.placed.Height <= limit {
