@@ -5,50 +5,115 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/planner/recompute"
 )
 
-// alike tells equal shapes and equal nodes of a graph, of which a program of
+// alike tells equal values and equal nodes of a graph, of which a program of
 // repeated layers has few: what follows from them alone, numbers of formulas
-// and prices, is worked out for the first of each.
+// and prices, is worked out for the first of each. Layers come in the order of
+// the layers before them, so what came last after the same is looked at first.
 type alike struct {
 	g      *graph.Graph
 	seed   maphash.Seed
 	shape  []int32 // by value: the number of its shape
 	shapes []graph.Shape
-	known  map[uint64][]int32 // shapes by their hash
-	nodes  map[uint64][]int32 // first nodes by their hash
+	look   []int32 // by value: the number of its look
+	looks  []look
+	shaped map[uint64][]int32 // shapes by their hash
+	known  map[uint64][]int32 // looks
+	nodes  map[uint64][]int32 // first nodes
+	values expected           // which look comes next
+	firsts expected           // which first node
+	// By node: the numbers of the values that it reads and makes, −1 where it
+	// omits one. In a long program each pointer that is followed waits for memory.
+	reads, makes recompute.Lists
+	wires        []int32 // scratch
+}
+
+// look is what values are told apart by: type, kind, shape and known contents.
+type look struct {
+	first *graph.Value
+	shape int32
 }
 
 func newAlike(g *graph.Graph) *alike {
-	a := &alike{g: g, seed: maphash.MakeSeed(), shape: make([]int32, len(g.Values)), known: map[uint64][]int32{}, nodes: map[uint64][]int32{}}
+	a := &alike{g: g, seed: maphash.MakeSeed(), shape: make([]int32, len(g.Values)), look: make([]int32, len(g.Values)),
+		shaped: map[uint64][]int32{}, known: map[uint64][]int32{}, nodes: map[uint64][]int32{}}
+	ins, outs := 0, 0
+	for _, n := range g.Nodes {
+		ins, outs = ins+len(n.Inputs), outs+len(n.Outputs)
+	}
+	a.reads.Reserve(len(g.Nodes), ins)
+	a.makes.Reserve(len(g.Nodes), outs)
 	for i, v := range g.Values {
-		a.shape[i] = a.number(v.Shape)
+		k := a.number(v)
+		a.look[i], a.shape[i] = k, a.looks[k].shape
+	}
+	for _, n := range g.Nodes {
+		a.reads.Add(a.numbers(n.Inputs)...)
+		a.makes.Add(a.numbers(n.Outputs)...)
 	}
 	return a
 }
 
-// number is a shape's.
-func (a *alike) number(s graph.Shape) int32 {
-	h := uint64(len(s))
-	for _, d := range s {
-		h = a.mixDim(h, d)
+// numbers are those of values. They are gone with the next call.
+func (a *alike) numbers(vs []*graph.Value) []int32 {
+	a.wires = a.wires[:0]
+	for _, v := range vs {
+		id := int32(-1)
+		if v != nil {
+			id = v.ID
+		}
+		a.wires = append(a.wires, id)
 	}
+	return a.wires
+}
+
+// number is that of a value's look.
+func (a *alike) number(v *graph.Value) int32 {
+	if k := a.values.guess(); k >= 0 && sameLook(v, a.looks[k].first) {
+		return a.values.is(k)
+	}
+	shape := a.mixDims(0, v.Shape)
+	h := a.mixDims(mix(shape, uint64(v.Type)<<8|uint64(v.Kind)), v.Ints)
 	for _, k := range a.known[h] {
+		if sameLook(v, a.looks[k].first) {
+			return a.values.is(k)
+		}
+	}
+	k := int32(len(a.looks))
+	a.looks = append(a.looks, look{v, a.shapeNumber(shape, v.Shape)})
+	a.known[h] = append(a.known[h], k)
+	return a.values.is(k)
+}
+
+// shapeNumber is that of a shape, by its hash.
+func (a *alike) shapeNumber(h uint64, s graph.Shape) int32 {
+	for _, k := range a.shaped[h] {
 		if a.shapes[k].Equal(s) {
 			return k
 		}
 	}
 	k := int32(len(a.shapes))
 	a.shapes = append(a.shapes, s)
-	a.known[h] = append(a.known[h], k)
+	a.shaped[h] = append(a.shaped[h], k)
 	return k
 }
 
-func (a *alike) mixDim(h uint64, d graph.Dim) uint64 {
-	if n, ok := d.Const(); ok {
-		return mix(h, uint64(n))
+func sameLook(v, w *graph.Value) bool {
+	return v.Type == w.Type && v.Kind == w.Kind && v.Shape.Equal(w.Shape) && (v.Ints == nil) == (w.Ints == nil) && slices.EqualFunc(v.Ints, w.Ints, graph.Dim.Equal)
+}
+
+func (a *alike) mixDims(h uint64, dims []graph.Dim) uint64 {
+	h = mix(h, uint64(len(dims)))
+	for _, d := range dims {
+		if n, ok := d.Const(); ok {
+			h = mix(h, uint64(n))
+		} else {
+			h = mix(h, maphash.String(a.seed, d.String()))
+		}
 	}
-	return mix(h, maphash.String(a.seed, d.String()))
+	return h
 }
 
 // mix takes x into a hash.
@@ -58,8 +123,11 @@ func mix(h, x uint64) uint64 {
 }
 
 // first is the first node that another is like: the same operator and
-// attributes on values of the same types, kinds, shapes and known contents.
+// attributes on values of the same looks.
 func (a *alike) first(n *graph.Node) int32 {
+	if k := a.firsts.guess(); k >= 0 && a.same(n, a.g.Nodes[k]) {
+		return a.firsts.is(k)
+	}
 	h := maphash.Comparable(a.seed, n.Op)
 	h = mix(h, uint64(len(n.Attrs)))
 	for _, x := range n.Attrs {
@@ -67,33 +135,32 @@ func (a *alike) first(n *graph.Node) int32 {
 			h = mix(h, uint64(v))
 		}
 	}
-	for _, vs := range [...][]*graph.Value{n.Inputs, n.Outputs} {
-		h = mix(h, uint64(len(vs)))
-		for _, v := range vs {
-			if v != nil {
-				h = mix(h, uint64(a.shape[v.ID])<<16|uint64(v.Type)<<8|uint64(len(v.Ints))&0xff)
+	for _, ids := range [...][]int32{a.reads.Of(n.ID), a.makes.Of(n.ID)} {
+		h = mix(h, uint64(len(ids)))
+		for _, v := range ids {
+			if v >= 0 {
+				h = mix(h, uint64(a.look[v]))
 			}
 		}
 	}
 	for _, k := range a.nodes[h] {
 		if a.same(n, a.g.Nodes[k]) {
-			return k
+			return a.firsts.is(k)
 		}
 	}
 	a.nodes[h] = append(a.nodes[h], n.ID)
-	return n.ID
+	return a.firsts.is(n.ID)
 }
 
 func (a *alike) same(n, k *graph.Node) bool {
-	return n.Op == k.Op && slices.EqualFunc(n.Attrs, k.Attrs, sameAttr) &&
-		slices.EqualFunc(n.Inputs, k.Inputs, a.sameValue) && slices.EqualFunc(n.Outputs, k.Outputs, a.sameValue)
+	return n.Op == k.Op && a.sameLooks(a.reads.Of(n.ID), a.reads.Of(k.ID)) && a.sameLooks(a.makes.Of(n.ID), a.makes.Of(k.ID)) &&
+		slices.EqualFunc(n.Attrs, k.Attrs, sameAttr)
 }
 
-func (a *alike) sameValue(v, w *graph.Value) bool {
-	if v == nil || w == nil {
-		return v == w
-	}
-	return a.shape[v.ID] == a.shape[w.ID] && v.Type == w.Type && v.Kind == w.Kind && (v.Ints == nil) == (w.Ints == nil) && slices.EqualFunc(v.Ints, w.Ints, graph.Dim.Equal)
+func (a *alike) sameLooks(vs, ws []int32) bool {
+	return slices.EqualFunc(vs, ws, func(v, w int32) bool {
+		return v == w || v >= 0 && w >= 0 && a.look[v] == a.look[w]
+	})
 }
 
 // sameAttr reports whether attributes are known to be equal.
@@ -109,4 +176,21 @@ func sameAttr(x, y graph.Attr) bool {
 		return is && slices.Equal(v, w)
 	}
 	return false
+}
+
+// expected tells from the last eight numbers of a list what the next may be: what
+// it was when the same came last.
+type expected struct {
+	came uint64
+	next [1 << 10]int32 // counted from 1, by a hash of what came
+}
+
+// guess is the number that may come, or −1.
+func (e *expected) guess() int32 { return e.next[e.came>>54] - 1 }
+
+// is takes in the number that came.
+func (e *expected) is(k int32) int32 {
+	e.next[e.came>>54] = k + 1
+	e.came = e.came<<8 ^ uint64(k+1)*0x9e3779b97f4a7c15
+	return k
 }

@@ -60,9 +60,11 @@ func (s *Schedule) each(yield func(i int, l *Launch) error) error {
 }
 
 func (p *Plan) checker(s *Schedule) *checker {
-	c := &checker{s: s, change: make([]int64, len(p.Steps)+1), owners: make([]*graph.Value, len(p.Graph.Values))}
-	for i, v := range p.Graph.Values {
-		c.owners[i] = content(v)
+	c := &checker{s: s, change: make([]int64, len(p.Steps)+1), owners: slices.Clone(p.Graph.Values)}
+	for _, n := range p.Graph.Nodes {
+		if n.Op.View {
+			c.owners[n.Outputs[0].ID] = c.owners[n.Inputs[0].ID]
+		}
 	}
 	return c
 }
@@ -73,17 +75,9 @@ type checker struct {
 	height int64
 	now    int32          // the launch at hand
 	change []int64        // by launch: bytes of the arena in use, beyond the launch before
-	owners []*graph.Value // by value: what a range that holds it is tagged with
+	owners []*graph.Value // by value: what a range that holds it is tagged with: a view is its owner
 	writes []Ref          // scratch
 	lives  *[]Life        // where those that have ended go, if anywhere
-}
-
-// content names what a range holds: an owner value; views are their owner.
-func content(v *graph.Value) *graph.Value {
-	for v.Def != nil && v.Def.Op.View {
-		v = v.Def.Inputs[0]
-	}
-	return v
 }
 
 func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch) error) error) error {
@@ -93,7 +87,7 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 		}
 		c.write(r, r.Value)
 	}
-	ran := make([]int, len(g.Nodes))
+	ran := make([]int32, len(g.Nodes))
 	if err := launches(func(i int, l *Launch) error { return c.launch(i, l, ran) }); err != nil {
 		return err
 	}
@@ -125,13 +119,13 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 }
 
 // launch replays one; ran counts the runs of each node.
-func (c *checker) launch(i int, l *Launch, ran []int) error {
+func (c *checker) launch(i int, l *Launch, ran []int32) error {
 	if l.Node == nil {
 		// Copies come after the step: what they read lasts to its end.
 		if err := c.reads(l.In[0]); err != nil {
 			return fmt.Errorf("launch %d (copy): %w", i, err)
 		}
-		c.write(l.Out[0], l.In[0].Value)
+		c.write(l.Out[0], c.owners[l.In[0].Value.ID])
 		return nil
 	}
 	if i+1 >= len(c.change) {
@@ -175,7 +169,7 @@ func (c *checker) launch(i int, l *Launch, ran []int) error {
 }
 
 // part: a node runs with its own values, and again only where it may.
-func (c *checker) part(l *Launch, ran []int) error {
+func (c *checker) part(l *Launch, ran []int32) error {
 	n := l.Node
 	if n.Op.View {
 		return fmt.Errorf("a view is no launch")
@@ -207,7 +201,7 @@ func (c *checker) part(l *Launch, ran []int) error {
 
 // chain: the parts of one read what that reads or what a part before has made, and
 // what it stores is made by a part, at its place.
-func (c *checker) chain(l *Launch, ran []int) error {
+func (c *checker) chain(l *Launch, ran []int32) error {
 	same := func(a, b Ref) bool {
 		return a.Value == b.Value && a.Space == b.Space && a.Offset == b.Offset && a.Bytes == b.Bytes
 	}
@@ -292,7 +286,7 @@ func (c *checker) reads(r Ref) error {
 		return nil
 	}
 	x := c.spaces[r.Space].exact(r.Offset, r.Bytes)
-	if x != nil && x.v == c.owners[r.Value.ID] {
+	if x != nil && (x.v == r.Value || x.v == c.owners[r.Value.ID]) {
 		x.last = c.now
 		return nil
 	}
@@ -325,15 +319,13 @@ func (c *checker) free(r Ref) error {
 	return nil
 }
 
+// write tags a range with a value, which is no view, or with work space.
 func (c *checker) write(r Ref, v *graph.Value) {
 	if r.Space == Arena {
 		c.height = max(c.height, r.Offset+r.Bytes)
 	}
 	if r.Bytes == 0 {
 		return
-	}
-	if v != nil {
-		v = c.owners[v.ID]
 	}
 	spent := c.spaces[r.Space].set(cell{r.Offset, r.Offset + r.Bytes, v, c.now, c.now})
 	if r.Space == Arena {

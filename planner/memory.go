@@ -11,6 +11,7 @@ import (
 type memory struct {
 	runs       [][]cell
 	end        int64  // of the last cell
+	run, index int    // of the cell found last: the one behind it is often asked for next
 	spent, put []cell // scratch
 }
 
@@ -27,6 +28,10 @@ const longest = 256
 func (m *memory) search(at int64) (r, i int) {
 	if at >= m.end {
 		return len(m.runs), 0
+	}
+	if m.run < len(m.runs) && m.index+1 < len(m.runs[m.run]) && m.runs[m.run][m.index].to == at {
+		m.index++
+		return m.run, m.index
 	}
 	for to := len(m.runs); r < to; {
 		mid := int(uint(r+to) / 2)
@@ -47,6 +52,7 @@ func (m *memory) search(at int64) (r, i int) {
 			i = mid + 1
 		}
 	}
+	m.run, m.index = r, i
 	return r, i
 }
 
@@ -69,12 +75,12 @@ func (m *memory) any(from, bytes int64) bool {
 // there is in spent until the next call.
 func (m *memory) set(x cell) (spent []cell) {
 	spent = m.spent[:0]
-	defer func() { m.spent = spent }()
-	r, i := m.search(x.from)
-	if r == len(m.runs) {
+	if x.from >= m.end {
 		m.add(x)
 		return spent
 	}
+	defer func() { m.spent = spent }()
+	r, i := m.search(x.from)
 	if old := &m.runs[r][i]; old.from == x.from && old.to == x.to {
 		if old.last == x.first {
 			x.first = old.first

@@ -37,7 +37,8 @@ type model struct {
 	ownFlops int64
 	backward int // first step of the plain order that is not forward
 	sim      *simulator
-	bare     nameless // made when it is first asked for
+	bare     nameless  // made when it is first asked for
+	spare    [][]int32 // tables out of use
 }
 
 // alignment of every offset: a cache line, and enough for any vector load.
@@ -58,18 +59,20 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		scratch: make([]int64, len(g.Nodes)), flops: make([]int64, len(g.Nodes)), moved: make([]int64, len(g.Nodes)), cost: make([]float64, len(g.Nodes)),
 		backward: len(g.Nodes),
 	}
+	sizes := make([]int64, len(m.like.looks))
 	m.shapes = make([][]int, len(m.like.shapes))
-	for i, v := range g.Values {
-		m.owner[i] = int32(i)
-		if k := m.like.shape[i]; m.shapes[k] == nil {
-			if m.shapes[k], err = b.Shape(v.Shape); err != nil {
-				return nil, fmt.Errorf("value %q: %w", v.Name, err)
+	for k, x := range m.like.looks {
+		if m.shapes[x.shape] == nil {
+			if m.shapes[x.shape], err = b.Shape(x.first.Shape); err != nil {
+				return nil, fmt.Errorf("value %q: %w", x.first.Name, err)
 			}
 		}
-		if m.bytes[i], err = m.bytesOf(v); err != nil {
-			return nil, fmt.Errorf("value %q: %w", v.Name, err)
+		if sizes[k], err = m.bytesOf(x.first); err != nil {
+			return nil, fmt.Errorf("value %q: %w", x.first.Name, err)
 		}
-		m.fixed[i] = v.Kind != graph.Computed
+	}
+	for i, k := range m.like.look {
+		m.owner[i], m.bytes[i], m.fixed[i] = int32(i), sizes[k], m.like.looks[k].first.Kind != graph.Computed
 	}
 	m.reserve()
 	var touched []int32
@@ -77,21 +80,21 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		if n.Phase != graph.Forward && m.backward == len(g.Nodes) {
 			m.backward = i
 		}
+		reads, makes := m.like.reads.Of(n.ID), m.like.makes.Of(n.ID)
 		if n.Op.View {
-			out, in := n.Outputs[0].ID, n.Inputs[0].ID
-			m.owner[out] = m.owner[in]
+			m.owner[makes[0]] = m.owner[reads[0]]
 		}
 		for o, in := range n.Op.Overwrites {
-			if n.Outputs[o] != nil {
-				m.owner[n.Outputs[o].ID] = m.owner[n.Inputs[in].ID]
+			if makes[o] >= 0 {
+				m.owner[makes[o]] = m.owner[reads[in]]
 			}
 		}
 		if err := m.price(n); err != nil {
 			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
 		}
-		touched = m.touched(touched, n.Inputs)
+		touched = m.touched(touched, reads)
 		m.inputs.Add(touched...)
-		touched = m.touched(touched, n.Outputs)
+		touched = m.touched(touched, makes)
 		m.outputs.Add(touched...)
 	}
 	for _, v := range g.Outputs {
@@ -189,8 +192,16 @@ func (m *model) spaceFormula(n *graph.Node) graph.Dim {
 // reserve makes room for what all nodes touch.
 func (m *model) reserve() {
 	ins, outs := 0, 0
-	for _, x := range m.g.Nodes {
-		ins, outs = ins+len(x.Inputs), outs+len(x.Outputs)
+	count := func(values []int32) (n int) {
+		for _, v := range values {
+			if v >= 0 && !m.fixed[v] {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range int32(len(m.g.Nodes)) {
+		ins, outs = ins+count(m.like.reads.Of(i)), outs+count(m.like.makes.Of(i))
 	}
 	m.inputs.Reserve(len(m.g.Nodes), ins)
 	m.outputs.Reserve(len(m.g.Nodes), outs)
@@ -198,18 +209,32 @@ func (m *model) reserve() {
 
 // touched lists the owners of values, each once, that live in the arena. It
 // writes over room.
-func (m *model) touched(room []int32, vs []*graph.Value) []int32 {
+func (m *model) touched(room, values []int32) []int32 {
 	owners := room[:0]
-	for _, v := range vs {
-		if v == nil || m.fixed[m.owner[v.ID]] {
+	for _, v := range values {
+		if v < 0 || m.fixed[m.owner[v]] {
 			continue
 		}
-		if o := m.owner[v.ID]; !slices.Contains(owners, o) {
+		if o := m.owner[v]; !slices.Contains(owners, o) {
 			owners = append(owners, o)
 		}
 	}
 	return owners
 }
+
+// table is room for a number by value. What stands in it means nothing.
+func (m *model) table() []int32 {
+	last := len(m.spare) - 1
+	if last < 0 {
+		return make([]int32, len(m.g.Values))
+	}
+	t := m.spare[last]
+	m.spare = m.spare[:last]
+	return t
+}
+
+// done gives tables back.
+func (m *model) done(tables ...[]int32) { m.spare = append(m.spare, tables...) }
 
 // mayRunAgain reports whether a plan may repeat a node.
 func (m *model) mayRunAgain(n *graph.Node) bool { return m.may[n.ID] }

@@ -44,7 +44,8 @@ func upTo(unit int64, bytes []int64) []int64 {
 
 func (m *model) nameless() (x nameless) {
 	p := &recompute.Problem{Border: int32(m.sim.forward)}
-	number := make([]int32, len(m.g.Values)) // by owner
+	number := m.table() // by owner
+	defer m.done(number)
 	for i := range number {
 		number[i] = -1
 	}

@@ -12,26 +12,32 @@ import (
 // bytes are gone then, and marks the nodes that may run again.
 func (m *model) replacements() error {
 	g := m.g
-	holds := make([]int32, len(g.Values)) // by owner: the value in its place now
-	by := make([]int32, len(g.Values))    // by owner: the node that replaced it first, −1
+	holds := m.table() // by owner: the value in its place now
+	by := m.table()    // by owner: the node that replaced it first, −1
+	shows := m.table() // by value: itself, or for a view what that is of
+	defer m.done(holds, by, shows)
 	for i := range holds {
-		holds[i], by[i] = int32(i), -1
+		holds[i], by[i], shows[i] = int32(i), -1, int32(i)
 	}
-	stale := func(v *graph.Value) error {
-		if o := m.owner[v.ID]; m.fixed[o] && by[o] >= 0 && holds[o] != content(v).ID {
-			return fmt.Errorf("reads %q after node %q has replaced it", v.Name, g.Nodes[by[o]].Name)
+	stale := func(v int32) error {
+		if o := m.owner[v]; m.fixed[o] && by[o] >= 0 && holds[o] != shows[v] {
+			return fmt.Errorf("reads %q after node %q has replaced it", g.Values[v].Name, g.Nodes[by[o]].Name)
 		}
 		return nil
 	}
 	for _, n := range g.Nodes {
 		where := func(err error) error { return fmt.Errorf("node %q (%s) %w", n.Name, n.Op.FullName(), err) }
-		for _, v := range n.Inputs {
-			if v == nil {
+		reads := m.like.reads.Of(n.ID)
+		for _, v := range reads {
+			if v < 0 {
 				continue
 			}
 			if err := stale(v); err != nil {
 				return where(err)
 			}
+		}
+		if n.Op.View {
+			shows[m.like.makes.Of(n.ID)[0]] = shows[reads[0]]
 		}
 		for i, in := range n.Op.Overwrites {
 			if n.Outputs[i] == nil {
@@ -55,12 +61,12 @@ func (m *model) replacements() error {
 	if err := m.after(by, stale); err != nil {
 		return err
 	}
-	m.markRepeatable(by)
+	m.markRepeatable(by, holds, shows)
 	return nil
 }
 
 // after checks what is read after the last node: outputs, and the new states.
-func (m *model) after(by []int32, stale func(*graph.Value) error) error {
+func (m *model) after(by []int32, stale func(v int32) error) error {
 	moved := make([]bool, len(m.g.Values)) // by owner: a copy replaces it after the last node
 	updated := make([]bool, len(m.g.Values))
 	for _, u := range m.g.Updates {
@@ -68,7 +74,7 @@ func (m *model) after(by []int32, stale func(*graph.Value) error) error {
 		updated[o], moved[o] = true, m.owner[u.New.ID] != o
 	}
 	for _, u := range m.g.Updates {
-		if err := stale(u.New); err != nil {
+		if err := stale(u.New.ID); err != nil {
 			return fmt.Errorf("the update of %q %w", u.State.Name, err)
 		}
 		if o := m.owner[u.New.ID]; moved[o] {
@@ -77,7 +83,7 @@ func (m *model) after(by []int32, stale func(*graph.Value) error) error {
 	}
 	for _, v := range m.g.Outputs {
 		o := m.owner[v.ID]
-		if err := stale(v); err != nil {
+		if err := stale(v.ID); err != nil {
 			return fmt.Errorf("output %q %w", v.Name, err)
 		}
 		if moved[o] {
@@ -95,34 +101,35 @@ func (m *model) after(by []int32, stale func(*graph.Value) error) error {
 
 // markRepeatable sets the nodes that a plan may run again: those whose result
 // somebody needs behind the forward pass, and that do not read a state which
-// may have been replaced by then.
-func (m *model) markRepeatable(by []int32) {
-	read := make([]int32, len(m.g.Values)) // by owner: the first node behind the forward pass
+// may have been replaced by then. It writes over tables by value.
+func (m *model) markRepeatable(by, read, need []int32) {
+	clear(read) // by owner: the first node behind the forward pass
+	clear(need) // by owner: the latest moment for what is made of it
+	m.may = make([]bool, len(m.g.Nodes))
 	for i, n := range slices.Backward(m.g.Nodes) {
 		if n.Phase != graph.Forward {
 			for _, o := range m.inputs.Of(n.ID) {
 				read[o] = int32(i)
 			}
 		}
+		m.may[i] = repeatable(n)
 	}
-	m.may = make([]bool, len(m.g.Nodes))
-	need := make([]int32, len(m.g.Values)) // by owner: the latest moment for what is made of it
-	for i, n := range slices.Backward(m.g.Nodes) {
-		if !repeatable(n) {
+	for i, may := range slices.Backward(m.may) {
+		if !may {
 			continue
 		}
+		n := int32(i)
 		moment := int32(0)
-		for _, o := range m.outputs.Of(n.ID) {
+		for _, o := range m.outputs.Of(n) {
 			moment = max(moment, need[o], read[o])
 		}
-		gone := func(v *graph.Value) bool {
-			return v != nil && by[m.owner[v.ID]] >= 0 && by[m.owner[v.ID]] < moment
+		gone := func(v int32) bool {
+			return v >= 0 && by[m.owner[v]] >= 0 && by[m.owner[v]] < moment
 		}
-		if moment == 0 || slices.ContainsFunc(n.Inputs, gone) {
+		if m.may[i] = moment > 0 && !slices.ContainsFunc(m.like.reads.Of(n), gone); !m.may[i] {
 			continue
 		}
-		m.may[i] = true
-		for _, o := range m.inputs.Of(n.ID) {
+		for _, o := range m.inputs.Of(n) {
 			need[o] = max(need[o], moment)
 		}
 	}

@@ -86,10 +86,9 @@ func (p *Plan) Schedule() (*Schedule, error) {
 type flattener struct {
 	p       *Plan
 	s       *Schedule
-	fixed   []int32 // by value: its place in the schedule's, −1
-	current []int32 // by owner: the instance that is read
-	before  []int32 // by owner: what was read before the last launch
-	scratch []int64 // by step: where its work space is
+	current []int32 // by owner: the instance that is read; of what is outside the arena the place in the schedule's
+	before  []int32 // by output of the last launch: what was read before it
+	space   int     // no life before it is work space that is asked for
 	slab    []Ref   // of all launches
 	again   bool    // the slab is one for all launches, each of which is gone when the next is made
 }
@@ -99,59 +98,65 @@ type flattener struct {
 func (p *Plan) flatten() (*Schedule, *flattener) {
 	m := p.m
 	s := &Schedule{Arena: p.Arena, Binding: m.binding}
-	f := &flattener{p: p, s: s, fixed: make([]int32, len(p.Graph.Values)), current: make([]int32, len(p.Graph.Values)),
-		before: make([]int32, len(p.Graph.Values)), scratch: make([]int64, len(p.Steps))}
+	f := &flattener{p: p, s: s, current: make([]int32, len(p.Graph.Values))}
 	n := 0
-	for _, v := range p.Graph.Values {
-		if v.Kind != graph.Computed {
+	for o, fixed := range m.fixed {
+		if f.current[o] = -1; fixed {
 			n++
 		}
 	}
 	s.Fixed = make([]Ref, 0, n)
-	for i, v := range p.Graph.Values {
-		f.current[i], f.fixed[i] = -1, -1
-		if v.Kind == graph.Computed {
+	for i, fixed := range m.fixed {
+		if !fixed {
 			continue
 		}
+		v := p.Graph.Values[i]
 		height, space := &s.State, State
 		if v.Kind == graph.Input {
 			height, space = &s.Staging, Staging
 		}
-		ref := m.ref(v, space, align(*height))
-		f.fixed[i] = int32(len(s.Fixed))
+		ref := m.ref(v, int32(i), space, align(*height))
+		f.current[i] = int32(len(s.Fixed))
 		s.Fixed = append(s.Fixed, ref)
 		*height = ref.Offset + ref.Bytes
-	}
-	for i, l := range p.t.lives {
-		if l.scratch { // work space lives follow their step's in the order of simulate
-			f.scratch[l.first] = p.Offsets[i]
-		}
 	}
 	return s, f
 }
 
-// refs is where values are.
-func (f *flattener) refs(vs []*graph.Value) ([]Ref, error) {
+// workSpace is where a step's is. Steps are asked for in their order, in which
+// the lives stand, too.
+func (f *flattener) workSpace(step int) (Ref, error) {
+	lives := f.p.t.lives
+	for ; f.space < len(lives) && int(lives[f.space].first) <= step; f.space++ {
+		if l := lives[f.space]; l.scratch && int(l.first) == step {
+			return Ref{Space: Arena, Offset: f.p.Offsets[f.space], Bytes: l.bytes}, nil
+		}
+	}
+	return Ref{}, fmt.Errorf("planner: step %d has no work space", step)
+}
+
+// refs is where values are, whose numbers are ids.
+func (f *flattener) refs(vs []*graph.Value, ids []int32) ([]Ref, error) {
 	if len(vs) > len(f.slab) {
 		f.slab = make([]Ref, len(vs))
 	}
 	out := f.slab[:len(vs):len(vs)]
 	f.slab = f.slab[len(vs):]
 	m := f.p.m
-	for i, v := range vs {
-		if v == nil {
+	for i, id := range ids {
+		if id < 0 {
 			out[i] = Ref{}
 			continue
 		}
-		o := m.owner[v.ID]
+		at := f.current[m.owner[id]]
 		switch {
-		case m.fixed[o]:
-			at := &f.s.Fixed[f.fixed[o]]
-			out[i] = m.ref(v, at.Space, at.Offset)
-		case f.current[o] < 0:
-			return nil, fmt.Errorf("planner: value %q is read before it is made", v.Name)
+		case at < 0:
+			return nil, fmt.Errorf("planner: value %q is read before it is made", vs[i].Name)
+		case m.fixed[m.owner[id]]:
+			x := &f.s.Fixed[at]
+			out[i] = m.ref(vs[i], id, x.Space, x.Offset)
 		default:
-			out[i] = m.ref(v, Arena, f.p.Offsets[f.p.t.buffer[f.current[o]]])
+			out[i] = m.ref(vs[i], id, Arena, f.p.Offsets[f.p.t.buffer[at]])
 		}
 	}
 	return out, nil
@@ -170,28 +175,32 @@ func (f *flattener) launches(yield func(i int, l *Launch) error) error {
 		n := p.Graph.Nodes[st.Node]
 		l = Launch{Node: n, Again: st.Again}
 		var err error
-		if l.In, err = f.refs(n.Inputs); err != nil {
+		if l.In, err = f.refs(n.Inputs, m.like.reads.Of(st.Node)); err != nil {
 			return err
 		}
+		f.before = f.before[:0]
 		for _, o := range m.outputs.Of(st.Node) {
 			if int(instances) == len(p.t.buffer) {
 				return fmt.Errorf("planner: value %q is made once more than it has lives", p.Graph.Values[o].Name)
 			}
-			f.before[o], f.current[o] = f.current[o], instances
+			f.before = append(f.before, f.current[o])
+			f.current[o] = instances
 			instances++
 		}
-		if l.Out, err = f.refs(n.Outputs); err != nil {
+		if l.Out, err = f.refs(n.Outputs, m.like.makes.Of(st.Node)); err != nil {
 			return err
 		}
 		if st.Again {
-			for _, o := range m.outputs.Of(st.Node) {
+			for k, o := range m.outputs.Of(st.Node) {
 				if m.lasting[o] {
-					f.current[o] = f.before[o]
+					f.current[o] = f.before[k]
 				}
 			}
 		}
 		if m.scratch[st.Node] > 0 {
-			l.Scratch = Ref{Space: Arena, Offset: f.scratch[i], Bytes: m.scratch[st.Node]}
+			if l.Scratch, err = f.workSpace(i); err != nil {
+				return err
+			}
 		}
 		if err := yield(i, &l); err != nil {
 			return err
@@ -202,23 +211,29 @@ func (f *flattener) launches(yield func(i int, l *Launch) error) error {
 		if m.owner[u.New.ID] == m.owner[u.State.ID] {
 			continue
 		}
-		from, err := f.refs([]*graph.Value{u.New})
+		from, err := f.refs([]*graph.Value{u.New}, []int32{u.New.ID})
 		if err != nil {
 			return err
 		}
-		l = Launch{In: from, Out: []Ref{f.s.Fixed[f.fixed[u.State.ID]]}}
+		l = Launch{In: from, Out: []Ref{f.s.Fixed[f.current[u.State.ID]]}}
 		if err := yield(at, &l); err != nil {
 			return err
 		}
 		at++
 	}
+	outputs := make([]int32, len(p.Graph.Outputs))
+	for i, v := range p.Graph.Outputs {
+		outputs[i] = v.ID
+	}
 	var err error
-	f.s.Outputs, err = f.refs(p.Graph.Outputs)
+	f.s.Outputs, err = f.refs(p.Graph.Outputs, outputs)
 	return err
 }
 
-func (m *model) ref(v *graph.Value, space Space, offset int64) Ref {
-	return Ref{v, space, offset, m.bytes[m.owner[v.ID]], m.shape(v)} // a view may show a part: it is read where the whole is
+// ref is a range of bytes that holds a value: a view may show a part, but is read
+// where the whole is.
+func (m *model) ref(v *graph.Value, id int32, space Space, offset int64) Ref {
+	return Ref{v, space, offset, m.bytes[m.owner[id]], m.shapes[m.like.shape[id]]}
 }
 
 func align(n int64) int64 { return (n + alignment - 1) / alignment * alignment }

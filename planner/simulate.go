@@ -52,26 +52,28 @@ type simulator struct {
 
 func newSimulator(m *model) *simulator {
 	s := &simulator{
-		maker: make([]int32, len(m.g.Values)), made: make([]bool, len(m.g.Nodes)),
-		current: make([]int32, len(m.g.Values)), forward: -1, out: make([]int32, len(m.g.Nodes)),
+		maker: m.table(), made: make([]bool, len(m.g.Nodes)), current: m.table(), forward: -1, out: make([]int32, len(m.g.Nodes)),
 	}
-	for i, v := range m.g.Values {
-		s.maker[i] = -1
-		if v.Def != nil {
-			s.maker[i] = v.Def.ID
-		}
+	for v := range s.maker {
+		s.maker[v] = -1
 	}
 	s.plain, s.later = make([]int32, 0, len(m.g.Nodes)), make([]bool, 0, len(m.g.Nodes))
 	s.over.Reserve(len(m.g.Nodes), 0)
 	var over []int32
 	for _, n := range m.g.Nodes {
+		makes := m.like.makes.Of(n.ID)
+		for _, v := range makes {
+			if v >= 0 {
+				s.maker[v] = n.ID
+			}
+		}
 		if over = over[:0]; !n.Op.View {
 			if n.Phase != graph.Forward && s.forward < 0 {
 				s.forward = len(s.plain)
 			}
 			s.plain, s.later = append(s.plain, n.ID), append(s.later, n.Phase != graph.Forward)
 			if over = m.overwritable(over, n); len(over) > 0 {
-				s.out[n.ID] = n.Outputs[0].ID
+				s.out[n.ID] = makes[0]
 			}
 		}
 		s.over.Add(over...)
@@ -86,27 +88,27 @@ func newSimulator(m *model) *simulator {
 // they die: inputs that the operator allows, as large, and read through no
 // other input.
 func (m *model) overwritable(owners []int32, n *graph.Node) []int32 {
-	out := n.Outputs[0]
-	if len(n.Op.InPlace) == 0 || out == nil || m.owner[out.ID] != out.ID || m.fixed[out.ID] || m.bytes[out.ID] == 0 {
+	out, reads := m.like.makes.Of(n.ID)[0], m.like.reads.Of(n.ID)
+	if len(n.Op.InPlace) == 0 || out < 0 || m.owner[out] != out || m.fixed[out] || m.bytes[out] == 0 {
 		return owners
 	}
 	ins, _ := n.Op.Ports()
 	for _, i := range n.Op.InPlace {
 		to := i
 		if i < len(ins) && ins[i].Variadic {
-			to = len(n.Inputs) - 1
+			to = len(reads) - 1
 		}
-		for k := i; k <= to; k++ {
-			v := n.In(k)
-			if v == nil || m.fixed[m.owner[v.ID]] || m.bytes[v.ID] != m.bytes[out.ID] || m.bytes[m.owner[v.ID]] != m.bytes[out.ID] {
+		for k := i; k <= min(to, len(reads)-1); k++ {
+			v := reads[k]
+			if v < 0 || m.fixed[m.owner[v]] || m.bytes[v] != m.bytes[out] || m.bytes[m.owner[v]] != m.bytes[out] {
 				continue
 			}
 			shared := false
-			for j, w := range n.Inputs {
-				shared = shared || j != k && w != nil && m.owner[w.ID] == m.owner[v.ID]
+			for j, w := range reads {
+				shared = shared || j != k && w >= 0 && m.owner[w] == m.owner[v]
 			}
 			if !shared {
-				owners = append(owners, m.owner[v.ID])
+				owners = append(owners, m.owner[v])
 			}
 		}
 	}
