@@ -224,7 +224,7 @@ func worthwhile(p Problem) (on []bool) {
 // out if one of the two is joined that way already, if both are fixed at different places, or if no offset suits both.
 // Those fixed at the same place share it, joined or not.
 func join(p Problem, on []bool) (q Problem, of []int) {
-	q.Capacity = p.Capacity
+	q.Capacity, q.Looks = p.Capacity, p.Looks
 	of = make([]int, len(p.Buffers))
 	into := make([]int, len(p.Buffers)) // the buffer that each one is joined with, of all that are
 	for i := range into {

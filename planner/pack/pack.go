@@ -13,10 +13,12 @@ type Buffer struct {
 	Align       int64
 }
 
-// Problem is the buffers to place, and the bytes there are for them: 0 asks for the lowest arena there is.
+// Problem is the buffers to place, and the bytes there are for them: 0 asks for the lowest arena there is. Looks is how
+// much searches may look at, about a quarter of a million in a millisecond; 0 is as much as the buffers are worth.
 type Problem struct {
 	Buffers  []Buffer
 	Capacity int64
+	Looks    int
 	Fixed    []Fixed
 	InPlace  []InPlace
 }
@@ -76,11 +78,16 @@ func solve(p Problem) (Solution, error) {
 		portfolio(p, goal, near)
 	}
 	s.read(p, parts)
+	looks := p.Looks
+	if looks == 0 {
+		looks = math.MaxInt
+	}
 	if p.Capacity > 0 && s.Height > p.Capacity {
-		s.read(p, within(parts, max(goal, p.Capacity)))
+		parts, looks = within(parts, max(goal, p.Capacity), looks)
+		s.read(p, parts)
 	}
 	if p.Capacity == 0 || s.Height > p.Capacity {
-		lowest(parts, goal)
+		lowest(parts, goal, looks)
 		s.read(p, parts)
 	}
 	for _, part := range parts {
@@ -143,6 +150,9 @@ func (s *Solution) read(p Problem, parts []*part) {
 func Valid(p Problem) error {
 	if p.Capacity < 0 {
 		return fmt.Errorf("pack: capacity %d is negative", p.Capacity)
+	}
+	if p.Looks < 0 {
+		return fmt.Errorf("pack: %d looks are fewer than none", p.Looks)
 	}
 	if len(p.Buffers) > math.MaxInt32 {
 		return fmt.Errorf("pack: %d buffers are more than the %d that can be told apart", len(p.Buffers), math.MaxInt32)

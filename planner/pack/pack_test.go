@@ -79,6 +79,7 @@ func TestSolveErrors(t *testing.T) {
 		{Problem{Buffers: []Buffer{{0, 1, 1, -8}}}, "pack: buffer 0: alignment -8 is negative"},
 		{Problem{Buffers: []Buffer{{5, 4, 1, 0}}}, "pack: buffer 0: ends at 4, before it begins at 5"},
 		{Problem{Capacity: -1}, "pack: capacity -1 is negative"},
+		{Problem{Looks: -1}, "pack: -1 looks are fewer than none"},
 		{Problem{Buffers: []Buffer{{0, 1, math.MaxInt64, 0}, {5, 6, 1, 0}}},
 			"pack: buffer 1: sizes and alignments up to here add up to more than 9223372036854775807 bytes"},
 		{Problem{Buffers: []Buffer{{0, 1, math.MaxInt64, 2}}},

@@ -73,8 +73,9 @@ func effort(n int) int {
 	return min(n*n<<12, 1<<30)
 }
 
-// lowest searches for a lower packing of the highest part, until that is no higher than goal or cannot be lowered.
-func lowest(parts []*part, goal int64) {
+// lowest searches for a lower packing of the highest part, until that is no higher than goal or cannot be lowered. Each
+// part may take so many looks at most.
+func lowest(parts []*part, goal int64, most int) {
 	searched := map[*part]bool{}
 	for {
 		var p *part
@@ -87,44 +88,47 @@ func lowest(parts []*part, goal int64) {
 			return
 		}
 		searched[p] = true
-		p.lower(goal)
+		p.lower(goal, most)
 	}
 }
 
-// within is parts with those above goal packed up to it, or parts as they are as soon as one cannot be.
-func within(parts []*part, goal int64) []*part {
-	fit := make([]*part, len(parts))
+// within is parts with those above goal packed up to it, or parts as they are as soon as one cannot be. It takes so many
+// looks at most, and says how many it left.
+func within(parts []*part, goal int64, most int) (fit []*part, left int) {
+	fit = make([]*part, len(parts))
 	for i, p := range parts {
 		if fit[i] = p; p.top <= goal {
 			continue
 		}
 		if len(p.lives) > few {
-			return parts
+			return parts, most
 		}
 		s := newSearch(p)
-		switch s.seek(goal, effort(len(p.lives))/2) {
+		result := s.seek(goal, min(effort(len(p.lives))/2, most))
+		most = max(0, most-s.looks)
+		switch result {
 		case impossible:
 			p.least = goal + 1
-			return parts
+			return parts, most
 		case unknown:
-			return parts
+			return parts, most
 		}
 		q := *p
 		q.offsets = make([]int64, len(p.lives))
 		s.give(&q)
 		fit[i] = &q
 	}
-	return fit
+	return fit, most
 }
 
 // lower brings the top of p to goal if it can, and as near as it can if not. If much of the goal is at stake it makes
-// every effort; else less, as the gap is less.
+// every effort, up to so many looks; else less, as the gap is less.
 //
 // Two searches run side by side: one looks for the goal and nothing else, the other comes down from what there is. Each
 // has its own looks to use up, and the goal wins wherever the other has come to, so their speeds do not tell.
-func (p *part) lower(goal int64) {
+func (p *part) lower(goal int64, most int) {
 	n := len(p.lives)
-	looks := effort(n)
+	looks := min(effort(n), most)
 	much := max(goal/4, 1)
 	if n > fewest {
 		much = max(goal/16, 1) // a skyline has come near

@@ -52,6 +52,31 @@ func TestMiniMalloc(t *testing.T) {
 	}
 }
 
+// What a search may look at is bounded by who asks: who gives it hardly any has no capacity that needs one.
+func TestLooks(t *testing.T) {
+	all, err := MiniMalloc()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, instance := range all {
+		p := instance.Problem
+		p.Looks = 1
+		s, err := Solve(p)
+		var beyond *CapacityError
+		if !errors.As(err, &beyond) {
+			t.Errorf("%s: %v; want a capacity that is not reached", instance.Name, err)
+		}
+		if p.Capacity = 0; Check(p, s) != nil {
+			t.Errorf("%s: %v", instance.Name, Check(p, s))
+		}
+	}
+	p := all[0].Problem
+	p.Looks = math.MaxInt
+	if _, err := Solve(p); err != nil {
+		t.Error(err)
+	}
+}
+
 // The search finds the lowest top of small parts, proves that there is none lower, and leaves nothing behind.
 func TestSearchAgainstAllOrders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
