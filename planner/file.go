@@ -379,13 +379,49 @@ func (f *File) claims(p *Plan) error {
 			return fmt.Errorf("planner: the plan claims "+x.what, x.says, x.is)
 		}
 	}
-	if f.Floor.Node != p.Floor.Node {
-		return fmt.Errorf("planner: the plan claims that %q sets the floor, but %q does", f.Floor.Node, p.Floor.Node)
+	for _, x := range []struct {
+		what     string
+		says, is string
+	}{
+		{"that %q sets the floor, but %q does", f.Floor.Node, p.Floor.Node},
+		{"that %q sets the peak, but %q does", f.Result.PeakNode, p.Result.PeakNode},
+		{"a peak of %q, but it is %q", f.Result.PeakFormula, p.Result.PeakFormula},
+	} {
+		if x.says != x.is {
+			return fmt.Errorf("planner: the plan claims "+x.what, x.says, x.is)
+		}
+	}
+	for _, name := range symmetric(f.Saved, p.Saved()) {
+		return fmt.Errorf("planner: the plan claims other values for the backward pass than its steps keep: %q is among one only", name)
+	}
+	if !slices.EqualFunc(f.Dominant, p.Dominant, func(a FileHolding, b Holding) bool { return a == FileHolding(b) }) {
+		return fmt.Errorf("planner: the plan claims that others than %v are the largest values at the peak", p.Dominant)
+	}
+	if room, limited := p.Room(); limited && p.Arena > room {
+		return fmt.Errorf("planner: the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
+	}
+	if f.Result.PackBound < 0 || f.Result.PackBound > p.Arena {
+		return fmt.Errorf("planner: the plan claims that no arena is below %d bytes, and has one of %d", f.Result.PackBound, p.Arena)
+	}
+	if limit := f.Request.MaxOverhead; limit > 0 && f.Result.Overhead > limit*(1+1e-9) {
+		return fmt.Errorf("planner: the plan claims %g of extra cost, over its limit of %g", f.Result.Overhead, limit)
 	}
 	if gap := f.Result.Overhead - f.Bound.Overhead; math.Abs(gap-f.Bound.Gap) > 1e-9 {
 		return fmt.Errorf("planner: the plan claims to be %g above its bound, but its figures are %g apart", f.Bound.Gap, gap)
 	}
 	return nil
+}
+
+// symmetric is what only one of two sorted lists has.
+func symmetric(a, b []string) (out []string) {
+	for _, x := range [][2][]string{{a, b}, {b, a}} {
+		for _, name := range x[0] {
+			if _, both := slices.BinarySearch(x[1], name); !both {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }
 
 // replay simulates steps from a file, which may be in any order.
