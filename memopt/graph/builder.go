@@ -182,7 +182,8 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 	if generated {
 		name = b.Fresh(op.Name)
 	}
-	n := &Node{Phase: b.Phase, Op: op, Name: name, Attrs: attrs, Inputs: trim(in)}
+	n, values := newNode(len(outs))
+	n.Phase, n.Op, n.Name, n.Attrs, n.Inputs = b.Phase, op, name, attrs, trim(in)
 	if err := n.checkCall(len(outs)); err != nil {
 		return nil, err
 	}
@@ -209,8 +210,6 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 		return b.rewrite(n, outs), nil
 	}
 
-	values := make([]Value, len(outs))
-	n.Outputs = make([]*Value, len(outs))
 	for i, o := range outs {
 		if o == "" && !generated && op.outPort(i).Optional {
 			continue
@@ -235,6 +234,7 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 		}
 		// A size that does not fit 64 bits is found here, at its node.
 		v.Bytes()
+		v.shareShape(n.Inputs)
 	}
 	// Given names come before those that are made up.
 	for _, v := range n.Outputs {
@@ -257,6 +257,32 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 	n.ID = int32(len(b.Graph.Nodes))
 	b.Graph.Nodes = append(b.Graph.Nodes, n)
 	return n.Outputs, nil
+}
+
+// newNode is a node with room for its outputs. Nearly all have one, and long
+// programs have many: a node and its output are one piece of memory.
+func newNode(outputs int) (*Node, []Value) {
+	if outputs != 1 {
+		return &Node{Outputs: make([]*Value, outputs)}, make([]Value, outputs)
+	}
+	x := new(struct {
+		node    Node
+		values  [1]Value
+		outputs [1]*Value
+	})
+	x.node.Outputs = x.outputs[:]
+	return &x.node, x.values[:]
+}
+
+// shareShape has a value of the same shape as another take that one's memory:
+// shapes never change.
+func (v *Value) shareShape(with []*Value) {
+	for _, w := range with {
+		if w != nil && len(v.Shape) > 0 && v.Shape.Equal(w.Shape) {
+			v.Shape = slices.Clip(w.Shape)
+			return
+		}
+	}
 }
 
 func (b *Builder) freshOutput(node, port string) string {

@@ -110,8 +110,14 @@ func (g *Graph) Clone() *Graph {
 		}
 		return c.Values[v.ID]
 	}
+	count := len(g.Inputs) + len(g.Outputs)
+	for _, n := range g.Nodes {
+		count += len(n.Inputs) + len(n.Outputs)
+	}
+	room := make([]*Value, count) // for all lists
 	list := func(vs []*Value) []*Value {
-		out := make([]*Value, len(vs))
+		out := room[:len(vs):len(vs)]
+		room = room[len(vs):]
 		for i, v := range vs {
 			out[i] = to(v)
 		}
