@@ -132,10 +132,12 @@ func (c *cut) knapsack(room int64, target float64) (least float64, kept [][]bool
 	if !ok {
 		return 0, nil, false
 	}
-	price, bound, ok := c.priceOf(kinds, room)
+	price, bound, fits, ok := c.priceOf(kinds, room)
 	if !ok {
 		return math.Inf(1), nil, true
 	}
+	// Nothing that is farther from the bound than a set that fits is the cheapest.
+	far := min(target, fits*(1+1e-9)+1) - bound
 	mixtures, exact := [][]mixture{{{}}}, true
 	sum := 0.0 // what the parts so far cost at the price
 	for k, choices := range kinds {
@@ -148,7 +150,7 @@ func (c *cut) knapsack(room int64, target float64) (least float64, kept [][]bool
 				var with []mixture
 				for j, m := range before {
 					m = mixture{m.bytes + x.bytes, m.cost + x.cost, int32(j), int32(i)}
-					if m.bytes <= room && float64(m.cost)+price*float64(m.bytes)-sum <= target-bound {
+					if m.bytes <= room && float64(m.cost)+price*float64(m.bytes)-sum <= far {
 						with = append(with, m)
 					}
 				}
@@ -179,36 +181,37 @@ func (c *cut) knapsack(room int64, target float64) (least float64, kept [][]bool
 }
 
 // priceOf is the price on bytes that bounds best what a set within a room costs,
-// and that bound; ok is false if no set fits.
-func (c *cut) priceOf(kinds [][]choice, room int64) (price, bound float64, ok bool) {
-	try := func(price float64) (bound float64, bytes int64) {
+// that bound, and what the set costs that it chooses; ok is false if no set fits.
+func (c *cut) priceOf(kinds [][]choice, room int64) (price, bound, fits float64, ok bool) {
+	try := func(price float64) (bound, cost float64, bytes int64) {
 		bound = -price * float64(room)
 		for k, choices := range kinds {
 			best, least := priced(choices, price)
 			bound += least * float64(c.times(k))
+			cost += float64(best.cost) * float64(c.times(k))
 			bytes += best.bytes * c.times(k)
 		}
-		return bound, bytes
+		return bound, cost, bytes
 	}
 	low, high := 0.0, float64(2*units) // at which too much is kept, and little
 	for _, choices := range kinds {
 		if len(choices) == 0 {
-			return 0, 0, false
+			return 0, 0, 0, false
 		}
 	}
-	if _, bytes := try(high); bytes > room {
-		return 0, 0, false
+	if _, _, bytes := try(high); bytes > room {
+		return 0, 0, 0, false
 	}
 	for range 64 {
 		mid := (low + high) / 2
-		if _, bytes := try(mid); bytes > room {
+		if _, _, bytes := try(mid); bytes > room {
 			low = mid
 		} else {
 			high = mid
 		}
 	}
-	bound, _ = try(high)
-	return high, bound, true
+	bound, fits, _ = try(high)
+	return high, bound, fits, true
 }
 
 // merge is the mixtures of two lists that no other beats, the least bytes first.
