@@ -219,7 +219,7 @@ func (v *solver) lowest(floor int64) (*candidate, error) {
 	if found == nil {
 		return best, nil
 	}
-	c, err := v.m.place(&candidate{t: v.m.simulate(v.steps(found.Launches))})
+	c, err := v.m.placeSoon(&candidate{t: v.m.simulate(v.steps(found.Launches))})
 	if err == nil && c.placed.Height < best.placed.Height {
 		best = c
 	}

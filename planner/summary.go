@@ -66,7 +66,17 @@ func (m *model) candidate(again []bool) (*candidate, error) {
 
 // place prices a simulated candidate and gives its lives their places.
 func (m *model) place(c *candidate) (*candidate, error) {
-	return m.placeWithin(c, 0)
+	return m.placeIn(c, 0, 0)
+}
+
+// placeSoon does so without the effort that the last bytes take.
+func (m *model) placeSoon(c *candidate) (*candidate, error) {
+	return m.placeIn(c, 0, placingLooks)
+}
+
+// placeWithin does so for an arena of a capacity.
+func (m *model) placeWithin(c *candidate, capacity int64) (*candidate, error) {
+	return m.placeIn(c, capacity, placingLooks)
 }
 
 // placingLooks is how much a search for places within a capacity may look at. Of 59
@@ -75,14 +85,11 @@ func (m *model) place(c *candidate) (*candidate, error) {
 // found another plan is, sooner.
 const placingLooks = 3 << 23
 
-// placeWithin does so for an arena of a capacity; 0 asks for the lowest there
-// is, which takes longer.
-func (m *model) placeWithin(c *candidate, capacity int64) (*candidate, error) {
+// placeIn prices a simulated candidate, and gives its lives their places in an arena of
+// a capacity (0: the lowest there is) with so much to look at (0: all it is worth).
+func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, error) {
 	c.cost = m.againCost(c.t.steps)
-	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives)), Capacity: capacity}
-	if capacity > 0 {
-		problem.Looks = placingLooks
-	}
+	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives)), Capacity: capacity, Looks: looks}
 	for i, l := range c.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
 	}
