@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/planner"
 )
@@ -156,7 +157,7 @@ func (m *Model) advised(err error, dims map[string]int64) error {
 	if errors.As(err, &budget) {
 		r := m.as(request(m.Config))
 		r.Dims = dims
-		budget.Msg += planner.AdviceText(planner.Advise(m.Graph, r, budget))
+		budget.Msg += planner.AdviceText(append(planner.Advise(m.Graph, r, budget), m.attentionThatFits(r, budget)...))
 		for _, size := range []planner.Size{r.Budget, r.ActivationBudget} {
 			if size.Bytes > 0 && size.Bytes <= 100 {
 				budget.Msg += fmt.Sprintf("; a number alone is bytes: was %dGiB or %d%% meant?", size.Bytes, size.Bytes)
@@ -164,4 +165,36 @@ func (m *Model) advised(err error, dims map[string]int64) error {
 		}
 	}
 	return err
+}
+
+// attentionThatFits is another way of attention where that meets a budget that
+// cannot be met otherwise: one with the same bits where settings have ruled that out,
+// or else by tiles, which is never taken unasked.
+func (m *Model) attentionThatFits(r planner.Request, wrong *planner.BudgetError) []planner.Change {
+	c := m.Config
+	if c.Compat != "" || m.forms == nil || m.forms.foreign || m.Profiled != "" {
+		return nil
+	}
+	c.Dims = r.Dims
+	if room, limited := roomOf(nil, wrong); limited { // a share is one of the model as it is
+		c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
+	}
+	for _, way := range []struct {
+		setting, beside string
+		new             bool
+	}{{"auto", "", c.Flash == "off"}, {"on", "; it rounds otherwise in the last digits", c.Flash != "on"}} {
+		if c.Flash = way.setting; !way.new {
+			continue
+		}
+		other, err := m.other(c)
+		if err != nil {
+			return nil
+		}
+		p, err := other.bestForm()
+		if err != nil {
+			continue
+		}
+		return []planner.Change{planner.Instead("--flash-attention "+way.setting, r, p, way.beside)}
+	}
+	return nil
 }

@@ -77,6 +77,16 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 	return []Change{{flag + " " + sizeText(bytes), float64(bytes-had) / float64(had)}}
 }
 
+// Instead is a setting under which there is a plan, with what that takes of what the
+// request r limits.
+func Instead(setting string, r Request, p *Plan, note string) Change {
+	takes := sizeText(p.Memory.Total)
+	if r.Budget.isZero() {
+		takes = sizeText(p.Arena) + " of arena"
+	}
+	return Change{Setting: fmt.Sprintf("%s (%s%s)", setting, takes, note)}
+}
+
 // sizeText is a size that flags take, rounded up to a tenth of its unit.
 func sizeText(n int64) string {
 	for _, u := range []struct {
