@@ -56,11 +56,11 @@ func (c compiler) command(tool string, args ...string) *exec.Cmd {
 func (c compiler) version(t *testing.T) string {
 	var all []string
 	for _, tool := range []string{"glslc", "spirv-opt"} {
-		out, err := c.command(tool, "--version").Output()
-		if err != nil {
-			t.Fatalf("compiling shaders needs %s (%s): %v", tool, c.packages, err)
-		}
+		out, err := c.command(tool, "--version").CombinedOutput() // spirv-opt says it on the second
 		first, _, _ := strings.Cut(string(out), "\n")
+		if err != nil || first == "" {
+			t.Fatalf("compiling shaders needs %s (%s), and its version: %v", tool, c.packages, err)
+		}
 		all = append(all, first)
 	}
 	return strings.Join(all, ", ")
