@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sync"
 
 	"memopt/memopt/graph"
 )
@@ -39,6 +40,10 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The descent knows nothing of clusters, so these are found beside it.
+	var beside sync.WaitGroup
+	beside.Go(func() { s.offered() })
+	defer beside.Wait()
 	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes()}
 	for cand, err := range s.descent() {
 		if err != nil {
@@ -46,6 +51,7 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 		}
 		c.Points = append(c.Points, s.point("", cand))
 	}
+	beside.Wait()
 	if err := s.references(c); err != nil {
 		return nil, err
 	}
