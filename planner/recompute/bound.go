@@ -75,6 +75,7 @@ type bounded struct {
 	sets  []set    // hull points, the last ones nearest to the room
 	fine  []set    // the same with rounded bytes
 	kept  [][]bool // by place in the cut's values: the cheapest sets, if they were looked for
+	worst []int32  // by set, the last ones first: where a plan that keeps it is over the limit, −1; as far as that was asked
 }
 
 // evidence is what is proven for a limit.
@@ -129,7 +130,10 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 	sort()
 	// Where plans after the best cut go over the limit, another place binds.
 	for range binds {
-		op := s.beyond(e.at, limit, places)
+		op := int32(-1)
+		if len(e.at) > 0 {
+			op = s.beyond(&e.at[0], limit, places)
+		}
 		if op < 0 || s.spent-begin > mostCutting {
 			break
 		}
@@ -169,16 +173,18 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 }
 
 // beyond is a place, not among those known, at which a plan that keeps what a
-// set of the best cut does is over the limit; −1 if there is none.
-func (s *Solver) beyond(at []bounded, limit int64, known []int32) int32 {
-	if len(at) == 0 {
-		return -1
-	}
-	for _, x := range slices.Backward(at[0].sets) {
-		if s.sim.run(s.from(at[0].c, x), limit) && s.sim.peak > limit {
-			if op := s.sim.place[s.sim.worst]; !slices.Contains(known, op) {
-				return op
+// set of a cut does is over the limit; −1 if there is none.
+func (s *Solver) beyond(b *bounded, limit int64, known []int32) int32 {
+	for i := range b.sets {
+		if i == len(b.worst) {
+			op := int32(-1)
+			if s.sim.run(s.from(b.c, b.sets[len(b.sets)-1-i]), limit) && s.sim.peak > limit {
+				op = s.sim.place[s.sim.worst]
 			}
+			b.worst = append(b.worst, op)
+		}
+		if op := b.worst[i]; op >= 0 && !slices.Contains(known, op) {
+			return op
 		}
 	}
 	return -1

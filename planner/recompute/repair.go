@@ -31,7 +31,8 @@ type search struct {
 	extra  float64 // of best
 	enough float64 // a plan for this need not be improved
 	most   float64 // nor one for this
-	tabu   event   // not to be forgotten, if tabued
+	ways   []way
+	tabu   event // not to be forgotten, if tabued
 	tabued bool
 	// thorough measures every change for every choice.
 	thorough bool

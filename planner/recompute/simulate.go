@@ -34,6 +34,9 @@ func (p plan) search(e event) (int, bool) {
 // simulator walks plans. What it found last is in its fields.
 type simulator struct {
 	p      *Problem
+	wires  []wires // by operator
+	ends   []int32 // what those tell
+	needs  []needs // by operator
 	maker  []int32 // by value
 	work   int64   // launches simulated so far
 	walks  int
@@ -45,6 +48,7 @@ type simulator struct {
 	launches, instances, overs int // how much of the arrays is in use
 
 	ops      []int32 // by launch
+	made     []int32 // by launch: the first instance that it makes
 	place    []int32 // by launch: the place of the order at which it happened
 	first    []int32 // by instance: its launch
 	last     []int32 // by instance: its last reader
@@ -66,6 +70,13 @@ type simulator struct {
 
 type pair struct{ out, in int32 }
 
+// wires is where, among the ends, an operator's values stand: read, of which it may
+// write over, and written.
+type wires struct{ ins, over, outs, end int32 }
+
+// needs is the bytes that an operator writes, and needs as work space.
+type needs struct{ out, work int64 }
+
 // mark is the state of a walk at a place.
 type mark struct {
 	launches, instances, overs int
@@ -75,8 +86,24 @@ type mark struct {
 func newSimulator(p *Problem) *simulator {
 	s := &simulator{p: p, maker: makers(p), instance: make([]int32, len(p.Bytes)), most: 1 << 30}
 	ops, values := len(p.Cost), len(p.Bytes)
+	s.wires, s.needs = make([]wires, ops), make([]needs, ops)
+	s.ends = make([]int32, 0, len(p.Inputs.items)+len(p.Over.items)+len(p.Outputs.items))
+	for op := range int32(ops) {
+		w, n := &s.wires[op], &s.needs[op]
+		add := func(values []int32) (from int32) {
+			from = int32(len(s.ends))
+			s.ends = append(s.ends, values...)
+			return from
+		}
+		w.ins, w.over, w.outs = add(p.Inputs.Of(op)), add(p.Over.Of(op)), add(p.Outputs.Of(op))
+		w.end = int32(len(s.ends))
+		n.work = p.Work[op]
+		for _, v := range p.Outputs.Of(op) {
+			n.out += p.Bytes[v]
+		}
+	}
 	ops, values = ops+ops/4, values+values/4
-	s.ops, s.place = make([]int32, ops), make([]int32, ops)
+	s.ops, s.made, s.place = make([]int32, ops), make([]int32, ops), make([]int32, ops)
 	s.first, s.last, s.value = make([]int32, values), make([]int32, values), make([]int32, values)
 	s.begin()
 	for op := range p.Border {
@@ -189,7 +216,8 @@ func (s *simulator) forgetOne(op, v int32) {
 
 // walk runs an operator, after what it wants.
 func (s *simulator) walk(op int32) {
-	for _, v := range s.p.Inputs.Of(op) {
+	w := &s.wires[op]
+	for _, v := range s.ends[w.ins:w.over] {
 		if s.instance[v] < 0 {
 			s.again(s.maker[v], op)
 		}
@@ -199,7 +227,8 @@ func (s *simulator) walk(op int32) {
 
 // again makes what was forgotten.
 func (s *simulator) again(op, place int32) {
-	for _, v := range s.p.Inputs.Of(op) {
+	w := &s.wires[op]
+	for _, v := range s.ends[w.ins:w.over] {
 		if s.instance[v] < 0 {
 			s.again(s.maker[v], place)
 		}
@@ -211,22 +240,23 @@ func (s *simulator) again(op, place int32) {
 func (s *simulator) launch(op, place int32) {
 	k := int32(s.launches)
 	if s.launches == len(s.ops) {
-		s.ops, s.place = grow(s.ops), grow(s.place)
-	}
-	s.ops[k], s.place[k] = op, place
-	s.launches++
-	for _, v := range s.p.Inputs.Of(op) {
-		s.last[s.instance[v]] = k
+		s.ops, s.made, s.place = grow(s.ops), grow(s.made), grow(s.place)
 	}
 	i := int32(s.instances)
-	for _, v := range s.p.Over.Of(op) {
+	s.ops[k], s.made[k], s.place[k] = op, i, place
+	s.launches++
+	w := &s.wires[op]
+	for _, v := range s.ends[w.ins:w.over] {
+		s.last[s.instance[v]] = k
+	}
+	for _, v := range s.ends[w.over:w.outs] {
 		if s.overs == len(s.over) {
 			s.over = append(s.over, make([]pair, len(s.over)+64)...)
 		}
 		s.over[s.overs] = pair{i, s.instance[v]}
 		s.overs++
 	}
-	for _, v := range s.p.Outputs.Of(op) {
+	for _, v := range s.ends[w.outs:w.end] {
 		if int(i) == len(s.first) {
 			s.first, s.last, s.value = grow(s.first), grow(s.last), grow(s.value)
 		}
@@ -253,29 +283,29 @@ func (s *simulator) count() {
 	if cap(s.live) < n+2 {
 		s.live = make([]int64, n+n/4+2)
 	}
-	s.live = s.live[:n+2]
-	clear(s.live)
+	live := s.live[:n+2] // first what dies, by the launch behind it
+	clear(live)
+	last := s.last[:s.instances]
 	for i, v := range s.value[:s.instances] {
-		b := s.p.Bytes[v]
-		s.live[s.first[i]] += b
-		s.live[min(s.last[i], end)+1] -= b
+		live[last[i]+1] -= s.p.Bytes[v]
 	}
 	moved := int32(-1)
 	for _, o := range s.over[:s.overs] {
-		if k := s.first[o.out]; o.out != moved && s.last[o.in] == k {
+		if k := s.first[o.out]; o.out != moved && last[o.in] == k {
 			moved = o.out
 			b := s.p.Bytes[s.value[o.out]]
-			s.live[k] -= b
-			s.live[k+1] += b
+			live[k] -= b
+			live[k+1] += b
 		}
 	}
-	s.live = s.live[:n]
+	s.live = live[:n]
 	s.peak, s.worst, s.area = 0, 0, 0
 	sum := int64(0)
-	for k, d := range s.live {
-		sum += d
-		alive := sum + s.p.Work[s.ops[k]]
-		s.live[k] = alive
+	for k, op := range s.ops[:n] {
+		needs := &s.needs[op]
+		sum += live[k] + needs.out
+		alive := sum + needs.work
+		live[k] = alive
 		if alive > s.peak {
 			s.peak, s.worst = alive, int32(k)
 		}

@@ -244,13 +244,15 @@ func (x *search) descend(starts []func() plan, far bool, share float64) {
 		if x.done() {
 			return
 		}
-		if far {
-			x.forgetWorth()
-		}
 		p, most := start(), x.extra
 		if far {
+			if x.followed(p) {
+				continue
+			}
+			x.forgetWorth()
 			most = math.Inf(1)
 		}
+		begun, from := x.sim.work, p.clone()
 		if x.repair(&p, most) {
 			if x.best.gone == nil { // a plan at all: what it takes back is within the work
 				x.best, x.extra = p.clone(), x.sim.extra
@@ -259,7 +261,31 @@ func (x *search) descend(starts []func() plan, far bool, share float64) {
 				x.best, x.extra = p, extra
 			}
 		}
+		if far && !x.ended() {
+			x.ways = append(x.ways, way{from, x.thorough, x.sim.work - begun, slices.Clone(x.worth)})
+		}
 	}
+}
+
+// way is a start that was followed far and to its end, and what that took and left.
+type way struct {
+	from     plan
+	thorough bool
+	took     int64
+	worth    []float64
+}
+
+// followed reports whether a start was followed far before, and takes that to have
+// been done again: how far a search comes does not depend on how alike starts are.
+func (x *search) followed(p plan) bool {
+	for _, w := range x.ways {
+		if w.thorough == x.thorough && slices.Equal(w.from.gone, p.gone) && slices.Equal(w.from.events, p.events) {
+			x.sim.work = min(x.sim.work+w.took, max(x.sim.work, x.until))
+			copy(x.worth, w.worth)
+			return true
+		}
+	}
+	return false
 }
 
 // swap improves the best plan by exchanges.

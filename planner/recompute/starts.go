@@ -13,11 +13,16 @@ func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 			if len(sets) == 0 {
 				continue
 			}
+			around := once(s, func() [2]set {
+				less, more := s.around(b, sets, limit)
+				return [2]set{less, more}
+			})
 			for _, front := range []bool{true, false} {
-				all = append(all, func() plan {
-					less, more := s.around(b, sets, limit)
-					return s.mix(b.c, less, more, front, limit)
+				mix := once(s, func() plan {
+					x := around()
+					return s.mix(b.c, x[0], x[1], front, limit)
 				})
+				all = append(all, func() plan { return mix().clone() })
 			}
 		}
 		for _, x := range b.fine[max(0, len(b.fine)-2):] {
@@ -28,6 +33,22 @@ func (s *Solver) starts(at []bounded, limit int64) (all []func() plan) {
 		}
 	}
 	return all
+}
+
+// once finds something out a single time. It counts as the same work whenever it is
+// asked for.
+func once[T any](s *Solver, find func() T) func() T {
+	var found T
+	took := int64(-1)
+	return func() T {
+		before := s.sim.work
+		if took < 0 {
+			found = find()
+			took = s.sim.work - before
+		}
+		s.sim.work = before + took
+		return found
+	}
 }
 
 // around are the two sets nearest to the limit: one that fits everywhere, if one

@@ -1,7 +1,6 @@
 package recompute
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -18,7 +17,6 @@ type trial struct {
 	most    []int64   // by chunk of launches: the most bytes alive
 	area    []float64 // by launch: bytes over the limit before it
 	start   []int32   // by place: its first launch
-	made    []int32   // by launch: the first instance that it makes
 	insts   Lists     // by value: its instances
 	reads   Lists     // by value: launches that read it
 	runs    Lists     // by operator: its launches
@@ -41,6 +39,7 @@ type trial struct {
 	looked   []int32 // launches whose overlay is known
 	base     []shift // of what is removed, and of segments
 	news     []shift
+	sorted   []shift // scratch
 
 	launches    int
 	extra, over float64 // cost; bytes over the limit, summed over launches
@@ -118,13 +117,6 @@ func (t *trial) prepare(p plan) {
 	for ; int(at) <= ops; at++ {
 		t.start[at] = int32(n)
 	}
-	t.made = slices.Grow(t.made[:0], n+1)[:n+1]
-	i := int32(0)
-	for k := range n {
-		t.made[k] = i
-		i += int32(len(prob.Outputs.Of(s.ops[k])))
-	}
-	t.made[n] = i
 	t.cursor = t.insts.invert(values, t.cursor, s.value[:s.instances])
 	t.readers(n)
 	t.cursor = t.runs.invert(ops, t.cursor, s.ops[:n])
@@ -390,7 +382,7 @@ func (t *trial) again() {
 			t.extra -= s.p.Cost[op]
 		}
 	}
-	for i := t.made[b.from]; i < t.made[b.to]; i++ {
+	for i := s.made[b.from]; int(i) < s.instances && s.first[i] < b.to; i++ {
 		t.removed = append(t.removed, i)
 	}
 	t.launches -= int(b.to - b.from)
@@ -493,8 +485,8 @@ func (t *trial) sum() {
 			t.news = append(t.news, shift{l.at, -l.bytes}, shift{l.at + 1, l.bytes})
 		}
 	}
-	byPlace(t.base)
-	byPlace(t.news)
+	t.byPlace(t.base)
+	t.byPlace(t.news)
 	t.sweep()
 }
 
@@ -502,9 +494,9 @@ func (t *trial) sum() {
 const fewShifts = 64
 
 // byPlace sorts shifts.
-func byPlace(all []shift) {
+func (t *trial) byPlace(all []shift) {
 	if len(all) > fewShifts {
-		slices.SortFunc(all, func(a, b shift) int { return cmp.Compare(a.at, b.at) })
+		t.byDigits(all)
 		return
 	}
 	for i, x := range all {
@@ -512,6 +504,35 @@ func byPlace(all []shift) {
 			all[i] = all[i-1]
 		}
 		all[i] = x
+	}
+}
+
+// byDigits sorts shifts by one byte of their places after another, the lowest
+// first, but for bytes that are the same in all.
+func (t *trial) byDigits(all []shift) {
+	different := int64(0)
+	for _, x := range all {
+		different |= x.at ^ all[0].at
+	}
+	for digit := 0; different>>digit != 0; digit += 8 {
+		if different>>digit&0xff == 0 {
+			continue
+		}
+		var begin [256]int
+		for _, x := range all {
+			begin[x.at>>digit&0xff]++
+		}
+		sum := 0
+		for i, n := range begin {
+			begin[i] = sum
+			sum += n
+		}
+		t.sorted = append(t.sorted[:0], all...)
+		for _, x := range t.sorted {
+			i := &begin[x.at>>digit&0xff]
+			all[*i] = x
+			*i++
+		}
 	}
 }
 
