@@ -20,6 +20,9 @@ func destinations(c *cli.Context, flags ...string) error {
 		if path == "" {
 			continue
 		}
+		if path == "-" {
+			return usage("--%s: standard output is no file that appears whole; name one (./- for one called -)", flag)
+		}
 		info, err := os.Stat(path)
 		if err == nil && !info.Mode().IsRegular() {
 			return usage("--%s: %s is not a file that can be replaced", flag, path)

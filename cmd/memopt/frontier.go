@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -32,6 +33,11 @@ var frontierCommand = &cli.Command{
 		}
 		if err := destinations(c, "svg"); err != nil {
 			return err
+		}
+		for _, s := range cfg.NonDefaults() {
+			if slices.Contains(choosing, s.Name) {
+				warn(c, fmt.Sprintf("%s: %s is not heeded: a frontier is of every plan there is", s.Source, s.Name))
+			}
 		}
 		model, err := openModel(c, cfg)
 		if err != nil {
@@ -68,6 +74,9 @@ var frontierCommand = &cli.Command{
 		return nil
 	},
 }
+
+// choosing are the settings that pick a plan out of all.
+var choosing = []string{"budget", "activation_budget", "max_overhead", "strategy", "level"}
 
 // frontierFile is the JSON of frontier.
 type frontierFile struct {

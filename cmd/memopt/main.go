@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -61,23 +62,50 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if !strings.HasPrefix(msg, "memopt") {
 		msg = "memopt: " + msg
 	}
-	fmt.Fprintln(stderr, msg)
+	fmt.Fprintln(stderr, shortened(msg))
 	return memopt.Code(err)
 }
 
-// output remembers that a result could not be written, say to a full disk.
+// shortened is a message without the middle of what a file made too long to read.
+func shortened(msg string) string {
+	const first, last = 2000, 500
+	if len(msg) <= first+last {
+		return msg
+	}
+	return strings.ToValidUTF8(msg[:first], "") + " … " + strings.ToValidUTF8(msg[len(msg)-last:], "")
+}
+
+// output spells control characters, which names in a file may hold to steer the
+// terminal, and remembers that a result could not be written, say to a full disk.
 type output struct {
 	to  io.Writer
 	err error
 }
 
 func (o *output) Write(p []byte) (int, error) {
-	n, err := o.to.Write(p)
+	text := p
+	if bytes.ContainsFunc(p, steers) {
+		text = nil
+		for _, b := range p {
+			if steers(rune(b)) {
+				text = fmt.Appendf(text, `\x%02x`, b)
+			} else {
+				text = append(text, b)
+			}
+		}
+	}
+	_, err := o.to.Write(text)
+	if err == nil {
+		return len(p), nil
+	}
 	if o.err == nil {
 		o.err = err
 	}
-	return n, err
+	return 0, err
 }
+
+// steers is whether a terminal would do something other than show a character.
+func steers(r rune) bool { return (r < ' ' || r == 0x7f) && r != '\n' && r != '\t' }
 
 // usageError is a mistake on the command line.
 type usageError struct{ msg string }
