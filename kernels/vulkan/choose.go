@@ -104,7 +104,7 @@ var Hardware = sync.OnceValue(func() *vk.Physical {
 func list(all []*vk.Physical) string {
 	var names []string
 	for i, p := range all {
-		names = append(names, fmt.Sprintf("%d (%s)", i, p.Name))
+		names = append(names, fmt.Sprintf("vulkan:%d (%s)", i, p.Name))
 	}
 	return strings.Join(names, ", ")
 }

@@ -3,6 +3,9 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"unicode"
 
 	"memopt/planner"
 )
@@ -16,9 +19,12 @@ func Formulas(w io.Writer, f *planner.FileFormulas) {
 	}
 	rows := [][]string{{"flops", clip(f.Flops, 200)}, {"extra flops", clip(f.ExtraFlops, 200)}}
 	Table(w, "ll", rows)
-	if len(f.Ranges) > 0 {
+	switch named := func(p planner.FilePeak) bool { return strings.ContainsFunc(p.Formula, unicode.IsLetter) }; {
+	case len(f.Ranges) > 0:
 		fmt.Fprintln(w)
 		Ranges(w, f)
+	case slices.ContainsFunc(f.Peak, named):
+		fmt.Fprintln(w, "\nthey are known to hold for the planned dims alone: work space of kernels, or what lies in place of what, is another elsewhere")
 	}
 }
 
