@@ -15,12 +15,9 @@ import (
 type alike struct {
 	g      *graph.Graph
 	seed   maphash.Seed
-	shape  []int32 // by value: the number of its shape
-	shapes []graph.Shape
-	look   []int32 // by value: the number of its look
-	looks  []look
-	shaped map[uint64][]int32 // shapes by their hash
-	known  map[uint64][]int32 // looks
+	look   []int32            // by value: the number of its look
+	looks  []*graph.Value     // the first value of each: of its type, kind, shape and known contents
+	known  map[uint64][]int32 // looks by their hash
 	nodes  map[uint64][]int32 // first nodes
 	values expected           // which look comes next
 	firsts expected           // which first node
@@ -30,15 +27,9 @@ type alike struct {
 	wires        []int32 // scratch
 }
 
-// look is what values are told apart by: type, kind, shape and known contents.
-type look struct {
-	first *graph.Value
-	shape int32
-}
-
 func newAlike(g *graph.Graph) *alike {
-	a := &alike{g: g, seed: maphash.MakeSeed(), shape: make([]int32, len(g.Values)), look: make([]int32, len(g.Values)),
-		shaped: map[uint64][]int32{}, known: map[uint64][]int32{}, nodes: map[uint64][]int32{}}
+	a := &alike{g: g, seed: maphash.MakeSeed(), look: make([]int32, len(g.Values)),
+		known: map[uint64][]int32{}, nodes: map[uint64][]int32{}}
 	ins, outs := 0, 0
 	for _, n := range g.Nodes {
 		ins, outs = ins+len(n.Inputs), outs+len(n.Outputs)
@@ -46,8 +37,7 @@ func newAlike(g *graph.Graph) *alike {
 	a.reads.Reserve(len(g.Nodes), ins)
 	a.makes.Reserve(len(g.Nodes), outs)
 	for i, v := range g.Values {
-		k := a.number(v)
-		a.look[i], a.shape[i] = k, a.looks[k].shape
+		a.look[i] = a.number(v)
 	}
 	for _, n := range g.Nodes {
 		a.reads.Add(a.numbers(n.Inputs)...)
@@ -71,33 +61,19 @@ func (a *alike) numbers(vs []*graph.Value) []int32 {
 
 // number is that of a value's look.
 func (a *alike) number(v *graph.Value) int32 {
-	if k := a.values.guess(); k >= 0 && sameLook(v, a.looks[k].first) {
+	if k := a.values.guess(); k >= 0 && sameLook(v, a.looks[k]) {
 		return a.values.is(k)
 	}
-	shape := a.mixDims(0, v.Shape)
-	h := a.mixDims(mix(shape, uint64(v.Type)<<8|uint64(v.Kind)), v.Ints)
+	h := a.mixDims(a.mixDims(uint64(v.Type)<<8|uint64(v.Kind), v.Shape), v.Ints)
 	for _, k := range a.known[h] {
-		if sameLook(v, a.looks[k].first) {
+		if sameLook(v, a.looks[k]) {
 			return a.values.is(k)
 		}
 	}
 	k := int32(len(a.looks))
-	a.looks = append(a.looks, look{v, a.shapeNumber(shape, v.Shape)})
+	a.looks = append(a.looks, v)
 	a.known[h] = append(a.known[h], k)
 	return a.values.is(k)
-}
-
-// shapeNumber is that of a shape, by its hash.
-func (a *alike) shapeNumber(h uint64, s graph.Shape) int32 {
-	for _, k := range a.shaped[h] {
-		if a.shapes[k].Equal(s) {
-			return k
-		}
-	}
-	k := int32(len(a.shapes))
-	a.shapes = append(a.shapes, s)
-	a.shaped[h] = append(a.shaped[h], k)
-	return k
 }
 
 func sameLook(v, w *graph.Value) bool {

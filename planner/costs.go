@@ -5,7 +5,8 @@ import "memopt/memopt/graph"
 // plainCost is what a node costs by flops and bytes moved, on one scale: a byte
 // is worth a quarter of a flop, about the balance of machines that train.
 func (m *model) plainCost(node int32) float64 {
-	return float64(m.flops[node]) + float64(m.moved[node])/bytesPerFlop
+	p := m.prices[m.kind[node]]
+	return float64(p.flops) + float64(p.moved)/bytesPerFlop
 }
 
 // bytesPerFlop is how many bytes may move in the time of a flop.

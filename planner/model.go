@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/planner/pack"
 	"memopt/planner/recompute"
 )
 
@@ -18,15 +19,15 @@ type model struct {
 
 	like     *alike
 	bytes    []int64 // by value; views have none of their own
-	shapes   [][]int // by number of a shape (like.shape)
+	shapes   [][]int // by number of a look (like.look)
 	owner    []int32 // by value: whose storage its bytes are in
 	fixed    []bool  // by owner: outside the arena
 	lasting  []bool  // by owner: read after the last step
 	may      []bool  // by node: a plan may run it again
 	scratch  []int64 // by node
 	lowered  bool    // for a device that runs kernels
-	flops    []int64 // by node
-	moved    []int64 // by node: bytes read and written
+	kind     []int32 // by node: the number of its price
+	prices   []price // of nodes that are alike; the first is a view's
 	cost     []float64
 	inputs   recompute.Lists // by node: owners read, each once, without fixed ones
 	outputs  recompute.Lists // by node: owners written, in the arena
@@ -37,9 +38,17 @@ type model struct {
 	ownFlops int64
 	backward int // first step of the plain order that is not forward
 	sim      *simulator
-	bare     nameless  // made when it is first asked for
-	spare    [][]int32 // tables out of use
+	bare     nameless      // made when it is first asked for
+	spare    [][]int32     // tables out of use
+	buffers  []pack.Buffer // of the candidate that was placed last
 }
+
+// price is what a node takes, before it is weighed: operations, and bytes read
+// and written.
+type price struct{ flops, moved int64 }
+
+// flops is a node's operations.
+func (m *model) flops(node int32) int64 { return m.prices[m.kind[node]].flops }
 
 // alignment of every offset: a cache line, and enough for any vector load.
 const alignment = 64
@@ -56,23 +65,21 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		g: g, binding: b, lowered: lowered, like: newAlike(g),
 		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
-		scratch: make([]int64, len(g.Nodes)), flops: make([]int64, len(g.Nodes)), moved: make([]int64, len(g.Nodes)), cost: make([]float64, len(g.Nodes)),
+		scratch: make([]int64, len(g.Nodes)), kind: make([]int32, len(g.Nodes)), prices: make([]price, 1), cost: make([]float64, len(g.Nodes)),
 		backward: len(g.Nodes),
 	}
 	sizes := make([]int64, len(m.like.looks))
-	m.shapes = make([][]int, len(m.like.shapes))
-	for k, x := range m.like.looks {
-		if m.shapes[x.shape] == nil {
-			if m.shapes[x.shape], err = b.Shape(x.first.Shape); err != nil {
-				return nil, fmt.Errorf("value %q: %w", x.first.Name, err)
-			}
+	m.shapes = make([][]int, len(m.like.looks))
+	for k, v := range m.like.looks {
+		if m.shapes[k], err = b.Shape(v.Shape); err != nil {
+			return nil, fmt.Errorf("value %q: %w", v.Name, err)
 		}
-		if sizes[k], err = m.bytesOf(x.first); err != nil {
-			return nil, fmt.Errorf("value %q: %w", x.first.Name, err)
+		if sizes[k], err = m.bytesOf(v); err != nil {
+			return nil, fmt.Errorf("value %q: %w", v.Name, err)
 		}
 	}
 	for i, k := range m.like.look {
-		m.owner[i], m.bytes[i], m.fixed[i] = int32(i), sizes[k], m.like.looks[k].first.Kind != graph.Computed
+		m.owner[i], m.bytes[i], m.fixed[i] = int32(i), sizes[k], m.like.looks[k].Kind != graph.Computed
 	}
 	m.reserve()
 	var touched []int32
@@ -111,7 +118,7 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 }
 
 // shape is a value's in numbers.
-func (m *model) shape(v *graph.Value) []int { return m.shapes[m.like.shape[v.ID]] }
+func (m *model) shape(v *graph.Value) []int { return m.shapes[m.like.look[v.ID]] }
 
 // bytesOf is what a value takes. Its shape is numbers already, and their product
 // is quicker than a formula; the formula says what is wrong with a product that
@@ -135,19 +142,21 @@ func (m *model) price(n *graph.Node) (err error) {
 	}
 	k := m.like.first(n)
 	if k != n.ID {
-		m.flops[n.ID], m.moved[n.ID] = m.flops[k], m.moved[k]
+		m.kind[n.ID] = m.kind[k]
 	} else {
+		var p price
 		if n.Op.Flops != nil {
-			if failed := graph.Try(func() { m.flops[n.ID], err = m.binding.Eval(n.Op.Flops(n)) }); failed != nil {
+			if failed := graph.Try(func() { p.flops, err = m.binding.Eval(n.Op.Flops(n)) }); failed != nil {
 				return failed
 			}
 			if err != nil {
 				return err
 			}
 		}
-		if m.moved[n.ID], err = m.transfers(n); err != nil {
+		if p.moved, err = m.transfers(n); err != nil {
 			return err
 		}
+		m.kind[n.ID], m.prices = int32(len(m.prices)), append(m.prices, p)
 	}
 	if k != n.ID && !m.lowered { // a kernel may need what is not told by the node alone
 		m.scratch[n.ID] = m.scratch[k]
@@ -156,7 +165,7 @@ func (m *model) price(n *graph.Node) (err error) {
 	}
 	m.cost[n.ID] = m.plainCost(n.ID)
 	m.total += m.cost[n.ID]
-	m.flopsSum += m.flops[n.ID]
+	m.flopsSum += m.flops(n.ID)
 	return nil
 }
 

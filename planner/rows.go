@@ -306,7 +306,7 @@ func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, applied [
 func (m *model) againFlops(steps []Step) (sum int64) {
 	for _, st := range steps {
 		if st.Again {
-			sum += m.flops[st.Node]
+			sum += m.flops(st.Node)
 		}
 	}
 	return sum

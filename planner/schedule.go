@@ -233,7 +233,7 @@ func (f *flattener) launches(yield func(i int, l *Launch) error) error {
 // ref is a range of bytes that holds a value: a view may show a part, but is read
 // where the whole is.
 func (m *model) ref(v *graph.Value, id int32, space Space, offset int64) Ref {
-	return Ref{v, space, offset, m.bytes[m.owner[id]], m.shapes[m.like.shape[id]]}
+	return Ref{v, space, offset, m.bytes[m.owner[id]], m.shapes[m.like.look[id]]}
 }
 
 func align(n int64) int64 { return (n + alignment - 1) / alignment * alignment }

@@ -121,7 +121,7 @@ func (m *model) summary(c *candidate) Summary {
 	}
 	for _, st := range c.t.steps {
 		if st.Again {
-			s.ExtraFlops += m.flops[st.Node]
+			s.ExtraFlops += m.flops(st.Node)
 			s.Again++
 		}
 	}
@@ -131,12 +131,8 @@ func (m *model) summary(c *candidate) Summary {
 // formula is the bytes alive at a step, as a formula of the dims. Values that
 // are alike are added once, so many times.
 func (m *model) formula(t *timeline, at int) string {
-	type kind struct {
-		shape int32
-		of    graph.DType
-	}
-	count := map[kind]int64{}
-	var first []int32 // the first value of each kind
+	count := map[int32]int64{} // by look
+	var first []int32          // the first value of each
 	space := false
 	for _, l := range t.lives {
 		switch {
@@ -144,7 +140,7 @@ func (m *model) formula(t *timeline, at int) string {
 		case l.scratch:
 			space = true
 		default:
-			k := kind{m.like.shape[l.owner], m.g.Values[l.owner].Type}
+			k := m.like.look[l.owner]
 			if count[k] == 0 {
 				first = append(first, l.owner)
 			}
@@ -154,8 +150,7 @@ func (m *model) formula(t *timeline, at int) string {
 	sum := graph.Num(0)
 	err := graph.Try(func() {
 		for _, o := range first {
-			v := m.g.Values[o]
-			sum = sum.Add(v.Bytes().Mul(graph.Num(count[kind{m.like.shape[o], v.Type}])))
+			sum = sum.Add(m.g.Values[o].Bytes().Mul(graph.Num(count[m.like.look[o]])))
 		}
 		if space {
 			sum = sum.Add(m.spaceFormula(m.g.Nodes[t.steps[at].Node]))
