@@ -138,7 +138,7 @@ func (p *prober) cuts() {
 
 // firstReader is the forward node that reads a value first.
 func (p *prober) firstReader(value string) int {
-	at := p.makers[value]
+	at, _ := p.a.wiring.maker(value)
 	best := -1
 	for _, e := range p.a.wiring.out[at.node] {
 		if e.out == at.out && (best < 0 || p.at[e.to] < p.at[best]) {
@@ -170,7 +170,7 @@ func (p *prober) spine() []bool {
 			continue
 		}
 		for _, name := range n.Inputs {
-			at, made := p.makers[name]
+			at, made := p.a.wiring.maker(name)
 			switch {
 			case made:
 				weighed[i] = weighed[i] || weighed[at.node]
@@ -201,7 +201,7 @@ func (p *prober) backbone() backbone {
 	w := backbone{last: map[place]int{}}
 	beside, given := 0.0, map[string][]int{}
 	for _, i := range p.a.Order[:p.a.Yield+1] {
-		reads := func(name string) bool { at, made := p.makers[name]; return made && spine[at.node] }
+		reads := func(name string) bool { at, made := p.a.wiring.maker(name); return made && spine[at.node] }
 		if !spine[i] {
 			if slices.ContainsFunc(p.a.Outline.Nodes[i].Inputs, reads) {
 				beside += p.credited(i)
@@ -333,7 +333,8 @@ func (p *prober) parted(w backbone, from, to int, beside []string) []segment {
 		}
 		if len(crossing) == 1 && w.given <= k && name != "" && k+1 < to {
 			all = append(all, now)
-			now = segment{value: name, beside: beside, from: k + 1, cross: p.nominal(name), kept: p.isStashed(p.makers[name])}
+			at, _ := p.a.wiring.maker(name)
+			now = segment{value: name, beside: beside, from: k + 1, cross: p.nominal(name), kept: p.isStashed(at)}
 		}
 	}
 	all = append(all, now)

@@ -117,7 +117,11 @@ func Analyse(o *graph.Outline, r Rules) (*Analysis, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := passes{order: order, yield: slices.Index(order, at)}
+	w, err := wire(o)
+	if err != nil {
+		return nil, err
+	}
+	b := passes{wiring: w, order: order, yield: slices.Index(order, at)}
 	if at >= 0 {
 		b.returned = o.Nodes[at].Inputs
 	}
@@ -126,6 +130,7 @@ func Analyse(o *graph.Outline, r Rules) (*Analysis, error) {
 
 // passes says what of a program is which.
 type passes struct {
+	wiring           *wiring
 	order            []int
 	yield            int // the last of the forward pass, −1 if there is but one pass
 	returned         []string
@@ -134,11 +139,7 @@ type passes struct {
 }
 
 func analyse(o *graph.Outline, r Rules, b passes) (*Analysis, error) {
-	w, err := wire(o)
-	if err != nil {
-		return nil, err
-	}
-	a := &Analysis{Outline: o, Rules: r, Order: b.order, Yield: b.yield, wiring: w,
+	a := &Analysis{Outline: o, Rules: r, Order: b.order, Yield: b.yield, wiring: b.wiring,
 		inferred: map[string]graph.OutlineValue{}, sizes: sizes{}, ids: map[string]string{}, canonical: map[*Option]string{}}
 	// Sizes of a file may be beyond all bounds.
 	if err := graph.Try(func() {
@@ -154,7 +155,7 @@ func analyse(o *graph.Outline, r Rules, b passes) (*Analysis, error) {
 
 // Makes reports whether a node makes a value of this name.
 func (a *Analysis) Makes(name string) bool {
-	_, made := a.wiring.made[name]
+	_, made := a.wiring.maker(name)
 	return made
 }
 

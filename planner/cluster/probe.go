@@ -19,9 +19,8 @@ var outside = place{-1, 0}
 type prober struct {
 	a        *Analysis
 	level    int
-	theirs   bool  // a trainer's program, in which ONNX Runtime has clusters too
-	at       []int // place in the order
-	makers   map[string]place
+	theirs   bool    // a trainer's program, in which ONNX Runtime has clusters too
+	at       []int   // place in the order
 	stashed  [][]int // outputs that the backward pass reads
 	credit   [][]int // those of them that are worth something
 	returned map[string]bool
@@ -40,7 +39,17 @@ type prober struct {
 	first map[place]int // mended: the entry that a shared storage is credited to
 	views map[place][]int
 	total graph.Dim // bytes of all that is credited
+	sized []answer  // by value: whether it is small
 }
+
+// answer is one that is kept for the next who asks.
+type answer uint8
+
+const (
+	unasked answer = iota
+	no
+	yes
+)
 
 // smallest is the elements from which on a tensor of a fixed shape is looked
 // behind.
@@ -48,9 +57,9 @@ const smallest = 1 << 20
 
 func newProber(a *Analysis, b passes) *prober {
 	n := len(a.Outline.Nodes)
-	p := &prober{a: a, level: a.Rules.ProbeLevel, theirs: b.weights == nil, at: make([]int, n), makers: a.wiring.made, stashed: make([][]int, n),
+	p := &prober{a: a, level: a.Rules.ProbeLevel, theirs: b.weights == nil, at: make([]int, n), stashed: make([][]int, n),
 		returned: make(map[string]bool, len(b.returned)), kept: map[place]bool{}, norms: make([]bool, n),
-		seen: make([]int, n), first: map[place]int{}, views: map[place][]int{}}
+		seen: make([]int, n), first: map[place]int{}, views: map[place][]int{}, sized: make([]answer, len(a.wiring.made))}
 	if !a.Rules.compat() {
 		p.level = 1
 	}
@@ -110,7 +119,7 @@ func (p *prober) isStashed(at place) bool {
 
 // storage is where the bytes of a value lie.
 func (p *prober) storage(name string) place {
-	if at, made := p.makers[name]; made {
+	if at, made := p.a.wiring.maker(name); made {
 		return p.storageOf(at)
 	}
 	return outside
@@ -140,7 +149,7 @@ func (p *prober) overwrites(i int) bool {
 		return false
 	}
 	for name := n.Inputs[0]; ; {
-		at, made := p.makers[name]
+		at, made := p.a.wiring.maker(name)
 		if !made || p.returned[name] {
 			return false
 		}
@@ -327,7 +336,6 @@ func (p *prober) grow(entry int, compromise bool) growth {
 		if p.seen[i] == p.round {
 			continue
 		}
-		n := &p.a.Outline.Nodes[i]
 		if i != entry {
 			stop, ok := p.stops(item, own)
 			if !ok {
@@ -350,7 +358,7 @@ func (p *prober) grow(entry int, compromise bool) growth {
 		}
 		ignored := p.ignored(i)
 		for _, e := range p.a.wiring.into[i] {
-			stop := slices.Contains(ignored, e.in) || p.small(n.Inputs[e.in])
+			stop := slices.Contains(ignored, e.in) || p.small(i, e.in)
 			if !p.a.Rules.compat() && slices.Contains(own, p.storageOf(place{e.from, e.out})) {
 				stop = false
 			}
@@ -392,9 +400,20 @@ func (p *prober) stops(at place, own []place) (stop, ok bool) {
 // small reports whether a tensor has a fixed shape of few elements. Where a
 // program has no sizes that vary, the shape does not tell a constant from what
 // the step is fed: what depends on that has to be integers, or next to nothing.
-func (p *prober) small(name string) bool {
+func (p *prober) small(node, in int) bool {
+	id := p.a.wiring.inputs[node][in]
+	if p.sized[id] == unasked {
+		p.sized[id] = no
+		if p.isSmall(p.a.Outline.Nodes[node].Inputs[in]) {
+			p.sized[id] = yes
+		}
+	}
+	return p.sized[id] == yes
+}
+
+func (p *prober) isSmall(name string) bool {
 	v := p.a.value(name)
-	if at, made := p.makers[name]; made && p.fixed && p.batch[at.node] && v.Type.IsFloat() {
+	if at, made := p.a.wiring.maker(name); made && p.fixed && p.batch[at.node] && v.Type.IsFloat() {
 		bytes, ok := p.a.bytesOf(name).Const()
 		return ok && v.Known && bytes <= tiny
 	}

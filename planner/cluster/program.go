@@ -54,7 +54,7 @@ func form(op *graph.Op) int {
 // AnalyseGraph finds what can be computed again in a graph whose nodes know
 // their passes. o is its outline.
 func AnalyseGraph(g *graph.Graph, o *graph.Outline, r Rules) (*Analysis, error) {
-	b := passes{order: make([]int, len(g.Nodes)), yield: -1, weights: make(map[string]bool, len(o.Inputs)), trained: make(map[string]bool, len(g.Grads)), known: true}
+	b := passes{wiring: wireGraph(g, o), order: make([]int, len(g.Nodes)), yield: -1, weights: make(map[string]bool, len(o.Inputs)), trained: make(map[string]bool, len(g.Grads)), known: true}
 	for i := range b.order {
 		b.order[i] = i
 	}
