@@ -199,7 +199,11 @@ func (f *folder) parts() (parts Lists) {
 		number[i] = count
 		count++
 	}
-	parts.invert(int(count), nil, number)
+	parts.rebuild(int(count), nil, func(put func(list, item int32)) {
+		for i, k := range number {
+			put(k, int32(i))
+		}
+	})
 	return parts
 }
 

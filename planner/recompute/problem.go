@@ -36,21 +36,6 @@ func (l *Lists) rebuild(n int, cursor []int32, each func(put func(list, item int
 	return cursor
 }
 
-// invert makes n lists of the places at which each number below n stands: rebuild
-// without a call for each, as it is done for every plan that is tried.
-func (l *Lists) invert(n int, cursor, numbers []int32) []int32 {
-	l.reset(n)
-	for _, x := range numbers {
-		l.bounds[x+1]++
-	}
-	cursor = l.lay(cursor)
-	for at, x := range numbers {
-		l.items[cursor[x]] = int32(at)
-		cursor[x]++
-	}
-	return cursor
-}
-
 // reset makes n empty lists. What is to come is counted behind each one's bound.
 func (l *Lists) reset(n int) {
 	l.bounds = slices.Grow(l.bounds[:0], n+1)[:n+1]

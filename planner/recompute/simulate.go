@@ -107,7 +107,7 @@ func newSimulator(p *Problem) *simulator {
 	s.first, s.last, s.value = make([]int32, values), make([]int32, values), make([]int32, values)
 	s.begin()
 	for op := range p.Border {
-		s.walk(op)
+		s.walk(op, op)
 	}
 	s.border = mark{s.launches, s.instances, s.overs, append([]int32{}, s.instance...), append([]int32{}, s.last[:s.instances]...)}
 	s.kept = true
@@ -178,7 +178,7 @@ func (s *simulator) run(p plan, limit int64) bool {
 			s.instance[p.events[k].value] = -1
 		}
 		before := s.launches
-		s.walk(op)
+		s.walk(op, op)
 		if s.eager != nil && op >= s.p.Border && op+1 < int32(len(s.p.Cost)) {
 			s.forgetEagerly(op, before)
 		}
@@ -214,41 +214,29 @@ func (s *simulator) forgetOne(op, v int32) {
 	}
 }
 
-// walk runs an operator, after what it wants.
-func (s *simulator) walk(op int32) {
+// walk runs an operator at a place, after what it wants: again, if the place is not
+// its own.
+func (s *simulator) walk(op, place int32) {
 	w := &s.wires[op]
-	for _, v := range s.ends[w.ins:w.over] {
-		if s.instance[v] < 0 {
-			s.again(s.maker[v], op)
+	k, ins := int32(s.launches), s.ends[w.ins:w.over]
+	for j := 0; j < len(ins); j++ {
+		i := s.instance[ins[j]]
+		if i < 0 { // made again it is there, and this launch comes later
+			s.walk(s.maker[ins[j]], place)
+			k, j = int32(s.launches), -1
+			continue
 		}
+		s.last[i] = k
 	}
-	s.launch(op, op)
-}
-
-// again makes what was forgotten.
-func (s *simulator) again(op, place int32) {
-	w := &s.wires[op]
-	for _, v := range s.ends[w.ins:w.over] {
-		if s.instance[v] < 0 {
-			s.again(s.maker[v], place)
-		}
+	if op != place {
+		s.extra += s.p.Cost[op]
 	}
-	s.extra += s.p.Cost[op]
-	s.launch(op, place)
-}
-
-func (s *simulator) launch(op, place int32) {
-	k := int32(s.launches)
 	if s.launches == len(s.ops) {
 		s.ops, s.made, s.place = grow(s.ops), grow(s.made), grow(s.place)
 	}
 	i := int32(s.instances)
 	s.ops[k], s.made[k], s.place[k] = op, i, place
 	s.launches++
-	w := &s.wires[op]
-	for _, v := range s.ends[w.ins:w.over] {
-		s.last[s.instance[v]] = k
-	}
 	for _, v := range s.ends[w.over:w.outs] {
 		if s.overs == len(s.over) {
 			s.over = append(s.over, make([]pair, len(s.over)+64)...)

@@ -450,15 +450,12 @@ func (x *tight) way(end, from int32) route {
 	sim := x.s.sim
 	sim.free(x.limit)
 	for op := range from {
-		sim.walk(op)
+		sim.walk(op, op)
 	}
 	place := from
 	for _, st := range slices.Backward(states) {
-		switch {
-		case st.ran == place:
-			sim.walk(place)
-		case st.ran >= 0:
-			sim.again(st.ran, place)
+		if st.ran >= 0 {
+			sim.walk(st.ran, place)
 		}
 		place = st.place
 		for v, b := range x.bit {

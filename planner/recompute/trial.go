@@ -17,9 +17,9 @@ type trial struct {
 	most    []int64   // by chunk of launches: the most bytes alive
 	area    []float64 // by launch: bytes over the limit before it
 	start   []int32   // by place: its first launch
-	insts   Lists     // by value: its instances
+	newest  []int32   // by value: its last instance, forgotten or not; of what is held the first, −1
+	older   []int32   // by instance: the one of its value before it, −1
 	reads   Lists     // by value: launches that read it
-	runs    Lists     // by operator: its launches
 	forgets Lists     // by value: the places at which it is forgotten
 	cursor  []int32
 
@@ -117,9 +117,17 @@ func (t *trial) prepare(p plan) {
 	for ; int(at) <= ops; at++ {
 		t.start[at] = int32(n)
 	}
-	t.cursor = t.insts.invert(values, t.cursor, s.value[:s.instances])
+	t.newest = slices.Grow(t.newest[:0], values)[:values]
+	for v := range t.newest {
+		t.newest[v] = -1
+	}
+	t.older = slices.Grow(t.older[:0], s.instances)[:s.instances]
+	for i, v := range s.value[:s.instances] {
+		if t.older[i] = t.newest[v]; !prob.Held[v] || t.newest[v] < 0 {
+			t.newest[v] = int32(i)
+		}
+	}
 	t.readers(n)
-	t.cursor = t.runs.invert(ops, t.cursor, s.ops[:n])
 	k := 0
 	t.cursor = t.forgets.rebuild(values, t.cursor, func(put func(list, item int32)) {
 		for k = 0; k < len(p.events) && p.events[k].at < prob.Border; k++ {
@@ -221,16 +229,11 @@ func (t *trial) change(e event, more bool, most float64) bool {
 // current is the newest instance of a value before a launch, forgotten or not;
 // −1 if there is none.
 func (t *trial) current(v, before int32) int32 {
-	all := t.insts.Of(v)
-	if t.sim.p.Held[v] {
-		all = all[:min(1, len(all))]
+	i := t.newest[v]
+	for i >= 0 && t.sim.first[i] >= before {
+		i = t.older[i]
 	}
-	for j := len(all) - 1; j >= 0; j-- {
-		if t.sim.first[all[j]] < before {
-			return all[j]
-		}
-	}
-	return -1
+	return i
 }
 
 // there is the instance of a value at the beginning of the place at hand in the
@@ -343,14 +346,14 @@ func (t *trial) lastRead(i, before int32) int64 {
 // launch on.
 func (t *trial) follow(tr *track, from int32) {
 	next := int32(math.MaxInt32)
-	look := func(launches []int32) {
-		if j, _ := slices.BinarySearch(launches, from); j < len(launches) {
-			next = min(next, t.sim.place[launches[j]])
-		}
+	for i := t.newest[tr.value]; i >= 0 && t.sim.first[i] >= from; i = t.older[i] {
+		next = t.sim.place[t.sim.first[i]]
 	}
-	look(t.runs.Of(t.sim.maker[tr.value]))
 	if !tr.present {
-		look(t.reads.Of(tr.value))
+		reads := t.reads.Of(tr.value)
+		if j, _ := slices.BinarySearch(reads, from); j < len(reads) {
+			next = min(next, t.sim.place[reads[j]])
+		}
 	}
 	if next == math.MaxInt32 || t.forgotten(tr.value, t.place, next) {
 		return
@@ -620,15 +623,8 @@ func (t *trial) sweep() {
 				t.over += t.area[next] - t.area[k]
 				t.peak = max(t.peak, t.highest(k, next))
 			} else {
-				peak, area := t.peak, int64(0)
-				for _, alive := range s.live[k:next] {
-					alive += d
-					if alive > s.limit {
-						area += alive - s.limit
-					}
-					peak = max(peak, alive)
-				}
-				t.peak, t.over = peak, t.over+float64(area)
+				peak, area := t.moved(k, next, d)
+				t.peak, t.over = max(t.peak, peak), t.over+float64(area)
 			}
 			k = next
 		}
@@ -651,6 +647,27 @@ func (t *trial) sweep() {
 		k = b.to
 	}
 	stretch(int32(s.launches))
+}
+
+// moved is the most bytes alive at launches [from, to), and those over the limit
+// summed over them, if at each there are so many more. Of chunks that stay within
+// the limit it is enough to know the most.
+func (t *trial) moved(from, to int32, more int64) (peak, over int64) {
+	limit := t.sim.limit - more
+	for from < to {
+		if from%chunk == 0 && from+chunk <= to && t.most[from/chunk] <= limit {
+			peak = max(peak, t.most[from/chunk]+more)
+			from += chunk
+			continue
+		}
+		end := min(to, from-from%chunk+chunk)
+		for _, alive := range t.sim.live[from:end] {
+			over += max(0, alive-limit)
+			peak = max(peak, alive+more)
+		}
+		from = end
+	}
+	return peak, over
 }
 
 // highest is the most bytes alive at launches [from, to).
