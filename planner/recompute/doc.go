@@ -52,6 +52,8 @@
 //   - evict.go walks the order once and forgets what does not fit, which finds
 //     plans close to the floor, where what cuts keep fits only at their places. What
 //     a case has stays up to its place.
+//   - segments.go keeps what goes on between stretches of the forward pass, for
+//     long chains.
 //   - exact.go finds the cheapest launches of a small program by shortest paths.
 //   - solve.go puts them together: start, repair, take back, exchange, until the
 //     plan is near the bound or the work is done. Sketch does the first half of

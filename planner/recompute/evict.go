@@ -83,8 +83,8 @@ type weighing struct{ cost, bytes, far, wanted float64 }
 
 var weighings = []weighing{{1, 1, 1, 0}, {1, 1, 1, 1}, {0.5, 1, 1, 0}, {1, 1, 0.5, 0}, {0.5, 1, 1, 1}, {1, 1, 2, 1}, {0, 0, 1, 0}, {1, 1, 0.5, 1}}
 
-// evictions are plans of evictors, cheapest first, as many as some work allows,
-// or up to one that costs at most so much. In each of some cases, values stay up to
+// evictions are plans of evictors and those of segments, cheapest first, as many as
+// some work allows, or up to one that costs at most so much. In each of some cases, values stay up to
 // a place of theirs. Every weighing is tried in the first, and in the others that
 // which was cheapest there.
 func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (all []func() plan) {
@@ -132,6 +132,11 @@ func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (al
 		}
 		if i == 0 {
 			ways, until = []weighing{best}, s.sim.work+work/2
+		}
+	}
+	for _, p := range s.segments(limit) {
+		if s.sim.run(p, limit) {
+			plans = append(plans, found{p, s.sim.extra})
 		}
 	}
 	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })

@@ -1,0 +1,105 @@
+package recompute
+
+import (
+	"math"
+	"slices"
+)
+
+// Long chains, as the steps of a recurrent net are, fit where only what goes on from
+// one stretch of the forward pass to the next is kept: a stretch then runs again as
+// a whole when the backward pass comes to it. Cuts do not see that. They take single
+// places, and what is cheapest to keep for one of them may have every place behind it
+// make the chain again from its beginning.
+
+// parting is a place of the forward pass, and what is read from there on by others of
+// it.
+type parting struct {
+	at    int32
+	bytes int64
+}
+
+const (
+	longChain    = 256 // operators of a forward pass that others find no plans for as well
+	mostSegments = 64  // stretches that the forward pass is divided into
+	partingAway  = 4   // a stretch may end so much earlier than it is full, as one of so many parts, where less goes on
+)
+
+// segments are plans that keep only what goes on between stretches: those within a
+// limit, or the lowest. Stretches are of about as many bytes as the backward pass reads of them.
+func (s *Solver) segments(limit int64) (plans []plan) {
+	border := s.p.Border
+	if border < longChain {
+		return nil
+	}
+	through := make([]int32, len(s.p.Bytes)) // by value: its last reader in the forward pass
+	grown := make([]int64, border+1)         // by place: bytes before it that the backward pass reads
+	crossing := make([]int64, border+1)      // by place: bytes that go on there
+	for v, x := range s.spans {
+		if !s.may(int32(v)) || x.made >= border {
+			continue
+		}
+		through[v] = x.made
+		for _, op := range s.uses.Of(int32(v)) {
+			if op < border {
+				through[v] = op
+			}
+		}
+		if x.last >= border {
+			grown[x.made+1] += s.p.Bytes[v]
+		}
+		crossing[x.made+1] += s.p.Bytes[v]
+		crossing[through[v]+1] -= s.p.Bytes[v]
+	}
+	for at := range border {
+		grown[at+1] += grown[at]
+		crossing[at+1] += crossing[at]
+	}
+	lowest, least := plan{}, int64(math.MaxInt64)
+	for count := int64(2); count <= mostSegments; count += max(1, count/4) {
+		size := grown[border] / count
+		if size == 0 {
+			break
+		}
+		var ends []int32
+		for from, at := int64(0), int32(0); ; {
+			best := parting{-1, 0}
+			for ; at < border && grown[at]-from <= size; at++ {
+				if grown[at]-from > size-size/partingAway && (best.at < 0 || crossing[at] < best.bytes) {
+					best = parting{at, crossing[at]}
+				}
+			}
+			if at == border {
+				break
+			}
+			if best.at < 0 {
+				best.at = at
+			}
+			ends = append(ends, best.at)
+			from, at = grown[best.at], best.at+1
+		}
+		if len(ends) == 0 {
+			continue
+		}
+		p := s.keep.clone()
+		for v, x := range s.spans {
+			if !s.may(int32(v)) || x.made >= ends[len(ends)-1] {
+				continue
+			}
+			i, _ := slices.BinarySearch(ends, x.made+1)
+			p.gone[v] = p.gone[v] || ends[i] > through[v]
+		}
+		if !s.sim.run(p, limit) {
+			continue
+		}
+		if s.sim.peak < least {
+			lowest, least = p, s.sim.peak
+		}
+		if s.sim.peak <= limit {
+			plans = append(plans, p)
+		}
+	}
+	if len(plans) == 0 && lowest.gone != nil {
+		plans = append(plans, lowest)
+	}
+	return plans
+}
