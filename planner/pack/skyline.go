@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sort"
 )
 
 // skyline packs a part from the bottom up, however many lives there are and however many of them meet. What is placed
@@ -57,6 +56,8 @@ type groups struct {
 	first   []int32 // by center: the first position of its group
 	byBegin []int32 // positions in a group rise with the begin
 	byEnd   []int32 // and fall with the end
+	heads   []int32 // by position in byBegin: the begin
+	tails   []int32 // by position in byEnd: minus the end
 	atBegin []int32 // by life: its position in byBegin
 	atEnd   []int32
 }
@@ -136,7 +137,8 @@ func newGroups(p *part) *groups {
 	n := len(p.lives)
 	g := &groups{
 		begins: beginsOf(p.lives, p.sections), first: make([]int32, p.sections+1),
-		byBegin: make([]int32, n), byEnd: make([]int32, n), atBegin: make([]int32, n), atEnd: make([]int32, n),
+		byBegin: make([]int32, n), byEnd: make([]int32, n), heads: make([]int32, n), tails: make([]int32, n),
+		atBegin: make([]int32, n), atEnd: make([]int32, n),
 	}
 	centers := make([]int32, n)
 	ends := make([]int32, p.sections+1) // by end: how many lives end later, and so where those that end here come
@@ -162,6 +164,7 @@ func newGroups(p *part) *groups {
 		at, atEnd := &next[centers[byBegin]], &nextEnd[centers[byEnd]]
 		g.byBegin[*at], g.atBegin[byBegin] = byBegin, *at
 		g.byEnd[*atEnd], g.atEnd[byEnd] = byEnd, *atEnd
+		g.heads[*at], g.tails[*atEnd] = p.lives[byBegin].l, -p.lives[byEnd].r
 		*at++
 		*atEnd++
 	}
@@ -310,27 +313,23 @@ func (s *skyline) ofGroup(m, a, b, t int32, most int, fits []int32) []int32 {
 	if from == to {
 		return fits
 	}
-	if t <= m {
-		from += int32(sort.Search(int(to-from), func(k int) bool { return s.lives[s.byBegin[int(from)+k]].l >= a }))
-		to = from + int32(sort.Search(int(to-from), func(k int) bool { return s.lives[s.byBegin[int(from)+k]].l > t }))
-		for range most {
-			k := s.firstEnd.first(from, to, b)
-			if k < 0 {
-				break
-			}
-			fits = append(fits, s.byBegin[k])
-			from = k + 1
-		}
-		return fits
+	order, keys, other, limit := s.byBegin, s.heads, &s.firstEnd, b // the begins in [a, t], with an end that is not behind b
+	low, high := a, t+1
+	if t > m { // the ends in (t, b], with a begin that is not before a
+		order, keys, other, limit = s.byEnd, s.tails, &s.lastHead, -a
+		low, high = -b, -t
 	}
-	from += int32(sort.Search(int(to-from), func(k int) bool { return s.lives[s.byEnd[int(from)+k]].r <= b }))
-	to = from + int32(sort.Search(int(to-from), func(k int) bool { return s.lives[s.byEnd[int(from)+k]].r <= t }))
+	within := keys[from:to]
+	begin, _ := slices.BinarySearch(within, low)
+	end, _ := slices.BinarySearch(within[begin:], high)
+	from += int32(begin)
+	to = from + int32(end)
 	for range most {
-		k := s.lastHead.first(from, to, -a)
+		k := other.first(from, to, limit)
 		if k < 0 {
 			break
 		}
-		fits = append(fits, s.byEnd[k])
+		fits = append(fits, order[k])
 		from = k + 1
 	}
 	return fits
@@ -441,7 +440,7 @@ func (s *skyline) over(a, b int32, height int64) int64 {
 		return 0
 	}
 	left, t := s.left.most(a, b)
-	if left == 0 {
+	if left == 0 || height+left <= s.top {
 		return 0
 	}
 	if loss := s.loss(a, b, t, left, height); loss > 0 || b-a == 1 {

@@ -38,21 +38,36 @@ func (p *peaks) become(o *peaks) {
 	p.added = append(p.added[:0], o.added...)
 }
 
-func (p *peaks) add(l, r int32, x int64) { p.addTo(1, 0, p.leaves, l, r, x) }
+// add adds x to all of [l, r).
+func (p *peaks) add(l, r int32, x int64) {
+	a, b := l+p.leaves, r-1+p.leaves
+	p.addTo(a, x)
+	if a != b {
+		p.addTo(b, x)
+	}
+	for ; a>>1 != b>>1; a, b = a>>1, b>>1 {
+		if a&1 == 0 {
+			p.addTo(a+1, x)
+		}
+		if b&1 == 1 {
+			p.addTo(b-1, x)
+		}
+		p.see(a >> 1)
+		p.see(b >> 1)
+	}
+	for a >>= 1; a > 0; a >>= 1 {
+		p.see(a)
+	}
+}
 
-func (p *peaks) addTo(node, begin, end, l, r int32, x int64) {
-	if l <= begin && end <= r {
-		p.largest[node] += x
-		p.added[node] += x
-		return
-	}
-	middle := begin + (end-begin)/2
-	if l < middle {
-		p.addTo(2*node, begin, middle, l, r, x)
-	}
-	if middle < r {
-		p.addTo(2*node+1, middle, end, l, r, x)
-	}
+// addTo adds x to all sections of a node.
+func (p *peaks) addTo(node int32, x int64) {
+	p.largest[node] += x
+	p.added[node] += x
+}
+
+// see brings a node up to what its halves are.
+func (p *peaks) see(node int32) {
 	p.largest[node] = max(p.largest[2*node], p.largest[2*node+1]) + p.added[node]
 }
 
@@ -70,46 +85,36 @@ func (p *peaks) values(n int32) []int64 {
 	return p.plus[p.leaves : p.leaves+n]
 }
 
-// most is the largest number in [l, r), and the first section that has it.
+// most is the largest number in [l, r), and the first section that has it. It comes up from both ends of the stretch to
+// the node above both, and goes down again to what was largest.
 func (p *peaks) most(l, r int32) (x int64, at int32) {
-	in := p.among(1, 0, p.leaves, l, r, 0)
-	for plus := in.x - p.largest[in.node]; in.end-in.begin > 1; {
-		middle := in.begin + (in.end-in.begin)/2
-		plus += p.added[in.node]
-		if in.node *= 2; p.largest[in.node]+plus == in.x {
-			in.end = middle
-		} else {
-			in.node++
-			in.begin = middle
+	a, b := l+p.leaves, r-1+p.leaves
+	x, at = p.largest[a], a
+	y, behind := p.largest[b], b
+	for a>>1 != b>>1 {
+		if next := a + 1; a&1 == 0 && p.largest[next] > x {
+			x, at = p.largest[next], next
+		}
+		if next := b - 1; b&1 == 1 && p.largest[next] >= y {
+			y, behind = p.largest[next], next
+		}
+		a, b = a>>1, b>>1
+		x += p.added[a]
+		y += p.added[b]
+	}
+	if y > x {
+		x, at = y, behind
+	}
+	for a >>= 1; a > 0; a >>= 1 {
+		x += p.added[a]
+	}
+	for plus := x - p.largest[at]; at < p.leaves; {
+		plus += p.added[at]
+		if at *= 2; p.largest[at]+plus != x {
+			at++
 		}
 	}
-	return in.x, in.begin
-}
-
-// peak is the largest number of a node, which is for sections [begin, end).
-type peak struct {
-	node, begin, end int32
-	x                int64
-}
-
-// among is the largest number in those of [l, r) that a node is for; plus is what the nodes above add.
-func (p *peaks) among(node, begin, end, l, r int32, plus int64) peak {
-	if l <= begin && end <= r {
-		return peak{node, begin, end, p.largest[node] + plus}
-	}
-	plus += p.added[node]
-	middle := begin + (end-begin)/2
-	switch {
-	case r <= middle:
-		return p.among(2*node, begin, middle, l, r, plus)
-	case l >= middle:
-		return p.among(2*node+1, middle, end, l, r, plus)
-	}
-	low, high := p.among(2*node, begin, middle, l, r, plus), p.among(2*node+1, middle, end, l, r, plus)
-	if high.x > low.x {
-		return high
-	}
-	return low
+	return x, at - p.leaves
 }
 
 // firsts is a list of numbers in which the first that is small enough can be found.
