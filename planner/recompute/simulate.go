@@ -218,18 +218,18 @@ func (s *simulator) forgetOne(op, v int32) {
 // its own.
 func (s *simulator) walk(op, place int32) {
 	w := &s.wires[op]
-	k, ins := int32(s.launches), s.ends[w.ins:w.over]
-	for j := 0; j < len(ins); j++ {
-		i := s.instance[ins[j]]
-		if i < 0 { // made again it is there, and this launch comes later
-			s.walk(s.maker[ins[j]], place)
-			k, j = int32(s.launches), -1
-			continue
+	ins := s.ends[w.ins:w.over]
+	for _, v := range ins {
+		if s.instance[v] < 0 {
+			s.walk(s.maker[v], place)
 		}
-		s.last[i] = k
 	}
 	if op != place {
 		s.extra += s.p.Cost[op]
+	}
+	k := int32(s.launches)
+	for _, v := range ins {
+		s.last[s.instance[v]] = k
 	}
 	if s.launches == len(s.ops) {
 		s.ops, s.made, s.place = grow(s.ops), grow(s.made), grow(s.place)
