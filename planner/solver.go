@@ -199,9 +199,12 @@ func (v *solver) lowest(floor int64) (*candidate, error) {
 		}
 		return v.all[len(v.all)-1], nil
 	}
-	from, to := align(floor), align(best.placed.Height) // none within from is known
+	from, to := align(floor), align(best.placed.Height) // none below from is known
 	var found *recompute.Answer
-	for range halvings {
+	if a, ok := v.r.Find(from, math.MaxFloat64); ok { // often there is one
+		found, from = &a, to
+	}
+	for i := 0; i < halvings && from < to; i++ {
 		m := align(from + (to-from)/2)
 		a, ok := v.r.Find(m, math.MaxFloat64)
 		if !ok {
