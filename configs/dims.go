@@ -66,7 +66,7 @@ func addDim(dims map[string]int64, v value, at int, name, size string) error {
 	if name == "" {
 		return v.failAt(at, "a size without a name, %s", dimForms)
 	}
-	if !isOneLine(name) {
+	if !isOneLine(name) || strings.ContainsAny(name, "=,") {
 		return v.failAt(at, "%s has characters that no dim has", quote(name))
 	}
 	n, err := strconv.ParseInt(size, 10, 64)

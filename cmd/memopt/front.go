@@ -96,6 +96,11 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 // trainer's environment.
 func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 	var flags, file configs.Config
+	for name := range r.Dims {
+		if strings.ContainsAny(name, "=,") {
+			return flags, nil, fmt.Errorf("dims: %q has characters that no dim has", name)
+		}
+	}
 	level := ""
 	if r.Level != nil {
 		level = strconv.Itoa(*r.Level)

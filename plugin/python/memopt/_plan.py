@@ -102,6 +102,8 @@ def _absolute(path: Path | None) -> str:
 
 
 def _dims(dims: Mapping[str, int] | None) -> dict[str, int]:
+    if dims is not None and not isinstance(dims, Mapping):
+        raise TypeError(f"dims is {dims!r}; give sizes by name, like {{'batch': 8}}")
     for name, n in (dims or {}).items():
         if not isinstance(name, str):
             raise TypeError(f"dims: {name!r} is not the name of a dim")

@@ -100,7 +100,7 @@ class Arguments(unittest.TestCase):
 
     def test_dims(self) -> None:
         self.assertEqual(_plan._dims({"batch": 8}), {"batch": 8})
-        for wrong, kind in (({"b": 0}, ValueError), ({"b": 1 << 63}, ValueError), ({"b": 1.0}, TypeError), ({"b": True}, TypeError), ({1: 1}, TypeError)):
+        for wrong, kind in (({"b": 0}, ValueError), ({"b": 1 << 63}, ValueError), ({"b": 1.0}, TypeError), ({"b": True}, TypeError), ({1: 1}, TypeError), ("batch=8", TypeError), ([8], TypeError)):
             with self.assertRaises(kind):
                 _plan._dims(wrong)  # type: ignore[arg-type]
 
