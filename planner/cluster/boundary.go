@@ -155,7 +155,7 @@ func (p *prober) spine() []bool {
 	for _, i := range slices.Backward(p.a.Order[:p.a.Yield+1]) {
 		reaches[i] = p.at[i] == p.a.Yield && p.a.Outline.Nodes[i].Op == border
 		for _, name := range o.Nodes[i].Outputs {
-			reaches[i] = reaches[i] || p.returned[name]
+			reaches[i] = reaches[i] || name != "" && p.returned[p.a.wiring.number(name)]
 		}
 		for _, e := range p.a.wiring.out[i] {
 			reaches[i] = reaches[i] || p.forward(e.to) && reaches[e.to] && !measures[o.Nodes[e.to].Op]
@@ -164,20 +164,21 @@ func (p *prober) spine() []bool {
 	// What weights touch, and what a step is fed: a spine needs both.
 	weighed, fed := make([]bool, len(o.Nodes)), make([]bool, len(o.Nodes))
 	spine := make([]bool, len(o.Nodes))
+	untrained := !slices.Contains(p.trained, true)
 	for _, i := range p.a.Order[:p.a.Yield+1] {
 		n := &o.Nodes[i]
 		if measures[n.Op] {
 			continue
 		}
-		for _, name := range n.Inputs {
-			at, made := p.a.wiring.maker(name)
+		for k, id := range p.a.wiring.inputs[i] {
+			at, made := p.a.wiring.source(i, k)
 			switch {
 			case made:
 				weighed[i] = weighed[i] || weighed[at.node]
 				fed[i] = fed[i] || fed[at.node]
-			case p.trained[name] || len(p.trained) == 0 && p.weight[name]:
+			case id >= 0 && (p.trained[id] || untrained && p.weight[id]):
 				weighed[i] = true
-			case name != "" && !p.weight[name]:
+			case id >= 0 && !p.weight[id]:
 				fed[i] = true
 			}
 		}
@@ -201,18 +202,21 @@ func (p *prober) backbone() backbone {
 	w := backbone{last: map[place]int{}}
 	beside, given := 0.0, map[string][]int{}
 	for _, i := range p.a.Order[:p.a.Yield+1] {
-		reads := func(name string) bool { at, made := p.a.wiring.maker(name); return made && spine[at.node] }
+		inputs := p.a.wiring.inputs[i]
+		reads := func(id int32) bool {
+			return id >= 0 && p.a.wiring.made[id] != outside && spine[p.a.wiring.made[id].node]
+		}
 		if !spine[i] {
-			if slices.ContainsFunc(p.a.Outline.Nodes[i].Inputs, reads) {
+			if slices.ContainsFunc(inputs, reads) {
 				beside += p.credited(i)
 			}
 			continue
 		}
-		for _, name := range p.a.Outline.Nodes[i].Inputs {
+		for k, name := range p.a.Outline.Nodes[i].Inputs {
 			switch {
-			case reads(name):
+			case reads(inputs[k]):
 				w.last[p.storage(name)] = len(w.nodes)
-			case name != "" && !p.weight[name] && p.a.value(name).Type.IsFloat():
+			case name != "" && !p.weight[inputs[k]] && p.a.value(name).Type.IsFloat():
 				given[name] = append(given[name], len(w.nodes))
 			}
 		}

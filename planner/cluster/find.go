@@ -123,7 +123,7 @@ func Analyse(o *graph.Outline, r Rules) (*Analysis, error) {
 	}
 	b := passes{wiring: w, order: order, yield: slices.Index(order, at)}
 	if at >= 0 {
-		b.returned = o.Nodes[at].Inputs
+		b.returned = w.inputs[at]
 	}
 	return analyse(o, r, b)
 }
@@ -132,10 +132,10 @@ func Analyse(o *graph.Outline, r Rules) (*Analysis, error) {
 type passes struct {
 	wiring           *wiring
 	order            []int
-	yield            int // the last of the forward pass, −1 if there is but one pass
-	returned         []string
-	weights, trained map[string]bool // nil: to be guessed
-	known            bool            // everything is known of every value
+	yield            int     // the last of the forward pass, −1 if there is but one pass
+	returned         []int32 // numbers of values
+	weights, trained []bool  // by value; nil: to be guessed
+	known            bool    // everything is known of every value
 }
 
 func analyse(o *graph.Outline, r Rules, b passes) (*Analysis, error) {

@@ -19,18 +19,18 @@ var outside = place{-1, 0}
 type prober struct {
 	a        *Analysis
 	level    int
-	theirs   bool    // a trainer's program, in which ONNX Runtime has clusters too
-	at       []int   // place in the order
-	stashed  [][]int // outputs that the backward pass reads
-	credit   [][]int // those of them that are worth something
-	returned map[string]bool
+	theirs   bool           // a trainer's program, in which ONNX Runtime has clusters too
+	at       []int          // place in the order
+	stashed  [][]int        // outputs that the backward pass reads
+	credit   [][]int        // those of them that are worth something
+	returned []bool         // by value
 	held     map[place]bool // storage of what is returned
 	batch    []bool         // depends on what a step is fed
 	fixed    bool           // mended: no size varies
 	kept     map[place]bool // storage that crosses from layer to layer
-	weight   map[string]bool
-	trained  map[string]bool // weights whose gradient is returned
-	norms    []bool          // boundary nodes, under compat
+	weight   []bool         // by value
+	trained  []bool         // weights whose gradient is returned
+	norms    []bool         // boundary nodes, under compat
 
 	work  []place // scratch of growths
 	own   []place
@@ -58,7 +58,7 @@ const smallest = 1 << 20
 func newProber(a *Analysis, b passes) *prober {
 	n := len(a.Outline.Nodes)
 	p := &prober{a: a, level: a.Rules.ProbeLevel, theirs: b.weights == nil, at: make([]int, n), stashed: make([][]int, n),
-		returned: make(map[string]bool, len(b.returned)), kept: map[place]bool{}, norms: make([]bool, n),
+		returned: make([]bool, len(a.wiring.made)), kept: map[place]bool{}, norms: make([]bool, n),
 		seen: make([]int, n), first: map[place]int{}, views: map[place][]int{}, sized: make([]answer, len(a.wiring.made))}
 	if !a.Rules.compat() {
 		p.level = 1
@@ -66,8 +66,10 @@ func newProber(a *Analysis, b passes) *prober {
 	for k, i := range a.Order {
 		p.at[i] = k
 	}
-	for _, name := range b.returned {
-		p.returned[name] = true
+	for _, id := range b.returned {
+		if id >= 0 {
+			p.returned[id] = true
+		}
 	}
 	for _, i := range a.Order[:a.Yield+1] {
 		for _, e := range a.wiring.out[i] {
@@ -150,7 +152,7 @@ func (p *prober) overwrites(i int) bool {
 	}
 	for name := n.Inputs[0]; ; {
 		at, made := p.a.wiring.maker(name)
-		if !made || p.returned[name] {
+		if !made || p.returned[p.a.wiring.number(name)] {
 			return false
 		}
 		readers := 0
@@ -175,9 +177,11 @@ func (p *prober) overwrites(i int) bool {
 func (p *prober) mend() {
 	p.credit = make([][]int, len(p.stashed))
 	p.held = map[place]bool{}
-	for name := range p.returned {
-		if s := p.storage(name); s != outside && p.forward(s.node) {
-			p.held[s] = true
+	for id, is := range p.returned {
+		if at := p.a.wiring.made[id]; is && at != outside {
+			if s := p.storageOf(at); s != outside && p.forward(s.node) {
+				p.held[s] = true
+			}
 		}
 	}
 	times := map[graph.Dim]int64{} // of each size that is credited
@@ -227,14 +231,20 @@ func (p *prober) drop(entry int, why string) {
 // others' are not.
 func (p *prober) guessWeights() {
 	o := p.a.Outline
-	p.weight, p.trained = map[string]bool{}, map[string]bool{}
+	p.weight, p.trained = make([]bool, len(p.a.wiring.made)), make([]bool, len(p.a.wiring.made))
+	mark := func(of []bool, name string) {
+		if id := p.a.wiring.number(name); id >= 0 { // else no node reads it
+			of[id] = true
+		}
+	}
 	inputs := map[string]bool{}
 	for _, name := range o.Inputs {
 		inputs[name] = true
 	}
 	for _, name := range o.Outputs {
 		if param, ok := strings.CutSuffix(name, "_grad"); ok && inputs[param] && !p.symbolic(param) {
-			p.weight[param], p.trained[param] = true, true
+			mark(p.weight, param)
+			mark(p.trained, param)
 		}
 	}
 	if !slices.ContainsFunc(o.Inputs, p.symbolic) {
@@ -242,7 +252,7 @@ func (p *prober) guessWeights() {
 	}
 	for _, name := range o.Inputs {
 		if o.Values[name].Known && !p.symbolic(name) {
-			p.weight[name] = true
+			mark(p.weight, name)
 		}
 	}
 }
@@ -257,9 +267,9 @@ func (p *prober) findBatch() {
 	o := p.a.Outline
 	p.batch = make([]bool, len(o.Nodes))
 	for _, i := range p.a.Order[:p.a.Yield+1] {
-		for k, name := range o.Nodes[i].Inputs {
+		for k, id := range p.a.wiring.inputs[i] {
 			at, made := p.a.wiring.source(i, k)
-			p.batch[i] = p.batch[i] || made && p.batch[at.node] || !made && name != "" && !p.weight[name]
+			p.batch[i] = p.batch[i] || made && p.batch[at.node] || !made && id >= 0 && !p.weight[id]
 		}
 	}
 }

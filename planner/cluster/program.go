@@ -54,7 +54,7 @@ func form(op *graph.Op) int {
 // AnalyseGraph finds what can be computed again in a graph whose nodes know
 // their passes. o is its outline.
 func AnalyseGraph(g *graph.Graph, o *graph.Outline, r Rules) (*Analysis, error) {
-	b := passes{wiring: wireGraph(g, o), order: make([]int, len(g.Nodes)), yield: -1, weights: make(map[string]bool, len(o.Inputs)), trained: make(map[string]bool, len(g.Grads)), known: true}
+	b := passes{wiring: wireGraph(g, o), order: make([]int, len(g.Nodes)), yield: -1, weights: make([]bool, len(g.Values)), trained: make([]bool, len(g.Values)), known: true}
 	for i := range b.order {
 		b.order[i] = i
 	}
@@ -65,18 +65,16 @@ func AnalyseGraph(g *graph.Graph, o *graph.Outline, r Rules) (*Analysis, error) 
 		}
 	}
 	for _, v := range g.Outputs {
-		b.returned = append(b.returned, v.Name)
+		b.returned = append(b.returned, v.ID)
 	}
 	for _, u := range g.Updates {
-		b.returned = append(b.returned, u.New.Name)
+		b.returned = append(b.returned, u.New.ID)
 	}
-	for _, v := range g.Values {
-		if v.Kind != graph.Computed && v.Kind != graph.Input {
-			b.weights[v.Name] = true
-		}
+	for i, v := range g.Values {
+		b.weights[i] = v.Kind != graph.Computed && v.Kind != graph.Input
 	}
 	for _, d := range g.Grads {
-		b.trained[d.Param.Name] = true
+		b.trained[d.Param.ID] = true
 	}
 	return analyse(o, r, b)
 }
