@@ -33,6 +33,25 @@ func BenchmarkMake(b *testing.B) {
 	}
 }
 
+// BenchmarkTrial simulates what GPTs of several depths run again under half their
+// arena.
+func BenchmarkTrial(b *testing.B) {
+	for _, layers := range []int{6, 96} {
+		g := step(b, zoo.Spec{Family: "gpt", Layers: layers})
+		p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 8, "seq": 128}, ActivationBudget: planner.Size{Percent: 50}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("layers=%d", layers), func(b *testing.B) {
+			again, launches := p.Again(), 0
+			for b.Loop() {
+				launches, _ = p.Trial(again)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(launches), "ns/launch")
+		})
+	}
+}
+
 // BenchmarkLargest looks for the largest batch of GPTs of several depths.
 func BenchmarkLargest(b *testing.B) {
 	for _, layers := range []int{12, 48} {

@@ -112,3 +112,13 @@ func (l *Lab) Anyhow(again [][2]int, dims map[string]int64) *Plan {
 	}
 	return p
 }
+
+// Trial simulates the set of nodes that the plan runs again, as a search does for
+// every set that it looks at.
+func (p *Plan) Trial(again []bool) (launches int, peak int64) {
+	steps, peak := p.m.trial(again)
+	return len(steps), peak
+}
+
+// Again is, by node, what the plan runs again.
+func (p *Plan) Again() []bool { return ranAgain(p.Steps, len(p.Graph.Nodes)) }
