@@ -155,14 +155,11 @@ func (f *forms) extracts(on []bool) (rows []planner.Extract) {
 }
 
 // best plans the model's graph and, where settings leave it to the planner, the
-// forms that keep some in less; the best one becomes the model's.
+// forms that keep some in less; the best one becomes the model's. The plan has no
+// table yet.
 func (m *Model) best() (*planner.Plan, error) {
 	if m.forms == nil {
-		p, err := planner.Make(m.Graph, m.as(request(m.Config)))
-		if err != nil {
-			return nil, err
-		}
-		return p, p.Tabulate()
+		return planner.Make(m.Graph, m.as(request(m.Config)))
 	}
 	f := m.forms
 	t, err := newTrial(m)
@@ -173,11 +170,24 @@ func (m *Model) best() (*planner.Plan, error) {
 	if f.tried {
 		p, err = t.better(p, err)
 	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// tabulate adds to the plan that was taken its table, and what is to be said of
+// the model's form.
+func (m *Model) tabulate(p *planner.Plan, err error) (*planner.Plan, error) {
 	if err == nil {
 		err = p.Tabulate()
 	}
 	if err != nil {
 		return nil, err
+	}
+	f := m.forms
+	if f == nil {
+		return p, nil
 	}
 	p.Warnings = append(p.Warnings, f.refused(m.Config)...)
 	if lossyTypes[m.Config.Lossy] != 0 {

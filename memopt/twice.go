@@ -129,6 +129,7 @@ func (m *Model) bestForm() (*planner.Plan, error) {
 			p, err, best = q, wrong, other
 		}
 	}
+	p, err = best.tabulate(p, err)
 	if best == m {
 		return p, err
 	}
