@@ -9,7 +9,7 @@ import (
 
 // Trials compares what trials say of changes of random plans with walks.
 func (s *Solver) Trials(r *rand.Rand, limit int64) error {
-	t := trial{sim: s.sim}
+	t := trial{sim: s.sim, uses: &s.uses}
 	var values []int32
 	for v := range s.spans {
 		if s.may(int32(v)) {
@@ -32,7 +32,7 @@ func (s *Solver) Trials(r *rand.Rand, limit int64) error {
 			if !s.sim.run(p, limit) {
 				return nil
 			}
-			t.prepare(p)
+			t.prepare()
 			more := !known
 			ok := t.change(e, more, math.Inf(1))
 			q := p.clone()

@@ -81,7 +81,7 @@ func (x *search) done() bool { return x.ended() || x.extra <= max(x.enough, x.mo
 func (x *search) try(p *plan, c event, more bool, most float64) bool {
 	sim := x.sim
 	if x.trial.walks != sim.walks {
-		x.trial.prepare(*p)
+		x.trial.prepare()
 	}
 	ok := x.trial.change(c, more, most)
 	begun := 0

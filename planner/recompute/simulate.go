@@ -49,11 +49,13 @@ type simulator struct {
 
 	ops      []int32 // by launch
 	made     []int32 // by launch: the first instance that it makes
+	start    []int32 // by place: its first launch; one more at the end
 	place    []int32 // by launch: the place of the order at which it happened
 	first    []int32 // by instance: its launch
 	last     []int32 // by instance: its last reader
 	value    []int32 // by instance
 	over     []pair  // instances, and what each may lie over
+	lain     []shift // launches whose first output lies over something, and its bytes
 	instance []int32 // by value: the newest one, −1 if it is forgotten
 	live     []int64 // by launch
 	forgot   []event // what eager forgot
@@ -102,11 +104,13 @@ func newSimulator(p *Problem) *simulator {
 			n.out += p.Bytes[v]
 		}
 	}
+	s.start = make([]int32, ops+1)
 	ops, values = ops+ops/4, values+values/4
 	s.ops, s.made, s.place = make([]int32, ops), make([]int32, ops), make([]int32, ops)
 	s.first, s.last, s.value = make([]int32, values), make([]int32, values), make([]int32, values)
 	s.begin()
 	for op := range p.Border {
+		s.start[op] = int32(s.launches)
 		s.walk(op, op)
 	}
 	s.border = mark{s.launches, s.instances, s.overs, append([]int32{}, s.instance...), append([]int32{}, s.last[:s.instances]...)}
@@ -178,6 +182,7 @@ func (s *simulator) run(p plan, limit int64) bool {
 			s.instance[p.events[k].value] = -1
 		}
 		before := s.launches
+		s.start[op] = int32(before)
 		s.walk(op, op)
 		if s.eager != nil && op >= s.p.Border && op+1 < int32(len(s.p.Cost)) {
 			s.forgetEagerly(op, before)
@@ -187,6 +192,7 @@ func (s *simulator) run(p plan, limit int64) bool {
 			return false
 		}
 	}
+	s.start[len(s.p.Cost)] = int32(s.launches)
 	s.work += int64(s.launches-begun) + int64(s.launches/4)
 	s.count()
 	if s.whole = s.eager == nil; s.whole {
@@ -278,12 +284,14 @@ func (s *simulator) count() {
 		live[last[i]+1] -= s.p.Bytes[v]
 	}
 	moved := int32(-1)
+	s.lain = s.lain[:0]
 	for _, o := range s.over[:s.overs] {
 		if k := s.first[o.out]; o.out != moved && last[o.in] == k {
 			moved = o.out
 			b := s.p.Bytes[s.value[o.out]]
 			live[k] -= b
 			live[k+1] += b
+			s.lain = append(s.lain, shift{int64(k), b})
 		}
 	}
 	s.live = live[:n]

@@ -1,6 +1,7 @@
 package recompute
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -10,18 +11,19 @@ import (
 // in the other are walked anew; elsewhere the same launches run, and of what is
 // alive there only the values differ that were touched at those places.
 type trial struct {
-	sim *simulator
+	sim  *simulator
+	uses *Lists // the solver's
 
 	// Of the walk that was made last.
-	raw     []int64   // by launch: bytes of instances alive
-	most    []int64   // by chunk of launches: the most bytes alive
-	area    []float64 // by launch: bytes over the limit before it
-	start   []int32   // by place: its first launch
-	newest  []int32   // by value: its last instance, forgotten or not; of what is held the first, −1
-	older   []int32   // by instance: the one of its value before it, −1
-	reads   Lists     // by value: launches that read it
-	forgets Lists     // by value: the places at which it is forgotten
-	cursor  []int32
+	most   []int64   // by chunk of launches: the most bytes alive
+	area   []float64 // by launch: bytes over the limit before it
+	newest []int32   // by value: its last instance, forgotten or not; of what is held the first, −1
+	older  []int32   // by instance: the one of its value before it, −1
+	reads  Lists     // by value: launches that run again and read it
+	event  []int32   // by value: its first event, counted from 1
+	later  []int32   // by event: the next one of its value, likewise
+	marked []int32   // values with events
+	cursor []int32
 
 	// Of the change at hand.
 	epoch    int32
@@ -87,36 +89,26 @@ const (
 )
 
 // prepare takes in the plan that the simulator has just walked.
-func (t *trial) prepare(p plan) {
+func (t *trial) prepare() {
 	s := t.sim
 	t.walks = s.walks
 	n, prob := s.launches, s.p
 	values, ops := len(prob.Bytes), len(prob.Cost)
-	t.raw = slices.Grow(t.raw[:0], n)[:n]
 	t.area = slices.Grow(t.area[:0], n+1)[:n+1]
 	t.most = slices.Grow(t.most[:0], n/chunk+1)[:n/chunk+1]
-	clear(t.most)
 	sum := 0.0
-	for k, alive := range s.live {
-		t.raw[k] = alive - prob.Work[s.ops[k]]
-		t.area[k] = sum
-		if alive > s.limit {
-			sum += float64(alive - s.limit)
+	for from := 0; from < n; from += chunk {
+		most := int64(0)
+		for k, alive := range s.live[from:min(from+chunk, n)] {
+			t.area[from+k] = sum
+			if alive > s.limit {
+				sum += float64(alive - s.limit)
+			}
+			most = max(most, alive)
 		}
-		t.most[k/chunk] = max(t.most[k/chunk], alive)
+		t.most[from/chunk] = most
 	}
 	t.area[n] = sum
-	t.eachOver(func(k int32, bytes int64) { t.raw[k] += bytes })
-	t.start = slices.Grow(t.start[:0], ops+1)[:ops+1]
-	at := int32(0)
-	for k, place := range s.place[:n] {
-		for ; at <= place; at++ {
-			t.start[at] = int32(k)
-		}
-	}
-	for ; int(at) <= ops; at++ {
-		t.start[at] = int32(n)
-	}
 	t.newest = slices.Grow(t.newest[:0], values)[:values]
 	for v := range t.newest {
 		t.newest[v] = -1
@@ -128,54 +120,53 @@ func (t *trial) prepare(p plan) {
 		}
 	}
 	t.readers(n)
-	k := 0
-	t.cursor = t.forgets.rebuild(values, t.cursor, func(put func(list, item int32)) {
-		for k = 0; k < len(p.events) && p.events[k].at < prob.Border; k++ {
-			put(p.events[k].value, p.events[k].at)
-		}
-		for v, gone := range p.gone {
-			if gone {
-				put(int32(v), prob.Border)
-			}
-		}
-		for ; k < len(p.events); k++ {
-			put(p.events[k].value, p.events[k].at)
-		}
-	})
 	if t.affected == nil {
-		t.affected, t.mark = make([]int32, ops+1), make([]int32, values)
+		t.affected, t.mark, t.event = make([]int32, ops+1), make([]int32, values), make([]int32, values)
+	}
+	for _, v := range t.marked {
+		t.event[v] = 0
+	}
+	events := s.walked.events
+	t.marked, t.later = t.marked[:0], slices.Grow(t.later[:0], len(events))[:len(events)]
+	for k, e := range slices.Backward(events) {
+		t.later[k] = t.event[e.value]
+		t.event[e.value] = int32(k) + 1
+		t.marked = append(t.marked, e.value)
 	}
 }
 
-// readers is the launches that read each value: rebuild, written out since it
-// takes the most time of taking in a plan.
+// readers is the launches that run again and read each value: rebuild, written out
+// since it takes the most time of taking in a plan.
 func (t *trial) readers(n int) {
 	s, l := t.sim, &t.reads
 	l.reset(len(s.p.Bytes))
-	for _, op := range s.ops[:n] {
-		for _, v := range s.p.Inputs.Of(op) {
-			l.bounds[v+1]++
+	for k, op := range s.ops[:n] {
+		if op != s.place[k] {
+			for _, v := range s.p.Inputs.Of(op) {
+				l.bounds[v+1]++
+			}
 		}
 	}
 	t.cursor = l.lay(t.cursor)
 	for k, op := range s.ops[:n] {
-		for _, v := range s.p.Inputs.Of(op) {
-			l.items[t.cursor[v]] = int32(k)
-			t.cursor[v]++
+		if op != s.place[k] {
+			for _, v := range s.p.Inputs.Of(op) {
+				l.items[t.cursor[v]] = int32(k)
+				t.cursor[v]++
+			}
 		}
 	}
 }
 
-// eachOver names the launches whose first output lies over something, and its
-// bytes.
-func (t *trial) eachOver(each func(k int32, bytes int64)) {
-	s, moved := t.sim, int32(-1)
-	for _, o := range s.over[:s.overs] {
-		if k := s.first[o.out]; o.out != moved && s.last[o.in] == k {
-			moved = o.out
-			each(k, s.p.Bytes[s.value[o.out]])
-		}
-	}
+// firstRun is the launch at which an operator runs first, the last one of its place.
+func (t *trial) firstRun(op int32) int32 { return t.sim.start[op+1] - 1 }
+
+// readsBefore is how many operators that read a value, and how many launches that
+// run again and do, come before a launch.
+func (t *trial) readsBefore(v, launch int32) (first, again int) {
+	first, _ = slices.BinarySearchFunc(t.uses.Of(v), launch, func(op, k int32) int { return cmp.Compare(t.firstRun(op), k) })
+	again, _ = slices.BinarySearch(t.reads.Of(v), launch)
+	return first, again
 }
 
 // change is what the prepared plan comes to with one more thing forgotten (or,
@@ -189,14 +180,9 @@ func (t *trial) change(e event, more bool, most float64) bool {
 	}
 	t.epoch++
 	t.tracks, t.segments, t.removed, t.blocks, t.todo, t.lies = t.tracks[:0], t.segments[:0], t.removed[:0], t.blocks[:0], t.todo[:0], t.lies[:0]
-	i, there := t.current(e.value, t.start[e.at]), false
+	i, there := t.current(e.value, t.sim.start[e.at]), false
 	if i >= 0 {
-		forgotten := 0
-		for _, f := range t.forgets.Of(e.value) {
-			if f > s.place[s.first[i]] && f <= e.at {
-				forgotten++
-			}
-		}
+		forgotten := t.forgets(e.value, s.place[s.first[i]], e.at)
 		there = more && forgotten == 0 || !more && forgotten == 1
 	}
 	if !there {
@@ -207,10 +193,10 @@ func (t *trial) change(e event, more bool, most float64) bool {
 	tr := &t.tracks[k]
 	tr.present, tr.differs, tr.segment = true, true, t.tell(i)
 	if more {
-		t.close(tr.segment, t.start[e.at])
+		t.close(tr.segment, t.sim.start[e.at])
 		tr.present = false
 	}
-	t.follow(tr, t.start[e.at])
+	t.follow(tr, t.sim.start[e.at])
 	for len(t.todo) > 0 {
 		t.place = t.todo[0]
 		t.todo = t.todo[:copy(t.todo, t.todo[1:])]
@@ -239,7 +225,7 @@ func (t *trial) current(v, before int32) int32 {
 // there is the instance of a value at the beginning of the place at hand in the
 // prepared plan, −1 if it is forgotten.
 func (t *trial) there(v int32) int32 {
-	i := t.current(v, t.start[t.place])
+	i := t.current(v, t.sim.start[t.place])
 	if i >= 0 && t.forgotten(v, t.sim.place[t.sim.first[i]], t.place) {
 		return -1
 	}
@@ -247,13 +233,20 @@ func (t *trial) there(v int32) int32 {
 }
 
 // forgotten reports whether a value is forgotten behind a place, up to another.
-func (t *trial) forgotten(v, behind, to int32) bool {
-	for _, f := range t.forgets.Of(v) {
-		if f > behind {
-			return f <= to
+func (t *trial) forgotten(v, behind, to int32) bool { return t.forgets(v, behind, to) > 0 }
+
+// forgets is how often a value is forgotten behind a place, up to another.
+func (t *trial) forgets(v, behind, to int32) (times int) {
+	p := &t.sim.walked
+	if border := t.sim.p.Border; p.gone[v] && behind < border && border <= to {
+		times++
+	}
+	for k := t.event[v]; k > 0 && p.events[k-1].at <= to; k = t.later[k-1] {
+		if p.events[k-1].at > behind {
+			times++
 		}
 	}
-	return false
+	return times
 }
 
 // track adds a value.
@@ -297,7 +290,7 @@ func (t *trial) touch(v int32) *track {
 // leave has a value no longer be there.
 func (t *trial) leave(tr *track) {
 	if tr.present {
-		t.close(tr.segment, t.start[t.place])
+		t.close(tr.segment, t.sim.start[t.place])
 		tr.present = false
 	}
 }
@@ -332,11 +325,24 @@ func (t *trial) lastRead(i, before int32) int64 {
 	} else if last < before && t.affected[s.place[last]] != t.epoch {
 		return int64(last) << step
 	}
-	all := t.reads.Of(s.value[i])
-	j, _ := slices.BinarySearch(all, min(last+1, before))
-	for j--; j >= 0 && all[j] > s.first[i]; j-- {
-		if t.affected[s.place[all[j]]] != t.epoch {
-			return int64(all[j]) << step
+	v := s.value[i]
+	f, a := t.readsBefore(v, min(last+1, before))
+	for f+a > 0 {
+		k := int32(-1)
+		if f > 0 {
+			k = t.firstRun(t.uses.Of(v)[f-1])
+		}
+		if a > 0 && t.reads.Of(v)[a-1] > k {
+			a--
+			k = t.reads.Of(v)[a]
+		} else {
+			f--
+		}
+		if k <= s.first[i] {
+			break
+		}
+		if t.affected[s.place[k]] != t.epoch {
+			return int64(k) << step
 		}
 	}
 	return 0
@@ -350,9 +356,12 @@ func (t *trial) follow(tr *track, from int32) {
 		next = t.sim.place[t.sim.first[i]]
 	}
 	if !tr.present {
-		reads := t.reads.Of(tr.value)
-		if j, _ := slices.BinarySearch(reads, from); j < len(reads) {
-			next = min(next, t.sim.place[reads[j]])
+		f, a := t.readsBefore(tr.value, from)
+		if uses := t.uses.Of(tr.value); f < len(uses) {
+			next = min(next, uses[f])
+		}
+		if reads := t.reads.Of(tr.value); a < len(reads) {
+			next = min(next, t.sim.place[reads[a]])
 		}
 	}
 	if next == math.MaxInt32 || t.forgotten(tr.value, t.place, next) {
@@ -368,7 +377,7 @@ func (t *trial) again() {
 	s := t.sim
 	t.here = t.here[:0]
 	t.affected[t.place] = t.epoch
-	b := block{from: t.start[t.place], to: t.start[t.place+1]}
+	b := block{from: t.sim.start[t.place], to: t.sim.start[t.place+1]}
 	if n := len(t.blocks); n < cap(t.blocks) { // the operators' array is used again
 		b.ops = t.blocks[:n+1][n].ops[:0]
 	}
@@ -632,6 +641,7 @@ func (t *trial) sweep() {
 	for i := range t.blocks {
 		b := &t.blocks[i]
 		stretch(b.from)
+		raw := t.raw(b.from)
 		for j, op := range b.ops {
 			// Of what was told before, what is alive at the first launch counts.
 			for len(base) > 0 && base[0].at <= int64(b.from)<<step {
@@ -642,11 +652,21 @@ func (t *trial) sweep() {
 				more += news[0].bytes
 				news = news[1:]
 			}
-			count(t.raw[b.from] + less + more + s.p.Work[op])
+			count(raw + less + more + s.p.Work[op])
 		}
 		k = b.to
 	}
 	stretch(int32(s.launches))
+}
+
+// raw is the bytes of instances alive at a launch.
+func (t *trial) raw(k int32) int64 {
+	s := t.sim
+	bytes := s.live[k] - s.p.Work[s.ops[k]]
+	if i, lies := slices.BinarySearchFunc(s.lain, int64(k), func(x shift, k int64) int { return cmp.Compare(x.at, k) }); lies {
+		bytes += s.lain[i].bytes
+	}
+	return bytes
 }
 
 // moved is the most bytes alive at launches [from, to), and those over the limit
