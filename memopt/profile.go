@@ -136,6 +136,9 @@ func (m *Model) UseProfile(path string) error {
 		return input(fmt.Errorf("memopt: %s has format %q; a profile has %q", name, f.Format, profileFormat))
 	}
 	if err := m.sameForm(&f); err != nil {
+		if form := m.inOtherForm(&f); form != nil {
+			err = form
+		}
 		return codedError{fmt.Errorf("memopt: %s: %w", name, err), ExitCannot}
 	}
 	rates := map[string]float64{}
@@ -146,6 +149,12 @@ func (m *Model) UseProfile(path string) error {
 		if n.Units > 0 {
 			rates[n.Name] = n.Seconds / n.Units
 		}
+		if math.IsInf(rates[n.Name], 0) {
+			return input(fmt.Errorf("memopt: %s: node %d, %q, has %v seconds for only %v units of work", name, i, n.Name, n.Seconds, n.Units))
+		}
+	}
+	if len(rates) == 0 {
+		return input(fmt.Errorf("memopt: %s: the profile has no times of nodes", name))
 	}
 	m.costs, m.Profiled = rates, f.Device
 	return nil
@@ -163,6 +172,20 @@ func (m *Model) sameForm(f *profile) error {
 		return nil
 	}
 	return err
+}
+
+// inOtherForm says which settings make the form of the step that a profile is of,
+// if the model has it under others: a plan that counts in measured times is of one
+// form alone.
+func (m *Model) inOtherForm(f *profile) error {
+	for _, other := range m.otherForms(m.Config) {
+		if other.sameForm(f) == nil {
+			with := other.told(func(w twice) string { return w.flag + " " + w.on }, " ")
+			without := other.told(func(w twice) string { return w.flag + " off" }, " ")
+			return fmt.Errorf("in the profile %s: plan with %s, or record with %s", other.noted(), with, without)
+		}
+	}
+	return nil
 }
 
 // of reports how a profile's graph differs from another.
