@@ -39,6 +39,9 @@ const (
 	// 218 looked at for 655 plans of thirteen programs six were of use, and left
 	// 0.45 of the distance at least.
 	rungGap = 3
+	// glanced is how near to this plan's cost a glance at a lower limit must come, one
+	// of so many parts above, for that to be solved.
+	glanced = 20
 )
 
 func (s *search) newSolver() (*solver, error) {
@@ -78,11 +81,15 @@ func (v *solver) within(limit int64) (*candidate, error) {
 		if !ok || best.cost-bound <= (best.cost-least)/rungGap {
 			break
 		}
+		tried++
+		if !v.r.Glance(align(v.m.useful(lower)), best.cost*(1+1.0/glanced)) {
+			continue
+		}
 		c, err := v.at(lower, best.cost)
 		if err != nil {
 			return nil, err
 		}
-		if tried++; c != nil {
+		if c != nil {
 			best = c
 		}
 	}

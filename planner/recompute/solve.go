@@ -104,16 +104,25 @@ const (
 )
 
 // Solve finds a plan within a limit; ok is false if it finds none.
-func (s *Solver) Solve(limit int64) (Answer, bool) { return s.solve(limit, -1) }
+func (s *Solver) Solve(limit int64) (Answer, bool) { return s.solve(limit, -1, mostWork) }
 
 // Find does so as Solve does, but ends at the first plan whose extra cost is at
 // most so much, or where that is proven to be too little. It is for asking whether
 // there is one.
 func (s *Solver) Find(limit int64, most float64) (Answer, bool) {
-	return s.solve(limit, min(most, math.MaxFloat64))
+	return s.solve(limit, min(most, math.MaxFloat64), mostWork)
 }
 
-func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
+// Glance reports whether a plan is soon found whose extra cost is at most so much.
+func (s *Solver) Glance(limit int64, most float64) bool {
+	a, ok := s.solve(limit, min(most, math.MaxFloat64), glanceWork)
+	return ok && a.Extra <= most
+}
+
+// glanceWork is how many launches are simulated for a glance.
+const glanceWork = mostWork / 4
+
+func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	if s.top <= limit {
 		return s.answer(s.keep, 0), true
 	}
@@ -125,7 +134,6 @@ func (s *Solver) solve(limit int64, most float64) (Answer, bool) {
 	if most >= 0 && least > most*(1+1e-9) {
 		return Answer{}, false
 	}
-	work := int64(mostWork)
 	if s.tiny {
 		work = fewWork // to see whether the first plan meets the bound
 	}
