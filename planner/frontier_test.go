@@ -57,6 +57,21 @@ func TestFrontier(t *testing.T) {
 	}
 }
 
+// TestLargestOfLong: of a long program, sizes are found whose floor is most of
+// what the budget leaves.
+func TestLargestOfLong(t *testing.T) {
+	g := step(t, zoo.Spec{Family: "gpt", Layers: 16, Width: 64, Heads: 2, Vocab: 256})
+	p, err := planner.Largest(g, planner.Request{Dims: map[string]int64{"seq": 64}, Budget: planner.Size{Bytes: 16 << 20}}, "batch", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	room, _ := p.Room()
+	t.Logf("%d, floor %d of %d", p.Request.Dims["batch"], p.Floor.Peak, room)
+	if p.Floor.Peak < room*3/4 {
+		t.Errorf("a plan for %d at most, whose floor is %d of %d bytes", p.Request.Dims["batch"], p.Floor.Peak, room)
+	}
+}
+
 // TestLargest: the size fits, one more does not by any way known, and neither
 // more budget nor more allowance for cost makes it smaller.
 func TestLargest(t *testing.T) {

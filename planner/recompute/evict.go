@@ -91,6 +91,7 @@ func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (al
 	type found struct {
 		p     plan
 		extra float64
+		fits  bool
 	}
 	var plans []found
 	terrain := s.terrain()
@@ -112,7 +113,7 @@ func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (al
 				break
 			}
 			least = s.sim.extra
-			plans = append(plans, found{e.p, least})
+			plans = append(plans, found{e.p, least, true})
 			if least <= most || aim-limit < limit/64 {
 				break
 			}
@@ -134,15 +135,17 @@ func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (al
 			ways, until = []weighing{best}, s.sim.work+work/2
 		}
 	}
-	for _, p := range s.segments(limit) {
-		if s.sim.run(p, limit) {
-			plans = append(plans, found{p, s.sim.extra})
+	if least > most {
+		for _, p := range s.segments(limit) {
+			if s.sim.run(p, limit) {
+				plans = append(plans, found{p, s.sim.extra, s.sim.peak <= limit})
+			}
 		}
 	}
 	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
 	plans = slices.CompactFunc(plans, func(a, b found) bool { return a.extra == b.extra })
 	for _, f := range plans {
-		if all = append(all, f.p.clone); f.extra <= most {
+		if all = append(all, f.p.clone); f.fits && f.extra <= most {
 			break
 		}
 	}
