@@ -36,6 +36,11 @@ var newCommand = &cli.Command{
 				return usage("--%s is at least 1; leave it out for the family's default", n.Name)
 			}
 		}
+		if c.IsSet("seq") {
+			if err := longEnough(c, &spec); err != nil {
+				return err
+			}
+		}
 		if err := destinations(c, "output", "data"); err != nil {
 			return err
 		}
@@ -80,12 +85,31 @@ func newFlags() []cli.Flag {
 		&cli.StringFlag{Name: "gelu", Usage: "`FORM` of gelu: none (exact) or tanh"},
 		&cli.StringFlag{Name: "data", Usage: "`FILE` also write training data (npz)"},
 		&cli.IntFlag{Name: "samples", Value: 256, Usage: "`N` rows of the data (default 256)"},
-		&cli.IntFlag{Name: "seq", Usage: "`N` tokens in a row of the data"},
+		&cli.IntFlag{Name: "seq", Usage: "`N` tokens in a row of the data; the model takes as many"},
 	}
 	for _, n := range zoo.Numbers() {
 		flags = append(flags, &cli.IntFlag{Name: n.Name, Usage: "`N` " + n.Doc, Category: "Sizes (each family has its defaults)"})
 	}
 	return flags
+}
+
+// longEnough gives a model the positions that sequences of --seq need, where it
+// has fewer by default.
+func longEnough(c *cli.Context, spec *zoo.Spec) error {
+	seq := c.Int("seq")
+	if seq < 1 {
+		return usage("--seq is at least 1, not %d", seq)
+	}
+	for _, f := range zoo.Families() {
+		switch {
+		case f.Name != spec.Family:
+		case f.Seq == 0:
+			return usage("--seq: %s reads no sequences", f.Name)
+		case f.Defaults.Positions > 0 && !c.IsSet("positions"):
+			spec.Positions = max(seq, f.Defaults.Positions)
+		}
+	}
+	return nil
 }
 
 // newData makes the data that --data asks for; nil if it does not.
