@@ -117,8 +117,8 @@ func unpack(data []byte) ([]byte, error) {
 	return quoted(bytes.TrimPrefix(text, byteOrderMark)), nil
 }
 
-// beyondNumbers are the words that Python writes for numbers that JSON has none for, as masks are filled
-// with.
+// beyondNumbers are the words that Python writes for numbers that JSON has none
+// for, as masks are filled with.
 var beyondNumbers = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
 
 // quoted makes strings of them, which literal arguments may be.

@@ -25,6 +25,8 @@ func TestPeak(t *testing.T) {
 		{"small.json", 18, 9, 2, 0},
 		{"resnet18.json.gz", 207, 109, 62, 0},
 		{"gpt2-6L.json.gz", 528, 193, 77, 100663300},
+		{"convnext.json.gz", 519, 177, 110, 0},
+		{"lstm.json.gz", 1544, 423, 10, 0},
 	} {
 		path := filepath.Join("testdata", c.file)
 		g, err := Read(path)

@@ -96,6 +96,7 @@ var most = []struct {
 	{"gpt2-6L-decomp", map[int64]float64{90: 0.09, 80: 0.23, 70: 3.81, 60: 8.94, 50: 14.3, 40: 35.5}, 39.5},
 	{"bert-6L-decomp", map[int64]float64{90: 0.09, 80: 0.19, 70: 1.86, 60: 6.66, 50: 11.45, 40: 16.58}, 32.2},
 	{"resnet18-decomp", map[int64]float64{90: 0.14, 80: 6.4}, 78.4},
+	{"convnext", map[int64]float64{90: 0.02, 80: 0.04, 70: 0.05, 60: 0.07, 50: 0.54, 40: 1.32}, 32.2},
 }
 
 // TestJoint plans steps as PyTorch runs them.

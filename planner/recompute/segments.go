@@ -11,21 +11,15 @@ import (
 // places, and what is cheapest to keep for one of them may have every place behind it
 // make the chain again from its beginning.
 
-// parting is a place of the forward pass, and what is read from there on by others of
-// it.
-type parting struct {
-	at    int32
-	bytes int64
-}
-
 const (
 	longChain    = 256 // operators of a forward pass that others find no plans for as well
 	mostSegments = 64  // stretches that the forward pass is divided into
-	partingAway  = 4   // a stretch may end so much earlier than it is full, as one of so many parts, where less goes on
+	partingAway  = 4   // a stretch may end earlier where less goes on, by one of so many parts
 )
 
 // segments are plans that keep only what goes on between stretches: those within a
-// limit, or the lowest. Stretches are of about as many bytes as the backward pass reads of them.
+// limit, or the lowest. All stretches of a plan have about as many bytes that the
+// backward pass reads.
 func (s *Solver) segments(limit int64) (plans []plan) {
 	border := s.p.Border
 	if border < longChain {
@@ -60,23 +54,7 @@ func (s *Solver) segments(limit int64) (plans []plan) {
 		if size == 0 {
 			break
 		}
-		var ends []int32
-		for from, at := int64(0), int32(0); ; {
-			best := parting{-1, 0}
-			for ; at < border && grown[at]-from <= size; at++ {
-				if grown[at]-from > size-size/partingAway && (best.at < 0 || crossing[at] < best.bytes) {
-					best = parting{at, crossing[at]}
-				}
-			}
-			if at == border {
-				break
-			}
-			if best.at < 0 {
-				best.at = at
-			}
-			ends = append(ends, best.at)
-			from, at = grown[best.at], best.at+1
-		}
+		ends := parted(grown, crossing, size)
 		if len(ends) == 0 {
 			continue
 		}
@@ -102,4 +80,26 @@ func (s *Solver) segments(limit int64) (plans []plan) {
 		plans = append(plans, lowest)
 	}
 	return plans
+}
+
+// parted are the places that divide a forward pass into stretches of a size, each at
+// that where least goes on of those at which it is nearly full.
+func parted(grown, crossing []int64, size int64) (ends []int32) {
+	border := len(grown) - 1
+	for from, at := int64(0), 0; ; {
+		end := -1
+		for ; at < border && grown[at]-from <= size; at++ {
+			if grown[at]-from > size-size/partingAway && (end < 0 || crossing[at] < crossing[end]) {
+				end = at
+			}
+		}
+		if at == border {
+			return ends
+		}
+		if end < 0 {
+			end = at
+		}
+		ends = append(ends, int32(end))
+		from, at = grown[end], end+1
+	}
 }
