@@ -12,8 +12,9 @@ import (
 // scores nor probabilities are ever there for all queries, and nothing is kept but Q, K
 // and V. Each row is whole when its softmax is taken, and sums over queries are cut where
 // a product cuts them: all that it computes from float32 has the bits of the pieces,
-// which FlashAttention's tiles have not. It stands for its pieces where a caller of Clean
-// lets it.
+// which FlashAttention's tiles have not. Kernels have it some matrices at a time instead
+// (attentionrowslower.go), with the bits of the pieces' kernels. It stands for its pieces
+// where a caller of Clean lets it.
 var AttentionInRows = define(graph.Op{
 	Name:   "AttentionInRows",
 	Domain: own,
@@ -48,6 +49,7 @@ var AttentionInRows = define(graph.Op{
 			return []*graph.Value{m.Builder.Op(own+".AttentionInRows", attrs, in...)}
 		})
 	},
+	Lower:     lowerRows,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 0, 1, 1) },
 	Recompute: graph.Heavy,
 	Samples: []string{
@@ -99,6 +101,7 @@ var _ = define(graph.Op{
 		f.slots(rowSlots, 2*min(f.queries, blockK)*f.keys, f.fastRowsGrad)
 	},
 	Scratch:   func(n *graph.Node) graph.Dim { return rowsScratch(n, 1, 2, blockK) },
+	Lower:     lowerRowsGrad,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 1, 3, 2) },
 	Recompute: graph.Heavy,
 	Samples: []string{

@@ -129,17 +129,23 @@ func lowerBand(l *graph.Lowering) {
 		return
 	}
 	w := newBand(loweredCall(l))
-	n := w.rows * w.width
-	if n == 0 {
+	if w.rows*w.width == 0 {
 		return
 	}
 	offset, kind := unused(false), 0
 	if w.offset != nil {
 		offset, kind = reads(1), 1+len(w.offset.Shape)
 	}
+	w.append(l, l.Node.Float("fill"), kind, writes(0), reads(0), offset)
+}
+
+// append appends a dispatch; kind says how many offsets there are: 0 none, 1 one, 2
+// one for each item.
+func (w band) append(l *graph.Lowering, fill float64, kind int, y, x, offset graph.Buffer) {
+	n := w.rows * w.width
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel: bandKernel, Spec: []uint32{uint32(kind)},
-		Push:    append(words(l, n, w.width, w.queries, w.each), uint32(int32(w.left)), uint32(int32(w.right)), bits(l.Node.Float("fill"))),
-		Buffers: []graph.Buffer{writes(0), reads(0), offset}, Groups: inLine(l, ceilDiv(n, 256)),
+		Push:    append(words(l, n, w.width, w.queries, w.each), uint32(int32(w.left)), uint32(int32(w.right)), bits(fill)),
+		Buffers: []graph.Buffer{y, x, offset}, Groups: inLine(l, ceilDiv(n, 256)),
 	})
 }

@@ -25,10 +25,10 @@ func lowerRow(rule uint32) func(*graph.Lowering) {
 }
 
 func lowerLines(l *graph.Lowering, rule uint32, lines, n, inner int, a, b graph.Buffer) {
-	lowerLinesInto(l, 0, rule, lines, n, inner, a, b)
+	lowerLinesInto(l, writes(0), rule, lines, n, inner, a, b)
 }
 
-func lowerLinesInto(l *graph.Lowering, out int, rule uint32, lines, n, inner int, a, b graph.Buffer) {
+func lowerLinesInto(l *graph.Lowering, out graph.Buffer, rule uint32, lines, n, inner int, a, b graph.Buffer) {
 	if lines*n == 0 || l.Refused != "" {
 		return
 	}
@@ -41,7 +41,7 @@ func lowerLinesInto(l *graph.Lowering, out int, rule uint32, lines, n, inner int
 			Kernel: kernel, Spec: []uint32{uint32(l.Limits.Subgroup), rule}, Push: words(l, lines, n, inner), Buffers: buffers, Groups: inLine(l, lines),
 		})
 	}
-	buffers := []graph.Buffer{writes(out), a, b}
+	buffers := []graph.Buffer{out, a, b}
 	if inner > 1 {
 		dispatch(lines, buffers)
 		return
@@ -59,7 +59,7 @@ func biasSoftmaxInto() func(l *graph.Lowering, out int) {
 		shape := l.Out[out].Shape
 		axis := axisOf(l.Node, l.Node.Int("axis"), len(shape))
 		if form.lower(l, add, out, []int{0, 1}); l.Refused == "" {
-			lowerLinesInto(l, out, rowSoftmax, elems(shape[:axis]), elems(shape[axis:]), 1, rereads(out), unused(false))
+			lowerLinesInto(l, writes(out), rowSoftmax, elems(shape[:axis]), elems(shape[axis:]), 1, rereads(out), unused(false))
 		}
 	}
 }

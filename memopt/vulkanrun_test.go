@@ -17,24 +17,28 @@ import (
 	"time"
 
 	"memopt/configs"
+	"memopt/kernels"
 	"memopt/memopt/tensorfile"
 	"memopt/memopt/zoo"
 )
 
 // TestVulkanBudgets: under 80, 60 and 40 percent of the bytes that keeping
 // everything takes, where there is such a plan, every step's loss has the same
-// bits, and memory is as promised.
+// bits, and memory is as promised. Attention goes by rows where nothing else fits.
 func TestVulkanBudgets(t *testing.T) {
 	device := vulkanDevice(t)
 	gptModel, gptData := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 4, Width: 32, Heads: 4, Vocab: 64, Dropout: 0.1})
+	longModel, longData := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 32, Heads: 16, Vocab: 20})
 	for _, c := range []struct {
 		name, path, data string
 		fields           map[string]string
 		lowest           int64 // percent, that there must be a plan for
+		rows             int64 // and from which on attention goes by rows
 	}{
-		{"gpt", gptModel, gptData, map[string]string{"dims": "batch=4,seq=32", "optimizer": "adamw"}, 40},
-		{"resnet8", filepath.Join("testdata", "models", "resnet8", "model.onnx"), "", map[string]string{"optimizer": "momentum"}, 60},
-		{"mlp", filepath.Join("testdata", "models", "mlp", "model.onnx"), "", map[string]string{"optimizer": "sgd"}, 100},
+		{"gpt", gptModel, gptData, map[string]string{"dims": "batch=4,seq=32", "optimizer": "adamw"}, 40, 0},
+		{"gpt of many scores", longModel, longData, map[string]string{"dims": "batch=8,seq=32", "optimizer": "sgd"}, 40, 80},
+		{"resnet8", filepath.Join("testdata", "models", "resnet8", "model.onnx"), "", map[string]string{"optimizer": "momentum"}, 60, 0},
+		{"mlp", filepath.Join("testdata", "models", "mlp", "model.onnx"), "", map[string]string{"optimizer": "sgd"}, 100, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var want []float64
@@ -62,6 +66,9 @@ func TestVulkanBudgets(t *testing.T) {
 						continue
 					}
 					t.Fatalf("%d %%: %v", percent, err)
+				}
+				if c.rows > 0 && (percent <= c.rows) != m.fusesLast(kernels.AttentionInRows) {
+					t.Errorf("%d %%: attention by rows: %v", percent, percent > c.rows)
 				}
 				r, err := m.Run(p, Training{Steps: 6, LR: 1e-3, Seed: 3, Data: c.data})
 				if err != nil {

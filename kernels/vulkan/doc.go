@@ -30,7 +30,8 @@
 // So are large ones on lines that are pages apart, which drive each other out of
 // a cache. Large convolutions are products, too, of the filters and what their
 // taps see of the image (kernels/convproductlower.go), unless each channel
-// stands alone.
+// stands alone. Attention in rows is the launches of its pieces, for some heads
+// at a time (kernels/attentionrowslower.go).
 //
 // # Fast paths
 //
