@@ -21,16 +21,15 @@ type twice struct {
 	on            string // the value that asks for it
 	op            *graph.Op
 	note          string // what it does to a step
-	lowers        bool   // the operator's kernels keep bits, too
 	plainly       string // how the step is without it
 	label         string // at the points of a frontier
 }
 
 var twices = []twice{
 	{"chunk_loss", "--chunk-loss", func(c *configs.Config) *string { return &c.ChunkLoss }, "on", kernels.LinearCrossEntropy,
-		"the loss is computed some rows at a time, and its scores again for the backward pass", false, "all scores at once", "loss in chunks"},
+		"the loss is computed some rows at a time, and its scores again for the backward pass", "all scores at once", "loss in chunks"},
 	{"flash_attention", "--flash-attention", func(c *configs.Config) *string { return &c.Flash }, "rows", kernels.AttentionInRows,
-		"attention is computed some queries at a time, and its scores again for the backward pass", true, "all queries at once", "attention in rows"},
+		"attention is computed some queries at a time, and its scores again for the backward pass", "all queries at once", "attention in rows"},
 }
 
 // fusesLast picks the operators that settings ask for by name: those that compute
@@ -57,13 +56,13 @@ func (m *Model) otherForms(c configs.Config) (others []*Model) {
 	}
 	chosen := []configs.Config{c}
 	for _, w := range twices {
-		if *w.of(&c) != "auto" || kind.lowered && !w.lowers {
+		if *w.of(&c) != "auto" {
 			continue
 		}
 		for _, c := range chosen {
 			*w.of(&c) = w.on
 			other, err := m.other(c)
-			if err != nil || !slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == w.op }) || kind.lowered && other.refused(w.op) {
+			if err != nil || !slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == w.op }) || kind.lowered && !other.kernelsKeepBits(w.op) {
 				break
 			}
 			other.plain = m.forms.exact
@@ -73,12 +72,19 @@ func (m *Model) otherForms(c configs.Config) (others []*Model) {
 	return others
 }
 
-// refused reports whether nodes of an operator have no kernels for the model's dims, as
-// far as they are known.
-func (m *Model) refused(op *graph.Op) bool {
-	b, err := graph.Bind(m.Config.Dims)
-	return err == nil && slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
+// kernelsKeepBits reports whether an operator that computes twice does so in kernels,
+// with the bits of its pieces' kernels: all its numbers are float32, which is rounded
+// nowhere, and it has kernels for the model's dims, as far as they are known.
+func (m *Model) kernelsKeepBits(op *graph.Op) bool {
+	b, unbound := graph.Bind(m.Config.Dims)
+	return !slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool {
 		if n.Op != op {
+			return false
+		}
+		if n.Inputs[0].Type != graph.Float32 {
+			return true
+		}
+		if unbound != nil {
 			return false
 		}
 		low, err := graph.Lower(n, b, graph.PlanLimits)

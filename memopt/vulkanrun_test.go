@@ -18,27 +18,32 @@ import (
 
 	"memopt/configs"
 	"memopt/kernels"
+	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
 	"memopt/memopt/zoo"
 )
 
 // TestVulkanBudgets: under 80, 60 and 40 percent of the bytes that keeping
 // everything takes, where there is such a plan, every step's loss has the same
-// bits, and memory is as promised. Attention goes by rows where nothing else fits.
+// bits, and memory is as promised. Attention goes by rows,
+// and the loss in chunks, where nothing else fits.
 func TestVulkanBudgets(t *testing.T) {
 	device := vulkanDevice(t)
 	gptModel, gptData := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 4, Width: 32, Heads: 4, Vocab: 64, Dropout: 0.1})
 	longModel, longData := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 32, Heads: 16, Vocab: 20})
+	wordyModel, wordyData := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 16, Heads: 2, Vocab: 1000})
 	for _, c := range []struct {
 		name, path, data string
 		fields           map[string]string
-		lowest           int64 // percent, that there must be a plan for
-		rows             int64 // and from which on attention goes by rows
+		lowest           int64     // percent, that there must be a plan for
+		twice            *graph.Op // what is computed twice where nothing else fits,
+		from             int64     // percent on
 	}{
-		{"gpt", gptModel, gptData, map[string]string{"dims": "batch=4,seq=32", "optimizer": "adamw"}, 40, 0},
-		{"gpt of many scores", longModel, longData, map[string]string{"dims": "batch=8,seq=32", "optimizer": "sgd"}, 40, 80},
-		{"resnet8", filepath.Join("testdata", "models", "resnet8", "model.onnx"), "", map[string]string{"optimizer": "momentum"}, 60, 0},
-		{"mlp", filepath.Join("testdata", "models", "mlp", "model.onnx"), "", map[string]string{"optimizer": "sgd"}, 100, 0},
+		{"gpt", gptModel, gptData, map[string]string{"dims": "batch=4,seq=32", "optimizer": "adamw"}, 40, nil, 0},
+		{"gpt of many scores", longModel, longData, map[string]string{"dims": "batch=8,seq=32", "optimizer": "sgd"}, 40, kernels.AttentionInRows, 80},
+		{"gpt of many words", wordyModel, wordyData, map[string]string{"dims": "batch=32,seq=32", "optimizer": "adamw"}, 40, kernels.LinearCrossEntropy, 60},
+		{"resnet8", filepath.Join("testdata", "models", "resnet8", "model.onnx"), "", map[string]string{"optimizer": "momentum"}, 60, nil, 0},
+		{"mlp", filepath.Join("testdata", "models", "mlp", "model.onnx"), "", map[string]string{"optimizer": "sgd"}, 100, nil, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var want []float64
@@ -67,8 +72,8 @@ func TestVulkanBudgets(t *testing.T) {
 					}
 					t.Fatalf("%d %%: %v", percent, err)
 				}
-				if c.rows > 0 && (percent <= c.rows) != m.fusesLast(kernels.AttentionInRows) {
-					t.Errorf("%d %%: attention by rows: %v", percent, percent > c.rows)
+				if c.twice != nil && (percent <= c.from) != m.fusesLast(c.twice) {
+					t.Errorf("%d %%: %s: %v", percent, c.twice.Name, percent > c.from)
 				}
 				r, err := m.Run(p, Training{Steps: 6, LR: 1e-3, Seed: 3, Data: c.data})
 				if err != nil {
