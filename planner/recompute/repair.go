@@ -1,7 +1,6 @@
 package recompute
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -11,6 +10,12 @@ type change struct {
 	event
 	border bool
 	stale  float64 // what it was worth when it was measured last
+	order  int32   // of the instance that it is about
+}
+
+// before puts first what was worth most.
+func (a change) before(b change) bool {
+	return a.stale > b.stale || a.stale == b.stale && a.order < b.order
 }
 
 // search improves plans by exact simulation.
@@ -26,7 +31,8 @@ type search struct {
 	stage  int64 // work when the stage began
 	worth  []float64
 	scrape []event
-	used   []int32 // by value: the last place that touched it, up to the peak
+	open   heap[change] // what can be forgotten at the peak and was not measured yet
+	used   []int32      // by value: the last place that touched it, up to the peak
 	best   plan
 	extra  float64 // of best
 	enough float64 // a plan for this need not be improved
@@ -120,12 +126,13 @@ func (x *search) repair(p *plan, most float64) bool {
 		if x.sim.extra >= most || x.ended() {
 			return false
 		}
-		options := x.options(p)
+		x.options(p)
 		area, extra := x.sim.area, x.sim.extra
-		best, bestWorth := -1, 0.0
-		for i := range options {
-			c := &options[i]
-			if best >= 0 && bestWorth >= c.stale && !x.thorough || x.ended() {
+		var best change
+		bestWorth := 0.0
+		for len(x.open) > 0 {
+			c := x.open.pop()
+			if bestWorth > 0 && bestWorth >= c.stale && !x.thorough || x.ended() {
 				break
 			}
 			worth := math.Inf(-1)
@@ -134,13 +141,13 @@ func (x *search) repair(p *plan, most float64) bool {
 			}
 			x.worth[c.value] = worth
 			if worth > bestWorth {
-				best, bestWorth = i, worth
+				best, bestWorth = c, worth
 			}
 		}
-		if best < 0 {
+		if bestWorth == 0 {
 			return false
 		}
-		p.apply(options[best].event, options[best].border)
+		p.apply(best.event, best.border)
 		if !x.sim.run(*p, x.limit) {
 			return false
 		}
@@ -148,32 +155,21 @@ func (x *search) repair(p *plan, most float64) bool {
 	return x.sim.extra < most
 }
 
-// options lists what can be forgotten at the peak, highest last measure first.
-func (x *search) options(p *plan) []change {
+// options finds what can be forgotten at the peak.
+func (x *search) options(p *plan) {
 	sim, prob := x.sim, x.s.p
 	worst := sim.worst
-	for v := range x.used {
-		x.used[v] = -1
-	}
-	for k := range worst {
-		op := sim.ops[k]
-		for _, v := range prob.Inputs.Of(op) {
-			x.used[v] = sim.place[k]
-		}
-		for _, v := range prob.Outputs.Of(op) {
-			x.used[v] = sim.place[k]
-		}
-	}
+	sim.touched(x.used, worst)
 	for _, v := range prob.Inputs.Of(sim.ops[worst]) {
 		x.used[v] = -1
 	}
 	behind := sim.place[worst] >= prob.Border
-	var all []change
+	x.open = x.open[:0]
 	for i, v := range sim.value[:sim.instances] {
 		if sim.first[i] >= worst || sim.last[i] <= worst || x.used[v] < 0 || !x.s.may(v) {
 			continue
 		}
-		c := change{event: event{x.used[v] + 1, v}, stale: x.worth[v]}
+		c := change{event: event{x.used[v] + 1, v}, stale: x.worth[v], order: int32(i)}
 		if behind && c.at <= prob.Border {
 			if p.gone[v] {
 				continue
@@ -185,8 +181,6 @@ func (x *search) options(p *plan) []change {
 		if x.tabued && c.value == x.tabu.value && (c.at == x.tabu.at || c.border && x.tabu.at == prob.Border) {
 			continue
 		}
-		all = append(all, c)
+		x.open.push(c)
 	}
-	slices.SortStableFunc(all, func(a, b change) int { return cmp.Compare(b.stale, a.stale) })
-	return all
 }

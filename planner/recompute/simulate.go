@@ -82,7 +82,7 @@ type needs struct{ out, work int64 }
 // mark is the state of a walk at a place.
 type mark struct {
 	launches, instances, overs int
-	instance, last             []int32
+	instance, last, touched    []int32
 }
 
 func newSimulator(p *Problem) *simulator {
@@ -113,7 +113,9 @@ func newSimulator(p *Problem) *simulator {
 		s.start[op] = int32(s.launches)
 		s.walk(op, op)
 	}
-	s.border = mark{s.launches, s.instances, s.overs, append([]int32{}, s.instance...), append([]int32{}, s.last[:s.instances]...)}
+	touched := make([]int32, len(p.Bytes))
+	s.touched(touched, int32(s.launches))
+	s.border = mark{s.launches, s.instances, s.overs, append([]int32{}, s.instance...), append([]int32{}, s.last[:s.instances]...), touched}
 	s.kept = true
 	return s
 }
@@ -261,6 +263,26 @@ func (s *simulator) walk(op, place int32) {
 		i++
 	}
 	s.instances = int(i)
+}
+
+// touched tells, by value, the last place before a launch that read or made it, −1
+// for none.
+func (s *simulator) touched(places []int32, before int32) {
+	from := int32(0)
+	if s.kept && int(before) >= s.border.launches {
+		from = int32(s.border.launches)
+		copy(places, s.border.touched)
+	} else {
+		for v := range places {
+			places[v] = -1
+		}
+	}
+	for k := from; k < before; k++ {
+		w := &s.wires[s.ops[k]]
+		for _, v := range s.ends[w.ins:w.end] {
+			places[v] = s.place[k]
+		}
+	}
 }
 
 func grow(all []int32) []int32 { return append(all, make([]int32, len(all)/2+256)...) }
