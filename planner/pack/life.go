@@ -74,15 +74,14 @@ func unitSlack(p Problem) (most int64) {
 // MaxLive is the most bytes of p that are alive at once, and the first moment at which they are. No arena is smaller.
 // A sum past the largest number is given as that number.
 func MaxLive(p Problem) (bytes int64, at int32) {
-	begins := make([]int, 0, len(p.Buffers))
+	all := make([]int32, 0, len(p.Buffers))
 	for i, b := range p.Buffers {
 		if takesRoom(b) {
-			begins = append(begins, i)
+			all = append(all, int32(i))
 		}
 	}
-	ends := slices.Clone(begins)
-	slices.SortFunc(begins, func(i, j int) int { return cmp.Compare(p.Buffers[i].First, p.Buffers[j].First) })
-	slices.SortFunc(ends, func(i, j int) int { return cmp.Compare(p.Buffers[i].Last, p.Buffers[j].Last) })
+	begins := byTime(all, func(i int32) int32 { return p.Buffers[i].First })
+	ends := byTime(all, func(i int32) int32 { return p.Buffers[i].Last })
 
 	live, ended := uint64(0), 0 // at most 2^31 sizes below 2^63 could wrap; the guard below returns first
 	for _, i := range begins {
@@ -100,6 +99,37 @@ func MaxLive(p Problem) (bytes int64, at int32) {
 	return bytes, at
 }
 
+// byTime is places in the order of their times, which are mostly moments of one program: about as many as there are
+// places, so that counting them is quicker than comparing. Places that are in order are given back as they are.
+func byTime(places []int32, time func(i int32) int32) []int32 {
+	if slices.IsSortedFunc(places, func(i, j int32) int { return cmp.Compare(time(i), time(j)) }) {
+		return places
+	}
+	first, last := int64(math.MaxInt32), int64(math.MinInt32)
+	for _, i := range places {
+		first, last = min(first, int64(time(i))), max(last, int64(time(i)))
+	}
+	if last-first > 4*int64(len(places)) {
+		order := slices.Clone(places)
+		slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(time(i), time(j)) })
+		return order
+	}
+	next := make([]int32, last-first+2) // by time: where the next place of it goes
+	for _, i := range places {
+		next[int64(time(i))-first+1]++
+	}
+	for t := range next[1:] {
+		next[t+1] += next[t]
+	}
+	order := make([]int32, len(places))
+	for _, i := range places {
+		at := &next[int64(time(i))-first]
+		order[*at] = i
+		*at++
+	}
+	return order
+}
+
 // toSections replaces the times of lives by sections: stretches of time that no buffer's end parts from a later
 // buffer's begin. The live buffers of any moment are among those of its section, which are all alive at once, so two
 // lives meet in sections exactly when they meet in time.
@@ -108,7 +138,7 @@ func toSections(lives []life) (sections int32) {
 	for i := range ends {
 		ends[i] = int32(i)
 	}
-	slices.SortFunc(ends, func(i, j int32) int { return cmp.Compare(lives[i].r, lives[j].r) })
+	ends = byTime(ends, func(i int32) int32 { return lives[i].r })
 	ended, last := 0, int32(-1) // last: how many had ended when the newest section began
 	for i := range lives {
 		for ; lives[ends[ended]].r <= lives[i].l; ended++ {
