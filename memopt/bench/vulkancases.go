@@ -182,7 +182,7 @@ func vulkanConvolutions() (cases []*vulkanCase) {
 }
 
 // vulkanAttention is attention of eight heads, forward and with its gradients, in
-// pieces and by tiles; causal, too, whose work is counted as if all keys were seen.
+// pieces, in rows and by tiles; causal, too, whose work is counted as if all keys were seen.
 func vulkanAttention() (cases []*vulkanCase) {
 	const heads, tokens, width = 8, 256, 64
 	operand := fmt.Sprintf(" f32[%d,%d,%d] = param\n", heads, tokens, width)
@@ -193,8 +193,10 @@ func vulkanAttention() (cases []*vulkanCase) {
 	const scores = "scale f32[] = const {0.125}\nkt = Transpose(k) perm=[0, 2, 1]\nqk = MatMul(q, kt)\ns = Mul(qk, scale)\n"
 	for _, c := range []struct{ how, text string }{
 		{"", scores + "p = Softmax(s)\ny = MatMul(p, v)\n"},
+		{" in rows", "y = memopt.AttentionInRows(q, k, v) scale=0.125\n"},
 		{" by tiles", "y, lse = memopt.FlashAttention(q, k, v) scale=0.125\n"},
 		{", causal", scores + "seen = memopt.BandMask(s) right=0 fill=-1e30\np = Softmax(seen)\ny = MatMul(p, v)\n"},
+		{", causal in rows", "y = memopt.AttentionInRows(q, k, v) scale=0.125 right=0 fill=-1e30\n"},
 		{", causal by tiles", "y, lse = memopt.FlashAttention(q, k, v) scale=0.125 right=0 fill=-1e30\n"},
 	} {
 		text := head + c.text
