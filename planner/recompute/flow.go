@@ -131,19 +131,11 @@ func (n *network) block() {
 	}
 }
 
-// reach marks the source's side of the cut.
+// reach marks the source's side of the cut once nothing more flows: what was numbered
+// last.
 func (n *network) reach() []bool {
-	clear(n.seen)
-	n.seen[source] = true
-	n.queue = append(n.queue[:0], source)
-	for i := 0; i < len(n.queue); i++ {
-		v := n.queue[i]
-		for _, a := range n.arcs[n.first[v]:n.first[v+1]] {
-			if n.cap[a.edge] > 0 && !n.seen[a.to] {
-				n.seen[a.to] = true
-				n.queue = append(n.queue, a.to)
-			}
-		}
+	for v, level := range n.level {
+		n.seen[v] = level >= 0
 	}
 	return n.seen
 }

@@ -1,6 +1,9 @@
 package recompute
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // folding is the network of a cut, folded up.
 //
@@ -70,7 +73,7 @@ type folder struct {
 func (s *Solver) fold(c *cut, first []int32) folding {
 	n := len(c.values)
 	f := &folder{s: s, c: c, first: first, asked: make([]int32, n)}
-	f.as, f.turn = make([]int32, n), make([]int32, n)
+	f.as, f.turn, f.value = make([]int32, n), make([]int32, n), s.folded[:0]
 	for i := range int32(n) {
 		f.asks(i, func(in int32) { f.asked[in]++ })
 	}
@@ -128,6 +131,7 @@ func (s *Solver) fold(c *cut, first []int32) folding {
 			f.as[i] = begin + int32(j)
 		}
 	}
+	s.folded, f.value = f.value, slices.Clone(f.value)
 	f.connect()
 	return f.folding
 }

@@ -34,7 +34,8 @@ type Solver struct {
 	place   []int32            // by value, while a cut is built
 	met     []int32            // by operator, likewise
 	stained []int32
-	spent   int64 // work of the cuts
+	folded  []folded // while a cut is folded
+	spent   int64    // work of the cuts
 }
 
 // New prepares a problem.
