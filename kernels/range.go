@@ -6,7 +6,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-var _ = define(graph.Op{
+var counting = define(graph.Op{
 	Name:  "Range",
 	Doc:   "start, start + delta, …, before limit",
 	In:    "start, limit, delta",

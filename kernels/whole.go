@@ -149,3 +149,46 @@ func indexInto(input int, rows func(n *graph.Node) graph.Dim) func(n *graph.Node
 		return graph.Whole{Lo: -size, Hi: size - 1, Why: fmt.Sprintf("node %q picks from %d rows by them", n.Name, size)}, true
 	}
 }
+
+// Beyond says which nodes pick by numbers that count on beyond what they pick
+// from: positions past the end of a table, say. Such a step can be planned, but
+// not run.
+func Beyond(g *graph.Graph, dims map[string]int64) (out []string) {
+	b, err := graph.Bind(dims)
+	if err != nil {
+		return nil
+	}
+	for _, n := range g.Nodes {
+		if n.Op.Index == nil || n.Phase != graph.Forward {
+			continue
+		}
+		for i, v := range n.Inputs {
+			if v == nil {
+				continue
+			}
+			rows, ok := n.Op.Index(n, i)
+			last, counts := lastCounted(v, b)
+			if ok && counts && last > rows.Hi {
+				out = append(out, fmt.Sprintf("node %q picks row %d, and there are 0 to %d: the step can be planned, but not run", n.Name, last, rows.Hi))
+			}
+		}
+	}
+	return out
+}
+
+// lastCounted is the last of numbers that count up, if a value is those.
+func lastCounted(v *graph.Value, b *graph.Binding) (last int64, ok bool) {
+	for v.Def != nil && v.Def.Op.View {
+		v = v.Def.Inputs[0]
+	}
+	if v.Def == nil || v.Def.Op != counting || v.Def.Inputs[0].Ints == nil || v.Def.Inputs[2].Ints == nil {
+		return 0, false
+	}
+	size, err := b.Eval(v.Shape[0])
+	start, fixed := v.Def.Inputs[0].Ints[0].Const()
+	step, also := v.Def.Inputs[2].Ints[0].Const()
+	if err != nil || !fixed || !also || step < 1 || size < 1 || !bounded(size, step) || !bounded(start, 0) {
+		return 0, false
+	}
+	return start + (size-1)*step, true
+}

@@ -69,7 +69,7 @@ func (m *Model) Plan() (*planner.Plan, error) {
 		return nil, classify(m.advised(err, m.Config.Dims))
 	}
 	suggest(p, m.Config.Requests)
-	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces())
+	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(), m.beyond(p))
 	return p, nil
 }
 

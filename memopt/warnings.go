@@ -69,6 +69,9 @@ func (m *Model) attentionInPieces() (out []string) {
 	return out
 }
 
+// beyond says what no step of a plan's sizes could look up.
+func (m *Model) beyond(p *planner.Plan) []string { return kernels.Beyond(m.Graph, p.Request.Dims) }
+
 // suggest says in the planner's warnings of unknown clusters which one may
 // have been meant.
 func suggest(p *planner.Plan, requests []configs.Request) {

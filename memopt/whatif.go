@@ -134,7 +134,7 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 		}
 		return nil, classify(err)
 	}
-	p.Warnings = append(p.Warnings, m.strayDims()...)
+	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.beyond(p))
 	return p, nil
 }
 
