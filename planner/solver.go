@@ -128,11 +128,12 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 		if err == nil || !errors.As(err, &beyond) {
 			return c, err
 		}
-		// Placement takes more than the bytes alive: aim lower, at first by as
-		// little as it missed the limit by.
-		less := max(c.placed.Height, a.Peak) - limit
-		if i > 0 || less <= 0 {
-			less = limit / 512
+		// Placement takes more than the bytes alive: aim lower, at first by as little
+		// as it missed the limit by. Where that is much, as few lives that do not nest
+		// may miss it by, another plan that is hardly lower may do better.
+		less, step := max(c.placed.Height, a.Peak)-limit, limit/512<<i
+		if i > 0 || less <= 0 || less > 2*step && len(a.Launches) <= largeProgram {
+			less = step
 		}
 		aim = min(aim, a.Peak) - max(less, alignment)
 	}
