@@ -248,3 +248,28 @@ func (s *Solver) Tails(limit int64) (tails float64, passes int, least float64, o
 	tails, _ = s.newTight(limit, math.Inf(1)).tails(e.at)
 	return tails, len(x.passes), least, true
 }
+
+// Evictors compares, place by place, what evictors keep of what is there with what
+// they work out when they know nothing.
+func (s *Solver) Evictors(limit int64) error {
+	n := len(s.p.Bytes)
+	for _, w := range weighings {
+		e := s.newEvictor(limit, w, s.terrain())
+		for op := range int32(len(s.p.Cost)) {
+			if e.enter(op); !e.walk(op, true) {
+				break
+			}
+			e.look()
+			fresh := *s.newEvictor(limit, w, s.terrain())
+			fresh.there, fresh.place, fresh.passed, fresh.next = e.there, e.place, e.passed, e.next
+			fresh.look()
+			for v := range int32(n) {
+				if e.there.has(v) && (e.need[v] != fresh.need[v] || e.wanted[v] != fresh.wanted[v] || e.again[v] != fresh.again[v]) {
+					return fmt.Errorf("place %d: value %d is wanted at %d by %v and costs %v; worked out anew %d, %v, %v",
+						op, v, e.need[v], e.wanted[v], e.again[v], fresh.need[v], fresh.wanted[v], fresh.again[v])
+				}
+			}
+		}
+	}
+	return nil
+}
