@@ -40,15 +40,16 @@ var routes = [...]route{
 
 const (
 	stages  = 16
-	beside  = 4       // routes side by side
-	climbs  = 7       // times that all lives may have been placed before it goes up once more
-	enough  = 3 * few // many lives are worth as much as so many
-	around  = 3       // as many where lives are fixed, which are looked at longer
-	content = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
-	fair    = 104     // with no more than this share above it, it can be left or mended
-	tight   = 1 << 62 // hardly any
-	spare   = 200     // the share of the goal above it that there is to fill up what is nearly even
-	mending = 300     // looks, for each life, that mending is worth
+	beside  = 4        // routes side by side
+	climbs  = 7        // times that all lives may have been placed before it goes up once more
+	enough  = 3 * few  // many lives are worth as much as so many
+	plenty  = 15 * few // and more than so many as little, as each climb takes long
+	around  = 3        // as many where lives are fixed, which are looked at longer
+	content = 128      // a packing that this share of the goal above it holds is near enough, less than a percent
+	fair    = 104      // with no more than this share above it, it can be left or mended
+	tight   = 1 << 62  // hardly any
+	spare   = 200      // the share of the goal above it that there is to fill up what is nearly even
+	mending = 300      // looks, for each life, that mending is worth
 )
 
 // grow packs p as a skyline, mends that, and keeps it if it is lower than what there is.
@@ -80,7 +81,7 @@ func (c *climb) run() (best *skyline) {
 	case len(best.blocks) > 0:
 		worth = around * n
 	case n > few:
-		worth = climbs * max(n, enough)
+		worth = climbs * min(max(n, enough), plenty)
 	}
 	most := best.highest - 1
 	for next := c.base.twin(); best.highest > c.line(stages) && c.placed < worth; {
