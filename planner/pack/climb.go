@@ -2,16 +2,26 @@ package pack
 
 import "math"
 
-// climb builds a skyline in stages. It goes up on one route that is given up as soon as a little is lost, and on another all
-// the way. If neither comes near enough it goes up again and again, with several routes side by side for each stage, from
-// where the best of the stage before ended: what one route loses, another may not. The best is where least presses against
-// the goal, over all sections, for what is worst now tells little about what will be.
+// climb builds a skyline in stages. At first it goes all the way up on one route. If that does not come near enough because a
+// little was lost at every height, no stage is to blame, and it goes up again on routes that are unlike the first. But what
+// was lost at once in one stage another route may not lose: then several go side by side for one stage after another, from
+// where the stage before ended, and the skyline is kept whose worst section is sure to end lowest. If that is above a line
+// that rises from the goal, stage by stage, to what is near enough, stages are taken back and tried on other routes, more
+// of them each time.
 type climb struct {
 	goal   int64
 	base   *skyline // nothing but the floor
-	trials [beside]*skyline
-	turn   int // routes taken so far
-	placed int // lives placed so far, all routes together, and one for each try: the work done, the same on every machine
+	stages [stages + 1]stage
+	trials [2]*skyline
+	looks  int
+}
+
+// stage is what is known of a stage.
+type stage struct {
+	end   *skyline // the best of what it led to
+	top   int64    // how high that is sure to become
+	tries int      // routes tried
+	falls int      // how often no route was good enough
 }
 
 // route is how a skyline chooses.
@@ -26,30 +36,36 @@ type route struct {
 // neat is the route for what can be packed with next to no loss, which is given up when it loses more.
 var neat = route{16, 1, 0, 256, 0}
 
-// routes are taken in turn, the first of them alone before all others.
-var routes = [...]route{
+// wholes are the routes that go all the way.
+var wholes = [...]route{
 	{16, 1, 1, 256, 0.003},
-	{32, 10, 1, 512, 0.003},
 	{16, 1, 2, tight, 0.003},
-	{16, 3, 1, 512, 0.003},
-	{16, 1, 0, 256, 0.003},
-	{16, 0.3, 1, 256, 0.003},
 	{64, 1, 0, 256, 0},
+}
+
+// routes are tried for a stage from the top, after the one that the stage before ended with.
+var routes = [...]route{
+	{16, 1, 0, 256, 0.003},
+	{16, 1, 1, 256, 0.003},
+	{16, 3, 1, 512, 0.003},
+	{16, 0.3, 1, 256, 0.003},
+	{16, 3, 0, tight, 0.003},
+	{16, 1, 2, tight, 0.003},
+	{32, 10, 1, 512, 0.003},
 	{32, 1, 0.5, content, 0.003},
 }
 
 const (
 	stages  = 16
-	beside  = 4        // routes side by side
-	climbs  = 7        // times that all lives may have been placed before it goes up once more
-	enough  = 3 * few  // many lives are worth as much as so many
-	plenty  = 15 * few // and more than so many as little, as each climb takes long
-	around  = 3        // as many where lives are fixed, which are looked at longer
-	content = 128      // a packing that this share of the goal above it holds is near enough, less than a percent
-	fair    = 104      // with no more than this share above it, it can be left or mended
-	tight   = 1 << 62  // hardly any
-	spare   = 200      // the share of the goal above it that there is to fill up what is nearly even
-	mending = 300      // looks, for each life, that mending is worth
+	early   = 13      // stages in which other routes may make a loss good
+	content = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
+	fair    = 104     // with no more than this share above it, it does not go stage by stage
+	tight   = 1 << 62 // hardly any
+	spare   = 200     // the share of the goal above it that there is to fill up what is nearly even
+	passing = 600     // looks, for each life, after which no stage is taken back
+	leaping = 700     // as many if one stage lost half of what is near enough: another route may not lose it
+	passage = 100     // looks, for each life, that the stages together cost beside those that are counted
+	mending = 300     // looks, for each life, that mending is worth
 )
 
 // grow packs p as a skyline, mends that, and keeps it if it is lower than what there is.
@@ -68,84 +84,57 @@ func (p *part) grow(goal int64) {
 
 // run is a skyline of all lives.
 func (c *climb) run() (best *skyline) {
-	best = c.base.twin()
-	if best.route = neat; c.alone(best, c.line) {
-		return best
+	next := c.base.twin()
+	next.route = neat
+	if _, ok := c.through(next, c.line); ok {
+		return next
 	}
-	best.become(c.base)
-	best.route = routes[0]
-	c.alone(best, func(int) int64 { return math.MaxInt64 })
-	n := len(best.lives)
-	worth := climbs * n
-	switch {
-	case len(best.blocks) > 0:
-		worth = around * n
-	case n > few:
-		worth = climbs * min(max(n, enough), plenty)
-	}
-	most := best.highest - 1
-	for next := c.base.twin(); best.highest > c.line(stages) && c.placed < worth; {
+	highest := int64(math.MaxInt64)
+	for _, r := range wholes {
 		next.become(c.base)
-		if c.together(next, most) {
+		next.route = r
+		leap, ok := c.through(next, func(int) int64 { return highest - 1 })
+		if !ok {
+			continue
+		}
+		if best == nil {
+			best, next = next, c.base.twin()
+		} else {
 			best, next = next, best
 		}
-		most = min(best.highest-1, c.goal+c.goal/fair)
+		if highest = best.highest; highest <= c.line(stages) {
+			return best
+		}
+		if leap > c.goal/content/2 && highest > c.goal+c.goal/fair {
+			if s := c.byStages(); s.highest < highest {
+				return s
+			}
+			return best
+		}
 	}
 	return best
 }
 
-// line is how high a skyline may become after a stage, if it is to end near enough.
+// line is how high a skyline is to become after a stage at most.
 func (c *climb) line(at int) int64 { return c.goal + c.goal/content*int64(at)/stages }
 
-// alone takes s all the way up on its route, unless that is sure to be higher after a stage than most says.
-func (c *climb) alone(s *skyline, most func(at int) int64) bool {
+// through takes s all the way up, unless that is sure to be higher after a stage than most says. leap is the most that was
+// lost in one of the stages that others could make good for.
+func (c *climb) through(s *skyline, most func(at int) int64) (leap int64, ok bool) {
+	before := c.goal
 	for at := 1; at <= stages; at++ {
-		before := s.placed
 		c.ascend(s, at)
-		c.placed += s.placed - before
-		if s.sure() > most(at) {
-			return false
+		c.looks += s.looks
+		top := s.sure()
+		if top > most(at) {
+			return 0, false
 		}
+		if at <= early {
+			leap = max(leap, top-before)
+		}
+		before = top
 	}
-	return true
-}
-
-// together takes s all the way up on the best of several routes for each stage, unless that is sure to be higher than most.
-func (c *climb) together(s *skyline, most int64) bool {
-	c.turn++ // so that no climb is as the one before
-	for at := 1; at <= stages; at++ {
-		for i := range c.trials {
-			if c.trials[i] == nil {
-				c.trials[i] = c.base.twin()
-			}
-			c.turn++
-			c.trials[i].route = routes[c.turn%len(routes)]
-		}
-		var pressed [beside]float64
-		try := func(from int) { // every other trial
-			for i := from; i < beside; i += 2 {
-				c.trials[i].become(s)
-				c.ascend(c.trials[i], at)
-				pressed[i] = c.trials[i].pressed(c.goal)
-			}
-		}
-		done := make(chan bool)
-		go func() { try(1); done <- true }()
-		try(0)
-		<-done
-		best := 0
-		for i, t := range c.trials {
-			c.placed += 1 + t.placed - s.placed
-			if pressed[i] < pressed[best] {
-				best = i
-			}
-		}
-		*s, *c.trials[best] = *c.trials[best], *s
-		if s.sure() > most {
-			return false
-		}
-	}
-	return true
+	return leap, true
 }
 
 // ascend takes s to the end of a stage.
@@ -156,7 +145,77 @@ func (c *climb) ascend(s *skyline, at int) {
 	if at < stages {
 		level = s.floor + (c.goal-s.floor)/stages*int64(at)
 	}
+	s.looks = passage * len(s.lives) / stages
 	s.advance(level)
+}
+
+// byStages is a skyline of all lives that went up stage by stage.
+func (c *climb) byStages() *skyline {
+	c.stages[0].end = c.base
+	for i := range c.stages[1:] {
+		c.stages[i+1] = stage{end: c.base.twin(), top: math.MaxInt64}
+	}
+	for i := range c.trials {
+		c.trials[i] = c.base.twin()
+	}
+	for at := 1; at <= stages; {
+		s := &c.stages[at]
+		line := c.line(at)
+		for n := 1; n <= len(c.trials) && s.top > line; n++ { // one is often enough
+			c.tryAll(c.trials[:n], at)
+		}
+		if s.top <= line || at == 1 || c.looks > c.worth(at)*len(s.end.lives) {
+			at++
+			continue
+		}
+		s.falls++
+		for back := 2<<min(s.falls, stages) - 2; back > 0 && at > 1; back-- {
+			at--
+			c.stages[at].top = math.MaxInt64
+		}
+	}
+	return c.stages[stages].end
+}
+
+// worth is the looks, for each life, that may be spent before a stage is left as it is.
+func (c *climb) worth(at int) int {
+	if c.stages[at].top-c.stages[at-1].top > c.goal/content/2 {
+		return leaping
+	}
+	return passing
+}
+
+// tryAll tries as many routes to the end of a stage as there are trials, side by side.
+func (c *climb) tryAll(trials []*skyline, at int) {
+	s := &c.stages[at]
+	done := make(chan bool)
+	for i, t := range trials {
+		t.route = routes[s.tries%len(routes)]
+		if s.tries == 0 && at > 1 {
+			t.route = c.stages[at-1].end.route
+		}
+		s.tries++
+		if i > 0 {
+			go func() { c.try(t, at); done <- true }()
+		}
+	}
+	c.try(trials[0], at)
+	for range trials[1:] {
+		<-done
+	}
+	for i, t := range trials {
+		c.looks += t.looks
+		if top := t.sure(); top < s.top {
+			s.top = top
+			s.end, trials[i] = t, s.end
+		}
+	}
+}
+
+// try makes s what its route leads to in a stage.
+func (c *climb) try(s *skyline, at int) {
+	s.become(c.stages[at-1].end)
+	c.ascend(s, at)
 }
 
 // sure is how high s will become at least.
@@ -168,26 +227,4 @@ func (s *skyline) sure() (top int64) {
 		}
 	}
 	return top
-}
-
-const (
-	scope   = 0.025  // the share of the goal above it in which a section is seen as pressed
-	hardest = 0.0025 // the share of it that a section has to spare there at least, as it is seen
-)
-
-// pressed is how hard all sections of s together press against the goal: by the eighth power of how little they have to
-// spare below a line above it, so that those that will not come near it count for next to nothing. All products are
-// rounded, as those of waste are.
-func (s *skyline) pressed(goal int64) (sum float64) {
-	left := s.left.values(s.sections)
-	for a := int32(0); a < s.sections; a = s.end[a] {
-		for _, bytes := range left[a:s.end[a]] {
-			room := float64(goal-s.height[a]-bytes)/float64(goal) + scope
-			x := scope / max(room, hardest)
-			x2 := float64(x * x)
-			x4 := float64(x2 * x2)
-			sum += float64(x4 * x4)
-		}
-	}
-	return sum
 }

@@ -32,6 +32,7 @@ type skyline struct {
 	left    peaks     // by section: bytes to be placed
 	weight  []float64 // by section: what a byte weighs in all sections before it
 	offsets []int64
+	looks   int // at lives so far: the work done, in a measure that is the same on every machine
 
 	*groups
 	firstEnd firsts // by position in byBegin: the end
@@ -117,7 +118,7 @@ func (s *skyline) twin() *skyline {
 	return t
 }
 
-// become makes s the same as o, a skyline of the same lives, but for its route and the weight that comes of both.
+// become makes s the same as o, a skyline of the same lives, but for its route, its looks and the weight that comes of both.
 func (s *skyline) become(o *skyline) {
 	s.placed, s.highest = o.placed, o.highest
 	s.offsets = append(s.offsets[:0], o.offsets...)
@@ -346,6 +347,7 @@ func (s *skyline) choose(a, b, t int32, wall int64) int32 {
 	h := s.height[a]
 	if len(s.blocks) > 0 && wall-h < s.largest+s.coarsest {
 		s.rest = s.covering(a, b, t, beneath, s.rest[:0])
+		s.looks += 2 * len(s.rest)
 		s.rest = s.under(s.rest, h)
 	} else {
 		s.rest = s.covering(a, b, t, s.route.variety, s.rest[:0])
@@ -353,6 +355,7 @@ func (s *skyline) choose(a, b, t int32, wall int64) int32 {
 	if len(s.rest) == 0 {
 		return -1
 	}
+	s.looks += 16 + 2*len(s.rest)
 	before, behind := s.walls(a, b)
 	s.fits = s.fits[:0]
 	for _, i := range s.rest {
