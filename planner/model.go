@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
-	"memopt/planner/pack"
 	"memopt/planner/recompute"
 )
 
@@ -38,9 +37,8 @@ type model struct {
 	ownFlops int64
 	backward int // first step of the plain order that is not forward
 	sim      *simulator
-	bare     nameless      // made when it is first asked for
-	spare    [][]int32     // tables out of use
-	buffers  []pack.Buffer // of the candidate that was placed last
+	bare     nameless  // made when it is first asked for
+	spare    [][]int32 // tables out of use
 }
 
 // price is what a node takes, before it is weighed: operations, and bytes read
