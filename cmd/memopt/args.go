@@ -82,7 +82,7 @@ func split(command *cli.Command, args []string) (flags, rest []string, err error
 
 // gathered are flags that may be given several times and mean all of them. Of
 // others the last counts, so that a script's choice can be overruled.
-var gathered = map[string]bool{"dims": true, "trainable": true}
+var gathered = map[string]bool{"dims": true, "only": true, "trainable": true, "with": true}
 
 // helpFlags are what every command knows without saying so.
 var helpFlags = []string{"help", "h"}
