@@ -66,7 +66,7 @@ func addDim(dims map[string]int64, v value, at int, name, size string) error {
 	if name == "" {
 		return v.failAt(at, "a size without a name, %s", dimForms)
 	}
-	if !isOneLine(name) || strings.ContainsAny(name, "=,") {
+	if !IsDimName(name) {
 		return v.failAt(at, "%s has characters that no dim has", quote(name))
 	}
 	n, err := strconv.ParseInt(size, 10, 64)
@@ -83,8 +83,12 @@ func addDim(dims map[string]int64, v value, at int, name, size string) error {
 	return nil
 }
 
-// printDims is the inverse of ParseDims, in the order of names.
-func printDims(dims map[string]int64) string {
+// IsDimName reports whether a dim may be called so: what would be read as another, or
+// as several, is no name.
+func IsDimName(name string) bool { return isOneLine(name) && !strings.ContainsAny(name, "=,") }
+
+// FormatDims is the inverse of ParseDims, in the order of names.
+func FormatDims(dims map[string]int64) string {
 	parts := make([]string, 0, len(dims))
 	for name, size := range dims {
 		parts = append(parts, name+"="+strconv.FormatInt(size, 10))

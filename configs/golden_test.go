@@ -82,7 +82,7 @@ func TestDims(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		return printDims(dims)
+		return FormatDims(dims)
 	}))
 }
 

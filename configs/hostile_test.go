@@ -199,9 +199,9 @@ func FuzzParseDims(f *testing.F) {
 				t.Errorf("%q: %q=%d", s, name, size)
 			}
 		}
-		again, err := ParseDims(printDims(dims))
-		if err != nil || printDims(again) != printDims(dims) {
-			t.Errorf("%q prints %q, which reads as %v, %v", s, printDims(dims), again, err)
+		again, err := ParseDims(FormatDims(dims))
+		if err != nil || FormatDims(again) != FormatDims(dims) {
+			t.Errorf("%q prints %q, which reads as %v, %v", s, FormatDims(dims), again, err)
 		}
 	})
 }

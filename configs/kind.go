@@ -372,7 +372,7 @@ func sizes() kind[map[string]int64] {
 		takes: asObject,
 		want:  "an object of sizes",
 		parse: parseDims,
-		print: printDims,
+		print: FormatDims,
 		schema: map[string]any{"anyOf": []any{
 			map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "integer", "minimum": 1}},
 			map[string]any{"type": "string"},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -97,7 +96,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 	var flags, file configs.Config
 	for name := range r.Dims {
-		if strings.ContainsAny(name, "=,") {
+		if !configs.IsDimName(name) {
 			return flags, nil, fmt.Errorf("dims: %q has characters that no dim has", name)
 		}
 	}
@@ -107,7 +106,7 @@ func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 	}
 	for _, f := range []struct{ name, value string }{
 		{"budget", r.Budget}, {"activation_budget", r.ActivationBudget}, {"max_overhead", r.MaxOverhead},
-		{"strategy", r.Strategy}, {"level", level}, {"boundary", r.Boundary}, {"compat", r.Compat}, {"dims", dimsText(r.Dims)},
+		{"strategy", r.Strategy}, {"level", level}, {"boundary", r.Boundary}, {"compat", r.Compat}, {"dims", configs.FormatDims(r.Dims)},
 	} {
 		if f.value == "" {
 			continue
@@ -131,13 +130,4 @@ func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 		return flags, nil, err
 	}
 	return configs.Merge(flags, file, env), warnings, nil
-}
-
-func dimsText(dims map[string]int64) string {
-	var parts []string
-	for name, n := range dims {
-		parts = append(parts, fmt.Sprintf("%s=%d", name, n))
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, ",")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/kernels"
 	"memopt/memopt"
 	"memopt/memopt/graph"
@@ -162,7 +163,7 @@ func dimsOf(g *graph.Graph, data *tensorfile.Set) string {
 			}
 		}
 	}
-	return dimsText(sizes)
+	return configs.FormatDims(sizes)
 }
 
 func describeModel(c *cli.Context, g *graph.Graph, to string, asJSON bool) error {
