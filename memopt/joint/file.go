@@ -98,10 +98,16 @@ func load(path string) ([]byte, error) {
 	return unpack(data)
 }
 
-func unpack(data []byte) ([]byte, error) {
-	if !bytes.HasPrefix(data, gzipMagic) {
-		return quoted(bytes.TrimPrefix(data, byteOrderMark)), nil
+func unpack(data []byte) (text []byte, err error) {
+	if text = data; bytes.HasPrefix(data, gzipMagic) {
+		if text, err = inflate(data); err != nil {
+			return nil, err
+		}
 	}
+	return quoted(bytes.TrimPrefix(text, byteOrderMark)), nil
+}
+
+func inflate(data []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("is gzipped, but %w", err)
@@ -114,7 +120,7 @@ func unpack(data []byte) ([]byte, error) {
 	if int64(len(text)) > limit {
 		return nil, fmt.Errorf("unpacks to more than %d bytes, which no list of operators needs", limit)
 	}
-	return quoted(bytes.TrimPrefix(text, byteOrderMark)), nil
+	return text, nil
 }
 
 // beyondNumbers are the words that Python writes for numbers that JSON has none
