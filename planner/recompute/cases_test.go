@@ -23,10 +23,7 @@ func TestCases(t *testing.T) {
 				p.Over.Add()
 			}
 		}
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		floor := recompute.FloorOf(p)
 		base, _ := s.Solve(1 << 40)
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(100))/100
@@ -65,10 +62,7 @@ func TestNearFloor(t *testing.T) {
 		{"gpt2-6L-decomp", 40, 0.1},
 	} {
 		p := readJoint(t, row.model)
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		base, _ := s.Solve(1 << 60)
 		a, ok := s.Solve(base.Peak * row.percent / 100)
 		total := 0.0

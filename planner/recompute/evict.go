@@ -84,9 +84,9 @@ type weighing struct{ cost, bytes, far, wanted float64 }
 var weighings = []weighing{{1, 1, 1, 0}, {1, 1, 1, 1}, {0.5, 1, 1, 0}, {1, 1, 0.5, 0}, {0.5, 1, 1, 1}, {1, 1, 2, 1}, {0, 0, 1, 0}, {1, 1, 0.5, 1}}
 
 // evictions are plans of evictors and those of segments, cheapest first, as many as
-// some work allows, or up to one that costs at most so much. In each of some cases, values stay up to
-// a place of theirs. Every weighing is tried in the first, and in the others that
-// which was cheapest there.
+// some work allows, or up to one that costs at most so much. In each of some cases,
+// values stay up to a place of theirs. Every weighing is tried in the first, and in
+// the others that which was cheapest there.
 func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (all []func() plan) {
 	type found struct {
 		p     plan

@@ -44,19 +44,13 @@ func layered(layers int) *recompute.Problem {
 func TestFolds(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for n := range 600 {
-		s, err := recompute.New(random(r, 2+r.IntN(60)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, random(r, 2+r.IntN(60)))
 		if _, _, err := s.Folds(float64(r.IntN(20)) / 10); err != nil {
 			t.Fatalf("program %d: %v", n, err)
 		}
 	}
 	for _, layers := range []int{1, 6, 20, 70} {
-		s, err := recompute.New(layered(layers))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, layered(layers))
 		for _, byteCost := range []float64{0, 0.05, 0.1, 0.2, 0.5, 5} {
 			values, folded, err := s.Folds(byteCost)
 			if err != nil {

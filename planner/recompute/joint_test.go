@@ -108,10 +108,7 @@ func TestJoint(t *testing.T) {
 			for _, c := range p.Cost {
 				total += c
 			}
-			s, err := recompute.New(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := solver(t, p)
 			base, _ := s.Solve(1 << 60)
 			f := recompute.FloorOf(p)
 			if percent := 100 * float64(f.Peak) / float64(base.Peak); math.Abs(percent-m.floor) > 0.05 {
@@ -120,10 +117,7 @@ func TestJoint(t *testing.T) {
 			for percent := int64(90); percent >= 30; percent -= 10 {
 				limit := base.Peak * percent / 100
 				begin := time.Now()
-				s, err := recompute.New(p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := solver(t, p)
 				a, ok := s.Solve(limit)
 				took := time.Since(begin)
 				most, must := m.extra[percent]

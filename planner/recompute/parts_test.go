@@ -12,10 +12,7 @@ func TestKnapsack(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for n := range 1500 {
 		p := random(r, 2+r.IntN(12))
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		for range 4 {
 			if err := s.Knapsacks(int32(r.IntN(len(p.Cost))), int64(r.IntN(150))); err != nil {
 				t.Fatalf("program %d: %v", n, err)
@@ -33,10 +30,7 @@ func TestKnapsackOfNone(t *testing.T) {
 		p.Outputs.Add(int32(op))
 		p.Over.Add()
 	}
-	s, err := recompute.New(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := solver(t, p)
 	for _, room := range []int64{0, 3, 4} {
 		if err := s.Knapsacks(3, room); err != nil {
 			t.Error(err)

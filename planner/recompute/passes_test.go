@@ -14,10 +14,7 @@ func TestPasses(t *testing.T) {
 	tried, met := 0, 0
 	for n := range 1000 {
 		p := random(r, 2+r.IntN(9))
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		floor := recompute.FloorOf(p)
 		base, _ := s.Solve(1 << 40)
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(80))/100

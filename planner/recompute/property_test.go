@@ -74,6 +74,16 @@ func random(r *rand.Rand, forward int) *recompute.Problem {
 	return p
 }
 
+// solver is one for a problem that holds.
+func solver(t testing.TB, p *recompute.Problem) *recompute.Solver {
+	t.Helper()
+	s, err := recompute.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // TestRandom: on many programs and limits, no plan is over its limit, the
 // replay agrees, the floor is never undercut and the bound never beaten.
 func TestRandom(t *testing.T) {
@@ -81,10 +91,7 @@ func TestRandom(t *testing.T) {
 	plans, none := 0, 0
 	for range 2500 {
 		p := random(r, 2+r.IntN(11))
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		floor := recompute.FloorOf(p)
 		base, ok := s.Solve(math.MaxInt64 / 4)
 		if !ok || base.Extra != 0 || len(base.Launches) != len(p.Cost) {
@@ -111,10 +118,7 @@ func TestRandom(t *testing.T) {
 			case a.Bound > a.Extra+1e-6:
 				t.Fatalf("extra %v is below the bound of %v", a.Extra, a.Bound)
 			}
-			fresh, err := recompute.New(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fresh := solver(t, p)
 			if bound, ok := fresh.Prove(peak); !ok || bound > a.Extra+1e-6 {
 				t.Fatalf("extra %v at a peak of %d, but the bound is %v", a.Extra, peak, bound)
 			}
@@ -153,18 +157,12 @@ func TestElsewhere(t *testing.T) {
 	op(false, 1, 0, []int32{18}, 19)
 	op(false, 4, 0, []int32{0, 19}, 20)
 	op(false, 7, 0, []int32{0, 20}, 21)
-	s, err := recompute.New(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := solver(t, p)
 	plan, ok := s.Solve(133)
 	if !ok || plan.Extra != 6 {
 		t.Fatalf("%+v, want a plan for 6", plan)
 	}
-	if s, err = recompute.New(p); err != nil {
-		t.Fatal(err)
-	}
-	if bound, ok := s.Prove(133); !ok || bound > 6+1e-9 {
+	if bound, ok := solver(t, p).Prove(133); !ok || bound > 6+1e-9 {
 		t.Errorf("a bound of %v on a plan for 6", bound)
 	}
 }
@@ -190,10 +188,7 @@ func TestScarce(t *testing.T) {
 	op(false, []int32{2}, []int32{2}, 9)
 	op(false, []int32{2}, nil, 10)
 	op(false, []int32{10}, nil, 11)
-	s, err := recompute.New(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := solver(t, p)
 	const limit = 2356223372752
 	if a, ok := s.Solve(limit); ok {
 		t.Errorf("a plan within %d, where nothing fits: %+v", int64(limit), a)
@@ -213,10 +208,7 @@ func TestForced(t *testing.T) {
 				p.Forced[v] = p.Again[op] && !p.Held[v] && r.IntN(3) == 0
 			}
 		}
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		floor := recompute.FloorOf(p)
 		base, _ := s.Solve(math.MaxInt64 / 4)
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
@@ -247,10 +239,7 @@ func TestFind(t *testing.T) {
 	dearer, ruled := 0, 0
 	for range 400 {
 		p := random(r, 2+r.IntN(30))
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		floor := recompute.FloorOf(p)
 		base, _ := s.Solve(math.MaxInt64 / 4)
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
@@ -319,10 +308,7 @@ func TestOtherLimits(t *testing.T) {
 		last = op(false, 1, 100, made[len(made)-1-i], last)
 	}
 	fresh := func() *recompute.Solver {
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		return s
 	}
 	all := int64(0)
@@ -346,10 +332,7 @@ func TestBruteForce(t *testing.T) {
 	better := 0
 	for range 300 {
 		p := random(r, 2+r.IntN(7))
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		floor := recompute.FloorOf(p)
 		base, _ := s.Solve(math.MaxInt64 / 4)
 		for range 3 {
@@ -374,10 +357,7 @@ func TestMonotone(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 150 {
 		p := random(r, 2+r.IntN(9))
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		base, _ := s.Solve(math.MaxInt64 / 4)
 		extra, none := 0.0, false
 		for limit := base.Peak; limit > 0; limit -= max(1, base.Peak/20) {
@@ -396,10 +376,7 @@ func TestMonotone(t *testing.T) {
 
 // TestNothing: a program of nothing takes no bytes, and not less.
 func TestNothing(t *testing.T) {
-	s, err := recompute.New(&recompute.Problem{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := solver(t, &recompute.Problem{})
 	for _, limit := range []int64{-5, 0, 5} {
 		_, solved := s.Solve(limit)
 		_, sketched := s.Sketch(limit)

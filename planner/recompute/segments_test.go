@@ -17,10 +17,7 @@ func TestSegments(t *testing.T) {
 			forward += c
 		}
 	}
-	s, err := recompute.New(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := solver(t, p)
 	plain, _ := s.Solve(math.MaxInt64)
 	for _, percent := range []int64{60, 50, 40, 30} {
 		limit := plain.Peak * percent / 100

@@ -54,10 +54,7 @@ func TestChain(t *testing.T) {
 		{2000, 9000, 10}, {2000, 8000, 12}, {2000, 7000, 18}, {2000, 6000, 30}, {2000, 5000, 105},
 	} {
 		p, total := chain(c.weights)
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		a, ok := s.Solve(c.limit)
 		if !ok {
 			t.Errorf("nothing within %d", c.limit)

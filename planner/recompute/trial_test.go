@@ -12,10 +12,7 @@ func TestTrials(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for n := range 3000 {
 		p := random(r, 2+r.IntN(30))
-		s, err := recompute.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := solver(t, p)
 		floor := recompute.FloorOf(p)
 		if err := s.Trials(r, floor.Peak+int64(r.IntN(100))); err != nil {
 			t.Fatalf("program %d: %v", n, err)
