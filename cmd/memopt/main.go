@@ -27,7 +27,10 @@ var commands = []*cli.Command{
 	newCommand, benchCommand, opsCommand, devicesCommand, doctorCommand, configCommand, serveCommand, versionCommand,
 }
 
-func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+func main() {
+	leisurely()
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
+}
 
 // run is main without the process: arguments in, exit code out.
 func run(args []string, stdout, stderr io.Writer) int {

@@ -8,6 +8,7 @@ import (
 
 var serveCommand = &cli.Command{
 	Name:      "serve",
+	Before:    thrifty,
 	Usage:     "the service that the Python package starts; not for starting by hand",
 	ArgsUsage: " ",
 	Flags: common(

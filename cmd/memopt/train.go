@@ -20,6 +20,7 @@ import (
 
 var trainCommand = &cli.Command{
 	Name:      "train",
+	Before:    thrifty,
 	Usage:     "run training steps under the plan: loss, time, promised beside measured",
 	ArgsUsage: "MODEL",
 	Description: "memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64 --steps 100 --save gpt.safetensors\n" +

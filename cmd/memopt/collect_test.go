@@ -1,0 +1,35 @@
+package main
+
+import (
+	"runtime/debug"
+	"testing"
+)
+
+// TestCollect: commands that stay keep Go's own ways with garbage, and whoever
+// sets GOGC is listened to.
+func TestCollect(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	for _, gogc := range []string{"", "70"} {
+		t.Setenv("GOGC", gogc)
+		for _, c := range commands {
+			want := 200
+			if c.Name == "train" || c.Name == "serve" {
+				want = 100
+			}
+			if gogc != "" {
+				want = 70
+			}
+			debug.SetGCPercent(70)
+			leisurely()
+			if c.Before != nil {
+				if err := c.Before(nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := debug.SetGCPercent(70); got != want {
+				t.Errorf("GOGC=%q: %s runs at %d %%, want %d", gogc, c.Name, got, want)
+			}
+		}
+	}
+}
