@@ -302,18 +302,17 @@ func (f *forms) decided() map[string]string {
 	if f == nil || !f.tried {
 		return nil
 	}
-	settings := map[string]string{"shrink": "off"}
-	if lossless := slices.IndexFunc(f.found, func(c shrink.Candidate) bool { return !c.Lossy }); lossless >= 0 && f.on[lossless] {
-		settings["shrink"] = "on"
-	}
-	switch n := f.rounds(); {
-	case f.lossy(all(len(f.found))) == 0:
-	case n == 0:
-		settings["lossy"] = "off"
+	lossless := slices.IndexFunc(f.found, func(c shrink.Candidate) bool { return !c.Lossy })
+	switch {
+	case f.rounds() > 0:
+		return map[string]string{"shrink": "auto", requests: f.spelled()}
+	case lossless >= 0 && f.on[lossless]:
+		return map[string]string{"shrink": "on"}
+	case f.lossy(all(len(f.found))) > 0:
+		return nil // under a budget nothing is rounded, or extracted, that requests do not name
 	default:
-		settings["shrink"], settings[requests] = "auto", f.spelled()
+		return map[string]string{"shrink": "off"}
 	}
-	return settings
 }
 
 // spelled is what is on as requests.

@@ -33,7 +33,7 @@ type Model struct {
 	loss     string                               // the value that is to be lowered; "" is the only scalar
 	other    func(configs.Config) (*Model, error) // the same model under other settings
 	forms    *forms                               // nil if the graph is only to be planned
-	plain    *graph.Graph                         // the step that costs are told beside; nil is the model's own
+	plain    *plainStep                           // what costs are told beside; nil is the model's own step
 	costs    map[string]float64                   // by node
 }
 

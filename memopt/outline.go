@@ -49,7 +49,10 @@ func boundary(c configs.Config) bool {
 
 // as adds to a request how clusters are found, and what was measured.
 func (m *Model) as(r planner.Request) planner.Request {
-	r.Costs, r.Plain = m.costs, m.plain
+	r.Costs = m.costs
+	if m.plain != nil {
+		r.Plain = m.plain.graph
+	}
 	r.Outline, r.Compat, r.Boundary = m.Outline, m.Config.Compat, boundary(m.Config)
 	return r
 }

@@ -27,7 +27,10 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 	}
 	maps.Copy(f.Settings, m.forms.decided())
 	for _, w := range m.twice() {
-		f.Settings[w.setting] = w.on
+		if f.Beside == nil {
+			f.Beside = map[string]string{}
+		}
+		f.Settings[w.setting], f.Beside[w.setting] = w.on, "off"
 	}
 	if m.forms != nil && m.forms.asked {
 		f.Settings[requests], _ = m.Config.Given(requests)
@@ -35,12 +38,22 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 	return f
 }
 
-// fileSettings are the settings that a plan file carries; whatever else is
-// given is stronger.
+// fileSettings are the settings that a plan file carries, and what of its request
+// shapes the step; whatever else is given is stronger.
 func fileSettings(f *planner.File, path string) (configs.Config, error) {
+	all := map[string]string{}
+	if f.Request.Compat != "" {
+		all["compat"] = f.Request.Compat
+	}
+	for name, bytes := range map[string]int64{"budget": f.Request.Budget, "activation_budget": f.Request.ActivationBudget} {
+		if bytes > 0 {
+			all[name] = fmt.Sprint(bytes)
+		}
+	}
+	maps.Copy(all, f.Settings)
 	var c configs.Config
-	for _, name := range append(slices.Clip(shaping), requests) {
-		if value, ok := f.Settings[name]; ok {
+	for _, name := range slices.Concat(shaping, []string{requests, "compat", "budget", "activation_budget"}) {
+		if value, ok := all[name]; ok {
 			if err := c.Set(name, value, configs.Source{Origin: configs.OriginFile, Name: path}); err != nil {
 				return c, fmt.Errorf("memopt: setting %s: %w", name, err)
 			}
@@ -64,9 +77,46 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := f.BindOutline(m.Graph, m.Outline)
+	if err := m.standBeside(f, plan); err != nil {
+		return nil, err
+	}
+	var on []bool
+	if m.forms != nil {
+		on = m.forms.on
+	}
+	_, r, err := m.form(on)
+	if err != nil {
+		return nil, classify(err)
+	}
+	p, err := f.BindAs(m.Graph, r)
 	if err != nil {
 		return nil, codedError{err, ExitCannot}
 	}
 	return p, nil
+}
+
+// standBeside opens the step that a plan's costs are told beside, where that is
+// another form than the model.
+func (m *Model) standBeside(f *planner.File, path string) error {
+	if len(f.Beside) == 0 {
+		return nil
+	}
+	c := m.Config
+	for _, w := range twices {
+		value, ok := f.Beside[w.setting]
+		if !ok {
+			continue
+		}
+		if err := c.Set(w.setting, value, configs.Source{Origin: configs.OriginFile, Name: path}); err != nil {
+			return input(fmt.Errorf("memopt: setting %s: %w", w.setting, err))
+		}
+	}
+	other, err := m.other(c)
+	if err != nil {
+		return err
+	}
+	if other.forms != nil {
+		m.plain = &plainStep{other.forms.exact, c}
+	}
+	return nil
 }

@@ -65,7 +65,7 @@ func (m *Model) otherForms(c configs.Config) (others []*Model) {
 			if err != nil || !slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == w.op }) || kind.lowered && !other.kernelsKeepBits(w.op) {
 				break
 			}
-			other.plain = m.forms.exact
+			other.plain = &plainStep{m.forms.exact, m.Config}
 			others, chosen = append(others, other), append(chosen, c)
 		}
 	}
@@ -92,10 +92,16 @@ func (m *Model) kernelsKeepBits(op *graph.Op) bool {
 	})
 }
 
+// plainStep is the step that a model is another form of, and its settings.
+type plainStep struct {
+	graph  *graph.Graph
+	config configs.Config
+}
+
 // twice lists what the model computes twice that the planner chose to.
 func (m *Model) twice() (all []twice) {
 	for _, w := range twices {
-		if m.plain != nil && *w.of(&m.Config) == w.on {
+		if m.plain != nil && *w.of(&m.Config) == w.on && *w.of(&m.plain.config) != w.on {
 			all = append(all, w)
 		}
 	}

@@ -37,6 +37,7 @@ func parseConfig(s string) (requests []ClusterRequest, err error) {
 			return nil, fmt.Errorf("planner: the request %q is not ID:strategy:count", s)
 		}
 		if set, isSet := strings.CutPrefix(rest, "{"); isSet {
+			r.Count = -1 // all that are named
 			set, rest, ok = strings.Cut(set, "}")
 			for place := range strings.SplitSeq(set, ",") {
 				first, last, several := strings.Cut(place, "-")

@@ -12,7 +12,7 @@ func TestConfigText(t *testing.T) {
 	want := []ClusterRequest{
 		{ID: "BiasGelu+", Strategy: 1, Count: -1},
 		{ID: "Add+Gelu+", Strategy: 2, Count: 3},
-		{ID: "MatMul+", Strategy: 1, Count: 0, Places: []Places{{0, 3}, {7, 7}}},
+		{ID: "MatMul+", Strategy: 1, Count: -1, Places: []Places{{0, 3}, {7, 7}}},
 		{ID: "Cast+", Strategy: 1, Count: 1},
 	}
 	for n := range len(want) + 1 {

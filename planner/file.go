@@ -3,7 +3,6 @@ package planner
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 
@@ -23,6 +22,9 @@ type File struct {
 	Dims     map[string]int64  `json:"dims"`
 	Request  FileRequest       `json:"request"`
 	Settings map[string]string `json:"settings"` // what the graph was made with
+	// Beside is the settings that differ in the step that baseline and costs are
+	// told beside, where that is another form.
+	Beside   map[string]string `json:"beside,omitempty"`
 	Strategy string            `json:"strategy"`
 	Baseline FileBaseline      `json:"baseline"`
 	Result   FileResult        `json:"result"`
@@ -61,6 +63,7 @@ type FileRequest struct {
 	Boundary         bool    `json:"boundary"`
 	Compat           string  `json:"compat,omitempty"`
 	Lowered          bool    `json:"lowered,omitempty"`
+	Measured         bool    `json:"measured,omitempty"` // costs are times of a device
 }
 
 // FileBaseline is the step without recomputation.
@@ -181,7 +184,7 @@ func (p *Plan) File(path string) *File {
 		Model:  FileModel{Path: path, Fingerprint: p.Graph.Fingerprint(), Kind: "training", Nodes: len(p.Graph.Nodes), Forward: p.forward()},
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
-			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered},
+			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0},
 		Settings: map[string]string{},
 		Strategy: p.Strategy,
 		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops},
@@ -288,11 +291,12 @@ func ReadFile(path string) (*File, error) {
 
 // Bind makes a Plan of a file and the graph it is for, and checks it. A plan
 // for another graph is refused with the first difference.
-func (f *File) Bind(g *graph.Graph) (*Plan, error) { return f.BindOutline(g, nil) }
+func (f *File) Bind(g *graph.Graph) (*Plan, error) { return f.BindAs(g, Request{}) }
 
-// BindOutline is Bind for a graph whose program a file spells otherwise: the
-// plan's clusters are found in the outline.
-func (f *File) BindOutline(g *graph.Graph, outline *graph.Outline) (*Plan, error) {
+// BindAs is Bind with what no file holds of a request: the outline of a graph
+// whose program a file spells otherwise, what could be kept in less, the plain
+// step, and measured costs.
+func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	if err := f.sameProgram(g); err != nil {
 		return nil, err
 	}
@@ -304,10 +308,12 @@ func (f *File) BindOutline(g *graph.Graph, outline *graph.Outline) (*Plan, error
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	p := &Plan{Graph: g, m: m, Strategy: f.Strategy, Offsets: f.Offsets, Arena: f.Result.Arena, PackBound: f.Result.PackBound,
-		Request: Request{Dims: f.Dims, Level: f.Request.Level, Budget: Size{Bytes: f.Request.Budget},
-			ActivationBudget: Size{Bytes: f.Request.ActivationBudget}, MaxOverhead: f.Request.MaxOverhead,
-			Clusters: requests, Outline: outline, Boundary: f.Request.Boundary, Compat: f.Request.Compat, Lowered: f.Request.Lowered}}
+	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, f.Request.Level, Size{Bytes: f.Request.Budget}, Size{Bytes: f.Request.ActivationBudget}
+	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = f.Request.MaxOverhead, requests, f.Request.Boundary, f.Request.Compat, f.Request.Lowered
+	if err := m.beside(r); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	p := &Plan{Graph: g, m: m, Request: r, Strategy: f.Strategy, Offsets: f.Offsets, Arena: f.Result.Arena, PackBound: f.Result.PackBound}
 	for i, s := range f.Steps {
 		if s.Node < 0 || int(s.Node) >= len(g.Nodes) || g.Nodes[s.Node].Op.View {
 			return nil, fmt.Errorf("planner: step %d names node %d, which cannot be launched", i, s.Node)
@@ -332,7 +338,10 @@ func (f *File) BindOutline(g *graph.Graph, outline *graph.Outline) (*Plan, error
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	p.Baseline, p.Floor = m.summary(base), m.floor()
+	if p.Baseline, err = m.baseline(base); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	p.Floor = m.floor()
 	c := &candidate{again: ranAgain(p.Steps, len(g.Nodes)), t: p.t}
 	c.placed.Height = p.Arena
 	for _, s := range p.Steps {
@@ -341,7 +350,7 @@ func (f *File) BindOutline(g *graph.Graph, outline *graph.Outline) (*Plan, error
 		}
 	}
 	p.Result, p.Memory, p.Dominant = m.summary(c), m.memory(c), m.dominant(c.t)
-	rows := &search{m: m, plan: p}
+	rows := &search{m: m, base: base, plan: p}
 	if err := rows.turnOn(make([]bool, len(g.Nodes))); err != nil {
 		return nil, err
 	}
@@ -354,65 +363,6 @@ func (f *File) BindOutline(g *graph.Graph, outline *graph.Outline) (*Plan, error
 		return nil, err
 	}
 	return p, f.claims(p)
-}
-
-// claims holds what a file tells of its plan against the plan. What it tells of
-// other forms of the step, or in measured times, cannot be known again here.
-func (f *File) claims(p *Plan) error {
-	says, is := f.Memory, p.Memory
-	for _, x := range []struct {
-		what     string
-		says, is any
-	}{
-		{"a peak of %d bytes, but its steps have %d", f.Result.Peak, p.Result.Peak},
-		{"a floor of %d bytes, but it is %d", f.Floor.Peak, p.Floor.Peak},
-		{"%d bytes kept for the backward pass, but they are %d", f.Result.Stashed, p.Result.Stashed},
-		{"%d nodes run again, but they are %d", f.Result.Recomputed, p.Result.Again},
-		{"weights of %d bytes, but they are %d", says.Weights, is.Weights},
-		{"gradients of %d bytes at the peak, but they are %d", says.Gradients, is.Gradients},
-		{"optimizer states of %d bytes, but they are %d", says.Optimizer, is.Optimizer},
-		{"activations of %d bytes at the peak, but they are %d", says.Activations, is.Activations},
-		{"inputs of %d bytes, but they are %d", says.Staging, is.Staging},
-		{"%d bytes in all, but they are %d", says.Total, is.Total},
-		{"that %q sets the floor, but %q does", f.Floor.Node, p.Floor.Node},
-		{"that %q sets the peak, but %q does", f.Result.PeakNode, p.Result.PeakNode},
-		{"a peak of %q, but it is %q", f.Result.PeakFormula, p.Result.PeakFormula},
-	} {
-		if x.says != x.is {
-			return fmt.Errorf("planner: the plan claims "+x.what, x.says, x.is)
-		}
-	}
-	for _, name := range symmetric(f.Saved, p.Saved()) {
-		return fmt.Errorf("planner: the plan claims other values for the backward pass than its steps keep: %q is among one only", name)
-	}
-	if !slices.EqualFunc(f.Dominant, p.Dominant, func(a FileHolding, b Holding) bool { return a == FileHolding(b) }) {
-		return fmt.Errorf("planner: the plan claims that others than %v are the largest values at the peak", p.Dominant)
-	}
-	if room, limited := p.Room(); limited && p.Arena > room {
-		return fmt.Errorf("planner: the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
-	}
-	if f.Result.PackBound < 0 || f.Result.PackBound > p.Arena {
-		return fmt.Errorf("planner: the plan claims that no arena is below %d bytes, and has one of %d", f.Result.PackBound, p.Arena)
-	}
-	if limit := f.Request.MaxOverhead; limit > 0 && f.Result.Overhead > limit*(1+1e-9) {
-		return fmt.Errorf("planner: the plan claims %g of extra cost, over its limit of %g", f.Result.Overhead, limit)
-	}
-	if gap := f.Result.Overhead - f.Bound.Overhead; math.Abs(gap-f.Bound.Gap) > 1e-9 {
-		return fmt.Errorf("planner: the plan claims to be %g above its bound, but its figures are %g apart", f.Bound.Gap, gap)
-	}
-	return nil
-}
-
-// symmetric is what only one of two sorted lists has.
-func symmetric(a, b []string) (out []string) {
-	for _, x := range [][2][]string{{a, b}, {b, a}} {
-		for _, name := range x[0] {
-			if _, both := slices.BinarySearch(x[1], name); !both {
-				out = append(out, name)
-			}
-		}
-	}
-	return out
 }
 
 // replay simulates steps from a file, which may be in any order.

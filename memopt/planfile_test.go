@@ -1,0 +1,67 @@
+package memopt
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"memopt/memopt/zoo"
+	"memopt/planner"
+)
+
+// TestPlanFileAgain: all that a plan file tells is known again on loading,
+// whatever form of the step the plan is of, and a false word in it is found.
+func TestPlanFileAgain(t *testing.T) {
+	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 2, Vocab: 4000})
+	for name, settings := range map[string]map[string]string{
+		"everything kept":      {},
+		"a level":              {"level": "2"},
+		"ONNX Runtime's level": {"level": "1", "compat": "1.19"},
+		"a budget":             {"activation_budget": "60%"},
+		"a tight budget":       {"activation_budget": "50%"},
+		"chunks asked for":     {"activation_budget": "80%", "chunk_loss": "on"},
+		"a limit of cost":      {"max_overhead": "0.05"},
+		"rounded":              {"lossy": "bf16"},
+		"nothing is rounded":   {"lossy": "fp16", "activation_budget": "50%"},
+		"rounded as needed":    {"lossy": "fp16", "activation_budget": "80%", "chunk_loss": "off", "flash_attention": "off"},
+		"clusters":             {"config": "Gelu+:1:{1},Gemm+:1:1"},
+		"on kernels":           {"device": "vulkan", "activation_budget": "70%"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := settingsFor(t, settings)
+			c.Dims = map[string]int64{"batch": 8, "seq": 64}
+			m, err := Open(model, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := m.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			load := func(spoil func(f *planner.File)) error {
+				f := m.PlanFile(p)
+				spoil(f)
+				path := filepath.Join(t.TempDir(), "plan.json")
+				if err := f.Save(path); err != nil {
+					t.Fatal(err)
+				}
+				_, err := LoadPlan(path, model, settingsFor(t, map[string]string{}))
+				return err
+			}
+			if err := load(func(*planner.File) {}); err != nil {
+				t.Error(err)
+			}
+			for where, spoil := range map[string]func(f *planner.File){
+				"baseline.arena":     func(f *planner.File) { f.Baseline.Arena++ },
+				"result.extra_flops": func(f *planner.File) { f.Result.ExtraFlops++ },
+				"result.overhead":    func(f *planner.File) { f.Result.Overhead += 0.001; f.Bound.Gap += 0.001; f.Request.MaxOverhead = 0 },
+				"formulas.":          func(f *planner.File) { f.Formulas.Flops += " + 1" },
+				"clusters[":          func(f *planner.File) { f.Clusters[len(f.Clusters)-1].Saving += " + 1" },
+			} {
+				if err := load(spoil); err == nil || !strings.Contains(err.Error(), "says that "+where) {
+					t.Errorf("%s is false, and is answered %v", where, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package planner
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+)
+
+// told is what a file tells its readers of a plan, and what follows from the
+// steps, the places and the graph alone: whoever has those knows it again.
+type told struct {
+	Baseline *FileBaseline  `json:"baseline"`
+	Result   *FileResult    `json:"result"`
+	Floor    *FileFloor     `json:"floor"`
+	Memory   *FileMemory    `json:"memory"`
+	Clusters []FileCluster  `json:"clusters"`
+	Selected *FileSelection `json:"selection"`
+	Layers   []FileBoundary `json:"boundaries"`
+	Dominant []FileHolding  `json:"dominant"`
+	Formulas *FileFormulas  `json:"formulas"`
+	Saved    []string       `json:"saved"`
+}
+
+func (f *File) told() told {
+	return told{&f.Baseline, &f.Result, &f.Floor, &f.Memory, f.Clusters, &f.Selected, f.Layers, f.Dominant, f.Formulas, f.Saved}
+}
+
+// claims holds all that a file tells of its plan against the plan. Costs in
+// times of a device can only be known again from a profile of it.
+func (f *File) claims(p *Plan) error {
+	own := p.File(f.Model.Path)
+	says, err := plainly(f.told())
+	if err != nil {
+		return err
+	}
+	is, err := plainly(own.told())
+	if err != nil {
+		return err
+	}
+	d := differing{costs: f.Request.Measured == own.Request.Measured}
+	if where, a, b := d.first("", says, is); where != "" {
+		return fmt.Errorf("planner: the file says that %s is %s, but its plan has %s", where, a, b)
+	}
+	if room, limited := p.Room(); limited && p.Arena > room {
+		return fmt.Errorf("planner: the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
+	}
+	if f.Result.PackBound < 0 || f.Result.PackBound > p.Arena {
+		return fmt.Errorf("planner: the plan claims that no arena is below %d bytes, and has one of %d", f.Result.PackBound, p.Arena)
+	}
+	if limit := f.Request.MaxOverhead; limit > 0 && f.Result.Overhead > limit*(1+1e-9) {
+		return fmt.Errorf("planner: the plan claims %g of extra cost, over its limit of %g", f.Result.Overhead, limit)
+	}
+	if gap := f.Result.Overhead - f.Bound.Overhead; math.Abs(gap-f.Bound.Gap) > 1e-9 {
+		return fmt.Errorf("planner: the plan claims to be %g above its bound, but its figures are %g apart", f.Bound.Gap, gap)
+	}
+	return nil
+}
+
+// plainly is a value as JSON has it, whole numbers exact.
+func plainly(x any) (out any, err error) {
+	data, err := json.Marshal(x)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&out); err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	return out, nil
+}
+
+// differing looks for the first place at which two JSON values differ.
+type differing struct {
+	costs bool // whether costs are in the same units
+}
+
+// costKeys are the figures in units of cost.
+var costKeys = []string{"overhead", "cost"}
+
+// first is where two values differ, and how; "" if they do not.
+func (d differing) first(at string, a, b any) (where, says, is string) {
+	switch x := a.(type) {
+	case map[string]any:
+		if y, ok := b.(map[string]any); ok {
+			both := maps.Clone(x)
+			maps.Copy(both, y)
+			for _, key := range slices.Sorted(maps.Keys(both)) {
+				if !d.costs && slices.Contains(costKeys, key) {
+					continue
+				}
+				if where, says, is := d.first(at+"."+key, x[key], y[key]); where != "" {
+					return where, says, is
+				}
+			}
+			return "", "", ""
+		}
+	case []any:
+		if y, ok := b.([]any); ok {
+			for i := range min(len(x), len(y)) {
+				if where, says, is := d.first(fmt.Sprintf("%s[%d]", at, i), x[i], y[i]); where != "" {
+					return where, says, is
+				}
+			}
+			if len(x) != len(y) {
+				return at[1:], fmt.Sprintf("%d entries long", len(x)), fmt.Sprint(len(y))
+			}
+			return "", "", ""
+		}
+	case json.Number:
+		if y, ok := b.(json.Number); ok && near(x, y) {
+			return "", "", ""
+		}
+	}
+	if reflect.DeepEqual(a, b) {
+		return "", "", ""
+	}
+	return at[1:], brief(a), brief(b)
+}
+
+// near is whether two numbers are the same, but for the last digits of what was
+// summed in another order.
+func near(a, b json.Number) bool {
+	if a == b {
+		return true
+	}
+	_, whole := a.Int64()
+	_, both := b.Int64()
+	x, _ := a.Float64()
+	y, _ := b.Float64()
+	return (whole != nil || both != nil) && math.Abs(x-y) <= 1e-9*max(1, math.Abs(x))
+}
+
+// brief is a JSON value for a message.
+func brief(x any) string {
+	text, err := json.Marshal(x)
+	if err != nil || x == nil {
+		return "nothing"
+	}
+	if r := []rune(string(text)); len(r) > 100 {
+		return string(r[:100]) + "…"
+	}
+	return string(text)
+}
