@@ -55,7 +55,7 @@ const (
 
 func define(op graph.Op) *graph.Op {
 	if op.Lower != nil {
-		op.Lower = withHalves(op.Lower, op.Overwrites)
+		op.Lower = withAddresses(withHalves(op.Lower, op.Overwrites))
 	}
 	return Library.Define(op)
 }

@@ -30,11 +30,11 @@ var productTiles = func() (tiles []productTile) {
 		size := fmt.Sprintf("-DROWS=%d", rows)
 		singles := halved(shader(fmt.Sprint("product-", rows), "product.comp", size))
 		paired := halvedAs(shader(fmt.Sprintf("product-%d-pairs", rows), "product.comp", size, "-DPAIRS"), singles)
-		tiles = append(tiles, productTile{rows: rows, begin: 6, row: 1, singles: singles, paired: paired, addressed: addressed(paired)})
+		tiles = append(tiles, productTile{rows: rows, begin: 6, row: 1, singles: singles, paired: paired, addressed: halvedAs(addressed(paired), paired)})
 	}
 	for _, side := range []int{64, 32} {
 		k := halved(shader(fmt.Sprint("product-tiled-", side), "producttiled.comp", fmt.Sprintf("-DTILE=%d", side)))
-		tiles = append(tiles, productTile{shared: true, rows: side, columns: side, begin: 8 * side, row: side, singles: k, paired: k, addressed: addressed(k)})
+		tiles = append(tiles, productTile{shared: true, rows: side, columns: side, begin: 8 * side, row: side, singles: k, paired: k, addressed: halvedAs(addressed(k), k)})
 	}
 	return tiles
 }()
@@ -162,6 +162,19 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 	if g.cooperates(l) {
 		tile = g.cooperativeTile(l)
 	}
+	if rows, columns := l.Limits.Groups[1]*tile.rows, l.Limits.Groups[0]*tile.columns; g.m > rows || g.n > columns {
+		if g.places != nil && g.n > g.places.width {
+			columns = max(1, columns/g.places.width) * g.places.width
+		}
+		for i := 0; i < g.m; i += rows {
+			for j := 0; j < g.n; j += columns {
+				part := g.strip(i, j, i*g.layout.a.i, j*g.layout.b.i)
+				part.m, part.n = min(rows, g.m-i), min(columns, g.n-j)
+				part.dispatch(l)
+			}
+		}
+		return
+	}
 	kernel := tile.singles
 	switch {
 	case l.Limits.Addressed && tile.addressed != nil && (tile.shared || l.Limits.Int64 && (trans || g.k <= addressedTerms)):
@@ -196,10 +209,6 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 		g.batches = elems(g.shape)
 	}
 	groups := [3]int{ceilDiv(g.n, tile.columns), ceilDiv(g.m, tile.rows), g.batches}
-	if groups[0] > l.Limits.Groups[0] || groups[1] > l.Limits.Groups[1] {
-		l.Refuse("%d × %d tiles are more than the device takes", groups[0], groups[1])
-		return
-	}
 	for done := 0; done < groups[2]; done += l.Limits.Groups[2] {
 		push := words(l, g.m, g.n, g.k, g.layout.a.i, g.layout.a.p, ldb, batch[1], batch[2], sa[0], sa[1], sa[2], sb[0], sb[1], sb[2], sy[0], sy[1], sy[2], g.first+done)
 		push = append(push, uint32(int64(g.fromA)), uint32(int64(g.fromB)), uint32(int64(g.fromY)))
@@ -351,10 +360,20 @@ func (g loweredProduct) inStrips(l *graph.Lowering, most, fewest int) {
 	}
 }
 
-// strip is products from a row and a column on.
+// strip is products from a row and a column on. Of places it begins with a line, or
+// is in one.
 func (g loweredProduct) strip(row, column, a, b int) loweredProduct {
-	g.fromA, g.fromB, g.fromY = g.fromA+a, g.fromB+b, g.fromY+row*g.ldy+column
 	g.fromC += row*g.ci + column*g.cj
+	if p := g.places; p != nil {
+		within := column % p.width
+		g.places = &places{p.width, max(0, p.whole-within), p.line, p.place}
+		column = column/p.width*p.line + within*p.place
+	}
+	if g.lines != nil && g.trans() && column > 0 {
+		at := int64(4 * column) // of the table, by which B's columns are told
+		g.lines, b = &graph.Buffer{Place: g.lines.Place, Index: g.lines.Index, At: g.lines.At + at, Bytes: g.lines.Bytes - at}, 0
+	}
+	g.fromA, g.fromB, g.fromY = g.fromA+a, g.fromB+b, g.fromY+row*g.ldy+column
 	return g
 }
 

@@ -260,6 +260,10 @@ func (e *spirvEdit) module() []byte {
 	for _, in := range slices.Concat(globals, e.constants, code) {
 		words = append(words, in.words...)
 	}
+	return bytesOf(words)
+}
+
+func bytesOf(words []uint32) []byte {
 	out := make([]byte, 0, 4*len(words))
 	for _, w := range words {
 		out = endian.LittleEndian.AppendUint32(out, w)

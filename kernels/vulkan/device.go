@@ -102,7 +102,7 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 		d.Close()
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
-	d.gpu.Addressed = d.takes(BufferAddresses)
+	d.gpu.Addressed = d.takes(BufferAddresses) || p.Addresses && d.farthest() > o.Range
 	for _, step := range []func() error{d.prove, d.allocate, d.load, d.prepare, d.record} {
 		if err := step(); err != nil {
 			d.Close()

@@ -106,9 +106,12 @@
 // softmax and normalisations over the last dims, updates of parameters and what
 // moves elements are done in pieces then (kernels/piecelower.go), convolutions and
 // normalisations of batches by some samples at a time: to the bits that they have
-// whole. What else is larger runs on the processor, and so does the gradient of the
-// filters of channels that stand alone. Copies through a block of 16 MiB serve memory
-// that the processor does not see; MEMOPT_VULKAN_HIDDEN has tests go that way.
+// whole. What else is larger is done whole by kernels that find their buffers by
+// addresses, of which no limit is told: every kernel has that form, made of its
+// SPIR-V when it is asked for (kernels/addressed.go). On a device without addresses,
+// or of more than 2³¹ elements, the processor does it. Copies through a block of
+// 16 MiB serve memory that the processor does not see; MEMOPT_VULKAN_HIDDEN has
+// tests go that way.
 //
 // # What goes wrong
 //

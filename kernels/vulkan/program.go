@@ -31,7 +31,7 @@ type dispatch struct {
 // limits are what lowerings may ask of the device.
 func (d *Device) limits() graph.Limits {
 	p := d.gpu.Physical
-	l := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared, Addressed: d.takes(BufferAddresses)}
+	l := graph.Limits{Subgroup: p.Subgroup, Range: d.options.Range, Int64: p.Int64, Int8: p.Int8 && p.Storage8, Shared: d.shared, Addressed: d.takes(BufferAddresses), Far: d.gpu.Addressed}
 	if d.takes(CooperativeMatrix) {
 		l.Matrix = matrixOf(p)
 	}
@@ -180,37 +180,16 @@ func (d *Device) unfit(low *graph.Lowering) string {
 		switch {
 		case len(x.Kernel.Code) == 0:
 			return fmt.Sprintf("kernel %s is not compiled", x.Kernel.Name)
-		case 4*len(x.Push) > p.MaxPush:
-			return fmt.Sprintf("kernel %s has %d bytes of constants, and the device takes %d", x.Kernel.Name, 4*len(x.Push), p.MaxPush)
+		case pushBytes(x) > p.MaxPush:
+			return fmt.Sprintf("kernel %s has %d bytes of constants, and the device takes %d", x.Kernel.Name, pushBytes(x), p.MaxPush)
 		case len(x.Buffers) > p.StorageBuffers:
 			return fmt.Sprintf("kernel %s sees %d buffers, and the device takes %d", x.Kernel.Name, len(x.Buffers), p.StorageBuffers)
 		}
-		for i, b := range x.Buffers {
-			if n := bufferBytes(low, b); n > d.options.Range {
-				return fmt.Sprintf("buffer %d of kernel %s has %d bytes, and the device shows at most %d", i, x.Kernel.Name, n, d.options.Range)
-			}
+		if i := low.TooFar(x); i >= 0 {
+			return fmt.Sprintf("buffer %d of kernel %s has %d bytes, and the device shows at most %d", i, x.Kernel.Name, low.Seen(x.Buffers[i]), low.Limits.Range)
 		}
 	}
 	return ""
-}
-
-func bufferBytes(low *graph.Lowering, b graph.Buffer) int64 {
-	if b.Bytes > 0 {
-		return b.Bytes
-	}
-	o := (*graph.Operand)(nil)
-	switch b.Place {
-	case graph.PlaceIn:
-		o = low.In[b.Index]
-	case graph.PlaceOut:
-		o = low.Out[b.Index]
-	case graph.PlaceScratch:
-		return low.Scratch - b.At
-	}
-	if o == nil {
-		return runBytes
-	}
-	return int64(o.Len())*o.Type.Size() - b.At
 }
 
 // range_ is where a buffer of a dispatch lies.

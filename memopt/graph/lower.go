@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Lowering is one node on the way to a device that runs kernels: shapes are
@@ -52,6 +53,7 @@ type Limits struct {
 	Int8      bool   // bytes in buffers
 	Shared    bool   // groups have memory of their own that is worth a barrier
 	Addressed bool   // kernels may find buffers by addresses
+	Far       bool   // and those that must see more than Range of one do
 	// Matrix is the rows, columns and terms of what a subgroup multiplies at once of
 	// float16, summed in float32; zeros if it is not to.
 	Matrix [3]int
@@ -115,6 +117,35 @@ type Buffer struct {
 	Index     int // of In or Out
 	At, Bytes int64
 	Writes    bool
+}
+
+// Seen is how many bytes of its buffer b a dispatch sees.
+func (l *Lowering) Seen(b Buffer) int64 {
+	if b.Bytes > 0 {
+		return b.Bytes
+	}
+	o := (*Operand)(nil)
+	switch b.Place {
+	case PlaceIn:
+		o = l.In[b.Index]
+	case PlaceOut:
+		o = l.Out[b.Index]
+	case PlaceScratch:
+		return l.Scratch - b.At
+	}
+	if o == nil {
+		return RunBytes
+	}
+	return int64(o.Len())*o.Type.Size() - b.At
+}
+
+// TooFar finds a buffer of which a dispatch would see more than the device shows; −1
+// is none.
+func (l *Lowering) TooFar(d Dispatch) int {
+	if d.Kernel.Addressed {
+		return -1
+	}
+	return slices.IndexFunc(d.Buffers, func(b Buffer) bool { return l.Seen(b) > l.Limits.Range })
 }
 
 // Refuse says why there are no kernels for the node.

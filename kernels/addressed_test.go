@@ -1,0 +1,46 @@
+package kernels
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestAddressedForms: every kernel with push constants has a form for addresses, and
+// it is valid.
+func TestAddressedForms(t *testing.T) {
+	validator, err := exec.LookPath("spirv-val")
+	if err != nil {
+		t.Skip(err)
+	}
+	valid := func(name string, code []byte) {
+		path := filepath.Join(t.TempDir(), "kernel.spv")
+		if err := os.WriteFile(path, code, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(validator, "--target-env", "vulkan1.2", path).CombinedOutput(); err != nil {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+	without := 0
+	for _, s := range shaders {
+		if s.library || compilerFor(shaderText(t, s)).run != nil {
+			continue
+		}
+		form := addressed(s.kernel)
+		if form == nil {
+			without++
+			continue
+		}
+		for _, in := range instructions(wordsOf(form.Code)) {
+			if in.op == opVariable && in.words[3] == storageBuffer {
+				t.Errorf("%s still binds a buffer", form.Name)
+			}
+		}
+		valid(form.Name, form.Code)
+	}
+	if without != 1 {
+		t.Errorf("%d kernels have no form for addresses; count has no push constants", without)
+	}
+}
