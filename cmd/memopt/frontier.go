@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -35,7 +36,7 @@ var frontierCommand = &cli.Command{
 			return err
 		}
 		for _, s := range cfg.NonDefaults() {
-			if slices.Contains(choosing, s.Name) {
+			if slices.Contains(choosing, s.Name) || s.Name == "config" && slices.ContainsFunc(cfg.Requests, runsAgain) {
 				warn(c, fmt.Sprintf("%s: %s is not heeded: a frontier is of every plan there is", s.Source, s.Name))
 			}
 		}
@@ -77,6 +78,10 @@ var frontierCommand = &cli.Command{
 
 // choosing are the settings that pick a plan out of all.
 var choosing = []string{"budget", "activation_budget", "max_overhead", "strategy", "level"}
+
+// runsAgain is whether a request is for clusters that run again; strategy 2 shapes the
+// step that the frontier is of.
+func runsAgain(r configs.Request) bool { return r.Strategy != 2 }
 
 // frontierFile is the JSON of frontier.
 type frontierFile struct {

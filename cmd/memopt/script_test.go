@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -62,9 +63,14 @@ func exitCode(err error) string {
 	return err.Error()
 }
 
-// interrupt COMMAND… starts a command, interrupts it after its first line, and
-// writes its output to out.txt and err.txt, its exit code to code.txt.
+// interrupt [-HUP] COMMAND… starts a command, interrupts it after its first line,
+// or takes its terminal away, and writes its output to out.txt and err.txt, its
+// exit code to code.txt.
 func interrupt(ts *testscript.TestScript, neg bool, args []string) {
+	with := os.Signal(os.Interrupt)
+	if args[0] == "-HUP" {
+		with, args = syscall.SIGHUP, args[1:]
+	}
 	var path string
 	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
 		if _, err := os.Stat(filepath.Join(dir, args[0])); err == nil && path == "" {
@@ -81,7 +87,7 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	r := bufio.NewReader(out)
 	first, err := r.ReadString('\n')
 	ts.Check(err)
-	ts.Check(c.Process.Signal(os.Interrupt))
+	ts.Check(c.Process.Signal(with))
 	rest, err := io.ReadAll(r)
 	ts.Check(err)
 	code := exitCode(c.Wait())

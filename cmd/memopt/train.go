@@ -171,12 +171,15 @@ func stopped(c *cli.Context, r *memopt.Result) error {
 	return r.Stopped
 }
 
-// interrupted is closed at the first interrupt; the second ends the program at
-// once, as an interrupt does.
+// interrupted is closed at the first interrupt, or when the terminal is gone, but
+// under nohup; the second ends the program at once, as an interrupt does.
 func interrupted(c *cli.Context) (stop chan struct{}, release func()) {
 	stop = make(chan struct{})
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	over := make(chan struct{})
 	go func() {
 		select {
