@@ -65,7 +65,7 @@ func (s *Solver) terrain() *terrain {
 			t.ins.Add(slices.DeleteFunc(slices.Clone(s.p.Inputs.Of(op)), held)...)
 		}
 	}
-	t.users.rebuild(len(s.p.Bytes), nil, func(put func(list, item int32)) {
+	t.users.rebuild(len(s.p.Bytes), func(put func(list, item int32)) {
 		for i := range int32(len(t.makes)) {
 			for _, v := range t.ins.Of(i) {
 				put(v, i)

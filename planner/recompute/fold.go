@@ -203,7 +203,7 @@ func (f *folder) parts() (parts Lists) {
 		number[i] = count
 		count++
 	}
-	parts.rebuild(int(count), nil, func(put func(list, item int32)) {
+	parts.rebuild(int(count), func(put func(list, item int32)) {
 		for i, k := range number {
 			put(k, int32(i))
 		}

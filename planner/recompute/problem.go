@@ -23,34 +23,20 @@ func (l *Lists) Reserve(lists, items int) {
 	l.bounds, l.items = slices.Grow(l.bounds, lists+1), slices.Grow(l.items, items)
 }
 
-// rebuild makes n lists of what each puts, which is asked twice. The cursor is
-// scratch, to be given to the next.
-func (l *Lists) rebuild(n int, cursor []int32, each func(put func(list, item int32))) []int32 {
-	l.reset(n)
-	each(func(list, _ int32) { l.bounds[list+1]++ })
-	cursor = l.lay(cursor)
-	each(func(list, item int32) {
-		l.items[cursor[list]] = item
-		cursor[list]++
-	})
-	return cursor
-}
-
-// reset makes n empty lists. What is to come is counted behind each one's bound.
-func (l *Lists) reset(n int) {
+// rebuild makes n lists of what each puts, which is asked twice.
+func (l *Lists) rebuild(n int, each func(put func(list, item int32))) {
 	l.bounds = slices.Grow(l.bounds[:0], n+1)[:n+1]
 	clear(l.bounds)
-}
-
-// lay makes room for as many items as were counted. The cursor is where each list
-// begins.
-func (l *Lists) lay(cursor []int32) []int32 {
-	n := l.Len()
+	each(func(list, _ int32) { l.bounds[list+1]++ })
 	for i := range n {
 		l.bounds[i+1] += l.bounds[i]
 	}
 	l.items = slices.Grow(l.items[:0], int(l.bounds[n]))[:l.bounds[n]]
-	return append(cursor[:0], l.bounds[:n]...)
+	cursor := slices.Clone(l.bounds[:n])
+	each(func(list, item int32) {
+		l.items[cursor[list]] = item
+		cursor[list]++
+	})
 }
 
 // Of is list i.

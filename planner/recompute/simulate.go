@@ -38,6 +38,7 @@ type simulator struct {
 	ends   []int32 // what those tell
 	needs  []needs // by operator
 	maker  []int32 // by value
+	held   []int32 // values
 	work   int64   // launches simulated so far
 	walks  int
 	border mark   // where walks begin whose events are all behind it
@@ -83,6 +84,7 @@ type needs struct{ out, work int64 }
 type mark struct {
 	launches, instances, overs int
 	instance, last, touched    []int32
+	newest, older              []int32 // as a trial has them
 }
 
 func newSimulator(p *Problem) *simulator {
@@ -104,6 +106,11 @@ func newSimulator(p *Problem) *simulator {
 			n.out += p.Bytes[v]
 		}
 	}
+	for v, held := range p.Held {
+		if held && s.maker[v] >= 0 {
+			s.held = append(s.held, int32(v))
+		}
+	}
 	s.start = make([]int32, ops+1)
 	ops, values = ops+ops/4, values+values/4
 	s.ops, s.made, s.place = make([]int32, ops), make([]int32, ops), make([]int32, ops)
@@ -113,9 +120,13 @@ func newSimulator(p *Problem) *simulator {
 		s.start[op] = int32(s.launches)
 		s.walk(op, op)
 	}
-	touched := make([]int32, len(p.Bytes))
+	touched, newest, older := make([]int32, len(p.Bytes)), make([]int32, len(p.Bytes)), make([]int32, s.instances)
 	s.touched(touched, int32(s.launches))
-	s.border = mark{s.launches, s.instances, s.overs, append([]int32{}, s.instance...), append([]int32{}, s.last[:s.instances]...), touched}
+	for v := range newest {
+		newest[v] = -1
+	}
+	s.chain(newest, older, 0)
+	s.border = mark{s.launches, s.instances, s.overs, slices.Clone(s.instance), slices.Clone(s.last[:s.instances]), touched, newest, older}
 	s.kept = true
 	return s
 }
@@ -170,9 +181,10 @@ func (s *simulator) run(p plan, limit int64) bool {
 	}
 	s.kept = plain
 	begun := s.launches
-	k := 0
+	k, events, start := 0, p.events, s.start
 	s.forgot = s.forgot[:0]
-	for op := from; op < int32(len(s.p.Cost)); op++ {
+	ops := int32(len(s.p.Cost))
+	for op := from; op < ops; op++ {
 		if op == s.p.Border {
 			for v, gone := range p.gone {
 				if gone {
@@ -180,13 +192,13 @@ func (s *simulator) run(p plan, limit int64) bool {
 				}
 			}
 		}
-		for ; k < len(p.events) && p.events[k].at <= op; k++ {
-			s.instance[p.events[k].value] = -1
+		for ; k < len(events) && events[k].at <= op; k++ {
+			s.instance[events[k].value] = -1
 		}
 		before := s.launches
-		s.start[op] = int32(before)
+		start[op] = int32(before)
 		s.walk(op, op)
-		if s.eager != nil && op >= s.p.Border && op+1 < int32(len(s.p.Cost)) {
+		if s.eager != nil && op >= s.p.Border && op+1 < ops {
 			s.forgetEagerly(op, before)
 		}
 		if s.launches > s.most {
@@ -225,44 +237,57 @@ func (s *simulator) forgetOne(op, v int32) {
 // walk runs an operator at a place, after what it wants: again, if the place is not
 // its own.
 func (s *simulator) walk(op, place int32) {
-	w := &s.wires[op]
-	ins := s.ends[w.ins:w.over]
-	for _, v := range ins {
-		if s.instance[v] < 0 {
+	w, ends, instance := &s.wires[op], s.ends, s.instance // indices are quicker than slices of so few
+	for j := w.ins; j < w.over; j++ {
+		if v := ends[j]; instance[v] < 0 {
 			s.walk(s.maker[v], place)
 		}
 	}
 	if op != place {
 		s.extra += s.p.Cost[op]
 	}
-	k := int32(s.launches)
-	for _, v := range ins {
-		s.last[s.instance[v]] = k
+	k, last := s.launches, s.last
+	for j := w.ins; j < w.over; j++ {
+		last[instance[ends[j]]] = int32(k)
 	}
-	if s.launches == len(s.ops) {
+	if k == len(s.ops) {
 		s.ops, s.made, s.place = grow(s.ops), grow(s.made), grow(s.place)
 	}
-	i := int32(s.instances)
-	s.ops[k], s.made[k], s.place[k] = op, i, place
-	s.launches++
-	for _, v := range s.ends[w.over:w.outs] {
+	i := s.instances
+	s.ops[k], s.made[k], s.place[k] = op, int32(i), place
+	s.launches = k + 1
+	for j := w.over; j < w.outs; j++ {
 		if s.overs == len(s.over) {
 			s.over = append(s.over, make([]pair, len(s.over)+64)...)
 		}
-		s.over[s.overs] = pair{i, s.instance[v]}
+		s.over[s.overs] = pair{int32(i), instance[ends[j]]}
 		s.overs++
 	}
-	for _, v := range s.ends[w.outs:w.end] {
-		if int(i) == len(s.first) {
+	for j := w.outs; j < w.end; j++ {
+		if i == len(s.first) {
 			s.first, s.last, s.value = grow(s.first), grow(s.last), grow(s.value)
 		}
-		if !s.p.Held[v] || s.instance[v] < 0 {
-			s.instance[v] = i
+		v := ends[j]
+		if instance[v] < 0 || !s.p.Held[v] {
+			instance[v] = int32(i)
 		}
-		s.first[i], s.last[i], s.value[i] = k, k, v
+		s.first[i], s.last[i], s.value[i] = int32(k), int32(k), v
 		i++
 	}
-	s.instances = int(i)
+	s.instances = i
+}
+
+// chain tells, by value, the last instance, of what is held the first, and by
+// instance the one of its value before it, −1 for none: of the instances from one on,
+// and those before it are known.
+func (s *simulator) chain(newest, older []int32, from int) {
+	held := s.p.Held
+	for i, v := range s.value[from:s.instances] {
+		i, before := int32(from+i), newest[v]
+		if older[i] = before; before < 0 || !held[v] {
+			newest[v] = i
+		}
+	}
 }
 
 // touched tells, by value, the last place before a launch that read or made it, −1
@@ -290,45 +315,46 @@ func grow(all []int32) []int32 { return append(all, make([]int32, len(all)/2+256
 // count sums up the bytes alive at each launch.
 func (s *simulator) count() {
 	n := s.launches
-	end := int32(n - 1)
-	for v, held := range s.p.Held {
-		if held && s.instance[v] >= 0 {
-			s.last[s.instance[v]] = end + 1
+	for _, v := range s.held {
+		if i := s.instance[v]; i >= 0 {
+			s.last[i] = int32(n)
 		}
 	}
 	if cap(s.live) < n+2 {
 		s.live = make([]int64, n+n/4+2)
 	}
-	live := s.live[:n+2] // first what dies, by the launch behind it
+	live, bytes := s.live[:n+2], s.p.Bytes // first what dies, by the launch behind it
 	clear(live)
-	last := s.last[:s.instances]
-	for i, v := range s.value[:s.instances] {
-		live[last[i]+1] -= s.p.Bytes[v]
+	value := s.value[:s.instances]
+	last := s.last[:len(value)]
+	for i, v := range value {
+		live[last[i]+1] -= bytes[v]
 	}
 	moved := int32(-1)
 	s.lain = s.lain[:0]
 	for _, o := range s.over[:s.overs] {
 		if k := s.first[o.out]; o.out != moved && last[o.in] == k {
 			moved = o.out
-			b := s.p.Bytes[s.value[o.out]]
+			b := bytes[value[o.out]]
 			live[k] -= b
 			live[k+1] += b
 			s.lain = append(s.lain, shift{int64(k), b})
 		}
 	}
-	s.live = live[:n]
-	s.peak, s.worst, s.area = 0, 0, 0
-	sum := int64(0)
+	live = live[:n]
+	sum, peak, worst, limit, area := int64(0), int64(0), 0, s.limit, 0.0
+	all := s.needs
 	for k, op := range s.ops[:n] {
-		needs := &s.needs[op]
+		needs := &all[op]
 		sum += live[k] + needs.out
 		alive := sum + needs.work
 		live[k] = alive
-		if alive > s.peak {
-			s.peak, s.worst = alive, int32(k)
+		if alive > peak {
+			peak, worst = alive, k
 		}
-		if alive > s.limit {
-			s.area += float64(alive - s.limit)
+		if alive > limit {
+			area += float64(alive - limit)
 		}
 	}
+	s.live, s.peak, s.worst, s.area = live, peak, int32(worst), area
 }

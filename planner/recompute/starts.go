@@ -93,7 +93,7 @@ func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
 // layers that a price takes all or none of are divided so.
 func (s *Solver) mix(c *cut, less, more set, front bool, limit int64) plan {
 	var made Lists // by operator: the places of what it makes
-	made.rebuild(len(s.p.Cost), nil, func(put func(list, item int32)) {
+	made.rebuild(len(s.p.Cost), func(put func(list, item int32)) {
 		for i, v := range c.values {
 			put(s.sim.maker[v], int32(i))
 		}

@@ -91,14 +91,12 @@ func (x *search) savings(p *plan) (all []saving) {
 	for v := range x.used {
 		x.used[v] = -1
 	}
-	ran := make([]bool, len(prob.Cost))
 	for k, op := range sim.ops[:sim.launches] {
-		if ran[op] {
+		if op != sim.place[k] {
 			for _, v := range prob.Outputs.Of(op) {
 				x.used[v] = sim.place[k]
 			}
 		}
-		ran[op] = true
 	}
 	for v, gone := range p.gone {
 		if gone && x.used[v] >= 0 && !x.s.forced(int32(v)) {

@@ -19,11 +19,10 @@ type trial struct {
 	area   []float64 // by launch: bytes over the limit before it
 	newest []int32   // by value: its last instance, forgotten or not; of what is held the first, −1
 	older  []int32   // by instance: the one of its value before it, −1
-	reads  Lists     // by value: launches that run again and read it
+	reads  readers   // launches that run again, by value that they read
 	event  []int32   // by value: its first event, counted from 1
 	later  []int32   // by event: the next one of its value, likewise
 	marked []int32   // values with events
-	cursor []int32
 
 	// Of the change at hand.
 	epoch    int32
@@ -96,13 +95,15 @@ func (t *trial) prepare() {
 	values, ops := len(prob.Bytes), len(prob.Cost)
 	t.area = slices.Grow(t.area[:0], n+1)[:n+1]
 	t.most = slices.Grow(t.most[:0], n/chunk+1)[:n/chunk+1]
-	sum := 0.0
+	sum, limit := 0.0, s.limit
 	for from := 0; from < n; from += chunk {
 		most := int64(0)
-		for k, alive := range s.live[from:min(from+chunk, n)] {
-			t.area[from+k] = sum
-			if alive > s.limit {
-				sum += float64(alive - s.limit)
+		live := s.live[from:min(from+chunk, n)]
+		area := t.area[from:][:len(live)]
+		for k, alive := range live {
+			area[k] = sum
+			if alive > limit {
+				sum += float64(alive - limit)
 			}
 			most = max(most, alive)
 		}
@@ -110,15 +111,18 @@ func (t *trial) prepare() {
 	}
 	t.area[n] = sum
 	t.newest = slices.Grow(t.newest[:0], values)[:values]
-	for v := range t.newest {
-		t.newest[v] = -1
-	}
 	t.older = slices.Grow(t.older[:0], s.instances)[:s.instances]
-	for i, v := range s.value[:s.instances] {
-		if t.older[i] = t.newest[v]; !prob.Held[v] || t.newest[v] < 0 {
-			t.newest[v] = int32(i)
+	known := 0
+	if s.kept {
+		known = s.border.instances
+		copy(t.newest, s.border.newest)
+		copy(t.older, s.border.older)
+	} else {
+		for v := range t.newest {
+			t.newest[v] = -1
 		}
 	}
+	s.chain(t.newest, t.older, known)
 	t.readers(n)
 	if t.affected == nil {
 		t.affected, t.mark, t.event = make([]int32, ops+1), make([]int32, values), make([]int32, values)
@@ -135,28 +139,61 @@ func (t *trial) prepare() {
 	}
 }
 
-// readers is the launches that run again and read each value: rebuild, written out
-// since it takes the most time of taking in a plan.
+// readers is the launches that run again and read each value. There are few, so
+// only the lists of values that they read, or those before did, are touched.
 func (t *trial) readers(n int) {
-	s, l := t.sim, &t.reads
-	l.reset(len(s.p.Bytes))
-	for k, op := range s.ops[:n] {
-		if op != s.place[k] {
-			for _, v := range s.p.Inputs.Of(op) {
-				l.bounds[v+1]++
+	s, r := t.sim, &t.reads
+	if r.begin == nil {
+		r.begin, r.end = make([]int32, len(s.p.Bytes)), make([]int32, len(s.p.Bytes))
+	}
+	for _, v := range r.values {
+		r.begin[v], r.end[v] = 0, 0
+	}
+	r.values, r.again = r.values[:0], r.again[:0]
+	from := 0
+	if s.kept {
+		from = s.border.launches
+	}
+	items := int32(0)
+	ops, place := s.ops[from:n], s.place[from:n]
+	for k, op := range ops {
+		if op == place[k] {
+			continue
+		}
+		r.again = append(r.again, int32(from+k))
+		for _, v := range s.p.Inputs.Of(op) {
+			if r.end[v] == 0 {
+				r.values = append(r.values, v)
 			}
+			r.end[v]++
+			items++
 		}
 	}
-	t.cursor = l.lay(t.cursor)
-	for k, op := range s.ops[:n] {
-		if op != s.place[k] {
-			for _, v := range s.p.Inputs.Of(op) {
-				l.items[t.cursor[v]] = int32(k)
-				t.cursor[v]++
-			}
+	r.items = slices.Grow(r.items[:0], int(items))[:items]
+	sum := int32(0)
+	for _, v := range r.values {
+		count := r.end[v]
+		r.begin[v], r.end[v] = sum, sum
+		sum += count
+	}
+	for _, k := range r.again {
+		for _, v := range s.p.Inputs.Of(s.ops[k]) {
+			r.items[r.end[v]] = k
+			r.end[v]++
 		}
 	}
 }
+
+// readers is lists of launches by value.
+type readers struct {
+	begin, end []int32 // by value
+	items      []int32
+	values     []int32 // whose lists are not empty
+	again      []int32 // the launches
+}
+
+// of is a value's list.
+func (r *readers) of(v int32) []int32 { return r.items[r.begin[v]:r.end[v]] }
 
 // firstRun is the launch at which an operator runs first, the last one of its place.
 func (t *trial) firstRun(op int32) int32 { return t.sim.start[op+1] - 1 }
@@ -165,7 +202,7 @@ func (t *trial) firstRun(op int32) int32 { return t.sim.start[op+1] - 1 }
 // run again and do, come before a launch.
 func (t *trial) readsBefore(v, launch int32) (first, again int) {
 	first, _ = slices.BinarySearchFunc(t.uses.Of(v), launch, func(op, k int32) int { return cmp.Compare(t.firstRun(op), k) })
-	again, _ = slices.BinarySearch(t.reads.Of(v), launch)
+	again, _ = slices.BinarySearch(t.reads.of(v), launch)
 	return first, again
 }
 
@@ -332,9 +369,9 @@ func (t *trial) lastRead(i, before int32) int64 {
 		if f > 0 {
 			k = t.firstRun(t.uses.Of(v)[f-1])
 		}
-		if a > 0 && t.reads.Of(v)[a-1] > k {
+		if a > 0 && t.reads.of(v)[a-1] > k {
 			a--
-			k = t.reads.Of(v)[a]
+			k = t.reads.of(v)[a]
 		} else {
 			f--
 		}
@@ -360,7 +397,7 @@ func (t *trial) follow(tr *track, from int32) {
 		if uses := t.uses.Of(tr.value); f < len(uses) {
 			next = min(next, uses[f])
 		}
-		if reads := t.reads.Of(tr.value); a < len(reads) {
+		if reads := t.reads.of(tr.value); a < len(reads) {
 			next = min(next, t.sim.place[reads[a]])
 		}
 	}
