@@ -54,8 +54,10 @@
 //     a case has stays up to its place.
 //   - segments.go keeps what goes on between stretches of the forward pass, for
 //     long chains.
+//   - anneal.go changes a plan at random, and goes on from dearer ones and such as are
+//     over the limit for a while, where all of that leaves a gap.
 //   - exact.go finds the cheapest launches of a small program by shortest paths.
-//   - solve.go puts them together: start, repair, take back, exchange, until the
+//   - solve.go puts them together: start, repair, take back, exchange, anneal, until the
 //     plan is near the bound or the work is done. Sketch does the first half of
 //     that, for curves of many limits.
 //   - floor.go is the peak that no plan goes below; check.go replays launches by

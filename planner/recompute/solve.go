@@ -18,6 +18,7 @@ type Solver struct {
 	p     *Problem
 	sim   *simulator
 	trial *trial
+	spare walker // once there was annealing
 	spans []span
 	uses  Lists   // by value: the operators that read it
 	plain []int64 // by operator: bytes alive there, or while something is made again for it, if no more is made again than must be
@@ -93,6 +94,9 @@ const explored = 2
 
 // wide is a gap that starts of another kind may close.
 const wide = 0.004
+
+// wider is one that annealing may close.
+const wider = 0.005
 
 // mostAgain is how many launches for each operator a plan may have on average.
 const mostAgain = 8
@@ -187,6 +191,9 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	x.descend(s.eager(starts, limit), true, 0.85)
 	x.swap(0.9)
 	x.thorough = false
+	if work == mostWork && x.extra > max(least+wider*s.total, most) && len(s.p.Cost) <= mostRefined {
+		x.beside(func() { x.anneal(least) })
+	}
 	if most < 0 || x.best.gone != nil { // where any plan would do, each start was followed by now
 		x.explore(slices.Concat(walks[min(explored, len(walks)):], s.combined(at), starts), 1)
 	}

@@ -82,10 +82,18 @@ func (p *plan) remove(c saving) {
 	}
 }
 
-// savings lists what the plan that was simulated last forgets and makes again,
-// by the cost of the maker. Events that nothing follows from are removed.
-func (x *search) savings(p *plan) (all []saving) {
+// savings lists what a plan forgets and makes again, by the cost of the maker.
+// Events that nothing follows from are removed.
+func (x *search) savings(p *plan) []saving {
 	x.sim.run(*p, x.limit)
+	all := x.losses(p, nil)
+	slices.SortStableFunc(all, func(a, b saving) int { return cmp.Compare(b.worth, a.worth) })
+	return all
+}
+
+// losses adds to a list what the plan that was simulated last forgets and makes
+// again, and removes events that nothing follows from.
+func (x *search) losses(p *plan, all []saving) []saving {
 	sim, prob := x.sim, x.s.p
 	// used is here the last place at which a value's maker ran again.
 	for v := range x.used {
@@ -107,6 +115,5 @@ func (x *search) savings(p *plan) (all []saving) {
 	for _, e := range p.events {
 		all = append(all, saving{e, false, prob.Cost[sim.maker[e.value]]})
 	}
-	slices.SortStableFunc(all, func(a, b saving) int { return cmp.Compare(b.worth, a.worth) })
 	return all
 }
