@@ -273,3 +273,6 @@ func (s *Solver) Evictors(limit int64) error {
 	}
 	return nil
 }
+
+// Work is how many launches were simulated so far, about.
+func (s *Solver) Work() int64 { return s.sim.work }

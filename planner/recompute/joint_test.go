@@ -143,3 +143,22 @@ func TestJoint(t *testing.T) {
 		})
 	}
 }
+
+// TestFair: a search that has walked for plans, and has one a tenth of a point above
+// the bound, is over.
+func TestFair(t *testing.T) {
+	p := readJoint(t, "resnet18-decomp")
+	s := solver(t, p)
+	base, _ := s.Solve(1 << 60)
+	for _, percent := range []int64{90, 80} {
+		before := s.Work()
+		if _, ok := s.Solve(base.Peak * percent / 100); !ok {
+			t.Fatalf("nothing within %d %%", percent)
+		}
+		work := s.Work() - before
+		t.Logf("%d %%: %d launches", percent, work)
+		if work > 3<<19 {
+			t.Errorf("%d %%: %d launches were simulated", percent, work)
+		}
+	}
+}

@@ -83,10 +83,12 @@ func New(p *Problem) (*Solver, error) {
 }
 
 // How near to the bound a plan is taken as best, as parts of the whole cost: at
-// first, and when the second half of the work begins.
+// first, when the second half of the work begins, and where the first plans were so
+// far from it that others were walked for.
 const (
 	enough = 0.0002
 	good   = 0.0005
+	fair   = 0.001
 )
 
 // explored is how many walks are improved by exchanges each.
@@ -169,6 +171,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	if x.extra > max(least+wide*s.total, most) && len(s.p.Cost) <= mostRefined {
 		improve := func() {
 			x.descend(walks, true, 0.5)
+			x.enough = max(x.enough, least+fair*s.total)
 			x.explore(walks[:min(explored, len(walks))], 0.7)
 		}
 		x.beside(func() {
@@ -181,7 +184,9 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		}
 	}
 	x.swap(0.4)
-	x.enough = least + min(good*s.total, least/50)
+	if x.enough = least + min(good*s.total, least/50); len(walks) > 0 {
+		x.enough = max(x.enough, least+fair*s.total)
+	}
 	x.beside(func() { x.descend(cheapest, true, 0.5) })
 	x.descend(s.combined(at), true, 0.5)
 	x.descend(s.near(at, limit), true, 0.6)
