@@ -1,7 +1,8 @@
 // Convolutions whose channels each stand alone. A subgroup owns a channel of a
 // sample and goes through it by blocks of ROWS rows and as many columns as it has
 // lanes: what a lane loads serves all of its rows that see it. For the filters, it
-// owns a channel of all samples, and adds up what its lanes have at the end.
+// owns a channel of all samples, and adds up what its lanes have at the end; to what
+// there is of earlier samples, if those were seen by another dispatch.
 //
 // Place o sees o·step + t·dilation + shift by tap t, of each axis. All taps are
 // constants, so that sums and filters have places of their own in registers.
@@ -11,7 +12,7 @@
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint LOCAL = 8;
-layout(constant_id = 1) const uint FILTERS = 0; // compute those, from the places in C
+layout(constant_id = 1) const uint FILTERS = 0; // compute those, from the places in B; 2: on from those in C
 layout(constant_id = 2) const uint BIAS = 0;
 layout(constant_id = 3) const int TAPS_Y = 1;
 layout(constant_id = 4) const int TAPS_X = 1;
@@ -85,6 +86,7 @@ void main() {
 		[[unroll]] for (int ky = 0; ky < TAPS_Y; ky++)
 			[[unroll]] for (int kx = 0; kx < TAPS_X; kx++) {
 				float all = subgroupAdd(filters[ky][kx]);
+				if (FILTERS == 2) all += bias[channel * taps + tap + ky * tapY + kx * tapX];
 				if (lane == 0) z[channel * taps + tap + ky * tapY + kx * tapX] = all;
 			}
 }

@@ -16,15 +16,42 @@ func (c *convolution) standsAlone() bool {
 // appendDepthwise computes one side of a convolution of channels that stand alone.
 func (c *convolution) appendDepthwise(l *graph.Lowering, side uint32, out int, a, b graph.Buffer, bias int) {
 	if side == convFilters {
-		// Lanes have sums of their own, which a piece cannot hand to the next.
-		d := depthwise{c: c, l: l, samples: c.n, buffers: []graph.Buffer{writes(out), a, b, unused(false)}, filters: true}
-		d.side(side)
+		c.appendDepthwiseFilters(l, out, a, b)
 		return
 	}
 	c.bySamples(l, side, out, a, b, bias, func(n int, buffers []graph.Buffer) {
 		d := depthwise{c: c, l: l, samples: n, buffers: buffers, biased: bias >= 0}
 		d.side(side)
 	})
+}
+
+// filterBytes is how much of images and places one dispatch sums filters over. More
+// goes by several, each on from what the last has left; by the shapes alone, so that
+// sums are the same whatever a device shows of a buffer.
+const filterBytes = 8 << 20
+
+// appendDepthwiseFilters sums over some samples at a time, as many as make each begin
+// where devices bind.
+func (c *convolution) appendDepthwiseFilters(l *graph.Lowering, out int, a, b graph.Buffer) {
+	sizes, step, most := [2]int{c.group * volume(c.in), c.group * volume(c.out)}, 1, c.n
+	for _, size := range sizes {
+		step = max(step, pieceStep/int(gcd(int64(size), pieceStep)))
+		most = min(most, filterBytes/4/max(1, size))
+	}
+	each := max(1, most/step) * step
+	for first := 0; first < max(1, c.n); first += each {
+		d := depthwise{c: c, l: l, samples: min(each, c.n-first), buffers: []graph.Buffer{writes(out), a, b, unused(false)}, filters: true}
+		if each < c.n {
+			for i, size := range sizes {
+				x := &d.buffers[1+i]
+				x.At, x.Bytes = x.At+int64(4*first*size), int64(4*d.samples*size)
+			}
+		}
+		if d.goesOn = first > 0; d.goesOn {
+			d.buffers[3] = rereads(out)
+		}
+		d.side(convFilters)
+	}
 }
 
 // side appends a side of the convolution.
@@ -51,6 +78,7 @@ type depthwise struct {
 	samples         int
 	buffers         []graph.Buffer // of the result, of what is seen, of filters or places, and of the bias
 	filters, biased bool
+	goesOn          bool // filters: from those that there are
 }
 
 // append is for places that see an image of some size by taps down and across. At
@@ -63,7 +91,7 @@ func (d *depthwise) append(size, places [2]int, down, across axisTaps, at [4]int
 	if groups == 0 {
 		return
 	}
-	spec := []uint32{uint32(d.l.Limits.Subgroup), oneIf(d.filters), oneIf(d.biased)}
+	spec := []uint32{uint32(d.l.Limits.Subgroup), oneIf(d.filters) + oneIf(d.goesOn), oneIf(d.biased)}
 	for _, v := range []int{down.n, across.n, down.step, across.step, down.dilation, across.dilation} {
 		spec = append(spec, uint32(int32(v)))
 	}
