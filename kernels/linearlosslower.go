@@ -129,7 +129,7 @@ func (c *loweredLinear) biasSums() *linearBias {
 		return nil
 	}
 	b := &linearBias{loweredLinear: c, stride: ceilDiv(c.classes, 16) * 16, at: c.end}
-	b.parts, b.each = reduceParts(c.classes, c.samples())
+	b.parts, b.each = reduceParts(c.classes, c.samples(), true)
 	c.l.Scratch += b.bytes()
 	return b
 }
@@ -147,7 +147,7 @@ func (b *linearBias) add(z graph.Buffer) {
 		n := to - from
 		rows := scratch(z.At+int64(4*(from-b.first)*b.classes), int64(4*n*b.classes), false)
 		sums := scratch(b.at+int64(4*part*b.stride), int64(4*b.classes), true)
-		loweredReduction{goesOn: from > part*b.each}.dispatch(b.l, rows, sums, false, b.classes, n, 1, n, 1, []int{b.classes}, []int{1}, []int{n}, []int{b.classes})
+		loweredReduction{goesOn: from > part*b.each}.dispatch(b.l, rows, sums, ofRows(n, b.classes, b.classes), 0, b.classes, 0, 1, 0, 1)
 		from = to
 	}
 }
@@ -156,6 +156,5 @@ func (b *linearBias) finish() {
 	if b == nil {
 		return
 	}
-	loweredReduction{}.dispatch(b.l, scratch(b.at, b.bytes(), false), writes(2), false, b.classes, b.parts, 1, b.parts, 1,
-		[]int{b.classes}, []int{1}, []int{b.parts}, []int{b.stride})
+	loweredReduction{}.dispatch(b.l, scratch(b.at, b.bytes(), false), writes(2), ofRows(b.parts, b.classes, b.stride), 0, b.classes, 0, 1, 0, 1)
 }

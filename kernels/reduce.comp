@@ -15,10 +15,12 @@ layout(constant_id = 3) const uint TERM = 0;  // of x: 0 x, 1 x², 2 |x|, 3 e^(x
 layout(constant_id = 4) const uint FINAL = 0; // of the result r: 0 r·scale, 1 √r, 2 ln r, 3 top + ln r
 layout(constant_id = 5) const uint STAY = 3;  // dims that stay
 layout(constant_id = 6) const uint GONE = 3;  // dims that go
-layout(constant_id = 7) const uint MORE = 0;  // the result goes on from what there is
+layout(constant_id = 7) const uint MORE = 0;  // a lane's result goes on from what there is
 
 layout(push_constant) uniform Push {
-	uint results, terms, part; // terms of a part
+	uint first, results, pitch;    // results from the first on; from a part's results to the next's
+	uint firstPart, part, terms;   // parts from the first on; terms of one
+	uint before;                   // elements in front of what is seen of x
 	float scale;
 	uint stay[2], stayAt[3]; // the inner dims; strides, outer first
 	uint gone[2], goneAt[3];
@@ -63,13 +65,13 @@ float few(uint base, uint from, uint to, uint step) {
 
 void main() {
 	uint group = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-	uint result = ALONG != 0 ? group * gl_NumSubgroups + gl_SubgroupID : group * LOCAL + gl_LocalInvocationIndex;
+	uint result = first + (ALONG != 0 ? group * gl_NumSubgroups + gl_SubgroupID : group * LOCAL + gl_LocalInvocationIndex);
 	if (result >= results) return;
-	uint base = offset(STAY, result, stay[0], stay[1], stayAt[0], stayAt[1], stayAt[2]);
+	uint base = offset(STAY, result, stay[0], stay[1], stayAt[0], stayAt[1], stayAt[2]) - before;
 	if (TERM == 3 || FINAL == 3) top = tops[result];
-	uint from = gl_WorkGroupID.z * part, to = min(from + part, terms);
-	uint at = gl_WorkGroupID.z * results + result;
-	float acc = MORE != 0 && ALONG == 0 ? y[at] : nothing();
+	uint z = firstPart + gl_WorkGroupID.z, from = z * part, to = min(from + part, terms);
+	uint at = z * pitch + result;
+	float acc = MORE != 0 ? y[at] : nothing();
 	if (ALONG != 0) {
 		uint step = gl_SubgroupSize, block = 32 * step;
 		for (uint i = from; i < to; i += block) acc = fold(acc, few(base, i + gl_SubgroupInvocationID, min(i + block, to), step));
@@ -82,7 +84,6 @@ void main() {
 			if (bad) acc = uintBitsToFloat(0x7fc00000);
 		}
 		if (!subgroupElect()) return;
-		if (MORE != 0) acc = fold(y[at], acc);
 	} else {
 		for (uint i = from; i < to; i += 32) acc = fold(acc, few(base, i, min(i + 32, to), 1));
 	}

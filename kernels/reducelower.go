@@ -27,8 +27,12 @@ type loweredReduction struct {
 	fold, term, final uint32
 	mean              bool
 	tops              *graph.Buffer // of the results, for exponentials
-	goesOn            bool          // from the results that there are
+	goesOn            bool          // lanes do, from the results that there are
 }
+
+// reduceBytes is how much is reduced in one run where terms lie farther apart than
+// results: more has parts, so that each is what any device shows a kernel.
+const reduceBytes = 64 << 20
 
 // reducePart is the terms that one subgroup or lane adds up alone where there
 // are few results to share the work; the kernel adds them up reduceBlock at a time.
@@ -38,13 +42,16 @@ const (
 )
 
 // reduceParts is into how many parts terms are cut, and how many each has.
-func reduceParts(results, terms int) (parts, each int) {
+func reduceParts(results, terms int, apart bool) (parts, each int) {
 	parts = 1
 	if results < 1024 {
 		parts = min(ceilDiv(max(terms, 1), reducePart), 64)
 	}
 	if results*parts > 1<<16 {
 		parts = max(1, 1<<16/results)
+	}
+	if apart {
+		parts = max(parts, ceilDiv(4*results*terms, reduceBytes))
 	}
 	each = ceilDiv(ceilDiv(max(terms, 1), parts), reduceBlock) * reduceBlock
 	return ceilDiv(max(terms, 1), each), each
@@ -105,18 +112,59 @@ func (r loweredReduction) append(l *graph.Lowering, x graph.Buffer, shape, axes 
 	if r.mean {
 		scale = 1 / float64(terms)
 	}
-	parts, each := reduceParts(results, terms)
-	along := slices.Contains(axes, len(shape)-1) || len(stay) == 0
+	sums := reducing{stay: stay, stayAt: stayAt, gone: gone, goneAt: goneAt, along: slices.Contains(axes, len(shape)-1) || len(stay) == 0}
+	parts, each := reduceParts(results, terms, !sums.byResults())
 	if parts == 1 {
-		r.inPieces(l, x, y, along, scale, stay, stayAt, gone, goneAt)
+		r.inPieces(l, x, y, sums, scale)
 		return
 	}
 	at, bytes := aligned(l.Scratch), int64(4*results*parts)
 	l.Scratch = at + aligned(bytes)
+	sums.part = each
 	first := loweredReduction{fold: r.fold, term: r.term, tops: r.tops}
-	first.firstRun(l, x, scratch(at, bytes, true), along, parts, each, stay, stayAt, gone, goneAt)
+	first.firstRun(l, x, scratch(at, bytes, true), sums, 0, results, 0, parts)
 	second := loweredReduction{fold: r.fold, final: r.final, tops: r.tops}
-	second.dispatch(l, scratch(at, bytes, false), y, false, results, parts, 1, parts, scale, []int{results}, []int{1}, []int{parts}, []int{results})
+	second.dispatch(l, scratch(at, bytes, false), y, ofRows(parts, results, results), 0, results, 0, 1, 0, scale)
+}
+
+// ofRows reduces n rows of so many columns, from one to the next.
+func ofRows(n, columns, step int) reducing {
+	return reducing{stay: []int{columns}, stayAt: []int{1}, gone: []int{n}, goneAt: []int{step}, part: n}
+}
+
+// reducing is how results and terms lie: dims and strides of what stays and of what
+// goes, and how many terms a part has.
+type reducing struct {
+	stay, stayAt, gone, goneAt []int
+	along                      bool // terms are neighbours
+	part                       int
+}
+
+// byResults reports whether results lie farther apart than terms.
+func (s reducing) byResults() bool {
+	return len(s.stay) > 0 && (len(s.gone) == 0 || s.stayAt[0] >= s.goneAt[0])
+}
+
+// seen is from where to where some results and parts have their terms.
+func (s reducing) seen(first, results, part, parts int) (from, to int) {
+	from, to = reach(s.stay, s.stayAt, first, results)
+	low, high := reach(s.gone, s.goneAt, part*s.part, min(parts*s.part, elems(s.gone)))
+	return from + low, to + high + 1
+}
+
+// reach is the least and the most that elements of a shape are away, of those from
+// one on, in order, up to another.
+func reach(dims, at []int, from, to int) (least, most int) {
+	if len(dims) == 0 || from >= to {
+		return 0, 0
+	}
+	inner := elems(dims[1:])
+	first, last := from/inner, (to-1)/inner
+	least, most = reach(dims[1:], at[1:], 0, inner)
+	if first == last {
+		least, most = reach(dims[1:], at[1:], from%inner, (to-1)%inner+1)
+	}
+	return least + first*at[0], most + last*at[0]
 }
 
 // reducedDims are dims and strides as the kernels have them: three, less the outer
@@ -127,90 +175,69 @@ func reducedDims(l *graph.Lowering, dims, at []int) []uint32 {
 }
 
 // inPieces reduces by one dispatch, or where x is larger than the device shows by
-// one for some of the results each, or for some of the terms each, in order.
-func (r loweredReduction) inPieces(l *graph.Lowering, x, y graph.Buffer, along bool, scale float64, stay, stayAt, gone, goneAt []int) {
-	results, terms := elems(stay), elems(gone)
-	byResults := len(stay) > 0 && (len(gone) == 0 || stayAt[0] >= goneAt[0])
-	n, row, each := 1, 0, 0
-	switch {
-	case byResults:
-		n, row, each = stay[0], stayAt[0], results/stay[0]
-	case len(gone) > 0:
-		n, row = gone[0], goneAt[0]
-	}
-	bytes := []int64{int64(4 * each), int64(4 * row), 0}
-	whole := piece(l, n, bytes...) == n
-	if r.tops != nil {
-		bytes[2] = bytes[0]
+// one for some of the results each.
+func (r loweredReduction) inPieces(l *graph.Lowering, x, y graph.Buffer, s reducing, scale float64) {
+	s.part = elems(s.gone)
+	n, bytes := 1, []int64{0, 0, 0}
+	if s.byResults() {
+		n, bytes[0], bytes[1] = s.stay[0], int64(4*elems(s.stay[1:])), int64(4*s.stayAt[0])
 	}
 	tops := unused(false)
-	switch {
-	case r.tops != nil:
-		tops = *r.tops
-	case !whole && !byResults:
-		tops = unwritten(y) // the kernel goes on from there: it must hold all bits of the sums
+	if r.tops != nil {
+		tops, bytes[2] = *r.tops, bytes[0]
 	}
-	first := 0
 	inPieces(l, n, []graph.Buffer{y, x, tops}, bytes, func(rows int, b []graph.Buffer) {
-		part, scale := r, scale
-		part.tops = nil
-		if b[2].Place != graph.PlaceNone {
+		part, s := r, s
+		if r.tops != nil {
 			part.tops = &b[2]
 		}
-		switch {
-		case whole:
-			part.dispatch(l, b[1], b[0], along, results, terms, 1, terms, scale, stay, stayAt, gone, goneAt)
-		case byResults:
-			some := append([]int{rows}, stay[1:]...)
-			part.dispatch(l, b[1], b[0], along, elems(some), terms, 1, terms, scale, some, stayAt, gone, goneAt)
-		default:
-			some := append([]int{rows}, gone[1:]...)
-			if part.goesOn = first > 0; first+rows < n {
-				part.final, scale = finalScale, 1
-			}
-			part.dispatch(l, b[1], b[0], along, results, elems(some), 1, elems(some), scale, stay, stayAt, some, goneAt)
+		if rows < n {
+			s.stay = append([]int{rows}, s.stay[1:]...)
 		}
-		first += rows
+		part.dispatch(l, b[1], b[0], s, 0, elems(s.stay), 0, 1, 0, scale)
 	})
 }
 
-// firstRun reduces parts of the terms, as many of them at once as the device shows
-// x of.
-func (r loweredReduction) firstRun(l *graph.Lowering, x, y graph.Buffer, along bool, parts, each int, stay, stayAt, gone, goneAt []int) {
-	results, terms := elems(stay), elems(gone)
-	bytes := []int64{0, 0}
-	if len(gone) == 1 && (len(stay) == 0 || goneAt[0] >= stayAt[0]) {
-		bytes = []int64{int64(4 * results), int64(4 * each * goneAt[0])}
+// firstRun reduces parts of the terms of results, as many of them at once as the
+// device shows x of.
+func (r loweredReduction) firstRun(l *graph.Lowering, x, y graph.Buffer, s reducing, first, results, part, parts int) {
+	from, to := s.seen(first, results, part, parts)
+	some, fewer := (first+results)/2, (part+parts)/2
+	switch fits := int64(4*to) <= l.Limits.Range || int64(4*(to-from)) <= l.Limits.Range-pieceAlignment; {
+	case !fits && first < some && (s.byResults() || part == fewer):
+		r.firstRun(l, x, y, s, first, some, part, parts)
+		r.firstRun(l, x, y, s, some, results, part, parts)
+	case !fits && part < fewer:
+		r.firstRun(l, x, y, s, first, results, part, fewer)
+		r.firstRun(l, x, y, s, first, results, fewer, parts)
+	default:
+		before := 0
+		if int64(4*to) > l.Limits.Range {
+			before = from / pieceStep * pieceStep
+		}
+		x.At, x.Bytes = x.At+int64(4*before), int64(4*(to-before))
+		r.dispatch(l, x, y, s, first, results, part, parts, before, 1)
 	}
-	from := 0
-	inPieces(l, parts, []graph.Buffer{y, x}, bytes, func(n int, b []graph.Buffer) {
-		some, gone := max(0, min(n*each, terms-from)), gone
-		if n < parts {
-			gone = []int{some}
-			b[1].Bytes = int64(4 * some * goneAt[0])
-		}
-		r.dispatch(l, b[1], b[0], along, results, some, n, each, 1, stay, stayAt, gone, goneAt)
-		from += n * each
-	})
 }
 
-// dispatch reduces so many parts of the terms.
-func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, along bool, results, terms, parts, part int, scale float64, stay, stayAt, gone, goneAt []int) {
+// dispatch reduces parts of the terms of results, from what is seen of x behind so
+// many elements.
+func (r loweredReduction) dispatch(l *graph.Lowering, x, y graph.Buffer, s reducing, first, results, part, parts, before int, scale float64) {
 	each := l.Limits.Subgroup // results of a group
-	if along {
+	if s.along {
 		each = 1
 	}
-	ranks := []uint32{uint32(max(1, len(stay))), uint32(max(1, len(gone)))}
-	push := append(words(l, results, terms, part), bits(scale))
-	push = append(append(push, reducedDims(l, stay, stayAt)...), reducedDims(l, gone, goneAt)...)
-	groups, tops := inLine(l, ceilDiv(results, each)), unused(false)
+	ranks := []uint32{uint32(max(1, len(s.stay))), uint32(max(1, len(s.gone)))}
+	push := append(words(l, first, results, elems(s.stay), part, s.part, elems(s.gone), before), bits(scale))
+	push = append(append(push, reducedDims(l, s.stay, s.stayAt)...), reducedDims(l, s.gone, s.goneAt)...)
+	groups, tops := inLine(l, ceilDiv(results-first, each)), unused(false)
 	if r.tops != nil {
 		tops = *r.tops
 	}
-	groups[2] = parts
+	groups[2] = parts - part
 	l.Dispatches = append(l.Dispatches, graph.Dispatch{
 		Kernel:  reduceKernel,
-		Spec:    append([]uint32{uint32(l.Limits.Subgroup), oneIf(along), r.fold, r.term, r.final}, append(ranks, oneIf(r.goesOn))...),
+		Spec:    append([]uint32{uint32(l.Limits.Subgroup), oneIf(s.along), r.fold, r.term, r.final}, append(ranks, oneIf(r.goesOn))...),
 		Push:    push,
 		Buffers: []graph.Buffer{y, x, tops},
 		Groups:  groups,
@@ -228,7 +255,7 @@ func (r loweredReduction) inParts(l *graph.Lowering, first int) (all int) {
 			continue
 		}
 		each := ceilDiv(ceilDiv(n, parts), reduceBlock) * reduceBlock
-		r.firstRun(l, reads(i), scratch(int64(4*all), int64(4*parts), true), true, parts, each, nil, nil, []int{n}, []int{1})
+		r.firstRun(l, reads(i), scratch(int64(4*all), int64(4*parts), true), reducing{gone: []int{n}, goneAt: []int{1}, along: true, part: each}, 0, 1, 0, parts)
 		all += parts
 	}
 	l.Scratch = max(int64(4*all), 64)

@@ -75,6 +75,30 @@ func TestBatchNormRanges(t *testing.T) {
 	}
 }
 
+// TestReductionRanges: what is reduced is seen some results and some parts of their
+// terms at a time, also where neither are neighbours.
+func TestReductionRanges(t *testing.T) {
+	gpu := device(t)
+	for limit, samples := range map[int64][]string{
+		1 << 19: {
+			"f32[9,5,8001], i64{0,2}; keepdims=0", // parts end amid rows
+			"f32[3,90001], i64{1}",                // a row is more than is shown
+			"f32[2,3,4,20003], i64{1,3}",
+			"f16[19,5,8001], i64{0,2}",
+			"f32[200000]",
+		},
+		100 << 20: {"f32[3,1100,9001], i64{0,2}", "f32[9000,3001], i64{0}"}, // many results
+	} {
+		for _, name := range []string{"ReduceSum", "ReduceMax"} {
+			op := *kernels.Library.Find("", name, 25)
+			if op.Samples = samples; limit > 1<<20 && name != "ReduceSum" {
+				continue
+			}
+			t.Run(fmt.Sprint(name, limit), func(t *testing.T) { sameInPieces(t, gpu, &op, limit) })
+		}
+	}
+}
+
 // TestLambRanges: its norms are sums of parts, and parts go a few at a time.
 func TestLambRanges(t *testing.T) {
 	gpu := device(t)
