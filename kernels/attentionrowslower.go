@@ -15,9 +15,6 @@ import (
 // more: fewer make launches that keep no device busy.
 const rowsBytes = 1 << 20
 
-// mostScores is how many scores of a matrix every device shows a kernel: 128 MiB.
-const mostScores = 1 << 25
-
 // rowsMask takes what a mask lets through, and p elsewhere.
 const rowsMask = "a != 0 ? b : p"
 
@@ -60,33 +57,27 @@ func lowerRowsGrad(l *graph.Lowering) {
 		r.product(r.queries, r.width, r.keys, r.of(ds, r.keys, 1), r.from(1, r.keys, r.width, byWidth, byKey), writes(0), r.scale)
 		q := r.from(0, r.queries, r.width, 1, r.width)
 		if r.transK {
-			r.product(r.width, r.keys, r.queries, q, r.of(ds, 1, r.keys), writes(1), r.scale)
+			r.overQueries(r.width, r.keys, q, r.of(ds, 1, r.keys), writes(1), r.scale)
 		} else {
-			r.product(r.keys, r.width, r.queries, r.of(ds, 1, r.keys), q, writes(1), r.scale)
+			r.overQueries(r.keys, r.width, r.of(ds, 1, r.keys), q, writes(1), r.scale)
 		}
-		r.product(r.keys, r.out, r.queries, r.of(p, 1, r.keys), dy(1, r.out), writes(2), 1)
+		r.overQueries(r.keys, r.out, r.of(p, 1, r.keys), dy(1, r.out), writes(2), 1)
 	})
 }
 
 // inRows calls do for each part of the batch. Matrices of a part are neighbours in the
-// innermost dim of the batch, so that a bias has one stride over them. There is room for
-// as many tensors of their scores.
+// innermost dim of the batch, so that a bias has one stride over them; if matrices share
+// their keys, it is all of those that do. There is room for as many tensors of their
+// scores.
 func inRows(l *graph.Lowering, at int, tensors int64, do func(r *loweredRowsOf)) {
 	if !onlyTypes(l, append(slices.Repeat([]graph.DType{graph.Float32}, at+4), graph.Bool), []graph.DType{graph.Float32}) {
 		return
 	}
 	r := &loweredRowsOf{flash: newRows(loweredCall(l), at), l: l, at: at}
-	switch {
-	case r.batch*r.queries*r.keys == 0:
+	if r.batch*r.queries*r.keys == 0 {
 		for i := range l.Out {
 			lowerFill(l, i, 0)
 		}
-		return
-	case r.share != 1:
-		l.Refuse("%d matrices of queries see one of keys", r.share)
-		return
-	case r.queries*r.keys > mostScores:
-		l.Refuse("a matrix has %d scores, and not every device shows more than %d at once", r.queries*r.keys, mostScores)
 		return
 	}
 	matrix, rank := 4*r.queries*r.keys, len(r.shape)
@@ -157,19 +148,57 @@ func (r *loweredRowsOf) product(m, n, k int, a, b factor, y graph.Buffer, alpha 
 	r.appendProduct(productOf(m, n, k, r.n, a, b, y, m*n), alpha)
 }
 
+// overQueries appends alpha times products that sum over queries: of all matrices of the
+// part, if these share their keys, added to what parts before it made.
+func (r *loweredRowsOf) overQueries(m, n int, a, b factor, y graph.Buffer, alpha float64) {
+	if r.share == 1 {
+		r.product(m, n, r.queries, a, b, y, alpha)
+		return
+	}
+	x := productOf(m, n, r.n*r.queries, 1, a, b, y, m*n)
+	if r.first%r.share > 0 {
+		x.biased, x.beta, x.c, x.ci, x.cj = true, 1, unwritten(y), n, 1
+		x.fromC = r.show(&x.c, m*n)
+	}
+	r.appendProduct(x, alpha)
+}
+
 // appendProduct finds the part's matrices in what holds those of all.
 func (r *loweredRowsOf) appendProduct(x loweredProduct, alpha float64) {
-	show := func(b *graph.Buffer, step int) (from int) {
-		if b.Place == graph.PlaceScratch {
-			return 0
-		}
-		return showFloats(b, r.first*step, (r.first+r.n)*step)
+	shared := r.isShared(x.b) // never A
+	x.alpha, x.fromA, x.fromB, x.fromY = alpha, r.show(&x.a, x.sa[0]), r.show(&x.b, x.sb[0]), r.show(&x.y, x.step)
+	if shared {
+		x.sb[0] = 0
 	}
-	x.alpha, x.fromA, x.fromB, x.fromY = alpha, show(&x.a, x.sa[0]), show(&x.b, x.sb[0]), show(&x.y, x.step)
 	if !x.biased {
 		x.c = x.b
 	}
 	x.whole(r.l)
+}
+
+// isShared reports whether a buffer has one matrix for all of the part: keys and values,
+// or their gradients.
+func (r *loweredRowsOf) isShared(b graph.Buffer) bool {
+	switch b.Place {
+	case graph.PlaceIn:
+		return r.share > 1 && (b.Index == r.at+1 || b.Index == r.at+2)
+	case graph.PlaceOut:
+		return r.share > 1 && b.Index > 0
+	}
+	return false
+}
+
+// show shows the part's matrices, of so many elements each, of a buffer that holds those
+// of all, and says where they begin there.
+func (r *loweredRowsOf) show(b *graph.Buffer, size int) (from int) {
+	switch {
+	case b.Place == graph.PlaceScratch:
+		return 0
+	case r.isShared(*b):
+		matrix := r.first / r.share
+		return showFloats(b, matrix*size, (matrix+1)*size)
+	}
+	return showFloats(b, r.first*size, (r.first+r.n)*size)
 }
 
 // showFloats shows elements [begin, end) of a buffer, from a place on where a device lets

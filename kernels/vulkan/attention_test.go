@@ -95,6 +95,29 @@ output cost`, c.batch, c.heads, c.queries, c.keys, c.width, c.out, []string{stra
 	}
 }
 
+// TestRowsOfSharedKeys: matrices of queries that share their keys are done a few at a
+// time, too, and so is a matrix that has more scores than the device shows.
+func TestRowsOfSharedKeys(t *testing.T) {
+	gpu := device(t)
+	if !gpu.Addresses {
+		t.Skipf("%s has no addresses of buffers", gpu.Name)
+	}
+	for name, samples := range map[string][]string{
+		"AttentionInRows": {
+			"f32[2,3,530,4], f32[2,1,510,4], f32[2,1,510,3], f32[3,530,1]; right=0 fill=-1e30",
+			"f32[1,4,300,5], f32[1,1,5,260], f32[1,1,260,6], _, bool[4,1,260]; transK=1 fill=-3.0",
+		},
+		"AttentionInRowsGrad": {
+			"f32[2,3,530,3], f32[2,3,530,4], f32[2,1,510,4], f32[2,1,510,3], f32[3,530,1]; scale=0.3 right=0 fill=-1e30",
+			"f32[1,4,300,6], f32[1,4,300,5], f32[1,1,5,260], f32[1,1,260,6], _, bool[4,1,260]; scale=0.3 transK=1 fill=-3.0",
+		},
+	} {
+		op := *kernels.Library.Find("memopt", name, 0)
+		op.Samples = samples
+		sameBits(t, &op, gpu, gpu, vulkan.Options{Range: 1 << 18})
+	}
+}
+
 func must[T any](x T, err error) T {
 	if err != nil {
 		panic(err)
