@@ -39,6 +39,9 @@ const (
 	// 218 looked at for 655 plans of thirteen programs six were of use, and left
 	// 0.45 of the distance at least.
 	rungGap = 3
+	// settled is how near to its own bound a plan is, one of so many parts of that
+	// above, where lower limits are not looked at: no plan costs less than that bound.
+	settled = 50
 	// glanced is how near to this plan's cost a glance at a lower limit must come, one
 	// of so many parts above, for that to be solved.
 	glanced = 20
@@ -65,7 +68,7 @@ func (v *solver) within(limit int64) (*candidate, error) {
 		return nil, err
 	}
 	least, _ := v.r.Bound(align(v.m.useful(limit)))
-	if len(best.t.steps) > largeProgram || len(best.t.steps) > 2*len(v.m.sim.plain) || best.cost <= least*(1+1e-9) {
+	if len(best.t.steps) > largeProgram || len(best.t.steps) > 2*len(v.m.sim.plain) || best.cost <= least*(1+1.0/settled) {
 		return best, nil
 	}
 	// A lower limit whose bound is below this cost may have a cheaper plan. That
