@@ -112,7 +112,7 @@ func newSimulator(p *Problem) *simulator {
 		}
 	}
 	s.start = make([]int32, ops+1)
-	ops, values = ops+ops/4, values+values/4
+	ops, values = ops+ops/2, values+values/2
 	s.ops, s.made, s.place = make([]int32, ops), make([]int32, ops), make([]int32, ops)
 	s.first, s.last, s.value = make([]int32, values), make([]int32, values), make([]int32, values)
 	s.begin()
@@ -321,7 +321,7 @@ func (s *simulator) count() {
 		}
 	}
 	if cap(s.live) < n+2 {
-		s.live = make([]int64, n+n/4+2)
+		s.live = make([]int64, max(n, len(s.ops))+2) // for whatever the launches have room for
 	}
 	live, bytes := s.live[:n+2], s.p.Bytes // first what dies, by the launch behind it
 	clear(live)
