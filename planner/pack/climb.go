@@ -10,9 +10,13 @@ import "math"
 // of them each time.
 type climb struct {
 	goal   int64
+	near   int64    // the share of the goal above it that is near enough
 	base   *skyline // nothing but the floor
 	stages [stages + 1]stage
 	trials [2]*skyline
+	best   *skyline // the best of those, where there are more climbs than one
+	turn   int      // routes that those took
+	leap   int64    // the most that the best skyline lost in one stage
 	looks  int
 }
 
@@ -61,7 +65,7 @@ const (
 	content = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
 	fair    = 104     // with no more than this share above it, it does not go stage by stage
 	tight   = 1 << 62 // hardly any
-	spare   = 200     // the share of the goal above it that there is to fill up what is nearly even
+	room    = 200     // the share of the goal above it that there is to fill up what is nearly even
 	passing = 600     // looks, for each life, after which no stage is taken back
 	leaping = 700     // as many if one stage lost half of what is near enough: another route may not lose it
 	passage = 100     // looks, for each life, that the stages together cost beside those that are counted
@@ -73,8 +77,14 @@ func (p *part) grow(goal int64) {
 	if goal > math.MaxInt64/4 {
 		return // what is summed up on the way would not be numbers
 	}
-	c := climb{goal: goal, base: newSkyline(p)}
-	s := c.run()
+	c := climb{goal: goal, near: content, base: newSkyline(p)}
+	s, done := c.first()
+	if !done {
+		if p.growCore(goal) {
+			return
+		}
+		s = c.run(s)
+	}
 	grown := part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: s.offsets, top: s.highest, by: "skyline"}
 	grown.mend(goal, goal+goal/fair, mending*len(p.lives))
 	if grown.top < p.top {
@@ -82,41 +92,53 @@ func (p *part) grow(goal int64) {
 	}
 }
 
-// run is a skyline of all lives.
-func (c *climb) run() (best *skyline) {
-	next := c.base.twin()
-	next.route = neat
-	if _, ok := c.through(next, c.line); ok {
-		return next
+// first is a skyline of all lives on the neat route, if that loses next to nothing, or else on one that goes all the way;
+// and whether it is near enough.
+func (c *climb) first() (s *skyline, done bool) {
+	s = c.base.twin()
+	s.route = neat
+	if _, ok := c.through(s, c.line); ok {
+		return s, true
 	}
-	highest := int64(math.MaxInt64)
-	for _, r := range wholes {
+	s.become(c.base)
+	s.route = wholes[0]
+	c.leap, _ = c.through(s, func(int) int64 { return math.MaxInt64 })
+	return s, s.highest <= c.line(stages)
+}
+
+// run is a skyline of all lives, best or a lower one.
+func (c *climb) run(best *skyline) *skyline {
+	next := c.base.twin()
+	for _, r := range wholes[1:] {
+		if c.leapt(best) {
+			break
+		}
 		next.become(c.base)
 		next.route = r
-		leap, ok := c.through(next, func(int) int64 { return highest - 1 })
+		leap, ok := c.through(next, func(int) int64 { return best.highest - 1 })
 		if !ok {
 			continue
 		}
-		if best == nil {
-			best, next = next, c.base.twin()
-		} else {
-			best, next = next, best
-		}
-		if highest = best.highest; highest <= c.line(stages) {
+		c.leap = leap
+		if best, next = next, best; best.highest <= c.line(stages) {
 			return best
 		}
-		if leap > c.goal/content/2 && highest > c.goal+c.goal/fair {
-			if s := c.byStages(); s.highest < highest {
-				return s
-			}
-			return best
+	}
+	if c.leapt(best) {
+		if s := c.byStages(); s.highest < best.highest {
+			return s
 		}
 	}
 	return best
 }
 
+// leapt is whether s, the best so far, is too high and lost much of that in one stage.
+func (c *climb) leapt(s *skyline) bool {
+	return c.leap > c.goal/content/2 && s.highest > c.goal+c.goal/fair
+}
+
 // line is how high a skyline is to become after a stage at most.
-func (c *climb) line(at int) int64 { return c.goal + c.goal/content*int64(at)/stages }
+func (c *climb) line(at int) int64 { return c.goal + c.goal/c.near*int64(at)/stages }
 
 // through takes s all the way up, unless that is sure to be higher after a stage than most says. leap is the most that was
 // lost in one of the stages that others could make good for.
@@ -139,7 +161,7 @@ func (c *climb) through(s *skyline, most func(at int) int64) (leap int64, ok boo
 
 // ascend takes s to the end of a stage.
 func (c *climb) ascend(s *skyline, at int) {
-	s.top, s.ceiling = c.goal+c.goal/s.route.aim, c.goal+c.goal/spare
+	s.top, s.ceiling = c.goal+c.goal/s.route.aim, c.goal+c.goal/room
 	s.weigh()
 	level := int64(math.MaxInt64)
 	if at < stages {

@@ -10,11 +10,14 @@ import (
 	"testing"
 )
 
-// families are large problems of many kinds, each of about n buffers.
-var families = []struct {
+// family is large problems of one kind, each of about n buffers.
+type family struct {
 	name string
 	make func(n int, seed uint64) Problem
-}{
+}
+
+// families are of many kinds.
+var families = []family{
 	{"step", step},
 	{"uniform", drawnBy(func(n int, r *rand.Rand) Buffer {
 		a, b := r.IntN(n), r.IntN(n)
@@ -169,6 +172,15 @@ var families = []struct {
 	}},
 }
 
+// all is those and the adverse ones.
+func all() []family {
+	all := slices.Clone(families)
+	for _, f := range adverse {
+		all = append(all, f.family)
+	}
+	return all
+}
+
 // pipeline is the activations of a pipeline of stages that work on one micro-batch after another: what a stage made of one
 // waits for its gradient, which passes the stages the other way and leaves what is soon used there.
 func pipeline(n int, seed uint64) (p Problem) {
@@ -264,7 +276,7 @@ func TestFamilies(t *testing.T) {
 		})
 	}
 	t.Logf("%d of %d within a percent", near, all)
-	if near*25 < all*24 {
+	if near*56 < all*55 {
 		t.Errorf("only %d of %d are within a percent", near, all)
 	}
 }
@@ -273,7 +285,7 @@ func TestFamilies(t *testing.T) {
 func TestCores(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
-	for _, f := range families {
+	for _, f := range all() {
 		p := f.make(2500, 9)
 		var first Solution
 		for cores := 1; cores <= 2; cores++ {
@@ -293,7 +305,7 @@ func TestCores(t *testing.T) {
 
 // BenchmarkFamilies says for each family and seed how far above the bound it comes, and the seconds of all cores.
 func BenchmarkFamilies(b *testing.B) {
-	for _, f := range families {
+	for _, f := range all() {
 		for _, n := range []int{20_000, 60_000} {
 			for seed := uint64(1); seed <= 5; seed++ {
 				b.Run(fmt.Sprint(f.name, "/", n, "/", seed), func(b *testing.B) {

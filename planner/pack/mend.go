@@ -48,24 +48,28 @@ const (
 
 // mend lowers the top of p towards the goal, until it is no higher than enough or so many looks are spent.
 func (p *part) mend(goal, enough int64, looks int) {
-	m := newMend(p, goal)
+	m := newMend(p, p.offsets, goal)
 	for p.top > enough && m.looks < looks {
 		top := p.top - max((p.top-goal)/steps, 1)
 		if !m.lower(max(top, enough), looks) {
 			return
 		}
-		p.top = 0
-		for i, l := range p.lives {
-			p.top = max(p.top, m.at[i]+l.size)
-		}
-		p.offsets, p.by = append(p.offsets[:0], m.at...), "mend"
+		p.offsets, p.top, p.by = append(p.offsets[:0], m.at...), m.top(), "mend"
 	}
 }
 
-func newMend(p *part, goal int64) *mend {
+// top is the end of the highest life, if none is out.
+func (m *mend) top() (top int64) {
+	for i, l := range m.lives {
+		top = max(top, m.at[i]+l.size)
+	}
+	return top
+}
+
+func newMend(p *part, offsets []int64, goal int64) *mend {
 	n := len(p.lives)
 	m := &mend{
-		lives: p.lives, floor: p.floor, at: slices.Clone(p.offsets),
+		lives: p.lives, floor: p.floor, at: slices.Clone(offsets),
 		base: make([]float64, n), block: 1, begins: beginsOf(p.lives, p.sections),
 	}
 	length := 0 // of all lives

@@ -1,0 +1,94 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Of many lives few are hard to place: those alive where nearly as many bytes are as at the worst moment. They are the core
+// of a part. It is packed alone, where each climb is cheap and there can be many, and the other lives are put in wherever
+// they find room, those from the fullest sections first. What finds none drives out others until all are in, which is quick
+// as there is room to spare.
+
+const (
+	core     = 10  // the share of the goal that a section of the core has to spare at most
+	closer   = 256 // a packed core that this share of the goal above it holds leaves room to put in what is left
+	reclimbs = 200 // looks, for each life of the part, that climbs through its core are worth
+)
+
+// growCore packs p from its core, if that is no more than half of it. It reports false if that does not come near enough.
+func (p *part) growCore(goal int64) bool {
+	if len(p.lives) <= few || p.fixed() {
+		return false
+	}
+	q, in, rest := p.core(goal)
+	if len(in) > len(p.lives)/2 {
+		return false
+	}
+	c := climb{goal: goal, near: closer, base: newSkyline(q)}
+	s, done := c.first()
+	if !done {
+		s = c.again(c.run(s), reclimbs*len(p.lives))
+	}
+	top := goal + goal/fair
+	if s.highest > top {
+		return false
+	}
+	m := newMend(p, p.put(in, s.offsets, rest, top), goal)
+	if !m.lower(top, mending*len(p.lives)) {
+		return false
+	}
+	p.offsets, p.top, p.by = m.at, m.top(), "core"
+	return true
+}
+
+// core is the core of p as a part, and which of its lives are in it and which are not, those from the fullest sections first.
+func (p *part) core(goal int64) (q *part, in, rest []int32) {
+	live := make([]int64, p.sections+1)
+	for _, l := range p.lives {
+		live[l.l] += l.size
+		live[l.r] -= l.size
+	}
+	for t := range p.sections {
+		live[t+1] += live[t]
+	}
+	var fullest peaks
+	fullest.build(live[:p.sections])
+	most := make([]int64, len(p.lives))
+	q = &part{floor: p.floor}
+	for i, l := range p.lives {
+		if most[i], _ = fullest.most(l.l, l.r); p.floor+most[i] >= goal-goal/core {
+			in = append(in, int32(i))
+			q.lives = append(q.lives, l)
+		} else {
+			rest = append(rest, int32(i))
+		}
+	}
+	slices.SortStableFunc(rest, func(i, j int32) int { return cmp.Compare(most[j], most[i]) })
+	q.sections = toSections(q.lives)
+	return q, in, rest
+}
+
+// put is where all lives of p stand if those that are in stand at offsets, and each of the rest in the lowest gap that holds
+// it up to top, or on top if there is none.
+func (p *part) put(in []int32, offsets []int64, rest []int32, top int64) (at []int64) {
+	at = make([]int64, len(p.lives))
+	s := newSpace(p.sections, math.MaxInt)
+	for k, i := range in {
+		l := p.lives[i]
+		at[i] = offsets[k]
+		s.take(l.l, l.r, at[i], at[i]+l.size)
+	}
+	for _, i := range rest {
+		l := p.lives[i]
+		s.look(l.l, l.r)
+		at[i] = firstFit(s, l, p.floor)
+		if end := at[i] + l.size; end <= top {
+			s.take(l.l, l.r, at[i], end)
+		} else {
+			at[i] = top
+		}
+	}
+	return at
+}
