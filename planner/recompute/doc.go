@@ -56,6 +56,8 @@
 //     long chains.
 //   - anneal.go changes a plan at random, and goes on from dearer ones and such as are
 //     over the limit for a while, where all of that leaves a gap.
+//   - ban.go lets dear operators not run again where the gap stays wide, which begins
+//     plans elsewhere.
 //   - exact.go finds the cheapest launches of a small program by shortest paths.
 //   - solve.go puts them together: start, repair, take back, exchange, anneal, until the
 //     plan is near the bound or the work is done. Sketch does the first half of

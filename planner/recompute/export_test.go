@@ -276,3 +276,6 @@ func (s *Solver) Evictors(limit int64) error {
 
 // Work is how many launches were simulated so far, about.
 func (s *Solver) Work() int64 { return s.sim.work }
+
+// WithoutBans has the solver look at no narrower problem.
+func (s *Solver) WithoutBans() { s.narrowed = make([]*Solver, len(bans)) }

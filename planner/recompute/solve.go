@@ -29,14 +29,16 @@ type Solver struct {
 	top   int64   // the peak of the plain program
 	tiny  bool    // it can be solved exactly
 
-	land    *terrain // of evictors, once there were any
-	cuts    map[int32]*cut
-	proven  map[int64]evidence // by limit
-	place   []int32            // by value, while a cut is built
-	met     []int32            // by operator, likewise
-	stained []int32
-	folded  []folded // while a cut is folded
-	spent   int64    // work of the cuts
+	land     *terrain // of evictors, once there were any
+	cuts     map[int32]*cut
+	proven   map[int64]evidence // by limit
+	narrowed []*Solver          // for narrower problems, once they were looked at
+	last     plan               // what the last search ended with
+	place    []int32            // by value, while a cut is built
+	met      []int32            // by operator, likewise
+	stained  []int32
+	folded   []folded // while a cut is folded
+	spent    int64    // work of the cuts
 }
 
 // New prepares a problem.
@@ -197,7 +199,12 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	x.swap(0.9)
 	x.thorough = false
 	if work == mostWork && x.extra > max(least+wider*s.total, most) && len(s.p.Cost) <= mostRefined {
-		x.beside(func() { x.anneal(least) })
+		x.beside(func() {
+			x.anneal(least)
+			if x.ban(least) {
+				x.anneal(least)
+			}
+		})
 	}
 	if most < 0 || x.best.gone != nil { // where any plan would do, each start was followed by now
 		x.explore(slices.Concat(walks[min(explored, len(walks)):], s.combined(at), starts), 1)
@@ -227,6 +234,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	if x.best.gone == nil {
 		return Answer{}, false
 	}
+	s.last = x.best
 	return s.answer(x.best, least), true
 }
 
