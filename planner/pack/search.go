@@ -2,6 +2,7 @@ package pack
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"slices"
 	"sync/atomic"
@@ -73,10 +74,35 @@ func effort(n int) int {
 	return min(n*n<<12, 1<<30)
 }
 
+// purse is the looks that all searches of a problem of so many lives share. Few get what they are worth, however they are
+// parted. The more there are beyond that the less they get, down to what each life is worth.
+func purse(lives int) int {
+	if lives <= fewest {
+		return math.MaxInt
+	}
+	return max(effort(lives)/lives*fewest, pittance*lives)
+}
+
+const (
+	searches = 3    // by so much the looks of both searches for a part are more than those it is worth
+	pittance = 3000 // looks that a search for any life is worth
+	further  = 4    // by so much a part is dealt more that stays the highest
+)
+
 // lowest searches for a lower packing of the highest part, until that is no higher than goal or cannot be lowered. Each
-// part may take so many looks at most.
-func lowest(parts []*part, goal int64, most int) {
-	searched := map[*part]bool{}
+// part may take so many looks at most, and all together what is in the purse, of which it says how many they took. A part
+// is dealt the share that it has of the lives not searched yet, and what it leaves goes to the others; if it stays the
+// highest then, it is dealt more.
+func lowest(parts []*part, goal int64, most int) (used int) {
+	all, lives := 0, 0
+	for _, p := range parts {
+		all += len(p.lives)
+		if p.top > goal && len(p.lives) <= few {
+			lives += len(p.lives)
+		}
+	}
+	purse := purse(all)
+	dealt := map[*part]int{}
 	for {
 		var p *part
 		for _, q := range parts {
@@ -84,11 +110,24 @@ func lowest(parts []*part, goal int64, most int) {
 				p = q
 			}
 		}
-		if p == nil || p.top <= goal || len(p.lives) > few || searched[p] {
-			return
+		if p == nil || p.top <= goal || len(p.lives) > few {
+			return used
 		}
-		searched[p] = true
-		p.lower(goal, most)
+		before, again := dealt[p]
+		deal := min(further*before, purse-used)
+		if !again {
+			deal = (purse - used) / lives * len(p.lives)
+			lives -= len(p.lives)
+		}
+		looks := p.worth(goal, most)
+		if deal = min(deal, searches*looks); deal <= before {
+			return used
+		}
+		dealt[p] = deal
+		used += p.lower(goal, deal/searches)
+		if !again && len(p.lives) <= fewest && p.top-goal > goal/content && !p.fixed() {
+			p.grow(goal)
+		}
 	}
 }
 
@@ -121,16 +160,11 @@ func within(parts []*part, goal int64, most int) (fit []*part, left int) {
 	return fit, most
 }
 
-// lower brings the top of p to goal if it can, and as near as it can if not. If much of the goal is at stake it makes
-// every effort, up to so many looks; else less, as the gap is less.
-//
-// Two searches run side by side: one looks for the goal and nothing else, the other comes down from what there is. Each
-// has its own looks to use up, and the goal wins wherever the other has come to, so their speeds do not tell.
-func (p *part) lower(goal int64, most int) {
-	n := len(p.lives)
-	looks := min(effort(n), most)
+// worth is the looks that p is worth, most of them at most: all if much of the goal is at stake; else less, as the gap is less.
+func (p *part) worth(goal int64, most int) int {
+	looks := min(effort(len(p.lives)), most)
 	much := max(goal/4, 1)
-	if n > fewest {
+	if len(p.lives) > fewest {
 		much = max(goal/16, 1) // a skyline has come near
 	}
 	if p.top-goal < much {
@@ -138,38 +172,42 @@ func (p *part) lower(goal int64, most int) {
 		share, _ := bits.Div64(high, low, uint64(much))
 		looks = int(share)
 	}
-	if looks < 4*n*n {
-		return // a run or two would be all
+	return looks
+}
+
+// lower brings the top of p to goal if it can, and as near as it can if not. Looks say what that is worth; it says how many
+// it took, which may be a few times as many.
+//
+// Two searches run side by side: one looks for the goal and nothing else, the other comes down from what there is. Each
+// has its own looks to use up, and the goal wins wherever the other has come to, so their speeds do not tell.
+func (p *part) lower(goal int64, looks int) (used int) {
+	if n := len(p.lives); looks < 4*n*n {
+		return 0 // a run or two would be all
 	}
 	high, low := *p, newSearch(p)
 	high.offsets = slices.Clone(p.offsets)
 	down := newSearch(p)
 	down.stop = new(atomic.Bool)
-	done := make(chan struct{})
-	go func() {
-		high.descend(down, goal, min(2*looks, 3*effort(few)/2))
-		close(done)
-	}()
-	switch low.seek(goal, looks/2) {
-	case found:
+	done := make(chan int)
+	go func() { done <- high.descend(down, goal, min(2*looks, 3*effort(few)/2)) }()
+	result := low.seek(goal, looks/2)
+	if result == found {
 		down.stop.Store(true)
 		<-done
 		low.give(p)
-	case impossible:
-		p.least = max(p.least, goal+1)
-		fallthrough
-	default:
-		<-done
-		*p = high
-		if n <= fewest && p.top-goal > goal/content && !p.fixed() {
-			p.grow(goal)
-		}
+		return 2 * low.looks // wherever the other has come to
 	}
+	used = low.looks + <-done
+	if *p = high; result == impossible {
+		p.least = max(p.least, goal+1)
+	}
+	return used
 }
 
 // descend lowers the top of p, but not to goal. It tries half way between the highest top that failed and what there is,
-// each time with a third of the looks that are left; when the two have met, it starts over with those.
-func (p *part) descend(s *search, goal int64, looks int) {
+// each time with a third of the looks that are left; when the two have met, it starts over with those. It says how many it
+// used up.
+func (p *part) descend(s *search, goal int64, looks int) (used int) {
 	step := int64(0) // between tops that a packing can have
 	for _, l := range p.lives {
 		step = gcd(gcd(step, l.size), l.align)
@@ -179,12 +217,11 @@ func (p *part) descend(s *search, goal int64, looks int) {
 	}
 	for p.top-goal >= 2*step {
 		for failed := goal; p.top-failed >= 2*step; {
-			if looks -= s.looks; looks < 0 || s.stopped() {
-				return
+			if s.looks > looks || s.stopped() {
+				return s.looks
 			}
-			s.looks = 0
 			top := failed + (p.top-failed)/2/step*step
-			switch s.seek(top, max(looks/3, 1)) {
+			switch s.seek(top, max((looks-s.looks)/3, 1)) {
 			case found:
 				s.give(p)
 			case impossible:
@@ -195,6 +232,7 @@ func (p *part) descend(s *search, goal int64, looks int) {
 			}
 		}
 	}
+	return s.looks
 }
 
 // give makes the packing that was found that of p, and takes it back.
