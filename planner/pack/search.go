@@ -405,7 +405,8 @@ func (s *search) packJoined(depth int, rest []int32, end int32, last int64, last
 	}
 	mark := len(s.undo)
 	s.next[depth] = s.choices(s.next[depth][:0], rest, end, last, lastRank)
-	for _, i := range s.next[depth] {
+	for k := range s.next[depth] {
+		i := s.first(s.next[depth][k:])
 		if !s.place(i) {
 			continue
 		}
@@ -427,7 +428,7 @@ func (s *search) packJoined(depth int, rest []int32, end int32, last int64, last
 	return false
 }
 
-// choices are the lives of rest that can be placed next, by offset and then by rank.
+// choices are the lives of rest that can be placed next.
 func (s *search) choices(next, rest []int32, end int32, last int64, lastRank int32) []int32 {
 	s.looks += 2*len(rest) + int(end-s.lives[rest[0]].l)
 	highest := s.top // that the next can begin at
@@ -442,14 +443,21 @@ func (s *search) choices(next, rest []int32, end int32, last int64, lastRank int
 		if low > highest || low < last || low == last && rank < lastRank {
 			continue
 		}
-		at := len(next)
 		next = append(next, i)
-		for ; at > 0 && (s.low[next[at-1]] > low || s.low[next[at-1]] == low && s.rank[next[at-1]] > rank); at-- {
-			next[at] = next[at-1]
-		}
-		next[at] = i
 	}
 	return next
+}
+
+// first brings the first of the lives that can be placed next to the front, by offset and then by rank. Most of the others
+// are never asked for, so they are not sorted.
+func (s *search) first(next []int32) int32 {
+	i := next[0]
+	for k, j := range next {
+		if s.low[j] < s.low[i] || s.low[j] == s.low[i] && s.rank[j] < s.rank[i] {
+			i, next[0], next[k] = j, j, i
+		}
+	}
+	return i
 }
 
 // place puts life i as low as it can be, and raises those above it. If a section is sure to grow too high then, it does
