@@ -17,7 +17,7 @@ import (
 // of the loss or of any gradient, also where sums over rows are made of parts and
 // where the device shows less of a buffer than a chunk.
 func TestChunksKeepBits(t *testing.T) {
-	gpu := withoutAddresses(device(t))
+	gpu := withoutAddresses(t, device(t))
 	for _, c := range []struct {
 		rows, features, classes int
 		form                    string

@@ -119,7 +119,7 @@ func TestHalves(t *testing.T) {
 // TestRanges: what goes row by row is done in pieces where a device shows a kernel
 // less than a whole operand, also of 16-bit floats, to the same bits.
 func TestRanges(t *testing.T) {
-	gpu := withoutAddresses(device(t))
+	gpu := withoutAddresses(t, device(t))
 	for name, samples := range map[string][]string{
 		"Add":                                  {"f32[60,100], f32[100]", "f32[3001], f32[3001]", "f32[600,10], f32[600,1]", "f16[3001], f16[3001]", "i64[2000], i64[2000]"},
 		"Gelu":                                 {"f32[5001]", "bf16[9001]"},

@@ -3,6 +3,8 @@ package vulkan_test
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,12 +118,16 @@ func TestLambRanges(t *testing.T) {
 // that limit shows, and compares bits.
 func sameInPieces(t *testing.T, gpu *vk.Physical, op *graph.Op, limit int64) {
 	t.Helper()
-	sameBits(t, op, gpu, withoutAddresses(gpu), vulkan.Options{Range: limit})
+	sameBits(t, op, gpu, withoutAddresses(t, gpu), vulkan.Options{Range: limit})
 }
 
 // withoutAddresses is a device on which what is too large for it can only be done in
-// pieces.
-func withoutAddresses(gpu *vk.Physical) *vk.Physical {
+// pieces, whatever fast paths tests are run with.
+func withoutAddresses(t *testing.T, gpu *vk.Physical) *vk.Physical {
+	t.Helper()
+	const variable = "MEMOPT_FAST_PATHS"
+	asked := strings.Split(os.Getenv(variable), ",")
+	t.Setenv(variable, strings.Join(slices.DeleteFunc(asked, func(path string) bool { return path == vulkan.BufferAddresses }), ","))
 	less := *gpu
 	less.Addresses = false
 	return &less
