@@ -17,6 +17,7 @@ type climb struct {
 	best   *skyline // the best of those, where there are more climbs than one
 	turn   int      // routes that those took
 	leap   int64    // the most that the best skyline lost in one stage
+	lost   int64    // by how much the best skyline so far misses the goal
 	looks  int
 }
 
@@ -60,16 +61,17 @@ var routes = [...]route{
 }
 
 const (
-	stages  = 16
-	early   = 13      // stages in which other routes may make a loss good
-	content = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
-	fair    = 104     // with no more than this share above it, it does not go stage by stage
-	tight   = 1 << 62 // hardly any
-	room    = 200     // the share of the goal above it that there is to fill up what is nearly even
-	passing = 600     // looks, for each life, after which no stage is taken back
-	leaping = 700     // as many if one stage lost half of what is near enough: another route may not lose it
-	passage = 100     // looks, for each life, that the stages together cost beside those that are counted
-	mending = 300     // looks, for each life, that mending is worth
+	stages   = 16
+	early    = 13      // stages in which other routes may make a loss good
+	content  = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
+	fair     = 104     // with no more than this share above it, it does not go stage by stage
+	tight    = 1 << 62 // hardly any
+	room     = 200     // the share of the goal above it that there is to fill up what is nearly even
+	passing  = 600     // looks, for each life, after which no stage is taken back
+	leaping  = 700     // as many if one stage lost half of what is near enough: another route may not lose it
+	hopeless = 16      // the share of the goal above it that stages can make good at most
+	passage  = 100     // looks, for each life, that the stages together cost beside those that are counted
+	mending  = 300     // looks, for each life, that mending is worth
 )
 
 // grow packs p as a skyline, mends that, and keeps it if it is lower than what there is.
@@ -125,6 +127,7 @@ func (c *climb) run(best *skyline) *skyline {
 		}
 	}
 	if c.leapt(best) {
+		c.lost = best.highest - c.goal
 		if s := c.byStages(); s.highest < best.highest {
 			return s
 		}
@@ -199,12 +202,17 @@ func (c *climb) byStages() *skyline {
 	return c.stages[stages].end
 }
 
-// worth is the looks, for each life, that may be spent before a stage is left as it is.
+// worth is the looks, for each life, that may be spent before a stage is left as it is: the fewer, the more was lost on all
+// ways so far, if that is more than stages can make good.
 func (c *climb) worth(at int) int {
+	looks := passing
 	if c.stages[at].top-c.stages[at-1].top > c.goal/content/2 {
-		return leaping
+		looks = leaping
 	}
-	return passing
+	if hope := c.goal / hopeless; c.lost > hope {
+		looks = int(float64(looks) * (float64(hope) / float64(c.lost)))
+	}
+	return looks
 }
 
 // tryAll tries as many routes to the end of a stage as there are trials, side by side.

@@ -113,3 +113,24 @@ func highest(parts []*part) (top int64) {
 }
 
 func percent(top, goal int64) float64 { return 100 * float64(top-goal) / float64(goal) }
+
+// What has lost more on its way up than stages can make good is not taken back for long.
+func TestHopeless(t *testing.T) {
+	for _, f := range perfects {
+		p := f.make(6000, 1)
+		lives, sections := livesOf(p)
+		goal := mostLive(lives, sections)
+		for _, q := range divide(lives, sections, make([]int64, len(p.Buffers))) {
+			if len(q.lives) <= few {
+				continue
+			}
+			c := climb{goal: goal, near: content, base: newSkyline(q)}
+			s, _ := c.first()
+			s = c.run(s)
+			t.Logf("%s: %d lives, %d looks for each, %.2f %% above the bound", f.name, len(q.lives), c.looks/len(q.lives), percent(s.highest, goal))
+			if c.looks > passing*5/4*len(q.lives) {
+				t.Errorf("%s: climbs took %d looks for each life", f.name, c.looks/len(q.lives))
+			}
+		}
+	}
+}

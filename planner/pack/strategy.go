@@ -38,14 +38,14 @@ const (
 	simple    = 256     // a first strategy that leaves no more than this share of the goal is enough for many lives
 	quickRows = 3       // strategies that many lives get at most
 	again     = 1000    // looks, for each life, at lives as they come
-	steep     = 32      // a skyline that leaves this share of the goal is worth some strategies
+	steep     = 32      // a skyline around fixed lives that leaves this share of the goal is worth some strategies
 )
 
 // portfolio packs p and keeps the lowest packing. Few lives get one strategy after another until the top is no higher
 // than goal, and a skyline if that leaves a gap; the fewest will get a search first. Many are nested, and if that does
 // not end at or below near they get the first strategy, which gives up early where it does not do: the lives of a
 // training step lie within each other, and that is easy. If it gives up they get a skyline; where that is not near enough
-// they are packed as they come, and a few strategies have a try where it did badly.
+// they are packed as they come. A few strategies have a try where sizes are too large for it.
 func portfolio(p *part, goal, near int64) {
 	p.unplaced()
 	if p.fixed() {
@@ -73,7 +73,7 @@ func portfolio(p *part, goal, near int64) {
 			p.mend(goal, goal+goal/fair, mending*len(p.lives))
 		}
 	}
-	if p.far(goal, steep) {
+	if p.top == math.MaxInt64 {
 		s.looks, s.most = 0, patience*len(p.lives)
 		p.try(strategies[:quickRows], s, goal)
 	}
