@@ -52,10 +52,10 @@ var adverse = append([]adversary{
 			p.Buffers = append(p.Buffers, lasting(i, 1+r.IntN(400), 1+int64(i)*64+r.Int64N(1<<12), 1))
 		}
 		return p
-	}}, 300},
+	}}, 230},
 	{family{"triangle", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting((r.IntN(n)+r.IntN(n))/2, 1+r.IntN(n/30), 1+r.Int64N(1<<20), 1)
-	})}, 300},
+	})}, 240},
 	{family{"longer is larger", drawnBy(func(n int, r *rand.Rand) Buffer {
 		length := 1 + r.IntN(n/10)
 		return lasting(r.IntN(n), length, 1+int64(length)*100+r.Int64N(1000), 1)

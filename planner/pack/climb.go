@@ -82,7 +82,7 @@ func (p *part) grow(goal int64) {
 	c := climb{goal: goal, near: content, base: newSkyline(p)}
 	s, done := c.first()
 	if !done {
-		if p.growCore(goal) {
+		if p.growCore(goal, s.highest) {
 			return
 		}
 		s = c.run(s)

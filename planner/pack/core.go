@@ -17,8 +17,9 @@ const (
 	reclimbs = 200 // looks, for each life of the part, that climbs through its core are worth
 )
 
-// growCore packs p from its core, if that is no more than half of it. It reports false if that does not come near enough.
-func (p *part) growCore(goal int64) bool {
+// growCore packs p from its core, if that is no more than half of it. It reports false if that does not come near enough, and
+// keeps it nevertheless if it is lower than what there is and than most.
+func (p *part) growCore(goal, most int64) bool {
 	if len(p.lives) <= few || p.fixed() {
 		return false
 	}
@@ -31,8 +32,9 @@ func (p *part) growCore(goal int64) bool {
 	if !done {
 		s = c.again(c.run(s), reclimbs*len(p.lives))
 	}
-	top := goal + goal/fair
-	if s.highest > top {
+	near := goal + goal/fair
+	top := max(s.highest, near)
+	if top > near && top >= min(most, p.top) {
 		return false
 	}
 	m := newMend(p, p.put(in, s.offsets, rest, top), goal)
@@ -40,7 +42,7 @@ func (p *part) growCore(goal int64) bool {
 		return false
 	}
 	p.offsets, p.top, p.by = m.at, m.top(), "core"
-	return true
+	return p.top <= near
 }
 
 // core is the core of p as a part, and which of its lives are in it and which are not, those from the fullest sections first.
