@@ -30,7 +30,8 @@
 //   - search.go is for parts of few lives that all strategies leave a gap in: a search from the bottom up that finds
 //     perfect packings where there are some. It may take seconds for a capacity that is not reached without it, or for a
 //     large gap; a gap of a percent is worth a twenty-fifth of that. Two run side by side, one for the bound alone and one
-//     downward from what there is; what they may use up is counted, not timed. A capacity that a search shows to be out
+//     downward from what there is; what they may use up is counted, not timed, and beyond
+//     a few hundred lives all parts share it. A capacity that a search shows to be out
 //     of reach raises the bound.
 //   - check.go is the truth, by another route than the packers: it believes nothing that Solve says.
 //   - csv.go reads and writes the file format of the MiniMalloc benchmarks, id,lower,upper,size, and svg.go draws.
