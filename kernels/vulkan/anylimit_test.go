@@ -17,7 +17,7 @@ func TestAnyRange(t *testing.T) {
 	if !gpu.Addresses {
 		t.Skipf("%s has no addresses of buffers", gpu.Name)
 	}
-	byTurns(t, 8, func(t *testing.T, op *graph.Op, turn int) {
+	byTurns(t, 16, func(t *testing.T, op *graph.Op, turn int) {
 		sameBits(t, op, gpu, gpu, vulkan.Options{Range: []int64{64, 512}[turn%2]})
 	})
 }
@@ -27,7 +27,7 @@ func TestFewGroups(t *testing.T) {
 	gpu := device(t)
 	few := *gpu
 	few.MaxGroups = [3]uint32{3, 300, 64}
-	byTurns(t, 4, func(t *testing.T, op *graph.Op, turn int) {
+	byTurns(t, 12, func(t *testing.T, op *graph.Op, turn int) {
 		sameBits(t, op, gpu, &few, vulkan.Options{})
 	})
 }
@@ -49,7 +49,7 @@ func TestFewTiles(t *testing.T) {
 // time is short: drivers compile each kernel anew.
 func byTurns(t *testing.T, turns int, f func(t *testing.T, op *graph.Op, turn int)) {
 	if os.Getenv("MEMOPT_TEST_LONG") != "" {
-		turns = 1
+		turns = 2
 	}
 	n := 0
 	for _, op := range kernels.Library.All() {
