@@ -28,7 +28,7 @@ func addressed(k *graph.Kernel) *graph.Kernel {
 	if !ok {
 		var made *graph.Kernel
 		if code := addressedCode(k.Code); code != nil {
-			made = &graph.Kernel{Name: k.Name + "-addressed", Code: code, Addressed: true}
+			made = &graph.Kernel{Name: k.Name + "-addressed", Code: code, Bound: k}
 		}
 		form, _ = addressedForms.LoadOrStore(k, made)
 	}

@@ -48,6 +48,15 @@ func halvedAs(k, other *graph.Kernel) *graph.Kernel {
 	return k
 }
 
+// halfFormOf is a kernel's form for 16-bit floats, or that of its form with
+// bindings; nil if there is none.
+func halfFormOf(k *graph.Kernel) *halfForm {
+	if k.Bound != nil {
+		k = k.Bound
+	}
+	return halfForms[k]
+}
+
 // typesConstant is the number of the constant that has the bindings' kinds, two
 // bits each.
 const typesConstant = 20
@@ -132,7 +141,7 @@ func (h *halves) convert() {
 	// floats, or comes back to what was rounded.
 	through := map[operandKey]bool{}
 	h.each(func(d *graph.Dispatch, i int, b graph.Buffer, key operandKey) {
-		form := halfForms[d.Kernel]
+		form := halfFormOf(d.Kernel)
 		if form == nil || !form.floats()[i] || b.At%8 != 0 || key.out && !b.Writes {
 			through[key] = true
 		}
@@ -197,7 +206,7 @@ func (h *halves) each(see func(d *graph.Dispatch, i int, b graph.Buffer, key ope
 
 // halfDispatch has binding i of a dispatch hold 16-bit floats.
 func halfDispatch(d graph.Dispatch, i int, o *graph.Operand) graph.Dispatch {
-	if form := halfForms[d.Kernel]; form != nil {
+	if form := halfFormOf(d.Kernel); form != nil {
 		d.Kernel = form.kernel
 		d.Spec = append(slices.Clone(d.Spec), make([]uint32, typesConstant+1-len(d.Spec))...)
 	}

@@ -91,7 +91,7 @@ func TestLimits(t *testing.T) {
 							t.Errorf("%s, %s: groups %v of kernel %s, at most %v", op.FullName(), c.Text, d.Groups, d.Kernel.Name, l.Groups)
 						}
 					}
-					if n := 4*len(d.Push) + 8*len(d.Buffers); d.Kernel.Addressed && n > most {
+					if n := 4*len(d.Push) + 8*len(d.Buffers); d.Kernel.Bound != nil && n > most {
 						t.Errorf("%s: %d bytes of constants and addresses for kernel %s", op.FullName(), n, d.Kernel.Name)
 					}
 					if len(d.Push) > mostPush {

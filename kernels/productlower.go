@@ -16,8 +16,8 @@ type productTile struct {
 	// loads, and for a row.
 	begin, row      int
 	singles, paired *graph.Kernel
-	spec            []uint32      // behind the constants that all have
-	addressed       *graph.Kernel // as paired
+	spec            []uint32 // behind the constants that all have
+	addresses       bool     // there may be a form of paired for those
 }
 
 // productTiles are for devices of two kinds. On a driver for the processor,
@@ -30,11 +30,11 @@ var productTiles = func() (tiles []productTile) {
 		size := fmt.Sprintf("-DROWS=%d", rows)
 		singles := halved(shader(fmt.Sprint("product-", rows), "product.comp", size))
 		paired := halvedAs(shader(fmt.Sprintf("product-%d-pairs", rows), "product.comp", size, "-DPAIRS"), singles)
-		tiles = append(tiles, productTile{rows: rows, begin: 6, row: 1, singles: singles, paired: paired, addressed: halvedAs(addressed(paired), paired)})
+		tiles = append(tiles, productTile{rows: rows, begin: 6, row: 1, singles: singles, paired: paired, addresses: true})
 	}
 	for _, side := range []int{64, 32} {
 		k := halved(shader(fmt.Sprint("product-tiled-", side), "producttiled.comp", fmt.Sprintf("-DTILE=%d", side)))
-		tiles = append(tiles, productTile{shared: true, rows: side, columns: side, begin: 8 * side, row: side, singles: k, paired: k, addressed: halvedAs(addressed(k), k)})
+		tiles = append(tiles, productTile{shared: true, rows: side, columns: side, begin: 8 * side, row: side, singles: k, paired: k, addresses: true})
 	}
 	return tiles
 }()
@@ -177,8 +177,8 @@ func (g loweredProduct) dispatch(l *graph.Lowering) {
 	}
 	kernel := tile.singles
 	switch {
-	case l.Limits.Addressed && tile.addressed != nil && (tile.shared || l.Limits.Int64 && (trans || g.k <= addressedTerms)):
-		kernel = tile.addressed
+	case l.Limits.Addressed && tile.addresses && (tile.shared || l.Limits.Int64 && (trans || g.k <= addressedTerms)):
+		kernel = addressed(tile.paired)
 	case l.Limits.Int64:
 		kernel = tile.paired
 	}

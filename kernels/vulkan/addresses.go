@@ -11,7 +11,7 @@ import (
 // addressed is a dispatch with what it binds: nothing, if its kernel finds buffers
 // by addresses.
 func addressed(x graph.Dispatch, bindings []vk.Binding) (graph.Dispatch, []vk.Binding) {
-	if !x.Kernel.Addressed {
+	if x.Kernel.Bound == nil {
 		return x, bindings
 	}
 	x.Push = append(slices.Clone(x.Push), make([]uint32, len(x.Push)%2)...) // addresses are aligned
@@ -35,7 +35,7 @@ func (d *Device) farthest() (most int64) {
 // pushBytes are the bytes of push constants that a dispatch has, with its addresses.
 func pushBytes(x graph.Dispatch) int {
 	n := 4 * len(x.Push)
-	if x.Kernel.Addressed {
+	if x.Kernel.Bound != nil {
 		n = (n+7)&^7 + 8*len(x.Buffers)
 	}
 	return n

@@ -68,9 +68,10 @@ var PlanLimits = Limits{Subgroup: 8, Range: math.MaxInt64, Groups: [3]int{math.M
 type Kernel struct {
 	Name string
 	Code []byte
-	// Addressed: it has no bindings. The addresses of its buffers, of two words each,
-	// stand behind its push constants.
-	Addressed bool
+	// Bound, if it is not nil, is the form of the kernel that has bindings. This one has
+	// none: the addresses of its buffers, of two words each, stand behind its push
+	// constants.
+	Bound *Kernel
 	// Joined, if it is not nil, does at once what several dispatches of the kernel do
 	// that agree in all but their first push constant, their groups, which are in
 	// line, and where their buffers are. Its first push constant is their number, and
@@ -80,8 +81,8 @@ type Kernel struct {
 	Joined *Kernel
 }
 
-// AddressedPush is the most bytes of push constants that an addressed kernel has,
-// with its addresses.
+// AddressedPush is the most bytes of push constants, with its addresses, that a kernel
+// has which is picked for Limits.Addressed.
 const AddressedPush = 4*32 + 8*5
 
 // Dispatch is one run of a kernel.
@@ -142,7 +143,7 @@ func (l *Lowering) Seen(b Buffer) int64 {
 // TooFar finds a buffer of which a dispatch would see more than the device shows; −1
 // is none.
 func (l *Lowering) TooFar(d Dispatch) int {
-	if d.Kernel.Addressed {
+	if d.Kernel.Bound != nil {
 		return -1
 	}
 	return slices.IndexFunc(d.Buffers, func(b Buffer) bool { return l.Seen(b) > l.Limits.Range })
