@@ -58,23 +58,15 @@ func (c *climb) once(s *skyline, most int64) bool {
 
 // pair takes the trials from s to the end of a stage, side by side, and says how hard each is pressed there.
 func (c *climb) pair(s *skyline, at int) (pressed [2]float64) {
-	try := func(i int) {
-		t := c.trials[i]
-		t.become(s)
-		c.ascend(t, at)
-		pressed[i] = t.pressed(c.goal)
-	}
 	for _, t := range c.trials {
 		t.route = routes[c.turn%len(routes)]
 		c.turn++
 	}
-	done := make(chan bool)
-	go func() { try(1); done <- true }()
-	try(0)
-	<-done
-	for _, t := range c.trials {
-		c.looks += t.looks
-	}
+	c.sideBySide(c.trials[:], func(i int, t *skyline) {
+		t.become(s)
+		c.ascend(t, at)
+		pressed[i] = t.pressed(c.goal)
+	})
 	return pressed
 }
 

@@ -218,27 +218,34 @@ func (c *climb) worth(at int) int {
 // tryAll tries as many routes to the end of a stage as there are trials, side by side.
 func (c *climb) tryAll(trials []*skyline, at int) {
 	s := &c.stages[at]
-	done := make(chan bool)
-	for i, t := range trials {
+	for _, t := range trials {
 		t.route = routes[s.tries%len(routes)]
 		if s.tries == 0 && at > 1 {
 			t.route = c.stages[at-1].end.route
 		}
 		s.tries++
-		if i > 0 {
-			go func() { c.try(t, at); done <- true }()
-		}
 	}
-	c.try(trials[0], at)
-	for range trials[1:] {
-		<-done
-	}
+	c.sideBySide(trials, func(_ int, t *skyline) { c.try(t, at) })
 	for i, t := range trials {
-		c.looks += t.looks
 		if top := t.sure(); top < s.top {
 			s.top = top
 			s.end, trials[i] = t, s.end
 		}
+	}
+}
+
+// sideBySide has each trial go up, and counts what they look at.
+func (c *climb) sideBySide(trials []*skyline, up func(i int, t *skyline)) {
+	done := make(chan bool)
+	for i, t := range trials[1:] {
+		go func() { up(i+1, t); done <- true }()
+	}
+	up(0, trials[0])
+	for range trials[1:] {
+		<-done
+	}
+	for _, t := range trials {
+		c.looks += t.looks
 	}
 }
 

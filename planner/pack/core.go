@@ -47,16 +47,8 @@ func (p *part) growCore(goal, most int64) bool {
 
 // core is the core of p as a part, and which of its lives are in it and which are not, those from the fullest sections first.
 func (p *part) core(goal int64) (q *part, in, rest []int32) {
-	live := make([]int64, p.sections+1)
-	for _, l := range p.lives {
-		live[l.l] += l.size
-		live[l.r] -= l.size
-	}
-	for t := range p.sections {
-		live[t+1] += live[t]
-	}
 	var fullest peaks
-	fullest.build(live[:p.sections])
+	fullest.build(liveOf(p.lives, p.sections))
 	most := make([]int64, len(p.lives))
 	q = &part{floor: p.floor}
 	for i, l := range p.lives {

@@ -158,17 +158,24 @@ func toSections(lives []life) (sections int32) {
 
 // mostLive is the most bytes that are alive in one section.
 func mostLive(lives []life, sections int32) int64 {
-	change := make([]int64, sections+1)
-	for _, l := range lives {
-		change[l.l] += l.size
-		change[l.r] -= l.size
-	}
-	most, live := int64(0), int64(0)
-	for _, c := range change {
-		live += c
+	most := int64(0)
+	for _, live := range liveOf(lives, sections) {
 		most = max(most, live)
 	}
 	return most
+}
+
+// liveOf is the bytes alive in each section.
+func liveOf(lives []life, sections int32) []int64 {
+	live := make([]int64, sections+1)
+	for _, l := range lives {
+		live[l.l] += l.size
+		live[l.r] -= l.size
+	}
+	for t := range sections {
+		live[t+1] += live[t]
+	}
+	return live[:sections]
 }
 
 // up is x, or the next multiple of align above it.

@@ -80,18 +80,14 @@ func newMend(p *part, offsets []int64, goal int64) *mend {
 		m.block *= 2
 	}
 	m.alive = make([][]int32, p.sections/m.block+1)
-	live := make([]int64, p.sections+1)
 	for i, l := range p.lives {
 		for b := l.l/m.block + 1; b*m.block < l.r; b++ {
 			m.alive[b] = append(m.alive[b], int32(i))
 		}
-		live[l.l] += l.size
-		live[l.r] -= l.size
 	}
 	full := make([]float64, p.sections+1) // how nearly, of all sections before each
-	for t := range p.sections {
-		full[t+1] = full[t] + 1/(fullest+float64(goal-p.floor-live[t])/float64(goal))
-		live[t+1] += live[t]
+	for t, live := range liveOf(p.lives, p.sections) {
+		full[t+1] = full[t] + 1/(fullest+float64(goal-p.floor-live)/float64(goal))
 	}
 	for i, l := range p.lives {
 		m.base[i] = float64(l.size) * (full[l.r] - full[l.l])

@@ -72,14 +72,11 @@ func newSkyline(p *part) *skyline {
 		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p), offsets: make([]int64, n), weight: make([]float64, sections+1),
 		end: make([]int32, sections), before: make([]int32, sections), height: make([]int64, sections),
 	}
-	change := make([]int64, sections+1)
 	s.firstEnd.reset(n)
 	s.lastHead.reset(n)
 	s.anywhere.reset(n)
 	for i, l := range s.lives {
 		s.coarsest = max(s.coarsest, l.align)
-		change[l.l] += l.size
-		change[l.r] -= l.size
 		if l.fixed != free {
 			s.blocks = append(s.blocks, l)
 			s.offsets[i], s.highest = l.fixed, max(s.highest, l.fixed+l.size)
@@ -95,10 +92,7 @@ func newSkyline(p *part) *skyline {
 	s.firstEnd.build()
 	s.lastHead.build()
 	s.anywhere.build()
-	for t := int32(1); t < sections; t++ {
-		change[t] += change[t-1]
-	}
-	s.left.build(change[:sections])
+	s.left.build(liveOf(s.lives, sections))
 	for t := range s.height {
 		s.height[t] = -1
 	}
