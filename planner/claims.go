@@ -10,38 +10,18 @@ import (
 	"slices"
 )
 
-// told is what a file tells its readers of a plan, and what follows from the
-// steps, the places and the graph alone: whoever has those knows it again.
-type told struct {
-	Baseline *FileBaseline  `json:"baseline"`
-	Result   *FileResult    `json:"result"`
-	Floor    *FileFloor     `json:"floor"`
-	Memory   *FileMemory    `json:"memory"`
-	Clusters []FileCluster  `json:"clusters"`
-	Selected *FileSelection `json:"selection"`
-	Layers   []FileBoundary `json:"boundaries"`
-	Dominant []FileHolding  `json:"dominant"`
-	Formulas *FileFormulas  `json:"formulas"`
-	Saved    []string       `json:"saved"`
-}
-
-func (f *File) told() told {
-	return told{&f.Baseline, &f.Result, &f.Floor, &f.Memory, f.Clusters, &f.Selected, f.Layers, f.Dominant, f.Formulas, f.Saved}
-}
-
 // claims holds all that a file tells of its plan against the plan. Costs in
 // times of a device can only be known again from a profile of it.
 func (f *File) claims(p *Plan) error {
-	own := p.File(f.Model.Path)
-	says, err := plainly(f.told())
+	says, err := plainly(f.FileTold)
 	if err != nil {
 		return err
 	}
-	is, err := plainly(own.told())
+	is, err := plainly(p.told())
 	if err != nil {
 		return err
 	}
-	d := differing{costs: f.Request.Measured == own.Request.Measured}
+	d := differing{costs: f.Request.Measured == (len(p.Request.Costs) > 0)}
 	if where, a, b := d.first("", says, is); where != "" {
 		return fmt.Errorf("planner: the file says that %s is %s, but its plan has %s", where, a, b)
 	}
@@ -141,8 +121,5 @@ func brief(x any) string {
 	if err != nil || x == nil {
 		return "nothing"
 	}
-	if r := []rune(string(text)); len(r) > 100 {
-		return string(r[:100]) + "…"
-	}
-	return string(text)
+	return clip(string(text))
 }

@@ -26,22 +26,28 @@ type File struct {
 	// told beside, where that is another form.
 	Beside   map[string]string `json:"beside,omitempty"`
 	Strategy string            `json:"strategy"`
-	Baseline FileBaseline      `json:"baseline"`
-	Result   FileResult        `json:"result"`
-	Floor    FileFloor         `json:"floor"`
-	Bound    FileBound         `json:"bound"`
-	Memory   FileMemory        `json:"memory"`
-	Clusters []FileCluster     `json:"clusters"`
-	Selected FileSelection     `json:"selection"`
-	Layers   []FileBoundary    `json:"boundaries"`
-	Dominant []FileHolding     `json:"dominant"`
-	Formulas *FileFormulas     `json:"formulas,omitempty"`
-	Saved    []string          `json:"saved"` // values that pass from forward to backward
-	PlanMS   float64           `json:"plan_ms"`
-	Warnings []string          `json:"warnings"`
-	Steps    []FileStep        `json:"steps"`
-	Offsets  []int64           `json:"offsets"`
-	Program  []string          `json:"program"`
+	FileTold
+	PlanMS   float64    `json:"plan_ms"`
+	Warnings []string   `json:"warnings"`
+	Steps    []FileStep `json:"steps"`
+	Offsets  []int64    `json:"offsets"`
+	Program  []string   `json:"program"`
+}
+
+// FileTold is what a file tells its readers of a plan. All but the bound follows
+// from the steps, the places and the graph alone: whoever has those knows it again.
+type FileTold struct {
+	Baseline FileBaseline   `json:"baseline"`
+	Result   FileResult     `json:"result"`
+	Floor    FileFloor      `json:"floor"`
+	Bound    FileBound      `json:"bound"`
+	Memory   FileMemory     `json:"memory"`
+	Clusters []FileCluster  `json:"clusters"`
+	Selected FileSelection  `json:"selection"`
+	Layers   []FileBoundary `json:"boundaries"`
+	Dominant []FileHolding  `json:"dominant"`
+	Formulas *FileFormulas  `json:"formulas,omitempty"`
+	Saved    []string       `json:"saved"` // values that pass from forward to backward
 }
 
 // FileModel says which graph the plan is for.
@@ -187,15 +193,7 @@ func (p *Plan) File(path string) *File {
 			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0},
 		Settings: map[string]string{},
 		Strategy: p.Strategy,
-		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops},
-		Result: FileResult{p.Result.Peak, p.Result.PeakFormula, p.Result.PeakNode, p.Arena, p.PackBound, p.Result.Stashed,
-			p.Result.ExtraFlops, p.Result.Overhead, p.Result.Again},
-		Floor:    FileFloor(p.Floor),
-		Bound:    FileBound(p.Bound),
-		Memory:   FileMemory(p.Memory),
-		Clusters: []FileCluster{},
-		Layers:   []FileBoundary{},
-		Selected: FileSelection(p.Selection),
+		FileTold: p.told(),
 		PlanMS:   float64(p.Took.Microseconds()) / 1000,
 		Warnings: warnings,
 		Offsets:  p.Offsets,
@@ -207,6 +205,28 @@ func (p *Plan) File(path string) *File {
 		f.Dims = map[string]int64{}
 	}
 	f.Request.Config = configText(r.Clusters)
+	for _, s := range p.Steps {
+		f.Steps = append(f.Steps, FileStep(s))
+	}
+	f.Program = Program(p.Graph)
+	return f
+}
+
+// told is what the plan's file tells of it, once there is a table.
+func (p *Plan) told() FileTold {
+	f := FileTold{
+		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops},
+		Result: FileResult{p.Result.Peak, p.Result.PeakFormula, p.Result.PeakNode, p.Arena, p.PackBound, p.Result.Stashed,
+			p.Result.ExtraFlops, p.Result.Overhead, p.Result.Again},
+		Floor:    FileFloor(p.Floor),
+		Bound:    FileBound(p.Bound),
+		Memory:   FileMemory(p.Memory),
+		Clusters: []FileCluster{},
+		Layers:   []FileBoundary{},
+		Selected: FileSelection(p.Selection),
+		Formulas: p.fileFormulas(),
+		Saved:    p.Saved(),
+	}
 	for _, c := range p.Clusters {
 		f.Clusters = append(f.Clusters, FileCluster{ID: c.ID, Strategy: c.Strategy, Key: c.Key(), Freq: c.Freq,
 			Saving: cluster.Formula(c.Saving), Bytes: c.Bytes, ORTBytes: c.ORTBytes, On: c.Applied > 0,
@@ -220,11 +240,6 @@ func (p *Plan) File(path string) *File {
 	for _, h := range p.Dominant {
 		f.Dominant = append(f.Dominant, FileHolding(h))
 	}
-	for _, s := range p.Steps {
-		f.Steps = append(f.Steps, FileStep(s))
-	}
-	f.Formulas, f.Saved = p.fileFormulas(), p.Saved()
-	f.Program = Program(p.Graph)
 	return f
 }
 
