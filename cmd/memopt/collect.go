@@ -11,17 +11,18 @@ import (
 // is three times what lives in it, not twice. A plan of 100 000 nodes lets go of
 // as much as the graph takes, and a collection in the middle was a third of its
 // time; most commands end before the next is due. Who sets GOGC has the last word.
-func leisurely() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
-	}
-}
+func leisurely() { collect(200) }
 
 // thrifty takes that back for commands that stay: memory is what a trainer is
 // short of.
 func thrifty(*cli.Context) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(100)
-	}
+	collect(100)
 	return nil
+}
+
+// collect has garbage collected when it is so many percent of what lives.
+func collect(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
 }
