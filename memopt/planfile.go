@@ -52,14 +52,20 @@ func fileSettings(f *planner.File, path string) (configs.Config, error) {
 	}
 	maps.Copy(all, f.Settings)
 	var c configs.Config
-	for _, name := range slices.Concat(shaping, []string{requests, "compat", "budget", "activation_budget"}) {
-		if value, ok := all[name]; ok {
+	err := setAll(&c, slices.Concat(shaping, []string{requests, "compat", "budget", "activation_budget"}), all, path)
+	return c, err
+}
+
+// setAll sets those of the named settings that have a value in a file.
+func setAll(c *configs.Config, names []string, values map[string]string, path string) error {
+	for _, name := range names {
+		if value, ok := values[name]; ok {
 			if err := c.Set(name, value, configs.Source{Origin: configs.OriginFile, Name: path}); err != nil {
-				return c, fmt.Errorf("memopt: setting %s: %w", name, err)
+				return input(fmt.Errorf("memopt: setting %s: %w", name, err))
 			}
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // LoadPlan reads a plan file, opens its model with the file's settings and has
@@ -71,7 +77,7 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 	}
 	from, err := fileSettings(f, plan)
 	if err != nil {
-		return nil, input(err)
+		return nil, err
 	}
 	m, err := Open(model, configs.Merge(c, from))
 	if err != nil {
@@ -101,15 +107,12 @@ func (m *Model) standBeside(f *planner.File, path string) error {
 	if len(f.Beside) == 0 {
 		return nil
 	}
-	c := m.Config
+	c, names := m.Config, []string(nil)
 	for _, w := range twices {
-		value, ok := f.Beside[w.setting]
-		if !ok {
-			continue
-		}
-		if err := c.Set(w.setting, value, configs.Source{Origin: configs.OriginFile, Name: path}); err != nil {
-			return input(fmt.Errorf("memopt: setting %s: %w", w.setting, err))
-		}
+		names = append(names, w.setting)
+	}
+	if err := setAll(&c, names, f.Beside, path); err != nil {
+		return err
 	}
 	other, err := m.other(c)
 	if err != nil {

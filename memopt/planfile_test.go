@@ -30,14 +30,7 @@ func TestPlanFileAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := settingsFor(t, settings)
 			c.Dims = map[string]int64{"batch": 8, "seq": 64}
-			m, err := Open(model, c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := m.Plan()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m, p := planned(t, model, c)
 			load := func(spoil func(f *planner.File)) error {
 				f := m.PlanFile(p)
 				spoil(f)

@@ -12,6 +12,7 @@ import (
 	"memopt/memopt/onnx"
 	"memopt/memopt/tensorfile"
 	"memopt/memopt/zoo"
+	"memopt/planner"
 )
 
 // madeGPT writes a small GPT and the task it learns: the next token of a
@@ -63,8 +64,8 @@ func trainGPT(t *testing.T, model string, fields map[string]string, tr Training)
 	return trainAs(t, model, settingsFor(t, fields), tr)
 }
 
-// trainAs trains a model under settings; its memory is as promised.
-func trainAs(t *testing.T, model string, c configs.Config, tr Training) *Result {
+// planned is a model under settings, and its plan.
+func planned(t *testing.T, model string, c configs.Config) (*Model, *planner.Plan) {
 	t.Helper()
 	m, err := Open(model, c)
 	if err != nil {
@@ -74,6 +75,13 @@ func trainAs(t *testing.T, model string, c configs.Config, tr Training) *Result 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return m, p
+}
+
+// trainAs trains a model under settings; its memory is as promised.
+func trainAs(t *testing.T, model string, c configs.Config, tr Training) *Result {
+	t.Helper()
+	m, p := planned(t, model, c)
 	r, err := m.Run(p, tr)
 	if err != nil {
 		t.Fatal(err)
