@@ -12,18 +12,8 @@ import (
 // cost nearly all.
 func residual(stages int) *recompute.Problem {
 	p := &recompute.Problem{}
-	value := func(bytes int64) int32 {
-		p.Bytes = append(p.Bytes, bytes)
-		p.Held = append(p.Held, false)
-		return int32(len(p.Bytes) - 1)
-	}
 	run := func(cost float64, again bool, bytes int64, inputs ...int32) int32 {
-		out := value(bytes)
-		p.Cost, p.Work, p.Again = append(p.Cost, cost), append(p.Work, 0), append(p.Again, again)
-		p.Inputs.Add(inputs...)
-		p.Outputs.Add(out)
-		p.Over.Add()
-		return out
+		return add(p, again, cost, bytes, inputs...)
 	}
 	var backward []func()
 	gradient := map[int32]int32{} // by value

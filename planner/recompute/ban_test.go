@@ -50,12 +50,7 @@ func TestBans(t *testing.T) {
 func scan(r *rand.Rand, layers, steps int) *recompute.Problem {
 	p := &recompute.Problem{}
 	op := func(again bool, cost float64, bytes int, inputs ...int32) int32 {
-		p.Cost, p.Work, p.Again = append(p.Cost, cost), append(p.Work, 0), append(p.Again, again)
-		p.Bytes, p.Held = append(p.Bytes, int64(bytes)), append(p.Held, false)
-		p.Inputs.Add(inputs...)
-		p.Outputs.Add(int32(len(p.Bytes) - 1))
-		p.Over.Add()
-		return int32(len(p.Bytes) - 1)
+		return add(p, again, cost, int64(bytes), inputs...)
 	}
 	type layer struct {
 		in, wide, gate, out int32

@@ -274,18 +274,24 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// add appends an operator that makes one value, and gives that.
+func add(p *recompute.Problem, again bool, cost float64, bytes int64, inputs ...int32) int32 {
+	out := int32(len(p.Bytes))
+	p.Cost, p.Work, p.Again = append(p.Cost, cost), append(p.Work, 0), append(p.Again, again)
+	p.Bytes, p.Held = append(p.Bytes, bytes), append(p.Held, false)
+	p.Inputs.Add(inputs...)
+	p.Outputs.Add(out)
+	p.Over.Add()
+	return out
+}
+
 // TestOtherLimits: what is proven for a limit does not depend on which were asked
 // for before, also where a program is so long that it is a matter of work.
 func TestOtherLimits(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 78))
 	p := &recompute.Problem{}
 	op := func(again bool, cost, bytes int, inputs ...int32) int32 {
-		p.Cost, p.Work, p.Again = append(p.Cost, float64(cost)), append(p.Work, 0), append(p.Again, again)
-		p.Bytes, p.Held = append(p.Bytes, int64(bytes)), append(p.Held, false)
-		p.Inputs.Add(inputs...)
-		p.Outputs.Add(int32(len(p.Bytes) - 1))
-		p.Over.Add()
-		return int32(len(p.Bytes) - 1)
+		return add(p, again, float64(cost), int64(bytes), inputs...)
 	}
 	const parts, values = 150, 11
 	last := op(false, 1, 100)
