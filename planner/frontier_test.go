@@ -72,6 +72,27 @@ func TestLargestOfLong(t *testing.T) {
 	}
 }
 
+// TestLargestOfSmall: of a small program whose plans near the floor are hard to find,
+// not one more fits that planning knows.
+func TestLargestOfSmall(t *testing.T) {
+	g := step(t, zoo.Spec{Family: "mlp", Layers: 9, Width: 77, Inputs: 19, Classes: 5})
+	for _, kib := range []int64{1 << 10, 3 << 10} {
+		r := planner.Request{ActivationBudget: planner.Size{Bytes: kib << 10}}
+		p, err := planner.Largest(g, r, "batch", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := p.Request.Dims["batch"]
+		t.Logf("%d KiB: %d, floor %d", kib, size, p.Floor.Peak)
+		for _, is := range []int64{size, size + 1, size + 2, size * 17 / 16, size * 9 / 8} {
+			r.Dims = map[string]int64{"batch": is}
+			if _, err := planner.Make(g, r); (err == nil) != (is == size) {
+				t.Errorf("%d KiB: %d is the largest, and %d gives error %v", kib, size, is, err)
+			}
+		}
+	}
+}
+
 // TestLargest: the size fits, one more does not by any way known, and neither
 // more budget nor more allowance for cost makes it smaller.
 func TestLargest(t *testing.T) {

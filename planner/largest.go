@@ -60,6 +60,7 @@ type largest struct {
 	way  way
 	// floored is about where the floor comes to the room, by the last size that fits.
 	floored int64
+	planned bool // sizes are planned, those of small programs; of others none more fits
 }
 
 // way is a plan's decisions with the formulas of their peak and cost.
@@ -94,8 +95,21 @@ func (l *largest) question(size int64) Request {
 }
 
 // search finds the largest size above least and up to most; least if there is
-// none.
+// none. Looking for any plan may find none where planning finds one, so of small
+// programs the size behind the last is planned.
 func (l *largest) search(least, most int64) (int64, error) {
+	size, err := l.seek(least, most)
+	if err != nil || size == most {
+		return size, err
+	}
+	l.planned = true
+	if ok, err := l.try(size+1, most); !ok || err != nil {
+		return size, err
+	}
+	return l.seek(l.size, most)
+}
+
+func (l *largest) seek(least, most int64) (int64, error) {
 	l.size, l.floored = least, least
 	beyond := most + 1 // a size from here on is known not to fit
 	for step := int64(1); l.size+1 < beyond; {
@@ -165,8 +179,12 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 		}
 	}
 	most := s.m.allows(l.r.MaxOverhead)
-	switch c = s.base; l.r.Strategy {
-	case "", "auto", "greedy":
+	c = s.base
+	greedy := l.r.Strategy == "" || l.r.Strategy == "auto" || l.r.Strategy == "greedy"
+	switch {
+	case l.planned && len(s.m.sim.plain) > smallProgram:
+		return nil, nil
+	case greedy && !l.planned:
 		if c.placed.Height <= room || c.cost > most {
 			break
 		}
