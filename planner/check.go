@@ -226,8 +226,8 @@ func (c *checker) chain(l *Launch, ran []int32) error {
 	return nil
 }
 
-// apart: what a launch writes overlaps neither what it reads, unless the
-// operator allows it there, nor its other outputs and work space.
+// apart: what a launch writes begins where a device can, and overlaps neither what it
+// reads, unless the operator allows it there, nor its other outputs and work space.
 func (c *checker) apart(l *Launch) error {
 	n := l.Node
 	name := func(i int) string {
@@ -244,6 +244,9 @@ func (c *checker) apart(l *Launch) error {
 	for i, w := range writes {
 		if w.Bytes == 0 {
 			continue
+		}
+		if w.Offset%alignment != 0 {
+			return fmt.Errorf("%s begins at %s+%d, which is no multiple of %d", name(i), w.Space, w.Offset, alignment)
 		}
 		for j, o := range writes[:i] {
 			if overlap(w, o) {

@@ -161,6 +161,9 @@ func TestCheckSchedules(t *testing.T) {
 			l := &s.Launches[find(t, s, "dx")]
 			l.Scratch.Offset = l.Out[0].Offset
 		}, `node "dx" (LayerNormalizationGrad): output 0 and work space overlap`},
+		{"a result begins within a cache line", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
+			s.Launches[find(t, s, "z")].Out[0].Offset++
+		}, `node "z" (Neg): output 0 begins at arena+`},
 		{"work space overlaps an input", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
 			l := &s.Launches[find(t, s, "dx")]
 			l.Scratch.Offset = l.In[0].Offset
@@ -260,6 +263,10 @@ func TestBindRefuses(t *testing.T) {
 		{"offsets are missing", func(f *planner.File) { f.Offsets = f.Offsets[1:] }, `lives, but its steps have`},
 		{"an offset is below the arena", func(f *planner.File) { f.Offsets[0] = -64 }, `outside the arena`},
 		{"an offset is above the arena", func(f *planner.File) { f.Offsets[0] = 1 << 62 }, `outside the arena`},
+		{"an offset is within a cache line", func(f *planner.File) { f.Offsets[0]++ }, `which is no multiple of 64`},
+		{"a node's text is another", func(f *planner.File) { f.Program[0] = "" }, `the plan spells node 0 as`},
+		{"a node's text is missing", func(f *planner.File) { f.Program = f.Program[1:] }, `the plan spells node 0 as`},
+		{"nodes are added", func(f *planner.File) { f.Program = append(f.Program, f.Program[0]) }, `it goes on with`},
 		{"the arena is lower", func(f *planner.File) { f.Result.Arena -= 64 }, `outside the arena`},
 		{"the arena is higher", func(f *planner.File) { f.Result.Arena += 64 }, `the arena is`},
 		{"the peak is lower", func(f *planner.File) { f.Result.Peak-- }, `says that result.peak is`},

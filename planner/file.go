@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 
 	"memopt/memopt/graph"
 	"memopt/memopt/whole"
@@ -405,27 +404,28 @@ func (m *model) replay(steps []Step) (*timeline, error) {
 	return m.simulate(steps), nil
 }
 
-// sameProgram compares the file's program with the graph's.
+// sameProgram compares the file's program with the graph's, line by line: reports
+// and exports take the nodes' names from it.
 func (f *File) sameProgram(g *graph.Graph) error {
-	if f.Model.Fingerprint == g.Fingerprint() {
-		return nil
-	}
+	same := f.Model.Fingerprint == g.Fingerprint()
 	lines := Program(g)
 	for i, line := range lines {
-		if i >= len(f.Program) {
+		switch {
+		case i >= len(f.Program):
 			return fmt.Errorf("planner: the plan is for another graph: it ends before node %d: %s", i, clip(line))
-		}
-		if f.Program[i] != line {
+		case f.Program[i] != line && same:
+			return fmt.Errorf("planner: the plan is for this graph, but was changed: the plan spells node %d as %s; the model has %s", i, clip(f.Program[i]), clip(line))
+		case f.Program[i] != line:
 			return fmt.Errorf("planner: the plan is for another graph; the first difference is node %d: the plan has %s; the model has %s", i, clip(f.Program[i]), clip(line))
 		}
 	}
 	if len(f.Program) > len(lines) {
 		return fmt.Errorf("planner: the plan is for another graph: it goes on with %s", clip(f.Program[len(lines)]))
 	}
-	if !slices.Equal(f.Program, lines) {
-		return fmt.Errorf("planner: the plan is for another graph")
+	if !same {
+		return fmt.Errorf("planner: the plan is for another graph: the nodes are the same, but inputs, parameters or outputs differ")
 	}
-	return fmt.Errorf("planner: the plan is for another graph: the nodes are the same, but inputs, parameters or outputs differ")
+	return nil
 }
 
 // clip keeps a quoted line short enough to read in an error.
