@@ -1,6 +1,7 @@
 package recompute
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -118,4 +119,17 @@ func (p *Problem) valid() error {
 		}
 	}
 	return nil
+}
+
+// inOrder is p with what each operator reads in the order in which it was first made.
+// In that order it is made again, so what takes the longest way back, as what went
+// around a block does, is there before what is a step away begins to wait beside it.
+func (p *Problem) inOrder() *Problem {
+	maker := makers(p)
+	q := *p
+	q.Inputs = Lists{p.Inputs.bounds, slices.Clone(p.Inputs.items)}
+	for op := range int32(len(p.Cost)) {
+		slices.SortFunc(q.Inputs.Of(op), func(u, v int32) int { return cmp.Or(cmp.Compare(maker[u], maker[v]), cmp.Compare(u, v)) })
+	}
+	return &q
 }

@@ -425,3 +425,25 @@ func TestHostile(t *testing.T) {
 		}
 	}
 }
+
+// TestListed: in which order operators list what they read does not matter.
+func TestListed(t *testing.T) {
+	r := rand.New(rand.NewPCG(35, 36))
+	for range 200 {
+		p := random(r, 4+r.IntN(24))
+		q := *p
+		q.Inputs = recompute.Lists{}
+		for op := range int32(len(p.Cost)) {
+			ins := slices.Clone(p.Inputs.Of(op))
+			r.Shuffle(len(ins), func(i, j int) { ins[i], ins[j] = ins[j], ins[i] })
+			q.Inputs.Add(ins...)
+		}
+		base, _ := solver(t, p).Solve(math.MaxInt64 / 4)
+		limit := base.Peak * int64(40+r.IntN(60)) / 100
+		a, ok := solver(t, p).Solve(limit)
+		b, found := solver(t, &q).Solve(limit)
+		if ok != found || a.Extra != b.Extra || !slices.Equal(a.Launches, b.Launches) {
+			t.Fatalf("within %d: %v %+v; listed in another order %v %+v", limit, ok, a, found, b)
+		}
+	}
+}

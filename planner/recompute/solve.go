@@ -46,6 +46,7 @@ func New(p *Problem) (*Solver, error) {
 	if err := p.valid(); err != nil {
 		return nil, err
 	}
+	p = p.inOrder()
 	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, proven: map[int64]evidence{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
 	s.trial = &trial{sim: s.sim, uses: &s.uses}
 	for _, c := range p.Cost {
