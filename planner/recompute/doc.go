@@ -58,6 +58,8 @@
 //     over the limit for a while, where all of that leaves a gap.
 //   - ban.go lets dear operators not run again where the gap stays wide, which begins
 //     plans elsewhere.
+//   - lean.go looks for a plan of a program without what is cheap, where a gap stays,
+//     and goes on from that.
 //   - exact.go finds the cheapest launches of a small program by shortest paths.
 //   - solve.go puts them together: start, repair, take back, exchange, anneal, until the
 //     plan is near the bound or the work is done. Sketch does the first half of

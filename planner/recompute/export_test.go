@@ -279,3 +279,6 @@ func (s *Solver) Work() int64 { return s.sim.work }
 
 // WithoutBans has the solver look at no narrower problem.
 func (s *Solver) WithoutBans() { s.narrowed = make([]*Solver, len(bans)) }
+
+// WithoutLean has the solver look at no lean program.
+func (s *Solver) WithoutLean() { s.leaner = &lean{} }

@@ -80,6 +80,16 @@ func (x *search) beside(stage func()) {
 	x.begin += x.sim.work - before
 }
 
+// within does something beside other stages that has some work to itself.
+func (x *search) within(work int64, stage func()) {
+	x.beside(func() {
+		begin, all := x.begin, x.work
+		x.begin, x.work = x.sim.work, work
+		stage()
+		x.begin, x.work = begin, all
+	})
+}
+
 func (x *search) done() bool { return x.ended() || x.extra <= max(x.enough, x.most) }
 
 // try tells what a change makes of a plan that was simulated last, or taken in

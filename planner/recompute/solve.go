@@ -33,6 +33,7 @@ type Solver struct {
 	cuts     map[int32]*cut
 	proven   map[int64]evidence // by limit
 	narrowed []*Solver          // for narrower problems, once they were looked at
+	leaner   *lean              // once it was looked at
 	last     plan               // what the last search ended with
 	place    []int32            // by value, while a cut is built
 	met      []int32            // by operator, likewise
@@ -186,20 +187,24 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			improve()
 		}
 	}
-	x.swap(0.4)
-	if x.enough = least + min(good*s.total, least/50); len(walks) > 0 {
-		x.enough = max(x.enough, least+fair*s.total)
+	// Where the lean program leads to a better plan, nothing else finds one that is better still.
+	leaned := work == mostWork && most < 0 && x.extra > least+wider*s.total && len(s.p.Cost) <= mostRefined && x.lean()
+	if !leaned {
+		x.swap(0.4)
+		if x.enough = least + min(good*s.total, least/50); len(walks) > 0 {
+			x.enough = max(x.enough, least+fair*s.total)
+		}
+		x.beside(func() { x.descend(cheapest, true, 0.5) })
+		x.descend(s.combined(at), true, 0.5)
+		x.descend(s.near(at, limit), true, 0.6)
+		x.descend(starts, true, 0.65)
+		x.thorough = true
+		x.swap(0.75)
+		x.descend(s.eager(starts, limit), true, 0.85)
+		x.swap(0.9)
+		x.thorough = false
 	}
-	x.beside(func() { x.descend(cheapest, true, 0.5) })
-	x.descend(s.combined(at), true, 0.5)
-	x.descend(s.near(at, limit), true, 0.6)
-	x.descend(starts, true, 0.65)
-	x.thorough = true
-	x.swap(0.75)
-	x.descend(s.eager(starts, limit), true, 0.85)
-	x.swap(0.9)
-	x.thorough = false
-	if work == mostWork && x.extra > max(least+wider*s.total, most) && len(s.p.Cost) <= mostRefined {
+	if !leaned && work == mostWork && x.extra > max(least+wider*s.total, most) && len(s.p.Cost) <= mostRefined {
 		x.beside(func() {
 			x.anneal(least)
 			if x.ban(least) {
@@ -207,7 +212,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			}
 		})
 	}
-	if most < 0 || x.best.gone != nil { // where any plan would do, each start was followed by now
+	if !leaned && (most < 0 || x.best.gone != nil) { // where any plan would do, each start was followed by now
 		x.explore(slices.Concat(walks[min(explored, len(walks)):], s.combined(at), starts), 1)
 	}
 	if s.tiny && x.extra > max(least*(1+1e-9), most) {

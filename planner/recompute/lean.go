@@ -1,0 +1,218 @@
+package recompute
+
+import "slices"
+
+// lean is a program without what is cheap. A value that a cheap operator makes of one
+// other alone, as a norm and an activation do of a product, is not there in it: who
+// reads it reads what it is made of, and has room for making it. So there are fewer
+// values to choose from, and only such as matter: a search in it gets farther than
+// one that forgets and remembers each of ten values that stand for the same.
+type lean struct {
+	s       *Solver
+	ops     []int32   // by its operator: that of the whole program; the number of those at last
+	of      []int32   // by value: what stands for it
+	passing []bool    // by value: something else does
+	price   []float64 // by passing value: cost of making it of that
+	room    []int64   // and bytes beside that
+}
+
+const (
+	leanSmall = 4096         // a value is not there if it is less than one of so many parts of the peak
+	leanCheap = 0.002        // what an operator may cost that is not there, as a part of the whole cost
+	leanest   = 0.75         // the part of the operators that may be there, for it to be worth a look
+	leanWork  = mostWork / 2 // launches simulated for a limit
+)
+
+// lean looks for a plan in the lean program, and reports whether it found a better one.
+func (x *search) lean() bool {
+	s, before := x.s, x.extra
+	if s.leaner == nil {
+		s.leaner = s.newLean()
+	}
+	l := s.leaner
+	if l.s == nil {
+		return false
+	}
+	l.s.last = plan{}
+	if l.s.solve(x.limit, -1, leanWork); l.s.last.gone == nil {
+		return false
+	}
+	x.within(mostWork/2, func() {
+		p := l.plan(s, l.s.last, x.limit)
+		x.descend([]func() plan{p.clone}, true, 1)
+	})
+	return x.extra < before
+}
+
+// newLean makes the lean program. It has no solver if it is hardly shorter, or what
+// must be forgotten must be made again.
+func (s *Solver) newLean() *lean {
+	p, n := s.p, len(s.p.Bytes)
+	l := &lean{of: make([]int32, n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
+	for v := range l.of {
+		l.of[v] = int32(v)
+	}
+	small := s.smallAlive()
+	q := &Problem{Bytes: p.Bytes, Held: p.Held}
+	for op := range int32(len(p.Cost)) {
+		if op == p.Border {
+			q.Border = int32(len(l.ops))
+		}
+		ins, cheap := l.reads(s, op), op < p.Border && p.Again[op] && p.Cost[op] < leanCheap*s.total
+		if cheap && len(ins) == 1 {
+			l.pass(s, op, ins[0])
+		}
+		var outs []int32
+		for _, v := range p.Outputs.Of(op) {
+			if s.matters(v) && !l.passing[v] {
+				outs = append(outs, v)
+			}
+		}
+		if len(outs) == 0 && (cheap || len(ins) == 0) {
+			continue
+		}
+		cost, work := l.chain(s, op)
+		for _, v := range outs {
+			work -= p.Bytes[v]
+		}
+		l.ops = append(l.ops, op)
+		q.Cost, q.Work, q.Again = append(q.Cost, cost), append(q.Work, max(0, work)+small[op]), append(q.Again, p.Again[op])
+		q.Inputs.Add(ins...)
+		q.Outputs.Add(outs...)
+		q.Over.Add(l.over(s, op, outs)...)
+	}
+	if int(p.Border) == len(p.Cost) {
+		q.Border = int32(len(l.ops))
+	}
+	if float64(len(l.ops)) <= leanest*float64(len(p.Cost)) && p.Forced == nil {
+		l.s, _ = New(q)
+	}
+	l.ops = append(l.ops, int32(len(p.Cost)))
+	return l
+}
+
+// matters reports whether a value is large enough to be there.
+func (s *Solver) matters(v int32) bool {
+	return s.p.Bytes[v] > s.top/leanSmall && s.sim.maker[v] >= 0
+}
+
+// smallAlive is, by operator, the bytes of values that do not matter, as if none of
+// them were forgotten.
+func (s *Solver) smallAlive() []int64 {
+	n := int32(len(s.p.Cost))
+	sum := make([]int64, n+1)
+	for v, x := range s.spans {
+		if s.sim.maker[v] >= 0 && !s.matters(int32(v)) {
+			sum[x.made] += s.p.Bytes[v]
+			sum[min(max(x.last, x.made)+1, n)] -= s.p.Bytes[v]
+		}
+	}
+	for op := range n {
+		sum[op+1] += sum[op]
+	}
+	return sum
+}
+
+// reads lists what stands for the values that an operator reads.
+func (l *lean) reads(s *Solver, op int32) (ins []int32) {
+	for _, v := range s.p.Inputs.Of(op) {
+		if s.matters(v) && !slices.Contains(ins, l.of[v]) {
+			ins = append(ins, l.of[v])
+		}
+	}
+	return ins
+}
+
+// pass has a value stand for what a cheap operator makes of it, unless it is larger
+// than that, or several operators of the forward pass read that: they would each make
+// it, where it could wait for the next.
+func (l *lean) pass(s *Solver, op, in int32) {
+	cost, room := l.chain(s, op)
+	for _, v := range s.p.Outputs.Of(op) {
+		if s.matters(v) && s.may(v) && s.p.Bytes[in] <= s.p.Bytes[v] && s.readers(v) <= 1 {
+			l.of[v], l.passing[v] = in, true
+			l.price[v], l.room[v] = cost, room
+		}
+	}
+}
+
+// readers is how many operators of the forward pass make something that matters of a
+// value.
+func (s *Solver) readers(v int32) (n int) {
+	for _, op := range s.uses.Of(v) {
+		if op < s.p.Border && slices.ContainsFunc(s.p.Outputs.Of(op), s.matters) {
+			n++
+		}
+	}
+	return n
+}
+
+// chain is what it costs to run an operator and to make the passing values that it
+// reads, and the bytes that takes beside what those are made of.
+func (l *lean) chain(s *Solver, op int32) (cost float64, most int64) {
+	p := s.p
+	cost = p.Cost[op]
+	sum := p.Work[op]
+	for _, v := range p.Inputs.Of(op) {
+		if l.passing[v] {
+			cost += l.price[v]
+			most = max(most, sum-p.Work[op]+l.room[v])
+			sum += p.Bytes[v]
+		}
+	}
+	for i, v := range p.Outputs.Of(op) {
+		if i > 0 || !l.lies(p, op) {
+			sum += p.Bytes[v]
+		}
+	}
+	return cost, max(most, sum)
+}
+
+// lies reports whether the first value that an operator writes may lie over a passing
+// one.
+func (l *lean) lies(p *Problem, op int32) bool {
+	return slices.ContainsFunc(p.Over.Of(op), func(v int32) bool { return l.passing[v] })
+}
+
+// over is what an operator may write over in the lean program.
+func (l *lean) over(s *Solver, op int32, outs []int32) (over []int32) {
+	if len(outs) == 0 || outs[0] != s.p.Outputs.Of(op)[0] || l.lies(s.p, op) {
+		return nil
+	}
+	for _, v := range s.p.Over.Of(op) {
+		if s.matters(v) {
+			over = append(over, v)
+		}
+	}
+	return over
+}
+
+// plan is the plan of the whole program that forgets what a plan of the lean one
+// does, and passing values wherever they were read.
+func (l *lean) plan(s *Solver, from plan, limit int64) plan {
+	p, eager := s.keep.clone(), make([]bool, len(s.p.Bytes))
+	for v := range s.spans {
+		switch {
+		case l.passing[v]:
+			p.gone[v], eager[v] = true, true
+		case l.s.may(int32(v)):
+			p.gone[v] = from.gone[v]
+		}
+	}
+	add := func(e event) {
+		if _, known := p.search(e); !known {
+			p.apply(e, false)
+		}
+	}
+	for _, e := range from.events {
+		add(event{l.ops[e.at], e.value})
+	}
+	s.sim.eager = eager
+	if s.sim.run(p, limit) {
+		for _, e := range slices.Clone(s.sim.forgot) {
+			add(e)
+		}
+	}
+	s.sim.eager = nil
+	return p
+}

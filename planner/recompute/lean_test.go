@@ -1,0 +1,92 @@
+package recompute_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"memopt/planner/recompute"
+)
+
+// TestLean: what is found in lean programs is a plan of the whole one, and most are
+// cheaper than any that is found without.
+func TestLean(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 35))
+	plans, cheaper, dearer := 0, 0, 0
+	with, without := 0.0, 0.0
+	for range 12 {
+		p := normed(r, 8+r.IntN(12))
+		floor := recompute.FloorOf(p)
+		s, plain := solver(t, p), solver(t, p)
+		plain.WithoutLean()
+		base, _ := s.Solve(1 << 40)
+		limit := floor.Peak + (base.Peak-floor.Peak)*int64(10+r.IntN(40))/100
+		b, found := plain.Solve(limit)
+		a, ok := s.Solve(limit)
+		if found && !ok {
+			t.Fatalf("within %d there is a plan, but not with a lean program", limit)
+		}
+		if !ok || !found {
+			continue
+		}
+		plans++
+		peak, extra, err := recompute.Check(p, a.Launches)
+		if err != nil || peak > limit || peak != a.Peak || math.Abs(extra-a.Extra) > 1e-9*extra || a.Bound > extra*(1+1e-9) {
+			t.Fatalf("within %d: %v; peak %d, said to be %d; extra %v, said to be %v, bound %v", limit, err, peak, a.Peak, extra, a.Extra, a.Bound)
+		}
+		with, without = with+a.Extra, without+b.Extra
+		if a.Extra < b.Extra*(1-1e-9) {
+			cheaper++
+		}
+		if a.Extra > b.Extra*(1+1e-9) {
+			dearer++
+		}
+	}
+	t.Logf("%d of %d plans are cheaper, %d dearer; together %.0f instead of %.0f", cheaper, plans, dearer, with, without)
+	if with >= without {
+		t.Errorf("plans cost %v together, without lean programs %v", with, without)
+	}
+}
+
+// normed is a step of a residual net, whose norms and activations are several cheap
+// operators each.
+func normed(r *rand.Rand, blocks int) *recompute.Problem {
+	p := &recompute.Problem{}
+	size, cost := int64(4096*8), 4000.0
+	fused := func(v int32, bytes int64) int32 { // norm, scale and activation
+		mean := add(p, true, 20, 4, v)
+		scaled := add(p, true, 20, bytes, v, mean)
+		return add(p, true, 20, bytes, scaled)
+	}
+	type block struct{ in, first, norm, second, out int32 }
+	var all []block
+	in := add(p, true, cost/8, size)
+	for range blocks {
+		b := block{in: in}
+		dear := cost * float64(4+r.IntN(3)) / 4
+		b.first = add(p, true, dear, size, in)
+		b.norm = fused(b.first, size)
+		b.second = add(p, true, dear, size, b.norm)
+		b.out = add(p, true, 20, size, fused(b.second, size), in)
+		if in = b.out; r.IntN(4) == 0 {
+			size /= 2
+			in = add(p, true, cost/8, size, in)
+		}
+		all = append(all, b)
+	}
+	p.Border = int32(len(p.Cost))
+	grad := add(p, false, 1, p.Bytes[in], in)
+	for i := len(all) - 1; i >= 0; i-- {
+		b := all[i]
+		bytes := p.Bytes[b.in]
+		grad = add(p, false, 20, bytes, grad, b.out)
+		down := add(p, false, 20, bytes, grad, b.second)
+		add(p, false, cost, 256, down, b.norm)
+		down = add(p, false, cost, bytes, down)
+		down = add(p, false, 20, bytes, down, b.norm)
+		down = add(p, false, 20, bytes, down, b.first)
+		add(p, false, cost, 256, down, b.in)
+		grad = add(p, false, 20, bytes, add(p, false, cost, bytes, down), grad)
+	}
+	return p
+}
