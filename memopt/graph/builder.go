@@ -259,6 +259,24 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 	return n.Outputs, nil
 }
 
+// Copy appends a node of another graph under its own names, for inputs of the
+// types and shapes that it has there: nothing needs to be inferred.
+func (b *Builder) Copy(n *Node, in []*Value) []*Value {
+	c, values := newNode(len(n.Outputs))
+	outputs := c.Outputs
+	*c = *n
+	c.ID, c.Inputs, c.Outputs = int32(len(b.Graph.Nodes)), in, outputs
+	for i, v := range n.Outputs {
+		if v != nil {
+			values[i] = *v
+			values[i].Def, outputs[i] = c, &values[i]
+			b.insert(&values[i])
+		}
+	}
+	b.Graph.Nodes = append(b.Graph.Nodes, c)
+	return outputs
+}
+
 // newNode is a node with room for its outputs. Nearly all have one, and long
 // programs have many: a node and its output are one piece of memory.
 func newNode(outputs int) (*Node, []Value) {

@@ -30,6 +30,7 @@ func Apply(g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
 		}
 		of[v.ID] = &chosen[i]
 	}
+	r.b.Graph.Assumed = slices.Clone(g.Assumed)
 	err := graph.Try(func() {
 		for _, v := range g.Values {
 			if v.Kind != graph.Computed {
@@ -134,19 +135,9 @@ func (r *rewriter) node(n *graph.Node) {
 		}
 		return
 	}
-	outs := make([]string, len(n.Outputs))
-	for i, v := range n.Outputs {
+	for i, v := range r.b.Copy(n, in) {
 		if v != nil {
-			outs[i] = v.Name
-		}
-	}
-	made, err := r.b.Node(n.Op, n.Name, slices.Clone(n.Attrs), in, outs)
-	if err != nil {
-		panic(fmt.Sprintf("shrink: a node that was valid is not: %v", err))
-	}
-	for i, v := range n.Outputs {
-		if v != nil {
-			r.now[v.ID] = made[i]
+			r.now[n.Outputs[i].ID] = v
 		}
 	}
 }

@@ -24,7 +24,7 @@ const least = 1024
 // other results are left out, and so are numbers made of integers or bools,
 // statistics beside a result, and whatever is small.
 func Lossy(g *graph.Graph, to graph.DType) []Candidate {
-	uses := g.Uses()
+	uses, last := g.Uses(), lasting(g)
 	var found []Candidate
 	for _, n := range g.Nodes {
 		if n.Phase != graph.Forward || n.Op.View || n.Op.Overwrites != nil || len(n.Outputs) == 0 {
@@ -39,7 +39,7 @@ func Lossy(g *graph.Graph, to graph.DType) []Candidate {
 			c.How += fmt.Sprintf(", each %d under a power of two", block)
 			c.After = c.After.Add(v.Shape.Elems().CeilDiv(graph.Num(block)))
 		}
-		if c.casts(g, uses) && len(c.Readers) > 0 {
+		if c.casts(uses, last) && len(c.Readers) > 0 {
 			found = append(found, c)
 		}
 	}
@@ -110,13 +110,13 @@ func Cheapest(found []Candidate) []int {
 // casts finds who reads c's value: nodes of the backward pass, the value or a
 // view of it, and the last node of the forward pass. It is false where the
 // value outlives the step.
-func (c *Candidate) casts(g *graph.Graph, uses *graph.Uses) bool {
+func (c *Candidate) casts(uses *graph.Uses, last []bool) bool {
 	c.last = c.Value.Def
 	work := []*graph.Value{c.Value}
 	for len(work) > 0 {
 		v := work[0]
 		work = work[1:]
-		if lasts(g, v) {
+		if last[v.ID] {
 			return false
 		}
 		c.storage = append(c.storage, v)

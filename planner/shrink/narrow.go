@@ -31,7 +31,7 @@ func (p *proofs) narrow(v *graph.Value) (c Candidate, ok bool) {
 		if t.least <= w.Lo && w.Hi <= t.most && t.to.Size() < v.Type.Size() {
 			c = Candidate{ID: v.Def.Op.Name + "+", Value: v, As: t.to, How: fmt.Sprintf("%s, as all are from %d to %d: %s", t.to, w.Lo, w.Hi, w.Why),
 				Before: v.Bytes(), After: v.Shape.Elems().Mul(graph.Num(t.to.Size()))}
-			return c, c.casts(p.g, p.uses) && len(c.Readers) > 0
+			return c, c.casts(p.uses, p.last) && len(c.Readers) > 0
 		}
 	}
 	return c, false
@@ -47,8 +47,8 @@ func widened(n *graph.Node) bool {
 // says, as its type allows, and as the forward pass needs it: where that picks
 // rows by other numbers the step ends.
 type proofs struct {
-	g     *graph.Graph
 	uses  *graph.Uses
+	last  []bool  // by value: outlives the step
 	found []proof // by value
 }
 
@@ -57,8 +57,8 @@ type proof struct {
 	known, done bool
 }
 
-func newProofs(g *graph.Graph, uses *graph.Uses) *proofs {
-	return &proofs{g, uses, make([]proof, len(g.Values))}
+func newProofs(uses *graph.Uses, last []bool) *proofs {
+	return &proofs{uses, last, make([]proof, len(last))}
 }
 
 // of is what is known of a value; nothing, where the type says as much.

@@ -72,15 +72,15 @@ func Keys(found []Candidate) (keys []Key) {
 // reads in other ways too, or under another shape, and those that outlive the
 // step.
 func Candidates(g *graph.Graph) ([]Candidate, error) {
-	uses := g.Uses()
-	known := newProofs(g, uses)
+	uses, last := g.Uses(), lasting(g)
+	known := newProofs(uses, last)
 	var found []Candidate
 	for _, n := range g.Nodes {
 		if n.Phase != graph.Forward || n.Op.View {
 			continue
 		}
 		for _, v := range n.Outputs {
-			if v == nil || lasts(g, v) {
+			if v == nil || last[v.ID] {
 				continue
 			}
 			if c, ok := known.narrow(v); ok {
@@ -103,8 +103,16 @@ func Candidates(g *graph.Graph) ([]Candidate, error) {
 	return found, nil
 }
 
-func lasts(g *graph.Graph, v *graph.Value) bool {
-	return slices.Contains(g.Outputs, v) || slices.ContainsFunc(g.Updates, func(u graph.Update) bool { return u.New == v })
+// lasting is, by value, whether it outlives the step.
+func lasting(g *graph.Graph) []bool {
+	last := make([]bool, len(g.Values))
+	for _, v := range g.Outputs {
+		last[v.ID] = true
+	}
+	for _, u := range g.Updates {
+		last[u.New.ID] = true
+	}
+	return last
 }
 
 // extracts are the readers of v in the backward pass, if an extract will do for
