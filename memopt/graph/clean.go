@@ -29,10 +29,10 @@ func (g *Graph) FoldInts() {
 // reads, and optional outputs that nobody reads; IDs are dense again after it.
 // Inputs stay: they are the graph's signature.
 func (g *Graph) Prune() {
-	live := make(map[*Value]bool, len(g.Values))
+	live := make([]bool, len(g.Values)) // by ID, as it was
 	mark := func(v *Value) {
 		if v != nil {
-			live[v] = true
+			live[v.ID] = true
 		}
 	}
 	for _, v := range g.Inputs {
@@ -52,7 +52,7 @@ func (g *Graph) Prune() {
 	}
 	keep := make([]bool, len(g.Nodes))
 	for i, n := range slices.Backward(g.Nodes) {
-		if !slices.ContainsFunc(n.Outputs, func(v *Value) bool { return v != nil && live[v] }) {
+		if !slices.ContainsFunc(n.Outputs, func(v *Value) bool { return v != nil && live[v.ID] }) {
 			continue
 		}
 		keep[i] = true
@@ -68,21 +68,21 @@ func (g *Graph) Prune() {
 		n.ID = int32(len(nodes))
 		nodes = append(nodes, n)
 		for j, v := range n.Outputs {
-			if v == nil || live[v] {
+			if v == nil || live[v.ID] {
 				continue
 			}
 			if n.Op.outPort(j).Optional {
 				n.Outputs[j] = nil
 			} else {
-				live[v] = true
+				live[v.ID] = true
 			}
 		}
 	}
 	clear(g.Nodes[len(nodes):])
 	g.Nodes = nodes
 	values := g.Values[:0]
-	for _, v := range g.Values {
-		if live[v] {
+	for i, v := range g.Values {
+		if live[i] {
 			v.ID = int32(len(values))
 			values = append(values, v)
 		} else {
