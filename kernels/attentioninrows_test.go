@@ -132,7 +132,8 @@ func TestRowsLeavePieces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.Clean(graph.CleanOptions{Fuse: kernels.Fusions, FuseLast: func(op *graph.Op) bool { return op == kernels.AttentionInRows }})
+		g.Clean(graph.CleanOptions{Fuse: kernels.Fusions})
+		g.Clean(graph.CleanOptions{Fuse: func(op *graph.Op) bool { return op == kernels.AttentionInRows }})
 		if slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op == kernels.AttentionInRows }) {
 			t.Errorf("%s: fused in\n%s", what, g)
 		}

@@ -81,7 +81,8 @@ func stepBytes(t *testing.T, text string, form *graph.Op, workers int) map[strin
 			inputs[v.Name] = x
 		}
 	}
-	g.Clean(graph.CleanOptions{Fuse: kernels.Fusions, FuseLast: func(op *graph.Op) bool { return op == form }})
+	g.Clean(graph.CleanOptions{Fuse: kernels.Fusions})
+	g.Clean(graph.CleanOptions{Fuse: func(op *graph.Op) bool { return op == form }})
 	if form != nil && !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op == form }) {
 		t.Fatalf("no %s in\n%s", form.Name, g)
 	}

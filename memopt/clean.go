@@ -28,31 +28,32 @@ func (m *Model) read() (err error) {
 	if err := m.addLoss(); err != nil {
 		return err
 	}
-	return m.clean(kernels.Fusions, m.fusesLast)
+	return m.clean(kernels.Fusions)
 }
 
-// clean runs the passes on a forward graph, as far as the settings say. fuse and
-// last pick among the operators that may stand for pieces.
-func (m *Model) clean(fuse, last func(*graph.Op) bool) error {
+// clean runs the passes on a forward graph, as far as the settings say. fuse
+// picks among the operators that may stand for pieces.
+func (m *Model) clean(fuse func(*graph.Op) bool) error {
 	if m.Config.Optimize == "off" {
 		return nil
 	}
 	if m.Config.Optimize != "fuse" {
-		fuse, last = nil, nil
+		fuse = nil
 	}
 	params, err := autograd.Trainable(m.Graph, m.Config.Trainable)
 	if err != nil {
 		return input(err)
 	}
-	trained := map[*graph.Value]bool{}
+	trained := map[string]bool{}
 	for _, v := range params {
-		trained[v] = true
+		trained[v.Name] = true
 	}
 	// A loss that is named need not be an output yet.
 	if loss := m.Graph.ByName(m.loss); loss != nil && !slices.Contains(m.Graph.Outputs, loss) {
 		m.Graph.Outputs = append(m.Graph.Outputs, loss)
 	}
-	m.Passes = m.Graph.Clean(graph.CleanOptions{Fuse: fuse, FuseLast: last, Trained: func(v *graph.Value) bool { return trained[v] }})
+	m.cleaned = graph.CleanOptions{Fuse: fuse, Trained: func(v *graph.Value) bool { return trained[v.Name] }}
+	m.Passes = m.Graph.Clean(m.cleaned)
 	return nil
 }
 
@@ -74,7 +75,7 @@ func Optimize(path, to string, c configs.Config) (graph.Report, error) {
 	if err := m.addLoss(); err != nil {
 		return m.Passes, err
 	}
-	if err := m.clean(kernels.Portable, nil); err != nil {
+	if err := m.clean(kernels.Portable); err != nil {
 		return m.Passes, err
 	}
 	if err := onnx.Write(to, m.Graph); err != nil {

@@ -31,7 +31,8 @@ type Model struct {
 	// Profiled is the device whose times plans count in; "" for flops and bytes.
 	Profiled string
 	loss     string                               // the value that is to be lowered; "" is the only scalar
-	other    func(configs.Config) (*Model, error) // the same model under other settings
+	cleaned  graph.CleanOptions                   // as the forward graph was
+	other    func(configs.Config) (*Model, error) // another form of the step; nil if the file has the step
 	forms    *forms                               // nil if the graph is only to be planned
 	plain    *plainStep                           // what costs are told beside; nil is the model's own step
 	costs    map[string]float64                   // by node
@@ -39,7 +40,7 @@ type Model struct {
 
 // Open reads a model and derives its training step, unless it has one already.
 func Open(path string, c configs.Config) (*Model, error) {
-	m := &Model{Path: path, Config: c, other: func(c configs.Config) (*Model, error) { return Open(path, c) }}
+	m := &Model{Path: path, Config: c}
 	if err := m.read(); err != nil {
 		return nil, m.unparted(err)
 	}
@@ -52,11 +53,7 @@ func Open(path string, c configs.Config) (*Model, error) {
 		}
 		return m, m.shape(m.Graph)
 	}
-	step, err := autograd.TrainStep(m.Graph, m.stepOptions())
-	if err != nil {
-		return nil, m.unparted(input(m.hintLoss(err)))
-	}
-	return m, m.shape(step)
+	return m.derive((*Model).stepOptions)
 }
 
 // Plan decides what to keep, what to compute again and where each value lives.

@@ -104,7 +104,7 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 // standBeside opens the step that a plan's costs are told beside, where that is
 // another form than the model.
 func (m *Model) standBeside(f *planner.File, path string) error {
-	if len(f.Beside) == 0 {
+	if len(f.Beside) == 0 || m.other == nil {
 		return nil
 	}
 	c, names := m.Config, []string(nil)

@@ -178,7 +178,7 @@ func (m *Model) sameForm(f *profile) error {
 // if the model has it under others: a plan that counts in measured times is of one
 // form alone.
 func (m *Model) inOtherForm(f *profile) error {
-	for _, other := range m.otherForms(m.Config) {
+	for other := range m.otherForms(m.Config) {
 		if other.sameForm(f) == nil {
 			with := other.told(func(w twice) string { return w.flag + " " + w.on }, " ")
 			without := other.told(func(w twice) string { return w.flag + " off" }, " ")

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"memopt/autograd"
-	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
 	"memopt/planner"
@@ -126,7 +125,7 @@ func (only *Model) gradients(data *tensorfile.Set) (*tensorfile.Set, *Check, err
 
 // gradientModel is the model's step up to its gradients, which are outputs.
 func gradientModel(m *Model) (*Model, error) {
-	only := &Model{Path: m.Path, Config: m.Config, other: func(c configs.Config) (*Model, error) { return gradientModel(&Model{Path: m.Path, Config: c}) }}
+	only := &Model{Path: m.Path, Config: m.Config}
 	if err := only.read(); err != nil {
 		return nil, err
 	}
@@ -140,11 +139,9 @@ func gradientModel(m *Model) (*Model, error) {
 		g.Grads = slices.DeleteFunc(g.Grads, func(d graph.Grad) bool { return !slices.Contains(g.Outputs, d.Grad) })
 		return only, only.shape(g)
 	}
-	g, err := autograd.TrainStep(only.Graph, autograd.Options{Loss: only.loss, Trainable: m.Config.Trainable, KeepGrads: true})
-	if err != nil {
-		return nil, input(only.hintLoss(err))
-	}
-	return only, only.shape(g)
+	return only.derive(func(m *Model) autograd.Options {
+		return autograd.Options{Loss: m.loss, Trainable: m.Config.Trainable, KeepGrads: true}
+	})
 }
 
 // noise is the share of the whole gradient's norm that rounding alone makes of

@@ -3,9 +3,11 @@ package memopt
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
+	"memopt/autograd"
 	"memopt/configs"
 	"memopt/kernels"
 	"memopt/memopt/graph"
@@ -43,33 +45,66 @@ func (m *Model) fusesLast(op *graph.Op) bool {
 	return op == kernels.FlashAttention && m.Config.Flash == "on"
 }
 
+// fuseLast puts those into a copy of the clean forward graph. What they stand for is
+// then what it is without them, to the last product that a scale went into.
+func (m *Model) fuseLast() {
+	o := m.cleaned
+	if o.Fuse == nil || !slices.ContainsFunc(m.Graph.Lib.All(), m.fusesLast) {
+		return
+	}
+	o.Fuse, m.Graph = m.fusesLast, m.Graph.Clone()
+	m.Passes = m.Passes.Then(m.Graph.Clean(o))
+}
+
+// derive makes the training step of the forward graph that was read, with options of
+// the model. That graph stays as it is: other settings of what is computed twice make
+// another form of the step of it.
+func (m *Model) derive(options func(*Model) autograd.Options) (*Model, error) {
+	read := *m
+	m.other = func(c configs.Config) (*Model, error) {
+		other := read
+		other.Config = c
+		return other.derive(options)
+	}
+	m.fuseLast()
+	step, err := autograd.TrainStep(m.Graph, options(m))
+	if err != nil {
+		return nil, m.unparted(input(m.hintLoss(err)))
+	}
+	return m, m.shape(step)
+}
+
 // otherForms are the model with some of what may be computed twice so, or all of
 // it, whose costs are told beside the model as it is; none where settings choose
-// themselves, or it has no such form.
-func (m *Model) otherForms(c configs.Config) (others []*Model) {
-	if c.Compat != "" || m.forms == nil || m.Profiled != "" {
-		return nil
-	}
-	kind, _, err := findDevice(c.Device)
-	if err != nil {
-		return nil
-	}
-	chosen := []configs.Config{c}
-	for _, w := range twices {
-		if *w.of(&c) != "auto" {
-			continue
+// themselves, or it has no such form. Each is made when it is asked for.
+func (m *Model) otherForms(c configs.Config) iter.Seq[*Model] {
+	return func(yield func(*Model) bool) {
+		if c.Compat != "" || m.forms == nil || m.other == nil || m.Profiled != "" {
+			return
 		}
-		for _, c := range chosen {
-			*w.of(&c) = w.on
-			other, err := m.other(c)
-			if err != nil || !slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == w.op }) || kind.lowered && !other.kernelsKeepBits(w.op) {
-				break
+		kind, _, err := findDevice(c.Device)
+		if err != nil {
+			return
+		}
+		chosen := []configs.Config{c}
+		for _, w := range twices {
+			if *w.of(&c) != "auto" {
+				continue
 			}
-			other.plain = &plainStep{m.forms.exact, m.Config}
-			others, chosen = append(others, other), append(chosen, c)
+			for _, c := range chosen {
+				*w.of(&c) = w.on
+				other, err := m.other(c)
+				if err != nil || !slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == w.op }) || kind.lowered && !other.kernelsKeepBits(w.op) {
+					break
+				}
+				other.plain = &plainStep{m.forms.exact, m.Config}
+				chosen = append(chosen, c)
+				if !yield(other) {
+					return
+				}
+			}
 		}
 	}
-	return others
 }
 
 // kernelsKeepBits reports whether an operator that computes twice does so in kernels,
@@ -126,10 +161,10 @@ func (m *Model) noted() string { return m.told(func(w twice) string { return w.n
 
 // formsThatFit are the other forms for the bytes that a plan of the model was to fit
 // in, or none where nothing is to be won.
-func (m *Model) formsThatFit(p *planner.Plan, err error) []*Model {
+func (m *Model) formsThatFit(p *planner.Plan, err error) iter.Seq[*Model] {
 	var wrong *planner.BudgetError
 	if !compares(m.Config) || err != nil && !errors.As(err, &wrong) || err == nil && p.Result.Again == 0 {
-		return nil
+		return func(func(*Model) bool) {}
 	}
 	c := m.Config
 	if room, limited := roomOf(p, wrong); limited { // a share is one of the model as it is
@@ -150,7 +185,7 @@ func roomOf(p *planner.Plan, wrong *planner.BudgetError) (bytes int64, limited b
 func (m *Model) bestForm() (*planner.Plan, error) {
 	p, err := m.best()
 	plain, best := p, m
-	for _, other := range m.formsThatFit(p, err) {
+	for other := range m.formsThatFit(p, err) {
 		if q, wrong := other.best(); m.prefers(p, err, q, wrong) {
 			p, err, best = q, wrong, other
 		}

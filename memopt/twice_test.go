@@ -118,3 +118,47 @@ func TestExtraOfTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestFormsOfOneReading: a form that is made of the forward graph of another, which
+// was read once, is that of a file opened anew.
+func TestFormsOfOneReading(t *testing.T) {
+	for _, spec := range []zoo.Spec{{Family: "gpt", Layers: 2, Width: 32, Heads: 2, Vocab: 400}, {Family: "bert", Layers: 1, Width: 32, Heads: 2, Vocab: 400}} {
+		model, _ := madeGPT(t, spec)
+		first, err := Open(model, settingsFor(t, map[string]string{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := first.Graph.Fingerprint()
+		seen := map[string]bool{own: true}
+		for _, fields := range []map[string]string{{"chunk_loss": "on"}, {"flash_attention": "on"}, {"flash_attention": "rows"}, {"flash_attention": "rows", "chunk_loss": "on"}, {}} {
+			for _, of := range []func(*Model) (*Model, error){
+				func(m *Model) (*Model, error) { return m, nil },
+				gradientModel,
+			} {
+				anew, err := Open(model, settingsFor(t, fields))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := of(anew)
+				if err != nil {
+					t.Fatal(err)
+				}
+				from, err := of(first)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := from.other(want.Config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.Graph.Fingerprint() != want.Graph.Fingerprint() || got.Passes.String() != want.Passes.String() {
+					t.Errorf("%s, %v: %v\nnot\n%v", spec.Family, fields, got.Passes, want.Passes)
+				}
+				seen[want.Graph.Fingerprint()] = true
+			}
+		}
+		if first.Graph.Fingerprint() != own || len(seen) < 6 {
+			t.Errorf("%s: %d forms, and the first is another now", spec.Family, len(seen))
+		}
+	}
+}

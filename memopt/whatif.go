@@ -18,7 +18,7 @@ func (m *Model) Frontier() (*planner.Curve, error) {
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
 	}
-	others := m.otherForms(m.Config)
+	others := slices.Collect(m.otherForms(m.Config))
 	if len(others) > 1 && len(m.Graph.Nodes) > longStep {
 		others = others[len(others)-1:] // all of it
 	}
@@ -111,7 +111,7 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 	}
 	p, err := m.largest(dim, 0)
 	best := m
-	for _, other := range m.otherForms(m.Config) {
+	for other := range m.otherForms(m.Config) {
 		above := int64(0)
 		if err == nil {
 			above = p.Request.Dims[dim]

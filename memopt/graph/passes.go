@@ -43,10 +43,6 @@ type CleanOptions struct {
 	// Fuse picks the operators that may stand for pieces; nil fuses nothing,
 	// and then the graph gives the same bits as before.
 	Fuse func(*Op) bool
-	// FuseLast picks more of them, for a graph that is otherwise done: what they
-	// stand for is then what it would be without them, to the last product that a
-	// scale went into.
-	FuseLast func(*Op) bool
 	// Trained reports which parameters will be; the others are as good as
 	// constants where one number is asked for. nil means all of them.
 	Trained func(*Value) bool
@@ -112,37 +108,49 @@ func (g *Graph) Clean(o CleanOptions) Report {
 		r.Passes = append(r.Passes, PassReport{Name: p.name, Why: p.why})
 		made[i] = map[string]int{}
 	}
-	rounds := func() {
-		for done := false; !done; {
-			done = true
-			for i, p := range passes {
-				before := len(g.Nodes)
-				for op, k := range p.run(g, o) {
-					made[i][op] += k
-					done = false
-				}
-				if len(g.Nodes) != before {
-					done = false
-				}
-				r.Passes[i].Gone += before - len(g.Nodes)
-				if o.After != nil {
-					o.After(p.name)
-				}
+	for done := false; !done; {
+		done = true
+		for i, p := range passes {
+			before := len(g.Nodes)
+			for op, k := range p.run(g, o) {
+				made[i][op] += k
+				done = false
+			}
+			if len(g.Nodes) != before {
+				done = false
+			}
+			r.Passes[i].Gone += before - len(g.Nodes)
+			if o.After != nil {
+				o.After(p.name)
 			}
 		}
 	}
-	rounds()
-	if o.FuseLast != nil {
-		o.Fuse = o.FuseLast
-		rounds()
-	}
 	for i := range r.Passes {
-		for _, op := range slices.Sorted(maps.Keys(made[i])) {
-			r.Passes[i].Made = append(r.Passes[i].Made, Made{op, made[i][op]})
-		}
+		r.Passes[i].Made = inOrder(made[i])
 	}
 	r.After = len(g.Nodes)
 	return r
+}
+
+// Then is what was done where the graph was cleaned once more.
+func (r Report) Then(more Report) Report {
+	r.Passes, r.After = slices.Clone(r.Passes), more.After
+	for i, p := range more.Passes {
+		made := map[string]int{}
+		for _, m := range slices.Concat(r.Passes[i].Made, p.Made) {
+			made[m.Op] += m.Count
+		}
+		r.Passes[i].Gone += p.Gone
+		r.Passes[i].Made = inOrder(made)
+	}
+	return r
+}
+
+func inOrder(made map[string]int) (all []Made) {
+	for _, op := range slices.Sorted(maps.Keys(made)) {
+		all = append(all, Made{op, made[op]})
+	}
+	return all
 }
 
 // String is a table of the passes that did something.
