@@ -156,17 +156,17 @@ func (f *forms) extracts(on []bool) (rows []planner.Extract) {
 
 // best plans the model's graph and, where settings leave it to the planner, the
 // forms that keep some in less; the best one becomes the model's. The plan has no
-// table yet.
-func (m *Model) best() (*planner.Plan, error) {
+// table yet. One that does not come to worth need not be found.
+func (m *Model) best(worth planner.Worth) (*planner.Plan, error) {
 	if m.forms == nil {
 		return planner.Make(m.Graph, m.as(request(m.Config)))
 	}
 	f := m.forms
-	t, err := newTrial(m)
+	t, err := newTrial(m, worth)
 	if err != nil {
 		return nil, err
 	}
-	p, err := t.plan(f.on)
+	p, err := t.plan(f.on, worth)
 	if f.tried {
 		p, err = t.better(p, err)
 	}
@@ -294,6 +294,14 @@ func (m *Model) prefers(p *planner.Plan, err error, other *planner.Plan, wrong e
 		return cmp.Or(cmp.Compare(other.Arena, p.Arena), cmp.Compare(other.Result.Stashed, p.Result.Stashed), cmp.Compare(less, cost)) < 0
 	}
 	return less < cost || less == cost && other.Arena < p.Arena
+}
+
+// worth is what another plan has to come to so that the model prefers it.
+func (m *Model) worth(p *planner.Plan) planner.Worth {
+	if limited(m.Config) {
+		return planner.Worth{Cost: costs(p)}
+	}
+	return planner.Worth{Arena: p.Arena}
 }
 
 // decided is the settings that make the form again which the planner chose, where

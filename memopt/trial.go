@@ -13,9 +13,10 @@ import (
 type trial struct {
 	m                  *Model
 	budget, activation planner.Size
+	worth              planner.Worth // what a plan has to come to, if there is none
 }
 
-func newTrial(m *Model) (*trial, error) {
+func newTrial(m *Model, worth planner.Worth) (*trial, error) {
 	r := request(m.Config)
 	if m.forms.tried {
 		var err error
@@ -23,15 +24,23 @@ func newTrial(m *Model) (*trial, error) {
 			return nil, err
 		}
 	}
-	return &trial{m, r.Budget, r.ActivationBudget}, nil
+	return &trial{m, r.Budget, r.ActivationBudget, worth}, nil
 }
 
-func (t *trial) plan(on []bool) (*planner.Plan, error) {
+// than is what a plan has to come to so as to be taken instead of one that was found.
+func (t *trial) than(p *planner.Plan, err error) planner.Worth {
+	if err != nil {
+		return t.worth
+	}
+	return t.m.worth(p)
+}
+
+func (t *trial) plan(on []bool, worth planner.Worth) (*planner.Plan, error) {
 	g, r, err := t.m.form(on)
 	if err != nil {
 		return nil, err
 	}
-	r.Budget, r.ActivationBudget = t.budget, t.activation
+	r.Budget, r.ActivationBudget, r.Worth = t.budget, t.activation, worth
 	return planner.Make(g, r)
 }
 
@@ -41,7 +50,7 @@ func (t *trial) plan(on []bool) (*planner.Plan, error) {
 func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	f := t.m.forms
 	if on := f.with(f.on); t.m.mayExtract() && !slices.Equal(on, f.on) {
-		if other, wrong := t.plan(on); t.m.prefers(p, err, other, wrong) {
+		if other, wrong := t.plan(on, t.than(p, err)); t.m.prefers(p, err, other, wrong) {
 			p, err = other, wrong
 			f.on, t.m.Graph = on, graphOf(other, t.m.Graph)
 		}
@@ -62,7 +71,11 @@ func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	for k := 1; k <= rungs && !free(p, err); k++ {
 		n := (k*len(order) + rungs - 1) / rungs
 		tried = append(tried, n)
-		other, wrong := t.plan(first(n))
+		worth := t.than(p, err)
+		if err == nil {
+			worth.Cost -= trifle(p)
+		}
+		other, wrong := t.plan(first(n), worth)
 		if err == nil && (wrong != nil || costs(other) > costs(p)-trifle(p)) || err != nil && !t.m.prefers(p, err, other, wrong) {
 			continue
 		}
@@ -80,7 +93,7 @@ func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	}
 	for err == nil && best-least > 1 {
 		n := (least + best) / 2
-		if other, wrong := t.plan(first(n)); wrong == nil && costs(other) <= most {
+		if other, wrong := t.plan(first(n), planner.Worth{Cost: most}); wrong == nil && costs(other) <= most {
 			p, best = other, n
 		} else {
 			least = n

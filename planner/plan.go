@@ -37,6 +37,8 @@ type Request struct {
 	// Plain is the step that this one is another form of: extra cost, its limit
 	// and shares of bytes are told beside that. Nil is the step itself.
 	Plain *graph.Graph
+	// Worth is what a plan has to come to; no more is looked for than can.
+	Worth Worth
 	// Costs gives, by node, the time that a unit of its flops and bytes takes on
 	// the device in use; Plan.PlainCosts has the units. Empty counts flops and
 	// bytes alike for all.
@@ -125,6 +127,9 @@ func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 	}
 	if err := m.beside(r); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
+	}
+	if m.total+m.own > r.Worth.cost() {
+		return nil, worthless(Floor{})
 	}
 	p := &Plan{Graph: g, Request: r, m: m}
 	base, err := m.candidate(make([]bool, len(g.Nodes)))

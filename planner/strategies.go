@@ -79,6 +79,9 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 		return nil, err
 	}
 	s.solver = v
+	if v.hopeless(s.plan.Request.Worth, limit, limited, s.m.allows(overhead)) {
+		return nil, worthless(s.plan.Floor)
+	}
 	if !limited {
 		return v.cheap(s.m.allows(overhead))
 	}

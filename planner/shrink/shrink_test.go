@@ -97,6 +97,9 @@ func TestSameBits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if err := small.CheckTypes(); err != nil {
+				t.Error(err)
+			}
 			before, want := run(t, c.g)
 			after, got := run(t, small)
 			t.Logf("kept %d, then %d; peak %d, then %d", before.Baseline.Stashed, after.Baseline.Stashed, before.Baseline.Peak, after.Baseline.Peak)

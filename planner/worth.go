@@ -1,0 +1,40 @@
+package planner
+
+import "math"
+
+// Worth is what a plan has to come to so as to be of use beside another one that is
+// known, of another form of the step. Zeros are no limits.
+type Worth struct {
+	Cost  float64 // as Plan.Cost tells it, at most
+	Arena int64   // bytes, at most
+}
+
+// cost is that limit, with a little for what sums round.
+func (w Worth) cost() float64 {
+	if w.Cost == 0 {
+		return math.Inf(1)
+	}
+	return w.Cost * (1 + 1e-9)
+}
+
+// worthless is that no plan of this form is of use, which is proven.
+func worthless(f Floor) error {
+	return &BudgetError{Floor: f, Msg: "no plan of this form of the step is as good as one of another form"}
+}
+
+// hopeless reports whether it is proven that no plan comes to what the request asks
+// for, of those that have to fit in limit bytes too, if they are limited, and may
+// cost so much extra.
+func (v *solver) hopeless(w Worth, limit int64, limited bool, most float64) bool {
+	if w == (Worth{}) {
+		return false
+	}
+	if w.Arena > 0 && (!limited || w.Arena < limit) {
+		limit, limited = w.Arena, true
+	}
+	if !limited || v.base.placed.Height <= limit {
+		return false
+	}
+	least, ok := v.r.Bound(align(v.m.useful(limit)))
+	return !ok || least > min(most*(1+1e-9), w.cost()-v.m.total-v.m.own)
+}
