@@ -47,9 +47,19 @@ type Piece struct {
 
 // Formulas derives the formulas from the plan's steps.
 func (p *Plan) Formulas() (*Formulas, error) {
-	return p.m.formulas(p.t)
+	f, err := p.m.formulas(p.t)
+	if err != nil || f.pinned {
+		return f, err
+	}
+	for _, name := range p.m.g.Names() {
+		if r, ok := f.along(name); ok {
+			f.Ranges = append(f.Ranges, r)
+		}
+	}
+	return f, nil
 }
 
+// formulas has no ranges yet.
 func (m *model) formulas(t *timeline) (f *Formulas, err error) {
 	f = &Formulas{m: m, terms: newTerms()}
 	tryErr := graph.Try(func() { err = f.derive(t) })
@@ -72,18 +82,7 @@ func (f *Formulas) derive(t *timeline) error {
 		return err
 	}
 	f.conditions(sizes)
-	if err := f.costs(t, sizes); err != nil {
-		return err
-	}
-	for _, name := range m.g.Names() {
-		if f.pinned {
-			break
-		}
-		if r, ok := f.along(name); ok {
-			f.Ranges = append(f.Ranges, r)
-		}
-	}
-	return nil
+	return f.costs(t, sizes)
 }
 
 // sizes is the bytes of every value.
@@ -104,19 +103,21 @@ func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 	m := f.m
 	change := make([]polynomial, len(t.steps)+1)
 	for _, l := range t.lives {
-		var size polynomial
-		if l.scratch {
-			f.pinned = f.pinned || m.lowered
-			n := m.g.Nodes[t.steps[l.first].Node]
-			var err error
-			if size, err = f.terms.of(m.spaceFormula(n)); err != nil {
-				return err
-			}
-		} else {
-			size = sizes[l.owner]
+		if !l.scratch {
+			change[l.first] = change[l.first].plus(sizes[l.owner], 1)
+			change[l.last] = change[l.last].plus(sizes[l.owner], -1)
 		}
-		change[l.first] = change[l.first].plus(size, 1)
-		change[l.last] = change[l.last].plus(size, -1)
+	}
+	// Work space that takes no bytes under the plan's dims, and so has no life, may take
+	// some under others.
+	for i, s := range t.steps {
+		f.pinned = f.pinned || m.lowered && m.scratch[s.Node] > 0
+		space, err := f.terms.of(m.spaceFormula(m.g.Nodes[s.Node]))
+		if err != nil {
+			return err
+		}
+		change[i] = change[i].plus(space, 1)
+		change[i+1] = change[i+1].plus(space, -1)
 	}
 	type top struct {
 		p    polynomial
@@ -356,20 +357,18 @@ func (f *Formulas) overheadAt(v []int64) float64 {
 // farthest is the largest size of a dim that ranges speak of.
 const farthest = 1 << 20
 
-// along follows one dim, the others being as planned. ok is false where the
-// dim stands inside divisions, so that its formulas are no curves, or where
-// nothing depends on it.
+// along follows one dim, the others being as planned. ok is false where formulas are
+// no curves, as divisions by the dim are none, or where nothing depends on it.
 func (f *Formulas) along(dim string) (r Range, ok bool) {
 	at, err := f.m.binding.Eval(graph.Sym(dim))
 	if err != nil {
 		return r, false
 	}
+	l := f.terms.along(dim, f.m.binding)
 	curves := func(ps []polynomial) (out []curve) {
 		for _, p := range ps {
-			c, is := f.terms.along(p, dim, f.m.binding)
-			if !is {
-				ok = false
-			}
+			c, is := l.curve(p)
+			ok = ok && is
 			out = append(out, c)
 		}
 		return out
@@ -380,25 +379,26 @@ func (f *Formulas) along(dim string) (r Range, ok bool) {
 		return r, false
 	}
 	r = Range{Dim: dim, At: at, From: 1, To: farthest}
-	if !slices.ContainsFunc(peaks, func(c curve) bool { return len(c) > 1 }) {
+	if !slices.ContainsFunc(peaks, curve.moves) {
 		return r, false
 	}
 	for _, c := range peaks {
-		r.To = min(r.To, fits(c, at, r.To))
+		r.To = min(r.To, l.fits(c, at, r.To))
 	}
 	for _, c := range same {
-		r.From, r.To = stays(c, at, r.From, r.To)
+		r.From, r.To = l.stays(c, at, r.From, r.To)
 	}
 	for _, c := range differ {
-		r.From, r.To = avoids(c, at, r.From, r.To)
+		r.From, r.To = l.avoids(c, at, r.From, r.To)
 	}
 	for _, e := range f.m.g.Assumed {
 		r.From, r.To = f.assumed(e, dim, at, r.From, r.To)
 	}
-	for _, p := range piecewise(peaks, r.From, r.To) {
+	pieces, ok := l.piecewise(peaks, r.From, r.To)
+	for _, p := range pieces {
 		r.Pieces = append(r.Pieces, Piece{p.from, p.to, f.Peaks[p.of].Formula, f.Peaks[p.of].Node})
 	}
-	return r, true
+	return r, ok
 }
 
 // assumed is the sizes over which what shapes take for granted of a dim goes on
@@ -417,19 +417,20 @@ func (f *Formulas) assumed(e graph.Assume, dim string, at, from, to int64) (int6
 	if try := graph.Try(func() { p, err = f.terms.of(e.A.Sub(e.B)) }); try != nil || err != nil {
 		return at, at
 	}
-	c, ok := f.terms.along(p, dim, f.m.binding)
+	l := f.terms.along(dim, f.m.binding) // it may have products that are new
+	c, ok := l.curve(p)
 	if !ok {
 		return at, at
 	}
-	return stays(c, at, from, to)
+	return l.stays(c, at, from, to)
 }
 
 // fits is the largest size up to which a curve stays within 64 bits.
-func fits(c curve, at, to int64) int64 {
+func (l *line) fits(c curve, at, to int64) int64 {
 	lo, hi := at, to
 	for lo < hi {
 		mid := lo + (hi-lo+1)/2
-		if _, ok := c.at(mid); ok {
+		if _, ok := l.at(c, mid); ok {
 			lo = mid
 		} else {
 			hi = mid - 1
@@ -439,11 +440,11 @@ func fits(c curve, at, to int64) int64 {
 }
 
 // stays is the sizes around at over which a curve stays 0.
-func stays(c curve, at, from, to int64) (int64, int64) {
-	if !slices.ContainsFunc(c[min(1, len(c)):], func(k int64) bool { return k != 0 }) {
+func (l *line) stays(c curve, at, from, to int64) (int64, int64) {
+	if !c.moves() {
 		return from, to
 	}
-	zero := func(x int64) bool { y, ok := c.at(x); return ok && y == 0 }
+	zero := func(x int64) bool { y, ok := l.at(c, x); return ok && y == 0 }
 	lo, hi := at, at
 	for lo > from && zero(lo-1) {
 		lo--
@@ -455,17 +456,17 @@ func stays(c curve, at, from, to int64) (int64, int64) {
 }
 
 // avoids is the sizes around at over which a curve is never 0.
-func avoids(c curve, at, from, to int64) (int64, int64) {
+func (l *line) avoids(c curve, at, from, to int64) (int64, int64) {
 	negative := curve(nil).minus(c)
 	var root func(lo, hi int64, last bool) (int64, bool)
 	root = func(lo, hi int64, last bool) (int64, bool) {
 		if lo > hi {
 			return 0, false
 		}
-		if up, ok := c.between(lo, hi); ok && up < 0 {
+		if up, ok := l.between(c, lo, hi); ok && up < 0 {
 			return 0, false
 		}
-		if up, ok := negative.between(lo, hi); ok && up < 0 {
+		if up, ok := l.between(negative, lo, hi); ok && up < 0 {
 			return 0, false
 		}
 		if lo == hi {
@@ -495,26 +496,34 @@ type stretchOf struct {
 	of       int
 }
 
+// mostSplits is how often a range is split where curves with steps cross again and
+// again.
+const mostSplits = 1 << 12
+
 // piecewise finds which of the curves is the largest where: halves are split
-// until one is proven to be so over the whole half.
-func piecewise(curves []curve, from, to int64) (out []stretchOf) {
+// until one is proven to be so over the whole half. ok is false if that has no end.
+func (l *line) piecewise(curves []curve, from, to int64) (out []stretchOf, ok bool) {
+	splits := 0
 	var split func(lo, hi int64)
 	split = func(lo, hi int64) {
 		best, most := 0, int64(0)
 		for i, c := range curves {
-			if y, _ := c.at(lo); i == 0 || y > most {
+			if y, _ := l.at(c, lo); i == 0 || y > most {
 				best, most = i, y
 			}
 		}
 		holds := lo == hi
 		if !holds {
 			holds = !slices.ContainsFunc(curves, func(c curve) bool {
-				up, ok := c.minus(curves[best]).between(lo, hi)
+				up, ok := l.between(c.minus(curves[best]), lo, hi)
 				return !ok || up > 0
 			})
 		}
 		switch n := len(out); {
 		case !holds:
+			if splits++; splits > mostSplits {
+				return
+			}
 			mid := lo + (hi-lo)/2
 			split(lo, mid)
 			split(mid+1, hi)
@@ -525,5 +534,5 @@ func piecewise(curves []curve, from, to int64) (out []stretchOf) {
 		}
 	}
 	split(from, to)
-	return out
+	return out, splits <= mostSplits
 }

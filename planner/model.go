@@ -190,7 +190,7 @@ func (m *model) workSpace(n *graph.Node) (bytes int64, err error) {
 
 // spaceFormula is work space as a formula; what kernels need is a number.
 func (m *model) spaceFormula(n *graph.Node) graph.Dim {
-	if m.lowered {
+	if m.lowered || n.Op.Scratch == nil {
 		return graph.Num(m.scratch[n.ID])
 	}
 	return n.Op.Scratch(n)

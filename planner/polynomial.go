@@ -214,71 +214,153 @@ func (t *terms) text(p polynomial) (s string) {
 	return s
 }
 
-// curve is a formula along one dim, the others being numbers: a coefficient
-// for each power.
+// line is how formulas go along one dim, the others being numbers. Every product is
+// a number times a kind.
+type line struct {
+	t     *terms
+	b     *graph.Binding
+	dim   string
+	kinds []kind
+	kind  []int             // by product; −1 where it is no number times anything that grows
+	times []int64           // by product
+	known map[int64][]int64 // what kinds are, by size
+}
+
+// kind is what a product is of a dim: a power, times steps, which are what cannot be
+// written as one but is at least 0 and never falls as the dim grows, as a division
+// by a number is.
+type kind struct {
+	pow   int
+	steps []power
+}
+
+// curve is a formula along a line: a coefficient for each kind. The first is that of
+// what does not depend on the dim.
 type curve []int64
 
-// along is p as a curve; ok is false where it is none, because the dim stands
-// inside a division, or where a number leaves 64 bits.
-func (t *terms) along(p polynomial, dim string, b *graph.Binding) (c curve, ok bool) {
+func (t *terms) along(dim string, b *graph.Binding) *line {
+	l := &line{t: t, b: b, dim: dim, kinds: []kind{{}}, known: map[int64][]int64{}}
+	for _, p := range t.products {
+		k, times, ok := l.split(p)
+		at := slices.IndexFunc(l.kinds, func(x kind) bool { return x.pow == k.pow && slices.Equal(x.steps, k.steps) })
+		if at < 0 && ok {
+			at, l.kinds = len(l.kinds), append(l.kinds, k)
+		}
+		if !ok {
+			at = -1
+		}
+		l.kind, l.times = append(l.kind, at), append(l.times, times)
+	}
+	return l
+}
+
+// split is a product as a number and a kind.
+func (l *line) split(p product) (k kind, number int64, ok bool) {
+	number, ok = 1, true
+	for _, f := range p.factors {
+		switch x := l.t.bases[f.base]; {
+		case x.name == l.dim:
+			k.pow += f.pow
+		case slices.Contains(x.dim.Names(), l.dim):
+			k.steps = append(k.steps, f)
+			ok = ok && x.least && x.dim.Grows(l.dim)
+		default:
+			n, err := l.b.Eval(x.dim)
+			for range f.pow {
+				fits := false
+				number, fits = times(number, n)
+				ok = ok && fits && err == nil
+			}
+		}
+	}
+	return k, number, ok
+}
+
+// curve is p along the line; ok is false where it is none, or where a number leaves
+// 64 bits.
+func (l *line) curve(p polynomial) (c curve, ok bool) {
 	for i, k := range p {
 		if k == 0 {
 			continue
 		}
-		pow, fits := 0, true
-		for _, f := range t.products[i].factors {
-			x := t.bases[f.base]
-			switch {
-			case x.name == dim:
-				pow += f.pow
-				continue
-			case slices.Contains(x.dim.Names(), dim):
-				return nil, false
-			}
-			n, err := b.Eval(x.dim)
-			if err != nil {
-				return nil, false
-			}
-			for range f.pow {
-				if k, fits = times(k, n); !fits {
-					return nil, false
-				}
-			}
+		at := l.kind[i]
+		if at < 0 {
+			return nil, false
 		}
-		for len(c) <= pow {
+		k, fits := times(k, l.times[i])
+		if !fits {
+			return nil, false
+		}
+		for len(c) <= at {
 			c = append(c, 0)
 		}
-		c[pow] += k
+		c[at] += k
 	}
 	return c, true
 }
 
+// moves reports whether the curve depends on the dim.
+func (c curve) moves() bool {
+	return len(c) > 1 && slices.ContainsFunc(c[1:], func(k int64) bool { return k != 0 })
+}
+
 // at is the curve at x ≥ 1; ok is false where it leaves 64 bits.
-func (c curve) at(x int64) (sum int64, ok bool) { return c.between(x, x) }
+func (l *line) at(c curve, x int64) (sum int64, ok bool) { return l.between(c, x, x) }
 
 // between is a bound that the curve does not exceed from lo to hi: the terms
 // that grow at the end, the others at the beginning.
-func (c curve) between(lo, hi int64) (sum int64, ok bool) {
-	ok = true
-	low, high := int64(1), int64(1)
-	for _, k := range c {
-		x := high
+func (l *line) between(c curve, lo, hi int64) (sum int64, ok bool) {
+	low, high := l.values(lo), l.values(hi)
+	for i, k := range c {
+		if k == 0 {
+			continue
+		}
+		x := high[i]
 		if k < 0 {
-			x = low
+			x = low[i]
 		}
 		y, fits := times(k, x)
-		sum += y
-		if ok = ok && (fits || k == 0) && sum < most && sum > -most; !ok {
+		if sum += y; !fits || sum >= most || sum <= -most {
 			return most, false
 		}
-		var f, g bool
-		low, f = times(low, lo)
-		high, g = times(high, hi)
-		if !f || !g {
-			low, high = most-1, most-1 // of powers that have no coefficient this is never read
+	}
+	return sum, true
+}
+
+// values is what kinds are at a size; what leaves 64 bits is most.
+func (l *line) values(x int64) []int64 {
+	if v, ok := l.known[x]; ok {
+		return v
+	}
+	v := make([]int64, len(l.kinds))
+	for i, k := range l.kinds {
+		v[i] = 1
+		grow := func(by int64, pow int) {
+			for range pow {
+				v[i], _ = times(v[i], by)
+			}
+		}
+		grow(x, k.pow)
+		for _, f := range k.steps {
+			grow(l.step(f.base, x), f.pow)
 		}
 	}
-	return sum, ok
+	l.known[x] = v
+	return v
+}
+
+// step is what cannot be written as a power, at a size.
+func (l *line) step(base int, x int64) (n int64) {
+	err := graph.Try(func() {
+		var wrong error
+		if n, wrong = l.b.Eval(l.t.bases[base].dim.Subst(map[string]graph.Dim{l.dim: graph.Num(x)})); wrong != nil {
+			n = most
+		}
+	})
+	if err != nil {
+		return most
+	}
+	return n
 }
 
 // minus is c − d.

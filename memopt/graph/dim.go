@@ -561,6 +561,38 @@ func (a *atom) lower() (int64, bool) {
 	return best, any
 }
 
+// Grows reports whether it is proven that d never falls as a name grows.
+func (d Dim) Grows(name string) bool {
+	for _, t := range d.terms() {
+		falls := t.coef < 0
+		for _, f := range t.factors {
+			if least, ok := f.atom.lower(); !ok || least < 0 || !f.atom.grows(name) || falls && f.atom.names(name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (a *atom) grows(name string) bool {
+	if a.op == opFloor || a.op == opCeil {
+		by, ok := a.args[1].lower()
+		return ok && by > 0 && !a.args[1].names(name) && a.args[0].Grows(name)
+	}
+	return !slices.ContainsFunc(a.args, func(x Dim) bool { return !x.Grows(name) })
+}
+
+// names reports whether d uses a name.
+func (d Dim) names(name string) bool {
+	return slices.ContainsFunc(d.terms(), func(t term) bool {
+		return slices.ContainsFunc(t.factors, func(f factor) bool { return f.atom.names(name) })
+	})
+}
+
+func (a *atom) names(name string) bool {
+	return a.op == opName && a.name == name || slices.ContainsFunc(a.args, func(x Dim) bool { return x.names(name) })
+}
+
 // Names lists the names d uses, sorted.
 func (d Dim) Names() []string {
 	set := map[string]bool{}

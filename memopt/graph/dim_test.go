@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"os"
@@ -286,6 +287,45 @@ func TestDimCompare(t *testing.T) {
 	})
 	if known == 0 {
 		t.Error("nothing was ever proven")
+	}
+}
+
+func TestDimGrows(t *testing.T) {
+	known := 0
+	rapid.Check(t, func(t *rapid.T) {
+		e := drawExpr(t, 3)
+		d, err := e.dim()
+		if err != nil {
+			t.Skip(err)
+		}
+		values := drawValues(t)
+		for _, name := range d.Names() {
+			if !d.Grows(name) {
+				continue
+			}
+			known++
+			less := e.eval(values)
+			more := maps.Clone(values)
+			more[name] += rapid.Int64Range(1, 9).Draw(t, "more")
+			if n := e.eval(more); less != nil && n != nil && n.Cmp(less) < 0 {
+				t.Fatalf("%s grows with %s, but is %d for %v and %d for %v", d, name, less, values, n, more)
+			}
+		}
+	})
+	if known == 0 {
+		t.Error("nothing was ever proven")
+	}
+	for text, want := range map[string]bool{
+		"2*a*b + 3": true, "b - a": false, "floor(a*b/512)": true, "floor(b/a)": false, "floor(b/2) - 3*b": true,
+		"max(a, b)*ceil(a/3)": true, "(b - 5)*a": false, "max(a - 5, 0)": true, "a*floor((a - 5)/2)": false,
+	} {
+		d, err := ParseDim(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Grows("a") != want {
+			t.Errorf("%s grows with a: %v", text, !want)
+		}
 	}
 }
 
