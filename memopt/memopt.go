@@ -63,7 +63,10 @@ func (m *Model) Plan() (*planner.Plan, error) {
 	}
 	p, err := m.bestForm()
 	if err != nil {
-		return nil, classify(m.advised(err, m.Config.Dims))
+		p, err = m.advised(err, m.Config.Dims)
+	}
+	if err != nil {
+		return nil, classify(err)
 	}
 	suggest(p, m.Config.Requests)
 	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(), m.beyond(p))

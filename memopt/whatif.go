@@ -129,10 +129,12 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 	}
 	if err != nil {
 		dims[dim] = 1
-		if err = m.advised(err, dims); Code(classify(err)) == ExitCannot {
-			err = fmt.Errorf("memopt: not even %s=1 fits: %w", dim, err)
+		if p, err = m.advised(err, dims); err != nil {
+			if Code(classify(err)) == ExitCannot {
+				err = fmt.Errorf("memopt: not even %s=1 fits: %w", dim, err)
+			}
+			return nil, classify(err)
 		}
-		return nil, classify(err)
 	}
 	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.beyond(p))
 	return p, nil
@@ -151,20 +153,36 @@ func (m *Model) sized(dims map[string]int64) error {
 	return input(fmt.Errorf("memopt: %s", msg))
 }
 
-// advised adds to a budget that cannot be met under dims what could be.
-func (m *Model) advised(err error, dims map[string]int64) error {
+// advised adds to a budget that cannot be met under dims what could be, or is a plan
+// that meets it after all.
+func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error) {
 	var budget *planner.BudgetError
 	if errors.As(err, &budget) {
-		r := m.as(request(m.Config))
+		var on []bool
+		if m.forms != nil {
+			on = m.forms.on
+		}
+		g, r, wrong := m.form(on)
+		if wrong != nil {
+			return nil, wrong
+		}
 		r.Dims = dims
-		budget.Msg += planner.AdviceText(append(planner.Advise(m.Graph, r, budget), m.attentionThatFits(r, budget)...))
+		changes, after := planner.Advise(g, r, budget)
+		if after != nil {
+			p, err := m.tabulate(after, nil)
+			if err == nil && len(m.twice()) > 0 {
+				p.Warnings = append(p.Warnings, m.twiceNote(p, nil))
+			}
+			return p, err
+		}
+		budget.Msg += planner.AdviceText(append(changes, m.attentionThatFits(r, budget)...))
 		for _, size := range []planner.Size{r.Budget, r.ActivationBudget} {
 			if size.Bytes > 0 && size.Bytes <= 100 {
 				budget.Msg += fmt.Sprintf("; a number alone is bytes: was %dGiB or %d%% meant?", size.Bytes, size.Bytes)
 			}
 		}
 	}
-	return err
+	return nil, err
 }
 
 // attentionThatFits is another way of attention where that meets a budget that

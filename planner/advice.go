@@ -24,13 +24,15 @@ const mostAdvised = 20_000
 // Advise lists what would make a request fit that could not be met, the
 // smallest change first: a larger budget, or less of one dim. A budget that is a
 // share of what the step needs shrinks with the dims, so no size is advised then.
-func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change) {
+// The plan of another size may turn out to fit in the request as it is; then that is
+// the answer.
+func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change, after *Plan) {
 	if len(g.Nodes) > mostAdvised || len(r.Again) > 0 {
-		return nil
+		return nil, nil
 	}
 	all = budgetThatFits(g, r, e)
 	if r.Budget.Percent > 0 || r.ActivationBudget.Percent > 0 {
-		return all
+		return all, nil
 	}
 	for _, dim := range g.Names() {
 		now := r.Dims[dim]
@@ -38,12 +40,21 @@ func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change) {
 			continue
 		}
 		l := &largest{g: g, r: r, dim: dim}
-		if size, err := l.search(0, now-1); err == nil && size > 0 {
+		size, err := l.search(0, mostSize)
+		if err == nil && size >= now && l.fits(l.way, now) {
+			if p, err := makeKnowing(g, r, l.way.steps); err == nil {
+				return nil, p
+			}
+		}
+		if err == nil && size >= now {
+			size, err = l.search(0, now-1)
+		}
+		if err == nil && size > 0 {
 			all = append(all, Change{fmt.Sprintf("--dims %s=%d", dim, size), float64(now-size) / float64(now)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Change) int { return cmp.Compare(a.Share, b.Share) })
-	return all
+	return all, nil
 }
 
 // budgetThatFits is what the lowest plan takes.

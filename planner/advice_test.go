@@ -30,7 +30,7 @@ func TestAdvise(t *testing.T) {
 		if !errors.As(err, &budget) {
 			t.Fatalf("%+v: error %v", r, err)
 		}
-		all := planner.Advise(g, r, budget)
+		all, _ := planner.Advise(g, r, budget)
 		text := planner.AdviceText(all)
 		t.Logf("%+v%s", r.Budget, text)
 		if none := r.Level == 1 && r.MaxOverhead > 0; none != (len(all) == 0) || none != !strings.HasPrefix(text, "; would fit: --") {
@@ -63,5 +63,27 @@ func TestAdvise(t *testing.T) {
 				t.Errorf("%q does not fit: %v", c.Setting, err)
 			}
 		}
+	}
+}
+
+// TestAdviceIsAPlan: if the decisions for another size fit in the request as it is,
+// they are told as its plan, and nothing is advised.
+func TestAdviceIsAPlan(t *testing.T) {
+	g := step(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 2, Vocab: 50})
+	r := planner.Request{Dims: map[string]int64{"batch": 8, "seq": 32}, ActivationBudget: planner.Size{Bytes: 600 << 10}}
+	missed := &planner.BudgetError{Want: 600 << 10, Best: 700 << 10} // as if the search for one had failed
+	all, p := planner.Advise(g, r, missed)
+	if p == nil || len(all) > 0 {
+		t.Fatalf("no plan, but%s", planner.AdviceText(all))
+	}
+	if p.Arena > 600<<10 || p.Request.Dims["batch"] != 8 || p.Request.Dims["seq"] != 32 {
+		t.Errorf("an arena of %d bytes for %v", p.Arena, p.Request.Dims)
+	}
+	if err := planner.Check(p); err != nil {
+		t.Error(err)
+	}
+	r.ActivationBudget.Bytes = 200 << 10
+	if all, p := planner.Advise(g, r, &planner.BudgetError{Want: 200 << 10, Best: 500 << 10}); p != nil || len(all) == 0 {
+		t.Errorf("%v is advised, and there is a plan: %v", all, p != nil)
 	}
 }

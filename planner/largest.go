@@ -98,6 +98,7 @@ func (l *largest) question(size int64) Request {
 // none. Looking for any plan may find none where planning finds one, so of small
 // programs the size behind the last is planned.
 func (l *largest) search(least, most int64) (int64, error) {
+	l.planned = false
 	size, err := l.seek(least, most)
 	if err != nil || size == most {
 		return size, err
