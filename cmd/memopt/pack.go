@@ -46,7 +46,7 @@ var packCommand = &cli.Command{
 			return usage("%s: %s", path, err)
 		}
 		if err := pack.Valid(problem); err != nil {
-			return usage("%s: %s", path, err)
+			return usage("%s: %s (buffers count from 0, in the order of their lines)", path, err)
 		}
 		problem.Capacity = c.Int64("capacity")
 		begin := time.Now()

@@ -92,6 +92,10 @@ func ReadCSV(r io.Reader) (ids []string, p Problem, err error) {
 			}
 			return ids, p, nil
 		}
+		if errors.Is(err, csv.ErrFieldCount) {
+			line, _ := in.FieldPos(0)
+			return nil, Problem{}, fmt.Errorf("pack: line %d: %d fields, but the first line has %d", line, len(record), len(head))
+		}
 		if err != nil {
 			return nil, Problem{}, lineError(err)
 		}

@@ -28,7 +28,7 @@ func TestReadCSVErrors(t *testing.T) {
 		{"", "pack: line 1: no column names; want id,lower,upper,size"},
 		{"id,lower,size\n", "pack: line 1: no column upper; want id,lower,upper,size"},
 		{"id,lower,upper,size,lower\n", "pack: line 1: column lower stands there twice"},
-		{"id,lower,upper,size\na,0,1\n", "pack: line 2: wrong number of fields"},
+		{"id,lower,upper,size\na,0,1\n", "pack: line 2: 3 fields, but the first line has 4"},
 		{"id,lower,upper,size\na,0,1,4\n\nb,0,x,4\n",
 			`pack: line 4: upper is "x"; want a whole number from -2147483648 to 2147483647`},
 		{"id,lower,upper,size\na,0,2147483648,4\n",
