@@ -34,13 +34,17 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	}
 	Table(w, "ll", head)
 
+	least := ""
+	if p.Result.Again > 0 {
+		least = fmt.Sprintf("%+.1f %%", 100*p.Bound.Overhead) // no plan within the arena asked for costs less
+	}
 	fmt.Fprintln(w)
 	Table(w, "lrrr", [][]string{
 		{"", "everything kept", "this plan", "floor"},
 		{"peak", Bytes(p.Baseline.Peak), Bytes(p.Result.Peak), Bytes(p.Floor.Peak)},
 		{"arena", Bytes(p.Baseline.Arena), Bytes(p.Arena), ""},
 		{"kept for backward", Bytes(p.Baseline.Stashed), Bytes(p.Result.Stashed), ""},
-		{"extra compute", "–", fmt.Sprintf("%+.1f %%", 100*p.Result.Overhead), ""},
+		{"extra compute", "–", fmt.Sprintf("%+.1f %%", 100*p.Result.Overhead), least},
 		{"nodes run again", "–", fmt.Sprint(p.Result.Again), ""},
 	})
 
