@@ -327,7 +327,11 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	if err := m.beside(r); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	p := &Plan{Graph: g, m: m, Request: r, Strategy: f.Strategy, Offsets: f.Offsets, Arena: f.Result.Arena, PackBound: f.Result.PackBound}
+	p, base, err := m.begin(g, r)
+	if err != nil {
+		return nil, err
+	}
+	p.Strategy, p.Offsets, p.Arena, p.PackBound = f.Strategy, f.Offsets, f.Result.Arena, f.Result.PackBound
 	for i, s := range f.Steps {
 		if s.Node < 0 || int(s.Node) >= len(g.Nodes) || g.Nodes[s.Node].Op.View {
 			return nil, fmt.Errorf("planner: step %d names node %d, which cannot be launched", i, s.Node)
@@ -348,21 +352,8 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 			return nil, fmt.Errorf("planner: life %d lies at %d, outside the arena of %d bytes", i, o, p.Arena)
 		}
 	}
-	base, err := m.candidate(make([]bool, len(g.Nodes)))
-	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	if p.Baseline, err = m.baseline(base); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	p.Floor = m.floor()
-	c := &candidate{again: ranAgain(p.Steps, len(g.Nodes)), t: p.t}
+	c := &candidate{again: ranAgain(p.Steps, len(g.Nodes)), t: p.t, cost: m.againCost(p.Steps)}
 	c.placed.Height = p.Arena
-	for _, s := range p.Steps {
-		if s.Again {
-			c.cost += m.cost[s.Node]
-		}
-	}
 	p.Result, p.Memory, p.Dominant = m.summary(c), m.memory(c), m.dominant(c.t)
 	rows := &search{m: m, base: base, plan: p}
 	if err := rows.turnOn(make([]bool, len(g.Nodes))); err != nil {

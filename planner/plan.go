@@ -131,15 +131,10 @@ func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 	if m.total+m.own > r.Worth.cost() {
 		return nil, worthless(Floor{})
 	}
-	p := &Plan{Graph: g, Request: r, m: m}
-	base, err := m.candidate(make([]bool, len(g.Nodes)))
+	p, base, err := m.begin(g, r)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
-	if p.Baseline, err = m.baseline(base); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	p.Floor = m.floor()
 	s := &search{m: m, base: base, plan: p, known: known}
 	chosen, err := s.run()
 	if err != nil {
@@ -156,6 +151,19 @@ func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 	}
 	p.Took = time.Since(begin)
 	return p, nil
+}
+
+// begin is a request's plan before it has steps, and what keeping everything is.
+func (m *model) begin(g *graph.Graph, r Request) (p *Plan, base *candidate, err error) {
+	p = &Plan{Graph: g, Request: r, m: m}
+	if base, err = m.candidate(make([]bool, len(g.Nodes))); err != nil {
+		return nil, nil, fmt.Errorf("planner: %w", err)
+	}
+	if p.Baseline, err = m.baseline(base); err != nil {
+		return nil, nil, fmt.Errorf("planner: %w", err)
+	}
+	p.Floor = m.floor()
+	return p, base, nil
 }
 
 // Room is the arena bytes that budgets left for the plan.

@@ -31,19 +31,14 @@ func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 	if err := m.beside(r); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	p := &Plan{Graph: g, Request: r, m: m}
-	base, err := m.candidate(make([]bool, len(g.Nodes)))
+	p, base, err := m.begin(g, r)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	c, err := m.candidateOf(steps)
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	if p.Baseline, err = m.baseline(base); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	p.Floor = m.floor()
 	p.adopt(c)
 	if p.Bound, err = m.bound(c, c.placed.Height, nil); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
