@@ -38,6 +38,11 @@
 //     falls into small parts, as it does but for long chains.
 //   - split.go and stretch.go raise the bound where a plan is not near it: by
 //     that or by cases of how many grains are kept, and by several places together.
+//   - twins.go asks for two places together, as transformers need, whose peaks right
+//     behind the border are near each other. It raises the bound, and says what to
+//     forget at the border and what behind the second place. twinparts.go lists
+//     what to choose of each part, twinmix.go chooses of all by two prices and a
+//     knapsack of two rooms.
 //   - cases.go raises it where few sets of values fit at the place that binds most:
 //     each is a case, in which it is known what runs once, and cuts at other places
 //     say what runs twice. Plans are made for the cases that promise most.

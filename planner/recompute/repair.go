@@ -173,6 +173,9 @@ func (x *search) options(p *plan) {
 	for _, v := range prob.Inputs.Of(sim.ops[worst]) {
 		x.used[v] = -1
 	}
+	for _, v := range prob.Over.Of(sim.ops[worst]) {
+		x.used[v] = sim.place[worst] // forgotten right behind, it may be written over
+	}
 	behind := sim.place[worst] >= prob.Border
 	x.open = x.open[:0]
 	value := sim.value[:sim.made[worst]] // what was made before

@@ -154,6 +154,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	starts := s.starts(at, limit)
 	x.descend(starts, false, 0.25)
 	var cheapest []func() plan
+	twinned := false
 	if x.extra > max(least+good*s.total, most) {
 		if most < 0 { // how good the plan is matters
 			if e = s.refine(limit, x.extra/s.unit); !e.ok {
@@ -166,6 +167,10 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			x.best, x.extra = best, cost
 		} else if best.gone != nil {
 			cheapest = append(cheapest, best.clone)
+		}
+		x.beside(func() { twinned = x.follow(e.twins, least, 0.3) })
+		if twinned {
+			x.enough = max(x.enough, least+fair*s.total)
 		}
 		if r := e.route; r.launches != nil && r.extra <= max(least+wide*s.total, most) && r.extra < x.extra {
 			return Answer{r.launches, r.peak, r.extra, min(least, r.extra)}, true
@@ -191,7 +196,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	leaned := work == mostWork && most < 0 && x.extra > least+wider*s.total && len(s.p.Cost) <= mostRefined && x.lean()
 	if !leaned {
 		x.swap(0.4)
-		if x.enough = least + min(good*s.total, least/50); len(walks) > 0 {
+		if x.enough = least + min(good*s.total, least/50); len(walks) > 0 || twinned {
 			x.enough = max(x.enough, least+fair*s.total)
 		}
 		x.beside(func() { x.descend(cheapest, true, 0.5) })

@@ -46,6 +46,11 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 		}
 	}
 	if e.least < target {
+		var least float64
+		least, e.twins = s.twins(e.at, limit, target)
+		e.least = max(e.least, least)
+	}
+	if e.least < target {
 		e.least = max(e.least, s.stretches(e.at, limit))
 	}
 	if e.least < target {
@@ -116,7 +121,7 @@ func (s *Solver) split(c *cut, grain, room int64, sets []set, known float64) (bo
 			bound = max(bound, b)
 			return b
 		}
-		narrow(0, dearest, full, func(i int) bool { return bound >= less || i == narrowings/2 && bound <= known })
+		narrow(0, dearest, full, narrowings, func(i int) bool { return bound >= less || i == narrowings/2 && bound <= known })
 		if bound >= less {
 			return less
 		}
@@ -126,11 +131,11 @@ func (s *Solver) split(c *cut, grain, room int64, sets []set, known float64) (bo
 
 // narrow looks for the highest value of a function that rises and then falls,
 // by golden sections, until done says so.
-func narrow(low, high float64, f func(float64) float64, done func(i int) bool) {
+func narrow(low, high float64, f func(float64) float64, times int, done func(i int) bool) {
 	const golden = 0.6180339887498949
 	a, b := high-golden*(high-low), low+golden*(high-low)
 	fa, fb := f(a), f(b)
-	for i := range narrowings {
+	for i := range times {
 		if done(i) {
 			return
 		}

@@ -1,0 +1,38 @@
+package planner_test
+
+import (
+	"fmt"
+	"testing"
+
+	"memopt/memopt/zoo"
+	"memopt/planner"
+)
+
+// TestNearBounds: plans of transformers are within a tenth of a point of what no plan
+// can undercut.
+func TestNearBounds(t *testing.T) {
+	for _, c := range []struct {
+		spec    zoo.Spec
+		seq     int64
+		budgets []float64
+	}{
+		{zoo.Spec{Family: "llama", Layers: 8}, 256, []float64{70, 60, 50, 40, 30}},
+		{zoo.Spec{Family: "llama", Layers: 4}, 1024, []float64{60, 50, 40}},
+		{zoo.Spec{Family: "bert", Layers: 12}, 256, []float64{70, 60, 50, 40}},
+		{zoo.Spec{Family: "gpt", Layers: 12}, 256, []float64{70, 50, 40, 30}},
+	} {
+		g := step(t, c.spec)
+		for _, percent := range c.budgets {
+			t.Run(fmt.Sprintf("%s %d %v%%", c.spec.Family, c.seq, percent), func(t *testing.T) {
+				p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 4, "seq": c.seq}, ActivationBudget: planner.Size{Percent: percent}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%.3f %%, %.3f points above the bound", 100*p.Result.Overhead, 100*p.Bound.Gap)
+				if 100*p.Bound.Gap > 0.1 {
+					t.Errorf("%.3f points above the bound", 100*p.Bound.Gap)
+				}
+			})
+		}
+	}
+}

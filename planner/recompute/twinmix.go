@@ -1,0 +1,323 @@
+package recompute
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// mix is a choice of each of the parts looked at so far.
+type mix struct {
+	bytes        [2]int64
+	cost         int64
+	far          float64 // from the best choices at the prices
+	before, last int32   // the mix of the parts before, and the choice of the last
+}
+
+// mixed is the mixes up to some parts of a kind that all get one choice.
+type mixed struct {
+	kind, times int
+	mixes       []mix
+}
+
+// nearChoice is a choice that is not too far from the best at the prices.
+type nearChoice struct {
+	which int32
+	far   float64
+}
+
+const (
+	mostMixes  = 1 << 9  // ways to choose of several parts that are told apart
+	mostMixing = 1 << 18 // ways that are looked at in one search
+	mixPlans   = 2       // ways to choose of all parts that plans are made of
+	priceSteps = 30      // of the search for a price, by halves
+	priceTries = 22      // prices that are tried at the first place
+)
+
+// mixReach is how far from the bound mixes are looked for, as parts of the whole cost.
+var mixReach = []float64{0.002, 0.02}
+
+// priced is the best choice at prices, and what it costs with its bytes.
+func (k *twinKind) priced(price [2]float64) (best *twinChoice, least float64) {
+	least = math.Inf(1)
+	for i := range k.choices {
+		x := &k.choices[i]
+		if all := float64(x.cost) + price[0]*float64(x.bytes[0]) + price[1]*float64(x.bytes[1]); all < least {
+			best, least = x, all
+		}
+	}
+	return best, least
+}
+
+// try is the bound at prices, and by how much what is chosen is over the rooms.
+func (t *twin) try(price [2]float64) (bound float64, over [2]int64) {
+	for b, room := range t.room {
+		bound, over[b] = bound-price[b]*float64(room), -room
+	}
+	for i := range t.kinds {
+		k := &t.kinds[i]
+		best, least := k.priced(price)
+		times := int64(len(k.parts))
+		bound += least * float64(times)
+		for b := range over {
+			over[b] += best.bytes[b] * times
+		}
+	}
+	if bound > t.bound {
+		t.bound, t.price = bound, price
+	}
+	return bound, over
+}
+
+// raise looks for the least price of a place up to which too much is chosen there.
+func (t *twin) raise(price [2]float64, place int, high float64) [2]float64 {
+	price[place] = 0
+	if _, over := t.try(price); over[place] <= 0 {
+		return price
+	}
+	low := 0.0
+	for range priceSteps {
+		price[place] = (low + high) / 2
+		if _, over := t.try(price); over[place] > 0 {
+			low = price[place]
+		} else {
+			high = price[place]
+		}
+	}
+	price[place] = high
+	return price
+}
+
+// setPrices looks for the prices that bound best. Neither is above what it would be if
+// the other place did not bind.
+func (t *twin) setPrices() {
+	var alone [2]float64
+	for place := range alone {
+		high := 0.0
+		for i := range t.kinds {
+			for _, c := range t.kinds[i].choices {
+				if b := max(c.bytes[0], c.bytes[1]); b > 0 {
+					high = max(high, units/float64(b))
+				}
+			}
+		}
+		for over := [2]int64{}; high > 1 && over[place] <= 0; high /= 4 {
+			price := [2]float64{}
+			price[place] = high / 4
+			_, over = t.try(price)
+			if over[place] > 0 {
+				break
+			}
+		}
+		alone[place] = t.raise([2]float64{}, place, high)[place]
+	}
+	if alone[0] > 0 && alone[1] > 0 {
+		look := func(price float64) float64 {
+			bound, _ := t.try(t.raise([2]float64{price, 0}, 1, alone[1]))
+			return bound
+		}
+		narrow(0, alone[0], look, priceTries, func(int) bool { return false })
+	}
+}
+
+// best raises the bound up to a target, and makes plans of what costs least.
+func (t *twin) best(target float64) (bound float64, plans []func() plan) {
+	if t.bound >= target {
+		return target, nil
+	}
+	least, found := t.bound, math.Inf(1)
+	for _, part := range mixReach {
+		reach := min(part*units, target-t.bound)
+		if least, found, plans = t.mix(reach, false); !math.IsInf(found, 1) || t.bound+reach >= target {
+			break
+		}
+	}
+	if reach := min(found, target) - t.bound; least < t.bound+reach && !math.IsInf(reach, 1) {
+		least, _, _ = t.mix(reach, true)
+	}
+	return min(max(t.bound, least), target), plans
+}
+
+// near lists the choices of a kind that are not farther than reach from the best.
+func (t *twin) near(k *twinKind, reach float64) (all []nearChoice) {
+	_, best := k.priced(t.price)
+	for i, c := range k.choices {
+		if far := float64(c.cost) + t.price[0]*float64(c.bytes[0]) + t.price[1]*float64(c.bytes[1]) - best; far <= reach {
+			all = append(all, nearChoice{int32(i), max(far, 0)})
+		}
+	}
+	return all
+}
+
+// mix looks for the cheapest choices of all parts that are within both rooms and not
+// farther than reach from the bound. It returns what any cost at least, what those found
+// cost, and plans of them. Of very many mixes, one stands for two that it is no worse
+// than, if it is to bound; else those that are farthest are left out, and least is
+// only known if there were not as many.
+func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []func() plan) {
+	reach += reach*1e-9 + 1
+	var rest [2]int64 // the least bytes of the parts to come
+	near, few := make([][]nearChoice, len(t.kinds)), make([][2]int64, len(t.kinds))
+	order := make([]int, len(t.kinds))
+	for i := range t.kinds {
+		k := &t.kinds[i]
+		order[i], near[i] = i, t.near(k, reach)
+		few[i] = k.choices[0].bytes
+		for _, c := range k.choices {
+			few[i] = [2]int64{min(few[i][0], c.bytes[0]), min(few[i][1], c.bytes[1])}
+		}
+		for b := range rest {
+			rest[b] += few[i][b] * int64(len(k.parts))
+		}
+	}
+	// What there is much to choose of comes while there are few mixes.
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b]), len(near[a])) })
+	steps, work, whole := []mixed{{mixes: []mix{{}}}}, 0, true
+	for _, i := range order {
+		k, times := &t.kinds[i], 1
+		if len(near[i]) == 1 {
+			times = len(k.parts)
+		}
+		for range len(k.parts) / times {
+			for b := range rest {
+				rest[b] -= few[i][b] * int64(times)
+			}
+			before := steps[len(steps)-1].mixes
+			if work += len(before) * len(near[i]); work > mostMixing {
+				return t.bound, math.Inf(1), nil
+			}
+			var next []mix
+			for _, n := range near[i] {
+				c := &k.choices[n.which]
+				var with []mix
+				for m, x := range before {
+					y := mix{cost: x.cost + c.cost*int64(times), far: x.far + n.far*float64(times), before: int32(m), last: n.which}
+					for b := range y.bytes {
+						y.bytes[b] = x.bytes[b] + c.bytes[b]*int64(times)
+					}
+					if y.far <= reach && y.bytes[0]+rest[0] <= t.room[0] && y.bytes[1]+rest[1] <= t.room[1] {
+						with = append(with, y)
+					}
+				}
+				next = merged(next, with)
+			}
+			if next = unbeaten(next); len(next) > mostMixes {
+				if whole = false; bounds {
+					next = halved(next)
+				} else {
+					next = nearest(next, mostMixes/2)
+				}
+			}
+			steps = append(steps, mixed{i, times, next})
+		}
+	}
+	last := steps[len(steps)-1].mixes
+	slices.SortStableFunc(last, func(a, b mix) int { return cmp.Compare(a.cost, b.cost) })
+	found = math.Inf(1)
+	if len(last) > 0 {
+		found = float64(last[0].cost)
+	}
+	if whole || bounds {
+		least = min(t.bound+reach, found)
+	}
+	if whole || !bounds {
+		for at := range last[:min(mixPlans, len(last))] {
+			for _, back := range []bool{false, true} {
+				plans = append(plans, func() plan { return t.plan(steps, int32(at), back) })
+			}
+		}
+	}
+	return least, found, plans
+}
+
+// merged is two lists of mixes in the order of their bytes.
+func merged(a, b []mix) []mix {
+	all := make([]mix, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if x, y := &a[0], &b[0]; x.bytes[0] < y.bytes[0] || x.bytes[0] == y.bytes[0] && (x.bytes[1] < y.bytes[1] || x.bytes[1] == y.bytes[1] && x.cost <= y.cost) {
+			all, a = append(all, *x), a[1:]
+		} else {
+			all, b = append(all, *y), b[1:]
+		}
+	}
+	return append(append(all, a...), b...)
+}
+
+// nearest leaves out of mixes those that are farthest from the best.
+func nearest(all []mix, n int) []mix {
+	far := make([]float64, len(all))
+	for i, m := range all {
+		far[i] = m.far
+	}
+	slices.Sort(far)
+	return slices.DeleteFunc(all, func(m mix) bool { return m.far > far[n] })
+}
+
+// unbeaten is the mixes, in the order of their bytes, that no other beats in bytes and
+// cost.
+func unbeaten(all []mix) []mix {
+	type stair struct{ bytes, cost int64 }
+	var stairs []stair // of those so far: more bytes at the second place, and less cost
+	best := all[:0]
+	for _, m := range all {
+		i, same := slices.BinarySearchFunc(stairs, m.bytes[1], func(s stair, b int64) int { return cmp.Compare(s.bytes, b) })
+		if same && stairs[i].cost <= m.cost || i > 0 && stairs[i-1].cost <= m.cost {
+			continue
+		}
+		best = append(best, m)
+		to := i
+		for to < len(stairs) && stairs[to].cost >= m.cost {
+			to++
+		}
+		stairs = slices.Replace(stairs, i, to, stair{m.bytes[1], m.cost})
+	}
+	return best
+}
+
+// halved has one mix for two neighbours, no worse than either.
+func halved(all []mix) []mix {
+	half := (len(all) + 1) / 2
+	for i := range half {
+		a, b := all[2*i], all[min(2*i+1, len(all)-1)]
+		all[i] = mix{bytes: [2]int64{min(a.bytes[0], b.bytes[0]), min(a.bytes[1], b.bytes[1])}, cost: min(a.cost, b.cost), far: min(a.far, b.far)}
+	}
+	return all[:half]
+}
+
+// plan forgets at the border what a mix of all parts does not keep at the first place,
+// and behind the second what it does not keep there. Of equal parts, those made first
+// get the choices with the least bytes, or those made last.
+func (t *twin) plan(steps []mixed, at int32, back bool) plan {
+	chosen := make([][]int32, len(t.kinds)) // by kind: of each part
+	for i := len(steps) - 1; i > 0; i-- {
+		m := steps[i].mixes[at]
+		for range steps[i].times {
+			chosen[steps[i].kind] = append(chosen[steps[i].kind], m.last)
+		}
+		at = m.before
+	}
+	kept := make([]bool, len(t.values))
+	var events []event
+	for i, k := range t.kinds {
+		slices.SortFunc(chosen[i], func(a, b int32) int {
+			return cmp.Or(cmp.Compare(k.choices[a].bytes[0], k.choices[b].bytes[0]), cmp.Compare(a, b))
+		})
+		if back {
+			slices.Reverse(chosen[i])
+		}
+		for n, part := range k.parts {
+			c := &k.choices[chosen[i][n]]
+			for j, v := range part {
+				x := t.values[v]
+				kept[v] = c.kept[0]>>j&1 == 1
+				if x.at[1] && c.between>>j&1 == 1 && c.kept[1]>>j&1 == 0 && t.s.may(x.value) {
+					events = append(events, event{t.second.at + 1, x.value})
+				}
+			}
+		}
+	}
+	p := t.s.keeping(t.first, func(i int) bool { return kept[i] })
+	slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.value, b.value) })
+	p.events = events
+	return p
+}

@@ -1,0 +1,360 @@
+package recompute
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// twinKind is parts that are equal.
+type twinKind struct {
+	parts   [][]int32 // places in the twin's values
+	choices []twinChoice
+}
+
+// twinChoice is what to have of a part, as bits by its values.
+type twinChoice struct {
+	bytes   [2]int64 // in grains
+	cost    int64    // in units
+	kept    [2]uint32
+	between uint32 // what is there between the places
+}
+
+// twinAsks is what the maker of a value asks for at either place, by places in the
+// twin's values. What is needed behind a place is there in time whatever is chosen, so
+// nobody need ask for it. But what is needed behind the second place only is there
+// before just for those who ask, which matters for what is read in between: deep is
+// what that is made of.
+type twinAsks struct {
+	at   [2][]int32
+	deep []int32
+}
+
+const (
+	mostTwinPart    = 14      // values of a part
+	mostTwinWays    = 1 << 9  // ways to have what is read of it
+	mostTwinChoices = 1 << 12 // of two such ways
+	twinDeep        = 3       // values needed later only, one made of the other, that are asked for
+)
+
+// all goes through what is asked for.
+func (a *twinAsks) all(yield func(in int32) bool) {
+	for _, list := range [][]int32{a.at[0], a.at[1], a.deep} {
+		for _, in := range list {
+			if !yield(in) {
+				return
+			}
+		}
+	}
+}
+
+// divide finds the parts and what there is to choose. Where a part is too large, what
+// is deep is there for nothing, or else what most are made of. That bounds from below.
+func (t *twin) divide(known []int32) bool {
+	n := len(t.values)
+	same := make([]int32, len(t.s.p.Cost)) // by operator: its first value, counted from 1
+	for i, v := range t.values {
+		if op := t.s.sim.maker[v.value]; same[op] == 0 {
+			same[op] = int32(i) + 1
+		}
+	}
+	asks := t.asks(known)
+	up, asked := make([]int32, n), make([]int32, n)
+	top := func(i int32) int32 {
+		for up[i] != i {
+			up[i] = up[up[i]]
+			i = up[i]
+		}
+		return i
+	}
+	join := func(i, j int32) {
+		if i, j = top(i), top(j); i != j {
+			up[max(i, j)] = min(i, j)
+		}
+	}
+	var parts Lists
+	for {
+		for i := range up {
+			up[i], asked[i] = int32(i), 0
+		}
+		for i := range int32(n) {
+			join(i, same[t.s.sim.maker[t.values[i].value]]-1)
+			for in := range asks[i].all {
+				join(i, in)
+				asked[in]++
+			}
+		}
+		parts.rebuild(n, func(put func(list, item int32)) {
+			for i := range int32(n) {
+				put(top(i), i)
+			}
+		})
+		large := t.choose(&parts, asks)
+		if len(large) == 0 {
+			return true
+		}
+		for _, k := range large {
+			if part := parts.Of(k); !loosen(part, asks) && !without(part, asks, asked) {
+				return false
+			}
+		}
+	}
+}
+
+// loosen has a part ask for nothing deep. It reports false if it does not.
+func loosen(part []int32, asks []twinAsks) (deep bool) {
+	for _, i := range part {
+		deep = deep || len(asks[i].deep) > 0
+		asks[i].deep = nil
+	}
+	return deep
+}
+
+// without has a part not ask for what it asks for most. It reports false if it asks for
+// nothing.
+func without(part []int32, asks []twinAsks, asked []int32) bool {
+	most := slices.MaxFunc(part, func(a, b int32) int { return cmp.Or(cmp.Compare(asked[a], asked[b]), cmp.Compare(b, a)) })
+	for _, i := range part {
+		for k, list := range asks[i].at {
+			asks[i].at[k] = slices.DeleteFunc(list, func(in int32) bool { return in == most })
+		}
+	}
+	return asked[most] > 0
+}
+
+// choose lists the kinds of parts with their choices, and parts that have too many.
+func (t *twin) choose(parts *Lists, asks []twinAsks) (large []int32) {
+	t.kinds = t.kinds[:0]
+	kinds := map[string]int{}
+	local := make([]int32, len(t.values))
+	var sign []byte
+	for k := range int32(parts.Len()) {
+		part := parts.Of(k)
+		if len(part) > mostTwinPart {
+			large = append(large, k)
+		}
+		if len(part) == 0 || len(large) > 0 {
+			continue
+		}
+		for j, i := range part {
+			local[i] = int32(j)
+		}
+		sign = t.sign(sign[:0], part, local, asks)
+		at, met := kinds[string(sign)]
+		if !met {
+			choices, ok := t.choices(part, local, asks)
+			if !ok {
+				large = append(large, k)
+				continue
+			}
+			at = len(t.kinds)
+			kinds[string(sign)] = at
+			t.kinds = append(t.kinds, twinKind{choices: choices})
+		}
+		t.kinds[at].parts = append(t.kinds[at].parts, part)
+	}
+	return large
+}
+
+// sign tells parts apart that are not equal.
+func (t *twin) sign(sign []byte, part, local []int32, asks []twinAsks) []byte {
+	maker := t.s.sim.maker
+	for j, i := range part {
+		x, flags := t.values[i], byte(0)
+		for b, is := range [...]bool{x.at[0], x.at[1], x.reads[0], x.reads[1]} {
+			if is {
+				flags |= 1 << b
+			}
+		}
+		first := 0 // with the same maker
+		for maker[t.values[part[first]].value] != maker[x.value] {
+			first++
+		}
+		sign = append(binary.AppendUvarint(sign, uint64(t.s.p.Bytes[x.value])), flags, byte(j-first))
+		sign = binary.AppendUvarint(sign, uint64(t.cost(maker[x.value])))
+		for _, list := range [][]int32{asks[i].at[0], asks[i].at[1], asks[i].deep} {
+			for _, in := range list {
+				sign = append(sign, byte(local[in])+1)
+			}
+			sign = append(sign, 0)
+		}
+	}
+	return sign
+}
+
+// cost is what running an operator again costs in units.
+func (t *twin) cost(op int32) int64 {
+	if !t.s.p.Again[op] {
+		return endless
+	}
+	return int64(t.s.p.Cost[op] / t.s.unit)
+}
+
+// asks lists what makers ask for, by place in the twin's values.
+func (t *twin) asks(known []int32) []twinAsks {
+	p, maker := t.s.p, t.s.sim.maker
+	all := make([]twinAsks, len(t.values))
+	depth := make([]int32, len(t.values)) // how many more deep values may follow
+	var todo []int32
+	for i, v := range t.values {
+		if v.at[0] && v.reads[0] {
+			depth[i] = twinDeep
+			todo = append(todo, int32(i))
+		}
+		if !p.Again[maker[v.value]] {
+			continue
+		}
+		for _, in := range p.Inputs.Of(maker[v.value]) {
+			k := known[in] - 1
+			if k < 0 {
+				continue
+			}
+			x := t.values[k]
+			if v.at[0] && x.at[0] && k >= t.first.needed {
+				all[i].at[0] = append(all[i].at[0], k)
+			}
+			if v.at[1] && x.at[1] && !x.reads[1] {
+				all[i].at[1] = append(all[i].at[1], k)
+			}
+		}
+	}
+	for ; len(todo) > 0; todo = todo[1:] {
+		i := todo[0]
+		op := maker[t.values[i].value]
+		if !p.Again[op] {
+			continue
+		}
+		for _, v := range p.Inputs.Of(op) {
+			k, left := known[v]-1, depth[i]
+			if k < 0 || !t.values[k].at[0] || t.values[k].reads[0] {
+				continue
+			}
+			if k < t.first.needed {
+				if left == 0 {
+					continue
+				}
+				if left--; !slices.Contains(all[i].deep, k) {
+					all[i].deep = append(all[i].deep, k)
+				}
+			}
+			if left > depth[k] {
+				depth[k] = left
+				todo = append(todo, k)
+			}
+		}
+	}
+	return all
+}
+
+// twinPart is a part in bits.
+type twinPart struct {
+	bytes, cost []int64
+	made        []uint32 // by value: what its maker makes
+	asks        [2][]uint32
+	at, reads   [2]uint32
+}
+
+// twinWay is how to have some values of a part behind a place: kept there, or made again.
+type twinWay struct {
+	kept, made  uint32
+	bytes, cost int64
+}
+
+// bitsOf is a part in bits.
+func (t *twin) bitsOf(part, local []int32, asks []twinAsks) (x twinPart) {
+	maker := t.s.sim.maker
+	for j, i := range part {
+		v := t.values[i]
+		made, ask := uint32(0), [2]uint32{}
+		for k, o := range part {
+			if maker[t.values[o].value] == maker[v.value] {
+				made |= 1 << k
+			}
+		}
+		for k := range 2 {
+			for _, in := range asks[i].at[k] {
+				ask[k] |= 1 << local[in]
+			}
+			if v.at[k] {
+				x.at[k] |= 1 << j
+			}
+			if v.reads[k] {
+				x.reads[k] |= 1 << j
+			}
+		}
+		for _, in := range asks[i].deep {
+			ask[0] |= 1 << local[in]
+		}
+		x.bytes, x.cost = append(x.bytes, t.s.p.Bytes[v.value]/t.grain), append(x.cost, t.cost(maker[v.value]))
+		x.made = append(x.made, made)
+		x.asks[0], x.asks[1] = append(x.asks[0], ask[0]), append(x.asks[1], ask[1])
+	}
+	return x
+}
+
+// ways lists how to have what is wanted behind a place. It reports false if there are
+// very many.
+func (x *twinPart) ways(wanted uint32, place int) (all []twinWay, ok bool) {
+	var add func(w twinWay, wanted uint32) bool
+	add = func(w twinWay, wanted uint32) bool {
+		open := wanted & x.at[place] &^ (w.kept | w.made)
+		if open == 0 {
+			all = append(all, w)
+			return len(all) <= mostTwinWays
+		}
+		i := bits.TrailingZeros32(open)
+		keep := w
+		keep.kept |= 1 << i
+		keep.bytes += x.bytes[i]
+		if !add(keep, wanted) {
+			return false
+		}
+		if x.cost[i] >= endless {
+			return true
+		}
+		w.made |= x.made[i]
+		w.cost += x.cost[i]
+		return add(w, wanted|x.asks[place][i])
+	}
+	ok = add(twinWay{}, wanted)
+	return all, ok
+}
+
+// choices lists those of a part that no other beats. It reports false if there are very
+// many.
+func (t *twin) choices(part, local []int32, asks []twinAsks) (all []twinChoice, ok bool) {
+	x := t.bitsOf(part, local, asks)
+	behind, ok := x.ways(x.reads[1], 1)
+	if !ok {
+		return nil, false
+	}
+	before := map[uint32][]twinWay{}
+	for _, b := range behind {
+		wanted := (x.reads[0] | b.kept) & x.at[0]
+		ways, known := before[wanted]
+		if !known {
+			if ways, ok = x.ways(wanted, 0); !ok {
+				return nil, false
+			}
+			before[wanted] = ways
+		}
+		if len(all)+len(ways) > mostTwinChoices {
+			return nil, false
+		}
+		for _, a := range ways {
+			all = append(all, twinChoice{[2]int64{a.bytes, b.bytes}, a.cost + b.cost, [2]uint32{a.kept, b.kept}, a.kept | a.made | ^x.at[0]})
+		}
+	}
+	slices.SortFunc(all, func(a, b twinChoice) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.bytes[0], b.bytes[0]), cmp.Compare(a.bytes[1], b.bytes[1]),
+			cmp.Compare(a.kept[0], b.kept[0]), cmp.Compare(a.kept[1], b.kept[1]))
+	})
+	best := all[:0]
+	for _, c := range all {
+		if !slices.ContainsFunc(best, func(b twinChoice) bool { return b.bytes[0] <= c.bytes[0] && b.bytes[1] <= c.bytes[1] }) {
+			best = append(best, c)
+		}
+	}
+	return best, true
+}
