@@ -562,7 +562,13 @@ func (a *atom) lower() (int64, bool) {
 }
 
 // Grows reports whether it is proven that d never falls as a name grows.
-func (d Dim) Grows(name string) bool {
+func (d Dim) Grows(name string) (grows bool) {
+	inside := func(f factor) bool { return f.atom.op != opName && f.atom.names(name) }
+	if !slices.ContainsFunc(d.terms(), func(t term) bool { return slices.ContainsFunc(t.factors, inside) }) {
+		defer giveUp(func() { grows = false })
+		more, ok := d.Subst(map[string]Dim{name: Sym(name).Add(Num(1))}).above(d)
+		return ok && more >= 0
+	}
 	for _, t := range d.terms() {
 		falls := t.coef < 0
 		for _, f := range t.factors {

@@ -317,7 +317,7 @@ func TestDimGrows(t *testing.T) {
 	}
 	for text, want := range map[string]bool{
 		"2*a*b + 3": true, "b - a": false, "floor(a*b/512)": true, "floor(b/a)": false, "floor(b/2) - 3*b": true,
-		"max(a, b)*ceil(a/3)": true, "(b - 5)*a": false, "max(a - 5, 0)": true, "a*floor((a - 5)/2)": false,
+		"max(a, b)*ceil(a/3)": true, "(b - 5)*a": false, "min(8*a*b - 8*a, 99)": true, "max(a - 5, 0)": true, "a*floor((a - 5)/2)": false,
 	} {
 		d, err := ParseDim(text)
 		if err != nil {
