@@ -72,14 +72,14 @@ func residual(stages int) *recompute.Problem {
 }
 
 // TestAnneal: plans of residual nets that no repair leads to, as on the way to them
-// two values are exchanged for two others. Without annealing they cost 1.67, 10.60,
-// 22.84 and 8.80 %.
+// two values are exchanged for two others. Without annealing the last two cost 20.64
+// and 8.13 %.
 func TestAnneal(t *testing.T) {
 	for _, m := range []struct {
 		stages  int
 		percent int64
 		most    float64
-	}{{4, 57, 0.7}, {4, 39, 8.5}, {3, 33, 20.6}, {5, 36, 7.2}} {
+	}{{4, 57, 0.7}, {4, 39, 8.5}, {3, 33, 20.6}, {5, 36, 7.9}} {
 		p := residual(m.stages)
 		total := 0.0
 		for _, c := range p.Cost {

@@ -6,7 +6,8 @@ import "slices"
 // other alone, as a norm and an activation do of a product, is not there in it: who
 // reads it reads what it is made of, and has room for making it. So there are fewer
 // values to choose from, and only such as matter: a search in it gets farther than
-// one that forgets and remembers each of ten values that stand for the same.
+// one that forgets and remembers each of ten values that stand for the same. So it is
+// with the gates of a cell, too: all of them are in the sum that they are made of.
 type lean struct {
 	s       *Solver
 	ops     []int32   // by its operator: that of the whole program; the number of those at last
@@ -19,7 +20,7 @@ type lean struct {
 const (
 	leanSmall = 4096         // a value is not there if it is less than one of so many parts of the peak
 	leanCheap = 0.002        // what an operator may cost that is not there, as a part of the whole cost
-	leanest   = 0.75         // the part of the operators that may be there, for it to be worth a look
+	leanest   = 0.95         // the part of the operators that may be there, for it to be worth a look
 	leanWork  = mostWork / 2 // launches simulated for a limit
 )
 
@@ -44,23 +45,21 @@ func (x *search) lean() bool {
 	return x.extra < before
 }
 
-// newLean makes the lean program. It has no solver if it is hardly shorter, or what
-// must be forgotten must be made again.
+// newLean makes the lean program. Its bounds are none of the whole one's, so they are
+// not refined. It has no solver if it is hardly shorter, or what must be forgotten
+// must be made again.
 func (s *Solver) newLean() *lean {
 	p, n := s.p, len(s.p.Bytes)
-	l := &lean{of: make([]int32, n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
-	for v := range l.of {
-		l.of[v] = int32(v)
-	}
-	small := s.smallAlive()
+	l := &lean{of: each(n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
+	family, small := s.families(), s.smallAlive()
 	q := &Problem{Bytes: p.Bytes, Held: p.Held}
 	for op := range int32(len(p.Cost)) {
 		if op == p.Border {
 			q.Border = int32(len(l.ops))
 		}
-		ins, cheap := l.reads(s, op), op < p.Border && p.Again[op] && p.Cost[op] < leanCheap*s.total
+		ins, cheap := s.standing(l.of, op), s.cheap(op)
 		if cheap && len(ins) == 1 {
-			l.pass(s, op, ins[0])
+			l.pass(s, op, ins[0], family[ins[0]])
 		}
 		var outs []int32
 		for _, v := range p.Outputs.Of(op) {
@@ -85,7 +84,9 @@ func (s *Solver) newLean() *lean {
 		q.Border = int32(len(l.ops))
 	}
 	if float64(len(l.ops)) <= leanest*float64(len(p.Cost)) && p.Forced == nil {
-		l.s, _ = New(q)
+		if t, err := New(q); err == nil {
+			t.lean, l.s = true, t
+		}
 	}
 	l.ops = append(l.ops, int32(len(p.Cost)))
 	return l
@@ -113,23 +114,64 @@ func (s *Solver) smallAlive() []int64 {
 	return sum
 }
 
-// reads lists what stands for the values that an operator reads.
-func (l *lean) reads(s *Solver, op int32) (ins []int32) {
+// cheap reports whether an operator of the forward pass may run again for little.
+func (s *Solver) cheap(op int32) bool {
+	return op < s.p.Border && s.p.Again[op] && s.p.Cost[op] < leanCheap*s.total
+}
+
+// standing lists what stands for the values that an operator reads.
+func (s *Solver) standing(of []int32, op int32) (ins []int32) {
 	for _, v := range s.p.Inputs.Of(op) {
-		if s.matters(v) && !slices.Contains(ins, l.of[v]) {
-			ins = append(ins, l.of[v])
+		if s.matters(v) && !slices.Contains(ins, of[v]) {
+			ins = append(ins, of[v])
 		}
 	}
 	return ins
 }
 
+// each is every value standing for itself.
+func each(n int) []int32 {
+	of := make([]int32, n)
+	for v := range of {
+		of[v] = int32(v)
+	}
+	return of
+}
+
+// families is, by value, the bytes of what could pass as made of it and is read by
+// the backward pass.
+func (s *Solver) families() []int64 {
+	bytes, of := make([]int64, len(s.p.Bytes)), each(len(s.p.Bytes))
+	for op := range s.p.Border {
+		ins := s.standing(of, op)
+		if !s.cheap(op) || len(ins) != 1 {
+			continue
+		}
+		for _, v := range s.p.Outputs.Of(op) {
+			if !s.mayPass(v) {
+				continue
+			}
+			if of[v] = ins[0]; s.spans[v].last >= s.p.Border {
+				bytes[ins[0]] += s.p.Bytes[v]
+			}
+		}
+	}
+	return bytes
+}
+
+// mayPass reports whether a value need not be there if what it is made of is. Where
+// several operators of the forward pass read it, each would make it again, and it
+// could wait for the next.
+func (s *Solver) mayPass(v int32) bool {
+	return s.matters(v) && s.may(v) && s.readers(v) <= 1
+}
+
 // pass has a value stand for what a cheap operator makes of it, unless it is larger
-// than that, or several operators of the forward pass read that: they would each make
-// it, where it could wait for the next.
-func (l *lean) pass(s *Solver, op, in int32) {
+// than that and than its whole family.
+func (l *lean) pass(s *Solver, op, in int32, family int64) {
 	cost, room := l.chain(s, op)
 	for _, v := range s.p.Outputs.Of(op) {
-		if s.matters(v) && s.may(v) && s.p.Bytes[in] <= s.p.Bytes[v] && s.readers(v) <= 1 {
+		if s.mayPass(v) && s.p.Bytes[in] <= max(s.p.Bytes[v], family) {
 			l.of[v], l.passing[v] = in, true
 			l.price[v], l.room[v] = cost, room
 		}

@@ -34,6 +34,7 @@ type Solver struct {
 	proven   map[int64]evidence // by limit
 	narrowed []*Solver          // for narrower problems, once they were looked at
 	leaner   *lean              // once it was looked at
+	lean     bool               // this is one's
 	last     plan               // what the last search ended with
 	place    []int32            // by value, while a cut is built
 	met      []int32            // by operator, likewise
@@ -104,6 +105,10 @@ const wide = 0.004
 // wider is one that annealing may close.
 const wider = 0.005
 
+// soonAnnealed is how many operators a program may have of which annealing may make
+// more than a lean program did.
+const soonAnnealed = 512
+
 // mostAgain is how many launches for each operator a plan may have on average.
 const mostAgain = 8
 
@@ -156,7 +161,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	var cheapest []func() plan
 	twinned := false
 	if x.extra > max(least+good*s.total, most) {
-		if most < 0 { // how good the plan is matters
+		if most < 0 && !s.lean { // how good the plan is matters
 			if e = s.refine(limit, x.extra/s.unit); !e.ok {
 				return Answer{}, false
 			}
@@ -209,10 +214,15 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		x.swap(0.9)
 		x.thorough = false
 	}
-	if !leaned && work == mostWork && x.extra > max(least+wider*s.total, most) && len(s.p.Cost) <= mostRefined {
+	if leaned && x.extra > least+far*s.total {
+		x.thorough = true
+		x.within(mostWork/4, func() { x.swap(1) })
+		x.thorough = false
+	}
+	if work == mostWork && x.extra > max(least+wider*s.total, most) && len(s.p.Cost) <= mostRefined && (!leaned || len(s.p.Cost) <= soonAnnealed) {
 		x.beside(func() {
 			x.anneal(least)
-			if x.ban(least) {
+			if !leaned && x.ban(least) {
 				x.anneal(least)
 			}
 		})
