@@ -86,7 +86,7 @@ type evidence struct {
 	route route     // launches that were found on the way, if any
 	stays [][]int32 // by case that costs little, and value: the place up to which it is there
 
-	twins []func() plan // plans to begin with, from pairs of places
+	twins [2][]twinStart // plans to begin with, from pairs of places
 
 	refined bool
 }

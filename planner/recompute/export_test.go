@@ -305,8 +305,10 @@ func (s *Solver) Twins(first, second int32, limit int64) (priced, packed, single
 	}
 	priced = t.bound * s.unit
 	packed, plans := t.best(math.Inf(1))
-	for _, p := range plans {
-		s.sim.run(p(), limit)
+	if first >= s.p.Border {
+		for _, p := range plans {
+			s.sim.run(p.plan(), limit)
+		}
 	}
 	return priced, packed * s.unit, single * s.unit, least, true
 }

@@ -173,7 +173,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		} else if best.gone != nil {
 			cheapest = append(cheapest, best.clone)
 		}
-		x.beside(func() { twinned = x.follow(e.twins, least, 0.3) })
+		x.beside(func() { twinned = x.follow(e.twins, least) })
 		if twinned {
 			x.enough = max(x.enough, least+fair*s.total)
 		}

@@ -121,7 +121,7 @@ func (t *twin) setPrices() {
 }
 
 // best raises the bound up to a target, and makes plans of what costs least.
-func (t *twin) best(target float64) (bound float64, plans []func() plan) {
+func (t *twin) best(target float64) (bound float64, plans []twinStart) {
 	if t.bound >= target {
 		return target, nil
 	}
@@ -154,7 +154,7 @@ func (t *twin) near(k *twinKind, reach float64) (all []nearChoice) {
 // cost, and plans of them. Of very many mixes, one stands for two that it is no worse
 // than, if it is to bound; else those that are farthest are left out, and least is
 // only known if there were not as many.
-func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []func() plan) {
+func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []twinStart) {
 	reach += reach*1e-9 + 1
 	var rest [2]int64 // the least bytes of the parts to come
 	near, few := make([][]nearChoice, len(t.kinds)), make([][2]int64, len(t.kinds))
@@ -221,9 +221,10 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []fu
 		least = min(t.bound+reach, found)
 	}
 	if whole || !bounds {
+		price := max(t.price[0], t.price[1]) / float64(t.grain) * t.s.unit
 		for at := range last[:min(mixPlans, len(last))] {
-			for _, back := range []bool{false, true} {
-				plans = append(plans, func() plan { return t.plan(steps, int32(at), back) })
+			for _, w := range dealings {
+				plans = append(plans, twinStart{func() plan { return t.plan(steps, int32(at), w) }, price})
 			}
 		}
 	}
@@ -284,10 +285,16 @@ func halved(all []mix) []mix {
 	return all[:half]
 }
 
+// dealing is how a mix becomes a plan: of equal parts, those made first get the choices
+// with the least bytes, or those made last (back); and what is made again before the
+// second place for what parts did not ask for stays, or not (brief).
+type dealing struct{ back, brief bool }
+
+var dealings = []dealing{{}, {brief: true}, {back: true}}
+
 // plan forgets at the border what a mix of all parts does not keep at the first place,
-// and behind the second what it does not keep there. Of equal parts, those made first
-// get the choices with the least bytes, or those made last.
-func (t *twin) plan(steps []mixed, at int32, back bool) plan {
+// and behind the second what it does not keep there.
+func (t *twin) plan(steps []mixed, at int32, w dealing) plan {
 	chosen := make([][]int32, len(t.kinds)) // by kind: of each part
 	for i := len(steps) - 1; i > 0; i-- {
 		m := steps[i].mixes[at]
@@ -297,12 +304,12 @@ func (t *twin) plan(steps []mixed, at int32, back bool) plan {
 		at = m.before
 	}
 	kept := make([]bool, len(t.values))
-	var events []event
+	lost, there := make([]bool, len(t.s.p.Bytes)), make([]bool, len(t.s.p.Bytes))
 	for i, k := range t.kinds {
 		slices.SortFunc(chosen[i], func(a, b int32) int {
 			return cmp.Or(cmp.Compare(k.choices[a].bytes[0], k.choices[b].bytes[0]), cmp.Compare(a, b))
 		})
-		if back {
+		if w.back {
 			slices.Reverse(chosen[i])
 		}
 		for n, part := range k.parts {
@@ -310,14 +317,23 @@ func (t *twin) plan(steps []mixed, at int32, back bool) plan {
 			for j, v := range part {
 				x := t.values[v]
 				kept[v] = c.kept[0]>>j&1 == 1
-				if x.at[1] && c.between>>j&1 == 1 && c.kept[1]>>j&1 == 0 && t.s.may(x.value) {
-					events = append(events, event{t.second.at + 1, x.value})
-				}
+				lost[x.value] = x.at[1] && c.kept[1]>>j&1 == 0 && t.s.may(x.value)
+				there[x.value] = c.between>>j&1 == 1
 			}
 		}
 	}
 	p := t.s.keeping(t.first, func(i int) bool { return kept[i] })
-	slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.value, b.value) })
-	p.events = events
+	if sim := t.s.sim; w.brief && sim.run(p, math.MaxInt64) {
+		for _, op := range sim.ops[sim.start[t.s.p.Border]:sim.start[t.second.at+1]] {
+			for _, v := range t.s.p.Outputs.Of(op) {
+				there[v] = true
+			}
+		}
+	}
+	for v, is := range lost {
+		if is && there[v] {
+			p.events = append(p.events, event{t.second.at + 1, int32(v)})
+		}
+	}
 	return p
 }

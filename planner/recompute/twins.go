@@ -37,39 +37,53 @@ type twinValue struct {
 }
 
 const (
-	twinPlaces = 3   // places that bind most, of which pairs are asked for
-	twinNear   = 0.5 // how far below the best place they are
-	twinGrains = 50  // what is less than one of so many parts of the bytes may be lost in grains
+	twinPlaces  = 3   // places that bind most, of which pairs are asked for
+	twinNear    = 0.5 // how far below the best place they are
+	twinBinding = 2   // places that are added to them
+	twinGrains  = 50  // what is less than one of so many parts of the bytes may be lost in grains
 )
 
-// twins bounds by pairs of the places that bind most, and makes plans to begin with,
-// those of the pair first that bounds best.
-func (s *Solver) twins(at []bounded, limit int64, target float64) (least float64, plans []func() plan) {
+// twins bounds by pairs of the places that bind most, and makes plans to begin with.
+// Where those are over the limit, another place binds: pairs with that bound as well,
+// and have plans of their own.
+func (s *Solver) twins(at []bounded, limit int64, target float64) (least float64, plans [2][]twinStart) {
 	var places []*cut
 	for _, b := range at {
 		if b.c.at >= s.p.Border && b.bound >= at[0].bound*twinNear && len(places) < twinPlaces {
 			places = append(places, b.c)
 		}
 	}
-	type pairPlans struct {
-		bound float64
-		plans []func() plan
-	}
-	var all []pairPlans
-	for _, other := range places[min(1, len(places)):] {
-		first, second := places[0], other
+	var best []twinStart // of the pair that bounds best
+	ask := func(first, second *cut, to *[]twinStart) {
 		if first.at > second.at {
 			first, second = second, first
 		}
-		if t := s.newTwin(first, second, limit); t != nil {
-			bound, found := t.best(target)
-			all = append(all, pairPlans{bound, found})
-			least = max(least, bound)
+		t := s.newTwin(first, second, limit)
+		if t == nil {
+			return
+		}
+		bound, starts := t.best(target)
+		*to = append(*to, starts...)
+		if bound > least {
+			least, best = bound, starts
 		}
 	}
-	slices.SortStableFunc(all, func(a, b pairPlans) int { return cmp.Compare(b.bound, a.bound) })
-	for _, x := range all {
-		plans = append(plans, x.plans...)
+	for _, other := range places[min(1, len(places)):] {
+		ask(places[0], other, &plans[0])
+	}
+	for range twinBinding {
+		if least >= target-fair*units || len(best) == 0 || !s.sim.run(best[0].plan(), limit) || s.sim.peak <= limit {
+			break
+		}
+		op := s.sim.place[s.sim.worst]
+		if op < s.p.Border || slices.ContainsFunc(places, func(c *cut) bool { return c.at == op }) {
+			break
+		}
+		c := s.cut(op)
+		s.count(c)
+		ask(places[0], c, &plans[1])
+		ask(places[1], c, &plans[1])
+		places = append(places, c)
 	}
 	return least, plans
 }
@@ -126,23 +140,59 @@ func (c *cut) commonGrain() (grain int64) {
 	return max(grain, 1)
 }
 
-// follow improves plans of twins, and remembers the best. One that comes to cost much
-// more than the best before it is within the limit is given up. share is the part of
-// the work that it may take. It reports whether it found a better one.
-func (x *search) follow(starts []func() plan, least, share float64) (better bool) {
-	x.until, x.stage = x.sim.work+int64(share*float64(x.work)), x.sim.work
-	for _, start := range starts {
-		if x.done() {
-			break
-		}
-		p := start()
-		x.forgetWorth()
-		if !x.repair(&p, x.extra+max(0, x.extra-least)) {
-			continue
-		}
-		if extra := x.takeBack(&p); extra < x.extra {
-			x.best, x.extra, better = p, extra, true
+// twinStart is a plan to begin with, and what a byte costs about where it is over the
+// limit.
+type twinStart struct {
+	plan  func() plan
+	price float64
+}
+
+// follow improves plans of twins, and remembers the best: those first that promise to
+// cost least within the limit. One that comes to cost much more than the best before
+// it is within is given up. It reports whether it found a better one.
+func (x *search) follow(twins [2][]twinStart, least float64) (better bool) {
+	x.until, x.stage = x.sim.work+max(int64(followed*float64(x.work)), followWalks*int64(len(x.s.p.Cost))), x.sim.work
+	for _, starts := range twins {
+		for _, p := range x.promising(starts) {
+			if x.done() {
+				return better
+			}
+			x.forgetWorth()
+			if !x.repair(&p, x.extra+max(0, x.extra-least)) {
+				continue
+			}
+			if extra := x.takeBack(&p); extra < x.extra {
+				x.best, x.extra, better = p, extra, true
+			}
 		}
 	}
 	return better
 }
+
+// promising lists the plans of starts, each once, that which is likely to cost least
+// within the limit first.
+func (x *search) promising(starts []twinStart) (plans []plan) {
+	var costs []float64
+	var order []int
+	var all []plan
+	for _, s := range starts {
+		p := s.plan()
+		if !x.sim.run(p, x.limit) || slices.ContainsFunc(all, func(q plan) bool { return slices.Equal(p.gone, q.gone) && slices.Equal(p.events, q.events) }) {
+			continue
+		}
+		costs = append(costs, x.sim.extra+s.price*float64(max(0, x.sim.peak-x.limit)))
+		order, all = append(order, len(all)), append(all, p)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(costs[a], costs[b]) })
+	for _, i := range order {
+		plans = append(plans, all[i])
+	}
+	return plans
+}
+
+// How much is simulated to follow plans of twins: a part of the work, or so many walks
+// if that is more.
+const (
+	followed    = 0.3
+	followWalks = 3 << 9
+)
