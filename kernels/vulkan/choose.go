@@ -3,6 +3,8 @@ package vulkan
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -94,12 +96,28 @@ func rank(p *vk.Physical) int {
 // memopt's own device is faster than those. Every plan asks, and the answer
 // stays the same while the process runs.
 var Hardware = sync.OnceValue(func() *vk.Physical {
+	if !mayBe("/dev") {
+		return nil
+	}
 	p, err := Choose("")
 	if err != nil || p.Kind != vk.Discrete && p.Kind != vk.Integrated {
 		return nil
 	}
 	return p
 })
+
+// nodes is what the kernel calls graphics processors: all with a driver of its own,
+// NVIDIA's on cards and on boards, Windows' below Linux, Qualcomm's and ARM's.
+var nodes = []string{"dri/*", "nvidia*", "nvhost*", "nvgpu*", "dxg", "kgsl*", "mali*"}
+
+// mayBe reports whether a folder of devices has a graphics processor. Where it has
+// none no driver needs to be asked: those for processors alone take 60 MB to load.
+func mayBe(folder string) bool {
+	return slices.ContainsFunc(nodes, func(node string) bool {
+		found, _ := filepath.Glob(filepath.Join(folder, node)) // the patterns are good
+		return len(found) > 0
+	})
+}
 
 func list(all []*vk.Physical) string {
 	var names []string
