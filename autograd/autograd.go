@@ -72,6 +72,7 @@ var ErrNoLoss = errors.New("no output is a scalar float, so there is no loss")
 func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
 	s := &step{opt: opt, g: g.Clone()}
 	s.b = graph.NewBuilder(s.g)
+	s.b.Reserve(2*len(g.Nodes), 2*len(g.Values)) // a common step's
 	var err error
 	wrap := func(f func() error) {
 		if err == nil {

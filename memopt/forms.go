@@ -25,6 +25,9 @@ type forms struct {
 	// compares; foreign that a trainer made the step, and runs it: extracts are
 	// nothing to it, so they are for those who ask.
 	asked, tried, foreign bool
+
+	made   *graph.Graph // the last one that was made, and what is on in it
+	madeOn []bool
 }
 
 // lossyTypes are the types that floats can be kept in, by their setting.
@@ -91,7 +94,14 @@ func (f *forms) make(on []bool) (*graph.Graph, error) {
 	if len(chosen) == 0 {
 		return f.exact, nil
 	}
-	return shrink.Apply(f.exact, chosen)
+	if f.made != nil && slices.Equal(on, f.madeOn) { // a table asks for what was tried
+		return f.made, nil
+	}
+	g, err := shrink.Apply(f.exact, chosen)
+	if err == nil {
+		f.made, f.madeOn = g, slices.Clone(on)
+	}
+	return g, err
 }
 
 // with is on, and all that is exact.

@@ -110,11 +110,11 @@ type form struct {
 // weighExtract simulates the step with the row the other way round, and with the
 // row alone.
 func (s *search) weighExtract(row *Row, e *Extract, chosen *candidate, plain, here form) error {
-	alone, err := s.modelOf(e, true, true)
+	alone, err := s.modelOf(e, true, true, nil)
 	if err != nil {
 		return err
 	}
-	turned, err := s.modelOf(e, false, row.Applied == 0)
+	turned, err := s.modelOf(e, false, row.Applied == 0, alone)
 	if err != nil {
 		return err
 	}
@@ -128,11 +128,11 @@ func (s *search) weighExtract(row *Row, e *Extract, chosen *candidate, plain, he
 	return nil
 }
 
-// modelOf is the step in a form of an extract.
-func (s *search) modelOf(e *Extract, alone, on bool) (*model, error) {
+// modelOf is the step in a form of an extract, which may be the last one.
+func (s *search) modelOf(e *Extract, alone, on bool, last *model) (*model, error) {
 	g, err := e.Form(alone, on)
-	if err != nil {
-		return nil, err
+	if err != nil || last != nil && last.g == g {
+		return last, err
 	}
 	m, err := newModel(g, s.plan.Request.Dims, s.plan.Request.Lowered)
 	if err != nil {

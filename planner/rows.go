@@ -267,7 +267,7 @@ func (s *search) whole() (*model, error) {
 	if on < 0 {
 		return s.m, nil
 	}
-	return s.modelOf(&all[on], true, false)
+	return s.modelOf(&all[on], true, false, nil)
 }
 
 // weigh simulates the plan with the row the other way round, and the whole step

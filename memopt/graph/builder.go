@@ -3,6 +3,7 @@ package graph
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 )
@@ -55,6 +56,15 @@ func (b *Builder) Define(kind Kind, name string, t DType, s Shape) (*Value, erro
 		b.Graph.Inputs = append(b.Graph.Inputs, v)
 	}
 	return v, nil
+}
+
+// Reserve makes room for so many more nodes, and values that they make.
+func (b *Builder) Reserve(nodes, values int) {
+	g := b.Graph
+	g.Nodes, g.Values = slices.Grow(g.Nodes, nodes), slices.Grow(g.Values, values)
+	names := make(map[string]*Value, len(g.byName)+values)
+	maps.Copy(names, g.byName)
+	g.byName = names
 }
 
 func (b *Builder) insert(v *Value) {
@@ -233,8 +243,9 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 			}
 		}
 		// A size that does not fit 64 bits is found here, at its node.
-		v.Bytes()
-		v.shareShape(n.Inputs)
+		if like := v.shareShape(n.Inputs); like == nil || like.Kind != Computed || like.Type.Size() < v.Type.Size() {
+			v.Bytes()
+		}
 	}
 	// Given names come before those that are made up.
 	for _, v := range n.Outputs {
@@ -293,14 +304,15 @@ func newNode(outputs int) (*Node, []Value) {
 }
 
 // shareShape has a value of the same shape as another take that one's memory:
-// shapes never change.
-func (v *Value) shareShape(with []*Value) {
+// shapes never change. It gives the other, or nil.
+func (v *Value) shareShape(with []*Value) *Value {
 	for _, w := range with {
 		if w != nil && len(v.Shape) > 0 && v.Shape.Equal(w.Shape) {
 			v.Shape = slices.Clip(w.Shape)
-			return
+			return w
 		}
 	}
+	return nil
 }
 
 func (b *Builder) freshOutput(node, port string) string {

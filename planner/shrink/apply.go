@@ -31,6 +31,7 @@ func Apply(g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
 		of[v.ID] = &chosen[i]
 	}
 	r.b.Graph.Assumed = slices.Clone(g.Assumed)
+	r.b.Reserve(len(g.Nodes)+len(chosen), len(g.Values)+len(chosen))
 	err := graph.Try(func() {
 		for _, v := range g.Values {
 			if v.Kind != graph.Computed {
