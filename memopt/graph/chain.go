@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bufio"
 	"fmt"
 	"strings"
 )
@@ -58,8 +57,7 @@ func ChainInput(i int) string { return fmt.Sprintf("x%d", i) }
 // spelled is a node's operator and attributes on inputs of those names.
 func (n *Node) spelled(names map[*Value]string) string {
 	var sb strings.Builder
-	p := &printer{w: bufio.NewWriter(&sb)}
+	p := &printer{&sb}
 	p.call(n, func(v *Value) string { return names[v] })
-	p.w.Flush()
 	return sb.String()
 }

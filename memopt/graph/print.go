@@ -11,7 +11,8 @@ import (
 // reads it back to the same graph, except for the numbers of large constants
 // and parameters, which are not text.
 func (g *Graph) Print(w io.Writer) error {
-	p := &printer{w: bufio.NewWriter(w)}
+	buffer := bufio.NewWriter(w)
+	p := &printer{buffer}
 	if g.Name != "" {
 		p.line("graph ", name(g.Name))
 	}
@@ -43,7 +44,7 @@ func (g *Graph) Print(w io.Writer) error {
 	for _, a := range g.Assumed {
 		p.line("assume ", a.A.String(), " == ", a.B.String(), " @", name(a.Node))
 	}
-	return p.w.Flush()
+	return buffer.Flush()
 }
 
 // String is the text form.
@@ -56,13 +57,17 @@ func (g *Graph) String() string {
 // String is the node's line of the text form.
 func (n *Node) String() string {
 	var sb strings.Builder
-	p := &printer{w: bufio.NewWriter(&sb)}
+	p := &printer{&sb}
 	p.node(n)
-	p.w.Flush()
 	return strings.TrimSuffix(sb.String(), "\n")
 }
 
-type printer struct{ w *bufio.Writer }
+type printer struct {
+	w interface { // which keeps its errors to itself
+		io.StringWriter
+		io.ByteWriter
+	}
+}
 
 func (p *printer) line(parts ...string) {
 	for _, s := range parts {
@@ -75,7 +80,17 @@ func name(s string) string {
 	if isIdent(s) && s != "_" && !keywords[s] {
 		return s
 	}
-	return strconv.Quote(s)
+	return quote(s)
+}
+
+// quote is strconv.Quote, which takes long; nearly all names need no more than quotes.
+func quote(s string) string {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return strconv.Quote(s)
+		}
+	}
+	return `"` + s + `"`
 }
 
 // keywords begin lines of their own.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -65,6 +66,11 @@ func TestTextKeepsNames(t *testing.T) {
 		back, err := Parse(testLibrary, g.String())
 		if err != nil {
 			t.Fatalf("%v\n%s", err, g)
+		}
+		for _, s := range names {
+			if quote(s) != strconv.Quote(s) {
+				t.Fatalf("%q is spelled %s", s, quote(s))
+			}
 		}
 		if back.String() != g.String() || back.Name != g.Name || back.Nodes[0].Name != g.Nodes[0].Name || back.Values[0].Name != names[0] {
 			t.Fatalf("%s\nis read as\n%s", g, back)
