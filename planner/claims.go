@@ -13,13 +13,20 @@ import (
 // claims holds all that a file tells of its plan against the plan. Costs in
 // times of a device can only be known again from a profile of it.
 func (f *File) claims(p *Plan) error {
-	says, err := plainly(f.FileTold)
+	type claimed struct {
+		Model FileModel `json:"model"`
+		FileTold
+	}
+	says, err := plainly(claimed{f.Model, f.FileTold})
 	if err != nil {
 		return err
 	}
-	is, err := plainly(p.told())
+	is, err := plainly(claimed{p.fileModel(f.Model.Path), p.told()})
 	if err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(strategies, func(s strategy) bool { return s.name == f.Strategy }) {
+		return fmt.Errorf("planner: the file says that its strategy is %q; there are %s", f.Strategy, strategyNames())
 	}
 	d := differing{costs: f.Request.Measured == (len(p.Request.Costs) > 0)}
 	if where, a, b := d.first("", says, is); where != "" {

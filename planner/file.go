@@ -186,7 +186,7 @@ func (p *Plan) File(path string) *File {
 	base := p.m.fixedBytes() + p.Baseline.Arena
 	f := &File{
 		Format: Format,
-		Model:  FileModel{Path: path, Fingerprint: p.Graph.Fingerprint(), Kind: "training", Nodes: len(p.Graph.Nodes), Forward: p.forward()},
+		Model:  p.fileModel(path),
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
 			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0},
@@ -197,9 +197,6 @@ func (p *Plan) File(path string) *File {
 		Warnings: warnings,
 		Offsets:  p.Offsets,
 	}
-	if len(p.Graph.Grads) == 0 {
-		f.Model.Kind = "inference"
-	}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}
 	}
@@ -209,6 +206,14 @@ func (p *Plan) File(path string) *File {
 	}
 	f.Program = Program(p.Graph)
 	return f
+}
+
+func (p *Plan) fileModel(path string) FileModel {
+	kind := "training"
+	if len(p.Graph.Grads) == 0 {
+		kind = "inference"
+	}
+	return FileModel{Path: path, Fingerprint: p.Graph.Fingerprint(), Kind: kind, Nodes: len(p.Graph.Nodes), Forward: p.forward()}
 }
 
 // told is what the plan's file tells of it, once there is a table.
