@@ -37,10 +37,10 @@ type twinValue struct {
 }
 
 const (
-	twinPlaces  = 3   // places that bind most, of which pairs are asked for
-	twinNear    = 0.5 // how far below the best place they are
-	twinBinding = 2   // places that are added to them
-	twinGrains  = 50  // what is less than one of so many parts of the bytes may be lost in grains
+	twinPlaces  = 3    // places that bind most, of which pairs are asked for
+	twinNear    = 0.25 // how far below the best place they are
+	twinBinding = 2    // places that are added to them
+	twinGrains  = 50   // what is less than one of so many parts of the bytes may be lost in grains
 )
 
 // twins bounds by pairs of the places that bind most, and makes plans to begin with.
