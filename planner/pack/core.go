@@ -14,7 +14,7 @@ import (
 const (
 	core     = 10  // the share of the goal that a section of the core has to spare at most
 	closer   = 256 // a packed core that this share of the goal above it holds leaves room to put in what is left
-	reclimbs = 200 // looks, for each life of the part, that climbs through its core are worth
+	reclimbs = 320 // looks, for each life of the part, that climbs through its core are worth
 )
 
 // growCore packs p from its core, if that is no more than half of it. It reports false if that does not come near enough, and
@@ -27,10 +27,10 @@ func (p *part) growCore(goal, most int64) bool {
 	if len(in) > len(p.lives)/2 {
 		return false
 	}
-	c := climb{goal: goal, near: closer, base: newSkyline(q)}
+	c := newClimb(q, goal, closer)
 	s, done := c.first()
 	if !done {
-		s = c.again(c.run(s), reclimbs*len(p.lives))
+		s = c.again(s, reclimbs*len(p.lives))
 	}
 	near := goal + goal/fair
 	top := max(s.highest, near)

@@ -276,7 +276,7 @@ func TestFamilies(t *testing.T) {
 		})
 	}
 	t.Logf("%d of %d within a percent", near, all)
-	if near*56 < all*55 {
+	if near*112 < all*111 {
 		t.Errorf("only %d of %d are within a percent", near, all)
 	}
 }

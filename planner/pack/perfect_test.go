@@ -8,11 +8,11 @@ import (
 
 // perfects are families in which a perfect packing has not a byte to spare.
 var perfects = []adversary{
-	{family{"guillotine", perfect(1, inTwo)}, 2500},
-	{family{"guillotines", perfect(40, inTwo)}, 2700},
+	{family{"guillotine", perfect(1, inTwo)}, 2250},
+	{family{"guillotines", perfect(40, inTwo)}, 2600},
 	{family{"small guillotines", perfect(400, inTwo)}, 0},
-	{family{"pinwheel", perfect(1, inFive)}, 1900},
-	{family{"pinwheels", perfect(40, inFive)}, 2800},
+	{family{"pinwheel", perfect(1, inFive)}, 1750},
+	{family{"pinwheels", perfect(40, inFive)}, 2500},
 }
 
 // perfect is rectangles of time and bytes, one after another, that are cut into n buffers in all, which fill
@@ -114,7 +114,7 @@ func highest(parts []*part) (top int64) {
 
 func percent(top, goal int64) float64 { return 100 * float64(top-goal) / float64(goal) }
 
-// What has lost more on its way up than stages can make good is not taken back for long.
+// What one climb in stages does not bring near is given no other.
 func TestHopeless(t *testing.T) {
 	for _, f := range perfects {
 		p := f.make(6000, 1)
@@ -124,11 +124,11 @@ func TestHopeless(t *testing.T) {
 			if len(q.lives) <= few {
 				continue
 			}
-			c := climb{goal: goal, near: content, base: newSkyline(q)}
+			c := newClimb(q, goal, content)
 			s, _ := c.first()
-			s = c.run(s)
+			s = c.again(s, climbs*len(q.lives))
 			t.Logf("%s: %d lives, %d looks for each, %.2f %% above the bound", f.name, len(q.lives), c.looks/len(q.lives), percent(s.highest, goal))
-			if c.looks > passing*5/4*len(q.lives) {
+			if c.looks > climbs*4/5*len(q.lives) {
 				t.Errorf("%s: climbs took %d looks for each life", f.name, c.looks/len(q.lives))
 			}
 		}

@@ -1,0 +1,30 @@
+package pack
+
+import (
+	"slices"
+	"testing"
+)
+
+// Each climb in stages takes the routes in other turns, or it would only come to the same again.
+func TestClimbsDiffer(t *testing.T) {
+	for _, f := range all() {
+		if f.name != "exponential lives" && f.name != "chains" {
+			continue
+		}
+		p := f.make(3000, 1)
+		lives, sections := livesOf(p)
+		q := &part{lives: lives, sections: sections}
+		c := newClimb(q, mostLive(lives, sections), content)
+		var seen [][]int64
+		for range 4 {
+			s := c.base.twin()
+			if !c.once(s, 1<<62) {
+				t.Fatalf("%s: gave up", f.name)
+			}
+			if slices.ContainsFunc(seen, func(o []int64) bool { return slices.Equal(o, s.offsets) }) {
+				t.Errorf("%s: climb %d came to the same as one before", f.name, len(seen)+1)
+			}
+			seen = append(seen, slices.Clone(s.offsets))
+		}
+	}
+}
