@@ -43,6 +43,7 @@ type simulator struct {
 	maker   []int32         // by owner: the node, −1
 	over    recompute.Lists // by node: owners that output 0 may be written over, if they die
 	out     []int32         // by node: the owner of output 0, where there are any
+	ends    []int32         // owners in the arena that are read after the last step
 	made    []bool          // by node: it was made again
 	current []int32         // by owner: the instance that is read now
 	last    []int32         // by instance: last step that touches it
@@ -80,6 +81,11 @@ func newSimulator(m *model) *simulator {
 	}
 	if s.forward < 0 {
 		s.forward = len(s.plain)
+	}
+	for o, is := range m.lasting {
+		if is && !m.fixed[o] {
+			s.ends = append(s.ends, int32(o))
+		}
 	}
 	return s
 }
@@ -198,10 +204,8 @@ func (m *model) lastReads(steps []Step) []int32 {
 			last = append(last, int32(i))
 		}
 	}
-	for o, is := range m.lasting {
-		if is && !m.fixed[o] {
-			last[current[o]] = end
-		}
+	for _, o := range m.sim.ends {
+		last[current[o]] = end
 	}
 	m.sim.last = last
 	return last
