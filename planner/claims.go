@@ -25,7 +25,7 @@ func (f *File) claims(p *Plan) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(strategies, func(s strategy) bool { return s.name == f.Strategy }) {
+	if f.Strategy != "" && !slices.ContainsFunc(strategies, func(s strategy) bool { return s.name == f.Strategy }) { // steps may be of no strategy
 		return fmt.Errorf("planner: the file says that its strategy is %q; there are %s", f.Strategy, strategyNames())
 	}
 	d := differing{costs: f.Request.Measured == (len(p.Request.Costs) > 0)}
