@@ -228,7 +228,7 @@ func (s *Solver) Cases(place int32, limit int64) (cases, cut, least float64, ok 
 		at = append(at, bounded{c: c, room: limit - c.fixed, bound: 1})
 	}
 	cut, _, _ = at[0].c.best(1, float64(at[0].room), nil)
-	cases, _ = s.cases(s.newTight(limit, math.Inf(1)), at, limit, math.Inf(1))
+	cases, _ = s.cases(s.newTight(limit, math.Inf(1), small), at, limit, math.Inf(1))
 	return cases, cut * s.unit, least, true
 }
 
@@ -243,9 +243,9 @@ func (s *Solver) Tails(limit int64) (tails float64, passes int, least float64, o
 	if _, least, ok = s.solveExactly(limit); !ok {
 		return 0, 0, 0, false
 	}
-	x := s.newTight(limit, math.Inf(1))
-	x.findPasses()
-	tails, _ = s.newTight(limit, math.Inf(1)).tails(e.at)
+	x := s.newTight(limit, math.Inf(1), small)
+	x.findPasses(mostPasses)
+	tails, _ = s.newTight(limit, math.Inf(1), small).tails(e.at)
 	return tails, len(x.passes), least, true
 }
 
@@ -355,4 +355,21 @@ func (s *Solver) Mixes(first, second int32, limit int64) error {
 		}
 	}
 	return nil
+}
+
+// Beside is what large values and others together say of a limit, if values are large
+// that have more bytes than one of so many parts of it, at how many passes, and what
+// the cheapest launches cost. It reports false if there are none, or the program is too
+// large to tell.
+func (s *Solver) Beside(limit, parts int64) (beside float64, passes int, least float64, ok bool) {
+	if !s.tiny {
+		return 0, 0, 0, false
+	}
+	if _, least, ok = s.solveExactly(limit); !ok {
+		return 0, 0, 0, false
+	}
+	x := s.newTight(limit, math.Inf(1), parts)
+	x.each = func(p pass) { beside = max(beside, x.sum(p)) }
+	x.findPasses(mostPasses)
+	return beside * s.unit, len(x.passes), least, true
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // findPasses finds the places where fewer sets fit than at those beside them.
-func (x *tight) findPasses() {
+func (x *tight) findPasses(most int) {
 	border := x.s.p.Border
 	sets := func(op int32) []large {
 		if op < border || int(op) >= len(x.ins) {
@@ -43,11 +43,14 @@ func (x *tight) findPasses() {
 	fewer := func(sets, than []large) bool { return sets != nil && (than == nil || len(sets) < len(than)) }
 	op := int32(len(x.ins)) - 1
 	var behind []large
-	for here := sets(op); op >= border && x.work < mostPasses; op-- {
+	for here := sets(op); op >= border && x.work < most; op-- {
 		before := sets(op - 1)
 		x.span[op] = x.ins[op]
 		if fewer(here, before) && !fewer(behind, here) {
 			x.passes = append(x.passes, x.newPass(op, here))
+			if x.each != nil {
+				x.each(x.passes[len(x.passes)-1])
+			}
 		} else {
 			x.span[op] = x.span[op].or(x.span[op+1])
 		}
@@ -100,14 +103,14 @@ func (x *tight) setsAt(op int32) (sets []large) {
 	var choose func(from int, set large, room int64)
 	choose = func(from int, set large, room int64) {
 		sets = append(sets, set)
-		for i := from; i < len(more) && len(sets) <= mostHeld; i++ {
+		for i := from; i < len(more) && len(sets) <= x.held; i++ {
 			if b := more[i]; x.bytes[b] <= room {
 				choose(i+1, set.with(b), room-x.bytes[b])
 			}
 		}
 	}
 	choose(0, must, room)
-	if x.work += len(sets) / 2; len(sets) > mostHeld {
+	if x.work += len(sets) / 2; len(sets) > x.held {
 		return nil
 	}
 	return sets
@@ -119,20 +122,20 @@ func (x *tight) setsAt(op int32) (sets []large) {
 func (x *tight) many(values []int32, room int64) bool {
 	left, sets := room, 1
 	for _, b := range slices.Backward(values) {
-		if left -= x.bytes[b]; left < 0 || sets > mostHeld {
+		if left -= x.bytes[b]; left < 0 || sets > x.held {
 			break
 		}
 		sets *= 2
 	}
 	all, some := 1, 1 // sets of up to so many values, and of just as many
 	for i, b := range values {
-		if room -= x.bytes[b]; room < 0 || all > mostHeld {
+		if room -= x.bytes[b]; room < 0 || all > x.held {
 			break
 		}
 		some = some * (len(values) - i) / (i + 1)
 		all += some
 	}
-	return max(sets, all) > mostHeld
+	return max(sets, all) > x.held
 }
 
 // ahead is what must run again behind a state at least, by the sets of the next
@@ -142,20 +145,20 @@ func (x *tight) ahead(st tightState) (least float64) {
 	for next >= 0 && x.passes[next].at < st.place {
 		next--
 	}
-	wanted := x.span[st.place]
 	x.epoch++
-	again := x.missing(wanted, st)
+	again := x.missing(x.span[st.place], st)
 	if next < 0 {
 		return again
 	}
 	least = x.most
+	st.there = st.there.or(x.made) // for all sets
 	for _, h := range x.passes[next].sets {
 		if again+h.least >= least {
 			break
 		}
 		x.epoch++
 		x.work++
-		least = min(least, x.missing(wanted.or(h.there), st)+h.least)
+		least = min(least, again+x.missing(h.there, st)+h.least)
 	}
 	return least
 }

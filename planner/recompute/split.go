@@ -54,12 +54,15 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 		e.least = max(e.least, s.stretches(e.at, limit))
 	}
 	if e.least < target {
-		x := s.newTight(limit, target*s.unit)
+		x := s.newTight(limit, target*s.unit, small)
 		least, route := x.tails(e.at)
 		e.least, e.route = max(e.least, least/s.unit), route
 		if e.least < target {
 			least, e.stays = s.cases(x, e.at, limit, target*s.unit)
 			e.least = max(e.least, least/s.unit)
+		}
+		if e.least < target && len(s.p.Cost) <= shortProgram {
+			e.least = max(e.least, s.beside(limit, e.least, target))
 		}
 	}
 	if math.IsInf(e.least, 1) {

@@ -22,7 +22,10 @@ import (
 type tight struct {
 	s     *Solver
 	limit int64
-	most  float64 // what promises to cost as much is not looked at
+	small int64      // a value is large if it has more bytes
+	held  int        // sets at a pass
+	each  func(pass) // sees every pass, if there is one
+	most  float64    // what promises to cost as much is not looked at
 
 	bit     []int32 // by value: its number if it is large, −1
 	bytes   []int64 // by number
@@ -44,6 +47,7 @@ type tight struct {
 	known  map[whereabouts]int32
 	queue  heap[promise]
 	marked []int32 // by operator: the epoch in which it was
+	made   large   // by what was marked last
 	epoch  int32
 	work   int
 }
@@ -85,10 +89,10 @@ func (a promise) before(b promise) bool {
 	return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(b.place, a.place), cmp.Compare(b.cost, a.cost), cmp.Compare(b.state, a.state)) < 0
 }
 
-func (s *Solver) newTight(limit int64, most float64) *tight {
+func (s *Solver) newTight(limit int64, most float64, parts int64) *tight {
 	p := s.p
 	n := len(p.Cost)
-	x := &tight{s: s, limit: limit, most: most, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
+	x := &tight{s: s, limit: limit, most: most, small: limit / parts, held: mostHeld, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
 		first: make([]int64, n), idle: s.across(), again: make([]int64, n), marked: make([]int32, n), through: make([]bool, n), wanted: make([]large, n+1), span: make([]large, n+1)}
 	x.choose()
 	for op := int32(n) - 1; op >= 0; op-- {
@@ -106,7 +110,7 @@ func (x *tight) choose() {
 	var all []int32
 	for v, bytes := range p.Bytes {
 		into[v] = int32(v)
-		if x.bit[v] = -1; s.may(int32(v)) && bytes > x.limit/small {
+		if x.bit[v] = -1; s.may(int32(v)) && bytes > x.small {
 			all = append(all, int32(v))
 		}
 	}
@@ -121,7 +125,7 @@ func (x *tight) choose() {
 	slices.SortStableFunc(all, func(a, b int32) int { return cmp.Compare(p.Bytes[into[b]], p.Bytes[into[a]]) })
 	for _, v := range all {
 		w := into[v]
-		if x.bit[w] < 0 && len(x.bytes) < mostLarge && p.Bytes[w] > x.limit/small {
+		if x.bit[w] < 0 && len(x.bytes) < mostLarge && p.Bytes[w] > x.small {
 			x.bit[w] = int32(len(x.bytes))
 			x.bytes = append(x.bytes, p.Bytes[w])
 			x.maker = append(x.maker, s.sim.maker[w])
@@ -201,7 +205,7 @@ func (x *tight) tails(at []bounded) (least float64, best route) {
 			}
 		}
 	}
-	if x.findPasses(); len(x.passes) > 0 {
+	if x.findPasses(mostPasses); len(x.passes) > 0 {
 		front := x.passes[len(x.passes)-1]
 		bound, end, all := x.fromPass(front)
 		least = bound
@@ -426,6 +430,7 @@ const stateWork = 8
 // missing marks what must run again in a state for some values to be there, and
 // is what that costs. What is marked is there.
 func (x *tight) missing(want large, st tightState) (cost float64) {
+	x.made = large{}
 	for todo := want.minus(st.there); !todo.empty(); {
 		b := todo.lowest()
 		todo = todo.without(b)
@@ -434,6 +439,7 @@ func (x *tight) missing(want large, st tightState) (cost float64) {
 			continue
 		}
 		x.marked[op] = x.epoch
+		x.made = x.made.or(x.outs[op])
 		x.work++
 		cost += x.s.p.Cost[op]
 		todo = todo.or(x.ins[op].minus(st.there))
