@@ -139,7 +139,7 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 		for halved := 0; lowest > floor && width > 0; {
 			limit := max(lowest-width, floor)
 			c, err := ask(limit, &unsketched)
-			if c == nil && err == nil && v.sketchy && halved == finer {
+			if c == nil && err == nil && v.sketchy && halved == finer && limit > floor { // hardly any plan of a long program reaches that
 				v.sketchy = false
 				c, err = ask(limit, &unsolved)
 				v.sketchy = true

@@ -71,6 +71,9 @@ func (v *solver) within(limit int64) (*candidate, error) {
 	if len(best.t.steps) > largeProgram || len(best.t.steps) > 2*len(v.m.sim.plain) || best.cost <= least*(1+1.0/settled) {
 		return best, nil
 	}
+	if !v.anyhow { // what is known of the bound tells what there is to win
+		least, _ = v.r.ProveUpTo(align(v.m.useful(limit)), best.cost)
+	}
 	// A lower limit whose bound is below this cost may have a cheaper plan. That
 	// would be some way above its bound as well.
 	top := v.base.placed.Height

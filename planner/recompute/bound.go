@@ -58,12 +58,20 @@ func (s *Solver) Prove(limit int64) (extra float64, ok bool) {
 }
 
 // ProveUpTo is Prove for somebody who has a plan: it ends when the bound is at
-// what that costs.
+// what that costs. It goes further than solving does, which has no use for the last
+// parts of a point.
 func (s *Solver) ProveUpTo(limit int64, cost float64) (extra float64, ok bool) {
 	if s.top <= limit {
 		return 0, true
 	}
 	e := s.refine(limit, cost/s.unit)
+	if e.ok && !e.weighed && e.least < cost/s.unit && len(s.p.Cost) <= shortProgram {
+		e.weighed = true
+		if e.least = max(e.least, s.beside(limit, e.least, cost/s.unit)); math.IsInf(e.least, 1) {
+			e = s.refute(limit)
+		}
+		s.proven[limit] = e
+	}
 	return e.least * s.unit, e.ok
 }
 
@@ -88,7 +96,7 @@ type evidence struct {
 
 	twins [2][]twinStart // plans to begin with, from pairs of places
 
-	refined bool
+	refined, weighed bool // what could be proven by cases, and by large values and all others, was
 }
 
 // bound is a proven lower bound on the extra cost of plans within limit.

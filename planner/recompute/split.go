@@ -61,9 +61,6 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 			least, e.stays = s.cases(x, e.at, limit, target*s.unit)
 			e.least = max(e.least, least/s.unit)
 		}
-		if e.least < target && len(s.p.Cost) <= shortProgram {
-			e.least = max(e.least, s.beside(limit, e.least, target))
-		}
 	}
 	if math.IsInf(e.least, 1) {
 		return s.refute(limit)
