@@ -18,6 +18,8 @@ func TestNearBounds(t *testing.T) {
 	}{
 		{zoo.Spec{Family: "llama", Layers: 8}, 256, []float64{70, 60, 50, 40, 30}},
 		{zoo.Spec{Family: "llama", Layers: 4}, 1024, []float64{60, 50, 40}},
+		{zoo.Spec{Family: "llama", Layers: 8}, 1024, []float64{70, 60, 50, 40}},
+		{zoo.Spec{Family: "llama", Layers: 12}, 1024, []float64{70, 60, 50}},
 		{zoo.Spec{Family: "bert", Layers: 12}, 256, []float64{70, 60, 50, 40}},
 		{zoo.Spec{Family: "bert", Layers: 6}, 64, []float64{60, 50}},
 		{zoo.Spec{Family: "bert", Layers: 24}, 256, []float64{60, 50, 40}},

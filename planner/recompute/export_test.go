@@ -304,7 +304,7 @@ func (s *Solver) Twins(first, second int32, limit int64) (priced, packed, single
 		single = max(single, bound)
 	}
 	priced = t.bound * s.unit
-	packed, plans := t.best(math.Inf(1))
+	packed, plans := t.best(math.Inf(1), 0)
 	if first >= s.p.Border {
 		for _, p := range plans {
 			s.sim.run(p.plan(), limit)

@@ -27,7 +27,8 @@ type nearChoice struct {
 }
 
 const (
-	mostMixes  = 1 << 9  // ways to choose of several parts that are told apart
+	mostMixes  = 1 << 9  // ways to choose of several parts that are told apart for plans
+	boundMixes = 1 << 12 // … and to bound
 	mostMixing = 1 << 18 // ways that are looked at in one search
 	mixPlans   = 2       // ways to choose of all parts that plans are made of
 	priceSteps = 30      // of the search for a price, by halves
@@ -120,8 +121,9 @@ func (t *twin) setPrices() {
 	}
 }
 
-// best raises the bound up to a target, and makes plans of what costs least.
-func (t *twin) best(target float64) (bound float64, plans []twinStart) {
+// best raises the bound up to a target, and makes plans of what costs least. It does not
+// raise it far where it cannot come to be above one that is known.
+func (t *twin) best(target, known float64) (bound float64, plans []twinStart) {
 	if t.bound >= target {
 		return target, nil
 	}
@@ -132,7 +134,7 @@ func (t *twin) best(target float64) (bound float64, plans []twinStart) {
 			break
 		}
 	}
-	if reach := min(found, target) - t.bound; least < t.bound+reach && !math.IsInf(reach, 1) {
+	if reach := min(found, target) - t.bound; least < t.bound+reach && t.bound+reach > known && !math.IsInf(reach, 1) {
 		least, _, _ = t.mix(reach, true)
 	}
 	return min(max(t.bound, least), target), plans
@@ -173,6 +175,10 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 	// What there is much to choose of comes while there are few mixes.
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b]), len(near[a])) })
 	steps, work, whole := []mixed{{mixes: []mix{{}}}}, 0, true
+	most := mostMixes
+	if bounds {
+		most = boundMixes
+	}
 	for _, i := range order {
 		k, times := &t.kinds[i], 1
 		if len(near[i]) == 1 {
@@ -201,11 +207,11 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 				}
 				next = merged(next, with)
 			}
-			if next = unbeaten(next); len(next) > mostMixes {
+			if next = unbeaten(next); len(next) > most {
 				if whole = false; bounds {
 					next = halved(next)
 				} else {
-					next = nearest(next, mostMixes/2)
+					next = nearest(next, most/2)
 				}
 			}
 			steps = append(steps, mixed{i, times, next})

@@ -62,7 +62,7 @@ func (s *Solver) twins(at []bounded, limit int64, target float64) (least float64
 		if t == nil {
 			return
 		}
-		bound, starts := t.best(target)
+		bound, starts := t.best(target, least)
 		*to = append(*to, starts...)
 		if bound > least {
 			least, best = bound, starts
@@ -72,11 +72,11 @@ func (s *Solver) twins(at []bounded, limit int64, target float64) (least float64
 		ask(places[0], other, &plans[0])
 	}
 	for range twinBinding {
-		if least >= target-fair*units || len(best) == 0 || !s.sim.run(best[0].plan(), limit) || s.sim.peak <= limit {
+		if least >= target-fair*units {
 			break
 		}
-		op := s.sim.place[s.sim.worst]
-		if op < s.p.Border || slices.ContainsFunc(places, func(c *cut) bool { return c.at == op }) {
+		op := s.overAt(best, limit, places)
+		if op < 0 {
 			break
 		}
 		c := s.cut(op)
@@ -86,6 +86,21 @@ func (s *Solver) twins(at []bounded, limit int64, target float64) (least float64
 		places = append(places, c)
 	}
 	return least, plans
+}
+
+// overAt is the place where the first plan that is over the limit at one not known is so
+// most; −1 if none is.
+func (s *Solver) overAt(plans []twinStart, limit int64, known []*cut) int32 {
+	for _, p := range plans {
+		if !s.sim.run(p.plan(), limit) || s.sim.peak <= limit {
+			continue
+		}
+		op := s.sim.place[s.sim.worst]
+		if op >= s.p.Border && !slices.ContainsFunc(known, func(c *cut) bool { return c.at == op }) {
+			return op
+		}
+	}
+	return -1
 }
 
 // newTwin asks for two places; it is nil if parts are too large.
