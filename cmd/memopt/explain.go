@@ -68,8 +68,8 @@ func carried(f *planner.File, path string) (out []report.Setting) {
 func explainPlan(w io.Writer, f *planner.File) {
 	rows := [][]string{
 		{"peak", fmt.Sprintf("%s at %s; %s with everything kept", report.Bytes(f.Result.Peak), f.Result.PeakNode, report.Bytes(f.Baseline.Peak))},
-		{"cost", fmt.Sprintf("%+.1f %% of a step, %d nodes run again", 100*f.Result.Overhead, f.Result.Recomputed)},
-		{"bound", fmt.Sprintf("%+.1f %% at least for this peak, so at most %.1f points could be saved", 100*f.Bound.Overhead, 100*f.Bound.Gap)},
+		{"cost", fmt.Sprintf("%s of a step, %d nodes run again", report.Extra(f.Result.Overhead, 1), f.Result.Recomputed)},
+		{"bound", fmt.Sprintf("%s at least for this peak, so at most %.1f points could be saved", report.Extra(f.Bound.Overhead, 1), 100*f.Bound.Gap)},
 		{"floor", fmt.Sprintf("%s: no plan goes below what node %s needs", report.Bytes(f.Floor.Peak), f.Floor.Node)},
 	}
 	for i, h := range f.Dominant {

@@ -103,8 +103,8 @@ func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	}
 	stop, release := interrupted(c)
 	defer release()
-	steps := newSteps(c, asJSON, fmt.Sprintf("%s: arena %s, %s with everything kept, %+.1f %% compute\n", filepath.Base(model.Path),
-		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), 100*plan.Result.Overhead))
+	steps := newSteps(c, asJSON, fmt.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
+		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), report.Extra(plan.Result.Overhead, 1)))
 	run := model.Run
 	if to := c.String("record"); to != "" {
 		run = func(p *planner.Plan, t memopt.Training) (*memopt.Result, error) { return model.Record(p, t, to) }

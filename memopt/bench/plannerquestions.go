@@ -77,7 +77,7 @@ func askFrontier(g *graph.Graph, dims map[string]int64) (string, error) {
 		return "", err
 	}
 	first, last := c.Points[0], c.Points[len(c.Points)-1]
-	return fmt.Sprintf("%d points, %s to %s at %+.1f %%", len(c.Points), report.Bytes(first.Peak), report.Bytes(last.Peak), 100*last.Overhead), nil
+	return fmt.Sprintf("%d points, %s to %s at %s", len(c.Points), report.Bytes(first.Peak), report.Bytes(last.Peak), report.Extra(last.Overhead, 1)), nil
 }
 
 func askLargest(g *graph.Graph, dims map[string]int64, overhead float64) (string, error) {
@@ -85,5 +85,5 @@ func askLargest(g *graph.Graph, dims map[string]int64, overhead float64) (string
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d at %+.1f %%", p.Request.Dims["batch"], 100*p.Result.Overhead), nil
+	return fmt.Sprintf("%d at %s", p.Request.Dims["batch"], report.Extra(p.Result.Overhead, 1)), nil
 }

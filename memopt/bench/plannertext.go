@@ -16,7 +16,7 @@ func (r *PlannerReport) Text(w io.Writer) {
 		fmt.Fprintln(w, title)
 		table := [][]string{{"model", "nodes", "way", "peak", "of all kept", "extra", "gap", "ms", "CPU ms", "heap", "bar", "", ""}}
 		for i, row := range rows {
-			line := []string{row.Model, report.Thousands(int64(row.Nodes)), row.Way, report.Bytes(row.Peak), fmt.Sprintf("%.1f %%", 100*row.Share), fmt.Sprintf("%+.2f %%", 100*row.Overhead), "–"}
+			line := []string{row.Model, report.Thousands(int64(row.Nodes)), row.Way, report.Bytes(row.Peak), fmt.Sprintf("%.1f %%", 100*row.Share), report.Extra(row.Overhead, 2), "–"}
 			line = append(append(line, row.columns()...), row.Note)
 			if i > 0 && rows[i-1].Model == row.Model && rows[i-1].Nodes == row.Nodes {
 				line[0], line[1] = "", ""

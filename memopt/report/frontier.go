@@ -15,7 +15,7 @@ import (
 func Frontier(w io.Writer, c *planner.Curve) {
 	rows := [][]string{{"peak", "arena", "total", "extra", "run again", ""}}
 	add := func(p planner.Point, note string) {
-		rows = append(rows, []string{Bytes(p.Peak), Bytes(p.Arena), Bytes(p.Total), fmt.Sprintf("%+.2f %%", 100*p.Overhead), fmt.Sprint(p.Again), note})
+		rows = append(rows, []string{Bytes(p.Peak), Bytes(p.Arena), Bytes(p.Total), Extra(p.Overhead, 2), fmt.Sprint(p.Again), note})
 	}
 	for i, p := range c.Points {
 		var notes []string
@@ -113,7 +113,7 @@ func plot(w io.Writer, c *planner.Curve) {
 		label := ""
 		switch i {
 		case 0:
-			label = fmt.Sprintf("%+.1f %%", 100*a.top)
+			label = Extra(a.top, 1)
 		case plotHeight - 1:
 			label = "0 %"
 		}
@@ -163,16 +163,16 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 	for _, p := range c.Points {
 		x, y, above := at(p)
 		if above {
-			fmt.Fprintf(&b, `<path d="M%.1f %.1fm-5 0l5 -8l5 8z" fill="#2060c0"><title>%s, %+.2f %%</title></path><text x="%.1f" y="%.1f" font-size="10" text-anchor="middle">%+.0f %%</text>`+"\n", x, y, Bytes(p.Arena), 100*p.Overhead, x, y-12, 100*p.Overhead)
+			fmt.Fprintf(&b, `<path d="M%.1f %.1fm-5 0l5 -8l5 8z" fill="#2060c0"><title>%s, %s</title></path><text x="%.1f" y="%.1f" font-size="10" text-anchor="middle">%s</text>`+"\n", x, y, Bytes(p.Arena), Extra(p.Overhead, 2), x, y-12, Extra(p.Overhead, 0))
 			continue
 		}
 		radius, colour := 2.5, "#2060c0"
 		if p.Knee {
 			radius, colour = 5, "#c02020"
 		}
-		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s"><title>%s, %+.2f %%</title></circle>`+"\n", x, y, radius, colour, Bytes(p.Arena), 100*p.Overhead)
+		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s"><title>%s, %s</title></circle>`+"\n", x, y, radius, colour, Bytes(p.Arena), Extra(p.Overhead, 2))
 		if p.Knee {
-			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="%s">knee: %s, %+.1f %%</text>`+"\n", x+8, y-6, colour, Bytes(p.Arena), 100*p.Overhead)
+			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" fill="%s">knee: %s, %s</text>`+"\n", x+8, y-6, colour, Bytes(p.Arena), Extra(p.Overhead, 1))
 		}
 	}
 	type label struct{ x, y float64 }

@@ -82,7 +82,7 @@ func (f figures) functions() template.FuncMap {
 		"bytes":   f.as(func(r gjson.Result) string { return Bytes(r.Int()) }),
 		"fall":    f.as(func(r gjson.Result) string { return fall(r.Int()) }),
 		"count":   f.as(func(r gjson.Result) string { return Thousands(r.Int()) }),
-		"percent": f.as(func(r gjson.Result) string { return fmt.Sprintf("%+.2f %%", 100*r.Float()) }),
+		"percent": f.as(func(r gjson.Result) string { return Extra(r.Float(), 2) }),
 		"limit":   f.as(func(r gjson.Result) string { return fmt.Sprintf("%.4g %%", 100*r.Float()) }),
 		"points":  f.as(func(r gjson.Result) string { return fmt.Sprintf("%.2f points", 100*r.Float()) }),
 		"clip":    clip,

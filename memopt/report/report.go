@@ -36,7 +36,7 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 
 	least := ""
 	if p.Result.Again > 0 {
-		least = fmt.Sprintf("%+.1f %%", 100*p.Bound.Overhead) // no plan within the arena asked for costs less
+		least = Extra(p.Bound.Overhead, 1) // no plan within the arena asked for costs less
 	}
 	fmt.Fprintln(w)
 	Table(w, "lrrr", [][]string{
@@ -44,7 +44,7 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		{"peak", Bytes(p.Baseline.Peak), Bytes(p.Result.Peak), Bytes(p.Floor.Peak)},
 		{"arena", Bytes(p.Baseline.Arena), Bytes(p.Arena), ""},
 		{"kept for backward", Bytes(p.Baseline.Stashed), Bytes(p.Result.Stashed), ""},
-		{"extra compute", "–", fmt.Sprintf("%+.1f %%", 100*p.Result.Overhead), least},
+		{"extra compute", "–", Extra(p.Result.Overhead, 1), least},
 		{"nodes run again", "–", fmt.Sprint(p.Result.Again), ""},
 	})
 
@@ -110,7 +110,7 @@ func clusters(w io.Writer, p *planner.Plan) {
 			on = fmt.Sprintf("ON %d", r.Applied)
 		}
 		rows = append(rows, []string{fmt.Sprintf(" - Plan %d", i+1), on, clip(r.Key(), 60), fmt.Sprint(r.Freq), Thousands(r.Bytes), clip(cluster.Formula(r.Saving), 60),
-			fall(r.PeakAlone), fall(r.PeakEffect), fmt.Sprintf("%+.1f %%", 100*r.Cost), Bytes(r.Keeps)})
+			fall(r.PeakAlone), fall(r.PeakEffect), Extra(r.Cost, 1), Bytes(r.Keeps)})
 	}
 	Table(w, "lllrrlrrrr", rows)
 	for _, r := range p.Clusters[:min(len(p.Clusters), maxRows)] {
@@ -142,8 +142,8 @@ func selection(w io.Writer, p *planner.Plan) {
 	if drop < 0 {
 		way, drop = "rises", -drop
 	}
-	fmt.Fprintf(w, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s, for %+.1f %% compute\n",
-		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), way, Thousands(drop), 100*s.Cost)
+	fmt.Fprintf(w, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s, for %s compute\n",
+		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), way, Thousands(drop), Extra(s.Cost, 1))
 	if s.Bytes > 0 && s.PeakDrop <= 0 {
 		fmt.Fprintln(w, "the selection lowers the sum of what is kept, but not the peak: something else is alive there")
 	}
@@ -200,6 +200,16 @@ func Bytes(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	}
 	return fmt.Sprintf("%.2f %s", x, units[i])
+}
+
+// Extra is more or less work as a share of a step's, in percent. What rounds to
+// nothing has no minus.
+func Extra(share float64, digits int) string {
+	text := fmt.Sprintf("%+.*f %%", digits, 100*share)
+	if strings.Trim(text, "-0. %") == "" {
+		text = "+" + text[1:]
+	}
+	return text
 }
 
 // Thousands is a number with commas.
