@@ -28,7 +28,7 @@ func TestNearBounds(t *testing.T) {
 	} {
 		g := step(t, c.spec)
 		for _, percent := range c.budgets {
-			t.Run(fmt.Sprintf("%s %d %v%%", c.spec.Family, c.seq, percent), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, %d layers, %d tokens, %v%%", c.spec.Family, c.spec.Layers, c.seq, percent), func(t *testing.T) {
 				p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 4, "seq": c.seq}, ActivationBudget: planner.Size{Percent: percent}})
 				if err != nil {
 					t.Fatal(err)
