@@ -1,6 +1,9 @@
 package pack
 
-import "math"
+import (
+	"math"
+	"sync/atomic"
+)
 
 // climb builds a skyline. At first it goes all the way up on one route, and on another if that does not come near enough.
 // If neither does, it goes up in many short stages: each is tried on several routes, two side by side, and it goes on from
@@ -10,9 +13,8 @@ type climb struct {
 	goal   int64
 	near   int64    // the share of the goal above it that is near enough
 	base   *skyline // nothing but the floor
-	trials [2]*skyline
-	best   *skyline // the best of a stage
-	turn   int      // routes taken in stages
+	trials [tries]*skyline
+	turn   int // routes taken in stages
 	looks  int
 }
 
@@ -48,7 +50,7 @@ var (
 
 const (
 	stages  = 64
-	rounds  = 2       // routes for a stage, by each trial
+	tries   = 4       // routes for a stage
 	content = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
 	fair    = 104     // and one that holds this is too, once half of the looks are spent
 	tight   = 1 << 62 // hardly any
@@ -151,24 +153,15 @@ func (c *climb) again(best *skyline, looks int) *skyline {
 
 // once takes s all the way up, unless that is sure to be higher than most.
 func (c *climb) once(s *skyline, most int64) bool {
-	if c.best == nil {
-		c.best = c.base.twin()
+	if c.trials[0] == nil {
 		for i := range c.trials {
 			c.trials[i] = c.base.twin()
 		}
 	}
 	c.turn++ // so that no climb is as the one before
 	for at := 1; at <= stages; at++ {
-		least := math.Inf(1)
-		for range rounds {
-			for i, pressed := range c.pair(s, at) {
-				if pressed < least {
-					least = pressed
-					c.best, c.trials[i] = c.trials[i], c.best
-				}
-			}
-		}
-		*s, *c.best = *c.best, *s
+		best := c.trials[c.try(s, at)]
+		*s, *best = *best, *s
 		if s.sure() > most {
 			return false
 		}
@@ -176,26 +169,33 @@ func (c *climb) once(s *skyline, most int64) bool {
 	return true
 }
 
-// pair takes the trials from s to the end of a stage, side by side, and says how hard each is pressed there.
-func (c *climb) pair(s *skyline, at int) (pressed [2]float64) {
+// try takes the trials from s to the end of a stage, two side by side, and says which presses least there.
+func (c *climb) try(s *skyline, at int) (best int) {
 	for _, t := range c.trials {
 		t.route = routes[c.turn%len(routes)]
 		c.turn++
 	}
-	up := func(i int) {
-		t := c.trials[i]
-		t.become(s)
-		c.ascend(t, at)
-		pressed[i] = t.pressed(c.goal)
+	var pressed [tries]float64
+	var next atomic.Int32
+	up := func() {
+		for i := next.Add(1) - 1; i < tries; i = next.Add(1) - 1 {
+			t := c.trials[i]
+			t.become(s)
+			c.ascend(t, at)
+			pressed[i] = t.pressed(c.goal)
+		}
 	}
 	done := make(chan bool)
-	go func() { up(1); done <- true }()
-	up(0)
+	go func() { up(); done <- true }()
+	up()
 	<-done
-	for _, t := range c.trials {
+	for i, t := range c.trials {
 		c.looks += t.looks
+		if pressed[i] < pressed[best] {
+			best = i
+		}
 	}
-	return pressed
+	return best
 }
 
 // pressed is how hard all sections of s together press against the goal: by the eighth power of how little they have to
