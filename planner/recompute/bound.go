@@ -67,7 +67,7 @@ func (s *Solver) ProveUpTo(limit int64, cost float64) (extra float64, ok bool) {
 	e := s.refine(limit, cost/s.unit)
 	if e.ok && !e.weighed && e.least < cost/s.unit && len(s.p.Cost) <= shortProgram {
 		e.weighed = true
-		if e.least = max(e.least, s.beside(limit, e.least, cost/s.unit)); math.IsInf(e.least, 1) {
+		if e.least = max(e.least, s.weigh(limit, e.least, cost/s.unit)); math.IsInf(e.least, 1) {
 			e = s.refute(limit)
 		}
 		s.proven[limit] = e

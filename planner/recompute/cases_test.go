@@ -3,8 +3,6 @@ package recompute_test
 import (
 	"math/rand/v2"
 	"testing"
-
-	"memopt/planner/recompute"
 )
 
 // TestCases: what cases of what is there at any place say is never more than the
@@ -14,19 +12,10 @@ func TestCases(t *testing.T) {
 	raised, met := 0, 0
 	for n := range 1500 {
 		p := random(r, 2+r.IntN(8))
-		if n%2 == 0 { // little values, so that many fit
-			for v := range p.Bytes {
-				p.Bytes[v] = 1 + p.Bytes[v]/8
-			}
-			p.Over = recompute.Lists{}
-			for range p.Cost {
-				p.Over.Add()
-			}
+		if n%2 == 0 {
+			belittle(p)
 		}
-		s := solver(t, p)
-		floor := recompute.FloorOf(p)
-		base, _ := s.Solve(1 << 40)
-		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(100))/100
+		s, limit := limited(t, r, p)
 		cases, cut, least, ok := s.Cases(int32(r.IntN(len(p.Cost))), limit)
 		if !ok {
 			continue

@@ -50,7 +50,7 @@
 //     are in question, by what may be there from launch to launch. On chains that
 //     finds the cheapest launches, too. passes.go tells it what is ahead, from
 //     the places where fewest sets of values fit.
-//   - beside.go adds to what passes say of large values what a cut says of all others
+//   - weigh.go adds to what passes say of large values what a cut says of all others
 //     in the room that is left.
 //   - repair.go forgets, at the peak, what takes most bytes off for the least
 //     cost; takeback.go remembers what turned out to fit.

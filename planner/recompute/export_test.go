@@ -357,11 +357,11 @@ func (s *Solver) Mixes(first, second int32, limit int64) error {
 	return nil
 }
 
-// Beside is what large values and others together say of a limit, if values are large
+// Weighed is what large values and others together say of a limit, if values are large
 // that have more bytes than one of so many parts of it, at how many passes, and what
 // the cheapest launches cost. It reports false if there are none, or the program is too
 // large to tell.
-func (s *Solver) Beside(limit, parts int64) (beside float64, passes int, least float64, ok bool) {
+func (s *Solver) Weighed(limit, parts int64) (weighed float64, passes int, least float64, ok bool) {
 	if !s.tiny {
 		return 0, 0, 0, false
 	}
@@ -369,7 +369,7 @@ func (s *Solver) Beside(limit, parts int64) (beside float64, passes int, least f
 		return 0, 0, 0, false
 	}
 	x := s.newTight(limit, math.Inf(1), parts)
-	x.each = func(p pass) { beside = max(beside, x.sum(p)) }
+	x.each = func(p pass) { weighed = max(weighed, x.sum(p)) }
 	x.findPasses(mostPasses)
-	return beside * s.unit, len(x.passes), least, true
+	return weighed * s.unit, len(x.passes), least, true
 }

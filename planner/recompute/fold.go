@@ -156,47 +156,34 @@ func (f *folder) asks(i int32, each func(in int32)) {
 	}
 }
 
-// price is what running the maker of a value again costs in units. What runs
-// once must have been kept.
-func (f *folder) price(i int32) int64 {
-	op := f.s.sim.maker[f.c.values[i]]
-	if !f.s.p.Again[op] {
+// price is what running the maker of a value again costs.
+func (f *folder) price(i int32) int64 { return f.s.price(f.s.sim.maker[f.c.values[i]]) }
+
+// price is what running an operator again costs in units. What it makes must have been
+// kept if it runs once.
+func (s *Solver) price(op int32) int64 {
+	if !s.p.Again[op] {
 		return endless
 	}
-	return int64(f.s.p.Cost[op] / f.s.unit)
+	return int64(s.p.Cost[op] / s.unit)
 }
 
 // parts lists the values, by their places, that hang together through makers and
 // what those ask for.
 func (f *folder) parts() (parts Lists) {
 	n := int32(len(f.c.values))
-	up := make([]int32, n) // towards the first of the part
-	for i := range up {
-		up[i] = int32(i)
-	}
-	top := func(i int32) int32 {
-		for up[i] != i {
-			up[i] = up[up[i]]
-			i = up[i]
-		}
-		return i
-	}
-	join := func(i, j int32) {
-		if i, j = top(i), top(j); i != j {
-			up[max(i, j)] = min(i, j)
-		}
-	}
+	up := newForest(int(n))
 	for i := range n {
-		join(i, f.first[i])
+		up.join(i, f.first[i])
 		f.asks(i, func(in int32) {
 			if !f.common(in) {
-				join(i, in)
+				up.join(i, in)
 			}
 		})
 	}
 	number, count := make([]int32, n), int32(0) // of parts, in the order of their first values
 	for i := range n {
-		if t := top(i); t != i {
+		if t := up.top(i); t != i {
 			number[i] = number[t]
 			continue
 		}

@@ -129,15 +129,6 @@ func (s *Solver) standing(of []int32, op int32) (ins []int32) {
 	return ins
 }
 
-// each is every value standing for itself.
-func each(n int) []int32 {
-	of := make([]int32, n)
-	for v := range of {
-		of[v] = int32(v)
-	}
-	return of
-}
-
 // families is, by value, the bytes of what could pass as made of it and is read by
 // the backward pass.
 func (s *Solver) families() []int64 {

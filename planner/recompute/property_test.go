@@ -274,6 +274,25 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// belittle has a program make little values, so that many fit, each with a place of its own.
+func belittle(p *recompute.Problem) {
+	for v := range p.Bytes {
+		p.Bytes[v] = 1 + p.Bytes[v]/8
+	}
+	p.Over = recompute.Lists{}
+	for range p.Cost {
+		p.Over.Add()
+	}
+}
+
+// limited is a solver and a random limit between the floor and what keeping everything takes.
+func limited(t testing.TB, r *rand.Rand, p *recompute.Problem) (s *recompute.Solver, limit int64) {
+	s = solver(t, p)
+	floor := recompute.FloorOf(p).Peak
+	base, _ := s.Solve(1 << 40)
+	return s, floor + (base.Peak-floor)*int64(r.IntN(100))/100
+}
+
 // add appends an operator that makes one value, and gives that.
 func add(p *recompute.Problem, again bool, cost float64, bytes int64, inputs ...int32) int32 {
 	out := int32(len(p.Bytes))

@@ -17,6 +17,10 @@ func (p plan) clone() plan {
 	return plan{append([]bool(nil), p.gone...), append([]event(nil), p.events...)}
 }
 
+func (p plan) equal(q plan) bool {
+	return slices.Equal(p.gone, q.gone) && slices.Equal(p.events, q.events)
+}
+
 // search is the place of an event in p, or where it would be.
 func (p plan) search(e event) (int, bool) {
 	from, to := 0, len(p.events)
@@ -161,7 +165,7 @@ func (s *simulator) free(limit int64) {
 
 // run simulates a plan. It reports false if the walk took too many launches.
 func (s *simulator) run(p plan, limit int64) bool {
-	if s.whole && s.eager == nil && limit == s.limit && slices.Equal(p.gone, s.walked.gone) && slices.Equal(p.events, s.walked.events) {
+	if s.whole && s.eager == nil && limit == s.limit && p.equal(s.walked) {
 		s.work += s.took // as if it were walked again: how far a search comes does not depend on its way
 		return true
 	}

@@ -199,7 +199,13 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	}
 	// Where the lean program leads to a better plan, nothing else finds one that is better still.
 	leaned := work == mostWork && most < 0 && x.extra > least+wider*s.total && len(s.p.Cost) <= mostRefined && x.lean()
-	if !leaned {
+	if leaned {
+		if x.extra > least+far*s.total {
+			x.thorough = true
+			x.within(mostWork/4, func() { x.swap(1) })
+			x.thorough = false
+		}
+	} else {
 		x.swap(0.4)
 		if x.enough = least + min(good*s.total, least/50); len(walks) > 0 || twinned {
 			x.enough = max(x.enough, least+fair*s.total)
@@ -212,11 +218,6 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		x.swap(0.75)
 		x.descend(s.eager(starts, limit), true, 0.85)
 		x.swap(0.9)
-		x.thorough = false
-	}
-	if leaned && x.extra > least+far*s.total {
-		x.thorough = true
-		x.within(mostWork/4, func() { x.swap(1) })
 		x.thorough = false
 	}
 	if work == mostWork && x.extra > max(least+wider*s.total, most) && len(s.p.Cost) <= mostRefined && (!leaned || len(s.p.Cost) <= soonAnnealed) {
@@ -329,7 +330,7 @@ type way struct {
 // been done again: how far a search comes does not depend on how alike starts are.
 func (x *search) followed(p plan) bool {
 	for _, w := range x.ways {
-		if w.thorough == x.thorough && slices.Equal(w.from.gone, p.gone) && slices.Equal(w.from.events, p.events) {
+		if w.thorough == x.thorough && w.from.equal(p) {
 			x.sim.work = min(x.sim.work+w.took, max(x.sim.work, x.until))
 			copy(x.worth, w.worth)
 			return true

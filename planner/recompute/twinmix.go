@@ -38,12 +38,17 @@ const (
 // mixReach is how far from the bound mixes are looked for, as parts of the whole cost.
 var mixReach = []float64{0.002, 0.02}
 
+// priced is what a choice costs with its bytes at prices.
+func (c *twinChoice) priced(price [2]float64) float64 {
+	return float64(c.cost) + price[0]*float64(c.bytes[0]) + price[1]*float64(c.bytes[1])
+}
+
 // priced is the best choice at prices, and what it costs with its bytes.
 func (k *twinKind) priced(price [2]float64) (best *twinChoice, least float64) {
 	least = math.Inf(1)
 	for i := range k.choices {
 		x := &k.choices[i]
-		if all := float64(x.cost) + price[0]*float64(x.bytes[0]) + price[1]*float64(x.bytes[1]); all < least {
+		if all := x.priced(price); all < least {
 			best, least = x, all
 		}
 	}
@@ -92,21 +97,21 @@ func (t *twin) raise(price [2]float64, place int, high float64) [2]float64 {
 // setPrices looks for the prices that bound best. Neither is above what it would be if
 // the other place did not bind.
 func (t *twin) setPrices() {
-	var alone [2]float64
-	for place := range alone {
-		high := 0.0
-		for i := range t.kinds {
-			for _, c := range t.kinds[i].choices {
-				if b := max(c.bytes[0], c.bytes[1]); b > 0 {
-					high = max(high, units/float64(b))
-				}
+	dearest := 0.0
+	for _, k := range t.kinds {
+		for _, c := range k.choices {
+			if b := max(c.bytes[0], c.bytes[1]); b > 0 {
+				dearest = max(dearest, units/float64(b))
 			}
 		}
-		for over := [2]int64{}; high > 1 && over[place] <= 0; high /= 4 {
+	}
+	var alone [2]float64
+	for place := range alone {
+		high := dearest
+		for ; high > 1; high /= 4 {
 			price := [2]float64{}
 			price[place] = high / 4
-			_, over = t.try(price)
-			if over[place] > 0 {
+			if _, over := t.try(price); over[place] > 0 {
 				break
 			}
 		}
@@ -144,7 +149,7 @@ func (t *twin) best(target, known float64) (bound float64, plans []twinStart) {
 func (t *twin) near(k *twinKind, reach float64) (all []nearChoice) {
 	_, best := k.priced(t.price)
 	for i, c := range k.choices {
-		if far := float64(c.cost) + t.price[0]*float64(c.bytes[0]) + t.price[1]*float64(c.bytes[1]) - best; far <= reach {
+		if far := c.priced(t.price) - best; far <= reach {
 			all = append(all, nearChoice{int32(i), max(far, 0)})
 		}
 	}

@@ -60,34 +60,19 @@ func (t *twin) divide(known []int32) bool {
 		}
 	}
 	asks := t.asks(known)
-	up, asked := make([]int32, n), make([]int32, n)
-	top := func(i int32) int32 {
-		for up[i] != i {
-			up[i] = up[up[i]]
-			i = up[i]
-		}
-		return i
-	}
-	join := func(i, j int32) {
-		if i, j = top(i), top(j); i != j {
-			up[max(i, j)] = min(i, j)
-		}
-	}
 	var parts Lists
 	for {
-		for i := range up {
-			up[i], asked[i] = int32(i), 0
-		}
+		up, asked := newForest(n), make([]int32, n)
 		for i := range int32(n) {
-			join(i, same[t.s.sim.maker[t.values[i].value]]-1)
+			up.join(i, same[t.s.sim.maker[t.values[i].value]]-1)
 			for in := range asks[i].all {
-				join(i, in)
+				up.join(i, in)
 				asked[in]++
 			}
 		}
 		parts.rebuild(n, func(put func(list, item int32)) {
 			for i := range int32(n) {
-				put(top(i), i)
+				put(up.top(i), i)
 			}
 		})
 		large := t.choose(&parts, asks)
@@ -172,7 +157,7 @@ func (t *twin) sign(sign []byte, part, local []int32, asks []twinAsks) []byte {
 			first++
 		}
 		sign = append(binary.AppendUvarint(sign, uint64(t.s.p.Bytes[x.value])), flags, byte(j-first))
-		sign = binary.AppendUvarint(sign, uint64(t.cost(maker[x.value])))
+		sign = binary.AppendUvarint(sign, uint64(t.s.price(maker[x.value])))
 		for _, list := range [][]int32{asks[i].at[0], asks[i].at[1], asks[i].deep} {
 			for _, in := range list {
 				sign = append(sign, byte(local[in])+1)
@@ -181,14 +166,6 @@ func (t *twin) sign(sign []byte, part, local []int32, asks []twinAsks) []byte {
 		}
 	}
 	return sign
-}
-
-// cost is what running an operator again costs in units.
-func (t *twin) cost(op int32) int64 {
-	if !t.s.p.Again[op] {
-		return endless
-	}
-	return int64(t.s.p.Cost[op] / t.s.unit)
 }
 
 // asks lists what makers ask for, by place in the twin's values.
@@ -286,7 +263,7 @@ func (t *twin) bitsOf(part, local []int32, asks []twinAsks) (x twinPart) {
 		for _, in := range asks[i].deep {
 			ask[0] |= 1 << local[in]
 		}
-		x.bytes, x.cost = append(x.bytes, t.s.p.Bytes[v.value]/t.grain), append(x.cost, t.cost(maker[v.value]))
+		x.bytes, x.cost = append(x.bytes, t.s.p.Bytes[v.value]/t.grain), append(x.cost, t.s.price(maker[v.value]))
 		x.made = append(x.made, made)
 		x.asks[0], x.asks[1] = append(x.asks[0], ask[0]), append(x.asks[1], ask[1])
 	}

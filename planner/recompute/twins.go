@@ -192,7 +192,7 @@ func (x *search) promising(starts []twinStart) (plans []plan) {
 	var all []plan
 	for _, s := range starts {
 		p := s.plan()
-		if !x.sim.run(p, x.limit) || slices.ContainsFunc(all, func(q plan) bool { return slices.Equal(p.gone, q.gone) && slices.Equal(p.events, q.events) }) {
+		if !x.sim.run(p, x.limit) || slices.ContainsFunc(all, p.equal) {
 			continue
 		}
 		costs = append(costs, x.sim.extra+s.price*float64(max(0, x.sim.peak-x.limit)))

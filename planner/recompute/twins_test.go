@@ -4,8 +4,6 @@ import (
 	"flag"
 	"math/rand/v2"
 	"testing"
-
-	"memopt/planner/recompute"
 )
 
 var twinPrograms = flag.Int("twins", 500, "programs that bounds by two places are held against the cheapest launches of")
@@ -18,18 +16,9 @@ func TestTwins(t *testing.T) {
 	for n := range *twinPrograms {
 		p := random(r, 2+r.IntN(9))
 		if n%2 == 0 {
-			for v := range p.Bytes {
-				p.Bytes[v] = 1 + p.Bytes[v]/8
-			}
-			p.Over = recompute.Lists{}
-			for range p.Cost {
-				p.Over.Add()
-			}
+			belittle(p)
 		}
-		s := solver(t, p)
-		floor := recompute.FloorOf(p)
-		base, _ := s.Solve(1 << 40)
-		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(100))/100
+		s, limit := limited(t, r, p)
 		for range 4 {
 			first := int32(r.IntN(len(p.Cost) - 1))
 			second := first + 1 + int32(r.IntN(len(p.Cost)-1-int(first)))

@@ -8,13 +8,13 @@ var sizes = []int64{10, 6, 16}
 const (
 	shortProgram = 1024 // operators of a program of which large values are held against all others
 
-	mostBeside = 1 << 10 // sets at a pass
-	mostLooked = 3 << 18 // what may be looked at for all passes of a limit
+	mostWeighed = 1 << 10 // sets at a pass
+	mostLooked  = 3 << 18 // what may be looked at for all passes of a limit
 
 	edgesLooked = 4 // edges of cuts that are looked at in the time of an operator that runs again
 )
 
-// beside bounds, in units, by large values and all others together. Whenever the
+// weigh bounds, in units, by large values and all others together. Whenever the
 // backward pass comes by a place, some set of large values is there. What it costs to
 // go on with that, as passes tell, are operators that make large values. What room it
 // leaves is for the others, and what is to run again of those that do not fit is a
@@ -22,11 +22,11 @@ const (
 // twice, so the sum is a bound for that set, and the least of all sets is one. Neither
 // passes nor cuts see as much alone: what is cheap to go on with is what leaves no
 // room. A bound that is far from what is known is not looked for any more.
-func (s *Solver) beside(limit int64, known, target float64) (least float64) {
+func (s *Solver) weigh(limit int64, known, target float64) (least float64) {
 	work := 0
 	for _, parts := range sizes {
 		x := s.newTight(limit, target*s.unit, parts)
-		x.work, x.held = work, mostBeside
+		x.work, x.held = work, mostWeighed
 		x.each = func(p pass) { least = max(least, x.sum(p)) }
 		x.findPasses(mostLooked)
 		if work = x.work; least < known*nearly || least >= target {
