@@ -21,7 +21,7 @@ func (f *File) claims(p *Plan) error {
 	if err != nil {
 		return err
 	}
-	is, err := plainly(claimed{p.fileModel(f.Model.Path), p.told()})
+	is, err := plainly(claimed{p.fileModel(f.Model.Path, f.Model.Fingerprint), p.told()})
 	if err != nil {
 		return err
 	}

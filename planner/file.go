@@ -186,7 +186,7 @@ func (p *Plan) File(path string) *File {
 	base := p.m.fixedBytes() + p.Baseline.Arena
 	f := &File{
 		Format: Format,
-		Model:  p.fileModel(path),
+		Model:  p.fileModel(path, p.Graph.Fingerprint()),
 		Dims:   r.Dims,
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
 			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0},
@@ -208,12 +208,12 @@ func (p *Plan) File(path string) *File {
 	return f
 }
 
-func (p *Plan) fileModel(path string) FileModel {
+func (p *Plan) fileModel(path, fingerprint string) FileModel {
 	kind := "training"
 	if len(p.Graph.Grads) == 0 {
 		kind = "inference"
 	}
-	return FileModel{Path: path, Fingerprint: p.Graph.Fingerprint(), Kind: kind, Nodes: len(p.Graph.Nodes), Forward: p.forward()}
+	return FileModel{Path: path, Fingerprint: fingerprint, Kind: kind, Nodes: len(p.Graph.Nodes), Forward: p.forward()}
 }
 
 // told is what the plan's file tells of it, once there is a table.
