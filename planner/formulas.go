@@ -409,7 +409,7 @@ func (f *Formulas) assumed(e graph.Assume, dim string, at, from, to int64) (int6
 	if slices.ContainsFunc(e.A.Names(), unknown) || slices.ContainsFunc(e.B.Names(), unknown) {
 		return from, to // another name for a dim that has one
 	}
-	if !slices.Contains(e.A.Names(), dim) && !slices.Contains(e.B.Names(), dim) {
+	if !e.A.Uses(dim) && !e.B.Uses(dim) {
 		return from, to
 	}
 	var p polynomial

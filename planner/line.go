@@ -53,7 +53,7 @@ func (l *line) split(p product) (k kind, number int64, ok bool) {
 		switch x := l.t.bases[f.base]; {
 		case x.name == l.dim:
 			k.pow += f.pow
-		case slices.Contains(x.dim.Names(), l.dim):
+		case x.dim.Uses(l.dim):
 			k.steps = append(k.steps, f)
 			ok = ok && x.least && x.dim.Grows(l.dim)
 		default:

@@ -563,7 +563,7 @@ func (a *atom) lower() (int64, bool) {
 
 // Grows reports whether it is proven that d never falls as a name grows.
 func (d Dim) Grows(name string) (grows bool) {
-	inside := func(f factor) bool { return f.atom.op != opName && f.atom.names(name) }
+	inside := func(f factor) bool { return f.atom.op != opName && f.atom.uses(name) }
 	if !slices.ContainsFunc(d.terms(), func(t term) bool { return slices.ContainsFunc(t.factors, inside) }) {
 		defer giveUp(func() { grows = false })
 		more, ok := d.Subst(map[string]Dim{name: Sym(name).Add(Num(1))}).above(d)
@@ -572,7 +572,7 @@ func (d Dim) Grows(name string) (grows bool) {
 	for _, t := range d.terms() {
 		falls := t.coef < 0
 		for _, f := range t.factors {
-			if least, ok := f.atom.lower(); !ok || least < 0 || !f.atom.grows(name) || falls && f.atom.names(name) {
+			if least, ok := f.atom.lower(); !ok || least < 0 || !f.atom.grows(name) || falls && f.atom.uses(name) {
 				return false
 			}
 		}
@@ -583,20 +583,20 @@ func (d Dim) Grows(name string) (grows bool) {
 func (a *atom) grows(name string) bool {
 	if a.op == opFloor || a.op == opCeil {
 		by, ok := a.args[1].lower()
-		return ok && by > 0 && !a.args[1].names(name) && a.args[0].Grows(name)
+		return ok && by > 0 && !a.args[1].Uses(name) && a.args[0].Grows(name)
 	}
 	return !slices.ContainsFunc(a.args, func(x Dim) bool { return !x.Grows(name) })
 }
 
-// names reports whether d uses a name.
-func (d Dim) names(name string) bool {
+// Uses reports whether d uses a name.
+func (d Dim) Uses(name string) bool {
 	return slices.ContainsFunc(d.terms(), func(t term) bool {
-		return slices.ContainsFunc(t.factors, func(f factor) bool { return f.atom.names(name) })
+		return slices.ContainsFunc(t.factors, func(f factor) bool { return f.atom.uses(name) })
 	})
 }
 
-func (a *atom) names(name string) bool {
-	return a.op == opName && a.name == name || slices.ContainsFunc(a.args, func(x Dim) bool { return x.names(name) })
+func (a *atom) uses(name string) bool {
+	return a.op == opName && a.name == name || slices.ContainsFunc(a.args, func(x Dim) bool { return x.Uses(name) })
 }
 
 // Names lists the names d uses, sorted.
