@@ -306,12 +306,17 @@ func (m *Model) prefers(p *planner.Plan, err error, other *planner.Plan, wrong e
 	return less < cost || less == cost && other.Arena < p.Arena
 }
 
-// worth is what another plan has to come to so that the model prefers it.
-func (m *Model) worth(p *planner.Plan) planner.Worth {
-	if limited(m.Config) {
+// worth is what another plan has to come to so that the model prefers it to one that
+// was found, if one was.
+func (m *Model) worth(p *planner.Plan, err error) planner.Worth {
+	switch {
+	case err != nil:
+		return planner.Worth{}
+	case limited(m.Config):
 		return planner.Worth{Cost: costs(p)}
+	default:
+		return planner.Worth{Arena: p.Arena}
 	}
-	return planner.Worth{Arena: p.Arena}
 }
 
 // decided is the settings that make the form again which the planner chose, where

@@ -32,7 +32,7 @@ func (t *trial) than(p *planner.Plan, err error) planner.Worth {
 	if err != nil {
 		return t.worth
 	}
-	return t.m.worth(p)
+	return t.m.worth(p, nil)
 }
 
 func (t *trial) plan(on []bool, worth planner.Worth) (*planner.Plan, error) {

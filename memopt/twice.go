@@ -184,12 +184,9 @@ func roomOf(p *planner.Plan, wrong *planner.BudgetError) (bytes int64, limited b
 // bestForm is best, in the form of the step that is the best one.
 func (m *Model) bestForm() (*planner.Plan, error) {
 	p, err := m.best(planner.Worth{})
-	plain, best, worth := p, m, planner.Worth{}
+	plain, best := p, m
 	for other := range m.formsThatFit(p, err) {
-		if err == nil {
-			worth = m.worth(p)
-		}
-		if q, wrong := other.best(worth); m.prefers(p, err, q, wrong) {
+		if q, wrong := other.best(m.worth(p, err)); m.prefers(p, err, q, wrong) {
 			p, err, best = q, wrong, other
 		}
 	}
