@@ -60,6 +60,13 @@ type groups struct {
 	tails   []int32 // by position in byEnd: minus the end
 	atBegin []int32 // by life: its position in byBegin
 	atEnd   []int32
+	spans   []span // by life
+}
+
+// span is what is asked most often of a life; many of them are near at hand.
+type span struct {
+	l, r int32
+	size int64
 }
 
 // gone is the end of a life that is placed.
@@ -132,12 +139,13 @@ func newGroups(p *part) *groups {
 	g := &groups{
 		begins: beginsOf(p.lives, p.sections), first: make([]int32, p.sections+1),
 		byBegin: make([]int32, n), byEnd: make([]int32, n), heads: make([]int32, n), tails: make([]int32, n),
-		atBegin: make([]int32, n), atEnd: make([]int32, n),
+		atBegin: make([]int32, n), atEnd: make([]int32, n), spans: make([]span, n),
 	}
 	centers := make([]int32, n)
 	ends := make([]int32, p.sections+1) // by end: how many lives end later, and so where those that end here come
 	for i, l := range p.lives {
 		centers[i] = center(l.l, l.r)
+		g.spans[i] = span{l.l, l.r, l.size}
 		g.first[centers[i]+1]++
 		ends[l.r-1]++
 	}
@@ -227,7 +235,7 @@ func (s *skyline) even(height, wall, left int64) bool {
 	}
 	sum := int64(0)
 	for _, f := range s.fits {
-		sum += s.lives[f.life].size
+		sum += s.spans[f.life].size
 	}
 	size := s.route.ease * float64(sum) / float64(len(s.fits))
 	above := float64(s.ceiling - height)
@@ -275,7 +283,9 @@ func (s *skyline) raise(a, l, r int32, height int64) {
 		end = s.end[b]
 		s.height[b] = -1
 	}
-	s.queue.push(turn{height, begin})
+	if begin == l { // else it has its turn already
+		s.queue.push(turn{height, begin})
+	}
 	s.height[begin], s.end[begin], s.before[begin] = height, end, before
 	if end < s.sections {
 		s.before[end] = begin
@@ -308,16 +318,13 @@ func (s *skyline) ofGroup(m, a, b, t int32, most int, fits []int32) []int32 {
 		return fits
 	}
 	order, keys, other, limit := s.byBegin, s.heads, &s.firstEnd, b // the begins in [a, t], with an end that is not behind b
-	low, high := a, t+1
+	low, high := a, t
 	if t > m { // the ends in (t, b], with a begin that is not before a
 		order, keys, other, limit = s.byEnd, s.tails, &s.lastHead, -a
-		low, high = -b, -t
+		low, high = -b, -t-1
 	}
-	within := keys[from:to]
-	begin, _ := slices.BinarySearch(within, low)
-	end, _ := slices.BinarySearch(within[begin:], high)
-	from += int32(begin)
-	to = from + int32(end)
+	from = after(keys, from, to, low-1)
+	to = after(keys, from, to, high)
 	for range most {
 		k := other.first(from, to, limit)
 		if k < 0 {
@@ -327,6 +334,24 @@ func (s *skyline) ofGroup(m, a, b, t int32, most int, fits []int32) []int32 {
 		from = k + 1
 	}
 	return fits
+}
+
+// after is the first position in [from, to) of rising keys with one above x, or to.
+func after(keys []int32, from, to, x int32) int32 {
+	if from == to || keys[from] > x {
+		return from
+	}
+	if keys[to-1] <= x {
+		return to
+	}
+	for n := to - from; n > 1; { // what is sought is in (from, from+n]
+		half := n / 2
+		if keys[from+half] <= x {
+			from += half
+		}
+		n -= half
+	}
+	return from + 1
 }
 
 // fit is a life that may be placed next, and what it wastes.
@@ -406,12 +431,13 @@ func (s *skyline) weigh() {
 // are so much higher than the valley [a, b), if nothing came to lie there; less what its length is worth. All products
 // are rounded, so that no machine joins them with sums to its own numbers.
 func (s *skyline) waste(i, a, b int32, lower, upper int64) float64 {
-	l, w := s.lives[i], s.weight
-	beside := float64((w[l.l]-w[a])*float64(min(lower, l.size))) + float64((w[b]-w[l.r])*float64(min(upper, l.size)))
-	length := w[l.r] - w[l.l]
+	l, w := s.spans[i], s.weight
+	begin, end := w[l.l], w[l.r]
+	beside := float64((begin-w[a])*float64(min(lower, l.size))) + float64((w[b]-end)*float64(min(upper, l.size)))
+	length := end - begin
 	waste := beside/(length*float64(l.size)) - float64(s.route.length*length)/(w[b]-w[a])
 	if s.coarsest > 1 {
-		waste += s.padding(l, s.height[a])
+		waste += s.padding(s.lives[i], s.height[a])
 	}
 	return waste
 }

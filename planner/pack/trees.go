@@ -2,133 +2,204 @@ package pack
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 )
 
-// peaks is a number for each section, and the largest of any stretch of them. It is a binary tree kept as a heap.
-type peaks struct {
-	leaves  int32
-	largest []int64 // by node: the largest of its sections, but for what is added to all of a node above
-	added   []int64 // by node: to all of its sections
-	plus    []int64 // scratch, by node: what is added to all of those above it
+// Both trees here are flat and wide: a node stands for the fan of those below it that follow each other, which are a cache
+// line or two that is read from end to end. All levels lie in one slice, the lowest first, each filled up to whole nodes.
+
+const fan = 16
+
+// levelsOf is where each level of a tree over n leaves begins, and behind the last of them, which is no more than one node,
+// how many all have together.
+func levelsOf(n int) (levels []int32) {
+	levels = []int32{0}
+	for {
+		n = (n + fan - 1) / fan
+		levels = append(levels, levels[len(levels)-1]+int32(n*fan))
+		if n <= 1 {
+			return levels
+		}
+	}
 }
 
+// peaks is a number for each section, and the largest of any stretch of them.
+type peaks struct {
+	levels  []int32
+	largest []int64 // by node: the largest of its sections, but for what is added to all of a node above
+	added   []int64 // by node above the sections: to all of its sections
+	flat    []int64 // scratch, by section
+}
+
+// bottom is below all peaks, whatever is added to it.
+const bottom = math.MinInt64 / 2
+
 func (p *peaks) build(values []int64) {
-	p.leaves = 1
-	for int(p.leaves) < len(values) {
-		p.leaves *= 2
+	p.levels = levelsOf(len(values))
+	n := p.levels[len(p.levels)-1]
+	p.largest, p.added = make([]int64, n), make([]int64, n-p.levels[1])
+	for i := range p.largest {
+		p.largest[i] = bottom
 	}
-	p.largest = slices.Grow(p.largest[:0], int(2*p.leaves))[:2*p.leaves]
-	p.added = slices.Grow(p.added[:0], int(2*p.leaves))[:2*p.leaves]
-	clear(p.added)
-	for i := range p.leaves {
-		p.largest[p.leaves+i] = math.MinInt64 / 2
-	}
-	copy(p.largest[p.leaves:], values)
-	for i := p.leaves - 1; i > 0; i-- {
-		p.largest[i] = max(p.largest[2*i], p.largest[2*i+1])
+	copy(p.largest, values)
+	for k := 0; k+2 < len(p.levels); k++ {
+		for i := range (p.levels[k+1] - p.levels[k]) / fan {
+			p.see(k, i)
+		}
 	}
 }
 
 // become makes p the same as o.
 func (p *peaks) become(o *peaks) {
-	p.leaves = o.leaves
+	p.levels = o.levels
 	p.largest = append(p.largest[:0], o.largest...)
 	p.added = append(p.added[:0], o.added...)
 }
 
-// add adds x to all of [l, r).
+// see brings node i of the level above one up to what is below it.
+func (p *peaks) see(level int, i int32) {
+	below := p.levels[level] + i*fan
+	most := int64(bottom)
+	for _, x := range p.largest[below : below+fan] {
+		most = max(most, x)
+	}
+	p.largest[p.levels[level+1]+i] = most + p.above(level, i)
+}
+
+// above is what is added to all of node i of the level above one.
+func (p *peaks) above(level int, i int32) int64 {
+	return p.added[p.levels[level+1]-p.levels[1]+i]
+}
+
+// add adds x to all of [l, r). Whole nodes are left to the level above.
 func (p *peaks) add(l, r int32, x int64) {
-	a, b := l+p.leaves, r-1+p.leaves
-	p.addTo(a, x)
-	if a != b {
-		p.addTo(b, x)
+	first, last := l, r-1 // of the nodes that hold l and r-1
+	k := 0
+	for ; first/fan != last/fan; k++ {
+		a, b := (l+fan-1)/fan, r/fan
+		p.addTo(k, l, a*fan, x)
+		p.addTo(k, b*fan, r, x)
+		l, r = a, b
+		p.see(k, first/fan)
+		p.see(k, last/fan)
+		first, last = first/fan, last/fan
 	}
-	for ; a>>1 != b>>1; a, b = a>>1, b>>1 {
-		if a&1 == 0 {
-			p.addTo(a+1, x)
-		}
-		if b&1 == 1 {
-			p.addTo(b-1, x)
-		}
-		p.see(a >> 1)
-		p.see(b >> 1)
-	}
-	for a >>= 1; a > 0; a >>= 1 {
-		p.see(a)
+	p.addTo(k, l, r, x)
+	for ; k+2 < len(p.levels); k++ {
+		first /= fan
+		p.see(k, first)
 	}
 }
 
-// addTo adds x to all sections of a node.
-func (p *peaks) addTo(node int32, x int64) {
-	p.largest[node] += x
-	p.added[node] += x
-}
-
-// see brings a node up to what its halves are.
-func (p *peaks) see(node int32) {
-	p.largest[node] = max(p.largest[2*node], p.largest[2*node+1]) + p.added[node]
+// addTo adds x to all sections of nodes [a, b) of a level.
+func (p *peaks) addTo(level int, a, b int32, x int64) {
+	at := p.levels[level]
+	largest := p.largest[at+a : at+b]
+	for i := range largest {
+		largest[i] += x
+	}
+	if level == 0 {
+		return
+	}
+	at -= p.levels[1]
+	added := p.added[at+a : at+b]
+	for i := range added {
+		added[i] += x
+	}
 }
 
 // values are the numbers of the first n sections, until p changes.
 func (p *peaks) values(n int32) []int64 {
-	p.plus = slices.Grow(p.plus[:0], int(2*p.leaves))[:2*p.leaves]
-	p.plus[1] = 0
-	for i := int32(1); i < p.leaves; i++ {
-		p.plus[2*i] = p.plus[i] + p.added[i]
-		p.plus[2*i+1] = p.plus[2*i]
+	p.flat = slices.Grow(p.flat[:0], int(n))[:n]
+	for from := int32(0); from < n; from += fan {
+		plus := int64(0)
+		for k, i := 0, from/fan; k+2 < len(p.levels); k, i = k+1, i/fan {
+			plus += p.above(k, i)
+		}
+		to := min(from+fan, n)
+		values := p.flat[from:to]
+		for i, x := range p.largest[from:to] {
+			values[i] = x + plus
+		}
 	}
-	for i := p.leaves; i < p.leaves+n; i++ {
-		p.plus[i] += p.largest[i]
-	}
-	return p.plus[p.leaves : p.leaves+n]
+	return p.flat
 }
 
 // most is the largest number in [l, r), and the first section that has it. It comes up from both ends of the stretch to
 // the node above both, and goes down again to what was largest.
 func (p *peaks) most(l, r int32) (x int64, at int32) {
-	a, b := l+p.leaves, r-1+p.leaves
-	x, at = p.largest[a], a
-	y, behind := p.largest[b], b
-	for a>>1 != b>>1 {
-		if next := a + 1; a&1 == 0 && p.largest[next] > x {
-			x, at = p.largest[next], next
+	first, last := l, r-1                     // of the nodes that hold l and r-1
+	x, behind := int64(bottom), int64(bottom) // the largest of what lies in those
+	var among, amongBehind nodes              // where it is
+	k := 0
+	for ; first/fan != last/fan; k++ {
+		a, b := (l+fan-1)/fan, r/fan
+		if y := p.scan(k, l, a*fan); y > x {
+			x, among = y, nodes{k, l, y}
 		}
-		if next := b - 1; b&1 == 1 && p.largest[next] >= y {
-			y, behind = p.largest[next], next
+		if y := p.scan(k, b*fan, r); y >= behind {
+			behind, amongBehind = y, nodes{k, b * fan, y}
 		}
-		a, b = a>>1, b>>1
-		x += p.added[a]
-		y += p.added[b]
+		l, r = a, b
+		first, last = first/fan, last/fan
+		x += p.above(k, first)
+		behind += p.above(k, last)
 	}
-	if y > x {
-		x, at = y, behind
+	if y := p.scan(k, l, r); y > x {
+		x, among = y, nodes{k, l, y}
 	}
-	for a >>= 1; a > 0; a >>= 1 {
-		x += p.added[a]
+	if behind > x {
+		x, among = behind, amongBehind
 	}
-	for plus := x - p.largest[at]; at < p.leaves; {
-		plus += p.added[at]
-		if at *= 2; p.largest[at]+plus != x {
+	for ; k+2 < len(p.levels); k++ {
+		first /= fan
+		x += p.above(k, first)
+	}
+	return x, p.find(among)
+}
+
+// nodes are those of a level from one on, as far as the first with so much.
+type nodes struct {
+	level   int
+	from    int32
+	largest int64
+}
+
+// scan is the largest of nodes [a, b) of a level.
+func (p *peaks) scan(level int, a, b int32) (x int64) {
+	x = bottom
+	at := p.levels[level]
+	for _, y := range p.largest[at+a : at+b] {
+		x = max(x, y)
+	}
+	return x
+}
+
+// find is the first section that has the largest number of the first node among those with so much.
+func (p *peaks) find(among nodes) (at int32) {
+	at = among.from
+	for k, x := among.level, among.largest; ; k-- {
+		largest := p.largest[p.levels[k]:]
+		for largest[at] != x {
 			at++
 		}
+		if k == 0 {
+			return at
+		}
+		x -= p.above(k-1, at)
+		at *= fan
 	}
-	return x, at - p.leaves
 }
 
 // firsts is a list of numbers in which the first that is small enough can be found.
 type firsts struct {
-	leaves int32
-	least  []int32
+	levels []int32
+	least  []int32 // by node
 }
 
 func (f *firsts) reset(n int) {
-	f.leaves = 1
-	for int(f.leaves) < n {
-		f.leaves *= 2
-	}
-	f.least = slices.Grow(f.least[:0], int(2*f.leaves))[:2*f.leaves]
+	f.levels = levelsOf(n)
+	f.least = make([]int32, f.levels[len(f.levels)-1])
 	for i := range f.least {
 		f.least[i] = gone
 	}
@@ -136,44 +207,71 @@ func (f *firsts) reset(n int) {
 
 // become makes f the same as o.
 func (f *firsts) become(o *firsts) {
-	f.leaves = o.leaves
+	f.levels = o.levels
 	f.least = append(f.least[:0], o.least...)
 }
 
-func (f *firsts) leaf(i, x int32) { f.least[f.leaves+i] = x }
+func (f *firsts) leaf(i, x int32) { f.least[i] = x }
 
 func (f *firsts) build() {
-	for i := f.leaves - 1; i > 0; i-- {
-		f.least[i] = min(f.least[2*i], f.least[2*i+1])
+	for k := 0; k+2 < len(f.levels); k++ {
+		for i := range (f.levels[k+1] - f.levels[k]) / fan {
+			f.least[f.levels[k+1]+i] = f.below(k, i)
+		}
 	}
 }
 
+// below is the least of what is below node i of the level above one.
+func (f *firsts) below(level int, i int32) int32 {
+	at := f.levels[level] + i*fan
+	least := int32(gone)
+	for _, x := range f.least[at : at+fan] {
+		least = min(least, x)
+	}
+	return least
+}
+
 func (f *firsts) set(i, x int32) {
-	k := f.leaves + i
-	f.least[k] = x
-	for k /= 2; k > 0; k /= 2 {
-		f.least[k] = min(f.least[2*k], f.least[2*k+1])
+	f.least[i] = x
+	for k := 0; k+2 < len(f.levels); k++ {
+		i /= fan
+		node := &f.least[f.levels[k+1]+i]
+		least := f.below(k, i)
+		if *node == least {
+			return
+		}
+		*node = least
 	}
 }
 
 // first is the first position in [from, to) with a number of at most x, or -1.
 func (f *firsts) first(from, to, x int32) int32 {
-	for k := from + f.leaves; from < to; {
-		if f.least[k] > x { // on to what lies right of it
-			width := f.leaves >> (bits.Len32(uint32(k)) - 1)
-			from += width
-			if k++; k&(k-1) == 0 {
-				return -1
+	last := to - 1
+	for k := 0; from < to; k++ {
+		end := from
+		if from%fan != 0 || to-from < fan || k+2 == len(f.levels) { // no whole node
+			end = min(to, (from/fan+1)*fan)
+			for at := f.levels[k]; from < end; from++ {
+				if f.least[at+from] <= x {
+					return f.down(k, from, last, x)
+				}
 			}
-			for k&1 == 0 && f.least[k/2] > x {
-				k /= 2
-			}
-			continue
 		}
-		if k >= f.leaves {
-			return from
-		}
-		k *= 2
+		from, to = (end+fan-1)/fan, (to+fan-1)/fan
 	}
 	return -1
+}
+
+// down is the first position below a node with a number of at most x, or -1 if that is behind last.
+func (f *firsts) down(level int, i, last, x int32) int32 {
+	for k := level - 1; k >= 0; k-- {
+		at := f.levels[k] + i*fan
+		for i *= fan; f.least[at] > x; i++ {
+			at++
+		}
+	}
+	if i > last {
+		return -1
+	}
+	return i
 }

@@ -10,7 +10,7 @@ import (
 // Peaks say what a look at every section would.
 func TestPeaks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		values := rapid.SliceOfN(rapid.Int64Range(0, 5), 1, 40).Draw(t, "values")
+		values := rapid.SliceOfN(rapid.Int64Range(0, 5), 1, 600).Draw(t, "values")
 		n := int32(len(values))
 		var p peaks
 		p.build(values)
@@ -28,6 +28,36 @@ func TestPeaks(t *testing.T) {
 			}
 			if got := p.values(n); !slices.Equal(got, values) {
 				t.Fatalf("values %v, want %v", got, values)
+			}
+		}
+	})
+}
+
+// So do firsts.
+func TestFirsts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.SliceOfN(rapid.Int32Range(0, 9), 1, 600).Draw(t, "values")
+		n := int32(len(values))
+		var f firsts
+		f.reset(len(values))
+		for i, x := range values {
+			f.leaf(int32(i), x)
+		}
+		f.build()
+		for range rapid.IntRange(0, 60).Draw(t, "changes") {
+			from := rapid.Int32Range(0, n).Draw(t, "from")
+			to := rapid.Int32Range(from, n).Draw(t, "to")
+			x := rapid.Int32Range(0, 4).Draw(t, "x")
+			want := int32(slices.IndexFunc(values[from:to], func(y int32) bool { return y <= x }))
+			if want >= 0 {
+				want += from
+			}
+			if got := f.first(from, to, x); got != want {
+				t.Fatalf("the first of at most %d in [%d, %d) of %v is %d, not %d", x, from, to, values, got, want)
+			}
+			if want >= 0 {
+				values[want] = gone
+				f.set(want, gone)
 			}
 		}
 	})
