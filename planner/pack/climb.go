@@ -1,18 +1,16 @@
 package pack
 
-import (
-	"math"
-	"sync/atomic"
-)
+import "math"
 
-// climb builds a skyline. At first it goes all the way up on one route, and on another if that does not come near enough.
-// If neither does, it goes up in many short stages: each is tried on several routes, two side by side, and it goes on from
+// climb builds a skyline. At first it goes all the way up on one route, and on another beside it, in case that the first
+// does not come near enough. If neither does, it goes up in many short stages: each is tried on several routes, two side by side, and it goes on from
 // where all sections together press least against the goal, for what is worst now tells little about what will be. A climb
 // that was promising is followed by another, which takes the routes in other turns.
 type climb struct {
 	goal   int64
 	near   int64    // the share of the goal above it that is near enough
 	base   *skyline // nothing but the floor
+	next   *skyline // scratch, after the first routes
 	trials [tries]*skyline
 	turn   int // routes taken in stages
 	looks  int
@@ -64,21 +62,44 @@ const (
 	hardest = 0.005 // the share of it that a section has to spare there at least, as it is seen
 )
 
-// grow packs p as a skyline, mends that, and keeps it if it is lower than what there is.
+// grow packs p as a skyline, mends that, and keeps it if it is lower than what there is. Many lives have the first strategy
+// tried before, and are packed as they come where the skyline is not near enough.
 func (p *part) grow(goal int64) {
 	if goal > math.MaxInt64/4 {
 		return // what is summed up on the way would not be numbers
 	}
+	var before []attempt
+	many := len(p.lives) > few && !p.fixed()
+	if many {
+		before = append(before, func(stopped func() bool) bool { return p.settles(goal+goal/simple, stopped) })
+	}
 	c := newClimb(p, goal, content)
-	s, done := c.first()
+	s, done := c.first(before...)
+	if s == nil {
+		return
+	}
 	if !done {
-		if p.growCore(goal, s.highest) {
+		if many && p.growCore(goal, s.highest) {
 			return
 		}
 		s = c.again(s, climbs*len(p.lives))
 	}
+	enough := goal + goal/fair
 	grown := part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: s.offsets, top: s.highest, by: "skyline"}
-	grown.mend(goal, goal+goal/fair, mending*len(p.lives))
+	rival := grown
+	mends := func(stopped func() bool) bool {
+		grown.mend(goal, enough, mending*len(p.lives), stopped)
+		return grown.top <= enough
+	}
+	comes := func(stopped func() bool) bool {
+		if many {
+			rival.comes(goal, enough, stopped)
+		}
+		return false
+	}
+	if !done && firstOf(mends, comes) > 0 && rival.top < grown.top {
+		grown = rival
+	}
 	if grown.top < p.top {
 		p.offsets, p.top, p.by = grown.offsets, grown.top, grown.by
 	}
@@ -88,33 +109,60 @@ func newClimb(p *part, goal, near int64) *climb {
 	return &climb{goal: goal, near: near, base: newSkyline(p)}
 }
 
-// first is a skyline of all lives on the neat route, if that loses next to nothing, or else on one that goes all the way;
-// and whether it is near enough.
-func (c *climb) first() (s *skyline, done bool) {
-	s = c.base.twin()
-	s.route = neat
-	if c.through(s, c.line) {
-		return s, true
+// first makes the attempts of before, then a skyline of all lives on the neat route, which ends where that loses more than
+// next to nothing, and then some on the routes that go all the way. It comes to the first that is near enough, which is no
+// skyline if it was one of before, or to the lowest if none is.
+func (c *climb) first(before ...attempt) (s *skyline, done bool) {
+	var starts [1 + len(wholes)]*skyline
+	var looks [1 + len(wholes)]int
+	attempts := before
+	for i := range starts {
+		attempts = append(attempts, func(stopped func() bool) bool {
+			s := c.base.twin()
+			starts[i] = s
+			most := c.line
+			if s.route = neat; i > 0 {
+				s.route = wholes[i-1]
+				most = func(int) int64 { return math.MaxInt64 }
+			}
+			var ok bool
+			looks[i], ok = c.through(s, most, stopped)
+			return ok && s.highest <= c.line(stages)
+		})
 	}
-	s.become(c.base)
-	s.route = wholes[0]
-	c.through(s, func(int) int64 { return math.MaxInt64 })
-	return s, s.highest <= c.line(stages)
+	at := firstOf(attempts...) - len(before)
+	if at < 0 {
+		return nil, true
+	}
+	if at < len(starts) {
+		return starts[at], true
+	}
+	for _, n := range looks {
+		c.looks += n
+	}
+	s, c.next = starts[1], starts[0]
+	for _, o := range starts[2:] {
+		if o.highest < s.highest {
+			s = o
+		}
+	}
+	return s, false
 }
 
 // line is how high a skyline is to become after a stage at most.
 func (c *climb) line(at int) int64 { return c.goal + c.goal/c.near*int64(at)/stages }
 
-// through takes s all the way up, unless that is sure to be higher after a stage than most says.
-func (c *climb) through(s *skyline, most func(at int) int64) (ok bool) {
+// through takes s all the way up, unless that is sure to be higher after a stage than most says. It also says how many looks
+// it took.
+func (c *climb) through(s *skyline, most func(at int) int64, stopped func() bool) (looks int, ok bool) {
 	for at := 1; at <= stages; at++ {
 		c.ascend(s, at)
-		c.looks += s.looks
-		if s.sure() > most(at) {
-			return false
+		looks += s.looks
+		if s.sure() > most(at) || stopped() {
+			return looks, false
 		}
 	}
-	return true
+	return looks, true
 }
 
 // ascend takes s to the end of a stage.
@@ -131,14 +179,7 @@ func (c *climb) ascend(s *skyline, at int) {
 
 // again is the best of best and of further climbs, until that is near enough or so many looks are spent.
 func (c *climb) again(best *skyline, looks int) *skyline {
-	next := c.base.twin()
-	for _, r := range wholes[1:] {
-		next.become(c.base)
-		next.route = r
-		if c.through(next, func(int) int64 { return best.highest - 1 }) {
-			best, next = next, best
-		}
-	}
+	next := c.next
 	for best.highest > c.line(stages) && c.looks < looks {
 		if over := best.highest - c.goal; c.looks >= looks/half && (over <= c.goal/fair || over > c.goal/hopeful) {
 			break
@@ -176,19 +217,16 @@ func (c *climb) try(s *skyline, at int) (best int) {
 		c.turn++
 	}
 	var pressed [tries]float64
-	var next atomic.Int32
-	up := func() {
-		for i := next.Add(1) - 1; i < tries; i = next.Add(1) - 1 {
-			t := c.trials[i]
+	var ups [tries]attempt
+	for i, t := range c.trials {
+		ups[i] = func(func() bool) bool {
 			t.become(s)
 			c.ascend(t, at)
 			pressed[i] = t.pressed(c.goal)
+			return false
 		}
 	}
-	done := make(chan bool)
-	go func() { up(); done <- true }()
-	up()
-	<-done
+	firstOf(ups[:]...)
 	for i, t := range c.trials {
 		c.looks += t.looks
 		if pressed[i] < pressed[best] {

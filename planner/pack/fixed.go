@@ -83,7 +83,7 @@ func (p *part) around(goal int64) {
 	}
 	p.try(rows, newSpace(p.sections, patience*len(p.lives)), goal)
 	if enough := goal + goal/content; p.top > enough && goal < math.MaxInt64/4 {
-		p.mend(goal, enough, mending*len(p.lives))
+		p.mend(goal, enough, mending*len(p.lives), never)
 	}
 }
 

@@ -22,6 +22,8 @@ type mend struct {
 	out    []int32 // the lives to be put back, the next one last
 	looks  int
 
+	stopped func() bool
+
 	// The lives alive at a time are those of the block it lies in that were alive as that began, and those that began since.
 	block  int32
 	alive  [][]int32 // by block
@@ -46,9 +48,10 @@ const (
 	fullest = 0.01 // the share of a section that may be empty before its bytes weigh less
 )
 
-// mend lowers the top of p towards the goal, until it is no higher than enough or so many looks are spent.
-func (p *part) mend(goal, enough int64, looks int) {
+// mend lowers the top of p towards the goal, until it is no higher than enough, or so many looks are spent, or it is stopped.
+func (p *part) mend(goal, enough int64, looks int, stopped func() bool) {
 	m := newMend(p, p.offsets, goal)
+	m.stopped = stopped
 	for p.top > enough && m.looks < looks {
 		top := p.top - max((p.top-goal)/steps, 1)
 		if !m.lower(max(top, enough), looks) {
@@ -70,7 +73,7 @@ func newMend(p *part, offsets []int64, goal int64) *mend {
 	n := len(p.lives)
 	m := &mend{
 		lives: p.lives, floor: p.floor, at: slices.Clone(offsets),
-		base: make([]float64, n), block: 1, begins: beginsOf(p.lives, p.sections),
+		base: make([]float64, n), stopped: never, block: 1, begins: beginsOf(p.lives, p.sections),
 	}
 	length := 0 // of all lives
 	for _, l := range p.lives {
@@ -121,7 +124,7 @@ func (m *mend) lower(top int64, looks int) bool {
 	}
 	slices.SortFunc(m.out, m.byBase)
 	for len(m.out) > 0 {
-		if m.looks > looks {
+		if m.looks > looks || m.stopped() {
 			return false
 		}
 		last := len(m.out) - 1

@@ -279,7 +279,7 @@ func TestGrow(t *testing.T) {
 			q.top = max(q.top, q.offsets[i]+l.size)
 		}
 		high := q.top
-		q.mend(goal, goal, 1<<16)
+		q.mend(goal, goal, 1<<16, never)
 		apart(t, q)
 		if q.top > high || grown < goal {
 			t.Fatalf("mended from %d to %d; grown to %d with a goal of %d", high, q.top, grown, goal)

@@ -18,6 +18,7 @@ type space struct {
 	meets   []cursor // what the life to be placed must keep clear of
 	looks   int      // at runs and cursors so far: the work done, in a measure that is the same on every machine
 	most    int      // looks that there are
+	stopped func() bool
 }
 
 func newSpace(sections int32, most int) *space {
@@ -25,7 +26,7 @@ func newSpace(sections int32, most int) *space {
 	for leaves < sections {
 		leaves *= 2
 	}
-	return &space{leaves: leaves, most: most, through: make([]runs, 2*leaves), some: make([]runs, 2*leaves)}
+	return &space{leaves: leaves, most: most, stopped: never, through: make([]runs, 2*leaves), some: make([]runs, 2*leaves)}
 }
 
 // empty takes everything out.

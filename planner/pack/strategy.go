@@ -62,25 +62,15 @@ func portfolio(p *part, goal, near int64) {
 	if p.nests(near) {
 		return
 	}
-	s := newSpace(p.sections, glance*len(p.lives))
-	if p.settles(s, goal+goal/simple) {
-		return
-	}
-	p.grow(goal)
-	if grown := p.top; p.far(goal, fair) && goal <= math.MaxInt64/4 {
-		s.looks, s.most = 0, again*len(p.lives)
-		if p.try([]strategy{asTheyCome}, s, goal); p.top < grown {
-			p.mend(goal, goal+goal/fair, mending*len(p.lives))
-		}
-	}
-	if p.top == math.MaxInt64 {
-		s.looks, s.most = 0, patience*len(p.lives)
-		p.try(strategies[:quickRows], s, goal)
+	if p.grow(goal); p.top == math.MaxInt64 {
+		p.try(strategies[:quickRows], newSpace(p.sections, patience*len(p.lives)), goal)
 	}
 }
 
 // settles packs many lives with the first strategy if that ends at or below top.
-func (p *part) settles(s *space, top int64) bool {
+func (p *part) settles(top int64, stopped func() bool) bool {
+	s := newSpace(p.sections, glance*len(p.lives))
+	s.stopped = stopped
 	offsets := make([]int64, len(p.lives))
 	t := strategies[0]
 	reached, ok := t.place(p, s, offsets, min(top, math.MaxInt64-1)+1)
@@ -88,6 +78,17 @@ func (p *part) settles(s *space, top int64) bool {
 		p.offsets, p.top, p.by = offsets, reached, t.name
 	}
 	return ok
+}
+
+// comes packs many lives as they come, and mends that, if it is lower than what there is.
+func (p *part) comes(goal, enough int64, stopped func() bool) {
+	s := newSpace(p.sections, again*len(p.lives))
+	s.stopped = stopped
+	p.offsets = nil
+	top := p.top
+	if p.try([]strategy{asTheyCome}, s, goal); p.top < top {
+		p.mend(goal, enough, mending*len(p.lives), stopped)
+	}
 }
 
 // far is whether p is not packed yet, or by more than a share of the goal above it.
@@ -130,7 +131,7 @@ func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top in
 			offset = t.fit(s, l, p.floor)
 		}
 		end := offset + l.size
-		if end >= limit || len(order) > few && limit < math.MaxInt64 && s.looks > s.most {
+		if end >= limit || len(order) > few && limit < math.MaxInt64 && s.looks > s.most || s.stopped() {
 			return 0, false
 		}
 		s.take(l.l, l.r, offset, end)
