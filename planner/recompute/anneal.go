@@ -162,8 +162,8 @@ func (a *annealing) pick() (c change, ok bool) {
 		k = behind + int32(a.r.IntN(sim.launches-int(behind)))
 	}
 	idles := func(i int) bool {
-		v := sim.value[i]
-		return sim.first[i] < k && sim.last[i] > k && a.s.may(v) && prob.Bytes[v] > 0
+		l := &sim.lives[i]
+		return l.first < k && l.last > k && a.s.may(l.value) && prob.Bytes[l.value] > 0
 	}
 	n := 0
 	for i := range sim.instances {
@@ -180,7 +180,7 @@ func (a *annealing) pick() (c change, ok bool) {
 			n--
 		}
 	}
-	c.value = sim.value[i]
+	c.value = sim.lives[i].value
 	if slices.Contains(prob.Inputs.Of(sim.ops[k]), c.value) {
 		return c, false
 	}
@@ -211,7 +211,7 @@ func (a *annealing) touchedAt(i, before int32) int32 {
 	if a.trial.walks != a.sim.walks {
 		a.trial.prepare()
 	}
-	v, at := a.sim.value[i], a.sim.place[a.sim.first[i]]
+	v, at := a.sim.lives[i].value, a.sim.place[a.sim.lives[i].first]
 	first, again := a.trial.readsBefore(v, before)
 	if first > 0 {
 		at = max(at, a.s.uses.Of(v)[first-1])

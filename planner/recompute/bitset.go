@@ -22,3 +22,19 @@ func (b bitset) each(yield func(i int32) bool) {
 		}
 	}
 }
+
+// next is the first of the set from one number on and before another, which it is if
+// there is none.
+func (b bitset) next(from, to int32) int32 {
+	if from >= to {
+		return to
+	}
+	w := int(from >> 6)
+	rest := b[w] >> (from & 63) << (from & 63)
+	for ; rest == 0; rest = b[w] {
+		if w++; w<<6 >= int(to) {
+			return to
+		}
+	}
+	return min(int32(w<<6+bits.TrailingZeros64(rest)), to)
+}

@@ -373,3 +373,121 @@ func (s *Solver) Weighed(limit, parts int64) (weighed float64, passes int, least
 	x.findPasses(mostPasses)
 	return weighed * s.unit, len(x.passes), least, true
 }
+
+// Walks is what a search does with the plan that the last Solve ended with: walk
+// walks a plan that forgets one thing less, another one each time, and trial tries
+// such changes, having walked the plan once for many of them. Both tell how many
+// launches the plan comes to. Where walk is to begin at the border, it keeps what is
+// before it, unless the plan forgets something there.
+func (s *Solver) Walks(limit int64) (walk func(border bool) int, trial func() int) {
+	p := s.last.clone()
+	s.sim.run(p, limit)
+	x := &search{s: s, sim: s.sim, trial: s.trial, used: make([]int32, len(s.p.Bytes))}
+	all := x.losses(&p, nil)
+	turn := 0
+	walk = func(border bool) int {
+		c := all[turn%len(all)]
+		turn++
+		var at int
+		if c.border {
+			p.gone[c.value] = false
+		} else {
+			at, _ = p.search(c.event)
+			p.events = slices.Delete(p.events, at, at+1)
+		}
+		if !border {
+			s.sim.kept = false
+		}
+		s.sim.run(p, limit)
+		if p.apply(c.event, c.border); !c.border && p.events[at] != c.event {
+			panic("the plan is another one")
+		}
+		return s.sim.launches
+	}
+	trial = func() int {
+		if turn%changed == 0 || s.trial.walks != s.sim.walks {
+			s.sim.whole = false
+			s.sim.run(p, limit)
+			s.trial.prepare()
+		}
+		s.trial.change(all[turn%len(all)].event, false, math.Inf(1))
+		turn++
+		return s.trial.launches
+	}
+	return walk, trial
+}
+
+// changed is how many changes are tried of a plan on average.
+const changed = 16
+
+// Stretches compares what walks of random plans by stretches tell with what those
+// place by place do. It tells how many places were in stretches, and how many looked at.
+func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, err error) {
+	n := int32(len(s.p.Cost))
+	p := s.keep.clone()
+	for range 60 {
+		v := int32(r.IntN(len(s.p.Bytes)))
+		if !s.may(v) {
+			continue
+		}
+		switch e := (event{int32(r.IntN(int(n))), v}); {
+		case r.IntN(2) == 0:
+			p.gone[v] = !p.gone[v]
+		case r.IntN(20) > 0 && e.at < s.p.Border: // few walks begin before the border
+		default:
+			if _, known := p.search(e); !known {
+				p.apply(e, false)
+			}
+		}
+		s.sim.whole = false
+		ok := s.sim.run(p, limit)
+		by := *s.sim
+		for _, all := range []*[]int32{&by.ops, &by.made, &by.place, &by.start} {
+			*all = slices.Clone(*all)
+		}
+		by.lives = slices.Clone(by.lives)
+		by.live, by.tops, by.lain = slices.Clone(by.live), slices.Clone(by.tops), slices.Clone(by.lain)
+		s.sim.eager = make([]bool, len(s.p.Bytes))
+		is := s.sim.run(p, limit)
+		s.sim.eager = nil
+		if ok != is {
+			return 0, 0, fmt.Errorf("%v by stretches, %v by places: %v", ok, is, p)
+		}
+		if !ok {
+			break
+		}
+		to := s.sim
+		looked += to.launches - by.launches
+		if to.launches != by.launches || to.instances != by.instances {
+			return 0, 0, fmt.Errorf("%d launches of %d instances by stretches, %d of %d by places: %v", by.launches, by.instances, to.launches, to.instances, p)
+		}
+		for op := range n {
+			if by.start[op] != to.start[op] {
+				return 0, 0, fmt.Errorf("place %d begins at %d by stretches, at %d by places: %v", op, by.start[op], to.start[op], p)
+			}
+			if s.sim.wanting.has(op) {
+				looked++
+			} else {
+				stretched++
+			}
+		}
+		for k := range to.launches {
+			if by.ops[k] != to.ops[k] || by.made[k] != to.made[k] || by.place[k] != to.place[k] || by.live[k] != to.live[k] {
+				return 0, 0, fmt.Errorf("launch %d is %d at %d makes %d alive %d by stretches, %d at %d makes %d alive %d by places: %v",
+					k, by.ops[k], by.place[k], by.made[k], by.live[k], to.ops[k], to.place[k], to.made[k], to.live[k], p)
+			}
+		}
+		for i := range to.instances {
+			if x, y := by.lives[i], to.lives[i]; x.first != y.first || x.last != y.last || x.value != y.value {
+				return 0, 0, fmt.Errorf("instance %d of %d from %d to %d by stretches, of %d from %d to %d by places: %v",
+					i, x.value, x.first, x.last, y.value, y.first, y.last, p)
+			}
+		}
+		if !slices.Equal(by.tops, to.tops) || !slices.Equal(by.lain, to.lain) ||
+			by.peak != to.peak || by.worst != to.worst || by.extra != to.extra || by.area != to.area {
+			return 0, 0, fmt.Errorf("peak %d at %d, cost %v, %v over by stretches, peak %d at %d, cost %v, %v over by places: %v",
+				by.peak, by.worst, by.extra, by.area, to.peak, to.worst, to.extra, to.area, p)
+		}
+	}
+	return stretched, looked, nil
+}

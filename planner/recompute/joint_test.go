@@ -3,6 +3,7 @@ package recompute_test
 import (
 	"math"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,10 +12,9 @@ import (
 	"memopt/planner/recompute"
 )
 
-// problemOf takes the names off a graph whose dims are numbers. Values that no
-// node makes are left out.
-func problemOf(t testing.TB, g *graph.Graph) *recompute.Problem {
-	b, err := graph.Bind(nil)
+// problemOf takes the names off a graph. Values that no node makes are left out.
+func problemOf(t testing.TB, g *graph.Graph, dims map[string]int64) *recompute.Problem {
+	b, err := graph.Bind(dims)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +49,9 @@ func problemOf(t testing.TB, g *graph.Graph) *recompute.Problem {
 			p.Bytes[n.Outputs[0].ID] = 0
 			continue
 		}
+		for o, in := range n.Op.Overwrites {
+			owner[n.Outputs[o].ID] = owner[n.Inputs[in].ID]
+		}
 		if n.Phase != graph.Forward && p.Border < 0 {
 			p.Border = int32(len(p.Cost))
 		}
@@ -58,12 +61,26 @@ func problemOf(t testing.TB, g *graph.Graph) *recompute.Problem {
 				cost += float64(eval(v.Bytes())) / 4
 			}
 		}
-		p.Cost = append(p.Cost, cost+float64(eval(n.Op.Flops(n))))
-		p.Work = append(p.Work, 0)
+		work := int64(0)
+		if n.Op.Scratch != nil {
+			work = eval(n.Op.Scratch(n))
+		}
+		if n.Op.Flops != nil {
+			cost += float64(eval(n.Op.Flops(n)))
+		}
+		p.Cost = append(p.Cost, cost)
+		p.Work = append(p.Work, work)
 		p.Again = append(p.Again, n.Phase == graph.Forward && n.Op.Recompute != graph.Never)
-		p.Inputs.Add(list(n.Inputs)...)
-		p.Outputs.Add(list(n.Outputs)...)
-		p.Over.Add()
+		ins, outs := list(n.Inputs), list(n.Outputs)
+		p.Inputs.Add(ins...)
+		p.Outputs.Add(outs...)
+		var over []int32
+		for _, i := range n.Op.InPlace {
+			if v := n.Inputs[i]; v != nil && len(outs) > 0 && slices.Contains(ins, v.ID) && p.Bytes[v.ID] == p.Bytes[outs[0]] {
+				over = append(over, v.ID)
+			}
+		}
+		p.Over.Add(over...)
 	}
 	for _, v := range g.Outputs {
 		p.Held[owner[v.ID]] = true
@@ -80,7 +97,7 @@ func readJoint(t testing.TB, name string) *recompute.Problem {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return problemOf(t, g)
+	return problemOf(t, g, nil)
 }
 
 // most is, by model and percent of the plain peak, the extra cost in percent

@@ -178,10 +178,10 @@ func (x *search) options(p *plan) {
 	}
 	behind := sim.place[worst] >= prob.Border
 	x.open = x.open[:0]
-	value := sim.value[:sim.made[worst]] // what was made before
-	last := sim.last[:len(value)]
-	for i, v := range value {
-		if last[i] <= worst || x.used[v] < 0 || !x.s.may(v) {
+	lives := sim.lives[:sim.made[worst]] // what was made before
+	for i := range lives {
+		v := lives[i].value
+		if lives[i].last <= worst || x.used[v] < 0 || !x.s.may(v) {
 			continue
 		}
 		c := change{event: event{x.used[v] + 1, v}, stale: x.worth[v], order: int32(i)}

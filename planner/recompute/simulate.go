@@ -36,33 +36,47 @@ func (p plan) search(e event) (int, bool) {
 }
 
 // simulator walks plans. What it found last is in its fields.
+//
+// Between places that want something forgotten nothing has to be looked for: there
+// each operator is one launch, and who reads what is known beforehand. So only the
+// launches of other places look at what they read.
 type simulator struct {
-	p      *Problem
-	wires  []wires // by operator
-	ends   []int32 // what those tell
-	needs  []needs // by operator
-	maker  []int32 // by value
-	held   []int32 // values
-	work   int64   // launches simulated so far
-	walks  int
-	border mark   // where walks begin whose events are all behind it
-	kept   bool   // the arrays still begin with the part before the border
-	eager  []bool // by value: forget it after each place behind the border that touches it; nil for none
-	most   int    // launches after which a walk is given up
+	p       *Problem
+	wires   []wires // by operator
+	ends    []int32 // what those tell
+	needs   []needs // by operator
+	uses    Lists   // by value: the operators that read it
+	outputs []output
+	outOf   []int32   // by operator: its first output; one more at the end
+	overlay []overlay // in the order of operators
+	overOf  []int32   // by operator: its first of those; one more at the end
+	across  []crossing
+	simple  []simple // by operator
+	lastUse []int32  // by value, as outputs tell it
+	maker   []int32  // by value
+	held    []int32  // values
+	work    int64    // launches simulated so far
+	walks   int
+	border  mark   // where walks begin whose events are all behind it
+	kept    bool   // the arrays still begin with the part before the border
+	eager   []bool // by value: forget it after each place behind the border that touches it; nil for none
+	most    int    // launches after which a walk is given up
 
 	launches, instances, overs int // how much of the arrays is in use
 
 	ops      []int32 // by launch
 	made     []int32 // by launch: the first instance that it makes
-	start    []int32 // by place: its first launch; one more at the end
+	start    []int32 // by place: its first launch; behind all places the number of launches, and one more for what is held
 	place    []int32 // by launch: the place of the order at which it happened
-	first    []int32 // by instance: its launch
-	last     []int32 // by instance: its last reader
-	value    []int32 // by instance
-	over     []pair  // instances, and what each may lie over
+	lives    []life  // by instance
+	over     []lies  // in the order of launches
 	lain     []shift // launches whose first output lies over something, and its bytes
 	instance []int32 // by value: the newest one, −1 if it is forgotten
+	none     []int32 // by value: no instance
 	live     []int64 // by launch
+	tops     []int64 // by chunk of launches: the most of those
+	wanting  bitset  // places that read something forgotten
+	before   []int32 // by event: the place behind the last that reads its value before it
 	forgot   []event // what eager forgot
 	whole    bool    // the last walk came to its end
 	walked   plan    // and what it was of
@@ -75,7 +89,15 @@ type simulator struct {
 	limit int64
 }
 
-type pair struct{ out, in int32 }
+// life is where an instance of a value is made and read last. While not all readers are
+// in last, until is the place behind the last whose operator reads it.
+type life struct{ first, last, value, until int32 }
+
+// lies is a launch whose first output may lie over an instance that it reads.
+type lies struct {
+	launch, in int32
+	bytes      int64
+}
 
 // wires is where, among the ends, an operator's values stand: read, of which it may
 // write over, and written.
@@ -84,18 +106,56 @@ type wires struct{ ins, over, outs, end int32 }
 // needs is the bytes that an operator writes, and needs as work space.
 type needs struct{ out, work int64 }
 
+// output is a value that an operator writes, and the place behind the last that
+// reads it: 0 if none does. What is held is read by what would stand behind all.
+type output struct{ value, op, until int32 }
+
+// overlay is what an operator's first output may lie over, and its bytes.
+type overlay struct {
+	op, value int32
+	bytes     int64
+}
+
+// crossing is a value that is made before the border, the place behind the last
+// before the border that reads it, and the first behind it that does.
+type crossing struct{ value, before, next int32 }
+
+// simple is an operator that reads one or two values, writes one, and may write it
+// over one at most: told at one place, without lists. Of others it tells what they
+// read, if that is one or two values.
+type simple struct {
+	in, also         int32 // the same, if it reads only one; −1 if it reads none or more
+	maker, makerAlso int32
+	over             int32 // value, any if there is none
+	overs            int32 // how many there are; −1 for an operator that is not simple
+	out, until       int32
+	cost             float64
+	bytes            int64 // of out
+}
+
 // mark is the state of a walk at a place.
 type mark struct {
 	launches, instances, overs int
-	instance, last, touched    []int32
+	instance, touched          []int32
+	lives                      []life
 	newest, older              []int32 // as a trial has them
 }
 
 func newSimulator(p *Problem) *simulator {
-	s := &simulator{p: p, maker: makers(p), instance: make([]int32, len(p.Bytes)), most: 1 << 30}
+	s := &simulator{p: p, maker: makers(p), instance: make([]int32, len(p.Bytes)), lastUse: make([]int32, len(p.Bytes)), most: 1 << 30}
 	ops, values := len(p.Cost), len(p.Bytes)
+	s.uses.rebuild(values, func(put func(list, item int32)) {
+		for op := range int32(ops) {
+			for _, v := range p.Inputs.Of(op) {
+				put(v, op)
+			}
+		}
+	})
 	s.wires, s.needs = make([]wires, ops), make([]needs, ops)
 	s.ends = make([]int32, 0, len(p.Inputs.items)+len(p.Over.items)+len(p.Outputs.items))
+	s.outputs, s.overlay = make([]output, 0, len(p.Outputs.items)), make([]overlay, 0, len(p.Over.items))
+	s.simple = make([]simple, ops)
+	s.outOf, s.overOf = make([]int32, ops+1), make([]int32, ops+1)
 	for op := range int32(ops) {
 		w, n := &s.wires[op], &s.needs[op]
 		add := func(values []int32) (from int32) {
@@ -108,21 +168,41 @@ func newSimulator(p *Problem) *simulator {
 		n.work = p.Work[op]
 		for _, v := range p.Outputs.Of(op) {
 			n.out += p.Bytes[v]
+			x := output{v, op, 0}
+			if uses := s.uses.Of(v); p.Held[v] {
+				x.until = int32(ops) + 1
+			} else if len(uses) > 0 {
+				x.until = uses[len(uses)-1] + 1
+			}
+			s.lastUse[v] = x.until
+			s.outputs = append(s.outputs, x)
+			if op < p.Border {
+				before, next := s.around(v, p.Border)
+				s.across = append(s.across, crossing{v, before, next})
+			}
 		}
+		for _, v := range p.Over.Of(op) {
+			s.overlay = append(s.overlay, overlay{op, v, p.Bytes[p.Outputs.Of(op)[0]]})
+		}
+		s.outOf[op+1], s.overOf[op+1] = int32(len(s.outputs)), int32(len(s.overlay))
+		s.simple[op] = s.simpleOf(op)
 	}
 	for v, held := range p.Held {
 		if held && s.maker[v] >= 0 {
 			s.held = append(s.held, int32(v))
 		}
 	}
-	s.start = make([]int32, ops+1)
+	s.start, s.wanting = make([]int32, ops+2), newBitset(ops+1)
 	ops, values = ops+ops/2, values+values/2
 	s.ops, s.made, s.place = make([]int32, ops), make([]int32, ops), make([]int32, ops)
-	s.first, s.last, s.value = make([]int32, values), make([]int32, values), make([]int32, values)
+	s.lives = make([]life, values)
+	s.none = slices.Repeat([]int32{-1}, len(p.Bytes))
 	s.begin()
-	for op := range p.Border {
-		s.start[op] = int32(s.launches)
-		s.walk(op, op)
+	s.stretch(0, p.Border)
+	for op := range p.Border { // whatever begins there knows all readers so far
+		for _, v := range p.Inputs.Of(op) {
+			s.lives[s.instance[v]].last = op
+		}
 	}
 	touched, newest, older := make([]int32, len(p.Bytes)), make([]int32, len(p.Bytes)), make([]int32, s.instances)
 	s.touched(touched, int32(s.launches))
@@ -130,10 +210,54 @@ func newSimulator(p *Problem) *simulator {
 		newest[v] = -1
 	}
 	s.chain(newest, older, 0)
-	s.border = mark{s.launches, s.instances, s.overs, slices.Clone(s.instance), slices.Clone(s.last[:s.instances]), touched, newest, older}
+	s.border = mark{s.launches, s.instances, s.overs, slices.Clone(s.instance), touched, slices.Clone(s.lives[:s.instances]), newest, older}
 	s.kept = true
 	return s
 }
+
+// simpleOf is an operator at one place.
+func (s *simulator) simpleOf(op int32) (x simple) {
+	ins, over, outs := s.p.Inputs.Of(op), s.p.Over.Of(op), s.p.Outputs.Of(op)
+	if x.in, x.overs = -1, -1; len(ins) < 1 || len(ins) > 2 {
+		return x
+	}
+	x.in, x.also = ins[0], ins[len(ins)-1]
+	x.maker, x.makerAlso = s.maker[x.in], s.maker[x.also]
+	if len(over) > 1 || len(outs) != 1 {
+		return x
+	}
+	x.out, x.until, x.over, x.overs, x.cost = outs[0], s.lastUse[outs[0]], x.in, int32(len(over)), s.p.Cost[op]
+	x.bytes = s.p.Bytes[x.out]
+	if len(over) > 0 {
+		x.over = over[0]
+	}
+	return x
+}
+
+// around tells of a place before what place the last operator comes that reads a
+// value before it, and which reads it next; 0 and one behind all if none does.
+func (s *simulator) around(v, place int32) (before, next int32) {
+	next = int32(len(s.p.Cost))
+	uses := s.uses.Of(v)
+	k := 0
+	if len(uses) > fewUses {
+		k, _ = slices.BinarySearch(uses, place)
+	} else {
+		for k < len(uses) && uses[k] < place {
+			k++
+		}
+	}
+	if k > 0 {
+		before = uses[k-1] + 1
+	}
+	if k < len(uses) {
+		next = uses[k]
+	}
+	return before, next
+}
+
+// fewUses is how many readers of a value are quicker looked at one after another.
+const fewUses = 8
 
 // makers is, by value, the operator that writes it, −1 if none does.
 func makers(p *Problem) []int32 {
@@ -150,9 +274,7 @@ func makers(p *Problem) []int32 {
 }
 
 func (s *simulator) begin() {
-	for v := range s.instance {
-		s.instance[v] = -1
-	}
+	copy(s.instance, s.none)
 	s.launches, s.instances, s.overs, s.extra = 0, 0, 0, 0
 }
 
@@ -161,6 +283,22 @@ func (s *simulator) free(limit int64) {
 	s.begin()
 	s.limit, s.kept, s.whole = limit, false, false
 	s.walks++
+}
+
+// enter begins a walk of a plan at its first place that is not as it always is.
+func (s *simulator) enter(p *plan) (place int32) {
+	plain := len(p.events) == 0 || p.events[0].at >= s.p.Border
+	if plain && s.kept {
+		place = s.p.Border
+		s.launches, s.instances, s.overs = s.border.launches, s.border.instances, s.border.overs
+		copy(s.lives, s.border.lives)
+		copy(s.instance, s.border.instance)
+		s.extra = 0
+	} else {
+		s.begin()
+	}
+	s.kept = plain
+	return place
 }
 
 // run simulates a plan. It reports false if the walk took too many launches.
@@ -172,113 +310,27 @@ func (s *simulator) run(p plan, limit int64) bool {
 	s.limit, s.whole = limit, false
 	s.walks++
 	before := s.work
-	from := int32(0)
-	plain := len(p.events) == 0 || p.events[0].at >= s.p.Border
-	if plain && s.kept {
-		from = s.p.Border
-		s.launches, s.instances, s.overs = s.border.launches, s.border.instances, s.border.overs
-		copy(s.last, s.border.last)
-		copy(s.instance, s.border.instance)
-		s.extra = 0
-	} else {
-		s.begin()
-	}
-	s.kept = plain
+	from := s.enter(&p)
 	begun := s.launches
-	k, events, start := 0, p.events, s.start
-	s.forgot = s.forgot[:0]
-	ops := int32(len(s.p.Cost))
-	for op := from; op < ops; op++ {
-		if op == s.p.Border {
-			for v, gone := range p.gone {
-				if gone {
-					s.instance[v] = -1
-				}
-			}
-		}
-		for ; k < len(events) && events[k].at <= op; k++ {
-			s.instance[events[k].value] = -1
-		}
-		before := s.launches
-		start[op] = int32(before)
-		s.walk(op, op)
-		if s.eager != nil && op >= s.p.Border && op+1 < ops {
-			s.forgetEagerly(op, before)
-		}
-		if s.launches > s.most {
-			s.work += int64(s.launches - begun)
-			return false
-		}
+	quick := s.eager == nil
+	if quick && !s.byStretches(&p, from) { // searches look at what was walked until then
+		quick, from = false, s.enter(&p)
 	}
-	s.start[len(s.p.Cost)] = int32(s.launches)
+	if !quick && !s.byPlaces(&p, from) {
+		s.work += int64(s.launches - begun)
+		return false
+	}
 	s.work += int64(s.launches-begun) + int64(s.launches/4)
-	s.count()
+	if quick {
+		s.settle()
+	} else {
+		s.bury()
+	}
+	s.sum()
 	if s.whole = s.eager == nil; s.whole {
 		s.walked, s.took = plan{append(s.walked.gone[:0], p.gone...), append(s.walked.events[:0], p.events...)}, s.work-before
 	}
 	return true
-}
-
-// forgetEagerly forgets what the launches since before touched.
-func (s *simulator) forgetEagerly(op int32, before int) {
-	for _, o := range s.ops[before:s.launches] {
-		for _, v := range s.p.Inputs.Of(o) {
-			s.forgetOne(op, v)
-		}
-		for _, v := range s.p.Outputs.Of(o) {
-			s.forgetOne(op, v)
-		}
-	}
-}
-
-func (s *simulator) forgetOne(op, v int32) {
-	if s.eager[v] && s.instance[v] >= 0 {
-		s.instance[v] = -1
-		s.forgot = append(s.forgot, event{op + 1, v})
-	}
-}
-
-// walk runs an operator at a place, after what it wants: again, if the place is not
-// its own.
-func (s *simulator) walk(op, place int32) {
-	w, ends, instance := &s.wires[op], s.ends, s.instance // indices are quicker than slices of so few
-	for j := w.ins; j < w.over; j++ {
-		if v := ends[j]; instance[v] < 0 {
-			s.walk(s.maker[v], place)
-		}
-	}
-	if op != place {
-		s.extra += s.p.Cost[op]
-	}
-	k, last := s.launches, s.last
-	for j := w.ins; j < w.over; j++ {
-		last[instance[ends[j]]] = int32(k)
-	}
-	if k == len(s.ops) {
-		s.ops, s.made, s.place = grow(s.ops), grow(s.made), grow(s.place)
-	}
-	i := s.instances
-	s.ops[k], s.made[k], s.place[k] = op, int32(i), place
-	s.launches = k + 1
-	for j := w.over; j < w.outs; j++ {
-		if s.overs == len(s.over) {
-			s.over = append(s.over, make([]pair, len(s.over)+64)...)
-		}
-		s.over[s.overs] = pair{int32(i), instance[ends[j]]}
-		s.overs++
-	}
-	for j := w.outs; j < w.end; j++ {
-		if i == len(s.first) {
-			s.first, s.last, s.value = grow(s.first), grow(s.last), grow(s.value)
-		}
-		v := ends[j]
-		if instance[v] < 0 || !s.p.Held[v] {
-			instance[v] = int32(i)
-		}
-		s.first[i], s.last[i], s.value[i] = int32(k), int32(k), v
-		i++
-	}
-	s.instances = i
 }
 
 // chain tells, by value, the last instance, of what is held the first, and by
@@ -286,8 +338,9 @@ func (s *simulator) walk(op, place int32) {
 // and those before it are known.
 func (s *simulator) chain(newest, older []int32, from int) {
 	held := s.p.Held
-	for i, v := range s.value[from:s.instances] {
-		i, before := int32(from+i), newest[v]
+	for i := from; i < s.instances; i++ {
+		v := s.lives[i].value
+		i, before := int32(i), newest[v]
 		if older[i] = before; before < 0 || !held[v] {
 			newest[v] = i
 		}
@@ -316,49 +369,80 @@ func (s *simulator) touched(places []int32, before int32) {
 
 func grow(all []int32) []int32 { return append(all, make([]int32, len(all)/2+256)...) }
 
-// count sums up the bytes alive at each launch.
-func (s *simulator) count() {
-	n := s.launches
+// deaths makes room for the bytes alive, which begin as what dies, by the launch
+// behind it.
+func (s *simulator) deaths() []int64 {
+	n := s.launches + 2
+	if cap(s.live) < n {
+		s.live = make([]int64, max(n, len(s.ops)+2)) // for whatever the launches have room for
+	}
+	s.live = s.live[:n]
+	clear(s.live)
+	return s.live
+}
+
+// settle finds the last readers of a walk by stretches, and what dies where.
+func (s *simulator) settle() {
+	live, bytes, start := s.deaths(), s.p.Bytes, s.start
+	lives := s.lives[:s.instances]
+	for i := range lives {
+		l := &lives[i]
+		behind := max(l.last+1, start[l.until])
+		l.last = behind - 1
+		live[behind] -= bytes[l.value]
+	}
+}
+
+// bury finds what dies where when all last readers are known.
+func (s *simulator) bury() {
+	live, bytes := s.deaths(), s.p.Bytes
 	for _, v := range s.held {
 		if i := s.instance[v]; i >= 0 {
-			s.last[i] = int32(n)
+			s.lives[i].last = int32(s.launches) // read behind the last launch
 		}
 	}
-	if cap(s.live) < n+2 {
-		s.live = make([]int64, max(n, len(s.ops))+2) // for whatever the launches have room for
+	for _, l := range s.lives[:s.instances] {
+		live[l.last+1] -= bytes[l.value]
 	}
-	live, bytes := s.live[:n+2], s.p.Bytes // first what dies, by the launch behind it
-	clear(live)
-	value := s.value[:s.instances]
-	last := s.last[:len(value)]
-	for i, v := range value {
-		live[last[i]+1] -= bytes[v]
-	}
+}
+
+// sum adds up the bytes alive at each launch.
+func (s *simulator) sum() {
+	live, lives := s.live, s.lives
 	moved := int32(-1)
 	s.lain = s.lain[:0]
 	for _, o := range s.over[:s.overs] {
-		if k := s.first[o.out]; o.out != moved && last[o.in] == k {
-			moved = o.out
-			b := bytes[value[o.out]]
-			live[k] -= b
-			live[k+1] += b
-			s.lain = append(s.lain, shift{int64(k), b})
+		if k := o.launch; lives[o.in].last == k && k != moved {
+			moved = k
+			live[k] -= o.bytes
+			live[k+1] += o.bytes
+			s.lain = append(s.lain, shift{int64(k), o.bytes})
 		}
 	}
+	n := s.launches
 	live = live[:n]
-	sum, peak, worst, limit, area := int64(0), int64(0), 0, s.limit, 0.0
-	all := s.needs
-	for k, op := range s.ops[:n] {
-		needs := &all[op]
-		sum += live[k] + needs.out
-		alive := sum + needs.work
-		live[k] = alive
-		if alive > peak {
-			peak, worst = alive, k
+	s.live, s.peak, s.worst, s.area, s.tops = live, 0, 0, 0, s.tops[:0]
+	sum, limit, needs := int64(0), s.limit, s.needs
+	for from := 0; from < n; from += chunk {
+		part := live[from:min(from+chunk, n)]
+		top := int64(0)
+		for k, op := range s.ops[from:][:len(part)] {
+			x := &needs[op]
+			sum += part[k] + x.out
+			alive := sum + x.work
+			part[k] = alive
+			top = max(top, alive)
 		}
-		if alive > limit {
-			area += float64(alive - limit)
+		s.tops = append(s.tops, top)
+		if top > s.peak {
+			s.peak, s.worst = top, int32(from+slices.Index(part, top))
+		}
+		if top > limit {
+			for _, alive := range part {
+				if alive > limit {
+					s.area += float64(alive - limit)
+				}
+			}
 		}
 	}
-	s.live, s.peak, s.worst, s.area = live, peak, int32(worst), area
 }

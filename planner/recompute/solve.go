@@ -58,13 +58,7 @@ func New(p *Problem) (*Solver, error) {
 	for v, m := range s.sim.maker {
 		s.loose[v] = m >= 0 && p.Again[m] && !p.Held[v]
 	}
-	s.uses.rebuild(len(p.Bytes), func(put func(list, item int32)) {
-		for op := range int32(len(p.Cost)) {
-			for _, v := range p.Inputs.Of(op) {
-				put(v, op)
-			}
-		}
-	})
+	s.uses = s.sim.uses
 	if s.unit = s.total / units; s.unit == 0 {
 		s.unit = 1
 	}

@@ -471,7 +471,8 @@ func (x *tight) way(end, from int32) route {
 		}
 	}
 	sim.work += int64(sim.launches)
-	sim.count()
+	sim.bury()
+	sim.sum()
 	return route{slices.Clone(sim.ops[:sim.launches]), sim.peak, sim.extra}
 }
 

@@ -15,7 +15,6 @@ type trial struct {
 	uses *Lists // the solver's
 
 	// Of the walk that was made last.
-	most   []int64   // by chunk of launches: the most bytes alive
 	area   []float64 // by launch: bytes over the limit before it
 	newest []int32   // by value: its last instance, forgotten or not; of what is held the first, −1
 	older  []int32   // by instance: the one of its value before it, −1
@@ -94,20 +93,22 @@ func (t *trial) prepare() {
 	n, prob := s.launches, s.p
 	values, ops := len(prob.Bytes), len(prob.Cost)
 	t.area = slices.Grow(t.area[:0], n+1)[:n+1]
-	t.most = slices.Grow(t.most[:0], n/chunk+1)[:n/chunk+1]
 	sum, limit := 0.0, s.limit
 	for from := 0; from < n; from += chunk {
-		most := int64(0)
 		live := s.live[from:min(from+chunk, n)]
 		area := t.area[from:][:len(live)]
+		if s.tops[from/chunk] <= limit {
+			for k := range area {
+				area[k] = sum
+			}
+			continue
+		}
 		for k, alive := range live {
 			area[k] = sum
 			if alive > limit {
 				sum += float64(alive - limit)
 			}
-			most = max(most, alive)
 		}
-		t.most[from/chunk] = most
 	}
 	t.area[n] = sum
 	t.newest = slices.Grow(t.newest[:0], values)[:values]
@@ -219,7 +220,7 @@ func (t *trial) change(e event, more bool, most float64) bool {
 	t.tracks, t.segments, t.removed, t.blocks, t.todo, t.lies = t.tracks[:0], t.segments[:0], t.removed[:0], t.blocks[:0], t.todo[:0], t.lies[:0]
 	i, there := t.current(e.value, t.sim.start[e.at]), false
 	if i >= 0 {
-		forgotten := t.forgets(e.value, s.place[s.first[i]], e.at)
+		forgotten := t.forgets(e.value, s.place[s.lives[i].first], e.at)
 		there = more && forgotten == 0 || !more && forgotten == 1
 	}
 	if !there {
@@ -253,7 +254,7 @@ func (t *trial) change(e event, more bool, most float64) bool {
 // −1 if there is none.
 func (t *trial) current(v, before int32) int32 {
 	i := t.newest[v]
-	for i >= 0 && t.sim.first[i] >= before {
+	for i >= 0 && t.sim.lives[i].first >= before {
 		i = t.older[i]
 	}
 	return i
@@ -263,7 +264,7 @@ func (t *trial) current(v, before int32) int32 {
 // prepared plan, −1 if it is forgotten.
 func (t *trial) there(v int32) int32 {
 	i := t.current(v, t.sim.start[t.place])
-	if i >= 0 && t.forgotten(v, t.sim.place[t.sim.first[i]], t.place) {
+	if i >= 0 && t.forgotten(v, t.sim.place[t.sim.lives[i].first], t.place) {
 		return -1
 	}
 	return i
@@ -335,8 +336,8 @@ func (t *trial) leave(tr *track) {
 // tell makes a segment of an instance.
 func (t *trial) tell(i int32) int32 {
 	t.removed = append(t.removed, i)
-	at := int64(t.sim.first[i]) << step
-	t.segments = append(t.segments, segment{t.sim.value[i], i, i, at, at})
+	at := int64(t.sim.lives[i].first) << step
+	t.segments = append(t.segments, segment{t.sim.lives[i].value, i, i, at, at})
 	return int32(len(t.segments) - 1)
 }
 
@@ -354,7 +355,7 @@ func (t *trial) close(k, before int32) {
 // instance, at a place that is not walked anew; 0 if none does.
 func (t *trial) lastRead(i, before int32) int64 {
 	s := t.sim
-	last := s.last[i]
+	last := s.lives[i].last
 	if int(last) == s.launches { // read after the last launch
 		if int(before) > s.launches {
 			return int64(last) << step
@@ -362,7 +363,7 @@ func (t *trial) lastRead(i, before int32) int64 {
 	} else if last < before && t.affected[s.place[last]] != t.epoch {
 		return int64(last) << step
 	}
-	v := s.value[i]
+	v := s.lives[i].value
 	f, a := t.readsBefore(v, min(last+1, before))
 	for f+a > 0 {
 		k := int32(-1)
@@ -375,7 +376,7 @@ func (t *trial) lastRead(i, before int32) int64 {
 		} else {
 			f--
 		}
-		if k <= s.first[i] {
+		if k <= s.lives[i].first {
 			break
 		}
 		if t.affected[s.place[k]] != t.epoch {
@@ -389,8 +390,8 @@ func (t *trial) lastRead(i, before int32) int64 {
 // launch on.
 func (t *trial) follow(tr *track, from int32) {
 	next := int32(math.MaxInt32)
-	for i := t.newest[tr.value]; i >= 0 && t.sim.first[i] >= from; i = t.older[i] {
-		next = t.sim.place[t.sim.first[i]]
+	for i := t.newest[tr.value]; i >= 0 && t.sim.lives[i].first >= from; i = t.older[i] {
+		next = t.sim.place[t.sim.lives[i].first]
 	}
 	if !tr.present {
 		f, a := t.readsBefore(tr.value, from)
@@ -431,7 +432,7 @@ func (t *trial) again() {
 			t.extra -= s.p.Cost[op]
 		}
 	}
-	for i := s.made[b.from]; int(i) < s.instances && s.first[i] < b.to; i++ {
+	for i := s.made[b.from]; int(i) < s.instances && s.lives[i].first < b.to; i++ {
 		t.removed = append(t.removed, i)
 	}
 	t.launches -= int(b.to - b.from)
@@ -445,7 +446,7 @@ func (t *trial) again() {
 	for _, k := range t.here {
 		tr := &t.tracks[k]
 		i := t.current(tr.value, b.to)
-		if i >= 0 && s.first[i] < b.from && t.forgotten(tr.value, s.place[s.first[i]], t.place) {
+		if i >= 0 && s.lives[i].first < b.from && t.forgotten(tr.value, s.place[s.lives[i].first], t.place) {
 			i = -1
 		}
 		tr.differs = tr.present != (i >= 0)
@@ -523,9 +524,9 @@ func (t *trial) sum() {
 				continue
 			}
 		}
-		bytes := s.p.Bytes[s.value[i]]
-		t.base = append(t.base, shift{int64(s.first[i]) << step, -bytes}, shift{int64(s.last[i]+1) << step, bytes})
-		t.overlay(int64(s.last[i])<<step, s.value[i])
+		bytes := s.p.Bytes[s.lives[i].value]
+		t.base = append(t.base, shift{int64(s.lives[i].first) << step, -bytes}, shift{int64(s.lives[i].last+1) << step, bytes})
+		t.overlay(int64(s.lives[i].last)<<step, s.lives[i].value)
 	}
 	moved := int64(-1)
 	for _, l := range t.lies {
@@ -587,13 +588,13 @@ func (t *trial) byDigits(all []shift) {
 
 // end is the position of an instance's last read.
 func (t *trial) end(i int32) int64 {
-	if last := t.sim.last[i]; last > t.sim.first[i] {
+	if last := t.sim.lives[i].last; last > t.sim.lives[i].first {
 		if int(last) < t.sim.launches && t.affected[t.sim.place[last]] == t.epoch {
 			return -1
 		}
 		return int64(last) << step
 	}
-	return int64(t.sim.first[i]) << step
+	return int64(t.sim.lives[i].first) << step
 }
 
 // overlay looks whether the first output of a launch that is not walked anew
@@ -613,7 +614,7 @@ func (t *trial) overlay(at int64, v int32) {
 	was, is := false, false
 	for _, w := range over {
 		i := t.current(w, k)
-		ends := i >= 0 && s.last[i] == k
+		ends := i >= 0 && s.lives[i].last == k
 		was = was || ends
 		if mark := t.mark[w]; int(mark) < len(t.tracks) && t.tracks[mark].value == w {
 			told := slices.Contains(t.removed, i)
@@ -712,8 +713,8 @@ func (t *trial) raw(k int32) int64 {
 func (t *trial) moved(from, to int32, more int64) (peak, over int64) {
 	limit := t.sim.limit - more
 	for from < to {
-		if from%chunk == 0 && from+chunk <= to && t.most[from/chunk] <= limit {
-			peak = max(peak, t.most[from/chunk]+more)
+		if from%chunk == 0 && from+chunk <= to && t.sim.tops[from/chunk] <= limit {
+			peak = max(peak, t.sim.tops[from/chunk]+more)
 			from += chunk
 			continue
 		}
@@ -734,7 +735,7 @@ func (t *trial) highest(from, to int32) (peak int64) {
 		from++
 	}
 	for ; from+chunk <= to; from += chunk {
-		peak = max(peak, t.most[from/chunk])
+		peak = max(peak, t.sim.tops[from/chunk])
 	}
 	for ; from < to; from++ {
 		peak = max(peak, t.sim.live[from])
