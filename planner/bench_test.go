@@ -3,6 +3,7 @@ package planner_test
 import (
 	"fmt"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,23 +34,48 @@ func BenchmarkMake(b *testing.B) {
 	}
 }
 
-// BenchmarkTrial simulates what GPTs of several depths run again under half their
-// arena.
+// BenchmarkTrial simulates what steps run again under half their arena: the peak alone,
+// and every life. It tells the processor's time of a launch.
 func BenchmarkTrial(b *testing.B) {
-	for _, layers := range []int{6, 96} {
-		g := step(b, zoo.Spec{Family: "gpt", Layers: layers})
-		p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 8, "seq": 128}, ActivationBudget: planner.Size{Percent: 50}})
+	for _, c := range []struct {
+		spec zoo.Spec
+		dims map[string]int64
+	}{
+		{zoo.Spec{Family: "gpt", Layers: 6}, map[string]int64{"batch": 8, "seq": 128}},
+		{zoo.Spec{Family: "gpt", Layers: 48}, map[string]int64{"batch": 8, "seq": 128}},
+		{zoo.Spec{Family: "gpt", Layers: 96}, map[string]int64{"batch": 8, "seq": 128}},
+		{zoo.Spec{Family: "resnet", Layers: 3}, map[string]int64{"batch": 8}},
+	} {
+		g := step(b, c.spec)
+		p, err := planner.Make(g, planner.Request{Dims: c.dims, ActivationBudget: planner.Size{Percent: 50}})
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Run(fmt.Sprintf("layers=%d", layers), func(b *testing.B) {
-			again, launches := p.Again(), 0
-			for b.Loop() {
-				launches, _ = p.Trial(again)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(launches), "ns/launch")
-		})
+		again := p.Again()
+		for _, row := range []struct {
+			name string
+			do   func() int
+		}{
+			{"peak", func() int { launches, _ := p.Trial(again); return launches }},
+			{"lives", p.Simulate},
+		} {
+			b.Run(fmt.Sprintf("%s-%dL/%s", c.spec.Family, c.spec.Layers, row.name), func(b *testing.B) {
+				launches := 0
+				begin := processor()
+				for b.Loop() {
+					launches += row.do()
+				}
+				b.ReportMetric((processor()-begin)*1e9/float64(launches), "cpu-ns/launch")
+			})
+		}
 	}
+}
+
+// processor is the seconds that this process has used of any core.
+func processor() float64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }
 
 // BenchmarkLargest looks for the largest batch of GPTs of several depths.

@@ -62,11 +62,8 @@ func (l *Lab) Simulate(again []bool) (peak int64, live []int64, steps []Step, ov
 	return t.peak, t.live, t.steps, l.m.againCost(t.steps) / l.m.total
 }
 
-// Trial is the peak alone.
-func (l *Lab) Trial(again []bool) (peak int64) {
-	_, peak = l.m.trial(again)
-	return peak
-}
+// Trial is the steps and the peak alone.
+func (l *Lab) Trial(again []bool) (steps []Step, peak int64) { return l.m.trial(again) }
 
 // Floor is the floor that plans of the graph show.
 func (l *Lab) Floor() Floor { return l.m.floor() }
@@ -122,3 +119,6 @@ func (p *Plan) Trial(again []bool) (launches int, peak int64) {
 
 // Again is, by node, what the plan runs again.
 func (p *Plan) Again() []bool { return ranAgain(p.Steps, len(p.Graph.Nodes)) }
+
+// Simulate simulates the plan's steps with every life.
+func (p *Plan) Simulate() (launches int) { return len(p.m.simulate(p.Steps).steps) }

@@ -1,8 +1,6 @@
 package planner
 
 import (
-	"slices"
-
 	"memopt/memopt/graph"
 	"memopt/planner/recompute"
 )
@@ -47,8 +45,7 @@ type simulator struct {
 	made    []bool          // by node: it was made again
 	current []int32         // by owner: the instance that is read now
 	last    []int32         // by instance: last step that touches it
-	steps   []Step          // of trials
-	live    []int64         // by step
+	trials  *trials         // made when one is asked for
 }
 
 func newSimulator(m *model) *simulator {
@@ -148,44 +145,6 @@ func (m *model) remake(steps []Step, again []bool, node int32) []Step {
 		}
 	}
 	return steps
-}
-
-// trial is the steps and the peak of a set of nodes that run again. The steps
-// are good until the next trial.
-func (m *model) trial(again []bool) (steps []Step, peak int64) {
-	s := m.sim
-	s.steps = m.orderInto(s.steps[:0], again)
-	end := int32(len(s.steps))
-	current, last := s.current, m.lastReads(s.steps)
-	live := slices.Grow(s.live[:0], int(end)+1)[:end+1]
-	clear(live)
-	made := int32(0)
-	for i, st := range s.steps {
-		now, into := int32(i), int32(-1)
-		for _, o := range s.over.Of(st.Node) {
-			if last[current[o]] == now {
-				into = s.out[st.Node]
-				break
-			}
-		}
-		for _, o := range m.outputs.Of(st.Node) {
-			if !st.Again || !m.lasting[o] {
-				current[o] = made
-			}
-			from := now
-			if o == into { // what it is written over still counts
-				from++
-			}
-			live[from] += m.bytes[o]
-			live[min(last[made]+1, end)] -= m.bytes[o]
-			made++
-		}
-		live[now] += m.scratch[st.Node]
-		live[now+1] -= m.scratch[st.Node]
-	}
-	s.live = live
-	peak, _ = sumUp(live[:end])
-	return s.steps, peak
 }
 
 // lastReads is, by instance, the last step that touches it. The list is good
