@@ -5,14 +5,17 @@ import "math"
 // climb builds a skyline. At first it goes all the way up on one route, and on another beside it, in case that the first
 // does not come near enough. If neither does, it goes up in many short stages: each is tried on several routes, two side by side, and it goes on from
 // where all sections together press least against the goal, for what is worst now tells little about what will be. A climb
-// that was promising is followed by another, which takes the routes in other turns.
+// that was promising is followed by another, which takes the routes in other turns; one that was nearly good enough by one
+// that goes on from its first quarter.
 type climb struct {
 	goal   int64
 	near   int64    // the share of the goal above it that is near enough
 	base   *skyline // nothing but the floor
 	next   *skyline // scratch, after the first routes
 	trials [tries]*skyline
-	turn   int // routes taken in stages
+	early  *skyline // the first quarter of the last climb from the floor
+	kept   *skyline // and of the best one
+	turn   int      // routes taken in stages
 	looks  int
 }
 
@@ -48,18 +51,20 @@ var (
 
 const (
 	stages  = 64
+	quarter = stages / 4
 	tries   = 4       // routes for a stage
 	content = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
-	fair    = 104     // and one that holds this is too, once half of the looks are spent
+	fair    = 104     // and one that holds this is too, after one climb in stages
+	nearly  = 85      // what this does not hold is climbed again from the floor
 	tight   = 1 << 62 // hardly any
 	room    = 200     // the share of the goal above it that there is to fill up what is nearly even
 	passage = 100     // looks, for each life, that the stages together cost beside those that are counted
-	hopeful = 64      // what this does not hold is worth no more than half of them
-	half    = 2
-	climbs  = 1100  // looks, for each life, that climbs are worth
-	mending = 300   // looks, for each life, that mending is worth
-	scope   = 0.05  // the share of the goal above it in which a section is seen as pressed
-	hardest = 0.005 // the share of it that a section has to spare there at least, as it is seen
+	hopeful = 64      // what this does not hold is not climbed again
+	tried   = 550     // looks, for each life, below which a climb in stages is followed by another in any case
+	climbs  = 1750    // looks, for each life, that climbs are worth
+	mending = 300     // looks, for each life, that mending is worth
+	scope   = 0.05    // the share of the goal above it in which a section is seen as pressed
+	hardest = 0.005   // the share of it that a section has to spare there at least, as it is seen
 )
 
 // grow packs p as a skyline, mends that, and keeps it if it is lower than what there is. Many lives have the first strategy
@@ -82,7 +87,7 @@ func (p *part) grow(goal int64) {
 		if many && p.growCore(goal, s.highest) {
 			return
 		}
-		s = c.again(s, climbs*len(p.lives))
+		s = c.again(s, tried*len(p.lives), climbs*len(p.lives))
 	}
 	enough := goal + goal/fair
 	grown := part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: s.offsets, top: s.highest, by: "skyline"}
@@ -177,34 +182,50 @@ func (c *climb) ascend(s *skyline, at int) {
 	s.advance(level)
 }
 
-// again is the best of best and of further climbs, until that is near enough or so many looks are spent.
-func (c *climb) again(best *skyline, looks int) *skyline {
+// again is the best of best and of climbs in stages, until that is near enough or so many looks are spent. Once no more are
+// cheap, further ones have to be worth it.
+func (c *climb) again(best *skyline, cheap, looks int) *skyline {
 	next := c.next
 	for best.highest > c.line(stages) && c.looks < looks {
-		if over := best.highest - c.goal; c.looks >= looks/half && (over <= c.goal/fair || over > c.goal/hopeful) {
+		over := best.highest - c.goal
+		if c.turn > 0 && c.looks >= cheap && (over <= c.goal/fair || over > c.goal/hopeful) {
 			break
 		}
+		if c.kept != nil && over <= c.goal/nearly {
+			next.become(c.kept)
+			if c.once(next, quarter, best.highest-1) {
+				best, next = next, best
+			}
+			continue
+		}
 		next.become(c.base)
-		if c.once(next, best.highest-1) {
+		if c.once(next, 0, best.highest-1) {
 			best, next = next, best
+			c.kept, c.early = c.early, c.kept
 		}
 	}
 	return best
 }
 
-// once takes s all the way up, unless that is sure to be higher than most.
-func (c *climb) once(s *skyline, most int64) bool {
+// once takes s from the end of a stage all the way up, unless that is sure to be higher than most.
+func (c *climb) once(s *skyline, from int, most int64) bool {
 	if c.trials[0] == nil {
 		for i := range c.trials {
 			c.trials[i] = c.base.twin()
 		}
 	}
 	c.turn++ // so that no climb is as the one before
-	for at := 1; at <= stages; at++ {
+	for at := from + 1; at <= stages; at++ {
 		best := c.trials[c.try(s, at)]
 		*s, *best = *best, *s
 		if s.sure() > most {
 			return false
+		}
+		if at == quarter && from == 0 {
+			if c.early == nil {
+				c.early = c.base.twin()
+			}
+			c.early.become(s)
 		}
 	}
 	return true

@@ -14,6 +14,7 @@ import (
 const (
 	core     = 10  // the share of the goal that a section of the core has to spare at most
 	closer   = 256 // a packed core that this share of the goal above it holds leaves room to put in what is left
+	retried  = 160 // looks, for each life of the part, below which a climb through its core is followed by another in any case
 	reclimbs = 320 // looks, for each life of the part, that climbs through its core are worth
 )
 
@@ -30,7 +31,7 @@ func (p *part) growCore(goal, most int64) bool {
 	c := newClimb(q, goal, closer)
 	s, done := c.first()
 	if !done {
-		s = c.again(s, reclimbs*len(p.lives))
+		s = c.again(s, retried*len(p.lives), reclimbs*len(p.lives))
 	}
 	near := goal + goal/fair
 	top := max(s.highest, near)

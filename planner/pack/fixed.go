@@ -17,6 +17,7 @@ import (
 const (
 	free    = -1 // the fixed offset of a life that has none
 	beneath = 64 // how many lives of each group a skyline looks at close to a block, where many do not fit
+	shut    = 3  // how much more the bytes between a life and a block weigh than those beside it
 )
 
 // validFixed says what is wrong with the fixed buffers of p. With room added to all sizes and alignments, offsets are
@@ -129,6 +130,15 @@ func (s *skyline) under(lives []int32, height int64) []int32 {
 		end := up(height, l.align) + l.size
 		return s.roof(l.l, l.r, height, end) < end
 	})
+}
+
+// gap is what would stay empty between l, put on a height, and the blocks above it, for each byte that l has: all if that is
+// hardly any, and nothing if it is so much that many lives fit in.
+func (s *skyline) gap(l life, height int64) float64 {
+	end := up(height, l.align) + l.size
+	much := s.largest/2 + 1
+	left := s.roof(l.l, l.r, end, end+much) - end
+	return float64(float64(shut*left)*(1-float64(left)/float64(much))) / float64(l.size)
 }
 
 // walls is, by life that is not fixed, what is taken by fixed ones at any of its times; runs that may overlap, by begin.

@@ -364,7 +364,8 @@ type fit struct {
 // block above it if that is lower.
 func (s *skyline) choose(a, b, t int32, wall int64) int32 {
 	h := s.height[a]
-	if len(s.blocks) > 0 && wall-h < s.largest+s.coarsest {
+	roofed := len(s.blocks) > 0 && wall-h < s.largest+s.coarsest // a block, it may be
+	if roofed {
 		s.rest = s.covering(a, b, t, beneath, s.rest[:0])
 		s.looks += 2 * len(s.rest)
 		s.rest = s.under(s.rest, h)
@@ -378,7 +379,11 @@ func (s *skyline) choose(a, b, t int32, wall int64) int32 {
 	before, behind := s.walls(a, b)
 	s.fits = s.fits[:0]
 	for _, i := range s.rest {
-		s.fits = append(s.fits, fit{i, s.waste(i, a, b, min(before, none/2)-h, min(behind, none/2)-h)})
+		waste := s.waste(i, a, b, min(before, none/2)-h, min(behind, none/2)-h)
+		if roofed {
+			waste += s.gap(s.lives[i], h)
+		}
+		s.fits = append(s.fits, fit{i, waste})
 	}
 	best, least := int32(-1), int64(math.MaxInt64)
 	for k := range min(len(s.fits), shortlist) {
