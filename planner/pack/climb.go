@@ -68,7 +68,8 @@ const (
 )
 
 // grow packs p as a skyline, mends that, and keeps it if it is lower than what there is. Many lives have the first strategy
-// tried before, and are packed as they come where the skyline is not near enough.
+// tried before, and are packed as they come where the skyline is not near enough; where nothing is, they are
+// packed from the large ones, and before a climb in stages where the first skylines are too far above the goal for it.
 func (p *part) grow(goal int64) {
 	if goal > math.MaxInt64/4 {
 		return // what is summed up on the way would not be numbers
@@ -83,17 +84,22 @@ func (p *part) grow(goal int64) {
 	if s == nil {
 		return
 	}
+	hopeless := false
 	if !done {
 		if many && p.growCore(goal, s.highest) {
 			return
 		}
-		s = c.again(s, tried*len(p.lives), climbs*len(p.lives))
+		if hopeless = many && s.highest-goal > goal/farther; !hopeless {
+			s = c.again(s, tried*len(p.lives), climbs*len(p.lives))
+		}
 	}
 	enough := goal + goal/fair
 	grown := part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: s.offsets, top: s.highest, by: "skyline"}
 	rival := grown
 	mends := func(stopped func() bool) bool {
-		grown.mend(goal, enough, mending*len(p.lives), stopped)
+		if !hopeless {
+			grown.mend(goal, enough, mending*len(p.lives), stopped)
+		}
 		return grown.top <= enough
 	}
 	comes := func(stopped func() bool) bool {
@@ -107,6 +113,14 @@ func (p *part) grow(goal int64) {
 	}
 	if grown.top < p.top {
 		p.offsets, p.top, p.by = grown.offsets, grown.top, grown.by
+	}
+	if many {
+		p.rescue(goal)
+	}
+	if hopeless && p.far(goal, far) && !p.far(goal, hopeful) {
+		if s = c.again(s, tried*len(p.lives), climbs*len(p.lives)); s.highest < p.top {
+			p.offsets, p.top, p.by = s.offsets, s.highest, "skyline"
+		}
 	}
 }
 

@@ -1,0 +1,78 @@
+package pack
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// Lives that wait are the smallest, and take no more of a section than they may.
+func TestWaits(t *testing.T) {
+	for _, f := range all() {
+		lives, sections := livesOf(f.make(3000, 2))
+		p := &part{lives: lives, sections: sections}
+		goal := mostLive(lives, sections)
+		for _, w := range waits {
+			q, in, rest := p.large(w, goal)
+			if len(in)+len(rest) != len(lives) || len(q.lives) != len(in) {
+				t.Fatalf("%s: %d lives, %d and %d that wait", f.name, len(lives), len(in), len(rest))
+			}
+			var late []life
+			for _, i := range rest {
+				late = append(late, lives[i])
+			}
+			if !slices.IsSortedFunc(late, func(a, b life) int {
+				return int(b.size*int64(b.r-b.l) - a.size*int64(a.r-a.l))
+			}) {
+				t.Errorf("%s: what waits is put in in the wrong order", f.name)
+			}
+			all := liveOf(lives, sections)
+			for s, live := range liveOf(late, sections) {
+				if most := w.goal*float64(goal) + w.spare*float64(goal-all[s]); live > int64(math.Ceil(most)) {
+					t.Fatalf("%s: %d bytes of section %d wait, not %v", f.name, live, s, most)
+				}
+			}
+		}
+	}
+}
+
+// A packing that is turned over is still one, and no higher where all lives are aligned the same.
+func TestTurn(t *testing.T) {
+	lowered := 0
+	for _, f := range all() {
+		problem := f.make(3000, 3)
+		if len(problem.Fixed) > 0 {
+			continue
+		}
+		align := problem.Buffers[0].Align
+		same := !slices.ContainsFunc(problem.Buffers, func(b Buffer) bool { return b.Align != align })
+		lives, sections := livesOf(problem)
+		p := &part{lives: lives, sections: sections}
+		p.unplaced()
+		s := newSpace(sections, math.MaxInt)
+		p.try(strategies[6:7], s, 0)
+		next := make([]int64, len(lives))
+		top := p.turn(s, p.offsets, next)
+		if same && top > p.top {
+			t.Errorf("%s: turned over, %d becomes %d", f.name, p.top, top)
+		}
+		if top < p.top {
+			lowered++
+		}
+		turned := Solution{Offsets: make([]int64, len(problem.Buffers))}
+		for i, l := range lives {
+			turned.Offsets[l.id] = next[i]
+		}
+		for i, b := range problem.Buffers {
+			if takesRoom(b) {
+				turned.Height = max(turned.Height, turned.Offsets[i]+b.Size)
+			}
+		}
+		if err := Check(problem, turned); err != nil {
+			t.Errorf("%s: %v", f.name, err)
+		}
+	}
+	if lowered == 0 {
+		t.Error("no packing became lower")
+	}
+}

@@ -1,0 +1,52 @@
+package pack
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+const little = 250 // a turn that lowers by less than this share of the goal is the last
+
+// turnOver turns the packing of p over and over for as long as that lowers it, until its top is no higher than enough or it
+// is stopped.
+func (p *part) turnOver(goal, enough int64, stopped func() bool) {
+	s := newSpace(p.sections, math.MaxInt)
+	at, next := slices.Clone(p.offsets), make([]int64, len(p.lives))
+	for gain := goal; p.top > enough && gain >= goal/little; {
+		if stopped() {
+			return
+		}
+		top := p.turn(s, at, next)
+		if gain = p.top - top; gain > 0 {
+			p.offsets, p.top = append(p.offsets[:0], next...), top
+		}
+		at, next = next, at
+	}
+}
+
+// turn turns the packing of p at offsets upside down and lets all lives sink, those that were highest first, each into the
+// lowest gap that holds it: next is where they come to lie. Each may lie where the turn alone takes it, as those before
+// it that it meets were above it and have only sunk deeper; so the packing becomes no higher, but for what alignments may
+// want. It becomes lower where the holes below lives, such as a skyline leaves, lie above them now and others sink into
+// them. This is the justification of V. Valls, F. Ballestín and S. Quintanilla, "Justification and RCPSP: a technique that
+// pays", 2005.
+func (p *part) turn(s *space, offsets, next []int64) (top int64) {
+	order := make([]int32, len(p.lives))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(i, j int32) int {
+		return cmp.Or(cmp.Compare(offsets[j]+p.lives[j].size, offsets[i]+p.lives[i].size), cmp.Compare(i, j))
+	})
+	s.empty()
+	for _, i := range order {
+		l := p.lives[i]
+		s.look(l.l, l.r)
+		next[i] = firstFit(s, l, p.floor)
+		end := next[i] + l.size
+		s.take(l.l, l.r, next[i], end)
+		top = max(top, end)
+	}
+	return top
+}
