@@ -155,6 +155,11 @@ func newSimulator(p *Problem) *simulator {
 	s.ends = make([]int32, 0, len(p.Inputs.items)+len(p.Over.items)+len(p.Outputs.items))
 	s.outputs, s.overlay = make([]output, 0, len(p.Outputs.items)), make([]overlay, 0, len(p.Over.items))
 	s.simple = make([]simple, ops)
+	across := 0
+	for op := range p.Border {
+		across += len(p.Outputs.Of(op))
+	}
+	s.across = make([]crossing, 0, across)
 	s.outOf, s.overOf = make([]int32, ops+1), make([]int32, ops+1)
 	for op := range int32(ops) {
 		w, n := &s.wires[op], &s.needs[op]
@@ -195,7 +200,7 @@ func newSimulator(p *Problem) *simulator {
 	s.start, s.wanting = make([]int32, ops+2), newBitset(ops+1)
 	ops, values = ops+ops/2, values+values/2
 	s.ops, s.made, s.place = make([]int32, ops), make([]int32, ops), make([]int32, ops)
-	s.lives = make([]life, values)
+	s.lives, s.over = make([]life, values), make([]lies, len(s.overlay)+len(s.overlay)/2)
 	s.none = slices.Repeat([]int32{-1}, len(p.Bytes))
 	s.begin()
 	s.stretch(0, p.Border)
