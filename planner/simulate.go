@@ -87,6 +87,16 @@ func newSimulator(m *model) *simulator {
 	return s
 }
 
+// another is the same model with a simulator of its own, so that both may simulate at
+// once.
+func (m *model) another() *model {
+	n, sim := *m, *m.sim
+	sim.made, sim.current = make([]bool, len(sim.made)), make([]int32, len(sim.current))
+	sim.last, sim.trials = nil, nil
+	n.sim, n.spare = &sim, nil
+	return &n
+}
+
 // overwritable adds the owners whose bytes output 0 may be written over once
 // they die: inputs that the operator allows, as large, and read through no
 // other input.

@@ -18,6 +18,8 @@ type solver struct {
 	sketchy, anyhow bool
 	most            float64
 	all             []*candidate // the frontier of a small program, highest first
+	mate            *solver      // works beside this one, once there was something to do
+	onRung          map[int64]*candidate
 }
 
 const (
@@ -26,25 +28,9 @@ const (
 	// the search behind a limit behaves.
 	smallProgram = 96
 	frontierMost = 128 // limits of a frontier
-	// largeProgram is how many launches make lower limits too long to look at,
-	// and the last bytes of a limit not worth a thought.
+	// largeProgram is how many launches make other limits too long to look at, and the
+	// last bytes of a limit not worth a thought.
 	largeProgram = 4096
-	// rungs are the fixed limits, as parts of the plain arena, whose answers
-	// are looked at for every limit above them.
-	rungs = 100
-	// lowerRungs is how many of them are solved for one limit.
-	lowerRungs = 4
-	// rungGap is the part of a plan's distance to its bound, one of so many, that
-	// a lower limit's bound has to leave below the plan's cost to be looked at. Of
-	// 218 looked at for 655 plans of thirteen programs six were of use, and left
-	// 0.45 of the distance at least.
-	rungGap = 3
-	// settled is how near to its own bound a plan is, one of so many parts of that
-	// above, where lower limits are not looked at: no plan costs less than that bound.
-	settled = 50
-	// glanced is how near to this plan's cost a glance at a lower limit must come, one
-	// of so many parts above, for that to be solved.
-	glanced = 20
 )
 
 func (s *search) newSolver() (*solver, error) {
@@ -52,7 +38,7 @@ func (s *search) newSolver() (*solver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &solver{m: s.m, r: r, base: s.base}, nil
+	return &solver{m: s.m, r: r, base: s.base, onRung: map[int64]*candidate{}}, nil
 }
 
 // within is the cheapest plan found whose arena is within limit, or nil.
@@ -63,43 +49,11 @@ func (v *solver) within(limit int64) (*candidate, error) {
 	if len(v.m.sim.plain) <= smallProgram {
 		return v.fromFrontier(limit)
 	}
-	best, err := v.at(limit, math.Inf(1))
-	if best == nil || err != nil {
-		return nil, err
+	own, err := v.at(limit, math.Inf(1))
+	if err != nil || v.settled(limit, own) {
+		return own, err
 	}
-	least, _ := v.r.Bound(align(v.m.useful(limit)))
-	if len(best.t.steps) > largeProgram || len(best.t.steps) > 2*len(v.m.sim.plain) || best.cost <= least*(1+1.0/settled) {
-		return best, nil
-	}
-	if !v.anyhow { // what is known of the bound tells what there is to win
-		least, _ = v.r.ProveUpTo(align(v.m.useful(limit)), best.cost)
-	}
-	// A lower limit whose bound is below this cost may have a cheaper plan. That
-	// would be some way above its bound as well.
-	top := v.base.placed.Height
-	rung := limit * rungs / top
-	for tried := 0; rung > 0 && tried < lowerRungs; rung-- {
-		lower := top * rung / rungs
-		if lower >= limit {
-			continue
-		}
-		bound, ok := v.r.Bound(align(v.m.useful(lower)))
-		if !ok || best.cost-bound <= (best.cost-least)/rungGap {
-			break
-		}
-		tried++
-		if !v.r.Glance(align(v.m.useful(lower)), best.cost*(1+1.0/glanced)) {
-			continue
-		}
-		c, err := v.at(lower, best.cost)
-		if err != nil {
-			return nil, err
-		}
-		if c != nil {
-			best = c
-		}
-	}
-	return best, nil
+	return v.onRungs(limit, own)
 }
 
 // at is a plan within limit, or nil if none is found that costs at most so much.
@@ -246,27 +200,54 @@ func (v *solver) lowest(floor int64) (*candidate, error) {
 // halvings is how often the distance to the floor is halved for the lowest plan.
 const halvings = 7
 
+// shares are the parts of the plain arena that the lowest plan within a cost is looked
+// for at; so many below where any plan is found, the cheapest is looked for.
+const (
+	shares = 800
+	closer = 16
+)
+
 // cheap is the plan with the least arena whose extra cost is within most.
 func (v *solver) cheap(most float64) (*candidate, error) {
 	top := v.base.placed.Height
 	best := v.base
-	from, to := int64(0), int64(8*rungs)
-	for from+1 < to {
-		m := (from + to) / 2
-		c, err := v.within(top * m / (8 * rungs))
-		if err != nil {
+	if len(v.m.sim.plain) <= smallProgram {
+		if _, err := v.fromFrontier(0); err != nil {
 			return nil, err
 		}
-		if c == nil || c.cost > most {
-			from = m
-			continue
+		for _, c := range v.all { // highest first, and cheapest
+			if c.cost <= most {
+				best = c
+			}
 		}
-		to = m
-		if c.placed.Height < best.placed.Height {
-			best = c
-		}
+		return best, nil
 	}
-	return best, nil
+	// lowest halves the shares between some that are too few and some that are not.
+	lowest := func(from, to int64, at func(limit int64) (*candidate, error)) (int64, error) {
+		for from+1 < to {
+			m := (from + to) / 2
+			c, err := at(top * m / shares)
+			if err != nil {
+				return 0, err
+			}
+			if c == nil || c.cost > most {
+				from = m
+				continue
+			}
+			to = m
+			if c.placed.Height < best.placed.Height || c.placed.Height == best.placed.Height && c.cost < best.cost {
+				best = c
+			}
+		}
+		return to, nil
+	}
+	v.anyhow, v.most = true, most
+	some, err := lowest(0, shares, func(limit int64) (*candidate, error) { return v.at(limit, most) })
+	v.anyhow = false
+	if err == nil {
+		_, err = lowest(max(0, some-closer), some+1, v.within)
+	}
+	return best, err
 }
 
 // steps are launches of operators as steps of nodes.

@@ -81,6 +81,9 @@ func New(p *Problem) (*Solver, error) {
 	return s, nil
 }
 
+// Another is a solver of the same problem, for one who asks beside those of this one.
+func (s *Solver) Another() (*Solver, error) { return New(s.p) }
+
 // How near to the bound a plan is taken as best, as parts of the whole cost: at
 // first, when the second half of the work begins, and where the first plans were so
 // far from it that others were walked for.
@@ -122,15 +125,6 @@ func (s *Solver) Solve(limit int64) (Answer, bool) { return s.solve(limit, -1, m
 func (s *Solver) Find(limit int64, most float64) (Answer, bool) {
 	return s.solve(limit, min(most, math.MaxFloat64), mostWork)
 }
-
-// Glance reports whether a plan is soon found whose extra cost is at most so much.
-func (s *Solver) Glance(limit int64, most float64) bool {
-	a, ok := s.solve(limit, min(most, math.MaxFloat64), glanceWork)
-	return ok && a.Extra <= most
-}
-
-// glanceWork is how many launches are simulated for a glance.
-const glanceWork = mostWork / 4
 
 func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	if s.top <= limit {
