@@ -1,6 +1,9 @@
 package pack
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // climb builds a skyline. At first it goes all the way up on one route, and on another beside it, in case that the first
 // does not come near enough. If neither does, it goes up in many short stages: each is tried on several routes, two side by side, and it goes on from
@@ -68,8 +71,9 @@ const (
 )
 
 // grow packs p as a skyline, mends that, and keeps it if it is lower than what there is. Many lives have the first strategy
-// tried before, and are packed as they come where the skyline is not near enough; where nothing is, they are
-// packed from the large ones, and before a climb in stages where the first skylines are too far above the goal for it.
+// tried before. Where no skyline is near enough they are climbed in stages once, and again if that was nearly enough, and
+// then improved by other means first: those take no more than a climb and come further. Where the first skylines are too far
+// above the goal for a climb, it comes last, unless there are no short lives that could wait.
 func (p *part) grow(goal int64) {
 	if goal > math.MaxInt64/4 {
 		return // what is summed up on the way would not be numbers
@@ -84,43 +88,43 @@ func (p *part) grow(goal int64) {
 	if s == nil {
 		return
 	}
-	hopeless := false
-	if !done {
-		if many && p.growCore(goal, s.highest) {
-			return
+	if done {
+		p.keep(p.from(s))
+		return
+	}
+	cheap, looks := tried*len(p.lives), climbs*len(p.lives)
+	if !many {
+		grown := p.from(c.again(s, cheap, looks, never))
+		grown.mend(goal, goal+goal/fair, mending*len(p.lives), never)
+		p.keep(grown)
+		return
+	}
+	if p.growCore(goal, s.highest) {
+		return
+	}
+	short := p.shortWait(goal)
+	if s.highest-goal <= goal/farther || !short {
+		if s = c.again(s, 0, c.looks+1, never); s.highest-goal <= goal/nearly {
+			s = c.again(s, cheap, looks, never)
 		}
-		if hopeless = many && s.highest-goal > goal/farther; !hopeless {
-			s = c.again(s, tried*len(p.lives), climbs*len(p.lives))
-		}
+		p.improve(c, s, short)
+		return
 	}
-	enough := goal + goal/fair
-	grown := part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: s.offsets, top: s.highest, by: "skyline"}
-	rival := grown
-	mends := func(stopped func() bool) bool {
-		if !hopeless {
-			grown.mend(goal, enough, mending*len(p.lives), stopped)
-		}
-		return grown.top <= enough
+	p.rescue(goal, p.from(s))
+	if p.far(goal, fair) && !p.far(goal, nearly) {
+		p.keep(p.from(c.again(s, cheap, looks, never)))
 	}
-	comes := func(stopped func() bool) bool {
-		if many {
-			rival.comes(goal, enough, stopped)
-		}
-		return false
-	}
-	if !done && firstOf(mends, comes) > 0 && rival.top < grown.top {
-		grown = rival
-	}
-	if grown.top < p.top {
-		p.offsets, p.top, p.by = grown.offsets, grown.top, grown.by
-	}
-	if many {
-		p.rescue(goal)
-	}
-	if hopeless && p.far(goal, far) && !p.far(goal, hopeful) {
-		if s = c.again(s, tried*len(p.lives), climbs*len(p.lives)); s.highest < p.top {
-			p.offsets, p.top, p.by = s.offsets, s.highest, "skyline"
-		}
+}
+
+// from is p as s packs it.
+func (p *part) from(s *skyline) part {
+	return part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: slices.Clone(s.offsets), top: s.highest, by: "skyline"}
+}
+
+// keep makes p the same as o if that is lower.
+func (p *part) keep(o part) {
+	if o.top < p.top {
+		p.offsets, p.top, p.by = o.offsets, o.top, o.by
 	}
 }
 
@@ -196,24 +200,25 @@ func (c *climb) ascend(s *skyline, at int) {
 	s.advance(level)
 }
 
-// again is the best of best and of climbs in stages, until that is near enough or so many looks are spent. Once no more are
-// cheap, further ones have to be worth it.
-func (c *climb) again(best *skyline, cheap, looks int) *skyline {
+// again is the best of best and of climbs in stages, until that is near enough, or so many looks are spent, or it is
+// stopped. Once no more are cheap, further ones have to be worth it.
+func (c *climb) again(best *skyline, cheap, looks int, stopped func() bool) *skyline {
 	next := c.next
-	for best.highest > c.line(stages) && c.looks < looks {
+	defer func() { c.next = next }()
+	for best.highest > c.line(stages) && c.looks < looks && !stopped() {
 		over := best.highest - c.goal
 		if c.turn > 0 && c.looks >= cheap && (over <= c.goal/fair || over > c.goal/hopeful) {
 			break
 		}
 		if c.kept != nil && over <= c.goal/nearly {
 			next.become(c.kept)
-			if c.once(next, quarter, best.highest-1) {
+			if c.once(next, quarter, best.highest-1, stopped) {
 				best, next = next, best
 			}
 			continue
 		}
 		next.become(c.base)
-		if c.once(next, 0, best.highest-1) {
+		if c.once(next, 0, best.highest-1, stopped) {
 			best, next = next, best
 			c.kept, c.early = c.early, c.kept
 		}
@@ -221,8 +226,8 @@ func (c *climb) again(best *skyline, cheap, looks int) *skyline {
 	return best
 }
 
-// once takes s from the end of a stage all the way up, unless that is sure to be higher than most.
-func (c *climb) once(s *skyline, from int, most int64) bool {
+// once takes s from the end of a stage all the way up, unless that is sure to be higher than most or it is stopped.
+func (c *climb) once(s *skyline, from int, most int64, stopped func() bool) bool {
 	if c.trials[0] == nil {
 		for i := range c.trials {
 			c.trials[i] = c.base.twin()
@@ -232,7 +237,7 @@ func (c *climb) once(s *skyline, from int, most int64) bool {
 	for at := from + 1; at <= stages; at++ {
 		best := c.trials[c.try(s, at)]
 		*s, *best = *best, *s
-		if s.sure() > most {
+		if s.sure() > most || stopped() {
 			return false
 		}
 		if at == quarter && from == 0 {

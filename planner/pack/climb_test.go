@@ -18,7 +18,7 @@ func TestClimbsDiffer(t *testing.T) {
 		var seen [][]int64
 		for range 4 {
 			s := c.base.twin()
-			if !c.once(s, 0, 1<<62) {
+			if !c.once(s, 0, 1<<62, never) {
 				t.Fatalf("%s: gave up", f.name)
 			}
 			if slices.ContainsFunc(seen, func(o []int64) bool { return slices.Equal(o, s.offsets) }) {

@@ -31,7 +31,7 @@ func (p *part) growCore(goal, most int64) bool {
 	c := newClimb(q, goal, closer)
 	s, done := c.first()
 	if !done {
-		s = c.again(s, retried*len(p.lives), reclimbs*len(p.lives))
+		s = c.again(s, retried*len(p.lives), reclimbs*len(p.lives), never)
 	}
 	near := goal + goal/fair
 	top := max(s.highest, near)

@@ -12,50 +12,97 @@ import (
 // short life parts a valley in two that longer ones could fill.
 type wait struct{ goal, spare float64 }
 
-// waits are two that are tried side by side. The more may wait the closer the others are packed, but the fewer of those that wait find room.
+// waits are two that are tried, the second only where hope is small. The more may wait the closer the others are packed, but the fewer of those that wait find room.
 var waits = [...]wait{{0.005, 0.2}, {0, 0.1}}
 
 const (
-	far     = 100 // a packing that this share of the goal above it does not hold is worth a rescue
-	farther = 40  // and one that this does not hold either, before many climbs, is worth none of them
-	squeeze = 50  // looks, for each life, to make room for those that waited
+	far      = 100  // a packing that this share of the goal above it does not hold is worth a rescue
+	farther  = 40   // and one that this does not hold either, before many climbs, is worth none of them
+	doubtful = 80   // and one that this does not hold, after one climb, is not worth another if it can be packed from large lives
+	shorter  = 0.75 // of the length of the others is that of lives it pays to let wait, on average
+	squeeze  = 50   // looks, for each life, to make room for those that waited
 )
 
-// rescue packs p from its large lives if p is still far above the goal. What is not farther is turned over as well, and tried
-// with fewer of those.
-func (p *part) rescue(goal int64) {
-	if !p.far(goal, far) {
-		return
-	}
+// improve keeps the lowest of what comes of s, in which c ended: s mended and turned over, the lives as they come, packed from
+// the large ones if the others are short, and what further climbs make of it if that is not hopeless or all there is. They are
+// tried side by side, until one is near enough.
+func (p *part) improve(c *climb, s *skyline, short bool) {
+	goal, enough := c.goal, c.goal+c.goal/fair
+	mended, come := p.from(s), p.from(s)
+	large, climbed := part{top: math.MaxInt64}, part{top: math.MaxInt64}
+	was := s.highest // s may be overwritten by what comes after it
+	below := min(p.top, was)
+	p.keepFirst(enough, []*part{&mended, &come, &large, &climbed},
+		func(stopped func() bool) {
+			mended.mend(goal, enough, mending*len(p.lives), stopped)
+			mended.keep(*p)
+			mended.turnIfNear(goal, enough, stopped)
+		},
+		func(stopped func() bool) { come.comes(goal, enough, stopped) },
+		func(stopped func() bool) {
+			if short {
+				large = p.fromLarge(waits[0], below, goal, enough, stopped)
+			}
+		},
+		func(stopped func() bool) {
+			if short && was-goal > goal/doubtful {
+				return
+			}
+			if t := c.again(s, tried*len(p.lives), climbs*len(p.lives), stopped); t.highest < was {
+				climbed = p.from(t)
+				climbed.turnIfNear(goal, enough, stopped)
+			}
+		},
+	)
+}
+
+// rescue keeps the lowest of what comes of a skyline that is far too high: the lives as they come, packed from the large ones,
+// and turned over if there is a packing by now that is not too far for that; if not, packed from fewer large ones.
+func (p *part) rescue(goal int64, grown part) {
 	enough := goal + goal/fair
-	var tried [2]part
-	large := func(i int) attempt {
-		return func(stopped func() bool) bool {
-			tried[i] = p.fromLarge(waits[i], goal, enough, stopped)
-			return tried[i].top <= enough
+	p.keep(grown)
+	come, large, last := grown, part{top: math.MaxInt64}, *p
+	below, turned := p.top, !p.far(goal, farther)
+	p.keepFirst(enough, []*part{&come, &large, &last},
+		func(stopped func() bool) { come.comes(goal, enough, stopped) },
+		func(stopped func() bool) { large = p.fromLarge(waits[0], below, goal, enough, stopped) },
+		func(stopped func() bool) {
+			if turned {
+				last.turnIfNear(goal, enough, stopped)
+			} else {
+				last = p.fromLarge(waits[1], below, goal, enough, stopped)
+			}
+		},
+	)
+}
+
+// keepFirst makes the attempts that fill parts, until one is no higher than enough, and keeps the lowest.
+func (p *part) keepFirst(enough int64, parts []*part, fills ...func(stopped func() bool)) {
+	attempts := make([]attempt, len(fills))
+	for i, fill := range fills {
+		attempts[i] = func(stopped func() bool) bool {
+			fill(stopped)
+			return parts[i].top <= enough
 		}
 	}
-	turned := func(stopped func() bool) bool {
-		tried[1] = *p
-		tried[1].offsets = slices.Clone(p.offsets)
-		tried[1].turnOver(goal, enough, stopped)
-		return tried[1].top <= enough
+	last := min(firstOf(attempts...), len(parts)-1)
+	for _, t := range parts[:last+1] {
+		p.keep(*t)
 	}
-	second := large(1)
-	if !p.far(goal, farther) {
-		second = turned
-	}
-	last := min(firstOf(large(0), second), 1)
-	for _, t := range tried[:last+1] {
-		if t.top < p.top {
-			*p = t
-		}
+}
+
+// turnIfNear turns p over if it is far above the goal, but not too far for that to help.
+func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
+	if p.far(goal, far) && !p.far(goal, farther) {
+		p.offsets = slices.Clone(p.offsets)
+		p.turnOver(goal, enough, stopped)
 	}
 }
 
 // fromLarge is p packed from its large lives: a climb packs those, and the lives that wait are put in. Where some find no room
-// below the top of the others and none can be made, they go on top. What that leaves is turned over.
-func (p *part) fromLarge(w wait, goal, enough int64, stopped func() bool) part {
+// below the top of the others and none can be made, they go on top. What that leaves is turned over. A climb that will be higher
+// than below is given up.
+func (p *part) fromLarge(w wait, below, goal, enough int64, stopped func() bool) part {
 	g := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large"}
 	q, in, rest := p.large(w, goal)
 	if len(in) == 0 {
@@ -63,7 +110,7 @@ func (p *part) fromLarge(w wait, goal, enough int64, stopped func() bool) part {
 	}
 	c := newClimb(q, goal, content)
 	s := c.base.twin()
-	if !c.once(s, 0, p.top-1) || stopped() {
+	if !c.once(s, 0, below-1, stopped) || stopped() {
 		return g
 	}
 	top := max(s.highest, enough)
@@ -80,6 +127,20 @@ func (p *part) fromLarge(w wait, goal, enough int64, stopped func() bool) part {
 	}
 	g.turnOver(goal, enough, stopped)
 	return g
+}
+
+// shortWait is whether those that wait are much shorter than the others. If they are not, packing the others alone gains nothing.
+func (p *part) shortWait(goal int64) bool {
+	_, in, rest := p.large(waits[0], goal)
+	return p.length(rest)*float64(len(in)) < p.length(in)*float64(len(rest))*shorter
+}
+
+// length is how long lives of p are together.
+func (p *part) length(lives []int32) (sum float64) {
+	for _, i := range lives {
+		sum += float64(p.lives[i].r - p.lives[i].l)
+	}
+	return sum
 }
 
 // large is the lives of p that do not wait as a part, and which of its lives they are and which wait, the largest first.
