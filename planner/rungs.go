@@ -5,13 +5,14 @@ import "math"
 // Where a plan is at its bound, no less memory does with less. Where one is not, what
 // is found at a limit is chance to some degree, and a lower one may do better. So such
 // a limit also looks at the plans of rungs, which are fixed shares of the plain arena:
-// at those below it, as far down as their bounds leave room for a cheaper plan, and at
-// the one above, which a plan of its own is not to undercut. So of two limits with a
-// rung between them the lower one does not cost less.
+// at those below it, as far down as their bounds leave room for a cheaper plan and
+// chance is likely to have one, and at the one above, which a plan of its own is not to
+// undercut. So of two limits with a rung between them the lower one does not cost less,
+// if both look at that.
 const (
 	rungs = 256
 	// closely is how many rungs are looked at one by one. Of those farther down, which
-	// are of use where hardly any limit has a plan, some are.
+	// are of use where hardly any limit has a plan, one of so many is.
 	closely, everySome, deepest = 5, 4, 16
 	// atBound is how near to its bound a plan is taken to be at it, as a part of the plain
 	// step's cost; atBoundLong is so of programs of many operators, whose plans differ by
