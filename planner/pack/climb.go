@@ -6,10 +6,10 @@ import (
 )
 
 // climb builds a skyline. At first it goes all the way up on one route, and on another beside it, in case that the first
-// does not come near enough. If neither does, it goes up in many short stages: each is tried on several routes, two side by side, and it goes on from
-// where all sections together press least against the goal, for what is worst now tells little about what will be. A climb
-// that was promising is followed by another, which takes the routes in other turns; one that was nearly good enough by one
-// that goes on from its first quarter.
+// does not come near enough. If neither does, it goes up in many short stages: each is tried on several routes, two side by
+// side, and it goes on from where all sections together press least against the goal, for what is worst now tells little
+// about what will be. A climb that was promising is followed by another, which takes the routes in other turns; one that was
+// nearly good enough by one that goes on from its first quarter.
 type climb struct {
 	goal   int64
 	near   int64    // the share of the goal above it that is near enough
@@ -102,15 +102,16 @@ func (p *part) grow(goal int64) {
 	if p.growCore(goal, s.highest) {
 		return
 	}
-	short := p.shortWait(goal)
+	h := p.large(waits[0], goal)
+	short := p.shortWait(h)
 	if s.highest-goal <= goal/farther || !short {
 		if s = c.again(s, 0, c.looks+1, never); s.highest-goal <= goal/nearly {
 			s = c.again(s, cheap, looks, never)
 		}
-		p.improve(c, s, short)
+		p.improve(c, s, h, short)
 		return
 	}
-	p.rescue(goal, p.from(s))
+	p.rescue(goal, p.from(s), h)
 	if p.far(goal, fair) && !p.far(goal, nearly) {
 		p.keep(p.from(c.again(s, cheap, looks, never)))
 	}

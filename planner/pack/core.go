@@ -21,14 +21,11 @@ const (
 // growCore packs p from its core, if that is no more than half of it. It reports false if that does not come near enough, and
 // keeps it nevertheless if it is lower than what there is and than most.
 func (p *part) growCore(goal, most int64) bool {
-	if len(p.lives) <= few || p.fixed() {
+	h := p.core(goal)
+	if len(h.in) > len(p.lives)/2 {
 		return false
 	}
-	q, in, rest := p.core(goal)
-	if len(in) > len(p.lives)/2 {
-		return false
-	}
-	c := newClimb(q, goal, closer)
+	c := newClimb(h.part, goal, closer)
 	s, done := c.first()
 	if !done {
 		s = c.again(s, retried*len(p.lives), reclimbs*len(p.lives), never)
@@ -38,44 +35,58 @@ func (p *part) growCore(goal, most int64) bool {
 	if top > near && top >= min(most, p.top) {
 		return false
 	}
-	m := newMend(p, p.put(in, s.offsets, rest, top), goal)
+	m := newMend(p, p.put(h, s.offsets, top), goal)
 	if !m.lower(top, mending*len(p.lives)) {
 		return false
 	}
-	p.offsets, p.top, p.by = m.at, m.top(), "core"
+	p.offsets, p.top, p.by = m.at, topOf(p.lives, m.at), "core"
 	return p.top <= near
 }
 
-// core is the core of p as a part, and which of its lives are in it and which are not, those from the fullest sections first.
-func (p *part) core(goal int64) (q *part, in, rest []int32) {
+// halves are lives of a part that are packed first, as a part, and the rest, in the order in which those are put in.
+type halves struct {
+	*part
+	in, rest []int32
+}
+
+// with is p in halves.
+func (p *part) with(in, rest []int32) halves {
+	q := &part{floor: p.floor}
+	for _, i := range in {
+		q.lives = append(q.lives, p.lives[i])
+	}
+	q.sections = toSections(q.lives)
+	return halves{q, in, rest}
+}
+
+// core is p in its core and what is not, those from the fullest sections first.
+func (p *part) core(goal int64) halves {
+	var in, rest []int32
 	var fullest peaks
 	fullest.build(liveOf(p.lives, p.sections))
 	most := make([]int64, len(p.lives))
-	q = &part{floor: p.floor}
 	for i, l := range p.lives {
 		if most[i], _ = fullest.most(l.l, l.r); p.floor+most[i] >= goal-goal/core {
 			in = append(in, int32(i))
-			q.lives = append(q.lives, l)
 		} else {
 			rest = append(rest, int32(i))
 		}
 	}
 	slices.SortStableFunc(rest, func(i, j int32) int { return cmp.Compare(most[j], most[i]) })
-	q.sections = toSections(q.lives)
-	return q, in, rest
+	return p.with(in, rest)
 }
 
 // put is where all lives of p stand if those that are in stand at offsets, and each of the rest in the lowest gap that holds
 // it up to top, or on top if there is none.
-func (p *part) put(in []int32, offsets []int64, rest []int32, top int64) (at []int64) {
+func (p *part) put(h halves, offsets []int64, top int64) (at []int64) {
 	at = make([]int64, len(p.lives))
 	s := newSpace(p.sections, math.MaxInt)
-	for k, i := range in {
+	for k, i := range h.in {
 		l := p.lives[i]
 		at[i] = offsets[k]
 		s.take(l.l, l.r, at[i], at[i]+l.size)
 	}
-	for _, i := range rest {
+	for _, i := range h.rest {
 		l := p.lives[i]
 		s.look(l.l, l.r)
 		at[i] = firstFit(s, l, p.floor)

@@ -21,8 +21,8 @@
 //   - nest.go packs parts of many lives that lie within each other, each on the highest below it, in hardly any time.
 //   - skyline.go packs parts of many lives from the bottom up, in time that hardly grows with how many lives meet; trees.go
 //     is what it looks things up in. climb.go does it on one route all the way, or in many short stages, each on
-//     whichever route leaves all sections best off. hands.go tries two things side by side. core.go packs the few lives of many that are hard to place before the
-//     others.
+//     whichever route leaves all sections best off. hands.go tries two things side by side. core.go packs the few lives of
+//     many that are hard to place before the others.
 //   - mend.go lowers such a packing where it is high only in places: it puts what sticks out where that drives out least.
 //   - large.go packs what is still far above the bound from its large lives and puts the others in where they find room;
 //     turn.go turns a packing upside down and lets it sink.

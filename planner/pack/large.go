@@ -12,7 +12,8 @@ import (
 // short life parts a valley in two that longer ones could fill.
 type wait struct{ goal, spare float64 }
 
-// waits are two that are tried, the second only where hope is small. The more may wait the closer the others are packed, but the fewer of those that wait find room.
+// waits are two that are tried, the second only where hope is small. The more may wait the closer the others are packed, but
+// the fewer of those that wait find room.
 var waits = [...]wait{{0.005, 0.2}, {0, 0.1}}
 
 const (
@@ -26,7 +27,7 @@ const (
 // improve keeps the lowest of what comes of s, in which c ended: s mended and turned over, the lives as they come, packed from
 // the large ones if the others are short, and what further climbs make of it if that is not hopeless or all there is. They are
 // tried side by side, until one is near enough.
-func (p *part) improve(c *climb, s *skyline, short bool) {
+func (p *part) improve(c *climb, s *skyline, h halves, short bool) {
 	goal, enough := c.goal, c.goal+c.goal/fair
 	mended, come := p.from(s), p.from(s)
 	large, climbed := part{top: math.MaxInt64}, part{top: math.MaxInt64}
@@ -41,7 +42,7 @@ func (p *part) improve(c *climb, s *skyline, short bool) {
 		func(stopped func() bool) { come.comes(goal, enough, stopped) },
 		func(stopped func() bool) {
 			if short {
-				large = p.fromLarge(waits[0], below, goal, enough, stopped)
+				large = p.fromLarge(h, below, goal, enough, stopped)
 			}
 		},
 		func(stopped func() bool) {
@@ -58,19 +59,19 @@ func (p *part) improve(c *climb, s *skyline, short bool) {
 
 // rescue keeps the lowest of what comes of a skyline that is far too high: the lives as they come, packed from the large ones,
 // and turned over if there is a packing by now that is not too far for that; if not, packed from fewer large ones.
-func (p *part) rescue(goal int64, grown part) {
+func (p *part) rescue(goal int64, grown part, h halves) {
 	enough := goal + goal/fair
 	p.keep(grown)
 	come, large, last := grown, part{top: math.MaxInt64}, *p
 	below, turned := p.top, !p.far(goal, farther)
 	p.keepFirst(enough, []*part{&come, &large, &last},
 		func(stopped func() bool) { come.comes(goal, enough, stopped) },
-		func(stopped func() bool) { large = p.fromLarge(waits[0], below, goal, enough, stopped) },
+		func(stopped func() bool) { large = p.fromLarge(h, below, goal, enough, stopped) },
 		func(stopped func() bool) {
 			if turned {
 				last.turnIfNear(goal, enough, stopped)
 			} else {
-				last = p.fromLarge(waits[1], below, goal, enough, stopped)
+				last = p.fromLarge(p.large(waits[1], goal), below, goal, enough, stopped)
 			}
 		},
 	)
@@ -102,37 +103,32 @@ func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 // fromLarge is p packed from its large lives: a climb packs those, and the lives that wait are put in. Where some find no room
 // below the top of the others and none can be made, they go on top. What that leaves is turned over. A climb that will be higher
 // than below is given up.
-func (p *part) fromLarge(w wait, below, goal, enough int64, stopped func() bool) part {
+func (p *part) fromLarge(h halves, below, goal, enough int64, stopped func() bool) part {
 	g := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large"}
-	q, in, rest := p.large(w, goal)
-	if len(in) == 0 {
+	if len(h.in) == 0 {
 		return g
 	}
-	c := newClimb(q, goal, content)
+	c := newClimb(h.part, goal, content)
 	s := c.base.twin()
 	if !c.once(s, 0, below-1, stopped) || stopped() {
 		return g
 	}
 	top := max(s.highest, enough)
-	m := newMend(p, p.put(in, s.offsets, rest, top), goal)
+	m := newMend(p, p.put(h, s.offsets, top), goal)
 	m.stopped = stopped
 	if m.lower(top, squeeze*len(p.lives)) {
 		g.offsets = m.at
 	} else {
-		g.offsets = p.put(in, s.offsets, rest, math.MaxInt64)
+		g.offsets = p.put(h, s.offsets, math.MaxInt64)
 	}
-	g.top = 0
-	for i, l := range g.lives {
-		g.top = max(g.top, g.offsets[i]+l.size)
-	}
+	g.top = topOf(g.lives, g.offsets)
 	g.turnOver(goal, enough, stopped)
 	return g
 }
 
 // shortWait is whether those that wait are much shorter than the others. If they are not, packing the others alone gains nothing.
-func (p *part) shortWait(goal int64) bool {
-	_, in, rest := p.large(waits[0], goal)
-	return p.length(rest)*float64(len(in)) < p.length(in)*float64(len(rest))*shorter
+func (p *part) shortWait(h halves) bool {
+	return p.length(h.rest)*float64(len(h.in)) < p.length(h.in)*float64(len(h.rest))*shorter
 }
 
 // length is how long lives of p are together.
@@ -143,8 +139,8 @@ func (p *part) length(lives []int32) (sum float64) {
 	return sum
 }
 
-// large is the lives of p that do not wait as a part, and which of its lives they are and which wait, the largest first.
-func (p *part) large(w wait, goal int64) (q *part, in, rest []int32) {
+// large is p in the lives that do not wait and those that do, the largest first.
+func (p *part) large(w wait, goal int64) halves {
 	order := make([]int32, len(p.lives))
 	area := make([]float64, len(p.lives))
 	for i, l := range p.lives {
@@ -157,6 +153,7 @@ func (p *part) large(w wait, goal int64) (q *part, in, rest []int32) {
 	}
 	var most peaks
 	most.build(over)
+	var in, rest []int32
 	waits := make([]bool, len(p.lives))
 	for _, i := range order {
 		l := p.lives[i]
@@ -167,13 +164,10 @@ func (p *part) large(w wait, goal int64) (q *part, in, rest []int32) {
 		}
 	}
 	slices.Reverse(rest)
-	q = &part{floor: p.floor}
-	for i, l := range p.lives {
+	for i := range p.lives {
 		if !waits[i] {
 			in = append(in, int32(i))
-			q.lives = append(q.lives, l)
 		}
 	}
-	q.sections = toSections(q.lives)
-	return q, in, rest
+	return p.with(in, rest)
 }

@@ -13,7 +13,8 @@ func TestWaits(t *testing.T) {
 		p := &part{lives: lives, sections: sections}
 		goal := mostLive(lives, sections)
 		for _, w := range waits {
-			q, in, rest := p.large(w, goal)
+			h := p.large(w, goal)
+			q, in, rest := h.part, h.in, h.rest
 			if len(in)+len(rest) != len(lives) || len(q.lives) != len(in) {
 				t.Fatalf("%s: %d lives, %d and %d that wait", f.name, len(lives), len(in), len(rest))
 			}

@@ -57,14 +57,14 @@ func (p *part) mend(goal, enough int64, looks int, stopped func() bool) {
 		if !m.lower(max(top, enough), looks) {
 			return
 		}
-		p.offsets, p.top, p.by = append(p.offsets[:0], m.at...), m.top(), "mend"
+		p.offsets, p.top, p.by = append(p.offsets[:0], m.at...), topOf(p.lives, m.at), "mend"
 	}
 }
 
-// top is the end of the highest life, if none is out.
-func (m *mend) top() (top int64) {
-	for i, l := range m.lives {
-		top = max(top, m.at[i]+l.size)
+// topOf is the end of the highest of lives that stand at offsets.
+func topOf(lives []life, at []int64) (top int64) {
+	for i, l := range lives {
+		top = max(top, at[i]+l.size)
 	}
 	return top
 }
