@@ -131,10 +131,7 @@ func (m *model) overwritable(owners []int32, n *graph.Node) []int32 {
 // order is the plain order with the nodes of again put in where they are
 // first needed. Views are not steps.
 func (m *model) order(again []bool) []Step {
-	return m.orderInto(make([]Step, 0, len(m.g.Nodes)+16), again)
-}
-
-func (m *model) orderInto(steps []Step, again []bool) []Step {
+	steps := make([]Step, 0, len(m.g.Nodes)+16)
 	s := m.sim
 	clear(s.made)
 	for i, n := range s.plain {

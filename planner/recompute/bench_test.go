@@ -11,41 +11,38 @@ import (
 	"memopt/planner/recompute"
 )
 
-// real is problems of training steps.
-func real(t testing.TB) (names []string, problems map[string]func() *recompute.Problem) {
-	problems = map[string]func() *recompute.Problem{}
-	add := func(name string, make func() *recompute.Problem) {
-		names = append(names, name)
-		problems[name] = make
-	}
+// named is a problem of a training step.
+type named struct {
+	name string
+	p    *recompute.Problem
+}
+
+func steps(t testing.TB) (all []named) {
 	family := func(s zoo.Spec, dims map[string]int64) {
-		add(fmt.Sprintf("%s-%dL", s.Family, s.Layers), func() *recompute.Problem {
-			g, err := zoo.New(s, kernels.Library)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"}); err != nil {
-				t.Fatal(err)
-			}
-			return problemOf(t, g, dims)
-		})
+		g, err := zoo.New(s, kernels.Library)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, named{fmt.Sprintf("%s-%dL", s.Family, s.Layers), problemOf(t, g, dims)})
 	}
 	for _, layers := range []int{6, 48} {
 		family(zoo.Spec{Family: "gpt", Layers: layers}, map[string]int64{"batch": 8, "seq": 128})
 	}
 	family(zoo.Spec{Family: "resnet", Layers: 3}, map[string]int64{"batch": 8})
 	for _, name := range []string{"gpt2-6L", "bert-6L", "resnet18-decomp", "convnext"} {
-		add(name, func() *recompute.Problem { return readJoint(t, name) })
+		all = append(all, named{name, readJoint(t, name)})
 	}
-	return names, problems
+	return all
 }
 
 // BenchmarkWalk walks plans of steps within half their bytes, from the first
 // operator on and from the border, and tries changes of them.
 func BenchmarkWalk(b *testing.B) {
-	names, problems := real(b)
-	for _, name := range names {
-		p := compact(problems[name]())
+	for _, n := range steps(b) {
+		p := compact(n.p)
 		s := solver(b, p)
 		base, _ := s.Solve(1 << 60)
 		floor := recompute.FloorOf(p).Peak
@@ -54,7 +51,7 @@ func BenchmarkWalk(b *testing.B) {
 			limit int64
 		}{{"half", max(base.Peak/2, (base.Peak+floor)/2)}, {"low", floor + (base.Peak-floor)/20}} {
 			if _, ok := s.Solve(room.limit); !ok {
-				b.Fatal(name)
+				b.Fatal(n.name)
 			}
 			walk, trial := s.Walks(room.limit)
 			for _, row := range []struct {
@@ -65,7 +62,7 @@ func BenchmarkWalk(b *testing.B) {
 				{"border", func() int { return walk(true) }},
 				{"trial", trial},
 			} {
-				b.Run(name+"/"+room.name+"/"+row.name, func(b *testing.B) {
+				b.Run(n.name+"/"+room.name+"/"+row.name, func(b *testing.B) {
 					launches := 0
 					begin := processor()
 					for b.Loop() {

@@ -372,7 +372,7 @@ func (s *simulator) touched(places []int32, before int32) {
 	}
 }
 
-func grow(all []int32) []int32 { return append(all, make([]int32, len(all)/2+256)...) }
+func grow[T any](all []T) []T { return append(all, make([]T, len(all)/2+256)...) }
 
 // deaths makes room for the bytes alive, which begin as what dies, by the launch
 // behind it.

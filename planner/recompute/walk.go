@@ -163,11 +163,9 @@ func (s *simulator) moreLaunches() {
 	s.ops, s.made, s.place = grow(s.ops), grow(s.made), grow(s.place)
 }
 
-func (s *simulator) moreOver() { s.over = append(s.over, make([]lies, len(s.over)+64)...) }
+func (s *simulator) moreOver() { s.over = grow(s.over) }
 
-func (s *simulator) moreInstances() {
-	s.lives = append(s.lives, make([]life, len(s.lives)/2+256)...)
-}
+func (s *simulator) moreInstances() { s.lives = grow(s.lives) }
 
 // walk runs an operator at a place, after what it wants: again, if the place is not
 // its own.
