@@ -19,6 +19,7 @@
 //   - part.go splits it: what meets everything else goes to the bottom, and a moment at which nothing is alive cuts
 //     the problem in two that share their addresses.
 //   - nest.go packs parts of many lives that lie within each other, each on the highest below it, in hardly any time.
+//   - ring.go packs parts of many lives that begin and end in the same order, as behind a window that slides along.
 //   - skyline.go packs parts of many lives from the bottom up, in time that hardly grows with how many lives meet; trees.go
 //     is what it looks things up in. climb.go does it on one route all the way, or in many short stages, each on
 //     whichever route leaves all sections best off. hands.go tries two things side by side. core.go packs the few lives of

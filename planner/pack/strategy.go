@@ -42,8 +42,8 @@ const (
 )
 
 // portfolio packs p and keeps the lowest packing. Few lives get one strategy after another until the top is no higher
-// than goal, and a skyline if that leaves a gap; the fewest will get a search first. Many are nested, and if that does
-// not end at or below near they get the first strategy, which gives up early where it does not do: the lives of a
+// than goal, and a skyline if that leaves a gap; the fewest will get a search first. Many are nested, or go around in a ring,
+// and if neither does they get the first strategy, which gives up early where it does not do: the lives of a
 // training step lie within each other, and that is easy. If it gives up they get a skyline; where that is not near enough
 // they are packed as they come. A few strategies have a try where sizes are too large for it.
 func portfolio(p *part, goal, near int64) {
@@ -59,7 +59,7 @@ func portfolio(p *part, goal, near int64) {
 		}
 		return
 	}
-	if p.nests(near) {
+	if p.nests(near) || p.rings(goal, goal+goal/content) {
 		return
 	}
 	if p.grow(goal); p.top == math.MaxInt64 {
