@@ -73,13 +73,14 @@ const (
 // grow packs p as a skyline, mends that, and keeps it if it is lower than what there is. Many lives have the first strategy
 // tried before. Where no skyline is near enough they are climbed in stages once, and again if that was nearly enough, and
 // then improved by other means first: those take no more than a climb and come further. Where the first skylines are too far
-// above the goal for a climb, it comes last, unless there are no short lives that could wait.
+// above the goal for a climb, it comes last, unless there are no short lives that could wait. Lives that are fixed leave less to
+// win by other means, and are climbed around as often as few lives are.
 func (p *part) grow(goal int64) {
 	if goal > math.MaxInt64/4 {
 		return // what is summed up on the way would not be numbers
 	}
 	var before []attempt
-	many := len(p.lives) > few && !p.fixed()
+	many := len(p.lives) > few
 	if many {
 		before = append(before, func(stopped func() bool) bool { return p.settles(goal+goal/simple, stopped) })
 	}
@@ -92,14 +93,17 @@ func (p *part) grow(goal int64) {
 		p.keep(p.from(s))
 		return
 	}
+	if many && p.growCore(goal, s.highest) {
+		return
+	}
 	cheap, looks := tried*len(p.lives), climbs*len(p.lives)
-	if !many {
+	if fixed := p.fixed(); fixed || !many {
 		grown := p.from(c.again(s, cheap, looks, never))
 		grown.mend(goal, goal+goal/fair, mending*len(p.lives), never)
 		p.keep(grown)
-		return
-	}
-	if p.growCore(goal, s.highest) {
+		if fixed && many && p.far(goal, fair) {
+			p.rescue(goal, *p, p.large(waits[0], goal))
+		}
 		return
 	}
 	h := p.large(waits[0], goal)

@@ -66,7 +66,7 @@ func (p *part) core(goal int64) halves {
 	fullest.build(liveOf(p.lives, p.sections))
 	most := make([]int64, len(p.lives))
 	for i, l := range p.lives {
-		if most[i], _ = fullest.most(l.l, l.r); p.floor+most[i] >= goal-goal/core {
+		if most[i], _ = fullest.most(l.l, l.r); l.fixed != free || p.floor+most[i] >= goal-goal/core {
 			in = append(in, int32(i))
 		} else {
 			rest = append(rest, int32(i))

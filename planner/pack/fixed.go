@@ -9,7 +9,8 @@ import (
 )
 
 // A part in which a buffer is fixed is packed by strategies, a search, a skyline and what mends a packing, which go around
-// it. Nothing goes to its bottom for good, and it is not nested.
+// it. Nothing goes to its bottom for good, and it is not nested, nor a ring, nor turned over. What is fixed is always among
+// those that are packed first where others wait.
 //
 // To a skyline fixed lives are blocks in the air: no life is placed that would reach into one, nothing is raised past the
 // bottom of one, and sections that have come to it go on from its top.

@@ -2,6 +2,7 @@ package pack
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -190,6 +191,54 @@ func TestGrowAround(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Around a few regions that are reserved, many lives come within a percent of the bound.
+func TestAroundRegions(t *testing.T) {
+	at := slices.IndexFunc(families, func(f family) bool { return f.name == "fixed regions" })
+	for seed := uint64(1); seed <= 5; seed++ {
+		p := families[at].make(20_000, seed)
+		s, err := Solve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(p, s); err != nil {
+			t.Error(err)
+		}
+		if s.Height > s.Bound+s.Bound/100 {
+			t.Errorf("seed %d: height %d, by %s, is more than a percent above the bound %d", seed, s.Height, s.Strategy, s.Bound)
+		}
+	}
+}
+
+// Many lives are packed around many others that stand where a packing had them, however those were drawn.
+func TestAroundMany(t *testing.T) {
+	for _, f := range families {
+		p := f.make(3000, 5)
+		if len(p.Fixed) > 0 {
+			continue
+		}
+		before, err := Solve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, every := range []int{3, 100} {
+			q := Problem{Buffers: p.Buffers}
+			for i := 0; i < len(p.Buffers); i += every {
+				q.Fixed = append(q.Fixed, Fixed{i, before.Offsets[i]})
+			}
+			s, err := Solve(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Check(q, s); err != nil {
+				t.Errorf("%s, every %d fixed: %v", f.name, every, err)
+			}
+			if s.Height > s.Bound+s.Bound/8 {
+				t.Errorf("%s, every %d fixed: height %d, by %s, is far above the bound %d", f.name, every, s.Height, s.Strategy, s.Bound)
+			}
+		}
+	}
 }
 
 // Many lives are packed below the end of a buffer that is fixed as high as can be.

@@ -157,7 +157,7 @@ func (p *part) large(w wait, goal int64) halves {
 	waits := make([]bool, len(p.lives))
 	for _, i := range order {
 		l := p.lives[i]
-		if x, _ := most.most(l.l, l.r); x+l.size <= 0 {
+		if x, _ := most.most(l.l, l.r); l.fixed == free && x+l.size <= 0 {
 			most.add(l.l, l.r, l.size)
 			waits[i] = true
 			rest = append(rest, i)

@@ -9,8 +9,11 @@ import (
 const little = 250 // a turn that lowers by less than this share of the goal is the last
 
 // turnOver turns the packing of p over and over for as long as that lowers it, until its top is no higher than enough or it
-// is stopped.
+// is stopped. What is fixed cannot be turned.
 func (p *part) turnOver(goal, enough int64, stopped func() bool) {
+	if p.fixed() {
+		return
+	}
 	s := newSpace(p.sections, math.MaxInt)
 	at, next := slices.Clone(p.offsets), make([]int64, len(p.lives))
 	for gain := goal; p.top > enough && gain >= goal/little; {
