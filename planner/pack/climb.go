@@ -18,7 +18,8 @@ type climb struct {
 	trials [tries]*skyline
 	early  *skyline // the first quarter of the last climb from the floor
 	kept   *skyline // and of the best one
-	turn   int      // routes taken in stages
+	turn   int      // which route comes next in a stage
+	ups    int      // climbs in stages
 	looks  int
 }
 
@@ -212,7 +213,7 @@ func (c *climb) again(best *skyline, cheap, looks int, stopped func() bool) *sky
 	defer func() { c.next = next }()
 	for best.highest > c.line(stages) && c.looks < looks && !stopped() {
 		over := best.highest - c.goal
-		if c.turn > 0 && c.looks >= cheap && (over <= c.goal/fair || over > c.goal/hopeful) {
+		if c.ups > 0 && c.looks >= cheap && (over <= c.goal/fair || over > c.goal/hopeful) {
 			break
 		}
 		if c.kept != nil && over <= c.goal/nearly {
@@ -238,10 +239,12 @@ func (c *climb) once(s *skyline, from int, most int64, stopped func() bool) bool
 			c.trials[i] = c.base.twin()
 		}
 	}
-	c.turn++ // so that no climb is as the one before
+	c.turn = 1 + (len(routes)-1)*c.ups // where it starts, and how far each stage goes on, are never the same for two climbs
+	c.ups++
 	for at := from + 1; at <= stages; at++ {
 		best := c.trials[c.try(s, at)]
 		*s, *best = *best, *s
+		c.turn += (c.ups - 1) / len(routes)
 		if s.sure() > most || stopped() {
 			return false
 		}

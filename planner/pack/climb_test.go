@@ -16,7 +16,7 @@ func TestClimbsDiffer(t *testing.T) {
 		q := &part{lives: lives, sections: sections}
 		c := newClimb(q, mostLive(lives, sections), content)
 		var seen [][]int64
-		for range 4 {
+		for range 2*len(routes) + 1 {
 			s := c.base.twin()
 			if !c.once(s, 0, 1<<62, never) {
 				t.Fatalf("%s: gave up", f.name)

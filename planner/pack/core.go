@@ -7,9 +7,9 @@ import (
 )
 
 // Of many lives few are hard to place: those alive where nearly as many bytes are as at the worst moment. They are the core
-// of a part. It is packed alone, where each climb is cheap and there can be many, and the other lives are put in wherever
-// they find room, those from the fullest sections first. What finds none drives out others until all are in, which is quick
-// as there is room to spare.
+// of a part. It is packed alone, in as many parts as no section joins, where each climb is cheap and there can be many, and the
+// other lives are put in wherever they find room, those from the fullest sections first. What finds none drives out others
+// until all are in, which is quick as there is room to spare.
 
 const (
 	core     = 10  // the share of the goal that a section of the core has to spare at most
@@ -25,22 +25,56 @@ func (p *part) growCore(goal, most int64) bool {
 	if len(h.in) > len(p.lives)/2 {
 		return false
 	}
-	c := newClimb(h.part, goal, closer)
-	s, done := c.first()
-	if !done {
-		s = c.again(s, retried*len(p.lives), reclimbs*len(p.lives), never)
-	}
+	offsets, highest := h.climbApart(goal, len(p.lives))
 	near := goal + goal/fair
-	top := max(s.highest, near)
+	top := max(highest, near)
 	if top > near && top >= min(most, p.top) {
 		return false
 	}
-	m := newMend(p, p.put(h, s.offsets, top), goal)
-	if !m.lower(top, mending*len(p.lives)) {
+	m, tries := newMend(p, p.put(h, offsets, top), goal), 2
+	if top == near {
+		tries = 4
+	}
+	if !m.lowerAgain(top, mending/2*len(p.lives), tries) {
 		return false
 	}
 	p.offsets, p.top, p.by = m.at, topOf(p.lives, m.at), "core"
 	return p.top <= near
+}
+
+// climbApart packs the lives of a core of a part of n lives: those that no section joins are climbed alone, as few climbs are
+// lucky everywhere. Those that are easier to place come first, and leave to the others what they do not need of the looks that
+// all share.
+func (h halves) climbApart(goal int64, n int) (offsets []int64, highest int64) {
+	type crag struct {
+		*climb
+		best        *skyline
+		done        bool
+		lives, from int
+	}
+	var crags []crag
+	from, looks := 0, 0
+	for _, q := range h.part.cut() {
+		c := newClimb(q, goal, closer)
+		s, done := c.first()
+		looks += c.looks
+		crags = append(crags, crag{c, s, done, len(q.lives), from})
+		from += len(q.lives)
+	}
+	slices.SortStableFunc(crags, func(a, b crag) int { return cmp.Compare(a.best.highest, b.best.highest) })
+	offsets = make([]int64, from)
+	sum := 0
+	for _, c := range crags {
+		sum += c.lives
+		if !c.done {
+			c.looks = looks
+			c.best = c.again(c.best, retried*n/from*sum, reclimbs*n/from*sum, never)
+			looks = c.looks
+		}
+		copy(offsets[c.from:], c.best.offsets)
+		highest = max(highest, c.best.highest)
+	}
+	return offsets, highest
 }
 
 // halves are lives of a part that are packed first, as a part, and the rest, in the order in which those are put in.

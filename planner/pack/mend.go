@@ -143,6 +143,20 @@ func (m *mend) lower(top int64, looks int) bool {
 	return true
 }
 
+// lowerAgain is lower in so many tries, each from the same places, where what was hard to place in those before weighs more:
+// one that does not end soon may never end, while another does.
+func (m *mend) lowerAgain(top int64, looks, tries int) bool {
+	at := slices.Clone(m.at)
+	for try := range tries {
+		if m.lower(top, (try+1)*looks) {
+			return true
+		}
+		copy(m.at, at)
+		m.out = m.out[:0]
+	}
+	return false
+}
+
 func (m *mend) byBase(i, j int32) int {
 	return cmp.Or(cmp.Compare(m.base[i], m.base[j]), cmp.Compare(i, j))
 }
