@@ -65,6 +65,8 @@
 //     a case has stays up to its place.
 //   - segments.go keeps what goes on between stretches of the forward pass, for
 //     long chains.
+//   - leading.go forgets the first layers or steps, but for what goes on from them, and
+//     keeps of the others what a cut would; evictors do the rest.
 //   - anneal.go changes a plan at random, and goes on from dearer ones and such as are
 //     over the limit for a while, where all of that leaves a gap.
 //   - ban.go lets dear operators not run again where the gap stays wide, which begins

@@ -83,39 +83,50 @@ type weighing struct{ cost, bytes, far, wanted float64 }
 
 var weighings = []weighing{{1, 1, 1, 0}, {1, 1, 1, 1}, {0.5, 1, 1, 0}, {1, 1, 0.5, 0}, {0.5, 1, 1, 1}, {1, 1, 2, 1}, {0, 0, 1, 0}, {1, 1, 0.5, 1}}
 
+// found is a plan, and what it costs.
+type found struct {
+	p     plan
+	extra float64
+	fits  bool // it is within the limit
+}
+
+// evicted are plans that one way of evictors finds, and what the cheapest costs of
+// those that fit.
+func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, stays []int32) (plans []found, least float64) {
+	aim := limit
+	least = math.Inf(1)
+	for range aims {
+		e := s.newEvictor(aim, w, s.terrain())
+		if e.stays, e.most = stays, launches; !e.run() || !s.sim.run(e.p, limit) {
+			break
+		}
+		// The walk knows roughly what is alive; what it leaves free is for another.
+		aim += limit - s.sim.peak
+		f := found{e.p, s.sim.extra, s.sim.peak <= limit}
+		if f.fits && f.extra >= least {
+			break
+		}
+		if plans = append(plans, f); !f.fits {
+			continue
+		}
+		if least = f.extra; least <= most || aim-limit < limit/64 {
+			break
+		}
+	}
+	return plans, least
+}
+
 // evictions are plans of evictors and those of segments, cheapest first, as many as
 // some work allows, or up to one that costs at most so much. In each of some cases,
 // values stay up to a place of theirs. Every weighing is tried in the first, and in
 // the others that which was cheapest there.
 func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (all []func() plan) {
-	type found struct {
-		p     plan
-		extra float64
-		fits  bool
-	}
 	var plans []found
-	terrain := s.terrain()
-	// walk is what the cheapest plan costs that one way finds.
-	walk := func(w weighing, stays []int32) (least float64) {
-		aim := limit
-		least = math.Inf(1)
-		for range aims {
-			e := s.newEvictor(aim, w, terrain)
-			if e.stays = stays; !e.run() || !s.sim.run(e.p, limit) {
-				break
-			}
-			// The walk knows roughly what is alive; what it leaves free is for another.
-			aim += limit - s.sim.peak
-			if s.sim.peak > limit {
-				continue
-			}
-			if s.sim.extra >= least {
-				break
-			}
-			least = s.sim.extra
-			plans = append(plans, found{e.p, least, true})
-			if least <= most || aim-limit < limit/64 {
-				break
+	walk := func(w weighing, stays []int32) float64 {
+		more, least := s.evicted(limit, most, s.sim.most, w, stays)
+		for _, f := range more {
+			if f.fits {
+				plans = append(plans, f)
 			}
 		}
 		return least

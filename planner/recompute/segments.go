@@ -17,6 +17,39 @@ const (
 	partingAway  = 4   // a stretch may end earlier where less goes on, by one of so many parts
 )
 
+// forward is what the forward pass leaves, place by place.
+type forward struct {
+	through  []int32 // by value: its last reader in the forward pass
+	grown    []int64 // by place: bytes before it that the backward pass reads
+	crossing []int64 // by place: bytes that go on there
+}
+
+func (s *Solver) forward() (f forward) {
+	border := s.p.Border
+	f = forward{make([]int32, len(s.p.Bytes)), make([]int64, border+1), make([]int64, border+1)}
+	for v, x := range s.spans {
+		if !s.may(int32(v)) || x.made >= border {
+			continue
+		}
+		f.through[v] = x.made
+		for _, op := range s.uses.Of(int32(v)) {
+			if op < border {
+				f.through[v] = op
+			}
+		}
+		if x.last >= border {
+			f.grown[x.made+1] += s.p.Bytes[v]
+		}
+		f.crossing[x.made+1] += s.p.Bytes[v]
+		f.crossing[f.through[v]+1] -= s.p.Bytes[v]
+	}
+	for at := range border {
+		f.grown[at+1] += f.grown[at]
+		f.crossing[at+1] += f.crossing[at]
+	}
+	return f
+}
+
 // segments are plans that keep only what goes on between stretches: those within a
 // limit, or the lowest. All stretches of a plan have about as many bytes that the
 // backward pass reads.
@@ -25,36 +58,14 @@ func (s *Solver) segments(limit int64) (plans []plan) {
 	if border < longChain {
 		return nil
 	}
-	through := make([]int32, len(s.p.Bytes)) // by value: its last reader in the forward pass
-	grown := make([]int64, border+1)         // by place: bytes before it that the backward pass reads
-	crossing := make([]int64, border+1)      // by place: bytes that go on there
-	for v, x := range s.spans {
-		if !s.may(int32(v)) || x.made >= border {
-			continue
-		}
-		through[v] = x.made
-		for _, op := range s.uses.Of(int32(v)) {
-			if op < border {
-				through[v] = op
-			}
-		}
-		if x.last >= border {
-			grown[x.made+1] += s.p.Bytes[v]
-		}
-		crossing[x.made+1] += s.p.Bytes[v]
-		crossing[through[v]+1] -= s.p.Bytes[v]
-	}
-	for at := range border {
-		grown[at+1] += grown[at]
-		crossing[at+1] += crossing[at]
-	}
+	f := s.forward()
 	lowest, least := plan{}, int64(math.MaxInt64)
 	for count := int64(2); count <= mostSegments; count += max(1, count/4) {
-		size := grown[border] / count
+		size := f.grown[border] / count
 		if size == 0 {
 			break
 		}
-		ends := parted(grown, crossing, size)
+		ends := f.parted(size)
 		if len(ends) == 0 {
 			continue
 		}
@@ -64,7 +75,7 @@ func (s *Solver) segments(limit int64) (plans []plan) {
 				continue
 			}
 			i, _ := slices.BinarySearch(ends, x.made+1)
-			p.gone[v] = p.gone[v] || ends[i] > through[v]
+			p.gone[v] = p.gone[v] || ends[i] > f.through[v]
 		}
 		if !s.sim.run(p, limit) {
 			continue
@@ -84,7 +95,8 @@ func (s *Solver) segments(limit int64) (plans []plan) {
 
 // parted are the places that divide a forward pass into stretches of a size, each at
 // that where least goes on of those at which it is nearly full.
-func parted(grown, crossing []int64, size int64) (ends []int32) {
+func (f *forward) parted(size int64) (ends []int32) {
+	grown, crossing := f.grown, f.crossing
 	border := len(grown) - 1
 	for from, at := int64(0), 0; ; {
 		end := -1

@@ -185,8 +185,18 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			improve()
 		}
 	}
-	// Where the lean program leads to a better plan, nothing else finds one that is better still.
-	leaned := work == mostWork && most < 0 && x.extra > least+wider*s.total && len(s.p.Cost) <= mostRefined && x.lean()
+	led, aside := false, found{extra: math.Inf(1)}
+	if x.extra > max(least+wide*s.total, most) && len(s.p.Cost) <= mostRefined {
+		best, extra := x.best, x.extra
+		x.beside(func() { x.lead(e.at, most) })
+		if led = x.extra <= most || x.extra-least < (extra-least)/2; !led { // what else there is may lead farther from the other plan
+			aside = found{p: x.best, extra: x.extra}
+			x.best, x.extra = best, extra
+		}
+	}
+	// Where the lean program, or what is forgotten from the front, leads to a better plan, nothing
+	// else but annealing finds one that is better still.
+	leaned := led || work == mostWork && most < 0 && x.extra > least+wider*s.total && len(s.p.Cost) <= mostRefined && x.lean()
 	if leaned {
 		if x.extra > least+far*s.total {
 			x.thorough = true
@@ -208,7 +218,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		x.swap(0.9)
 		x.thorough = false
 	}
-	if work == mostWork && x.extra > max(least+wider*s.total, most) && len(s.p.Cost) <= mostRefined && (!leaned || len(s.p.Cost) <= soonAnnealed) {
+	if work == mostWork && x.extra > max(least+wider*s.total, most) && len(s.p.Cost) <= mostRefined && (!leaned || led || len(s.p.Cost) <= soonAnnealed) {
 		x.beside(func() {
 			x.anneal(least)
 			if !leaned && x.ban(least) {
@@ -218,6 +228,9 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	}
 	if !leaned && (most < 0 || x.best.gone != nil) { // where any plan would do, each start was followed by now
 		x.explore(slices.Concat(walks[min(explored, len(walks)):], s.combined(at), starts), 1)
+	}
+	if aside.extra < x.extra {
+		x.best, x.extra = aside.p, aside.extra
 	}
 	if s.tiny && x.extra > max(least*(1+1e-9), most) {
 		launches, extra, ok := s.solveExactly(limit)

@@ -1,0 +1,208 @@
+package recompute
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+)
+
+// Where a cut keeps something of some of many equal layers or steps, it does not say
+// of which. That matters for how long what is made of them waits. If the first steps
+// of a recurrent net are forgotten as a whole, but for what goes on from them, they
+// run again when the backward pass is through with all others, and there is room; if
+// that is too much at once, stretch by stretch. What is cheap to make of what is kept
+// is left to evictors.
+
+const (
+	leadingCuts     = 2            // places at which some is kept and some is not
+	leadingEnds     = 48           // places up to which the forward pass may be forgotten
+	leadingLaunches = 3            // for each operator, on average, that evictors may make
+	leadingMost     = 3            // plans that are improved, of those that fit and of others
+	leadingWork     = mostWork / 4 // launches simulated for that
+)
+
+// leadingParts is how many stretches there may be of what is forgotten.
+var leadingParts = []int64{1, 2, 3, 4, 6, 8, 12}
+
+// lead makes and improves plans that forget the first steps, and such as keep the
+// first or the last.
+func (x *search) lead(at []bounded, most float64) {
+	leads := x.s.led(at, x.limit, most)
+	x.within(leadingWork, func() {
+		x.descend(leads, true, 0.5)
+		x.explore(leads[:min(explored, len(leads))], 1)
+	})
+}
+
+// led are the cheapest of such plans, first those within the limit. All cases are
+// tried by one weighing, and the best of them by all.
+func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan) {
+	var fit, over []found
+	low, best := math.Inf(1), []int32(nil)
+	try := func(w weighing, stays []int32) {
+		if low <= most {
+			return
+		}
+		plans, least := s.evicted(limit, most, leadingLaunches*len(s.p.Cost), w, stays)
+		for _, f := range plans {
+			if f.fits {
+				fit = append(fit, f)
+			} else {
+				over = append(over, f)
+			}
+		}
+		if least < low {
+			low, best = least, stays
+		}
+	}
+	for _, stays := range s.leading(at) {
+		try(weighings[0], stays)
+	}
+	if best != nil {
+		for _, w := range weighings[1:] {
+			try(w, best)
+		}
+	}
+	for _, plans := range [][]found{fit, over} {
+		slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
+		plans = slices.CompactFunc(plans, func(a, b found) bool { return a.extra == b.extra })
+		for _, f := range plans[:min(len(plans), leadingMost)] {
+			all = append(all, f.p.clone)
+		}
+	}
+	return all
+}
+
+// leading are cases for evictors, of what to keep up to a place: by value, up to which
+// place it stays.
+func (s *Solver) leading(at []bounded) (cases [][]int32) {
+	if s.p.Border < longChain {
+		return nil
+	}
+	f := s.forward()
+	all := f.grown[s.p.Border]
+	ends := append(f.parted(all/leadingEnds), s.p.Border)
+	for _, b := range at[:min(leadingCuts, len(at))] {
+		less, more := b.nearest(b.sets)
+		if less.kept == nil || more.kept == nil {
+			continue
+		}
+		l := s.newLeader(b.c, less, more)
+		for _, front := range []bool{true, false} {
+			l.divide(b.room, front)
+			cases = append(cases, l.stays())
+		}
+		for _, count := range leadingParts {
+			fits := func(n int) bool {
+				var parts []int32
+				for k := range count {
+					i := sort.Search(n, func(i int) bool { return f.grown[ends[i]]*count >= f.grown[ends[n]]*(k+1) })
+					parts = append(parts, ends[i])
+				}
+				return l.forget(slices.Compact(parts), f.through) <= b.room
+			}
+			if n := sort.Search(len(ends), fits); n < len(ends) && fits(n) {
+				cases = append(cases, l.stays())
+			}
+		}
+	}
+	return cases
+}
+
+// leader chooses what to keep at a cut's place, between what two of its sets do.
+type leader struct {
+	s          *Solver
+	c          *cut
+	less, more set
+	price      float64 // of a byte
+	order      []int32 // places of the cut's values, as those are made
+	kept       []bool  // by place of those
+	there      bitset  // of values: the same
+	ran        bitset  // of operators
+}
+
+func (s *Solver) newLeader(c *cut, less, more set) *leader {
+	l := &leader{s: s, c: c, less: less, more: more, order: each(len(c.values)), kept: make([]bool, len(c.values)), there: newBitset(len(s.p.Bytes)), ran: newBitset(len(s.p.Cost))}
+	l.price = (less.cost - more.cost) * s.unit / float64(c.bytes(more)-c.bytes(less))
+	slices.SortStableFunc(l.order, func(i, j int32) int { return cmp.Compare(s.sim.maker[c.values[i]], s.sim.maker[c.values[j]]) })
+	return l
+}
+
+// divide keeps what the larger set does of the values made first, or last, as far as
+// there is room, and what the smaller one does of the others.
+func (l *leader) divide(room int64, front bool) {
+	order := slices.Clone(l.order)
+	if !front {
+		slices.Reverse(order)
+	}
+	room -= l.c.bytes(l.less)
+	for _, i := range order {
+		k := l.c.as[i]
+		bytes := l.c.value[k].bytes
+		l.kept[i] = l.less.kept[k]
+		switch {
+		case room < 0 || l.less.kept[k] == l.more.kept[k]:
+		case l.less.kept[k]:
+			room += bytes
+			l.kept[i] = false
+		default:
+			if room -= bytes; room >= 0 {
+				l.kept[i] = true
+			}
+		}
+	}
+}
+
+// forget keeps what the larger set does of the values made behind all of some
+// stretches. Of others it keeps what the smaller one does, and what goes on from
+// stretch to stretch and costs more to make again than its bytes are worth. It
+// returns the bytes kept.
+func (l *leader) forget(parts, through []int32) (sum int64) {
+	s, last := l.s, parts[len(parts)-1]
+	clear(l.there)
+	for _, i := range l.order {
+		v, k := l.c.values[i], l.c.as[i]
+		if made := s.sim.maker[v]; made >= last {
+			l.kept[i] = l.more.kept[k]
+		} else if l.kept[i] = l.less.kept[k]; !l.kept[i] && s.may(v) {
+			at, _ := slices.BinarySearch(parts, made+1)
+			if end := parts[at]; end <= through[v] && end < s.p.Border {
+				clear(l.ran)
+				l.kept[i] = l.again(v) > l.price*float64(s.p.Bytes[v])
+			}
+		}
+		if l.kept[i] {
+			l.there.add(v)
+			sum += s.p.Bytes[v]
+		}
+	}
+	return sum
+}
+
+// again is what it costs to make a value of what is there.
+func (l *leader) again(v int32) (cost float64) {
+	m := l.s.sim.maker[v]
+	if l.ran.has(m) {
+		return 0
+	}
+	l.ran.add(m)
+	cost = l.s.p.Cost[m]
+	for _, u := range l.s.p.Inputs.Of(m) {
+		if l.s.may(u) && !l.there.has(u) {
+			cost += l.again(u)
+		}
+	}
+	return cost
+}
+
+// stays is what is kept as a case.
+func (l *leader) stays() []int32 {
+	stays := make([]int32, len(l.s.p.Bytes))
+	for i, v := range l.c.values {
+		if l.kept[i] {
+			stays[v] = l.c.at + 1
+		}
+	}
+	return stays
+}
