@@ -25,6 +25,9 @@ const (
 // leadingParts is how many stretches there may be of what is forgotten.
 var leadingParts = []int64{1, 2, 3, 4, 6, 8, 12}
 
+// leadingWeighings are those by which evictors try all cases.
+var leadingWeighings = []weighing{{1, 1, 1, 0}, {0.5, 1, 1, 0}}
+
 // lead makes and improves plans that forget the first steps, and such as keep the
 // first or the last.
 func (x *search) lead(at []bounded, most float64) {
@@ -36,18 +39,21 @@ func (x *search) lead(at []bounded, most float64) {
 }
 
 // led are the cheapest of such plans, first those within the limit. All cases are
-// tried by one weighing, and the best of them by all.
+// tried by some weighings, and the best of them by all, as long as they do not take many
+// more launches than the cheapest so far.
 func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan) {
 	var fit, over []found
-	low, best := math.Inf(1), []int32(nil)
+	low, best, launches := math.Inf(1), []int32(nil), leadingLaunches*len(s.p.Cost)
 	try := func(w weighing, stays []int32) {
 		if low <= most {
 			return
 		}
-		plans, least := s.evicted(limit, most, leadingLaunches*len(s.p.Cost), w, stays)
+		plans, least := s.evicted(limit, most, launches, w, stays)
 		for _, f := range plans {
 			if f.fits {
-				fit = append(fit, f)
+				if fit = append(fit, f); f.extra < low && s.sim.run(f.p, limit) {
+					launches = min(launches, s.sim.launches+s.sim.launches/4)
+				}
 			} else {
 				over = append(over, f)
 			}
@@ -57,11 +63,15 @@ func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan
 		}
 	}
 	for _, stays := range s.leading(at) {
-		try(weighings[0], stays)
+		for _, w := range leadingWeighings {
+			try(w, stays)
+		}
 	}
-	if best != nil {
-		for _, w := range weighings[1:] {
-			try(w, best)
+	if stays := best; stays != nil {
+		for _, w := range weighings {
+			if !slices.Contains(leadingWeighings, w) {
+				try(w, stays)
+			}
 		}
 	}
 	for _, plans := range [][]found{fit, over} {

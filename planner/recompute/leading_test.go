@@ -19,7 +19,7 @@ func TestLeading(t *testing.T) {
 	for _, x := range []struct {
 		percent int64
 		most    float64 // extra cost in percent
-	}{{60, 3}, {55, 5.5}} {
+	}{{60, 3}, {55, 5.5}, {50, 9.5}, {45, 12}} {
 		percent, limit := x.percent, plain.Peak*x.percent/100
 		a, ok := s.Solve(limit)
 		if !ok {
