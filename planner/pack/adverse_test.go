@@ -45,7 +45,7 @@ var adverse = append([]adversary{
 			p.Buffers = append(p.Buffers, lasting(i, length, 64*(1+r.Int64N(1<<10)), 64))
 		}
 		return p
-	}}, 240},
+	}}, 220},
 	{family{"ever larger", func(n int, seed uint64) (p Problem) {
 		r := rand.New(rand.NewPCG(seed, seed))
 		for i := range n {

@@ -26,7 +26,7 @@
 //     many that are hard to place before the others.
 //   - mend.go lowers such a packing where it is high only in places: it puts what sticks out where that drives out least.
 //   - large.go packs what is still far above the bound from its large lives and puts the others in where they find room;
-//     turn.go turns a packing upside down and lets it sink.
+//     push.go makes room for those that find none, and turn.go turns a packing upside down and lets it sink.
 //   - strategy.go is the portfolio: a table of orders and fits, each of which places one buffer after another in
 //     space.go, the addresses taken at each time. The lowest arena wins, the earlier row on a tie, and nothing more is
 //     tried once the bound is reached.

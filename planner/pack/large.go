@@ -101,7 +101,8 @@ func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 }
 
 // fromLarge is p packed from its large lives: a climb packs those, and the lives that wait are put in. Where some find no room
-// below the top of the others and none can be made, they go on top. What that leaves is turned over. A climb that will be higher
+// below the top of the others, others make room or are pushed up, and those for which that is not enough go on top. What that
+// leaves is turned over. A climb that will be higher
 // than below is given up.
 func (p *part) fromLarge(h halves, below, goal, enough int64, stopped func() bool) part {
 	g := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large"}
@@ -114,16 +115,36 @@ func (p *part) fromLarge(h halves, below, goal, enough int64, stopped func() boo
 		return g
 	}
 	top := max(s.highest, enough)
-	m := newMend(p, p.put(h, s.offsets, top), goal)
+	g.offsets = p.put(h, s.offsets, top)
+	m := newMend(p, g.offsets, goal)
 	m.stopped = stopped
 	if m.lower(top, squeeze*len(p.lives)) {
 		g.offsets = m.at
 	} else {
-		g.offsets = p.put(h, s.offsets, math.MaxInt64)
+		p.onTop(g.offsets, p.pushIn(g.offsets, top, stopped))
 	}
 	g.top = topOf(g.lives, g.offsets)
 	g.turnOver(goal, enough, stopped)
 	return g
+}
+
+// onTop puts lives of p that are left into the lowest gaps that hold them above what is at offsets, if not among it.
+func (p *part) onTop(offsets []int64, left []int32) {
+	if len(left) == 0 {
+		return
+	}
+	s := newSpace(p.sections, math.MaxInt)
+	for i, l := range p.lives {
+		if !slices.Contains(left, int32(i)) {
+			s.take(l.l, l.r, offsets[i], offsets[i]+l.size)
+		}
+	}
+	for _, i := range left {
+		l := p.lives[i]
+		s.look(l.l, l.r)
+		offsets[i] = firstFit(s, l, p.floor)
+		s.take(l.l, l.r, offsets[i], offsets[i]+l.size)
+	}
 }
 
 // shortWait is whether those that wait are much shorter than the others. If they are not, packing the others alone gains nothing.
