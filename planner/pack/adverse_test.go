@@ -31,7 +31,7 @@ var adverse = append([]adversary{
 	})}, 160},
 	{family{"any scale", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+int(math.Exp(math.Log(float64(n))*r.Float64())), 1+int64(math.Exp(16*r.Float64())), 1)
-	})}, 60},
+	})}, 90},
 	{family{"log-normal", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+min(n, int(math.Exp(4+1.5*r.NormFloat64()))), 1+int64(math.Exp(10+1.5*r.NormFloat64())), 1)
 	})}, 60},

@@ -71,11 +71,8 @@ const (
 	hardest = 0.005   // the share of it that a section has to spare there at least, as it is seen
 )
 
-// grow packs p as a skyline, mends that, and keeps it if it is lower than what there is. Many lives have the first strategy
-// tried before. Where no skyline is near enough they are climbed in stages once, and again if that was nearly enough, and
-// then improved by other means first: those take no more than a climb and come further. Where the first skylines are too far
-// above the goal for a climb, it comes last, unless there are no short lives that could wait. Lives that are fixed leave less to
-// win by other means, and are climbed around as often as few lives are.
+// grow packs p as a skyline, and keeps it if it is lower than what there is. Many lives have the first strategy tried before.
+// Where no skyline is near enough many lives are packed from their core, and if that does not come near they are climbed.
 func (p *part) grow(goal int64) {
 	if goal > math.MaxInt64/4 {
 		return // what is summed up on the way would not be numbers
@@ -94,10 +91,22 @@ func (p *part) grow(goal int64) {
 		p.keep(p.from(s))
 		return
 	}
-	if many && p.growCore(goal, s.highest) {
-		return
+	if many {
+		if cored, ok := p.fromCore(goal, s.highest); ok {
+			p.keep(cored)
+			return
+		}
 	}
-	cheap, looks := tried*len(p.lives), climbs*len(p.lives)
+	p.climbOn(c, s)
+}
+
+// climbOn packs p in stages where s, the lowest of the skylines that c began with, is not near enough: once, and again if that
+// was nearly enough. It is then improved by other means first: those take no more than a climb and come further. Where s is too
+// far above the goal for a climb, it comes last, unless there are no short lives that could wait. Few lives have no other means
+// than to be mended. Lives that are fixed leave less to win by other means, and are climbed around as often as few lives are.
+func (p *part) climbOn(c *climb, s *skyline) {
+	goal, cheap, looks := c.goal, tried*len(p.lives), climbs*len(p.lives)
+	many := len(p.lives) > few
 	if fixed := p.fixed(); fixed || !many {
 		grown := p.from(c.again(s, cheap, looks, never))
 		grown.mend(goal, goal+goal/fair, mending*len(p.lives), never)

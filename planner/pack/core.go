@@ -8,71 +8,93 @@ import (
 
 // Of many lives few are hard to place: those alive where nearly as many bytes are as at the worst moment. They are the core
 // of a part. It is packed alone, in as many parts as no section joins, where each climb is cheap and there can be many, and the
-// other lives are put in wherever they find room, those from the fullest sections first. What finds none drives out others
-// until all are in, which is quick as there is room to spare.
+// other lives are put in wherever they find room, the largest first. What finds none drives out others until all are in, which
+// is quick as there is room to spare. Where it is not there is too little of that, and more lives are taken for the core.
+
+// cores are the shares of the goal that a section of the core has to spare at most.
+var cores = [...]int64{10, 8, 6}
 
 const (
-	core     = 10  // the share of the goal that a section of the core has to spare at most
-	closer   = 256 // a packed core that this share of the goal above it holds leaves room to put in what is left
+	closer   = 256 // the share of the goal above it down to which few lives of a core are climbed, and all lives lowered in the end
+	sinking  = 100 // looks, for each life, that this is worth
 	retried  = 160 // looks, for each life of the part, below which a climb through its core is followed by another in any case
 	reclimbs = 320 // looks, for each life of the part, that climbs through its core are worth
 )
 
-// growCore packs p from its core, if that is no more than half of it. It reports false if that does not come near enough, and
-// keeps it nevertheless if it is lower than what there is and than most.
-func (p *part) growCore(goal, most int64) bool {
-	h := p.core(goal)
-	if len(h.in) > len(p.lives)/2 {
-		return false
+// fromCore is p packed from its core, if no part of that is more than half of p, or stays far above the goal or above most.
+func (p *part) fromCore(goal, most int64) (packed part, ok bool) {
+	for _, share := range cores {
+		h := p.core(goal, share)
+		parts := h.part.cut()
+		if slices.ContainsFunc(parts, func(q *part) bool { return len(q.lives) > len(p.lives)/2 }) {
+			return packed, false
+		}
+		offsets, highest := climbApart(parts, goal, min(most, goal+goal/doubtful), len(p.lives))
+		if offsets == nil {
+			return packed, false
+		}
+		top := max(highest, goal+goal/fair)
+		m := newMend(p, p.put(h, offsets, top), goal)
+		if !m.lowerAgain(top, mending*len(p.lives), 2) {
+			continue
+		}
+		packed = *p
+		packed.offsets, packed.top, packed.by = m.at, topOf(p.lives, m.at), "core"
+		packed.mend(goal, max(highest, goal+goal/closer), sinking*len(p.lives), never)
+		return packed, true
 	}
-	offsets, highest := h.climbApart(goal, len(p.lives))
-	near := goal + goal/fair
-	top := max(highest, near)
-	if top > near && top >= min(most, p.top) {
-		return false
-	}
-	m, tries := newMend(p, p.put(h, offsets, top), goal), 2
-	if top == near {
-		tries = 4
-	}
-	if !m.lowerAgain(top, mending/2*len(p.lives), tries) {
-		return false
-	}
-	p.offsets, p.top, p.by = m.at, topOf(p.lives, m.at), "core"
-	return p.top <= near
+	return packed, false
 }
 
-// climbApart packs the lives of a core of a part of n lives: those that no section joins are climbed alone, as few climbs are
-// lucky everywhere. Those that are easier to place come first, and leave to the others what they do not need of the looks that
-// all share.
-func (h halves) climbApart(goal int64, n int) (offsets []int64, highest int64) {
+// climbApart packs the parts of a core of n lives in all, which no section joins, alone, as few climbs are lucky everywhere.
+// Those that are easier to place come first, and leave to the others what they do not need of the looks that all share, but for
+// those of many lives, which have their own. What climbs leave too high is improved by other means. There are no offsets if one
+// stays higher than most.
+func climbApart(parts []*part, goal, most int64, n int) (offsets []int64, highest int64) {
 	type crag struct {
+		*part
 		*climb
-		best        *skyline
-		done        bool
-		lives, from int
+		best *skyline
+		done bool
+		from int
 	}
 	var crags []crag
 	from, looks := 0, 0
-	for _, q := range h.part.cut() {
-		c := newClimb(q, goal, closer)
+	for _, q := range parts {
+		near := int64(closer)
+		if len(q.lives) > few {
+			near = content
+		}
+		c := newClimb(q, goal, near)
 		s, done := c.first()
 		looks += c.looks
-		crags = append(crags, crag{c, s, done, len(q.lives), from})
+		crags = append(crags, crag{q, c, s, done, from})
 		from += len(q.lives)
 	}
 	slices.SortStableFunc(crags, func(a, b crag) int { return cmp.Compare(a.best.highest, b.best.highest) })
 	offsets = make([]int64, from)
 	sum := 0
 	for _, c := range crags {
-		sum += c.lives
-		if !c.done {
+		sum += len(c.lives)
+		c.unplaced()
+		switch {
+		case c.done:
+			c.keep(c.part.from(c.best))
+		case len(c.lives) > few:
+			c.climbOn(c.climb, c.best)
+		default:
 			c.looks = looks
 			c.best = c.again(c.best, retried*n/from*sum, reclimbs*n/from*sum, never)
 			looks = c.looks
+			if c.keep(c.part.from(c.best)); c.far(goal, fair) {
+				h := c.large(waits[0], goal)
+				c.improve(c.climb, c.best, h, c.shortWait(h))
+			}
 		}
-		copy(offsets[c.from:], c.best.offsets)
-		highest = max(highest, c.best.highest)
+		copy(offsets[c.from:], c.offsets)
+		if highest = max(highest, c.top); highest > most {
+			return nil, 0
+		}
 	}
 	return offsets, highest
 }
@@ -93,20 +115,19 @@ func (p *part) with(in, rest []int32) halves {
 	return halves{q, in, rest}
 }
 
-// core is p in its core and what is not, those from the fullest sections first.
-func (p *part) core(goal int64) halves {
+// core is p in its core, of sections that have no more than a share of the goal to spare, and what is not, the largest first.
+func (p *part) core(goal, share int64) halves {
 	var in, rest []int32
 	var fullest peaks
 	fullest.build(liveOf(p.lives, p.sections))
-	most := make([]int64, len(p.lives))
 	for i, l := range p.lives {
-		if most[i], _ = fullest.most(l.l, l.r); l.fixed != free || p.floor+most[i] >= goal-goal/core {
+		if most, _ := fullest.most(l.l, l.r); l.fixed != free || p.floor+most >= goal-goal/share {
 			in = append(in, int32(i))
 		} else {
 			rest = append(rest, int32(i))
 		}
 	}
-	slices.SortStableFunc(rest, func(i, j int32) int { return cmp.Compare(most[j], most[i]) })
+	slices.SortStableFunc(rest, func(i, j int32) int { return byArea(p.lives[i], p.lives[j]) })
 	return p.with(in, rest)
 }
 

@@ -1,6 +1,10 @@
 package pack
 
-import "testing"
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
 
 // A core whose lives are climbed apart is a packing of them all, as high as it says.
 func TestCoreApart(t *testing.T) {
@@ -13,8 +17,9 @@ func TestCoreApart(t *testing.T) {
 		lives, sections := livesOf(problem)
 		p := &part{lives: lives, sections: sections}
 		goal := mostLive(lives, sections)
-		h := p.core(goal)
-		offsets, highest := h.climbApart(goal, len(lives))
+		h := p.core(goal, cores[0])
+		parts := h.part.cut()
+		offsets, highest := climbApart(parts, goal, math.MaxInt64, len(lives))
 		var core Problem
 		for _, i := range h.in {
 			core.Buffers = append(core.Buffers, problem.Buffers[lives[i].id])
@@ -29,7 +34,7 @@ func TestCoreApart(t *testing.T) {
 		if up(highest, unitOf(problem)) != up(s.Height, unitOf(problem)) {
 			t.Errorf("%s: %d high, not %d", f.name, s.Height, highest)
 		}
-		most = max(most, len(p.core(goal).part.cut()))
+		most = max(most, len(parts))
 	}
 	if most < 4 {
 		t.Errorf("no core is in more than %d parts", most)
@@ -68,4 +73,76 @@ func anyLong(t *testing.T) *part {
 		t.Fatal("not packed")
 	}
 	return p
+}
+
+// The core of two peaks falls into one part for each, and holds all that is alive there.
+func TestCoreFalls(t *testing.T) {
+	const n = 4000
+	r := rand.New(rand.NewPCG(3, 3))
+	var p Problem
+	for range n {
+		p.Buffers = append(p.Buffers, lasting(r.IntN(n), 1+r.IntN(40), 1+r.Int64N(100), 1))
+	}
+	peaks := []int{n / 5, n / 2}
+	for _, at := range peaks {
+		for range 300 {
+			p.Buffers = append(p.Buffers, lasting(at-r.IntN(10), 11+r.IntN(10), 1+r.Int64N(100), 1))
+		}
+	}
+	lives, sections := livesOf(p)
+	q := &part{lives: lives, sections: sections}
+	h := q.core(mostLive(lives, sections), cores[0])
+	parts := h.cut()
+	if len(parts) != len(peaks) {
+		t.Fatalf("%d parts, not %d", len(parts), len(peaks))
+	}
+	for k, at := range peaks {
+		in := map[int32]bool{}
+		for _, l := range parts[k].lives {
+			in[l.id] = true
+		}
+		for i, b := range p.Buffers {
+			if int(b.First) <= at && at < int(b.Last) && !in[int32(i)] {
+				t.Errorf("buffer %d, alive at moment %d, is not in the core", i, at)
+			}
+		}
+	}
+}
+
+// Packed from the core all lives have their place, near the bound.
+func TestFromCore(t *testing.T) {
+	packed := 0
+	for _, f := range all() {
+		problem := f.make(6000, 4)
+		lives, sections := livesOf(problem)
+		p := &part{lives: lives, sections: sections}
+		goal := mostLive(lives, sections)
+		cored, ok := p.fromCore(goal, 2*goal)
+		if !ok {
+			continue
+		}
+		packed++
+		if cored.top > goal+goal/doubtful {
+			t.Errorf("%s: %d bytes, for %d alive", f.name, cored.top, goal)
+		}
+		s := Solution{Offsets: make([]int64, len(problem.Buffers))}
+		for _, f := range problem.Fixed {
+			s.Offsets[f.Buffer] = f.Offset
+		}
+		for i, l := range lives {
+			s.Offsets[l.id] = cored.offsets[i]
+		}
+		for i, b := range problem.Buffers {
+			if takesRoom(b) {
+				s.Height = max(s.Height, s.Offsets[i]+b.Size)
+			}
+		}
+		if err := Check(problem, s); err != nil {
+			t.Errorf("%s: %v", f.name, err)
+		}
+	}
+	t.Logf("%d families were packed from their core", packed)
+	if packed < 28 {
+		t.Errorf("only %d families were packed from their core", packed)
+	}
 }

@@ -23,7 +23,7 @@
 //   - skyline.go packs parts of many lives from the bottom up, in time that hardly grows with how many lives meet; trees.go
 //     is what it looks things up in. climb.go does it on one route all the way, or in many short stages, each on
 //     whichever route leaves all sections best off. hands.go tries two things side by side. core.go packs the few lives of
-//     many that are hard to place before the others.
+//     many that are hard to place before the others, each peak for itself.
 //   - mend.go lowers such a packing where it is high only in places: it puts what sticks out where that drives out least.
 //   - large.go packs what is still far above the bound from its large lives and puts the others in where they find room;
 //     push.go makes room for those that find none, and turn.go turns a packing upside down and lets it sink.
