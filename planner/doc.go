@@ -29,11 +29,11 @@
 // again before the first backward step that needs them. A budget is a problem
 // for planner/recompute, which may run a node any number of times. It is met by
 // placement, not by estimate: if the arena is higher than the budget the limit
-// is lowered and the solver asked again. Less memory is not to cost less: plans of small
-// programs are picked from a frontier that does not depend on the budget (solver.go),
-// those of larger ones are at their bounds, or compared with plans at fixed shares of
-// the plain arena (rungs.go). Nowhere does a budget cost more than a lower one by more
-// than the gap that its plan shows.
+// is lowered and the solver asked again. Less memory never costs less: plans are picked
+// from some that do not depend on the budget, a whole frontier of small programs
+// (solver.go), and of larger ones what is found at fixed shares of the plain arena and
+// between them (rungs.go). Below the lowest of those with a plan there is only the lowest
+// plan that is known.
 //
 // Programs of repeated layers have few different nodes: what follows from
 // operator, attributes and shapes is worked out once for those that are alike

@@ -1,108 +1,250 @@
 package planner
 
-import "math"
-
-// Where a plan is at its bound, no less memory does with less. Where one is not, what
-// is found at a limit is chance to some degree, and a lower one may do better. So such
-// a limit also looks at the plans of rungs, which are fixed shares of the plain arena:
-// at those below it, as far down as their bounds leave room for a cheaper plan and
-// chance is likely to have one, and at the one above, which a plan of its own is not to
-// undercut. So of two limits with a rung between them the lower one does not cost less,
-// if both look at that.
+// What is found for a limit is chance to some degree, so that more memory might cost
+// more than less does. So a limit is answered from plans that do not depend on it. Those
+// are of rungs, which are fixed shares of the plain arena, and of halves, quarters and so
+// on between two rungs, as far as bounds differ there.
+//
+//   - A rung's plan is the cheapest of those found for all rungs up to it. If there is
+//     none, it is what was found for the next one, should that be within.
+//   - Halfway between two limits that have plans there is what was found there, unless
+//     that costs more than the plan of the lower one or less than that of the upper one:
+//     then there is the plan of the lower one.
+//   - From there a few steps lead down: each is what is found with less than the plan
+//     before it takes, as long as that costs no less, and no more than the next limit
+//     below does.
+//   - Any other limit has the plan of the next one above, if that is within it, or else
+//     of the next one below.
+//
+// So no limit's plan costs more than that of a lower one, whatever solving finds. Most
+// rungs need not be solved to know that: where the bound of one is not below what a
+// known plan costs, none from there down is cheaper. Mostly that is the next one.
+//
+// In long programs, where a plan takes long, rungs are closer and nothing is halved.
 const (
-	rungs = 256
-	// closely is how many rungs are looked at one by one. Of those farther down, which
-	// are of use where hardly any limit has a plan, one of so many is.
-	closely, everySome, deepest = 5, 4, 16
-	// atBound is how near to its bound a plan is taken to be at it, as a part of the plain
-	// step's cost; atBoundLong is so of programs of many operators, whose plans differ by
-	// small steps and are not chance that far above their bounds.
-	atBound, atBoundLong = 0.001, 0.005
-	manyOperators        = 512
+	rungs     = 100 // so that whole shares of a hundred are answered by what was asked for
+	longRungs = 500
+	halving   = 6 // how often the distance of two rungs is halved at most
+	steps     = 3 // from what is next above a limit
 )
 
-// settled reports whether a plan, or that there is none, may stand without a look at
-// rungs.
-func (v *solver) settled(limit int64, own *candidate) bool {
-	plain, near := len(v.m.sim.plain), atBound
-	if plain > manyOperators {
-		near = atBoundLong
-	}
-	least, ok := v.r.Bound(align(v.m.useful(limit)))
-	return !ok || plain > largeProgram || own != nil && (own.cost <= least+near*v.m.total || len(own.t.steps) > 2*plain)
+// apart is how much bounds of two limits differ, as a part of the plain step's cost, if
+// it is worth looking between them; or, where bounds are low, as a part of these.
+const apart, apartOfBound = 0.0005, 0.05
+
+// atBound is how near to its bound a plan is taken to be at it, likewise.
+const atBound = 0.003
+
+// found is what solving found for a limit: a plan or nil, and a bound for it and all below.
+type found struct {
+	plan  *candidate
+	least float64
 }
 
-// onRungs is the cheapest of a plan found for a limit, or nil, and those of rungs.
-func (v *solver) onRungs(limit int64, own *candidate) (best *candidate, err error) {
-	if v.mate == nil {
-		if v.mate, err = v.another(); err != nil {
-			return nil, err
-		}
+// ladder answers limits of one program.
+type ladder struct {
+	base           *candidate
+	rungs, halving int64
+	apart          float64
+	// sure is a bound for a limit at once; least is one, and whether there may be a plan;
+	// early is that as it was at first, so that it does not depend on what was asked.
+	sure         func(limit int64) float64
+	least, early func(limit int64) (float64, bool)
+	// solve solves a limit, and another one beside it, if that is not 0.
+	solve func(limit, beside int64) (a, b found, err error)
+	// near is a plan for a limit from that of a higher one, or nil.
+	near  func(limit int64, from *candidate) (*candidate, error)
+	known map[int64]found
+	ways  map[fromTo]*candidate
+}
+
+// fromTo leads from a plan to a lower limit.
+type fromTo struct {
+	from  *candidate
+	limit int64
+}
+
+// rung is the limit of one.
+func (l *ladder) rung(k int64) int64 {
+	top := l.base.placed.Height
+	return top/l.rungs*k + top%l.rungs*k/l.rungs
+}
+
+// within is the plan for a limit below the plain arena, or nil.
+func (l *ladder) within(limit int64) (*candidate, error) {
+	if _, ok := l.least(limit); !ok {
+		return nil, nil
 	}
-	hands := [...]*solver{v, v.mate}
-	all, undercut := v.rungsFor(limit), math.Inf(-1)
-	for len(all) > 0 {
-		var found [len(hands)]*candidate
-		var failed [len(hands)]error
-		done := make(chan bool)
-		now := all[:min(len(hands), len(all))]
-		all = all[len(now):]
-		if bound, ok := v.r.Bound(align(v.m.useful(now[0]))); !ok || best != nil && bound >= best.cost {
+	k := min(int64(float64(limit)/float64(l.base.placed.Height)*float64(l.rungs))+1, l.rungs-1)
+	for k > 0 && l.rung(k) > limit {
+		k--
+	}
+	low, high := l.rung(k), l.rung(k+1)
+	if low == limit || l.halving == 0 {
+		return l.onRung(k)
+	}
+	upper, err := l.onRung(k + 1)
+	var lower *candidate
+	reached := false // lower is that of low
+	reach := func() (*candidate, error) {
+		if !reached {
+			lower, err = l.onRung(k)
+		}
+		reached = true
+		return lower, err
+	}
+	for range l.halving {
+		if err != nil || upper == nil || upper.placed.Height <= limit {
+			return upper, err
+		}
+		mid := l.between(low, high)
+		if mid == 0 {
 			break
 		}
-		for i, rung := range now {
-			go func() {
-				var known bool
-				if found[i], known = v.onRung[rung]; !known {
-					found[i], failed[i] = hands[i].at(rung, math.Inf(1))
-				}
-				done <- true
-			}()
+		plan, err := l.from(upper, mid)
+		if err != nil {
+			return nil, err
 		}
-		for range now {
-			<-done
+		if plan == nil || plan.cost < upper.cost || l.mayBeat(low, plan) {
+			below, err := reach()
+			if err != nil {
+				return nil, err
+			}
+			if plan == nil || plan.cost < upper.cost || below != nil && below.cost < plan.cost {
+				plan = below
+			}
 		}
-		for i, rung := range now {
-			c := found[i]
-			if failed[i] != nil {
-				return nil, failed[i]
-			}
-			v.onRung[rung] = c
-			if c == nil {
-				continue
-			}
-			if rung > limit {
-				undercut = c.cost
-			}
-			if c.placed.Height <= limit && (best == nil || c.cost < best.cost) {
-				best = c
-			}
+		if mid <= limit {
+			low, lower, reached = mid, plan, true
+		} else {
+			high, upper = mid, plan
 		}
 	}
-	if own != nil && (best == nil || own.cost < best.cost && own.cost >= undercut) {
-		best = own
+	for range steps {
+		if upper == nil || upper.placed.Height <= limit {
+			return upper, nil
+		}
+		if upper.placed.Height-1 <= low {
+			break
+		}
+		plan, err := l.from(upper, upper.placed.Height-1)
+		if err != nil {
+			return nil, err
+		}
+		if plan == nil || plan.cost < upper.cost {
+			break
+		}
+		if l.mayBeat(low, plan) {
+			if below, err := reach(); err != nil || below != nil && below.cost <= plan.cost {
+				return below, err
+			}
+		}
+		upper = plan
+	}
+	if upper == nil || upper.placed.Height <= limit {
+		return upper, nil
+	}
+	return reach()
+}
+
+// from is what is found for a limit from the plan of a higher one.
+func (l *ladder) from(upper *candidate, limit int64) (c *candidate, err error) {
+	key := fromTo{upper, limit}
+	c, known := l.ways[key]
+	if !known {
+		if c, err = l.near(limit, upper); err == nil {
+			l.ways[key] = c
+		}
+	}
+	return c, err
+}
+
+// between is the limit halfway between two, 0 if it is not worth looking there.
+func (l *ladder) between(low, high int64) int64 {
+	if high-low <= alignment {
+		return 0
+	}
+	if a, ok := l.early(low); ok {
+		if b, _ := l.early(high); a-b < min(l.apart, apartOfBound*a) || a == b {
+			return 0
+		}
+	}
+	return low + (high-low)/2
+}
+
+// onRung is the plan of a rung.
+func (l *ladder) onRung(k int64) (best *candidate, err error) {
+	if k == l.rungs {
+		return l.base, nil
+	}
+	least := 0.0
+	for at := k; at > 0; at-- {
+		if least = max(least, l.sure(l.rung(at))); best != nil && least >= best.cost {
+			return best, nil
+		}
+		bound, ok := l.least(l.rung(at))
+		if !ok {
+			break
+		}
+		if least = max(least, bound); best != nil && least >= best.cost {
+			return best, nil
+		}
+		beside := int64(0) // what comes next, unless this one is a good deal cheaper
+		if best != nil {
+			if next := l.rung(at - 1); l.mayBeat(next, best) {
+				beside = next
+			}
+		}
+		c, err := l.look(l.rung(at), beside)
+		if err != nil {
+			return nil, err
+		}
+		best, least = cheaper(best, c.plan), max(least, c.least)
+	}
+	if best == nil && k > 0 && k+1 < l.rungs {
+		c, err := l.look(l.rung(k+1), 0)
+		if c.plan == nil || c.plan.placed.Height > l.rung(k) {
+			return nil, err
+		}
+		return c.plan, err
 	}
 	return best, nil
 }
 
-// rungsFor lists the rungs for a limit, the one above it first.
-func (v *solver) rungsFor(limit int64) (all []int64) {
-	top := v.base.placed.Height
-	at := func(k int64) int64 { return top * k / rungs / alignment * alignment }
-	above := limit*rungs/top + 1
-	if at(above-1) > limit {
-		above--
+// mayBeat reports whether a plan within a limit may be cheaper than another one.
+func (l *ladder) mayBeat(limit int64, best *candidate) bool {
+	if l.sure(limit) >= best.cost {
+		return false
 	}
-	for k := above; k > max(0, above-deepest); k-- {
-		if at := at(k); (k > above-closely || k%everySome == 0) && at > 0 && at < top {
-			all = append(all, at)
-		}
-	}
-	return all
+	bound, ok := l.least(limit)
+	return ok && bound < best.cost
 }
 
-// another is a solver of the same that may work beside this one.
-func (v *solver) another() (*solver, error) {
-	r, err := v.r.Another()
-	return &solver{m: v.m.another(), r: r, base: v.base}, err
+// look is what is found for a limit. It makes another one known by the way.
+func (l *ladder) look(limit, beside int64) (found, error) {
+	asked := limit
+	if _, known := l.known[limit]; known {
+		limit, beside = beside, 0
+	}
+	if _, known := l.known[beside]; known || beside <= 0 {
+		beside = 0
+	}
+	if _, known := l.known[limit]; !known && limit > 0 {
+		a, b, err := l.solve(limit, beside)
+		if err != nil {
+			return found{}, err
+		}
+		if l.known[limit] = a; beside > 0 {
+			l.known[beside] = b
+		}
+	}
+	return l.known[asked], nil
+}
+
+// cheaper is the cheaper of two plans, either of which may be nil; of equals the first.
+func cheaper(a, b *candidate) *candidate {
+	if a == nil || b != nil && b.cost < a.cost {
+		return b
+	}
+	return a
 }

@@ -8,13 +8,12 @@ import (
 	"memopt/planner"
 )
 
-// TestRungs: of two budgets with a rung between them the lower one does not cost less,
-// on a convolution net whose plans are far from their bounds; and never does any by more
-// than the other's plan is from its bound.
+// TestRungs: of two budgets the lower one does not cost less, on a convolution net whose
+// plans are far from their bounds.
 func TestRungs(t *testing.T) {
 	g := step(t, zoo.Spec{Family: "resnet", Layers: 2, Width: 7, Image: 29})
 	least, worst := math.Inf(1), 0.0
-	for _, percent := range []float64{44.6, 45, 45.4, 46.2, 46.6, 49.4, 49.8, 50.2, 56.2, 56.6} {
+	for _, percent := range []float64{44.6, 45, 45.4, 45.43, 46.2, 46.6, 49.4, 49.8, 50.2, 50.21, 56.2, 56.6} {
 		p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 5}, ActivationBudget: planner.Size{Percent: percent}})
 		if err != nil {
 			t.Fatal(err)

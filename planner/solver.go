@@ -3,6 +3,7 @@ package planner
 import (
 	"errors"
 	"math"
+	"sync"
 
 	"memopt/planner/pack"
 	"memopt/planner/recompute"
@@ -18,8 +19,9 @@ type solver struct {
 	sketchy, anyhow bool
 	most            float64
 	all             []*candidate // the frontier of a small program, highest first
+	low             *candidate   // the lowest plan, once it was looked for
 	mate            *solver      // works beside this one, once there was something to do
-	onRung          map[int64]*candidate
+	ladder          ladder
 }
 
 const (
@@ -38,7 +40,16 @@ func (s *search) newSolver() (*solver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &solver{m: s.m, r: r, base: s.base, onRung: map[int64]*candidate{}}, nil
+	v := &solver{m: s.m, r: r, base: s.base}
+	v.ladder = ladder{
+		base: s.base, rungs: rungs, halving: halving, apart: apart * s.m.total,
+		sure: v.sure, least: v.least, early: v.early, solve: v.both, near: v.near,
+		known: map[int64]found{}, ways: map[fromTo]*candidate{},
+	}
+	if len(s.m.sim.plain) > largeProgram {
+		v.ladder.rungs, v.ladder.halving = longRungs, 0
+	}
+	return v, nil
 }
 
 // within is the cheapest plan found whose arena is within limit, or nil.
@@ -49,11 +60,60 @@ func (v *solver) within(limit int64) (*candidate, error) {
 	if len(v.m.sim.plain) <= smallProgram {
 		return v.fromFrontier(limit)
 	}
-	own, err := v.at(limit, math.Inf(1))
-	if err != nil || v.settled(limit, own) {
-		return own, err
+	return v.ladder.within(limit)
+}
+
+// least is a bound for a limit, and whether there may be a plan.
+func (v *solver) least(limit int64) (float64, bool) {
+	return v.r.Bound(align(v.m.useful(limit)))
+}
+
+func (v *solver) early(limit int64) (float64, bool) { return v.r.Early(align(v.m.useful(limit))) }
+
+func (v *solver) sure(limit int64) float64 { return v.r.Known(align(v.m.useful(limit))) }
+
+// near is a plan within a limit, or nil. It is found from one for a higher limit, if that
+// leads to the bound.
+func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
+	c, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.found) }, limit, math.Inf(1))
+	if err != nil {
+		return nil, err
 	}
-	return v.onRungs(limit, own)
+	if least, ok := v.least(limit); c != nil && c.cost <= least+atBound*v.m.total || !ok {
+		return c, nil
+	}
+	return v.at(limit, math.Inf(1))
+}
+
+// both solves a limit, and another one beside it, if that is not 0.
+func (v *solver) both(limit, beside int64) (a, b found, err error) {
+	one := func(by *solver, limit int64) (f found, err error) {
+		if f.plan, err = by.at(limit, math.Inf(1)); err == nil {
+			f.least, _ = by.least(limit)
+		}
+		return f, err
+	}
+	if beside == 0 || len(v.m.sim.plain) > largeProgram {
+		if a, err = one(v, limit); err == nil && beside > 0 {
+			b, err = one(v, beside)
+		}
+		return a, b, err
+	}
+	if v.mate == nil {
+		r, err := v.r.Another()
+		if err != nil {
+			return a, b, err
+		}
+		v.mate = &solver{m: v.m.another(), r: r, base: v.base}
+	}
+	var failed error
+	var done sync.WaitGroup
+	done.Go(func() { b, failed = one(v.mate, beside) })
+	a, err = one(v, limit)
+	if done.Wait(); err == nil {
+		err = failed
+	}
+	return a, b, err
 }
 
 // at is a plan within limit, or nil if none is found that costs at most so much.
@@ -61,17 +121,22 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	top := v.m.useful(limit)
-	aim := top
-	if len(v.m.sim.plain) > nestedProgram {
-		aim -= limit / nestedLoss
-	}
 	solve := v.r.Solve
 	switch {
 	case v.sketchy:
 		solve = v.r.Sketch
 	case v.anyhow:
 		solve = func(limit int64) (recompute.Answer, bool) { return v.r.Find(limit, v.most) }
+	}
+	return v.by(solve, limit, most)
+}
+
+// by is at by some way of solving.
+func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int64, most float64) (*candidate, error) {
+	top := v.m.useful(limit)
+	aim := top
+	if len(v.m.sim.plain) > nestedProgram {
+		aim -= limit / nestedLoss
 	}
 	whole := false // the top itself was aimed at
 	for i := range placings {
@@ -86,6 +151,7 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 		c, err := v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
 		var beyond *pack.CapacityError
 		if err == nil || !errors.As(err, &beyond) {
+			c.found, c.found.Launches = a, nil
 			return c, err
 		}
 		// Placement takes more than the bytes alive: aim lower, at first by as little
@@ -159,7 +225,14 @@ func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 
 // lowest is the plan with the least arena that is found between the floor and
 // the plain arena.
-func (v *solver) lowest(floor int64) (*candidate, error) {
+func (v *solver) lowest() (c *candidate, err error) {
+	if v.low == nil {
+		v.low, err = v.findLowest(v.m.floor().Peak)
+	}
+	return v.low, err
+}
+
+func (v *solver) findLowest(floor int64) (*candidate, error) {
 	best := v.base
 	if len(v.m.sim.plain) <= smallProgram {
 		if _, err := v.fromFrontier(0); err != nil {
@@ -203,8 +276,8 @@ const halvings = 7
 // shares are the parts of the plain arena that the lowest plan within a cost is looked
 // for at; so many below where any plan is found, the cheapest is looked for.
 const (
-	shares = 800
-	closer = 16
+	shares = 4 * rungs
+	closer = 8
 )
 
 // cheap is the plan with the least arena whose extra cost is within most.

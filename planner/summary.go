@@ -7,6 +7,7 @@ import (
 
 	"memopt/memopt/graph"
 	"memopt/planner/pack"
+	"memopt/planner/recompute"
 )
 
 // Summary is one schedule's figures.
@@ -58,6 +59,7 @@ type candidate struct {
 	t      *timeline
 	cost   float64 // of what runs again
 	placed pack.Solution
+	found  recompute.Answer // what it was solved as, but for the launches
 }
 
 func (m *model) candidate(again []bool) (*candidate, error) {

@@ -52,6 +52,24 @@ func (s *Solver) Bound(limit int64) (extra float64, ok bool) {
 	return e.least * s.unit, e.ok
 }
 
+// Early is Bound before anything else was asked for the limit. Solving may raise that.
+func (s *Solver) Early(limit int64) (extra float64, ok bool) {
+	if s.top <= limit {
+		return 0, true
+	}
+	s.bound(limit)
+	e := s.early[limit]
+	return e.least * s.unit, e.ok
+}
+
+// Known is Bound as far as other limits' bounds tell it. It takes no time.
+func (s *Solver) Known(limit int64) (extra float64) {
+	for _, c := range s.cuts {
+		extra = max(extra, c.sofar(limit)*s.unit)
+	}
+	return extra
+}
+
 // Prove is Bound by all means, which take longer.
 func (s *Solver) Prove(limit int64) (extra float64, ok bool) {
 	return s.ProveUpTo(limit, math.Inf(1))
@@ -86,6 +104,12 @@ type bounded struct {
 	worst []int32  // by set, the last ones first: where a plan that keeps it is over the limit, −1; as far as that was asked
 }
 
+// bounds are a bound in units, and whether there may be a plan.
+type bounds struct {
+	least float64
+	ok    bool
+}
+
 // evidence is what is proven for a limit.
 type evidence struct {
 	least float64   // extra cost in units
@@ -105,7 +129,7 @@ func (s *Solver) bound(limit int64) evidence {
 		return e
 	}
 	e := s.prove(limit, roundings)
-	s.proven[limit] = e
+	s.proven[limit], s.early[limit] = e, bounds{e.least, e.ok}
 	return e
 }
 

@@ -232,12 +232,7 @@ type answered struct {
 
 // envelope is what is known with bytes in whole grains, for a room of grains.
 func (c *cut) envelope(grain int64, room float64) *envelope {
-	r := rounding{grain, -1}
-	for _, v := range c.value {
-		if w := v.bytes / grain; w > r.light && float64(w) <= room {
-			r.light = w
-		}
-	}
+	r := rounding{grain, c.light(grain, room)}
 	if e := c.envelopes[r]; e != nil {
 		return e
 	}
@@ -248,6 +243,31 @@ func (c *cut) envelope(grain int64, room float64) *envelope {
 	e := c.weighed(weights, r.light)
 	c.envelopes[r] = e
 	return e
+}
+
+// light is what the heaviest value that fits a room weighs, in grains; −1 if none does.
+func (c *cut) light(grain int64, room float64) int64 {
+	light := int64(-1)
+	for _, v := range c.value {
+		if w := v.bytes / grain; w > light && float64(w) <= room {
+			light = w
+		}
+	}
+	return light
+}
+
+// sofar is the bound in units that the prices asked so far give for a limit.
+func (c *cut) sofar(limit int64) (bound float64) {
+	for r, e := range c.envelopes {
+		room := float64((limit - c.fixed) / r.grain)
+		if r.light < c.light(r.grain, room) {
+			continue // it left out what may be kept there
+		}
+		for _, a := range e.answers {
+			bound = max(bound, a.value-a.price*room)
+		}
+	}
+	return bound
 }
 
 // weighed is the envelope of any weights.

@@ -11,6 +11,8 @@ type Answer struct {
 	Peak     int64
 	Extra    float64 // cost of what runs again
 	Bound    float64 // proven: within the limit, no launches cost less extra
+
+	plan plan // what leads to the launches; empty if something else does
 }
 
 // Solver answers limits for one problem.
@@ -32,6 +34,7 @@ type Solver struct {
 	land     *terrain // of evictors, once there were any
 	cuts     map[int32]*cut
 	proven   map[int64]evidence // by limit
+	early    map[int64]bounds   // by limit: what was proven at first
 	narrowed []*Solver          // for narrower problems, once they were looked at
 	leaner   *lean              // once it was looked at
 	lean     bool               // this is one's
@@ -49,7 +52,7 @@ func New(p *Problem) (*Solver, error) {
 		return nil, err
 	}
 	p = p.inOrder()
-	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, proven: map[int64]evidence{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
+	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
 	s.trial = &trial{sim: s.sim, uses: &s.uses}
 	for _, c := range p.Cost {
 		s.total += c
@@ -166,7 +169,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			x.enough = max(x.enough, least+fair*s.total)
 		}
 		if r := e.route; r.launches != nil && r.extra <= max(least+wide*s.total, most) && r.extra < x.extra {
-			return Answer{r.launches, r.peak, r.extra, min(least, r.extra)}, true
+			return Answer{Launches: r.launches, Peak: r.peak, Extra: r.extra, Bound: min(least, r.extra)}, true
 		}
 	}
 	var walks []func() plan
@@ -245,14 +248,14 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			}
 			e.least = extra / s.unit
 			s.proven[limit] = e
-			return Answer{launches, peak, extra, extra}, true
+			return Answer{Launches: launches, Peak: peak, Extra: extra, Bound: extra}, true
 		}
 		least = x.extra
 		e.least = least / s.unit
 		s.proven[limit] = e
 	}
 	if r := e.route; r.launches != nil && r.extra < x.extra {
-		return Answer{r.launches, r.peak, r.extra, least}, true
+		return Answer{Launches: r.launches, Peak: r.peak, Extra: r.extra, Bound: least}, true
 	}
 	if x.best.gone == nil {
 		return Answer{}, false
@@ -277,6 +280,27 @@ func (s *Solver) Sketch(limit int64) (Answer, bool) {
 	x := s.newSearch(limit, sketchWork)
 	x.enough = least + min(good*s.total, least/50)
 	x.descend(s.starts(e.at, limit), false, 0.6)
+	x.swap(1)
+	if x.best.gone == nil {
+		return Answer{}, false
+	}
+	return s.answer(x.best, least), true
+}
+
+// Near finds a plan within a limit from one that was found for a limit a little higher,
+// and costs no less than that.
+func (s *Solver) Near(limit int64, from Answer) (Answer, bool) {
+	if from.plan.gone == nil {
+		return s.Solve(limit)
+	}
+	e := s.bound(limit)
+	if !e.ok {
+		return Answer{}, false
+	}
+	x := s.newSearch(limit, sketchWork)
+	least := e.least * s.unit
+	x.enough = max(from.Extra, least+good*s.total)
+	x.descend(append(s.starts(e.at, limit), from.plan.clone), false, 0.6)
 	x.swap(1)
 	if x.best.gone == nil {
 		return Answer{}, false
@@ -397,5 +421,5 @@ func (s *Solver) forced(v int32) bool { return s.p.Forced != nil && s.p.Forced[v
 
 func (s *Solver) answer(p plan, bound float64) Answer {
 	s.sim.run(p, math.MaxInt64)
-	return Answer{slices.Clone(s.sim.ops[:s.sim.launches]), s.sim.peak, s.sim.extra, bound}
+	return Answer{slices.Clone(s.sim.ops[:s.sim.launches]), s.sim.peak, s.sim.extra, bound, p}
 }

@@ -1,0 +1,143 @@
+package planner
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/memopt/zoo"
+	"memopt/planner/pack"
+)
+
+// TestLadder: whatever solving finds, within what bounds say, less memory never costs
+// less, and no plan is over its limit.
+func TestLadder(t *testing.T) {
+	asked, answered := 0, 0
+	for seed := range uint64(1000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		top := rng.Int64N(1<<(8+rng.IntN(22))) + 1000
+		floor := rng.Int64N(top * 3 / 4)
+		// How far plans are from the best, and bounds; and at how many points that gets dearer.
+		chance, weak, points := rng.Float64()*10, rng.Float64()*10, 1+rng.IntN(200)
+		if rng.IntN(2) == 0 {
+			chance, weak = chance/100, weak/100
+		}
+		dearest := func(arena int64) float64 {
+			return 40 * math.Round(float64(top-arena)/float64(top)*float64(points)) / float64(points)
+		}
+		// The same limit has always the same plan.
+		of := func(limit int64, what uint64) *rand.Rand { return rand.New(rand.NewPCG(seed<<32+uint64(limit), what)) }
+		bound := func(limit int64, what uint64) float64 {
+			return max(0, dearest(limit)-weak*of(limit, what).Float64())
+		}
+		one := func(limit int64, what uint64) (f found) {
+			rng := of(limit, what)
+			height := limit - rng.Int64N(max(limit/50, 1))
+			if f.least = bound(limit, 1); height >= floor && rng.IntN(5) > 0 {
+				f.plan = &candidate{cost: dearest(height) + chance*rng.Float64(), placed: pack.Solution{Height: height}}
+			}
+			return f
+		}
+		l := &ladder{
+			base:  &candidate{placed: pack.Solution{Height: top}},
+			sure:  func(limit int64) float64 { return bound(limit, 4) },
+			apart: chance * rng.Float64() / 10,
+			early: func(limit int64) (float64, bool) { return bound(limit, 5), limit >= floor },
+			solve: func(limit, beside int64) (found, found, error) {
+				asked++
+				return one(limit, 3), one(max(beside, 1), 3), nil
+			},
+			near: func(limit int64, from *candidate) (*candidate, error) {
+				return one(limit, math.Float64bits(from.cost)).plan, nil
+			},
+			known: map[int64]found{},
+			ways:  map[fromTo]*candidate{},
+		}
+		l.least = func(limit int64) (float64, bool) { // more is proven where something was solved
+			least := bound(limit, 2)
+			if f, is := l.known[limit]; is {
+				least = max(least, f.least)
+			}
+			return least, limit >= floor
+		}
+		l.rungs, l.halving = rungs, halving
+		if rng.IntN(3) == 0 {
+			l.rungs, l.halving = longRungs, 0
+		}
+		least := math.Inf(1)
+		for limit := int64(1); limit < top; limit += 1 + rng.Int64N(top/500) {
+			if rng.IntN(3) == 0 { // what was asked before changes nothing
+				clear(l.known)
+				clear(l.ways)
+			}
+			c, err := l.within(limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c == nil {
+				if !math.IsInf(least, 1) {
+					t.Fatalf("seed %d: no plan within %d of %d, but one within less", seed, limit, top)
+				}
+				continue
+			}
+			if c.placed.Height > limit {
+				t.Fatalf("seed %d: %d bytes within %d", seed, c.placed.Height, limit)
+			}
+			if c.cost > least {
+				t.Fatalf("seed %d: %v within %d of %d, %v within less", seed, c.cost, limit, top, least)
+			}
+			least = c.cost
+			answered++
+		}
+	}
+	if answered == 0 {
+		t.Error("there was no plan at all")
+	}
+	t.Logf("%d plans from %d", answered, asked)
+}
+
+// TestAskedBefore: what a solver was asked before does not change what it answers.
+func TestAskedBefore(t *testing.T) {
+	for _, spec := range []zoo.Spec{{Family: "gpt", Layers: 6, Width: 32, Heads: 2, Vocab: 50}, {Family: "resnet", Layers: 1, Width: 6, Image: 20}} {
+		g, err := zoo.New(spec, kernels.Library)
+		if err == nil {
+			g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := newSearch(g, Request{Dims: map[string]int64{"batch": 4, "seq": 24}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.m.sim.plain); n <= smallProgram {
+			t.Fatalf("%s: %d operators are no large program", spec.Family, n)
+		}
+		fresh := func() *solver {
+			v, err := s.newSolver()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		asked, top := fresh(), s.base.placed.Height
+		for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(12) {
+			limit := top * int64(900-50*i+3*(i%3)) / 1000
+			cost := func(v *solver) float64 {
+				c, err := v.within(limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c == nil {
+					return -1
+				}
+				return c.cost
+			}
+			if a, b := cost(asked), cost(fresh()); a != b {
+				t.Errorf("%s: %d of %d bytes: %v behind other questions, %v by itself", spec.Family, limit, top, a, b)
+			}
+		}
+	}
+}
