@@ -32,6 +32,9 @@ const (
 // it is worth looking between them; or, where bounds are low, as a part of these.
 const apart, apartOfBound = 0.0005, 0.05
 
+// levelBounds is by how much of itself a bound is hardly higher than another.
+const levelBounds = 0.01
+
 // atBound is how near to its bound a plan is taken to be at it, likewise.
 const atBound = 0.003
 
@@ -189,11 +192,10 @@ func (l *ladder) onRung(k int64) (best *candidate, err error) {
 		if least = max(least, bound); best != nil && least >= best.cost {
 			return best, nil
 		}
-		beside := int64(0) // what comes next, unless this one is a good deal cheaper
-		if best != nil {
-			if next := l.rung(at - 1); l.mayBeat(next, best) {
-				beside = next
-			}
+		// What comes next, where this one will hardly say that it need not.
+		next, beside := l.rung(at-1), int64(0)
+		if best != nil && l.mayBeat(next, best) || best == nil && l.level(next, bound) {
+			beside = next
 		}
 		c, err := l.look(l.rung(at), beside)
 		if err != nil {
@@ -218,6 +220,12 @@ func (l *ladder) mayBeat(limit int64, best *candidate) bool {
 	}
 	bound, ok := l.least(limit)
 	return ok && bound < best.cost
+}
+
+// level reports whether the bound for a limit is hardly higher than another.
+func (l *ladder) level(limit int64, than float64) bool {
+	bound, ok := l.least(limit)
+	return ok && bound <= than*(1+levelBounds)
 }
 
 // look is what is found for a limit. It makes another one known by the way.
