@@ -32,11 +32,11 @@ const (
 // it is worth looking between them; or, where bounds are low, as a part of these.
 const apart, apartOfBound = 0.0005, 0.05
 
+// atBound is how near to its bound a plan is taken to be at it, as such a part.
+const atBound = 0.003
+
 // levelBounds is by how much of itself a bound is hardly higher than another.
 const levelBounds = 0.01
-
-// atBound is how near to its bound a plan is taken to be at it, likewise.
-const atBound = 0.003
 
 // found is what solving found for a limit: a plan or nil, and a bound for it and all below.
 type found struct {
@@ -87,67 +87,96 @@ func (l *ladder) within(limit int64) (*candidate, error) {
 		return l.onRung(k)
 	}
 	upper, err := l.onRung(k + 1)
-	var lower *candidate
-	reached := false // lower is that of low
-	reach := func() (*candidate, error) {
-		if !reached {
-			lower, err = l.onRung(k)
-		}
-		reached = true
-		return lower, err
+	if err != nil {
+		return nil, err
 	}
+	g := &gap{ladder: l, k: k, low: low, high: high, upper: upper}
 	for range l.halving {
-		if err != nil || upper == nil || upper.placed.Height <= limit {
-			return upper, err
-		}
-		mid := l.between(low, high)
-		if mid == 0 {
+		mid := l.between(g.low, g.high)
+		if g.answers(limit) || mid == 0 {
 			break
 		}
-		plan, err := l.from(upper, mid)
-		if err != nil {
+		if err := g.halve(mid, limit); err != nil {
 			return nil, err
 		}
-		if plan == nil || plan.cost < upper.cost || l.mayBeat(low, plan) {
-			below, err := reach()
-			if err != nil {
-				return nil, err
-			}
-			if plan == nil || plan.cost < upper.cost || below != nil && below.cost < plan.cost {
-				plan = below
-			}
-		}
-		if mid <= limit {
-			low, lower, reached = mid, plan, true
-		} else {
-			high, upper = mid, plan
-		}
 	}
-	for range steps {
-		if upper == nil || upper.placed.Height <= limit {
-			return upper, nil
-		}
-		if upper.placed.Height-1 <= low {
-			break
-		}
-		plan, err := l.from(upper, upper.placed.Height-1)
-		if err != nil {
+	for more := true; more && !g.answers(limit); {
+		if more, err = g.step(); err != nil {
 			return nil, err
 		}
-		if plan == nil || plan.cost < upper.cost {
-			break
-		}
-		if l.mayBeat(low, plan) {
-			if below, err := reach(); err != nil || below != nil && below.cost <= plan.cost {
-				return below, err
-			}
-		}
-		upper = plan
 	}
-	if upper == nil || upper.placed.Height <= limit {
-		return upper, nil
+	if g.answers(limit) {
+		return g.upper, nil
 	}
-	return reach()
+	return g.reach()
+}
+
+// gap is what lies between two limits: all those in it have the plan of the upper one, if
+// that is within, or that of the lower one.
+type gap struct {
+	*ladder
+	k            int64 // of the rung below
+	low, high    int64
+	upper, lower *candidate
+	reached      bool // the lower plan is known
+	steps        int  // that were made
+}
+
+// answers reports whether a limit has the plan of the upper one, or none.
+func (g *gap) answers(limit int64) bool {
+	return g.upper == nil || g.upper.placed.Height <= limit
+}
+
+// reach is the plan of the lower limit.
+func (g *gap) reach() (c *candidate, err error) {
+	if !g.reached {
+		g.lower, err = g.onRung(g.k)
+		g.reached = true
+	}
+	return g.lower, err
+}
+
+// halve makes the gap that half of it in which a limit is.
+func (g *gap) halve(mid, limit int64) error {
+	plan, err := g.from(g.upper, mid)
+	if err != nil {
+		return err
+	}
+	if out := plan == nil || plan.cost < g.upper.cost; out || g.mayBeat(g.low, plan) {
+		lower, err := g.reach()
+		if err != nil {
+			return err
+		}
+		if out || lower != nil && lower.cost < plan.cost {
+			plan = lower
+		}
+	}
+	if mid <= limit {
+		g.low, g.lower, g.reached = mid, plan, true
+	} else {
+		g.high, g.upper = mid, plan
+	}
+	return nil
+}
+
+// step puts a plan below that of the upper limit in its place, and reports whether there
+// was one.
+func (g *gap) step() (bool, error) {
+	next := g.upper.placed.Height - 1
+	if g.steps++; g.steps > steps || next <= g.low {
+		return false, nil
+	}
+	plan, err := g.from(g.upper, next)
+	if err != nil || plan == nil || plan.cost < g.upper.cost {
+		return false, err
+	}
+	if g.mayBeat(g.low, plan) {
+		if lower, err := g.reach(); err != nil || lower != nil && lower.cost <= plan.cost {
+			return false, err
+		}
+	}
+	g.upper = plan
+	return true, nil
 }
 
 // from is what is found for a limit from the plan of a higher one.
