@@ -276,8 +276,8 @@ const halvings = 7
 // shares are the parts of the plain arena that the lowest plan within a cost is looked
 // for at; so many below where any plan is found, the cheapest is looked for.
 const (
-	shares = 4 * rungs
-	closer = 8
+	shares = 8 * rungs
+	closer = 16
 )
 
 // cheap is the plan with the least arena whose extra cost is within most.
