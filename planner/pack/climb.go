@@ -72,7 +72,8 @@ const (
 )
 
 // grow packs p as a skyline, and keeps it if it is lower than what there is. Many lives have the first strategy tried before.
-// Where no skyline is near enough many lives are packed from their core, and if that does not come near they are climbed.
+// Where no skyline is near enough lives that a search is not tried for later are packed from what it makes of the large ones;
+// if that does not come near, many lives from their core, and if that does not either they are climbed.
 func (p *part) grow(goal int64) {
 	if goal > math.MaxInt64/4 {
 		return // what is summed up on the way would not be numbers
@@ -90,6 +91,14 @@ func (p *part) grow(goal int64) {
 	if done {
 		p.keep(p.from(s))
 		return
+	}
+	if len(p.lives) > fewest && !p.fixed() {
+		packed, ok := p.sift(goal, min(p.top, s.highest))
+		if ok {
+			p.keep(packed)
+			return
+		}
+		defer func() { p.keep(packed) }() // nothing in between takes it for what it is to improve
 	}
 	if many {
 		if cored, ok := p.fromCore(goal, s.highest); ok {

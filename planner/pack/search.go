@@ -305,6 +305,24 @@ func (s *search) seek(top int64, looks int) (result outcome) {
 	return result
 }
 
+// dive is seek with short runs only, on the ranks that come to an end with hardly a step back more often than the others.
+func (s *search) dive(top int64, looks int) (result outcome) {
+	s.budget = s.looks + looks
+	orders := s.orders()
+	orders = []func(i, j int32) int{orders[2], orders[0], orders[1]}
+	heat := make([][]int64, len(orders))
+	for i := range heat {
+		heat[i] = make([]int64, len(s.left))
+	}
+	short := len(s.lives) * 3 / 2
+	for run := 0; result == unknown && s.looks <= s.budget; run++ {
+		which := run % len(orders)
+		result = s.run(top, s.rankBy(orders[which], heat[which]), short)
+		s.learn(heat[which], short)
+	}
+	return result
+}
+
 // learn adds the blame of a run of so many tries to the heat of those before, which cools.
 func (s *search) learn(heat []int64, tries int) {
 	for t, n := range s.blame {
