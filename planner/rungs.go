@@ -221,9 +221,10 @@ func (l *ladder) onRung(k int64) (best *candidate, err error) {
 		if least = max(least, bound); best != nil && least >= best.cost {
 			return best, nil
 		}
-		// What comes next, where this one will hardly say that it need not.
+		// What comes next, where this one will hardly say that it need not; but there is no
+		// other hand for long programs.
 		next, beside := l.rung(at-1), int64(0)
-		if best != nil && l.mayBeat(next, best) || best == nil && l.level(next, bound) {
+		if l.halving > 0 && (best != nil && l.mayBeat(next, best) || best == nil && l.level(next, bound)) {
 			beside = next
 		}
 		c, err := l.look(l.rung(at), beside)
