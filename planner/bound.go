@@ -16,7 +16,7 @@ func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 	if c.cost == 0 {
 		return Bound{Overhead: m.overhead(0)}, nil
 	}
-	limit = align(m.useful(limit))
+	limit = m.aligned(limit)
 	var least float64
 	if v != nil {
 		// Solving proved what it could for the limits that it aimed at, of which this

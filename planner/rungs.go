@@ -211,27 +211,24 @@ func (l *ladder) onRung(k int64) (best *candidate, err error) {
 	}
 	least := 0.0
 	for at := k; at > 0; at-- {
-		if least = max(least, l.sure(l.rung(at))); best != nil && least >= best.cost {
-			return best, nil
+		limit, next, beside := l.rung(at), l.rung(at-1), int64(0)
+		if best != nil && (least >= best.cost || !l.mayBeat(limit, best)) {
+			break
 		}
-		bound, ok := l.least(l.rung(at))
+		bound, ok := l.least(limit)
 		if !ok {
 			break
 		}
-		if least = max(least, bound); best != nil && least >= best.cost {
-			return best, nil
-		}
-		// What comes next, where this one will hardly say that it need not; but there is no
-		// other hand for long programs.
-		next, beside := l.rung(at-1), int64(0)
+		// What comes next, where this one will hardly say that it need not; but long programs
+		// have no other hand for it.
 		if l.halving > 0 && (best != nil && l.mayBeat(next, best) || best == nil && l.level(next, bound)) {
 			beside = next
 		}
-		c, err := l.look(l.rung(at), beside)
+		c, err := l.look(limit, beside)
 		if err != nil {
 			return nil, err
 		}
-		best, least = cheaper(best, c.plan), max(least, c.least)
+		best, least = cheaper(best, c.plan), max(least, bound, c.least)
 	}
 	if best == nil && k > 0 && k+1 < l.rungs {
 		c, err := l.look(l.rung(k+1), 0)
@@ -260,23 +257,20 @@ func (l *ladder) level(limit int64, than float64) bool {
 
 // look is what is found for a limit. It makes another one known by the way.
 func (l *ladder) look(limit, beside int64) (found, error) {
-	asked := limit
-	if _, known := l.known[limit]; known {
-		limit, beside = beside, 0
+	if c, known := l.known[limit]; known || limit <= 0 {
+		return c, nil
 	}
-	if _, known := l.known[beside]; known || beside <= 0 {
+	if _, known := l.known[beside]; known {
 		beside = 0
 	}
-	if _, known := l.known[limit]; !known && limit > 0 {
-		a, b, err := l.solve(limit, beside)
-		if err != nil {
-			return found{}, err
-		}
-		if l.known[limit] = a; beside > 0 {
-			l.known[beside] = b
-		}
+	c, other, err := l.solve(limit, beside)
+	if err != nil {
+		return found{}, err
 	}
-	return l.known[asked], nil
+	if l.known[limit] = c; beside > 0 {
+		l.known[beside] = other
+	}
+	return c, nil
 }
 
 // cheaper is the cheaper of two plans, either of which may be nil; of equals the first.

@@ -19,7 +19,6 @@ type solver struct {
 	sketchy, anyhow bool
 	most            float64
 	all             []*candidate // the frontier of a small program, highest first
-	low             *candidate   // the lowest plan, once it was looked for
 	mate            *solver      // works beside this one, once there was something to do
 	ladder          ladder
 }
@@ -63,19 +62,15 @@ func (v *solver) within(limit int64) (*candidate, error) {
 	return v.ladder.within(limit)
 }
 
-// least is a bound for a limit, and whether there may be a plan.
-func (v *solver) least(limit int64) (float64, bool) {
-	return v.r.Bound(align(v.m.useful(limit)))
-}
-
-func (v *solver) early(limit int64) (float64, bool) { return v.r.Early(align(v.m.useful(limit))) }
-
-func (v *solver) sure(limit int64) float64 { return v.r.Known(align(v.m.useful(limit))) }
+// What a ladder asks of bounds.
+func (v *solver) least(limit int64) (float64, bool) { return v.r.Bound(v.m.aligned(limit)) }
+func (v *solver) early(limit int64) (float64, bool) { return v.r.Early(v.m.aligned(limit)) }
+func (v *solver) sure(limit int64) float64          { return v.r.Known(v.m.aligned(limit)) }
 
 // near is a plan within a limit, or nil. It is found from one for a higher limit, if that
 // leads to the bound.
 func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
-	c, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.found) }, limit, math.Inf(1))
+	c, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1))
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +88,8 @@ func (v *solver) both(limit, beside int64) (a, b found, err error) {
 		}
 		return f, err
 	}
-	if beside == 0 || len(v.m.sim.plain) > largeProgram {
-		if a, err = one(v, limit); err == nil && beside > 0 {
-			b, err = one(v, beside)
-		}
+	if beside == 0 {
+		a, err = one(v, limit)
 		return a, b, err
 	}
 	if v.mate == nil {
@@ -151,7 +144,7 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		c, err := v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
 		var beyond *pack.CapacityError
 		if err == nil || !errors.As(err, &beyond) {
-			c.found, c.found.Launches = a, nil
+			c.answer, c.answer.Launches = a, nil
 			return c, err
 		}
 		// Placement takes more than the bytes alive: aim lower, at first by as little
@@ -225,14 +218,7 @@ func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 
 // lowest is the plan with the least arena that is found between the floor and
 // the plain arena.
-func (v *solver) lowest() (c *candidate, err error) {
-	if v.low == nil {
-		v.low, err = v.findLowest(v.m.floor().Peak)
-	}
-	return v.low, err
-}
-
-func (v *solver) findLowest(floor int64) (*candidate, error) {
+func (v *solver) lowest(floor int64) (*candidate, error) {
 	best := v.base
 	if len(v.m.sim.plain) <= smallProgram {
 		if _, err := v.fromFrontier(0); err != nil {

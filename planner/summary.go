@@ -59,7 +59,7 @@ type candidate struct {
 	t      *timeline
 	cost   float64 // of what runs again
 	placed pack.Solution
-	found  recompute.Answer // what it was solved as, but for the launches
+	answer recompute.Answer // what it was solved as, but for the launches
 }
 
 func (m *model) candidate(again []bool) (*candidate, error) {

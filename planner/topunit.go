@@ -30,6 +30,9 @@ func (m *model) useful(bytes int64) int64 {
 	return bytes
 }
 
+// aligned is the limit of peaks in whole units for an arena of so many bytes.
+func (m *model) aligned(bytes int64) int64 { return align(m.useful(bytes)) }
+
 // crown is lives that take turns in the last bytes of a capacity, so that all others
 // fit in the whole units below at any time. It is nil if there are no such lives,
 // or none are needed.

@@ -35,6 +35,6 @@ func (v *solver) hopeless(w Worth, limit int64, limited bool, most float64) bool
 	if !limited || v.base.placed.Height <= limit {
 		return false
 	}
-	least, ok := v.r.Bound(align(v.m.useful(limit)))
+	least, ok := v.least(limit)
 	return !ok || least > min(most*(1+1e-9), w.cost()-v.m.total-v.m.own)
 }
