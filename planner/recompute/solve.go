@@ -277,14 +277,7 @@ func (s *Solver) Sketch(limit int64) (Answer, bool) {
 		return Answer{}, false
 	}
 	least := e.least * s.unit
-	x := s.newSearch(limit, sketchWork)
-	x.enough = least + min(good*s.total, least/50)
-	x.descend(s.starts(e.at, limit), false, 0.6)
-	x.swap(1)
-	if x.best.gone == nil {
-		return Answer{}, false
-	}
-	return s.answer(x.best, least), true
+	return s.sketch(limit, s.starts(e.at, limit), least, least+min(good*s.total, least/50))
 }
 
 // Near finds a plan within a limit from one that was found for a limit a little higher,
@@ -297,10 +290,15 @@ func (s *Solver) Near(limit int64, from Answer) (Answer, bool) {
 	if !e.ok {
 		return Answer{}, false
 	}
-	x := s.newSearch(limit, sketchWork)
 	least := e.least * s.unit
-	x.enough = max(from.Extra, least+good*s.total)
-	x.descend(append(s.starts(e.at, limit), from.plan.clone), false, 0.6)
+	return s.sketch(limit, append(s.starts(e.at, limit), from.plan.clone), least, max(from.Extra, least+good*s.total))
+}
+
+// sketch is the best of what some starts lead to, or one that costs little enough.
+func (s *Solver) sketch(limit int64, starts []func() plan, least, enough float64) (Answer, bool) {
+	x := s.newSearch(limit, sketchWork)
+	x.enough = enough
+	x.descend(starts, false, 0.6)
 	x.swap(1)
 	if x.best.gone == nil {
 		return Answer{}, false
