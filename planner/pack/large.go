@@ -102,8 +102,7 @@ func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 
 // fromLarge is p packed from its large lives: a climb packs those, and the lives that wait are put in. Where some find no room
 // below the top of the others, others make room or are pushed up, and those for which that is not enough go on top. What that
-// leaves is turned over. A climb that will be higher
-// than below is given up.
+// leaves is turned over. A climb that will be higher than below is given up.
 func (p *part) fromLarge(h halves, below, goal, enough int64, stopped func() bool) part {
 	g := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large"}
 	if len(h.in) == 0 {
@@ -115,17 +114,23 @@ func (p *part) fromLarge(h halves, below, goal, enough int64, stopped func() boo
 		return g
 	}
 	top := max(s.highest, enough)
-	g.offsets = p.put(h, s.offsets, top)
-	m := newMend(p, g.offsets, goal)
-	m.stopped = stopped
-	if m.lower(top, squeeze*len(p.lives)) {
-		g.offsets = m.at
-	} else {
-		p.onTop(g.offsets, p.pushIn(g.offsets, top, stopped))
-	}
+	at, left := p.makeRoom(p.put(h, s.offsets, top), top, goal, stopped)
+	p.onTop(at, left)
+	g.offsets = at
 	g.top = topOf(g.lives, g.offsets)
 	g.turnOver(goal, enough, stopped)
 	return g
+}
+
+// makeRoom has lives below top make room for those that stand above it, or be pushed up for them, and says where all stand
+// then and which are left.
+func (p *part) makeRoom(offsets []int64, top, goal int64, stopped func() bool) (at []int64, left []int32) {
+	m := newMend(p, offsets, goal)
+	m.stopped = stopped
+	if m.lower(top, squeeze*len(p.lives)) {
+		return m.at, nil
+	}
+	return offsets, p.pushIn(offsets, top, stopped)
 }
 
 // onTop puts lives of p that are left into the lowest gaps that hold them above what is at offsets, if not among it.

@@ -107,16 +107,11 @@ func (s *sift) join(h halves, top int64) {
 // room makes room below top for the lives that stand above it, puts those on top for which there is none, and keeps what
 // comes of that if it is the lowest.
 func (s *sift) room(at []int64, top int64) {
-	m := newMend(s.part, at, s.goal)
-	if m.lower(top, squeeze*len(s.lives)) {
-		at = m.at
-	} else {
-		left := s.pushIn(at, top, never)
-		if len(left) > 0 && top+s.lives[left[0]].size >= s.best.top {
-			return
-		}
-		s.onTop(at, left)
+	at, left := s.makeRoom(at, top, s.goal, never)
+	if len(left) > 0 && top+s.lives[left[0]].size >= s.best.top {
+		return
 	}
+	s.onTop(at, left)
 	g := *s.part
 	g.offsets, g.top, g.by = at, topOf(s.lives, at), "sift"
 	s.best.keep(g)
