@@ -117,13 +117,7 @@ func TestAdverse(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			for seed := range uint64(2) {
 				p := f.make(20_000, seed+1)
-				s, err := Solve(p)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := Check(p, s); err != nil {
-					t.Error(err)
-				}
+				s := solved(t, p)
 				gap := (s.Height - s.Bound) * 10_000 / s.Bound
 				if all++; gap < 100 {
 					near++

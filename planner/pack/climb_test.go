@@ -12,9 +12,8 @@ func TestClimbsDiffer(t *testing.T) {
 			continue
 		}
 		p := f.make(3000, 1)
-		lives, sections := livesOf(p)
-		q := &part{lives: lives, sections: sections}
-		c := newClimb(q, mostLive(lives, sections), content)
+		q, goal := wholeOf(p)
+		c := newClimb(q, goal, content)
 		var seen [][]int64
 		for range 2*len(routes) + 1 {
 			s := c.base.twin()

@@ -14,15 +14,13 @@ func TestCoreApart(t *testing.T) {
 		if len(problem.Fixed) > 0 {
 			continue
 		}
-		lives, sections := livesOf(problem)
-		p := &part{lives: lives, sections: sections}
-		goal := mostLive(lives, sections)
+		p, goal := wholeOf(problem)
 		h := p.core(goal, cores[0])
 		parts := h.part.cut()
-		offsets, highest := climbApart(parts, goal, math.MaxInt64, len(lives))
+		offsets, highest := climbApart(parts, goal, math.MaxInt64, len(p.lives))
 		var core Problem
 		for _, i := range h.in {
-			core.Buffers = append(core.Buffers, problem.Buffers[lives[i].id])
+			core.Buffers = append(core.Buffers, problem.Buffers[p.lives[i].id])
 		}
 		s := Solution{Offsets: offsets}
 		for i, b := range core.Buffers {
@@ -89,9 +87,8 @@ func TestCoreFalls(t *testing.T) {
 			p.Buffers = append(p.Buffers, lasting(at-r.IntN(10), 11+r.IntN(10), 1+r.Int64N(100), 1))
 		}
 	}
-	lives, sections := livesOf(p)
-	q := &part{lives: lives, sections: sections}
-	h := q.core(mostLive(lives, sections), cores[0])
+	q, goal := wholeOf(p)
+	h := q.core(goal, cores[0])
 	parts := h.cut()
 	if len(parts) != len(peaks) {
 		t.Fatalf("%d parts, not %d", len(parts), len(peaks))
@@ -114,9 +111,7 @@ func TestFromCore(t *testing.T) {
 	packed := 0
 	for _, f := range all() {
 		problem := f.make(6000, 4)
-		lives, sections := livesOf(problem)
-		p := &part{lives: lives, sections: sections}
-		goal := mostLive(lives, sections)
+		p, goal := wholeOf(problem)
 		cored, ok := p.fromCore(goal, 2*goal)
 		if !ok {
 			continue
@@ -129,14 +124,7 @@ func TestFromCore(t *testing.T) {
 		for _, f := range problem.Fixed {
 			s.Offsets[f.Buffer] = f.Offset
 		}
-		for i, l := range lives {
-			s.Offsets[l.id] = cored.offsets[i]
-		}
-		for i, b := range problem.Buffers {
-			if takesRoom(b) {
-				s.Height = max(s.Height, s.Offsets[i]+b.Size)
-			}
-		}
+		s.read(problem, []*part{&cored})
 		if err := Check(problem, s); err != nil {
 			t.Errorf("%s: %v", f.name, err)
 		}

@@ -53,13 +53,7 @@ func TestFixedInPlaceCSV(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Solve(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Check(p, s); err != nil {
-		t.Error(err)
-	}
+	s := solved(t, p)
 	var out strings.Builder
 	if err := WriteCSV(&out, ids, p, s); err != nil {
 		t.Fatal(err)

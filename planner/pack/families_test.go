@@ -259,13 +259,7 @@ func TestFamilies(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			for seed, n := range []int{20_000, 6_000, 6_000, 4_000} {
 				p := f.make(n, uint64(seed+1))
-				s, err := Solve(p)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := Check(p, s); err != nil {
-					t.Error(err)
-				}
+				s := solved(t, p)
 				if all++; s.Height <= s.Bound+s.Bound/100 {
 					near++
 				}

@@ -198,13 +198,7 @@ func TestAroundRegions(t *testing.T) {
 	at := slices.IndexFunc(families, func(f family) bool { return f.name == "fixed regions" })
 	for seed := uint64(1); seed <= 5; seed++ {
 		p := families[at].make(20_000, seed)
-		s, err := Solve(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := Check(p, s); err != nil {
-			t.Error(err)
-		}
+		s := solved(t, p)
 		if s.Height > s.Bound+s.Bound/100 {
 			t.Errorf("seed %d: height %d, by %s, is more than a percent above the bound %d", seed, s.Height, s.Strategy, s.Bound)
 		}
@@ -218,10 +212,7 @@ func TestAroundMany(t *testing.T) {
 		if len(p.Fixed) > 0 {
 			continue
 		}
-		before, err := Solve(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := solved(t, p)
 		for _, every := range []int{3, 100} {
 			q := Problem{Buffers: p.Buffers}
 			for i := 0; i < len(p.Buffers); i += every {

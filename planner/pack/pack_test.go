@@ -142,17 +142,30 @@ func TestMaxLive(t *testing.T) {
 	}
 }
 
+// solved is what Solve makes of a problem, checked.
+func solved(t *testing.T, p Problem) Solution {
+	t.Helper()
+	s, err := Solve(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(p, s); err != nil {
+		t.Error(err)
+	}
+	return s
+}
+
+// wholeOf is a problem as one part, and the most bytes that are alive.
+func wholeOf(p Problem) (whole *part, live int64) {
+	lives, sections := livesOf(p)
+	return &part{lives: lives, sections: sections}, mostLive(lives, sections)
+}
+
 // Training steps leave little to lose, whatever their length.
 func TestStep(t *testing.T) {
 	for _, n := range []int{100, 1000, 20_000} {
 		p := step(n, 7)
-		s, err := Solve(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := Check(p, s); err != nil {
-			t.Error(err)
-		}
+		s := solved(t, p)
 		if s.Height > s.Bound+s.Bound/200 {
 			t.Errorf("%d buffers: height %d is more than 0.5 %% above the bound %d", n, s.Height, s.Bound)
 		}
@@ -164,13 +177,7 @@ func TestLarge(t *testing.T) {
 	problems := map[string]Problem{"layered": layered(1000), "ladder": ladder(20_000)}
 	for name, p := range problems {
 		t.Run(name, func(t *testing.T) {
-			s, err := Solve(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := Check(p, s); err != nil {
-				t.Error(err)
-			}
+			s := solved(t, p)
 			if s.Height > s.Bound+s.Bound/100 {
 				t.Errorf("height %d, by %s, is more than 1 %% above the bound %d", s.Height, s.Strategy, s.Bound)
 			}

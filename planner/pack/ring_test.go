@@ -19,19 +19,15 @@ func TestRing(t *testing.T) {
 			largest = max(largest, size)
 			p.Buffers = append(p.Buffers, lasting(r.IntN(n), length, size, 64))
 		}
-		lives, sections := livesOf(p)
-		q := &part{lives: lives, sections: sections}
-		goal := mostLive(lives, sections)
+		q, goal := wholeOf(p)
 		if !q.rings(goal, goal+largest) {
 			t.Errorf("length %d: no ring is as low as %d bytes above %d", length, largest, goal)
 			continue
 		}
-		s := Solution{Offsets: make([]int64, n), Height: q.top, Bound: goal}
-		for i, l := range lives {
-			s.Offsets[l.id] = q.offsets[i]
-		}
-		if err := Check(p, s); err != nil {
-			t.Errorf("length %d: %v", length, err)
+		s := Solution{Offsets: make([]int64, n), Bound: goal}
+		s.read(p, []*part{q})
+		if err := Check(p, s); err != nil || s.Height != q.top {
+			t.Errorf("length %d: %d high, said to be %d: %v", length, s.Height, q.top, err)
 		}
 	}
 }

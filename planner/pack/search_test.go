@@ -23,21 +23,9 @@ func TestMiniMalloc(t *testing.T) {
 			if p.Capacity != 1<<20 {
 				t.Fatalf("capacity %d", p.Capacity)
 			}
-			s, err := Solve(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := Check(p, s); err != nil {
-				t.Error(err)
-			}
+			s := solved(t, p)
 			p.Capacity = 0
-			low, err := Solve(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := Check(p, low); err != nil {
-				t.Error(err)
-			}
+			low := solved(t, p)
 			most, ok := comesTo[instance.Name]
 			if !ok {
 				most = 1 << 20

@@ -11,9 +11,7 @@ func TestSift(t *testing.T) {
 			if len(problem.Fixed) > 0 {
 				continue
 			}
-			lives, sections := livesOf(problem)
-			p := &part{lives: lives, sections: sections}
-			goal := mostLive(lives, sections)
+			p, goal := wholeOf(problem)
 			below := goal + goal/10
 			packed, ok := p.sift(goal, below)
 			if packed.offsets == nil {

@@ -81,10 +81,7 @@ func TestAnneal(t *testing.T) {
 		most    float64
 	}{{4, 57, 0.7}, {4, 39, 8.5}, {3, 33, 20.6}, {5, 36, 7.9}} {
 		p := residual(m.stages)
-		total := 0.0
-		for _, c := range p.Cost {
-			total += c
-		}
+		total := costOf(p)
 		plain, _ := solver(t, p).Solve(math.MaxInt64)
 		limit := plain.Peak * m.percent / 100
 		a, ok := solver(t, p).Solve(limit)

@@ -54,10 +54,7 @@ func TestNearFloor(t *testing.T) {
 		s := solver(t, p)
 		base, _ := s.Solve(1 << 60)
 		a, ok := s.Solve(base.Peak * row.percent / 100)
-		total := 0.0
-		for _, c := range p.Cost {
-			total += c
-		}
+		total := costOf(p)
 		gap := 100 * (a.Extra - a.Bound) / total
 		if t.Logf("%s at %d %%: extra %.3f %%, %.3f points above the bound", row.model, row.percent, 100*a.Extra/total, gap); !ok || gap > row.gap {
 			t.Errorf("%s at %d %%: %.3f points above the bound, over %v", row.model, row.percent, gap, row.gap)

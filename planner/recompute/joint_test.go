@@ -121,10 +121,7 @@ func TestJoint(t *testing.T) {
 	for _, m := range most {
 		t.Run(m.model, func(t *testing.T) {
 			p := readJoint(t, m.model)
-			total := 0.0
-			for _, c := range p.Cost {
-				total += c
-			}
+			total := costOf(p)
 			s := solver(t, p)
 			base, _ := s.Solve(1 << 60)
 			f := recompute.FloorOf(p)
