@@ -68,17 +68,15 @@ func carried(f *planner.File, path string) (out []report.Setting) {
 func explainPlan(w io.Writer, f *planner.File) {
 	rows := [][]string{
 		{"peak", fmt.Sprintf("%s at %s; %s with everything kept", report.Bytes(f.Result.Peak), f.Result.PeakNode, report.Bytes(f.Baseline.Peak))},
-		{"cost", fmt.Sprintf("%s of a step, %d nodes run again", report.Extra(f.Result.Overhead, 1), f.Result.Recomputed)},
-		{"bound", fmt.Sprintf("%s at least for this peak, so at most %.1f points could be saved", report.Extra(f.Bound.Overhead, 1), 100*f.Bound.Gap)},
+		{"cost", fmt.Sprintf("%s of a step, %d nodes run again", report.Extra(f.Result.Overhead, 2), f.Result.Recomputed)},
+		{"bound", fmt.Sprintf("%s at least for this peak, so at most %.2f points could be saved", report.Extra(f.Bound.Overhead, 2), 100*f.Bound.Gap)},
 		{"floor", fmt.Sprintf("%s: no plan goes below what node %s needs", report.Bytes(f.Floor.Peak), f.Floor.Node)},
 	}
-	for i, h := range f.Dominant {
-		what := ""
-		if i == 0 {
-			what = "largest"
-		}
-		rows = append(rows, []string{what, fmt.Sprintf("%s %s (%.0f %% of the peak)", report.Bytes(h.Bytes), h.Value, 100*float64(h.Bytes)/float64(max(f.Result.Peak, 1)))})
+	var largest []planner.Holding
+	for _, h := range f.Dominant {
+		largest = append(largest, planner.Holding(h))
 	}
+	rows = append(rows, report.Largest(largest, f.Result.Peak)...)
 	if above := f.Result.Peak - f.Floor.Peak; above > 0 {
 		rows = append(rows, []string{"blocks", fmt.Sprintf("%s more than the floor are alive at %s; lower takes one of the rows below that are kept", report.Bytes(above), f.Result.PeakNode)})
 	} else {

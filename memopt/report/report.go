@@ -34,26 +34,29 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	}
 	Table(w, "ll", head)
 
-	least := ""
-	if p.Result.Again > 0 {
-		least = Extra(p.Bound.Overhead, 1) // no plan within the arena asked for costs less
-	}
-	fmt.Fprintln(w)
-	Table(w, "lrrr", [][]string{
-		{"", "everything kept", "this plan", "floor"},
+	totals := [][]string{
+		{"", "everything kept", "this plan", "no plan below"},
 		{"peak", Bytes(p.Baseline.Peak), Bytes(p.Result.Peak), Bytes(p.Floor.Peak)},
 		{"arena", Bytes(p.Baseline.Arena), Bytes(p.Arena), ""},
 		{"kept for backward", Bytes(p.Baseline.Stashed), Bytes(p.Result.Stashed), ""},
-		{"extra compute", "–", Extra(p.Result.Overhead, 1), least},
+		{"extra compute", "–", Extra(p.Result.Overhead, 2), ""},
 		{"nodes run again", "–", fmt.Sprint(p.Result.Again), ""},
-	})
+	}
+	if p.Result.Again > 0 {
+		extra := len(totals) - 2
+		totals[extra][3] = Extra(p.Bound.Overhead, 2) // within the arena asked for
+		totals = slices.Insert(totals, extra+1, []string{"gap", "", fmt.Sprintf("%.2f points", 100*p.Bound.Gap), ""})
+	}
+	fmt.Fprintln(w)
+	Table(w, "lrrr", totals)
 
 	fmt.Fprintln(w)
-	Table(w, "ll", [][]string{
+	Table(w, "ll", slices.Concat([][]string{
 		{"peak at", p.Result.PeakNode},
 		{"", clip(p.Result.PeakFormula, 300)},
+	}, Largest(p.Dominant, p.Result.Peak), [][]string{
 		{"floor at", p.Floor.Node},
-	})
+	}))
 
 	fmt.Fprintln(w)
 	owners := [][]string{{"memory", ""}}
@@ -67,6 +70,17 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		clusters(w, p)
 	}
 	fmt.Fprintf(w, "\nplanned in %.1f ms\n", float64(p.Took.Microseconds())/1000)
+}
+
+// Largest are the rows that say which values take the most of a peak.
+func Largest(largest []planner.Holding, peak int64) (rows [][]string) {
+	for _, h := range largest {
+		rows = append(rows, []string{"", fmt.Sprintf("%s %s (%.0f %% of the peak)", Bytes(h.Bytes), h.Value, 100*float64(h.Bytes)/float64(max(peak, 1)))})
+	}
+	if len(rows) > 0 {
+		rows[0][0] = "largest"
+	}
+	return rows
 }
 
 // strategy is the one used, and whether settings turned on more.
