@@ -24,7 +24,7 @@ import (
 // commands is the table of commands.
 var commands = []*cli.Command{
 	planCommand, frontierCommand, maxbatchCommand, trainCommand, checkCommand, explainCommand, diffCommand, exportCommand, optimizeCommand, packCommand,
-	newCommand, benchCommand, opsCommand, devicesCommand, doctorCommand, configCommand, serveCommand, versionCommand,
+	newCommand, benchCommand, opsCommand, devicesCommand, doctorCommand, configCommand, completionCommand, serveCommand, versionCommand,
 }
 
 func main() {
@@ -121,7 +121,7 @@ func usage(format string, args ...any) error { return usageError{fmt.Sprintf(for
 // common is the flags of every command.
 func common(flags ...cli.Flag) []cli.Flag {
 	return append(flags,
-		&cli.StringFlag{Name: "format", Value: "text", Usage: "`FORM` text or json (default text)"},
+		&cli.StringFlag{Name: "format", Value: "text", Usage: "`text|json` how results are printed (default text)"},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress and no warnings"},
 		&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` what is logged: debug, info, warn (default) or error, and all above"},
 	)
