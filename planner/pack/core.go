@@ -8,8 +8,8 @@ import (
 
 // Of many lives few are hard to place: those alive where nearly as many bytes are as at the worst moment. They are the core
 // of a part. It is packed alone, in as many parts as no section joins, where each climb is cheap and there can be many, and the
-// other lives are put in wherever they find room, the largest first. What finds none drives out others until all are in, which
-// is quick as there is room to spare. Where it is not there is too little of that, and more lives are taken for the core.
+// other lives are put in wherever they find room, the largest first. What finds none drives out others or pushes them up until
+// all are in, which is quick as there is room to spare. Where there is too little of that more lives are taken for the core.
 
 // cores are the shares of the goal that a section of the core has to spare at most.
 var cores = [...]int64{10, 8, 6}
@@ -34,12 +34,12 @@ func (p *part) fromCore(goal, most int64) (packed part, ok bool) {
 			return packed, false
 		}
 		top := max(highest, goal+goal/fair)
-		m := newMend(p, p.put(h, offsets, top), goal)
-		if !m.lowerAgain(top, mending*len(p.lives), 2) {
+		at, left := p.makeRoom(p.put(h, offsets, top), top, goal, never)
+		if len(left) > 0 {
 			continue
 		}
 		packed = *p
-		packed.offsets, packed.top, packed.by = m.at, topOf(p.lives, m.at), "core"
+		packed.offsets, packed.top, packed.by = at, topOf(p.lives, at), "core"
 		packed.mend(goal, max(highest, goal+goal/closer), sinking*len(p.lives), never)
 		return packed, true
 	}

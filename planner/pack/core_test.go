@@ -39,19 +39,16 @@ func TestCoreApart(t *testing.T) {
 	}
 }
 
-// What was hard to place weighs more in the next try, and what none of them brings below a top is left where it was.
-func TestLowerAgain(t *testing.T) {
+// What is hard to place weighs more each time that it drives out others, and nothing ends below the bytes alive at once.
+func TestLowerWeighs(t *testing.T) {
 	p := anyLong(t)
 	goal := mostLive(p.lives, p.sections)
 	m := newMend(p, p.offsets, goal)
-	if m.lowerAgain(goal-1, 10*len(p.lives), 3) {
+	if m.lower(goal-1, 10*len(p.lives)) {
 		t.Fatal("ended below the bytes alive at once")
 	}
 	heavier := 0
 	for i := range p.lives {
-		if m.at[i] != p.offsets[i] {
-			t.Fatalf("life %d is at %d, not %d", i, m.at[i], p.offsets[i])
-		}
 		if m.weight[i] > m.base[i] {
 			heavier++
 		}

@@ -22,6 +22,7 @@ const (
 	doubtful = 80   // and one that this does not hold, after one climb, is not worth another if it can be packed from large lives
 	shorter  = 0.75 // of the length of the others is that of lives it pays to let wait, on average
 	squeeze  = 50   // looks, for each life, to make room for those that waited
+	makings  = 3    // times that it is tried in both ways
 )
 
 // improve keeps the lowest of what comes of s, in which c ended: s mended and turned over, the lives as they come, packed from
@@ -125,12 +126,18 @@ func (p *part) fromLarge(h halves, below, goal, enough int64, stopped func() boo
 // makeRoom has lives below top make room for those that stand above it, or be pushed up for them, and says where all stand
 // then and which are left.
 func (p *part) makeRoom(offsets []int64, top, goal int64, stopped func() bool) (at []int64, left []int32) {
-	m := newMend(p, offsets, goal)
-	m.stopped = stopped
-	if m.lower(top, squeeze*len(p.lives)) {
-		return m.at, nil
+	for range makings {
+		m := newMend(p, offsets, goal)
+		m.stopped = stopped
+		if m.lower(top, squeeze*len(p.lives)) {
+			return m.at, nil
+		}
+		before := len(left)
+		if left = p.pushIn(offsets, top, stopped); len(left) == 0 || len(left) == before {
+			break
+		}
 	}
-	return offsets, p.pushIn(offsets, top, stopped)
+	return offsets, left
 }
 
 // onTop puts lives of p that are left into the lowest gaps that hold them above what is at offsets, if not among it.

@@ -24,11 +24,7 @@ type mend struct {
 
 	stopped func() bool
 
-	// The lives alive at a time are those of the block it lies in that were alive as that began, and those that began since.
-	block  int32
-	alive  [][]int32 // by block
-	begins []int32   // by section: the first life that begins there or later
-
+	meetings
 	near   []int32 // scratch: the placed lives that meet one
 	lows   []edge  // scratch: where those begin
 	ends   []edge  // and end
@@ -73,20 +69,7 @@ func newMend(p *part, offsets []int64, goal int64) *mend {
 	n := len(p.lives)
 	m := &mend{
 		lives: p.lives, floor: p.floor, at: slices.Clone(offsets),
-		base: make([]float64, n), stopped: never, block: 1, begins: beginsOf(p.lives, p.sections),
-	}
-	length := 0 // of all lives
-	for _, l := range p.lives {
-		length += int(l.r - l.l)
-	}
-	for int(m.block)*4*n < length { // so that most of those that were alive when a block began are throughout
-		m.block *= 2
-	}
-	m.alive = make([][]int32, p.sections/m.block+1)
-	for i, l := range p.lives {
-		for b := l.l/m.block + 1; b*m.block < l.r; b++ {
-			m.alive[b] = append(m.alive[b], int32(i))
-		}
+		base: make([]float64, n), stopped: never, meetings: newMeetings(p),
 	}
 	full := make([]float64, p.sections+1) // how nearly, of all sections before each
 	for t, live := range liveOf(p.lives, p.sections) {
@@ -97,6 +80,38 @@ func newMend(p *part, offsets []int64, goal int64) *mend {
 	}
 	m.weight = slices.Clone(m.base)
 	return m
+}
+
+// meetings say which lives of a part may meet one. Those alive at a time are those of the block it lies in that were alive as
+// that began, and those that began since.
+type meetings struct {
+	block  int32
+	alive  [][]int32 // by block
+	begins []int32   // by section: the first life that begins there or later
+}
+
+func newMeetings(p *part) meetings {
+	m := meetings{block: 1, begins: beginsOf(p.lives, p.sections)}
+	length := 0 // of all lives
+	for _, l := range p.lives {
+		length += int(l.r - l.l)
+	}
+	for int(m.block)*4*len(p.lives) < length { // so that most of those that were alive when a block began are throughout
+		m.block *= 2
+	}
+	m.alive = make([][]int32, p.sections/m.block+1)
+	for i, l := range p.lives {
+		for b := l.l/m.block + 1; b*m.block < l.r; b++ {
+			m.alive[b] = append(m.alive[b], int32(i))
+		}
+	}
+	return m
+}
+
+// of is those before and those in [from, to) that meet l if they end after its begin, and nobody else does.
+func (m *meetings) of(l life) (before []int32, from, to int32) {
+	b := l.l / m.block
+	return m.alive[b], m.begins[b*m.block], m.begins[l.r]
 }
 
 // beginsOf is, by section, the first of lives sorted by begin that begins there or later.
@@ -141,20 +156,6 @@ func (m *mend) lower(top int64, looks int) bool {
 		m.at[i] = at
 	}
 	return true
-}
-
-// lowerAgain is lower in so many tries, each from the same places, where what was hard to place in those before weighs more:
-// one that does not end soon may never end, while another does.
-func (m *mend) lowerAgain(top int64, looks, tries int) bool {
-	at := slices.Clone(m.at)
-	for try := range tries {
-		if m.lower(top, (try+1)*looks) {
-			return true
-		}
-		copy(m.at, at)
-		m.out = m.out[:0]
-	}
-	return false
 }
 
 func (m *mend) byBase(i, j int32) int {
@@ -247,20 +248,19 @@ func (m *mend) spot(x int32, top int64) (at int64, cost float64) {
 // meet makes near the placed lives that meet life x.
 func (m *mend) meet(x int32) {
 	l := m.lives[x]
-	b := l.l / m.block
+	before, from, to := m.of(l)
 	m.near = m.near[:0]
-	for _, j := range m.alive[b] {
+	for _, j := range before {
 		if m.at[j] >= 0 && m.lives[j].r > l.l {
 			m.near = append(m.near, j)
 		}
 	}
-	from, to := m.begins[b*m.block], m.begins[l.r]
 	for j := from; j < to; j++ {
 		if m.at[j] >= 0 && m.lives[j].r > l.l {
 			m.near = append(m.near, j)
 		}
 	}
-	m.looks += len(m.alive[b]) + int(to-from)
+	m.looks += len(before) + int(to-from)
 }
 
 // sort sorts edges, which lie between 0 and top, by address: first roughly, into as many buckets as there are edges.

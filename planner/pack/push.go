@@ -8,26 +8,41 @@ import (
 // push makes room for lives below a top by pushing others up. In the order in which lives lie on each other each has a lowest
 // place, with all below it as low as they can be, and a highest, with all on it as high as they can be. A life goes between two
 // of those it meets if it has room between where the lower ones end at their lowest and where the upper ones begin at their
-// highest: then what is left free here and there in between is brought together. This is how an operation is put into a
+// highest: then what is left free here and there in between is brought together. It pushes up what lies on it, and down the
+// highest places of what lies below it, as far as they are in the way. This is how an operation is put into a
 // schedule of a job shop by heads and tails: F. Werner and A. Winkler, "Insertion techniques for the heuristic solution of the
 // job shop problem", 1995.
 type push struct {
 	*part
+	meetings
 	top       int64
-	order     []int32 // of the lives that are in, each before those that lie on it
+	order     []int32 // of the lives that were in when it was made, each before those that lie on it
+	key       []int64 // by life: rises in that order, and with those put in since; −1 for those that are not in
 	low, high []int64 // by life
-	near      []int32 // scratch: where in the order those are that meet one
+	moved     []move  // to be taken back if what is put in has no room
+	queue     queue   // of lives that push others
+	waits     []bool  // by life: whether it is in the queue
+	near      []int32 // scratch: those that are in and meet one
 	ends      []int64 // scratch: where those before each of them end
+	looks     int
+}
+
+// move is what a place of a life was.
+type move struct {
+	place *int64
+	was   int64
 }
 
 const (
-	rounds = 24  // in each of which all places are found anew
-	queued = 128 // lives, more than which are not worth them
+	rounds  = 4       // in each of which the order is found anew
+	spacing = 1 << 32 // between the keys of lives that follow each other
+	queued  = 400     // lives, more than which are not worth them
+	pushing = 600     // looks, for each life, that they are worth
 )
 
 // pushIn puts in lives that do not end at or below top at their offsets, the largest first, and says which are left.
 func (p *part) pushIn(at []int64, top int64, stopped func() bool) (left []int32) {
-	s := &push{part: p, top: top, low: slices.Clone(at), high: make([]int64, len(at))}
+	s := &push{part: p, top: top, low: slices.Clone(at), high: make([]int64, len(at)), key: make([]int64, len(at)), waits: make([]bool, len(at))}
 	for i, l := range p.lives {
 		if at[i]+l.size > top {
 			left = append(left, int32(i))
@@ -35,21 +50,27 @@ func (p *part) pushIn(at []int64, top int64, stopped func() bool) (left []int32)
 			s.order = append(s.order, int32(i))
 		}
 	}
+	if len(left) > queued || len(left) == 0 {
+		return left
+	}
+	s.meetings = newMeetings(p)
 	slices.SortStableFunc(left, func(i, j int32) int { return bySize(p.lives[i], p.lives[j]) })
-	alone := false
-	for round := 0; round < rounds && len(left) > 0 && len(left) <= queued && !stopped(); round++ {
-		s.sort()
+	for range rounds {
+		s.sort(left)
+		s.sink()
 		s.lift()
-		order, rest := s.order, slices.Clone(left)
-		if rest = s.insert(rest, alone); len(rest) == len(left) {
+		var rest []int32
+		for _, x := range left {
+			if s.looks > pushing*len(p.lives) || stopped() || !s.insert(x) {
+				rest = append(rest, x)
+			} else {
+				s.order = append(s.order, x)
+			}
+		}
+		done := len(rest) == 0 || len(rest) == len(left)
+		if left = rest; done {
 			break
 		}
-		if highest := s.sink(); highest > top { // two of them need the same room
-			s.order, alone = order, true
-			s.sink()
-			continue
-		}
-		left, alone = rest, false
 	}
 	for _, i := range s.order {
 		at[i] = s.low[i]
@@ -57,28 +78,30 @@ func (p *part) pushIn(at []int64, top int64, stopped func() bool) (left []int32)
 	return left
 }
 
-// sort brings the order up to date with where lives are.
-func (s *push) sort() {
+// sort brings the order up to date with where lives are, but for those that are left.
+func (s *push) sort(left []int32) {
 	slices.SortFunc(s.order, func(i, j int32) int { return cmp.Or(cmp.Compare(s.low[i], s.low[j]), cmp.Compare(i, j)) })
+	for k, i := range s.order {
+		s.key[i] = int64(k+1) * spacing
+	}
+	for _, i := range left {
+		s.key[i] = -1
+	}
 }
 
-// sink finds the lowest place of each life, and where the highest ends: nowhere if one comes to lie where another is fixed.
-func (s *push) sink() (highest int64) {
+// sink finds the lowest place of each life.
+func (s *push) sink() {
 	h := newHeights(s.sections)
 	for _, i := range s.order {
 		l := s.lives[i]
-		at := up(max(s.floor, h.over(l.l, l.r)), l.align)
-		if l.fixed != free {
-			if at > l.fixed {
-				return none
-			}
-			at = l.fixed
+		at := l.fixed
+		if at == free {
+			at = up(max(s.floor, h.over(l.l, l.r)), l.align)
 		}
 		s.low[i] = at
 		h.raise(l.l, l.r, at+l.size)
-		highest = max(highest, at+l.size)
 	}
-	return highest
+	s.looks += sweep * len(s.order)
 }
 
 // lift finds the highest place of each life.
@@ -95,61 +118,140 @@ func (s *push) lift() {
 		s.high[i] = at
 		h.raise(l.l, l.r, s.top-at)
 	}
+	s.looks += sweep * len(s.order)
 }
 
-// insert puts those of lives into the order that find room and meet none that was put in before, only one if it is to be alone,
-// and gives back the others.
-func (s *push) insert(lives []int32, alone bool) (left []int32) {
-	type place struct {
-		before int // which of the order it comes
-		life   int32
-	}
-	var places []place
-	for _, x := range lives {
-		l := s.lives[x]
-		meets := slices.ContainsFunc(places, func(p place) bool { return s.lives[p.life].l < l.r && l.l < s.lives[p.life].r })
-		before := -1
-		if !meets && (!alone || len(places) == 0) {
-			before = s.room(l)
-		}
-		if before < 0 {
-			left = append(left, x)
-		} else {
-			places = append(places, place{before, x})
-		}
-	}
-	slices.SortFunc(places, func(a, b place) int { return cmp.Or(cmp.Compare(a.before, b.before), cmp.Compare(a.life, b.life)) })
-	order := make([]int32, 0, len(s.order)+len(places))
-	from := 0
-	for _, p := range places {
-		order = append(append(order, s.order[from:p.before]...), p.life)
-		from = p.before
-	}
-	s.order = append(order, s.order[from:]...)
-	return left
-}
-
-// room is before which of the order l has most room to spare, or −1 if it has none.
-func (s *push) room(l life) (before int) {
-	s.near, s.ends = s.near[:0], s.ends[:0]
+// insert puts life x in where it has most room to spare, if it has any.
+func (s *push) insert(x int32) bool {
+	l := s.lives[x]
+	s.meet(x)
+	slices.SortFunc(s.near, func(i, j int32) int { return cmp.Compare(s.key[i], s.key[j]) })
+	s.ends = s.ends[:0]
 	end := s.floor
-	for k, i := range s.order {
-		if o := &s.lives[i]; o.l < l.r && l.l < o.r {
-			s.near, s.ends = append(s.near, int32(k)), append(s.ends, end)
-			end = max(end, s.low[i]+o.size)
-		}
+	for _, i := range s.near {
+		s.ends = append(s.ends, end)
+		end = max(end, s.low[i]+s.lives[i].size)
 	}
-	before = -1
 	most := int64(-1)
-	begin, next := s.top, len(s.order) // of those above, and the first of them
+	begin := s.top // of those above
 	for k := len(s.near); ; k-- {
-		if spare := begin - up(end, l.align) - l.size; spare > most {
-			most, before = spare, next
+		if low := up(end, l.align); begin-low-l.size > most && begin-low >= l.size {
+			most = begin - low - l.size
+			s.low[x], s.high[x] = low, begin-l.size
+			s.key[x] = s.between(k)
 		}
 		if k == 0 {
-			return before
+			break
 		}
-		next, end = int(s.near[k-1]), s.ends[k-1]
-		begin = min(begin, s.high[s.order[next]])
+		end = s.ends[k-1]
+		begin = min(begin, s.high[s.near[k-1]])
 	}
+	if most < 0 || s.key[x] < 0 {
+		s.key[x] = -1
+		return false
+	}
+	s.high[x] -= s.high[x] % l.align
+	s.moved = s.moved[:0]
+	if s.raise(x) && s.drop(x) {
+		return true
+	}
+	for _, m := range slices.Backward(s.moved) {
+		*m.place = m.was
+	}
+	for _, t := range s.queue {
+		s.waits[t.begin] = false
+	}
+	s.key[x] = -1
+	return false
 }
+
+// between is a key before that of the k-th of near and behind that of the one before it, or −1 if none is left.
+func (s *push) between(k int) int64 {
+	before := int64(0)
+	if k > 0 {
+		before = s.key[s.near[k-1]]
+	}
+	behind := before + 2*spacing
+	if k < len(s.near) {
+		behind = s.key[s.near[k]]
+	}
+	if behind-before < 2 {
+		return -1
+	}
+	return before + (behind-before)/2
+}
+
+// raise pushes up what lies on x and reports false if one of those would be too high.
+func (s *push) raise(x int32) bool {
+	s.queue = append(s.queue[:0], turn{s.key[x], x})
+	for len(s.queue) > 0 {
+		i := s.queue[0].begin
+		s.queue.pop()
+		s.waits[i] = false
+		end := s.low[i] + s.lives[i].size
+		s.meet(i)
+		for _, j := range s.near {
+			if s.key[j] < s.key[i] || s.low[j] >= end {
+				continue
+			}
+			low := up(end, s.lives[j].align)
+			if low > s.high[j] {
+				return false
+			}
+			s.moved = append(s.moved, move{&s.low[j], s.low[j]})
+			s.low[j] = low
+			if !s.waits[j] {
+				s.waits[j] = true
+				s.queue.push(turn{s.key[j], j})
+			}
+		}
+	}
+	return true
+}
+
+// drop is raise for the highest places of what lies below x, which may become too low.
+func (s *push) drop(x int32) bool {
+	s.queue = append(s.queue[:0], turn{-s.key[x], x})
+	for len(s.queue) > 0 {
+		i := s.queue[0].begin
+		s.queue.pop()
+		s.waits[i] = false
+		s.meet(i)
+		for _, j := range s.near {
+			high := s.high[i] - s.lives[j].size
+			if s.key[j] > s.key[i] || s.high[j] <= high {
+				continue
+			}
+			if high < s.low[j] {
+				return false
+			}
+			s.moved = append(s.moved, move{&s.high[j], s.high[j]})
+			s.high[j] = high - high%s.lives[j].align
+			if !s.waits[j] {
+				s.waits[j] = true
+				s.queue.push(turn{-s.key[j], j})
+			}
+		}
+	}
+	return true
+}
+
+// meet makes near the lives that are in and meet life x.
+func (s *push) meet(x int32) {
+	l := s.lives[x]
+	before, from, to := s.of(l)
+	s.near = s.near[:0]
+	for _, j := range before {
+		if s.key[j] >= 0 && s.lives[j].r > l.l && j != x {
+			s.near = append(s.near, j)
+		}
+	}
+	for j := from; j < to; j++ {
+		if s.key[j] >= 0 && s.lives[j].r > l.l && j != x {
+			s.near = append(s.near, j)
+		}
+	}
+	s.looks += len(before) + int(to-from)
+}
+
+const sweep = 10 // looks that it costs to find a place of a life anew

@@ -1,10 +1,6 @@
 package pack
 
-import (
-	"math"
-	"slices"
-	"sort"
-)
+import "math"
 
 // space is the addresses that are taken at each time. It is a binary tree over the sections, kept as a heap: node 1 is
 // all of them, nodes 2k and 2k+1 are the halves of node k, leaves are single sections. A life is the sum of a few
@@ -86,22 +82,23 @@ func (s *space) gather(node, begin, end, l, r int32) {
 // free bytes end that begin there. x must not be below what was asked before.
 func (s *space) free(x, size, align int64) (offset, end int64) {
 	x = up(x, align)
-	for i, agreed := 0, 0; agreed < len(s.meets); agreed++ {
+	meets := s.meets
+	for i, agreed := 0, 0; agreed < len(meets); agreed++ {
 		s.looks++
-		if c := &s.meets[i]; x+size > c.next.lo {
-			unread := len(c.rest)
+		if c := &meets[i]; x+size > c.lo {
+			read := c.read
 			if y := c.free(x, size, align); y > x {
 				x, agreed = y, 0
 			}
-			s.looks += unread - len(c.rest)
+			s.looks += c.read - read
 		}
-		if i++; i == len(s.meets) {
+		if i++; i == len(meets) {
 			i = 0
 		}
 	}
 	end = none
-	for i := range s.meets {
-		end = min(end, s.meets[i].next.lo)
+	for i := range meets {
+		end = min(end, meets[i].lo)
 	}
 	return x, end
 }
@@ -115,13 +112,29 @@ type run struct{ lo, hi int64 }
 // add takes r into the runs, joining those that it touches.
 func (rs *runs) add(r run) {
 	s := *rs
-	first := sort.Search(len(s), func(i int) bool { return s[i].hi >= r.lo })
+	first, end := 0, len(s) // the first that ends at r.lo or above it
+	for first < end {
+		if middle := int(uint(first+end) / 2); s[middle].hi < r.lo {
+			first = middle + 1
+		} else {
+			end = middle
+		}
+	}
 	last := first
 	for last < len(s) && s[last].lo <= r.hi {
-		r.lo, r.hi = min(r.lo, s[last].lo), max(r.hi, s[last].hi)
 		last++
 	}
-	*rs = slices.Replace(s, first, last, r)
+	if last == first {
+		s = append(s, run{})
+		copy(s[first+1:], s[first:])
+		s[first] = r
+		*rs = s
+		return
+	}
+	s[first] = run{min(r.lo, s[first].lo), max(r.hi, s[last-1].hi)}
+	if last > first+1 {
+		*rs = append(s[:first+1], s[last:]...)
+	}
 }
 
 // none is above all addresses.
@@ -129,23 +142,31 @@ const none = math.MaxInt64
 
 // cursor reads runs upward.
 type cursor struct {
-	next run  // those before it end at or below the address given last; {none, none} after the last run
-	rest runs // those after it
+	lo   int64 // where the run begins that is next, or none after the last
+	read int   // those before it, which end at or below the address given last
+	runs runs
 }
 
-func (rs runs) begin() cursor { return cursor{next: rs[0], rest: rs[1:]} }
+func (rs runs) begin() cursor { return cursor{rs[0].lo, 0, rs} }
+
+const stride = 8 // runs that are passed at once if they end below what is asked for
 
 // free is the lowest multiple of align from x, itself one, at which the runs leave size bytes free.
 func (c *cursor) free(x, size, align int64) int64 {
-	for x+size > c.next.lo {
-		if x < c.next.hi {
-			x = up(c.next.hi, align)
-		}
-		if len(c.rest) == 0 {
-			c.next = run{none, none}
-			break
-		}
-		c.next, c.rest = c.rest[0], c.rest[1:]
+	runs, k := c.runs, c.read
+	for k+stride <= len(runs) && runs[k+stride-1].hi <= x {
+		k += stride
 	}
+	for ; k < len(runs); k++ {
+		r := &runs[k]
+		if x+size <= r.lo {
+			c.lo, c.read = r.lo, k
+			return x
+		}
+		if x < r.hi {
+			x = up(r.hi, align)
+		}
+	}
+	c.lo, c.read = none, k
 	return x
 }
