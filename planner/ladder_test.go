@@ -41,10 +41,10 @@ func TestLadder(t *testing.T) {
 			return f
 		}
 		l := &ladder{
-			base:  &candidate{placed: pack.Solution{Height: top}},
-			sure:  func(limit int64) float64 { return bound(limit, 4) },
-			apart: chance * rng.Float64() / 10,
-			early: func(limit int64) (float64, bool) { return bound(limit, 5), limit >= floor },
+			base:     &candidate{placed: pack.Solution{Height: top}},
+			excludes: func(limit int64, cost float64) bool { return bound(limit, 4) >= cost },
+			apart:    chance * rng.Float64() / 10,
+			early:    func(limit int64) (float64, bool) { return bound(limit, 5), limit >= floor },
 			solve: func(limit, beside int64) (found, found, error) {
 				asked++
 				return one(limit, 3), one(max(beside, 1), 3), nil

@@ -49,9 +49,10 @@ type ladder struct {
 	base           *candidate
 	rungs, halving int64
 	apart          float64
-	// sure is a bound for a limit at once; least is one, and whether there may be a plan;
-	// early is that as it was at first, so that it does not depend on what was asked.
-	sure         func(limit int64) float64
+	// excludes reports whether it is known at once that nothing within a limit costs less;
+	// least is a bound, and whether there may be a plan; early is that as it was at first,
+	// so that it does not depend on what was asked.
+	excludes     func(limit int64, cost float64) bool
 	least, early func(limit int64) (float64, bool)
 	// solve solves a limit, and another one beside it, if that is not 0.
 	solve func(limit, beside int64) (a, b found, err error)
@@ -242,7 +243,7 @@ func (l *ladder) onRung(k int64) (best *candidate, err error) {
 
 // mayBeat reports whether a plan within a limit may be cheaper than another one.
 func (l *ladder) mayBeat(limit int64, best *candidate) bool {
-	if l.sure(limit) >= best.cost {
+	if l.excludes(limit, best.cost) {
 		return false
 	}
 	bound, ok := l.least(limit)

@@ -42,7 +42,7 @@ func (s *search) newSolver() (*solver, error) {
 	v := &solver{m: s.m, r: r, base: s.base}
 	v.ladder = ladder{
 		base: s.base, rungs: rungs, halving: halving, apart: apart * s.m.total,
-		sure: v.sure, least: v.least, early: v.early, solve: v.both, near: v.near,
+		excludes: v.excludes, least: v.least, early: v.early, solve: v.both, near: v.near,
 		known: map[int64]found{}, ways: map[fromTo]*candidate{},
 	}
 	if len(s.m.sim.plain) > largeProgram {
@@ -65,7 +65,9 @@ func (v *solver) within(limit int64) (*candidate, error) {
 // What a ladder asks of bounds.
 func (v *solver) least(limit int64) (float64, bool) { return v.r.Bound(v.m.aligned(limit)) }
 func (v *solver) early(limit int64) (float64, bool) { return v.r.Early(v.m.aligned(limit)) }
-func (v *solver) sure(limit int64) float64          { return v.r.Known(v.m.aligned(limit)) }
+func (v *solver) excludes(limit int64, cost float64) bool {
+	return v.r.Excludes(v.m.aligned(limit), cost)
+}
 
 // near is a plan within a limit, or nil. It is found from one for a higher limit, if that
 // leads to the bound.

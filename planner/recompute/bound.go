@@ -62,12 +62,16 @@ func (s *Solver) Early(limit int64) (extra float64, ok bool) {
 	return e.least * s.unit, e.ok
 }
 
-// Known is Bound as far as other limits' bounds tell it. It takes no time.
-func (s *Solver) Known(limit int64) (extra float64) {
+// Excludes reports whether what other limits' bounds tell is that no launches within a
+// limit have less extra cost. It takes little time.
+func (s *Solver) Excludes(limit int64, extra float64) bool {
+	cost := extra / s.unit
 	for _, c := range s.cuts {
-		extra = max(extra, c.sofar(limit)*s.unit)
+		if c.sofar(limit) >= cost {
+			return true
+		}
 	}
-	return extra
+	return s.front != nil && s.front.excludes(limit, cost)
 }
 
 // Prove is Bound by all means, which take longer.
@@ -120,7 +124,9 @@ type evidence struct {
 
 	twins [2][]twinStart // plans to begin with, from pairs of places
 
-	refined, weighed bool // what could be proven by cases, and by large values and all others, was
+	windowed bool // a window raised the bound
+
+	raised, refined, weighed bool // what could be proven by sets and two places, by cases, and by large values and all others, was
 }
 
 // bound is a proven lower bound on the extra cost of plans within limit.

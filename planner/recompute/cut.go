@@ -56,9 +56,13 @@ func spans(p *Problem) []span {
 
 // newCut builds the network for a place, and what is read from there on by the
 // operators before another place and that one.
-func (s *Solver) newCut(at, until int32) *cut {
+func (s *Solver) newCut(at, until int32) *cut { return s.cutWithout(at, until, func() {}) }
+
+// cutWithout is that with something there for nothing, in no bytes.
+func (s *Solver) cutWithout(at, until int32, nothing func()) *cut {
 	p := s.p
 	c := s.emptyCut(at)
+	nothing()
 	c.fixed = p.Work[at]
 	for _, v := range p.Inputs.Of(at) {
 		s.stain(v, free)

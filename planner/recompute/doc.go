@@ -47,6 +47,9 @@
 //     forget at the border and what behind the second place. twinparts.go lists
 //     what to choose of each part, twinmix.go chooses of all by two prices and a
 //     knapsack of two rooms.
+//   - window.go follows what is there of few large values through places one behind another,
+//     as where a last layer's are read right behind the border, and asks a cut, or two
+//     places, about all others in the room that leaves.
 //   - cases.go raises it where few sets of values fit at the place that binds most:
 //     each is a case, in which it is known what runs once, and cuts at other places
 //     say what runs twice. Plans are made for the cases that promise most.

@@ -295,10 +295,11 @@ func (s *Solver) Twins(first, second int32, limit int64) (priced, packed, single
 	}
 	n := int32(len(s.p.Cost))
 	a, b := s.newCut(first, n), s.newCut(second, n)
-	t := s.newTwin(a, b, limit)
+	t := s.newTwin(a, b)
 	if t == nil {
 		return 0, 0, 0, 0, false
 	}
+	t.within([2]int64{limit - a.fixed, limit - b.fixed})
 	for _, c := range []*cut{a, b} {
 		bound, _, _ := c.best(1, float64(limit-c.fixed), nil)
 		single = max(single, bound)
@@ -316,10 +317,12 @@ func (s *Solver) Twins(first, second int32, limit int64) (priced, packed, single
 // Mixes compares what is found of some parts by few mixes with all ways to choose.
 func (s *Solver) Mixes(first, second int32, limit int64) error {
 	n := int32(len(s.p.Cost))
-	t := s.newTwin(s.newCut(first, n), s.newCut(second, n), limit)
+	a, b := s.newCut(first, n), s.newCut(second, n)
+	t := s.newTwin(a, b)
 	if t == nil {
 		return nil
 	}
+	t.within([2]int64{limit - a.fixed, limit - b.fixed})
 	var all []*twinKind
 	ways := 1
 	for i := range t.kinds {
@@ -490,4 +493,33 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 		}
 	}
 	return stretched, looked, nil
+}
+
+// Window is what is proven of a limit by a window and some place behind it, what the cuts
+// at its places say, and what the cheapest launches cost. It reports false if there are
+// none, or the program is too large to tell.
+func (s *Solver) Window(begin, end, second int32, limit int64) (window, single, least float64, ok bool) {
+	if !s.tiny || limit < 0 {
+		return 0, 0, 0, false
+	}
+	if _, least, ok = s.solveExactly(limit); !ok {
+		return 0, 0, 0, false
+	}
+	n := int32(len(s.p.Cost))
+	places := []int32{second}
+	for op := begin; op <= end; op++ {
+		places = append(places, op)
+	}
+	for _, op := range places {
+		c := s.newCut(op, n)
+		bound, _, _ := c.best(1, float64(limit-c.fixed), nil)
+		single = max(single, bound)
+	}
+	w := s.newWindow(begin, end)
+	if t := w.second(second); t != nil && second > end {
+		w.seconds = append(w.seconds, t)
+	}
+	target := 2 * s.total / s.unit
+	w.follow(limit, target)
+	return w.best(limit, 0, target) * s.unit, single * s.unit, least, true
 }

@@ -33,6 +33,8 @@ type Solver struct {
 
 	land     *terrain // of evictors, once there were any
 	cuts     map[int32]*cut
+	pairs    map[[2]*cut]*twin
+	front    *window            // once it was looked at
 	proven   map[int64]evidence // by limit
 	early    map[int64]bounds   // by limit: what was proven at first
 	narrowed []*Solver          // for narrower problems, once they were looked at
@@ -52,7 +54,7 @@ func New(p *Problem) (*Solver, error) {
 		return nil, err
 	}
 	p = p.inOrder()
-	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
+	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, pairs: map[[2]*cut]*twin{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
 	s.trial = &trial{sim: s.sim, uses: &s.uses}
 	for _, c := range p.Cost {
 		s.total += c
@@ -152,12 +154,15 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	var cheapest []func() plan
 	twinned := false
 	if x.extra > max(least+good*s.total, most) {
-		if most < 0 && !s.lean { // how good the plan is matters
-			if e = s.refine(limit, x.extra/s.unit); !e.ok {
-				return Answer{}, false
-			}
+		raised := func(by func(limit int64, target float64) evidence) bool {
+			e = by(limit, x.extra/s.unit)
 			least = e.least * s.unit
 			x.enough = least + min(enough*s.total, least/100)
+			return e.ok
+		}
+		matters := most < 0 && !s.lean // how good the plan is
+		if matters && !raised(s.raise) {
+			return Answer{}, false
 		}
 		if best, cost := s.cheapest(e.at, limit); cost <= max(x.enough, most) {
 			x.best, x.extra = best, cost
@@ -165,6 +170,9 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			cheapest = append(cheapest, best.clone)
 		}
 		x.beside(func() { twinned = x.follow(e.twins, least) })
+		if matters && x.extra > x.enough && !raised(s.refine) {
+			return Answer{}, false
+		}
 		if twinned {
 			x.enough = max(x.enough, least+fair*s.total)
 		}
@@ -172,8 +180,12 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			return Answer{Launches: r.launches, Peak: r.peak, Extra: r.extra, Bound: min(least, r.extra)}, true
 		}
 	}
+	gap := wide
+	if e.windowed { // what is left is less than it would be
+		gap = fair
+	}
 	var walks []func() plan
-	if x.extra > max(least+wide*s.total, most) && len(s.p.Cost) <= mostRefined {
+	if x.extra > max(least+gap*s.total, most) && len(s.p.Cost) <= mostRefined {
 		improve := func() {
 			x.descend(walks, true, 0.5)
 			x.enough = max(x.enough, least+fair*s.total)
@@ -189,7 +201,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		}
 	}
 	led, aside := false, found{extra: math.Inf(1)}
-	if x.extra > max(least+wide*s.total, most) && len(s.p.Cost) <= mostRefined {
+	if x.extra > max(least+gap*s.total, most) && len(s.p.Cost) <= mostRefined {
 		best, extra := x.best, x.extra
 		x.beside(func() { x.lead(e.at, most) })
 		if led = x.extra <= most || x.extra-least < (extra-least)/2; !led { // what else there is may lead farther from the other plan

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// refine raises what is proven for a limit where single cuts leave a gap, by
-// dividing the question into cases. It is dearer than prove. It ends when the
-// bound is at a target.
-func (s *Solver) refine(limit int64, target float64) evidence {
+// raise raises what is proven for a limit where single cuts leave a gap: by sets of
+// values instead of prices, by two cases, and by two places. It ends when the bound is at
+// a target.
+func (s *Solver) raise(limit int64, target float64) evidence {
 	e := s.bound(limit)
-	if !e.ok || e.refined || len(e.at) == 0 || len(s.p.Cost) > mostRefined {
+	if !e.ok || e.raised || len(e.at) == 0 || len(s.p.Cost) > mostRefined {
 		return e
 	}
-	e.refined = true // as far as it goes, or as far as anybody wants
+	e.raised = true // as far as it goes, or as far as anybody wants
 	begin := s.spent
 	first := e.at[0].bound
 	for i := range e.at[:min(roundings, len(e.at))] {
@@ -48,6 +48,22 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 	if e.least < target {
 		var least float64
 		least, e.twins = s.twins(e.at, limit, target)
+		e.least = max(e.least, least)
+	}
+	s.proven[limit] = e
+	return e
+}
+
+// refine raises it further by dividing the question into cases, which is dearer.
+func (s *Solver) refine(limit int64, target float64) evidence {
+	e := s.raise(limit, target)
+	if !e.raised || e.refined {
+		return e
+	}
+	e.refined = true
+	if e.least < target-fair*units {
+		least := s.windows(e.at, limit, e.least, target)
+		e.windowed = least > e.least
 		e.least = max(e.least, least)
 	}
 	if e.least < target {

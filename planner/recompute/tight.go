@@ -26,6 +26,8 @@ type tight struct {
 	held  int        // sets at a pass
 	each  func(pass) // sees every pass, if there is one
 	most  float64    // what promises to cost as much is not looked at
+	end   int32      // a search ends before this place
+	alone bool       // nothing but large values and what may not be forgotten takes bytes
 
 	bit     []int32 // by value: its number if it is large, −1
 	bytes   []int64 // by number
@@ -90,11 +92,16 @@ func (a promise) before(b promise) bool {
 }
 
 func (s *Solver) newTight(limit int64, most float64, parts int64) *tight {
+	return s.newTightOf(limit, most, parts, s.may, false)
+}
+
+// newTightOf follows only such values as may be; alone, as if no others took any bytes.
+func (s *Solver) newTightOf(limit int64, most float64, parts int64, may func(v int32) bool, alone bool) *tight {
 	p := s.p
 	n := len(p.Cost)
-	x := &tight{s: s, limit: limit, most: most, small: limit / parts, held: mostHeld, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
+	x := &tight{s: s, limit: limit, most: most, small: limit / parts, held: mostHeld, end: int32(n), alone: alone, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
 		first: make([]int64, n), idle: s.across(), again: make([]int64, n), marked: make([]int32, n), through: make([]bool, n), wanted: make([]large, n+1), span: make([]large, n+1)}
-	x.choose()
+	x.choose(may)
 	for op := int32(n) - 1; op >= 0; op-- {
 		x.number(op)
 	}
@@ -104,19 +111,19 @@ func (s *Solver) newTight(limit int64, most float64, parts int64) *tight {
 // choose numbers the large values. One that only one operator reads, which makes a
 // value of it alone for little, has the number of that value: whoever has the one
 // may as well have the other.
-func (x *tight) choose() {
+func (x *tight) choose(may func(v int32) bool) {
 	s, p := x.s, x.s.p
 	into := make([]int32, len(p.Bytes))
 	var all []int32
 	for v, bytes := range p.Bytes {
 		into[v] = int32(v)
-		if x.bit[v] = -1; s.may(int32(v)) && bytes > x.small {
+		if x.bit[v] = -1; may(int32(v)) && bytes > x.small {
 			all = append(all, int32(v))
 		}
 	}
 	for op := int32(len(p.Cost)) - 1; op >= 0; op-- {
 		ins, outs := p.Inputs.Of(op), p.Outputs.Of(op)
-		if len(ins) == 1 && len(outs) == 1 && p.Again[op] && p.Cost[op] < s.total/little && s.may(ins[0]) && s.may(outs[0]) &&
+		if len(ins) == 1 && len(outs) == 1 && p.Again[op] && p.Cost[op] < s.total/little && may(ins[0]) && may(outs[0]) &&
 			len(s.uses.Of(ins[0])) == 1 && p.Bytes[ins[0]] >= p.Bytes[outs[0]] {
 			into[ins[0]] = into[outs[0]]
 			x.through[op] = true
@@ -146,7 +153,7 @@ func (x *tight) number(op int32) {
 		if b := x.bit[v]; b >= 0 {
 			x.outs[op] = x.outs[op].with(b)
 			last = max(last, x.asked[b])
-		} else {
+		} else if !x.alone || !s.may(v) {
 			other += p.Bytes[v]
 		}
 	}
@@ -156,7 +163,7 @@ func (x *tight) number(op int32) {
 			if p.Again[op] {
 				x.asked[b] = max(x.asked[b], last)
 			}
-		} else if s.may(v) {
+		} else if s.may(v) && !x.alone {
 			other += p.Bytes[v]
 		}
 	}
@@ -254,6 +261,17 @@ func (x *tight) from(place int32) (least float64, end int32, all bool) {
 			there = there.with(int32(b))
 		}
 	}
+	x.want(place)
+	until := min(x.work+mostTail, mostTails)
+	if !x.begin(there, place) {
+		until = min(until, x.work+mostLoose)
+		x.reach(tightState{whereabouts{there, place}, 0, -1, -1})
+	}
+	return x.search(until)
+}
+
+// want lists what is read from each place on, up to the next with a bound.
+func (x *tight) want(place int32) {
 	c := 0
 	for op := int32(len(x.ins)) - 1; op >= place; op-- {
 		x.wanted[op] = x.ins[op]
@@ -265,12 +283,6 @@ func (x *tight) from(place int32) (least float64, end int32, all bool) {
 			x.wanted[op] = x.wanted[op].or(x.wanted[op+1])
 		}
 	}
-	until := min(x.work+mostTail, mostTails)
-	if !x.begin(there, place) {
-		until = min(until, x.work+mostLoose)
-		x.reach(tightState{whereabouts{there, place}, 0, -1, -1})
-	}
-	return x.search(until)
 }
 
 // search goes on from the states in the queue, as long as there is work.
@@ -278,7 +290,7 @@ func (x *tight) search(until int) (least float64, end int32, all bool) {
 	for len(x.queue) > 0 {
 		top := x.queue.pop()
 		st := x.states[top.state]
-		if int(st.place) == len(x.ins) {
+		if st.place == x.end {
 			return top.least, top.state, true
 		}
 		if x.work > until {
@@ -354,28 +366,37 @@ func (x *tight) expand(i int32) {
 // beside everything that is there.
 func (x *tight) run(i, op int32) bool {
 	p, st := x.s.p, x.states[i]
-	after, bytes := st.there.or(x.outs[op]), int64(0)
-	for b := range after.each {
-		bytes += x.bytes[b]
-	}
-	place, cost := st.place, st.cost
-	if op == place {
-		bytes += x.first[op]
-		place++
-	} else {
-		bytes += x.idle[place] + x.again[op]
-		cost += p.Cost[op]
-	}
+	next, bytes := x.launch(st, op)
+	next.before = i
 	if bytes <= x.limit {
-		x.reach(tightState{whereabouts{after, place}, cost, i, op})
+		x.reach(next)
 		return true
 	}
 	for _, v := range p.Over.Of(op) {
 		if b := x.bit[v]; b >= 0 && !x.through[op] && bytes-p.Bytes[p.Outputs.Of(op)[0]] <= x.limit {
-			x.reach(tightState{whereabouts{after.without(b), place}, cost, i, op})
+			x.reach(tightState{whereabouts{next.there.without(b), next.place}, next.cost, i, op})
 		}
 	}
 	return false
+}
+
+// launch is the state behind an operator that runs next, and the bytes there meanwhile.
+func (x *tight) launch(st tightState, op int32) (next tightState, bytes int64) {
+	next = tightState{whereabouts{st.there.or(x.outs[op]), st.place}, st.cost, -1, op}
+	for b := range next.there.each {
+		bytes += x.bytes[b]
+	}
+	if op == st.place {
+		next.place++
+		return next, bytes + x.first[op]
+	}
+	next.cost += x.s.p.Cost[op]
+	return next, bytes + x.idle[st.place] + x.again[op]
+}
+
+// over reports whether an operator may write over a large value.
+func (x *tight) over(op int32) bool {
+	return !x.through[op] && slices.ContainsFunc(x.s.p.Over.Of(op), func(v int32) bool { return x.bit[v] >= 0 })
 }
 
 // reach notes a way to a state if it is the cheapest so far.

@@ -58,10 +58,11 @@ func (s *Solver) twins(at []bounded, limit int64, target float64) (least float64
 		if first.at > second.at {
 			first, second = second, first
 		}
-		t := s.newTwin(first, second, limit)
+		t := s.twin(first, second)
 		if t == nil {
 			return
 		}
+		t.within([2]int64{limit - first.fixed, limit - second.fixed})
 		bound, starts := t.best(target, least)
 		*to = append(*to, starts...)
 		if bound > least {
@@ -103,10 +104,19 @@ func (s *Solver) overAt(plans []twinStart, limit int64, known []*cut) int32 {
 	return -1
 }
 
-// newTwin asks for two places; it is nil if parts are too large.
-func (s *Solver) newTwin(first, second *cut, limit int64) *twin {
-	g := first.commonGrain()
-	t := &twin{s: s, first: first, second: second, grain: g, room: [2]int64{(limit - first.fixed) / g, (limit - second.fixed) / g}}
+// twin asks for two places; it is nil if parts are too large. It is built once.
+func (s *Solver) twin(first, second *cut) *twin {
+	pair := [2]*cut{first, second}
+	t, known := s.pairs[pair]
+	if !known {
+		t = s.newTwin(first, second)
+		s.pairs[pair] = t
+	}
+	return t
+}
+
+func (s *Solver) newTwin(first, second *cut) *twin {
+	t := &twin{s: s, first: first, second: second, grain: first.commonGrain()}
 	known := make([]int32, len(s.p.Bytes)) // by value: its place in the twin's, counted from 1
 	for i, v := range first.values {
 		t.values = append(t.values, twinValue{value: v, at: [2]bool{true, false}, reads: [2]bool{s.readBetween(v, first.at, second.at), false}})
@@ -123,8 +133,14 @@ func (s *Solver) newTwin(first, second *cut, limit int64) *twin {
 	if !t.divide(known) {
 		return nil
 	}
-	t.setPrices()
 	return t
+}
+
+// within has so many bytes be there at either place, and looks for the best prices.
+func (t *twin) within(room [2]int64) {
+	t.room = [2]int64{room[0] / t.grain, room[1] / t.grain}
+	t.bound, t.price = 0, [2]float64{}
+	t.setPrices()
 }
 
 // commonGrain is the largest size that those of almost all needed bytes are whole
