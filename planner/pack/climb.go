@@ -71,12 +71,15 @@ const (
 	hardest = 0.005   // the share of it that a section has to spare there at least, as it is seen
 )
 
+// mostClimbed is a goal above which what is summed up on the way up would not be numbers.
+const mostClimbed = math.MaxInt64 / 4
+
 // grow packs p as a skyline, and keeps it if it is lower than what there is. Many lives have the first strategy tried before.
 // Where no skyline is near enough lives that a search is not tried for later are packed from what it makes of the large ones;
 // if that does not come near, many lives from their core, and if that does not either they are climbed.
 func (p *part) grow(goal int64) {
-	if goal > math.MaxInt64/4 {
-		return // what is summed up on the way would not be numbers
+	if goal > mostClimbed {
+		return
 	}
 	var before []attempt
 	many := len(p.lives) > few

@@ -27,6 +27,7 @@
 //   - mend.go lowers such a packing where it is high only in places: it puts what sticks out where that drives out least.
 //   - sift.go packs from its large lives, which it searches, what has few of them, and searches again with those that find no
 //     room beside these.
+//   - reach.go packs up to a capacity, soon or not at all, by the quick means and by sifting.
 //   - large.go packs what is still far above the bound from its large lives and puts the others in where they find room;
 //     push.go makes room for those that find none, and turn.go turns a packing upside down and lets it sink.
 //   - strategy.go is the portfolio: a table of orders and fits, each of which places one buffer after another in

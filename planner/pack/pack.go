@@ -14,7 +14,8 @@ type Buffer struct {
 }
 
 // Problem is the buffers to place, and the bytes there are for them: 0 asks for the lowest arena there is. Looks is how
-// much searches may look at, about a quarter of a million in a millisecond; 0 is as much as the buffers are worth.
+// much searches may look at, about a quarter of a million in a millisecond; 0 is as much as the buffers are worth. Where
+// both are given, what is not within the capacity soon is given up.
 type Problem struct {
 	Buffers  []Buffer
 	Capacity int64
@@ -46,7 +47,7 @@ type Solution struct {
 }
 
 // Solve places the buffers of p as low as it can; within p.Capacity is low enough, if there is one, and never missed if
-// the height without it is. Buffers that it cannot place within it are a CapacityError that says how low it came and how
+// the height without it is, unless p.Looks are counted. Buffers that it cannot place within it are a CapacityError that says how low it came and how
 // low anyone can come, with that solution; a problem that is not well formed is another error.
 func Solve(p Problem) (Solution, error) {
 	if err := Valid(p); err != nil {
@@ -74,10 +75,19 @@ func solve(p Problem) (Solution, error) {
 	if p.Capacity > 0 {
 		near = max(goal, p.Capacity)
 	}
-	for _, p := range parts {
-		portfolio(p, goal, near)
+	missed := false // a part that was to be packed soon
+	for _, q := range parts {
+		if p.Capacity > 0 && p.Looks > 0 && len(q.lives) > fewest && !q.fixed() && goal <= mostClimbed {
+			q.reach(goal, near, p.Looks)
+			missed = missed || q.top > near
+		} else {
+			portfolio(q, goal, near)
+		}
 	}
 	s.read(p, parts)
+	if missed {
+		return s, notReached(p, s)
+	}
 	looks := p.Looks
 	if looks == 0 {
 		looks = math.MaxInt

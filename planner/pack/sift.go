@@ -34,11 +34,12 @@ type sift struct {
 	best  part // the lowest packing so far
 	ended bool // whether any search was
 	looks int
+	most  int // looks there are
 }
 
 // sift is p packed from its large lives, if it comes below a top. It also says whether that is near enough.
 func (p *part) sift(goal, below int64) (packed part, ok bool) {
-	s := &sift{part: p, goal: goal, best: part{top: below}}
+	s := &sift{part: p, goal: goal, best: part{top: below}, most: min(sifts*len(p.lives), mostSifts)}
 	if s.within(ascent[0]) {
 		for _, share := range descent {
 			if !s.within(share) {
@@ -73,7 +74,7 @@ func (s *sift) within(share int64) bool {
 // join packs h below top, and again with those joined to what is searched that found no room, for as long as searches come to
 // an end.
 func (s *sift) join(h halves, top int64) {
-	for least := spills + 1; s.looks < min(sifts*len(s.lives), mostSifts) && len(h.in) > 0 && len(h.in) <= sifted; {
+	for least := spills + 1; s.looks < s.most && len(h.in) > 0 && len(h.in) <= sifted; {
 		search := newSearch(h.part)
 		result := search.dive(top, seeks)
 		s.looks += search.looks + putting*len(s.lives)
