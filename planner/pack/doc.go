@@ -18,6 +18,8 @@
 //     time shrinks to the sections in which the set of live buffers is largest.
 //   - part.go splits it: what meets everything else goes to the bottom, and a moment at which nothing is alive cuts
 //     the problem in two that share their addresses.
+//   - join.go puts together again what was cut up: pieces that leave nothing free, as in problems made to have a perfect
+//     packing. Lives that must lie on top of each other or behind each other become one.
 //   - nest.go packs parts of many lives that lie within each other, each on the highest below it, in hardly any time.
 //   - ring.go packs parts of many lives that begin and end in the same order, as behind a window that slides along.
 //   - skyline.go packs parts of many lives from the bottom up, in time that hardly grows with how many lives meet; trees.go

@@ -11,6 +11,7 @@ import (
 type life struct {
 	l, r  int32 // alive in sections [l, r)
 	id    int32 // of the buffer
+	first int32 // moment alive
 	span  int64 // moments alive
 	size  int64 // > 0
 	align int64 // > 0
@@ -30,7 +31,7 @@ func livesOf(p Problem) (lives []life, sections int32) {
 				at = fixed[i]
 			}
 			lives = append(lives, life{
-				l: b.First, r: b.Last, id: int32(i),
+				l: b.First, r: b.Last, id: int32(i), first: b.First,
 				span: int64(b.Last) - int64(b.First), size: up(b.Size, unit), align: max(b.Align, 1), fixed: at,
 			})
 		}

@@ -25,7 +25,11 @@ const cuts = 8
 // nothing is alive. Neither costs height: the first take up all of the time anyway, and parts have their addresses to
 // themselves. What is left of a part can be divided again.
 func divide(lives []life, sections int32, offsets []int64) []*part {
-	todo := []*part{{lives: lives, sections: sections}}
+	return divided(&part{lives: lives, sections: sections}, offsets)
+}
+
+func divided(p *part, offsets []int64) []*part {
+	todo := []*part{p}
 	for range cuts {
 		var next []*part
 		for _, p := range todo {

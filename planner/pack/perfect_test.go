@@ -8,11 +8,16 @@ import (
 
 // perfects are families in which a perfect packing has not a byte to spare.
 var perfects = []adversary{
-	{family{"guillotine", perfect(1, inTwo)}, 2250},
-	{family{"guillotines", perfect(40, inTwo)}, 2600},
+	{family{"guillotine", perfect(1, inTwo)}, 0},
+	{family{"guillotines", perfect(40, inTwo)}, 0},
 	{family{"small guillotines", perfect(400, inTwo)}, 0},
-	{family{"pinwheel", perfect(1, inFive)}, 1750},
-	{family{"pinwheels", perfect(40, inFive)}, 2500},
+	{family{"pinwheel", perfect(1, inFive)}, 0},
+	{family{"pinwheels", perfect(40, inFive)}, 0},
+	{family{"slices", perfect(1, inMany)}, 0},
+	{family{"quarters", perfect(1, inFour)}, 0},
+	{family{"any cuts", perfect(1, inAnyWay)}, 0},
+	{family{"bricks", bricks}, 0},
+	{family{"cut up here and there", scattered}, 0},
 }
 
 // perfect is rectangles of time and bytes, one after another, that are cut into n buffers in all, which fill
@@ -80,6 +85,79 @@ func inFive(n int, r *rand.Rand) []share {
 		left -= more
 	}
 	return all
+}
+
+// inMany is up to six slices.
+func inMany(n int, r *rand.Rand) []share {
+	k := min(n, 2+r.IntN(5))
+	ends, sum := make([]float64, k+1), 0.0
+	for i := range k {
+		sum += 0.3 + r.Float64()
+		ends[i+1] = sum
+	}
+	across := r.IntN(2) == 0
+	left := n - k
+	var slices []share
+	for i := range k {
+		from, to := ends[i]/sum, ends[i+1]/sum
+		more := int((to - from) * float64(n-k))
+		if i == k-1 {
+			more = left
+		}
+		left -= more
+		if across {
+			slices = append(slices, share{from, to, 0, 1, 1 + more})
+		} else {
+			slices = append(slices, share{0, 1, from, to, 1 + more})
+		}
+	}
+	return slices
+}
+
+// inFour is four quarters around a point; fewer than four buffers are cut in two.
+func inFour(n int, r *rand.Rand) []share {
+	if n < 4 {
+		return inTwo(n, r)
+	}
+	x, y := 0.25+0.5*r.Float64(), 0.25+0.5*r.Float64()
+	buffers := func(area float64) int { return 1 + int(area*float64(n-4)) }
+	return []share{{0, x, 0, y, buffers(x * y)}, {x, 1, 0, y, buffers((1 - x) * y)},
+		{0, x, y, 1, buffers(x * (1 - y))}, {x, 1, y, 1, buffers((1 - x) * (1 - y))}}
+}
+
+// inAnyWay is one of these.
+func inAnyWay(n int, r *rand.Rand) []share {
+	return [...]func(int, *rand.Rand) []share{inTwo, inFour, inFive, inMany}[r.IntN(4)](n, r)
+}
+
+// bricks are rows of buffers of the same size, each row of a size of its own.
+func bricks(n int, seed uint64) (p Problem) {
+	r := rand.New(rand.NewPCG(seed, seed))
+	rows := n / 20
+	for range rows {
+		size := 64 * (1 + r.Int64N(1<<10))
+		for at, end := 0, 4000; at < end; {
+			length := min(end-at, 1+r.IntN(400))
+			p.Buffers = append(p.Buffers, lasting(at, length, size, 64))
+			at += length
+		}
+	}
+	return p
+}
+
+// scattered is rectangles at any time, each cut up.
+func scattered(n int, seed uint64) (p Problem) {
+	const rectangles = 50
+	r := rand.New(rand.NewPCG(seed, seed))
+	for range rectangles {
+		first := r.Int32N(int32(8 * n))
+		for _, b := range perfect(1, inAnyWay)(n/rectangles, r.Uint64()).Buffers {
+			b.First += first
+			b.Last += first
+			p.Buffers = append(p.Buffers, b)
+		}
+	}
+	return p
 }
 
 // However many lives a problem has, and in however many parts they are, searches take no more than a few looks for each.

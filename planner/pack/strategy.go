@@ -41,17 +41,33 @@ const (
 	steep     = 32      // a skyline around fixed lives that leaves this share of the goal is worth some strategies
 )
 
-// portfolio packs p and keeps the lowest packing. Few lives get one strategy after another until the top is no higher
-// than goal, and a skyline if that leaves a gap; the fewest will get a search first. Many are nested, or go around in a ring,
-// and if neither does they get the first strategy, which gives up early where it does not do: the lives of a
-// training step lie within each other, and that is easy. If it gives up they get a skyline; where that is not near enough
-// they are packed as they come. A few strategies have a try where sizes are too large for it.
+// portfolio packs p and keeps the lowest packing. Pieces of something that was cut up are joined again: many first of all, and
+// few if nothing else will do.
 func portfolio(p *part, goal, near int64) {
 	p.unplaced()
 	if p.fixed() {
 		p.around(goal)
 		return
 	}
+	if len(p.lives) <= few {
+		if p.pack(goal, near); p.top > goal {
+			p.keep(p.joined(goal, near))
+		}
+		return
+	}
+	joined := p.joined(goal, near)
+	if joined.far(goal, content) {
+		p.pack(goal, near)
+	}
+	p.keep(joined)
+}
+
+// pack packs p, in which no life is fixed. Few lives get one strategy after another until the top is no higher
+// than goal, and a skyline if that leaves a gap; the fewest will get a search first. Many are nested, or go around in a ring,
+// and if neither does they get the first strategy, which gives up early where it does not do: the lives of a
+// training step lie within each other, and that is easy. If it gives up they get a skyline; where that is not near enough
+// they are packed as they come. A few strategies have a try where sizes are too large for it.
+func (p *part) pack(goal, near int64) {
 	if len(p.lives) <= few {
 		p.try(strategies, newSpace(p.sections, patience*len(p.lives)), goal)
 		if len(p.lives) > fewest && p.top-goal > goal/content {
