@@ -41,3 +41,19 @@ func TestNearBounds(t *testing.T) {
 		}
 	}
 }
+
+// TestDeep: programs of thousands of operators have plans far below what one layer
+// after another would leave.
+func TestDeep(t *testing.T) {
+	g := step(t, zoo.Spec{Family: "gpt", Layers: 96})
+	for percent, most := range map[float64]float64{6: 30, 5: 32, 4: 40, 3: 90} {
+		p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 8, "seq": 128}, ActivationBudget: planner.Size{Percent: percent}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%v %%: %.1f %% more, at least %.1f", percent, 100*p.Result.Overhead, 100*p.Bound.Overhead)
+		if 100*p.Result.Overhead > most {
+			t.Errorf("%v %%: %.1f %% more, not %v", percent, 100*p.Result.Overhead, most)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package recompute
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -29,7 +30,7 @@ type evictor struct {
 	wanted  []float64 // by value: how many values are made from it, and it
 	unasked bitset    // values of which these two are not known any more
 	again   []float64 // by value: cost of making it from what is there
-	stale   bitset    // of makes: that of what they make is not known any more
+	stale   bitset    // values of which this is not known any more
 	most    int       // launches left
 	stays   []int32   // by value: the place up to which it is not forgotten, or nil
 }
@@ -169,13 +170,11 @@ const aims = 4
 func (s *Solver) newEvictor(limit int64, w weighing, t *terrain) *evictor {
 	n := len(s.p.Bytes)
 	e := &evictor{s: s, limit: limit, w: w, terrain: t, p: plan{gone: make([]bool, n)}, there: newBitset(n), pinned: make([]int32, n), touched: make([]int32, n), next: make([]int32, n),
-		need: make([]int32, n), wanted: make([]float64, n), unasked: newBitset(n), again: make([]float64, n), stale: newBitset(len(t.makes)), most: s.sim.most}
+		need: make([]int32, n), wanted: make([]float64, n), unasked: newBitset(n), again: make([]float64, n), stale: newBitset(n), most: s.sim.most}
 	copy(e.p.gone, s.p.Forced)
 	for v := range int32(n) {
 		e.unasked.add(v)
-	}
-	for i := range int32(len(t.makes)) {
-		e.stale.add(i)
+		e.stale.add(v)
 	}
 	return e
 }
@@ -232,11 +231,14 @@ func (e *evictor) unask(v int32) {
 // reprice has it worked out anew what it costs to make what is made from a value.
 func (e *evictor) reprice(v int32) {
 	for _, i := range e.users.Of(v) {
-		if e.stale.has(i) {
+		outs := e.outs.Of(i)
+		if e.stale.has(outs[0]) {
 			continue
 		}
-		e.stale.add(i)
-		for _, u := range e.outs.Of(i) {
+		for _, u := range outs {
+			e.stale.add(u)
+		}
+		for _, u := range outs {
 			if !e.there.has(u) {
 				e.reprice(u)
 			}
@@ -272,10 +274,10 @@ func (e *evictor) ask(v int32) {
 
 // price works out what it costs to run one of makes again.
 func (e *evictor) price(i int32) {
-	if !e.stale.has(i) {
+	outs := e.outs.Of(i)
+	if !e.stale.has(outs[0]) {
 		return
 	}
-	e.stale.remove(i)
 	c := e.s.p.Cost[e.makes[i]]
 	for _, v := range e.ins.Of(i) {
 		if !e.there.has(v) {
@@ -283,8 +285,9 @@ func (e *evictor) price(i int32) {
 			c += e.again[v]
 		}
 	}
-	for _, v := range e.outs.Of(i) {
+	for _, v := range outs {
 		e.again[v] = c
+		e.stale.remove(v)
 	}
 }
 
@@ -341,6 +344,7 @@ func (e *evictor) launch(op int32, first bool) bool {
 		e.touched[v] = e.place
 	}
 	if e.sum > room {
+		e.s.sim.work += e.long()
 		e.look()
 		e.tidy()
 		if e.over(op) {
@@ -349,6 +353,9 @@ func (e *evictor) launch(op int32, first bool) bool {
 		for e.sum > room {
 			if !e.forget() {
 				return false
+			}
+			if e.sum > room {
+				e.look()
 			}
 		}
 	}
@@ -374,14 +381,20 @@ func (e *evictor) over(op int32) bool {
 	})
 }
 
-// look finds out when what is there is wanted, and what it would cost again.
+// look finds out when what is there is wanted, and what it would cost again, where
+// that is not known.
 func (e *evictor) look() {
-	e.s.sim.work += int64(len(e.need)) / 2
-	for v := range e.there.each {
-		e.ask(v)
-		e.price(e.madeBy[v])
+	for w, there := range e.there {
+		for rest := there & (e.unasked[w] | e.stale[w]); rest != 0; rest &= rest - 1 {
+			v := int32(w<<6 + bits.TrailingZeros64(rest))
+			e.ask(v)
+			e.price(e.madeBy[v])
+		}
 	}
 }
+
+// long is the work that going through all values takes, in launches.
+func (e *evictor) long() int64 { return int64(len(e.need)) / 2 }
 
 // tidy forgets what is not wanted any more.
 func (e *evictor) tidy() {
@@ -408,8 +421,8 @@ func (e *evictor) forget() bool {
 	if best < 0 {
 		return false
 	}
+	e.s.sim.work += e.long()
 	e.drop(best)
-	e.look()
 	return true
 }
 

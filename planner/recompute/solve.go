@@ -185,7 +185,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		gap = fair
 	}
 	var walks []func() plan
-	if x.extra > max(least+gap*s.total, most) && len(s.p.Cost) <= mostRefined {
+	if x.extra > max(least+gap*s.total, most) && (len(s.p.Cost) <= mostRefined || x.best.gone == nil) { // of long programs any plan does
 		improve := func() {
 			x.descend(walks, true, 0.5)
 			x.enough = max(x.enough, least+fair*s.total)
