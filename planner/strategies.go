@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -67,6 +68,24 @@ func (s *search) recompute(layers bool, ok func(*graph.Node) bool) (*candidate, 
 	return s.m.candidate(again)
 }
 
+// find is the cheapest plan within a limit, or nil. Where one is known already a long
+// program is solved for the limit alone.
+func (s *search) find(v *solver, limit int64) (c *candidate, err error) {
+	if s.known == nil || slices.Contains(s.forced, true) {
+		return v.within(limit)
+	}
+	if len(s.m.sim.plain) > midProgram {
+		c, err = v.at(limit, math.Inf(1))
+	} else {
+		c, err = v.within(limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	known, err := s.m.candidateOf(s.known)
+	return cheaper(c, known), err
+}
+
 // greedy answers a budget with the cheapest plan that is found within it, or a
 // limit of extra cost with the lowest.
 func greedy(s *search, limit int64, limited bool) (*candidate, error) {
@@ -85,15 +104,12 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	if !limited {
 		return v.cheap(s.m.allows(overhead))
 	}
-	c, err := v.within(limit)
+	c, err := s.find(v, limit)
 	if err != nil {
 		return nil, err
 	}
 	if c != nil && c.cost <= s.m.allows(overhead) {
 		return c, nil
-	}
-	if s.known != nil && !slices.Contains(s.forced, true) {
-		return s.m.candidateOf(s.known)
 	}
 	hint := ""
 	if c != nil {
