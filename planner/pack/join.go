@@ -20,7 +20,8 @@ type joiner struct {
 	cuts  []cut
 	queue []int32 // cuts to look at
 	apart int     // how many joints are part of no other
-	way   int     // of ways
+	ways  []way
+	way   int     // of them
 	looks int     // at sums and joints so far
 	share float64 // of sizes, by which they may differ and still be the same
 	bytes int64   // by which they may anyway
@@ -63,7 +64,8 @@ type way struct {
 	ties    int     // or if neither is, with as many joints at one cut times those at the other
 }
 
-var ways = []way{
+// quick are ways for lives of which few meet by chance at the same moment.
+var quick = []way{
 	{chance: sure, most: 6},
 	{chance: sure, most: 6, presume: true},
 	{chance: sure, most: 6, presume: true, half: true},
@@ -76,12 +78,28 @@ var ways = []way{
 	{chance: 2, most: 8, presume: true, half: true, ties: math.MaxInt},
 }
 
+// careful are ways for those of which many do.
+var careful = []way{
+	{chance: sure, most: 6},
+	{chance: sure, most: 6, presume: true},
+	{chance: sure, most: 8, presume: true},
+	{chance: sure, most: 10, presume: true},
+	{chance: sure, most: 10, presume: true, half: true},
+	{chance: 0.1, most: 10, presume: true, half: true},
+	{chance: 0.5, most: 10, presume: true, half: true},
+	{chance: 2, most: 10, presume: true, half: true},
+	{chance: 2, most: 10, presume: true, half: true, ties: 400},
+	{chance: 2, most: 10, presume: true, half: true, ties: 1600},
+	{chance: 2, most: 10, presume: true, half: true, ties: math.MaxInt},
+}
+
 const (
 	sure   = 0.01
 	triple = 8   // joints of which all sums are looked at in ways that look at sums of three too
+	crowd  = 3   // lives for each moment, of which many begin or end at the same by chance
 	long   = 16  // joints of which no sums of three are looked at
 	longer = 63  // joints of which no sums are looked at but of the first
-	joins  = 150 // looks, for each life
+	joins  = 250 // looks, for each life
 	fewer  = 8   // by so much fewer lives are worth packing
 	level  = 20  // bytes that end and begin at a moment and differ by this share of them at most may be one cut
 )
@@ -166,6 +184,9 @@ func newJoiner(p *part) *joiner {
 			from: l.l, to: l.r, size: l.size, align: l.align,
 		})
 	}
+	if j.ways = quick; len(p.lives) > crowd*len(moments) {
+		j.ways = careful
+	}
 	j.measure()
 	return j
 }
@@ -185,7 +206,7 @@ func (j *joiner) measure() {
 	slices.Sort(shares)
 	slices.Sort(bytes)
 	if n := len(bytes); n > 0 && bytes[n*3/4] > 0 {
-		j.share, j.bytes = 2*shares[n*9/10], 2*bytes[n*3/4]
+		j.share, j.bytes = 2*shares[n*9/10], 16*bytes[n*3/4]
 	}
 }
 
@@ -233,7 +254,7 @@ func (j *joiner) next() bool {
 	if j.pinwheels() {
 		return true
 	}
-	if j.way++; j.way == len(ways) {
+	if j.way++; j.way == len(j.ways) {
 		return false
 	}
 	for t := range j.cuts {
@@ -335,10 +356,10 @@ func (j *joiner) look(t int32) {
 	if c.end <= 1 || c.begin <= 1 {
 		c.whole = whole
 	}
-	if (c.whole == unsure || c.whole == presumed && ways[j.way].chance > sure) && j.part(t) {
+	if (c.whole == unsure || c.whole == presumed && j.ways[j.way].chance > sure) && j.part(t) {
 		return
 	}
-	w := ways[j.way]
+	w := j.ways[j.way]
 	if c = &j.cuts[t]; c.whole == unsure && !w.half {
 		return
 	}
@@ -386,7 +407,7 @@ func (j *joiner) stacks(list []int32, other func(t joint) int32) {
 
 // together is whether joints of the span of t lie on top of each other.
 func (j *joiner) together(t joint) bool {
-	l, r, w := &j.cuts[t.l], &j.cuts[t.r], ways[j.way]
+	l, r, w := &j.cuts[t.l], &j.cuts[t.r], j.ways[j.way]
 	switch {
 	case l.whole != unsure && r.whole != unsure:
 		return true
@@ -405,7 +426,7 @@ type sum struct {
 
 // sums adds the sums of joints to others: all, if they are few enough, or those of up to two or three.
 func (j *joiner) sums(list []int32, ends bool, sums []sum) []sum {
-	most := ways[j.way].most
+	most := j.ways[j.way].most
 	if len(list) <= most {
 		for of := uint64(1); of < 1<<len(list); of++ {
 			s := sum{of: of, ends: ends}
@@ -441,7 +462,7 @@ type twin struct {
 
 // part parts cut t if some that end there are as large as some that begin there, but not all.
 func (j *joiner) part(t int32) bool {
-	w := ways[j.way]
+	w := j.ways[j.way]
 	if j.cuts[t].tried > j.way {
 		return false
 	}
@@ -481,7 +502,7 @@ func (j *joiner) part(t int32) bool {
 // twins is those among joints that end at a cut and begin there that are not too likely to be for no reason, one for each size. There
 // is doubt if some were left out that are likely, and there may be many of the same size, of which any could be right.
 func (j *joiner) twins(ends, begins []int32) (twins []twin, doubt, many bool) {
-	w := ways[j.way]
+	w := j.ways[j.way]
 	sums := j.sums(begins, false, j.sums(ends, true, nil))
 	j.looks += len(sums)
 	slices.SortFunc(sums, func(a, b sum) int { return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.of, b.of)) })

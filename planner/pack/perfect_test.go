@@ -16,17 +16,26 @@ var perfects = []adversary{
 	{family{"slices", perfect(1, inMany)}, 0},
 	{family{"quarters", perfect(1, inFour)}, 0},
 	{family{"any cuts", perfect(1, inAnyWay)}, 0},
+	{family{"coarse slices", cutUp(1, 0.25, inMany)}, 0},
+	{family{"coarse pinwheel", cutUp(1, 0.25, inFive)}, 0},
+	{family{"coarse quarters", cutUp(1, 0.05, inFour)}, 0},
+	{family{"rounded", rounded(perfect(1, inAnyWay))}, 0},
 	{family{"bricks", bricks}, 0},
 	{family{"cut up here and there", scattered}, 0},
 }
 
-// perfect is rectangles of time and bytes, one after another, that are cut into n buffers in all, which fill
-// them together.
+// perfect is rectangles that are cut up where few cuts are at the same moment.
 func perfect(rectangles int, cut func(n int, r *rand.Rand) []share) func(n int, seed uint64) Problem {
+	return cutUp(rectangles, 8, cut)
+}
+
+// cutUp is rectangles of time and bytes, one after another, that are cut into n buffers in all, which fill
+// them together. There are so many moments for each buffer.
+func cutUp(rectangles int, moments float64, cut func(n int, r *rand.Rand) []share) func(n int, seed uint64) Problem {
 	return func(n int, seed uint64) (p Problem) {
 		const height = 1 << 40
 		r := rand.New(rand.NewPCG(seed, seed))
-		length := 8 * n / rectangles
+		length := int(moments * float64(n/rectangles))
 		var fill func(n, first, last int, size int64)
 		fill = func(n, first, last int, size int64) {
 			if n == 1 {
@@ -143,6 +152,17 @@ func bricks(n int, seed uint64) (p Problem) {
 		}
 	}
 	return p
+}
+
+// rounded is a problem with sizes that are made smaller and rounded.
+func rounded(f func(n int, seed uint64) Problem) func(n int, seed uint64) Problem {
+	return func(n int, seed uint64) Problem {
+		p := f(n, seed)
+		for i := range p.Buffers {
+			p.Buffers[i].Size = 1 + int64(0.987*float64(p.Buffers[i].Size))
+		}
+		return p
+	}
 }
 
 // scattered is rectangles at any time, each cut up.
