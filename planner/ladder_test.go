@@ -40,14 +40,26 @@ func TestLadder(t *testing.T) {
 			}
 			return f
 		}
+		// It may be clear at once that nothing cheaper than something is found.
+		below := func(limit int64, other float64) found {
+			f := one(limit, 3)
+			floor := 40 * of(limit, 6).Float64()
+			if f.plan != nil {
+				floor *= f.plan.cost / 40
+			}
+			if f.from = math.Inf(1); floor >= other {
+				f.plan, f.from = nil, floor
+			}
+			return f
+		}
 		l := &ladder{
 			base:     &candidate{placed: pack.Solution{Height: top}},
 			excludes: func(limit int64, cost float64) bool { return bound(limit, 4) >= cost },
 			apart:    chance * rng.Float64() / 10,
 			early:    func(limit int64) (float64, bool) { return bound(limit, 5), limit >= floor },
-			solve: func(limit, beside int64) (found, found, error) {
+			solve: func(limit, beside int64, other float64) (found, found, error) {
 				asked++
-				return one(limit, 3), one(max(beside, 1), 3), nil
+				return below(limit, other), below(max(beside, 1), other), nil
 			},
 			near: func(limit int64, from *candidate) (*candidate, error) {
 				return one(limit, math.Float64bits(from.cost)).plan, nil

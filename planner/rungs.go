@@ -1,5 +1,7 @@
 package planner
 
+import "math"
+
 // What is found for a limit is chance to some degree, so that more memory might cost
 // more than less does. So a limit is answered from plans that do not depend on it. Those
 // are of rungs, which are fixed shares of the plain arena, and of halves, quarters and so
@@ -39,9 +41,11 @@ const atBound = 0.003
 const levelBounds = 0.01
 
 // found is what solving found for a limit: a plan or nil, and a bound for it and all below.
+// It may have given up, where any plan would cost at least so much.
 type found struct {
 	plan  *candidate
 	least float64
+	from  float64
 }
 
 // ladder answers limits of one program.
@@ -54,8 +58,9 @@ type ladder struct {
 	// so that it does not depend on what was asked.
 	excludes     func(limit int64, cost float64) bool
 	least, early func(limit int64) (float64, bool)
-	// solve solves a limit, and another one beside it, if that is not 0.
-	solve func(limit, beside int64) (a, b found, err error)
+	// solve solves a limit, and another one beside it, if that is not 0, for plans that
+	// cost less than some other.
+	solve func(limit, beside int64, other float64) (a, b found, err error)
 	// near is a plan for a limit from that of a higher one, or nil.
 	near  func(limit int64, from *candidate) (*candidate, error)
 	known map[int64]found
@@ -225,14 +230,18 @@ func (l *ladder) onRung(k int64) (best *candidate, err error) {
 		if l.halving > 0 && (best != nil && l.mayBeat(next, best) || best == nil && l.level(next, bound)) {
 			beside = next
 		}
-		c, err := l.look(limit, beside)
+		other := math.Inf(1)
+		if best != nil {
+			other = best.cost
+		}
+		c, err := l.look(limit, beside, other)
 		if err != nil {
 			return nil, err
 		}
 		best, least = cheaper(best, c.plan), max(least, bound, c.least)
 	}
 	if best == nil && k > 0 && k+1 < l.rungs {
-		c, err := l.look(l.rung(k+1), 0)
+		c, err := l.look(l.rung(k+1), 0, math.Inf(1))
 		if c.plan == nil || c.plan.placed.Height > l.rung(k) {
 			return nil, err
 		}
@@ -256,20 +265,25 @@ func (l *ladder) level(limit int64, than float64) bool {
 	return ok && bound <= than*(1+levelBounds)
 }
 
-// look is what is found for a limit. It makes another one known by the way.
-func (l *ladder) look(limit, beside int64) (found, error) {
-	if c, known := l.known[limit]; known || limit <= 0 {
-		return c, nil
+// look is what is found for a limit that costs less than some other plan. It makes
+// another limit known by the way.
+func (l *ladder) look(limit, beside int64, other float64) (found, error) {
+	known := func(limit int64) bool {
+		c, known := l.known[limit]
+		return known && c.from >= other
 	}
-	if _, known := l.known[beside]; known {
+	if known(limit) || limit <= 0 {
+		return l.known[limit], nil
+	}
+	if known(beside) {
 		beside = 0
 	}
-	c, other, err := l.solve(limit, beside)
+	c, next, err := l.solve(limit, beside, other)
 	if err != nil {
 		return found{}, err
 	}
 	if l.known[limit] = c; beside > 0 {
-		l.known[beside] = other
+		l.known[beside] = next
 	}
 	return c, nil
 }

@@ -74,7 +74,7 @@ func (v *solver) excludes(limit int64, cost float64) bool {
 // near is a plan within a limit, or nil. It is found from one for a higher limit, if that
 // leads to the bound.
 func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
-	c, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1))
+	c, _, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1))
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +84,11 @@ func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
 	return v.at(limit, math.Inf(1))
 }
 
-// both solves a limit, and another one beside it, if that is not 0.
-func (v *solver) both(limit, beside int64) (a, b found, err error) {
+// both solves a limit, and another one beside it, if that is not 0, for plans that cost
+// less than some other.
+func (v *solver) both(limit, beside int64, other float64) (a, b found, err error) {
 	one := func(by *solver, limit int64) (f found, err error) {
-		if f.plan, err = by.at(limit, math.Inf(1)); err == nil {
+		if f.plan, f.from, err = by.below(limit, other); err == nil {
 			f.least, _ = by.least(limit)
 		}
 		return f, err
@@ -125,31 +126,47 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 	case v.anyhow:
 		solve = func(limit int64) (recompute.Answer, bool) { return v.r.Find(limit, v.most) }
 	}
-	return v.by(solve, limit, most)
+	c, _, err := v.by(solve, limit, most)
+	return c, err
 }
 
-// by is at by some way of solving.
-func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int64, most float64) (*candidate, error) {
+// below is a plan within limit, and infinity; or nil, and what no other plan that would
+// be found costs less than, at least so much.
+func (v *solver) below(limit int64, other float64) (*candidate, float64, error) {
+	return v.by(func(limit int64) (recompute.Answer, bool) { return v.r.SolveBelow(limit, other) }, limit, math.Inf(1))
+}
+
+// by is at by some way of solving, or nil and from what it gave up.
+func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int64, most float64) (c *candidate, from float64, err error) {
+	from = math.Inf(1)
 	top := v.m.useful(limit)
 	aim := top
 	if len(v.m.sim.plain) > nestedProgram {
 		aim -= limit / nestedLoss
 	}
 	whole := false // the top itself was aimed at
+	floor := 0.0   // none that costs less is known to be found, as solving may have given up there
 	for i := range placings {
 		a, ok := solve(align(aim))
 		if whole = whole || aim == top; !ok && !whole {
 			aim, whole = top, true
 			a, ok = solve(align(aim))
 		}
-		if !ok || a.Extra > most*(1+1e-9) {
-			return nil, nil
+		if !ok && a.Floor > 0 {
+			return nil, max(floor, a.Floor), nil
 		}
-		c, err := v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
+		if !ok || a.Extra > most*(1+1e-9) {
+			return nil, from, nil
+		}
+		floor = max(floor, a.Floor)
+		c, err = v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
 		var beyond *pack.CapacityError
+		if err == nil && a.Extra < floor { // it is by chance that this was not given up
+			return nil, from, nil
+		}
 		if err == nil || !errors.As(err, &beyond) {
 			c.answer, c.answer.Launches = a, nil
-			return c, err
+			return c, from, err
 		}
 		// Placement takes more than the bytes alive: aim lower, at first by as little
 		// as it missed the limit by. Where that is much, as few lives that do not nest
@@ -160,7 +177,7 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		}
 		aim = min(aim, a.Peak) - max(less, alignment)
 	}
-	return nil, nil
+	return nil, from, nil
 }
 
 // The lives of very long programs are only nested, which loses hardly any bytes

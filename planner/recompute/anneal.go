@@ -72,12 +72,11 @@ func (x *search) anneal(least float64) {
 			continue
 		}
 		a.extra, a.over, a.known = x.sim.extra, x.sim.area, false
-		if a.over == 0 && a.extra < x.extra {
+		if a.over == 0 && a.extra < x.extra && a.extra >= x.floor {
 			x.best, x.extra = a.p.clone(), a.extra
 			q := a.p.clone()
-			if extra := x.takeBack(&q); extra < x.extra {
-				x.best, x.extra = q, extra
-			}
+			extra := x.takeBack(&q)
+			x.offer(q, extra)
 			since = x.sim.work
 		}
 	}

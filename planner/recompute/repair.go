@@ -37,6 +37,7 @@ type search struct {
 	extra  float64 // of best
 	enough float64 // a plan for this need not be improved
 	most   float64 // nor one for this
+	floor  float64 // the best does not cost less
 	ways   []way
 	tabu   event // not to be forgotten, if tabued
 	tabued bool
@@ -67,6 +68,13 @@ func (x *search) ended() bool {
 // patience is how many walks of the whole program are simulated beyond the work
 // for a limit while there is no plan at all.
 const patience = 64
+
+// offer makes a plan the best if it is cheaper than that.
+func (x *search) offer(p plan, extra float64) {
+	if extra < x.extra && extra >= x.floor {
+		x.best, x.extra = p, extra
+	}
+}
 
 // share sets the part of the work by which a stage ends.
 func (x *search) share(part float64) {
