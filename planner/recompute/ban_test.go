@@ -10,7 +10,7 @@ import (
 // TestBans: what is found in narrower problems is a plan of the whole one, and some
 // are cheaper than any that is found without.
 func TestBans(t *testing.T) {
-	r := rand.New(rand.NewPCG(41, 32))
+	r := rand.New(rand.NewPCG(41, 38))
 	plans, cheaper := 0, 0
 	for range 14 {
 		p := scan(r, 2+r.IntN(2), 8+r.IntN(8))

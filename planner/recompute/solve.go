@@ -201,6 +201,7 @@ func (s *Solver) solve(limit int64, most, below float64, work int64) (Answer, bo
 	if e.windowed { // what is left is less than it would be
 		gap = fair
 	}
+	distant := x.extra > max(least+wide*s.total, most)
 	var walks []func() plan
 	if x.extra > max(least+gap*s.total, most) && (len(s.p.Cost) <= mostRefined || x.best.gone == nil) { // of long programs any plan does
 		improve := func() {
@@ -253,12 +254,14 @@ func (s *Solver) solve(limit int64, most, below float64, work int64) (Answer, bo
 		x.beside(func() { x.descend(cheapest, true, 0.5) })
 		x.descend(s.combined(at), true, 0.5)
 		x.descend(s.near(at, limit), true, 0.6)
-		x.descend(starts, true, 0.65)
-		x.thorough = true
-		x.swap(0.75)
-		x.descend(s.eager(starts, limit), true, 0.85)
-		x.swap(0.9)
-		x.thorough = false
+		if walks == nil || !distant { // walks lead where these starts do not
+			x.descend(starts, true, 0.65)
+			x.thorough = true
+			x.swap(0.75)
+			x.descend(s.eager(starts, limit), true, 0.85)
+			x.swap(0.9)
+			x.thorough = false
+		}
 	}
 	if work == mostWork && x.extra > max(least+wider*s.total, most) && len(s.p.Cost) <= mostRefined && (!leaned || led || len(s.p.Cost) <= soonAnnealed) {
 		x.beside(func() {
@@ -269,7 +272,11 @@ func (s *Solver) solve(limit int64, most, below float64, work int64) (Answer, bo
 		})
 	}
 	if !leaned && (most < 0 || x.best.gone != nil) { // where any plan would do, each start was followed by now
-		x.explore(slices.Concat(walks[min(explored, len(walks)):], s.combined(at), starts), 1)
+		rest := walks[min(explored, len(walks)):]
+		if walks == nil || !distant {
+			rest = slices.Concat(rest, s.combined(at), starts)
+		}
+		x.explore(rest, 1)
 	}
 	if aside.extra < x.extra {
 		x.best, x.extra = aside.p, aside.extra
