@@ -170,9 +170,13 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		}
 		// Placement takes more than the bytes alive: aim lower, at first by as little
 		// as it missed the limit by. Where that is much, as few lives that do not nest
-		// may miss it by, another plan that is hardly lower may do better.
+		// may miss it by, another plan that is hardly lower may do better. If that was
+		// as far off, none that is not much lower will.
 		less, step := max(c.placed.Height, a.Peak)-limit, limit/512<<i
-		if i > 0 || less <= 0 || less > 2*step && len(a.Launches) <= largeProgram {
+		switch {
+		case i > 0:
+			less = max(step, less/2)
+		case less <= 0 || less > 2*step && len(a.Launches) <= largeProgram:
 			less = step
 		}
 		aim = min(aim, a.Peak) - max(less, alignment)
