@@ -13,7 +13,7 @@ import (
 // begins there go on at the same bytes. Five around each other are a pinwheel. Each of these becomes one life, and it goes on with
 // what there is then. What is left at the end is packed as ever: one life, if all is put together.
 //
-// Where several cuts are at the same moment, the bytes tell which pieces belong to which.
+// Where several cuts are at the same moment, the bytes tell which pieces belong to which. A few pieces may be missing.
 type joiner struct {
 	lives []life
 	all   []joint // a life each, and then what they are joined to
@@ -22,6 +22,7 @@ type joiner struct {
 	apart int     // how many joints are part of no other
 	ways  []way
 	way   int     // of them
+	holes int     // joints behind those of lives that are missing pieces
 	looks int     // at sums and joints so far
 	share float64 // of sizes, by which they may differ and still be the same
 	bytes int64   // by which they may anyway
@@ -188,6 +189,7 @@ func newJoiner(p *part) *joiner {
 		j.ways = careful
 	}
 	j.measure()
+	j.fill()
 	return j
 }
 
@@ -217,10 +219,41 @@ func (j *joiner) sumOf(list []int32) (sum int64) {
 	return sum
 }
 
-// rest is the joints that are part of no other, as lives in the order of others.
+// fill adds a joint for each missing piece that is the only one at both of its cuts: as many bytes begin too little at the one as
+// begin too many at the other. What is around it can be joined then.
+func (j *joiner) fill() {
+	open := map[int64][]int32{} // by size: cuts at which so much less begins than ends
+	for t := int32(1); t < int32(len(j.cuts))-1; t++ {
+		ends, begins := j.sumOf(j.ends(t)), j.sumOf(j.begins(t))
+		if j.same(ends, begins) {
+			continue
+		}
+		size := differ(ends, begins)
+		if ends > begins {
+			open[size] = append(open[size], t)
+			continue
+		}
+		if at := open[size]; len(at) > 0 {
+			l := at[len(at)-1]
+			open[size] = at[:len(at)-1]
+			j.add(joint{l: l, r: t, from: j.section(l), to: j.section(t), size: size, align: 1})
+			j.holes++
+		}
+	}
+}
+
+// section is the first after cut t.
+func (j *joiner) section(t int32) int32 {
+	if begins := j.begins(t); len(begins) > 0 {
+		return j.all[begins[0]].from
+	}
+	return j.all[j.ends(t)[0]].to
+}
+
+// rest is the joints that are part of no other, but for missing pieces, as lives in the order of others.
 func (j *joiner) rest() (rest []life) {
 	for i, t := range j.all {
-		if t.in == nobody {
+		if missing := len(j.lives) <= i && i < len(j.lives)+j.holes; t.in == nobody && !missing {
 			rest = append(rest, life{
 				l: t.from, r: t.to, id: int32(i), span: int64(t.to - t.from), size: t.size, align: t.align, fixed: free,
 			})

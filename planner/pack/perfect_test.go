@@ -20,6 +20,7 @@ var perfects = []adversary{
 	{family{"coarse pinwheel", cutUp(1, 0.25, inFive)}, 0},
 	{family{"coarse quarters", cutUp(1, 0.05, inFour)}, 0},
 	{family{"rounded", rounded(perfect(1, inAnyWay))}, 0},
+	{family{"pieces left out", leftOut(0.01, perfect(1, inTwo))}, 0},
 	{family{"bricks", bricks}, 0},
 	{family{"cut up here and there", scattered}, 0},
 }
@@ -160,6 +161,19 @@ func rounded(f func(n int, seed uint64) Problem) func(n int, seed uint64) Proble
 		p := f(n, seed)
 		for i := range p.Buffers {
 			p.Buffers[i].Size = 1 + int64(0.987*float64(p.Buffers[i].Size))
+		}
+		return p
+	}
+}
+
+// leftOut is a problem that lacks a share of its buffers.
+func leftOut(share float64, f func(n int, seed uint64) Problem) func(n int, seed uint64) Problem {
+	return func(n int, seed uint64) (p Problem) {
+		r := rand.New(rand.NewPCG(seed, seed+1))
+		for _, b := range f(n, seed).Buffers {
+			if r.Float64() >= share {
+				p.Buffers = append(p.Buffers, b)
+			}
 		}
 		return p
 	}
