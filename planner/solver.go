@@ -131,9 +131,17 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 }
 
 // below is a plan within limit, and infinity; or nil, and what no other plan that would
-// be found costs less than, at least so much.
+// be found costs less than, at least so much. A plan for less memory that is cheaper
+// than one that was not placed is chance, and is not taken, so that none needs to be
+// placed that is too dear.
 func (v *solver) below(limit int64, other float64) (*candidate, float64, error) {
-	return v.by(func(limit int64) (recompute.Answer, bool) { return v.r.SolveBelow(limit, other) }, limit, math.Inf(1))
+	return v.by(func(limit int64) (recompute.Answer, bool) {
+		a, ok := v.r.SolveBelow(limit, other)
+		if ok {
+			a.Floor = a.Extra
+		}
+		return a, ok && a.Extra < other
+	}, limit, math.Inf(1))
 }
 
 // by is at by some way of solving, or nil and from what it gave up.
@@ -145,10 +153,10 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		aim -= limit / nestedLoss
 	}
 	whole := false // the top itself was aimed at
-	floor := 0.0   // none that costs less is known to be found, as solving may have given up there
+	floor := 0.0   // what costs less is not taken, as solving may have given up there
 	for i := range placings {
 		a, ok := solve(align(aim))
-		if whole = whole || aim == top; !ok && !whole {
+		if whole = whole || aim == top; !ok && a.Floor == 0 && !whole {
 			aim, whole = top, true
 			a, ok = solve(align(aim))
 		}
@@ -158,12 +166,14 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		if !ok || a.Extra > most*(1+1e-9) {
 			return nil, from, nil
 		}
+		step := limit / 512 << i
+		if a.Extra < floor {
+			aim = min(aim, a.Peak) - max(step, alignment)
+			continue
+		}
 		floor = max(floor, a.Floor)
 		c, err = v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
 		var beyond *pack.CapacityError
-		if err == nil && a.Extra < floor { // it is by chance that this was not given up
-			return nil, from, nil
-		}
 		if err == nil || !errors.As(err, &beyond) {
 			c.answer, c.answer.Launches = a, nil
 			return c, from, err
@@ -172,7 +182,7 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		// as it missed the limit by. Where that is much, as few lives that do not nest
 		// may miss it by, another plan that is hardly lower may do better. If that was
 		// as far off, none that is not much lower will.
-		less, step := max(c.placed.Height, a.Peak)-limit, limit/512<<i
+		less := max(c.placed.Height, a.Peak) - limit
 		switch {
 		case i > 0:
 			less = max(step, less/2)
