@@ -193,7 +193,7 @@ func (s *Solver) Knapsacks(place int32, room int64) error {
 			least = min(least, cost)
 		}
 	}
-	said, sets, ok := c.knapsack(room, math.Inf(1))
+	said, sets, ok := c.knapsack(room, math.Inf(1), largePart)
 	if !ok || said != least && math.Abs(said-least) > 1e-6*least {
 		return fmt.Errorf("at %d in %d: a knapsack for %v, all sets for %v", place, room, said, least)
 	}

@@ -23,71 +23,125 @@ type choice struct {
 
 const (
 	mostPart  = 12      // values of a part whose choices are listed
+	largePart = 32      // … where it is worth more time
+	mostStood = 1 << 14 // choices that are looked at for that
 	cheapSets = 16      // sets that are looked at as plans
 	mostMixed = 1 << 12 // ways to choose of several parts that are told apart
 )
 
-// choices lists those of each kind of part, the least bytes first. It reports
-// false if a part is too large.
-func (c *cut) choices() (kinds [][]choice, ok bool) {
+// choices lists those of each kind of part, the least bytes first. It reports false
+// if a part has more values than so many.
+func (c *cut) choices(most int32) (kinds [][]choice, ok bool) {
 	for k := range c.kinds {
 		begin, end := c.part(k)
-		if end-begin > mostPart {
+		if end-begin > most {
 			return nil, false
 		}
-		kinds = append(kinds, c.choicesOf(begin, end))
+		all, ok := c.choicesOf(begin, end)
+		if !ok {
+			return nil, false
+		}
+		kinds = append(kinds, all)
 	}
 	return kinds, true
 }
 
-// choicesOf lists those of the part of some folded values.
-func (c *cut) choicesOf(begin, end int32) (all []choice) {
+// chooser lists the choices of a part. It comes to a value behind all that are made of it,
+// so what is best of the values to come is known by what is wanted of them.
+type chooser struct {
+	bytes, cost []int64  // by value of the part; the cost of its maker
+	made, asks  []uint32 // what that makes, and asks for
+	order       []int32
+	known       map[toChoose][]choice
+	looked      int
+}
+
+// toChoose is where a chooser is: at which value, what is wanted of it and those to come,
+// and what of these is made by what runs again.
+type toChoose struct {
+	at            int
+	wanted, again uint32
+}
+
+// choicesOf lists those of the part of some folded values. It reports false if there are
+// very many.
+func (c *cut) choicesOf(begin, end int32) (all []choice, ok bool) {
+	x := chooser{known: map[toChoose][]choice{}}
 	var needed uint32
-	n := end - begin
-	made, asks := make([]uint32, n), make([]uint32, n) // by value, what its maker makes and asks for
-	for i := range n {
+	for i := range end - begin {
 		v := c.value[begin+i]
 		if v.needed {
 			needed |= 1 << i
 		}
-		for j := range n {
+		made, asks := uint32(0), uint32(0)
+		for j := range end - begin {
 			if c.value[begin+j].maker == v.maker {
-				made[i] |= 1 << j
+				made |= 1 << j
 			}
 		}
 		for _, in := range c.opOf(v).asks {
 			if in >= begin && in < end { // not what is common to many parts
-				asks[i] |= 1 << (in - begin)
+				asks |= 1 << (in - begin)
+			}
+		}
+		x.bytes, x.cost = append(x.bytes, v.bytes), append(x.cost, c.opOf(v).price)
+		x.made, x.asks = append(x.made, made), append(x.asks, asks)
+	}
+	for i := range end - begin {
+		x.put(i)
+	}
+	slices.Reverse(x.order)
+	all = x.from(toChoose{0, needed, 0})
+	return all, x.looked <= mostStood
+}
+
+// put adds a value to the order, behind all that it is made of.
+func (x *chooser) put(i int32) {
+	if slices.Contains(x.order, i) {
+		return
+	}
+	for asks := x.asks[i]; asks != 0; asks &= asks - 1 {
+		x.put(int32(bits.TrailingZeros32(asks)))
+	}
+	x.order = append(x.order, i)
+}
+
+// from is the choices from a value on that no other beats, the least bytes first.
+func (x *chooser) from(t toChoose) []choice {
+	for ; t.at < len(x.order) && (t.wanted&^t.again)>>x.order[t.at]&1 == 0; t.at++ {
+		t.wanted &^= 1 << x.order[t.at]
+		t.again &^= 1 << x.order[t.at]
+	}
+	if t.at == len(x.order) {
+		return []choice{{}}
+	}
+	if all, known := x.known[t]; known || x.looked > mostStood {
+		return all
+	}
+	i := x.order[t.at]
+	var kept, made []choice
+	for _, y := range x.from(toChoose{t.at + 1, t.wanted &^ (1 << i), t.again}) {
+		kept = append(kept, choice{y.bytes + x.bytes[i], y.cost, y.kept | 1<<i})
+	}
+	if x.cost[i] < endless {
+		for _, y := range x.from(toChoose{t.at + 1, t.wanted&^(1<<i) | x.asks[i], (t.again | x.made[i]) &^ (1 << i)}) {
+			if y.cost < endless-x.cost[i] {
+				made = append(made, choice{y.bytes, y.cost + x.cost[i], y.kept})
 			}
 		}
 	}
-	for kept := range uint32(1) << n {
-		x := choice{kept: kept}
-		there := kept
-		for todo := needed &^ there; todo != 0; todo &^= there {
-			i := bits.TrailingZeros32(todo)
-			x.cost += min(c.opOf(c.value[begin+int32(i)]).price, endless-x.cost)
-			there |= made[i]
-			todo |= asks[i]
-		}
-		for i := range n {
-			if kept>>i&1 == 1 {
-				x.bytes += c.value[begin+i].bytes
-			}
-		}
-		if x.cost < endless {
-			all = append(all, x)
-		}
-	}
+	x.looked += len(kept) + len(made)
+	all := slices.Concat(kept, made)
 	slices.SortFunc(all, func(a, b choice) int {
 		return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.cost, b.cost), cmp.Compare(a.kept, b.kept))
 	})
 	best := all[:0]
-	for _, x := range all {
-		if len(best) == 0 || x.cost < best[len(best)-1].cost {
-			best = append(best, x)
+	for _, y := range all {
+		if len(best) == 0 || y.cost < best[len(best)-1].cost {
+			best = append(best, y)
 		}
 	}
+	x.known[t] = best
 	return best
 }
 
@@ -126,9 +180,9 @@ type mixture struct {
 // knapsack is what a set within a room costs at least, in units, or a target if
 // that is less. If it is not, kept are the cheapest such sets by place in the cut's
 // values, each dealt out to equal parts in two ways. ok is false if it cannot be
-// told.
-func (c *cut) knapsack(room int64, target float64) (least float64, kept [][]bool, ok bool) {
-	kinds, ok := c.choices()
+// told, as a part has more values than so many.
+func (c *cut) knapsack(room int64, target float64, part int32) (least float64, kept [][]bool, ok bool) {
+	kinds, ok := c.choices(part)
 	if !ok {
 		return 0, nil, false
 	}

@@ -22,7 +22,7 @@ func (s *Solver) raise(limit int64, target float64) evidence {
 		if x.bound < first*nearly {
 			break
 		}
-		b, kept, whole := x.c.knapsack(x.room, target)
+		b, kept, whole := x.c.knapsack(x.room, target, mostPart)
 		s.count(x.c)
 		if math.IsInf(b, 1) {
 			return s.refute(limit)
@@ -65,6 +65,12 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 		least := s.windows(e.at, limit, e.least, target)
 		e.windowed = least > e.least
 		e.least = max(e.least, least)
+	}
+	if x := e.at[0]; e.least < target-fair*units && x.kept == nil {
+		if b, _, whole := x.c.knapsack(x.room, target, largePart); whole {
+			e.least = max(e.least, b)
+		}
+		s.count(x.c)
 	}
 	if e.least < target {
 		e.least = max(e.least, s.stretches(e.at, limit))

@@ -246,7 +246,7 @@ func (w *window) asked(limit, bytes int64, known, target float64) float64 {
 	room := limit - bytes
 	least := w.cost(room)
 	if least < target {
-		b, _, whole := w.others.knapsack(room, target)
+		b, _, whole := w.others.knapsack(room, target, mostPart)
 		if !whole {
 			_, sets, _ := w.others.best(1, float64(room), nil)
 			b = w.s.byGrains(w.others, room, sets)
