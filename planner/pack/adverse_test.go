@@ -28,7 +28,7 @@ var adverse = append([]adversary{
 	})}, 100},
 	{family{"exponential lives", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+int(float64(n)/40*r.ExpFloat64()), 1+r.Int64N(1<<20), 1)
-	})}, 160},
+	})}, 170},
 	{family{"any scale", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+int(math.Exp(math.Log(float64(n))*r.Float64())), 1+int64(math.Exp(16*r.Float64())), 1)
 	})}, 90},
@@ -52,7 +52,7 @@ var adverse = append([]adversary{
 			p.Buffers = append(p.Buffers, lasting(i, 1+r.IntN(400), 1+int64(i)*64+r.Int64N(1<<12), 1))
 		}
 		return p
-	}}, 135},
+	}}, 190},
 	{family{"triangle", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting((r.IntN(n)+r.IntN(n))/2, 1+r.IntN(n/30), 1+r.Int64N(1<<20), 1)
 	})}, 135},

@@ -21,6 +21,7 @@ type climb struct {
 	turn   int      // which route comes next in a stage
 	ups    int      // climbs in stages
 	looks  int
+	clock  *clock
 }
 
 // route is how a skyline chooses.
@@ -88,6 +89,7 @@ func (p *part) grow(goal int64) {
 	}
 	c := newClimb(p, goal, content)
 	s, done := c.first(before...)
+	p.clock.share(starting * len(p.lives))
 	if s == nil {
 		return
 	}
@@ -103,49 +105,60 @@ func (p *part) grow(goal int64) {
 		}
 		defer func() { p.keep(packed) }() // nothing in between takes it for what it is to improve
 	}
-	if many {
+	p.climbOn(c, s, many)
+}
+
+// climbOn packs p where s, the lowest of the skylines that c began with, is not near enough. Where many lives may wait the large
+// ones come first, as they are few; then the core if it is to be tried, and then the large ones of all else that has them, which
+// takes no more than a climb and comes further. Only who has time, or no short lives that could wait, or is not far above the
+// goal, climbs in stages: once, and again if that was nearly enough, and then that is improved. Few lives have no other means
+// than to be mended. Lives that are fixed leave less to win by other means, and are climbed around as often as few lives are.
+func (p *part) climbOn(c *climb, s *skyline, core bool) {
+	goal, cheap, looks := c.goal, tried*len(p.lives), climbs*len(p.lives)
+	many, fixed := len(p.lives) > few, p.fixed()
+	h := p.large(waits[0], goal)
+	short := many && !fixed && p.shortWait(h)
+	leisurely := p.clock.alone() > leisure*len(p.lives) && s.highest-goal <= goal/farther
+	large := short && !leisurely
+	if large && len(h.rest) > len(p.lives)/light {
+		if p.rescue(goal, p.from(s), h); !p.far(goal, fair) {
+			return
+		}
+		large = false
+	}
+	if core {
 		if cored, ok := p.fromCore(goal, s.highest); ok {
 			p.keep(cored)
 			return
 		}
 	}
-	p.climbOn(c, s)
-}
-
-// climbOn packs p in stages where s, the lowest of the skylines that c began with, is not near enough: once, and again if that
-// was nearly enough. It is then improved by other means first: those take no more than a climb and come further. Where s is too
-// far above the goal for a climb, it comes last, unless there are no short lives that could wait. Few lives have no other means
-// than to be mended. Lives that are fixed leave less to win by other means, and are climbed around as often as few lives are.
-func (p *part) climbOn(c *climb, s *skyline) {
-	goal, cheap, looks := c.goal, tried*len(p.lives), climbs*len(p.lives)
-	many := len(p.lives) > few
-	if fixed := p.fixed(); fixed || !many {
+	if fixed || !many {
 		grown := p.from(c.again(s, cheap, looks, never))
 		grown.mend(goal, goal+goal/fair, mending*len(p.lives), never)
 		p.keep(grown)
 		if fixed && many && p.far(goal, fair) {
-			p.rescue(goal, *p, p.large(waits[0], goal))
+			p.rescue(goal, *p, h)
 		}
 		return
 	}
-	h := p.large(waits[0], goal)
-	short := p.shortWait(h)
-	if s.highest-goal <= goal/farther || !short {
-		if s = c.again(s, 0, c.looks+1, never); s.highest-goal <= goal/nearly {
-			s = c.again(s, cheap, looks, never)
+	if large {
+		if p.rescue(goal, p.from(s), h); !p.far(goal, fair) {
+			return
 		}
-		p.improve(c, s, h, short)
+	}
+	if short && s.highest-goal > goal/farther && p.far(goal, nearly) {
+		p.turnIfNear(goal, goal+goal/fair, never)
 		return
 	}
-	p.rescue(goal, p.from(s), h)
-	if p.far(goal, fair) && !p.far(goal, nearly) {
-		p.keep(p.from(c.again(s, cheap, looks, never)))
+	if s = c.again(s, 0, c.looks+1, never); s.highest-goal <= goal/nearly {
+		s = c.again(s, cheap, looks, never)
 	}
+	p.improve(c, s, h, short && leisurely)
 }
 
 // from is p as s packs it.
 func (p *part) from(s *skyline) part {
-	return part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: slices.Clone(s.offsets), top: s.highest, by: "skyline"}
+	return part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: slices.Clone(s.offsets), top: s.highest, by: "skyline", clock: p.clock}
 }
 
 // keep makes p the same as o if that is lower.
@@ -156,7 +169,7 @@ func (p *part) keep(o part) {
 }
 
 func newClimb(p *part, goal, near int64) *climb {
-	return &climb{goal: goal, near: near, base: newSkyline(p)}
+	return &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock}
 }
 
 // first makes the attempts of before, then a skyline of all lives on the neat route, which ends where that loses more than
@@ -232,7 +245,7 @@ func (c *climb) ascend(s *skyline, at int) {
 func (c *climb) again(best *skyline, cheap, looks int, stopped func() bool) *skyline {
 	next := c.next
 	defer func() { c.next = next }()
-	for best.highest > c.line(stages) && c.looks < looks && !stopped() {
+	for best.highest > c.line(stages) && c.looks < looks && c.clock.shared() > climbing*len(best.lives) && !stopped() {
 		over := best.highest - c.goal
 		if c.ups > 0 && c.looks >= cheap && (over <= c.goal/fair || over > c.goal/hopeful) {
 			break
@@ -260,6 +273,8 @@ func (c *climb) once(s *skyline, from int, most int64, stopped func() bool) bool
 			c.trials[i] = c.base.twin()
 		}
 	}
+	begun := c.looks
+	defer func() { c.clock.share(c.looks - begun) }()
 	c.turn = 1 + (len(routes)-1)*c.ups // where it starts, and how far each stage goes on, are never the same for two climbs
 	c.ups++
 	for at := from + 1; at <= stages; at++ {

@@ -16,6 +16,8 @@ var cores = [...]int64{10, 8, 6}
 
 const (
 	closer   = 256 // the share of the goal above it down to which few lives of a core are climbed, and all lives lowered in the end
+	hurried  = 500 // looks, for each life of the part, without which no larger core is tried
+	tiers    = 80  // shares of the goal that sections of the others have to spare, which tell them apart
 	sinking  = 100 // looks, for each life, that this is worth
 	retried  = 160 // looks, for each life of the part, below which a climb through its core is followed by another in any case
 	reclimbs = 320 // looks, for each life of the part, that climbs through its core are worth
@@ -23,10 +25,14 @@ const (
 
 // fromCore is p packed from its core, if no part of that is more than half of p, or stays far above the goal or above most.
 func (p *part) fromCore(goal, most int64) (packed part, ok bool) {
-	for _, share := range cores {
+	for k, share := range cores {
 		h := p.core(goal, share)
 		parts := h.part.cut()
+		p.clock.spend(ordering * len(p.lives))
 		if slices.ContainsFunc(parts, func(q *part) bool { return len(q.lives) > len(p.lives)/2 }) {
+			return packed, false
+		}
+		if k > 0 && p.clock.alone() < hurried*len(p.lives) {
 			return packed, false
 		}
 		offsets, highest := climbApart(parts, goal, min(most, goal+goal/doubtful), len(p.lives))
@@ -71,6 +77,9 @@ func climbApart(parts []*part, goal, most int64, n int) (offsets []int64, highes
 		crags = append(crags, crag{q, c, s, done, from})
 		from += len(q.lives)
 	}
+	if len(parts) > 0 {
+		parts[0].clock.share(looks)
+	}
 	slices.SortStableFunc(crags, func(a, b crag) int { return cmp.Compare(a.best.highest, b.best.highest) })
 	offsets = make([]int64, from)
 	sum := 0
@@ -81,7 +90,7 @@ func climbApart(parts []*part, goal, most int64, n int) (offsets []int64, highes
 		case c.done:
 			c.keep(c.part.from(c.best))
 		case len(c.lives) > few:
-			c.climbOn(c.climb, c.best)
+			c.climbOn(c.climb, c.best, false)
 		default:
 			c.looks = looks
 			c.best = c.again(c.best, retried*n/from*sum, reclimbs*n/from*sum, never)
@@ -107,7 +116,7 @@ type halves struct {
 
 // with is p in halves.
 func (p *part) with(in, rest []int32) halves {
-	q := &part{floor: p.floor}
+	q := &part{floor: p.floor, clock: p.clock}
 	for _, i := range in {
 		q.lives = append(q.lives, p.lives[i])
 	}
@@ -115,9 +124,11 @@ func (p *part) with(in, rest []int32) halves {
 	return halves{q, in, rest}
 }
 
-// core is p in its core, of sections that have no more than a share of the goal to spare, and what is not, the largest first.
+// core is p in its core, of sections that have no more than a share of the goal to spare, and what is not: what crosses
+// the fullest sections first, and of that the largest.
 func (p *part) core(goal, share int64) halves {
 	var in, rest []int32
+	spare := make([]int64, len(p.lives)) // by life: how much the fullest of its sections has, in shares of the goal
 	var fullest peaks
 	fullest.build(liveOf(p.lives, p.sections))
 	for i, l := range p.lives {
@@ -125,9 +136,12 @@ func (p *part) core(goal, share int64) halves {
 			in = append(in, int32(i))
 		} else {
 			rest = append(rest, int32(i))
+			spare[i] = (goal - p.floor - most) / max(goal/tiers, 1)
 		}
 	}
-	slices.SortStableFunc(rest, func(i, j int32) int { return byArea(p.lives[i], p.lives[j]) })
+	slices.SortStableFunc(rest, func(i, j int32) int {
+		return cmp.Or(cmp.Compare(spare[i], spare[j]), byArea(p.lives[i], p.lives[j]))
+	})
 	return p.with(in, rest)
 }
 
@@ -136,6 +150,7 @@ func (p *part) core(goal, share int64) halves {
 func (p *part) put(h halves, offsets []int64, top int64) (at []int64) {
 	at = make([]int64, len(p.lives))
 	s := newSpace(p.sections, math.MaxInt)
+	defer func() { p.clock.spend(s.looks + placing*len(p.lives)) }()
 	for k, i := range h.in {
 		l := p.lives[i]
 		at[i] = offsets[k]

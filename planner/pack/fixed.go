@@ -83,7 +83,9 @@ func (p *part) around(goal int64) {
 		}
 		rows = strategies[:quickRows]
 	}
-	p.try(rows, newSpace(p.sections, patience*len(p.lives)), goal)
+	s := newSpace(p.sections, min(patience*len(p.lives), p.clock.alone()))
+	p.try(rows, s, goal)
+	p.clock.spend(s.looks)
 	if enough := goal + goal/content; p.top > enough && goal < math.MaxInt64/4 {
 		p.mend(goal, enough, mending*len(p.lives), never)
 	}

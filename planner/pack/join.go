@@ -112,14 +112,15 @@ func (p *part) joined(goal, near int64) part {
 		return q
 	}
 	j := newJoiner(p)
-	if j.join(); j.apart > len(p.lives)/fewer {
+	j.join()
+	if p.clock.spend(j.looks); j.apart > len(p.lives)/fewer {
 		return q
 	}
 	rest := j.rest()
 	sections := toSections(rest)
 	goal = max(goal, p.floor+mostLive(rest, sections)) // which may have become more where sizes differ
 	at := make([]int64, len(j.all))
-	parts := divided(&part{lives: rest, sections: sections, floor: p.floor}, at)
+	parts := divided(&part{lives: rest, sections: sections, floor: p.floor, clock: p.clock}, at)
 	for _, r := range parts {
 		r.unplaced()
 		r.pack(goal, near)

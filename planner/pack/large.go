@@ -14,15 +14,19 @@ type wait struct{ goal, spare float64 }
 
 // waits are two that are tried, the second only where hope is small. The more may wait the closer the others are packed, but
 // the fewer of those that wait find room.
-var waits = [...]wait{{0.005, 0.2}, {0, 0.1}}
+var waits = [...]wait{{0.005, 0.2}, {0, 0.2}}
 
 const (
-	far      = 100  // a packing that this share of the goal above it does not hold is worth a rescue
-	farther  = 40   // and one that this does not hold either, before many climbs, is worth none of them
-	doubtful = 80   // and one that this does not hold, after one climb, is not worth another if it can be packed from large lives
-	shorter  = 0.75 // of the length of the others is that of lives it pays to let wait, on average
-	squeeze  = 50   // looks, for each life, to make room for those that waited
-	makings  = 3    // times that it is tried in both ways
+	far       = 100  // a packing that this share of the goal above it does not hold is worth a rescue
+	farther   = 40   // and one that this does not hold either, before many climbs, is worth none of them
+	doubtful  = 80   // and one that this does not hold, after one climb, is not worth another if it can be packed from large lives
+	shorter   = 0.75 // of the length of the others is that of lives it pays to let wait, on average
+	squeeze   = 50   // looks, for each life, to make room for those that waited
+	unhurried = 900  // looks, for each life, without which what is packed from large lives is not so twice side by side
+	housing   = 250  // looks, for each life, without which it is no use to climb the large ones, as the others are to be put in
+	light     = 3    // if more than this share of the lives may wait, it takes little to climb the others
+	makings   = 3    // times that it is tried in both ways
+	leisure   = 2000 // looks, for each life, with which a climb of all lives comes before that of the large ones
 )
 
 // improve keeps the lowest of what comes of s, in which c ended: s mended and turned over, the lives as they come, packed from
@@ -34,6 +38,10 @@ func (p *part) improve(c *climb, s *skyline, h halves, short bool) {
 	large, climbed := part{top: math.MaxInt64}, part{top: math.MaxInt64}
 	was := s.highest // s may be overwritten by what comes after it
 	below := min(p.top, was)
+	for _, t := range []*part{&mended, &come, &large, &climbed} {
+		t.clock = p.clock.apart(2)
+	}
+	c.clock = climbed.clock
 	p.keepFirst(enough, []*part{&mended, &come, &large, &climbed},
 		func(stopped func() bool) {
 			mended.mend(goal, enough, mending*len(p.lives), stopped)
@@ -43,7 +51,7 @@ func (p *part) improve(c *climb, s *skyline, h halves, short bool) {
 		func(stopped func() bool) { come.comes(goal, enough, stopped) },
 		func(stopped func() bool) {
 			if short {
-				large = p.fromLarge(h, below, goal, enough, stopped)
+				large = p.fromLarge(h, large.clock, below, goal, enough, stopped)
 			}
 		},
 		func(stopped func() bool) {
@@ -52,30 +60,41 @@ func (p *part) improve(c *climb, s *skyline, h halves, short bool) {
 			}
 			if t := c.again(s, tried*len(p.lives), climbs*len(p.lives), stopped); t.highest < was {
 				climbed = p.from(t)
+				climbed.clock = c.clock
 				climbed.turnIfNear(goal, enough, stopped)
 			}
 		},
 	)
 }
 
-// rescue keeps the lowest of what comes of a skyline that is far too high: the lives as they come, packed from the large ones,
-// and turned over if there is a packing by now that is not too far for that; if not, packed from fewer large ones.
+// rescue keeps the lowest of what comes of a skyline that is too high without one: the lives as they come, and packed from the
+// large ones.
 func (p *part) rescue(goal int64, grown part, h halves) {
 	enough := goal + goal/fair
 	p.keep(grown)
-	come, large, last := grown, part{top: math.MaxInt64}, *p
-	below, turned := p.top, !p.far(goal, farther)
-	p.keepFirst(enough, []*part{&come, &large, &last},
+	come, large, larger := grown, part{top: math.MaxInt64}, part{top: math.MaxInt64}
+	below := p.top
+	come.clock = p.clock.apart(1)
+	parts := []*part{&come, &large, &larger}
+	fills := []func(stopped func() bool){
 		func(stopped func() bool) { come.comes(goal, enough, stopped) },
-		func(stopped func() bool) { large = p.fromLarge(h, below, goal, enough, stopped) },
+		func(stopped func() bool) { large = p.fromLarge(h, large.clock, below, goal, enough, stopped) },
 		func(stopped func() bool) {
-			if turned {
-				last.turnIfNear(goal, enough, stopped)
-			} else {
-				last = p.fromLarge(p.large(waits[1], goal), below, goal, enough, stopped)
-			}
+			larger = p.fromLarge(p.large(waits[1], goal), larger.clock, below, goal, enough, stopped)
 		},
-	)
+	}
+	if p.clock.alone() >= unhurried*len(p.lives) {
+		large.clock, larger.clock = p.clock.apart(1), p.clock.apart(1)
+		p.keepFirst(enough, parts, fills...)
+		return
+	}
+	p.keepFirst(enough, parts[:1], fills[0])
+	for k, part := range parts[1:] {
+		if part.clock = p.clock; p.far(goal, fair) {
+			fills[k+1](never)
+			p.keep(*part)
+		}
+	}
 }
 
 // keepFirst makes the attempts that fill parts, until one is no higher than enough, and keeps the lowest.
@@ -88,9 +107,12 @@ func (p *part) keepFirst(enough int64, parts []*part, fills ...func(stopped func
 		}
 	}
 	last := min(firstOf(attempts...), len(parts)-1)
+	var apart []*clock
 	for _, t := range parts[:last+1] {
 		p.keep(*t)
+		apart = append(apart, t.clock)
 	}
+	p.clock.joined(apart)
 }
 
 // turnIfNear turns p over if it is far above the goal, but not too far for that to help.
@@ -104,19 +126,22 @@ func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 // fromLarge is p packed from its large lives: a climb packs those, and the lives that wait are put in. Where some find no room
 // below the top of the others, others make room or are pushed up, and those for which that is not enough go on top. What that
 // leaves is turned over. A climb that will be higher than below is given up.
-func (p *part) fromLarge(h halves, below, goal, enough int64, stopped func() bool) part {
-	g := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large"}
-	if len(h.in) == 0 {
+func (p *part) fromLarge(h halves, clock *clock, below, goal, enough int64, stopped func() bool) part {
+	g := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: clock}
+	clock.spend(ordering * len(p.lives))
+	if len(h.in) == 0 || clock.shared() < climbing*len(h.in) || clock.alone() < climbing/2*len(h.in)+housing*len(p.lives) {
 		return g
 	}
 	c := newClimb(h.part, goal, content)
+	c.clock = clock
 	s := c.base.twin()
 	if !c.once(s, 0, below-1, stopped) || stopped() {
 		return g
 	}
 	top := max(s.highest, enough)
-	at, left := p.makeRoom(p.put(h, s.offsets, top), top, goal, stopped)
-	p.onTop(at, left)
+	at, left := g.makeRoom(g.put(h, s.offsets, top), top, goal, stopped)
+	clock.spend(placing * min(len(left), 1) * len(p.lives))
+	g.onTop(at, left)
 	g.offsets = at
 	g.top = topOf(g.lives, g.offsets)
 	g.turnOver(goal, enough, stopped)
@@ -126,10 +151,15 @@ func (p *part) fromLarge(h halves, below, goal, enough int64, stopped func() boo
 // makeRoom has lives below top make room for those that stand above it, or be pushed up for them, and says where all stand
 // then and which are left.
 func (p *part) makeRoom(offsets []int64, top, goal int64, stopped func() bool) (at []int64, left []int32) {
-	for range makings {
+	for k := range makings {
+		if k > 1 && p.clock.alone() <= 0 {
+			break
+		}
 		m := newMend(p, offsets, goal)
 		m.stopped = stopped
-		if m.lower(top, squeeze*len(p.lives)) {
+		done := m.lower(top, squeeze*len(p.lives))
+		p.clock.spend(m.looks/lightly + ordering*len(p.lives))
+		if done {
 			return m.at, nil
 		}
 		before := len(left)

@@ -48,6 +48,8 @@ const (
 func (p *part) mend(goal, enough int64, looks int, stopped func() bool) {
 	m := newMend(p, p.offsets, goal)
 	m.stopped = stopped
+	looks = min(looks, p.clock.light())
+	defer func() { p.clock.spend(m.looks/lightly + ordering*len(p.lives)) }()
 	for p.top > enough && m.looks < looks {
 		top := p.top - max((p.top-goal)/steps, 1)
 		if !m.lower(max(top, enough), looks) {

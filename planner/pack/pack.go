@@ -76,14 +76,15 @@ func solve(p Problem) (Solution, error) {
 		near = max(goal, p.Capacity)
 	}
 	missed := false // a part that was to be packed soon
-	for _, q := range parts {
+	timed(parts, func(q *part) {
 		if p.Capacity > 0 && p.Looks > 0 && len(q.lives) > fewest && !q.fixed() && goal <= mostClimbed {
+			q.clock = nil // it has its looks
 			q.reach(goal, near, p.Looks)
 			missed = missed || q.top > near
 		} else {
 			portfolio(q, goal, near)
 		}
-	}
+	})
 	s.read(p, parts)
 	if missed {
 		return s, notReached(p, s)

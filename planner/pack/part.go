@@ -15,6 +15,7 @@ type part struct {
 	top      int64   // the end of its highest life
 	by       string  // what found it
 	least    int64   // proven: no packing ends below; 0 if nothing was
+	clock    *clock  // nil if it has all the time that it needs
 }
 
 // cuts is how often divide looks again for lives that can go to the bottom after a cut. Each level reads every life
@@ -85,7 +86,7 @@ func (p *part) cut() (parts []*part) {
 		for ; n < len(p.lives) && p.lives[n].l < end; n++ {
 			end = max(end, p.lives[n].r)
 		}
-		q := &part{lives: p.lives[begin:n:n], sections: end - first, floor: p.floor}
+		q := &part{lives: p.lives[begin:n:n], sections: end - first, floor: p.floor, clock: p.clock}
 		for i := range q.lives {
 			q.lives[i].l -= first
 			q.lives[i].r -= first

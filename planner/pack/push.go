@@ -2,6 +2,7 @@ package pack
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -15,16 +16,17 @@ import (
 type push struct {
 	*part
 	meetings
-	top       int64
-	order     []int32 // of the lives that were in when it was made, each before those that lie on it
-	key       []int64 // by life: rises in that order, and with those put in since; −1 for those that are not in
-	low, high []int64 // by life
-	moved     []move  // to be taken back if what is put in has no room
-	queue     queue   // of lives that push others
-	waits     []bool  // by life: whether it is in the queue
-	near      []int32 // scratch: those that are in and meet one
-	ends      []int64 // scratch: where those before each of them end
-	looks     int
+	top   int64
+	order []int32 // of the lives that were in when it was made, each before those that lie on it
+	key   []int64 // by life: rises in that order, and with those put in since; −1 for those that are not in
+	low   []int64 // by life: its lowest place
+	high  []int64 // and where it ends at its highest
+	moved []move  // to be taken back if what is put in has no room
+	queue queue   // of lives that push others
+	waits []bool  // by life: whether it is in the queue
+	near  []int32 // scratch: those that are in and meet one
+	ends  []int64 // scratch: where those before each of them end
+	looks int
 }
 
 // move is what a place of a life was.
@@ -37,7 +39,7 @@ const (
 	rounds  = 4       // in each of which the order is found anew
 	spacing = 1 << 32 // between the keys of lives that follow each other
 	queued  = 400     // lives, more than which are not worth them
-	pushing = 600     // looks, for each life, that they are worth
+	pushing = 1000    // looks, for each life, that they are worth
 )
 
 // pushIn puts in lives that do not end at or below top at their offsets, the largest first, and says which are left.
@@ -55,13 +57,15 @@ func (p *part) pushIn(at []int64, top int64, stopped func() bool) (left []int32)
 	}
 	s.meetings = newMeetings(p)
 	slices.SortStableFunc(left, func(i, j int32) int { return bySize(p.lives[i], p.lives[j]) })
+	looks := min(pushing*len(p.lives), min(p.clock.alone(), math.MaxInt/deeply)*deeply)
+	defer func() { p.clock.spend(s.looks / deeply) }()
 	for range rounds {
 		s.sort(left)
 		s.sink()
 		s.lift()
 		var rest []int32
 		for _, x := range left {
-			if s.looks > pushing*len(p.lives) || stopped() || !s.insert(x) {
+			if s.looks > looks || stopped() || !s.insert(x) {
 				rest = append(rest, x)
 			} else {
 				s.order = append(s.order, x)
@@ -115,7 +119,7 @@ func (s *push) lift() {
 			at = s.top - h.over(l.l, l.r) - l.size
 			at -= at % l.align
 		}
-		s.high[i] = at
+		s.high[i] = at + l.size
 		h.raise(l.l, l.r, s.top-at)
 	}
 	s.looks += sweep * len(s.order)
@@ -137,20 +141,21 @@ func (s *push) insert(x int32) bool {
 	for k := len(s.near); ; k-- {
 		if low := up(end, l.align); begin-low-l.size > most && begin-low >= l.size {
 			most = begin - low - l.size
-			s.low[x], s.high[x] = low, begin-l.size
+			s.low[x], s.high[x] = low, begin
 			s.key[x] = s.between(k)
 		}
 		if k == 0 {
 			break
 		}
 		end = s.ends[k-1]
-		begin = min(begin, s.high[s.near[k-1]])
+		under := s.near[k-1]
+		begin = min(begin, s.high[under]-s.lives[under].size)
 	}
 	if most < 0 || s.key[x] < 0 {
 		s.key[x] = -1
 		return false
 	}
-	s.high[x] -= s.high[x] % l.align
+	s.high[x] -= (s.high[x] - l.size) % l.align
 	s.moved = s.moved[:0]
 	if s.raise(x) && s.drop(x) {
 		return true
@@ -188,24 +193,36 @@ func (s *push) raise(x int32) bool {
 		i := s.queue[0].begin
 		s.queue.pop()
 		s.waits[i] = false
-		end := s.low[i] + s.lives[i].size
-		s.meet(i)
-		for _, j := range s.near {
-			if s.key[j] < s.key[i] || s.low[j] >= end {
-				continue
-			}
-			low := up(end, s.lives[j].align)
-			if low > s.high[j] {
+		key, end := s.key[i], s.low[i]+s.lives[i].size
+		before, from, to := s.of(s.lives[i])
+		s.looks += len(before) + int(to-from)
+		for _, j := range before {
+			if s.low[j] < end && s.key[j] > key && !s.raiseOne(i, j, end) {
 				return false
 			}
-			s.moved = append(s.moved, move{&s.low[j], s.low[j]})
-			s.low[j] = low
-			if !s.waits[j] {
-				s.waits[j] = true
-				s.queue.push(turn{s.key[j], j})
+		}
+		for j := from; j < to; j++ {
+			if s.low[j] < end && s.key[j] > key && !s.raiseOne(i, j, end) {
+				return false
 			}
 		}
 	}
+	return true
+}
+
+// raiseOne is raise for life j alone, which is to begin at an end or above it if it meets i.
+func (s *push) raiseOne(i, j int32, end int64) bool {
+	l := &s.lives[j]
+	if l.r <= s.lives[i].l {
+		return true
+	}
+	low := up(end, l.align)
+	if low+l.size > s.high[j] {
+		return false
+	}
+	s.moved = append(s.moved, move{&s.low[j], s.low[j]})
+	s.low[j] = low
+	s.enqueue(j, s.key[j])
 	return true
 }
 
@@ -216,42 +233,63 @@ func (s *push) drop(x int32) bool {
 		i := s.queue[0].begin
 		s.queue.pop()
 		s.waits[i] = false
-		s.meet(i)
-		for _, j := range s.near {
-			high := s.high[i] - s.lives[j].size
-			if s.key[j] > s.key[i] || s.high[j] <= high {
-				continue
-			}
-			if high < s.low[j] {
+		key, begin := s.key[i], s.high[i]-s.lives[i].size
+		before, from, to := s.of(s.lives[i])
+		s.looks += len(before) + int(to-from)
+		for _, j := range before {
+			if s.high[j] > begin && s.key[j] < key && !s.dropOne(i, j, begin) {
 				return false
 			}
-			s.moved = append(s.moved, move{&s.high[j], s.high[j]})
-			s.high[j] = high - high%s.lives[j].align
-			if !s.waits[j] {
-				s.waits[j] = true
-				s.queue.push(turn{-s.key[j], j})
+		}
+		for j := from; j < to; j++ {
+			if s.high[j] > begin && s.key[j] < key && !s.dropOne(i, j, begin) {
+				return false
 			}
 		}
 	}
 	return true
 }
 
-// meet makes near the lives that are in and meet life x.
+// dropOne is drop for life j alone, which is to end at a begin or below it if it meets i and is in.
+func (s *push) dropOne(i, j int32, begin int64) bool {
+	l := &s.lives[j]
+	if l.r <= s.lives[i].l || s.key[j] < 0 {
+		return true
+	}
+	high := begin - l.size
+	if high < s.low[j] {
+		return false
+	}
+	s.moved = append(s.moved, move{&s.high[j], s.high[j]})
+	s.high[j] = begin - high%l.align
+	s.enqueue(j, -s.key[j])
+	return true
+}
+
+// enqueue has life i push others when it is its turn.
+func (s *push) enqueue(i int32, at int64) {
+	if !s.waits[i] {
+		s.waits[i] = true
+		s.queue.push(turn{at, i})
+	}
+}
+
+// meet makes near the lives that are in and meet life x, which is not.
 func (s *push) meet(x int32) {
 	l := s.lives[x]
 	before, from, to := s.of(l)
 	s.near = s.near[:0]
 	for _, j := range before {
-		if s.key[j] >= 0 && s.lives[j].r > l.l && j != x {
+		if s.key[j] >= 0 && s.lives[j].r > l.l {
 			s.near = append(s.near, j)
 		}
 	}
 	for j := from; j < to; j++ {
-		if s.key[j] >= 0 && s.lives[j].r > l.l && j != x {
+		if s.key[j] >= 0 && s.lives[j].r > l.l {
 			s.near = append(s.near, j)
 		}
 	}
-	s.looks += len(before) + int(to-from)
+	s.looks += 4 * (len(before) + int(to-from))
 }
 
-const sweep = 10 // looks that it costs to find a place of a life anew
+const sweep = 60 // looks that it costs to find a place of a life anew

@@ -66,6 +66,7 @@ func (s *sift) within(share int64) bool {
 		if s.best.top <= top {
 			return true
 		}
+		s.clock.spend(ordering * len(s.lives))
 		s.join(s.large(w, s.goal), top)
 	}
 	return s.best.top <= top
@@ -74,10 +75,11 @@ func (s *sift) within(share int64) bool {
 // join packs h below top, and again with those joined to what is searched that found no room, for as long as searches come to
 // an end.
 func (s *sift) join(h halves, top int64) {
-	for least := spills + 1; s.looks < s.most && len(h.in) > 0 && len(h.in) <= sifted; {
+	for least := spills + 1; s.looks < s.most && s.clock.alone() > 0 && len(h.in) > 0 && len(h.in) <= sifted; {
 		search := newSearch(h.part)
 		result := search.dive(top, seeks)
 		s.looks += search.looks + putting*len(s.lives)
+		s.clock.spend(search.looks / deeply)
 		if result != found {
 			return
 		}

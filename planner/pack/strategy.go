@@ -98,7 +98,8 @@ func (p *part) settles(top int64, stopped func() bool) bool {
 
 // comes packs many lives as they come, and mends that, if it is lower than what there is.
 func (p *part) comes(goal, enough int64, stopped func() bool) {
-	s := newSpace(p.sections, again*len(p.lives))
+	s := newSpace(p.sections, min(again*len(p.lives), p.clock.alone()))
+	defer func() { p.clock.spend(s.looks) }()
 	s.stopped = stopped
 	p.offsets = nil
 	top := p.top

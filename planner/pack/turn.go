@@ -20,7 +20,12 @@ func (p *part) turnOver(goal, enough int64, stopped func() bool) {
 		if stopped() {
 			return
 		}
+		if p.clock.alone() < placing*len(p.lives)+s.looks { // as much as it was the last time
+			return
+		}
+		s.looks = 0
 		top := p.turn(s, at, next)
+		p.clock.spend(s.looks + placing*len(p.lives))
 		if gain = p.top - top; gain > 0 {
 			p.offsets, p.top = append(p.offsets[:0], next...), top
 		}
