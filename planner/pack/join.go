@@ -190,7 +190,9 @@ func newJoiner(p *part) *joiner {
 		j.ways = careful
 	}
 	j.measure()
-	j.fill()
+	if len(p.lives) > few {
+		j.fill()
+	}
 	return j
 }
 
@@ -221,7 +223,7 @@ func (j *joiner) sumOf(list []int32) (sum int64) {
 }
 
 // fill adds a joint for each missing piece that is the only one at both of its cuts: as many bytes begin too little at the one as
-// begin too many at the other. What is around it can be joined then.
+// begin too many at the other. What is around it can be joined then. Few lives are searched instead.
 func (j *joiner) fill() {
 	open := map[int64][]int32{} // by size: cuts at which so much less begins than ends
 	for t := int32(1); t < int32(len(j.cuts))-1; t++ {

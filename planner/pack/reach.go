@@ -16,6 +16,9 @@ func (p *part) reach(goal, near int64, looks int) {
 	} else if p.nests(near) || p.rings(goal, near) || p.settles(near, never) {
 		return
 	}
+	if p.top > near {
+		p.keep(p.joined(goal, near))
+	}
 	if p.top <= near {
 		return
 	}
