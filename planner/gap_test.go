@@ -23,6 +23,8 @@ func TestNearBounds(t *testing.T) {
 		{zoo.Spec{Family: "bert", Layers: 12}, 256, []float64{70, 60, 50, 40}},
 		{zoo.Spec{Family: "bert", Layers: 6}, 64, []float64{60, 50}},
 		{zoo.Spec{Family: "bert", Layers: 24}, 256, []float64{60, 50, 40}},
+		{zoo.Spec{Family: "bert", Layers: 2}, 64, []float64{45}},
+		{zoo.Spec{Family: "gpt", Layers: 2}, 64, []float64{45}},
 		{zoo.Spec{Family: "gpt"}, 256, []float64{70}},
 		{zoo.Spec{Family: "gpt", Layers: 12}, 256, []float64{70, 50, 40, 30}},
 	} {

@@ -74,7 +74,7 @@ func (v *solver) excludes(limit int64, cost float64) bool {
 // near is a plan within a limit, or nil. It is found from one for a higher limit, if that
 // leads to the bound.
 func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
-	c, _, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1))
+	c, _, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -126,26 +126,20 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 	case v.anyhow:
 		solve = func(limit int64) (recompute.Answer, bool) { return v.r.Find(limit, v.most) }
 	}
-	c, _, err := v.by(solve, limit, most)
+	c, _, err := v.by(solve, limit, most, 0)
 	return c, err
 }
 
-// below is a plan within limit, and infinity; or nil, and what no other plan that would
-// be found costs less than, at least so much. A plan for less memory that is cheaper
-// than one that was not placed is chance, and is not taken, so that none needs to be
-// placed that is too dear.
+// below is a plan within limit that costs less than some other, and infinity; or nil,
+// and what all plans cost at least that would be found, if that is as much. A plan for
+// less memory that is cheaper than one that was not placed is chance, and is not taken,
+// so that none needs to be placed that is too dear.
 func (v *solver) below(limit int64, other float64) (*candidate, float64, error) {
-	return v.by(func(limit int64) (recompute.Answer, bool) {
-		a, ok := v.r.SolveBelow(limit, other)
-		if ok {
-			a.Floor = a.Extra
-		}
-		return a, ok && a.Extra < other
-	}, limit, math.Inf(1))
+	return v.by(v.r.Solve, limit, math.Inf(1), other)
 }
 
-// by is at by some way of solving, or nil and from what it gave up.
-func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int64, most float64) (c *candidate, from float64, err error) {
+// by is at by some way of solving, or below if other is not 0.
+func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int64, most, other float64) (c *candidate, from float64, err error) {
 	from = math.Inf(1)
 	top := v.m.useful(limit)
 	aim := top
@@ -153,25 +147,27 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		aim -= limit / nestedLoss
 	}
 	whole := false // the top itself was aimed at
-	floor := 0.0   // what costs less is not taken, as solving may have given up there
+	dear := 0.0    // the cost of the last plan that was not placed
 	for i := range placings {
 		a, ok := solve(align(aim))
-		if whole = whole || aim == top; !ok && a.Floor == 0 && !whole {
+		if whole = whole || aim == top; !ok && !whole {
 			aim, whole = top, true
 			a, ok = solve(align(aim))
-		}
-		if !ok && a.Floor > 0 {
-			return nil, max(floor, a.Floor), nil
 		}
 		if !ok || a.Extra > most*(1+1e-9) {
 			return nil, from, nil
 		}
 		step := limit / 512 << i
-		if a.Extra < floor {
-			aim = min(aim, a.Peak) - max(step, alignment)
-			continue
+		if other > 0 {
+			if a.Extra >= other {
+				return nil, max(dear, a.Extra), nil
+			}
+			if a.Extra < dear {
+				aim = min(aim, a.Peak) - max(step, alignment)
+				continue
+			}
+			dear = a.Extra
 		}
-		floor = max(floor, a.Floor)
 		c, err = v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
 		var beyond *pack.CapacityError
 		if err == nil || !errors.As(err, &beyond) {

@@ -72,7 +72,7 @@ func (x *search) anneal(least float64) {
 			continue
 		}
 		a.extra, a.over, a.known = x.sim.extra, x.sim.area, false
-		if a.over == 0 && a.extra < x.extra && a.extra >= x.floor {
+		if a.over == 0 && a.extra < x.extra {
 			x.best, x.extra = a.p.clone(), a.extra
 			q := a.p.clone()
 			extra := x.takeBack(&q)

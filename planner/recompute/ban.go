@@ -1,7 +1,5 @@
 package recompute
 
-import "math"
-
 // ban is what may not run again in a narrower problem. The plans of that are plans
 // of the whole one. Where much is forgotten, repairs begin with dear operators that
 // are better left alone, and no few changes lead back. With those out of the question
@@ -38,8 +36,8 @@ func (x *search) ban(least float64) (better bool) {
 			continue
 		}
 		s.last = plan{}
-		s.solve(x.limit, x.extra-nearer*(x.extra-least), math.Inf(1), banWork)
-		if p := s.last; p.gone != nil && x.sim.run(p, x.limit) && x.sim.peak <= x.limit && x.sim.extra < x.extra && x.sim.extra >= x.floor {
+		s.solve(x.limit, x.extra-nearer*(x.extra-least), banWork)
+		if p := s.last; p.gone != nil && x.sim.run(p, x.limit) && x.sim.peak <= x.limit && x.sim.extra < x.extra {
 			x.best, x.extra, better = p, x.sim.extra, true
 		}
 	}

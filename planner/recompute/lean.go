@@ -1,9 +1,6 @@
 package recompute
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 // lean is a program without what is cheap. A value that a cheap operator makes of one
 // other alone, as a norm and an activation do of a product, is not there in it: who
@@ -38,7 +35,7 @@ func (x *search) lean() bool {
 		return false
 	}
 	l.s.last = plan{}
-	if l.s.solve(x.limit, -1, math.Inf(1), leanWork); l.s.last.gone == nil {
+	if l.s.solve(x.limit, -1, leanWork); l.s.last.gone == nil {
 		return false
 	}
 	x.within(mostWork/2, func() {

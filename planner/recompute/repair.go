@@ -37,7 +37,6 @@ type search struct {
 	extra  float64 // of best
 	enough float64 // a plan for this need not be improved
 	most   float64 // nor one for this
-	floor  float64 // the best does not cost less
 	ways   []way
 	tabu   event // not to be forgotten, if tabued
 	tabued bool
@@ -71,7 +70,7 @@ const patience = 64
 
 // offer makes a plan the best if it is cheaper than that.
 func (x *search) offer(p plan, extra float64) {
-	if extra < x.extra && extra >= x.floor {
+	if extra < x.extra {
 		x.best, x.extra = p, extra
 	}
 }

@@ -11,7 +11,6 @@ type Answer struct {
 	Peak     int64
 	Extra    float64 // cost of what runs again
 	Bound    float64 // proven: within the limit, no launches cost less extra
-	Floor    float64 // searching cannot have come below this, whatever it found
 
 	plan plan // what leads to the launches; empty if something else does
 }
@@ -38,7 +37,6 @@ type Solver struct {
 	front    *window            // once it was looked at
 	proven   map[int64]evidence // by limit
 	early    map[int64]bounds   // by limit: what was proven at first
-	gaveUp   map[int64]bool     // by limit
 	narrowed []*Solver          // for narrower problems, once they were looked at
 	leaner   *lean              // once it was looked at
 	lean     bool               // this is one's
@@ -56,7 +54,7 @@ func New(p *Problem) (*Solver, error) {
 		return nil, err
 	}
 	p = p.inOrder()
-	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, pairs: map[[2]*cut]*twin{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, gaveUp: map[int64]bool{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
+	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, pairs: map[[2]*cut]*twin{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
 	s.trial = &trial{sim: s.sim, uses: &s.uses}
 	for _, c := range p.Cost {
 		s.total += c
@@ -106,10 +104,6 @@ const explored = 2
 // wide is a gap that starts of another kind may close.
 const wide = 0.004
 
-// improvable is the part of a wide gap that improving the first plans leaves at least.
-// Of 101 solves of convolution and recurrent nets none came further.
-const improvable = 0.3
-
 // wider is one that annealing may close.
 const wider = 0.005
 
@@ -128,29 +122,18 @@ const (
 )
 
 // Solve finds a plan within a limit; ok is false if it finds none.
-func (s *Solver) Solve(limit int64) (Answer, bool) { return s.SolveBelow(limit, math.Inf(1)) }
-
-// SolveBelow does so as Solve does, for somebody who has no use for a plan that costs
-// as much as another one. It gives up where its first plans are so dear that none that
-// it would find costs less. Such an answer is nothing but a floor.
-func (s *Solver) SolveBelow(limit int64, other float64) (Answer, bool) {
-	return s.solve(limit, -1, other, mostWork)
-}
+func (s *Solver) Solve(limit int64) (Answer, bool) { return s.solve(limit, -1, mostWork) }
 
 // Find does so as Solve does, but ends at the first plan whose extra cost is at
 // most so much, or where that is proven to be too little. It is for asking whether
 // there is one.
 func (s *Solver) Find(limit int64, most float64) (Answer, bool) {
-	return s.solve(limit, min(most, math.MaxFloat64), math.Inf(1), mostWork)
+	return s.solve(limit, min(most, math.MaxFloat64), mostWork)
 }
 
-func (s *Solver) solve(limit int64, most, below float64, work int64) (Answer, bool) {
+func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	if s.top <= limit {
 		return s.answer(s.keep, 0), true
-	}
-	if s.gaveUp[limit] { // it is answered as if it had not
-		delete(s.gaveUp, limit)
-		delete(s.proven, limit)
 	}
 	e := s.bound(limit)
 	if !e.ok {
@@ -227,16 +210,6 @@ func (s *Solver) solve(limit int64, most, below float64, work int64) (Answer, bo
 			x.best, x.extra = best, extra
 		}
 	}
-	first := min(x.extra, aside.extra)
-	if r := e.route; r.launches != nil {
-		first = min(first, r.extra)
-	}
-	if most < 0 && !s.lean && !s.tiny && first > least+wide*s.total && !math.IsInf(first, 1) {
-		if x.floor = least + improvable*(first-least); x.floor >= below {
-			s.gaveUp[limit] = true
-			return Answer{Floor: x.floor}, false
-		}
-	}
 	// Where the lean program, or what is forgotten from the front, leads to a better plan, nothing
 	// else but annealing finds one that is better still.
 	leaned := led || work == mostWork && most < 0 && x.extra > least+wider*s.total && len(s.p.Cost) <= mostRefined && x.lean()
@@ -307,9 +280,7 @@ func (s *Solver) solve(limit int64, most, below float64, work int64) (Answer, bo
 		return Answer{}, false
 	}
 	s.last = x.best
-	a := s.answer(x.best, least)
-	a.Floor = x.floor
-	return a, true
+	return s.answer(x.best, least), true
 }
 
 // Sketch finds a plan within a limit as Solve does, but leaves out what takes
