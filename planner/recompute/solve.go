@@ -383,8 +383,8 @@ func (x *search) followed(p plan) bool {
 // swap improves the best plan by exchanges.
 func (x *search) swap(share float64) {
 	x.share(share)
-	if x.best.gone != nil {
-		x.offer(x.exchange(x.best, x.extra))
+	if x.best.gone != nil { // even if it costs as much: events that nothing follows from are no longer there
+		x.best, x.extra = x.exchange(x.best, x.extra)
 	}
 }
 
