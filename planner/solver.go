@@ -29,7 +29,7 @@ const (
 	// the search behind a limit behaves.
 	smallProgram = 96
 	frontierMost = 128 // limits of a frontier
-	// midProgram is how many make limits too long to look at where a plan is known.
+	// midProgram is how many make limits too long to solve where a plan is known.
 	midProgram = 1024
 	// largeProgram is how many launches make other limits too long to look at, and the
 	// last bytes of a limit not worth a thought.

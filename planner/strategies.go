@@ -69,13 +69,15 @@ func (s *search) recompute(layers bool, ok func(*graph.Node) bool) (*candidate, 
 }
 
 // find is the cheapest plan within a limit, or nil. Where one is known already a long
-// program is solved for the limit alone.
+// program is sketched for the limit alone.
 func (s *search) find(v *solver, limit int64) (c *candidate, err error) {
 	if s.known == nil || slices.Contains(s.forced, true) {
 		return v.within(limit)
 	}
 	if len(s.m.sim.plain) > midProgram {
+		v.sketchy = true
 		c, err = v.at(limit, math.Inf(1))
+		v.sketchy = false
 	} else {
 		c, err = v.within(limit)
 	}
