@@ -120,7 +120,7 @@ func (p *part) joined(goal, near int64) part {
 	sections := toSections(rest)
 	goal = max(goal, p.floor+mostLive(rest, sections)) // which may have become more where sizes differ
 	at := make([]int64, len(j.all))
-	parts := divided(&part{lives: rest, sections: sections, floor: p.floor, clock: p.clock}, at)
+	parts := divide(&part{lives: rest, sections: sections, floor: p.floor, clock: p.clock}, at)
 	for _, r := range parts {
 		r.unplaced()
 		r.pack(goal, near)

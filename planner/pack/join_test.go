@@ -79,7 +79,7 @@ func TestNotCutUp(t *testing.T) {
 			p := f.make(n, 5)
 			lives, sections := livesOf(p)
 			joined := false
-			for _, q := range divide(lives, sections, make([]int64, len(p.Buffers))) {
+			for _, q := range divide(&part{lives: lives, sections: sections}, make([]int64, len(p.Buffers))) {
 				joined = joined || len(q.lives) > fewest && q.cutUp()
 			}
 			if joined && !pieces[f.name] {

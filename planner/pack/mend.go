@@ -110,6 +110,24 @@ func newMeetings(p *part) meetings {
 	return m
 }
 
+// meeting is those of lives that are in and meet l, which is not; in is by life, and negative for those that are not. Its room is
+// used. It also says how many it looked at.
+func (m *meetings) meeting(l life, lives []life, in []int64, room []int32) (near []int32, looks int) {
+	before, from, to := m.of(l)
+	near = room[:0]
+	for _, j := range before {
+		if in[j] >= 0 && lives[j].r > l.l {
+			near = append(near, j)
+		}
+	}
+	for j := from; j < to; j++ {
+		if in[j] >= 0 && lives[j].r > l.l {
+			near = append(near, j)
+		}
+	}
+	return near, len(before) + int(to-from)
+}
+
 // of is those before and those in [from, to) that meet l if they end after its begin, and nobody else does.
 func (m *meetings) of(l life) (before []int32, from, to int32) {
 	b := l.l / m.block
@@ -249,20 +267,9 @@ func (m *mend) spot(x int32, top int64) (at int64, cost float64) {
 
 // meet makes near the placed lives that meet life x.
 func (m *mend) meet(x int32) {
-	l := m.lives[x]
-	before, from, to := m.of(l)
-	m.near = m.near[:0]
-	for _, j := range before {
-		if m.at[j] >= 0 && m.lives[j].r > l.l {
-			m.near = append(m.near, j)
-		}
-	}
-	for j := from; j < to; j++ {
-		if m.at[j] >= 0 && m.lives[j].r > l.l {
-			m.near = append(m.near, j)
-		}
-	}
-	m.looks += len(before) + int(to-from)
+	near, looks := m.meeting(m.lives[x], m.lives, m.at, m.near)
+	m.near = near
+	m.looks += looks
 }
 
 // sort sorts edges, which lie between 0 and top, by address: first roughly, into as many buckets as there are edges.

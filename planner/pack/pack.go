@@ -70,7 +70,7 @@ func solve(p Problem) (Solution, error) {
 	if p.Capacity > 0 && s.Bound > p.Capacity {
 		return Solution{}, tooSmall(p, s.Bound)
 	}
-	parts := divide(lives, sections, s.Offsets)
+	parts := divide(&part{lives: lives, sections: sections}, s.Offsets)
 	near := goal + goal/fine
 	if p.Capacity > 0 {
 		near = max(goal, p.Capacity)

@@ -25,11 +25,7 @@ const cuts = 8
 // divide places the lives that meet all others, in offsets, and cuts what remains into parts at the sections where
 // nothing is alive. Neither costs height: the first take up all of the time anyway, and parts have their addresses to
 // themselves. What is left of a part can be divided again.
-func divide(lives []life, sections int32, offsets []int64) []*part {
-	return divided(&part{lives: lives, sections: sections}, offsets)
-}
-
-func divided(p *part, offsets []int64) []*part {
+func divide(p *part, offsets []int64) []*part {
 	todo := []*part{p}
 	for range cuts {
 		var next []*part

@@ -202,7 +202,7 @@ func TestPurse(t *testing.T) {
 			p := f.make(n, 1)
 			lives, sections := livesOf(p)
 			goal := mostLive(lives, sections)
-			parts := divide(lives, sections, make([]int64, len(p.Buffers)))
+			parts := divide(&part{lives: lives, sections: sections}, make([]int64, len(p.Buffers)))
 			for _, q := range parts {
 				portfolio(q, goal, goal)
 			}
@@ -232,7 +232,7 @@ func TestHopeless(t *testing.T) {
 		p := f.make(6000, 1)
 		lives, sections := livesOf(p)
 		goal := mostLive(lives, sections)
-		for _, q := range divide(lives, sections, make([]int64, len(p.Buffers))) {
+		for _, q := range divide(&part{lives: lives, sections: sections}, make([]int64, len(p.Buffers))) {
 			if len(q.lives) <= few {
 				continue
 			}

@@ -276,20 +276,9 @@ func (s *push) enqueue(i int32, at int64) {
 
 // meet makes near the lives that are in and meet life x, which is not.
 func (s *push) meet(x int32) {
-	l := s.lives[x]
-	before, from, to := s.of(l)
-	s.near = s.near[:0]
-	for _, j := range before {
-		if s.key[j] >= 0 && s.lives[j].r > l.l {
-			s.near = append(s.near, j)
-		}
-	}
-	for j := from; j < to; j++ {
-		if s.key[j] >= 0 && s.lives[j].r > l.l {
-			s.near = append(s.near, j)
-		}
-	}
-	s.looks += 4 * (len(before) + int(to-from))
+	near, looks := s.meeting(s.lives[x], s.lives, s.key, s.near)
+	s.near = near
+	s.looks += 4 * looks
 }
 
 const sweep = 60 // looks that it costs to find a place of a life anew
