@@ -76,7 +76,7 @@ func completeBash(w io.Writer) {
 // completeFish writes a line for each command and flag.
 func completeFish(w io.Writer) {
 	for _, c := range commands {
-		fmt.Fprintf(w, "complete -c memopt -f -n __fish_use_subcommand -a %s -d %s\n", c.Name, quoted(c.Usage))
+		fmt.Fprintf(w, "complete -c memopt -f -n __fish_use_subcommand -a %s -d %s\n", c.Name, quote(c.Usage))
 		for _, f := range c.Flags {
 			fmt.Fprintf(w, "complete -c memopt -n '__fish_seen_subcommand_from %s'", c.Name)
 			for _, n := range f.Names() {
@@ -86,10 +86,10 @@ func completeFish(w io.Writer) {
 				fmt.Fprint(w, " -r")
 			}
 			if words := choices(f); len(words) > 0 {
-				fmt.Fprintf(w, " -f -a %s", quoted(strings.Join(words, " ")))
+				fmt.Fprintf(w, " -f -a %s", quote(strings.Join(words, " ")))
 			}
-			_, text, _ := strings.Cut(flagText(f), "\t")
-			fmt.Fprintf(w, " -d %s\n", quoted(text))
+			_, text := described(f)
+			fmt.Fprintf(w, " -d %s\n", quote(text))
 		}
 	}
 }
@@ -97,11 +97,7 @@ func completeFish(w io.Writer) {
 // choices are the words that a flag takes, if its usage lists them: `on|off|auto`. Those in
 // capitals stand for something else, unless it is ON|OFF.
 func choices(f cli.Flag) (words []string) {
-	names, _, _ := strings.Cut(flagText(f), "\t")
-	_, takes, _ := strings.Cut(names, " ")
-	if i := strings.LastIndexByte(takes, ' '); i >= 0 { // after an alias
-		takes = takes[i+1:]
-	}
+	takes, _ := described(f)
 	if takes == "ON|OFF" {
 		takes = "on|off"
 	}
@@ -115,6 +111,3 @@ func choices(f cli.Flag) (words []string) {
 	}
 	return words
 }
-
-// quoted is text that a shell takes as it is.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
