@@ -39,14 +39,15 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		{"peak", Bytes(p.Baseline.Peak), Bytes(p.Result.Peak), Bytes(p.Floor.Peak)},
 		{"arena", Bytes(p.Baseline.Arena), Bytes(p.Arena), ""},
 		{"kept for backward", Bytes(p.Baseline.Stashed), Bytes(p.Result.Stashed), ""},
-		{"extra compute", "–", Extra(p.Result.Overhead, 2), ""},
-		{"nodes run again", "–", fmt.Sprint(p.Result.Again), ""},
 	}
-	if p.Result.Again > 0 {
-		extra := len(totals) - 2
-		totals[extra][3] = Extra(p.Bound.Overhead, 2) // within the arena asked for
-		totals = slices.Insert(totals, extra+1, []string{"gap", "", fmt.Sprintf("%.2f points", 100*p.Bound.Gap), ""})
+	extra := []string{"extra compute", "–", Extra(p.Result.Overhead, 2), ""}
+	if p.Result.Again == 0 {
+		totals = append(totals, extra)
+	} else {
+		extra[3] = Extra(p.Bound.Overhead, 2) // within the arena asked for
+		totals = append(totals, extra, []string{"gap", "", fmt.Sprintf("%.2f points", 100*p.Bound.Gap), ""})
 	}
+	totals = append(totals, []string{"nodes run again", "–", fmt.Sprint(p.Result.Again), ""})
 	fmt.Fprintln(w)
 	Table(w, "lrrr", totals)
 
