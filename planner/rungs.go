@@ -41,7 +41,8 @@ const atBound = 0.003
 const levelBounds = 0.01
 
 // found is what solving found for a limit: a plan or nil, and a bound for it and all below.
-// It may have given up, where any plan would cost at least so much.
+// Without a plan, what might be found for it costs from so much on: that is too much for
+// whoever asked.
 type found struct {
 	plan  *candidate
 	least float64

@@ -11,10 +11,7 @@ func TestCases(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 22))
 	raised, met := 0, 0
 	for n := range 1500 {
-		p := random(r, 2+r.IntN(8))
-		if n%2 == 0 {
-			belittle(p)
-		}
+		p := halfLittle(r, n, 2+r.IntN(8))
 		s, limit := limited(t, r, p)
 		cases, cut, least, ok := s.Cases(int32(r.IntN(len(p.Cost))), limit)
 		if !ok {

@@ -285,6 +285,15 @@ func belittle(p *recompute.Problem) {
 	}
 }
 
+// halfLittle is a random program of so many operators, that makes little values if it is one of every other.
+func halfLittle(r *rand.Rand, nth, operators int) *recompute.Problem {
+	p := random(r, operators)
+	if nth%2 == 0 {
+		belittle(p)
+	}
+	return p
+}
+
 // limited is a solver and a random limit between the floor and what keeping everything takes.
 func limited(t testing.TB, r *rand.Rand, p *recompute.Problem) (s *recompute.Solver, limit int64) {
 	s = solver(t, p)

@@ -254,6 +254,17 @@ const (
 // values is there, the state in which that ends, −1 if it is not below most, and
 // whether the search came to its end.
 func (x *tight) from(place int32) (least float64, end int32, all bool) {
+	x.want(place)
+	until := min(x.work+mostTail, mostTails)
+	if listed := x.enter(place); !listed {
+		until = min(until, x.work+mostLoose)
+	}
+	return x.search(until)
+}
+
+// enter begins a search at a place with whatever may be there. It reports whether that
+// could be listed: if not, all is there.
+func (x *tight) enter(place int32) (listed bool) {
 	x.states, x.queue, x.known = x.states[:0], x.queue[:0], map[whereabouts]int32{}
 	var there large
 	for b, op := range x.maker {
@@ -261,13 +272,10 @@ func (x *tight) from(place int32) (least float64, end int32, all bool) {
 			there = there.with(int32(b))
 		}
 	}
-	x.want(place)
-	until := min(x.work+mostTail, mostTails)
-	if !x.begin(there, place) {
-		until = min(until, x.work+mostLoose)
+	if listed = x.begin(there, place); !listed {
 		x.reach(tightState{whereabouts{there, place}, 0, -1, -1})
 	}
-	return x.search(until)
+	return listed
 }
 
 // want lists what is read from each place on, up to the next with a bound.

@@ -14,10 +14,7 @@ func TestTwins(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	raised, packed, met := 0, 0, 0
 	for n := range *twinPrograms {
-		p := random(r, 2+r.IntN(9))
-		if n%2 == 0 {
-			belittle(p)
-		}
+		p := halfLittle(r, n, 2+r.IntN(9))
 		s, limit := limited(t, r, p)
 		for range 4 {
 			first := int32(r.IntN(len(p.Cost) - 1))

@@ -267,16 +267,7 @@ func (w *window) asked(limit, bytes int64, known, target float64) float64 {
 // cross is what it costs at least from a place on, the state in which that ends, and
 // whether it is that at most.
 func (x *tight) cross(place int32) (least float64, end int32, exact bool) {
-	var there large
-	for b, op := range x.maker {
-		if op < place {
-			there = there.with(int32(b))
-		}
-	}
-	x.states, x.queue, x.known = x.states[:0], x.queue[:0], map[whereabouts]int32{}
-	if !x.begin(there, place) {
-		x.reach(tightState{whereabouts{there, place}, 0, -1, -1})
-	}
+	x.enter(place)
 	return x.search(mostWindow)
 }
 
