@@ -193,22 +193,24 @@ func (c *cut) knapsack(room int64, target float64, part int32) (least float64, k
 	// Nothing that is farther from the bound than a set that fits is the cheapest.
 	far := min(target, fits*(1+1e-9)+1) - bound
 	mixtures, exact := [][]mixture{{{}}}, true
-	sum := 0.0 // what the parts so far cost at the price
+	var with, next, merged []mixture // used again and again: there are many
+	sum := 0.0                       // what the parts so far cost at the price
 	for k, choices := range kinds {
 		_, best := priced(choices, price)
 		for range c.times(k) {
 			sum += best
 			before := mixtures[len(mixtures)-1]
-			var next []mixture
+			next = next[:0]
 			for i, x := range choices {
-				var with []mixture
+				with = with[:0]
 				for j, m := range before {
 					m = mixture{m.bytes + x.bytes, m.cost + x.cost, int32(j), int32(i)}
 					if m.bytes <= room && float64(m.cost)+price*float64(m.bytes)-sum <= far {
 						with = append(with, m)
 					}
 				}
-				next = merge(next, with)
+				merged = merge(merged[:0], next, with)
+				next, merged = merged, next
 			}
 			c.spent += int64(len(before) * len(choices))
 			if len(next) > mostMixed { // one for two neighbours, better than either
@@ -219,7 +221,7 @@ func (c *cut) knapsack(room int64, target float64, part int32) (least float64, k
 				}
 				next = next[:half]
 			}
-			mixtures = append(mixtures, next)
+			mixtures = append(mixtures, slices.Clone(next))
 		}
 	}
 	last := mixtures[len(mixtures)-1]
@@ -268,12 +270,12 @@ func (c *cut) priceOf(kinds [][]choice, room int64) (price, bound, fits float64,
 	return high, bound, fits, true
 }
 
-// merge is the mixtures of two lists that no other beats, the least bytes first.
-func merge(a, b []mixture) []mixture {
+// merge adds to all, which is empty, the mixtures of two lists that no other beats, the
+// least bytes first.
+func merge(all, a, b []mixture) []mixture {
 	if len(a) == 0 {
-		return b
+		return append(all, b...)
 	}
-	all := make([]mixture, 0, len(a)+len(b))
 	for len(a)+len(b) > 0 {
 		from := &a
 		if len(a) == 0 || len(b) > 0 && (b[0].bytes < a[0].bytes || b[0].bytes == a[0].bytes && b[0].cost < a[0].cost) {

@@ -184,6 +184,7 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 	if bounds {
 		most = boundMixes
 	}
+	var with, next, both []mix // used again and again: there are many, of which few are left
 	for _, i := range order {
 		k, times := &t.kinds[i], 1
 		if len(near[i]) == 1 {
@@ -197,10 +198,10 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 			if work += len(before) * len(near[i]); work > mostMixing {
 				return t.bound, math.Inf(1), nil
 			}
-			var next []mix
+			next = next[:0]
 			for _, n := range near[i] {
 				c := &k.choices[n.which]
-				var with []mix
+				with = with[:0]
 				for m, x := range before {
 					y := mix{cost: x.cost + c.cost*int64(times), far: x.far + n.far*float64(times), before: int32(m), last: n.which}
 					for b := range y.bytes {
@@ -210,16 +211,18 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 						with = append(with, y)
 					}
 				}
-				next = merged(next, with)
+				both = merged(both[:0], next, with)
+				next, both = both, next
 			}
-			if next = unbeaten(next); len(next) > most {
+			left := unbeaten(next)
+			if len(left) > most {
 				if whole = false; bounds {
-					next = halved(next)
+					left = halved(left)
 				} else {
-					next = nearest(next, most/2)
+					left = nearest(left, most/2)
 				}
 			}
-			steps = append(steps, mixed{i, times, next})
+			steps = append(steps, mixed{i, times, slices.Clone(left)})
 		}
 	}
 	last := steps[len(steps)-1].mixes
@@ -242,9 +245,8 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 	return least, found, plans
 }
 
-// merged is two lists of mixes in the order of their bytes.
-func merged(a, b []mix) []mix {
-	all := make([]mix, 0, len(a)+len(b))
+// merged adds to all, which is empty, two lists of mixes in the order of their bytes.
+func merged(all, a, b []mix) []mix {
 	for len(a) > 0 && len(b) > 0 {
 		if x, y := &a[0], &b[0]; x.bytes[0] < y.bytes[0] || x.bytes[0] == y.bytes[0] && (x.bytes[1] < y.bytes[1] || x.bytes[1] == y.bytes[1] && x.cost <= y.cost) {
 			all, a = append(all, *x), a[1:]
