@@ -12,9 +12,10 @@ import (
 )
 
 // TestLadder: whatever solving finds, within what bounds say, less memory never costs
-// less, and no plan is over its limit.
+// less, and no plan is over its limit; and who has no use for dear plans gets the same if
+// it is not.
 func TestLadder(t *testing.T) {
-	asked, answered := 0, 0
+	asked, answered, dear := 0, 0, 0
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		top := rng.Int64N(1<<(8+rng.IntN(22))) + 1000
@@ -102,10 +103,30 @@ func TestLadder(t *testing.T) {
 			}
 			least = c.cost
 			answered++
+
+			if rng.IntN(8) > 0 {
+				continue
+			}
+			// Who has no use for plans that cost more than so much gets the same, or none.
+			u := *l
+			u.known, u.ways = map[int64]found{}, map[fromTo]*candidate{}
+			most := c.cost * (0.5 + rng.Float64())
+			u.useful(most)
+			of, err := u.within(limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.cost > most {
+				if dear++; of != nil && of != u.dear {
+					t.Fatalf("seed %d: %v within %d, which costs %v, and %v is of use", seed, of.cost, limit, c.cost, most)
+				}
+			} else if of == nil || of.cost != c.cost || of.placed.Height != c.placed.Height {
+				t.Fatalf("seed %d: %v within %d, and %v for whom %v is of use", seed, c, limit, of, most)
+			}
 		}
 	}
-	if answered == 0 {
-		t.Error("there was no plan at all")
+	if answered == 0 || dear == 0 {
+		t.Errorf("of %d plans %d are dear", answered, dear)
 	}
 	t.Logf("%d plans from %d", answered, asked)
 }

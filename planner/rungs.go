@@ -66,6 +66,25 @@ type ladder struct {
 	near  func(limit int64, from *candidate) (*candidate, error)
 	known map[int64]found
 	ways  map[fromTo]*candidate
+	// dear stands for all plans that cost more than is of use to whoever asks: it costs as
+	// much as the cheapest of them, and is within any limit, as a limit's plan costs no less
+	// than those of higher ones, so that nothing more need be known. Nil is none.
+	dear *candidate
+}
+
+// useful has plans that cost more than so much be of no use.
+func (l *ladder) useful(most float64) {
+	if !math.IsInf(most, 1) {
+		l.dear = &candidate{cost: math.Nextafter(most, math.Inf(1))}
+	}
+}
+
+// orDear is a plan, or nil, or what stands for it.
+func (l *ladder) orDear(c *candidate) *candidate {
+	if c != nil && l.dear != nil && c.cost >= l.dear.cost {
+		return l.dear
+	}
+	return c
 }
 
 // fromTo leads from a plan to a lower limit.
@@ -80,7 +99,7 @@ func (l *ladder) rung(k int64) int64 {
 	return top/l.rungs*k + top%l.rungs*k/l.rungs
 }
 
-// within is the plan for a limit below the plain arena, or nil.
+// within is the plan for a limit below the plain arena, or nil; or dear.
 func (l *ladder) within(limit int64) (*candidate, error) {
 	if _, ok := l.least(limit); !ok {
 		return nil, nil
@@ -192,6 +211,7 @@ func (l *ladder) from(upper *candidate, limit int64) (c *candidate, err error) {
 	c, known := l.ways[key]
 	if !known {
 		if c, err = l.near(limit, upper); err == nil {
+			c = l.orDear(c)
 			l.ways[key] = c
 		}
 	}
@@ -216,10 +236,17 @@ func (l *ladder) onRung(k int64) (best *candidate, err error) {
 	if k == l.rungs {
 		return l.base, nil
 	}
+	if l.dear != nil && !l.mayBeat(l.rung(k), l.dear) {
+		return l.dear, nil
+	}
 	least := 0.0
 	for at := k; at > 0; at-- {
 		limit, next, beside := l.rung(at), l.rung(at-1), int64(0)
-		if best != nil && (least >= best.cost || !l.mayBeat(limit, best)) {
+		rival := best
+		if best != nil { // whether there is one at all is known
+			rival = cheaper(best, l.dear)
+		}
+		if rival != nil && (least >= rival.cost || !l.mayBeat(limit, rival)) {
 			break
 		}
 		bound, ok := l.least(limit)
@@ -228,12 +255,12 @@ func (l *ladder) onRung(k int64) (best *candidate, err error) {
 		}
 		// What comes next, where this one will hardly say that it need not; but long programs
 		// have no other hand for it.
-		if l.halving > 0 && (best != nil && l.mayBeat(next, best) || best == nil && l.level(next, bound)) {
+		if l.halving > 0 && (rival != nil && l.mayBeat(next, rival) || rival == nil && l.level(next, bound)) {
 			beside = next
 		}
 		other := math.Inf(1)
-		if best != nil {
-			other = best.cost
+		if rival != nil {
+			other = rival.cost
 		}
 		c, err := l.look(limit, beside, other)
 		if err != nil {
@@ -246,9 +273,9 @@ func (l *ladder) onRung(k int64) (best *candidate, err error) {
 		if c.plan == nil || c.plan.placed.Height > l.rung(k) {
 			return nil, err
 		}
-		return c.plan, err
+		return l.orDear(c.plan), err
 	}
-	return best, nil
+	return l.orDear(best), nil
 }
 
 // mayBeat reports whether a plan within a limit may be cheaper than another one.

@@ -109,6 +109,24 @@ func (r Request) InBytes(g *graph.Graph) (Request, error) {
 	return r, nil
 }
 
+// Room is the arena bytes that a request's budgets leave, and what the plain step needs
+// with everything kept; 0 is no limit.
+func Room(g *graph.Graph, r Request) (bytes, arena int64, err error) {
+	m, err := newModel(g, r.Dims, r.Lowered)
+	if err != nil {
+		return 0, 0, fmt.Errorf("planner: %w", err)
+	}
+	if err := m.beside(r); err != nil {
+		return 0, 0, fmt.Errorf("planner: %w", err)
+	}
+	p, _, err := m.begin(g, r)
+	if err != nil {
+		return 0, 0, err
+	}
+	bytes, _ = p.Room()
+	return bytes, p.Baseline.Arena, nil
+}
+
 // cannot is the error for a limit that was not reached.
 func (s *search) cannot(limit int64, best *candidate, hint string) error {
 	fixed := s.m.fixedBytes()

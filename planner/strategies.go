@@ -106,9 +106,18 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	if !limited {
 		return v.cheap(s.m.allows(overhead))
 	}
+	// Beside a plan of another form, dearer ones are of no use, and neither is the lowest one
+	// where solving finds none.
+	beside := s.plan.Request.Worth.Cost > 0 && overhead == 0
+	if beside && s.known == nil {
+		v.ladder.useful(s.plan.Request.Worth.extra(s.m))
+	}
 	c, err := s.find(v, limit)
 	if err != nil {
 		return nil, err
+	}
+	if c != nil && c == v.ladder.dear || c == nil && beside && len(s.m.sim.plain) > smallProgram {
+		return nil, worthless(s.plan.Floor)
 	}
 	if c != nil && c.cost <= s.m.allows(overhead) {
 		return c, nil

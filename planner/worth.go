@@ -17,7 +17,10 @@ func (w Worth) cost() float64 {
 	return w.Cost * (1 + 1e-9)
 }
 
-// worthless is that no plan of this form is of use, which is proven.
+// extra is that limit for what runs again in a step.
+func (w Worth) extra(m *model) float64 { return w.cost() - m.total - m.own }
+
+// worthless is that no plan of this form is of use.
 func worthless(f Floor) error {
 	return &BudgetError{Floor: f, Msg: "no plan of this form of the step is as good as one of another form"}
 }
@@ -36,5 +39,5 @@ func (v *solver) hopeless(w Worth, limit int64, limited bool, most float64) bool
 		return false
 	}
 	least, ok := v.least(limit)
-	return !ok || least > min(most*(1+1e-9), w.cost()-v.m.total-v.m.own)
+	return !ok || least > min(most*(1+1e-9), w.extra(v.m))
 }

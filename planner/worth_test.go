@@ -3,10 +3,12 @@ package planner_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"memopt/memopt/zoo"
 	"memopt/planner"
 )
 
@@ -46,5 +48,31 @@ func TestWorth(t *testing.T) {
 	})
 	if refused == 0 {
 		t.Error("nothing was refused")
+	}
+}
+
+// TestWorthNearFloor: so it is where plans are of a ladder, and dear.
+func TestWorthNearFloor(t *testing.T) {
+	g := step(t, zoo.Spec{Family: "gpt", Layers: 6, Width: 32, Heads: 2, Vocab: 50})
+	for _, percent := range []float64{21, 23.3, 25.7, 30.4} {
+		r := planner.Request{Dims: map[string]int64{"batch": 4, "seq": 24}, ActivationBudget: planner.Size{Percent: percent}}
+		p, err := planner.Make(g, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cost, _ := p.Cost()
+		for _, share := range []float64{0.9, 0.999, 1, 1.1} {
+			r.Worth.Cost = share * cost
+			q, err := planner.Make(g, r)
+			var be *planner.BudgetError
+			switch {
+			case share < 1 && (!errors.As(err, &be) || be.Best != 0):
+				t.Errorf("%v %%: %v, though no plan costs %v of what one was found to", percent, err, share)
+			case share >= 1 && err != nil:
+				t.Errorf("%v %%: %v, though one costs %v of what it is worth", percent, err, 1/share)
+			case share >= 1 && !slices.Equal(q.Steps, p.Steps):
+				t.Errorf("%v %%: another plan, as it was to come to %v of the first", percent, share)
+			}
+		}
 	}
 }
