@@ -167,11 +167,32 @@ func (m *Model) formsThatFit(p *planner.Plan, err error) iter.Seq[*Model] {
 		return func(func(*Model) bool) {}
 	}
 	c := m.Config
-	if room, limited := roomOf(p, wrong); limited { // a share is one of the model as it is
-		c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
+	if room, limited := roomOf(p, wrong); limited {
+		c = m.within(room)
 	}
 	return m.otherForms(c)
 }
+
+// within is the settings for so many bytes of the arena: a share is one of the model as it
+// is.
+func (m *Model) within(room int64) configs.Config {
+	c := m.Config
+	c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
+	return c
+}
+
+// scarce is the arena bytes that budgets leave, and whether those are a small part of
+// what the model needs as it is.
+func (m *Model) scarce() (room int64, is bool) {
+	if m.forms == nil || m.other == nil || !limited(m.Config) || m.Config.MaxOverhead > 0 {
+		return 0, false
+	}
+	room, arena, err := planner.Room(m.forms.exact, m.as(request(m.Config)))
+	return room, err == nil && room > 0 && room < arena/scarcely
+}
+
+// scarcely is the part of an arena below which room is scarce.
+const scarcely = 8
 
 // roomOf is the arena bytes that a plan was to fit in.
 func roomOf(p *planner.Plan, wrong *planner.BudgetError) (bytes int64, limited bool) {
@@ -181,13 +202,37 @@ func roomOf(p *planner.Plan, wrong *planner.BudgetError) (bytes int64, limited b
 	return p.Room()
 }
 
-// bestForm is best, in the form of the step that is the best one.
+// bestForm is best, in the form of the step that is the best one. Where little is left
+// that is mostly the one which computes most twice, and its plan spares looking for
+// others that cost more. Of equals the model as it is stays.
 func (m *Model) bestForm() (*planner.Plan, error) {
-	p, err := m.best(planner.Worth{})
-	plain, best := p, m
-	for other := range m.formsThatFit(p, err) {
-		if q, wrong := other.best(m.worth(p, err)); m.prefers(p, err, q, wrong) {
-			p, err, best = q, wrong, other
+	var p, plain *planner.Plan
+	var err, none error // of these
+	var best *Model
+	try := func(form *Model) {
+		worth := planner.Worth{}
+		if best != nil {
+			worth = m.worth(p, err)
+		}
+		q, wrong := form.best(worth)
+		better := best == nil || m.prefers(p, err, q, wrong)
+		if form == m {
+			plain, none = q, wrong
+			better = best == nil || !m.prefers(q, wrong, p, err)
+		}
+		if better {
+			p, err, best = q, wrong, form
+		}
+	}
+	room, scarce := m.scarce()
+	if scarce {
+		for _, other := range slices.Backward(slices.Collect(m.otherForms(m.within(room)))) {
+			try(other)
+		}
+	}
+	if try(m); !scarce {
+		for other := range m.formsThatFit(p, err) {
+			try(other)
 		}
 	}
 	p, err = best.tabulate(p, err)
@@ -195,7 +240,7 @@ func (m *Model) bestForm() (*planner.Plan, error) {
 		return p, err
 	}
 	if err == nil {
-		p.Warnings = append(p.Warnings, best.twiceNote(p, plain))
+		p.Warnings = append(p.Warnings, best.twiceNote(p, plain, none))
 	}
 	budget, activations := m.Config.Budget, m.Config.ActivationBudget
 	*m = *best
@@ -204,11 +249,15 @@ func (m *Model) bestForm() (*planner.Plan, error) {
 }
 
 // twiceNote says what a plan spends on computing twice, and what the plan
-// without would cost, if there is any.
-func (m *Model) twiceNote(p, plain *planner.Plan) string {
+// without would cost, if there is any; none is why there is not.
+func (m *Model) twiceNote(p, plain *planner.Plan, none error) string {
 	share := func(of float64) string { return fmt.Sprintf("%.1f %%", 100*of) }
 	instead := "no plan was found with "
-	if plain != nil {
+	var wrong *planner.BudgetError
+	switch {
+	case errors.As(none, &wrong) && wrong.Best == 0:
+		instead = "nothing as cheap was found with "
+	case plain != nil:
 		instead = "it would be " + share(plain.Result.Overhead) + " with "
 	}
 	return fmt.Sprintf("%s: that alone costs %s of the extra %s; %s%s", m.noted(), share(p.FormOverhead()), share(p.Result.Overhead), instead, m.plainly())

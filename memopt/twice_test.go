@@ -1,10 +1,13 @@
 package memopt
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"memopt/memopt/zoo"
+	"memopt/planner"
 )
 
 // TestExtraOfTwice: what scores cost a second time is extra cost beside the
@@ -116,6 +119,50 @@ func TestExtraOfTwice(t *testing.T) {
 		if (m.plain != nil) != fits || largest.Result.Overhead > 0.3 {
 			t.Errorf("the largest batch within %s is in chunks: %v, %v extra", most, m.plain != nil, largest.Result.Overhead)
 		}
+	}
+}
+
+// TestScarce: where little is left for the arena the plan is the cheapest of all forms, as
+// it is elsewhere, though not all of them are looked for to the end.
+func TestScarce(t *testing.T) {
+	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 5, Width: 16, Heads: 4, Vocab: 100})
+	plan := func(fields map[string]string) (*planner.Plan, float64) {
+		c := settingsFor(t, fields)
+		c.Dims = map[string]int64{"batch": 4, "seq": 128}
+		m, err := Open(model, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := m.Plan()
+		if err != nil {
+			return nil, math.Inf(1)
+		}
+		cost, _ := p.Cost()
+		return p, cost
+	}
+	spared := 0
+	for _, share := range []string{"12%", "12.4%"} {
+		p, cost := plan(map[string]string{"activation_budget": share, "chunk_loss": "off"})
+		if p == nil {
+			t.Fatalf("no plan within %s", share)
+		}
+		room, _ := p.Room()
+		least := math.Inf(1)
+		for _, attention := range []string{"off", "rows"} {
+			_, other := plan(map[string]string{"activation_budget": fmt.Sprint(room), "chunk_loss": "off", "flash_attention": attention})
+			least = min(least, other)
+		}
+		if math.Abs(cost-least) > 1e-9*least {
+			t.Errorf("%s: the plan costs %v, that of the best form %v", share, cost, least)
+		}
+		for _, w := range p.Warnings {
+			if strings.Contains(w, "nothing as cheap was found with all queries at once (--flash-attention off)") {
+				spared++
+			}
+		}
+	}
+	if spared == 0 {
+		t.Error("plans of all forms were found, so this asks nothing")
 	}
 }
 
