@@ -18,9 +18,29 @@ type solver struct {
 	// than most.
 	sketchy, anyhow bool
 	most            float64
-	all             []*candidate // the frontier of a small program, highest first
-	mate            *solver      // works beside this one, once there was something to do
+	all             []*candidate     // the frontier of a small program, highest first
+	answers         map[int64]answer // by limit, as far as they were solved
+	mate            *solver          // works beside this one, once there was something to do
 	ladder          ladder
+}
+
+// answer is what solving said.
+type answer struct {
+	recompute.Answer
+	ok bool
+}
+
+// solve is what solving says of a limit. Ladders ask again for one that was too dear.
+func (v *solver) solve(limit int64) (recompute.Answer, bool) {
+	a, known := v.answers[limit]
+	if !known {
+		a.Answer, a.ok = v.r.Solve(limit)
+		if v.answers == nil {
+			v.answers = map[int64]answer{}
+		}
+		v.answers[limit] = a
+	}
+	return a.Answer, a.ok
 }
 
 const (
@@ -119,7 +139,7 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	solve := v.r.Solve
+	solve := v.solve
 	switch {
 	case v.sketchy:
 		solve = v.r.Sketch
@@ -135,7 +155,7 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 // less memory that is cheaper than one that was not placed is chance, and is not taken,
 // so that none needs to be placed that is too dear.
 func (v *solver) below(limit int64, other float64) (*candidate, float64, error) {
-	return v.by(v.r.Solve, limit, math.Inf(1), other)
+	return v.by(v.solve, limit, math.Inf(1), other)
 }
 
 // by is at by some way of solving, or below if other is not 0.
