@@ -173,8 +173,13 @@ func priced(choices []choice, price float64) (best choice, least float64) {
 // mixture is a choice of each of the parts looked at so far.
 type mixture struct {
 	bytes, cost int64
-	before      int32 // the mixture of the parts before the last
-	last        int32 // the choice of that
+	link
+}
+
+// link is what remains of a mixture, so as to tell what it chose.
+type link struct {
+	before int32 // the mixture of the parts before the last
+	last   int32 // the choice of that
 }
 
 // knapsack is what a set within a room costs at least, in units, or a target if
@@ -192,19 +197,20 @@ func (c *cut) knapsack(room int64, target float64, part int32) (least float64, k
 	}
 	// Nothing that is farther from the bound than a set that fits is the cheapest.
 	far := min(target, fits*(1+1e-9)+1) - bound
-	mixtures, exact := [][]mixture{{{}}}, true
+	var links [][]link // of the mixtures at each part, as long as they are exact
+	exact := true
+	before := []mixture{{}}
 	var with, next, merged []mixture // used again and again: there are many
 	sum := 0.0                       // what the parts so far cost at the price
 	for k, choices := range kinds {
 		_, best := priced(choices, price)
 		for range c.times(k) {
 			sum += best
-			before := mixtures[len(mixtures)-1]
 			next = next[:0]
 			for i, x := range choices {
 				with = with[:0]
 				for j, m := range before {
-					m = mixture{m.bytes + x.bytes, m.cost + x.cost, int32(j), int32(i)}
+					m = mixture{m.bytes + x.bytes, m.cost + x.cost, link{int32(j), int32(i)}}
 					if m.bytes <= room && float64(m.cost)+price*float64(m.bytes)-sum <= far {
 						with = append(with, m)
 					}
@@ -221,16 +227,23 @@ func (c *cut) knapsack(room int64, target float64, part int32) (least float64, k
 				}
 				next = next[:half]
 			}
-			mixtures = append(mixtures, slices.Clone(next))
+			if exact {
+				all := make([]link, len(next))
+				for i, m := range next {
+					all[i] = m.link
+				}
+				links = append(links, all)
+			}
+			before, next = next, before
 		}
 	}
-	last := mixtures[len(mixtures)-1]
+	last := before
 	if len(last) == 0 || float64(last[len(last)-1].cost) >= target {
 		return target, nil, true
 	}
 	if exact {
 		for i := range min(cheapSets, len(last)) {
-			kept = append(kept, c.deal(kinds, mixtures, len(last)-1-i)...)
+			kept = append(kept, c.deal(kinds, links, len(last)-1-i)...)
 		}
 	}
 	return max(bound, float64(last[len(last)-1].cost)), kept, true
@@ -292,12 +305,12 @@ func merge(all, a, b []mixture) []mixture {
 
 // deal is what a mixture of all parts keeps, by place in the cut's values: of equal
 // parts, the first ones keep the least or the most.
-func (c *cut) deal(kinds [][]choice, mixtures [][]mixture, at int) (kept [][]bool) {
+func (c *cut) deal(kinds [][]choice, links [][]link, at int) (kept [][]bool) {
 	chosen := make([][]int32, len(kinds)) // by kind: of each part
-	stage := len(mixtures) - 1
+	stage := len(links) - 1
 	for k := len(kinds) - 1; k >= 0; k-- {
 		for range c.times(k) {
-			m := mixtures[stage][at]
+			m := links[stage][at]
 			chosen[k] = append(chosen[k], m.last)
 			at, stage = int(m.before), stage-1
 		}

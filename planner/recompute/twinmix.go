@@ -8,16 +8,16 @@ import (
 
 // mix is a choice of each of the parts looked at so far.
 type mix struct {
-	bytes        [2]int64
-	cost         int64
-	far          float64 // from the best choices at the prices
-	before, last int32   // the mix of the parts before, and the choice of the last
+	bytes [2]int64
+	cost  int64
+	far   float64 // from the best choices at the prices
+	link          // to the mix of the parts before
 }
 
 // mixed is the mixes up to some parts of a kind that all get one choice.
 type mixed struct {
 	kind, times int
-	mixes       []mix
+	links       []link
 }
 
 // nearChoice is a choice that is not too far from the best at the prices.
@@ -179,7 +179,8 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 	}
 	// What there is much to choose of comes while there are few mixes.
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b]), len(near[a])) })
-	steps, work, whole := []mixed{{mixes: []mix{{}}}}, 0, true
+	var steps []mixed // none to bound
+	before, work, whole := []mix{{}}, 0, true
 	most := mostMixes
 	if bounds {
 		most = boundMixes
@@ -194,7 +195,6 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 			for b := range rest {
 				rest[b] -= few[i][b] * int64(times)
 			}
-			before := steps[len(steps)-1].mixes
 			if work += len(before) * len(near[i]); work > mostMixing {
 				return t.bound, math.Inf(1), nil
 			}
@@ -203,7 +203,7 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 				c := &k.choices[n.which]
 				with = with[:0]
 				for m, x := range before {
-					y := mix{cost: x.cost + c.cost*int64(times), far: x.far + n.far*float64(times), before: int32(m), last: n.which}
+					y := mix{cost: x.cost + c.cost*int64(times), far: x.far + n.far*float64(times), link: link{int32(m), n.which}}
 					for b := range y.bytes {
 						y.bytes[b] = x.bytes[b] + c.bytes[b]*int64(times)
 					}
@@ -222,10 +222,17 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 					left = nearest(left, most/2)
 				}
 			}
-			steps = append(steps, mixed{i, times, slices.Clone(left)})
+			if !bounds {
+				links := make([]link, len(left))
+				for at, m := range left {
+					links[at] = m.link
+				}
+				steps = append(steps, mixed{i, times, links})
+			}
+			before, next = left, before
 		}
 	}
-	last := steps[len(steps)-1].mixes
+	last := before
 	slices.SortStableFunc(last, func(a, b mix) int { return cmp.Compare(a.cost, b.cost) })
 	found = math.Inf(1)
 	if len(last) > 0 {
@@ -234,11 +241,12 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 	if whole || bounds {
 		least = min(t.bound+reach, found)
 	}
-	if whole || !bounds {
+	if !bounds {
 		price := max(t.price[0], t.price[1]) / float64(t.grain) * t.s.unit
-		for at := range last[:min(mixPlans, len(last))] {
+		for _, m := range last[:min(mixPlans, len(last))] {
+			chosen := t.chosen(steps, m.link)
 			for _, w := range dealings {
-				plans = append(plans, twinStart{func() plan { return t.plan(steps, int32(at), w) }, price})
+				plans = append(plans, twinStart{func() plan { return t.plan(chosen, w) }, price})
 			}
 		}
 	}
@@ -305,28 +313,35 @@ type dealing struct{ back, brief bool }
 
 var dealings = []dealing{{}, {brief: true}, {back: true}}
 
+// chosen is, by kind, the choices of all parts that a mix of the last comes to.
+func (t *twin) chosen(steps []mixed, mix link) [][]int32 {
+	chosen := make([][]int32, len(t.kinds))
+	for i := len(steps) - 1; i >= 0; i-- {
+		for range steps[i].times {
+			chosen[steps[i].kind] = append(chosen[steps[i].kind], mix.last)
+		}
+		if i > 0 {
+			mix = steps[i-1].links[mix.before]
+		}
+	}
+	return chosen
+}
+
 // plan forgets at the border what a mix of all parts does not keep at the first place,
 // and behind the second what it does not keep there.
-func (t *twin) plan(steps []mixed, at int32, w dealing) plan {
-	chosen := make([][]int32, len(t.kinds)) // by kind: of each part
-	for i := len(steps) - 1; i > 0; i-- {
-		m := steps[i].mixes[at]
-		for range steps[i].times {
-			chosen[steps[i].kind] = append(chosen[steps[i].kind], m.last)
-		}
-		at = m.before
-	}
+func (t *twin) plan(mix [][]int32, w dealing) plan {
 	kept := make([]bool, len(t.values))
 	lost, there := make([]bool, len(t.s.p.Bytes)), make([]bool, len(t.s.p.Bytes))
 	for i, k := range t.kinds {
-		slices.SortFunc(chosen[i], func(a, b int32) int {
+		chosen := slices.Clone(mix[i])
+		slices.SortFunc(chosen, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(k.choices[a].bytes[0], k.choices[b].bytes[0]), cmp.Compare(a, b))
 		})
 		if w.back {
-			slices.Reverse(chosen[i])
+			slices.Reverse(chosen)
 		}
 		for n, part := range k.parts {
-			c := &k.choices[chosen[i][n]]
+			c := &k.choices[chosen[n]]
 			for j, v := range part {
 				x := t.values[v]
 				kept[v] = c.kept[0]>>j&1 == 1
