@@ -36,11 +36,24 @@ func livesOf(p Problem) (lives []life, sections int32) {
 			})
 		}
 	}
-	slices.SortFunc(lives, func(a, b life) int {
-		return cmp.Or(cmp.Compare(a.l, b.l), cmp.Compare(a.r, b.r), cmp.Compare(a.size, b.size),
-			cmp.Compare(p.Buffers[a.id].Size, p.Buffers[b.id].Size), cmp.Compare(a.align, b.align), cmp.Compare(a.fixed, b.fixed),
-			cmp.Compare(a.id, b.id))
-	})
+	order := make([]int32, len(lives))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	begun := lives
+	lives = make([]life, len(begun))
+	for k, i := range byTime(order, func(i int32) int32 { return begun[i].l }) {
+		lives[k] = begun[i]
+	}
+	for from, to := 0, 0; from < len(lives); from = to {
+		for to = from + 1; to < len(lives) && lives[to].l == lives[from].l; to++ {
+		}
+		slices.SortFunc(lives[from:to], func(a, b life) int {
+			return cmp.Or(cmp.Compare(a.r, b.r), cmp.Compare(a.size, b.size),
+				cmp.Compare(p.Buffers[a.id].Size, p.Buffers[b.id].Size), cmp.Compare(a.align, b.align), cmp.Compare(a.fixed, b.fixed),
+				cmp.Compare(a.id, b.id))
+		})
+	}
 	return lives, toSections(lives)
 }
 

@@ -15,6 +15,7 @@ type space struct {
 	looks   int      // at runs and cursors so far: the work done, in a measure that is the same on every machine
 	most    int      // looks that there are
 	stopped func() bool
+	filled  float64 // what is taken, in bytes times sections
 }
 
 func newSpace(sections int32, most int) *space {
@@ -30,11 +31,12 @@ func (s *space) empty() {
 	for i := range s.some {
 		s.through[i], s.some[i] = s.through[i][:0], s.some[i][:0]
 	}
-
+	s.filled = 0
 }
 
 // take notes that [lo, hi) is taken in sections [l, r).
 func (s *space) take(l, r int32, lo, hi int64) {
+	s.filled += float64(hi-lo) * float64(r-l)
 	s.note(1, 0, s.leaves, l, r, run{lo, hi})
 }
 
@@ -112,6 +114,10 @@ type run struct{ lo, hi int64 }
 // add takes r into the runs, joining those that it touches.
 func (rs *runs) add(r run) {
 	s := *rs
+	if n := len(s); n == 0 || s[n-1].hi < r.lo {
+		*rs = append(s, r)
+		return
+	}
 	first, end := 0, len(s) // the first that ends at r.lo or above it
 	for first < end {
 		if middle := int(uint(first+end) / 2); s[middle].hi < r.lo {
