@@ -31,10 +31,10 @@ var adverse = append([]adversary{
 	})}, 160},
 	{family{"any scale", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+int(math.Exp(math.Log(float64(n))*r.Float64())), 1+int64(math.Exp(16*r.Float64())), 1)
-	})}, 60},
+	})}, 100},
 	{family{"log-normal", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+min(n, int(math.Exp(4+1.5*r.NormFloat64()))), 1+int64(math.Exp(10+1.5*r.NormFloat64())), 1)
-	})}, 60},
+	})}, 100},
 	{family{"interleaved", func(n int, seed uint64) (p Problem) {
 		r := rand.New(rand.NewPCG(seed, seed))
 		for i := range n {
@@ -45,7 +45,7 @@ var adverse = append([]adversary{
 			p.Buffers = append(p.Buffers, lasting(i, length, 64*(1+r.Int64N(1<<10)), 64))
 		}
 		return p
-	}}, 190},
+	}}, 195},
 	{family{"ever larger", func(n int, seed uint64) (p Problem) {
 		r := rand.New(rand.NewPCG(seed, seed))
 		for i := range n {
@@ -55,7 +55,7 @@ var adverse = append([]adversary{
 	}}, 190},
 	{family{"triangle", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting((r.IntN(n)+r.IntN(n))/2, 1+r.IntN(n/30), 1+r.Int64N(1<<20), 1)
-	})}, 130},
+	})}, 135},
 	{family{"longer is larger", drawnBy(func(n int, r *rand.Rand) Buffer {
 		length := 1 + r.IntN(n/10)
 		return lasting(r.IntN(n), length, 1+int64(length)*100+r.Int64N(1000), 1)

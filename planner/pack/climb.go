@@ -8,16 +8,18 @@ import (
 // climb builds a skyline. At first it goes all the way up on one route, and on another beside it, in case that the first
 // does not come near enough. If neither does, it goes up in many short stages: each is tried on several routes, two side by
 // side, and it goes on from where all sections together press least against the goal, for what is worst now tells little
-// about what will be. A climb that was promising is followed by another, which takes the routes in other turns; one that was
-// nearly good enough by one that goes on from its first quarter.
+// about what will be. A climb from the floor is followed by others of its end, as what is too high in the end is hardly ever so
+// before: that takes a quarter of the time, and has as much luck. Then comes another from the floor, which takes the routes in
+// other turns.
 type climb struct {
 	goal   int64
 	near   int64    // the share of the goal above it that is near enough
 	base   *skyline // nothing but the floor
 	next   *skyline // scratch, after the first routes
 	trials [tries]*skyline
-	early  *skyline // the first quarter of the last climb from the floor
-	kept   *skyline // and of the best one
+	tries  int      // routes for a stage
+	late   *skyline // the last climb from the floor, before its end
+	ends   int      // how many more ends are to be tried from there
 	turn   int      // which route comes next in a stage
 	ups    int      // climbs in stages
 	looks  int
@@ -55,29 +57,34 @@ var (
 )
 
 const (
-	stages  = 64
-	quarter = stages / 4
-	tries   = 4       // routes for a stage
-	content = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
-	fair    = 104     // and one that holds this is too, after one climb in stages
-	nearly  = 85      // what this does not hold is climbed again from the floor
-	tight   = 1 << 62 // hardly any
-	room    = 200     // the share of the goal above it that there is to fill up what is nearly even
-	passage = 100     // looks, for each life, that the stages together cost beside those that are counted
-	hopeful = 64      // what this does not hold is not climbed again
-	tried   = 550     // looks, for each life, below which a climb in stages is followed by another in any case
-	climbs  = 1750    // looks, for each life, that climbs are worth
-	mending = 300     // looks, for each life, that mending is worth
-	scope   = 0.05    // the share of the goal above it in which a section is seen as pressed
-	hardest = 0.005   // the share of it that a section has to spare there at least, as it is seen
+	stages     = 64
+	late       = stages * 3 / 4 // where the end of a climb begins
+	endings    = 4              // of one climb
+	pair       = 2              // routes for a stage, if there are to be many climbs
+	tries      = 4              // and if one has to do
+	content    = 128            // a packing that this share of the goal above it holds is near enough, less than a percent
+	fair       = 101            // and one that holds this is too, after one climb in stages
+	nearly     = 85             // what this does not hold is climbed again from the floor
+	tight      = 1 << 62        // hardly any
+	room       = 200            // the share of the goal above it that there is to fill up what is nearly even
+	passage    = 100            // looks, for each life, that the stages together cost beside those that are counted
+	hopeful    = 64             // what this does not hold is not climbed again
+	tried      = 550            // looks, for each life, below which a climb in stages is followed by another in any case
+	tucking    = 250            // looks, for each life, to make room below a top for what sticks out of a skyline
+	mostClimbs = 40             // and ends of climbs, one after another
+	climbs     = 1750           // looks, for each life, that climbs are worth
+	mending    = 300            // looks, for each life, that mending is worth
+	scope      = 0.05           // the share of the goal above it in which a section is seen as pressed
+	hardest    = 0.005          // the share of it that a section has to spare there at least, as it is seen
 )
 
 // mostClimbed is a goal above which what is summed up on the way up would not be numbers.
 const mostClimbed = math.MaxInt64 / 4
 
 // grow packs p as a skyline, and keeps it if it is lower than what there is. Many lives have the first strategy tried before.
-// Where no skyline is near enough lives that a search is not tried for later are packed from what it makes of the large ones;
-// if that does not come near, many lives from their core, and if that does not either they are climbed.
+// Where no skyline is near enough, room is made below a top for what sticks out of many lives, which is quick and often does.
+// Then lives that a search is not tried for later are packed from what it makes of the large ones; if that does not come near,
+// many lives from their core, and if that does not either they are climbed.
 func (p *part) grow(goal int64) {
 	if goal > mostClimbed {
 		return
@@ -97,6 +104,9 @@ func (p *part) grow(goal int64) {
 		p.keep(p.from(s))
 		return
 	}
+	if many && !p.fixed() && p.tuck(goal, s) {
+		return
+	}
 	if len(p.lives) > fewest && !p.fixed() {
 		packed, ok := p.sift(goal, min(p.top, s.highest))
 		if ok {
@@ -106,6 +116,40 @@ func (p *part) grow(goal int64) {
 		defer func() { p.keep(packed) }() // nothing in between takes it for what it is to improve
 	}
 	p.climbOn(c, s, many)
+}
+
+// tuck is whether p is near enough as s packs it if room is made below a top for what sticks out.
+func (p *part) tuck(goal int64, s *skyline) bool {
+	if s.highest-goal > goal/hopeful {
+		return false
+	}
+	top := goal + goal/fair
+	g := p.from(s)
+	at, left := g.makeRoom(g.offsets, top, goal, 1, tucking, never)
+	if len(left) > 0 {
+		return false
+	}
+	if s.highest > top {
+		g.offsets, g.top, g.by = at, topOf(p.lives, at), "tuck"
+	}
+	p.keep(g)
+	return true
+}
+
+// open goes on from s with one climb after another, each of which has room made below a top, while they are nearly near enough
+// or there is much time. It comes to the lowest, and whether p is packed.
+func (p *part) open(c *climb, s *skyline) (best *skyline, done bool) {
+	for k := 0; k < mostClimbs && c.affords(); k++ {
+		if k > 0 && s.highest-c.goal > c.goal/nearly && c.clock.alone() < leisure*len(p.lives) {
+			break
+		}
+		t := c.another(s, never)
+		if t != s && p.tuck(c.goal, t) {
+			return t, true
+		}
+		s = t
+	}
+	return s, false
 }
 
 // climbOn packs p where s, the lowest of the skylines that c began with, is not near enough. Where many lives may wait the large
@@ -127,8 +171,7 @@ func (p *part) climbOn(c *climb, s *skyline, core bool) {
 		large = false
 	}
 	if core {
-		if cored, ok := p.fromCore(goal, s.highest); ok {
-			p.keep(cored)
+		if p.keep(p.fromCore(goal, s.highest)); !p.far(goal, fair) {
 			return
 		}
 	}
@@ -146,12 +189,13 @@ func (p *part) climbOn(c *climb, s *skyline, core bool) {
 			return
 		}
 	}
-	if short && s.highest-goal > goal/farther && p.far(goal, nearly) {
+	if short && s.highest-goal > goal/farther && p.far(goal, nearly) && p.clock.alone() < leisure*len(p.lives) {
 		p.turnIfNear(goal, goal+goal/fair, never)
 		return
 	}
-	if s = c.again(s, 0, c.looks+1, never); s.highest-goal <= goal/nearly {
-		s = c.again(s, cheap, looks, never)
+	s, done := p.open(c, s)
+	if done {
+		return
 	}
 	p.improve(c, s, h, short && leisurely)
 }
@@ -169,7 +213,7 @@ func (p *part) keep(o part) {
 }
 
 func newClimb(p *part, goal, near int64) *climb {
-	return &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock}
+	return &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock, tries: pair}
 }
 
 // first makes the attempts of before, then a skyline of all lives on the neat route, which ends where that loses more than
@@ -243,27 +287,40 @@ func (c *climb) ascend(s *skyline, at int) {
 // again is the best of best and of climbs in stages, until that is near enough, or so many looks are spent, or it is
 // stopped. Once no more are cheap, further ones have to be worth it.
 func (c *climb) again(best *skyline, cheap, looks int, stopped func() bool) *skyline {
-	next := c.next
-	defer func() { c.next = next }()
-	for best.highest > c.line(stages) && c.looks < looks && c.clock.shared() > climbing*len(best.lives) && !stopped() {
+	for best.highest > c.line(stages) && c.looks < looks && c.affords() && !stopped() {
 		over := best.highest - c.goal
 		if c.ups > 0 && c.looks >= cheap && (over <= c.goal/fair || over > c.goal/hopeful) {
 			break
 		}
-		if c.kept != nil && over <= c.goal/nearly {
-			next.become(c.kept)
-			if c.once(next, quarter, best.highest-1, stopped) {
-				best, next = next, best
-			}
-			continue
-		}
-		next.become(c.base)
-		if c.once(next, 0, best.highest-1, stopped) {
-			best, next = next, best
-			c.kept, c.early = c.early, c.kept
-		}
+		best = c.another(best, stopped)
 	}
 	return best
+}
+
+// affords is whether there is time for another climb.
+func (c *climb) affords() bool {
+	cost := climbing
+	if c.ends > 0 {
+		cost = climbing * (stages - late) / stages
+	}
+	return c.clock.shared() > cost*len(c.base.lives)
+}
+
+// another is the lower of best and of one more climb: from the floor, or another end of the last one from there.
+func (c *climb) another(best *skyline, stopped func() bool) *skyline {
+	next, from := c.next, 0
+	if c.ends > 0 {
+		next.become(c.late)
+		from = late
+		c.ends--
+	} else {
+		next.become(c.base)
+	}
+	if !c.once(next, from, best.highest-1, stopped) {
+		return best
+	}
+	c.next = best
+	return next
 }
 
 // once takes s from the end of a stage all the way up, unless that is sure to be higher than most or it is stopped.
@@ -284,11 +341,12 @@ func (c *climb) once(s *skyline, from int, most int64, stopped func() bool) bool
 		if s.sure() > most || stopped() {
 			return false
 		}
-		if at == quarter && from == 0 {
-			if c.early == nil {
-				c.early = c.base.twin()
+		if at == late && from == 0 {
+			if c.late == nil {
+				c.late = c.base.twin()
 			}
-			c.early.become(s)
+			c.late.become(s)
+			c.ends = endings
 		}
 	}
 	return true
@@ -296,13 +354,13 @@ func (c *climb) once(s *skyline, from int, most int64, stopped func() bool) bool
 
 // try takes the trials from s to the end of a stage, two side by side, and says which presses least there.
 func (c *climb) try(s *skyline, at int) (best int) {
-	for _, t := range c.trials {
+	for _, t := range c.trials[:c.tries] {
 		t.route = routes[c.turn%len(routes)]
 		c.turn++
 	}
 	var pressed [tries]float64
 	var ups [tries]attempt
-	for i, t := range c.trials {
+	for i, t := range c.trials[:c.tries] {
 		ups[i] = func(func() bool) bool {
 			t.become(s)
 			c.ascend(t, at)
@@ -310,8 +368,8 @@ func (c *climb) try(s *skyline, at int) (best int) {
 			return false
 		}
 	}
-	firstOf(ups[:]...)
-	for i, t := range c.trials {
+	firstOf(ups[:c.tries]...)
+	for i, t := range c.trials[:c.tries] {
 		c.looks += t.looks
 		if pressed[i] < pressed[best] {
 			best = i

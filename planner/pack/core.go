@@ -16,57 +16,96 @@ var cores = [...]int64{10, 8, 6}
 
 const (
 	closer   = 256 // the share of the goal above it down to which few lives of a core are climbed, and all lives lowered in the end
-	hurried  = 500 // looks, for each life of the part, without which no larger core is tried
-	tiers    = 80  // shares of the goal that sections of the others have to spare, which tell them apart
+	enlarged = 3   // cores of a share, each with what found no room beside the one before
+	hurried  = 250 // looks, for each life of the part, without which no larger core is tried
 	sinking  = 100 // looks, for each life, that this is worth
 	retried  = 160 // looks, for each life of the part, below which a climb through its core is followed by another in any case
 	reclimbs = 320 // looks, for each life of the part, that climbs through its core are worth
 )
 
 // fromCore is p packed from its core, if no part of that is more than half of p, or stays far above the goal or above most.
-func (p *part) fromCore(goal, most int64) (packed part, ok bool) {
-	for k, share := range cores {
+func (p *part) fromCore(goal, most int64) (packed part) {
+	packed = *p
+	packed.offsets, packed.top = nil, math.MaxInt64
+	tried := false
+	var known []*part
+	for _, share := range cores {
 		h := p.core(goal, share)
-		parts := h.part.cut()
-		p.clock.spend(ordering * len(p.lives))
-		if slices.ContainsFunc(parts, func(q *part) bool { return len(q.lives) > len(p.lives)/2 }) {
-			return packed, false
+		for range enlarged {
+			if tried && p.clock.alone() < hurried*len(p.lives) {
+				return packed
+			}
+			tried = true
+			parts := h.part.cut()
+			p.clock.spend(ordering * len(p.lives))
+			if slices.ContainsFunc(parts, func(q *part) bool { return len(q.lives) > len(p.lives)/2 }) {
+				return packed
+			}
+			offsets, highest := climbApart(parts, known, goal, min(most, goal+goal/doubtful), len(p.lives))
+			known = parts
+			if offsets == nil {
+				return packed
+			}
+			top := max(highest, goal+goal/fair)
+			at, left := p.makeRoom(p.put(h, offsets, top), top, goal, makings, pushing, never)
+			if len(left) == 0 {
+				cored := *p
+				cored.offsets, cored.top, cored.by = at, topOf(p.lives, at), "core"
+				cored.mend(goal, max(highest, goal+goal/closer), sinking*len(p.lives), never)
+				if packed.keep(cored); !packed.far(goal, fair) {
+					return packed
+				}
+				break
+			}
+			h = p.joinedBy(h, left)
 		}
-		if k > 0 && p.clock.alone() < hurried*len(p.lives) {
-			return packed, false
-		}
-		offsets, highest := climbApart(parts, goal, min(most, goal+goal/doubtful), len(p.lives))
-		if offsets == nil {
-			return packed, false
-		}
-		top := max(highest, goal+goal/fair)
-		at, left := p.makeRoom(p.put(h, offsets, top), top, goal, never)
-		if len(left) > 0 {
-			continue
-		}
-		packed = *p
-		packed.offsets, packed.top, packed.by = at, topOf(p.lives, at), "core"
-		packed.mend(goal, max(highest, goal+goal/closer), sinking*len(p.lives), never)
-		return packed, true
 	}
-	return packed, false
+	return packed
+}
+
+// crag is a part of a core.
+type crag struct {
+	*part
+	*climb          // nil if it is packed
+	best   *skyline // the lowest
+	done   bool     // which is near enough
+	from   int      // where its lives come among all
+}
+
+// height is how high it is to begin with.
+func (c crag) height() int64 {
+	if c.climb == nil {
+		return c.top
+	}
+	return c.best.highest
+}
+
+// start makes it one that nothing has packed, if it is not.
+func (c crag) start() {
+	if c.climb != nil {
+		c.unplaced()
+	}
+}
+
+// same is whether p and q have the same lives.
+func (p *part) same(q *part) bool {
+	return slices.EqualFunc(p.lives, q.lives, func(a, b life) bool { return a.id == b.id })
 }
 
 // climbApart packs the parts of a core of n lives in all, which no section joins, alone, as few climbs are lucky everywhere.
 // Those that are easier to place come first, and leave to the others what they do not need of the looks that all share, but for
 // those of many lives, which have their own. What climbs leave too high is improved by other means. There are no offsets if one
 // stays higher than most.
-func climbApart(parts []*part, goal, most int64, n int) (offsets []int64, highest int64) {
-	type crag struct {
-		*part
-		*climb
-		best *skyline
-		done bool
-		from int
-	}
+func climbApart(parts, known []*part, goal, most int64, n int) (offsets []int64, highest int64) {
 	var crags []crag
 	from, looks := 0, 0
 	for _, q := range parts {
+		if k := slices.IndexFunc(known, func(o *part) bool { return o.same(q) }); k >= 0 {
+			q.offsets, q.top, q.by = known[k].offsets, known[k].top, known[k].by
+			crags = append(crags, crag{part: q, from: from})
+			from += len(q.lives)
+			continue
+		}
 		near := int64(closer)
 		if len(q.lives) > few {
 			near = content
@@ -80,13 +119,13 @@ func climbApart(parts []*part, goal, most int64, n int) (offsets []int64, highes
 	if len(parts) > 0 {
 		parts[0].clock.share(looks)
 	}
-	slices.SortStableFunc(crags, func(a, b crag) int { return cmp.Compare(a.best.highest, b.best.highest) })
+	slices.SortStableFunc(crags, func(a, b crag) int { return cmp.Compare(a.height(), b.height()) })
 	offsets = make([]int64, from)
 	sum := 0
 	for _, c := range crags {
 		sum += len(c.lives)
-		c.unplaced()
-		switch {
+		switch c.start(); {
+		case c.climb == nil:
 		case c.done:
 			c.keep(c.part.from(c.best))
 		case len(c.lives) > few:
@@ -95,7 +134,7 @@ func climbApart(parts []*part, goal, most int64, n int) (offsets []int64, highes
 			c.looks = looks
 			c.best = c.again(c.best, retried*n/from*sum, reclimbs*n/from*sum, never)
 			looks = c.looks
-			if c.keep(c.part.from(c.best)); c.far(goal, fair) {
+			if c.keep(c.part.from(c.best)); c.far(goal, fair) && !c.tuck(goal, c.best) {
 				h := c.large(waits[0], goal)
 				c.improve(c.climb, c.best, h, c.shortWait(h))
 			}
@@ -124,11 +163,19 @@ func (p *part) with(in, rest []int32) halves {
 	return halves{q, in, rest}
 }
 
-// core is p in its core, of sections that have no more than a share of the goal to spare, and what is not: what crosses
-// the fullest sections first, and of that the largest.
+// joinedBy is h with some of the rest among those that are packed first.
+func (p *part) joinedBy(h halves, some []int32) halves {
+	in := append(slices.Clone(h.in), some...)
+	slices.Sort(in)
+	rest := slices.DeleteFunc(slices.Clone(h.rest), func(i int32) bool { return slices.Contains(some, i) })
+	return p.with(in, rest)
+}
+
+// core is p in its core, of sections that have no more than a share of the goal to spare, and what is not: what is large first,
+// and of that what crosses sections with little to spare.
 func (p *part) core(goal, share int64) halves {
 	var in, rest []int32
-	spare := make([]int64, len(p.lives)) // by life: how much the fullest of its sections has, in shares of the goal
+	hard := make([]float64, len(p.lives)) // by life: its area, for what the fullest of its sections has to spare, squared
 	var fullest peaks
 	fullest.build(liveOf(p.lives, p.sections))
 	for i, l := range p.lives {
@@ -136,35 +183,10 @@ func (p *part) core(goal, share int64) halves {
 			in = append(in, int32(i))
 		} else {
 			rest = append(rest, int32(i))
-			spare[i] = (goal - p.floor - most) / max(goal/tiers, 1)
+			spare := float64(goal-p.floor-most) / float64(goal)
+			hard[i] = float64(l.size) * float64(l.r-l.l) / (spare * spare)
 		}
 	}
-	slices.SortStableFunc(rest, func(i, j int32) int {
-		return cmp.Or(cmp.Compare(spare[i], spare[j]), byArea(p.lives[i], p.lives[j]))
-	})
+	slices.SortFunc(rest, func(i, j int32) int { return cmp.Or(cmp.Compare(hard[j], hard[i]), cmp.Compare(i, j)) })
 	return p.with(in, rest)
-}
-
-// put is where all lives of p stand if those that are in stand at offsets, and each of the rest in the lowest gap that holds
-// it up to top, or on top if there is none.
-func (p *part) put(h halves, offsets []int64, top int64) (at []int64) {
-	at = make([]int64, len(p.lives))
-	s := newSpace(p.sections, math.MaxInt)
-	defer func() { p.clock.spend(s.looks + placing*len(p.lives)) }()
-	for k, i := range h.in {
-		l := p.lives[i]
-		at[i] = offsets[k]
-		s.take(l.l, l.r, at[i], at[i]+l.size)
-	}
-	for _, i := range h.rest {
-		l := p.lives[i]
-		s.look(l.l, l.r)
-		at[i] = firstFit(s, l, p.floor)
-		if end := at[i] + l.size; end <= top {
-			s.take(l.l, l.r, at[i], end)
-		} else {
-			at[i] = top
-		}
-	}
-	return at
 }

@@ -17,7 +17,7 @@ func TestCoreApart(t *testing.T) {
 		p, goal := wholeOf(problem)
 		h := p.core(goal, cores[0])
 		parts := h.part.cut()
-		offsets, highest := climbApart(parts, goal, math.MaxInt64, len(p.lives))
+		offsets, highest := climbApart(parts, nil, goal, math.MaxInt64, len(p.lives))
 		var core Problem
 		for _, i := range h.in {
 			core.Buffers = append(core.Buffers, problem.Buffers[p.lives[i].id])
@@ -109,8 +109,8 @@ func TestFromCore(t *testing.T) {
 	for _, f := range all() {
 		problem := f.make(6000, 4)
 		p, goal := wholeOf(problem)
-		cored, ok := p.fromCore(goal, 2*goal)
-		if !ok {
+		cored := p.fromCore(goal, 2*goal)
+		if cored.top == math.MaxInt64 {
 			continue
 		}
 		packed++

@@ -17,16 +17,15 @@ type wait struct{ goal, spare float64 }
 var waits = [...]wait{{0.005, 0.2}, {0, 0.2}}
 
 const (
-	far       = 100  // a packing that this share of the goal above it does not hold is worth a rescue
-	farther   = 40   // and one that this does not hold either, before many climbs, is worth none of them
-	doubtful  = 80   // and one that this does not hold, after one climb, is not worth another if it can be packed from large lives
-	shorter   = 0.75 // of the length of the others is that of lives it pays to let wait, on average
-	squeeze   = 50   // looks, for each life, to make room for those that waited
-	unhurried = 900  // looks, for each life, without which what is packed from large lives is not so twice side by side
-	housing   = 250  // looks, for each life, without which it is no use to climb the large ones, as the others are to be put in
-	light     = 3    // if more than this share of the lives may wait, it takes little to climb the others
-	makings   = 3    // times that it is tried in both ways
-	leisure   = 2000 // looks, for each life, with which a climb of all lives comes before that of the large ones
+	far      = 100  // a packing that this share of the goal above it does not hold is worth a rescue
+	farther  = 40   // and one that this does not hold either, before many climbs, is worth none of them
+	doubtful = 80   // and one that this does not hold, after one climb, is not worth another if it can be packed from large lives
+	shorter  = 0.75 // of the length of the others is that of lives it pays to let wait, on average
+	squeeze  = 100  // looks, for each life, to make room for those that waited by driving out others
+	housing  = 250  // looks, for each life, without which it is no use to climb the large ones, as the others are to be put in
+	light    = 3    // if more than this share of the lives may wait, it takes little to climb the others
+	makings  = 8    // times that it is tried in both ways
+	leisure  = 2000 // looks, for each life, with which a climb of all lives comes before that of the large ones
 )
 
 // improve keeps the lowest of what comes of s, in which c ended: s mended and turned over, the lives as they come, packed from
@@ -52,6 +51,7 @@ func (p *part) improve(c *climb, s *skyline, h halves, short bool) {
 		func(stopped func() bool) {
 			if short {
 				large = p.fromLarge(h, large.clock, below, goal, enough, stopped)
+				large.turnOver(goal, enough, stopped)
 			}
 		},
 		func(stopped func() bool) {
@@ -72,28 +72,17 @@ func (p *part) improve(c *climb, s *skyline, h halves, short bool) {
 func (p *part) rescue(goal int64, grown part, h halves) {
 	enough := goal + goal/fair
 	p.keep(grown)
-	come, large, larger := grown, part{top: math.MaxInt64}, part{top: math.MaxInt64}
 	below := p.top
-	come.clock = p.clock.apart(1)
-	parts := []*part{&come, &large, &larger}
-	fills := []func(stopped func() bool){
-		func(stopped func() bool) { come.comes(goal, enough, stopped) },
-		func(stopped func() bool) { large = p.fromLarge(h, large.clock, below, goal, enough, stopped) },
-		func(stopped func() bool) {
-			larger = p.fromLarge(p.large(waits[1], goal), larger.clock, below, goal, enough, stopped)
-		},
+	p.comes(goal, enough, never)
+	if p.far(goal, fair) {
+		p.keep(p.fromLarge(h, p.clock, below, goal, enough, never))
 	}
-	if p.clock.alone() >= unhurried*len(p.lives) {
-		large.clock, larger.clock = p.clock.apart(1), p.clock.apart(1)
-		p.keepFirst(enough, parts, fills...)
-		return
+	if p.far(goal, fair) {
+		p.keep(p.fromLarge(p.large(waits[1], goal), p.clock, below, goal, enough, never))
 	}
-	p.keepFirst(enough, parts[:1], fills[0])
-	for k, part := range parts[1:] {
-		if part.clock = p.clock; p.far(goal, fair) {
-			fills[k+1](never)
-			p.keep(*part)
-		}
+	if p.far(goal, fair) {
+		p.offsets = slices.Clone(p.offsets)
+		p.turnOver(goal, enough, never)
 	}
 }
 
@@ -124,8 +113,8 @@ func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 }
 
 // fromLarge is p packed from its large lives: a climb packs those, and the lives that wait are put in. Where some find no room
-// below the top of the others, others make room or are pushed up, and those for which that is not enough go on top. What that
-// leaves is turned over. A climb that will be higher than below is given up.
+// below the top of the others, others make room or are pushed up, and those for which that is not enough go on top. A climb that will be higher than below is given up. One that is not close is followed by one that tries
+// more routes, as whatever the large ones leave free is all the room there is.
 func (p *part) fromLarge(h halves, clock *clock, below, goal, enough int64, stopped func() bool) part {
 	g := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: clock}
 	clock.spend(ordering * len(p.lives))
@@ -133,39 +122,64 @@ func (p *part) fromLarge(h halves, clock *clock, below, goal, enough int64, stop
 		return g
 	}
 	c := newClimb(h.part, goal, content)
-	c.clock = clock
+	c.clock, c.next = clock, c.base.twin()
 	s := c.base.twin()
-	if !c.once(s, 0, below-1, stopped) || stopped() {
+	s.highest = below
+	s = c.another(s, stopped)
+	if s.highest > goal+goal/content && c.clock.shared() > 2*climbing*len(h.in) && !stopped() {
+		c.tries, c.ends, c.ups = tries, 0, 0
+		s = c.another(s, stopped)
+	}
+	if s.highest >= below || stopped() {
 		return g
 	}
 	top := max(s.highest, enough)
-	at, left := g.makeRoom(g.put(h, s.offsets, top), top, goal, stopped)
+	at, left := g.makeRoom(g.put(h, s.offsets, top), top, goal, makings, pushing, stopped)
 	clock.spend(placing * min(len(left), 1) * len(p.lives))
 	g.onTop(at, left)
 	g.offsets = at
 	g.top = topOf(g.lives, g.offsets)
-	g.turnOver(goal, enough, stopped)
 	return g
 }
 
-// makeRoom has lives below top make room for those that stand above it, or be pushed up for them, and says where all stand
-// then and which are left.
-func (p *part) makeRoom(offsets []int64, top, goal int64, stopped func() bool) (at []int64, left []int32) {
-	for k := range makings {
-		if k > 1 && p.clock.alone() <= 0 {
+// makeRoom has lives below top make room for those that stand above it, and says where all stand then and which are left. They
+// are driven out by those and, beside that and if it does not do, pushed up for them; then again, as long as there are more to
+// be pushed up and clearly fewer are left, up to so many times.
+func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stopped func() bool) (at []int64, left []int32) {
+	var spent int
+	pushing := true
+	for k := range tries {
+		if k > 0 && p.clock.alone() <= 0 {
 			break
 		}
-		m := newMend(p, offsets, goal)
-		m.stopped = stopped
-		done := m.lower(top, squeeze*len(p.lives))
-		p.clock.spend(m.looks/lightly + ordering*len(p.lives))
-		if done {
-			return m.at, nil
+		var mended *mend
+		before, pushed := len(left), slices.Clone(offsets)
+		attempts := []attempt{func(func() bool) bool {
+			mended = newMend(p, offsets, goal)
+			mended.stopped = stopped
+			return mended.lower(top, squeeze*len(p.lives))
+		}}
+		if pushing {
+			attempts = append(attempts, func(no func() bool) bool {
+				left, spent = p.pushIn(pushed, top, looks, func() bool { return no() || stopped() })
+				return len(left) == 0
+			})
 		}
-		before := len(left)
-		if left = p.pushIn(offsets, top, stopped); len(left) == 0 || len(left) == before {
+		done := firstOf(attempts...)
+		cost := mended.looks/lightly + ordering*len(p.lives)
+		if done == 0 {
+			p.clock.share(2 * cost)
+			return mended.at, nil
+		}
+		if !pushing {
+			p.clock.spend(cost)
 			break
 		}
+		p.clock.share(cost + spent/deeply)
+		if offsets = pushed; len(left) == 0 || k > 0 && len(left) > before*7/8 {
+			break
+		}
+		pushing = spent > looks*len(p.lives) // else those that are left have no room
 	}
 	return offsets, left
 }
@@ -202,14 +216,28 @@ func (p *part) length(lives []int32) (sum float64) {
 	return sum
 }
 
+// smallest is the lives of p, those of the least area first.
+func (p *part) smallest() []int32 {
+	if len(p.small) != len(p.lives) {
+		type sized struct {
+			area float64
+			life int32
+		}
+		order := make([]sized, len(p.lives))
+		for i, l := range p.lives {
+			order[i] = sized{float64(l.r-l.l) * float64(l.size), int32(i)}
+		}
+		slices.SortFunc(order, func(a, b sized) int { return cmp.Or(cmp.Compare(a.area, b.area), cmp.Compare(a.life, b.life)) })
+		p.small = make([]int32, len(order))
+		for k, s := range order {
+			p.small[k] = s.life
+		}
+	}
+	return p.small
+}
+
 // large is p in the lives that do not wait and those that do, the largest first.
 func (p *part) large(w wait, goal int64) halves {
-	order := make([]int32, len(p.lives))
-	area := make([]float64, len(p.lives))
-	for i, l := range p.lives {
-		order[i], area[i] = int32(i), float64(l.r-l.l)*float64(l.size)
-	}
-	slices.SortStableFunc(order, func(i, j int32) int { return cmp.Compare(area[i], area[j]) })
 	over := liveOf(p.lives, p.sections) // by section: by how many bytes too much waits
 	for t, live := range over {
 		over[t] = -int64(float64(w.goal*float64(goal)) + float64(w.spare*float64(goal-p.floor-live)))
@@ -218,7 +246,7 @@ func (p *part) large(w wait, goal int64) halves {
 	most.build(over)
 	var in, rest []int32
 	waits := make([]bool, len(p.lives))
-	for _, i := range order {
+	for _, i := range p.smallest() {
 		l := p.lives[i]
 		if x, _ := most.most(l.l, l.r); l.fixed == free && x+l.size <= 0 {
 			most.add(l.l, l.r, l.size)

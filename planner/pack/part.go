@@ -16,6 +16,7 @@ type part struct {
 	by       string  // what found it
 	least    int64   // proven: no packing ends below; 0 if nothing was
 	clock    *clock  // nil if it has all the time that it needs
+	small    []int32 // the lives, those of the least area first, once they were asked for
 }
 
 // cuts is how often divide looks again for lives that can go to the bottom after a cut. Each level reads every life

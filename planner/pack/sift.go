@@ -31,6 +31,7 @@ const (
 type sift struct {
 	*part
 	goal  int64
+	begun []halves
 	best  part // the lowest packing so far
 	ended bool // whether any search was
 	looks int
@@ -40,6 +41,9 @@ type sift struct {
 // sift is p packed from its large lives, if it comes below a top. It also says whether that is near enough.
 func (p *part) sift(goal, below int64) (packed part, ok bool) {
 	s := &sift{part: p, goal: goal, best: part{top: below}, most: min(sifts*len(p.lives), mostSifts)}
+	if s.begin(); len(s.begun) == 0 {
+		return part{top: math.MaxInt64}, false
+	}
 	if s.within(ascent[0]) {
 		for _, share := range descent {
 			if !s.within(share) {
@@ -59,15 +63,28 @@ func (p *part) sift(goal, below int64) (packed part, ok bool) {
 	return s.best, !s.best.far(goal, content)
 }
 
+// begin finds what is searched at first: by sieve, but for those that leave too many lives. The last leaves the fewest.
+func (s *sift) begin() {
+	for _, w := range slices.Backward(sieves[:]) {
+		h := s.large(w, s.goal)
+		s.clock.spend(ordering * len(s.lives))
+		if len(h.in) > sifted {
+			return
+		}
+		if len(h.in) > 0 {
+			s.begun = slices.Insert(s.begun, 0, h)
+		}
+	}
+}
+
 // within is whether p is packed within a share of the goal above it.
 func (s *sift) within(share int64) bool {
 	top := s.goal + s.goal/share
-	for _, w := range sieves {
+	for _, h := range s.begun {
 		if s.best.top <= top {
 			return true
 		}
-		s.clock.spend(ordering * len(s.lives))
-		s.join(s.large(w, s.goal), top)
+		s.join(h, top)
 	}
 	return s.best.top <= top
 }
@@ -110,7 +127,7 @@ func (s *sift) join(h halves, top int64) {
 // room makes room below top for the lives that stand above it, puts those on top for which there is none, and keeps what
 // comes of that if it is the lowest.
 func (s *sift) room(at []int64, top int64) {
-	at, left := s.makeRoom(at, top, s.goal, never)
+	at, left := s.makeRoom(at, top, s.goal, makings, pushing, never)
 	if len(left) > 0 && top+s.lives[left[0]].size >= s.best.top {
 		return
 	}

@@ -37,6 +37,7 @@ const (
 	fine      = 1 << 14 // nested lives that leave no more than this share of the goal are enough
 	simple    = 256     // a first strategy that leaves no more than this share of the goal is enough for many lives
 	quickRows = 3       // strategies that many lives get at most
+	alike     = 16      // lives of each size at least, on average, that come again
 	again     = 1000    // looks, for each life, at lives as they come
 	steep     = 32      // a skyline around fixed lives that leaves this share of the goal is worth some strategies
 )
@@ -83,10 +84,15 @@ func (p *part) pack(goal, near int64) {
 	}
 }
 
-// settles packs many lives with the first strategy if that ends at or below top.
+// settles packs many lives with the first strategy if that ends at or below top. What does not fill most of it with an
+// eighth of the looks does not come to an end with all of them.
 func (p *part) settles(top int64, stopped func() bool) bool {
 	s := newSpace(p.sections, glance*len(p.lives))
-	s.stopped = stopped
+	all := 0.0
+	for _, l := range p.lives {
+		all += float64(l.size) * float64(l.r-l.l)
+	}
+	s.stopped = func() bool { return stopped() || s.looks > s.most/8 && s.filled < all*3/4 }
 	offsets := make([]int64, len(p.lives))
 	t := strategies[0]
 	reached, ok := t.place(p, s, offsets, min(top, math.MaxInt64-1)+1)
@@ -96,15 +102,24 @@ func (p *part) settles(top int64, stopped func() bool) bool {
 	return ok
 }
 
-// comes packs many lives as they come, and mends that, if it is lower than what there is.
+// comes packs many lives as they come, if they are of few sizes, and mends that, if it is lower than what there is and not far
+// above what is near enough.
 func (p *part) comes(goal, enough int64, stopped func() bool) {
+	sizes := map[int64]bool{}
+	for _, l := range p.lives {
+		if sizes[l.size] = true; len(sizes) > len(p.lives)/alike {
+			return
+		}
+	}
 	s := newSpace(p.sections, min(again*len(p.lives), p.clock.alone()))
 	defer func() { p.clock.spend(s.looks) }()
 	s.stopped = stopped
-	p.offsets = nil
-	top := p.top
-	if p.try([]strategy{asTheyCome}, s, goal); p.top < top {
-		p.mend(goal, enough, mending*len(p.lives), stopped)
+	come := *p
+	come.offsets, come.top = nil, min(p.top, goal+goal/hopeful) // what ends higher does not become near enough
+	below := come.top
+	if come.try([]strategy{asTheyCome}, s, goal); come.top < below {
+		come.mend(goal, enough, mending*len(p.lives), stopped)
+		p.keep(come)
 	}
 }
 
@@ -135,9 +150,9 @@ func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top in
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortStableFunc(order, func(i, j int32) int {
+	slices.SortFunc(order, func(i, j int32) int {
 		a, b := p.lives[i], p.lives[j]
-		return cmp.Or(cmp.Compare(min(b.fixed, 0), min(a.fixed, 0)), t.order(a, b))
+		return cmp.Or(cmp.Compare(min(b.fixed, 0), min(a.fixed, 0)), t.order(a, b), cmp.Compare(i, j))
 	})
 	s.empty()
 	for _, i := range order {
