@@ -325,8 +325,8 @@ func (c *climb) another(best *skyline, stopped func() bool) *skyline {
 
 // once takes s from the end of a stage all the way up, unless that is sure to be higher than most or it is stopped.
 func (c *climb) once(s *skyline, from int, most int64, stopped func() bool) bool {
-	if c.trials[0] == nil {
-		for i := range c.trials {
+	for i := range c.tries {
+		if c.trials[i] == nil {
 			c.trials[i] = c.base.twin()
 		}
 	}
