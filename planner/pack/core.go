@@ -165,9 +165,13 @@ func (p *part) with(in, rest []int32) halves {
 
 // joinedBy is h with some of the rest among those that are packed first.
 func (p *part) joinedBy(h halves, some []int32) halves {
+	some = slices.Sorted(slices.Values(some))
 	in := append(slices.Clone(h.in), some...)
 	slices.Sort(in)
-	rest := slices.DeleteFunc(slices.Clone(h.rest), func(i int32) bool { return slices.Contains(some, i) })
+	rest := slices.DeleteFunc(slices.Clone(h.rest), func(i int32) bool {
+		_, is := slices.BinarySearch(some, i)
+		return is
+	})
 	return p.with(in, rest)
 }
 

@@ -147,7 +147,7 @@ func (p *part) fromLarge(h halves, clock *clock, below, goal, enough int64, stop
 // be pushed up and clearly fewer are left, up to so many times.
 func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stopped func() bool) (at []int64, left []int32) {
 	var spent int
-	pushing := true
+	more := true // to be pushed up
 	for k := range tries {
 		if k > 0 && p.clock.alone() <= 0 {
 			break
@@ -159,7 +159,7 @@ func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stop
 			mended.stopped = stopped
 			return mended.lower(top, squeeze*len(p.lives))
 		}}
-		if pushing {
+		if more {
 			attempts = append(attempts, func(no func() bool) bool {
 				left, spent = p.pushIn(pushed, top, looks, func() bool { return no() || stopped() })
 				return len(left) == 0
@@ -171,7 +171,7 @@ func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stop
 			p.clock.share(2 * cost)
 			return mended.at, nil
 		}
-		if !pushing {
+		if !more {
 			p.clock.spend(cost)
 			break
 		}
@@ -179,7 +179,7 @@ func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stop
 		if offsets = pushed; len(left) == 0 || k > 0 && len(left) > before*7/8 {
 			break
 		}
-		pushing = spent > looks*len(p.lives) // else those that are left have no room
+		more = spent > looks*len(p.lives) // else those that are left have no room
 	}
 	return offsets, left
 }

@@ -19,7 +19,7 @@ type push struct {
 	top   int64
 	under rim     // the floor, from which lives are at their lowest
 	over  rim     // the top, from which they are at their highest
-	key   []int64 // by life: its lowest place before anything was pushed, in the order of which lives lie on each other
+	key   []int64 // by life: its lowest place before anything was pushed, which is in the order of which lie on each other; −1 for those that are not in
 	moved []move  // to be taken back if what is put in has no room
 	queue queue   // of lives that push others
 	waits []bool  // by life: whether it is in the queue
@@ -73,7 +73,7 @@ func (p *part) pushIn(at []int64, top int64, looks int, stopped func() bool) (le
 	s.most = min(looks*n, min(p.clock.alone(), math.MaxInt/deeply)*deeply)
 	rest := left[:0]
 	for _, x := range left {
-		s.under.at[x], s.over.at[x] = none, none
+		s.under.at[x], s.over.at[x], s.key[x] = none, none, -1
 	}
 	in := 0
 	for k, x := range left {
@@ -90,41 +90,6 @@ func (p *part) pushIn(at []int64, top int64, looks int, stopped func() bool) (le
 		}
 	}
 	return rest, s.looks
-}
-
-func (s *push) endOf(i int32) int64 { return s.under.at[i] + s.lives[i].size }
-
-// place puts x on those of near before cut.
-func (s *push) place(x int32, cut int) bool {
-	l := s.lives[x]
-	low := s.floor
-	if cut > 0 {
-		low = max(low, s.endOf(s.near[cut-1]))
-	}
-	low = up(low, l.align)
-	begin := int64(0)
-	for _, j := range s.near[cut:] {
-		begin = max(begin, s.over.at[j]+s.lives[j].size)
-	}
-	high := s.from(&s.over, l, begin)
-	if low+l.size+high > s.top {
-		return false
-	}
-	s.moved = s.moved[:0]
-	if s.shift(&s.under, &s.over, s.near[cut:], low+l.size) && s.shift(&s.over, &s.under, s.near[:cut], high+l.size) {
-		s.under.at[x], s.over.at[x], s.key[x] = low, high, low
-		for _, m := range s.moved {
-			s.key[m.life] = s.under.at[m.life]
-		}
-		return true
-	}
-	for _, m := range slices.Backward(s.moved) {
-		m.edge.at[m.life] = m.was
-	}
-	for _, t := range s.queue {
-		s.waits[t.begin] = false
-	}
-	return false
 }
 
 // settle finds the lowest and the highest place of each life of an order in which none comes before one it lies on.
@@ -171,17 +136,17 @@ func (s *push) from(e *rim, l life, end int64) int64 {
 func (s *push) insert(x int32) bool {
 	l := s.lives[x]
 	s.meet(x)
-	end := s.endOf
+	end := func(i int32) int64 { return s.under.at[i] + s.lives[i].size }
 	slices.SortFunc(s.near, func(i, j int32) int { return cmp.Or(cmp.Compare(end(i), end(j)), cmp.Compare(i, j)) })
-	most, cut := int64(-1), 0
+	most, low, high, cut := int64(-1), int64(0), int64(0), 0
 	begin := int64(0) // of those above, from the top
 	for k := len(s.near); ; k-- {
 		at := up(s.floor, l.align)
 		if k > 0 {
-			at = up(max(s.floor, end(s.near[k-1])), l.align)
+			at = up(end(s.near[k-1]), l.align)
 		}
 		if spare := s.top - begin - l.size - at; spare > most {
-			most, cut = spare, k
+			most, low, high, cut = spare, at, begin, k
 		}
 		if k == 0 {
 			break
@@ -189,10 +154,25 @@ func (s *push) insert(x int32) bool {
 		j := s.near[k-1]
 		begin = max(begin, s.over.at[j]+s.lives[j].size)
 	}
-	if most < 0 {
+	high = s.from(&s.over, l, high)
+	if most < 0 || low+l.size+high > s.top {
 		return false
 	}
-	return s.place(x, cut)
+	s.moved = s.moved[:0]
+	if s.shift(&s.under, &s.over, s.near[cut:], low+l.size) && s.shift(&s.over, &s.under, s.near[:cut], high+l.size) {
+		s.under.at[x], s.over.at[x], s.key[x] = low, high, low
+		for _, m := range s.moved {
+			s.key[m.life] = s.under.at[m.life]
+		}
+		return true
+	}
+	for _, m := range slices.Backward(s.moved) {
+		m.edge.at[m.life] = m.was
+	}
+	for _, t := range s.queue {
+		s.waits[t.begin] = false
+	}
+	return false
 }
 
 // shift moves lives of near away from an edge as far as they are nearer to it than end, and what is in the way of those. It
@@ -246,21 +226,9 @@ func (s *push) move(e, opposite *rim, j int32, end int64) bool {
 
 // meet makes near the lives that are in and meet life x, which is not.
 func (s *push) meet(x int32) {
-	near := s.near[:0]
-	l := s.lives[x]
-	before, from, to := s.of(l)
-	for _, j := range before {
-		if s.under.at[j] < none && s.lives[j].r > l.l {
-			near = append(near, j)
-		}
-	}
-	for j := from; j < to; j++ {
-		if s.under.at[j] < none && s.lives[j].r > l.l {
-			near = append(near, j)
-		}
-	}
+	near, looks := s.meeting(s.lives[x], s.lives, s.key, s.near)
 	s.near = near
-	s.looks += 4 * (len(before) + int(to-from))
+	s.looks += 4 * looks
 }
 
 const sweep = 60 // looks that it costs to find a place of a life anew

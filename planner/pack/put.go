@@ -56,7 +56,7 @@ func (p *part) put(h halves, offsets []int64, top int64) (at []int64) {
 			sides[0].look(l)
 			sides[1].look(l)
 			sides[0].meets = append(sides[0].meets, sides[1].meets...)
-			if at[i] = min(firstFit(sides[0].space, l, p.floor), top); at[i]+l.size <= top {
+			if at[i] = firstFit(sides[0].space, l, p.floor); at[i]+l.size <= top {
 				sides[0].take(l, at[i])
 				sides[1].take(l, at[i])
 			} else {
@@ -68,7 +68,7 @@ func (p *part) put(h halves, offsets []int64, top int64) (at []int64) {
 		for _, i := range s.rest {
 			l := p.lives[i]
 			s.look(l)
-			if at[i] = min(firstFit(s.space, l, p.floor), top); at[i]+l.size <= top {
+			if at[i] = firstFit(s.space, l, p.floor); at[i]+l.size <= top {
 				s.take(l, at[i])
 			} else {
 				at[i] = top

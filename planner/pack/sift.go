@@ -102,12 +102,10 @@ func (s *sift) join(h halves, top int64) {
 		}
 		s.ended = true
 		at := s.put(h, search.low, top)
-		var out, rest []int32
+		var out []int32
 		for _, i := range h.rest {
 			if at[i]+s.lives[i].size > top {
 				out = append(out, i)
-			} else {
-				rest = append(rest, i)
 			}
 		}
 		if len(out) < least { // making room for more than before is not worth it either
@@ -118,9 +116,7 @@ func (s *sift) join(h halves, top int64) {
 		if s.best.top <= top {
 			return
 		}
-		in := append(slices.Clone(h.in), out...)
-		slices.Sort(in)
-		h = s.with(in, rest)
+		h = s.joinedBy(h, out)
 	}
 }
 
