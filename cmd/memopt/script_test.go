@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -83,7 +84,10 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	c.Stderr = &stderr
 	out, err := c.StdoutPipe()
 	ts.Check(err)
+	taken := make(chan os.Signal, 1)
+	signal.Notify(taken, with) // or what is ignored here, as under nohup, would be there too
 	ts.Check(c.Start())
+	signal.Stop(taken)
 	r := bufio.NewReader(out)
 	first, err := r.ReadString('\n')
 	ts.Check(err)

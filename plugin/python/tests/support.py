@@ -18,6 +18,12 @@ from unittest import mock
 PACKAGE = Path(__file__).resolve().parent.parent
 TEST_SERVER = os.environ.get("MEMOPT_TEST_SERVER", "")
 
+# Interrupts are ignored in the background of a shell, and by all who are started there, unless they say otherwise.
+TRAINER = """
+import os, signal, sys, time, memopt
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
 
 def environment(**changes: str) -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MEMOPT_", "PLUGIN_", "ORTMODULE_", "GRPC_"))}
@@ -66,7 +72,7 @@ class HostCase(unittest.TestCase):
     def trainer(self, code: str) -> Iterator[subprocess.Popen[str]]:
         """A Python process that imports memopt and runs code; its standard output is a pipe."""
         process = subprocess.Popen(
-            [sys.executable, "-u", "-c", "import os, sys, time, memopt\n" + textwrap.dedent(code)],
+            [sys.executable, "-u", "-c", TRAINER + textwrap.dedent(code)],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
