@@ -6,24 +6,20 @@ import (
 )
 
 // climb builds a skyline. At first it goes all the way up on one route, and on another beside it, in case that the first
-// does not come near enough. If neither does, it goes up in many short stages: each is tried on several routes, two side by
-// side, and it goes on from where all sections together press least against the goal, for what is worst now tells little
-// about what will be. A climb from the floor is followed by others of its end, as what is too high in the end is hardly ever so
-// before: that takes a quarter of the time, and has as much luck. Then comes another from the floor, which takes the routes in
-// other turns.
+// does not come near enough. If neither does, it goes up in many short stages: each is tried on several routes, and it goes on
+// from where all sections together press least against the goal, for what is worst now tells little about what will be; lane.go
+// is how two cores share that. A climb from the floor is followed by others of its end, as what is too high in the end is hardly
+// ever so before: that takes a quarter of the time, and has as much luck. Then comes another from the floor, which takes the
+// routes in other turns.
 type climb struct {
-	goal   int64
-	near   int64    // the share of the goal above it that is near enough
-	base   *skyline // nothing but the floor
-	next   *skyline // scratch, after the first routes
-	trials [tries]*skyline
-	tries  int      // routes for a stage
-	late   *skyline // the last climb from the floor, before its end
-	ends   int      // how many more ends are to be tried from there
-	turn   int      // which route comes next in a stage
-	ups    int      // climbs in stages
-	looks  int
-	clock  *clock
+	goal  int64
+	near  int64    // the share of the goal above it that is near enough
+	base  *skyline // nothing but the floor
+	lanes []*lane
+	tries int // routes for a stage
+	ups   int // climbs in stages
+	looks int
+	clock *clock
 }
 
 // route is how a skyline chooses.
@@ -213,7 +209,12 @@ func (p *part) keep(o part) {
 }
 
 func newClimb(p *part, goal, near int64) *climb {
-	return &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock, tries: pair}
+	c := &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock, tries: pair}
+	c.lanes = append(c.lanes, &lane{climb: c})
+	if len(p.lives) <= alone {
+		c.lanes = append(c.lanes, &lane{climb: c})
+	}
+	return c
 }
 
 // first makes the attempts of before, then a skyline of all lives on the neat route, which ends where that loses more than
@@ -247,7 +248,7 @@ func (c *climb) first(before ...attempt) (s *skyline, done bool) {
 	for _, n := range looks {
 		c.looks += n
 	}
-	s, c.next = starts[1], starts[0]
+	s = starts[1]
 	for _, o := range starts[2:] {
 		if o.highest < s.highest {
 			s = o
@@ -299,83 +300,11 @@ func (c *climb) again(best *skyline, cheap, looks int, stopped func() bool) *sky
 
 // affords is whether there is time for another climb.
 func (c *climb) affords() bool {
-	cost := climbing
-	if c.ends > 0 {
-		cost = climbing * (stages - late) / stages
+	cost := 0
+	for _, l := range c.lanes {
+		cost += climbing * (stages - l.from()) / stages
 	}
 	return c.clock.shared() > cost*len(c.base.lives)
-}
-
-// another is the lower of best and of one more climb: from the floor, or another end of the last one from there.
-func (c *climb) another(best *skyline, stopped func() bool) *skyline {
-	next, from := c.next, 0
-	if c.ends > 0 {
-		next.become(c.late)
-		from = late
-		c.ends--
-	} else {
-		next.become(c.base)
-	}
-	if !c.once(next, from, best.highest-1, stopped) {
-		return best
-	}
-	c.next = best
-	return next
-}
-
-// once takes s from the end of a stage all the way up, unless that is sure to be higher than most or it is stopped.
-func (c *climb) once(s *skyline, from int, most int64, stopped func() bool) bool {
-	for i := range c.tries {
-		if c.trials[i] == nil {
-			c.trials[i] = c.base.twin()
-		}
-	}
-	begun := c.looks
-	defer func() { c.clock.share(c.looks - begun) }()
-	c.turn = 1 + (len(routes)-1)*c.ups // where it starts, and how far each stage goes on, are never the same for two climbs
-	c.ups++
-	for at := from + 1; at <= stages; at++ {
-		best := c.trials[c.try(s, at)]
-		*s, *best = *best, *s
-		c.turn += (c.ups - 1) / len(routes)
-		if s.sure() > most || stopped() {
-			return false
-		}
-		if at == late && from == 0 {
-			if c.late == nil {
-				c.late = c.base.twin()
-			}
-			c.late.become(s)
-			c.ends = endings
-		}
-	}
-	return true
-}
-
-// try takes the trials from s to the end of a stage, two side by side, and says which presses least there.
-func (c *climb) try(s *skyline, at int) (best int) {
-	for _, t := range c.trials[:c.tries] {
-		t.route = routes[c.turn%len(routes)]
-		c.turn++
-	}
-	var pressed [tries]float64
-	var ups [tries]attempt
-	for i, t := range c.trials[:c.tries] {
-		ups[i] = func(func() bool) bool {
-			t.become(s)
-			c.ascend(t, at)
-			pressed[i] = t.pressed(c.goal)
-			return false
-		}
-	}
-	firstOf(ups[:c.tries]...)
-	for i, t := range c.trials[:c.tries] {
-		c.looks += t.looks
-		if pressed[i] < pressed[best] {
-			best = i
-		}
-	}
-	return best
 }
 
 // pressed is how hard all sections of s together press against the goal: by the eighth power of how little they have to

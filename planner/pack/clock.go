@@ -13,7 +13,7 @@ type clock struct {
 }
 
 const (
-	perLife  = 1800   // looks that a life is worth; 20 000 lives take six tenths of a second at most, on two cores
+	perLife  = 1800   // looks that a life is worth; 20 000 lives take about half a second at most, on two cores
 	leastFor = 20_000 // lives, as which fewer count
 )
 

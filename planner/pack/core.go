@@ -9,7 +9,8 @@ import (
 // Of many lives few are hard to place: those alive where nearly as many bytes are as at the worst moment. They are the core
 // of a part. It is packed alone, in as many parts as no section joins, where each climb is cheap and there can be many, and the
 // other lives are put in wherever they find room, the largest first. What finds none drives out others or pushes them up until
-// all are in, which is quick as there is room to spare. Where there is too little of that more lives are taken for the core.
+// all are in, which is quick as there is room to spare. Where there is too little of that more lives are taken for the core, of
+// which only the parts that they join are climbed again; what stands beside those stays.
 
 // cores are the shares of the goal that a section of the core has to spare at most.
 var cores = [...]int64{10, 8, 6}
@@ -31,6 +32,7 @@ func (p *part) fromCore(goal, most int64) (packed part) {
 	var known []*part
 	for _, share := range cores {
 		h := p.core(goal, share)
+		var at []int64 // where all lives stand, and of those some that are left above the top
 		for range enlarged {
 			if tried && p.clock.alone() < hurried*len(p.lives) {
 				return packed
@@ -41,13 +43,18 @@ func (p *part) fromCore(goal, most int64) (packed part) {
 			if slices.ContainsFunc(parts, func(q *part) bool { return len(q.lives) > len(p.lives)/2 }) {
 				return packed
 			}
-			offsets, highest := climbApart(parts, known, goal, min(most, goal+goal/doubtful), len(p.lives))
-			known = parts
-			if offsets == nil {
+			climbed, highest := climbApart(parts, known, goal, min(most, goal+goal/doubtful), len(p.lives))
+			if climbed == nil {
 				return packed
 			}
+			in, offsets := h, climbed
+			if at != nil {
+				in, offsets = p.renewed(h, climbed, at, parts, known)
+			}
+			known = parts
 			top := max(highest, goal+goal/fair)
-			at, left := p.makeRoom(p.put(h, offsets, top), top, goal, makings, pushing, never)
+			var left []int32
+			at, left = p.makeRoom(p.put(in, offsets, top), top, goal, makings, pushing, never)
 			if len(left) == 0 {
 				cored := *p
 				cored.offsets, cored.top, cored.by = at, topOf(p.lives, at), "core"
@@ -61,6 +68,41 @@ func (p *part) fromCore(goal, most int64) (packed part) {
 		}
 	}
 	return packed
+}
+
+// renewed is p in lives that stand somewhere, and where, and the rest of h, given where all stood with another core of which
+// some parts are known. What stands there in the time of parts that are new makes way for those; all else stays.
+func (p *part) renewed(h halves, climbed, at []int64, parts, known []*part) (in halves, offsets []int64) {
+	fresh := make([]int32, p.sections+1) // by section: how many begin to be or cease to be of a new part
+	from := 0
+	for _, q := range parts {
+		lives := h.in[from : from+len(q.lives)]
+		if slices.ContainsFunc(known, q.same) {
+			for k, i := range lives {
+				climbed[from+k] = at[i]
+			}
+		} else {
+			for _, i := range lives {
+				fresh[p.lives[i].l]++
+				fresh[p.lives[i].r]--
+			}
+		}
+		from += len(lives)
+	}
+	news := make([]int32, p.sections+1) // by section: how many before it are of a new part
+	for t := range p.sections {
+		fresh[t+1] += fresh[t]
+		news[t+1] = news[t] + min(fresh[t], 1)
+	}
+	in, offsets = halves{in: slices.Clone(h.in)}, climbed
+	for _, i := range h.rest {
+		if l := p.lives[i]; news[l.l] == news[l.r] {
+			in.in, offsets = append(in.in, i), append(offsets, at[i])
+		} else {
+			in.rest = append(in.rest, i)
+		}
+	}
+	return in, offsets
 }
 
 // crag is a part of a core.
@@ -100,7 +142,7 @@ func climbApart(parts, known []*part, goal, most int64, n int) (offsets []int64,
 	var crags []crag
 	from, looks := 0, 0
 	for _, q := range parts {
-		if k := slices.IndexFunc(known, func(o *part) bool { return o.same(q) }); k >= 0 {
+		if k := slices.IndexFunc(known, q.same); k >= 0 {
 			q.offsets, q.top, q.by = known[k].offsets, known[k].top, known[k].by
 			crags = append(crags, crag{part: q, from: from})
 			from += len(q.lives)
@@ -191,6 +233,6 @@ func (p *part) core(goal, share int64) halves {
 			hard[i] = float64(l.size) * float64(l.r-l.l) / (spare * spare)
 		}
 	}
-	slices.SortFunc(rest, func(i, j int32) int { return cmp.Or(cmp.Compare(hard[j], hard[i]), cmp.Compare(i, j)) })
+	sortBy(rest, func(i int32) uint64 { return ^math.Float64bits(hard[i]) })
 	return p.with(in, rest)
 }

@@ -3,6 +3,7 @@ package pack
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -63,7 +64,7 @@ func anyLong(t *testing.T) *part {
 	lives, sections := livesOf(families[4].make(3000, 1))
 	p := &part{lives: lives, sections: sections}
 	p.unplaced()
-	p.try([]strategy{asTheyCome}, newSpace(sections, 1<<40), 0)
+	p.try([]strategy{asTheyCome}, p.space(1<<40), 0)
 	if p.top == 1<<63-1 {
 		t.Fatal("not packed")
 	}
@@ -129,5 +130,65 @@ func TestFromCore(t *testing.T) {
 	t.Logf("%d families were packed from their core", packed)
 	if packed < 28 {
 		t.Errorf("only %d families were packed from their core", packed)
+	}
+}
+
+// Where some parts of a core are new, what stays beside them is a packing, and nothing that makes way could have stayed.
+func TestRenewed(t *testing.T) {
+	tried := 0
+	for _, f := range all() {
+		problem := f.make(4000, 3)
+		p, goal := wholeOf(problem)
+		h := p.core(goal, cores[0])
+		known := h.cut()
+		if len(problem.Fixed) > 0 || len(known) < 2 || len(h.rest) == 0 {
+			continue
+		}
+		climbed, highest := climbApart(known, nil, goal, math.MaxInt64, len(p.lives))
+		top := max(highest, goal+goal/fair)
+		at := p.put(h, climbed, top)
+		left := h.rest[:1]
+		for _, i := range h.rest {
+			if at[i]+p.lives[i].size > top {
+				left = append(left[:len(left):len(left)], i)
+			}
+		}
+		h = p.joinedBy(h, slices.Compact(left))
+		parts := h.cut()
+		climbed, _ = climbApart(parts, known, goal, math.MaxInt64, len(p.lives))
+		in, offsets := p.renewed(h, climbed, at, parts, known)
+		if len(in.in)+len(in.rest) != len(p.lives) {
+			t.Errorf("%s: %d lives stay and %d make way, of %d", f.name, len(in.in), len(in.rest), len(p.lives))
+		}
+		if len(in.rest) < len(h.rest) {
+			tried++
+		}
+		var stays Problem
+		for _, i := range in.in {
+			stays.Buffers = append(stays.Buffers, problem.Buffers[p.lives[i].id])
+		}
+		s := Solution{Offsets: offsets}
+		for k := range in.in {
+			s.Height = max(s.Height, offsets[k]+stays.Buffers[k].Size)
+		}
+		if err := Check(stays, s); err != nil {
+			t.Errorf("%s: %v", f.name, err)
+		}
+		isNew := map[int32]bool{} // by id
+		for _, q := range parts {
+			for _, l := range q.lives {
+				isNew[l.id] = !slices.ContainsFunc(known, q.same)
+			}
+		}
+		for _, i := range in.rest {
+			l := p.lives[i]
+			if !slices.ContainsFunc(h.in, func(j int32) bool { o := p.lives[j]; return isNew[o.id] && o.l < l.r && l.l < o.r }) {
+				t.Errorf("%s: life %d meets nothing that is new, and makes way", f.name, i)
+			}
+		}
+	}
+	t.Logf("something stayed in %d families", tried)
+	if tried < 10 {
+		t.Errorf("something stayed in %d families only", tried)
 	}
 }

@@ -83,7 +83,7 @@ func (p *part) around(goal int64) {
 		}
 		rows = strategies[:quickRows]
 	}
-	s := newSpace(p.sections, min(patience*len(p.lives), p.clock.alone()))
+	s := p.space(min(patience*len(p.lives), p.clock.alone()))
 	p.try(rows, s, goal)
 	p.clock.spend(s.looks)
 	if enough := goal + goal/content; p.top > enough && goal < math.MaxInt64/4 {

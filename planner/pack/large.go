@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -50,8 +49,9 @@ func (p *part) improve(c *climb, s *skyline, h halves, short bool) {
 		func(stopped func() bool) { come.comes(goal, enough, stopped) },
 		func(stopped func() bool) {
 			if short {
-				large = p.fromLarge(h, large.clock, below, goal, enough, stopped)
-				large.turnOver(goal, enough, stopped)
+				if large = p.fromLarge(h, large.clock, below, goal, enough, stopped); large.offsets != nil {
+					large.turnOver(goal, enough, stopped)
+				}
 			}
 		},
 		func(stopped func() bool) {
@@ -113,8 +113,9 @@ func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 }
 
 // fromLarge is p packed from its large lives: a climb packs those, and the lives that wait are put in. Where some find no room
-// below the top of the others, others make room or are pushed up, and those for which that is not enough go on top. A climb that will be higher than below is given up. One that is not close is followed by one that tries
-// more routes, as whatever the large ones leave free is all the room there is.
+// below the top of the others, others make room or are pushed up, and those for which that is not enough go on top. A climb
+// that will be higher than below is given up. One that is not close is followed by one that tries more routes, as whatever the
+// large ones leave free is all the room there is.
 func (p *part) fromLarge(h halves, clock *clock, below, goal, enough int64, stopped func() bool) part {
 	g := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: clock}
 	clock.spend(ordering * len(p.lives))
@@ -122,12 +123,12 @@ func (p *part) fromLarge(h halves, clock *clock, below, goal, enough int64, stop
 		return g
 	}
 	c := newClimb(h.part, goal, content)
-	c.clock, c.next = clock, c.base.twin()
+	c.clock = clock
 	s := c.base.twin()
 	s.highest = below
 	s = c.another(s, stopped)
 	if s.highest > goal+goal/content && c.clock.shared() > 2*climbing*len(h.in) && !stopped() {
-		c.tries, c.ends, c.ups = tries, 0, 0
+		c.widen()
 		s = c.another(s, stopped)
 	}
 	if s.highest >= below || stopped() {
@@ -189,17 +190,20 @@ func (p *part) onTop(offsets []int64, left []int32) {
 	if len(left) == 0 {
 		return
 	}
-	s := newSpace(p.sections, math.MaxInt)
+	s := newSpace(0, p.sections, math.MaxInt)
+	for _, i := range left {
+		s.expect(p.lives[i])
+	}
 	for i, l := range p.lives {
 		if !slices.Contains(left, int32(i)) {
-			s.take(l.l, l.r, offsets[i], offsets[i]+l.size)
+			s.take(l, offsets[i])
 		}
 	}
 	for _, i := range left {
 		l := p.lives[i]
-		s.look(l.l, l.r)
+		s.look(l)
 		offsets[i] = firstFit(s, l, p.floor)
-		s.take(l.l, l.r, offsets[i], offsets[i]+l.size)
+		s.take(l, offsets[i])
 	}
 }
 
@@ -219,19 +223,14 @@ func (p *part) length(lives []int32) (sum float64) {
 // smallest is the lives of p, those of the least area first.
 func (p *part) smallest() []int32 {
 	if len(p.small) != len(p.lives) {
-		type sized struct {
-			area float64
-			life int32
+		p.small = make([]int32, len(p.lives))
+		for i := range p.small {
+			p.small[i] = int32(i)
 		}
-		order := make([]sized, len(p.lives))
-		for i, l := range p.lives {
-			order[i] = sized{float64(l.r-l.l) * float64(l.size), int32(i)}
-		}
-		slices.SortFunc(order, func(a, b sized) int { return cmp.Or(cmp.Compare(a.area, b.area), cmp.Compare(a.life, b.life)) })
-		p.small = make([]int32, len(order))
-		for k, s := range order {
-			p.small[k] = s.life
-		}
+		sortBy(p.small, func(i int32) uint64 {
+			l := &p.lives[i]
+			return math.Float64bits(float64(l.r-l.l) * float64(l.size))
+		})
 	}
 	return p.small
 }

@@ -37,6 +37,29 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// Where the large lives alone are no lower than what there is, that is not turned over either.
+func TestImproveByNothing(t *testing.T) {
+	tried := 0
+	for _, f := range all() {
+		p, goal := wholeOf(f.make(3000, 2))
+		c := newClimb(p, goal, content)
+		s, done := c.first()
+		h := p.large(waits[0], goal)
+		if done || p.fixed() || len(h.in) == 0 {
+			continue
+		}
+		p.unplaced()
+		p.top = goal
+		if p.improve(c, s, h, true); p.top != goal {
+			t.Errorf("%s: %d is kept, which is not lower than %d", f.name, p.top, goal)
+		}
+		tried++
+	}
+	if tried == 0 {
+		t.Error("nothing is left to improve")
+	}
+}
+
 // A packing that is turned over is still one, and no higher where all lives are aligned the same.
 func TestTurn(t *testing.T) {
 	lowered := 0
@@ -50,7 +73,7 @@ func TestTurn(t *testing.T) {
 		lives, sections := livesOf(problem)
 		p := &part{lives: lives, sections: sections}
 		p.unplaced()
-		s := newSpace(sections, math.MaxInt)
+		s := p.space(math.MaxInt)
 		p.try(strategies[6:7], s, 0)
 		next := make([]int64, len(lives))
 		top := p.turn(s, p.offsets, next)

@@ -253,7 +253,7 @@ func TestEveryStrategy(t *testing.T) {
 				lives, sections := livesOf(p)
 				q := &part{lives: lives, sections: sections, floor: rapid.Int64Range(0, 9).Draw(t, "floor")}
 				offsets := make([]int64, len(lives))
-				top, ok := st.place(q, newSpace(sections, math.MaxInt), offsets, math.MaxInt64)
+				top, ok := st.place(q, q.space(math.MaxInt), offsets, math.MaxInt64)
 				if !ok {
 					t.Fatal("gave up")
 				}

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -16,22 +15,24 @@ import (
 type push struct {
 	*part
 	meetings
-	top   int64
-	under rim     // the floor, from which lives are at their lowest
-	over  rim     // the top, from which they are at their highest
-	key   []int64 // by life: its lowest place before anything was pushed, which is in the order of which lie on each other; −1 for those that are not in
-	moved []move  // to be taken back if what is put in has no room
-	queue queue   // of lives that push others
-	waits []bool  // by life: whether it is in the queue
-	near  []int32 // scratch: those that are in and meet one
-	looks int
-	most  int // looks that there are
+	top    int64
+	under  rim     // the floor, from which lives are at their lowest
+	over   rim     // the top, from which they are at their highest
+	moved  []move  // to be taken back if what is put in has no room
+	queue  queue   // of lives that push others
+	waits  []bool  // by life: whether it is in the queue
+	near   []int32 // scratch: those that are in and meet one
+	sorter sorter
+	looks  int
+	most   int // looks that there are
 }
 
 // rim is an edge of what there is to pack into, and how near lives can come to it.
 type rim struct {
-	at   []int64 // by life: how far its nearer end is from the edge, or none if it is not in
-	sign int64   // 1 if lives rise from here, or −1
+	at    []int64 // by life: how far its nearer end is from the edge, or none if it is not in
+	was   []int64 // the same before anything was pushed, which is in the order of which lie on each other; −1 if it is not in
+	where *cells  // who was where
+	sign  int64   // 1 if lives rise from here, or −1
 }
 
 // move is what a place of a life was.
@@ -63,17 +64,15 @@ func (p *part) pushIn(at []int64, top int64, looks int, stopped func() bool) (le
 		return left, 0
 	}
 	n := len(p.lives)
-	s := &push{
-		part: p, meetings: newMeetings(p), top: top, key: make([]int64, n), waits: make([]bool, n),
-		under: rim{make([]int64, n), 1}, over: rim{make([]int64, n), -1},
-	}
-	slices.SortFunc(order, func(i, j int32) int { return cmp.Or(cmp.Compare(at[i], at[j]), cmp.Compare(i, j)) })
+	s := &push{part: p, meetings: newMeetings(p), top: top, waits: make([]bool, n)}
+	s.under, s.over = s.newRim(1), s.newRim(-1)
+	s.sorter.sort(order, func(i int32) uint64 { return uint64(at[i]) })
 	s.settle(order)
 	slices.SortStableFunc(left, func(i, j int32) int { return bySize(p.lives[i], p.lives[j]) })
 	s.most = min(looks*n, min(p.clock.alone(), math.MaxInt/deeply)*deeply)
 	rest := left[:0]
 	for _, x := range left {
-		s.under.at[x], s.over.at[x], s.key[x] = none, none, -1
+		s.under.at[x], s.under.was[x], s.over.at[x], s.over.was[x] = none, -1, none, -1
 	}
 	in := 0
 	for k, x := range left {
@@ -92,6 +91,18 @@ func (p *part) pushIn(at []int64, top int64, looks int, stopped func() bool) (le
 	return rest, s.looks
 }
 
+// newRim is an edge that nothing is near to.
+func (s *push) newRim(sign int64) rim {
+	n := len(s.lives)
+	return rim{make([]int64, n), make([]int64, n), newCells(s.lives, s.sections, s.block, s.top), sign}
+}
+
+// put puts in life i.
+func (e *rim) put(i int32, at int64) {
+	e.at[i], e.was[i] = at, at
+	e.where.add(i, at)
+}
+
 // settle finds the lowest and the highest place of each life of an order in which none comes before one it lies on.
 func (s *push) settle(order []int32) {
 	h := newHeights(s.sections)
@@ -101,7 +112,7 @@ func (s *push) settle(order []int32) {
 		if at == free {
 			at = up(max(s.floor, h.over(l.l, l.r)), l.align)
 		}
-		s.under.at[i], s.key[i] = at, at
+		s.under.put(i, at)
 		h.raise(l.l, l.r, at+l.size)
 	}
 	h = newHeights(s.sections) // upside down, from the top
@@ -111,7 +122,7 @@ func (s *push) settle(order []int32) {
 		if l.fixed == free {
 			at = s.from(&s.over, l, h.over(l.l, l.r))
 		}
-		s.over.at[i] = at
+		s.over.put(i, at)
 		h.raise(l.l, l.r, at+l.size)
 	}
 	s.looks += 2 * sweep * len(order)
@@ -137,7 +148,7 @@ func (s *push) insert(x int32) bool {
 	l := s.lives[x]
 	s.meet(x)
 	end := func(i int32) int64 { return s.under.at[i] + s.lives[i].size }
-	slices.SortFunc(s.near, func(i, j int32) int { return cmp.Or(cmp.Compare(end(i), end(j)), cmp.Compare(i, j)) })
+	s.sorter.sort(s.near, func(i int32) uint64 { return uint64(end(i)) })
 	most, low, high, cut := int64(-1), int64(0), int64(0), 0
 	begin := int64(0) // of those above, from the top
 	for k := len(s.near); ; k-- {
@@ -160,10 +171,13 @@ func (s *push) insert(x int32) bool {
 	}
 	s.moved = s.moved[:0]
 	if s.shift(&s.under, &s.over, s.near[cut:], low+l.size) && s.shift(&s.over, &s.under, s.near[:cut], high+l.size) {
-		s.under.at[x], s.over.at[x], s.key[x] = low, high, low
 		for _, m := range s.moved {
-			s.key[m.life] = s.under.at[m.life]
+			at, was := m.edge.at[m.life], &m.edge.was[m.life]
+			m.edge.where.move(m.life, *was, at)
+			*was = at
 		}
+		s.under.put(x, low)
+		s.over.put(x, high)
 		return true
 	}
 	for _, m := range slices.Backward(s.moved) {
@@ -189,18 +203,13 @@ func (s *push) shift(e, opposite *rim, near []int32, end int64) bool {
 		s.queue.pop()
 		s.waits[i] = false
 		l := &s.lives[i]
-		key, end, begin := s.key[i]*e.sign, e.at[i]+l.size, l.l
-		before, from, to := s.of(*l)
-		if s.looks += len(before) + int(to-from); s.looks > s.most {
+		before, begun, to := s.of(*l)
+		if s.looks += len(before) + int(to-begun); s.looks > s.most {
 			return false
 		}
-		for _, j := range before {
-			if e.at[j] < end && s.key[j]*e.sign > key && s.lives[j].r > begin && !s.move(e, opposite, j, end) {
-				return false
-			}
-		}
-		for j := from; j < to; j++ {
-			if e.at[j] < end && s.key[j]*e.sign > key && s.lives[j].r > begin && !s.move(e, opposite, j, end) {
+		from, end := e.was[i]+l.size, e.at[i]+l.size // what is farther than i and meets it was not nearer than from
+		for j := range e.where.near(l, from, end) {
+			if e.at[j] < end && e.was[j] >= from && s.lives[j].l < l.r && s.lives[j].r > l.l && !s.move(e, opposite, j, end) {
 				return false
 			}
 		}
@@ -219,14 +228,14 @@ func (s *push) move(e, opposite *rim, j int32, end int64) bool {
 	e.at[j] = at
 	if !s.waits[j] {
 		s.waits[j] = true
-		s.queue.push(turn{s.key[j] * e.sign, j})
+		s.queue.push(turn{s.under.was[j] * e.sign, j})
 	}
 	return true
 }
 
 // meet makes near the lives that are in and meet life x, which is not.
 func (s *push) meet(x int32) {
-	near, looks := s.meeting(s.lives[x], s.lives, s.key, s.near)
+	near, looks := s.meeting(s.lives[x], s.lives, s.under.was, s.near)
 	s.near = near
 	s.looks += 4 * looks
 }

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -9,18 +8,7 @@ import (
 // side is a space for a stretch of the time of a part, and the lives that are to be put in there.
 type side struct {
 	*space
-	begin, end int32
-	rest       []int32
-}
-
-// look makes the sections of l those that free is asked about, as far as they are of this side.
-func (s *side) look(l life) { s.space.look(max(l.l, s.begin)-s.begin, min(l.r, s.end)-s.begin) }
-
-// take notes that l is at an address.
-func (s *side) take(l life, at int64) {
-	if l.l < s.end && l.r > s.begin {
-		s.space.take(max(l.l, s.begin)-s.begin, min(l.r, s.end)-s.begin, at, at+l.size)
-	}
+	rest []int32
 }
 
 // put is where all lives of p stand if those that are in stand at offsets, and each of the rest in the lowest gap that holds
@@ -32,16 +20,19 @@ func (p *part) put(h halves, offsets []int64, top int64) (at []int64) {
 		at[i] = offsets[k]
 	}
 	rising := slices.Clone(h.in) // as what is taken above all others takes least time to note
-	slices.SortFunc(rising, func(i, j int32) int { return cmp.Or(cmp.Compare(at[i], at[j]), cmp.Compare(i, j)) })
+	sortBy(rising, func(i int32) uint64 { return uint64(at[i]) })
 	middle := p.middle(h.rest)
 	sides := [...]*side{
-		{space: newSpace(middle, math.MaxInt), end: middle},
-		{space: newSpace(p.sections-middle, math.MaxInt), begin: middle, end: p.sections},
+		{space: newSpace(0, middle, math.MaxInt)},
+		{space: newSpace(middle, p.sections, math.MaxInt)},
 	}
 	each := func(do func(s *side)) {
 		firstOf(func(func() bool) bool { do(sides[0]); return false }, func(func() bool) bool { do(sides[1]); return false })
 	}
 	each(func(s *side) {
+		for _, i := range h.rest {
+			s.expect(p.lives[i])
+		}
 		for _, i := range rising {
 			s.take(p.lives[i], at[i])
 		}

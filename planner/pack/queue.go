@@ -48,3 +48,37 @@ func (q queue) replace(t turn) {
 	}
 	q[i] = t
 }
+
+// turns is a queue in which what is taken leaves its place to what is pushed next, which mostly comes soon after it.
+type turns struct {
+	queue
+	taken bool // the first of the queue
+}
+
+// become makes q the same as o.
+func (q *turns) become(o *turns) { q.queue, q.taken = append(q.queue[:0], o.queue...), o.taken }
+
+// first is whose turn is next.
+func (q *turns) first() turn {
+	if q.taken {
+		q.taken = false
+		q.pop()
+	}
+	return q.queue[0]
+}
+
+// take is first, and takes it from q.
+func (q *turns) take() turn {
+	t := q.first()
+	q.taken = true
+	return t
+}
+
+func (q *turns) push(t turn) {
+	if q.taken {
+		q.taken = false
+		q.replace(t)
+	} else {
+		q.queue.push(t)
+	}
+}

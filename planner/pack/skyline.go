@@ -31,6 +31,7 @@ type skyline struct {
 	highest int64     // end of what is placed
 	left    peaks     // by section: bytes to be placed
 	weight  []float64 // by section: what a byte weighs in all sections before it
+	open    []int32   // by center: how many lives of its group are to be placed
 	offsets []int64
 	looks   int // at lives so far: the work done, in a measure that is the same on every machine
 
@@ -42,7 +43,7 @@ type skyline struct {
 	end    []int32 // by begin of a stretch: its end
 	before []int32 // by begin of a stretch: the begin of the one before it, or -1
 	height []int64 // by begin of a stretch; -1 where none begins
-	queue  queue   // of stretches, some of which are no more
+	turns  turns   // of stretches, some of which are no more
 
 	rest []int32 // scratch
 	fits []fit   // scratch: lives that may be next
@@ -54,14 +55,24 @@ type skyline struct {
 type groups struct {
 	begins  []int32 // by section: the first life that begins there or later
 	first   []int32 // by center: the first position of its group
-	byBegin []int32 // positions in a group rise with the begin
-	byEnd   []int32 // and fall with the end
-	heads   []int32 // by position in byBegin: the begin
-	tails   []int32 // by position in byEnd: minus the end
-	atBegin []int32 // by life: its position in byBegin
-	atEnd   []int32
-	spans   []span // by life
+	byBegin order
+	byEnd   order
+	spans   []span  // by life
+	aligns  []int64 // by life
 }
+
+// order is the lives of all groups, those of a group by a key: the begin, or minus the end.
+type order struct {
+	lives []int32 // by position
+	keys  []int32 // by position
+	at    []int32 // by life: its position
+}
+
+// newOrder has room for n lives.
+func newOrder(n int) order { return order{make([]int32, n), make([]int32, n), make([]int32, n)} }
+
+// put gives a life its position.
+func (o *order) put(at, life, key int32) { o.lives[at], o.keys[at], o.at[life] = life, key, at }
 
 // span is what is asked most often of a life; many of them are near at hand.
 type span struct {
@@ -76,7 +87,8 @@ const gone = math.MaxInt32
 func newSkyline(p *part) *skyline {
 	n, sections := len(p.lives), p.sections
 	s := &skyline{
-		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p), offsets: make([]int64, n), weight: make([]float64, sections+1),
+		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p),
+		weight: make([]float64, sections+1), open: make([]int32, sections), offsets: make([]int64, n),
 		end: make([]int32, sections), before: make([]int32, sections), height: make([]int64, sections),
 	}
 	s.firstEnd.reset(n)
@@ -91,9 +103,10 @@ func newSkyline(p *part) *skyline {
 			continue
 		}
 		s.largest = max(s.largest, l.size)
-		s.firstEnd.leaf(s.atBegin[i], l.r)
-		s.lastHead.leaf(s.atEnd[i], -l.l)
+		s.firstEnd.leaf(s.byBegin.at[i], l.r)
+		s.lastHead.leaf(s.byEnd.at[i], -l.l)
 		s.anywhere.leaf(int32(i), l.r)
+		s.open[center(l.l, l.r)]++
 	}
 	slices.SortStableFunc(s.blocks, func(a, b life) int { return cmp.Compare(a.fixed, b.fixed) })
 	s.firstEnd.build()
@@ -104,7 +117,7 @@ func newSkyline(p *part) *skyline {
 		s.height[t] = -1
 	}
 	s.height[0], s.end[0], s.before[0] = s.floor, sections, -1
-	s.queue = append(s.queue, turn{s.floor, 0})
+	s.turns.push(turn{s.floor, 0})
 	return s
 }
 
@@ -122,6 +135,7 @@ func (s *skyline) twin() *skyline {
 // become makes s the same as o, a skyline of the same lives, but for its route, its looks and the weight that comes of both.
 func (s *skyline) become(o *skyline) {
 	s.placed, s.highest = o.placed, o.highest
+	s.open = append(s.open[:0], o.open...)
 	s.offsets = append(s.offsets[:0], o.offsets...)
 	s.left.become(&o.left)
 	s.firstEnd.become(&o.firstEnd)
@@ -130,7 +144,7 @@ func (s *skyline) become(o *skyline) {
 	s.end = append(s.end[:0], o.end...)
 	s.before = append(s.before[:0], o.before...)
 	s.height = append(s.height[:0], o.height...)
-	s.queue = append(s.queue[:0], o.queue...)
+	s.turns.become(&o.turns)
 }
 
 // newGroups sorts by counting: the lives come by begin, and late is them by end.
@@ -138,14 +152,13 @@ func newGroups(p *part) *groups {
 	n := len(p.lives)
 	g := &groups{
 		begins: beginsOf(p.lives, p.sections), first: make([]int32, p.sections+1),
-		byBegin: make([]int32, n), byEnd: make([]int32, n), heads: make([]int32, n), tails: make([]int32, n),
-		atBegin: make([]int32, n), atEnd: make([]int32, n), spans: make([]span, n),
+		byBegin: newOrder(n), byEnd: newOrder(n), spans: make([]span, n), aligns: make([]int64, n),
 	}
 	centers := make([]int32, n)
 	ends := make([]int32, p.sections+1) // by end: how many lives end later, and so where those that end here come
 	for i, l := range p.lives {
 		centers[i] = center(l.l, l.r)
-		g.spans[i] = span{l.l, l.r, l.size}
+		g.spans[i], g.aligns[i] = span{l.l, l.r, l.size}, l.align
 		g.first[centers[i]+1]++
 		ends[l.r-1]++
 	}
@@ -164,9 +177,8 @@ func newGroups(p *part) *groups {
 	for i := range p.lives {
 		byBegin, byEnd := int32(i), late[i]
 		at, atEnd := &next[centers[byBegin]], &nextEnd[centers[byEnd]]
-		g.byBegin[*at], g.atBegin[byBegin] = byBegin, *at
-		g.byEnd[*atEnd], g.atEnd[byEnd] = byEnd, *atEnd
-		g.heads[*at], g.tails[*atEnd] = p.lives[byBegin].l, -p.lives[byEnd].r
+		g.byBegin.put(*at, byBegin, p.lives[byBegin].l)
+		g.byEnd.put(*atEnd, byEnd, -p.lives[byEnd].r)
 		*at++
 		*atEnd++
 	}
@@ -184,9 +196,8 @@ func center(l, r int32) int32 {
 
 // advance places lives until the lowest stretch is at level.
 func (s *skyline) advance(level int64) {
-	for s.placed < len(s.lives) && s.queue[0].at < level {
-		next := s.queue[0]
-		s.queue.pop()
+	for s.placed < len(s.lives) && s.turns.first().at < level {
+		next := s.turns.take()
 		a := next.begin
 		if s.height[a] != next.at {
 			continue
@@ -203,8 +214,9 @@ func (s *skyline) advance(level int64) {
 			s.raise(a, a, b, wall)
 			continue
 		}
-		left, t := s.left.most(a, b)
-		i := s.choose(a, b, t, wall)
+		left, among := s.left.most(a, b)
+		t := s.left.find(among)
+		i := s.choose(a, b, t, wall, left)
 		if i < 0 {
 			s.raise(a, t, t+1, wall)
 			continue
@@ -213,14 +225,15 @@ func (s *skyline) advance(level int64) {
 			s.raise(a, a, b, wall)
 			continue
 		}
-		l := s.lives[i]
-		at := up(next.at, l.align)
+		l := s.spans[i]
+		at := up(next.at, s.aligns[i])
 		s.offsets[i] = at
 		s.highest = max(s.highest, at+l.size)
 		s.left.add(l.l, l.r, -l.size)
-		s.firstEnd.set(s.atBegin[i], gone)
-		s.lastHead.set(s.atEnd[i], gone)
+		s.firstEnd.set(s.byBegin.at[i], gone)
+		s.lastHead.set(s.byEnd.at[i], gone)
 		s.anywhere.set(i, gone)
+		s.open[center(l.l, l.r)]--
 		s.raise(a, l.l, l.r, at+l.size)
 		s.placed++
 	}
@@ -266,7 +279,7 @@ func (s *skyline) raise(a, l, r int32, height int64) {
 	begin, end := l, r
 	if l > a {
 		s.end[a] = l
-		s.queue.push(turn{old, a})
+		s.turns.push(turn{old, a})
 		before = a
 	} else if before >= 0 && s.height[before] == height {
 		begin = before
@@ -275,7 +288,7 @@ func (s *skyline) raise(a, l, r int32, height int64) {
 	}
 	if r < b {
 		s.height[r], s.end[r] = old, b
-		s.queue.push(turn{old, r})
+		s.turns.push(turn{old, r})
 		if b < s.sections {
 			s.before[b] = r
 		}
@@ -284,7 +297,7 @@ func (s *skyline) raise(a, l, r int32, height int64) {
 		s.height[b] = -1
 	}
 	if begin == l { // else it has its turn already
-		s.queue.push(turn{height, begin})
+		s.turns.push(turn{height, begin})
 	}
 	s.height[begin], s.end[begin], s.before[begin] = height, end, before
 	if end < s.sections {
@@ -297,41 +310,40 @@ func (s *skyline) holds(a, b int32) bool {
 	return s.anywhere.first(s.begins[a], s.begins[b], b) >= 0
 }
 
-// covering adds to fits lives to be placed that lie within [a, b) and cover section t, up to so many of each group.
+// covering adds to fits lives to be placed that lie within [a, b) and cover section t, up to so many of each group. Their
+// centers, in binary, are t, or t without some of its lowest ones, or the next above t with some of its lowest noughts made ones.
 func (s *skyline) covering(a, b, t int32, most int, fits []int32) []int32 {
-	for bit := 0; 1<<bit < s.sections; bit++ {
-		m := t>>(bit+1)<<(bit+1) + 1<<bit
-		if m >= a && m < b {
-			fits = s.ofGroup(m, a, b, t, most, fits)
+	for m := t & (t - 1); m > 0 && m >= a; m &= m - 1 {
+		if s.open[m] > 0 { // the ends in (t, b], with a begin that is not before a
+			fits = s.ofGroup(m, &s.byEnd, -b, -t-1, &s.lastHead, -a, most, fits)
 		}
 	}
-	if t == 0 {
-		fits = s.ofGroup(0, a, b, t, most, fits)
+	for m, filled := t, t; m < b; m, filled = filled+1, filled|(filled+1) {
+		if s.open[m] > 0 { // the begins in [a, t], with an end that is not behind b
+			fits = s.ofGroup(m, &s.byBegin, a, t, &s.firstEnd, b, most, fits)
+		}
 	}
 	return fits
 }
 
-// ofGroup is covering for one group.
-func (s *skyline) ofGroup(m, a, b, t int32, most int, fits []int32) []int32 {
-	from, to := s.first[m], s.first[m+1]
-	if from == to {
-		return fits
-	}
-	order, keys, other, limit := s.byBegin, s.heads, &s.firstEnd, b // the begins in [a, t], with an end that is not behind b
-	low, high := a, t
-	if t > m { // the ends in (t, b], with a begin that is not before a
-		order, keys, other, limit = s.byEnd, s.tails, &s.lastHead, -a
-		low, high = -b, -t-1
-	}
-	from = after(keys, from, to, low-1)
-	to = after(keys, from, to, high)
-	for range most {
-		k := other.first(from, to, limit)
-		if k < 0 {
-			break
+// ofGroup adds to fits lives of a group whose keys in an order are in [low, high] and whose other ends are at most at limit.
+func (s *skyline) ofGroup(m int32, in *order, low, high int32, others *firsts, limit int32, most int, fits []int32) []int32 {
+	to := s.first[m+1]
+	for from := after(in.keys, s.first[m], to, low-1); from >= 0 && from < to; {
+		end := min(from|(fan-1)+1, to)
+		keys, lives := in.keys[from:end], in.lives[from:end]
+		for i, other := range others.least[from:end] {
+			if keys[i] > high {
+				return fits
+			}
+			if other <= limit {
+				fits = append(fits, lives[i])
+				if most--; most == 0 {
+					return fits
+				}
+			}
 		}
-		fits = append(fits, order[k])
-		from = k + 1
+		from = others.first(end, to, limit)
 	}
 	return fits
 }
@@ -360,9 +372,9 @@ type fit struct {
 	waste float64
 }
 
-// choose is the life to put into the valley [a, b) at section t, or -1 if none fits. wall is its lower wall, or the lowest
-// block above it if that is lower.
-func (s *skyline) choose(a, b, t int32, wall int64) int32 {
+// choose is the life to put into the valley [a, b) at section t, which has the most left to come, or -1 if none fits. wall is
+// its lower wall, or the lowest block above it if that is lower.
+func (s *skyline) choose(a, b, t int32, wall, left int64) int32 {
 	h := s.height[a]
 	roofed := len(s.blocks) > 0 && wall-h < s.largest+s.coarsest // a block, it may be
 	if roofed {
@@ -377,24 +389,26 @@ func (s *skyline) choose(a, b, t int32, wall int64) int32 {
 	}
 	s.looks += 16 + 2*len(s.rest)
 	before, behind := s.walls(a, b)
-	s.fits = s.fits[:0]
-	for _, i := range s.rest {
-		waste := s.waste(i, a, b, min(before, none/2)-h, min(behind, none/2)-h)
-		if roofed {
-			waste += s.gap(s.lives[i], h)
+	s.waste(a, b, min(before, none/2)-h, min(behind, none/2)-h)
+	if roofed {
+		for k := range s.fits {
+			f := &s.fits[k]
+			f.waste += s.gap(s.lives[f.life], h)
 		}
-		s.fits = append(s.fits, fit{i, waste})
 	}
 	best, least := int32(-1), int64(math.MaxInt64)
 	for k := range min(len(s.fits), shortlist) {
+		f := &s.fits[k]
 		for j := k + 1; j < len(s.fits); j++ {
-			if s.better(s.fits[j], s.fits[k]) {
-				s.fits[j], s.fits[k] = s.fits[k], s.fits[j]
+			if s.better(&s.fits[j], f) {
+				s.fits[j], *f = *f, s.fits[j]
 			}
 		}
-		f := s.fits[k]
-		l := s.lives[f.life]
-		end := up(h, l.align) + l.size
+		l := s.spans[f.life]
+		end := up(h, s.aligns[f.life]) + l.size
+		if end+left <= s.top {
+			return f.life
+		}
 		over := max(0, s.over(a, l.l, min(before, end)), s.over(l.r, b, min(behind, end)))
 		if over < least {
 			best, least = f.life, over
@@ -410,49 +424,61 @@ func (s *skyline) choose(a, b, t int32, wall int64) int32 {
 const shortlist = 16
 
 // better is whether x is to be placed rather than y.
-func (s *skyline) better(x, y fit) bool {
-	if x.waste != y.waste {
-		return x.waste < y.waste
-	}
-	return cmp.Or(bySpan(s.lives[x.life], s.lives[y.life]), cmp.Compare(x.life, y.life)) < 0
+func (s *skyline) better(x, y *fit) bool {
+	return x.waste < y.waste || x.waste == y.waste && s.longer(x.life, y.life)
+}
+
+// longer is whether life i is to be placed rather than j, which wastes the same.
+func (s *skyline) longer(i, j int32) bool {
+	return cmp.Or(bySpan(s.lives[i], s.lives[j]), cmp.Compare(i, j)) < 0
 }
 
 // weigh brings weight up to date.
 func (s *skyline) weigh() {
 	left := s.left.values(s.sections)
+	focus, ceiling, sum := s.route.focus, float64(s.ceiling), 0.0
 	for a := int32(0); a < s.sections; a = s.end[a] {
-		for t := a; t < s.end[a]; t++ {
+		room, weight := s.ceiling-s.height[a], s.weight[a+1:s.end[a]+1]
+		for i, bytes := range left[a:s.end[a]] {
 			one := 1.0
-			if s.route.focus > 0 {
-				spare := float64(max(0, s.ceiling-s.height[a]-left[t])) / float64(s.ceiling)
-				one = s.route.focus / (s.route.focus + spare)
+			if focus > 0 {
+				spare := float64(max(0, room-bytes)) / ceiling
+				one = focus / (focus + spare)
 			}
-			s.weight[t+1] = s.weight[t] + one
+			sum += one
+			weight[i] = sum
 		}
 	}
 }
 
-// waste is how many bytes, for each that it has itself, life i would leave beside it up to its end or the walls, which
-// are so much higher than the valley [a, b), if nothing came to lie there; less what its length is worth. All products
-// are rounded, so that no machine joins them with sums to its own numbers.
-func (s *skyline) waste(i, a, b int32, lower, upper int64) float64 {
-	l, w := s.spans[i], s.weight
-	begin, end := w[l.l], w[l.r]
-	beside := float64((begin-w[a])*float64(min(lower, l.size))) + float64((w[b]-end)*float64(min(upper, l.size)))
-	length := end - begin
-	waste := beside/(length*float64(l.size)) - float64(s.route.length*length)/(w[b]-w[a])
-	if s.coarsest > 1 {
-		waste += s.padding(s.lives[i], s.height[a])
+// waste makes fits of the rest. A life wastes so many bytes, for each that it has itself, as it would leave beside it up to its
+// end or the walls, which are so much higher than the valley [a, b), if nothing came to lie there; less what its length is
+// worth. All products are rounded, so that no machine joins them with sums to its own numbers.
+func (s *skyline) waste(a, b int32, lower, upper int64) {
+	s.fits = slices.Grow(s.fits[:0], len(s.rest))[:len(s.rest)]
+	w, spans, fits, worth, height := s.weight, s.spans, s.fits, s.route.length, s.height[a]
+	before, behind := w[a], w[b]
+	width := behind - before
+	for k, i := range s.rest {
+		l := spans[i]
+		begin, end := w[l.l], w[l.r]
+		beside := float64((begin-before)*float64(min(lower, l.size))) + float64((behind-end)*float64(min(upper, l.size)))
+		length := end - begin
+		waste := beside/(length*float64(l.size)) - float64(worth*length)/width
+		if s.coarsest > 1 {
+			waste += s.padding(i, height)
+		}
+		fits[k] = fit{i, waste}
 	}
-	return waste
 }
 
-// padding is what alignment wastes, for each byte that l has, if l is put on a height: below it, which is lost for sure,
+// padding is what alignment wastes, for each byte that life i has, if it is put on a height: below it, which is lost for sure,
 // and above it, if the coarsest alignment comes next.
-func (s *skyline) padding(l life, height int64) float64 {
-	at := up(height, l.align)
-	end := at + l.size
-	return (float64(below*float64(at-height)) + float64(up(end, s.coarsest)-end)) / float64(l.size)
+func (s *skyline) padding(i int32, height int64) float64 {
+	size := s.spans[i].size
+	at := up(height, s.aligns[i])
+	end := at + size
+	return (float64(below*float64(at-height)) + float64(up(end, s.coarsest)-end)) / float64(size)
 }
 
 // below is how much more the bytes that alignment loses below a life weigh than those it may lose above it.
@@ -464,11 +490,11 @@ func (s *skyline) over(a, b int32, height int64) int64 {
 	if a == b {
 		return 0
 	}
-	left, t := s.left.most(a, b)
+	left, among := s.left.most(a, b)
 	if left == 0 || height+left <= s.top {
 		return 0
 	}
-	if loss := s.loss(a, b, t, left, height); loss > 0 || b-a == 1 {
+	if loss := s.loss(a, b, s.left.find(among), left, height); loss > 0 || b-a == 1 {
 		return loss
 	}
 	for _, u := range [...]int32{a, b - 1} {

@@ -1,29 +1,77 @@
 package pack
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // space is the addresses that are taken at each time. It is a binary tree over the sections, kept as a heap: node 1 is
 // all of them, nodes 2k and 2k+1 are the halves of node k, leaves are single sections. A life is the sum of a few
 // nodes, its span. What it takes is noted in through of the nodes of its span, and in some of those and of all nodes
 // above them. So what a life must keep clear of stands in few places however many lives it meets: in some of the nodes
-// of its span, and in through of the nodes above. And as packing is dense, each of those is a few long runs.
+// of its span, and in through of the nodes above. And as packing is dense, each of those is a few long runs. It is known before
+// which lives may be placed, and where none of them will look nothing is noted.
 type space struct {
+	begin   int32    // the first section
+	end     int32    // behind the last
 	leaves  int32    // a power of two
 	through []runs   // by node: taken by lives that have the node in their span
 	some    []runs   // by node: taken by lives that are alive in any of its sections, but for through of nodes above
+	asked   []bool   // by node: whether it is in the span of a life to be placed, and some of it is noted
+	passed  []bool   // by node: whether such a node is below it, and through of it is noted
 	meets   []cursor // what the life to be placed must keep clear of
 	looks   int      // at runs and cursors so far: the work done, in a measure that is the same on every machine
 	most    int      // looks that there are
 	stopped func() bool
 	filled  float64 // what is taken, in bytes times sections
+	unused  runs    // room for those that grow
 }
 
-func newSpace(sections int32, most int) *space {
+// newSpace is a space for sections [begin, end) in which no life is expected yet.
+func newSpace(begin, end int32, most int) *space {
 	leaves := int32(1)
-	for leaves < sections {
+	for leaves < end-begin {
 		leaves *= 2
 	}
-	return &space{leaves: leaves, most: most, stopped: never, through: make([]runs, 2*leaves), some: make([]runs, 2*leaves)}
+	return &space{
+		begin: begin, end: end, leaves: leaves, most: most, stopped: never,
+		through: make([]runs, 2*leaves), some: make([]runs, 2*leaves), asked: make([]bool, 2*leaves), passed: make([]bool, 2*leaves),
+	}
+}
+
+// space is one in which all lives of p are expected.
+func (p *part) space(most int) *space {
+	s := newSpace(0, p.sections, most)
+	for _, l := range p.lives {
+		s.expect(l)
+	}
+	return s
+}
+
+// expect makes l one of the lives that may be placed, as far as s has its sections. That comes before anything is taken.
+func (s *space) expect(l life) {
+	from, to := s.within(l)
+	for a, b := from+s.leaves, to+s.leaves; a < b; a, b = (a+1)/2, b/2 {
+		if a%2 == 1 {
+			s.ask(a)
+		}
+		if b%2 == 1 {
+			s.ask(b - 1)
+		}
+	}
+}
+
+// ask has some of a node noted, and through of those above it.
+func (s *space) ask(node int32) {
+	s.asked[node] = true
+	for node /= 2; node > 0 && !s.passed[node]; node /= 2 {
+		s.passed[node] = true
+	}
+}
+
+// within is the sections of l that are in s.
+func (s *space) within(l life) (from, to int32) {
+	return max(l.l, s.begin) - s.begin, min(l.r, s.end) - s.begin
 }
 
 // empty takes everything out.
@@ -34,16 +82,23 @@ func (s *space) empty() {
 	s.filled = 0
 }
 
-// take notes that [lo, hi) is taken in sections [l, r).
-func (s *space) take(l, r int32, lo, hi int64) {
-	s.filled += float64(hi-lo) * float64(r-l)
-	s.note(1, 0, s.leaves, l, r, run{lo, hi})
+// take notes that l is at an address.
+func (s *space) take(l life, at int64) {
+	s.filled += float64(l.size) * float64(l.r-l.l)
+	if from, to := s.within(l); from < to {
+		s.note(1, 0, s.leaves, from, to, run{at, at + l.size})
+	}
 }
 
 func (s *space) note(node, begin, end, l, r int32, taken run) {
-	s.some[node].add(taken)
+	if s.asked[node] {
+		s.add(&s.some[node], taken)
+	}
+	if !s.passed[node] {
+		return
+	}
 	if l <= begin && end <= r {
-		s.through[node].add(taken)
+		s.add(&s.through[node], taken)
 		return
 	}
 	middle := begin + (end-begin)/2
@@ -55,10 +110,11 @@ func (s *space) note(node, begin, end, l, r int32, taken run) {
 	}
 }
 
-// look makes sections [l, r) those that free is asked about, from the lowest address on.
-func (s *space) look(l, r int32) {
+// look makes the sections of l those that free is asked about, from the lowest address on.
+func (s *space) look(l life) {
+	from, to := s.within(l)
 	s.meets = s.meets[:0]
-	s.gather(1, 0, s.leaves, l, r)
+	s.gather(1, 0, s.leaves, from, to)
 }
 
 func (s *space) gather(node, begin, end, l, r int32) {
@@ -84,20 +140,21 @@ func (s *space) gather(node, begin, end, l, r int32) {
 // free bytes end that begin there. x must not be below what was asked before.
 func (s *space) free(x, size, align int64) (offset, end int64) {
 	x = up(x, align)
-	meets := s.meets
+	meets, looks := s.meets, 0
 	for i, agreed := 0, 0; agreed < len(meets); agreed++ {
-		s.looks++
+		looks++
 		if c := &meets[i]; x+size > c.lo {
 			read := c.read
 			if y := c.free(x, size, align); y > x {
 				x, agreed = y, 0
 			}
-			s.looks += c.read - read
+			looks += c.read - read
 		}
 		if i++; i == len(meets) {
 			i = 0
 		}
 	}
+	s.looks += looks
 	end = none
 	for i := range meets {
 		end = min(end, meets[i].lo)
@@ -108,39 +165,60 @@ func (s *space) free(x, size, align int64) (offset, end int64) {
 // runs are taken addresses in rising order, with bytes between each other that are free.
 type runs []run
 
+const (
+	fewRuns  = 4    // that a node has room for at first
+	manyRuns = 1024 // that room is made for at once, for many nodes
+)
+
 // run is the addresses in [lo, hi).
 type run struct{ lo, hi int64 }
 
-// add takes r into the runs, joining those that it touches.
-func (rs *runs) add(r run) {
-	s := *rs
-	if n := len(s); n == 0 || s[n-1].hi < r.lo {
-		*rs = append(s, r)
+// add takes r into runs, joining those that it touches.
+func (s *space) add(rs *runs, r run) {
+	old := *rs
+	last := len(old) - 1
+	if last < 0 || old[last].hi < r.lo {
+		*rs = append(s.grown(old), r)
 		return
 	}
-	first, end := 0, len(s) // the first that ends at r.lo or above it
+	if old[last].lo <= r.lo { // as most do that are not above all
+		old[last].hi = max(old[last].hi, r.hi)
+		return
+	}
+	first, end := 0, last // the first that ends at r.lo or above it
 	for first < end {
-		if middle := int(uint(first+end) / 2); s[middle].hi < r.lo {
+		if middle := int(uint(first+end) / 2); old[middle].hi < r.lo {
 			first = middle + 1
 		} else {
 			end = middle
 		}
 	}
-	last := first
-	for last < len(s) && s[last].lo <= r.hi {
-		last++
+	next := first
+	for next <= last && old[next].lo <= r.hi {
+		next++
 	}
-	if last == first {
-		s = append(s, run{})
-		copy(s[first+1:], s[first:])
-		s[first] = r
-		*rs = s
+	if next == first {
+		*rs = slices.Insert(s.grown(old), first, r)
 		return
 	}
-	s[first] = run{min(r.lo, s[first].lo), max(r.hi, s[last-1].hi)}
-	if last > first+1 {
-		*rs = append(s[:first+1], s[last:]...)
+	old[first] = run{min(r.lo, old[first].lo), max(r.hi, old[next-1].hi)}
+	if next > first+1 {
+		*rs = append(old[:first+1], old[next:]...)
 	}
+}
+
+// grown is runs with room for one more.
+func (s *space) grown(rs runs) runs {
+	if len(rs) < cap(rs) {
+		return rs
+	}
+	n := max(2*len(rs), fewRuns)
+	if len(s.unused) < n {
+		s.unused = make(runs, max(n, manyRuns))
+	}
+	more := append(s.unused[:0:n], rs...)
+	s.unused = s.unused[n:]
+	return more
 }
 
 // none is above all addresses.

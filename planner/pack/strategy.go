@@ -70,7 +70,7 @@ func portfolio(p *part, goal, near int64) {
 // they are packed as they come. A few strategies have a try where sizes are too large for it.
 func (p *part) pack(goal, near int64) {
 	if len(p.lives) <= few {
-		p.try(strategies, newSpace(p.sections, patience*len(p.lives)), goal)
+		p.try(strategies, p.space(patience*len(p.lives)), goal)
 		if len(p.lives) > fewest && p.top-goal > goal/content {
 			p.grow(goal)
 		}
@@ -80,19 +80,21 @@ func (p *part) pack(goal, near int64) {
 		return
 	}
 	if p.grow(goal); p.top == math.MaxInt64 {
-		p.try(strategies[:quickRows], newSpace(p.sections, patience*len(p.lives)), goal)
+		p.try(strategies[:quickRows], p.space(patience*len(p.lives)), goal)
 	}
 }
 
-// settles packs many lives with the first strategy if that ends at or below top. What does not fill most of it with an
-// eighth of the looks does not come to an end with all of them.
+// settles packs many lives with the first strategy if that ends at or below top. What does not fill a quarter of it with a
+// 64th of the looks, or three quarters with an eighth, does not come to an end with all of them.
 func (p *part) settles(top int64, stopped func() bool) bool {
-	s := newSpace(p.sections, glance*len(p.lives))
+	s := p.space(glance * len(p.lives))
 	all := 0.0
 	for _, l := range p.lives {
 		all += float64(l.size) * float64(l.r-l.l)
 	}
-	s.stopped = func() bool { return stopped() || s.looks > s.most/8 && s.filled < all*3/4 }
+	s.stopped = func() bool {
+		return stopped() || s.looks > s.most/64 && s.filled < all/4 || s.looks > s.most/8 && s.filled < all*3/4
+	}
 	offsets := make([]int64, len(p.lives))
 	t := strategies[0]
 	reached, ok := t.place(p, s, offsets, min(top, math.MaxInt64-1)+1)
@@ -111,7 +113,7 @@ func (p *part) comes(goal, enough int64, stopped func() bool) {
 			return
 		}
 	}
-	s := newSpace(p.sections, min(again*len(p.lives), p.clock.alone()))
+	s := p.space(min(again*len(p.lives), p.clock.alone()))
 	defer func() { p.clock.spend(s.looks) }()
 	s.stopped = stopped
 	come := *p
@@ -159,14 +161,14 @@ func (t strategy) place(p *part, s *space, offsets []int64, limit int64) (top in
 		l := p.lives[i]
 		offset := l.fixed
 		if offset == free {
-			s.look(l.l, l.r)
+			s.look(l)
 			offset = t.fit(s, l, p.floor)
 		}
 		end := offset + l.size
 		if end >= limit || len(order) > few && limit < math.MaxInt64 && s.looks > s.most || s.stopped() {
 			return 0, false
 		}
-		s.take(l.l, l.r, offset, end)
+		s.take(l, offset)
 		offsets[i], top = offset, max(top, end)
 	}
 	return top, true

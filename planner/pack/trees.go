@@ -8,7 +8,10 @@ import (
 // Both trees here are flat and wide: a node stands for the fan of those below it that follow each other, which are a cache
 // line or two that is read from end to end. All levels lie in one slice, the lowest first, each filled up to whole nodes.
 
-const fan = 16
+const (
+	fan  = 1 << wide
+	wide = 4
+)
 
 // levelsOf is where each level of a tree over n leaves begins, and behind the last of them, which is no more than one node,
 // how many all have together.
@@ -58,7 +61,7 @@ func (p *peaks) become(o *peaks) {
 
 // see brings node i of the level above one up to what is below it.
 func (p *peaks) see(level int, i int32) {
-	below := p.levels[level] + i*fan
+	below := p.levels[level] + i<<wide
 	most := int64(bottom)
 	for _, x := range p.largest[below : below+fan] {
 		most = max(most, x)
@@ -75,18 +78,18 @@ func (p *peaks) above(level int, i int32) int64 {
 func (p *peaks) add(l, r int32, x int64) {
 	first, last := l, r-1 // of the nodes that hold l and r-1
 	k := 0
-	for ; first/fan != last/fan; k++ {
-		a, b := (l+fan-1)/fan, r/fan
-		p.addTo(k, l, a*fan, x)
-		p.addTo(k, b*fan, r, x)
+	for ; first>>wide != last>>wide; k++ {
+		a, b := (l+fan-1)>>wide, r>>wide
+		p.addTo(k, l, a<<wide, x)
+		p.addTo(k, b<<wide, r, x)
 		l, r = a, b
-		p.see(k, first/fan)
-		p.see(k, last/fan)
-		first, last = first/fan, last/fan
+		first, last = first>>wide, last>>wide
+		p.see(k, first)
+		p.see(k, last)
 	}
 	p.addTo(k, l, r, x)
 	for ; k+2 < len(p.levels); k++ {
-		first /= fan
+		first >>= wide
 		p.see(k, first)
 	}
 }
@@ -113,7 +116,7 @@ func (p *peaks) values(n int32) []int64 {
 	p.flat = slices.Grow(p.flat[:0], int(n))[:n]
 	for from := int32(0); from < n; from += fan {
 		plus := int64(0)
-		for k, i := 0, from/fan; k+2 < len(p.levels); k, i = k+1, i/fan {
+		for k, i := 0, from>>wide; k+2 < len(p.levels); k, i = k+1, i>>wide {
 			plus += p.above(k, i)
 		}
 		to := min(from+fan, n)
@@ -125,23 +128,22 @@ func (p *peaks) values(n int32) []int64 {
 	return p.flat
 }
 
-// most is the largest number in [l, r), and the first section that has it. It comes up from both ends of the stretch to
-// the node above both, and goes down again to what was largest.
-func (p *peaks) most(l, r int32) (x int64, at int32) {
+// most is the largest number in [l, r), and where it is. It comes up from both ends of the stretch to the node above both.
+func (p *peaks) most(l, r int32) (x int64, among nodes) {
 	first, last := l, r-1                     // of the nodes that hold l and r-1
 	x, behind := int64(bottom), int64(bottom) // the largest of what lies in those
-	var among, amongBehind nodes              // where it is
+	var amongBehind nodes
 	k := 0
-	for ; first/fan != last/fan; k++ {
-		a, b := (l+fan-1)/fan, r/fan
-		if y := p.scan(k, l, a*fan); y > x {
+	for ; first>>wide != last>>wide; k++ {
+		a, b := (l+fan-1)>>wide, r>>wide
+		if y := p.scan(k, l, a<<wide); y > x {
 			x, among = y, nodes{k, l, y}
 		}
-		if y := p.scan(k, b*fan, r); y >= behind {
-			behind, amongBehind = y, nodes{k, b * fan, y}
+		if y := p.scan(k, b<<wide, r); y >= behind {
+			behind, amongBehind = y, nodes{k, b << wide, y}
 		}
 		l, r = a, b
-		first, last = first/fan, last/fan
+		first, last = first>>wide, last>>wide
 		x += p.above(k, first)
 		behind += p.above(k, last)
 	}
@@ -152,10 +154,10 @@ func (p *peaks) most(l, r int32) (x int64, at int32) {
 		x, among = behind, amongBehind
 	}
 	for ; k+2 < len(p.levels); k++ {
-		first /= fan
+		first >>= wide
 		x += p.above(k, first)
 	}
-	return x, p.find(among)
+	return x, among
 }
 
 // nodes are those of a level from one on, as far as the first with so much.
@@ -175,7 +177,7 @@ func (p *peaks) scan(level int, a, b int32) (x int64) {
 	return x
 }
 
-// find is the first section that has the largest number of the first node among those with so much.
+// find is the first section that has the largest number among nodes.
 func (p *peaks) find(among nodes) (at int32) {
 	at = among.from
 	for k, x := among.level, among.largest; ; k-- {
@@ -187,7 +189,7 @@ func (p *peaks) find(among nodes) (at int32) {
 			return at
 		}
 		x -= p.above(k-1, at)
-		at *= fan
+		at <<= wide
 	}
 }
 
@@ -223,7 +225,7 @@ func (f *firsts) build() {
 
 // below is the least of what is below node i of the level above one.
 func (f *firsts) below(level int, i int32) int32 {
-	at := f.levels[level] + i*fan
+	at := f.levels[level] + i<<wide
 	least := int32(gone)
 	for _, x := range f.least[at : at+fan] {
 		least = min(least, x)
@@ -234,7 +236,7 @@ func (f *firsts) below(level int, i int32) int32 {
 func (f *firsts) set(i, x int32) {
 	f.least[i] = x
 	for k := 0; k+2 < len(f.levels); k++ {
-		i /= fan
+		i >>= wide
 		node := &f.least[f.levels[k+1]+i]
 		least := f.below(k, i)
 		if *node == least {
@@ -249,15 +251,15 @@ func (f *firsts) first(from, to, x int32) int32 {
 	last := to - 1
 	for k := 0; from < to; k++ {
 		end := from
-		if from%fan != 0 || to-from < fan || k+2 == len(f.levels) { // no whole node
-			end = min(to, (from/fan+1)*fan)
+		if from&(fan-1) != 0 || to-from < fan || k+2 == len(f.levels) { // no whole node
+			end = min(to, from|(fan-1)+1)
 			for at := f.levels[k]; from < end; from++ {
 				if f.least[at+from] <= x {
 					return f.down(k, from, last, x)
 				}
 			}
 		}
-		from, to = (end+fan-1)/fan, (to+fan-1)/fan
+		from, to = (end+fan-1)>>wide, (to+fan-1)>>wide
 	}
 	return -1
 }
@@ -265,8 +267,8 @@ func (f *firsts) first(from, to, x int32) int32 {
 // down is the first position below a node with a number of at most x, or -1 if that is behind last.
 func (f *firsts) down(level int, i, last, x int32) int32 {
 	for k := level - 1; k >= 0; k-- {
-		at := f.levels[k] + i*fan
-		for i *= fan; f.least[at] > x; i++ {
+		at := f.levels[k] + i<<wide
+		for i <<= wide; f.least[at] > x; i++ {
 			at++
 		}
 	}

@@ -17,7 +17,8 @@ func TestPeaks(t *testing.T) {
 		for range rapid.IntRange(0, 30).Draw(t, "changes") {
 			l := rapid.Int32Range(0, n-1).Draw(t, "l")
 			r := rapid.Int32Range(l+1, n).Draw(t, "r")
-			x, at := p.most(l, r)
+			x, among := p.most(l, r)
+			at := p.find(among)
 			if want := slices.Max(values[l:r]); x != want || at != l+int32(slices.Index(values[l:r], want)) {
 				t.Fatalf("most of [%d, %d) of %v is %d at %d", l, r, values, x, at)
 			}

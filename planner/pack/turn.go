@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -14,7 +13,7 @@ func (p *part) turnOver(goal, enough int64, stopped func() bool) {
 	if p.fixed() {
 		return
 	}
-	s := newSpace(p.sections, math.MaxInt)
+	s := p.space(math.MaxInt)
 	at, next := slices.Clone(p.offsets), make([]int64, len(p.lives))
 	for gain := goal; p.top > enough && gain >= goal/little; {
 		if stopped() {
@@ -44,17 +43,14 @@ func (p *part) turn(s *space, offsets, next []int64) (top int64) {
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortFunc(order, func(i, j int32) int {
-		return cmp.Or(cmp.Compare(offsets[j]+p.lives[j].size, offsets[i]+p.lives[i].size), cmp.Compare(i, j))
-	})
+	sortBy(order, func(i int32) uint64 { return ^uint64(offsets[i] + p.lives[i].size) })
 	s.empty()
 	for _, i := range order {
 		l := p.lives[i]
-		s.look(l.l, l.r)
+		s.look(l)
 		next[i] = firstFit(s, l, p.floor)
-		end := next[i] + l.size
-		s.take(l.l, l.r, next[i], end)
-		top = max(top, end)
+		s.take(l, next[i])
+		top = max(top, next[i]+l.size)
 	}
 	return top
 }

@@ -1,0 +1,46 @@
+package pack
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// Where nobody will look nothing is noted, and who looks finds the same with as many looks.
+func TestSpaceExpects(t *testing.T) {
+	const n, sections = 600, 200
+	r := rand.New(rand.NewPCG(6, 6))
+	p := &part{sections: sections}
+	for range n {
+		begin := r.Int32N(sections)
+		p.lives = append(p.lives, life{l: begin, r: min(begin+1+r.Int32N(40), sections), size: 1 + r.Int64N(50), align: 1 + r.Int64N(3), fixed: free})
+	}
+	all, few := p.space(math.MaxInt), newSpace(0, sections, math.MaxInt)
+	for i := 0; i < n; i += 4 {
+		few.expect(p.lives[i])
+	}
+	for i, l := range p.lives {
+		looks := all.looks
+		all.look(l)
+		at := firstFit(all, l, 0)
+		looks = all.looks - looks
+		if i%4 == 0 {
+			before := few.looks
+			few.look(l)
+			if found := firstFit(few, l, 0); found != at || few.looks-before != looks {
+				t.Fatalf("life %d: found %d after %d looks, not %d after %d", i, found, few.looks-before, at, looks)
+			}
+		}
+		all.take(l, at)
+		few.take(l, at)
+	}
+	noted := func(s *space) (sum int) {
+		for _, runs := range s.some {
+			sum += len(runs)
+		}
+		return sum
+	}
+	if noted(few) >= noted(all) {
+		t.Errorf("%d runs are noted for a quarter of the lives, and %d for all", noted(few), noted(all))
+	}
+}
