@@ -30,9 +30,9 @@
 // for planner/recompute, which may run a node any number of times. It is met by
 // placement, not by estimate: if the arena is higher than the budget the limit
 // is lowered and the solver asked again. Less memory never costs less: plans are picked
-// from some that do not depend on the budget, a whole frontier of small programs
-// (solver.go), and of larger ones what is found at fixed shares of the plain arena and
-// between them (rungs.go). Below the lowest of those with a plan there is only the lowest
+// from some that do not depend on the budget, what is found at fixed shares of the plain
+// arena and between them (rungs.go), and of programs of few operators and bytes a whole
+// frontier (solver.go). Below the lowest of those with a plan there is only the lowest
 // plan that is known.
 //
 // Programs of repeated layers have few different nodes: what follows from

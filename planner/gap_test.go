@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"memopt/memopt/joint"
 	"memopt/memopt/zoo"
 	"memopt/planner"
 )
@@ -40,6 +41,30 @@ func TestNearBounds(t *testing.T) {
 					t.Errorf("%.3f points above the bound", 100*p.Bound.Gap)
 				}
 			})
+		}
+	}
+}
+
+// TestNearBoundsAsRecorded: so are those of a GPT of 2 layers and 89 operators, as PyTorch
+// runs it; and those of a U-Net are within a point.
+func TestNearBoundsAsRecorded(t *testing.T) {
+	for _, c := range []struct {
+		model        string
+		lowest, most float64 // percent
+	}{{"gpt-2L", 50, 0.1}, {"unet", 40, 1}} {
+		g, err := joint.Read("testdata/" + c.model + ".json.gz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for percent := 95.0; percent >= c.lowest; percent -= 5 {
+			p, err := planner.Make(g, planner.Request{ActivationBudget: planner.Size{Percent: percent}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%s, %v %%: %.3f %%, %.3f points above the bound", c.model, percent, 100*p.Result.Overhead, 100*p.Bound.Gap)
+			if 100*p.Bound.Gap > c.most {
+				t.Errorf("%s, %v %%: %.3f points above the bound", c.model, percent, 100*p.Bound.Gap)
+			}
 		}
 	}
 }

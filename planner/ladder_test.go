@@ -39,6 +39,9 @@ func TestLadder(t *testing.T) {
 			if f.least = bound(limit, 1); height >= floor && rng.IntN(5) > 0 {
 				f.plan = &candidate{cost: dearest(height) + chance*rng.Float64(), placed: pack.Solution{Height: height}}
 			}
+			for range rng.IntN(3) { // others missed the limit
+				f.above = append(f.above, &candidate{cost: dearest(limit) + chance*rng.Float64(), placed: pack.Solution{Height: limit + rng.Int64N(limit/20+1)}})
+			}
 			return f
 		}
 		// It may be clear at once that nothing cheaper than something is found.

@@ -7,8 +7,9 @@ import "math"
 // are of rungs, which are fixed shares of the plain arena, and of halves, quarters and so
 // on between two rungs, as far as bounds differ there.
 //
-//   - A rung's plan is the cheapest of those found for all rungs up to it. If there is
-//     none, it is what was found for the next one, should that be within.
+//   - A rung's plan is the cheapest of those found for all rungs up to it, and of those that
+//     missed a lower one when they were placed, but not it. If there is none, it is what was
+//     found for the next one, should that be within.
 //   - Halfway between two limits that have plans there is what was found there, unless
 //     that costs more than the plan of the lower one or less than that of the upper one:
 //     then there is the plan of the lower one.
@@ -42,9 +43,10 @@ const levelBounds = 0.01
 
 // found is what solving found for a limit: a plan or nil, and a bound for it and all below.
 // Without a plan, what might be found for it costs from so much on: that is too much for
-// whoever asked.
+// whoever asked. Plans above were to be within the limit, but their arenas are not.
 type found struct {
 	plan  *candidate
+	above []*candidate
 	least float64
 	from  float64
 }
@@ -267,6 +269,11 @@ func (l *ladder) onRung(k int64) (best *candidate, err error) {
 			return nil, err
 		}
 		best, least = cheaper(best, c.plan), max(least, bound, c.least)
+		for _, plan := range c.above {
+			if plan.placed.Height <= l.rung(k) {
+				best = cheaper(best, plan)
+			}
+		}
 	}
 	if best == nil && k > 0 && k+1 < l.rungs {
 		c, err := l.look(l.rung(k+1), 0, math.Inf(1))

@@ -44,10 +44,12 @@ func (v *solver) solve(limit int64) (recompute.Answer, bool) {
 }
 
 const (
-	// smallProgram is how many operators a program may have whose frontier is
-	// always searched as a whole, so that less memory never costs less however
-	// the search behind a limit behaves.
+	// smallProgram is how many operators a program may have of which each size is planned
+	// where the largest is asked for. Its frontier is searched as a whole if its plain arena
+	// has no more bytes than smallArena: values begin so far apart in that, for their bytes,
+	// that plans found for two limits might not need as much as these differ.
 	smallProgram = 96
+	smallArena   = 64 * rungs * alignment
 	frontierMost = 128 // limits of a frontier
 	// midProgram is how many make limits too long to solve where a plan is known.
 	midProgram = 1024
@@ -78,10 +80,15 @@ func (v *solver) within(limit int64) (*candidate, error) {
 	if v.base.placed.Height <= limit {
 		return v.base, nil
 	}
-	if len(v.m.sim.plain) <= smallProgram {
+	if v.small() {
 		return v.fromFrontier(limit)
 	}
 	return v.ladder.within(limit)
+}
+
+// small reports whether the frontier is searched as a whole.
+func (v *solver) small() bool {
+	return len(v.m.sim.plain) <= smallProgram && v.base.placed.Height <= smallArena
 }
 
 // What a ladder asks of bounds.
@@ -94,12 +101,12 @@ func (v *solver) excludes(limit int64, cost float64) bool {
 // near is a plan within a limit, or nil. It is found from one for a higher limit, if that
 // leads to the bound.
 func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
-	c, _, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1), 0)
+	f, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1), 0)
 	if err != nil {
 		return nil, err
 	}
-	if least, ok := v.least(limit); c != nil && c.cost <= least+atBound*v.m.total || !ok {
-		return c, nil
+	if least, ok := v.least(limit); f.plan != nil && f.plan.cost <= least+atBound*v.m.total || !ok {
+		return f.plan, nil
 	}
 	return v.at(limit, math.Inf(1))
 }
@@ -108,7 +115,7 @@ func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
 // less than some other.
 func (v *solver) both(limit, beside int64, other float64) (a, b found, err error) {
 	one := func(by *solver, limit int64) (f found, err error) {
-		if f.plan, f.from, err = by.below(limit, other); err == nil {
+		if f, err = by.below(limit, other); err == nil {
 			f.least, _ = by.least(limit)
 		}
 		return f, err
@@ -146,28 +153,29 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 	case v.anyhow:
 		solve = func(limit int64) (recompute.Answer, bool) { return v.r.Find(limit, v.most) }
 	}
-	c, _, err := v.by(solve, limit, most, 0)
-	return c, err
+	f, err := v.by(solve, limit, most, 0)
+	return f.plan, err
 }
 
 // below is a plan within limit that costs less than some other, and infinity; or nil,
 // and what all plans cost at least that would be found, if that is as much. A plan for
 // less memory that is cheaper than one that was not placed is chance, and is not taken,
 // so that none needs to be placed that is too dear.
-func (v *solver) below(limit int64, other float64) (*candidate, float64, error) {
+func (v *solver) below(limit int64, other float64) (found, error) {
 	return v.by(v.solve, limit, math.Inf(1), other)
 }
 
 // by is at by some way of solving, or below if other is not 0.
-func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int64, most, other float64) (c *candidate, from float64, err error) {
-	from = math.Inf(1)
+func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int64, most, other float64) (f found, err error) {
+	f.from = math.Inf(1)
 	top := v.m.useful(limit)
 	aim := top
 	if len(v.m.sim.plain) > nestedProgram {
 		aim -= limit / nestedLoss
 	}
-	whole := false // the top itself was aimed at
-	dear := 0.0    // the cost of the last plan that was not placed
+	whole := false              // the top itself was aimed at
+	dear := 0.0                 // the cost of the last plan that was not placed
+	var missed recompute.Answer // that plan
 	for i := range placings {
 		a, ok := solve(align(aim))
 		if whole = whole || aim == top; !ok && !whole {
@@ -175,12 +183,13 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 			a, ok = solve(align(aim))
 		}
 		if !ok || a.Extra > most*(1+1e-9) {
-			return nil, from, nil
+			return f, nil
 		}
 		step := limit / 512 << i
 		if other > 0 {
 			if a.Extra >= other {
-				return nil, max(dear, a.Extra), nil
+				f.from = max(dear, a.Extra)
+				return f, nil
 			}
 			if a.Extra < dear {
 				aim = min(aim, a.Peak) - max(step, alignment)
@@ -188,11 +197,16 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 			}
 			dear = a.Extra
 		}
-		c, err = v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
-		var beyond *pack.CapacityError
-		if err == nil || !errors.As(err, &beyond) {
-			c.answer, c.answer.Launches = a, nil
-			return c, from, err
+		c, fits, err := v.placed(a, limit)
+		if fits && i > 0 && !v.sketchy && !v.anyhow {
+			c, err = v.between(solve, limit, c, missed, placings-1-i)
+		}
+		if fits || err != nil {
+			f.plan = c
+			return f, err
+		}
+		if missed = a; c.placed.Offsets != nil {
+			f.above = append(f.above, c)
 		}
 		// Placement takes more than the bytes alive: aim lower, at first by as little
 		// as it missed the limit by. Where that is much, as few lives that do not nest
@@ -207,7 +221,45 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		}
 		aim = min(aim, a.Peak) - max(less, alignment)
 	}
-	return nil, from, nil
+	return f, nil
+}
+
+// between is the cheapest plan within a limit that is found between one that is and one
+// that missed it when it was placed, halfway each time.
+func (v *solver) between(solve func(limit int64) (recompute.Answer, bool), limit int64, c *candidate, missed recompute.Answer, times int) (*candidate, error) {
+	low, high := c.t.peak, missed.Peak
+	for range times {
+		if high-low <= limit/512 || c.cost <= missed.Extra+far*v.m.total || len(missed.Launches) > largeProgram {
+			break
+		}
+		aim := low + (high-low)/2
+		a, ok := solve(align(aim))
+		if !ok || a.Extra >= c.cost {
+			low = aim
+			continue
+		}
+		d, fits, err := v.placed(a, limit)
+		if err != nil {
+			return nil, err
+		}
+		if fits {
+			c, low = d, aim
+		} else {
+			high, missed = aim, a
+		}
+	}
+	return c, nil
+}
+
+// placed is the plan of an answer whose lives have places, and whether those are within a limit.
+func (v *solver) placed(a recompute.Answer, limit int64) (c *candidate, fits bool, err error) {
+	c, err = v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
+	var beyond *pack.CapacityError
+	if errors.As(err, &beyond) {
+		return c, false, nil
+	}
+	c.answer, c.answer.Launches = a, nil
+	return c, err == nil, err
 }
 
 // The lives of very long programs are only nested, which loses hardly any bytes
@@ -271,7 +323,7 @@ func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 // the plain arena.
 func (v *solver) lowest(floor int64) (*candidate, error) {
 	best := v.base
-	if len(v.m.sim.plain) <= smallProgram {
+	if v.small() {
 		if _, err := v.fromFrontier(0); err != nil {
 			return nil, err
 		}
@@ -321,7 +373,7 @@ const (
 func (v *solver) cheap(most float64) (*candidate, error) {
 	top := v.base.placed.Height
 	best := v.base
-	if len(v.m.sim.plain) <= smallProgram {
+	if v.small() {
 		if _, err := v.fromFrontier(0); err != nil {
 			return nil, err
 		}

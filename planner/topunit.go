@@ -72,6 +72,7 @@ func (m *model) placeUnder(crown []int32, c *candidate, problem pack.Problem) (e
 		problem.Buffers[i].Size = 0
 	}
 	if c.placed, err = pack.Solve(problem); err != nil {
+		c.placed.Offsets = nil // they are not those of all lives
 		return err
 	}
 	for _, i := range crown {

@@ -41,7 +41,8 @@
 //   - parts.go says to the byte what is cheapest to have at a place, where that
 //     falls into small parts, as it does but for long chains.
 //   - split.go and stretch.go raise the bound where a plan is not near it: by
-//     that or by cases of how many grains are kept, and by several places together.
+//     that or by cases of how many grains are kept, and by several places together; or
+//     by what must run again up to a place, and what does behind it, where that is known.
 //   - twins.go asks for two places together, as transformers need, whose peaks right
 //     behind the border are near each other. It raises the bound, and says what to
 //     forget at the border and what behind the second place. twinparts.go lists

@@ -78,7 +78,9 @@ func (s *Solver) refine(limit int64, target float64) evidence {
 	if e.least < target {
 		x := s.newTight(limit, target*s.unit, small)
 		least, route := x.tails(e.at)
-		e.least, e.route = max(e.least, least/s.unit), route
+		if e.least, e.route = max(e.least, least/s.unit), route; e.least < target {
+			e.least = max(e.least, s.before(e.at, limit, x.behind))
+		}
 		if e.least < target {
 			least, e.stays = s.cases(x, e.at, limit, target*s.unit)
 			e.least = max(e.least, least/s.unit)

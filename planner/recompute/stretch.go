@@ -41,6 +41,28 @@ func (s *Solver) stretches(at []bounded, limit int64) (least float64) {
 	return least
 }
 
+// before bounds by what is known to run again behind a place, by following what is there,
+// and by what must for the operators from another place up to that.
+func (s *Solver) before(at []bounded, limit int64, behind []check) (least float64) {
+	begin := s.spent
+	for _, y := range slices.Backward(behind) {
+		known := y.least / s.unit
+		for _, x := range at[:min(links, len(at))] {
+			if x.c.at >= y.at || x.bound+known <= least || s.spent-begin > mostStretching {
+				continue
+			}
+			c := s.newCut(x.c.at, y.at)
+			c.spent += foldedAt * int64(len(c.values))
+			room := limit - c.fixed
+			first, sets, _ := c.best(1, float64(room), nil)
+			if s.count(c); first > 0 {
+				least = max(least, known+max(first, s.byGrains(c, room, sets)))
+			}
+		}
+	}
+	return least
+}
+
 // byGrains is the best bound of a cut with rounded bytes.
 func (s *Solver) byGrains(c *cut, room int64, sets []set) (bound float64) {
 	for _, g := range c.grains() {
