@@ -148,9 +148,9 @@ func (s skip) grad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.
 // fuseSkip takes a residual sum, and the bias before it, into the norm behind
 // it. The sum must have no other reader, which is so where norms follow the
 // sums (BERT); where they are in front (GPT) the sum is what a plan keeps, and
-// hiding it in a node would make it dear. One of the summands must be read
-// elsewhere: the gradient adds them again, so both are kept in place of the
-// sum, and that is one tensor in either case.
+// hiding it in a node would make it dear. One of the summands must be kept for
+// something else: the gradient adds them again, so both are kept in place of the
+// sum, and that is one tensor beside what is kept anyway, as the sum is.
 func fuseSkip(centred bool) func(m *graph.Match) []*graph.Value {
 	norms, name := []string{"RMSNormalization", "SimplifiedLayerNormalization"}, "SkipSimplifiedLayerNormalization"
 	if centred {
@@ -174,7 +174,7 @@ func fuseSkip(centred bool) func(m *graph.Match) []*graph.Value {
 		if len(p.Readers(x)) > 1 {
 			x, skip = skip, x
 		}
-		if len(p.Readers(skip)) < 2 || x == skip || !x.Shape.Equal(sum.Shape) || !skip.Shape.Equal(sum.Shape) {
+		if x == skip || len(p.Readers(skip)) < 2 || !p.Kept(skip) || !x.Shape.Equal(sum.Shape) || !skip.Shape.Equal(sum.Shape) {
 			return nil
 		}
 		var bias *graph.Value
