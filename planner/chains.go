@@ -47,7 +47,7 @@ func (p *Plan) Chained() (*Schedule, *Chains, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &chainer{p: p, launches: s.Launches, readers: make([][]int32, len(s.Launches)), taken: make([]bool, len(s.Launches)), report: &Chains{}}
+	c := &chainer{p: p, launches: s.Launches, readers: make([][]int32, len(s.Launches)), chain: make([]*chain, len(s.Launches)), report: &Chains{}}
 	c.read()
 	if s.Launches, err = c.all(); err != nil {
 		return nil, nil, err
@@ -63,7 +63,7 @@ type chainer struct {
 	p        *Plan
 	launches []Launch
 	readers  [][]int32 // by launch that makes one value: who reads it
-	taken    []bool    // by launch: it is in a chain
+	chain    []*chain  // by launch: the one that it is in, or nil
 	report   *Chains
 }
 
@@ -93,7 +93,7 @@ func (c *chainer) read() {
 // all is the launches with chains in the place of their first parts.
 func (c *chainer) all() (out []Launch, err error) {
 	for i := range c.launches {
-		if c.taken[i] {
+		if c.chain[i] != nil {
 			continue
 		}
 		l := c.launches[i]
@@ -135,7 +135,7 @@ func (c *chainer) lasts(r Ref) bool { return c.p.m.lasting[c.p.m.owner[r.Value.I
 func (c *chainer) from(i int) *chain {
 	g := &chain{c: c, parts: []int{i}}
 	for j := i + 1; j < min(len(c.launches), i+chainReach) && c.launches[j].Node != nil; j++ {
-		if c.taken[j] {
+		if c.chain[j] != nil {
 			continue // it runs before i
 		}
 		if !c.fits(j) || !g.takes(j) {
@@ -144,7 +144,7 @@ func (c *chainer) from(i int) *chain {
 	}
 	slices.Sort(g.parts) // as they are, they could run one by one too
 	for _, k := range g.parts {
-		c.taken[k] = true
+		c.chain[k] = g
 	}
 	return g
 }
@@ -242,16 +242,25 @@ func (g *chain) runs(parts, behind []int) bool {
 	return len(reads)+len(g.stored(parts)) <= graph.ChainOperands
 }
 
-// stored is what parts make that is read elsewhere.
+// stored is what parts make that is read elsewhere. Who has joined a chain that makes the
+// same, since it runs more than once, reads that.
 func (g *chain) stored(parts []int) (refs []Ref) {
 	for _, i := range parts {
 		r := g.c.launches[i].Out[0]
-		elsewhere := func(k int32) bool { return !slices.Contains(parts, int(k)) }
+		elsewhere := func(k int32) bool {
+			by := g.c.chain[k]
+			return !slices.Contains(parts, int(k)) && (by == nil || !by.makes(r.Value))
+		}
 		if g.c.lasts(r) || slices.ContainsFunc(g.c.readers[i], elsewhere) {
 			refs = append(refs, r)
 		}
 	}
 	return refs
+}
+
+// makes is whether one of its parts does.
+func (g *chain) makes(v *graph.Value) bool {
+	return slices.ContainsFunc(g.parts, func(k int) bool { return g.c.launches[k].Out[0].Value == v })
 }
 
 // launch is the one that stands for all.
