@@ -48,7 +48,7 @@ func (p *Plan) Chained() (*Schedule, *Chains, error) {
 		return nil, nil, err
 	}
 	c := &chainer{p: p, launches: s.Launches, readers: make([][]int32, len(s.Launches)), chain: make([]*chain, len(s.Launches)), report: &Chains{}}
-	c.read()
+	c.findReaders()
 	if s.Launches, err = c.all(); err != nil {
 		return nil, nil, err
 	}
@@ -67,8 +67,8 @@ type chainer struct {
 	report   *Chains
 }
 
-// read finds the readers of what every launch makes.
-func (c *chainer) read() {
+// findReaders finds the readers of what every launch makes.
+func (c *chainer) findReaders() {
 	m := c.p.m
 	maker := make([]int32, len(c.p.Graph.Values)) // by owner
 	for i := range maker {
@@ -97,6 +97,10 @@ func (c *chainer) all() (out []Launch, err error) {
 			continue
 		}
 		l := c.launches[i]
+		if len(c.readers[i]) > 0 && !c.read(i) && !c.lasts(l.Out[0]) {
+			c.report.Saved += moved(&l)
+			continue
+		}
 		if c.fits(i) {
 			if g := c.from(i); len(g.parts) > 1 {
 				if l, err = g.launch(); err != nil {
@@ -114,7 +118,7 @@ func (c *chainer) all() (out []Launch, err error) {
 func (c *chainer) fits(i int) bool {
 	l := &c.launches[i]
 	n := l.Node
-	if n == nil || !n.Op.Pointwise || n.Phase == graph.Updating || l.Out[0].Bytes == 0 || !c.lasts(l.Out[0]) && len(c.readers[i]) == 0 {
+	if n == nil || !n.Op.Pointwise || n.Phase == graph.Updating || l.Out[0].Bytes == 0 || !c.lasts(l.Out[0]) && !c.read(i) {
 		return false
 	}
 	ports, _ := n.Op.Ports()
@@ -125,6 +129,16 @@ func (c *chainer) fits(i int) bool {
 		}
 	}
 	return l.Out[0].Value != nil && l.Out[0].Value.Type == graph.Float32
+}
+
+// read is whether somebody reads what launch i makes, who has not joined a chain that makes
+// the same, as a node may run more than once.
+func (c *chainer) read(i int, but ...int) bool {
+	v := c.launches[i].Out[0].Value
+	return slices.ContainsFunc(c.readers[i], func(k int32) bool {
+		by := c.chain[k]
+		return !slices.Contains(but, int(k)) && (by == nil || !by.makes(v))
+	})
 }
 
 // lasts is whether a value is read after the step.
@@ -242,16 +256,11 @@ func (g *chain) runs(parts, behind []int) bool {
 	return len(reads)+len(g.stored(parts)) <= graph.ChainOperands
 }
 
-// stored is what parts make that is read elsewhere. Who has joined a chain that makes the
-// same, since it runs more than once, reads that.
+// stored is what parts make that is read elsewhere.
 func (g *chain) stored(parts []int) (refs []Ref) {
 	for _, i := range parts {
 		r := g.c.launches[i].Out[0]
-		elsewhere := func(k int32) bool {
-			by := g.c.chain[k]
-			return !slices.Contains(parts, int(k)) && (by == nil || !by.makes(r.Value))
-		}
-		if g.c.lasts(r) || slices.ContainsFunc(g.c.readers[i], elsewhere) {
+		if g.c.lasts(r) || g.c.read(i, parts...) {
 			refs = append(refs, r)
 		}
 	}
