@@ -18,61 +18,76 @@ type evictor struct {
 	p     plan
 	*terrain
 
-	there   bitset  // of values
-	pinned  []int32 // by value: pending launches that read it
-	touched []int32 // by value: the last place that did
-	sum     int64   // bytes there that may be forgotten
-	fixed   int64   // other bytes alive at the place, and what its operator needs
-	place   int32
-	passed  int32     // how many of makes ran first by now
-	next    []int32   // by value: how many of its readers were passed
-	need    []int32   // by value: the next place that wants it there
-	wanted  []float64 // by value: how many values are made from it, and it
-	unasked bitset    // values of which these two are not known any more
-	again   []float64 // by value: cost of making it from what is there
-	stale   bitset    // values of which this is not known any more
-	most    int       // launches left
-	stays   []int32   // by value: the place up to which it is not forgotten, or nil
+	of    []parcel // by value
+	there bitset   // of values
+	open  bitset   // of those, what is unasked or stale
+	sum   int64    // bytes there that may be forgotten
+	fixed int64    // other bytes alive at the place, and what its operator needs
+	place int32
+	most  int // launches left that run something again
 }
 
-// terrain is what evictors look at, over and over, whatever they aim at: the
-// operators that make values that may be forgotten, and nothing of other values.
+// parcel is what an evictor knows of a value.
+type parcel struct {
+	again   float64 // cost of making it from what is there
+	wanted  float64 // how many values are made from it, and it
+	worth   float64 // what both say of it, for its bytes; how far off it is wanted counts beside that
+	need    int32   // the next place that wants it there
+	next    int32   // how many of its readers were passed
+	pinned  int32   // pending launches that read it
+	touched int32   // the last place that did
+	stays   int32   // the place up to which it is not forgotten
+	there   bool
+	unasked bool // need and wanted are not known any more
+	stale   bool // nor is what it costs
+}
+
+// terrain is what evictors look at, over and over, whatever they aim at: how values
+// that may be forgotten hang together, and nothing of other values. It stands in one row
+// (indices are quicker than slices of so few).
 type terrain struct {
-	makes  []int32 // what makes such values, in order
-	ins    Lists   // by one of makes
-	outs   Lists
-	madeBy []int32 // by value: which of makes, −1
-	users  Lists   // by value: which of makes read it
+	ties   []ties  // by value
+	ends   []int32 // what those tell
 	across []int64 // by operator: bytes of other values while it is the next to run first
+}
+
+// ties are where, among the ends, the values stand that a value is made from, those that
+// are made from it, as their makers come, and the operators that read it.
+type ties struct {
+	cost                  float64 // of its maker
+	ins, outs, reads, end int32
+	maker                 int32
 }
 
 func (s *Solver) terrain() *terrain {
 	if s.land != nil {
 		return s.land
 	}
-	t := &terrain{across: s.across(), madeBy: make([]int32, len(s.p.Bytes))}
-	for v := range t.madeBy {
-		t.madeBy[v] = -1
-	}
-	held := func(v int32) bool { return !s.may(v) }
-	for op := range int32(len(s.p.Cost)) {
-		outs := slices.DeleteFunc(slices.Clone(s.p.Outputs.Of(op)), held)
-		for _, v := range outs {
-			t.madeBy[v] = int32(len(t.makes))
-		}
-		if len(outs) > 0 {
-			t.makes = append(t.makes, op)
-			t.outs.Add(outs...)
-			t.ins.Add(slices.DeleteFunc(slices.Clone(s.p.Inputs.Of(op)), held)...)
-		}
-	}
-	t.users.rebuild(len(s.p.Bytes), func(put func(list, item int32)) {
-		for i := range int32(len(t.makes)) {
-			for _, v := range t.ins.Of(i) {
-				put(v, i)
+	p := s.p
+	t := &terrain{ties: make([]ties, len(p.Bytes)), across: s.across()}
+	add := func(values []int32) {
+		for _, v := range values {
+			if s.may(v) {
+				t.ends = append(t.ends, v)
 			}
 		}
-	})
+	}
+	for v := range t.ties {
+		l := &t.ties[v]
+		if l.maker = s.sim.maker[v]; !s.may(int32(v)) {
+			continue
+		}
+		l.cost = p.Cost[l.maker]
+		l.ins = int32(len(t.ends))
+		add(p.Inputs.Of(l.maker))
+		l.outs = int32(len(t.ends))
+		for _, op := range s.uses.Of(int32(v)) {
+			add(p.Outputs.Of(op))
+		}
+		l.reads = int32(len(t.ends))
+		t.ends = append(t.ends, s.uses.Of(int32(v))...)
+		l.end = int32(len(t.ends))
+	}
 	s.land = t
 	return t
 }
@@ -97,8 +112,8 @@ func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, st
 	aim := limit
 	least = math.Inf(1)
 	for range aims {
-		e := s.newEvictor(aim, w, s.terrain())
-		if e.stays, e.most = stays, launches; !e.run() || !s.sim.run(e.p, limit) {
+		e := s.newEvictor(aim, w, stays)
+		if e.most = launches - len(s.p.Cost); !e.run() || !s.sim.run(e.p, limit) {
 			break
 		}
 		// The walk knows roughly what is alive; what it leaves free is for another.
@@ -167,14 +182,17 @@ func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (al
 // aims is how many limits an evictor aims at.
 const aims = 4
 
-func (s *Solver) newEvictor(limit int64, w weighing, t *terrain) *evictor {
+// newEvictor is one that aims at a limit. Some values stay up to a place, or stays is nil.
+func (s *Solver) newEvictor(limit int64, w weighing, stays []int32) *evictor {
 	n := len(s.p.Bytes)
-	e := &evictor{s: s, limit: limit, w: w, terrain: t, p: plan{gone: make([]bool, n)}, there: newBitset(n), pinned: make([]int32, n), touched: make([]int32, n), next: make([]int32, n),
-		need: make([]int32, n), wanted: make([]float64, n), unasked: newBitset(n), again: make([]float64, n), stale: newBitset(n), most: s.sim.most}
+	e := &evictor{s: s, limit: limit, w: w, terrain: s.terrain(), p: plan{gone: make([]bool, n)},
+		of: make([]parcel, n), there: newBitset(n), open: newBitset(n), most: s.sim.most}
 	copy(e.p.gone, s.p.Forced)
-	for v := range int32(n) {
-		e.unasked.add(v)
-		e.stale.add(v)
+	for v := range e.of {
+		e.of[v].unasked, e.of[v].stale = true, true
+	}
+	for v, place := range stays {
+		e.of[v].stays = place
 	}
 	return e
 }
@@ -194,22 +212,17 @@ func (e *evictor) run() bool {
 func (e *evictor) enter(op int32) {
 	e.place, e.fixed = op, e.across[op]
 	for _, v := range e.s.p.Inputs.Of(op) {
-		if e.next[v]++; e.s.may(v) {
+		if e.of[v].next++; e.s.may(v) {
 			e.unask(v)
 		}
-	}
-	if int(e.passed) < len(e.makes) && e.makes[e.passed] == op {
-		for _, v := range e.ins.Of(e.passed) {
-			e.unask(v)
-		}
-		e.passed++
 	}
 }
 
 // turn notes that a value is there now, or no longer is: what it is made from is
 // wanted for others, and what is made from it costs something else.
 func (e *evictor) turn(v int32) {
-	for _, u := range e.ins.Of(e.madeBy[v]) {
+	l := &e.ties[v]
+	for _, u := range e.ends[l.ins:l.outs] {
 		e.unask(u)
 	}
 	e.reprice(v)
@@ -217,94 +230,97 @@ func (e *evictor) turn(v int32) {
 
 // unask has it asked anew what wants a value, and what that is made from.
 func (e *evictor) unask(v int32) {
-	if e.unasked.has(v) {
+	x := &e.of[v]
+	if x.unasked {
 		return
 	}
-	if e.unasked.add(v); e.there.has(v) {
+	if x.unasked = true; x.there {
+		e.open.add(v)
 		return
 	}
-	for _, u := range e.ins.Of(e.madeBy[v]) {
+	l := &e.ties[v]
+	for _, u := range e.ends[l.ins:l.outs] {
 		e.unask(u)
 	}
 }
 
 // reprice has it worked out anew what it costs to make what is made from a value.
 func (e *evictor) reprice(v int32) {
-	for _, i := range e.users.Of(v) {
-		outs := e.outs.Of(i)
-		if e.stale.has(outs[0]) {
+	l := &e.ties[v]
+	for _, u := range e.ends[l.outs:l.reads] {
+		x := &e.of[u]
+		if x.stale {
 			continue
 		}
-		for _, u := range outs {
-			e.stale.add(u)
-		}
-		for _, u := range outs {
-			if !e.there.has(u) {
-				e.reprice(u)
-			}
+		if x.stale = true; x.there {
+			e.open.add(u)
+		} else {
+			e.reprice(u)
 		}
 	}
 }
 
 // ask finds out what wants a value.
 func (e *evictor) ask(v int32) {
-	if !e.unasked.has(v) {
-		return
+	x, l, need, wanted := &e.of[v], &e.ties[v], int32(never), 0.0
+	if i := l.reads + x.next; i < l.end {
+		need, wanted = e.ends[i], 1
 	}
-	e.unasked.remove(v)
-	e.need[v], e.wanted[v] = never, 0
-	if ops := e.s.uses.Of(v); int(e.next[v]) < len(ops) {
-		e.need[v], e.wanted[v] = ops[e.next[v]], 1
-	}
-	for _, i := range slices.Backward(e.users.Of(v)) {
-		if i >= e.passed {
-			continue
+	for _, u := range e.ends[l.outs:l.reads] {
+		if e.ties[u].maker > e.place {
+			break // nor did any of the others run yet
 		}
-		wanted := 0.0
-		for _, u := range e.outs.Of(i) {
-			if !e.there.has(u) {
+		if y := &e.of[u]; !y.there {
+			if y.unasked {
 				e.ask(u)
-				e.need[v] = min(e.need[v], e.need[u])
-				wanted += e.wanted[u]
 			}
+			need = min(need, y.need)
+			wanted += y.wanted
 		}
-		e.wanted[v] += wanted
 	}
+	x.need, x.wanted, x.unasked = need, wanted, false
 }
 
-// price works out what it costs to run one of makes again.
-func (e *evictor) price(i int32) {
-	outs := e.outs.Of(i)
-	if !e.stale.has(outs[0]) {
-		return
-	}
-	c := e.s.p.Cost[e.makes[i]]
-	for _, v := range e.ins.Of(i) {
-		if !e.there.has(v) {
-			e.price(e.madeBy[v])
-			c += e.again[v]
+// price works out what it costs to make a value again.
+func (e *evictor) price(v int32) {
+	l := &e.ties[v]
+	c := l.cost
+	for _, u := range e.ends[l.ins:l.outs] {
+		if y := &e.of[u]; !y.there {
+			if y.stale {
+				e.price(u)
+			}
+			c += y.again
 		}
 	}
-	for _, v := range outs {
-		e.again[v] = c
-		e.stale.remove(v)
+	x := &e.of[v]
+	x.again, x.stale = c, false
+}
+
+// weigh works out what a value is worth, as far as that does not depend on the place.
+func (e *evictor) weigh(v int32) {
+	x := &e.of[v]
+	if e.s.p.Bytes[v] == 0 {
+		x.worth = math.Inf(1) // it is of no use to forget it
+		return
 	}
+	x.worth = power(x.again+e.s.unit, e.w.cost) * power(max(x.wanted, 1), e.w.wanted) / power(float64(e.s.p.Bytes[v]), e.w.bytes)
 }
 
 // walk runs an operator, after what it wants.
 func (e *evictor) walk(op int32, first bool) bool {
 	ins := e.s.p.Inputs.Of(op)
 	for _, v := range ins {
-		e.pinned[v]++
+		e.of[v].pinned++
 	}
 	for _, v := range ins {
-		if !e.there.has(v) && e.s.may(v) && !e.walk(e.s.sim.maker[v], false) {
+		if !e.of[v].there && e.s.may(v) && !e.walk(e.s.sim.maker[v], false) {
 			return false
 		}
 	}
 	ok := e.launch(op, first)
 	for _, v := range ins {
-		e.pinned[v]--
+		e.of[v].pinned--
 	}
 	return ok
 }
@@ -330,18 +346,20 @@ func (s *Solver) across() []int64 {
 // launch runs an operator when there is room for what it writes.
 func (e *evictor) launch(op int32, first bool) bool {
 	prob := e.s.p
-	if e.most--; e.most < 0 {
-		return false
+	if !first {
+		if e.most--; e.most < 0 {
+			return false
+		}
 	}
 	room := e.limit - e.fixed - prob.Work[op]
 	outs := prob.Outputs.Of(op)
 	for _, v := range outs {
-		if !e.there.has(v) && (first || e.s.may(v)) || !first && !e.s.may(v) {
+		if !e.of[v].there && (first || e.s.may(v)) || !first && !e.s.may(v) {
 			room -= prob.Bytes[v]
 		}
 	}
 	for _, v := range prob.Inputs.Of(op) {
-		e.touched[v] = e.place
+		e.of[v].touched = e.place
 	}
 	if e.sum > room {
 		e.s.sim.work += e.long()
@@ -360,10 +378,17 @@ func (e *evictor) launch(op int32, first bool) bool {
 		}
 	}
 	for _, v := range outs {
-		e.touched[v] = e.place
-		if e.s.may(v) && !e.there.has(v) {
+		x := &e.of[v]
+		x.touched = e.place
+		if e.s.may(v) && !x.there {
+			x.there = true
 			e.there.add(v)
 			e.sum += prob.Bytes[v]
+			if x.unasked || x.stale {
+				e.open.add(v)
+			} else {
+				e.weigh(v)
+			}
 			e.turn(v)
 		}
 	}
@@ -375,7 +400,7 @@ func (e *evictor) launch(op int32, first bool) bool {
 func (e *evictor) over(op int32) bool {
 	return slices.ContainsFunc(e.s.p.Over.Of(op), func(v int32) bool {
 		if e.s.may(v) {
-			return e.need[v] == never && e.pinned[v] <= 1
+			return e.of[v].need == never && e.of[v].pinned <= 1
 		}
 		return e.s.spans[v].last == e.place
 	})
@@ -384,22 +409,31 @@ func (e *evictor) over(op int32) bool {
 // look finds out when what is there is wanted, and what it would cost again, where
 // that is not known.
 func (e *evictor) look() {
-	for w, there := range e.there {
-		for rest := there & (e.unasked[w] | e.stale[w]); rest != 0; rest &= rest - 1 {
+	for w, rest := range e.open {
+		if rest == 0 {
+			continue
+		}
+		e.open[w] = 0
+		for ; rest != 0; rest &= rest - 1 {
 			v := int32(w<<6 + bits.TrailingZeros64(rest))
-			e.ask(v)
-			e.price(e.madeBy[v])
+			if e.of[v].unasked {
+				e.ask(v)
+			}
+			if e.of[v].stale {
+				e.price(v)
+			}
+			e.weigh(v)
 		}
 	}
 }
 
 // long is the work that going through all values takes, in launches.
-func (e *evictor) long() int64 { return int64(len(e.need)) / 2 }
+func (e *evictor) long() int64 { return int64(len(e.of)) / 2 }
 
 // tidy forgets what is not wanted any more.
 func (e *evictor) tidy() {
 	for v := range e.there.each {
-		if e.need[v] == never && e.pinned[v] == 0 {
+		if x := &e.of[v]; x.need == never && x.pinned == 0 {
 			e.drop(v)
 		}
 	}
@@ -407,14 +441,13 @@ func (e *evictor) tidy() {
 
 // forget forgets what is worth least. It reports false if nothing may go.
 func (e *evictor) forget() bool {
-	prob := e.s.p
 	best, least := int32(-1), math.Inf(1)
 	for v := range e.there.each {
-		if e.pinned[v] > 0 || prob.Bytes[v] == 0 || e.stays != nil && e.place < e.stays[v] {
+		x := &e.of[v]
+		if x.pinned > 0 || e.place < x.stays {
 			continue
 		}
-		worth := power(e.again[v]+e.s.unit, e.w.cost) * power(max(e.wanted[v], 1), e.w.wanted) / power(float64(prob.Bytes[v]), e.w.bytes) / power(float64(e.need[v]-e.place), e.w.far)
-		if worth < least {
+		if worth := x.worth / power(float64(x.need-e.place), e.w.far); worth < least {
 			best, least = v, worth
 		}
 	}
@@ -443,10 +476,12 @@ func power(x, y float64) float64 {
 
 // drop forgets a value after what touched it last.
 func (e *evictor) drop(v int32) {
+	e.of[v].there = false
 	e.there.remove(v)
+	e.open.remove(v)
 	e.sum -= e.s.p.Bytes[v]
 	e.turn(v)
-	at := e.touched[v] + 1
+	at := e.of[v].touched + 1
 	if at <= e.s.p.Border && e.readFrom(v, at) >= e.s.p.Border {
 		e.p.gone[v] = true
 	} else if i, known := e.p.search(event{at, v}); !known {

@@ -254,19 +254,23 @@ func (s *Solver) Tails(limit int64) (tails float64, passes int, least float64, o
 func (s *Solver) Evictors(limit int64) error {
 	n := len(s.p.Bytes)
 	for _, w := range weighings {
-		e := s.newEvictor(limit, w, s.terrain())
+		e := s.newEvictor(limit, w, nil)
 		for op := range int32(len(s.p.Cost)) {
 			if e.enter(op); !e.walk(op, true) {
 				break
 			}
 			e.look()
-			fresh := *s.newEvictor(limit, w, s.terrain())
-			fresh.there, fresh.place, fresh.passed, fresh.next = e.there, e.place, e.passed, e.next
+			fresh := *s.newEvictor(limit, w, nil)
+			fresh.there, fresh.place = e.there, e.place
+			for v := range fresh.of {
+				fresh.of[v].next, fresh.of[v].there = e.of[v].next, e.of[v].there
+			}
+			copy(fresh.open, e.there)
 			fresh.look()
 			for v := range int32(n) {
-				if e.there.has(v) && (e.need[v] != fresh.need[v] || e.wanted[v] != fresh.wanted[v] || e.again[v] != fresh.again[v]) {
-					return fmt.Errorf("place %d: value %d is wanted at %d by %v and costs %v; worked out anew %d, %v, %v",
-						op, v, e.need[v], e.wanted[v], e.again[v], fresh.need[v], fresh.wanted[v], fresh.again[v])
+				if x, y := e.of[v], fresh.of[v]; e.there.has(v) && (x.need != y.need || x.wanted != y.wanted || x.again != y.again || x.worth != y.worth) {
+					return fmt.Errorf("place %d: value %d is wanted at %d by %v, costs %v and is worth %v; worked out anew %d, %v, %v, %v",
+						op, v, x.need, x.wanted, x.again, x.worth, y.need, y.wanted, y.again, y.worth)
 				}
 			}
 		}

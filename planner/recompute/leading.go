@@ -99,9 +99,15 @@ func (s *Solver) leading(at []bounded) (cases [][]int32) {
 			continue
 		}
 		l := s.newLeader(b.c, less, more)
+		add := func() {
+			stays := l.stays()
+			if !slices.ContainsFunc(cases, func(c []int32) bool { return slices.Equal(c, stays) }) {
+				cases = append(cases, stays)
+			}
+		}
 		for _, front := range []bool{true, false} {
 			l.divide(b.room, front)
-			cases = append(cases, l.stays())
+			add()
 		}
 		for _, count := range leadingParts {
 			fits := func(n int) bool {
@@ -113,7 +119,7 @@ func (s *Solver) leading(at []bounded) (cases [][]int32) {
 				return l.forget(slices.Compact(parts), f.through) <= b.room
 			}
 			if n := sort.Search(len(ends), fits); n < len(ends) && fits(n) {
-				cases = append(cases, l.stays())
+				add()
 			}
 		}
 	}
