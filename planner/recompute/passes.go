@@ -145,7 +145,7 @@ func (x *tight) ahead(st tightState) (least float64) {
 	for next >= 0 && x.passes[next].at < st.place {
 		next--
 	}
-	x.epoch++
+	x.made = large{}
 	again := x.missing(x.span[st.place], st)
 	if next < 0 {
 		return again
@@ -156,7 +156,7 @@ func (x *tight) ahead(st tightState) (least float64) {
 		if again+h.least >= least {
 			break
 		}
-		x.epoch++
+		x.made = large{}
 		x.work++
 		least = min(least, again+x.missing(h.there, st)+h.least)
 	}

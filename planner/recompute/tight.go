@@ -29,10 +29,11 @@ type tight struct {
 	end   int32      // a search ends before this place
 	alone bool       // nothing but large values and what may not be forgotten takes bytes
 
-	bit     []int32 // by value: its number if it is large, −1
-	bytes   []int64 // by number
-	maker   []int32 // by number
-	ins     []large // by operator
+	bit     []int32  // by value: its number if it is large, −1
+	bytes   []int64  // by number
+	maker   []int32  // by number
+	remakes []remake // by number
+	ins     []large  // by operator
 	outs    []large
 	through []bool  // by operator: what it reads has the number of what it makes
 	makers  []int32 // operators that may run again and make large values
@@ -48,9 +49,7 @@ type tight struct {
 	states []tightState
 	known  map[whereabouts]int32
 	queue  heap[promise]
-	marked []int32 // by operator: the epoch in which it was
-	made   large   // by what was marked last
-	epoch  int32
+	made   large // by what was told to run again since this was emptied
 	work   int
 }
 
@@ -59,6 +58,14 @@ const (
 	small  = 1024 // a value is small if it is less than one of so many parts of the limit
 	little = 8192 // one of so many parts of the whole cost
 )
+
+// remake is what makes a value, and what that takes and makes: by number, as few numbers
+// are looked at over and over.
+type remake struct {
+	op        int32
+	cost      float64
+	ins, outs large
+}
 
 // check is a place, and what runs again behind its operator at least.
 type check struct {
@@ -100,10 +107,14 @@ func (s *Solver) newTightOf(limit int64, most float64, parts int64, may func(v i
 	p := s.p
 	n := len(p.Cost)
 	x := &tight{s: s, limit: limit, most: most, small: limit / parts, held: mostHeld, end: int32(n), alone: alone, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
-		first: make([]int64, n), idle: s.across(), again: make([]int64, n), marked: make([]int32, n), through: make([]bool, n), wanted: make([]large, n+1), span: make([]large, n+1)}
+		first: make([]int64, n), idle: s.across(), again: make([]int64, n), through: make([]bool, n), wanted: make([]large, n+1), span: make([]large, n+1)}
 	x.choose(may)
 	for op := int32(n) - 1; op >= 0; op-- {
 		x.number(op)
+	}
+	x.remakes = make([]remake, len(x.maker))
+	for b, op := range x.maker {
+		x.remakes[b] = remake{op, p.Cost[op], x.ins[op], x.outs[op]}
 	}
 	return x
 }
@@ -434,7 +445,7 @@ func (x *tight) reach(st tightState) {
 
 // promised is what a state costs in the end at least.
 func (x *tight) promised(st tightState) (least float64) {
-	x.epoch++
+	x.made = large{}
 	x.work += stateWork
 	again := st.cost
 	least = again
@@ -456,23 +467,22 @@ func (x *tight) promised(st tightState) (least float64) {
 // state.
 const stateWork = 8
 
-// missing marks what must run again in a state for some values to be there, and
-// is what that costs. What is marked is there.
+// missing is what must run again in a state for some values to be there, and what that
+// costs. What was made since made was emptied is there, and this is from now on.
 func (x *tight) missing(want large, st tightState) (cost float64) {
-	x.made = large{}
-	for todo := want.minus(st.there); !todo.empty(); {
-		b := todo.lowest()
-		todo = todo.without(b)
-		op := x.maker[b]
-		if op >= st.place || x.marked[op] == x.epoch {
+	made, ran := x.made, 0
+	for todo := want.minus(st.there.or(made)); !todo.empty(); {
+		m := &x.remakes[todo.lowest()]
+		if todo = todo.rest(); m.op >= st.place {
 			continue
 		}
-		x.marked[op] = x.epoch
-		x.made = x.made.or(x.outs[op])
-		x.work++
-		cost += x.s.p.Cost[op]
-		todo = todo.or(x.ins[op].minus(st.there))
+		made = made.or(m.outs)
+		ran++
+		cost += m.cost
+		todo = todo.or(m.ins.minus(st.there)).minus(made)
 	}
+	x.made = made
+	x.work += ran
 	return cost
 }
 
