@@ -105,7 +105,6 @@ type bounded struct {
 	sets  []set    // hull points, the last ones nearest to the room
 	fine  []set    // the same with rounded bytes
 	kept  [][]bool // by place in the cut's values: the cheapest sets, if they were looked for
-	worst []int32  // by set, the last ones first: where a plan that keeps it is over the limit, −1; as far as that was asked
 }
 
 // bounds are a bound in units, and whether there may be a plan.
@@ -215,19 +214,39 @@ func (s *Solver) prove(limit int64, rounded int) (e evidence) {
 // beyond is a place, not among those known, at which a plan that keeps what a
 // set of a cut does is over the limit; −1 if there is none.
 func (s *Solver) beyond(b *bounded, limit int64, known []int32) int32 {
-	for i := range b.sets {
-		if i == len(b.worst) {
-			op := int32(-1)
-			if s.sim.run(s.from(b.c, b.sets[len(b.sets)-1-i]), limit) && s.sim.peak > limit {
-				op = s.sim.place[s.sim.worst]
-			}
-			b.worst = append(b.worst, op)
-		}
-		if op := b.worst[i]; op >= 0 && !slices.Contains(known, op) {
-			return op
+	for _, x := range slices.Backward(b.sets) {
+		if w := s.walkOf(b.c, x); w.whole && w.peak > limit && !slices.Contains(known, w.place) {
+			return w.place
 		}
 	}
 	return -1
+}
+
+// walked is what a walk told of a plan, whatever the limit.
+type walked struct {
+	done  bool
+	whole bool // it came to its end
+	peak  int64
+	place int32 // of the order, where that is
+	work  int64
+}
+
+// walkOf is what is told by a walk of the plan that has at the border what a cut keeps.
+// It is walked once, for all limits that look at the set, and counts as the same work
+// whenever it is asked for.
+func (s *Solver) walkOf(c *cut, x set) walked {
+	w := x.walk
+	if w.done {
+		s.sim.work += w.work
+		return *w
+	}
+	before := s.sim.work
+	w.done, w.whole = true, s.sim.run(s.from(c, x), math.MaxInt64)
+	if w.whole {
+		w.peak, w.place = s.sim.peak, s.sim.place[s.sim.worst]
+	}
+	w.work = s.sim.work - before
+	return *w
 }
 
 // longProgram is how many operators make the walks that other places are found by

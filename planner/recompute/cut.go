@@ -169,6 +169,7 @@ type set struct {
 	kept   []bool // by folded value
 	cost   float64
 	weight float64
+	walk   *walked // of the plan that keeps it at the border
 }
 
 // solve cuts at a price. warm is a flow at a lower price for the same weights,
@@ -189,7 +190,7 @@ func (c *cut) solve(price float64, weights []int64, light int64, warm []int64, b
 	}
 	c.net.flow()
 	reach := c.net.reach()
-	x := set{kept: make([]bool, len(c.value))}
+	x := set{kept: make([]bool, len(c.value)), walk: &walked{}}
 	value := 0.0
 	for k, v := range c.value {
 		if reach[2+k] && !reach[v.maker] {
@@ -276,7 +277,7 @@ func (c *cut) sofar(limit int64) (bound float64) {
 
 // weighed is the envelope of any weights.
 func (c *cut) weighed(weights []int64, light int64) *envelope {
-	e := &envelope{weights: weights, light: light, all: set{kept: make([]bool, len(c.value))}}
+	e := &envelope{weights: weights, light: light, all: set{kept: make([]bool, len(c.value)), walk: &walked{}}}
 	for k, v := range c.value {
 		e.all.kept[k] = v.needed
 	}

@@ -308,8 +308,13 @@ func (s *simulator) enter(p *plan) (place int32) {
 
 // run simulates a plan. It reports false if the walk took too many launches.
 func (s *simulator) run(p plan, limit int64) bool {
-	if s.whole && s.eager == nil && limit == s.limit && p.equal(s.walked) {
+	if s.whole && s.eager == nil && p.equal(s.walked) {
 		s.work += s.took // as if it were walked again: how far a search comes does not depend on its way
+		if limit != s.limit {
+			s.limit = limit
+			s.walks++
+			s.area = s.beyond(limit)
+		}
 		return true
 	}
 	s.limit, s.whole = limit, false
@@ -442,12 +447,21 @@ func (s *simulator) sum() {
 		if top > s.peak {
 			s.peak, s.worst = top, int32(from+slices.Index(part, top))
 		}
-		if top > limit {
-			for _, alive := range part {
-				if alive > limit {
-					s.area += float64(alive - limit)
-				}
+	}
+	s.area = s.beyond(limit)
+}
+
+// beyond is the bytes over a limit, summed over the launches.
+func (s *simulator) beyond(limit int64) (area float64) {
+	for i, top := range s.tops {
+		if top <= limit {
+			continue
+		}
+		for _, alive := range s.live[i*chunk : min((i+1)*chunk, len(s.live))] {
+			if alive > limit {
+				area += float64(alive - limit)
 			}
 		}
 	}
+	return area
 }

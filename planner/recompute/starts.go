@@ -65,14 +65,17 @@ func (s *Solver) around(b bounded, sets []set, limit int64) (less, more set) {
 			if more = x; i > 0 {
 				more = sorted[i-1]
 			}
-			if b.c.bytes(x) > room || !s.sim.run(s.from(b.c, x), limit) {
+			if b.c.bytes(x) > room {
 				continue
 			}
-			if s.sim.peak <= limit {
+			w := s.walkOf(b.c, x)
+			switch {
+			case !w.whole:
+				continue
+			case w.peak <= limit:
 				return less, more
-			}
-			if over == 0 {
-				over = s.sim.peak - limit
+			case over == 0:
+				over = w.peak - limit
 			}
 		}
 		if room -= over; over == 0 || room < 0 {
