@@ -24,39 +24,72 @@ type alike struct {
 	// By node: the numbers of the values that it reads and makes, −1 where it
 	// omits one. In a long program each pointer that is followed waits for memory.
 	reads, makes recompute.Lists
-	wires        []int32 // scratch
+	traits       []trait // by node, for the same reason
 }
+
+// trait is what is often asked of a node.
+type trait uint8
+
+const (
+	isView     trait = 1 << iota // it shows what it reads
+	isForward                    // it is of the forward pass
+	overwrites                   // it writes over parameters or states
+	repeats                      // running it again changes nothing
+)
 
 func newAlike(g *graph.Graph) *alike {
 	a := &alike{g: g, seed: maphash.MakeSeed(), look: make([]int32, len(g.Values)),
 		known: map[uint64][]int32{}, nodes: map[uint64][]int32{}}
-	ins, outs := 0, 0
-	for _, n := range g.Nodes {
-		ins, outs = ins+len(n.Inputs), outs+len(n.Outputs)
-	}
-	a.reads.Reserve(len(g.Nodes), ins)
-	a.makes.Reserve(len(g.Nodes), outs)
 	for i, v := range g.Values {
 		a.look[i] = a.number(v)
 	}
-	for _, n := range g.Nodes {
-		a.reads.Add(a.numbers(n.Inputs)...)
-		a.makes.Add(a.numbers(n.Outputs)...)
-	}
+	a.wire()
 	return a
 }
 
-// numbers are those of values. They are gone with the next call.
-func (a *alike) numbers(vs []*graph.Value) []int32 {
-	a.wires = a.wires[:0]
-	for _, v := range vs {
-		id := int32(-1)
-		if v != nil {
-			id = v.ID
-		}
-		a.wires = append(a.wires, id)
+// wire lists what nodes read and make, and their traits.
+func (a *alike) wire() {
+	nodes := a.g.Nodes
+	a.traits = make([]trait, len(nodes))
+	ins, outs := 0, 0
+	for i, n := range nodes {
+		ins, outs = ins+len(n.Inputs), outs+len(n.Outputs)
+		a.traits[i] = traitsOf(n)
 	}
-	return a.wires
+	a.reads.Reserve(len(nodes), ins)
+	a.makes.Reserve(len(nodes), outs)
+	var wires []int32
+	numbers := func(vs []*graph.Value) []int32 {
+		wires = wires[:0]
+		for _, v := range vs {
+			id := int32(-1)
+			if v != nil {
+				id = v.ID
+			}
+			wires = append(wires, id)
+		}
+		return wires
+	}
+	for _, n := range nodes {
+		a.reads.Add(numbers(n.Inputs)...)
+		a.makes.Add(numbers(n.Outputs)...)
+	}
+}
+
+func traitsOf(n *graph.Node) (t trait) {
+	if n.Op.View {
+		t |= isView
+	}
+	if n.Phase == graph.Forward {
+		t |= isForward
+	}
+	if n.Op.Overwrites != nil {
+		t |= overwrites
+	}
+	if repeatable(n) {
+		t |= repeats
+	}
+	return t
 }
 
 // number is that of a value's look.

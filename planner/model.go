@@ -17,16 +17,19 @@ type model struct {
 	binding *graph.Binding
 
 	like     *alike
-	bytes    []int64 // by value; views have none of their own
-	shapes   [][]int // by number of a look (like.look)
-	owner    []int32 // by value: whose storage its bytes are in
-	fixed    []bool  // by owner: outside the arena
-	lasting  []bool  // by owner: read after the last step
-	may      []bool  // by node: a plan may run it again
-	scratch  []int64 // by node
-	lowered  bool    // for a device that runs kernels
-	kind     []int32 // by node: the number of its price
-	prices   []price // of nodes that are alike; the first is a view's
+	bytes    []int64     // by value; views have none of their own
+	shapes   [][]int     // by number of a look (like.look)
+	owner    []int32     // by value: whose storage its bytes are in
+	fixed    []bool      // by owner: outside the arena
+	lasting  []bool      // by owner: read after the last step
+	may      []bool      // by node: a plan may run it again
+	heights  [2]int64    // of the spaces outside the arena: state and staging
+	states   int64       // bytes of optimizer states
+	scratch  []int64     // by node
+	lowered  bool        // for a device that runs kernels
+	kind     []int32     // by node: the number of its price
+	prices   []price     // of nodes that are alike; the first is a view's
+	ops      []*graph.Op // by number of a price; nil for views
 	cost     []float64
 	inputs   recompute.Lists // by node: owners read, each once, without fixed ones
 	outputs  recompute.Lists // by node: owners written, in the arena
@@ -63,7 +66,7 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		g: g, binding: b, lowered: lowered, like: newAlike(g),
 		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
-		scratch: make([]int64, len(g.Nodes)), kind: make([]int32, len(g.Nodes)), prices: make([]price, 1), cost: make([]float64, len(g.Nodes)),
+		scratch: make([]int64, len(g.Nodes)), kind: make([]int32, len(g.Nodes)), prices: make([]price, 1), ops: make([]*graph.Op, 1), cost: make([]float64, len(g.Nodes)),
 		backward: len(g.Nodes),
 	}
 	sizes := make([]int64, len(m.like.looks))
@@ -77,25 +80,28 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		}
 	}
 	for i, k := range m.like.look {
-		m.owner[i], m.bytes[i], m.fixed[i] = int32(i), sizes[k], m.like.looks[k].Kind != graph.Computed
+		m.owner[i], m.bytes[i] = int32(i), sizes[k]
+		m.settle(i, m.like.looks[k].Kind)
 	}
 	m.reserve()
 	var touched []int32
-	for i, n := range g.Nodes {
-		if n.Phase != graph.Forward && m.backward == len(g.Nodes) {
+	for i, is := range m.like.traits {
+		if is&isForward == 0 && m.backward == len(g.Nodes) {
 			m.backward = i
 		}
-		reads, makes := m.like.reads.Of(n.ID), m.like.makes.Of(n.ID)
-		if n.Op.View {
+		reads, makes := m.like.reads.Of(int32(i)), m.like.makes.Of(int32(i))
+		if is&isView != 0 {
 			m.owner[makes[0]] = m.owner[reads[0]]
-		}
-		for o, in := range n.Op.Overwrites {
-			if makes[o] >= 0 {
-				m.owner[makes[o]] = m.owner[reads[in]]
-			}
-		}
-		if err := m.price(n); err != nil {
+		} else if err := m.price(g.Nodes[i]); err != nil {
+			n := g.Nodes[i]
 			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
+		}
+		if is&overwrites != 0 {
+			for o, in := range m.ops[m.kind[i]].Overwrites {
+				if makes[o] >= 0 {
+					m.owner[makes[o]] = m.owner[reads[in]]
+				}
+			}
 		}
 		touched = m.touched(touched, reads)
 		m.inputs.Add(touched...)
@@ -113,6 +119,21 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 	}
 	m.sim = newSimulator(m)
 	return m, nil
+}
+
+// settle gives a value that is not computed its place outside the arena.
+func (m *model) settle(v int, kind graph.Kind) {
+	space := &m.heights[0]
+	switch kind {
+	case graph.Computed:
+		return
+	case graph.Input:
+		space = &m.heights[1]
+	case graph.State:
+		m.states += m.bytes[v]
+	}
+	m.fixed[v] = true
+	*space = align(*space) + m.bytes[v]
 }
 
 // shape is a value's in numbers.
@@ -133,11 +154,9 @@ func (m *model) bytesOf(v *graph.Value) (int64, error) {
 	return int64(product), nil
 }
 
-// price evaluates cost and work space, once for nodes that are alike.
+// price evaluates the cost and work space of a node that is no view, once for those that
+// are alike.
 func (m *model) price(n *graph.Node) (err error) {
-	if n.Op.View {
-		return nil
-	}
 	k := m.like.first(n)
 	if k != n.ID {
 		m.kind[n.ID] = m.kind[k]
@@ -154,7 +173,7 @@ func (m *model) price(n *graph.Node) (err error) {
 		if p.moved, err = m.transfers(n); err != nil {
 			return err
 		}
-		m.kind[n.ID], m.prices = int32(len(m.prices)), append(m.prices, p)
+		m.kind[n.ID], m.prices, m.ops = int32(len(m.prices)), append(m.prices, p), append(m.ops, n.Op)
 	}
 	if k != n.ID && !m.lowered { // a kernel may need what is not told by the node alone
 		m.scratch[n.ID] = m.scratch[k]

@@ -25,9 +25,12 @@ func (m *model) replacements() error {
 		}
 		return nil
 	}
-	for _, n := range g.Nodes {
-		where := func(err error) error { return fmt.Errorf("node %q (%s) %w", n.Name, n.Op.FullName(), err) }
-		reads := m.like.reads.Of(n.ID)
+	for i, is := range m.like.traits {
+		where := func(err error) error {
+			n := g.Nodes[i]
+			return fmt.Errorf("node %q (%s) %w", n.Name, n.Op.FullName(), err)
+		}
+		reads := m.like.reads.Of(int32(i))
 		for _, v := range reads {
 			if v < 0 {
 				continue
@@ -36,9 +39,13 @@ func (m *model) replacements() error {
 				return where(err)
 			}
 		}
-		if n.Op.View {
-			shows[m.like.makes.Of(n.ID)[0]] = shows[reads[0]]
+		if is&isView != 0 {
+			shows[m.like.makes.Of(int32(i))[0]] = shows[reads[0]]
 		}
+		if is&overwrites == 0 {
+			continue
+		}
+		n := g.Nodes[i]
 		for i, in := range n.Op.Overwrites {
 			if n.Outputs[i] == nil {
 				continue
@@ -106,13 +113,13 @@ func (m *model) markRepeatable(by, read, need []int32) {
 	clear(read) // by owner: the first node behind the forward pass
 	clear(need) // by owner: the latest moment for what is made of it
 	m.may = make([]bool, len(m.g.Nodes))
-	for i, n := range slices.Backward(m.g.Nodes) {
-		if n.Phase != graph.Forward {
-			for _, o := range m.inputs.Of(n.ID) {
+	for i, is := range slices.Backward(m.like.traits) {
+		if is&isForward == 0 {
+			for _, o := range m.inputs.Of(int32(i)) {
 				read[o] = int32(i)
 			}
 		}
-		m.may[i] = repeatable(n)
+		m.may[i] = is&repeats != 0
 	}
 	for i, may := range slices.Backward(m.may) {
 		if !may {

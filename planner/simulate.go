@@ -1,9 +1,6 @@
 package planner
 
-import (
-	"memopt/memopt/graph"
-	"memopt/planner/recompute"
-)
+import "memopt/planner/recompute"
 
 // Step is one launch: a node, for the first time or again.
 type Step struct {
@@ -58,20 +55,21 @@ func newSimulator(m *model) *simulator {
 	s.plain, s.later = make([]int32, 0, len(m.g.Nodes)), make([]bool, 0, len(m.g.Nodes))
 	s.over.Reserve(len(m.g.Nodes), 0)
 	var over []int32
-	for _, n := range m.g.Nodes {
-		makes := m.like.makes.Of(n.ID)
+	for i, is := range m.like.traits {
+		n, later := int32(i), is&isForward == 0
+		makes := m.like.makes.Of(n)
 		for _, v := range makes {
 			if v >= 0 {
-				s.maker[v] = n.ID
+				s.maker[v] = n
 			}
 		}
-		if over = over[:0]; !n.Op.View {
-			if n.Phase != graph.Forward && s.forward < 0 {
+		if over = over[:0]; is&isView == 0 {
+			if later && s.forward < 0 {
 				s.forward = len(s.plain)
 			}
-			s.plain, s.later = append(s.plain, n.ID), append(s.later, n.Phase != graph.Forward)
+			s.plain, s.later = append(s.plain, n), append(s.later, later)
 			if over = m.overwritable(over, n); len(over) > 0 {
-				s.out[n.ID] = makes[0]
+				s.out[n] = makes[0]
 			}
 		}
 		s.over.Add(over...)
@@ -100,13 +98,14 @@ func (m *model) another() *model {
 // overwritable adds the owners whose bytes output 0 may be written over once
 // they die: inputs that the operator allows, as large, and read through no
 // other input.
-func (m *model) overwritable(owners []int32, n *graph.Node) []int32 {
-	out, reads := m.like.makes.Of(n.ID)[0], m.like.reads.Of(n.ID)
-	if len(n.Op.InPlace) == 0 || out < 0 || m.owner[out] != out || m.fixed[out] || m.bytes[out] == 0 {
+func (m *model) overwritable(owners []int32, node int32) []int32 {
+	op := m.ops[m.kind[node]]
+	out, reads := m.like.makes.Of(node)[0], m.like.reads.Of(node)
+	if len(op.InPlace) == 0 || out < 0 || m.owner[out] != out || m.fixed[out] || m.bytes[out] == 0 {
 		return owners
 	}
-	ins, _ := n.Op.Ports()
-	for _, i := range n.Op.InPlace {
+	ins, _ := op.Ports()
+	for _, i := range op.InPlace {
 		to := i
 		if i < len(ins) && ins[i].Variadic {
 			to = len(reads) - 1

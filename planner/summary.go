@@ -167,7 +167,7 @@ func (m *model) formula(t *timeline, at int) string {
 // stashedBy is the bytes alive at the border between forward and backward
 // that forward nodes made.
 func (m *model) stashedBy(t *timeline) (sum int64) {
-	border := slices.IndexFunc(t.steps, func(s Step) bool { return s.Again || m.g.Nodes[s.Node].Phase != graph.Forward })
+	border := slices.IndexFunc(t.steps, func(s Step) bool { return s.Again || m.like.traits[s.Node]&isForward == 0 })
 	for _, l := range t.lives {
 		if !l.scratch && border >= 0 && int(l.first) < border && int(l.last) > border && !m.lasting[l.owner] {
 			sum += l.bytes
@@ -178,14 +178,7 @@ func (m *model) stashedBy(t *timeline) (sum int64) {
 
 // memory splits what is held at the peak by owner class.
 func (m *model) memory(c *candidate) Memory {
-	var mem Memory
-	for i, v := range m.g.Values {
-		if v.Kind == graph.State {
-			mem.Optimizer += m.bytes[i]
-		}
-	}
-	state, staging := m.fixedHeights()
-	mem.Weights, mem.Staging = state-mem.Optimizer, staging
+	mem := Memory{Weights: m.heights[0] - m.states, Optimizer: m.states, Staging: m.heights[1]}
 	isGrad := make([]bool, len(m.g.Values))
 	for _, d := range m.g.Grads {
 		isGrad[m.owner[d.Grad.ID]] = true
@@ -200,25 +193,8 @@ func (m *model) memory(c *candidate) Memory {
 	return mem
 }
 
-// fixedHeights are the sizes of the spaces outside the arena.
-func (m *model) fixedHeights() (state, staging int64) {
-	for i, v := range m.g.Values {
-		switch v.Kind {
-		case graph.Computed:
-		case graph.Input:
-			staging = align(staging) + m.bytes[i]
-		default:
-			state = align(state) + m.bytes[i]
-		}
-	}
-	return state, staging
-}
-
 // fixedBytes is what lies outside the arena.
-func (m *model) fixedBytes() int64 {
-	state, staging := m.fixedHeights()
-	return state + staging
-}
+func (m *model) fixedBytes() int64 { return m.heights[0] + m.heights[1] }
 
 // againCost is what the repeated launches cost.
 func (m *model) againCost(steps []Step) (sum float64) {
