@@ -278,6 +278,24 @@ func (s *Solver) Evictors(limit int64) error {
 	return nil
 }
 
+// Led compares what leads from the front within a limit when it is worked out beside what
+// raises the bound with what it is in turn, and reports how many plans those are.
+func (s *Solver) Led(limit int64) (plans int, err error) {
+	e := s.raise(limit, math.Inf(1))
+	leads, end := s.ledBeside(e.at, limit, -1)
+	e = s.refine(limit, math.Inf(1))
+	beside := leads()
+	end()
+	inTurn := s.led(e.at, limit, -1)
+	same := func(a, b func() plan) bool { return a().equal(b()) }
+	if !slices.EqualFunc(beside, inTurn, same) {
+		return 0, fmt.Errorf("%d plans beside, %d in turn, or others", len(beside), len(inTurn))
+	}
+	_, end = s.ledBeside(e.at, limit, -1)
+	end()
+	return len(inTurn), nil
+}
+
 // Work is how many launches were simulated so far, about.
 func (s *Solver) Work() int64 { return s.sim.work }
 

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"sync"
+	"sync/atomic"
 )
 
 // Where a cut keeps something of some of many equal layers or steps, it does not say
@@ -28,14 +30,42 @@ var leadingParts = []int64{1, 2, 3, 4, 6, 8, 12}
 // leadingWeighings are those by which evictors try all cases.
 var leadingWeighings = []weighing{{1, 1, 1, 0}, {0.5, 1, 1, 0}}
 
-// lead makes and improves plans that forget the first steps, and such as keep the
-// first or the last.
-func (x *search) lead(at []bounded, most float64) {
-	leads := x.s.led(at, x.limit, most)
+// leads reports whether a program is long enough for all this, and not too long.
+func (s *Solver) leads() bool { return s.p.Border >= longChain && len(s.p.Cost) <= mostRefined }
+
+// lead improves plans that forget the first steps, and such as keep the first or the
+// last.
+func (x *search) lead(leads []func() plan) {
 	x.within(leadingWork, func() {
 		x.descend(leads, true, 0.5)
 		x.explore(leads[:min(explored, len(leads))], 1)
 	})
+}
+
+// ledBeside is led, worked out while the solver does something else; leads waits for it.
+// Whoever asks calls end at last: what is not found until then is given up.
+func (s *Solver) ledBeside(at []bounded, limit int64, most float64) (leads func() []func() plan, end func()) {
+	s.terrain() // is made once for both
+	if s.beside == nil {
+		s.beside = newSimulator(s.p)
+		s.beside.most = s.sim.most
+	}
+	hand := *s
+	hand.sim = s.beside
+	var givenUp atomic.Bool
+	hand.givenUp = givenUp.Load
+	at = slices.Clone(at) // bounds are raised meanwhile
+	var all []func() plan
+	var done sync.WaitGroup
+	done.Go(func() { all = hand.led(at, limit, most) })
+	leads = func() []func() plan {
+		done.Wait()
+		return all
+	}
+	return leads, func() {
+		givenUp.Store(true)
+		done.Wait()
+	}
 }
 
 // led are the cheapest of such plans, first those within the limit. All cases are
@@ -45,7 +75,7 @@ func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan
 	var fit, over []found
 	low, best, launches := math.Inf(1), []int32(nil), leadingLaunches*len(s.p.Cost)
 	try := func(w weighing, stays []int32) {
-		if low <= most {
+		if low <= most || s.givenUp != nil && s.givenUp() {
 			return
 		}
 		plans, least := s.evicted(limit, most, launches, w, stays)
@@ -87,9 +117,6 @@ func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan
 // leading are cases for evictors, of what to keep up to a place: by value, up to which
 // place it stays.
 func (s *Solver) leading(at []bounded) (cases [][]int32) {
-	if s.p.Border < longChain {
-		return nil
-	}
 	f := s.forward()
 	all := f.grown[s.p.Border]
 	ends := append(f.parted(all/leadingEnds), s.p.Border)

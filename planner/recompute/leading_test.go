@@ -15,3 +15,19 @@ func TestLeading(t *testing.T) {
 		}
 	}
 }
+
+// TestLedBeside: what leads from the front is the same while a bound is raised.
+func TestLedBeside(t *testing.T) {
+	p := readJoint(t, "lstm")
+	s := solver(t, p)
+	base, _ := s.Solve(1 << 60)
+	for _, percent := range []int64{60, 45} {
+		plans, err := s.Led(base.Peak * percent / 100)
+		if err != nil {
+			t.Errorf("%d %%: %v", percent, err)
+		}
+		if plans == 0 {
+			t.Errorf("%d %%: no plans", percent)
+		}
+	}
+}

@@ -17,19 +17,20 @@ type Answer struct {
 
 // Solver answers limits for one problem.
 type Solver struct {
-	p     *Problem
-	sim   *simulator
-	trial *trial
-	spare walker // once there was annealing
-	spans []span
-	uses  Lists   // by value: the operators that read it
-	plain []int64 // by operator: bytes alive there, or while something is made again for it, if no more is made again than must be
-	loose []bool  // by value: a plan may forget it
-	keep  plan    // the plan that makes nothing again
-	total float64
-	unit  float64 // of cost
-	top   int64   // the peak of the plain program
-	tiny  bool    // it can be solved exactly
+	p      *Problem
+	sim    *simulator
+	trial  *trial
+	spare  walker     // once there was annealing
+	beside *simulator // once something was worked out beside
+	spans  []span
+	uses   Lists   // by value: the operators that read it
+	plain  []int64 // by operator: bytes alive there, or while something is made again for it, if no more is made again than must be
+	loose  []bool  // by value: a plan may forget it
+	keep   plan    // the plan that makes nothing again
+	total  float64
+	unit   float64 // of cost
+	top    int64   // the peak of the plain program
+	tiny   bool    // it can be solved exactly
 
 	land     *terrain // of evictors, once there were any
 	cuts     map[int32]*cut
@@ -41,6 +42,7 @@ type Solver struct {
 	leaner   *lean              // once it was looked at
 	lean     bool               // this is one's
 	last     plan               // what the last search ended with
+	givenUp  func() bool        // reports whether nobody waits for what is worked out any more, or nil
 	place    []int32            // by value, while a cut is built
 	met      []int32            // by operator, likewise
 	stained  []int32
@@ -107,6 +109,9 @@ const wide = 0.004
 // wider is one that annealing may close.
 const wider = 0.005
 
+// farther is one that bounds will hardly close.
+const farther = 0.008
+
 // soonAnnealed is how many operators a program may have of which annealing may make
 // more than a lean program did.
 const soonAnnealed = 512
@@ -152,6 +157,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	starts := s.starts(at, limit)
 	x.descend(starts, false, 0.25)
 	var cheapest []func() plan
+	var leads func() []func() plan
 	twinned := false
 	if x.extra > max(least+good*s.total, most) {
 		raised := func(by func(limit int64, target float64) evidence) bool {
@@ -170,8 +176,15 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			cheapest = append(cheapest, best.clone)
 		}
 		x.beside(func() { twinned = x.follow(e.twins, least) })
-		if matters && x.extra > x.enough && !raised(s.refine) {
-			return Answer{}, false
+		if matters && x.extra > x.enough {
+			if x.extra > least+farther*s.total && s.leads() { // nothing that follows tells of what those are
+				var end func()
+				leads, end = s.ledBeside(e.at, limit, most)
+				defer end()
+			}
+			if !raised(s.refine) {
+				return Answer{}, false
+			}
 		}
 		if twinned {
 			x.enough = max(x.enough, least+fair*s.total)
@@ -202,9 +215,12 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		}
 	}
 	led, aside := false, found{extra: math.Inf(1)}
-	if x.extra > max(least+gap*s.total, most) && len(s.p.Cost) <= mostRefined {
+	if x.extra > max(least+gap*s.total, most) && s.leads() {
 		best, extra := x.best, x.extra
-		x.beside(func() { x.lead(e.at, most) })
+		if leads == nil {
+			leads = func() []func() plan { return s.led(e.at, limit, most) }
+		}
+		x.beside(func() { x.lead(leads()) })
 		if led = x.extra <= most || x.extra-least < (extra-least)/2; !led { // what else there is may lead farther from the other plan
 			aside = found{p: x.best, extra: x.extra}
 			x.best, x.extra = best, extra
