@@ -13,7 +13,7 @@ func TestCollect(t *testing.T) {
 	for _, gogc := range []string{"", "70"} {
 		t.Setenv("GOGC", gogc)
 		for _, c := range commands {
-			want := 200
+			want := 300
 			if c.Name == "train" || c.Name == "serve" {
 				want = 100
 			}
