@@ -36,14 +36,16 @@ func livesOf(p Problem) (lives []life, sections int32) {
 			})
 		}
 	}
-	order := make([]int32, len(lives))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	begun := lives
-	lives = make([]life, len(begun))
-	for k, i := range byTime(order, func(i int32) int32 { return begun[i].l }) {
-		lives[k] = begun[i]
+	if !slices.IsSortedFunc(lives, func(a, b life) int { return cmp.Compare(a.l, b.l) }) {
+		order := make([]int32, len(lives))
+		for i := range order {
+			order[i] = int32(i)
+		}
+		begun := lives
+		lives = make([]life, len(begun))
+		for k, i := range byTime(order, func(i int32) int32 { return begun[i].l }) {
+			lives[k] = begun[i]
+		}
 	}
 	for from, to := 0, 0; from < len(lives); from = to {
 		for to = from + 1; to < len(lives) && lives[to].l == lives[from].l; to++ {
