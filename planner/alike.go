@@ -17,6 +17,7 @@ type alike struct {
 	seed   maphash.Seed
 	look   []int32            // by value: the number of its look
 	looks  []*graph.Value     // the first value of each: of its type, kind, shape and known contents
+	latest []graph.Shape      // by look: the last shape that was found to be as its own
 	known  map[uint64][]int32 // looks by their hash
 	nodes  map[uint64][]int32 // first nodes
 	values expected           // which look comes next
@@ -94,23 +95,36 @@ func traitsOf(n *graph.Node) (t trait) {
 
 // number is that of a value's look.
 func (a *alike) number(v *graph.Value) int32 {
-	if k := a.values.guess(); k >= 0 && sameLook(v, a.looks[k]) {
+	if k := a.values.guess(); k >= 0 && a.looksLike(v, k) {
 		return a.values.is(k)
 	}
 	h := a.mixDims(a.mixDims(uint64(v.Type)<<8|uint64(v.Kind), v.Shape), v.Ints)
 	for _, k := range a.known[h] {
-		if sameLook(v, a.looks[k]) {
+		if a.looksLike(v, k) {
 			return a.values.is(k)
 		}
 	}
 	k := int32(len(a.looks))
-	a.looks = append(a.looks, v)
+	a.looks, a.latest = append(a.looks, v), append(a.latest, v.Shape)
 	a.known[h] = append(a.known[h], k)
 	return a.values.is(k)
 }
 
-func sameLook(v, w *graph.Value) bool {
-	return v.Type == w.Type && v.Kind == w.Kind && v.Shape.Equal(w.Shape) && (v.Ints == nil) == (w.Ints == nil) && slices.EqualFunc(v.Ints, w.Ints, graph.Dim.Equal)
+// looksLike reports whether a value has a look. A shape often is the very slice that the
+// last value of the look has, whose dims need not be waited for.
+func (a *alike) looksLike(v *graph.Value, k int32) bool {
+	w := a.looks[k]
+	if v.Type != w.Type || v.Kind != w.Kind || (v.Ints == nil) != (w.Ints == nil) || !slices.EqualFunc(v.Ints, w.Ints, graph.Dim.Equal) {
+		return false
+	}
+	if l := a.latest[k]; len(l) > 0 && len(l) == len(v.Shape) && &l[0] == &v.Shape[0] {
+		return true
+	}
+	if !v.Shape.Equal(w.Shape) {
+		return false
+	}
+	a.latest[k] = v.Shape
+	return true
 }
 
 func (a *alike) mixDims(h uint64, dims []graph.Dim) uint64 {

@@ -60,24 +60,25 @@ func (s *Schedule) each(yield func(i int, l *Launch) error) error {
 }
 
 func (p *Plan) checker(s *Schedule) *checker {
-	c := &checker{s: s, change: make([]int64, len(p.Steps)+1), owners: slices.Clone(p.Graph.Values)}
-	for _, n := range p.Graph.Nodes {
-		if n.Op.View {
-			c.owners[n.Outputs[0].ID] = c.owners[n.Inputs[0].ID]
-		}
+	return &checker{s: s, change: make([]int64, len(p.Steps)+1)}
+}
+
+// owner is what a range that holds a value is tagged with: of a view, what it is of.
+func owner(v *graph.Value) *graph.Value {
+	for v.Def != nil && v.Def.Op.View {
+		v = v.Def.Inputs[0]
 	}
-	return c
+	return v
 }
 
 type checker struct {
 	s      *Schedule
 	spaces [3]memory
 	height int64
-	now    int32          // the launch at hand
-	change []int64        // by launch: bytes of the arena in use, beyond the launch before
-	owners []*graph.Value // by value: what a range that holds it is tagged with: a view is its owner
-	writes []Ref          // scratch
-	lives  *[]Life        // where those that have ended go, if anywhere
+	now    int32   // the launch at hand
+	change []int64 // by launch: bytes of the arena in use, beyond the launch before
+	writes []Ref   // scratch
+	lives  *[]Life // where those that have ended go, if anywhere
 }
 
 func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch) error) error) error {
@@ -91,9 +92,9 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 	if err := launches(func(i int, l *Launch) error { return c.launch(i, l, ran) }); err != nil {
 		return err
 	}
-	for _, n := range g.Nodes {
-		if !n.Op.View && ran[n.ID] == 0 {
-			return fmt.Errorf("node %q never runs", n.Name)
+	for i, times := range ran {
+		if times == 0 && !g.Nodes[i].Op.View {
+			return fmt.Errorf("node %q never runs", g.Nodes[i].Name)
 		}
 	}
 	for _, r := range c.s.Outputs {
@@ -111,7 +112,7 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 		if u := updated[want.ID]; u > 0 {
 			want = g.Updates[u-1].New
 		}
-		if got := c.at(r); got != c.owners[want.ID] {
+		if got := c.at(r); got != owner(want) {
 			return fmt.Errorf("after the step, the place of %q does not hold %q", r.Value.Name, want.Name)
 		}
 	}
@@ -125,7 +126,7 @@ func (c *checker) launch(i int, l *Launch, ran []int32) error {
 		if err := c.reads(l.In[0]); err != nil {
 			return fmt.Errorf("launch %d (copy): %w", i, err)
 		}
-		c.write(l.Out[0], c.owners[l.In[0].Value.ID])
+		c.write(l.Out[0], owner(l.In[0].Value))
 		return nil
 	}
 	if i+1 >= len(c.change) {
@@ -289,7 +290,7 @@ func (c *checker) reads(r Ref) error {
 		return nil
 	}
 	x := c.spaces[r.Space].exact(r.Offset, r.Bytes)
-	if x != nil && (x.v == r.Value || x.v == c.owners[r.Value.ID]) {
+	if x != nil && (x.v == r.Value || x.v == owner(r.Value)) {
 		x.last = c.now
 		return nil
 	}
@@ -306,7 +307,7 @@ func (c *checker) at(r Ref) *graph.Value {
 		if r.Value == nil {
 			return nil
 		}
-		return c.owners[r.Value.ID]
+		return owner(r.Value)
 	}
 	if x := c.spaces[r.Space].exact(r.Offset, r.Bytes); x != nil {
 		return x.v
