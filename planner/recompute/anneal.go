@@ -32,7 +32,9 @@ type walker struct {
 }
 
 const (
-	annealWork  = 3 << 20 // launches simulated for a limit
+	annealWork  = 3 << 20 // launches simulated for a limit, where the gap is wide
+	annealWide  = 0.03    // such a gap; a narrower one takes less in proportion, but a part
+	annealLeast = 0.25    // of the work at least
 	annealRange = 48      // heat is at first one of so many parts of the distance to the bound
 	exchanged   = 0.3     // how often something is remembered and something forgotten at once
 	dearer      = 1.002   // factors for the price, whenever the plan is over the limit
@@ -54,12 +56,13 @@ func (x *search) anneal(least float64) {
 	a := &annealing{search: x, spare: s.spare, r: rand.New(rand.NewPCG(1, 2)), price: s.total / float64(x.limit) / 100}
 	a.again()
 	begin, hot := x.sim.work, (x.extra-least)/annealRange
+	work := annealWork * min(1, max(annealLeast, (x.extra-least)/(annealWide*s.total)))
 	for since := begin; x.extra > x.enough; {
-		done := float64(x.sim.work-begin) / annealWork
+		done := float64(x.sim.work-begin) / work
 		if done >= 1 {
 			break
 		}
-		if x.sim.work-since > annealWork/returning {
+		if float64(x.sim.work-since) > work/returning {
 			a.again()
 			since = x.sim.work
 		}

@@ -22,6 +22,7 @@ const (
 	leadingLaunches = 3            // for each operator, on average, that evictors may make
 	leadingMost     = 3            // plans that are improved, of those that fit and of others
 	leadingWork     = mostWork / 4 // launches simulated for that
+	ledWork         = 8 << 20      // … and for finding them, which is counted for more than it takes
 )
 
 // leadingParts is how many stretches there may be of what is forgotten.
@@ -70,12 +71,13 @@ func (s *Solver) ledBeside(at []bounded, limit int64, most float64) (leads func(
 
 // led are the cheapest of such plans, first those within the limit. All cases are
 // tried by some weighings, and the best of them by all, as long as they do not take many
-// more launches than the cheapest so far.
+// more launches than the cheapest so far, and as there is work.
 func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan) {
 	var fit, over []found
 	low, best, launches := math.Inf(1), []int32(nil), leadingLaunches*len(s.p.Cost)
+	until := s.sim.work + ledWork
 	try := func(w weighing, stays []int32) {
-		if low <= most || s.givenUp != nil && s.givenUp() {
+		if low <= most || s.sim.work > until || s.givenUp != nil && s.givenUp() {
 			return
 		}
 		plans, least := s.evicted(limit, most, launches, w, stays)

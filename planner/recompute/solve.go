@@ -215,7 +215,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		}
 	}
 	led, aside := false, found{extra: math.Inf(1)}
-	if x.extra > max(least+gap*s.total, most) && s.leads() {
+	if work == mostWork && x.extra > max(least+gap*s.total, most) && s.leads() {
 		best, extra := x.best, x.extra
 		if leads == nil {
 			leads = func() []func() plan { return s.led(e.at, limit, most) }

@@ -255,9 +255,9 @@ func (x *tight) tails(at []bounded) (least float64, best route) {
 }
 
 const (
-	mostBegun = 1 << 17 // looks for sets to begin a tail with
-	mostTail  = 1 << 18 // what may be looked at for one
-	mostTails = 3 << 17 // the same for all of a limit
+	mostBegun = 1 << 14 // looks for sets to begin a tail with
+	mostTail  = 1 << 16 // what may be looked at for one
+	mostTails = 3 << 15 // the same for all of a limit
 	mostLoose = 1 << 14 // the same if what may be there is not listed
 )
 

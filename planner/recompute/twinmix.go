@@ -181,6 +181,7 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b]), len(near[a])) })
 	var steps []mixed // none to bound
 	before, work, whole := []mix{{}}, 0, true
+	defer func() { t.mixed += work }()
 	most := mostMixes
 	if bounds {
 		most = boundMixes

@@ -27,6 +27,7 @@ type twin struct {
 	kinds         []twinKind
 	price         [2]float64 // of a grain at either place
 	bound         float64    // in units, at these
+	mixed         int        // ways to choose that were looked at
 }
 
 // twinValue is a value in question at either place.

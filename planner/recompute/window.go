@@ -30,6 +30,8 @@ type window struct {
 	levels []level
 	from   int64
 	rest   float64
+
+	mixing int // ways to choose of two places that may be looked at yet
 }
 
 // level is how many bytes the few take at once if no more is spent on them.
@@ -44,6 +46,7 @@ const (
 	windowSeconds = 2       // places that are looked at together with it
 	mostWindow    = 1 << 16 // what may be looked at for a level
 	windowRooms   = 1 << 12 // rooms are told apart by one of so many parts of the limit
+	windowMixing  = 1 << 19 // ways to choose of two places that are looked at for a bound
 )
 
 // windows bounds by the window that begins at the border, and by it and other places.
@@ -219,6 +222,7 @@ func (w *window) follow(limit int64, target float64) {
 func (w *window) best(limit int64, known, target float64) float64 {
 	least := min(target, w.cost(limit-w.from-1), w.rest+w.cost(limit-w.floor))
 	alone := func(x level) float64 { return x.cost + w.cost(limit-x.bytes) }
+	w.mixing = windowMixing
 	levels := slices.Clone(w.levels)
 	slices.SortStableFunc(levels, func(a, b level) int { return cmp.Compare(alone(a), alone(b)) })
 	for _, x := range levels {
@@ -257,9 +261,14 @@ func (w *window) asked(limit, bytes int64, known, target float64) float64 {
 		if least >= target {
 			return target
 		}
+		if w.mixing <= 0 { // what is known stays a bound
+			break
+		}
+		before := t.mixed
 		t.within([2]int64{room, limit - t.second.fixed})
 		b, _ := t.best(target, max(known, least))
 		least = max(least, b)
+		w.mixing -= t.mixed - before
 	}
 	return min(least, target)
 }
