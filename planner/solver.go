@@ -177,7 +177,7 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 	dear := 0.0                 // the cost of the last plan that was not placed
 	var missed recompute.Answer // that plan
 	for i := range placings {
-		a, ok := solve(align(aim))
+		a, ok := v.lower(solve, align(aim), missed)
 		if whole = whole || aim == top; !ok && !whole {
 			aim, whole = top, true
 			a, ok = solve(align(aim))
@@ -224,6 +224,20 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 	return f, nil
 }
 
+// lower solves a limit that is hardly below that of a plan that was not placed. Where gaps
+// are wide and solving takes long, that plan leads to one as good.
+func (v *solver) lower(solve func(limit int64) (recompute.Answer, bool), limit int64, missed recompute.Answer) (recompute.Answer, bool) {
+	if !v.sketchy && !v.anyhow && missed.Extra > missed.Bound+wide*v.m.total {
+		if a, ok := v.r.Lower(limit, missed); ok {
+			return a, true
+		}
+	}
+	return solve(limit)
+}
+
+// wide is such a gap, as a part of the plain step's cost.
+const wide = 0.004
+
 // between is the cheapest plan within a limit that is found between one that is and one
 // that missed it when it was placed, halfway each time.
 func (v *solver) between(solve func(limit int64) (recompute.Answer, bool), limit int64, c *candidate, missed recompute.Answer, times int) (*candidate, error) {
@@ -233,7 +247,7 @@ func (v *solver) between(solve func(limit int64) (recompute.Answer, bool), limit
 			break
 		}
 		aim := low + (high-low)/2
-		a, ok := solve(align(aim))
+		a, ok := v.lower(solve, align(aim), missed)
 		if !ok || a.Extra >= c.cost {
 			low = aim
 			continue
@@ -337,7 +351,7 @@ func (v *solver) lowest(floor int64) (*candidate, error) {
 	for i := 0; i < halvings && from < to; i++ {
 		m := align(from + (to-from)/2)
 		a, ok := v.r.Find(m, math.MaxFloat64)
-		if !ok {
+		if !ok && found == nil {
 			a, ok = v.r.Solve(m) // which has more ways
 		}
 		if !ok {

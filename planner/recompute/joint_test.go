@@ -176,3 +176,30 @@ func TestFair(t *testing.T) {
 		}
 	}
 }
+
+// TestLower: a plan leads to one for a limit hardly below its peak that costs hardly more.
+func TestLower(t *testing.T) {
+	p := readJoint(t, "lstm")
+	s := solver(t, p)
+	plain, _ := s.Solve(math.MaxInt64)
+	from, ok := s.Solve(plain.Peak * 60 / 100)
+	if !ok {
+		t.Fatal("nothing within 60 %")
+	}
+	for _, part := range []int64{1000, 200, 100} {
+		limit := from.Peak - from.Peak/part
+		a, ok := s.Lower(limit, from)
+		if !ok {
+			t.Errorf("1/%d lower: nothing", part)
+			continue
+		}
+		peak, extra, err := recompute.Check(p, a.Launches)
+		t.Logf("1/%d lower: extra %.2f %%, after %.2f %%", part, 100*extra/costOf(p), 100*from.Extra/costOf(p))
+		if err != nil || peak > limit || peak != a.Peak || a.Bound > extra*(1+1e-9) || extra > from.Extra+0.01*costOf(p) {
+			t.Errorf("1/%d lower: %v; peak %d of %d, extra %v, bound %v, after %v", part, err, peak, limit, extra, a.Bound, from.Extra)
+		}
+	}
+	if _, ok := s.Lower(from.Peak/2, recompute.Answer{}); ok {
+		t.Error("a plan of nothing")
+	}
+}
