@@ -31,8 +31,11 @@ var leadingParts = []int64{1, 2, 3, 4, 6, 8, 12}
 // leadingWeighings are those by which evictors try all cases.
 var leadingWeighings = []weighing{{1, 1, 1, 0}, {0.5, 1, 1, 0}}
 
-// leads reports whether a program is long enough for all this, and not too long.
-func (s *Solver) leads() bool { return s.p.Border >= longChain && len(s.p.Cost) <= mostRefined }
+// leads reports whether a program is long enough for all this, and not too long, and may
+// take all the work there is: of narrower problems nothing came of it.
+func (s *Solver) leads(work int64) bool {
+	return work == mostWork && s.p.Border >= longChain && len(s.p.Cost) <= mostRefined
+}
 
 // lead improves plans that forget the first steps, and such as keep the first or the
 // last.

@@ -177,7 +177,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		}
 		x.beside(func() { twinned = x.follow(e.twins, least) })
 		if matters && x.extra > x.enough {
-			if x.extra > least+farther*s.total && s.leads() { // nothing that follows tells of what those are
+			if x.extra > least+farther*s.total && s.leads(work) { // nothing that follows tells of what those are
 				var end func()
 				leads, end = s.ledBeside(e.at, limit, most)
 				defer end()
@@ -215,7 +215,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 		}
 	}
 	led, aside := false, found{extra: math.Inf(1)}
-	if work == mostWork && x.extra > max(least+gap*s.total, most) && s.leads() {
+	if x.extra > max(least+gap*s.total, most) && s.leads(work) {
 		best, extra := x.best, x.extra
 		if leads == nil {
 			leads = func() []func() plan { return s.led(e.at, limit, most) }
