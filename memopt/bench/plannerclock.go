@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"runtime/metrics"
 	"time"
 
 	"memopt/memopt/report"
@@ -60,32 +61,31 @@ func (b *plannerBench) clock(bar float64, run func() error) (c Clock, err error)
 }
 
 // watchHeap samples the heap until the function it returns is called, which
-// gives the most that was allocated beyond what was there.
+// gives the most that was allocated beyond what was there. It stops nobody.
 func watchHeap() func() int64 {
-	var m runtime.MemStats
 	runtime.GC()
-	runtime.ReadMemStats(&m)
-	before := m.HeapAlloc
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	heap := func() uint64 {
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	before := heap()
 	stop, most := make(chan struct{}), make(chan uint64)
 	go func() {
 		top := before
 		for tick := time.NewTicker(5 * time.Millisecond); ; {
 			select {
 			case <-tick.C:
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				top = max(top, m.HeapAlloc)
+				top = max(top, heap())
 			case <-stop:
 				tick.Stop()
-				most <- top
+				most <- max(top, heap())
 				return
 			}
 		}
 	}()
 	return func() int64 {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
 		close(stop)
-		return int64(max(<-most, m.HeapAlloc) - before)
+		return int64(<-most - before)
 	}
 }
