@@ -174,7 +174,7 @@ func fuseSkip(centred bool) func(m *graph.Match) []*graph.Value {
 		if len(p.Readers(x)) > 1 {
 			x, skip = skip, x
 		}
-		if x == skip || len(p.Readers(skip)) < 2 || !p.Kept(skip) || !x.Shape.Equal(sum.Shape) || !skip.Shape.Equal(sum.Shape) {
+		if x == skip || len(p.Readers(skip)) < 2 || !x.Shape.Equal(sum.Shape) || !skip.Shape.Equal(sum.Shape) || !p.Kept(skip) {
 			return nil
 		}
 		var bias *graph.Value

@@ -60,25 +60,35 @@ func (s *Schedule) each(yield func(i int, l *Launch) error) error {
 }
 
 func (p *Plan) checker(s *Schedule) *checker {
-	return &checker{s: s, change: make([]int64, len(p.Steps)+1)}
+	return &checker{s: s, change: make([]int64, len(p.Steps)+1), far: map[*graph.Value]*graph.Value{}}
 }
 
-// owner is what a range that holds a value is tagged with: of a view, what it is of.
-func owner(v *graph.Value) *graph.Value {
-	for v.Def != nil && v.Def.Op.View {
-		v = v.Def.Inputs[0]
+// owner is what a range that holds a value is tagged with: of a view, what it is of. Of a
+// view of a view it is remembered, so that a long row of views is passed once.
+func (c *checker) owner(v *graph.Value) *graph.Value {
+	isView := func(v *graph.Value) bool { return v.Def != nil && v.Def.Op.View }
+	if !isView(v) {
+		return v
 	}
-	return v
+	of := v.Def.Inputs[0]
+	if !isView(of) {
+		return of
+	}
+	if c.far[v] == nil {
+		c.far[v] = c.owner(of)
+	}
+	return c.far[v]
 }
 
 type checker struct {
 	s      *Schedule
 	spaces [3]memory
 	height int64
-	now    int32   // the launch at hand
-	change []int64 // by launch: bytes of the arena in use, beyond the launch before
-	writes []Ref   // scratch
-	lives  *[]Life // where those that have ended go, if anywhere
+	now    int32                         // the launch at hand
+	change []int64                       // by launch: bytes of the arena in use, beyond the launch before
+	writes []Ref                         // scratch
+	lives  *[]Life                       // where those that have ended go, if anywhere
+	far    map[*graph.Value]*graph.Value // by view of a view: its owner, once it was asked for
 }
 
 func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch) error) error) error {
@@ -112,7 +122,7 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 		if u := updated[want.ID]; u > 0 {
 			want = g.Updates[u-1].New
 		}
-		if got := c.at(r); got != owner(want) {
+		if got := c.at(r); got != c.owner(want) {
 			return fmt.Errorf("after the step, the place of %q does not hold %q", r.Value.Name, want.Name)
 		}
 	}
@@ -126,7 +136,7 @@ func (c *checker) launch(i int, l *Launch, ran []int32) error {
 		if err := c.reads(l.In[0]); err != nil {
 			return fmt.Errorf("launch %d (copy): %w", i, err)
 		}
-		c.write(l.Out[0], owner(l.In[0].Value))
+		c.write(l.Out[0], c.owner(l.In[0].Value))
 		return nil
 	}
 	if i+1 >= len(c.change) {
@@ -290,7 +300,7 @@ func (c *checker) reads(r Ref) error {
 		return nil
 	}
 	x := c.spaces[r.Space].exact(r.Offset, r.Bytes)
-	if x != nil && (x.v == r.Value || x.v == owner(r.Value)) {
+	if x != nil && (x.v == r.Value || x.v == c.owner(r.Value)) {
 		x.last = c.now
 		return nil
 	}
@@ -307,7 +317,7 @@ func (c *checker) at(r Ref) *graph.Value {
 		if r.Value == nil {
 			return nil
 		}
-		return owner(r.Value)
+		return c.owner(r.Value)
 	}
 	if x := c.spaces[r.Space].exact(r.Offset, r.Bytes); x != nil {
 		return x.v

@@ -245,6 +245,33 @@ func TestCheckPlans(t *testing.T) {
 	}
 }
 
+// TestCheckViews: a row of 200 000 views, each of the one before, is checked as a short one
+// is, and what is read through the last of them is looked for where the first one is.
+func TestCheckViews(t *testing.T) {
+	g := graph.New(kernels.Library, "views")
+	b := graph.NewBuilder(g)
+	x, err := b.Define(graph.Input, "x", graph.Float32, graph.Dims(4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, shape := b.Op("Neg", nil, x), b.Ints(graph.Num(4))
+	for i := range 200_000 {
+		if v = b.Op("Reshape", nil, v, shape); i%2 == 0 {
+			b.Op("Neg", nil, v)
+		}
+	}
+	g.Outputs = []*graph.Value{b.Op("Neg", nil, v)}
+	p, err := planner.Make(g, planner.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := len(p.Offsets) - 1
+	p.Offsets[last] = p.Offsets[0]
+	if err := planner.Check(p); err == nil {
+		t.Error("what is read through all views is written over and nobody says so")
+	}
+}
+
 // TestBindRefuses breaks a plan file in one way each.
 func TestBindRefuses(t *testing.T) {
 	cases := []struct {
