@@ -224,19 +224,16 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 	return f, nil
 }
 
-// lower solves a limit that is hardly below that of a plan that was not placed. Where gaps
-// are wide and solving takes long, that plan leads to one as good.
+// lower solves a limit that is hardly below that of a plan that was not placed. That plan
+// may lead to one as good.
 func (v *solver) lower(solve func(limit int64) (recompute.Answer, bool), limit int64, missed recompute.Answer) (recompute.Answer, bool) {
-	if !v.sketchy && !v.anyhow && missed.Extra > missed.Bound+wide*v.m.total {
+	if !v.sketchy && !v.anyhow {
 		if a, ok := v.r.Lower(limit, missed); ok {
 			return a, true
 		}
 	}
 	return solve(limit)
 }
-
-// wide is such a gap, as a part of the plain step's cost.
-const wide = 0.004
 
 // between is the cheapest plan within a limit that is found between one that is and one
 // that missed it when it was placed, halfway each time.

@@ -330,10 +330,14 @@ func (s *Solver) Near(limit int64, from Answer) (Answer, bool) {
 }
 
 // Lower finds a plan within a limit from one that was found for a limit hardly higher, and
-// from nothing else. It takes much less than Solve does, and where gaps are wide is as good.
+// from nothing else. It takes much less than Solve does, and where gaps are wide is as good;
+// where they are not, or there is no such plan, it finds none.
 func (s *Solver) Lower(limit int64, from Answer) (Answer, bool) {
+	if from.plan.gone == nil || from.Extra <= from.Bound+wide*s.total {
+		return Answer{}, false
+	}
 	e := s.bound(limit)
-	if !e.ok || from.plan.gone == nil {
+	if !e.ok {
 		return Answer{}, false
 	}
 	least := e.least * s.unit
