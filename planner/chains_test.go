@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"strings"
 	"testing"
 
 	"memopt/autograd"
@@ -13,15 +14,11 @@ import (
 // for two readers, the first of which joins a chain before the last run.
 func TestChainsOfRepeated(t *testing.T) {
 	for _, c := range []struct {
-		name, text string
-		opt        autograd.Options
-		batch      int64
-	}{{"what is left lies where the next part is", `graph g
-x f32[batch, 4] = input
-a f32[4] = param
-b f32[4] = param
-c f32[4] = param
-d f32[4] = param
+		name, ops string
+		means     []string // whose sum is the loss
+		opt       autograd.Options
+		batch     int64
+	}{{"what is left lies where the next part is", `
 e f32[4] = param
 h = Add(x, a)
 i = Add(x, b)
@@ -31,22 +28,7 @@ s = Softmax(i)
 u = Gelu(h)
 v = Add(x, e)
 w = Tanh(h)
-n1 = ReduceMean(h) keepdims=0
-n2 = ReduceMean(i) keepdims=0
-n3 = ReduceMean(j) keepdims=0
-n4 = ReduceMean(k) keepdims=0
-n5 = ReduceMean(s) keepdims=0
-n6 = ReduceMean(u) keepdims=0
-n7 = ReduceMean(v) keepdims=0
-n8 = ReduceMean(w) keepdims=0
-l = Sum(n1, n2, n3, n4, n5, n6, n7, n8)
-output l
-`, autograd.Options{Optimizer: "sgd"}, 1}, {"nothing is left to read", `graph g
-x f32[batch, 4] = input
-a f32[4] = param
-b f32[4] = param
-c f32[4] = param
-d f32[4] = param
+`, []string{"h", "i", "j", "k", "s", "u", "v", "w"}, autograd.Options{Optimizer: "sgd"}, 1}, {"nothing is left to read", `
 e f32[1] = param
 h = Add(x, a)
 i = Add(x, b)
@@ -58,20 +40,18 @@ s = Sigmoid(i)
 u = Add(s, i)
 v = Mul(h, e)
 w = Mul(u, u)
-n1 = ReduceMean(h) keepdims=0
-n2 = ReduceMean(i) keepdims=0
-n3 = ReduceMean(j) keepdims=0
-n4 = ReduceMean(k) keepdims=0
-n5 = ReduceMean(m) keepdims=0
-n6 = ReduceMean(o) keepdims=0
-n7 = ReduceMean(u) keepdims=0
-n8 = ReduceMean(v) keepdims=0
-n9 = ReduceMean(w) keepdims=0
-l = Sum(n1, n2, n3, n4, n5, n6, n7, n8, n9)
-output l
-`, autograd.Options{Optimizer: "sgd", KeepGrads: true, ClipNorm: 0.5}, 2}} {
+`, []string{"h", "i", "j", "k", "m", "o", "u", "v", "w"}, autograd.Options{Optimizer: "sgd", KeepGrads: true, ClipNorm: 0.5}, 2}} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := graph.Parse(kernels.Library, c.text)
+			text := "graph g\nx f32[batch, 4] = input\n"
+			for _, p := range []string{"a", "b", "c", "d"} {
+				text += p + " f32[4] = param\n"
+			}
+			text += strings.TrimPrefix(c.ops, "\n")
+			for _, v := range c.means {
+				text += "mean_" + v + " = ReduceMean(" + v + ") keepdims=0\n"
+			}
+			text += "l = Sum(mean_" + strings.Join(c.means, ", mean_") + ")\noutput l\n"
+			g, err := graph.Parse(kernels.Library, text)
 			if err != nil {
 				t.Fatal(err)
 			}
