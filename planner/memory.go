@@ -10,9 +10,10 @@ import (
 // of bounded length, so that putting one in moves few.
 type memory struct {
 	runs       [][]cell
-	end        int64  // of the last cell
-	run, index int    // of the cell found last: the one behind it is often asked for next
-	spent, put []cell // scratch
+	ends       []int64 // by run: of its last cell
+	end        int64   // of the last cell of all
+	run, index int     // of the cell found last: the one behind it is often asked for next
+	spent, put []cell  // scratch
 }
 
 type cell struct {
@@ -34,8 +35,7 @@ func (m *memory) search(at int64) (r, i int) {
 		return m.run, m.index
 	}
 	for to := len(m.runs); r < to; {
-		mid := int(uint(r+to) / 2)
-		if run := m.runs[mid]; run[len(run)-1].to > at {
+		if mid := int(uint(r+to) / 2); m.ends[mid] > at {
 			to = mid
 		} else {
 			r = mid + 1
@@ -115,13 +115,14 @@ func (m *memory) set(x cell) (spent []cell) {
 	if q > r {
 		put = append(put, m.runs[q][j:]...)
 		j = len(m.runs[r])
-		m.runs = slices.Delete(m.runs, r+1, q+1)
+		m.runs, m.ends = slices.Delete(m.runs, r+1, q+1), slices.Delete(m.ends, r+1, q+1)
 	}
-	m.runs[r] = slices.Replace(m.runs[r], i, j, put...)
+	run := slices.Replace(m.runs[r], i, j, put...)
 	m.put = put
-	if run := m.runs[r]; len(run) > longest {
+	m.runs[r], m.ends[r] = run, run[len(run)-1].to
+	if len(run) > longest {
 		half := len(run) / 2
-		m.runs = slices.Insert(m.runs, r+1, slices.Clone(run[half:]))
+		m.runs, m.ends = slices.Insert(m.runs, r+1, slices.Clone(run[half:])), slices.Insert(m.ends, r, run[half-1].to)
 		m.runs[r] = run[:half:half]
 	}
 	return spent
@@ -131,8 +132,8 @@ func (m *memory) set(x cell) (spent []cell) {
 func (m *memory) add(x cell) {
 	m.end = x.to
 	if n := len(m.runs); n > 0 && len(m.runs[n-1]) < longest {
-		m.runs[n-1] = append(m.runs[n-1], x)
+		m.runs[n-1], m.ends[n-1] = append(m.runs[n-1], x), x.to
 		return
 	}
-	m.runs = append(m.runs, append(make([]cell, 0, longest+1), x))
+	m.runs, m.ends = append(m.runs, append(make([]cell, 0, longest+1), x)), append(m.ends, x.to)
 }
