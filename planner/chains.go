@@ -230,15 +230,15 @@ func (g *chain) runs(parts, behind []int) bool {
 		reads = append(reads, r)
 	}
 	meets := func(refs []Ref, r Ref) bool {
-		return slices.ContainsFunc(refs, func(x Ref) bool { return overlap(x, r) })
+		return slices.ContainsFunc(refs, func(x Ref) bool { return overlap(&x, &r) })
 	}
 	for _, k := range behind {
 		x := &g.c.launches[k]
-		if meets(x.In, out) || meets(x.Out, out) || overlap(x.Scratch, out) || has(x.Out, out.Value) {
+		if meets(x.In, out) || meets(x.Out, out) || overlap(&x.Scratch, &out) || has(x.Out, out.Value) {
 			return false
 		}
 		for _, r := range reads {
-			if meets(x.Out, r) || overlap(x.Scratch, r) {
+			if meets(x.Out, r) || overlap(&x.Scratch, &r) {
 				return false
 			}
 		}
@@ -248,7 +248,7 @@ func (g *chain) runs(parts, behind []int) bool {
 	reads, makes = g.operands(parts)
 	for _, w := range makes {
 		for _, r := range reads {
-			if overlap(w, r) && (w.Offset != r.Offset || w.Bytes != r.Bytes) || w.Value == r.Value {
+			if overlap(&w, &r) && (w.Offset != r.Offset || w.Bytes != r.Bytes) || w.Value == r.Value {
 				return false
 			}
 		}

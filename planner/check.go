@@ -86,15 +86,16 @@ type checker struct {
 	height int64
 	now    int32                         // the launch at hand
 	change []int64                       // by launch: bytes of the arena in use, beyond the launch before
-	writes []Ref                         // scratch
+	writes []*Ref                        // scratch
 	lives  *[]Life                       // where those that have ended go, if anywhere
 	far    map[*graph.Value]*graph.Value // by view of a view: its owner, once it was asked for
 }
 
 func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch) error) error) error {
-	for _, r := range c.s.Fixed {
-		if err := c.free(r); err != nil {
-			return err
+	for i := range c.s.Fixed {
+		r := &c.s.Fixed[i]
+		if r.Bytes > 0 && c.spaces[r.Space].any(r.Offset, r.Bytes) {
+			return fmt.Errorf("%q overlaps another value in %s", r.Value.Name, r.Space)
 		}
 		c.write(r, r.Value)
 	}
@@ -107,8 +108,8 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 			return fmt.Errorf("node %q never runs", g.Nodes[i].Name)
 		}
 	}
-	for _, r := range c.s.Outputs {
-		if err := c.reads(r); err != nil {
+	for i := range c.s.Outputs {
+		if err := c.reads(&c.s.Outputs[i]); err != nil {
 			return fmt.Errorf("after the last launch: %w", err)
 		}
 	}
@@ -117,12 +118,13 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 	for i, u := range g.Updates {
 		updated[u.State.ID] = int32(i + 1)
 	}
-	for _, r := range c.s.Fixed {
+	for i := range c.s.Fixed {
+		r := &c.s.Fixed[i]
 		want := r.Value
 		if u := updated[want.ID]; u > 0 {
 			want = g.Updates[u-1].New
 		}
-		if got := c.at(r); got != c.owner(want) {
+		if !c.holds(r, want) {
 			return fmt.Errorf("after the step, the place of %q does not hold %q", r.Value.Name, want.Name)
 		}
 	}
@@ -133,10 +135,10 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 func (c *checker) launch(i int, l *Launch, ran []int32) error {
 	if l.Node == nil {
 		// Copies come after the step: what they read lasts to its end.
-		if err := c.reads(l.In[0]); err != nil {
+		if err := c.reads(&l.In[0]); err != nil {
 			return fmt.Errorf("launch %d (copy): %w", i, err)
 		}
-		c.write(l.Out[0], c.owner(l.In[0].Value))
+		c.write(&l.Out[0], c.owner(l.In[0].Value))
 		return nil
 	}
 	if i+1 >= len(c.change) {
@@ -153,11 +155,11 @@ func (c *checker) launch(i int, l *Launch, ran []int32) error {
 	} else if err := c.chain(l, ran); err != nil {
 		return where(err)
 	}
-	for _, r := range l.In {
-		if r.Value == nil {
+	for k := range l.In {
+		if l.In[k].Value == nil {
 			continue
 		}
-		if err := c.reads(r); err != nil {
+		if err := c.reads(&l.In[k]); err != nil {
 			return where(err)
 		}
 	}
@@ -165,9 +167,10 @@ func (c *checker) launch(i int, l *Launch, ran []int32) error {
 		return where(err)
 	}
 	if l.Scratch.Bytes > 0 {
-		c.write(l.Scratch, nil)
+		c.write(&l.Scratch, nil)
 	}
-	for _, r := range l.Out {
+	for k := range l.Out {
+		r := &l.Out[k]
 		if r.Value == nil {
 			continue
 		}
@@ -197,13 +200,13 @@ func (c *checker) part(l *Launch, ran []int32) error {
 	if len(l.In) != len(n.Inputs) || len(l.Out) != len(n.Outputs) {
 		return fmt.Errorf("%d inputs and %d outputs", len(l.In), len(l.Out))
 	}
-	for k, r := range l.In {
-		if r.Value != n.Inputs[k] {
+	for k, v := range n.Inputs {
+		if l.In[k].Value != v {
 			return fmt.Errorf("input %d is another value", k)
 		}
 	}
-	for k, r := range l.Out {
-		if r.Value != n.Outputs[k] {
+	for k, v := range n.Outputs {
+		if l.Out[k].Value != v {
 			return fmt.Errorf("output %d is another value", k)
 		}
 	}
@@ -247,9 +250,12 @@ func (c *checker) apart(l *Launch) error {
 		}
 		return fmt.Sprintf("output %d", i)
 	}
-	writes := append(c.writes[:0], l.Out...)
+	writes := c.writes[:0]
+	for i := range l.Out {
+		writes = append(writes, &l.Out[i])
+	}
 	if l.Scratch.Bytes > 0 {
-		writes = append(writes, l.Scratch)
+		writes = append(writes, &l.Scratch)
 	}
 	c.writes = writes
 	for i, w := range writes {
@@ -264,7 +270,8 @@ func (c *checker) apart(l *Launch) error {
 				return fmt.Errorf("%s and %s overlap", name(j), name(i))
 			}
 		}
-		for k, r := range l.In {
+		for k := range l.In {
+			r := &l.In[k]
 			if r.Value == nil || !overlap(w, r) {
 				continue
 			}
@@ -290,17 +297,17 @@ func overInput(n *graph.Node, k int) bool {
 	return false
 }
 
-func overlap(a, b Ref) bool {
+func overlap(a, b *Ref) bool {
 	return a.Space == b.Space && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
 }
 
 // reads: the range holds the value's content, whole.
-func (c *checker) reads(r Ref) error {
+func (c *checker) reads(r *Ref) error {
 	if r.Bytes == 0 {
 		return nil
 	}
 	x := c.spaces[r.Space].exact(r.Offset, r.Bytes)
-	if x != nil && (x.v == r.Value || x.v == c.owner(r.Value)) {
+	if x != nil && c.shows(x, r.Value) {
 		x.last = c.now
 		return nil
 	}
@@ -311,30 +318,20 @@ func (c *checker) reads(r Ref) error {
 	return fmt.Errorf("%q is read at %s+%d, which holds %s", r.Value.Name, r.Space, r.Offset, holds)
 }
 
-// at is the content of a range.
-func (c *checker) at(r Ref) *graph.Value {
+// holds reports whether a range has the content of a value, whole.
+func (c *checker) holds(r *Ref, v *graph.Value) bool {
 	if r.Bytes == 0 {
-		if r.Value == nil {
-			return nil
-		}
-		return c.owner(r.Value)
+		return true
 	}
-	if x := c.spaces[r.Space].exact(r.Offset, r.Bytes); x != nil {
-		return x.v
-	}
-	return nil
+	x := c.spaces[r.Space].exact(r.Offset, r.Bytes)
+	return x != nil && c.shows(x, v)
 }
 
-// free: nothing is in the range yet.
-func (c *checker) free(r Ref) error {
-	if r.Bytes > 0 && c.spaces[r.Space].any(r.Offset, r.Bytes) {
-		return fmt.Errorf("%q overlaps another value in %s", r.Value.Name, r.Space)
-	}
-	return nil
-}
+// shows reports whether a value is what a cell is tagged with, or a view of that.
+func (c *checker) shows(x *cell, v *graph.Value) bool { return x.v == v || x.v == c.owner(v) }
 
 // write tags a range with a value, which is no view, or with work space.
-func (c *checker) write(r Ref, v *graph.Value) {
+func (c *checker) write(r *Ref, v *graph.Value) {
 	if r.Space == Arena {
 		c.height = max(c.height, r.Offset+r.Bytes)
 	}

@@ -272,6 +272,38 @@ func TestCheckViews(t *testing.T) {
 	}
 }
 
+// TestCheckEmptyStates: a state of no bytes lies where others do, and needs no update to be seen.
+func TestCheckEmptyStates(t *testing.T) {
+	g, err := graph.Parse(kernels.Library, `
+x f32[batch, 4] = input
+lr f32[] = input
+step i64[] = input
+v f32[4] = param
+w f32[0] = param
+m f32[batch, 0] = state
+h = Mul(x, v)
+s = ReduceMean(h) keepdims=0
+backward:
+d, dv = memopt.LayerNormalizationGrad(h, x, v)
+update:
+dw f32[0] = const {}
+v2 = memopt.SGD(v, dv, lr, _, step)
+w2 = memopt.SGD(w, dw, lr, _, step)
+m2 = Neg(m)
+output s
+output d
+update v = v2
+update w = w2
+update m = m2
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 2}}); err != nil { // a wrong plan is a panic
+		t.Fatal(err)
+	}
+}
+
 // TestBindRefuses breaks a plan file in one way each.
 func TestBindRefuses(t *testing.T) {
 	cases := []struct {
