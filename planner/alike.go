@@ -25,8 +25,12 @@ type alike struct {
 	// By node: the numbers of the values that it reads and makes, −1 where it
 	// omits one. In a long program each pointer that is followed waits for memory.
 	reads, makes recompute.Lists
-	traits       []trait // by node, for the same reason
+	traits       []trait  // by node, for the same reason
+	updates      []update // and of the graph's
 }
+
+// update is that a state is to be what was made for it: their values.
+type update struct{ state, made int32 }
 
 // trait is what is often asked of a node.
 type trait uint8
@@ -52,13 +56,9 @@ func newAlike(g *graph.Graph) *alike {
 func (a *alike) wire() {
 	nodes := a.g.Nodes
 	a.traits = make([]trait, len(nodes))
-	ins, outs := 0, 0
-	for i, n := range nodes {
-		ins, outs = ins+len(n.Inputs), outs+len(n.Outputs)
-		a.traits[i] = traitsOf(n)
-	}
-	a.reads.Reserve(len(nodes), ins)
-	a.makes.Reserve(len(nodes), outs)
+	// Mostly a node makes one value, and reads no more than three.
+	a.reads.Reserve(len(nodes), 3*len(nodes))
+	a.makes.Reserve(len(nodes), len(a.g.Values))
 	var wires []int32
 	numbers := func(vs []*graph.Value) []int32 {
 		wires = wires[:0]
@@ -71,9 +71,14 @@ func (a *alike) wire() {
 		}
 		return wires
 	}
-	for _, n := range nodes {
+	for i, n := range nodes {
+		a.traits[i] = traitsOf(n)
 		a.reads.Add(numbers(n.Inputs)...)
 		a.makes.Add(numbers(n.Outputs)...)
+	}
+	a.updates = make([]update, len(a.g.Updates))
+	for i, u := range a.g.Updates {
+		a.updates[i] = update{u.State.ID, u.New.ID}
 	}
 }
 

@@ -111,8 +111,8 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 	for _, v := range g.Outputs {
 		m.lasting[m.owner[v.ID]] = true
 	}
-	for _, u := range g.Updates {
-		m.lasting[m.owner[u.New.ID]] = true
+	for _, u := range m.like.updates {
+		m.lasting[m.owner[u.made]] = true
 	}
 	if err := m.replacements(); err != nil {
 		return nil, err

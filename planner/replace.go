@@ -45,24 +45,24 @@ func (m *model) replacements() error {
 		if is&overwrites == 0 {
 			continue
 		}
-		n := g.Nodes[i]
-		for i, in := range n.Op.Overwrites {
-			if n.Outputs[i] == nil {
+		makes := m.like.makes.Of(int32(i))
+		for k, in := range m.ops[m.kind[i]].Overwrites {
+			if makes[k] < 0 {
 				continue
 			}
-			o := m.owner[n.Inputs[in].ID]
-			if state := g.Values[o]; !m.fixed[o] || state.Kind == graph.Input {
-				return where(fmt.Errorf("replaces %q, which is no parameter or state", state.Name))
+			o := m.owner[reads[in]]
+			if !m.fixed[o] || m.like.looks[m.like.look[o]].Kind == graph.Input {
+				return where(fmt.Errorf("replaces %q, which is no parameter or state", g.Values[o].Name))
 			}
-			for k, v := range n.Inputs {
-				if k != in && v != nil && m.owner[v.ID] == o {
-					return where(fmt.Errorf("reads %q twice, and replaces it", v.Name))
+			for j, v := range reads {
+				if j != in && v >= 0 && m.owner[v] == o {
+					return where(fmt.Errorf("reads %q twice, and replaces it", g.Values[v].Name))
 				}
 			}
 			if by[o] < 0 {
-				by[o] = n.ID
+				by[o] = int32(i)
 			}
-			holds[o] = n.Outputs[i].ID
+			holds[o] = makes[k]
 		}
 	}
 	if err := m.after(by, stale); err != nil {
@@ -76,16 +76,17 @@ func (m *model) replacements() error {
 func (m *model) after(by []int32, stale func(v int32) error) error {
 	moved := make([]bool, len(m.g.Values)) // by owner: a copy replaces it after the last node
 	updated := make([]bool, len(m.g.Values))
-	for _, u := range m.g.Updates {
-		o := m.owner[u.State.ID]
-		updated[o], moved[o] = true, m.owner[u.New.ID] != o
+	for _, u := range m.like.updates {
+		o := m.owner[u.state]
+		updated[o], moved[o] = true, m.owner[u.made] != o
 	}
-	for _, u := range m.g.Updates {
-		if err := stale(u.New.ID); err != nil {
-			return fmt.Errorf("the update of %q %w", u.State.Name, err)
+	for _, u := range m.like.updates {
+		name := func(v int32) string { return m.g.Values[v].Name }
+		if err := stale(u.made); err != nil {
+			return fmt.Errorf("the update of %q %w", name(u.state), err)
 		}
-		if o := m.owner[u.New.ID]; moved[o] {
-			return fmt.Errorf("the update of %q reads %q, which has an update itself", u.State.Name, u.New.Name)
+		if o := m.owner[u.made]; moved[o] {
+			return fmt.Errorf("the update of %q reads %q, which has an update itself", name(u.state), name(u.made))
 		}
 	}
 	for _, v := range m.g.Outputs {

@@ -207,15 +207,15 @@ func (f *flattener) launches(yield func(i int, l *Launch) error) error {
 		}
 	}
 	at := len(p.Steps)
-	for _, u := range p.Graph.Updates {
-		if m.owner[u.New.ID] == m.owner[u.State.ID] {
+	for i, u := range m.like.updates {
+		if m.owner[u.made] == m.owner[u.state] {
 			continue
 		}
-		from, err := f.refs([]*graph.Value{u.New}, []int32{u.New.ID})
+		from, err := f.refs([]*graph.Value{p.Graph.Updates[i].New}, []int32{u.made})
 		if err != nil {
 			return err
 		}
-		l = Launch{In: from, Out: []Ref{f.s.Fixed[f.current[u.State.ID]]}}
+		l = Launch{In: from, Out: []Ref{f.s.Fixed[f.current[u.state]]}}
 		if err := yield(at, &l); err != nil {
 			return err
 		}
