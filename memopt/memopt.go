@@ -8,6 +8,7 @@ package memopt
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"memopt/autograd"
 	"memopt/configs"
@@ -61,6 +62,7 @@ func (m *Model) Plan() (*planner.Plan, error) {
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
 	}
+	begin := time.Now()
 	p, err := m.bestForm()
 	if err != nil {
 		p, err = m.advised(err, m.Config.Dims)
@@ -69,6 +71,7 @@ func (m *Model) Plan() (*planner.Plan, error) {
 		return nil, classify(err)
 	}
 	suggest(p, m.Config.Requests)
+	p.Sought = time.Since(begin)
 	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(), m.beyond(p))
 	return p, nil
 }

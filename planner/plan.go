@@ -106,6 +106,7 @@ type Plan struct {
 	Dominant []Holding        // the three largest values alive at the peak
 	Strategy string           // the one that was used
 	Took     time.Duration
+	Sought   time.Duration // with the table, and the other forms of the step that were tried
 	Warnings []string
 
 	m *model

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"memopt/planner"
 	"memopt/planner/cluster"
@@ -70,7 +71,12 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		fmt.Fprintln(w)
 		clusters(w, p)
 	}
-	fmt.Fprintf(w, "\nplanned in %.1f ms\n", float64(p.Took.Microseconds())/1000)
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	fmt.Fprintf(w, "\nplanned in %.1f ms", ms(p.Took))
+	if p.Sought > p.Took {
+		fmt.Fprintf(w, ", %.1f ms with the table and all forms of the step that were tried", ms(p.Sought))
+	}
+	fmt.Fprintln(w)
 }
 
 // Largest are the rows that say which values take the most of a peak.
