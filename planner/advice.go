@@ -72,7 +72,7 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 		if err != nil {
 			return nil
 		}
-		c, err := v.lowest(s.plan.Floor.Peak)
+		c, err := v.lowest(s.plan.Floor.Peak, 0)
 		if err != nil {
 			return nil
 		}

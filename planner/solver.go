@@ -331,8 +331,9 @@ func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 }
 
 // lowest is the plan with the least arena that is found between the floor and
-// the plain arena.
-func (v *solver) lowest(floor int64) (*candidate, error) {
+// the plain arena. A limit that its peak is within is worth any effort to place it within
+// that; else it is placed for what is said of it.
+func (v *solver) lowest(floor, limit int64) (*candidate, error) {
 	best := v.base
 	if v.small() {
 		if _, err := v.fromFrontier(0); err != nil {
@@ -342,12 +343,12 @@ func (v *solver) lowest(floor int64) (*candidate, error) {
 	}
 	from, to := align(floor), align(best.placed.Height) // none below from is known
 	var found *recompute.Answer
-	if a, ok := v.r.Find(from, math.MaxFloat64); ok { // often there is one
+	if a, ok := v.r.Any(from); ok { // often there is one
 		found, from = &a, to
 	}
 	for i := 0; i < halvings && from < to; i++ {
 		m := align(from + (to-from)/2)
-		a, ok := v.r.Find(m, math.MaxFloat64)
+		a, ok := v.r.Any(m)
 		if !ok && found == nil {
 			a, ok = v.r.Solve(m) // which has more ways
 		}
@@ -355,23 +356,32 @@ func (v *solver) lowest(floor int64) (*candidate, error) {
 			from = m
 			continue
 		}
-		to = m
-		if found == nil || a.Peak < found.Peak {
-			found = &a
+		if to = m; found == nil || a.Peak < found.Peak {
+			found, to = &a, min(m, align(a.Peak))
 		}
 	}
 	if found == nil {
 		return best, nil
 	}
-	c, err := v.m.placeSoon(&candidate{t: v.m.simulate(v.steps(found.Launches))})
+	c := &candidate{t: v.m.simulate(v.steps(found.Launches))}
+	c, err := v.m.placeWithin(c, align(c.t.peak+c.t.peak/lowestLoss))
+	var beyond *pack.CapacityError
+	if errors.As(err, &beyond) {
+		err = nil
+	}
+	if err == nil && (c.placed.Offsets == nil || c.t.peak <= limit && c.placed.Height > limit) {
+		c, err = v.m.placeSoon(c)
+	}
 	if err == nil && c.placed.Height < best.placed.Height {
 		best = c
 	}
 	return best, err
 }
 
-// halvings is how often the distance to the floor is halved for the lowest plan.
-const halvings = 7
+const (
+	halvings   = 7   // how often the distance to the floor is halved for the lowest plan
+	lowestLoss = 512 // the part of its peak that placing it may lose
+)
 
 // shares are the parts of the plain arena that the lowest plan within a cost is looked
 // for at; so many below where any plan is found, the cheapest is looked for.

@@ -233,6 +233,35 @@ func TestForced(t *testing.T) {
 	t.Logf("%d plans", plans)
 }
 
+// TestAny: where Solve finds a plan, Any finds one too, but for few limits, and it keeps within the limit.
+func TestAny(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	some, missed := 0, 0
+	for range 200 {
+		p := random(r, 40+r.IntN(40))
+		s := solver(t, p)
+		floor := recompute.FloorOf(p)
+		base, _ := s.Solve(math.MaxInt64 / 4)
+		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
+		a, found := s.Any(limit)
+		if _, ok := s.Solve(limit); ok {
+			if some++; !found {
+				missed++
+			}
+		}
+		if !found {
+			continue
+		}
+		if peak, extra, err := recompute.Check(p, a.Launches); err != nil || peak > limit || peak != a.Peak || extra < a.Bound-1e-9 {
+			t.Fatalf("a plan within %d has a peak of %d, costs %v and has a bound of %v (%v)", limit, peak, extra, a.Bound, err)
+		}
+	}
+	t.Logf("%d of %d limits missed", missed, some)
+	if missed > some/20 {
+		t.Errorf("%d of %d limits have a plan that Any does not find", missed, some)
+	}
+}
+
 // TestFind: there is a plan for a cost if and only if Solve finds one for it.
 func TestFind(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
