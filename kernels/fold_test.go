@@ -149,3 +149,30 @@ func TestOlderReductions(t *testing.T) {
 		}
 	}
 }
+
+// TestFoldsOfFiles: numbers of a file, which lie at any address, are folded like others.
+func TestFoldsOfFiles(t *testing.T) {
+	const text = `
+x f16[2] = input
+w f32[2] = const data
+h = Cast(w) to=10
+y = Add(x, h)
+output y
+`
+	g, err := graph.Parse(Library, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := graph.TensorOf(graph.Float32, []float32{1, -2}, 2).Bytes
+	file := append(make([]byte, 1, 16), numbers...)
+	g.ByName("w").Data = graph.Bytes(file[1:])
+	g.Clean(graph.CleanOptions{})
+	h := g.ByName("h")
+	if h == nil || h.Kind != graph.Const {
+		t.Fatalf("the cast is not folded:\n%s", g)
+	}
+	x, err := h.Tensor(&graph.Binding{})
+	if err != nil || x.Float(0) != 1 || x.Float(1) != -2 {
+		t.Errorf("it is %v, %v: %v", x.Float(0), x.Float(1), err)
+	}
+}

@@ -23,7 +23,7 @@ func Interpret(g *graph.Graph, b *graph.Binding, given map[string]*graph.Tensor)
 		if err != nil {
 			return nil, err
 		}
-		ts[v.ID] = x
+		ts[v.ID] = x.Aligned()
 	}
 	for _, n := range g.Nodes {
 		c := &graph.Call{Node: n, Parallel: serial, In: make([]*graph.Tensor, len(n.Inputs)), Out: make([]*graph.Tensor, len(n.Outputs))}

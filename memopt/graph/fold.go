@@ -115,9 +115,11 @@ func evaluate(n *Node, b *Binding, contents func(*Value) *Tensor) []*Tensor {
 		if v == nil {
 			continue
 		}
-		if c.In[i] = contents(v); c.In[i] == nil {
+		x := contents(v)
+		if x == nil {
 			return nil
 		}
+		c.In[i] = x.Aligned()
 	}
 	for i, v := range n.Outputs {
 		if v != nil {

@@ -62,6 +62,17 @@ func View[E Elem](x *Tensor) []E {
 	return unsafe.Slice((*E)(p), len(x.Bytes)/int(unsafe.Sizeof(e)))
 }
 
+// Aligned is the tensor, or a copy of it, whose elements View can show: those of a file
+// lie at any address.
+func (x *Tensor) Aligned() *Tensor {
+	if len(x.Bytes) == 0 || uintptr(unsafe.Pointer(&x.Bytes[0]))%8 == 0 {
+		return x
+	}
+	y := NewTensor(x.Type, x.Shape...)
+	copy(y.Bytes, x.Bytes)
+	return y
+}
+
 // F32 is the elements of a Float32 tensor.
 func (x *Tensor) F32() []float32 { return View[float32](x) }
 
