@@ -69,11 +69,15 @@ func setAll(c *configs.Config, names []string, values map[string]string, path st
 }
 
 // LoadPlan reads a plan file, opens its model with the file's settings and has
-// the plan replayed on it.
+// the plan replayed on it. Settings that are given are stronger, but for those that leave a
+// form to the planner: what it has decided is in the file.
 func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 	f, err := planner.ReadFile(plan)
 	if err != nil {
 		return nil, input(err)
+	}
+	if err := decidedBy(&c, f, plan); err != nil {
+		return nil, err
 	}
 	from, err := fileSettings(f, plan)
 	if err != nil {
@@ -99,6 +103,19 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 		return nil, codedError{err, ExitCannot}
 	}
 	return p, nil
+}
+
+// decidedBy sets what settings leave to the planner to what it has decided for a file.
+func decidedBy(c *configs.Config, f *planner.File, path string) error {
+	names := []string{"shrink"}
+	for _, w := range twices {
+		names = append(names, w.setting)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		value, given := c.Given(name)
+		return !given || value != "auto"
+	})
+	return setAll(c, names, f.Settings, path)
 }
 
 // standBeside opens the step that a plan's costs are told beside, where that is

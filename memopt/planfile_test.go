@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ func TestPlanFileAgain(t *testing.T) {
 			c := settingsFor(t, settings)
 			c.Dims = map[string]int64{"batch": 8, "seq": 64}
 			m, p := planned(t, model, c)
+			given := map[string]string{}
 			load := func(spoil func(f *planner.File)) error {
 				f := m.PlanFile(p)
 				spoil(f)
@@ -38,11 +40,15 @@ func TestPlanFileAgain(t *testing.T) {
 				if err := f.Save(path); err != nil {
 					t.Fatal(err)
 				}
-				_, err := LoadPlan(path, model, settingsFor(t, map[string]string{}))
+				_, err := LoadPlan(path, model, settingsFor(t, given))
 				return err
 			}
 			if err := load(func(*planner.File) {}); err != nil {
 				t.Error(err)
+			}
+			maps.Copy(given, map[string]string{"shrink": "auto", "chunk_loss": "auto", "flash_attention": "auto"})
+			if err := load(func(*planner.File) {}); err != nil {
+				t.Errorf("where forms are left to the planner: %v", err)
 			}
 			for where, spoil := range map[string]func(f *planner.File){
 				"baseline.arena":     func(f *planner.File) { f.Baseline.Arena++ },
