@@ -1,35 +1,39 @@
 package planner
 
-import "memopt/memopt/graph"
+import (
+	"fmt"
+
+	"memopt/memopt/graph"
+)
 
 // plainCost is what a node costs by flops and bytes moved, on one scale: a byte
 // is worth a quarter of a flop, about the balance of machines that train.
 func (m *model) plainCost(node int32) float64 {
 	p := m.prices[m.kind[node]]
-	return float64(p.flops) + float64(p.moved)/bytesPerFlop
+	return float64(p.flops) + p.moved/bytesPerFlop
 }
 
 // bytesPerFlop is how many bytes may move in the time of a flop.
 const bytesPerFlop = 4
 
 // transfers evaluates the bytes that a node reads and writes.
-func (m *model) transfers(n *graph.Node) (sum int64, err error) {
+func (m *model) transfers(n *graph.Node) (sum float64, err error) {
 	for i, v := range n.Inputs {
 		switch {
 		case v == nil:
 		case n.Op.Reads == nil:
-			sum += m.bytes[v.ID]
+			sum += float64(m.bytes[v.ID])
 		default:
 			bytes, err := m.binding.Eval(readBytes(n, i))
 			if err != nil {
 				return 0, err
 			}
-			sum += bytes
+			sum += float64(bytes)
 		}
 	}
 	for _, v := range n.Outputs {
 		if v != nil {
-			sum += m.bytes[v.ID]
+			sum += float64(m.bytes[v.ID])
 		}
 	}
 	return sum, nil
@@ -44,19 +48,22 @@ func readBytes(n *graph.Node, input int) graph.Dim {
 // unit of its plain cost takes on the device. A node that was not measured has
 // the rate of all that were, together. Rates go with a node, not times, so that
 // what was measured on one batch prices another.
-func (m *model) reprice(rates map[string]float64) {
+func (m *model) reprice(rates map[string]float64) error {
 	if len(rates) == 0 {
-		return
+		return nil
 	}
 	units, times := 0.0, 0.0
 	for _, n := range m.g.Nodes {
 		if rate, known := rates[n.Name]; known && !n.Op.View {
+			if !(rate >= 0 && rate <= mostRate) {
+				return fmt.Errorf("node %q (%s) cannot take %v for a unit of its work", n.Name, n.Op.FullName(), rate)
+			}
 			units += m.plainCost(n.ID)
 			times += rate * m.plainCost(n.ID)
 		}
 	}
 	if units == 0 || times == 0 {
-		return
+		return nil
 	}
 	m.total, m.bare = 0, nameless{}
 	for _, n := range m.g.Nodes {
@@ -70,7 +77,11 @@ func (m *model) reprice(rates map[string]float64) {
 		m.cost[n.ID] = rate * m.plainCost(n.ID)
 		m.total += m.cost[n.ID]
 	}
+	return nil
 }
+
+// mostRate is above any time a unit can take, and leaves room to add up.
+const mostRate = 1e200
 
 // PlainCosts is what each node costs by flops and bytes moved under the plan's
 // dims, by name: what a measured time is divided by to be a rate. Views cost

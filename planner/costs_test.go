@@ -2,8 +2,11 @@ package planner_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
+	"memopt/kernels"
+	"memopt/memopt/graph"
 	"memopt/memopt/zoo"
 	"memopt/planner"
 )
@@ -58,6 +61,48 @@ func TestCosts(t *testing.T) {
 	for _, s := range p.Steps {
 		if name := g.Nodes[s.Node].Name; s.Again && again[name] {
 			t.Errorf("%q runs again, at a price of a thousand million", name)
+		}
+	}
+}
+
+// TestCostsRefused: rates that are no times, or too large to add up, have no plan.
+func TestCostsRefused(t *testing.T) {
+	g, err := graph.Parse(kernels.Library, "x f32[4] = input\nh = Tanh(x)\noutput h\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rate := range []float64{-1, math.NaN(), math.Inf(1), math.MaxFloat64} {
+		p, err := planner.Make(g, planner.Request{Costs: map[string]float64{"h": rate}})
+		if err == nil || !strings.Contains(err.Error(), `node "h" (Tanh) cannot take`) {
+			t.Errorf("a rate of %v: %v, %v", rate, p, err)
+		}
+	}
+}
+
+// TestTooLarge: a step whose bytes or operations are numbers one by one, but not together, is
+// refused.
+func TestTooLarge(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"w f32[batch] = param\nv f32[batch] = param\ns = ReduceSum(w)\nr = ReduceSum(v)\noutput s\noutput r\n",
+			`value "w": it and those before it take more than`},
+		{"w f32[1073741824, 1048576] = param\nx f32[1048576] = input\na = Add(w, x)\nb = Add(w, a)\noutput b\n", ""},
+		{"x f32[1048576, 1048576] = input\ns = Sum(x, x, x, x)\noutput s\n", ""},
+		{"x f32[1048576, 1048576] = input\na = MatMul(x, x)\noutput a\n", ""},
+		{"x f32[1048576, 1048576] = input\na = MatMul(x, x)\nb = MatMul(x, x)\nc = MatMul(x, x)\noutput a\noutput b\noutput c\n",
+			`node "c" (MatMul): up to here the step takes more than`},
+	} {
+		g, err := graph.Parse(kernels.Library, c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 1 << 60}})
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%v\n%s", err, c.text)
+		case c.want == "" && (p.Memory.Total <= 0 || p.Result.Flops <= 0):
+			t.Errorf("%+v, %d operations", p.Memory, p.Result.Flops)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("got %v, want … %s …\n%s", err, c.want, c.text)
 		}
 	}
 }

@@ -138,8 +138,7 @@ func (s *search) modelOf(e *Extract, alone, on bool, last *model) (*model, error
 	if err != nil {
 		return nil, err
 	}
-	m.reprice(s.plan.Request.Costs)
-	return m, nil
+	return m, m.reprice(s.plan.Request.Costs)
 }
 
 // named is, by node of m, which run again if some of other do. The two are forms

@@ -46,10 +46,21 @@ type model struct {
 
 // price is what a node takes, before it is weighed: operations, and bytes read
 // and written.
-type price struct{ flops, moved int64 }
+type price struct {
+	flops int64
+	moved float64 // a node may read what is large many times
+}
 
 // flops is a node's operations.
 func (m *model) flops(node int32) int64 { return m.prices[m.kind[node]].flops }
+
+// What a step may come to: bytes of all values and their work space, and operations. Some
+// of it runs again, so sums of several times as many bytes, and of twice the operations,
+// have to be numbers.
+const (
+	mostBytes = 1 << 60
+	mostFlops = 1 << 62
+)
 
 // alignment of every offset: a cache line, and enough for any vector load.
 const alignment = 64
@@ -79,7 +90,11 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 			return nil, fmt.Errorf("value %q: %w", v.Name, err)
 		}
 	}
+	room, work := int64(mostBytes), int64(mostFlops)
 	for i, k := range m.like.look {
+		if room -= sizes[k]; room < 0 {
+			return nil, fmt.Errorf("value %q: it and those before it take more than %d bytes, which is the most", g.Values[i].Name, int64(mostBytes))
+		}
 		m.owner[i], m.bytes[i] = int32(i), sizes[k]
 		m.settle(i, m.like.looks[k].Kind)
 	}
@@ -95,6 +110,12 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		} else if err := m.price(g.Nodes[i]); err != nil {
 			n := g.Nodes[i]
 			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
+		}
+		room, work = room-m.scratch[i], work-m.flops(int32(i))
+		if room < 0 || work < 0 {
+			n := g.Nodes[i]
+			return nil, fmt.Errorf("node %q (%s): up to here the step takes more than %d bytes or %d operations, which is the most",
+				n.Name, n.Op.FullName(), int64(mostBytes), int64(mostFlops))
 		}
 		if is&overwrites != 0 {
 			for o, in := range m.ops[m.kind[i]].Overwrites {

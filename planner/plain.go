@@ -5,7 +5,9 @@ import "math"
 // beside has what a step costs told beside the plain form that the request
 // names: the difference counts as extra cost of every plan. It prices both.
 func (m *model) beside(r Request) error {
-	m.reprice(r.Costs)
+	if err := m.reprice(r.Costs); err != nil {
+		return err
+	}
 	if r.Plain == nil || r.Plain == m.g {
 		return nil
 	}
@@ -13,7 +15,9 @@ func (m *model) beside(r Request) error {
 	if err != nil {
 		return err
 	}
-	plain.reprice(r.Costs)
+	if err := plain.reprice(r.Costs); err != nil {
+		return err
+	}
 	m.plain, m.own, m.total = plain, m.total-plain.total, plain.total
 	m.ownFlops = m.flopsSum - plain.flopsSum
 	return nil
