@@ -77,7 +77,7 @@ func recount(s *planner.Schedule) (peak int64) {
 		return v
 	}
 	read := func(r planner.Ref, at int) {
-		if r.Value == nil || r.Space != planner.Arena {
+		if r.Value == nil || r.Space != planner.Arena || r.Bytes == 0 {
 			return
 		}
 		for _, w := range slices.Backward(writes) {
