@@ -1,9 +1,11 @@
 package planner_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
+	"memopt/memopt/joint"
 	"memopt/memopt/zoo"
 	"memopt/planner"
 )
@@ -54,6 +56,44 @@ func TestFrontier(t *testing.T) {
 			}
 			t.Logf("%s: %s has %d at %.3f; the curve %d at %.3f", c.spec.Family, r.Name, r.Peak, r.Overhead, curve.Points[i].Peak, curve.Points[i].Overhead)
 		}
+	}
+}
+
+// TestMetAtTheFloor: the lowest plan of a curve, which lies at the floor, is also what a
+// budget at the floor has, what a high limit of cost leads to, and what is said to be the
+// lowest where a budget is below.
+func TestMetAtTheFloor(t *testing.T) {
+	g, err := joint.Read("recompute/testdata/bert-6L-decomp.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := planner.Frontier(g, planner.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	low := curve.Points[len(curve.Points)-1]
+	if low.Arena != curve.Floor.Peak {
+		t.Fatalf("the curve ends at %d, the floor is %d: the test needs another program", low.Arena, curve.Floor.Peak)
+	}
+	for _, r := range []planner.Request{
+		{ActivationBudget: planner.Size{Bytes: low.Arena}},
+		{ActivationBudget: planner.Size{Bytes: low.Arena + low.Arena/1000}},
+		{MaxOverhead: low.Overhead + 0.001},
+		{MaxOverhead: 10},
+	} {
+		p, err := planner.Make(g, r)
+		if err != nil {
+			t.Errorf("%+v: %v", r, err)
+			continue
+		}
+		if p.Arena > low.Arena && r.MaxOverhead > 0 || p.Result.Overhead > low.Overhead+1e-9 {
+			t.Errorf("%+v: arena %d at %.4f; the curve has %d at %.4f", r, p.Arena, p.Result.Overhead, low.Arena, low.Overhead)
+		}
+	}
+	_, err = planner.Make(g, planner.Request{ActivationBudget: planner.Size{Bytes: low.Arena - 1}})
+	var beyond *planner.BudgetError
+	if !errors.As(err, &beyond) || beyond.Best != low.Arena {
+		t.Errorf("a byte less: %v; want that %d would do", err, low.Arena)
 	}
 }
 

@@ -18,6 +18,7 @@ import "math"
 //     below does.
 //   - Any other limit has the plan of the next one above, if that is within it, or else
 //     of the next one below.
+//   - The floor is a limit like these, where it lies above the rung below it.
 //
 // So no limit's plan costs more than that of a lower one, whatever solving finds. Most
 // rungs need not be solved to know that: where the bound of one is not below what a
@@ -54,6 +55,7 @@ type found struct {
 // ladder answers limits of one program.
 type ladder struct {
 	base           *candidate
+	floor          int64 // no plan is within less
 	rungs, halving int64
 	apart          float64
 	// excludes reports whether it is known at once that nothing within a limit costs less;
@@ -114,6 +116,7 @@ func (l *ladder) within(limit int64) (*candidate, error) {
 	if low == limit || l.halving == 0 {
 		return l.onRung(k)
 	}
+	low = max(low, min(l.floor, high-1))
 	upper, err := l.onRung(k + 1)
 	if err != nil {
 		return nil, err
@@ -157,10 +160,14 @@ func (g *gap) answers(limit int64) bool {
 
 // reach is the plan of the lower limit.
 func (g *gap) reach() (c *candidate, err error) {
-	if !g.reached {
+	switch {
+	case g.reached:
+	case g.low > g.rung(g.k):
+		g.lower, err = g.onFloor(g.low)
+	default:
 		g.lower, err = g.onRung(g.k)
-		g.reached = true
 	}
+	g.reached = true
 	return g.lower, err
 }
 
@@ -292,6 +299,15 @@ func (l *ladder) mayBeat(limit int64, best *candidate) bool {
 	}
 	bound, ok := l.least(limit)
 	return ok && bound < best.cost
+}
+
+// onFloor is the plan of the floor, that no rung below it has.
+func (l *ladder) onFloor(floor int64) (*candidate, error) {
+	if l.dear != nil && !l.mayBeat(floor, l.dear) {
+		return l.dear, nil
+	}
+	c, err := l.look(floor, 0, math.Inf(1))
+	return l.orDear(c.plan), err
 }
 
 // level reports whether the bound for a limit is hardly higher than another.

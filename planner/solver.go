@@ -65,7 +65,7 @@ func (s *search) newSolver() (*solver, error) {
 	}
 	v := &solver{m: s.m, r: r, base: s.base}
 	v.ladder = ladder{
-		base: s.base, rungs: rungs, halving: halving, apart: apart * s.m.total,
+		base: s.base, floor: s.plan.Floor.Peak, rungs: rungs, halving: halving, apart: apart * s.m.total,
 		excludes: v.excludes, least: v.least, early: v.early, solve: v.both, near: v.near,
 		known: map[int64]found{}, ways: map[fromTo]*candidate{},
 	}
@@ -375,6 +375,12 @@ func (v *solver) lowest(floor, limit int64) (*candidate, error) {
 	if err == nil && c.placed.Height < best.placed.Height {
 		best = c
 	}
+	// Of the plans at the floor another may be placed there.
+	if err == nil && c.t.peak == floor && best.placed.Height > floor && len(v.m.sim.plain) <= midProgram {
+		if c, err = v.at(floor, math.Inf(1)); c != nil {
+			best = c
+		}
+	}
 	return best, err
 }
 
@@ -428,7 +434,13 @@ func (v *solver) cheap(most float64) (*candidate, error) {
 	some, err := lowest(0, shares, func(limit int64) (*candidate, error) { return v.at(limit, most) })
 	v.anyhow = false
 	if err == nil {
-		_, err = lowest(max(0, some-closer), some+1, v.within)
+		some, err = lowest(max(0, some-closer), some+1, v.within)
+	}
+	if floor := v.ladder.floor; err == nil && top*(some-1)/shares < floor { // nothing is below but what is lowest
+		var c *candidate
+		if c, err = v.lowest(floor, 0); err == nil && c.cost <= most && c.placed.Height < best.placed.Height {
+			best = c
+		}
 	}
 	return best, err
 }
