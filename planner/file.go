@@ -26,7 +26,7 @@ type File struct {
 	Beside   map[string]string `json:"beside,omitempty"`
 	Strategy string            `json:"strategy"`
 	FileTold
-	PlanMS   float64    `json:"plan_ms"`
+	PlanMS   float64    `json:"plan_ms"` // 0 in a saved file: those of one request are the same bytes
 	Warnings []string   `json:"warnings"`
 	Steps    []FileStep `json:"steps"`
 	Offsets  []int64    `json:"offsets"`
@@ -272,7 +272,9 @@ func (f *File) RunAgain() []string {
 
 // Save writes the plan file; it appears whole or not at all.
 func (f *File) Save(path string) error {
-	data, err := json.MarshalIndent(f, "", " ")
+	untimed := *f
+	untimed.PlanMS = 0
+	data, err := json.MarshalIndent(untimed, "", " ")
 	if err != nil {
 		return fmt.Errorf("planner: %w", err)
 	}
