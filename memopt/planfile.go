@@ -70,12 +70,14 @@ func setAll(c *configs.Config, names []string, values map[string]string, path st
 
 // LoadPlan reads a plan file, opens its model with the file's settings and has
 // the plan replayed on it. Settings that are given are stronger, but for those that leave a
-// form to the planner: what it has decided is in the file.
+// form to the planner: what it has decided is in the file. Dims and limits that are given
+// the plan must keep.
 func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 	f, err := planner.ReadFile(plan)
 	if err != nil {
 		return nil, input(err)
 	}
+	given := request(c)
 	if err := decidedBy(&c, f, plan); err != nil {
 		return nil, err
 	}
@@ -99,6 +101,9 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 		return nil, classify(err)
 	}
 	p, err := f.BindAs(m.Graph, r)
+	if err == nil {
+		err = p.Keeps(given)
+	}
 	if err != nil {
 		return nil, codedError{err, ExitCannot}
 	}

@@ -40,7 +40,9 @@ func TestPlanFileAgain(t *testing.T) {
 				if err := f.Save(path); err != nil {
 					t.Fatal(err)
 				}
-				_, err := LoadPlan(path, model, settingsFor(t, given))
+				again := settingsFor(t, given)
+				again.Dims = c.Dims
+				_, err := LoadPlan(path, model, again)
 				return err
 			}
 			if err := load(func(*planner.File) {}); err != nil {

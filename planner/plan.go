@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -178,6 +179,37 @@ func (p *Plan) Room() (bytes int64, limited bool) {
 		bytes, limited = a, true
 	}
 	return bytes, limited
+}
+
+// Keeps says what a plan does not keep of another request's dims and limits.
+func (p *Plan) Keeps(r Request) error {
+	for _, name := range slices.Sorted(maps.Keys(r.Dims)) {
+		is, known := p.Request.Dims[name]
+		if !known {
+			return fmt.Errorf("planner: the plan's graph has no dim %q", name)
+		}
+		if is != r.Dims[name] {
+			return fmt.Errorf("planner: the plan is for %s=%d, not %s=%d: plan anew for that", name, is, name, r.Dims[name])
+		}
+	}
+	fixed := p.m.fixedBytes()
+	for _, limit := range []struct {
+		what  string
+		size  Size
+		needs int64
+		whole int64 // with everything kept
+	}{
+		{"--budget", r.Budget, fixed + p.Arena, fixed + p.Baseline.Arena},
+		{"--activation-budget", r.ActivationBudget, p.Arena, p.Baseline.Arena},
+	} {
+		if most := limit.size.of(limit.whole); !limit.size.isZero() && limit.needs > most {
+			return fmt.Errorf("planner: the plan needs %s, and the %s that was given is %s", bytesText(limit.needs), limit.what, bytesText(most))
+		}
+	}
+	if most := r.MaxOverhead; most > 0 && p.Result.Overhead > most*(1+1e-9) {
+		return fmt.Errorf("planner: the plan costs %.1f %% more than the plain step, over the limit of %.1f %% that was given", 100*p.Result.Overhead, 100*most)
+	}
+	return nil
 }
 
 // adopt makes a candidate the plan.
