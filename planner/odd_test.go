@@ -153,8 +153,11 @@ var oddMenu = []func(d *drawing) []*graph.Value{
 	},
 	func(d *drawing) []*graph.Value {
 		x := d.pick()
-		if x.Rank() == 0 || x.Shape[0].Is(0) {
+		if x.Rank() == 0 {
 			return nil
+		}
+		if n, known := x.Shape[0].Const(); n == 0 && (known || x.Def != nil) {
+			return nil // nothing to gather, at some dims
 		}
 		return one(d.b.Op("Gather", nil, x, d.b.Ints(graph.Num(0), graph.Num(0))))
 	},
