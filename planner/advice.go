@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -57,35 +58,54 @@ func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change, after *Pla
 	return all, nil
 }
 
-// budgetThatFits is what the lowest plan takes.
+// budgetThatFits is what the lowest plan takes, of each budget that is below it.
 func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 	best := e.Best
 	if e.Want+e.Fixed <= 0 { // it is not for bytes that the request fails
 		return nil
 	}
-	if best == 0 {
-		s, err := newSearch(g, r)
-		if err != nil {
-			return nil
-		}
-		v, err := s.newSolver()
-		if err != nil {
-			return nil
-		}
-		c, err := v.lowest(s.plan.Floor.Peak, 0)
-		if err != nil {
-			return nil
-		}
-		best = c.placed.Height
-	}
-	flag, bytes, had := "--budget", best+e.Fixed, e.Want+e.Fixed
-	if r.Budget.isZero() {
-		flag, bytes, had = "--activation-budget", best, e.Want
-	}
-	if bytes <= had {
+	had, err := r.InBytes(g)
+	if err != nil {
 		return nil
 	}
-	return []Change{{flag + " " + sizeText(bytes), float64(bytes-had) / float64(had)}}
+	if best == 0 { // what lies outside the arena is more than the budget: nothing was looked for
+		if best, err = lowestArena(g, r); err != nil {
+			return nil
+		}
+	}
+	c := Change{}
+	for _, b := range []struct {
+		flag       string
+		asked      Size
+		had, takes int64
+	}{
+		{"--budget", r.Budget, had.Budget.Bytes, best + e.Fixed},
+		{"--activation-budget", r.ActivationBudget, had.ActivationBudget.Bytes, best},
+	} {
+		if !b.asked.isZero() && b.takes > b.had {
+			c.Setting = strings.TrimPrefix(c.Setting+" "+b.flag+" "+sizeText(b.takes), " ")
+			c.Share = max(c.Share, float64(b.takes-b.had)/float64(max(b.had, 1)))
+		}
+	}
+	if c.Setting == "" {
+		return nil
+	}
+	return []Change{c}
+}
+
+// lowestArena is the arena of the lowest plan that is found for a request without its
+// budgets.
+func lowestArena(g *graph.Graph, r Request) (int64, error) {
+	r.Budget, r.ActivationBudget = Size{}, Size{Bytes: 1}
+	p, err := Make(g, r)
+	var short *BudgetError
+	switch {
+	case err == nil:
+		return p.Arena, nil
+	case errors.As(err, &short) && short.Best > 0:
+		return short.Best, nil
+	}
+	return 0, err
 }
 
 // Instead is a setting under which there is a plan, with what that takes of what the

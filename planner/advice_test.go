@@ -2,7 +2,8 @@ package planner_test
 
 import (
 	"errors"
-	"fmt"
+	"maps"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,6 +24,9 @@ func TestAdvise(t *testing.T) {
 		{Dims: dims, Budget: planner.Size{Bytes: 1200 << 10}, Strategy: "recompute-cheap"},
 		{Dims: dims, Budget: planner.Size{Bytes: 1200 << 10}, Level: 1},
 		{Dims: dims, Budget: planner.Size{Bytes: 1200 << 10}, MaxOverhead: 0.01},
+		{Dims: dims, Budget: planner.Size{Bytes: 1000}, ActivationBudget: planner.Size{Percent: 20}},
+		{Dims: dims, Budget: planner.Size{Bytes: 1000}, Strategy: "recompute-cheap"},
+		{Dims: dims, Budget: planner.Size{Bytes: 1000}, MaxOverhead: 0.01},
 		{Dims: dims, MaxOverhead: 0.01, Level: 1}, // nothing helps
 	} {
 		_, err := planner.Make(g, r)
@@ -41,29 +45,39 @@ func TestAdvise(t *testing.T) {
 				t.Errorf("%+v stands behind %+v", c, all[i-1])
 			}
 			q := r
-			var name string
-			var size float64
-			if n, _ := fmt.Sscanf(c.Setting, "--budget %fMiB", &size); n == 1 && strings.HasSuffix(c.Setting, "MiB") {
-				q.Budget = planner.Size{Bytes: int64(size * (1 << 20))}
-			} else if n, _ := fmt.Sscanf(c.Setting, "--budget %f", &size); n == 1 {
-				q.Budget = planner.Size{Bytes: int64(size)}
-			} else if n, _ := fmt.Sscanf(c.Setting, "--activation-budget %f", &size); n == 1 {
-				q.ActivationBudget = planner.Size{Bytes: int64(size)}
-			} else {
-				setting, _ := strings.CutPrefix(c.Setting, "--dims ")
-				name, setting, _ = strings.Cut(setting, "=")
-				var n int64
-				if _, err := fmt.Sscan(setting, &n); err != nil {
-					t.Fatalf("%q: %v", c.Setting, err)
+			words := strings.Fields(c.Setting)
+			for k := 0; k+1 < len(words); k += 2 {
+				switch words[k] {
+				case "--budget":
+					q.Budget = planner.Size{Bytes: sizeOf(t, words[k+1])}
+				case "--activation-budget":
+					q.ActivationBudget = planner.Size{Bytes: sizeOf(t, words[k+1])}
+				case "--dims":
+					name, size, _ := strings.Cut(words[k+1], "=")
+					q.Dims = maps.Clone(dims)
+					q.Dims[name] = sizeOf(t, size)
+				default:
+					t.Fatalf("advice %q", c.Setting)
 				}
-				q.Dims = map[string]int64{"batch": 16, "seq": 32}
-				q.Dims[name] = n
 			}
 			if _, err := planner.Make(g, q); err != nil {
 				t.Errorf("%q does not fit: %v", c.Setting, err)
 			}
 		}
 	}
+}
+
+// sizeOf reads a size of an advice.
+func sizeOf(t *testing.T, text string) int64 {
+	unit := 1.0
+	if number, mega := strings.CutSuffix(text, "MiB"); mega {
+		text, unit = number, 1<<20
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return int64(n * unit)
 }
 
 // TestAdviceIsAPlan: if the decisions for another size fit in the request as it is,
