@@ -24,7 +24,7 @@ type Formulas struct {
 	peaks        []polynomial
 	same, differ []polynomial // differences of sizes that are 0 under the plan's dims, and that are not
 	extra, plain []float64    // cost by product
-	pinned       bool         // kernels need work space, which is known for the plan's own dims alone
+	pinned       bool         // the work space of kernels, or that they need none, is known for the plan's own dims alone
 }
 
 // PeakFormula is the bytes alive at a node.
@@ -61,7 +61,7 @@ func (p *Plan) Formulas() (*Formulas, error) {
 
 // formulas has no ranges yet.
 func (m *model) formulas(t *timeline) (f *Formulas, err error) {
-	f = &Formulas{m: m, terms: newTerms()}
+	f = &Formulas{m: m, terms: newTerms(), pinned: m.lowered}
 	tryErr := graph.Try(func() { err = f.derive(t) })
 	if tryErr != nil {
 		err = tryErr
@@ -111,7 +111,6 @@ func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 	// Work space that takes no bytes under the plan's dims, and so has no life, may take
 	// some under others.
 	for i, s := range t.steps {
-		f.pinned = f.pinned || m.lowered && m.scratch[s.Node] > 0
 		space, err := f.terms.of(m.spaceFormula(m.g.Nodes[s.Node]))
 		if err != nil {
 			return err

@@ -78,6 +78,34 @@ func TestFormulas(t *testing.T) {
 	}
 }
 
+// TestFormulasOfKernels: what kernels need is known for the plan's own dims alone, also
+// where that is nothing: a sum of few rows takes no work space, one of many does.
+func TestFormulasOfKernels(t *testing.T) {
+	g, err := graph.Parse(kernels.Library, "x f32[batch, 4] = input\ns = ReduceSum(x)\noutput s\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, there := map[string]int64{"batch": 2}, map[string]int64{"batch": 1 << 20}
+	p, err := planner.Make(g, planner.Request{Dims: here, Lowered: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := p.Formulas()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if peak, ok := f.PeakAt(here); !ok || peak != p.Result.Peak {
+		t.Errorf("the formula says %d, %v; the plan's peak is %d", peak, ok, p.Result.Peak)
+	}
+	q, err := p.Resize(there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if peak, ok := f.PeakAt(there); ok && peak != q.Result.Peak {
+		t.Errorf("the formula says %d, simulated it is %d", peak, q.Result.Peak)
+	}
+}
+
 // agree compares the formulas with a simulation, where they hold.
 func agree(t *testing.T, p *planner.Plan, f *planner.Formulas, dims map[string]int64) {
 	t.Helper()
