@@ -36,6 +36,19 @@ func TestCosts(t *testing.T) {
 	if math.Abs(p.Result.Overhead-plain.Result.Overhead) > 1e-9 || p.Arena != plain.Arena {
 		t.Errorf("at one rate for all the plan has %d at %v, not %d at %v", p.Arena, p.Result.Overhead, plain.Arena, plain.Result.Overhead)
 	}
+	for _, x := range []*planner.Plan{plain, p} {
+		if err := x.Tabulate(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a, b := p.Selection.Cost, plain.Selection.Cost; b == 0 || math.Abs(a-b) > 1e-9 {
+		t.Errorf("at one rate for all what runs again costs %v of the step, not %v", a, b)
+	}
+	for i, row := range p.Clusters {
+		if a, b := row.Cost, plain.Clusters[i].Cost; math.Abs(a-b) > 1e-9 {
+			t.Errorf("at one rate for all %s costs %v of the step, not %v", row.Spelled, a, b)
+		}
+	}
 	f, err := p.Formulas()
 	if err != nil {
 		t.Fatal(err)

@@ -124,7 +124,7 @@ func (s *search) weighExtract(row *Row, e *Extract, chosen *candidate, plain, he
 	if row.Applied == 0 {
 		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
 	}
-	row.Cost /= max(plain.cost, 1)
+	row.Cost = share(row.Cost, plain.cost)
 	return nil
 }
 

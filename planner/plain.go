@@ -36,11 +36,15 @@ func (m *model) baseline(base *candidate) (Summary, error) {
 }
 
 // overhead is an extra cost as a share of the plain step's.
-func (m *model) overhead(extra float64) float64 {
-	if m.total == 0 {
+func (m *model) overhead(extra float64) float64 { return share(m.own+extra, m.total) }
+
+// share is a cost as a share of another, which may be far below 1: measured costs are in
+// seconds.
+func share(cost, of float64) float64 {
+	if of == 0 {
 		return 0
 	}
-	return (m.own + extra) / m.total
+	return cost / of
 }
 
 // allows is the extra cost that a limit of overhead leaves for what runs again;

@@ -183,7 +183,7 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 	}
 	rows = append(rows, more...)
 	p.Selection.PeakDrop, p.Selection.Flops = plain.peak-chosen.t.peak, here.flops-plain.flops
-	p.Selection.Cost = (here.cost - plain.cost) / max(plain.cost, 1)
+	p.Selection.Cost = share(here.cost-plain.cost, plain.cost)
 	if p.Request.Level > 0 {
 		p.Selection.OtherBoundary = s.otherBoundary()
 	}
@@ -298,7 +298,7 @@ func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, applied [
 	if row.Applied == 0 {
 		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
 	}
-	row.Cost /= max(whole.total, 1)
+	row.Cost = share(row.Cost, whole.total)
 	row.PeakAlone = plain - whole.formOf(s.m, only).peak
 }
 
