@@ -317,7 +317,7 @@ func oddRequest(t *rapid.T, g *graph.Graph, dims map[string]int64, plain *planne
 	r := planner.Request{Dims: dims, Boundary: rapid.Bool().Draw(t, "boundary"), Lowered: rapid.IntRange(0, 3).Draw(t, "lowered") == 0}
 	size := rapid.SampledFrom([]planner.Size{
 		{}, {Bytes: 1}, {Bytes: max(plain.Floor.Peak-1, 0)}, {Bytes: plain.Floor.Peak}, {Bytes: max(plain.Arena-1, 0)}, {Bytes: plain.Arena},
-		{Bytes: math.MaxInt64}, {Percent: 1e-9}, {Percent: 50}, {Percent: 99.9}, {Percent: 100}, {Percent: 1e6}}).Draw(t, "budget")
+		{Bytes: math.MaxInt64}, {Percent: 1e-9}, {Percent: 50}, {Percent: 99.9}, {Percent: 100}, {Percent: 1e6}, {Percent: 1e30}}).Draw(t, "budget")
 	if rapid.Bool().Draw(t, "whole") {
 		r.Budget = size
 	} else {
@@ -359,6 +359,9 @@ func TestOddGraphs(t *testing.T) {
 			var be *planner.BudgetError
 			if !errors.As(err, &be) {
 				t.Fatalf("%+v: %v\n%s", r, err, g)
+			}
+			if be.Want+be.Fixed < 0 {
+				t.Fatalf("%+v wants %d bytes: %v\n%s", r, be.Want+be.Fixed, be, g)
 			}
 			all, _ := planner.Advise(g, r, be)
 			planner.AdviceText(all)

@@ -61,7 +61,8 @@ func (s Size) isZero() bool { return s.Bytes == 0 && s.Percent == 0 }
 
 func (s Size) of(base int64) int64 {
 	if s.Percent > 0 {
-		return int64(float64(base) * s.Percent / 100)
+		const all = 1 << 62 // no share is more than that, and what a step has may be taken off it
+		return int64(min(float64(base)*s.Percent/100, all))
 	}
 	return s.Bytes
 }
