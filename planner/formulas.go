@@ -140,21 +140,20 @@ func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 }
 
 // conditions collects what decides whether results are written over inputs:
-// sizes being equal.
+// sizes being equal, and more than nothing.
 func (f *Formulas) conditions(sizes []polynomial) {
 	m := f.m
-	compare := func(a, b int32) {
-		d := slices.Clone(sizes[a]).plus(sizes[b], -1)
-		if d.equal(nil) {
-			return
+	note := func(list *[]polynomial, d polynomial) {
+		if !d.equal(nil) && !slices.ContainsFunc(*list, func(p polynomial) bool { return p.equal(d) }) {
+			*list = append(*list, d)
 		}
+	}
+	compare := func(a, b int32) {
 		list := &f.differ
 		if m.bytes[a] == m.bytes[b] {
 			list = &f.same
 		}
-		if !slices.ContainsFunc(*list, func(p polynomial) bool { return p.equal(d) }) {
-			*list = append(*list, d)
-		}
+		note(list, slices.Clone(sizes[a]).plus(sizes[b], -1))
 	}
 	for _, n := range m.g.Nodes {
 		out := n.Outputs[0]
@@ -165,6 +164,9 @@ func (f *Formulas) conditions(sizes []polynomial) {
 			if v != nil && !m.fixed[m.owner[v.ID]] && overInput(n, k) {
 				compare(v.ID, out.ID)
 				compare(m.owner[v.ID], out.ID)
+				if m.bytes[out.ID] == 0 && m.bytes[v.ID] == 0 {
+					note(&f.same, sizes[out.ID])
+				}
 			}
 		}
 	}

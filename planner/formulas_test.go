@@ -78,6 +78,39 @@ func TestFormulas(t *testing.T) {
 	}
 }
 
+// TestFormulasOfNothing: where values have no elements nothing is written over them, so the
+// formulas say nothing of sizes at which they have some.
+func TestFormulasOfNothing(t *testing.T) {
+	g, err := graph.Parse(kernels.Library, `
+x f32[batch, 4] = input
+one i64[1] = const {1}
+end i64[1] = const {100}
+rows i64[1] = const {0}
+a = Slice(x, one, end, rows)
+b = Tanh(a)
+output b
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, batch := range []int64{1, 2} {
+		p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": batch}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := p.Formulas()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, there := range []int64{1, 2, 3, 50} {
+			agree(t, p, f, map[string]int64{"batch": there})
+		}
+		if len(f.Ranges) != 1 || f.Ranges[0].To < 2 != (batch == 1) {
+			t.Errorf("planned at %d, the formulas hold for %+v", batch, f.Ranges)
+		}
+	}
+}
+
 // TestFormulasOfKernels: what kernels need is known for the plan's own dims alone, also
 // where that is nothing: a sum of few rows takes no work space, one of many does.
 func TestFormulasOfKernels(t *testing.T) {

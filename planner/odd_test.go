@@ -342,7 +342,7 @@ func oddRequest(t *rapid.T, g *graph.Graph, dims map[string]int64, plain *planne
 }
 
 // TestOddGraphs: a plan of an odd graph for an odd request is sound, comes back from its
-// file, has formulas and chains, and computes the same bits as a graph of its own; where
+// file, has formulas, which hold at other sizes too, and chains, and computes the same bits as a graph of its own; where
 // there is none, an error says so.
 func TestOddGraphs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan.json")
@@ -381,6 +381,12 @@ func TestOddGraphs(t *testing.T) {
 		}
 		if peak, ok := f.PeakAt(dims); !ok || peak != p.Result.Peak {
 			t.Fatalf("the formula says %d, %v, the plan %d\n%s", peak, ok, p.Result.Peak, g)
+		}
+		there := oddDims(t)
+		if peak, ok := f.PeakAt(there); ok {
+			if q, err := p.Resize(there); err != nil || peak != q.Result.Peak {
+				t.Fatalf("the formula says %d at %v, the plan resized %+v, %v\n%s", peak, there, q, err, g)
+			}
 		}
 		if err := p.File("m.onnx").Save(path); err != nil {
 			t.Fatalf("%v\n%s", err, g)
