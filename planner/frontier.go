@@ -195,7 +195,7 @@ func knee(points []Point) int {
 	best, least := 0, math.Inf(1)
 	for i, p := range points {
 		x := float64(p.Arena-last.Arena) / math.Max(float64(first.Arena-last.Arena), 1)
-		y := p.Overhead / math.Max(last.Overhead, math.SmallestNonzeroFloat64)
+		y := (p.Overhead - first.Overhead) / math.Max(last.Overhead-first.Overhead, math.SmallestNonzeroFloat64)
 		if d := math.Hypot(x, y); d < least {
 			best, least = i, d
 		}

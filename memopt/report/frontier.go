@@ -51,14 +51,16 @@ const (
 // axes are the ranges of a plot: arena to the right, extra cost upwards. Plans
 // next to the floor may cost several steps, and would press all others into a
 // line: what costs more than a whole step lies on the upper edge if others cost less.
-type axes struct{ left, right, top float64 }
+// Another form of the step may cost less than the plain one, so the axis may begin below 0.
+type axes struct{ left, right, bottom, top float64 }
 
 func axesOf(c *planner.Curve) axes {
-	a := axes{math.Inf(1), 0, 0}
+	a := axes{left: math.Inf(1)}
 	var most float64
 	for _, list := range [][]planner.Point{c.Points, c.References} {
 		for _, p := range list {
 			a.left, a.right, most = min(a.left, float64(p.Arena)), max(a.right, float64(p.Arena)), max(most, p.Overhead)
+			a.bottom = min(a.bottom, p.Overhead)
 			if p.Overhead <= 1 {
 				a.top = max(a.top, p.Overhead)
 			}
@@ -73,15 +75,15 @@ func axesOf(c *planner.Curve) axes {
 	if a.right <= a.left {
 		a.right = a.left + 1
 	}
-	if a.top <= 0 {
-		a.top = 0.01
+	if a.top <= a.bottom {
+		a.top = a.bottom + 0.01
 	}
 	return a
 }
 
 // place is where a point lies, both from 0 to 1, and whether it costs more.
 func (a axes) place(p planner.Point) (x, y float64, above bool) {
-	return (float64(p.Arena) - a.left) / (a.right - a.left), min(1, p.Overhead/a.top), p.Overhead > a.top
+	return (float64(p.Arena) - a.left) / (a.right - a.left), min(1, (p.Overhead-a.bottom)/(a.top-a.bottom)), p.Overhead > a.top
 }
 
 func plot(w io.Writer, c *planner.Curve) {
@@ -115,7 +117,9 @@ func plot(w io.Writer, c *planner.Curve) {
 		case 0:
 			label = Extra(a.top, 1)
 		case plotHeight - 1:
-			label = "0 %"
+			if label = "0 %"; a.bottom < 0 {
+				label = Extra(a.bottom, 1)
+			}
 		}
 		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%9s |%s", label, line), " "))
 	}
@@ -145,7 +149,7 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 		share := float64(i) / ticks
 		x, y := margin+share*(width-2*margin), height-margin-share*(height-2*margin)
 		fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", x, height-margin+18, Bytes(int64(a.left+share*(a.right-a.left))))
-		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end">%.1f %%</text>`+"\n", margin-8, y+4, 100*share*a.top)
+		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end">%.1f %%</text>`+"\n", margin-8, y+4, 100*(a.bottom+share*(a.top-a.bottom)))
 	}
 	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">arena</text>`+"\n", width/2, height-margin+40)
 	fmt.Fprintf(&b, `<text x="18" y="%g" text-anchor="middle" transform="rotate(-90 18 %g)">extra compute</text>`+"\n", height/2, height/2)

@@ -63,6 +63,31 @@ func TestFrontierBeyond(t *testing.T) {
 	}
 }
 
+// TestFrontierBelow: a form of the step that costs less than the plain one lies on the plot.
+func TestFrontierBelow(t *testing.T) {
+	less := *curve
+	less.Points = []planner.Point{
+		{Peak: 2000, Arena: 2048, Total: 3000, Overhead: -0.15, Form: "extracts"},
+		{Peak: 1000, Arena: 1024, Total: 2000, Overhead: 0.2, Again: 9, Knee: true},
+	}
+	var b strings.Builder
+	Frontier(&b, &less)
+	for _, want := range []string{"-15.00 %          0  everything kept, extracts\n", "  +25.0 % |", "\n  -15.0 % |" + strings.Repeat(" ", 38) + "*\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	if err := FrontierSVG(&b, &less, "model"); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), `<text x="62" y="394.0" text-anchor="end">-15.0 %</text>`) {
+		t.Errorf("the axis does not begin at -15 %% in\n%s", b.String())
+	}
+	less.Points, less.References = less.Points[:1], nil
+	Frontier(io.Discard, &less)
+}
+
 // TestFrontierSVG: the drawing is XML, whatever names hold.
 func TestFrontierSVG(t *testing.T) {
 	var b strings.Builder
