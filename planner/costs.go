@@ -65,19 +65,23 @@ func (m *model) reprice(rates map[string]float64) error {
 	if units == 0 || times == 0 {
 		return nil
 	}
-	m.total, m.bare = 0, nameless{}
+	m.total, m.bare, m.rates, m.rate = 0, nameless{}, rates, times/units
 	for _, n := range m.g.Nodes {
 		if n.Op.View {
 			continue
 		}
-		rate, known := rates[n.Name]
-		if !known {
-			rate = times / units
-		}
-		m.cost[n.ID] = rate * m.plainCost(n.ID)
+		m.cost[n.ID] = m.rateOf(n) * m.plainCost(n.ID)
 		m.total += m.cost[n.ID]
 	}
 	return nil
+}
+
+// rateOf is what a unit of a node's plain cost costs.
+func (m *model) rateOf(n *graph.Node) float64 {
+	if rate, known := m.rates[n.Name]; known {
+		return rate
+	}
+	return m.rate
 }
 
 // mostRate is above any time a unit can take, and leaves room to add up.

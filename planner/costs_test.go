@@ -78,6 +78,37 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// TestCostsOfNothing: what a node costs where it has something to do is at the measured rate,
+// also by the formulas of a plan in which it has nothing to do.
+func TestCostsOfNothing(t *testing.T) {
+	g, err := graph.Parse(kernels.Library, `
+x f32[batch, 4] = input
+one i64[1] = const {1}
+end i64[1] = const {100}
+rows i64[1] = const {0}
+a = Sin(x)
+b = Slice(a, one, end, rows)
+c = Sin(b)
+backward:
+d = Mul(c, c)
+output d
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := planner.Make(g, planner.Request{Dims: map[string]int64{"batch": 1}, Again: []string{"c"}, Costs: map[string]float64{"a": 1e-9}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := p.Formulas()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, batch := range []int64{1, 2, 50} {
+		agree(t, p, f, map[string]int64{"batch": batch})
+	}
+}
+
 // TestCostsRefused: rates that are no times, or too large to add up, have no plan.
 func TestCostsRefused(t *testing.T) {
 	g, err := graph.Parse(kernels.Library, "x f32[4] = input\nh = Tanh(x)\noutput h\n")

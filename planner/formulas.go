@@ -225,7 +225,7 @@ func (f *Formulas) add(to *tally, m *model, n *graph.Node, sizes []polynomial) e
 	if err != nil {
 		return err
 	}
-	weight := m.priceWeight(n)
+	weight := m.rateOf(n)
 	to.flops = to.flops.plus(own, 1)
 	to.cost = weighted(weighted(to.cost, own, weight), moved, weight/bytesPerFlop)
 	return nil
@@ -268,15 +268,6 @@ func (f *Formulas) transfers(n *graph.Node, sizes []polynomial) (moved polynomia
 		}
 	}
 	return moved, nil
-}
-
-// priceWeight is a node's cost under the plan's dims over what flops and bytes
-// say.
-func (m *model) priceWeight(n *graph.Node) float64 {
-	if plain := m.plainCost(n.ID); plain > 0 {
-		return m.cost[n.ID] / plain
-	}
-	return 1
 }
 
 // Valid reports whether the formulas hold under dims.

@@ -31,9 +31,11 @@ type model struct {
 	prices   []price     // of nodes that are alike; the first is a view's
 	ops      []*graph.Op // by number of a price; nil for views
 	cost     []float64
-	inputs   recompute.Lists // by node: owners read, each once, without fixed ones
-	outputs  recompute.Lists // by node: owners written, in the arena
-	total    float64         // cost of one plain step
+	rates    map[string]float64 // by node: what a unit of its plain cost costs, where that was measured
+	rate     float64            // and of the others
+	inputs   recompute.Lists    // by node: owners read, each once, without fixed ones
+	outputs  recompute.Lists    // by node: owners written, in the arena
+	total    float64            // cost of one plain step
 	flopsSum int64
 	plain    *model  // the form that costs are told beside; nil is this one
 	own      float64 // what this form costs beyond that
@@ -78,7 +80,7 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
 		scratch: make([]int64, len(g.Nodes)), kind: make([]int32, len(g.Nodes)), prices: make([]price, 1), ops: make([]*graph.Op, 1), cost: make([]float64, len(g.Nodes)),
-		backward: len(g.Nodes),
+		rate: 1, backward: len(g.Nodes),
 	}
 	sizes := make([]int64, len(m.like.looks))
 	m.shapes = make([][]int, len(m.like.looks))
