@@ -294,10 +294,12 @@ func (l *largest) fits(w way, size int64) bool {
 		return false
 	}
 	c, err := m.candidateOf(w.steps)
-	if err != nil {
+	if err != nil || c.cost > m.allows(l.r.MaxOverhead) {
 		return false
 	}
-	return c.cost <= m.allows(l.r.MaxOverhead) && c.placed.Height <= (&search{m: m}).room(l.r)
+	room := (&search{m: m}).room(l.r)
+	c, err = m.into(c, room)
+	return err == nil && c.placed.Height <= room
 }
 
 // fixedAt is what lies outside the arena, as formulas: each value begins at a

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -411,5 +412,46 @@ func TestOddGraphs(t *testing.T) {
 	})
 	if plans == 0 {
 		t.Error("no graph has a plan")
+	}
+}
+
+// TestOddLargest: the largest size of a dim has a sound plan within the budgets, and one
+// more has none.
+func TestOddLargest(t *testing.T) {
+	plans := 0
+	rapid.Check(t, func(t *rapid.T) {
+		g, dims := oddGraph(t, 8), oddDims(t)
+		plain, err := planner.Make(g, planner.Request{Dims: dims})
+		if err != nil || len(g.Names()) == 0 {
+			return
+		}
+		times := func(bytes int64) planner.Size {
+			return planner.Size{Bytes: max(bytes*rapid.Int64Range(1, 4).Draw(t, "times"), 1)}
+		}
+		r := planner.Request{Dims: dims, Budget: times(plain.Memory.Total)}
+		if rapid.Bool().Draw(t, "arena") {
+			r.ActivationBudget = times(plain.Arena)
+		}
+		dim := rapid.SampledFrom(g.Names()).Draw(t, "dim")
+		p, err := planner.Largest(g, r, dim, 0)
+		if err != nil {
+			return // two dims differ, or the budgets are too small for any size
+		}
+		plans++
+		sound(t, p)
+		if room, _ := p.Room(); p.Arena > room {
+			t.Fatalf("%s %d has an arena of %d bytes for %d\n%s", dim, p.Request.Dims[dim], p.Arena, room, g)
+		}
+		more := r
+		more.Dims = maps.Clone(p.Request.Dims)
+		if more.Dims[dim]++; more.Dims[dim] > 1<<40 {
+			return // it takes no bytes
+		}
+		if _, err := planner.Make(g, more); err == nil {
+			t.Fatalf("%s %d has a plan for %+v, %d is said to be the largest\n%s", dim, more.Dims[dim], r, p.Request.Dims[dim], g)
+		}
+	})
+	if plans == 0 {
+		t.Error("no size has a plan")
 	}
 }

@@ -1,10 +1,12 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"memopt/memopt/graph"
+	"memopt/planner/pack"
 )
 
 // Resize is the plan's decisions under other dims: the same nodes run again at
@@ -36,6 +38,9 @@ func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 		return nil, err
 	}
 	c, err := m.candidateOf(steps)
+	if room, limited := p.Room(); err == nil && limited {
+		c, err = m.into(c, room)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
@@ -53,4 +58,19 @@ func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 // candidateOf simulates and places given steps.
 func (m *model) candidateOf(steps []Step) (*candidate, error) {
 	return m.place(&candidate{again: ranAgain(steps, len(m.g.Nodes)), t: m.simulate(steps)})
+}
+
+// into is a candidate in an arena of so many bytes, or as it was if it has no places there.
+// Who was solved for that room has: the lowest arena that is found without one may end
+// above it.
+func (m *model) into(c *candidate, room int64) (*candidate, error) {
+	if c.placed.Height <= room || c.t.peak > room {
+		return c, nil
+	}
+	within, err := m.placeWithin(&candidate{again: c.again, t: c.t}, room)
+	var beyond *pack.CapacityError
+	if errors.As(err, &beyond) {
+		return c, nil
+	}
+	return within, err
 }

@@ -85,6 +85,9 @@ func (s *search) find(v *solver, limit int64) (c *candidate, err error) {
 		return nil, err
 	}
 	known, err := s.m.candidateOf(s.known)
+	if err == nil {
+		known, err = s.m.into(known, limit)
+	}
 	return cheaper(c, known), err
 }
 

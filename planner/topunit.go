@@ -53,13 +53,18 @@ func (t *timeline) crown(capacity int64) (crown []int32) {
 				best = int32(next)
 			}
 		}
-		if bytes <= capacity-part || now < end {
-			continue
+		if bytes > capacity-part && now >= end {
+			if best < 0 || t.lives[best].last <= now {
+				return nil
+			}
+			crown, end, best = append(crown, best), t.lives[best].last, -1
 		}
-		if best < 0 || t.lives[best].last <= now {
+		if now < end {
+			bytes -= alignment
+		}
+		if bytes > capacity-part {
 			return nil
 		}
-		crown, end, best = append(crown, best), t.lives[best].last, -1
 	}
 	return crown
 }
