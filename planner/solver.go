@@ -375,8 +375,10 @@ func (v *solver) lowest(floor, limit int64) (*candidate, error) {
 	if err == nil && c.placed.Height < best.placed.Height {
 		best = c
 	}
-	// Of the plans at the floor another may be placed there.
-	if err == nil && c.t.peak == floor && best.placed.Height > floor && len(v.m.sim.plain) <= midProgram {
+	// Of the plans at the floor another may be placed there. That takes as long as any plan
+	// does, and says little to whoever asks for far less.
+	asked := limit == 0 || limit >= floor-floor/farBelow
+	if err == nil && asked && c.t.peak == floor && best.placed.Height > floor && len(v.m.sim.plain) <= midProgram {
 		if c, err = v.at(floor, math.Inf(1)); c != nil {
 			best = c
 		}
@@ -387,6 +389,7 @@ func (v *solver) lowest(floor, limit int64) (*candidate, error) {
 const (
 	halvings   = 7   // how often the distance to the floor is halved for the lowest plan
 	lowestLoss = 512 // the part of its peak that placing it may lose
+	farBelow   = 32  // the part of the floor that a limit is below it, so that not the last bytes matter
 )
 
 // shares are the parts of the plain arena that the lowest plan within a cost is looked
