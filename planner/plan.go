@@ -59,10 +59,11 @@ type Size struct {
 
 func (s Size) isZero() bool { return s.Bytes == 0 && s.Percent == 0 }
 
+// of is the bytes of a size; of a share at least one, as none would be no limit.
 func (s Size) of(base int64) int64 {
 	if s.Percent > 0 {
 		const all = 1 << 62 // no share is more than that, and what a step has may be taken off it
-		return int64(min(float64(base)*s.Percent/100, all))
+		return int64(min(max(float64(base)*s.Percent/100, 1), all))
 	}
 	return s.Bytes
 }
