@@ -166,29 +166,30 @@ func (m *Model) formsThatFit(p *planner.Plan, err error) iter.Seq[*Model] {
 	if !compares(m.Config) || err != nil && !errors.As(err, &wrong) || err == nil && p.Result.Again == 0 {
 		return func(func(*Model) bool) {}
 	}
-	c := m.Config
-	if room, limited := roomOf(p, wrong); limited {
-		c = m.within(room)
-	}
-	return m.otherForms(c)
+	return m.otherForms(m.inBytes())
 }
 
-// within is the settings for so many bytes of the arena: a share is one of the model as it
-// is.
-func (m *Model) within(room int64) configs.Config {
+// inBytes is the settings with budgets in bytes: a share is one of the model as it is. What
+// a form has beside its arena is its own, so what a budget leaves for that is too.
+func (m *Model) inBytes() configs.Config {
 	c := m.Config
-	c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
+	if m.forms == nil {
+		return c
+	}
+	if r, err := request(c).InBytes(m.forms.exact); err == nil { // or else no form can be planned
+		c.Budget, c.ActivationBudget = configs.Budget{Bytes: r.Budget.Bytes}, configs.Budget{Bytes: r.ActivationBudget.Bytes}
+	}
 	return c
 }
 
-// scarce is the arena bytes that budgets leave, and whether those are a small part of
-// what the model needs as it is.
-func (m *Model) scarce() (room int64, is bool) {
+// scarce is whether the arena bytes that budgets leave are a small part of what the model
+// needs as it is.
+func (m *Model) scarce() bool {
 	if m.forms == nil || m.other == nil || !limited(m.Config) || m.Config.MaxOverhead > 0 {
-		return 0, false
+		return false
 	}
 	room, arena, err := planner.Room(m.forms.exact, m.as(request(m.Config)))
-	return room, err == nil && room > 0 && room < arena/scarcely
+	return err == nil && room > 0 && room < arena/scarcely
 }
 
 // scarcely is the part of an arena below which room is scarce.
@@ -224,9 +225,9 @@ func (m *Model) bestForm() (*planner.Plan, error) {
 			p, err, best = q, wrong, form
 		}
 	}
-	room, scarce := m.scarce()
+	scarce := m.scarce()
 	if scarce {
-		for _, other := range slices.Backward(slices.Collect(m.otherForms(m.within(room)))) {
+		for _, other := range slices.Backward(slices.Collect(m.otherForms(m.inBytes()))) {
 			try(other)
 		}
 	}

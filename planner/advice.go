@@ -2,7 +2,6 @@ package planner
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -60,7 +59,6 @@ func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change, after *Pla
 
 // budgetThatFits is what the lowest plan takes, of each budget that is below it.
 func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
-	best := e.Best
 	if e.Want+e.Fixed <= 0 { // it is not for bytes that the request fails
 		return nil
 	}
@@ -68,19 +66,14 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 	if err != nil {
 		return nil
 	}
-	if best == 0 { // what lies outside the arena is more than the budget: nothing was looked for
-		if best, err = lowestArena(g, r); err != nil {
-			return nil
-		}
-	}
 	c := Change{}
 	for _, b := range []struct {
 		flag       string
 		asked      Size
 		had, takes int64
 	}{
-		{"--budget", r.Budget, had.Budget.Bytes, best + e.Fixed},
-		{"--activation-budget", r.ActivationBudget, had.ActivationBudget.Bytes, best},
+		{"--budget", r.Budget, had.Budget.Bytes, e.Best + e.Fixed},
+		{"--activation-budget", r.ActivationBudget, had.ActivationBudget.Bytes, e.Best},
 	} {
 		if !b.asked.isZero() && b.takes > b.had {
 			c.Setting = strings.TrimPrefix(c.Setting+" "+b.flag+" "+sizeText(b.takes), " ")
@@ -91,21 +84,6 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 		return nil
 	}
 	return []Change{c}
-}
-
-// lowestArena is the arena of the lowest plan that is found for a request without its
-// budgets.
-func lowestArena(g *graph.Graph, r Request) (int64, error) {
-	r.Budget, r.ActivationBudget = Size{}, Size{Bytes: 1}
-	p, err := Make(g, r)
-	var short *BudgetError
-	switch {
-	case err == nil:
-		return p.Arena, nil
-	case errors.As(err, &short) && short.Best > 0:
-		return short.Best, nil
-	}
-	return 0, err
 }
 
 // Instead is a setting under which there is a plan, with what that takes of what the

@@ -41,10 +41,7 @@ func (s *search) run() (*candidate, error) {
 		}
 	}
 	name := r.Strategy
-	limit, limited, err := s.limit()
-	if err != nil {
-		return nil, err
-	}
+	limit, limited := s.plan.Room() // less than nothing where what lies beside the arena is over the budget
 	if name == "" || name == "auto" {
 		name = "greedy"
 		if !limited && r.MaxOverhead == 0 {
@@ -76,17 +73,6 @@ func (s *search) run() (*candidate, error) {
 		return nil, s.cannot(limit, c, "")
 	}
 	return c, nil
-}
-
-// limit is the arena bytes that the budgets leave.
-func (s *search) limit() (bytes int64, limited bool, err error) {
-	bytes, limited = s.plan.Room()
-	if fixed := s.m.fixedBytes(); limited && bytes < 0 {
-		return 0, false, &BudgetError{Want: bytes, Fixed: fixed, Floor: s.plan.Floor, Msg: fmt.Sprintf(
-			"budget %s cannot be met: parameters, optimizer states and inputs alone take %s, and the floor of the step's arena is %s (node %q)",
-			bytesText(bytes+fixed), bytesText(fixed), bytesText(s.plan.Floor.Peak), s.plan.Floor.Node)}
-	}
-	return bytes, limited, nil
 }
 
 // InBytes is the request with its budgets in bytes: shares are those of a step
@@ -131,8 +117,12 @@ func Room(g *graph.Graph, r Request) (bytes, arena int64, err error) {
 func (s *search) cannot(limit int64, best *candidate, hint string) error {
 	fixed := s.m.fixedBytes()
 	f := s.plan.Floor
-	msg := fmt.Sprintf("budget cannot be met: %s are left for the arena, the lowest plan found needs %s (total %s); no plan goes below %s because of node %q",
-		bytesText(limit), bytesText(best.placed.Height), bytesText(best.placed.Height+fixed), bytesText(f.Peak), f.Node)
+	left := fmt.Sprintf("budget cannot be met: %s are left for the arena,", bytesText(limit))
+	if limit < 0 {
+		left = fmt.Sprintf("budget %s cannot be met: parameters, optimizer states and inputs alone take %s, and", bytesText(limit+fixed), bytesText(fixed))
+	}
+	msg := fmt.Sprintf("%s the lowest plan found needs %s (total %s); no plan goes below %s because of node %q",
+		left, bytesText(best.placed.Height), bytesText(best.placed.Height+fixed), bytesText(f.Peak), f.Node)
 	if hint != "" {
 		msg += "; " + hint
 	}
