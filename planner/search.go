@@ -69,8 +69,13 @@ func (s *search) run() (*candidate, error) {
 			"the plan costs %.1f%% more than the plain step, over the limit of %.1f%%; raise --max-overhead or the budget",
 			100*s.m.overhead(c.cost), 100*r.MaxOverhead)}
 	}
-	if limited && c.placed.Height > limit {
-		return nil, s.cannot(limit, c, "")
+	if limited {
+		if c, err = s.m.into(c, limit); err != nil {
+			return nil, fmt.Errorf("planner: %w", err)
+		}
+		if c.placed.Height > limit {
+			return nil, s.cannot(limit, c, "")
+		}
 	}
 	return c, nil
 }

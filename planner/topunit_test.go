@@ -3,6 +3,8 @@ package planner_test
 import (
 	"testing"
 
+	"memopt/kernels"
+	"memopt/memopt/graph"
 	"memopt/memopt/zoo"
 	"memopt/planner"
 )
@@ -43,5 +45,32 @@ func TestExactBudget(t *testing.T) {
 	}
 	if parts == 0 {
 		t.Error("no arena ends within a unit of places")
+	}
+}
+
+// TestLastBytes: any strategy's steps are placed within a budget where they can be. Two values
+// of 32 bytes beside one of 4 take 2 units and its bytes, if that is the one at the end.
+func TestLastBytes(t *testing.T) {
+	g, err := graph.Parse(kernels.Library, `
+x f32[8] = input
+r = ReduceSum(x) keepdims=0
+a = Sin(x)
+b = Cos(x)
+c = Mul(a, b)
+d = ReduceSum(c) keepdims=0
+e = Add(d, r)
+output e
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, _ := planner.Strategies()
+	for _, name := range names {
+		p, err := planner.Make(g, planner.Request{Strategy: name, ActivationBudget: planner.Size{Bytes: 2*64 + 4}})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if p.Arena != 2*64+4 {
+			t.Errorf("%s: an arena of %d bytes", name, p.Arena)
+		}
 	}
 }
