@@ -44,40 +44,41 @@ func TestAdvise(t *testing.T) {
 			if i > 0 && c.Share < all[i-1].Share {
 				t.Errorf("%+v stands behind %+v", c, all[i-1])
 			}
-			q := r
-			words := strings.Fields(c.Setting)
-			for k := 0; k+1 < len(words); k += 2 {
-				switch words[k] {
-				case "--budget":
-					q.Budget = planner.Size{Bytes: sizeOf(t, words[k+1])}
-				case "--activation-budget":
-					q.ActivationBudget = planner.Size{Bytes: sizeOf(t, words[k+1])}
-				case "--dims":
-					name, size, _ := strings.Cut(words[k+1], "=")
-					q.Dims = maps.Clone(dims)
-					q.Dims[name] = sizeOf(t, size)
-				default:
-					t.Fatalf("advice %q", c.Setting)
-				}
-			}
-			if _, err := planner.Make(g, q); err != nil {
+			if _, err := planner.Make(g, follow(t, r, c)); err != nil {
 				t.Errorf("%q does not fit: %v", c.Setting, err)
 			}
 		}
 	}
 }
 
-// sizeOf reads a size of an advice.
-func sizeOf(t *testing.T, text string) int64 {
-	unit := 1.0
-	if number, mega := strings.CutSuffix(text, "MiB"); mega {
-		text, unit = number, 1<<20
+// follow is a request that takes an advice.
+func follow(t interface{ Fatalf(string, ...any) }, r planner.Request, c planner.Change) planner.Request {
+	words := strings.Fields(c.Setting)
+	for k := 0; k+1 < len(words); k += 2 {
+		text, unit := words[k+1], 1.0
+		name, size, dim := strings.Cut(text, "=")
+		if dim {
+			text = size
+		} else if number, mega := strings.CutSuffix(text, "MiB"); mega {
+			text, unit = number, 1<<20
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatalf("%q: %v", c.Setting, err)
+		}
+		switch words[k] {
+		case "--budget":
+			r.Budget = planner.Size{Bytes: int64(n * unit)}
+		case "--activation-budget":
+			r.ActivationBudget = planner.Size{Bytes: int64(n * unit)}
+		case "--dims":
+			r.Dims = maps.Clone(r.Dims)
+			r.Dims[name] = int64(n)
+		default:
+			t.Fatalf("advice %q", c.Setting)
+		}
 	}
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		t.Fatalf("%q: %v", text, err)
-	}
-	return int64(n * unit)
+	return r
 }
 
 // TestAdviceIsAPlan: if the decisions for another size fit in the request as it is,

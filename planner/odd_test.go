@@ -316,13 +316,17 @@ func oddDims(t *rapid.T) map[string]int64 {
 // oddRequest is a request at the edges of what may be asked for.
 func oddRequest(t *rapid.T, g *graph.Graph, dims map[string]int64, plain *planner.Plan) planner.Request {
 	r := planner.Request{Dims: dims, Boundary: rapid.Bool().Draw(t, "boundary"), Lowered: rapid.IntRange(0, 3).Draw(t, "lowered") == 0}
-	size := rapid.SampledFrom([]planner.Size{
-		{}, {Bytes: 1}, {Bytes: max(plain.Floor.Peak-1, 0)}, {Bytes: plain.Floor.Peak}, {Bytes: max(plain.Arena-1, 0)}, {Bytes: plain.Arena},
-		{Bytes: math.MaxInt64}, {Percent: 1e-9}, {Percent: 50}, {Percent: 99.9}, {Percent: 100}, {Percent: 1e6}, {Percent: 1e30}}).Draw(t, "budget")
-	if rapid.Bool().Draw(t, "whole") {
-		r.Budget = size
-	} else {
-		r.ActivationBudget = size
+	size := func() planner.Size {
+		return rapid.SampledFrom([]planner.Size{
+			{}, {Bytes: 1}, {Bytes: max(plain.Floor.Peak-1, 0)}, {Bytes: plain.Floor.Peak}, {Bytes: max(plain.Arena-1, 0)}, {Bytes: plain.Arena},
+			{Bytes: math.MaxInt64}, {Percent: 1e-9}, {Percent: 50}, {Percent: 99.9}, {Percent: 100}, {Percent: 1e6}, {Percent: 1e30}}).Draw(t, "budget")
+	}
+	which := rapid.IntRange(0, 4).Draw(t, "which")
+	if which%2 == 0 {
+		r.Budget = size()
+	}
+	if which > 0 && which < 4 {
+		r.ActivationBudget = size()
 	}
 	r.MaxOverhead = rapid.SampledFrom([]float64{0, 0, 0, 1e-300, 0.1, 1e9}).Draw(t, "overhead")
 	switch rapid.IntRange(0, 5).Draw(t, "how") {
@@ -343,8 +347,8 @@ func oddRequest(t *rapid.T, g *graph.Graph, dims map[string]int64, plain *planne
 }
 
 // TestOddGraphs: a plan of an odd graph for an odd request is sound, comes back from its
-// file, has formulas, which hold at other sizes too, and chains, and computes the same bits as a graph of its own; where
-// there is none, an error says so.
+// file, has formulas, which hold at other sizes too, and chains, and computes the same bits
+// as a graph of its own; where there is none, an error says so, and what it advises fits.
 func TestOddGraphs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "plan.json")
 	plans := 0
@@ -365,7 +369,11 @@ func TestOddGraphs(t *testing.T) {
 				t.Fatalf("%+v wants %d bytes: %v\n%s", r, be.Want+be.Fixed, be, g)
 			}
 			all, _ := planner.Advise(g, r, be)
-			planner.AdviceText(all)
+			for _, c := range all {
+				if _, err := planner.Make(g, follow(t, r, c)); err != nil {
+					t.Fatalf("advised %q of %+v: %v\n%s", c.Setting, r, err, g)
+				}
+			}
 			p, r = plain, planner.Request{Dims: dims}
 		}
 		plans++
