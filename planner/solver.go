@@ -299,7 +299,7 @@ func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 			case c != nil:
 				c = v.m.sunk(c)
 				lowest = c.placed.Height
-				if low := v.all[len(v.all)-1]; c.t.peak < low.t.peak && lowest < low.placed.Height {
+				if low := v.all[len(v.all)-1]; c.t.peak <= low.t.peak && lowest < low.placed.Height {
 					v.all = append(v.all, c)
 				}
 				next = min(next-width, lowest-1)

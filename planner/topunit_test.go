@@ -74,3 +74,34 @@ output e
 		}
 	}
 }
+
+// TestUnitsNotBytes: a plan with no lower peak is one for less memory where it keeps fewer
+// values at once, as each begins at a unit of its own.
+func TestUnitsNotBytes(t *testing.T) {
+	g, err := graph.Parse(kernels.Library, `
+x f32[8] = input
+lr f32[] = input
+step i64[] = input
+p f32[4] = param
+half f32[] = const {0.5}
+on bool[] = const {1}
+s = Softmax(p)
+d, mask = Dropout(x, half, on)
+update:
+q = memopt.SGD(p, s, lr, _, step)
+a = Sin(x)
+b = Cos(x)
+c = Mul(a, b)
+update p = q
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := planner.Make(g, planner.Request{ActivationBudget: planner.Size{Bytes: 64 + 32}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Arena != 64+32 || p.Result.Peak != p.Baseline.Peak || p.Result.Again != 1 {
+		t.Errorf("%d bytes for a peak of %d, at first %d; %d nodes run again", p.Arena, p.Result.Peak, p.Baseline.Peak, p.Result.Again)
+	}
+}
