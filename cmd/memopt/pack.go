@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/planner/pack"
 )
 
@@ -16,11 +17,12 @@ var packCommand = &cli.Command{
 	Usage:     "place buffers of a MiniMalloc CSV (id,lower,upper,size) in an arena; prints it with offsets",
 	ArgsUsage: "PROBLEM.csv",
 	Description: "memopt pack buffers.csv --capacity 1048576 -o placed.csv --svg placed.svg\n" +
-		"Columns may stand in any order. Optional ones: alignment; fixed, the only offset that will do; inplace, the id of the\n" +
-		"buffer that ends a moment after this one begins, whose bytes it may take over. Others are not looked at.\n" +
+		"Columns may stand in any order; times are whole numbers, as nanoseconds of a trace. Optional columns: alignment;\n" +
+		"fixed, the only offset that will do; inplace, the id of the buffer that ends a moment after this one begins, whose\n" +
+		"bytes it may take over. Others are not looked at.\n" +
 		"With --format json the figures on standard error are JSON; the CSV stays on standard output.",
 	Flags: common(
-		&cli.Int64Flag{Name: "capacity", Usage: "`BYTES` fail if the arena is higher"},
+		&cli.StringFlag{Name: "capacity", Usage: "`SIZE` fail if the arena is higher: 1048576 or 1MiB"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the CSV here instead of to standard output"},
 		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw the arena over time"},
 	),
@@ -30,8 +32,9 @@ var packCommand = &cli.Command{
 			return err
 		}
 		path := c.Args().First()
-		if c.IsSet("capacity") && c.Int64("capacity") < 1 {
-			return usage("--capacity is a number of bytes from 1 up, not %d", c.Int64("capacity"))
+		capacity, err := capacity(c)
+		if err != nil {
+			return err
 		}
 		if err := destinations(c, "output", "svg"); err != nil {
 			return err
@@ -41,14 +44,14 @@ var packCommand = &cli.Command{
 			return asInput(err)
 		}
 		defer f.Close()
-		ids, problem, err := pack.ReadCSV(f)
+		problem, err := pack.ReadCSV(f)
 		if err != nil {
 			return usage("%s: %s", path, err)
 		}
 		if err := pack.Valid(problem); err != nil {
-			return usage("%s: %s (buffers count from 0, in the order of their lines)", path, err)
+			return usage("%s: %s", path, err)
 		}
-		problem.Capacity = c.Int64("capacity")
+		problem.Capacity = capacity
 		begin := time.Now()
 		done := busy(c, "packing")
 		solution, err := pack.Solve(problem)
@@ -58,7 +61,7 @@ var packCommand = &cli.Command{
 		}
 		took := time.Since(begin)
 		var out bytes.Buffer
-		if err := pack.WriteCSV(&out, ids, problem, solution); err != nil {
+		if err := pack.WriteCSV(&out, problem, solution); err != nil {
 			return asInput(err)
 		}
 		if to := c.String("output"); to != "" {
@@ -71,7 +74,7 @@ var packCommand = &cli.Command{
 		}
 		if to := c.String("svg"); to != "" {
 			out.Reset()
-			if err := pack.WriteSVG(&out, ids, problem, solution); err != nil {
+			if err := pack.WriteSVG(&out, problem, solution); err != nil {
 				return asInput(err)
 			}
 			if err := writeFile(to, out.Bytes()); err != nil {
@@ -84,11 +87,24 @@ var packCommand = &cli.Command{
 		}
 		if asJSON {
 			fmt.Fprintf(c.App.ErrWriter, "{\"height\": %d, \"bound\": %d, \"gap\": %.6f, \"buffers\": %d, \"strategy\": %q, \"ms\": %.3f}\n",
-				solution.Height, solution.Bound, gap, len(ids), solution.Strategy, float64(took.Microseconds())/1000)
+				solution.Height, solution.Bound, gap, len(problem.Buffers), solution.Strategy, float64(took.Microseconds())/1000)
 		} else if !c.Bool("quiet") {
 			fmt.Fprintf(c.App.ErrWriter, "height %d, no arena is lower than %d (gap %.3f %%), by %s in %s\n",
 				solution.Height, solution.Bound, 100*gap, solution.Strategy, took.Round(time.Microsecond))
 		}
 		return nil
 	},
+}
+
+// capacity is the bytes that the arena may have, 0 if there is no limit.
+func capacity(c *cli.Context) (int64, error) {
+	if !c.IsSet("capacity") {
+		return 0, nil
+	}
+	text := c.String("capacity")
+	size, err := configs.ParseBudget(text)
+	if err != nil || size.Bytes == 0 {
+		return 0, usage("--capacity %.40q is not a number of bytes from 1 up: write 1048576 or 1MiB", text)
+	}
+	return size.Bytes, nil
 }

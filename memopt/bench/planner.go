@@ -286,7 +286,7 @@ func (b *plannerBench) packed(path string) error {
 		return fmt.Errorf("bench: %w", err)
 	}
 	defer f.Close()
-	_, problem, err := pack.ReadCSV(f)
+	problem, err := pack.ReadCSV(f)
 	if err != nil {
 		return fmt.Errorf("bench: %s: %w", filepath.Base(path), err)
 	}

@@ -18,11 +18,11 @@ func Check(p Problem, s Solution) error {
 		offset := s.Offsets[i]
 		switch {
 		case offset < 0:
-			return fmt.Errorf("pack: buffer %d: offset %d is negative", i, offset)
+			return fmt.Errorf("pack: %s: offset %d is negative", p.name(i), offset)
 		case b.Align > 1 && offset%b.Align != 0:
-			return fmt.Errorf("pack: buffer %d: offset %d is not a multiple of its alignment %d", i, offset, b.Align)
+			return fmt.Errorf("pack: %s: offset %d is not a multiple of its alignment %d", p.name(i), offset, b.Align)
 		case offset+b.Size < offset:
-			return fmt.Errorf("pack: buffer %d: offset %d and size %d add up to no number", i, offset, b.Size)
+			return fmt.Errorf("pack: %s: offset %d and size %d add up to no number", p.name(i), offset, b.Size)
 		}
 		if takesRoom(b) {
 			height = max(height, offset+b.Size)
@@ -30,7 +30,7 @@ func Check(p Problem, s Solution) error {
 	}
 	for _, f := range p.Fixed {
 		if s.Offsets[f.Buffer] != f.Offset {
-			return fmt.Errorf("pack: buffer %d is at %d, but is fixed at %d", f.Buffer, s.Offsets[f.Buffer], f.Offset)
+			return fmt.Errorf("pack: %s is at %d, but is fixed at %d", p.name(f.Buffer), s.Offsets[f.Buffer], f.Offset)
 		}
 	}
 	if i, j, found := collision(rectangles(p, func(i int) int64 { return s.Offsets[i] })); found {
@@ -51,6 +51,6 @@ func end(p Problem, s Solution, i int) int64 { return s.Offsets[i] + p.Buffers[i
 
 func overlap(p Problem, s Solution, i, j int) error {
 	a, b := p.Buffers[i], p.Buffers[j]
-	return fmt.Errorf("pack: buffers %d and %d overlap: both are alive in [%d, %d), at [%d, %d) and [%d, %d)", i, j,
-		max(a.First, b.First), min(a.Last, b.Last), s.Offsets[i], end(p, s, i), s.Offsets[j], end(p, s, j))
+	return fmt.Errorf("pack: %s and %s overlap: both are alive in [%d, %d), at [%d, %d) and [%d, %d)", p.name(i), p.name(j),
+		p.time(max(a.First, b.First)), p.time(min(a.Last, b.Last)), s.Offsets[i], end(p, s, i), s.Offsets[j], end(p, s, j))
 }

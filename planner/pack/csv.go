@@ -19,13 +19,16 @@ var columns = []struct {
 	needed bool
 	least  int64
 	most   int64
-	set    func(b *Buffer, x int64)
+	set    func(b *Buffer, alive *stamps, x int64)
 }{
-	{"lower", true, math.MinInt32, math.MaxInt32, func(b *Buffer, x int64) { b.First = int32(x) }},
-	{"upper", true, math.MinInt32, math.MaxInt32, func(b *Buffer, x int64) { b.Last = int32(x) }},
-	{"size", true, 0, math.MaxInt64, func(b *Buffer, x int64) { b.Size = x }},
-	{"alignment", false, 0, math.MaxInt64, func(b *Buffer, x int64) { b.Align = x }},
+	{"lower", true, math.MinInt64, math.MaxInt64, func(_ *Buffer, alive *stamps, x int64) { alive.lower = x }},
+	{"upper", true, math.MinInt64, math.MaxInt64, func(_ *Buffer, alive *stamps, x int64) { alive.upper = x }},
+	{"size", true, 0, math.MaxInt64, func(b *Buffer, _ *stamps, x int64) { b.Size = x }},
+	{"alignment", false, 0, math.MaxInt64, func(b *Buffer, _ *stamps, x int64) { b.Align = x }},
 }
+
+// stamps are when a buffer is alive, as a file says.
+type stamps struct{ lower, upper int64 }
 
 // ReadCSV reads a problem in the format of the MiniMalloc benchmarks: a line of column names, then a line a buffer,
 // with its id, the first moment it is alive, the first moment it no longer is, and its size:
@@ -36,9 +39,9 @@ var columns = []struct {
 //
 // There may be columns alignment, fixed (the only offset that will do; empty for any) and inplace (the id of the buffer that
 // ends a moment after this one begins, whose bytes it may take over; empty for none). They may stand in any order, and
-// those of other names are not looked at: a buffer with gaps or a hint is one without. What cannot be read is an error
-// that names its line; so is an id given twice.
-func ReadCSV(r io.Reader) (ids []string, p Problem, err error) {
+// those of other names are not looked at: a buffer with gaps or a hint is one without. Times may be any whole numbers, as
+// nanoseconds of a trace. What cannot be read is an error that names its line; so is an id given twice.
+func ReadCSV(r io.Reader) (p Problem, err error) {
 	text := bufio.NewReader(r)
 	if mark, err := text.Peek(3); err == nil && string(mark) == "\ufeff" {
 		_, _ = text.Discard(3) // some editors begin a file with a byte order mark
@@ -47,30 +50,30 @@ func ReadCSV(r io.Reader) (ids []string, p Problem, err error) {
 	in.ReuseRecord = true
 	head, err := in.Read()
 	if err == io.EOF {
-		return nil, Problem{}, errors.New("pack: line 1: no column names; want id,lower,upper,size")
+		return Problem{}, errors.New("pack: line 1: no column names; want id,lower,upper,size")
 	}
 	if err != nil {
-		return nil, Problem{}, lineError(err)
+		return Problem{}, lineError(err)
 	}
 	head = slices.Clone(head)
 	id, err := column(head, "id", true)
 	if err != nil {
-		return nil, Problem{}, err
+		return Problem{}, err
 	}
 	at := make([]int, len(columns))
 	for i, c := range columns {
 		if at[i], err = column(head, c.name, c.needed); err != nil {
-			return nil, Problem{}, err
+			return Problem{}, err
 		}
 	}
 
 	fixed, err := column(head, "fixed", false)
 	if err != nil {
-		return nil, Problem{}, err
+		return Problem{}, err
 	}
 	inPlace, err := column(head, "inplace", false)
 	if err != nil {
-		return nil, Problem{}, err
+		return Problem{}, err
 	}
 
 	type place struct{ line, buffer int }
@@ -79,58 +82,88 @@ func ReadCSV(r io.Reader) (ids []string, p Problem, err error) {
 		place
 		from string
 	}
-	var later []pair // ids that may stand further down
+	var later []pair   // ids that may stand further down
+	var spans []stamps // by buffer
 	for {
 		record, err := in.Read()
 		if err == io.EOF {
 			for _, x := range later {
 				from, ok := found[x.from]
 				if !ok {
-					return nil, Problem{}, fmt.Errorf("pack: line %d: inplace is %.40q, but no line has that id", x.line, x.from)
+					return Problem{}, fmt.Errorf("pack: line %d: inplace is %.40q, but no line has that id", x.line, x.from)
 				}
 				p.InPlace = append(p.InPlace, InPlace{from.buffer, x.buffer})
 			}
-			return ids, p, nil
+			p.setTimes(spans)
+			return p, nil
 		}
 		if errors.Is(err, csv.ErrFieldCount) {
 			line, _ := in.FieldPos(0)
-			return nil, Problem{}, fmt.Errorf("pack: line %d: %d fields, but the first line has %d", line, len(record), len(head))
+			return Problem{}, fmt.Errorf("pack: line %d: %d fields, but the first line has %d", line, len(record), len(head))
 		}
 		if err != nil {
-			return nil, Problem{}, lineError(err)
+			return Problem{}, lineError(err)
 		}
 		line, _ := in.FieldPos(0)
 		name := strings.Clone(record[id]) // alone: a field holds on to its whole line
 		if other, ok := found[name]; ok {
-			return nil, Problem{}, fmt.Errorf("pack: line %d: id %.40q stands on line %d already", line, name, other.line)
+			return Problem{}, fmt.Errorf("pack: line %d: id %.40q stands on line %d already", line, name, other.line)
 		}
-		here := place{line, len(ids)}
+		here := place{line, len(p.Buffers)}
 		found[name] = here
 		var b Buffer
+		var alive stamps
 		for i, c := range columns {
 			if at[i] < 0 {
 				continue
 			}
 			x, err := number(line, c.name, record[at[i]], c.least, c.most)
 			if err != nil {
-				return nil, Problem{}, err
+				return Problem{}, err
 			}
-			c.set(&b, x)
+			c.set(&b, &alive, x)
 		}
 		if fixed >= 0 && strings.TrimSpace(record[fixed]) != "" {
 			x, err := number(line, "fixed", record[fixed], 0, math.MaxInt64)
 			if err != nil {
-				return nil, Problem{}, err
+				return Problem{}, err
 			}
 			p.Fixed = append(p.Fixed, Fixed{here.buffer, x})
 		}
 		if inPlace >= 0 && record[inPlace] != "" {
 			later = append(later, pair{here, strings.Clone(record[inPlace])})
 		}
-		if b.Last < b.First {
-			return nil, Problem{}, fmt.Errorf("pack: line %d: upper %d is below lower %d", line, b.Last, b.First)
+		if alive.upper < alive.lower {
+			return Problem{}, fmt.Errorf("pack: line %d: upper %d is below lower %d", line, alive.upper, alive.lower)
 		}
-		ids, p.Buffers = append(ids, name), append(p.Buffers, b)
+		p.Names, p.Buffers, spans = append(p.Names, name), append(p.Buffers, b), append(spans, alive)
+	}
+}
+
+// setTimes has the buffers of p alive in spans. Where their times are no moments, moments are numbered in their order:
+// those that follow each other, as of a buffer that takes over another, by numbers that do.
+func (p *Problem) setTimes(spans []stamps) {
+	moments := !slices.ContainsFunc(spans, func(x stamps) bool { return x.lower < math.MinInt32 || x.upper > math.MaxInt32 })
+	moment := func(time int64) int32 { return int32(time) }
+	if !moments {
+		var times []int64
+		for _, x := range spans {
+			times = append(times, x.lower, x.upper)
+		}
+		slices.Sort(times)
+		for _, t := range slices.Compact(times) {
+			if n := len(p.Times); n > 0 && p.Times[n-1] != t-1 {
+				p.Times = append(p.Times, t-1) // a moment between
+			}
+			p.Times = append(p.Times, t)
+		}
+		moment = func(time int64) int32 {
+			at, _ := slices.BinarySearch(p.Times, time)
+			return int32(at)
+		}
+	}
+	for i, x := range spans {
+		p.Buffers[i].First, p.Buffers[i].Last = moment(x.lower), moment(x.upper)
 	}
 }
 
@@ -172,16 +205,16 @@ func lineError(err error) error {
 }
 
 // WriteCSV writes p and s as ReadCSV reads them, with a last column for the offset of each buffer, and before it one each
-// for alignments, fixed offsets and buffers that are taken over if there are any. There is one id a buffer.
-func WriteCSV(w io.Writer, ids []string, p Problem, s Solution) error {
-	if len(ids) != len(p.Buffers) || len(s.Offsets) != len(p.Buffers) {
-		return fmt.Errorf("pack: %d ids and %d offsets for %d buffers", len(ids), len(s.Offsets), len(p.Buffers))
+// for alignments, fixed offsets and buffers that are taken over if there are any.
+func WriteCSV(w io.Writer, p Problem, s Solution) error {
+	if len(s.Offsets) != len(p.Buffers) {
+		return fmt.Errorf("pack: %d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
 	}
 	aligned := slices.ContainsFunc(p.Buffers, func(b Buffer) bool { return b.Align > 1 })
 	fixed := p.fixedOffsets()
 	from := map[int]string{} // by buffer: the one that it may take over
 	for _, x := range p.InPlace {
-		from[x.To] = ids[x.From]
+		from[x.To] = p.label(x.From)
 	}
 	record := []string{"id", "lower", "upper", "size"}
 	for _, c := range []struct {
@@ -195,8 +228,8 @@ func WriteCSV(w io.Writer, ids []string, p Problem, s Solution) error {
 	out := csv.NewWriter(w)
 	out.Write(append(record, "offset")) // the first error is kept until the end
 	for i, b := range p.Buffers {
-		record = append(record[:0], ids[i])
-		for _, x := range []int64{int64(b.First), int64(b.Last), b.Size} {
+		record = append(record[:0], p.label(i))
+		for _, x := range []int64{p.time(b.First), p.time(b.Last), b.Size} {
 			record = append(record, strconv.FormatInt(x, 10))
 		}
 		if aligned {

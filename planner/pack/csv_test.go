@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,14 +12,12 @@ import (
 )
 
 func TestReadCSV(t *testing.T) {
-	ids, p, err := ReadCSV(strings.NewReader("\ufeffsize,id,lower,color,upper,alignment\r\n4,\"a,b\",0,red, 3 ,8\r\n5,c,-1,,7,0\r\n"))
+	p, err := ReadCSV(strings.NewReader("\ufeffsize,id,lower,color,upper,alignment\r\n4,\"a,b\",0,red, 3 ,8\r\n5,c,-1,,7,0\r\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"a,b", "c"}, ids); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(Problem{Buffers: []Buffer{{0, 3, 4, 8}, {-1, 7, 5, 0}}}, p); diff != "" {
+	want := Problem{Buffers: []Buffer{{0, 3, 4, 8}, {-1, 7, 5, 0}}, Names: []string{"a,b", "c"}}
+	if diff := cmp.Diff(want, p); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -30,9 +29,9 @@ func TestReadCSVErrors(t *testing.T) {
 		{"id,lower,upper,size,lower\n", "pack: line 1: column lower stands there twice"},
 		{"id,lower,upper,size\na,0,1\n", "pack: line 2: 3 fields, but the first line has 4"},
 		{"id,lower,upper,size\na,0,1,4\n\nb,0,x,4\n",
-			`pack: line 4: upper is "x"; want a whole number from -2147483648 to 2147483647`},
-		{"id,lower,upper,size\na,0,2147483648,4\n",
-			`pack: line 2: upper is "2147483648"; want a whole number from -2147483648 to 2147483647`},
+			`pack: line 4: upper is "x"; want a whole number from -9223372036854775808 to 9223372036854775807`},
+		{"id,lower,upper,size\na,0,9223372036854775808,4\n",
+			`pack: line 2: upper is "9223372036854775808"; want a whole number from -9223372036854775808 to 9223372036854775807`},
 		{"id,lower,upper,size\na,0,1,-4\n", `pack: line 2: size is "-4"; want a whole number from 0 to 9223372036854775807`},
 		{"id,lower,upper,size\na,3,1,4\n", "pack: line 2: upper 1 is below lower 3"},
 		{"id,lower,upper,size\na,0,1,4\nb,0,1,4\na,0,1,4\n", `pack: line 4: id "a" stands on line 2 already`},
@@ -40,7 +39,7 @@ func TestReadCSVErrors(t *testing.T) {
 		{"id,lower,upper,size,inplace\na,0,1,4,b\n", `pack: line 2: inplace is "b", but no line has that id`},
 		{"id,lower,upper,size\n\"a,0,1,4\n", `pack: line 2: extraneous or missing " in quoted-field`},
 	} {
-		if _, _, err := ReadCSV(strings.NewReader(c.in)); err == nil || err.Error() != c.want {
+		if _, err := ReadCSV(strings.NewReader(c.in)); err == nil || err.Error() != c.want {
 			t.Errorf("ReadCSV(%q)\n got %v\nwant %s", c.in, err, c.want)
 		}
 	}
@@ -49,17 +48,57 @@ func TestReadCSVErrors(t *testing.T) {
 // Fixed offsets and buffers to take over are read, kept and written.
 func TestFixedInPlaceCSV(t *testing.T) {
 	const in = "id,lower,upper,size,fixed,inplace,offset\nb,2,5,4,,a,8\na,0,3,4,8,,8\nc,0,5,8,,,0\n"
-	ids, p, err := ReadCSV(strings.NewReader(in))
+	p, err := ReadCSV(strings.NewReader(in))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := solved(t, p)
 	var out strings.Builder
-	if err := WriteCSV(&out, ids, p, s); err != nil {
+	if err := WriteCSV(&out, p, s); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(in, out.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Times beyond moments come back as they were, and a buffer may take over one that ends a moment
+// after it begins.
+func TestTimesCSV(t *testing.T) {
+	const in = `id,lower,upper,size,inplace,offset
+a,-9223372036854775808,1700000000000000000,4,,4
+b,1699999999999999999,9223372036854775807,4,a,4
+c,0,5,8,,8
+d,5,1700000000000000000,12,,8
+`
+	p, err := ReadCSV(strings.NewReader(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := solved(t, p)
+	if err := Check(p, s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Height != 16 {
+		t.Errorf("the height is %d, not 16", s.Height)
+	}
+	var out strings.Builder
+	if err := WriteCSV(&out, p, s); err != nil {
+		t.Fatal(err)
+	}
+	offset := regexp.MustCompile(`(?m)\d+$`)
+	if diff := cmp.Diff(offset.ReplaceAllString(in, ""), offset.ReplaceAllString(out.String(), "")); diff != "" {
+		t.Error(diff)
+	}
+	p.Buffers[0].Size = -1
+	p.InPlace[0].From = 2
+	for want, q := range map[string]Problem{
+		`pack: buffer "a": size -1 is negative`: p,
+		`pack: buffer "b" cannot take over buffer "c": it is alive from 1699999999999999999, not from the last moment of [0, 5)`: {Buffers: append([]Buffer{{}}, p.Buffers[1:]...), InPlace: p.InPlace, Names: p.Names, Times: p.Times},
+	} {
+		if err := Valid(q); err == nil || err.Error() != want {
+			t.Errorf("%v; want %s", err, want)
+		}
 	}
 }
 
@@ -69,7 +108,7 @@ func TestWriteCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	ids, p, err := ReadCSV(in)
+	p, err := ReadCSV(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +118,7 @@ func TestWriteCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := WriteCSV(&out, ids, p, s); err != nil {
+	if err := WriteCSV(&out, p, s); err != nil {
 		t.Fatal(err)
 	}
 	want := `id,lower,upper,size,offset
@@ -92,10 +131,10 @@ b5,0,21,4,0
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
-	if err := WriteCSV(&out, ids[1:], p, s); err == nil {
-		t.Error("an id too few is no error")
+	if err := WriteCSV(&out, p, Solution{}); err == nil {
+		t.Error("no offsets are no error")
 	}
-	if err := WriteCSV(full{}, ids, p, s); err == nil || err.Error() != "pack: disk is full" {
+	if err := WriteCSV(full{}, p, s); err == nil || err.Error() != "pack: disk is full" {
 		t.Errorf("a full disk gives %v", err)
 	}
 }
@@ -110,12 +149,13 @@ func FuzzReadCSV(f *testing.F) {
 		"alignment,id,lower,upper,size\r\n64,\"a\n\",0,3,4\r\n",
 		"id,lower,upper,size\na,0,1,9223372036854775807\nb,0,1,1\n",
 		"id,lower,upper,size\n\"",
+		"id,lower,upper,size\na,-5,1700000000000000000,1\nb,1700000000000000001,9223372036854775807,1\n",
 		"\ufeff\"id\",lower,upper,size,fixed,inplace\na,0,3,4,8,\nb,2,5,4,,a\n",
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ids, p, err := ReadCSV(bytes.NewReader(data))
+		p, err := ReadCSV(bytes.NewReader(data))
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "pack: line ") {
 				t.Fatalf("an error without a line: %v", err)
@@ -130,18 +170,18 @@ func FuzzReadCSV(f *testing.F) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := WriteCSV(&out, ids, p, s); err != nil {
+		if err := WriteCSV(&out, p, s); err != nil {
 			t.Fatal(err)
 		}
-		again, q, err := ReadCSV(&out)
+		q, err := ReadCSV(&out)
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
 		for i := range p.Buffers { // an alignment of 1 is none, and without others it is not written
 			p.Buffers[i].Align, q.Buffers[i].Align = max(p.Buffers[i].Align, 1), max(q.Buffers[i].Align, 1)
 		}
-		if !cmp.Equal(ids, again) || !cmp.Equal(p, q) {
-			t.Fatalf("read back differently:\n%v %v\n%v %v", ids, p, again, q)
+		if !cmp.Equal(p, q) {
+			t.Fatalf("read back differently:\n%v\n%v", p, q)
 		}
 	})
 }

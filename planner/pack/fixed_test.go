@@ -257,7 +257,7 @@ func TestFixedErrors(t *testing.T) {
 		{Problem{Buffers: two, Fixed: []Fixed{{0, 6}}}, "pack: buffer 0 is fixed at 6, which is not a multiple of its alignment 4"},
 		{Problem{Buffers: two, Fixed: []Fixed{{1, math.MaxInt64 - 8}}},
 			"pack: buffer 1 is fixed at 9223372036854775799; with sizes and alignments that is more than 9223372036854775807 bytes"},
-		{Problem{Buffers: two, Fixed: []Fixed{{0, 0}, {1, 7}}}, "pack: buffers 0 and 1 are fixed at bytes that they would share"},
+		{Problem{Buffers: two, Fixed: []Fixed{{0, 0}, {1, 7}}}, "pack: buffer 0 and buffer 1 are fixed at bytes that they would share"},
 		{Problem{Buffers: two, Fixed: []Fixed{{1, 8}}, Capacity: 15}, "pack: capacity 15 is too small: buffer 1 is fixed up to 16"},
 		{Problem{Buffers: two, InPlace: []InPlace{{0, 2}}}, "pack: buffer 2 is to share in place, but there are 2"},
 		{Problem{Buffers: two, InPlace: []InPlace{{1, 0}}},
@@ -266,7 +266,7 @@ func TestFixedErrors(t *testing.T) {
 		{Problem{Buffers: []Buffer{{0, 4, 8, 4}, {3, 6, 8, 6}}, InPlace: []InPlace{{0, 1}}, Capacity: 10},
 			"pack: capacity 10 is not reached: 16 bytes are the least found, at least 8 are needed"},
 		{Problem{Buffers: append(two, Buffer{3, 4, 1, 0}), InPlace: []InPlace{{0, 1}, {0, 2}}},
-			"pack: buffer 0 is to be taken over by both 1 and 2"},
+			"pack: buffer 0 is to be taken over by both buffer 1 and buffer 2"},
 	} {
 		if _, err := Solve(c.p); err == nil || err.Error() != c.want {
 			t.Errorf("Solve(%v)\n got %v\nwant %s", c.p, err, c.want)

@@ -22,14 +22,14 @@ func validInPlace(p Problem) error {
 		}
 		from, to := p.Buffers[x.From], p.Buffers[x.To]
 		if x.From == x.To || to.First == to.Last || from.First == from.Last || to.First != from.Last-1 {
-			return fmt.Errorf("pack: buffer %d cannot take over buffer %d: it is alive from %d, not from the last moment of [%d, %d)",
-				x.To, x.From, to.First, from.First, from.Last)
+			return fmt.Errorf("pack: %s cannot take over %s: it is alive from %d, not from the last moment of [%d, %d)",
+				p.name(x.To), p.name(x.From), p.time(to.First), p.time(from.First), p.time(from.Last))
 		}
 		if other, ok := gives[x.From]; ok {
-			return fmt.Errorf("pack: buffer %d is to be taken over by both %d and %d", x.From, other, x.To)
+			return fmt.Errorf("pack: %s is to be taken over by both %s and %s", p.name(x.From), p.name(other), p.name(x.To))
 		}
 		if takes[x.From] && from.First == from.Last-1 {
-			return fmt.Errorf("pack: buffer %d takes over another and is taken over in one moment", x.From)
+			return fmt.Errorf("pack: %s takes over another and is taken over in one moment", p.name(x.From))
 		}
 		gives[x.From] = x.To
 	}

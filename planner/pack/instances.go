@@ -33,7 +33,7 @@ func MiniMalloc() (all []Instance, err error) {
 		if err != nil {
 			return nil, err
 		}
-		_, p, err := ReadCSV(f)
+		p, err := ReadCSV(f)
 		if err == nil {
 			p.Capacity, err = strconv.ParseInt(parts[1], 10, 64)
 		}

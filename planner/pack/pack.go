@@ -3,6 +3,7 @@ package pack
 import (
 	"fmt"
 	"math"
+	"strconv"
 )
 
 // Buffer is one thing to place: alive in the half-open span [First, Last), of Size bytes, at an offset that is a
@@ -22,6 +23,32 @@ type Problem struct {
 	Looks    int
 	Fixed    []Fixed
 	InPlace  []InPlace
+	Names    []string // of buffers, for errors, files and pictures; nil calls them by their number
+	Times    []int64  // what files call moments from 0 up; nil calls them what they are
+}
+
+// label is what files and pictures call a buffer.
+func (p Problem) label(i int) string {
+	if p.Names == nil {
+		return strconv.Itoa(i)
+	}
+	return p.Names[i]
+}
+
+// name is what errors call a buffer.
+func (p Problem) name(i int) string {
+	if p.Names == nil {
+		return fmt.Sprintf("buffer %d", i)
+	}
+	return fmt.Sprintf("buffer %.40q", p.Names[i])
+}
+
+// time is what files and errors call a moment.
+func (p Problem) time(moment int32) int64 {
+	if p.Times == nil {
+		return int64(moment)
+	}
+	return p.Times[moment]
 }
 
 // Fixed says that a buffer stands at an offset and nowhere else: an input somebody else has placed, or bytes that are
@@ -128,7 +155,7 @@ func notReached(p Problem, s Solution) error {
 func tooSmall(p Problem, bound int64) error {
 	for _, f := range p.Fixed {
 		if end := f.Offset + p.Buffers[f.Buffer].Size; takesRoom(p.Buffers[f.Buffer]) && end > p.Capacity {
-			return beyond("%d is too small: buffer %d is fixed up to %d", p.Capacity, f.Buffer, end)
+			return beyond("%d is too small: %s is fixed up to %d", p.Capacity, p.name(f.Buffer), end)
 		}
 	}
 	return beyond("%d is too small: %d bytes are alive at once", p.Capacity, bound)
@@ -172,16 +199,16 @@ func Valid(p Problem) error {
 	for i, b := range p.Buffers {
 		switch {
 		case b.Size < 0:
-			return fmt.Errorf("pack: buffer %d: size %d is negative", i, b.Size)
+			return fmt.Errorf("pack: %s: size %d is negative", p.name(i), b.Size)
 		case b.Align < 0:
-			return fmt.Errorf("pack: buffer %d: alignment %d is negative", i, b.Align)
+			return fmt.Errorf("pack: %s: alignment %d is negative", p.name(i), b.Align)
 		case b.Last < b.First:
-			return fmt.Errorf("pack: buffer %d: ends at %d, before it begins at %d", i, b.Last, b.First)
+			return fmt.Errorf("pack: %s: ends at %d, before it begins at %d", p.name(i), p.time(b.Last), p.time(b.First))
 		}
 		for _, bytes := range [...]int64{b.Size, max(b.Align, 1) - 1} {
 			if room -= bytes; room < 0 {
-				return fmt.Errorf("pack: buffer %d: sizes and alignments up to here add up to more than %d bytes",
-					i, int64(math.MaxInt64))
+				return fmt.Errorf("pack: %s: sizes and alignments up to here add up to more than %d bytes",
+					p.name(i), int64(math.MaxInt64))
 			}
 		}
 	}

@@ -13,23 +13,25 @@ const (
 	svgHeight = 700
 )
 
-// WriteSVG draws a solution: time to the right, addresses upward, a buffer a rectangle that says its id, and a line at the
-// bound. There is one id a buffer.
-func WriteSVG(w io.Writer, ids []string, p Problem, s Solution) error {
-	if len(ids) != len(p.Buffers) || len(s.Offsets) != len(p.Buffers) {
-		return fmt.Errorf("pack: %d ids and %d offsets for %d buffers", len(ids), len(s.Offsets), len(p.Buffers))
+// WriteSVG draws a solution: time to the right, addresses upward, a buffer a rectangle that says its name, and a line at the
+// bound.
+func WriteSVG(w io.Writer, p Problem, s Solution) error {
+	if len(s.Offsets) != len(p.Buffers) {
+		return fmt.Errorf("pack: %d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
 	}
 	first, last, drawn := int64(0), int64(1), false
 	for _, b := range p.Buffers {
 		switch {
 		case !takesRoom(b):
 		case drawn:
-			first, last = min(first, int64(b.First)), max(last, int64(b.Last))
+			first, last = min(first, p.time(b.First)), max(last, p.time(b.Last))
 		default:
-			first, last, drawn = int64(b.First), int64(b.Last), true
+			first, last, drawn = p.time(b.First), p.time(b.Last), true
 		}
 	}
-	x := func(t int32) float64 { return svgWidth * float64(int64(t)-first) / float64(last-first) }
+	x := func(t int32) float64 {
+		return svgWidth * (float64(p.time(t)) - float64(first)) / (float64(last) - float64(first))
+	}
 	y := func(at int64) float64 { return svgHeight - svgHeight*float64(at)/float64(max(s.Height, 1)) }
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="-4 -4 %d %d" stroke="#fff" stroke-width="0.3">`+"\n", svgWidth+8, svgHeight+8)
@@ -39,12 +41,12 @@ func WriteSVG(w io.Writer, ids []string, p Problem, s Solution) error {
 			continue
 		}
 		var id strings.Builder
-		if err := xml.EscapeText(&id, []byte(ids[i])); err != nil {
+		if err := xml.EscapeText(&id, []byte(p.label(i))); err != nil {
 			return fmt.Errorf("pack: %w", err)
 		}
 		at := s.Offsets[i]
 		fmt.Fprintf(out, `<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="hsl(%d,55%%,60%%)"><title>%s: %d bytes at %d, [%d, %d)</title></rect>`+"\n",
-			x(b.First), y(at+b.Size), x(b.Last)-x(b.First), y(at)-y(at+b.Size), i*137%360, id.String(), b.Size, at, b.First, b.Last)
+			x(b.First), y(at+b.Size), x(b.Last)-x(b.First), y(at)-y(at+b.Size), i*137%360, id.String(), b.Size, at, p.time(b.First), p.time(b.Last))
 	}
 	fmt.Fprintf(out, `<line x1="0" x2="%d" y1="%.2f" y2="%.2f" stroke="#c00" stroke-width="1"/>`+"\n</svg>\n", svgWidth, y(s.Bound), y(s.Bound))
 	if err := out.Flush(); err != nil {

@@ -8,9 +8,9 @@ import (
 )
 
 func TestWriteSVG(t *testing.T) {
-	p := Problem{Buffers: []Buffer{{0, 3, 6, 0}, {3, 6, 2, 0}, {4, 4, 9, 0}}}
+	p := Problem{Buffers: []Buffer{{0, 3, 6, 0}, {3, 6, 2, 0}, {4, 4, 9, 0}}, Names: []string{"</title><a&b>", "b", "none"}}
 	var out strings.Builder
-	if err := WriteSVG(&out, []string{"</title><a&b>", "b", "none"}, p, Solution{Offsets: []int64{2, 0, 0}, Height: 8, Bound: 6}); err != nil {
+	if err := WriteSVG(&out, p, Solution{Offsets: []int64{2, 0, 0}, Height: 8, Bound: 6}); err != nil {
 		t.Fatal(err)
 	}
 	want := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="-4 -4 1208 708" stroke="#fff" stroke-width="0.3">
@@ -23,7 +23,7 @@ func TestWriteSVG(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
-	if err := WriteSVG(full{}, []string{"a"}, Problem{Buffers: p.Buffers[:1]}, Solution{Offsets: []int64{0}}); err == nil {
+	if err := WriteSVG(full{}, Problem{Buffers: p.Buffers[:1]}, Solution{Offsets: []int64{0}}); err == nil {
 		t.Error("a full disk is no error")
 	}
 }
