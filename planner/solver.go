@@ -436,6 +436,7 @@ func (v *solver) cheap(most float64) (*candidate, error) {
 	v.anyhow, v.most = true, most
 	some, err := lowest(0, shares, func(limit int64) (*candidate, error) { return v.at(limit, most) })
 	v.anyhow = false
+	v.ladder.useful(most)
 	if err == nil {
 		some, err = lowest(max(0, some-closer), some+1, v.within)
 	}
