@@ -315,7 +315,7 @@ func (m *Model) worth(p *planner.Plan, err error) planner.Worth {
 	case limited(m.Config):
 		return planner.Worth{Cost: costs(p)}
 	default:
-		return planner.Worth{Arena: p.Arena}
+		return planner.Worth{Arena: p.Arena, Glance: true}
 	}
 }
 

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -103,8 +104,8 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 		return nil, err
 	}
 	s.solver = v
-	if v.hopeless(s.plan.Request.Worth, limit, limited, s.m.allows(overhead)) {
-		return nil, worthless(s.plan.Floor)
+	if no, err := v.hopeless(s.plan.Request.Worth, limit, limited, s.m.allows(overhead)); no || err != nil {
+		return nil, cmp.Or(err, worthless(s.plan.Floor))
 	}
 	if !limited {
 		return v.cheap(s.m.allows(overhead))

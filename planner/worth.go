@@ -7,7 +7,14 @@ import "math"
 type Worth struct {
 	Cost  float64 // as Plan.Cost tells it, at most
 	Arena int64   // bytes, at most
+	// Glance refuses a form with such an arena as well if solving for a little less finds
+	// nothing at once. Forms have most of a step in common, and what is lowest within a limit
+	// of cost takes many limits to find.
+	Glance bool
 }
+
+// glanced is the part of an arena that it is less by at a glance.
+const glanced = 128
 
 // cost is that limit, with a little for what sums round.
 func (w Worth) cost() float64 {
@@ -27,17 +34,24 @@ func worthless(f Floor) error {
 
 // hopeless reports whether it is proven that no plan comes to what the request asks
 // for, of those that have to fit in limit bytes too, if they are limited, and may
-// cost so much extra.
-func (v *solver) hopeless(w Worth, limit int64, limited bool, most float64) bool {
+// cost so much extra; or whether it looks so at a glance.
+func (v *solver) hopeless(w Worth, limit int64, limited bool, most float64) (bool, error) {
 	if w == (Worth{}) {
-		return false
+		return false, nil
 	}
 	if w.Arena > 0 && (!limited || w.Arena < limit) {
 		limit, limited = w.Arena, true
 	}
 	if !limited || v.base.placed.Height <= limit {
-		return false
+		return false, nil
 	}
-	least, ok := v.least(limit)
-	return !ok || least > min(most*(1+1e-9), w.extra(v.m))
+	most = min(most*(1+1e-9), w.extra(v.m))
+	if least, ok := v.least(limit); !ok || least > most {
+		return true, nil
+	}
+	if !w.Glance || v.small() {
+		return false, nil
+	}
+	c, err := v.at(limit-limit/glanced, most)
+	return c == nil, err
 }

@@ -76,3 +76,23 @@ func TestWorthNearFloor(t *testing.T) {
 		}
 	}
 }
+
+// TestWorthGlance: a form that is no lower is refused at a glance, and one that is, is
+// planned as ever.
+func TestWorthGlance(t *testing.T) {
+	g := step(t, zoo.Spec{Family: "gpt", Layers: 6, Width: 32, Heads: 2, Vocab: 50})
+	r := planner.Request{Dims: map[string]int64{"batch": 4, "seq": 24}, MaxOverhead: 0.2}
+	p, err := planner.Make(g, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Worth = planner.Worth{Arena: p.Arena, Glance: true}
+	var be *planner.BudgetError
+	if _, err := planner.Make(g, r); !errors.As(err, &be) || be.Best != 0 {
+		t.Errorf("%v, though the form is the same", err)
+	}
+	r.Worth.Arena += p.Arena / 50
+	if q, err := planner.Make(g, r); err != nil || !slices.Equal(q.Steps, p.Steps) {
+		t.Errorf("%v, or another plan, though it is lower", err)
+	}
+}
