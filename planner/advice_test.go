@@ -3,6 +3,7 @@ package planner_test
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -100,5 +101,62 @@ func TestAdviceIsAPlan(t *testing.T) {
 	r.ActivationBudget.Bytes = 200 << 10
 	if all, p := planner.Advise(g, r, &planner.BudgetError{Want: 200 << 10, Best: 500 << 10}); p != nil || len(all) == 0 {
 		t.Errorf("%v is advised, and there is a plan: %v", all, p != nil)
+	}
+}
+
+// TestAdviceIsClose: what is advised fits, and mostly no smaller change does: neither
+// an arena lower by 3 % nor a dim larger by one.
+func TestAdviceIsClose(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 1))
+	advised, loose := map[string]int{}, map[string]int{}
+	for _, s := range []struct {
+		spec zoo.Spec
+		dims map[string]int64
+	}{
+		{zoo.Spec{Family: "mlp", Layers: 5, Width: 40}, map[string]int64{"batch": 50}},
+		{zoo.Spec{Family: "resnet", Layers: 1, Channels: 1, Image: 28, Classes: 7, Width: 12}, map[string]int64{"batch": 17}},
+		{zoo.Spec{Family: "bert", Layers: 1, Width: 32, Heads: 2, Vocab: 100}, map[string]int64{"batch": 9, "seq": 24}},
+		{zoo.Spec{Family: "gpt", Layers: 2, Width: 60, Heads: 5, Vocab: 77}, map[string]int64{"batch": 12, "seq": 33}},
+	} {
+		g := step(t, s.spec)
+		most, err := planner.Make(g, planner.Request{Dims: s.dims})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			q := planner.Request{Dims: s.dims, ActivationBudget: planner.Size{Bytes: int64(float64(most.Floor.Peak) * (0.4 + 0.6*r.Float64()))}}
+			_, err := planner.Make(g, q)
+			var budget *planner.BudgetError
+			if !errors.As(err, &budget) {
+				t.Fatalf("%s within %d bytes: %v", s.spec.Family, q.ActivationBudget.Bytes, err)
+			}
+			all, _ := planner.Advise(g, q, budget)
+			for _, c := range all {
+				with := follow(t, q, c)
+				if _, err := planner.Make(g, with); err != nil {
+					t.Errorf("%s within %d bytes: %q does not fit: %v", s.spec.Family, q.ActivationBudget.Bytes, c.Setting, err)
+				}
+				less := with
+				less.Dims = maps.Clone(with.Dims)
+				kind := "bytes"
+				if flag, dim, _ := strings.Cut(c.Setting, " "); flag == "--dims" {
+					kind = "dims"
+					name, _, _ := strings.Cut(dim, "=")
+					less.Dims[name]++
+				} else {
+					less.ActivationBudget.Bytes = budget.Best - budget.Best*3/100
+				}
+				advised[kind]++
+				if _, err := planner.Make(g, less); err == nil {
+					loose[kind]++
+					t.Logf("%s %v within %d bytes, floor %d: %q is more than it takes", s.spec.Family, s.dims, q.ActivationBudget.Bytes, most.Floor.Peak, c.Setting)
+				}
+			}
+		}
+	}
+	for kind, n := range advised {
+		if loose[kind] > n/4 {
+			t.Errorf("of %d changes of %s that are advised %d are more than it takes", n, kind, loose[kind])
+		}
 	}
 }

@@ -60,7 +60,7 @@ type largest struct {
 	way  way
 	// floored is about where the floor comes to the room, by the last size that fits.
 	floored int64
-	planned bool // sizes are planned, those of small programs; of others none more fits
+	planned bool // sizes are planned; of long programs none more fits
 }
 
 // way is a plan's decisions with the formulas of their peak and cost.
@@ -95,8 +95,8 @@ func (l *largest) question(size int64) Request {
 }
 
 // search finds the largest size above least and up to most; least if there is
-// none. Looking for any plan may find none where planning finds one, so of small
-// programs the size behind the last is planned.
+// none. Looking for any plan may find none where planning finds one, so the size
+// behind the last is planned, if the program is not long.
 func (l *largest) search(least, most int64) (int64, error) {
 	l.planned = false
 	size, err := l.seek(least, most)
@@ -183,9 +183,9 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 	c = s.base
 	greedy := l.r.Strategy == "" || l.r.Strategy == "auto" || l.r.Strategy == "greedy"
 	switch {
-	case l.planned && len(s.m.sim.plain) > smallProgram:
+	case l.planned && len(s.m.sim.plain) > midProgram:
 		return nil, nil
-	case greedy && !l.planned:
+	case greedy && (!l.planned || len(s.m.sim.plain) > smallProgram):
 		if c.placed.Height <= room || c.cost > most {
 			break
 		}
@@ -193,9 +193,17 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 		if err != nil {
 			return nil, fmt.Errorf("planner: %w", err)
 		}
-		v.anyhow, v.most = true, most
-		if c, err = v.at(room, math.Inf(1)); err != nil {
+		if l.planned {
+			c, err = v.last(s.plan.Floor.Peak, room)
+		} else {
+			v.anyhow, v.most = true, most
+			c, err = v.at(room, math.Inf(1))
+		}
+		if err != nil {
 			return nil, fmt.Errorf("planner: %w", err)
+		}
+		if c != nil && c.placed.Height > room {
+			return nil, nil
 		}
 	default:
 		var short *BudgetError

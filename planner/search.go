@@ -74,7 +74,7 @@ func (s *search) run() (*candidate, error) {
 			return nil, fmt.Errorf("planner: %w", err)
 		}
 		if c.placed.Height > limit {
-			return nil, s.cannot(limit, c, "")
+			return nil, s.cannot(limit, s.m.sunk(c), "")
 		}
 	}
 	return c, nil

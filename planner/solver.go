@@ -51,6 +51,8 @@ const (
 	smallProgram = 96
 	smallArena   = 64 * rungs * alignment
 	frontierMost = 128 // limits of a frontier
+	// shortProgram is how many it may have for limits to be solved to find the lowest plan.
+	shortProgram = 256
 	// midProgram is how many make limits too long to solve where a plan is known.
 	midProgram = 1024
 	// largeProgram is how many launches make other limits too long to look at, and the
@@ -363,6 +365,7 @@ func (v *solver) lowest(floor, limit int64) (*candidate, error) {
 	if found == nil {
 		return best, nil
 	}
+	found = v.under(*found, align(floor))
 	c := &candidate{t: v.m.simulate(v.steps(found.Launches))}
 	c, err := v.m.placeWithin(c, align(c.t.peak+c.t.peak/lowestLoss))
 	var beyond *pack.CapacityError
@@ -383,10 +386,50 @@ func (v *solver) lowest(floor, limit int64) (*candidate, error) {
 			best = c
 		}
 	}
+	for err == nil && best.placed.Height > max(limit, floor+best.placed.Height/leap) && len(v.m.sim.plain) <= shortProgram {
+		if c, err = v.at(best.placed.Height-best.placed.Height/leap, math.Inf(1)); c == nil {
+			break
+		}
+		best = c
+	}
 	return best, err
 }
 
+// last is the lowest plan, or one within a limit where that is not and solving finds one
+// all the same.
+func (v *solver) last(floor, limit int64) (*candidate, error) {
+	c, err := v.lowest(floor, limit)
+	if err != nil || c.placed.Height <= limit || len(v.m.sim.plain) > midProgram {
+		return c, err
+	}
+	within, err := v.at(limit, math.Inf(1))
+	if within != nil {
+		c = within
+	}
+	return c, err
+}
+
+// under leads from a plan to lower ones, each a little below the one before, down to the
+// floor. Plans found for limits far below are no lower: from a plan at hand repairs lead
+// farther.
+func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
+	for a.Peak > floor {
+		limit := max(align(a.Peak-a.Peak/deeper)-alignment, floor)
+		b, ok := v.r.Under(limit, a)
+		if !ok && len(v.m.sim.plain) <= midProgram {
+			b, ok = v.r.Any(limit)
+		}
+		if !ok {
+			break
+		}
+		a = b
+	}
+	return &a
+}
+
 const (
+	deeper     = 256 // the part of its peak that the plan below the lowest takes less at least
+	leap       = 32  // that part where finding one takes long
 	halvings   = 7   // how often the distance to the floor is halved for the lowest plan
 	lowestLoss = 512 // the part of its peak that placing it may lose
 	farBelow   = 32  // the part of the floor that a limit is below it, so that not the last bytes matter

@@ -371,6 +371,23 @@ func (s *Solver) Lower(limit int64, from Answer) (Answer, bool) {
 	return s.sketch(limit, []func() plan{from.plan.clone}, least, max(from.Extra, least+good*s.total))
 }
 
+// Under finds some plan within a limit from one that was found for a limit hardly higher,
+// and from nothing else, whatever it costs.
+func (s *Solver) Under(limit int64, from Answer) (Answer, bool) {
+	if from.plan.gone == nil {
+		return Answer{}, false
+	}
+	e := s.bound(limit)
+	if !e.ok {
+		return Answer{}, false
+	}
+	p := from.plan.clone()
+	if !s.newSearch(limit, sketchWork/4).repair(&p, math.Inf(1)) {
+		return Answer{}, false
+	}
+	return s.answer(p, e.least*s.unit), true
+}
+
 // sketch is the best of what some starts lead to, or one that costs little enough.
 func (s *Solver) sketch(limit int64, starts []func() plan, least, enough float64) (Answer, bool) {
 	x := s.newSearch(limit, sketchWork)
