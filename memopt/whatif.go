@@ -175,7 +175,8 @@ func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error)
 			}
 			return p, err
 		}
-		budget.Msg += planner.AdviceText(append(changes, m.attentionThatFits(r, budget)...))
+		budget.Changes = append(changes, m.attentionThatFits(r, budget)...)
+		budget.Msg += planner.AdviceText(budget.Changes)
 		for _, size := range []planner.Size{r.Budget, r.ActivationBudget} {
 			if size.Bytes > 0 && size.Bytes <= 100 {
 				budget.Msg += fmt.Sprintf("; a number alone is bytes: was %dGiB or %d%% meant?", size.Bytes, size.Bytes)

@@ -13,6 +13,7 @@ type BudgetError struct {
 	Want, Best, Fixed int64 // arena bytes wanted and reached; bytes outside it
 	Floor             Floor
 	Msg               string
+	Changes           []Change // each would make the request fit, as Msg says
 }
 
 func (e *BudgetError) Error() string { return "planner: " + e.Msg }

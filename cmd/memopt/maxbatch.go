@@ -14,7 +14,7 @@ var maxbatchCommand = &cli.Command{
 	Usage:     "the largest batch, or other dim, that fits a budget, and its plan",
 	ArgsUsage: "MODEL",
 	Description: "memopt maxbatch gpt.onnx --dims seq=1024 --budget 24GiB\n" +
-		"memopt maxbatch gpt.onnx --dims batch=8 --dim seq --budget 24GiB --max-overhead 10%",
+		"memopt maxbatch gpt.onnx --dims batch=8 --dim seq --budget 24GiB --max-overhead 10%\n" + refusalDoc,
 	Flags: planFlags(
 		&cli.StringFlag{Name: "dim", Usage: "`NAME` the dim to enlarge (default batch)"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
@@ -54,7 +54,7 @@ var maxbatchCommand = &cli.Command{
 		plan, err := model.Largest(dim)
 		done()
 		if err != nil {
-			return err
+			return refused(c, asJSON, err)
 		}
 		warn(c, plan.Warnings...)
 		size := plan.Request.Dims[dim]

@@ -22,7 +22,7 @@ var planCommand = &cli.Command{
 	Usage:     "decide what to keep, what to compute again and where each value lives",
 	ArgsUsage: "MODEL",
 	Description: "memopt plan gpt.onnx --dims batch=8,seq=1024\n" +
-		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 60% -o gpt.plan.json --html gpt.html",
+		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 60% -o gpt.plan.json --html gpt.html\n" + refusalDoc,
 	Flags: planFlags(
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
 		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
@@ -48,7 +48,7 @@ var planCommand = &cli.Command{
 		}
 		model, plan, err := makePlan(c, cfg)
 		if err != nil {
-			return err
+			return refused(c, asJSON, err)
 		}
 		var file *planner.File
 		if asJSON || c.String("output") != "" || c.String("html") != "" {

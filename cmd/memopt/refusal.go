@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/planner"
+)
+
+// refusalFile is the JSON of a request that cannot be met. Standard error has the
+// message as ever, and the exit code is 1.
+type refusalFile struct {
+	Format  string             `json:"format"`
+	Message string             `json:"message"`
+	Want    int64              `json:"want"`  // arena bytes that budgets leave
+	Best    int64              `json:"best"`  // those of the lowest plan found; 0 if it is not for bytes
+	Fixed   int64              `json:"fixed"` // bytes beside the arena
+	Floor   *planner.FileFloor `json:"floor,omitempty"`
+	Changes []changeFile       `json:"changes"` // what would fit, one of them each
+}
+
+type changeFile struct {
+	Setting string  `json:"setting"`
+	Share   float64 `json:"share"` // how large a change that is
+}
+
+// refusalDoc is for the help of commands that print one.
+const refusalDoc = "With --format json a budget that cannot be met prints a memopt.refusal/1 object beside the message:\n" +
+	"want, best and fixed bytes, the floor, and the changes that would fit."
+
+// refused prints a request that cannot be met as JSON, if that was asked for, and is
+// the error.
+func refused(c *cli.Context, asJSON bool, err error) error {
+	var budget *planner.BudgetError
+	if !asJSON || !errors.As(err, &budget) {
+		return err
+	}
+	f := refusalFile{Format: "memopt.refusal/1", Message: err.Error(), Want: budget.Want, Best: budget.Best, Fixed: budget.Fixed, Changes: []changeFile{}}
+	if budget.Floor.Peak > 0 {
+		floor := planner.FileFloor(budget.Floor)
+		f.Floor = &floor
+	}
+	for _, change := range budget.Changes {
+		f.Changes = append(f.Changes, changeFile(change))
+	}
+	if wrong := printJSON(c.App.Writer, f); wrong != nil {
+		return wrong
+	}
+	return err
+}
