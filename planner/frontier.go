@@ -105,8 +105,10 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 const (
 	mostLimits  = 24
 	leastLimits = 8
-	shortSteps  = 512 // up to here a descent asks for most limits
-	finer       = 2   // halvings of the distance below the lowest plan
+	shortSteps  = 512  // up to here a descent asks for most limits
+	finer       = 2    // halvings of the distance below the lowest plan
+	fills       = 4    // limits that jumps are filled with, where limits are not sketched
+	jump        = 0.15 // the part of both axes, at their mean, that is worth one
 )
 
 // descent is plans from everything kept downwards.
@@ -136,6 +138,7 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 			return c, err
 		}
 		var unsketched, unsolved int64
+		found := []*candidate{s.base}
 		for halved := 0; lowest > floor && width > 0; {
 			limit := max(lowest-width, floor)
 			c, err := ask(limit, &unsketched)
@@ -150,15 +153,54 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 				return
 			case c != nil:
 				lowest = min(limit, c.placed.Height)
-				if !yield(c, nil) {
+				if found = append(found, c); !yield(c, nil) {
 					return
 				}
 			case halved == finer:
-				return
+				width = 0
 			default:
 				width, halved = width/2, halved+1
 			}
 		}
+		if !v.sketchy {
+			s.fill(v, found, yield)
+		}
+	}
+}
+
+// fill is plans halfway down the widest jumps between some, in bytes and in cost.
+func (s *search) fill(v *solver, found []*candidate, yield func(*candidate, error) bool) {
+	less := func(a, b *candidate) int { return cmp.Compare(b.placed.Height, a.placed.Height) }
+	slices.SortStableFunc(found, less)
+	lowest := found[len(found)-1]
+	high, dear := float64(max(s.base.placed.Height-lowest.placed.Height, 1)), math.Max(lowest.cost-s.base.cost, math.SmallestNonzeroFloat64)
+	asked := map[int64]bool{}
+	for range fills {
+		widest, limit := jump*jump, int64(0)
+		for i, c := range found[1:] {
+			above := found[i]
+			mid := c.placed.Height + (above.placed.Height-c.placed.Height)/2
+			if area := float64(above.placed.Height-c.placed.Height) / high * (c.cost - above.cost) / dear; area > widest && !asked[mid] {
+				widest, limit = area, mid
+			}
+		}
+		if limit == 0 {
+			return
+		}
+		asked[limit] = true
+		c, err := v.at(limit, math.Inf(1))
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if c == nil {
+			continue
+		}
+		if !yield(c, nil) {
+			return
+		}
+		found = append(found, c)
+		slices.SortStableFunc(found, less)
 	}
 }
 

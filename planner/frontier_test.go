@@ -97,6 +97,27 @@ func TestMetAtTheFloor(t *testing.T) {
 	}
 }
 
+// TestFrontierFillsJumps: where the curve would jump far, from 53.37 MiB at +21.05 % to
+// 48.00 at +46.96, there is a plan in between.
+func TestFrontierFillsJumps(t *testing.T) {
+	g, err := joint.Read("recompute/testdata/bert-6L-decomp.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	curve, err := planner.Frontier(g, planner.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, last := curve.Points[0], curve.Points[len(curve.Points)-1]
+	for i, p := range curve.Points[1:] {
+		above := curve.Points[i]
+		bytes, cost := float64(above.Arena-p.Arena)/float64(first.Arena-last.Arena), (p.Overhead-above.Overhead)/last.Overhead
+		if bytes*cost > 0.0225 {
+			t.Errorf("from %d at %.3f to %d at %.3f there is no plan", above.Arena, above.Overhead, p.Arena, p.Overhead)
+		}
+	}
+}
+
 // TestLargestOfLong: of a long program, sizes are found whose floor is most of
 // what the budget leaves.
 func TestLargestOfLong(t *testing.T) {

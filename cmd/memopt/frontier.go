@@ -16,7 +16,7 @@ import (
 
 var frontierCommand = &cli.Command{
 	Name:      "frontier",
-	Usage:     "peak against extra compute: every trade there is, the best one marked, and what others would do",
+	Usage:     "peak against extra compute: the best trades at limits all the way down, the knee marked, and what others would do",
 	ArgsUsage: "MODEL",
 	Description: "memopt frontier gpt.onnx --dims batch=8,seq=1024\n" +
 		"memopt frontier gpt.onnx --dims batch=8,seq=1024 --svg gpt.svg --format json",
