@@ -127,7 +127,7 @@ func (s *search) cannot(limit int64, best *candidate, hint string) error {
 	if limit < 0 {
 		left = fmt.Sprintf("budget %s cannot be met: parameters, optimizer states and inputs alone take %s, and", bytesText(limit+fixed), bytesText(fixed))
 	}
-	msg := fmt.Sprintf("%s the lowest plan found needs %s (total %s); no plan goes below %s because of node %q",
+	msg := fmt.Sprintf("%s the lowest plan found needs %s (total %s); no plan goes below the floor of %s because of node %q",
 		left, bytesText(best.placed.Height), bytesText(best.placed.Height+fixed), bytesText(f.Peak), f.Node)
 	if hint != "" {
 		msg += "; " + hint
