@@ -114,6 +114,16 @@ func (p *part) grow(goal int64) {
 	p.climbOn(c, s, many)
 }
 
+// sharpen brings few lives that are above near, but not far above the goal, lower, on the first routes: mostly all the way, which spares a search that
+// takes ten times as long.
+func (p *part) sharpen(goal, near int64) {
+	if p.top <= near || goal > mostClimbed {
+		return
+	}
+	s, _ := newClimb(p, goal, fine).first()
+	p.keep(p.from(s))
+}
+
 // tuck is whether p is near enough as s packs it if room is made below a top for what sticks out.
 func (p *part) tuck(goal int64, s *skyline) bool {
 	if s.highest-goal > goal/hopeful {
