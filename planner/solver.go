@@ -199,7 +199,10 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 			}
 			dear = a.Extra
 		}
-		c, fits, err := v.placed(a, limit)
+		c, fits, err := v.placedSoon(solve, a, align(min(aim, a.Peak)-step), limit)
+		if !fits && err == nil {
+			c, fits, err = v.placed(a, limit, placingLooks)
+		}
 		if fits && i > 0 && !v.sketchy && !v.anyhow {
 			c, err = v.between(solve, limit, c, missed, placings-1-i)
 		}
@@ -251,7 +254,7 @@ func (v *solver) between(solve func(limit int64) (recompute.Answer, bool), limit
 			low = aim
 			continue
 		}
-		d, fits, err := v.placed(a, limit)
+		d, fits, err := v.placed(a, limit, placingLooks)
 		if err != nil {
 			return nil, err
 		}
@@ -264,9 +267,26 @@ func (v *solver) between(solve func(limit int64) (recompute.Answer, bool), limit
 	return c, nil
 }
 
+// placedSoon is what is placed at once: the plan of an answer, or one for an aim below that costs
+// hardly more, where both are so near their bounds that they were found soon, too. A search for
+// places within the last bytes takes longer than all of that.
+func (v *solver) placedSoon(solve func(limit int64) (recompute.Answer, bool), a recompute.Answer, below, limit int64) (c *candidate, fits bool, err error) {
+	if v.sketchy || v.anyhow || a.Extra > a.Bound+soon*v.m.total {
+		return nil, false, nil
+	}
+	if c, fits, err = v.placed(a, limit, 1); fits || err != nil {
+		return c, fits, err
+	}
+	if b, ok := solve(below); ok && a.Extra <= b.Extra && b.Extra <= a.Extra+hardly*v.m.total {
+		return v.placed(b, limit, 1)
+	}
+	return nil, false, nil
+}
+
 // placed is the plan of an answer whose lives have places, and whether those are within a limit.
-func (v *solver) placed(a recompute.Answer, limit int64) (c *candidate, fits bool, err error) {
-	c, err = v.m.placeWithin(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit)
+// A search for them may look at so much.
+func (v *solver) placed(a recompute.Answer, limit int64, looks int) (c *candidate, fits bool, err error) {
+	c, err = v.m.placeIn(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit, looks)
 	var beyond *pack.CapacityError
 	if errors.As(err, &beyond) {
 		return c, false, nil
@@ -282,8 +302,11 @@ const (
 	nestedLoss    = 1 << 13
 )
 
-// placings is how many plans are placed for a limit.
-const placings = 6
+const (
+	placings = 6      // plans that are placed for a limit
+	soon     = 0.0005 // how near to its bound a plan is that was found soon, as a part of the plain step's cost
+	hardly   = 0.0001 // what a plan may cost more than one that needs a search for places, as such a part
+)
 
 // fromFrontier is the cheapest plan of a frontier that does not depend on the
 // limit.
