@@ -1,0 +1,66 @@
+package planner
+
+import (
+	"testing"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/memopt/zoo"
+	"memopt/planner/recompute"
+)
+
+// TestPlacedSoon: a plan that does not fit at once gives way to the next one, if that costs
+// hardly more; not if it is cheaper, which is chance, nor if it is dearer or bounds are far.
+func TestPlacedSoon(t *testing.T) {
+	g, err := zoo.New(zoo.Spec{Family: "gpt", Layers: 4, Width: 32, Heads: 2, Vocab: 50}, kernels.Library)
+	if err == nil {
+		g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSearch(g, Request{Dims: map[string]int64{"batch": 4, "seq": 24}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := s.newSolver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := s.base.placed.Height
+	limit := align(top * 7 / 10)
+	next, ok := v.r.Solve(align(top * 6 / 10))
+	above, is := v.r.Solve(align(top * 8 / 10))
+	if !ok || !is || above.Peak <= limit || next.Peak > limit {
+		t.Fatalf("peaks of %d and %d bytes are not on both sides of %d", above.Peak, next.Peak, limit)
+	}
+	for _, c := range []struct {
+		name  string
+		a     recompute.Answer // is tried first
+		costs float64          // what the other costs beyond it, as a part of the step
+		gap   float64          // and how far a is from its bound
+		fits  bool
+	}{
+		{"it fits", next, 0, 0, true},
+		{"as dear", above, 0, 0, true},
+		{"hardly dearer", above, hardly / 2, 0, true},
+		{"dearer", above, 2 * hardly, 0, false},
+		{"cheaper", above, -hardly / 2, 0, false},
+		{"far from the bound", above, 0, 2 * soon, false},
+	} {
+		c.a.Extra = 0.1 * v.m.total
+		c.a.Bound = c.a.Extra - c.gap*v.m.total
+		b := next
+		b.Extra = c.a.Extra + c.costs*v.m.total
+		got, fits, err := v.placedSoon(func(int64) (recompute.Answer, bool) { return b, true }, c.a, limit, limit)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if fits != c.fits || fits && got.placed.Height > limit {
+			t.Errorf("%s: placed is %t, want %t", c.name, fits, c.fits)
+		}
+	}
+	if _, fits, err := v.placedSoon(func(int64) (recompute.Answer, bool) { return next, false }, above, limit, limit); fits || err != nil {
+		t.Errorf("nothing is solved, and it is placed: %t, %v", fits, err)
+	}
+}
