@@ -10,7 +10,7 @@ import (
 )
 
 // TestPlacedSoon: a plan that does not fit at once gives way to the next one, if that costs
-// hardly more; not if it is cheaper, which is chance, nor if it is dearer or bounds are far.
+// about as much and bounds are near.
 func TestPlacedSoon(t *testing.T) {
 	g, err := zoo.New(zoo.Spec{Family: "gpt", Layers: 4, Width: 32, Heads: 2, Vocab: 50}, kernels.Library)
 	if err == nil {
@@ -45,7 +45,8 @@ func TestPlacedSoon(t *testing.T) {
 		{"as dear", above, 0, 0, true},
 		{"hardly dearer", above, hardly / 2, 0, true},
 		{"dearer", above, 2 * hardly, 0, false},
-		{"cheaper", above, -hardly / 2, 0, false},
+		{"hardly cheaper", above, -hardly / 2, 0, true},
+		{"cheaper", above, -2 * hardly, 0, false},
 		{"far from the bound", above, 0, 2 * soon, false},
 	} {
 		c.a.Extra = 0.1 * v.m.total

@@ -159,8 +159,8 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 	return f.plan, err
 }
 
-// below is a plan within limit that costs less than some other, and infinity; or nil,
-// and what all plans cost at least that would be found, if that is as much. A plan for
+// below is a plan within limit that costs less than some other or about as much, and infinity;
+// or nil, and what all plans cost at least that would be found, if that is as much. A plan for
 // less memory that is cheaper than one that was not placed is chance, and is not taken,
 // so that none needs to be placed that is too dear.
 func (v *solver) below(limit int64, other float64) (found, error) {
@@ -189,8 +189,9 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		}
 		step := limit / 512 << i
 		if other > 0 {
-			if a.Extra >= other {
-				f.from = max(dear, a.Extra)
+			// What is placed soon may cost a little less than its answer.
+			if least := max(dear, a.Extra) - hardly*v.m.total; least >= other {
+				f.from = least
 				return f, nil
 			}
 			if a.Extra < dear {
@@ -268,7 +269,7 @@ func (v *solver) between(solve func(limit int64) (recompute.Answer, bool), limit
 }
 
 // placedSoon is what is placed at once: the plan of an answer, or one for an aim below that costs
-// hardly more, where both are so near their bounds that they were found soon, too. A search for
+// about as much, where both are so near their bounds that they were found soon, too. A search for
 // places within the last bytes takes longer than all of that.
 func (v *solver) placedSoon(solve func(limit int64) (recompute.Answer, bool), a recompute.Answer, below, limit int64) (c *candidate, fits bool, err error) {
 	if v.sketchy || v.anyhow || a.Extra > a.Bound+soon*v.m.total {
@@ -277,7 +278,7 @@ func (v *solver) placedSoon(solve func(limit int64) (recompute.Answer, bool), a 
 	if c, fits, err = v.placed(a, limit, 1); fits || err != nil {
 		return c, fits, err
 	}
-	if b, ok := solve(below); ok && a.Extra <= b.Extra && b.Extra <= a.Extra+hardly*v.m.total {
+	if b, ok := solve(below); ok && math.Abs(b.Extra-a.Extra) <= hardly*v.m.total {
 		return v.placed(b, limit, 1)
 	}
 	return nil, false, nil
@@ -305,7 +306,7 @@ const (
 const (
 	placings = 6      // plans that are placed for a limit
 	soon     = 0.0005 // how near to its bound a plan is that was found soon, as a part of the plain step's cost
-	hardly   = 0.0001 // what a plan may cost more than one that needs a search for places, as such a part
+	hardly   = 0.0001 // what a plan may cost more or less than one that needs a search for places, as such a part
 )
 
 // fromFrontier is the cheapest plan of a frontier that does not depend on the
