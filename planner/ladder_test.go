@@ -137,17 +137,7 @@ func TestLadder(t *testing.T) {
 // TestAskedBefore: what a solver was asked before does not change what it answers.
 func TestAskedBefore(t *testing.T) {
 	for _, spec := range []zoo.Spec{{Family: "gpt", Layers: 6, Width: 32, Heads: 2, Vocab: 50}, {Family: "resnet", Layers: 1, Width: 6, Image: 20}} {
-		g, err := zoo.New(spec, kernels.Library)
-		if err == nil {
-			g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := newSearch(g, Request{Dims: map[string]int64{"batch": 4, "seq": 24}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := searchOf(t, spec)
 		if n := len(s.m.sim.plain); n <= smallProgram {
 			t.Fatalf("%s: %d operators are no large program", spec.Family, n)
 		}
@@ -176,4 +166,21 @@ func TestAskedBefore(t *testing.T) {
 			}
 		}
 	}
+}
+
+// searchOf is the search for a plan of a small model's step.
+func searchOf(t *testing.T, spec zoo.Spec) *search {
+	t.Helper()
+	g, err := zoo.New(spec, kernels.Library)
+	if err == nil {
+		g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSearch(g, Request{Dims: map[string]int64{"batch": 4, "seq": 24}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

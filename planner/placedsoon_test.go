@@ -3,8 +3,6 @@ package planner
 import (
 	"testing"
 
-	"memopt/autograd"
-	"memopt/kernels"
 	"memopt/memopt/zoo"
 	"memopt/planner/recompute"
 )
@@ -12,17 +10,7 @@ import (
 // TestPlacedSoon: a plan that does not fit at once gives way to the next one, if that costs
 // about as much and bounds are near.
 func TestPlacedSoon(t *testing.T) {
-	g, err := zoo.New(zoo.Spec{Family: "gpt", Layers: 4, Width: 32, Heads: 2, Vocab: 50}, kernels.Library)
-	if err == nil {
-		g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := newSearch(g, Request{Dims: map[string]int64{"batch": 4, "seq": 24}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := searchOf(t, zoo.Spec{Family: "gpt", Layers: 4, Width: 32, Heads: 2, Vocab: 50})
 	v, err := s.newSolver()
 	if err != nil {
 		t.Fatal(err)

@@ -275,11 +275,11 @@ func (v *solver) placedSoon(solve func(limit int64) (recompute.Answer, bool), a 
 	if v.sketchy || v.anyhow || a.Extra > a.Bound+soon*v.m.total {
 		return nil, false, nil
 	}
-	if c, fits, err = v.placed(a, limit, 1); fits || err != nil {
+	if c, fits, err = v.placed(a, limit, atOnce); fits || err != nil {
 		return c, fits, err
 	}
 	if b, ok := solve(below); ok && math.Abs(b.Extra-a.Extra) <= hardly*v.m.total {
-		return v.placed(b, limit, 1)
+		return v.placed(b, limit, atOnce)
 	}
 	return nil, false, nil
 }
@@ -305,6 +305,7 @@ const (
 
 const (
 	placings = 6      // plans that are placed for a limit
+	atOnce   = 1      // looks for places, which leave none for a search
 	soon     = 0.0005 // how near to its bound a plan is that was found soon, as a part of the plain step's cost
 	hardly   = 0.0001 // what a plan may cost more or less than one that needs a search for places, as such a part
 )

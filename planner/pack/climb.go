@@ -114,8 +114,8 @@ func (p *part) grow(goal int64) {
 	p.climbOn(c, s, many)
 }
 
-// sharpen brings few lives that are above near, but not far above the goal, lower, on the first routes: mostly all the way, which spares a search that
-// takes ten times as long.
+// sharpen brings few lives that are above near, but not far above the goal, lower, on the first routes: mostly all the way,
+// which spares a search that takes ten times as long.
 func (p *part) sharpen(goal, near int64) {
 	if p.top <= near || goal > mostClimbed {
 		return
