@@ -196,10 +196,11 @@ func liveOf(lives []life, sections int32) []int64 {
 
 // up is x, or the next multiple of align above it.
 func up(x, align int64) int64 {
-	if align > 1 {
-		if over := x % align; over > 0 {
-			x += align - over
-		}
+	if align&(align-1) == 0 { // as most are, and dividing takes long
+		return (x + align - 1) &^ (align - 1)
+	}
+	if over := x % align; over > 0 {
+		x += align - over
 	}
 	return x
 }

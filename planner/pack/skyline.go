@@ -57,8 +57,7 @@ type groups struct {
 	first   []int32 // by center: the first position of its group
 	byBegin order
 	byEnd   order
-	spans   []span  // by life
-	aligns  []int64 // by life
+	spans   []span // by life
 }
 
 // order is the lives of all groups, those of a group by a key: the begin, or minus the end.
@@ -76,8 +75,8 @@ func (o *order) put(at, life, key int32) { o.lives[at], o.keys[at], o.at[life] =
 
 // span is what is asked most often of a life; many of them are near at hand.
 type span struct {
-	l, r int32
-	size int64
+	l, r        int32
+	size, align int64
 }
 
 // gone is the end of a life that is placed.
@@ -152,13 +151,13 @@ func newGroups(p *part) *groups {
 	n := len(p.lives)
 	g := &groups{
 		begins: beginsOf(p.lives, p.sections), first: make([]int32, p.sections+1),
-		byBegin: newOrder(n), byEnd: newOrder(n), spans: make([]span, n), aligns: make([]int64, n),
+		byBegin: newOrder(n), byEnd: newOrder(n), spans: make([]span, n),
 	}
 	centers := make([]int32, n)
 	ends := make([]int32, p.sections+1) // by end: how many lives end later, and so where those that end here come
 	for i, l := range p.lives {
 		centers[i] = center(l.l, l.r)
-		g.spans[i], g.aligns[i] = span{l.l, l.r, l.size}, l.align
+		g.spans[i] = span{l.l, l.r, l.size, l.align}
 		g.first[centers[i]+1]++
 		ends[l.r-1]++
 	}
@@ -226,7 +225,7 @@ func (s *skyline) advance(level int64) {
 			continue
 		}
 		l := s.spans[i]
-		at := up(next.at, s.aligns[i])
+		at := up(next.at, l.align)
 		s.offsets[i] = at
 		s.highest = max(s.highest, at+l.size)
 		s.left.add(l.l, l.r, -l.size)
@@ -331,21 +330,35 @@ func (s *skyline) ofGroup(m int32, in *order, low, high int32, others *firsts, l
 	to := s.first[m+1]
 	for from := after(in.keys, s.first[m], to, low-1); from >= 0 && from < to; {
 		end := min(from|(fan-1)+1, to)
-		keys, lives := in.keys[from:end], in.lives[from:end]
-		for i, other := range others.least[from:end] {
-			if keys[i] > high {
-				return fits
-			}
-			if other <= limit {
-				fits = append(fits, lives[i])
-				if most--; most == 0 {
-					return fits
-				}
-			}
+		fits = slices.Grow(fits, fan)
+		room := (*[fan]int32)(fits[len(fits):][:fan])
+		n, more := fitting(room, in.lives[from:end], in.keys[from:end], others.least[from:end], high, limit)
+		if n >= most || !more {
+			return fits[:len(fits)+min(n, most)]
 		}
+		fits = fits[:len(fits)+n]
+		most -= n
 		from = others.first(end, to, limit)
 	}
 	return fits
+}
+
+// fitting puts into room those of up to fan lives with keys up to high whose other ends are at most at limit: how many they are,
+// and whether keys went no higher. Which they are is anyone's guess, and a branch would be guessed wrong.
+func fitting(room *[fan]int32, lives, keys, ends []int32, high, limit int32) (n int, more bool) {
+	lives, ends = lives[:len(keys)], ends[:len(keys)]
+	for i, key := range keys {
+		if key > high {
+			return n, false
+		}
+		room[n&(fan-1)] = lives[i]
+		fits := 0
+		if ends[i] <= limit {
+			fits = 1
+		}
+		n += fits
+	}
+	return n, true
 }
 
 // after is the first position in [from, to) of rising keys with one above x, or to.
@@ -405,7 +418,7 @@ func (s *skyline) choose(a, b, t int32, wall, left int64) int32 {
 			}
 		}
 		l := s.spans[f.life]
-		end := up(h, s.aligns[f.life]) + l.size
+		end := up(h, l.align) + l.size
 		if end+left <= s.top {
 			return f.life
 		}
@@ -466,19 +479,18 @@ func (s *skyline) waste(a, b int32, lower, upper int64) {
 		length := end - begin
 		waste := beside/(length*float64(l.size)) - float64(worth*length)/width
 		if s.coarsest > 1 {
-			waste += s.padding(i, height)
+			waste += s.padding(l, height)
 		}
 		fits[k] = fit{i, waste}
 	}
 }
 
-// padding is what alignment wastes, for each byte that life i has, if it is put on a height: below it, which is lost for sure,
+// padding is what alignment wastes, for each byte that a life has, if it is put on a height: below it, which is lost for sure,
 // and above it, if the coarsest alignment comes next.
-func (s *skyline) padding(i int32, height int64) float64 {
-	size := s.spans[i].size
-	at := up(height, s.aligns[i])
-	end := at + size
-	return (float64(below*float64(at-height)) + float64(up(end, s.coarsest)-end)) / float64(size)
+func (s *skyline) padding(l span, height int64) float64 {
+	at := up(height, l.align)
+	end := at + l.size
+	return (float64(below*float64(at-height)) + float64(up(end, s.coarsest)-end)) / float64(l.size)
 }
 
 // below is how much more the bytes that alignment loses below a life weigh than those it may lose above it.
