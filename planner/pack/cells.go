@@ -20,6 +20,11 @@ const company = 2 // lives at least that a cell is made for
 // newCells are cells for lives that begin below top, with none in them yet.
 func newCells(lives []life, sections, block int32, top int64) *cells {
 	c := &cells{lives: lives, block: block, entry: make([]int32, len(lives))}
+	entries := int32(0)
+	for _, l := range lives {
+		entries += (l.r-1)/block - l.l/block + 1
+	}
+	c.life = make([]int32, 0, entries)
 	for i, l := range lives {
 		c.entry[i] = int32(len(c.life))
 		for b := l.l / block; b <= (l.r-1)/block; b++ {

@@ -197,7 +197,7 @@ type halves struct {
 
 // with is p in halves.
 func (p *part) with(in, rest []int32) halves {
-	q := &part{floor: p.floor, clock: p.clock}
+	q := &part{lives: make([]life, 0, len(in)), floor: p.floor, clock: p.clock}
 	for _, i := range in {
 		q.lives = append(q.lives, p.lives[i])
 	}

@@ -44,7 +44,7 @@ func TestCoreApart(t *testing.T) {
 func TestLowerWeighs(t *testing.T) {
 	p := anyLong(t)
 	goal := mostLive(p.lives, p.sections)
-	m := newMend(p, p.offsets, goal)
+	m := newMend(p, newMeetings(p), p.offsets, goal)
 	if m.lower(goal-1, 10*len(p.lives)) {
 		t.Fatal("ended below the bytes alive at once")
 	}

@@ -148,6 +148,7 @@ func (p *part) fromLarge(h halves, clock *clock, below, goal, enough int64, stop
 // be pushed up and clearly fewer are left, up to so many times.
 func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stopped func() bool) (at []int64, left []int32) {
 	var spent int
+	who := newMeetings(p)
 	more := true // to be pushed up
 	for k := range tries {
 		if k > 0 && p.clock.alone() <= 0 {
@@ -156,13 +157,13 @@ func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stop
 		var mended *mend
 		before, pushed := len(left), slices.Clone(offsets)
 		attempts := []attempt{func(func() bool) bool {
-			mended = newMend(p, offsets, goal)
+			mended = newMend(p, who, offsets, goal)
 			mended.stopped = stopped
 			return mended.lower(top, squeeze*len(p.lives))
 		}}
 		if more {
 			attempts = append(attempts, func(no func() bool) bool {
-				left, spent = p.pushIn(pushed, top, looks, func() bool { return no() || stopped() })
+				left, spent = p.pushIn(who, pushed, top, looks, func() bool { return no() || stopped() })
 				return len(left) == 0
 			})
 		}

@@ -46,7 +46,7 @@ const (
 
 // mend lowers the top of p towards the goal, until it is no higher than enough, or so many looks are spent, or it is stopped.
 func (p *part) mend(goal, enough int64, looks int, stopped func() bool) {
-	m := newMend(p, p.offsets, goal)
+	m := newMend(p, newMeetings(p), p.offsets, goal)
 	m.stopped = stopped
 	looks = min(looks, p.clock.light())
 	defer func() { p.clock.spend(m.looks/lightly + ordering*len(p.lives)) }()
@@ -67,11 +67,11 @@ func topOf(lives []life, at []int64) (top int64) {
 	return top
 }
 
-func newMend(p *part, offsets []int64, goal int64) *mend {
+func newMend(p *part, who meetings, offsets []int64, goal int64) *mend {
 	n := len(p.lives)
 	m := &mend{
 		lives: p.lives, floor: p.floor, at: slices.Clone(offsets),
-		base: make([]float64, n), stopped: never, meetings: newMeetings(p),
+		base: make([]float64, n), stopped: never, meetings: who,
 	}
 	full := make([]float64, p.sections+1) // how nearly, of all sections before each
 	for t, live := range liveOf(p.lives, p.sections) {
@@ -102,6 +102,17 @@ func newMeetings(p *part) meetings {
 		m.block *= 2
 	}
 	m.alive = make([][]int32, p.sections/m.block+1)
+	counts, all := make([]int32, len(m.alive)), int32(0)
+	for _, l := range p.lives {
+		for b := l.l/m.block + 1; b*m.block < l.r; b++ {
+			counts[b]++
+			all++
+		}
+	}
+	room := make([]int32, all)
+	for b, n := range counts {
+		m.alive[b], room = room[:0:n], room[n:]
+	}
 	for i, l := range p.lives {
 		for b := l.l/m.block + 1; b*m.block < l.r; b++ {
 			m.alive[b] = append(m.alive[b], int32(i))

@@ -51,7 +51,7 @@ const (
 
 // pushIn puts in lives that do not end at or below top at their offsets, the largest first, and says which are left and how many
 // looks it took.
-func (p *part) pushIn(at []int64, top int64, looks int, stopped func() bool) (left []int32, took int) {
+func (p *part) pushIn(who meetings, at []int64, top int64, looks int, stopped func() bool) (left []int32, took int) {
 	var order []int32
 	for i, l := range p.lives {
 		if at[i]+l.size > top {
@@ -64,7 +64,7 @@ func (p *part) pushIn(at []int64, top int64, looks int, stopped func() bool) (le
 		return left, 0
 	}
 	n := len(p.lives)
-	s := &push{part: p, meetings: newMeetings(p), top: top, waits: make([]bool, n)}
+	s := &push{part: p, meetings: who, top: top, waits: make([]bool, n)}
 	s.under, s.over = s.newRim(1), s.newRim(-1)
 	s.sorter.sort(order, func(i int32) uint64 { return uint64(at[i]) })
 	s.settle(order)

@@ -14,19 +14,19 @@ func TestPushIn(t *testing.T) {
 		{l: 1, r: 2, size: 4, align: 1, fixed: free},
 	}}
 	at := []int64{0, 4, 0, 7}
-	if left, _ := p.pushIn(at, 7, pushing, never); len(left) > 0 || !slices.Equal(at, []int64{0, 6, 0, 2}) {
+	if left, _ := p.pushIn(newMeetings(p), at, 7, pushing, never); len(left) > 0 || !slices.Equal(at, []int64{0, 6, 0, 2}) {
 		t.Fatalf("%v are left, the others are at %v", left, at)
 	}
 	apartAt(t, p, at, 7)
 
 	at = []int64{0, 4, 0, 6}
-	if left, _ := p.pushIn(at, 6, pushing, never); !slices.Equal(left, []int32{3}) {
+	if left, _ := p.pushIn(newMeetings(p), at, 6, pushing, never); !slices.Equal(left, []int32{3}) {
 		t.Errorf("%v are left, but seven bytes do not go in six", left)
 	}
 
 	p.lives[1].fixed = 4
 	at = []int64{0, 4, 0, 7}
-	if left, _ := p.pushIn(at, 7, pushing, never); !slices.Equal(left, []int32{3}) || at[1] != 4 {
+	if left, _ := p.pushIn(newMeetings(p), at, 7, pushing, never); !slices.Equal(left, []int32{3}) || at[1] != 4 {
 		t.Errorf("%v are left, and what is fixed is at %d", left, at[1])
 	}
 }
@@ -55,7 +55,7 @@ func TestPushInMany(t *testing.T) {
 				before++
 			}
 		}
-		left, _ := p.pushIn(at, top, pushing, never)
+		left, _ := p.pushIn(newMeetings(p), at, top, pushing, never)
 		in, out = in+before-len(left), out+len(left)
 		slices.Sort(left)
 		q := &part{sections: sections}

@@ -1,5 +1,7 @@
 package pack
 
+import "slices"
+
 // sorter sorts lives by a number for each. As many lives are sorted by what takes many bytes, it goes byte by byte, from the
 // last that any two differ in on, and compares none.
 type sorter struct{ lives, sorted []keyed }
@@ -13,7 +15,7 @@ type keyed struct {
 // sort puts lives of small keys before those of large ones, and leaves those of one key as they come. Bits of numbers that are
 // not negative, whole or not, are as large as those are.
 func (s *sorter) sort(lives []int32, key func(i int32) uint64) {
-	s.lives, s.sorted = s.lives[:0], append(s.sorted[:0], make([]keyed, len(lives))...)
+	s.lives, s.sorted = slices.Grow(s.lives[:0], len(lives)), slices.Grow(s.sorted[:0], len(lives))[:len(lives)]
 	differ := uint64(0)
 	for _, i := range lives {
 		s.lives = append(s.lives, keyed{key(i), i})
