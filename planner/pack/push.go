@@ -103,28 +103,35 @@ func (e *rim) put(i int32, at int64) {
 	e.where.add(i, at)
 }
 
-// settle finds the lowest and the highest place of each life of an order in which none comes before one it lies on.
+// settle finds the lowest and the highest place of each life of an order in which none comes before one it lies on, side by side.
 func (s *push) settle(order []int32) {
-	h := newHeights(s.sections)
-	for _, i := range order {
-		l := s.lives[i]
-		at := l.fixed
-		if at == free {
-			at = up(max(s.floor, h.over(l.l, l.r)), l.align)
+	lowest := func(func() bool) bool {
+		h := newHeights(s.sections)
+		for _, i := range order {
+			l := s.lives[i]
+			at := l.fixed
+			if at == free {
+				at = up(max(s.floor, h.over(l.l, l.r)), l.align)
+			}
+			s.under.put(i, at)
+			h.raise(l.l, l.r, at+l.size)
 		}
-		s.under.put(i, at)
-		h.raise(l.l, l.r, at+l.size)
+		return false
 	}
-	h = newHeights(s.sections) // upside down, from the top
-	for _, i := range slices.Backward(order) {
-		l := s.lives[i]
-		at := s.top - l.fixed - l.size
-		if l.fixed == free {
-			at = s.from(&s.over, l, h.over(l.l, l.r))
+	highest := func(func() bool) bool {
+		h := newHeights(s.sections) // upside down, from the top
+		for _, i := range slices.Backward(order) {
+			l := s.lives[i]
+			at := s.top - l.fixed - l.size
+			if l.fixed == free {
+				at = s.from(&s.over, l, h.over(l.l, l.r))
+			}
+			s.over.put(i, at)
+			h.raise(l.l, l.r, at+l.size)
 		}
-		s.over.put(i, at)
-		h.raise(l.l, l.r, at+l.size)
+		return false
 	}
+	firstOf(lowest, highest)
 	s.looks += 2 * sweep * len(order)
 }
 
