@@ -41,6 +41,7 @@ type edge struct {
 
 const (
 	steps   = 8    // tops on the way to what is asked for
+	astray  = 30   // lives out beyond twice those that were at first, with which it goes nowhere
 	fullest = 0.01 // the share of a section that may be empty before its bytes weigh less
 )
 
@@ -169,8 +170,9 @@ func (m *mend) lower(top int64, looks int) bool {
 		}
 	}
 	slices.SortFunc(m.out, m.byBase)
+	most := 2*len(m.out) + astray
 	for len(m.out) > 0 {
-		if m.looks > looks || m.stopped() {
+		if m.looks > looks || len(m.out) > most || m.stopped() {
 			return false
 		}
 		last := len(m.out) - 1
