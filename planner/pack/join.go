@@ -15,17 +15,18 @@ import (
 //
 // Where several cuts are at the same moment, the bytes tell which pieces belong to which. A few pieces may be missing.
 type joiner struct {
-	lives []life
-	all   []joint // a life each, and then what they are joined to
-	cuts  []cut
-	queue []int32 // cuts to look at
-	apart int     // how many joints are part of no other
-	ways  []way
-	way   int     // of them
-	holes int     // joints behind those of lives that are missing pieces
-	looks int     // at sums and joints so far
-	share float64 // of sizes, by which they may differ and still be the same
-	bytes int64   // by which they may anyway
+	lives  []life
+	all    []joint // a life each, and then what they are joined to
+	cuts   []cut
+	queue  []int32 // cuts to look at
+	apart  int     // how many joints are part of no other
+	ways   []way
+	way    int     // of them
+	holes  int     // joints behind those of lives that are missing pieces
+	looks  int     // at sums and joints so far
+	turned int     // looks for pinwheels beside those
+	share  float64 // of sizes, by which they may differ and still be the same
+	bytes  int64   // by which they may anyway
 }
 
 // joint is a life, or some that keep their places to each other.
@@ -44,6 +45,7 @@ const nobody = -1
 // of the moment.
 type cut struct {
 	ends, begins []int32 // joints, some of which may be part of others by now
+	bySize       []int32 // ends that are part of no other, small ones first; nil if nobody asked since it was touched
 	end, begin   int32   // how many are not
 	whole        byte    // what is known of it
 	tried        int     // the way in which nothing came of a try to part it, and one
@@ -96,13 +98,16 @@ var careful = []way{
 
 const (
 	sure   = 0.01
-	triple = 8   // joints of which all sums are looked at in ways that look at sums of three too
-	crowd  = 3   // lives for each moment, of which many begin or end at the same by chance
-	long   = 16  // joints of which no sums of three are looked at
-	longer = 63  // joints of which no sums are looked at but of the first
-	joins  = 250 // looks, for each life
-	fewer  = 8   // by so much fewer lives are worth packing
-	level  = 20  // bytes that end and begin at a moment and differ by this share of them at most may be one cut
+	triple = 8    // joints of which all sums are looked at in ways that look at sums of three too
+	crowd  = 3    // lives for each moment, of which many begin or end at the same by chance
+	long   = 16   // joints of which no sums of three are looked at
+	longer = 63   // joints of which no sums are looked at but of the first
+	joins  = 250  // looks, for each life
+	slow   = 40   // and those after which there is no use in more
+	slowly = 10   // if not one of so many lives is joined: what was cut up has half of its pieces joined by then
+	wheels = 1000 // joints looked at for pinwheels beside those, for each life: five times what it took wherever there were any
+	fewer  = 8    // by so much fewer lives are worth packing
+	level  = 20   // bytes that end and begin at a moment and differ by this share of them at most may be one cut
 )
 
 // joined is p packed after its lives are joined, if they are pieces of something and become much fewer by it.
@@ -268,16 +273,22 @@ func (j *joiner) rest() (rest []life) {
 	return rest
 }
 
+// spent is whether there are no more looks, or would be no use for them.
+func (j *joiner) spent() bool {
+	n := len(j.lives)
+	return j.looks >= joins*n || j.looks >= slow*n && j.apart > n-n/slowly
+}
+
 // join joins what it can, within so many looks.
 func (j *joiner) join() {
-	for j.step(); j.apart > 1 && j.looks < joins*len(j.lives) && j.next(); {
+	for j.step(); j.apart > 1 && !j.spent() && j.next(); {
 		j.step()
 	}
 }
 
 // step looks at all cuts that anything is new at.
 func (j *joiner) step() {
-	for len(j.queue) > 0 && j.looks < joins*len(j.lives) {
+	for len(j.queue) > 0 && !j.spent() {
 		t := j.queue[0]
 		j.queue = j.queue[1:]
 		j.cuts[t].queued = false
@@ -315,9 +326,10 @@ func (j *joiner) add(t joint) int32 {
 	return i
 }
 
-// touch says that cut t is to be looked at.
+// touch says that cut t is to be looked at, as what ends or begins there has changed.
 func (j *joiner) touch(t int32) {
-	if c := &j.cuts[t]; !c.queued {
+	c := &j.cuts[t]
+	if c.bySize = nil; !c.queued {
 		c.queued = true
 		j.queue = append(j.queue, t)
 	}
@@ -618,28 +630,56 @@ func (j *joiner) move(t int32, ends, begins []int32) {
 // pinwheels joins five joints wherever they lie around each other, and reports whether there were any.
 func (j *joiner) pinwheels() (any bool) {
 	for i := range int32(len(j.all)) {
-		if t := j.all[i]; t.in == nobody && j.cuts[t.l].end > 0 && j.cuts[t.r].begin > 0 && j.pinwheel(i) {
+		if t := j.all[i]; j.turned < wheels*len(j.lives) && t.in == nobody && j.cuts[t.l].end > 0 && j.cuts[t.r].begin > 0 && j.pinwheel(i) {
 			any = true
 		}
 	}
 	return any
 }
 
+// endsOf is the joints that end at cut t, are part of no other, and are as good as of a size.
+func (j *joiner) endsOf(t int32, size int64) (found []int32) {
+	c := &j.cuts[t]
+	if c.bySize == nil {
+		c.bySize = slices.Clone(j.ends(t))
+		slices.SortFunc(c.bySize, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(j.all[a].size, j.all[b].size), cmp.Compare(a, b))
+		})
+	}
+	slack := max(j.bytes, int64(math.Ceil(j.share*float64(size))))
+	from, _ := slices.BinarySearchFunc(c.bySize, size-slack, func(i int32, least int64) int { return cmp.Compare(j.all[i].size, least) })
+	for _, i := range c.bySize[from:] {
+		if j.turned++; j.all[i].size > size && !j.same(j.all[i].size, size) {
+			break
+		}
+		if j.same(j.all[i].size, size) {
+			found = append(found, i)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
 // pinwheel joins joint middle to the four around it: one that begins when low does ends where middle begins, above low, which
 // ends with middle, where right begins, below one that begins with middle and ends when right does.
 func (j *joiner) pinwheel(middle int32) bool {
 	m := j.all[middle]
+	lows, rights := j.ends(m.r), j.begins(m.r)
 	for _, top := range j.begins(m.l) {
-		j.looks++
-		for _, left := range j.ends(m.l) {
-			if top == middle || !j.same(j.all[left].size, m.size+j.all[top].size) {
-				continue
+		if j.looks++; top == middle {
+			continue
+		}
+		for _, left := range j.endsOf(m.l, m.size+j.all[top].size) {
+			if j.turned > wheels*len(j.lives) {
+				return false
 			}
-			for _, low := range j.ends(m.r) {
+			j.turned += len(lows)
+			for _, low := range lows {
 				if low == middle || j.all[low].l != j.all[left].l {
 					continue
 				}
-				for _, right := range j.begins(m.r) {
+				j.turned += len(rights)
+				for _, right := range rights {
 					up := j.all[low].size
 					if j.all[right].r == j.all[top].r && j.same(j.all[right].size, up+m.size) {
 						return j.hold(held{low, 0}, held{left, up}, held{middle, up},

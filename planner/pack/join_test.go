@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 )
@@ -84,6 +85,42 @@ func TestNotCutUp(t *testing.T) {
 			}
 			if joined && !pieces[f.name] {
 				t.Errorf("%s: %d buffers that nobody cut up are joined", f.name, n)
+			}
+		}
+	}
+}
+
+// Where crowds begin and end at few moments, about as many bytes begin as end as if they had been cut up, and there is no end of
+// what could be joined. What it takes to find out is bounded, as is what it takes to nest them.
+func TestCrowds(t *testing.T) {
+	const n = 20_000
+	sizes := map[string]func(r *rand.Rand) int64{
+		"one size":  func(*rand.Rand) int64 { return 7 },
+		"two sizes": func(r *rand.Rand) int64 { return 1 + r.Int64N(2) },
+		"any size":  func(r *rand.Rand) int64 { return 1<<19 + r.Int64N(1<<19) },
+	}
+	for name, size := range sizes {
+		for _, moments := range []int{3, 20, 100} {
+			r := rand.New(rand.NewPCG(1, uint64(moments)))
+			var p Problem
+			for range n {
+				first := r.IntN(moments)
+				p.Buffers = append(p.Buffers, Buffer{First: int32(first), Last: int32(first + 1 + r.IntN(2)), Size: size(r)})
+			}
+			q, goal := wholeOf(p)
+			j := newJoiner(q)
+			if j.join(); j.looks > 2*joins*n {
+				t.Errorf("%s at %d moments: %d looks to join", name, moments, j.looks)
+			}
+			if _, ok := q.nest(q.startFirst(), make([]int64, n), math.MaxInt64); ok && moments == 3 {
+				t.Errorf("%s at %d moments: nested", name, moments)
+			}
+			s, err := Solve(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Check(p, s); err != nil || s.Height > goal+goal/100 {
+				t.Errorf("%s at %d moments: %s ends at %d, %d are alive: %v", name, moments, s.Strategy, s.Height, goal, err)
 			}
 		}
 	}

@@ -20,7 +20,8 @@ func (p *part) nests(top int64) bool {
 
 // nest places the lives that are not short in some order, each on the highest of those before it at any of its times;
 // where they are nested that leaves no gap. Short ones, which follow each other as links of a chain do, get the lowest
-// gap above the others, in the order in which they begin. It gives up when a life comes to end at or above limit.
+// gap above the others, in the order in which they begin. It gives up when a life comes to end at or above limit, or
+// where too many short ones meet.
 func (p *part) nest(order []int32, offsets []int64, limit int64) (top int64, ok bool) {
 	s := newHeights(p.sections)
 	for _, i := range order {
@@ -34,9 +35,13 @@ func (p *part) nest(order []int32, offsets []int64, limit int64) (top int64, ok 
 	}
 	base := s.sections(p.sections)
 	var open []int32 // short lives that have not ended, lowest first
+	looks := 0
 	for i, l := range p.lives {
 		if l.r-l.l > brief {
 			continue
+		}
+		if looks += len(open); looks > throng*len(p.lives) {
+			return 0, false
 		}
 		at := p.floor
 		for _, b := range base[l.l:l.r] {
@@ -72,8 +77,10 @@ func (p *part) nest(order []int32, offsets []int64, limit int64) (top int64, ok 
 	return top, true
 }
 
-// brief is how many sections a short life has at most.
-const brief = 32
+const (
+	brief  = 32  // sections that a short life has at most
+	throng = 250 // others that are open when a short life begins, on average, among which it takes too long to find its gap
+)
 
 // startFirst is the lives that are not short, early ones first, and of those that begin together the longest.
 func (p *part) startFirst() []int32 {
