@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -49,4 +50,16 @@ func TestAlternate(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// So are long chains, whose links begin as the one before the last ends.
+func TestChain(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	var p Problem
+	for i := range int32(20_000) {
+		p.Buffers = append(p.Buffers, Buffer{First: i, Last: i + 2, Size: 1 + r.Int64N(1000)})
+	}
+	if s := solved(t, p); s.Height != s.Bound || s.Strategy != "alternate" {
+		t.Errorf("%s: %d bytes, %d are alive", s.Strategy, s.Height, s.Bound)
+	}
 }

@@ -21,6 +21,7 @@
 //   - join.go puts together again what was cut up: pieces that leave nothing free, as in problems made to have a perfect
 //     packing. Lives that must lie on top of each other or behind each other become one.
 //   - nest.go packs parts of many lives that lie within each other, each on the highest below it, in hardly any time.
+//   - alternate.go packs parts of many lives of which no three meet, such as chains: at the bottom and on top of that in turn.
 //   - ring.go packs parts of many lives that begin and end in the same order, as behind a window that slides along.
 //   - skyline.go packs parts of many lives from the bottom up, in time that hardly grows with how many lives meet; trees.go
 //     is what it looks things up in. climb.go does it on one route all the way, or in many short stages, each on

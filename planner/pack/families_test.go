@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // family is large problems of one kind, each of about n buffers.
@@ -330,6 +331,53 @@ func BenchmarkFamilies(b *testing.B) {
 				b.ReportMetric(0, "ns/op")
 				b.ReportMetric(gap, "%gap-at-most")
 				b.ReportMetric(seconds, "s-at-most")
+			})
+		}
+	}
+}
+
+// BenchmarkDraws draws 20 000 lives for every number of moments, share of them that the longest is alive, and kind of sizes, and says
+// how far above the bound they come at most, and how long it takes by the clock.
+func BenchmarkDraws(b *testing.B) {
+	const n, draws = 20_000, 2
+	sizes := []func(r *rand.Rand) Buffer{
+		func(r *rand.Rand) Buffer { return Buffer{Size: 1 + r.Int64N(1<<20)} },
+		func(r *rand.Rand) Buffer { return Buffer{Size: 1 + r.Int64N(100)} },
+		func(r *rand.Rand) Buffer { return Buffer{Size: 64 * (1 + r.Int64N(1<<10)), Align: 64} },
+		func(r *rand.Rand) Buffer { return Buffer{Size: 1 + int64(math.Exp(10+1.5*r.NormFloat64()))} },
+		func(r *rand.Rand) Buffer { return Buffer{Size: 1 << (4 + r.IntN(16))} },
+		func(r *rand.Rand) Buffer { return Buffer{Size: 1<<19 + r.Int64N(1<<19)} },
+	}
+	for _, moments := range []int{100, 1000, 5000, 20_000, 100_000} {
+		for _, share := range []int{100, 50, 20, 10, 5, 2, 1} {
+			b.Run(fmt.Sprint(moments, "/", share), func(b *testing.B) {
+				gap, seconds, above := 0.0, 0.0, 0
+				for range b.N {
+					for kind, size := range sizes {
+						for seed := range uint64(draws) {
+							r := rand.New(rand.NewPCG(seed+1, uint64(1000*moments+10*share+kind)))
+							var p Problem
+							for range n {
+								first := r.IntN(moments)
+								length := 1 + r.IntN(moments/share)
+								l := size(r)
+								l.First, l.Last = int32(first), int32(first+length)
+								p.Buffers = append(p.Buffers, l)
+							}
+							begin := time.Now()
+							s, _ := Solve(p)
+							seconds = max(seconds, time.Since(begin).Seconds())
+							g := 100 * float64(s.Height-s.Bound) / float64(s.Bound)
+							if gap = max(gap, g); g > 1 {
+								above++
+							}
+						}
+					}
+				}
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(gap, "%gap-at-most")
+				b.ReportMetric(seconds, "s-at-most")
+				b.ReportMetric(float64(above), "above-1%")
 			})
 		}
 	}

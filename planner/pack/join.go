@@ -630,7 +630,10 @@ func (j *joiner) move(t int32, ends, begins []int32) {
 // pinwheels joins five joints wherever they lie around each other, and reports whether there were any.
 func (j *joiner) pinwheels() (any bool) {
 	for i := range int32(len(j.all)) {
-		if t := j.all[i]; j.turned < wheels*len(j.lives) && t.in == nobody && j.cuts[t.l].end > 0 && j.cuts[t.r].begin > 0 && j.pinwheel(i) {
+		if j.turned > wheels*len(j.lives) {
+			break
+		}
+		if t := j.all[i]; t.in == nobody && j.cuts[t.l].end > 0 && j.cuts[t.r].begin > 0 && j.pinwheel(i) {
 			any = true
 		}
 	}

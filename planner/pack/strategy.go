@@ -63,15 +63,12 @@ func portfolio(p *part, goal, near int64) {
 	p.keep(joined)
 }
 
-// pack packs p, in which no life is fixed. Where no three meet they alternate. Else few lives get one strategy after another
-// until the top is no higher than goal, and skylines if that leaves a gap; where it is wide the fewest will get a search first.
-// Many are nested, or go around in a ring, and if neither does they get the first strategy, which gives up early where it
-// does not do: the lives of a training step lie within each other, and that is easy. If it gives up they get a skyline; where
-// that is not near enough they are packed as they come. A few strategies have a try where sizes are too large for it.
+// pack packs p, in which no life is fixed. Few lives get one strategy after another until the top is no higher
+// than goal, and skylines if that leaves a gap; where it is wide the fewest will get a search first. Many alternate where no
+// three meet, are nested, or go around in a ring, and if they do not they get the first strategy, which gives up early
+// where it does not do: the lives of a training step lie within each other, and that is easy. If it gives up they get a skyline;
+// where that is not near enough they are packed as they come. A few strategies have a try where sizes are too large for it.
 func (p *part) pack(goal, near int64) {
-	if goal <= mostClimbed && p.alternate() && (p.top <= near || len(p.lives) > few && !p.far(goal, content)) {
-		return
-	}
 	if len(p.lives) <= few {
 		p.try(strategies, p.space(patience*len(p.lives)), goal)
 		switch {
@@ -82,7 +79,7 @@ func (p *part) pack(goal, near int64) {
 		}
 		return
 	}
-	if p.nests(near) || p.rings(goal, goal+goal/content) {
+	if goal <= mostClimbed && p.alternate() && !p.far(goal, content) || p.nests(near) || p.rings(goal, goal+goal/content) {
 		return
 	}
 	if p.grow(goal); p.top == math.MaxInt64 {
