@@ -4,7 +4,6 @@ package pack
 // A life lies at the bottom or on those at the bottom that it meets, whichever the one does not that it meets as it begins. No
 // packing is lower, but for what alignments want. It reports false if three meet.
 func (p *part) alternate() bool {
-	const nobody = -1
 	open := nobody // of those that have begun, the one that ends last
 	above := make([]bool, len(p.lives))
 	at := make([]int64, len(p.lives))

@@ -112,6 +112,9 @@ func TestCrowds(t *testing.T) {
 			if j.join(); j.looks > 2*joins*n {
 				t.Errorf("%s at %d moments: %d looks to join", name, moments, j.looks)
 			}
+			if j.turned > 2*wheels*n {
+				t.Errorf("%s at %d moments: %d looks for pinwheels", name, moments, j.turned)
+			}
 			if _, ok := q.nest(q.startFirst(), make([]int64, n), math.MaxInt64); ok && moments == 3 {
 				t.Errorf("%s at %d moments: nested", name, moments)
 			}

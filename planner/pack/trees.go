@@ -26,6 +26,27 @@ func levelsOf(n int) (levels []int32) {
 	}
 }
 
+// rise goes up from both ends of leaves [l, r) to the node above both, and on to the top: on the way it says which nodes [a, b) of
+// a level are all within, and after those which node i of the level above is in part.
+func rise(levels []int32, l, r int32, all func(level int, a, b int32), part func(level int, i int32)) {
+	first, last := l, r-1 // of the nodes that hold l and r-1
+	k := 0
+	for ; first>>wide != last>>wide; k++ {
+		a, b := (l+fan-1)>>wide, r>>wide
+		all(k, l, a<<wide)
+		all(k, b<<wide, r)
+		l, r = a, b
+		first, last = first>>wide, last>>wide
+		part(k, first)
+		part(k, last)
+	}
+	all(k, l, r)
+	for ; k+2 < len(levels); k++ {
+		first >>= wide
+		part(k, first)
+	}
+}
+
 // peaks is a number for each section, and the largest of any stretch of them.
 type peaks struct {
 	levels  []int32
@@ -76,22 +97,7 @@ func (p *peaks) above(level int, i int32) int64 {
 
 // add adds x to all of [l, r). Whole nodes are left to the level above.
 func (p *peaks) add(l, r int32, x int64) {
-	first, last := l, r-1 // of the nodes that hold l and r-1
-	k := 0
-	for ; first>>wide != last>>wide; k++ {
-		a, b := (l+fan-1)>>wide, r>>wide
-		p.addTo(k, l, a<<wide, x)
-		p.addTo(k, b<<wide, r, x)
-		l, r = a, b
-		first, last = first>>wide, last>>wide
-		p.see(k, first)
-		p.see(k, last)
-	}
-	p.addTo(k, l, r, x)
-	for ; k+2 < len(p.levels); k++ {
-		first >>= wide
-		p.see(k, first)
-	}
+	rise(p.levels, l, r, func(level int, a, b int32) { p.addTo(level, a, b, x) }, p.see)
 }
 
 // addTo adds x to all sections of nodes [a, b) of a level.
@@ -292,22 +298,11 @@ func newHeights(sections int32) *heights {
 	return h
 }
 
-// over is the highest of sections [l, r). It comes up from both ends of the stretch to the node above both.
+// over is the highest of sections [l, r).
 func (h *heights) over(l, r int32) (top int64) {
-	first, last := l, r-1 // of the nodes that hold l and r-1
-	k := 0
-	for ; first>>wide != last>>wide; k++ {
-		a, b := (l+fan-1)>>wide, r>>wide
-		top = max(top, h.highest(k, l, a<<wide), h.highest(k, b<<wide, r))
-		l, r = a, b
-		first, last = first>>wide, last>>wide
-		top = max(top, h.above(k, first), h.above(k, last))
-	}
-	top = max(top, h.highest(k, l, r))
-	for ; k+2 < len(h.levels); k++ {
-		first >>= wide
-		top = max(top, h.above(k, first))
-	}
+	rise(h.levels, l, r,
+		func(level int, a, b int32) { top = max(top, h.highest(level, a, b)) },
+		func(level int, i int32) { top = max(top, h.above(level, i)) })
 	return top
 }
 
@@ -325,22 +320,9 @@ func (h *heights) above(level int, i int32) int64 { return h.all[h.levels[level+
 
 // raise takes sections [l, r) up to top, which is above all of them. Whole nodes are left to the level above.
 func (h *heights) raise(l, r int32, top int64) {
-	first, last := l, r-1 // of the nodes that hold l and r-1
-	k := 0
-	for ; first>>wide != last>>wide; k++ {
-		a, b := (l+fan-1)>>wide, r>>wide
-		h.take(k, l, a<<wide, top)
-		h.take(k, b<<wide, r, top)
-		l, r = a, b
-		first, last = first>>wide, last>>wide
-		h.lift(k, first, top)
-		h.lift(k, last, top)
-	}
-	h.take(k, l, r, top)
-	for ; k+2 < len(h.levels); k++ {
-		first >>= wide
-		h.lift(k, first, top)
-	}
+	rise(h.levels, l, r,
+		func(level int, a, b int32) { h.take(level, a, b, top) },
+		func(level int, i int32) { h.lift(level, i, top) })
 }
 
 // take takes all sections of nodes [a, b) of a level up to top.
