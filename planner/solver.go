@@ -315,7 +315,7 @@ const (
 func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 	if v.all == nil {
 		v.all = []*candidate{v.m.sunk(v.base)}
-		lowest := v.all[0].placed.Height
+		lowest, passed := v.all[0].placed.Height, (*candidate)(nil)
 		width := max(lowest/frontierMost, 1)
 		for next := lowest - 1; next > 0; {
 			c, err := v.at(next, math.Inf(1))
@@ -326,8 +326,10 @@ func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 			case c != nil:
 				c = v.m.sunk(c)
 				lowest = c.placed.Height
-				if low := v.all[len(v.all)-1]; c.t.peak <= low.t.peak && lowest < low.placed.Height {
-					v.all = append(v.all, c)
+				if low := v.all[len(v.all)-1]; lowest < low.placed.Height {
+					if passed = c; c.t.peak <= low.t.peak {
+						v.all, passed = append(v.all, c), nil
+					}
 				}
 				next = min(next-width, lowest-1)
 			case width == 0:
@@ -338,6 +340,14 @@ func (v *solver) fromFrontier(limit int64) (*candidate, error) {
 				}
 				next = lowest - 1 - width
 			}
+		}
+		// Arenas of few bytes may fall while the bytes alive in them rise. Less of both comes
+		// first, but nothing comes before a plan for what no other is within.
+		if passed != nil && passed.t.peak <= v.base.t.peak {
+			for v.all[len(v.all)-1].t.peak < passed.t.peak {
+				v.all = v.all[:len(v.all)-1]
+			}
+			v.all = append(v.all, passed)
 		}
 		// A plan that needs more than another and costs no less is none.
 		kept := v.all[:0]
@@ -424,7 +434,7 @@ func (v *solver) lowest(floor, limit int64) (*candidate, error) {
 // all the same.
 func (v *solver) last(floor, limit int64) (*candidate, error) {
 	c, err := v.lowest(floor, limit)
-	if err != nil || c.placed.Height <= limit || len(v.m.sim.plain) > midProgram {
+	if err != nil || c.placed.Height <= limit || len(v.m.sim.plain) > midProgram || v.small() {
 		return c, err
 	}
 	within, err := v.at(limit, math.Inf(1))
