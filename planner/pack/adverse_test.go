@@ -28,7 +28,7 @@ var adverse = append([]adversary{
 	})}, 100},
 	{family{"exponential lives", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+int(float64(n)/40*r.ExpFloat64()), 1+r.Int64N(1<<20), 1)
-	})}, 160},
+	})}, 120},
 	{family{"any scale", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+int(math.Exp(math.Log(float64(n))*r.Float64())), 1+int64(math.Exp(16*r.Float64())), 1)
 	})}, 100},
@@ -45,7 +45,7 @@ var adverse = append([]adversary{
 			p.Buffers = append(p.Buffers, lasting(i, length, 64*(1+r.Int64N(1<<10)), 64))
 		}
 		return p
-	}}, 195},
+	}}, 185},
 	{family{"ever larger", func(n int, seed uint64) (p Problem) {
 		r := rand.New(rand.NewPCG(seed, seed))
 		for i := range n {
@@ -62,7 +62,7 @@ var adverse = append([]adversary{
 	})}, 100},
 	{family{"near half", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+r.IntN(n/100), 1<<19+r.Int64N(1<<19), 1)
-	})}, 60},
+	})}, 100},
 	{family{"few meet", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+r.IntN(50), 1+r.Int64N(1<<20), 1)
 	})}, 60},
@@ -77,7 +77,7 @@ var adverse = append([]adversary{
 			}
 		}
 		return p
-	}}, 215},
+	}}, 205},
 	{family{"weave", func(n int, seed uint64) (p Problem) {
 		r := rand.New(rand.NewPCG(seed, seed))
 		for i := range n {
@@ -85,7 +85,7 @@ var adverse = append([]adversary{
 			p.Buffers = append(p.Buffers, lasting(i, length, 1+r.Int64N(1<<16), 1))
 		}
 		return p
-	}}, 140},
+	}}, 180},
 	{family{"log lives", drawnBy(func(n int, r *rand.Rand) Buffer {
 		return lasting(r.IntN(n), 1+int(math.Exp(math.Log(float64(n)/4)*r.Float64())), 1+r.Int64N(1<<20), 1)
 	})}, 100},

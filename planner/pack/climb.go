@@ -2,24 +2,27 @@ package pack
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 )
 
 // climb builds a skyline. At first it goes all the way up on one route, and on another beside it, in case that the first
-// does not come near enough. If neither does, it goes up in many short stages: each is tried on several routes, and it goes on
-// from where all sections together press least against the goal, for what is worst now tells little about what will be; lane.go
-// is how two cores share that. A climb from the floor is followed by others of its end, as what is too high in the end is hardly
+// does not come near enough. If neither does, it goes up in many short stages, each of a few lives on top of each other: each is
+// tried on several routes, and it goes on from where all sections together press least against the goal, for what is worst now
+// tells little about what will be; lane.go is how two cores share that. A climb from the floor is followed by others of its end, as what is too high in the end is hardly
 // ever so before: that takes a quarter of the time, and has as much luck. Then comes another from the floor, which takes the
 // routes in other turns.
 type climb struct {
-	goal  int64
-	near  int64    // the share of the goal above it that is near enough
-	base  *skyline // nothing but the floor
-	lanes []*lane
-	tries int // routes for a stage
-	ups   int // climbs in stages
-	looks int
-	clock *clock
+	goal   int64
+	near   int64    // the share of the goal above it that is near enough
+	base   *skyline // nothing but the floor
+	lanes  []*lane
+	tries  int // routes for a stage
+	stages int // of a climb
+	ups    int // climbs in stages
+	looks  int
+	clock  *clock
+	scale  scale
 }
 
 // route is how a skyline chooses.
@@ -43,35 +46,40 @@ var (
 
 	// routes are tried for each stage, one after another, from where the stage before left off.
 	routes = [...]route{
-		{16, 1, 2, 256, 0.01},
-		{16, 1, 4, 256, 0.003},
-		{16, 3, 1, 512, 0.003},
-		{16, 1, 2, tight, 0.003},
-		{32, 10, 2, 512, 0.003},
-		{16, 0.3, 2, 256, 0.003},
+		{16, 3, 0.1, 512, 0.01},
+		{32, 1, 0.375, tight, 0.003},
+		{32, 3, 0.75, tight, 0.003},
+		{16, 1, 1, 512, 0.003},
+		{8, 1, 3, 512, 0.003},
+		{32, 0.3, 0.375, 512, 0.003},
+		{8, 3, 0.125, 256, 0.001},
+		{16, 3, 0.375, 512, 0.003},
+		{16, 0.3, 3, tight, 0.001},
 	}
 )
 
 const (
-	stages     = 64
-	late       = stages * 3 / 4 // where the end of a climb begins
-	endings    = 4              // of one climb
-	pair       = 2              // routes for a stage, if there are to be many climbs
-	tries      = 4              // and if one has to do
-	content    = 128            // a packing that this share of the goal above it holds is near enough, less than a percent
-	fair       = 101            // and one that holds this is too, after one climb in stages
-	nearly     = 85             // what this does not hold is climbed again from the floor
-	tight      = 1 << 62        // hardly any
-	room       = 200            // the share of the goal above it that there is to fill up what is nearly even
-	passage    = 100            // looks, for each life, that the stages together cost beside those that are counted
-	hopeful    = 64             // what this does not hold is not climbed again
-	tried      = 550            // looks, for each life, below which a climb in stages is followed by another in any case
-	tucking    = 250            // looks, for each life, to make room below a top for what sticks out of a skyline
-	mostClimbs = 40             // and ends of climbs, one after another
-	climbs     = 1750           // looks, for each life, that climbs are worth
-	mending    = 300            // looks, for each life, that mending is worth
-	scope      = 0.05           // the share of the goal above it in which a section is seen as pressed
-	hardest    = 0.005          // the share of it that a section has to spare there at least, as it is seen
+	legs       = 64      // stages of a skyline on one route
+	mostStages = 512     // and of a climb, which has no less
+	apiece     = 4       // lives of those alive at once for each stage of a climb, if that makes no more
+	endings    = 4       // of one climb
+	pair       = 4       // routes for a stage of few lives, which have as many climbs as they take
+	tries      = 6       // and of many
+	content    = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
+	fair       = 101     // and one that holds this is too, after one climb in stages
+	tight      = 1 << 62 // hardly any
+	room       = 200     // the share of the goal above it that there is to fill up what is nearly even
+	passage    = 100     // looks, for each life, that the stages together cost beside those that are counted
+	hopeful    = 64      // what this does not hold is not climbed again
+	tried      = 550     // looks, for each life, below which a climb in stages is followed by another in any case
+	tucking    = 250     // looks, for each life, to make room below a top for what sticks out of a skyline
+	mostClimbs = 40      // and ends of climbs, one after another
+	climbs     = 1750    // looks, for each life, that climbs are worth
+	mending    = 300     // looks, for each life, that mending is worth
+	heed       = 40      // the share of the goal above it below which sections press
+	heeded     = 8       // such shares below that, from which on they do not
+	hardest    = 10      // of such a share is what a section has to spare there at least, as it is seen
+	finely     = 10      // bits for such a share
 )
 
 // mostClimbed is a goal above which what is summed up on the way up would not be numbers.
@@ -79,8 +87,8 @@ const mostClimbed = math.MaxInt64 / 4
 
 // grow packs p as a skyline, and keeps it if it is lower than what there is. Many lives have the first strategy tried before.
 // Where no skyline is near enough, room is made below a top for what sticks out of many lives, which is quick and often does.
-// Then lives that a search is not tried for later are packed from what it makes of the large ones; if that does not come near,
-// many lives from their core, and if that does not either they are climbed.
+// Then lives that a search is not tried for later are packed from what it makes of the large ones; if that does not come near
+// they are climbed.
 func (p *part) grow(goal int64) {
 	if goal > mostClimbed {
 		return
@@ -111,7 +119,7 @@ func (p *part) grow(goal int64) {
 		}
 		defer func() { p.keep(packed) }() // nothing in between takes it for what it is to improve
 	}
-	p.climbOn(c, s, many)
+	p.climbOn(c, s)
 }
 
 // sharpen brings few lives that are above near, but not far above the goal, lower, on the first routes: mostly all the way,
@@ -146,7 +154,7 @@ func (p *part) tuck(goal int64, s *skyline) bool {
 // or there is much time. It comes to the lowest, and whether p is packed.
 func (p *part) open(c *climb, s *skyline) (best *skyline, done bool) {
 	for k := 0; k < mostClimbs && c.affords(); k++ {
-		if k > 0 && s.highest-c.goal > c.goal/nearly && c.clock.alone() < leisure*len(p.lives) {
+		if k > 0 && s.highest-c.goal > c.goal/hopeful {
 			break
 		}
 		t := c.another(s, never)
@@ -158,52 +166,26 @@ func (p *part) open(c *climb, s *skyline) (best *skyline, done bool) {
 	return s, false
 }
 
-// climbOn packs p where s, the lowest of the skylines that c began with, is not near enough. Where many lives may wait the large
-// ones come first, as they are few; then the core if it is to be tried, and then the large ones of all else that has them, which
-// takes no more than a climb and comes further. Only who has time, or no short lives that could wait, or is not far above the
-// goal, climbs in stages: once, and again if that was nearly enough, and then that is improved. Few lives have no other means
-// than to be mended. Lives that are fixed leave less to win by other means, and are climbed around as often as few lives are.
-func (p *part) climbOn(c *climb, s *skyline, core bool) {
-	goal, cheap, looks := c.goal, tried*len(p.lives), climbs*len(p.lives)
-	many, fixed := len(p.lives) > few, p.fixed()
-	h := p.large(waits[0], goal)
-	short := many && !fixed && p.shortWait(h)
-	leisurely := p.clock.alone() > leisure*len(p.lives) && s.highest-goal <= goal/farther
-	large := short && !leisurely
-	if large && len(h.rest) > len(p.lives)/light {
-		if p.rescue(goal, p.from(s), h); !p.far(goal, fair) {
-			return
-		}
-		large = false
-	}
-	if core {
-		if p.keep(p.fromCore(goal, s.highest)); !p.far(goal, fair) {
-			return
-		}
-	}
-	if fixed || !many {
-		grown := p.from(c.again(s, cheap, looks, never))
+// climbOn packs p where s, the lowest of the skylines that c began with, is not near enough. Of many lives the core comes first,
+// if it falls into parts of few, then the large ones, as they are few and come closer, and then climbs of all, which are improved.
+// Few lives have no other means than to be mended.
+func (p *part) climbOn(c *climb, s *skyline) {
+	goal := c.goal
+	if len(p.lives) <= few {
+		grown := p.from(c.again(s, tried*len(p.lives), climbs*len(p.lives), never))
 		grown.mend(goal, goal+goal/fair, mending*len(p.lives), never)
 		p.keep(grown)
-		if fixed && many && p.far(goal, fair) {
-			p.rescue(goal, *p, h)
-		}
 		return
 	}
-	if large {
-		if p.rescue(goal, p.from(s), h); !p.far(goal, fair) {
-			return
-		}
-	}
-	if short && s.highest-goal > goal/farther && p.far(goal, nearly) && p.clock.alone() < leisure*len(p.lives) {
-		p.turnIfNear(goal, goal+goal/fair, never)
+	if p.keep(p.fromCore(goal, s.highest)); !p.far(goal, fair) {
 		return
 	}
-	s, done := p.open(c, s)
-	if done {
+	if p.rescue(goal, p.from(s)); !p.far(goal, fair) {
 		return
 	}
-	p.improve(c, s, h, short && leisurely)
+	if s, done := p.open(c, s); !done {
+		p.improve(c, s)
+	}
 }
 
 // from is p as s packs it.
@@ -218,8 +200,28 @@ func (p *part) keep(o part) {
 	}
 }
 
+// crowd is how many lives of p are alive at once.
+func (p *part) crowd() (most int) {
+	all := make([]int, p.sections+1)
+	for _, l := range p.lives {
+		all[l.l]++
+		all[l.r]--
+	}
+	now := 0
+	for _, n := range all {
+		now += n
+		most = max(most, now)
+	}
+	return most
+}
+
 func newClimb(p *part, goal, near int64) *climb {
-	c := &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock, tries: pair}
+	c := &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock, tries: tries, scale: newScale(goal)}
+	if len(p.lives) <= few {
+		c.tries = pair
+	}
+	c.base.ceiling = goal + goal/room
+	c.stages = min(max(legs, p.crowd()/apiece), mostStages)
 	c.lanes = append(c.lanes, &lane{climb: c})
 	if len(p.lives) <= alone {
 		c.lanes = append(c.lanes, &lane{climb: c})
@@ -245,7 +247,7 @@ func (c *climb) first(before ...attempt) (s *skyline, done bool) {
 			}
 			var ok bool
 			looks[i], ok = c.through(s, most, stopped)
-			return ok && s.highest <= c.line(stages)
+			return ok && s.highest <= c.line(legs)
 		})
 	}
 	at := firstOf(attempts...) - len(before)
@@ -267,29 +269,33 @@ func (c *climb) first(before ...attempt) (s *skyline, done bool) {
 	return s, false
 }
 
-// line is how high a skyline is to become after a stage at most.
-func (c *climb) line(at int) int64 { return c.goal + c.goal/c.near*int64(at)/stages }
+// endsFrom is the stage at whose end the end of a climb begins.
+func (c *climb) endsFrom() int { return c.stages * 3 / 4 }
+
+// line is how high a skyline on one route is to become after a stage at most.
+func (c *climb) line(at int) int64 { return c.goal + c.goal/c.near*int64(at)/legs }
 
 // through takes s all the way up, unless that is sure to be higher after a stage than most says. It also says how many looks
 // it took.
 func (c *climb) through(s *skyline, most func(at int) int64, stopped func() bool) (looks int, ok bool) {
-	for at := 1; at <= stages; at++ {
-		c.ascend(s, at)
+	for at := 1; at <= legs; at++ {
+		s.weigh()
+		c.ascend(s, at, legs)
 		looks += s.looks
-		if s.sure() > most(at) || stopped() {
+		if s.least() > most(at) || stopped() {
 			return looks, false
 		}
 	}
 	return looks, true
 }
 
-// ascend takes s to the end of a stage.
-func (c *climb) ascend(s *skyline, at int) {
-	s.top, s.ceiling = c.goal+c.goal/s.route.aim, c.goal+c.goal/room
-	s.weigh()
+// ascend takes s to the end of a stage of so many.
+func (c *climb) ascend(s *skyline, at, stages int) {
+	s.changes.forget()
+	s.top = c.goal + c.goal/s.route.aim
 	level := int64(math.MaxInt64)
 	if at < stages {
-		level = s.floor + (c.goal-s.floor)/stages*int64(at)
+		level = s.floor + (c.goal-s.floor)/int64(stages)*int64(at)
 	}
 	s.looks = passage * len(s.lives) / stages
 	s.advance(level)
@@ -298,7 +304,7 @@ func (c *climb) ascend(s *skyline, at int) {
 // again is the best of best and of climbs in stages, until that is near enough, or so many looks are spent, or it is
 // stopped. Once no more are cheap, further ones have to be worth it.
 func (c *climb) again(best *skyline, cheap, looks int, stopped func() bool) *skyline {
-	for best.highest > c.line(stages) && c.looks < looks && c.affords() && !stopped() {
+	for best.highest > c.line(legs) && c.looks < looks && c.affords() && !stopped() {
 		over := best.highest - c.goal
 		if c.ups > 0 && c.looks >= cheap && (over <= c.goal/fair || over > c.goal/hopeful) {
 			break
@@ -312,34 +318,43 @@ func (c *climb) again(best *skyline, cheap, looks int, stopped func() bool) *sky
 func (c *climb) affords() bool {
 	cost := 0
 	for _, l := range c.lanes {
-		cost += climbing * (stages - l.from()) / stages
+		cost += climbing * c.tries * (c.stages - l.from()) / c.stages
 	}
 	return c.clock.shared() > cost*len(c.base.lives)
 }
 
-// pressed is how hard all sections of s together press against the goal: by the eighth power of how little they have to
-// spare below a line above it, so that those that will not come near it count for next to nothing. All products are
-// rounded, as those of waste are.
-func (s *skyline) pressed(goal int64) (sum float64) {
-	left := s.left.values(s.sections)
-	for a := int32(0); a < s.sections; a = s.end[a] {
-		for _, bytes := range left[a:s.end[a]] {
-			x := scope / max(float64(goal-s.height[a]-bytes)/float64(goal)+scope, hardest)
-			x2 := float64(x * x)
-			x4 := float64(x2 * x2)
-			sum += float64(x4 * x4)
+// scale is how hard a section presses against the goal, by how far below a line above that it is.
+type scale struct {
+	line  int64
+	units int // the power of two of bytes that are one step
+	hard  []float64
+}
+
+// newScale is by the eighth power of how little there is to spare, so that sections that will not come near the goal count for
+// next to nothing. All products are rounded, as those of waste are.
+func newScale(goal int64) (s scale) {
+	share := max(goal/heed, 1)
+	s.line, s.units = goal+share, max(bits.Len64(uint64(share))-finely, 0)
+	s.hard = make([]float64, share*heeded>>s.units+1)
+	for k := range s.hard {
+		x := float64(share) / max(float64(k)*float64(int64(1)<<s.units), float64(share)/hardest)
+		x2 := float64(x * x)
+		x4 := float64(x2 * x2)
+		s.hard[k] = float64(x4 * x4)
+	}
+	return s
+}
+
+// pressed is how hard sections that come to so many heights press together.
+func (s *scale) pressed(heights []int64) (sum float64) {
+	line, units, hard := s.line, s.units, s.hard
+	for _, height := range heights {
+		if k := max(0, line-height) >> units; k < int64(len(hard)) {
+			sum += hard[k]
 		}
 	}
 	return sum
 }
 
-// sure is how high s will become at least.
-func (s *skyline) sure() (top int64) {
-	top = s.highest
-	for a := int32(0); a < s.sections; a = s.end[a] {
-		if left, _ := s.left.most(a, s.end[a]); left > 0 {
-			top = max(top, s.height[a]+left)
-		}
-	}
-	return top
-}
+// least is how high s will become at least.
+func (s *skyline) least() int64 { return max(s.highest, slices.Max(s.sure)) }

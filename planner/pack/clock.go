@@ -21,7 +21,7 @@ const (
 const (
 	ordering = 20  // to sort lives by what they are
 	placing  = 100 // to put one in with a space, beside the looks of that
-	climbing = 350 // of both cores, to climb in stages
+	climbing = 185 // of both cores, for each route of a climb in stages
 	starting = 650 // of both cores, for the first strategy and the first routes
 	lightly  = 2   // looks of a mend cost as much as one
 	deeply   = 4   // and looks of a search or a push

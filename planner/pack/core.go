@@ -24,7 +24,7 @@ const (
 	reclimbs = 320 // looks, for each life of the part, that climbs through its core are worth
 )
 
-// fromCore is p packed from its core, if no part of that is more than half of p, or stays far above the goal or above most.
+// fromCore is p packed from its core, if all parts of that are of few lives, and none stays far above the goal or above most.
 func (p *part) fromCore(goal, most int64) (packed part) {
 	packed = *p
 	packed.offsets, packed.top = nil, math.MaxInt64
@@ -40,10 +40,10 @@ func (p *part) fromCore(goal, most int64) (packed part) {
 			tried = true
 			parts := h.part.cut()
 			p.clock.spend(ordering * len(p.lives))
-			if slices.ContainsFunc(parts, func(q *part) bool { return len(q.lives) > len(p.lives)/2 }) {
+			if slices.ContainsFunc(parts, func(q *part) bool { return len(q.lives) > few }) {
 				return packed
 			}
-			climbed, highest := climbApart(parts, known, goal, min(most, goal+goal/doubtful), len(p.lives))
+			climbed, highest := climbApart(parts, known, goal, min(most, goal+goal/hopeful), len(p.lives))
 			if climbed == nil {
 				return packed
 			}
@@ -135,8 +135,7 @@ func (p *part) same(q *part) bool {
 }
 
 // climbApart packs the parts of a core of n lives in all, which no section joins, alone, as few climbs are lucky everywhere.
-// Those that are easier to place come first, and leave to the others what they do not need of the looks that all share, but for
-// those of many lives, which have their own. What climbs leave too high is improved by other means. There are no offsets if one
+// Those that are easier to place come first, and leave to the others what they do not need of the looks that all share. What climbs leave too high is improved by other means. There are no offsets if one
 // stays higher than most.
 func climbApart(parts, known []*part, goal, most int64, n int) (offsets []int64, highest int64) {
 	var crags []crag
@@ -148,11 +147,7 @@ func climbApart(parts, known []*part, goal, most int64, n int) (offsets []int64,
 			from += len(q.lives)
 			continue
 		}
-		near := int64(closer)
-		if len(q.lives) > few {
-			near = content
-		}
-		c := newClimb(q, goal, near)
+		c := newClimb(q, goal, closer)
 		s, done := c.first()
 		looks += c.looks
 		crags = append(crags, crag{q, c, s, done, from})
@@ -170,15 +165,12 @@ func climbApart(parts, known []*part, goal, most int64, n int) (offsets []int64,
 		case c.climb == nil:
 		case c.done:
 			c.keep(c.part.from(c.best))
-		case len(c.lives) > few:
-			c.climbOn(c.climb, c.best, false)
 		default:
 			c.looks = looks
 			c.best = c.again(c.best, retried*n/from*sum, reclimbs*n/from*sum, never)
 			looks = c.looks
 			if c.keep(c.part.from(c.best)); c.far(goal, fair) && !c.tuck(goal, c.best) {
-				h := c.large(waits[0], goal)
-				c.improve(c.climb, c.best, h, c.shortWait(h))
+				c.improve(c.climb, c.best)
 			}
 		}
 		copy(offsets[c.from:], c.offsets)
@@ -187,34 +179,6 @@ func climbApart(parts, known []*part, goal, most int64, n int) (offsets []int64,
 		}
 	}
 	return offsets, highest
-}
-
-// halves are lives of a part that are packed first, as a part, and the rest, in the order in which those are put in.
-type halves struct {
-	*part
-	in, rest []int32
-}
-
-// with is p in halves.
-func (p *part) with(in, rest []int32) halves {
-	q := &part{lives: make([]life, 0, len(in)), floor: p.floor, clock: p.clock}
-	for _, i := range in {
-		q.lives = append(q.lives, p.lives[i])
-	}
-	q.sections = toSections(q.lives)
-	return halves{q, in, rest}
-}
-
-// joinedBy is h with some of the rest among those that are packed first.
-func (p *part) joinedBy(h halves, some []int32) halves {
-	some = slices.Sorted(slices.Values(some))
-	in := append(slices.Clone(h.in), some...)
-	slices.Sort(in)
-	rest := slices.DeleteFunc(slices.Clone(h.rest), func(i int32) bool {
-		_, is := slices.BinarySearch(some, i)
-		return is
-	})
-	return p.with(in, rest)
 }
 
 // core is p in its core, of sections that have no more than a share of the goal to spare, and what is not: what is large first,

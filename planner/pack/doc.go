@@ -24,17 +24,17 @@
 //   - alternate.go packs parts of many lives of which no three meet, such as chains: at the bottom and on top of that in turn.
 //   - ring.go packs parts of many lives that begin and end in the same order, as behind a window that slides along.
 //   - skyline.go packs parts of many lives from the bottom up, in time that hardly grows with how many lives meet; trees.go
-//     is what it looks things up in. climb.go does it on one route all the way, or in many short stages, each on
-//     whichever route leaves all sections best off: lane.go. hands.go tries two things side by side. core.go packs the few
-//     lives of many that are hard to place before the others, each peak for itself, and put.go puts those in, which sort.go
-//     has in their order.
+//     is what it looks things up in. climb.go does it on one route all the way, or in many short stages, the more the more lives
+//     meet, each on whichever route leaves all sections best off: lane.go; changes.go brings those that tried the other routes to
+//     where that has come. hands.go does things side by side. core.go packs the few lives of many that are hard to place before
+//     the others, each peak for itself, and put.go puts those in, which sort.go has in their order.
 //   - clock.go says how long all this may take where there are many lives: it counts looks, so that no machine has another
 //     packing, and what costs more than there is left is not begun.
 //   - mend.go lowers such a packing where it is high only in places: it puts what sticks out where that drives out least.
 //   - sift.go packs from its large lives, which it searches, what has few of them, and searches again with those that find no
 //     room beside these.
 //   - reach.go packs up to a capacity, soon or not at all, by the quick means and by sifting.
-//   - large.go packs what is still far above the bound from its large lives and puts the others in where they find room;
+//   - large.go packs what is still too far above the bound from its large lives and puts the others in where they find room;
 //     push.go makes room for those that find none, with what cells.go finds near each other, and turn.go turns a packing
 //     upside down and lets it sink.
 //   - strategy.go is the portfolio: a table of orders and fits, each of which places one buffer after another in

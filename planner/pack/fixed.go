@@ -101,6 +101,7 @@ func (s *skyline) passes(a, b int32) bool {
 		}
 		if begin, end := max(a, l.l), min(b, l.r); begin < end {
 			s.left.add(begin, end, -l.size)
+			s.changes.passed = append(s.changes.passed, stretch{begin, end})
 			s.raise(a, begin, end, height+l.size)
 			return true
 		}

@@ -35,5 +35,55 @@ func firstOf(attempts ...attempt) int {
 	return int(first.Load())
 }
 
+// crew does the same few things again and again, so often that to wake up another core each time would take longer than what it
+// is for.
+type crew struct {
+	things     int32
+	do         func(i int)
+	next, done atomic.Int32
+	away       atomic.Bool
+}
+
+// newCrew is one that does so many things each time, until it is dismissed: on one core, or on two if there are two.
+func newCrew(things int, two bool, do func(i int)) *crew {
+	c := &crew{things: int32(things), do: do}
+	c.next.Store(c.things)
+	if two && runtime.GOMAXPROCS(0) > 1 {
+		go func() {
+			for !c.away.Load() {
+				c.work()
+				until(func() bool { return c.next.Load() < c.things || c.away.Load() })
+			}
+		}()
+	}
+	return c
+}
+
+func (c *crew) dismiss() { c.away.Store(true) }
+
+// each does each thing once. Those that are last begin last.
+func (c *crew) each() {
+	c.done.Store(0)
+	c.next.Store(0)
+	c.work()
+	until(func() bool { return c.done.Load() == c.things })
+}
+
+func (c *crew) work() {
+	for i := c.next.Add(1) - 1; i < c.things; i = c.next.Add(1) - 1 {
+		c.do(int(i))
+		c.done.Add(1)
+	}
+}
+
+// until waits for what comes soon.
+func until(is func() bool) {
+	for k := 0; !is(); k++ {
+		if k > 100 {
+			runtime.Gosched()
+		}
+	}
+}
+
 // never stops nothing.
 func never() bool { return false }

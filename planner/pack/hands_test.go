@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -49,5 +50,27 @@ func TestFirstOf(t *testing.T) {
 		},
 	); got != 0 {
 		t.Errorf("%d, not the first", got)
+	}
+}
+
+// A crew does each thing once each time, whether another core helps or not, and nothing is left undone.
+func TestCrew(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	for cores := 1; cores <= 2; cores++ {
+		runtime.GOMAXPROCS(cores)
+		for _, two := range []bool{false, true} {
+			var did [5]int
+			c := newCrew(len(did), two, func(i int) { did[i]++ })
+			for times := 1; times <= 2000; times++ {
+				c.each()
+				for i, n := range did {
+					if n != times {
+						t.Fatalf("thing %d was done %d times, not %d", i, n, times)
+					}
+				}
+			}
+			c.dismiss()
+		}
 	}
 }

@@ -5,42 +5,48 @@ import (
 	"slices"
 )
 
-// wait says which lives of a part wait until the others are packed: those of the least area, which find room in many
-// places, as long as those of one section together have no more bytes than a share of the goal and a share of what the
-// section has to spare. The others are fewer lives in fewer sections, which takes less time, and leave fewer holes, as no
-// short life parts a valley in two that longer ones could fill.
+// halves are lives of a part that are packed first, as a part, and the rest, in the order in which those are put in.
+type halves struct {
+	*part
+	in, rest []int32
+}
+
+// wait says which lives of a part wait until the others are packed: short ones of few bytes, which find room in many places, as
+// long as those of one section together have no more bytes than a share of the goal and a share of what the section has to
+// spare. The others are fewer lives in fewer sections, which takes less time, and leave fewer holes, as no short life parts a
+// valley in two that longer ones could fill. The more may wait the closer the others are packed, but the fewer of those that
+// wait find room.
 type wait struct{ goal, spare float64 }
 
-// waits are two that are tried, the second only where hope is small. The more may wait the closer the others are packed, but
-// the fewer of those that wait find room.
-var waits = [...]wait{{0.005, 0.2}, {0, 0.2}}
+// some is who waits at first.
+var some = wait{0.003, 0.1}
+
+// times is w for so many times as many bytes.
+func (w wait) times(x float64) wait { return wait{w.goal * x, w.spare * x} }
 
 const (
-	far      = 100  // a packing that this share of the goal above it does not hold is worth a rescue
-	farther  = 40   // and one that this does not hold either, before many climbs, is worth none of them
-	doubtful = 80   // and one that this does not hold, after one climb, is not worth another if it can be packed from large lives
-	shorter  = 0.75 // of the length of the others is that of lives it pays to let wait, on average
-	squeeze  = 100  // looks, for each life, to make room for those that waited by driving out others
-	housing  = 250  // looks, for each life, without which it is no use to climb the large ones, as the others are to be put in
-	light    = 3    // if more than this share of the lives may wait, it takes little to climb the others
-	makings  = 8    // times that it is tried in both ways
-	leisure  = 2000 // looks, for each life, with which a climb of all lives comes before that of the large ones
+	far     = 100  // a packing that this share of the goal above it does not hold is worth a rescue
+	farther = 40   // and one that this does not hold either is not worth a turn
+	rescues = 3    // from large lives
+	swelled = 2    // times as many bytes that wait
+	shorter = 0.75 // of the length of the others is that of lives it pays to let wait, on average
+	squeeze = 100  // looks, for each life, to make room for those that waited by driving out others
+	housing = 250  // looks, for each life, without which it is no use to climb the large ones, as the others are to be put in
+	makings = 8    // times that it is tried in both ways
 )
 
-// improve keeps the lowest of what comes of s, in which c ended: s mended and turned over, the lives as they come, packed from
-// the large ones if the others are short, and what further climbs make of it if that is not hopeless or all there is. They are
-// tried side by side, until one is near enough.
-func (p *part) improve(c *climb, s *skyline, h halves, short bool) {
+// improve keeps the lowest of what comes of s, in which c ended: s mended and turned over, the lives as they come, and what
+// further climbs make of it if that is not hopeless. They are tried side by side, until one is near enough.
+func (p *part) improve(c *climb, s *skyline) {
 	goal, enough := c.goal, c.goal+c.goal/fair
 	mended, come := p.from(s), p.from(s)
-	large, climbed := part{top: math.MaxInt64}, part{top: math.MaxInt64}
+	climbed := part{top: math.MaxInt64}
 	was := s.highest // s may be overwritten by what comes after it
-	below := min(p.top, was)
-	for _, t := range []*part{&mended, &come, &large, &climbed} {
+	for _, t := range []*part{&mended, &come, &climbed} {
 		t.clock = p.clock.apart(2)
 	}
 	c.clock = climbed.clock
-	p.keepFirst(enough, []*part{&mended, &come, &large, &climbed},
+	p.keepFirst(enough, []*part{&mended, &come, &climbed},
 		func(stopped func() bool) {
 			mended.mend(goal, enough, mending*len(p.lives), stopped)
 			mended.keep(*p)
@@ -48,16 +54,6 @@ func (p *part) improve(c *climb, s *skyline, h halves, short bool) {
 		},
 		func(stopped func() bool) { come.comes(goal, enough, stopped) },
 		func(stopped func() bool) {
-			if short {
-				if large = p.fromLarge(h, large.clock, below, goal, enough, stopped); large.offsets != nil {
-					large.turnOver(goal, enough, stopped)
-				}
-			}
-		},
-		func(stopped func() bool) {
-			if short && was-goal > goal/doubtful {
-				return
-			}
 			if t := c.again(s, tried*len(p.lives), climbs*len(p.lives), stopped); t.highest < was {
 				climbed = p.from(t)
 				climbed.clock = c.clock
@@ -68,17 +64,27 @@ func (p *part) improve(c *climb, s *skyline, h halves, short bool) {
 }
 
 // rescue keeps the lowest of what comes of a skyline that is too high without one: the lives as they come, and packed from the
-// large ones.
-func (p *part) rescue(goal int64, grown part, h halves) {
+// large ones, if the others are short. The higher the skyline, the more of them wait. If the large ones do not come close enough
+// more wait the next time; and if some of those that wait find no room, these do not wait any more.
+func (p *part) rescue(goal int64, grown part) {
 	enough := goal + goal/fair
 	p.keep(grown)
 	below := p.top
 	p.comes(goal, enough, never)
-	if p.far(goal, fair) {
-		p.keep(p.fromLarge(h, p.clock, below, goal, enough, never))
-	}
-	if p.far(goal, fair) {
-		p.keep(p.fromLarge(p.large(waits[1], goal), p.clock, below, goal, enough, never))
+	w := some.times(max(1, farther*float64(grown.top-goal)/float64(goal)))
+	h := p.large(w, goal)
+	for k := 0; k < rescues && p.far(goal, fair) && p.shortWait(h); k++ {
+		large, climbed, left, ok := p.fromLarge(h, below, goal, enough)
+		if !ok {
+			break
+		}
+		p.keep(large)
+		if climbed > enough {
+			w = w.times(swelled)
+			h = p.large(w, goal)
+		} else {
+			h = p.joinedBy(h, left)
+		}
 	}
 	if p.far(goal, fair) {
 		p.offsets = slices.Clone(p.offsets)
@@ -114,33 +120,27 @@ func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 
 // fromLarge is p packed from its large lives: a climb packs those, and the lives that wait are put in. Where some find no room
 // below the top of the others, others make room or are pushed up, and those for which that is not enough go on top. A climb
-// that will be higher than below is given up. One that is not close is followed by one that tries more routes, as whatever the
-// large ones leave free is all the room there is.
-func (p *part) fromLarge(h halves, clock *clock, below, goal, enough int64, stopped func() bool) part {
-	g := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: clock}
-	clock.spend(ordering * len(p.lives))
-	if len(h.in) == 0 || clock.shared() < climbing*len(h.in) || clock.alone() < climbing/2*len(h.in)+housing*len(p.lives) {
-		return g
-	}
+// that will be higher than below is given up. It also says how high the large ones came, which of
+// the others are left, and whether there was time for it.
+func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed int64, left []int32, ok bool) {
+	p.clock.spend(ordering * len(p.lives))
 	c := newClimb(h.part, goal, content)
-	c.clock = clock
+	if len(h.in) == 0 || !c.affords() || p.clock.alone() < climbing*tries/2*len(h.in)+housing*len(p.lives) {
+		return g, 0, nil, false
+	}
+	g = part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: p.clock}
 	s := c.base.twin()
 	s.highest = below
-	s = c.another(s, stopped)
-	if s.highest > goal+goal/content && c.clock.shared() > 2*climbing*len(h.in) && !stopped() {
-		c.widen()
-		s = c.another(s, stopped)
-	}
-	if s.highest >= below || stopped() {
-		return g
+	if s = c.another(s, never); s.highest >= below {
+		return g, below, nil, true
 	}
 	top := max(s.highest, enough)
-	at, left := g.makeRoom(g.put(h, s.offsets, top), top, goal, makings, pushing, stopped)
-	clock.spend(placing * min(len(left), 1) * len(p.lives))
+	at, left := g.makeRoom(g.put(h, s.offsets, top), top, goal, makings, pushing, never)
+	p.clock.spend(placing * min(len(left), 1) * len(p.lives))
 	g.onTop(at, left)
 	g.offsets = at
 	g.top = topOf(g.lives, g.offsets)
-	return g
+	return g, s.highest, left, true
 }
 
 // makeRoom has lives below top make room for those that stand above it, and says where all stand then and which are left. They
@@ -221,7 +221,7 @@ func (p *part) length(lives []int32) (sum float64) {
 	return sum
 }
 
-// smallest is the lives of p, those of the least area first.
+// smallest is the lives of p, those first that find room in most places: they are short, and above all have few bytes.
 func (p *part) smallest() []int32 {
 	if len(p.small) != len(p.lives) {
 		p.small = make([]int32, len(p.lives))
@@ -230,7 +230,7 @@ func (p *part) smallest() []int32 {
 		}
 		sortBy(p.small, func(i int32) uint64 {
 			l := &p.lives[i]
-			return math.Float64bits(float64(l.r-l.l) * float64(l.size))
+			return math.Float64bits(float64(float64(l.r-l.l)*float64(l.size)) * float64(l.size))
 		})
 	}
 	return p.small
@@ -260,5 +260,27 @@ func (p *part) large(w wait, goal int64) halves {
 			in = append(in, int32(i))
 		}
 	}
+	return p.with(in, rest)
+}
+
+// with is p in halves.
+func (p *part) with(in, rest []int32) halves {
+	q := &part{lives: make([]life, 0, len(in)), floor: p.floor, clock: p.clock}
+	for _, i := range in {
+		q.lives = append(q.lives, p.lives[i])
+	}
+	q.sections = toSections(q.lives)
+	return halves{q, in, rest}
+}
+
+// joinedBy is h with some of the rest among those that are packed first.
+func (p *part) joinedBy(h halves, some []int32) halves {
+	some = slices.Sorted(slices.Values(some))
+	in := append(slices.Clone(h.in), some...)
+	slices.Sort(in)
+	rest := slices.DeleteFunc(slices.Clone(h.rest), func(i int32) bool {
+		_, is := slices.BinarySearch(some, i)
+		return is
+	})
 	return p.with(in, rest)
 }

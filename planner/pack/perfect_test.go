@@ -240,7 +240,7 @@ func TestHopeless(t *testing.T) {
 			s, _ := c.first()
 			s = c.again(s, tried*len(q.lives), climbs*len(q.lives), never)
 			t.Logf("%s: %d lives, %d looks for each, %.2f %% above the bound", f.name, len(q.lives), c.looks/len(q.lives), percent(s.highest, goal))
-			if c.looks > climbs*4/5*len(q.lives) {
+			if c.looks > (starting+climbing*tries*6/5)*len(q.lives) {
 				t.Errorf("%s: climbs took %d looks for each life", f.name, c.looks/len(q.lives))
 			}
 		}

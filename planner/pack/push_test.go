@@ -39,7 +39,7 @@ func TestPushInMany(t *testing.T) {
 		lives, sections := livesOf(problem)
 		p := &part{lives: lives, sections: sections}
 		goal := max(mostLive(lives, sections), fixedEnd(problem))
-		h := p.large(wait{0.02, 0.2}, goal)
+		h := p.large(wait{0.01, 0.2}, goal)
 		if len(h.in) == 0 {
 			continue
 		}

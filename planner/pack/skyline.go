@@ -30,6 +30,7 @@ type skyline struct {
 	placed  int
 	highest int64     // end of what is placed
 	left    peaks     // by section: bytes to be placed
+	sure    []int64   // by section: how high it becomes at least, if no more is wasted
 	weight  []float64 // by section: what a byte weighs in all sections before it
 	open    []int32   // by center: how many lives of its group are to be placed
 	offsets []int64
@@ -44,6 +45,8 @@ type skyline struct {
 	before []int32 // by begin of a stretch: the begin of the one before it, or -1
 	height []int64 // by begin of a stretch; -1 where none begins
 	turns  turns   // of stretches, some of which are no more
+
+	changes changes
 
 	rest []int32 // scratch
 	fits []fit   // scratch: lives that may be next
@@ -87,7 +90,7 @@ func newSkyline(p *part) *skyline {
 	n, sections := len(p.lives), p.sections
 	s := &skyline{
 		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p),
-		weight: make([]float64, sections+1), open: make([]int32, sections), offsets: make([]int64, n),
+		open: make([]int32, sections), offsets: make([]int64, n),
 		end: make([]int32, sections), before: make([]int32, sections), height: make([]int64, sections),
 	}
 	s.firstEnd.reset(n)
@@ -111,7 +114,11 @@ func newSkyline(p *part) *skyline {
 	s.firstEnd.build()
 	s.lastHead.build()
 	s.anywhere.build()
-	s.left.build(liveOf(s.lives, sections))
+	s.sure = liveOf(s.lives, sections)
+	s.left.build(s.sure)
+	for t, live := range s.sure {
+		s.sure[t] = s.floor + live
+	}
 	for t := range s.height {
 		s.height[t] = -1
 	}
@@ -124,9 +131,8 @@ func newSkyline(p *part) *skyline {
 func (s *skyline) twin() *skyline {
 	t := &skyline{
 		lives: s.lives, sections: s.sections, floor: s.floor, coarsest: s.coarsest, blocks: s.blocks, largest: s.largest,
-		groups: s.groups,
+		groups: s.groups, ceiling: s.ceiling,
 	}
-	t.weight = make([]float64, s.sections+1)
 	t.become(s)
 	return t
 }
@@ -137,6 +143,7 @@ func (s *skyline) become(o *skyline) {
 	s.open = append(s.open[:0], o.open...)
 	s.offsets = append(s.offsets[:0], o.offsets...)
 	s.left.become(&o.left)
+	s.sure = append(s.sure[:0], o.sure...)
 	s.firstEnd.become(&o.firstEnd)
 	s.lastHead.become(&o.lastHead)
 	s.anywhere.become(&o.anywhere)
@@ -144,6 +151,7 @@ func (s *skyline) become(o *skyline) {
 	s.before = append(s.before[:0], o.before...)
 	s.height = append(s.height[:0], o.height...)
 	s.turns.become(&o.turns)
+	s.changes.forget()
 }
 
 // newGroups sorts by counting: the lives come by begin, and late is them by end.
@@ -210,22 +218,23 @@ func (s *skyline) advance(level int64) {
 			wall = s.roof(a, b, next.at, wall)
 		}
 		if !s.holds(a, b) {
-			s.raise(a, a, b, wall)
+			s.give(a, a, b, wall)
 			continue
 		}
 		left, among := s.left.most(a, b)
 		t := s.left.find(among)
 		i := s.choose(a, b, t, wall, left)
 		if i < 0 {
-			s.raise(a, t, t+1, wall)
+			s.give(a, t, t+1, wall)
 			continue
 		}
 		if s.even(next.at, wall, left) {
-			s.raise(a, a, b, wall)
+			s.give(a, a, b, wall)
 			continue
 		}
 		l := s.spans[i]
 		at := up(next.at, l.align)
+		s.lose(l.l, l.r, next.at, at)
 		s.offsets[i] = at
 		s.highest = max(s.highest, at+l.size)
 		s.left.add(l.l, l.r, -l.size)
@@ -235,6 +244,7 @@ func (s *skyline) advance(level int64) {
 		s.open[center(l.l, l.r)]--
 		s.raise(a, l.l, l.r, at+l.size)
 		s.placed++
+		s.changes.lives = append(s.changes.lives, i)
 	}
 }
 
@@ -272,6 +282,26 @@ func (s *skyline) wall(a, b int32) int64 {
 	return min(before, behind)
 }
 
+// give brings sections [l, r) of the stretch that begins with a to a height, with nothing below it.
+func (s *skyline) give(a, l, r int32, height int64) {
+	s.lose(l, r, s.height[a], height)
+	s.raise(a, l, r, height)
+}
+
+// lose notes that nothing comes to lie between two heights in sections [l, r), those of them in which something is to come.
+func (s *skyline) lose(l, r int32, from, to int64) {
+	if from == to {
+		return
+	}
+	sure := s.sure[l:r]
+	for t, height := range sure {
+		if height > from {
+			sure[t] = height + to - from
+		}
+	}
+	s.changes.lost = append(s.changes.lost, stretch{l, r})
+}
+
 // raise brings sections [l, r) of the stretch that begins with a to a height.
 func (s *skyline) raise(a, l, r int32, height int64) {
 	b, old, before := s.end[a], s.height[a], s.before[a]
@@ -302,6 +332,8 @@ func (s *skyline) raise(a, l, r int32, height int64) {
 	if end < s.sections {
 		s.before[end] = begin
 	}
+	last := s.sections - 1
+	s.changes.begins = append(s.changes.begins, a, begin, min(r, last), min(b, last), min(end, last))
 }
 
 // holds is whether a life to be placed lies within [a, b).
@@ -448,19 +480,22 @@ func (s *skyline) longer(i, j int32) bool {
 
 // weigh brings weight up to date.
 func (s *skyline) weigh() {
-	left := s.left.values(s.sections)
-	focus, ceiling, sum := s.route.focus, float64(s.ceiling), 0.0
-	for a := int32(0); a < s.sections; a = s.end[a] {
-		room, weight := s.ceiling-s.height[a], s.weight[a+1:s.end[a]+1]
-		for i, bytes := range left[a:s.end[a]] {
-			one := 1.0
-			if focus > 0 {
-				spare := float64(max(0, room-bytes)) / ceiling
-				one = focus / (focus + spare)
-			}
-			sum += one
-			weight[i] = sum
+	if s.weight == nil {
+		s.weight = make([]float64, s.sections+1)
+	}
+	s.sumUp(s.weight[1:], s.route.focus)
+}
+
+// sumUp has sums be what a byte weighs in all sections up to each, with a focus.
+func (s *skyline) sumUp(sums []float64, focus float64) {
+	ceiling, sum := float64(s.ceiling), 0.0
+	for t, height := range s.sure {
+		one := 1.0
+		if focus > 0 {
+			one = focus / (focus + float64(max(0, s.ceiling-height))/ceiling)
 		}
+		sum += one
+		sums[t] = sum
 	}
 }
 

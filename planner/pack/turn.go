@@ -5,7 +5,10 @@ import (
 	"slices"
 )
 
-const little = 250 // a turn that lowers by less than this share of the goal is the last
+const (
+	little  = 250 // a turn that lowers by less than this share of the goal is the last
+	turning = 400 // looks, for each life, that the first may cost
+)
 
 // turnOver turns the packing of p over and over for as long as that lowers it, until its top is no higher than enough or it
 // is stopped. What is fixed cannot be turned.
@@ -14,6 +17,7 @@ func (p *part) turnOver(goal, enough int64, stopped func() bool) {
 		return
 	}
 	s := p.space(math.MaxInt)
+	s.looks = turning * len(p.lives)
 	at, next := slices.Clone(p.offsets), make([]int64, len(p.lives))
 	for gain := goal; p.top > enough && gain >= goal/little; {
 		if stopped() {
