@@ -27,6 +27,7 @@ func (w wait) times(x float64) wait { return wait{w.goal * x, w.spare * x} }
 const (
 	far     = 100  // a packing that this share of the goal above it does not hold is worth a rescue
 	farther = 40   // and one that this does not hold either is not worth a turn
+	nearly  = 80   // and of one that this holds a climb of the large lives tries fewer routes
 	rescues = 3    // from large lives
 	swelled = 2    // times as many bytes that wait
 	shorter = 0.75 // of the length of the others is that of lives it pays to let wait, on average
@@ -125,7 +126,10 @@ func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed int64, left []int32, ok bool) {
 	p.clock.spend(ordering * len(p.lives))
 	c := newClimb(h.part, goal, content)
-	if len(h.in) == 0 || !c.affords() || p.clock.alone() < climbing*tries/2*len(h.in)+housing*len(p.lives) {
+	if below-goal <= goal/nearly { // it is not to become that much lower
+		c.tries = pair
+	}
+	if len(h.in) == 0 || !c.affords() || p.clock.alone() < climbing*c.tries/2*len(h.in)+housing*len(p.lives) {
 		return g, 0, nil, false
 	}
 	g = part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: p.clock}
