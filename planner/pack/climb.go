@@ -70,6 +70,7 @@ const (
 	tight      = 1 << 62 // hardly any
 	room       = 200     // the share of the goal above it that there is to fill up what is nearly even
 	passage    = 100     // looks, for each life, that the stages together cost beside those that are counted
+	weighing   = 8       // sections that cost a look in each stage
 	hopeful    = 64      // what this does not hold is not climbed again
 	tried      = 550     // looks, for each life, below which a climb in stages is followed by another in any case
 	tucking    = 250     // looks, for each life, to make room below a top for what sticks out of a skyline
@@ -297,7 +298,7 @@ func (c *climb) ascend(s *skyline, at, stages int) {
 	if at < stages {
 		level = s.floor + (c.goal-s.floor)/int64(stages)*int64(at)
 	}
-	s.looks = passage * len(s.lives) / stages
+	s.looks = passage*len(s.lives)/stages + int(s.sections)/weighing
 	s.advance(level)
 }
 
@@ -315,12 +316,15 @@ func (c *climb) again(best *skyline, cheap, looks int, stopped func() bool) *sky
 }
 
 // affords is whether there is time for another climb.
-func (c *climb) affords() bool {
-	cost := 0
+func (c *climb) affords() bool { return c.clock.shared() > c.cost() }
+
+// cost is how many looks of both cores another climb is expected to take.
+func (c *climb) cost() (looks int) {
+	stage := climbing*len(c.base.lives)/c.stages + int(c.base.sections)/weighing
 	for _, l := range c.lanes {
-		cost += climbing * c.tries * (c.stages - l.from()) / c.stages
+		looks += (c.stages - l.from()) * stage
 	}
-	return c.clock.shared() > cost*len(c.base.lives)
+	return looks * c.tries
 }
 
 // scale is how hard a section presses against the goal, by how far below a line above that it is.

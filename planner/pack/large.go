@@ -129,7 +129,7 @@ func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed i
 	if below-goal <= goal/nearly { // it is not to become that much lower
 		c.tries = pair
 	}
-	if len(h.in) == 0 || !c.affords() || p.clock.alone() < climbing*c.tries/2*len(h.in)+housing*len(p.lives) {
+	if len(h.in) == 0 || !c.affords() || p.clock.alone() < c.cost()/2+housing*len(p.lives) {
 		return g, 0, nil, false
 	}
 	g = part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: p.clock}

@@ -238,9 +238,10 @@ func TestHopeless(t *testing.T) {
 			}
 			c := newClimb(q, goal, content)
 			s, _ := c.first()
+			one := c.looks + c.cost()
 			s = c.again(s, tried*len(q.lives), climbs*len(q.lives), never)
 			t.Logf("%s: %d lives, %d looks for each, %.2f %% above the bound", f.name, len(q.lives), c.looks/len(q.lives), percent(s.highest, goal))
-			if c.looks > (starting+climbing*tries*6/5)*len(q.lives) {
+			if c.looks > one*5/4 {
 				t.Errorf("%s: climbs took %d looks for each life", f.name, c.looks/len(q.lives))
 			}
 		}
