@@ -2,6 +2,7 @@ package pack
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 )
@@ -72,10 +73,43 @@ func unitOf(p Problem) int64 {
 }
 
 // bound is below every height that a solution of p can have: all bytes alive at the worst moment, or the same with
-// sizes in whole units, less what that may have added above the highest buffer; or the end of a fixed one.
-func bound(p Problem, inUnits int64) int64 {
+// sizes in whole units, less what that may have added above the highest buffer; or the end of a fixed one; or what those
+// need that are aligned alike.
+func bound(p Problem, inUnits, alike int64) int64 {
 	bytes, _ := MaxLive(p)
-	return max(bytes, inUnits-unitSlack(p), fixedEnd(p))
+	return max(bytes, inUnits-unitSlack(p), fixedEnd(p), alike)
+}
+
+// commonest is how many alignments are looked at for a bound.
+const commonest = 8
+
+// alignedLive is below every height, too: those alive at once that are aligned alike begin whole alignments apart, and so each
+// but the highest takes whole ones.
+func alignedLive(p Problem) (most int64) {
+	unit, counts := unitOf(p), map[int64]int{}
+	for _, b := range p.Buffers {
+		if takesRoom(b) && b.Align > unit {
+			counts[b.Align]++
+		}
+	}
+	aligns := slices.SortedFunc(maps.Keys(counts), func(a, b int64) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for _, align := range aligns[:min(len(aligns), commonest)] {
+		var alike Problem
+		slack := int64(0)
+		for _, b := range p.Buffers {
+			if takesRoom(b) && b.Align%align == 0 && b.Align > 0 {
+				whole := up(b.Size, align)
+				slack = max(slack, whole-b.Size)
+				b.Size = whole
+				alike.Buffers = append(alike.Buffers, b)
+			}
+		}
+		bytes, _ := MaxLive(alike)
+		most = max(most, bytes-slack)
+	}
+	return most
 }
 
 // unitSlack is the most that whole units add to the size of a buffer.

@@ -89,8 +89,9 @@ func Solve(p Problem) (Solution, error) {
 // solve is Solve for a problem that is well formed, and in which no buffer takes over another.
 func solve(p Problem) (Solution, error) {
 	lives, sections := livesOf(p)
-	goal := max(mostLive(lives, sections), fixedEnd(p))
-	s := Solution{Offsets: make([]int64, len(p.Buffers)), Bound: bound(p, goal), Strategy: "stack"}
+	alike := alignedLive(p)
+	goal := max(mostLive(lives, sections), fixedEnd(p), up(alike, unitOf(p)))
+	s := Solution{Offsets: make([]int64, len(p.Buffers)), Bound: bound(p, goal, alike), Strategy: "stack"}
 	for _, f := range p.Fixed {
 		s.Offsets[f.Buffer] = f.Offset // those too that take no room
 	}
