@@ -3,6 +3,7 @@ package pack
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 )
 
 // attempt tries something, and says whether that is good enough. Once it is stopped nobody asks for what it comes to.
@@ -76,10 +77,13 @@ func (c *crew) work() {
 	}
 }
 
-// until waits for what comes soon.
+// until waits for what comes soon, wide awake at first: unless another has the core that it is to come from.
 func until(is func() bool) {
 	for k := 0; !is(); k++ {
-		if k > 100 {
+		switch {
+		case k > 2000:
+			time.Sleep(time.Microsecond)
+		case k > 100:
 			runtime.Gosched()
 		}
 	}
