@@ -9,9 +9,9 @@ import (
 // climb builds a skyline. At first it goes all the way up on one route, and on another beside it, in case that the first
 // does not come near enough. If neither does, it goes up in many short stages, each of a few lives on top of each other: each is
 // tried on several routes, and it goes on from where all sections together press least against the goal, for what is worst now
-// tells little about what will be; lane.go is how two cores share that. A climb from the floor is followed by others of its end, as what is too high in the end is hardly
-// ever so before: that takes a quarter of the time, and has as much luck. Then comes another from the floor, which takes the
-// routes in other turns.
+// tells little about what will be; lane.go is how two cores share that. A climb from the floor is followed by others of its end,
+// as what is too high in the end is hardly ever so before: that takes a quarter of the time, and has as much luck. Then comes
+// another from the floor, which takes the routes in other turns.
 type climb struct {
 	goal   int64
 	near   int64    // the share of the goal above it that is near enough

@@ -135,8 +135,8 @@ func (p *part) same(q *part) bool {
 }
 
 // climbApart packs the parts of a core of n lives in all, which no section joins, alone, as few climbs are lucky everywhere.
-// Those that are easier to place come first, and leave to the others what they do not need of the looks that all share. What climbs leave too high is improved by other means. There are no offsets if one
-// stays higher than most.
+// Those that are easier to place come first, and leave to the others what they do not need of the looks that all share. What
+// climbs leave too high is improved by other means. There are no offsets if one stays higher than most.
 func climbApart(parts, known []*part, goal, most int64, n int) (offsets []int64, highest int64) {
 	var crags []crag
 	from, looks := 0, 0

@@ -121,8 +121,8 @@ func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 
 // fromLarge is p packed from its large lives: a climb packs those, and the lives that wait are put in. Where some find no room
 // below the top of the others, others make room or are pushed up, and those for which that is not enough go on top. A climb
-// that will be higher than below is given up. It also says how high the large ones came, which of
-// the others are left, and whether there was time for it.
+// that will be higher than below is given up. It also says how high the large ones came, which of the others are left, and
+// whether there was time for it.
 func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed int64, left []int32, ok bool) {
 	p.clock.spend(ordering * len(p.lives))
 	c := newClimb(h.part, goal, content)

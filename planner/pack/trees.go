@@ -52,7 +52,6 @@ type peaks struct {
 	levels  []int32
 	largest []int64 // by node: the largest of its sections, but for what is added to all of a node above
 	added   []int64 // by node above the sections: to all of its sections
-	flat    []int64 // scratch, by section
 }
 
 // bottom is below all peaks, whatever is added to it.
@@ -129,23 +128,6 @@ func (p *peaks) addTo(level int, a, b int32, x int64) {
 	for i := range added {
 		added[i] += x
 	}
-}
-
-// values are the numbers of the first n sections, until p changes.
-func (p *peaks) values(n int32) []int64 {
-	p.flat = slices.Grow(p.flat[:0], int(n))[:n]
-	for from := int32(0); from < n; from += fan {
-		plus := int64(0)
-		for k, i := 0, from>>wide; k+2 < len(p.levels); k, i = k+1, i>>wide {
-			plus += p.above(k, i)
-		}
-		to := min(from+fan, n)
-		values := p.flat[from:to]
-		for i, x := range p.largest[from:to] {
-			values[i] = x + plus
-		}
-	}
-	return p.flat
 }
 
 // most is the largest number in [l, r), and where it is. It comes up from both ends of the stretch to the node above both.

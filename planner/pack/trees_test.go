@@ -88,3 +88,12 @@ func TestHeights(t *testing.T) {
 		}
 	})
 }
+
+// values are the numbers of the first n sections.
+func (p *peaks) values(n int32) (values []int64) {
+	for t := range n {
+		x, _ := p.most(t, t+1)
+		values = append(values, x)
+	}
+	return values
+}
