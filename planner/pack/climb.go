@@ -22,7 +22,7 @@ type climb struct {
 	ups    int // climbs in stages
 	looks  int
 	clock  *clock
-	scale  scale
+	scale  scale // made for the first climb in stages
 }
 
 // route is how a skyline chooses.
@@ -151,8 +151,8 @@ func (p *part) tuck(goal int64, s *skyline) bool {
 	return true
 }
 
-// open goes on from s with one climb after another, each of which has room made below a top, while they are nearly near enough
-// or there is much time. It comes to the lowest, and whether p is packed.
+// open goes on from s with one climb after another, each of which has room made below a top, for as long as there is time and they
+// are not hopeless. It comes to the lowest, and whether p is packed.
 func (p *part) open(c *climb, s *skyline) (best *skyline, done bool) {
 	for k := 0; k < mostClimbs && c.affords(); k++ {
 		if k > 0 && s.highest-c.goal > c.goal/hopeful {
@@ -201,28 +201,14 @@ func (p *part) keep(o part) {
 	}
 }
 
-// crowd is how many lives of p are alive at once.
-func (p *part) crowd() (most int) {
-	all := make([]int, p.sections+1)
-	for _, l := range p.lives {
-		all[l.l]++
-		all[l.r]--
-	}
-	now := 0
-	for _, n := range all {
-		now += n
-		most = max(most, now)
-	}
-	return most
-}
-
 func newClimb(p *part, goal, near int64) *climb {
-	c := &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock, tries: tries, scale: newScale(goal)}
+	c := &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock, tries: tries}
 	if len(p.lives) <= few {
 		c.tries = pair
 	}
 	c.base.ceiling = goal + goal/room
-	c.stages = min(max(legs, p.crowd()/apiece), mostStages)
+	together := slices.Max(sumOf(p.lives, p.sections, func(*life) int64 { return 1 }))
+	c.stages = min(max(legs, int(together)/apiece), mostStages)
 	c.lanes = append(c.lanes, &lane{climb: c})
 	if len(p.lives) <= alone {
 		c.lanes = append(c.lanes, &lane{climb: c})

@@ -56,6 +56,9 @@ func (c *climb) another(best *skyline, stopped func() bool) *skyline {
 
 // begin has l take the routes as no climb before.
 func (l *lane) begin() {
+	if l.scale.hard == nil {
+		l.scale = newScale(l.goal)
+	}
 	l.turn, l.pace = 1+(len(routes)-1)*l.ups, l.ups/len(routes)
 	l.ups++
 }

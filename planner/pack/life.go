@@ -217,15 +217,22 @@ func mostLive(lives []life, sections int32) int64 {
 
 // liveOf is the bytes alive in each section.
 func liveOf(lives []life, sections int32) []int64 {
-	live := make([]int64, sections+1)
-	for _, l := range lives {
-		live[l.l] += l.size
-		live[l.r] -= l.size
+	return sumOf(lives, sections, func(l *life) int64 { return l.size })
+}
+
+// sumOf is, by section, what the lives that are alive there come to together.
+func sumOf(lives []life, sections int32, of func(l *life) int64) []int64 {
+	sum := make([]int64, sections+1)
+	for i := range lives {
+		l := &lives[i]
+		x := of(l)
+		sum[l.l] += x
+		sum[l.r] -= x
 	}
 	for t := range sections {
-		live[t+1] += live[t]
+		sum[t+1] += sum[t]
 	}
-	return live[:sections]
+	return sum[:sections]
 }
 
 // up is x, or the next multiple of align above it.
