@@ -169,19 +169,23 @@ func (p *part) open(c *climb, s *skyline) (best *skyline, done bool) {
 
 // climbOn packs p where s, the lowest of the skylines that c began with, is not near enough. Of many lives the core comes first,
 // if it falls into parts of few, then the large ones, as they are few and come closer, and then climbs of all, which are improved.
-// Few lives have no other means than to be mended.
+// Climbs of few lives are only mended.
 func (p *part) climbOn(c *climb, s *skyline) {
-	goal := c.goal
-	if len(p.lives) <= few {
+	goal, many := c.goal, len(p.lives) > few
+	if many {
+		if p.keep(p.fromCore(goal, s.highest)); !p.far(goal, fair) {
+			return
+		}
+	}
+	if p.far(goal, fair) {
+		if p.rescue(goal, p.from(s)); !p.far(goal, fair) {
+			return
+		}
+	}
+	if !many {
 		grown := p.from(c.again(s, tried*len(p.lives), climbs*len(p.lives), never))
 		grown.mend(goal, goal+goal/fair, mending*len(p.lives), never)
 		p.keep(grown)
-		return
-	}
-	if p.keep(p.fromCore(goal, s.highest)); !p.far(goal, fair) {
-		return
-	}
-	if p.rescue(goal, p.from(s)); !p.far(goal, fair) {
 		return
 	}
 	if s, done := p.open(c, s); !done {

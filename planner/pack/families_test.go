@@ -258,7 +258,7 @@ func TestFamilies(t *testing.T) {
 	near, all := 0, 0
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
-			for seed, n := range []int{20_000, 6_000, 6_000, 4_000} {
+			for seed, n := range []int{20_000, 6_000, 6_000, 4_000, 1_500, 1_000} {
 				p := f.make(n, uint64(seed+1))
 				s := solved(t, p)
 				if all++; s.Height <= s.Bound+s.Bound/100 {

@@ -76,8 +76,9 @@ func (p *part) fixed() bool {
 
 // around packs a part in which lives are fixed.
 func (p *part) around(goal int64) {
+	many := len(p.lives) > few
 	rows := strategies
-	if len(p.lives) > few {
+	if many {
 		if p.grow(goal); !p.far(goal, steep) {
 			return
 		}
@@ -86,6 +87,9 @@ func (p *part) around(goal int64) {
 	s := p.space(min(patience*len(p.lives), p.clock.alone()))
 	p.try(rows, s, goal)
 	p.clock.spend(s.looks)
+	if !many && len(p.lives) > fewest && p.far(goal, content) {
+		p.grow(goal)
+	}
 	if enough := goal + goal/content; p.top > enough && goal < math.MaxInt64/4 {
 		p.mend(goal, enough, mending*len(p.lives), never)
 	}

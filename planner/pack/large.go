@@ -28,7 +28,7 @@ const (
 	far     = 100  // a packing that this share of the goal above it does not hold is worth a rescue
 	farther = 40   // and one that this does not hold either is not worth a turn
 	nearly  = 80   // and of one that this holds a climb of the large lives tries fewer routes
-	rescues = 3    // from large lives
+	rescues = 8    // from large lives, if there is time
 	swelled = 2    // times as many bytes that wait
 	shorter = 0.75 // of the length of the others is that of lives it pays to let wait, on average
 	squeeze = 100  // looks, for each life, to make room for those that waited by driving out others

@@ -19,7 +19,7 @@ func (p *part) turnOver(goal, enough int64, stopped func() bool) {
 	s := p.space(math.MaxInt)
 	s.looks = turning * len(p.lives)
 	at, next := slices.Clone(p.offsets), make([]int64, len(p.lives))
-	for gain := goal; p.top > enough && gain >= goal/little; {
+	for gain := goal; p.top > enough && gain >= max(goal/little, 1); {
 		if stopped() {
 			return
 		}
