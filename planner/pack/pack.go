@@ -98,6 +98,15 @@ func solve(p Problem) (Solution, error) {
 	if p.Capacity > 0 && s.Bound > p.Capacity {
 		return Solution{}, tooSmall(p, s.Bound)
 	}
+	if p.Capacity > 0 && p.Capacity < goal && p.Looks == 0 { // it is up to what whole units add to the highest buffer
+		uncapped := p
+		uncapped.Capacity = 0
+		s, err := solve(uncapped)
+		if err == nil && s.Height > p.Capacity {
+			err = notReached(p, s)
+		}
+		return s, err
+	}
 	parts := divide(&part{lives: lives, sections: sections}, s.Offsets)
 	near := goal + goal/fine
 	if p.Capacity > 0 {

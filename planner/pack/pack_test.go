@@ -244,6 +244,29 @@ func TestAnyProblem(t *testing.T) {
 	})
 }
 
+// All offsets are even here, and an arena of 61 bytes is one of 62 in which nothing has the last: what is found without a capacity
+// is found with it.
+func TestCapacityBetweenUnits(t *testing.T) {
+	p := Problem{Buffers: []Buffer{
+		{1, 4, 2, 6}, {3, 6, 2, 4}, {3, 4, 2, 6}, {0, 5, 2, 4}, {0, 6, 4, 6}, {3, 6, 1, 4}, {5, 6, 4, 4},
+		{3, 6, 3, 4}, {2, 4, 2, 6}, {0, 3, 4, 6}, {2, 6, 2, 4}, {3, 4, 1, 4}, {0, 5, 3, 6}, {1, 4, 1, 6},
+		{5, 6, 1, 4}, {1, 5, 2, 6}, {0, 6, 1, 6}, {3, 4, 4, 6}, {2, 6, 4, 4}, {2, 6, 4, 4}, {1, 6, 1, 4},
+		{2, 4, 4, 6}, {2, 5, 1, 6}, {4, 6, 1, 4}, {0, 3, 1, 4}, {0, 2, 1, 6}, {5, 6, 2, 6}, {0, 1, 4, 4},
+	}}
+	s := solved(t, p)
+	if s.Height%2 == 0 {
+		t.Fatalf("height %d, so this is of no use", s.Height)
+	}
+	p.Capacity = s.Height
+	if got := solved(t, p); got.Height > p.Capacity {
+		t.Errorf("height %d above the capacity %d", got.Height, p.Capacity)
+	}
+	p.Capacity--
+	if _, err := Solve(p); err == nil || !strings.Contains(err.Error(), "61 bytes are the least found") && !strings.Contains(err.Error(), "too small") {
+		t.Errorf("with less: %v", err)
+	}
+}
+
 // Every row of the table packs every problem, with all pairs of buffers looked at.
 func TestEveryStrategy(t *testing.T) {
 	for _, st := range strategies {
