@@ -57,20 +57,24 @@ func (c *cells) add(i int32, at int64) {
 
 // move takes life i from one address to another.
 func (c *cells) move(i int32, from, to int64) {
-	if from>>c.shift == to>>c.shift {
-		return
+	if from>>c.shift != to>>c.shift {
+		c.remove(i, from)
+		c.add(i, to)
 	}
+}
+
+// remove takes out life i, which begins at an address.
+func (c *cells) remove(i int32, at int64) {
 	l := &c.lives[i]
 	e := c.entry[i]
 	for b := l.l / c.block; b <= (l.r-1)/c.block; b++ {
-		at := &c.first[c.cell(b, from)]
-		for *at != e {
-			at = &c.next[*at]
+		before := &c.first[c.cell(b, at)]
+		for *before != e {
+			before = &c.next[*before]
 		}
-		*at = c.next[e]
+		*before = c.next[e]
 		e++
 	}
-	c.add(i, to)
 }
 
 // near are the lives that may meet l and begin in [from, to), some more than once, and some others.

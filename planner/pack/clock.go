@@ -67,6 +67,9 @@ func (c *clock) shared() int {
 // light is how many light looks of one core there are left.
 func (c *clock) light() int { return min(c.alone(), math.MaxInt/lightly) * lightly }
 
+// deep is how many looks of one core there are left to a search or a push.
+func (c *clock) deep() int { return min(c.alone(), math.MaxInt/deeply) * deeply }
+
 // apart is a clock for one of the attempts that are made two side by side, if a core makes so many of them after each other.
 func (c *clock) apart(inTurn int) *clock {
 	if c == nil {

@@ -35,8 +35,8 @@
 //     room beside these.
 //   - reach.go packs up to a capacity, soon or not at all, by the quick means and by sifting.
 //   - large.go packs what is still too far above the bound from its large lives and puts the others in where they find room;
-//     push.go makes room for those that find none, with what cells.go finds near each other, and turn.go turns a packing
-//     upside down and lets it sink.
+//     push.go makes room for those that find none, with what cells.go finds near each other, and shove.go where it takes more
+//     than that; turn.go turns a packing upside down and lets it sink.
 //   - strategy.go is the portfolio: a table of orders and fits, each of which places one buffer after another in
 //     space.go, the addresses taken at each time. The lowest arena wins, the earlier row on a tie, and nothing more is
 //     tried once the bound is reached.

@@ -14,13 +14,12 @@ import (
 //
 // The top goes down a little at a time, and each time that all lives are below it the packing is kept.
 type mend struct {
-	lives  []life
-	floor  int64
-	at     []int64 // by life: its offset, or −1 while it is out
-	base   []float64
-	weight []float64
-	out    []int32 // the lives to be put back, the next one last
-	looks  int
+	lives []life
+	floor int64
+	at    []int64 // by life: its offset, or −1 while it is out
+	hardness
+	out   []int32 // the lives to be put back, the next one last
+	looks int
 
 	stopped func() bool
 
@@ -69,21 +68,36 @@ func topOf(lives []life, at []int64) (top int64) {
 }
 
 func newMend(p *part, who meetings, offsets []int64, goal int64) *mend {
-	n := len(p.lives)
-	m := &mend{
-		lives: p.lives, floor: p.floor, at: slices.Clone(offsets),
-		base: make([]float64, n), stopped: never, meetings: who,
+	return &mend{
+		lives: p.lives, floor: p.floor, at: slices.Clone(offsets), hardness: p.hardness(goal), stopped: never, meetings: who,
 	}
+}
+
+// hardness is how hard lives are to place.
+type hardness struct {
+	base   []float64 // by life: its bytes, which weigh the more the nearer their sections are to full
+	weight []float64 // by life: as much, and as much again each time that it drove out others
+}
+
+func (p *part) hardness(goal int64) hardness {
 	full := make([]float64, p.sections+1) // how nearly, of all sections before each
 	for t, live := range liveOf(p.lives, p.sections) {
 		full[t+1] = full[t] + 1/(fullest+float64(goal-p.floor-live)/float64(goal))
 	}
+	base := make([]float64, len(p.lives))
 	for i, l := range p.lives {
-		m.base[i] = float64(l.size) * (full[l.r] - full[l.l])
+		base[i] = float64(l.size) * (full[l.r] - full[l.l])
 	}
-	m.weight = slices.Clone(m.base)
-	return m
+	return hardness{base, slices.Clone(base)}
 }
+
+// easier puts lives that are easier to place before others.
+func (h *hardness) easier(i, j int32) int {
+	return cmp.Or(cmp.Compare(h.base[i], h.base[j]), cmp.Compare(i, j))
+}
+
+// drove is for a life that drove out others.
+func (h *hardness) drove(i int32) { h.weight[i] += h.base[i] }
 
 // meetings say which lives of a part may meet one. Those alive at a time are those of the block it lies in that were alive as
 // that began, and those that began since.
@@ -169,7 +183,7 @@ func (m *mend) lower(top int64, looks int) bool {
 			m.out = append(m.out, int32(i))
 		}
 	}
-	slices.SortFunc(m.out, m.byBase)
+	slices.SortFunc(m.out, m.easier)
 	most := 2*len(m.out) + astray
 	for len(m.out) > 0 {
 		if m.looks > looks || len(m.out) > most || m.stopped() {
@@ -183,16 +197,12 @@ func (m *mend) lower(top int64, looks int) bool {
 			return false
 		}
 		if cost > 0 {
-			m.weight[i] += m.base[i]
+			m.drove(i)
 			m.clear(at, at+m.lives[i].size)
 		}
 		m.at[i] = at
 	}
 	return true
-}
-
-func (m *mend) byBase(i, j int32) int {
-	return cmp.Or(cmp.Compare(m.base[i], m.base[j]), cmp.Compare(i, j))
 }
 
 // clear takes out what lies in [lo, hi) of the lives that spot looked at last.
@@ -204,7 +214,7 @@ func (m *mend) clear(lo, hi int64) {
 			m.out = append(m.out, j)
 		}
 	}
-	slices.SortFunc(m.out[before:], m.byBase)
+	slices.SortFunc(m.out[before:], m.easier)
 }
 
 // spot is where life x drives out the least weight, the lowest of such places; below top, −1 if it is too large for that.

@@ -1,9 +1,6 @@
 package pack
 
-import (
-	"math"
-	"slices"
-)
+import "slices"
 
 // push makes room for lives below a top by pushing others up. Which of two lives that meet lies on the other is given, and so
 // each has a lowest place, with all below it as low as they can be, and a highest, with all on it as high as they can be. A life
@@ -52,28 +49,15 @@ const (
 // pushIn puts in lives that do not end at or below top at their offsets, the largest first, and says which are left and how many
 // looks it took.
 func (p *part) pushIn(who meetings, at []int64, top int64, looks int, stopped func() bool) (left []int32, took int) {
-	var order []int32
-	for i, l := range p.lives {
-		if at[i]+l.size > top {
-			left = append(left, int32(i))
-		} else {
-			order = append(order, int32(i))
-		}
-	}
+	left = p.above(at, top)
 	if len(left) > queued || len(left) == 0 {
 		return left, 0
 	}
 	n := len(p.lives)
-	s := &push{part: p, meetings: who, top: top, waits: make([]bool, n)}
-	s.under, s.over = s.newRim(1), s.newRim(-1)
-	s.sorter.sort(order, func(i int32) uint64 { return uint64(at[i]) })
-	s.settle(order)
+	s := p.newPush(who, at, top, left)
 	slices.SortStableFunc(left, func(i, j int32) int { return bySize(p.lives[i], p.lives[j]) })
-	s.most = min(looks*n, min(p.clock.alone(), math.MaxInt/deeply)*deeply)
+	s.most = min(looks*n, p.clock.deep())
 	rest := left[:0]
-	for _, x := range left {
-		s.under.at[x], s.under.was[x], s.over.at[x], s.over.was[x] = none, -1, none, -1
-	}
 	in := 0
 	for k, x := range left {
 		slow := s.looks > start*n && in*hardly < k // others are not worth more
@@ -89,6 +73,35 @@ func (p *part) pushIn(who meetings, at []int64, top int64, looks int, stopped fu
 		}
 	}
 	return rest, s.looks
+}
+
+// above is the lives of p at offsets that do not end at or below top.
+func (p *part) above(at []int64, top int64) (lives []int32) {
+	for i, l := range p.lives {
+		if at[i]+l.size > top {
+			lives = append(lives, int32(i))
+		}
+	}
+	return lives
+}
+
+// newPush is all lives of p but some, which are not in, where they stand, as low and as high as they can be.
+func (p *part) newPush(who meetings, at []int64, top int64, out []int32) *push {
+	n := len(p.lives)
+	s := &push{part: p, meetings: who, top: top, waits: make([]bool, n)}
+	s.under, s.over = s.newRim(1), s.newRim(-1)
+	for _, x := range out {
+		s.under.at[x], s.under.was[x], s.over.at[x], s.over.was[x] = none, -1, none, -1
+	}
+	in := make([]int32, 0, n-len(out))
+	for i := range p.lives {
+		if s.under.was[i] >= 0 {
+			in = append(in, int32(i))
+		}
+	}
+	s.sorter.sort(in, func(i int32) uint64 { return uint64(at[i]) })
+	s.settle(in)
+	return s
 }
 
 // newRim is an edge that nothing is near to.
