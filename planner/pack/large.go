@@ -149,7 +149,8 @@ func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed i
 
 // makeRoom has lives below top make room for those that stand above it, and says where all stand then and which are left. They
 // are driven out by those and, beside that and if it does not do, pushed up for them; then again, as long as there are more to
-// be pushed up and clearly fewer are left, up to so many times. A few that are left in the end are shoved in, or none of them.
+// be pushed up and clearly fewer are left, up to so many times. If p has few lives, and hardly any are left in the end, these
+// are shoved in, or none: of many, each that is driven out moves thousands, and another climb takes less time.
 func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stopped func() bool) (at []int64, left []int32) {
 	var spent int
 	who := newMeetings(p)
@@ -187,7 +188,7 @@ func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stop
 		}
 		more = spent > looks*len(p.lives) // else those that are left have no room
 	}
-	if len(left) > 0 && len(left) <= shoved && !stopped() {
+	if len(p.lives) <= few && len(left) > 0 && len(left) <= shoved && !stopped() {
 		in, spent := p.shoveIn(who, offsets, top, goal, stopped)
 		if p.clock.spend(spent / deeply); in {
 			left = nil

@@ -28,8 +28,7 @@ type window struct {
 
 const (
 	shoved  = 40     // lives, more than which are not worth it
-	shoving = 10_000 // looks, for each life, that it is worth where there are few
-	hasty   = 200    // and many, which look long at what moves with one that is driven out
+	shoving = 10_000 // looks, for each life, that it is worth
 )
 
 // shoveIn puts in lives that do not end at or below top at their offsets, and says whether all are in and how many looks that took.
@@ -37,9 +36,7 @@ const (
 func (p *part) shoveIn(who meetings, at []int64, top, goal int64, stopped func() bool) (in bool, took int) {
 	left := p.above(at, top)
 	s := &shove{push: p.newPush(who, at, top, left), hardness: p.hardness(goal), out: left}
-	if s.most = shoving * len(p.lives); len(p.lives) > few {
-		s.most = min(hasty*len(p.lives), p.clock.deep())
-	}
+	s.most = min(shoving*len(p.lives), p.clock.deep())
 	for _, l := range p.lives {
 		s.coarsest = max(s.coarsest, l.align)
 	}
