@@ -211,11 +211,16 @@ func (s *skyline) advance(level int64) {
 		}
 		b := s.end[a]
 		wall := s.wall(a, b)
+		roofed := false // by a block that a life may reach
 		if len(s.blocks) > 0 {
 			if s.passes(a, b) {
 				continue
 			}
-			wall = s.roof(a, b, next.at, wall)
+			reach := min(next.at, none-s.largest-s.coarsest) + s.largest + s.coarsest
+			roof := s.roof(a, b, next.at, reach)
+			if roofed = roof < reach; roofed {
+				wall = min(wall, roof)
+			}
 		}
 		if !s.holds(a, b) {
 			s.give(a, a, b, wall)
@@ -223,7 +228,7 @@ func (s *skyline) advance(level int64) {
 		}
 		left, among := s.left.most(a, b)
 		t := s.left.find(among)
-		i := s.choose(a, b, t, wall, left)
+		i := s.choose(a, b, t, left, roofed)
 		if i < 0 {
 			s.give(a, t, t+1, wall)
 			continue
@@ -417,11 +422,10 @@ type fit struct {
 	waste float64
 }
 
-// choose is the life to put into the valley [a, b) at section t, which has the most left to come, or -1 if none fits. wall is
-// its lower wall, or the lowest block above it if that is lower.
-func (s *skyline) choose(a, b, t int32, wall, left int64) int32 {
+// choose is the life to put into the valley [a, b) at section t, which has the most left to come, or -1 if none fits. A block may be
+// in its way where the valley is roofed.
+func (s *skyline) choose(a, b, t int32, left int64, roofed bool) int32 {
 	h := s.height[a]
-	roofed := len(s.blocks) > 0 && wall-h < s.largest+s.coarsest // a block, it may be
 	if roofed {
 		s.rest = s.covering(a, b, t, beneath, s.rest[:0])
 		s.looks += 2 * len(s.rest)
