@@ -299,3 +299,17 @@ func TestInPlaceFixed(t *testing.T) {
 		t.Errorf("%+v, error %v, check %v; want height 24", s, err, Check(p, s))
 	}
 }
+
+// A valley whose wall is the top of a block is filled up to the bottom of another above it, however far above that is, and not past it.
+func TestBlocksFarAbove(t *testing.T) {
+	p := &part{sections: 2, lives: []life{
+		{l: 0, r: 1, size: 990, align: 1, fixed: 10},
+		{l: 0, r: 2, size: 20, align: 1, fixed: free},
+		{l: 1, r: 2, size: 110, align: 1, fixed: 990},
+	}}
+	s := newSkyline(p)
+	s.route, s.top, s.ceiling = wholes[0], 1120, 1120
+	s.weigh()
+	s.advance(none)
+	apartAt(t, p, s.offsets, 1120)
+}

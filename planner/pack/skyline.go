@@ -217,10 +217,8 @@ func (s *skyline) advance(level int64) {
 				continue
 			}
 			reach := min(next.at, none-s.largest-s.coarsest) + s.largest + s.coarsest
-			roof := s.roof(a, b, next.at, reach)
-			if roofed = roof < reach; roofed {
-				wall = min(wall, roof)
-			}
+			roof := s.roof(a, b, next.at, max(wall, reach))
+			wall, roofed = min(wall, roof), roof < reach
 		}
 		if !s.holds(a, b) {
 			s.give(a, a, b, wall)
