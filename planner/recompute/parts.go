@@ -197,28 +197,42 @@ func (c *cut) knapsack(room int64, target float64, part int32) (least float64, k
 	}
 	// Nothing that is farther from the bound than a set that fits is the cheapest.
 	far := min(target, fits*(1+1e-9)+1) - bound
+	near := make([]nearby, len(kinds))
+	var fewest, most int64 // bytes of the parts to come
+	for k, choices := range kinds {
+		near[k] = nearbyOf(choices, price, far)
+		fewest += near[k].fewest * c.times(k)
+		most += near[k].most * c.times(k)
+	}
 	var links [][]link // of the mixtures at each part, as long as they are exact
 	exact := true
 	before := []mixture{{}}
 	var with, next, merged []mixture // used again and again: there are many
 	sum := 0.0                       // what the parts so far cost at the price
 	for k, choices := range kinds {
-		_, best := priced(choices, price)
+		n := &near[k]
 		for range c.times(k) {
-			sum += best
+			sum += n.best
+			fewest -= n.fewest
+			most -= n.most
 			next = next[:0]
-			for i, x := range choices {
+			for _, i := range n.which {
+				x := choices[i]
 				with = with[:0]
 				for j, m := range before {
-					m = mixture{m.bytes + x.bytes, m.cost + x.cost, link{int32(j), int32(i)}}
-					if m.bytes <= room && float64(m.cost)+price*float64(m.bytes)-sum <= far {
+					m = mixture{m.bytes + x.bytes, m.cost + x.cost, link{int32(j), i}}
+					if m.bytes+fewest > room { // and so have the others
+						break
+					}
+					// What those to come cannot fill costs its price.
+					if float64(m.cost)+price*float64(max(m.bytes, room-most))-sum <= far {
 						with = append(with, m)
 					}
 				}
 				merged = merge(merged[:0], next, with)
 				next, merged = merged, next
 			}
-			c.spent += int64(len(before) * len(choices))
+			c.spent += int64(len(before) * len(n.which))
 			if len(next) > mostMixed { // one for two neighbours, better than either
 				exact = false
 				half := (len(next) + 1) / 2
@@ -247,6 +261,28 @@ func (c *cut) knapsack(room int64, target float64, part int32) (least float64, k
 		}
 	}
 	return max(bound, float64(last[len(last)-1].cost)), kept, true
+}
+
+// nearby is the choices of a part that are not far from the best at a price, the fewest
+// and the most bytes that one of them has, and what the best costs with its bytes.
+type nearby struct {
+	which        []int32
+	fewest, most int64
+	best         float64
+}
+
+func nearbyOf(choices []choice, price, far float64) (n nearby) {
+	_, n.best = priced(choices, price)
+	for i, x := range choices { // the least bytes first
+		if float64(x.cost)+price*float64(x.bytes)-n.best > far {
+			continue
+		}
+		if len(n.which) == 0 {
+			n.fewest = x.bytes
+		}
+		n.which, n.most = append(n.which, int32(i)), x.bytes
+	}
+	return n
 }
 
 // priceOf is the price on bytes that bounds best what a set within a room costs,

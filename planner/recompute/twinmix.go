@@ -145,15 +145,30 @@ func (t *twin) best(target, known float64) (bound float64, plans []twinStart) {
 	return min(max(t.bound, least), target), plans
 }
 
-// near lists the choices of a kind that are not farther than reach from the best.
-func (t *twin) near(k *twinKind, reach float64) (all []nearChoice) {
-	_, best := k.priced(t.price)
+// twinNearby is the choices of a kind that are not far from the best at the prices, the
+// fewest and the most bytes of them at either place, and what the best costs with its bytes.
+type twinNearby struct {
+	which           []nearChoice
+	fewest, fullest [2]int64
+	best            float64
+}
+
+func (t *twin) near(k *twinKind, reach float64) (n twinNearby) {
+	_, n.best = k.priced(t.price)
 	for i, c := range k.choices {
-		if far := c.priced(t.price) - best; far <= reach {
-			all = append(all, nearChoice{int32(i), max(far, 0)})
+		far := c.priced(t.price) - n.best
+		if far > reach {
+			continue
+		}
+		if len(n.which) == 0 {
+			n.fewest = c.bytes
+		}
+		n.which = append(n.which, nearChoice{int32(i), max(far, 0)})
+		for b, bytes := range c.bytes {
+			n.fewest[b], n.fullest[b] = min(n.fewest[b], bytes), max(n.fullest[b], bytes)
 		}
 	}
-	return all
+	return n
 }
 
 // mix looks for the cheapest choices of all parts that are within both rooms and not
@@ -163,22 +178,18 @@ func (t *twin) near(k *twinKind, reach float64) (all []nearChoice) {
 // only known if there were not as many.
 func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []twinStart) {
 	reach += reach*1e-9 + 1
-	var rest [2]int64 // the least bytes of the parts to come
-	near, few := make([][]nearChoice, len(t.kinds)), make([][2]int64, len(t.kinds))
-	order := make([]int, len(t.kinds))
+	near, order := make([]twinNearby, len(t.kinds)), make([]int, len(t.kinds))
+	var fewest, fullest [2]int64 // bytes of the parts to come
 	for i := range t.kinds {
 		k := &t.kinds[i]
 		order[i], near[i] = i, t.near(k, reach)
-		few[i] = k.choices[0].bytes
-		for _, c := range k.choices {
-			few[i] = [2]int64{min(few[i][0], c.bytes[0]), min(few[i][1], c.bytes[1])}
-		}
-		for b := range rest {
-			rest[b] += few[i][b] * int64(len(k.parts))
+		for b := range fewest {
+			fewest[b] += near[i].fewest[b] * int64(len(k.parts))
+			fullest[b] += near[i].fullest[b] * int64(len(k.parts))
 		}
 	}
 	// What there is much to choose of comes while there are few mixes.
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b]), len(near[a])) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b].which), len(near[a].which)) })
 	var steps []mixed // none to bound
 	before, work, whole := []mix{{}}, 0, true
 	defer func() { t.mixed += work }()
@@ -187,28 +198,42 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 		most = boundMixes
 	}
 	var with, next, both []mix // used again and again: there are many, of which few are left
+	sum := 0.0                 // what the parts so far cost at the prices
 	for _, i := range order {
-		k, times := &t.kinds[i], 1
-		if len(near[i]) == 1 {
+		k, n, times := &t.kinds[i], &near[i], 1
+		if len(n.which) == 1 {
 			times = len(k.parts)
 		}
 		for range len(k.parts) / times {
-			for b := range rest {
-				rest[b] -= few[i][b] * int64(times)
+			sum += n.best * float64(times)
+			var empty [2]int64 // what is there at least if those to come are as full as can be
+			for b := range fewest {
+				fewest[b] -= n.fewest[b] * int64(times)
+				fullest[b] -= n.fullest[b] * int64(times)
+				empty[b] = t.room[b] - fullest[b]
 			}
-			if work += len(before) * len(near[i]); work > mostMixing {
+			if work += len(before) * len(n.which); work > mostMixing {
 				return t.bound, math.Inf(1), nil
 			}
 			next = next[:0]
-			for _, n := range near[i] {
-				c := &k.choices[n.which]
+			for _, c := range n.which {
+				x := &k.choices[c.which]
 				with = with[:0]
-				for m, x := range before {
-					y := mix{cost: x.cost + c.cost*int64(times), far: x.far + n.far*float64(times), link: link{int32(m), n.which}}
-					for b := range y.bytes {
-						y.bytes[b] = x.bytes[b] + c.bytes[b]*int64(times)
+				for m, y := range before {
+					y.link = link{int32(m), c.which}
+					y.cost += x.cost * int64(times)
+					if y.far += c.far * float64(times); y.far > reach {
+						continue
 					}
-					if y.far <= reach && y.bytes[0]+rest[0] <= t.room[0] && y.bytes[1]+rest[1] <= t.room[1] {
+					for b := range y.bytes {
+						y.bytes[b] += x.bytes[b] * int64(times)
+					}
+					if y.bytes[0]+fewest[0] > t.room[0] { // and so have the others
+						break
+					}
+					// What those to come cannot fill costs its price.
+					full := float64(y.cost) + t.price[0]*float64(max(y.bytes[0], empty[0])) + t.price[1]*float64(max(y.bytes[1], empty[1])) - sum
+					if y.bytes[1]+fewest[1] <= t.room[1] && full <= reach {
 						with = append(with, y)
 					}
 				}
@@ -283,8 +308,15 @@ func unbeaten(all []mix) []mix {
 	var stairs []stair // of those so far: more bytes at the second place, and less cost
 	best := all[:0]
 	for _, m := range all {
-		i, same := slices.BinarySearchFunc(stairs, m.bytes[1], func(s stair, b int64) int { return cmp.Compare(s.bytes, b) })
-		if same && stairs[i].cost <= m.cost || i > 0 && stairs[i-1].cost <= m.cost {
+		i, high := 0, len(stairs) // by hand: this is most of the time that mixes take
+		for i < high {
+			if mid := (i + high) / 2; stairs[mid].bytes < m.bytes[1] {
+				i = mid + 1
+			} else {
+				high = mid
+			}
+		}
+		if i < len(stairs) && stairs[i].bytes == m.bytes[1] && stairs[i].cost <= m.cost || i > 0 && stairs[i-1].cost <= m.cost {
 			continue
 		}
 		best = append(best, m)
