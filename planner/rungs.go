@@ -70,16 +70,17 @@ type ladder struct {
 	near  func(limit int64, from *candidate) (*candidate, error)
 	known map[int64]found
 	ways  map[fromTo]*candidate
-	// dear stands for all plans that cost more than is of use to whoever asks: it costs as
-	// much as the cheapest of them, and is within any limit, as a limit's plan costs no less
+	// dear stands for all plans that cost clearly more than is of use to whoever asks: it costs
+	// as much as the cheapest of them, and is within any limit, as a limit's plan costs no less
 	// than those of higher ones, so that nothing more need be known. Nil is none.
 	dear *candidate
+	most float64 // what a plan of use costs at most; the dear one is not close to it
 }
 
 // useful has plans that cost more than so much be of no use.
 func (l *ladder) useful(most float64) {
-	if !math.IsInf(most, 1) {
-		l.dear = &candidate{cost: math.Nextafter(most, math.Inf(1))}
+	if l.most = most; !math.IsInf(most, 1) {
+		l.dear = &candidate{cost: math.Nextafter(most+l.apart, math.Inf(1))}
 	}
 }
 
@@ -105,6 +106,15 @@ func (l *ladder) rung(k int64) int64 {
 
 // within is the plan for a limit below the plain arena, or nil; or dear.
 func (l *ladder) within(limit int64) (*candidate, error) {
+	c, err := l.answer(limit)
+	if c != nil && l.dear != nil && c.cost > l.most {
+		c = l.dear
+	}
+	return c, err
+}
+
+// answer is that plan, of use or not.
+func (l *ladder) answer(limit int64) (*candidate, error) {
 	if _, ok := l.least(limit); !ok {
 		return nil, nil
 	}
@@ -122,17 +132,8 @@ func (l *ladder) within(limit int64) (*candidate, error) {
 		return nil, err
 	}
 	g := &gap{ladder: l, k: k, low: low, high: high, upper: upper}
-	for range l.halving {
-		mid := l.between(g.low, g.high)
-		if g.answers(limit) || mid == 0 {
-			break
-		}
-		if err := g.halve(mid, limit); err != nil {
-			return nil, err
-		}
-	}
 	for more := true; more && !g.answers(limit); {
-		if more, err = g.step(); err != nil {
+		if more, err = g.narrow(limit); err != nil {
 			return nil, err
 		}
 	}
@@ -149,13 +150,35 @@ type gap struct {
 	k            int64 // of the rung below
 	low, high    int64
 	upper, lower *candidate
-	reached      bool // the lower plan is known
-	steps        int  // that were made
+	reached      bool  // the lower plan is known
+	halved       int64 // how often it was
+	steps        int   // that were made
 }
 
 // answers reports whether a limit has the plan of the upper one, or none.
 func (g *gap) answers(limit int64) bool {
 	return g.upper == nil || g.upper.placed.Height <= limit
+}
+
+// narrow has other plans on either side of a limit, and reports whether it found any.
+func (g *gap) narrow(limit int64) (bool, error) {
+	if even, err := g.even(); even || err != nil {
+		return false, err
+	}
+	if mid := g.between(g.low, g.high); mid > 0 && g.halved < g.halving {
+		g.halved++
+		return true, g.halve(mid, limit)
+	}
+	return g.step()
+}
+
+// even reports whether the plans of both limits cost about the same.
+func (g *gap) even() (bool, error) {
+	if bound, ok := g.early(g.low); !ok || !g.close(bound, g.upper.cost) {
+		return false, nil
+	}
+	lower, err := g.reach()
+	return lower != nil && g.close(lower.cost, g.upper.cost), err
 }
 
 // reach is the plan of the lower limit.
@@ -233,11 +256,16 @@ func (l *ladder) between(low, high int64) int64 {
 		return 0
 	}
 	if a, ok := l.early(low); ok {
-		if b, _ := l.early(high); a-b < min(l.apart, apartOfBound*a) || a == b {
+		if b, _ := l.early(high); l.close(a, b) {
 			return 0
 		}
 	}
 	return low + (high-low)/2
+}
+
+// close reports whether a cost is hardly above another one, or no more than that.
+func (l *ladder) close(a, b float64) bool {
+	return a-b < min(l.apart, apartOfBound*a) || a <= b
 }
 
 // onRung is the plan of a rung.

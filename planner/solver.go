@@ -103,12 +103,15 @@ func (v *solver) excludes(limit int64, cost float64) bool {
 // near is a plan within a limit, or nil. It is found from one for a higher limit, if that
 // leads to the bound.
 func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
-	f, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1), 0)
-	if err != nil {
-		return nil, err
+	atBound := func(cost float64) bool {
+		least, ok := v.least(limit)
+		return !ok || cost <= least+atBound*v.m.total
 	}
-	if least, ok := v.least(limit); f.plan != nil && f.plan.cost <= least+atBound*v.m.total || !ok {
-		return f.plan, nil
+	if atBound(from.cost) { // or else what is found costs more than that, too
+		f, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1), 0)
+		if err != nil || f.plan != nil && atBound(f.plan.cost) {
+			return f.plan, err
+		}
 	}
 	return v.at(limit, math.Inf(1))
 }
