@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/configs"
+	"memopt/memopt/graph"
 	"memopt/planner"
 	"memopt/planner/shrink"
 )
@@ -49,7 +50,7 @@ func (t *trial) plan(on []bool, worth planner.Worth) (*planner.Plan, error) {
 // values as make the plan no dearer than more would.
 func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	f := t.m.forms
-	if on := f.with(f.on); t.m.mayExtract() && !slices.Equal(on, f.on) {
+	if on := f.with(f.on); t.m.mayExtract() && !slices.Equal(on, f.on) && !(err == nil && f.trifling(on, p)) {
 		if other, wrong := t.plan(on, t.than(p, err)); t.m.prefers(p, err, other, wrong) {
 			p, err = other, wrong
 			f.on, t.m.Graph = on, graphOf(other, t.m.Graph)
@@ -120,6 +121,26 @@ func trifle(p *planner.Plan) float64 {
 	_, plain := p.Cost()
 	return plain / 1000
 }
+
+// trifling is whether what a form keeps in less beside what is on is too few bytes for a
+// plan to be better: limits of the arena are hardly told apart by as many.
+func (f *forms) trifling(on []bool, p *planner.Plan) bool {
+	dims, err := graph.Bind(p.Request.Dims)
+	if err != nil {
+		return false
+	}
+	saved := graph.Num(0)
+	for i, c := range f.found {
+		if on[i] && !f.on[i] {
+			saved = saved.Add(c.Before.Sub(c.After))
+		}
+	}
+	bytes, err := dims.Eval(saved)
+	return err == nil && bytes < p.Baseline.Arena/toldApart
+}
+
+// toldApart is how many limits of an arena planning tells apart, about.
+const toldApart = 1 << 13
 
 // takeForm gives a model the form of another one of the same step: what is kept
 // in less there is here, by the names of values, and nothing else is asked for.
