@@ -27,7 +27,8 @@ type cut struct {
 
 	folding
 	envelopes map[rounding]*envelope
-	spent     int64 // edges looked at, about: a measure of work
+	listed    map[int32][][]choice // by kind of part, if none has more values than so many
+	spent     int64                // edges looked at, about: a measure of work
 }
 
 // units is how many units of cost the program's whole cost has.

@@ -22,28 +22,41 @@ type choice struct {
 }
 
 const (
-	mostPart  = 12      // values of a part whose choices are listed
-	largePart = 32      // … where it is worth more time
-	mostStood = 1 << 14 // choices that are looked at for that
-	cheapSets = 16      // sets that are looked at as plans
-	mostMixed = 1 << 12 // ways to choose of several parts that are told apart
+	mostPart   = 12      // values of a part whose choices are listed
+	largePart  = 32      // … where it is worth more time
+	mostStood  = 1 << 14 // choices that are looked at for that
+	cheapSets  = 16      // sets that are looked at as plans
+	enoughSets = 4       // … of which so many need not be looked for any farther
+	mostMixed  = 1 << 12 // ways to choose of several parts that are told apart
 )
 
-// choices lists those of each kind of part, the least bytes first. It reports false
-// if a part has more values than so many.
-func (c *cut) choices(most int32) (kinds [][]choice, ok bool) {
-	for k := range c.kinds {
+// choices lists those of each kind of part, the least bytes first. It is nil if a part has
+// more values than so many. They are listed once.
+func (c *cut) choices(most int32) [][]choice {
+	kinds, known := c.listed[most]
+	if !known {
+		if kinds = c.list(most); c.listed == nil {
+			c.listed = map[int32][][]choice{}
+		}
+		c.listed[most] = kinds
+	}
+	return kinds
+}
+
+func (c *cut) list(most int32) [][]choice {
+	kinds := make([][]choice, len(c.kinds))
+	for k := range kinds {
 		begin, end := c.part(k)
 		if end-begin > most {
-			return nil, false
+			return nil
 		}
 		all, ok := c.choicesOf(begin, end)
 		if !ok {
-			return nil, false
+			return nil
 		}
-		kinds = append(kinds, all)
+		kinds[k] = all
 	}
-	return kinds, true
+	return kinds
 }
 
 // chooser lists the choices of a part. It comes to a value behind all that are made of it,
@@ -187,28 +200,65 @@ type link struct {
 // values, each dealt out to equal parts in two ways. ok is false if it cannot be
 // told, as a part has more values than so many.
 func (c *cut) knapsack(room int64, target float64, part int32) (least float64, kept [][]bool, ok bool) {
-	kinds, ok := c.choices(part)
-	if !ok {
+	kinds := c.choices(part)
+	if kinds == nil {
 		return 0, nil, false
 	}
 	price, bound, fits, ok := c.priceOf(kinds, room)
 	if !ok {
 		return math.Inf(1), nil, true
 	}
-	// Nothing that is farther from the bound than a set that fits is the cheapest.
+	// Nothing that is farther from the bound than a set that fits is the cheapest. Mostly
+	// that is much nearer, and what is near is soon looked at.
 	far := min(target, fits*(1+1e-9)+1) - bound
+	least = bound
+	for reach := far / (1 << knapsackReaches); ; reach *= 4 {
+		reach = min(reach, far)
+		last, links := c.mixtures(kinds, room, price, reach)
+		if links == nil { // which are too many to tell apart
+			if len(last) > 0 {
+				least = max(least, float64(last[len(last)-1].cost))
+			}
+			return min(least, target), kept, true
+		}
+		if len(last) == 0 {
+			if least = bound + reach; reach == far {
+				return target, nil, true
+			}
+			continue
+		}
+		if least = max(bound, float64(last[len(last)-1].cost)); least >= target {
+			return target, nil, true
+		}
+		kept = kept[:0]
+		for i := range min(cheapSets, len(last)) {
+			kept = append(kept, c.deal(kinds, links, len(last)-1-i)...)
+		}
+		if len(last) >= enoughSets || reach == far {
+			return least, kept, true
+		}
+	}
+}
+
+// knapsackReaches is how often the way to what is too far is halved for sets that are near.
+const knapsackReaches = 6
+
+// mixtures puts together the choices of all parts that are within a room and not farther
+// than reach from the best at a price, those that no other beats, the least bytes first.
+// links tell what they chose; nil is that there are very many, so that some stand for two
+// that they are no worse than.
+func (c *cut) mixtures(kinds [][]choice, room int64, price, reach float64) (last []mixture, links [][]link) {
 	near := make([]nearby, len(kinds))
 	var fewest, most int64 // bytes of the parts to come
 	for k, choices := range kinds {
-		near[k] = nearbyOf(choices, price, far)
+		near[k] = nearbyOf(choices, price, reach)
 		fewest += near[k].fewest * c.times(k)
 		most += near[k].most * c.times(k)
 	}
-	var links [][]link // of the mixtures at each part, as long as they are exact
 	exact := true
 	before := []mixture{{}}
 	var with, next, merged []mixture // used again and again: there are many
-	sum := 0.0                       // what the parts so far cost at the price
+	sum := -price * float64(room)    // what the parts so far cost at the price
 	for k, choices := range kinds {
 		n := &near[k]
 		for range c.times(k) {
@@ -225,7 +275,7 @@ func (c *cut) knapsack(room int64, target float64, part int32) (least float64, k
 						break
 					}
 					// What those to come cannot fill costs its price.
-					if float64(m.cost)+price*float64(max(m.bytes, room-most))-sum <= far {
+					if float64(m.cost)-price*float64(min(room-m.bytes, most))-sum <= reach {
 						with = append(with, m)
 					}
 				}
@@ -251,16 +301,10 @@ func (c *cut) knapsack(room int64, target float64, part int32) (least float64, k
 			before, next = next, before
 		}
 	}
-	last := before
-	if len(last) == 0 || float64(last[len(last)-1].cost) >= target {
-		return target, nil, true
+	if !exact {
+		links = nil
 	}
-	if exact {
-		for i := range min(cheapSets, len(last)) {
-			kept = append(kept, c.deal(kinds, links, len(last)-1-i)...)
-		}
-	}
-	return max(bound, float64(last[len(last)-1].cost)), kept, true
+	return before, links
 }
 
 // nearby is the choices of a part that are not far from the best at a price, the fewest

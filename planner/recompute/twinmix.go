@@ -36,7 +36,7 @@ const (
 )
 
 // mixReach is how far from the bound mixes are looked for, as parts of the whole cost.
-var mixReach = []float64{0.002, 0.02}
+var mixReach = []float64{0.0003, 0.002, 0.02}
 
 // priced is what a choice costs with its bytes at prices.
 func (c *twinChoice) priced(price [2]float64) float64 {
