@@ -164,28 +164,6 @@ func (f *forms) extracts(on []bool) (rows []planner.Extract) {
 	return rows
 }
 
-// best plans the model's graph and, where settings leave it to the planner, the
-// forms that keep some in less; the best one becomes the model's. The plan has no
-// table yet. One that does not come to worth need not be found.
-func (m *Model) best(worth planner.Worth) (*planner.Plan, error) {
-	if m.forms == nil {
-		return planner.Make(m.Graph, m.as(request(m.Config)))
-	}
-	f := m.forms
-	t, err := newTrial(m, worth)
-	if err != nil {
-		return nil, err
-	}
-	p, err := t.plan(f.on, worth)
-	if f.tried {
-		p, err = t.better(p, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
 // tabulate adds to the plan that was taken its table, and what is to be said of
 // the model's form.
 func (m *Model) tabulate(p *planner.Plan, err error) (*planner.Plan, error) {

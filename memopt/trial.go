@@ -9,23 +9,51 @@ import (
 	"memopt/planner/shrink"
 )
 
-// trial plans forms of a model's step and keeps the best. Shares of what the step
-// needs are those of the exact step.
+// trial plans forms of a model's step that keep some in less, and keeps the best, which
+// becomes the model's. Shares of what the step needs are those of the exact step.
 type trial struct {
 	m                  *Model
+	look               *planner.Prospect // at the form that the settings give
 	budget, activation planner.Size
 	worth              planner.Worth // what a plan has to come to, if there is none
 }
 
-func newTrial(m *Model, worth planner.Worth) (*trial, error) {
+func newTrial(m *Model) (t *trial, err error) {
 	r := request(m.Config)
+	if m.forms == nil {
+		t = &trial{m: m}
+		t.look, err = planner.Look(m.Graph, m.as(r))
+		return t, err
+	}
 	if m.forms.tried {
-		var err error
 		if r, err = r.InBytes(m.forms.exact); err != nil {
 			return nil, err
 		}
 	}
-	return &trial{m, r.Budget, r.ActivationBudget, worth}, nil
+	t = &trial{m: m, budget: r.Budget, activation: r.ActivationBudget}
+	t.look, err = t.at(m.forms.on)
+	return t, err
+}
+
+// at looks at a form.
+func (t *trial) at(on []bool) (*planner.Prospect, error) {
+	g, r, err := t.m.form(on)
+	if err != nil {
+		return nil, err
+	}
+	r.Budget, r.ActivationBudget = t.budget, t.activation
+	return planner.Look(g, r)
+}
+
+// best is the best plan. It has no table yet. One that does not come to worth need not be
+// found.
+func (t *trial) best(worth planner.Worth) (*planner.Plan, error) {
+	t.worth = worth
+	p, err := t.look.Plan(worth)
+	if t.m.forms != nil && t.m.forms.tried {
+		p, err = t.better(p, err)
+	}
+	return p, err
 }
 
 // than is what a plan has to come to so as to be taken instead of one that was found.
@@ -37,12 +65,11 @@ func (t *trial) than(p *planner.Plan, err error) planner.Worth {
 }
 
 func (t *trial) plan(on []bool, worth planner.Worth) (*planner.Plan, error) {
-	g, r, err := t.m.form(on)
+	x, err := t.at(on)
 	if err != nil {
 		return nil, err
 	}
-	r.Budget, r.ActivationBudget, r.Worth = t.budget, t.activation, worth
-	return planner.Make(g, r)
+	return x.Plan(worth)
 }
 
 // better compares the plan of the form that the settings give with what else the

@@ -1,9 +1,11 @@
 package memopt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -159,16 +161,6 @@ func (m *Model) plainly() string {
 
 func (m *Model) noted() string { return m.told(func(w twice) string { return w.note }, "; ") }
 
-// formsThatFit are the other forms for the bytes that a plan of the model was to fit
-// in, or none where nothing is to be won.
-func (m *Model) formsThatFit(p *planner.Plan, err error) iter.Seq[*Model] {
-	var wrong *planner.BudgetError
-	if !compares(m.Config) || err != nil && !errors.As(err, &wrong) || err == nil && p.Result.Again == 0 {
-		return func(func(*Model) bool) {}
-	}
-	return m.otherForms(m.inBytes())
-}
-
 // inBytes is the settings with budgets in bytes: a share is one of the model as it is. What
 // a form has beside its arena is its own, so what a budget leaves for that is too.
 func (m *Model) inBytes() configs.Config {
@@ -182,19 +174,6 @@ func (m *Model) inBytes() configs.Config {
 	return c
 }
 
-// scarce is whether the arena bytes that budgets leave are a small part of what the model
-// needs as it is.
-func (m *Model) scarce() bool {
-	if m.forms == nil || m.other == nil || !limited(m.Config) || m.Config.MaxOverhead > 0 {
-		return false
-	}
-	room, arena, err := planner.Room(m.forms.exact, m.as(request(m.Config)))
-	return err == nil && room > 0 && room < arena/scarcely
-}
-
-// scarcely is the part of an arena below which room is scarce.
-const scarcely = 8
-
 // roomOf is the arena bytes that a plan was to fit in.
 func roomOf(p *planner.Plan, wrong *planner.BudgetError) (bytes int64, limited bool) {
 	if wrong != nil {
@@ -203,63 +182,95 @@ func roomOf(p *planner.Plan, wrong *planner.BudgetError) (bytes int64, limited b
 	return p.Room()
 }
 
-// bestForm is best, in the form of the step that is the best one. Where little is left
-// that is mostly the one which computes most twice, and its plan spares looking for
-// others that cost more. Of equals the model as it is stays.
+// bestForm is the best plan, in the form of the step that is the best one. The form that
+// promises most is planned first, as its plan spares looking for others that cost more. Of
+// equals the model as it is stays.
 func (m *Model) bestForm() (*planner.Plan, error) {
+	own, err := newTrial(m)
+	if err != nil {
+		return nil, err
+	}
+	trials, err := m.promising(own)
+	if err != nil {
+		return nil, err
+	}
 	var p, plain *planner.Plan
-	var err, none error // of these
-	var best *Model
-	try := func(form *Model) {
+	var none error // why there is no plan of the model as it is
+	var best *trial
+	for _, t := range trials {
 		worth := planner.Worth{}
 		if best != nil {
 			worth = m.worth(p, err)
 		}
-		q, wrong := form.best(worth)
+		q, wrong := t.best(worth)
 		better := best == nil || m.prefers(p, err, q, wrong)
-		if form == m {
+		if t == own {
 			plain, none = q, wrong
 			better = best == nil || !m.prefers(q, wrong, p, err)
 		}
 		if better {
-			p, err, best = q, wrong, form
+			p, err, best = q, wrong, t
 		}
 	}
-	scarce := m.scarce()
-	if scarce {
-		for _, other := range slices.Backward(slices.Collect(m.otherForms(m.inBytes()))) {
-			try(other)
-		}
-	}
-	if try(m); !scarce {
-		for other := range m.formsThatFit(p, err) {
-			try(other)
-		}
-	}
-	p, err = best.tabulate(p, err)
-	if best == m {
+	p, err = best.m.tabulate(p, err)
+	if best == own {
 		return p, err
 	}
 	if err == nil {
-		p.Warnings = append(p.Warnings, best.twiceNote(p, plain, none))
+		p.Warnings = append(p.Warnings, best.m.twiceNote(p, without(plain, none, own.look)))
 	}
 	budget, activations := m.Config.Budget, m.Config.ActivationBudget
-	*m = *best
+	*m = *best.m
 	m.Config.Budget, m.Config.ActivationBudget = budget, activations // as they were asked for
 	return p, err
 }
 
-// twiceNote says what a plan spends on computing twice, and what the plan
-// without would cost, if there is any; none is why there is not.
-func (m *Model) twiceNote(p, plain *planner.Plan, none error) string {
-	share := func(of float64) string { return fmt.Sprintf("%.1f %%", 100*of) }
-	instead := "no plan was found with "
+// promising are trials of the model as it is, and of its other forms where these may win
+// something: under a budget those first whose plans may cost least.
+func (m *Model) promising(own *trial) ([]*trial, error) {
+	trials := []*trial{own}
+	if !compares(m.Config) || limited(m.Config) && own.look.Fits() {
+		return trials, nil
+	}
+	for other := range m.otherForms(m.inBytes()) {
+		if t, err := newTrial(other); err == nil { // or else it cannot be planned
+			trials = append(trials, t)
+		}
+	}
+	if !limited(m.Config) {
+		return trials, nil
+	}
+	leasts := map[*trial]float64{}
+	for _, t := range trials {
+		least, _, err := t.look.Least()
+		if err != nil {
+			return nil, err
+		}
+		leasts[t] = least
+	}
+	slices.SortStableFunc(trials, func(a, b *trial) int { return cmp.Compare(leasts[a], leasts[b]) })
+	return trials, nil
+}
+
+// twiceNote says what a plan spends on computing twice, and what is known of plans without.
+func (m *Model) twiceNote(p *planner.Plan, without string) string {
+	return fmt.Sprintf("%s: that alone costs %s of the extra %s; %s with %s", m.noted(), percent(p.FormOverhead()), percent(p.Result.Overhead), without, m.plainly())
+}
+
+// without says what the plan of the step as it is would cost, or why there is none.
+func without(plain *planner.Plan, none error, look *planner.Prospect) string {
 	var wrong *planner.BudgetError
 	switch {
-	case errors.As(none, &wrong) && wrong.Best == 0:
-		instead = "nothing as cheap was found with "
 	case plain != nil:
-		instead = "it would be " + share(plain.Result.Overhead) + " with "
+		return "it would be " + percent(plain.Result.Overhead)
+	case errors.As(none, &wrong) && wrong.Best == 0: // it was not looked for to the end
+		if least, of, err := look.Least(); err == nil && !math.IsInf(least, 1) {
+			return "it would be at least " + percent(least/of-1)
+		}
 	}
-	return fmt.Sprintf("%s: that alone costs %s of the extra %s; %s%s", m.noted(), share(p.FormOverhead()), share(p.Result.Overhead), instead, m.plainly())
+	return notFound
 }
+
+const notFound = "no plan was found"
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }

@@ -122,9 +122,9 @@ func TestExtraOfTwice(t *testing.T) {
 	}
 }
 
-// TestScarce: where little is left for the arena the plan is the cheapest of all forms, as
-// it is elsewhere, though not all of them are looked for to the end.
-func TestScarce(t *testing.T) {
+// TestMostPromising: the plan is the cheapest of all forms, though those that promise less are
+// not looked for to the end.
+func TestMostPromising(t *testing.T) {
 	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 5, Width: 16, Heads: 4, Vocab: 100})
 	plan := func(fields map[string]string) (*planner.Plan, float64) {
 		c := settingsFor(t, fields)
@@ -141,7 +141,7 @@ func TestScarce(t *testing.T) {
 		return p, cost
 	}
 	spared := 0
-	for _, share := range []string{"12%", "12.4%"} {
+	for _, share := range []string{"12%", "12.4%", "30%"} {
 		p, cost := plan(map[string]string{"activation_budget": share, "chunk_loss": "off"})
 		if p == nil {
 			t.Fatalf("no plan within %s", share)
@@ -156,13 +156,13 @@ func TestScarce(t *testing.T) {
 			t.Errorf("%s: the plan costs %v, that of the best form %v", share, cost, least)
 		}
 		for _, w := range p.Warnings {
-			if strings.Contains(w, "nothing as cheap was found with all queries at once (--flash-attention off)") {
+			if strings.Contains(w, "it would be at least ") && strings.Contains(w, " with all queries at once (--flash-attention off)") {
 				spared++
 			}
 		}
 	}
 	if spared == 0 {
-		t.Error("plans of all forms were found, so this asks nothing")
+		t.Error("plans of all forms were looked for, so this asks nothing")
 	}
 }
 

@@ -171,7 +171,7 @@ func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error)
 		if after != nil {
 			p, err := m.tabulate(after, nil)
 			if err == nil && len(m.twice()) > 0 {
-				p.Warnings = append(p.Warnings, m.twiceNote(p, nil, nil))
+				p.Warnings = append(p.Warnings, m.twiceNote(p, notFound))
 			}
 			return p, err
 		}

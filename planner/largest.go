@@ -171,13 +171,8 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 // name is followed.
 func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) {
 	s.plan.Request = l.question(size)
-	if s.forced, err = s.requested(); err != nil {
+	if err := s.prepare(); err != nil {
 		return nil, err
-	}
-	if slices.Contains(s.forced, true) {
-		if s.base, err = s.m.candidate(s.forced); err != nil {
-			return nil, fmt.Errorf("planner: %w", err)
-		}
 	}
 	most := s.m.allows(l.r.MaxOverhead)
 	c = s.base

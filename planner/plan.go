@@ -124,37 +124,12 @@ func Make(g *graph.Graph, r Request) (*Plan, error) { return makeKnowing(g, r, n
 // makeKnowing is Make for somebody who knows steps within the budgets and the
 // limit of cost, for where no cheaper ones are found; nil is none.
 func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
-	begin := time.Now()
-	m, err := newModel(g, r.Dims, r.Lowered)
-	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	if err := m.beside(r); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	if m.total+m.own > r.Worth.cost() {
-		return nil, worthless(Floor{})
-	}
-	p, base, err := m.begin(g, r)
+	x, err := Look(g, r)
 	if err != nil {
 		return nil, err
 	}
-	s := &search{m: m, base: base, plan: p, known: known}
-	chosen, err := s.run()
-	if err != nil {
-		return nil, err
-	}
-	chosen.again = ranAgain(chosen.t.steps, len(g.Nodes))
-	p.adopt(chosen)
-	if p.Bound, err = m.bound(chosen, s.target, s.solver); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	p.s, p.c = s, chosen
-	if err := Check(p); err != nil {
-		panic(fmt.Sprintf("planner: its own plan is wrong: %v", err))
-	}
-	p.Took = time.Since(begin)
-	return p, nil
+	x.s.known = known
+	return x.Plan(r.Worth)
 }
 
 // begin is a request's plan before it has steps, and what keeping everything is.

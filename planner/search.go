@@ -31,24 +31,12 @@ type search struct {
 }
 
 func (s *search) run() (*candidate, error) {
-	r := s.plan.Request
-	var err error
-	if s.forced, err = s.requested(); err != nil {
+	if err := s.prepare(); err != nil {
 		return nil, err
 	}
-	if slices.Contains(s.forced, true) {
-		if s.base, err = s.m.candidate(s.forced); err != nil {
-			return nil, fmt.Errorf("planner: %w", err)
-		}
-	}
-	name := r.Strategy
+	r := s.plan.Request
 	limit, limited := s.plan.Room() // less than nothing where what lies beside the arena is over the budget
-	if name == "" || name == "auto" {
-		name = "greedy"
-		if !limited && r.MaxOverhead == 0 {
-			name = "keep-all"
-		}
-	}
+	name := s.strategy()
 	i := slices.IndexFunc(strategies, func(st strategy) bool { return st.name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("planner: no strategy is called %q; there are auto, %s", name, strategyNames())
@@ -81,6 +69,31 @@ func (s *search) run() (*candidate, error) {
 	return c, nil
 }
 
+// prepare turns on what settings ask for.
+func (s *search) prepare() (err error) {
+	if s.forced, err = s.requested(); err != nil {
+		return err
+	}
+	if slices.Contains(s.forced, true) {
+		if s.base, err = s.m.candidate(s.forced); err != nil {
+			return fmt.Errorf("planner: %w", err)
+		}
+	}
+	return nil
+}
+
+// strategy is the name of the one that the request asks for.
+func (s *search) strategy() string {
+	r := s.plan.Request
+	if r.Strategy != "" && r.Strategy != "auto" {
+		return r.Strategy
+	}
+	if _, limited := s.plan.Room(); !limited && r.MaxOverhead == 0 {
+		return "keep-all"
+	}
+	return "greedy"
+}
+
 // InBytes is the request with its budgets in bytes: shares are those of a step
 // with everything kept. Forms of one step are then planned within the same.
 func (r Request) InBytes(g *graph.Graph) (Request, error) {
@@ -99,24 +112,6 @@ func (r Request) InBytes(g *graph.Graph) (Request, error) {
 	r.Budget = Size{Bytes: r.Budget.of(m.fixedBytes() + arena)}
 	r.ActivationBudget = Size{Bytes: r.ActivationBudget.of(arena)}
 	return r, nil
-}
-
-// Room is the arena bytes that a request's budgets leave, and what the plain step needs
-// with everything kept; 0 is no limit.
-func Room(g *graph.Graph, r Request) (bytes, arena int64, err error) {
-	m, err := newModel(g, r.Dims, r.Lowered)
-	if err != nil {
-		return 0, 0, fmt.Errorf("planner: %w", err)
-	}
-	if err := m.beside(r); err != nil {
-		return 0, 0, fmt.Errorf("planner: %w", err)
-	}
-	p, _, err := m.begin(g, r)
-	if err != nil {
-		return 0, 0, err
-	}
-	bytes, _ = p.Room()
-	return bytes, p.Baseline.Arena, nil
 }
 
 // cannot is the error for a limit that was not reached.

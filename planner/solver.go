@@ -60,6 +60,18 @@ const (
 	largeProgram = 4096
 )
 
+// solves is the solver of the search, which is made once.
+func (s *search) solves() (*solver, error) {
+	if s.solver == nil {
+		v, err := s.newSolver()
+		if err != nil {
+			return nil, err
+		}
+		s.solver = v
+	}
+	return s.solver, nil
+}
+
 func (s *search) newSolver() (*solver, error) {
 	r, err := recompute.New(s.m.problem(alignment, s.forced))
 	if err != nil {

@@ -99,11 +99,10 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	if !limited && overhead == 0 || s.base.cost > s.m.allows(overhead) { // whatever runs again beside costs more
 		return s.base, nil
 	}
-	v, err := s.newSolver()
+	v, err := s.solves()
 	if err != nil {
 		return nil, err
 	}
-	s.solver = v
 	if no, err := v.hopeless(s.plan.Request.Worth, limit, limited, s.m.allows(overhead)); no || err != nil {
 		return nil, cmp.Or(err, worthless(s.plan.Floor))
 	}
