@@ -119,7 +119,7 @@ type evidence struct {
 	at    []bounded // the places that say so, best first
 	ok    bool      // there may be a plan
 	route route     // launches that were found on the way, if any
-	stays [][]int32 // by case that costs little, and value: the place up to which it is there
+	stays []stays   // by case that costs little: what is there up to a place
 
 	twins [2][]twinStart // plans to begin with, from pairs of places
 

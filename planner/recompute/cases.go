@@ -90,7 +90,7 @@ const (
 
 // cases is a bound on the extra cost, and for the cases that promise least, by
 // value, up to which place it stays. It is nothing if there are very many.
-func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (least float64, kept [][]int32) {
+func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (least float64, kept []stays) {
 	c := &cases{s: s, x: x, limit: limit, place: at[0].c.at, stage: map[question]*stage{}, level: make([]int32, len(s.p.Cost)), prior: make([]int32, len(s.p.Cost))}
 	var behind []bounded
 	for _, b := range at[1:] {
@@ -139,8 +139,8 @@ func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (lea
 }
 
 // kept is, by value, the place up to which it stays in a case.
-func (c *cases) kept(which int32) []int32 {
-	stays := make([]int32, len(c.s.p.Bytes))
+func (c *cases) kept(which int32) stays {
+	all := make(stays, len(c.s.p.Bytes))
 	needs := c.x.ins[c.place].or(c.x.outs[c.place])
 	for b := range c.there[which].minus(needs).each {
 		last := int32(-1) // of the values with that number, the last one made
@@ -149,9 +149,9 @@ func (c *cases) kept(which int32) []int32 {
 				last = int32(v)
 			}
 		}
-		stays[last] = c.place + 1
+		all[last].to = c.place + 1
 	}
-	return stays
+	return all
 }
 
 // list lists the sets of large values that fit in a room beside what the

@@ -67,6 +67,8 @@
 //   - evict.go walks the order once and forgets what does not fit, which finds
 //     plans close to the floor, where what cuts keep fits only at their places. What
 //     a case has stays up to its place.
+//   - treeverse.go has them keep what goes on between layers at few places at a time, where
+//     not all of that fits, as is cheapest for chains.
 //   - segments.go keeps what goes on between stretches of the forward pass, for
 //     long chains.
 //   - leading.go forgets the first layers or steps, but for what goes on from them, and

@@ -36,11 +36,17 @@ type parcel struct {
 	next    int32   // how many of its readers were passed
 	pinned  int32   // pending launches that read it
 	touched int32   // the last place that did
-	stays   int32   // the place up to which it is not forgotten
+	stay            // the places at which it is not forgotten
 	there   bool
 	unasked bool // need and wanted are not known any more
 	stale   bool // nor is what it costs
 }
+
+// stay is from which place up to which something is not forgotten.
+type stay struct{ from, to int32 }
+
+// stays is by value; nil is that any may be forgotten.
+type stays []stay
 
 // terrain is what evictors look at, over and over, whatever they aim at: how values
 // that may be forgotten hang together, and nothing of other values. It stands in one row
@@ -108,7 +114,7 @@ type found struct {
 
 // evicted are plans that one way of evictors finds, and what the cheapest costs of
 // those that fit.
-func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, stays []int32) (plans []found, least float64) {
+func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, stays stays) (plans []found, least float64) {
 	aim := limit
 	least = math.Inf(1)
 	for range aims {
@@ -134,32 +140,44 @@ func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, st
 
 // evictions are plans of evictors and those of segments, cheapest first, as many as
 // some work allows, or up to one that costs at most so much. In each of some cases,
-// values stay up to a place of theirs. Every weighing is tried in the first, and in
+// values stay at places of theirs. Every weighing is tried in the first, and in
 // the others that which was cheapest there.
-func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (all []func() plan) {
+func (s *Solver) evictions(limit, work int64, most float64, cases []stays) (all []func() plan) {
 	var plans []found
-	walk := func(w weighing, stays []int32) float64 {
+	until, least, below := s.sim.work+work, math.Inf(1), math.Inf(1)
+	walk := func(w weighing, stays stays) float64 {
 		more, least := s.evicted(limit, most, s.sim.most, w, stays)
 		for _, f := range more {
-			if f.fits {
+			if f.fits && f.extra < below {
 				plans = append(plans, f)
 			}
 		}
 		return least
 	}
-	until, least := s.sim.work+work, math.Inf(1)
-	ways, best := weighings, weighings[0]
-	for i, stays := range cases {
+	// cheapest is what the cheapest plan of some weighings costs, and which that is of.
+	cheapest := func(ways []weighing, kept stays) (cost float64, best weighing) {
+		cost = math.Inf(1)
 		for _, w := range ways {
 			if s.sim.work > until || least <= most {
 				break
 			}
-			if cost := walk(w, stays); cost < least {
-				least, best = cost, w
+			if c := walk(w, kept); c < cost {
+				cost, best = c, w
 			}
+			least = min(least, cost)
 		}
+		return cost, best
+	}
+	ways := weighings
+	for i, kept := range cases {
+		_, best := cheapest(ways, kept)
 		if i == 0 {
-			ways, until = []weighing{best}, s.sim.work+work/2
+			until, below = s.sim.work+verseWork*work, least*verseBelow
+			s.verses(func(ways []weighing, kept stays) bool {
+				cost, _ := cheapest(ways, kept)
+				return !math.IsInf(cost, 1)
+			})
+			ways, until, below = []weighing{best}, s.sim.work+work/2, math.Inf(1)
 		}
 	}
 	if least > most {
@@ -182,8 +200,8 @@ func (s *Solver) evictions(limit, work int64, most float64, cases [][]int32) (al
 // aims is how many limits an evictor aims at.
 const aims = 4
 
-// newEvictor is one that aims at a limit. Some values stay up to a place, or stays is nil.
-func (s *Solver) newEvictor(limit int64, w weighing, stays []int32) *evictor {
+// newEvictor is one that aims at a limit. Some values stay, or stays is nil.
+func (s *Solver) newEvictor(limit int64, w weighing, stays stays) *evictor {
 	n := len(s.p.Bytes)
 	e := &evictor{s: s, limit: limit, w: w, terrain: s.terrain(), p: plan{gone: make([]bool, n)},
 		of: make([]parcel, n), there: newBitset(n), open: newBitset(n), most: s.sim.most}
@@ -191,8 +209,8 @@ func (s *Solver) newEvictor(limit int64, w weighing, stays []int32) *evictor {
 	for v := range e.of {
 		e.of[v].unasked, e.of[v].stale = true, true
 	}
-	for v, place := range stays {
-		e.of[v].stays = place
+	for v, x := range stays {
+		e.of[v].stay = x
 	}
 	return e
 }
@@ -369,7 +387,7 @@ func (e *evictor) launch(op int32, first bool) bool {
 			room += prob.Bytes[outs[0]]
 		}
 		for e.sum > room {
-			if !e.forget() {
+			if !e.forget() && !e.overwrite(op) {
 				return false
 			}
 			if e.sum > room {
@@ -404,6 +422,18 @@ func (e *evictor) over(op int32) bool {
 		}
 		return e.s.spans[v].last == e.place
 	})
+}
+
+// overwrite forgets an input that an operator may write over, though it is wanted again. It
+// reports false if there is none.
+func (e *evictor) overwrite(op int32) bool {
+	for _, v := range e.s.p.Over.Of(op) {
+		if x := &e.of[v]; x.there && x.pinned == 1 && !e.stays(v) {
+			e.drop(v)
+			return true
+		}
+	}
+	return false
 }
 
 // look finds out when what is there is wanted, and what it would cost again, where
@@ -444,7 +474,7 @@ func (e *evictor) forget() bool {
 	best, least := int32(-1), math.Inf(1)
 	for v := range e.there.each {
 		x := &e.of[v]
-		if x.pinned > 0 || e.place < x.stays {
+		if x.pinned > 0 || e.stays(v) {
 			continue
 		}
 		if worth := x.worth / power(float64(x.need-e.place), e.w.far); worth < least {
@@ -458,6 +488,9 @@ func (e *evictor) forget() bool {
 	e.drop(best)
 	return true
 }
+
+// stays reports whether a value is not forgotten at the place.
+func (e *evictor) stays(v int32) bool { return e.of[v].from <= e.place && e.place < e.of[v].to }
 
 // power is math.Pow, at once for the powers that weighings have.
 func power(x, y float64) float64 {
@@ -482,18 +515,9 @@ func (e *evictor) drop(v int32) {
 	e.sum -= e.s.p.Bytes[v]
 	e.turn(v)
 	at := e.of[v].touched + 1
-	if at <= e.s.p.Border && e.readFrom(v, at) >= e.s.p.Border {
+	if at <= e.s.p.Border && e.s.firstFrom(v, at) >= e.s.p.Border {
 		e.p.gone[v] = true
 	} else if i, known := e.p.search(event{at, v}); !known {
 		e.p.events = slices.Insert(e.p.events, i, event{at, v})
 	}
-}
-
-// readFrom is the first operator from a place on that reads a value.
-func (e *evictor) readFrom(v, at int32) int32 {
-	ops := e.s.uses.Of(v)
-	if i, _ := slices.BinarySearch(ops, at); i < len(ops) {
-		return ops[i]
-	}
-	return never
 }

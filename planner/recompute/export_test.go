@@ -545,3 +545,13 @@ func (s *Solver) Window(begin, end, second int32, limit int64) (window, single, 
 	w.follow(limit, target)
 	return w.best(limit, 0, target) * s.unit, single * s.unit, least, true
 }
+
+// Verse is what it costs to come back through so many links of a chain, from the last to the
+// first, with what goes on to the first there and room for so much more.
+func (s *Solver) Verse(room, links int) (cost float64, ok bool) {
+	v := s.newVerse()
+	if v == nil || 1+links >= len(v.at)-1 {
+		return 0, false
+	}
+	return v.again[room][1][1+links], true
+}

@@ -77,9 +77,9 @@ func (s *Solver) ledBeside(at []bounded, limit int64, most float64) (leads func(
 // more launches than the cheapest so far, and as there is work.
 func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan) {
 	var fit, over []found
-	low, best, launches := math.Inf(1), []int32(nil), leadingLaunches*len(s.p.Cost)
+	low, best, launches := math.Inf(1), stays(nil), leadingLaunches*len(s.p.Cost)
 	until := s.sim.work + ledWork
-	try := func(w weighing, stays []int32) {
+	try := func(w weighing, stays stays) {
 		if low <= most || s.sim.work > until || s.givenUp != nil && s.givenUp() {
 			return
 		}
@@ -121,7 +121,7 @@ func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan
 
 // leading are cases for evictors, of what to keep up to a place: by value, up to which
 // place it stays.
-func (s *Solver) leading(at []bounded) (cases [][]int32) {
+func (s *Solver) leading(at []bounded) (cases []stays) {
 	f := s.forward()
 	all := f.grown[s.p.Border]
 	ends := append(f.parted(all/leadingEnds), s.p.Border)
@@ -132,9 +132,9 @@ func (s *Solver) leading(at []bounded) (cases [][]int32) {
 		}
 		l := s.newLeader(b.c, less, more)
 		add := func() {
-			stays := l.stays()
-			if !slices.ContainsFunc(cases, func(c []int32) bool { return slices.Equal(c, stays) }) {
-				cases = append(cases, stays)
+			kept := l.stays()
+			if !slices.ContainsFunc(cases, func(c stays) bool { return slices.Equal(c, kept) }) {
+				cases = append(cases, kept)
 			}
 		}
 		for _, front := range []bool{true, false} {
@@ -245,12 +245,12 @@ func (l *leader) again(v int32) (cost float64) {
 }
 
 // stays is what is kept as a case.
-func (l *leader) stays() []int32 {
-	stays := make([]int32, len(l.s.p.Bytes))
+func (l *leader) stays() stays {
+	all := make(stays, len(l.s.p.Bytes))
 	for i, v := range l.c.values {
 		if l.kept[i] {
-			stays[v] = l.c.at + 1
+			all[v].to = l.c.at + 1
 		}
 	}
-	return stays
+	return all
 }

@@ -33,6 +33,8 @@ type Solver struct {
 	tiny   bool    // it can be solved exactly
 
 	land     *terrain // of evictors, once there were any
+	verse    *verse   // the forward pass, if it is a chain
+	versed   bool     // it was looked at as one
 	cuts     map[int32]*cut
 	pairs    map[[2]*cut]*twin
 	front    *window            // once it was looked at
@@ -150,7 +152,7 @@ func (s *Solver) Any(limit int64) (Answer, bool) {
 	}
 	x := s.newSearch(limit, mostWork)
 	for _, starts := range [][]func() plan{
-		s.evictions(limit, mostWork/4, math.MaxFloat64, [][]int32{nil}),
+		s.evictions(limit, mostWork/4, math.MaxFloat64, []stays{nil}),
 		s.starts(e.at, limit),
 	} {
 		x.share(0.25)
@@ -233,7 +235,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			x.explore(walks[:min(explored, len(walks))], 0.7)
 		}
 		x.beside(func() {
-			if walks = s.evictions(limit, work/4, most, slices.Concat([][]int32{nil}, e.stays)); len(e.stays) == 0 {
+			if walks = s.evictions(limit, work/4, most, slices.Concat([]stays{nil}, e.stays)); len(e.stays) == 0 {
 				improve()
 			}
 		})

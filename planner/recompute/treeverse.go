@@ -1,0 +1,196 @@
+package recompute
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+)
+
+// Where not even what goes on between layers fits at once, the backward pass comes to
+// most layers from far: what goes on there is made again from the nearest place where it
+// was kept, and on the way some is kept for the layers before. What to keep where so that
+// least runs again is known for chains: of a stretch and some room, the place at which
+// to keep is that for which the stretch behind it, with what room that leaves, and the
+// one before it, with all of it, cost least together. Evictors keep that, and do the rest.
+
+const (
+	verseLinks = 96  // of a chain
+	verseRoom  = 24  // of that many units of what goes on
+	verseLess  = 2   // units less than the most that fit
+	verseBelow = 0.9 // of what others cost: what does not cost less leads no farther than these
+	verseWork  = 8   // what evictors may take for them, as a multiple of what they may for others: that is counted for more than it takes
+	verseNear  = 128 // what links keep for the backward pass is not less than one of so many parts
+)
+
+// verseWeighings are those by which evictors try each room.
+var verseWeighings = []weighing{{0.5, 1, 1, 1}, {1, 1, 1, 0}, {1, 1, 0.5, 1}}
+
+// verse is the forward pass as a chain of links.
+type verse struct {
+	values     int
+	at         []int32   // by link: its first operator, and behind the last link the border
+	across     [][]int32 // by link: the values that go on to it
+	bytes      []int64   // … and their bytes
+	begin, end []int32   // by link: the first and the last operator of the backward pass that reads what it makes
+	cost       []float64 // by link: of those before it
+	unit       int64     // of room: what goes on to a link that has neither much nor little
+
+	again [][][]float64 // by room, and links from and to: what running again costs
+	split [][][]int32   // … and the link at which something is kept, 0 if none is
+}
+
+// verses has evictors keep what goes on between links, with the most room for that which fits
+// beside all else, and a little less. fits reports whether by some weighings there is a plan.
+func (s *Solver) verses(fits func(ways []weighing, kept stays) bool) {
+	if !s.versed {
+		s.versed, s.verse = true, s.newVerse()
+	}
+	v := s.verse
+	if v == nil {
+		return
+	}
+	most := sort.Search(len(v.again), func(room int) bool { return !fits(verseWeighings[:1], v.kept(room)) }) - 1
+	for room := most; room >= max(most-verseLess, 0); room-- {
+		fits(verseWeighings, v.kept(room))
+	}
+}
+
+func (s *Solver) newVerse() *verse {
+	f, border := s.forward(), s.p.Border
+	all := f.grown[border]
+	var order []int32 // of the places where links may begin: where least goes on first
+	for at := int32(1); at < border; at++ {
+		if f.crossing[at] > 0 && f.grown[at] > 0 && f.grown[at] < all {
+			order = append(order, at)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(f.crossing[a], f.crossing[b]) })
+	v := &verse{values: len(s.p.Bytes), at: []int32{0, border}}
+	for _, at := range order {
+		i, _ := slices.BinarySearch(v.at, at)
+		near, before, behind := int64(math.MaxInt64), v.at[i-1], v.at[i]
+		if before > 0 {
+			near = f.crossing[before]
+		}
+		if behind < border {
+			near = min(near, f.crossing[behind])
+		}
+		grown := f.grown[at]
+		if len(v.at) <= verseLinks && min(grown-f.grown[before], f.grown[behind]-grown) >= all/verseNear && f.crossing[at]/2 <= near {
+			v.at = slices.Insert(v.at, i, at)
+		}
+	}
+	links := len(v.at) - 1
+	if links < 3 {
+		return nil
+	}
+	v.across, v.bytes, v.cost = make([][]int32, links), make([]int64, links), make([]float64, links+1)
+	v.begin, v.end = slices.Repeat([]int32{never}, links), make([]int32, links)
+	for x, span := range s.spans {
+		if !s.may(int32(x)) || span.made >= border {
+			continue
+		}
+		i, exact := slices.BinarySearch(v.at, span.made)
+		if !exact {
+			i--
+		}
+		through := i + 1
+		for ; through < links && v.at[through] <= f.through[x]; through++ {
+			v.across[through] = append(v.across[through], int32(x))
+			v.bytes[through] += s.p.Bytes[x]
+		}
+		if first := s.firstFrom(int32(x), border); through == i+1 && first < never { // it stays in the link
+			v.begin[i], v.end[i] = min(v.begin[i], first), max(v.end[i], span.last)
+		}
+	}
+	for i := range links {
+		if v.begin[i] == never { // nothing of it is read
+			v.begin[i], v.end[i] = border, border
+		}
+		v.cost[i+1] = v.cost[i]
+		for op := v.at[i]; op < v.at[i+1]; op++ {
+			if s.p.Again[op] {
+				v.cost[i+1] += s.p.Cost[op]
+			}
+		}
+	}
+	sizes := slices.Sorted(slices.Values(v.bytes[1:]))
+	v.unit = max(sizes[0], sizes[(links-1)/2]/2, 1)
+	v.solve()
+	return v
+}
+
+// kept is what to keep with some room.
+func (v *verse) kept(room int) stays {
+	kept := make(stays, v.values)
+	for i, across := range v.across { // the backward pass of a link begins with the least beside it
+		for _, x := range across {
+			kept[x] = stay{v.begin[i], v.end[i] + 1}
+		}
+	}
+	v.keep(kept, 0, len(v.at)-1, room)
+	return kept
+}
+
+// firstFrom is the first operator from a place on that reads a value.
+func (s *Solver) firstFrom(v, at int32) int32 {
+	ops := s.uses.Of(v)
+	if i, _ := slices.BinarySearch(ops, at); i < len(ops) {
+		return ops[i]
+	}
+	return never
+}
+
+// units is how many of room what goes on to a link takes.
+func (v *verse) units(link int) int64 { return (v.bytes[link] + v.unit - 1) / v.unit }
+
+// solve works out what to do with all room and stretches, the short ones first.
+func (v *verse) solve() {
+	links := len(v.at) - 1
+	for room := range int64(verseRoom + 1) {
+		again, split := make([][]float64, links), make([][]int32, links)
+		for from := range again {
+			again[from], split[from] = make([]float64, links+1), make([]int32, links+1)
+		}
+		v.again, v.split = append(v.again, again), append(v.split, split)
+		for length := 1; length <= links; length++ {
+			for from := 0; from+length <= links; from++ {
+				to := from + length
+				for i := from; i < to; i++ { // each from where the stretch begins
+					again[from][to] += v.cost[i] - v.cost[from]
+				}
+				for at := from + 1; at < to; at++ {
+					units := v.units(at)
+					if units > room {
+						continue
+					}
+					cost := v.again[room-units][at][to] + again[from][at]
+					if to < links { // the forward pass comes by the first time
+						cost += v.cost[at] - v.cost[from]
+					}
+					if cost < again[from][to] {
+						again[from][to], split[from][to] = cost, int32(at)
+					}
+				}
+			}
+		}
+	}
+}
+
+// keep notes what is kept at which places for a stretch, with some room.
+func (v *verse) keep(kept stays, from, to, room int) {
+	at := int(v.split[room][from][to])
+	if at == 0 {
+		return
+	}
+	begin := int32(0)
+	if to < len(v.at)-1 {
+		begin = v.begin[to-1]
+	}
+	for _, x := range v.across[at] {
+		kept[x] = stay{min(kept[x].from, begin), max(kept[x].to, v.end[at]+1)}
+	}
+	v.keep(kept, at, to, room-int(v.units(at)))
+	v.keep(kept, from, at, room)
+}
