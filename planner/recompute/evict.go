@@ -18,13 +18,14 @@ type evictor struct {
 	p     plan
 	*terrain
 
-	of    []parcel // by value
-	there bitset   // of values
-	open  bitset   // of those, what is unasked or stale
-	sum   int64    // bytes there that may be forgotten
-	fixed int64    // other bytes alive at the place, and what its operator needs
-	place int32
-	most  int // launches left that run something again
+	of       []parcel // by value
+	unneeded []int32  // what was found to be wanted no more, and was not forgotten yet
+	there    bitset   // of values
+	open     bitset   // of those, what is unasked or stale
+	sum      int64    // bytes there that may be forgotten
+	fixed    int64    // other bytes alive at the place, and what its operator needs
+	place    int32
+	most     int // launches left that run something again
 }
 
 // parcel is what an evictor knows of a value.
@@ -405,7 +406,7 @@ func (e *evictor) launch(op int32, first bool) bool {
 			if x.unasked || x.stale {
 				e.open.add(v)
 			} else {
-				e.weigh(v)
+				e.known(v)
 			}
 			e.turn(v)
 		}
@@ -452,9 +453,17 @@ func (e *evictor) look() {
 			if e.of[v].stale {
 				e.price(v)
 			}
-			e.weigh(v)
+			e.known(v)
 		}
 	}
+}
+
+// known takes in what is known of a value that is there.
+func (e *evictor) known(v int32) {
+	if e.of[v].need == never {
+		e.unneeded = append(e.unneeded, v)
+	}
+	e.weigh(v)
 }
 
 // long is the work that going through all values takes, in launches.
@@ -462,11 +471,17 @@ func (e *evictor) long() int64 { return int64(len(e.of)) / 2 }
 
 // tidy forgets what is not wanted any more.
 func (e *evictor) tidy() {
-	for v := range e.there.each {
-		if x := &e.of[v]; x.need == never && x.pinned == 0 {
+	pinned := e.unneeded[:0]
+	for _, v := range e.unneeded {
+		switch x := &e.of[v]; {
+		case !x.there || x.need != never:
+		case x.pinned > 0:
+			pinned = append(pinned, v)
+		default:
 			e.drop(v)
 		}
 	}
+	e.unneeded = pinned
 }
 
 // forget forgets what is worth least. It reports false if nothing may go.

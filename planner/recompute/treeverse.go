@@ -43,7 +43,7 @@ type verse struct {
 // verses has evictors keep what goes on between links, with the most room for that which fits
 // beside all else, and a little less. fits reports whether by some weighings there is a plan.
 func (s *Solver) verses(fits func(ways []weighing, kept stays) bool) {
-	if !s.versed {
+	if !s.versed && len(s.p.Cost) <= mostRefined { // or else one walk takes all the time there is
 		s.versed, s.verse = true, s.newVerse()
 	}
 	v := s.verse
