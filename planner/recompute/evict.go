@@ -173,7 +173,7 @@ func (s *Solver) evictions(limit, work int64, most float64, cases []stays) (all 
 	for i, kept := range cases {
 		_, best := cheapest(ways, kept)
 		if i == 0 {
-			until, below = s.sim.work+verseWork*work, least*verseBelow
+			until, below = math.MaxInt64, least*verseBelow
 			s.verses(func(ways []weighing, kept stays) bool {
 				cost, _ := cheapest(ways, kept)
 				return !math.IsInf(cost, 1)

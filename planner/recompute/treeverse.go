@@ -15,12 +15,13 @@ import (
 // one before it, with all of it, cost least together. Evictors keep that, and do the rest.
 
 const (
-	verseLinks = 96  // of a chain
-	verseRoom  = 24  // of that many units of what goes on
-	verseLess  = 2   // units less than the most that fit
-	verseBelow = 0.9 // of what others cost: what does not cost less leads no farther than these
-	verseWork  = 8   // what evictors may take for them, as a multiple of what they may for others: that is counted for more than it takes
-	verseNear  = 128 // what links keep for the backward pass is not less than one of so many parts
+	verseLinks = 96      // of a chain
+	verseRoom  = 24      // of that many units of what goes on
+	verseTries = 32      // weighings, or it is not worth beginning
+	verseLess  = 2       // units less than the most that fit
+	verseBelow = 0.9     // of what others cost: what does not cost less leads no farther than these
+	verseWork  = 1 << 17 // operators of a program times weighings that are tried
+	verseNear  = 128     // what links keep for the backward pass is not less than one of so many parts
 )
 
 // verseWeighings are those by which evictors try each room.
@@ -43,15 +44,20 @@ type verse struct {
 // verses has evictors keep what goes on between links, with the most room for that which fits
 // beside all else, and a little less. fits reports whether by some weighings there is a plan.
 func (s *Solver) verses(fits func(ways []weighing, kept stays) bool) {
-	if !s.versed && len(s.p.Cost) <= mostRefined { // or else one walk takes all the time there is
+	tries := verseWork / len(s.p.Cost)
+	if !s.versed && tries >= verseTries {
 		s.versed, s.verse = true, s.newVerse()
 	}
 	v := s.verse
 	if v == nil {
 		return
 	}
-	most := sort.Search(len(v.again), func(room int) bool { return !fits(verseWeighings[:1], v.kept(room)) }) - 1
-	for room := most; room >= max(most-verseLess, 0); room-- {
+	most := sort.Search(len(v.again), func(room int) bool {
+		tries--
+		return !fits(verseWeighings[:1], v.kept(room))
+	}) - 1
+	for room := most; room >= max(most-verseLess, 0) && tries > 0; room-- {
+		tries -= len(verseWeighings)
 		fits(verseWeighings, v.kept(room))
 	}
 }
