@@ -32,7 +32,11 @@ func Look(g *graph.Graph, r Request) (*Prospect, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Prospect{&search{m: m, base: base, plan: p}, time.Since(begin)}, nil
+	s := &search{m: m, base: base, plan: p}
+	if err := s.prepare(); err != nil {
+		return nil, err
+	}
+	return &Prospect{s, time.Since(begin)}, nil
 }
 
 // Fits reports whether everything can be kept, as far as settings do not ask for more.
@@ -46,9 +50,6 @@ func (x *Prospect) Fits() bool {
 func (x *Prospect) Least() (least, plain float64, err error) {
 	begin, s := time.Now(), x.s
 	defer func() { x.took += time.Since(begin) }()
-	if err := s.prepare(); err != nil {
-		return 0, 0, err
-	}
 	own := s.m.total + s.m.own
 	if x.Fits() || s.strategy() != "greedy" {
 		return own + s.base.cost, s.m.total, nil

@@ -30,10 +30,8 @@ type search struct {
 	target int64  // arena bytes asked for; the plan's own if nothing was
 }
 
+// run is that candidate, once the search is prepared.
 func (s *search) run() (*candidate, error) {
-	if err := s.prepare(); err != nil {
-		return nil, err
-	}
 	r := s.plan.Request
 	limit, limited := s.plan.Room() // less than nothing where what lies beside the arena is over the budget
 	name := s.strategy()
