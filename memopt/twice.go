@@ -229,24 +229,35 @@ func (m *Model) bestForm() (*planner.Plan, error) {
 // something: under a budget those first whose plans may cost least.
 func (m *Model) promising(own *trial) ([]*trial, error) {
 	trials := []*trial{own}
-	if !compares(m.Config) || limited(m.Config) && own.look.Fits() {
+	if !compares(m.Config) {
 		return trials, nil
+	}
+	binds := limited(m.Config)
+	if binds {
+		if fits, err := own.look.Fits(); fits || err != nil {
+			return trials, err
+		}
 	}
 	for other := range m.otherForms(m.inBytes()) {
 		if t, err := newTrial(other); err == nil { // or else it cannot be planned
 			trials = append(trials, t)
 		}
 	}
-	if !limited(m.Config) {
+	if !binds {
 		return trials, nil
 	}
-	leasts := map[*trial]float64{}
-	for _, t := range trials {
-		least, _, err := t.look.Least()
-		if err != nil {
-			return nil, err
+	first, _, err := own.look.Least()
+	if err != nil {
+		return nil, err
+	}
+	leasts := map[*trial]float64{own: first}
+	for _, t := range trials[1:] {
+		// What costs more by itself comes later, whatever its plans cost.
+		if leasts[t] = t.look.Own(); leasts[t] < first {
+			if leasts[t], _, err = t.look.Least(); err != nil {
+				return nil, err
+			}
 		}
-		leasts[t] = least
 	}
 	slices.SortStableFunc(trials, func(a, b *trial) int { return cmp.Compare(leasts[a], leasts[b]) })
 	return trials, nil

@@ -128,7 +128,7 @@ func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.s.known = known
+	x.known = known
 	return x.Plan(r.Worth)
 }
 

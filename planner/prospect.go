@@ -11,8 +11,12 @@ import (
 // Prospect is a request that was looked at, and can be planned. What any plan costs at least
 // is known soon, so who compares forms of a step begins with the one that promises most.
 type Prospect struct {
-	s    *search
-	took time.Duration // so far
+	m     *model
+	g     *graph.Graph
+	r     Request
+	known []Step  // a plan within the request, if one is known
+	s     *search // once what keeping everything takes was asked for
+	took  time.Duration
 }
 
 // Look looks at a training graph.
@@ -25,35 +29,52 @@ func Look(g *graph.Graph, r Request) (*Prospect, error) {
 	if err := m.beside(r); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
-	if m.total+m.own > r.Worth.cost() {
-		return nil, worthless(Floor{})
-	}
-	p, base, err := m.begin(g, r)
-	if err != nil {
-		return nil, err
-	}
-	s := &search{m: m, base: base, plan: p}
-	if err := s.prepare(); err != nil {
-		return nil, err
-	}
-	return &Prospect{s, time.Since(begin)}, nil
+	return &Prospect{m: m, g: g, r: r, took: time.Since(begin)}, nil
 }
+
+// search is the search for a plan, with everything kept to begin with.
+func (x *Prospect) search() (*search, error) {
+	if x.s == nil {
+		begin := time.Now()
+		p, base, err := x.m.begin(x.g, x.r)
+		if err != nil {
+			return nil, err
+		}
+		s := &search{m: x.m, base: base, plan: p, known: x.known}
+		if err := s.prepare(); err != nil {
+			return nil, err
+		}
+		x.s = s
+		x.took += time.Since(begin)
+	}
+	return x.s, nil
+}
+
+// Own is what the step costs with everything kept, as Plan.Cost tells it.
+func (x *Prospect) Own() float64 { return x.m.total + x.m.own }
 
 // Fits reports whether everything can be kept, as far as settings do not ask for more.
-func (x *Prospect) Fits() bool {
-	limit, limited := x.s.plan.Room()
-	return !limited || x.s.base.placed.Height <= limit
+func (x *Prospect) Fits() (bool, error) {
+	s, err := x.search()
+	if err != nil {
+		return false, err
+	}
+	limit, limited := s.plan.Room()
+	return !limited || s.base.placed.Height <= limit, nil
 }
 
-// Least is what any plan costs at least, and what the step does with everything kept, both as
-// Plan.Cost tells them. Infinity is that there is no plan.
+// Least is what any plan costs at least, and what the plain step does with everything kept,
+// both as Plan.Cost tells them. Infinity is that there is no plan.
 func (x *Prospect) Least() (least, plain float64, err error) {
-	begin, s := time.Now(), x.s
-	defer func() { x.took += time.Since(begin) }()
-	own := s.m.total + s.m.own
-	if x.Fits() || s.strategy() != "greedy" {
-		return own + s.base.cost, s.m.total, nil
+	fits, err := x.Fits()
+	if err != nil {
+		return 0, 0, err
 	}
+	s := x.s
+	if fits || s.strategy() != "greedy" {
+		return x.Own() + s.base.cost, x.m.total, nil
+	}
+	begin := time.Now()
 	v, err := s.solves()
 	if err != nil {
 		return 0, 0, fmt.Errorf("planner: %w", err)
@@ -63,23 +84,28 @@ func (x *Prospect) Least() (least, plain float64, err error) {
 	if !ok {
 		least = math.Inf(1)
 	}
-	return own + least, s.m.total, nil
+	x.took += time.Since(begin)
+	return x.Own() + least, x.m.total, nil
 }
 
 // Plan plans the request, if that comes to something of worth.
 func (x *Prospect) Plan(w Worth) (*Plan, error) {
-	begin, s := time.Now(), x.s
-	m, p := s.m, s.plan
-	if p.Request.Worth = w; m.total+m.own > w.cost() {
-		return nil, worthless(p.Floor)
+	if x.Own() > w.cost() {
+		return nil, worthless(Floor{})
 	}
+	s, err := x.search()
+	if err != nil {
+		return nil, err
+	}
+	begin, p := time.Now(), s.plan
+	p.Request.Worth = w
 	chosen, err := s.run()
 	if err != nil {
 		return nil, err
 	}
 	chosen.again = ranAgain(chosen.t.steps, len(p.Graph.Nodes))
 	p.adopt(chosen)
-	if p.Bound, err = m.bound(chosen, s.target, s.solver); err != nil {
+	if p.Bound, err = x.m.bound(chosen, s.target, s.solver); err != nil {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	p.s, p.c = s, chosen
