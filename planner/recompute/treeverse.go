@@ -130,7 +130,9 @@ func (s *Solver) newVerse() *verse {
 // kept is what to keep with some room.
 func (v *verse) kept(room int) stays {
 	kept := make(stays, v.values)
-	for i, across := range v.across { // the backward pass of a link begins with the least beside it
+	// The backward pass of a link begins with the least beside it. What goes on to several
+	// links stays for the last of them: for all of them less would fit beside it.
+	for i, across := range v.across {
 		for _, x := range across {
 			kept[x] = stay{v.begin[i], v.end[i] + 1}
 		}
