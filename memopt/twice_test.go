@@ -209,3 +209,29 @@ func TestFormsOfOneReading(t *testing.T) {
 		}
 	}
 }
+
+// TestTrifling: a form that keeps a few bytes less of many is not planned, and one that keeps
+// as much less of few is.
+func TestTrifling(t *testing.T) {
+	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 2, Vocab: 100})
+	for batch, want := range map[int64]bool{1: false, 64: true} {
+		c := settingsFor(t, map[string]string{"activation_budget": "60%", "chunk_loss": "off", "flash_attention": "off"})
+		c.Dims = map[string]int64{"batch": batch, "seq": 64}
+		m, err := Open(model, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trial, err := newTrial(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := trial.best(planner.Worth{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := m.forms
+		if clear(f.on); f.trifling(f.with(f.on), p) != want {
+			t.Errorf("batch %d: what could be kept in less is a trifle: %v", batch, !want)
+		}
+	}
+}
