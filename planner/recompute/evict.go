@@ -142,7 +142,8 @@ func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, st
 // evictions are plans of evictors and those of segments, cheapest first, as many as
 // some work allows, or up to one that costs at most so much. In each of some cases,
 // values stay at places of theirs. Every weighing is tried in the first, and in
-// the others that which was cheapest there.
+// the others that which was cheapest there. Behind the first comes what is kept of a chain,
+// if that costs clearly less.
 func (s *Solver) evictions(limit, work int64, most float64, cases []stays) (all []func() plan) {
 	var plans []found
 	until, least, below := s.sim.work+work, math.Inf(1), math.Inf(1)
@@ -157,7 +158,7 @@ func (s *Solver) evictions(limit, work int64, most float64, cases []stays) (all 
 	}
 	// cheapest is what the cheapest plan of some weighings costs, and which that is of.
 	cheapest := func(ways []weighing, kept stays) (cost float64, best weighing) {
-		cost = math.Inf(1)
+		cost, best = math.Inf(1), ways[0]
 		for _, w := range ways {
 			if s.sim.work > until || least <= most {
 				break
