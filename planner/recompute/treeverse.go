@@ -52,6 +52,8 @@ func (s *Solver) verses(fits func(ways []weighing, kept stays) bool) {
 	if v == nil {
 		return
 	}
+	work := s.sim.work // tries are counted instead
+	defer func() { s.sim.work = work }()
 	most := sort.Search(len(v.again), func(room int) bool {
 		tries--
 		return !fits(verseWeighings[:1], v.kept(room))
