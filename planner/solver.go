@@ -115,13 +115,13 @@ func (v *solver) excludes(limit int64, cost float64) bool {
 // near is a plan within a limit, or nil. It is found from one for a higher limit, if that
 // leads to the bound.
 func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
-	atBound := func(cost float64) bool {
+	reaches := func(cost float64) bool {
 		least, ok := v.least(limit)
 		return !ok || cost <= least+atBound*v.m.total
 	}
-	if atBound(from.cost) { // or else what is found costs more than that, too
+	if reaches(from.cost) { // or else what is found costs more than that, too
 		f, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1), 0)
-		if err != nil || f.plan != nil && atBound(f.plan.cost) {
+		if err != nil || f.plan != nil && reaches(f.plan.cost) {
 			return f.plan, err
 		}
 	}
