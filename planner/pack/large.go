@@ -64,17 +64,20 @@ func (p *part) improve(c *climb, s *skyline) {
 	)
 }
 
-// rescue keeps the lowest of what comes of a skyline that is too high without one: the lives as they come, and packed from the
-// large ones, if the others are short. The higher the skyline, the more of them wait. If the large ones do not come close enough
-// more wait the next time; and if some of those that wait find no room, these do not wait any more.
+// rescue keeps the lowest of what comes of a skyline that is too high without one: the lives as they come, which is first where
+// they recur or none is to wait, and packed from the large ones. The higher the skyline, the more of the others wait. If the
+// large ones do not come close enough more wait the next time; and if some of those that wait find no room, these do not wait
+// any more.
 func (p *part) rescue(goal int64, grown part) {
 	enough := goal + goal/fair
 	p.keep(grown)
 	below := p.top
-	p.comes(goal, enough, never)
 	w := some.times(max(1, farther*float64(grown.top-goal)/float64(goal)))
 	h := p.large(w, goal)
-	for k := 0; k < rescues && p.far(goal, fair) && p.shortWait(h); k++ {
+	if !p.pays(h) || p.recurs() {
+		p.comes(goal, enough, never)
+	}
+	for k := 0; k < rescues && p.far(goal, fair) && p.pays(h); k++ {
 		large, climbed, left, ok := p.fromLarge(h, below, goal, enough)
 		if !ok {
 			break
@@ -129,7 +132,7 @@ func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed i
 	if below-goal <= goal/nearly { // it is not to become that much lower
 		c.tries = pair
 	}
-	if len(h.in) == 0 || !c.affords() || p.clock.alone() < c.cost()/2+housing*len(p.lives) {
+	if !c.affords() || p.clock.alone() < c.cost()/2+housing*len(p.lives) {
 		return g, 0, nil, false
 	}
 	g = part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: p.clock}
@@ -219,9 +222,10 @@ func (p *part) onTop(offsets []int64, left []int32) {
 	}
 }
 
-// shortWait is whether those that wait are much shorter than the others. If they are not, packing the others alone gains nothing.
-func (p *part) shortWait(h halves) bool {
-	return p.length(h.rest)*float64(len(h.in)) < p.length(h.in)*float64(len(h.rest))*shorter
+// pays is whether it gains something to pack first those of p that are in h alone: if most wait, or those that do are much
+// shorter.
+func (p *part) pays(h halves) bool {
+	return len(h.in) > 0 && len(h.rest) > len(h.in) || p.length(h.rest)*float64(len(h.in)) < p.length(h.in)*float64(len(h.rest))*shorter
 }
 
 // length is how long lives of p are together.

@@ -3,6 +3,7 @@ package pack
 import (
 	"cmp"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -34,6 +35,20 @@ func TestWaits(t *testing.T) {
 					t.Fatalf("%s: %d bytes of section %d wait, not %v", f.name, live, s, most)
 				}
 			}
+		}
+	}
+}
+
+// Where most lives have next to no bytes they wait although they live as long as the others.
+func TestTinyWait(t *testing.T) {
+	const n = 20_000
+	for seed := range uint64(2) {
+		p := drawnBy(func(n int, r *rand.Rand) Buffer {
+			a := r.IntN(n)
+			return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(n/5)), Size: 1 << (4 + r.IntN(16))}
+		})(n, seed+1)
+		if s := solved(t, p); s.Height > s.Bound+s.Bound/100 {
+			t.Errorf("seed %d: height %d, by %s, is more than a percent above the bound %d", seed+1, s.Height, s.Strategy, s.Bound)
 		}
 	}
 }

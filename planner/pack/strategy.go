@@ -37,7 +37,8 @@ const (
 	fine      = 1 << 14 // nested lives that leave no more than this share of the goal are enough
 	simple    = 256     // a first strategy that leaves no more than this share of the goal is enough for many lives
 	quickRows = 3       // strategies that many lives get at most
-	alike     = 16      // lives of each size at least, on average, that come again
+	alike     = 16      // lives of each size at least, on average, that are packed as they come
+	recurring = 64      // lives of each size and length at least, on average, that come again and again
 	again     = 1000    // looks, for each life, at lives as they come
 	steep     = 32      // a skyline around fixed lives that leaves this share of the goal is worth some strategies
 )
@@ -110,11 +111,8 @@ func (p *part) settles(top int64, stopped func() bool) bool {
 // comes packs many lives as they come, if they are of few sizes, and mends that, if it is lower than what there is and not far
 // above what is near enough.
 func (p *part) comes(goal, enough int64, stopped func() bool) {
-	sizes := map[int64]bool{}
-	for _, l := range p.lives {
-		if sizes[l.size] = true; len(sizes) > len(p.lives)/alike {
-			return
-		}
+	if !p.fewKinds(alike, func(l *life) kind { return kind{size: l.size} }) {
+		return
 	}
 	s := p.space(min(again*len(p.lives), p.clock.alone()))
 	defer func() { p.clock.spend(s.looks) }()
@@ -126,6 +124,28 @@ func (p *part) comes(goal, enough int64, stopped func() bool) {
 		come.mend(goal, enough, mending*len(p.lives), stopped)
 		p.keep(come)
 	}
+}
+
+// kind is a size, or a size and a length.
+type kind struct {
+	size   int64
+	length int32
+}
+
+// fewKinds is whether there are so many lives of each kind at least, on average.
+func (p *part) fewKinds(each int, of func(l *life) kind) bool {
+	kinds := map[kind]bool{}
+	for i := range p.lives {
+		if kinds[of(&p.lives[i])] = true; len(kinds) > len(p.lives)/each {
+			return false
+		}
+	}
+	return true
+}
+
+// recurs is whether the same lives come again and again.
+func (p *part) recurs() bool {
+	return p.fewKinds(recurring, func(l *life) kind { return kind{l.size, l.r - l.l} })
 }
 
 // far is whether p is not packed yet, or by more than a share of the goal above it.
