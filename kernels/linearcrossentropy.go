@@ -366,7 +366,8 @@ func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 }
 
 // Fusions reports whether an operator that stands for pieces is as good as
-// they are in all ways. The others compute something twice.
+// they are in all ways. Those that unfold are not, and the others compute
+// something twice.
 func Fusions(op *graph.Op) bool {
-	return op != LinearCrossEntropy && op != FlashAttention && op != AttentionInRows
+	return op.Unfold == nil && op != LinearCrossEntropy && op != FlashAttention && op != AttentionInRows
 }

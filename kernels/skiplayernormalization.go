@@ -63,6 +63,7 @@ func defineSkip(s skip) *graph.Op {
 		Infer:     s.infer,
 		Grad:      s.grad,
 		Fuse:      s.fuse,
+		Unfold:    s.unfold,
 		Eval:      s.eval,
 		Fast:      s.fast,
 		Lower:     lowerSkip(s),
@@ -110,10 +111,7 @@ func (s skip) grad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.
 	}
 	sum := n.Output(3)
 	if sum == nil {
-		sum = b.Op("Add", nil, n.Inputs[0], n.Inputs[1])
-		if bias := n.In(s.bias); bias != nil {
-			sum = b.Op("Add", nil, sum, bias)
-		}
+		sum = s.sum(b, n)
 	}
 	attrs, dx := graph.A{"epsilon": n.Float("epsilon")}, make([]*graph.Value, len(n.Inputs))
 	gamma := n.Inputs[2]
@@ -145,12 +143,33 @@ func (s skip) grad(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.
 	return dx
 }
 
-// fuseSkip takes a residual sum, and the bias before it, into the norm behind
-// it. The sum must have no other reader, which is so where norms follow the
-// sums (BERT); where they are in front (GPT) the sum is what a plan keeps, and
-// hiding it in a node would make it dear. One of the summands must be kept for
-// something else: the gradient adds them again, so both are kept in place of the
-// sum, and that is one tensor beside what is kept anyway, as the sum is.
+// sum is what is normalised.
+func (s skip) sum(b *graph.Builder, n *graph.Node) *graph.Value {
+	sum := b.Op("Add", nil, n.Inputs[0], n.Inputs[1])
+	if bias := n.In(s.bias); bias != nil {
+		sum = b.Op("Add", nil, sum, bias)
+	}
+	return sum
+}
+
+// unfold is the sum, and the norm of it. Either of them can be kept then, and the norm made
+// of the sum again, where the node makes it of two tensors: a layer of BERT would be
+// without its cheapest checkpoint, and its last product would run again. A sum of 16-bit
+// numbers is rounded in between, and stays.
+func (s skip) unfold(b *graph.Builder, n *graph.Node) []*graph.Value {
+	if n.Inputs[0].Type != graph.Float32 && n.Inputs[0].Type != graph.Float64 || n.Output(1) != nil || n.Output(2) != nil {
+		return nil
+	}
+	sum := s.sum(b, n)
+	attrs := graph.A{"epsilon": n.Float("epsilon")}
+	if s.centred {
+		return []*graph.Value{b.Op("LayerNormalization", attrs, sum, n.Inputs[2], n.In(s.beta)), nil, nil, sum}
+	}
+	return []*graph.Value{b.Op("RMSNormalization", attrs, sum, n.Inputs[2]), nil, nil, sum}
+}
+
+// fuseSkip takes a residual sum that nothing else reads, and the bias before it, into the
+// norm behind it.
 func fuseSkip(centred bool) func(m *graph.Match) []*graph.Value {
 	norms, name := []string{"RMSNormalization", "SimplifiedLayerNormalization"}, "SkipSimplifiedLayerNormalization"
 	if centred {
@@ -174,7 +193,7 @@ func fuseSkip(centred bool) func(m *graph.Match) []*graph.Value {
 		if len(p.Readers(x)) > 1 {
 			x, skip = skip, x
 		}
-		if x == skip || len(p.Readers(skip)) < 2 || !x.Shape.Equal(sum.Shape) || !skip.Shape.Equal(sum.Shape) || !p.Kept(skip) {
+		if !x.Shape.Equal(sum.Shape) || !skip.Shape.Equal(sum.Shape) {
 			return nil
 		}
 		var bias *graph.Value

@@ -28,17 +28,16 @@ func (m *Model) read() (err error) {
 	if err := m.addLoss(); err != nil {
 		return err
 	}
-	return m.clean(kernels.Fusions)
+	return m.clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true})
 }
 
-// clean runs the passes on a forward graph, as far as the settings say. fuse
-// picks among the operators that may stand for pieces.
-func (m *Model) clean(fuse func(*graph.Op) bool) error {
-	if m.Config.Optimize == "off" {
+// clean runs the passes on a forward graph, as far as the settings say.
+func (m *Model) clean(o graph.CleanOptions) error {
+	switch m.Config.Optimize {
+	case "off":
 		return nil
-	}
-	if m.Config.Optimize != "fuse" {
-		fuse = nil
+	case "clean":
+		o = graph.CleanOptions{}
 	}
 	params, err := autograd.Trainable(m.Graph, m.Config.Trainable)
 	if err != nil {
@@ -52,8 +51,8 @@ func (m *Model) clean(fuse func(*graph.Op) bool) error {
 	if loss := m.Graph.ByName(m.loss); loss != nil && !slices.Contains(m.Graph.Outputs, loss) {
 		m.Graph.Outputs = append(m.Graph.Outputs, loss)
 	}
-	m.cleaned = graph.CleanOptions{Fuse: fuse, Trained: func(v *graph.Value) bool { return trained[v.Name] }}
-	m.Passes = m.Graph.Clean(m.cleaned)
+	o.Trained = func(v *graph.Value) bool { return trained[v.Name] }
+	m.cleaned, m.Passes = o, m.Graph.Clean(o)
 	return nil
 }
 
@@ -75,7 +74,7 @@ func Optimize(path, to string, c configs.Config) (graph.Report, error) {
 	if err := m.addLoss(); err != nil {
 		return m.Passes, err
 	}
-	if err := m.clean(kernels.Portable); err != nil {
+	if err := m.clean(graph.CleanOptions{Fuse: kernels.Portable}); err != nil {
 		return m.Passes, err
 	}
 	if err := onnx.Write(to, m.Graph); err != nil {

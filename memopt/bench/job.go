@@ -29,7 +29,7 @@ func zooStep(spec zoo.Spec, optimizer string, dims map[string]int64) (job, error
 
 // stepOf derives the training step of a graph.
 func stepOf(g *graph.Graph, optimizer string, dims map[string]int64, inputs map[string]*graph.Tensor) (job, error) {
-	g.Clean(graph.CleanOptions{Fuse: kernels.Fusions})
+	g.Clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true})
 	step, err := autograd.TrainStep(g, autograd.Options{Optimizer: optimizer})
 	if err != nil {
 		return job{}, err

@@ -44,8 +44,8 @@
 //
 // Clean is a table of passes, one file each, run in rounds until none finds
 // anything; the table says why each is there, and another what must run before
-// what. A pass knows no operator: it reads the facets NoOp, Simplify and Fuse.
-// Names of inputs, results and parameters stay.
+// what. A pass knows no operator: it reads the facets NoOp, Simplify, Unfold
+// and Fuse. Names of inputs, results and parameters stay.
 //
 // # Library
 //

@@ -81,9 +81,9 @@ func (e *edit) each(f func(n *Node) []*Value) {
 		for _, m := range g.Nodes[nodes:] {
 			e.made[m.Op.FullName()]++
 		}
-		for i, w := range with {
-			if v := n.Outputs[i]; v != nil && w != nil {
-				e.replace(v, w, int(w.ID) >= values)
+		for i, v := range n.Outputs {
+			if v != nil {
+				e.replace(v, with[i], int(with[i].ID) >= values)
 			}
 		}
 	}
@@ -126,9 +126,9 @@ func (e *edit) fits(n *Node, with []*Value, values, assumed int) bool {
 }
 
 // replace puts w in the place of v. A new w takes v's name, and so does an old
-// one if the name is known outside.
+// one if the name is known outside. What makes output 0 takes the name of the node.
 func (e *edit) replace(v, w *Value, isNew bool) {
-	if isNew && w.Out == 0 && w.Def != nil {
+	if isNew && v.Out == 0 && w.Out == 0 && w.Def != nil {
 		w.Def.Name = v.Def.Name
 	}
 	if isNew || e.result[v] {

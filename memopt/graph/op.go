@@ -42,6 +42,9 @@ type Op struct {
 	// Simplify gives what stands for the outputs with less work and the same
 	// bits, or nil: a pair of casts, a view of a view.
 	Simplify func(b *Builder, n *Node) []*Value
+	// Unfold gives what stands for the outputs in pieces, or nil, where the node hides
+	// between them what a plan would rather keep than its inputs.
+	Unfold func(b *Builder, n *Node) []*Value
 	// Fuse sees this operator in pieces of which m.Node is the last. It gives
 	// what stands for that node's outputs, or nil; see Match.
 	Fuse func(m *Match) []*Value

@@ -13,6 +13,7 @@ var passes = []cleanup{
 	{"dead", deadNodes, "what nobody needs is not computed"},
 	{"shapes", foldShapes, "chains that only compute shapes are formulas"},
 	{"no-ops", noOps, "an output that is the input needs no node"},
+	{"unfold", unfold, "an operator that hides what a plan would keep is its pieces"},
 	{"simplify", simplify, "pairs of casts and of views are one or none"},
 	{"constants", foldConstants, "what depends on constants alone is computed once, if bytes do not grow"},
 	{"common", common, "what is computed twice alike is computed once"},
@@ -27,6 +28,7 @@ var passOrder = [][3]string{
 	{"no-ops", "common", "the same behind an Identity looks like another"},
 	{"no-ops", "fuse", "an Identity between two pieces hides one from the other"},
 	{"simplify", "fuse", "so does a pair of casts"},
+	{"unfold", "fuse", "what was hidden may be a piece of another"},
 	{"constants", "common", "folded constants may be equal"},
 	{"constants", "fuse", "the factor of a scale may be computed, as the root of another"},
 	{"common", "fuse", "exporters write x - mean twice; a piece has one maker"},
@@ -43,6 +45,8 @@ type CleanOptions struct {
 	// Fuse picks the operators that may stand for pieces; nil fuses nothing,
 	// and then the graph gives the same bits as before.
 	Fuse func(*Op) bool
+	// Unfold says that there will be a backward pass: see Op.Unfold.
+	Unfold bool
 	// Trained reports which parameters will be; the others are as good as
 	// constants where one number is asked for. nil means all of them.
 	Trained func(*Value) bool

@@ -54,6 +54,14 @@ var passLibrary = func() *Library {
 			}
 			return nil
 		}})
+	lib.Define(Op{Name: "NegAdd", In: "A, B", Out: "C", Infer: same, Recompute: Cheap, Flops: free, Attrs: "whole int=0",
+		Eval: each(func(x, y float64) float64 { return -(x + y) }),
+		Unfold: func(b *Builder, n *Node) []*Value {
+			if n.Int("whole") != 0 {
+				return nil
+			}
+			return b.Ops("Neg", nil, 1, b.Op("Add", nil, n.Inputs...))
+		}})
 	// Sub is an Add of a Neg, and Twist is a Neg of that.
 	lib.Define(Op{Name: "Sub", In: "A, B", Out: "C", Infer: same, Recompute: Cheap, Flops: free,
 		Eval: each(func(x, y float64) float64 { return x - y }),
@@ -92,7 +100,7 @@ func TestPasses(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				o := CleanOptions{Fuse: func(*Op) bool { return true }}
+				o := CleanOptions{Fuse: func(*Op) bool { return true }, Unfold: true}
 				o.After = func(name string) {
 					if err := g.Check(); err != nil {
 						t.Fatalf("after %s: %v\n%s", name, err, g)

@@ -1,14 +1,27 @@
 package graph
 
+// unfold puts operators in pieces, where those can be kept better.
+func unfold(g *Graph, o CleanOptions) map[string]int {
+	if !o.Unfold {
+		return nil
+	}
+	return g.rewriteEach(func(op *Op) func(*Builder, *Node) []*Value { return op.Unfold })
+}
+
 // simplify lets operators say the same with less: a pair of casts, a view of a
 // view.
 func simplify(g *Graph, _ CleanOptions) map[string]int {
+	return g.rewriteEach(func(op *Op) func(*Builder, *Node) []*Value { return op.Simplify })
+}
+
+// rewriteEach puts in the place of each node what a facet of its operator gives, if it does.
+func (g *Graph) rewriteEach(facet func(*Op) func(*Builder, *Node) []*Value) map[string]int {
 	e := newEdit(g)
 	e.each(func(n *Node) []*Value {
-		if n.Op.Simplify == nil {
-			return nil
+		if f := facet(n.Op); f != nil {
+			return f(e.b, n)
 		}
-		return n.Op.Simplify(e.b, n)
+		return nil
 	})
 	return e.made
 }
