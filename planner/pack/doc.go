@@ -17,7 +17,7 @@
 //   - life.go reads the problem: buffers that are never alive or have no bytes take no room and leave the line here;
 //     time shrinks to the sections in which the set of live buffers is largest.
 //   - part.go splits it: what meets everything else goes to the bottom, and a moment at which nothing is alive cuts
-//     the problem in two that share their addresses.
+//     the problem in two that share their addresses. What comes again is packed once.
 //   - join.go puts together again what was cut up: pieces that leave nothing free, as in problems made to have a perfect
 //     packing. Lives that must lie on top of each other or behind each other become one.
 //   - nest.go packs parts of many lives that lie within each other, each on the highest below it, in hardly any time.

@@ -107,7 +107,7 @@ func solve(p Problem) (Solution, error) {
 		}
 		return s, err
 	}
-	parts := divide(&part{lives: lives, sections: sections}, s.Offsets)
+	parts := distinct(divide(&part{lives: lives, sections: sections}, s.Offsets))
 	near := goal + goal/fine
 	if p.Capacity > 0 {
 		near = max(goal, p.Capacity)
@@ -178,8 +178,10 @@ func takesRoom(b Buffer) bool { return b.Size > 0 && b.First < b.Last }
 func (s *Solution) read(p Problem, parts []*part) {
 	highest := int64(0)
 	for _, part := range parts {
-		for i, l := range part.lives {
-			s.Offsets[l.id] = part.offsets[i]
+		for _, lives := range append(part.copies, part.lives) {
+			for i, l := range lives {
+				s.Offsets[l.id] = part.offsets[i]
+			}
 		}
 		if part.top > highest {
 			highest, s.Strategy = part.top, part.by

@@ -11,12 +11,13 @@ type part struct {
 	lives    []life // sections count from the part's own first
 	sections int32
 	floor    int64
-	offsets  []int64 // one a life: the best packing so far
-	top      int64   // the end of its highest life
-	by       string  // what found it
-	least    int64   // proven: no packing ends below; 0 if nothing was
-	clock    *clock  // nil if it has all the time that it needs
-	small    []int32 // the lives, those of the least area first, once they were asked for
+	offsets  []int64  // one a life: the best packing so far
+	top      int64    // the end of its highest life
+	by       string   // what found it
+	least    int64    // proven: no packing ends below; 0 if nothing was
+	clock    *clock   // nil if it has all the time that it needs
+	small    []int32  // the lives, those of the least area first, once they were asked for
+	copies   [][]life // the lives of parts that are the same at another time, and are packed as it is
 }
 
 // cuts is how often divide looks again for lives that can go to the bottom after a cut. Each level reads every life
@@ -91,4 +92,37 @@ func (p *part) cut() (parts []*part) {
 		parts, begin = append(parts, q), n
 	}
 	return parts
+}
+
+// distinct is parts without those that another one before them is the same as, but for the time: that has their lives, too, so
+// that what comes again and again is packed once.
+func distinct(parts []*part) (some []*part) {
+	type sum struct {
+		lives    int
+		sections int32
+		floor    int64
+		mixed    uint64
+	}
+	known := map[sum][]*part{}
+	for _, p := range parts {
+		x := sum{len(p.lives), p.sections, p.floor, 0}
+		for _, l := range p.lives {
+			x.mixed = (x.mixed+uint64(l.size))*0x9e3779b97f4a7c15 + uint64(l.r)
+		}
+		if k := slices.IndexFunc(known[x], p.repeats); k >= 0 {
+			first := known[x][k]
+			first.copies = append(first.copies, p.lives)
+			continue
+		}
+		known[x] = append(known[x], p)
+		some = append(some, p)
+	}
+	return some
+}
+
+// repeats is whether p is the same as q but for the time.
+func (p *part) repeats(q *part) bool {
+	return p.sections == q.sections && p.floor == q.floor && slices.EqualFunc(p.lives, q.lives, func(a, b life) bool {
+		return a.l == b.l && a.r == b.r && a.span == b.span && a.size == b.size && a.align == b.align && a.fixed == b.fixed
+	})
 }
