@@ -143,8 +143,9 @@ func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, st
 // some work allows, or up to one that costs at most so much. In each of some cases,
 // values stay at places of theirs. Every weighing is tried in the first, and in
 // the others that which was cheapest there. Behind the first comes what is kept of a chain,
-// if that costs clearly less.
-func (s *Solver) evictions(limit, work int64, most float64, cases []stays) (all []func() plan) {
+// if that costs clearly less. Where there is no plan yet, one that fits comes before all: to
+// repair what is cheaper may take all work there is, and come to nothing.
+func (s *Solver) evictions(limit, work int64, most float64, cases []stays, none bool) (all []func() plan) {
 	var plans []found
 	until, least, below := s.sim.work+work, math.Inf(1), math.Inf(1)
 	walk := func(w weighing, stays stays) float64 {
@@ -191,6 +192,11 @@ func (s *Solver) evictions(limit, work int64, most float64, cases []stays) (all 
 	}
 	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
 	plans = slices.CompactFunc(plans, func(a, b found) bool { return a.extra == b.extra })
+	if k := slices.IndexFunc(plans, func(f found) bool { return f.fits }); none && k > 0 {
+		fits := plans[k]
+		copy(plans[1:], plans[:k])
+		plans[0] = fits
+	}
 	for _, f := range plans {
 		if all = append(all, f.p.clone); f.fits && f.extra <= most {
 			break

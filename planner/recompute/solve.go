@@ -152,7 +152,7 @@ func (s *Solver) Any(limit int64) (Answer, bool) {
 	}
 	x := s.newSearch(limit, mostWork)
 	for _, starts := range [][]func() plan{
-		s.evictions(limit, mostWork/4, math.MaxFloat64, []stays{nil}),
+		s.evictions(limit, mostWork/4, math.MaxFloat64, []stays{nil}, true),
 		s.starts(e.at, limit),
 	} {
 		x.share(0.25)
@@ -235,7 +235,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 			x.explore(walks[:min(explored, len(walks))], 0.7)
 		}
 		x.beside(func() {
-			if walks = s.evictions(limit, work/4, most, slices.Concat([]stays{nil}, e.stays)); len(e.stays) == 0 {
+			if walks = s.evictions(limit, work/4, most, slices.Concat([]stays{nil}, e.stays), x.best.gone == nil); len(e.stays) == 0 {
 				improve()
 			}
 		})
