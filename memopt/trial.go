@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"errors"
 	"slices"
 
 	"memopt/configs"
@@ -77,7 +78,7 @@ func (t *trial) plan(on []bool, worth planner.Worth) (*planner.Plan, error) {
 // values as make the plan no dearer than more would.
 func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	f := t.m.forms
-	if on := f.with(f.on); t.m.mayExtract() && !slices.Equal(on, f.on) && !(err == nil && f.trifling(on, p)) {
+	if on := f.with(f.on); t.m.mayExtract() && !slices.Equal(on, f.on) && !(settled(err) && t.trifling(on)) {
 		if other, wrong := t.plan(on, t.than(p, err)); t.m.prefers(p, err, other, wrong) {
 			p, err = other, wrong
 			f.on, t.m.Graph = on, graphOf(other, t.m.Graph)
@@ -149,21 +150,29 @@ func trifle(p *planner.Plan) float64 {
 	return plain / 1000
 }
 
+// settled is whether there is a plan, or none that is of use beside one of another form: a few
+// bytes decide between the others, those that fit and those that do not.
+func settled(err error) bool {
+	var none *planner.BudgetError
+	return err == nil || errors.As(err, &none) && none.Best == 0
+}
+
 // trifling is whether what a form keeps in less beside what is on is too few bytes for a
 // plan to be better: limits of the arena are hardly told apart by as many.
-func (f *forms) trifling(on []bool, p *planner.Plan) bool {
-	dims, err := graph.Bind(p.Request.Dims)
-	if err != nil {
+func (t *trial) trifling(on []bool) bool {
+	arena, wrong := t.look.Arena()
+	dims, err := graph.Bind(t.m.Config.Dims)
+	if wrong != nil || err != nil {
 		return false
 	}
-	saved := graph.Num(0)
+	f, saved := t.m.forms, graph.Num(0)
 	for i, c := range f.found {
 		if on[i] && !f.on[i] {
 			saved = saved.Add(c.Before.Sub(c.After))
 		}
 	}
 	bytes, err := dims.Eval(saved)
-	return err == nil && bytes < p.Baseline.Arena/toldApart
+	return err == nil && bytes < arena/toldApart
 }
 
 // toldApart is how many limits of an arena planning tells apart, about.

@@ -53,6 +53,15 @@ func (x *Prospect) search() (*search, error) {
 // Own is what the step costs with everything kept, as Plan.Cost tells it.
 func (x *Prospect) Own() float64 { return x.m.total + x.m.own }
 
+// Arena is what everything kept takes of it.
+func (x *Prospect) Arena() (int64, error) {
+	s, err := x.search()
+	if err != nil {
+		return 0, err
+	}
+	return s.base.placed.Height, nil
+}
+
 // Fits reports whether everything can be kept, as far as settings do not ask for more.
 func (x *Prospect) Fits() (bool, error) {
 	s, err := x.search()
