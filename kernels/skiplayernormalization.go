@@ -152,10 +152,10 @@ func (s skip) sum(b *graph.Builder, n *graph.Node) *graph.Value {
 	return sum
 }
 
-// unfold is the sum, and the norm of it. Either of them can be kept then, and the norm made
-// of the sum again, where the node makes it of two tensors: a layer of BERT would be
-// without its cheapest checkpoint, and its last product would run again. A sum of 16-bit
-// numbers is rounded in between, and stays.
+// unfold is the sum, and the norm of it. Then the sum can be kept, and the norm made of it
+// again. The node makes it of two tensors: it would leave a layer of BERT without its cheapest
+// checkpoint, and the layer's last product would run again. Sums of 16-bit numbers would be
+// rounded in between, and stay.
 func (s skip) unfold(b *graph.Builder, n *graph.Node) []*graph.Value {
 	if n.Inputs[0].Type != graph.Float32 && n.Inputs[0].Type != graph.Float64 || n.Output(1) != nil || n.Output(2) != nil {
 		return nil

@@ -1,13 +1,5 @@
 package graph
 
-// unfold puts operators in pieces, where those can be kept better.
-func unfold(g *Graph, o CleanOptions) map[string]int {
-	if !o.Unfold {
-		return nil
-	}
-	return g.rewriteEach(func(op *Op) func(*Builder, *Node) []*Value { return op.Unfold })
-}
-
 // simplify lets operators say the same with less: a pair of casts, a view of a
 // view.
 func simplify(g *Graph, _ CleanOptions) map[string]int {

@@ -107,7 +107,9 @@ func distinct(parts []*part) (some []*part) {
 	for _, p := range parts {
 		x := sum{len(p.lives), p.sections, p.floor, 0}
 		for _, l := range p.lives {
-			x.mixed = (x.mixed+uint64(l.size))*0x9e3779b97f4a7c15 + uint64(l.r)
+			for _, n := range [...]int64{int64(l.l), int64(l.r), l.size, l.align} {
+				x.mixed = (x.mixed + uint64(n)) * 0x9e3779b97f4a7c15
+			}
 		}
 		if k := slices.IndexFunc(known[x], p.repeats); k >= 0 {
 			first := known[x][k]
