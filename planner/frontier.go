@@ -123,6 +123,7 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 			return
 		}
 		v.sketchy = len(s.base.t.steps) > 2*shortSteps
+		v.hasty = v.sketchy // where it is solved, too: a curve has other points above and below
 		top, floor := s.base.placed.Height, s.plan.Floor.Peak
 		limits := min(max(mostLimits*shortSteps/max(len(s.base.t.steps), 1), leastLimits), mostLimits)
 		width, lowest := max((top-floor)/int64(limits), 1), top

@@ -18,6 +18,7 @@ type solver struct {
 	// than most.
 	sketchy, anyhow bool
 	most            float64
+	hasty           bool             // a limit's first plan that is placed will do
 	all             []*candidate     // the frontier of a small program, highest first
 	answers         map[int64]answer // by limit, as far as they were solved
 	mate            *solver          // works beside this one, once there was something to do
@@ -219,7 +220,7 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		if !fits && err == nil {
 			c, fits, err = v.placed(a, limit, placingLooks)
 		}
-		if fits && i > 0 && !v.sketchy && !v.anyhow {
+		if fits && i > 0 && !v.sketchy && !v.anyhow && !v.hasty {
 			c, err = v.between(solve, limit, c, missed, placings-1-i)
 		}
 		if fits || err != nil {
