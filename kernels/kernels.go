@@ -32,8 +32,8 @@
 //   - An operator says itself when it does nothing (NoOp), what it could say
 //     with less (Simplify, the same bits), in which pieces plans do better
 //     (Unfold), and in which ones others write it (Fuse, up to rounding; its
-//     gradient keeps no more than theirs, or it unfolds). pieces.go has what
-//     patterns share; testdata/passes shows each one.
+//     gradient keeps no more than theirs). pieces.go has what patterns share;
+//     testdata/passes shows each one.
 //   - No gradient for an input means that it is zero. What a rule leaves out
 //     otherwise, as the gradient of class weights, it lists (Fixed).
 //   - Gradient rules build ordinary nodes. Sums that undo broadcasting are

@@ -157,7 +157,7 @@ func (s skip) sum(b *graph.Builder, n *graph.Node) *graph.Value {
 // checkpoint, and the layer's last product would run again. Sums of 16-bit numbers would be
 // rounded in between, and stay.
 func (s skip) unfold(b *graph.Builder, n *graph.Node) []*graph.Value {
-	if n.Inputs[0].Type != graph.Float32 && n.Inputs[0].Type != graph.Float64 || n.Output(1) != nil || n.Output(2) != nil {
+	if t := n.Inputs[0].Type; t != graph.Float32 && t != graph.Float64 || n.Output(1) != nil || n.Output(2) != nil {
 		return nil
 	}
 	sum := s.sum(b, n)
@@ -168,8 +168,11 @@ func (s skip) unfold(b *graph.Builder, n *graph.Node) []*graph.Value {
 	return []*graph.Value{b.Op("RMSNormalization", attrs, sum, n.Inputs[2]), nil, nil, sum}
 }
 
-// fuseSkip takes a residual sum that nothing else reads, and the bias before it, into the
-// norm behind it.
+// fuseSkip takes a residual sum, and the bias before it, into the norm behind
+// it. The sum must have no other reader: one that goes on is there anyway. One of
+// the summands must be kept for something else: the gradient adds them again, so
+// both are kept in place of the sum where the node does not unfold, and that is one
+// tensor beside what is kept anyway, as the sum is.
 func fuseSkip(centred bool) func(m *graph.Match) []*graph.Value {
 	norms, name := []string{"RMSNormalization", "SimplifiedLayerNormalization"}, "SkipSimplifiedLayerNormalization"
 	if centred {
@@ -193,7 +196,7 @@ func fuseSkip(centred bool) func(m *graph.Match) []*graph.Value {
 		if len(p.Readers(x)) > 1 {
 			x, skip = skip, x
 		}
-		if !x.Shape.Equal(sum.Shape) || !skip.Shape.Equal(sum.Shape) {
+		if x == skip || len(p.Readers(skip)) < 2 || !x.Shape.Equal(sum.Shape) || !skip.Shape.Equal(sum.Shape) || !p.Kept(skip) {
 			return nil
 		}
 		var bias *graph.Value

@@ -69,8 +69,8 @@ func TestNearBoundsAsRecorded(t *testing.T) {
 	}
 }
 
-// TestDeep: programs of thousands of operators have plans far below what one layer
-// needs more than all that goes on between layers, and down to where little of that fits.
+// TestDeep: programs of thousands of operators have plans far below what one layer after
+// another would leave, down to where little of what goes on between layers fits.
 func TestDeep(t *testing.T) {
 	for _, model := range []struct {
 		spec zoo.Spec
