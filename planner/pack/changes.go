@@ -19,26 +19,36 @@ func (c *changes) forget() {
 // follow makes s the same as o. Both were the same when they last forgot their changes; only what is among those is copied, as
 // climbs in short stages change little between.
 func (s *skyline) follow(o *skyline) {
+	s.redo(o, &o.changes)
+	s.back(o)
+}
+
+// back is follow for an o that has not changed.
+func (s *skyline) back(o *skyline) {
+	s.redo(o, &s.changes)
+	s.changes.forget()
 	s.placed, s.highest = o.placed, o.highest
-	for _, c := range [...]*changes{&s.changes, &o.changes} {
-		for _, i := range c.lives {
-			l := &s.spans[i]
-			s.offsets[i] = o.offsets[i]
-			s.open[center(l.l, l.r)] = o.open[center(l.l, l.r)]
-			s.left.follow(&o.left, l.l, l.r)
-			s.firstEnd.follow(&o.firstEnd, s.byBegin.at[i])
-			s.lastHead.follow(&o.lastHead, s.byEnd.at[i])
-			s.anywhere.follow(&o.anywhere, i)
-		}
-		for _, a := range c.begins {
-			s.end[a], s.before[a], s.height[a] = o.end[a], o.before[a], o.height[a]
-		}
-		for _, x := range c.passed {
-			s.left.follow(&o.left, x.l, x.r)
-		}
-		for _, x := range c.lost {
-			copy(s.sure[x.l:x.r], o.sure[x.l:x.r])
-		}
-	}
 	s.turns.become(&o.turns)
+}
+
+// redo copies from o what has changed.
+func (s *skyline) redo(o *skyline, c *changes) {
+	for _, i := range c.lives {
+		l := &s.spans[i]
+		s.offsets[i] = o.offsets[i]
+		s.open[center(l.l, l.r)] = o.open[center(l.l, l.r)]
+		s.left.follow(&o.left, l.l, l.r)
+		s.firstEnd.follow(&o.firstEnd, s.byBegin.at[i])
+		s.lastHead.follow(&o.lastHead, s.byEnd.at[i])
+		s.anywhere.follow(&o.anywhere, i)
+	}
+	for _, a := range c.begins {
+		s.end[a], s.before[a], s.height[a] = o.end[a], o.before[a], o.height[a]
+	}
+	for _, x := range c.passed {
+		s.left.follow(&o.left, x.l, x.r)
+	}
+	for _, x := range c.lost {
+		copy(s.sure[x.l:x.r], o.sure[x.l:x.r])
+	}
 }

@@ -13,7 +13,7 @@ func TestFollow(t *testing.T) {
 		a, b := c.base.twin(), c.base.twin()
 		for at := 1; at <= 20; at++ {
 			for k, s := range []*skyline{a, b} {
-				s.route = routes[(2*at+k)%len(routes)]
+				s.route = known[(2*at+k)%len(known)]
 				s.weigh()
 				c.ascend(s, at, 20)
 			}
@@ -44,7 +44,7 @@ func TestSure(t *testing.T) {
 		p, goal := wholeOf(f.make(1500, 4))
 		c := newClimb(p, goal, content)
 		s := c.base.twin()
-		s.route = routes[0]
+		s.route = known[0]
 		for at := 1; at <= 20; at++ {
 			s.weigh()
 			c.ascend(s, at, 20)

@@ -2,69 +2,26 @@ package pack
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 )
 
 // climb builds a skyline. At first it goes all the way up on one route, and on another beside it, in case that the first
 // does not come near enough. If neither does, it goes up in many short stages, each of a few lives on top of each other: each is
 // tried on several routes, and it goes on from where all sections together press least against the goal, for what is worst now
-// tells little about what will be; lane.go is how two cores share that. A climb from the floor is followed by others of its end,
-// as what is too high in the end is hardly ever so before: that takes a quarter of the time, and has as much luck. Then comes
-// another from the floor, which takes the routes in other turns.
+// tells little about what will be: staged.go. A climb from the floor is followed by others of its end, as what is too high in the
+// end is hardly ever so before: that takes a quarter of the time, and has as much luck. Then comes another from the floor, which
+// tries other routes.
 type climb struct {
 	goal   int64
 	near   int64    // the share of the goal above it that is near enough
 	base   *skyline // nothing but the floor
-	lanes  []*lane
-	tries  int // routes for a stage
-	stages int // of a climb
-	ups    int // climbs in stages
+	staged *staged
 	looks  int
 	clock  *clock
-	scale  scale // made for the first climb in stages
 }
-
-// route is how a skyline chooses.
-type route struct {
-	variety int     // how many lives of each group to look at for a place
-	length  float64 // what it is worth that a life is long, against sections that are left beside it
-	ease    float64 // how ready it is to fill up what is nearly even
-	aim     int64   // the share of the goal above it that it tries to stay within
-	focus   float64 // the share of the ceiling that a section may have to spare and weigh half of one that has none; 0: all weigh the same
-}
-
-var (
-	// neat is the route for what can be packed with next to no loss, which is given up when it loses more.
-	neat = route{16, 1, 0, 256, 0}
-
-	// wholes are the routes that go all the way.
-	wholes = [...]route{
-		{16, 1, 1, 256, 0.003},
-		{16, 1, 2, 256, 0.01},
-	}
-
-	// routes are tried for each stage, one after another, from where the stage before left off.
-	routes = [...]route{
-		{16, 3, 0.1, 512, 0.01},
-		{32, 1, 0.375, tight, 0.003},
-		{32, 3, 0.75, tight, 0.003},
-		{16, 1, 1, 512, 0.003},
-		{8, 1, 3, 512, 0.003},
-		{32, 0.3, 0.375, 512, 0.003},
-		{8, 3, 0.125, 256, 0.001},
-		{16, 3, 0.375, 512, 0.003},
-		{16, 0.3, 3, tight, 0.001},
-	}
-)
 
 const (
-	legs       = 64      // stages of a skyline on one route
-	mostStages = 512     // and of a climb, which has no less
-	apiece     = 4       // lives of those alive at once for each stage of a climb, if that makes no more
-	endings    = 4       // of one climb
-	pair       = 4       // routes for a stage of few lives, which have as many climbs as they take
-	tries      = 6       // and of many
+	legs       = 64      // stages of a skyline on one route, and of a climb at least
 	content    = 128     // a packing that this share of the goal above it holds is near enough, less than a percent
 	fair       = 101     // and one that holds this is too, after one climb in stages
 	tight      = 1 << 62 // hardly any
@@ -77,10 +34,6 @@ const (
 	mostClimbs = 40      // and ends of climbs, one after another
 	climbs     = 1750    // looks, for each life, that climbs are worth
 	mending    = 300     // looks, for each life, that mending is worth
-	heed       = 40      // the share of the goal above it below which sections press
-	heeded     = 8       // such shares below that, from which on they do not
-	hardest    = 10      // of such a share is what a section has to spare there at least, as it is seen
-	finely     = 10      // bits for such a share
 )
 
 // mostClimbed is a goal above which what is summed up on the way up would not be numbers.
@@ -154,11 +107,11 @@ func (p *part) tuck(goal int64, s *skyline) bool {
 // open goes on from s with one climb after another, each of which has room made below a top, for as long as there is time and they
 // are not hopeless. It comes to the lowest, and whether p is packed.
 func (p *part) open(c *climb, s *skyline) (best *skyline, done bool) {
-	for k := 0; k < mostClimbs && c.affords(); k++ {
+	for k := 0; k < mostClimbs && c.affords(0); k++ {
 		if k > 0 && s.highest-c.goal > c.goal/hopeful {
 			break
 		}
-		t := c.another(s, never)
+		t := c.another(s, 0, never)
 		if t != s && p.tuck(c.goal, t) {
 			return t, true
 		}
@@ -206,17 +159,9 @@ func (p *part) keep(o part) {
 }
 
 func newClimb(p *part, goal, near int64) *climb {
-	c := &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock, tries: tries}
-	if len(p.lives) <= few {
-		c.tries = pair
-	}
+	c := &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock}
 	c.base.ceiling = goal + goal/room
-	together := slices.Max(sumOf(p.lives, p.sections, func(*life) int64 { return 1 }))
-	c.stages = min(max(legs, int(together)/apiece), mostStages)
-	c.lanes = append(c.lanes, &lane{climb: c})
-	if len(p.lives) <= alone {
-		c.lanes = append(c.lanes, &lane{climb: c})
-	}
+	c.staged = newStaged(c, p)
 	return c
 }
 
@@ -260,9 +205,6 @@ func (c *climb) first(before ...attempt) (s *skyline, done bool) {
 	return s, false
 }
 
-// endsFrom is the stage at whose end the end of a climb begins.
-func (c *climb) endsFrom() int { return c.stages * 3 / 4 }
-
 // line is how high a skyline on one route is to become after a stage at most.
 func (c *climb) line(at int) int64 { return c.goal + c.goal/c.near*int64(at)/legs }
 
@@ -271,6 +213,7 @@ func (c *climb) line(at int) int64 { return c.goal + c.goal/c.near*int64(at)/leg
 func (c *climb) through(s *skyline, most func(at int) int64, stopped func() bool) (looks int, ok bool) {
 	for at := 1; at <= legs; at++ {
 		s.weigh()
+		s.changes.forget()
 		c.ascend(s, at, legs)
 		looks += s.looks
 		if s.least() > most(at) || stopped() {
@@ -282,72 +225,35 @@ func (c *climb) through(s *skyline, most func(at int) int64, stopped func() bool
 
 // ascend takes s to the end of a stage of so many.
 func (c *climb) ascend(s *skyline, at, stages int) {
-	s.changes.forget()
+	c.ready(s, stages)
+	s.advance(c.level(at, stages))
+}
+
+// ready makes s ready for a stage of so many on its route.
+func (c *climb) ready(s *skyline, stages int) {
 	s.top = c.goal + c.goal/s.route.aim
-	level := int64(math.MaxInt64)
-	if at < stages {
-		level = s.floor + (c.goal-s.floor)/int64(stages)*int64(at)
-	}
 	s.looks = passage*len(s.lives)/stages + int(s.sections)/weighing
-	s.advance(level)
+}
+
+// level is how high a skyline is at least at the end of a stage of so many.
+func (c *climb) level(at, stages int) int64 {
+	if at < stages {
+		return c.base.floor + (c.goal-c.base.floor)/int64(stages)*int64(at)
+	}
+	return math.MaxInt64
 }
 
 // again is the best of best and of climbs in stages, until that is near enough, or so many looks are spent, or it is
 // stopped. Once no more are cheap, further ones have to be worth it.
 func (c *climb) again(best *skyline, cheap, looks int, stopped func() bool) *skyline {
-	for best.highest > c.line(legs) && c.looks < looks && c.affords() && !stopped() {
+	for best.highest > c.line(legs) && c.looks < looks && c.affords(0) && !stopped() {
 		over := best.highest - c.goal
-		if c.ups > 0 && c.looks >= cheap && (over <= c.goal/fair || over > c.goal/hopeful) {
+		if c.staged.climbs > 0 && c.looks >= cheap && (over <= c.goal/fair || over > c.goal/hopeful) {
 			break
 		}
-		best = c.another(best, stopped)
+		best = c.another(best, 0, stopped)
 	}
 	return best
-}
-
-// affords is whether there is time for another climb.
-func (c *climb) affords() bool { return c.clock.shared() > c.cost() }
-
-// cost is how many looks of both cores another climb is expected to take.
-func (c *climb) cost() (looks int) {
-	stage := climbing*len(c.base.lives)/c.stages + int(c.base.sections)/weighing
-	for _, l := range c.lanes {
-		looks += (c.stages - l.from()) * stage
-	}
-	return looks * c.tries
-}
-
-// scale is how hard a section presses against the goal, by how far below a line above that it is.
-type scale struct {
-	line  int64
-	units int // the power of two of bytes that are one step
-	hard  []float64
-}
-
-// newScale is by the eighth power of how little there is to spare, so that sections that will not come near the goal count for
-// next to nothing. All products are rounded, as those of waste are.
-func newScale(goal int64) (s scale) {
-	share := max(goal/heed, 1)
-	s.line, s.units = goal+share, max(bits.Len64(uint64(share))-finely, 0)
-	s.hard = make([]float64, share*heeded>>s.units+1)
-	for k := range s.hard {
-		x := float64(share) / max(float64(k)*float64(int64(1)<<s.units), float64(share)/hardest)
-		x2 := float64(x * x)
-		x4 := float64(x2 * x2)
-		s.hard[k] = float64(x4 * x4)
-	}
-	return s
-}
-
-// pressed is how hard sections that come to so many heights press together.
-func (s *scale) pressed(heights []int64) (sum float64) {
-	line, units, hard := s.line, s.units, s.hard
-	for _, height := range heights {
-		if k := max(0, line-height) >> units; k < int64(len(hard)) {
-			sum += hard[k]
-		}
-	}
-	return sum
 }
 
 // least is how high s will become at least.

@@ -19,12 +19,13 @@ const (
 
 // What is done once for each life costs so many looks.
 const (
-	ordering = 20  // to sort lives by what they are
-	placing  = 100 // to put one in with a space, beside the looks of that
-	climbing = 185 // of both cores, for each route of a climb in stages
-	starting = 650 // of both cores, for the first strategy and the first routes
-	lightly  = 2   // looks of a mend cost as much as one
-	deeply   = 4   // and looks of a search or a push
+	ordering = 20   // to sort lives by what they are
+	placing  = 100  // to put one in with a space, beside the looks of that
+	climbing = 2000 // of both cores, for a climb in stages at most
+	scanty   = 600  // and at least
+	starting = 650  // of both cores, for the first strategy and the first routes
+	lightly  = 2    // looks of a mend cost as much as one
+	deeply   = 4    // and looks of a search or a push
 )
 
 // worthOf is what all parts of a problem of so many lives are worth.

@@ -25,9 +25,10 @@
 //   - ring.go packs parts of many lives that begin and end in the same order, as behind a window that slides along.
 //   - skyline.go packs parts of many lives from the bottom up, in time that hardly grows with how many lives meet; trees.go
 //     is what it looks things up in. climb.go does it on one route all the way, or in many short stages, the more the more lives
-//     meet, each on whichever route leaves all sections best off: lane.go; changes.go brings those that tried the other routes to
-//     where that has come. hands.go does things side by side. core.go packs the few lives of many that are hard to place before
-//     the others, each peak for itself, and put.go puts those in, which sort.go has in their order.
+//     meet, each on whichever of the routes of routes.go leaves all sections best off by scale.go: staged.go; changes.go brings
+//     those that tried the other routes to where that has come. hands.go does things side by side. core.go packs the few lives
+//     of many that are hard to place before the others, each peak for itself, and put.go puts those in, which sort.go has in
+//     their order.
 //   - clock.go says how long all this may take where there are many lives: it counts looks, so that no machine has another
 //     packing, and what costs more than there is left is not begun.
 //   - mend.go lowers such a packing where it is high only in places: it puts what sticks out where that drives out least.

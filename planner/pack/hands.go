@@ -46,10 +46,10 @@ type crew struct {
 }
 
 // newCrew is one that does so many things each time, until it is dismissed: on one core, or on two if there are two.
-func newCrew(things int, two bool, do func(i int)) *crew {
+func newCrew(things int, do func(i int)) *crew {
 	c := &crew{things: int32(things), do: do}
 	c.next.Store(c.things)
-	if two && runtime.GOMAXPROCS(0) > 1 {
+	if runtime.GOMAXPROCS(0) > 1 {
 		go func() {
 			for !c.away.Load() {
 				c.work()
@@ -77,11 +77,13 @@ func (c *crew) work() {
 	}
 }
 
+const awake = 20_000 // looks at whether it is there yet, a few milliseconds
+
 // until waits for what comes soon, wide awake at first: unless another has the core that it is to come from.
 func until(is func() bool) {
 	for k := 0; !is(); k++ {
 		switch {
-		case k > 2000:
+		case k > awake:
 			time.Sleep(time.Microsecond)
 		case k > 100:
 			runtime.Gosched()

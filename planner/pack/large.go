@@ -27,12 +27,11 @@ func (w wait) times(x float64) wait { return wait{w.goal * x, w.spare * x} }
 const (
 	far     = 100  // a packing that this share of the goal above it does not hold is worth a rescue
 	farther = 40   // and one that this does not hold either is not worth a turn
-	nearly  = 80   // and of one that this holds a climb of the large lives tries fewer routes
 	rescues = 8    // from large lives, if there is time
 	swelled = 2    // times as many bytes that wait
 	shorter = 0.75 // of the length of the others is that of lives it pays to let wait, on average
 	squeeze = 100  // looks, for each life, to make room for those that waited by driving out others
-	housing = 250  // looks, for each life, without which it is no use to climb the large ones, as the others are to be put in
+	housing = 250  // looks, for each life, that are left when the large ones are climbed, as the others are to be put in
 	makings = 8    // times that it is tried in both ways
 )
 
@@ -129,16 +128,17 @@ func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed int64, left []int32, ok bool) {
 	p.clock.spend(ordering * len(p.lives))
 	c := newClimb(h.part, goal, content)
-	if below-goal <= goal/nearly { // it is not to become that much lower
-		c.tries = pair
-	}
-	if !c.affords() || p.clock.alone() < c.cost()/2+housing*len(p.lives) {
+	leaves := 2 * housing * len(p.lives)
+	if !c.affords(leaves) {
 		return g, 0, nil, false
 	}
 	g = part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: p.clock}
 	s := c.base.twin()
 	s.highest = below
-	if s = c.another(s, never); s.highest >= below {
+	for k := 0; k == 0 || k <= endings && s.highest > enough && c.affords(leaves); k++ {
+		s = c.another(s, leaves, never)
+	}
+	if s.highest >= below {
 		return g, below, nil, true
 	}
 	top := max(s.highest, enough)

@@ -238,7 +238,7 @@ func TestHopeless(t *testing.T) {
 			}
 			c := newClimb(q, goal, content)
 			s, _ := c.first()
-			one := c.looks + c.cost()
+			one := c.looks + c.worth(0)
 			s = c.again(s, tried*len(q.lives), climbs*len(q.lives), never)
 			t.Logf("%s: %d lives, %d looks for each, %.2f %% above the bound", f.name, len(q.lives), c.looks/len(q.lives), percent(s.highest, goal))
 			if c.looks > one*5/4 {

@@ -58,6 +58,9 @@ type turns struct {
 // become makes q the same as o.
 func (q *turns) become(o *turns) { q.queue, q.taken = append(q.queue[:0], o.queue...), o.taken }
 
+// more is whether anybody has a turn.
+func (q *turns) more() bool { return len(q.queue) > 1 || len(q.queue) == 1 && !q.taken }
+
 // first is whose turn is next.
 func (q *turns) first() turn {
 	if q.taken {

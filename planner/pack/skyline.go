@@ -47,6 +47,8 @@ type skyline struct {
 	turns  turns   // of stretches, some of which are no more
 
 	changes changes
+	aside   []turn // scratch: turns that are put back
+	*rival         // if it tries a route beside others
 
 	rest []int32 // scratch
 	fits []fit   // scratch: lives that may be next
@@ -201,9 +203,17 @@ func center(l, r int32) int32 {
 	return int32(y >> (bits.Len32(x^y) - 1) << (bits.Len32(x^y) - 1))
 }
 
-// advance places lives until the lowest stretch is at level.
-func (s *skyline) advance(level int64) {
-	for s.placed < len(s.lives) && s.turns.first().at < level {
+// advance places lives until the lowest stretch is at level, or a rival that tries a route is beaten.
+func (s *skyline) advance(level int64) { s.outside(level, nil) }
+
+// outside advances what does not touch sections that press, how many of which are before each, and does not lie on a lower
+// stretch that does or on one that lies on that: what becomes of these stays the same.
+func (s *skyline) outside(level int64, in []int32) {
+	aside := s.aside[:0]
+	for s.placed < len(s.lives) && s.turns.more() && s.turns.first().at < level {
+		if s.rival != nil && s.beaten() {
+			break
+		}
 		next := s.turns.take()
 		a := next.begin
 		if s.height[a] != next.at {
@@ -211,6 +221,10 @@ func (s *skyline) advance(level int64) {
 		}
 		b := s.end[a]
 		wall := s.wall(a, b)
+		if in != nil && (in[a] < in[b] || wall < next.at) {
+			aside = append(aside, next)
+			continue
+		}
 		roofed := false // by a block that a life may reach
 		if len(s.blocks) > 0 {
 			if s.passes(a, b) {
@@ -249,6 +263,10 @@ func (s *skyline) advance(level int64) {
 		s.placed++
 		s.changes.lives = append(s.changes.lives, i)
 	}
+	for _, t := range aside {
+		s.turns.push(t)
+	}
+	s.aside = aside
 }
 
 // even is whether a valley is better filled up to its lower wall than used, as the two are nearly even: lives can then
@@ -297,9 +315,13 @@ func (s *skyline) lose(l, r int32, from, to int64) {
 		return
 	}
 	sure := s.sure[l:r]
-	for t, height := range sure {
-		if height > from {
-			sure[t] = height + to - from
+	if s.rival != nil {
+		s.worse += s.scale.rise(sure, from, to-from)
+	} else {
+		for t, height := range sure {
+			if height > from {
+				sure[t] = height + to - from
+			}
 		}
 	}
 	s.changes.lost = append(s.changes.lost, stretch{l, r})
