@@ -49,8 +49,9 @@ const (
 	presses    = 70   // the share of the goal below it from which on a section presses
 	leastTried = 3    // routes for a stage
 	mostTried  = 64
-	givenUp    = 2 // one of so many looks is spared as routes are given up
-	lately     = 8 // stages that say what a route costs
+	givenUp    = 2  // one of so many looks is spared as routes are given up
+	losing     = 10 // sections cost a look where something is lost
+	lately     = 8  // stages that say what a route costs
 )
 
 func newStaged(c *climb, p *part) *staged {
@@ -158,6 +159,9 @@ func (l *staged) renew() {
 		l.main.sumUp(f.sums[1:], f.on)
 	}
 	line, n := l.goal-l.goal/presses, int32(0)
+	if len(l.main.blocks) > 0 {
+		line = -1 // anything may come to be in the way of something
+	}
 	for t, height := range l.main.sure {
 		if height > line {
 			n++
@@ -196,7 +200,11 @@ func (l *staged) stage(c *crew, at int) {
 	l.took(l.plan[best])
 	l.take(s, l.plan[best])
 	l.ascend(s, at, l.stages)
-	trying := s.looks * (1 + outlook) / givenUp
+	lost := 0 // sections in which something is, as each makes work for what tries a route
+	for _, x := range s.changes.lost {
+		lost += int(x.r - x.l)
+	}
+	trying := (s.looks + lost/losing) * (1 + outlook) / givenUp
 	l.looks += s.looks + trying*n
 	if l.trying == 0 {
 		l.trying = trying
