@@ -26,6 +26,7 @@ func TestFollow(t *testing.T) {
 					t.Fatalf("%s: stage %d: life %d is at %d and at %d", f.name, at, i, b.offsets[i], a.offsets[i])
 				}
 			}
+			a.changes.forget()
 		}
 		if a.placed < len(p.lives) {
 			t.Errorf("%s: only %d of %d lives are placed", f.name, a.placed, len(p.lives))
