@@ -135,7 +135,7 @@ func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed i
 	g = part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: p.clock}
 	s := c.base.twin()
 	s.highest = below
-	for k := 0; k == 0 || k <= endings && s.highest > enough && c.affords(leaves); k++ {
+	for k := 0; k <= endings && s.highest > enough && c.affords(leaves); k++ {
 		s = c.another(s, leaves, never)
 	}
 	if s.highest >= below {

@@ -38,9 +38,9 @@ var (
 	}
 )
 
-// planner says which routes are tried for a stage: known ones in turn, and such as lead away from these and from those that did best
+// scout says which routes are tried for a stage: known ones in turn, and such as lead away from these and from those that did best
 // in the last stages.
-type planner struct {
+type scout struct {
 	climbs int // begun
 	turn   int // which of the known comes next
 	best   []route
@@ -55,22 +55,22 @@ const (
 // moreOrLess is how far a route leads away from another, those near by more often than others.
 var moreOrLess = [...]float64{0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 2.8, 4}
 
-// afresh has p go on as in no climb before.
-func (p *planner) afresh() {
-	p.climbs++
-	p.turn = p.climbs
-	p.dice.Seed(uint64(p.climbs), 0)
+// afresh has s go on as in no climb before.
+func (s *scout) afresh() {
+	s.climbs++
+	s.turn = s.climbs
+	s.dice.Seed(uint64(s.climbs), 0)
 }
 
 // routes adds n routes for a stage.
-func (p *planner) routes(routes []route, n int) []route {
-	r := rand.New(&p.dice)
+func (s *scout) routes(routes []route, n int) []route {
+	r := rand.New(&s.dice)
 	for k := range n {
-		t := known[p.turn%len(known)]
-		p.turn++
+		t := known[s.turn%len(known)]
+		s.turn++
 		if k >= asKnown {
-			if k%2 == 0 && len(p.best) == remembered {
-				t = p.best[r.IntN(remembered)]
+			if k%2 == 0 && len(s.best) == remembered {
+				t = s.best[r.IntN(remembered)]
 			}
 			t.length *= moreOrLess[r.IntN(5)+r.IntN(5)]
 			t.ease *= moreOrLess[r.IntN(5)+r.IntN(5)]
@@ -81,9 +81,9 @@ func (p *planner) routes(routes []route, n int) []route {
 }
 
 // took is for the route that did best in a stage.
-func (p *planner) took(r route) {
-	if len(p.best) == remembered {
-		p.best = append(p.best[:0], p.best[1:]...)
+func (s *scout) took(r route) {
+	if len(s.best) == remembered {
+		s.best = append(s.best[:0], s.best[1:]...)
 	}
-	p.best = append(p.best, r)
+	s.best = append(s.best, r)
 }

@@ -15,7 +15,7 @@ import (
 // many looks there are left for the stages to come.
 type staged struct {
 	*climb
-	planner
+	scout
 	stages   int
 	scale    scale
 	main     *skyline   // what climbs
