@@ -130,7 +130,7 @@ func TestAdverse(t *testing.T) {
 		})
 	}
 	t.Logf("%d of %d within a percent", near, all)
-	if near < 58 {
+	if near < 64 {
 		t.Errorf("only %d of %d are within a percent", near, all)
 	}
 }

@@ -13,9 +13,12 @@ import (
 // begins there go on at the same bytes. Five around each other are a pinwheel. Each of these becomes one life, and it goes on with
 // what there is then. What is left at the end is packed as ever: one life, if all is put together.
 //
-// Where several cuts are at the same moment, the bytes tell which pieces belong to which. A few pieces may be missing.
+// Where several cuts are at the same moment, the bytes tell which pieces belong to which. A few pieces may be missing. Bytes may
+// be the same for no reason, and what is joined wrong goes together with nothing else: it is among what is left at the end, and not
+// far below the top of that. So what is left is broken up, and joined again in other ways, now that most is out of the way.
 type joiner struct {
 	lives  []life
+	of     *joiner // whose joints the lives are; nil: they are lives of a part
 	all    []joint // a life each, and then what they are joined to
 	cuts   []cut
 	queue  []int32 // cuts to look at
@@ -96,6 +99,30 @@ var careful = []way{
 	{chance: 2, most: 10, presume: true, half: true, ties: math.MaxInt},
 }
 
+// wary are ways for those that were joined wrong before.
+var wary = []way{
+	{chance: sure / 10, most: 8},
+	{chance: sure, most: 8},
+	{chance: sure, most: 8, presume: true},
+	{chance: sure, most: 10, presume: true},
+	{chance: sure, most: 10, presume: true, half: true},
+	{chance: 0.1, most: 10, presume: true, half: true},
+	{chance: 0.5, most: 10, presume: true, half: true},
+	{chance: 2, most: 10, presume: true, half: true},
+	{chance: 2, most: 10, presume: true, half: true, ties: 400},
+	{chance: 2, most: 10, presume: true, half: true, ties: 1600},
+	{chance: 2, most: 10, presume: true, half: true, ties: math.MaxInt},
+}
+
+// rejoined is how many levels deep what is joined is broken up, and the ways in which it is joined again.
+var rejoined = [...]struct {
+	levels int
+	ways   []way
+}{
+	{2, quick}, {1, wary}, {3, wary}, {1, quick}, {2, careful},
+	{4, wary}, {2, wary}, {1, careful}, {3, quick}, {5, wary},
+}
+
 const (
 	sure   = 0.01
 	triple = 8    // joints of which all sums are looked at in ways that look at sums of three too
@@ -106,42 +133,76 @@ const (
 	slow   = 40   // and those after which there is no use in more
 	slowly = 10   // if not one of so many lives is joined: what was cut up has half of its pieces joined by then
 	wheels = 1000 // joints looked at for pinwheels beside those, for each life: five times what it took wherever there were any
-	fewer  = 8    // by so much fewer lives are worth packing
+	halved = 2    // many lives are worth packing if they are by so much fewer
+	fewer  = 8    // and few, which else are searched, by so much
+	hasty  = 1    // ways to join again those that stay many
+	soon   = 256  // looks, for each life, to search for how those go together
 	level  = 20   // bytes that end and begin at a moment and differ by this share of them at most may be one cut
 )
 
-// joined is p packed after its lives are joined, if they are pieces of something and become much fewer by it.
+// joined is p packed after its lives are joined, if they are pieces of something and become much fewer by it. What is joined
+// right goes together as it was or not at all: where that is not found soon, something is wrong, and it is joined in other ways.
 func (p *part) joined(goal, near int64) part {
-	q := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "joined"}
+	best := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "joined"}
 	if !p.cutUp() {
-		return q
+		return best
 	}
 	j := newJoiner(p)
 	j.join()
-	if p.clock.spend(j.looks); j.apart > len(p.lives)/fewer {
-		return q
+	most := len(p.lives) / halved
+	if len(p.lives) <= few {
+		most = len(p.lives) / fewer
 	}
+	if p.clock.spend(j.looks); j.apart > most {
+		return best
+	}
+	least, tried := j, map[int]bool{} // as many joints as before are the same, as good as always
+	for k := range len(rejoined) + 1 {
+		if k > 0 {
+			j = least.broken(rejoined[k-1].levels, rejoined[k-1].ways)
+			j.join()
+			p.clock.spend(j.looks)
+		}
+		if j.apart < least.apart {
+			least = j
+		}
+		if j.apart <= few && !tried[j.apart] {
+			tried[j.apart] = true
+			best.keep(p.together(j, goal, near, soon))
+		}
+		if !best.far(goal, content) || least.apart == 1 {
+			return best
+		}
+		if p.clock.alone() <= 0 || least.apart > few && k == hasty {
+			break
+		}
+	}
+	if p.clock.alone() > 0 || !tried[least.apart] {
+		best.keep(p.together(least, goal, near, patience))
+	}
+	return best
+}
+
+// together is p packed as j has joined its lives, with so many looks for each of these.
+func (p *part) together(j *joiner, goal, near int64, looks int) part {
 	rest := j.rest()
 	sections := toSections(rest)
 	goal = max(goal, p.floor+mostLive(rest, sections)) // which may have become more where sizes differ
 	at := make([]int64, len(j.all))
 	parts := divide(&part{lives: rest, sections: sections, floor: p.floor, clock: p.clock}, at)
+	least := p.floor // what there is goes within, if all is right
 	for _, r := range parts {
 		r.unplaced()
 		r.pack(goal, near)
+		least = max(least, r.floor+mostLive(r.lives, r.sections))
 	}
-	lowest(parts, goal, patience*len(p.lives)/fewer)
+	p.clock.spend(lowest(parts, least, min(looks*len(p.lives), p.clock.deep()/searches)) / deeply)
 	for _, r := range parts {
 		for i, l := range r.lives {
 			at[l.id] = r.offsets[i]
 		}
 	}
-	for i, t := range slices.Backward(j.all) {
-		if t.in != nobody {
-			at[i] = at[t.in] + t.up
-		}
-	}
-	q.offsets = at[:len(p.lives)]
+	q := part{lives: p.lives, by: "joined", offsets: j.spread(at, make([]bool, len(j.all)))}
 	q.top = topOf(q.lives, q.offsets)
 	return q
 }
@@ -174,29 +235,39 @@ func balanced(a, b int64) bool { return differ(a, b) <= max(a, b)/level }
 func differ(a, b int64) int64 { return max(a, b) - min(a, b) }
 
 func newJoiner(p *part) *joiner {
-	moments := make([]int64, 0, 2*len(p.lives))
-	for _, l := range p.lives {
-		moments = append(moments, int64(l.first), int64(l.first)+l.span)
+	j := joinerOf(p.lives, nil)
+	j.measure()
+	if len(p.lives) > few {
+		j.fill()
+	}
+	return j
+}
+
+// joinerOf is one of some lives, and of missing pieces beside them.
+func joinerOf(lives, missing []life) *joiner {
+	moments := make([]int64, 0, 2*(len(lives)+len(missing)))
+	for _, some := range [][]life{lives, missing} {
+		for _, l := range some {
+			moments = append(moments, int64(l.first), int64(l.first)+l.span)
+		}
 	}
 	slices.Sort(moments)
 	moments = slices.Compact(moments)
-	j := &joiner{lives: p.lives, all: make([]joint, 0, 2*len(p.lives)), cuts: make([]cut, len(moments), 2*len(moments))}
+	j := &joiner{lives: lives, holes: len(missing), all: make([]joint, 0, 2*cap(moments)), cuts: make([]cut, len(moments), 2*len(moments))}
 	cutAt := func(moment int64) int32 {
 		at, _ := slices.BinarySearch(moments, moment)
 		return int32(at)
 	}
-	for _, l := range p.lives {
-		j.add(joint{
-			l: cutAt(int64(l.first)), r: cutAt(int64(l.first) + l.span),
-			from: l.l, to: l.r, size: l.size, align: l.align,
-		})
+	for _, some := range [][]life{lives, missing} {
+		for _, l := range some {
+			j.add(joint{
+				l: cutAt(int64(l.first)), r: cutAt(int64(l.first) + l.span),
+				from: l.l, to: l.r, size: l.size, align: l.align,
+			})
+		}
 	}
-	if j.ways = quick; len(p.lives) > crowd*len(moments) {
+	if j.ways = quick; len(lives) > crowd*len(moments) {
 		j.ways = careful
-	}
-	j.measure()
-	if len(p.lives) > few {
-		j.fill()
 	}
 	return j
 }
@@ -261,16 +332,78 @@ func (j *joiner) section(t int32) int32 {
 // rest is the joints that are part of no other, but for missing pieces, as lives in the order of others.
 func (j *joiner) rest() (rest []life) {
 	for i, t := range j.all {
-		if missing := len(j.lives) <= i && i < len(j.lives)+j.holes; t.in == nobody && !missing {
-			rest = append(rest, life{
-				l: t.from, r: t.to, id: int32(i), span: int64(t.to - t.from), size: t.size, align: t.align, fixed: free,
-			})
+		if t.in == nobody && !j.missing(int32(i)) {
+			rest = append(rest, t.life(int32(i)))
 		}
 	}
-	slices.SortFunc(rest, func(a, b life) int {
-		return cmp.Or(cmp.Compare(a.l, b.l), cmp.Compare(a.r, b.r), cmp.Compare(a.size, b.size), cmp.Compare(a.id, b.id))
-	})
+	slices.SortFunc(rest, inOrder)
 	return rest
+}
+
+// missing is whether joint i is a missing piece.
+func (j *joiner) missing(i int32) bool {
+	return len(j.lives) <= int(i) && int(i) < len(j.lives)+j.holes
+}
+
+// life is t as a life of its number, whose moments are sections.
+func (t joint) life(i int32) life {
+	return life{l: t.from, r: t.to, id: i, first: t.from, span: int64(t.to - t.from), size: t.size, align: t.align, fixed: free}
+}
+
+// inOrder is the order of lives.
+func inOrder(a, b life) int {
+	return cmp.Or(cmp.Compare(a.l, b.l), cmp.Compare(a.r, b.r), cmp.Compare(a.size, b.size), cmp.Compare(a.id, b.id))
+}
+
+// broken is a joiner for what the joints that are part of no other are joined from, so many levels below. A joint that is wrong
+// goes together with nothing else, and so is not far below. There is less by now that it can be taken for.
+func (j *joiner) broken(levels int, ways []way) *joiner {
+	parts := make([][]int32, len(j.all))
+	for i, t := range j.all {
+		if t.in != nobody {
+			parts[t.in] = append(parts[t.in], int32(i))
+		}
+	}
+	var lives, missing []life
+	var take func(i int32, levels int)
+	take = func(i int32, levels int) {
+		switch {
+		case levels > 0 && len(parts[i]) > 0:
+			for _, k := range parts[i] {
+				take(k, levels-1)
+			}
+		case j.missing(i):
+			missing = append(missing, j.all[i].life(i))
+		default:
+			lives = append(lives, j.all[i].life(i))
+		}
+	}
+	for i, t := range j.all {
+		if t.in == nobody {
+			take(int32(i), levels)
+		}
+	}
+	slices.SortFunc(lives, inOrder)
+	b := joinerOf(lives, missing)
+	b.of, b.ways, b.share, b.bytes = j, ways, j.share, j.bytes
+	return b
+}
+
+// spread is where lives are if joints are at some offsets: those that are part of no other, and what else is known.
+func (j *joiner) spread(at []int64, known []bool) []int64 {
+	for i, t := range slices.Backward(j.all) {
+		if t.in != nobody && !known[i] {
+			at[i] = at[t.in] + t.up
+		}
+	}
+	if j.of == nil {
+		return at[:len(j.lives)]
+	}
+	below, known := make([]int64, len(j.of.all)), make([]bool, len(j.of.all))
+	for i, l := range j.lives {
+		below[l.id], known[l.id] = at[i], true
+	}
+	return j.of.spread(below, known)
 }
 
 // spent is whether there are no more looks, or would be no use for them.

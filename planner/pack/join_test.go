@@ -37,6 +37,54 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// However joints are broken up and joined again, with pieces missing or not, lives are packed.
+func TestJoinAgain(t *testing.T) {
+	for name, f := range map[string]func(n int, seed uint64) Problem{
+		"cut": anywhere(4000, 1<<16), "few moments": anywhere(200, 1<<12), "left out": leftOut(0.01, perfect(1, inAnyWay)),
+	} {
+		for seed := range uint64(3) {
+			p := f(few+500, seed)
+			q, goal := wholeOf(p)
+			j := newJoiner(q)
+			j.join()
+			for _, again := range rejoined {
+				j = j.broken(again.levels, again.ways)
+				j.join()
+				r := q.together(j, goal, goal, 1)
+				s := Solution{Offsets: make([]int64, len(p.Buffers)), Bound: goal}
+				if s.read(p, []*part{&r}); s.Height != r.top {
+					t.Errorf("%s: %d high, not %d", name, s.Height, r.top)
+				}
+				if err := Check(p, s); err != nil {
+					t.Errorf("%s: broken up %d levels deep: %v", name, again.levels, err)
+				}
+			}
+		}
+	}
+}
+
+// What was joined wrong, and so goes together with nothing else, is joined better the next time.
+func TestJoinBetter(t *testing.T) {
+	before, after := 0, 0
+	for seed := range uint64(6) {
+		q, _ := wholeOf(anywhere(20_000, 1<<16)(20_000, seed))
+		j := newJoiner(q)
+		j.join()
+		before += j.apart
+		for _, again := range rejoined[:2] {
+			b := j.broken(again.levels, again.ways)
+			if b.join(); b.apart < j.apart {
+				j = b
+			}
+		}
+		after += j.apart
+	}
+	t.Logf("%d joints, then %d", before, after)
+	if after > before*3/4 {
+		t.Errorf("%d joints are %d when they are joined again", before, after)
+	}
+}
+
 // Pieces keep their alignments, whatever they are, and nothing is joined that could not.
 func TestJoinAligned(t *testing.T) {
 	lower := 0

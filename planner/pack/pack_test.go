@@ -287,6 +287,22 @@ func TestEveryStrategy(t *testing.T) {
 	}
 }
 
+// What nothing brings near the bytes alive is at least as low as simple strategies leave it.
+func TestNoWorse(t *testing.T) {
+	for seed := range uint64(3) {
+		p := anywhere(1000, 1<<30)(20_000, seed+1)
+		s := solved(t, p)
+		q, _ := wholeOf(p)
+		for _, simple := range strategies[:quickRows] {
+			q.unplaced()
+			q.try([]strategy{simple}, q.space(math.MaxInt), 0)
+			if s.Height > s.Bound+s.Bound/steep && q.top < s.Height {
+				t.Errorf("seed %d: %d by %s, %d by %s", seed, s.Height, s.Strategy, q.top, simple.name)
+			}
+		}
+	}
+}
+
 // A skyline, and what mends its packings, keep lives apart, few or many.
 func TestGrow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

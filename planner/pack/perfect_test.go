@@ -23,6 +23,9 @@ var perfects = []adversary{
 	{family{"pieces left out", leftOut(0.01, perfect(1, inTwo))}, 0},
 	{family{"bricks", bricks}, 0},
 	{family{"cut up here and there", scattered}, 0},
+	{family{"cut anywhere", anywhere(20_000, 1<<30)}, 10},
+	{family{"cut anywhere in a million bytes", anywhere(20_000, 1<<20)}, 100},
+	{family{"cut anywhere at few moments", anywhere(1000, 1<<30)}, 1500},
 }
 
 // perfect is rectangles that are cut up where few cuts are at the same moment.
@@ -176,6 +179,34 @@ func leftOut(share float64, f func(n int, seed uint64) Problem) func(n int, seed
 			}
 		}
 		return p
+	}
+}
+
+// anywhere is a rectangle of so many moments and bytes that is cut in two again and again, the larger of any two pieces at any place.
+func anywhere(moments int32, bytes int64) func(n int, seed uint64) Problem {
+	return func(n int, seed uint64) Problem {
+		r := rand.New(rand.NewPCG(seed, seed))
+		pieces := []Buffer{{Last: moments, Size: bytes}}
+		area := func(b Buffer) float64 { return float64(b.Last-b.First) * float64(b.Size) }
+		for len(pieces) < n {
+			b, other := &pieces[r.IntN(len(pieces))], &pieces[r.IntN(len(pieces))]
+			if area(*other) > area(*b) {
+				b = other
+			}
+			rest := *b
+			switch across := r.IntN(2) == 0; {
+			case across && b.Last-b.First > 1:
+				b.Last = b.First + 1 + r.Int32N(b.Last-b.First-1)
+				rest.First = b.Last
+			case !across && b.Size > 1:
+				b.Size = 1 + r.Int64N(b.Size-1)
+				rest.Size -= b.Size
+			default:
+				continue
+			}
+			pieces = append(pieces, rest)
+		}
+		return Problem{Buffers: pieces}
 	}
 }
 

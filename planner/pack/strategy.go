@@ -40,7 +40,7 @@ const (
 	alike     = 16      // lives of each size at least, on average, that are packed as they come
 	recurring = 64      // lives of each size and length at least, on average, that come again and again
 	again     = 1000    // looks, for each life, at lives as they come
-	steep     = 32      // a skyline around fixed lives that leaves this share of the goal is worth some strategies
+	steep     = 32      // a skyline that leaves this share of the goal is worth some strategies, as are pieces that do
 )
 
 // portfolio packs p and keeps the lowest packing. Pieces of something that was cut up are joined again: many first of all, and
@@ -58,7 +58,7 @@ func portfolio(p *part, goal, near int64) {
 		return
 	}
 	joined := p.joined(goal, near)
-	if joined.far(goal, content) {
+	if joined.far(goal, steep) {
 		p.pack(goal, near)
 	}
 	p.keep(joined)
@@ -68,7 +68,8 @@ func portfolio(p *part, goal, near int64) {
 // than goal, and skylines if that leaves a gap; where it is wide the fewest will get a search first. Many alternate where no
 // three meet, are nested, or go around in a ring, and if they do not they get the first strategy, which gives up early
 // where it does not do: the lives of a training step lie within each other, and that is easy. If it gives up they get a skyline;
-// where that is not near enough they are packed as they come. A few strategies have a try where sizes are too large for it.
+// where that is not near enough they are packed as they come. A few strategies have a try where sizes are too large for it, or it
+// comes nowhere near.
 func (p *part) pack(goal, near int64) {
 	if len(p.lives) <= few {
 		p.try(strategies, p.space(patience*len(p.lives)), goal)
@@ -83,7 +84,7 @@ func (p *part) pack(goal, near int64) {
 	if goal <= mostClimbed && p.alternate() && !p.far(goal, content) || p.nests(near) || p.rings(goal, goal+goal/content) {
 		return
 	}
-	if p.grow(goal); p.top == math.MaxInt64 {
+	if p.grow(goal); p.far(goal, steep) {
 		p.try(strategies[:quickRows], p.space(patience*len(p.lives)), goal)
 	}
 }
