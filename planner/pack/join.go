@@ -100,19 +100,7 @@ var careful = []way{
 }
 
 // wary are ways for those that were joined wrong before.
-var wary = []way{
-	{chance: sure / 10, most: 8},
-	{chance: sure, most: 8},
-	{chance: sure, most: 8, presume: true},
-	{chance: sure, most: 10, presume: true},
-	{chance: sure, most: 10, presume: true, half: true},
-	{chance: 0.1, most: 10, presume: true, half: true},
-	{chance: 0.5, most: 10, presume: true, half: true},
-	{chance: 2, most: 10, presume: true, half: true},
-	{chance: 2, most: 10, presume: true, half: true, ties: 400},
-	{chance: 2, most: 10, presume: true, half: true, ties: 1600},
-	{chance: 2, most: 10, presume: true, half: true, ties: math.MaxInt},
-}
+var wary = append([]way{{chance: sure / 10, most: 8}, {chance: sure, most: 8}}, careful[2:]...)
 
 // rejoined is how many levels deep what is joined is broken up, and the ways in which it is joined again.
 var rejoined = [...]struct {
