@@ -144,6 +144,10 @@ func (p *part) joined(goal, near int64) part {
 	if p.clock.spend(j.looks); j.apart > most {
 		return best
 	}
+	enough := goal + goal/content
+	if near < goal+goal/fine { // a capacity leaves nothing to spare
+		enough = near
+	}
 	least, tried := j, map[int]bool{} // as many joints as before are the same, as good as always
 	for k := range len(rejoined) + 1 {
 		if k > 0 {
@@ -158,7 +162,7 @@ func (p *part) joined(goal, near int64) part {
 			tried[j.apart] = true
 			best.keep(p.together(j, goal, near, soon))
 		}
-		if !best.far(goal, content) || least.apart == 1 {
+		if best.top <= enough || least.apart == 1 {
 			return best
 		}
 		if p.clock.alone() <= 0 || least.apart > few && k == hasty {

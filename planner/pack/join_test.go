@@ -85,6 +85,21 @@ func TestJoinBetter(t *testing.T) {
 	}
 }
 
+// What is to go within the bytes alive is joined until it does, though less would be near enough.
+func TestJoinWithin(t *testing.T) {
+	for name, p := range map[string]Problem{
+		"guillotine": perfect(1, inTwo)(20_000, 8), "coarse slices": cutUp(1, 0.25, inMany)(20_000, 15),
+	} {
+		p.Capacity, _ = MaxLive(p)
+		s, err := Solve(p)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if err := Check(p, s); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Pieces keep their alignments, whatever they are, and nothing is joined that could not.
 func TestJoinAligned(t *testing.T) {
 	lower := 0
