@@ -188,7 +188,8 @@ func (p *part) together(j *joiner, goal, near int64, looks int) part {
 		r.pack(goal, near)
 		least = max(least, r.floor+mostLive(r.lives, r.sections))
 	}
-	p.clock.spend(lowest(parts, least, min(looks*len(p.lives), p.clock.deep()/searches)) / deeply)
+	most := max(min(looks*len(p.lives), p.clock.deep()/searches), soon*len(p.lives)) // whatever parts before it have taken
+	p.clock.spend(lowest(parts, least, most) / deeply)
 	for _, r := range parts {
 		for i, l := range r.lives {
 			at[l.id] = r.offsets[i]
