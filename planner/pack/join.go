@@ -246,7 +246,7 @@ func joinerOf(lives, missing []life) *joiner {
 	}
 	slices.Sort(moments)
 	moments = slices.Compact(moments)
-	j := &joiner{lives: lives, holes: len(missing), all: make([]joint, 0, 2*cap(moments)), cuts: make([]cut, len(moments), 2*len(moments))}
+	j := &joiner{lives: lives, holes: len(missing), all: make([]joint, 0, cap(moments)), cuts: make([]cut, len(moments), 2*len(moments))}
 	cutAt := func(moment int64) int32 {
 		at, _ := slices.BinarySearch(moments, moment)
 		return int32(at)
@@ -325,7 +325,7 @@ func (j *joiner) section(t int32) int32 {
 // rest is the joints that are part of no other, but for missing pieces, as lives in the order of others.
 func (j *joiner) rest() (rest []life) {
 	for i, t := range j.all {
-		if t.in == nobody && !j.missing(int32(i)) {
+		if t.in == nobody && !j.missing(int32(i)) && t.lasts() {
 			rest = append(rest, t.life(int32(i)))
 		}
 	}
@@ -337,6 +337,9 @@ func (j *joiner) rest() (rest []life) {
 func (j *joiner) missing(i int32) bool {
 	return len(j.lives) <= int(i) && int(i) < len(j.lives)+j.holes
 }
+
+// lasts is whether t takes any section. What is missing between one moment and the next at which anything begins takes none.
+func (t joint) lasts() bool { return t.from < t.to }
 
 // life is t as a life of its number, whose moments are sections.
 func (t joint) life(i int32) life {
@@ -365,6 +368,7 @@ func (j *joiner) broken(levels int, ways []way) *joiner {
 			for _, k := range parts[i] {
 				take(k, levels-1)
 			}
+		case !j.all[i].lasts():
 		case j.missing(i):
 			missing = append(missing, j.all[i].life(i))
 		default:

@@ -63,6 +63,20 @@ func TestJoinAgain(t *testing.T) {
 	}
 }
 
+// Missing pieces between a moment and the next at which anything begins take no time, and are no lives.
+func TestJoinGaps(t *testing.T) {
+	for seed := uint64(40); seed < 43; seed++ {
+		p := leftOut(0.02, anywhere(18_650, 1<<12))(5907, seed)
+		s, err := Solve(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(p, s); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // What was joined wrong, and so goes together with nothing else, is joined better the next time.
 func TestJoinBetter(t *testing.T) {
 	before, after := 0, 0
