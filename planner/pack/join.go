@@ -228,7 +228,10 @@ func balanced(a, b int64) bool { return differ(a, b) <= max(a, b)/level }
 func differ(a, b int64) int64 { return max(a, b) - min(a, b) }
 
 func newJoiner(p *part) *joiner {
-	j := joinerOf(p.lives, nil)
+	j := joinerOf(p.lives, 0)
+	if j.ways = quick; len(p.lives) > crowd*len(j.cuts) {
+		j.ways = careful
+	}
 	j.measure()
 	if len(p.lives) > few {
 		j.fill()
@@ -236,31 +239,27 @@ func newJoiner(p *part) *joiner {
 	return j
 }
 
-// joinerOf is one of some lives, and of missing pieces beside them.
-func joinerOf(lives, missing []life) *joiner {
-	moments := make([]int64, 0, 2*(len(lives)+len(missing)))
-	for _, some := range [][]life{lives, missing} {
-		for _, l := range some {
-			moments = append(moments, int64(l.first), int64(l.first)+l.span)
-		}
+// joinerOf is one of some lives, the last of which are missing pieces.
+func joinerOf(lives []life, missing int) *joiner {
+	moments := make([]int64, 0, 2*len(lives))
+	for _, l := range lives {
+		moments = append(moments, int64(l.first), int64(l.first)+l.span)
 	}
 	slices.Sort(moments)
 	moments = slices.Compact(moments)
-	j := &joiner{lives: lives, holes: len(missing), all: make([]joint, 0, cap(moments)), cuts: make([]cut, len(moments), 2*len(moments))}
+	j := &joiner{
+		lives: lives[:len(lives)-missing], holes: missing,
+		all: make([]joint, 0, 2*len(lives)), cuts: make([]cut, len(moments), 2*len(moments)),
+	}
 	cutAt := func(moment int64) int32 {
 		at, _ := slices.BinarySearch(moments, moment)
 		return int32(at)
 	}
-	for _, some := range [][]life{lives, missing} {
-		for _, l := range some {
-			j.add(joint{
-				l: cutAt(int64(l.first)), r: cutAt(int64(l.first) + l.span),
-				from: l.l, to: l.r, size: l.size, align: l.align,
-			})
-		}
-	}
-	if j.ways = quick; len(lives) > crowd*len(moments) {
-		j.ways = careful
+	for _, l := range lives {
+		j.add(joint{
+			l: cutAt(int64(l.first)), r: cutAt(int64(l.first) + l.span),
+			from: l.l, to: l.r, size: l.size, align: l.align,
+		})
 	}
 	return j
 }
@@ -354,34 +353,24 @@ func inOrder(a, b life) int {
 // broken is a joiner for what the joints that are part of no other are joined from, so many levels below. A joint that is wrong
 // goes together with nothing else, and so is not far below. There is less by now that it can be taken for.
 func (j *joiner) broken(levels int, ways []way) *joiner {
-	parts := make([][]int32, len(j.all))
-	for i, t := range j.all {
-		if t.in != nobody {
-			parts[t.in] = append(parts[t.in], int32(i))
-		}
-	}
 	var lives, missing []life
-	var take func(i int32, levels int)
-	take = func(i int32, levels int) {
-		switch {
-		case levels > 0 && len(parts[i]) > 0:
-			for _, k := range parts[i] {
-				take(k, levels-1)
-			}
-		case !j.all[i].lasts():
-		case j.missing(i):
-			missing = append(missing, j.all[i].life(i))
-		default:
-			lives = append(lives, j.all[i].life(i))
+	below := make([]int, len(j.all)) // levels that each is below one that is part of no other
+	for i, t := range slices.Backward(j.all) {
+		if t.in != nobody {
+			below[i] = below[t.in] + 1
 		}
-	}
-	for i, t := range j.all {
-		if t.in == nobody {
-			take(int32(i), levels)
+		piece := i < len(j.lives)+j.holes
+		switch {
+		case below[i] > levels || below[i] < levels && !piece || !t.lasts():
+		case j.missing(int32(i)):
+			missing = append(missing, t.life(int32(i)))
+		default:
+			lives = append(lives, t.life(int32(i)))
 		}
 	}
 	slices.SortFunc(lives, inOrder)
-	b := joinerOf(lives, missing)
+	slices.SortFunc(missing, inOrder)
+	b := joinerOf(append(lives, missing...), len(missing))
 	b.of, b.ways, b.share, b.bytes = j, ways, j.share, j.bytes
 	return b
 }

@@ -66,14 +66,7 @@ func TestJoinAgain(t *testing.T) {
 // Missing pieces between a moment and the next at which anything begins take no time, and are no lives.
 func TestJoinGaps(t *testing.T) {
 	for seed := uint64(40); seed < 43; seed++ {
-		p := leftOut(0.02, anywhere(18_650, 1<<12))(5907, seed)
-		s, err := Solve(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := Check(p, s); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
-		}
+		solved(t, leftOut(0.02, anywhere(18_650, 1<<12))(5907, seed))
 	}
 }
 
@@ -105,12 +98,7 @@ func TestJoinWithin(t *testing.T) {
 		"guillotine": perfect(1, inTwo)(20_000, 8), "coarse slices": cutUp(1, 0.25, inMany)(20_000, 15),
 	} {
 		p.Capacity, _ = MaxLive(p)
-		s, err := Solve(p)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if err := Check(p, s); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) { solved(t, p) })
 	}
 }
 
