@@ -199,7 +199,8 @@ func (f *forms) refused(c configs.Config) (out []string) {
 }
 
 // form is the step in which some candidates are kept in less, and the request
-// whose table tells them.
+// whose table tells them. Where the planner compares forms, all are told beside the
+// step with its values whole.
 func (m *Model) form(on []bool) (g *graph.Graph, r planner.Request, err error) {
 	g, r = m.Graph, m.as(request(m.Config))
 	if m.forms == nil {
@@ -207,6 +208,9 @@ func (m *Model) form(on []bool) (g *graph.Graph, r planner.Request, err error) {
 	}
 	if m.Config.Compat == "" {
 		r.Extracts = m.forms.extracts(on)
+	}
+	if r.Plain == nil && m.forms.tried {
+		r.Plain = m.forms.exact
 	}
 	if !slices.Equal(on, m.forms.on) {
 		g, err = m.forms.make(on)
@@ -264,7 +268,8 @@ func graphOf(p *planner.Plan, g *graph.Graph) *graph.Graph {
 }
 
 // prefers is whether another plan is better: it can be had, it costs less where
-// a budget binds both, or is lower where none does. Of equals the first stays.
+// a budget binds both, or is lower where none does; of those as low the cheaper one
+// if cost is limited, or else the one that keeps less. Of equals the first stays.
 func (m *Model) prefers(p *planner.Plan, err error, other *planner.Plan, wrong error) bool {
 	if err != nil || wrong != nil {
 		var a, b *planner.BudgetError
@@ -273,15 +278,16 @@ func (m *Model) prefers(p *planner.Plan, err error, other *planner.Plan, wrong e
 		}
 		return err != nil && wrong == nil && errors.As(err, &a)
 	}
-	cost, plain := p.Cost()
-	less, _ := other.Cost()
-	if limit := m.Config.MaxOverhead; limit > 0 && less > (1+limit)*plain {
-		return false
+	arena, cost := cmp.Compare(other.Arena, p.Arena), cmp.Compare(costs(other), costs(p))
+	stashed := cmp.Compare(other.Result.Stashed, p.Result.Stashed)
+	switch {
+	case limited(m.Config):
+		return cmp.Or(cost, arena) < 0
+	case m.Config.MaxOverhead > 0:
+		return cmp.Or(arena, cost, stashed) < 0
+	default:
+		return cmp.Or(arena, stashed, cost) < 0
 	}
-	if !limited(m.Config) {
-		return cmp.Or(cmp.Compare(other.Arena, p.Arena), cmp.Compare(other.Result.Stashed, p.Result.Stashed), cmp.Compare(less, cost)) < 0
-	}
-	return less < cost || less == cost && other.Arena < p.Arena
 }
 
 // worth is what another plan has to come to so that the model prefers it to one that

@@ -26,11 +26,15 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 		}
 	}
 	maps.Copy(f.Settings, m.forms.decided())
+	beside := map[string]string{}
+	if m.forms != nil && m.forms.tried && slices.Contains(m.forms.on, true) {
+		beside["shrink"] = "off"
+	}
 	for _, w := range m.twice() {
-		if f.Beside == nil {
-			f.Beside = map[string]string{}
-		}
-		f.Settings[w.setting], f.Beside[w.setting] = w.on, "off"
+		f.Settings[w.setting], beside[w.setting] = w.on, "off"
+	}
+	if len(beside) > 0 {
+		f.Beside = beside
 	}
 	if m.forms != nil && m.forms.asked {
 		f.Settings[requests], _ = m.Config.Given(requests)
@@ -126,19 +130,22 @@ func decidedBy(c *configs.Config, f *planner.File, path string) error {
 // standBeside opens the step that a plan's costs are told beside, where that is
 // another form than the model.
 func (m *Model) standBeside(f *planner.File, path string) error {
-	if len(f.Beside) == 0 || m.other == nil {
+	if len(f.Beside) == 0 || m.forms == nil {
 		return nil
 	}
-	c, names := m.Config, []string(nil)
+	c, names := m.Config, []string{"shrink"}
 	for _, w := range twices {
 		names = append(names, w.setting)
 	}
 	if err := setAll(&c, names, f.Beside, path); err != nil {
 		return err
 	}
-	other, err := m.other(c)
-	if err != nil {
-		return err
+	other := m
+	if m.other != nil && slices.ContainsFunc(twices, func(w twice) bool { return *w.of(&c) != *w.of(&m.Config) }) {
+		var err error
+		if other, err = m.other(c); err != nil {
+			return err
+		}
 	}
 	if other.forms != nil {
 		m.plain = &plainStep{other.forms.exact, c}

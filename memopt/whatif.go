@@ -3,6 +3,7 @@ package memopt
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -175,7 +176,7 @@ func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error)
 			}
 			return p, err
 		}
-		budget.Changes = append(changes, m.attentionThatFits(r, budget)...)
+		budget.Changes = slices.Concat(changes, m.overheadThatFits(r, budget), m.attentionThatFits(r, budget))
 		budget.Msg += planner.AdviceText(budget.Changes)
 		for _, size := range []planner.Size{r.Budget, r.ActivationBudget} {
 			if size.Bytes > 0 && size.Bytes <= 100 {
@@ -186,18 +187,44 @@ func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error)
 	return nil, err
 }
 
+// unmet is the settings of a request that cannot be met, with its budget as what that
+// leaves for the arena: a share is one of the model as it is.
+func (m *Model) unmet(r planner.Request, wrong *planner.BudgetError) configs.Config {
+	c := m.Config
+	c.Dims = r.Dims
+	if room, limited := roomOf(nil, wrong); limited {
+		c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
+	}
+	return c
+}
+
+// overheadThatFits is the limit of extra compute under which a budget can be met, if it is
+// the limit that is in the way.
+func (m *Model) overheadThatFits(r planner.Request, wrong *planner.BudgetError) []planner.Change {
+	c := m.unmet(r, wrong)
+	if c.MaxOverhead == 0 || !limited(c) || m.other == nil {
+		return nil
+	}
+	c.MaxOverhead = 0
+	other, err := m.other(c)
+	if err != nil {
+		return nil
+	}
+	p, err := other.bestForm()
+	if err != nil {
+		return nil
+	}
+	return []planner.Change{{Setting: fmt.Sprintf("--max-overhead %.1f%%", math.Ceil(1000*p.Result.Overhead)/10)}}
+}
+
 // attentionThatFits is another way of attention where that meets a budget that
 // cannot be met otherwise: one with the same bits where settings have ruled that out,
 // or else by tiles, which is never taken unasked.
 func (m *Model) attentionThatFits(r planner.Request, wrong *planner.BudgetError) []planner.Change {
-	c := m.Config
-	if c.Compat != "" || m.forms == nil || m.forms.foreign || m.Profiled != "" {
+	if m.Config.Compat != "" || m.forms == nil || m.forms.foreign || m.Profiled != "" {
 		return nil
 	}
-	c.Dims = r.Dims
-	if room, limited := roomOf(nil, wrong); limited { // a share is one of the model as it is
-		c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
-	}
+	c := m.unmet(r, wrong)
 	for _, way := range []struct {
 		setting, beside string
 		new             bool
