@@ -188,9 +188,13 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 		if err != nil {
 			return nil, fmt.Errorf("planner: %w", err)
 		}
-		if l.planned {
+		switch {
+		case l.planned && l.r.MaxOverhead > 0:
+			v.ladder.useful(most)
+			c, err = v.within(room)
+		case l.planned:
 			c, err = v.last(s.plan.Floor.Peak, room)
-		} else {
+		default:
 			v.anyhow, v.most = true, most
 			c, err = v.at(room, math.Inf(1))
 		}

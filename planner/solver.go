@@ -532,7 +532,18 @@ func (v *solver) cheap(most float64) (*candidate, error) {
 	v.anyhow = false
 	v.ladder.useful(most)
 	if err == nil {
-		some, err = lowest(max(0, some-closer), some+1, v.within)
+		// What is found for a limit is chance to some degree, but plans of lower limits cost no less.
+		from, to := max(0, some-closer), some+1
+		for further := int64(closer); from > 0; further *= 2 {
+			var c *candidate
+			if c, err = v.within(top * from / shares); err != nil || c == nil || c.cost > most {
+				break
+			}
+			from, to = max(0, from-further), from+1
+		}
+		if err == nil {
+			some, err = lowest(from, to, v.within)
+		}
 	}
 	if floor := v.ladder.floor; err == nil && top*(some-1)/shares < floor { // nothing is below but what is lowest
 		var c *candidate
