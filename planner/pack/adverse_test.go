@@ -3,6 +3,7 @@ package pack
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -103,7 +104,42 @@ var adverse = append([]adversary{
 		before, behind := float64(n/8)*r.ExpFloat64(), float64(n/8)*r.ExpFloat64()
 		return lasting(max(0, n/2-int(before)), 1+int(before+behind), 1+r.Int64N(1<<20), 1)
 	})}, 50},
+	{family{"heap below a cap", capped(1000<<19, func(r *rand.Rand, live int) int { return r.IntN(live) })}, 850},
+	{family{"second chances", capped(256<<19, func(r *rand.Rand, live int) int {
+		k := 0
+		for k+1 < live && r.IntN(10) < 3 {
+			k++
+		}
+		return k
+	})}, 1600},
 }, perfects...)
+
+// capped draws lives as a heap has them that is full all the time: what is to come next and would take it above a cap
+// has others freed for it, which of the live ones, the oldest first, free says.
+func capped(limit int64, free func(r *rand.Rand, live int) int) func(n int, seed uint64) Problem {
+	return func(n int, seed uint64) (p Problem) {
+		r := rand.New(rand.NewPCG(seed, seed))
+		var live []int
+		bytes, now := int64(0), int32(0)
+		for i := range n {
+			b := Buffer{Size: 1 + r.Int64N(1<<20)}
+			for bytes+b.Size > limit {
+				k := free(r, len(live))
+				gone := &p.Buffers[live[k]]
+				gone.Last, bytes = now, bytes-gone.Size
+				live = slices.Delete(live, k, k+1)
+				now++
+			}
+			b.First = now
+			p.Buffers, live, bytes = append(p.Buffers, b), append(live, i), bytes+b.Size
+			now++
+		}
+		for _, i := range live {
+			p.Buffers[i].Last = now
+		}
+		return p
+	}
+}
 
 // lasting is a buffer that is alive for so many moments.
 func lasting(first, length int, size, align int64) Buffer {

@@ -116,6 +116,7 @@ func (p *part) open(c *climb, s *skyline) (best *skyline, done bool) {
 			return t, true
 		}
 		s = t
+		p.simply(c.goal, s.highest)
 	}
 	return s, false
 }
@@ -201,6 +202,9 @@ func (c *climb) first(before ...attempt) (s *skyline, done bool) {
 		if o.highest < s.highest {
 			s = o
 		}
+	}
+	if s.highest-c.goal > c.goal/steep {
+		c.base.scrutiny = closest
 	}
 	return s, false
 }

@@ -82,6 +82,7 @@ func (p *part) rescue(goal int64, grown part) {
 			break
 		}
 		p.keep(large)
+		p.simply(goal, p.top)
 		if climbed > enough {
 			w = w.times(swelled)
 			h = p.large(w, goal)

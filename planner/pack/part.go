@@ -16,6 +16,7 @@ type part struct {
 	by       string   // what found it
 	least    int64    // proven: no packing ends below; 0 if nothing was
 	clock    *clock   // nil if it has all the time that it needs
+	simple   bool     // simple strategies were tried
 	small    []int32  // the lives, those of the least area first, once they were asked for
 	copies   [][]life // the lives of parts that are the same at another time, and are packed as it is
 }

@@ -33,6 +33,7 @@ var asTheyCome = strategy{"start, first fit", byTurn, firstFit}
 const (
 	few       = 2000    // lives are worth any effort for the last byte, and a search
 	patience  = 2048    // looks at the space, for each life, after which no further strategy is tried
+	simplest  = 700     // as many for each that many lives get
 	glance    = 256     // as many for the first strategy alone, before a skyline
 	fine      = 1 << 14 // nested lives that leave no more than this share of the goal are enough
 	simple    = 256     // a first strategy that leaves no more than this share of the goal is enough for many lives
@@ -84,9 +85,31 @@ func (p *part) pack(goal, near int64) {
 	if goal <= mostClimbed && p.alternate() && !p.far(goal, content) || p.nests(near) || p.rings(goal, goal+goal/content) {
 		return
 	}
-	if p.grow(goal); p.far(goal, steep) {
-		p.try(strategies[:quickRows], p.space(patience*len(p.lives)), goal)
+	p.grow(goal)
+	p.simply(goal, p.top)
+}
+
+// simply keeps the lowest of what simple strategies make of many lives that come out steep otherwise, if that is lower. They are
+// tried side by side, and once.
+func (p *part) simply(goal, top int64) {
+	if p.simple || top-goal <= goal/steep {
+		return
 	}
+	p.simple = true
+	var parts []*part
+	var fills []func(stopped func() bool)
+	for _, t := range strategies[:quickRows] {
+		q := *p
+		q.clock = p.clock.apart(quickRows - 1)
+		parts = append(parts, &q)
+		fills = append(fills, func(stopped func() bool) {
+			s := q.space(simplest * len(q.lives))
+			s.stopped = stopped
+			q.try([]strategy{t}, s, goal)
+			q.clock.spend(s.looks)
+		})
+	}
+	p.keepFirst(goal, parts, fills...)
 }
 
 // settles packs many lives with the first strategy if that ends at or below top. What does not fill a quarter of it with a
