@@ -19,7 +19,7 @@ func (m *Model) read() (err error) {
 	if joint.Is(m.Path) {
 		return m.readJoint()
 	}
-	if m.Graph, err = onnx.Read(m.Path, kernels.Library); err != nil {
+	if m.Graph, m.source, err = onnx.Open(m.Path, kernels.Library); err != nil {
 		return input(err)
 	}
 	if hasBackward(m.Graph) {
@@ -65,9 +65,10 @@ func Optimize(path, to string, c configs.Config) (graph.Report, error) {
 		return m.Passes, input(fmt.Errorf("memopt: %s is no ONNX model; only those are optimized", filepath.Base(path)))
 	}
 	var err error
-	if m.Graph, err = onnx.Read(path, kernels.Library); err != nil {
+	if m.Graph, m.source, err = onnx.Open(path, kernels.Library); err != nil {
 		return m.Passes, input(err)
 	}
+	defer m.Close()
 	if hasBackward(m.Graph) {
 		return m.Passes, input(fmt.Errorf("memopt: %s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
 	}

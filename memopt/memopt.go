@@ -13,6 +13,7 @@ import (
 	"memopt/autograd"
 	"memopt/configs"
 	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
 	"memopt/planner"
 )
 
@@ -31,6 +32,7 @@ type Model struct {
 
 	// Profiled is the device whose times plans count in; "" for flops and bytes.
 	Profiled string
+	source   *onnx.Source                         // nil if the file has no weights
 	loss     string                               // the value that is to be lowered; "" is the only scalar
 	cleaned  graph.CleanOptions                   // as the forward graph was
 	other    func(configs.Config) (*Model, error) // another form of the step; nil if the file has the step
@@ -39,9 +41,23 @@ type Model struct {
 	costs    map[string]float64                   // by node
 }
 
-// Open reads a model and derives its training step, unless it has one already.
+// Open reads a model and derives its training step, unless it has one already. The
+// weights stay in its files, which are mapped until it is closed.
 func Open(path string, c configs.Config) (*Model, error) {
 	m := &Model{Path: path, Config: c}
+	opened, err := m.open()
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	return opened, nil
+}
+
+// Close gives up the model's weights: neither it nor a plan of it can be run or
+// written as ONNX any more.
+func (m *Model) Close() { m.source.Close() }
+
+func (m *Model) open() (*Model, error) {
 	if err := m.read(); err != nil {
 		return nil, m.unparted(err)
 	}

@@ -49,6 +49,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	if err != nil {
 		return reply, err
 	}
+	defer model.Close() // the service stays; what it maps it would keep
 	if err := ctx.Err(); err != nil {
 		return reply, err
 	}

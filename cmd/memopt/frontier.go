@@ -44,6 +44,7 @@ var frontierCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
+		defer model.Close()
 		begin := time.Now()
 		done := busy(c, "planning")
 		curve, err := model.Frontier()

@@ -50,6 +50,7 @@ var maxbatchCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
+		defer model.Close()
 		done := busy(c, "planning")
 		plan, err := model.Largest(dim)
 		done()

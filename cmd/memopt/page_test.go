@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,19 +14,7 @@ import (
 // TestServicePage: the service writes the command line's page, but for the
 // command, which was none.
 func TestServicePage(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, variable := range os.Environ() { // settings of whoever runs the tests
-		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "MEMOPT_") || strings.HasPrefix(name, "ORTMODULE_") {
-			t.Setenv(name, "")
-			os.Unsetenv(name)
-		}
-	}
-	for _, line := range []string{"new mlp -o m.onnx --width 8 --inputs 4 --classes 3 --layers 1", "plan m.onnx --dims batch=2 --html a.html"} {
-		var out, err bytes.Buffer
-		if run(append([]string{"memopt"}, strings.Fields(line)...), &out, &err) != 0 {
-			t.Fatalf("%s: %s", line, err.String())
-		}
-	}
+	alone(t, smallMLP, "plan m.onnx --dims batch=2 --html a.html")
 	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, HTML: "b.html", Environment: map[string]string{}}); err != nil {
 		t.Fatal(err)
 	}

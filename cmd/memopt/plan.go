@@ -50,6 +50,7 @@ var planCommand = &cli.Command{
 		if err != nil {
 			return refused(c, asJSON, err)
 		}
+		defer model.Close()
 		var file *planner.File
 		if asJSON || c.String("output") != "" || c.String("html") != "" {
 			file = model.PlanFile(plan)

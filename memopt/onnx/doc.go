@@ -1,7 +1,8 @@
 // Package onnx reads ONNX files into graphs and writes graphs as ONNX files.
 //
-//	g, err := onnx.Read("model.onnx", kernels.Library)
+//	g, source, err := onnx.Open("model.onnx", kernels.Library)
 //	err = onnx.Write("out.onnx", g)
+//	source.Close()                                         // g has no weights any more
 //
 //	o, err := onnx.ReadOutline("training.onnx")            // nodes as the file spells them
 //	err = onnx.WriteEdited("out.onnx", "training.onnx", o, order)

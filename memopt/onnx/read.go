@@ -12,15 +12,26 @@ import (
 	"memopt/memopt/weights"
 )
 
-// Read reads the model at path. Weights stay in the file, which is mapped as
-// long as the graph's Data are in use.
-func Read(path string, lib *graph.Library) (*graph.Graph, error) {
+// Open reads the model at path. Weights stay in its files, which are mapped until
+// the source is closed.
+func Open(path string, lib *graph.Library) (*graph.Graph, *Source, error) {
 	f, err := openModel(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	return newReader(f.Bytes(), path, path, lib, f).run()
+	r := newReader(f.Bytes(), path, path, lib, f)
+	g, err := r.run()
+	if err != nil {
+		return nil, nil, err
+	}
+	return g, r.source, nil
+}
+
+// Read is Open for those who need the weights until the process ends.
+func Read(path string, lib *graph.Library) (*graph.Graph, error) {
+	g, _, err := Open(path, lib)
+	return g, err
 }
 
 // openModel maps the file of a model.
@@ -66,6 +77,7 @@ type reader struct {
 	limit     int // and how many there may be
 	externals map[string]*weights.File
 	blocks    []*weights.Block
+	source    *Source
 	lent      map[*byte]graph.Data
 	words     map[string]string // operator names and domains, one copy each
 	known     map[string]*graph.Tensor
@@ -96,6 +108,7 @@ func newReader(src []byte, file, path string, lib *graph.Library, mapped *weight
 		file: file, path: path, src: src[:len(src):len(src)], lib: lib, mapped: mapped,
 		functions: map[funcKey]*function{},
 		externals: map[string]*weights.File{},
+		source:    &Source{files: []string{path}},
 		lent:      map[*byte]graph.Data{},
 		words:     map[string]string{},
 		bad:       complaints{at: map[complaint]int{}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"unsafe"
 
@@ -229,6 +230,9 @@ func (r *reader) externalData(t *tensor) graph.Data {
 			t.fail("%s", trimPackage(err))
 		}
 		r.externals[t.location] = f
+		if !slices.Contains(r.source.files, path) { // a file may be read twice, for its sizes
+			r.source.files = append(r.source.files, path)
+		}
 	}
 	return r.cut(f, t.offset, t)
 }
@@ -304,7 +308,7 @@ func (r *reader) attrTensor(t *tensor) *graph.Tensor {
 
 // settle ends what was lent: constants made of it own their part of the file,
 // attributes that stay in the graph get bytes of their own, and blocks that no
-// value holds are dropped.
+// value holds are dropped. What is held is the source's to give back.
 func (r *reader) settle() {
 	g := r.b.Graph
 	held := map[graph.Data]bool{}
@@ -314,11 +318,12 @@ func (r *reader) settle() {
 				v.Data = d
 			}
 		}
-		if b, ok := v.Data.(*weights.Block); ok && held[b] {
-			b.Retain()
-		}
-		if _, ok := v.Data.(*weights.Block); ok {
-			held[v.Data] = true
+		if b, ok := v.Data.(*weights.Block); ok {
+			if held[b] {
+				b.Retain()
+			}
+			held[b] = true
+			r.source.uses = append(r.source.uses, b)
 		}
 	}
 	if len(r.lent) > 0 {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"memopt/kernels"
+	"memopt/memopt/onnx"
+	"memopt/memopt/weights"
+	"memopt/plugin"
+)
+
+// alone is a test in a folder of its own, without the settings of whoever runs it,
+// behind some commands.
+func alone(t *testing.T, commands ...string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "MEMOPT_") || strings.HasPrefix(name, "ORTMODULE_") {
+			t.Setenv(name, "")
+			os.Unsetenv(name)
+		}
+	}
+	for _, line := range commands {
+		var out, err bytes.Buffer
+		if run(append([]string{"memopt"}, strings.Fields(line)...), &out, &err) != 0 {
+			t.Fatalf("%s: %s", line, err.String())
+		}
+	}
+}
+
+// smallMLP makes a model that is planned at once.
+const smallMLP = "new mlp -o m.onnx --width 8 --inputs 4 --classes 3 --layers 1"
+
+// withExternalData writes a model anew with its weights in a file beside it.
+func withExternalData(t *testing.T, from, to string) {
+	t.Helper()
+	g, err := onnx.Read(from, kernels.Library)
+	if err == nil {
+		err = onnx.Write(to, g, onnx.External)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestServiceUnmapsModels: however a request ends, the service maps no more than
+// before it.
+func TestServiceUnmapsModels(t *testing.T) {
+	trainers, err := filepath.Abs("../../memopt/testdata/ort/mlp.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone(t, smallMLP)
+	withExternalData(t, "m.onnx", "beside.onnx")
+	batch := map[string]int64{"batch": 2}
+	for name, r := range map[string]plugin.PlanRequest{
+		"a plan":        {Model: "m.onnx", Dims: batch},
+		"external data": {Model: "beside.onnx", Dims: batch},
+		"everything":    {Model: "m.onnx", Dims: batch, SaveTo: "p.json", Emit: "e.onnx", HTML: "p.html", Show: stageNames()},
+		"other forms":   {Model: "m.onnx", Dims: batch, ActivationBudget: "95%"},
+		"a trainer's":   {Model: trainers, Dims: map[string]int64{"ids_dim0": 2, "x_dim1": 8}, Emit: "t.onnx", Environment: map[string]string{"ORTMODULE_MEMORY_OPT_LEVEL": "1"}},
+		"too little":    {Model: "m.onnx", Dims: batch, Budget: "1KiB"},
+		"no dims":       {Model: "m.onnx"},
+		"no such loss":  {Model: "m.onnx", Dims: batch, Config: `{"loss": "none"}`},
+		"no such name":  {Model: "m.onnx", Dims: batch, Config: `{"trainable": ["none"]}`},
+		"no folder":     {Model: "m.onnx", Dims: batch, HTML: "none/p.html"},
+	} {
+		before := weights.Snapshot()
+		_, err := front{}.Plan(t.Context(), r)
+		if after := weights.Snapshot(); after.Mapped != before.Mapped || after.Blocks != before.Blocks {
+			t.Errorf("%s (error %v): %d bytes and %d blocks are still mapped", name, err, after.Mapped-before.Mapped, after.Blocks-before.Blocks)
+		}
+	}
+}

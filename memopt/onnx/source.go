@@ -1,0 +1,34 @@
+package onnx
+
+import (
+	"slices"
+
+	"memopt/memopt/weights"
+)
+
+// Source is the files that a graph was read from. Its weights lie in them, mapped
+// until the source is closed; whoever looks at a graph's Data after that is told
+// so by a panic. A nil source is of a graph that came from no file.
+type Source struct {
+	files []string
+	uses  []*weights.Block // one for each use that the graph's values have of them
+}
+
+// Files are the paths of the model and of its external data.
+func (s *Source) Files() []string {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.files)
+}
+
+// Close gives the mappings back. Closing twice does nothing.
+func (s *Source) Close() {
+	if s == nil {
+		return
+	}
+	for _, b := range s.uses {
+		b.Drop()
+	}
+	s.uses = nil
+}
