@@ -57,6 +57,15 @@ func Open(path string, c configs.Config) (*Model, error) {
 // written as ONNX any more.
 func (m *Model) Close() { m.source.Close() }
 
+// Files are what the model was read from: its file, and those that its weights lie
+// in beside it.
+func (m *Model) Files() []string {
+	if m.source == nil {
+		return []string{m.Path}
+	}
+	return m.source.Files()
+}
+
 func (m *Model) open() (*Model, error) {
 	if err := m.read(); err != nil {
 		return nil, m.unparted(err)

@@ -7,37 +7,77 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/memopt"
 	"memopt/memopt/whole"
 )
 
-// destinations checks, before any work is done, that the files that flags name
-// can be written: a run that ends with nowhere to put its result is lost time.
-// Nor may one of them be what the command reads, or two of them the same.
+// destination is a file that will be written, and what names it: a flag, or the
+// argument of a request.
+type destination struct{ name, path string }
+
+// destinations checks the files that flags name to be written.
 func destinations(c *cli.Context, flags ...string) error {
-	taken := map[string]string{}
+	return writable(destinationsOf(c, flags), sources(c, flags))
+}
+
+func destinationsOf(c *cli.Context, flags []string) (all []destination) {
 	for _, flag := range flags {
-		path := c.String(flag)
-		if path == "" {
-			continue
+		if path := c.String(flag); path != "" {
+			all = append(all, destination{"--" + flag, path})
 		}
-		if path == "-" {
-			return usage("--%s: standard output is no file that appears whole; name one (./- for one called -)", flag)
+	}
+	return all
+}
+
+// written are the flags of commands on a model that name a file to be written.
+var written = []string{"output", "emit", "html", "svg", "save", "dump", "record"}
+
+// writable checks, before any work is done, that files can be written: a run that
+// ends with nowhere to put its result is lost time. Nor may one of them be what is
+// read, or two of them the same.
+func writable(all []destination, read []string) error {
+	taken := map[string]string{}
+	for _, to := range all {
+		if to.path == "-" {
+			return usage("%s: standard output is no file that appears whole; name one (./- for one called -)", to.name)
 		}
-		info, err := os.Stat(path)
-		if err == nil && !info.Mode().IsRegular() {
-			return usage("--%s: %s is not a file that can be replaced", flag, path)
+		if info, err := os.Stat(to.path); err == nil && !info.Mode().IsRegular() {
+			return usage("%s: %s is not a file that can be replaced", to.name, to.path)
 		}
-		for _, source := range sources(c, flags) {
-			if from, e := os.Stat(source); err == nil && e == nil && os.SameFile(info, from) {
-				return usage("--%s: %s is read, and would be overwritten; choose another name", flag, path)
-			}
+		if err := spares(to, read); err != nil {
+			return err
 		}
-		if other, ok := taken[filepath.Clean(path)]; ok {
-			return usage("--%s and --%s both write %s", other, flag, path)
+		if other, ok := taken[filepath.Clean(to.path)]; ok {
+			return usage("%s and %s both write %s", other, to.name, to.path)
 		}
-		taken[filepath.Clean(path)] = flag
-		if err := isFolder(filepath.Dir(path)); err != nil {
-			return usage("--%s %s: %s", flag, path, err)
+		taken[filepath.Clean(to.path)] = to.name
+		if err := isFolder(filepath.Dir(to.path)); err != nil {
+			return usage("%s %s: %s", to.name, to.path, err)
+		}
+	}
+	return nil
+}
+
+// spares reports a file to be written that is one of those which are read.
+func spares(to destination, read []string) error {
+	info, err := os.Stat(to.path)
+	if err != nil {
+		return nil
+	}
+	for _, source := range read {
+		if from, err := os.Stat(source); err == nil && os.SameFile(info, from) {
+			return usage("%s: %s is read, and would be overwritten; choose another name", to.name, to.path)
+		}
+	}
+	return nil
+}
+
+// spareModel is spares for the files of a model, which are known once it is open: it
+// may have its weights beside it.
+func spareModel(all []destination, m *memopt.Model) error {
+	for _, to := range all {
+		if err := spares(to, m.Files()); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -45,11 +45,18 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	if err != nil {
 		return reply, err
 	}
+	to := requestDestinations(r)
+	if err := writable(to, []string{r.Model, r.Config}); err != nil {
+		return reply, err
+	}
 	model, err := memopt.Open(r.Model, cfg)
 	if err != nil {
 		return reply, err
 	}
 	defer model.Close() // the service stays; what it maps it would keep
+	if err := spareModel(to, model); err != nil {
+		return reply, err
+	}
 	if err := ctx.Err(); err != nil {
 		return reply, err
 	}
@@ -90,6 +97,16 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	}
 	report.Plan(&text, plan, filepath.Base(model.Path), nonDefaults(cfg))
 	return plugin.PlanReply{JSON: string(data), Text: text.String(), Warnings: file.Warnings}, nil
+}
+
+// requestDestinations are the files that a request has written.
+func requestDestinations(r plugin.PlanRequest) (all []destination) {
+	for _, to := range []destination{{"save_to", r.SaveTo}, {"emit", r.Emit}, {"html", r.HTML}} {
+		if to.path != "" {
+			all = append(all, to)
+		}
+	}
+	return all
 }
 
 // requestSettings merges a request's fields, which rank as flags, with the

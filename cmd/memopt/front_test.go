@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"memopt/kernels"
+	"memopt/memopt"
 	"memopt/memopt/onnx"
 	"memopt/memopt/weights"
 	"memopt/plugin"
@@ -33,7 +34,7 @@ func alone(t *testing.T, commands ...string) {
 }
 
 // smallMLP makes a model that is planned at once.
-const smallMLP = "new mlp -o m.onnx --width 8 --inputs 4 --classes 3 --layers 1"
+const smallMLP = "new mlp -o m.onnx --width 128 --inputs 4 --classes 3 --layers 1"
 
 // withExternalData writes a model anew with its weights in a file beside it.
 func withExternalData(t *testing.T, from, to string) {
@@ -74,5 +75,54 @@ func TestServiceUnmapsModels(t *testing.T) {
 		if after := weights.Snapshot(); after.Mapped != before.Mapped || after.Blocks != before.Blocks {
 			t.Errorf("%s (error %v): %d bytes and %d blocks are still mapped", name, err, after.Mapped-before.Mapped, after.Blocks-before.Blocks)
 		}
+	}
+}
+
+// TestServiceSparesWhatItReads: a request that would write over its model, the
+// model's weights or its settings, or write two files to one place, is refused in
+// the command line's words, and nothing is written.
+func TestServiceSparesWhatItReads(t *testing.T) {
+	alone(t, smallMLP)
+	withExternalData(t, "m.onnx", "beside.onnx")
+	if err := os.WriteFile("c.json", []byte(`{"level": 1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("m.onnx", "link.onnx"); err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string][]byte{}
+	for _, path := range []string{"m.onnx", "beside.onnx", "beside.onnx.data", "c.json"} {
+		kept[path], _ = os.ReadFile(path)
+	}
+	for _, c := range []struct {
+		request plugin.PlanRequest
+		want    string
+	}{
+		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "m.onnx"}, "save_to: m.onnx is read, and would be overwritten; choose another name"},
+		{plugin.PlanRequest{Model: "m.onnx", Emit: "./m.onnx"}, "emit: ./m.onnx is read, and would be overwritten"},
+		{plugin.PlanRequest{Model: "m.onnx", HTML: "link.onnx"}, "html: link.onnx is read, and would be overwritten"},
+		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Config: "c.json"}, "html: c.json is read, and would be overwritten"},
+		{plugin.PlanRequest{Model: "beside.onnx", Emit: "beside.onnx.data"}, "emit: beside.onnx.data is read, and would be overwritten"},
+		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "out", HTML: "./out"}, "save_to and html both write ./out"},
+		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "none/out"}, "there is no folder none"},
+		{plugin.PlanRequest{Model: "m.onnx", Emit: "."}, "emit: . is not a file that can be replaced"},
+	} {
+		c.request.Dims = map[string]int64{"batch": 2}
+		_, err := front{}.Plan(t.Context(), c.request)
+		if err == nil || !strings.Contains(err.Error(), c.want) || memopt.Code(err) != memopt.ExitInput {
+			t.Errorf("%+v: error %v, want %q", c.request, err, c.want)
+		}
+	}
+	for path, was := range kept {
+		if is, err := os.ReadFile(path); err != nil || !bytes.Equal(is, was) {
+			t.Errorf("%s is not what it was (%v)", path, err)
+		}
+	}
+	if _, err := os.Stat("out"); err == nil {
+		t.Error("a refused request has written a file")
+	}
+	var out, text bytes.Buffer
+	if code := run(strings.Fields("memopt plan beside.onnx --dims batch=2 --html beside.onnx.data"), &out, &text); code != memopt.ExitInput || !strings.Contains(text.String(), "--html: beside.onnx.data is read, and would be overwritten") {
+		t.Errorf("the command line: exit code %d, %s", code, text.String())
 	}
 }

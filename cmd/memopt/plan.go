@@ -129,6 +129,10 @@ func openModel(c *cli.Context, cfg configs.Config) (*memopt.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := spareModel(destinationsOf(c, written), model); err != nil {
+		model.Close()
+		return nil, err
+	}
 	slog.Info("read", "model", path, "nodes", len(model.Graph.Nodes), "took", time.Since(begin))
 	if profile := c.String("profile"); profile != "" {
 		if err := model.UseProfile(profile); err != nil {

@@ -8,7 +8,7 @@ import (
 
 // Source is the files that a graph was read from. Its weights lie in them, mapped
 // until the source is closed; whoever looks at a graph's Data after that is told
-// so by a panic. A nil source is of a graph that came from no file.
+// so by a panic.
 type Source struct {
 	files []string
 	uses  []*weights.Block // one for each use that the graph's values have of them
@@ -16,13 +16,11 @@ type Source struct {
 
 // Files are the paths of the model and of its external data.
 func (s *Source) Files() []string {
-	if s == nil {
-		return nil
-	}
 	return slices.Clone(s.files)
 }
 
-// Close gives the mappings back. Closing twice does nothing.
+// Close gives the mappings back. Closing twice does nothing, nor does closing the
+// nil source of a graph that has no weights.
 func (s *Source) Close() {
 	if s == nil {
 		return
