@@ -41,7 +41,7 @@ type PlanRequest struct {
 	Show             []string
 
 	// Environment holds the trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call. It stands for the
-	// environment of this process, which is as old as the service.
+	// environment of this process, which is as old as the service, unless it is nil: then the host sent none.
 	Environment map[string]string
 }
 

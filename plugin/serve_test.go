@@ -375,6 +375,18 @@ func TestStockGoHostWithoutMTLS(t *testing.T) {
 	}
 }
 
+// A trainer without variables is told from a host that sends none: the service's own
+// stand in for the latter alone.
+func TestEmptyEnvironment(t *testing.T) {
+	s := start(t)
+	for sent, want := range map[bool]string{true: `"Environment":{}`, false: `"Environment":null`} {
+		out, err := s.dial(t, nil).Plan(soon(t), &pb.PlanRequest{Model: "m.onnx", EnvironmentSent: sent})
+		if err != nil || !strings.Contains(out.GetPlanJson(), want) {
+			t.Errorf("sent %v: %v, %s, want %s", sent, err, out.GetPlanJson(), want)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	s := start(t)
 	memopt := s.dial(t, nil)

@@ -83,7 +83,7 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 		Emit:             in.GetEmit(),
 		HTML:             in.GetHtml(),
 		Show:             in.GetShow(),
-		Environment:      in.GetEnvironment(),
+		Environment:      environment(in),
 	}
 	if in.Level != nil {
 		level := int(in.GetLevel())
@@ -98,6 +98,14 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 		out.Warnings = append(out.Warnings, valid(w))
 	}
 	return out, nil
+}
+
+// environment tells a trainer without variables, for which an empty map arrives as nil, from a host that sends none.
+func environment(in *pb.PlanRequest) map[string]string {
+	if in.GetEnvironment() == nil && in.GetEnvironmentSent() {
+		return map[string]string{}
+	}
+	return in.GetEnvironment()
 }
 
 // exitCodes gives the front's errors the status that a host can act on.

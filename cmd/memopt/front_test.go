@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidwall/gjson"
+
 	"memopt/kernels"
 	"memopt/memopt"
 	"memopt/memopt/onnx"
@@ -124,5 +126,20 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 	var out, text bytes.Buffer
 	if code := run(strings.Fields("memopt plan beside.onnx --dims batch=2 --html beside.onnx.data"), &out, &text); code != memopt.ExitInput || !strings.Contains(text.String(), "--html: beside.onnx.data is read, and would be overwritten") {
 		t.Errorf("the command line: exit code %d, %s", code, text.String())
+	}
+}
+
+// TestServiceEnvironment: the trainer's variables stand for the service's own, also
+// where there are none.
+func TestServiceEnvironment(t *testing.T) {
+	alone(t, smallMLP)
+	t.Setenv("MEMOPT_BUDGET", "1GiB")
+	r := plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}}
+	for want, env := range map[int64]map[string]string{0: {}, 1 << 30: nil, 2 << 30: {"MEMOPT_BUDGET": "2GiB"}} {
+		r.Environment = env
+		reply, err := front{}.Plan(t.Context(), r)
+		if got := gjson.Get(reply.JSON, "request.budget").Int(); err != nil || got != want {
+			t.Errorf("%v: budget %d (%v), want %d", env, got, err, want)
+		}
 	}
 }

@@ -215,9 +215,10 @@ type PlanRequest struct {
 	Show             []string               `protobuf:"bytes,14,rep,name=show,proto3" json:"show,omitempty"`                   // "graph", "clusters", "lives", "arena": added to text
 	// The trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call; they stand for the environment of the
 	// service, which is as old as the service.
-	Environment   map[string]string `protobuf:"bytes,15,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Environment     map[string]string `protobuf:"bytes,15,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	EnvironmentSent bool              `protobuf:"varint,16,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"` // environment is the trainer's also where it is empty
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PlanRequest) Reset() {
@@ -355,6 +356,13 @@ func (x *PlanRequest) GetEnvironment() map[string]string {
 	return nil
 }
 
+func (x *PlanRequest) GetEnvironmentSent() bool {
+	if x != nil {
+		return x.EnvironmentSent
+	}
+	return false
+}
+
 type PlanResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PlanJson      string                 `protobuf:"bytes,1,opt,name=plan_json,json=planJson,proto3" json:"plan_json,omitempty"` // the plan file, format memopt.plan/1
@@ -430,7 +438,7 @@ const file_memopt_proto_rawDesc = "" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xe7\x04\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\x92\x05\n" +
 	"\vPlanRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x124\n" +
 	"\x04dims\x18\x02 \x03(\v2 .memopt.v1.PlanRequest.DimsEntryR\x04dims\x12\x16\n" +
@@ -447,7 +455,8 @@ const file_memopt_proto_rawDesc = "" +
 	"\x04emit\x18\f \x01(\tR\x04emit\x12\x12\n" +
 	"\x04html\x18\r \x01(\tR\x04html\x12\x12\n" +
 	"\x04show\x18\x0e \x03(\tR\x04show\x12I\n" +
-	"\venvironment\x18\x0f \x03(\v2'.memopt.v1.PlanRequest.EnvironmentEntryR\venvironment\x1a7\n" +
+	"\venvironment\x18\x0f \x03(\v2'.memopt.v1.PlanRequest.EnvironmentEntryR\venvironment\x12)\n" +
+	"\x10environment_sent\x18\x10 \x01(\bR\x0fenvironmentSent\x1a7\n" +
 	"\tDimsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +

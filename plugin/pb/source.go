@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "1bcc60b9f257e1f60716fadbdd57280ef2a347650ddb64954d8808b4258c806d"
+const SourceSHA256 = "5340080302ecfb92dcbf77d8cce428a8077d8b77bff0723491901c9891150fc8"

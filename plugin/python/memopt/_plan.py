@@ -67,6 +67,7 @@ def plan(
         "html": _absolute(html),
         "show": [show] if isinstance(show, str) else list(show),
         "environment": {k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))},
+        "environment_sent": True,
     }
     if level is not None:
         fields["level"] = level

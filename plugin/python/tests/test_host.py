@@ -76,6 +76,13 @@ class Calls(HostCase):
             },
         )
 
+    def test_removed_variables_stay_removed(self) -> None:
+        with mock.patch.object(_binary, "find", return_value=os.environ.pop("MEMOPT_PLUGIN_PATH")):
+            os.environ["MEMOPT_BUDGET"] = "3GB"
+            self.assertEqual(memopt.plan("m.onnx").request.Environment, {"MEMOPT_BUDGET": "3GB"})
+            del os.environ["MEMOPT_BUDGET"]  # the service was started with it
+            self.assertEqual(memopt.plan("m.onnx").request.Environment, {})
+
     def test_errors(self) -> None:
         cases = {
             "cannot.onnx": (memopt.BudgetError, "FAILED_PRECONDITION", 'no plan fits 1 GiB: the floor is 1.5 GiB, held by node "loss"'),
