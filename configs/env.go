@@ -80,9 +80,9 @@ func ParseConfig(s, name string) (c Config, bare bool, err error) {
 	_, err = os.Stat(s)
 	absent := err != nil
 	switch {
-	case absent && strings.IndexAny(s, "[{") == 0:
+	case absent && isJSON(s):
 		c, err = ParseJSON([]byte(s), name)
-	case absent && strings.Contains(s, ":"):
+	case absent && isClusters(s):
 		c = Default()
 		f, _ := find("config")
 		t := &text{name: name, s: s}
@@ -98,3 +98,6 @@ func ParseConfig(s, name string) (c Config, bare bool, err error) {
 	}
 	return c, false, err
 }
+
+func isJSON(s string) bool     { return strings.IndexAny(s, "[{") == 0 }
+func isClusters(s string) bool { return strings.Contains(s, ":") }

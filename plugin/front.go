@@ -43,6 +43,10 @@ type PlanRequest struct {
 	// Environment holds the trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call. It stands for the
 	// environment of this process, which is as old as the service, unless it is nil: then the host sent none.
 	Environment map[string]string
+
+	// Folder is the trainer's own at the time of the call, where relative paths in its settings begin; "" where the
+	// host sent none. This process is in the one where it was started.
+	Folder string
 }
 
 // PlanReply is a plan as the command line would give it.

@@ -84,6 +84,7 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 		HTML:             in.GetHtml(),
 		Show:             in.GetShow(),
 		Environment:      environment(in),
+		Folder:           in.GetFolder(),
 	}
 	if in.Level != nil {
 		level := int(in.GetLevel())

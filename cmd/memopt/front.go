@@ -46,7 +46,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 		return reply, err
 	}
 	to := requestDestinations(r)
-	if err := writable(to, []string{r.Model, r.Config}); err != nil {
+	if err := writable(to, []string{r.Model, configs.Folder(r.Folder).Config(r.Config)}); err != nil {
 		return reply, err
 	}
 	model, err := memopt.Open(r.Model, cfg)
@@ -113,6 +113,7 @@ func requestDestinations(r plugin.PlanRequest) (all []destination) {
 // trainer's environment.
 func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 	var flags, file configs.Config
+	folder := configs.Folder(r.Folder)
 	for name := range r.Dims {
 		if !configs.IsDimName(name) {
 			return flags, nil, fmt.Errorf("dims: %q has characters that no dim has", name)
@@ -135,7 +136,7 @@ func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 	}
 	if c := strings.TrimSpace(r.Config); c != "" {
 		var err error
-		if file, _, err = configs.ParseConfig(c, "config"); err != nil {
+		if file, _, err = configs.ParseConfig(folder.Config(c), "config"); err != nil {
 			return flags, nil, err
 		}
 	}
@@ -143,9 +144,11 @@ func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 	if r.Environment != nil {
 		lookup = func(name string) (string, bool) { v, ok := r.Environment[name]; return v, ok }
 	}
-	env, warnings, err := configs.FromEnv(lookup)
+	env, warnings, err := configs.FromEnv(folder.Lookup(lookup))
 	if err != nil {
 		return flags, nil, err
 	}
-	return configs.Merge(flags, file, env), warnings, nil
+	cfg := configs.Merge(flags, file, env)
+	cfg.SaveONNXPath = folder.Path(cfg.SaveONNXPath)
+	return cfg, warnings, nil
 }

@@ -143,3 +143,34 @@ func TestServiceEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// TestServiceFolder: relative paths in settings begin where the trainer is, not where
+// the service was started.
+func TestServiceFolder(t *testing.T) {
+	alone(t, smallMLP)
+	there := t.TempDir()
+	for path, level := range map[string]string{"c.json": "1", filepath.Join(there, "c.json"): "2", "only.json": "1"} {
+		if err := os.WriteFile(path, []byte(`{"level": `+level+`}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct{ config, variable, folder, want string }{
+		"variable":             {variable: "c.json", folder: there, want: "2"},
+		"config":               {config: "c.json", folder: there, want: "2"},
+		"the service's own":    {variable: "c.json", want: "1"},
+		"text":                 {config: `{"level": 1}`, folder: there, want: "1"},
+		"clusters":             {variable: "Relu+:1:-1", folder: there, want: "0"},
+		"file that is missing": {variable: "only.json", folder: there, want: "no file"},
+		"config of no file":    {config: "only.json", folder: there, want: "no file"},
+	} {
+		reply, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2},
+			Config: c.config, Folder: c.folder, Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": c.variable}})
+		got := gjson.Get(reply.JSON, "request.level").String()
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}

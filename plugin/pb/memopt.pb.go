@@ -217,6 +217,7 @@ type PlanRequest struct {
 	// service, which is as old as the service.
 	Environment     map[string]string `protobuf:"bytes,15,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	EnvironmentSent bool              `protobuf:"varint,16,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"` // environment is the trainer's also where it is empty
+	Folder          string            `protobuf:"bytes,17,opt,name=folder,proto3" json:"folder,omitempty"`                                           // the trainer's own at the time of the call: paths in its settings begin there
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -363,6 +364,13 @@ func (x *PlanRequest) GetEnvironmentSent() bool {
 	return false
 }
 
+func (x *PlanRequest) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
 type PlanResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PlanJson      string                 `protobuf:"bytes,1,opt,name=plan_json,json=planJson,proto3" json:"plan_json,omitempty"` // the plan file, format memopt.plan/1
@@ -438,7 +446,7 @@ const file_memopt_proto_rawDesc = "" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\x92\x05\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xaa\x05\n" +
 	"\vPlanRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x124\n" +
 	"\x04dims\x18\x02 \x03(\v2 .memopt.v1.PlanRequest.DimsEntryR\x04dims\x12\x16\n" +
@@ -456,7 +464,8 @@ const file_memopt_proto_rawDesc = "" +
 	"\x04html\x18\r \x01(\tR\x04html\x12\x12\n" +
 	"\x04show\x18\x0e \x03(\tR\x04show\x12I\n" +
 	"\venvironment\x18\x0f \x03(\v2'.memopt.v1.PlanRequest.EnvironmentEntryR\venvironment\x12)\n" +
-	"\x10environment_sent\x18\x10 \x01(\bR\x0fenvironmentSent\x1a7\n" +
+	"\x10environment_sent\x18\x10 \x01(\bR\x0fenvironmentSent\x12\x16\n" +
+	"\x06folder\x18\x11 \x01(\tR\x06folder\x1a7\n" +
 	"\tDimsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +

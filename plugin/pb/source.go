@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "5340080302ecfb92dcbf77d8cce428a8077d8b77bff0723491901c9891150fc8"
+const SourceSHA256 = "35379996da0a4319e99992a6b852fbe313724b1ee6c761c714636a3e87088f70"

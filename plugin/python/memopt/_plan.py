@@ -68,6 +68,7 @@ def plan(
         "show": [show] if isinstance(show, str) else list(show),
         "environment": {k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))},
         "environment_sent": True,
+        "folder": _current_folder(),
     }
     if level is not None:
         fields["level"] = level
@@ -100,6 +101,13 @@ def info(timeout: float | None = 30.0) -> dict[str, Any]:
 def _absolute(path: Path | None) -> str:
     """The service's working folder is where this process once was; its paths must not depend on it."""
     return "" if path is None else os.path.abspath(os.path.expanduser(os.fsdecode(path)))
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # it was removed: no relative path means anything
+        return ""
 
 
 def _dims(dims: Mapping[str, int] | None) -> dict[str, int]:

@@ -52,6 +52,7 @@ class Calls(HostCase):
             show=["graph", "arena"],
         ).request.to_dict()
         environment = got.pop("Environment")
+        self.assertEqual(got.pop("Folder"), os.getcwd())
         self.assertEqual(
             {k: environment.get(k) for k in ("ORTMODULE_MEMORY_OPT_LEVEL", "MEMOPT_BUDGET", "ELSE")},
             {"ORTMODULE_MEMORY_OPT_LEVEL": "1", "MEMOPT_BUDGET": "3GB", "ELSE": None},

@@ -88,6 +88,20 @@ class Plan(unittest.TestCase):
             plan.pop("plan_ms", None)
         self.assertEqual(ours, theirs)
 
+    def test_settings_are_of_the_current_folder(self) -> None:
+        self.addCleanup(os.chdir, os.getcwd())
+        for name, level in (("old", 1), ("new", 2)):
+            folder = os.path.join(self.folder.name, name)
+            os.makedirs(folder)
+            with open(os.path.join(folder, "c.json"), "w") as f:
+                json.dump({"level": level}, f)
+        memopt.close()
+        os.chdir(os.path.join(self.folder.name, "old"))
+        memopt.info()  # the service begins here, and stays
+        os.chdir(os.path.join(self.folder.name, "new"))
+        with mock.patch.dict(os.environ, ORTMODULE_MEMORY_OPT_CONFIG="c.json"):
+            self.assertEqual(memopt.plan(self.model, dims=DIMS).request.level, 2)
+
     def test_save_to(self) -> None:
         path = os.path.join(self.folder.name, "written.json")
         report = memopt.plan(self.model, dims=DIMS, save_to=path)
