@@ -66,6 +66,10 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	}
 	file := model.PlanFile(plan)
 	file.Warnings = append(file.Warnings, warnings...)
+	if warnings, err = saveGraphs(model, plan, cfg.SaveONNXPath); err != nil {
+		return reply, err
+	}
+	file.Warnings = append(file.Warnings, warnings...)
 	if r.SaveTo != "" {
 		if err := file.Save(r.SaveTo); err != nil {
 			return reply, asInput(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,5 +173,38 @@ func TestServiceFolder(t *testing.T) {
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
+	}
+}
+
+// TestServiceSavesGraphs: the folder that ONNX Runtime's variable names has the graph
+// before and after a plan, as on the command line.
+func TestServiceSavesGraphs(t *testing.T) {
+	alone(t, smallMLP)
+	there := t.TempDir()
+	for _, folder := range []string{"ours", filepath.Join(there, "graphs")} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("ORTMODULE_SAVE_ONNX_PATH", "ours")
+	if code := run(strings.Fields("memopt plan m.onnx --dims batch=2"), io.Discard, io.Discard); code != 0 {
+		t.Fatal("exit code", code)
+	}
+	r := plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, Folder: there, Environment: map[string]string{"ORTMODULE_SAVE_ONNX_PATH": "graphs"}}
+	if _, err := (front{}).Plan(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"m.before.onnx", "m.after.onnx"} {
+		want, err := os.ReadFile(filepath.Join("ours", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(filepath.Join(there, "graphs", name)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not as the command line writes it (%v)", name, err)
+		}
+	}
+	r.Environment["ORTMODULE_SAVE_ONNX_PATH"] = "none"
+	if _, err := (front{}).Plan(t.Context(), r); err == nil || memopt.Code(err) != memopt.ExitInput {
+		t.Errorf("a folder that is not there: %v", err)
 	}
 }

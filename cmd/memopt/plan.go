@@ -106,15 +106,22 @@ func makePlan(c *cli.Context, cfg configs.Config) (*memopt.Model, *planner.Plan,
 	}
 	slog.Info("planned", "strategy", plan.Strategy, "arena", plan.Arena, "took", plan.Took)
 	warn(c, plan.Warnings...)
-	if cfg.SaveONNXPath != "" {
-		name := strings.TrimSuffix(filepath.Base(model.Path), ".onnx")
-		warnings, err := model.SaveGraphs(plan, cfg.SaveONNXPath, name)
-		if err != nil {
-			return nil, nil, asInput(err)
-		}
-		warn(c, warnings...)
+	warnings, err := saveGraphs(model, plan, cfg.SaveONNXPath)
+	if err != nil {
+		return nil, nil, err
 	}
+	warn(c, warnings...)
 	return model, plan, nil
+}
+
+// saveGraphs writes the training graph before and after a plan into a folder, if
+// settings name one.
+func saveGraphs(m *memopt.Model, p *planner.Plan, folder string) (warnings []string, err error) {
+	if folder == "" {
+		return nil, nil
+	}
+	warnings, err = m.SaveGraphs(p, folder, strings.TrimSuffix(filepath.Base(m.Path), ".onnx"))
+	return warnings, asInput(err)
 }
 
 func openModel(c *cli.Context, cfg configs.Config) (*memopt.Model, error) {
