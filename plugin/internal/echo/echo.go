@@ -87,6 +87,13 @@ var faults = map[string]func(context.Context, plugin.PlanRequest) error{
 		}
 		return nil
 	},
+	"memory.onnx": func(context.Context, plugin.PlanRequest) error {
+		held := [][]byte{}
+		for range 1 << 10 { // under a limit far below these 64 GiB
+			held = append(held, make([]byte, 64<<20))
+		}
+		return fmt.Errorf("%d pieces fit", len(held))
+	},
 	"print.onnx": func(context.Context, plugin.PlanRequest) error {
 		for i := range 5000 {
 			fmt.Println("a line on standard output", i)

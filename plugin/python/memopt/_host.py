@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import collections
 import json
 import logging
 import os
@@ -23,12 +22,12 @@ import time
 from typing import IO, Any
 
 from . import _binary
+from ._lastwords import LINES, LastWords
 from .errors import BudgetError, MemoptError
 
 PROTOCOL = 1
 COOKIE = ("MEMOPT_PLUGIN_COOKIE", "keep-shrink-or-compute-again")
 START_TIMEOUT = 30.0
-STDERR_LINES = 20
 
 # A socket's path has room for 107 bytes; the service names its socket plugin and up to ten digits.
 MAX_FOLDER = 107 - len("/plugin4294967295")
@@ -43,7 +42,7 @@ class Host:
     def __init__(self, binary: str | os.PathLike[str] | None = None, start_timeout: float = START_TIMEOUT) -> None:
         self.binary = _binary.find(binary)
         self._owner = os.getpid()
-        self._tail: collections.deque[str] = collections.deque(maxlen=STDERR_LINES)
+        self._last_words = LastWords()
         self._threads: list[threading.Thread] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Any = None
@@ -167,7 +166,7 @@ class Host:
                 f"{self.binary} serve --gencert gave no certificate",
                 code="NOT_STARTED",
                 returncode=made.returncode,
-                stderr=tuple(made.stderr.decode("utf-8", "replace").splitlines()[-STDERR_LINES:]),
+                stderr=tuple(made.stderr.decode("utf-8", "replace").splitlines()[-LINES:]),
                 binary=self.binary,
                 hint="is it a memopt binary of this version?",
             )
@@ -241,7 +240,8 @@ class Host:
         with pipe:
             while line := pipe.readline(65536):
                 level, text = _parse_log(line.decode("utf-8", "replace").rstrip())
-                self._tail.extend(part[:500] for part in text.splitlines())
+                for part in text.splitlines():
+                    self._last_words.add(part[:500])
                 _log.getChild("plugin").log(level, "%s", text)
 
     def _ended(self, wait: float) -> int | None:
@@ -260,7 +260,7 @@ class Host:
         if code is not None:
             message += f" ({_how_it_ended(code)})"
         return MemoptError(
-            message, code="NOT_STARTED", returncode=code, stderr=tuple(self._tail), binary=self.binary, hint=hint
+            message, code="NOT_STARTED", returncode=code, stderr=self._last_words.lines(), binary=self.binary, hint=hint
         )
 
     def _error(self, code: str, details: str, timeout: float | None) -> MemoptError:
@@ -278,15 +278,16 @@ class Host:
                 f"the memopt service ended during a call ({_how_it_ended(ended)})",
                 code=code,
                 returncode=ended,
-                stderr=tuple(self._tail),
+                stderr=self._last_words.lines(),
                 binary=self.binary,
-                hint=_hints.get(ended, "the next call starts a new one"),
+                hint=_NO_MEMORY if self._last_words.tell_of_no_memory() else _hints.get(ended, "the next call starts a new one"),
             )
         if code == "UNAVAILABLE":
             details = f"cannot talk to the memopt service: {details}"
-        return MemoptError(details, code=code, stderr=tuple(self._tail) if code == "INTERNAL" else (), binary=self.binary)
+        return MemoptError(details, code=code, stderr=self._last_words.lines() if code == "INTERNAL" else (), binary=self.binary)
 
 
+_NO_MEMORY = "memory ran out: free some, or raise the limit on it; the next call starts a new service"
 _hints = {
     -signal.SIGKILL: "the system kills so when memory runs out; `dmesg` tells",
     2: "this is a bug in memopt; the lines below say where",

@@ -11,7 +11,7 @@ class MemoptError(Exception):
     message     what went wrong, as the service or the host says it
     code        gRPC's name for the kind ("INVALID_ARGUMENT", "UNAVAILABLE", …), or "NOT_STARTED", "NOT_FOUND"
     returncode  how the service ended, if it did: its exit code, or minus the signal
-    stderr      the last lines it wrote, where they can help
+    stderr      the last lines it wrote, or the first of a crash, where they can help
     binary      the path of the service
     hint        what to try
     """
@@ -39,7 +39,7 @@ class MemoptError(Exception):
         if self.hint:
             lines.append("hint: " + self.hint)
         if self.stderr:
-            lines.append(f"last lines of {self.binary}:")
+            lines.append(f"{self.binary} wrote:")
             lines += ["  " + line for line in self.stderr]
         return "\n".join(lines)
 

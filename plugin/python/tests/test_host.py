@@ -6,6 +6,7 @@ import base64
 import logging
 import os
 import pickle
+import resource
 import signal
 import threading
 import time
@@ -266,6 +267,23 @@ class End(HostCase):
             self.assertEqual((caught.exception.code, caught.exception.returncode), ("UNAVAILABLE", returncode))
             self.assertIn(text, str(caught.exception))
             self.assertNotEqual(memopt.info()["pid"], pid, "the next call has a new service")
+
+    def test_crash_begins_with_why(self) -> None:
+        for signum, text in ((signal.SIGSEGV, "SIGSEGV: segmentation violation"), (signal.SIGABRT, "SIGABRT: abort")):
+            pid = memopt.info()["pid"]
+            threading.Timer(0.1, os.kill, (pid, signum)).start()
+            with self.subTest(signum), self.assertRaises(memopt.MemoptError) as caught:
+                memopt.plan("slow.onnx")
+            self.assertEqual(caught.exception.stderr[0], text)
+            self.assertLessEqual(len(caught.exception.stderr), 20)
+
+    @unittest.skipUnless(hasattr(resource, "prlimit"), "only Linux limits another process")
+    def test_out_of_memory(self) -> None:
+        resource.prlimit(memopt.info()["pid"], resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        with self.assertRaises(memopt.MemoptError) as caught:
+            memopt.plan("memory.onnx")
+        self.assertIn("out of memory", "".join(caught.exception.stderr[:2]))
+        self.assertIn("hint: memory ran out", str(caught.exception))
 
     def test_killed_service(self) -> None:
         pid = memopt.info()["pid"]

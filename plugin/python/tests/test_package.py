@@ -17,6 +17,7 @@ from unittest import mock
 
 import memopt
 from memopt import _binary, _messages, _plan, _schema
+from memopt._lastwords import LastWords
 from memopt.report import Report, Section
 from support import PACKAGE, environment
 
@@ -114,6 +115,28 @@ class Arguments(unittest.TestCase):
         with self.assertRaises(memopt.MemoptError) as caught:
             memopt.plan(b"\xff.onnx")  # type: ignore[arg-type]
         self.assertEqual(caught.exception.code, "INVALID_ARGUMENT")
+
+
+class Words(unittest.TestCase):
+    def said(self, *lines: str) -> LastWords:
+        words = LastWords()
+        for line in lines:
+            words.add(line)
+        return words
+
+    def test_the_last_lines_are_kept(self) -> None:
+        self.assertEqual(self.said(*map(str, range(100))).lines(), tuple(map(str, range(80, 100))))
+        self.assertEqual(self.said().lines(), ())
+
+    def test_a_crash_begins_with_why(self) -> None:
+        rest = tuple(f"goroutine {i}" for i in range(100))
+        for why in (("panic: no",), ("fatal error: all goroutines are asleep",), ("SIGBUS: bus error",), ("runtime: out of memory: cannot allocate", "fatal error: out of memory")):
+            self.assertEqual(self.said("before", *why, *rest).lines(), (why + rest)[:20])
+
+    def test_no_memory(self) -> None:
+        self.assertTrue(self.said("fatal error: runtime: out of memory").tell_of_no_memory())
+        self.assertTrue(self.said("fatal error: runtime: cannot allocate memory").tell_of_no_memory())
+        self.assertFalse(self.said("a print about being out of memory", "panic: no").tell_of_no_memory())
 
 
 class Binary(unittest.TestCase):
