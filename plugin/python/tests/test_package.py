@@ -16,7 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import memopt
-from memopt import _binary, _messages, _plan, _schema
+from memopt import _arguments, _binary, _messages, _schema
 from memopt._lastwords import LastWords
 from memopt.report import Report, Section
 from support import PACKAGE, environment
@@ -83,33 +83,33 @@ class Messages(unittest.TestCase):
 class Arguments(unittest.TestCase):
     def test_sizes(self) -> None:
         for given, want in {None: "", "8GB": "8GB", "60%": "60%", 1: "1", 1 << 33: "8589934592", 0.5: "50%", 0.07: "7%", 0.125: "12.5%", 8e9: "8000000000"}.items():
-            self.assertEqual(_plan._size("b", given), want)
-        self.assertEqual(_plan._size("b", 1.0), "100%")
+            self.assertEqual(_arguments.size("b", given), want)
+        self.assertEqual(_arguments.size("b", 1.0), "100%")
         for wrong in (0, -1, -0.5, 0.0, 1.5, float("nan"), float("inf")):
             with self.assertRaises(ValueError, msg=repr(wrong)):
-                _plan._size("b", wrong)
+                _arguments.size("b", wrong)
         for wrong in (True, [1], b"8GB"):
             with self.assertRaises(TypeError, msg=repr(wrong)):
-                _plan._size("b", wrong)  # type: ignore[arg-type]
+                _arguments.size("b", wrong)  # type: ignore[arg-type]
 
     def test_shares(self) -> None:
         for given, want in {None: "", "10%": "10%", 0.1: "10%", 0: "0%", 1.5: "150%"}.items():
-            self.assertEqual(_plan._share("o", given), want)
+            self.assertEqual(_arguments.share("o", given), want)
         for wrong in (-0.1, float("nan"), float("inf")):
             with self.assertRaises(ValueError):
-                _plan._share("o", wrong)
+                _arguments.share("o", wrong)
 
     def test_dims(self) -> None:
-        self.assertEqual(_plan._dims({"batch": 8}), {"batch": 8})
+        self.assertEqual(_arguments.dims({"batch": 8}), {"batch": 8})
         for wrong, kind in (({"b": 0}, ValueError), ({"b": 1 << 63}, ValueError), ({"b": 1.0}, TypeError), ({"b": True}, TypeError), ({1: 1}, TypeError), ("batch=8", TypeError), ([8], TypeError)):
             with self.assertRaises(kind):
-                _plan._dims(wrong)  # type: ignore[arg-type]
+                _arguments.dims(wrong)  # type: ignore[arg-type]
 
     def test_config(self) -> None:
-        self.assertEqual(_plan._config(["BiasGelu+:1:-1"]), '["BiasGelu+:1:-1"]')
-        self.assertEqual(_plan._config("BiasGelu+:1:-1,Dropout+:1:-1"), "BiasGelu+:1:-1,Dropout+:1:-1")
-        self.assertEqual(_plan._config(Path("c.json")), os.path.abspath("c.json"))
-        self.assertEqual(_plan._config(os.path.relpath(__file__)), os.path.abspath(__file__))
+        self.assertEqual(_arguments.config(["BiasGelu+:1:-1"]), '["BiasGelu+:1:-1"]')
+        self.assertEqual(_arguments.config("BiasGelu+:1:-1,Dropout+:1:-1"), "BiasGelu+:1:-1,Dropout+:1:-1")
+        self.assertEqual(_arguments.config(Path("c.json")), os.path.abspath("c.json"))
+        self.assertEqual(_arguments.config(os.path.relpath(__file__)), os.path.abspath(__file__))
 
     def test_path_that_is_not_utf8(self) -> None:
         with self.assertRaises(memopt.MemoptError) as caught:
