@@ -12,9 +12,17 @@ Path = str | os.PathLike[str]
 Size = str | int | float
 
 
-def absolute(path: Path | None) -> str:
+# Of what a deadline can be, in seconds: later ones are past it already, to some versions of grpc.
+LONGEST = 10 * 365 * 24 * 3600.0
+
+
+def absolute(name: str, path: Path | None) -> str:
     """The service's working folder is where this process once was; its paths must not depend on it."""
-    return "" if path is None else os.path.abspath(os.path.expanduser(os.fsdecode(path)))
+    if path is None:
+        return ""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"{name} is {path!r}; give the path of a file")
+    return os.path.abspath(os.path.expanduser(os.fsdecode(path)))
 
 
 def current_folder() -> str:
@@ -68,11 +76,60 @@ def share(name: str, value: str | float | None) -> str:
     return f"{float(value) * 100:.10g}%"
 
 
-def config(config: Path | Sequence[Any] | Mapping[str, Any] | None) -> str:
-    if config is None:
+def word(name: str, value: str | None, like: str) -> str:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; give a text like {like!r}")
+    return value or ""
+
+
+def level(value: int | None) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"level is {value!r}; give 0, 1 or 2")
+    if not 0 <= value < 1 << 31:  # the service knows which of these there are
+        raise ValueError(f"level is {value}; give 0, 1 or 2")
+    return int(value)
+
+
+def boundary(value: bool | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    if not isinstance(value, bool):
+        raise TypeError(f"boundary is {value!r}; give True, False, 'on' or 'off'")
+    return "on" if value else "off"
+
+
+def config(value: Path | Sequence[Any] | Mapping[str, Any] | None) -> str:
+    if value is None:
         return ""
-    if isinstance(config, os.PathLike):
-        return absolute(config)
-    if isinstance(config, str):
-        return absolute(config) if os.path.exists(config) else config
-    return json.dumps(config)
+    if isinstance(value, os.PathLike):
+        return absolute("config", value)
+    if isinstance(value, str):
+        return absolute("config", value) if os.path.exists(value) else value
+    forms = "give the path of a JSON file, its text, clusters like ['BiasGelu+:1:-1'], or settings like {'level': 1}"
+    if not isinstance(value, (Sequence, Mapping)) or isinstance(value, (bytes, bytearray)):
+        raise TypeError(f"config is {value!r}; {forms}")
+    try:
+        return json.dumps(dict(value) if isinstance(value, Mapping) else list(value), allow_nan=False)
+    except (TypeError, ValueError) as e:
+        raise TypeError(f"config is {value!r}, which JSON cannot say ({e}); {forms}") from None
+
+
+def show(stages: Sequence[str] | str | None) -> list[str]:
+    names = [stages] if isinstance(stages, str) else stages
+    if names is None:
+        return []
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"show is {stages!r}; give names of stages, like ['graph', 'arena']")
+    return list(names)
+
+
+def timeout(seconds: float | None) -> float | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, numbers.Real):
+        raise TypeError(f"timeout is {seconds!r}; give seconds, or None to wait for ever")
+    if not seconds >= 0:  # not a number is neither
+        raise ValueError(f"timeout is {seconds!r}; give seconds from 0 up, or None to wait for ever")
+    return None if seconds == float("inf") else min(float(seconds), LONGEST)

@@ -49,25 +49,25 @@ def plan(
     from . import _messages
 
     fields: dict[str, Any] = {
-        "model": _arguments.absolute(path),
+        "model": _arguments.absolute("path", path),
         "dims": _arguments.dims(dims),
         "budget": _arguments.size("memory_budget", memory_budget),
         "activation_budget": _arguments.size("activation_budget", activation_budget),
         "max_overhead": _arguments.share("max_overhead", max_overhead),
-        "strategy": strategy or "",
+        "strategy": _arguments.word("strategy", strategy, "greedy"),
+        "level": _arguments.level(level),
         "config": _arguments.config(config),
-        "boundary": {None: "", True: "on", False: "off"}.get(boundary, boundary),  # type: ignore[arg-type]
-        "compat": compat or "",
-        "save_to": _arguments.absolute(save_to),
-        "emit": _arguments.absolute(emit),
-        "html": _arguments.absolute(html),
-        "show": [show] if isinstance(show, str) else list(show),
+        "boundary": _arguments.boundary(boundary),
+        "compat": _arguments.word("compat", compat, "1.19"),
+        "save_to": _arguments.absolute("save_to", save_to),
+        "emit": _arguments.absolute("emit", emit),
+        "html": _arguments.absolute("html", html),
+        "show": _arguments.show(show),
         "environment": {k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))},
         "environment_sent": True,
         "folder": _arguments.current_folder(),
     }
-    if level is not None:
-        fields["level"] = level
+    timeout = _arguments.timeout(timeout)
     try:
         request = _messages.PlanRequest(**fields)
     except UnicodeEncodeError as e:
@@ -82,6 +82,7 @@ def info(timeout: float | None = 30.0) -> dict[str, Any]:
     """Says which service this process has: version, protocol, pid, binary, features, devices."""
     from . import _messages
 
+    timeout = _arguments.timeout(timeout)
     host = _host.current()
     reply = host.call("Info", _messages.InfoRequest(), timeout)
     return {

@@ -118,6 +118,11 @@ class Calls(HostCase):
         self.assertIn("0.1 s", str(caught.exception))
         self.assertEqual(memopt.info()["pid"], pid)
 
+    def test_long_timeouts(self) -> None:
+        for timeout in (1e9, 1e12, 1e308, float("inf"), None):
+            with self.subTest(timeout):
+                self.assertEqual(memopt.plan("m.onnx", timeout=timeout).result.peak, 2)
+
     def test_warnings_are_logged(self) -> None:
         with self.assertLogs("memopt", logging.WARNING) as logs:
             memopt.plan("m.onnx")

@@ -105,7 +105,42 @@ class Arguments(unittest.TestCase):
             with self.assertRaises(kind):
                 _arguments.dims(wrong)  # type: ignore[arg-type]
 
+    def test_wrong_types_name_the_argument(self) -> None:
+        cases = {
+            "level": ("1", True, 1.0, 2**40, -1),
+            "strategy": (3, b"greedy"),
+            "compat": (1.19, True),
+            "boundary": (2, 1, 0.0),
+            "config": (3, [b"x"], b"mem_opt.json", {"a": object()}, [float("nan")], {3, 4}),
+            "show": (3, [3], b"graph", {"graph": 1}),
+            "timeout": ("3", True, float("nan"), -1),
+            "save_to": (3, True),
+            "emit": (3,),
+            "html": (["a"],),
+            "dims": ([8],),
+            "memory_budget": ([1],),
+        }
+        for name, values in cases.items():
+            for value in values:
+                with self.subTest(name=name, value=value), self.assertRaisesRegex((TypeError, ValueError), f"^{name} is .*; (give|it) "):
+                    memopt.plan("m.onnx", **{name: value})  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "^path is 3; give"):
+            memopt.plan(3)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "^timeout is '3'; give"):
+            memopt.info(timeout="3")  # type: ignore[arg-type]
+
+    def test_right_types(self) -> None:
+        self.assertEqual([_arguments.level(v) for v in (None, 0, 2)], [None, 0, 2])
+        self.assertEqual([_arguments.boundary(v) for v in (None, True, False, "on")], ["", "on", "off", "on"])
+        self.assertEqual([_arguments.show(v) for v in (None, (), "graph", ("graph", "arena"))], [[], [], ["graph"], ["graph", "arena"]])
+        self.assertEqual([_arguments.word("compat", v, "1.19") for v in (None, "", "1.19")], ["", "", "1.19"])
+
+    def test_timeouts(self) -> None:
+        for given, want in {None: None, float("inf"): None, 3: 3.0, 0.5: 0.5, 0: 0.0, 1e12: _arguments.LONGEST}.items():
+            self.assertEqual(_arguments.timeout(given), want)
+
     def test_config(self) -> None:
+        self.assertEqual(_arguments.config(("BiasGelu+:1:-1",)), '["BiasGelu+:1:-1"]')
         self.assertEqual(_arguments.config(["BiasGelu+:1:-1"]), '["BiasGelu+:1:-1"]')
         self.assertEqual(_arguments.config("BiasGelu+:1:-1,Dropout+:1:-1"), "BiasGelu+:1:-1,Dropout+:1:-1")
         self.assertEqual(_arguments.config(Path("c.json")), os.path.abspath("c.json"))
