@@ -29,17 +29,18 @@ var units = map[string]int64{
 const sizeForms = "write 6GiB, 512MiB, 6GB, 6442450944 or 60%"
 
 // ParseBudget reads a size: 6GiB, 6GB, 1.5 GiB, 6442450944, 60%, or 0.6 for the
-// same share. Units are read without regard to case. Fractions of a byte are rounded down: a budget is a limit.
+// same share. Units are read without regard to case, and spaces around. Fractions of a byte are rounded down: a budget is a limit.
 func ParseBudget(s string) (Budget, error) {
 	return parseBudget(textValue(&text{name: "budget", s: s, flat: true}))
 }
 
 func parseBudget(v value) (Budget, error) {
-	digits, unit := splitNumber(v.s)
+	s := strings.TrimSpace(v.s)
+	digits, unit := splitNumber(s)
 	switch {
-	case v.s == "":
+	case s == "":
 		return Budget{}, v.fail("is empty, %s", sizeForms)
-	case strings.HasPrefix(v.s, "-"):
+	case strings.HasPrefix(s, "-"):
 		return Budget{}, v.fail("%s is negative, %s", quote(v.s), sizeForms)
 	case digits == "":
 		return Budget{}, v.fail("%s is not a size, %s", quote(v.s), sizeForms)

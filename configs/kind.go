@@ -178,10 +178,11 @@ func share() kind[float64] {
 		takes: asSize,
 		want:  want,
 		parse: func(v value) (float64, error) {
-			if strings.EqualFold(v.s, "off") {
+			s := strings.TrimSpace(v.s)
+			if strings.EqualFold(s, "off") {
 				return 0, nil
 			}
-			digits, percent := strings.CutSuffix(v.s, "%")
+			digits, percent := strings.CutSuffix(s, "%")
 			x, ok := finite(strings.TrimRight(digits, " "))
 			switch {
 			case !ok || x < 0:
@@ -191,7 +192,7 @@ func share() kind[float64] {
 			case percent:
 				return x / 100, nil
 			case x > 1:
-				return 0, v.fail("%s is more than the whole: write %s%% if that is meant, or %s", quote(v.s), quoteless(v.s), want)
+				return 0, v.fail("%s is more than the whole: write %s%% if that is meant, or %s", quote(v.s), quoteless(s), want)
 			}
 			return x, nil
 		},
@@ -206,7 +207,7 @@ func share() kind[float64] {
 		},
 		schema: map[string]any{"anyOf": []any{
 			map[string]any{"type": "number", "minimum": 0, "maximum": 1},
-			map[string]any{"type": "string", "pattern": `^([0-9.eE+-]+ *%?|[oO][fF][fF])$`},
+			map[string]any{"type": "string", "pattern": `^\s*([0-9.eE+-]+ *%?|[oO][fF][fF])\s*$`},
 		}},
 	}
 }
@@ -223,7 +224,7 @@ func size() kind[Budget] {
 		print: Budget.String,
 		schema: map[string]any{"anyOf": []any{
 			map[string]any{"type": "number", "exclusiveMinimum": 0},
-			map[string]any{"type": "string", "pattern": `^[0-9][0-9.eE+-]* *([kKmMgGtTpP]?([iI]?[bB])?|%)$`},
+			map[string]any{"type": "string", "pattern": `^\s*[0-9][0-9.eE+-]* *([kKmMgGtTpP]?([iI]?[bB])?|%)\s*$`},
 		}},
 	}
 }

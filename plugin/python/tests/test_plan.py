@@ -50,6 +50,7 @@ class Plan(unittest.TestCase):
         report = memopt.plan(self.model, dims=DIMS, memory_budget=budget)
         self.assertLessEqual(report.memory.total, budget)
         self.assertLessEqual(report.result.peak, free.result.peak)
+        self.assertEqual(memopt.plan(self.model, dims=DIMS, memory_budget=f" {budget} ").request.budget, budget)
         half = memopt.plan(self.model, dims=DIMS, activation_budget=free.baseline.peak * 3 // 4)
         self.assertLessEqual(half.result.arena, free.baseline.peak * 3 // 4)
 
