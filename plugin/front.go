@@ -35,6 +35,8 @@ type PlanRequest struct {
 	Config           string // path of a JSON file, or JSON text
 	Boundary         string // "on", "off"
 	Compat           string
+	Loss             string
+	Optimizer        string
 	SaveTo           string // plan file to write
 	Emit             string // rewritten ONNX graph to write
 	HTML             string // report page to write

@@ -79,6 +79,8 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 		Config:           in.GetConfig(),
 		Boundary:         in.GetBoundary(),
 		Compat:           in.GetCompat(),
+		Loss:             in.GetLoss(),
+		Optimizer:        in.GetOptimizer(),
 		SaveTo:           in.GetSaveTo(),
 		Emit:             in.GetEmit(),
 		HTML:             in.GetHtml(),

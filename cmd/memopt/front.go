@@ -129,7 +129,8 @@ func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 	}
 	for _, f := range []struct{ name, value string }{
 		{"budget", r.Budget}, {"activation_budget", r.ActivationBudget}, {"max_overhead", r.MaxOverhead},
-		{"strategy", r.Strategy}, {"level", level}, {"boundary", r.Boundary}, {"compat", r.Compat}, {"dims", configs.FormatDims(r.Dims)},
+		{"strategy", r.Strategy}, {"level", level}, {"boundary", r.Boundary}, {"compat", r.Compat},
+		{"loss", r.Loss}, {"optimizer", r.Optimizer}, {"dims", configs.FormatDims(r.Dims)},
 	} {
 		if f.value == "" {
 			continue

@@ -218,6 +218,8 @@ type PlanRequest struct {
 	Environment     map[string]string `protobuf:"bytes,15,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	EnvironmentSent bool              `protobuf:"varint,16,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"` // environment is the trainer's also where it is empty
 	Folder          string            `protobuf:"bytes,17,opt,name=folder,proto3" json:"folder,omitempty"`                                           // the trainer's own at the time of the call: paths in its settings begin there
+	Loss            string            `protobuf:"bytes,18,opt,name=loss,proto3" json:"loss,omitempty"`
+	Optimizer       string            `protobuf:"bytes,19,opt,name=optimizer,proto3" json:"optimizer,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -371,6 +373,20 @@ func (x *PlanRequest) GetFolder() string {
 	return ""
 }
 
+func (x *PlanRequest) GetLoss() string {
+	if x != nil {
+		return x.Loss
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetOptimizer() string {
+	if x != nil {
+		return x.Optimizer
+	}
+	return ""
+}
+
 type PlanResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PlanJson      string                 `protobuf:"bytes,1,opt,name=plan_json,json=planJson,proto3" json:"plan_json,omitempty"` // the plan file, format memopt.plan/1
@@ -446,7 +462,7 @@ const file_memopt_proto_rawDesc = "" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xaa\x05\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xdc\x05\n" +
 	"\vPlanRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x124\n" +
 	"\x04dims\x18\x02 \x03(\v2 .memopt.v1.PlanRequest.DimsEntryR\x04dims\x12\x16\n" +
@@ -465,7 +481,9 @@ const file_memopt_proto_rawDesc = "" +
 	"\x04show\x18\x0e \x03(\tR\x04show\x12I\n" +
 	"\venvironment\x18\x0f \x03(\v2'.memopt.v1.PlanRequest.EnvironmentEntryR\venvironment\x12)\n" +
 	"\x10environment_sent\x18\x10 \x01(\bR\x0fenvironmentSent\x12\x16\n" +
-	"\x06folder\x18\x11 \x01(\tR\x06folder\x1a7\n" +
+	"\x06folder\x18\x11 \x01(\tR\x06folder\x12\x12\n" +
+	"\x04loss\x18\x12 \x01(\tR\x04loss\x12\x1c\n" +
+	"\toptimizer\x18\x13 \x01(\tR\toptimizer\x1a7\n" +
 	"\tDimsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +

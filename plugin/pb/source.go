@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "35379996da0a4319e99992a6b852fbe313724b1ee6c761c714636a3e87088f70"
+const SourceSHA256 = "096c9de80b9dc7c0c9fdf75143f29365adb323e359ca26e7e52b303a3dee849c"

@@ -25,6 +25,8 @@ def plan(
     config: Path | Sequence[Any] | Mapping[str, Any] | None = None,
     boundary: bool | str | None = None,
     compat: str | None = None,
+    loss: str | None = None,
+    optimizer: str | None = None,
     save_to: Path | None = None,
     emit: Path | None = None,
     html: Path | None = None,
@@ -38,6 +40,8 @@ def plan(
     activation_budget  the same for activations alone
     max_overhead       extra time allowed: "10%" or 0.1
     level, config      as ORTMODULE_MEMORY_OPT_LEVEL and _CONFIG; config is a file, its text, or the value itself
+    loss               the value to lower, or a loss to add to a model that ends in scores: "cross-entropy", "mse", …
+    optimizer          "adamw" (default), "adam", "sgd", …: its states are in memory too
     boundary, compat, strategy, show
                        as the flags of `memopt plan`
     save_to, emit, html
@@ -59,6 +63,8 @@ def plan(
         "config": _arguments.config(config),
         "boundary": _arguments.boundary(boundary),
         "compat": _arguments.word("compat", compat, "1.19"),
+        "loss": _arguments.word("loss", loss, "cross-entropy"),
+        "optimizer": _arguments.word("optimizer", optimizer, "adamw"),
         "save_to": _arguments.absolute("save_to", save_to),
         "emit": _arguments.absolute("emit", emit),
         "html": _arguments.absolute("html", html),

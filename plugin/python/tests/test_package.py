@@ -110,6 +110,8 @@ class Arguments(unittest.TestCase):
             "level": ("1", True, 1.0, 2**40, -1),
             "strategy": (3, b"greedy"),
             "compat": (1.19, True),
+            "loss": (3, ["mse"]),
+            "optimizer": (3,),
             "boundary": (2, 1, 0.0),
             "config": (3, [b"x"], b"mem_opt.json", {"a": object()}, [float("nan")], {3, 4}),
             "show": (3, [3], b"graph", {"graph": 1}),

@@ -103,6 +103,15 @@ class Plan(unittest.TestCase):
         with mock.patch.dict(os.environ, ORTMODULE_MEMORY_OPT_CONFIG="c.json"):
             self.assertEqual(memopt.plan(self.model, dims=DIMS).request.level, 2)
 
+    def test_loss_and_optimizer(self) -> None:
+        usual = memopt.plan(self.model, dims=DIMS)
+        report = memopt.plan(self.model, dims=DIMS, optimizer="sgd", loss="loss")
+        self.assertLess(report.memory.optimizer, usual.memory.optimizer // 1000)  # a rate and a count
+        with self.assertRaisesRegex(memopt.MemoptError, 'the loss "nothing" is no value of the model'):
+            memopt.plan(self.model, dims=DIMS, loss="nothing")
+        with self.assertRaisesRegex(memopt.MemoptError, "optimizer"):
+            memopt.plan(self.model, dims=DIMS, optimizer="nothing")
+
     def test_save_to(self) -> None:
         path = os.path.join(self.folder.name, "written.json")
         report = memopt.plan(self.model, dims=DIMS, save_to=path)
