@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from . import _binary
 from ._lastwords import LINES, LastWords
+from ._words import in_python
 from .errors import BudgetError, MemoptError
 
 PROTOCOL = 1
@@ -265,9 +266,9 @@ class Host:
 
     def _error(self, code: str, details: str, timeout: float | None) -> MemoptError:
         if code == "FAILED_PRECONDITION":
-            return BudgetError(details, code=code, binary=self.binary)
+            return BudgetError(in_python(details), code=code, binary=self.binary)
         if code == "INVALID_ARGUMENT":
-            return MemoptError(details, code=code, binary=self.binary)
+            return MemoptError(in_python(details), code=code, binary=self.binary)
         if code == "DEADLINE_EXCEEDED":
             return MemoptError(
                 f"the memopt service did not answer within {timeout:g} s", code=code, binary=self.binary, hint="give a larger timeout"

@@ -18,6 +18,7 @@ from unittest import mock
 import memopt
 from memopt import _arguments, _binary, _messages, _schema
 from memopt._lastwords import LastWords
+from memopt._words import in_python
 from memopt.report import Report, Section
 from support import PACKAGE, environment
 
@@ -152,6 +153,23 @@ class Arguments(unittest.TestCase):
         with self.assertRaises(memopt.MemoptError) as caught:
             memopt.plan(b"\xff.onnx")  # type: ignore[arg-type]
         self.assertEqual(caught.exception.code, "INVALID_ARGUMENT")
+
+
+class PythonsWords(unittest.TestCase):
+    def test_flags_become_arguments(self) -> None:
+        for said, want in {
+            "would fit: --budget 845192, or --dims seq=16": 'would fit: memory_budget=845192, or dims={"seq": 16}',
+            "would fit: --budget 68.2MiB --activation-budget 26.1MiB": 'would fit: memory_budget="68.2MiB", activation_budget="26.1MiB"',
+            "or --max-overhead 46.9%": 'or max_overhead="46.9%"',
+            "a higher --max-overhead may reach it": "a higher max_overhead= may reach it",
+            "say --dims batch=N,a.b=N; dim": 'say dims={"batch": N, "a.b": N}; dim',
+            '--show has no stage "log"': 'show= has no stage "log"',
+            "--flash-attention on (5.0MiB)": 'config={"flash_attention": "on"} (5.0MiB)',
+            "name it with --loss, or have one added: --loss mse, l1": 'name it with loss=, or have one added: loss="mse", "l1"',
+            'configs: budget: "8 apples" has': 'configs: memory_budget: "8 apples" has',
+            'node "a--budget 3", 3 -- 4': 'node "a--budget 3", 3 -- 4',
+        }.items():
+            self.assertEqual(in_python(said), want)
 
 
 class Words(unittest.TestCase):

@@ -58,6 +58,7 @@ class Plan(unittest.TestCase):
         with self.assertRaises(memopt.BudgetError) as caught:
             memopt.plan(self.model, dims=DIMS, memory_budget="1KiB")
         self.assertIn("floor", str(caught.exception))
+        self.assertRegex(str(caught.exception), r'would fit: memory_budget=("[\d.]+MiB"|\d+)')
         self.assertEqual(memopt.plan(self.model, dims=DIMS).format, "memopt.plan/1")
 
     def test_wrong_input(self) -> None:
