@@ -3,7 +3,8 @@ package plugin
 import "context"
 
 // Front is what the service serves. Its errors reach the host by their exit code, as on the command line: an error with
-// `ExitCode() int` of 1 says that the request cannot be met, 2 that the request or its input is wrong.
+// `ExitCode() int` of 1 says that the request cannot be met, 2 that the request or its input is wrong. One with `Refusal() string` has JSON of
+// format memopt.refusal/1 for hosts that act on it.
 type Front interface {
 	Info(ctx context.Context) (Info, error)
 	Plan(ctx context.Context, r PlanRequest) (PlanReply, error)

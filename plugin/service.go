@@ -13,6 +13,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"memopt/plugin/pb"
@@ -94,6 +95,7 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 	}
 	reply, err := s.front.Plan(ctx, request)
 	if err != nil {
+		tellRefusal(ctx, err)
 		return nil, grpcError(ctx, err)
 	}
 	out := &pb.PlanResponse{PlanJson: valid(reply.JSON), Text: valid(reply.Text)}
@@ -115,6 +117,21 @@ func environment(in *pb.PlanRequest) map[string]string {
 var exitCodes = map[int]codes.Code{
 	1: codes.FailedPrecondition, // cannot be met
 	2: codes.InvalidArgument,    // wrong request or input
+}
+
+// refusalTrailer is where an error's refusal travels; -bin is gRPC's word for values of any bytes.
+const refusalTrailer = "memopt-refusal-bin"
+
+// tellRefusal sends the refusal of an error, if it has one, beside the error.
+func tellRefusal(ctx context.Context, err error) {
+	var refusal interface{ Refusal() string }
+	if !errors.As(err, &refusal) {
+		return
+	}
+	// One too long for a header costs the host the fields, not the message.
+	if text := refusal.Refusal(); len(text) <= maxMessage {
+		grpc.SetTrailer(ctx, metadata.Pairs(refusalTrailer, text))
+	}
 }
 
 func grpcError(ctx context.Context, err error) error {

@@ -62,7 +62,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	}
 	plan, err := model.Plan()
 	if err != nil {
-		return reply, err
+		return reply, refusedRequest(err)
 	}
 	file := model.PlanFile(plan)
 	file.Warnings = append(file.Warnings, warnings...)

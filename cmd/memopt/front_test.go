@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -206,5 +208,24 @@ func TestServiceSavesGraphs(t *testing.T) {
 	r.Environment["ORTMODULE_SAVE_ONNX_PATH"] = "none"
 	if _, err := (front{}).Plan(t.Context(), r); err == nil || memopt.Code(err) != memopt.ExitInput {
 		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+// TestServiceRefusal: a budget that cannot be met is told in the JSON of the command
+// line.
+func TestServiceRefusal(t *testing.T) {
+	alone(t, smallMLP)
+	_, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, Budget: "1KiB"})
+	var told interface{ Refusal() string }
+	if !errors.As(err, &told) || memopt.Code(err) != memopt.ExitCannot {
+		t.Fatalf("error %v, exit code %d", err, memopt.Code(err))
+	}
+	var out, want bytes.Buffer
+	run(strings.Fields("memopt plan m.onnx --dims batch=2 --budget 1KiB --format json"), &out, io.Discard)
+	if err := json.Compact(&want, out.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if told.Refusal() != want.String() {
+		t.Errorf("the service says\n%s\nthe command line\n%s", told.Refusal(), &want)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 
 	"github.com/urfave/cli/v2"
@@ -36,6 +37,38 @@ func refused(c *cli.Context, asJSON bool, err error) error {
 	if !asJSON || !errors.As(err, &budget) {
 		return err
 	}
+	if wrong := printJSON(c.App.Writer, refusalOf(err, budget)); wrong != nil {
+		return wrong
+	}
+	return err
+}
+
+// refusedRequest is the error with its JSON, for hosts of the service.
+func refusedRequest(err error) error {
+	var budget *planner.BudgetError
+	if !errors.As(err, &budget) {
+		return err
+	}
+	return refusedError{err, refusalOf(err, budget)}
+}
+
+type refusedError struct {
+	error
+	refusal refusalFile
+}
+
+func (e refusedError) Unwrap() error { return e.error }
+
+// Refusal is the JSON that the command line prints.
+func (e refusedError) Refusal() string {
+	data, err := json.Marshal(e.refusal)
+	if err != nil {
+		panic(err) // a floor and changes are numbers and texts
+	}
+	return string(data)
+}
+
+func refusalOf(err error, budget *planner.BudgetError) refusalFile {
 	f := refusalFile{Format: "memopt.refusal/1", Message: err.Error(), Want: budget.Want, Best: budget.Best, Fixed: budget.Fixed, Changes: []changeFile{}}
 	if budget.Floor.Peak > 0 {
 		floor := planner.FileFloor(budget.Floor)
@@ -44,8 +77,5 @@ func refused(c *cli.Context, asJSON bool, err error) error {
 	for _, change := range budget.Changes {
 		f.Changes = append(f.Changes, changeFile(change))
 	}
-	if wrong := printJSON(c.App.Writer, f); wrong != nil {
-		return wrong
-	}
-	return err
+	return f
 }

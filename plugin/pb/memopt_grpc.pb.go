@@ -32,7 +32,8 @@ const (
 type MemOptClient interface {
 	// Info says who is answering. A host calls it first, to prove the connection.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
-	// Plan makes a plan for one model. FAILED_PRECONDITION: no plan can do what is asked, the message says what could.
+	// Plan makes a plan for one model. FAILED_PRECONDITION: no plan can do what is asked, the message says what could; of
+	// a budget the trailer "memopt-refusal-bin" does too, as JSON of format memopt.refusal/1.
 	// INVALID_ARGUMENT: the request or the model is wrong, the message says where.
 	Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
 }
@@ -71,7 +72,8 @@ func (c *memOptClient) Plan(ctx context.Context, in *PlanRequest, opts ...grpc.C
 type MemOptServer interface {
 	// Info says who is answering. A host calls it first, to prove the connection.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
-	// Plan makes a plan for one model. FAILED_PRECONDITION: no plan can do what is asked, the message says what could.
+	// Plan makes a plan for one model. FAILED_PRECONDITION: no plan can do what is asked, the message says what could; of
+	// a budget the trailer "memopt-refusal-bin" does too, as JSON of format memopt.refusal/1.
 	// INVALID_ARGUMENT: the request or the model is wrong, the message says where.
 	Plan(context.Context, *PlanRequest) (*PlanResponse, error)
 	mustEmbedUnimplementedMemOptServer()

@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "096c9de80b9dc7c0c9fdf75143f29365adb323e359ca26e7e52b303a3dee849c"
+const SourceSHA256 = "bdeeb22ca710476612661c0ec258ef05ff7d52aca3f36730cb9c0129af03f537"

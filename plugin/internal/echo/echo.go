@@ -55,10 +55,19 @@ type exitError struct {
 func (e exitError) Error() string { return e.text }
 func (e exitError) ExitCode() int { return e.code }
 
+// refusedError is one of a budget that cannot be met.
+type refusedError struct {
+	exitError
+	refusal string
+}
+
+func (e refusedError) Refusal() string { return e.refusal }
+
 // faults are what models of these names do instead of being answered.
 var faults = map[string]func(context.Context, plugin.PlanRequest) error{
 	"cannot.onnx": func(context.Context, plugin.PlanRequest) error {
-		return exitError{1, "planner: no plan fits 1 GiB: the floor is 1.5 GiB, held by node \"loss\""}
+		return refusedError{exitError{1, "planner: no plan fits 1 GiB: the floor is 1.5 GiB, held by node \"loss\""},
+			`{"format": "memopt.refusal/1", "want": 1, "best": 3, "fixed": 4, "floor": {"peak": 2, "node": "é"}, "changes": [{"setting": "--budget 7", "share": 0.5}]}`}
 	},
 	"bad.onnx": func(context.Context, plugin.PlanRequest) error {
 		return exitError{2, "onnx: bad.onnx: not a model: wire type 7 at byte 0"}

@@ -21,7 +21,7 @@ import threading
 import time
 from typing import IO, Any
 
-from . import _binary
+from . import _binary, _refusal
 from ._lastwords import LINES, LastWords
 from ._words import in_python
 from .errors import BudgetError, MemoptError
@@ -74,6 +74,9 @@ class Host:
             code = e.code().name
             if code == "CANCELLED" and timeout is not None and time.monotonic() - begin >= 0.9 * timeout:
                 code = "DEADLINE_EXCEEDED"  # the service's own clock ended the call a moment before ours
+            if code == "FAILED_PRECONDITION":
+                refused = _refusal.fields(e.trailing_metadata() or ())
+                raise BudgetError(in_python(e.details() or ""), code=code, binary=self.binary, **refused) from None
             raise self._error(code, e.details() or "", timeout) from None
         except ValueError as e:  # grpc's word for a channel closed by another thread
             raise MemoptError(f"the memopt service was closed during a call ({e})", code="CANCELLED", binary=self.binary) from None
@@ -265,8 +268,6 @@ class Host:
         )
 
     def _error(self, code: str, details: str, timeout: float | None) -> MemoptError:
-        if code == "FAILED_PRECONDITION":
-            return BudgetError(in_python(details), code=code, binary=self.binary)
         if code == "INVALID_ARGUMENT":
             return MemoptError(in_python(details), code=code, binary=self.binary)
         if code == "DEADLINE_EXCEEDED":

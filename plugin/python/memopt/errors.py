@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class MemoptError(Exception):
@@ -47,8 +47,39 @@ class MemoptError(Exception):
         return _rebuild, (type(self), self.message, {k: v for k, v in vars(self).items() if k != "message"})
 
 
+class Floor(NamedTuple):
+    """What no plan goes below."""
+
+    peak: int  # bytes of the arena
+    node: str  # that holds it
+
+
+class Change(NamedTuple):
+    """A change of the request under which there is a plan."""
+
+    setting: str  # as arguments of memopt.plan
+    share: float  # how large a change that is
+
+
 class BudgetError(MemoptError):
-    """No plan can do what was asked; the message has the floor and what holds it."""
+    """No plan can do what was asked; the message has the floor and what holds it. For code it is in fields:
+
+    want     bytes of the arena that budgets leave
+    best     those of the lowest plan found; 0 if it is not for bytes that there is none
+    fixed    bytes beside the arena: parameters, optimizer states, inputs
+    floor    what no plan goes below, a Floor, or None where none is known
+    changes  what would fit, one of them each: a tuple of Change
+    """
+
+    def __init__(
+        self, message: str, *, want: int = 0, best: int = 0, fixed: int = 0, floor: Floor | None = None, changes: tuple[Change, ...] = (), **fields: Any
+    ) -> None:
+        super().__init__(message, **fields)
+        self.want = want
+        self.best = best
+        self.fixed = fixed
+        self.floor = floor
+        self.changes = changes
 
 
 def _rebuild(kind: type[MemoptError], message: str, fields: dict[str, Any]) -> MemoptError:

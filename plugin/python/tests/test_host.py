@@ -107,6 +107,13 @@ class Calls(HostCase):
             self.assertIn(text, str(e))
         self.assertEqual(memopt.info()["pid"], pid, "the service lives on")
 
+    def test_a_budget_that_cannot_be_met_in_fields(self) -> None:
+        with self.assertRaises(memopt.BudgetError) as caught:
+            memopt.plan("cannot.onnx")
+        e = caught.exception
+        self.assertEqual((e.want, e.best, e.fixed, e.floor.peak, e.floor.node), (1, 3, 4, 2, "é"))
+        self.assertEqual(e.changes, (("memory_budget=7", 0.5),))
+
     def test_errors_travel_between_processes(self) -> None:
         with self.assertRaises(memopt.BudgetError) as caught:
             memopt.plan("cannot.onnx")

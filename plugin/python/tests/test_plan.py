@@ -58,6 +58,11 @@ class Plan(unittest.TestCase):
         with self.assertRaises(memopt.BudgetError) as caught:
             memopt.plan(self.model, dims=DIMS, memory_budget="1KiB")
         self.assertIn("floor", str(caught.exception))
+        e = caught.exception
+        self.assertGreaterEqual(e.best, e.floor.peak)
+        self.assertLessEqual(e.want, 0)
+        self.assertIn(e.changes[0].setting, str(e))
+        self.assertLessEqual(memopt.plan(self.model, dims=DIMS, memory_budget=e.best + e.fixed).memory.total, e.best + e.fixed)
         self.assertRegex(str(caught.exception), r'would fit: memory_budget=("[\d.]+MiB"|\d+)')
         self.assertEqual(memopt.plan(self.model, dims=DIMS).format, "memopt.plan/1")
 

@@ -1,0 +1,28 @@
+"""Why a budget cannot be met, as the service tells it beside the message: JSON of format memopt.refusal/1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from ._words import in_python
+from .errors import Change, Floor
+
+TRAILER = "memopt-refusal-bin"
+
+
+def fields(trailers: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a BudgetError; none of what is not a budget's, or is of an older service."""
+    told = dict(trailers).get(TRAILER)
+    if told is None:
+        return {}
+    refusal = json.loads(told)
+    floor = refusal.get("floor")
+    return {
+        "want": refusal["want"],
+        "best": refusal["best"],
+        "fixed": refusal["fixed"],
+        "floor": Floor(floor["peak"], floor["node"]) if floor else None,
+        "changes": tuple(Change(in_python(change["setting"]), change["share"]) for change in refusal["changes"]),
+    }
