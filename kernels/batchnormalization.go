@@ -6,7 +6,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-var _ = define(graph.Op{
+// BatchNormalization is by the statistics of the batch where a model is trained, and by stored ones where not.
+var BatchNormalization = define(graph.Op{
 	Name:  "BatchNormalization",
 	Since: 15,
 	Doc:   "y = (x − mean)/√(var + ε)·scale + B for each channel; in training with the batch's own mean and variance",

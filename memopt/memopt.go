@@ -97,7 +97,7 @@ func (m *Model) Plan() (*planner.Plan, error) {
 	}
 	suggest(p, m.Config.Requests)
 	p.Sought = time.Since(begin)
-	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(), m.beyond(p))
+	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(), m.storedStatistics(), m.beyond(p))
 	return p, nil
 }
 

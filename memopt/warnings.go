@@ -8,6 +8,7 @@ import (
 
 	"memopt/configs"
 	"memopt/kernels"
+	"memopt/memopt/graph"
 	"memopt/planner"
 )
 
@@ -67,6 +68,26 @@ func (m *Model) attentionInPieces() (out []string) {
 		out = append(out, fmt.Sprintf("--flash-attention %s leaves the attention of node %q%s in pieces: %s", m.Config.Flash, left.Node.Name, more, left.Why))
 	}
 	return out
+}
+
+// storedStatistics says which nodes of a step that is trained normalize as a model does that
+// is evaluated. PyTorch's exporter writes them so whatever mode the model is in.
+func (m *Model) storedStatistics() []string {
+	var stored []*graph.Node
+	for _, n := range m.Graph.Nodes {
+		if n.Op == kernels.BatchNormalization && n.Phase == graph.Forward && n.Int("training_mode") == 0 {
+			stored = append(stored, n)
+		}
+	}
+	if len(stored) == 0 || m.forms == nil || m.forms.foreign {
+		return nil
+	}
+	who := fmt.Sprintf("node %q normalizes", stored[0].Name)
+	if more := len(stored) - 1; more > 0 {
+		who = fmt.Sprintf("node %q and %d more normalize", stored[0].Name, more)
+	}
+	return []string{who + " with stored statistics, not with those of the batch, as when a model is evaluated: training_mode is 0 in the file " +
+		"(PyTorch writes 1 for torch.onnx.export(…, dynamo=False, training=torch.onnx.TrainingMode.TRAINING))"}
 }
 
 // beyond says what no step of a plan's sizes could look up.
