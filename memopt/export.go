@@ -162,7 +162,9 @@ func exportPyTorch(f *planner.File, out *Export) {
 			}
 		}
 	}
+	named, known := len(modules) > 0, false
 	for _, op := range ops {
+		known = known || strings.HasPrefix(op.Op, "aten.")
 		switch {
 		case op.Again == 0:
 			op.Policy = "MUST_SAVE"
@@ -178,6 +180,12 @@ func exportPyTorch(f *planner.File, out *Export) {
 			m.Wrap = m.Again == m.Of
 			out.Modules = append(out.Modules, *m)
 		}
+	}
+	if !known {
+		out.Warnings = append(out.Warnings, "operators are named as in ONNX, which is nothing to a policy of selective checkpointing; a plan of a recorded joint graph has PyTorch's own names")
+	}
+	if !named {
+		out.Warnings = append(out.Warnings, "no node says which module it is of, so none can be checkpointed by name: PyTorch writes that into node names with torch.onnx.export(…, dynamo=False)")
 	}
 	slices.SortFunc(out.Ops, func(a, b OpPolicy) int { return strings.Compare(a.Op, b.Op) })
 	slices.SortFunc(out.Modules, func(a, b ModulePolicy) int { return strings.Compare(a.Module, b.Module) })
