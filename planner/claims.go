@@ -109,17 +109,17 @@ func (d differing) first(at string, a, b any) (where, says, is string) {
 	return at[1:], brief(a), brief(b)
 }
 
-// near is whether two numbers are the same, but for the last digits of what was
-// summed in another order.
+// near is whether two numbers are the same, however they are spelled (0 and -0), but
+// for the last digits of what was summed in another order.
 func near(a, b json.Number) bool {
-	if a == b {
-		return true
+	n, notWhole := a.Int64()
+	m, either := b.Int64()
+	if notWhole == nil && either == nil {
+		return n == m
 	}
-	_, whole := a.Int64()
-	_, both := b.Int64()
 	x, _ := a.Float64()
 	y, _ := b.Float64()
-	return (whole != nil || both != nil) && math.Abs(x-y) <= 1e-9*max(1, math.Abs(x))
+	return a == b || math.Abs(x-y) <= 1e-9*max(1, math.Abs(x))
 }
 
 // brief is a JSON value for a message.

@@ -39,9 +39,9 @@ func (m *model) baseline(base *candidate) (Summary, error) {
 func (m *model) overhead(extra float64) float64 { return share(m.own+extra, m.total) }
 
 // share is a cost as a share of another, which may be far below 1: measured costs are in
-// seconds.
+// seconds. Of nothing it is 0, never -0, which files would tell.
 func share(cost, of float64) float64 {
-	if of == 0 {
+	if cost == 0 || of == 0 {
 		return 0
 	}
 	return cost / of
