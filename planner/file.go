@@ -3,7 +3,6 @@ package planner
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"memopt/memopt/graph"
 	"memopt/memopt/whole"
@@ -282,32 +281,6 @@ func (f *File) Save(path string) error {
 		return fmt.Errorf("planner: writing %s: %w", path, err)
 	}
 	return nil
-}
-
-// maxFile bounds a plan file: a million launches fit.
-const maxFile = 1 << 30
-
-// ReadFile reads a plan file without a graph.
-func ReadFile(path string) (*File, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("planner: %s is not a plan file", path)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
-	}
-	f := &File{}
-	if err := json.Unmarshal(data, f); err != nil {
-		return nil, fmt.Errorf("planner: %s is not a plan file: %w", path, err)
-	}
-	if f.Format != Format {
-		return nil, fmt.Errorf("planner: %s has format %q; this version reads %q", path, f.Format, Format)
-	}
-	return f, nil
 }
 
 // Bind makes a Plan of a file and the graph it is for, and checks it. A plan

@@ -1,0 +1,75 @@
+package planner
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// maxFile bounds a plan file: a million launches fit.
+const maxFile = 1 << 30
+
+// ReadFile reads a plan file without a graph. A file that lacks what every plan
+// has is refused.
+func ReadFile(path string) (*File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("planner: %s is not a plan file", path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("planner: %w", err)
+	}
+	f := &File{}
+	if err := json.Unmarshal(data, f); err != nil {
+		return nil, fmt.Errorf("planner: %s is not a plan file: %w", path, err)
+	}
+	if f.Format != Format {
+		return nil, fmt.Errorf("planner: %s has format %q; this version reads %q", path, f.Format, Format)
+	}
+	if err := f.complete(data); err != nil {
+		return nil, fmt.Errorf("planner: %s is not a whole plan file: %w", path, err)
+	}
+	return f, nil
+}
+
+// everyPlan lists the fields that plan files have had from the first on: what shows
+// a plan reads them.
+var everyPlan = []string{"model.fingerprint", "model.nodes", "dims", "request.budget", "strategy", "baseline.peak", "baseline.flops",
+	"result.peak", "result.arena", "result.overhead", "floor.peak", "memory.total", "clusters", "steps", "offsets", "program"}
+
+// complete refuses a file, read from data, that lacks what every plan has.
+func (f *File) complete(data []byte) error {
+	var parts map[string]json.RawMessage
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return err
+	}
+	var missing []string
+	for _, field := range everyPlan {
+		part, inner, nested := strings.Cut(field, ".")
+		value, has := parts[part]
+		if nested && has {
+			var fields map[string]json.RawMessage
+			if err := json.Unmarshal(value, &fields); err != nil {
+				return err
+			}
+			_, has = fields[inner]
+		}
+		if !has {
+			missing = append(missing, field)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return fmt.Errorf("it has no %s", strings.Join(missing, ", "))
+	case f.Model.Fingerprint == "":
+		return fmt.Errorf("its model.fingerprint is empty")
+	case len(f.Program) != f.Model.Nodes:
+		return fmt.Errorf("its program has %d lines, its model %d nodes", len(f.Program), f.Model.Nodes)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package planner_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"memopt/planner"
+)
+
+// TestReadFileRefuses spoils the JSON of a plan file in one way each.
+func TestReadFileRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(f map[string]any)
+		want  string
+	}{
+		{"nothing but the format", func(f map[string]any) {
+			for field := range f {
+				if field != "format" {
+					delete(f, field)
+				}
+			}
+		}, "is not a whole plan file: it has no model.fingerprint, model.nodes, dims, request.budget, strategy,"},
+		{"no steps", func(f map[string]any) { delete(f, "steps") }, "is not a whole plan file: it has no steps"},
+		{"steps and places", func(f map[string]any) { delete(f, "steps"); delete(f, "offsets") }, "it has no steps, offsets"},
+		{"a result without a peak", func(f map[string]any) { delete(f["result"].(map[string]any), "peak") }, "it has no result.peak"},
+		{"no result at all", func(f map[string]any) { f["result"] = nil }, "it has no result.peak, result.arena, result.overhead"},
+		{"an empty fingerprint", func(f map[string]any) { f["model"].(map[string]any)["fingerprint"] = "" }, "its model.fingerprint is empty"},
+		{"a program that is left out", func(f map[string]any) { f["program"] = []any{} }, "its program has 0 lines, its model 9 nodes"},
+		{"another format", func(f map[string]any) { f["format"] = "memopt.frontier/1"; delete(f, "steps") }, `has format "memopt.frontier/1"; this version reads`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := planJSON(t)
+			c.spoil(f)
+			if _, err := readJSON(t, f); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want … %s …", err, c.want)
+			}
+		})
+	}
+}
+
+// planJSON is the JSON of a plan file.
+func planJSON(t *testing.T) (f map[string]any) {
+	t.Helper()
+	p, _ := checked(t)
+	data, err := json.Marshal(p.File("m.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// readJSON writes JSON to a file and reads it as a plan's.
+func readJSON(t *testing.T, f any) (*planner.File, error) {
+	t.Helper()
+	data, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "plan.json")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return planner.ReadFile(path)
+}
