@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,6 +43,20 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 	return f
 }
 
+// ReadPlan reads a plan file without its model. An unknown field is told with the one
+// that was meant.
+func ReadPlan(path string) (*planner.File, error) {
+	f, err := planner.ReadFile(path)
+	var unknown *planner.FieldError
+	if errors.As(err, &unknown) {
+		unknown.Near, _ = configs.Nearest(unknown.Field, unknown.Known)
+	}
+	if err != nil {
+		return nil, input(err)
+	}
+	return f, nil
+}
+
 // fileSettings are the settings that a plan file carries, and what of its request
 // shapes the step; whatever else is given is stronger.
 func fileSettings(f *planner.File, path string) (configs.Config, error) {
@@ -77,9 +92,9 @@ func setAll(c *configs.Config, names []string, values map[string]string, path st
 // form to the planner: what it has decided is in the file. Dims and limits that are given
 // the plan must keep.
 func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
-	f, err := planner.ReadFile(plan)
+	f, err := ReadPlan(plan)
 	if err != nil {
-		return nil, input(err)
+		return nil, err
 	}
 	given := request(c)
 	if err := decidedBy(&c, f, plan); err != nil {

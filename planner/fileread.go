@@ -11,7 +11,7 @@ import (
 const maxFile = 1 << 30
 
 // ReadFile reads a plan file without a graph. A file that lacks what every plan
-// has is refused.
+// has is refused, and so is one with a field that no plan has: a *FieldError.
 func ReadFile(path string) (*File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -30,6 +30,9 @@ func ReadFile(path string) (*File, error) {
 	}
 	if f.Format != Format {
 		return nil, fmt.Errorf("planner: %s has format %q; this version reads %q", path, f.Format, Format)
+	}
+	if err := onlyKnown(path, data); err != nil {
+		return nil, err
 	}
 	if err := f.complete(data); err != nil {
 		return nil, fmt.Errorf("planner: %s is not a whole plan file: %w", path, err)

@@ -2,6 +2,7 @@ package planner_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,47 @@ func TestReadFileRefuses(t *testing.T) {
 			f := planJSON(t)
 			c.spoil(f)
 			if _, err := readJSON(t, f); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want … %s …", err, c.want)
+			}
+		})
+	}
+}
+
+// TestReadFileFields: a field that no plan has is named with its path; names of dims
+// and settings are the user's.
+func TestReadFileFields(t *testing.T) {
+	in := func(x any, path ...string) map[string]any {
+		for _, p := range path {
+			x = x.(map[string]any)[p]
+		}
+		if list, is := x.([]any); is {
+			x = list[0]
+		}
+		return x.(map[string]any)
+	}
+	for _, c := range []struct {
+		want  string // "" for a file that is read
+		spoil func(f map[string]any)
+	}{
+		{"", func(f map[string]any) { in(f, "dims")["heads"], in(f, "settings")["lr"] = 2, "0.1" }},
+		{"bugdet", func(f map[string]any) { f["bugdet"] = 1 }},
+		{"request.bugdet", func(f map[string]any) { in(f, "request")["bugdet"] = nil }},
+		{"clusters[0].cots", func(f map[string]any) { in(f, "clusters")["cots"] = 1 }},
+		{"steps[0].twice", func(f map[string]any) { in(f, "steps")["twice"] = true }},
+		{"formulas.ranges[0].pieces[0].x", func(f map[string]any) {
+			in(in(f, "formulas", "ranges"), "pieces")["x"] = map[string]any{}
+		}},
+		{"dominant[0].a.b", func(f map[string]any) { in(f, "dominant")["a.b"] = 1 }},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			f := planJSON(t)
+			c.spoil(f)
+			_, err := readJSON(t, f)
+			var unknown *planner.FieldError
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want != "" && (!errors.As(err, &unknown) || unknown.Path != c.want):
 				t.Errorf("got %v, want … %s …", err, c.want)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -22,13 +23,13 @@ var diffCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		a, err := planner.ReadFile(c.Args().Get(0))
+		a, err := memopt.ReadPlan(c.Args().Get(0))
 		if err != nil {
-			return asInput(err)
+			return err
 		}
-		b, err := planner.ReadFile(c.Args().Get(1))
+		b, err := memopt.ReadPlan(c.Args().Get(1))
 		if err != nil {
-			return asInput(err)
+			return err
 		}
 		d := compareFiles(a, b)
 		if d.SameModel = a.Model.Fingerprint == b.Model.Fingerprint; !d.SameModel {

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -35,9 +36,9 @@ var explainCommand = &cli.Command{
 		if err := destinations(c, "html"); err != nil {
 			return err
 		}
-		f, err := planner.ReadFile(c.Args().First())
+		f, err := memopt.ReadPlan(c.Args().First())
 		if err != nil {
-			return asInput(err)
+			return err
 		}
 		if to := c.String("html"); to != "" {
 			if err := writePage(to, report.Page{Title: filepath.Base(f.Model.Path), File: f, Settings: carried(f, c.Args().First()), Command: typed(c, configs.Config{})}); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/memopt"
-	"memopt/planner"
 )
 
 var exportCommand = &cli.Command{
@@ -36,9 +35,9 @@ var exportCommand = &cli.Command{
 		if err := destinations(c, "output"); err != nil {
 			return err
 		}
-		f, err := planner.ReadFile(c.Args().First())
+		f, err := memopt.ReadPlan(c.Args().First())
 		if err != nil {
-			return asInput(err)
+			return err
 		}
 		e, err := memopt.ExportPlan(f, c.String("to"))
 		if err != nil {

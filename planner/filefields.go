@@ -1,0 +1,104 @@
+package planner
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// FieldError is a field of a plan file that no plan has.
+type FieldError struct {
+	File  string
+	Path  string   // where it is: clusters[7].cots
+	Field string   // its name alone
+	Known []string // those that there are in its place
+	Near  string   // the one of them that was meant, if somebody knows
+}
+
+func (e *FieldError) Error() string {
+	if e.Near != "" {
+		return fmt.Sprintf("planner: %s: unknown field %s, did you mean %q?", e.File, clip(e.Path), e.Near)
+	}
+	return fmt.Sprintf("planner: %s: unknown field %s, known are %s", e.File, clip(e.Path), strings.Join(e.Known, ", "))
+}
+
+// onlyKnown refuses a plan file, read from data, with a field that no plan has. The
+// decoder knows quickly that there is one, but not where.
+func onlyKnown(path string, data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if d.Decode(&File{}) == nil {
+		return nil
+	}
+	var all any
+	if err := json.Unmarshal(data, &all); err != nil {
+		return fmt.Errorf("planner: %s is not a plan file: %w", path, err)
+	}
+	if e := strange("", all, reflect.TypeFor[File]()); e != nil {
+		e.File = path
+		return e
+	}
+	return nil
+}
+
+// strange is the first field of a JSON value, at a path, that its type has not.
+func strange(at string, x any, t reflect.Type) *FieldError {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch x := x.(type) {
+	case map[string]any:
+		if t.Kind() != reflect.Struct { // the names are the user's, of dims and settings
+			return nil
+		}
+		known := jsonFields(t)
+		for _, name := range slices.Sorted(maps.Keys(x)) {
+			i := slices.IndexFunc(known, func(f jsonField) bool { return strings.EqualFold(f.name, name) })
+			path := strings.TrimPrefix(at+"."+name, ".")
+			if i < 0 {
+				return &FieldError{Path: path, Field: name, Known: namesOf(known)}
+			}
+			if e := strange(path, x[name], known[i].of); e != nil {
+				return e
+			}
+		}
+	case []any:
+		for i := range x {
+			if e := strange(fmt.Sprintf("%s[%d]", at, i), x[i], t.Elem()); e != nil {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// jsonField is a field of a struct under its name in JSON.
+type jsonField struct {
+	name string
+	of   reflect.Type
+}
+
+// jsonFields lists the fields of a struct, those of what it embeds among them.
+func jsonFields(t reflect.Type) (all []jsonField) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous {
+			all = append(all, jsonFields(f.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		all = append(all, jsonField{name, f.Type})
+	}
+	return all
+}
+
+func namesOf(fields []jsonField) (names []string) {
+	for _, f := range fields {
+		names = append(names, f.name)
+	}
+	return names
+}
