@@ -38,7 +38,8 @@ type ParamErr struct {
 
 // Gradients runs one step without an update and returns loss and gradients
 // under the names of a reference file: loss, grad.NAME, after.NAME, input.NAME.
-// reference gives the inputs, and is compared with if it has more.
+// reference gives the inputs, and is compared with if it has more; then the step must
+// be of as many rows.
 func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 	var data *tensorfile.Set
 	var err error
@@ -53,6 +54,9 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 	}
 	if data != nil {
 		only.Config.Dims = sizesFrom(only.Graph, data, only.Config.Dims)
+		if err := only.takesAll(data, filepath.Base(reference)); err != nil {
+			return nil, nil, err
+		}
 	}
 	out, c, err := only.gradients(data)
 	if err != nil {
@@ -67,6 +71,34 @@ func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
 		return out, c, nil
 	}
 	return out, c, c.compare(out, data, filepath.Base(reference))
+}
+
+// takesAll refuses a reference of which the step would take some rows only: its loss
+// and gradients are of all.
+func (m *Model) takesAll(data *tensorfile.Set, file string) error {
+	if !slices.ContainsFunc(data.Names, func(name string) bool { return name == "loss" || strings.HasPrefix(name, "grad.") }) {
+		return nil
+	}
+	b, err := graph.Bind(m.Config.Dims)
+	if err != nil {
+		return input(err)
+	}
+	for _, v := range m.Graph.Inputs {
+		x := array(data, v.Name)
+		shape, err := b.Shape(v.Shape)
+		if x == nil || err != nil || len(shape) == 0 || len(x.Shape) != len(shape) || x.Shape[0] <= shape[0] {
+			continue // what is wrong otherwise is told where data is matched with the model
+		}
+		rows := func(n int) string {
+			if d := v.Shape[0]; slices.Equal(d.Names(), []string{d.String()}) {
+				return fmt.Sprintf("%s=%d", d, n)
+			}
+			return fmt.Sprintf("%d rows of %q", n, v.Name)
+		}
+		return input(fmt.Errorf("memopt: %s holds one step of %s, whose loss and gradients are of all its rows; it cannot be compared with a step of %s",
+			file, rows(x.Shape[0]), rows(shape[0])))
+	}
+	return nil
 }
 
 // gradients plans a model of gradientModel and runs its step.
