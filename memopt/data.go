@@ -54,6 +54,8 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 		case len(shape) > 0 && len(x.Shape) == len(shape) && slices.Equal(x.Shape[1:], shape[1:]) && x.Shape[0] >= shape[0] && shape[0] > 0:
 			rows = x.Shape[0] / shape[0]
 			f.left = x.Shape[0] % shape[0]
+		case x.Len() == 0:
+			return nil, input(fmt.Errorf("memopt: data array %q is %v, which holds nothing; the model takes %v or more rows of it", name, x.Shape, shape))
 		default:
 			return nil, input(fmt.Errorf("memopt: data array %q is %v, the model takes %v or more rows of it%s", name, x.Shape, shape, wouldFit(g.ByName(name), shape, x)))
 		}
