@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"memopt/autograd"
 	"memopt/configs"
@@ -56,30 +57,57 @@ func (m *Model) clean(o graph.CleanOptions) error {
 	return nil
 }
 
+// Optimized is what was done to a model.
+type Optimized struct {
+	graph.Report
+	InFile   int // nodes of the file, of which reading may make more or fewer
+	Warnings []string
+}
+
 // Optimize writes the forward graph of a model as ONNX after the passes, of
 // operators that other runtimes have too. The numbers that are fused into
 // attributes are those that Open would not train either.
-func Optimize(path, to string, c configs.Config) (graph.Report, error) {
+func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	m := &Model{Path: path, Config: c}
 	if joint.Is(path) {
-		return m.Passes, input(fmt.Errorf("memopt: %s is no ONNX model; only those are optimized", filepath.Base(path)))
+		return o, input(fmt.Errorf("memopt: %s is no ONNX model; only those are optimized", filepath.Base(path)))
 	}
-	var err error
-	if m.Graph, m.source, err = onnx.Open(path, kernels.Library); err != nil {
-		return m.Passes, input(err)
+	if m.Graph, m.source, err = onnx.Open(path, kernels.AsRead()); err != nil {
+		return o, input(err)
 	}
 	defer m.Close()
+	outline, err := onnx.ReadOutline(path)
+	if err != nil {
+		return o, input(err)
+	}
+	o.InFile = len(outline.Nodes)
 	if hasBackward(m.Graph) {
-		return m.Passes, input(fmt.Errorf("memopt: %s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
+		return o, input(fmt.Errorf("memopt: %s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
 	}
 	if err := m.addLoss(); err != nil {
-		return m.Passes, err
+		return o, err
 	}
 	if err := m.clean(graph.CleanOptions{Fuse: kernels.Portable}); err != nil {
-		return m.Passes, err
+		return o, err
 	}
+	o.Report, o.Warnings = m.Passes, unknownElsewhere(m.Graph, path, to)
 	if err := onnx.Write(to, m.Graph); err != nil {
-		return m.Passes, input(fmt.Errorf("memopt: %w", err))
+		return o, input(fmt.Errorf("memopt: %w", err))
 	}
-	return m.Passes, nil
+	return o, nil
+}
+
+// unknownElsewhere warns of operators that only memopt has.
+func unknownElsewhere(g *graph.Graph, path, to string) []string {
+	var ops []string
+	for _, n := range g.Nodes {
+		if name := n.Op.FullName(); !kernels.Portable(n.Op) && !slices.Contains(ops, name) {
+			ops = append(ops, name)
+		}
+	}
+	if ops == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s has operators that other runtimes do not know: %s; for those, keep %s as it is",
+		filepath.Base(to), strings.Join(ops, ", "), filepath.Base(path))}
 }

@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -188,5 +189,69 @@ func TestOptimizeTrained(t *testing.T) {
 		if all.Graph.ByName(u.State.Name) == nil {
 			t.Errorf("%q is gone", u.State.Name)
 		}
+	}
+}
+
+// TestOptimizeAsRead: a layer that is planned as products and a recurrence of our own is
+// written as the layer that it was, and planned as before; what stays ours is told.
+func TestOptimizeAsRead(t *testing.T) {
+	dir := t.TempDir()
+	optimize := func(lib *graph.Library, text string) (Optimized, string, string) {
+		t.Helper()
+		g, err := graph.Parse(lib, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range g.Values {
+			if v.Kind == graph.Param {
+				n, _ := v.Bytes().Const()
+				v.Data = graph.Bytes(bytes.Repeat([]byte{1, 2, 3, 4, 5, 6, 7, 8}, int(n)/8+1)[:n]) // zeros would be a mask
+			}
+		}
+		from, to := filepath.Join(dir, "in.onnx"), filepath.Join(dir, "out.onnx")
+		if err := onnx.Write(from, g); err != nil {
+			t.Fatal(err)
+		}
+		o, err := Optimize(from, to, configs.Merge())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o, from, to
+	}
+	o, from, to := optimize(kernels.AsRead(), `
+x f32[t, b, 4] = input
+w f32[1, 12, 4] = param
+r f32[1, 12, 3] = param
+_, h = LSTM(x, w, r) hidden_size=3
+s = ReduceMean(h) keepdims=0
+output s
+`)
+	if o.InFile != 2 || o.Before != 2 || o.After != 2 || o.Warnings != nil {
+		t.Errorf("a layer and its mean: %+v", o)
+	}
+	written, err := onnx.ReadOutline(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op := written.Nodes[0].Op; op != "LSTM" {
+		t.Errorf("the layer is written as %s", op)
+	}
+	c := configs.Merge()
+	c.Dims = map[string]int64{"t": 5, "b": 2}
+	_, before := planned(t, from, c)
+	_, after := planned(t, to, c)
+	if before.Graph.Fingerprint() != after.Graph.Fingerprint() {
+		t.Errorf("the layer is planned as another:\n%s\n%s", before.Graph, after.Graph)
+	}
+
+	o, _, _ = optimize(kernels.Library, `
+x f32[t, b, 9] = input
+r f32[9, 3] = param
+h = memopt.Recurrence(x, r) cell="gru"
+s = ReduceMean(h) keepdims=0
+output s
+`)
+	if want := "out.onnx has operators that other runtimes do not know: memopt.Recurrence; for those, keep in.onnx as it is"; len(o.Warnings) != 1 || o.Warnings[0] != want {
+		t.Errorf("warnings: %q", o.Warnings)
 	}
 }

@@ -44,8 +44,12 @@ var optimizeCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
+		warn(c, r.Warnings...)
 		if !asJSON {
-			_, err := fmt.Fprint(c.App.Writer, r)
+			if r.Passes != nil && r.InFile != r.Before {
+				fmt.Fprintf(c.App.Writer, "%-10s%6d nodes, %d as they are read\n", "file", r.InFile, r.Before)
+			}
+			_, err := fmt.Fprint(c.App.Writer, r.Report)
 			return err
 		}
 		type pass struct {
@@ -62,6 +66,6 @@ var optimizeCommand = &cli.Command{
 			passes = append(passes, pass{p.Name, -p.Gone, made})
 		}
 		return printJSON(c.App.Writer, map[string]any{"format": "memopt.optimize/1", "path": to,
-			"nodes_before": r.Before, "nodes_after": r.After, "passes": passes})
+			"nodes_in_file": r.InFile, "nodes_before": r.Before, "nodes_after": r.After, "passes": passes})
 	},
 }

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -257,6 +258,17 @@ func (lib *Library) Define(op Op) *Op {
 		lib.optimizers[o.Optimizer] = o
 	}
 	return o
+}
+
+// With is the library with other definitions of some of its forms.
+func (lib *Library) With(forms ...Op) *Library {
+	other := &Library{maps.Clone(lib.ops), maps.Clone(lib.roles), maps.Clone(lib.optimizers)}
+	for _, form := range forms {
+		k := opKey{form.Domain, form.Name}
+		other.ops[k] = slices.DeleteFunc(slices.Clone(other.ops[k]), func(o *Op) bool { return o.Since == form.Since })
+		other.Define(form)
+	}
+	return other
 }
 
 // Find returns the form of an operator that holds in an opset, or nil.
