@@ -31,7 +31,7 @@ func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) 
 		return nil, fmt.Errorf("planner: the model has no dim %q; its dims are %v", dim, g.Names())
 	}
 	l := &largest{g: g, r: r, dim: dim}
-	size, err := l.search(above, mostSize)
+	size, err := l.search(above, MostSize)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +49,8 @@ func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) 
 	return p, nil
 }
 
-// mostSize is the largest size that is looked for.
-const mostSize = 1 << 40
+// MostSize is the largest size that Largest looks for.
+const MostSize = 1 << 40
 
 type largest struct {
 	g    *graph.Graph
@@ -159,7 +159,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	}
 	w := way{c.t.steps, f}
 	l.size, l.way = size, w
-	l.floored = int64(min(float64(size)*float64(room)/float64(max(s.plan.Floor.Peak, 1)), mostSize))
+	l.floored = int64(min(float64(size)*float64(room)/float64(max(s.plan.Floor.Peak, 1)), MostSize))
 	if to := min(l.reach(w), most); to > size {
 		l.size = l.confirm(w, size, to)
 	}
@@ -266,7 +266,7 @@ func (l *largest) reach(w way) int64 {
 		outside, ok := fixed.at(v)
 		return ok && (l.r.Budget.Bytes == 0 || outside+peak <= l.r.Budget.Bytes)
 	}
-	lo, hi := int64(0), int64(mostSize)
+	lo, hi := int64(0), int64(MostSize)
 	for lo < hi {
 		mid := lo + (hi-lo+1)/2
 		if fits(mid) {

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/memopt/report"
+	"memopt/planner"
 )
 
 var maxbatchCommand = &cli.Command{
@@ -66,11 +67,15 @@ var maxbatchCommand = &cli.Command{
 			}
 		}
 		if asJSON {
-			return printJSON(c.App.Writer, map[string]any{"format": "memopt.maxbatch/1", "dim": dim, "size": size, "dims": plan.Request.Dims,
+			return printJSON(c.App.Writer, map[string]any{"format": "memopt.maxbatch/1", "dim": dim, "size": size, "most_looked_for": size == planner.MostSize, "dims": plan.Request.Dims,
 				"total": plan.Memory.Total, "arena": plan.Arena, "peak": plan.Result.Peak, "overhead": plan.Result.Overhead,
 				"recomputed_nodes": plan.Result.Again, "ms": float64(plan.Took.Microseconds()) / 1000, "plan": file})
 		}
-		fmt.Fprintf(c.App.Writer, "%s = %d is the largest that fits\n\n", dim, size)
+		verdict := "is the largest that fits"
+		if size == planner.MostSize {
+			verdict = "fits, and is the largest that is looked for"
+		}
+		fmt.Fprintf(c.App.Writer, "%s = %d %s\n\n", dim, size, verdict)
 		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), priced(c, model))
 		return nil
 	},
