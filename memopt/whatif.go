@@ -130,9 +130,12 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 	}
 	if err != nil {
 		dims[dim] = 1
+		if least, wrong := planner.Smallest(m.Graph, request(m.Config), dim); wrong == nil {
+			dims[dim] = least
+		}
 		if p, err = m.advised(err, dims); err != nil {
 			if Code(classify(err)) == ExitCannot {
-				err = fmt.Errorf("memopt: not even %s=1 fits: %w", dim, err)
+				err = fmt.Errorf("memopt: not even %s=%d fits: %w", dim, dims[dim], err)
 			}
 			return nil, classify(err)
 		}

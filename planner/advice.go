@@ -39,7 +39,7 @@ func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change, after *Pla
 		if now < 2 {
 			continue
 		}
-		l := &largest{g: g, r: r, dim: dim}
+		l := newLargest(g, r, dim)
 		size, err := l.search(0, MostSize)
 		if err == nil && size >= now && l.fits(l.way, now) {
 			if p, err := makeKnowing(g, r, l.way.steps); err == nil {

@@ -30,16 +30,22 @@ func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) 
 	if !slices.Contains(g.Names(), dim) {
 		return nil, fmt.Errorf("planner: the model has no dim %q; its dims are %v", dim, g.Names())
 	}
-	l := &largest{g: g, r: r, dim: dim}
+	l := newLargest(g, r, dim)
 	size, err := l.search(above, MostSize)
+	first := int64(1)
+	if err == nil && size == 0 {
+		if first, err = l.smallest(); err == nil && first > 1 {
+			size, err = l.search(first-1, MostSize)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	if above > 0 && size == above {
 		return nil, nil
 	}
-	p, err := makeKnowing(g, l.request(max(size, 1)), l.way.steps)
-	if err != nil && size > 0 {
+	p, err := makeKnowing(g, l.request(max(size, first)), l.way.steps)
+	if err != nil && size >= first {
 		p, err = l.plan(size)
 	}
 	if err != nil {
@@ -53,11 +59,12 @@ func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) 
 const MostSize = 1 << 40
 
 type largest struct {
-	g    *graph.Graph
-	r    Request
-	dim  string
-	size int64 // the largest that fits so far, and the way that leads there
-	way  way
+	g     *graph.Graph
+	r     Request
+	dim   string
+	picky bool  // what the shapes need says something of the dim
+	size  int64 // the largest that fits so far, and the way that leads there
+	way   way
 	// floored is about where the floor comes to the room, by the last size that fits.
 	floored int64
 	planned bool // sizes are planned; of long programs none more fits
@@ -104,7 +111,11 @@ func (l *largest) search(least, most int64) (int64, error) {
 		return size, err
 	}
 	l.planned = true
-	if ok, err := l.try(size+1, most); !ok || err != nil {
+	next := l.nearest(size+1, size, most+1)
+	if next == 0 {
+		return size, nil
+	}
+	if ok, err := l.try(next, most); !ok || err != nil {
 		return size, err
 	}
 	return l.seek(l.size, most)
@@ -120,6 +131,12 @@ func (l *largest) seek(least, most int64) (int64, error) {
 			next = l.size + min(step, (beyond-l.size)/2)
 		}
 		next = max(next, l.size+1)
+		valid := l.nearest(next, l.size, beyond)
+		if valid == 0 {
+			beyond, step = next, 1
+			continue
+		}
+		next = valid
 		ok, err := l.try(next, beyond-1)
 		if err != nil {
 			return 0, err
@@ -283,10 +300,15 @@ func (l *largest) reach(w way) int64 {
 // the first sizes tried are the last ones.
 func (l *largest) confirm(w way, least, reach int64) int64 {
 	const near = 3
-	for size := reach; size > least && size > reach-near; size-- {
+	for range near {
+		size := l.nearest(reach, least, reach+1)
+		if size == 0 {
+			break
+		}
 		if l.fits(w, size) {
 			return size
 		}
+		reach = size - 1
 	}
 	return least
 }

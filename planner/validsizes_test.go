@@ -1,0 +1,95 @@
+package planner_test
+
+import (
+	"strings"
+	"testing"
+
+	"memopt/autograd"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// TestLargestOfSome: of a model that takes some sizes only, the largest of them that
+// fits is found, and the smallest is known.
+func TestLargestOfSome(t *testing.T) {
+	for _, c := range []struct {
+		name, text      string
+		smallest, apart int64
+	}{
+		{"halved twice", `
+x f32[batch, 1, h, 8] = input
+w f32[1, 1, 4, 4] = param
+d = MaxPool(x) kernel_shape=[4, 4] strides=[4, 4]
+u = ConvTranspose(d, w) strides=[4, 4]
+y = Add(u, x)
+s = ReduceMean(y) keepdims=0
+output s
+`, 4, 4},
+		{"a kernel of 7", `
+x f32[batch, 1, h, 8] = input
+w f32[1, 1, 7, 3] = param
+y = Conv(x, w)
+s = ReduceMean(y) keepdims=0
+output s
+`, 6, 1}, // of 6 rows it makes none
+		{"any size", `
+x f32[batch, h] = input
+w f32[1] = param
+y = Mul(x, w)
+s = ReduceMean(y) keepdims=0
+output s
+`, 1, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := trained(t, c.text)
+			r := planner.Request{Dims: map[string]int64{"batch": 2}}
+			if least, err := planner.Smallest(g, r, "h"); err != nil || least != c.smallest {
+				t.Errorf("the smallest size is %d, %v, not %d", least, err, c.smallest)
+			}
+			for _, bytes := range []int64{2200, 4 << 10, 64 << 10, 1<<20 + 300} {
+				r.Budget = planner.Size{Bytes: bytes}
+				p, err := planner.Largest(g, r, "h", 0)
+				if err != nil {
+					t.Fatalf("%d bytes: %v", bytes, err)
+				}
+				size := p.Request.Dims["h"]
+				if p.Memory.Total > bytes || (size-c.smallest)%c.apart != 0 {
+					t.Errorf("%d bytes: h = %d with %d bytes", bytes, size, p.Memory.Total)
+				}
+				more := r
+				more.Dims = map[string]int64{"batch": 2, "h": size + c.apart}
+				if _, err := planner.Make(g, more); err == nil {
+					t.Errorf("%d bytes: %d is said to be the largest, and %d fits too", bytes, size, size+c.apart)
+				}
+			}
+		})
+	}
+	g := trained(t, `
+x f32[batch, 1, h, 7] = input
+w f32[1, 1, 2, 2] = param
+d = MaxPool(x) kernel_shape=[2, 2] strides=[2, 2]
+u = ConvTranspose(d, w) strides=[2, 2]
+z f32[batch, 1, h, w] = input
+y = Add(u, z)
+s = ReduceMean(y) keepdims=0
+output s
+`)
+	r := planner.Request{Dims: map[string]int64{"batch": 2, "w": 7}, Budget: planner.Size{Bytes: 1 << 20}}
+	if _, err := planner.Largest(g, r, "h", 0); err == nil || !strings.Contains(err.Error(), "takes no size of h that was tried, the powers of two to 1048576 and those nearby: graph: node") {
+		t.Errorf("no size of h is right where w is wrong, and the answer is %v", err)
+	}
+}
+
+// trained is the step of a forward graph that is given as text.
+func trained(t *testing.T, text string) *graph.Graph {
+	t.Helper()
+	g, err := graph.Parse(kernels.Library, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "sgd"}); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
