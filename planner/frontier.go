@@ -19,7 +19,7 @@ type Curve struct {
 	Points     []Point
 	References []Point
 	Floor      Floor
-	Fixed      int64 // bytes outside the arena, which Total counts in
+	Fixed      int64 // bytes outside the arena in the plain form, which Total counts in
 }
 
 // Point is one plan on the axes.

@@ -90,7 +90,7 @@ type frontierFile struct {
 	Model      string            `json:"model"`
 	Dims       map[string]int64  `json:"dims"`
 	Floor      planner.FileFloor `json:"floor"`
-	Fixed      int64             `json:"fixed"`
+	Fixed      int64             `json:"fixed"` // outside the arena, of points that do not say otherwise
 	Points     []pointFile       `json:"points"`
 	References []pointFile       `json:"references"`
 	MS         float64           `json:"ms"`
@@ -101,6 +101,7 @@ type pointFile struct {
 	Form     string  `json:"form,omitempty"`
 	Peak     int64   `json:"peak"`
 	Arena    int64   `json:"arena"`
+	Fixed    *int64  `json:"fixed,omitempty"` // where the form has constants of its own
 	Total    int64   `json:"total"`
 	Overhead float64 `json:"overhead"`
 	Again    int     `json:"recomputed_nodes"`
@@ -114,14 +115,20 @@ func frontierJSON(c *planner.Curve, path string, dims map[string]int64, took tim
 		f.Dims = map[string]int64{}
 	}
 	for _, p := range c.Points {
-		f.Points = append(f.Points, pointJSON(p))
+		f.Points = append(f.Points, pointJSON(p, c.Fixed))
 	}
 	for _, p := range c.References {
-		f.References = append(f.References, pointJSON(p))
+		f.References = append(f.References, pointJSON(p, c.Fixed))
 	}
 	return f
 }
 
-func pointJSON(p planner.Point) pointFile {
-	return pointFile{p.Name, p.Form, p.Peak, p.Arena, p.Total, p.Overhead, p.Again, p.Knee}
+// pointJSON is a point of a curve whose points have so many bytes outside the arena,
+// but for those of other forms.
+func pointJSON(p planner.Point, fixed int64) pointFile {
+	f := pointFile{Name: p.Name, Form: p.Form, Peak: p.Peak, Arena: p.Arena, Total: p.Total, Overhead: p.Overhead, Again: p.Again, Knee: p.Knee}
+	if own := p.Total - p.Arena; own != fixed {
+		f.Fixed = &own
+	}
+	return f
 }
