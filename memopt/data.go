@@ -81,8 +81,8 @@ func sizesFrom(g *graph.Graph, data *tensorfile.Set, dims map[string]int64) map[
 			continue
 		}
 		for i, d := range v.Shape {
-			if names := d.Names(); len(names) == 1 && names[0] == d.String() && all[names[0]] == 0 {
-				all[names[0]] = int64(x.Shape[i])
+			if name, is := nameOf(d); is && all[name] == 0 {
+				all[name] = int64(x.Shape[i])
 			}
 		}
 	}
@@ -108,12 +108,22 @@ func wouldFit(v *graph.Value, shape []int, x *graph.Tensor) string {
 		if x.Shape[i] == shape[i] || i == 0 && x.Shape[i] > shape[i] {
 			continue
 		}
-		if !slices.Equal(d.Names(), []string{d.String()}) {
+		name, is := nameOf(d)
+		if !is {
 			return "" // a number or a formula, which no size of one dim sets
 		}
-		dims = append(dims, fmt.Sprintf("%s=%d", d, x.Shape[i]))
+		dims = append(dims, fmt.Sprintf("%s=%d", name, x.Shape[i]))
 	}
-	return "; with --dims " + strings.Join(dims, ",") + " it would fit"
+	return "; with --dims " + graph.Argument(strings.Join(dims, ",")) + " it would fit"
+}
+
+// nameOf is the name of a dim that is nothing more.
+func nameOf(d graph.Dim) (name string, is bool) {
+	names := d.Names()
+	if len(names) != 1 || !d.Equal(graph.Sym(names[0])) {
+		return "", false
+	}
+	return names[0], true
 }
 
 // synthesize makes one batch of numbers that every model accepts: normal

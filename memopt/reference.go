@@ -90,8 +90,8 @@ func (m *Model) takesAll(data *tensorfile.Set, file string) error {
 			continue // what is wrong otherwise is told where data is matched with the model
 		}
 		rows := func(n int) string {
-			if d := v.Shape[0]; slices.Equal(d.Names(), []string{d.String()}) {
-				return fmt.Sprintf("%s=%d", d, n)
+			if name, is := nameOf(v.Shape[0]); is {
+				return fmt.Sprintf("%s=%d", name, n)
 			}
 			return fmt.Sprintf("%d rows of %q", n, v.Name)
 		}

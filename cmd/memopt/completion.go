@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"memopt/memopt/graph"
 )
 
 // completionCommand prints what a shell needs to know to complete commands,
@@ -76,7 +78,7 @@ func completeBash(w io.Writer) {
 // completeFish writes a line for each command and flag.
 func completeFish(w io.Writer) {
 	for _, c := range commands {
-		fmt.Fprintf(w, "complete -c memopt -f -n __fish_use_subcommand -a %s -d %s\n", c.Name, quote(c.Usage))
+		fmt.Fprintf(w, "complete -c memopt -f -n __fish_use_subcommand -a %s -d %s\n", c.Name, graph.Argument(c.Usage))
 		for _, f := range c.Flags {
 			fmt.Fprintf(w, "complete -c memopt -n '__fish_seen_subcommand_from %s'", c.Name)
 			for _, n := range f.Names() {
@@ -86,10 +88,10 @@ func completeFish(w io.Writer) {
 				fmt.Fprint(w, " -r")
 			}
 			if words := choices(f); len(words) > 0 {
-				fmt.Fprintf(w, " -f -a %s", quote(strings.Join(words, " ")))
+				fmt.Fprintf(w, " -f -a %s", graph.Argument(strings.Join(words, " ")))
 			}
 			_, text := described(f)
-			fmt.Fprintf(w, " -d %s\n", quote(text))
+			fmt.Fprintf(w, " -d %s\n", graph.Argument(text))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/memopt"
+	"memopt/memopt/graph"
 )
 
 var exportCommand = &cli.Command{
@@ -68,7 +69,7 @@ var exportCommand = &cli.Command{
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(e.Env)) {
-			fmt.Fprintf(w, "export %s=%s\n", name, quote(e.Env[name]))
+			fmt.Fprintf(w, "export %s=%s\n", name, graph.Argument(e.Env[name]))
 		}
 		return nil
 	},

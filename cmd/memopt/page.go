@@ -11,6 +11,7 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt"
+	"memopt/memopt/graph"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -41,7 +42,7 @@ func typed(c *cli.Context, cfg configs.Config) string {
 	for _, s := range cfg.NonDefaults() {
 		if s.Source.Origin == configs.OriginEnv || s.Source.Origin == configs.OriginFile { // a variable may name a file
 			if value, ok := os.LookupEnv(s.Source.Name); ok {
-				word := s.Source.Name + "=" + quote(value)
+				word := s.Source.Name + "=" + graph.Argument(value)
 				if !slices.Contains(words, word) {
 					words = append(words, word)
 				}
@@ -53,7 +54,7 @@ func typed(c *cli.Context, cfg configs.Config) string {
 		if strings.HasPrefix(a, "-") {
 			a = "./" + a
 		}
-		words = append(words, quote(a))
+		words = append(words, graph.Argument(a))
 	}
 	for _, f := range c.Command.Flags {
 		name := f.Names()[0]
@@ -62,7 +63,7 @@ func typed(c *cli.Context, cfg configs.Config) string {
 		}
 		words = append(words, "--"+name)
 		if _, is := f.(*cli.BoolFlag); !is {
-			words = append(words, quote(c.String(name)))
+			words = append(words, graph.Argument(c.String(name)))
 		}
 	}
 	return strings.Join(words, " ")
@@ -71,14 +72,3 @@ func typed(c *cli.Context, cfg configs.Config) string {
 // aside are flags that do not change what is planned or trained.
 var aside = map[string]bool{"html": true, "output": true, "emit": true, "show": true, "format": true, "quiet": true, "log-level": true,
 	"save": true, "save-every": true, "record": true}
-
-// quote is a word of a shell's command line.
-func quote(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-+=./:,%@", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}

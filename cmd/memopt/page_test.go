@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"memopt/memopt/graph"
 	"memopt/plugin"
 )
 
@@ -47,7 +48,7 @@ func TestQuote(t *testing.T) {
 		words := rapid.SliceOfN(rapid.StringOf(rapid.RuneFrom([]rune("a'\"\\ $`*~#&;|<>(){}[]!?\t\n=é%-"))), 20, 20).Draw(t, "words")
 		line := "printf '%s\\001'"
 		for _, w := range words {
-			line += " " + quote(w)
+			line += " " + graph.Argument(w)
 		}
 		out, err := exec.Command(sh, "-c", line).Output()
 		if got, want := string(out), strings.Join(words, "\x01")+"\x01"; err != nil || got != want {
