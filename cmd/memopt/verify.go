@@ -15,11 +15,16 @@ import (
 // verifyOps is ops --verify: the ONNX project's node tests, in a folder or a
 // zip. Failed ones are what the library got wrong.
 func verifyOps(c *cli.Context, path string, asJSON bool) error {
-	if _, err := os.Stat(path); err != nil {
+	info, err := os.Stat(path)
+	if err != nil {
 		return asInput(err)
 	}
+	zipped := strings.HasSuffix(path, ".zip")
+	if !zipped && !info.IsDir() {
+		return usage("--verify takes a folder of node tests or a zip of it, and %s is a file", path)
+	}
 	var cases fs.FS = os.DirFS(path)
-	if strings.HasSuffix(path, ".zip") {
+	if zipped {
 		z, closer, err := verify.OpenZip(path)
 		if err != nil {
 			return asInput(err)
