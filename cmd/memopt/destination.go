@@ -106,7 +106,10 @@ func isFolder(dir string) error {
 }
 
 func reason(dir string, err error) string {
+	_, absent := os.Stat(dir)
 	switch {
+	case os.IsNotExist(err) && absent == nil: // as of /proc
+		return "the folder " + dir + " takes no files"
 	case os.IsNotExist(err):
 		return "there is no folder " + dir
 	case os.IsPermission(err):
