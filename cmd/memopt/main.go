@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -149,8 +150,16 @@ func begin(c *cli.Context, want string) (json bool, err error) {
 	case n > len(names):
 		return false, usage("memopt %s takes %s, and %q is one too many", c.Command.Name, strings.Join(names, " and "), c.Args().Get(len(names)))
 	}
+	for i, name := range names {
+		if c.Args().Get(i) == "-" && slices.Contains(fileNames, name) {
+			return false, usage("memopt %s does not read standard input; name a file (./- for one called -)", c.Command.Name)
+		}
+	}
 	return c.String("format") == "json", nil
 }
+
+// fileNames are the names of arguments that are files.
+var fileNames = []string{"MODEL", "PLAN", "PROBLEM.csv"}
 
 // logLevels are ONNX Runtime's words as slog's levels.
 var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "devinfo": slog.LevelDebug, "info": slog.LevelInfo,
