@@ -72,6 +72,51 @@ func FromEnv(lookup func(string) (string, bool)) (Config, []string, error) {
 	return c, warnings, nil
 }
 
+// StrayEnv warns of variables, spelled NAME=value as os.Environ gives them, that look as
+// if they were to set something and do not: mistyped ones, and settings that have no
+// variable. Others with such a prefix, as of tests, are none of its business.
+func StrayEnv(environ []string) (warnings []string) {
+	for _, entry := range slices.Sorted(slices.Values(environ)) {
+		name, value, _ := strings.Cut(entry, "=")
+		for _, prefix := range []string{"MEMOPT_", "ORTMODULE_"} {
+			if word, is := strings.CutPrefix(name, prefix); is && value != "" {
+				warnings = append(warnings, stray(prefix, word)...)
+			}
+		}
+	}
+	return warnings
+}
+
+// stray warns of a variable that is called by a prefix and a word, if it should.
+func stray(prefix, word string) []string {
+	of := map[string]string{"config": configVariable} // by setting
+	names := []string{configVariable, probeVariable}
+	for _, v := range variables {
+		of[v.field], names = v.name, append(names, v.name)
+	}
+	name, setting := prefix+word, strings.ToLower(word)
+	if slices.Contains(names, name) {
+		return nil
+	}
+	if _, is := find(setting); is && prefix == "MEMOPT_" {
+		if of[setting] == "" {
+			return []string{fmt.Sprintf("%s is not heeded: %s is a setting of flags and config files alone", name, setting)}
+		}
+		return []string{fmt.Sprintf("%s is not heeded, did you mean %s?", name, of[setting])}
+	}
+	// Words are compared without the prefix: it is long, and alike in all.
+	var words []string
+	for _, known := range names {
+		if word, is := strings.CutPrefix(known, prefix); is {
+			words = append(words, word)
+		}
+	}
+	if near, ok := Nearest(word, words); ok {
+		return []string{fmt.Sprintf("%s is not heeded, did you mean %s%s?", name, prefix, near)}
+	}
+	return nil
+}
+
 // ParseConfig reads what a flag or variable holds that names a config: the path of
 // a file, or, if there is none, the JSON itself, or cluster strings, which have
 // colons. Bare reports whether it was these, as before ONNX Runtime 1.19. Name is

@@ -93,6 +93,7 @@ func settings(c *cli.Context) (configs.Config, error) {
 		return flags, asInput(err)
 	}
 	warn(c, warnings...)
+	warn(c, configs.StrayEnv(os.Environ())...)
 	cfg := configs.Merge(flags, file, env)
 	for _, s := range cfg.NonDefaults() {
 		if idle[s.Name] {
