@@ -260,13 +260,6 @@ func (m *Model) largest(dim string, above int64) (*planner.Plan, error) {
 
 func all(n int) []bool { return slices.Repeat([]bool{true}, n) }
 
-func graphOf(p *planner.Plan, g *graph.Graph) *graph.Graph {
-	if p != nil {
-		return p.Graph
-	}
-	return g
-}
-
 // prefers is whether another plan is better: it can be had, it costs less where
 // a budget binds both, or is lower where none does; of those as low the cheaper one
 // if cost is limited, or else the one that keeps less. Of equals the first stays.

@@ -81,7 +81,7 @@ func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 	if on := f.with(f.on); t.m.mayExtract() && !slices.Equal(on, f.on) && !(settled(err) && t.trifling(on)) {
 		if other, wrong := t.plan(on, t.than(p, err)); t.m.prefers(p, err, other, wrong) {
 			p, err = other, wrong
-			f.on, t.m.Graph = on, graphOf(other, t.m.Graph)
+			t.take(on, other)
 		}
 	}
 	order := shrink.Cheapest(f.found)
@@ -128,9 +128,19 @@ func (t *trial) better(p *planner.Plan, err error) (*planner.Plan, error) {
 			least = n
 		}
 	}
-	f.on = first(best)
-	t.m.Graph = graphOf(p, t.m.Graph)
+	t.take(first(best), p)
 	return p, err
+}
+
+// take makes a form the model's. Where it has no plan it is the one that comes nearest to
+// what is asked, and what would fit is looked for in it.
+func (t *trial) take(on []bool, p *planner.Plan) {
+	t.m.forms.on = on
+	if p != nil {
+		t.m.Graph = p.Graph
+	} else if g, err := t.m.forms.make(on); err == nil {
+		t.m.Graph = g
+	}
 }
 
 // rungs is how many shares of the values are rounded for a trial.
