@@ -145,9 +145,13 @@ func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 			return flags, nil, err
 		}
 	}
-	lookup := os.LookupEnv
+	lookup, environ := os.LookupEnv, os.Environ()
 	if r.Environment != nil {
 		lookup = func(name string) (string, bool) { v, ok := r.Environment[name]; return v, ok }
+		environ = nil
+		for name, value := range r.Environment {
+			environ = append(environ, name+"="+value)
+		}
 	}
 	env, warnings, err := configs.FromEnv(folder.Lookup(lookup))
 	if err != nil {
@@ -155,5 +159,5 @@ func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 	}
 	cfg := configs.Merge(flags, file, env)
 	cfg.SaveONNXPath = folder.Path(cfg.SaveONNXPath)
-	return cfg, warnings, nil
+	return cfg, append(warnings, configs.StrayEnv(environ)...), nil
 }

@@ -229,3 +229,24 @@ func TestServiceRefusal(t *testing.T) {
 		t.Errorf("the service says\n%s\nthe command line\n%s", told.Refusal(), &want)
 	}
 }
+
+// TestServiceTellsOfStrayVariables: a mistyped variable of the trainer's is told with the plan, and
+// the service's own are nothing to it.
+func TestServiceTellsOfStrayVariables(t *testing.T) {
+	alone(t, smallMLP)
+	t.Setenv("MEMOPT_BUGDET", "8GB")
+	request := plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, Environment: map[string]string{}}
+	for _, mistyped := range []bool{false, true} {
+		if mistyped {
+			request.Environment["MEMOPT_BUDGE"] = "8GB"
+		}
+		reply, err := front{}.Plan(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := strings.Contains(strings.Join(reply.Warnings, "\n"), "MEMOPT_BUDGE is not heeded, did you mean MEMOPT_BUDGET?")
+		if told != mistyped || strings.Contains(strings.Join(reply.Warnings, "\n"), "BUGDET") {
+			t.Errorf("%v: %q", request.Environment, reply.Warnings)
+		}
+	}
+}
