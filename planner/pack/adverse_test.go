@@ -104,14 +104,14 @@ var adverse = append([]adversary{
 		before, behind := float64(n/8)*r.ExpFloat64(), float64(n/8)*r.ExpFloat64()
 		return lasting(max(0, n/2-int(before)), 1+int(before+behind), 1+r.Int64N(1<<20), 1)
 	})}, 50},
-	{family{"heap below a cap", capped(1000<<19, func(r *rand.Rand, live int) int { return r.IntN(live) })}, 850},
+	{family{"heap below a cap", capped(1000<<19, func(r *rand.Rand, live int) int { return r.IntN(live) })}, 650},
 	{family{"second chances", capped(256<<19, func(r *rand.Rand, live int) int {
 		k := 0
 		for k+1 < live && r.IntN(10) < 3 {
 			k++
 		}
 		return k
-	})}, 1600},
+	})}, 680},
 }, perfects...)
 
 // capped draws lives as a heap has them that is full all the time: what is to come next and would take it above a cap

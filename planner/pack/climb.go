@@ -41,8 +41,8 @@ const mostClimbed = math.MaxInt64 / 4
 
 // grow packs p as a skyline, and keeps it if it is lower than what there is. Many lives have the first strategy tried before.
 // Where no skyline is near enough, room is made below a top for what sticks out of many lives, which is quick and often does.
-// Then lives that a search is not tried for later are packed from what it makes of the large ones; if that does not come near
-// they are climbed.
+// Where they are too high at most times, walks come next. Then lives that a search is not tried for later are packed from what it
+// makes of the large ones; if that does not come near they are climbed.
 func (p *part) grow(goal int64) {
 	if goal > mostClimbed {
 		return
@@ -63,6 +63,9 @@ func (p *part) grow(goal int64) {
 		return
 	}
 	if many && !p.fixed() && p.tuck(goal, s) {
+		return
+	}
+	if many && !p.fixed() && s.highest-goal > goal/steep && p.walks(goal, s.highest) {
 		return
 	}
 	if len(p.lives) > fewest && !p.fixed() {

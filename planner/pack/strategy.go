@@ -33,7 +33,7 @@ var asTheyCome = strategy{"start, first fit", byTurn, firstFit}
 const (
 	few       = 2000    // lives are worth any effort for the last byte, and a search
 	patience  = 2048    // looks at the space, for each life, after which no further strategy is tried
-	simplest  = 700     // as many for each that many lives get
+	simplest  = 700     // as many for each that many lives get, or half as many where there is no more time
 	glance    = 256     // as many for the first strategy alone, before a skyline
 	fine      = 1 << 14 // nested lives that leave no more than this share of the goal are enough
 	simple    = 256     // a first strategy that leaves no more than this share of the goal is enough for many lives
@@ -96,6 +96,10 @@ func (p *part) simply(goal, top int64) {
 		return
 	}
 	p.simple = true
+	looks := simplest * len(p.lives)
+	if p.clock.alone() <= 0 {
+		looks /= 2
+	}
 	var parts []*part
 	var fills []func(stopped func() bool)
 	for _, t := range strategies[:quickRows] {
@@ -103,7 +107,7 @@ func (p *part) simply(goal, top int64) {
 		q.clock = p.clock.apart(quickRows - 1)
 		parts = append(parts, &q)
 		fills = append(fills, func(stopped func() bool) {
-			s := q.space(simplest * len(q.lives))
+			s := q.space(looks)
 			s.stopped = stopped
 			q.try([]strategy{t}, s, goal)
 			q.clock.spend(s.looks)
