@@ -68,6 +68,10 @@ type largest struct {
 	// floored is about where the floor comes to the room, by the last size that fits.
 	floored int64
 	planned bool // sizes are planned; of long programs none more fits
+	// first and apart are the first size that the shapes take, and how far from it the
+	// second is, once they are counted.
+	first, apart int64
+	counted      bool
 }
 
 // way is a plan's decisions with the formulas of their peak and cost.
@@ -132,7 +136,7 @@ func (l *largest) seek(least, most int64) (int64, error) {
 		}
 		next = max(next, l.size+1)
 		valid := l.nearest(next, l.size, beyond)
-		if valid == 0 {
+		if valid == 0 { // the model may take smaller ones alone
 			beyond, step = next, 1
 			continue
 		}

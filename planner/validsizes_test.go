@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -26,6 +27,8 @@ y = Add(u, x)
 s = ReduceMean(y) keepdims=0
 output s
 `, 4, 4},
+		{"in 2048s", inSteps(2048), 2048, 2048},
+		{"in 3000s", inSteps(3000), 3000, 3000},
 		{"a kernel of 7", `
 x f32[batch, 1, h, 8] = input
 w f32[1, 1, 7, 3] = param
@@ -47,7 +50,10 @@ output s
 			if least, err := planner.Smallest(g, r, "h"); err != nil || least != c.smallest {
 				t.Errorf("the smallest size is %d, %v, not %d", least, err, c.smallest)
 			}
-			for _, bytes := range []int64{2200, 4 << 10, 64 << 10, 1<<20 + 300} {
+			for _, bytes := range []int64{2200, 4 << 10, 64 << 10, 1<<20 + 300, 8 << 20} {
+				if bytes < 32*c.smallest {
+					continue // not even the smallest fits
+				}
 				r.Budget = planner.Size{Bytes: bytes}
 				p, err := planner.Largest(g, r, "h", 0)
 				if err != nil {
@@ -65,6 +71,18 @@ output s
 			}
 		})
 	}
+	few := trained(t, `
+x f32[batch, 1, 1, h] = input
+w f32[2, 1] = param
+d = MaxPool(x) kernel_shape=[1, 3000] strides=[1, 3000]
+y = MatMul(d, w)
+s = ReduceMean(y) keepdims=0
+output s
+`)
+	p, err := planner.Largest(few, planner.Request{Dims: map[string]int64{"batch": 2}, Budget: planner.Size{Bytes: 8 << 20}}, "h", 0)
+	if err != nil || p.Request.Dims["h"] != 8999 {
+		t.Errorf("of the sizes from 6000 to 8999 the largest is %v, %v", p, err)
+	}
 	g := trained(t, `
 x f32[batch, 1, h, 7] = input
 w f32[1, 1, 2, 2] = param
@@ -79,6 +97,19 @@ output s
 	if _, err := planner.Largest(g, r, "h", 0); err == nil || !strings.Contains(err.Error(), "takes no size of h that was tried, the powers of two to 1048576 and those nearby: graph: node") {
 		t.Errorf("no size of h is right where w is wrong, and the answer is %v", err)
 	}
+}
+
+// inSteps is a model that takes multiples of a size.
+func inSteps(size int) string {
+	return fmt.Sprintf(`
+x f32[batch, 1, h, 1] = input
+w f32[1, 1, %[1]d, 1] = param
+d = MaxPool(x) kernel_shape=[%[1]d, 1] strides=[%[1]d, 1]
+u = ConvTranspose(d, w) strides=[%[1]d, 1]
+y = Add(u, x)
+s = ReduceMean(y) keepdims=0
+output s
+`, size)
 }
 
 // trained is the step of a forward graph that is given as text.
