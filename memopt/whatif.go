@@ -129,13 +129,13 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 		err = p.Tabulate()
 	}
 	if err != nil {
-		dims[dim] = 1
-		if least, wrong := planner.Smallest(m.Graph, request(m.Config), dim); wrong == nil {
-			dims[dim] = least
+		var short *planner.BudgetError
+		if errors.As(err, &short) {
+			dims[dim] = short.Least
 		}
 		if p, err = m.advised(err, dims); err != nil {
-			if Code(classify(err)) == ExitCannot {
-				err = fmt.Errorf("memopt: not even %s=%d fits: %w", dim, dims[dim], err)
+			if short != nil {
+				err = fmt.Errorf("memopt: not even %s=%d fits: %w", dim, short.Least, err)
 			}
 			return nil, classify(err)
 		}

@@ -40,14 +40,14 @@ func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change, after *Pla
 			continue
 		}
 		l := newLargest(g, r, dim)
-		size, err := l.search(0, MostSize)
+		size, err := l.from(0, mostSize)
 		if err == nil && size >= now && l.fits(l.way, now) {
 			if p, err := makeKnowing(g, r, l.way.steps); err == nil {
 				return nil, p
 			}
 		}
 		if err == nil && size >= now {
-			size, err = l.search(0, now-1)
+			size, err = l.from(0, now-1)
 		}
 		if err == nil && size > 0 {
 			all = append(all, Change{"--dims " + graph.Argument(fmt.Sprintf("%s=%d", dim, size)), float64(now-size) / float64(now)})

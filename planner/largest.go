@@ -31,38 +31,38 @@ func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) 
 		return nil, fmt.Errorf("planner: the model has no dim %q; its dims are %v", dim, g.Names())
 	}
 	l := newLargest(g, r, dim)
-	size, err := l.search(above, MostSize)
-	first := int64(1)
-	if err == nil && size == 0 {
-		if first, err = l.smallest(); err == nil && first > 1 {
-			size, err = l.search(first-1, MostSize)
-		}
-	}
+	size, err := l.from(above, mostSize)
 	if err != nil {
 		return nil, err
 	}
 	if above > 0 && size == above {
 		return nil, nil
 	}
-	p, err := makeKnowing(g, l.request(max(size, first)), l.way.steps)
-	if err != nil && size >= first {
+	p, err := makeKnowing(g, l.request(max(size, l.least)), l.way.steps)
+	if err != nil && size > 0 {
 		p, err = l.plan(size)
 	}
 	if err != nil {
-		return nil, err // if not even the least size fits, this says why
+		var short *BudgetError
+		if errors.As(err, &short) {
+			short.Least = l.least
+		}
+		return nil, err
 	}
+	p.SearchEnded = l.nearest(mostSize, size, mostSize+1) == 0
 	p.Took = time.Since(begin)
 	return p, nil
 }
 
-// MostSize is the largest size that Largest looks for.
-const MostSize = 1 << 40
+// mostSize is the largest size that Largest looks for.
+const mostSize = 1 << 40
 
 type largest struct {
 	g     *graph.Graph
 	r     Request
 	dim   string
 	picky bool  // what the shapes need says something of the dim
+	least int64 // the smallest size that the model takes, where 1 does not fit
 	size  int64 // the largest that fits so far, and the way that leads there
 	way   way
 	// floored is about where the floor comes to the room, by the last size that fits.
@@ -103,6 +103,22 @@ func (l *largest) question(size int64) Request {
 		r.Plain = nil
 	}
 	return r
+}
+
+// from is the largest size above another and up to most that fits, or the other. Where
+// none does from 1 on, it is looked for from the smallest that the model takes.
+func (l *largest) from(above, most int64) (int64, error) {
+	size, err := l.search(above, most)
+	if err != nil || size > 0 {
+		return size, err
+	}
+	if l.least, err = l.smallest(); err != nil || l.least == 1 || l.least > most {
+		return 0, err
+	}
+	if size, err = l.search(l.least-1, most); size < l.least {
+		size = 0
+	}
+	return size, err
 }
 
 // search finds the largest size above least and up to most; least if there is
@@ -180,7 +196,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	}
 	w := way{c.t.steps, f}
 	l.size, l.way = size, w
-	l.floored = int64(min(float64(size)*float64(room)/float64(max(s.plan.Floor.Peak, 1)), MostSize))
+	l.floored = int64(min(float64(size)*float64(room)/float64(max(s.plan.Floor.Peak, 1)), mostSize))
 	if to := min(l.reach(w), most); to > size {
 		l.size = l.confirm(w, size, to)
 	}
@@ -287,7 +303,7 @@ func (l *largest) reach(w way) int64 {
 		outside, ok := fixed.at(v)
 		return ok && (l.r.Budget.Bytes == 0 || outside+peak <= l.r.Budget.Bytes)
 	}
-	lo, hi := int64(0), int64(MostSize)
+	lo, hi := int64(0), int64(mostSize)
 	for lo < hi {
 		mid := lo + (hi-lo+1)/2
 		if fits(mid) {

@@ -111,6 +111,8 @@ type Plan struct {
 	Took     time.Duration
 	Sought   time.Duration // with the table, and the other forms of the step that were tried
 	Warnings []string
+	// SearchEnded is whether Largest looks for no size beyond this one.
+	SearchEnded bool
 
 	m *model
 	t *timeline

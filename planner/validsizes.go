@@ -13,7 +13,7 @@ import (
 // first at once, for any size; the second only binding the graph does.
 
 func newLargest(g *graph.Graph, r Request, dim string) *largest {
-	return &largest{g: g, r: r, dim: dim, picky: slices.ContainsFunc(g.Assumed, func(a graph.Assume) bool {
+	return &largest{g: g, r: r, dim: dim, least: 1, picky: slices.ContainsFunc(g.Assumed, func(a graph.Assume) bool {
 		return a.A.Uses(dim) || a.B.Uses(dim)
 	})}
 }
@@ -88,12 +88,7 @@ func (l *largest) next(from int64) int64 {
 // mostTried is the largest size that is tried where smaller ones are no model's.
 const mostTried = 1 << 20
 
-// Smallest is the smallest size of a dim that the model takes.
-func Smallest(g *graph.Graph, r Request, dim string) (int64, error) {
-	return newLargest(g, r, dim).smallest()
-}
-
-// smallest goes up by doubling, past the size that the request has, if it has one, and
+// smallest is the smallest size that the model takes. It goes up by doubling, past the size that the request has, if it has one, and
 // then halves what lies between the first size that the model takes and the one before.
 func (l *largest) smallest() (int64, error) {
 	var sizes []int64

@@ -1,7 +1,10 @@
 package planner_test
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,8 +50,19 @@ output s
 		t.Run(c.name, func(t *testing.T) {
 			g := trained(t, c.text)
 			r := planner.Request{Dims: map[string]int64{"batch": 2}}
-			if least, err := planner.Smallest(g, r, "h"); err != nil || least != c.smallest {
-				t.Errorf("the smallest size is %d, %v, not %d", least, err, c.smallest)
+			var short *planner.BudgetError
+			r.Budget = planner.Size{Bytes: 100}
+			if _, err := planner.Largest(g, r, "h", 0); !errors.As(err, &short) || short.Least != c.smallest {
+				t.Errorf("100 bytes do for no size from %d on: %v", c.smallest, err)
+			}
+			adviseSize(t, g, c.smallest)
+			r.Budget = planner.Size{Bytes: math.MaxInt64 / 2}
+			p, err := planner.Largest(g, r, "h", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if size := p.Request.Dims["h"]; !p.SearchEnded || 1<<40-size >= c.apart {
+				t.Errorf("of a budget that is never reached the search ends: %v at %d", p.SearchEnded, size)
 			}
 			for _, bytes := range []int64{2200, 4 << 10, 64 << 10, 1<<20 + 300, 8 << 20} {
 				if bytes < 32*c.smallest {
@@ -60,6 +74,9 @@ output s
 					t.Fatalf("%d bytes: %v", bytes, err)
 				}
 				size := p.Request.Dims["h"]
+				if p.SearchEnded {
+					t.Errorf("%d bytes: the search does not end at %d", bytes, size)
+				}
 				if p.Memory.Total > bytes || (size-c.smallest)%c.apart != 0 {
 					t.Errorf("%d bytes: h = %d with %d bytes", bytes, size, p.Memory.Total)
 				}
@@ -96,6 +113,26 @@ output s
 	r := planner.Request{Dims: map[string]int64{"batch": 2, "w": 7}, Budget: planner.Size{Bytes: 1 << 20}}
 	if _, err := planner.Largest(g, r, "h", 0); err == nil || !strings.Contains(err.Error(), "takes no size of h that was tried, the powers of two to 1048576 and those nearby: graph: node") {
 		t.Errorf("no size of h is right where w is wrong, and the answer is %v", err)
+	}
+}
+
+// adviseSize checks that of a request for too many rows a smaller size is advised that fits,
+// whichever is the smallest that the model takes.
+func adviseSize(t *testing.T, g *graph.Graph, smallest int64) {
+	t.Helper()
+	r := planner.Request{Dims: map[string]int64{"batch": 2, "h": 400 * smallest}, Budget: planner.Size{Bytes: 2000 + 100*smallest}}
+	_, err := planner.Make(g, r)
+	var short *planner.BudgetError
+	if !errors.As(err, &short) {
+		t.Fatalf("%+v: error %v", r, err)
+	}
+	all, _ := planner.Advise(g, r, short)
+	i := slices.IndexFunc(all, func(c planner.Change) bool { return strings.HasPrefix(c.Setting, "--dims h=") })
+	if i < 0 {
+		t.Fatalf("no size of h is advised: %+v", all)
+	}
+	if _, err := planner.Make(g, follow(t, r, all[i])); err != nil {
+		t.Errorf("%s is advised: %v", all[i].Setting, err)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/memopt/report"
-	"memopt/planner"
 )
 
 var maxbatchCommand = &cli.Command{
@@ -67,12 +66,12 @@ var maxbatchCommand = &cli.Command{
 			}
 		}
 		if asJSON {
-			return printJSON(c.App.Writer, map[string]any{"format": "memopt.maxbatch/1", "dim": dim, "size": size, "most_looked_for": size == planner.MostSize, "dims": plan.Request.Dims,
+			return printJSON(c.App.Writer, map[string]any{"format": "memopt.maxbatch/1", "dim": dim, "size": size, "search_ended": plan.SearchEnded, "dims": plan.Request.Dims,
 				"total": plan.Memory.Total, "arena": plan.Arena, "peak": plan.Result.Peak, "overhead": plan.Result.Overhead,
 				"recomputed_nodes": plan.Result.Again, "ms": float64(plan.Took.Microseconds()) / 1000, "plan": file})
 		}
 		verdict := "is the largest that fits"
-		if size == planner.MostSize {
+		if plan.SearchEnded {
 			verdict = "fits, and is the largest that is looked for"
 		}
 		fmt.Fprintf(c.App.Writer, "%s = %d %s\n\n", dim, size, verdict)
