@@ -52,6 +52,7 @@ type Config struct {
 	SaveONNXPath string
 
 	given map[string]Source // by name; never written to, only replaced
+	files []string          // that were read for it
 }
 
 // Origin is who gave a setting, weakest first.
@@ -165,6 +166,9 @@ func Merge(layers ...Config) Config {
 // overlay is Merge without regard to what a preset is.
 func overlay(layers []Config) Config {
 	c := Default()
+	for _, layer := range layers {
+		c.files = append(c.files, layer.files...)
+	}
 	for _, f := range fields {
 		best := OriginDefault
 		for i := range layers {
@@ -177,6 +181,9 @@ func overlay(layers []Config) Config {
 	}
 	return c
 }
+
+// Files are the paths of the files that settings were read from.
+func (c Config) Files() []string { return c.files }
 
 // Setting is one setting for printing.
 type Setting struct {

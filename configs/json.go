@@ -45,7 +45,9 @@ func ParseFile(path string) (Config, error) {
 	if err != nil {
 		return fail(err)
 	}
-	return ParseJSON(src, path)
+	c, err := ParseJSON(src, path)
+	c.files = []string{path}
+	return c, err
 }
 
 // ParseJSON reads a config: ONNX Runtime's array of cluster strings, or an object

@@ -76,6 +76,11 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 		return o, input(err)
 	}
 	defer m.Close()
+	for _, file := range onnx.Written(to) {
+		if m.Reads(file) {
+			return o, input(fmt.Errorf("memopt: %s is read, and would be overwritten; choose another name", file))
+		}
+	}
 	outline, err := onnx.ReadOutline(path)
 	if err != nil {
 		return o, input(err)

@@ -7,6 +7,7 @@ package memopt
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -57,13 +58,22 @@ func Open(path string, c configs.Config) (*Model, error) {
 // written as ONNX any more.
 func (m *Model) Close() { m.source.Close() }
 
-// Files are what the model was read from: its file, and those that its weights lie
+// files are what the model was read from: its file, and those that its weights lie
 // in beside it.
-func (m *Model) Files() []string {
+func (m *Model) files() []string {
 	if m.source == nil {
 		return []string{m.Path}
 	}
 	return m.source.Files()
+}
+
+// Reads is whether a file is one of those, which to write would destroy the model.
+func (m *Model) Reads(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && slices.ContainsFunc(m.files(), func(file string) bool {
+		read, err := os.Stat(file)
+		return err == nil && os.SameFile(info, read)
+	})
 }
 
 func (m *Model) open() (*Model, error) {

@@ -4,10 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/memopt"
+	"memopt/memopt/onnx"
 	"memopt/memopt/whole"
 )
 
@@ -15,22 +18,23 @@ import (
 // argument of a request.
 type destination struct{ name, path string }
 
-// destinations checks the files that flags name to be written.
-func destinations(c *cli.Context, flags ...string) error {
-	return writable(destinationsOf(c, flags), sources(c, flags))
+// files are those that are written there: a model may have its weights beside it.
+func (d destination) files() []string {
+	if strings.TrimPrefix(d.name, "--") == "emit" {
+		return onnx.Written(d.path)
+	}
+	return []string{d.path}
 }
 
-func destinationsOf(c *cli.Context, flags []string) (all []destination) {
+// destinations are the files that flags name to be written, checked.
+func destinations(c *cli.Context, cfg configs.Config, flags ...string) (all []destination, err error) {
 	for _, flag := range flags {
 		if path := c.String(flag); path != "" {
 			all = append(all, destination{"--" + flag, path})
 		}
 	}
-	return all
+	return all, writable(all, append(sources(c, flags), cfg.Files()...))
 }
-
-// written are the flags of commands on a model that name a file to be written.
-var written = []string{"output", "emit", "html", "svg", "save", "dump", "record"}
 
 // writable checks, before any work is done, that files can be written: a run that
 // ends with nowhere to put its result is lost time. Nor may one of them be what is
@@ -66,28 +70,34 @@ func spares(to destination, read []string) error {
 	}
 	for _, source := range read {
 		if from, err := os.Stat(source); err == nil && os.SameFile(info, from) {
-			return usage("%s: %s is read, and would be overwritten; choose another name", to.name, to.path)
+			return overwrites(to, to.path)
 		}
 	}
 	return nil
+}
+
+func overwrites(to destination, file string) error {
+	return usage("%s: %s is read, and would be overwritten; choose another name", to.name, file)
 }
 
 // spareModel is spares for the files of a model, which are known once it is open: it
 // may have its weights beside it.
 func spareModel(all []destination, m *memopt.Model) error {
 	for _, to := range all {
-		if err := spares(to, m.Files()); err != nil {
-			return err
+		for _, file := range to.files() {
+			if m.Reads(file) {
+				return overwrites(to, file)
+			}
 		}
 	}
 	return nil
 }
 
-// sources are the files that a command reads. A checkpoint that is resumed is
+// sources are the files that a command reads, beside those of its settings. A checkpoint that is resumed is
 // none of them: it may well be where the next one goes.
 func sources(c *cli.Context, written []string) []string {
 	paths := c.Args().Slice()
-	for _, flag := range []string{"data", "check", "config", "profile"} {
+	for _, flag := range []string{"data", "check", "profile"} {
 		if !slices.Contains(written, flag) && c.String(flag) != "" {
 			paths = append(paths, c.String(flag))
 		}

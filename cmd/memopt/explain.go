@@ -33,7 +33,7 @@ var explainCommand = &cli.Command{
 		if c.IsSet("node") && c.IsSet("html") {
 			return usage("--html is a page about a whole plan, and --node asks for one node")
 		}
-		if err := destinations(c, "html"); err != nil {
+		if _, err := destinations(c, configs.Config{}, "html"); err != nil {
 			return err
 		}
 		f, err := memopt.ReadPlan(c.Args().First())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/graph"
 )
@@ -33,7 +34,7 @@ var exportCommand = &cli.Command{
 		if c.String("to") == "" {
 			return usage("memopt export needs --to, one of %s", strings.Join(memopt.Exports(), ", "))
 		}
-		if err := destinations(c, "output"); err != nil {
+		if _, err := destinations(c, configs.Config{}, "output"); err != nil {
 			return err
 		}
 		f, err := memopt.ReadPlan(c.Args().First())

@@ -46,7 +46,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 		return reply, err
 	}
 	to := requestDestinations(r)
-	if err := writable(to, []string{r.Model, configs.Folder(r.Folder).Config(r.Config)}); err != nil {
+	if err := writable(to, append(cfg.Files(), r.Model)); err != nil {
 		return reply, err
 	}
 	model, err := memopt.Open(r.Model, cfg)

@@ -56,10 +56,7 @@ func withExternalData(t *testing.T, from, to string) {
 // TestServiceUnmapsModels: however a request ends, the service maps no more than
 // before it.
 func TestServiceUnmapsModels(t *testing.T) {
-	trainers, err := filepath.Abs("../../memopt/testdata/ort/mlp.onnx")
-	if err != nil {
-		t.Fatal(err)
-	}
+	trainers := absolute(t, "../../memopt/testdata/ort/mlp.onnx")
 	alone(t, smallMLP)
 	withExternalData(t, "m.onnx", "beside.onnx")
 	batch := map[string]int64{"batch": 2}
@@ -95,9 +92,24 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 	if err := os.Symlink("m.onnx", "link.onnx"); err != nil {
 		t.Fatal(err)
 	}
+	beside, err := os.ReadFile("beside.onnx") // another model that has its weights in the same file
+	if err == nil {
+		err = os.WriteFile("other.onnx", beside, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	kept := map[string][]byte{}
 	for _, path := range []string{"m.onnx", "beside.onnx", "beside.onnx.data", "c.json"} {
 		kept[path], _ = os.ReadFile(path)
+	}
+	spared := func() {
+		t.Helper()
+		for path, was := range kept {
+			if is, err := os.ReadFile(path); err != nil || !bytes.Equal(is, was) {
+				t.Errorf("%s is not what it was (%v)", path, err)
+			}
+		}
 	}
 	for _, c := range []struct {
 		request plugin.PlanRequest
@@ -107,7 +119,10 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 		{plugin.PlanRequest{Model: "m.onnx", Emit: "./m.onnx"}, "emit: ./m.onnx is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "m.onnx", HTML: "link.onnx"}, "html: link.onnx is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Config: "c.json"}, "html: c.json is read, and would be overwritten"},
+		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Config: " c.json "}, "html: c.json is read, and would be overwritten"},
+		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "c.json", Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": "c.json"}}, "save_to: c.json is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "beside.onnx", Emit: "beside.onnx.data"}, "emit: beside.onnx.data is read, and would be overwritten"},
+		{plugin.PlanRequest{Model: "other.onnx", Emit: "beside.onnx"}, "emit: beside.onnx.data is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "out", HTML: "./out"}, "save_to and html both write ./out"},
 		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "none/out"}, "there is no folder none"},
 		{plugin.PlanRequest{Model: "m.onnx", Emit: "."}, "emit: . is not a file that can be replaced"},
@@ -118,18 +133,23 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 			t.Errorf("%+v: error %v, want %q", c.request, err, c.want)
 		}
 	}
-	for path, was := range kept {
-		if is, err := os.ReadFile(path); err != nil || !bytes.Equal(is, was) {
-			t.Errorf("%s is not what it was (%v)", path, err)
-		}
-	}
+	spared()
 	if _, err := os.Stat("out"); err == nil {
 		t.Error("a refused request has written a file")
 	}
-	var out, text bytes.Buffer
-	if code := run(strings.Fields("memopt plan beside.onnx --dims batch=2 --html beside.onnx.data"), &out, &text); code != memopt.ExitInput || !strings.Contains(text.String(), "--html: beside.onnx.data is read, and would be overwritten") {
-		t.Errorf("the command line: exit code %d, %s", code, text.String())
+	t.Setenv("ORTMODULE_MEMORY_OPT_CONFIG", "c.json")
+	for line, want := range map[string]string{
+		"plan beside.onnx --dims batch=2 --html beside.onnx.data": "--html: beside.onnx.data is read, and would be overwritten",
+		"plan m.onnx --dims batch=2 -o c.json":                    "--output: c.json is read, and would be overwritten",
+		"optimize beside.onnx -o beside.onnx.data":                "beside.onnx.data is read, and would be overwritten",
+		"optimize other.onnx -o beside.onnx":                      "beside.onnx.data is read, and would be overwritten",
+	} {
+		var out, text bytes.Buffer
+		if code := run(append([]string{"memopt"}, strings.Fields(line)...), &out, &text); code != memopt.ExitInput || !strings.Contains(text.String(), want) {
+			t.Errorf("%s: exit code %d, %s", line, code, text.String())
+		}
 	}
+	spared()
 }
 
 // TestServiceEnvironment: the trainer's variables stand for the service's own, also
@@ -166,7 +186,7 @@ func TestServiceFolder(t *testing.T) {
 		"file that is missing": {variable: "only.json", folder: there, want: "no file"},
 		"config of no file":    {config: "only.json", folder: there, want: "no file"},
 	} {
-		reply, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2},
+		reply, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: absolute(t, "m.onnx"), Dims: map[string]int64{"batch": 2},
 			Config: c.config, Folder: c.folder, Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": c.variable}})
 		got := gjson.Get(reply.JSON, "request.level").String()
 		if err != nil {
@@ -176,6 +196,15 @@ func TestServiceFolder(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // TestServiceSavesGraphs: the folder that ONNX Runtime's variable names has the graph
@@ -192,7 +221,7 @@ func TestServiceSavesGraphs(t *testing.T) {
 	if code := run(strings.Fields("memopt plan m.onnx --dims batch=2"), io.Discard, io.Discard); code != 0 {
 		t.Fatal("exit code", code)
 	}
-	r := plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, Folder: there, Environment: map[string]string{"ORTMODULE_SAVE_ONNX_PATH": "graphs"}}
+	r := plugin.PlanRequest{Model: absolute(t, "m.onnx"), Dims: map[string]int64{"batch": 2}, Folder: there, Environment: map[string]string{"ORTMODULE_SAVE_ONNX_PATH": "graphs"}}
 	if _, err := (front{}).Plan(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,8 @@ var frontierCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		if err := destinations(c, "svg"); err != nil {
+		files, err := destinations(c, cfg, "svg")
+		if err != nil {
 			return err
 		}
 		for _, s := range cfg.NonDefaults() {
@@ -40,7 +41,7 @@ var frontierCommand = &cli.Command{
 				warn(c, fmt.Sprintf("%s: %s is not heeded: a frontier is of every plan there is", s.Source, s.Name))
 			}
 		}
-		model, err := openModel(c, cfg)
+		model, err := openModel(c, cfg, files)
 		if err != nil {
 			return err
 		}

@@ -39,14 +39,15 @@ var maxbatchCommand = &cli.Command{
 		if cfg.Budget.IsZero() && cfg.ActivationBudget.IsZero() {
 			return usage("memopt maxbatch needs --budget or --activation-budget")
 		}
-		if err := destinations(c, "output"); err != nil {
+		files, err := destinations(c, cfg, "output")
+		if err != nil {
 			return err
 		}
 		dim := c.String("dim")
 		if dim == "" {
 			dim = "batch"
 		}
-		model, err := openModel(c, cfg)
+		model, err := openModel(c, cfg, files)
 		if err != nil {
 			return err
 		}

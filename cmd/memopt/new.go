@@ -42,7 +42,7 @@ var newCommand = &cli.Command{
 				return err
 			}
 		}
-		if err := destinations(c, "output", "data"); err != nil {
+		if _, err := destinations(c, configs.Config{}, "output", "data"); err != nil {
 			return err
 		}
 		g, err := zoo.New(spec, kernels.Library)

@@ -34,7 +34,7 @@ var optimizeCommand = &cli.Command{
 		if to == "" {
 			return usage("memopt optimize needs -o FILE, to write the model to")
 		}
-		if err := destinations(c, "output"); err != nil {
+		if _, err := destinations(c, cfg, "output"); err != nil {
 			return err
 		}
 		path := c.Args().First()

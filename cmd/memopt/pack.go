@@ -36,7 +36,7 @@ var packCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		if err := destinations(c, "output", "svg"); err != nil {
+		if _, err := destinations(c, configs.Config{}, "output", "svg"); err != nil {
 			return err
 		}
 		f, err := os.Open(path)

@@ -43,10 +43,11 @@ var planCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		if err := destinations(c, "output", "emit", "html"); err != nil {
+		files, err := destinations(c, cfg, "output", "emit", "html")
+		if err != nil {
 			return err
 		}
-		model, plan, err := makePlan(c, cfg)
+		model, plan, err := makePlan(c, cfg, files)
 		if err != nil {
 			return refused(c, asJSON, err)
 		}
@@ -92,9 +93,9 @@ var planCommand = &cli.Command{
 	},
 }
 
-// makePlan opens the model that the command names and plans it.
-func makePlan(c *cli.Context, cfg configs.Config) (*memopt.Model, *planner.Plan, error) {
-	model, err := openModel(c, cfg)
+// makePlan opens the model that the command names and plans it; files will be written.
+func makePlan(c *cli.Context, cfg configs.Config, files []destination) (*memopt.Model, *planner.Plan, error) {
+	model, err := openModel(c, cfg, files)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -124,7 +125,9 @@ func saveGraphs(m *memopt.Model, p *planner.Plan, folder string) (warnings []str
 	return warnings, asInput(err)
 }
 
-func openModel(c *cli.Context, cfg configs.Config) (*memopt.Model, error) {
+// openModel opens the model that the command names, if none of the files that will be
+// written is one of its own.
+func openModel(c *cli.Context, cfg configs.Config, files []destination) (*memopt.Model, error) {
 	path := c.Args().First()
 	if path == "" {
 		return nil, usage("memopt %s needs the path of a model, and %q is none", c.Command.Name, path)
@@ -136,15 +139,14 @@ func openModel(c *cli.Context, cfg configs.Config) (*memopt.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := spareModel(destinationsOf(c, written), model); err != nil {
+	slog.Info("read", "model", path, "nodes", len(model.Graph.Nodes), "took", time.Since(begin))
+	err = spareModel(files, model)
+	if profile := c.String("profile"); profile != "" && err == nil {
+		err = model.UseProfile(profile)
+	}
+	if err != nil {
 		model.Close()
 		return nil, err
-	}
-	slog.Info("read", "model", path, "nodes", len(model.Graph.Nodes), "took", time.Since(begin))
-	if profile := c.String("profile"); profile != "" {
-		if err := model.UseProfile(profile); err != nil {
-			return nil, err
-		}
 	}
 	return model, nil
 }

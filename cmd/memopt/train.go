@@ -59,18 +59,21 @@ var trainCommand = &cli.Command{
 		if err := trainFlags(c); err != nil {
 			return err
 		}
-		if oneStep(c) {
-			return compare(c, cfg, asJSON)
+		files, err := destinations(c, cfg, "save", "dump", "record", "html")
+		if err != nil {
+			return err
 		}
-		return train(c, cfg, asJSON)
+		if oneStep(c) {
+			return compare(c, cfg, files, asJSON)
+		}
+		return train(c, cfg, files, asJSON)
 	},
 }
 
 // oneStep reports whether a flag asks for one step without an update.
 func oneStep(c *cli.Context) bool { return c.IsSet("check") || c.IsSet("dump") || c.IsSet("against") }
 
-// trainFlags finds flags that have no effect beside others, or no place to
-// write to.
+// trainFlags finds flags that have no effect beside others.
 func trainFlags(c *cli.Context) error {
 	for _, flag := range []string{"save", "save-every", "resume", "record", "html"} {
 		if oneStep(c) && c.IsSet(flag) {
@@ -93,11 +96,11 @@ func trainFlags(c *cli.Context) error {
 	if c.IsSet("check") && c.IsSet("data") {
 		warn(c, "--check takes its inputs from the reference, not from --data")
 	}
-	return destinations(c, "save", "dump", "record", "html")
+	return nil
 }
 
-func train(c *cli.Context, cfg configs.Config, asJSON bool) error {
-	model, plan, err := makePlan(c, cfg)
+func train(c *cli.Context, cfg configs.Config, files []destination, asJSON bool) error {
+	model, plan, err := makePlan(c, cfg, files)
 	if err != nil {
 		return err
 	}
@@ -224,7 +227,7 @@ func (s *steps) done(step, of int, loss float64, took time.Duration) {
 func millis(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d.Microseconds())/1000) }
 
 // compare is train --check, --dump and --against: one step without an update.
-func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
+func compare(c *cli.Context, cfg configs.Config, files []destination, asJSON bool) error {
 	reference := c.String("check")
 	if reference == "" {
 		reference = c.String("data")
@@ -232,7 +235,7 @@ func compare(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	if reference == "" {
 		warn(c, "no --data: one step on made-up numbers")
 	}
-	model, err := openModel(c, cfg)
+	model, err := openModel(c, cfg, files)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // Source is the files that a graph was read from. Its weights lie in them, mapped
-// until the source is closed; whoever looks at a graph's Data after that is told
-// so by a panic.
+// until the source is closed; whoever asks a Block for its bytes after that is told
+// so by a panic. Slices taken before have nothing behind them.
 type Source struct {
 	files []string
 	uses  []*weights.Block // one for each use that the graph's values have of them

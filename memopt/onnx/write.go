@@ -18,6 +18,9 @@ type options struct{ external bool }
 // External puts weights into "<name>.data" beside the model, whatever its size.
 func External(o *options) { o.external = true }
 
+// Written are the files that Write may write: the model, and its weights beside it.
+func Written(path string) []string { return []string{path, path + ".data"} }
+
 // Write writes the model to path, over what is there. Weights are inside, or in
 // "<name>.data" beside it if they are asked to be or do not fit. Both files
 // appear by rename, the weights first; a file that is being read stays as it is
