@@ -47,7 +47,7 @@ type PlanRequest struct {
 	// environment of this process, which is as old as the service, unless it is nil: then the host sent none.
 	Environment map[string]string
 
-	// Folder is the trainer's own at the time of the call, where relative paths in its settings begin; "" where the
+	// Folder is the trainer's own at the time of the call, where relative paths begin; "" where the
 	// host sent none. This process is in the one where it was started.
 	Folder string
 }

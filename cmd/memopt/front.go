@@ -37,6 +37,10 @@ func (front) Info(context.Context) (plugin.Info, error) {
 }
 
 func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply, err error) {
+	folder := configs.Folder(r.Folder)
+	for _, path := range []*string{&r.Model, &r.SaveTo, &r.Emit, &r.HTML} {
+		*path = folder.Path(*path)
+	}
 	cfg, warnings, err := requestSettings(r)
 	if err != nil {
 		return reply, asInput(err)

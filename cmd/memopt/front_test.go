@@ -198,6 +198,22 @@ func TestServiceFolder(t *testing.T) {
 	}
 }
 
+// TestServicePaths: the paths of a request begin in the trainer's folder too.
+func TestServicePaths(t *testing.T) {
+	alone(t, smallMLP)
+	there := absolute(t, ".")
+	t.Chdir(t.TempDir())
+	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, Folder: there,
+		SaveTo: "p.json", Emit: "e.onnx", HTML: "p.html"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"p.json", "e.onnx", "p.html"} {
+		if _, err := os.Stat(filepath.Join(there, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func absolute(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)

@@ -217,7 +217,7 @@ type PlanRequest struct {
 	// service, which is as old as the service.
 	Environment     map[string]string `protobuf:"bytes,15,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	EnvironmentSent bool              `protobuf:"varint,16,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"` // environment is the trainer's also where it is empty
-	Folder          string            `protobuf:"bytes,17,opt,name=folder,proto3" json:"folder,omitempty"`                                           // the trainer's own at the time of the call: paths in its settings begin there
+	Folder          string            `protobuf:"bytes,17,opt,name=folder,proto3" json:"folder,omitempty"`                                           // the trainer's own at the time of the call: relative paths begin there
 	Loss            string            `protobuf:"bytes,18,opt,name=loss,proto3" json:"loss,omitempty"`
 	Optimizer       string            `protobuf:"bytes,19,opt,name=optimizer,proto3" json:"optimizer,omitempty"`
 	unknownFields   protoimpl.UnknownFields

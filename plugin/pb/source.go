@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "bdeeb22ca710476612661c0ec258ef05ff7d52aca3f36730cb9c0129af03f537"
+const SourceSHA256 = "133000de0e0a7592e7a1a46086054d4ee8401ba0cda626a2e5b2c594eaddf780"
