@@ -213,6 +213,7 @@ func (m *Model) overheadThatFits(r planner.Request, wrong *planner.BudgetError) 
 	if err != nil {
 		return nil
 	}
+	other.Profiled, other.costs = m.Profiled, m.costs
 	p, err := other.bestForm()
 	if err != nil {
 		return nil
