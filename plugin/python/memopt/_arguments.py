@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import numbers
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Path = str | os.PathLike[str]
@@ -116,13 +116,14 @@ def config(value: Path | Sequence[Any] | Mapping[str, Any] | None) -> str:
         raise TypeError(f"config is {value!r}, which JSON cannot say ({e}); {forms}") from None
 
 
-def show(stages: Sequence[str] | str | None) -> list[str]:
-    names = [stages] if isinstance(stages, str) else stages
-    if names is None:
+def show(stages: Iterable[str] | str | None) -> list[str]:
+    if stages is None:
         return []
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+    several = isinstance(stages, Iterable) and not isinstance(stages, (str, bytes, Mapping))
+    names = list(stages) if several else [stages]
+    if not all(isinstance(name, str) for name in names):
         raise TypeError(f"show is {stages!r}; give names of stages, like ['graph', 'arena']")
-    return list(names)
+    return names
 
 
 def timeout(seconds: float | None) -> float | None:

@@ -13,11 +13,15 @@ TRAILER = "memopt-refusal-bin"
 
 
 def fields(trailers: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """The fields of a BudgetError; none of what is not a budget's, or is of an older service."""
+    """The fields of a BudgetError; none of what is not a budget's, or is of another version of the service."""
     told = dict(trailers).get(TRAILER)
-    if told is None:
+    try:
+        return {} if told is None else _fields(json.loads(told))
+    except (AttributeError, KeyError, TypeError, ValueError):  # of another version: the message says it all
         return {}
-    refusal = json.loads(told)
+
+
+def _fields(refusal: dict[str, Any]) -> dict[str, Any]:
     floor = refusal.get("floor")
     return {
         "want": refusal["want"],

@@ -16,7 +16,7 @@ from pathlib import Path
 from unittest import mock
 
 import memopt
-from memopt import _arguments, _binary, _messages, _schema
+from memopt import _arguments, _binary, _messages, _refusal, _schema
 from memopt._lastwords import LastWords
 from memopt._words import in_python
 from memopt.report import Report, Section
@@ -136,6 +136,8 @@ class Arguments(unittest.TestCase):
         self.assertEqual([_arguments.level(v) for v in (None, 0, 2)], [None, 0, 2])
         self.assertEqual([_arguments.boundary(v) for v in (None, True, False, "on")], ["", "on", "off", "on"])
         self.assertEqual([_arguments.show(v) for v in (None, (), "graph", ("graph", "arena"))], [[], [], ["graph"], ["graph", "arena"]])
+        for stages in ({"graph": 1}.keys(), {"graph"}, iter(["graph"])):
+            self.assertEqual(_arguments.show(stages), ["graph"])
         self.assertEqual([_arguments.word("compat", v, "1.19") for v in (None, "", "1.19")], ["", "", "1.19"])
 
     def test_timeouts(self) -> None:
@@ -153,6 +155,13 @@ class Arguments(unittest.TestCase):
         with self.assertRaises(memopt.MemoptError) as caught:
             memopt.plan(b"\xff.onnx")  # type: ignore[arg-type]
         self.assertEqual(caught.exception.code, "INVALID_ARGUMENT")
+
+
+class Refusals(unittest.TestCase):
+    def test_of_another_version(self) -> None:
+        for told in (b"{}", b"[]", b"null", b"{", b"\xff", b'{"want": 1, "best": 2, "fixed": 3, "floor": 4, "changes": []}'):
+            with self.subTest(told):
+                self.assertEqual(_refusal.fields([(_refusal.TRAILER, told)]), {})
 
 
 class PythonsWords(unittest.TestCase):
