@@ -139,6 +139,6 @@ func (echo) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, e
 	return plugin.PlanReply{
 		JSON:     string(text),
 		Text:     fmt.Sprintf("echo of %s: peak %d\n", filepath.Base(r.Model), 2*size),
-		Warnings: []string{"this plan is an echo"},
+		Warnings: []string{"this plan is an echo, whatever --level says"},
 	}, nil
 }

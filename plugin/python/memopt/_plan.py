@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _arguments, _host
 from ._arguments import Path, Size
+from ._words import in_python
 from .errors import MemoptError
 from .report import Report
 
@@ -30,7 +31,7 @@ def plan(
     save_to: Path | None = None,
     emit: Path | None = None,
     html: Path | None = None,
-    show: Sequence[str] = (),
+    show: Iterable[str] = (),
     timeout: float | None = 600.0,
 ) -> Report:
     """Plans one training step of the ONNX model at path.
@@ -80,7 +81,7 @@ def plan(
         raise MemoptError(f"cannot be sent, not UTF-8: {e.object!r}", code="INVALID_ARGUMENT") from None
     reply = _host.current().call("Plan", request, timeout)
     for warning in reply.warnings:
-        logging.getLogger("memopt").warning("%s", warning)
+        logging.getLogger("memopt").warning("%s", in_python(warning))
     return Report(reply.plan_json, reply.text)
 
 

@@ -137,7 +137,7 @@ class Calls(HostCase):
     def test_warnings_are_logged(self) -> None:
         with self.assertLogs("memopt", logging.WARNING) as logs:
             memopt.plan("m.onnx")
-        self.assertEqual(logs.output, ["WARNING:memopt:this plan is an echo"])
+        self.assertEqual(logs.output, ["WARNING:memopt:this plan is an echo, whatever level= says"])
 
     def test_prints_of_the_service_neither_block_nor_show(self) -> None:
         with self.trainer('memopt.plan("print.onnx", timeout=20); print("done")') as process:
