@@ -9,7 +9,8 @@ import (
 	"memopt/planner/cluster"
 )
 
-// Format is the version that plan files carry.
+// Format is the version that plan files carry. Readers refuse a field that they do not
+// know, so a file that may have one more is of the next version.
 const Format = "memopt.plan/1"
 
 // File is a plan as JSON. Sizes are bytes. Everything down to Warnings is for

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,28 +20,22 @@ type FieldError struct {
 
 func (e *FieldError) Error() string {
 	if e.Near != "" {
-		return fmt.Sprintf("planner: %s: unknown field %s, did you mean %q?", e.File, clip(e.Path), e.Near)
+		return fmt.Sprintf("planner: %s: unknown field %s; did you mean %q, or is the file of a newer version?", e.File, clip(e.Path), e.Near)
 	}
-	return fmt.Sprintf("planner: %s: unknown field %s, known are %s", e.File, clip(e.Path), strings.Join(e.Known, ", "))
+	return fmt.Sprintf("planner: %s: unknown field %s, which a newer version may have written; known are %s", e.File, clip(e.Path), strings.Join(e.Known, ", "))
 }
 
-// onlyKnown refuses a plan file, read from data, with a field that no plan has. The
-// decoder knows quickly that there is one, but not where.
-func onlyKnown(path string, data []byte) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if d.Decode(&File{}) == nil {
-		return nil
-	}
+// unlike is why a decoder has refused the JSON of a plan file: it knows that a field is
+// unknown, but not where.
+func unlike(path string, data []byte, why error) error {
 	var all any
 	if err := json.Unmarshal(data, &all); err != nil {
-		return fmt.Errorf("planner: %s is not a plan file: %w", path, err)
-	}
-	if e := strange("", all, reflect.TypeFor[File]()); e != nil {
+		why = err
+	} else if e := strange("", all, reflect.TypeFor[File]()); e != nil {
 		e.File = path
 		return e
 	}
-	return nil
+	return fmt.Errorf("planner: %s is not a plan file: %w", path, why)
 }
 
 // strange is the first field of a JSON value, at a path, that its type has not.
@@ -67,6 +60,9 @@ func strange(at string, x any, t reflect.Type) *FieldError {
 			}
 		}
 	case []any:
+		if t.Kind() != reflect.Slice { // which the decoder tells
+			return nil
+		}
 		for i := range x {
 			if e := strange(fmt.Sprintf("%s[%d]", at, i), x[i], t.Elem()); e != nil {
 				return e

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -25,14 +26,16 @@ func ReadFile(path string) (*File, error) {
 		return nil, fmt.Errorf("planner: %w", err)
 	}
 	f := &File{}
-	if err := json.Unmarshal(data, f); err != nil {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err = d.Decode(f) // as far as it goes, also where a field is unknown
+	switch {
+	case err != nil && !json.Valid(data):
 		return nil, fmt.Errorf("planner: %s is not a plan file: %w", path, err)
-	}
-	if f.Format != Format {
+	case f.Format != Format:
 		return nil, fmt.Errorf("planner: %s has format %q; this version reads %q", path, f.Format, Format)
-	}
-	if err := onlyKnown(path, data); err != nil {
-		return nil, err
+	case err != nil:
+		return nil, unlike(path, data, err)
 	}
 	if err := f.complete(data); err != nil {
 		return nil, fmt.Errorf("planner: %s is not a whole plan file: %w", path, err)

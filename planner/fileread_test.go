@@ -31,6 +31,8 @@ func TestReadFileRefuses(t *testing.T) {
 		{"no result at all", func(f map[string]any) { f["result"] = nil }, "it has no result.peak, result.arena, result.overhead"},
 		{"an empty fingerprint", func(f map[string]any) { f["model"].(map[string]any)["fingerprint"] = "" }, "its model.fingerprint is empty"},
 		{"a program that is left out", func(f map[string]any) { f["program"] = []any{} }, "its program has 0 lines, its model 9 nodes"},
+		{"a list for a number", func(f map[string]any) { f["result"].(map[string]any)["peak"] = []any{map[string]any{"x": 1}} }, "is not a plan file: json: cannot unmarshal"},
+		{"a number for a list, and another format", func(f map[string]any) { f["format"], f["steps"] = "memopt.plan/2", 3 }, `has format "memopt.plan/2"; this version reads`},
 		{"another format", func(f map[string]any) { f["format"] = "memopt.frontier/1"; delete(f, "steps") }, `has format "memopt.frontier/1"; this version reads`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
