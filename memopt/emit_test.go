@@ -51,7 +51,7 @@ func emitted(t *testing.T, m *Model) (path string, g *graph.Graph) {
 	if warnings, err := m.Emit(p, path); err != nil || len(warnings) > 0 {
 		t.Fatal(warnings, err)
 	}
-	if g, err = onnx.Read(path, kernels.Library); err != nil {
+	if g, _, err = onnx.Open(path, kernels.Library); err != nil {
 		t.Fatal(err)
 	}
 	return path, g
@@ -328,7 +328,7 @@ output f
 		t.Errorf("%q, %v", warnings, err)
 	}
 	// The file says of its nodes which pass they are of; so do the copies.
-	after, err := onnx.Read(filepath.Join(folder, "after.onnx"), kernels.Library)
+	after, _, err := onnx.Open(filepath.Join(folder, "after.onnx"), kernels.Library)
 	if err != nil {
 		t.Fatal(err)
 	}

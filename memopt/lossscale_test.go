@@ -149,7 +149,7 @@ func TestLossScaleSkips(t *testing.T) {
 			}
 			// Up to the first good step nothing moves.
 			runHalf(t, model, settings, Training{Steps: len(r.Skipped), Data: data, Save: filepath.Join(dir, "still")})
-			m, err := onnx.Read(model, kernels.Library)
+			m, _, err := onnx.Open(model, kernels.Library)
 			if err != nil {
 				t.Fatal(err)
 			}

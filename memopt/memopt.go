@@ -1,7 +1,7 @@
 // Package memopt is the front door: it opens a model, plans its training step
 // and trains it. It wires the line together and decides nothing itself.
 //
-//	model.onnx ─ onnx.Read, joint.Read ─▶ graph ─ Clean ─▶ graph ─ autograd.TrainStep ─▶ graph
+//	model.onnx ─ onnx.Open, joint.Read ─▶ graph ─ Clean ─▶ graph ─ autograd.TrainStep ─▶ graph
 //	      ─ planner.Make ─▶ plan ─ plan.Schedule ─▶ schedule ─ Device.Run ─▶ trace ─ report ─▶ promised beside measured
 package memopt
 

@@ -48,7 +48,7 @@ var imageDims = map[string]int64{"image_dim0": 4, "image_dim1": 3, "image_dim2":
 
 func readTraining(t *testing.T, file string) *graph.Graph {
 	t.Helper()
-	g, err := onnx.Read(filepath.Join("testdata", "ort", file+".onnx"), kernels.Library)
+	g, _, err := onnx.Open(filepath.Join("testdata", "ort", file+".onnx"), kernels.Library)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ const smallMLP = "new mlp -o m.onnx --width 128 --inputs 4 --classes 3 --layers 
 // withExternalData writes a model anew with its weights in a file beside it.
 func withExternalData(t *testing.T, from, to string) {
 	t.Helper()
-	g, err := onnx.Read(from, kernels.Library)
+	g, _, err := onnx.Open(from, kernels.Library)
 	if err == nil {
 		err = onnx.Write(to, g, onnx.External)
 	}

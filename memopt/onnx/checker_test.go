@@ -59,7 +59,7 @@ func TestChecker(t *testing.T) {
 		t.Fatalf("no models: %v", err)
 	}
 	for _, path := range models {
-		g, err := onnx.Read(path, kernels.Library)
+		g, _, err := onnx.Open(path, kernels.Library)
 		if err != nil {
 			t.Fatal(err)
 		}

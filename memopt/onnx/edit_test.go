@@ -43,7 +43,7 @@ func TestWriteEdited(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, err := onnx.Read(to, kernels.Library)
+			g, _, err := onnx.Open(to, kernels.Library)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestWriteEdited(t *testing.T) {
 		if diff := cmp.Diff(o, same, cmp.Comparer(graph.Dim.Equal)); diff != "" {
 			t.Errorf("%s: %s", file, diff)
 		}
-		want, err := onnx.Read(from, kernels.Library)
+		want, _, err := onnx.Open(from, kernels.Library)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestWriteEditedKeeps(t *testing.T) {
 	if err := rewrite(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := onnx.Read(to, kernels.Library); err != nil {
+	if _, _, err := onnx.Open(to, kernels.Library); err != nil {
 		t.Error(err)
 	}
 	to = filepath.Join(t.TempDir(), "b.onnx")

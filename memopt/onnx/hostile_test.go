@@ -148,7 +148,7 @@ func TestHostile(t *testing.T) {
 			}
 			allocated := allocation(func() {
 				start := time.Now()
-				g, err := Read(path, testLibrary)
+				g, _, err := Open(path, testLibrary)
 				if err == nil {
 					t.Fatalf("read as\n%s", g)
 				}

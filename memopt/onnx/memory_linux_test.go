@@ -98,7 +98,7 @@ func TestWeightsAreNotCopied(t *testing.T) {
 	}
 	debug.FreeOSMemory()
 	before := rssAnon(t)
-	g, err := Read(path, testLibrary)
+	g, _, err := Open(path, testLibrary)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func BenchmarkRead(b *testing.B) {
 	path := writeSparse(b, 5000, params, 50_000_000/int64(params))
 	b.Run("whole", func(b *testing.B) {
 		for b.Loop() {
-			g, err := Read(path, testLibrary)
+			g, _, err := Open(path, testLibrary)
 			if err != nil {
 				b.Fatal(err)
 			}

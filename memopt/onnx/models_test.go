@@ -32,7 +32,7 @@ func TestModels(t *testing.T) {
 	for _, m := range models {
 		t.Run(m.file, func(t *testing.T) {
 			path := filepath.Join("testdata", m.file+".onnx")
-			g, err := onnx.Read(path, kernels.Library)
+			g, _, err := onnx.Open(path, kernels.Library)
 			if err != nil {
 				t.Fatal(err)
 			}

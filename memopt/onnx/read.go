@@ -28,12 +28,6 @@ func Open(path string, lib *graph.Library) (*graph.Graph, *Source, error) {
 	return g, r.source, nil
 }
 
-// Read is Open for those who need the weights until the process ends.
-func Read(path string, lib *graph.Library) (*graph.Graph, error) {
-	g, _, err := Open(path, lib)
-	return g, err
-}
-
 // openModel maps the file of a model.
 func openModel(path string) (*weights.File, error) {
 	f, err := weights.OpenFile(path)

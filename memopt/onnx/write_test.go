@@ -271,7 +271,7 @@ output d
 		t.Fatal(err)
 	}
 	before := weights.Snapshot()
-	back, err := Read(path, testLibrary)
+	back, _, err := Open(path, testLibrary)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ output d
 		t.Fatal(err)
 	}
 	sameNumbers(t, g, back)
-	again, err := Read(path, testLibrary)
+	again, _, err := Open(path, testLibrary)
 	if err != nil {
 		t.Fatal(err)
 	}

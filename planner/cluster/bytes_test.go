@@ -16,7 +16,7 @@ import (
 func TestFormulasAreBytes(t *testing.T) {
 	for _, file := range []string{"gpt2", "bert", "mlp", "onnxruntime/3layer_bloom_optimized_training"} {
 		o := training(t, file)
-		g, err := onnx.Read("../../memopt/testdata/ort/"+file+".onnx", kernels.Library)
+		g, _, err := onnx.Open("../../memopt/testdata/ort/"+file+".onnx", kernels.Library)
 		if err != nil {
 			t.Fatal(err)
 		}
