@@ -81,11 +81,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 			return o, input(fmt.Errorf("memopt: %s is read, and would be overwritten; choose another name", file))
 		}
 	}
-	outline, err := onnx.ReadOutline(path)
-	if err != nil {
-		return o, input(err)
-	}
-	o.InFile = len(outline.Nodes)
+	o.InFile = m.source.Nodes
 	if hasBackward(m.Graph) {
 		return o, input(fmt.Errorf("memopt: %s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
 	}

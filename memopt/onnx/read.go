@@ -266,6 +266,7 @@ func (r *reader) readGraph() *scope {
 	g := r.readBody("the graph", r.model.graph)
 	r.b = graph.NewBuilder(graph.New(r.lib, g.name))
 	r.readFunctions()
+	r.source.Nodes = len(g.nodes)
 	r.limit += inlineBase + inlineRatio*len(g.nodes)
 	top := &scope{values: make(map[string]*graph.Value, len(g.nodes)+len(g.inits)), opsets: r.model.opsets}
 	if g.sparse > 0 {

@@ -10,6 +10,8 @@ import (
 // until the source is closed; whoever asks a Block for its bytes after that is told
 // so by a panic. Slices taken before have nothing behind them.
 type Source struct {
+	// Nodes is how many the model has in its file, of which reading may make more or fewer.
+	Nodes int
 	files []string
 	uses  []*weights.Block // one for each use that the graph's values have of them
 }
