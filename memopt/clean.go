@@ -102,7 +102,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 func unknownElsewhere(g *graph.Graph, path, to string) []string {
 	var ops []string
 	for _, n := range g.Nodes {
-		if name := n.Op.FullName(); !kernels.Portable(n.Op) && !slices.Contains(ops, name) {
+		if name := n.Op.FullName(); kernels.Ours(n.Op) && !slices.Contains(ops, name) {
 			ops = append(ops, name)
 		}
 	}

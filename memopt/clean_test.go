@@ -254,4 +254,17 @@ output s
 	if want := "out.onnx has operators that other runtimes do not know: memopt.Recurrence; for those, keep in.onnx as it is"; len(o.Warnings) != 1 || o.Warnings[0] != want {
 		t.Errorf("warnings: %q", o.Warnings)
 	}
+
+	o, _, _ = optimize(kernels.Library, `
+x f32[b, 4] = input
+w f32[4, 4] = param
+h = MatMul(x, w)
+m f32[b, 4] = input
+p = com.microsoft.BiasSoftmax(h, m) axis=1
+s = ReduceMean(p) keepdims=0
+output s
+`)
+	if o.Warnings != nil {
+		t.Errorf("ONNX Runtime has BiasSoftmax: %q", o.Warnings)
+	}
 }
