@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"memopt/memopt/graph"
@@ -41,5 +43,28 @@ func TestAsRead(t *testing.T) {
 		if len(whole.Assumed) < len(rewritten.Assumed) {
 			t.Errorf("assumes %v, not %v, of\n%s", whole.Assumed, rewritten.Assumed, inputs)
 		}
+	}
+}
+
+// TestIntoOurs: the operators of ONNX that are rewritten into some of our own are those
+// that are listed.
+func TestIntoOurs(t *testing.T) {
+	var into []string
+	for _, op := range Library.All() {
+		if op.Domain != "" || op.Rewrite == nil || strings.HasSuffix(op.Name, "Grad") {
+			continue // gradients are ONNX Runtime's, and a graph with some is not read so
+		}
+		cases, err := Cases(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(cases, func(c Case) bool {
+			return slices.ContainsFunc(c.Graph.Nodes, func(n *graph.Node) bool { return Ours(n.Op) })
+		}) {
+			into = append(into, op.Name)
+		}
+	}
+	if into = slices.Compact(into); !slices.Equal(into, intoOurs) {
+		t.Errorf("%v are rewritten into operators of our own, and listed are %v", into, intoOurs)
 	}
 }

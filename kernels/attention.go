@@ -19,7 +19,7 @@ var _ = define(graph.Op{
 	Out:   "Y, present_key?, present_value?, qk_matmul_output?",
 	Attrs: "is_causal int=0, kv_num_heads int, left_window_size int=-1, q_num_heads int, qk_matmul_output_mode int=0, " +
 		"right_window_size int=-1, scale float, softcap float=0, softmax_precision int",
-	Samples: []string{"f32[1,2,3,4], f32[1,2,5,4], f32[1,2,5,4] -> y"},
+	Samples: []string{"f32[1,2,3,4], f32[1,2,5,4], f32[1,2,5,4] -> y", "f32[1,2,3,4], f32[1,2,3,4], f32[1,2,3,4]; is_causal=1 -> y"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		a := attention{Builder: b, n: n}
 		return a.build()

@@ -19,28 +19,31 @@ var _ = define(graph.Op{
 	In:      "X, W, R, B?, sequence_lens?, initial_h?",
 	Out:     "Y?, Y_h?",
 	Attrs:   recurrentAttrs,
+	Samples: []string{"f32[2,3,4], f32[1,3,4], f32[1,3,3] -> y"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value { return recurrent(b, n, "rnn", nil) },
 })
 
 var _ = define(graph.Op{
-	Name:  "GRU",
-	Since: 7,
-	Doc:   "a recurrent layer with an update and a reset gate",
-	In:    "X, W, R, B?, sequence_lens?, initial_h?",
-	Out:   "Y?, Y_h?",
-	Attrs: recurrentAttrs + ", linear_before_reset int=0",
+	Name:    "GRU",
+	Since:   7,
+	Doc:     "a recurrent layer with an update and a reset gate",
+	In:      "X, W, R, B?, sequence_lens?, initial_h?",
+	Out:     "Y?, Y_h?",
+	Attrs:   recurrentAttrs + ", linear_before_reset int=0",
+	Samples: []string{"f32[2,3,4], f32[1,9,4], f32[1,9,3] -> y"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		return recurrent(b, n, "gru", graph.A{"linear_before_reset": n.Int("linear_before_reset")})
 	},
 })
 
 var _ = define(graph.Op{
-	Name:  "LSTM",
-	Since: 7,
-	Doc:   "a recurrent layer with a cell, an input, an output and a forget gate",
-	In:    "X, W, R, B?, sequence_lens?, initial_h?, initial_c?, P?",
-	Out:   "Y?, Y_h?, Y_c?",
-	Attrs: recurrentAttrs + ", input_forget int=0",
+	Name:    "LSTM",
+	Since:   7,
+	Doc:     "a recurrent layer with a cell, an input, an output and a forget gate",
+	In:      "X, W, R, B?, sequence_lens?, initial_h?, initial_c?, P?",
+	Out:     "Y?, Y_h?, Y_c?",
+	Attrs:   recurrentAttrs + ", input_forget int=0",
+	Samples: []string{"f32[2,3,4], f32[1,12,4], f32[1,12,3] -> y"},
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		return recurrent(b, n, "lstm", graph.A{"input_forget": n.Int("input_forget")})
 	},
