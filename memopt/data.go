@@ -114,7 +114,7 @@ func wouldFit(v *graph.Value, shape []int, x *graph.Tensor) string {
 		}
 		dims = append(dims, fmt.Sprintf("%s=%d", name, x.Shape[i]))
 	}
-	return "; with --dims " + graph.Argument(strings.Join(dims, ",")) + " it would fit"
+	return "; with --dims " + graph.ShellWord(strings.Join(dims, ",")) + " it would fit"
 }
 
 // nameOf is the name of a dim that is nothing more.

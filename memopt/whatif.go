@@ -150,7 +150,7 @@ func (m *Model) sized(dims map[string]int64) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	msg := fmt.Sprintf("the model's dims %s need sizes; say --dims %s", strings.Join(missing, ", "), graph.Argument(strings.Join(missing, "=N,")+"=N"))
+	msg := fmt.Sprintf("the model's dims %s need sizes; say --dims %s", strings.Join(missing, ", "), graph.ShellWord(strings.Join(missing, "=N,")+"=N"))
 	for _, stray := range m.strayDims() {
 		msg += "; " + stray
 	}

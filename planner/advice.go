@@ -50,7 +50,7 @@ func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change, after *Pla
 			size, err = l.from(0, now-1)
 		}
 		if err == nil && size > 0 {
-			all = append(all, Change{"--dims " + graph.Argument(fmt.Sprintf("%s=%d", dim, size)), float64(now-size) / float64(now)})
+			all = append(all, Change{"--dims " + graph.ShellWord(fmt.Sprintf("%s=%d", dim, size)), float64(now-size) / float64(now)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Change) int { return cmp.Compare(a.Share, b.Share) })

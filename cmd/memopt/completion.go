@@ -78,7 +78,7 @@ func completeBash(w io.Writer) {
 // completeFish writes a line for each command and flag.
 func completeFish(w io.Writer) {
 	for _, c := range commands {
-		fmt.Fprintf(w, "complete -c memopt -f -n __fish_use_subcommand -a %s -d %s\n", c.Name, graph.Argument(c.Usage))
+		fmt.Fprintf(w, "complete -c memopt -f -n __fish_use_subcommand -a %s -d %s\n", c.Name, graph.ShellWord(c.Usage))
 		for _, f := range c.Flags {
 			fmt.Fprintf(w, "complete -c memopt -n '__fish_seen_subcommand_from %s'", c.Name)
 			for _, n := range f.Names() {
@@ -88,10 +88,10 @@ func completeFish(w io.Writer) {
 				fmt.Fprint(w, " -r")
 			}
 			if words := choices(f); len(words) > 0 {
-				fmt.Fprintf(w, " -f -a %s", graph.Argument(strings.Join(words, " ")))
+				fmt.Fprintf(w, " -f -a %s", graph.ShellWord(strings.Join(words, " ")))
 			}
 			_, text := described(f)
-			fmt.Fprintf(w, " -d %s\n", graph.Argument(text))
+			fmt.Fprintf(w, " -d %s\n", graph.ShellWord(text))
 		}
 	}
 }

@@ -70,7 +70,7 @@ var exportCommand = &cli.Command{
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(e.Env)) {
-			fmt.Fprintf(w, "export %s=%s\n", name, graph.Argument(e.Env[name]))
+			fmt.Fprintf(w, "export %s=%s\n", name, graph.ShellWord(e.Env[name]))
 		}
 		return nil
 	},

@@ -42,7 +42,7 @@ func typed(c *cli.Context, cfg configs.Config) string {
 	for _, s := range cfg.NonDefaults() {
 		if s.Source.Origin == configs.OriginEnv || s.Source.Origin == configs.OriginFile { // a variable may name a file
 			if value, ok := os.LookupEnv(s.Source.Name); ok {
-				word := s.Source.Name + "=" + graph.Argument(value)
+				word := s.Source.Name + "=" + graph.ShellWord(value)
 				if !slices.Contains(words, word) {
 					words = append(words, word)
 				}
@@ -54,7 +54,7 @@ func typed(c *cli.Context, cfg configs.Config) string {
 		if strings.HasPrefix(a, "-") {
 			a = "./" + a
 		}
-		words = append(words, graph.Argument(a))
+		words = append(words, graph.ShellWord(a))
 	}
 	for _, f := range c.Command.Flags {
 		name := f.Names()[0]
@@ -63,7 +63,7 @@ func typed(c *cli.Context, cfg configs.Config) string {
 		}
 		words = append(words, "--"+name)
 		if _, is := f.(*cli.BoolFlag); !is {
-			words = append(words, graph.Argument(c.String(name)))
+			words = append(words, graph.ShellWord(c.String(name)))
 		}
 	}
 	return strings.Join(words, " ")

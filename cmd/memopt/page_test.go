@@ -48,7 +48,7 @@ func TestQuote(t *testing.T) {
 		words := rapid.SliceOfN(rapid.StringOf(rapid.RuneFrom([]rune("a'\"\\ $`*~#&;|<>(){}[]!?\t\n=é%-"))), 20, 20).Draw(t, "words")
 		line := "printf '%s\\001'"
 		for _, w := range words {
-			line += " " + graph.Argument(w)
+			line += " " + graph.ShellWord(w)
 		}
 		out, err := exec.Command(sh, "-c", line).Output()
 		if got, want := string(out), strings.Join(words, "\x01")+"\x01"; err != nil || got != want {

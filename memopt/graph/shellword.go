@@ -2,9 +2,9 @@ package graph
 
 import "strings"
 
-// Argument is a word of a shell's command line: text of ours that is meant to be
-// pasted there, such as the sizes of dims, whose names are anybody's.
-func Argument(s string) string {
+// ShellWord is a text as one word of a shell's command line. It is here because what is
+// meant to be pasted there begins with the names of dims, which are anybody's.
+func ShellWord(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-+=./:,%@", r)
 	}
