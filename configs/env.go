@@ -35,6 +35,11 @@ const probeVariable = "ORTMODULE_MEMORY_OPT_PROBE_RECOMPUTE_LEVEL"
 // variable that is set but empty counts as not set. What a config file named
 // there says is a file's word: weaker than the variables, and weaker than a file named before it in Merge.
 func FromEnv(lookup func(string) (string, bool)) (Config, []string, error) {
+	return Folder("").FromEnv(lookup)
+}
+
+// FromEnv is that of an environment there.
+func (f Folder) FromEnv(lookup func(string) (string, bool)) (Config, []string, error) {
 	c := Default()
 	var warnings []string
 	for _, v := range variables {
@@ -56,7 +61,7 @@ func FromEnv(lookup func(string) (string, bool)) (Config, []string, error) {
 		warnings = append(warnings, probeVariable+" has had no effect since ONNX Runtime 1.17 and has none here")
 	}
 	if s, ok := lookup(configVariable); ok && s != "" {
-		file, bare, err := ParseConfig(s, configVariable)
+		file, bare, err := f.ParseConfig(s, configVariable)
 		if err != nil {
 			return Config{}, nil, err
 		}
@@ -122,24 +127,31 @@ func stray(prefix, word string) []string {
 // colons. Bare reports whether it was these, as before ONNX Runtime 1.19. Name is
 // the flag or variable.
 func ParseConfig(s, name string) (c Config, bare bool, err error) {
-	_, err = os.Stat(s)
+	return Folder("").ParseConfig(s, name)
+}
+
+// ParseConfig is that of a path there. What s holds if there is no file, it says alone:
+// the folder may have colons too.
+func (f Folder) ParseConfig(s, name string) (c Config, bare bool, err error) {
+	path := f.Path(s)
+	_, err = os.Stat(path)
 	absent := err != nil
 	switch {
 	case absent && isJSON(s):
 		c, err = ParseJSON([]byte(s), name)
 	case absent && isClusters(s):
 		c = Default()
-		f, _ := find("config")
+		clusters, _ := find("config")
 		t := &text{name: name, s: s}
-		if err := f.read(&c, textValue(t)); err != nil {
+		if err := clusters.read(&c, textValue(t)); err != nil {
 			return Config{}, true, err
 		}
 		c.give("config", Source{Origin: OriginFile, Name: name, Pos: t.pos(0)})
 		return c, true, nil
 	case errors.Is(err, fs.ErrNotExist):
-		err = &Error{Pos{File: name}, fmt.Sprintf("no file %s, need the path of a JSON file like [\"BiasGelu+:1:-1\"]", quote(s))}
+		err = &Error{Pos{File: name}, fmt.Sprintf("no file %s, need the path of a JSON file like [\"BiasGelu+:1:-1\"]", quote(path))}
 	default:
-		c, err = ParseFile(s)
+		c, err = ParseFile(path)
 	}
 	return c, false, err
 }

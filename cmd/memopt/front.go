@@ -145,7 +145,7 @@ func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 	}
 	if c := strings.TrimSpace(r.Config); c != "" {
 		var err error
-		if file, _, err = configs.ParseConfig(folder.Config(c), "config"); err != nil {
+		if file, _, err = folder.ParseConfig(c, "config"); err != nil {
 			return flags, nil, err
 		}
 	}
@@ -157,7 +157,7 @@ func requestSettings(r plugin.PlanRequest) (configs.Config, []string, error) {
 			environ = append(environ, name+"="+value)
 		}
 	}
-	env, warnings, err := configs.FromEnv(folder.Lookup(lookup))
+	env, warnings, err := folder.FromEnv(lookup)
 	if err != nil {
 		return flags, nil, err
 	}

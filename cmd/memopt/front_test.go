@@ -171,7 +171,10 @@ func TestServiceEnvironment(t *testing.T) {
 // the service was started.
 func TestServiceFolder(t *testing.T) {
 	alone(t, smallMLP)
-	there := t.TempDir()
+	there, colons := t.TempDir(), filepath.Join(t.TempDir(), "a:b")
+	if err := os.Mkdir(colons, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for path, level := range map[string]string{"c.json": "1", filepath.Join(there, "c.json"): "2", "only.json": "1"} {
 		if err := os.WriteFile(path, []byte(`{"level": `+level+`}`), 0o600); err != nil {
 			t.Fatal(err)
@@ -185,6 +188,8 @@ func TestServiceFolder(t *testing.T) {
 		"clusters":             {variable: "Relu+:1:-1", folder: there, want: "0"},
 		"file that is missing": {variable: "only.json", folder: there, want: "no file"},
 		"config of no file":    {config: "only.json", folder: there, want: "no file"},
+		"no file, and colons":  {config: "only.json", folder: colons, want: "no file"},
+		"clusters, and colons": {config: "Relu+:1:-1", folder: colons, want: "0"},
 	} {
 		reply, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: absolute(t, "m.onnx"), Dims: map[string]int64{"batch": 2},
 			Config: c.config, Folder: c.folder, Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": c.variable}})
@@ -192,7 +197,7 @@ func TestServiceFolder(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if !strings.Contains(got, c.want) {
+		if (err != nil) != (c.want == "no file") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
