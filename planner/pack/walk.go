@@ -108,7 +108,7 @@ func (p *part) walks(goal, top int64) bool {
 func (p *part) short(goal int64) bool {
 	all := 0.0
 	for _, l := range p.lives {
-		all += float64(l.size) * float64(l.r-l.l)
+		all += float64(float64(l.size) * float64(l.r-l.l))
 	}
 	return all >= nearlyAll*float64(goal-p.floor)*float64(p.sections)
 }
@@ -275,7 +275,7 @@ func (s *walk) off(i, end int32, per float64, t taste) float64 {
 	if int(i) >= len(s.lives) {
 		return 0
 	}
-	x := math.Abs(float64(end-s.lives[i].r)) * per
+	x := float64(math.Abs(float64(end-s.lives[i].r)) * per)
 	if t.root {
 		return math.Sqrt(x)
 	}
