@@ -66,6 +66,9 @@ func (p *part) grow(goal int64) {
 		return
 	}
 	if many && !p.fixed() && s.highest-goal > goal/steep && p.walks(goal, s.highest) {
+		if p.far(goal, fair) {
+			p.mend(goal, goal+goal/fair, mending*len(p.lives), never)
+		}
 		return
 	}
 	if len(p.lives) > fewest && !p.fixed() {
