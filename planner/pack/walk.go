@@ -70,16 +70,16 @@ const (
 	nearlyAll = 0.875 // of the bytes, on average
 )
 
-// walks packs p by walks, two side by side, and says whether there is nothing more to do: one is enough, or room is short at all
-// times, where walks are tried for as long as there is time. If the first are not clearly lower than a skyline that ends at top, or
-// there is room at most times, climbs do better.
+// walks packs p by walks, two side by side, one forward and one backward in time, and says whether there is nothing more to do: one
+// is enough, or room is short at all times, where walks are tried for as long as there is time. If the first are not clearly lower
+// than a skyline that ends at top, or there is room at most times, climbs do better.
 func (p *part) walks(goal, top int64) bool {
 	enough, most := goal+goal/fair, top-(top-goal)/clearly
 	looks, short := briefly*len(p.lives), p.short(goal)
 	if short {
 		looks = paces * len(p.lives)
 	}
-	walks := [...]*walk{newWalk(p), newWalk(p)}
+	walks := [...]*walk{newWalk(p), newWalk(p.backward())}
 	for seed := uint64(0); p.clock.alone() > max(walks[0].looks, walks[1].looks); seed += uint64(len(walks)) {
 		var parts []*part
 		var fills []func(stopped func() bool)
@@ -102,6 +102,15 @@ func (p *part) walks(goal, top int64) bool {
 		}
 	}
 	return true
+}
+
+// backward is p with time the other way round, which has the same packings.
+func (p *part) backward() *part {
+	q := &part{lives: slices.Clone(p.lives), sections: p.sections, floor: p.floor}
+	for i, l := range p.lives {
+		q.lives[i].l, q.lives[i].r = p.sections-l.r, p.sections-l.l
+	}
+	return q
 }
 
 // short is whether nearly all that there is room for is alive at all times.

@@ -16,6 +16,9 @@ func TestWalk(t *testing.T) {
 		if len(q.lives) == 0 {
 			return
 		}
+		if rapid.Bool().Draw(t, "backward") {
+			q = q.backward()
+		}
 		seed := rapid.Uint64().Draw(t, "seed")
 		looks := rapid.IntRange(200, 2000).Draw(t, "looks") * len(q.lives)
 		s := newWalk(q)
