@@ -62,16 +62,17 @@ func (p *part) grow(goal int64) {
 		p.keep(p.from(s))
 		return
 	}
-	if many && !p.fixed() && p.tuck(goal, s) {
+	loose := !p.fixed()
+	if many && loose && p.tuck(goal, s) {
 		return
 	}
-	if many && !p.fixed() && s.highest-goal > goal/steep && p.walks(goal, s.highest) {
+	if many && loose && s.highest-goal > goal/steep && p.walks(goal, s.highest) {
 		if p.far(goal, fair) {
 			p.mend(goal, goal+goal/fair, mending*len(p.lives), never)
 		}
 		return
 	}
-	if len(p.lives) > fewest && !p.fixed() {
+	if len(p.lives) > fewest && loose {
 		packed, ok := p.sift(goal, min(p.top, s.highest))
 		if ok {
 			p.keep(packed)

@@ -114,6 +114,20 @@ func (p *part) keepFirst(enough int64, parts []*part, fills ...func(stopped func
 	p.clock.joined(apart)
 }
 
+// keepBest keeps the lowest of what attempts make of p as it is, each with a clock of its own; a core makes so many of them after
+// each other.
+func (p *part) keepBest(enough int64, inTurn int, fills ...func(q *part, stopped func() bool)) {
+	var parts []*part
+	var own []func(stopped func() bool)
+	for _, fill := range fills {
+		q := *p
+		q.clock = p.clock.apart(inTurn)
+		parts = append(parts, &q)
+		own = append(own, func(stopped func() bool) { fill(&q, stopped) })
+	}
+	p.keepFirst(enough, parts, own...)
+}
+
 // turnIfNear turns p over if it is far above the goal, but not too far for that to help.
 func (p *part) turnIfNear(goal, enough int64, stopped func() bool) {
 	if p.far(goal, far) && !p.far(goal, farther) {

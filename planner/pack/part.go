@@ -44,6 +44,14 @@ func divide(p *part, offsets []int64) []*part {
 	return todo
 }
 
+// area is the bytes of all lives, times the sections they are alive in.
+func (p *part) area() (sum float64) {
+	for _, l := range p.lives {
+		sum += float64(float64(l.size) * float64(l.r-l.l))
+	}
+	return sum
+}
+
 // settle puts the lives that meet every other life of p on its floor, and raises the floor over them. Those with the
 // strictest alignment come first, where they leave the fewest bytes between each other. Where lives are fixed, all stay; of few lives
 // also those that would leave the floor where some alignment does not want it.

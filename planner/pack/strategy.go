@@ -100,30 +100,23 @@ func (p *part) simply(goal, top int64) {
 	if p.clock.alone() <= 0 {
 		looks /= 2
 	}
-	var parts []*part
-	var fills []func(stopped func() bool)
+	var fills []func(q *part, stopped func() bool)
 	for _, t := range strategies[:quickRows] {
-		q := *p
-		q.clock = p.clock.apart(quickRows - 1)
-		parts = append(parts, &q)
-		fills = append(fills, func(stopped func() bool) {
+		fills = append(fills, func(q *part, stopped func() bool) {
 			s := q.space(looks)
 			s.stopped = stopped
 			q.try([]strategy{t}, s, goal)
 			q.clock.spend(s.looks)
 		})
 	}
-	p.keepFirst(goal, parts, fills...)
+	p.keepBest(goal, quickRows-1, fills...)
 }
 
 // settles packs many lives with the first strategy if that ends at or below top. What does not fill a quarter of it with a
 // 64th of the looks, or three quarters with an eighth, does not come to an end with all of them.
 func (p *part) settles(top int64, stopped func() bool) bool {
 	s := p.space(glance * len(p.lives))
-	all := 0.0
-	for _, l := range p.lives {
-		all += float64(l.size) * float64(l.r-l.l)
-	}
+	all := p.area()
 	s.stopped = func() bool {
 		return stopped() || s.looks > s.most/64 && s.filled < all/4 || s.looks > s.most/8 && s.filled < all*3/4
 	}

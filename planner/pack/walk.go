@@ -31,6 +31,7 @@ type walk struct {
 	gap     []int32 // by life and for the floor: where it stands in gaps, or -1
 	section int32   // up to which lives have ended
 	placed  int     // of the order
+	every   int     // lives placed between two moments that it can go back to
 	looks   int     // at gaps
 }
 
@@ -81,20 +82,16 @@ func (p *part) walks(goal, top int64) bool {
 	}
 	walks := [...]*walk{newWalk(p), newWalk(p.backward())}
 	for seed := uint64(0); p.clock.alone() > max(walks[0].looks, walks[1].looks); seed += uint64(len(walks)) {
-		var parts []*part
-		var fills []func(stopped func() bool)
+		var fills []func(q *part, stopped func() bool)
 		for k, s := range walks {
-			q := *p
-			q.clock = p.clock.apart(1)
-			parts = append(parts, &q)
-			fills = append(fills, func(stopped func() bool) {
+			fills = append(fills, func(q *part, stopped func() bool) {
 				if s.run(enough, min(q.top, most), seed+uint64(k), looks, stopped) {
 					q.offsets, q.top, q.by = slices.Clone(s.at), topOf(q.lives, s.at), "walk"
 				}
 				q.clock.spend(s.looks)
 			})
 		}
-		switch p.keepFirst(enough, parts, fills...); {
+		switch p.keepBest(enough, 1, fills...); {
 		case p.top <= enough:
 			return true
 		case p.top >= most || !short:
@@ -115,11 +112,7 @@ func (p *part) backward() *part {
 
 // short is whether nearly all that there is room for is alive at all times.
 func (p *part) short(goal int64) bool {
-	all := 0.0
-	for _, l := range p.lives {
-		all += float64(float64(l.size) * float64(l.r-l.l))
-	}
-	return all >= nearlyAll*float64(goal-p.floor)*float64(p.sections)
+	return p.area() >= nearlyAll*float64(goal-p.floor)*float64(p.sections)
 }
 
 func newWalk(p *part) *walk {
@@ -136,6 +129,8 @@ func newWalk(p *part) *walk {
 		s.mean += float64(l.r - l.l)
 	}
 	s.mean /= float64(n)
+	together := slices.Max(sumOf(p.lives, p.sections, func(*life) int64 { return 1 }))
+	s.every = max(int(together)/marked, leastGap)
 	for i := range s.gap {
 		s.gap[i] = -1
 	}
@@ -300,8 +295,8 @@ func (s *walk) need() int64 {
 // fail is the try that came nearest to go past a life.
 type fail struct {
 	mark
-	need int64
-	at   []int64 // of the lives that may have been tried otherwise since
+	need  int64
+	since []int64 // where those lives stood that may have been tried otherwise by now
 }
 
 // run walks through all lives from a limit on, by some taste first, which it tries others beside for as long as it has looks. It gives
@@ -311,7 +306,6 @@ func (s *walk) run(limit, most int64, seed uint64, looks int, stopped func() boo
 		return false
 	}
 	s.back(mark{section: -1})
-	every := max(s.together()/marked, leastGap)
 	marks := []mark{s.mark()}
 	dice := rand.New(rand.NewPCG(seed, 0))
 	t := tastes[seed%uint64(len(tastes))]
@@ -319,7 +313,7 @@ func (s *walk) run(limit, most int64, seed uint64, looks int, stopped func() boo
 	first := 0         // the life that it goes back to at most
 	var best fail
 	for s.placed < len(s.order) {
-		if s.placed >= marks[len(marks)-1].placed+every {
+		if s.placed >= marks[len(marks)-1].placed+s.every {
 			if marks = append(marks, s.mark()); stopped() || s.looks > 2*looks {
 				return false
 			}
@@ -329,12 +323,12 @@ func (s *walk) run(limit, most int64, seed uint64, looks int, stopped func() boo
 		}
 		if s.placed > at {
 			at, tries, best = s.placed, 0, fail{need: math.MaxInt64}
-			first = marks[before(marks, at-every<<furthest)].placed
+			first = marks[before(marks, at-s.every<<furthest)].placed
 		}
 		if need := s.need(); s.placed == at && need < best.need {
 			best = fail{mark: s.mark(), need: need}
 			for _, i := range s.order[first:at] {
-				best.at = append(best.at, s.at[i])
+				best.since = append(best.since, s.at[i])
 			}
 		}
 		if tries == walked || s.looks > looks {
@@ -342,7 +336,7 @@ func (s *walk) run(limit, most int64, seed uint64, looks int, stopped func() boo
 				return false
 			}
 			for k, i := range s.order[first:at] {
-				s.at[i] = best.at[k]
+				s.at[i] = best.since[k]
 			}
 			s.back(best.mark)
 			s.raise(best.need)
@@ -350,7 +344,7 @@ func (s *walk) run(limit, most int64, seed uint64, looks int, stopped func() boo
 			at, tries = -1, 0
 			continue
 		}
-		marks = marks[:before(marks, at-every<<min(tries/patient, furthest))+1]
+		marks = marks[:before(marks, at-s.every<<min(tries/patient, furthest))+1]
 		tries++
 		s.back(marks[len(marks)-1])
 		t = tastes[dice.IntN(len(tastes))]
@@ -369,20 +363,4 @@ func before(marks []mark, placed int) int {
 		}
 	}
 	return 0
-}
-
-// together is how many lives are alive at once at most.
-func (s *walk) together() int {
-	most, now := 0, 0
-	from := int32(0)
-	for _, i := range s.order {
-		for ; from < s.lives[i].l; from++ {
-			for gone := s.ends[from+1]; gone >= 0; gone = s.with[gone] {
-				now--
-			}
-		}
-		now++
-		most = max(most, now)
-	}
-	return most
 }

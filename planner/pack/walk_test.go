@@ -64,13 +64,7 @@ func TestWalkGoesBack(t *testing.T) {
 		if !s.run(goal, none/4, seed, paces*len(q.lives), never) {
 			t.Fatal("gave up")
 		}
-		got := Solution{Offsets: make([]int64, len(p.Buffers)), Height: topOf(q.lives, s.at), Bound: goal}
-		for i, l := range q.lives {
-			got.Offsets[l.id] = s.at[i]
-		}
-		if err := Check(p, got); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
-		}
+		apartAt(t, q, s.at, s.limit)
 	}
 }
 
@@ -84,8 +78,7 @@ func TestWalksWhereShort(t *testing.T) {
 			if f.name != c.family {
 				continue
 			}
-			p := f.make(6000, 1)
-			q, goal := wholeOf(p)
+			q, goal := wholeOf(f.make(6000, 1))
 			q.unplaced()
 			timed([]*part{q}, func(q *part) {
 				s, _ := newClimb(q, goal, content).first()
@@ -96,15 +89,8 @@ func TestWalksWhereShort(t *testing.T) {
 					t.Errorf("%s: %v, a top of %d for one of %d, above %d", c.family, did, q.top, s.highest, goal)
 				}
 			})
-			if !c.short {
-				continue
-			}
-			got := Solution{Offsets: make([]int64, len(p.Buffers)), Height: q.top, Bound: goal}
-			for i, l := range q.lives {
-				got.Offsets[l.id] = q.offsets[i]
-			}
-			if err := Check(p, got); err != nil {
-				t.Errorf("%s: %v", c.family, err)
+			if c.short {
+				apartAt(t, q, q.offsets, q.top)
 			}
 		}
 	}
