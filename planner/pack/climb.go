@@ -41,7 +41,7 @@ const mostClimbed = math.MaxInt64 / 4
 
 // grow packs p as a skyline, and keeps it if it is lower than what there is. Many lives have the first strategy tried before.
 // Where no skyline is near enough, room is made below a top for what sticks out of many lives, which is quick and often does.
-// Where they are too high at most times, walks come next. Then lives that a search is not tried for later are packed from what it
+// Walks come next, which go on where they are too high at all times. Then lives that a search is not tried for later are packed from what it
 // makes of the large ones; if that does not come near they are climbed.
 func (p *part) grow(goal int64) {
 	if goal > mostClimbed {
@@ -66,7 +66,7 @@ func (p *part) grow(goal int64) {
 	if many && loose && p.tuck(goal, s) {
 		return
 	}
-	if many && loose && s.highest-goal > goal/steep && p.walks(goal, s.highest) {
+	if many && loose && p.walks(goal, s.highest) {
 		if p.far(goal, fair) {
 			p.mend(goal, goal+goal/fair, mending*len(p.lives), never)
 		}

@@ -65,20 +65,21 @@ const (
 	walked   = 30  // tries in all
 	pace     = 16  // looks that a step costs beside those at gaps
 	paces    = 600 // looks, for each life, that other tries are worth
-	briefly  = 100 // as many where there is room at most times
-	clearly  = 4   // walks are lower than a skyline by this share of what that leaves, or given up
+	briefly  = 60  // as many where there is room at most times, which are not worth counting
+	clearly  = 4   // where room is short, walks are lower than a skyline by this share of what that leaves, or given up
 
 	nearlyAll = 0.875 // of the bytes, on average
 )
 
 // walks packs p by walks, two side by side, one forward and one backward in time, and says whether there is nothing more to do: one
-// is enough, or room is short at all times, where walks are tried for as long as there is time. If the first are not clearly lower
-// than a skyline that ends at top, or there is room at most times, climbs do better.
+// is enough, or room is short at all times, where walks are tried for as long as there is time, unless the first are not clearly
+// lower than a skyline that ends at top. Where there is room at most times climbs do better, but for what comes again and again in
+// turns, as the stages of a pipeline do; so a short walk that never has to raise the limit is tried before them.
 func (p *part) walks(goal, top int64) bool {
 	enough, most := goal+goal/fair, top-(top-goal)/clearly
-	looks, short := briefly*len(p.lives), p.short(goal)
-	if short {
-		looks = paces * len(p.lives)
+	looks, short := paces*len(p.lives), p.short(goal, top)
+	if !short {
+		looks, most = briefly*len(p.lives), min(enough+1, top)
 	}
 	walks := [...]*walk{newWalk(p), newWalk(p.backward())}
 	for seed := uint64(0); p.clock.alone() > max(walks[0].looks, walks[1].looks); seed += uint64(len(walks)) {
@@ -88,7 +89,9 @@ func (p *part) walks(goal, top int64) bool {
 				if s.run(enough, min(q.top, most), seed+uint64(k), looks, stopped) {
 					q.offsets, q.top, q.by = slices.Clone(s.at), topOf(q.lives, s.at), "walk"
 				}
-				q.clock.spend(s.looks)
+				if short {
+					q.clock.spend(s.looks)
+				}
 			})
 		}
 		switch p.keepBest(enough, 1, fills...); {
@@ -110,9 +113,9 @@ func (p *part) backward() *part {
 	return q
 }
 
-// short is whether nearly all that there is room for is alive at all times.
-func (p *part) short(goal int64) bool {
-	return p.area() >= nearlyAll*float64(goal-p.floor)*float64(p.sections)
+// short is whether nearly all that there is room for is alive at all times, and a skyline that ends at top is steep for it.
+func (p *part) short(goal, top int64) bool {
+	return top-goal > goal/steep && p.area() >= nearlyAll*float64(goal-p.floor)*float64(p.sections)
 }
 
 func newWalk(p *part) *walk {

@@ -68,28 +68,34 @@ func TestWalkGoesBack(t *testing.T) {
 	}
 }
 
-// Where room is short at all times a walk is far below the skylines that a climb begins with; where it is not, it is not taken.
+// Where room is short at all times a walk is far below the skylines that a climb begins with. Where it is not, it is not taken unless
+// one is enough that never had to raise the limit, which costs no time.
 func TestWalksWhereShort(t *testing.T) {
 	for _, c := range []struct {
-		family string
-		short  bool
-	}{{"second chances", true}, {"chains", false}, {"weave", false}} {
+		family      string
+		lives       int
+		short, walk bool
+	}{{"second chances", 6000, true, true}, {"pipeline", 20_000, false, true}, {"chains", 6000, false, false}, {"weave", 6000, false, false}} {
 		for _, f := range all() {
 			if f.name != c.family {
 				continue
 			}
-			q, goal := wholeOf(f.make(6000, 1))
+			q, goal := wholeOf(f.make(c.lives, 4))
 			q.unplaced()
 			timed([]*part{q}, func(q *part) {
 				s, _ := newClimb(q, goal, content).first()
-				if is := q.short(goal); is != c.short {
+				if is := q.short(goal, s.highest); is != c.short {
 					t.Errorf("%s: room is short: %v", c.family, is)
 				}
-				if did := q.walks(goal, s.highest); did != c.short || did && q.top-goal > (s.highest-goal)*3/4 {
+				before := q.clock.alone()
+				if did := q.walks(goal, s.highest); did != c.walk || did && q.top-goal > (s.highest-goal)*3/4 {
 					t.Errorf("%s: %v, a top of %d for one of %d, above %d", c.family, did, q.top, s.highest, goal)
 				}
+				if spent := q.clock.alone() < before; spent != c.short || !c.short && c.walk && q.far(goal, fair) {
+					t.Errorf("%s: spent %v, and came to %d above %d", c.family, spent, q.top, goal)
+				}
 			})
-			if c.short {
+			if c.walk {
 				apartAt(t, q, q.offsets, q.top)
 			}
 		}
