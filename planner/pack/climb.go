@@ -26,7 +26,7 @@ const (
 	fair       = 101     // and one that holds this is too, after one climb in stages
 	tight      = 1 << 62 // hardly any
 	room       = 200     // the share of the goal above it that there is to fill up what is nearly even
-	passage    = 100     // looks, for each life, that the stages together cost beside those that are counted
+	passage    = 95      // looks, for each life, that the stages together cost beside those that are counted
 	weighing   = 8       // sections that cost a look in each stage
 	hopeful    = 64      // what this does not hold is not climbed again
 	tried      = 550     // looks, for each life, below which a climb in stages is followed by another in any case
@@ -209,9 +209,6 @@ func (c *climb) first(before ...attempt) (s *skyline, done bool) {
 		if o.highest < s.highest {
 			s = o
 		}
-	}
-	if s.highest-c.goal > c.goal/steep {
-		c.base.scrutiny = closest
 	}
 	return s, false
 }

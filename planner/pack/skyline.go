@@ -24,18 +24,17 @@ type skyline struct {
 	blocks   []life // the lives that are fixed, lowest first: see fixed.go
 	largest  int64  // size of the others
 
-	route    route
-	top      int64 // what it wants to stay within for now
-	ceiling  int64 // and in the end
-	placed   int
-	highest  int64     // end of what is placed
-	left     peaks     // by section: bytes to be placed
-	sure     []int64   // by section: how high it becomes at least, if no more is wasted
-	weight   []float64 // by section: what a byte weighs in all sections before it
-	open     []int32   // by center: how many lives of its group are to be placed
-	offsets  []int64
-	looks    int // at lives so far: the work done, in a measure that is the same on every machine
-	scrutiny int // looks that a closer one costs
+	route   route
+	top     int64 // what it wants to stay within for now
+	ceiling int64 // and in the end
+	placed  int
+	highest int64     // end of what is placed
+	left    peaks     // by section: bytes to be placed
+	sure    []int64   // by section: how high it becomes at least, if no more is wasted
+	weight  []float64 // by section: what a byte weighs in all sections before it
+	open    []int32   // by center: how many lives of its group are to be placed
+	offsets []int64
+	looks   int // at lives so far: the work done, in a measure that is the same on every machine
 
 	*groups
 	firstEnd firsts // by position in byBegin: the end
@@ -95,7 +94,6 @@ func newSkyline(p *part) *skyline {
 		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p),
 		open: make([]int32, sections), offsets: make([]int64, n),
 		end: make([]int32, sections), before: make([]int32, sections), height: make([]int64, sections),
-		scrutiny: closely,
 	}
 	s.firstEnd.reset(n)
 	s.lastHead.reset(n)
@@ -135,7 +133,7 @@ func newSkyline(p *part) *skyline {
 func (s *skyline) twin() *skyline {
 	t := &skyline{
 		lives: s.lives, sections: s.sections, floor: s.floor, coarsest: s.coarsest, blocks: s.blocks, largest: s.largest,
-		groups: s.groups, ceiling: s.ceiling, scrutiny: s.scrutiny,
+		groups: s.groups, ceiling: s.ceiling,
 	}
 	t.become(s)
 	return t
@@ -480,7 +478,7 @@ func (s *skyline) choose(a, b, t int32, left int64, roofed bool) int32 {
 		if end+left <= s.top {
 			return f.life
 		}
-		s.looks += s.scrutiny
+		s.looks += closely
 		over := max(0, s.over(a, l.l, min(before, end)), s.over(l.r, b, min(behind, end)))
 		if over < least {
 			best, least = f.life, over
@@ -495,7 +493,7 @@ func (s *skyline) choose(a, b, t int32, left int64, roofed bool) int32 {
 const (
 	shortlist = 16 // of the lives that fit, those that waste least are looked at more closely
 	closely   = 8  // which costs so many looks
-	closest   = 32 // and so many where hardly any byte is to spare
+	asked     = 36 // and so many more for each section that is asked for a life that fits
 )
 
 // better is whether x is to be placed rather than y.
@@ -589,6 +587,7 @@ func (s *skyline) loss(a, b, t int32, left, height int64) int64 {
 	if height+left <= s.top {
 		return 0
 	}
+	s.looks += asked
 	if s.rest = s.covering(a, b, t, 1, s.rest[:0]); len(s.rest) > 0 {
 		return 0
 	}

@@ -47,7 +47,7 @@ const (
 	outlook    = 1    // stages behind its own that a route is tried through
 	renewed    = 4    // stages after which weights and what presses are brought up to date
 	presses    = 70   // the share of the goal below it from which on a section presses
-	leastTried = 3    // routes for a stage
+	leastTried = 3    // routes for the first stage
 	mostTried  = 64
 	givenUp    = 2  // one of so many looks is spared as routes are given up
 	losing     = 10 // sections cost a look where something is lost
@@ -181,21 +181,17 @@ func (l *staged) stage(c *crew, at int) {
 	}
 	n := leastTried
 	if l.trying > 0 {
-		n = min(max((l.most-l.looks)/(l.stages-at+1)/l.trying, leastTried), mostTried)
+		left := l.stages - at + 1
+		each := l.trying
+		if at+outlook >= l.stages { // routes are tried all the way up, which may be more than stages were so far
+			each = int(float64(each) * max(1, float64((len(s.lives)-s.placed)*l.stages)/float64(len(s.lives)*left)))
+		}
+		n = min(max((l.most-l.looks)/left/each, 1), mostTried)
 	}
 	l.plan = l.routes(l.plan[:0], n)
-	l.worse = slices.Grow(l.worse[:0], n)[:n]
-	l.at = at
-	l.next.Store(0)
-	l.least.Store(math.Float64bits(math.Inf(1)))
-	c.each()
-	s.changes.forget() // all hands have followed
-
 	best := 0
-	for k, x := range l.worse {
-		if x < l.worse[best] {
-			best = k
-		}
+	if n > 1 {
+		best = l.try(c, at)
 	}
 	l.took(l.plan[best])
 	l.take(s, l.plan[best])
@@ -205,11 +201,29 @@ func (l *staged) stage(c *crew, at int) {
 		lost += int(x.r - x.l)
 	}
 	trying := (s.looks + lost/losing) * (1 + outlook) / givenUp
-	l.looks += s.looks + trying*n
+	if l.looks += s.looks; n > 1 {
+		l.looks += trying * n
+	}
 	if l.trying == 0 {
 		l.trying = trying
 	}
 	l.trying += (trying - l.trying) / lately
+}
+
+// try is which route of the plan for a stage leaves sections pressing least.
+func (l *staged) try(c *crew, at int) (best int) {
+	l.worse = slices.Grow(l.worse[:0], len(l.plan))[:len(l.plan)]
+	l.at = at
+	l.next.Store(0)
+	l.least.Store(math.Float64bits(math.Inf(1)))
+	c.each()
+	l.main.changes.forget() // all hands have followed
+	for k, x := range l.worse {
+		if x < l.worse[best] {
+			best = k
+		}
+	}
+	return best
 }
 
 // hand tries routes of the plan until none is left.
