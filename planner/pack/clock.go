@@ -13,7 +13,7 @@ type clock struct {
 }
 
 const (
-	perLife  = 1800   // looks that a life is worth; 20 000 lives take about half a second at most, on two cores
+	perLife  = 1650   // looks that a life is worth; 20 000 lives take about half a second at most, on two cores
 	leastFor = 20_000 // lives, as which fewer count
 )
 
@@ -21,7 +21,7 @@ const (
 const (
 	ordering = 20   // to sort lives by what they are
 	placing  = 100  // to put one in with a space, beside the looks of that
-	climbing = 2000 // of both cores, for a climb in stages at most
+	climbing = 1750 // of both cores, for a climb in stages at most
 	scanty   = 600  // and at least
 	starting = 650  // of both cores, for the first strategy and the first routes
 	lightly  = 2    // looks of a mend cost as much as one
