@@ -65,7 +65,7 @@ const (
 	walked   = 30  // tries in all
 	pace     = 16  // looks that a step costs beside those at gaps
 	paces    = 600 // looks, for each life, that other tries are worth
-	briefly  = 60  // as many where there is room at most times, which are not worth counting
+	briefly  = 90  // as many where there is room at most times, which are not worth counting
 	clearly  = 4   // where room is short, walks are lower than a skyline by this share of what that leaves, or given up
 
 	nearlyAll = 0.875 // of the bytes, on average
@@ -74,15 +74,18 @@ const (
 // walks packs p by walks, two side by side, one forward and one backward in time, and says whether there is nothing more to do: one
 // is enough, or room is short at all times, where walks are tried for as long as there is time, unless the first are not clearly
 // lower than a skyline that ends at top. Where there is room at most times climbs do better, but for what comes again and again in
-// turns, as the stages of a pipeline do; so a short walk that never has to raise the limit is tried before them.
+// turns, as the stages of a pipeline do; so a few short walks that never have to raise the limit are tried before them.
 func (p *part) walks(goal, top int64) bool {
 	enough, most := goal+goal/fair, top-(top-goal)/clearly
 	looks, short := paces*len(p.lives), p.short(goal, top)
 	if !short {
 		looks, most = briefly*len(p.lives), min(enough+1, top)
 	}
+	if most <= enough {
+		return false
+	}
 	walks := [...]*walk{newWalk(p), newWalk(p.backward())}
-	for seed := uint64(0); p.clock.alone() > max(walks[0].looks, walks[1].looks); seed += uint64(len(walks)) {
+	for seed := uint64(0); looks > 0 && p.clock.alone() > max(walks[0].looks, walks[1].looks); seed += uint64(len(walks)) {
 		var fills []func(q *part, stopped func() bool)
 		for k, s := range walks {
 			fills = append(fills, func(q *part, stopped func() bool) {
@@ -97,11 +100,13 @@ func (p *part) walks(goal, top int64) bool {
 		switch p.keepBest(enough, 1, fills...); {
 		case p.top <= enough:
 			return true
-		case p.top >= most || !short:
+		case !short:
+			looks -= max(walks[0].looks, walks[1].looks)
+		case p.top >= most:
 			return false
 		}
 	}
-	return true
+	return short
 }
 
 // backward is p with time the other way round, which has the same packings.
