@@ -80,9 +80,9 @@
 //   - lean.go looks for a plan of a program without what is cheap, where a gap stays,
 //     and goes on from that.
 //   - exact.go finds the cheapest launches of a small program by shortest paths.
-//   - solve.go puts them together: start, repair, take back, exchange, anneal, until the
-//     plan is near the bound or the work is done. Sketch does the first half of
-//     that, for curves of many limits.
+//   - stages.go puts them together, one behind another, until the plan is near the bound or
+//     the work is done. solve.go asks for that, and for less: Sketch starts, repairs and
+//     exchanges, for curves of many limits.
 //   - floor.go is the peak that no plan goes below; check.go replays launches by
 //     another route.
 //
