@@ -177,106 +177,134 @@ func (t *twin) near(k *twinKind, reach float64) (n twinNearby) {
 // than, if it is to bound; else those that are farthest are left out, and least is
 // only known if there were not as many.
 func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []twinStart) {
-	reach += reach*1e-9 + 1
-	near, order := make([]twinNearby, len(t.kinds)), make([]int, len(t.kinds))
-	var fewest, fullest [2]int64 // bytes of the parts to come
-	for i := range t.kinds {
-		k := &t.kinds[i]
-		order[i], near[i] = i, t.near(k, reach)
-		for b := range fewest {
-			fewest[b] += near[i].fewest[b] * int64(len(k.parts))
-			fullest[b] += near[i].fullest[b] * int64(len(k.parts))
-		}
+	x := mixer{t: t, reach: reach + reach*1e-9 + 1, bounds: bounds, whole: true}
+	last, ok := x.all()
+	t.mixed += x.work
+	if found = math.Inf(1); !ok {
+		return t.bound, found, nil
 	}
-	// What there is much to choose of comes while there are few mixes.
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b].which), len(near[a].which)) })
-	var steps []mixed // none to bound
-	before, work, whole := []mix{{}}, 0, true
-	defer func() { t.mixed += work }()
-	most := mostMixes
-	if bounds {
-		most = boundMixes
-	}
-	var with, next, both []mix // used again and again: there are many, of which few are left
-	sum := 0.0                 // what the parts so far cost at the prices
-	for _, i := range order {
-		k, n, times := &t.kinds[i], &near[i], 1
-		if len(n.which) == 1 {
-			times = len(k.parts)
-		}
-		for range len(k.parts) / times {
-			sum += n.best * float64(times)
-			var empty [2]int64 // what is there at least if those to come are as full as can be
-			for b := range fewest {
-				fewest[b] -= n.fewest[b] * int64(times)
-				fullest[b] -= n.fullest[b] * int64(times)
-				empty[b] = t.room[b] - fullest[b]
-			}
-			if work += len(before) * len(n.which); work > mostMixing {
-				return t.bound, math.Inf(1), nil
-			}
-			next = next[:0]
-			for _, c := range n.which {
-				x := &k.choices[c.which]
-				with = with[:0]
-				for m, y := range before {
-					y.link = link{int32(m), c.which}
-					y.cost += x.cost * int64(times)
-					if y.far += c.far * float64(times); y.far > reach {
-						continue
-					}
-					for b := range y.bytes {
-						y.bytes[b] += x.bytes[b] * int64(times)
-					}
-					if y.bytes[0]+fewest[0] > t.room[0] { // and so have the others
-						break
-					}
-					// What those to come cannot fill costs its price.
-					full := float64(y.cost) + t.price[0]*float64(max(y.bytes[0], empty[0])) + t.price[1]*float64(max(y.bytes[1], empty[1])) - sum
-					if y.bytes[1]+fewest[1] <= t.room[1] && full <= reach {
-						with = append(with, y)
-					}
-				}
-				both = merged(both[:0], next, with)
-				next, both = both, next
-			}
-			left := unbeaten(next)
-			if len(left) > most {
-				if whole = false; bounds {
-					left = halved(left)
-				} else {
-					left = nearest(left, most/2)
-				}
-			}
-			if !bounds {
-				links := make([]link, len(left))
-				for at, m := range left {
-					links[at] = m.link
-				}
-				steps = append(steps, mixed{i, times, links})
-			}
-			before, next = left, before
-		}
-	}
-	last := before
 	slices.SortStableFunc(last, func(a, b mix) int { return cmp.Compare(a.cost, b.cost) })
-	found = math.Inf(1)
 	if len(last) > 0 {
 		found = float64(last[0].cost)
 	}
-	if whole || bounds {
-		least = min(t.bound+reach, found)
+	if x.whole || bounds {
+		least = min(t.bound+x.reach, found)
 	}
 	if !bounds {
 		price := max(t.price[0], t.price[1]) / float64(t.grain) * t.s.unit
 		for _, m := range last[:min(mixPlans, len(last))] {
-			chosen := t.chosen(steps, m.link)
+			chosen := t.chosen(x.steps, m.link)
 			for _, w := range dealings {
 				plans = append(plans, twinStart{func() plan { return t.plan(chosen, w) }, price})
 			}
 		}
 	}
 	return least, found, plans
+}
+
+// mixer puts mixes together, some parts of a kind after others.
+type mixer struct {
+	t               *twin
+	reach           float64
+	bounds          bool
+	fewest, fullest [2]int64 // bytes of the parts to come
+	sum             float64  // what the parts so far cost at the prices
+	steps           []mixed  // none to bound
+	whole           bool     // none was left out, and none stands for two
+	work            int
+	with, both      []mix // used again and again: there are many, of which few are left
+}
+
+// all is the mixes of all parts. It reports false if there are very many to look at.
+func (x *mixer) all() (last []mix, ok bool) {
+	t := x.t
+	near, order := make([]twinNearby, len(t.kinds)), make([]int, len(t.kinds))
+	for i := range t.kinds {
+		order[i], near[i] = i, t.near(&t.kinds[i], x.reach)
+		x.await(&near[i], len(t.kinds[i].parts))
+	}
+	// What there is much to choose of comes while there are few mixes.
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b].which), len(near[a].which)) })
+	last = []mix{{}}
+	var next []mix
+	for _, i := range order {
+		n, parts, times := &near[i], len(t.kinds[i].parts), 1
+		if len(n.which) == 1 {
+			times = parts
+		}
+		for range parts / times {
+			if x.work += len(last) * len(n.which); x.work > mostMixing {
+				return nil, false
+			}
+			x.await(n, -times)
+			x.sum += n.best * float64(times)
+			next = x.fewer(unbeaten(x.extended(next[:0], last, &t.kinds[i], n, times)))
+			if !x.bounds {
+				links := make([]link, len(next))
+				for at, m := range next {
+					links[at] = m.link
+				}
+				x.steps = append(x.steps, mixed{i, times, links})
+			}
+			last, next = next, last
+		}
+	}
+	return last, true
+}
+
+// await has so many more parts of a kind be to come.
+func (x *mixer) await(n *twinNearby, times int) {
+	for b := range x.fewest {
+		x.fewest[b] += n.fewest[b] * int64(times)
+		x.fullest[b] += n.fullest[b] * int64(times)
+	}
+}
+
+// extended is mixes with a choice for so many more parts of a kind, in the order of their
+// bytes, as far as they are within the rooms and the reach. next is empty; its room is used.
+func (x *mixer) extended(next, before []mix, k *twinKind, n *twinNearby, times int) []mix {
+	t := x.t
+	var empty [2]int64 // what is there at least if those to come are as full as can be
+	for b := range empty {
+		empty[b] = t.room[b] - x.fullest[b]
+	}
+	for _, c := range n.which {
+		choice := &k.choices[c.which]
+		x.with = x.with[:0]
+		for m, y := range before {
+			y.link = link{int32(m), c.which}
+			y.cost += choice.cost * int64(times)
+			if y.far += c.far * float64(times); y.far > x.reach {
+				continue
+			}
+			for b := range y.bytes {
+				y.bytes[b] += choice.bytes[b] * int64(times)
+			}
+			if y.bytes[0]+x.fewest[0] > t.room[0] { // and so have the others
+				break
+			}
+			// What those to come cannot fill costs its price.
+			full := float64(y.cost) + t.price[0]*float64(max(y.bytes[0], empty[0])) + t.price[1]*float64(max(y.bytes[1], empty[1])) - x.sum
+			if y.bytes[1]+x.fewest[1] <= t.room[1] && full <= x.reach {
+				x.with = append(x.with, y)
+			}
+		}
+		next, x.both = merged(x.both[:0], next, x.with), next
+	}
+	return next
+}
+
+// fewer is mixes of which there are not too many.
+func (x *mixer) fewer(all []mix) []mix {
+	switch {
+	case x.bounds && len(all) > boundMixes:
+		x.whole = false
+		return halved(all)
+	case !x.bounds && len(all) > mostMixes:
+		x.whole = false
+		return nearest(all, mostMixes/2)
+	}
+	return all
 }
 
 // merged adds to all, which is empty, two lists of mixes in the order of their bytes.
