@@ -285,17 +285,7 @@ func (s *Solver) count(c *cut) {
 // grains are the sizes that bytes are rounded down to, those of the values that
 // take most bytes together first.
 func (c *cut) grains() (all []int64) {
-	sum := map[int64]int64{}
-	for _, v := range c.value {
-		if v.bytes > 0 && v.needed {
-			sum[v.bytes] += v.bytes * v.times
-		}
-	}
-	var sizes []int64
-	for b := range sum {
-		sizes = append(sizes, b)
-	}
-	slices.SortFunc(sizes, func(a, b int64) int { return cmp.Or(cmp.Compare(sum[b], sum[a]), cmp.Compare(b, a)) })
+	sizes, _ := c.sizes()
 	for part := int64(1); part <= grainParts; part++ {
 		for _, b := range sizes[:min(grainSizes, len(sizes))] {
 			if g := b / part; g > 1 && !slices.Contains(all, g) {
@@ -304,4 +294,20 @@ func (c *cut) grains() (all []int64) {
 		}
 	}
 	return all
+}
+
+// sizes lists those of needed values, that which most bytes have first, and how many bytes
+// have each.
+func (c *cut) sizes() (sizes []int64, bytes map[int64]int64) {
+	bytes = map[int64]int64{}
+	for _, v := range c.value {
+		if v.bytes > 0 && v.needed {
+			bytes[v.bytes] += v.bytes * v.times
+		}
+	}
+	for b := range bytes {
+		sizes = append(sizes, b)
+	}
+	slices.SortFunc(sizes, func(a, b int64) int { return cmp.Or(cmp.Compare(bytes[b], bytes[a]), cmp.Compare(b, a)) })
+	return sizes, bytes
 }

@@ -1,6 +1,9 @@
 package recompute
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // exactStates is how many states a program may have that is solved exactly:
 // places of the order times sets of values.
@@ -91,9 +94,7 @@ func (s *Solver) solveExactly(limit int64) (launches []int32, extra float64, ok 
 					launches = append(launches, x.did[at])
 				}
 			}
-			for i, j := 0, len(launches)-1; i < j; i, j = i+1, j-1 {
-				launches[i], launches[j] = launches[j], launches[i]
-			}
+			slices.Reverse(launches)
 			return launches, top.cost, true
 		}
 		x.expand(top.at, top.cost)

@@ -147,24 +147,17 @@ func (t *twin) within(room [2]int64) {
 // commonGrain is the largest size that those of almost all needed bytes are whole
 // multiples of.
 func (c *cut) commonGrain() (grain int64) {
-	sum, all := map[int64]int64{}, int64(0)
-	for _, v := range c.value {
-		if v.bytes > 0 && v.needed {
-			sum[v.bytes] += v.bytes * v.times
-			all += v.bytes * v.times
-		}
+	sizes, bytes := c.sizes()
+	all := int64(0)
+	for _, sum := range bytes {
+		all += sum
 	}
-	var sizes []int64
-	for b := range sum {
-		sizes = append(sizes, b)
-	}
-	slices.SortFunc(sizes, func(a, b int64) int { return cmp.Or(cmp.Compare(sum[b], sum[a]), cmp.Compare(b, a)) })
 	rest := all
 	for _, b := range sizes {
 		if rest < all/twinGrains {
 			break
 		}
-		rest -= sum[b]
+		rest -= bytes[b]
 		for b > 0 {
 			grain, b = b, grain%b
 		}
