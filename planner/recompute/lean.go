@@ -9,7 +9,8 @@ import "slices"
 // one that forgets and remembers each of ten values that stand for the same. So it is
 // with the gates of a cell, too: all of them are in the sum that they are made of.
 type lean struct {
-	s       *Solver
+	s       *Solver   // of the whole program
+	solver  *Solver   // of this one; nil if that is not worth a look
 	ops     []int32   // by its operator: that of the whole program; the number of those at last
 	of      []int32   // by value: what stands for it
 	passing []bool    // by value: something else does
@@ -31,15 +32,15 @@ func (x *search) lean() bool {
 		s.leaner = s.newLean()
 	}
 	l := s.leaner
-	if l.s == nil {
+	if l.solver == nil {
 		return false
 	}
-	l.s.last = plan{}
-	if l.s.solve(x.limit, -1, leanWork); l.s.last.gone == nil {
+	l.solver.last = plan{}
+	if l.solver.solve(x.limit, -1, leanWork); l.solver.last.gone == nil {
 		return false
 	}
 	x.within(mostWork/2, func() {
-		p := l.plan(s, l.s.last, x.limit)
+		p := l.plan(l.solver.last, x.limit)
 		x.descend([]func() plan{p.clone}, true, 1)
 	})
 	return x.extra < before
@@ -50,7 +51,7 @@ func (x *search) lean() bool {
 // must be made again.
 func (s *Solver) newLean() *lean {
 	p, n := s.p, len(s.p.Bytes)
-	l := &lean{of: each(n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
+	l := &lean{s: s, of: each(n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
 	family, small := s.families(), s.smallAlive()
 	q := &Problem{Bytes: p.Bytes, Held: p.Held}
 	for op := range int32(len(p.Cost)) {
@@ -59,7 +60,7 @@ func (s *Solver) newLean() *lean {
 		}
 		ins, cheap := s.standing(l.of, op), s.cheap(op)
 		if cheap && len(ins) == 1 {
-			l.pass(s, op, ins[0], family[ins[0]])
+			l.pass(op, ins[0], family[ins[0]])
 		}
 		var outs []int32
 		for _, v := range p.Outputs.Of(op) {
@@ -70,7 +71,7 @@ func (s *Solver) newLean() *lean {
 		if len(outs) == 0 && (cheap || len(ins) == 0) {
 			continue
 		}
-		cost, work := l.chain(s, op)
+		cost, work := l.chain(op)
 		for _, v := range outs {
 			work -= p.Bytes[v]
 		}
@@ -78,14 +79,14 @@ func (s *Solver) newLean() *lean {
 		q.Cost, q.Work, q.Again = append(q.Cost, cost), append(q.Work, max(0, work)+small[op]), append(q.Again, p.Again[op])
 		q.Inputs.Add(ins...)
 		q.Outputs.Add(outs...)
-		q.Over.Add(l.over(s, op, outs)...)
+		q.Over.Add(l.over(op, outs)...)
 	}
 	if int(p.Border) == len(p.Cost) {
 		q.Border = int32(len(l.ops))
 	}
 	if float64(len(l.ops)) <= leanest*float64(len(p.Cost)) && p.Forced == nil {
 		if t, err := New(q); err == nil {
-			t.lean, l.s = true, t
+			t.lean, l.solver = true, t
 		}
 	}
 	l.ops = append(l.ops, int32(len(p.Cost)))
@@ -159,8 +160,9 @@ func (s *Solver) mayPass(v int32) bool {
 
 // pass has a value stand for what a cheap operator makes of it, unless it is larger
 // than that and than its whole family.
-func (l *lean) pass(s *Solver, op, in int32, family int64) {
-	cost, room := l.chain(s, op)
+func (l *lean) pass(op, in int32, family int64) {
+	s := l.s
+	cost, room := l.chain(op)
 	for _, v := range s.p.Outputs.Of(op) {
 		if s.mayPass(v) && s.p.Bytes[in] <= max(s.p.Bytes[v], family) {
 			l.of[v], l.passing[v] = in, true
@@ -182,8 +184,8 @@ func (s *Solver) readers(v int32) (n int) {
 
 // chain is what it costs to run an operator and to make the passing values that it
 // reads, and the bytes that takes beside what those are made of.
-func (l *lean) chain(s *Solver, op int32) (cost float64, most int64) {
-	p := s.p
+func (l *lean) chain(op int32) (cost float64, most int64) {
+	p := l.s.p
 	cost = p.Cost[op]
 	sum := p.Work[op]
 	for _, v := range p.Inputs.Of(op) {
@@ -194,7 +196,7 @@ func (l *lean) chain(s *Solver, op int32) (cost float64, most int64) {
 		}
 	}
 	for i, v := range p.Outputs.Of(op) {
-		if i > 0 || !l.lies(p, op) {
+		if i > 0 || !l.lies(op) {
 			sum += p.Bytes[v]
 		}
 	}
@@ -203,13 +205,14 @@ func (l *lean) chain(s *Solver, op int32) (cost float64, most int64) {
 
 // lies reports whether the first value that an operator writes may lie over a passing
 // one.
-func (l *lean) lies(p *Problem, op int32) bool {
-	return slices.ContainsFunc(p.Over.Of(op), func(v int32) bool { return l.passing[v] })
+func (l *lean) lies(op int32) bool {
+	return slices.ContainsFunc(l.s.p.Over.Of(op), func(v int32) bool { return l.passing[v] })
 }
 
 // over is what an operator may write over in the lean program.
-func (l *lean) over(s *Solver, op int32, outs []int32) (over []int32) {
-	if len(outs) == 0 || outs[0] != s.p.Outputs.Of(op)[0] || l.lies(s.p, op) {
+func (l *lean) over(op int32, outs []int32) (over []int32) {
+	s := l.s
+	if len(outs) == 0 || outs[0] != s.p.Outputs.Of(op)[0] || l.lies(op) {
 		return nil
 	}
 	for _, v := range s.p.Over.Of(op) {
@@ -222,13 +225,14 @@ func (l *lean) over(s *Solver, op int32, outs []int32) (over []int32) {
 
 // plan is the plan of the whole program that forgets what a plan of the lean one
 // does, and passing values wherever they were read.
-func (l *lean) plan(s *Solver, from plan, limit int64) plan {
+func (l *lean) plan(from plan, limit int64) plan {
+	s := l.s
 	p, eager := s.keep.clone(), make([]bool, len(s.p.Bytes))
 	for v := range s.spans {
 		switch {
 		case l.passing[v]:
 			p.gone[v], eager[v] = true, true
-		case l.s.may(int32(v)):
+		case l.solver.may(int32(v)):
 			p.gone[v] = from.gone[v]
 		}
 	}

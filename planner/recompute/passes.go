@@ -82,11 +82,8 @@ func (x *tight) setsAt(op int32) (sets []large) {
 	for b := range must.each {
 		room -= x.bytes[b]
 	}
-	for _, v := range p.Over.Of(op) {
-		if x.bit[v] >= 0 && !x.through[op] {
-			room += p.Bytes[p.Outputs.Of(op)[0]]
-			break
-		}
+	if x.over(op) {
+		room += p.Bytes[p.Outputs.Of(op)[0]]
 	}
 	if room < 0 {
 		return nil
