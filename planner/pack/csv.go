@@ -17,14 +17,26 @@ import (
 var columns = []struct {
 	name   string
 	needed bool
+	empty  bool // a field may be
 	least  int64
 	most   int64
-	set    func(b *Buffer, alive *stamps, x int64)
+	set    func(l *csvLine, x int64)
 }{
-	{"lower", true, math.MinInt64, math.MaxInt64, func(_ *Buffer, alive *stamps, x int64) { alive.lower = x }},
-	{"upper", true, math.MinInt64, math.MaxInt64, func(_ *Buffer, alive *stamps, x int64) { alive.upper = x }},
-	{"size", true, 0, math.MaxInt64, func(b *Buffer, _ *stamps, x int64) { b.Size = x }},
-	{"alignment", false, 0, math.MaxInt64, func(b *Buffer, _ *stamps, x int64) { b.Align = x }},
+	{"lower", true, false, math.MinInt64, math.MaxInt64, func(l *csvLine, x int64) { l.alive.lower = x }},
+	{"upper", true, false, math.MinInt64, math.MaxInt64, func(l *csvLine, x int64) { l.alive.upper = x }},
+	{"size", true, false, 0, math.MaxInt64, func(l *csvLine, x int64) { l.buffer.Size = x }},
+	{"alignment", false, false, 0, math.MaxInt64, func(l *csvLine, x int64) { l.buffer.Align = x }},
+	{"fixed", false, true, 0, math.MaxInt64, func(l *csvLine, x int64) { l.fixed = x }},
+}
+
+// csvLine is what a line says of a buffer.
+type csvLine struct {
+	number int
+	id     string
+	buffer Buffer
+	alive  stamps
+	fixed  int64
+	over   string // the id of the buffer whose bytes it may take over; "" for none
 }
 
 // stamps are when a buffer is alive, as a file says.
@@ -41,103 +53,124 @@ type stamps struct{ lower, upper int64 }
 // ends a moment after this one begins, whose bytes it may take over; empty for none). They may stand in any order, and
 // those of other names are not looked at: a buffer with gaps or a hint is one without. Times may be any whole numbers, as
 // nanoseconds of a trace. What cannot be read is an error that names its line; so is an id given twice.
-func ReadCSV(r io.Reader) (p Problem, err error) {
+func ReadCSV(r io.Reader) (Problem, error) {
+	f, err := newCSVReader(r)
+	if err != nil {
+		return Problem{}, err
+	}
+	for {
+		switch err := f.next(); {
+		case err == io.EOF:
+			return f.problem()
+		case err != nil:
+			return Problem{}, err
+		}
+	}
+}
+
+// csvReader reads a problem line by line.
+type csvReader struct {
+	in     *csv.Reader
+	fields int   // of the first line
+	id     int   // where the columns stand, -1 for one that there is not
+	over   int   // inplace
+	at     []int // those of columns
+	lines  []csvLine
+	found  map[string]int // by id: which of lines
+}
+
+// newCSVReader reads the first line.
+func newCSVReader(r io.Reader) (*csvReader, error) {
 	text := bufio.NewReader(r)
 	if mark, err := text.Peek(3); err == nil && string(mark) == "\ufeff" {
 		_, _ = text.Discard(3) // some editors begin a file with a byte order mark
 	}
-	in := csv.NewReader(text)
-	in.ReuseRecord = true
-	head, err := in.Read()
+	f := &csvReader{in: csv.NewReader(text), at: make([]int, len(columns)), found: map[string]int{}}
+	f.in.ReuseRecord = true
+	head, err := f.in.Read()
 	if err == io.EOF {
-		return Problem{}, errors.New("pack: line 1: no column names; want id,lower,upper,size")
+		return nil, errors.New("pack: line 1: no column names; want id,lower,upper,size")
 	}
 	if err != nil {
-		return Problem{}, lineError(err)
+		return nil, lineError(err)
 	}
-	head = slices.Clone(head)
-	id, err := column(head, "id", true)
-	if err != nil {
-		return Problem{}, err
+	f.fields = len(head)
+	if f.id, err = column(head, "id", true); err != nil {
+		return nil, err
 	}
-	at := make([]int, len(columns))
 	for i, c := range columns {
-		if at[i], err = column(head, c.name, c.needed); err != nil {
-			return Problem{}, err
+		if f.at[i], err = column(head, c.name, c.needed); err != nil {
+			return nil, err
 		}
 	}
+	if f.over, err = column(head, "inplace", false); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
 
-	fixed, err := column(head, "fixed", false)
-	if err != nil {
-		return Problem{}, err
+// next reads a line, or says io.EOF if there is none.
+func (f *csvReader) next() error {
+	record, err := f.in.Read()
+	if err == io.EOF {
+		return err
 	}
-	inPlace, err := column(head, "inplace", false)
-	if err != nil {
-		return Problem{}, err
+	if errors.Is(err, csv.ErrFieldCount) {
+		line, _ := f.in.FieldPos(0)
+		return fmt.Errorf("pack: line %d: %d fields, but the first line has %d", line, len(record), f.fields)
 	}
+	if err != nil {
+		return lineError(err)
+	}
+	l := csvLine{id: strings.Clone(record[f.id]), fixed: free} // alone: a field holds on to its whole line
+	l.number, _ = f.in.FieldPos(0)
+	if other, ok := f.found[l.id]; ok {
+		return fmt.Errorf("pack: line %d: id %.40q stands on line %d already", l.number, l.id, f.lines[other].number)
+	}
+	for i, c := range columns {
+		if f.at[i] < 0 {
+			continue
+		}
+		text := strings.TrimSpace(record[f.at[i]])
+		if text == "" && c.empty {
+			continue
+		}
+		x, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || x < c.least || x > c.most {
+			return fmt.Errorf("pack: line %d: %s is %.40q; want a whole number from %d to %d", l.number, c.name, text, c.least, c.most)
+		}
+		c.set(&l, x)
+	}
+	if f.over >= 0 {
+		l.over = strings.Clone(record[f.over])
+	}
+	if l.alive.upper < l.alive.lower {
+		return fmt.Errorf("pack: line %d: upper %d is below lower %d", l.number, l.alive.upper, l.alive.lower)
+	}
+	f.found[l.id] = len(f.lines)
+	f.lines = append(f.lines, l)
+	return nil
+}
 
-	type place struct{ line, buffer int }
-	found := map[string]place{} // where an id stands
-	type pair struct {
-		place
-		from string
+// problem is what all lines say.
+func (f *csvReader) problem() (p Problem, err error) {
+	var spans []stamps
+	for i, l := range f.lines {
+		p.Names, p.Buffers, spans = append(p.Names, l.id), append(p.Buffers, l.buffer), append(spans, l.alive)
+		if l.fixed != free {
+			p.Fixed = append(p.Fixed, Fixed{i, l.fixed})
+		}
+		if l.over == "" {
+			continue
+		}
+		from, ok := f.found[l.over]
+		if !ok {
+			return Problem{}, fmt.Errorf("pack: line %d: inplace is %.40q, but no line has that id", l.number, l.over)
+		}
+		p.InPlace = append(p.InPlace, InPlace{from, i})
 	}
-	var later []pair   // ids that may stand further down
-	var spans []stamps // by buffer
-	for {
-		record, err := in.Read()
-		if err == io.EOF {
-			for _, x := range later {
-				from, ok := found[x.from]
-				if !ok {
-					return Problem{}, fmt.Errorf("pack: line %d: inplace is %.40q, but no line has that id", x.line, x.from)
-				}
-				p.InPlace = append(p.InPlace, InPlace{from.buffer, x.buffer})
-			}
-			p.setTimes(spans)
-			return p, nil
-		}
-		if errors.Is(err, csv.ErrFieldCount) {
-			line, _ := in.FieldPos(0)
-			return Problem{}, fmt.Errorf("pack: line %d: %d fields, but the first line has %d", line, len(record), len(head))
-		}
-		if err != nil {
-			return Problem{}, lineError(err)
-		}
-		line, _ := in.FieldPos(0)
-		name := strings.Clone(record[id]) // alone: a field holds on to its whole line
-		if other, ok := found[name]; ok {
-			return Problem{}, fmt.Errorf("pack: line %d: id %.40q stands on line %d already", line, name, other.line)
-		}
-		here := place{line, len(p.Buffers)}
-		found[name] = here
-		var b Buffer
-		var alive stamps
-		for i, c := range columns {
-			if at[i] < 0 {
-				continue
-			}
-			x, err := number(line, c.name, record[at[i]], c.least, c.most)
-			if err != nil {
-				return Problem{}, err
-			}
-			c.set(&b, &alive, x)
-		}
-		if fixed >= 0 && strings.TrimSpace(record[fixed]) != "" {
-			x, err := number(line, "fixed", record[fixed], 0, math.MaxInt64)
-			if err != nil {
-				return Problem{}, err
-			}
-			p.Fixed = append(p.Fixed, Fixed{here.buffer, x})
-		}
-		if inPlace >= 0 && record[inPlace] != "" {
-			later = append(later, pair{here, strings.Clone(record[inPlace])})
-		}
-		if alive.upper < alive.lower {
-			return Problem{}, fmt.Errorf("pack: line %d: upper %d is below lower %d", line, alive.upper, alive.lower)
-		}
-		p.Names, p.Buffers, spans = append(p.Names, name), append(p.Buffers, b), append(spans, alive)
-	}
+	p.setTimes(spans)
+	return p, nil
 }
 
 // setTimes has the buffers of p alive in spans. Where their times are no moments, moments are numbered in their order:
@@ -165,16 +198,6 @@ func (p *Problem) setTimes(spans []stamps) {
 	for i, x := range spans {
 		p.Buffers[i].First, p.Buffers[i].Last = moment(x.lower), moment(x.upper)
 	}
-}
-
-// number is the whole number that a field of some column holds.
-func number(line int, name, field string, least, most int64) (int64, error) {
-	text := strings.TrimSpace(field)
-	x, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || x < least || x > most {
-		return 0, fmt.Errorf("pack: line %d: %s is %.40q; want a whole number from %d to %d", line, name, text, least, most)
-	}
-	return x, nil
 }
 
 // column is where the column of that name stands in head, -1 if it does not.
