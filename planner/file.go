@@ -213,7 +213,7 @@ func (p *Plan) fileModel(path, fingerprint string) FileModel {
 	if len(p.Graph.Grads) == 0 {
 		kind = "inference"
 	}
-	return FileModel{Path: path, Fingerprint: fingerprint, Kind: kind, Nodes: len(p.Graph.Nodes), Forward: p.forward()}
+	return FileModel{Path: path, Fingerprint: fingerprint, Kind: kind, Nodes: len(p.Graph.Nodes), Forward: p.m.forward}
 }
 
 // told is what the plan's file tells of it, once there is a table.

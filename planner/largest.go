@@ -182,7 +182,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	if err != nil {
 		return false, nil // the model has no such size
 	}
-	room := s.room(l.r)
+	room := s.m.room(l.r)
 	if s.plan.Floor.Peak > room {
 		return false, nil
 	}
@@ -256,10 +256,10 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 }
 
 // room is the arena bytes that budgets in bytes leave.
-func (s *search) room(r Request) int64 {
+func (m *model) room(r Request) int64 {
 	room := int64(1) << 62
 	if b := r.Budget.Bytes; b > 0 {
-		room = b - s.m.fixedBytes()
+		room = b - m.fixedBytes()
 	}
 	if b := r.ActivationBudget.Bytes; b > 0 {
 		room = min(room, b)
@@ -346,7 +346,7 @@ func (l *largest) fits(w way, size int64) bool {
 	if err != nil || c.cost > m.allows(l.r.MaxOverhead) {
 		return false
 	}
-	room := (&search{m: m}).room(l.r)
+	room := m.room(l.r)
 	c, err = m.into(c, room)
 	return err == nil && c.placed.Height <= room
 }

@@ -40,7 +40,7 @@ type model struct {
 	plain    *model  // the form that costs are told beside; nil is this one
 	own      float64 // what this form costs beyond that
 	ownFlops int64
-	backward int // first step of the plain order that is not forward
+	forward  int // how many nodes stand before the first that is not forward
 	sim      *simulator
 	bare     nameless  // made when it is first asked for
 	spare    [][]int32 // tables out of use
@@ -80,7 +80,7 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
 		scratch: make([]int64, len(g.Nodes)), kind: make([]int32, len(g.Nodes)), prices: make([]price, 1), ops: make([]*graph.Op, 1), cost: make([]float64, len(g.Nodes)),
-		rate: 1, backward: len(g.Nodes),
+		rate: 1, forward: len(g.Nodes),
 	}
 	sizes := make([]int64, len(m.like.looks))
 	m.shapes = make([][]int, len(m.like.looks))
@@ -103,8 +103,8 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 	m.reserve()
 	var touched []int32
 	for i, is := range m.like.traits {
-		if is&isForward == 0 && m.backward == len(g.Nodes) {
-			m.backward = i
+		if is&isForward == 0 {
+			m.forward = min(m.forward, i)
 		}
 		reads, makes := m.like.reads.Of(int32(i)), m.like.makes.Of(int32(i))
 		if is&isView != 0 {

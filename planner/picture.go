@@ -66,7 +66,7 @@ func (p *Plan) Picture() *Picture {
 		}
 		pic.Launches[i] = PictureLaunch{n.Name, n.Phase.String(), s.Again, p.t.live[i], last}
 	}
-	border := p.border()
+	border := m.border(p.Steps)
 	for i, l := range p.t.lives {
 		x := PictureLife{First: int(l.first), Last: int(l.last), Offset: p.Offsets[i], Bytes: l.bytes, Over: -1}
 		maker := p.Steps[l.first]

@@ -167,9 +167,9 @@ func (m *model) formula(t *timeline, at int) string {
 // stashedBy is the bytes alive at the border between forward and backward
 // that forward nodes made.
 func (m *model) stashedBy(t *timeline) (sum int64) {
-	border := slices.IndexFunc(t.steps, func(s Step) bool { return s.Again || m.like.traits[s.Node]&isForward == 0 })
+	border := m.border(t.steps)
 	for _, l := range t.lives {
-		if !l.scratch && border >= 0 && int(l.first) < border && int(l.last) > border && !m.lasting[l.owner] {
+		if !l.scratch && int(l.first) < border && int(l.last) > border && !m.lasting[l.owner] {
 			sum += l.bytes
 		}
 	}
