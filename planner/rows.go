@@ -122,59 +122,15 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 	for _, c := range p.Asked {
 		applied[c.Plan] = c.Option // though there may be nothing to run: its nodes are folded away
 	}
-	counts := o.counts(p.Request)
 	whole, err := s.whole()
 	if err != nil {
 		return nil, err
 	}
 	plain := whole.formOf(s.m, nil)
+	t := &tabulation{search: s, o: o, applied: applied, counts: o.counts(p.Request), kept: map[int32]bool{}, chosen: chosen, whole: whole, plain: plain.peak}
 	var rows []Row
-	selected := map[int32]bool{} // storage that is kept for what is on
 	for i := range o.keys {
-		k := &o.keys[i]
-		row := Row{ID: k.Parts[0].ID, Strategy: k.Parts[0].Type, Spelled: k.String(), Canonical: k.Canonical, Freq: len(k.Members),
-			Saving: k.Saving, Batch: k.Batch, Beyond: k.Beyond}
-		row.Bytes, row.ORTBytes = s.m.size(k.Saving), s.m.size(k.ORTSaving)
-		if p.Request.Compat != "" {
-			row.Saving, row.Bytes = k.ORTSaving, row.ORTBytes
-		}
-		var off []*cluster.Option // what is not done of the row
-		var on []*cluster.Option
-		kept := map[int32]bool{}
-		for at, member := range k.Members {
-			options := o.a.Options(member)
-			row.Nodes = append(row.Nodes, o.a.Outline.Nodes[o.a.Plans[member.Plan].Entry].Name)
-			is := true
-			for _, choice := range o.a.Choices(member) {
-				is = is && applied[choice.Plan] == choice.Option
-				row.Requested = cmp.Or(counts[choice], row.Requested)
-			}
-			for _, o := range s.keptFor(options) {
-				if !kept[o] {
-					kept[o] = true
-					row.Keeps += s.m.bytes[o]
-				}
-				if is && !selected[o] {
-					selected[o] = true
-					p.Selection.Keeps += s.m.bytes[o]
-				}
-			}
-			if is {
-				row.Applied++
-				row.At = append(row.At, at)
-				on = append(on, options...)
-				saving, ort := o.a.Saving(member)
-				p.Selection.Bytes += s.m.size(saving)
-				p.Selection.ORTBytes += s.m.size(ort)
-			} else {
-				off = append(off, options...)
-			}
-		}
-		s.weigh(&row, o, on, off, applied, chosen, whole, plain.peak)
-		rows = append(rows, row)
-		if row.Applied > 0 {
-			p.Selection.Rows++
-		}
+		rows = append(rows, t.row(&o.keys[i]))
 	}
 	here := s.m.formOf(s.m, chosen.again)
 	more, err := s.extractRows(chosen, plain, here)
@@ -191,6 +147,65 @@ func (s *search) rows(chosen *candidate) ([]Row, error) {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Spelled, b.Spelled))
 	})
 	return rows, nil
+}
+
+// tabulation is what rows of clusters are told from.
+type tabulation struct {
+	*search
+	o       *offers
+	applied []int                  // by plan: the option that is on, or −1
+	counts  map[cluster.Choice]int // what settings ask for
+	kept    map[int32]bool         // storage that is kept for what is on, so far
+	chosen  *candidate
+	whole   *model // the step in which no value is kept in less
+	plain   int64  // its peak
+}
+
+// row is the row of a key. What is on of it counts in the plan's selection.
+func (t *tabulation) row(k *cluster.Key) Row {
+	a, m, selection := t.o.a, t.m, &t.plan.Selection
+	row := Row{ID: k.Parts[0].ID, Strategy: k.Parts[0].Type, Spelled: k.String(), Canonical: k.Canonical, Freq: len(k.Members),
+		Saving: k.Saving, Batch: k.Batch, Beyond: k.Beyond}
+	row.Bytes, row.ORTBytes = m.size(k.Saving), m.size(k.ORTSaving)
+	if t.plan.Request.Compat != "" {
+		row.Saving, row.Bytes = k.ORTSaving, row.ORTBytes
+	}
+	var on, off []*cluster.Option // what is done of the row, and what is not
+	kept := map[int32]bool{}
+	for at, member := range k.Members {
+		options := a.Options(member)
+		row.Nodes = append(row.Nodes, a.Outline.Nodes[a.Plans[member.Plan].Entry].Name)
+		is := true
+		for _, choice := range a.Choices(member) {
+			is = is && t.applied[choice.Plan] == choice.Option
+			row.Requested = cmp.Or(t.counts[choice], row.Requested)
+		}
+		for _, o := range t.keptFor(options) {
+			if !kept[o] {
+				kept[o] = true
+				row.Keeps += m.bytes[o]
+			}
+			if is && !t.kept[o] {
+				t.kept[o] = true
+				selection.Keeps += m.bytes[o]
+			}
+		}
+		if !is {
+			off = append(off, options...)
+			continue
+		}
+		row.Applied++
+		row.At = append(row.At, at)
+		on = append(on, options...)
+		saving, ort := a.Saving(member)
+		selection.Bytes += m.size(saving)
+		selection.ORTBytes += m.size(ort)
+	}
+	if row.Applied > 0 {
+		selection.Rows++
+	}
+	t.weigh(&row, on, off)
+	return row
 }
 
 // keptFor lists the storage in the arena that options need to be kept instead.
@@ -270,36 +285,37 @@ func (s *search) whole() (*model, error) {
 	return s.modelOf(&all[on], true, false, nil)
 }
 
-// weigh simulates the plan with the row the other way round, and the whole step
-// with the row alone.
-func (s *search) weigh(row *Row, o *offers, on, off []*cluster.Option, applied []int, chosen *candidate, whole *model, plain int64) {
+// weigh simulates the plan with a row the other way round, and the whole step with the
+// row alone.
+func (t *tabulation) weigh(row *Row, on, off []*cluster.Option) {
+	chosen, m := t.chosen, t.m
 	other := slices.Clone(chosen.again)
 	only := make([]bool, len(other))
-	o.turn(only, append(slices.Clip(on), off...)...)
+	t.o.turn(only, append(slices.Clip(on), off...)...)
 	for id, is := range only {
 		if is {
 			other[id] = row.Applied == 0
 		}
 	}
 	if row.Applied > 0 { // but for what other rows that are on need
-		for i, k := range applied {
-			if k >= 0 && !slices.Contains(on, &o.a.Plans[i].Options[k]) {
-				o.turn(other, &o.a.Plans[i].Options[k])
+		for i, k := range t.applied {
+			if k >= 0 && !slices.Contains(on, &t.o.a.Plans[i].Options[k]) {
+				t.o.turn(other, &t.o.a.Plans[i].Options[k])
 			}
 		}
 		for id := range other {
 			other[id] = other[id] && chosen.again[id]
 		}
 	}
-	steps, peak := s.m.trial(other)
+	steps, peak := m.trial(other)
 	row.PeakEffect = peak - chosen.t.peak
-	row.Cost = chosen.cost - s.m.againCost(steps)
-	row.Flops = s.m.againFlops(chosen.t.steps) - s.m.againFlops(steps)
+	row.Cost = chosen.cost - m.againCost(steps)
+	row.Flops = m.againFlops(chosen.t.steps) - m.againFlops(steps)
 	if row.Applied == 0 {
 		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
 	}
-	row.Cost = share(row.Cost, whole.total)
-	row.PeakAlone = plain - whole.formOf(s.m, only).peak
+	row.Cost = share(row.Cost, t.whole.total)
+	row.PeakAlone = t.plain - t.whole.formOf(m, only).peak
 }
 
 // againFlops is the operations of what runs again.
