@@ -19,8 +19,9 @@
 //   - part.go splits it: what meets everything else goes to the bottom, and a moment at which nothing is alive cuts
 //     the problem in two that share their addresses. What comes again is packed once.
 //   - join.go puts together again what was cut up: pieces that leave nothing free, as in problems made to have a perfect
-//     packing. Lives that must lie on top of each other or behind each other become one. What goes together with nothing was joined
-//     wrong, and is broken up and joined again.
+//     packing. Lives that must lie on top of each other or behind each other become one, as joinsums.go tells from their bytes, and
+//     five that lie around each other, which pinwheel.go finds. What goes together with nothing was joined wrong, and is broken up
+//     and joined again in another of the ways of joinways.go.
 //   - nest.go packs parts of many lives that lie within each other, each on the highest below it, in hardly any time.
 //   - alternate.go packs parts of many lives of which no three meet, such as chains: at the bottom and on top of that in turn.
 //   - ring.go packs parts of many lives that begin and end in the same order, as behind a window that slides along.
