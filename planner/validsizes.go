@@ -47,8 +47,9 @@ func (l *largest) nearest(size, above, below int64) int64 {
 	return l.nearestFar(size, above, below)
 }
 
-// nearestFar is nearest where no size is nearby. Shapes ask for multiples, so all sizes
-// that they take are as far from each other as the first two.
+// nearestFar is nearest where no size is nearby. Mostly shapes ask for multiples, and all sizes
+// that they take are as far from each other as the first two. Of shapes that ask for something
+// else, none is known where they do not take what is looked at by that.
 func (l *largest) nearestFar(size, above, below int64) int64 {
 	if !l.counted {
 		l.counted = true
