@@ -52,7 +52,7 @@ output l
 
 // followOverhead checks that the limit of extra compute which a refusal advises lets the
 // model be planned, and half of it does not.
-func followOverhead(t *testing.T, m *Model, err error) {
+func followOverhead(t *testing.T, err error, plan func(limit float64) error) {
 	t.Helper()
 	var none *planner.BudgetError
 	if !errors.As(err, &none) {
@@ -68,11 +68,31 @@ func followOverhead(t *testing.T, m *Model, err error) {
 		t.Fatalf("no other limit is advised: %v", err)
 	}
 	for limit, fits := range map[float64]bool{percent / 100: true, percent / 200: false} {
-		m.Config.MaxOverhead = limit
-		if _, err := m.Plan(); (err == nil) != fits {
+		if err := plan(limit); (err == nil) != fits {
 			t.Errorf("%v%% is advised, and of %v it is answered %v", percent, limit, err)
 		}
 	}
+}
+
+// TestOverheadOfAnotherForm: the limit that is advised is beside the model's own step where
+// another form was the last that was tried.
+func TestOverheadOfAnotherForm(t *testing.T) {
+	c := settingsFor(t, map[string]string{"budget": "80%"})
+	c.Dims = map[string]int64{"batch": 4, "seq": 64}
+	path, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 64})
+	var m *Model
+	plan := func(limit float64) (err error) {
+		c.MaxOverhead = limit
+		if m, err = Open(path, c); err == nil {
+			_, err = m.Plan()
+		}
+		return err
+	}
+	err := plan(0.02)
+	if m.plain == nil {
+		t.Fatal("its own step was the last")
+	}
+	followOverhead(t, err, plan)
 }
 
 // TestOverheadAsMeasured: where times of a device count, they do so in the limit that is
@@ -103,9 +123,12 @@ func TestOverheadAsMeasured(t *testing.T) {
 		low, high = min(low, p.Total), max(high, p.Total)
 	}
 	c.Budget.Bytes = (low + high) / 2
-	m := open(c)
-	_, err = m.Plan()
-	followOverhead(t, m, err)
+	plan := func(limit float64) error {
+		c.MaxOverhead = limit
+		_, err := open(c).Plan()
+		return err
+	}
+	followOverhead(t, plan(c.MaxOverhead), plan)
 }
 
 // TestFormBeside: what it costs to keep a value in less counts as extra compute, beside
@@ -157,7 +180,11 @@ func TestFormBeside(t *testing.T) {
 			}
 			p, err := m.Plan()
 			if !c.fits {
-				followOverhead(t, m, err)
+				followOverhead(t, err, func(limit float64) error {
+					m.Config.MaxOverhead = limit
+					_, err := m.Plan()
+					return err
+				})
 				return
 			}
 			if err != nil {

@@ -190,10 +190,13 @@ func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error)
 	return nil, err
 }
 
-// unmet is the settings of a request that cannot be met, with its budget as what that
-// leaves for the arena: a share is one of the model as it is.
+// unmet is the settings of a request that cannot be met, as they were before a form was
+// chosen, with its budget as what that leaves for the arena: a share is one of the model as it is.
 func (m *Model) unmet(r planner.Request, wrong *planner.BudgetError) configs.Config {
 	c := m.Config
+	if m.plain != nil {
+		c = m.plain.config
+	}
 	c.Dims = r.Dims
 	if room, limited := roomOf(nil, wrong); limited {
 		c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
