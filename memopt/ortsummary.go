@@ -116,7 +116,11 @@ func (r simulated) String() string {
 	if r.lives.At < 0 {
 		return "nothing runs"
 	}
-	return fmt.Sprintf("%d bytes at %s, %d kept for the backward pass", r.lives.Peak, r.at, r.lives.Stored)
+	told := fmt.Sprintf("%d bytes at %s", r.lives.Peak, r.at)
+	if r.lives.Border {
+		told += fmt.Sprintf(", %d kept for the backward pass", r.lives.Stored)
+	}
+	return told
 }
 
 func (m *Model) simulate(a *cluster.Analysis, choices []cluster.Choice) (r simulated, err error) {

@@ -13,7 +13,8 @@ import (
 type Lives struct {
 	Peak   int64
 	At     int   // the node where it is reached first
-	Stored int64 // alive while the border runs; 0 without one
+	Border bool  // there is one between the passes
+	Stored int64 // alive while it runs
 }
 
 // Simulate runs a program in the given order with sizes for its dims.
@@ -56,7 +57,7 @@ func Simulate(o *graph.Outline, order []int, sizes map[string]int64) (Lives, err
 			l.Peak, l.At = live, i
 		}
 		if o.Nodes[i].Op == border {
-			l.Stored = live
+			l.Border, l.Stored = true, live
 		}
 		live -= freed[at]
 	}
