@@ -32,8 +32,8 @@
 // is lowered and the solver asked again. Less memory never costs less: plans are picked
 // from some that do not depend on the budget, what is found at fixed shares of the plain
 // arena and between them (rungs.go), and of programs of few operators and bytes a whole
-// frontier (small.go). Below the lowest of those with a plan there is only the lowest
-// plan that is known (lowest.go).
+// frontier (small.go). Below the lowest share that has a plan there is what a descent from
+// that to the floor comes to (lowest.go).
 //
 // Programs of repeated layers have few different nodes: what follows from
 // operator, attributes and shapes is worked out once for those that are alike

@@ -1,8 +1,11 @@
 package planner
 
 import (
+	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"memopt/autograd"
@@ -58,6 +61,7 @@ func TestLadder(t *testing.T) {
 		}
 		l := &ladder{
 			base:     &candidate{placed: pack.Solution{Height: top}},
+			floor:    floor,
 			excludes: func(limit int64, cost float64) bool { return bound(limit, 4) >= cost },
 			apart:    chance * rng.Float64() / 10,
 			early:    func(limit int64) (float64, bool) { return bound(limit, 5), limit >= floor },
@@ -67,6 +71,13 @@ func TestLadder(t *testing.T) {
 			},
 			near: func(limit int64, from *candidate) (*candidate, error) {
 				return one(limit, math.Float64bits(from.cost)).plan, nil
+			},
+			sink: func(first *candidate, lower func(*candidate)) error {
+				rng := of(first.placed.Height, 7)
+				for height := first.placed.Height; height >= floor; height -= 1 + rng.Int64N(top/100) {
+					lower(&candidate{cost: dearest(height) + chance*rng.Float64(), placed: pack.Solution{Height: height}})
+				}
+				return nil
 			},
 			known: map[int64]found{},
 			ways:  map[fromTo]*candidate{},
@@ -87,6 +98,7 @@ func TestLadder(t *testing.T) {
 			if rng.IntN(3) == 0 { // what was asked before changes nothing
 				clear(l.known)
 				clear(l.ways)
+				l.lows = nil
 			}
 			c, err := l.within(limit)
 			if err != nil {
@@ -112,7 +124,7 @@ func TestLadder(t *testing.T) {
 			}
 			// Who has no use for plans that cost more than so much gets the same, or none.
 			u := *l
-			u.known, u.ways = map[int64]found{}, map[fromTo]*candidate{}
+			u.known, u.ways, u.lows = map[int64]found{}, map[fromTo]*candidate{}, nil
 			most := c.cost * (0.5 + rng.Float64())
 			u.useful(most)
 			of, err := u.within(limit)
@@ -163,6 +175,57 @@ func TestAskedBefore(t *testing.T) {
 			}
 			if a, b := cost(asked), cost(fresh()); a != b {
 				t.Errorf("%s: %d of %d bytes: %v behind other questions, %v by itself", spec.Family, limit, top, a, b)
+			}
+		}
+	}
+}
+
+// TestNearTheFloor: where a byte less may take another plan, less memory never costs less, what a
+// plan needs is a limit that has one, and the lowest plan that a refusal names is what its arena has.
+func TestNearTheFloor(t *testing.T) {
+	for _, spec := range []zoo.Spec{
+		{Family: "llama", Layers: 2, Width: 32, Heads: 4, Vocab: 40}, {Family: "gpt", Layers: 4, Width: 32, Heads: 2, Vocab: 50, Dropout: 0.1},
+		{Family: "mlp", Layers: 12, Inputs: 30, Width: 40}, {Family: "resnet", Layers: 1, Width: 6, Image: 20},
+	} {
+		s := searchOf(t, spec)
+		floor := s.plan.Floor.Peak
+		answers := map[int64]*candidate{}
+		ask := func(limit int64) *candidate {
+			c, err := greedy(s, limit, true)
+			var refused *BudgetError
+			if err != nil && !errors.As(err, &refused) {
+				t.Fatal(err)
+			}
+			if answers[limit] = c; c != nil && c.placed.Height > limit {
+				t.Fatalf("%s: %d bytes within %d", spec.Family, c.placed.Height, limit)
+			}
+			return c
+		}
+		_, err := greedy(s, floor-1, true)
+		var refused *BudgetError
+		if !errors.As(err, &refused) {
+			t.Fatalf("%s: %d bytes are refused by %v", spec.Family, floor-1, err)
+		}
+		if c := ask(refused.Best); c == nil || c.placed.Height != refused.Best {
+			t.Errorf("%s: %d bytes are named, for which there is %v", spec.Family, refused.Best, c)
+		}
+		rng := rand.New(rand.NewPCG(1, 1))
+		for range 12 {
+			x := rng.Float64()
+			if c := ask(floor + int64(float64(floor)*0.3*x*x)); c != nil {
+				ask(c.placed.Height)
+				ask(c.placed.Height - 1)
+			}
+		}
+		least := math.Inf(1)
+		for _, limit := range slices.Sorted(maps.Keys(answers)) {
+			switch c := answers[limit]; {
+			case c == nil && !math.IsInf(least, 1):
+				t.Errorf("%s: no plan within %d, but one within less", spec.Family, limit)
+			case c != nil && c.cost > least:
+				t.Errorf("%s: %v within %d, %v within less", spec.Family, c.cost, limit, least)
+			case c != nil:
+				least = c.cost
 			}
 		}
 	}

@@ -230,7 +230,7 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 			v.ladder.useful(most)
 			c, err = v.within(room)
 		case l.planned:
-			c, err = v.last(s.plan.Floor.Peak, room)
+			c, err = v.last(room)
 		default:
 			v.anyhow, v.most = true, most
 			c, err = v.at(room, math.Inf(1))

@@ -8,20 +8,47 @@ import (
 	"memopt/planner/recompute"
 )
 
-// lowest is the plan with the least arena that is found between the floor and
-// the plain arena. A limit that its peak is within is worth any effort to place it within
-// that; else it is placed for what is said of it.
-func (v *solver) lowest(floor, limit int64) (*candidate, error) {
-	if v.small() {
-		all, err := v.frontier()
-		if err != nil {
-			return nil, err
+// sink tells of plans that are lower and lower, from the first down to the floor.
+func (v *solver) sink(first *candidate, lower func(*candidate)) error {
+	floor, n, lowest := v.ladder.floor, len(v.m.sim.plain), first.placed.Height
+	at := func(limit int64) (bool, error) {
+		c, err := v.at(limit, math.Inf(1))
+		if c == nil {
+			return false, err
 		}
-		return all[len(all)-1], nil
+		lowest = min(lowest, c.placed.Height)
+		lower(c)
+		return true, err
 	}
-	best, found := v.base, v.lowestFound(floor)
+	for width, halved := max((lowest-floor)/sinking, 1), 0; n <= midProgram && lowest > floor && halved <= finer; {
+		ok, err := at(max(lowest-width, floor))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			width, halved = max(width/2, 1), halved+1
+		}
+	}
+	c, err := v.surely(lowest)
+	if err != nil || c == nil {
+		return err
+	}
+	lower(c)
+	if lowest = min(lowest, c.placed.Height); n <= midProgram && c.t.peak == floor && lowest > floor { // another at the floor may be placed there
+		_, err = at(floor)
+	}
+	for ok := n <= shortProgram; ok && lowest > floor+lowest/leap && err == nil; {
+		ok, err = at(lowest - lowest/leap)
+	}
+	return err
+}
+
+// surely is the plan with the lowest peak that is found, whatever it costs, or nil. Where the peak is below some arena it is worth
+// some effort to place it there.
+func (v *solver) surely(below int64) (*candidate, error) {
+	found := v.lowestFound(v.ladder.floor)
 	if found == nil {
-		return best, nil
+		return nil, nil
 	}
 	c := &candidate{t: v.m.simulate(v.steps(found.Launches))}
 	c, err := v.m.placeWithin(c, align(c.t.peak+c.t.peak/lowestLoss))
@@ -29,30 +56,10 @@ func (v *solver) lowest(floor, limit int64) (*candidate, error) {
 	if errors.As(err, &beyond) {
 		err = nil
 	}
-	if err == nil && (c.placed.Offsets == nil || c.t.peak <= limit && c.placed.Height > limit) {
+	if err == nil && (c.placed.Offsets == nil || c.t.peak < below && c.placed.Height >= below) {
 		c, err = v.m.placeSoon(c)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if c.placed.Height < best.placed.Height {
-		best = c
-	}
-	// Of the plans at the floor another may be placed there. That takes as long as any plan
-	// does, and says little to whoever asks for far less.
-	asked := limit == 0 || limit >= floor-floor/farBelow
-	if asked && c.t.peak == floor && best.placed.Height > floor && len(v.m.sim.plain) <= midProgram {
-		if c, err = v.at(floor, math.Inf(1)); c != nil {
-			best = c
-		}
-	}
-	for err == nil && best.placed.Height > max(limit, floor+best.placed.Height/leap) && len(v.m.sim.plain) <= shortProgram {
-		if c, err = v.at(best.placed.Height-best.placed.Height/leap, math.Inf(1)); c == nil {
-			break
-		}
-		best = c
-	}
-	return best, err
+	return c, err
 }
 
 // lowestFound is the plan with the lowest peak that is found, not placed yet, or nil.
@@ -82,18 +89,36 @@ func (v *solver) lowestFound(floor int64) *recompute.Answer {
 	return v.under(*found, align(floor))
 }
 
-// last is the lowest plan, or one within a limit where that is not and solving finds one
-// all the same.
-func (v *solver) last(floor, limit int64) (*candidate, error) {
-	c, err := v.lowest(floor, limit)
-	if err != nil || c.placed.Height <= limit || len(v.m.sim.plain) > midProgram || v.small() {
-		return c, err
+// last is the lowest plan that is found, where a limit has none; it is told of, and is that of its own arena as a limit.
+func (v *solver) last(limit int64) (*candidate, error) {
+	if v.small() {
+		all, err := v.frontier()
+		if err != nil {
+			return nil, err
+		}
+		return all[len(all)-1], nil
 	}
-	within, err := v.at(limit, math.Inf(1))
-	if within != nil {
-		c = within
+	if n, floor := len(v.m.sim.plain), v.ladder.floor; n > midProgram || limit < floor {
+		c, err := v.surely(limit + 1)
+		near := limit >= floor-floor/farBelow
+		if err == nil && c != nil && near && n <= midProgram && c.t.peak == floor && c.placed.Height > floor {
+			var d *candidate
+			if d, err = v.at(floor, math.Inf(1)); d != nil {
+				c = d
+			}
+		}
+		if err != nil || c != nil && (n > shortProgram || c.placed.Height == floor || !near && c.placed.Height <= floor+c.placed.Height/leap) {
+			return c, err
+		}
 	}
-	return c, err
+	lows, err := v.ladder.bottom()
+	if err != nil {
+		return nil, err
+	}
+	if c := lows[len(lows)-1]; c != v.ladder.dear {
+		return c, nil
+	}
+	return v.base, nil
 }
 
 // under leads from a plan to lower ones, each a little below the one before, down to the
@@ -117,9 +142,10 @@ func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 const (
 	deeper     = 256 // the part of its peak that the plan below the lowest takes less at least
 	leap       = 32  // that part where finding one takes long
+	sinking    = 4   // steps from the lowest rung down to the floor, if none is between
+	farBelow   = 32  // the part of the floor that a limit is below it, so that not the last bytes matter
 	halvings   = 7   // how often the distance to the floor is halved for the lowest plan
 	lowestLoss = 512 // the part of its peak that placing it may lose
-	farBelow   = 32  // the part of the floor that a limit is below it, so that not the last bytes matter
 )
 
 // shares are the parts of the plain arena that the lowest plan within a cost is looked
@@ -184,8 +210,8 @@ func (v *solver) cheap(most float64) (*candidate, error) {
 	if some, err = halve(from, to, v.within); err != nil {
 		return nil, err
 	}
-	if floor := v.ladder.floor; top*(some-1)/shares < floor { // nothing is below but what is lowest
-		c, err := v.lowest(floor, 0)
+	if floor := v.ladder.floor; v.ladder.halving == 0 && top*(some-1)/shares < floor { // nothing is below but what is lowest
+		c, err := v.surely(0)
 		if err != nil {
 			return nil, err
 		}

@@ -18,7 +18,9 @@ import "math"
 //     below does.
 //   - Any other limit has the plan of the next one above, if that is within it, or else
 //     of the next one below.
-//   - The floor is a limit like these, where it lies above the rung below it.
+//   - Below the lowest rung that has a plan, where a hair less memory may take far more compute,
+//     there are the plans of a descent from there to the floor, each for all limits that it is
+//     the cheapest within, unless it is cheaper than that rung's.
 //
 // So no limit's plan costs more than that of a lower one, whatever solving finds. Most
 // rungs need not be solved to know that: where the bound of one is not below what a
@@ -38,6 +40,9 @@ const apart, apartOfBound = 0.0005, 0.05
 
 // atBound is how near to its bound a plan is taken to be at it, as such a part.
 const atBound = 0.003
+
+// nearFloor is the part of the floor that a rung without a plan may be above it.
+const nearFloor = 8
 
 // levelBounds is by how much of itself a bound is hardly higher than another.
 const levelBounds = 0.01
@@ -66,6 +71,9 @@ type ladder struct {
 	// solve solves a limit, and another one beside it, if that is not 0, for plans that
 	// cost less than some other.
 	solve func(limit, beside int64, other float64) (a, b found, err error)
+	// sink tells of plans that are lower and lower, all below the first, which is the lowest of a rung.
+	sink func(first *candidate, lower func(*candidate)) error
+	lows []*candidate // the bottom, once it was asked for
 	// near is a plan for a limit from that of a higher one, or nil.
 	near  func(limit int64, from *candidate) (*candidate, error)
 	known map[int64]found
@@ -123,10 +131,17 @@ func (l *ladder) answer(limit int64) (*candidate, error) {
 		k--
 	}
 	low, high := l.rung(k), l.rung(k+1)
-	if low == limit || l.halving == 0 {
+	if l.halving == 0 {
 		return l.onRung(k)
 	}
-	low = max(low, min(l.floor, high-1))
+	switch has, err := l.has(k); {
+	case err != nil:
+		return nil, err
+	case !has:
+		return l.below(limit)
+	case low == limit:
+		return l.onRung(k)
+	}
 	upper, err := l.onRung(k + 1)
 	if err != nil {
 		return nil, err
@@ -183,11 +198,7 @@ func (g *gap) even() (bool, error) {
 
 // reach is the plan of the lower limit.
 func (g *gap) reach() (c *candidate, err error) {
-	switch {
-	case g.reached:
-	case g.low > g.rung(g.k):
-		g.lower, err = g.onFloor(g.low)
-	default:
+	if !g.reached {
 		g.lower, err = g.onRung(g.k)
 	}
 	g.reached = true
@@ -320,6 +331,65 @@ func (l *ladder) onRung(k int64) (best *candidate, err error) {
 	return l.orDear(best), nil
 }
 
+// has reports whether a rung has a plan, of use or not. Those far above the floor are taken to have one.
+func (l *ladder) has(k int64) (bool, error) {
+	if limit := l.rung(k); limit < l.floor || limit >= l.floor+l.floor/nearFloor {
+		return limit >= l.floor, nil
+	}
+	dear := l.dear
+	l.dear = nil
+	c, err := l.onRung(k)
+	l.dear = dear
+	return c != nil, err
+}
+
+// below is the plan of a limit below all rungs that have one, or nil.
+func (l *ladder) below(limit int64) (*candidate, error) {
+	lows, err := l.bottom()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range lows {
+		if c == l.dear || c.placed.Height <= limit {
+			return c, nil
+		}
+	}
+	return nil, nil
+}
+
+// bottom is the plans below all rungs that have one, highest first, each dearer than the one before it; the first is that of the
+// lowest of those rungs. They do not depend on any limit, and what is cheaper than the first is none of them: so the plan of a
+// limit costs no less than those of higher ones here, too. There is only the dear one if that is the first.
+func (l *ladder) bottom() ([]*candidate, error) {
+	if l.lows != nil {
+		return l.lows, nil
+	}
+	k, has := int64(1), false
+	var err error
+	for ; !has && err == nil; k++ {
+		has, err = l.has(k)
+	}
+	if err != nil {
+		return nil, err
+	}
+	first, err := l.onRung(k - 1)
+	if err != nil || first == l.dear {
+		return []*candidate{first}, err
+	}
+	lows := []*candidate{first}
+	err = l.sink(first, func(c *candidate) {
+		if c.placed.Height >= lows[len(lows)-1].placed.Height || c.cost < first.cost {
+			return
+		}
+		n := len(lows)
+		for ; n > 1 && lows[n-1].cost >= c.cost; n-- {
+		}
+		lows = append(lows[:n], c)
+	})
+	l.lows = lows
+	return lows, err
+}
+
 // mayBeat reports whether a plan within a limit may be cheaper than another one.
 func (l *ladder) mayBeat(limit int64, best *candidate) bool {
 	if l.excludes(limit, best.cost) {
@@ -327,15 +397,6 @@ func (l *ladder) mayBeat(limit int64, best *candidate) bool {
 	}
 	bound, ok := l.least(limit)
 	return ok && bound < best.cost
-}
-
-// onFloor is the plan of the floor, that no rung below it has.
-func (l *ladder) onFloor(floor int64) (*candidate, error) {
-	if l.dear != nil && !l.mayBeat(floor, l.dear) {
-		return l.dear, nil
-	}
-	c, err := l.look(floor, 0, math.Inf(1))
-	return l.orDear(c.plan), err
 }
 
 // level reports whether the bound for a limit is hardly higher than another.

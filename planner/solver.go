@@ -78,7 +78,7 @@ func (s *search) newSolver() (*solver, error) {
 	v := &solver{m: s.m, r: r, base: s.base}
 	v.ladder = ladder{
 		base: s.base, floor: s.plan.Floor.Peak, rungs: rungs, halving: halving, apart: apart * s.m.total,
-		excludes: v.excludes, least: v.least, early: v.early, solve: v.both, near: v.near,
+		excludes: v.excludes, least: v.least, early: v.early, solve: v.both, near: v.near, sink: v.sink,
 		known: map[int64]found{}, ways: map[fromTo]*candidate{},
 	}
 	if len(s.m.sim.plain) > largeProgram {

@@ -132,7 +132,7 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	if overhead > 0 {
 		c, err = v.cheap(s.m.allows(overhead))
 	} else {
-		c, err = v.last(s.plan.Floor.Peak, limit)
+		c, err = v.last(limit)
 	}
 	if err != nil {
 		return nil, err
