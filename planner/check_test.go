@@ -340,6 +340,7 @@ func TestBindRefuses(t *testing.T) {
 		{"a budget is below the plan", func(f *planner.File) { f.Request.ActivationBudget = 1 }, `leaves 1 bytes for an arena`},
 		{"a budget of all is below the plan", func(f *planner.File) { f.Request.Budget = f.Memory.Total - 1 }, `the plan has a budget`},
 		{"the cost is over its limit", func(f *planner.File) { f.Request.MaxOverhead = f.Result.Overhead / 2 }, `of extra cost, over its limit`},
+		{"a limit of cost that is none", func(f *planner.File) { f.Request.MaxOverhead = -1 }, `has a limit of -1 of extra cost`},
 		{"a bound above the arena", func(f *planner.File) { f.Result.PackBound = f.Result.Arena + 1 }, `claims that no arena is below`},
 		{"something else is saved", func(f *planner.File) { f.Saved = append(f.Saved, "zz") }, `says that saved is 2 entries long, but its plan has 1`},
 		{"something saved is hidden", func(f *planner.File) { f.Saved = f.Saved[1:] }, `says that saved is 0 entries long`},

@@ -38,6 +38,9 @@ func (f *File) claims(p *Plan) error {
 	if f.Result.PackBound < 0 || f.Result.PackBound > p.Arena {
 		return fmt.Errorf("planner: the plan claims that no arena is below %d bytes, and has one of %d", f.Result.PackBound, p.Arena)
 	}
+	if f.Request.MaxOverhead < 0 {
+		return fmt.Errorf("planner: the plan has a limit of %g of extra cost", f.Request.MaxOverhead)
+	}
 	if limit := f.Request.MaxOverhead; limit > 0 && f.Result.Overhead > limit*(1+1e-9) {
 		return fmt.Errorf("planner: the plan claims %g of extra cost, over its limit of %g", f.Result.Overhead, limit)
 	}
