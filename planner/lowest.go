@@ -89,7 +89,7 @@ func (v *solver) lowestFound(floor int64) *recompute.Answer {
 	return v.under(*found, align(floor))
 }
 
-// last is the lowest plan that is found, where a limit has none; it is told of, and is that of its own arena as a limit.
+// last is the lowest plan that is found, for whoever asks for less than any takes. Its arena is a limit that has a plan.
 func (v *solver) last(limit int64) (*candidate, error) {
 	if v.small() {
 		all, err := v.frontier()
@@ -98,18 +98,8 @@ func (v *solver) last(limit int64) (*candidate, error) {
 		}
 		return all[len(all)-1], nil
 	}
-	if n, floor := len(v.m.sim.plain), v.ladder.floor; n > midProgram || limit < floor {
-		c, err := v.surely(limit + 1)
-		near := limit >= floor-floor/farBelow
-		if err == nil && c != nil && near && n <= midProgram && c.t.peak == floor && c.placed.Height > floor {
-			var d *candidate
-			if d, err = v.at(floor, math.Inf(1)); d != nil {
-				c = d
-			}
-		}
-		if err != nil || c != nil && (n > shortProgram || c.placed.Height == floor || !near && c.placed.Height <= floor+c.placed.Height/leap) {
-			return c, err
-		}
+	if c, err := v.lastSoon(limit); c != nil || err != nil {
+		return c, err
 	}
 	lows, err := v.ladder.bottom()
 	if err != nil {
@@ -119,6 +109,30 @@ func (v *solver) last(limit int64) (*candidate, error) {
 		return c, nil
 	}
 	return v.base, nil
+}
+
+// lastSoon is the lowest plan without the descent to it, where that takes long or hardly leads any lower; or nil.
+func (v *solver) lastSoon(limit int64) (*candidate, error) {
+	n, floor := len(v.m.sim.plain), v.ladder.floor
+	if n <= midProgram && limit >= floor {
+		return nil, nil
+	}
+	c, err := v.surely(limit + 1)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	lowest, far := c.placed.Height, limit < floor-floor/farBelow
+	switch {
+	case n > midProgram, lowest == floor, far && (n > shortProgram || lowest <= floor+lowest/leap):
+		return c, nil
+	case n <= shortProgram:
+		return nil, nil
+	case !far && c.t.peak == floor: // another at the floor may be placed there
+		if d, err := v.at(floor, math.Inf(1)); d != nil || err != nil {
+			return d, err
+		}
+	}
+	return c, nil
 }
 
 // under leads from a plan to lower ones, each a little below the one before, down to the

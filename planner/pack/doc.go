@@ -33,7 +33,7 @@
 //     their order.
 //   - walk.go packs many lives in the order of time, beside others that end when they do, and goes back a little where one finds no
 //     room: where nearly all that there is room for is alive at all times, as in a heap under a cap, that is far lower than what is
-//     packed from the bottom up.
+//     packed from the bottom up. A short walk is tried for all else, too, as it is enough for what comes again and again in turns.
 //   - clock.go says how long all this may take where there are many lives: it counts looks, so that no machine has another
 //     packing, and what costs more than there is left is not begun.
 //   - mend.go lowers such a packing where it is high only in places: it puts what sticks out where that drives out least.
