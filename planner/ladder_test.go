@@ -23,6 +23,10 @@ func TestLadder(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		top := rng.Int64N(1<<(8+rng.IntN(22))) + 1000
 		floor := rng.Int64N(top * 3 / 4)
+		lowest := floor // that solving finds
+		if rng.IntN(4) == 0 {
+			lowest += rng.Int64N(floor/2 + 1)
+		}
 		// How far plans are from the best, and bounds; and at how many points that gets dearer.
 		chance, weak, points := rng.Float64()*10, rng.Float64()*10, 1+rng.IntN(200)
 		if rng.IntN(2) == 0 {
@@ -39,7 +43,7 @@ func TestLadder(t *testing.T) {
 		one := func(limit int64, what uint64) (f found) {
 			rng := of(limit, what)
 			height := limit - rng.Int64N(max(limit/50, 1))
-			if f.least = bound(limit, 1); height >= floor && rng.IntN(5) > 0 {
+			if f.least = bound(limit, 1); height >= lowest && rng.IntN(5) > 0 {
 				f.plan = &candidate{cost: dearest(height) + chance*rng.Float64(), placed: pack.Solution{Height: height}}
 			}
 			for range rng.IntN(3) { // others missed the limit
@@ -108,6 +112,12 @@ func TestLadder(t *testing.T) {
 				if !math.IsInf(least, 1) {
 					t.Fatalf("seed %d: no plan within %d of %d, but one within less", seed, limit, top)
 				}
+				if rng.IntN(8) == 0 {
+					u := useful(l, 100*rng.Float64())
+					if of, err := u.within(limit); err != nil || of != nil && of != u.dear {
+						t.Fatalf("seed %d: %v, %v within %d, for whom not all plans are of use", seed, of, err, limit)
+					}
+				}
 				continue
 			}
 			if c.placed.Height > limit {
@@ -123,10 +133,8 @@ func TestLadder(t *testing.T) {
 				continue
 			}
 			// Who has no use for plans that cost more than so much gets the same, or none.
-			u := *l
-			u.known, u.ways, u.lows = map[int64]found{}, map[fromTo]*candidate{}, nil
 			most := c.cost * (0.5 + rng.Float64())
-			u.useful(most)
+			u := useful(l, most)
 			of, err := u.within(limit)
 			if err != nil {
 				t.Fatal(err)
@@ -144,6 +152,14 @@ func TestLadder(t *testing.T) {
 		t.Errorf("of %d plans %d are dear", answered, dear)
 	}
 	t.Logf("%d plans from %d", answered, asked)
+}
+
+// useful is a ladder like another one, asked nothing yet, for whom plans that cost more than so much are of no use.
+func useful(l *ladder, most float64) *ladder {
+	u := *l
+	u.known, u.ways, u.lows = map[int64]found{}, map[fromTo]*candidate{}, nil
+	u.useful(most)
+	return &u
 }
 
 // TestAskedBefore: what a solver was asked before does not change what it answers.

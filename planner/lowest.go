@@ -105,10 +105,16 @@ func (v *solver) last(limit int64) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c := lows[len(lows)-1]; c != v.ladder.dear {
-		return c, nil
+	c := v.base
+	if n := len(lows); n == 0 { // where no rung near the floor has one, others may be lower all the same
+		c, err = v.surely(limit + 1)
+	} else if lows[n-1] != v.ladder.dear {
+		c = lows[n-1]
 	}
-	return v.base, nil
+	if c == nil {
+		c = v.base
+	}
+	return c, err
 }
 
 // lastSoon is the lowest plan without the descent to it, where that takes long or hardly leads any lower; or nil.

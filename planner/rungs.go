@@ -343,40 +343,44 @@ func (l *ladder) has(k int64) (bool, error) {
 	return c != nil, err
 }
 
-// below is the plan of a limit below all rungs that have one, or nil.
+// below is the plan of a limit below all rungs that have one, or nil; or dear.
 func (l *ladder) below(limit int64) (*candidate, error) {
 	lows, err := l.bottom()
-	if err != nil {
-		return nil, err
-	}
 	for _, c := range lows {
 		if c == l.dear || c.placed.Height <= limit {
-			return c, nil
+			return c, err
 		}
 	}
-	return nil, nil
+	return nil, err
 }
 
 // bottom is the plans below all rungs that have one, highest first, each dearer than the one before it; the first is that of the
 // lowest of those rungs. They do not depend on any limit, and what is cheaper than the first is none of them: so the plan of a
-// limit costs no less than those of higher ones here, too. There is only the dear one if that is the first.
+// limit costs no less than those of higher ones here, too. There is only the dear one if that is the first, and none if no rung is
+// as low as those that are taken to have one.
 func (l *ladder) bottom() ([]*candidate, error) {
 	if l.lows != nil {
 		return l.lows, nil
 	}
-	k, has := int64(1), false
-	var err error
-	for ; !has && err == nil; k++ {
-		has, err = l.has(k)
+	k := int64(1)
+	for {
+		has, err := l.has(k)
+		if err != nil {
+			return nil, err
+		}
+		if has {
+			break
+		}
+		k++
 	}
-	if err != nil {
+	first, err := l.onRung(k)
+	if first == nil || err != nil {
 		return nil, err
 	}
-	first, err := l.onRung(k - 1)
-	if err != nil || first == l.dear {
-		return []*candidate{first}, err
-	}
 	lows := []*candidate{first}
+	if first == l.dear {
+		return lows, nil
+	}
 	err = l.sink(first, func(c *candidate) {
 		if c.placed.Height >= lows[len(lows)-1].placed.Height || c.cost < first.cost {
 			return
@@ -386,7 +390,9 @@ func (l *ladder) bottom() ([]*candidate, error) {
 		}
 		lows = append(lows[:n], c)
 	})
-	l.lows = lows
+	if err == nil {
+		l.lows = lows
+	}
 	return lows, err
 }
 
