@@ -126,7 +126,6 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 		v.hasty = v.sketchy // where it is solved, too: a curve has other points above and below
 		top, floor := s.base.placed.Height, s.plan.Floor.Peak
 		limits := min(max(mostLimits*shortSteps/max(len(s.base.t.steps), 1), leastLimits), mostLimits)
-		width, lowest := max((top-floor)/int64(limits), 1), top
 		// Below a limit without a plan none is looked for.
 		ask := func(limit int64, without *int64) (*candidate, error) {
 			if limit <= *without {
@@ -140,10 +139,10 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 		}
 		var unsketched, unsolved int64
 		found := []*candidate{s.base}
-		for halved := 0; lowest > floor && width > 0; {
-			limit := max(lowest-width, floor)
+		for down := newStair(top, floor, int64(limits)); down.more(); {
+			limit := down.limit()
 			c, err := ask(limit, &unsketched)
-			if c == nil && err == nil && v.sketchy && halved == finer && limit > floor { // hardly any plan of a long program reaches that
+			if c == nil && err == nil && v.sketchy && down.halved == finer && limit > floor { // hardly any plan of a long program reaches that
 				v.sketchy = false
 				c, err = ask(limit, &unsolved)
 				v.sketchy = true
@@ -153,14 +152,12 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 				yield(nil, err)
 				return
 			case c != nil:
-				lowest = min(limit, c.placed.Height)
+				down.height = min(limit, c.placed.Height)
 				if found = append(found, c); !yield(c, nil) {
 					return
 				}
-			case halved == finer:
-				width = 0
 			default:
-				width, halved = width/2, halved+1
+				down.closer()
 			}
 		}
 		if !v.sketchy {
@@ -168,6 +165,21 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 		}
 	}
 }
+
+// stair is limits on the way down to a floor, each a width below what the last plan takes.
+// Where one has no plan those that follow are closer, a few times.
+type stair struct {
+	height, floor, width int64
+	halved               int // how often the width was
+}
+
+func newStair(height, floor, limits int64) *stair {
+	return &stair{height: height, floor: floor, width: max((height-floor)/limits, 1)}
+}
+
+func (s *stair) more() bool   { return s.height > s.floor && s.width > 0 && s.halved <= finer }
+func (s *stair) limit() int64 { return max(s.height-s.width, s.floor) }
+func (s *stair) closer()      { s.width, s.halved = s.width/2, s.halved+1 }
 
 // fill is plans halfway down the widest jumps between some, in bytes and in cost.
 func (s *search) fill(v *solver, found []*candidate, yield func(*candidate, error) bool) {

@@ -20,13 +20,13 @@ func (v *solver) sink(first *candidate, lower func(*candidate)) error {
 		lower(c)
 		return true, err
 	}
-	for width, halved := max((lowest-floor)/sinking, 1), 0; n <= midProgram && lowest > floor && halved <= finer; {
-		ok, err := at(max(lowest-width, floor))
-		if err != nil {
+	for down := newStair(lowest, floor, sinking); n <= midProgram && down.more(); {
+		if ok, err := at(down.limit()); err != nil {
 			return err
-		}
-		if !ok {
-			width, halved = max(width/2, 1), halved+1
+		} else if ok {
+			down.height = lowest
+		} else {
+			down.closer()
 		}
 	}
 	c, err := v.surely(lowest)
@@ -46,11 +46,13 @@ func (v *solver) sink(first *candidate, lower func(*candidate)) error {
 // surely is the plan with the lowest peak that is found, whatever it costs, or nil. Where the peak is below some arena it is worth
 // some effort to place it there.
 func (v *solver) surely(below int64) (*candidate, error) {
-	found := v.lowestFound(v.ladder.floor)
-	if found == nil {
+	if !v.sought {
+		v.found, v.sought = v.lowestFound(v.ladder.floor), true
+	}
+	if v.found == nil {
 		return nil, nil
 	}
-	c := &candidate{t: v.m.simulate(v.steps(found.Launches))}
+	c := &candidate{t: v.m.simulate(v.steps(v.found.Launches))}
 	c, err := v.m.placeWithin(c, align(c.t.peak+c.t.peak/lowestLoss))
 	var beyond *pack.CapacityError
 	if errors.As(err, &beyond) {

@@ -18,10 +18,12 @@ type solver struct {
 	// than most.
 	sketchy, anyhow bool
 	most            float64
-	hasty           bool             // a limit's first plan that is placed will do
-	all             []*candidate     // the frontier of a small program, highest first
-	answers         map[int64]answer // by limit, as far as they were solved
-	mate            *solver          // works beside this one, once there was something to do
+	hasty           bool              // a limit's first plan that is placed will do
+	all             []*candidate      // the frontier of a small program, highest first
+	answers         map[int64]answer  // by limit, as far as they were solved
+	found           *recompute.Answer // the plan with the lowest peak, or nil, once that was sought
+	sought          bool
+	mate            *solver // works beside this one, once there was something to do
 	ladder          ladder
 }
 

@@ -41,8 +41,8 @@ const mostClimbed = math.MaxInt64 / 4
 
 // grow packs p as a skyline, and keeps it if it is lower than what there is. Many lives have the first strategy tried before.
 // Where no skyline is near enough, room is made below a top for what sticks out of many lives, which is quick and often does.
-// Walks come next, which go on where they are too high at all times. Then lives that a search is not tried for later are packed from what it
-// makes of the large ones; if that does not come near they are climbed.
+// Walks come next, which go on where skylines are too high at all times. Then lives that a search is not tried for later are
+// packed from what it makes of the large ones; if that does not come near they are climbed.
 func (p *part) grow(goal int64) {
 	if goal > mostClimbed {
 		return
