@@ -30,6 +30,15 @@ func writePage(to string, p report.Page) error {
 	return writeFile(to, page.Bytes())
 }
 
+// writeStepSVG draws memory over the step of a plan that was just made.
+func writeStepSVG(to string, p report.Page) error {
+	var svg bytes.Buffer
+	if err := report.StepSVG(&svg, p); err != nil {
+		return err
+	}
+	return writeFile(to, svg.Bytes())
+}
+
 // planPage is the page of a plan that was just made.
 func planPage(c *cli.Context, m *memopt.Model, p *planner.Plan, f *planner.File) report.Page {
 	return report.Page{Title: filepath.Base(m.Path), File: f, Settings: priced(c, m), Command: typed(c, m.Config), Picture: p.Picture()}
@@ -70,5 +79,5 @@ func typed(c *cli.Context, cfg configs.Config) string {
 }
 
 // aside are flags that do not change what is planned or trained.
-var aside = map[string]bool{"html": true, "output": true, "emit": true, "show": true, "format": true, "quiet": true, "log-level": true,
+var aside = map[string]bool{"html": true, "svg": true, "output": true, "emit": true, "show": true, "format": true, "quiet": true, "log-level": true,
 	"save": true, "save-every": true, "record": true}

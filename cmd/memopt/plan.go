@@ -27,6 +27,7 @@ var planCommand = &cli.Command{
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
 		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
 		htmlFlag("write a page that stands alone: figures, memory over the step, the arena as a picture"),
+		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw memory over the step, this plan in front of the step with everything kept"},
 		setting("seed", "`N` what --emit adds to ONNX Runtime's seeds under --compat (default 0)"),
 		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ",")},
 	),
@@ -43,7 +44,7 @@ var planCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		files, err := destinations(c, cfg, "output", "emit", "html")
+		files, err := destinations(c, cfg, "output", "emit", "html", "svg")
 		if err != nil {
 			return err
 		}
@@ -53,7 +54,7 @@ var planCommand = &cli.Command{
 		}
 		defer model.Close()
 		var file *planner.File
-		if asJSON || c.String("output") != "" || c.String("html") != "" {
+		if asJSON || c.String("output") != "" || c.String("html") != "" || c.String("svg") != "" {
 			file = model.PlanFile(plan)
 		}
 		if to := c.String("output"); to != "" {
@@ -70,6 +71,11 @@ var planCommand = &cli.Command{
 		}
 		if to := c.String("html"); to != "" {
 			if err := writePage(to, planPage(c, model, plan, file)); err != nil {
+				return err
+			}
+		}
+		if to := c.String("svg"); to != "" {
+			if err := writeStepSVG(to, planPage(c, model, plan, file)); err != nil {
 				return err
 			}
 		}
