@@ -34,6 +34,8 @@
 // a number with something behind it: each is an error that names the file, the line, the
 // column, and what would work. ONNX Runtime accepts most of these and then does something else.
 //
+// A byte order mark in front is skipped, as ONNX Runtime does.
+//
 // # Cluster strings
 //
 //	string  = request { "," request }
@@ -44,6 +46,10 @@
 // The id is as plan prints it, "BiasGelu+". The strategy is 0 (off), 1 (compute
 // again) or 2 (compute again with a compromise). The count is how many of the
 // cluster's occurrences take part, in execution order, -1 for all; or the set of them in braces, from 0.
+//
+// A cluster stands in one request, or in one of each strategy with layers that do not
+// overlap. The same request twice is refused like two that contradict each other: ONNX
+// Runtime would take the last one without a word, and one of them was meant otherwise.
 //
 // # Sizes
 //

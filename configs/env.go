@@ -136,6 +136,9 @@ func (f Folder) ParseConfig(s, name string) (c Config, bare bool, err error) {
 	path := f.Path(s)
 	_, err = os.Stat(path)
 	absent := err != nil
+	if absent {
+		s = unmarked(s)
+	}
 	switch {
 	case absent && isJSON(s):
 		c, err = ParseJSON([]byte(s), name)

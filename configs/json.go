@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/tidwall/gjson"
 )
@@ -50,13 +51,17 @@ func ParseFile(path string) (Config, error) {
 	return c, err
 }
 
+// unmarked is a text without the byte order mark that editors may have put in front.
+// ONNX Runtime's reader skips it too. Places are counted behind it, as editors do.
+func unmarked(s string) string { return strings.TrimPrefix(s, "\ufeff") }
+
 // ParseJSON reads a config: ONNX Runtime's array of cluster strings, or an object
 // of settings. Name is what errors call it.
 func ParseJSON(src []byte, name string) (Config, error) {
 	if len(src) > maxSize {
 		return Config{}, &Error{Pos{File: name}, fmt.Sprintf("more than the %d bytes a config may have", maxSize)}
 	}
-	t := &text{name: name, s: string(src)}
+	t := &text{name: name, s: unmarked(string(src))}
 	if e := scan(t.s); e != nil {
 		return Config{}, &Error{t.pos(e.off), e.msg}
 	}

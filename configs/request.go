@@ -49,10 +49,10 @@ const maxItems = 4096
 // ParseRequests reads requests separated by commas, as ONNX Runtime took them
 // before 1.19. Where is what errors call the source. Nothing is no requests.
 func ParseRequests(src, where string) ([]Request, error) {
-	t := &text{name: where, s: src}
 	if len(src) > maxSize {
 		return nil, &Error{Pos{File: where}, fmt.Sprintf("%d bytes, need at most %d", len(src), maxSize)}
 	}
+	t := &text{name: where, s: unmarked(src)}
 	var list requests
 	if err := list.add(textValue(t)); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func parseRequests(v value) ([]Request, error) {
 // requests gathers what one setting asks for.
 type requests struct {
 	all  []Request
-	seen map[string]Pos // by id and strategy
+	seen map[string][]Request // by cluster, at most one of each strategy
 }
 
 // add reads the requests of one string.
@@ -222,21 +222,47 @@ func integer(s string) (int, bool) {
 	return int(n), err == nil && strconv.FormatInt(n, 10) == s
 }
 
-// enter adds a request unless the same cluster and strategy are already asked for.
+// enter adds a request. A cluster has one request, or one of each strategy for
+// layers that do not overlap: ONNX Runtime would take the last one it reads for all.
 func (l *requests) enter(v value, at int, r Request) error {
-	key := fmt.Sprintf("%s:%d", r.Cluster, r.Strategy)
-	if first, ok := l.seen[key]; ok {
-		return v.failAt(at, "%s is asked for a second time, first at %s: remove one", quote(key), first)
+	for _, first := range l.seen[r.Cluster] {
+		switch {
+		case first.Strategy == r.Strategy:
+			return v.failAt(at, "%s is asked for a second time, first at %s: remove one", quote(fmt.Sprintf("%s:%d", r.Cluster, r.Strategy)), first.Pos)
+		case r.contradicts(first):
+			return v.failAt(at, "%s contradicts %s at %s: remove one, or give each layers of its own as in %s:1:{0-3} and %s:2:{4,5}",
+				quote(r.String()), quote(first.String()), first.Pos, quoteless(r.Cluster), quoteless(r.Cluster))
+		}
 	}
 	if len(l.all) == maxItems {
 		return v.failAt(at, "more than %d requests", maxItems)
 	}
 	if l.seen == nil {
-		l.seen = map[string]Pos{}
+		l.seen = map[string][]Request{}
 	}
-	l.seen[key] = r.Pos
+	l.seen[r.Cluster] = append(l.seen[r.Cluster], r)
 	l.all = append(l.all, r)
 	return nil
+}
+
+// contradicts reports whether two requests of different strategies are for the same
+// occurrences of a cluster. One with a count is for the cluster as a whole.
+func (r Request) contradicts(other Request) bool {
+	if len(r.Layers) == 0 || len(other.Layers) == 0 {
+		return true
+	}
+	a, b := r.Layers, other.Layers // both rising
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0].Last < b[0].First:
+			a = a[1:]
+		case b[0].Last < a[0].First:
+			b = b[1:]
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // printRequests is the inverse of ParseRequests.

@@ -52,8 +52,6 @@ func (sc *scanner) fail(format string, args ...any) *syntaxError {
 // encoding finds what is not UTF-8.
 func (sc *scanner) encoding() *syntaxError {
 	switch {
-	case strings.HasPrefix(sc.s, "\ufeff"):
-		return sc.fail("begins with a byte order mark, save it as UTF-8 without one")
 	case strings.HasPrefix(sc.s, "\xff\xfe"), strings.HasPrefix(sc.s, "\xfe\xff"):
 		return sc.fail("is UTF-16, save it as UTF-8")
 	case utf8.ValidString(sc.s):

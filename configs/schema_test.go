@@ -109,7 +109,7 @@ func init() {
 // notInSchema is what the parser refuses and a schema cannot say: names given twice,
 // what only arithmetic finds, names that could not be written as text, and integers
 // spelt as fractions.
-var notInSchema = []string{"given twice", "second time", "control characters", "without a name", "characters that no dim has", "is not a share", `"1.0" is not an integer`, `"1e0" is not an integer`}
+var notInSchema = []string{"given twice", "second time", "contradicts", "control characters", "without a name", "characters that no dim has", "is not a share", `"1.0" is not an integer`, `"1e0" is not an integer`}
 
 // Whatever the parser takes, the schema takes; whatever it refuses, bar the above,
 // the schema refuses. The texts are those of json.txt.

@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,7 +87,10 @@ func exportORT(f *planner.File, out *Export) {
 		again[name] = true
 	}
 	covered := 0
-	for _, c := range f.Clusters {
+	takes := map[string]string{} // by ID
+	rows := slices.Clone(f.Clusters)
+	slices.SortStableFunc(rows, func(a, b planner.FileCluster) int { return cmp.Compare(b.Applied, a.Applied) })
+	for _, c := range rows {
 		if c.Applied == 0 {
 			continue
 		}
@@ -103,7 +107,14 @@ func exportORT(f *planner.File, out *Export) {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%s: the plan takes %d of %d places, but not the first %d, which is all that ONNX Runtime can be told", c.Key, c.Applied, c.Freq, c.Applied))
 		}
 		for part := range strings.SplitSeq(c.Key, ",") {
-			out.Config = append(out.Config, strings.TrimSuffix(part, ":-1")+":"+count)
+			id, _, _ := strings.Cut(part, ":")
+			entry := strings.TrimSuffix(part, ":-1") + ":" + count
+			if other, ok := takes[id]; ok && other != entry {
+				out.Warnings = append(out.Warnings, fmt.Sprintf("%s is left out beside %s: ONNX Runtime heeds one entry of a cluster", entry, other))
+				continue
+			}
+			takes[id] = entry
+			out.Config = append(out.Config, entry)
 		}
 		if c.Beyond {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("%s: ONNX Runtime has no such plan", c.Key))
