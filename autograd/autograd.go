@@ -89,7 +89,7 @@ func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
 	wrap(s.backward)
 	wrap(s.updateAll)
 	if err != nil {
-		return nil, fmt.Errorf("autograd: %w", err)
+		return nil, err
 	}
 	s.g.Prune()
 	if err := s.g.Check(); err != nil {
@@ -184,7 +184,7 @@ func (s *step) findTrainable() (err error) {
 func Trainable(g *graph.Graph, patterns []string) ([]*graph.Value, error) {
 	params, err := trainable(g, patterns)
 	if err != nil {
-		return nil, fmt.Errorf("autograd: %w", err)
+		return nil, err
 	}
 	return params, nil
 }

@@ -38,7 +38,7 @@ func Interpret(g *graph.Graph, b *graph.Binding, given map[string]*graph.Tensor)
 			}
 			shape, err := b.Shape(v.Shape)
 			if err != nil {
-				return nil, fmt.Errorf("kernels: node %q: %w", n.Name, err)
+				return nil, fmt.Errorf("node %q: %w", n.Name, err)
 			}
 			c.Out[i] = graph.NewTensor(v.Type, shape...)
 			ts[v.ID] = c.Out[i]

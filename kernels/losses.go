@@ -94,10 +94,10 @@ func FindLoss(name string) (Loss, bool) {
 func AddLoss(g *graph.Graph, l Loss, value string) error {
 	scores, err := l.scored(g, value)
 	if err != nil {
-		return fmt.Errorf("kernels: the loss %s: %w", l.Name, err)
+		return fmt.Errorf("the loss %s: %w", l.Name, err)
 	}
 	if l.Name == "cross-entropy" && scores.Rank() < 2 {
-		return fmt.Errorf("kernels: the loss %s needs scores of a batch in several classes, but %s is not that", l.Name, scores)
+		return fmt.Errorf("the loss %s needs scores of a batch in several classes, but %s is not that", l.Name, scores)
 	}
 	return graph.Try(func() {
 		g.Outputs, g.Loss = []*graph.Value{scores}, nil

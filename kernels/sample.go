@@ -64,7 +64,7 @@ func cases(op *graph.Op, retype func(graph.DType) graph.DType) ([]Case, error) {
 	for _, s := range op.Samples {
 		c, err := newCase(op, s, retype)
 		if err != nil {
-			return nil, fmt.Errorf("kernels: operator %s: sample %q: %w", op.Name, s, err)
+			return nil, fmt.Errorf("operator %s: sample %q: %w", op.Name, s, err)
 		}
 		out = append(out, c)
 	}

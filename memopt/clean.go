@@ -70,7 +70,7 @@ type Optimized struct {
 func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	m := &Model{Path: path, Config: c}
 	if joint.Is(path) {
-		return o, input(fmt.Errorf("memopt: %s is no ONNX model; only those are optimized", filepath.Base(path)))
+		return o, input(fmt.Errorf("%s is no ONNX model; only those are optimized", filepath.Base(path)))
 	}
 	if m.Graph, m.source, err = onnx.Open(path, kernels.AsRead()); err != nil {
 		return o, input(err)
@@ -78,12 +78,12 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	defer m.Close()
 	for _, file := range onnx.Written(to) {
 		if m.Reads(file) {
-			return o, input(fmt.Errorf("memopt: %s is read, and would be overwritten; choose another name", file))
+			return o, input(fmt.Errorf("%s is read, and would be overwritten; choose another name", file))
 		}
 	}
 	o.InFile = m.source.Nodes
 	if hasBackward(m.Graph) {
-		return o, input(fmt.Errorf("memopt: %s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
+		return o, input(fmt.Errorf("%s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
 	}
 	if err := m.addLoss(); err != nil {
 		return o, err
@@ -93,7 +93,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	}
 	o.Report, o.Warnings = m.Passes, unknownElsewhere(m.Graph, path, to)
 	if err := onnx.Write(to, m.Graph); err != nil {
-		return o, input(fmt.Errorf("memopt: %w", err))
+		return o, input(err)
 	}
 	return o, nil
 }

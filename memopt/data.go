@@ -46,7 +46,7 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 		x := array(data, name)
 		shape := f.shapes[name]
 		if x == nil {
-			return nil, input(fmt.Errorf("memopt: the data has no array %q or %q; it has %s", name, "input."+name, strings.Join(data.Names, ", ")))
+			return nil, input(fmt.Errorf("the data has no array %q or %q; it has %s", name, "input."+name, strings.Join(data.Names, ", ")))
 		}
 		rows := 1
 		switch {
@@ -55,12 +55,12 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 			rows = x.Shape[0] / shape[0]
 			f.left = x.Shape[0] % shape[0]
 		case x.Len() == 0:
-			return nil, input(fmt.Errorf("memopt: data array %q is %v, which holds nothing; the model takes %v or more rows of it", name, x.Shape, shape))
+			return nil, input(fmt.Errorf("data array %q is %v, which holds nothing; the model takes %v or more rows of it", name, x.Shape, shape))
 		default:
-			return nil, input(fmt.Errorf("memopt: data array %q is %v, the model takes %v or more rows of it%s", name, x.Shape, shape, wouldFit(g.ByName(name), shape, x)))
+			return nil, input(fmt.Errorf("data array %q is %v, the model takes %v or more rows of it%s", name, x.Shape, shape, wouldFit(g.ByName(name), shape, x)))
 		}
 		if f.batches >= 0 && rows != f.batches {
-			return nil, input(fmt.Errorf("memopt: data array %q has %d batches, others have %d", name, rows, f.batches))
+			return nil, input(fmt.Errorf("data array %q has %d batches, others have %d", name, rows, f.batches))
 		}
 		f.batches = rows
 		if x.Type != f.types[name] {

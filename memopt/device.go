@@ -64,7 +64,7 @@ func findDevice(name string) (kind deviceKind, which string, err error) {
 			return d, which, nil
 		}
 	}
-	return kind, "", codedError{fmt.Errorf("memopt: device %q is not in this build; there are %s", name, strings.Join(Devices(), ", ")), ExitCannot}
+	return kind, "", codedError{fmt.Errorf("device %q is not in this build; there are %s", name, strings.Join(Devices(), ", ")), ExitCannot}
 }
 
 // Lowered reports whether plans for a device have the work space of kernels.
@@ -101,7 +101,7 @@ func openDevice(name string, fastPaths []string, s *planner.Schedule) (Device, e
 func openVulkan(s *planner.Schedule, which string, fastPaths []string) (Device, error) {
 	p, err := vulkan.Choose(which)
 	if err != nil {
-		return nil, codedError{fmt.Errorf("memopt: %w", err), ExitCannot}
+		return nil, codedError{err, ExitCannot}
 	}
 	if p.Kind == vk.CPU {
 		if err := Fits(s.Arena+s.State+2*s.Staging, "the step", "; a smaller batch or a --budget may fit"); err != nil {
@@ -111,9 +111,9 @@ func openVulkan(s *planner.Schedule, which string, fastPaths []string) (Device, 
 	d, err := vulkan.Open(s, p, vulkan.Options{FastPaths: fastPaths})
 	switch {
 	case errors.Is(err, vk.ErrDeviceMemory), errors.Is(err, vk.ErrHostMemory):
-		return nil, codedError{fmt.Errorf("memopt: %w; a smaller batch or a --budget may fit", err), ExitCannot}
+		return nil, codedError{fmt.Errorf("%w; a smaller batch or a --budget may fit", err), ExitCannot}
 	case err != nil:
-		return nil, codedError{fmt.Errorf("memopt: %w", err), ExitCannot}
+		return nil, codedError{err, ExitCannot}
 	}
 	return d, nil
 }

@@ -27,7 +27,7 @@ func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []str
 		err = onnx.Write(before, p.Graph)
 	}
 	if err != nil {
-		return nil, input(fmt.Errorf("memopt: %w", err))
+		return nil, input(err)
 	}
 	return m.Emit(p, filepath.Join(folder, name+".after.onnx"))
 }
@@ -55,7 +55,7 @@ func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error
 		strange, err = onnx.Strange(g), onnx.Write(path, g)
 	}
 	if err != nil {
-		return nil, input(fmt.Errorf("memopt: %w", err))
+		return nil, input(err)
 	}
 	if len(strange) > 0 {
 		warnings = append(warnings, fmt.Sprintf("ONNX's checker refuses %s as it refuses %s: ONNX has no %s in the opset that the file is for",

@@ -75,7 +75,7 @@ func ExportPlan(f *planner.File, to string) (Export, error) {
 	if near, ok := configs.Nearest(to, Exports()); ok {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return out, input(fmt.Errorf("memopt: plans are not exported to %q; %s", to, hint))
+	return out, input(fmt.Errorf("plans are not exported to %q; %s", to, hint))
 }
 
 // exportORT turns on what ONNX Runtime can be told to: the first so many places

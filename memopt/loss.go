@@ -30,10 +30,10 @@ func (m *Model) addLoss() error {
 		if near, ok := configs.Nearest(m.loss, names); ok {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
-		return input(fmt.Errorf("memopt: the loss %q is no value of the model, nor one that can be added (%s)%s", m.loss, strings.Join(lossNames(), ", "), hint))
+		return input(fmt.Errorf("the loss %q is no value of the model, nor one that can be added (%s)%s", m.loss, strings.Join(lossNames(), ", "), hint))
 	}
 	if err := kernels.AddLoss(m.Graph, l, output); err != nil {
-		return input(fmt.Errorf("memopt: %w", err))
+		return input(err)
 	}
 	m.loss = "" // it is the only output now
 	return nil

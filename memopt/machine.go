@@ -11,7 +11,7 @@ import (
 // says what would fit.
 func Fits(bytes int64, what, help string) error {
 	if most := machineMemory(); most > 0 && bytes > most {
-		return codedError{fmt.Errorf("memopt: %s takes %s of memory, and this process can have %s%s",
+		return codedError{fmt.Errorf("%s takes %s of memory, and this process can have %s%s",
 			what, configs.FormatBytes(bytes), configs.FormatBytes(most), help), ExitCannot}
 	}
 	return nil

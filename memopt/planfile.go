@@ -80,7 +80,7 @@ func setAll(c *configs.Config, names []string, values map[string]string, path st
 	for _, name := range names {
 		if value, ok := values[name]; ok {
 			if err := c.Set(name, value, configs.Source{Origin: configs.OriginFile, Name: path}); err != nil {
-				return input(fmt.Errorf("memopt: setting %s: %w", name, err))
+				return input(fmt.Errorf("setting %s: %w", name, err))
 			}
 		}
 	}

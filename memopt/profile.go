@@ -47,7 +47,7 @@ func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error
 		return result, err
 	}
 	if len(r.times) == 0 {
-		return result, input(fmt.Errorf("memopt: device %s does not tell what its launches take, so there is nothing to record", result.Device))
+		return result, input(fmt.Errorf("device %s does not tell what its launches take, so there is nothing to record", result.Device))
 	}
 	s, err := p.Schedule()
 	if err != nil {
@@ -58,7 +58,7 @@ func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error
 		return nil, err
 	}
 	if err := whole.Bytes(path, append(data, '\n')); err != nil {
-		return nil, input(fmt.Errorf("memopt: %s: %w", path, err))
+		return nil, input(fmt.Errorf("%s: %w", path, err))
 	}
 	return result, nil
 }
@@ -119,42 +119,42 @@ func (m *Model) UseProfile(path string) error {
 	name := filepath.Base(path)
 	info, err := os.Stat(path)
 	if err != nil {
-		return input(fmt.Errorf("memopt: %w", err))
+		return input(err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > mostProfile {
-		return input(fmt.Errorf("memopt: %s is not a profile", name))
+		return input(fmt.Errorf("%s is not a profile", name))
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return input(fmt.Errorf("memopt: %w", err))
+		return input(err)
 	}
 	var f profile
 	if err := json.Unmarshal(data, &f); err != nil {
-		return input(fmt.Errorf("memopt: %s is not a profile: %w", name, err))
+		return input(fmt.Errorf("%s is not a profile: %w", name, err))
 	}
 	if f.Format != profileFormat {
-		return input(fmt.Errorf("memopt: %s has format %q; a profile has %q", name, f.Format, profileFormat))
+		return input(fmt.Errorf("%s has format %q; a profile has %q", name, f.Format, profileFormat))
 	}
 	if err := m.sameForm(&f); err != nil {
 		if form := m.inOtherForm(&f); form != nil {
 			err = form
 		}
-		return codedError{fmt.Errorf("memopt: %s: %w", name, err), ExitCannot}
+		return codedError{fmt.Errorf("%s: %w", name, err), ExitCannot}
 	}
 	rates := map[string]float64{}
 	for i, n := range f.Nodes {
 		if !(n.Seconds >= 0) || !(n.Units >= 0) || math.IsInf(n.Seconds, 0) || math.IsInf(n.Units, 0) {
-			return input(fmt.Errorf("memopt: %s: node %d, %q, has %v seconds for %v units of work", name, i, n.Name, n.Seconds, n.Units))
+			return input(fmt.Errorf("%s: node %d, %q, has %v seconds for %v units of work", name, i, n.Name, n.Seconds, n.Units))
 		}
 		if n.Units > 0 {
 			rates[n.Name] = n.Seconds / n.Units
 		}
 		if math.IsInf(rates[n.Name], 0) {
-			return input(fmt.Errorf("memopt: %s: node %d, %q, has %v seconds for only %v units of work", name, i, n.Name, n.Seconds, n.Units))
+			return input(fmt.Errorf("%s: node %d, %q, has %v seconds for only %v units of work", name, i, n.Name, n.Seconds, n.Units))
 		}
 	}
 	if len(rates) == 0 {
-		return input(fmt.Errorf("memopt: %s: the profile has no times of nodes", name))
+		return input(fmt.Errorf("%s: the profile has no times of nodes", name))
 	}
 	m.costs, m.Profiled = rates, f.Device
 	return nil

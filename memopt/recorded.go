@@ -15,7 +15,7 @@ func (m *Model) readJoint() (err error) {
 		return input(err)
 	}
 	if !hasBackward(m.Graph) {
-		return input(fmt.Errorf("memopt: %s has no backward pass, and its operators are known by name only, so none can be derived", filepath.Base(m.Path)))
+		return input(fmt.Errorf("%s has no backward pass, and its operators are known by name only, so none can be derived", filepath.Base(m.Path)))
 	}
 	return nil
 }
@@ -25,7 +25,7 @@ func (m *Model) readJoint() (err error) {
 func runnable(g *graph.Graph) error {
 	for _, n := range g.Nodes {
 		if !n.Op.View && n.Op.Eval == nil && n.Op.Fast == nil {
-			return input(fmt.Errorf("memopt: %s is known by name only: a recorded graph can be planned, checked, explained and exported, but not run or written as ONNX", n.Op.FullName()))
+			return input(fmt.Errorf("%s is known by name only: a recorded graph can be planned, checked, explained and exported, but not run or written as ONNX", n.Op.FullName()))
 		}
 	}
 	return nil

@@ -95,7 +95,7 @@ func (m *Model) takesAll(data *tensorfile.Set, file string) error {
 			}
 			return fmt.Sprintf("%d rows of %q", n, v.Name)
 		}
-		return input(fmt.Errorf("memopt: %s holds one step of %s, whose loss and gradients are of all its rows; it cannot be compared with a step of %s",
+		return input(fmt.Errorf("%s holds one step of %s, whose loss and gradients are of all its rows; it cannot be compared with a step of %s",
 			file, rows(x.Shape[0]), rows(shape[0])))
 	}
 	return nil
@@ -166,7 +166,7 @@ func gradientModel(m *Model) (*Model, error) {
 	}
 	if g := only.Graph; hasBackward(g) {
 		if g.Loss == nil || len(g.Updates) > 0 || !slices.ContainsFunc(g.Grads, func(d graph.Grad) bool { return slices.Contains(g.Outputs, d.Grad) }) {
-			return nil, input(fmt.Errorf("memopt: %s has a backward pass, but not a loss and gradients as its outputs; only then can they be checked", filepath.Base(m.Path)))
+			return nil, input(fmt.Errorf("%s has a backward pass, but not a loss and gradients as its outputs; only then can they be checked", filepath.Base(m.Path)))
 		}
 		g.Grads = slices.DeleteFunc(g.Grads, func(d graph.Grad) bool { return !slices.Contains(g.Outputs, d.Grad) })
 		return only, only.shape(g)
@@ -193,7 +193,7 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 	whole = math.Sqrt(whole)
 	if x := want.Tensors["loss"]; x != nil {
 		if x.Len() != 1 {
-			return input(fmt.Errorf("memopt: %s: loss has shape %v, need a scalar", file, x.Shape))
+			return input(fmt.Errorf("%s: loss has shape %v, need a scalar", file, x.Shape))
 		}
 		c.HasLoss, c.LossRelErr = true, relErr(got.Tensors["loss"], x, 0)
 	}
@@ -214,7 +214,7 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 		}
 		y := want.Tensors[name]
 		if x.Len() != y.Len() {
-			return input(fmt.Errorf("memopt: %s: %s has shape %v, the model's gradient %v", file, name, y.Shape, x.Shape))
+			return input(fmt.Errorf("%s: %s has shape %v, the model's gradient %v", file, name, y.Shape, x.Shape))
 		}
 		e := ParamErr{param, relErr(x, y, whole)}
 		c.Params = append(c.Params, e)

@@ -135,11 +135,11 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 			t.Progress(step+1, r.FirstStep+t.Steps, loss, took)
 		}
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
-			r.Stopped = codedError{fmt.Errorf("memopt: the loss is %v at step %d; %s", loss, step+1, diverged(t, i)), ExitCannot}
+			r.Stopped = codedError{fmt.Errorf("the loss is %v at step %d; %s", loss, step+1, diverged(t, i)), ExitCannot}
 			return r, nil
 		}
 		if i+1 < t.Steps && closed(t.Stop) {
-			r.Stopped = codedError{fmt.Errorf("memopt: interrupted after step %d of %d", step+1, r.FirstStep+t.Steps), ExitStopped}
+			r.Stopped = codedError{fmt.Errorf("interrupted after step %d of %d", step+1, r.FirstStep+t.Steps), ExitStopped}
 			break
 		}
 		if t.Save != "" && t.SaveEvery > 0 && (i+1)%t.SaveEvery == 0 && i+1 < t.Steps {
@@ -215,20 +215,20 @@ func resume(g *graph.Graph, d Device, path string) (steps int, unused []string, 
 		return 0, nil, input(err)
 	}
 	if _, ok := meta[stepsKey]; !ok {
-		return 0, nil, input(fmt.Errorf("memopt: %s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), stepsKey))
+		return 0, nil, input(fmt.Errorf("%s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), stepsKey))
 	}
 	if steps, err = strconv.Atoi(meta[stepsKey]); err != nil || steps < 0 {
-		return 0, nil, input(fmt.Errorf("memopt: %s: metadata %q should be the number of steps done, not %q", filepath.Base(path), stepsKey, meta[stepsKey]))
+		return 0, nil, input(fmt.Errorf("%s: metadata %q should be the number of steps done, not %q", filepath.Base(path), stepsKey, meta[stepsKey]))
 	}
 	takes := map[string]bool{}
 	for _, v := range kept(g) {
 		takes[v.Name] = true
 		x := set.Tensors[v.Name]
 		if x == nil {
-			return 0, nil, input(fmt.Errorf("memopt: checkpoint %s has no tensor %q; it is of another model or optimizer", filepath.Base(path), v.Name))
+			return 0, nil, input(fmt.Errorf("checkpoint %s has no tensor %q; it is of another model or optimizer", filepath.Base(path), v.Name))
 		}
 		if err := d.SetState(v.Name, x); err != nil {
-			return 0, nil, input(fmt.Errorf("memopt: checkpoint %s: %w", filepath.Base(path), err))
+			return 0, nil, input(fmt.Errorf("checkpoint %s: %w", filepath.Base(path), err))
 		}
 	}
 	for _, name := range set.Names {

@@ -101,7 +101,7 @@ func savings(r planner.Request) (bytes int64, err error) {
 // plan for it.
 func (m *Model) Largest(dim string) (*planner.Plan, error) {
 	if !slices.Contains(m.Graph.Names(), dim) {
-		return nil, input(fmt.Errorf("memopt: %s", m.noDim(dim)))
+		return nil, input(errors.New(m.noDim(dim)))
 	}
 	dims := map[string]int64{dim: 1}
 	for name, n := range m.Config.Dims {
@@ -135,7 +135,7 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 		}
 		if p, err = m.advised(err, dims); err != nil {
 			if short != nil {
-				err = fmt.Errorf("memopt: not even %s=%d fits: %w", dim, short.Least, err)
+				err = fmt.Errorf("not even %s=%d fits: %w", dim, short.Least, err)
 			}
 			return nil, classify(err)
 		}
@@ -154,7 +154,7 @@ func (m *Model) sized(dims map[string]int64) error {
 	for _, stray := range m.strayDims() {
 		msg += "; " + stray
 	}
-	return input(fmt.Errorf("memopt: %s", msg))
+	return input(errors.New(msg))
 }
 
 // advised adds to a budget that cannot be met under dims what could be, or is a plan

@@ -22,13 +22,13 @@ func Check(p *Plan) error {
 func (p *Plan) check(s *Schedule, launches func(yield func(i int, l *Launch) error) error) error {
 	c := p.checker(s)
 	if err := c.run(p.Graph, launches); err != nil {
-		return fmt.Errorf("planner: check: %w", err)
+		return fmt.Errorf("the plan is wrong: %w", err)
 	}
 	if c.height != s.Arena {
-		return fmt.Errorf("planner: check: the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
+		return fmt.Errorf("the plan is wrong: the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
 	}
 	if peak := c.peak(); peak != p.Result.Peak {
-		return fmt.Errorf("planner: check: the peak is %d bytes, not %d", peak, p.Result.Peak)
+		return fmt.Errorf("the plan is wrong: the peak is %d bytes, not %d", peak, p.Result.Peak)
 	}
 	return nil
 }
@@ -43,7 +43,7 @@ func (p *Plan) checkChained(s *Schedule) (lives []Life, err error) {
 		err = fmt.Errorf("the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("planner: check: %w", err)
+		return nil, fmt.Errorf("the plan is wrong: %w", err)
 	}
 	c.peak() // what is alive to the end has ended, too
 	return lives, nil

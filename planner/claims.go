@@ -26,26 +26,26 @@ func (f *File) claims(p *Plan) error {
 		return err
 	}
 	if f.Strategy != "" && !slices.ContainsFunc(strategies, func(s strategy) bool { return s.name == f.Strategy }) { // steps may be of no strategy
-		return fmt.Errorf("planner: the file says that its strategy is %q; there are %s", f.Strategy, strategyNames())
+		return fmt.Errorf("the file says that its strategy is %q; there are %s", f.Strategy, strategyNames())
 	}
 	d := differing{costs: f.Request.Measured == (len(p.Request.Costs) > 0)}
 	if where, a, b := d.first("", says, is); where != "" {
-		return fmt.Errorf("planner: the file says that %s is %s, but its plan has %s", where, a, b)
+		return fmt.Errorf("the file says that %s is %s, but its plan has %s", where, a, b)
 	}
 	if room, limited := p.Room(); limited && p.Arena > room {
-		return fmt.Errorf("planner: the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
+		return fmt.Errorf("the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
 	}
 	if f.Result.PackBound < 0 || f.Result.PackBound > p.Arena {
-		return fmt.Errorf("planner: the plan claims that no arena is below %d bytes, and has one of %d", f.Result.PackBound, p.Arena)
+		return fmt.Errorf("the plan claims that no arena is below %d bytes, and has one of %d", f.Result.PackBound, p.Arena)
 	}
 	if f.Request.MaxOverhead < 0 {
-		return fmt.Errorf("planner: the plan has a limit of %g of extra cost", f.Request.MaxOverhead)
+		return fmt.Errorf("the plan has a limit of %g of extra cost", f.Request.MaxOverhead)
 	}
 	if limit := f.Request.MaxOverhead; limit > 0 && f.Result.Overhead > limit*(1+1e-9) {
-		return fmt.Errorf("planner: the plan claims %g of extra cost, over its limit of %g", f.Result.Overhead, limit)
+		return fmt.Errorf("the plan claims %g of extra cost, over its limit of %g", f.Result.Overhead, limit)
 	}
 	if gap := f.Result.Overhead - f.Bound.Overhead; math.Abs(gap-f.Bound.Gap) > 1e-9 {
-		return fmt.Errorf("planner: the plan claims to be %g above its bound, but its figures are %g apart", f.Bound.Gap, gap)
+		return fmt.Errorf("the plan claims to be %g above its bound, but its figures are %g apart", f.Bound.Gap, gap)
 	}
 	return nil
 }
@@ -54,12 +54,12 @@ func (f *File) claims(p *Plan) error {
 func plainly(x any) (out any, err error) {
 	data, err := json.Marshal(x)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if err := d.Decode(&out); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	return out, nil
 }

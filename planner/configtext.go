@@ -34,7 +34,7 @@ func parseConfig(s string) (requests []ClusterRequest, err error) {
 		strategy, rest, ok := strings.Cut(rest, ":")
 		r := ClusterRequest{ID: id}
 		if r.Strategy, err = strconv.Atoi(strategy); err != nil || !ok {
-			return nil, fmt.Errorf("planner: the request %q is not ID:strategy:count", s)
+			return nil, fmt.Errorf("the request %q is not ID:strategy:count", s)
 		}
 		if set, isSet := strings.CutPrefix(rest, "{"); isSet {
 			r.Count = -1 // all that are named
@@ -47,7 +47,7 @@ func parseConfig(s string) (requests []ClusterRequest, err error) {
 				from, err1 := strconv.Atoi(first)
 				to, err2 := strconv.Atoi(last)
 				if err1 != nil || err2 != nil || !ok {
-					return nil, fmt.Errorf("planner: the request %q should name layers like {0-3,7}", s)
+					return nil, fmt.Errorf("the request %q should name layers like {0-3,7}", s)
 				}
 				r.Places = append(r.Places, Places{from, to})
 			}
@@ -56,7 +56,7 @@ func parseConfig(s string) (requests []ClusterRequest, err error) {
 			var count string
 			count, s, _ = strings.Cut(rest, ",")
 			if r.Count, err = strconv.Atoi(count); err != nil {
-				return nil, fmt.Errorf("planner: the request for %q has the count %q", id, count)
+				return nil, fmt.Errorf("the request for %q has the count %q", id, count)
 			}
 		}
 		requests = append(requests, r)

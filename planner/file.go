@@ -276,10 +276,10 @@ func (f *File) Save(path string) error {
 	untimed.PlanMS = 0
 	data, err := json.MarshalIndent(untimed, "", " ")
 	if err != nil {
-		return fmt.Errorf("planner: %w", err)
+		return err
 	}
 	if err := whole.Bytes(path, append(data, '\n')); err != nil {
-		return fmt.Errorf("planner: writing %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }
@@ -301,12 +301,12 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	}
 	m, err := newModel(g, f.Dims, f.Request.Lowered)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, f.Request.Level, Size{Bytes: f.Request.Budget}, Size{Bytes: f.Request.ActivationBudget}
 	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = f.Request.MaxOverhead, requests, f.Request.Boundary, f.Request.Compat, f.Request.Lowered
 	if err := m.beside(r); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	p, base, err := m.begin(g, r)
 	if err != nil {
@@ -315,10 +315,10 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	p.Strategy, p.Offsets, p.Arena, p.PackBound = f.Strategy, f.Offsets, f.Result.Arena, f.Result.PackBound
 	for i, s := range f.Steps {
 		if s.Node < 0 || int(s.Node) >= len(g.Nodes) || g.Nodes[s.Node].Op.View {
-			return nil, fmt.Errorf("planner: step %d names node %d, which cannot be launched", i, s.Node)
+			return nil, fmt.Errorf("step %d names node %d, which cannot be launched", i, s.Node)
 		}
 		if s.Again && !m.mayRunAgain(g.Nodes[s.Node]) {
-			return nil, fmt.Errorf("planner: step %d runs node %q again, which may not", i, g.Nodes[s.Node].Name)
+			return nil, fmt.Errorf("step %d runs node %q again, which may not", i, g.Nodes[s.Node].Name)
 		}
 		p.Steps = append(p.Steps, Step(s))
 	}
@@ -326,11 +326,11 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 		return nil, err
 	}
 	if len(p.Offsets) != len(p.t.lives) {
-		return nil, fmt.Errorf("planner: the plan places %d lives, but its steps have %d", len(p.Offsets), len(p.t.lives))
+		return nil, fmt.Errorf("the plan places %d lives, but its steps have %d", len(p.Offsets), len(p.t.lives))
 	}
 	for i, o := range p.Offsets {
 		if o < 0 || o > p.Arena-p.t.lives[i].bytes {
-			return nil, fmt.Errorf("planner: life %d lies at %d, outside the arena of %d bytes", i, o, p.Arena)
+			return nil, fmt.Errorf("life %d lies at %d, outside the arena of %d bytes", i, o, p.Arena)
 		}
 	}
 	c := &candidate{again: ranAgain(p.Steps, len(g.Nodes)), t: p.t, cost: m.againCost(p.Steps)}
@@ -342,7 +342,7 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	}
 	p.Warnings = nil // they were said when the plan was made
 	if p.Clusters, err = rows.rows(c); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	p.Bound = Bound(f.Bound)
 	if err := Check(p); err != nil {
@@ -356,12 +356,12 @@ func (m *model) replay(steps []Step) (*timeline, error) {
 	made, ran := make([]bool, len(m.g.Values)), make([]bool, len(m.g.Nodes))
 	for i, s := range steps {
 		if s.Again != ran[s.Node] {
-			return nil, fmt.Errorf("planner: step %d says that node %q runs again: %v; it ran before: %v", i, m.g.Nodes[s.Node].Name, s.Again, ran[s.Node])
+			return nil, fmt.Errorf("step %d says that node %q runs again: %v; it ran before: %v", i, m.g.Nodes[s.Node].Name, s.Again, ran[s.Node])
 		}
 		ran[s.Node] = true
 		for _, o := range m.inputs.Of(s.Node) {
 			if !made[o] {
-				return nil, fmt.Errorf("planner: step %d, node %q, reads %q before it is made", i, m.g.Nodes[s.Node].Name, m.g.Values[o].Name)
+				return nil, fmt.Errorf("step %d, node %q, reads %q before it is made", i, m.g.Nodes[s.Node].Name, m.g.Values[o].Name)
 			}
 		}
 		for _, o := range m.outputs.Of(s.Node) {
@@ -370,7 +370,7 @@ func (m *model) replay(steps []Step) (*timeline, error) {
 	}
 	for o, is := range m.lasting {
 		if is && !m.fixed[o] && !made[o] {
-			return nil, fmt.Errorf("planner: the plan never makes %q", m.g.Values[o].Name)
+			return nil, fmt.Errorf("the plan never makes %q", m.g.Values[o].Name)
 		}
 	}
 	return m.simulate(steps), nil
@@ -384,18 +384,18 @@ func (f *File) sameProgram(g *graph.Graph) error {
 	for i, line := range lines {
 		switch {
 		case i >= len(f.Program):
-			return fmt.Errorf("planner: the plan is for another graph: it ends before node %d: %s", i, clip(line))
+			return fmt.Errorf("the plan is for another graph: it ends before node %d: %s", i, clip(line))
 		case f.Program[i] != line && same:
-			return fmt.Errorf("planner: the plan is for this graph, but was changed: the plan spells node %d as %s; the model has %s", i, clip(f.Program[i]), clip(line))
+			return fmt.Errorf("the plan is for this graph, but was changed: the plan spells node %d as %s; the model has %s", i, clip(f.Program[i]), clip(line))
 		case f.Program[i] != line:
-			return fmt.Errorf("planner: the plan is for another graph; the first difference is node %d: the plan has %s; the model has %s", i, clip(f.Program[i]), clip(line))
+			return fmt.Errorf("the plan is for another graph; the first difference is node %d: the plan has %s; the model has %s", i, clip(f.Program[i]), clip(line))
 		}
 	}
 	if len(f.Program) > len(lines) {
-		return fmt.Errorf("planner: the plan is for another graph: it goes on with %s", clip(f.Program[len(lines)]))
+		return fmt.Errorf("the plan is for another graph: it goes on with %s", clip(f.Program[len(lines)]))
 	}
 	if !same {
-		return fmt.Errorf("planner: the plan is for another graph: the nodes are the same, but inputs, parameters or outputs differ")
+		return fmt.Errorf("the plan is for another graph: the nodes are the same, but inputs, parameters or outputs differ")
 	}
 	return nil
 }

@@ -20,9 +20,9 @@ type FieldError struct {
 
 func (e *FieldError) Error() string {
 	if e.Near != "" {
-		return fmt.Sprintf("planner: %s: unknown field %s; did you mean %q, or is the file of a newer version?", e.File, clip(e.Path), e.Near)
+		return fmt.Sprintf("%s: unknown field %s; did you mean %q, or is the file of a newer version?", e.File, clip(e.Path), e.Near)
 	}
-	return fmt.Sprintf("planner: %s: unknown field %s, which a newer version may have written; known are %s", e.File, clip(e.Path), strings.Join(e.Known, ", "))
+	return fmt.Sprintf("%s: unknown field %s, which a newer version may have written; known are %s", e.File, clip(e.Path), strings.Join(e.Known, ", "))
 }
 
 // unlike is why a decoder has refused the JSON of a plan file: it knows that a field is
@@ -35,7 +35,7 @@ func unlike(path string, data []byte, why error) error {
 		e.File = path
 		return e
 	}
-	return fmt.Errorf("planner: %s is not a plan file: %w", path, why)
+	return fmt.Errorf("%s is not a plan file: %w", path, why)
 }
 
 // strange is the first field of a JSON value, at a path, that its type has not.

@@ -16,14 +16,14 @@ const maxFile = 1 << 30
 func ReadFile(path string) (*File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("planner: %s is not a plan file", path)
+		return nil, fmt.Errorf("%s is not a plan file", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	f := &File{}
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -31,14 +31,14 @@ func ReadFile(path string) (*File, error) {
 	err = d.Decode(f) // as far as it goes, also where a field is unknown
 	switch {
 	case err != nil && !json.Valid(data):
-		return nil, fmt.Errorf("planner: %s is not a plan file: %w", path, err)
+		return nil, fmt.Errorf("%s is not a plan file: %w", path, err)
 	case f.Format != Format:
-		return nil, fmt.Errorf("planner: %s has format %q; this version reads %q", path, f.Format, Format)
+		return nil, fmt.Errorf("%s has format %q; this version reads %q", path, f.Format, Format)
 	case err != nil:
 		return nil, unlike(path, data, err)
 	}
 	if err := f.complete(data); err != nil {
-		return nil, fmt.Errorf("planner: %s is not a whole plan file: %w", path, err)
+		return nil, fmt.Errorf("%s is not a whole plan file: %w", path, err)
 	}
 	return f, nil
 }

@@ -67,7 +67,7 @@ func (m *model) formulas(t *timeline) (f *Formulas, err error) {
 		err = tryErr
 	}
 	if err != nil {
-		return nil, fmt.Errorf("planner: formulas: %w", err)
+		return nil, fmt.Errorf("formulas: %w", err)
 	}
 	return f, nil
 }

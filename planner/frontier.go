@@ -2,7 +2,6 @@ package planner
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -47,7 +46,7 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes()}
 	for cand, err := range s.descent() {
 		if err != nil {
-			return nil, fmt.Errorf("planner: %w", err)
+			return nil, err
 		}
 		c.Points = append(c.Points, s.point("", cand))
 	}
@@ -85,14 +84,14 @@ func (c *Curve) Join(other *Curve, form string) {
 func newSearch(g *graph.Graph, r Request) (*search, error) {
 	m, err := newModel(g, r.Dims, r.Lowered)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	base, err := m.candidate(make([]bool, len(g.Nodes)))
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	if err := m.beside(r); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = Size{}, Size{}, 0, 0, nil, nil
 	p := &Plan{Graph: g, Request: r, m: m}
@@ -289,7 +288,7 @@ func (s *search) references(c *Curve) error {
 		}
 		cand, err := s.m.candidate(set)
 		if err != nil {
-			return fmt.Errorf("planner: %w", err)
+			return err
 		}
 		c.References = append(c.References, s.point(r.name, cand))
 	}

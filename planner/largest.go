@@ -22,13 +22,13 @@ import (
 func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) {
 	begin := time.Now()
 	if r.Budget.isZero() && r.ActivationBudget.isZero() {
-		return nil, fmt.Errorf("planner: the largest %s needs a budget", dim)
+		return nil, fmt.Errorf("the largest %s needs a budget", dim)
 	}
 	if r.Budget.Percent > 0 || r.ActivationBudget.Percent > 0 {
-		return nil, fmt.Errorf("planner: the largest %s needs a budget in bytes; a share of what a size takes does not bind that size", dim)
+		return nil, fmt.Errorf("the largest %s needs a budget in bytes; a share of what a size takes does not bind that size", dim)
 	}
 	if !slices.Contains(g.Names(), dim) {
-		return nil, fmt.Errorf("planner: the model has no dim %q; its dims are %v", dim, g.Names())
+		return nil, fmt.Errorf("the model has no dim %q; its dims are %v", dim, g.Names())
 	}
 	l := newLargest(g, r, dim)
 	size, err := l.from(above, mostSize)
@@ -223,7 +223,7 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 		}
 		v, err := s.newSolver()
 		if err != nil {
-			return nil, fmt.Errorf("planner: %w", err)
+			return nil, err
 		}
 		switch {
 		case l.planned && l.r.MaxOverhead > 0:
@@ -236,7 +236,7 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 			c, err = v.at(room, math.Inf(1))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("planner: %w", err)
+			return nil, err
 		}
 		if c != nil && c.placed.Height > room {
 			return nil, nil
@@ -271,7 +271,7 @@ func (m *model) room(r Request) int64 {
 func (l *largest) plan(size int64) (*Plan, error) {
 	m, err := newModel(l.g, l.dims(size), l.r.Lowered)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	p, err := m.planOf(l.g, l.request(size), l.way.steps)
 	if err != nil {

@@ -31,7 +31,7 @@ func (m *model) analyse(r Request) (*offers, error) {
 		a, err = cluster.AnalyseGraph(m.g, cluster.Of(m.g), rules)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	o := &offers{a: a, runs: map[*cluster.Option][]int32{}, makes: map[*cluster.Option][]int32{}}
 	for i := range a.Plans {
@@ -51,7 +51,7 @@ func (m *model) offers(r Request) (*offers, error) {
 		return nil, err
 	}
 	if err := graph.Try(func() { o.keys = o.a.Keys() }); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	if r.Compat == "" {
 		all := int64(0)

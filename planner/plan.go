@@ -138,10 +138,10 @@ func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 func (m *model) begin(g *graph.Graph, r Request) (p *Plan, base *candidate, err error) {
 	p = &Plan{Graph: g, Request: r, m: m}
 	if base, err = m.candidate(make([]bool, len(g.Nodes))); err != nil {
-		return nil, nil, fmt.Errorf("planner: %w", err)
+		return nil, nil, err
 	}
 	if p.Baseline, err = m.baseline(base); err != nil {
-		return nil, nil, fmt.Errorf("planner: %w", err)
+		return nil, nil, err
 	}
 	p.Floor = m.floor()
 	return p, base, nil
@@ -165,10 +165,10 @@ func (p *Plan) Keeps(r Request) error {
 	for _, name := range slices.Sorted(maps.Keys(r.Dims)) {
 		is, known := p.Request.Dims[name]
 		if !known {
-			return fmt.Errorf("planner: the plan's graph has no dim %q", name)
+			return fmt.Errorf("the plan's graph has no dim %q", name)
 		}
 		if is != r.Dims[name] {
-			return fmt.Errorf("planner: the plan is for %s=%d, not %s=%d: plan anew for that", name, is, name, r.Dims[name])
+			return fmt.Errorf("the plan is for %s=%d, not %s=%d: plan anew for that", name, is, name, r.Dims[name])
 		}
 	}
 	fixed := p.m.fixedBytes()
@@ -182,11 +182,11 @@ func (p *Plan) Keeps(r Request) error {
 		{"--activation-budget", r.ActivationBudget, p.Arena, p.Baseline.Arena},
 	} {
 		if most := limit.size.of(limit.whole); !limit.size.isZero() && limit.needs > most {
-			return fmt.Errorf("planner: the plan needs %s, and the %s that was given is %s", bytesText(limit.needs), limit.what, bytesText(most))
+			return fmt.Errorf("the plan needs %s, and the %s that was given is %s", bytesText(limit.needs), limit.what, bytesText(most))
 		}
 	}
 	if most := r.MaxOverhead; most > 0 && p.Result.Overhead > most*(1+1e-9) {
-		return fmt.Errorf("planner: the plan costs %.1f %% more than the plain step, over the limit of %.1f %% that was given", 100*p.Result.Overhead, 100*most)
+		return fmt.Errorf("the plan costs %.1f %% more than the plain step, over the limit of %.1f %% that was given", 100*p.Result.Overhead, 100*most)
 	}
 	return nil
 }

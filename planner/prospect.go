@@ -24,10 +24,10 @@ func Look(g *graph.Graph, r Request) (*Prospect, error) {
 	begin := time.Now()
 	m, err := newModel(g, r.Dims, r.Lowered)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	if err := m.beside(r); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	return &Prospect{m: m, g: g, r: r, took: time.Since(begin)}, nil
 }
@@ -86,7 +86,7 @@ func (x *Prospect) Least() (least, plain float64, err error) {
 	begin := time.Now()
 	v, err := s.solves()
 	if err != nil {
-		return 0, 0, fmt.Errorf("planner: %w", err)
+		return 0, 0, err
 	}
 	limit, _ := s.plan.Room()
 	least, ok := v.least(limit)
@@ -115,7 +115,7 @@ func (x *Prospect) Plan(w Worth) (*Plan, error) {
 	chosen.again = ranAgain(chosen.t.steps, len(p.Graph.Nodes))
 	p.adopt(chosen)
 	if p.Bound, err = x.m.bound(chosen, s.target, s.solver); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	p.s, p.c = s, chosen
 	if err := Check(p); err != nil {

@@ -16,7 +16,7 @@ func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 	begin := time.Now()
 	m, err := newModel(p.Graph, dims, p.Request.Lowered)
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	r := p.Request
 	r.Dims = dims
@@ -31,7 +31,7 @@ func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 // planOf is a whole plan of steps that were chosen elsewhere.
 func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 	if err := m.beside(r); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	p, base, err := m.begin(g, r)
 	if err != nil {
@@ -42,11 +42,11 @@ func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 		c, err = m.into(c, room)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	p.adopt(c)
 	if p.Bound, err = m.bound(c, c.placed.Height, nil); err != nil {
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	p.s, p.c = &search{m: m, base: base, plan: p}, c
 	if err := Check(p); err != nil {

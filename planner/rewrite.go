@@ -48,7 +48,7 @@ func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
 		}
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("planner: %w", err)
+		return nil, nil, err
 	}
 	g = r.b.Graph
 	for _, v := range p.Graph.Outputs {

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -31,7 +30,7 @@ func (p *Plan) Tabulate() (err error) {
 		return nil
 	}
 	if p.Clusters, err = p.s.rows(p.c); err != nil {
-		return fmt.Errorf("planner: %w", err)
+		return err
 	}
 	p.s, p.c = nil, nil
 	return nil

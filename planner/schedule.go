@@ -132,7 +132,7 @@ func (f *flattener) workSpace(step int) (Ref, error) {
 			return Ref{Space: Arena, Offset: f.p.Offsets[f.space], Bytes: l.bytes}, nil
 		}
 	}
-	return Ref{}, fmt.Errorf("planner: step %d has no work space", step)
+	return Ref{}, fmt.Errorf("step %d has no work space", step)
 }
 
 // refs is where values are, whose numbers are ids.
@@ -151,7 +151,7 @@ func (f *flattener) refs(vs []*graph.Value, ids []int32) ([]Ref, error) {
 		at := f.current[m.owner[id]]
 		switch {
 		case at < 0:
-			return nil, fmt.Errorf("planner: value %q is read before it is made", vs[i].Name)
+			return nil, fmt.Errorf("value %q is read before it is made", vs[i].Name)
 		case m.fixed[m.owner[id]]:
 			x := &f.s.Fixed[at]
 			out[i] = m.ref(vs[i], id, x.Space, x.Offset)
@@ -181,7 +181,7 @@ func (f *flattener) launches(yield func(i int, l *Launch) error) error {
 		f.before = f.before[:0]
 		for _, o := range m.outputs.Of(st.Node) {
 			if int(instances) == len(p.t.buffer) {
-				return fmt.Errorf("planner: value %q is made once more than it has lives", p.Graph.Values[o].Name)
+				return fmt.Errorf("value %q is made once more than it has lives", p.Graph.Values[o].Name)
 			}
 			f.before = append(f.before, f.current[o])
 			f.current[o] = instances

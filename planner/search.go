@@ -17,7 +17,7 @@ type BudgetError struct {
 	Least             int64    // of Largest: the smallest size of its dim, which does not fit either
 }
 
-func (e *BudgetError) Error() string { return "planner: " + e.Msg }
+func (e *BudgetError) Error() string { return e.Msg }
 
 // search finds the candidate that a request asks for.
 type search struct {
@@ -38,7 +38,7 @@ func (s *search) run() (*candidate, error) {
 	name := s.strategy()
 	i := slices.IndexFunc(strategies, func(st strategy) bool { return st.name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("planner: no strategy is called %q; there are auto, %s", name, strategyNames())
+		return nil, fmt.Errorf("no strategy is called %q; there are auto, %s", name, strategyNames())
 	}
 	s.plan.Strategy = name
 	c, err := strategies[i].choose(s, limit, limited)
@@ -47,7 +47,7 @@ func (s *search) run() (*candidate, error) {
 		if errors.As(err, &be) {
 			return nil, err
 		}
-		return nil, fmt.Errorf("planner: %w", err)
+		return nil, err
 	}
 	if s.target = c.placed.Height; limited {
 		s.target = limit
@@ -59,7 +59,7 @@ func (s *search) run() (*candidate, error) {
 	}
 	if limited {
 		if c, err = s.m.into(c, limit); err != nil {
-			return nil, fmt.Errorf("planner: %w", err)
+			return nil, err
 		}
 		if c.placed.Height > limit {
 			return nil, s.cannot(limit, s.m.sunk(c), "")
@@ -75,7 +75,7 @@ func (s *search) prepare() (err error) {
 	}
 	if slices.Contains(s.forced, true) {
 		if s.base, err = s.m.candidate(s.forced); err != nil {
-			return fmt.Errorf("planner: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -101,11 +101,11 @@ func (r Request) InBytes(g *graph.Graph) (Request, error) {
 	}
 	m, err := newModel(g, r.Dims, r.Lowered)
 	if err != nil {
-		return r, fmt.Errorf("planner: %w", err)
+		return r, err
 	}
 	base, err := m.candidate(make([]bool, len(g.Nodes)))
 	if err != nil {
-		return r, fmt.Errorf("planner: %w", err)
+		return r, err
 	}
 	arena := base.placed.Height
 	r.Budget = Size{Bytes: r.Budget.of(m.fixedBytes() + arena)}
@@ -142,10 +142,10 @@ func (s *search) requested() ([]bool, error) {
 	for _, name := range r.Again {
 		n := byName[name]
 		if n == nil {
-			return nil, fmt.Errorf("planner: no node is named %q", name)
+			return nil, fmt.Errorf("no node is named %q", name)
 		}
 		if !repeatable(n) {
-			return nil, fmt.Errorf("planner: node %q (%s) cannot run again: it is no repeatable forward node", name, n.Op.FullName())
+			return nil, fmt.Errorf("node %q (%s) cannot run again: it is no repeatable forward node", name, n.Op.FullName())
 		}
 		on[n.ID] = s.m.mayRunAgain(n) // or else nobody needs it, or its bytes are gone
 	}

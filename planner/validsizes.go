@@ -112,7 +112,7 @@ func (l *largest) smallest() (int64, error) {
 		}
 		why, below = wrong, size
 	}
-	return 0, fmt.Errorf("planner: the model takes no size of %s that was tried, the powers of two to %d and those nearby: %w", l.dim, mostTried, why)
+	return 0, fmt.Errorf("the model takes no size of %s that was tried, the powers of two to %d and those nearby: %w", l.dim, mostTried, why)
 }
 
 // builds is what is wrong with a size of the model; nil for nothing.

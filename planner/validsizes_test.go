@@ -111,7 +111,7 @@ s = ReduceMean(y) keepdims=0
 output s
 `)
 	r := planner.Request{Dims: map[string]int64{"batch": 2, "w": 7}, Budget: planner.Size{Bytes: 1 << 20}}
-	if _, err := planner.Largest(g, r, "h", 0); err == nil || !strings.Contains(err.Error(), "takes no size of h that was tried, the powers of two to 1048576 and those nearby: graph: node") {
+	if _, err := planner.Largest(g, r, "h", 0); err == nil || !strings.Contains(err.Error(), "takes no size of h that was tried, the powers of two to 1048576 and those nearby: node") {
 		t.Errorf("no size of h is right where w is wrong, and the answer is %v", err)
 	}
 }

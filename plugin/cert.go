@@ -23,11 +23,11 @@ func WriteClientCert(w io.Writer) error {
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return fmt.Errorf("plugin: client key: %w", err)
+		return fmt.Errorf("client key: %w", err)
 	}
 	for _, b := range []pem.Block{{Type: "CERTIFICATE", Bytes: der}, {Type: "PRIVATE KEY", Bytes: keyDER}} {
 		if err := pem.Encode(w, &b); err != nil {
-			return fmt.Errorf("plugin: client certificate: %w", err)
+			return fmt.Errorf("client certificate: %w", err)
 		}
 	}
 	return nil
@@ -38,11 +38,11 @@ func WriteClientCert(w io.Writer) error {
 func newCert() (der []byte, key *ecdsa.PrivateKey, err error) {
 	key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("plugin: certificate key: %w", err)
+		return nil, nil, fmt.Errorf("certificate key: %w", err)
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, nil, fmt.Errorf("plugin: certificate serial: %w", err)
+		return nil, nil, fmt.Errorf("certificate serial: %w", err)
 	}
 	now := time.Now()
 	template := &x509.Certificate{
@@ -58,7 +58,7 @@ func newCert() (der []byte, key *ecdsa.PrivateKey, err error) {
 	}
 	der, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("plugin: certificate: %w", err)
+		return nil, nil, fmt.Errorf("certificate: %w", err)
 	}
 	return der, key, nil
 }

@@ -54,5 +54,5 @@ func newFolder() (string, error) {
 		}
 		last = err
 	}
-	return "", fmt.Errorf("plugin: no folder for the socket: %w", last)
+	return "", fmt.Errorf("no folder for the socket: %w", last)
 }

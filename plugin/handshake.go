@@ -23,7 +23,7 @@ var Handshake = goplugin.HandshakeConfig{
 func readHandshake(from io.Reader, certDER []byte) (line, address string, err error) {
 	line, err = bufio.NewReader(from).ReadString('\n')
 	if err != nil {
-		return "", "", fmt.Errorf("plugin: no handshake line: %w", err)
+		return "", "", fmt.Errorf("no handshake line: %w", err)
 	}
 	fields := strings.Split(strings.TrimSuffix(line, "\n"), "|")
 	if len(fields) != 6 || fields[2] != "unix" || fields[5] != "" {

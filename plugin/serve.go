@@ -60,7 +60,7 @@ func Serve(front Front) error {
 
 	from, to, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("plugin: handshake pipe: %w", err)
+		return fmt.Errorf("handshake pipe: %w", err)
 	}
 	os.Stdout = to
 	handshake := make(chan error, 1)
@@ -91,7 +91,7 @@ func Serve(front Front) error {
 		os.Remove(folder)
 	}
 	if why, ok := failure.Load().(string); err != nil && ok {
-		return fmt.Errorf("plugin: not started: %s", why)
+		return fmt.Errorf("not started: %s", why)
 	}
 	return err
 }

@@ -396,8 +396,8 @@ func TestErrors(t *testing.T) {
 		want  string
 	}{
 		{"", codes.InvalidArgument, "no model given"},
-		{"cannot.onnx", codes.FailedPrecondition, `planner: no plan fits 1 GiB: the floor is 1.5 GiB, held by node "loss"`},
-		{"bad.onnx", codes.InvalidArgument, "onnx: bad.onnx: not a model: wire type 7 at byte 0"},
+		{"cannot.onnx", codes.FailedPrecondition, `no plan fits 1 GiB: the floor is 1.5 GiB, held by node "loss"`},
+		{"bad.onnx", codes.InvalidArgument, "bad.onnx: not a model: wire type 7 at byte 0"},
 		{"long.onnx", codes.InvalidArgument, "more bytes)"},
 		{"other.onnx", codes.Unknown, "disk \uFFFD full"},
 		{"panic.onnx", codes.Internal, "a bug in memopt: /memopt.v1.MemOpt/Plan: panic: broken invariant"},

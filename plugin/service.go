@@ -68,7 +68,7 @@ func (s service) Info(ctx context.Context, _ *pb.InfoRequest) (*pb.InfoResponse,
 
 func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse, error) {
 	if in.GetModel() == "" {
-		return nil, status.Error(codes.InvalidArgument, "plugin: plan: no model given")
+		return nil, status.Error(codes.InvalidArgument, "no model given")
 	}
 	request := PlanRequest{
 		Model:            in.GetModel(),
@@ -184,6 +184,6 @@ func newServer(before func(), logger *slog.Logger) func([]grpc.ServerOption) *gr
 func recovered(logger *slog.Logger, method string, err *error) {
 	if p := recover(); p != nil {
 		logger.Error("panic", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		*err = status.Error(codes.Internal, shorten(valid(fmt.Sprintf("plugin: a bug in memopt: %s: panic: %v", method, p))))
+		*err = status.Error(codes.Internal, shorten(valid(fmt.Sprintf("a bug in memopt: %s: panic: %v", method, p))))
 	}
 }

@@ -44,7 +44,7 @@ func verifyOps(c *cli.Context, path string, asJSON bool) error {
 		_, err = fmt.Fprint(c.App.Writer, report.Table())
 	}
 	if err == nil && failed > 0 {
-		err = cannot{fmt.Sprintf("memopt: %d of the cases in %s failed", failed, path)}
+		err = cannot{fmt.Sprintf("%d of the cases in %s failed", failed, path)}
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func Find(name string) (Bench, error) {
 		names = append(names, b.Name)
 	}
 	names = append(names, "planner", "vulkan") // which are more than cases
-	return Bench{}, fmt.Errorf("bench: no bench is called %q; there are %s", name, strings.Join(names, ", "))
+	return Bench{}, fmt.Errorf("no bench is called %q; there are %s", name, strings.Join(names, ", "))
 }
 
 // Groups lists the groups of the cases in order.
@@ -133,7 +133,7 @@ func (b Bench) Groups() (names []string) {
 func noGroup(bench string, groups, only []string) error {
 	for _, name := range only {
 		if !slices.Contains(groups, name) {
-			return fmt.Errorf("bench: %s has no group %q; there are %s", bench, name, strings.Join(groups, ", "))
+			return fmt.Errorf("%s has no group %q; there are %s", bench, name, strings.Join(groups, ", "))
 		}
 	}
 	return nil
@@ -184,7 +184,7 @@ func (b Bench) Run(o Options) (*Report, error) {
 			}
 			row, err := c.measure(threads, all, length)
 			if err != nil {
-				return nil, fmt.Errorf("bench: %s %s: %w", c.Group, c.Name, err)
+				return nil, fmt.Errorf("%s %s: %w", c.Group, c.Name, err)
 			}
 			r.Rows = append(r.Rows, row)
 		}

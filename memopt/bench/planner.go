@@ -283,12 +283,12 @@ func (b *plannerBench) joint(path string) error {
 func (b *plannerBench) packed(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("bench: %w", err)
+		return err
 	}
 	defer f.Close()
 	problem, err := pack.ReadCSV(f)
 	if err != nil {
-		return fmt.Errorf("bench: %s: %w", filepath.Base(path), err)
+		return fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
 	row, err := b.pack(pack.Instance{Name: filepath.Base(path), Problem: problem})
 	b.report.Pack = append(b.report.Pack, row)
@@ -302,7 +302,7 @@ const packingBar = 2000
 func (b *plannerBench) packing() error {
 	all, err := pack.MiniMalloc()
 	if err != nil {
-		return fmt.Errorf("bench: %w", err)
+		return err
 	}
 	sum := &b.report.Together
 	for _, p := range all {
@@ -324,7 +324,7 @@ func (b *plannerBench) pack(p pack.Instance) (row PackRow, err error) {
 	row.Clock, err = b.clock(0, func() error {
 		s, err := pack.Solve(p.Problem)
 		if err != nil {
-			return fmt.Errorf("bench: %s: %w", p.Name, err)
+			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 		row.Height, row.Bound = s.Height, s.Bound
 		return nil

@@ -49,7 +49,7 @@ type VulkanDevice struct {
 // install or to say instead.
 type NoDeviceError struct{ err error }
 
-func (e *NoDeviceError) Error() string { return "bench: " + e.err.Error() }
+func (e *NoDeviceError) Error() string { return e.err.Error() }
 
 // Unwrap is the reason.
 func (e *NoDeviceError) Unwrap() error { return e.err }
@@ -110,14 +110,14 @@ func Vulkan(o VulkanOptions) (*VulkanReport, error) {
 	for _, c := range vulkanCases {
 		if b.wants(c.group) && b.offers(c.path) {
 			if err := b.kernel(c); err != nil {
-				return nil, fmt.Errorf("bench: %s %s: %w", c.group, c.name, err)
+				return nil, fmt.Errorf("%s %s: %w", c.group, c.name, err)
 			}
 		}
 	}
 	for _, g := range vulkanGroups {
 		if b.wants(g.name) {
 			if err := g.run(b); err != nil {
-				return nil, fmt.Errorf("bench: %s: %w", g.name, err)
+				return nil, fmt.Errorf("%s: %w", g.name, err)
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func (b *Builder) Define(kind Kind, name string, t DType, s Shape) (*Value, erro
 	if name == "" {
 		name = b.Fresh(kind.String())
 	} else if b.Graph.byName[name] != nil {
-		return nil, fmt.Errorf("graph: two values are named %q", name)
+		return nil, fmt.Errorf("two values are named %q", name)
 	}
 	v := &Value{Kind: kind, Name: name, Type: t, Shape: s}
 	b.insert(v)

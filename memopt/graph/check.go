@@ -6,13 +6,13 @@ import "fmt"
 // names the first offender. It does not use the builder's checks.
 func (g *Graph) Check() (err error) {
 	if sizeErr := Try(func() { err = g.check() }); sizeErr != nil {
-		return fmt.Errorf("graph: %w", sizeErr)
+		return sizeErr
 	}
 	return err
 }
 
 func (g *Graph) check() error {
-	bad := func(format string, args ...any) error { return fmt.Errorf("graph: "+format, args...) }
+	bad := func(format string, args ...any) error { return fmt.Errorf(format, args...) }
 	known := make([]bool, len(g.Values)) // made before the node at hand
 	for i, v := range g.Values {
 		switch {
@@ -64,7 +64,7 @@ func (g *Graph) check() error {
 		}
 		phase = max(phase, n.Phase)
 		if err := n.checkCall(len(n.Outputs)); err != nil {
-			return fmt.Errorf("graph: %w", err)
+			return err
 		}
 		for j, v := range n.Inputs {
 			switch {
@@ -142,11 +142,11 @@ func (g *Graph) CheckTypes() error {
 			}
 		}
 		if err := Try(func() { n.Op.Infer(&m) }); err != nil {
-			return fmt.Errorf("graph: %w", err)
+			return err
 		}
 		for i, v := range n.Outputs {
 			if v != nil && (m.Outputs[i].Type != v.Type || !m.Outputs[i].Shape.Equal(v.Shape)) {
-				return fmt.Errorf("graph: node %q (%s): output %s should be %s%s",
+				return fmt.Errorf("node %q (%s): output %s should be %s%s",
 					n.Name, n.Op.Name, v, m.Outputs[i].Type, m.Outputs[i].Shape)
 			}
 		}

@@ -101,7 +101,7 @@ func TestCheck(t *testing.T) {
 			g := parse(t, good)
 			c.do(g)
 			err := g.Check()
-			if want := "graph: " + c.want; err == nil || err.Error() != want {
+			if want := c.want; err == nil || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
 		})
@@ -123,10 +123,10 @@ func TestCheck(t *testing.T) {
 
 func TestCheckTypes(t *testing.T) {
 	for want, do := range map[string]func(g *Graph){
-		`graph: node "h" (MatMul): output h f64[n, 4] should be f32[n, 4]`:     func(g *Graph) { g.ByName("h").Type = Float64 },
-		`graph: node "l" (Mean): output l f32[1] should be f32[]`:              func(g *Graph) { g.ByName("l").Shape = Dims(1) },
-		`graph: node "a" (Dropout): output m bool[4, n] should be bool[n, 4]`:  func(g *Graph) { g.ByName("m").Shape = Shape{Num(4), Sym("n")} },
-		`graph: node "h" (MatMul): columns of A and rows of B: 4 and 5 differ`: func(g *Graph) { g.ByName("w").Shape = Dims(5, 4) },
+		`node "h" (MatMul): output h f64[n, 4] should be f32[n, 4]`:     func(g *Graph) { g.ByName("h").Type = Float64 },
+		`node "l" (Mean): output l f32[1] should be f32[]`:              func(g *Graph) { g.ByName("l").Shape = Dims(1) },
+		`node "a" (Dropout): output m bool[4, n] should be bool[n, 4]`:  func(g *Graph) { g.ByName("m").Shape = Shape{Num(4), Sym("n")} },
+		`node "h" (MatMul): columns of A and rows of B: 4 and 5 differ`: func(g *Graph) { g.ByName("w").Shape = Dims(5, 4) },
 	} {
 		g := parse(t, good)
 		if err := g.CheckTypes(); err != nil {

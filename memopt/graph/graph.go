@@ -151,13 +151,13 @@ func (v *Value) Bytes() Dim { return v.Shape.Elems().Mul(Num(v.Type.Size())) }
 func (v *Value) Tensor(b *Binding) (*Tensor, error) {
 	shape, err := b.Shape(v.Shape)
 	if err != nil {
-		return nil, fmt.Errorf("graph: value %q: %w", v.Name, err)
+		return nil, fmt.Errorf("value %q: %w", v.Name, err)
 	}
 	switch {
 	case v.Data != nil:
 		data, err := v.Data.Bytes()
 		if err != nil {
-			return nil, fmt.Errorf("graph: value %q: %w", v.Name, err)
+			return nil, fmt.Errorf("value %q: %w", v.Name, err)
 		}
 		return &Tensor{Type: v.Type, Shape: shape, Bytes: data}, nil
 	case v.Ints != nil:
@@ -165,7 +165,7 @@ func (v *Value) Tensor(b *Binding) (*Tensor, error) {
 		for i, d := range v.Ints {
 			n, err := b.Eval(d)
 			if err != nil {
-				return nil, fmt.Errorf("graph: value %q: %w", v.Name, err)
+				return nil, fmt.Errorf("value %q: %w", v.Name, err)
 			}
 			x.SetInt(i, n)
 		}
@@ -173,7 +173,7 @@ func (v *Value) Tensor(b *Binding) (*Tensor, error) {
 	case v.Kind == State:
 		return NewTensor(v.Type, shape...), nil
 	}
-	return nil, fmt.Errorf("graph: value %q has no numbers", v.Name)
+	return nil, fmt.Errorf("value %q has no numbers", v.Name)
 }
 
 // Rank is the number of dims.
@@ -349,7 +349,7 @@ func (g *Graph) CheckBinding(b *Binding) error {
 			}
 		}
 		if err != nil {
-			err = fmt.Errorf("graph: node %q: %w", a.Node, err)
+			err = fmt.Errorf("node %q: %w", a.Node, err)
 		}
 		return n, true, err
 	}
@@ -363,7 +363,7 @@ func (g *Graph) CheckBinding(b *Binding) error {
 			return err
 		}
 		if known && both && x != y {
-			return fmt.Errorf("graph: node %q needs %s = %s, but they are %d and %d", a.Node, a.A, a.B, x, y)
+			return fmt.Errorf("node %q needs %s = %s, but they are %d and %d", a.Node, a.A, a.B, x, y)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -68,9 +69,9 @@ func (l *lexer) rescue(err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case *syntaxError:
-		*err = fmt.Errorf("graph: %s", r.msg)
+		*err = errors.New(r.msg)
 	case *DimError:
-		*err = fmt.Errorf("graph: %s%w", l.where(), r)
+		*err = fmt.Errorf("%s%w", l.where(), r)
 	default:
 		panic(r)
 	}

@@ -137,7 +137,7 @@ func (p *parser) definition(kind Kind, targets []target) {
 	v, err := p.b.Define(kind, t.name, t.dtype, t.shape)
 	if err != nil {
 		p.tok = t.at
-		p.fail("%s", strings.TrimPrefix(err.Error(), "graph: "))
+		p.fail("%s", err)
 	}
 	if kind != Const {
 		return
@@ -252,7 +252,7 @@ func (p *parser) node(targets []target) {
 	outs, err := p.b.Node(op, nodeName, attrs, in, names)
 	if err != nil {
 		p.tok = at
-		p.fail("%s", strings.TrimPrefix(err.Error(), "graph: "))
+		p.fail("%s", err)
 	}
 	for i, t := range targets {
 		if t.typed && (outs[i].Type != t.dtype || !outs[i].Shape.Equal(t.shape)) {

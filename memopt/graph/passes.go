@@ -86,7 +86,7 @@ func checkOrder(passes []cleanup, order [][3]string) error {
 	at := map[string]int{}
 	for i, p := range passes {
 		if _, twice := at[p.name]; twice {
-			return fmt.Errorf("graph: two passes are named %q", p.name)
+			return fmt.Errorf("two passes are named %q", p.name)
 		}
 		at[p.name] = i
 	}
@@ -95,9 +95,9 @@ func checkOrder(passes []cleanup, order [][3]string) error {
 		second, ok2 := at[o[1]]
 		switch {
 		case !ok1 || !ok2:
-			return fmt.Errorf("graph: pass order names %q and %q, which are not both passes", o[0], o[1])
+			return fmt.Errorf("pass order names %q and %q, which are not both passes", o[0], o[1])
 		case first >= second:
-			return fmt.Errorf("graph: pass %q must run before %q: %s", o[0], o[1], o[2])
+			return fmt.Errorf("pass %q must run before %q: %s", o[0], o[1], o[2])
 		}
 	}
 	return nil

@@ -172,12 +172,12 @@ func at(off int, format string, args ...any) error {
 func where(name string, text []byte, err error) error {
 	var p *positioned
 	if !errors.As(err, &p) {
-		return fmt.Errorf("joint: %s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	off := min(max(p.at, 0), len(text))
 	line := bytes.Count(text[:off], []byte{'\n'}) + 1
 	col := utf8.RuneCount(text[bytes.LastIndexByte(text[:off], '\n')+1:off]) + 1
-	return fmt.Errorf("joint: %s:%d:%d: %s", name, line, col, p.msg)
+	return fmt.Errorf("%s:%d:%d: %s", name, line, col, p.msg)
 }
 
 // parse reads the JSON. Fields of the file that are not in file are left out.

@@ -18,7 +18,7 @@ func Read(path string) (*graph.Graph, error) {
 	name := filepath.Base(path)
 	text, err := load(path)
 	if err != nil {
-		return nil, fmt.Errorf("joint: %s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	g, err := parseGraph(text)
 	if err != nil {

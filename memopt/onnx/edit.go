@@ -36,10 +36,10 @@ func WriteEdited(path, from string, o *graph.Outline, order []int) (strange []st
 		return nil, err
 	}
 	if s.size > maxMessage {
-		return nil, fmt.Errorf("onnx: %s: the rewritten model takes %d bytes, and a file at most %d", path, s.size, maxMessage)
+		return nil, fmt.Errorf("%s: the rewritten model takes %d bytes, and a file at most %d", path, s.size, maxMessage)
 	}
 	if e.external != "" && !sameFolder(path, from) {
-		return nil, fmt.Errorf("onnx: %s: the weights of %s lie beside it, in %s; write into that folder", path, from, quote(e.external))
+		return nil, fmt.Errorf("%s: the weights of %s lie beside it, in %s; write into that folder", path, from, quote(e.external))
 	}
 	return e.strange, replace(path, s.writeTo)
 }

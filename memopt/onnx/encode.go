@@ -25,10 +25,10 @@ func Encode(w io.Writer, g *graph.Graph) error {
 	}
 	s := e.model()
 	if s.size > maxMessage {
-		return fmt.Errorf("onnx: the model takes %d bytes, and a file without external data at most %d", s.size, maxMessage)
+		return fmt.Errorf("the model takes %d bytes, and a file without external data at most %d", s.size, maxMessage)
 	}
 	if err := s.writeTo(w); err != nil {
-		return fmt.Errorf("onnx: %w", err)
+		return err
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func newEncoder(g *graph.Graph, extern *layout) (*encoder, error) {
 	e := &encoder{g: g, names: map[*graph.Value]string{}, taken: map[string]bool{}, extern: extern, opsets: []opset{{"", writtenOpset}}}
 	for _, v := range g.Values {
 		if !utf8.ValidString(v.Name) {
-			return nil, fmt.Errorf("onnx: value %q: names in a file are UTF-8", v.Name)
+			return nil, fmt.Errorf("value %q: names in a file are UTF-8", v.Name)
 		}
 	}
 	e.chooseOutputs()
@@ -268,7 +268,7 @@ func (e *encoder) initializer(v *graph.Value) error {
 		size, ok := v.Bytes().Const()
 		switch {
 		case !ok:
-			return fmt.Errorf("onnx: %s %s: an initializer has a shape of numbers", v.Kind, v)
+			return fmt.Errorf("%s %s: an initializer has a shape of numbers", v.Kind, v)
 		case v.Kind == graph.State:
 			p = part{zeros: size}
 		case v.Ints != nil:
@@ -278,11 +278,11 @@ func (e *encoder) initializer(v *graph.Value) error {
 			}
 			x, err := v.Tensor(b)
 			if err != nil {
-				return fmt.Errorf("onnx: %s", trimPackage(err))
+				return err
 			}
 			p = part{bytes: x.Bytes}
 		default:
-			return fmt.Errorf("onnx: %s %q has no numbers to write", v.Kind, v.Name)
+			return fmt.Errorf("%s %q has no numbers to write", v.Kind, v.Name)
 		}
 	}
 	head := e.tensorHead(v.Type, v.Shape)
@@ -338,7 +338,7 @@ func (e *encoder) node(n *graph.Node) ([]byte, error) {
 		b = appendText(b, nodeDomain, n.Op.Domain)
 	}
 	if !utf8.ValidString(n.Name) {
-		return nil, fmt.Errorf("onnx: node %q: names in a file are UTF-8", n.Name)
+		return nil, fmt.Errorf("node %q: names in a file are UTF-8", n.Name)
 	}
 	if n.Phase != graph.Forward {
 		b = appendEntry(b, nodeMetadata, metaPhase, n.Phase.String())

@@ -28,7 +28,7 @@ func (r *reader) constant(top *scope, in *valueInfo, x *graph.Tensor) {
 	}
 	v, err := r.b.Const(in.name, x)
 	if err != nil {
-		fail("%s: %s", in.what, trimPackage(err))
+		fail("%s: %s", in.what, err)
 	}
 	top.values[in.name] = v
 }
@@ -48,7 +48,7 @@ func ParseTensor(src []byte) (name string, x *graph.Tensor, err error) {
 	}
 	b, err := r.data(t).Bytes()
 	if err != nil {
-		t.fail("%s", trimPackage(err))
+		t.fail("%s", err)
 	}
 	x = graph.NewTensor(t.dtype, t.shape()...)
 	copy(x.Bytes, b)

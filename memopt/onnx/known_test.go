@@ -39,10 +39,10 @@ func TestParseTensor(t *testing.T) {
 		{msg(tensorFields("b", 9, 2), in(tensorInt32s, wire{1, 0})), "b bool[2] [1 0]"},
 		{msg(tensorFields("c", 2, 2), in(tensorRaw, wire{5, 6})), "c u8[2] [5 6]"},
 		{msg(tensorFields("d", 7, 0)), "d i64[0] []"},
-		{msg(tensorFields("e", 8, 1)), `onnx: tensor "e": it has element type string`},
-		{msg(tensorFields("f", 7, 2), in(tensorInt64s, wire{3})), `onnx: tensor "f": 1 numbers, but i64[2] takes 2`},
-		{msg(tensorFields("g", 7, 1), number(tensorLocation, 1)), `onnx: tensor "g": external data "": the model has no folder`},
-		{wire{0x0b}, "onnx: broken at byte 0, in a tensor: "},
+		{msg(tensorFields("e", 8, 1)), `tensor "e": it has element type string`},
+		{msg(tensorFields("f", 7, 2), in(tensorInt64s, wire{3})), `tensor "f": 1 numbers, but i64[2] takes 2`},
+		{msg(tensorFields("g", 7, 1), number(tensorLocation, 1)), `tensor "g": external data "": the model has no folder`},
+		{wire{0x0b}, "broken at byte 0, in a tensor: "},
 	} {
 		name, x, err := ParseTensor(test.src)
 		got := ""

@@ -120,7 +120,7 @@ func (r *reader) readAssumed() {
 		for i := range d {
 			var err error
 			if d[i], err = graph.ParseDim(t[i]); err != nil {
-				fail("metadata %s: %s", metaAssumed, trimPackage(err))
+				fail("metadata %s: %s", metaAssumed, err)
 			}
 		}
 		g.Assumed = append(g.Assumed, graph.Assume{A: d[0], B: d[1], Node: t[2]})

@@ -86,7 +86,7 @@ func FuzzModels(f *testing.F) {
 		if err == nil {
 			err = g.CheckTypes()
 		}
-		if err != nil && !strings.HasPrefix(err.Error(), "onnx: m.onnx: ") {
+		if err != nil && !strings.HasPrefix(err.Error(), "m.onnx: ") {
 			t.Error(err)
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	"memopt/memopt/graph"
 	"memopt/memopt/weights"
@@ -33,9 +32,9 @@ func openModel(path string) (*weights.File, error) {
 	f, err := weights.OpenFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("onnx: %s: no such file", path)
+		return nil, fmt.Errorf("%s: no such file", path)
 	case err != nil:
-		return nil, fmt.Errorf("onnx: %s", trimPackage(err))
+		return nil, err
 	}
 	return f, nil
 }
@@ -44,15 +43,6 @@ func openModel(path string) (*weights.File, error) {
 // There is no folder that external data could lie in, so it is refused.
 func Parse(src []byte, name string, lib *graph.Library) (*graph.Graph, error) {
 	return newReader(src, name, "", lib, nil).run()
-}
-
-// trimPackage is an error without the package it comes from: ours is in front.
-func trimPackage(err error) string {
-	s := err.Error()
-	for _, p := range []string{"graph: ", "weights: "} {
-		s = strings.TrimPrefix(s, p)
-	}
-	return s
 }
 
 // reader is one file being read.
@@ -138,7 +128,7 @@ func (r *reader) run() (g *graph.Graph, err error) {
 	r.part()
 	r.restoreOrder()
 	if err := g.Check(); err != nil {
-		fail("%s", trimPackage(err))
+		fail("%s", err)
 	}
 	r.settle()
 	return g, nil
@@ -330,7 +320,7 @@ func (r *reader) input(top *scope, in *valueInfo) {
 	}
 	v, err := r.b.Define(graph.Input, in.name, in.dtype, in.shape)
 	if err != nil {
-		fail("%s: %s", in.what, trimPackage(err))
+		fail("%s: %s", in.what, err)
 	}
 	if err := graph.Try(func() { v.Bytes() }); err != nil {
 		fail("%s: shape %s: %v", in.what, in.shape, err)

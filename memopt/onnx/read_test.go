@@ -286,7 +286,7 @@ func TestUnsupported(t *testing.T) {
 	if !errors.As(err, &list) {
 		t.Fatalf("%v", err)
 	}
-	want := `onnx: m.onnx: 10 things are not supported:
+	want := `m.onnx: 10 things are not supported:
   initializer "words" has element type string
   2 nodes (Unheard): the library has no such operator (opset 20): "u", "u2"
   node "after" (Relu): attribute "slope" is not known
@@ -305,7 +305,7 @@ func TestUnsupported(t *testing.T) {
 func TestTwoBorders(t *testing.T) {
 	_, err := Parse(onnxModel(input("x", 2),
 		onnxNode("Yield", names{"x"}, names{"a"}), onnxNode("Yield", names{"a"}, names{"b"}), output("b")), "m.onnx", testLibrary)
-	if err == nil || err.Error() != `onnx: m.onnx: nodes "a" and "b" (Yield) both end the forward pass` {
+	if err == nil || err.Error() != `m.onnx: nodes "a" and "b" (Yield) both end the forward pass` {
 		t.Error(err)
 	}
 }

@@ -39,7 +39,7 @@ func (c *chain) value(v *graph.Value) error {
 	for i, d := range v.Ints {
 		name, err := c.dim(d)
 		if err != nil {
-			return fmt.Errorf("onnx: const %q: %w", v.Name, err)
+			return fmt.Errorf("const %q: %w", v.Name, err)
 		}
 		elems[i] = name
 	}

@@ -198,7 +198,7 @@ func (r *reader) data(t *tensor) graph.Data {
 func (r *reader) cut(f *weights.File, off int64, t *tensor) graph.Data {
 	b, err := f.Block(off, t.size)
 	if err != nil {
-		t.fail("%s", trimPackage(err))
+		t.fail("%s", err)
 	}
 	return r.keep(b)
 }
@@ -224,10 +224,10 @@ func (r *reader) externalData(t *tensor) graph.Data {
 		}
 		path, err := weights.ExternalPath(r.path, t.location)
 		if err != nil {
-			t.fail("%s", trimPackage(err))
+			t.fail("%s", err)
 		}
 		if f, err = weights.OpenFile(path); err != nil {
-			t.fail("%s", trimPackage(err))
+			t.fail("%s", err)
 		}
 		r.externals[t.location] = f
 		if !slices.Contains(r.source.files, path) { // a file may be read twice, for its sizes
@@ -265,13 +265,13 @@ func (r *reader) initializer(s *scope, m *message) {
 	d := r.data(t)
 	v, err := r.b.Define(kind, r.nameFor(s, t.name), t.dtype, graph.Dims(t.dims...))
 	if err != nil {
-		t.fail("%s", trimPackage(err))
+		t.fail("%s", err)
 	}
 	v.Data = d
 	if kind == graph.Const && !t.dtype.IsReal() && t.elems <= graph.MaxInts {
 		b, err := d.Bytes()
 		if err != nil {
-			t.fail("%s", trimPackage(err))
+			t.fail("%s", err)
 		}
 		v.Ints = graph.IntsOf(&graph.Tensor{Type: t.dtype, Shape: t.shape(), Bytes: b})
 	}
@@ -295,7 +295,7 @@ func (r *reader) attrTensor(t *tensor) *graph.Tensor {
 	d := r.data(t)
 	b, err := d.Bytes()
 	if err != nil {
-		t.fail("%s", trimPackage(err))
+		t.fail("%s", err)
 	}
 	if t.size > smallTensor {
 		r.lent[&b[0]] = d

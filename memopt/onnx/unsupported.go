@@ -52,10 +52,10 @@ func (u Unsupported) String() string {
 // Error is one line for one item, else a summary and a line for each.
 func (e *UnsupportedError) Error() string {
 	if len(e.Items) == 1 && e.More == 0 {
-		return fmt.Sprintf("onnx: %s: %s", e.File, e.Items[0])
+		return fmt.Sprintf("%s: %s", e.File, e.Items[0])
 	}
 	var sb strings.Builder
-	fmt.Fprintf(&sb, "onnx: %s: %d things are not supported:", e.File, len(e.Items)+e.More)
+	fmt.Fprintf(&sb, "%s: %d things are not supported:", e.File, len(e.Items)+e.More)
 	for _, u := range e.Items {
 		sb.WriteString("\n  ")
 		sb.WriteString(u.String())

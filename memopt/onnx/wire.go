@@ -33,9 +33,9 @@ func fail(format string, args ...any) { panic(&fault{fmt.Sprintf(format, args...
 // caught is what recover gave as an error: nil if nothing was wrong with the
 // bytes. What is no complaint about them goes on as a panic. file may be "".
 func caught(p any, file string) error {
-	at := "onnx: "
+	at := ""
 	if file != "" {
-		at += file + ": "
+		at = file + ": "
 	}
 	switch p := p.(type) {
 	case nil:

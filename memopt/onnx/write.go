@@ -43,7 +43,7 @@ func Write(path string, g *graph.Graph, opts ...Option) error {
 		return Write(path, g, append(opts, External)...)
 	}
 	if s.size > maxMessage {
-		return fmt.Errorf("onnx: %s: the model without its weights takes %d bytes, and a file at most %d", path, s.size, maxMessage)
+		return fmt.Errorf("%s: the model without its weights takes %d bytes, and a file at most %d", path, s.size, maxMessage)
 	}
 	if extern != nil && len(extern.parts) > 0 {
 		if err := replace(path+".data", extern.writeTo); err != nil {
@@ -56,7 +56,7 @@ func Write(path string, g *graph.Graph, opts ...Option) error {
 // replace writes a file over what is at path.
 func replace(path string, write func(io.Writer) error) error {
 	if err := whole.Write(path, write); err != nil {
-		return fmt.Errorf("onnx: writing %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
 }

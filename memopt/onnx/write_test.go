@@ -227,9 +227,9 @@ grad v = gv
 
 func TestWriteErrors(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
-		{"w f32[2] = param\nx f32[2] = input\noutput x\n", `onnx: param "w" has no numbers to write`},
-		{"x f32[n] = input\ns f32[n] = state\noutput x\n", `onnx: state s f32[n]: an initializer has a shape of numbers`},
-		{"x f32[2] = input\nc i64[1] = const {k}\no = Pair(c)\noutput o\n", `onnx: const "c": no input has a dim that tells "k"`},
+		{"w f32[2] = param\nx f32[2] = input\noutput x\n", `param "w" has no numbers to write`},
+		{"x f32[n] = input\ns f32[n] = state\noutput x\n", `state s f32[n]: an initializer has a shape of numbers`},
+		{"x f32[2] = input\nc i64[1] = const {k}\no = Pair(c)\noutput o\n", `const "c": no input has a dim that tells "k"`},
 	} {
 		g, err := graph.Parse(testLibrary, test.text)
 		if err != nil {

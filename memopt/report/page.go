@@ -54,10 +54,10 @@ func HTML(w io.Writer, p Page) error {
 	}
 	t, err := template.New("page").Funcs(doc.functions()).Parse(pageText)
 	if err != nil {
-		return fmt.Errorf("report: %w", err)
+		return err
 	}
 	if err := t.Execute(w, layout(p)); err != nil {
-		return fmt.Errorf("report: %w", err)
+		return err
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func document(f *planner.File) (figures, error) {
 	short.Clusters = f.Clusters[:min(len(f.Clusters), maxPageRows)]
 	data, err := json.Marshal(short)
 	if err != nil {
-		return figures{}, fmt.Errorf("report: %w", err)
+		return figures{}, err
 	}
 	return figures{gjson.ParseBytes(data)}, nil
 }

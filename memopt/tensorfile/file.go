@@ -28,7 +28,7 @@ func named(path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("tensorfile: %s: %w", path, err)
+	return fmt.Errorf("%s: %w", path, err)
 }
 
 // reason is what went wrong with a file, without its name, which named gives.

@@ -71,7 +71,7 @@ func set(pairs ...any) *Set {
 
 func TestReadChoosesByName(t *testing.T) {
 	_, err := Read("model.onnx")
-	const want = "tensorfile: model.onnx: the name should end in .npy, .npz, .safetensors"
+	const want = "model.onnx: the name should end in .npy, .npz, .safetensors"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -199,7 +199,7 @@ func TestHostile(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, err := Read(c.file)
 			runtime.ReadMemStats(&after)
-			if want := "tensorfile: " + c.file + ": " + c.want; err == nil || err.Error() != want {
+			if want := c.file + ": " + c.want; err == nil || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
 			if took, most := after.TotalAlloc-before.TotalAlloc, uint64(2<<20+8*len(c.bytes)); took > most {
@@ -215,9 +215,9 @@ func TestNotAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"none.npz":         "tensorfile: none.npz: no such file or directory",
-		"none.safetensors": "tensorfile: none.safetensors: no such file or directory",
-		"folder.npz":       "tensorfile: folder.npz: not a regular file",
+		"none.npz":         "none.npz: no such file or directory",
+		"none.safetensors": "none.safetensors: no such file or directory",
+		"folder.npz":       "folder.npz: not a regular file",
 	} {
 		if _, err := Read(path); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
@@ -241,7 +241,7 @@ func TestBomb(t *testing.T) {
 		want    string
 	}{
 		{2, ""},
-		{12, `tensorfile: x.npz: member "j.npy": the archive unpacks to more than 100 times its size; np.savez stores arrays as they are`},
+		{12, `x.npz: member "j.npy": the archive unpacks to more than 100 times its size; np.savez stores arrays as they are`},
 	} {
 		if err := os.WriteFile("x.npz", []byte(archive(ms[:c.members]...)), 0o644); err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ func Read(path string) (*Set, error) {
 	read := readers[strings.ToLower(filepath.Ext(path))]
 	if read == nil {
 		known := slices.Sorted(maps.Keys(readers))
-		return nil, fmt.Errorf("tensorfile: %s: the name should end in %s", path, strings.Join(known, ", "))
+		return nil, fmt.Errorf("%s: the name should end in %s", path, strings.Join(known, ", "))
 	}
 	return read(path)
 }

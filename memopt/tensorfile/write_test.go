@@ -195,19 +195,19 @@ func TestWriteRefuses(t *testing.T) {
 		write func() error
 		want  string
 	}{
-		{npz("x.npz", set("w", graph.NewTensor(graph.BFloat16, 1))), `tensorfile: x.npz: tensor "w": NumPy has no bf16; safetensors has`},
-		{npz("x.npz", set("a\x00b", one)), `tensorfile: x.npz: tensor "a\x00b": a name is text without NUL bytes`},
-		{npz("x.npz", set("\xff", one)), `tensorfile: x.npz: tensor "\xff": a name is text without NUL bytes`},
-		{npz("x.npz", set(strings.Repeat("n", 70000), one)), `tensorfile: x.npz: tensor "` + strings.Repeat("n", 80) + `"…: FileHeader.Name too long`},
-		{npz("x.npz", &Set{Names: []string{"a"}}), `tensorfile: x.npz: tensor "a": there is none of that name`},
-		{npz("x.npz", &Set{Names: []string{"a", "a"}, Tensors: map[string]*graph.Tensor{"a": one}}), `tensorfile: x.npz: tensor "a": there are two of that name`},
-		{npz("x.npz", &Set{Tensors: map[string]*graph.Tensor{"a": one}}), `tensorfile: x.npz: 0 names for 1 tensors`},
-		{npz("x.npz", set("a", &graph.Tensor{})), `tensorfile: x.npz: tensor "a" has no element type`},
-		{npz("x.npz", set("a", &graph.Tensor{Type: graph.Float32, Shape: []int{2, 2}, Bytes: make([]byte, 8)})), `tensorfile: x.npz: tensor "a": 8 bytes of numbers, f32[2, 2] takes 16`},
-		{npz("none/x.npz", set("a", one)), `tensorfile: none/x.npz: no such file or directory`},
-		{npz("folder", set("a", one)), `tensorfile: folder: file exists`},
-		{safe(set("__metadata__", one), nil), `tensorfile: x.st: a tensor cannot be named __metadata__`},
-		{safe(set("a", one), map[string]string{"k": "\xff"}), `tensorfile: x.st: metadata "k" is not UTF-8`},
+		{npz("x.npz", set("w", graph.NewTensor(graph.BFloat16, 1))), `x.npz: tensor "w": NumPy has no bf16; safetensors has`},
+		{npz("x.npz", set("a\x00b", one)), `x.npz: tensor "a\x00b": a name is text without NUL bytes`},
+		{npz("x.npz", set("\xff", one)), `x.npz: tensor "\xff": a name is text without NUL bytes`},
+		{npz("x.npz", set(strings.Repeat("n", 70000), one)), `x.npz: tensor "` + strings.Repeat("n", 80) + `"…: FileHeader.Name too long`},
+		{npz("x.npz", &Set{Names: []string{"a"}}), `x.npz: tensor "a": there is none of that name`},
+		{npz("x.npz", &Set{Names: []string{"a", "a"}, Tensors: map[string]*graph.Tensor{"a": one}}), `x.npz: tensor "a": there are two of that name`},
+		{npz("x.npz", &Set{Tensors: map[string]*graph.Tensor{"a": one}}), `x.npz: 0 names for 1 tensors`},
+		{npz("x.npz", set("a", &graph.Tensor{})), `x.npz: tensor "a" has no element type`},
+		{npz("x.npz", set("a", &graph.Tensor{Type: graph.Float32, Shape: []int{2, 2}, Bytes: make([]byte, 8)})), `x.npz: tensor "a": 8 bytes of numbers, f32[2, 2] takes 16`},
+		{npz("none/x.npz", set("a", one)), `none/x.npz: no such file or directory`},
+		{npz("folder", set("a", one)), `folder: file exists`},
+		{safe(set("__metadata__", one), nil), `x.st: a tensor cannot be named __metadata__`},
+		{safe(set("a", one), map[string]string{"k": "\xff"}), `x.st: metadata "k" is not UTF-8`},
 	} {
 		if err := c.write(); err == nil || err.Error() != c.want {
 			t.Errorf("got  %v\nwant %s", err, c.want)

@@ -38,17 +38,17 @@ func Open(fsys fs.FS, dir string) (*Case, error) {
 	c := &Case{Name: dir}
 	var err error
 	if c.model, err = fs.ReadFile(fsys, path.Join(dir, modelFile)); err != nil {
-		return nil, fmt.Errorf("verify: %w", err)
+		return nil, err
 	}
 	if c.Outline, err = onnx.ParseOutline(c.model); err != nil {
-		return nil, fmt.Errorf("verify: %s: %w", dir, err)
+		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	sets, err := fs.Glob(fsys, path.Join(dir, setPrefix+"*"))
 	if err != nil {
-		return nil, fmt.Errorf("verify: %w", err)
+		return nil, err
 	}
 	if len(sets) == 0 {
-		return nil, fmt.Errorf("verify: %s has no %s0", dir, setPrefix)
+		return nil, fmt.Errorf("%s has no %s0", dir, setPrefix)
 	}
 	if len(c.Outline.Foreign) > 0 {
 		return c, nil // the files hold no tensors of ours
@@ -69,11 +69,11 @@ func (c *Case) openSet(fsys fs.FS, dir string) (Set, error) {
 		name := fmt.Sprintf("%s_%d.pb", kind, i)
 		src, err := fs.ReadFile(fsys, path.Join(dir, name))
 		if err != nil {
-			return nil, fmt.Errorf("verify: %w", err)
+			return nil, err
 		}
 		_, x, err := onnx.ParseTensor(src)
 		if err != nil {
-			return nil, fmt.Errorf("verify: %s: %w", path.Join(dir, name), err)
+			return nil, fmt.Errorf("%s: %w", path.Join(dir, name), err)
 		}
 		return x, nil
 	}

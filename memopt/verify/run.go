@@ -41,10 +41,10 @@ func Find(fsys fs.FS) ([]string, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("verify: %w", err)
+		return nil, err
 	}
 	if len(dirs) == 0 {
-		return nil, fmt.Errorf("verify: no folder with a %s; the node tests are made by onnx.backend.test, or lie in its folder data", modelFile)
+		return nil, fmt.Errorf("no folder with a %s; the node tests are made by onnx.backend.test, or lie in its folder data", modelFile)
 	}
 	slices.Sort(dirs)
 	return dirs, nil

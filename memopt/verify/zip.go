@@ -13,7 +13,7 @@ import (
 func OpenZip(name string) (fs.FS, io.Closer, error) {
 	z, err := zip.OpenReader(name)
 	if err != nil {
-		return nil, nil, fmt.Errorf("verify: %s: %w", name, err)
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	links := map[string]string{}
 	for _, f := range z.File {
@@ -23,7 +23,7 @@ func OpenZip(name string) (fs.FS, io.Closer, error) {
 		to, err := fs.ReadFile(z, f.Name)
 		if err != nil {
 			z.Close()
-			return nil, nil, fmt.Errorf("verify: %s: %w", name, err)
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
 		links[f.Name] = path.Join(path.Dir(f.Name), string(to))
 	}

@@ -176,7 +176,7 @@ func isAligned(b []byte, align int) bool {
 // CopyTo copies all bytes into dst, which has exactly their length.
 func (b *Block) CopyTo(dst []byte) error {
 	if int64(len(dst)) != b.length {
-		return fmt.Errorf("weights: copy of %s into %d bytes", b.describe(), len(dst))
+		return fmt.Errorf("copy of %s into %d bytes", b.describe(), len(dst))
 	}
 	_, err := b.ReadAt(dst, 0)
 	return err
@@ -190,7 +190,7 @@ func (b *Block) ReadAt(p []byte, off int64) (int, error) {
 	case err != nil:
 		return 0, err
 	case off < 0:
-		return 0, fmt.Errorf("weights: read at offset %d of %s", off, b.describe())
+		return 0, fmt.Errorf("read at offset %d of %s", off, b.describe())
 	case off > b.length:
 		return 0, io.EOF
 	}
@@ -233,11 +233,11 @@ func (b *Block) ReleasePages() {
 func (b *Block) view() ([]byte, error) {
 	switch {
 	case b.kind == KindDevice:
-		return nil, fmt.Errorf("weights: %s cannot be read here, copy it back first", b.describe())
+		return nil, fmt.Errorf("%s cannot be read here, copy it back first", b.describe())
 	case b.kind != KindZero || b.data != nil || b.length == 0:
 		return b.data, nil
 	case b.length > math.MaxInt:
-		return nil, fmt.Errorf("weights: %s do not fit this machine's address space", b.describe())
+		return nil, fmt.Errorf("%s do not fit this machine's address space", b.describe())
 	}
 	data, err := mapZeros(int(b.length))
 	if err == nil {
@@ -245,7 +245,7 @@ func (b *Block) view() ([]byte, error) {
 		return data, nil
 	}
 	if b.length > maxHeapZeros {
-		return nil, fmt.Errorf("weights: %s: %w", b.describe(), err)
+		return nil, fmt.Errorf("%s: %w", b.describe(), err)
 	}
 	b.data = make([]byte, b.length)
 	hold(KindHeap, b.length)

@@ -133,7 +133,7 @@ func TestBlockRange(t *testing.T) {
 		}
 	}
 	_, err := f.Block(96, 8)
-	want := "weights: " + f.Name() + ": 8 bytes at offset 96 do not fit into its 100 bytes"
+	want := f.Name() + ": 8 bytes at offset 96 do not fit into its 100 bytes"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}

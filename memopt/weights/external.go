@@ -23,7 +23,7 @@ const memoryNote = "*/_ORT_MEM_ADDR_/*"
 // callers with many tensors in one file ask once.
 func ExternalPath(modelPath, location string) (string, error) {
 	fail := func(format string, args ...any) (string, error) {
-		return "", fmt.Errorf("weights: external data location %s of %s: %s", quote(location), modelPath, fmt.Sprintf(format, args...))
+		return "", fmt.Errorf("external data location %s of %s: %s", quote(location), modelPath, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case location == "":

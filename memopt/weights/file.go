@@ -50,7 +50,7 @@ func openFile(path string, mapFile func(*os.File, int) ([]byte, error)) (*File, 
 		return nil, notRegular(path, info.Mode())
 	}
 	if info.Size() > math.MaxInt {
-		return nil, fmt.Errorf("weights: %s: %d bytes do not fit this machine's address space", path, info.Size())
+		return nil, fmt.Errorf("%s: %d bytes do not fit this machine's address space", path, info.Size())
 	}
 	f := &File{name: path, uses: 1}
 	if info.Size() == 0 {
@@ -62,7 +62,7 @@ func openFile(path string, mapFile func(*os.File, int) ([]byte, error)) (*File, 
 		return f, nil
 	}
 	if f.data, err = readAll(h, info.Size()); err != nil {
-		return nil, fmt.Errorf("weights: %s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	hold(KindHeap, f.Size())
 	countUnmapped(f.Size())
@@ -103,12 +103,12 @@ func (f *File) Bytes() []byte {
 // the mapping alive when the file is closed.
 func (f *File) Block(off, length int64) (*Block, error) {
 	if off < 0 || length < 0 || off > f.Size() || length > f.Size()-off {
-		return nil, fmt.Errorf("weights: %s: %d bytes at offset %d do not fit into its %d bytes", f.name, length, off, f.Size())
+		return nil, fmt.Errorf("%s: %d bytes at offset %d do not fit into its %d bytes", f.name, length, off, f.Size())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil, fmt.Errorf("weights: %s: %w", f.name, os.ErrClosed)
+		return nil, fmt.Errorf("%s: %w", f.name, os.ErrClosed)
 	}
 	f.uses++
 	kind := KindMapped
@@ -146,14 +146,14 @@ func (f *File) release() error {
 	}
 	hold(KindMapped, -int64(len(data)))
 	if err := unmap(data); err != nil {
-		return fmt.Errorf("weights: %s: unmap: %w", f.name, err)
+		return fmt.Errorf("%s: unmap: %w", f.name, err)
 	}
 	return nil
 }
 
 // notRegular says what is at path instead of a file.
 func notRegular(path string, mode fs.FileMode) error {
-	return fmt.Errorf("weights: %s: is %s, need a regular file", path, modeName(mode))
+	return fmt.Errorf("%s: is %s, need a regular file", path, modeName(mode))
 }
 
 // modeName names what a path is when it is not a file.
@@ -183,5 +183,5 @@ func pathError(path string, err error) error {
 	if errors.As(err, &pe) {
 		err = pe.Err
 	}
-	return fmt.Errorf("weights: %s: %w", path, err)
+	return fmt.Errorf("%s: %w", path, err)
 }

@@ -25,13 +25,13 @@ func Data(spec Spec, samples, seq int, seed uint64) (map[string]*graph.Tensor, e
 	}
 	f, err := find(spec.Family)
 	if err != nil {
-		return nil, fmt.Errorf("zoo: %w", err)
+		return nil, err
 	}
 	if samples < 1 {
-		return nil, fmt.Errorf("zoo: %d samples; there should be at least 1", samples)
+		return nil, fmt.Errorf("%d samples; there should be at least 1", samples)
 	}
 	if f.Seq > 0 && (seq < 1 || spec.Positions > 0 && seq > spec.Positions) {
-		return nil, fmt.Errorf("zoo: sequences of %d; the model takes 1 to %d", seq, spec.Positions)
+		return nil, fmt.Errorf("sequences of %d; the model takes 1 to %d", seq, spec.Positions)
 	}
 	t := &task{Spec: spec, samples: samples, seq: seq, key: keyOf(seed, "data."+f.Name), out: map[string]*graph.Tensor{}}
 	f.data(t)

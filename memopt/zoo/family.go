@@ -69,7 +69,7 @@ func New(spec Spec, lib *graph.Library) (g *graph.Graph, err error) {
 	}()
 	m := &model{Spec: spec, b: graph.NewBuilder(graph.New(lib, f.Name)), batch: graph.Sym("batch"), seq: graph.Sym("seq")}
 	if err := graph.Try(func() { f.build(m) }); err != nil {
-		return nil, fmt.Errorf("zoo: %s: %w", f.Name, err)
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	return m.b.Graph, nil
 }

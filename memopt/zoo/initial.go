@@ -70,7 +70,7 @@ func (d alike) Bytes() ([]byte, error) {
 
 func floats(n int64) (*graph.Tensor, error) {
 	if n > math.MaxInt/8 {
-		return nil, fmt.Errorf("zoo: %d numbers do not fit into memory", n)
+		return nil, fmt.Errorf("%d numbers do not fit into memory", n)
 	}
 	return graph.NewTensor(graph.Float32, int(n)), nil
 }

@@ -19,7 +19,7 @@ type model struct {
 type missing struct{ op string }
 
 func (e *missing) Error() string {
-	return fmt.Sprintf("zoo: the operator library has no %s", e.op)
+	return fmt.Sprintf("the operator library has no %s", e.op)
 }
 
 func dim(n int) graph.Dim { return graph.Num(int64(n)) }

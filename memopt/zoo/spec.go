@@ -65,7 +65,7 @@ func heads(s *Spec) *int { return &s.Heads }
 func (s Spec) Complete() (Spec, error) {
 	s, err := s.complete()
 	if err != nil {
-		return Spec{}, fmt.Errorf("zoo: %w", err)
+		return Spec{}, err
 	}
 	return s, nil
 }

@@ -382,34 +382,34 @@ func TestErrors(t *testing.T) {
 		spec zoo.Spec
 		want string
 	}{
-		{zoo.Spec{}, `zoo: no family is called ""; there are gpt, bert, llama, resnet, mlp`},
-		{zoo.Spec{Family: "gpt", Width: 60, Heads: 7}, "zoo: gpt: 7 heads do not divide a width of 60; 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60 would"},
-		{zoo.Spec{Family: "llama", Heads: 4, KVHeads: 3}, "zoo: llama: 3 kv-heads do not divide 4 heads; 1, 2, 4 would"},
-		{zoo.Spec{Family: "llama", Width: 12, Heads: 4}, "zoo: llama: rotary positions turn pairs: width/heads should be even"},
-		{zoo.Spec{Family: "gpt", Layers: -1}, "zoo: gpt: -1 layers; it should be from 1 to 100000"},
-		{zoo.Spec{Family: "gpt", Layers: 1e9}, "zoo: gpt: 1000000000 layers; it should be from 1 to 100000"},
-		{zoo.Spec{Family: "gpt", Dropout: 1}, "zoo: gpt: dropout 1; it should be from 0 to below 1"},
-		{zoo.Spec{Family: "gpt", Dropout: math.NaN()}, "zoo: gpt: dropout NaN; it should be from 0 to below 1"},
-		{zoo.Spec{Family: "gpt", Gelu: "erf"}, `zoo: gpt: gelu "erf"; there are none and tanh`},
-		{zoo.Spec{Family: "gpt", Classes: 3}, "zoo: gpt has no classes; it reads layers, width, heads, hidden, vocab, positions, dropout, gelu, untied, seed"},
-		{zoo.Spec{Family: "mlp", Untied: true}, "zoo: mlp has no untied; it reads layers, width, inputs, classes, seed"},
-		{zoo.Spec{Family: "resnet", Image: 7}, "zoo: resnet: image should be at least 8: the stages halve it three times"},
+		{zoo.Spec{}, `no family is called ""; there are gpt, bert, llama, resnet, mlp`},
+		{zoo.Spec{Family: "gpt", Width: 60, Heads: 7}, "gpt: 7 heads do not divide a width of 60; 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60 would"},
+		{zoo.Spec{Family: "llama", Heads: 4, KVHeads: 3}, "llama: 3 kv-heads do not divide 4 heads; 1, 2, 4 would"},
+		{zoo.Spec{Family: "llama", Width: 12, Heads: 4}, "llama: rotary positions turn pairs: width/heads should be even"},
+		{zoo.Spec{Family: "gpt", Layers: -1}, "gpt: -1 layers; it should be from 1 to 100000"},
+		{zoo.Spec{Family: "gpt", Layers: 1e9}, "gpt: 1000000000 layers; it should be from 1 to 100000"},
+		{zoo.Spec{Family: "gpt", Dropout: 1}, "gpt: dropout 1; it should be from 0 to below 1"},
+		{zoo.Spec{Family: "gpt", Dropout: math.NaN()}, "gpt: dropout NaN; it should be from 0 to below 1"},
+		{zoo.Spec{Family: "gpt", Gelu: "erf"}, `gpt: gelu "erf"; there are none and tanh`},
+		{zoo.Spec{Family: "gpt", Classes: 3}, "gpt has no classes; it reads layers, width, heads, hidden, vocab, positions, dropout, gelu, untied, seed"},
+		{zoo.Spec{Family: "mlp", Untied: true}, "mlp has no untied; it reads layers, width, inputs, classes, seed"},
+		{zoo.Spec{Family: "resnet", Image: 7}, "resnet: image should be at least 8: the stages halve it three times"},
 	} {
 		_, err := zoo.New(c.spec, kernels.Library)
 		if got := fmt.Sprint(err); got != c.want {
 			t.Errorf("%+v:\n got %s\nwant %s", c.spec, got, c.want)
 		}
 	}
-	if _, err := zoo.New(zoo.Spec{Family: "mlp"}, &graph.Library{}); fmt.Sprint(err) != "zoo: the operator library has no Gemm" {
+	if _, err := zoo.New(zoo.Spec{Family: "mlp"}, &graph.Library{}); fmt.Sprint(err) != "the operator library has no Gemm" {
 		t.Errorf("without operators: %v", err)
 	}
 	for _, c := range []struct {
 		samples, seq int
 		want         string
 	}{
-		{0, 8, "zoo: 0 samples; there should be at least 1"},
-		{1, 0, "zoo: sequences of 0; the model takes 1 to 1024"},
-		{1, 1025, "zoo: sequences of 1025; the model takes 1 to 1024"},
+		{0, 8, "0 samples; there should be at least 1"},
+		{1, 0, "sequences of 0; the model takes 1 to 1024"},
+		{1, 1025, "sequences of 1025; the model takes 1 to 1024"},
 	} {
 		if _, err := zoo.Data(zoo.Spec{Family: "gpt"}, c.samples, c.seq, 0); fmt.Sprint(err) != c.want {
 			t.Errorf("%d samples of %d: got %v, want %s", c.samples, c.seq, err, c.want)

@@ -221,7 +221,7 @@ func (s sum) open() sum {
 // mostProducts bounds what multiplying brackets out may make.
 const mostProducts = 4096
 
-var errTooLong = errors.New("cluster: a formula too long to simplify")
+var errTooLong = errors.New("a formula too long to simplify")
 
 // shared takes what all products have in common out of a sum.
 func (s sum) shared() sum {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -148,7 +147,7 @@ func analyse(o *graph.Outline, r Rules, b passes) (*Analysis, error) {
 		}
 		newProber(a, b).run()
 	}); err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
+		return nil, err
 	}
 	return a, nil
 }

@@ -45,7 +45,7 @@ type savingParser struct {
 }
 
 func (p *savingParser) fail(want string) error {
-	return fmt.Errorf("cluster: a saving wants %s at byte %d of %.200q", want, p.i, p.src)
+	return fmt.Errorf("a saving wants %s at byte %d of %.200q", want, p.i, p.src)
 }
 
 func (p *savingParser) space() {

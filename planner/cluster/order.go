@@ -28,7 +28,7 @@ func borderOf(o *graph.Outline) (int, error) {
 			continue
 		}
 		if at >= 0 {
-			return -1, fmt.Errorf("cluster: nodes %q and %q (%s) both end the forward pass, need one", o.Nodes[at].Name, n.Name, n.Op)
+			return -1, fmt.Errorf("nodes %q and %q (%s) both end the forward pass, need one", o.Nodes[at].Name, n.Name, n.Op)
 		}
 		at = i
 	}
@@ -44,7 +44,7 @@ func (w *wiring) complete(order []int) ([]int, error) {
 	for _, i := range order {
 		placed[i] = true
 	}
-	return nil, fmt.Errorf("cluster: node %q reads what it makes itself, by way of other nodes", w.o.Nodes[slices.Index(placed, false)].Name)
+	return nil, fmt.Errorf("node %q reads what it makes itself, by way of other nodes", w.o.Nodes[slices.Index(placed, false)].Name)
 }
 
 // DefaultOrder is the order in which ONNX Runtime runs a saved program when

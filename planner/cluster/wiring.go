@@ -39,7 +39,7 @@ func wire(o *graph.Outline) (*wiring, error) {
 				continue
 			}
 			if first, ok := numbers[name]; ok {
-				return nil, fmt.Errorf("cluster: nodes %q and %q both make %q", o.Nodes[w.made[first].node].Name, n.Name, name)
+				return nil, fmt.Errorf("nodes %q and %q both make %q", o.Nodes[w.made[first].node].Name, n.Name, name)
 			}
 			numbers[name] = len(w.made)
 			w.made = append(w.made, place{i, k})

@@ -8,7 +8,7 @@ import "fmt"
 // share a moment with it at the same offset. It looks at rectangles of time and bytes; the packers know none.
 func Check(p Problem, s Solution) error {
 	if len(s.Offsets) != len(p.Buffers) {
-		return fmt.Errorf("pack: %d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
+		return fmt.Errorf("%d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
 	}
 	if err := Valid(p); err != nil {
 		return err
@@ -18,11 +18,11 @@ func Check(p Problem, s Solution) error {
 		offset := s.Offsets[i]
 		switch {
 		case offset < 0:
-			return fmt.Errorf("pack: %s: offset %d is negative", p.name(i), offset)
+			return fmt.Errorf("%s: offset %d is negative", p.name(i), offset)
 		case b.Align > 1 && offset%b.Align != 0:
-			return fmt.Errorf("pack: %s: offset %d is not a multiple of its alignment %d", p.name(i), offset, b.Align)
+			return fmt.Errorf("%s: offset %d is not a multiple of its alignment %d", p.name(i), offset, b.Align)
 		case offset+b.Size < offset:
-			return fmt.Errorf("pack: %s: offset %d and size %d add up to no number", p.name(i), offset, b.Size)
+			return fmt.Errorf("%s: offset %d and size %d add up to no number", p.name(i), offset, b.Size)
 		}
 		if takesRoom(b) {
 			height = max(height, offset+b.Size)
@@ -30,7 +30,7 @@ func Check(p Problem, s Solution) error {
 	}
 	for _, f := range p.Fixed {
 		if s.Offsets[f.Buffer] != f.Offset {
-			return fmt.Errorf("pack: %s is at %d, but is fixed at %d", p.name(f.Buffer), s.Offsets[f.Buffer], f.Offset)
+			return fmt.Errorf("%s is at %d, but is fixed at %d", p.name(f.Buffer), s.Offsets[f.Buffer], f.Offset)
 		}
 	}
 	if i, j, found := collision(rectangles(p, func(i int) int64 { return s.Offsets[i] })); found {
@@ -38,11 +38,11 @@ func Check(p Problem, s Solution) error {
 	}
 	switch {
 	case s.Height != height:
-		return fmt.Errorf("pack: the height is given as %d, but the highest buffer ends at %d", s.Height, height)
+		return fmt.Errorf("the height is given as %d, but the highest buffer ends at %d", s.Height, height)
 	case p.Capacity > 0 && height > p.Capacity:
-		return fmt.Errorf("pack: the height %d is above the capacity %d", height, p.Capacity)
+		return fmt.Errorf("the height %d is above the capacity %d", height, p.Capacity)
 	case s.Bound > height:
-		return fmt.Errorf("pack: the bound %d is above the height %d", s.Bound, height)
+		return fmt.Errorf("the bound %d is above the height %d", s.Bound, height)
 	}
 	return nil
 }
@@ -51,6 +51,6 @@ func end(p Problem, s Solution, i int) int64 { return s.Offsets[i] + p.Buffers[i
 
 func overlap(p Problem, s Solution, i, j int) error {
 	a, b := p.Buffers[i], p.Buffers[j]
-	return fmt.Errorf("pack: %s and %s overlap: both are alive in [%d, %d), at [%d, %d) and [%d, %d)", p.name(i), p.name(j),
+	return fmt.Errorf("%s and %s overlap: both are alive in [%d, %d), at [%d, %d) and [%d, %d)", p.name(i), p.name(j),
 		p.time(max(a.First, b.First)), p.time(min(a.Last, b.Last)), s.Offsets[i], end(p, s, i), s.Offsets[j], end(p, s, j))
 }

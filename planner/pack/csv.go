@@ -89,7 +89,7 @@ func newCSVReader(r io.Reader) (*csvReader, error) {
 	f.in.ReuseRecord = true
 	head, err := f.in.Read()
 	if err == io.EOF {
-		return nil, errors.New("pack: line 1: no column names; want id,lower,upper,size")
+		return nil, errors.New("line 1: no column names; want id,lower,upper,size")
 	}
 	if err != nil {
 		return nil, lineError(err)
@@ -117,7 +117,7 @@ func (f *csvReader) next() error {
 	}
 	if errors.Is(err, csv.ErrFieldCount) {
 		line, _ := f.in.FieldPos(0)
-		return fmt.Errorf("pack: line %d: %d fields, but the first line has %d", line, len(record), f.fields)
+		return fmt.Errorf("line %d: %d fields, but the first line has %d", line, len(record), f.fields)
 	}
 	if err != nil {
 		return lineError(err)
@@ -125,7 +125,7 @@ func (f *csvReader) next() error {
 	l := csvLine{id: strings.Clone(record[f.id]), fixed: free} // alone: a field holds on to its whole line
 	l.number, _ = f.in.FieldPos(0)
 	if other, ok := f.found[l.id]; ok {
-		return fmt.Errorf("pack: line %d: id %.40q stands on line %d already", l.number, l.id, f.lines[other].number)
+		return fmt.Errorf("line %d: id %.40q stands on line %d already", l.number, l.id, f.lines[other].number)
 	}
 	for i, c := range columns {
 		if f.at[i] < 0 {
@@ -137,7 +137,7 @@ func (f *csvReader) next() error {
 		}
 		x, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || x < c.least || x > c.most {
-			return fmt.Errorf("pack: line %d: %s is %.40q; want a whole number from %d to %d", l.number, c.name, text, c.least, c.most)
+			return fmt.Errorf("line %d: %s is %.40q; want a whole number from %d to %d", l.number, c.name, text, c.least, c.most)
 		}
 		c.set(&l, x)
 	}
@@ -145,7 +145,7 @@ func (f *csvReader) next() error {
 		l.over = strings.Clone(record[f.over])
 	}
 	if l.alive.upper < l.alive.lower {
-		return fmt.Errorf("pack: line %d: upper %d is below lower %d", l.number, l.alive.upper, l.alive.lower)
+		return fmt.Errorf("line %d: upper %d is below lower %d", l.number, l.alive.upper, l.alive.lower)
 	}
 	f.found[l.id] = len(f.lines)
 	f.lines = append(f.lines, l)
@@ -165,7 +165,7 @@ func (f *csvReader) problem() (p Problem, err error) {
 		}
 		from, ok := f.found[l.over]
 		if !ok {
-			return Problem{}, fmt.Errorf("pack: line %d: inplace is %.40q, but no line has that id", l.number, l.over)
+			return Problem{}, fmt.Errorf("line %d: inplace is %.40q, but no line has that id", l.number, l.over)
 		}
 		p.InPlace = append(p.InPlace, InPlace{from, i})
 	}
@@ -208,12 +208,12 @@ func column(head []string, name string, needed bool) (at int, err error) {
 			continue
 		}
 		if at >= 0 {
-			return 0, fmt.Errorf("pack: line 1: column %s stands there twice", name)
+			return 0, fmt.Errorf("line 1: column %s stands there twice", name)
 		}
 		at = i
 	}
 	if needed && at < 0 {
-		return 0, fmt.Errorf("pack: line 1: no column %s; want id,lower,upper,size", name)
+		return 0, fmt.Errorf("line 1: no column %s; want id,lower,upper,size", name)
 	}
 	return at, nil
 }
@@ -222,16 +222,16 @@ func column(head []string, name string, needed bool) (at int, err error) {
 func lineError(err error) error {
 	var parse *csv.ParseError
 	if errors.As(err, &parse) {
-		return fmt.Errorf("pack: line %d: %w", parse.Line, parse.Err)
+		return fmt.Errorf("line %d: %w", parse.Line, parse.Err)
 	}
-	return fmt.Errorf("pack: %w", err)
+	return err
 }
 
 // WriteCSV writes p and s as ReadCSV reads them, with a last column for the offset of each buffer, and before it one each
 // for alignments, fixed offsets and buffers that are taken over if there are any.
 func WriteCSV(w io.Writer, p Problem, s Solution) error {
 	if len(s.Offsets) != len(p.Buffers) {
-		return fmt.Errorf("pack: %d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
+		return fmt.Errorf("%d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
 	}
 	aligned := slices.ContainsFunc(p.Buffers, func(b Buffer) bool { return b.Align > 1 })
 	fixed := p.fixedOffsets()
@@ -270,7 +270,7 @@ func WriteCSV(w io.Writer, p Problem, s Solution) error {
 	}
 	out.Flush()
 	if err := out.Error(); err != nil {
-		return fmt.Errorf("pack: %w", err)
+		return err
 	}
 	return nil
 }

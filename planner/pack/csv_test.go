@@ -24,20 +24,20 @@ func TestReadCSV(t *testing.T) {
 
 func TestReadCSVErrors(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
-		{"", "pack: line 1: no column names; want id,lower,upper,size"},
-		{"id,lower,size\n", "pack: line 1: no column upper; want id,lower,upper,size"},
-		{"id,lower,upper,size,lower\n", "pack: line 1: column lower stands there twice"},
-		{"id,lower,upper,size\na,0,1\n", "pack: line 2: 3 fields, but the first line has 4"},
+		{"", "line 1: no column names; want id,lower,upper,size"},
+		{"id,lower,size\n", "line 1: no column upper; want id,lower,upper,size"},
+		{"id,lower,upper,size,lower\n", "line 1: column lower stands there twice"},
+		{"id,lower,upper,size\na,0,1\n", "line 2: 3 fields, but the first line has 4"},
 		{"id,lower,upper,size\na,0,1,4\n\nb,0,x,4\n",
-			`pack: line 4: upper is "x"; want a whole number from -9223372036854775808 to 9223372036854775807`},
+			`line 4: upper is "x"; want a whole number from -9223372036854775808 to 9223372036854775807`},
 		{"id,lower,upper,size\na,0,9223372036854775808,4\n",
-			`pack: line 2: upper is "9223372036854775808"; want a whole number from -9223372036854775808 to 9223372036854775807`},
-		{"id,lower,upper,size\na,0,1,-4\n", `pack: line 2: size is "-4"; want a whole number from 0 to 9223372036854775807`},
-		{"id,lower,upper,size\na,3,1,4\n", "pack: line 2: upper 1 is below lower 3"},
-		{"id,lower,upper,size\na,0,1,4\nb,0,1,4\na,0,1,4\n", `pack: line 4: id "a" stands on line 2 already`},
-		{"id,lower,upper,size,fixed\na,0,1,4,-4\n", `pack: line 2: fixed is "-4"; want a whole number from 0 to 9223372036854775807`},
-		{"id,lower,upper,size,inplace\na,0,1,4,b\n", `pack: line 2: inplace is "b", but no line has that id`},
-		{"id,lower,upper,size\n\"a,0,1,4\n", `pack: line 2: extraneous or missing " in quoted-field`},
+			`line 2: upper is "9223372036854775808"; want a whole number from -9223372036854775808 to 9223372036854775807`},
+		{"id,lower,upper,size\na,0,1,-4\n", `line 2: size is "-4"; want a whole number from 0 to 9223372036854775807`},
+		{"id,lower,upper,size\na,3,1,4\n", "line 2: upper 1 is below lower 3"},
+		{"id,lower,upper,size\na,0,1,4\nb,0,1,4\na,0,1,4\n", `line 4: id "a" stands on line 2 already`},
+		{"id,lower,upper,size,fixed\na,0,1,4,-4\n", `line 2: fixed is "-4"; want a whole number from 0 to 9223372036854775807`},
+		{"id,lower,upper,size,inplace\na,0,1,4,b\n", `line 2: inplace is "b", but no line has that id`},
+		{"id,lower,upper,size\n\"a,0,1,4\n", `line 2: extraneous or missing " in quoted-field`},
 	} {
 		if _, err := ReadCSV(strings.NewReader(c.in)); err == nil || err.Error() != c.want {
 			t.Errorf("ReadCSV(%q)\n got %v\nwant %s", c.in, err, c.want)
@@ -93,8 +93,8 @@ d,5,1700000000000000000,12,,8
 	p.Buffers[0].Size = -1
 	p.InPlace[0].From = 2
 	for want, q := range map[string]Problem{
-		`pack: buffer "a": size -1 is negative`: p,
-		`pack: buffer "b" cannot take over buffer "c": it is alive from 1699999999999999999, not from the last moment of [0, 5)`: {Buffers: append([]Buffer{{}}, p.Buffers[1:]...), InPlace: p.InPlace, Names: p.Names, Times: p.Times},
+		`buffer "a": size -1 is negative`: p,
+		`buffer "b" cannot take over buffer "c": it is alive from 1699999999999999999, not from the last moment of [0, 5)`: {Buffers: append([]Buffer{{}}, p.Buffers[1:]...), InPlace: p.InPlace, Names: p.Names, Times: p.Times},
 	} {
 		if err := Valid(q); err == nil || err.Error() != want {
 			t.Errorf("%v; want %s", err, want)
@@ -134,7 +134,7 @@ b5,0,21,4,0
 	if err := WriteCSV(&out, p, Solution{}); err == nil {
 		t.Error("no offsets are no error")
 	}
-	if err := WriteCSV(full{}, p, s); err == nil || err.Error() != "pack: disk is full" {
+	if err := WriteCSV(full{}, p, s); err == nil || err.Error() != "disk is full" {
 		t.Errorf("a full disk gives %v", err)
 	}
 }
@@ -157,7 +157,7 @@ func FuzzReadCSV(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := ReadCSV(bytes.NewReader(data))
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), "pack: line ") {
+			if !strings.HasPrefix(err.Error(), "line ") {
 				t.Fatalf("an error without a line: %v", err)
 			}
 			return

@@ -30,18 +30,18 @@ func validFixed(p Problem, room int64) error {
 	seen := make([]bool, len(p.Buffers))
 	for _, f := range p.Fixed {
 		if f.Buffer < 0 || f.Buffer >= len(p.Buffers) {
-			return fmt.Errorf("pack: buffer %d is fixed, but there are %d", f.Buffer, len(p.Buffers))
+			return fmt.Errorf("buffer %d is fixed, but there are %d", f.Buffer, len(p.Buffers))
 		}
 		b := p.Buffers[f.Buffer]
 		switch {
 		case seen[f.Buffer]:
-			return fmt.Errorf("pack: %s is fixed twice", p.name(f.Buffer))
+			return fmt.Errorf("%s is fixed twice", p.name(f.Buffer))
 		case f.Offset < 0:
-			return fmt.Errorf("pack: %s is fixed at %d, which is negative", p.name(f.Buffer), f.Offset)
+			return fmt.Errorf("%s is fixed at %d, which is negative", p.name(f.Buffer), f.Offset)
 		case f.Offset%max(b.Align, 1) != 0:
-			return fmt.Errorf("pack: %s is fixed at %d, which is not a multiple of its alignment %d", p.name(f.Buffer), f.Offset, b.Align)
+			return fmt.Errorf("%s is fixed at %d, which is not a multiple of its alignment %d", p.name(f.Buffer), f.Offset, b.Align)
 		case f.Offset > room:
-			return fmt.Errorf("pack: %s is fixed at %d; with sizes and alignments that is more than %d bytes",
+			return fmt.Errorf("%s is fixed at %d; with sizes and alignments that is more than %d bytes",
 				p.name(f.Buffer), f.Offset, int64(math.MaxInt64))
 		}
 		seen[f.Buffer] = true
@@ -49,7 +49,7 @@ func validFixed(p Problem, room int64) error {
 	at := p.fixedOffsets()
 	all := rectangles(p, func(i int) int64 { return at[i] })
 	if a, b, ok := collision(slices.DeleteFunc(all, func(r rectangle) bool { return !seen[r.of] })); ok {
-		return fmt.Errorf("pack: %s and %s are fixed at bytes that they would share", p.name(a), p.name(b))
+		return fmt.Errorf("%s and %s are fixed at bytes that they would share", p.name(a), p.name(b))
 	}
 	return nil
 }

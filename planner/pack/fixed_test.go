@@ -251,22 +251,22 @@ func TestFixedErrors(t *testing.T) {
 		p    Problem
 		want string
 	}{
-		{Problem{Buffers: two, Fixed: []Fixed{{2, 0}}}, "pack: buffer 2 is fixed, but there are 2"},
-		{Problem{Buffers: two, Fixed: []Fixed{{0, 0}, {0, 8}}}, "pack: buffer 0 is fixed twice"},
-		{Problem{Buffers: two, Fixed: []Fixed{{1, -1}}}, "pack: buffer 1 is fixed at -1, which is negative"},
-		{Problem{Buffers: two, Fixed: []Fixed{{0, 6}}}, "pack: buffer 0 is fixed at 6, which is not a multiple of its alignment 4"},
+		{Problem{Buffers: two, Fixed: []Fixed{{2, 0}}}, "buffer 2 is fixed, but there are 2"},
+		{Problem{Buffers: two, Fixed: []Fixed{{0, 0}, {0, 8}}}, "buffer 0 is fixed twice"},
+		{Problem{Buffers: two, Fixed: []Fixed{{1, -1}}}, "buffer 1 is fixed at -1, which is negative"},
+		{Problem{Buffers: two, Fixed: []Fixed{{0, 6}}}, "buffer 0 is fixed at 6, which is not a multiple of its alignment 4"},
 		{Problem{Buffers: two, Fixed: []Fixed{{1, math.MaxInt64 - 8}}},
-			"pack: buffer 1 is fixed at 9223372036854775799; with sizes and alignments that is more than 9223372036854775807 bytes"},
-		{Problem{Buffers: two, Fixed: []Fixed{{0, 0}, {1, 7}}}, "pack: buffer 0 and buffer 1 are fixed at bytes that they would share"},
-		{Problem{Buffers: two, Fixed: []Fixed{{1, 8}}, Capacity: 15}, "pack: capacity 15 is too small: buffer 1 is fixed up to 16"},
-		{Problem{Buffers: two, InPlace: []InPlace{{0, 2}}}, "pack: buffer 2 is to share in place, but there are 2"},
+			"buffer 1 is fixed at 9223372036854775799; with sizes and alignments that is more than 9223372036854775807 bytes"},
+		{Problem{Buffers: two, Fixed: []Fixed{{0, 0}, {1, 7}}}, "buffer 0 and buffer 1 are fixed at bytes that they would share"},
+		{Problem{Buffers: two, Fixed: []Fixed{{1, 8}}, Capacity: 15}, "capacity 15 is too small: buffer 1 is fixed up to 16"},
+		{Problem{Buffers: two, InPlace: []InPlace{{0, 2}}}, "buffer 2 is to share in place, but there are 2"},
 		{Problem{Buffers: two, InPlace: []InPlace{{1, 0}}},
-			"pack: buffer 0 cannot take over buffer 1: it is alive from 0, not from the last moment of [3, 6)"},
-		{Problem{Buffers: two, InPlace: []InPlace{{0, 1}}, Capacity: 7}, "pack: capacity 7 is too small: 8 bytes are alive at once"},
+			"buffer 0 cannot take over buffer 1: it is alive from 0, not from the last moment of [3, 6)"},
+		{Problem{Buffers: two, InPlace: []InPlace{{0, 1}}, Capacity: 7}, "capacity 7 is too small: 8 bytes are alive at once"},
 		{Problem{Buffers: []Buffer{{0, 4, 8, 4}, {3, 6, 8, 6}}, InPlace: []InPlace{{0, 1}}, Capacity: 10},
-			"pack: capacity 10 is not reached: 16 bytes are the least found, at least 8 are needed"},
+			"capacity 10 is not reached: 16 bytes are the least found, at least 8 are needed"},
 		{Problem{Buffers: append(two, Buffer{3, 4, 1, 0}), InPlace: []InPlace{{0, 1}, {0, 2}}},
-			"pack: buffer 0 is to be taken over by both buffer 1 and buffer 2"},
+			"buffer 0 is to be taken over by both buffer 1 and buffer 2"},
 	} {
 		if _, err := Solve(c.p); err == nil || err.Error() != c.want {
 			t.Errorf("Solve(%v)\n got %v\nwant %s", c.p, err, c.want)

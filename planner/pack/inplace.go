@@ -17,19 +17,19 @@ func validInPlace(p Problem) error {
 	for _, x := range p.InPlace {
 		for _, i := range [...]int{x.From, x.To} {
 			if i < 0 || i >= len(p.Buffers) {
-				return fmt.Errorf("pack: buffer %d is to share in place, but there are %d", i, len(p.Buffers))
+				return fmt.Errorf("buffer %d is to share in place, but there are %d", i, len(p.Buffers))
 			}
 		}
 		from, to := p.Buffers[x.From], p.Buffers[x.To]
 		if x.From == x.To || to.First == to.Last || from.First == from.Last || to.First != from.Last-1 {
-			return fmt.Errorf("pack: %s cannot take over %s: it is alive from %d, not from the last moment of [%d, %d)",
+			return fmt.Errorf("%s cannot take over %s: it is alive from %d, not from the last moment of [%d, %d)",
 				p.name(x.To), p.name(x.From), p.time(to.First), p.time(from.First), p.time(from.Last))
 		}
 		if other, ok := gives[x.From]; ok {
-			return fmt.Errorf("pack: %s is to be taken over by both %s and %s", p.name(x.From), p.name(other), p.name(x.To))
+			return fmt.Errorf("%s is to be taken over by both %s and %s", p.name(x.From), p.name(other), p.name(x.To))
 		}
 		if takes[x.From] && from.First == from.Last-1 {
-			return fmt.Errorf("pack: %s takes over another and is taken over in one moment", p.name(x.From))
+			return fmt.Errorf("%s takes over another and is taken over in one moment", p.name(x.From))
 		}
 		gives[x.From] = x.To
 	}

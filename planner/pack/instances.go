@@ -38,7 +38,7 @@ func MiniMalloc() (all []Instance, err error) {
 			p.Capacity, err = strconv.ParseInt(parts[1], 10, 64)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("pack: %s: %w", file, err)
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		all = append(all, Instance{parts[0], p})
 	}

@@ -153,7 +153,7 @@ type CapacityError struct{ text string }
 func (e *CapacityError) Error() string { return e.text }
 
 func beyond(format string, args ...any) error {
-	return &CapacityError{"pack: capacity " + fmt.Sprintf(format, args...)}
+	return &CapacityError{"capacity " + fmt.Sprintf(format, args...)}
 }
 
 // notReached says that s is above the capacity of p.
@@ -199,27 +199,27 @@ func (s *Solution) read(p Problem, parts []*part) {
 // offsets that a packer can come to, are numbers.
 func Valid(p Problem) error {
 	if p.Capacity < 0 {
-		return fmt.Errorf("pack: capacity %d is negative", p.Capacity)
+		return fmt.Errorf("capacity %d is negative", p.Capacity)
 	}
 	if p.Looks < 0 {
-		return fmt.Errorf("pack: %d looks are fewer than none", p.Looks)
+		return fmt.Errorf("%d looks are fewer than none", p.Looks)
 	}
 	if len(p.Buffers) > math.MaxInt32 {
-		return fmt.Errorf("pack: %d buffers are more than the %d that can be told apart", len(p.Buffers), math.MaxInt32)
+		return fmt.Errorf("%d buffers are more than the %d that can be told apart", len(p.Buffers), math.MaxInt32)
 	}
 	room := int64(math.MaxInt64)
 	for i, b := range p.Buffers {
 		switch {
 		case b.Size < 0:
-			return fmt.Errorf("pack: %s: size %d is negative", p.name(i), b.Size)
+			return fmt.Errorf("%s: size %d is negative", p.name(i), b.Size)
 		case b.Align < 0:
-			return fmt.Errorf("pack: %s: alignment %d is negative", p.name(i), b.Align)
+			return fmt.Errorf("%s: alignment %d is negative", p.name(i), b.Align)
 		case b.Last < b.First:
-			return fmt.Errorf("pack: %s: ends at %d, before it begins at %d", p.name(i), p.time(b.Last), p.time(b.First))
+			return fmt.Errorf("%s: ends at %d, before it begins at %d", p.name(i), p.time(b.Last), p.time(b.First))
 		}
 		for _, bytes := range [...]int64{b.Size, max(b.Align, 1) - 1} {
 			if room -= bytes; room < 0 {
-				return fmt.Errorf("pack: %s: sizes and alignments up to here add up to more than %d bytes",
+				return fmt.Errorf("%s: sizes and alignments up to here add up to more than %d bytes",
 					p.name(i), int64(math.MaxInt64))
 			}
 		}

@@ -75,17 +75,17 @@ func TestSolveErrors(t *testing.T) {
 		p    Problem
 		want string
 	}{
-		{Problem{Buffers: []Buffer{{0, 1, 1, 0}, {0, 1, -4, 0}}}, "pack: buffer 1: size -4 is negative"},
-		{Problem{Buffers: []Buffer{{0, 1, 1, -8}}}, "pack: buffer 0: alignment -8 is negative"},
-		{Problem{Buffers: []Buffer{{5, 4, 1, 0}}}, "pack: buffer 0: ends at 4, before it begins at 5"},
-		{Problem{Capacity: -1}, "pack: capacity -1 is negative"},
-		{Problem{Looks: -1}, "pack: -1 looks are fewer than none"},
+		{Problem{Buffers: []Buffer{{0, 1, 1, 0}, {0, 1, -4, 0}}}, "buffer 1: size -4 is negative"},
+		{Problem{Buffers: []Buffer{{0, 1, 1, -8}}}, "buffer 0: alignment -8 is negative"},
+		{Problem{Buffers: []Buffer{{5, 4, 1, 0}}}, "buffer 0: ends at 4, before it begins at 5"},
+		{Problem{Capacity: -1}, "capacity -1 is negative"},
+		{Problem{Looks: -1}, "-1 looks are fewer than none"},
 		{Problem{Buffers: []Buffer{{0, 1, math.MaxInt64, 0}, {5, 6, 1, 0}}},
-			"pack: buffer 1: sizes and alignments up to here add up to more than 9223372036854775807 bytes"},
+			"buffer 1: sizes and alignments up to here add up to more than 9223372036854775807 bytes"},
 		{Problem{Buffers: []Buffer{{0, 1, math.MaxInt64, 2}}},
-			"pack: buffer 0: sizes and alignments up to here add up to more than 9223372036854775807 bytes"},
+			"buffer 0: sizes and alignments up to here add up to more than 9223372036854775807 bytes"},
 		{Problem{Capacity: 8, Buffers: []Buffer{{0, 2, 4, 0}, {1, 3, 5, 0}}},
-			"pack: capacity 8 is too small: 9 bytes are alive at once"},
+			"capacity 8 is too small: 9 bytes are alive at once"},
 	} {
 		if _, err := Solve(c.p); err == nil || err.Error() != c.want {
 			t.Errorf("Solve(%v)\n got %v\nwant %s", c.p, err, c.want)
@@ -101,18 +101,18 @@ func TestCheck(t *testing.T) {
 	}{
 		{Solution{Offsets: []int64{0, 4, 0, 0}, Height: 8, Bound: 8}, ""},
 		{Solution{Offsets: []int64{0, 4, 0, 77}, Height: 8}, ""},
-		{Solution{Offsets: []int64{0, 4, 0}, Height: 8}, "pack: 3 offsets for 4 buffers"},
-		{Solution{Offsets: []int64{0, 6, 0, 0}, Height: 10}, "pack: buffer 1: offset 6 is not a multiple of its alignment 4"},
-		{Solution{Offsets: []int64{-1, 4, 0, 0}, Height: 8}, "pack: buffer 0: offset -1 is negative"},
+		{Solution{Offsets: []int64{0, 4, 0}, Height: 8}, "3 offsets for 4 buffers"},
+		{Solution{Offsets: []int64{0, 6, 0, 0}, Height: 10}, "buffer 1: offset 6 is not a multiple of its alignment 4"},
+		{Solution{Offsets: []int64{-1, 4, 0, 0}, Height: 8}, "buffer 0: offset -1 is negative"},
 		{Solution{Offsets: []int64{0, 4, math.MaxInt64, 0}, Height: 8},
-			"pack: buffer 2: offset 9223372036854775807 and size 4 add up to no number"},
+			"buffer 2: offset 9223372036854775807 and size 4 add up to no number"},
 		{Solution{Offsets: []int64{1, 4, 0, 0}, Height: 8},
-			"pack: buffer 0 and buffer 1 overlap: both are alive in [2, 4), at [1, 5) and [4, 8)"},
+			"buffer 0 and buffer 1 overlap: both are alive in [2, 4), at [1, 5) and [4, 8)"},
 		{Solution{Offsets: []int64{0, 4, 4, 0}, Height: 8},
-			"pack: buffer 1 and buffer 2 overlap: both are alive in [5, 6), at [4, 8) and [4, 8)"},
-		{Solution{Offsets: []int64{0, 4, 0, 0}, Height: 9}, "pack: the height is given as 9, but the highest buffer ends at 8"},
-		{Solution{Offsets: []int64{0, 16, 0, 0}, Height: 20}, "pack: the height 20 is above the capacity 16"},
-		{Solution{Offsets: []int64{0, 4, 0, 0}, Height: 8, Bound: 9}, "pack: the bound 9 is above the height 8"},
+			"buffer 1 and buffer 2 overlap: both are alive in [5, 6), at [4, 8) and [4, 8)"},
+		{Solution{Offsets: []int64{0, 4, 0, 0}, Height: 9}, "the height is given as 9, but the highest buffer ends at 8"},
+		{Solution{Offsets: []int64{0, 16, 0, 0}, Height: 20}, "the height 20 is above the capacity 16"},
+		{Solution{Offsets: []int64{0, 4, 0, 0}, Height: 8, Bound: 9}, "the bound 9 is above the height 8"},
 	} {
 		got := ""
 		if err := Check(p, c.s); err != nil {

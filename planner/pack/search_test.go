@@ -141,8 +141,8 @@ func TestCapacityNotReached(t *testing.T) {
 	}{
 		{0, ""},
 		{13, ""},
-		{12, "pack: capacity 12 is not reached: 13 bytes are the least found, at least 13 are needed"},
-		{11, "pack: capacity 11 is too small: 12 bytes are alive at once"},
+		{12, "capacity 12 is not reached: 13 bytes are the least found, at least 13 are needed"},
+		{11, "capacity 11 is too small: 12 bytes are alive at once"},
 	} {
 		p.Capacity = c.capacity
 		s, err := Solve(p)

@@ -17,7 +17,7 @@ const (
 // bound.
 func WriteSVG(w io.Writer, p Problem, s Solution) error {
 	if len(s.Offsets) != len(p.Buffers) {
-		return fmt.Errorf("pack: %d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
+		return fmt.Errorf("%d offsets for %d buffers", len(s.Offsets), len(p.Buffers))
 	}
 	first, last, drawn := int64(0), int64(1), false
 	for _, b := range p.Buffers {
@@ -42,7 +42,7 @@ func WriteSVG(w io.Writer, p Problem, s Solution) error {
 		}
 		var id strings.Builder
 		if err := xml.EscapeText(&id, []byte(p.label(i))); err != nil {
-			return fmt.Errorf("pack: %w", err)
+			return err
 		}
 		at := s.Offsets[i]
 		fmt.Fprintf(out, `<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="hsl(%d,55%%,60%%)"><title>%s: %d bytes at %d, [%d, %d)</title></rect>`+"\n",
@@ -50,7 +50,7 @@ func WriteSVG(w io.Writer, p Problem, s Solution) error {
 	}
 	fmt.Fprintf(out, `<line x1="0" x2="%d" y1="%.2f" y2="%.2f" stroke="#c00" stroke-width="1"/>`+"\n</svg>\n", svgWidth, y(s.Bound), y(s.Bound))
 	if err := out.Flush(); err != nil {
-		return fmt.Errorf("pack: %w", err)
+		return err
 	}
 	return nil
 }

@@ -13,13 +13,13 @@ func Check(p *Problem, launches []int32) (peak int64, extra float64, err error) 
 	for i, op := range launches {
 		switch {
 		case op < 0 || int(op) >= len(p.Cost):
-			return 0, 0, fmt.Errorf("recompute: launch %d is of operator %d, which is none", i, op)
+			return 0, 0, fmt.Errorf("launch %d is of operator %d, which is none", i, op)
 		case ran[op] == 0 && op != next:
-			return 0, 0, fmt.Errorf("recompute: launch %d is the first of operator %d, before that of %d", i, op, next)
+			return 0, 0, fmt.Errorf("launch %d is the first of operator %d, before that of %d", i, op, next)
 		case ran[op] == 0:
 			next++
 		case !p.Again[op]:
-			return 0, 0, fmt.Errorf("recompute: launch %d runs operator %d again, which may not", i, op)
+			return 0, 0, fmt.Errorf("launch %d runs operator %d again, which may not", i, op)
 		default:
 			extra += p.Cost[op]
 			again[i] = true
@@ -27,7 +27,7 @@ func Check(p *Problem, launches []int32) (peak int64, extra float64, err error) 
 		ran[op]++
 		for _, v := range p.Inputs.Of(op) {
 			if !there[v] {
-				return 0, 0, fmt.Errorf("recompute: launch %d reads value %d before it is made", i, v)
+				return 0, 0, fmt.Errorf("launch %d reads value %d before it is made", i, v)
 			}
 		}
 		for _, v := range p.Outputs.Of(op) {
@@ -35,7 +35,7 @@ func Check(p *Problem, launches []int32) (peak int64, extra float64, err error) 
 		}
 	}
 	if int(next) < len(p.Cost) {
-		return 0, 0, fmt.Errorf("recompute: operator %d never runs", next)
+		return 0, 0, fmt.Errorf("operator %d never runs", next)
 	}
 
 	wanted, held := make([]bool, len(p.Bytes)), int64(0)

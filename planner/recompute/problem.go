@@ -73,10 +73,10 @@ func (p *Problem) valid() error {
 	ops, values := len(p.Cost), int32(len(p.Bytes))
 	if len(p.Work) != ops || len(p.Again) != ops || p.Inputs.Len() != ops || p.Outputs.Len() != ops || p.Over.Len() != ops || len(p.Held) != int(values) ||
 		p.Forced != nil && len(p.Forced) != int(values) {
-		return fmt.Errorf("recompute: the tables of %d operators and %d values have other lengths", ops, values)
+		return fmt.Errorf("the tables of %d operators and %d values have other lengths", ops, values)
 	}
 	if p.Border < 0 || int(p.Border) > ops {
-		return fmt.Errorf("recompute: border %d of %d operators", p.Border, ops)
+		return fmt.Errorf("border %d of %d operators", p.Border, ops)
 	}
 	room := int64(math.MaxInt64)
 	take := func(bytes int64) bool {
@@ -88,34 +88,34 @@ func (p *Problem) valid() error {
 	}
 	for v, b := range p.Bytes {
 		if !take(b) {
-			return fmt.Errorf("recompute: value %d has %d bytes, too many with those before it", v, b)
+			return fmt.Errorf("value %d has %d bytes, too many with those before it", v, b)
 		}
 	}
 	made, total := make([]bool, values), 0.0
 	for op := range int32(ops) {
 		c := p.Cost[op]
 		if total += c; !(c >= 0) || math.IsInf(total, 1) {
-			return fmt.Errorf("recompute: operator %d costs %v, with those before it %v", op, c, total)
+			return fmt.Errorf("operator %d costs %v, with those before it %v", op, c, total)
 		}
 		if !take(p.Work[op]) {
-			return fmt.Errorf("recompute: operator %d needs %d bytes of work space, too many with those before it", op, p.Work[op])
+			return fmt.Errorf("operator %d needs %d bytes of work space, too many with those before it", op, p.Work[op])
 		}
 		for _, v := range p.Inputs.Of(op) {
 			if v < 0 || v >= values || !made[v] {
-				return fmt.Errorf("recompute: operator %d reads value %d before it is made", op, v)
+				return fmt.Errorf("operator %d reads value %d before it is made", op, v)
 			}
 		}
 		for _, v := range p.Outputs.Of(op) {
 			if v < 0 || v >= values || made[v] {
-				return fmt.Errorf("recompute: operator %d writes value %d, which has a maker or is none", op, v)
+				return fmt.Errorf("operator %d writes value %d, which has a maker or is none", op, v)
 			}
 			made[v] = true
 			if p.Forced != nil && p.Forced[v] && (!p.Again[op] || p.Held[v]) {
-				return fmt.Errorf("recompute: value %d must be forgotten, but cannot be made again", v)
+				return fmt.Errorf("value %d must be forgotten, but cannot be made again", v)
 			}
 		}
 		if over := p.Over.Of(op); len(over) > 0 && len(p.Outputs.Of(op)) == 0 {
-			return fmt.Errorf("recompute: operator %d writes nothing over its inputs", op)
+			return fmt.Errorf("operator %d writes nothing over its inputs", op)
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ func Apply(g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
 	for i := range chosen {
 		v := chosen[i].Value
 		if int(v.ID) >= len(g.Values) || g.Values[v.ID] != v {
-			return nil, fmt.Errorf("shrink: value %q is of another graph", v.Name)
+			return nil, fmt.Errorf("value %q is of another graph", v.Name)
 		}
 		if chosen[i].As != 0 {
 			r.round(&chosen[i])
@@ -51,7 +51,7 @@ func Apply(g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("shrink: %w", err)
+		return nil, err
 	}
 	to := r.b.Graph
 	for _, v := range g.Outputs {

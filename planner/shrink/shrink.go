@@ -93,7 +93,7 @@ func Candidates(g *graph.Graph) ([]Candidate, error) {
 			}
 			c := Candidate{ID: n.Op.Name + "+", Value: v, Readers: readers, Before: v.Bytes()}
 			if err := c.after(g); err != nil {
-				return nil, fmt.Errorf("shrink: value %q: %w", v.Name, err)
+				return nil, fmt.Errorf("value %q: %w", v.Name, err)
 			}
 			if order, known := c.After.Compare(c.Before); !known || order < 0 {
 				found = append(found, c)

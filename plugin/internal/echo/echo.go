@@ -66,14 +66,14 @@ func (e refusedError) Refusal() string { return e.refusal }
 // faults are what models of these names do instead of being answered.
 var faults = map[string]func(context.Context, plugin.PlanRequest) error{
 	"cannot.onnx": func(context.Context, plugin.PlanRequest) error {
-		return refusedError{exitError{1, "planner: no plan fits 1 GiB: the floor is 1.5 GiB, held by node \"loss\""},
+		return refusedError{exitError{1, "no plan fits 1 GiB: the floor is 1.5 GiB, held by node \"loss\""},
 			`{"format": "memopt.refusal/1", "want": 1, "best": 3, "fixed": 4, "floor": {"peak": 2, "node": "é"}, "changes": [{"setting": "--budget 7", "share": 0.5}]}`}
 	},
 	"bad.onnx": func(context.Context, plugin.PlanRequest) error {
-		return exitError{2, "onnx: bad.onnx: not a model: wire type 7 at byte 0"}
+		return exitError{2, "bad.onnx: not a model: wire type 7 at byte 0"}
 	},
 	"long.onnx": func(context.Context, plugin.PlanRequest) error {
-		return exitError{2, strings.Repeat("onnx: node \"é\": operator not known\n", 5000)}
+		return exitError{2, strings.Repeat("node \"é\": operator not known\n", 5000)}
 	},
 	"other.onnx": func(context.Context, plugin.PlanRequest) error { return fmt.Errorf("disk \xff full") },
 	"panic.onnx": func(context.Context, plugin.PlanRequest) error { panic("broken invariant") },

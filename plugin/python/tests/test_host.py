@@ -92,7 +92,7 @@ class Calls(HostCase):
     def test_errors(self) -> None:
         cases = {
             "cannot.onnx": (memopt.BudgetError, "FAILED_PRECONDITION", 'no plan fits 1 GiB: the floor is 1.5 GiB, held by node "loss"'),
-            "bad.onnx": (memopt.MemoptError, "INVALID_ARGUMENT", "onnx: bad.onnx: not a model: wire type 7 at byte 0"),
+            "bad.onnx": (memopt.MemoptError, "INVALID_ARGUMENT", "bad.onnx: not a model: wire type 7 at byte 0"),
             "long.onnx": (memopt.MemoptError, "INVALID_ARGUMENT", "more bytes)"),
             "other.onnx": (memopt.MemoptError, "UNKNOWN", "disk \ufffd full"),
             "panic.onnx": (memopt.MemoptError, "INTERNAL", "panic: broken invariant"),
