@@ -5,6 +5,7 @@ import (
 
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
+	"memopt/memopt/weights"
 	"memopt/planner"
 )
 
@@ -22,9 +23,10 @@ type Parting struct {
 
 // Against runs the step of Gradients on the model's device and on another, with
 // everything kept, and lists the values at which they part, in order.
-func Against(m *Model, reference, device string, limit float64) ([]Parting, error) {
+func Against(m *Model, reference, device string, limit float64) (all []Parting, err error) {
+	defer m.unchanged(&err)
+	defer weights.Guard(&err)()
 	var data *tensorfile.Set
-	var err error
 	if reference != "" {
 		if data, err = tensorfile.ReadNPZ(reference); err != nil {
 			return nil, input(err)

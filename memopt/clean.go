@@ -12,6 +12,7 @@ import (
 	"memopt/memopt/graph"
 	"memopt/memopt/joint"
 	"memopt/memopt/onnx"
+	"memopt/memopt/weights"
 )
 
 // read takes the graph out of the file and, unless it is a training graph
@@ -76,6 +77,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 		return o, input(err)
 	}
 	defer m.Close()
+	defer weights.Guard(&err)() // before the file is unmapped, by which it is told
 	for _, file := range onnx.Written(to) {
 		if m.Reads(file) {
 			return o, input(fmt.Errorf("%s is read, and would be overwritten; choose another name", file))
@@ -92,6 +94,9 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 		return o, err
 	}
 	o.Report, o.Warnings = m.Passes, unknownElsewhere(m.Graph, path, to)
+	if m.unchanged(&err); err != nil {
+		return o, err
+	}
 	if err := onnx.Write(to, m.Graph); err != nil {
 		return o, input(err)
 	}

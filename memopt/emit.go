@@ -7,6 +7,7 @@ import (
 
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
+	"memopt/memopt/weights"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )
@@ -14,6 +15,10 @@ import (
 // SaveGraphs writes a plan's training graph as it was and as it is under the
 // plan into a folder, as NAME.before.onnx and NAME.after.onnx.
 func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []string, err error) {
+	defer weights.Guard(&err)()
+	if m.unchanged(&err); err != nil {
+		return nil, err
+	}
 	if err := runnable(p.Graph); err != nil {
 		return nil, err
 	}
@@ -37,6 +42,10 @@ func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []str
 // are kept in less; any other as the plan's own graph. Warnings are of operators for which other tools may
 // refuse the file.
 func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error) {
+	defer weights.Guard(&err)()
+	if m.unchanged(&err); err != nil {
+		return nil, err
+	}
 	if err := runnable(p.Graph); err != nil {
 		return nil, err
 	}

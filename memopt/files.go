@@ -1,8 +1,11 @@
 package memopt
 
 import (
+	"errors"
 	"os"
 	"slices"
+
+	"memopt/memopt/weights"
 )
 
 // Close gives up the model's weights: neither it nor a plan of it can be run or
@@ -16,6 +19,19 @@ func (m *Model) files() []string {
 		return []string{m.Path}
 	}
 	return m.source.Files()
+}
+
+// unchanged makes it a call's error that one of the model's files is another than it
+// was when it was opened, whatever else came of the call: what it read is partly old
+// and partly new.
+func (m *Model) unchanged(err *error) {
+	if changed := m.source.Unchanged(); changed != nil {
+		*err = changed
+	}
+	var changed *weights.ChangedError
+	if errors.As(*err, &changed) {
+		*err = input(changed)
+	}
 }
 
 // Reads is whether a file is one of those, which to write would destroy the model.

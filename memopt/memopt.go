@@ -14,6 +14,7 @@ import (
 	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
+	"memopt/memopt/weights"
 	"memopt/planner"
 )
 
@@ -53,7 +54,9 @@ func Open(path string, c configs.Config) (*Model, error) {
 	return opened, nil
 }
 
-func (m *Model) open() (*Model, error) {
+func (m *Model) open() (opened *Model, err error) {
+	defer m.unchanged(&err)
+	defer weights.Guard(&err)()
 	if err := m.read(); err != nil {
 		return nil, m.unparted(err)
 	}
@@ -70,12 +73,14 @@ func (m *Model) open() (*Model, error) {
 }
 
 // Plan decides what to keep, what to compute again and where each value lives.
-func (m *Model) Plan() (*planner.Plan, error) {
+func (m *Model) Plan() (p *planner.Plan, err error) {
+	defer m.unchanged(&err)
+	defer weights.Guard(&err)()
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
-	p, err := m.bestForm()
+	p, err = m.bestForm()
 	if err != nil {
 		p, err = m.advised(err, m.Config.Dims)
 	}
@@ -94,7 +99,8 @@ func (m *Model) Run(p *planner.Plan, t Training) (*Result, error) {
 }
 
 // run is Run on a device that something may stand in front of.
-func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*Result, error) {
+func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (r *Result, err error) {
+	defer weights.Guard(&err)()
 	if err := runnable(p.Graph); err != nil {
 		return nil, err
 	}
@@ -107,7 +113,11 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*
 		return nil, err
 	}
 	defer device.Close()
-	r, err := train(m, p, s, through(device), t)
+	// The weights are on the device now: what becomes of their files later is no matter.
+	if m.unchanged(&err); err != nil {
+		return nil, err
+	}
+	r, err = train(m, p, s, through(device), t)
 	if err == nil {
 		r.Memory, r.Chains = deviceMemory(device), chains
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"memopt/configs"
+	"memopt/memopt/weights"
 	"memopt/planner"
 )
 
@@ -91,7 +92,7 @@ func setAll(c *configs.Config, names []string, values map[string]string, path st
 // the plan replayed on it. Settings that are given are stronger, but for those that leave a
 // form to the planner: what it has decided is in the file. Dims and limits that are given
 // the plan must keep.
-func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
+func LoadPlan(plan, model string, c configs.Config) (p *planner.Plan, err error) {
 	f, err := ReadPlan(plan)
 	if err != nil {
 		return nil, err
@@ -108,6 +109,8 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer m.unchanged(&err)
+	defer weights.Guard(&err)()
 	if err := m.standBeside(f, plan); err != nil {
 		return nil, err
 	}
@@ -119,7 +122,7 @@ func LoadPlan(plan, model string, c configs.Config) (*planner.Plan, error) {
 	if err != nil {
 		return nil, classify(err)
 	}
-	p, err := f.BindAs(m.Graph, r)
+	p, err = f.BindAs(m.Graph, r)
 	if err == nil {
 		err = p.Keeps(given)
 	}

@@ -10,6 +10,7 @@ import (
 	"memopt/autograd"
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
+	"memopt/memopt/weights"
 	"memopt/planner"
 )
 
@@ -40,9 +41,10 @@ type ParamErr struct {
 // under the names of a reference file: loss, grad.NAME, after.NAME, input.NAME.
 // reference gives the inputs, and is compared with if it has more; then the step must
 // be of as many rows.
-func Gradients(m *Model, reference string) (*tensorfile.Set, *Check, error) {
+func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, err error) {
+	defer m.unchanged(&err)
+	defer weights.Guard(&err)()
 	var data *tensorfile.Set
-	var err error
 	if reference != "" {
 		if data, err = tensorfile.ReadNPZ(reference); err != nil {
 			return nil, nil, input(err)
@@ -116,6 +118,9 @@ func (only *Model) gradients(data *tensorfile.Set) (*tensorfile.Set, *Check, err
 		return nil, nil, err
 	}
 	defer d.Close()
+	if only.unchanged(&err); err != nil {
+		return nil, nil, err
+	}
 	feed, err := newFeeder(only.Graph, s.Binding, data, only.Config.Seed)
 	if err != nil {
 		return nil, nil, err

@@ -10,12 +10,15 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt/graph"
+	"memopt/memopt/weights"
 	"memopt/planner"
 )
 
 // Frontier is peak against extra cost for the model under its dims, in every form
 // of its step that a budget may have.
-func (m *Model) Frontier() (*planner.Curve, error) {
+func (m *Model) Frontier() (c *planner.Curve, err error) {
+	defer m.unchanged(&err)
+	defer weights.Guard(&err)()
 	if err := m.sized(m.Config.Dims); err != nil {
 		return nil, err
 	}
@@ -42,8 +45,9 @@ func (m *Model) Frontier() (*planner.Curve, error) {
 }
 
 // frontier is that of the model's own step, with values whole and in less.
-func (m *Model) frontier() (*planner.Curve, error) {
-	c, err := planner.Frontier(m.Graph, m.as(request(m.Config)))
+func (m *Model) frontier() (c *planner.Curve, err error) {
+	defer weights.Guard(&err)() // it has a goroutine of its own
+	c, err = planner.Frontier(m.Graph, m.as(request(m.Config)))
 	if err != nil || m.forms == nil || m.forms.asked || !m.mayExtract() || m.Config.Compat != "" {
 		return c, err
 	}
@@ -99,7 +103,9 @@ func savings(r planner.Request) (bytes int64, err error) {
 
 // Largest is the largest size of a dim that fits the settings' budget, as the
 // plan for it.
-func (m *Model) Largest(dim string) (*planner.Plan, error) {
+func (m *Model) Largest(dim string) (p *planner.Plan, err error) {
+	defer m.unchanged(&err)
+	defer weights.Guard(&err)()
 	if !slices.Contains(m.Graph.Names(), dim) {
 		return nil, input(errors.New(m.noDim(dim)))
 	}
@@ -110,7 +116,7 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 	if err := m.sized(dims); err != nil {
 		return nil, err
 	}
-	p, err := m.largest(dim, 0)
+	p, err = m.largest(dim, 0)
 	best := m
 	for other := range m.otherForms(m.Config) {
 		above := int64(0)

@@ -2,8 +2,10 @@ package onnx
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -30,8 +32,12 @@ func WriteEdited(path, from string, o *graph.Outline, order []int) (strange []st
 		return nil, err
 	}
 	defer f.Close()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
 	e := &editor{r: newReader(f.Bytes(), from, from, nil, nil), o: o, infos: map[string][]byte{}}
 	s, err := e.model(order)
+	if changed := f.Unchanged(); changed != nil {
+		return nil, changed
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +47,12 @@ func WriteEdited(path, from string, o *graph.Outline, order []int) (strange []st
 	if e.external != "" && !sameFolder(path, from) {
 		return nil, fmt.Errorf("%s: the weights of %s lie beside it, in %s; write into that folder", path, from, quote(e.external))
 	}
-	return e.strange, replace(path, s.writeTo)
+	return e.strange, replace(path, func(w io.Writer) error {
+		if err := s.writeTo(w); err != nil {
+			return err
+		}
+		return f.Unchanged()
+	})
 }
 
 func sameFolder(a, b string) bool {

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -16,7 +17,12 @@ func ReadOutline(path string) (*graph.Outline, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return OutlineOf(f.Bytes(), path)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
+	o, err := OutlineOf(f.Bytes(), path)
+	if changed := f.Unchanged(); changed != nil {
+		return nil, changed
+	}
+	return o, err
 }
 
 // OutlineOf is ReadOutline from bytes; name is for errors. The outline has

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 
@@ -19,8 +20,16 @@ func Open(path string, lib *graph.Library) (*graph.Graph, *Source, error) {
 		return nil, nil, err
 	}
 	defer f.Close()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
 	r := newReader(f.Bytes(), path, path, lib, f)
 	g, err := r.run()
+	// What is wrong with bytes that somebody changes meanwhile is not the model's fault.
+	if changed := r.source.Unchanged(); changed != nil {
+		if err == nil {
+			r.source.Close()
+		}
+		return nil, nil, changed
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,11 +97,15 @@ type body struct {
 }
 
 func newReader(src []byte, file, path string, lib *graph.Library, mapped *weights.File) *reader {
+	source := &Source{}
+	if mapped != nil {
+		source.files = append(source.files, mapped)
+	}
 	return &reader{
 		file: file, path: path, src: src[:len(src):len(src)], lib: lib, mapped: mapped,
 		functions: map[funcKey]*function{},
 		externals: map[string]*weights.File{},
-		source:    &Source{files: []string{path}},
+		source:    source,
 		lent:      map[*byte]graph.Data{},
 		words:     map[string]string{},
 		bad:       complaints{at: map[complaint]int{}},

@@ -12,13 +12,37 @@ import (
 type Source struct {
 	// Nodes is how many the model has in its file, of which reading may make more or fewer.
 	Nodes int
-	files []string
+	files []*weights.File
 	uses  []*weights.Block // one for each use that the graph's values have of them
 }
 
 // Files are the paths of the model and of its external data.
 func (s *Source) Files() []string {
-	return slices.Clone(s.files)
+	var paths []string
+	for _, f := range s.files {
+		paths = append(paths, f.Name())
+	}
+	return paths
+}
+
+// Unchanged is an error if one of the files is another than it was when it was
+// opened. What is made of a graph's numbers is good only if this is nil after they
+// were read. The nil source never changes.
+func (s *Source) Unchanged() error {
+	if s == nil {
+		return nil
+	}
+	for _, f := range s.files {
+		if err := f.Unchanged(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holds reports whether a file of that path is one of the source's.
+func (s *Source) holds(path string) bool {
+	return slices.ContainsFunc(s.files, func(f *weights.File) bool { return f.Name() == path })
 }
 
 // Close gives the mappings back. Closing twice does nothing, nor does closing the

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"io"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -60,15 +61,22 @@ func (p part) writeTo(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(b); err != nil {
+		if err := inPieces(w, b); err != nil {
 			return err
 		}
-		if pages, ok := p.data.(interface{ ReleasePages() }); ok && len(b) > smallTensor {
-			pages.ReleasePages()
+		mapped, ok := p.data.(interface {
+			ReleasePages()
+			Unchanged() error
+		})
+		if !ok {
+			return nil
 		}
-		return nil
+		if len(b) > smallTensor {
+			mapped.ReleasePages()
+		}
+		return mapped.Unchanged()
 	}
-	if _, err := w.Write(p.bytes); err != nil {
+	if err := inPieces(w, p.bytes); err != nil {
 		return err
 	}
 	for left := p.zeros; left > 0; {
@@ -77,6 +85,18 @@ func (p part) writeTo(w io.Writer) error {
 			return err
 		}
 		left -= n
+	}
+	return nil
+}
+
+// inPieces writes bytes in pieces that a buffered writer copies: a page of a
+// mapped file that is gone is then a fault here, and not an obscure error of the system
+// call that was to read it.
+func inPieces(w io.Writer, b []byte) error {
+	for piece := range slices.Chunk(b, len(noughts)) {
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 	"strconv"
 	"unsafe"
 
@@ -230,8 +229,8 @@ func (r *reader) externalData(t *tensor) graph.Data {
 			t.fail("%s", err)
 		}
 		r.externals[t.location] = f
-		if !slices.Contains(r.source.files, path) { // a file may be read twice, for its sizes
-			r.source.files = append(r.source.files, path)
+		if !r.source.holds(path) { // a file may be read twice, for its sizes
+			r.source.files = append(r.source.files, f)
 		}
 	}
 	return r.cut(f, t.offset, t)

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"memopt/memopt/weights"
 )
 
 // message walks the fields of one protobuf message over the bytes of the file.
@@ -31,7 +33,7 @@ type fault struct{ msg string }
 func fail(format string, args ...any) { panic(&fault{fmt.Sprintf(format, args...)}) }
 
 // caught is what recover gave as an error: nil if nothing was wrong with the
-// bytes. What is no complaint about them goes on as a panic. file may be "".
+// bytes and none of their pages was gone. Any other panic goes on. file may be "".
 func caught(p any, file string) error {
 	at := ""
 	if file != "" {
@@ -45,6 +47,9 @@ func caught(p any, file string) error {
 	case *OpsetError:
 		return fmt.Errorf("%s%w", at, p)
 	default:
+		if err := weights.Fault(p); err != nil {
+			return err
+		}
 		panic(p)
 	}
 }

@@ -1,12 +1,14 @@
 package onnx
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strconv"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/weights"
 	"memopt/memopt/whole"
 )
 
@@ -53,9 +55,18 @@ func Write(path string, g *graph.Graph, opts ...Option) error {
 	return replace(path, s.writeTo)
 }
 
-// replace writes a file over what is at path.
+// replace writes a file over what is at path. Files that are read for it must
+// stay as they are until the end; else nothing is replaced.
 func replace(path string, write func(io.Writer) error) error {
-	if err := whole.Write(path, write); err != nil {
+	err := whole.Write(path, func(w io.Writer) (err error) {
+		defer weights.Guard(&err)()
+		return write(w)
+	})
+	var changed *weights.ChangedError
+	switch {
+	case errors.As(err, &changed):
+		return changed
+	case err != nil:
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil

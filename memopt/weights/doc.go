@@ -18,8 +18,9 @@
 // Files are mapped privately and read-only, so their pages are clean: the system
 // counts them as RssFile and takes them back when it likes. They are not
 // anonymous memory, and a reader who looks only at the resident size sees no gain
-// from mapping. A mapped file must not be truncated while it is open: touching
-// pages past the new end is a fault of the process, not an error.
+// from mapping. Another process may truncate, rewrite or replace a file while it
+// is in use: Guard makes an error of a page that is gone, and Unchanged finds the
+// other changes once reading is done.
 //
 // A copy is never made silently. Snapshot tells what is held, by kind, and how
 // many bytes had to be copied, because they lie unaligned in their file or because the

@@ -15,7 +15,8 @@ import (
 type File struct {
 	name   string
 	data   []byte
-	mapped bool // false when data is a heap copy
+	mapped bool     // false when data is a heap copy
+	opened identity // of the file when it was opened
 
 	mu     sync.Mutex
 	uses   int // the opener and each block
@@ -52,12 +53,13 @@ func openFile(path string, mapFile func(*os.File, int) ([]byte, error)) (*File, 
 	if info.Size() > math.MaxInt {
 		return nil, fmt.Errorf("%s: %d bytes do not fit this machine's address space", path, info.Size())
 	}
-	f := &File{name: path, uses: 1}
+	f := &File{name: path, uses: 1, opened: identityOf(info)}
 	if info.Size() == 0 {
 		return f, nil // a mapping of no bytes is an error to the system, not to us
 	}
 	if f.data, err = mapFile(h, int(info.Size())); err == nil {
 		f.mapped = true
+		f.register()
 		hold(KindMapped, f.Size())
 		return f, nil
 	}
@@ -139,6 +141,9 @@ func (f *File) release() error {
 		return nil
 	}
 	data := f.data
+	if f.mapped {
+		f.unregister()
+	}
 	f.data = nil
 	if !f.mapped {
 		hold(KindHeap, -int64(len(data)))
