@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"memopt/memopt/visible"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )
@@ -68,7 +69,7 @@ func (m *Model) printPeaks(w io.Writer, p *planner.Plan) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nPeak in ONNX Runtime's order, each value in a place of its own:\n  everything kept    %s\n", before)
+	visible.Fprintf(w, "\nPeak in ONNX Runtime's order, each value in a place of its own:\n  everything kept    %s\n", before)
 	if len(p.Asked) == 0 {
 		return nil
 	}
@@ -76,7 +77,7 @@ func (m *Model) printPeaks(w io.Writer, p *planner.Plan) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "  with what is ON    %s\n", after)
+	visible.Fprintf(w, "  with what is ON    %s\n", after)
 	if m.Config.Level == 0 {
 		return nil
 	}
@@ -102,7 +103,7 @@ func (m *Model) printPeaks(w io.Writer, p *planner.Plan) error {
 	if more < 0 {
 		more, compared = -more, "less"
 	}
-	_, err = fmt.Fprintf(w, "  %-18s %s: %d %s\n", way, other, more, compared)
+	_, err = visible.Fprintf(w, "  %-18s %s: %d %s\n", way, other, more, compared)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/visible"
 	"memopt/memopt/whole"
 	"memopt/planner"
 )
@@ -57,7 +58,7 @@ func (m *Model) Record(p *planner.Plan, t Training, path string) (*Result, error
 	if err != nil {
 		return nil, err
 	}
-	if err := whole.Bytes(path, append(data, '\n')); err != nil {
+	if err := whole.Bytes(path, visible.Bytes(append(data, '\n'))); err != nil {
 		return nil, input(fmt.Errorf("%s: %w", path, err))
 	}
 	return result, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/visible"
 	"memopt/memopt/whole"
 	"memopt/planner/cluster"
 )
@@ -278,7 +279,7 @@ func (f *File) Save(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := whole.Bytes(path, append(data, '\n')); err != nil {
+	if err := whole.Bytes(path, visible.Bytes(append(data, '\n'))); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil

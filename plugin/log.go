@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"github.com/hashicorp/go-hclog"
+
+	"memopt/memopt/visible"
 )
 
 // newLogger writes what the caller's logger would let through, one JSON object a line, because a program reads it:
@@ -20,7 +22,7 @@ func newLogger() *slog.Logger {
 			break
 		}
 	}
-	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewJSONHandler(visible.NewWriter(os.Stderr), &slog.HandlerOptions{Level: level}))
 }
 
 // hclogTo is the logger go-plugin asks for. Everything goes on to slog; failed also gets the text of each error, which

@@ -1,9 +1,14 @@
 package plugin
 
+import "strings"
+
 // refusal is why the service does not start. It is bad usage, so its exit code is 2.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
+
+// Lines are the lines of what byHand says.
+func (r refusal) Lines() []string { return strings.Split(string(r), "\n") }
 
 // ExitCode is 2: bad usage.
 func (refusal) ExitCode() int { return 2 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"memopt/memopt/visible"
 	"memopt/plugin/pb"
 )
 
@@ -100,7 +101,7 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 	}
 	out := &pb.PlanResponse{PlanJson: valid(reply.JSON), Text: valid(reply.Text)}
 	for _, w := range reply.Warnings {
-		out.Warnings = append(out.Warnings, valid(w))
+		out.Warnings = append(out.Warnings, visible.Line(w))
 	}
 	return out, nil
 }
@@ -145,7 +146,7 @@ func grpcError(ctx context.Context, err error) error {
 			code = c
 		}
 	}
-	return status.Error(code, shorten(valid(err.Error())))
+	return status.Error(code, shorten(visible.Error(err)))
 }
 
 // valid makes any bytes (a node's name in a hostile file) fit a protobuf string.
@@ -184,6 +185,6 @@ func newServer(before func(), logger *slog.Logger) func([]grpc.ServerOption) *gr
 func recovered(logger *slog.Logger, method string, err *error) {
 	if p := recover(); p != nil {
 		logger.Error("panic", "method", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		*err = status.Error(codes.Internal, shorten(valid(fmt.Sprintf("a bug in memopt: %s: panic: %v", method, p))))
+		*err = status.Error(codes.Internal, shorten(visible.Sprintf("a bug in memopt: %s: panic: %v", method, p)))
 	}
 }

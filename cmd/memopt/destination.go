@@ -11,6 +11,7 @@ import (
 	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/onnx"
+	"memopt/memopt/visible"
 	"memopt/memopt/whole"
 )
 
@@ -135,6 +136,9 @@ func underlying(err error) string {
 	}
 	return err.Error()
 }
+
+// writeText is writeFile of a text that is for a screen.
+func writeText(path string, data []byte) error { return writeFile(path, visible.Bytes(data)) }
 
 // writeFile writes a file that appears whole or not at all.
 func writeFile(path string, data []byte) error {

@@ -9,6 +9,7 @@ import (
 
 	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/visible"
 )
 
 var devicesCommand = &cli.Command{
@@ -38,7 +39,7 @@ var devicesCommand = &cli.Command{
 		}
 		report.Table(c.App.Writer, "lllll", rows)
 		for _, d := range all {
-			fmt.Fprintf(c.App.Writer, "\n%s %s\n", d.Device, d.Name)
+			visible.Fprintf(c.App.Writer, "\n%s %s\n", d.Device, d.Name)
 			details := [][]string{
 				{"", "Vulkan", d.API},
 				{"", "subgroup", fmt.Sprint(d.Limits.Subgroup)},
@@ -59,7 +60,7 @@ var devicesCommand = &cli.Command{
 			}
 			report.Table(c.App.Writer, "lll", details)
 		}
-		fmt.Fprintf(c.App.Writer, "\nauto is %s: %s\n", name, why)
+		visible.Fprintf(c.App.Writer, "\nauto is %s: %s\n", name, why)
 		if missing != "" {
 			warn(c, missing)
 		}

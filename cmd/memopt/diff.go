@@ -9,6 +9,7 @@ import (
 
 	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
@@ -196,7 +197,7 @@ func (d *diffFile) print(w io.Writer) {
 				fmt.Fprintf(w, "  and %d more (--format json has all)\n", len(l.names)-maxNames)
 				break
 			}
-			fmt.Fprintf(w, "  %s\n", n)
+			visible.Fprintf(w, "  %s\n", n)
 		}
 	}
 }

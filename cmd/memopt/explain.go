@@ -12,6 +12,7 @@ import (
 	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
@@ -184,7 +185,7 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 		return printJSON(w, map[string]any{"format": "memopt.explain/1", "node": name, "program": f.Program[node], "steps": first, "again": again, "clusters": in,
 			"is_peak": f.Result.PeakNode == name, "is_floor": f.Floor.Node == name})
 	}
-	fmt.Fprintln(w, f.Program[node])
+	visible.Fprintf(w, "%s\n", f.Program[node])
 	switch {
 	case len(first) == 0:
 		fmt.Fprintln(w, "a view: it has no step and no bytes of its own")
@@ -194,7 +195,7 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 		fmt.Fprintf(w, "runs at step %d and again at step %d of %d\n", first[0], again[0], len(f.Steps))
 	}
 	if len(in) > 0 {
-		fmt.Fprintf(w, "heads the cluster %s\n", strings.Join(in, ", "))
+		visible.Fprintf(w, "heads the cluster %s\n", strings.Join(in, ", "))
 	}
 	if f.Result.PeakNode == name {
 		fmt.Fprintln(w, "the peak is here")

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -55,7 +55,7 @@ var exportCommand = &cli.Command{
 			return err
 		}
 		if to != "" {
-			if err := writeFile(to, []byte(file.String())); err != nil {
+			if err := writeText(to, []byte(file.String())); err != nil {
 				return err
 			}
 		}
@@ -85,11 +85,7 @@ var exported = map[string]func(io.Writer, memopt.Export) error{
 		fmt.Fprintln(w, "\n# Values are named with jax.ad_checkpoint.checkpoint_name(x, NAME).")
 		fmt.Fprintln(w, "policy = jax.checkpoint_policies.save_only_these_names(")
 		for _, name := range e.Save {
-			text, err := json.Marshal(name)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(w, "    %s,\n", text)
+			fmt.Fprintf(w, "    %s,\n", strconv.Quote(name)) // Python reads what Go does
 		}
 		_, err := fmt.Fprintln(w, ")")
 		return err

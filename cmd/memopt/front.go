@@ -12,6 +12,7 @@ import (
 	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/visible"
 	"memopt/plugin"
 )
 
@@ -104,7 +105,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 		fmt.Fprintln(&text)
 	}
 	report.Plan(&text, plan, filepath.Base(model.Path), nonDefaults(cfg))
-	return plugin.PlanReply{JSON: string(data), Text: text.String(), Warnings: file.Warnings}, nil
+	return plugin.PlanReply{JSON: visible.Text(string(data)), Text: visible.Text(text.String()), Warnings: file.Warnings}, nil
 }
 
 // requestDestinations are the files that a request has written.

@@ -11,6 +11,7 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt/report"
+	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
@@ -60,7 +61,7 @@ var frontierCommand = &cli.Command{
 			if err := report.FrontierSVG(&svg, curve, name); err != nil {
 				return err
 			}
-			if err := writeFile(to, svg.Bytes()); err != nil {
+			if err := writeText(to, svg.Bytes()); err != nil {
 				return err
 			}
 		}
@@ -71,7 +72,7 @@ var frontierCommand = &cli.Command{
 		if len(curve.Points) == 1 {
 			plans = "plan"
 		}
-		fmt.Fprintf(c.App.Writer, "%s: %d %s\n\n", name, len(curve.Points), plans)
+		visible.Fprintf(c.App.Writer, "%s: %d %s\n\n", name, len(curve.Points), plans)
 		report.Frontier(c.App.Writer, curve)
 		fmt.Fprintf(c.App.Writer, "\nfound in %.1f ms\n", float64(took.Microseconds())/1000)
 		return nil

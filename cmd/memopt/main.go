@@ -7,7 +7,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt"
+	"memopt/memopt/visible"
 )
 
 // commands is the table of commands.
@@ -35,7 +35,8 @@ func main() {
 
 // run is main without the process: arguments in, exit code out.
 func run(args []string, stdout, stderr io.Writer) int {
-	out := &output{to: stdout}
+	out, notes := visible.NewWriter(stdout), visible.NewWriter(stderr)
+	defer notes.Flush()
 	app := &cli.App{
 		Name:           "memopt",
 		Usage:          "plan the memory of a training step, and train under the plan",
@@ -43,7 +44,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		Version:        memopt.Version,
 		Commands:       commands,
 		Writer:         out,
-		ErrWriter:      stderr,
+		ErrWriter:      notes,
 		ExitErrHandler: func(*cli.Context, error) {}, // errors are printed once, below
 		Action:         cli.ShowAppHelp,
 		OnUsageError:   func(c *cli.Context, err error, _ bool) error { return plainly(c, err) },
@@ -56,17 +57,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = app.Run(ordered)
 	}
-	if err == nil && out.err != nil {
-		err = usage("standard output: %s", underlying(out.err))
+	if err == nil {
+		out.Flush()
+		if wrong := out.Err(); wrong != nil {
+			err = usage("standard output: %s", underlying(wrong))
+		}
 	}
 	if err == nil {
 		return 0
 	}
-	msg := err.Error()
+	msg := visible.Error(err)
 	if !strings.HasPrefix(msg, "memopt") {
 		msg = "memopt: " + msg
 	}
-	fmt.Fprintln(stderr, shortened(msg))
+	fmt.Fprintln(notes, shortened(msg))
 	return memopt.Code(err)
 }
 
@@ -78,38 +82,6 @@ func shortened(msg string) string {
 	}
 	return strings.ToValidUTF8(msg[:first], "") + " … " + strings.ToValidUTF8(msg[len(msg)-last:], "")
 }
-
-// output spells control characters, which names in a file may hold to steer the
-// terminal, and remembers that a result could not be written, say to a full disk.
-type output struct {
-	to  io.Writer
-	err error
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	text := p
-	if bytes.ContainsFunc(p, steers) {
-		text = nil
-		for _, b := range p {
-			if steers(rune(b)) {
-				text = fmt.Appendf(text, `\x%02x`, b)
-			} else {
-				text = append(text, b)
-			}
-		}
-	}
-	_, err := o.to.Write(text)
-	if err == nil {
-		return len(p), nil
-	}
-	if o.err == nil {
-		o.err = err
-	}
-	return 0, err
-}
-
-// steers is whether a terminal would do something other than show a character.
-func steers(r rune) bool { return (r < ' ' || r == 0x7f) && r != '\n' && r != '\t' }
 
 // usageError is a mistake on the command line.
 type usageError struct{ msg string }
@@ -185,7 +157,7 @@ func warn(c *cli.Context, msgs ...string) {
 		return
 	}
 	for _, m := range msgs {
-		fmt.Fprintln(c.App.ErrWriter, "memopt: warning:", m)
+		visible.Fprintf(c.App.ErrWriter, "memopt: warning: %s\n", m)
 	}
 }
 

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
 	"memopt/memopt/report"
+	"memopt/memopt/visible"
 )
 
 var maxbatchCommand = &cli.Command{
@@ -75,7 +75,7 @@ var maxbatchCommand = &cli.Command{
 		if plan.SearchEnded {
 			verdict = "fits, and is the largest that is looked for"
 		}
-		fmt.Fprintf(c.App.Writer, "%s = %d %s\n\n", dim, size, verdict)
+		visible.Fprintf(c.App.Writer, "%s = %d %s\n\n", dim, size, verdict)
 		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), priced(c, model))
 		return nil
 	},

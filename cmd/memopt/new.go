@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"memopt/memopt/onnx"
 	"memopt/memopt/report"
 	"memopt/memopt/tensorfile"
+	"memopt/memopt/visible"
 	"memopt/memopt/zoo"
 )
 
@@ -71,7 +71,7 @@ var newCommand = &cli.Command{
 		if err := describeModel(c, g, to, asJSON); err != nil || data == nil || asJSON {
 			return err
 		}
-		_, err = fmt.Fprintf(c.App.Writer, "%s: %d rows, for memopt train %s --data %s --dims %s\n", filepath.Base(c.String("data")), c.Int("samples"), to, c.String("data"), graph.ShellWord(dimsOf(g, data)))
+		_, err = visible.Fprintf(c.App.Writer, "%s: %d rows, for memopt train %s --data %s --dims %s\n", filepath.Base(c.String("data")), c.Int("samples"), to, c.String("data"), graph.ShellWord(dimsOf(g, data)))
 		return err
 	},
 }
@@ -178,6 +178,6 @@ func describeModel(c *cli.Context, g *graph.Graph, to string, asJSON bool) error
 		return printJSON(c.App.Writer, map[string]any{"format": "memopt.new/1", "path": to, "nodes": len(g.Nodes),
 			"parameters": params, "bytes": bytes, "dims": g.Names()})
 	}
-	fmt.Fprintf(c.App.Writer, "%s: %d nodes, %s parameters (%s), dims %s\n", filepath.Base(to), len(g.Nodes), report.Thousands(params), report.Bytes(bytes), strings.Join(g.Names(), ", "))
+	visible.Fprintf(c.App.Writer, "%s: %d nodes, %s parameters (%s), dims %s\n", filepath.Base(to), len(g.Nodes), report.Thousands(params), report.Bytes(bytes), strings.Join(g.Names(), ", "))
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/memopt/visible"
 	"memopt/planner/pack"
 )
 
@@ -61,10 +62,16 @@ var packCommand = &cli.Command{
 		}
 		took := time.Since(begin)
 		var out bytes.Buffer
+		to := c.String("output")
+		if to == "" {
+			for i, name := range problem.Names {
+				problem.Names[i] = visible.Line(name)
+			}
+		}
 		if err := pack.WriteCSV(&out, problem, solution); err != nil {
 			return asInput(err)
 		}
-		if to := c.String("output"); to != "" {
+		if to != "" {
 			err = writeFile(to, out.Bytes())
 		} else {
 			_, err = c.App.Writer.Write(out.Bytes())
@@ -77,7 +84,7 @@ var packCommand = &cli.Command{
 			if err := pack.WriteSVG(&out, problem, solution); err != nil {
 				return asInput(err)
 			}
-			if err := writeFile(to, out.Bytes()); err != nil {
+			if err := writeText(to, out.Bytes()); err != nil {
 				return asInput(err)
 			}
 		}

@@ -27,7 +27,7 @@ func writePage(to string, p report.Page) error {
 	if err := report.HTML(&page, p); err != nil {
 		return err
 	}
-	return writeFile(to, page.Bytes())
+	return writeText(to, page.Bytes())
 }
 
 // writeStepSVG draws memory over the step of a plan that was just made.

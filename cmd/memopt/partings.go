@@ -6,12 +6,13 @@ import (
 
 	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/visible"
 )
 
 // writePartings lists the values at which a step parts from another device's.
 func writePartings(w io.Writer, device string, limit float64, all []memopt.Parting) {
 	if len(all) == 0 {
-		fmt.Fprintf(w, "\nno value parts from %s's by more than %g, relative\n", device, limit)
+		visible.Fprintf(w, "\nno value parts from %s's by more than %g, relative\n", device, limit)
 		return
 	}
 	const few = 10

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"memopt/memopt/visible"
 )
 
 // patience is how long work may take without a word; pace is how often a word
@@ -20,7 +22,7 @@ const (
 // status is the one line of a terminal that shows what is going on. Elsewhere,
 // and under --quiet, it shows nothing.
 type status struct {
-	c     *cli.Context
+	to    *visible.Writer
 	since time.Time
 	on    bool
 	mu    sync.Mutex
@@ -29,17 +31,22 @@ type status struct {
 }
 
 func newStatus(c *cli.Context) *status {
+	to := c.App.ErrWriter.(*visible.Writer)
 	info, err := os.Stderr.Stat()
-	terminal := c.App.ErrWriter == os.Stderr && err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-	return &status{c: c, since: time.Now(), on: terminal && !c.Bool("quiet")}
+	terminal := to.To(os.Stderr) && err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	return &status{to: to, since: time.Now(), on: terminal && !c.Bool("quiet")}
 }
+
+// eraseLine puts the cursor on the beginning of an empty line.
+const eraseLine = "\r\033[K"
 
 // show replaces the line, once there has been patience enough.
 func (s *status) show(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); s.on && now.Sub(s.since) >= patience && now.Sub(s.last) >= pace {
-		fmt.Fprintf(s.c.App.ErrWriter, "\r\033[K"+format, args...)
+		s.to.Control(eraseLine)
+		visible.Fprintf(s.to, format, args...)
 		s.shown, s.last = true, now
 	}
 }
@@ -49,7 +56,7 @@ func (s *status) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shown {
-		fmt.Fprint(s.c.App.ErrWriter, "\r\033[K")
+		s.to.Control(eraseLine)
 		s.shown, s.last = false, time.Time{}
 	}
 }

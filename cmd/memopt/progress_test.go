@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"memopt/memopt/visible"
 )
 
 func TestBar(t *testing.T) {
@@ -29,8 +31,8 @@ func TestBar(t *testing.T) {
 // and cleared, and nothing where there is no terminal.
 func TestStatus(t *testing.T) {
 	var out bytes.Buffer
-	c := cli.NewContext(&cli.App{ErrWriter: &out}, nil, nil)
-	s := &status{c: c, on: true, since: time.Now()}
+	c := cli.NewContext(&cli.App{ErrWriter: visible.NewWriter(&out)}, nil, nil)
+	s := &status{to: c.App.ErrWriter.(*visible.Writer), on: true, since: time.Now()}
 	s.show("early")
 	s.clear()
 	if out.Len() > 0 {

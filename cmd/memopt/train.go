@@ -15,6 +15,7 @@ import (
 	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/memopt/tensorfile"
+	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
@@ -106,7 +107,7 @@ func train(c *cli.Context, cfg configs.Config, files []destination, asJSON bool)
 	}
 	stop, release := interrupted(c)
 	defer release()
-	steps := newSteps(c, asJSON, fmt.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
+	steps := newSteps(c, asJSON, visible.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
 		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), report.Extra(plan.Result.Overhead, 1)))
 	run := model.Run
 	if to := c.String("record"); to != "" {
@@ -143,10 +144,10 @@ func train(c *cli.Context, cfg configs.Config, files []destination, asJSON bool)
 	fmt.Fprintf(c.App.Writer, "loss %.6f at step %d, %.6f at step %d; a step takes %s ms (median)\n\n", result.Losses[0], result.FirstStep+1,
 		result.Losses[n-1], result.FirstStep+n, millis(result.Median()))
 	if l := result.Lossy; l != nil {
-		fmt.Fprintf(c.App.Writer, "%s\n\n", l)
+		visible.Fprintf(c.App.Writer, "%s\n\n", l)
 	}
 	if result.Chains != nil {
-		fmt.Fprintf(c.App.Writer, "%s\n\n", result.Chains)
+		visible.Fprintf(c.App.Writer, "%s\n\n", result.Chains)
 	}
 	report.Measured(c.App.Writer, lines)
 	report.Workspace(c.App.Writer, result.Trace)

@@ -1,6 +1,11 @@
 package graph
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"memopt/memopt/visible"
+)
 
 // ShellWord is a text as one word of a shell's command line. It is here because what is
 // meant to be pasted there begins with the names of dims, which are anybody's.
@@ -10,6 +15,18 @@ func ShellWord(s string) string {
 	}
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s
+	}
+	if visible.Line(s) != s {
+		// $'…' of bash, zsh and POSIX has escapes, in which all bytes can be named.
+		var sb strings.Builder
+		for _, b := range []byte(s) {
+			if b < ' ' || b > '~' || b == '\'' || b == '\\' {
+				fmt.Fprintf(&sb, `\%03o`, b)
+			} else {
+				sb.WriteByte(b)
+			}
+		}
+		return "$'" + sb.String() + "'"
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -49,21 +49,22 @@ func (u Unsupported) String() string {
 	return fmt.Sprintf("%d nodes (%s): %s: %s%s", u.Count, u.Op, u.Msg, strings.Join(names, ", "), more)
 }
 
-// Error is one line for one item, else a summary and a line for each.
-func (e *UnsupportedError) Error() string {
+// Error is the lines together.
+func (e *UnsupportedError) Error() string { return strings.Join(e.Lines(), "\n") }
+
+// Lines is one line for one item, else a summary and a line for each.
+func (e *UnsupportedError) Lines() []string {
 	if len(e.Items) == 1 && e.More == 0 {
-		return fmt.Sprintf("%s: %s", e.File, e.Items[0])
+		return []string{fmt.Sprintf("%s: %s", e.File, e.Items[0])}
 	}
-	var sb strings.Builder
-	fmt.Fprintf(&sb, "%s: %d things are not supported:", e.File, len(e.Items)+e.More)
+	lines := []string{fmt.Sprintf("%s: %d things are not supported:", e.File, len(e.Items)+e.More)}
 	for _, u := range e.Items {
-		sb.WriteString("\n  ")
-		sb.WriteString(u.String())
+		lines = append(lines, "  "+u.String())
 	}
 	if e.More > 0 {
-		fmt.Fprintf(&sb, "\n  and %d more", e.More)
+		lines = append(lines, fmt.Sprintf("  and %d more", e.More))
 	}
-	return sb.String()
+	return lines
 }
 
 // complaints collects what becomes the UnsupportedError. What is said of

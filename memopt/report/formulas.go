@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
@@ -15,7 +16,7 @@ import (
 func Formulas(w io.Writer, f *planner.FileFormulas) {
 	fmt.Fprintln(w, "the peak is the largest of")
 	for _, p := range f.Peak {
-		fmt.Fprintf(w, "  %s\n      at %s\n", p.Formula, p.Node)
+		visible.Fprintf(w, "  %s\n      at %s\n", p.Formula, p.Node)
 	}
 	rows := [][]string{{"flops", clip(f.Flops, 200)}, {"extra flops", clip(f.ExtraFlops, 200)}}
 	Table(w, "ll", rows)
@@ -32,7 +33,7 @@ func Formulas(w io.Writer, f *planner.FileFormulas) {
 // plan's decisions hold, and which formula is its peak where.
 func Ranges(w io.Writer, f *planner.FileFormulas) {
 	for _, r := range f.Ranges {
-		fmt.Fprintf(w, "%s from %d to %d (planned for %d)\n", r.Dim, r.From, r.To, r.At)
+		visible.Fprintf(w, "%s from %d to %d (planned for %d)\n", r.Dim, r.From, r.To, r.At)
 		rows := [][]string{}
 		for _, p := range r.Pieces {
 			rows = append(rows, []string{"", fmt.Sprintf("%d to %d", p.From, p.To), clip(p.Formula, 100), "at " + p.Node})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
@@ -34,7 +35,7 @@ func Frontier(w io.Writer, c *planner.Curve) {
 		add(p, string(marks[i%len(marks)])+"  "+p.Name)
 	}
 	Table(w, "rrrrrl", rows)
-	fmt.Fprintf(w, "\nno plan goes below a peak of %s, because of %s\n\n", Bytes(c.Floor.Peak), c.Floor.Node)
+	visible.Fprintf(w, "\nno plan goes below a peak of %s, because of %s\n\n", Bytes(c.Floor.Peak), c.Floor.Node)
 	plot(w, c)
 }
 
@@ -213,4 +214,4 @@ func FrontierSVG(w io.Writer, c *planner.Curve, title string) error {
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
 
-func escape(s string) string { return escaper.Replace(s) }
+func escape(s string) string { return escaper.Replace(visible.Line(s)) }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
@@ -62,7 +63,7 @@ type band struct {
 // point is a stretch of launches to point at.
 type point struct {
 	X, Width int
-	Text     string
+	Text     visible.Lines
 }
 
 type timelineView struct {
@@ -100,7 +101,7 @@ type arenaView struct {
 type rectangle struct {
 	X, Y, W, H int
 	Class      planner.Class
-	Text       string
+	Text       visible.Lines
 }
 
 // plainPath is the rectangles of one class without names.
@@ -235,7 +236,7 @@ func timeline(f *planner.File, pic *planner.Picture) *timelineView {
 			again = " again"
 		}
 		t.Points = append(t.Points, point{column(c.from, n), column(c.to, n) - column(c.from, n),
-			fmt.Sprintf("launch %d of %d: %s%s\n%s alive, %s with everything kept", at+1, n, clip(l.Node, 120), again, Bytes(l.Live), Bytes(l.Before))})
+			visible.Lines(visible.Sprintf("launch %d of %d: %s%s\n%s alive, %s with everything kept", at+1, n, clip(l.Node, 120), again, Bytes(l.Live), Bytes(l.Before)))})
 	}
 	return t
 }
@@ -345,7 +346,7 @@ func arena(f *planner.File, pic *planner.Picture) *arenaView {
 			if l.Over > 0 {
 				over = fmt.Sprintf(", and %d written over it", l.Over)
 			}
-			r.Text = fmt.Sprintf("%s%s\n%s, %s at offset %s, launches %d to %d", clip(l.Value, 120), over, l.Class, Bytes(l.Bytes), Thousands(l.Offset), l.First+1, l.Last)
+			r.Text = visible.Lines(visible.Sprintf("%s%s\n%s, %s at offset %s, launches %d to %d", clip(l.Value, 120), over, l.Class, Bytes(l.Bytes), Thousands(l.Offset), l.First+1, l.Last))
 			a.Named = append(a.Named, r)
 		case rank < maxNamed+maxPlain && r.W > 0 && r.H > 0:
 			fmt.Fprintf(&paths[l.Class], "M%d %dh%dv%dh-%dz", r.X, r.Y, r.W, r.H, r.W)

@@ -8,9 +8,11 @@ import (
 	"io"
 	"math"
 	"strings"
+	"text/template/parse"
 
 	"github.com/tidwall/gjson"
 
+	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
@@ -52,7 +54,7 @@ func HTML(w io.Writer, p Page) error {
 	if err != nil {
 		return err
 	}
-	t, err := template.New("page").Funcs(doc.functions()).Parse(pageText)
+	t, err := parsed("page", pageText, doc.functions())
 	if err != nil {
 		return err
 	}
@@ -61,6 +63,55 @@ func HTML(w io.Writer, p Page) error {
 	}
 	return nil
 }
+
+// parsed is a template whose texts are shown as one line each, whatever names in
+// them hold, unless they are Lines. What is HTML already is made of our own words.
+func parsed(name, text string, functions template.FuncMap) (*template.Template, error) {
+	functions[spelled] = func(x any) any {
+		switch x := x.(type) {
+		case string:
+			return visible.Line(x)
+		case visible.Lines:
+			return visible.Text(string(x))
+		}
+		return x
+	}
+	t, err := template.New(name).Funcs(functions).Parse(text)
+	if err == nil {
+		spellNames(t.Tree.Root)
+	}
+	return t, err
+}
+
+// spellNames ends everything that a template prints with the function spelled.
+func spellNames(n parse.Node) {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		for _, m := range n.Nodes {
+			spellNames(m)
+		}
+	case *parse.RangeNode:
+		spellBranches(&n.BranchNode)
+	case *parse.IfNode:
+		spellBranches(&n.BranchNode)
+	case *parse.WithNode:
+		spellBranches(&n.BranchNode)
+	case *parse.ActionNode:
+		if len(n.Pipe.Decl) == 0 {
+			n.Pipe.Cmds = append(n.Pipe.Cmds, &parse.CommandNode{NodeType: parse.NodeCommand, Args: []parse.Node{parse.NewIdentifier(spelled)}})
+		}
+	}
+}
+
+func spellBranches(n *parse.BranchNode) {
+	spellNames(n.List)
+	if n.ElseList != nil {
+		spellNames(n.ElseList)
+	}
+}
+
+// spelled is the name of a template function.
+const spelled = "spelled"
 
 // figures is the plan's JSON, which every figure of the page is taken from by
 // its path. The page repeats the path, so that a reader, or a test, can compare.

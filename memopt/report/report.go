@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"memopt/memopt/visible"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )
@@ -115,7 +116,7 @@ func Owners(p *planner.Plan) []Owner {
 
 func clusters(w io.Writer, p *planner.Plan) {
 	if len(p.Boundaries) > 0 {
-		fmt.Fprintf(w, "%s\n", clip(fmt.Sprintf("layers begin at %d nodes: %s", len(p.Boundaries), strings.Join(p.Boundaries, ", ")), 300))
+		visible.Fprintf(w, "%s\n", clip(fmt.Sprintf("layers begin at %d nodes: %s", len(p.Boundaries), strings.Join(p.Boundaries, ", ")), 300))
 	}
 	rows := [][]string{{"", "", "Configs", "Freq", "Max Saving(Bytes)", "Saving Symbolic(Bytes)", "Peak alone", "Peak here", "Compute", "Keeps"}}
 	for i, r := range p.Clusters {
@@ -136,7 +137,7 @@ func clusters(w io.Writer, p *planner.Plan) {
 	Table(w, "lllrrlrrrr", rows)
 	for _, r := range p.Clusters[:min(len(p.Clusters), maxRows)] {
 		if r.How != "" {
-			fmt.Fprintf(w, "   %s keeps %s\n", clip(r.Key(), 60), clip(r.How, 200))
+			visible.Fprintf(w, "   %s keeps %s\n", clip(r.Key(), 60), clip(r.How, 200))
 		}
 	}
 	selection(w, p)

@@ -5,15 +5,16 @@ import (
 	"io"
 	"strings"
 
+	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
 // Clusters prints every cluster with its nodes, for --show.
 func Clusters(w io.Writer, p *planner.Plan) error {
 	for _, r := range p.Clusters {
-		fmt.Fprintf(w, "%s freq %d, applied %d, %s bytes\n", r.Key(), r.Freq, r.Applied, Thousands(r.Bytes))
+		visible.Fprintf(w, "%s freq %d, applied %d, %s bytes\n", r.Key(), r.Freq, r.Applied, Thousands(r.Bytes))
 		for i, n := range r.Nodes {
-			fmt.Fprintf(w, "  %d %s\n", i, n)
+			visible.Fprintf(w, "  %d %s\n", i, n)
 		}
 	}
 	return nil
@@ -47,10 +48,10 @@ func Arena(w io.Writer, p *planner.Plan) error {
 		if l.Again {
 			again = " again"
 		}
-		fmt.Fprintf(w, "%d %s%s\n", i, name, again)
+		visible.Fprintf(w, "%d %s%s\n", i, name, again)
 		place := func(what string, r planner.Ref) {
 			if r.Value != nil {
-				fmt.Fprintf(w, "    %s %s+%d..%d %s\n", what, r.Space, r.Offset, r.Offset+r.Bytes, r.Value.Name)
+				visible.Fprintf(w, "    %s %s+%d..%d %s\n", what, r.Space, r.Offset, r.Offset+r.Bytes, r.Value.Name)
 			} else if r.Bytes > 0 {
 				fmt.Fprintf(w, "    %s %s+%d..%d\n", what, r.Space, r.Offset, r.Offset+r.Bytes)
 			}
@@ -81,6 +82,6 @@ func Chains(w io.Writer, p *planner.Plan) error {
 	if len(rows) > 1 {
 		Table(w, "rrrll", rows)
 	}
-	fmt.Fprintln(w, c)
+	visible.Fprintf(w, "%s\n", c)
 	return nil
 }

@@ -52,14 +52,14 @@ func StepSVG(w io.Writer, p Page) error {
 		k.X, k.Y = stepLeft+i%2*stepKeyWidth, stepBottom+30+i/2*20
 		k.End, k.TextX, k.TextY = k.X+22, k.X+30, k.Y+4
 	}
-	t, err := template.New("step").Funcs(template.FuncMap{
+	t, err := parsed("step", stepText, template.FuncMap{
 		"planeWidth":  func() int { return planeWidth },
 		"planeHeight": func() int { return planeHeight },
 		"across":      func(percent float64) float64 { return round(stepLeft + percent/100*stepWidth) },
 		"beside":      func(percent float64) float64 { return round(stepLeft + percent/100*stepWidth + 4) },
 		"down":        func(percent float64) float64 { return round(stepBottom - percent/100*stepHeight) },
 		"baseline":    func(percent float64) float64 { return round(stepBottom - percent/100*stepHeight + 4) },
-	}).Parse(stepText)
+	})
 	if err != nil {
 		return err
 	}

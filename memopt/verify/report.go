@@ -10,6 +10,7 @@ import (
 
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
+	"memopt/memopt/visible"
 )
 
 // Outcome is what became of a case.
@@ -93,7 +94,7 @@ func (r *Report) Table() string {
 	t := tabwriter.NewWriter(&sb, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "operator\tpassed\tfailed\tnot applicable")
 	for _, row := range r.Rows() {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", row.Op, row.Passed, row.Failed, row.NotApplicable)
+		visible.Fprintf(t, "%s\t%d\t%d\t%d\n", row.Op, row.Passed, row.Failed, row.NotApplicable)
 	}
 	t.Flush()
 	reasons := map[string][]string{}
@@ -104,16 +105,16 @@ func (r *Report) Table() string {
 		}
 		switch x.Outcome {
 		case Failed:
-			fmt.Fprintf(&sb, "failed: %s: %s\n", x.Case, x.Reason)
+			visible.Fprintf(&sb, "failed: %s: %s\n", x.Case, x.Reason)
 		case NotApplicable:
 			reasons[x.Reason] = append(reasons[x.Reason], x.Case)
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		fmt.Fprintf(&sb, "not applicable: %s: %s\n", reason, strings.Join(reasons[reason], ", "))
+		visible.Fprintf(&sb, "not applicable: %s: %s\n", reason, strings.Join(reasons[reason], ", "))
 	}
 	if len(loose) > 0 {
-		fmt.Fprintf(&sb, "passed within %d units of the last place of 16-bit floats, but not within a thousandth: %s\n", units, strings.Join(loose, ", "))
+		visible.Fprintf(&sb, "passed within %d units of the last place of 16-bit floats, but not within a thousandth: %s\n", units, strings.Join(loose, ", "))
 	}
 	for _, p := range parts {
 		if passed, _, total := p.count(r); total > 0 {

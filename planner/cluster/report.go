@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"memopt/memopt/visible"
 )
 
 // row is a block of the node-level report: entries with the same options.
@@ -54,11 +56,11 @@ func (a *Analysis) Report(requests []Request, path string) string {
 	}
 	border := strings.Repeat("=", wide+10) + "\n"
 	between := "|_ _ _ _|" + strings.Repeat("_ ", wide/2) + "_|\n"
-	fmt.Fprintf(&sb, "MemoryInsight Summary - User config file path: %s\n%s|Freq   |%-*s|\n%s", path, border, wide, title, between)
+	visible.Fprintf(&sb, "MemoryInsight Summary - User config file path: %s\n%s|Freq   |%-*s|\n%s", path, visible.Lines(border), wide, title, visible.Lines(between))
 	for i, lines := range blocks {
 		freq := fmt.Sprint(rows[i].freq)
 		for _, l := range lines {
-			fmt.Fprintf(&sb, "|%-7s|%-*s|\n", freq, wide, l)
+			visible.Fprintf(&sb, "|%-7s|%-*s|\n", freq, wide, l)
 			freq = ""
 		}
 		sb.WriteString(between)

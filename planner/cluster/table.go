@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/visible"
 )
 
 // Line is a line of the plan table.
@@ -109,10 +110,11 @@ func PrintTable(w io.Writer, h Heading, lines []Line) error {
 func printRows(w io.Writer, rows [][]string, wide []int) error {
 	for _, row := range rows {
 		for i, cell := range row {
+			row[i] = visible.Line(cell)
 			if i == len(wide) {
 				wide = append(wide, 0)
 			}
-			wide[i] = max(wide[i], len(cell))
+			wide[i] = max(wide[i], len(row[i]))
 		}
 	}
 	for _, row := range rows {
@@ -138,7 +140,7 @@ func PrintNotes(w io.Writer, o *graph.Outline, sizes map[string]int64) error {
 			for _, name := range d.Names() {
 				if n, ok := sizes[name]; ok && !seen[name] {
 					seen[name] = true
-					fmt.Fprintf(&dims, "  %s=%d,", name, n)
+					visible.Fprintf(&dims, "  %s=%d,", name, n)
 				}
 			}
 		}

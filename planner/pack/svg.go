@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"memopt/memopt/visible"
 )
 
 const (
@@ -41,7 +43,7 @@ func WriteSVG(w io.Writer, p Problem, s Solution) error {
 			continue
 		}
 		var id strings.Builder
-		if err := xml.EscapeText(&id, []byte(p.label(i))); err != nil {
+		if err := xml.EscapeText(&id, []byte(visible.Line(p.label(i)))); err != nil {
 			return err
 		}
 		at := s.Offsets[i]

@@ -1,0 +1,117 @@
+package visible
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"unicode/utf8"
+)
+
+// Writer spells what is written to it, and remembers the first error. Goroutines
+// may share it.
+type Writer struct {
+	to   io.Writer
+	mu   sync.Mutex
+	tail []byte // the beginning of a character whose end is still to be written
+	err  error
+}
+
+// NewWriter is a writer to w.
+func NewWriter(w io.Writer) *Writer { return &Writer{to: w} }
+
+// Write writes whole characters; the beginning of one waits for the rest.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := p
+	if len(w.tail) > 0 {
+		text = append(w.tail, p...)
+	}
+	whole := len(text) - unfinished(text)
+	out := Bytes(text[:whole])
+	tail := append([]byte(nil), text[whole:]...)
+	if err := w.pass(out); err != nil {
+		return 0, err
+	}
+	w.tail = tail
+	return len(p), nil
+}
+
+// To is whether what is written goes to f.
+func (w *Writer) To(f io.Writer) bool { return w.to == f }
+
+// Flush writes the beginning of a character that nothing came after.
+func (w *Writer) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	tail := w.tail
+	w.tail = nil
+	return w.pass(Bytes(tail))
+}
+
+// Control writes a text as it is: sequences of our own that move a terminal's
+// cursor or set its colours.
+func (w *Writer) Control(text string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pass([]byte(text))
+}
+
+func (w *Writer) pass(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	_, err := w.to.Write(b)
+	if w.err == nil {
+		w.err = err
+	}
+	return err
+}
+
+// Err is the first error, say of a full disk or of a pipe that nobody reads.
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// unfinished is the length of the part of a character at the end of b.
+func unfinished(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// Fprintf is fmt.Fprintf with every argument on one line, unless it is Lines.
+func Fprintf(w io.Writer, format string, args ...any) (int, error) {
+	return fmt.Fprintf(w, format, visible(args)...)
+}
+
+// Sprintf is fmt.Sprintf with every argument on one line, unless it is Lines.
+func Sprintf(format string, args ...any) string { return fmt.Sprintf(format, visible(args)...) }
+
+func visible(args []any) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		switch a.(type) {
+		case int, int64, float64, bool, Lines: // an int may be a width
+			out[i] = a
+		default:
+			out[i] = argument{a}
+		}
+	}
+	return out
+}
+
+// argument is formatted as what it holds would be, and spelled then.
+type argument struct{ of any }
+
+func (a argument) Format(f fmt.State, verb rune) {
+	io.WriteString(f, Line(fmt.Sprintf(fmt.FormatString(f, verb), a.of)))
+}
