@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/tidwall/gjson"
 )
 
 // Config is all settings, and for each that was given, by whom. Default is the one
@@ -48,11 +50,12 @@ type Config struct {
 	Seed         uint64
 
 	Log          string // debug, devinfo, info, warn, error or fatal
-	Cache        string
 	SaveONNXPath string
 
-	given map[string]Source // by name; never written to, only replaced
-	files []string          // that were read for it
+	given    map[string]Source // by name; never written to, only replaced
+	files    []string          // that were read for it
+	face     Face              // of whoever asked
+	unheeded []Setting         // by the command that asked
 }
 
 // Origin is who gave a setting, weakest first.
@@ -93,8 +96,8 @@ func (s Source) String() string {
 // Default returns every setting at its default.
 func Default() Config {
 	var c Config
-	for _, f := range fields {
-		f.reset(&c)
+	for _, r := range rows {
+		r.reset(&c)
 	}
 	return c
 }
@@ -113,13 +116,18 @@ func (c Config) Exact() Config {
 	return c
 }
 
-// Set reads one setting from text, as of a flag, and notes its source.
+// Set reads one setting from text, as of a flag, and notes its source. A list or an
+// object may also be JSON, for names with commas.
 func (c *Config) Set(name, s string, from Source) error {
-	f, ok := find(name)
+	r, ok := Find(name)
 	if !ok {
 		return &Error{Pos{File: from.Name}, unknownField(name)}
 	}
-	if err := f.read(c, textValue(&text{name: from.Name, s: s, flat: true})); err != nil {
+	v := textValue(&text{name: from.Name, s: s, flat: true})
+	if slices.Contains(r.takes, gjson.JSON) && (strings.HasPrefix(s, "[") || strings.HasPrefix(s, "{")) && scan(s) == nil {
+		v = jsonValue(v.from, "", gjson.Parse(s))
+	}
+	if err := r.read(c, v); err != nil {
 		return err
 	}
 	c.give(name, from)
@@ -138,7 +146,7 @@ func (c *Config) give(name string, s Source) {
 
 // unknownField says that there is no such setting, and which one was meant.
 func unknownField(name string) string {
-	known := fieldNames()
+	known := rowNames()
 	if strings.HasSuffix(name, "+") {
 		return fmt.Sprintf("unknown field %s, clusters are asked for by strings like \"BiasGelu+:1:-1\", in an array or in the field \"config\"", quote(name))
 	}
@@ -169,13 +177,13 @@ func overlay(layers []Config) Config {
 	for _, layer := range layers {
 		c.files = append(c.files, layer.files...)
 	}
-	for _, f := range fields {
+	for _, r := range rows {
 		best := OriginDefault
 		for i := range layers {
-			if s, ok := layers[i].given[f.name]; ok && s.Origin > best {
+			if s, ok := layers[i].given[r.Name]; ok && s.Origin > best {
 				best = s.Origin
-				f.copy(&c, &layers[i])
-				c.give(f.name, s)
+				r.copy(&c, &layers[i])
+				c.give(r.Name, s)
 			}
 		}
 	}
@@ -196,10 +204,10 @@ type Setting struct {
 func (c Config) NonDefaults() []Setting {
 	def := Default()
 	var list []Setting
-	for _, f := range fields {
-		s, ok := c.given[f.name]
-		if v := f.print(&c); ok && v != f.print(&def) {
-			list = append(list, Setting{f.name, v, s})
+	for _, r := range rows {
+		s, ok := c.given[r.Name]
+		if v := r.print(&c); ok && v != r.print(&def) {
+			list = append(list, Setting{r.Name, v, s})
 		}
 	}
 	slices.SortFunc(list, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
@@ -208,9 +216,9 @@ func (c Config) NonDefaults() []Setting {
 
 // Given is the value of a setting as text that Set reads, if it was given.
 func (c Config) Given(name string) (string, bool) {
-	f, known := find(name)
+	r, known := Find(name)
 	if _, ok := c.given[name]; !ok || !known {
 		return "", false
 	}
-	return f.print(&c), true
+	return r.print(&c), true
 }

@@ -95,8 +95,8 @@ func TestCopiesAreIndependent(t *testing.T) {
 // The table and the struct say the same: each field of Config belongs to one row.
 func TestEverySettingHasOneRow(t *testing.T) {
 	typ := reflect.TypeFor[Config]()
-	rows := map[string]string{}
-	for _, f := range fields {
+	owner := map[string]string{}
+	for _, f := range rows {
 		var c Config
 		v := reflect.ValueOf(&c).Elem()
 		probe := Config{}
@@ -114,22 +114,22 @@ func TestEverySettingHasOneRow(t *testing.T) {
 			}
 		}
 		if len(touched) != 1 {
-			t.Errorf("row %s is for %v", f.name, touched)
+			t.Errorf("row %s is for %v", f.Name, touched)
 			continue
 		}
-		if other, ok := rows[touched[0]]; ok {
-			t.Errorf("rows %s and %s are both for %s", other, f.name, touched[0])
+		if other, ok := owner[touched[0]]; ok {
+			t.Errorf("rows %s and %s are both for %s", other, f.Name, touched[0])
 		}
-		rows[touched[0]] = f.name
+		owner[touched[0]] = f.Name
 	}
 	for i := range typ.NumField() {
-		if n := typ.Field(i).Name; typ.Field(i).IsExported() && rows[n] == "" {
+		if n := typ.Field(i).Name; typ.Field(i).IsExported() && owner[n] == "" {
 			t.Errorf("no row for %s", n)
 		}
 	}
-	names := fieldNames()
+	names := rowNames()
 	slices.Sort(names)
-	if len(slices.Compact(names)) != len(fields) {
+	if len(slices.Compact(names)) != len(rows) {
 		t.Error("two rows of one name")
 	}
 }
@@ -159,14 +159,14 @@ func fill(v reflect.Value) {
 // What a row prints, it reads back.
 func TestDefaultsReadBack(t *testing.T) {
 	def := Default()
-	for _, f := range fields {
+	for _, f := range rows {
 		s := f.print(&def)
 		if s == "" {
 			continue
 		}
 		var c Config
-		if err := c.Set(f.name, s, flags); err != nil || f.print(&c) != s {
-			t.Errorf("%s: default %q reads back as %q, %v", f.name, s, f.print(&c), err)
+		if err := c.Set(f.Name, s, flags); err != nil || f.print(&c) != s {
+			t.Errorf("%s: default %q reads back as %q, %v", f.Name, s, f.print(&c), err)
 		}
 	}
 }

@@ -49,9 +49,9 @@ func show(c Config, err error) string {
 		return err.Error()
 	}
 	var out strings.Builder
-	for _, f := range fields {
-		if from, ok := c.Source(f.name); ok {
-			out.WriteString(f.name + " = " + f.print(&c) + "  (" + from.String() + ")\n")
+	for _, f := range rows {
+		if from, ok := c.Source(f.Name); ok {
+			out.WriteString(f.Name + " = " + f.print(&c) + "  (" + from.String() + ")\n")
 		}
 	}
 	if out.Len() == 0 {
@@ -108,7 +108,7 @@ func TestFlags(t *testing.T) {
 		if err := c.Set(name, s, Source{Origin: OriginFlag, Name: "--" + name}); err != nil {
 			return err.Error()
 		}
-		f, _ := find(name)
+		f, _ := Find(name)
 		return f.print(&c)
 	}))
 }

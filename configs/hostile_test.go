@@ -128,13 +128,13 @@ func FuzzParseJSON(f *testing.F) {
 			checkError(t, err)
 			return
 		}
-		for _, f := range fields {
-			from, ok := c.Source(f.name)
+		for _, f := range rows {
+			from, ok := c.Source(f.Name)
 			if !ok {
 				continue
 			}
 			if from.Pos.Line < 1 || from.Pos.Col < 1 {
-				t.Errorf("%s from %v", f.name, from)
+				t.Errorf("%s from %v", f.Name, from)
 			}
 		}
 		if merged := Merge(c); len(merged.NonDefaults()) < len(c.NonDefaults()) {

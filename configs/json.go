@@ -89,7 +89,7 @@ func (c *Config) readObject(t *text, root gjson.Result) (err error) {
 		if key.Str == schemaKey {
 			return true
 		}
-		if _, ok := find(key.Str); !ok {
+		if _, ok := Find(key.Str); !ok {
 			err = &Error{here, unknownField(key.Str)}
 			return false
 		}
@@ -101,9 +101,9 @@ func (c *Config) readObject(t *text, root gjson.Result) (err error) {
 
 // read reads the setting called name from a JSON value; messages call it label.
 func (c *Config) read(t *text, name, label string, val gjson.Result) error {
-	f, _ := find(name)
+	r, _ := Find(name)
 	pos := t.pos(val.Index)
-	if err := f.read(c, jsonValue(t, label, val)); err != nil {
+	if err := r.read(c, jsonValue(t, label, val)); err != nil {
 		return err
 	}
 	c.give(name, Source{Origin: OriginFile, Pos: pos})

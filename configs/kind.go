@@ -16,11 +16,14 @@ import (
 // kind is how settings of one type are written: the JSON types it takes, its
 // parser, its printer (which the parser reads back) and its JSON Schema.
 type kind[T any] struct {
-	takes  []gjson.Type
-	want   string // completes "need …"
-	parse  func(value) (T, error)
-	print  func(T) string
-	schema map[string]any
+	form    Form
+	metavar string   // what stands for a value in help
+	words   []string // that a value may be
+	takes   []gjson.Type
+	want    string // completes "need …"
+	parse   func(value) (T, error)
+	print   func(T) string
+	schema  map[string]any
 }
 
 var (
@@ -36,6 +39,7 @@ var (
 func choice(words []string, aliases map[string]string) kind[string] {
 	want := or(words)
 	return kind[string]{
+		form: Word, metavar: strings.Join(words, "|"), words: words,
 		takes: asString,
 		want:  "a string: " + want,
 		parse: func(v value) (string, error) {
@@ -61,6 +65,7 @@ func choice(words []string, aliases map[string]string) kind[string] {
 // deviceName is the kind of a device, and maybe which of that kind.
 func deviceName() kind[string] {
 	k := choice(devices, nil)
+	k.form, k.metavar = Text, k.metavar+"|vulkan:N"
 	kinds := k.parse
 	k.parse = func(v value) (string, error) {
 		if rest, ok := strings.CutPrefix(strings.ToLower(v.s), "vulkan:"); ok && rest != "" {
@@ -79,6 +84,7 @@ func whole(low, high int) kind[int] {
 		want = fmt.Sprintf("an integer of at least %d", low)
 	}
 	return kind[int]{
+		form: Whole, metavar: "N",
 		takes: asNumber,
 		want:  want,
 		parse: func(v value) (int, error) {
@@ -97,7 +103,7 @@ func whole(low, high int) kind[int] {
 func switchOr(words ...string) kind[string] {
 	words = append([]string{"on", "off"}, words...)
 	k := choice(words, map[string]string{"true": "on", "false": "off"})
-	k.takes = asSwitch
+	k.form, k.takes = Switch, asSwitch
 	k.schema = map[string]any{"anyOf": []any{
 		map[string]any{"type": "boolean"},
 		map[string]any{"type": "string", "enum": words},
@@ -109,6 +115,7 @@ func switchOr(words ...string) kind[string] {
 func seed() kind[uint64] {
 	const want = "an integer from 0 to 18446744073709551615"
 	return kind[uint64]{
+		form: Whole, metavar: "N",
 		takes: asNumber,
 		want:  want,
 		parse: func(v value) (uint64, error) {
@@ -142,6 +149,7 @@ var (
 // real is a finite number of an interval.
 func real(in interval) kind[float64] {
 	return kind[float64]{
+		form: Number, metavar: "X",
 		takes: asNumber,
 		want:  in.want,
 		parse: func(v value) (float64, error) {
@@ -175,6 +183,7 @@ const trifle = 1e-12
 func share() kind[float64] {
 	const want = "a share like 10% or 0.1"
 	return kind[float64]{
+		form: Share, metavar: "SHARE",
 		takes: asSize,
 		want:  want,
 		parse: func(v value) (float64, error) {
@@ -218,6 +227,7 @@ func quoteless(s string) string { return s[:min(len(s), 20)] }
 // size is a budget.
 func size() kind[Budget] {
 	return kind[Budget]{
+		form: Size, metavar: "SIZE",
 		takes: asSize,
 		want:  "a size: " + sizeForms,
 		parse: parseBudget,
@@ -233,6 +243,7 @@ func size() kind[Budget] {
 func onOff() kind[bool] {
 	words := map[string]bool{"on": true, "off": false, "true": true, "false": false}
 	return kind[bool]{
+		form: Switch, metavar: "on|off", words: []string{"on", "off"},
 		takes: asSwitch,
 		want:  "on or off",
 		parse: func(v value) (bool, error) {
@@ -258,6 +269,7 @@ func onOff() kind[bool] {
 // name is some text on one line: a path, a value's name.
 func name(want string) kind[string] {
 	return kind[string]{
+		form: Text, metavar: "NAME",
 		takes: asString,
 		want:  want,
 		parse: func(v value) (string, error) {
@@ -274,6 +286,13 @@ func name(want string) kind[string] {
 	}
 }
 
+// folder is the path of a folder.
+func folder() kind[string] {
+	k := name("a folder")
+	k.form, k.metavar = Path, "FOLDER"
+	return k
+}
+
 // isOneLine reports whether s is text without control characters.
 func isOneLine(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, unicode.IsControl) < 0
@@ -283,6 +302,7 @@ func isOneLine(s string) bool {
 func names(want string) kind[[]string] {
 	one := name(want)
 	return kind[[]string]{
+		form: Names, metavar: "NAMES",
 		takes: asStrings,
 		want:  "an array of strings",
 		parse: func(v value) ([]string, error) {
@@ -325,7 +345,7 @@ func names(want string) kind[[]string] {
 			}
 			return list, err
 		},
-		print: func(list []string) string { return strings.Join(list, ",") },
+		print: printNames,
 		schema: map[string]any{"anyOf": []any{
 			map[string]any{"type": "array", "items": one.schema, "minItems": 1},
 			one.schema,
@@ -333,11 +353,21 @@ func names(want string) kind[[]string] {
 	}
 }
 
+// printNames joins names by commas; as JSON where those would not be read as the same.
+func printNames(list []string) string {
+	text := strings.Join(list, ",")
+	if slices.ContainsFunc(list, func(s string) bool { return s != strings.TrimSpace(s) || strings.Contains(s, ",") }) || scan(text) == nil {
+		return jsonText(list)
+	}
+	return text
+}
+
 // someOf is some words as a list, or one that stands alone.
 func someOf(words []string, alone ...string) kind[[]string] {
 	all := choice(slices.Concat(alone, words), nil)
 	want := strings.TrimPrefix(all.want, "a string: ")
 	k := names(want)
+	k.metavar, k.words = strings.Join(alone, "|")+"|LIST", slices.Concat(alone, words)
 	list := k.parse
 	k.parse = func(v value) ([]string, error) {
 		if v.json.IsArray() && len(v.json.Array()) == 0 {
@@ -370,6 +400,7 @@ func someOf(words []string, alone ...string) kind[[]string] {
 // sizes is the dims of a model.
 func sizes() kind[map[string]int64] {
 	return kind[map[string]int64]{
+		form: Sizes, metavar: "SIZES",
 		takes: asObject,
 		want:  "an object of sizes",
 		parse: parseDims,
@@ -384,6 +415,7 @@ func sizes() kind[map[string]int64] {
 // clusters is requests for clusters.
 func clusters() kind[[]Request] {
 	return kind[[]Request]{
+		form: Elsewhere, metavar: "FILE",
 		takes: asStrings,
 		want:  "an array of cluster strings",
 		parse: parseRequests,

@@ -30,6 +30,7 @@ func (l LossScale) String() string {
 func lossScale() kind[LossScale] {
 	const want = "auto, off or a number above 0"
 	return kind[LossScale]{
+		form: Scale, metavar: "auto|off|X", words: []string{"auto", "off"},
 		takes: []gjson.Type{gjson.String, gjson.Number},
 		want:  want,
 		parse: func(v value) (LossScale, error) {

@@ -9,17 +9,13 @@ import (
 // table the parser reads by. The parser is stricter in what a schema cannot say, and
 // takes words in any case where the schema has them in lower case.
 func Schema() []byte {
-	def := Default()
 	properties := map[string]any{
 		schemaKey: map[string]any{"type": "string", "description": "Where an editor finds this schema."},
 	}
-	for _, f := range fields {
-		p := maps.Clone(f.schema)
-		p["description"] = f.doc
-		if s := f.print(&def); s != "" {
-			p["description"] = f.doc + " Default: " + s + "."
-		}
-		properties[f.name] = p
+	for _, r := range rows {
+		p := maps.Clone(r.json)
+		p["description"] = r.Help()
+		properties[r.Name] = p
 	}
 	schema := map[string]any{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -156,17 +156,17 @@ func TestSchemaTakesEveryField(t *testing.T) {
 	if err := json.Unmarshal(Schema(), &schema); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range fields {
+	for _, f := range rows {
 		def := Default()
 		s := f.print(&def)
 		if s == "" {
 			continue
 		}
-		asString := accepts(schema, map[string]any{f.name: s})
+		asString := accepts(schema, map[string]any{f.Name: s})
 		var x float64
 		_, err := fmt.Sscan(s, &x)
-		if asNumber := err == nil && accepts(schema, map[string]any{f.name: x}); !asString && !asNumber {
-			t.Errorf("schema refuses the default of %s, %s", f.name, s)
+		if asNumber := err == nil && accepts(schema, map[string]any{f.Name: x}); !asString && !asNumber {
+			t.Errorf("schema refuses the default of %s, %s", f.Name, s)
 		}
 	}
 }

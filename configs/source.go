@@ -131,10 +131,15 @@ func quote(s string) string {
 }
 
 // or lists words as a sentence does: a, b or c.
-func or(words []string) string {
-	if len(words) < 2 {
+func or(words []string) string { return listed(words, " or ") }
+
+// and lists words as a sentence does: a, b and c.
+func and(words []string) string { return listed(words, " and ") }
+
+func listed(words []string, last string) string {
+	n := len(words) - 1
+	if n < 1 {
 		return strings.Join(words, "")
 	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	return strings.Join(words[:n], ", ") + last + words[n]
 }

@@ -11,10 +11,6 @@ import (
 	"memopt/planner"
 )
 
-// shaping lists the settings that a training step is made from. A plan file
-// carries them, so that its graph can be made again.
-var shaping = []string{"loss", "trainable", "optimizer", "clip_norm", "accumulate", "loss_scale", "loss_scale_window", "nesterov", "lr_decay", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "optimize", "shrink", "lossy", "chunk_loss", "flash_attention"}
-
 // requests is the setting that names clusters: it makes the graph too, where it
 // names what can be kept in less.
 const requests = "config"
@@ -22,7 +18,7 @@ const requests = "config"
 // PlanFile is the plan's file, with the settings that made its graph.
 func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 	f := p.File(m.Path)
-	for _, name := range shaping {
+	for _, name := range configs.Shaping() {
 		if value, ok := m.Config.Given(name); ok {
 			f.Settings[name] = value
 		}
@@ -72,7 +68,7 @@ func fileSettings(f *planner.File, path string) (configs.Config, error) {
 	}
 	maps.Copy(all, f.Settings)
 	var c configs.Config
-	err := setAll(&c, slices.Concat(shaping, []string{requests, "compat", "budget", "activation_budget"}), all, path)
+	err := setAll(&c, slices.Concat(configs.Shaping(), []string{requests, "compat", "budget", "activation_budget"}), all, path)
 	return c, err
 }
 

@@ -48,7 +48,7 @@ func (m *Model) idleSettings() (out []string) {
 		if m.forms != nil && (s.Name == "shrink" || s.Name == "lossy") {
 			continue
 		}
-		if slices.Contains(shaping, s.Name) && s.Source.Origin != configs.OriginPreset {
+		if r, _ := configs.Find(s.Name); r.Shapes && s.Source.Origin != configs.OriginPreset {
 			out = append(out, fmt.Sprintf("%s: %s is not heeded: the file has a backward pass of its own", s.Source, s.Name))
 		}
 	}

@@ -5,7 +5,7 @@
 //	trainer (Python or Go)                      service (`memopt serve`)
 //	  client certificate P-256 ── environment ──▶ refuses without it
 //	  folder 0700              ── environment ──▶ refuses one that is not private; its socket goes there
-//	  ◀── stdout: 1|1|unix|FOLDER/plugin123|grpc|base64(server certificate DER) ──
+//	  ◀── stdout: 1|2|unix|FOLDER/plugin123|grpc|base64(server certificate DER) ──
 //	  Info, Plan               ── TLS 1.3, both ends verified ──▶ Front
 //	  Shutdown, or its death   ──▶ the service is gone, its socket and folder too
 //
@@ -31,7 +31,7 @@
 //
 // # For other hosts
 //
-// Environment: MEMOPT_PLUGIN_COOKIE (Handshake), PLUGIN_PROTOCOL_VERSIONS=1, PLUGIN_CLIENT_CERT (PEM; WriteClientCert
+// Environment: MEMOPT_PLUGIN_COOKIE (Handshake), PLUGIN_PROTOCOL_VERSIONS=2, PLUGIN_CLIENT_CERT (PEM; WriteClientCert
 // makes a pair), PLUGIN_UNIX_SOCKET_DIR (without it the service makes a private folder itself). TLS server name:
 // localhost. Processes of the same user are not kept out: they could trace the trainer anyway.
 package plugin

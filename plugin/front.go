@@ -24,24 +24,14 @@ type Device struct {
 	Memory int64  // bytes; 0 where unknown
 }
 
-// PlanRequest holds the flags of `memopt plan` as the user wrote them; the zero value of a field is "not given".
+// PlanRequest asks for a plan; the zero value of a field is "not given".
 type PlanRequest struct {
-	Model            string
-	Dims             map[string]int64
-	Budget           string
-	ActivationBudget string
-	MaxOverhead      string
-	Strategy         string
-	Level            *int
-	Config           string // path of a JSON file, or JSON text
-	Boundary         string // "on", "off"
-	Compat           string
-	Loss             string
-	Optimizer        string
-	SaveTo           string // plan file to write
-	Emit             string // rewritten ONNX graph to write
-	HTML             string // report page to write
-	Show             []string
+	Model    string
+	Settings map[string]string // by name, as text: those that `memopt plan` has flags for
+	SaveTo   string            // plan file to write
+	Emit     string            // rewritten ONNX graph to write
+	HTML     string            // report page to write
+	Show     []string
 
 	// Environment holds the trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call. It stands for the
 	// environment of this process, which is as old as the service, unless it is nil: then the host sent none.

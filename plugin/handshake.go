@@ -13,7 +13,7 @@ import (
 // Handshake is what a go-plugin host must agree on. The cookie only tells a person who runs `memopt serve` from a host;
 // the protocol version changes when old hosts could no longer talk to a new service.
 var Handshake = goplugin.HandshakeConfig{
-	ProtocolVersion:  1,
+	ProtocolVersion:  2,
 	MagicCookieKey:   "MEMOPT_PLUGIN_COOKIE",
 	MagicCookieValue: "keep-shrink-or-compute-again",
 }

@@ -32,6 +32,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"memopt/plugin"
 	"memopt/plugin/internal/echo"
@@ -111,7 +112,7 @@ func command(folder, certificate string, extra ...string) *exec.Cmd {
 		"MEMOPT_TEST_ROLE=service",
 		quickExit,
 		plugin.Handshake.MagicCookieKey+"="+plugin.Handshake.MagicCookieValue,
-		"PLUGIN_PROTOCOL_VERSIONS=1",
+		"PLUGIN_PROTOCOL_VERSIONS=2",
 		"PLUGIN_CLIENT_CERT="+certificate,
 		"PLUGIN_UNIX_SOCKET_DIR="+folder)
 	cmd.Env = append(cmd.Env, extra...)
@@ -198,7 +199,7 @@ func TestHandshakeLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, extra...)
 			f := s.fields()
-			if len(f) != 6 || strings.Join([]string{f[0], f[1], f[2], f[4]}, " ") != "1 1 unix grpc" {
+			if len(f) != 6 || strings.Join([]string{f[0], f[1], f[2], f[4]}, " ") != "1 2 unix grpc" {
 				t.Fatalf("handshake line %q", s.line)
 			}
 			if filepath.Dir(f[3]) != s.folder {
@@ -208,7 +209,7 @@ func TestHandshakeLine(t *testing.T) {
 				t.Errorf("field 6 has curve %s", key.Curve.Params().Name)
 			}
 			info, err := s.dial(t, nil).Info(soon(t), &pb.InfoRequest{})
-			if err != nil || info.Pid != int64(s.cmd.Process.Pid) || info.Protocol != 1 || info.Version != "0.0.0-test" {
+			if err != nil || info.Pid != int64(s.cmd.Process.Pid) || info.Protocol != 2 || info.Version != "0.0.0-test" {
 				t.Errorf("info %v, %v", info, err)
 			}
 		})
@@ -335,9 +336,8 @@ func TestStockGoHost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			level := int32(1)
 			reply, err := memopt.Plan(soon(t), &pb.PlanRequest{
-				Model: "/models/m.onnx", Dims: map[string]int64{"batch": 8, "seq": 16}, Budget: "60%", Level: &level,
+				Model: "/models/m.onnx", Settings: map[string]string{"dims": `{"batch": 8, "seq": 16}`, "budget": "60%", "level": "1"},
 				Environment: map[string]string{"MEMOPT_BUDGET": "1GB"},
 			})
 			if err != nil {
@@ -352,7 +352,7 @@ func TestStockGoHost(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := plan.Request
-			if plan.Format != "memopt.plan/1" || plan.Result.Peak != 256 || r.Budget != "60%" || *r.Level != 1 || r.Environment["MEMOPT_BUDGET"] != "1GB" {
+			if plan.Format != "memopt.plan/1" || plan.Result.Peak != 256 || r.Settings["budget"] != "60%" || r.Settings["level"] != "1" || r.Environment["MEMOPT_BUDGET"] != "1GB" {
 				t.Errorf("plan %s", reply.PlanJson)
 			}
 			if reply.Text != "echo of m.onnx: peak 256\n" || len(reply.Warnings) != 1 {
@@ -574,4 +574,20 @@ func running(pid int) bool {
 	}
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	return fields[0] != "Z" && fields[0] != "X"
+}
+
+// TestRequestOfAnotherRelease: what an older host says in fields of its own is not left
+// out in silence.
+func TestRequestOfAnotherRelease(t *testing.T) {
+	host, memopt, err := stockHost(bare("XDG_RUNTIME_DIR="+privateFolder(t)), true)
+	defer host.Kill()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &pb.PlanRequest{Model: "m.onnx"}
+	request.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 3, protowire.BytesType), "8GB")) // budget
+	_, err = memopt.Plan(soon(t), request)
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "from one release") {
+		t.Errorf("error %v", err)
+	}
 }

@@ -71,30 +71,20 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 	if in.GetModel() == "" {
 		return nil, status.Error(codes.InvalidArgument, "no model given")
 	}
-	request := PlanRequest{
-		Model:            in.GetModel(),
-		Dims:             in.GetDims(),
-		Budget:           in.GetBudget(),
-		ActivationBudget: in.GetActivationBudget(),
-		MaxOverhead:      in.GetMaxOverhead(),
-		Strategy:         in.GetStrategy(),
-		Config:           in.GetConfig(),
-		Boundary:         in.GetBoundary(),
-		Compat:           in.GetCompat(),
-		Loss:             in.GetLoss(),
-		Optimizer:        in.GetOptimizer(),
-		SaveTo:           in.GetSaveTo(),
-		Emit:             in.GetEmit(),
-		HTML:             in.GetHtml(),
-		Show:             in.GetShow(),
-		Environment:      environment(in),
-		Folder:           in.GetFolder(),
+	// A host of another release may ask for what this one would leave out in silence.
+	if unknown := in.ProtoReflect().GetUnknown(); len(unknown) > 0 {
+		return nil, status.Error(codes.InvalidArgument, "plan: the request has fields that this memopt does not know; install the package and the binary from one release")
 	}
-	if in.Level != nil {
-		level := int(in.GetLevel())
-		request.Level = &level
-	}
-	reply, err := s.front.Plan(ctx, request)
+	reply, err := s.front.Plan(ctx, PlanRequest{
+		Model:       in.GetModel(),
+		Settings:    in.GetSettings(),
+		SaveTo:      in.GetSaveTo(),
+		Emit:        in.GetEmit(),
+		HTML:        in.GetHtml(),
+		Show:        in.GetShow(),
+		Environment: environment(in),
+		Folder:      in.GetFolder(),
+	})
 	if err != nil {
 		tellRefusal(ctx, err)
 		return nil, grpcError(ctx, err)

@@ -70,7 +70,7 @@ func split(command *cli.Command, args []string) (flags, rest []string, err error
 			i++
 			value = args[i]
 		}
-		if at, again := list[name]; again && gathered[name] {
+		if at, again := list[name]; again && gathers(command, name) {
 			flags[at] += "," + value
 			continue
 		}
@@ -80,9 +80,16 @@ func split(command *cli.Command, args []string) (flags, rest []string, err error
 	return flags, rest, nil
 }
 
-// gathered are flags that may be given several times and mean all of them. Of
+// gathers reports whether a flag may be given several times and means all of them. Of
 // others the last counts, so that a script's choice can be overruled.
-var gathered = map[string]bool{"dims": true, "only": true, "trainable": true, "with": true}
+func gathers(c *cli.Command, name string) bool {
+	for _, f := range c.Flags {
+		if s, ok := f.(settingFlag); ok && s.Name == name {
+			return s.row.Listed()
+		}
+	}
+	return name == "only" || name == "with"
+}
 
 // helpFlags are what every command knows without saying so.
 var helpFlags = []string{"help", "h"}
@@ -126,6 +133,11 @@ func unknownFlag(c *cli.Command, a string) error {
 		names = append(names, "--"+f.Names()[0])
 	}
 	word, _, _ := strings.Cut(a, "=")
+	for _, r := range configs.Rows() {
+		if r.Flag == strings.TrimLeft(word, "-") && !r.Heeds(c.Name) {
+			return usage("%s: %s", word, r.Unheeded(c.Name))
+		}
+	}
 	if near, ok := configs.Nearest("--"+strings.TrimLeft(word, "-"), names); ok {
 		return usage("memopt %s has no flag %s; did you mean %s?", c.Name, word, near)
 	}

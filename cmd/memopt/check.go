@@ -14,9 +14,9 @@ var checkCommand = &cli.Command{
 	Usage:     "replay a plan on its model: no use before computation, no overlap, peak as claimed",
 	ArgsUsage: "PLAN MODEL",
 	Description: "memopt check gpt.plan.json gpt.onnx\n" +
-		"Dims, budget and the settings that shape the step (--optimizer, --loss and the like) are in the\n" +
-		"plan; a setting that is given goes before the plan's.",
-	Flags: planFlags(),
+		"The settings that the step was made with are in the plan. What is given here the plan must keep:\n" +
+		"other dims, a smaller limit or another step make it fail.",
+	Flags: settingFlags("check"),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "PLAN MODEL")
 		if err != nil {

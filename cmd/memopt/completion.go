@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"memopt/memopt/graph"
+	"memopt/configs"
 )
 
 // completionCommand prints what a shell needs to know to complete commands,
@@ -78,7 +78,7 @@ func completeBash(w io.Writer) {
 // completeFish writes a line for each command and flag.
 func completeFish(w io.Writer) {
 	for _, c := range commands {
-		fmt.Fprintf(w, "complete -c memopt -f -n __fish_use_subcommand -a %s -d %s\n", c.Name, graph.ShellWord(c.Usage))
+		fmt.Fprintf(w, "complete -c memopt -f -n __fish_use_subcommand -a %s -d %s\n", c.Name, configs.ShellWord(c.Usage))
 		for _, f := range c.Flags {
 			fmt.Fprintf(w, "complete -c memopt -n '__fish_seen_subcommand_from %s'", c.Name)
 			for _, n := range f.Names() {
@@ -88,21 +88,21 @@ func completeFish(w io.Writer) {
 				fmt.Fprint(w, " -r")
 			}
 			if words := choices(f); len(words) > 0 {
-				fmt.Fprintf(w, " -f -a %s", graph.ShellWord(strings.Join(words, " ")))
+				fmt.Fprintf(w, " -f -a %s", configs.ShellWord(strings.Join(words, " ")))
 			}
 			_, text := described(f)
-			fmt.Fprintf(w, " -d %s\n", graph.ShellWord(text))
+			fmt.Fprintf(w, " -d %s\n", configs.ShellWord(text))
 		}
 	}
 }
 
-// choices are the words that a flag takes, if its usage lists them: `on|off|auto`. Those in
-// capitals stand for something else, unless it is ON|OFF.
+// choices are the words that a flag takes: a setting's, or those that its usage lists,
+// `text|json`. Those in capitals stand for something else.
 func choices(f cli.Flag) (words []string) {
-	takes, _ := described(f)
-	if takes == "ON|OFF" {
-		takes = "on|off"
+	if s, ok := f.(settingFlag); ok {
+		return s.row.Words
 	}
+	takes, _ := described(f)
 	if !strings.Contains(takes, "|") {
 		return nil
 	}

@@ -13,9 +13,8 @@ var configCommand = &cli.Command{
 	Name:      "config",
 	Usage:     "the settings in force, and where each came from",
 	ArgsUsage: " ",
-	Flags: common(
+	Flags: settingFlags("config",
 		&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of configuration files instead"},
-		configFlag(),
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")

@@ -16,7 +16,7 @@ var devicesCommand = &cli.Command{
 	Name:      "devices",
 	Usage:     "what steps can run on: heaps, memory types, limits, and what auto takes",
 	ArgsUsage: " ",
-	Flags:     common(fastPathsFlag(), configFlag()),
+	Flags:     settingFlags("devices"),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")
 		if err != nil {

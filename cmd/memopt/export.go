@@ -12,7 +12,6 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt"
-	"memopt/memopt/graph"
 )
 
 var exportCommand = &cli.Command{
@@ -70,7 +69,7 @@ var exportCommand = &cli.Command{
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(e.Env)) {
-			fmt.Fprintf(w, "export %s=%s\n", name, graph.ShellWord(e.Env[name]))
+			fmt.Fprintf(w, "export %s=%s\n", name, configs.ShellWord(e.Env[name]))
 		}
 		return nil
 	},

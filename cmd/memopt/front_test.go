@@ -41,6 +41,15 @@ func alone(t *testing.T, commands ...string) {
 // smallMLP makes a model that is planned at once.
 const smallMLP = "new mlp -o m.onnx --width 128 --inputs 4 --classes 3 --layers 1"
 
+// with is settings of a request: dims, and others by name.
+func with(dims string, more ...string) map[string]string {
+	all := map[string]string{"dims": dims}
+	for i := 0; i < len(more); i += 2 {
+		all[more[i]] = more[i+1]
+	}
+	return all
+}
+
 // withExternalData writes a model anew with its weights in a file beside it.
 func withExternalData(t *testing.T, from, to string) {
 	t.Helper()
@@ -59,18 +68,18 @@ func TestServiceUnmapsModels(t *testing.T) {
 	trainers := absolute(t, "../../memopt/testdata/ort/mlp.onnx")
 	alone(t, smallMLP)
 	withExternalData(t, "m.onnx", "beside.onnx")
-	batch := map[string]int64{"batch": 2}
+	batch := func(more ...string) map[string]string { return with("batch=2", more...) }
 	for name, r := range map[string]plugin.PlanRequest{
-		"a plan":        {Model: "m.onnx", Dims: batch},
-		"external data": {Model: "beside.onnx", Dims: batch},
-		"everything":    {Model: "m.onnx", Dims: batch, SaveTo: "p.json", Emit: "e.onnx", HTML: "p.html", Show: stageNames()},
-		"other forms":   {Model: "m.onnx", Dims: batch, ActivationBudget: "95%"},
-		"a trainer's":   {Model: trainers, Dims: map[string]int64{"ids_dim0": 2, "x_dim1": 8}, Emit: "t.onnx", Environment: map[string]string{"ORTMODULE_MEMORY_OPT_LEVEL": "1"}},
-		"too little":    {Model: "m.onnx", Dims: batch, Budget: "1KiB"},
+		"a plan":        {Model: "m.onnx", Settings: batch()},
+		"external data": {Model: "beside.onnx", Settings: batch()},
+		"everything":    {Model: "m.onnx", Settings: batch(), SaveTo: "p.json", Emit: "e.onnx", HTML: "p.html", Show: stageNames()},
+		"other forms":   {Model: "m.onnx", Settings: batch("activation_budget", "95%")},
+		"a trainer's":   {Model: trainers, Settings: with("ids_dim0=2,x_dim1=8"), Emit: "t.onnx", Environment: map[string]string{"ORTMODULE_MEMORY_OPT_LEVEL": "1"}},
+		"too little":    {Model: "m.onnx", Settings: batch("budget", "1KiB")},
 		"no dims":       {Model: "m.onnx"},
-		"no such loss":  {Model: "m.onnx", Dims: batch, Config: `{"loss": "none"}`},
-		"no such name":  {Model: "m.onnx", Dims: batch, Config: `{"trainable": ["none"]}`},
-		"no folder":     {Model: "m.onnx", Dims: batch, HTML: "none/p.html"},
+		"no such loss":  {Model: "m.onnx", Settings: batch("config", `{"loss": "none"}`)},
+		"no such name":  {Model: "m.onnx", Settings: batch("config", `{"trainable": ["none"]}`)},
+		"no folder":     {Model: "m.onnx", Settings: batch(), HTML: "none/p.html"},
 	} {
 		before := weights.Snapshot()
 		_, err := front{}.Plan(t.Context(), r)
@@ -118,8 +127,8 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "m.onnx"}, "save_to: m.onnx is read, and would be overwritten; choose another name"},
 		{plugin.PlanRequest{Model: "m.onnx", Emit: "./m.onnx"}, "emit: ./m.onnx is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "m.onnx", HTML: "link.onnx"}, "html: link.onnx is read, and would be overwritten"},
-		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Config: "c.json"}, "html: c.json is read, and would be overwritten"},
-		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Config: " c.json "}, "html: c.json is read, and would be overwritten"},
+		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Settings: map[string]string{"config": "c.json"}}, "html: c.json is read, and would be overwritten"},
+		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Settings: map[string]string{"config": " c.json "}}, "html: c.json is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "c.json", Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": "c.json"}}, "save_to: c.json is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "beside.onnx", Emit: "beside.onnx.data"}, "emit: beside.onnx.data is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "other.onnx", Emit: "beside.onnx"}, "emit: beside.onnx.data is read, and would be overwritten"},
@@ -127,7 +136,10 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "none/out"}, "there is no folder none"},
 		{plugin.PlanRequest{Model: "m.onnx", Emit: "."}, "emit: . is not a file that can be replaced"},
 	} {
-		c.request.Dims = map[string]int64{"batch": 2}
+		if c.request.Settings == nil {
+			c.request.Settings = map[string]string{}
+		}
+		c.request.Settings["dims"] = "batch=2"
 		_, err := front{}.Plan(t.Context(), c.request)
 		if err == nil || !strings.Contains(err.Error(), c.want) || memopt.Code(err) != memopt.ExitInput {
 			t.Errorf("%+v: error %v, want %q", c.request, err, c.want)
@@ -157,7 +169,7 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 func TestServiceEnvironment(t *testing.T) {
 	alone(t, smallMLP)
 	t.Setenv("MEMOPT_BUDGET", "1GiB")
-	r := plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}}
+	r := plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2")}
 	for want, env := range map[int64]map[string]string{0: {}, 1 << 30: nil, 2 << 30: {"MEMOPT_BUDGET": "2GiB"}} {
 		r.Environment = env
 		reply, err := front{}.Plan(t.Context(), r)
@@ -191,8 +203,12 @@ func TestServiceFolder(t *testing.T) {
 		"no file, and colons":  {config: "only.json", folder: colons, want: "no file"},
 		"clusters, and colons": {config: "Relu+:1:-1", folder: colons, want: "0"},
 	} {
-		reply, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: absolute(t, "m.onnx"), Dims: map[string]int64{"batch": 2},
-			Config: c.config, Folder: c.folder, Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": c.variable}})
+		settings := with("batch=2")
+		if c.config != "" {
+			settings["config"] = c.config
+		}
+		reply, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: absolute(t, "m.onnx"), Settings: settings,
+			Folder: c.folder, Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": c.variable}})
 		got := gjson.Get(reply.JSON, "request.level").String()
 		if err != nil {
 			got = err.Error()
@@ -208,7 +224,7 @@ func TestServicePaths(t *testing.T) {
 	alone(t, smallMLP)
 	there := absolute(t, ".")
 	t.Chdir(t.TempDir())
-	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, Folder: there,
+	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), Folder: there,
 		SaveTo: "p.json", Emit: "e.onnx", HTML: "p.html"}); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +258,7 @@ func TestServiceSavesGraphs(t *testing.T) {
 	if code := run(strings.Fields("memopt plan m.onnx --dims batch=2"), io.Discard, io.Discard); code != 0 {
 		t.Fatal("exit code", code)
 	}
-	r := plugin.PlanRequest{Model: absolute(t, "m.onnx"), Dims: map[string]int64{"batch": 2}, Folder: there, Environment: map[string]string{"ORTMODULE_SAVE_ONNX_PATH": "graphs"}}
+	r := plugin.PlanRequest{Model: absolute(t, "m.onnx"), Settings: with("batch=2"), Folder: there, Environment: map[string]string{"ORTMODULE_SAVE_ONNX_PATH": "graphs"}}
 	if _, err := (front{}).Plan(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +281,7 @@ func TestServiceSavesGraphs(t *testing.T) {
 // line.
 func TestServiceRefusal(t *testing.T) {
 	alone(t, smallMLP)
-	_, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, Budget: "1KiB"})
+	_, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2", "budget", "1KiB")})
 	var told interface{ Refusal() string }
 	if !errors.As(err, &told) || memopt.Code(err) != memopt.ExitCannot {
 		t.Fatalf("error %v, exit code %d", err, memopt.Code(err))
@@ -285,7 +301,7 @@ func TestServiceRefusal(t *testing.T) {
 func TestServiceTellsOfStrayVariables(t *testing.T) {
 	alone(t, smallMLP)
 	t.Setenv("MEMOPT_BUGDET", "8GB")
-	request := plugin.PlanRequest{Model: "m.onnx", Dims: map[string]int64{"batch": 2}, Environment: map[string]string{}}
+	request := plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), Environment: map[string]string{}}
 	for _, mistyped := range []bool{false, true} {
 		if mistyped {
 			request.Environment["MEMOPT_BUDGE"] = "8GB"

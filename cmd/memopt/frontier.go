@@ -21,7 +21,8 @@ var frontierCommand = &cli.Command{
 	ArgsUsage: "MODEL",
 	Description: "memopt frontier gpt.onnx --dims batch=8,seq=1024\n" +
 		"memopt frontier gpt.onnx --dims batch=8,seq=1024 --svg gpt.svg --format json",
-	Flags: planFlags(
+	Flags: settingFlags("frontier",
+		profileFlag(),
 		&cli.StringFlag{Name: "svg", Usage: "`FILE` also draw the curve"},
 	),
 	Action: func(c *cli.Context) error {
@@ -29,20 +30,21 @@ var frontierCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		cfg, err := settings(c)
+		j, err := newJob(c, "svg")
 		if err != nil {
 			return err
 		}
-		files, err := destinations(c, cfg, "svg")
-		if err != nil {
-			return err
-		}
-		for _, s := range cfg.NonDefaults() {
-			if slices.Contains(choosing, s.Name) || s.Name == "config" && slices.ContainsFunc(cfg.Requests, runsAgain) {
-				warn(c, fmt.Sprintf("%s: %s is not heeded: a frontier is of every plan there is", s.Source, s.Name))
+		for _, s := range j.cfg.Unheeded() {
+			if r, _ := configs.Find(s.Name); r.Heeds("plan") {
+				warn(c, notHeeded(s))
 			}
 		}
-		model, err := openModel(c, cfg, files)
+		for _, s := range j.cfg.NonDefaults() {
+			if s.Name == "config" && slices.ContainsFunc(j.cfg.Requests, runsAgain) {
+				warn(c, notHeeded(s))
+			}
+		}
+		model, err := j.open()
 		if err != nil {
 			return err
 		}
@@ -66,7 +68,7 @@ var frontierCommand = &cli.Command{
 			}
 		}
 		if asJSON {
-			return printJSON(c.App.Writer, frontierJSON(curve, model.Path, cfg.Dims, took))
+			return printJSON(c.App.Writer, frontierJSON(curve, model.Path, j.cfg.Dims, took))
 		}
 		plans := "plans"
 		if len(curve.Points) == 1 {
@@ -79,8 +81,10 @@ var frontierCommand = &cli.Command{
 	},
 }
 
-// choosing are the settings that pick a plan out of all.
-var choosing = []string{"budget", "activation_budget", "max_overhead", "strategy", "level"}
+// notHeeded warns of a setting that picks a plan out of all.
+func notHeeded(s configs.Setting) string {
+	return fmt.Sprintf("%s: %s is not heeded: a frontier is of every plan there is", s.Source, s.Name)
+}
 
 // runsAgain is whether a request is for clusters that run again; strategy 2 shapes the
 // step that the frontier is of.

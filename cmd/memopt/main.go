@@ -93,11 +93,16 @@ func usage(format string, args ...any) error { return usageError{fmt.Sprintf(for
 
 // common is the flags of every command.
 func common(flags ...cli.Flag) []cli.Flag {
-	return append(flags,
+	flags = append(flags,
 		&cli.StringFlag{Name: "format", Value: "text", Usage: "`text|json` how results are printed (default text)"},
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress and no warnings"},
-		&cli.StringFlag{Name: "log-level", Usage: "`LEVEL` what is logged: debug, info, warn (default) or error, and all above"},
 	)
+	for _, r := range configs.Rows() {
+		if r.Commands == nil {
+			flags = append(flags, newSettingFlag(r))
+		}
+	}
+	return flags
 }
 
 // begin checks what every command checks: the format, the log level and the

@@ -15,7 +15,8 @@ var maxbatchCommand = &cli.Command{
 	ArgsUsage: "MODEL",
 	Description: "memopt maxbatch gpt.onnx --dims seq=1024 --budget 24GiB\n" +
 		"memopt maxbatch gpt.onnx --dims batch=8 --dim seq --budget 24GiB --max-overhead 10%\n" + refusalDoc,
-	Flags: planFlags(
+	Flags: settingFlags("maxbatch",
+		profileFlag(),
 		&cli.StringFlag{Name: "dim", Usage: "`NAME` the dim to enlarge (default batch)"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
 	),
@@ -24,30 +25,26 @@ var maxbatchCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		cfg, err := settings(c)
+		j, err := newJob(c, "output")
 		if err != nil {
 			return err
 		}
 		for _, b := range []struct {
 			name    string
 			percent float64
-		}{{"budget", cfg.Budget.Percent}, {"activation-budget", cfg.ActivationBudget.Percent}} {
+		}{{"budget", j.cfg.Budget.Percent}, {"activation-budget", j.cfg.ActivationBudget.Percent}} {
 			if b.percent > 0 {
 				return usage("--%s is a size in bytes here: a share of what a batch takes does not bind the batch", b.name)
 			}
 		}
-		if cfg.Budget.IsZero() && cfg.ActivationBudget.IsZero() {
+		if j.cfg.Budget.IsZero() && j.cfg.ActivationBudget.IsZero() {
 			return usage("memopt maxbatch needs --budget or --activation-budget")
-		}
-		files, err := destinations(c, cfg, "output")
-		if err != nil {
-			return err
 		}
 		dim := c.String("dim")
 		if dim == "" {
 			dim = "batch"
 		}
-		model, err := openModel(c, cfg, files)
+		model, err := j.open()
 		if err != nil {
 			return err
 		}
@@ -76,7 +73,7 @@ var maxbatchCommand = &cli.Command{
 			verdict = "fits, and is the largest that is looked for"
 		}
 		visible.Fprintf(c.App.Writer, "%s = %d %s\n\n", dim, size, verdict)
-		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), priced(c, model))
+		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), shownSettings(model, j.profile))
 		return nil
 	},
 }

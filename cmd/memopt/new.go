@@ -71,7 +71,7 @@ var newCommand = &cli.Command{
 		if err := describeModel(c, g, to, asJSON); err != nil || data == nil || asJSON {
 			return err
 		}
-		_, err = visible.Fprintf(c.App.Writer, "%s: %d rows, for memopt train %s --data %s --dims %s\n", filepath.Base(c.String("data")), c.Int("samples"), to, c.String("data"), graph.ShellWord(dimsOf(g, data)))
+		_, err = visible.Fprintf(c.App.Writer, "%s: %d rows, for memopt train %s --data %s --dims %s\n", filepath.Base(c.String("data")), c.Int("samples"), to, c.String("data"), configs.ShellWord(dimsOf(g, data)))
 		return err
 	},
 }

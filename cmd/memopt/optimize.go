@@ -15,11 +15,8 @@ var optimizeCommand = &cli.Command{
 	ArgsUsage: "MODEL",
 	Description: "memopt optimize gpt.onnx -o gpt.clean.onnx\n" +
 		"The same is done to a model before it is planned; parameters, inputs and outputs keep their names.",
-	Flags: common(
+	Flags: settingFlags("optimize",
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` where to write the model (ONNX)"},
-		setting("optimize", "`NAME` how far to go: clean (the same bits) or fuse (default)"),
-		setting("trainable", "`NAMES` the parameters that are to be trained later (default all)"),
-		setting("loss", "`NAME` a value to keep as an output"),
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "MODEL")

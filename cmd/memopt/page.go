@@ -3,17 +3,13 @@ package main
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
-	"memopt/memopt"
-	"memopt/memopt/graph"
 	"memopt/memopt/report"
-	"memopt/planner"
 )
 
 // htmlFlag names the page that a command writes beside its result.
@@ -39,11 +35,6 @@ func writeStepSVG(to string, p report.Page) error {
 	return writeFile(to, svg.Bytes())
 }
 
-// planPage is the page of a plan that was just made.
-func planPage(c *cli.Context, m *memopt.Model, p *planner.Plan, f *planner.File) report.Page {
-	return report.Page{Title: filepath.Base(m.Path), File: f, Settings: priced(c, m), Command: typed(c, m.Config), Picture: p.Picture()}
-}
-
 // typed is the command again, as a shell takes it: with the settings of the
 // environment in front, and without what only says where results go.
 func typed(c *cli.Context, cfg configs.Config) string {
@@ -51,7 +42,7 @@ func typed(c *cli.Context, cfg configs.Config) string {
 	for _, s := range cfg.NonDefaults() {
 		if s.Source.Origin == configs.OriginEnv || s.Source.Origin == configs.OriginFile { // a variable may name a file
 			if value, ok := os.LookupEnv(s.Source.Name); ok {
-				word := s.Source.Name + "=" + graph.ShellWord(value)
+				word := s.Source.Name + "=" + configs.ShellWord(value)
 				if !slices.Contains(words, word) {
 					words = append(words, word)
 				}
@@ -63,7 +54,7 @@ func typed(c *cli.Context, cfg configs.Config) string {
 		if strings.HasPrefix(a, "-") {
 			a = "./" + a
 		}
-		words = append(words, graph.ShellWord(a))
+		words = append(words, configs.ShellWord(a))
 	}
 	for _, f := range c.Command.Flags {
 		name := f.Names()[0]
@@ -72,7 +63,7 @@ func typed(c *cli.Context, cfg configs.Config) string {
 		}
 		words = append(words, "--"+name)
 		if _, is := f.(*cli.BoolFlag); !is {
-			words = append(words, graph.ShellWord(c.String(name)))
+			words = append(words, configs.ShellWord(c.String(name)))
 		}
 	}
 	return strings.Join(words, " ")

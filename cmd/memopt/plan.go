@@ -4,10 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -23,12 +20,11 @@ var planCommand = &cli.Command{
 	ArgsUsage: "MODEL",
 	Description: "memopt plan gpt.onnx --dims batch=8,seq=1024\n" +
 		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 60% -o gpt.plan.json --html gpt.html\n" + refusalDoc,
-	Flags: planFlags(
+	Flags: settingFlags("plan",
+		profileFlag(),
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
 		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
 		htmlFlag("write a page that stands alone: figures, memory over the step, the arena as a picture"),
-		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw memory over the step, this plan in front of the step with everything kept"},
-		setting("seed", "`N` what --emit adds to ONNX Runtime's seeds under --compat (default 0)"),
 		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ",")},
 	),
 	Action: func(c *cli.Context) error {
@@ -36,125 +32,41 @@ var planCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		cfg, err := settings(c)
-		if err != nil {
-			return err
-		}
 		show, err := stagesOf(c.String("show"))
 		if err != nil {
 			return err
 		}
-		files, err := destinations(c, cfg, "output", "emit", "html", "svg")
+		j, err := newJob(c, "output", "emit", "html")
 		if err != nil {
 			return err
 		}
-		model, plan, err := makePlan(c, cfg, files)
+		p, err := j.make()
 		if err != nil {
 			return refused(c, asJSON, err)
 		}
-		defer model.Close()
-		var file *planner.File
-		if asJSON || c.String("output") != "" || c.String("html") != "" || c.String("svg") != "" {
-			file = model.PlanFile(plan)
-		}
-		if to := c.String("output"); to != "" {
-			if err := file.Save(to); err != nil {
-				return asInput(err)
-			}
-		}
-		if to := c.String("emit"); to != "" {
-			warnings, err := model.Emit(plan, to)
-			if err != nil {
-				return asInput(err)
-			}
-			warn(c, warnings...)
-		}
-		if to := c.String("html"); to != "" {
-			if err := writePage(to, planPage(c, model, plan, file)); err != nil {
-				return err
-			}
-		}
-		if to := c.String("svg"); to != "" {
-			if err := writeStepSVG(to, planPage(c, model, plan, file)); err != nil {
-				return err
-			}
+		defer p.model.Close()
+		if err := p.write(); err != nil {
+			return err
 		}
 		if asJSON {
-			return printJSON(c.App.Writer, file)
+			return printJSON(c.App.Writer, p.json())
 		}
-		for _, s := range show {
-			if err := s.print(c.App.Writer, model, plan); err != nil {
-				return err
-			}
-			fmt.Fprintln(c.App.Writer)
-		}
-		if plan.Request.Outline != nil && talkative[cfg.Log] {
-			if err := model.ORT(c.App.Writer, plan, cfg.Log); err != nil {
-				return err
-			}
-			fmt.Fprintln(c.App.Writer)
-		}
-		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), priced(c, model))
-		return nil
+		return p.text(c.App.Writer, show)
 	},
 }
 
-// makePlan opens the model that the command names and plans it; files will be written.
-func makePlan(c *cli.Context, cfg configs.Config, files []destination) (*memopt.Model, *planner.Plan, error) {
-	model, err := openModel(c, cfg, files)
+// newJob is the job that a command line asks for; flags name the files that it writes.
+func newJob(c *cli.Context, flags ...string) (job, error) {
+	cfg, err := settings(c)
 	if err != nil {
-		return nil, nil, err
+		return job{}, err
 	}
-	done := busy(c, "planning")
-	plan, err := model.Plan()
-	done()
+	files, err := destinations(c, cfg, flags...)
 	if err != nil {
-		return nil, nil, err
+		return job{}, err
 	}
-	slog.Info("planned", "strategy", plan.Strategy, "arena", plan.Arena, "took", plan.Took)
-	warn(c, plan.Warnings...)
-	warnings, err := saveGraphs(model, plan, cfg.SaveONNXPath)
-	if err != nil {
-		return nil, nil, err
-	}
-	warn(c, warnings...)
-	return model, plan, nil
-}
-
-// saveGraphs writes the training graph before and after a plan into a folder, if
-// settings name one.
-func saveGraphs(m *memopt.Model, p *planner.Plan, folder string) (warnings []string, err error) {
-	if folder == "" {
-		return nil, nil
-	}
-	warnings, err = m.SaveGraphs(p, folder, strings.TrimSuffix(filepath.Base(m.Path), ".onnx"))
-	return warnings, asInput(err)
-}
-
-// openModel opens the model that the command names, if none of the files that will be
-// written is one of its own.
-func openModel(c *cli.Context, cfg configs.Config, files []destination) (*memopt.Model, error) {
-	path := c.Args().First()
-	if path == "" {
-		return nil, usage("memopt %s needs the path of a model, and %q is none", c.Command.Name, path)
-	}
-	begin := time.Now()
-	done := busy(c, "reading "+filepath.Base(path))
-	model, err := memopt.Open(path, cfg)
-	done()
-	if err != nil {
-		return nil, err
-	}
-	slog.Info("read", "model", path, "nodes", len(model.Graph.Nodes), "took", time.Since(begin))
-	err = spareModel(files, model)
-	if profile := c.String("profile"); profile != "" && err == nil {
-		err = model.UseProfile(profile)
-	}
-	if err != nil {
-		model.Close()
-		return nil, err
-	}
-	return model, nil
+	return job{model: c.Args().First(), cfg: cfg, profile: c.String("profile"), to: files, command: typed(c, cfg),
+		busy: func(doing string) func() { return busy(c, doing) }, warn: func(warnings ...string) { warn(c, warnings...) }}, nil
 }
 
 // stage is something that --show can print.

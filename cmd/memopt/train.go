@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/memopt/tensorfile"
@@ -26,17 +25,8 @@ var trainCommand = &cli.Command{
 	ArgsUsage: "MODEL",
 	Description: "memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64 --steps 100 --save gpt.safetensors\n" +
 		"memopt train gpt.onnx --dims batch=2,seq=16 --check reference.npz",
-	Flags: planFlags(
-		setting("steps", "`N` updates to do (default 10)"),
-		setting("lr", "`X` learning rate (default 0.001)"),
-		setting("weight-decay", "`X` what adamw and lamb take off a parameter, times the rate (default 0.01)"),
-		setting("momentum", "`X` decay of momentum (default 0.9)"),
-		setting("beta1", "`X` adam: decay of the mean gradient (default 0.9)"),
-		setting("beta2", "`X` adam: decay of the mean squared gradient (default 0.999)"),
-		setting("epsilon", "`X` adam: added to the denominator (default 1e-8)"),
-		setting("nesterov", "`on|off` momentum: the step looks ahead (default off)"),
-		setting("lr-decay", "`X` adagrad: how fast the rate falls (default 0)"),
-		setting("seed", "`N` what random operators and made-up data are drawn from (default 0)"),
+	Flags: settingFlags("train",
+		profileFlag(),
 		&cli.StringFlag{Name: "data", Usage: "`FILE` npz with an array for each input, in batches along the first dim"},
 		&cli.StringFlag{Name: "save", Usage: "`FILE` write parameters and optimizer states (safetensors)"},
 		&cli.IntFlag{Name: "save-every", Usage: "`N` also save after every N steps"},
@@ -53,21 +43,17 @@ var trainCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		cfg, err := settings(c)
+		j, err := newJob(c, "save", "dump", "record", "html")
 		if err != nil {
 			return err
 		}
 		if err := trainFlags(c); err != nil {
 			return err
 		}
-		files, err := destinations(c, cfg, "save", "dump", "record", "html")
-		if err != nil {
-			return err
-		}
 		if oneStep(c) {
-			return compare(c, cfg, files, asJSON)
+			return compare(c, j, asJSON)
 		}
-		return train(c, cfg, files, asJSON)
+		return train(c, j, asJSON)
 	},
 }
 
@@ -100,11 +86,12 @@ func trainFlags(c *cli.Context) error {
 	return nil
 }
 
-func train(c *cli.Context, cfg configs.Config, files []destination, asJSON bool) error {
-	model, plan, err := makePlan(c, cfg, files)
+func train(c *cli.Context, j job, asJSON bool) error {
+	p, err := j.make()
 	if err != nil {
 		return err
 	}
+	model, plan, cfg := p.model, p.plan, j.cfg
 	stop, release := interrupted(c)
 	defer release()
 	steps := newSteps(c, asJSON, visible.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
@@ -125,7 +112,7 @@ func train(c *cli.Context, cfg configs.Config, files []destination, asJSON bool)
 		warn(c, fmt.Sprintf("%d of %d updates were left out because a gradient was infinite or no number; the loss scale is %g now", n, len(result.Losses), result.LossScale))
 	}
 	if to := c.String("html"); to != "" {
-		page := planPage(c, model, plan, model.PlanFile(plan))
+		page := p.page()
 		page.Trained = trained(result, lines)
 		if err := writePage(to, page); err != nil {
 			return err
@@ -228,7 +215,7 @@ func (s *steps) done(step, of int, loss float64, took time.Duration) {
 func millis(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d.Microseconds())/1000) }
 
 // compare is train --check, --dump and --against: one step without an update.
-func compare(c *cli.Context, cfg configs.Config, files []destination, asJSON bool) error {
+func compare(c *cli.Context, j job, asJSON bool) error {
 	reference := c.String("check")
 	if reference == "" {
 		reference = c.String("data")
@@ -236,7 +223,7 @@ func compare(c *cli.Context, cfg configs.Config, files []destination, asJSON boo
 	if reference == "" {
 		warn(c, "no --data: one step on made-up numbers")
 	}
-	model, err := openModel(c, cfg, files)
+	model, err := j.open()
 	if err != nil {
 		return err
 	}

@@ -196,30 +196,20 @@ func (x *Device) GetMemory() int64 {
 	return 0
 }
 
-// Fields are the flags of `memopt plan`, spelled as there; empty means not given.
 type PlanRequest struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	Model            string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`                                                                          // path; the host makes it absolute
-	Dims             map[string]int64       `protobuf:"bytes,2,rep,name=dims,proto3" json:"dims,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // batch → 8
-	Budget           string                 `protobuf:"bytes,3,opt,name=budget,proto3" json:"budget,omitempty"`                                                                        // "6GiB", "60%", "6442450944"
-	ActivationBudget string                 `protobuf:"bytes,4,opt,name=activation_budget,json=activationBudget,proto3" json:"activation_budget,omitempty"`                            // as budget
-	MaxOverhead      string                 `protobuf:"bytes,5,opt,name=max_overhead,json=maxOverhead,proto3" json:"max_overhead,omitempty"`                                           // "10%"
-	Strategy         string                 `protobuf:"bytes,6,opt,name=strategy,proto3" json:"strategy,omitempty"`
-	Level            *int32                 `protobuf:"varint,7,opt,name=level,proto3,oneof" json:"level,omitempty"`           // 0, 1, 2
-	Config           string                 `protobuf:"bytes,8,opt,name=config,proto3" json:"config,omitempty"`                // path of a JSON file, or JSON text
-	Boundary         string                 `protobuf:"bytes,9,opt,name=boundary,proto3" json:"boundary,omitempty"`            // "on", "off"
-	Compat           string                 `protobuf:"bytes,10,opt,name=compat,proto3" json:"compat,omitempty"`               // "1.19"
-	SaveTo           string                 `protobuf:"bytes,11,opt,name=save_to,json=saveTo,proto3" json:"save_to,omitempty"` // writes the plan file here
-	Emit             string                 `protobuf:"bytes,12,opt,name=emit,proto3" json:"emit,omitempty"`                   // writes the rewritten ONNX graph here
-	Html             string                 `protobuf:"bytes,13,opt,name=html,proto3" json:"html,omitempty"`                   // writes the report page here
-	Show             []string               `protobuf:"bytes,14,rep,name=show,proto3" json:"show,omitempty"`                   // "graph", "clusters", "lives", "arena": added to text
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Model    string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`                                                                                  // path; the host makes it absolute
+	Settings map[string]string      `protobuf:"bytes,20,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name, as `memopt plan` takes them as flags: budget → 6GiB, dims → batch=8,seq=1024
+	// Files to write.
+	SaveTo string   `protobuf:"bytes,11,opt,name=save_to,json=saveTo,proto3" json:"save_to,omitempty"` // the plan
+	Emit   string   `protobuf:"bytes,12,opt,name=emit,proto3" json:"emit,omitempty"`                   // the rewritten ONNX graph
+	Html   string   `protobuf:"bytes,13,opt,name=html,proto3" json:"html,omitempty"`                   // the report page
+	Show   []string `protobuf:"bytes,14,rep,name=show,proto3" json:"show,omitempty"`                   // "graph", "clusters", "lives", "arena": added to text
 	// The trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call; they stand for the environment of the
 	// service, which is as old as the service.
 	Environment     map[string]string `protobuf:"bytes,15,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	EnvironmentSent bool              `protobuf:"varint,16,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"` // environment is the trainer's also where it is empty
 	Folder          string            `protobuf:"bytes,17,opt,name=folder,proto3" json:"folder,omitempty"`                                           // the trainer's own at the time of the call: relative paths begin there
-	Loss            string            `protobuf:"bytes,18,opt,name=loss,proto3" json:"loss,omitempty"`
-	Optimizer       string            `protobuf:"bytes,19,opt,name=optimizer,proto3" json:"optimizer,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -261,67 +251,11 @@ func (x *PlanRequest) GetModel() string {
 	return ""
 }
 
-func (x *PlanRequest) GetDims() map[string]int64 {
+func (x *PlanRequest) GetSettings() map[string]string {
 	if x != nil {
-		return x.Dims
+		return x.Settings
 	}
 	return nil
-}
-
-func (x *PlanRequest) GetBudget() string {
-	if x != nil {
-		return x.Budget
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetActivationBudget() string {
-	if x != nil {
-		return x.ActivationBudget
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetMaxOverhead() string {
-	if x != nil {
-		return x.MaxOverhead
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetStrategy() string {
-	if x != nil {
-		return x.Strategy
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetLevel() int32 {
-	if x != nil && x.Level != nil {
-		return *x.Level
-	}
-	return 0
-}
-
-func (x *PlanRequest) GetConfig() string {
-	if x != nil {
-		return x.Config
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetBoundary() string {
-	if x != nil {
-		return x.Boundary
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetCompat() string {
-	if x != nil {
-		return x.Compat
-	}
-	return ""
 }
 
 func (x *PlanRequest) GetSaveTo() string {
@@ -369,20 +303,6 @@ func (x *PlanRequest) GetEnvironmentSent() bool {
 func (x *PlanRequest) GetFolder() string {
 	if x != nil {
 		return x.Folder
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetLoss() string {
-	if x != nil {
-		return x.Loss
-	}
-	return ""
-}
-
-func (x *PlanRequest) GetOptimizer() string {
-	if x != nil {
-		return x.Optimizer
 	}
 	return ""
 }
@@ -462,35 +382,23 @@ const file_memopt_proto_rawDesc = "" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xdc\x05\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xd7\x03\n" +
 	"\vPlanRequest\x12\x14\n" +
-	"\x05model\x18\x01 \x01(\tR\x05model\x124\n" +
-	"\x04dims\x18\x02 \x03(\v2 .memopt.v1.PlanRequest.DimsEntryR\x04dims\x12\x16\n" +
-	"\x06budget\x18\x03 \x01(\tR\x06budget\x12+\n" +
-	"\x11activation_budget\x18\x04 \x01(\tR\x10activationBudget\x12!\n" +
-	"\fmax_overhead\x18\x05 \x01(\tR\vmaxOverhead\x12\x1a\n" +
-	"\bstrategy\x18\x06 \x01(\tR\bstrategy\x12\x19\n" +
-	"\x05level\x18\a \x01(\x05H\x00R\x05level\x88\x01\x01\x12\x16\n" +
-	"\x06config\x18\b \x01(\tR\x06config\x12\x1a\n" +
-	"\bboundary\x18\t \x01(\tR\bboundary\x12\x16\n" +
-	"\x06compat\x18\n" +
-	" \x01(\tR\x06compat\x12\x17\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12@\n" +
+	"\bsettings\x18\x14 \x03(\v2$.memopt.v1.PlanRequest.SettingsEntryR\bsettings\x12\x17\n" +
 	"\asave_to\x18\v \x01(\tR\x06saveTo\x12\x12\n" +
 	"\x04emit\x18\f \x01(\tR\x04emit\x12\x12\n" +
 	"\x04html\x18\r \x01(\tR\x04html\x12\x12\n" +
 	"\x04show\x18\x0e \x03(\tR\x04show\x12I\n" +
 	"\venvironment\x18\x0f \x03(\v2'.memopt.v1.PlanRequest.EnvironmentEntryR\venvironment\x12)\n" +
 	"\x10environment_sent\x18\x10 \x01(\bR\x0fenvironmentSent\x12\x16\n" +
-	"\x06folder\x18\x11 \x01(\tR\x06folder\x12\x12\n" +
-	"\x04loss\x18\x12 \x01(\tR\x04loss\x12\x1c\n" +
-	"\toptimizer\x18\x13 \x01(\tR\toptimizer\x1a7\n" +
-	"\tDimsEntry\x12\x10\n" +
+	"\x06folder\x18\x11 \x01(\tR\x06folder\x1a;\n" +
+	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a>\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
-	"\x06_level\"[\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x02\x10\vJ\x04\b\x12\x10\x13J\x04\b\x13\x10\x14\"[\n" +
 	"\fPlanResponse\x12\x1b\n" +
 	"\tplan_json\x18\x01 \x01(\tR\bplanJson\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1a\n" +
@@ -518,12 +426,12 @@ var file_memopt_proto_goTypes = []any{
 	(*Device)(nil),       // 2: memopt.v1.Device
 	(*PlanRequest)(nil),  // 3: memopt.v1.PlanRequest
 	(*PlanResponse)(nil), // 4: memopt.v1.PlanResponse
-	nil,                  // 5: memopt.v1.PlanRequest.DimsEntry
+	nil,                  // 5: memopt.v1.PlanRequest.SettingsEntry
 	nil,                  // 6: memopt.v1.PlanRequest.EnvironmentEntry
 }
 var file_memopt_proto_depIdxs = []int32{
 	2, // 0: memopt.v1.InfoResponse.devices:type_name -> memopt.v1.Device
-	5, // 1: memopt.v1.PlanRequest.dims:type_name -> memopt.v1.PlanRequest.DimsEntry
+	5, // 1: memopt.v1.PlanRequest.settings:type_name -> memopt.v1.PlanRequest.SettingsEntry
 	6, // 2: memopt.v1.PlanRequest.environment:type_name -> memopt.v1.PlanRequest.EnvironmentEntry
 	0, // 3: memopt.v1.MemOpt.Info:input_type -> memopt.v1.InfoRequest
 	3, // 4: memopt.v1.MemOpt.Plan:input_type -> memopt.v1.PlanRequest
@@ -541,7 +449,6 @@ func file_memopt_proto_init() {
 	if File_memopt_proto != nil {
 		return
 	}
-	file_memopt_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "133000de0e0a7592e7a1a46086054d4ee8401ba0cda626a2e5b2c594eaddf780"
+const SourceSHA256 = "48d01595a2814341994fa3d4e5957e7a168df28e320d76b0c4175dcb0425e757"

@@ -118,14 +118,20 @@ func (echo) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, e
 			return plugin.PlanReply{}, err
 		}
 	}
+	var dims map[string]int64
+	if text := r.Settings["dims"]; text != "" {
+		if err := json.Unmarshal([]byte(text), &dims); err != nil {
+			return plugin.PlanReply{}, err
+		}
+	}
 	size := int64(1)
-	for _, n := range r.Dims {
+	for _, n := range dims {
 		size *= n
 	}
 	text, err := json.Marshal(map[string]any{
 		"format":   "memopt.plan/1",
 		"model":    map[string]any{"path": r.Model, "kind": "training", "nodes": 3},
-		"dims":     r.Dims,
+		"dims":     dims,
 		"request":  r,
 		"baseline": map[string]any{"peak": 4 * size, "stashed": 3 * size},
 		"result":   map[string]any{"peak": 2 * size, "arena": 2 * size, "overhead": 0.25, "recomputed_nodes": 1},

@@ -1,6 +1,7 @@
-// Command gen makes everything that is generated from proto/memopt.proto: the Go stubs and source.go in pb, and the
-// Python package's descriptor set. It needs protoc (or PROTOC, such as "python -m grpc_tools.protoc") and, once, the
-// network for the two pinned Go plugins; the freshness test needs neither.
+// Command gen makes everything that is generated. From proto/memopt.proto: the Go stubs and source.go in pb, and the
+// Python package's descriptor set; it needs protoc (or PROTOC, such as "python -m grpc_tools.protoc") and, once, the
+// network for the two pinned Go plugins. From the table of settings: the keywords of Python; it needs nothing for them,
+// and makes them alone as `gen settings [FILE]`. The freshness tests need nothing either.
 package main
 
 import (
@@ -30,6 +31,20 @@ var plugins = []string{
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("gen: ")
+	if len(os.Args) > 1 && os.Args[1] == "settings" {
+		to := keywords
+		if len(os.Args) > 2 {
+			to = os.Args[2]
+		}
+		check(os.WriteFile(to, []byte(settingsSource()), 0o644))
+		return
+	}
+	messages()
+	check(os.WriteFile(keywords, []byte(settingsSource()), 0o644))
+}
+
+// messages makes what comes from the .proto file.
+func messages() {
 	tmp, err := os.MkdirTemp("", "memopt-gen-")
 	check(err)
 	defer os.RemoveAll(tmp)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import numbers
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._settings import Setting
 
 Path = str | os.PathLike[str]
 Size = str | int | float
@@ -32,23 +35,26 @@ def current_folder() -> str:
         return ""
 
 
-def dims(dims: Mapping[str, int] | None) -> dict[str, int]:
-    if dims is not None and not isinstance(dims, Mapping):
-        raise TypeError(f"dims is {dims!r}; give sizes by name, like {{'batch': 8}}")
-    for name, n in (dims or {}).items():
-        if not isinstance(name, str):
-            raise TypeError(f"dims: {name!r} is not the name of a dim")
+def setting(name: str, value: Any, row: Setting) -> str:
+    """A setting's value as text, for the service to read; what is of a wrong type is an error with the name in it."""
+    return _FORMS[row.form](name, value, row.words)
+
+
+def sizes(name: str, value: Any, words: Sequence[str] = ()) -> str:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is {value!r}; give sizes by name, like {{'batch': 8}}")
+    for key, n in value.items():
+        if not isinstance(key, str):
+            raise TypeError(f"{name}: {key!r} is not a name")
         if isinstance(n, bool) or not isinstance(n, numbers.Integral):
-            raise TypeError(f"dims: {name} is {n!r}, not an integer")
+            raise TypeError(f"{name}: {key} is {n!r}, not an integer")
         if not 0 < n < 1 << 63:
-            raise ValueError(f"dims: {name} is {n}, not a positive 64-bit number")
-    return {name: int(n) for name, n in (dims or {}).items()}
+            raise ValueError(f"{name}: {key} is {n}, not a positive 64-bit number")
+    return json.dumps({key: int(n) for key, n in value.items()}, ensure_ascii=False)
 
 
-def size(name: str, value: Size | None) -> str:
+def size(name: str, value: Any, words: Sequence[str] = ()) -> str:
     """Bytes, text for the service to read, or a share between 0 and 1."""
-    if value is None:
-        return ""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -64,9 +70,7 @@ def size(name: str, value: Size | None) -> str:
     raise ValueError(f"{name} is {value!r}; a float is a share between 0 and 1, or whole bytes")
 
 
-def share(name: str, value: str | float | None) -> str:
-    if value is None:
-        return ""
+def share(name: str, value: Any, words: Sequence[str] = ()) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -76,44 +80,64 @@ def share(name: str, value: str | float | None) -> str:
     return f"{float(value) * 100:.10g}%"
 
 
-def word(name: str, value: str | None, like: str) -> str:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} is {value!r}; give a text like {like!r}")
-    return value or ""
+def word(name: str, value: Any, words: Sequence[str] = ()) -> str:
+    if not isinstance(value, str):
+        example = f"a text like {words[0]!r}" if words else "a text"
+        raise TypeError(f"{name} is {value!r}; give {example}")
+    return value
 
 
-def level(value: int | None) -> int | None:
-    if value is None:
-        return None
+def switch(name: str, value: Any, words: Sequence[str] = ()) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; give True, False, {' or '.join(map(repr, words))}")
+    return value
+
+
+def whole(name: str, value: Any, words: Sequence[str] = ()) -> str:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"level is {value!r}; give 0, 1 or 2")
-    if not 0 <= value < 1 << 31:  # the service knows which of these there are
-        raise ValueError(f"level is {value}; give 0, 1 or 2")
-    return int(value)
+        raise TypeError(f"{name} is {value!r}; give an integer")
+    return str(int(value))  # the service knows which of these there are
 
 
-def boundary(value: bool | str | None) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    if not isinstance(value, bool):
-        raise TypeError(f"boundary is {value!r}; give True, False, 'on' or 'off'")
-    return "on" if value else "off"
+def number(name: str, value: Any, words: Sequence[str] = ()) -> str:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} is {value!r}; give a number")
+    return repr(float(value))
 
 
-def config(value: Path | Sequence[Any] | Mapping[str, Any] | None) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, os.PathLike):
-        return absolute("config", value)
+def scale(name: str, value: Any, words: Sequence[str] = ()) -> str:
+    return value if isinstance(value, str) else number(name, value)
+
+
+def names(name: str, value: Any, words: Sequence[str] = ()) -> str:
     if isinstance(value, str):
-        return absolute("config", value) if os.path.exists(value) else value
+        return value
+    if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):
+        raise TypeError(f"{name} is {value!r}; give a list of texts")
+    several = list(value)
+    if not all(isinstance(one, str) for one in several):
+        raise TypeError(f"{name} is {value!r}; give a list of texts")
+    return json.dumps(several, ensure_ascii=False)
+
+
+def path(name: str, value: Any, words: Sequence[str] = ()) -> str:
+    return absolute(name, value)
+
+
+def config(name: str, value: Any, words: Sequence[str] = ()) -> str:
+    if isinstance(value, os.PathLike):
+        return absolute(name, value)
+    if isinstance(value, str):
+        return absolute(name, value) if os.path.exists(value) else value
     forms = "give the path of a JSON file, its text, clusters like ['BiasGelu+:1:-1'], or settings like {'level': 1}"
     if not isinstance(value, (Sequence, Mapping)) or isinstance(value, (bytes, bytearray)):
-        raise TypeError(f"config is {value!r}; {forms}")
+        raise TypeError(f"{name} is {value!r}; {forms}")
     try:
         return json.dumps(dict(value) if isinstance(value, Mapping) else list(value), allow_nan=False)
     except (TypeError, ValueError) as e:
-        raise TypeError(f"config is {value!r}, which JSON cannot say ({e}); {forms}") from None
+        raise TypeError(f"{name} is {value!r}, which JSON cannot say ({e}); {forms}") from None
 
 
 def show(stages: Iterable[str] | str | None) -> list[str]:
@@ -134,3 +158,19 @@ def timeout(seconds: float | None) -> float | None:
     if not seconds >= 0:  # not a number is neither
         raise ValueError(f"timeout is {seconds!r}; give seconds from 0 up, or None to wait for ever")
     return None if seconds == float("inf") else min(float(seconds), LONGEST)
+
+
+_FORMS: dict[str, Callable[[str, Any, Sequence[str]], str]] = {
+    "elsewhere": config,
+    "names": names,
+    "number": number,
+    "path": path,
+    "scale": scale,
+    "share": share,
+    "size": size,
+    "sizes": sizes,
+    "switch": switch,
+    "text": word,
+    "whole": whole,
+    "word": word,
+}

@@ -26,7 +26,7 @@ from ._lastwords import LINES, LastWords
 from ._words import in_python
 from .errors import BudgetError, MemoptError
 
-PROTOCOL = 1
+PROTOCOL = 2
 COOKIE = ("MEMOPT_PLUGIN_COOKIE", "keep-shrink-or-compute-again")
 START_TIMEOUT = 30.0
 

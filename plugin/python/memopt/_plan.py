@@ -2,70 +2,51 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from . import _arguments, _host
-from ._arguments import Path, Size
+from ._arguments import Path
+from ._settings import ALIASES, ELSEWHERE, SETTINGS, PlanSettings
 from ._words import in_python
 from .errors import MemoptError
 from .report import Report
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def plan(
     path: Path,
     *,
-    dims: Mapping[str, int] | None = None,
-    memory_budget: Size | None = None,
-    activation_budget: Size | None = None,
-    max_overhead: str | float | None = None,
-    strategy: str | None = None,
-    level: int | None = None,
-    config: Path | Sequence[Any] | Mapping[str, Any] | None = None,
-    boundary: bool | str | None = None,
-    compat: str | None = None,
-    loss: str | None = None,
-    optimizer: str | None = None,
     save_to: Path | None = None,
     emit: Path | None = None,
     html: Path | None = None,
     show: Iterable[str] = (),
     timeout: float | None = 600.0,
+    **settings: Unpack[PlanSettings],
 ) -> Report:
     """Plans one training step of the ONNX model at path.
 
-    dims               numbers for the model's named dims: {"batch": 8, "seq": 1024}
-    memory_budget      what the whole step may hold: bytes (an int), "8GB", "6GiB", "60%", or a share (0.6)
-    activation_budget  the same for activations alone
-    max_overhead       extra time allowed: "10%" or 0.1
-    level, config      as ORTMODULE_MEMORY_OPT_LEVEL and _CONFIG; config is a file, its text, or the value itself
-    loss               the value to lower, or a loss to add to a model that ends in scores: "cross-entropy", "mse", …
-    optimizer          "adamw" (default), "adam", "sgd", …: its states are in memory too
-    boundary, compat, strategy, show
-                       as the flags of `memopt plan`
     save_to, emit, html
-                       files to write: the plan, the rewritten graph, the report page
-    timeout            seconds; None waits for ever
+        Files to write: the plan, the rewritten graph, the report page.
+    show
+        Stages to print before the table, as `memopt plan --show` does.
+    timeout
+        Seconds; None waits for ever.
 
-    Raises BudgetError if no plan can meet the request, MemoptError for everything else that goes wrong.
+    Settings go before the environment (MEMOPT_ and the name in capitals), which goes before files of config; None
+    is not given.
     """
     from . import _messages
 
     fields: dict[str, Any] = {
         "model": _arguments.absolute("path", path),
-        "dims": _arguments.dims(dims),
-        "budget": _arguments.size("memory_budget", memory_budget),
-        "activation_budget": _arguments.size("activation_budget", activation_budget),
-        "max_overhead": _arguments.share("max_overhead", max_overhead),
-        "strategy": _arguments.word("strategy", strategy, "greedy"),
-        "level": _arguments.level(level),
-        "config": _arguments.config(config),
-        "boundary": _arguments.boundary(boundary),
-        "compat": _arguments.word("compat", compat, "1.19"),
-        "loss": _arguments.word("loss", loss, "cross-entropy"),
-        "optimizer": _arguments.word("optimizer", optimizer, "adamw"),
+        "settings": _texts(settings),
         "save_to": _arguments.absolute("save_to", save_to),
         "emit": _arguments.absolute("emit", emit),
         "html": _arguments.absolute("html", html),
@@ -83,6 +64,55 @@ def plan(
     for warning in reply.warnings:
         logging.getLogger("memopt").warning("%s", in_python(warning))
     return Report(reply.plan_json, reply.text)
+
+
+def _texts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Settings by name as the service takes them; an unknown name is the error that Python makes of one."""
+    texts: dict[str, str] = {}
+    for given, value in settings.items():
+        name = ALIASES.get(given, given)
+        if name not in SETTINGS:
+            raise TypeError(f"plan() got an unexpected keyword argument {given!r}{_meant(name)}")
+        if value is None or isinstance(value, str) and not value:
+            continue
+        if name in texts:
+            raise TypeError(f"plan() got both {name!r} and {given!r}, which are one setting")
+        texts[name] = _arguments.setting(given, value, SETTINGS[name])
+    return texts
+
+
+def _meant(name: str) -> str:
+    from difflib import get_close_matches
+
+    if name in ELSEWHERE:
+        return f": {ELSEWHERE[name]}"
+    near = get_close_matches(name, SETTINGS, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _describe() -> None:
+    """Gives plan the signature and the docstring that its settings make."""
+    function: Any = plan
+    signature = inspect.signature(plan)
+    first, *others = (p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD)
+    types = PlanSettings.__annotations__
+    keywords = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=getattr(types[name], "__forward_arg__", types[name]))
+        for name in SETTINGS
+    ]
+    function.__signature__ = signature.replace(parameters=[first, *keywords, *others])
+    lines = [inspect.getdoc(plan) or ""]
+    group = ""
+    for name, row in SETTINGS.items():
+        if row.group != group:
+            group = row.group
+            lines += ["", f"{group}:", ""]
+        lines += [name, textwrap.fill(row.help, 100, initial_indent="    ", subsequent_indent="    ")]
+    lines += ["", "Raises BudgetError if no plan can meet the request, MemoptError for everything else that goes wrong."]
+    function.__doc__ = "\n".join(lines)
+
+
+_describe()
 
 
 def info(timeout: float | None = 30.0) -> dict[str, Any]:

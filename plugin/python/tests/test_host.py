@@ -27,7 +27,7 @@ class Calls(HostCase):
         second = memopt.plan("a/train.onnx", dims={"batch": 1})
         self.assertEqual(memopt.info()["pid"], pid)
         self.assertEqual((first.result.peak, second.result.peak), (32768, 2))
-        self.assertEqual(first.request.Budget, "8GB")
+        self.assertEqual(first.request.Settings["budget"], "8GB")
         self.assertEqual(first.model.path, os.path.abspath("a/train.onnx"))
         self.assertEqual(str(first), "echo of train.onnx: peak 32768")
 
@@ -39,7 +39,7 @@ class Calls(HostCase):
         got = memopt.plan(
             "m.onnx",
             dims={"batch": 2},
-            memory_budget=0.6,
+            budget=0.6,
             activation_budget=1 << 30,
             max_overhead=0.1,
             strategy="greedy",
@@ -48,6 +48,7 @@ class Calls(HostCase):
             boundary=False,
             compat="1.19",
             loss="cross-entropy",
+            trainable=["a,b"],
             optimizer="sgd",
             save_to="p.json",
             emit="e.onnx",
@@ -64,17 +65,20 @@ class Calls(HostCase):
             got,
             {
                 "Model": os.path.abspath("m.onnx"),
-                "Dims": {"batch": 2},
-                "Budget": "60%",
-                "ActivationBudget": "1073741824",
-                "MaxOverhead": "10%",
-                "Strategy": "greedy",
-                "Level": 0,
-                "Config": '["BiasGelu+:1:-1"]',
-                "Boundary": "off",
-                "Compat": "1.19",
-                "Loss": "cross-entropy",
-                "Optimizer": "sgd",
+                "Settings": {
+                    "dims": '{"batch": 2}',
+                    "budget": "60%",
+                    "activation_budget": "1073741824",
+                    "max_overhead": "10%",
+                    "strategy": "greedy",
+                    "level": "0",
+                    "config": '["BiasGelu+:1:-1"]',
+                    "boundary": "off",
+                    "compat": "1.19",
+                    "loss": "cross-entropy",
+                    "trainable": '["a,b"]',
+                    "optimizer": "sgd",
+                },
                 "SaveTo": os.path.abspath("p.json"),
                 "Emit": os.path.abspath("e.onnx"),
                 "HTML": os.path.abspath("r.html"),
@@ -187,7 +191,7 @@ class Start(HostCase):
 
     def test_inherited_plugin_variables_are_stripped(self) -> None:
         os.environ.update(PLUGIN_MULTIPLEX_GRPC="true", PLUGIN_PROTOCOL_VERSIONS="7", PLUGIN_UNIX_SOCKET_DIR="/", PLUGIN_UNIX_SOCKET_GROUP="0")
-        self.assertEqual(memopt.info()["protocol"], 1)
+        self.assertEqual(memopt.info()["protocol"], 2)
         seen = str(self.raised(self.fake_binary("env | grep ^PLUGIN_ | cut -d= -f1 >&2; exit 1")))
         self.assertEqual(
             sorted(line.strip() for line in seen.splitlines() if "PLUGIN_" in line),
@@ -210,13 +214,13 @@ class Start(HostCase):
         self.assertFalse(os.path.exists(folder))
 
     def test_misbehaving_binaries(self) -> None:
-        line = "1|1|unix|/tmp/none|grpc|"
+        line = "1|2|unix|/tmp/none|grpc|"
         cases = {
             "echo hello; sleep 9": ("wrote no handshake but b'hello\\n'", None),
             "echo 'cannot open libvulkan.so' >&2; exit 3": ("ended before it was ready (exit code 3)", 3),
             "exit 0": ("ended before it was ready (exit code 0)", 0),
             "kill -9 $$": ("killed by SIGKILL", -9),
-            f"echo '{line.replace('1|1', '1|2')}AAAA'; sleep 9": ("speaks protocol 2, this package speaks 1", None),
+            f"echo '{line.replace('1|2', '1|1')}AAAA'; sleep 9": ("speaks protocol 1, this package speaks 2", None),
             f"echo '{line}'; sleep 9": ("wrote no handshake", None),
             f"echo '{line}*'; sleep 9": ("broken certificate", None),
         }

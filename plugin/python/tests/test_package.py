@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import inspect
 import json
 import os
 import pickle
@@ -16,8 +17,9 @@ from pathlib import Path
 from unittest import mock
 
 import memopt
-from memopt import _arguments, _binary, _messages, _refusal, _schema
+from memopt import _arguments, _binary, _messages, _plan, _refusal, _schema
 from memopt._lastwords import LastWords
+from memopt._settings import SETTINGS, PlanSettings
 from memopt._words import in_python
 from memopt.report import Report, Section
 from support import PACKAGE, environment
@@ -75,15 +77,14 @@ class Messages(unittest.TestCase):
             descriptor_pool.Default().FindMessageTypeByName("memopt.v1.PlanRequest")
 
     def test_round_trip(self) -> None:
-        message = _messages.PlanRequest(model="m", dims={"batch": 8}, level=0)
+        message = _messages.PlanRequest(model="m", settings={"budget": "8GB"})
         again = _messages.PlanRequest.FromString(message.SerializeToString())
-        self.assertEqual((again.model, dict(again.dims), again.HasField("level")), ("m", {"batch": 8}, True))
-        self.assertFalse(_messages.PlanRequest().HasField("level"))
+        self.assertEqual((again.model, dict(again.settings)), ("m", {"budget": "8GB"}))
 
 
 class Arguments(unittest.TestCase):
     def test_sizes(self) -> None:
-        for given, want in {None: "", "8GB": "8GB", "60%": "60%", 1: "1", 1 << 33: "8589934592", 0.5: "50%", 0.07: "7%", 0.125: "12.5%", 8e9: "8000000000"}.items():
+        for given, want in {"8GB": "8GB", "60%": "60%", 1: "1", 1 << 33: "8589934592", 0.5: "50%", 0.07: "7%", 0.125: "12.5%", 8e9: "8000000000"}.items():
             self.assertEqual(_arguments.size("b", given), want)
         self.assertEqual(_arguments.size("b", 1.0), "100%")
         for wrong in (0, -1, -0.5, 0.0, 1.5, float("nan"), float("inf")):
@@ -91,29 +92,34 @@ class Arguments(unittest.TestCase):
                 _arguments.size("b", wrong)
         for wrong in (True, [1], b"8GB"):
             with self.assertRaises(TypeError, msg=repr(wrong)):
-                _arguments.size("b", wrong)  # type: ignore[arg-type]
+                _arguments.size("b", wrong)
 
     def test_shares(self) -> None:
-        for given, want in {None: "", "10%": "10%", 0.1: "10%", 0: "0%", 1.5: "150%"}.items():
+        for given, want in {"10%": "10%", 0.1: "10%", 0: "0%", 1.5: "150%"}.items():
             self.assertEqual(_arguments.share("o", given), want)
         for wrong in (-0.1, float("nan"), float("inf")):
             with self.assertRaises(ValueError):
                 _arguments.share("o", wrong)
 
     def test_dims(self) -> None:
-        self.assertEqual(_arguments.dims({"batch": 8}), {"batch": 8})
+        self.assertEqual(json.loads(_arguments.sizes("dims", {"batch": 8, "a=b": 2})), {"batch": 8, "a=b": 2})
         for wrong, kind in (({"b": 0}, ValueError), ({"b": 1 << 63}, ValueError), ({"b": 1.0}, TypeError), ({"b": True}, TypeError), ({1: 1}, TypeError), ("batch=8", TypeError), ([8], TypeError)):
             with self.assertRaises(kind):
-                _arguments.dims(wrong)  # type: ignore[arg-type]
+                _arguments.sizes("dims", wrong)
 
     def test_wrong_types_name_the_argument(self) -> None:
         cases = {
-            "level": ("1", True, 1.0, 2**40, -1),
+            "level": ("1", True, 1.0),
             "strategy": (3, b"greedy"),
             "compat": (1.19, True),
             "loss": (3, ["mse"]),
             "optimizer": (3,),
             "boundary": (2, 1, 0.0),
+            "shrink": (1, None.__class__),
+            "trainable": (3, [3], b"fc1", {"fc1": 1}),
+            "clip_norm": ("1", True),
+            "loss_scale": ([1], True),
+            "save_onnx_path": (3,),
             "config": (3, [b"x"], b"mem_opt.json", {"a": object()}, [float("nan")], {3, 4}),
             "show": (3, [3], b"graph", {"graph": 1}),
             "timeout": ("3", True, float("nan"), -1),
@@ -121,35 +127,62 @@ class Arguments(unittest.TestCase):
             "emit": (3,),
             "html": (["a"],),
             "dims": ([8],),
+            "budget": ([1],),
             "memory_budget": ([1],),
         }
         for name, values in cases.items():
             for value in values:
                 with self.subTest(name=name, value=value), self.assertRaisesRegex((TypeError, ValueError), f"^{name} is .*; (give|it) "):
-                    memopt.plan("m.onnx", **{name: value})  # type: ignore[arg-type]
+                    memopt.plan("m.onnx", **{name: value})
         with self.assertRaisesRegex(TypeError, "^path is 3; give"):
             memopt.plan(3)  # type: ignore[arg-type]
         with self.assertRaisesRegex(TypeError, "^timeout is '3'; give"):
             memopt.info(timeout="3")  # type: ignore[arg-type]
 
-    def test_right_types(self) -> None:
-        self.assertEqual([_arguments.level(v) for v in (None, 0, 2)], [None, 0, 2])
-        self.assertEqual([_arguments.boundary(v) for v in (None, True, False, "on")], ["", "on", "off", "on"])
+    def test_names(self) -> None:
+        for wrong, why in {"bugdet": "did you mean 'budget'", "lr": "memopt plan does not heed it, train does", "cache": "unexpected keyword argument 'cache'$"}.items():
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, f"unexpected keyword argument '{wrong}'.*{why}" if "unexpected" not in why else why):
+                memopt.plan("m.onnx", **{wrong: 1})  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "both 'budget' and 'memory_budget'"):
+            memopt.plan("m.onnx", budget=1, memory_budget=1)
+
+    def test_every_setting_is_a_keyword(self) -> None:
+        parameters = inspect.signature(memopt.plan).parameters
+        documentation = inspect.getdoc(memopt.plan) or ""
+        for name, row in SETTINGS.items():
+            self.assertEqual(parameters[name].kind, inspect.Parameter.KEYWORD_ONLY)
+            self.assertIn(name, PlanSettings.__annotations__)
+            self.assertRegex(documentation, rf"(?m)^{name}$")
+            self.assertIn(row.help.split()[0], documentation)
+        self.assertEqual(parameters["budget"].annotation, "Size | None")
+        self.assertEqual(list(parameters)[0], "path")
+        self.assertNotIn("memory_budget", parameters)
+
+    def test_texts(self) -> None:
+        given = {
+            "level": 0, "boundary": False, "shrink": True, "flash_attention": "rows", "trainable": ("a,b", "c"), "lossy": "", "strategy": None,
+            "memory_budget": 0.5, "clip_norm": 1, "loss_scale": "auto", "dims": {"é": 2}, "epsilon": 1e-8,
+        }
+        self.assertEqual(_plan._texts(given), {
+            "level": "0", "boundary": "off", "shrink": "on", "flash_attention": "rows", "trainable": '["a,b", "c"]',
+            "budget": "50%", "clip_norm": "1.0", "loss_scale": "auto", "dims": '{"é": 2}', "epsilon": "1e-08",
+        })
+
+    def test_stages(self) -> None:
         self.assertEqual([_arguments.show(v) for v in (None, (), "graph", ("graph", "arena"))], [[], [], ["graph"], ["graph", "arena"]])
         for stages in ({"graph": 1}.keys(), {"graph"}, iter(["graph"])):
             self.assertEqual(_arguments.show(stages), ["graph"])
-        self.assertEqual([_arguments.word("compat", v, "1.19") for v in (None, "", "1.19")], ["", "", "1.19"])
 
     def test_timeouts(self) -> None:
         for given, want in {None: None, float("inf"): None, 3: 3.0, 0.5: 0.5, 0: 0.0, 1e12: _arguments.LONGEST}.items():
             self.assertEqual(_arguments.timeout(given), want)
 
     def test_config(self) -> None:
-        self.assertEqual(_arguments.config(("BiasGelu+:1:-1",)), '["BiasGelu+:1:-1"]')
-        self.assertEqual(_arguments.config(["BiasGelu+:1:-1"]), '["BiasGelu+:1:-1"]')
-        self.assertEqual(_arguments.config("BiasGelu+:1:-1,Dropout+:1:-1"), "BiasGelu+:1:-1,Dropout+:1:-1")
-        self.assertEqual(_arguments.config(Path("c.json")), os.path.abspath("c.json"))
-        self.assertEqual(_arguments.config(os.path.relpath(__file__)), os.path.abspath(__file__))
+        self.assertEqual(_arguments.config("c", ("BiasGelu+:1:-1",)), '["BiasGelu+:1:-1"]')
+        self.assertEqual(_arguments.config("c", ["BiasGelu+:1:-1"]), '["BiasGelu+:1:-1"]')
+        self.assertEqual(_arguments.config("c", "BiasGelu+:1:-1,Dropout+:1:-1"), "BiasGelu+:1:-1,Dropout+:1:-1")
+        self.assertEqual(_arguments.config("c", Path("c.json")), os.path.abspath("c.json"))
+        self.assertEqual(_arguments.config("c", os.path.relpath(__file__)), os.path.abspath(__file__))
 
     def test_path_that_is_not_utf8(self) -> None:
         with self.assertRaises(memopt.MemoptError) as caught:

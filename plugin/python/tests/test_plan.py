@@ -47,7 +47,7 @@ class Plan(unittest.TestCase):
     def test_budget_binds(self) -> None:
         free = memopt.plan(self.model, dims=DIMS)
         budget = free.memory.total - free.baseline.arena // 5
-        report = memopt.plan(self.model, dims=DIMS, memory_budget=budget)
+        report = memopt.plan(self.model, dims=DIMS, budget=budget)
         self.assertLessEqual(report.memory.total, budget)
         self.assertLessEqual(report.result.peak, free.result.peak)
         self.assertEqual(memopt.plan(self.model, dims=DIMS, memory_budget=f" {budget} ").request.budget, budget)
@@ -56,13 +56,13 @@ class Plan(unittest.TestCase):
 
     def test_budget_that_cannot_be_met(self) -> None:
         with self.assertRaises(memopt.BudgetError) as caught:
-            memopt.plan(self.model, dims=DIMS, memory_budget="1KiB")
+            memopt.plan(self.model, dims=DIMS, budget="1KiB")
         self.assertIn("floor", str(caught.exception))
         e = caught.exception
         self.assertGreaterEqual(e.best, e.floor.peak)
         self.assertLessEqual(e.want, 0)
         self.assertIn(e.changes[0].setting, str(e))
-        self.assertLessEqual(memopt.plan(self.model, dims=DIMS, memory_budget=e.best + e.fixed).memory.total, e.best + e.fixed)
+        self.assertLessEqual(memopt.plan(self.model, dims=DIMS, budget=e.best + e.fixed).memory.total, e.best + e.fixed)
         self.assertRegex(str(caught.exception), r'would fit: memory_budget=("[\d.]+MiB"|\d+)')
         self.assertEqual(memopt.plan(self.model, dims=DIMS).format, "memopt.plan/1")
 
@@ -74,8 +74,10 @@ class Plan(unittest.TestCase):
             {"path": os.path.join(self.folder.name, "none.onnx")},
             {"path": text},
             {"path": self.model, "dims": {"bach": 2}},
-            {"path": self.model, "dims": DIMS, "memory_budget": "8 apples"},
+            {"path": self.model, "dims": DIMS, "budget": "8 apples"},
             {"path": self.model, "dims": DIMS, "level": 7},
+            {"path": self.model, "dims": DIMS, "level": -1},
+            {"path": self.model, "dims": DIMS, "level": 2**40},
         ):
             with self.subTest(arguments), self.assertRaises(memopt.MemoptError) as caught:
                 memopt.plan(**arguments)  # type: ignore[arg-type]
@@ -83,7 +85,7 @@ class Plan(unittest.TestCase):
 
     def test_as_the_command_line(self) -> None:
         path = os.path.join(self.folder.name, "saved.json")
-        report = memopt.plan(self.model, dims=DIMS, memory_budget="95%")
+        report = memopt.plan(self.model, dims=DIMS, budget="95%")
         report.save(path)
         checked = command("check", path, self.model)
         self.assertEqual(checked.returncode, 0, checked.stderr)

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"memopt/configs"
+	"memopt/memopt"
+	"memopt/memopt/report"
+	"memopt/planner"
+)
+
+// job is a model to be planned, whoever asks for it: the command line or a host of the
+// service.
+type job struct {
+	model   string
+	cfg     configs.Config
+	profile string        // of whose times plans count in
+	to      []destination // checked by writable
+	command string        // as it was typed, for a page
+	busy    func(doing string) (done func())
+	warn    func(...string)
+}
+
+// planned is what comes of a job: its model, which the caller closes, and its plan.
+type planned struct {
+	job
+	model    *memopt.Model
+	plan     *planner.Plan
+	file     *planner.File
+	warnings []string
+}
+
+// open reads the model, if none of the files that will be written is one of its own.
+func (j job) open() (*memopt.Model, error) {
+	if j.model == "" {
+		return nil, usage("MODEL is empty; give a path")
+	}
+	begin := time.Now()
+	done := j.busy("reading " + filepath.Base(j.model))
+	model, err := memopt.Open(j.model, j.cfg)
+	done()
+	if err != nil {
+		return nil, err
+	}
+	slog.Info("read", "model", j.model, "nodes", len(model.Graph.Nodes), "took", time.Since(begin))
+	err = spareModel(j.to, model)
+	if j.profile != "" && err == nil {
+		err = model.UseProfile(j.profile)
+	}
+	if err != nil {
+		model.Close()
+		return nil, err
+	}
+	return model, nil
+}
+
+// make opens the model and plans it.
+func (j job) make() (*planned, error) {
+	model, err := j.open()
+	if err != nil {
+		return nil, err
+	}
+	p := &planned{job: j, model: model}
+	done := j.busy("planning")
+	p.plan, err = model.Plan()
+	done()
+	if err != nil {
+		model.Close()
+		return nil, err
+	}
+	slog.Info("planned", "strategy", p.plan.Strategy, "arena", p.plan.Arena, "took", p.plan.Took)
+	p.tell(p.plan.Warnings)
+	if folder := j.cfg.SaveONNXPath; folder != "" {
+		warnings, err := model.SaveGraphs(p.plan, folder, strings.TrimSuffix(filepath.Base(model.Path), ".onnx"))
+		if err != nil {
+			model.Close()
+			return nil, asInput(err)
+		}
+		p.tell(warnings)
+	}
+	p.file = model.PlanFile(p.plan)
+	return p, nil
+}
+
+// tell passes warnings on, and keeps them for the JSON.
+func (p *planned) tell(warnings []string) {
+	p.warn(warnings...)
+	p.warnings = append(p.warnings, warnings...)
+}
+
+// write writes what the job names: the plan, the training graph under it, a page.
+func (p *planned) write() (err error) {
+	for _, to := range p.to {
+		switch strings.TrimPrefix(to.name, "--") {
+		case "output", "save_to":
+			err = asInput(p.file.Save(to.path))
+		case "emit":
+			var warnings []string
+			warnings, err = p.model.Emit(p.plan, to.path)
+			p.tell(warnings)
+			err = asInput(err)
+		case "html":
+			err = writePage(to.path, p.page())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// page is the page of the plan.
+func (p *planned) page() report.Page {
+	return report.Page{Title: filepath.Base(p.model.Path), File: p.file, Settings: shownSettings(p.model, p.profile), Command: p.command, Picture: p.plan.Picture()}
+}
+
+// text prints the stages that are to be shown and the plan.
+func (p *planned) text(w io.Writer, show []stage) error {
+	for _, s := range show {
+		if err := s.print(w, p.model, p.plan); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	if p.plan.Request.Outline != nil && talkative[p.cfg.Log] {
+		if err := p.model.ORT(w, p.plan, p.cfg.Log); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	report.Plan(w, p.plan, filepath.Base(p.model.Path), shownSettings(p.model, p.profile))
+	return nil
+}
+
+// json is the plan as JSON, with all that was warned of.
+func (p *planned) json() *planner.File {
+	file := *p.file
+	file.Warnings = append([]string{}, p.warnings...)
+	return &file
+}

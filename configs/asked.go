@@ -1,0 +1,95 @@
+package configs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Asked is settings as somebody gives them to a command, from whichever face.
+type Asked struct {
+	Command  string            // that is to heed them; "" for one that only shows them
+	Settings map[string]string // by name, as text
+	Face     Face              // where they were given
+	Folder   Folder            // where relative paths begin
+	Environ  []string          // NAME=value, as os.Environ has them
+}
+
+// Config merges what was given with the environment and with files. A setting that was
+// given and that the command does not heed is an error; one of the environment or of a
+// file, which are for other commands too, is left at its default and listed in Unheeded.
+func (a Asked) Config() (c Config, warnings []string, err error) {
+	flags := Config{}
+	var file Config
+	for _, name := range slices.Sorted(maps.Keys(a.Settings)) {
+		if _, ok := Find(name); !ok {
+			return Config{}, nil, &Error{Pos{File: name}, unknownField(name)}
+		}
+	}
+	for _, r := range rows {
+		text, ok := a.Settings[r.Name]
+		if !ok {
+			continue
+		}
+		name := a.Face.Name(r.Name)
+		switch {
+		case r.Form == Elsewhere:
+			file, _, err = a.Folder.ParseConfig(strings.TrimSpace(text), name)
+		case a.Command != "" && !r.Heeds(a.Command):
+			err = &Error{Pos{File: name}, r.Unheeded(a.Command)}
+		default:
+			err = flags.Set(r.Name, text, Source{Origin: OriginFlag, Name: name})
+		}
+		if err != nil {
+			return Config{}, nil, err
+		}
+	}
+	environ := map[string]string{}
+	for _, entry := range slices.Backward(a.Environ) { // of two the first counts, as for os.Getenv
+		name, value, _ := strings.Cut(entry, "=")
+		environ[name] = value
+	}
+	env, warnings, err := a.Folder.FromEnv(func(name string) (string, bool) { s, ok := environ[name]; return s, ok })
+	if err != nil {
+		return Config{}, nil, err
+	}
+	c = Merge(flags, file, env)
+	c.face = a.Face
+	if a.Command != "" {
+		c = c.only(a.Command)
+	}
+	for _, r := range rows {
+		if r.Form == Path {
+			r.in(&c, a.Folder)
+		}
+	}
+	return c, append(warnings, StrayEnv(a.Environ)...), nil
+}
+
+// Unheeded says that a command does not heed the setting, and which do.
+func (r Row) Unheeded(command string) string {
+	do := "does"
+	if len(r.Commands) > 1 {
+		do = "do"
+	}
+	return fmt.Sprintf("memopt %s does not heed it, %s %s", command, and(r.Commands), do)
+}
+
+// only is the config with what a command does not heed at its default.
+func (c Config) only(command string) Config {
+	kept := c
+	kept.given, kept.unheeded = maps.Clone(c.given), nil
+	for _, r := range rows {
+		if from, ok := c.given[r.Name]; ok && !r.Heeds(command) {
+			kept.unheeded = append(kept.unheeded, Setting{r.Name, r.print(&c), from})
+			r.reset(&kept)
+			delete(kept.given, r.Name)
+		}
+	}
+	return kept
+}
+
+// Unheeded lists what files and the environment set and the command that asked for the
+// config does not heed.
+func (c Config) Unheeded() []Setting { return c.unheeded }

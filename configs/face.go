@@ -1,0 +1,60 @@
+package configs
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Face is where somebody meets the settings, and so how messages to them spell one.
+type Face uint8
+
+// The faces.
+const (
+	CommandLine Face = iota // --max-overhead 10%
+	Python                  // max_overhead="10%"
+)
+
+// Name spells a setting alone.
+func (f Face) Name(setting string) string {
+	if r, ok := Find(setting); ok && f == CommandLine {
+		return "--" + r.Flag
+	}
+	return setting
+}
+
+// Say spells a setting with a value, to be pasted.
+func (f Face) Say(setting, value string) string {
+	if f == CommandLine {
+		return f.Name(setting) + " " + ShellWord(value)
+	}
+	r, _ := Find(setting)
+	if r.Form == Sizes {
+		var pairs []string
+		for pair := range strings.SplitSeq(value, ",") {
+			i := max(strings.LastIndexByte(pair, '='), 0)
+			pairs = append(pairs, jsonText(pair[:i])+": "+strings.TrimPrefix(pair[i:], "="))
+		}
+		return setting + "={" + strings.Join(pairs, ", ") + "}"
+	}
+	if r.Form == Whole || r.Form == Number || r.Form == Size && strings.Trim(value, "0123456789") == "" {
+		return setting + "=" + value
+	}
+	return setting + "=" + jsonText(value)
+}
+
+// jsonText is strings as JSON on one line, which are literals of Python too.
+func jsonText[T string | []string](v T) string {
+	var out strings.Builder
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err) // strings always encode
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// Name spells a setting for whoever asked for the config.
+func (c Config) Name(setting string) string { return c.face.Name(setting) }
+
+// Say spells a setting with a value for whoever asked for the config.
+func (c Config) Say(setting, value string) string { return c.face.Say(setting, value) }

@@ -1,0 +1,32 @@
+package configs
+
+import (
+	"fmt"
+	"strings"
+
+	"memopt/memopt/visible"
+)
+
+// ShellWord is a text as one word of a shell's command line: names of dims and files are
+// anybody's.
+func ShellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-+=./:,%@", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	if visible.Line(s) != s {
+		// $'…' of bash, zsh and POSIX has escapes, in which all bytes can be named.
+		var sb strings.Builder
+		for _, b := range []byte(s) {
+			if b < ' ' || b > '~' || b == '\'' || b == '\\' {
+				fmt.Fprintf(&sb, `\%03o`, b)
+			} else {
+				sb.WriteByte(b)
+			}
+		}
+		return "$'" + sb.String() + "'"
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

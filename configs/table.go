@@ -1,0 +1,126 @@
+package configs
+
+import (
+	"math"
+	"slices"
+)
+
+// The words of the choices.
+var (
+	strategies = []string{"auto", "keep-all", "recompute-cheap", "recompute-all", "greedy"}
+	optimizes  = []string{"off", "clean", "fuse"}
+	optimizers = []string{"sgd", "momentum", "adam", "adamw", "lamb", "adagrad"}
+	devices    = []string{"auto", "cpu", "vulkan"}
+	fastPaths  = []string{"cooperative-matrix", "buffer-addresses"}
+	compats    = []string{"1.19"}
+	lossies    = []string{"off", "bf16", "fp16", "fp8"}
+	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
+	logAliases = map[string]string{"trace": "debug", "verbose": "debug", "warning": "warn"}
+)
+
+// Who heeds a setting: the commands that take it as a flag. Every other command refuses
+// the flag and leaves alone what a file or the environment says.
+var (
+	stepping  = []string{"plan", "frontier", "maxbatch", "train"}                      // they make a training step
+	choosing  = []string{"plan", "maxbatch", "train"}                                  // they choose one plan of it
+	limiting  = []string{"plan", "maxbatch", "train", "check"}                         // they hold a plan to it
+	checking  = []string{"plan", "frontier", "maxbatch", "train", "check"}             // they make the step or compare it
+	reading   = []string{"plan", "frontier", "maxbatch", "train", "check", "optimize"} // they read the model by it
+	rewriting = []string{"plan", "frontier", "maxbatch", "train", "optimize"}          // they rewrite the model by it
+	drawing   = []string{"plan", "train"}                                              // they draw numbers, or write graphs
+	training  = []string{"train"}                                                      // it runs the step
+	opening   = []string{"train", "devices"}                                           // they open devices
+)
+
+//go:generate go -C ../plugin run ./internal/gen settings
+
+// rows is every setting: one row, and one field of Config. Nothing else names it but the
+// code that heeds it.
+var rows = slices.Concat(
+	group("Model",
+		row("dims", func(c *Config) *map[string]int64 { return &c.Dims }, sizes(), nil, checking,
+			"Sizes of the model's named dims, as in batch=8,seq=1024."),
+		row("loss", func(c *Config) *string { return &c.Loss }, name("the name of an output, or of a loss to add"), "", reading,
+			"Output to minimize, needed if several outputs are scalars; or a loss to add: cross-entropy, mse, l1, bce-with-logits, mean, or cross-entropy:OUTPUT. The input that this adds is called labels or targets.", shapes),
+		row("trainable", func(c *Config) *[]string { return &c.Trainable }, names("the name of a parameter or a pattern like encoder.*"), nil, reading,
+			"Parameters to train, by name or pattern like encoder.*; without it all of them.", shapes),
+		row("optimize", func(c *Config) *string { return &c.Optimize }, choice(optimizes, nil), "fuse", rewriting,
+			"Passes over the forward graph before anything else: none, those that keep every bit, or fusions too.", shapes),
+	),
+	group("Limits",
+		row("budget", func(c *Config) *Budget { return &c.Budget }, size(), Budget{}, limiting,
+			"Most memory that the step may hold, weights and optimizer included: 6GiB, 6GB, or 60% of what it takes with everything kept.", alias("memory_budget")),
+		row("activation_budget", func(c *Config) *Budget { return &c.ActivationBudget }, size(), Budget{}, limiting,
+			"Most memory for the arena alone: activations, gradients in flight and workspace."),
+		row("max_overhead", func(c *Config) *float64 { return &c.MaxOverhead }, share(), 0, limiting,
+			"Most extra computation, as a share of the step's: 10% or 0.1. Without a budget the plan is the lowest within it."),
+	),
+	group("What is recomputed",
+		row("preset", func(c *Config) *string { return &c.Preset }, choice(presetNames, nil), "", choosing,
+			"Ready-made settings to start from; anything else that is set goes before them."),
+		row("strategy", func(c *Config) *string { return &c.Strategy }, choice(strategies, nil), "auto", choosing,
+			"How the values to recompute are chosen: none, the cheap ones, all, by the simulated peak (greedy), or as the limits ask (auto)."),
+		row("level", func(c *Config) *int { return &c.Level }, whole(0, 2), 0, choosing,
+			"ONNX Runtime's level: 0 the clusters that config names, 1 all clusters of each transformer layer, 2 compromises too.", ort("ORTMODULE_MEMORY_OPT_LEVEL")),
+		row("config", func(c *Config) *[]Request { return &c.Requests }, clusters(), nil, stepping,
+			"JSON file of settings, or of ONNX Runtime's array of clusters; or the JSON itself, or clusters: BiasGelu+:1:-1,Dropout+:1:{0-3,7}. In such a file: the clusters.", ort(configVariable)),
+		row("boundary", func(c *Config) *bool { return &c.Boundary }, onOff(), true, stepping,
+			"End clusters at the boundaries of transformer layers."),
+		row("compat", func(c *Config) *string { return &c.Compat }, choice(compats, nil), "", stepping,
+			"ONNX Runtime release whose clusters and choices are followed to the letter, defects included.", metavar("1.19")),
+	),
+	group("Form of the step",
+		row("shrink", func(c *Config) *string { return &c.Shrink }, switchOr("auto"), "auto", stepping,
+			"Keep only the sign, mask or index of a value for the backward pass where nothing else of it is used; exact. Auto: under a budget or at level 2, if it helps.", shapes),
+		row("chunk_loss", func(c *Config) *string { return &c.ChunkLoss }, switchOr("auto"), "auto", stepping,
+			"Compute the scores of a cross entropy some rows at a time, and again for the backward pass, instead of keeping them; the same bits. Auto: under a budget, if it helps.", shapes),
+		row("flash_attention", func(c *Config) *string { return &c.Flash }, switchOr("auto", "rows"), "auto", stepping,
+			"Compute attention in pieces, and again for the backward pass, instead of keeping its probabilities. Rows: some queries at a time, the same bits. On: tiles, less memory, other rounding in the last digits. Auto: rows under a budget, if it helps.", shapes),
+		row("fuse_chains", func(c *Config) *string { return &c.FuseChains }, switchOr("auto"), "auto", stepping,
+			"Run chains of elementwise operators as one; the same bits. Auto: on devices that run kernels."),
+		row("lossy", func(c *Config) *string { return &c.Lossy }, choice(lossies, map[string]string{"f16": "fp16", "f8": "fp8"}), "off", stepping,
+			"Keep activations for the backward pass in a smaller type: gradients are no longer exact, and train prints by how much. Under a budget those that it takes, else those that config names, or all.", shapes),
+	),
+	group("Optimizer",
+		row("optimizer", func(c *Config) *string { return &c.Optimizer }, choice(optimizers, nil), "adamw", checking,
+			"Update rule; its states are part of the memory.", shapes),
+		row("lr", func(c *Config) *float64 { return &c.LR }, real(positive), 1e-3, training,
+			"Learning rate."),
+		row("momentum", func(c *Config) *float64 { return &c.Momentum }, real(below1), 0.9, stepping,
+			"Momentum: decay of the velocity.", shapes),
+		row("nesterov", func(c *Config) *bool { return &c.Nesterov }, onOff(), false, stepping,
+			"Momentum: take Nesterov's step.", shapes),
+		row("beta1", func(c *Config) *float64 { return &c.Beta1 }, real(below1), 0.9, stepping,
+			"Adam, AdamW and LAMB: decay of the mean gradient.", shapes),
+		row("beta2", func(c *Config) *float64 { return &c.Beta2 }, real(below1), 0.999, stepping,
+			"Adam, AdamW and LAMB: decay of the mean squared gradient.", shapes),
+		row("epsilon", func(c *Config) *float64 { return &c.Epsilon }, real(positive), 1e-8, stepping,
+			"Adam, AdamW, LAMB and Adagrad: added to the root of the squared gradients.", shapes),
+		row("weight_decay", func(c *Config) *float64 { return &c.WeightDecay }, real(atLeast0), 0.01, stepping,
+			"AdamW and LAMB: share of a parameter subtracted at each update, times the learning rate.", shapes),
+		row("lr_decay", func(c *Config) *float64 { return &c.LRDecay }, real(atLeast0), 0, stepping,
+			"Adagrad: the learning rate is divided by 1 + lr_decay × updates done.", shapes),
+		row("clip_norm", func(c *Config) *float64 { return &c.ClipNorm }, real(atLeast0), 0, stepping,
+			"Largest norm of all gradients together; 0 does not clip.", shapes),
+		row("loss_scale", func(c *Config) *LossScale { return &c.LossScale }, lossScale(), LossScale{}, stepping,
+			"Factor on the loss in the backward pass, for models of 16-bit floats. Auto starts at 65536 and halves when gradients overflow, whose update is skipped.", shapes),
+		row("loss_scale_window", func(c *Config) *int { return &c.ScaleWindow }, whole(1, math.MaxInt32), 2000, stepping,
+			"Updates without an overflow before an automatic loss scale doubles.", shapes),
+		row("accumulate", func(c *Config) *int { return &c.Accumulate }, whole(1, math.MaxInt32), 1, stepping,
+			"Micro-batches whose gradients are added up for one update.", shapes),
+	),
+	group("Run",
+		row("steps", func(c *Config) *int { return &c.Steps }, whole(1, math.MaxInt32), 10, training,
+			"Updates to do."),
+		row("seed", func(c *Config) *uint64 { return &c.Seed }, seed(), 0, drawing,
+			"Seed of all random numbers: the same seed gives the same run."),
+		row("device", func(c *Config) *string { return &c.Device }, deviceName(), "auto", stepping,
+			"Where the step runs; vulkan:1 and vulkan:llvmpipe name one of several."),
+		row("fast_paths", func(c *Config) *[]string { return &c.FastPaths }, someOf(fastPaths, "auto", "none"), []string{"auto"}, opening,
+			"Faster ways of a Vulkan device to take, of those that memopt devices lists. Some sum in another order; a recomputed value still has the bits of the first."),
+		row("log", func(c *Config) *string { return &c.Log }, choice(logLevels, logAliases), "warn", nil,
+			"Lowest level that is logged.", flag("log-level"), ort("ORTMODULE_LOG_LEVEL", "VERBOSE", "DEVINFO", "INFO", "WARNING", "ERROR", "FATAL")),
+		row("save_onnx_path", func(c *Config) *string { return &c.SaveONNXPath }, folder(), "", drawing,
+			"Folder to write the training graph to, before and after planning.", ort("ORTMODULE_SAVE_ONNX_PATH")),
+	),
+)
