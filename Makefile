@@ -2,7 +2,9 @@
 
 GO      ?= go
 PYTHON  := $(shell .ci/python --where)
+TORCH_PYTHON := $(shell .ci/peers --where)
 export MEMOPT_PYTHON = $(PYTHON)
+export MEMOPT_TORCH_PYTHON = $(TORCH_PYTHON)
 
 # Steps on Vulkan, and whether there is no device here that can run them.
 VULKAN    = env $$(.ci/vulkan --env)
@@ -30,9 +32,10 @@ run: build
 # Vulkan are skipped, unless MEMOPT_NEED_VULKAN is set.
 test: build
 	.ci/python
+	.ci/peers
 	.ci/vulkan || test -z "$$MEMOPT_NEED_VULKAN"
 	$(VULKAN) $(GO) test -timeout 20m ./...
-	PYTHON=$(PYTHON) MEMOPT_PLUGIN_PATH=$(CURDIR)/bin/memopt plugin/python/run_tests.sh
+	PYTHON=$(PYTHON) TORCH_PYTHON=$(TORCH_PYTHON) MEMOPT_PLUGIN_PATH=$(CURDIR)/bin/memopt plugin/python/run_tests.sh
 
 # Beside NumPy and PyTorch, which .ci/peers puts in a cache folder once.
 bench: build

@@ -2,6 +2,7 @@
 # Runs the tests of the Python package.
 #   PYTHON              the interpreter, with what .ci/requirements.txt names (python3)
 #   MEMOPT_PLUGIN_PATH  the memopt binary; without it test_plan.py is skipped
+#   TORCH_PYTHON        the interpreter that has PyTorch (.ci/peers); without it tests_torch is not run
 #   MEMOPT_TEST_SERVER  the binary of plugin/internal/testserver; built with go if not given
 #   MEMOPT_TEST_SOLVER  the binary of planner/internal/answer; the same
 set -eu
@@ -17,3 +18,6 @@ if [ -z "${MEMOPT_TEST_SOLVER:-}" ]; then MEMOPT_TEST_SOLVER=$(built answer ./pl
 export MEMOPT_TEST_SERVER MEMOPT_TEST_SOLVER
 export MEMOPT_TEST_BINARY="${MEMOPT_PLUGIN_PATH:-}"
 PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "${PYTHON:-python3}" -m unittest discover -s tests -t tests "$@"
+if [ -n "${TORCH_PYTHON:-}" ]; then
+    PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "$TORCH_PYTHON" -W ignore -m unittest discover -s tests_torch -t tests_torch
+fi

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from ._host import close
     from ._plan import info, plan
     from .report import Report
+    from .torch import optimize, record, restore
 
 __version__ = "0.1.0"
-__all__ = ["BudgetError", "MemoptError", "Report", "close", "info", "plan"]
+__all__ = ["BudgetError", "MemoptError", "Report", "close", "info", "optimize", "plan", "record", "restore"]
 
-_lazy = {"Report": "report", "close": "_host", "info": "_plan", "plan": "_plan"}
+_lazy = {"Report": "report", "close": "_host", "info": "_plan", "plan": "_plan", "optimize": "torch", "record": "torch", "restore": "torch"}
 
 
 def __getattr__(name: str) -> Any:

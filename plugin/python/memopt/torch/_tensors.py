@@ -1,0 +1,79 @@
+"""What the recorder and the replay share: operands of operators, aliases of tensors, operators run below autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+
+def tensors(x: Any) -> Iterator[torch.Tensor]:
+    """The tensors in a result or in arguments, in order."""
+    if isinstance(x, torch.Tensor):
+        yield x
+    elif isinstance(x, (list, tuple)):
+        for y in x:
+            yield from tensors(y)
+    elif isinstance(x, dict):
+        for y in x.values():
+            yield from tensors(y)
+
+
+def operands(func: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], list[tuple[int, torch.Tensor]]]:
+    """The tensors that an operator only reads; and those that it writes into, with their place among all its tensors."""
+    read: list[torch.Tensor] = []
+    written: list[tuple[int, torch.Tensor]] = []
+    place = 0
+    for i, a in enumerate(func._schema.arguments):
+        x = args[i] if i < len(args) else kwargs.get(a.name)
+        writes = a.alias_info is not None and a.alias_info.is_write
+        for t in tensors(x):
+            if writes:
+                written.append((place, t))
+            else:
+                read.append(t)
+            place += 1
+    return read, written
+
+
+class View:
+    """How a tensor shows its storage."""
+
+    __slots__ = ("conj", "dtype", "neg", "offset", "size", "stride")
+
+    def __init__(self, t: torch.Tensor) -> None:
+        self.dtype, self.size, self.stride, self.offset = t.dtype, t.size(), t.stride(), t.storage_offset()
+        self.conj, self.neg = t.is_conj(), t.is_neg()
+
+    def of(self, storage: torch.UntypedStorage) -> torch.Tensor:
+        """A tensor that shows another storage in the same way, and keeps nothing else alive."""
+        with torch.no_grad(), _disable_current_modes():
+            t = torch.empty(0, dtype=self.dtype, device=storage.device).set_(storage, self.offset, self.size, self.stride)
+            if self.conj:
+                t = t.conj()
+            return torch._neg_view(t) if self.neg else t
+
+
+def alias(t: torch.Tensor) -> torch.Tensor:
+    """A tensor over the same storage that keeps nothing else alive: a detached view would keep its base."""
+    return View(t).of(t.untyped_storage())
+
+
+# Operators whose running statistics a second run must not move again; given none, they give the same results.
+_STATISTICS = {"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"}
+
+
+def run_again(func: Any, args: Any, kwargs: Any, grad: bool) -> Any:
+    """Runs an operator once more: below autograd and autocast, unseen by modes, without side effects on statistics.
+
+    grad is whether gradients were enabled the first time: kernels of recurrent layers ask for it.
+    """
+    if func._overloadpacket._qualified_op_name.removeprefix("aten::") in _STATISTICS:
+        names = [a.name for a in func._schema.arguments]
+        training = args[names.index("training")]
+        if training:
+            args = [None if name in ("running_mean", "running_var") else a for name, a in zip(names, args, strict=False)]
+    with torch.set_grad_enabled(grad), _disable_current_modes(), torch._C._DisableAutocast(), torch._C._AutoDispatchBelowAutograd():
+        return func(*args, **kwargs)

@@ -1,0 +1,107 @@
+"""Bytes: what a module holds beside a step's peak, what a device has free, and budgets as people write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import torch
+
+from .._arguments import Size
+
+_UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|[KMGT]?i?B?)\s*", re.IGNORECASE)
+
+
+def parse(name: str, size: Size, whole: int) -> int:
+    """Bytes of "6GiB", "6GB", 6442450944, or "60%" and 0.6 of the whole."""
+    if isinstance(size, bool) or not isinstance(size, (str, int, float)):
+        raise TypeError(f"{name} is {size!r}; give bytes, a text like '8GB' or '60%', or a share like 0.6")
+    if isinstance(size, str):
+        m = _SIZE.fullmatch(size)
+        if m is None:
+            raise ValueError(f"{name} is {size!r}; give bytes, a text like '8GB' or '60%', or a share like 0.6")
+        number, unit = float(m[1]), m[2].upper()
+        if unit == "%":
+            return int(whole * number / 100)
+        decimal = unit.endswith("B") and len(unit) == 2
+        return int(number * (1000 ** "BKMGT".index(unit[0]) if decimal else _UNITS[unit[:1]]))
+    if isinstance(size, float) and 0 < size <= 1:
+        return int(whole * size)
+    if size <= 0:
+        raise ValueError(f"{name} is {size!r}; it must be positive")
+    return int(size)
+
+
+class Fixed(NamedTuple):
+    """What a training run holds beside the peak of a step."""
+
+    bytes: int  # parameters, buffers and optimizer states
+    to_come: int  # states that the optimizer has not made yet
+
+
+def fixed_bytes(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> Fixed:
+    """Parameters and buffers, each storage once, and the states of the optimizer."""
+    held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in [*model.parameters(), *model.buffers()]}
+    states = to_come = 0
+    if optimizer is not None:
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                made = optimizer.state.get(p)
+                if made:
+                    states += sum(s.untyped_storage().nbytes() for s in made.values() if isinstance(s, torch.Tensor))
+                elif p.requires_grad:
+                    to_come += _slots(optimizer, group) * p.numel() * p.element_size()
+    return Fixed(sum(held.values()) + states + to_come, to_come)
+
+
+def _slots(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> int:
+    """How many tensors of a parameter's size an optimizer keeps for it."""
+    name = type(optimizer).__name__
+    if name in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax"):
+        return 3 if group.get("amsgrad") else 2
+    if name == "SGD":
+        return 1 if group.get("momentum") else 0
+    if name == "RMSprop":
+        return 1 + bool(group.get("momentum")) + bool(group.get("centered"))
+    if name in ("Adagrad", "Rprop", "Lion"):
+        return 2 if name == "Rprop" else 1
+    if name == "Adadelta":
+        return 2
+    raise ValueError(
+        f"how much {name} keeps for each parameter is not known before its first step: call memopt.optimize after one step, "
+        "or give activation_budget, which leaves optimizer states out"
+    )
+
+
+def free_bytes(model: torch.nn.Module, reserve: Size) -> int:
+    """What the module's device has free, less the reserve; on a processor the least of the machine's and the cgroup's."""
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    else:
+        free, total = _machine()
+    return free - parse("reserve", reserve, total)
+
+
+def _machine() -> tuple[int, int]:
+    fields = {}
+    with open("/proc/meminfo") as f:
+        for line in f:
+            name, _, rest = line.partition(":")
+            fields[name] = int(rest.split()[0]) * 1024
+    free, total = fields["MemAvailable"], fields["MemTotal"]
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            with open(limit) as f, open(used) as g:
+                most = f.read().strip()
+                if most != "max" and int(most) < total:
+                    total = int(most)
+                    free = min(free, total - int(g.read()))
+        except (OSError, ValueError):
+            continue
+    return free, total

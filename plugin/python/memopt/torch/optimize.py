@@ -1,0 +1,321 @@
+"""memopt.optimize: a module whose training steps stay within a budget."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import os
+import tempfile
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .._arguments import Size
+from .._plan import plan
+from ..errors import BudgetError
+from ..report import Report, show_bytes
+from ._tensors import tensors
+from .budget import fixed_bytes, free_bytes, parse
+from .measure import digests, step_peak
+from .program import Program, build
+from .record import Loss, Recording, record
+from .replay import planned
+
+MOST_PLANS = 16  # one for each shape of the inputs
+
+
+@dataclass
+class StepReport:
+    """What the plan of a step promises, and what was measured. Bytes are of activations, gradients and work space."""
+
+    eager_peak: int
+    promised_peak: int
+    measured_peak: int | None
+    floor: int
+    floor_at: str
+    overhead: float
+    gap: float
+    fixed: int  # bytes of parameters, buffers and optimizer states, beside the peak
+    plan: Report | None = field(repr=False)  # None: everything is kept
+    recording: Recording = field(repr=False)
+
+    def __str__(self) -> str:
+        if self.plan is None:
+            return f"memopt: the step takes {show_bytes(self.eager_peak)} as it is, and fits: nothing to do"
+        measured = f", measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
+        return (
+            f"memopt: promised {show_bytes(self.promised_peak)}{measured}, of {show_bytes(self.eager_peak)} in eager mode, for {self.overhead:+.1%} compute; "
+            f"{show_bytes(self.fixed)} of parameters and states beside it; floor {show_bytes(self.floor)} at {self.floor_at}"
+        )
+
+
+def optimize(
+    model: torch.nn.Module,
+    budget: Size | None = None,
+    *,
+    activation_budget: Size | None = None,
+    max_overhead: str | float | None = None,
+    sample: Any = None,
+    loss: Loss | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    reserve: Size = "5%",
+) -> StepReport | None:
+    """Makes the training steps of a module fit in the bytes named, in place, at the least extra time, bit for bit.
+
+    budget             all that a step holds: parameters, gradients, optimizer states, activations. Bytes, "6GiB", "60%"
+                       of what eager mode takes, or "auto": what the device has free, less the reserve. "auto" is the default
+    activation_budget  the growth of one forward and backward pass alone
+    max_overhead       extra compute allowed, instead of a budget: the lowest peak for it
+    sample             inputs of a step: a tensor, a tuple of arguments, or a dict of keyword arguments. The step is run
+                       once to record it and once to check it; without a sample the first real inputs are taken
+    loss               a function of the model's output that returns one number, for models that do not return their loss
+    optimizer          whose states are counted in the budget, also those that it has not made yet
+    reserve            what "auto" leaves free
+
+    Returns a report, or None without a sample: then report(model) has it after the first step. Only forward passes with
+    gradients in training mode are planned. restore(model) undoes everything.
+
+    Raises BudgetError, with the floor and what sets it, where nothing fits; the module is then as it was.
+    """
+    if budget is None and activation_budget is None and max_overhead is None:
+        budget = "auto"
+    if budget is not None and activation_budget is not None:
+        raise TypeError("give budget or activation_budget, not both")
+    if isinstance(model.__dict__.get("forward"), PlannedForward):
+        restore(model)
+    forward = PlannedForward(model, _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve))
+    if sample is None:
+        model.forward = forward  # type: ignore[method-assign]
+        return None
+    args, kwargs = _arguments(sample)
+    made = forward.prepare(args, kwargs)
+    model.forward = forward  # type: ignore[method-assign]
+    return made.report
+
+
+def restore(model: torch.nn.Module) -> None:
+    """Gives a module its own forward pass back."""
+    forward = model.__dict__.get("forward")
+    if isinstance(forward, PlannedForward):
+        del model.__dict__["forward"]
+        if forward.replaced is not None:
+            model.__dict__["forward"] = forward.replaced
+
+
+def report(model: torch.nn.Module) -> StepReport | None:
+    """The report of the plan that was made last, if there is one."""
+    forward = model.__dict__.get("forward")
+    return forward.last if isinstance(forward, PlannedForward) else None
+
+
+def _arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(sample, Mapping):
+        return (), dict(sample)
+    if isinstance(sample, (tuple, list)):
+        return tuple(sample), {}
+    return (sample,), {}
+
+
+@dataclass(frozen=True)
+class _Request:
+    budget: Size | None
+    activation_budget: Size | None
+    max_overhead: str | float | None
+    loss: Loss | None
+    optimizer: torch.optim.Optimizer | None
+    reserve: Size
+
+
+@dataclass
+class _Made:
+    program: Program | None  # None: everything is kept
+    report: StepReport
+
+
+_busy = threading.local()
+
+
+class PlannedForward:
+    """Stands in for a module's forward: runs it under the plan for the shapes of its inputs."""
+
+    def __init__(self, model: torch.nn.Module, request: _Request) -> None:
+        self.model = model
+        self.request = request
+        self.replaced = model.__dict__.get("forward")
+        self.made: OrderedDict[Any, _Made] = OrderedDict()
+        self.last: StepReport | None = None
+        self.lock = threading.RLock()
+        self.told: set[str] = set()
+        functools.update_wrapper(self, type(model).forward)
+        self.__signature__ = inspect.signature(self.original)
+
+    @property
+    def original(self) -> Callable[..., Any]:
+        if self.replaced is not None:
+            return self.replaced  # type: ignore[no-any-return]
+        return type(self.model).forward.__get__(self.model)  # type: ignore[attr-defined, no-any-return]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if getattr(_busy, "on", False) or not self.model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self.original(*args, **kwargs)
+        made = self.prepare(args, kwargs)
+        if made.program is None:
+            return self.original(*args, **kwargs)
+        _busy.on = True
+        step = planned(made.program)
+        try:
+            with step:
+                return self.original(*args, **kwargs)
+        finally:
+            _busy.on = False
+            if step.step.diverged is not None:
+                self._tell(f"a step went another way than the recorded one and keeps what follows: {step.step.diverged}")
+
+    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made:
+        """The plan for inputs of these shapes, from the cache or made now."""
+        key = self._key(args, kwargs)
+        with self.lock:
+            made = self.made.get(key)
+            if made is None:
+                _busy.on = True
+                try:
+                    made = self._make(args, kwargs)
+                finally:
+                    _busy.on = False
+                self.made[key] = made
+                if len(self.made) > MOST_PLANS:
+                    self.made.popitem(last=False)
+            else:
+                self.made.move_to_end(key)
+            self.last = made.report
+            return made
+
+    def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a recorded step depends on, beside the module's own code."""
+        shapes = tuple((t.shape, t.stride(), t.dtype, t.device, t.requires_grad) for t in tensors((args, kwargs)))
+        autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
+        state = tuple(p.requires_grad for p in self.model.parameters())
+        modes = tuple(m.training for m in self.model.modules())
+        return shapes, _scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads()
+
+    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made:
+        r = self.request
+        call = functools.partial(self.original, *args, **kwargs)
+        recording = record(_Call(self.model, call), loss=r.loss)
+        eager, fixed = recording.measured_peak, fixed_bytes(self.model, r.optimizer)
+        limit: int | None = None
+        if r.activation_budget is not None:
+            limit = parse("activation_budget", r.activation_budget, eager)
+        elif r.budget == "auto":
+            limit = free_bytes(self.model, r.reserve) - fixed.to_come
+        elif r.budget is not None:
+            limit = parse("budget", r.budget, eager + fixed.bytes) - fixed.bytes
+        if limit is not None and limit >= eager and r.max_overhead is None:
+            return _Made(None, StepReport(eager, eager, eager, 0, "", 0.0, 0.0, fixed.bytes, None, recording))
+        if limit is not None and limit <= 0:
+            raise BudgetError(
+                f"the budget is met by parameters, buffers and optimizer states alone: they are {show_bytes(fixed.bytes)}; "
+                f"the step takes {show_bytes(eager)} more in eager mode",
+                fixed=fixed.bytes,
+            )
+        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+            path = os.path.join(folder, f"{type(self.model).__name__}.json.gz")
+            recording.save(path)
+            try:
+                planned_report = plan(path, activation_budget=limit, max_overhead=r.max_overhead)
+            except BudgetError as e:
+                if not self.made or e.best <= 0:
+                    raise
+                # Training has begun, and a shape comes that does not fit: the lowest plan there is, and a word about it.
+                self._tell(f"inputs of other shapes do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
+                planned_report = plan(path, activation_budget=e.best)
+        program = build(recording, planned_report.to_dict()["steps"])
+        made = StepReport(
+            eager, planned_report.result.peak, None, planned_report.floor.peak, planned_report.floor.node, planned_report.result.overhead,
+            planned_report.bound.gap if planned_report.get("bound") else 0.0, fixed.bytes, planned_report, recording,
+        )  # fmt: skip
+        self._check(program, call, made)
+        return _Made(program, made)
+
+    def _check(self, program: Program, call: Callable[[], Any], made: StepReport) -> None:
+        """Runs the step once under the plan: the same bits as in eager mode, and the bytes promised."""
+        run = planned(program)
+
+        def forward() -> Any:
+            with run:
+                return call()
+
+        checked = step_peak(self.model, forward, self.request.loss)
+        made.measured_peak = checked.peak
+        if run.step.diverged is not None:
+            raise RuntimeError(f"memopt: the module does not run the same operators twice, so no plan holds for it: {run.step.diverged}")
+        wrong = [name for name, d in made.recording.digests.items() if checked.digests.get(name) != d]
+        if wrong:
+            raise RuntimeError(
+                f"memopt: under the plan {wrong[0]} has other bits than in eager mode ({len(wrong)} of {len(made.recording.digests)} tensors differ); "
+                "the plan is not used, please report this with the model"
+            )
+
+    def _tell(self, text: str) -> None:
+        if text not in self.told:
+            self.told.add(text)
+            warnings.warn("memopt: " + text, stacklevel=3)
+
+    # Copies have a forward of their own; files do not hold plans.
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PlannedForward:
+        new = PlannedForward.__new__(PlannedForward)
+        memo[id(self)] = new
+        new.__dict__.update(self.__dict__)
+        new.model = copy.deepcopy(self.model, memo)
+        new.lock = threading.RLock()
+        new.made = OrderedDict(self.made)
+        return new
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self.model, self.request)
+
+
+def _unpickled(model: torch.nn.Module, request: _Request) -> PlannedForward:
+    return PlannedForward(model, request)
+
+
+class _Call(torch.nn.Module):
+    """A module's call as a module, so that recording it goes through neither its hooks nor our own forward twice."""
+
+    def __init__(self, model: torch.nn.Module, call: Callable[[], Any]) -> None:
+        super().__init__()
+        self.__dict__["wrapped"], self.__dict__["call"] = model, call
+
+    def forward(self) -> Any:
+        return self.__dict__["call"]()
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__["wrapped"].named_parameters(*args, **kwargs)
+
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__["wrapped"].named_buffers(*args, **kwargs)
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__dict__["wrapped"].named_modules(*args, **kwargs)
+
+
+def _scalars(x: Any) -> Any:
+    """Arguments that are no tensors: another value may be another program."""
+    if isinstance(x, torch.Tensor):
+        return None
+    if isinstance(x, (list, tuple)):
+        return tuple(_scalars(y) for y in x)
+    if isinstance(x, dict):
+        return tuple((k, _scalars(v)) for k, v in x.items())
+    try:
+        hash(x)
+    except TypeError:
+        return type(x)
+    return x if isinstance(x, (int, float, str, bool, type(None), torch.dtype, torch.device)) else type(x)

@@ -1,0 +1,98 @@
+"""A plan over a recorded step, as what to do at each operator call, each save and each use of a saved tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .record import Op, Recording, Value
+
+
+@dataclass(eq=False)
+class Instance:
+    """The bytes of one value that one run of its operator wrote. It is dropped after step last."""
+
+    value: Value
+    made: int
+    again: bool
+    last: int = -1
+    uses: int = 0  # of saved tensors, at step last
+
+
+@dataclass
+class Program:
+    """What Session obeys."""
+
+    recording: Recording
+    watched: set[int] = field(default_factory=set)  # values whose storages carry their number
+    captured: set[int] = field(default_factory=set)  # calls whose arguments are kept for a second run
+    held: dict[int, Instance] = field(default_factory=dict)  # first instances that later runs read, by value
+    kept: list[bool] = field(default_factory=list)  # by save: the tensor itself is kept
+    source: list[Instance | None] = field(default_factory=list)  # by save: what a dropped one is made from
+    step_of: list[int] = field(default_factory=list)  # by save: the step that asks for it, -1 if none does
+    runs: list[tuple[int, Op, list[Instance]]] = field(default_factory=list)  # second runs: step, operator, what they make
+    releases: dict[int, list[Instance]] = field(default_factory=dict)  # by step: instances that it reads last
+    maker: dict[int, Op] = field(default_factory=dict)  # of what runs again, by value
+    early: int = 0  # second runs that the plan has in the forward pass, where Python holds the values anyway
+
+
+def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
+    """Follows a plan's steps over the recording."""
+    ops, saves = recording.ops, recording.saves
+    p = Program(recording)
+    current: dict[Value, Instance] = {}
+    asked: dict[Op, list[int]] = {}
+    for i, save in enumerate(saves):
+        if save.used is not None:
+            asked.setdefault(save.used, []).append(i)
+    p.kept = [True] * len(saves)
+    p.source = [None] * len(saves)
+    p.step_of = [-1] * len(saves)
+    first_backward = next((s for s, step in enumerate(steps) if ops[step["node"]].backward), len(steps))
+
+    def read(value: Value, at: int) -> Instance | None:
+        instance = current.get(value)
+        if instance is not None and at > instance.last:
+            instance.last, instance.uses = at, 0
+        return instance
+
+    for s, step in enumerate(steps):
+        op = ops[step["node"]]
+        again = bool(step.get("again"))
+        if again and s < first_backward:
+            p.early += 1
+            continue
+        for value in op.inputs:
+            instance = read(value, s)
+            if again and instance is not None and not instance.again:
+                p.held[value.number] = instance
+        for i in asked.get(op, ()) if not again else ():
+            p.step_of[i] = s
+            instance = read(saves[i].value, s)
+            if instance is not None:
+                instance.uses += 1
+                if instance.again:
+                    p.kept[i], p.source[i] = False, instance
+        if again:
+            made = [Instance(v, s, True) for v in op.outputs]
+            p.runs.append((s, op, made))
+        else:
+            made = [Instance(v, s, False) for v in op.outputs]
+        for instance in made:
+            current[instance.value] = instance
+
+    for i, save in enumerate(saves):  # nobody asked for these when the step was recorded
+        maker = save.value.maker
+        if p.step_of[i] < 0 and maker is not None and not maker.once and any(maker is op for _, op, _ in p.runs):
+            p.kept[i] = False
+    for _, op, made in p.runs:
+        p.captured.update(op.calls)
+        p.maker.update((v.number, op) for v in op.outputs)
+        p.watched.update(v.number for v in [*op.inputs, *op.outputs] if v.maker is not None)
+        for instance in made:
+            p.releases.setdefault(instance.last, []).append(instance)
+    for instance in p.held.values():
+        p.releases.setdefault(instance.last, []).append(instance)
+    p.watched.update(saves[i].value.number for i in range(len(saves)) if not p.kept[i])
+    return p
