@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import copy
 import hashlib
 import inspect
@@ -55,6 +56,10 @@ class Import(unittest.TestCase):
     def test_names(self) -> None:
         self.assertLessEqual(set(memopt.__all__), set(dir(memopt)))
         for name in memopt.__all__:
+            if memopt._lazy.get(name) == "torch" and importlib.util.find_spec("torch") is None:
+                with self.assertRaisesRegex(ImportError, "pip install torch"):
+                    getattr(memopt, name)
+                continue
             self.assertIsNotNone(getattr(memopt, name))
         with self.assertRaises(AttributeError):
             memopt.plam  # noqa: B018
