@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path"
 	"slices"
 	"strings"
 
@@ -26,10 +25,8 @@ import (
 type Options struct {
 	// Loss names the scalar to lower; "" takes the only scalar float output.
 	Loss string
-	// Trainable holds names and patterns (* and ? as in path.Match, where *
-	// also matches dots). A pattern that begins with ! takes away. Empty means
-	// every float initializer that can be a parameter: see isParameter.
-	Trainable []string
+	// Trainable and Frozen hold names and patterns of initializers: see Select.
+	Trainable, Frozen []string
 	// Optimizer is the name of an update rule; "" stops at the gradients.
 	Optimizer string
 	// Hyper overrides the rule's attributes (weight_decay, beta1, …).
@@ -166,120 +163,24 @@ func names(vs []*graph.Value) string {
 }
 
 func (s *step) findTrainable() (err error) {
-	if s.params, err = trainable(s.g, s.opt.Trainable); err != nil {
+	if _, err = Select(s.g, s.opt.Trainable, s.opt.Frozen); err != nil {
 		return err
+	}
+	replaced := map[*graph.Value]bool{} // running statistics are not trained
+	for _, u := range s.g.Updates {
+		replaced[u.State] = true
+	}
+	s.trained = make([]bool, len(s.g.Values))
+	for _, v := range s.g.Values {
+		if v.Kind == graph.Param && v.Type.IsFloat() && !replaced[v] {
+			s.params = append(s.params, v)
+			s.trained[v.ID] = true
+		}
 	}
 	if len(s.params) == 0 {
 		return fmt.Errorf("nothing to train: the graph has no float initializer that is a parameter")
 	}
-	s.trained = make([]bool, len(s.g.Values))
-	for _, v := range s.params {
-		s.trained[v.ID] = true
-	}
 	return nil
-}
-
-// Trainable lists the parameters that TrainStep would train: those that
-// Options.Trainable picks.
-func Trainable(g *graph.Graph, patterns []string) ([]*graph.Value, error) {
-	params, err := trainable(g, patterns)
-	if err != nil {
-		return nil, err
-	}
-	return params, nil
-}
-
-func trainable(g *graph.Graph, patterns []string) (params []*graph.Value, err error) {
-	var floats []*graph.Value
-	replaced := map[*graph.Value]bool{} // running statistics are not trained
-	for _, u := range g.Updates {
-		replaced[u.State] = true
-	}
-	for _, v := range g.Values {
-		if v.Kind == graph.Param && v.Type.IsFloat() && !replaced[v] {
-			floats = append(floats, v)
-		}
-	}
-	if len(patterns) == 0 {
-		for _, v := range floats {
-			if isParameter(v) {
-				params = append(params, v)
-			}
-		}
-	} else {
-		hit := make([]bool, len(patterns))
-		for _, v := range floats {
-			on := strings.HasPrefix(patterns[0], "!")
-			for i, p := range patterns {
-				want, p := !strings.HasPrefix(p, "!"), strings.TrimPrefix(p, "!")
-				ok, err := match(p, v.Name)
-				if err != nil {
-					return nil, fmt.Errorf("trainable pattern %q: %w", p, err)
-				}
-				if ok {
-					on, hit[i] = want, true
-				}
-			}
-			if on {
-				params = append(params, v)
-			}
-		}
-		for i, p := range patterns {
-			if !hit[i] {
-				return nil, fmt.Errorf("trainable %q matches no float initializer", p)
-			}
-		}
-	}
-	return params, nil
-}
-
-// isParameter tells parameters from the constants that exporters also store as
-// float initializers: single numbers (exponents, scales, bounds), tables of
-// zeros and ones or with infinities (masks). A table of only zeros or only ones
-// is how biases and norms begin, so it takes both to be a mask, unless it has
-// the many dims of an attention mask, the keys last, and is all zeros.
-func isParameter(v *graph.Value) bool {
-	if v.Rank() == 0 {
-		return false
-	}
-	if v.Data == nil || v.Data.Len() > maskBytes || v.Rank() < 2 {
-		return true
-	}
-	data, err := v.Data.Bytes()
-	if err != nil {
-		return true // whoever loads it will say so
-	}
-	x := &graph.Tensor{Type: v.Type, Bytes: data}
-	zeros, ones := false, false
-	for i := range len(data) / int(v.Type.Size()) {
-		switch f := x.Float(i); {
-		case f == 0:
-			zeros = true
-		case f == 1:
-			ones = true
-		case !(math.Abs(f) < 1e30):
-			return false
-		default:
-			return true // which ends the search in most parameters at once
-		}
-	}
-	if ones {
-		return !zeros
-	}
-	return v.Rank() < 3 || v.Shape[v.Rank()-1].Is(1)
-}
-
-// maskBytes is the largest initializer that is looked at to see whether it is
-// a mask: larger ones are not read before they are needed.
-const maskBytes = 16 << 20
-
-// match is path.Match without its special treatment of slashes.
-func match(pattern, name string) (bool, error) {
-	flat := strings.NewReplacer("/", "\x00")
-	if pattern == name {
-		return true, nil
-	}
-	return path.Match(flat.Replace(pattern), flat.Replace(name))
 }
 
 // findPaths marks what lies between a trainable parameter and the loss.

@@ -60,7 +60,7 @@ func (a Asked) Config() (c Config, warnings []string, err error) {
 		c = c.only(a.Command)
 	}
 	for _, r := range rows {
-		if r.Form == Path {
+		if r.Form == Path || r.Form == Names {
 			r.in(&c, a.Folder)
 		}
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	Lossy        string   // off, bf16, fp16 or fp8: keep activations as these
 	Loss         string
 	Trainable    []string
+	Frozen       []string
 	Optimizer    string // sgd, momentum, adam, adamw, lamb or adagrad
 	LR           float64
 	Momentum     float64
@@ -191,7 +192,7 @@ func overlay(layers []Config) Config {
 }
 
 // Files are the paths of the files that settings were read from.
-func (c Config) Files() []string { return c.files }
+func (c Config) Files() []string { return slices.Concat(c.files, listFiles(c.Trainable, c.Frozen)) }
 
 // Setting is one setting for printing.
 type Setting struct {

@@ -22,12 +22,23 @@ const schemaKey = "$schema"
 
 // ParseFile reads a config file.
 func ParseFile(path string) (Config, error) {
-	fail := func(err error) (Config, error) {
+	src, err := readFile(path, maxSize)
+	if err != nil {
+		return Config{}, err
+	}
+	c, err := ParseJSON(src, path)
+	c.files = []string{path}
+	return c, err
+}
+
+// readFile reads a regular file, one byte beyond the limit at most.
+func readFile(path string, limit int64) ([]byte, error) {
+	fail := func(err error) ([]byte, error) {
 		var pe *fs.PathError
 		if errors.As(err, &pe) {
 			err = pe.Err
 		}
-		return Config{}, fmt.Errorf("configs: %s: %w", path, err)
+		return nil, fmt.Errorf("configs: %s: %w", path, err)
 	}
 	// Asked before it is opened: a pipe without a writer would block.
 	info, err := os.Stat(path)
@@ -42,13 +53,11 @@ func ParseFile(path string) (Config, error) {
 		return fail(err)
 	}
 	defer f.Close()
-	src, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	src, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return fail(err)
 	}
-	c, err := ParseJSON(src, path)
-	c.files = []string{path}
-	return c, err
+	return src, nil
 }
 
 // unmarked is a text without the byte order mark that editors may have put in front.

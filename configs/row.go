@@ -77,8 +77,11 @@ func row[T any](name string, at func(*Config) *T, k kind[T], def T, commands []s
 		copy:  func(to, from *Config) { *at(to) = *at(from) },
 		print: func(c *Config) string { return k.print(*at(c)) },
 		in: func(c *Config, f Folder) {
-			if path, is := any(at(c)).(*string); is {
-				*path = f.Path(*path)
+			switch x := any(at(c)).(type) {
+			case *string:
+				*x = f.Path(*x)
+			case *[]string:
+				*x = f.lists(*x)
 			}
 		},
 	}

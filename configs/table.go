@@ -34,6 +34,9 @@ var (
 
 //go:generate go -C ../plugin run ./internal/gen settings
 
+// aParameter is what the lists of parameters hold.
+const aParameter = "the name of a parameter or a pattern like encoder.*"
+
 // rows is every setting: one row, and one field of Config. Nothing else names it but the
 // code that heeds it.
 var rows = slices.Concat(
@@ -42,8 +45,10 @@ var rows = slices.Concat(
 			"Sizes of the model's named dims, as in batch=8,seq=1024."),
 		row("loss", func(c *Config) *string { return &c.Loss }, name("the name of an output, or of a loss to add"), "", reading,
 			"Output to minimize, needed if several outputs are scalars; or a loss to add: cross-entropy, mse, l1, bce-with-logits, mean, or cross-entropy:OUTPUT. The input that this adds is called labels or targets.", shapes),
-		row("trainable", func(c *Config) *[]string { return &c.Trainable }, names("the name of a parameter or a pattern like encoder.*"), nil, reading,
-			"Parameters to train, by name or pattern like encoder.*; without it all of them.", shapes),
+		row("trainable", func(c *Config) *[]string { return &c.Trainable }, nameList(aParameter), nil, reading,
+			"Parameters to train, by name or pattern like encoder.*; without it all that the file says are parameters. !encoder.* excludes, and @names.txt takes the names from a file, one a line or a JSON array. A buffer is trained if its full name is given.", shapes),
+		row("frozen", func(c *Config) *[]string { return &c.Frozen }, nameList(aParameter), nil, reading,
+			"Parameters to leave as they are, by name, pattern or @names.txt; !encoder.* takes that back.", shapes),
 		row("optimize", func(c *Config) *string { return &c.Optimize }, choice(optimizes, nil), "fuse", rewriting,
 			"Passes over the forward graph before anything else: none, those that keep every bit, or fusions too.", shapes),
 	),

@@ -75,6 +75,7 @@ var BatchNormalization = define(graph.Op{
 	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
+	Running:   [][2]int{{3, 1}, {4, 2}},
 	Samples: []string{
 		"f32[2,3,4], f32[3], f32[3], f32[3], f32[3]>0 -> y",
 		"f32[4,3], f32[3], f32[3], f32[3], f32[3]>0; epsilon=0.1 -> y",

@@ -77,7 +77,7 @@ func same(a, _ fraction) (fraction, bool) { return a, true }
 // might be trained does not count: a size has no slope.
 func shortNumber(v *graph.Value) (fraction, bool) {
 	const digits = 1 << 10
-	if v.Kind != graph.Const && v.Kind != graph.Param || v.Data == nil {
+	if !v.Kind.Stored() || v.Data == nil {
 		return fraction{}, false
 	}
 	data, err := v.Data.Bytes()

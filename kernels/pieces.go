@@ -126,7 +126,7 @@ func (p pieces) biased(v *graph.Value) (x, bias *graph.Value) {
 		return nil, nil
 	}
 	for i, in := range n.Inputs {
-		if (in.Kind == graph.Param || in.Kind == graph.Const) && in.Rank() == 1 &&
+		if in.Kind.Stored() && in.Rank() == 1 &&
 			in.Shape[0].Equal(v.Shape[v.Rank()-1]) && n.Inputs[1-i].Shape.Equal(v.Shape) {
 			return n.Inputs[1-i], in
 		}

@@ -78,7 +78,7 @@ func rangeSize(n *graph.Node, start, limit, delta graph.Dim) graph.Dim {
 func threeNumbers(start, limit, delta *graph.Value) (a, b, d float64, ok bool) {
 	var out [3]float64
 	for i, v := range []*graph.Value{start, limit, delta} {
-		if !v.Type.IsFloat() || v.Kind != graph.Const && v.Kind != graph.Param || v.Data == nil {
+		if !v.Type.IsFloat() || !v.Kind.Stored() || v.Data == nil {
 			return 0, 0, 0, false
 		}
 		bytes, err := v.Data.Bytes()

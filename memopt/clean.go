@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"memopt/autograd"
 	"memopt/configs"
 	"memopt/kernels"
 	"memopt/memopt/graph"
@@ -25,37 +24,32 @@ func (m *Model) read() (err error) {
 		return input(err)
 	}
 	if hasBackward(m.Graph) {
+		m.noteInitials()
 		return nil
+	}
+	if err := m.selectTrained(); err != nil {
+		return err
 	}
 	if err := m.addLoss(); err != nil {
 		return err
 	}
-	return m.clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true})
+	m.clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true})
+	return nil
 }
 
 // clean runs the passes on a forward graph, as far as the settings say.
-func (m *Model) clean(o graph.CleanOptions) error {
+func (m *Model) clean(o graph.CleanOptions) {
 	switch m.Config.Optimize {
 	case "off":
-		return nil
+		return
 	case "clean":
 		o = graph.CleanOptions{}
-	}
-	params, err := autograd.Trainable(m.Graph, m.Config.Trainable)
-	if err != nil {
-		return input(err)
-	}
-	trained := map[string]bool{}
-	for _, v := range params {
-		trained[v.Name] = true
 	}
 	// A loss that is named need not be an output yet.
 	if loss := m.Graph.ByName(m.loss); loss != nil && !slices.Contains(m.Graph.Outputs, loss) {
 		m.Graph.Outputs = append(m.Graph.Outputs, loss)
 	}
-	o.Trained = func(v *graph.Value) bool { return trained[v.Name] }
 	m.cleaned, m.Passes = o, m.Graph.Clean(o)
-	return nil
 }
 
 // Optimized is what was done to a model.
@@ -87,12 +81,13 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	if hasBackward(m.Graph) {
 		return o, input(fmt.Errorf("%s has a backward pass; only forward graphs are optimized", filepath.Base(path)))
 	}
+	if err := m.selectTrained(); err != nil {
+		return o, err
+	}
 	if err := m.addLoss(); err != nil {
 		return o, err
 	}
-	if err := m.clean(graph.CleanOptions{Fuse: kernels.Portable}); err != nil {
-		return o, err
-	}
+	m.clean(graph.CleanOptions{Fuse: kernels.Portable})
 	o.Report, o.Warnings = m.Passes, unknownElsewhere(m.Graph, path, to)
 	if m.unchanged(&err); err != nil {
 		return o, err

@@ -177,7 +177,7 @@ func TestOptimizeTrained(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := configs.Default()
-	c.Trainable = []string{"*"}
+	c.Trainable = []string{"*", "val_66"} // a factor, under a name that the exporter made up
 	all, err := Open(path, c)
 	if err != nil {
 		t.Fatal(err)

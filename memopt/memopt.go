@@ -34,6 +34,8 @@ type Model struct {
 	// Profiled is the device whose times plans count in; "" for flops and bytes.
 	Profiled string
 	source   *onnx.Source                         // nil if the file has no weights
+	initials []initial                            // the float initializers that were read
+	selected autograd.Selection                   // of them, by settings
 	loss     string                               // the value that is to be lowered; "" is the only scalar
 	cleaned  graph.CleanOptions                   // as the forward graph was
 	other    func(configs.Config) (*Model, error) // another form of the step; nil if the file has the step
@@ -88,8 +90,8 @@ func (m *Model) Plan() (p *planner.Plan, err error) {
 		return nil, classify(err)
 	}
 	suggest(p, m.Config.Requests)
-	p.Sought = time.Since(begin)
-	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(), m.storedStatistics(), m.beyond(p))
+	p.Sought, p.Trains = time.Since(begin), m.trains()
+	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(), m.storedStatistics(), m.doubts(), m.beyond(p))
 	return p, nil
 }
 
@@ -134,7 +136,7 @@ const autoLossScale = 65536
 // stepOptions picks what autograd needs from the settings.
 func (m *Model) stepOptions() autograd.Options {
 	c := m.Config
-	o := autograd.Options{Loss: m.loss, Trainable: c.Trainable, Optimizer: c.Optimizer,
+	o := autograd.Options{Loss: m.loss, Optimizer: c.Optimizer,
 		ClipNorm: c.ClipNorm, MicroBatches: c.Accumulate, Hyper: map[string]float64{}}
 	for setting, value := range map[string]float64{"momentum": c.Momentum, "beta1": c.Beta1, "beta2": c.Beta2,
 		"epsilon": c.Epsilon, "weight_decay": c.WeightDecay, "lr_decay": c.LRDecay} {

@@ -23,6 +23,7 @@ func (m *Model) PlanFile(p *planner.Plan) *planner.File {
 			f.Settings[name] = value
 		}
 	}
+	f.Trains = m.trains()
 	maps.Copy(f.Settings, m.forms.decided())
 	beside := map[string]string{}
 	if m.forms != nil && m.forms.tried && slices.Contains(m.forms.on, true) {
@@ -124,6 +125,9 @@ func LoadPlan(plan, model string, c configs.Config) (p *planner.Plan, err error)
 	}
 	if err != nil {
 		return nil, codedError{err, ExitCannot}
+	}
+	if p.Trains = m.trains(); f.Trains != nil && !f.Trains.Equal(p.Trains) {
+		return nil, codedError{fmt.Errorf("%s: the file says that its step %s, but it %s", plan, f.Trains, p.Trains), ExitCannot}
 	}
 	return p, nil
 }

@@ -177,7 +177,7 @@ func gradientModel(m *Model) (*Model, error) {
 		return only, only.shape(g)
 	}
 	return only.derive(func(m *Model) autograd.Options {
-		return autograd.Options{Loss: m.loss, Trainable: m.Config.Trainable, KeepGrads: true}
+		return autograd.Options{Loss: m.loss, KeepGrads: true}
 	})
 }
 

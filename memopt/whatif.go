@@ -146,7 +146,8 @@ func (m *Model) Largest(dim string) (p *planner.Plan, err error) {
 			return nil, classify(err)
 		}
 	}
-	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.beyond(p))
+	p.Trains = m.trains()
+	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.doubts(), m.beyond(p))
 	return p, nil
 }
 

@@ -26,6 +26,7 @@ type File struct {
 	// told beside, where that is another form.
 	Beside   map[string]string `json:"beside,omitempty"`
 	Strategy string            `json:"strategy"`
+	Trains   *Trains           `json:"trains,omitempty"`
 	FileTold
 	PlanMS   float64    `json:"plan_ms"` // 0 in a saved file: those of one request are the same bytes
 	Warnings []string   `json:"warnings"`

@@ -20,7 +20,7 @@ func TestFileZero(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true, Trained: func(v *graph.Value) bool { return v.Kind == graph.Param }})
+	g.Clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true})
 	if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"}); err != nil {
 		t.Fatal(err)
 	}

@@ -111,6 +111,7 @@ type Plan struct {
 	Took     time.Duration
 	Sought   time.Duration // with the table, and the other forms of the step that were tried
 	Warnings []string
+	Trains   *Trains // nil if nobody has said
 	// SearchEnded is whether Largest looks for no size beyond this one.
 	SearchEnded bool
 

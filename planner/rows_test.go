@@ -25,7 +25,7 @@ func TestRowsAreSimulated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g.Clean(graph.CleanOptions{Fuse: func(*graph.Op) bool { return true }, Trained: func(v *graph.Value) bool { return v.Kind == graph.Param }})
+			g.Clean(graph.CleanOptions{Fuse: func(*graph.Op) bool { return true }})
 			if g, err = autograd.TrainStep(g, autograd.Options{Optimizer: "sgd"}); err != nil {
 				t.Fatal(err)
 			}

@@ -94,7 +94,11 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	model, plan, cfg := p.model, p.plan, j.cfg
 	stop, release := interrupted(c)
 	defer release()
-	steps := newSteps(c, asJSON, visible.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
+	trains := ""
+	if plan.Trains != nil {
+		trains = visible.Line(plan.Trains.String()) + "\n"
+	}
+	steps := newSteps(c, asJSON, trains+visible.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
 		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), report.Extra(plan.Result.Overhead, 1)))
 	run := model.Run
 	if to := c.String("record"); to != "" {
@@ -124,7 +128,9 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		}
 		return stopped(c, result)
 	}
-	if !c.Bool("quiet") {
+	if c.Bool("quiet") {
+		fmt.Fprint(c.App.Writer, trains)
+	} else {
 		fmt.Fprintln(c.App.Writer)
 	}
 	n := len(result.Losses)

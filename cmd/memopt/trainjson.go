@@ -11,21 +11,22 @@ import (
 
 // trainFile is the JSON of train.
 type trainFile struct {
-	Format    string        `json:"format"`
-	Device    string        `json:"device"`
-	Steps     int           `json:"steps"`
-	FirstStep int           `json:"first_step"` // done before, by a resumed run
-	Loss      []number      `json:"loss"`
-	StepMS    []float64     `json:"step_ms"`
-	Skipped   []int         `json:"skipped,omitempty"` // steps whose update was left out
-	LossScale float64       `json:"loss_scale,omitempty"`
-	Memory    trainMemory   `json:"memory"`
-	Chains    *chainsFile   `json:"chains,omitempty"`
-	Check     *checkFile    `json:"check,omitempty"`
-	Against   *partingsFile `json:"against,omitempty"`
-	Lossy     *lossyFile    `json:"lossy,omitempty"`
-	Stopped   string        `json:"stopped,omitempty"`
-	Warnings  []string      `json:"warnings"`
+	Format    string          `json:"format"`
+	Device    string          `json:"device"`
+	Steps     int             `json:"steps"`
+	FirstStep int             `json:"first_step"` // done before, by a resumed run
+	Trains    *planner.Trains `json:"trains,omitempty"`
+	Loss      []number        `json:"loss"`
+	StepMS    []float64       `json:"step_ms"`
+	Skipped   []int           `json:"skipped,omitempty"` // steps whose update was left out
+	LossScale float64         `json:"loss_scale,omitempty"`
+	Memory    trainMemory     `json:"memory"`
+	Chains    *chainsFile     `json:"chains,omitempty"`
+	Check     *checkFile      `json:"check,omitempty"`
+	Against   *partingsFile   `json:"against,omitempty"`
+	Lossy     *lossyFile      `json:"lossy,omitempty"`
+	Stopped   string          `json:"stopped,omitempty"`
+	Warnings  []string        `json:"warnings"`
 }
 
 // trainMemory is the total and its parts, by the space of the device they lie
@@ -122,7 +123,7 @@ func (x number) MarshalJSON() ([]byte, error) {
 const trainFormat = "memopt.train/1"
 
 func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
-	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Lossy: lossyJSON(r.Lossy), Chains: chainsJSON(r.Chains), Skipped: r.Skipped, LossScale: r.LossScale, Loss: []number{}, StepMS: []float64{},
+	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Trains: r.Plan.Trains, Lossy: lossyJSON(r.Lossy), Chains: chainsJSON(r.Chains), Skipped: r.Skipped, LossScale: r.LossScale, Loss: []number{}, StepMS: []float64{},
 		Memory: memoryJSON(r.Plan, lines, r.Trace, r.Memory), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
 	for _, x := range r.Losses {
 		f.Loss = append(f.Loss, number(x))
@@ -137,7 +138,7 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 }
 
 func checkJSON(c *memopt.Check, lines []report.Line) trainFile {
-	return trainFile{Format: trainFormat, Device: c.Device, Steps: 1, Lossy: lossyJSON(c.Lossy), Loss: []number{number(c.Loss)},
+	return trainFile{Format: trainFormat, Device: c.Device, Steps: 1, Trains: c.Plan.Trains, Lossy: lossyJSON(c.Lossy), Loss: []number{number(c.Loss)},
 		StepMS: []float64{float64(c.Trace.Took.Microseconds()) / 1000}, Memory: memoryJSON(c.Plan, lines, c.Trace, c.Memory),
 		Warnings: append([]string{}, c.Plan.Warnings...)}
 }

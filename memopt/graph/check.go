@@ -113,7 +113,7 @@ func (g *Graph) check() error {
 		switch {
 		case !has(u.State) || !has(u.New):
 			return bad("an update is not in this graph")
-		case u.State.Kind != State && u.State.Kind != Param && u.State.Kind != Const:
+		case u.State.Kind != State && !u.State.Kind.Stored():
 			return bad("update of %q, which is %s", u.State.Name, u.State.Kind)
 		case replaced[u.State]:
 			return bad("two updates of %q", u.State.Name)

@@ -14,7 +14,7 @@ func fuse(g *Graph, o CleanOptions) map[string]int {
 	for {
 		e := newEdit(g)
 		uses := g.Uses()
-		m := &Match{Builder: e.b, uses: uses, result: e.result, params: o.trained, changed: g.replaced()}
+		m := &Match{Builder: e.b, uses: uses, result: e.result, changed: g.replaced()}
 		e.each(func(n *Node) []*Value {
 			m.Node = n
 			for _, op := range rules {

@@ -47,18 +47,22 @@ type Kind uint8
 
 // The kinds of values.
 const (
-	Computed Kind = iota // an output of a node
-	Input                // fed in every step
-	Param                // an initializer that may be trained
-	Const                // an initializer or number that never changes
-	State                // kept from step to step: optimizer slots, counters
-	Sequence             // a list of values, only while a file is read
+	Computed    Kind = iota // an output of a node
+	Input                   // fed in every step
+	Param                   // an initializer that is trained
+	ModelBuffer             // one that belongs to the model and is not: only a running statistic ever changes
+	Const                   // an initializer or number that never changes
+	State                   // kept from step to step: optimizer slots, counters
+	Sequence                // a list of values, only while a file is read
 )
 
 // String is the word used in the text form.
 func (k Kind) String() string {
-	return [...]string{"computed", "input", "param", "const", "state", "sequence"}[k]
+	return [...]string{"computed", "input", "param", "buffer", "const", "state", "sequence"}[k]
 }
+
+// Stored reports whether the numbers of such a value come with the model.
+func (k Kind) Stored() bool { return k == Param || k == ModelBuffer || k == Const }
 
 // Phase is the part of the step that a node belongs to.
 type Phase uint8
@@ -137,7 +141,7 @@ type Value struct {
 	// shape; nil when they are not known. Row-major, any rank.
 	Ints []Dim
 	Def  *Node // nil unless Computed
-	// Data is the numbers of a Param, Const or State. A Const without Data
+	// Data is the numbers of a Param, Buffer, Const or State. A Const without Data
 	// has Ints; a State without Data starts as zeros.
 	Data Data
 	Seq  []*Value // of a Sequence
@@ -146,7 +150,7 @@ type Value struct {
 // Bytes is the size of the value.
 func (v *Value) Bytes() Dim { return v.Shape.Elems().Mul(Num(v.Type.Size())) }
 
-// Tensor is the numbers of a Param, Const or State. Contents known only as
+// Tensor is the numbers of a Param, Buffer, Const or State. Contents known only as
 // formulas are evaluated; others share the bytes of Data.
 func (v *Value) Tensor(b *Binding) (*Tensor, error) {
 	shape, err := b.Shape(v.Shape)

@@ -57,7 +57,7 @@ func (m *Match) gradientReads(n *Node, v *Value) bool {
 		return false
 	}
 	for i, d := range dx {
-		if x := n.In(i); d != nil && (x.Kind == Computed || x.Kind == Param && m.params(x)) {
+		if x := n.In(i); d != nil && (x.Kind == Computed || x.Kind == Param) {
 			b.Graph.Outputs = append(b.Graph.Outputs, d)
 		}
 	}

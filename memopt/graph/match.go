@@ -14,8 +14,7 @@ type Match struct {
 
 	uses    *Uses
 	result  map[*Value]bool
-	params  func(*Value) bool // is trained
-	changed map[*Value]bool   // is another number in the next step
+	changed map[*Value]bool // is another number in the next step
 	pieces  []*Node
 }
 
@@ -64,7 +63,7 @@ func (m *Match) isNew(v *Value) bool { return int(v.ID)+2 >= len(m.uses.start) }
 // in their order, and so to the same bits, where one node reads it in the place of
 // Node: nothing else reads it in between, or they are two at most.
 func (m *Match) KeepsSums(v *Value) bool {
-	if v == nil || v.Kind == Const || v.Kind == Input || !v.Type.IsFloat() {
+	if v == nil || v.Kind == Const || v.Kind == ModelBuffer || v.Kind == Input || !v.Type.IsFloat() {
 		return true // it has no gradient
 	}
 	all, own, between := 0, 0, false
@@ -100,7 +99,7 @@ func (m *Match) Either(tries ...func() bool) bool {
 // Number is the one number that v is: a constant, or an initializer that is
 // not trained.
 func (m *Match) Number(v *Value) (x float64, ok bool) {
-	if v == nil || v.Kind != Const && (v.Kind != Param || m.params(v)) || m.changed[v] || !v.Shape.Elems().Is(1) {
+	if v == nil || v.Kind != Const && v.Kind != ModelBuffer || m.changed[v] || !v.Shape.Elems().Is(1) {
 		return 0, false
 	}
 	if v.Data == nil && v.Ints == nil {

@@ -86,6 +86,9 @@ type Op struct {
 	// Overwrites gives, per output, the input that it replaces in place: the
 	// updated parameter is where the parameter was. nil for most operators.
 	Overwrites []int
+	// Running pairs each input that holds a running statistic with the output that
+	// is its next value in training.
+	Running [][2]int
 	// Random: draws from the counter (seed, step, node, element).
 	Random bool
 	// Border: the forward pass is what this node needs, itself included; all

@@ -120,7 +120,7 @@ func (p *parser) assignment() {
 		p.next()
 	}
 	p.expect("=")
-	kinds := map[string]Kind{"input": Input, "param": Param, "const": Const, "state": State}
+	kinds := map[string]Kind{"input": Input, "param": Param, "buffer": ModelBuffer, "const": Const, "state": State}
 	if kind, ok := kinds[p.tok.text]; ok && p.tok.kind == tokIdent {
 		p.definition(kind, targets)
 		return

@@ -47,14 +47,9 @@ type CleanOptions struct {
 	Fuse func(*Op) bool
 	// Unfold says that there will be a backward pass: see Op.Unfold.
 	Unfold bool
-	// Trained reports which parameters will be; the others are as good as
-	// constants where one number is asked for. nil means all of them.
-	Trained func(*Value) bool
 	// After is called behind every pass: tests look at the graph there.
 	After func(pass string)
 }
-
-func (o CleanOptions) trained(v *Value) bool { return o.Trained == nil || o.Trained(v) }
 
 // Report is what Clean did.
 type Report struct {

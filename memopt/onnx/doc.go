@@ -22,7 +22,8 @@
 // come from the operators; those that the file claims for intermediate values
 // are not looked at. Chains that only compute shapes disappear (graph.FoldInts).
 //
-// Float initializers become Params, others Consts. A dim_param that is a formula
+// A float initializer becomes a Param, a ModelBuffer or a Const, as the exporter's
+// metadata or else its name says (origin.go, names.go), others Consts. A dim_param that is a formula
 // is read as one; anything that looks like a name is one symbol, hyphens
 // included; a dim that is not given is named after its input. An output named
 // "X.new", where X is an initializer of the same type and shape, is also the

@@ -21,7 +21,7 @@ const (
 	metaRenamed = "memopt.renamed" // model: pairs of name in the file and in the graph
 	metaAssumed = "memopt.assumed" // model: triples of dim, dim and node
 	metaOrder   = "memopt.order"   // model: values that no node makes, if not inputs first
-	metaKind    = "memopt.kind"    // initializer: param, const or state
+	metaKind    = "memopt.kind"    // initializer: param, buffer, const or state
 	metaPhase   = "memopt.phase"   // node: backward or update
 	metaFloat   = "memopt.float."  // node: a float attribute in full
 )
@@ -30,7 +30,7 @@ const (
 const newSuffix = ".new"
 
 var kindsByWord = map[string]graph.Kind{
-	graph.Param.String(): graph.Param, graph.Const.String(): graph.Const, graph.State.String(): graph.State,
+	graph.Param.String(): graph.Param, graph.ModelBuffer.String(): graph.ModelBuffer, graph.Const.String(): graph.Const, graph.State.String(): graph.State,
 }
 
 var phasesByWord = map[string]graph.Phase{
@@ -154,6 +154,9 @@ func (r *reader) guessFacts(top *scope) {
 		g.Loss = losses[0]
 	}
 	r.borderFacts(top)
+	if r.border() == nil {
+		r.runningUpdates()
+	}
 	g.Assumed = append(g.Assumed, r.same...)
 }
 

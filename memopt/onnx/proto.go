@@ -25,6 +25,7 @@ const (
 	graphOutput     fieldNum = 12
 	graphInfo       fieldNum = 13
 	graphSparse     fieldNum = 15
+	graphMetadata   fieldNum = 16
 	nodeInput       fieldNum = 1
 	nodeOutput      fieldNum = 2
 	nodeName        fieldNum = 3
@@ -60,6 +61,7 @@ const (
 	tensorMetadata  fieldNum = 16
 	valueName       fieldNum = 1
 	valueType       fieldNum = 2
+	valueMetadata   fieldNum = 4
 	typeTensor      fieldNum = 1
 	tensorTypeElem  fieldNum = 1
 	tensorTypeShape fieldNum = 2

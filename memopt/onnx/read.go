@@ -74,6 +74,8 @@ type reader struct {
 	lent      map[*byte]graph.Data
 	words     map[string]string // operator names and domains, one copy each
 	known     map[string]*graph.Tensor
+	origins   *origins             // of initializers
+	stored    []stored             // float initializers
 	sizes     map[string]graph.Dim // by name of a dim: another that is the same size
 	same      []graph.Assume       // those equations
 	reads     int                  // before this one, for the sake of sizes
@@ -92,8 +94,9 @@ type model struct {
 type body struct {
 	name                          string
 	nodes, inits, inputs, outputs [][]byte
-	infos                         [][]byte // of values in between; only an outline reads them
+	infos                         [][]byte // of values that are no inputs or outputs
 	sparse                        int
+	signature                     string // what the exporter says of the parameters and buffers
 }
 
 func newReader(src []byte, file, path string, lib *graph.Library, mapped *weights.File) *reader {
@@ -137,6 +140,7 @@ func (r *reader) run() (g *graph.Graph, err error) {
 	}
 	g = r.b.Graph
 	r.readFacts(top)
+	r.tellKinds(top)
 	g.FoldInts()
 	r.part()
 	r.restoreOrder()
@@ -251,6 +255,10 @@ func (r *reader) readBody(what string, b []byte) body {
 			g.infos = append(g.infos, m.bytes())
 		case graphSparse:
 			g.sparse++
+		case graphMetadata:
+			if key, value := m.entry(); key == signatureKey {
+				g.signature = value
+			}
 		}
 	}
 	return g
@@ -304,6 +312,7 @@ func (r *reader) readGraph() *scope {
 	for _, b := range g.inits {
 		r.initializer(top, r.message("an initializer", b))
 	}
+	r.origins = r.readOrigins(&g)
 	r.nodes(top, g.nodes)
 	for _, b := range g.outputs {
 		r.output(top, b)

@@ -12,8 +12,12 @@ import (
 type Source struct {
 	// Nodes is how many the model has in its file, of which reading may make more or fewer.
 	Nodes int
-	files []*weights.File
-	uses  []*weights.Block // one for each use that the graph's values have of them
+	// Origins is what is known of float initializers beyond their kind, by the name of the value.
+	Origins map[string]Origin
+	// Absent are parameters that the exporter lists and the file does not have, nor anything made of them.
+	Absent []string
+	files  []*weights.File
+	uses   []*weights.Block // one for each use that the graph's values have of them
 }
 
 // Files are the paths of the model and of its external data.

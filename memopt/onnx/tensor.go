@@ -241,7 +241,7 @@ const maxExternals = 4096
 
 func initializerName(t *tensor) string { return "initializer " + quote(t.name) }
 
-// initializer adds a Param, a Const or a State.
+// initializer adds a Param, a ModelBuffer, a Const or a State.
 func (r *reader) initializer(s *scope, m *message) {
 	t := readTensor(m, initializerName)
 	switch {
@@ -258,8 +258,9 @@ func (r *reader) initializer(s *scope, m *message) {
 	if t.dtype.IsFloat() {
 		kind = graph.Param
 	}
-	if k, ok := kindsByWord[t.kind]; ok {
-		kind = k
+	told, isTold := kindsByWord[t.kind]
+	if isTold {
+		kind = told
 	}
 	d := r.data(t)
 	v, err := r.b.Define(kind, r.nameFor(s, t.name), t.dtype, graph.Dims(t.dims...))
@@ -275,6 +276,9 @@ func (r *reader) initializer(s *scope, m *message) {
 		v.Ints = graph.IntsOf(&graph.Tensor{Type: t.dtype, Shape: t.shape(), Bytes: b})
 	}
 	s.values[t.name] = v
+	if kind == graph.Param && !isTold {
+		r.stored = append(r.stored, stored{t.name, v})
+	}
 }
 
 func (t *tensor) shape() []int {

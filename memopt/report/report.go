@@ -35,6 +35,9 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		}
 	}
 	Table(w, "ll", head)
+	if p.Trains != nil {
+		visible.Fprintf(w, "\n%s\n", p.Trains.String())
+	}
 
 	totals := [][]string{
 		{"", "everything kept", "this plan", "no plan below"},

@@ -35,7 +35,7 @@ func TestLayers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if fused {
-				g.Clean(graph.CleanOptions{Fuse: kernels.Fusions, Trained: func(v *graph.Value) bool { return v.Kind == graph.Param }})
+				g.Clean(graph.CleanOptions{Fuse: kernels.Fusions})
 			}
 			step, err := autograd.TrainStep(g, autograd.Options{Optimizer: "sgd"})
 			if err != nil {

@@ -17,7 +17,9 @@ class PlanSettings(TypedDict, total=False):
     loss: str | None
     """Output to minimize, needed if several outputs are scalars; or a loss to add: cross-entropy, mse, l1, bce-with-logits, mean, or cross-entropy:OUTPUT. The input that this adds is called labels or targets."""
     trainable: str | Sequence[str] | None
-    """Parameters to train, by name or pattern like encoder.*; without it all of them."""
+    """Parameters to train, by name or pattern like encoder.*; without it all that the file says are parameters. !encoder.* excludes, and @names.txt takes the names from a file, one a line or a JSON array. A buffer is trained if its full name is given."""
+    frozen: str | Sequence[str] | None
+    """Parameters to leave as they are, by name, pattern or @names.txt; !encoder.* takes that back."""
     optimize: Literal["off", "clean", "fuse"] | None
     """Passes over the forward graph before anything else: none, those that keep every bit, or fusions too. (default fuse)"""
     budget: Size | None
@@ -110,7 +112,13 @@ SETTINGS = {
         "names",
         (),
         "Model",
-        "Parameters to train, by name or pattern like encoder.*; without it all of them.",
+        "Parameters to train, by name or pattern like encoder.*; without it all that the file says are parameters. !encoder.* excludes, and @names.txt takes the names from a file, one a line or a JSON array. A buffer is trained if its full name is given.",
+    ),
+    "frozen": Setting(
+        "names",
+        (),
+        "Model",
+        "Parameters to leave as they are, by name, pattern or @names.txt; !encoder.* takes that back.",
     ),
     "optimize": Setting(
         "word",

@@ -62,6 +62,14 @@ def _wrap(value: Any) -> Any:
     return value
 
 
+_UNTRAINED = {
+    "buffers": "buffers",
+    "frozen": "named frozen",
+    "others": "not named trainable",
+    "unused": "not reached from the loss",
+}
+
+
 class Report(Section):
     """A plan: its JSON (memopt.plan/1) by attribute or by item, and the table `memopt plan` prints as str()."""
 
@@ -132,6 +140,15 @@ class Report(Section):
             rows.append(("gap", f"{get('bound', 'gap'):.1%} to the proven bound"))
         if get("floor", "peak"):
             rows.append(("floor", f"{show_bytes(get('floor', 'peak'))}, held by {get('floor', 'node') or '?'}"))
+        trains = get("trains")
+        if trains:
+            untrained = [
+                f"{len(trains[key])} {words}"
+                for key, words in _UNTRAINED.items()
+                if trains.get(key)
+            ]
+            text = f"{trains['parameters']:,} parameters, {show_bytes(trains['bytes'])}"
+            rows.append(("trains", text + ("; not " + ", ".join(untrained) if untrained else "")))
         clusters = get("clusters") or []
         if clusters:
             rows.append(("clusters", f"{sum(bool(c.get('on')) for c in clusters)} of {len(clusters)} on"))

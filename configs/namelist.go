@@ -1,0 +1,133 @@
+package configs
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+)
+
+// listFile marks an entry of a list of names as the name of a file that holds more.
+const listFile = "@"
+
+// The most that a file of names may hold.
+const (
+	maxListSize = 16 << 20
+	maxNames    = 1 << 20
+)
+
+// nameList is names that may come from files. As text it is entries with commas
+// between them, or a JSON array, which names with commas need.
+func nameList(want string) kind[[]string] {
+	k := names(want)
+	inText := k.parse
+	k.parse = func(v value) ([]string, error) {
+		var list []string
+		if v.isJSON() || json.Unmarshal([]byte(v.s), &list) != nil || len(list) == 0 {
+			return inText(v)
+		}
+		return inText(value{from: v.from, s: v.s, json: gjson.Parse(v.s)})
+	}
+	k.print = func(list []string) string {
+		if !slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, ",") || s != strings.TrimSpace(s) }) {
+			return strings.Join(list, ",")
+		}
+		b := []byte{'['}
+		for i, s := range list {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = gjson.AppendJSONString(b, s)
+		}
+		return string(append(b, ']'))
+	}
+	return k
+}
+
+// lists are entries whose files are named from there.
+func (f Folder) lists(entries []string) (out []string) {
+	for _, entry := range entries {
+		pattern := strings.TrimPrefix(entry, "!")
+		if path, is := strings.CutPrefix(pattern, listFile); is {
+			entry = entry[:len(entry)-len(pattern)] + listFile + f.Path(path)
+		}
+		out = append(out, entry)
+	}
+	return out
+}
+
+// ReadNames puts the names that files hold in the place of the entries that name
+// the files; an exclamation mark in front of such an entry is for all of them.
+func ReadNames(list []string) (all []string, err error) {
+	for _, entry := range list {
+		path, not := strings.CutPrefix(entry, "!")
+		path, is := strings.CutPrefix(path, listFile)
+		if !is {
+			all = append(all, entry)
+			continue
+		}
+		names, err := readNames(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if not {
+				name = "!" + name
+			}
+			all = append(all, name)
+		}
+	}
+	return all, nil
+}
+
+// readNames reads a file of names: a JSON array of strings, or one a line, where
+// lines that begin with # are comments.
+func readNames(path string) (names []string, err error) {
+	src, err := readFile(path, maxListSize)
+	if err != nil {
+		return nil, err
+	}
+	if len(src) > maxListSize {
+		return nil, &Error{Pos{File: path}, fmt.Sprintf("more than the %d bytes that a list of names may have", maxListSize)}
+	}
+	fail := func(line int, msg string) error { return &Error{Pos{path, line, 1}, msg} }
+	if !utf8.Valid(src) {
+		return nil, fail(1, "is not UTF-8 text, need names, one a line or as a JSON array")
+	}
+	text := unmarked(string(src))
+	if json.Unmarshal([]byte(text), &names) != nil {
+		names = nil
+		for i, line := range strings.Split(text, "\n") {
+			line = strings.TrimSpace(line)
+			if line == "" || line[0] == '#' {
+				continue
+			}
+			if !isOneLine(line) {
+				return nil, fail(i+1, quote(line)+" has control characters, need a name")
+			}
+			names = append(names, line)
+		}
+	}
+	switch {
+	case slices.Contains(names, ""):
+		return nil, fail(1, "holds an empty name")
+	case len(names) == 0:
+		return nil, fail(1, "holds no names")
+	case len(names) > maxNames:
+		return nil, fail(1, fmt.Sprintf("more than %d names", maxNames))
+	}
+	return names, nil
+}
+
+// listFiles are the files that entries name.
+func listFiles(lists ...[]string) (paths []string) {
+	for _, entry := range slices.Concat(lists...) {
+		if path, is := strings.CutPrefix(strings.TrimPrefix(entry, "!"), listFile); is {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}

@@ -1,0 +1,239 @@
+package onnx
+
+import (
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// Which initializers are parameters the file says itself, or their names do; it
+// is never guessed from the numbers.
+//
+// PyTorch's exporter (torch.onnx.export with dynamo=True) writes three things:
+// the kind of each initializer as metadata of its value, the program's signature
+// as metadata of the graph, with a line for each parameter and buffer, and at what
+// its optimizer has folded the names of all that went into it. In files without
+// these, names decide: see names.go.
+
+// The exporter's metadata keys.
+const (
+	kindKey      = "pkg.torch.export.graph_signature.InputSpec.kind"
+	signatureKey = "pkg.torch.export.ExportedProgram.graph_signature"
+	foldedKey    = "pkg.onnxscript.optimizer.folded_from"
+)
+
+// torchKinds is what the exporter's kinds are here.
+var torchKinds = map[string]graph.Kind{
+	"PARAMETER": graph.Param, "BUFFER": graph.ModelBuffer, "CONSTANT_TENSOR": graph.Const,
+}
+
+// Origin is what is known of a float initializer beyond its kind.
+type Origin struct {
+	// From names the parameters and buffers that it was folded from, as far as the
+	// file says; Folded says that it was, if not from what.
+	From   []string
+	Folded bool
+	// Unsure: the file does not say what it was; what reads it decided.
+	Unsure bool
+}
+
+// origins is what the exporter says of the initializers.
+type origins struct {
+	kinds     map[string]graph.Kind // by name
+	folded    map[string][]string   // what a value was folded from
+	signature map[string]graph.Kind // by name in the model, of all parameters and buffers
+	targets   []string              // those, in order
+	found     map[string]source     // what sources found, by name
+}
+
+func (r *reader) readOrigins(g *body) *origins {
+	o := &origins{kinds: map[string]graph.Kind{}, folded: map[string][]string{}, signature: map[string]graph.Kind{}, found: map[string]source{}}
+	for _, list := range [][][]byte{g.infos, g.inputs} {
+		for _, b := range list {
+			o.info(r.message("a value", b))
+		}
+	}
+	for line := range strings.SplitSeq(g.signature, "\n") {
+		o.line(line)
+	}
+	return o
+}
+
+// info reads the metadata of a ValueInfoProto.
+func (o *origins) info(m *message) {
+	name, kind, folded := "", "", ""
+	for m.next() {
+		switch m.num {
+		case valueName:
+			name = m.text()
+		case valueMetadata:
+			switch key, value := m.entry(); key {
+			case kindKey:
+				kind = value
+			case foldedKey:
+				folded = value
+			}
+		}
+	}
+	if k, ok := torchKinds[kind]; ok {
+		o.kinds[name] = k
+	}
+	if folded != "" {
+		o.folded[name] = pythonStrings(folded)
+	}
+}
+
+// line reads one of a signature: p_wte_weight: PARAMETER target='wte.weight'. Those
+// of inputs and outputs have no target or another kind.
+func (o *origins) line(line string) {
+	_, spec, ok := strings.Cut(line, ": ")
+	word, rest, _ := strings.Cut(spec, " ")
+	kind, known := torchKinds[word]
+	if !ok || !known {
+		return
+	}
+	_, target, ok := strings.Cut(rest, "target=")
+	if names := pythonStrings(target); ok && len(names) > 0 {
+		o.signature[names[0]] = kind
+		o.targets = append(o.targets, names[0])
+	}
+}
+
+// pythonStrings are the string literals in a text of Python's, as in ['a', "b's"].
+func pythonStrings(s string) (list []string) {
+	for {
+		at := strings.IndexAny(s, `'"`)
+		if at < 0 {
+			return list
+		}
+		mark, text := s[at], []byte(nil)
+		i := at + 1
+		for ; i < len(s) && s[i] != mark; i++ {
+			if s[i] == '\\' && i+1 < len(s) {
+				i++
+			}
+			text = append(text, s[i])
+		}
+		list = append(list, string(text))
+		s = s[min(i+1, len(s)):]
+	}
+}
+
+// says is the kind of an initializer that the exporter gave one.
+func (o *origins) says(name string) (graph.Kind, bool) {
+	if k, ok := o.kinds[name]; ok {
+		return k, true
+	}
+	k, ok := o.signature[name]
+	return k, ok
+}
+
+// known reports whether the exporter says which initializers are parameters.
+func (o *origins) known() bool { return len(o.kinds) > 0 || len(o.signature) > 0 }
+
+// source is what a value was folded from.
+type source struct {
+	kind graph.Kind // a buffer's if one went into it, else a parameter's, else a constant's
+	from []string   // the parameters and buffers, the first few
+}
+
+// sources finds what a value was folded from. What the exporter's list names
+// besides were steps in between, which have lists of their own, and numbers.
+func (o *origins) sources(name string) source {
+	const most = 8
+	if s, ok := o.found[name]; ok {
+		return s
+	}
+	s := source{kind: graph.Const}
+	o.found[name] = s // a list that leads back to itself says nothing
+	for _, part := range o.folded[name] {
+		of := source{from: []string{part}}
+		var said bool
+		if of.kind, said = o.says(part); !said {
+			of = o.sources(part)
+		}
+		if of.kind == graph.Const {
+			continue
+		}
+		if of.kind == graph.ModelBuffer || s.kind == graph.Const {
+			s.kind = of.kind
+		}
+		for _, f := range of.from {
+			if len(s.from) < most && !slices.Contains(s.from, f) {
+				s.from = append(s.from, f)
+			}
+		}
+	}
+	o.found[name] = s
+	return s
+}
+
+// stored is an initializer that may be trained.
+type stored struct {
+	name  string // in the file
+	value *graph.Value
+}
+
+// tellKinds makes a parameter, a buffer or a constant of each float initializer. A
+// file of ours says what they are, and in one with a border, whose parameters are
+// inputs, nothing is trained by us.
+func (r *reader) tellKinds(top *scope) {
+	if _, ours := r.model.metadata[metaLoss]; ours || r.border() != nil {
+		return
+	}
+	uses := r.b.Graph.Uses()
+	r.source.Origins = map[string]Origin{}
+	for _, s := range r.stored {
+		kind, origin := r.kindOf(s, uses)
+		s.value.Kind = kind
+		if origin.Folded {
+			r.source.Origins[s.value.Name] = origin
+		}
+	}
+	r.findAbsent(top)
+}
+
+// kindOf decides what an initializer is.
+func (r *reader) kindOf(s stored, uses *graph.Uses) (graph.Kind, Origin) {
+	if r.origins.known() {
+		if kind, said := r.origins.says(s.name); said {
+			return kind, Origin{}
+		}
+		if r.origins.folded[s.name] != nil {
+			of := r.origins.sources(s.name)
+			return of.kind, Origin{From: of.from, Folded: of.kind != graph.Const}
+		}
+		return byReaders(s.value, uses)
+	}
+	switch {
+	case isStatistic(s.value, uses):
+		return graph.ModelBuffer, Origin{}
+	case isConstantName(s.name):
+		return graph.Const, Origin{}
+	case isBufferName(s.name, s.value.Rank()):
+		return graph.ModelBuffer, Origin{}
+	case isMadeUp(s.name):
+		return byReaders(s.value, uses)
+	}
+	return graph.Param, Origin{}
+}
+
+// findAbsent lists parameters of the signature that are not in the file: the
+// exporter merged equal ones, fused them into others, or left them out.
+func (r *reader) findAbsent(top *scope) {
+	used, seen := map[string]bool{}, map[string]bool{}
+	for name := range r.origins.folded {
+		if top.has(name) {
+			for _, part := range r.origins.sources(name).from {
+				used[part] = true
+			}
+		}
+	}
+	for _, name := range r.origins.targets {
+		if r.origins.signature[name] == graph.Param && !top.has(name) && !used[name] && !seen[name] {
+			seen[name] = true
+			r.source.Absent = append(r.source.Absent, name)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package memopt
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"memopt/autograd"
+	"memopt/configs"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// initial is a float initializer of the graph that was read.
+type initial struct {
+	name  string
+	kind  graph.Kind
+	bytes int64
+}
+
+// selectTrained makes what is to be trained the graph's only parameters, and notes what
+// its initializers are.
+func (m *Model) selectTrained() (err error) {
+	for _, list := range []*[]string{&m.Config.Trainable, &m.Config.Frozen} {
+		if *list, err = configs.ReadNames(*list); err != nil {
+			return input(err)
+		}
+	}
+	m.selected, err = autograd.Select(m.Graph, m.Config.Trainable, m.Config.Frozen)
+	var none *autograd.NoMatchError
+	if errors.As(err, &none) && none.Hint == "" {
+		if near, ok := configs.Nearest(strings.Trim(none.Pattern, "!*?"), none.Names); ok {
+			none.Hint = fmt.Sprintf("; did you mean %q?", near)
+		} else if len(none.Names) > 0 {
+			none.Hint = "; there are " + planner.Some(none.Names)
+		}
+	}
+	if err != nil {
+		return input(err)
+	}
+	m.noteInitials()
+	return nil
+}
+
+// noteInitials notes the parameters and buffers.
+func (m *Model) noteInitials() {
+	m.initials = nil
+	for _, v := range m.Graph.Values {
+		if v.Kind.Stored() && v.Kind != graph.Const && v.Type.IsFloat() {
+			n, _ := v.Bytes().Const()
+			m.initials = append(m.initials, initial{v.Name, v.Kind, n})
+		}
+	}
+}
+
+// trains is what the step trains. In a file that brings its own step, that is what it
+// has gradients for.
+func (m *Model) trains() *planner.Trains {
+	t := &planner.Trains{Names: []string{}, Folded: []string{}, Added: []string{}, Buffers: []string{}, Statistics: []string{}, Frozen: []string{}, Others: []string{}, Unused: []string{}}
+	known := map[string]bool{}
+	train := func(v *graph.Value) {
+		if known[v.Name] {
+			return
+		}
+		known[v.Name] = true
+		n, _ := v.Bytes().Const()
+		t.Names, t.Bytes = append(t.Names, v.Name), t.Bytes+n
+		if m.source != nil && m.source.Origins[v.Name].Folded {
+			t.Folded = append(t.Folded, v.Name)
+		}
+	}
+	for _, d := range m.Graph.Grads {
+		train(d.Param)
+	}
+	changes := map[string]bool{}
+	for _, u := range m.Graph.Updates {
+		changes[u.State.Name] = true
+		if u.State.Kind == graph.Param && len(m.Graph.Grads) == 0 {
+			train(u.State)
+		}
+	}
+	// The order is the model's: that of gradients depends on the form of the step.
+	place := map[string]int{}
+	for i, x := range m.initials {
+		place[x.name] = i
+	}
+	slices.SortStableFunc(t.Names, func(a, b string) int { return place[a] - place[b] })
+	slices.SortStableFunc(t.Folded, func(a, b string) int { return place[a] - place[b] })
+	t.Parameters = len(t.Names)
+	for _, name := range m.selected.Added {
+		if known[name] {
+			t.Added = append(t.Added, name)
+		}
+	}
+	for _, x := range m.initials {
+		list := &t.Buffers
+		switch {
+		case known[x.name]:
+			continue
+		case slices.Contains(m.selected.Frozen, x.name):
+			list = &t.Frozen
+		case slices.Contains(m.selected.Others, x.name):
+			list = &t.Others
+		case changes[x.name]:
+			list = &t.Statistics
+		case x.kind == graph.Param:
+			list = &t.Unused
+		}
+		*list = append(*list, x.name)
+	}
+	return t
+}
+
+// doubts are what is to be known of the parameters that the file does not say, or says
+// of parameters that it does not have as they were.
+func (m *Model) doubts() (out []string) {
+	if m.source == nil || hasOwnStep(m) {
+		return nil
+	}
+	var on, off, apart []string
+	kinds := map[string]graph.Kind{}
+	for _, x := range m.initials {
+		kinds[x.name] = x.kind
+	}
+	sources := map[string]string{} // by parameter: what was folded from it
+	for _, x := range m.initials {
+		o := m.source.Origins[x.name]
+		named := slices.Contains(m.Config.Trainable, x.name) || slices.Contains(m.Config.Frozen, x.name)
+		switch {
+		case o.Unsure && !named && x.kind == graph.Param:
+			on = append(on, x.name)
+		case o.Unsure && !named:
+			off = append(off, x.name)
+		}
+		for _, from := range o.From {
+			if x.kind != graph.Param {
+				continue
+			}
+			if other := sources[from]; other != "" || kinds[from] == graph.Param {
+				apart = append(apart, fmt.Sprintf("%s and %s", cmp.Or(other, from), x.name))
+			}
+			sources[from] = x.name
+		}
+	}
+	if n := len(on); n > 0 {
+		out = append(out, fmt.Sprintf("the file does not say what %s folded from; trained as parameters, unless --frozen names them", wereSome(on)))
+	}
+	if n := len(off); n > 0 {
+		out = append(out, fmt.Sprintf("the file does not say what %s folded from; not trained, unless --trainable names them", wereSome(off)))
+	}
+	if len(apart) > 0 {
+		out = append(out, fmt.Sprintf("one parameter is two initializers in the file, which are trained apart: %s; an export with optimize=False or do_constant_folding=False keeps it one", planner.Some(apart)))
+	}
+	if n := len(m.source.Absent); n > 0 {
+		out = append(out, fmt.Sprintf("the exporter lists parameters that are not in the file, as it merged them with others or left them out: %s", planner.Some(m.source.Absent)))
+	}
+	return out
+}
+
+// hasOwnStep reports whether the model's file has a backward pass.
+func hasOwnStep(m *Model) bool { return m.other == nil }
+
+func wereSome(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " was"
+	}
+	return planner.Some(names) + " were"
+}
