@@ -31,6 +31,8 @@ func Against(m *Model, reference, device string, limit float64) (all []Parting, 
 		if data, err = tensorfile.ReadNPZ(reference); err != nil {
 			return nil, input(err)
 		}
+		defer data.Close()
+		defer weights.Guard(&err)() // before it is unmapped
 	}
 	only, err := gradientModel(m)
 	if err != nil {

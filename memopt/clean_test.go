@@ -63,7 +63,7 @@ func TestOptimize(t *testing.T) {
 			if got := strings.Join(fused, ", "); level == "fuse" && got != want.fused {
 				t.Errorf("fused %q, not %q", got, want.fused)
 			}
-			_, check, err := Gradients(m, reference)
+			check, err := checked(m, reference)
 			if err != nil {
 				t.Fatal(err)
 			}

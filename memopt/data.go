@@ -17,16 +17,15 @@ type feeder struct {
 	names   []string
 	shapes  map[string][]int
 	types   map[string]graph.DType
-	data    *tensorfile.Set // nil: synthetic
-	batches int             // runs in one pass over data
-	left    int             // rows at the end that do not fill a batch
-	made    map[string]*graph.Tensor
+	arrays  map[string]*graph.Tensor // rows for batches; those of a file where it is mapped
+	batches int                      // runs in one pass over them
+	left    int                      // rows at the end that do not fill a batch
 }
 
 // newFeeder matches a data file with the model's inputs. An array may be
 // longer than the batch in its first dim: then each run takes the next rows.
 func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint64) (*feeder, error) {
-	f := &feeder{data: data, shapes: map[string][]int{}, types: map[string]graph.DType{}, batches: -1}
+	f := &feeder{arrays: map[string]*graph.Tensor{}, shapes: map[string][]int{}, types: map[string]graph.DType{}, batches: -1}
 	for _, v := range g.Inputs {
 		if v.Name == autograd.LearningRate || v.Name == autograd.MicroBatch {
 			continue
@@ -63,10 +62,7 @@ func newFeeder(g *graph.Graph, b *graph.Binding, data *tensorfile.Set, seed uint
 			return nil, input(fmt.Errorf("data array %q has %d batches, others have %d", name, rows, f.batches))
 		}
 		f.batches = rows
-		if x.Type != f.types[name] {
-			x = convert(x, f.types[name])
-		}
-		data.Tensors[name] = x
+		f.arrays[name] = x
 	}
 	return f, nil
 }
@@ -130,7 +126,7 @@ func nameOf(d graph.Dim) (name string, is bool) {
 // floats, and integers 0 and 1, which are indices into any table of two rows.
 func (f *feeder) synthesize(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x6d656d6f7074))
-	f.made, f.batches = map[string]*graph.Tensor{}, 1
+	f.batches = 1
 	for _, name := range f.names {
 		x := graph.NewTensor(f.types[name], f.shapes[name]...)
 		for i := range x.Len() {
@@ -140,28 +136,27 @@ func (f *feeder) synthesize(seed uint64) {
 				x.SetInt(i, rng.Int64N(2))
 			}
 		}
-		f.made[name] = x
+		f.arrays[name] = x
 	}
 }
 
-// inputs is run number i's batch; tensors are views of the data.
+// inputs is run number i's batch; tensors are views of the data where its type is the
+// model's.
 func (f *feeder) inputs(i int) map[string]*graph.Tensor {
 	out := map[string]*graph.Tensor{}
 	for _, name := range f.names {
-		if f.data == nil {
-			out[name] = f.made[name]
-			continue
+		x := f.arrays[name]
+		if !slices.Equal(x.Shape, f.shapes[name]) {
+			batch := &graph.Tensor{Type: x.Type, Shape: f.shapes[name]}
+			n := batch.Len() * int(x.Type.Size())
+			at := i % f.batches * n
+			batch.Bytes = x.Bytes[at : at+n]
+			x = batch
 		}
-		x := f.data.Tensors[name]
-		if slices.Equal(x.Shape, f.shapes[name]) {
-			out[name] = x
-			continue
+		if x.Type != f.types[name] {
+			x = convert(x, f.types[name])
 		}
-		view := &graph.Tensor{Type: x.Type, Shape: f.shapes[name]}
-		n := view.Len() * int(x.Type.Size())
-		at := i % f.batches * n
-		view.Bytes = x.Bytes[at : at+n]
-		out[name] = view
+		out[name] = x
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package memopt
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"memopt/kernels"
@@ -19,6 +20,10 @@ type Device interface {
 	Run(planner.Run) (planner.Trace, error)
 	Output(name string) (*graph.Tensor, error)
 	State(name string) (*graph.Tensor, error)
+	// WriteOutput and WriteState are those without a copy: to files they go from
+	// where they are.
+	WriteOutput(w io.Writer, name string) error
+	WriteState(w io.Writer, name string) error
 	SetState(name string, x *graph.Tensor) error
 	Close() error
 }

@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"memopt/configs":                    {"memopt/memopt/visible"},
 	"memopt/memopt/onnx":                {"memopt/memopt/graph", "memopt/memopt/weights", "memopt/memopt/whole"},
 	"memopt/memopt/joint":               {"memopt/memopt/graph"},
-	"memopt/memopt/tensorfile":          {"memopt/memopt/graph", "memopt/memopt/whole"},
+	"memopt/memopt/tensorfile":          {"memopt/memopt/graph", "memopt/memopt/weights", "memopt/memopt/whole"},
 	"memopt/memopt/zoo":                 {"memopt/memopt/graph"},
 	"memopt/autograd":                   {"memopt/memopt/graph"},
 	"memopt/kernels":                    {"memopt/memopt/graph"},

@@ -34,6 +34,7 @@ func (m *Model) lossyStep(data *tensorfile.Set) (*Lossy, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer got.Close()
 	return only.lossyError(got, data)
 }
 
@@ -49,6 +50,7 @@ func (m *Model) lossyError(got, data *tensorfile.Set) (*Lossy, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer want.Close()
 	var check Check
 	if err := check.compare(got, want, "the exact step"); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ package memopt
 
 import (
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -110,6 +111,7 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (r
 	if err != nil {
 		return nil, err
 	}
+	debug.FreeOSMemory() // what planning left behind is not to lie beside the step
 	device, err := openDevice(m.Config.Device, m.Config.FastPaths, s)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func eachModel(t *testing.T, f func(t *testing.T, path, reference string, c conf
 // TestGradientsEqualPyTorch: loss and every parameter's gradient, to 1e-4.
 func TestGradientsEqualPyTorch(t *testing.T) {
 	eachModel(t, func(t *testing.T, path, reference string, c configs.Config) {
-		_, check, err := Gradients(&Model{Path: path, Config: c}, reference)
+		check, err := checked(&Model{Path: path, Config: c}, reference)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,10 +93,11 @@ func TestTiledAttentionEqualsPyTorch(t *testing.T) {
 			if check.Trace.Arena != check.Plan.Arena {
 				t.Errorf("arena: promised %d, measured %d", check.Plan.Arena, check.Trace.Arena)
 			}
+			all := fetched(t, got)
 			if first == nil {
-				first = got.Tensors
+				first = all
 			}
-			for name, x := range got.Tensors {
+			for name, x := range all {
 				if !bytes.Equal(x.Bytes, first[name].Bytes) {
 					t.Errorf("%s has other bits with %d workers", name, workers)
 				}
@@ -117,9 +118,10 @@ func TestRunningStatistics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compared := 0
+	defer want.Close()
+	compared, all := 0, fetched(t, got)
 	for _, name := range want.Names {
-		x := got.Tensors[name]
+		x := all[name]
 		if filepath.Ext(name) != ".running_mean" || x == nil {
 			continue
 		}
@@ -231,11 +233,33 @@ func outputsOf(t *testing.T, device string, m *Model, r planner.Request, data *t
 
 // TestSizesFromReference: a reference's arrays size the dims that nobody gave.
 func TestSizesFromReference(t *testing.T) {
-	_, check, err := Gradients(&Model{Path: "testdata/models/gpt2-2L/model_dyn.onnx", Config: configs.Default()}, "testdata/models/gpt2-2L/ref.npz")
+	check, err := checked(&Model{Path: "testdata/models/gpt2-2L/model_dyn.onnx", Config: configs.Default()}, "testdata/models/gpt2-2L/ref.npz")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !(check.Worst.RelErr <= 1e-4) || len(check.Params) == 0 {
 		t.Errorf("worst gradient %v of %d", check.Worst, len(check.Params))
 	}
+}
+
+// checked is Gradients without its numbers.
+func checked(m *Model, reference string) (*Check, error) {
+	set, check, err := Gradients(m, reference)
+	set.Close()
+	return check, err
+}
+
+// fetched are a set's tensors, which then needs its device no more.
+func fetched(t *testing.T, set *tensorfile.Set) map[string]*graph.Tensor {
+	t.Helper()
+	defer set.Close()
+	all := map[string]*graph.Tensor{}
+	for _, name := range set.Names {
+		x, err := set.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = x
+	}
+	return all
 }

@@ -102,7 +102,7 @@ func recordedStep(t *testing.T, path string, r recorded, optimize string) (*Chec
 		t.Fatal(err)
 	}
 	grads := map[string][]float64{}
-	for name, x := range out.Tensors {
+	for name, x := range fetched(t, out) {
 		param, is := strings.CutPrefix(name, "grad.")
 		if !is {
 			continue

@@ -2,6 +2,7 @@ package memopt
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -38,18 +39,25 @@ type ParamErr struct {
 }
 
 // Gradients runs one step without an update and returns loss and gradients
-// under the names of a reference file: loss, grad.NAME, after.NAME, input.NAME.
+// under the names of a reference file: loss, grad.NAME, after.NAME, input.NAME. They
+// stay on the device, and reference in its mapping, until the set is closed.
 // reference gives the inputs, and is compared with if it has more; then the step must
 // be of as many rows.
 func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, err error) {
 	defer m.unchanged(&err)
-	defer weights.Guard(&err)()
-	var data *tensorfile.Set
+	var data, out *tensorfile.Set
 	if reference != "" {
 		if data, err = tensorfile.ReadNPZ(reference); err != nil {
 			return nil, nil, input(err)
 		}
 	}
+	defer func() {
+		if err != nil {
+			out.Close()
+			data.Close()
+		}
+	}()
+	defer weights.Guard(&err)() // before data is unmapped
 	only, err := gradientModel(m)
 	if err != nil {
 		return nil, nil, err
@@ -64,6 +72,8 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 	if err != nil {
 		return nil, nil, err
 	}
+	closed := out.Closed
+	out.Closed = func() { closed(); data.Close() }
 	if only.forms != nil && only.forms.rounds() > 0 {
 		if c.Lossy, err = only.lossyError(out, data); err != nil {
 			return nil, nil, err
@@ -103,8 +113,9 @@ func (m *Model) takesAll(data *tensorfile.Set, file string) error {
 	return nil
 }
 
-// gradients plans a model of gradientModel and runs its step.
-func (only *Model) gradients(data *tensorfile.Set) (*tensorfile.Set, *Check, error) {
+// gradients plans a model of gradientModel and runs its step. The device keeps the
+// numbers until the set is closed.
+func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Check, err error) {
 	p, err := only.Plan()
 	if err != nil {
 		return nil, nil, err
@@ -117,7 +128,11 @@ func (only *Model) gradients(data *tensorfile.Set) (*tensorfile.Set, *Check, err
 	if err != nil {
 		return nil, nil, err
 	}
-	defer d.Close()
+	defer func() {
+		if c == nil { // it failed
+			d.Close()
+		}
+	}()
 	if only.unchanged(&err); err != nil {
 		return nil, nil, err
 	}
@@ -130,32 +145,35 @@ func (only *Model) gradients(data *tensorfile.Set) (*tensorfile.Set, *Check, err
 	if err != nil {
 		return nil, nil, err
 	}
-	out := &tensorfile.Set{Tensors: map[string]*graph.Tensor{}}
-	put := func(name string, x *graph.Tensor) {
-		out.Names = append(out.Names, name)
-		out.Tensors[name] = x
-	}
-	for _, name := range feed.names {
-		put("input."+name, in[name])
+	if err := data.Unchanged(); err != nil {
+		return nil, nil, input(err)
 	}
 	loss, err := d.Output(only.Graph.Loss.Name)
 	if err != nil {
 		return nil, nil, err
 	}
-	put("loss", loss)
+	out = &tensorfile.Set{Closed: func() { d.Close() }}
+	for _, name := range feed.names {
+		x := in[name]
+		out.Lend("input."+name, x.Type, x.Shape, func(w io.Writer) error {
+			if _, err := w.Write(x.Bytes); err != nil {
+				return err
+			}
+			return data.Unchanged()
+		})
+	}
+	if err := lend(out, "loss", only.Graph.Loss, s.Binding, d.WriteOutput); err != nil {
+		return nil, nil, err
+	}
 	for _, g := range only.Graph.Grads {
-		x, err := d.Output(g.Grad.Name)
-		if err != nil {
+		if err := lend(out, "grad."+g.Param.Name, g.Grad, s.Binding, d.WriteOutput); err != nil {
 			return nil, nil, err
 		}
-		put("grad."+g.Param.Name, x)
 	}
 	for _, u := range only.Graph.Updates {
-		x, err := d.State(u.State.Name)
-		if err != nil {
+		if err := lend(out, "after."+u.State.Name, u.State, s.Binding, d.WriteState); err != nil {
 			return nil, nil, err
 		}
-		put("after."+u.State.Name, x)
 	}
 	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace, Memory: deviceMemory(d)}, nil
 }
@@ -189,18 +207,26 @@ const noise = 1.0 / (1 << 23)
 
 func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 	whole := 0.0
-	for name, x := range want.Tensors {
+	for _, name := range want.Names {
 		if strings.HasPrefix(name, "grad.") {
+			x, err := want.Tensor(name)
+			if err != nil {
+				return err
+			}
 			n := norm(x)
 			whole += n * n
 		}
 	}
 	whole = math.Sqrt(whole)
-	if x := want.Tensors["loss"]; x != nil {
-		if x.Len() != 1 {
-			return input(fmt.Errorf("%s: loss has shape %v, need a scalar", file, x.Shape))
+	if want.Tensors["loss"] != nil {
+		x, y, err := both(got, want, "loss")
+		if err != nil {
+			return err
 		}
-		c.HasLoss, c.LossRelErr = true, relErr(got.Tensors["loss"], x, 0)
+		if y.Len() != 1 {
+			return input(fmt.Errorf("%s: loss has shape %v, need a scalar", file, y.Shape))
+		}
+		c.HasLoss, c.LossRelErr = true, relErr(x, y, 0)
 	}
 	for _, name := range got.Names {
 		if param, ok := strings.CutPrefix(name, "grad."); ok && want.Tensors[name] == nil {
@@ -212,12 +238,14 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 		if !ok {
 			continue
 		}
-		x := got.Tensors[name]
-		if x == nil {
+		if got.Tensors[name] == nil {
 			c.Missing = append(c.Missing, param)
 			continue
 		}
-		y := want.Tensors[name]
+		x, y, err := both(got, want, name)
+		if err != nil {
+			return err
+		}
 		if x.Len() != y.Len() {
 			return input(fmt.Errorf("%s: %s has shape %v, the model's gradient %v", file, name, y.Shape, x.Shape))
 		}
@@ -228,6 +256,15 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 		}
 	}
 	return nil
+}
+
+// both is a tensor of one set and that of its name in another. Of those that lie on a
+// device, no more than these two are fetched at a time.
+func both(got, want *tensorfile.Set, name string) (x, y *graph.Tensor, err error) {
+	if x, err = got.Tensor(name); err == nil {
+		y, err = want.Tensor(name)
+	}
+	return x, y, err
 }
 
 // relErr is ‖x − y‖ / ‖y‖, or against whole where no more than noise of it

@@ -2,6 +2,7 @@ package memopt
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"memopt/autograd"
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
+	"memopt/memopt/weights"
 	"memopt/planner"
 )
 
@@ -60,17 +62,18 @@ func (r *Result) warn(t Training, format string, args ...any) {
 
 // train runs the steps. A step is one update; with micro-batches it is several
 // runs, whose losses are averaged.
-func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training) (*Result, error) {
-	r := &Result{Device: d.Name(), Plan: p}
+func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training) (r *Result, err error) {
+	r = &Result{Device: d.Name(), Plan: p}
 	for _, w := range deviceWarnings(d) {
 		r.warn(t, "%s", w)
 	}
 	var data *tensorfile.Set
-	var err error
 	if t.Data != "" {
 		if data, err = tensorfile.ReadNPZ(t.Data); err != nil {
 			return nil, input(err)
 		}
+		defer data.Close()
+		defer weights.Guard(&err)()
 	} else {
 		r.warn(t, "no --data: training on made-up numbers")
 	}
@@ -129,6 +132,9 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 		if err := scaled.look(d, step, r); err != nil {
 			return nil, err
 		}
+		if err := data.Unchanged(); err != nil {
+			return nil, input(err)
+		}
 		took := time.Since(begin)
 		r.Losses, r.StepTimes = append(r.Losses, loss), append(r.StepTimes, took)
 		if t.Progress != nil {
@@ -143,13 +149,13 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 			break
 		}
 		if t.Save != "" && t.SaveEvery > 0 && (i+1)%t.SaveEvery == 0 && i+1 < t.Steps {
-			if err := save(m.Graph, d, t.Save, step+1); err != nil {
+			if err := save(m.Graph, s, d, t.Save, step+1); err != nil {
 				return nil, err
 			}
 		}
 	}
 	if t.Save != "" {
-		if err := save(m.Graph, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {
+		if err := save(m.Graph, s, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {
 			return nil, err
 		}
 	}
@@ -181,18 +187,26 @@ func closed(stop <-chan struct{}) bool {
 // stepsKey is the checkpoint's metadata entry for the steps that are done.
 const stepsKey = "memopt.steps"
 
-// save writes parameters and optimizer states.
-func save(g *graph.Graph, d Device, path string, steps int) error {
-	set := &tensorfile.Set{Tensors: map[string]*graph.Tensor{}}
+// save writes parameters and optimizer states, tensor by tensor from where the device
+// has them.
+func save(g *graph.Graph, s *planner.Schedule, d Device, path string, steps int) error {
+	set := &tensorfile.Set{}
 	for _, v := range kept(g) {
-		x, err := d.State(v.Name)
-		if err != nil {
+		if err := lend(set, v.Name, v, s.Binding, d.WriteState); err != nil {
 			return err
 		}
-		set.Names = append(set.Names, v.Name)
-		set.Tensors[v.Name] = x
 	}
 	return tensorfile.WriteSafetensors(path, set, map[string]string{stepsKey: strconv.Itoa(steps), "memopt.version": Version})
+}
+
+// lend adds a value to a set whose numbers stay on the device until they are asked for.
+func lend(set *tensorfile.Set, name string, v *graph.Value, b *graph.Binding, write func(io.Writer, string) error) error {
+	shape, err := b.Shape(v.Shape)
+	if err != nil {
+		return err
+	}
+	set.Lend(name, v.Type, shape, func(w io.Writer) error { return write(w, v.Name) })
+	return nil
 }
 
 // kept lists what a checkpoint holds: all that changes, and all parameters.
@@ -214,6 +228,13 @@ func resume(g *graph.Graph, d Device, path string) (steps int, unused []string, 
 	if err != nil {
 		return 0, nil, input(err)
 	}
+	defer set.Close()
+	defer func() {
+		if changed := set.Unchanged(); changed != nil {
+			err = input(changed)
+		}
+	}()
+	defer weights.Guard(&err)()
 	if _, ok := meta[stepsKey]; !ok {
 		return 0, nil, input(fmt.Errorf("%s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), stepsKey))
 	}

@@ -42,7 +42,7 @@ func TestVulkanGradientsEqualPyTorch(t *testing.T) {
 			return // its graph is the clean one's
 		}
 		c.Device = device
-		_, check, err := Gradients(&Model{Path: path, Config: c}, reference)
+		check, err := checked(&Model{Path: path, Config: c}, reference)
 		if err != nil {
 			t.Fatal(err)
 		}

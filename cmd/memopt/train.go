@@ -239,6 +239,7 @@ func compare(c *cli.Context, j job, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	defer set.Close()
 	warn(c, check.Plan.Warnings...)
 	if c.IsSet("check") {
 		if !check.HasLoss && len(check.Params)+len(check.Missing) == 0 {

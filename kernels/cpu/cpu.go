@@ -15,6 +15,7 @@ package cpu
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"time"
@@ -54,17 +55,23 @@ type launch struct {
 }
 
 // Open allocates the schedule's spaces and loads parameters and states.
-func Open(s *planner.Schedule, o Options) (d *Device, err error) {
+func Open(s *planner.Schedule, o Options) (*Device, error) {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	d = &Device{schedule: s, options: o, fixed: map[string]*graph.Tensor{}, outputs: map[string]*graph.Tensor{}}
+	d := &Device{schedule: s, options: o, fixed: map[string]*graph.Tensor{}, outputs: map[string]*graph.Tensor{}}
+	defer func() {
+		if d.crew == nil { // not opened
+			d.Close()
+		}
+	}()
 	for space, n := range [3]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging} {
+		var err error
 		if int64(int(n)) != n || n < 0 {
 			return nil, fmt.Errorf("cpu: %s of %d bytes cannot be had", planner.Space(space), n)
 		}
 		if d.spaces[space], err = block(int(n)); err != nil {
-			return nil, fmt.Errorf("cpu: %s: %w", planner.Space(space), err)
+			return nil, fmt.Errorf("%s: %d bytes cannot be had: %w", planner.Space(space), n, err)
 		}
 	}
 	for _, r := range s.Fixed {
@@ -101,17 +108,6 @@ func Open(s *planner.Schedule, o Options) (d *Device, err error) {
 	}
 	d.crew = newCrew(o.Workers)
 	return d, nil
-}
-
-// block is zeroed memory; asking for more than there is is an error, not the
-// end of the process, as far as Go lets us know.
-func block(n int) (b []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%d bytes cannot be had: %v", n, r)
-		}
-	}()
-	return graph.NewTensor(graph.Uint8, n).Bytes, nil
 }
 
 // pages is implemented by mapped data: after a copy its file pages may go.
@@ -263,6 +259,21 @@ func (d *Device) State(name string) (*graph.Tensor, error) {
 	return clone(x), nil
 }
 
+// WriteOutput writes the bytes of a graph output after a step, from where they are.
+func (d *Device) WriteOutput(w io.Writer, name string) error { return write(w, d.outputs[name], name) }
+
+// WriteState writes the bytes of a parameter, constant or optimizer state, from
+// where they are.
+func (d *Device) WriteState(w io.Writer, name string) error { return write(w, d.fixed[name], name) }
+
+func write(w io.Writer, x *graph.Tensor, name string) error {
+	if x == nil {
+		return fmt.Errorf("no output or state is named %q", name)
+	}
+	_, err := w.Write(x.Bytes)
+	return err
+}
+
 // SetState replaces a parameter or optimizer state.
 func (d *Device) SetState(name string, x *graph.Tensor) error {
 	to := d.fixed[name]
@@ -284,7 +295,12 @@ func clone(x *graph.Tensor) *graph.Tensor {
 
 // Close gives the memory back.
 func (d *Device) Close() error {
-	d.crew.dismiss()
+	if d.crew != nil {
+		d.crew.dismiss()
+	}
+	for _, b := range d.spaces {
+		giveBack(b)
+	}
 	d.spaces, d.calls, d.fixed, d.outputs = [3][]byte{}, nil, nil, nil
 	return nil
 }

@@ -3,6 +3,7 @@ package vulkan
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -234,6 +235,33 @@ func (d *Device) State(name string) (*graph.Tensor, error) {
 		return nil, fmt.Errorf("vulkan: no state is named %q", name)
 	}
 	return d.copyOf(r)
+}
+
+// WriteOutput writes the bytes of a graph output after a step, without a copy of
+// all of them.
+func (d *Device) WriteOutput(w io.Writer, name string) error {
+	return d.writeTo(w, d.outputs, "output", name)
+}
+
+// WriteState writes the bytes of a parameter, constant or optimizer state, without a
+// copy of all of them.
+func (d *Device) WriteState(w io.Writer, name string) error {
+	return d.writeTo(w, d.fixed, "state", name)
+}
+
+func (d *Device) writeTo(w io.Writer, of map[string]planner.Ref, what, name string) error {
+	r, ok := of[name]
+	if !ok {
+		return fmt.Errorf("no %s is named %q", what, name)
+	}
+	err := d.pieces(spanOf(r), func(b []byte) error {
+		_, err := w.Write(b)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%q: %w", name, err)
+	}
+	return nil
 }
 
 func (d *Device) copyOf(r planner.Ref) (*graph.Tensor, error) {

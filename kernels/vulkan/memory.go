@@ -237,21 +237,31 @@ const ferryBytes = 16 << 20
 
 // read copies a span to dst.
 func (d *Device) read(dst []byte, s span) error {
+	return d.pieces(s, func(b []byte) error {
+		dst = dst[copy(dst, b):]
+		return nil
+	})
+}
+
+// pieces shows the bytes of a span, one piece after the other: all of them where the
+// processor sees them, else what fits the ferry.
+func (d *Device) pieces(s span, show func([]byte) error) error {
 	if err := d.refused(); err != nil {
 		return err
 	}
 	if h := d.host(s); h != nil {
-		copy(dst, h)
-		return nil
+		return show(h)
 	}
-	for len(dst) > 0 {
+	for s.at < s.end {
 		b, at := d.spaces[s.space].locate(s.at)
-		n := min(int64(len(dst)), ferryBytes)
+		n := min(s.end-s.at, ferryBytes)
 		if err := d.carry(vk.Command{Kind: vk.Copy, From: b, FromAt: at, To: d.ferry, Bytes: vk.WholeWords(n)}); err != nil {
 			return err
 		}
-		copy(dst[:n], unsafe.Slice((*byte)(d.ferry.Mapped()), n))
-		dst, s.at = dst[n:], s.at+n
+		if err := show(unsafe.Slice((*byte)(d.ferry.Mapped()), n)); err != nil {
+			return err
+		}
+		s.at += n
 	}
 	return nil
 }

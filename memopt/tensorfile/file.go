@@ -4,23 +4,52 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
+
+	"memopt/memopt/weights"
+	"memopt/memopt/whole"
 )
 
-// open opens a file that has a size: reading a pipe could wait for ever.
-func open(path string) (f *os.File, size int64, err error) {
-	info, err := os.Stat(path)
+// read maps a file and has its bytes read. They are shown where they are as long as
+// the set is not closed.
+func read(path string, parse func([]byte) (*Set, error)) (s *Set, err error) {
+	f, err := weights.OpenFile(path)
 	if err != nil {
-		return nil, 0, reason(err)
+		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, 0, errors.New("not a regular file")
+	s, err = guarded(f.Bytes(), parse)
+	var changed *weights.ChangedError
+	switch now := f.Unchanged(); {
+	case now != nil:
+		err = now
+	case errors.As(err, &changed): // its pages cannot be had
+	case err != nil:
+		err = named(path, err)
 	}
-	if f, err = os.Open(path); err != nil {
-		return nil, 0, reason(err)
+	if err != nil {
+		f.Close()
+		return nil, err
 	}
-	return f, info.Size(), nil
+	s.file = f
+	return s, nil
+}
+
+func guarded(b []byte, parse func([]byte) (*Set, error)) (s *Set, err error) {
+	defer weights.Guard(&err)()
+	return parse(b)
+}
+
+// replace writes a file over what is at path. Numbers may come from a file that is
+// mapped: if that changes meanwhile, nothing is replaced.
+func replace(path string, write func(io.Writer) error) error {
+	err := whole.Write(path, func(w io.Writer) (err error) {
+		defer weights.Guard(&err)()
+		return write(w)
+	})
+	var changed *weights.ChangedError
+	if errors.As(err, &changed) {
+		return changed
+	}
+	return named(path, err)
 }
 
 // named gives an error the file's name.
@@ -29,24 +58,6 @@ func named(path string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", path, err)
-}
-
-// reason is what went wrong with a file, without its name, which named gives.
-func reason(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
-}
-
-// readAt fills b from offset.
-func readAt(r io.ReaderAt, b []byte, offset int64) error {
-	n, err := r.ReadAt(b, offset)
-	if n == len(b) {
-		return nil
-	}
-	return short(reason(err))
 }
 
 // short says in our words that a file ended before its end.

@@ -36,7 +36,7 @@ func FuzzReadNPZ(f *testing.F) {
 	f.Add([]byte(npy("{'descr': '>i4', 'fortran_order': True, 'shape': (2, 2)}", "0123456789abcdef")))
 	f.Add([]byte(shared(2)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := readNumPy(bytes.NewReader(b), int64(len(b)), "x")
+		s, err := readNumPy(b, "x")
 		if err != nil {
 			oneLine(t, err)
 			return
@@ -48,7 +48,7 @@ func FuzzReadNPZ(f *testing.F) {
 		if err := writeArchive(&w, s); err != nil {
 			t.Fatal(err)
 		}
-		again, err := readNumPy(bytes.NewReader(w.Bytes()), int64(w.Len()), "")
+		again, err := readNumPy(w.Bytes(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func FuzzReadSafetensors(f *testing.F) {
 	seed(f, "*.safetensors")
 	f.Add([]byte(safe(`{"__metadata__":{"a":"\ud800"},"w":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}}`, "ab")))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, meta, err := readSafetensors(bytes.NewReader(b), int64(len(b)))
+		s, meta, err := readSafetensors(b)
 		if err != nil {
 			oneLine(t, err)
 			return
@@ -78,7 +78,7 @@ func FuzzReadSafetensors(f *testing.F) {
 		if err := s.writeSafe(&w, header, order); err != nil {
 			t.Fatal(err)
 		}
-		again, _, err := readSafetensors(bytes.NewReader(w.Bytes()), int64(w.Len()))
+		again, _, err := readSafetensors(w.Bytes())
 		if err != nil {
 			t.Fatal(err)
 		}

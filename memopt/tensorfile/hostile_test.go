@@ -197,7 +197,7 @@ func TestHostile(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := Read(c.file)
+			_, err := readFile(c.file)
 			runtime.ReadMemStats(&after)
 			if want := c.file + ": " + c.want; err == nil || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
@@ -217,9 +217,9 @@ func TestNotAFile(t *testing.T) {
 	for path, want := range map[string]string{
 		"none.npz":         "none.npz: no such file or directory",
 		"none.safetensors": "none.safetensors: no such file or directory",
-		"folder.npz":       "folder.npz: not a regular file",
+		"folder.npz":       "folder.npz: is a folder, need a regular file",
 	} {
-		if _, err := Read(path); err == nil || err.Error() != want {
+		if _, err := readFile(path); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
@@ -266,16 +266,16 @@ func TestTruncated(t *testing.T) {
 	if err := WriteSafetensors("x.safetensors", s, nil); err != nil {
 		t.Fatal(err)
 	}
-	for file, read := range map[string]func(*bytes.Reader) error{
-		"x.npz":         func(r *bytes.Reader) error { _, err := readNumPy(r, r.Size(), "x"); return err },
-		"x.safetensors": func(r *bytes.Reader) error { _, _, err := readSafetensors(r, r.Size()); return err },
+	for file, read := range map[string]func([]byte) error{
+		"x.npz":         func(b []byte) error { _, err := readNumPy(b, "x"); return err },
+		"x.safetensors": func(b []byte) error { _, _, err := readSafetensors(b); return err },
 	} {
 		whole, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for n := range whole {
-			if read(bytes.NewReader(whole[:n])) == nil {
+			if read(whole[:n]) == nil {
 				t.Errorf("%s: the first %d of %d bytes were read", file, n, len(whole))
 			}
 		}

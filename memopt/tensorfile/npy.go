@@ -1,6 +1,7 @@
 package tensorfile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -38,31 +39,32 @@ type npyHeader struct {
 	length    int64 // of magic and header, in bytes
 }
 
-// readNPY reads an array from total bytes, no more and no fewer.
-func readNPY(r io.Reader, total int64) (*graph.Tensor, error) {
-	h, err := readNPYHeader(r, total)
+// readNPY reads an array from its bytes, all of them. The answer is the view of its
+// numbers there, and the array, which is that view or a copy in the order and form
+// that tensors have.
+func readNPY(b []byte) (view, x *graph.Tensor, err error) {
+	h, err := readNPYHeader(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	size, ok := byteSize(h.dtype, h.shape)
 	if !ok {
-		return nil, fmt.Errorf("there cannot be a %s", typeText(h.dtype, h.shape))
+		return nil, nil, fmt.Errorf("there cannot be a %s", typeText(h.dtype, h.shape))
 	}
-	if size != total-h.length {
-		return nil, fmt.Errorf("%d bytes of numbers, %s takes %d", total-h.length, typeText(h.dtype, h.shape), size)
+	if size != int64(len(b))-h.length {
+		return nil, nil, fmt.Errorf("%d bytes of numbers, %s takes %d", int64(len(b))-h.length, typeText(h.dtype, h.shape), size)
 	}
-	x := graph.NewTensor(h.dtype, h.shape...)
-	if _, err := io.ReadFull(r, x.Bytes); err != nil {
-		return nil, short(err)
-	}
+	view = &graph.Tensor{Type: h.dtype, Shape: h.shape, Bytes: b[h.length:len(b):len(b)]}
+	x = view
 	if h.bigEndian {
+		x = graph.NewTensor(h.dtype, h.shape...)
+		copy(x.Bytes, view.Bytes)
 		swapBytes(x.Bytes, int(h.dtype.Size()))
 	}
 	if h.fortran {
 		x = fromFortran(x)
 	}
-	normalize(x)
-	return x, nil
+	return view, normalized(x), nil
 }
 
 func readNPYHeader(r io.Reader, total int64) (*npyHeader, error) {

@@ -2,7 +2,6 @@ package tensorfile
 
 import (
 	"archive/zip"
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -12,38 +11,27 @@ import (
 	"strings"
 
 	"memopt/memopt/graph"
-	"memopt/memopt/whole"
 )
 
 // ReadNPZ reads a NumPy archive, or a single .npy array under the name of its
 // file. Which of them it is shows in its first bytes.
 func ReadNPZ(path string) (*Set, error) {
-	f, size, err := open(path)
-	if err != nil {
-		return nil, named(path, err)
-	}
-	defer f.Close()
 	base := filepath.Base(path)
-	s, err := readNumPy(f, size, strings.TrimSuffix(base, filepath.Ext(base)))
-	return s, named(path, err)
+	return read(path, func(b []byte) (*Set, error) { return readNumPy(b, strings.TrimSuffix(base, filepath.Ext(base))) })
 }
 
 // readNumPy reads an archive, or an array under the name alone.
-func readNumPy(r io.ReaderAt, size int64, alone string) (*Set, error) {
-	begin := make([]byte, min(size, int64(len(npyMagic))))
-	if err := readAt(r, begin, 0); err != nil {
-		return nil, err
-	}
+func readNumPy(b []byte, alone string) (*Set, error) {
 	switch {
-	case string(begin) == npyMagic:
-		x, err := readNPY(bufio.NewReader(io.NewSectionReader(r, 0, size)), size)
+	case bytes.HasPrefix(b, []byte(npyMagic)):
+		view, x, err := readNPY(b)
 		if err != nil {
 			return nil, err
 		}
 		s := &Set{}
-		return s, s.add(alone, x)
-	case bytes.HasPrefix(begin, []byte("PK")):
-		return readArchive(r, size)
+		return s, s.add(alone, view, x)
+	case bytes.HasPrefix(b, []byte("PK")):
+		return readArchive(b)
 	}
 	return nil, errors.New("not a NumPy file: it begins neither as .npz nor as .npy does")
 }
@@ -57,8 +45,9 @@ const (
 	wideRatio = 100
 )
 
-func readArchive(r io.ReaderAt, size int64) (*Set, error) {
-	z, err := zip.NewReader(r, size)
+func readArchive(b []byte) (*Set, error) {
+	size := len(b)
+	z, err := zip.NewReader(bytes.NewReader(b), int64(size))
 	if err != nil {
 		return nil, fmt.Errorf("not a whole .npz archive: %s", strings.TrimPrefix(err.Error(), "zip: "))
 	}
@@ -80,44 +69,85 @@ func readArchive(r io.ReaderAt, size int64) (*Set, error) {
 		if !ok {
 			return nil, fail(errors.New("not an array: the name should end in .npy"))
 		}
-		x, err := readMember(f)
+		view, x, err := readMember(b, f)
 		if err != nil {
 			return nil, fail(err)
 		}
-		if err := s.add(name, x); err != nil {
+		if err := s.add(name, view, x); err != nil {
 			return nil, fail(err)
 		}
 	}
 	return s, nil
 }
 
-func readMember(f *zip.File) (*graph.Tensor, error) {
+// readMember reads an array that is part of an archive's bytes: a view of them where it
+// is stored as it is.
+func readMember(all []byte, f *zip.File) (view, x *graph.Tensor, err error) {
 	packed, total := f.CompressedSize64, f.UncompressedSize64
 	switch {
 	case f.Flags&1 != 0:
-		return nil, errors.New("it is encrypted")
+		return nil, nil, errors.New("it is encrypted")
 	case f.Method == zip.Store && packed != total:
-		return nil, fmt.Errorf("%d bytes, but %d are declared", packed, total)
+		return nil, nil, fmt.Errorf("%d bytes, but %d are declared", packed, total)
 	case f.Method == zip.Deflate && total/maxRatio > packed:
-		return nil, fmt.Errorf("%d bytes cannot unpack to %d", packed, total)
+		return nil, nil, fmt.Errorf("%d bytes cannot unpack to %d", packed, total)
 	}
 	r, err := f.Open()
 	if errors.Is(err, zip.ErrAlgorithm) {
-		return nil, fmt.Errorf("compression method %d is not supported; those of np.savez and np.savez_compressed are", f.Method)
+		return nil, nil, fmt.Errorf("compression method %d is not supported; those of np.savez and np.savez_compressed are", f.Method)
 	} else if err != nil {
-		return nil, damage(err)
+		return nil, nil, damage(err)
 	}
 	defer r.Close()
-	b := bufio.NewReader(r)
-	x, err := readNPY(b, int64(total))
+	if f.Method == zip.Store {
+		// Read once for the checksum, which is compared where the member ends.
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return nil, nil, damage(err)
+		}
+		at, err := f.DataOffset()
+		if err != nil {
+			return nil, nil, damage(err)
+		}
+		if view, x, err = readNPY(all[at : at+int64(total) : at+int64(total)]); err != nil {
+			return nil, nil, damage(err)
+		}
+		return view, x, nil
+	}
+	b, err := unpacked(r, total)
 	if err != nil {
-		return nil, damage(err)
+		return nil, nil, damage(err)
+	}
+	if _, x, err = readNPY(b); err != nil {
+		return nil, nil, damage(err)
+	}
+	return nil, x, nil
+}
+
+// unpacked is a member's bytes, as many as are declared. The header of an array says
+// first whether it is one of that size: nothing is allocated for others.
+func unpacked(r io.Reader, total uint64) ([]byte, error) {
+	var head bytes.Buffer
+	h, err := readNPYHeader(io.TeeReader(r, &head), int64(total))
+	if err != nil {
+		return nil, err
+	}
+	if size, ok := byteSize(h.dtype, h.shape); !ok {
+		return nil, fmt.Errorf("there cannot be a %s", typeText(h.dtype, h.shape))
+	} else if size != int64(total)-h.length {
+		return nil, fmt.Errorf("%d bytes of numbers, %s takes %d", int64(total)-h.length, typeText(h.dtype, h.shape), size)
+	}
+	b := make([]byte, total)
+	n := copy(b, head.Bytes())
+	if _, err := io.ReadFull(r, b[n:]); err != nil {
+		return nil, err
 	}
 	// The checksum is compared where the member ends.
-	if _, err := b.ReadByte(); err != io.EOF {
-		return nil, damage(err)
+	if n, err := r.Read(make([]byte, 1)); n > 0 {
+		return nil, zip.ErrFormat
+	} else if err != io.EOF {
+		return nil, err
 	}
-	return x, nil
+	return b, nil
 }
 
 // damage says in our words what archive/zip found in a member.
@@ -137,25 +167,29 @@ func WriteNPZ(path string, s *Set) error {
 	if err := s.check(); err != nil {
 		return named(path, err)
 	}
-	return named(path, whole.Write(path, func(w io.Writer) error { return writeArchive(w, s) }))
+	return replace(path, func(w io.Writer) error { return writeArchive(w, s) })
 }
 
 func writeArchive(w io.Writer, s *Set) error {
 	z := zip.NewWriter(w)
 	for _, name := range s.Names {
-		x := s.Tensors[name]
-		prefix, err := npyPrefix(x)
+		prefix, err := npyPrefix(s.Tensors[name])
 		if err != nil {
 			return fmt.Errorf("tensor %s: %w", quote(name), err)
 		}
 		// Raw, so that sizes and checksum stand before the bytes: readers that
-		// walk the archive from its front rely on them.
-		size := uint64(len(prefix) + len(x.Bytes))
+		// walk the archive from its front rely on them. Numbers are passed over twice.
+		size := uint64(len(prefix)) + uint64(s.size(name))
+		sum := crc32.NewIEEE()
+		sum.Write(prefix)
+		if err := s.write(sum, name); err != nil {
+			return err
+		}
 		h := &zip.FileHeader{
 			Name:               name + ".npy",
 			Method:             zip.Store,
 			ReaderVersion:      20,
-			CRC32:              crc32.Update(crc32.ChecksumIEEE(prefix), crc32.IEEETable, x.Bytes),
+			CRC32:              sum.Sum32(),
 			CompressedSize64:   size,
 			UncompressedSize64: size,
 		}
@@ -169,7 +203,7 @@ func writeArchive(w io.Writer, s *Set) error {
 		if _, err := m.Write(prefix); err != nil {
 			return err
 		}
-		if _, err := m.Write(x.Bytes); err != nil {
+		if err := s.write(m, name); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package tensorfile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"memopt/memopt/graph"
-	"memopt/memopt/whole"
 )
 
 // A .safetensors file is the header's length (8 bytes, little-endian), the
@@ -40,45 +40,34 @@ var safeTypes = map[string]graph.DType{
 
 // ReadSafetensors reads a safetensors file and its metadata. Names come in the
 // order of the header.
-func ReadSafetensors(path string) (*Set, map[string]string, error) {
-	f, size, err := open(path)
-	if err != nil {
-		return nil, nil, named(path, err)
-	}
-	defer f.Close()
-	s, meta, err := readSafetensors(f, size)
-	return s, meta, named(path, err)
+func ReadSafetensors(path string) (s *Set, meta map[string]string, err error) {
+	s, err = read(path, func(b []byte) (s *Set, err error) {
+		s, meta, err = readSafetensors(b)
+		return s, err
+	})
+	return s, meta, err
 }
 
-func readSafetensors(r io.ReaderAt, size int64) (*Set, map[string]string, error) {
-	var b [8]byte
-	if readAt(r, b[:], 0) != nil {
+func readSafetensors(b []byte) (*Set, map[string]string, error) {
+	if len(b) < 8 {
 		return nil, nil, errors.New("not a safetensors file: it is shorter than 8 bytes")
 	}
-	n := binary.LittleEndian.Uint64(b[:])
-	if n > maxHeader || int64(n) > size-8 {
-		return nil, nil, fmt.Errorf("not a safetensors file: a header of %d bytes in a file of %d", n, size)
+	n, b := binary.LittleEndian.Uint64(b), b[8:]
+	if n > maxHeader || n > uint64(len(b)) {
+		return nil, nil, fmt.Errorf("not a safetensors file: a header of %d bytes in a file of %d", n, len(b)+8)
 	}
-	text := make([]byte, n)
-	if err := readAt(r, text, 8); err != nil {
-		return nil, nil, err
-	}
-	data := 8 + int64(n)
-	h, err := parseSafeHeader(text)
+	h, err := parseSafeHeader(bytes.Clone(b[:n]))
 	if err != nil {
 		return nil, nil, fmt.Errorf("header: %w", err)
 	}
-	if err := h.checkOffsets(size - data); err != nil {
+	data := b[n:]
+	if err := h.checkOffsets(int64(len(data))); err != nil {
 		return nil, nil, err
 	}
 	s := &Set{}
 	for _, e := range h.entries {
-		x := graph.NewTensor(e.dtype, e.shape...)
-		if err := readAt(r, x.Bytes, data+e.begin); err != nil {
-			return nil, nil, fmt.Errorf("tensor %s: %w", quote(e.name), err)
-		}
-		normalize(x)
-		if err := s.add(e.name, x); err != nil {
+		x := &graph.Tensor{Type: e.dtype, Shape: e.shape, Bytes: data[e.begin:e.end:e.end]}
+		if err := s.add(e.name, x, normalized(x)); err != nil {
 			return nil, nil, fmt.Errorf("tensor %s: %w", quote(e.name), err)
 		}
 	}
@@ -272,7 +261,7 @@ func WriteSafetensors(path string, s *Set, metadata map[string]string) error {
 	if err != nil {
 		return named(path, err)
 	}
-	return named(path, whole.Write(path, func(w io.Writer) error { return s.writeSafe(w, header, order) }))
+	return replace(path, func(w io.Writer) error { return s.writeSafe(w, header, order) })
 }
 
 func (s *Set) writeSafe(w io.Writer, header []byte, order []string) error {
@@ -280,7 +269,7 @@ func (s *Set) writeSafe(w io.Writer, header []byte, order []string) error {
 		return err
 	}
 	for _, name := range order {
-		if _, err := w.Write(s.Tensors[name].Bytes); err != nil {
+		if err := s.write(w, name); err != nil {
 			return err
 		}
 	}
@@ -299,7 +288,7 @@ func safeHeaderOf(s *Set, metadata map[string]string) (header []byte, order []st
 	begin, at := make(map[string]int64, len(order)), int64(0)
 	for _, name := range order {
 		begin[name] = at
-		at += int64(len(s.Tensors[name].Bytes))
+		at += s.size(name)
 	}
 	b := append(make([]byte, 8), '{')
 	comma := func() {
@@ -327,7 +316,7 @@ func safeHeaderOf(s *Set, metadata map[string]string) (header []byte, order []st
 		comma()
 		b = gjson.AppendJSONString(b, name)
 		b = fmt.Appendf(b, `:{"dtype":"%s","shape":[%s],"data_offsets":[%d,%d]}`, safeName(x.Type),
-			strings.ReplaceAll(strings.Trim(fmt.Sprint(x.Shape), "[]"), " ", ","), begin[name], begin[name]+int64(len(x.Bytes)))
+			strings.ReplaceAll(strings.Trim(fmt.Sprint(x.Shape), "[]"), " ", ","), begin[name], begin[name]+s.size(name))
 	}
 	b = append(b, '}')
 	for len(b)%8 != 0 {

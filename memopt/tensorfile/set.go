@@ -1,46 +1,125 @@
 package tensorfile
 
 import (
+	"bytes"
 	"fmt"
-	"maps"
+	"io"
 	"math/bits"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/weights"
 )
 
 // Set is named tensors in an order. Names lists every key of Tensors once.
+//
+// The numbers of a set that was read lie in its file, which is mapped until Close,
+// at whatever address the file has them (graph.Tensor.Aligned makes a copy).
 type Set struct {
 	Names   []string
 	Tensors map[string]*graph.Tensor
+	// From writes the numbers of tensors that have a type and a shape here but no
+	// Bytes: a file gets them from where they lie when it comes to them. It may be
+	// called more than once.
+	From map[string]func(io.Writer) error
+	// Closed is called once by Close, if it is set.
+	Closed func()
+	// Copied is how many bytes of what was read are no view of the file but a copy:
+	// they were packed, or in another order.
+	Copied int64
+
+	file *weights.File // nil unless the set was read
 }
 
-// readers is the formats that Read knows, by the end of the file's name.
-var readers = map[string]func(path string) (*Set, error){
-	".npz": ReadNPZ,
-	".npy": ReadNPZ,
-	".safetensors": func(path string) (*Set, error) {
-		s, _, err := ReadSafetensors(path)
-		return s, err
-	},
-}
-
-// Read reads a file of any known format, by the end of its name.
-func Read(path string) (*Set, error) {
-	read := readers[strings.ToLower(filepath.Ext(path))]
-	if read == nil {
-		known := slices.Sorted(maps.Keys(readers))
-		return nil, fmt.Errorf("%s: the name should end in %s", path, strings.Join(known, ", "))
+// Lend adds a tensor whose numbers write writes when they are asked for.
+func (s *Set) Lend(name string, t graph.DType, shape []int, write func(io.Writer) error) {
+	if s.From == nil {
+		s.Tensors, s.From = map[string]*graph.Tensor{}, map[string]func(io.Writer) error{}
 	}
-	return read(path)
+	s.Names = append(s.Names, name)
+	s.Tensors[name], s.From[name] = &graph.Tensor{Type: t, Shape: shape}, write
 }
 
-// add appends a tensor that was read.
-func (s *Set) add(name string, x *graph.Tensor) error {
+// Close ends the mapping of the file that the set was read from and what else the
+// set's tensors need; they may not be looked at any more. Closing nil, or twice, does
+// nothing.
+func (s *Set) Close() {
+	if s == nil {
+		return
+	}
+	if s.file != nil {
+		_ = s.file.Close() // only ever a mapping that is not ours
+	}
+	if s.Closed != nil {
+		s.Closed()
+		s.Closed = nil
+	}
+}
+
+// Unchanged is an error if the file that the set was read from is another by now.
+func (s *Set) Unchanged() error {
+	if s == nil || s.file == nil {
+		return nil
+	}
+	return s.file.Unchanged()
+}
+
+// Tensor is a tensor with its numbers, fetched if they are elsewhere; nil if there is
+// none of that name.
+func (s *Set) Tensor(name string) (*graph.Tensor, error) {
+	x := s.Tensors[name]
+	if x == nil || s.From[name] == nil {
+		return x, nil
+	}
+	y := graph.NewTensor(x.Type, x.Shape...)
+	to := bytes.NewBuffer(y.Bytes[:0])
+	if err := s.write(to, name); err != nil {
+		return nil, err
+	}
+	return y, nil
+}
+
+// write writes a tensor's numbers.
+func (s *Set) write(w io.Writer, name string) error {
+	from := s.From[name]
+	if from == nil {
+		_, err := w.Write(s.Tensors[name].Bytes)
+		return err
+	}
+	count := &counter{to: w}
+	if err := from(count); err != nil {
+		return err
+	}
+	if n := s.size(name); count.n != n {
+		return fmt.Errorf("tensor %s: %d bytes of numbers, %s takes %d", quote(name), count.n, typeText(s.Tensors[name].Type, s.Tensors[name].Shape), n)
+	}
+	return nil
+}
+
+// size is how many bytes a tensor's numbers take.
+func (s *Set) size(name string) int64 {
+	n, _ := byteSize(s.Tensors[name].Type, s.Tensors[name].Shape)
+	return n
+}
+
+// counter counts what passes through.
+type counter struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// add appends a tensor that was read: x, made from a view of the file if it is not
+// that view itself.
+func (s *Set) add(name string, view, x *graph.Tensor) error {
 	if s.Tensors[name] != nil {
 		return fmt.Errorf("there are two of that name")
 	}
@@ -49,6 +128,9 @@ func (s *Set) add(name string, x *graph.Tensor) error {
 	}
 	s.Names = append(s.Names, name)
 	s.Tensors[name] = x
+	if x != view {
+		s.Copied += int64(len(x.Bytes))
+	}
 	return nil
 }
 
@@ -68,7 +150,7 @@ func (s *Set) check() error {
 		case !x.Type.Valid():
 			return fmt.Errorf("tensor %s has no element type", quote(name))
 		}
-		if n, ok := byteSize(x.Type, x.Shape); !ok || n != int64(len(x.Bytes)) {
+		if n, ok := byteSize(x.Type, x.Shape); !ok || n != int64(len(x.Bytes)) && s.From[name] == nil {
 			return fmt.Errorf("tensor %s: %d bytes of numbers, %s takes %d", quote(name), len(x.Bytes), typeText(x.Type, x.Shape), n)
 		}
 		seen[name] = true
@@ -122,15 +204,15 @@ func typeText(t graph.DType, shape []int) string {
 	return t.String() + strings.ReplaceAll(fmt.Sprint(shape), " ", ", ")
 }
 
-// normalize makes every true of a bool tensor the byte 1: anything else cannot be
-// looked at as a Go bool.
-func normalize(x *graph.Tensor) {
-	if x.Type != graph.Bool {
-		return
+// normalized is a tensor in which every true is the byte 1, as Go has it: itself, or a
+// copy if it is a bool tensor with other bytes.
+func normalized(x *graph.Tensor) *graph.Tensor {
+	if x.Type != graph.Bool || !slices.ContainsFunc(x.Bytes, func(b byte) bool { return b > 1 }) {
+		return x
 	}
+	y := graph.NewTensor(x.Type, x.Shape...)
 	for i, b := range x.Bytes {
-		if b != 0 {
-			x.Bytes[i] = 1
-		}
+		y.Bytes[i] = min(b, 1)
 	}
+	return y
 }

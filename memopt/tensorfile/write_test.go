@@ -24,8 +24,7 @@ func drawSet(t *rapid.T, types []graph.DType) *Set {
 		dtype := rapid.SampledFrom(types).Draw(t, "type")
 		x := graph.NewTensor(dtype, rapid.SliceOfN(rapid.IntRange(0, 5), 0, 4).Draw(t, "shape")...)
 		copy(x.Bytes, rapid.SliceOfN(rapid.Byte(), len(x.Bytes), len(x.Bytes)).Draw(t, "bytes"))
-		normalize(x)
-		if err := s.add(name, x); err != nil {
+		if err := s.add(name, nil, normalized(x)); err != nil {
 			t.Fatal(err)
 		}
 	}
