@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"strconv"
@@ -52,4 +53,18 @@ func available() (bytes uint64) {
 		}
 	}
 	return bytes
+}
+
+// anonymousMemory is the bytes of this process that no file is behind, as the system
+// counts them now; 0 is unknown.
+func anonymousMemory() int64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, resident, shared int64 // pages; shared are those of files
+	if _, err := fmt.Sscan(string(data), &size, &resident, &shared); err != nil {
+		return 0
+	}
+	return (resident - shared) * int64(os.Getpagesize())
 }

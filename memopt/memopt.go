@@ -112,6 +112,8 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (r
 		return nil, err
 	}
 	debug.FreeOSMemory() // what planning left behind is not to lie beside the step
+	watch := watchMemory()
+	defer watch.end()
 	device, err := openDevice(m.Config.Device, m.Config.FastPaths, s)
 	if err != nil {
 		return nil, err
@@ -123,6 +125,7 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (r
 	}
 	r, err = train(m, p, s, through(device), t)
 	if err == nil {
+		r.Anonymous = watch.against(p, r.Trace, r.data)
 		r.Memory, r.Chains = deviceMemory(device), chains
 	}
 	return r, err

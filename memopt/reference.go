@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -28,7 +29,10 @@ type Check struct {
 	Plan       *planner.Plan
 	Trace      planner.Trace
 	Memory     *DeviceMemory // nil if no driver gave it
-	Lossy      *Lossy        // nil if nothing is
+	// Anonymous is the memory that was seen so far; nil where the system does not tell
+	// it. The set of numbers ends the watch when it is closed.
+	Anonymous func() *Anonymous
+	Lossy     *Lossy // nil if nothing is
 }
 
 // ParamErr is a gradient's distance from the reference's, by norm and relative
@@ -124,12 +128,16 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 	if err != nil {
 		return nil, nil, err
 	}
+	debug.FreeOSMemory() // what planning left behind is not to lie beside the step
+	watch := watchMemory()
 	d, err := openDevice(only.Config.Device, only.Config.FastPaths, s)
 	if err != nil {
+		watch.end()
 		return nil, nil, err
 	}
 	defer func() {
 		if c == nil { // it failed
+			watch.end()
 			d.Close()
 		}
 	}()
@@ -152,7 +160,7 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 	if err != nil {
 		return nil, nil, err
 	}
-	out = &tensorfile.Set{Closed: func() { d.Close() }}
+	out = &tensorfile.Set{Closed: func() { watch.end(); d.Close() }}
 	for _, name := range feed.names {
 		x := in[name]
 		out.Lend("input."+name, x.Type, x.Shape, func(w io.Writer) error {
@@ -175,7 +183,8 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 			return nil, nil, err
 		}
 	}
-	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace, Memory: deviceMemory(d)}, nil
+	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace, Memory: deviceMemory(d),
+		Anonymous: func() *Anonymous { return watch.against(p, trace, data) }}, nil
 }
 
 // gradientModel is the model's step up to its gradients, which are outputs.
@@ -219,14 +228,14 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 	}
 	whole = math.Sqrt(whole)
 	if want.Tensors["loss"] != nil {
-		x, y, err := both(got, want, "loss")
+		if y := want.Tensors["loss"]; y.Len() != 1 {
+			return input(fmt.Errorf("%s: loss has shape %v, need a scalar", file, y.Shape))
+		}
+		e, err := apart(got, want, "loss", 0)
 		if err != nil {
 			return err
 		}
-		if y.Len() != 1 {
-			return input(fmt.Errorf("%s: loss has shape %v, need a scalar", file, y.Shape))
-		}
-		c.HasLoss, c.LossRelErr = true, relErr(x, y, 0)
+		c.HasLoss, c.LossRelErr = true, e
 	}
 	for _, name := range got.Names {
 		if param, ok := strings.CutPrefix(name, "grad."); ok && want.Tensors[name] == nil {
@@ -242,14 +251,14 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 			c.Missing = append(c.Missing, param)
 			continue
 		}
-		x, y, err := both(got, want, name)
+		if x, y := got.Tensors[name], want.Tensors[name]; x.Len() != y.Len() {
+			return input(fmt.Errorf("%s: %s has shape %v, the model's gradient %v", file, name, y.Shape, x.Shape))
+		}
+		d, err := apart(got, want, name, whole)
 		if err != nil {
 			return err
 		}
-		if x.Len() != y.Len() {
-			return input(fmt.Errorf("%s: %s has shape %v, the model's gradient %v", file, name, y.Shape, x.Shape))
-		}
-		e := ParamErr{param, relErr(x, y, whole)}
+		e := ParamErr{param, d}
 		c.Params = append(c.Params, e)
 		if !(e.RelErr <= c.Worst.RelErr) || c.Worst.Param == "" {
 			c.Worst = e
@@ -258,28 +267,56 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 	return nil
 }
 
-// both is a tensor of one set and that of its name in another. Of those that lie on a
-// device, no more than these two are fetched at a time.
-func both(got, want *tensorfile.Set, name string) (x, y *graph.Tensor, err error) {
-	if x, err = got.Tensor(name); err == nil {
-		y, err = want.Tensor(name)
+// apart is relErr of two sets' tensors of a name, of as many numbers. That of the first
+// set passes by in pieces, from where it is.
+func apart(got, want *tensorfile.Set, name string, whole float64) (float64, error) {
+	y, err := want.Tensor(name)
+	if err != nil {
+		return 0, err
 	}
-	return x, y, err
+	d := difference{x: got.Tensors[name].Type, y: y}
+	if err := got.Write(&d, name); err != nil {
+		return 0, err
+	}
+	return d.relErr(whole), nil
 }
 
 // relErr is ‖x − y‖ / ‖y‖, or against whole where no more than noise of it
 // differs, or ‖x − y‖ itself if y is zero.
 func relErr(x, y *graph.Tensor, whole float64) float64 {
-	diff := 0.0
-	for i := range y.Len() {
-		d := x.Float(i) - y.Float(i)
-		diff += d * d
+	d := difference{x: x.Type, y: y}
+	d.add(x)
+	return d.relErr(whole)
+}
+
+// difference adds up (x − y)² for numbers of x in their order.
+type difference struct {
+	x    graph.DType
+	y    *graph.Tensor
+	seen int
+	sum  float64
+}
+
+// Write takes the next bytes of x, of whole numbers.
+func (d *difference) Write(p []byte) (int, error) {
+	d.add(&graph.Tensor{Type: d.x, Shape: []int{len(p) / int(d.x.Size())}, Bytes: p})
+	return len(p), nil
+}
+
+func (d *difference) add(x *graph.Tensor) {
+	for i := range x.Len() {
+		e := x.Float(i) - d.y.Float(d.seen+i)
+		d.sum += e * e
 	}
-	diff = math.Sqrt(diff)
+	d.seen += x.Len()
+}
+
+func (d *difference) relErr(whole float64) float64 {
+	diff := math.Sqrt(d.sum)
 	if whole > 0 && diff <= noise*whole {
 		return diff / whole
 	}
-	if n := norm(y); n > 0 {
+	if n := norm(d.y); n > 0 {
 		return diff / n
 	}
 	return diff

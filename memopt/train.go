@@ -43,13 +43,15 @@ type Result struct {
 	StepTimes []time.Duration
 	Trace     planner.Trace // of the last run
 	Memory    *DeviceMemory // at the end; nil if no driver gave it
+	Anonymous *Anonymous    // nil where the system does not tell it
 	Skipped   []int         // steps whose update was left out, because a scaled gradient was no number
 	LossScale float64       // at the end; 0 if the loss is not scaled
 	Plan      *planner.Plan
 	Chains    *planner.Chains // nil if launches are the plan's
 	Warnings  []string
 	Lossy     *Lossy // nil if nothing is
-	Stopped   error  // why there are fewer steps than asked for; nil if there are not
+	data      *tensorfile.Set
+	Stopped   error // why there are fewer steps than asked for; nil if there are not
 }
 
 func (r *Result) warn(t Training, format string, args ...any) {
@@ -72,6 +74,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 		if data, err = tensorfile.ReadNPZ(t.Data); err != nil {
 			return nil, input(err)
 		}
+		r.data = data
 		defer data.Close()
 		defer weights.Guard(&err)()
 	} else {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -142,10 +144,22 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	if result.Chains != nil {
 		visible.Fprintf(c.App.Writer, "%s\n\n", result.Chains)
 	}
-	report.Measured(c.App.Writer, lines)
-	report.Workspace(c.App.Writer, result.Trace)
+	measured(c.App.Writer, lines, result.Trace, result.Anonymous)
 	deviceMemory(c.App.Writer, result.Memory)
 	return stopped(c, result)
+}
+
+// measured writes what was promised and measured: of the device, and of the process
+// as the system counts it.
+func measured(w io.Writer, lines []report.Line, t planner.Trace, a *memopt.Anonymous) {
+	if a != nil {
+		lines = append(slices.Clip(lines), report.Anonymous(a.Promised, a.Measured))
+	}
+	report.Measured(w, lines)
+	report.Workspace(w, t)
+	if a != nil && a.Data > 0 {
+		fmt.Fprintf(w, "%s bytes of the data are on the heap: packed arrays, or arrays in another order, cannot be mapped\n", report.Thousands(a.Data))
+	}
 }
 
 // trained is what a page tells of a run.
@@ -296,8 +310,7 @@ func compare(c *cli.Context, j job, asJSON bool) error {
 		}
 		report.Table(c.App.Writer, "lll", rows)
 		fmt.Fprintln(c.App.Writer)
-		report.Measured(c.App.Writer, lines)
-		report.Workspace(c.App.Writer, check.Trace)
+		measured(c.App.Writer, lines, check.Trace, check.Anonymous())
 		deviceMemory(c.App.Writer, check.Memory)
 		if c.IsSet("against") {
 			writePartings(c.App.Writer, c.String("against"), limit, partings)

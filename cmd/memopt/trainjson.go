@@ -38,8 +38,25 @@ type trainMemory struct {
 	Workspace int64              `json:"workspace"`
 	BySpace   map[string]besides `json:"by_space"`
 	ByOwner   map[string]int64   `json:"by_owner"`
+	// Anonymous is the memory of the process that no file is behind; absent where the
+	// system does not tell it.
+	Anonymous *anonymousFile `json:"anonymous,omitempty"`
 	// Device is what the driver was asked for and gave.
 	Device *memopt.DeviceMemory `json:"device,omitempty"`
+}
+
+// anonymousFile has a promise of 0 where the driver's own memory is part of it.
+type anonymousFile struct {
+	Promised int64 `json:"promised"`
+	Measured int64 `json:"measured"`
+	Data     int64 `json:"data"` // of it, data that could not be mapped
+}
+
+func anonymousJSON(a *memopt.Anonymous) *anonymousFile {
+	if a == nil {
+		return nil
+	}
+	return &anonymousFile{a.Promised, a.Measured, a.Data}
 }
 
 type besides struct {
@@ -124,7 +141,7 @@ const trainFormat = "memopt.train/1"
 
 func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 	f := trainFile{Format: trainFormat, Device: r.Device, Steps: len(r.Losses), FirstStep: r.FirstStep, Trains: r.Plan.Trains, Lossy: lossyJSON(r.Lossy), Chains: chainsJSON(r.Chains), Skipped: r.Skipped, LossScale: r.LossScale, Loss: []number{}, StepMS: []float64{},
-		Memory: memoryJSON(r.Plan, lines, r.Trace, r.Memory), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
+		Memory: memoryJSON(r.Plan, lines, r.Trace, r.Memory, r.Anonymous), Warnings: append(append([]string{}, r.Plan.Warnings...), r.Warnings...)}
 	for _, x := range r.Losses {
 		f.Loss = append(f.Loss, number(x))
 	}
@@ -139,12 +156,12 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 
 func checkJSON(c *memopt.Check, lines []report.Line) trainFile {
 	return trainFile{Format: trainFormat, Device: c.Device, Steps: 1, Trains: c.Plan.Trains, Lossy: lossyJSON(c.Lossy), Loss: []number{number(c.Loss)},
-		StepMS: []float64{float64(c.Trace.Took.Microseconds()) / 1000}, Memory: memoryJSON(c.Plan, lines, c.Trace, c.Memory),
+		StepMS: []float64{float64(c.Trace.Took.Microseconds()) / 1000}, Memory: memoryJSON(c.Plan, lines, c.Trace, c.Memory, c.Anonymous()),
 		Warnings: append([]string{}, c.Plan.Warnings...)}
 }
 
-func memoryJSON(p *planner.Plan, lines []report.Line, t planner.Trace, device *memopt.DeviceMemory) trainMemory {
-	m := trainMemory{Workspace: t.Workspace, Device: device, BySpace: map[string]besides{}, ByOwner: map[string]int64{}}
+func memoryJSON(p *planner.Plan, lines []report.Line, t planner.Trace, device *memopt.DeviceMemory, a *memopt.Anonymous) trainMemory {
+	m := trainMemory{Workspace: t.Workspace, Device: device, Anonymous: anonymousJSON(a), BySpace: map[string]besides{}, ByOwner: map[string]int64{}}
 	for _, l := range lines {
 		if l.Space == "" {
 			m.Promised, m.Measured = l.Promised, l.Measured

@@ -12,6 +12,13 @@ type Line struct {
 	Name               string
 	Space              string // of the device, as JSON calls it; "" for the total
 	Promised, Measured int64
+	// Most says that the promise is a bound, which is met from below; 0 promises nothing.
+	Most bool
+}
+
+// Anonymous is the line of what the operating system counts.
+func Anonymous(promised, measured int64) Line {
+	return Line{Name: "anonymous memory", Promised: promised, Measured: measured, Most: true}
 }
 
 // Lines compares what a plan promises, which is what budgets bind, with what a
@@ -19,10 +26,10 @@ type Line struct {
 func Lines(p *planner.Plan, t planner.Trace) []Line {
 	m := p.Memory
 	return []Line{
-		{"arena", "arena", p.Arena, t.Arena},
-		{"parameters and states", "state", m.Weights + m.Optimizer, t.State},
-		{"inputs", "staging", m.Staging, t.Staging},
-		{"total", "", m.Total, t.Arena + t.State + t.Staging},
+		{Name: "arena", Space: "arena", Promised: p.Arena, Measured: t.Arena},
+		{Name: "parameters and states", Space: "state", Promised: m.Weights + m.Optimizer, Measured: t.State},
+		{Name: "inputs", Space: "staging", Promised: m.Staging, Measured: t.Staging},
+		{Name: "total", Space: "", Promised: m.Total, Measured: t.Arena + t.State + t.Staging},
 	}
 }
 
@@ -38,13 +45,25 @@ func Workspace(w io.Writer, t planner.Trace) {
 func Measured(w io.Writer, lines []Line) {
 	rows := [][]string{{"bytes", "promised", "measured", ""}}
 	for _, l := range lines {
-		rows = append(rows, []string{l.Name, Thousands(l.Promised), Thousands(l.Measured), verdict(l)})
+		promised := Thousands(l.Promised)
+		if l.Most {
+			promised = "≤ " + promised
+			if l.Promised == 0 {
+				promised = ""
+			}
+		}
+		rows = append(rows, []string{l.Name, promised, Thousands(l.Measured), verdict(l)})
 	}
 	Table(w, "lrrl", rows)
 }
 
 func verdict(l Line) string {
-	if l.Promised == l.Measured {
+	switch {
+	case l.Most && l.Promised == 0:
+		return "with the driver's own"
+	case l.Most && l.Measured <= l.Promised:
+		return "as the system counts it"
+	case l.Promised == l.Measured:
 		return "equal"
 	}
 	return fmt.Sprintf("%+d bytes", l.Measured-l.Promised)

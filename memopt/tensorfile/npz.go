@@ -182,7 +182,7 @@ func writeArchive(w io.Writer, s *Set) error {
 		size := uint64(len(prefix)) + uint64(s.size(name))
 		sum := crc32.NewIEEE()
 		sum.Write(prefix)
-		if err := s.write(sum, name); err != nil {
+		if err := s.Write(sum, name); err != nil {
 			return err
 		}
 		h := &zip.FileHeader{
@@ -203,7 +203,7 @@ func writeArchive(w io.Writer, s *Set) error {
 		if _, err := m.Write(prefix); err != nil {
 			return err
 		}
-		if err := s.write(m, name); err != nil {
+		if err := s.Write(m, name); err != nil {
 			return err
 		}
 	}

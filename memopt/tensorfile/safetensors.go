@@ -269,7 +269,7 @@ func (s *Set) writeSafe(w io.Writer, header []byte, order []string) error {
 		return err
 	}
 	for _, name := range order {
-		if err := s.write(w, name); err != nil {
+		if err := s.Write(w, name); err != nil {
 			return err
 		}
 	}

@@ -76,14 +76,14 @@ func (s *Set) Tensor(name string) (*graph.Tensor, error) {
 	}
 	y := graph.NewTensor(x.Type, x.Shape...)
 	to := bytes.NewBuffer(y.Bytes[:0])
-	if err := s.write(to, name); err != nil {
+	if err := s.Write(to, name); err != nil {
 		return nil, err
 	}
 	return y, nil
 }
 
-// write writes a tensor's numbers.
-func (s *Set) write(w io.Writer, name string) error {
+// Write writes the numbers of a tensor.
+func (s *Set) Write(w io.Writer, name string) error {
 	from := s.From[name]
 	if from == nil {
 		_, err := w.Write(s.Tensors[name].Bytes)
