@@ -11,6 +11,7 @@
 package autograd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,6 +20,7 @@ import (
 	"strings"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // Options says what step to make.
@@ -39,6 +41,8 @@ type Options struct {
 	LossScale LossScale
 	// KeepGrads makes the gradients outputs, so that they outlive the step.
 	KeepGrads bool
+	// Context ends TrainStep, which polls it as package stop says; nil is none.
+	Context context.Context
 }
 
 // LossScale is a factor that the loss's gradient begins with and that is taken
@@ -67,11 +71,14 @@ var ErrNoLoss = errors.New("no output is a scalar float, so there is no loss")
 
 // TrainStep returns a new graph: g with its backward pass and updates.
 func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
+	stop.Poll(opt.Context)
 	s := &step{opt: opt, g: g.Clone()}
 	s.b = graph.NewBuilder(s.g)
+	s.b.Context = opt.Context
 	s.b.Reserve(2*len(g.Nodes), 2*len(g.Values)) // a common step's
 	var err error
 	wrap := func(f func() error) {
+		stop.Poll(opt.Context)
 		if err == nil {
 			if e := graph.Try(func() { err = f() }); e != nil {
 				err = e
@@ -88,7 +95,9 @@ func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	stop.Poll(opt.Context)
 	s.g.Prune()
+	stop.Poll(opt.Context)
 	if err := s.g.Check(); err != nil {
 		panic(fmt.Sprintf("autograd: the step is not a valid graph: %v", err))
 	}

@@ -20,7 +20,7 @@ func (m *Model) read() (err error) {
 	if joint.Is(m.Path) {
 		return m.readJoint()
 	}
-	if m.Graph, m.source, err = onnx.Open(m.Path, kernels.Library); err != nil {
+	if m.Graph, m.source, err = onnx.OpenContext(m.ctx, m.Path, kernels.Library); err != nil {
 		return input(err)
 	}
 	if hasBackward(m.Graph) {
@@ -49,6 +49,7 @@ func (m *Model) clean(o graph.CleanOptions) {
 	if loss := m.Graph.ByName(m.loss); loss != nil && !slices.Contains(m.Graph.Outputs, loss) {
 		m.Graph.Outputs = append(m.Graph.Outputs, loss)
 	}
+	o.Context = m.ctx
 	m.cleaned, m.Passes = o, m.Graph.Clean(o)
 }
 

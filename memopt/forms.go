@@ -2,6 +2,7 @@ package memopt
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 // forms is a training step, and what of it can be kept in less: each choice is
 // another graph of the same step.
 type forms struct {
+	ctx   context.Context
 	exact *graph.Graph
 	found []shrink.Candidate
 	keys  []shrink.Key
@@ -37,11 +39,11 @@ var lossyTypes = map[string]graph.DType{"bf16": graph.BFloat16, "fp16": graph.Fl
 // auto nothing yet. Where rounding is asked for, all is rounded that requests
 // name, or else all, but under a budget only what it takes.
 func (m *Model) shape(step *graph.Graph) error {
-	f := &forms{exact: step, foreign: step == m.Graph}
+	f := &forms{ctx: m.ctx, exact: step, foreign: step == m.Graph}
 	m.forms = f
 	var exact, lossy []shrink.Candidate
 	var err error
-	if exact, err = shrink.Candidates(step); err != nil {
+	if exact, err = shrink.Candidates(m.ctx, step); err != nil {
 		return err
 	}
 	if to := lossyTypes[m.Config.Lossy]; to != 0 {
@@ -97,7 +99,7 @@ func (f *forms) make(on []bool) (*graph.Graph, error) {
 	if f.made != nil && slices.Equal(on, f.madeOn) { // a table asks for what was tried
 		return f.made, nil
 	}
-	g, err := shrink.Apply(f.exact, chosen)
+	g, err := shrink.Apply(f.ctx, f.exact, chosen)
 	if err == nil {
 		f.made, f.madeOn = g, slices.Clone(on)
 	}

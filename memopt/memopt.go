@@ -6,6 +6,7 @@
 package memopt
 
 import (
+	"context"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
+	"memopt/memopt/stop"
 	"memopt/memopt/weights"
 	"memopt/planner"
 )
@@ -34,6 +36,7 @@ type Model struct {
 
 	// Profiled is the device whose times plans count in; "" for flops and bytes.
 	Profiled string
+	ctx      context.Context                      // ends whatever is asked of the model
 	source   *onnx.Source                         // nil if the file has no weights
 	initials []initial                            // the float initializers that were read
 	selected autograd.Selection                   // of them, by settings
@@ -48,8 +51,14 @@ type Model struct {
 // Open reads a model and derives its training step, unless it has one already. The
 // weights stay in its files, which are mapped until it is closed.
 func Open(path string, c configs.Config) (*Model, error) {
-	m := &Model{Path: path, Config: c}
-	opened, err := m.open()
+	return OpenContext(context.Background(), path, c)
+}
+
+// OpenContext is Open with a context, which ends the reading and whatever else the
+// model is asked for: that gives its error then, and writes no file.
+func OpenContext(ctx context.Context, path string, c configs.Config) (*Model, error) {
+	m := &Model{Path: path, Config: c, ctx: ctx}
+	opened, err := stop.When(ctx, m.open)
 	if err != nil {
 		m.Close()
 		return nil, err
@@ -76,7 +85,9 @@ func (m *Model) open() (opened *Model, err error) {
 }
 
 // Plan decides what to keep, what to compute again and where each value lives.
-func (m *Model) Plan() (p *planner.Plan, err error) {
+func (m *Model) Plan() (*planner.Plan, error) { return stop.When(m.ctx, m.makePlan) }
+
+func (m *Model) makePlan() (p *planner.Plan, err error) {
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
 	if err := m.sized(m.Config.Dims); err != nil {
@@ -141,7 +152,7 @@ const autoLossScale = 65536
 // stepOptions picks what autograd needs from the settings.
 func (m *Model) stepOptions() autograd.Options {
 	c := m.Config
-	o := autograd.Options{Loss: m.loss, Optimizer: c.Optimizer,
+	o := autograd.Options{Context: m.ctx, Loss: m.loss, Optimizer: c.Optimizer,
 		ClipNorm: c.ClipNorm, MicroBatches: c.Accumulate, Hyper: map[string]float64{}}
 	for setting, value := range map[string]float64{"momentum": c.Momentum, "beta1": c.Beta1, "beta2": c.Beta2,
 		"epsilon": c.Epsilon, "weight_decay": c.WeightDecay, "lr_decay": c.LRDecay} {

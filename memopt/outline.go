@@ -49,7 +49,7 @@ func boundary(c configs.Config) bool {
 
 // as adds to a request how clusters are found, and what was measured.
 func (m *Model) as(r planner.Request) planner.Request {
-	r.Costs = m.costs
+	r.Costs, r.Context = m.costs, m.ctx
 	if m.plain != nil {
 		r.Plain = m.plain.graph
 	}

@@ -20,10 +20,10 @@ type trial struct {
 }
 
 func newTrial(m *Model) (t *trial, err error) {
-	r := request(m.Config)
+	r := m.as(request(m.Config))
 	if m.forms == nil {
 		t = &trial{m: m}
-		t.look, err = planner.Look(m.Graph, m.as(r))
+		t.look, err = planner.Look(m.Graph, r)
 		return t, err
 	}
 	if m.forms.tried {

@@ -168,7 +168,7 @@ func (m *Model) inBytes() configs.Config {
 	if m.forms == nil {
 		return c
 	}
-	if r, err := request(c).InBytes(m.forms.exact); err == nil { // or else no form can be planned
+	if r, err := m.as(request(c)).InBytes(m.forms.exact); err == nil { // or else no form can be planned
 		c.Budget, c.ActivationBudget = configs.Budget{Bytes: r.Budget.Bytes}, configs.Budget{Bytes: r.ActivationBudget.Bytes}
 	}
 	return c

@@ -6,17 +6,19 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 
 	"memopt/configs"
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 	"memopt/memopt/weights"
 	"memopt/planner"
 )
 
 // Frontier is peak against extra cost for the model under its dims, in every form
 // of its step that a budget may have.
-func (m *Model) Frontier() (c *planner.Curve, err error) {
+func (m *Model) Frontier() (*planner.Curve, error) { return stop.When(m.ctx, m.frontiers) }
+
+func (m *Model) frontiers() (c *planner.Curve, err error) {
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
 	if err := m.sized(m.Config.Dims); err != nil {
@@ -28,11 +30,11 @@ func (m *Model) Frontier() (c *planner.Curve, err error) {
 	}
 	all := append([]*Model{m}, others...)
 	curves, errs := make([]*planner.Curve, len(all)), make([]error, len(all))
-	var each sync.WaitGroup
+	var works []func()
 	for i, form := range all {
-		each.Go(func() { curves[i], errs[i] = form.frontier() })
+		works = append(works, func() { curves[i], errs[i] = form.frontier() })
 	}
-	each.Wait()
+	stop.All(works...)
 	for i, form := range all {
 		if errs[i] != nil {
 			return nil, classify(errs[i])
@@ -103,7 +105,11 @@ func savings(r planner.Request) (bytes int64, err error) {
 
 // Largest is the largest size of a dim that fits the settings' budget, as the
 // plan for it.
-func (m *Model) Largest(dim string) (p *planner.Plan, err error) {
+func (m *Model) Largest(dim string) (*planner.Plan, error) {
+	return stop.When(m.ctx, func() (*planner.Plan, error) { return m.makeLargest(dim) })
+}
+
+func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
 	if !slices.Contains(m.Graph.Names(), dim) {

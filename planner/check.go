@@ -1,10 +1,12 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // Check replays a plan by another route than the one that made it: it runs the
@@ -60,7 +62,7 @@ func (s *Schedule) each(yield func(i int, l *Launch) error) error {
 }
 
 func (p *Plan) checker(s *Schedule) *checker {
-	return &checker{s: s, change: make([]int64, len(p.Steps)+1), far: map[*graph.Value]*graph.Value{}}
+	return &checker{ctx: p.m.ctx, s: s, change: make([]int64, len(p.Steps)+1), far: map[*graph.Value]*graph.Value{}}
 }
 
 // owner is what a range that holds a value is tagged with: of a view, what it is of. Of a
@@ -81,6 +83,7 @@ func (c *checker) owner(v *graph.Value) *graph.Value {
 }
 
 type checker struct {
+	ctx    context.Context // polled at each launch
 	s      *Schedule
 	spaces [3]memory
 	height int64
@@ -100,7 +103,10 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 		c.write(r, r.Value)
 	}
 	ran := make([]int32, len(g.Nodes))
-	if err := launches(func(i int, l *Launch) error { return c.launch(i, l, ran) }); err != nil {
+	if err := launches(func(i int, l *Launch) error {
+		stop.Poll(c.ctx)
+		return c.launch(i, l, ran)
+	}); err != nil {
 		return err
 	}
 	for i, times := range ran {

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -41,7 +42,7 @@ type Lab struct{ m *model }
 
 // NewLab binds a graph's dims.
 func NewLab(g *graph.Graph, dims map[string]int64) (*Lab, error) {
-	m, err := newModel(g, dims, false)
+	m, err := newModel(context.Background(), g, dims, false)
 	return &Lab{m}, err
 }
 

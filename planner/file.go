@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 	"memopt/memopt/visible"
 	"memopt/memopt/whole"
 	"memopt/planner/cluster"
@@ -186,6 +187,7 @@ func (p *Plan) File(path string) *File {
 	}
 	r := p.Request
 	base := p.m.fixedBytes() + p.Baseline.Arena
+	stop.Poll(p.m.ctx)
 	f := &File{
 		Format: Format,
 		Model:  p.fileModel(path, p.Graph.Fingerprint()),
@@ -206,6 +208,7 @@ func (p *Plan) File(path string) *File {
 	for _, s := range p.Steps {
 		f.Steps = append(f.Steps, FileStep(s))
 	}
+	stop.Poll(p.m.ctx)
 	f.Program = Program(p.Graph)
 	return f
 }
@@ -301,7 +304,7 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(g, f.Dims, f.Request.Lowered)
+	m, err := newModel(r.Context, g, f.Dims, f.Request.Lowered)
 	if err != nil {
 		return nil, err
 	}

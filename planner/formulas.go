@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // Formulas is a plan's peak and cost as functions of the dims: one solve for
@@ -89,6 +90,7 @@ func (f *Formulas) derive(t *timeline) error {
 func (f *Formulas) sizes(g *graph.Graph) ([]polynomial, error) {
 	out := make([]polynomial, len(g.Values))
 	for i, v := range g.Values {
+		stop.Poll(f.m.ctx)
 		var err error
 		if out[i], err = f.terms.of(v.Bytes()); err != nil {
 			return nil, err
@@ -111,6 +113,7 @@ func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 	// Work space that takes no bytes under the plan's dims, and so has no life, may take
 	// some under others.
 	for i, s := range t.steps {
+		stop.Poll(m.ctx)
 		space, err := f.terms.of(m.spaceFormula(m.g.Nodes[s.Node]))
 		if err != nil {
 			return err
@@ -125,6 +128,7 @@ func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 	var tops []top
 	var live polynomial
 	for i := range t.steps {
+		stop.Poll(m.ctx)
 		live = live.plus(change[i], 1)
 		if slices.ContainsFunc(tops, func(x top) bool { return f.terms.below(live, x.p) }) {
 			continue
@@ -156,6 +160,7 @@ func (f *Formulas) conditions(sizes []polynomial) {
 		note(list, slices.Clone(sizes[a]).plus(sizes[b], -1))
 	}
 	for _, n := range m.g.Nodes {
+		stop.Poll(m.ctx)
 		out := n.Outputs[0]
 		if n.Op.View || len(n.Op.InPlace) == 0 || out == nil || m.fixed[m.owner[out.ID]] {
 			continue
@@ -214,6 +219,7 @@ type tally struct {
 
 // add counts a node.
 func (f *Formulas) add(to *tally, m *model, n *graph.Node, sizes []polynomial) error {
+	stop.Poll(m.ctx)
 	var own polynomial
 	if n.Op.Flops != nil {
 		var err error

@@ -5,9 +5,9 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"sync"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // Curve is peak against extra cost: the best plans that are known at each
@@ -40,9 +40,8 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 		return nil, err
 	}
 	// The descent knows nothing of clusters, so these are found beside it.
-	var beside sync.WaitGroup
-	beside.Go(func() { s.offered() })
-	defer beside.Wait()
+	offered := stop.Go(func() { s.offered() })
+	defer offered()
 	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes()}
 	for cand, err := range s.descent() {
 		if err != nil {
@@ -50,7 +49,7 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 		}
 		c.Points = append(c.Points, s.point("", cand))
 	}
-	beside.Wait()
+	offered()
 	if err := s.references(c); err != nil {
 		return nil, err
 	}
@@ -82,7 +81,7 @@ func (c *Curve) Join(other *Curve, form string) {
 
 // newSearch is a search without a request: everything is open to it.
 func newSearch(g *graph.Graph, r Request) (*search, error) {
-	m, err := newModel(g, r.Dims, r.Lowered)
+	m, err := newModel(r.Context, g, r.Dims, r.Lowered)
 	if err != nil {
 		return nil, err
 	}

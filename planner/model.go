@@ -1,12 +1,14 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/bits"
 	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 	"memopt/planner/recompute"
 )
 
@@ -15,6 +17,7 @@ import (
 type model struct {
 	g       *graph.Graph
 	binding *graph.Binding
+	ctx     context.Context // polled by whatever works on the model
 
 	like     *alike
 	bytes    []int64     // by value; views have none of their own
@@ -67,7 +70,7 @@ const (
 // alignment of every offset: a cache line, and enough for any vector load.
 const alignment = 64
 
-func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, error) {
+func newModel(ctx context.Context, g *graph.Graph, dims map[string]int64, lowered bool) (*model, error) {
 	b, err := graph.Bind(dims)
 	if err != nil {
 		return nil, err
@@ -76,7 +79,7 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 		return nil, err
 	}
 	m := &model{
-		g: g, binding: b, lowered: lowered, like: newAlike(g),
+		g: g, binding: b, ctx: ctx, lowered: lowered, like: newAlike(g),
 		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
 		scratch: make([]int64, len(g.Nodes)), kind: make([]int32, len(g.Nodes)), prices: make([]price, 1), ops: make([]*graph.Op, 1), cost: make([]float64, len(g.Nodes)),
@@ -103,6 +106,7 @@ func newModel(g *graph.Graph, dims map[string]int64, lowered bool) (*model, erro
 	m.reserve()
 	var touched []int32
 	for i, is := range m.like.traits {
+		stop.Poll(ctx)
 		if is&isForward == 0 {
 			m.forward = min(m.forward, i)
 		}

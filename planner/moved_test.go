@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -82,7 +83,7 @@ func TestMoved(t *testing.T) {
 						dims[name] = d[i]
 					}
 				}
-				m, err := newModel(g, dims, false)
+				m, err := newModel(context.Background(), g, dims, false)
 				if err != nil {
 					t.Fatal(err)
 				}

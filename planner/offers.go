@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 	"memopt/planner/cluster"
 )
 
@@ -22,19 +23,23 @@ type offers struct {
 // analyse finds what can be computed again in the request's outline, or in the
 // graph itself.
 func (m *model) analyse(r Request) (*offers, error) {
-	rules := cluster.Rules{ProbeLevel: 1, Boundary: r.Boundary, Compat: r.Compat, Library: m.g.Lib, Value: m.valueNamed}
+	stop.Poll(m.ctx)
+	rules := cluster.Rules{ProbeLevel: 1, Boundary: r.Boundary, Compat: r.Compat, Library: m.g.Lib, Value: m.valueNamed, Context: m.ctx}
 	var a *cluster.Analysis
 	var err error
 	if r.Outline != nil {
 		a, err = cluster.Analyse(r.Outline, rules)
 	} else {
-		a, err = cluster.AnalyseGraph(m.g, cluster.Of(m.g), rules)
+		o := cluster.Of(m.g)
+		stop.Poll(m.ctx)
+		a, err = cluster.AnalyseGraph(m.g, o, rules)
 	}
 	if err != nil {
 		return nil, err
 	}
 	o := &offers{a: a, runs: map[*cluster.Option][]int32{}, makes: map[*cluster.Option][]int32{}}
 	for i := range a.Plans {
+		stop.Poll(m.ctx)
 		for k := range a.Plans[i].Options {
 			option := &a.Plans[i].Options[k]
 			o.runs[option] = m.runs(option, o)

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,6 +47,8 @@ type Request struct {
 	Costs map[string]float64
 	// Again names forward nodes that must run again, whatever a strategy says.
 	Again []string
+	// Context ends the planning, which polls it as package stop says; nil is none.
+	Context context.Context
 	// Lowered asks for a plan for a device that runs kernels: work space is what
 	// those need.
 	Lowered bool

@@ -21,6 +21,7 @@ func (m *model) problem(unit int64, forced []bool) *recompute.Problem {
 		m.bare = m.nameless()
 	}
 	p := *m.bare.p
+	p.Context = m.ctx
 	if unit > 1 {
 		p.Bytes, p.Work = upTo(unit, p.Bytes), upTo(unit, p.Work)
 	}

@@ -14,7 +14,7 @@ import (
 // asked again; a larger batch may be over the budget.
 func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 	begin := time.Now()
-	m, err := newModel(p.Graph, dims, p.Request.Lowered)
+	m, err := newModel(p.m.ctx, p.Graph, dims, p.Request.Lowered)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
 	r := &rewriter{old: p.Graph, b: graph.NewBuilder(graph.New(p.Graph.Lib, p.Graph.Name)), now: make([]*graph.Value, len(p.Graph.Values)),
 		lasting: p.m.lasting}
+	r.b.Context = p.m.ctx
 	r.views, r.placed = make([][]*graph.Node, len(p.Graph.Values)), make([]bool, len(p.Graph.Nodes))
 	for _, n := range p.Graph.Nodes {
 		if n.Op.View {

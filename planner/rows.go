@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 	"memopt/planner/cluster"
 )
 
@@ -172,6 +173,7 @@ func (t *tabulation) row(k *cluster.Key) Row {
 	var on, off []*cluster.Option // what is done of the row, and what is not
 	kept := map[int32]bool{}
 	for at, member := range k.Members {
+		stop.Poll(m.ctx)
 		options := a.Options(member)
 		row.Nodes = append(row.Nodes, a.Outline.Nodes[a.Plans[member.Plan].Entry].Name)
 		is := true

@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"context"
 	"math"
 	"slices"
 	"strings"
@@ -38,7 +39,7 @@ func TestRowsAreSimulated(t *testing.T) {
 						chosen = append(chosen, lossy[i])
 					}
 				}
-				small, err := shrink.Apply(g, chosen)
+				small, err := shrink.Apply(context.Background(), g, chosen)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -99,7 +99,7 @@ func (r Request) InBytes(g *graph.Graph) (Request, error) {
 	if r.Budget.Percent == 0 && r.ActivationBudget.Percent == 0 {
 		return r, nil
 	}
-	m, err := newModel(g, r.Dims, r.Lowered)
+	m, err := newModel(r.Context, g, r.Dims, r.Lowered)
 	if err != nil {
 		return r, err
 	}

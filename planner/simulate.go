@@ -1,6 +1,9 @@
 package planner
 
-import "memopt/planner/recompute"
+import (
+	"memopt/memopt/stop"
+	"memopt/planner/recompute"
+)
 
 // Step is one launch: a node, for the first time or again.
 type Step struct {
@@ -191,6 +194,7 @@ func sumUp(live []int64) (peak int64, at int) {
 
 // simulate derives every life from the steps.
 func (m *model) simulate(steps []Step) *timeline {
+	stop.Poll(m.ctx)
 	end := int32(len(steps))
 	current, last := m.sim.current, m.lastReads(steps)
 	t := &timeline{steps: steps, lives: make([]life, 0, len(last)+len(last)/8), buffer: make([]int32, 0, len(last)), live: make([]int64, end+1)}

@@ -3,8 +3,8 @@ package planner
 import (
 	"errors"
 	"math"
-	"sync"
 
+	"memopt/memopt/stop"
 	"memopt/planner/pack"
 	"memopt/planner/recompute"
 )
@@ -144,10 +144,8 @@ func (v *solver) both(limit, beside int64, other float64) (a, b found, err error
 		v.mate = &solver{m: v.m.another(), r: r, base: v.base}
 	}
 	var failed error
-	var done sync.WaitGroup
-	done.Go(func() { b, failed = one(v.mate, beside) })
-	a, err = one(v, limit)
-	if done.Wait(); err == nil {
+	stop.All(func() { a, err = one(v, limit) }, func() { b, failed = one(v.mate, beside) })
+	if err == nil {
 		err = failed
 	}
 	return a, b, err

@@ -91,7 +91,7 @@ const placingLooks = 3 << 23
 // a capacity (0: the lowest there is) with so much to look at (0: all it is worth).
 func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, error) {
 	c.cost = m.againCost(c.t.steps)
-	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives)), Capacity: capacity, Looks: looks}
+	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives)), Capacity: capacity, Looks: looks, Context: m.ctx}
 	for i, l := range c.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
 	}

@@ -1,20 +1,24 @@
 package graph
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+
+	"memopt/memopt/stop"
 )
 
 // Builder appends to a graph. Rules (Infer, Grad, Rewrite) use the methods
 // that panic; Try turns the panic into an error at the stage's entry.
 type Builder struct {
-	Graph  *Graph
-	Phase  Phase  // given to new nodes
-	Scope  string // prefix of generated names
-	serial int
+	Graph   *Graph
+	Phase   Phase           // given to new nodes
+	Scope   string          // prefix of generated names
+	Context context.Context // polled at each node; nil is none
+	serial  int
 }
 
 // New makes an empty graph over a library.
@@ -188,6 +192,7 @@ func (b *Builder) Apply(op *Op, attrs A, outputs int, in ...*Value) []*Value {
 // out (nil) if its port is optional and the node is named. An operator with a
 // Rewrite is replaced by what that builds.
 func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []string) (made []*Value, err error) {
+	stop.Poll(b.Context)
 	generated := name == ""
 	if generated {
 		name = b.Fresh(op.Name)

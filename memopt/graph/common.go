@@ -10,9 +10,9 @@ import (
 // inputs give the same bits. Constants of the same contents are one before
 // that. Random nodes differ by name, and what writes over its input or must
 // not run twice was not meant to be one.
-func common(g *Graph, _ CleanOptions) map[string]int {
+func common(g *Graph, o CleanOptions) map[string]int {
 	mergeConstants(g)
-	e := newEdit(g)
+	e := newEdit(o.Context, g)
 	seen, key := map[string]*Node{}, []byte(nil)
 	e.each(func(n *Node) []*Value {
 		if n.Op.Random || n.Op.Recompute == Never || n.Op.Overwrites != nil {

@@ -1,6 +1,11 @@
 package graph
 
-import "slices"
+import (
+	"context"
+	"slices"
+
+	"memopt/memopt/stop"
+)
 
 // edit is one walk over the nodes, in order, that puts other values in the
 // place of what they make. Readers further on see the new values at once; what
@@ -18,8 +23,8 @@ type edit struct {
 	changed int
 }
 
-func newEdit(g *Graph) *edit {
-	e := &edit{g: g, b: NewBuilder(g), to: map[*Value]*Value{}, result: g.results(), assumed: map[[2]string]bool{}, made: map[string]int{}}
+func newEdit(ctx context.Context, g *Graph) *edit {
+	e := &edit{g: g, b: &Builder{Graph: g, Context: ctx}, to: map[*Value]*Value{}, result: g.results(), assumed: map[[2]string]bool{}, made: map[string]int{}}
 	for _, a := range g.Assumed {
 		e.assumed[[2]string{a.A.String(), a.B.String()}] = true
 		e.assumed[[2]string{a.B.String(), a.A.String()}] = true
@@ -60,6 +65,7 @@ func (g *Graph) replaced() map[*Value]bool {
 func (e *edit) each(f func(n *Node) []*Value) {
 	g := e.g
 	for _, n := range slices.Clone(g.Nodes) {
+		stop.Poll(e.b.Context)
 		for i, v := range n.Inputs {
 			n.Inputs[i] = e.now(v)
 		}

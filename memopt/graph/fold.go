@@ -1,5 +1,7 @@
 package graph
 
+import "memopt/memopt/stop"
+
 // A fold may hold at most this many bytes more than the constants that die
 // with it, and may take so much work.
 const (
@@ -11,7 +13,7 @@ const (
 // foldConstants computes what depends on constants alone, now and not in every
 // step, where that does not cost memory: a constant is held all the time, what
 // is computed only for a while. Parameters change and are no constants.
-func foldConstants(g *Graph, _ CleanOptions) map[string]int {
+func foldConstants(g *Graph, o CleanOptions) map[string]int {
 	readers := make([]int, len(g.Values))
 	for _, n := range g.Nodes {
 		for _, v := range n.Inputs {
@@ -23,6 +25,7 @@ func foldConstants(g *Graph, _ CleanOptions) map[string]int {
 	f := &folder{readers: readers, kept: g.results(), changed: g.replaced(), binding: &Binding{memo: map[*poly]int64{}}}
 	order := g.Nodes[:0]
 	for _, n := range g.Nodes {
+		stop.Poll(o.Context)
 		if !f.fold(n) {
 			order = append(order, n)
 		}

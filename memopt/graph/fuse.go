@@ -12,7 +12,7 @@ func fuse(g *Graph, o CleanOptions) map[string]int {
 	}
 	made := map[string]int{}
 	for {
-		e := newEdit(g)
+		e := newEdit(o.Context, g)
 		uses := g.Uses()
 		m := &Match{Builder: e.b, uses: uses, result: e.result, changed: g.replaced()}
 		e.each(func(n *Node) []*Value {

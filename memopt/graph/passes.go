@@ -1,10 +1,13 @@
 package graph
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"memopt/memopt/stop"
 )
 
 // passes is how a graph is cleaned up, in running order. Each leaves a graph
@@ -47,6 +50,8 @@ type CleanOptions struct {
 	Fuse func(*Op) bool
 	// Unfold says that there will be a backward pass: see Op.Unfold.
 	Unfold bool
+	// Context ends Clean, which polls it as package stop says; nil is none.
+	Context context.Context
 	// After is called behind every pass: tests look at the graph there.
 	After func(pass string)
 }
@@ -110,6 +115,7 @@ func (g *Graph) Clean(o CleanOptions) Report {
 	for done := false; !done; {
 		done = true
 		for i, p := range passes {
+			stop.Poll(o.Context)
 			before := len(g.Nodes)
 			for op, k := range p.run(g, o) {
 				made[i][op] += k

@@ -5,5 +5,5 @@ func unfold(g *Graph, o CleanOptions) map[string]int {
 	if !o.Unfold {
 		return nil
 	}
-	return g.rewriteEach(func(op *Op) func(*Builder, *Node) []*Value { return op.Unfold })
+	return g.rewriteEach(o.Context, func(op *Op) func(*Builder, *Node) []*Value { return op.Unfold })
 }

@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,11 @@ import (
 // Open reads the model at path. Weights stay in its files, which are mapped until
 // the source is closed.
 func Open(path string, lib *graph.Library) (*graph.Graph, *Source, error) {
+	return OpenContext(context.Background(), path, lib)
+}
+
+// OpenContext is Open that polls a context, as package stop says.
+func OpenContext(ctx context.Context, path string, lib *graph.Library) (*graph.Graph, *Source, error) {
 	f, err := openModel(path)
 	if err != nil {
 		return nil, nil, err
@@ -22,6 +28,7 @@ func Open(path string, lib *graph.Library) (*graph.Graph, *Source, error) {
 	defer f.Close()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
 	r := newReader(f.Bytes(), path, path, lib, f)
+	r.ctx = ctx
 	g, err := r.run()
 	// What is wrong with bytes that somebody changes meanwhile is not the model's fault.
 	if changed := r.source.Unchanged(); changed != nil {
@@ -60,7 +67,8 @@ type reader struct {
 	path   string // beside which external data lies; "" refuses it
 	src    []byte // capacity = length: see message.broken
 	lib    *graph.Library
-	mapped *weights.File // what src is the mapping of, if it is one
+	ctx    context.Context // polled at each node; nil is none
+	mapped *weights.File   // what src is the mapping of, if it is one
 
 	b         *graph.Builder
 	model     model
@@ -118,16 +126,18 @@ func newReader(src []byte, file, path string, lib *graph.Library, mapped *weight
 // run is the whole of reading.
 func (r *reader) run() (g *graph.Graph, err error) {
 	defer func() {
-		if wrong := caught(recover(), r.file); wrong != nil {
-			g, err = nil, wrong
-		}
 		for _, f := range r.externals {
 			f.Close() // blocks keep the mapping alive; it is ours, so it closes
 		}
-		if err != nil {
+		if g == nil {
 			for _, b := range r.blocks {
 				b.Drop()
 			}
+		}
+	}()
+	defer func() {
+		if wrong := caught(recover(), r.file); wrong != nil {
+			g, err = nil, wrong
 		}
 	}()
 	r.readModel()
@@ -138,17 +148,17 @@ func (r *reader) run() (g *graph.Graph, err error) {
 	if again := r.withSizes(); again != nil {
 		return again.run()
 	}
-	g = r.b.Graph
+	read := r.b.Graph
 	r.readFacts(top)
 	r.tellKinds(top)
-	g.FoldInts()
+	read.FoldInts()
 	r.part()
 	r.restoreOrder()
-	if err := g.Check(); err != nil {
+	if err := read.Check(); err != nil {
 		fail("%s", err)
 	}
 	r.settle()
-	return g, nil
+	return read, nil
 }
 
 func (r *reader) message(what string, b []byte) *message {
@@ -276,6 +286,7 @@ const (
 func (r *reader) readGraph() *scope {
 	g := r.readBody("the graph", r.model.graph)
 	r.b = graph.NewBuilder(graph.New(r.lib, g.name))
+	r.b.Context = r.ctx
 	r.readFunctions()
 	r.source.Nodes = len(g.nodes)
 	r.limit += inlineBase + inlineRatio*len(g.nodes)

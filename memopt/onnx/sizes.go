@@ -51,7 +51,7 @@ func (r *reader) withSizes() *reader {
 	}
 	r.blocks = nil
 	again := newReader(r.src, r.file, r.path, r.lib, r.mapped)
-	again.source = r.source
+	again.source, again.ctx = r.source, r.ctx
 	again.known, again.same, again.reads = r.known, same, r.reads+1
 	again.sizes = map[string]graph.Dim{}
 	for name := range j {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // NoBoundary is what ONNX Runtime logs when it finds no layers.
@@ -198,6 +199,7 @@ type backbone struct {
 }
 
 func (p *prober) backbone() backbone {
+	stop.Poll(p.a.Rules.Context)
 	spine := p.spine()
 	w := backbone{last: map[place]int{}}
 	beside, given := 0.0, map[string][]int{}
@@ -321,6 +323,7 @@ func (p *prober) parted(w backbone, from, to int, beside []string) []segment {
 	var all []segment
 	now := segment{from: from}
 	for k := from; k < to; k++ {
+		stop.Poll(p.a.Rules.Context)
 		n := &o.Nodes[w.nodes[k]]
 		now.nodes++
 		now.stash += w.beside[k] + p.credited(w.nodes[k])

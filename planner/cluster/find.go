@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"slices"
 
 	"memopt/memopt/graph"
@@ -22,6 +23,8 @@ type Rules struct {
 	// Value, if set, knows values better than the outline does, by name. The
 	// mended rules heed it.
 	Value func(name string) (graph.OutlineValue, bool)
+	// Context ends the analysis, which polls it as package stop says; nil is none.
+	Context context.Context
 }
 
 // compat reports whether ONNX Runtime's own rules hold.

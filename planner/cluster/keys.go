@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // Part is a plan that a key names.
@@ -86,6 +87,7 @@ func (a *Analysis) Keys() []Key {
 // combine lists an option with every choice of the plans that it needs. above
 // are the plans that need it in turn.
 func (a *Analysis) combine(plan, option int, above []int) []Member {
+	stop.Poll(a.Rules.Context)
 	all := []Member{{Plan: plan, Option: option}}
 	for _, s := range a.Plans[plan].Options[option].Outputs {
 		if s.Reused < 0 {

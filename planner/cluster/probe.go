@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // place is an output of a node; storage is named by the place that owns it.
@@ -72,6 +73,7 @@ func newProber(a *Analysis, b passes) *prober {
 		}
 	}
 	for _, i := range a.Order[:a.Yield+1] {
+		stop.Poll(a.Rules.Context)
 		for _, e := range a.wiring.out[i] {
 			if p.at[e.to] > a.Yield && !slices.Contains(p.stashed[i], e.out) {
 				p.stashed[i] = append(p.stashed[i], e.out)
@@ -290,6 +292,7 @@ func (p *prober) upstream(entry, kind int) string {
 
 // plan lists the ways of making a node's kept outputs again.
 func (p *prober) plan(entry int) NodePlan {
+	stop.Poll(p.a.Rules.Context)
 	plan := NodePlan{Entry: entry}
 	g := p.grow(entry, false)
 	if g.ok {

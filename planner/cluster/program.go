@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // Of is the outline of a graph: node for node, views among them.
@@ -70,6 +71,7 @@ func AnalyseGraph(g *graph.Graph, o *graph.Outline, r Rules) (*Analysis, error) 
 	for _, u := range g.Updates {
 		b.returned = append(b.returned, u.New.ID)
 	}
+	stop.Poll(r.Context)
 	for i, v := range g.Values {
 		b.weights[i] = v.Kind != graph.Computed && v.Kind != graph.Input
 	}

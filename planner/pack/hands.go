@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"memopt/memopt/stop"
 )
 
 // attempt tries something, and says whether that is good enough. Once it is stopped nobody asks for what it comes to.
@@ -29,10 +31,7 @@ func firstOf(attempts ...attempt) int {
 		work()
 		return int(first.Load())
 	}
-	done := make(chan bool)
-	go func() { work(); done <- true }()
-	work()
-	<-done
+	stop.All(work, work)
 	return int(first.Load())
 }
 

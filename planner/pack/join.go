@@ -2,8 +2,11 @@ package pack
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
+
+	"memopt/memopt/stop"
 )
 
 // joiner puts together again what was cut up: rectangles of time and bytes whose pieces leave nothing free. Wherever some pieces
@@ -23,12 +26,13 @@ type joiner struct {
 	queue  []int32 // cuts to look at
 	apart  int     // how many joints are part of no other
 	ways   []way
-	way    int     // of them
-	holes  int     // joints behind those of lives that are missing pieces
-	looks  int     // at sums and joints so far
-	turned int     // looks for pinwheels beside those
-	share  float64 // of sizes, by which they may differ and still be the same
-	bytes  int64   // by which they may anyway
+	way    int             // of them
+	holes  int             // joints behind those of lives that are missing pieces
+	looks  int             // at sums and joints so far
+	turned int             // looks for pinwheels beside those
+	share  float64         // of sizes, by which they may differ and still be the same
+	bytes  int64           // by which they may anyway
+	ctx    context.Context // polled for each cut that is looked at
 }
 
 // joint is a life, or some that keep their places to each other.
@@ -125,7 +129,7 @@ func (p *part) together(j *joiner, goal, near int64, looks int) part {
 	sections := toSections(rest)
 	goal = max(goal, p.floor+mostLive(rest, sections)) // which may have become more where sizes differ
 	at := make([]int64, len(j.all))
-	parts := divide(&part{lives: rest, sections: sections, floor: p.floor, clock: p.clock}, at)
+	parts := divide(&part{lives: rest, sections: sections, floor: p.floor, clock: p.clock, ctx: p.ctx}, at)
 	least := p.floor // what there is goes within, if all is right
 	for _, r := range parts {
 		r.unplaced()
@@ -173,6 +177,7 @@ func differ(a, b int64) int64 { return max(a, b) - min(a, b) }
 
 func newJoiner(p *part) *joiner {
 	j := joinerOf(p.lives, 0)
+	j.ctx = p.ctx
 	if j.ways = quick; len(p.lives) > crowd*len(j.cuts) {
 		j.ways = careful
 	}
@@ -315,7 +320,7 @@ func (j *joiner) broken(levels int, ways []way) *joiner {
 	slices.SortFunc(lives, inOrder)
 	slices.SortFunc(missing, inOrder)
 	b := joinerOf(append(lives, missing...), len(missing))
-	b.of, b.ways, b.share, b.bytes = j, ways, j.share, j.bytes
+	b.of, b.ways, b.share, b.bytes, b.ctx = j, ways, j.share, j.bytes, j.ctx
 	return b
 }
 
@@ -352,6 +357,7 @@ func (j *joiner) join() {
 // step looks at all cuts that anything is new at.
 func (j *joiner) step() {
 	for len(j.queue) > 0 && !j.spent() {
+		stop.Poll(j.ctx)
 		t := j.queue[0]
 		j.queue = j.queue[1:]
 		j.cuts[t].queued = false

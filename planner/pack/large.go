@@ -147,7 +147,7 @@ func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed i
 	if !c.affords(leaves) {
 		return g, 0, nil, false
 	}
-	g = part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: p.clock}
+	g = part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: p.clock, ctx: p.ctx}
 	s := c.base.twin()
 	s.highest = below
 	for k := 0; k <= endings && s.highest > enough && c.affords(leaves); k++ {
@@ -295,7 +295,7 @@ func (p *part) large(w wait, goal int64) halves {
 
 // with is p in halves.
 func (p *part) with(in, rest []int32) halves {
-	q := &part{lives: make([]life, 0, len(in)), floor: p.floor, clock: p.clock}
+	q := &part{lives: make([]life, 0, len(in)), floor: p.floor, clock: p.clock, ctx: p.ctx}
 	for _, i := range in {
 		q.lives = append(q.lives, p.lives[i])
 	}

@@ -2,8 +2,11 @@ package pack
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
+
+	"memopt/memopt/stop"
 )
 
 // mend lowers a packing by ejection: the lives that stick out above a top are taken out, and each is put back where it
@@ -22,6 +25,7 @@ type mend struct {
 	looks int
 
 	stopped func() bool
+	ctx     context.Context // polled for each life that is put in
 
 	meetings
 	near   []int32 // scratch: the placed lives that meet one
@@ -69,7 +73,7 @@ func topOf(lives []life, at []int64) (top int64) {
 
 func newMend(p *part, who meetings, offsets []int64, goal int64) *mend {
 	return &mend{
-		lives: p.lives, floor: p.floor, at: slices.Clone(offsets), hardness: p.hardness(goal), stopped: never, meetings: who,
+		lives: p.lives, floor: p.floor, at: slices.Clone(offsets), hardness: p.hardness(goal), stopped: never, ctx: p.ctx, meetings: who,
 	}
 }
 
@@ -189,6 +193,7 @@ func (m *mend) lower(top int64, looks int) bool {
 		if m.looks > looks || len(m.out) > most || m.stopped() {
 			return false
 		}
+		stop.Poll(m.ctx)
 		last := len(m.out) - 1
 		i := m.out[last]
 		m.out = m.out[:last]

@@ -1,6 +1,10 @@
 package pack
 
-import "math"
+import (
+	"math"
+
+	"memopt/memopt/stop"
+)
 
 // nests packs many lives that lie within each other, as those of a training step do: what is made early is read late.
 // It reports false if none of its orders ends at or below top.
@@ -25,6 +29,7 @@ func (p *part) nests(top int64) bool {
 func (p *part) nest(order []int32, offsets []int64, limit int64) (top int64, ok bool) {
 	s := newHeights(p.sections)
 	for _, i := range order {
+		stop.Poll(p.ctx)
 		l := p.lives[i]
 		at := up(max(p.floor, s.over(l.l, l.r)), l.align)
 		if at+l.size >= limit {
@@ -40,6 +45,7 @@ func (p *part) nest(order []int32, offsets []int64, limit int64) (top int64, ok 
 		if l.r-l.l > brief {
 			continue
 		}
+		stop.Poll(p.ctx)
 		if looks += len(open); looks > throng*len(p.lives) {
 			return 0, false
 		}

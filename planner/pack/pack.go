@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strconv"
@@ -25,6 +26,8 @@ type Problem struct {
 	InPlace  []InPlace
 	Names    []string // of buffers, for errors, files and pictures; nil calls them by their number
 	Times    []int64  // what files call moments from 0 up; nil calls them what they are
+	// Context ends Solve, which polls it as package stop says; nil is none.
+	Context context.Context
 }
 
 // label is what files and pictures call a buffer.
@@ -107,7 +110,7 @@ func solve(p Problem) (Solution, error) {
 		}
 		return s, err
 	}
-	parts := distinct(divide(&part{lives: lives, sections: sections}, s.Offsets))
+	parts := distinct(divide(&part{lives: lives, sections: sections, ctx: p.Context}, s.Offsets))
 	near := goal + goal/fine
 	if p.Capacity > 0 {
 		near = max(goal, p.Capacity)

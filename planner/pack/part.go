@@ -2,6 +2,7 @@ package pack
 
 import (
 	"cmp"
+	"context"
 	"slices"
 )
 
@@ -11,14 +12,15 @@ type part struct {
 	lives    []life // sections count from the part's own first
 	sections int32
 	floor    int64
-	offsets  []int64  // one a life: the best packing so far
-	top      int64    // the end of its highest life
-	by       string   // what found it
-	least    int64    // proven: no packing ends below; 0 if nothing was
-	clock    *clock   // nil if it has all the time that it needs
-	simple   bool     // simple strategies were tried
-	small    []int32  // the lives, those of the least area first, once they were asked for
-	copies   [][]life // the lives of parts that are the same at another time, and are packed as it is
+	offsets  []int64         // one a life: the best packing so far
+	top      int64           // the end of its highest life
+	by       string          // what found it
+	least    int64           // proven: no packing ends below; 0 if nothing was
+	clock    *clock          // nil if it has all the time that it needs
+	simple   bool            // simple strategies were tried
+	small    []int32         // the lives, those of the least area first, once they were asked for
+	ctx      context.Context // polled while it is packed
+	copies   [][]life        // the lives of parts that are the same at another time, and are packed as it is
 }
 
 // cuts is how often divide looks again for lives that can go to the bottom after a cut. Each level reads every life
@@ -93,7 +95,7 @@ func (p *part) cut() (parts []*part) {
 		for ; n < len(p.lives) && p.lives[n].l < end; n++ {
 			end = max(end, p.lives[n].r)
 		}
-		q := &part{lives: p.lives[begin:n:n], sections: end - first, floor: p.floor, clock: p.clock}
+		q := &part{lives: p.lives[begin:n:n], sections: end - first, floor: p.floor, clock: p.clock, ctx: p.ctx}
 		for i := range q.lives {
 			q.lives[i].l -= first
 			q.lives[i].r -= first

@@ -1,6 +1,10 @@
 package pack
 
-import "slices"
+import (
+	"slices"
+
+	"memopt/memopt/stop"
+)
 
 // push makes room for lives below a top by pushing others up. Which of two lives that meet lies on the other is given, and so
 // each has a lowest place, with all below it as low as they can be, and a highest, with all on it as high as they can be. A life
@@ -60,6 +64,7 @@ func (p *part) pushIn(who meetings, at []int64, top int64, looks int, stopped fu
 	rest := left[:0]
 	in := 0
 	for k, x := range left {
+		stop.Poll(p.ctx)
 		slow := s.looks > start*n && in*hardly < k // others are not worth more
 		if s.looks > s.most || slow || stopped() || !s.insert(x) {
 			rest = append(rest, x)

@@ -26,6 +26,9 @@ func (p *part) put(h halves, offsets []int64, top int64) (at []int64) {
 		{space: newSpace(0, middle, math.MaxInt)},
 		{space: newSpace(middle, p.sections, math.MaxInt)},
 	}
+	for _, s := range sides {
+		s.ctx = p.ctx
+	}
 	each := func(do func(s *side)) {
 		firstOf(func(func() bool) bool { do(sides[0]); return false }, func(func() bool) bool { do(sides[1]); return false })
 	}

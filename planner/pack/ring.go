@@ -1,6 +1,11 @@
 package pack
 
-import "slices"
+import (
+	"context"
+	"slices"
+
+	"memopt/memopt/stop"
+)
 
 // ring packs many lives of which those that begin first end first, or nearly: those of a window that slides along, each as long
 // as the others. As they come, each goes behind the one before it, and from the bottom on again where it would end above the
@@ -14,6 +19,7 @@ type ring struct {
 	below []int32
 	last  int32 // behind which the next goes
 	ends  []int32
+	ctx   context.Context // polled for each life
 }
 
 const (
@@ -41,7 +47,7 @@ func (p *part) rings(goal, top int64) bool {
 
 func newRing(p *part) *ring {
 	n := int32(len(p.lives))
-	r := &ring{lives: p.lives, floor: p.floor, at: make([]int64, n), next: make([]int32, n+1), below: make([]int32, n+1)}
+	r := &ring{ctx: p.ctx, lives: p.lives, floor: p.floor, at: make([]int64, n), next: make([]int32, n+1), below: make([]int32, n+1)}
 	r.ends = make([]int32, n)
 	for i := range r.ends {
 		r.ends[i] = int32(i)
@@ -56,6 +62,7 @@ func (r *ring) pack(top int64) bool {
 	r.next[bottom], r.below[bottom], r.last = bottom, bottom, bottom
 	ended, left := 0, hops*len(r.lives)
 	for i, l := range r.lives {
+		stop.Poll(r.ctx)
 		for ; r.lives[r.ends[ended]].r <= l.l; ended++ {
 			r.remove(r.ends[ended])
 		}

@@ -2,10 +2,13 @@ package pack
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"math/bits"
 	"slices"
 	"sync/atomic"
+
+	"memopt/memopt/stop"
 )
 
 // search looks for a packing of a part that ends at or below top. It follows the idea of M. D. Moffitt, "MiniMalloc: A
@@ -26,6 +29,7 @@ import (
 // How long this takes hangs on the rank and is either next to nothing or no end. So a search runs again and again with
 // few tries each, and a rank puts first what crosses the sections that stopped the runs before.
 type search struct {
+	ctx    context.Context // polled at each try
 	lives  []life
 	walls  [][]run   // by life: what fixed ones take; nil if none is
 	meets  [][]int32 // by life: those alive at a time when it is
@@ -188,16 +192,18 @@ func (p *part) lower(goal int64, looks int) (used int) {
 	high.offsets = slices.Clone(p.offsets)
 	down := newSearch(p)
 	down.stop = new(atomic.Bool)
-	done := make(chan int)
-	go func() { done <- high.descend(down, goal, min(2*looks, 3*effort(few)/2)) }()
+	came := 0
+	wait := stop.Go(func() { came = high.descend(down, goal, min(2*looks, 3*effort(few)/2)) })
+	defer wait()
 	result := low.seek(goal, looks/2)
 	if result == found {
 		down.stop.Store(true)
-		<-done
+		wait()
 		low.give(p)
 		return 2 * low.looks // wherever the other has come to
 	}
-	used = low.looks + <-done
+	wait()
+	used = low.looks + came
 	if *p = high; result == impossible {
 		p.least = max(p.least, goal+1)
 	}
@@ -248,6 +254,7 @@ func (s *search) give(p *part) {
 func newSearch(p *part) *search {
 	n := len(p.lives)
 	s := &search{
+		ctx:    p.ctx,
 		lives:  p.lives,
 		walls:  walls(p.lives),
 		meets:  make([][]int32, n),
@@ -418,6 +425,7 @@ func (s *search) packJoined(depth int, rest []int32, end int32, last int64, last
 	if len(rest) == 1 {
 		return s.place(rest[0])
 	}
+	stop.Poll(s.ctx)
 	if s.tries++; s.spent() {
 		return false
 	}

@@ -3,6 +3,8 @@ package pack
 import (
 	"cmp"
 	"slices"
+
+	"memopt/memopt/stop"
 )
 
 // shove puts in lives for which pushing others is not enough. Each goes where those that are in its way, however far they are
@@ -45,6 +47,7 @@ func (p *part) shoveIn(who meetings, at []int64, top, goal int64, stopped func()
 		if s.looks > s.most || len(s.out) > most || stopped() {
 			return false, s.looks
 		}
+		stop.Poll(p.ctx)
 		last := len(s.out) - 1
 		x := s.out[last]
 		s.out = s.out[:last]

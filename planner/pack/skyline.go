@@ -2,9 +2,12 @@ package pack
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"math/bits"
 	"slices"
+
+	"memopt/memopt/stop"
 )
 
 // skyline packs a part from the bottom up, however many lives there are and however many of them meet. What is placed
@@ -34,7 +37,8 @@ type skyline struct {
 	weight  []float64 // by section: what a byte weighs in all sections before it
 	open    []int32   // by center: how many lives of its group are to be placed
 	offsets []int64
-	looks   int // at lives so far: the work done, in a measure that is the same on every machine
+	looks   int             // at lives so far: the work done, in a measure that is the same on every machine
+	ctx     context.Context // polled at each stretch; nil in a climb in stages, which polls itself
 
 	*groups
 	firstEnd firsts // by position in byBegin: the end
@@ -91,7 +95,7 @@ const gone = math.MaxInt32
 func newSkyline(p *part) *skyline {
 	n, sections := len(p.lives), p.sections
 	s := &skyline{
-		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p),
+		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p), ctx: p.ctx,
 		open: make([]int32, sections), offsets: make([]int64, n),
 		end: make([]int32, sections), before: make([]int32, sections), height: make([]int64, sections),
 	}
@@ -214,6 +218,7 @@ func (s *skyline) outside(level int64, in []int32) {
 		if s.rival != nil && s.beaten() {
 			break
 		}
+		stop.Poll(s.ctx)
 		next := s.turns.take()
 		a := next.begin
 		if s.height[a] != next.at {

@@ -1,8 +1,11 @@
 package pack
 
 import (
+	"context"
 	"math"
 	"slices"
+
+	"memopt/memopt/stop"
 )
 
 // space is the addresses that are taken at each time. It is a binary tree over the sections, kept as a heap: node 1 is
@@ -23,8 +26,9 @@ type space struct {
 	looks   int      // at runs and cursors so far: the work done, in a measure that is the same on every machine
 	most    int      // looks that there are
 	stopped func() bool
-	filled  float64 // what is taken, in bytes times sections
-	unused  runs    // room for those that grow
+	ctx     context.Context // polled at each look
+	filled  float64         // what is taken, in bytes times sections
+	unused  runs            // room for those that grow
 }
 
 // newSpace is a space for sections [begin, end) in which no life is expected yet.
@@ -42,6 +46,7 @@ func newSpace(begin, end int32, most int) *space {
 // space is one in which all lives of p are expected.
 func (p *part) space(most int) *space {
 	s := newSpace(0, p.sections, most)
+	s.ctx = p.ctx
 	for _, l := range p.lives {
 		s.expect(l)
 	}
@@ -112,6 +117,7 @@ func (s *space) note(node, begin, end, l, r int32, taken run) {
 
 // look makes the sections of l those that free is asked about, from the lowest address on.
 func (s *space) look(l life) {
+	stop.Poll(s.ctx)
 	from, to := s.within(l)
 	s.meets = s.meets[:0]
 	s.gather(1, 0, s.leaves, from, to)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"sync/atomic"
+
+	"memopt/memopt/stop"
 )
 
 // staged is a climb in stages.
@@ -135,6 +137,7 @@ func (l *staged) up(from int, most int64, stopped func() bool) bool {
 	c := newCrew(len(l.hands), l.hand)
 	defer c.dismiss()
 	for at := from + 1; at <= l.stages; at++ {
+		stop.Poll(l.base.ctx)
 		if at == from+1 || at%renewed == 0 {
 			l.renew()
 		}

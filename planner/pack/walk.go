@@ -2,9 +2,12 @@ package pack
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"memopt/memopt/stop"
 )
 
 // walk packs lives in the order of time, below a limit, as an allocator would that knows how long each will last: beside one that
@@ -25,14 +28,15 @@ type walk struct {
 	floor   int64
 	limit   int64
 	at      []int64
-	below   []int32 // by life and for the limit: what is next to it, of which the floor comes behind all lives, and the limit behind that
-	above   []int32 // by life and for the floor
-	gaps    []int32 // what has a gap above it
-	gap     []int32 // by life and for the floor: where it stands in gaps, or -1
-	section int32   // up to which lives have ended
-	placed  int     // of the order
-	every   int     // lives placed between two moments that it can go back to
-	looks   int     // at gaps
+	below   []int32         // by life and for the limit: what is next to it, of which the floor comes behind all lives, and the limit behind that
+	above   []int32         // by life and for the floor
+	gaps    []int32         // what has a gap above it
+	gap     []int32         // by life and for the floor: where it stands in gaps, or -1
+	section int32           // up to which lives have ended
+	placed  int             // of the order
+	every   int             // lives placed between two moments that it can go back to
+	looks   int             // at gaps
+	ctx     context.Context // polled at each step
 }
 
 // taste is how a walk chooses a gap: what each thing costs.
@@ -111,7 +115,7 @@ func (p *part) walks(goal, top int64) bool {
 
 // backward is p with time the other way round, which has the same packings.
 func (p *part) backward() *part {
-	q := &part{lives: slices.Clone(p.lives), sections: p.sections, floor: p.floor}
+	q := &part{lives: slices.Clone(p.lives), sections: p.sections, floor: p.floor, ctx: p.ctx}
 	for i, l := range p.lives {
 		q.lives[i].l, q.lives[i].r = p.sections-l.r, p.sections-l.l
 	}
@@ -126,7 +130,7 @@ func (p *part) short(goal, top int64) bool {
 func newWalk(p *part) *walk {
 	n := len(p.lives)
 	s := &walk{
-		lives: p.lives, floor: p.floor, order: make([]int32, n), ends: make([]int32, p.sections+1), with: make([]int32, n),
+		lives: p.lives, floor: p.floor, ctx: p.ctx, order: make([]int32, n), ends: make([]int32, p.sections+1), with: make([]int32, n),
 		at: make([]int64, n), below: make([]int32, n+2), above: make([]int32, n+2), gap: make([]int32, n+2),
 	}
 	for t := range s.ends {
@@ -326,6 +330,7 @@ func (s *walk) run(limit, most int64, seed uint64, looks int, stopped func() boo
 				return false
 			}
 		}
+		stop.Poll(s.ctx)
 		if s.step(t) {
 			continue
 		}

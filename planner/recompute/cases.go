@@ -117,6 +117,7 @@ func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (lea
 		queue.push(outlook{c.runs(int32(i)), int32(i), 0})
 	}
 	for len(queue) > 0 {
+		c.s.p.poll()
 		top := queue.pop()
 		if least = top.least; least >= target || c.work > mostAsked || int(top.steps) > len(order)+1 {
 			queue.push(top)
@@ -476,7 +477,7 @@ func (c *cut) hull(kind int, grain int64, most float64, free func(i int) bool) [
 	for _, op := range made {
 		edges += len(op.asks)
 	}
-	var net network
+	net := network{ctx: c.net.ctx}
 	net.reset(int(2+n+ops), edges)
 	prices := make([]int64, ops)
 	keep := make([]int32, n)

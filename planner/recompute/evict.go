@@ -227,6 +227,7 @@ const never = math.MaxInt32
 
 func (e *evictor) run() bool {
 	for op := range int32(len(e.s.p.Cost)) {
+		e.s.p.poll()
 		if e.enter(op); !e.walk(op, true) {
 			return false
 		}

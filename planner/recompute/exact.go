@@ -84,6 +84,7 @@ func (s *Solver) solveExactly(limit int64) (launches []int32, extra float64, ok 
 	}
 	x.reach(0, 0, -1, -1)
 	for len(x.queue) > 0 {
+		p.poll()
 		top := x.queue.pop()
 		if top.cost > x.best[top.at] {
 			continue

@@ -1,5 +1,11 @@
 package recompute
 
+import (
+	"context"
+
+	"memopt/memopt/stop"
+)
+
 // network is a flow network in flat arrays, with whole capacities; edge e and
 // its reverse e^1 stand together. Dinic's algorithm.
 type network struct {
@@ -12,6 +18,7 @@ type network struct {
 	queue  []int32
 	path   []int32
 	seen   []bool
+	ctx    context.Context // polled for each length of the paths
 }
 
 // arc is an edge as its vertex sees it.
@@ -24,7 +31,7 @@ const endless = int64(1) << 62
 
 // reset empties the network, for so many vertices and at most so many edges.
 func (n *network) reset(vertices, edges int) {
-	*n = network{to: make([]int32, 0, 2*edges), cap: make([]int64, 0, 2*edges), first: make([]int32, vertices+1), level: make([]int32, vertices), cursor: make([]int32, vertices), seen: make([]bool, vertices)}
+	*n = network{ctx: n.ctx, to: make([]int32, 0, 2*edges), cap: make([]int64, 0, 2*edges), first: make([]int32, vertices+1), level: make([]int32, vertices), cursor: make([]int32, vertices), seen: make([]bool, vertices)}
 }
 
 func (n *network) edge(from, to int32, capacity int64) int32 {
@@ -58,6 +65,7 @@ func (n *network) flow() {
 		n.seal()
 	}
 	for n.layers() {
+		stop.Poll(n.ctx)
 		copy(n.cursor, n.first)
 		n.block()
 	}

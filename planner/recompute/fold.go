@@ -207,6 +207,7 @@ func (f *folder) connect() {
 			edges += 1 + len(f.s.p.Inputs.Of(f.s.sim.maker[f.c.values[v.place]]))
 		}
 	}
+	f.net.ctx = f.s.p.Context
 	f.net.reset(2+len(f.value)+ops, edges)
 	f.ops = make([]foldedOp, 0, ops)
 	for k := range f.value {

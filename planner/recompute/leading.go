@@ -5,8 +5,9 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"sync"
 	"sync/atomic"
+
+	"memopt/memopt/stop"
 )
 
 // Where a cut keeps something of some of many equal layers or steps, it does not say
@@ -60,15 +61,14 @@ func (s *Solver) ledBeside(at []bounded, limit int64, most float64) (leads func(
 	hand.givenUp = givenUp.Load
 	at = slices.Clone(at) // bounds are raised meanwhile
 	var all []func() plan
-	var done sync.WaitGroup
-	done.Go(func() { all = hand.led(at, limit, most) })
+	wait := stop.Go(func() { all = hand.led(at, limit, most) })
 	leads = func() []func() plan {
-		done.Wait()
+		wait()
 		return all
 	}
 	return leads, func() {
 		givenUp.Store(true)
-		done.Wait()
+		wait()
 	}
 }
 

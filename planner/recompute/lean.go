@@ -53,7 +53,7 @@ func (s *Solver) newLean() *lean {
 	p, n := s.p, len(s.p.Bytes)
 	l := &lean{s: s, of: each(n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
 	family, small := s.families(), s.smallAlive()
-	q := &Problem{Bytes: p.Bytes, Held: p.Held}
+	q := &Problem{Bytes: p.Bytes, Held: p.Held, Context: p.Context}
 	for op := range int32(len(p.Cost)) {
 		if op == p.Border {
 			q.Border = int32(len(l.ops))

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"memopt/memopt/stop"
 )
 
 // What is in question at a place falls into parts that have nothing to do with
@@ -262,6 +264,7 @@ func (c *cut) mixtures(kinds [][]choice, room int64, price, reach float64) (last
 	for k, choices := range kinds {
 		n := &near[k]
 		for range c.times(k) {
+			stop.Poll(c.net.ctx)
 			sum += n.best
 			fewest -= n.fewest
 			most -= n.most

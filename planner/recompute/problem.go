@@ -2,9 +2,12 @@ package recompute
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
+
+	"memopt/memopt/stop"
 )
 
 // Lists is many lists of numbers in one array.
@@ -66,7 +69,13 @@ type Problem struct {
 	// Forced values are forgotten at the border by every plan. If there are
 	// any, other values stay for their makers; nil is none.
 	Forced []bool
+
+	// Context ends whatever a Solver does, which polls it as package stop says;
+	// nil is none.
+	Context context.Context
 }
+
+func (p *Problem) poll() { stop.Poll(p.Context) }
 
 // valid says what is wrong with p.
 func (p *Problem) valid() error {

@@ -308,6 +308,7 @@ func (s *simulator) enter(p *plan) (place int32) {
 
 // run simulates a plan. It reports false if the walk took too many launches.
 func (s *simulator) run(p plan, limit int64) bool {
+	s.p.poll()
 	if s.whole && s.eager == nil && p.equal(s.walked) {
 		s.work += s.took // as if it were walked again: how far a search comes does not depend on its way
 		if limit != s.limit {

@@ -307,6 +307,7 @@ func (x *tight) want(place int32) {
 // search goes on from the states in the queue, as long as there is work.
 func (x *tight) search(until int) (least float64, end int32, all bool) {
 	for len(x.queue) > 0 {
+		x.s.p.poll()
 		top := x.queue.pop()
 		st := x.states[top.state]
 		if st.place == x.end {

@@ -2,9 +2,12 @@ package recompute
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"sort"
+
+	"memopt/memopt/stop"
 )
 
 // Where not even what goes on between layers fits at once, the backward pass comes to
@@ -125,7 +128,7 @@ func (s *Solver) newVerse() *verse {
 	}
 	sizes := slices.Sorted(slices.Values(v.bytes[1:]))
 	v.unit = max(sizes[0], sizes[(links-1)/2]/2, 1)
-	v.solve()
+	v.solve(s.p.Context)
 	return v
 }
 
@@ -156,7 +159,7 @@ func (s *Solver) firstFrom(v, at int32) int32 {
 func (v *verse) units(link int) int64 { return (v.bytes[link] + v.unit - 1) / v.unit }
 
 // solve works out what to do with all room and stretches, the short ones first.
-func (v *verse) solve() {
+func (v *verse) solve(ctx context.Context) {
 	links := len(v.at) - 1
 	for room := range int64(verseRoom + 1) {
 		again, split := make([][]float64, links), make([][]int32, links)
@@ -165,6 +168,7 @@ func (v *verse) solve() {
 		}
 		v.again, v.split = append(v.again, again), append(v.split, split)
 		for length := 1; length <= links; length++ {
+			stop.Poll(ctx)
 			for from := 0; from+length <= links; from++ {
 				to := from + length
 				for i := from; i < to; i++ { // each from where the stretch begins

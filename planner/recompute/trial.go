@@ -211,6 +211,7 @@ func (t *trial) readsBefore(v, launch int32) (first, again int) {
 // if not more, remembered). It reports false if that takes too many launches, or
 // costs as much as most; then bytes are not summed up.
 func (t *trial) change(e event, more bool, most float64) bool {
+	t.sim.p.poll()
 	s := t.sim
 	t.launches, t.extra, t.over, t.peak = s.launches, s.extra, s.area, s.peak
 	if int(e.at) >= len(s.p.Cost) {

@@ -233,6 +233,7 @@ func (x *mixer) all() (last []mix, ok bool) {
 			times = parts
 		}
 		for range parts / times {
+			t.s.p.poll()
 			if x.work += len(last) * len(n.which); x.work > mostMixing {
 				return nil, false
 			}

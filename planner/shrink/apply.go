@@ -1,6 +1,7 @@
 package shrink
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,12 +13,13 @@ import (
 // their values. Nodes keep their names and their order; an extract is made right
 // after its value, and what reads it stands where the reader of the value stood.
 // A value in another type is made what it was again right before each reader.
-func Apply(g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
+func Apply(ctx context.Context, g *graph.Graph, chosen []Candidate) (*graph.Graph, error) {
 	r := &rewriter{b: graph.NewBuilder(graph.New(g.Lib, g.Name)), now: make([]*graph.Value, len(g.Values)), by: map[*graph.Node]extract{},
 		rounded: make([]*rounded, len(g.Values)), before: map[*graph.Node][]*rounded{}, after: map[*graph.Node][]*rounded{}, scope: "keep"}
 	for slices.ContainsFunc(g.Values, func(v *graph.Value) bool { return strings.HasPrefix(v.Name, r.scope+"/") }) {
 		r.scope += "_" // the step was shrunk before
 	}
+	r.b.Context = ctx
 	of := make([]*Candidate, len(g.Values)) // by value
 	for i := range chosen {
 		v := chosen[i].Value

@@ -2,6 +2,7 @@ package shrink_test
 
 import (
 	"bytes"
+	"context"
 	"math"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func TestLossy(t *testing.T) {
 					t.Errorf("%s of %s is to be rounded", f.Value, f.ID)
 				}
 			}
-			small, err := shrink.Apply(g, found)
+			small, err := shrink.Apply(context.Background(), g, found)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +109,7 @@ func TestLossy(t *testing.T) {
 func TestCheapest(t *testing.T) {
 	text := strings.NewReplacer("a = Gelu(c)", "u = Relu(c)\na = Sigmoid(u)", "k = Mul(z, m)", "y = Mul(z, m)\nk = Mul(y, z)").Replace(views)
 	g := step(t, filled(t, text))
-	exact, err := shrink.Candidates(g)
+	exact, err := shrink.Candidates(context.Background(), g)
 	if err != nil {
 		t.Fatal(err)
 	}

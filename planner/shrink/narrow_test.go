@@ -2,6 +2,7 @@ package shrink_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,14 +31,14 @@ func TestNarrow(t *testing.T) {
 	}{{256, graph.Uint8}, {257, graph.Uint16}, {65537, graph.Int32}} {
 		t.Run(c.as.String(), func(t *testing.T) {
 			g := step(t, filled(t, fmt.Sprintf(places, c.width)))
-			found, err := shrink.Candidates(g)
+			found, err := shrink.Candidates(context.Background(), g)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(found) != 1 || found[0].ID != "TopK+" || found[0].As != c.as {
 				t.Fatalf("found %+v, want TopK+ as %s", found, c.as)
 			}
-			small, err := shrink.Apply(g, found)
+			small, err := shrink.Apply(context.Background(), g, found)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,7 +149,7 @@ x = Mul(w, m)
 				last = "z"
 			}
 			g := step(t, filled(t, c.text+"e = Exp("+last+")\nl = ReduceMean(e) keepdims=0\noutput l\n"))
-			found, err := shrink.Candidates(g)
+			found, err := shrink.Candidates(context.Background(), g)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +163,7 @@ x = Mul(w, m)
 			if at < 0 || found[at].How != c.how {
 				t.Fatalf("found %+v, want %s: %s", found, c.id, c.how)
 			}
-			small, err := shrink.Apply(g, found)
+			small, err := shrink.Apply(context.Background(), g, found)
 			if err != nil {
 				t.Fatal(err)
 			}

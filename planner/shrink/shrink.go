@@ -20,11 +20,13 @@
 package shrink
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // Candidate is a value of the forward pass of which less can be kept.
@@ -71,11 +73,12 @@ func Keys(found []Candidate) (keys []Key) {
 // the order in which they are made. It leaves out those that the backward pass
 // reads in other ways too, or under another shape, and those that outlive the
 // step.
-func Candidates(g *graph.Graph) ([]Candidate, error) {
+func Candidates(ctx context.Context, g *graph.Graph) ([]Candidate, error) {
 	uses, last := g.Uses(), lasting(g)
 	known := newProofs(uses, last)
 	var found []Candidate
 	for _, n := range g.Nodes {
+		stop.Poll(ctx)
 		if n.Phase != graph.Forward || n.Op.View {
 			continue
 		}

@@ -2,6 +2,7 @@ package shrink_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"testing"
 
@@ -83,7 +84,7 @@ func TestSameBits(t *testing.T) {
 		found int
 	}{{"pools", step(t, text), 2}, {"resnet", step(t, resnet), 1}, {"mask", dropout, 1}} {
 		t.Run(c.name, func(t *testing.T) {
-			found, err := shrink.Candidates(c.g)
+			found, err := shrink.Candidates(context.Background(), c.g)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +94,7 @@ func TestSameBits(t *testing.T) {
 			if len(found) < c.found {
 				t.Errorf("%d candidates, want %d", len(found), c.found)
 			}
-			small, err := shrink.Apply(c.g, found)
+			small, err := shrink.Apply(context.Background(), c.g, found)
 			if err != nil {
 				t.Fatal(err)
 			}
