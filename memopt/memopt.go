@@ -118,6 +118,11 @@ func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (r
 	if err := runnable(p.Graph); err != nil {
 		return nil, err
 	}
+	if t.Output != "" {
+		if err := m.canWriteTrained(t.Output); err != nil {
+			return nil, err
+		}
+	}
 	s, chains, err := m.schedule(p)
 	if err != nil {
 		return nil, err

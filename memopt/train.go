@@ -24,6 +24,7 @@ type Training struct {
 	Data   string // npz; "" makes numbers up
 	Save   string // safetensors, written at the end
 	Resume string // safetensors, read first
+	Output string // the model with its trained weights, ONNX, written at the end
 	// SaveEvery also saves after every so many steps; 0 does not.
 	SaveEvery int
 	// Progress is called after every step, if it is set; steps counts those of
@@ -159,6 +160,11 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	}
 	if t.Save != "" {
 		if err := save(m.Graph, s, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {
+			return nil, err
+		}
+	}
+	if t.Output != "" {
+		if err := m.writeTrained(d, t.Output); err != nil {
 			return nil, err
 		}
 	}

@@ -30,6 +30,7 @@ var trainCommand = &cli.Command{
 	Flags: settingFlags("train",
 		profileFlag(),
 		&cli.StringFlag{Name: "data", Usage: "`FILE` npz with an array for each input, in batches along the first dim"},
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the model with its trained weights (ONNX)"},
 		&cli.StringFlag{Name: "save", Usage: "`FILE` write parameters and optimizer states (safetensors)"},
 		&cli.IntFlag{Name: "save-every", Usage: "`N` also save after every N steps"},
 		&cli.StringFlag{Name: "resume", Usage: "`FILE` go on from what --save wrote"},
@@ -45,7 +46,7 @@ var trainCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		j, err := newJob(c, "save", "dump", "record", "html")
+		j, err := newJob(c, "output", "save", "dump", "record", "html")
 		if err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ func oneStep(c *cli.Context) bool { return c.IsSet("check") || c.IsSet("dump") |
 
 // trainFlags finds flags that have no effect beside others.
 func trainFlags(c *cli.Context) error {
-	for _, flag := range []string{"save", "save-every", "resume", "record", "html"} {
+	for _, flag := range []string{"output", "save", "save-every", "resume", "record", "html"} {
 		if oneStep(c) && c.IsSet(flag) {
 			return usage("--%s has no place beside --check, --dump and --against, which run one step without an update", flag)
 		}
@@ -107,7 +108,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		run = func(p *planner.Plan, t memopt.Training) (*memopt.Result, error) { return model.Record(p, t, to) }
 	}
 	result, err := run(plan, memopt.Training{Steps: cfg.Steps, LR: cfg.LR, Seed: cfg.Seed, Data: c.String("data"),
-		Save: c.String("save"), SaveEvery: c.Int("save-every"), Resume: c.String("resume"),
+		Output: c.String("output"), Save: c.String("save"), SaveEvery: c.Int("save-every"), Resume: c.String("resume"),
 		Progress: steps.done, Warn: func(msg string) { steps.status.clear(); warn(c, msg) }, Stop: stop})
 	steps.status.clear()
 	if err != nil {

@@ -3,7 +3,6 @@ package onnx
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -55,11 +54,7 @@ func WriteEdited(path, from string, o *graph.Outline, order []int) (strange []st
 	})
 }
 
-func sameFolder(a, b string) bool {
-	x, errA := os.Stat(filepath.Dir(a))
-	y, errB := os.Stat(filepath.Dir(b))
-	return errA == nil && errB == nil && os.SameFile(x, y)
-}
+func sameFolder(a, b string) bool { return sameFile(filepath.Dir(a), filepath.Dir(b)) }
 
 // editor rewrites one file.
 type editor struct {

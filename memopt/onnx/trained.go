@@ -1,0 +1,318 @@
+package onnx
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/weights"
+)
+
+// WriteTrained writes the model at from to path with other numbers for some of its
+// initializers; all else of the file stays byte for byte. Numbers are fetched
+// one initializer at a time.
+//
+// Weights that lie in files of their own are written to such files beside path,
+// "<name>.data" and then "<name>.data.2" and so on, with every tensor where it was,
+// and the model names those. Files appear by rename, the weights first. None of them may be
+// one that the model is read from.
+func WriteTrained(path, from string, numbers map[string]graph.Data) (err error) {
+	f, err := openModel(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
+	t := &trainedWriter{r: newReader(f.Bytes(), from, from, nil, nil), path: path, from: from, numbers: numbers,
+		done: map[string]bool{}, read: []*weights.File{f}, layouts: map[string]*trainedLayout{}}
+	defer t.close()
+	s, err := t.model()
+	if changed := t.unchanged(); changed != nil {
+		return changed
+	}
+	if err == nil {
+		err = t.check(s)
+	}
+	if err != nil {
+		return err
+	}
+	for _, l := range t.order {
+		if err := replace(l.path, t.whole(l.stream(numbers).writeTo)); err != nil {
+			return err
+		}
+	}
+	return replace(path, t.whole(s.writeTo))
+}
+
+// trainedWriter writes one model with other numbers.
+type trainedWriter struct {
+	r          *reader
+	path, from string
+	numbers    map[string]graph.Data
+	done       map[string]bool // initializers that were found
+	read       []*weights.File // the model, and the files that its weights lie in
+	layouts    map[string]*trainedLayout
+	order      []*trainedLayout
+}
+
+// trainedLayout is a file of weights.
+type trainedLayout struct {
+	file   *weights.File
+	path   string // of the new one
+	places []trainedPlace
+	blocks []*weights.Block
+	end    int64 // of the new one
+}
+
+// trainedPlace is where a tensor lies in the new file.
+type trainedPlace struct {
+	name     string
+	at, size int64
+}
+
+func (t *trainedWriter) close() {
+	for _, f := range t.read[1:] {
+		f.Close()
+	}
+	for _, l := range t.order {
+		for _, b := range l.blocks {
+			b.Drop()
+		}
+	}
+}
+
+// whole is write, if none of the files that are read has changed at its end.
+func (t *trainedWriter) whole(write func(io.Writer) error) func(io.Writer) error {
+	return func(w io.Writer) error {
+		if err := write(w); err != nil {
+			return err
+		}
+		return t.unchanged()
+	}
+}
+
+func (t *trainedWriter) unchanged() error {
+	for _, f := range t.read {
+		if err := f.Unchanged(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check refuses what could not be written as it is meant.
+func (t *trainedWriter) check(s *stream) error {
+	if s.size > maxMessage {
+		return fmt.Errorf("%s: the model takes %d bytes, and a file at most %d", t.path, s.size, maxMessage)
+	}
+	for name := range t.numbers {
+		if !t.done[name] {
+			return fmt.Errorf("%s: %s is no initializer of the main graph, so its new numbers have no place there", t.from, quote(name))
+		}
+	}
+	written := []string{t.path}
+	for _, l := range t.order {
+		written = append(written, l.path)
+	}
+	for _, to := range written {
+		for _, f := range t.read {
+			if sameFile(to, f.Name()) {
+				return fmt.Errorf("%s is read, and would be overwritten; choose another name", to)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *trainedWriter) model() (s *stream, err error) {
+	defer func() {
+		if wrong := caught(recover(), t.r.file); wrong != nil {
+			s, err = nil, wrong
+		}
+	}()
+	t.r.readModel()
+	if err := t.lookAtPlaces(); err != nil {
+		return nil, err
+	}
+	s = &stream{}
+	m := t.r.message("the model", t.r.src)
+	for before := m.rest; m.next(); before = m.rest {
+		if m.num != modelGraph {
+			s.add(part{bytes: m.raw(before)})
+			continue
+		}
+		body := &stream{}
+		g := t.r.message("the graph", m.bytes())
+		for before := g.rest; g.next(); before = g.rest {
+			if g.num != graphInit {
+				body.add(part{bytes: g.raw(before)})
+				continue
+			}
+			body.append(t.initializer(g.bytes(), g.raw(before)))
+		}
+		s.append(field(modelGraph, body))
+	}
+	return s, nil
+}
+
+// lookAtPlaces finds where external tensors lie, and places those of new numbers that
+// share their bytes with another at the end of the new file.
+func (t *trainedWriter) lookAtPlaces() error {
+	g := t.r.readBody("the graph", t.r.model.graph)
+	for _, b := range g.inits {
+		x := readTensor(t.r.message("an initializer", b), initializerName)
+		if !x.external {
+			continue
+		}
+		l := t.layouts[x.location]
+		if l == nil {
+			path, err := weights.ExternalPath(t.from, x.location)
+			if err != nil {
+				return err
+			}
+			f, err := weights.OpenFile(path)
+			if err != nil {
+				return err
+			}
+			t.read = append(t.read, f)
+			l = &trainedLayout{file: f, path: t.path + ".data", end: f.Size()}
+			if n := len(t.order); n > 0 {
+				l.path += "." + strconv.Itoa(n+1)
+			}
+			t.layouts[x.location], t.order = l, append(t.order, l)
+		}
+		if x.offset > l.file.Size() || x.size > l.file.Size()-x.offset {
+			x.fail("%d bytes from byte %d on are not in %s, which has %d", x.size, x.offset, quote(x.location), l.file.Size())
+		}
+		l.places = append(l.places, trainedPlace{x.name, x.offset, x.size})
+	}
+	for _, l := range t.order {
+		slices.SortStableFunc(l.places, func(a, b trainedPlace) int { return cmp.Compare(a.at, b.at) })
+		end := int64(0)
+		for i := range l.places {
+			p := &l.places[i]
+			shared := p.size > 0 && (p.at < end || i+1 < len(l.places) && l.places[i+1].size > 0 && l.places[i+1].at < p.at+p.size)
+			end = max(end, p.at+p.size)
+			if shared && t.numbers[p.name] != nil {
+				p.at = (l.end + lineSize - 1) / lineSize * lineSize
+				l.end = p.at + p.size
+			}
+		}
+		slices.SortStableFunc(l.places, func(a, b trainedPlace) int { return cmp.Compare(a.at, b.at) })
+	}
+	return nil
+}
+
+// initializer is a TensorProto's field: as it was, or with other numbers.
+func (t *trainedWriter) initializer(b, raw []byte) *stream {
+	x := readTensor(t.r.message("an initializer", b), initializerName)
+	d, s := t.numbers[x.name], &stream{}
+	switch {
+	case d != nil && t.done[x.name]:
+		x.fail("two values are named so")
+	case d != nil && d.Len() != x.size:
+		x.fail("%d bytes of new numbers, but %s%v takes %d", d.Len(), x.dtype, x.dims, x.size)
+	case x.external:
+		s.add(part{bytes: appendBytes(nil, graphInit, t.external(x, b))})
+	case d == nil:
+		s.add(part{bytes: raw})
+	default:
+		body := &stream{}
+		m := t.r.message("an initializer", b)
+		numbers := func() {
+			body.add(part{bytes: protowire.AppendVarint(protowire.AppendTag(nil, tensorRaw, protowire.BytesType), uint64(d.Len()))})
+			body.add(part{data: d})
+		}
+		placed := false
+		for before := m.rest; m.next(); before = m.rest {
+			if m.num != tensorRaw && m.num != typedFields[x.dtype].num {
+				body.add(part{bytes: m.raw(before)})
+			} else if !placed {
+				placed = true
+				numbers()
+			}
+		}
+		if !placed {
+			numbers()
+		}
+		s.append(field(graphInit, body))
+	}
+	t.done[x.name] = true
+	return s
+}
+
+// external is a TensorProto whose numbers lie in the new file.
+func (t *trainedWriter) external(x *tensor, b []byte) (out []byte) {
+	l := t.layouts[x.location]
+	place := l.places[slices.IndexFunc(l.places, func(p trainedPlace) bool { return p.name == x.name })]
+	offset := false
+	m := t.r.message("an initializer", b)
+	for before := m.rest; m.next(); before = m.rest {
+		if m.num != tensorExternal {
+			out = append(out, m.raw(before)...)
+			continue
+		}
+		switch key, _ := m.entry(); key {
+		case "location":
+			out = appendEntry(out, tensorExternal, key, filepath.Base(l.path))
+		case "offset":
+			offset = true
+			out = appendEntry(out, tensorExternal, key, strconv.FormatInt(place.at, 10))
+		case "checksum":
+			if t.numbers[x.name] == nil {
+				out = append(out, m.raw(before)...)
+			}
+		default:
+			out = append(out, m.raw(before)...)
+		}
+	}
+	if !offset && place.at > 0 {
+		out = appendEntry(out, tensorExternal, "offset", strconv.FormatInt(place.at, 10))
+	}
+	return out
+}
+
+// stream is the new file: the old one's bytes, and new numbers in their places.
+func (l *trainedLayout) stream(numbers map[string]graph.Data) *stream {
+	s, at := &stream{}, int64(0)
+	old := func(to int64) { // what stays, up to there
+		const most = 64 << 20 // whose pages are let go at once
+		for at < min(to, l.file.Size()) {
+			b, err := l.file.Block(at, min(most, min(to, l.file.Size())-at))
+			if err != nil {
+				panic(err) // the length was compared
+			}
+			l.blocks = append(l.blocks, b)
+			s.add(part{data: b})
+			at += b.Len()
+		}
+		if at < to {
+			s.add(part{zeros: to - at})
+			at = to
+		}
+	}
+	for _, p := range l.places {
+		if d := numbers[p.name]; d != nil && p.size > 0 {
+			old(p.at)
+			s.add(part{data: d})
+			at = p.at + p.size
+		}
+	}
+	old(l.end)
+	return s
+}
+
+// sameFile reports whether two paths lead to one file that is there.
+func sameFile(a, b string) bool {
+	x, errA := os.Stat(a)
+	y, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(x, y)
+}

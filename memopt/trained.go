@@ -1,0 +1,68 @@
+package memopt
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+)
+
+// deviceState is the numbers of a state, fetched from the device when they are asked for.
+type deviceState struct {
+	d    Device
+	name string
+	size int64
+}
+
+func (s deviceState) Len() int64 { return s.size }
+
+func (s deviceState) Bytes() ([]byte, error) {
+	x, err := s.d.State(s.name)
+	if err != nil {
+		return nil, err
+	}
+	return x.Bytes, nil
+}
+
+// changing lists what of the model's file its step changes.
+func (m *Model) changing() (states []*graph.Value) {
+	for _, u := range m.Graph.Updates {
+		if u.State.Data != nil {
+			states = append(states, u.State)
+		}
+	}
+	return states
+}
+
+// canWriteTrained says why there is no model to write after training.
+func (m *Model) canWriteTrained(path string) error {
+	switch {
+	case m.source == nil:
+		return input(fmt.Errorf("%s is no ONNX model with weights, so none can be written with trained ones", filepath.Base(m.Path)))
+	case len(m.changing()) == 0:
+		return input(fmt.Errorf("the step of %s updates none of its initializers, so there are no trained weights to write", filepath.Base(m.Path)))
+	}
+	for _, file := range onnx.Written(path) {
+		if m.Reads(file) {
+			return input(fmt.Errorf("%s is read, and would be overwritten; choose another name", file))
+		}
+	}
+	return nil
+}
+
+// writeTrained writes the model's file with the numbers that training has left in the
+// device: parameters and running statistics.
+func (m *Model) writeTrained(d Device, path string) (err error) {
+	numbers := map[string]graph.Data{}
+	for _, v := range m.changing() {
+		numbers[v.Name] = deviceState{d, v.Name, v.Data.Len()}
+	}
+	if m.unchanged(&err); err != nil {
+		return err
+	}
+	if err := onnx.WriteTrained(path, m.Path, numbers); err != nil {
+		return input(err)
+	}
+	return nil
+}
