@@ -69,6 +69,9 @@ const (
 // ErrNoLoss is that the graph has nothing to lower.
 var ErrNoLoss = errors.New("no output is a scalar float, so there is no loss")
 
+// ErrManyLosses is that the loss has to be named.
+var ErrManyLosses = errors.New("several outputs are scalar floats")
+
 // TrainStep returns a new graph: g with its backward pass and updates.
 func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
 	stop.Poll(opt.Context)
@@ -149,9 +152,9 @@ func (s *step) findLoss() error {
 	case len(scalars) == 1:
 		s.g.Loss = scalars[0]
 	case len(scalars) == 0:
-		return fmt.Errorf("%w; outputs are %s; name it with --loss", ErrNoLoss, names(s.g.Outputs))
+		return fmt.Errorf("%w; outputs are %s", ErrNoLoss, names(s.g.Outputs))
 	default:
-		return fmt.Errorf("several outputs are scalar floats: %s; name the loss with --loss", names(scalars))
+		return fmt.Errorf("%w: %s", ErrManyLosses, names(scalars))
 	}
 	return nil
 }

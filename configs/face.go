@@ -42,6 +42,14 @@ func (f Face) Say(setting, value string) string {
 	return setting + "=" + jsonText(value)
 }
 
+// Together spells several settings that are given at once.
+func (f Face) Together(said []string) string {
+	if f == CommandLine {
+		return strings.Join(said, " ")
+	}
+	return strings.Join(said, ", ")
+}
+
 // jsonText is strings as JSON on one line, which are literals of Python too.
 func jsonText[T string | []string](v T) string {
 	var out strings.Builder
@@ -58,3 +66,6 @@ func (c Config) Name(setting string) string { return c.face.Name(setting) }
 
 // Say spells a setting with a value for whoever asked for the config.
 func (c Config) Say(setting, value string) string { return c.face.Say(setting, value) }
+
+// Together spells several settings for whoever asked for the config.
+func (c Config) Together(said []string) string { return c.face.Together(said) }

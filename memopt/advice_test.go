@@ -66,18 +66,18 @@ output s
 	for _, change := range refused.Changes {
 		for i, name := range []string{"b", "h", "w"} {
 			var size int64
-			if _, err := fmt.Sscanf(strings.TrimPrefix(change.Setting, "--dims "+name+"="), "%d", &size); err != nil {
+			if _, err := fmt.Sscanf(strings.TrimPrefix(change.Text, "--dims "+name+"="), "%d", &size); err != nil {
 				continue
 			}
 			advised++
 			dims := []int64{3, 17, 23}
 			dims[i] = size
 			if err := plan(dims[0], dims[1], dims[2]); err != nil {
-				t.Errorf("%s is advised: %v", change.Setting, err)
+				t.Errorf("%s is advised: %v", change.Text, err)
 			}
 			dims[i]++
 			if err := plan(dims[0], dims[1], dims[2]); err == nil {
-				t.Errorf("%s is advised, and one more fits too", change.Setting)
+				t.Errorf("%s is advised, and one more fits too", change.Text)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"memopt/autograd"
+	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
 )
@@ -110,7 +111,7 @@ func wouldFit(v *graph.Value, shape []int, x *graph.Tensor) string {
 		}
 		dims = append(dims, fmt.Sprintf("%s=%d", name, x.Shape[i]))
 	}
-	return "; with --dims " + graph.ShellWord(strings.Join(dims, ",")) + " it would fit"
+	return "; with " + configs.CommandLine.Say("dims", strings.Join(dims, ",")) + " it would fit"
 }
 
 // nameOf is the name of a dim that is nothing more.

@@ -96,7 +96,7 @@ func openDevice(name string, fastPaths []string, s *planner.Schedule) (Device, e
 	}
 	if !kind.lowered {
 		bytes := s.Arena + s.State + 2*s.Staging // inputs lie in their space, and where they come from
-		if err := Fits(bytes, "the step", "; a smaller batch or a --budget may fit"); err != nil {
+		if err := Fits(bytes, "the step", "; a smaller batch or a budget may fit"); err != nil {
 			return nil, err
 		}
 	}
@@ -109,14 +109,14 @@ func openVulkan(s *planner.Schedule, which string, fastPaths []string) (Device, 
 		return nil, codedError{err, ExitCannot}
 	}
 	if p.Kind == vk.CPU {
-		if err := Fits(s.Arena+s.State+2*s.Staging, "the step", "; a smaller batch or a --budget may fit"); err != nil {
+		if err := Fits(s.Arena+s.State+2*s.Staging, "the step", "; a smaller batch or a budget may fit"); err != nil {
 			return nil, err
 		}
 	}
 	d, err := vulkan.Open(s, p, vulkan.Options{FastPaths: fastPaths})
 	switch {
 	case errors.Is(err, vk.ErrDeviceMemory), errors.Is(err, vk.ErrHostMemory):
-		return nil, codedError{fmt.Errorf("%w; a smaller batch or a --budget may fit", err), ExitCannot}
+		return nil, codedError{fmt.Errorf("%w; a smaller batch or a budget may fit", err), ExitCannot}
 	case err != nil:
 		return nil, codedError{err, ExitCannot}
 	}

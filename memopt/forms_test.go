@@ -60,8 +60,8 @@ func followOverhead(t *testing.T, err error, plan func(limit float64) error) {
 	}
 	var percent float64
 	for _, c := range none.Changes {
-		if strings.HasPrefix(c.Setting, "--max-overhead ") {
-			_, err = fmt.Sscanf(c.Setting, "--max-overhead %f%%", &percent)
+		if c.Set[0].Name == "max_overhead" {
+			_, err = fmt.Sscanf(c.Set[0].Value, "%f%%", &percent)
 		}
 	}
 	if percent == 0 {

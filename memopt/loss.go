@@ -39,12 +39,15 @@ func (m *Model) addLoss() error {
 	return nil
 }
 
-// hintLoss adds to the complaint that a model has no loss which can be added.
+// hintLoss adds to the complaint that a model has no loss, or several, what to do.
 func (m *Model) hintLoss(err error) error {
-	if !errors.Is(err, autograd.ErrNoLoss) {
-		return err
+	switch loss := m.Config.Name("loss"); {
+	case errors.Is(err, autograd.ErrNoLoss):
+		return fmt.Errorf("%w; name one with %s, or a loss to add: %s", err, loss, strings.Join(lossNames(), ", "))
+	case errors.Is(err, autograd.ErrManyLosses):
+		return fmt.Errorf("%w; name the loss with %s", err, loss)
 	}
-	return fmt.Errorf("%w, or have one added: --loss %s", err, strings.Join(lossNames(), ", "))
+	return err
 }
 
 func lossNames() (names []string) {

@@ -38,7 +38,7 @@ func TestNoLoss(t *testing.T) {
 	if err == nil {
 		t.Fatal("a model without a loss was opened")
 	}
-	_, list, _ := strings.Cut(err.Error(), "or have one added: --loss ")
+	_, list, _ := strings.Cut(err.Error(), "or a loss to add: ")
 	names := strings.Split(list, ", ")
 	if len(names) != len(kernels.Losses) {
 		t.Errorf("the error names %d losses of %d: %v", len(names), len(kernels.Losses), err)

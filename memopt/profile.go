@@ -181,8 +181,8 @@ func (m *Model) sameForm(f *profile) error {
 func (m *Model) inOtherForm(f *profile) error {
 	for other := range m.otherForms(m.Config) {
 		if other.sameForm(f) == nil {
-			with := other.told(func(w twice) string { return w.flag + " " + w.on }, " ")
-			without := other.told(func(w twice) string { return w.flag + " off" }, " ")
+			with := other.told(func(w twice) string { return other.Config.Say(w.setting, w.on) }, " ")
+			without := other.told(func(w twice) string { return other.Config.Say(w.setting, "off") }, " ")
 			return fmt.Errorf("in the profile %s: plan with %s, or record with %s", other.noted(), with, without)
 		}
 	}

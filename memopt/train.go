@@ -174,7 +174,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 // diverged says what may help when the loss is no number after i good steps. A
 // checkpoint is not overwritten by what is left of the parameters.
 func diverged(t Training, i int) string {
-	help := "a lower --lr or a --clip-norm may help"
+	help := "a lower learning rate or clipped gradients may help"
 	if i == 0 {
 		help = "look for NaNs in the data and for labels out of range"
 	}

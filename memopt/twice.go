@@ -20,19 +20,19 @@ import (
 // some rows at a time, and again for the backward pass. The bits are those of the step
 // as it is, so where its setting is auto the planner is free to take it.
 type twice struct {
-	setting, flag string
-	of            func(*configs.Config) *string
-	on            string // the value that asks for it
-	op            *graph.Op
-	note          string // what it does to a step
-	plainly       string // how the step is without it
-	label         string // at the points of a frontier
+	setting string
+	of      func(*configs.Config) *string
+	on      string // the value that asks for it
+	op      *graph.Op
+	note    string // what it does to a step
+	plainly string // how the step is without it
+	label   string // at the points of a frontier
 }
 
 var twices = []twice{
-	{"chunk_loss", "--chunk-loss", func(c *configs.Config) *string { return &c.ChunkLoss }, "on", kernels.LinearCrossEntropy,
+	{"chunk_loss", func(c *configs.Config) *string { return &c.ChunkLoss }, "on", kernels.LinearCrossEntropy,
 		"the loss is computed some rows at a time, and its scores again for the backward pass", "all scores at once", "loss in chunks"},
-	{"flash_attention", "--flash-attention", func(c *configs.Config) *string { return &c.Flash }, "rows", kernels.AttentionInRows,
+	{"flash_attention", func(c *configs.Config) *string { return &c.Flash }, "rows", kernels.AttentionInRows,
 		"attention is computed some queries at a time, and its scores again for the backward pass", "all queries at once", "attention in rows"},
 }
 
@@ -156,7 +156,7 @@ func (m *Model) told(say func(twice) string, between string) string {
 
 // plainly is how the step is otherwise, and the settings that see to that.
 func (m *Model) plainly() string {
-	return fmt.Sprintf("%s (%s)", m.told(func(w twice) string { return w.plainly }, " and "), m.told(func(w twice) string { return w.flag + " off" }, " "))
+	return fmt.Sprintf("%s (%s)", m.told(func(w twice) string { return w.plainly }, " and "), m.told(func(w twice) string { return m.Config.Say(w.setting, "off") }, " "))
 }
 
 func (m *Model) noted() string { return m.told(func(w twice) string { return w.note }, "; ") }

@@ -65,7 +65,7 @@ func (m *Model) attentionInPieces() (out []string) {
 		if left.Count > 1 {
 			more = fmt.Sprintf(" and %d more", left.Count-1)
 		}
-		out = append(out, fmt.Sprintf("--flash-attention %s leaves the attention of node %q%s in pieces: %s", m.Config.Flash, left.Node.Name, more, left.Why))
+		out = append(out, fmt.Sprintf("%s leaves the attention of node %q%s in pieces: %s", m.Config.Say("flash_attention", m.Config.Flash), left.Node.Name, more, left.Why))
 	}
 	return out
 }

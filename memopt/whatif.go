@@ -163,7 +163,7 @@ func (m *Model) sized(dims map[string]int64) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	msg := fmt.Sprintf("the model's dims %s need sizes; say --dims %s", strings.Join(missing, ", "), graph.ShellWord(strings.Join(missing, "=N,")+"=N"))
+	msg := fmt.Sprintf("the model's dims %s need sizes; say %s", strings.Join(missing, ", "), m.Config.Say("dims", strings.Join(missing, "=N,")+"=N"))
 	for _, stray := range m.strayDims() {
 		msg += "; " + stray
 	}
@@ -193,7 +193,7 @@ func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error)
 			return p, err
 		}
 		budget.Changes = slices.Concat(changes, m.overheadThatFits(r, budget), m.attentionThatFits(r, budget))
-		budget.Msg += planner.AdviceText(budget.Changes)
+		budget.Msg += m.spell(budget.Changes)
 		for _, size := range []planner.Size{r.Budget, r.ActivationBudget} {
 			if size.Bytes > 0 && size.Bytes <= 100 {
 				budget.Msg += fmt.Sprintf("; a number alone is bytes: was %dGiB or %d%% meant?", size.Bytes, size.Bytes)
@@ -201,6 +201,27 @@ func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error)
 		}
 	}
 	return nil, err
+}
+
+// spell gives changes their text, as whoever asked spells settings, and is all of them
+// as the end of a sentence; "" for none.
+func (m *Model) spell(changes []planner.Change) string {
+	var all []string
+	for i := range changes {
+		c := &changes[i]
+		var parts []string
+		for _, s := range c.Set {
+			parts = append(parts, m.Config.Say(s.Name, s.Value))
+		}
+		if c.Text = m.Config.Together(parts); c.Note != "" {
+			c.Text += " (" + c.Note + ")"
+		}
+		all = append(all, c.Text)
+	}
+	if all == nil {
+		return ""
+	}
+	return "; would fit: " + strings.Join(all, ", or ")
 }
 
 // unmet is the settings of a request that cannot be met, as they were before a form was
@@ -234,7 +255,7 @@ func (m *Model) overheadThatFits(r planner.Request, wrong *planner.BudgetError) 
 	if err != nil {
 		return nil
 	}
-	return []planner.Change{{Setting: fmt.Sprintf("--max-overhead %.1f%%", math.Ceil(1000*p.Result.Overhead)/10)}}
+	return []planner.Change{{Set: []planner.Setting{{Name: "max_overhead", Value: fmt.Sprintf("%.1f%%", math.Ceil(1000*p.Result.Overhead)/10)}}}}
 }
 
 // attentionThatFits is another way of attention where that meets a budget that
@@ -260,7 +281,7 @@ func (m *Model) attentionThatFits(r planner.Request, wrong *planner.BudgetError)
 		if err != nil {
 			continue
 		}
-		return []planner.Change{planner.Instead("--flash-attention "+way.setting, r, p, way.beside)}
+		return []planner.Change{planner.Instead(planner.Setting{Name: "flash_attention", Value: way.setting}, r, p, way.beside)}
 	}
 	return nil
 }

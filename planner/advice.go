@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"memopt/memopt/graph"
 )
 
-// Change is one thing that would make a request fit, and how large a change of
-// it that is, as a share.
+// Change is one thing that would make a request fit.
 type Change struct {
-	Setting string // --budget 65MiB, or --dims batch=7
-	Share   float64
+	Set   []Setting // together: a budget of 65MiB, or a dim of 7
+	Share float64   // how large a change that is
+	Note  string    // what comes with it
+	Text  string    // all of it as whoever asked spells settings; the front door's
 }
+
+// Setting is a value of a setting, by its name in the table of settings.
+type Setting struct{ Name, Value string }
 
 // mostAdvised is how many nodes a graph may have for smaller sizes to be looked
 // for, which takes several solves.
@@ -50,7 +53,7 @@ func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change, after *Pla
 			size, err = l.from(0, now-1)
 		}
 		if err == nil && size > 0 {
-			all = append(all, Change{"--dims " + graph.ShellWord(fmt.Sprintf("%s=%d", dim, size)), float64(now-size) / float64(now)})
+			all = append(all, Change{Set: []Setting{{"dims", fmt.Sprintf("%s=%d", dim, size)}}, Share: float64(now-size) / float64(now)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Change) int { return cmp.Compare(a.Share, b.Share) })
@@ -68,19 +71,19 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 	}
 	c := Change{}
 	for _, b := range []struct {
-		flag       string
+		name       string
 		asked      Size
 		had, takes int64
 	}{
-		{"--budget", r.Budget, had.Budget.Bytes, e.Best + e.Fixed},
-		{"--activation-budget", r.ActivationBudget, had.ActivationBudget.Bytes, e.Best},
+		{"budget", r.Budget, had.Budget.Bytes, e.Best + e.Fixed},
+		{"activation_budget", r.ActivationBudget, had.ActivationBudget.Bytes, e.Best},
 	} {
 		if !b.asked.isZero() && b.takes > b.had {
-			c.Setting = strings.TrimPrefix(c.Setting+" "+b.flag+" "+sizeText(b.takes), " ")
+			c.Set = append(c.Set, Setting{b.name, sizeText(b.takes)})
 			c.Share = max(c.Share, float64(b.takes-b.had)/float64(max(b.had, 1)))
 		}
 	}
-	if c.Setting == "" {
+	if c.Set == nil {
 		return nil
 	}
 	return []Change{c}
@@ -88,12 +91,12 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 
 // Instead is a setting under which there is a plan, with what that takes of what the
 // request r limits.
-func Instead(setting string, r Request, p *Plan, note string) Change {
+func Instead(s Setting, r Request, p *Plan, note string) Change {
 	takes := sizeText(p.Memory.Total)
 	if r.Budget.isZero() {
 		takes = sizeText(p.Arena) + " of arena"
 	}
-	return Change{Setting: fmt.Sprintf("%s (%s%s)", setting, takes, note)}
+	return Change{Set: []Setting{s}, Note: takes + note}
 }
 
 // sizeText is a size that flags take, rounded up to a tenth of its unit.
@@ -108,16 +111,4 @@ func sizeText(n int64) string {
 		}
 	}
 	return fmt.Sprint(n)
-}
-
-// AdviceText is changes as the end of a sentence; "" for none.
-func AdviceText(all []Change) string {
-	if len(all) == 0 {
-		return ""
-	}
-	var parts []string
-	for _, c := range all {
-		parts = append(parts, c.Setting)
-	}
-	return "; would fit: " + strings.Join(parts, ", or ")
 }

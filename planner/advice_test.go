@@ -36,17 +36,16 @@ func TestAdvise(t *testing.T) {
 			t.Fatalf("%+v: error %v", r, err)
 		}
 		all, _ := planner.Advise(g, r, budget)
-		text := planner.AdviceText(all)
-		t.Logf("%+v%s", r.Budget, text)
-		if none := r.Level == 1 && r.MaxOverhead > 0; none != (len(all) == 0) || none != !strings.HasPrefix(text, "; would fit: --") {
-			t.Errorf("%+v: the advice is %q", r, text)
+		t.Logf("%+v %+v", r.Budget, all)
+		if none := r.Level == 1 && r.MaxOverhead > 0; none != (len(all) == 0) {
+			t.Errorf("%+v: the advice is %+v", r, all)
 		}
 		for i, c := range all {
 			if i > 0 && c.Share < all[i-1].Share {
 				t.Errorf("%+v stands behind %+v", c, all[i-1])
 			}
 			if _, err := planner.Make(g, follow(t, r, c)); err != nil {
-				t.Errorf("%q does not fit: %v", c.Setting, err)
+				t.Errorf("%+v does not fit: %v", c, err)
 			}
 		}
 	}
@@ -54,9 +53,8 @@ func TestAdvise(t *testing.T) {
 
 // follow is a request that takes an advice.
 func follow(t interface{ Fatalf(string, ...any) }, r planner.Request, c planner.Change) planner.Request {
-	words := strings.Fields(c.Setting)
-	for k := 0; k+1 < len(words); k += 2 {
-		text, unit := words[k+1], 1.0
+	for _, s := range c.Set {
+		text, unit := s.Value, 1.0
 		name, size, dim := strings.Cut(text, "=")
 		if dim {
 			text = size
@@ -65,18 +63,18 @@ func follow(t interface{ Fatalf(string, ...any) }, r planner.Request, c planner.
 		}
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			t.Fatalf("%q: %v", c.Setting, err)
+			t.Fatalf("%+v: %v", c, err)
 		}
-		switch words[k] {
-		case "--budget":
+		switch s.Name {
+		case "budget":
 			r.Budget = planner.Size{Bytes: int64(n * unit)}
-		case "--activation-budget":
+		case "activation_budget":
 			r.ActivationBudget = planner.Size{Bytes: int64(n * unit)}
-		case "--dims":
+		case "dims":
 			r.Dims = maps.Clone(r.Dims)
 			r.Dims[name] = int64(n)
 		default:
-			t.Fatalf("advice %q", c.Setting)
+			t.Fatalf("advice %+v", c)
 		}
 	}
 	return r
@@ -90,7 +88,7 @@ func TestAdviceIsAPlan(t *testing.T) {
 	missed := &planner.BudgetError{Want: 600 << 10, Best: 700 << 10} // as if the search for one had failed
 	all, p := planner.Advise(g, r, missed)
 	if p == nil || len(all) > 0 {
-		t.Fatalf("no plan, but%s", planner.AdviceText(all))
+		t.Fatalf("no plan, but %+v", all)
 	}
 	if p.Arena > 600<<10 || p.Request.Dims["batch"] != 8 || p.Request.Dims["seq"] != 32 {
 		t.Errorf("an arena of %d bytes for %v", p.Arena, p.Request.Dims)
@@ -134,14 +132,14 @@ func TestAdviceIsClose(t *testing.T) {
 			for _, c := range all {
 				with := follow(t, q, c)
 				if _, err := planner.Make(g, with); err != nil {
-					t.Errorf("%s within %d bytes: %q does not fit: %v", s.spec.Family, q.ActivationBudget.Bytes, c.Setting, err)
+					t.Errorf("%s within %d bytes: %+v does not fit: %v", s.spec.Family, q.ActivationBudget.Bytes, c, err)
 				}
 				less := with
 				less.Dims = maps.Clone(with.Dims)
 				kind := "bytes"
-				if flag, dim, _ := strings.Cut(c.Setting, " "); flag == "--dims" {
+				if c.Set[0].Name == "dims" {
 					kind = "dims"
-					name, _, _ := strings.Cut(dim, "=")
+					name, _, _ := strings.Cut(c.Set[0].Value, "=")
 					less.Dims[name]++
 				} else {
 					less.ActivationBudget.Bytes = budget.Best - budget.Best*3/100
@@ -149,7 +147,7 @@ func TestAdviceIsClose(t *testing.T) {
 				advised[kind]++
 				if _, err := planner.Make(g, less); err == nil {
 					loose[kind]++
-					t.Logf("%s %v within %d bytes, floor %d: %q is more than it takes", s.spec.Family, s.dims, q.ActivationBudget.Bytes, most.Floor.Peak, c.Setting)
+					t.Logf("%s %v within %d bytes, floor %d: %+v is more than it takes", s.spec.Family, s.dims, q.ActivationBudget.Bytes, most.Floor.Peak, c)
 				}
 			}
 		}

@@ -371,7 +371,7 @@ func TestOddGraphs(t *testing.T) {
 			all, _ := planner.Advise(g, r, be)
 			for _, c := range all {
 				if _, err := planner.Make(g, follow(t, r, c)); err != nil {
-					t.Fatalf("advised %q of %+v: %v\n%s", c.Setting, r, err, g)
+					t.Fatalf("advised %+v of %+v: %v\n%s", c, r, err, g)
 				}
 			}
 			p, r = plain, planner.Request{Dims: dims}

@@ -182,8 +182,8 @@ func (p *Plan) Keeps(r Request) error {
 		needs int64
 		whole int64 // with everything kept
 	}{
-		{"--budget", r.Budget, fixed + p.Arena, fixed + p.Baseline.Arena},
-		{"--activation-budget", r.ActivationBudget, p.Arena, p.Baseline.Arena},
+		{"budget", r.Budget, fixed + p.Arena, fixed + p.Baseline.Arena},
+		{"activation budget", r.ActivationBudget, p.Arena, p.Baseline.Arena},
 	} {
 		if most := limit.size.of(limit.whole); !limit.size.isZero() && limit.needs > most {
 			return fmt.Errorf("the plan needs %s, and the %s that was given is %s", bytesText(limit.needs), limit.what, bytesText(most))

@@ -54,7 +54,7 @@ func (s *search) run() (*candidate, error) {
 	}
 	if c.cost > s.m.allows(r.MaxOverhead) {
 		return nil, &BudgetError{Floor: s.plan.Floor, Msg: fmt.Sprintf(
-			"the plan costs %.1f%% more than the plain step, over the limit of %.1f%%; raise --max-overhead or the budget",
+			"the plan costs %.1f%% more than the plain step, over the limit of %.1f%%; raise that limit or the budget",
 			100*s.m.overhead(c.cost), 100*r.MaxOverhead)}
 	}
 	if limited {

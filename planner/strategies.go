@@ -127,7 +127,7 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	}
 	hint := ""
 	if c != nil {
-		hint = "a higher --max-overhead may reach it"
+		hint = "a higher limit of extra compute may reach it"
 	}
 	if overhead > 0 {
 		c, err = v.cheap(s.m.allows(overhead))

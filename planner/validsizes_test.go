@@ -127,12 +127,12 @@ func adviseSize(t *testing.T, g *graph.Graph, smallest int64) {
 		t.Fatalf("%+v: error %v", r, err)
 	}
 	all, _ := planner.Advise(g, r, short)
-	i := slices.IndexFunc(all, func(c planner.Change) bool { return strings.HasPrefix(c.Setting, "--dims h=") })
+	i := slices.IndexFunc(all, func(c planner.Change) bool { return c.Set[0].Name == "dims" && strings.HasPrefix(c.Set[0].Value, "h=") })
 	if i < 0 {
 		t.Fatalf("no size of h is advised: %+v", all)
 	}
 	if _, err := planner.Make(g, follow(t, r, all[i])); err != nil {
-		t.Errorf("%s is advised: %v", all[i].Setting, err)
+		t.Errorf("%+v is advised: %v", all[i], err)
 	}
 }
 

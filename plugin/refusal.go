@@ -14,5 +14,5 @@ func (r refusal) Lines() []string { return strings.Split(string(r), "\n") }
 func (refusal) ExitCode() int { return 2 }
 
 const byHand refusal = `memopt serve: this command is started by a trainer, not by hand
-  in Python:      memopt.plan("model.onnx", memory_budget="8GB", dims={"batch": 8})
+  in Python:      memopt.plan("model.onnx", budget="8GB", dims={"batch": 8})
   in a terminal:  memopt plan model.onnx --budget 8GB --dims batch=8`

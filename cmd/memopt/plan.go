@@ -131,9 +131,9 @@ next:
 			}
 		}
 		if near, ok := configs.Nearest(name, stageNames()); ok {
-			return nil, usage("--show has no stage %q; did you mean %q?", name, near)
+			return nil, usage("there is no stage %q to show; did you mean %q?", name, near)
 		}
-		return nil, usage("--show has no stage %q; there are %s", name, strings.Join(stageNames(), ", "))
+		return nil, usage("there is no stage %q to show; there are %s", name, strings.Join(stageNames(), ", "))
 	}
 	return out, nil
 }

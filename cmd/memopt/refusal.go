@@ -22,8 +22,10 @@ type refusalFile struct {
 }
 
 type changeFile struct {
-	Setting string  `json:"setting"`
-	Share   float64 `json:"share"` // how large a change that is
+	Setting  string            `json:"setting"`  // as whoever asked spells settings
+	Settings map[string]string `json:"settings"` // by name; of dims those that change
+	Note     string            `json:"note,omitempty"`
+	Share    float64           `json:"share"` // how large a change that is
 }
 
 // refusalDoc is for the help of commands that print one.
@@ -75,7 +77,11 @@ func refusalOf(err error, budget *planner.BudgetError) refusalFile {
 		f.Floor = &floor
 	}
 	for _, change := range budget.Changes {
-		f.Changes = append(f.Changes, changeFile(change))
+		set := map[string]string{}
+		for _, s := range change.Set {
+			set[s.Name] = s.Value
+		}
+		f.Changes = append(f.Changes, changeFile{change.Text, set, change.Note, change.Share})
 	}
 	return f
 }

@@ -271,7 +271,7 @@ func Bind(values map[string]int64) (*Binding, error) {
 type UnboundError struct{ Name, Formula string }
 
 func (e *UnboundError) Error() string {
-	return fmt.Sprintf("dim %q has no value (needed for %s); give it with --dims %s", e.Name, e.Formula, ShellWord(e.Name+"=N"))
+	return fmt.Sprintf("dim %q has no value (needed for %s)", e.Name, e.Formula)
 }
 
 // Eval is the number that d stands for.

@@ -124,7 +124,7 @@ func clusters(w io.Writer, p *planner.Plan) {
 	rows := [][]string{{"", "", "Configs", "Freq", "Max Saving(Bytes)", "Saving Symbolic(Bytes)", "Peak alone", "Peak here", "Compute", "Keeps"}}
 	for i, r := range p.Clusters {
 		if i == maxRows {
-			rows = append(rows, []string{"", "", fmt.Sprintf("and %d more (--format json has all)", len(p.Clusters)-maxRows), "", "", "", "", "", "", ""})
+			rows = append(rows, []string{"", "", fmt.Sprintf("and %d more (the JSON has all)", len(p.Clusters)-maxRows), "", "", "", "", "", "", ""})
 			break
 		}
 		on := "OFF"

@@ -67,7 +67,7 @@ func (e refusedError) Refusal() string { return e.refusal }
 var faults = map[string]func(context.Context, plugin.PlanRequest) error{
 	"cannot.onnx": func(context.Context, plugin.PlanRequest) error {
 		return refusedError{exitError{1, "no plan fits 1 GiB: the floor is 1.5 GiB, held by node \"loss\""},
-			`{"format": "memopt.refusal/1", "want": 1, "best": 3, "fixed": 4, "floor": {"peak": 2, "node": "é"}, "changes": [{"setting": "--budget 7", "share": 0.5}]}`}
+			`{"format": "memopt.refusal/1", "want": 1, "best": 3, "fixed": 4, "floor": {"peak": 2, "node": "é"}, "changes": [{"setting": "budget=7", "settings": {"budget": "7"}, "share": 0.5}]}`}
 	},
 	"bad.onnx": func(context.Context, plugin.PlanRequest) error {
 		return exitError{2, "bad.onnx: not a model: wire type 7 at byte 0"}
@@ -145,6 +145,6 @@ func (echo) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, e
 	return plugin.PlanReply{
 		JSON:     string(text),
 		Text:     fmt.Sprintf("echo of %s: peak %d\n", filepath.Base(r.Model), 2*size),
-		Warnings: []string{"this plan is an echo, whatever --level says"},
+		Warnings: []string{"this plan is an echo, whatever level says"},
 	}, nil
 }

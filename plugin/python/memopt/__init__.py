@@ -1,7 +1,7 @@
 """memopt: plans the memory of a training step.
 
     import memopt
-    plan = memopt.plan("train.onnx", memory_budget="8GB", dims={"batch": 8, "seq": 2048})
+    plan = memopt.plan("train.onnx", budget="8GB", dims={"batch": 8, "seq": 2048})
     print(plan)             # the table
     plan.result.peak        # bytes
 

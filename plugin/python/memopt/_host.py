@@ -23,7 +23,6 @@ from typing import IO, Any
 
 from . import _binary, _refusal
 from ._lastwords import LINES, LastWords
-from ._words import in_python
 from .errors import BudgetError, MemoptError
 
 PROTOCOL = 2
@@ -76,7 +75,7 @@ class Host:
                 code = "DEADLINE_EXCEEDED"  # the service's own clock ended the call a moment before ours
             if code == "FAILED_PRECONDITION":
                 refused = _refusal.fields(e.trailing_metadata() or ())
-                raise BudgetError(in_python(e.details() or ""), code=code, binary=self.binary, **refused) from None
+                raise BudgetError(e.details() or "", code=code, binary=self.binary, **refused) from None
             raise self._error(code, e.details() or "", timeout) from None
         except ValueError as e:  # grpc's word for a channel closed by another thread
             raise MemoptError(f"the memopt service was closed during a call ({e})", code="CANCELLED", binary=self.binary) from None
@@ -269,7 +268,7 @@ class Host:
 
     def _error(self, code: str, details: str, timeout: float | None) -> MemoptError:
         if code == "INVALID_ARGUMENT":
-            return MemoptError(in_python(details), code=code, binary=self.binary)
+            return MemoptError(details, code=code, binary=self.binary)
         if code == "DEADLINE_EXCEEDED":
             return MemoptError(
                 f"the memopt service did not answer within {timeout:g} s", code=code, binary=self.binary, hint="give a larger timeout"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from . import _arguments, _host
 from ._arguments import Path
 from ._settings import ALIASES, ELSEWHERE, SETTINGS, PlanSettings
-from ._words import in_python
 from .errors import MemoptError
 from .report import Report
 
@@ -62,7 +61,7 @@ def plan(
         raise MemoptError(f"cannot be sent, not UTF-8: {e.object!r}", code="INVALID_ARGUMENT") from None
     reply = _host.current().call("Plan", request, timeout)
     for warning in reply.warnings:
-        logging.getLogger("memopt").warning("%s", in_python(warning))
+        logging.getLogger("memopt").warning("%s", warning)
     return Report(reply.plan_json, reply.text)
 
 

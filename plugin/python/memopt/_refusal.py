@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from ._words import in_python
 from .errors import Change, Floor
 
 TRAILER = "memopt-refusal-bin"
@@ -28,5 +27,5 @@ def _fields(refusal: dict[str, Any]) -> dict[str, Any]:
         "best": refusal["best"],
         "fixed": refusal["fixed"],
         "floor": Floor(floor["peak"], floor["node"]) if floor else None,
-        "changes": tuple(Change(in_python(change["setting"]), change["share"]) for change in refusal["changes"]),
+        "changes": tuple(Change(change["setting"], change["share"], dict(change["settings"])) for change in refusal["changes"]),
     }

@@ -57,8 +57,9 @@ class Floor(NamedTuple):
 class Change(NamedTuple):
     """A change of the request under which there is a plan."""
 
-    setting: str  # as arguments of memopt.plan
+    setting: str  # as arguments of memopt.plan: 'budget="65MiB"', with what comes with it
     share: float  # how large a change that is
+    settings: dict[str, str]  # the same by name, as memopt.plan takes them; of dims those that change
 
 
 class BudgetError(MemoptError):

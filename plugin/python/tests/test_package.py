@@ -21,7 +21,6 @@ import memopt
 from memopt import _arguments, _binary, _messages, _plan, _refusal, _schema
 from memopt._lastwords import LastWords
 from memopt._settings import SETTINGS, PlanSettings
-from memopt._words import in_python
 from memopt.report import Report, Section
 from support import PACKAGE, environment
 
@@ -200,29 +199,6 @@ class Refusals(unittest.TestCase):
         for told in (b"{}", b"[]", b"null", b"{", b"\xff", b'{"want": 1, "best": 2, "fixed": 3, "floor": 4, "changes": []}'):
             with self.subTest(told):
                 self.assertEqual(_refusal.fields([(_refusal.TRAILER, told)]), {})
-
-
-class PythonsWords(unittest.TestCase):
-    def test_flags_become_arguments(self) -> None:
-        for said, want in {
-            "would fit: --budget 845192, or --dims seq=16": 'would fit: memory_budget=845192, or dims={"seq": 16}',
-            "would fit: --budget 68.2MiB --activation-budget 26.1MiB": 'would fit: memory_budget="68.2MiB", activation_budget="26.1MiB"',
-            "or --max-overhead 46.9%": 'or max_overhead="46.9%"',
-            "a higher --max-overhead may reach it": "a higher max_overhead= may reach it",
-            "say --dims batch=N,a.b=N; dim": 'say dims={"batch": N, "a.b": N}; dim',
-            "or --dims 'b#t=16', or --budget 9": 'or dims={"b#t": 16}, or memory_budget=9',
-            "say --dims 'a*b=16,c=2'; dim": 'say dims={"a*b": 16, "c": 2}; dim',
-            "--dims 'b t=16'": 'dims={"b t": 16}',
-            r"""with --dims 'a'\''--b=1,é"=N' it""": r"""with dims={"a'--b": 1, "é\"": N} it""",
-            'no --dims a"b=1': 'no dims= a"b=1',
-            "a lower --lr or --lossy bf16 may help": "a lower --lr or --lossy bf16 may help",
-            '--show has no stage "log"': 'show= has no stage "log"',
-            "--flash-attention on (5.0MiB)": 'config={"flash_attention": "on"} (5.0MiB)',
-            "name it with --loss, or have one added: --loss mse, l1": 'name it with loss=, or have one added: loss="mse", "l1"',
-            'configs: budget: "8 apples" has': 'configs: memory_budget: "8 apples" has',
-            'node "a--budget 3", 3 -- 4': 'node "a--budget 3", 3 -- 4',
-        }.items():
-            self.assertEqual(in_python(said), want)
 
 
 class Words(unittest.TestCase):

@@ -63,7 +63,8 @@ class Plan(unittest.TestCase):
         self.assertLessEqual(e.want, 0)
         self.assertIn(e.changes[0].setting, str(e))
         self.assertLessEqual(memopt.plan(self.model, dims=DIMS, budget=e.best + e.fixed).memory.total, e.best + e.fixed)
-        self.assertRegex(str(caught.exception), r'would fit: memory_budget=("[\d.]+MiB"|\d+)')
+        self.assertRegex(str(caught.exception), r'would fit: budget=("[\d.]+MiB"|\d+)')
+        self.assertLessEqual(memopt.plan(self.model, dims=DIMS, budget=e.changes[0].settings["budget"]).memory.total, e.best + e.fixed + (1 << 20))
         self.assertEqual(memopt.plan(self.model, dims=DIMS).format, "memopt.plan/1")
 
     def test_wrong_input(self) -> None:
