@@ -75,7 +75,7 @@ var BatchNormalization = define(graph.Op{
 	},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
-	Running:   [][2]int{{3, 1}, {4, 2}},
+	Running:   []graph.Running{{In: 3, Out: 1}, {In: 4, Out: 2, Sample: sampleVariance}},
 	Samples: []string{
 		"f32[2,3,4], f32[3], f32[3], f32[3], f32[3]>0 -> y",
 		"f32[4,3], f32[3], f32[3], f32[3], f32[3]>0; epsilon=0.1 -> y",
@@ -89,6 +89,21 @@ var BatchNormalization = define(graph.Op{
 		"f32[2,3,0], f32[3], f32[3], f32[3], f32[3]>0; training_mode=1",
 	},
 })
+
+// sampleVariance is the next running variance as PyTorch has it: the batch's part in it
+// is the variance of the sample, n/(n − 1) of the batch's own, which is ONNX's.
+func sampleVariance(b *graph.Builder, n *graph.Node) *graph.Value {
+	x, old, next := n.Inputs[0], n.Inputs[4], n.Outputs[2]
+	count := graph.Num(1)
+	for i, d := range x.Shape {
+		if i != 1 {
+			count = count.Mul(d)
+		}
+	}
+	others := cast(b, b.Int(count.Sub(graph.Num(1)).Max(graph.Num(1))), next.Type)
+	share := b.Op("Sub", nil, next, b.Op("Mul", nil, old, num(b, old, n.Float("momentum"))))
+	return b.Op("Add", nil, next, b.Op("Div", nil, share, others))
+}
 
 // statisticsGrads are the gradients of mean and variance where something computes
 // them, as layers that normalize their own weights do; those that a model holds

@@ -40,6 +40,7 @@ type Model struct {
 	source   *onnx.Source                         // nil if the file has no weights
 	initials []initial                            // the float initializers that were read
 	selected autograd.Selection                   // of them, by settings
+	samples  map[string]string                    // outputs that only a comparison needs, by running statistic
 	loss     string                               // the value that is to be lowered; "" is the only scalar
 	cleaned  graph.CleanOptions                   // as the forward graph was
 	other    func(configs.Config) (*Model, error) // another form of the step; nil if the file has the step

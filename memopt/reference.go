@@ -24,8 +24,10 @@ type Check struct {
 	LossRelErr float64
 	Worst      ParamErr
 	Params     []ParamErr // in the model's order
-	Missing    []string   // gradients of the reference that the model has not
-	Unchecked  []string   // gradients of the model that the reference has not
+	After      []ParamErr // what the step leaves in running statistics
+	WorstAfter ParamErr
+	Missing    []string // gradients of the reference that the model has not
+	Unchecked  []string // gradients of the model that the reference has not
 	Plan       *planner.Plan
 	Trace      planner.Trace
 	Memory     *DeviceMemory // nil if no driver gave it
@@ -33,6 +35,8 @@ type Check struct {
 	// it. The set of numbers ends the watch when it is closed.
 	Anonymous func() *Anonymous
 	Lossy     *Lossy // nil if nothing is
+
+	samples map[string]*graph.Tensor // next statistics by those of the sample, by state
 }
 
 // ParamErr is a gradient's distance from the reference's, by norm and relative
@@ -183,7 +187,13 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 			return nil, nil, err
 		}
 	}
-	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace, Memory: deviceMemory(d),
+	samples := map[string]*graph.Tensor{}
+	for state, name := range only.samples {
+		if samples[state], err = d.Output(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	return out, &Check{Device: d.Name(), Loss: loss.Float(0), Plan: p, Trace: trace, Memory: deviceMemory(d), samples: samples,
 		Anonymous: func() *Anonymous { return watch.against(p, trace, data) }}, nil
 }
 
@@ -203,9 +213,33 @@ func gradientModel(m *Model) (*Model, error) {
 		g.Grads = slices.DeleteFunc(g.Grads, func(d graph.Grad) bool { return !slices.Contains(g.Outputs, d.Grad) })
 		return only, only.shape(g)
 	}
+	only.addSamples()
 	return only.derive(func(m *Model) autograd.Options {
 		return autograd.Options{Loss: m.loss, KeepGrads: true}
 	})
+}
+
+// addSamples makes outputs of what running statistics would be by those of the sample,
+// where the step has them otherwise.
+func (m *Model) addSamples() {
+	b := graph.NewBuilder(m.Graph)
+	m.samples = map[string]string{}
+	for _, u := range m.Graph.Updates {
+		n := u.New.Def
+		if n == nil || u.New.Shape.Elems().Is(1) { // an output of one number could be the loss
+			continue
+		}
+		for _, s := range n.Op.Running {
+			if s.Sample == nil || n.Output(s.Out) != u.New {
+				continue
+			}
+			var v *graph.Value
+			if graph.Try(func() { v = s.Sample(b, n) }) == nil {
+				m.Graph.Outputs = append(m.Graph.Outputs, v)
+				m.samples[u.State.Name] = v.Name
+			}
+		}
+	}
 }
 
 // noise is the share of the whole gradient's norm that rounding alone makes of
@@ -243,6 +277,9 @@ func (c *Check) compare(got, want *tensorfile.Set, file string) error {
 		}
 	}
 	for _, name := range want.Names {
+		if err := c.compareAfter(got, want, name, file); err != nil {
+			return err
+		}
 		param, ok := strings.CutPrefix(name, "grad.")
 		if !ok {
 			continue
@@ -279,6 +316,38 @@ func apart(got, want *tensorfile.Set, name string, whole float64) (float64, erro
 		return 0, err
 	}
 	return d.relErr(whole), nil
+}
+
+// compareAfter compares what a step leaves in a running statistic, after.NAME. Where the
+// step has a variance by ONNX's rule, that of the sample, which PyTorch takes, is as good.
+func (c *Check) compareAfter(got, want *tensorfile.Set, name, file string) error {
+	state, is := strings.CutPrefix(name, "after.")
+	x, y := got.Tensors[name], want.Tensors[name]
+	switch {
+	case !is || !y.Type.IsFloat(): // as num_batches_tracked is, which no file has
+		return nil
+	case x == nil:
+		c.Missing = append(c.Missing, name)
+		return nil
+	case x.Len() != y.Len():
+		return input(fmt.Errorf("%s: %s has shape %v, the model's %v", file, name, y.Shape, x.Shape))
+	}
+	d, err := apart(got, want, name, 0)
+	if err != nil {
+		return err
+	}
+	if s := c.samples[state]; s != nil {
+		if y, err = want.Tensor(name); err != nil {
+			return err
+		}
+		d = min(d, relErr(s, y, 0))
+	}
+	e := ParamErr{state, d}
+	c.After = append(c.After, e)
+	if !(e.RelErr <= c.WorstAfter.RelErr) || c.WorstAfter.Param == "" {
+		c.WorstAfter = e
+	}
+	return nil
 }
 
 // relErr is ‖x − y‖ / ‖y‖, or against whole where no more than noise of it

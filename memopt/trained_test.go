@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"memopt/configs"
 	"memopt/kernels"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
@@ -151,5 +152,29 @@ func TestTrainedSparesTheModel(t *testing.T) {
 	m := opened(t, "testdata/ort/mlp.onnx", nil)
 	if err := m.canWriteTrained(filepath.Join(dir, "new.onnx")); err == nil {
 		t.Error("a step without updates has trained weights")
+	}
+}
+
+// TestRunningStatisticsEqualPyTorch: what one step of an older export, whose new statistics
+// are no outputs of the graph, leaves in them is what PyTorch has, with the variance of the
+// sample and a layer that is called twice. A file that says itself what replaces them may
+// have ONNX's variance.
+func TestRunningStatisticsEqualPyTorch(t *testing.T) {
+	for path, reference := range map[string]string{
+		"testdata/exports/image-older.onnx":        "testdata/exports/image-older.npz",
+		"testdata/exports/image-older-inputs.onnx": "testdata/exports/image-older.npz",
+		"testdata/models/resnet8/model.onnx":       "testdata/models/resnet8/ref.npz",
+	} {
+		got, check, err := Gradients(&Model{Path: path, Config: configs.Default()}, reference)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Close()
+		if len(check.After) < 4 || !(check.WorstAfter.RelErr <= 1e-5) || len(check.Missing) > 0 {
+			t.Errorf("%s: of %d statistics %v is the worst; missing %v", path, len(check.After), check.WorstAfter, check.Missing)
+		}
+		if !(check.LossRelErr <= 1e-5) || !(check.Worst.RelErr <= 1e-4) || len(check.Params) == 0 {
+			t.Errorf("%s: the loss differs by %.2e, the worst gradient %v", path, check.LossRelErr, check.Worst)
+		}
 	}
 }

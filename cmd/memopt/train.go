@@ -36,7 +36,7 @@ var trainCommand = &cli.Command{
 		&cli.StringFlag{Name: "resume", Usage: "`FILE` go on from what --save wrote"},
 		&cli.StringFlag{Name: "record", Usage: "`FILE` write what each node took (median), for --profile"},
 		htmlFlag("write a page that stands alone: the loss, promised beside measured, and the plan as plan --html shows it"),
-		&cli.StringFlag{Name: "check", Usage: "`FILE` compare loss and gradients of one step with an npz (input.*, loss, grad.*)"},
+		&cli.StringFlag{Name: "check", Usage: "`FILE` compare loss, gradients and running statistics of one step with an npz (input.*, loss, grad.*, after.*)"},
 		&cli.StringFlag{Name: "against", Usage: "`DEVICE` do one step on two devices, with everything kept, and list the values at which they part"},
 		&cli.Float64Flag{Name: "tolerance", Value: 1e-4, Usage: "`X` relative error that --check and --against allow (default 1e-4)"},
 		&cli.StringFlag{Name: "dump", Usage: "`FILE` write inputs, loss and gradients of one step (npz)"},
@@ -257,7 +257,7 @@ func compare(c *cli.Context, j job, asJSON bool) error {
 	defer set.Close()
 	warn(c, check.Plan.Warnings...)
 	if c.IsSet("check") {
-		if !check.HasLoss && len(check.Params)+len(check.Missing) == 0 {
+		if !check.HasLoss && len(check.Params)+len(check.After)+len(check.Missing) == 0 {
 			return usage("%s has nothing to compare with: it should have loss, or grad.NAME for parameters", reference)
 		}
 		if n := len(check.Unchecked); n > 0 {
@@ -302,6 +302,10 @@ func compare(c *cli.Context, j job, asJSON bool) error {
 			if len(check.Params) > 0 {
 				rows = append(rows, []string{"worst gradient", fmt.Sprintf("%.2e", check.Worst.RelErr), check.Worst.Param})
 			}
+			if len(check.After) > 0 {
+				rows = append(rows, []string{"running statistics compared", fmt.Sprint(len(check.After)), ""},
+					[]string{"worst statistic", fmt.Sprintf("%.2e", check.WorstAfter.RelErr), check.WorstAfter.Param})
+			}
 			for _, name := range check.Missing {
 				rows = append(rows, []string{"missing gradient", "", name})
 			}
@@ -337,6 +341,15 @@ func mistakes(check *memopt.Check, limit float64) string {
 	}
 	if n > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %d gradients, %q the most by %.2e", n, len(check.Params), check.Worst.Param, check.Worst.RelErr))
+	}
+	n = 0
+	for _, p := range check.After {
+		if !(p.RelErr <= limit) {
+			n++
+		}
+	}
+	if n > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d running statistics, %q the most by %.2e", n, len(check.After), check.WorstAfter.Param, check.WorstAfter.RelErr))
 	}
 	if len(check.Missing) > 0 {
 		parts = append(parts, "the model has no gradient for "+some(check.Missing)+

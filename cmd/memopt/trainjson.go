@@ -116,6 +116,7 @@ type checkFile struct {
 	Worst      paramFile   `json:"worst"`
 	Params     int         `json:"params"`
 	All        []paramFile `json:"all"`
+	After      []paramFile `json:"after"` // running statistics after the step
 	Missing    []string    `json:"missing"`
 	Unchecked  []string    `json:"unchecked"`
 	Tolerance  number      `json:"tolerance"`
@@ -179,8 +180,11 @@ func memoryJSON(p *planner.Plan, lines []report.Line, t planner.Trace, device *m
 
 // comparison is the part about a reference.
 func comparison(c *memopt.Check, limit float64, ok bool) *checkFile {
-	f := &checkFile{LossRelErr: number(c.LossRelErr), Worst: paramJSON(c.Worst), Params: len(c.Params), All: []paramFile{},
+	f := &checkFile{LossRelErr: number(c.LossRelErr), Worst: paramJSON(c.Worst), Params: len(c.Params), All: []paramFile{}, After: []paramFile{},
 		Missing: append([]string{}, c.Missing...), Unchecked: append([]string{}, c.Unchecked...), Tolerance: number(limit), OK: ok}
+	for _, p := range c.After {
+		f.After = append(f.After, paramJSON(p))
+	}
 	for _, p := range c.Params {
 		f.All = append(f.All, paramJSON(p))
 	}

@@ -86,9 +86,8 @@ type Op struct {
 	// Overwrites gives, per output, the input that it replaces in place: the
 	// updated parameter is where the parameter was. nil for most operators.
 	Overwrites []int
-	// Running pairs each input that holds a running statistic with the output that
-	// is its next value in training.
-	Running [][2]int
+	// Running lists the inputs that hold running statistics.
+	Running []Running
 	// Random: draws from the counter (seed, step, node, element).
 	Random bool
 	// Border: the forward pass is what this node needs, itself included; all
@@ -120,6 +119,14 @@ type Smaller struct {
 	// Read gives what stands for the node's outputs, with the node's inputs as
 	// they are in b's graph; in[Input] is nil.
 	Read func(b *Builder, in []*Value, kept *Value) []*Value
+}
+
+// Running is an input that holds a running statistic, and the output that is its next
+// value in training. Sample builds the next value by the statistic of the sample, as
+// PyTorch's variance is, where the output is by that of the batch; nil where they are one.
+type Running struct {
+	In, Out int
+	Sample  func(b *Builder, n *Node) *Value
 }
 
 // Whole says of all numbers of a value that they are whole and in [Lo, Hi], and

@@ -221,6 +221,6 @@ func wideDims(v *graph.Value) (n int) {
 // isStatistic reports whether a node reads v as a running statistic.
 func isStatistic(v *graph.Value, uses *graph.Uses) bool {
 	return slices.ContainsFunc(uses.Of(v), func(n *graph.Node) bool {
-		return slices.ContainsFunc(n.Op.Running, func(pair [2]int) bool { return n.In(pair[0]) == v })
+		return slices.ContainsFunc(n.Op.Running, func(s graph.Running) bool { return n.In(s.In) == v })
 	})
 }

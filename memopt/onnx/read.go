@@ -92,6 +92,7 @@ type reader struct {
 // model is a ModelProto as it lies in the file.
 type model struct {
 	ir        int64
+	producer  string
 	opsets    map[string]int
 	graph     []byte
 	functions [][]byte
@@ -182,6 +183,8 @@ func (r *reader) readModel() {
 		switch m.num {
 		case modelIR:
 			r.model.ir = m.int()
+		case modelProducer:
+			r.model.producer = m.text()
 		case modelOpset:
 			r.opset(m, r.model.opsets)
 		case modelGraph:

@@ -137,8 +137,11 @@ def export(name, kind, training, **options):
 
 
 def reference(name, training):
-    """One step of the image model in PyTorch: inputs, loss, gradients, and what the step leaves in the buffers."""
+    """One step of the image model in PyTorch from what the file holds (exporting in training mode changes the statistics):
+    inputs, loss, gradients, and what the step leaves in the buffers."""
     model, (x, t, y) = made(Image, training)
+    held = initializers(here / name.replace(".npz", ".onnx"))
+    model.load_state_dict({key: torch.tensor(a) for key, a in held.items()}, strict=False)
     loss = model(x, t, y)
     loss.backward()
     arrays = {"input.x": x, "input.t": t, "input.y": y, "loss": loss.detach()}
