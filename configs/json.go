@@ -1,14 +1,12 @@
 package configs
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	files "memopt/memopt/whole"
 )
 
 // maxSize bounds a config file. One that plan writes has a few KiB.
@@ -22,42 +20,13 @@ const schemaKey = "$schema"
 
 // ParseFile reads a config file.
 func ParseFile(path string) (Config, error) {
-	src, err := readFile(path, maxSize)
+	src, err := files.Read(path, "a config", maxSize)
 	if err != nil {
-		return Config{}, err
+		return Config{}, fmt.Errorf("%s: %w", path, err)
 	}
 	c, err := ParseJSON(src, path)
 	c.files = []string{path}
 	return c, err
-}
-
-// readFile reads a regular file, one byte beyond the limit at most.
-func readFile(path string, limit int64) ([]byte, error) {
-	fail := func(err error) ([]byte, error) {
-		var pe *fs.PathError
-		if errors.As(err, &pe) {
-			err = pe.Err
-		}
-		return nil, fmt.Errorf("configs: %s: %w", path, err)
-	}
-	// Asked before it is opened: a pipe without a writer would block.
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return fail(err)
-	case !info.Mode().IsRegular():
-		return fail(errors.New("is not a regular file"))
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return fail(err)
-	}
-	defer f.Close()
-	src, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return fail(err)
-	}
-	return src, nil
 }
 
 // unmarked is a text without the byte order mark that editors may have put in front.

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
+
+	files "memopt/memopt/whole"
 )
 
 // listFile marks an entry of a list of names as the name of a file that holds more.
@@ -86,12 +88,9 @@ func ReadNames(list []string) (all []string, err error) {
 // readNames reads a file of names: a JSON array of strings, or one a line, where
 // lines that begin with # are comments.
 func readNames(path string) (names []string, err error) {
-	src, err := readFile(path, maxListSize)
+	src, err := files.Read(path, "that a list of names", maxListSize)
 	if err != nil {
-		return nil, err
-	}
-	if len(src) > maxListSize {
-		return nil, &Error{Pos{File: path}, fmt.Sprintf("more than the %d bytes that a list of names may have", maxListSize)}
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	fail := func(line int, msg string) error { return &Error{Pos{path, line, 1}, msg} }
 	if !utf8.Valid(src) {

@@ -27,14 +27,28 @@ func machineMemory() int64 {
 			most = min(most, n) // "max" is no number and no limit
 		}
 	}
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_AS, &limit) == nil {
-		most = min(most, limit.Cur)
+	if room, limited := AddressSpace(); limited {
+		most = min(most, uint64(room))
 	}
 	if most == math.MaxInt64 {
 		return 0
 	}
 	return int64(most)
+}
+
+// AddressSpace is what a limit of address space (ulimit -v) leaves to this process.
+func AddressSpace() (room int64, limited bool) {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_AS, &limit) != nil || limit.Cur >= math.MaxInt64 {
+		return 0, false
+	}
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return int64(limit.Cur), true
+	}
+	pages, _, _ := strings.Cut(string(data), " ")
+	n, _ := strconv.ParseInt(pages, 10, 53)
+	return max(0, int64(limit.Cur)-n*int64(os.Getpagesize())), true
 }
 
 // available is the memory that can be had without taking it from anyone.

@@ -2,6 +2,9 @@
 
 package memopt
 
+// AddressSpace is not known on this system.
+func AddressSpace() (room int64, limited bool) { return 0, false }
+
 // machineMemory is not known on this system.
 func machineMemory() int64 { return 0 }
 

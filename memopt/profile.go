@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -118,16 +117,9 @@ const mostProfile = 1 << 28
 // whose name Profiled gives from then on. A profile of another graph is refused.
 func (m *Model) UseProfile(path string) error {
 	name := filepath.Base(path)
-	info, err := os.Stat(path)
+	data, err := whole.Read(path, "a profile", mostProfile)
 	if err != nil {
-		return input(err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > mostProfile {
-		return input(fmt.Errorf("%s is not a profile", name))
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return input(err)
+		return input(fmt.Errorf("%s: %w", path, err))
 	}
 	var f profile
 	if err := json.Unmarshal(data, &f); err != nil {

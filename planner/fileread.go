@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
+
+	"memopt/memopt/whole"
 )
 
 // maxFile bounds a plan file: a million launches fit.
@@ -14,16 +15,9 @@ const maxFile = 1 << 30
 // ReadFile reads a plan file without a graph. A file that lacks what every plan
 // has is refused, and so is one with a field that no plan has: a *FieldError.
 func ReadFile(path string) (*File, error) {
-	info, err := os.Stat(path)
+	data, err := whole.Read(path, "a plan file", maxFile)
 	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is not a plan file", path)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	f := &File{}
 	d := json.NewDecoder(bytes.NewReader(data))

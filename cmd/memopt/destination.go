@@ -34,6 +34,11 @@ func destinations(c *cli.Context, cfg configs.Config, flags ...string) (all []de
 			all = append(all, destination{"--" + flag, path})
 		}
 	}
+	for _, to := range all {
+		if from := c.String("resume"); from != "" && to.name != "--save" && oneFile(to.path, from) {
+			return nil, overwrites(to, to.path)
+		}
+	}
 	return all, writable(all, append(sources(c, flags), cfg.Files()...))
 }
 
@@ -41,7 +46,7 @@ func destinations(c *cli.Context, cfg configs.Config, flags ...string) (all []de
 // ends with nowhere to put its result is lost time. Nor may one of them be what is
 // read, or two of them the same.
 func writable(all []destination, read []string) error {
-	taken := map[string]string{}
+	var taken []destination
 	for _, to := range all {
 		if to.path == "-" {
 			return usage("%s: standard output is no file that appears whole; name one (./- for one called -)", to.name)
@@ -52,12 +57,18 @@ func writable(all []destination, read []string) error {
 		if err := spares(to, read); err != nil {
 			return err
 		}
-		if other, ok := taken[filepath.Clean(to.path)]; ok {
-			return usage("%s and %s both write %s", other, to.name, to.path)
+		for _, file := range to.files() {
+			for _, other := range taken {
+				if oneFile(file, other.path) {
+					return usage("%s and %s both write %s", other.name, to.name, file)
+				}
+			}
 		}
-		taken[filepath.Clean(to.path)] = to.name
-		if err := isFolder(filepath.Dir(to.path)); err != nil {
-			return usage("%s %s: %s", to.name, to.path, err)
+		for _, file := range to.files() {
+			taken = append(taken, destination{to.name, file})
+		}
+		if err := whole.Try(to.path); err != nil {
+			return usage("%s %s: %s", to.name, to.path, reason(to.path, err))
 		}
 	}
 	return nil
@@ -65,16 +76,31 @@ func writable(all []destination, read []string) error {
 
 // spares reports a file to be written that is one of those which are read.
 func spares(to destination, read []string) error {
-	info, err := os.Stat(to.path)
-	if err != nil {
-		return nil
-	}
-	for _, source := range read {
-		if from, err := os.Stat(source); err == nil && os.SameFile(info, from) {
-			return overwrites(to, to.path)
+	for _, file := range to.files() {
+		for _, source := range read {
+			if oneFile(file, source) {
+				return overwrites(to, file)
+			}
 		}
 	}
 	return nil
+}
+
+// oneFile is whether two paths lead to one file, through links and hard links, there
+// already or to be made.
+func oneFile(a, b string) bool {
+	if x, err := os.Stat(a); err == nil {
+		y, err := os.Stat(b)
+		return err == nil && os.SameFile(x, y)
+	}
+	a, errA := whole.Target(a)
+	b, errB := whole.Target(b)
+	if errA != nil || errB != nil || filepath.Base(a) != filepath.Base(b) {
+		return false
+	}
+	x, errA := os.Stat(filepath.Dir(a))
+	y, errB := os.Stat(filepath.Dir(b))
+	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
 func overwrites(to destination, file string) error {
@@ -106,17 +132,12 @@ func sources(c *cli.Context, written []string) []string {
 	return paths
 }
 
-// isFolder reports why files cannot be made in a folder.
-func isFolder(dir string) error {
-	f, err := os.CreateTemp(dir, ".memopt-*")
-	if err != nil {
-		return usage("%s", reason(dir, err))
+// reason is why no file can be made at a path.
+func reason(path string, err error) string {
+	if to, err := whole.Target(path); err == nil {
+		path = to
 	}
-	f.Close()
-	return os.Remove(f.Name())
-}
-
-func reason(dir string, err error) string {
+	dir := filepath.Dir(path)
 	_, absent := os.Stat(dir)
 	switch {
 	case os.IsNotExist(err) && absent == nil: // as of /proc

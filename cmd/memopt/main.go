@@ -3,7 +3,7 @@
 // One file holds one command: its flags, and a function that reads them, calls
 // package memopt and prints. Results go to standard output, everything else to
 // standard error. Exit codes: 0 done, 1 the request cannot be met, 2 bad usage
-// or input, 130 interrupted.
+// or input, 130 interrupted, 141 nobody reads standard output.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -30,6 +31,10 @@ var commands = []*cli.Command{
 
 func main() {
 	leisurely()
+	if err := fitLimits(); err != nil {
+		fmt.Fprintf(os.Stderr, "memopt: %s\n", err)
+		os.Exit(memopt.ExitCannot)
+	}
 	os.Exit(run(os.Args, os.Stdout, os.Stderr))
 }
 
@@ -57,11 +62,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = app.Run(ordered)
 	}
-	if err == nil {
-		out.Flush()
-		if wrong := out.Err(); wrong != nil {
-			err = usage("standard output: %s", underlying(wrong))
-		}
+	out.Flush()
+	if wrong := out.Err(); errors.Is(wrong, syscall.EPIPE) && quiet(err) {
+		return exitUnread
+	} else if err == nil && wrong != nil {
+		err = usage("standard output: %s", underlying(wrong))
 	}
 	if err == nil {
 		return 0
@@ -72,6 +77,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintln(notes, shortened(msg))
 	return memopt.Code(err)
+}
+
+// exitUnread is how shells count a program whose output nobody reads any more.
+const exitUnread = 128 + 13
+
+// quiet is whether an error says no more than that nobody reads the output.
+func quiet(err error) bool {
+	return err == nil || errors.Is(err, syscall.EPIPE) || memopt.Code(err) == memopt.ExitStopped
 }
 
 // shortened is a message without the middle of what a file made too long to read.

@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
 	"memopt/memopt/visible"
+	"memopt/memopt/whole"
 	"memopt/planner/pack"
 )
 
@@ -40,12 +40,11 @@ var packCommand = &cli.Command{
 		if _, err := destinations(c, configs.Config{}, "output", "svg"); err != nil {
 			return err
 		}
-		f, err := os.Open(path)
+		data, err := whole.Read(path, "a problem", pack.MostCSV)
 		if err != nil {
-			return asInput(err)
+			return usage("%s: %s", path, err)
 		}
-		defer f.Close()
-		problem, err := pack.ReadCSV(f)
+		problem, err := pack.ReadCSV(bytes.NewReader(data))
 		if err != nil {
 			return usage("%s: %s", path, err)
 		}

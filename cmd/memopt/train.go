@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -95,13 +97,13 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		return err
 	}
 	model, plan, cfg := p.model, p.plan, j.cfg
-	stop, release := interrupted(c)
-	defer release()
+	stopper := newStopper(c)
+	defer stopper.release()
 	trains := ""
 	if plan.Trains != nil {
 		trains = visible.Line(plan.Trains.String()) + "\n"
 	}
-	steps := newSteps(c, asJSON, trains+visible.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
+	steps := newSteps(c, asJSON, stopper.stop, trains+visible.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
 		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), report.Extra(plan.Result.Overhead, 1)))
 	run := model.Run
 	if to := c.String("record"); to != "" {
@@ -109,7 +111,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	}
 	result, err := run(plan, memopt.Training{Steps: cfg.Steps, LR: cfg.LR, Seed: cfg.Seed, Data: c.String("data"),
 		Output: c.String("output"), Save: c.String("save"), SaveEvery: c.Int("save-every"), Resume: c.String("resume"),
-		Progress: steps.done, Warn: func(msg string) { steps.status.clear(); warn(c, msg) }, Stop: stop})
+		Progress: steps.done, Warn: func(msg string) { steps.status.clear(); warn(c, msg) }, Stop: stopper.stopped})
 	steps.status.clear()
 	if err != nil {
 		return err
@@ -183,26 +185,39 @@ func stopped(c *cli.Context, r *memopt.Result) error {
 	return r.Stopped
 }
 
-// interrupted is closed at the first interrupt, or when the terminal is gone, but
-// under nohup; the second ends the program at once, as an interrupt does.
-func interrupted(c *cli.Context) (stop chan struct{}, release func()) {
-	stop = make(chan struct{})
-	signals := make(chan os.Signal, 1)
+// stopper ends training after the step at hand: at the first interrupt, when the
+// terminal is gone, but under nohup, or when nobody reads the output. A second
+// interrupt ends the program at once, as an interrupt does.
+type stopper struct {
+	stopped, over chan struct{}
+	once          sync.Once
+	signals       chan os.Signal
+}
+
+func newStopper(c *cli.Context) *stopper {
+	s := &stopper{stopped: make(chan struct{}), over: make(chan struct{}), signals: make(chan os.Signal, 1)}
+	signals := s.signals
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
-	over := make(chan struct{})
 	go func() {
 		select {
 		case <-signals:
 			signal.Stop(signals)
 			warn(c, "interrupted; this step is the last, and a second interrupt ends at once")
-			close(stop)
-		case <-over:
+			s.stop()
+		case <-s.over:
 		}
 	}()
-	return stop, func() { signal.Stop(signals); close(over) }
+	return s
+}
+
+func (s *stopper) stop() { s.once.Do(func() { close(s.stopped) }) }
+
+func (s *stopper) release() {
+	signal.Stop(s.signals)
+	close(s.over)
 }
 
 // steps prints a line for each of few steps, for every twentieth part of many,
@@ -211,12 +226,13 @@ type steps struct {
 	c      *cli.Context
 	status *status
 	quiet  bool
+	stop   func() // is called once nobody reads the lines
 	head   string
 	count  int
 }
 
-func newSteps(c *cli.Context, asJSON bool, head string) *steps {
-	return &steps{c: c, status: newStatus(c), quiet: asJSON || c.Bool("quiet"), head: head}
+func newSteps(c *cli.Context, asJSON bool, stop func(), head string) *steps {
+	return &steps{c: c, status: newStatus(c), quiet: asJSON || c.Bool("quiet"), stop: stop, head: head}
 }
 
 // done is a step that was done, of so many; steps before a resumed run count.
@@ -227,6 +243,9 @@ func (s *steps) done(step, of int, loss float64, took time.Duration) {
 		s.status.clear()
 		fmt.Fprintf(s.c.App.Writer, "%sstep %*d  loss %.6f  %8s ms\n", s.head, len(fmt.Sprint(of)), step, loss, millis(took))
 		s.head = ""
+	}
+	if out, is := s.c.App.Writer.(*visible.Writer); is && !s.quiet && (errors.Is(out.Err(), syscall.EPIPE) || out.To(os.Stdout) && unread(os.Stdout)) {
+		s.stop()
 	}
 	if s.count < all {
 		s.status.show("%s  loss %.4f", bar(s.count, all, time.Since(s.status.since)), loss)

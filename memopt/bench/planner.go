@@ -1,9 +1,9 @@
 package bench
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -12,6 +12,7 @@ import (
 	"memopt/memopt/graph"
 	"memopt/memopt/joint"
 	"memopt/memopt/report"
+	"memopt/memopt/whole"
 	"memopt/memopt/zoo"
 	"memopt/planner"
 	"memopt/planner/pack"
@@ -281,12 +282,11 @@ func (b *plannerBench) joint(path string) error {
 }
 
 func (b *plannerBench) packed(path string) error {
-	f, err := os.Open(path)
+	data, err := whole.Read(path, "a problem", pack.MostCSV)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	defer f.Close()
-	problem, err := pack.ReadCSV(f)
+	problem, err := pack.ReadCSV(bytes.NewReader(data))
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}

@@ -8,10 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"slices"
 	"unicode/utf8"
+
+	"memopt/memopt/whole"
 )
 
 // Format is the form of file that Read takes.
@@ -53,11 +54,7 @@ type output struct {
 // Is reports whether a file is a joint graph or something that Read has a
 // better word for than others: JSON, or gzipped. It goes by content.
 func Is(path string) bool {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return false
-	}
-	f, err := os.Open(path)
+	f, _, err := whole.Open(path)
 	if err != nil {
 		return false
 	}
@@ -87,12 +84,8 @@ const (
 
 // load reads a file's text.
 func load(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
+	data, err := whole.Read(path, "a joint graph", mostText)
 	if err != nil {
-		var pe *os.PathError
-		if errors.As(err, &pe) {
-			err = pe.Err
-		}
 		return nil, err
 	}
 	return unpack(data)

@@ -1,6 +1,14 @@
-// Package whole writes files that are there whole or not at all: the bytes go
-// to a new file in the same folder, reach the disk, and take the name last. A
-// reader of the old file keeps what it reads.
+// Package whole reads and writes whole files.
+//
+// A file is written whole or not at all: the bytes go to a new file in the same
+// folder, reach the disk, and take the name last. A reader of the old file keeps
+// what it reads. The new file has the permissions and, where the system allows,
+// the owner of the one that it takes the place of; where the name is a link, the
+// file that it leads to is replaced and the link stays. Hard links and access
+// control lists are not kept.
+//
+// Only regular files are read, up to a size: a pipe could keep the reader waiting
+// for ever, a device has no end.
 package whole
 
 import (
@@ -11,20 +19,29 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 )
 
 // Write puts what write writes at path, over what is there. Its errors do not
 // name a file: the one that failed may be one that the caller never chose.
 func Write(path string, write func(io.Writer) error) (err error) {
-	f, err := temporary(path)
+	defer func() { err = bare(err) }()
+	path, err = Target(path)
 	if err != nil {
-		return bare(err)
+		return err
+	}
+	was, err := os.Stat(path)
+	if err == nil && !was.Mode().IsRegular() {
+		return errors.New(kind(was.Mode()) + " cannot be replaced by a file")
+	}
+	f, err := temporary(path, was)
+	if err != nil {
+		return err
 	}
 	defer func() {
 		if err != nil {
 			f.Close()
 			os.Remove(f.Name())
-			err = bare(err)
 		}
 	}()
 	w := bufio.NewWriterSize(f, 1<<18)
@@ -38,10 +55,12 @@ func Write(path string, write func(io.Writer) error) (err error) {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
+	// The name comes first: once the file is closed it counts as left behind.
+	if err := rename(f, path); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	f.Close() // what it holds is on the disk
+	return nil
 }
 
 // Bytes is Write of bytes that are there already.
@@ -52,16 +71,81 @@ func Bytes(path string, data []byte) error {
 	})
 }
 
-// temporary makes a file in path's folder, with the permissions that a new file
-// gets (os.CreateTemp would make it private).
-func temporary(path string) (*os.File, error) {
-	dir, base := filepath.Split(path)
-	for i := 0; ; i++ {
-		name := filepath.Join(dir, "."+base+"."+strconv.Itoa(os.Getpid())+"-"+strconv.Itoa(i))
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if !errors.Is(err, fs.ErrExist) || i == 1000 {
-			return f, err
+// Try is whether Write could make a file at path.
+func Try(path string) error {
+	path, err := Target(path)
+	if err != nil {
+		return err
+	}
+	f, err := temporary(path, nil)
+	if err != nil {
+		return err
+	}
+	f.Close()
+	return os.Remove(f.Name())
+}
+
+// Target is the path of the file that Write would replace or make: the end of a
+// chain of links, or path itself.
+func Target(path string) (string, error) {
+	const most = 40 // as Linux follows
+	for range most {
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return path, nil
 		}
+		// The system may refuse to follow it: in a folder that everybody writes to,
+		// a link may be a trap.
+		if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(to) { // not cleaned: the folder may be a link, and .. its parent
+			to = filepath.Dir(path) + string(filepath.Separator) + to
+		}
+		path = to
+	}
+	return "", &fs.PathError{Op: "open", Path: path, Err: errors.New("too many links")}
+}
+
+// prefix begins the names of temporary files. The rest is short whatever the
+// file is called that they become, for names have at most 255 bytes.
+const prefix = ".memopt-"
+
+// temporary makes a file in path's folder, locked while it is open. It has the
+// permissions of what was there, or those that a new file gets (os.CreateTemp
+// would make it private). What dead processes have left there is removed.
+func temporary(path string, was fs.FileInfo) (*os.File, error) {
+	dir := filepath.Dir(path)
+	sweep(dir)
+	mode := fs.FileMode(0o666)
+	if was != nil {
+		mode = 0o600 // until it has the owner
+	}
+	for i := 0; ; i++ {
+		name := filepath.Join(dir, prefix+strconv.Itoa(os.Getpid())+"-"+strconv.Itoa(i))
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+		if errors.Is(err, fs.ErrExist) && i < 1000 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !lock(f) { // a sweep took it for left behind
+			f.Close()
+			continue
+		}
+		if was != nil {
+			if err := resemble(f, was); err != nil {
+				f.Close()
+				os.Remove(name)
+				return nil, err
+			}
+		}
+		return f, nil
 	}
 }
 
@@ -69,11 +153,14 @@ func temporary(path string) (*os.File, error) {
 func bare(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		return pe.Err
+		err = pe.Err
 	}
 	var le *os.LinkError
 	if errors.As(err, &le) {
-		return le.Err
+		err = le.Err
+	}
+	if err == syscall.EFBIG {
+		return errors.New("the file would be larger than the limit for files (ulimit -f) allows")
 	}
 	return err
 }

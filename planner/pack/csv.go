@@ -42,6 +42,9 @@ type csvLine struct {
 // stamps are when a buffer is alive, as a file says.
 type stamps struct{ lower, upper int64 }
 
+// MostCSV is the largest file that is worth reading: some millions of buffers.
+const MostCSV = 1 << 28
+
 // ReadCSV reads a problem in the format of the MiniMalloc benchmarks: a line of column names, then a line a buffer,
 // with its id, the first moment it is alive, the first moment it no longer is, and its size:
 //
