@@ -1,6 +1,10 @@
 package kernels
 
-import "memopt/memopt/graph"
+import (
+	"slices"
+
+	"memopt/memopt/graph"
+)
 
 var _ = define(graph.Op{
 	Name:  "RotaryEmbedding",
@@ -46,10 +50,16 @@ var _ = define(graph.Op{
 		n.Same(cos.Shape[ranks-1], sin.Shape[ranks-1], "the caches")
 		sameShape(n)
 	},
-	// The gradient turns back. The caches are tables and take none.
+	// X's gradient turns back. A pair (x₁, x₂) gives cos the slope dy·(x₁, x₂), and
+	// sin dy·(−x₂, x₁), which is x turned by a quarter.
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
+		x, cos, sin := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 		dx := make([]*graph.Value, len(n.Inputs))
-		dx[0] = b.Op("RotaryEmbedding", convCopy(n), dy[0], n.Inputs[1], b.Op("Neg", nil, n.Inputs[2]), n.In(3))
+		dx[0] = b.Op("RotaryEmbedding", convCopy(n), dy[0], cos, b.Op("Neg", nil, sin), n.In(3))
+		none := zerosLike(b, cos)
+		quarter := b.Op("RotaryEmbedding", convCopy(n), x, none, b.Op("Add", nil, none, num(b, cos, 1)), n.In(3))
+		dx[1] = rotaryTableGrad(b, n, cos, b.Op("Mul", nil, dy[0], x))
+		dx[2] = rotaryTableGrad(b, n, sin, b.Op("Mul", nil, dy[0], quarter))
 		return dx
 	},
 	Eval: func(c *graph.Call) {
@@ -91,18 +101,47 @@ var _ = define(graph.Op{
 	},
 	Lower:     lowerRotary,
 	Flops:     perElement(3),
-	Fixed:     []int{1, 2},
 	Recompute: graph.Cheap,
 	InPlace:   []int{0},
 	Samples: []string{
 		"f32[2,3,4,6], f32[2,4,3], f32[2,4,3]",
 		"f32[2,3,4,6], f32[9,3], f32[9,3], i64[2,4]<9; interleaved=1",
 		"f32[2,4,12], f32[9,2], f32[9,2], i64[2,4]<9; num_heads=2 rotary_embedding_dim=4",
+		"f32[2,3,4,6], f32[2,4,2], f32[2,4,2]; interleaved=1 rotary_embedding_dim=4",
 		"f32[1,4,12], f32[1,4,3], f32[1,4,3]; num_heads=2 interleaved=1",
 		"f16[1,2,3,4], f16[1,3,2], f16[1,3,2]",
 		"f32[0,2,3,4], f32[0,3,2], f32[0,3,2]",
 	},
 })
+
+// rotaryTableGrad sums slopes, which have the form of x, over the pairs and heads that
+// an angle of the table turns.
+func rotaryTableGrad(b *graph.Builder, n *graph.Node, table, slopes *graph.Value) *graph.Value {
+	x, half := slopes.Shape, table.Shape[table.Rank()-1]
+	two := graph.Num(2)
+	heads, seq := graph.Num(int64(n.Int("num_heads"))), x[1]
+	if slopes.Rank() == 4 {
+		heads, seq = x[1], x[2]
+	}
+	// [B, H, S, D], or [B, S, H, D].
+	rows, sum := slices.Clone(x), graph.Num(1)
+	if slopes.Rank() == 3 {
+		rows, sum = graph.Shape{x[0], seq, heads, x[2].FloorDiv(heads)}, two
+	}
+	slopes = reshape(b, slopes, rows)
+	if turned := half.Mul(two); !rows[3].Equal(turned) {
+		slopes = b.Op("Slice", nil, slopes, b.Ints(graph.Num(0)), b.Ints(turned), b.Ints(graph.Num(3)))
+	}
+	pairs, other := graph.Shape{rows[0], rows[1], rows[2], two, half}, graph.Num(3)
+	if n.Int("interleaved") != 0 {
+		pairs, other = graph.Shape{rows[0], rows[1], rows[2], half, two}, graph.Num(4)
+	}
+	slopes = b.Op("ReduceSum", graph.A{"keepdims": 0}, reshape(b, slopes, pairs), b.Ints(sum, other))
+	if ids := n.In(3); ids != nil {
+		return b.Op("com.microsoft.GatherGrad", nil, shapeOf(b, table), ids, slopes)
+	}
+	return reshape(b, slopes, table.Shape)
+}
 
 // rotary sees x as rows of one head each.
 type rotary struct {
