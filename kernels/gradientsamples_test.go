@@ -10,7 +10,7 @@ import (
 )
 
 // noScalars need an axis, and get no second shape that could broadcast.
-const noScalars = "AveragePool CumSum DepthToSpace GatherElements LogSoftmax MaxPool Slice Softmax SpaceToDepth Split TopK Trilu " +
+const noScalars = "AveragePool CumSum DFT DepthToSpace GatherElements LogSoftmax MaxPool Slice Softmax SpaceToDepth Split TopK Trilu " +
 	"com.microsoft.FlattenAndUnpad com.microsoft.PadAndUnflatten memopt.BandMask memopt.SafeSoftmax"
 
 // lookups take places at which elements are read or written.

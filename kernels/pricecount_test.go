@@ -109,6 +109,11 @@ var counted = []struct {
 		return 2*visits(append(c.outs(0), int(c.inner(c.Node.Int("transA") != 0, false)))...) + 12*c.out(0)
 	}},
 
+	// Sums for each point, as long as the factors of the length; by a convolution there
+	// are two transforms of more points.
+	{"DFT", func(c sampled) int64 { return c.transforms(c.In[0].Shape, 1) }},
+	{"memopt.DFTGrad", func(c sampled) int64 { return c.transforms(c.outs(0), 2) }},
+
 	// A product and its scores; the gradients are products too.
 	{"memopt.LinearCrossEntropy", func(c sampled) int64 { return c.scores(0) * (2*int64(c.In[0].Shape[1]) + 10) }},
 	{"memopt.LinearCrossEntropyGrad", func(c sampled) int64 {
@@ -142,6 +147,19 @@ var counted = []struct {
 	}},
 	{"AveragePool MaxPool memopt.MaxPoolGradAt memopt.MaxPoolWhere", func(c sampled) int64 { return c.out(0) * c.window() }},
 	{"memopt.AveragePoolGrad memopt.MaxPoolGrad", func(c sampled) int64 { return c.in(0) * c.window() }},
+
+	// Taps of each point, for each channel.
+	{"GridSample", func(c sampled) int64 { return 2 * c.out(0) * c.taps(1) }},
+	{"memopt.GridSampleGrad", func(c sampled) int64 {
+		each := int64(0)
+		if c.Node.Output(0) != nil {
+			each += 2
+		}
+		if c.Node.Output(1) != nil {
+			each += 2 * int64(len(c.In[1].Shape)-2)
+		}
+		return each * c.in(0) * c.taps(2)
+	}},
 
 	// Steps of a recurrent layer: a product with R for each gate, and the gates'
 	// functions. The way back runs forward again and has two products more.
@@ -177,6 +195,55 @@ func eachStep(each int64) func(sampled) int64 {
 		z, hidden := c.In[0].Shape, c.In[1].Shape[1]
 		return each*visits(z[0], z[1], z[2], hidden) + 20*visits(z...)
 	}
+}
+
+// taps is how many elements of the data are read for each point of a grid.
+func (c sampled) taps(grid int) int64 {
+	n, each := int64(1), map[string]int64{"linear": 2, "nearest": 1, "cubic": 4}[c.Node.Str("mode")]
+	for range c.In[grid].Shape[2:] {
+		n *= each
+	}
+	return n
+}
+
+// transforms is the work of Fourier transforms along an axis of a signal; input at is
+// their length, and the axis follows.
+func (c sampled) transforms(signal []int, at int) int64 {
+	axis := len(signal) - 2
+	if len(c.In) > at+1 && c.In[at+1] != nil {
+		axis = (int(c.In[at+1].Int(0)) + len(signal)) % len(signal)
+	}
+	points := signal[axis]
+	switch {
+	case len(c.In) > at && c.In[at] != nil:
+		points = int(c.In[at].Int(0))
+	case c.Node.Int("inverse") != 0 && c.Node.Int("onesided") != 0:
+		points = 2*points - 2
+	}
+	lines := int64(1)
+	for i, d := range signal[:len(signal)-1] {
+		if i != axis {
+			lines *= int64(d)
+		}
+	}
+	count := func(points int) (terms int64, longest int) {
+		terms = 1
+		for ; points%4 == 0; points /= 4 {
+			terms += 4
+		}
+		for p := 2; points > 1; p++ {
+			for ; points%p == 0; points /= p {
+				terms, longest = terms+int64(p), p
+			}
+		}
+		return terms, longest
+	}
+	terms, longest := count(points)
+	if longest > 61 {
+		lines, points = 2*lines, 1<<len(fmt.Sprintf("%b", 2*points-2))
+		terms, _ = count(points)
+	}
+	return lines * 8 * int64(points) * terms
 }
 
 // sampled is a case whose tensors are counted.
