@@ -35,14 +35,15 @@ var _ = define(graph.Op{
 		}
 		return []*graph.Value{cast(b, dy[0], n.Inputs[0].Type)}
 	},
-	NoOp:      func(*graph.Node) bool { return true }, // to the same type
-	Simplify:  castPair,
-	Whole:     sameNumbers(0),
-	Eval:      func(c *graph.Call) { convert(c, 0, c.Out[0].Len()) },
-	Fast:      func(c *graph.Call) { c.Parallel(c.Out[0].Len(), grain, func(lo, hi int) { convert(c, lo, hi) }) },
-	Lower:     lowerCast,
-	Flops:     perElement(1),
-	Recompute: graph.Cheap,
+	Elementwise: true,
+	NoOp:        func(*graph.Node) bool { return true }, // to the same type
+	Simplify:    castPair,
+	Whole:       sameNumbers(0),
+	Eval:        func(c *graph.Call) { convert(c, 0, c.Out[0].Len()) },
+	Fast:        func(c *graph.Call) { c.Parallel(c.Out[0].Len(), grain, func(lo, hi int) { convert(c, lo, hi) }) },
+	Lower:       lowerCast,
+	Flops:       perElement(1),
+	Recompute:   graph.Cheap,
 	Samples: []string{
 		"f32[2,3]; to=11",
 		"f32[]; to=11",

@@ -89,10 +89,11 @@ func defineComparison(k comparison) *graph.Op {
 				c.Node.Op.Eval(c)
 			}
 		},
-		Lower:     lowerComparison(k),
-		Flops:     perElement(1),
-		Recompute: graph.Cheap,
-		Samples:   samples,
+		Lower:       lowerComparison(k),
+		Flops:       perElement(1),
+		Recompute:   graph.Cheap,
+		Elementwise: true,
+		Samples:     samples,
 	})
 }
 

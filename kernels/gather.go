@@ -6,7 +6,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-var _ = define(graph.Op{
+var gatherOp = define(graph.Op{
 	Name:  "Gather",
 	Doc:   "rows of data along an axis, picked by indices",
 	In:    "data, indices",
@@ -19,6 +19,7 @@ var _ = define(graph.Op{
 		n.Set(0, x.Type, slices.Concat(x.Shape[:axis], idx.Shape, x.Shape[axis+1:]))
 		foldMoved(n, 0)
 	},
+	Ragged: raggedGather,
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		x := n.Inputs[0]
 		return []*graph.Value{b.Op("com.microsoft.GatherGrad", graph.A{"axis": n.Int("axis")}, shapeOf(b, x), n.Inputs[1], dy[0]), nil}

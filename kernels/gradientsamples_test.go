@@ -11,7 +11,7 @@ import (
 
 // noScalars need an axis, and get no second shape that could broadcast.
 const noScalars = "AveragePool CumSum DFT DepthToSpace GatherElements LogSoftmax MaxPool Slice Softmax SpaceToDepth Split TopK Trilu " +
-	"com.microsoft.FlattenAndUnpad com.microsoft.PadAndUnflatten memopt.BandMask memopt.SafeSoftmax"
+	"com.microsoft.FlattenAndUnpad com.microsoft.PadAndUnflatten memopt.BandMask memopt.SafeSoftmax memopt.SegmentReduce"
 
 // lookups take places at which elements are read or written.
 const lookups = "Gather GatherElements GatherND NegativeLogLikelihoodLoss ScatterElements ScatterND SoftmaxCrossEntropyLoss " +

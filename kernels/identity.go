@@ -11,11 +11,12 @@ var _ = define(graph.Op{
 		sameShape(n)
 		foldOne(n, func(d graph.Dim) (graph.Dim, bool) { return d, true })
 	},
-	Grad:      viewGrad,
-	Whole:     sameNumbers(0),
-	Eval:      copyBytes,
-	Flops:     noFlops,
-	Recompute: graph.Cheap,
-	View:      true,
-	Samples:   []string{"f32[2,3]", "bool[4]", "i64[]", "f64[0,2]"},
+	Elementwise: true,
+	Grad:        viewGrad,
+	Whole:       sameNumbers(0),
+	Eval:        copyBytes,
+	Flops:       noFlops,
+	Recompute:   graph.Cheap,
+	View:        true,
+	Samples:     []string{"f32[2,3]", "bool[4]", "i64[]", "f64[0,2]"},
 })

@@ -55,6 +55,10 @@ const (
 )
 
 func define(op graph.Op) *graph.Op {
+	op.Elementwise = op.Elementwise || op.Pointwise
+	if op.Elementwise && op.Ragged == nil {
+		op.Ragged = raggedPointwise
+	}
 	if op.Lower != nil {
 		op.Lower = withAddresses(withHalves(op.Lower, op.Overwrites))
 	}

@@ -42,10 +42,11 @@ func defineLogic(name, doc string, f func(x, y int64) int64) *graph.Op {
 				}
 			})
 		},
-		Lower:     lowerLogic(table),
-		Flops:     perElement(1),
-		Recompute: graph.Cheap,
-		InPlace:   []int{0, 1},
+		Lower:       lowerLogic(table),
+		Flops:       perElement(1),
+		Recompute:   graph.Cheap,
+		Elementwise: true,
+		InPlace:     []int{0, 1},
 		Samples: []string{
 			"bool[2,3], bool[2,3]",
 			"bool[4,2,3], bool[3]",

@@ -12,11 +12,12 @@ var _ = define(graph.Op{
 		sameShape(n)
 		foldOne(n, func(d graph.Dim) (graph.Dim, bool) { return graph.Num(1).Sub(d), true })
 	},
-	NoGrad:    true,
-	Eval:      unary{i: func(x int64) int64 { return 1 - x }}.eval,
-	Lower:     pointwiseOf("1u - a", nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool),
-	Flops:     perElement(1),
-	Recompute: graph.Cheap,
-	InPlace:   []int{0},
-	Samples:   []string{"bool[2,3]", "bool[]", "bool{0,1}", "bool[0]"},
+	NoGrad:      true,
+	Eval:        unary{i: func(x int64) int64 { return 1 - x }}.eval,
+	Lower:       pointwiseOf("1u - a", nil, graph.Bool, graph.Bool, graph.Bool, graph.Bool),
+	Flops:       perElement(1),
+	Recompute:   graph.Cheap,
+	Elementwise: true,
+	InPlace:     []int{0},
+	Samples:     []string{"bool[2,3]", "bool[]", "bool{0,1}", "bool[0]"},
 })

@@ -64,6 +64,8 @@ var counted = []struct {
 	{"memopt.DequantizeLinearGrad", eachIn(0, 3)},
 	{"memopt.PowGrad", eachIn(0, 12)},
 	{"memopt.KeepWhere memopt.PadGrad com.microsoft.GatherElementsGrad", eachIn(0, 1)},
+	{"memopt.SegmentReduce", eachIn(0, 1)},
+	{"memopt.SegmentReduceGrad", eachOut(1)},
 	{"ScatterElements ScatterND com.microsoft.GatherGrad com.microsoft.GatherNDGrad", eachIn(2, 1)},
 	{"TopK", func(c sampled) int64 { return c.in(0) + c.out(0) }},
 	{"memopt.ClipNorm", func(c sampled) int64 { return 4 + 2*c.rest(1) }},

@@ -29,6 +29,8 @@ type reduction struct {
 	// lowered is the form for devices that run kernels, if there is one.
 	lowered *loweredReduction
 	flops   int64 // an element; 0 means 1
+	// segments is what SegmentReduce calls it, if it has it.
+	segments string
 	// positive says that the samples must be.
 	positive bool
 }
@@ -79,6 +81,7 @@ func defineReduce(r reduction) *graph.Op {
 		Out:       "reduced",
 		Attrs:     "keepdims int=1, noop_with_empty_axes int=0",
 		Infer:     r.infer,
+		Ragged:    raggedReduce(r.segments),
 		Grad:      r.gradient,
 		Eval:      r.eval,
 		Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(max(1, r.flops))) },

@@ -8,10 +8,11 @@ import (
 )
 
 var _ = defineReduce(reduction{
-	name:  "ReduceMax",
-	doc:   "the greatest along axes",
-	since: 18,
-	types: graph.DType.Valid,
+	name:     "ReduceMax",
+	segments: "max",
+	doc:      "the greatest along axes",
+	since:    18,
+	types:    graph.DType.Valid,
 	of: func(xs iter.Seq[float64], _ int) float64 {
 		acc := math.Inf(-1)
 		for x := range xs {

@@ -7,9 +7,10 @@ import (
 )
 
 var _ = defineReduce(reduction{
-	name:  "ReduceMean",
-	doc:   "the mean along axes",
-	since: 18,
+	name:     "ReduceMean",
+	segments: "mean",
+	doc:      "the mean along axes",
+	since:    18,
 	of: func(xs iter.Seq[float64], n int) float64 {
 		sum := 0.0
 		for x := range xs {

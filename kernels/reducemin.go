@@ -8,10 +8,11 @@ import (
 )
 
 var _ = defineReduce(reduction{
-	name:  "ReduceMin",
-	doc:   "the least along axes",
-	since: 18,
-	types: graph.DType.Valid,
+	name:     "ReduceMin",
+	segments: "min",
+	doc:      "the least along axes",
+	since:    18,
+	types:    graph.DType.Valid,
 	of: func(xs iter.Seq[float64], _ int) float64 {
 		acc := math.Inf(1)
 		for x := range xs {

@@ -8,9 +8,10 @@ import (
 )
 
 var _ = defineReduce(reduction{
-	name:  "ReduceSum",
-	since: 13,
-	doc:   "the sum along axes",
+	name:     "ReduceSum",
+	segments: "sum",
+	since:    13,
+	doc:      "the sum along axes",
 	of: func(xs iter.Seq[float64], _ int) float64 {
 		sum := 0.0
 		for x := range xs {

@@ -170,6 +170,9 @@ var _ = define(graph.Op{
 				parts[i] = b.Op("Unsqueeze", nil, p, axis)
 			}
 		}
+		if axis := n.Int("axis"); axis == 0 && parts[0].Kind != graph.Ragged && parts[0].Rank() > 0 {
+			return []*graph.Value{together(b, parts)}
+		}
 		return []*graph.Value{b.Op("Concat", graph.A{"axis": n.Int("axis")}, parts...)}
 	},
 })

@@ -7,7 +7,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-var _ = define(graph.Op{
+var sliceOp = define(graph.Op{
 	Name:  "Slice",
 	Since: 10,
 	Doc:   "elements from starts to ends by steps, along axes",
@@ -18,6 +18,7 @@ var _ = define(graph.Op{
 		n.Set(0, x.Type, slicedShape(n, x.Shape, 1))
 		foldMoved(n, 0)
 	},
+	Ragged: raggedSlice,
 	Grad: func(b *graph.Builder, n *graph.Node, dy []*graph.Value) []*graph.Value {
 		dx := make([]*graph.Value, len(n.Inputs))
 		in := append([]*graph.Value{dy[0], shapeOf(b, n.Inputs[0])}, n.Inputs[1:]...)

@@ -9,11 +9,12 @@ import (
 // Without axes every dim that is the number 1 goes; one that merely could be 1
 // stays, since a plan holds for all sizes.
 var _ = define(graph.Op{
-	Name:  "Squeeze",
-	Since: 13,
-	Doc:   "the same elements without dims of 1",
-	In:    "data, axes?",
-	Out:   "squeezed",
+	Name:   "Squeeze",
+	Since:  13,
+	Doc:    "the same elements without dims of 1",
+	In:     "data, axes?",
+	Out:    "squeezed",
+	Ragged: func(b *graph.Builder, n *graph.Node) []*graph.Value { return raggedAxes(b, n, 0) },
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		var out graph.Shape

@@ -22,6 +22,7 @@ var _ = define(graph.Op{
 		n.Set(0, x.Type, out)
 		n.SetInts(0, x.Ints)
 	},
+	Ragged:    func(b *graph.Builder, n *graph.Node) []*graph.Value { return raggedAxes(b, n, 1) },
 	Grad:      viewGrad,
 	Simplify:  viewOfView,
 	Whole:     sameNumbers(0),

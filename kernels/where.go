@@ -3,10 +3,11 @@ package kernels
 import "memopt/memopt/graph"
 
 var _ = define(graph.Op{
-	Name: "Where",
-	Doc:  "x where the condition holds, else y, broadcast",
-	In:   "condition, X, Y",
-	Out:  "output",
+	Name:        "Where",
+	Doc:         "x where the condition holds, else y, broadcast",
+	In:          "condition, X, Y",
+	Elementwise: true,
+	Out:         "output",
 	Infer: func(n *graph.Node) {
 		wantType(n, 0, isBool, "bools")
 		cond, x, y := n.Inputs[0], n.Inputs[1], n.Inputs[2]

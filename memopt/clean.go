@@ -20,7 +20,7 @@ func (m *Model) read() (err error) {
 	if joint.Is(m.Path) {
 		return m.readJoint()
 	}
-	if m.Graph, m.source, err = onnx.OpenContext(m.ctx, m.Path, kernels.Library); err != nil {
+	if m.Graph, m.source, err = onnx.OpenAt(m.ctx, m.Path, kernels.Library, m.Config.Dims); err != nil {
 		return input(err)
 	}
 	if hasBackward(m.Graph) {
@@ -68,7 +68,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	if joint.Is(path) {
 		return o, input(fmt.Errorf("%s is no ONNX model; only those are optimized", filepath.Base(path)))
 	}
-	if m.Graph, m.source, err = onnx.Open(path, kernels.AsRead()); err != nil {
+	if m.Graph, m.source, err = onnx.OpenAt(path, kernels.AsRead(), m.Config.Dims); err != nil {
 		return o, input(err)
 	}
 	defer m.Close()

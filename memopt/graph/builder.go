@@ -19,6 +19,7 @@ type Builder struct {
 	Scope   string          // prefix of generated names
 	Context context.Context // polled at each node; nil is none
 	serial  int
+	once    map[string]*Value // what Once made
 }
 
 // New makes an empty graph over a library.
@@ -187,6 +188,38 @@ func (b *Builder) Apply(op *Op, attrs A, outputs int, in ...*Value) []*Value {
 	return outs
 }
 
+// Once is Apply for one output, but where it was asked for the same before it gives that:
+// what turns of a loop have in common. For rules: it panics.
+func (b *Builder) Once(op *Op, attrs A, in ...*Value) *Value {
+	key := fmt.Appendf(nil, "%s %d %d", op.FullName(), op.Since, b.Phase)
+	for _, a := range attrs.list() {
+		if t, ok := a.Value.(*Tensor); ok {
+			key = fmt.Appendf(key, " %s=%s%v%q", a.Name, t.Type, t.Shape, t.Bytes)
+		} else {
+			key = fmt.Appendf(key, " %s=%#v", a.Name, a.Value)
+		}
+	}
+	for _, v := range in {
+		switch {
+		case v == nil:
+			key = append(key, " _"...)
+		case v.Ints != nil:
+			key = fmt.Appendf(key, " %s%s%s", v.Type, v.Shape, v.Ints)
+		default:
+			key = fmt.Appendf(key, " #%d", v.ID)
+		}
+	}
+	if v := b.once[string(key)]; v != nil {
+		return v
+	}
+	if b.once == nil {
+		b.once = map[string]*Value{}
+	}
+	v := b.Apply(op, attrs, 1, in...)[0]
+	b.once[string(key)] = v
+	return v
+}
+
 // Node appends a node after checking it against the operator's declaration
 // and inferring its outputs. An output named "" gets a fresh name, or is left
 // out (nil) if its port is optional and the node is named. An operator with a
@@ -222,7 +255,17 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 		}
 	}()
 	if op.Rewrite != nil {
-		return b.rewrite(n, outs), nil
+		return b.rewrite(n, op.Rewrite, outs), nil
+	}
+	if op.Ragged != nil {
+		if made := b.rewrite(n, op.Ragged, outs); made != nil {
+			return made, nil
+		}
+	}
+	for i, v := range n.Inputs {
+		if v != nil && v.Kind == Ragged {
+			n.Fail("input %d has rows whose number is only known when the step runs", i)
+		}
 	}
 
 	for i, o := range outs {
@@ -328,12 +371,16 @@ func (b *Builder) freshOutput(node, port string) string {
 }
 
 // rewrite builds what stands in for n and gives its results n's names.
-func (b *Builder) rewrite(n *Node, outs []string) []*Value {
-	scope, before := b.Scope, int32(len(b.Graph.Values))
+func (b *Builder) rewrite(n *Node, by func(*Builder, *Node) []*Value, outs []string) []*Value {
+	scope, before, given := b.Scope, int32(len(b.Graph.Values)), n.Outputs
 	b.Scope = n.Name
 	n.Outputs = make([]*Value, len(outs))
-	got := n.Op.Rewrite(b, n)
+	got := by(b, n)
 	b.Scope = scope
+	if got == nil {
+		n.Outputs = given
+		return nil
+	}
 	for i, name := range outs {
 		if name == "" {
 			continue
@@ -342,7 +389,7 @@ func (b *Builder) rewrite(n *Node, outs []string) []*Value {
 			n.Fail("output %d (%s) is not supported", i, n.Op.outPort(i).Name)
 		}
 		v := got[i]
-		if v.Kind == Sequence || v.ID < before || v.Name == name || slices.Contains(outs[:i], v.Name) {
+		if v.Kind == Sequence || v.Kind == Ragged || v.ID < before || v.Name == name || slices.Contains(outs[:i], v.Name) {
 			continue
 		}
 		// The rewrite may have made the name up for something else.

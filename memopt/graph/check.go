@@ -26,7 +26,7 @@ func (g *Graph) check() error {
 			return bad("two values are named %q", v.Name)
 		case !v.Type.Valid():
 			return bad("value %q has no element type", v.Name)
-		case v.Kind == Sequence || v.Seq != nil:
+		case v.Kind == Sequence || v.Kind == Ragged || v.Seq != nil:
 			return bad("value %q is a sequence", v.Name)
 		case (v.Kind == Computed) != (v.Def != nil):
 			return bad("value %q is %s, but its node says otherwise", v.Name, v.Kind)

@@ -54,11 +54,12 @@ const (
 	Const                   // an initializer or number that never changes
 	State                   // kept from step to step: optimizer slots, counters
 	Sequence                // a list of values, only while a file is read
+	Ragged                  // rows whose number is known when the step runs, only while a file is read
 )
 
 // String is the word used in the text form.
 func (k Kind) String() string {
-	return [...]string{"computed", "input", "param", "buffer", "const", "state", "sequence"}[k]
+	return [...]string{"computed", "input", "param", "buffer", "const", "state", "sequence", "ragged"}[k]
 }
 
 // Stored reports whether the numbers of such a value come with the model.
@@ -144,7 +145,7 @@ type Value struct {
 	// Data is the numbers of a Param, Buffer, Const or State. A Const without Data
 	// has Ints; a State without Data starts as zeros.
 	Data Data
-	Seq  []*Value // of a Sequence
+	Seq  []*Value // of a Sequence; of a Ragged the value whose rows they are, first row and end
 }
 
 // Bytes is the size of the value.

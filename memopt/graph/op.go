@@ -27,6 +27,10 @@ type Op struct {
 	// Rewrite, if set, stands in for the node: the operator is defined by
 	// others. Older forms of an operator and sequence operators are such.
 	Rewrite func(b *Builder, n *Node) []*Value
+	// Ragged gives what stands for a node some of whose rows (along dim 0) are in a number
+	// that is only known when the step runs: inputs are Ragged, or its outputs are to be.
+	// nil: the node has no such rows.
+	Ragged func(b *Builder, n *Node) []*Value
 	// Grad gives the gradient of each input from those of the outputs, as
 	// nodes. dy holds nil where none flows; nil in the result says the same.
 	Grad func(b *Builder, n *Node, dy []*Value) []*Value
@@ -81,6 +85,9 @@ type Op struct {
 	// Pointwise: there is one output, and an element of it depends on one element
 	// of each input, broadcast. Such nodes can run as one; see Chain.
 	Pointwise bool
+	// Elementwise: the same of operators on any types, which need not have kernels that
+	// run as one. What is Pointwise is Elementwise.
+	Elementwise bool
 	// View: output 0 is input 0 under another shape; nothing runs.
 	View bool
 	// Overwrites gives, per output, the input that it replaces in place: the
@@ -163,6 +170,9 @@ const (
 	RoleLossSeed           // (loss scale) → the loss's gradient by itself, of attributes to and rank
 	RoleUnscale            // (loss scale, factor?, gradients…) → factor ≥ 0 that takes the scale off, or −1: no update
 	RoleNextLossScale      // (loss scale, good updates, factor) → both for the next update, in place
+	RoleBranch             // (condition, value, value) → the first where it holds, else the second
+	RoleStack              // values of one type and shape → all of them along a new first dim
+	RoleElement            // (value, place) → what is there along dim 0, or attribute axis
 	RoleChain              // (what the steps read…) → those of their values that results names; see Chain
 )
 

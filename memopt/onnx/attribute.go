@@ -130,7 +130,7 @@ func (r *reader) resolve(s *scope, n *node) (attrs []graph.Attr, ok bool) {
 			r.bad.foreign(n.name, n.fullOp(), "attribute %s %s", quote(a.name), a.bad)
 			ok = false
 		case a.body != nil:
-			r.bad.foreign(n.name, n.fullOp(), "attribute %s is a graph; only a %s and %s pair is read", quote(a.name), thenBranch, elseBranch)
+			r.bad.foreign(n.name, n.fullOp(), "attribute %s is a graph; only a %s and %s pair or a loop's %s is read", quote(a.name), thenBranch, elseBranch, loopBody)
 			ok = false
 		case a.value != nil:
 			v := a.value

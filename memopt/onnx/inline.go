@@ -4,8 +4,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// What is inlined: calls of model-local functions, and branches whose condition
-// is known ahead. Both build nodes in a scope of their own.
+// What is inlined: calls of model-local functions, branches, and the turns of loops
+// (loop.go). All build nodes in a scope of their own.
 
 // maxDepth is the most calls and branches inside each other.
 const maxDepth = 64
@@ -102,7 +102,7 @@ func (r *reader) call(s *scope, n *node, f *function, in []*graph.Value) {
 			inner.values[name] = in[i]
 		}
 	}
-	r.body(s, n, inner, f.nodes, f.outputs)
+	r.body(s, n, inner, f.nodes, f.outputs, n.out)
 }
 
 // enter opens the scope of what a node stands for.
@@ -113,16 +113,24 @@ func (r *reader) enter(s *scope, n *node) *scope {
 	return &scope{caller: s, depth: s.depth + 1, values: map[string]*graph.Value{}, export: map[string]string{}}
 }
 
-// body builds what is inlined and hands its outputs to the caller's names.
-func (r *reader) body(s *scope, n *node, inner *scope, nodes [][]byte, outputs []string) {
+// body builds what is inlined and hands its outputs to the caller's names, as far as
+// there are any.
+func (r *reader) body(s *scope, n *node, inner *scope, nodes [][]byte, outputs, names []string) {
 	inner.copied = s.copied || inner.called != nil
-	if inner.copied {
+	inner.turn = inner.turn || s.turn
+	switch {
+	case inner.turn:
+		r.unrolled += 1 + len(nodes)
+	case inner.copied:
 		r.inlined += 1 + len(nodes)
 	}
 	if r.inlined > r.limit {
 		fail("node %s (%s): inlining functions would make more than %d nodes of this file", quote(n.name), n.fullOp(), r.limit)
 	}
-	for i, name := range n.out {
+	if r.unrolled > maxUnrolled {
+		fail("node %s (%s): the turns of loops would make more than %d nodes of this file", quote(n.name), n.fullOp(), maxUnrolled)
+	}
+	for i, name := range names {
 		if name != "" && outputs[i] != "" && !inner.has(outputs[i]) {
 			if _, twice := inner.export[outputs[i]]; !twice {
 				inner.export[outputs[i]] = name
@@ -130,15 +138,14 @@ func (r *reader) body(s *scope, n *node, inner *scope, nodes [][]byte, outputs [
 		}
 	}
 	r.nodes(inner, nodes)
-	for i, name := range n.out {
-		if name == "" {
-			continue
-		}
+	for i := range names {
 		v, ok := inner.lookup(outputs[i])
 		if !ok || v == nil {
 			fail("node %s (%s): output %s is made by no node inside", quote(n.name), n.fullOp(), quote(outputs[i]))
 		}
-		s.values[name] = v
+		if names[i] != "" {
+			s.values[names[i]] = v
+		}
 	}
 }
 
@@ -162,28 +169,56 @@ func (n *node) branches() (then, otherwise *attribute) {
 	return then, otherwise
 }
 
-// branch builds the branch that the condition takes.
+// branch builds the branch that the condition takes; both, if that is only known when
+// the step runs.
 func (r *reader) branch(s *scope, n *node, in []*graph.Value, then, otherwise *attribute) {
-	op := n.fullOp()
 	cond := in[0]
 	if cond == poison {
 		s.poison(n)
 		return
 	}
-	known := cond != nil && len(cond.Ints) == 1
-	var which int64
-	if known {
-		which, known = cond.Ints[0].Const()
+	if cond != nil && len(cond.Ints) == 1 {
+		if which, known := cond.Ints[0].Const(); known {
+			taken := then
+			if which == 0 {
+				taken = otherwise
+			}
+			r.arm(s, n, taken, n.out)
+			return
+		}
 	}
-	if !known {
-		r.bad.node(n.name, op, "the condition is not known ahead; only a constant one is read")
+	choose := r.lib.Role(graph.RoleBranch)
+	if cond == nil || cond.Kind == graph.Sequence || cond.Kind == graph.Ragged || choose == nil {
+		r.bad.node(n.name, n.fullOp(), "the condition is not known ahead")
 		s.poison(n)
 		return
 	}
-	taken := then
-	if which == 0 {
-		taken = otherwise
+	values := func(taken *attribute) []*graph.Value {
+		out := make([]string, len(n.out)) // neither has the node's names
+		return r.arm(s, n, taken, out)
 	}
+	yes, no := values(then), values(otherwise)
+	for i, name := range n.out {
+		if name == "" {
+			continue
+		}
+		s.values[name] = poison
+		if yes[i] == poison || no[i] == poison {
+			continue
+		}
+		made, err := r.b.Node(choose, r.b.Fresh(n.name), nil, []*graph.Value{cond, yes[i], no[i]}, []string{r.nameFor(s, name)})
+		if err != nil {
+			r.bad.nodeError(n.name, n.fullOp(), err)
+			continue
+		}
+		s.values[name] = made[0]
+	}
+}
+
+// arm builds one branch, and gives what it makes; names are those of the outputs in s,
+// or "".
+func (r *reader) arm(s *scope, n *node, taken *attribute, names []string) []*graph.Value {
+	op := n.fullOp()
 	inner := r.enter(s, n)
 	inner.outer, inner.opsets, inner.attrs = taken.home, taken.home.opsets, taken.home.attrs
 	inner.prefix = s.prefix
@@ -195,12 +230,47 @@ func (r *reader) branch(s *scope, n *node, in []*graph.Value, then, otherwise *a
 		fail("node %s (%s): the branch has %d inputs and %d outputs, not 0 and %d",
 			quote(n.name), op, len(g.inputs), len(g.outputs), len(n.out))
 	}
-	for _, b := range g.inits {
-		r.initializer(inner, r.message("initializer", b))
+	r.sharedInitializers(inner, g)
+	r.body(s, n, inner, g.nodes, r.outputsOf(g), names)
+	values := make([]*graph.Value, len(g.outputs))
+	for i, name := range r.outputsOf(g) {
+		values[i], _ = inner.lookup(name)
 	}
+	return values
+}
+
+// sharedInitializers are those of a graph in a node, which are read once however often
+// the node is built.
+func (r *reader) sharedInitializers(inner *scope, g body) {
+	for _, b := range g.inits {
+		m := r.message("initializer", b)
+		if len(b) == 0 {
+			r.initializer(inner, m)
+			continue
+		}
+		if had := r.inside[&b[0]]; had.v != nil && !inner.has(had.name) {
+			inner.values[had.name] = had.v
+			continue
+		}
+		before := len(inner.values)
+		r.initializer(inner, m)
+		if t := readTensor(r.message("initializer", b), initializerName); len(inner.values) > before {
+			r.inside[&b[0]] = innerValue{t.name, inner.values[t.name]}
+		}
+	}
+}
+
+// innerValue is a value under the name that a graph in a node has for it.
+type innerValue struct {
+	name string
+	v    *graph.Value
+}
+
+// outputsOf are the names of a graph's outputs.
+func (r *reader) outputsOf(g body) []string {
 	outputs := make([]string, len(g.outputs))
 	for i, b := range g.outputs {
 		outputs[i] = r.valueInfo("output", b).name
 	}
-	r.body(s, n, inner, g.nodes, outputs)
+	return outputs
 }

@@ -16,11 +16,13 @@ import (
 // Open reads the model at path. Weights stay in its files, which are mapped until
 // the source is closed.
 func Open(path string, lib *graph.Library) (*graph.Graph, *Source, error) {
-	return OpenContext(context.Background(), path, lib)
+	return OpenAt(context.Background(), path, lib, nil)
 }
 
-// OpenContext is Open that polls a context, as package stop says.
-func OpenContext(ctx context.Context, path string, lib *graph.Library) (*graph.Graph, *Source, error) {
+// OpenAt is Open that polls a context, as package stop says, with sizes of dims, for loops
+// whose number of turns they are: the graph has as many copies of what is in the loop, and
+// holds for those sizes only.
+func OpenAt(ctx context.Context, path string, lib *graph.Library, dims map[string]int64) (*graph.Graph, *Source, error) {
 	f, err := openModel(path)
 	if err != nil {
 		return nil, nil, err
@@ -28,7 +30,7 @@ func OpenContext(ctx context.Context, path string, lib *graph.Library) (*graph.G
 	defer f.Close()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
 	r := newReader(f.Bytes(), path, path, lib, f)
-	r.ctx = ctx
+	r.ctx, r.dims = ctx, dims
 	g, err := r.run()
 	// What is wrong with bytes that somebody changes meanwhile is not the model's fault.
 	if changed := r.source.Unchanged(); changed != nil {
@@ -80,12 +82,15 @@ type reader struct {
 	blocks    []*weights.Block
 	source    *Source
 	lent      map[*byte]graph.Data
-	words     map[string]string // operator names and domains, one copy each
+	words     map[string]string    // operator names and domains, one copy each
+	inside    map[*byte]innerValue // the initializers of graphs in nodes
 	known     map[string]*graph.Tensor
 	origins   *origins             // of initializers
 	stored    []stored             // float initializers
 	sizes     map[string]graph.Dim // by name of a dim: another that is the same size
 	same      []graph.Assume       // those equations
+	dims      map[string]int64     // sizes of dims, as far as they are given
+	unrolled  int                  // nodes made by turns of loops so far
 	reads     int                  // before this one, for the sake of sizes
 }
 
@@ -120,6 +125,7 @@ func newReader(src []byte, file, path string, lib *graph.Library, mapped *weight
 		source:    source,
 		lent:      map[*byte]graph.Data{},
 		words:     map[string]string{},
+		inside:    map[*byte]innerValue{},
 		bad:       complaints{at: map[complaint]int{}},
 	}
 }
@@ -453,6 +459,9 @@ func (r *reader) output(top *scope, b []byte) {
 		return
 	case v.Kind == graph.Sequence:
 		r.bad.file("output %s is a sequence", quote(name))
+		return
+	case v.Kind == graph.Ragged:
+		r.bad.file("output %s has rows whose number is only known when the step runs", quote(name))
 		return
 	}
 	// A node that is only another name for a value is not in the graph; the

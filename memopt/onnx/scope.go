@@ -20,6 +20,7 @@ type scope struct {
 	prefix string               // before the names of nodes and values
 	export map[string]string    // own name → name in the caller
 	attrs  map[string]attribute // what the call gives
+	turn   bool                 // in a loop, whose nodes are built at every turn
 	copied bool                 // in a function, whose nodes may be built many times
 	depth  int
 }
@@ -194,6 +195,10 @@ func (r *reader) build(s *scope, n *node) {
 	}
 	if then, otherwise := n.branches(); then != nil {
 		r.branch(s, n, in, then, otherwise)
+		return
+	}
+	if body := n.turns(); body != nil {
+		r.loop(s, n, in, body)
 		return
 	}
 	found := r.find(s, n)

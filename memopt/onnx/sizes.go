@@ -52,7 +52,7 @@ func (r *reader) withSizes() *reader {
 	r.blocks = nil
 	again := newReader(r.src, r.file, r.path, r.lib, r.mapped)
 	again.source, again.ctx = r.source, r.ctx
-	again.known, again.same, again.reads = r.known, same, r.reads+1
+	again.known, again.dims, again.same, again.reads = r.known, r.dims, same, r.reads+1
 	again.sizes = map[string]graph.Dim{}
 	for name := range j {
 		again.sizes[name] = graph.Sym(j.first(name))

@@ -17,7 +17,9 @@ const (
 // units is the tolerance of 16-bit floats, in units of the last place. A
 // thousandth is less than one such unit of bfloat16 and one of float16, so the
 // tests' own tolerance asks for their bits, and these are of arithmetic that
-// rounds to 16 bits after every addition. Ours rounds less.
+// rounds to 16 bits after every addition. Ours rounds less. For float32 it is in
+// units of the last place of the output's greatest number: where a sum of numbers of
+// that size is 0, the tests' numbers are what NumPy's rounding leaves.
 const units = 2
 
 // compare names the first difference. What is within units but not within the
@@ -31,11 +33,12 @@ func compare(got, want []*graph.Tensor, outputs []*graph.Value) (loose bool, err
 		if g.Type != w.Type || !slices.Equal(g.Shape, w.Shape) {
 			return false, fmt.Errorf("output %q is %s%v, not %s%v", outputs[i].Name, g.Type, g.Shape, w.Type, w.Shape)
 		}
+		largest := greatest(w)
 		for k := range w.Len() {
 			if near(g, w, k) {
 				continue
 			}
-			if distance(g, w, k) > units {
+			if distance(g, w, k, largest) > units {
 				return false, fmt.Errorf("output %q, element %d is %s, not %s", outputs[i].Name, k, show(g, k), show(w, k))
 			}
 			loose = true
@@ -52,19 +55,35 @@ func near(got, want *graph.Tensor, k int) bool {
 	return g == w || math.IsNaN(g) && math.IsNaN(w) || !math.IsInf(w, 0) && math.Abs(g-w) <= absolute+relative*math.Abs(w)
 }
 
-// digits of the 16-bit floats' significands.
-var digits = map[graph.DType]int{graph.Float16: 11, graph.BFloat16: 8}
+// digits of the floats' significands.
+var digits = map[graph.DType]int{graph.Float16: 11, graph.BFloat16: 8, graph.Float32: 24}
 
-// distance is that of 16-bit floats in units of the last place of what is
-// wanted; others are infinitely far off.
-func distance(got, want *graph.Tensor, k int) float64 {
-	n, half := digits[want.Type]
+// distance is that of two numbers in units of the last place: of what is wanted, or for
+// float32 of the output's greatest number. Other types are infinitely far off.
+func distance(got, want *graph.Tensor, k int, largest float64) float64 {
+	n, has := digits[want.Type]
 	w := want.Float(k)
-	if !half || math.IsInf(w, 0) || math.IsNaN(w) || math.IsNaN(got.Float(k)) {
+	if !has || math.IsInf(w, 0) || math.IsNaN(w) || math.IsNaN(got.Float(k)) {
 		return math.Inf(1)
 	}
-	_, e := math.Frexp(w)
+	size := w
+	if want.Type == graph.Float32 {
+		size = largest
+	}
+	_, e := math.Frexp(size)
 	return math.Abs(got.Float(k)-w) / math.Ldexp(1, e-n)
+}
+
+// greatest is the size of a float32 output's greatest number.
+func greatest(x *graph.Tensor) (size float64) {
+	if x.Type == graph.Float32 {
+		for _, v := range x.F32() {
+			if v := math.Abs(float64(v)); v > size && !math.IsInf(v, 0) {
+				size = v
+			}
+		}
+	}
+	return size
 }
 
 func show(x *graph.Tensor, k int) string {

@@ -15,7 +15,8 @@
 // is one. Both must give the expected outputs: the same types and shapes, floats
 // within a thousandth (rtol 1e-3, atol 1e-7, the tests' own tolerance; NaN equals
 // NaN), all else exactly. For 16-bit floats a thousandth would be equal bits;
-// they may be two units of the last place off, and are reported if they are.
+// they may be two units of the last place off, and are reported if they are. So may
+// float32 be, in units of the output's greatest number.
 //
 // # What is known ahead
 //

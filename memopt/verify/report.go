@@ -38,7 +38,7 @@ type Result struct {
 	Outcome Outcome       `json:"outcome"`
 	Reason  string        `json:"reason,omitempty"` // unless it passed
 	Known   []string      `json:"known,omitempty"`  // inputs that were constants of the graph
-	Loose   bool          `json:"loose,omitempty"`  // passed, but only by the tolerance of 16-bit floats
+	Loose   bool          `json:"loose,omitempty"`  // passed, but only by the tolerance of rounding
 }
 
 // Report is the results in order of the cases.
@@ -114,7 +114,7 @@ func (r *Report) Table() string {
 		visible.Fprintf(&sb, "not applicable: %s: %s\n", reason, strings.Join(reasons[reason], ", "))
 	}
 	if len(loose) > 0 {
-		visible.Fprintf(&sb, "passed within %d units of the last place of 16-bit floats, but not within a thousandth: %s\n", units, strings.Join(loose, ", "))
+		visible.Fprintf(&sb, "passed within %d units of the last place (float32: of the output's greatest number), but not within a thousandth: %s\n", units, strings.Join(loose, ", "))
 	}
 	for _, p := range parts {
 		if passed, _, total := p.count(r); total > 0 {

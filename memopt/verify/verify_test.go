@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"memopt/memopt/golden"
+	"memopt/memopt/graph"
 )
 
 const (
 	casesFile    = "testdata/onnx-node-1.23.2.zip"
 	expectedFile = "testdata/expected.txt"
 	looseReason  = "passed: within two units of the last place; equal bits would take a softmax that rounds every step to 16 bits, see TestHalfFloatsRoundedSoftmax"
+	noiseReason  = "passed: within two units of the last place of the output's greatest number; where sums are 0 the expected numbers are what NumPy's rounding leaves"
 )
 
 // bars are how many cases each part has; all of them pass.
@@ -57,7 +59,7 @@ func TestONNX(t *testing.T) {
 		delete(listed, r.Case)
 		switch {
 		case r.Loose:
-			if want != looseReason {
+			if want != reasonOf(r) {
 				t.Errorf("%s passes only loosely, but is listed as %q", r.Case, want)
 			}
 		case r.Outcome == Passed && is:
@@ -73,6 +75,14 @@ func TestONNX(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		t.Errorf("%s is listed, but there is no such case", name)
 	}
+}
+
+// reasonOf is why a case passes only loosely.
+func reasonOf(r Result) string {
+	if slices.Contains(r.Types, graph.Float32) {
+		return noiseReason
+	}
+	return looseReason
 }
 
 // readList reads a list of cases: on a line the case, two spaces and the reason.
@@ -103,7 +113,7 @@ func writeExpected(t *testing.T, report *Report, listed map[string]string) {
 	sb.WriteString("# The cases of " + casesFile + " that do not pass, or only loosely, with the reason.\n")
 	for _, r := range report.Results {
 		if r.Loose {
-			fmt.Fprintf(&sb, "%s  %s\n", r.Case, looseReason)
+			fmt.Fprintf(&sb, "%s  %s\n", r.Case, reasonOf(r))
 		}
 		if r.Outcome == Passed {
 			continue

@@ -1,0 +1,377 @@
+package onnx
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// Loops are unrolled: the nodes in them are built once for each turn, whose number must
+// be known while the file is read. It may be a formula of dims whose sizes are given.
+// What the turns make is stacked by an operator of the library, which makes it for all
+// turns at once where it can.
+
+const (
+	loopBody = "body"
+	// maxUnrolled is the most nodes that turns make of a file.
+	maxUnrolled = 1 << 18
+)
+
+// scanInputs is the attribute of a loop over the elements of some inputs.
+const scanInputs = "num_scan_inputs"
+
+// turns is the body of a node that runs one more than once.
+func (n *node) turns() *attribute {
+	for i := range n.attrs {
+		if a := &n.attrs[i]; a.body != nil && a.name == loopBody {
+			return a
+		}
+	}
+	return nil
+}
+
+// looping is a loop while it is built.
+type looping struct {
+	n      *node
+	body   body
+	shared *scope // the body's initializers, which all turns read
+	home   *scope
+
+	count   int64          // turns, or −1: until the condition says no
+	cond    *graph.Value   // nil: there is none
+	state   []*graph.Value // handed from turn to turn
+	scanned []*graph.Value // of which a turn gets an element
+	stacked [][]*graph.Value
+
+	axes, outAxes         []int64
+	backward, outBackward []int64
+	isScan                bool
+	used                  map[string]bool // dims whose sizes the condition is for
+}
+
+// loop builds all turns.
+func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
+	if slices.Contains(in, poison) {
+		s.poison(n)
+		return
+	}
+	for _, role := range []graph.Role{graph.RoleStack, graph.RoleElement} {
+		if r.lib.Role(role) == nil {
+			r.bad.foreign(n.name, n.fullOp(), "the library has nothing for loops")
+			s.poison(n)
+			return
+		}
+	}
+	l := &looping{n: n, body: r.readBody("a loop", a.body), home: a.home, used: map[string]bool{}}
+	if l.body.sparse > 0 {
+		r.bad.node(n.name, n.fullOp(), "the loop has sparse initializers; only dense ones are read")
+	}
+	if why := r.enterLoop(l, in); why != "" {
+		r.bad.node(n.name, n.fullOp(), "%s", why)
+		s.poison(n)
+		return
+	}
+	l.shared = r.enter(s, n)
+	l.shared.outer, l.shared.opsets, l.shared.attrs = a.home, a.home.opsets, a.home.attrs
+	l.shared.prefix = n.name + "/"
+	r.sharedInitializers(l.shared, l.body)
+	for turn := int64(0); l.count < 0 || turn < l.count; turn++ {
+		goes, known := r.goes(l)
+		if !known {
+			r.bad.node(n.name, n.fullOp(), "whether there is a turn %d is not known while the file is read%s", turn, l.hint(r))
+			s.poison(n)
+			return
+		}
+		if !goes {
+			break
+		}
+		if !r.turn(s, l, turn) {
+			s.poison(n)
+			return
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.used)) {
+		r.b.Graph.Assumed = append(r.b.Graph.Assumed, graph.Assume{A: graph.Sym(name), B: graph.Num(r.dims[name]), Node: n.name})
+	}
+	r.leaveLoop(s, l)
+}
+
+// hint names the dims whose sizes might tell.
+func (l *looping) hint(r *reader) string {
+	var missing []string
+	var names func(v *graph.Value, depth int)
+	names = func(v *graph.Value, depth int) {
+		for _, d := range v.Ints {
+			for _, name := range d.Names() {
+				if _, given := r.dims[name]; !given && !slices.Contains(missing, name) {
+					missing = append(missing, name)
+				}
+			}
+		}
+		if v.Def != nil && v.Ints == nil && depth < 10 {
+			for _, in := range v.Def.Inputs {
+				if in != nil {
+					names(in, depth+1)
+				}
+			}
+		}
+	}
+	if names(l.cond, 0); len(missing) == 0 {
+		return "; it depends on the data"
+	}
+	return fmt.Sprintf("; give %s a size (--dims %s=N)", strings.Join(missing, " and "), strings.Join(missing, "=N,"))
+}
+
+// goes says whether there is another turn.
+func (r *reader) goes(l *looping) (goes, known bool) {
+	if l.cond == nil {
+		return true, true
+	}
+	used := map[string]bool{}
+	v, known := r.number(l.cond, used, 0)
+	if !known || v.Len() != 1 {
+		return false, false
+	}
+	for name := range used {
+		l.used[name] = true
+	}
+	return v.Int(0) != 0, true
+}
+
+// number is what a value of few integers comes to for the sizes of dims that are given;
+// used gets their names.
+func (r *reader) number(v *graph.Value, used map[string]bool, depth int) (x *graph.Tensor, known bool) {
+	const deepest = 100
+	sizes, err := graph.Bind(r.dims)
+	if err != nil || v.Type.IsFloat() || depth > deepest {
+		return nil, false
+	}
+	shape, err := sizes.Shape(v.Shape)
+	if err != nil {
+		return nil, false
+	}
+	for _, d := range slices.Concat(v.Shape, v.Ints) {
+		for _, name := range d.Names() {
+			used[name] = true
+		}
+	}
+	count := 1
+	for _, d := range shape {
+		count = min(count*d, graph.MaxInts+1)
+	}
+	if count > graph.MaxInts {
+		return nil, false
+	}
+	x = graph.NewTensor(v.Type, shape...)
+	if v.Ints != nil {
+		for i, d := range v.Ints {
+			k, err := sizes.Eval(d)
+			if err != nil {
+				return nil, false
+			}
+			x.SetInt(i, k)
+		}
+		return x, true
+	}
+	if v.Def == nil || len(v.Def.Outputs) != 1 || v.Def.Op.Random {
+		return nil, false
+	}
+	c := &graph.Call{Node: v.Def, Out: []*graph.Tensor{x}}
+	for _, in := range v.Def.Inputs {
+		var t *graph.Tensor
+		if in != nil {
+			if t, known = r.number(in, used, depth+1); !known {
+				return nil, false
+			}
+		}
+		c.In = append(c.In, t)
+	}
+	return x, graph.Try(func() { v.Def.Op.Eval(c) }) == nil
+}
+
+// enterLoop reads what the node is given; why it cannot be read, or "".
+func (r *reader) enterLoop(l *looping, in []*graph.Value) (why string) {
+	n := l.n
+	ints := map[string][]int64{}
+	scans := int64(-1)
+	for _, a := range n.attrs {
+		switch v := a.value.(type) {
+		case int64:
+			if a.name == scanInputs {
+				scans = v
+			}
+		case []int64:
+			ints[a.name] = v
+		}
+	}
+	if scans >= 0 {
+		l.isScan, l.count = true, -1
+		if scans < 1 || scans > int64(len(in)) || slices.Contains(in, nil) {
+			return fmt.Sprintf("%s is %d, but there are %d inputs", scanInputs, scans, len(in))
+		}
+		l.state, l.scanned = in[:len(in)-int(scans)], in[len(in)-int(scans):]
+		l.axes, l.outAxes = ints["scan_input_axes"], ints["scan_output_axes"]
+		l.backward, l.outBackward = ints["scan_input_directions"], ints["scan_output_directions"]
+		for i, v := range l.scanned {
+			axis := at(l.axes, i)
+			if axis < 0 {
+				axis += int64(v.Rank())
+			}
+			if axis < 0 || axis >= int64(v.Rank()) {
+				return fmt.Sprintf("input %d has no axis %d to go along", i+len(l.state), at(l.axes, i))
+			}
+			turns, why := r.turnsOf(n, v.Shape[axis])
+			if why != "" {
+				return why
+			}
+			if l.count >= 0 && turns != l.count {
+				return fmt.Sprintf("inputs have %d and %d elements to go along", l.count, turns)
+			}
+			l.count = turns
+		}
+	} else {
+		l.count = -1
+		if len(in) < 2 {
+			in = append(slices.Clone(in), make([]*graph.Value, 2-len(in))...)
+		}
+		if most := in[0]; most != nil {
+			if len(most.Ints) != 1 {
+				return "the number of turns is only known when the step runs"
+			}
+			if l.count, why = r.turnsOf(n, most.Ints[0]); why != "" {
+				return why
+			}
+		}
+		if l.cond = in[1]; l.cond == nil && l.count < 0 {
+			return "it has neither a number of turns nor a condition"
+		}
+		l.state = in[2:]
+		if slices.Contains(l.state, nil) {
+			return "an initial value is missing"
+		}
+	}
+	head, tail := 2, 1 // turn and condition; condition
+	if l.isScan {
+		head, tail = 0, 0
+	}
+	results := len(l.body.outputs) - tail
+	if len(l.body.inputs) != head+len(l.state)+len(l.scanned) || results < len(l.state) || len(n.out) > results {
+		fail("node %s (%s): the loop's graph has %d inputs and %d outputs for %d and %d of the node",
+			quote(n.name), n.fullOp(), len(l.body.inputs), len(l.body.outputs), len(n.in), len(n.out))
+	}
+	l.state = slices.Clone(l.state)
+	l.stacked = make([][]*graph.Value, results-len(l.state))
+	return ""
+}
+
+// at is element i of an attribute, or 0.
+func at(list []int64, i int) int64 {
+	if i < len(list) {
+		return list[i]
+	}
+	return 0
+}
+
+// turnsOf is a number of turns, by the sizes of dims that are given.
+func (r *reader) turnsOf(n *node, d graph.Dim) (turns int64, why string) {
+	if turns, known := d.Const(); known {
+		return turns, ""
+	}
+	sizes, err := graph.Bind(r.dims)
+	if err == nil {
+		turns, err = sizes.Eval(d)
+	}
+	if err != nil {
+		missing := slices.DeleteFunc(d.Names(), func(name string) bool { _, given := r.dims[name]; return given })
+		return 0, fmt.Sprintf("it has %s turns: their number must be known while the file is read; give %s a size (--dims %s=N)",
+			d, strings.Join(missing, " and "), strings.Join(missing, "=N,"))
+	}
+	r.b.Graph.Assumed = append(r.b.Graph.Assumed, graph.Assume{A: d, B: graph.Num(turns), Node: n.name})
+	return turns, ""
+}
+
+// turn builds one turn, and reports whether all its results could be made.
+func (r *reader) turn(s *scope, l *looping, turn int64) bool {
+	n := l.n
+	inner := r.enter(s, n)
+	inner.outer, inner.opsets, inner.attrs = l.shared, l.shared.opsets, l.shared.attrs
+	inner.prefix, inner.turn = fmt.Sprintf("%s/%d/", n.name, turn), true
+	given := slices.Clone(l.state)
+	if !l.isScan {
+		cond := l.cond
+		if cond == nil {
+			cond = r.b.Num(graph.Bool, 1)
+		}
+		given = append([]*graph.Value{r.b.Int(graph.Num(turn)), cond}, given...)
+	}
+	for i, v := range l.scanned {
+		place := turn
+		if at(l.backward, i) != 0 {
+			place = l.count - 1 - turn
+		}
+		element, err := r.b.Node(r.lib.Role(graph.RoleElement), r.b.Fresh(inner.prefix+"element"),
+			[]graph.Attr{{Name: "axis", Value: at(l.axes, i)}}, []*graph.Value{v, r.b.Int(graph.Num(place))}, []string{""})
+		if err != nil {
+			r.bad.nodeError(n.name, n.fullOp(), err)
+			return false
+		}
+		given = append(given, element[0])
+	}
+	for i, b := range l.body.inputs {
+		inner.values[r.valueInfo("input", b).name] = given[i]
+	}
+	outputs := r.outputsOf(l.body)
+	r.body(s, n, inner, l.body.nodes, outputs, make([]string, len(outputs)))
+	results := make([]*graph.Value, len(outputs))
+	for i, name := range outputs {
+		if results[i], _ = inner.lookup(name); results[i] == poison {
+			return false
+		}
+	}
+	if !l.isScan {
+		if l.cond != nil {
+			l.cond = results[0]
+		}
+		results = results[1:]
+	}
+	copy(l.state, results)
+	for i, v := range results[len(l.state):] {
+		l.stacked[i] = append(l.stacked[i], v)
+	}
+	return true
+}
+
+// leaveLoop gives the node's outputs their values.
+func (r *reader) leaveLoop(s *scope, l *looping) {
+	n := l.n
+	for i, name := range n.out {
+		if name == "" {
+			continue
+		}
+		if i < len(l.state) {
+			s.values[name] = l.state[i]
+			continue
+		}
+		k := i - len(l.state)
+		parts := l.stacked[k]
+		s.values[name] = poison
+		if len(parts) == 0 {
+			r.bad.node(n.name, n.fullOp(), "it has no turns, so that output %d has no shape", i)
+			continue
+		}
+		if at(l.outBackward, k) != 0 {
+			parts = slices.Clone(parts)
+			slices.Reverse(parts)
+		}
+		made, err := r.b.Node(r.lib.Role(graph.RoleStack), r.b.Fresh(n.name), []graph.Attr{{Name: "axis", Value: at(l.outAxes, k)}},
+			parts, []string{r.nameFor(s, name)})
+		if err != nil {
+			r.bad.nodeError(n.name, n.fullOp(), err)
+			continue
+		}
+		s.values[name] = made[0]
+	}
+}
