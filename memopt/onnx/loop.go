@@ -49,7 +49,6 @@ type looping struct {
 	axes, outAxes         []int64
 	backward, outBackward []int64
 	isScan                bool
-	used                  map[string]bool // dims whose sizes the condition is for
 }
 
 // loop builds all turns.
@@ -65,7 +64,7 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 			return
 		}
 	}
-	l := &looping{n: n, body: r.readBody("a loop", a.body), home: a.home, used: map[string]bool{}}
+	l := &looping{n: n, body: r.readBody("a loop", a.body), home: a.home}
 	if l.body.sparse > 0 {
 		r.bad.node(n.name, n.fullOp(), "the loop has sparse initializers; only dense ones are read")
 	}
@@ -79,9 +78,11 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 	l.shared.prefix = n.name + "/"
 	r.sharedInitializers(l.shared, l.body)
 	for turn := int64(0); l.count < 0 || turn < l.count; turn++ {
-		goes, known := r.goes(l)
+		goes, known := l.goes()
 		if !known {
-			r.bad.node(n.name, n.fullOp(), "whether there is a turn %d is not known while the file is read%s", turn, l.hint(r))
+			if !r.sized() {
+				r.bad.node(n.name, n.fullOp(), "whether there is a turn %d is not known while the file is read: %s", turn, r.missing(r.names()))
+			}
 			s.poison(n)
 			return
 		}
@@ -93,103 +94,27 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 			return
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.used)) {
-		r.b.Graph.Assumed = append(r.b.Graph.Assumed, graph.Assume{A: graph.Sym(name), B: graph.Num(r.dims[name]), Node: n.name})
-	}
 	r.leaveLoop(s, l)
 }
 
-// hint names the dims whose sizes might tell.
-func (l *looping) hint(r *reader) string {
-	var missing []string
-	var names func(v *graph.Value, depth int)
-	names = func(v *graph.Value, depth int) {
-		for _, d := range v.Ints {
-			for _, name := range d.Names() {
-				if _, given := r.dims[name]; !given && !slices.Contains(missing, name) {
-					missing = append(missing, name)
-				}
-			}
-		}
-		if v.Def != nil && v.Ints == nil && depth < 10 {
-			for _, in := range v.Def.Inputs {
-				if in != nil {
-					names(in, depth+1)
-				}
-			}
-		}
-	}
-	if names(l.cond, 0); len(missing) == 0 {
-		return "; it depends on the data"
-	}
-	return fmt.Sprintf("; give %s a size (--dims %s=N)", strings.Join(missing, " and "), strings.Join(missing, "=N,"))
-}
-
 // goes says whether there is another turn.
-func (r *reader) goes(l *looping) (goes, known bool) {
+func (l *looping) goes() (goes, known bool) {
 	if l.cond == nil {
 		return true, true
 	}
-	used := map[string]bool{}
-	v, known := r.number(l.cond, used, 0)
-	if !known || v.Len() != 1 {
+	if len(l.cond.Ints) != 1 {
 		return false, false
 	}
-	for name := range used {
-		l.used[name] = true
-	}
-	return v.Int(0) != 0, true
+	v, known := l.cond.Ints[0].Const()
+	return v != 0, known
 }
 
-// number is what a value of few integers comes to for the sizes of dims that are given;
-// used gets their names.
-func (r *reader) number(v *graph.Value, used map[string]bool, depth int) (x *graph.Tensor, known bool) {
-	const deepest = 100
-	sizes, err := graph.Bind(r.dims)
-	if err != nil || v.Type.IsFloat() || depth > deepest {
-		return nil, false
-	}
-	shape, err := sizes.Shape(v.Shape)
-	if err != nil {
-		return nil, false
-	}
-	for _, d := range slices.Concat(v.Shape, v.Ints) {
-		for _, name := range d.Names() {
-			used[name] = true
-		}
-	}
-	count := 1
-	for _, d := range shape {
-		count = min(count*d, graph.MaxInts+1)
-	}
-	if count > graph.MaxInts {
-		return nil, false
-	}
-	x = graph.NewTensor(v.Type, shape...)
-	if v.Ints != nil {
-		for i, d := range v.Ints {
-			k, err := sizes.Eval(d)
-			if err != nil {
-				return nil, false
-			}
-			x.SetInt(i, k)
-		}
-		return x, true
-	}
-	if v.Def == nil || len(v.Def.Outputs) != 1 || v.Def.Op.Random {
-		return nil, false
-	}
-	c := &graph.Call{Node: v.Def, Out: []*graph.Tensor{x}}
-	for _, in := range v.Def.Inputs {
-		var t *graph.Tensor
-		if in != nil {
-			if t, known = r.number(in, used, depth+1); !known {
-				return nil, false
-			}
-		}
-		c.In = append(c.In, t)
-	}
-	return x, graph.Try(func() { v.Def.Op.Eval(c) }) == nil
+// sized reports whether formulas of named dims can be told by sizes that are given: then
+// the file is read again, with the sizes for the names. The graph holds for those only,
+// as it has what is in the loop so often.
+func (r *reader) sized() bool {
+	r.wantsSizes = r.wantsSizes || len(r.dims) > 0
+	return r.wantsSizes
 }
 
 // enterLoop reads what the node is given; why it cannot be read, or "".
@@ -280,17 +205,47 @@ func (r *reader) turnsOf(n *node, d graph.Dim) (turns int64, why string) {
 	if turns, known := d.Const(); known {
 		return turns, ""
 	}
-	sizes, err := graph.Bind(r.dims)
-	if err == nil {
-		turns, err = sizes.Eval(d)
+	if r.sized() {
+		return 0, ""
 	}
-	if err != nil {
-		missing := slices.DeleteFunc(d.Names(), func(name string) bool { _, given := r.dims[name]; return given })
-		return 0, fmt.Sprintf("it has %s turns: their number must be known while the file is read; give %s a size (--dims %s=N)",
-			d, strings.Join(missing, " and "), strings.Join(missing, "=N,"))
+	return 0, fmt.Sprintf("it has %s turns: their number must be known while the file is read; %s", d, r.missing(d.Names()))
+}
+
+// names are the dims of the inputs.
+func (r *reader) names() (names []string) {
+	for _, v := range r.b.Graph.Inputs {
+		for _, d := range v.Shape {
+			for _, name := range d.Names() {
+				if !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
 	}
-	r.b.Graph.Assumed = append(r.b.Graph.Assumed, graph.Assume{A: d, B: graph.Num(turns), Node: n.name})
-	return turns, ""
+	return names
+}
+
+// missing says which dims would have to have sizes.
+func (r *reader) missing(names []string) string {
+	if len(names) == 0 {
+		return "it depends on the data"
+	}
+	return fmt.Sprintf("give %s a size (--dims %s=N)", strings.Join(names, " and "), strings.Join(names, "=N,"))
+}
+
+// withNumbers is a reader that reads the file anew with the sizes of dims that are given
+// for their names, if a loop wants them.
+func (r *reader) withNumbers() *reader {
+	if !r.wantsSizes {
+		return nil
+	}
+	again := r.anew()
+	again.sizes, again.dims = map[string]graph.Dim{}, nil
+	for _, name := range slices.Sorted(maps.Keys(r.dims)) {
+		again.sizes[name] = graph.Num(r.dims[name])
+		again.same = append(again.same, graph.Assume{A: graph.Sym(name), B: graph.Num(r.dims[name])})
+	}
+	return again
 }
 
 // turn builds one turn, and reports whether all its results could be made.

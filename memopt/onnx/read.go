@@ -72,26 +72,27 @@ type reader struct {
 	ctx    context.Context // polled at each node; nil is none
 	mapped *weights.File   // what src is the mapping of, if it is one
 
-	b         *graph.Builder
-	model     model
-	functions map[funcKey]*function
-	bad       complaints
-	inlined   int // nodes made by inlining so far
-	limit     int // and how many there may be
-	externals map[string]*weights.File
-	blocks    []*weights.Block
-	source    *Source
-	lent      map[*byte]graph.Data
-	words     map[string]string    // operator names and domains, one copy each
-	inside    map[*byte]innerValue // the initializers of graphs in nodes
-	known     map[string]*graph.Tensor
-	origins   *origins             // of initializers
-	stored    []stored             // float initializers
-	sizes     map[string]graph.Dim // by name of a dim: another that is the same size
-	same      []graph.Assume       // those equations
-	dims      map[string]int64     // sizes of dims, as far as they are given
-	unrolled  int                  // nodes made by turns of loops so far
-	reads     int                  // before this one, for the sake of sizes
+	b          *graph.Builder
+	model      model
+	functions  map[funcKey]*function
+	bad        complaints
+	inlined    int // nodes made by inlining so far
+	limit      int // and how many there may be
+	externals  map[string]*weights.File
+	blocks     []*weights.Block
+	source     *Source
+	lent       map[*byte]graph.Data
+	words      map[string]string    // operator names and domains, one copy each
+	inside     map[*byte]innerValue // the initializers of graphs in nodes
+	known      map[string]*graph.Tensor
+	origins    *origins             // of initializers
+	stored     []stored             // float initializers
+	sizes      map[string]graph.Dim // by name of a dim: another that is the same size
+	same       []graph.Assume       // those equations
+	dims       map[string]int64     // sizes of dims, as far as they are given
+	wantsSizes bool                 // a loop's turns are a formula of dims that have sizes
+	unrolled   int                  // nodes made by turns of loops so far
+	reads      int                  // before this one, for the sake of sizes
 }
 
 // model is a ModelProto as it lies in the file.
@@ -149,6 +150,9 @@ func (r *reader) run() (g *graph.Graph, err error) {
 	}()
 	r.readModel()
 	top := r.readGraph()
+	if again := r.withNumbers(); again != nil {
+		return again.run()
+	}
 	if err := r.bad.err(r.file); err != nil {
 		return nil, err
 	}

@@ -46,20 +46,26 @@ func (r *reader) withSizes() *reader {
 	if len(j) == 0 {
 		return nil
 	}
-	for _, b := range r.blocks {
-		b.Drop()
-	}
-	r.blocks = nil
-	again := newReader(r.src, r.file, r.path, r.lib, r.mapped)
-	again.source, again.ctx = r.source, r.ctx
-	again.known, again.dims, again.same, again.reads = r.known, r.dims, same, r.reads+1
-	again.sizes = map[string]graph.Dim{}
+	again := r.anew()
+	again.same, again.sizes = same, map[string]graph.Dim{}
 	for name := range j {
 		again.sizes[name] = graph.Sym(j.first(name))
 	}
 	for name, d := range r.sizes {
 		again.sizes[name] = j.dim(d)
 	}
+	return again
+}
+
+// anew is a reader of the same file, which has not begun.
+func (r *reader) anew() *reader {
+	for _, b := range r.blocks {
+		b.Drop()
+	}
+	r.blocks = nil
+	again := newReader(r.src, r.file, r.path, r.lib, r.mapped)
+	again.source, again.ctx = r.source, r.ctx
+	again.known, again.dims, again.same, again.reads = r.known, r.dims, slices.Clone(r.same), r.reads+1
 	return again
 }
 
