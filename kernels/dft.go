@@ -71,6 +71,7 @@ var _ = define(graph.Op{
 		"f16[2,8,2]",
 		"f32[0,4,2]",
 		"f32[1,2]",
+		"f32[2,0,2], i64[]{4}",
 	},
 })
 
@@ -110,13 +111,12 @@ var _ = define(graph.Op{
 
 // Until opset 20 the axis was an attribute.
 var _ = define(graph.Op{
-	Name:    "DFT",
-	Since:   17,
-	Doc:     "the form of opset 17, with the axis as an attribute",
-	In:      "input, dft_length?",
-	Out:     "output",
-	Attrs:   "axis int=1, " + dftAttrs,
-	Samples: []string{"f32[2,8,1]; axis=1"},
+	Name:  "DFT",
+	Since: 17,
+	Doc:   "the form of opset 17, with the axis as an attribute",
+	In:    "input, dft_length?",
+	Out:   "output",
+	Attrs: "axis int=1, " + dftAttrs,
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		attrs := graph.A{"inverse": n.Int("inverse"), "onesided": n.Int("onesided")}
 		return []*graph.Value{b.Op("DFT", attrs, n.Inputs[0], n.In(1), b.Int(graph.Num(int64(n.Int("axis")))))}
@@ -138,6 +138,9 @@ func dftAxis(n *graph.Node, rank, at int) int {
 
 // dftLength is how many points the transform has, and its axis.
 func dftLength(n *graph.Node, x graph.Shape, at int) (graph.Dim, int) {
+	for i := at; i < at+2; i++ {
+		wantType(n, i, isIndex, "int32 or int64")
+	}
 	axis := dftAxis(n, len(x), at)
 	length := x[axis]
 	switch {

@@ -44,6 +44,10 @@ func lowerTransform(l *graph.Lowering, at int) {
 	if c == nil || l.Out[0].Len() == 0 {
 		return
 	}
+	if l.In[0].Len() == 0 {
+		lowerFill(l, 0, 0)
+		return
+	}
 	t := newTransform(c, at)
 	const most = 1 << 28 // eighths are counted in 32 bits
 	if t.points > most {

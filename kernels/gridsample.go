@@ -107,13 +107,12 @@ var _ = define(graph.Op{
 
 // Until opset 20 there were two spatial dims, and other names for the modes.
 var _ = define(graph.Op{
-	Name:    "GridSample",
-	Since:   16,
-	Doc:     "the form of opset 16, of images",
-	In:      "X, grid",
-	Out:     "Y",
-	Attrs:   "align_corners int=0, mode string=bilinear, padding_mode string=zeros",
-	Samples: []string{`f32[2,3,4,5], f32[2,3,2,2]; mode="bicubic"`},
+	Name:  "GridSample",
+	Since: 16,
+	Doc:   "the form of opset 16, of images",
+	In:    "X, grid",
+	Out:   "Y",
+	Attrs: "align_corners int=0, mode string=bilinear, padding_mode string=zeros",
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		attrs := convCopy(n)
 		switch n.Str("mode") {
@@ -138,6 +137,7 @@ var _ = define(graph.Op{
 	Rewrite: func(b *graph.Builder, n *graph.Node) []*graph.Value {
 		theta := n.Inputs[0]
 		wantType(n, 0, isFloat, "floats")
+		wantType(n, 1, isIndex, "int32 or int64")
 		size := knownDims(n, 1, "size")
 		rank := len(size) - 2
 		if rank < 1 || theta.Rank() != 3 {

@@ -27,7 +27,7 @@ func raggedSlice(b *graph.Builder, n *graph.Node) []*graph.Value {
 		return v == nil || len(v.Ints) == 1 && v.Ints[0].Is(want)
 	}
 	if isRagged(x) || start.Ints != nil && end.Ints != nil || !start.Shape.Equal(one) || !end.Shape.Equal(one) ||
-		!known(3, 0) || !known(4, 1) || x.Rank() == 0 {
+		start.Type != graph.Int64 || end.Type != graph.Int64 || !known(3, 0) || !known(4, 1) || x.Rank() == 0 {
 		return nil
 	}
 	return []*graph.Value{ragged(x, start, end)}

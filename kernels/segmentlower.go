@@ -20,8 +20,12 @@ func lowerSegmentReduce(l *graph.Lowering) {
 	if f := graph.Float32; !onlyTypes(l, []graph.DType{f, graph.Int64}, []graph.DType{f}) {
 		return
 	}
+	data := reads(0)
+	if l.In[0].Len() == 0 {
+		data = unused(false)
+	}
 	if n := l.Out[0].Len(); n > 0 {
-		segmentPass(l, 0, l.In[0].Shape, l.In[1].Len(), n, writes(0), unused(false), reads(0), reads(1), reads(2), unused(true))
+		segmentPass(l, 0, l.In[0].Shape, l.In[1].Len(), n, writes(0), unused(false), data, reads(1), reads(2), unused(true))
 	}
 }
 
