@@ -68,8 +68,8 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 	if l.body.sparse > 0 {
 		r.bad.node(n.name, n.fullOp(), "the loop has sparse initializers; only dense ones are read")
 	}
-	if why := r.enterLoop(l, in); why != "" {
-		r.bad.node(n.name, n.fullOp(), "%s", why)
+	if why := r.enterLoop(s, l, in); why != "" {
+		r.bad.foreign(n.name, n.fullOp(), "%s", why)
 		s.poison(n)
 		return
 	}
@@ -81,7 +81,7 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 		goes, known := l.goes()
 		if !known {
 			if !r.sized() {
-				r.bad.node(n.name, n.fullOp(), "whether there is a turn %d is not known while the file is read: %s", turn, r.missing(r.names()))
+				r.bad.foreign(n.name, n.fullOp(), "whether there is a turn %d is not known while the file is read: %s", turn, r.missing(r.names()))
 			}
 			s.poison(n)
 			return
@@ -118,7 +118,7 @@ func (r *reader) sized() bool {
 }
 
 // enterLoop reads what the node is given; why it cannot be read, or "".
-func (r *reader) enterLoop(l *looping, in []*graph.Value) (why string) {
+func (r *reader) enterLoop(s *scope, l *looping, in []*graph.Value) (why string) {
 	n := l.n
 	ints := map[string][]int64{}
 	scans := int64(-1)
@@ -134,6 +134,9 @@ func (r *reader) enterLoop(l *looping, in []*graph.Value) (why string) {
 	}
 	if scans >= 0 {
 		l.isScan, l.count = true, -1
+		if s.opsets[""] < 9 {
+			return "before opset 9 it had batches; convert the file with onnx.version_converter, or export it again"
+		}
 		if scans < 1 || scans > int64(len(in)) || slices.Contains(in, nil) {
 			return fmt.Sprintf("%s is %d, but there are %d inputs", scanInputs, scans, len(in))
 		}
