@@ -68,7 +68,7 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	if joint.Is(path) {
 		return o, input(fmt.Errorf("%s is no ONNX model; only those are optimized", filepath.Base(path)))
 	}
-	if m.Graph, m.source, err = onnx.OpenAt(path, kernels.AsRead(), m.Config.Dims); err != nil {
+	if m.Graph, m.source, err = onnx.OpenAt(m.ctx, path, kernels.AsRead(), m.Config.Dims); err != nil {
 		return o, input(err)
 	}
 	defer m.Close()

@@ -64,12 +64,18 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 			return
 		}
 	}
+	const oldest = 9 // what goes over inputs had batches before
+	if s.opsets[n.domain] < oldest {
+		r.bad.foreign(n.name, n.fullOp(), "loops are read since opset %d, the file is for opset %d", oldest, s.opsets[n.domain])
+		s.poison(n)
+		return
+	}
 	l := &looping{n: n, body: r.readBody("a loop", a.body), home: a.home}
 	if l.body.sparse > 0 {
 		r.bad.node(n.name, n.fullOp(), "the loop has sparse initializers; only dense ones are read")
 	}
-	if why := r.enterLoop(s, l, in); why != "" {
-		r.bad.foreign(n.name, n.fullOp(), "%s", why)
+	if why := r.enterLoop(l, in); why != "" {
+		r.bad.node(n.name, n.fullOp(), "%s", why)
 		s.poison(n)
 		return
 	}
@@ -81,7 +87,7 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 		goes, known := l.goes()
 		if !known {
 			if !r.sized() {
-				r.bad.foreign(n.name, n.fullOp(), "whether there is a turn %d is not known while the file is read: %s", turn, r.missing(r.names()))
+				r.bad.node(n.name, n.fullOp(), "whether there is a turn %d is not known while the file is read: %s", turn, r.missing(r.names()))
 			}
 			s.poison(n)
 			return
@@ -102,11 +108,77 @@ func (l *looping) goes() (goes, known bool) {
 	if l.cond == nil {
 		return true, true
 	}
-	if len(l.cond.Ints) != 1 {
-		return false, false
+	if len(l.cond.Ints) == 1 {
+		v, known := l.cond.Ints[0].Const()
+		return v != 0, known
 	}
-	v, known := l.cond.Ints[0].Const()
+	v, known := numberOf(l.cond)
 	return v != 0, known
+}
+
+// numberOf is what a single number comes to that is computed from constants, floats
+// included: shapes are formulas of integers only, and the ends of a range need not be.
+func numberOf(v *graph.Value) (n int64, known bool) {
+	x := computed(v, 0)
+	if x == nil || x.Len() != 1 || x.Type.IsFloat() {
+		return 0, false
+	}
+	return x.Int(0), true
+}
+
+// computed is what a value of few elements comes to, or nil.
+func computed(v *graph.Value, depth int) *graph.Tensor {
+	const deepest = 50
+	shape := make([]int, len(v.Shape))
+	for i, d := range v.Shape {
+		n, known := d.Const()
+		if !known || n > graph.MaxInts {
+			return nil
+		}
+		shape[i] = int(n)
+	}
+	elems := int64(1)
+	for _, d := range shape {
+		elems *= int64(d)
+	}
+	if elems > graph.MaxInts || depth > deepest || len(shape) > 3 {
+		return nil
+	}
+	x := graph.NewTensor(v.Type, shape...)
+	switch {
+	case v.Ints != nil:
+		for i, d := range v.Ints {
+			n, known := d.Const()
+			if !known {
+				return nil
+			}
+			x.SetInt(i, n)
+		}
+		return x
+	case v.Kind == graph.Const && v.Data != nil:
+		b, err := v.Data.Bytes()
+		if err != nil || len(b) != len(x.Bytes) {
+			return nil
+		}
+		copy(x.Bytes, b)
+		return x
+	case v.Kind != graph.Computed || len(v.Def.Outputs) != 1 || v.Def.Op.Random:
+		return nil
+	}
+	c := &graph.Call{Node: v.Def, Out: []*graph.Tensor{x}}
+	for _, in := range v.Def.Inputs {
+		var t *graph.Tensor
+		if in != nil {
+			if t = computed(in, depth+1); t == nil {
+				return nil
+			}
+		}
+		c.In = append(c.In, t)
+	}
+	if graph.Try(func() { v.Def.Op.Eval(c) }) != nil {
+		return nil
+	}
+	return x
 }
 
 // sized reports whether formulas of named dims can be told by sizes that are given: then
@@ -118,7 +190,7 @@ func (r *reader) sized() bool {
 }
 
 // enterLoop reads what the node is given; why it cannot be read, or "".
-func (r *reader) enterLoop(s *scope, l *looping, in []*graph.Value) (why string) {
+func (r *reader) enterLoop(l *looping, in []*graph.Value) (why string) {
 	n := l.n
 	ints := map[string][]int64{}
 	scans := int64(-1)
@@ -134,9 +206,6 @@ func (r *reader) enterLoop(s *scope, l *looping, in []*graph.Value) (why string)
 	}
 	if scans >= 0 {
 		l.isScan, l.count = true, -1
-		if s.opsets[""] < 9 {
-			return "before opset 9 it had batches; convert the file with onnx.version_converter, or export it again"
-		}
 		if scans < 1 || scans > int64(len(in)) || slices.Contains(in, nil) {
 			return fmt.Sprintf("%s is %d, but there are %d inputs", scanInputs, scans, len(in))
 		}
@@ -167,7 +236,11 @@ func (r *reader) enterLoop(s *scope, l *looping, in []*graph.Value) (why string)
 		}
 		if most := in[0]; most != nil {
 			if len(most.Ints) != 1 {
-				return "the number of turns is only known when the step runs"
+				turns, known := numberOf(most)
+				if !known {
+					return "the number of turns is only known when the step runs"
+				}
+				most = r.b.Int(graph.Num(turns))
 			}
 			if l.count, why = r.turnsOf(n, most.Ints[0]); why != "" {
 				return why
