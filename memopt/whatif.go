@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"memopt/configs"
+	"memopt/kernels"
 	"memopt/memopt/graph"
 	"memopt/memopt/stop"
 	"memopt/memopt/weights"
@@ -277,6 +278,9 @@ func (m *Model) attentionThatFits(r planner.Request, wrong *planner.BudgetError)
 		if err != nil {
 			return nil
 		}
+		if !other.attends() { // it is the step that was planned
+			return nil
+		}
 		p, err := other.bestForm()
 		if err != nil {
 			continue
@@ -284,4 +288,15 @@ func (m *Model) attentionThatFits(r planner.Request, wrong *planner.BudgetError)
 		return []planner.Change{planner.Instead(planner.Setting{Name: "flash_attention", Value: way.setting}, r, p, way.beside)}
 	}
 	return nil
+}
+
+// attends reports whether the step has attention that is computed in pieces, or may be.
+func (m *Model) attends() bool {
+	rows := m.Config
+	if rows.Flash == "auto" {
+		rows.Flash = "rows"
+		other, err := m.other(rows)
+		return err == nil && other.attends()
+	}
+	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op == kernels.AttentionInRows || n.Op == kernels.FlashAttention })
 }

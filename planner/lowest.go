@@ -75,7 +75,7 @@ func (v *solver) lowestFound(floor int64) *recompute.Answer {
 		m := align(from + (to-from)/2)
 		a, ok := v.r.Any(m)
 		if !ok && found == nil {
-			a, ok = v.r.Solve(m) // which has more ways
+			a, ok = v.r.Quick(m) // which has more ways
 		}
 		if !ok {
 			from = m
@@ -231,6 +231,19 @@ func (v *solver) cheap(most float64) (*candidate, error) {
 	}
 	if some, err = halve(from, to, v.within); err != nil {
 		return nil, err
+	}
+	v.ladder.dear = nil
+	for k := v.ladder.rungOf(best.placed.Height - 1); k > 0 && v.ladder.rung(k) >= v.ladder.floor; k-- { // more work may lead lower
+		c, err := v.thorough(v.ladder.rung(k), nil)
+		if err != nil {
+			return nil, err
+		}
+		if dear(c) {
+			break
+		}
+		if c.placed.Height < best.placed.Height {
+			best = c
+		}
 	}
 	if floor := v.ladder.floor; v.ladder.halving == 0 && top*(some-1)/shares < floor { // nothing is below but what is lowest
 		c, err := v.surely(0)

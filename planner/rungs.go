@@ -112,6 +112,15 @@ func (l *ladder) rung(k int64) int64 {
 	return top/l.rungs*k + top%l.rungs*k/l.rungs
 }
 
+// rungOf is the rung at a limit, or the next one below it.
+func (l *ladder) rungOf(limit int64) int64 {
+	k := min(int64(float64(limit)/float64(l.base.placed.Height)*float64(l.rungs))+1, l.rungs-1)
+	for k > 0 && l.rung(k) > limit {
+		k--
+	}
+	return k
+}
+
 // within is the plan for a limit below the plain arena, or nil; or dear.
 func (l *ladder) within(limit int64) (*candidate, error) {
 	c, err := l.answer(limit)
@@ -126,10 +135,7 @@ func (l *ladder) answer(limit int64) (*candidate, error) {
 	if _, ok := l.least(limit); !ok {
 		return nil, nil
 	}
-	k := min(int64(float64(limit)/float64(l.base.placed.Height)*float64(l.rungs))+1, l.rungs-1)
-	for k > 0 && l.rung(k) > limit {
-		k--
-	}
+	k := l.rungOf(limit)
 	low, high := l.rung(k), l.rung(k+1)
 	if l.halving == 0 {
 		return l.onRung(k)

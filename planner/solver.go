@@ -18,10 +18,11 @@ type solver struct {
 	// than most.
 	sketchy, anyhow bool
 	most            float64
-	hasty           bool              // a limit's first plan that is placed will do
-	all             []*candidate      // the frontier of a small program, highest first
-	answers         map[int64]answer  // by limit, as far as they were solved
-	found           *recompute.Answer // the plan with the lowest peak, or nil, once that was sought
+	hasty           bool                 // a limit's first plan that is placed will do
+	all             []*candidate         // the frontier of a small program, highest first
+	answers         map[int64]answer     // by limit, as far as they were solved
+	full            map[int64]*candidate // by limit, as far as all work was put into it
+	found           *recompute.Answer    // the plan with the lowest peak, or nil, once that was sought
 	sought          bool
 	mate            *solver // works beside this one, once there was something to do
 	ladder          ladder
@@ -37,7 +38,7 @@ type answer struct {
 func (v *solver) solve(limit int64) (recompute.Answer, bool) {
 	a, known := v.answers[limit]
 	if !known {
-		a.Answer, a.ok = v.r.Solve(limit)
+		a.Answer, a.ok = v.r.Quick(limit)
 		if v.answers == nil {
 			v.answers = map[int64]answer{}
 		}

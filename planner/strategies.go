@@ -116,6 +116,9 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 		v.ladder.useful(s.plan.Request.Worth.extra(s.m))
 	}
 	c, err := s.find(v, limit)
+	if err == nil && !beside && c != v.ladder.dear {
+		c, err = v.thorough(limit, c)
+	}
 	if err != nil {
 		return nil, err
 	}

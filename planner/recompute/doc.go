@@ -75,8 +75,6 @@
 //     keeps of the others what a cut would; evictors do the rest.
 //   - anneal.go changes a plan at random, and goes on from dearer ones and such as are
 //     over the limit for a while, where all of that leaves a gap.
-//   - ban.go lets dear operators not run again where the gap stays wide, which begins
-//     plans elsewhere.
 //   - lean.go looks for a plan of a program without what is cheap, where a gap stays,
 //     and goes on from that.
 //   - exact.go finds the cheapest launches of a small program by shortest paths.

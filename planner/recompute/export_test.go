@@ -299,9 +299,6 @@ func (s *Solver) Led(limit int64) (plans int, err error) {
 // Work is how many launches were simulated so far, about.
 func (s *Solver) Work() int64 { return s.sim.work }
 
-// WithoutBans has the solver look at no narrower problem.
-func (s *Solver) WithoutBans() { s.narrowed = make([]*Solver, len(bans)) }
-
 // WithoutLean has the solver look at no lean program.
 func (s *Solver) WithoutLean() { s.leaner = &lean{} }
 

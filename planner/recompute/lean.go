@@ -19,10 +19,9 @@ type lean struct {
 }
 
 const (
-	leanSmall = 4096         // a value is not there if it is less than one of so many parts of the peak
-	leanCheap = 0.002        // what an operator may cost that is not there, as a part of the whole cost
-	leanest   = 0.95         // the part of the operators that may be there, for it to be worth a look
-	leanWork  = mostWork / 2 // launches simulated for a limit
+	leanSmall = 4096  // a value is not there if it is less than one of so many parts of the peak
+	leanCheap = 0.002 // what an operator may cost that is not there, as a part of the whole cost
+	leanest   = 0.95  // the part of the operators that may be there, for it to be worth a look
 )
 
 // lean looks for a plan in the lean program, and reports whether it found a better one.
@@ -36,10 +35,10 @@ func (x *search) lean() bool {
 		return false
 	}
 	l.solver.last = plan{}
-	if l.solver.solve(x.limit, -1, leanWork); l.solver.last.gone == nil {
+	if l.solver.solve(x.limit, -1, x.work/2); l.solver.last.gone == nil {
 		return false
 	}
-	x.within(mostWork/2, func() {
+	x.within(x.work/2, func() {
 		p := l.plan(l.solver.last, x.limit)
 		x.descend([]func() plan{p.clone}, true, 1)
 	})

@@ -32,24 +32,23 @@ type Solver struct {
 	top    int64   // the peak of the plain program
 	tiny   bool    // it can be solved exactly
 
-	land     *terrain // of evictors, once there were any
-	verse    *verse   // the forward pass, if it is a chain
-	versed   bool     // it was looked at as one
-	cuts     map[int32]*cut
-	pairs    map[[2]*cut]*twin
-	front    *window            // once it was looked at
-	proven   map[int64]evidence // by limit
-	early    map[int64]bounds   // by limit: what was proven at first
-	narrowed []*Solver          // for narrower problems, once they were looked at
-	leaner   *lean              // once it was looked at
-	lean     bool               // this is one's
-	last     plan               // what the last search ended with
-	givenUp  func() bool        // reports whether nobody waits for what is worked out any more, or nil
-	place    []int32            // by value, while a cut is built
-	met      []int32            // by operator, likewise
-	stained  []int32
-	folded   []folded // while a cut is folded
-	spent    int64    // work of the cuts
+	land    *terrain // of evictors, once there were any
+	verse   *verse   // the forward pass, if it is a chain
+	versed  bool     // it was looked at as one
+	cuts    map[int32]*cut
+	pairs   map[[2]*cut]*twin
+	front   *window            // once it was looked at
+	proven  map[int64]evidence // by limit
+	early   map[int64]bounds   // by limit: what was proven at first
+	leaner  *lean              // once it was looked at
+	lean    bool               // this is one's
+	last    plan               // what the last search ended with
+	givenUp func() bool        // reports whether nobody waits for what is worked out any more, or nil
+	place   []int32            // by value, while a cut is built
+	met     []int32            // by operator, likewise
+	stained []int32
+	folded  []folded // while a cut is folded
+	spent   int64    // work of the cuts
 }
 
 // New prepares a problem.
@@ -111,18 +110,41 @@ const mostAgain = 8
 // How many launches are simulated for one limit, and of a program that can be
 // solved exactly.
 const (
-	mostWork = 3 << 20
-	fewWork  = 1 << 12
+	mostWork  = 3 << 20
+	quickWork = mostWork / 8 // at first
+	fewWork   = 1 << 12
 )
+
+// quickProgram is how many operators a program has at most for a quick search to be worth it.
+const quickProgram = 2048
 
 // Solve finds a plan within a limit; ok is false if it finds none.
 func (s *Solver) Solve(limit int64) (Answer, bool) { return s.solve(limit, -1, mostWork) }
+
+// Quick finds a plan within a limit with an eighth of the work where Solve is unlikely to reach
+// the bound: where the gap of what that leads to is wide. Elsewhere it is Solve.
+func (s *Solver) Quick(limit int64) (Answer, bool) {
+	if s.tiny || s.top <= limit || len(s.p.Cost) > quickProgram {
+		return s.Solve(limit)
+	}
+	a, ok := s.solve(limit, -1, quickWork)
+	switch {
+	case !ok:
+		return s.Any(limit)
+	case a.Extra <= a.Bound+enough*s.total || s.Wide(a.Extra, a.Bound):
+		return a, true
+	}
+	return s.Solve(limit)
+}
+
+// Wide reports whether the gap between a cost and a bound is one that Quick leaves.
+func (s *Solver) Wide(extra, bound float64) bool { return extra > bound+farther*s.total }
 
 // Find does so as Solve does, but ends at the first plan whose extra cost is at
 // most so much, or where that is proven to be too little. It is for asking whether
 // there is one.
 func (s *Solver) Find(limit int64, most float64) (Answer, bool) {
-	return s.solve(limit, min(most, math.MaxFloat64), mostWork)
+	return s.solve(limit, min(most, math.MaxFloat64), 2*quickWork)
 }
 
 // Any finds some plan within a limit, whatever it costs. Where there is one, evictors mostly

@@ -37,6 +37,9 @@ const wider = 0.005
 // farther is one that bounds will hardly close.
 const farther = 0.008
 
+// far is one that exchanges narrow after all else.
+const far = 0.03
+
 // soonAnnealed is how many operators a program may have of which annealing may make
 // more than a lean program did.
 const soonAnnealed = 512
@@ -194,7 +197,7 @@ func (l *stages) lead() {
 // found a better one.
 func (l *stages) lean() bool {
 	x := l.x
-	return x.work == mostWork && x.most < 0 && x.extra > l.least+wider*l.s.total && len(l.s.p.Cost) <= mostRefined && x.lean()
+	return x.work >= quickWork && !l.s.lean && x.most < 0 && x.extra > l.least+wider*l.s.total && len(l.s.p.Cost) <= mostRefined && x.lean()
 }
 
 // polish improves a plan that is still far from the bound by exchanges.
@@ -230,19 +233,13 @@ func (l *stages) exchange() {
 // walked reports whether there are walks that lead where the first starts do not.
 func (l *stages) walked() bool { return l.walks != nil && l.distant }
 
-// anneal changes the plan at random where a gap stays, and begins elsewhere, too, if
-// nothing has.
+// anneal changes the plan at random where a gap stays.
 func (l *stages) anneal() {
 	s, x := l.s, l.x
 	if x.work != mostWork || x.extra <= l.from(wider) || len(s.p.Cost) > mostRefined || l.leaned && !l.led && len(s.p.Cost) > soonAnnealed {
 		return
 	}
-	x.beside(func() {
-		x.anneal(l.least)
-		if !l.leaned && x.ban(l.least) {
-			x.anneal(l.least)
-		}
-	})
+	x.beside(func() { x.anneal(l.least) })
 }
 
 // explore improves each start that is left by exchanges of its own. Where any plan would do,
