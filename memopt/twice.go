@@ -226,34 +226,39 @@ func (m *Model) bestForm() (*planner.Plan, error) {
 }
 
 // promising are trials of the model as it is, and of its other forms where these may win
-// something: under a budget those first whose plans may cost least.
+// something: under a budget those first whose plans may cost least. So the cheapest form is
+// taken under any budget, also one that everything kept is within.
 func (m *Model) promising(own *trial) ([]*trial, error) {
 	trials := []*trial{own}
 	if !compares(m.Config) {
 		return trials, nil
 	}
 	binds := limited(m.Config)
+	fits, first := false, 0.0
 	if binds {
-		if fits, err := own.look.Fits(); fits || err != nil {
-			return trials, err
+		var err error
+		if fits, err = own.look.Fits(); err != nil {
+			return nil, err
+		}
+		if first, _, err = own.look.Least(); err != nil {
+			return nil, err
 		}
 	}
 	for other := range m.otherForms(m.inBytes()) {
-		if t, err := newTrial(other); err == nil { // or else it cannot be planned
-			trials = append(trials, t)
+		t, err := newTrial(other)
+		if err != nil || fits && t.look.Own() >= first { // it cannot be planned, or costs no less than a plan that fits
+			continue
 		}
+		trials = append(trials, t)
 	}
 	if !binds {
 		return trials, nil
-	}
-	first, _, err := own.look.Least()
-	if err != nil {
-		return nil, err
 	}
 	leasts := map[*trial]float64{own: first}
 	for _, t := range trials[1:] {
 		// What costs more by itself comes later, whatever its plans cost.
 		if leasts[t] = t.look.Own(); leasts[t] < first {
+			var err error
 			if leasts[t], _, err = t.look.Least(); err != nil {
 				return nil, err
 			}

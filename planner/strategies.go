@@ -112,11 +112,12 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	// Beside a plan of another form, dearer ones are of no use, and neither is the lowest one
 	// where solving finds none.
 	beside := s.plan.Request.Worth.Cost > 0 && overhead == 0
-	if beside && s.known == nil {
+	quick := s.plan.Request.Quick
+	if beside && quick && s.known == nil {
 		v.ladder.useful(s.plan.Request.Worth.extra(s.m))
 	}
 	c, err := s.find(v, limit)
-	if err == nil && !beside && c != v.ladder.dear {
+	if err == nil && !quick {
 		c, err = v.thorough(limit, c)
 	}
 	if err != nil {
