@@ -103,8 +103,9 @@ func (m *Model) makePlan() (p *planner.Plan, err error) {
 		return nil, classify(err)
 	}
 	suggest(p, m.Config.Requests)
-	p.Sought, p.Trains = time.Since(begin), m.trains()
+	p.Trains = m.trains()
 	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(), m.storedStatistics(), m.doubts(), m.beyond(p))
+	p.Took = time.Since(begin)
 	return p, nil
 }
 

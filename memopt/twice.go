@@ -270,7 +270,11 @@ func (m *Model) promising(own *trial) ([]*trial, error) {
 
 // twiceNote says what a plan spends on computing twice, and what is known of plans without.
 func (m *Model) twiceNote(p *planner.Plan, without string) string {
-	return fmt.Sprintf("%s: that alone costs %s of the extra %s; %s with %s", m.noted(), percent(p.FormOverhead()), percent(p.Result.Overhead), without, m.plainly())
+	alone := fmt.Sprintf("that alone costs %s of the extra %s", percent(p.FormOverhead()), percent(p.Result.Overhead))
+	if own := p.FormOverhead(); own < 0 {
+		alone = fmt.Sprintf("that alone saves %.2f %%", -100*own)
+	}
+	return fmt.Sprintf("%s: %s; %s with %s", m.noted(), alone, without, m.plainly())
 }
 
 // without says what the plan of the step as it is would cost, or why there is none.

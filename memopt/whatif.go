@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"memopt/configs"
 	"memopt/kernels"
@@ -111,6 +112,7 @@ func (m *Model) Largest(dim string) (*planner.Plan, error) {
 }
 
 func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
+	begin := time.Now()
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
 	if !slices.Contains(m.Graph.Names(), dim) {
@@ -155,6 +157,7 @@ func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 	}
 	p.Trains = m.trains()
 	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.doubts(), m.beyond(p))
+	p.Took = time.Since(begin)
 	return p, nil
 }
 

@@ -21,7 +21,11 @@ func (f *File) claims(p *Plan) error {
 	if err != nil {
 		return err
 	}
-	is, err := plainly(claimed{p.fileModel(f.Model.Path, f.Model.Fingerprint), p.told()})
+	told := p.told()
+	if f.Form == nil { // as in files of before there was one
+		told.Form = nil
+	}
+	is, err := plainly(claimed{p.fileModel(f.Model.Path, f.Model.Fingerprint), told})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package planner
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"memopt/memopt/graph"
 	"memopt/memopt/stop"
@@ -40,6 +41,7 @@ type File struct {
 // from the steps, the places and the graph alone: whoever has those knows it again.
 type FileTold struct {
 	Baseline FileBaseline   `json:"baseline"`
+	Form     *FileForm      `json:"form,omitempty"` // the form that was taken, where that is not the plain step
 	Result   FileResult     `json:"result"`
 	Floor    FileFloor      `json:"floor"`
 	Bound    FileBound      `json:"bound"`
@@ -82,6 +84,14 @@ type FileBaseline struct {
 	Arena       int64  `json:"arena"`
 	Stashed     int64  `json:"stashed"`
 	Flops       int64  `json:"flops"`
+}
+
+// FileForm is another form of the step than the plain one, with everything kept.
+type FileForm struct {
+	Peak     int64   `json:"peak"`
+	Arena    int64   `json:"arena"`
+	Stashed  int64   `json:"stashed"`
+	Overhead float64 `json:"overhead"` // beside the plain step
 }
 
 // FileResult is the step under the plan.
@@ -180,6 +190,7 @@ type FileStep struct {
 // File is the plan's JSON form. path is where the model came from. If there can
 // be no plan table, a warning in the file says why.
 func (p *Plan) File(path string) *File {
+	begin := time.Now()
 	err := p.Tabulate()
 	warnings := append([]string{}, p.Warnings...)
 	if err != nil {
@@ -197,7 +208,6 @@ func (p *Plan) File(path string) *File {
 		Settings: map[string]string{},
 		Strategy: p.Strategy,
 		FileTold: p.told(),
-		PlanMS:   float64(p.Took.Microseconds()) / 1000,
 		Warnings: warnings,
 		Offsets:  p.Offsets,
 	}
@@ -210,6 +220,7 @@ func (p *Plan) File(path string) *File {
 	}
 	stop.Poll(p.m.ctx)
 	f.Program = Program(p.Graph)
+	f.PlanMS = float64((p.Took + time.Since(begin)).Microseconds()) / 1000
 	return f
 }
 
@@ -235,6 +246,9 @@ func (p *Plan) told() FileTold {
 		Selected: FileSelection(p.Selection),
 		Formulas: p.fileFormulas(),
 		Saved:    p.Saved(),
+	}
+	if p.m.plain != nil {
+		f.Form = &FileForm{p.Whole.Peak, p.Whole.Arena, p.Whole.Stashed, p.FormOverhead()}
 	}
 	for _, c := range p.Clusters {
 		f.Clusters = append(f.Clusters, FileCluster{ID: c.ID, Strategy: c.Strategy, Key: c.Key(), Freq: c.Freq,

@@ -105,16 +105,17 @@ type Plan struct {
 	// PackBound is what no placement of these lives can go below.
 	PackBound int64
 
-	Baseline, Result Summary
-	Floor            Floor
-	Bound            Bound
-	Memory           Memory
+	Baseline, Result Summary // of the plain step with everything kept, and under the plan
+	// Whole is the plan's form of the step with everything kept: Baseline where that is the plain step.
+	Whole  Summary
+	Floor  Floor
+	Bound  Bound
+	Memory Memory
 	Table
 	Asked    []cluster.Choice // what the request's level and clusters turned on
 	Dominant []Holding        // the three largest values alive at the peak
 	Strategy string           // the one that was used
-	Took     time.Duration
-	Sought   time.Duration // with the table, and the other forms of the step that were tried
+	Took     time.Duration    // with the table, and the other forms of the step that were tried
 	Warnings []string
 	Trains   *Trains // nil if nobody has said
 	// SearchEnded is whether Largest looks for no size beyond this one.
@@ -148,6 +149,9 @@ func (m *model) begin(g *graph.Graph, r Request) (p *Plan, base *candidate, err 
 	}
 	if p.Baseline, err = m.baseline(base); err != nil {
 		return nil, nil, err
+	}
+	if p.Whole = p.Baseline; m.plain != nil {
+		p.Whole = m.summary(base)
 	}
 	p.Floor = m.floor()
 	return p, base, nil

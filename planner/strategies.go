@@ -123,7 +123,7 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c != nil && c == v.ladder.dear || c == nil && beside && len(s.m.sim.plain) > smallProgram {
+	if c != nil && (c == v.ladder.dear || beside && c.cost > s.plan.Request.Worth.extra(s.m)) || c == nil && beside && len(s.m.sim.plain) > smallProgram {
 		return nil, worthless(s.plan.Floor)
 	}
 	if c != nil && c.cost <= s.m.allows(overhead) {

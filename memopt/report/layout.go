@@ -171,7 +171,11 @@ func height(bytes int64, top float64) int {
 
 func timeline(f *planner.File, pic *planner.Picture) *timelineView {
 	n := len(pic.Launches)
-	most := max(f.Result.Peak, f.Baseline.Peak, 1)
+	whole := f.Baseline.Peak
+	if f.Form != nil {
+		whole = f.Form.Peak
+	}
+	most := max(f.Result.Peak, whole, 1)
 	type limit struct {
 		name, class string
 		bytes       int64

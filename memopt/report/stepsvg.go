@@ -7,6 +7,8 @@ import (
 	"html/template"
 	"io"
 	"strings"
+
+	"memopt/planner"
 )
 
 //go:embed step.tmpl
@@ -39,7 +41,7 @@ func StepSVG(w io.Writer, p Page) error {
 		Thousands(int64(v.Timeline.Launches)), Thousands(int64(v.Timeline.Again)), Extra(r.Overhead, 1))
 	keys := []stepKey{
 		{Class: "plan", Text: "this plan: peak " + Bytes(r.Peak)},
-		{Class: "kept", Text: "everything kept: peak " + Bytes(p.File.Baseline.Peak)},
+		{Class: "kept", Text: kept(p.File)},
 	}
 	for _, l := range v.Timeline.Lines {
 		keys = append(keys, stepKey{Class: l.Class, Text: l.Text})
@@ -73,4 +75,12 @@ func StepSVG(w io.Writer, p Page) error {
 // BeforeArea is the line of the step with everything kept, closed for filling.
 func (t *timelineView) BeforeArea() string {
 	return strings.Replace(t.Before, "M0 ", fmt.Sprintf("M0 %dV", planeHeight), 1) + fmt.Sprintf("V%dZ", planeHeight)
+}
+
+// kept says what the line of everything kept is, which is drawn in the form that was taken.
+func kept(f *planner.File) string {
+	if f.Form == nil {
+		return "everything kept: peak " + Bytes(f.Baseline.Peak)
+	}
+	return "everything kept, this form: peak " + Bytes(f.Form.Peak)
 }
