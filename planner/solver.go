@@ -162,7 +162,7 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 	case v.sketchy:
 		solve = v.r.Sketch
 	case v.anyhow:
-		solve = func(limit int64) (recompute.Answer, bool) { return v.r.Find(limit, v.most) }
+		solve = func(limit int64) (recompute.Answer, bool) { return v.r.FindSoon(limit, v.most) }
 	}
 	f, err := v.by(solve, limit, most, 0)
 	return f.plan, err

@@ -144,6 +144,11 @@ func (s *Solver) Wide(extra, bound float64) bool { return extra > bound+farther*
 // most so much, or where that is proven to be too little. It is for asking whether
 // there is one.
 func (s *Solver) Find(limit int64, most float64) (Answer, bool) {
+	return s.solve(limit, min(most, math.MaxFloat64), mostWork)
+}
+
+// FindSoon does so with a quarter of the work, and may miss a plan that Find finds.
+func (s *Solver) FindSoon(limit int64, most float64) (Answer, bool) {
 	return s.solve(limit, min(most, math.MaxFloat64), 2*quickWork)
 }
 
