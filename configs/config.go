@@ -37,6 +37,7 @@ type Config struct {
 	Frozen       []string
 	Optimizer    string // sgd, momentum, adam, adamw, lamb or adagrad
 	LR           float64
+	Warmup       int
 	Momentum     float64
 	Beta1, Beta2 float64
 	Epsilon      float64

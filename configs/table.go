@@ -91,6 +91,8 @@ var rows = slices.Concat(
 			"Update rule; its states are part of the memory.", shapes),
 		row("lr", func(c *Config) *float64 { return &c.LR }, real(positive), 1e-3, training,
 			"Learning rate."),
+		row("warmup", func(c *Config) *int { return &c.Warmup }, whole(0, math.MaxInt32), 0, training,
+			"Updates over which the learning rate climbs to lr, in even steps. Adam's first updates are as long as the rate whatever the gradients are; at full rate they can throw the loss far up."),
 		row("momentum", func(c *Config) *float64 { return &c.Momentum }, real(below1), 0.9, stepping,
 			"Momentum: decay of the velocity.", shapes),
 		row("nesterov", func(c *Config) *bool { return &c.Nesterov }, onOff(), false, stepping,

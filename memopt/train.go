@@ -20,6 +20,7 @@ import (
 type Training struct {
 	Steps  int
 	LR     float64
+	Warmup int // updates over which the rate climbs to LR; steps of before a resumed run count
 	Seed   uint64
 	Data   string // npz; "" makes numbers up
 	Save   string // safetensors, written at the end
@@ -103,7 +104,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 		}
 	}
 	micro := 1
-	lr := graph.TensorOf(graph.Float32, []float32{float32(t.LR)})
+	lr := graph.NewTensor(graph.Float32)
 	index := graph.NewTensor(graph.Int64)
 	if m.Graph.ByName(autograd.MicroBatch) != nil {
 		micro = m.Config.Accumulate
@@ -115,6 +116,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	for i := range t.Steps {
 		step := r.FirstStep + i
 		begin := time.Now()
+		lr.SetFloat(0, t.rate(step))
 		var loss float64
 		for k := range micro {
 			index.SetInt(0, int64(k))
@@ -171,10 +173,18 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	return r, nil
 }
 
+// rate is the learning rate of a step, which counts from 0.
+func (t Training) rate(step int) float64 {
+	if step < t.Warmup {
+		return t.LR * float64(step+1) / float64(t.Warmup)
+	}
+	return t.LR
+}
+
 // diverged says what may help when the loss is no number after i good steps. A
 // checkpoint is not overwritten by what is left of the parameters.
 func diverged(t Training, i int) string {
-	help := "a lower learning rate or clipped gradients may help"
+	help := "a lower learning rate, a warm-up or clipped gradients may help"
 	if i == 0 {
 		help = "look for NaNs in the data and for labels out of range"
 	}

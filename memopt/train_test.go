@@ -106,6 +106,37 @@ func TestLearns(t *testing.T) {
 	}
 }
 
+// TestWarmup: the first training that new suggests goes down from the start. Made-up
+// texts use few of the vocabulary's tokens, so that Adam's first updates, all of the
+// length of the rate, move every other token's score the same way, and at full rate once
+// too far.
+func TestWarmup(t *testing.T) {
+	model, data := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 4, Width: 128, Heads: 4, Vocab: 1024})
+	worst := func(losses []float64) (rise float64) {
+		for i := range losses[1:] {
+			rise = max(rise, losses[i+1]-losses[i])
+		}
+		return rise
+	}
+	fields := func() map[string]string { return map[string]string{"optimizer": "adamw"} }
+	with := trainGPT(t, model, fields(), Training{Steps: 25, LR: 2e-3, Warmup: 20, Data: data})
+	without := trainGPT(t, model, fields(), Training{Steps: 25, LR: 2e-3, Data: data})
+	t.Logf("with %.3f, without %.3f", with.Losses, without.Losses)
+	if rise := worst(with.Losses); rise > 0.3 {
+		t.Errorf("with a warm-up the loss rises by %.2f", rise)
+	}
+	if worst(without.Losses) < 1 {
+		t.Error("without one it does not rise either: this test shows nothing")
+	}
+	// A resumed run goes on where the rate was.
+	part := filepath.Join(t.TempDir(), "part.safetensors")
+	trainGPT(t, model, fields(), Training{Steps: 3, LR: 2e-3, Warmup: 20, Data: data, Save: part})
+	rest := trainGPT(t, model, fields(), Training{Steps: 3, LR: 2e-3, Warmup: 20, Data: data, Resume: part})
+	if !slices.Equal(rest.Losses, with.Losses[3:6]) {
+		t.Errorf("resumed: %v, not %v", rest.Losses, with.Losses[3:6])
+	}
+}
+
 // TestSameCurve: the losses do not depend on the plan or on the cores.
 func TestSameCurve(t *testing.T) {
 	model, data := madeGPT(t, gpt)

@@ -109,7 +109,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	if to := c.String("record"); to != "" {
 		run = func(p *planner.Plan, t memopt.Training) (*memopt.Result, error) { return model.Record(p, t, to) }
 	}
-	result, err := run(plan, memopt.Training{Steps: cfg.Steps, LR: cfg.LR, Seed: cfg.Seed, Data: c.String("data"),
+	result, err := run(plan, memopt.Training{Steps: cfg.Steps, LR: cfg.LR, Warmup: cfg.Warmup, Seed: cfg.Seed, Data: c.String("data"),
 		Output: c.String("output"), Save: c.String("save"), SaveEvery: c.Int("save-every"), Resume: c.String("resume"),
 		Progress: steps.done, Warn: func(msg string) { steps.status.clear(); warn(c, msg) }, Stop: stopper.stopped})
 	steps.status.clear()

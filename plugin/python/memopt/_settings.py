@@ -316,6 +316,7 @@ ALIASES = {
 # Settings that other commands heed.
 ELSEWHERE = {
     "lr": "memopt plan does not heed it, train does",
+    "warmup": "memopt plan does not heed it, train does",
     "steps": "memopt plan does not heed it, train does",
     "fast_paths": "memopt plan does not heed it, train and devices do",
 }
