@@ -206,6 +206,10 @@ func closed(stop <-chan struct{}) bool {
 // stepsKey is the checkpoint's metadata entry for the steps that are done.
 const stepsKey = "memopt.steps"
 
+// mostSteps is more than any training does; micro-batches of that many steps can
+// still be counted.
+const mostSteps = 1 << 48
+
 // save writes parameters and optimizer states, tensor by tensor from where the device
 // has them.
 func save(g *graph.Graph, s *planner.Schedule, d Device, path string, steps int) error {
@@ -257,7 +261,7 @@ func resume(g *graph.Graph, d Device, path string) (steps int, unused []string, 
 	if _, ok := meta[stepsKey]; !ok {
 		return 0, nil, input(fmt.Errorf("%s is not a checkpoint that --save wrote: it has no %q in its metadata", filepath.Base(path), stepsKey))
 	}
-	if steps, err = strconv.Atoi(meta[stepsKey]); err != nil || steps < 0 {
+	if steps, err = strconv.Atoi(meta[stepsKey]); err != nil || steps < 0 || steps > mostSteps {
 		return 0, nil, input(fmt.Errorf("%s: metadata %q should be the number of steps done, not %q", filepath.Base(path), stepsKey, meta[stepsKey]))
 	}
 	takes := map[string]bool{}
@@ -269,6 +273,9 @@ func resume(g *graph.Graph, d Device, path string) (steps int, unused []string, 
 		}
 		if err := d.SetState(v.Name, x); err != nil {
 			return 0, nil, input(fmt.Errorf("checkpoint %s: %w", filepath.Base(path), err))
+		}
+		if v.Name == autograd.Step && (x.Int(0) < 0 || x.Int(0) > mostSteps) {
+			return 0, nil, input(fmt.Errorf("checkpoint %s: tensor %q is %d, and the number of updates done is from 0 to %d", filepath.Base(path), v.Name, x.Int(0), int64(mostSteps)))
 		}
 	}
 	for _, name := range set.Names {

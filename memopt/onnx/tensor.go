@@ -221,15 +221,12 @@ func (r *reader) externalData(t *tensor) graph.Data {
 		if len(r.externals) == maxExternals {
 			t.fail("more than %d files of external data", maxExternals)
 		}
-		path, err := weights.ExternalPath(r.path, t.location)
-		if err != nil {
-			t.fail("%s", err)
-		}
-		if f, err = weights.OpenFile(path); err != nil {
+		var err error
+		if f, err = weights.OpenExternal(r.path, t.location); err != nil {
 			t.fail("%s", err)
 		}
 		r.externals[t.location] = f
-		if !r.source.holds(path) { // a file may be read twice, for its sizes
+		if !r.source.holds(f.Name()) { // a file may be read twice, for its sizes
 			r.source.files = append(r.source.files, f)
 		}
 	}

@@ -78,6 +78,52 @@ func ExternalPath(modelPath, location string) (string, error) {
 	return path, nil
 }
 
+// OpenExternal maps the external data of the model at modelPath, for a location as
+// it stands in the model. The file that is opened lies in one of the folders that
+// ExternalPath allows, whatever becomes of links and folders meanwhile.
+func OpenExternal(modelPath, location string) (*File, error) {
+	path, err := ExternalPath(modelPath, location)
+	if err != nil {
+		return nil, err
+	}
+	h, err := openIn(filepath.Dir(modelPath), filepath.Clean(location))
+	if err != nil {
+		// A link into the folder of the real model file, as caches have.
+		var again error
+		if h, again = openLinked(modelPath, path); again != nil {
+			return nil, fmt.Errorf("external data location %s of %s: %w", quote(location), modelPath, cause(err))
+		}
+	}
+	return mapOpened(h, path, mapFile)
+}
+
+// openIn opens a file in a folder, which no link leads out of.
+func openIn(folder, name string) (*os.File, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
+}
+
+func openLinked(modelPath, path string) (*os.File, error) {
+	model, err := filepath.EvalSymlinks(modelPath)
+	if err != nil {
+		return nil, err
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	folder := filepath.Dir(model)
+	name, err := filepath.Rel(folder, real)
+	if err != nil {
+		return nil, err
+	}
+	return openIn(folder, name)
+}
+
 // isAbsolute reports whether a location is absolute on any system: a model
 // written elsewhere means the same thing here.
 func isAbsolute(location string) bool {

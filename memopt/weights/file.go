@@ -42,9 +42,15 @@ func openFile(path string, mapFile func(*os.File, int) ([]byte, error)) (*File, 
 	if err != nil {
 		return nil, pathError(path, err)
 	}
+	return mapOpened(h, path, mapFile)
+}
+
+// mapOpened maps a file that was opened, and closes it.
+func mapOpened(h *os.File, path string, mapFile func(*os.File, int) ([]byte, error)) (*File, error) {
 	defer h.Close()
 	// The name may lead elsewhere by now: the answer that counts is the handle's.
-	if info, err = h.Stat(); err != nil {
+	info, err := h.Stat()
+	if err != nil {
 		return nil, pathError(path, err)
 	}
 	if !info.Mode().IsRegular() {
@@ -62,6 +68,9 @@ func openFile(path string, mapFile func(*os.File, int) ([]byte, error)) (*File, 
 		f.register()
 		hold(KindMapped, f.Size())
 		return f, nil
+	}
+	if outOfSpace(err) { // in the heap there is no more room than for the mapping
+		return nil, fmt.Errorf("%s: its %d bytes cannot be mapped: %w; a limit of address space (ulimit -v) may be too low", path, info.Size(), err)
 	}
 	if f.data, err = readAll(h, info.Size()); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

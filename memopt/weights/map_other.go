@@ -13,6 +13,9 @@ const openNonblock = 0
 // mapFile fails, and the caller reads the file into the heap and counts it.
 func mapFile(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
 
+// outOfSpace is not known here.
+func outOfSpace(error) bool { return false }
+
 // mapZeros fails, and the caller allocates the zeros and counts them.
 func mapZeros(int) ([]byte, error) { return nil, errors.ErrUnsupported }
 

@@ -18,6 +18,9 @@ func mapFile(h *os.File, size int) ([]byte, error) {
 	return unix.Mmap(int(h.Fd()), 0, size, unix.PROT_READ, unix.MAP_PRIVATE)
 }
 
+// outOfSpace is whether a mapping failed for want of memory or address space.
+func outOfSpace(err error) bool { return err == unix.ENOMEM }
+
 // mapZeros maps n bytes that read as zero. Read-only anonymous pages all show the
 // system's one page of zeros: they cost address space and page tables only.
 func mapZeros(n int) ([]byte, error) {
