@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ._visible import line, lines
+
 
 class MemoptError(Exception):
     """Something memopt was asked for did not happen.
@@ -26,11 +28,12 @@ class MemoptError(Exception):
         binary: str = "",
         hint: str = "",
     ) -> None:
+        message = lines(message)
         super().__init__(message)
         self.message = message
         self.code = code
         self.returncode = returncode
-        self.stderr = tuple(stderr)
+        self.stderr = tuple(map(line, stderr))
         self.binary = binary
         self.hint = hint
 

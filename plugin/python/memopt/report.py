@@ -5,8 +5,11 @@ from __future__ import annotations
 import html
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from ._visible import line, lines
 
 WIDTH = 80
 
@@ -43,7 +46,7 @@ class Section(Mapping[str, Any]):
         return sorted({*super().__dir__(), *self._fields})
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({dict(self._fields)!r})"
+        return line(f"{type(self).__name__}({dict(self._fields)!r})")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Section, (self._fields,)
@@ -83,17 +86,19 @@ class Report(Section):
     @property
     def text(self) -> str:
         """The table as `memopt plan` prints it."""
-        return str(self._text)
+        return lines(str(self._text))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan file, byte for byte as the service made it; it appears whole or not at all."""
-        path = os.path.abspath(os.fsdecode(path))
-        temporary = f"{path}.{os.getpid()}.tmp"
+        path = os.path.realpath(os.fsdecode(path))  # a link stays
+        temporary = os.path.join(os.path.dirname(path), f".memopt-{os.getpid()}.tmp")  # short, whatever the file is called
         try:
             with open(temporary, "w", encoding="utf-8", newline="") as f:
                 f.write(self._json)
                 f.flush()
                 os.fsync(f.fileno())
+            if os.path.exists(path):
+                shutil.copymode(path, temporary)
             os.replace(temporary, path)
         except BaseException:
             if os.path.exists(temporary):
@@ -153,7 +158,7 @@ class Report(Section):
         if clusters:
             rows.append(("clusters", f"{sum(bool(c.get('on')) for c in clusters)} of {len(clusters)} on"))
         rows += [("warning", str(w)) for w in get("warnings") or []]
-        return title, rows
+        return line(title), [(label, line(value)) for label, value in rows]
 
     def _get(self, *names: str) -> Any:
         value: Any = self._fields
