@@ -7,8 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tidwall/gjson"
-
 	files "memopt/memopt/whole"
 )
 
@@ -20,34 +18,6 @@ const (
 	maxListSize = 16 << 20
 	maxNames    = 1 << 20
 )
-
-// nameList is names that may come from files. As text it is entries with commas
-// between them, or a JSON array, which names with commas need.
-func nameList(want string) kind[[]string] {
-	k := names(want)
-	inText := k.parse
-	k.parse = func(v value) ([]string, error) {
-		var list []string
-		if v.isJSON() || json.Unmarshal([]byte(v.s), &list) != nil || len(list) == 0 {
-			return inText(v)
-		}
-		return inText(value{from: v.from, s: v.s, json: gjson.Parse(v.s)})
-	}
-	k.print = func(list []string) string {
-		if !slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, ",") || s != strings.TrimSpace(s) }) {
-			return strings.Join(list, ",")
-		}
-		b := []byte{'['}
-		for i, s := range list {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = gjson.AppendJSONString(b, s)
-		}
-		return string(append(b, ']'))
-	}
-	return k
-}
 
 // lists are entries whose files are named from there.
 func (f Folder) lists(entries []string) (out []string) {
