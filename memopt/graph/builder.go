@@ -220,6 +220,59 @@ func (b *Builder) Once(op *Op, attrs A, in ...*Value) *Value {
 	return v
 }
 
+// Sweep removes what was made since there were so many nodes and values, but for what the
+// values to keep depend on. Nobody else may have any of it.
+func (b *Builder) Sweep(nodes, values int, keep []*Value) {
+	g := b.Graph
+	live, used := make([]bool, len(g.Values)-values), make([]bool, len(g.Nodes)-nodes)
+	var mark func(v *Value)
+	mark = func(v *Value) {
+		switch {
+		case v == nil:
+		case v.Kind == Sequence || v.Kind == Ragged:
+			for _, u := range v.Seq {
+				mark(u)
+			}
+		case int(v.ID) >= values:
+			live[int(v.ID)-values] = true
+			if v.Def != nil {
+				used[int(v.Def.ID)-nodes] = true
+			}
+		}
+	}
+	for _, v := range keep {
+		mark(v)
+	}
+	for i, n := range slices.Backward(g.Nodes[nodes:]) {
+		if used[i] {
+			for _, v := range slices.Concat(n.Inputs, n.Outputs) {
+				mark(v)
+			}
+		}
+	}
+	kept := g.Values[:values]
+	for i, v := range g.Values[values:] {
+		if live[i] {
+			v.ID = int32(len(kept))
+			kept = append(kept, v)
+		} else {
+			delete(g.byName, v.Name)
+		}
+	}
+	clear(g.Values[len(kept):])
+	g.Values = kept
+	done := g.Nodes[:nodes]
+	for i, n := range g.Nodes[nodes:] {
+		if used[i] {
+			n.ID = int32(len(done))
+			done = append(done, n)
+		}
+	}
+	clear(g.Nodes[len(done):])
+	g.Nodes = done
+	b.once = nil // its keys are of IDs that were
+}
+
 // Node appends a node after checking it against the operator's declaration
 // and inferring its outputs. An output named "" gets a fresh name, or is left
 // out (nil) if its port is optional and the node is named. An operator with a

@@ -227,3 +227,27 @@ func TestCheckBinding(t *testing.T) {
 		}
 	}
 }
+
+// TestSweep: what nobody reads of what was made since is gone, with its name.
+func TestSweep(t *testing.T) {
+	g := New(testLibrary, "swept")
+	b := NewBuilder(g)
+	x, err := b.Define(Input, "x", Float32, Shape{Num(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.Op("Any", nil, x)
+	nodes, values := len(g.Nodes), len(g.Values)
+	read := b.Op("Any", nil, before)
+	lost := b.Op("Any", nil, read)
+	b.Int(Num(7))
+	last := b.Op("Any", A{"i": 1}, read)
+	b.Sweep(nodes, values, []*Value{{Kind: Sequence, Seq: []*Value{last}}})
+	g.Outputs = append(g.Outputs, last)
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if len(g.Nodes) != nodes+2 || len(g.Values) != values+2 || g.ByName(lost.Name) != nil || g.ByName(read.Name) != read {
+		t.Errorf("is left:\n%s", g)
+	}
+}

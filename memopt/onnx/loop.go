@@ -70,6 +70,7 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 		s.poison(n)
 		return
 	}
+	nodes, values, unrolled := len(r.b.Graph.Nodes), len(r.b.Graph.Values), r.unrolled
 	l := &looping{n: n, body: r.readBody("a loop", a.body), home: a.home}
 	if l.body.sparse > 0 {
 		r.bad.node(n.name, n.fullOp(), "the loop has sparse initializers; only dense ones are read")
@@ -101,6 +102,20 @@ func (r *reader) loop(s *scope, n *node, in []*graph.Value, a *attribute) {
 		}
 	}
 	r.leaveLoop(s, l)
+	// What the turns made and nobody reads makes room for other loops.
+	var keep []*graph.Value
+	for _, name := range n.out {
+		if v := s.values[name]; name != "" && v != poison {
+			keep = append(keep, v)
+		}
+	}
+	for _, in := range r.inside {
+		if in.v != poison {
+			keep = append(keep, in.v)
+		}
+	}
+	r.b.Sweep(nodes, values, keep)
+	r.unrolled = unrolled + len(r.b.Graph.Nodes) - nodes
 }
 
 // goes says whether there is another turn.
