@@ -43,7 +43,6 @@ func (t *trial) at(on []bool) (*planner.Prospect, error) {
 		return nil, err
 	}
 	r.Budget, r.ActivationBudget = t.budget, t.activation
-	r.Quick = t.m.plain != nil // it takes all the time there is for the model's own form
 	return planner.Look(g, r)
 }
 

@@ -41,8 +41,6 @@ type Request struct {
 	Plain *graph.Graph
 	// Worth is what a plan has to come to; no more is looked for than can.
 	Worth Worth
-	// Quick answers a limit from the staircase alone, without a thorough look at it.
-	Quick bool
 	// Costs gives, by node, the time that a unit of its flops and bytes takes on
 	// the device in use; Plan.PlainCosts has the units. Empty counts flops and
 	// bytes alike for all.

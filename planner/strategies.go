@@ -112,18 +112,14 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	// Beside a plan of another form, dearer ones are of no use, and neither is the lowest one
 	// where solving finds none.
 	beside := s.plan.Request.Worth.Cost > 0 && overhead == 0
-	quick := s.plan.Request.Quick
-	if beside && quick && s.known == nil {
-		v.ladder.useful(s.plan.Request.Worth.extra(s.m))
-	}
 	c, err := s.find(v, limit)
-	if err == nil && !quick {
+	if err == nil {
 		c, err = v.thorough(limit, c)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if c != nil && (c == v.ladder.dear || beside && c.cost > s.plan.Request.Worth.extra(s.m)) || c == nil && beside && len(s.m.sim.plain) > smallProgram {
+	if c != nil && beside && c.cost > s.plan.Request.Worth.extra(s.m) || c == nil && beside && len(s.m.sim.plain) > smallProgram {
 		return nil, worthless(s.plan.Floor)
 	}
 	if c != nil && c.cost <= s.m.allows(overhead) {
