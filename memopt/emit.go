@@ -7,6 +7,7 @@ import (
 
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
+	"memopt/memopt/stop"
 	"memopt/memopt/weights"
 	"memopt/planner"
 	"memopt/planner/cluster"
@@ -15,6 +16,10 @@ import (
 // SaveGraphs writes a plan's training graph as it was and as it is under the
 // plan into a folder, as NAME.before.onnx and NAME.after.onnx.
 func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []string, err error) {
+	return stop.When(m.ctx, func() ([]string, error) { return m.saveGraphs(p, folder, name) })
+}
+
+func (m *Model) saveGraphs(p *planner.Plan, folder, name string) (warnings []string, err error) {
 	defer weights.Guard(&err)()
 	if m.unchanged(&err); err != nil {
 		return nil, err
@@ -26,15 +31,15 @@ func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []str
 	if o := p.Request.Outline; o != nil {
 		var order []int
 		if order, err = cluster.DefaultOrder(o); err == nil {
-			_, err = onnx.WriteEdited(before, m.Path, o, order)
+			_, err = onnx.WriteEdited(before, m.Path, o, order, onnx.Until(m.ctx))
 		}
 	} else {
-		err = onnx.Write(before, p.Graph)
+		err = onnx.Write(before, p.Graph, onnx.Until(m.ctx))
 	}
 	if err != nil {
 		return nil, input(err)
 	}
-	return m.Emit(p, filepath.Join(folder, name+".after.onnx"))
+	return m.emit(p, filepath.Join(folder, name+".after.onnx"))
 }
 
 // Emit writes the training graph under the plan as ONNX. A trainer's file is
@@ -42,6 +47,10 @@ func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []str
 // are kept in less; any other as the plan's own graph. Warnings are of operators for which other tools may
 // refuse the file.
 func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error) {
+	return stop.When(m.ctx, func() ([]string, error) { return m.emit(p, path) })
+}
+
+func (m *Model) emit(p *planner.Plan, path string) (warnings []string, err error) {
 	defer weights.Guard(&err)()
 	if m.unchanged(&err); err != nil {
 		return nil, err
@@ -55,13 +64,13 @@ func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error
 	}
 	var strange []string
 	if ok {
-		strange, err = onnx.WriteEdited(path, m.Path, after, order)
+		strange, err = onnx.WriteEdited(path, m.Path, after, order, onnx.Until(m.ctx))
 	} else {
 		g, wrong := p.Rewrite()
 		if wrong != nil {
 			return nil, wrong
 		}
-		strange, err = onnx.Strange(g), onnx.Write(path, g)
+		strange, err = onnx.Strange(g), onnx.Write(path, g, onnx.Until(m.ctx))
 	}
 	if err != nil {
 		return nil, input(err)

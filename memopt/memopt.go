@@ -115,7 +115,11 @@ func (m *Model) Run(p *planner.Plan, t Training) (*Result, error) {
 }
 
 // run is Run on a device that something may stand in front of.
-func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (r *Result, err error) {
+func (m *Model) run(p *planner.Plan, t Training, through func(Device) Device) (*Result, error) {
+	return stop.When(m.ctx, func() (*Result, error) { return m.runOn(p, t, through) })
+}
+
+func (m *Model) runOn(p *planner.Plan, t Training, through func(Device) Device) (r *Result, err error) {
 	defer weights.Guard(&err)()
 	if err := runnable(p.Graph); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -35,6 +36,8 @@ type File struct {
 	Steps    []FileStep `json:"steps"`
 	Offsets  []int64    `json:"offsets"`
 	Program  []string   `json:"program"`
+
+	ctx context.Context // ends writing it
 }
 
 // FileTold is what a file tells its readers of a plan. All but the bound follows
@@ -200,6 +203,7 @@ func (p *Plan) File(path string) *File {
 	base := p.m.fixedBytes() + p.Baseline.Arena
 	stop.Poll(p.m.ctx)
 	f := &File{
+		ctx:    p.m.ctx,
 		Format: Format,
 		Model:  p.fileModel(path, p.Graph.Fingerprint()),
 		Dims:   r.Dims,
@@ -297,7 +301,7 @@ func (f *File) Save(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := whole.Bytes(path, visible.Bytes(append(data, '\n'))); err != nil {
+	if err := whole.BytesContext(f.ctx, path, visible.Bytes(append(data, '\n'))); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil

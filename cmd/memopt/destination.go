@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,11 +160,13 @@ func underlying(err error) string {
 }
 
 // writeText is writeFile of a text that is for a screen.
-func writeText(path string, data []byte) error { return writeFile(path, visible.Bytes(data)) }
+func writeText(ctx context.Context, path string, data []byte) error {
+	return writeFile(ctx, path, visible.Bytes(data))
+}
 
 // writeFile writes a file that appears whole or not at all.
-func writeFile(path string, data []byte) error {
-	if err := whole.Bytes(path, data); err != nil {
+func writeFile(ctx context.Context, path string, data []byte) error {
+	if err := whole.BytesContext(ctx, path, data); err != nil {
 		return usage("%s: %s", path, err)
 	}
 	return nil

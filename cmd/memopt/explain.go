@@ -42,7 +42,7 @@ var explainCommand = &cli.Command{
 			return err
 		}
 		if to := c.String("html"); to != "" {
-			if err := writePage(to, report.Page{Title: filepath.Base(f.Model.Path), File: f, Settings: carried(f, c.Args().First()), Command: typed(c, configs.Config{})}); err != nil {
+			if err := writePage(c.Context, to, report.Page{Title: filepath.Base(f.Model.Path), File: f, Settings: carried(f, c.Args().First()), Command: typed(c, configs.Config{})}); err != nil {
 				return err
 			}
 		}

@@ -54,7 +54,7 @@ var exportCommand = &cli.Command{
 			return err
 		}
 		if to != "" {
-			if err := writeText(to, []byte(file.String())); err != nil {
+			if err := writeText(c.Context, to, []byte(file.String())); err != nil {
 				return err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt"
+	"memopt/memopt/stop"
 	"memopt/memopt/visible"
 	"memopt/plugin"
 )
@@ -33,7 +34,13 @@ func (front) Info(context.Context) (plugin.Info, error) {
 	return info, nil
 }
 
-func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply, err error) {
+func (front) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, error) {
+	return stop.When(ctx, func() (plugin.PlanReply, error) { return answer(ctx, r) })
+}
+
+// answer does what a host asks for. Files appear at the very end, and not if the host has
+// given up by then.
+func answer(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply, err error) {
 	environ := os.Environ()
 	if r.Environment != nil {
 		environ = nil
@@ -50,7 +57,7 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	if err != nil {
 		return reply, err
 	}
-	j := job{model: folder.Path(r.Model), cfg: cfg, busy: func(string) func() { return func() {} }, warn: func(...string) {}}
+	j := job{ctx: ctx, model: folder.Path(r.Model), cfg: cfg, busy: func(string) func() { return func() {} }, warn: func(...string) {}}
 	for _, to := range []destination{{"save_to", r.SaveTo}, {"emit", r.Emit}, {"html", r.HTML}} {
 		if to.path = folder.Path(to.path); to.path != "" {
 			j.to = append(j.to, to)
@@ -59,6 +66,8 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 	if err := writable(j.to, append(cfg.Files(), j.model)); err != nil {
 		return reply, err
 	}
+	j, close := j.together()
+	defer close()
 	p, err := j.make()
 	if err != nil {
 		return reply, refusedRequest(err)
@@ -73,6 +82,9 @@ func (front) Plan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanR
 		return reply, err
 	}
 	var text strings.Builder
-	err = p.text(&text, show)
-	return plugin.PlanReply{JSON: visible.Text(string(data)), Text: visible.Text(text.String()), Warnings: p.warnings}, err
+	if err := p.text(&text, show); err != nil {
+		return reply, err
+	}
+	reply = plugin.PlanReply{JSON: visible.Text(string(data)), Text: visible.Text(text.String()), Warnings: p.warnings}
+	return reply, asInput(j.commit())
 }

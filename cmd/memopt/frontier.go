@@ -63,7 +63,7 @@ var frontierCommand = &cli.Command{
 			if err := report.FrontierSVG(&svg, curve, name); err != nil {
 				return err
 			}
-			if err := writeText(to, svg.Bytes()); err != nil {
+			if err := writeText(c.Context, to, svg.Bytes()); err != nil {
 				return err
 			}
 		}

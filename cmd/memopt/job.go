@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,12 +12,15 @@ import (
 	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/report"
+	"memopt/memopt/whole"
 	"memopt/planner"
 )
 
 // job is a model to be planned, whoever asks for it: the command line or a host of the
 // service.
 type job struct {
+	ctx     context.Context // ends it
+	commit  func() error    // gives files their names, if they wait for that
 	model   string
 	cfg     configs.Config
 	profile string        // of whose times plans count in
@@ -24,6 +28,13 @@ type job struct {
 	command string        // as it was typed, for a page
 	busy    func(doing string) (done func())
 	warn    func(...string)
+}
+
+// together has the files that the job writes appear together, at a commit; close removes
+// them if there is none.
+func (j job) together() (_ job, close func()) {
+	j.ctx, j.commit, close = whole.Together(j.ctx)
+	return j, close
 }
 
 // planned is what comes of a job: its model, which the caller closes, and its plan.
@@ -42,7 +53,7 @@ func (j job) open() (*memopt.Model, error) {
 	}
 	begin := time.Now()
 	done := j.busy("reading " + filepath.Base(j.model))
-	model, err := memopt.Open(j.model, j.cfg)
+	model, err := memopt.OpenContext(j.ctx, j.model, j.cfg)
 	done()
 	if err != nil {
 		return nil, err
@@ -60,17 +71,21 @@ func (j job) open() (*memopt.Model, error) {
 }
 
 // make opens the model and plans it.
-func (j job) make() (*planned, error) {
+func (j job) make() (made *planned, err error) {
 	model, err := j.open()
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if made == nil {
+			model.Close()
+		}
+	}()
 	p := &planned{job: j, model: model}
 	done := j.busy("planning")
 	p.plan, err = model.Plan()
 	done()
 	if err != nil {
-		model.Close()
 		return nil, err
 	}
 	slog.Info("planned", "strategy", p.plan.Strategy, "arena", p.plan.Arena, "took", p.plan.Took)
@@ -78,7 +93,6 @@ func (j job) make() (*planned, error) {
 	if folder := j.cfg.SaveONNXPath; folder != "" {
 		warnings, err := model.SaveGraphs(p.plan, folder, strings.TrimSuffix(filepath.Base(model.Path), ".onnx"))
 		if err != nil {
-			model.Close()
 			return nil, asInput(err)
 		}
 		p.tell(warnings)
@@ -105,7 +119,9 @@ func (p *planned) write() (err error) {
 			p.tell(warnings)
 			err = asInput(err)
 		case "html":
-			err = writePage(to.path, p.page())
+			err = writePage(p.ctx, to.path, p.page())
+		case "svg":
+			err = writeStepSVG(p.ctx, to.path, p.page())
 		}
 		if err != nil {
 			return err
@@ -122,6 +138,9 @@ func (p *planned) page() report.Page {
 // text prints the stages that are to be shown and the plan.
 func (p *planned) text(w io.Writer, show []stage) error {
 	for _, s := range show {
+		if err := p.ctx.Err(); err != nil {
+			return err
+		}
 		if err := s.print(w, p.model, p.plan); err != nil {
 			return err
 		}

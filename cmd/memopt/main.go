@@ -35,6 +35,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "memopt: %s\n", err)
 		os.Exit(memopt.ExitCannot)
 	}
+	ending.listen()
 	os.Exit(run(os.Args, os.Stdout, os.Stderr))
 }
 

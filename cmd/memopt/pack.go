@@ -71,7 +71,7 @@ var packCommand = &cli.Command{
 			return asInput(err)
 		}
 		if to != "" {
-			err = writeFile(to, out.Bytes())
+			err = writeFile(c.Context, to, out.Bytes())
 		} else {
 			_, err = c.App.Writer.Write(out.Bytes())
 		}
@@ -83,7 +83,7 @@ var packCommand = &cli.Command{
 			if err := pack.WriteSVG(&out, problem, solution); err != nil {
 				return asInput(err)
 			}
-			if err := writeText(to, out.Bytes()); err != nil {
+			if err := writeText(c.Context, to, out.Bytes()); err != nil {
 				return asInput(err)
 			}
 		}

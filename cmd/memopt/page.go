@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"slices"
 	"strings"
@@ -18,21 +19,21 @@ func htmlFlag(usage string) cli.Flag {
 }
 
 // writePage writes the page of a plan.
-func writePage(to string, p report.Page) error {
+func writePage(ctx context.Context, to string, p report.Page) error {
 	var page bytes.Buffer
 	if err := report.HTML(&page, p); err != nil {
 		return err
 	}
-	return writeText(to, page.Bytes())
+	return writeText(ctx, to, page.Bytes())
 }
 
 // writeStepSVG draws memory over the step of a plan that was just made.
-func writeStepSVG(to string, p report.Page) error {
+func writeStepSVG(ctx context.Context, to string, p report.Page) error {
 	var svg bytes.Buffer
 	if err := report.StepSVG(&svg, p); err != nil {
 		return err
 	}
-	return writeFile(to, svg.Bytes())
+	return writeFile(ctx, to, svg.Bytes())
 }
 
 // typed is the command again, as a shell takes it: with the settings of the

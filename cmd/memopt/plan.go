@@ -25,6 +25,7 @@ var planCommand = &cli.Command{
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
 		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
 		htmlFlag("write a page that stands alone: figures, memory over the step, the arena as a picture"),
+		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw memory over the step, this plan in front of the step with everything kept"},
 		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ",")},
 	),
 	Action: func(c *cli.Context) error {
@@ -36,10 +37,12 @@ var planCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		j, err := newJob(c, "output", "emit", "html")
+		j, err := newJob(c, "output", "emit", "html", "svg")
 		if err != nil {
 			return err
 		}
+		j, close := j.together()
+		defer close()
 		p, err := j.make()
 		if err != nil {
 			return refused(c, asJSON, err)
@@ -47,6 +50,9 @@ var planCommand = &cli.Command{
 		defer p.model.Close()
 		if err := p.write(); err != nil {
 			return err
+		}
+		if err := j.commit(); err != nil {
+			return asInput(err)
 		}
 		if asJSON {
 			return printJSON(c.App.Writer, p.json())
@@ -65,7 +71,7 @@ func newJob(c *cli.Context, flags ...string) (job, error) {
 	if err != nil {
 		return job{}, err
 	}
-	return job{model: c.Args().First(), cfg: cfg, profile: c.String("profile"), to: files, command: typed(c, cfg),
+	return job{ctx: c.Context, model: c.Args().First(), cfg: cfg, profile: c.String("profile"), to: files, command: typed(c, cfg),
 		busy: func(doing string) func() { return busy(c, doing) }, warn: func(warnings ...string) { warn(c, warnings...) }}, nil
 }
 

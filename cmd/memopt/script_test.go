@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/tidwall/gjson"
@@ -64,13 +65,20 @@ func exitCode(err error) string {
 	return err.Error()
 }
 
-// interrupt [-HUP] COMMAND… starts a command, interrupts it after its first line,
-// or takes its terminal away, and writes its output to out.txt and err.txt, its
-// exit code to code.txt.
+// interrupt [-HUP] [-after TIME] COMMAND… starts a command, interrupts it after its
+// first line or a time, or takes its terminal away, and writes its output to out.txt
+// and err.txt, its exit code to code.txt.
 func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	with := os.Signal(os.Interrupt)
 	if args[0] == "-HUP" {
 		with, args = syscall.SIGHUP, args[1:]
+	}
+	after := time.Duration(0)
+	if args[0] == "-after" {
+		var err error
+		after, err = time.ParseDuration(args[1])
+		ts.Check(err)
+		args = args[2:]
 	}
 	var path string
 	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
@@ -89,8 +97,11 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(c.Start())
 	signal.Stop(taken)
 	r := bufio.NewReader(out)
-	first, err := r.ReadString('\n')
-	ts.Check(err)
+	first := ""
+	if time.Sleep(after); after == 0 {
+		first, err = r.ReadString('\n')
+		ts.Check(err)
+	}
 	ts.Check(c.Process.Signal(with))
 	rest, err := io.ReadAll(r)
 	ts.Check(err)

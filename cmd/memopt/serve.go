@@ -21,6 +21,7 @@ var serveCommand = &cli.Command{
 		if c.Bool("gencert") {
 			return plugin.WriteClientCert(c.App.Writer)
 		}
+		ending.leave()
 		return plugin.Serve(front{})
 	},
 }

@@ -4,13 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -123,7 +120,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 	if to := c.String("html"); to != "" {
 		page := p.page()
 		page.Trained = trained(result, lines)
-		if err := writePage(to, page); err != nil {
+		if err := writePage(c.Context, to, page); err != nil {
 			return err
 		}
 	}
@@ -189,36 +186,22 @@ func stopped(c *cli.Context, r *memopt.Result) error {
 // terminal is gone, but under nohup, or when nobody reads the output. A second
 // interrupt ends the program at once, as an interrupt does.
 type stopper struct {
-	stopped, over chan struct{}
-	once          sync.Once
-	signals       chan os.Signal
+	stopped chan struct{}
+	once    sync.Once
 }
 
 func newStopper(c *cli.Context) *stopper {
-	s := &stopper{stopped: make(chan struct{}), over: make(chan struct{}), signals: make(chan os.Signal, 1)}
-	signals := s.signals
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
-	}
-	go func() {
-		select {
-		case <-signals:
-			signal.Stop(signals)
-			warn(c, "interrupted; this step is the last, and a second interrupt ends at once")
-			s.stop()
-		case <-s.over:
-		}
-	}()
+	s := &stopper{stopped: make(chan struct{})}
+	ending.take(func() {
+		warn(c, "interrupted; this step is the last, and a second interrupt ends at once")
+		s.stop()
+	})
 	return s
 }
 
 func (s *stopper) stop() { s.once.Do(func() { close(s.stopped) }) }
 
-func (s *stopper) release() {
-	signal.Stop(s.signals)
-	close(s.over)
-}
+func (s *stopper) release() { ending.take(nil) }
 
 // steps prints a line for each of few steps, for every twentieth part of many,
 // and all of them on one line of a terminal.

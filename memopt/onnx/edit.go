@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // WriteEdited writes the model at from with its nodes as in an outline of it
@@ -25,14 +27,14 @@ import (
 //
 // The file appears by rename. Weights that lie in files of their own stay there,
 // so such a model is only written into its own folder.
-func WriteEdited(path, from string, o *graph.Outline, order []int) (strange []string, err error) {
+func WriteEdited(path, from string, o *graph.Outline, order []int, opts ...Option) (strange []string, err error) {
 	f, err := openModel(from)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
-	e := &editor{r: newReader(f.Bytes(), from, from, nil, nil), o: o, infos: map[string][]byte{}}
+	e := &editor{ctx: optionsOf(opts).ctx, r: newReader(f.Bytes(), from, from, nil, nil), o: o, infos: map[string][]byte{}}
 	s, err := e.model(order)
 	if changed := f.Unchanged(); changed != nil {
 		return nil, changed
@@ -46,7 +48,7 @@ func WriteEdited(path, from string, o *graph.Outline, order []int) (strange []st
 	if e.external != "" && !sameFolder(path, from) {
 		return nil, fmt.Errorf("%s: the weights of %s lie beside it, in %s; write into that folder", path, from, quote(e.external))
 	}
-	return e.strange, replace(path, func(w io.Writer) error {
+	return e.strange, replace(optionsOf(opts).ctx, path, func(w io.Writer) error {
 		if err := s.writeTo(w); err != nil {
 			return err
 		}
@@ -58,6 +60,7 @@ func sameFolder(a, b string) bool { return sameFile(filepath.Dir(a), filepath.Di
 
 // editor rewrites one file.
 type editor struct {
+	ctx      context.Context // polled at each node
 	r        *reader
 	o        *graph.Outline
 	nodes    [][]byte
@@ -125,6 +128,7 @@ func (e *editor) graph(b []byte, order []int) *stream {
 			placed = true
 			behind := false // the forward pass
 			for _, i := range order {
+				stop.Poll(e.ctx)
 				b := e.node(i, behind)
 				behind = behind || e.backward(b)
 				s.add(part{bytes: appendBytes(nil, graphNode, b)})

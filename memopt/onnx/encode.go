@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // maxMessage is the largest model that protobuf allows in one message.
@@ -19,7 +21,7 @@ const maxMessage = math.MaxInt32
 
 // Encode writes the model, weights inside.
 func Encode(w io.Writer, g *graph.Graph) error {
-	e, err := newEncoder(g, nil)
+	e, err := newEncoder(context.Background(), g, nil)
 	if err != nil {
 		return err
 	}
@@ -52,7 +54,7 @@ type opset struct {
 	version int
 }
 
-func newEncoder(g *graph.Graph, extern *layout) (*encoder, error) {
+func newEncoder(ctx context.Context, g *graph.Graph, extern *layout) (*encoder, error) {
 	e := &encoder{g: g, names: map[*graph.Value]string{}, taken: map[string]bool{}, extern: extern, opsets: []opset{{"", writtenOpset}}}
 	for _, v := range g.Values {
 		if !utf8.ValidString(v.Name) {
@@ -64,6 +66,7 @@ func newEncoder(g *graph.Graph, extern *layout) (*encoder, error) {
 	chain := &chain{e: e, made: map[string]string{}}
 	var formulas []*graph.Value
 	for _, v := range g.Values {
+		stop.Poll(ctx)
 		if v.Kind == graph.Computed || v.Kind == graph.Input {
 			continue
 		}
@@ -81,6 +84,7 @@ func newEncoder(g *graph.Graph, extern *layout) (*encoder, error) {
 	}
 	e.order = append(e.order, formulas...)
 	for _, n := range g.Nodes {
+		stop.Poll(ctx)
 		b, err := e.node(n)
 		if err != nil {
 			return nil, err
@@ -96,12 +100,16 @@ func newEncoder(g *graph.Graph, extern *layout) (*encoder, error) {
 // reads.
 func (e *encoder) chooseOutputs() {
 	g := e.g
-	isOutput := func(v *graph.Value) bool { return slices.Contains(g.Outputs, v) || slices.Contains(e.extra, v) }
+	is := map[*graph.Value]bool{}
+	for _, v := range g.Outputs {
+		is[v] = true
+	}
 	for _, u := range g.Updates {
-		if u.New.Kind != graph.Computed || isOutput(u.New) {
+		if u.New.Kind != graph.Computed || is[u.New] {
 			continue
 		}
 		e.extra = append(e.extra, u.New)
+		is[u.New] = true
 		if name := u.State.Name + newSuffix; g.ByName(name) == nil && !e.taken[name] {
 			e.names[u.New] = name
 			e.taken[name] = true
@@ -114,8 +122,9 @@ func (e *encoder) chooseOutputs() {
 		}
 	}
 	for _, d := range g.Grads {
-		if d.Grad.Kind == graph.Computed && !read[d.Grad] && !isOutput(d.Grad) {
+		if d.Grad.Kind == graph.Computed && !read[d.Grad] && !is[d.Grad] {
 			e.extra = append(e.extra, d.Grad)
+			is[d.Grad] = true
 		}
 	}
 }

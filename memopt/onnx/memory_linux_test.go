@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,7 +57,7 @@ func writeSparse(t testing.TB, nodes, params int, floats int64) string {
 		x = b.Op("Add", nil, x, ws[i%params])
 	}
 	b.Graph.Outputs = []*graph.Value{x}
-	e, err := newEncoder(b.Graph, nil)
+	e, err := newEncoder(context.Background(), b.Graph, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

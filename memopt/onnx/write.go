@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,10 +16,16 @@ import (
 // Option changes how a model is written.
 type Option func(*options)
 
-type options struct{ external bool }
+type options struct {
+	external bool
+	ctx      context.Context
+}
 
 // External puts weights into "<name>.data" beside the model, whatever its size.
 func External(o *options) { o.external = true }
+
+// Until has the writing end with a context, which it polls as package stop says.
+func Until(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
 
 // Written are the files that Write may write: the model, and its weights beside it.
 func Written(path string) []string { return []string{path, path + ".data"} }
@@ -28,15 +35,12 @@ func Written(path string) []string { return []string{path, path + ".data"} }
 // appear by rename, the weights first; a file that is being read stays as it is
 // for its reader.
 func Write(path string, g *graph.Graph, opts ...Option) error {
-	var o options
-	for _, opt := range opts {
-		opt(&o)
-	}
+	o := optionsOf(opts)
 	var extern *layout
 	if o.external {
 		extern = &layout{name: filepath.Base(path) + ".data"}
 	}
-	e, err := newEncoder(g, extern)
+	e, err := newEncoder(o.ctx, g, extern)
 	if err != nil {
 		return err
 	}
@@ -48,17 +52,24 @@ func Write(path string, g *graph.Graph, opts ...Option) error {
 		return fmt.Errorf("%s: the model without its weights takes %d bytes, and a file at most %d", path, s.size, maxMessage)
 	}
 	if extern != nil && len(extern.parts) > 0 {
-		if err := replace(path+".data", extern.writeTo); err != nil {
+		if err := replace(o.ctx, path+".data", extern.writeTo); err != nil {
 			return err
 		}
 	}
-	return replace(path, s.writeTo)
+	return replace(o.ctx, path, s.writeTo)
+}
+
+func optionsOf(opts []Option) (o options) {
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
 }
 
 // replace writes a file over what is at path. Files that are read for it must
 // stay as they are until the end; else nothing is replaced.
-func replace(path string, write func(io.Writer) error) error {
-	err := whole.Write(path, func(w io.Writer) (err error) {
+func replace(ctx context.Context, path string, write func(io.Writer) error) error {
+	err := whole.WriteContext(ctx, path, func(w io.Writer) (err error) {
 		defer weights.Guard(&err)()
 		return write(w)
 	})

@@ -13,6 +13,7 @@ package whole
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -24,8 +25,19 @@ import (
 
 // Write puts what write writes at path, over what is there. Its errors do not
 // name a file: the one that failed may be one that the caller never chose.
-func Write(path string, write func(io.Writer) error) (err error) {
+func Write(path string, write func(io.Writer) error) error {
+	return WriteContext(context.Background(), path, write)
+}
+
+// WriteContext is Write that gives up, and leaves nothing, when its context ends
+// before the file has its name. Of two calls for one path, the later of which began
+// after the other's context had ended, it is the later one's file that stays. A nil
+// context does not end.
+func WriteContext(ctx context.Context, path string, write func(io.Writer) error) (err error) {
 	defer func() { err = bare(err) }()
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	path, err = Target(path)
 	if err != nil {
 		return err
@@ -38,13 +50,14 @@ func Write(path string, write func(io.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
+	p := pending{f, path}
+	kept := false // it has its name, or somebody else sees to that
 	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
+		if !kept {
+			p.drop()
 		}
 	}()
-	w := bufio.NewWriterSize(f, 1<<18)
+	w := bufio.NewWriterSize(until{ctx, f}, 1<<18)
 	if err := write(w); err != nil {
 		return err
 	}
@@ -52,20 +65,28 @@ func Write(path string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	// What takes the place of a checkpoint must not be lost with the power.
-	if err := f.Sync(); err != nil {
+	if err := flush(ctx, f); err != nil {
 		return err
 	}
-	// The name comes first: once the file is closed it counts as left behind.
-	if err := rename(f, path); err != nil {
+	if b, ok := ctx.Value(batchKey{}).(*batch); ok {
+		b.files, kept = append(b.files, p), true
+		return nil
+	}
+	if err := name(ctx, p); err != nil {
 		return err
 	}
-	f.Close() // what it holds is on the disk
+	kept = true
 	return nil
 }
 
 // Bytes is Write of bytes that are there already.
 func Bytes(path string, data []byte) error {
-	return Write(path, func(w io.Writer) error {
+	return BytesContext(context.Background(), path, data)
+}
+
+// BytesContext is WriteContext of bytes that are there already.
+func BytesContext(ctx context.Context, path string, data []byte) error {
+	return WriteContext(ctx, path, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})
@@ -81,8 +102,8 @@ func Try(path string) error {
 	if err != nil {
 		return err
 	}
-	f.Close()
-	return os.Remove(f.Name())
+	pending{f, path}.drop()
+	return nil
 }
 
 // Target is the path of the file that Write would replace or make: the end of a
@@ -127,7 +148,7 @@ func temporary(path string, was fs.FileInfo) (*os.File, error) {
 	}
 	for i := 0; ; i++ {
 		name := filepath.Join(dir, prefix+strconv.Itoa(os.Getpid())+"-"+strconv.Itoa(i))
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+		f, err := create(name, mode)
 		if errors.Is(err, fs.ErrExist) && i < 1000 {
 			continue
 		}
@@ -135,13 +156,12 @@ func temporary(path string, was fs.FileInfo) (*os.File, error) {
 			return nil, err
 		}
 		if !lock(f) { // a sweep took it for left behind
-			f.Close()
+			pending{f: f}.drop()
 			continue
 		}
 		if was != nil {
 			if err := resemble(f, was); err != nil {
-				f.Close()
-				os.Remove(name)
+				pending{f: f}.drop()
 				return nil, err
 			}
 		}
