@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"memopt/memopt/graph"
 	"memopt/memopt/weights"
+	"memopt/memopt/whole"
 )
 
 // WriteTrained writes the model at from to path with other numbers for some of its
@@ -22,7 +24,7 @@ import (
 //
 // Weights that lie in files of their own are written to such files beside path,
 // "<name>.data" and then "<name>.data.2" and so on, with every tensor where it was,
-// and the model names those. Files appear by rename, the weights first. None of them may be
+// and the model names those. Files appear together. None of them may be
 // one that the model is read from.
 func WriteTrained(path, from string, numbers map[string]graph.Data) (err error) {
 	f, err := openModel(from)
@@ -44,12 +46,17 @@ func WriteTrained(path, from string, numbers map[string]graph.Data) (err error) 
 	if err != nil {
 		return err
 	}
+	ctx, commit, close := whole.Together(context.Background())
+	defer close()
 	for _, l := range t.order {
-		if err := replace(l.path, t.whole(l.stream(numbers).writeTo)); err != nil {
+		if err := replace(ctx, l.path, t.whole(l.stream(numbers).writeTo)); err != nil {
 			return err
 		}
 	}
-	return replace(path, t.whole(s.writeTo))
+	if err := replace(ctx, path, t.whole(s.writeTo)); err != nil {
+		return err
+	}
+	return commit()
 }
 
 // trainedWriter writes one model with other numbers.

@@ -32,8 +32,8 @@ func Written(path string) []string { return []string{path, path + ".data"} }
 
 // Write writes the model to path, over what is there. Weights are inside, or in
 // "<name>.data" beside it if they are asked to be or do not fit. Both files
-// appear by rename, the weights first; a file that is being read stays as it is
-// for its reader.
+// appear together, by rename; a file that is being read stays as it is for its
+// reader.
 func Write(path string, g *graph.Graph, opts ...Option) error {
 	o := optionsOf(opts)
 	var extern *layout
@@ -52,9 +52,15 @@ func Write(path string, g *graph.Graph, opts ...Option) error {
 		return fmt.Errorf("%s: the model without its weights takes %d bytes, and a file at most %d", path, s.size, maxMessage)
 	}
 	if extern != nil && len(extern.parts) > 0 {
-		if err := replace(o.ctx, path+".data", extern.writeTo); err != nil {
+		ctx, commit, close := whole.Together(o.ctx)
+		defer close()
+		if err := replace(ctx, path+".data", extern.writeTo); err != nil {
 			return err
 		}
+		if err := replace(ctx, path, s.writeTo); err != nil {
+			return err
+		}
+		return commit()
 	}
 	return replace(o.ctx, path, s.writeTo)
 }

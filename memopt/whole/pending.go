@@ -82,8 +82,14 @@ type batch struct {
 
 // Together returns a context under which files are written, but get their names only
 // when commit is called: then all do, or none if the context has ended. Close removes
-// those that have none.
+// those that have none. Below another such context that one's commit is awaited.
 func Together(ctx context.Context) (_ context.Context, commit func() error, close func()) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if _, within := ctx.Value(batchKey{}).(*batch); within {
+		return ctx, func() error { return nil }, func() {}
+	}
 	b := &batch{}
 	b.ctx = context.WithValue(ctx, batchKey{}, b)
 	return b.ctx, b.commit, b.close
