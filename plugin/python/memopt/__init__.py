@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ._host import close
     from ._plan import info, plan
     from .report import Report
-    from .torch import optimize, record, restore
+    from .torch.optimize import optimize as optimize
+    from .torch.optimize import restore
+    from .torch.record import record as record
 
 __version__ = "0.1.0"
 __all__ = ["BudgetError", "MemoptError", "Report", "close", "info", "optimize", "plan", "record", "restore"]

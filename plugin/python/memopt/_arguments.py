@@ -48,7 +48,7 @@ def sizes(name: str, value: Any, words: Sequence[str] = ()) -> str:
             raise TypeError(f"{name}: {key!r} is not a name")
         if isinstance(n, bool) or not isinstance(n, numbers.Integral):
             raise TypeError(f"{name}: {key} is {n!r}, not an integer")
-        if not 0 < n < 1 << 63:
+        if not 0 < int(n) < 1 << 63:
             raise ValueError(f"{name}: {key} is {n}, not a positive 64-bit number")
     return json.dumps({key: int(n) for key, n in value.items()}, ensure_ascii=False)
 
@@ -60,13 +60,14 @@ def size(name: str, value: Any, words: Sequence[str] = ()) -> str:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {value!r}; give bytes, a text like '8GB' or '60%', or a share like 0.6")
     if isinstance(value, numbers.Integral):
-        if value <= 0:
+        if int(value) <= 0:
             raise ValueError(f"{name} is {value} bytes; it must be positive")
         return str(int(value))
-    if 0 < value <= 1:
-        return share(name, float(value))
-    if value > 1 and float(value).is_integer():  # 8e9
-        return str(int(value))
+    real = float(value)
+    if 0 < real <= 1:
+        return share(name, real)
+    if real > 1 and real.is_integer():  # 8e9
+        return str(int(real))
     raise ValueError(f"{name} is {value!r}; a float is a share between 0 and 1, or whole bytes")
 
 
@@ -75,7 +76,7 @@ def share(name: str, value: Any, words: Sequence[str] = ()) -> str:
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {value!r}; give a text like '10%' or a share like 0.1")
-    if not 0 <= value < float("inf"):
+    if not 0 <= float(value) < float("inf"):
         raise ValueError(f"{name} is {value!r}; it must not be negative")
     return f"{float(value) * 100:.10g}%"
 
@@ -144,7 +145,7 @@ def show(stages: Iterable[str] | str | None) -> list[str]:
     if stages is None:
         return []
     several = isinstance(stages, Iterable) and not isinstance(stages, (str, bytes, Mapping))
-    names = list(stages) if several else [stages]
+    names: list[Any] = list(stages) if several else [stages]
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"show is {stages!r}; give names of stages, like ['graph', 'arena']")
     return names

@@ -34,7 +34,6 @@ class Joint:
         self.of: dict[str, list[tuple[int | None, int]]] = {}  # by name: values, None for what is fed, and bytes
         results = {name for name in joint["outputs"] if name}
         never = {n["op"] for n in joint["nodes"] if self.draws(n)}
-        chosen = {n["name"]: n for n in joint["nodes"] if n["op"] == "getitem"}
         backward, nodes = False, 0
         for n in joint["nodes"]:
             backward = backward or n["is_backward"] and n["op"] != "input"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import copy
 import hashlib
+import importlib.util
 import inspect
 import json
 import os
@@ -278,7 +278,7 @@ class ReportCase(unittest.TestCase):
         self.assertIsInstance(r.result, Section)
         self.assertIn("clusters", dir(r))
         with self.assertRaisesRegex(AttributeError, "no field 'peek'; there are peak, overhead"):
-            r.result.peek
+            r.result.peek  # noqa: B018
         with self.assertRaises(KeyError):
             r["nothing"]
         with self.assertRaises(AttributeError):

@@ -14,13 +14,14 @@ import tempfile
 import unittest
 import warnings
 
-import memopt
 import torch
-from memopt.torch.measure import watched
 from models import GPT, ResNet, families
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+
+import memopt
+from memopt.torch.measure import watched
 
 
 def step(model, args, loss=None, backward=True):

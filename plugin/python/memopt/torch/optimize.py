@@ -22,7 +22,7 @@ from ..errors import BudgetError
 from ..report import Report, show_bytes
 from ._tensors import tensors
 from .budget import fixed_bytes, free_bytes, parse
-from .measure import digests, step_peak
+from .measure import step_peak
 from .program import Program, build
 from .record import Loss, Recording, record
 from .replay import planned

@@ -364,7 +364,7 @@ class _Recorder(TorchDispatchMode):
             node = torch._C._current_autograd_node()
             group = (node.name(), node._sequence_nr()) if node is not None else None
             last = self.ops[-1]
-            if group is not None and group == self.group and "AccumulateGrad" not in group[0] and last.backward:
+            if group is not None and "AccumulateGrad" not in group[0] and group == self.group and last.backward:
                 op = last
             else:
                 if group is not None:
