@@ -11,6 +11,7 @@ require (
 	github.com/urfave/cli/v2 v2.27.7 // commands and flags
 	github.com/vulkan-go/vulkan v0.0.0-20221209234627-c0a353ae26c8 // Vulkan's instance, devices and memory; it has no tags
 	golang.org/x/sys v0.49.0 // mapped files, CPU features
+	golang.org/x/term v0.46.0 // whether there is a terminal, and how wide it is
 	google.golang.org/grpc v1.85.0 // spoken by go-plugin
 	google.golang.org/protobuf v1.36.12 // protowire, to walk ONNX files without copies; messages of the service
 	pgregory.net/rapid v1.3.0 // tests: properties with shrinking

@@ -83,6 +83,31 @@ func TestVet(t *testing.T) { command(t, "go", "vet", "./...") }
 
 func TestStaticcheck(t *testing.T) { command(t, "go", "tool", "staticcheck", "./...") }
 
+// platforms are those that everything builds for, without C: what stands in for assembly
+// and for Linux's calls is compiled nowhere else.
+var platforms = []string{"linux/arm64", "darwin/arm64", "darwin/amd64", "windows/amd64"}
+
+func TestPlatforms(t *testing.T) {
+	if os.Getenv("MEMOPT_TEST_LONG") == "" {
+		t.Skip("builds everything four times; MEMOPT_TEST_LONG=1 runs it")
+	}
+	for _, p := range platforms {
+		t.Run(p, func(t *testing.T) {
+			system, processor, _ := strings.Cut(p, "/")
+			for _, what := range []string{"build", "vet"} { // which compiles tests too
+				if what == "vet" && system == "windows" {
+					break // some tests count processor time as Unix does
+				}
+				c := exec.Command("go", what, "./...")
+				c.Dir, c.Env = "..", append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+processor)
+				if out, err := c.CombinedOutput(); err != nil {
+					t.Errorf("go %s: %v\n%s", what, err, out)
+				}
+			}
+		})
+	}
+}
+
 func TestFormat(t *testing.T) {
 	if out := command(t, "gofmt", "-l", "."); out != "" {
 		t.Errorf("gofmt would change:\n%s", out)

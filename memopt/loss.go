@@ -3,6 +3,7 @@ package memopt
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"memopt/autograd"
@@ -32,8 +33,14 @@ func (m *Model) addLoss() error {
 		}
 		return input(fmt.Errorf("the loss %q is no value of the model, nor one that can be added (%s)%s", m.loss, strings.Join(lossNames(), ", "), hint))
 	}
+	had := slices.Clone(m.Graph.Inputs)
 	if err := kernels.AddLoss(m.Graph, l, output); err != nil {
 		return input(err)
+	}
+	for _, v := range m.Graph.Inputs {
+		if !slices.Contains(had, v) {
+			m.LossInput = v.String()
+		}
 	}
 	m.loss = "" // it is the only output now
 	return nil

@@ -31,6 +31,9 @@ type Model struct {
 	// Outline is the nodes as the file spells them, if it is a trainer's.
 	Outline *graph.Outline
 	Config  configs.Config
+	// LossInput is the input that a loss which was added compares with, as in
+	// labels i64[batch]; "" if none was added.
+	LossInput string
 	// Passes is what was done to the forward graph first.
 	Passes graph.Report
 

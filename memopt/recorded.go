@@ -20,6 +20,9 @@ func (m *Model) readJoint() (err error) {
 	return nil
 }
 
+// Recorded is whether the step was recorded elsewhere: memopt plans it, and does not run it.
+func (m *Model) Recorded() bool { return runnable(m.Graph) != nil }
+
 // runnable reports why a graph cannot be run or written as ONNX: it was
 // recorded elsewhere, and its operators are names.
 func runnable(g *graph.Graph) error {

@@ -200,7 +200,8 @@ func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error)
 		budget.Msg += m.spell(budget.Changes)
 		for _, size := range []planner.Size{r.Budget, r.ActivationBudget} {
 			if size.Bytes > 0 && size.Bytes <= 100 {
-				budget.Msg += fmt.Sprintf("; a number alone is bytes: was %dGiB or %d%% meant?", size.Bytes, size.Bytes)
+				budget.Note = fmt.Sprintf("a number alone is bytes: was %dGiB or %d%% meant?", size.Bytes, size.Bytes)
+				budget.Msg += "; " + budget.Note
 			}
 		}
 	}

@@ -14,6 +14,7 @@ type BudgetError struct {
 	Floor             Floor
 	Msg               string
 	Changes           []Change // each would make the request fit, as Msg says
+	Note              string   // what may have been meant, as Msg says
 	Least             int64    // of Largest: the smallest size of its dim, which does not fit either
 }
 

@@ -12,12 +12,13 @@ import (
 
 var benchCommand = &cli.Command{
 	Name:      "bench",
-	Usage:     "our figures beside a peer's or a baseline's, measured in one run",
+	Category:  "This machine",
+	Usage:     "measure this build; next to a peer or a baseline where there is one",
 	ArgsUsage: "WHAT",
-	Description: "memopt bench cpu --quick\n" +
+	UsageText: "memopt bench cpu --quick\n" +
 		"memopt bench cpu --only matmul,mlp --python .venv/bin/python\n" +
-		"memopt bench vulkan --device vulkan:llvmpipe --only steps,budgets\n" +
-		benchList(),
+		"memopt bench vulkan --device vulkan:llvmpipe --only steps,budgets",
+	Description: benchList(),
 	Flags: common(
 		&cli.StringFlag{Name: "only", Usage: "`GROUPS` only these, such as matmul,mlp"},
 		&cli.StringFlag{Name: "with", Usage: "`FILES` planner: joint graphs and MiniMalloc CSVs to plan and pack too"},

@@ -11,10 +11,11 @@ import (
 
 var checkCommand = &cli.Command{
 	Name:      "check",
-	Usage:     "replay a plan on its model: no use before computation, no overlap, peak as claimed",
+	Category:  "Inspect",
+	Usage:     "verify a plan against its model: order, overlap, peak",
 	ArgsUsage: "PLAN MODEL",
-	Description: "memopt check gpt.plan.json gpt.onnx\n" +
-		"The settings that the step was made with are in the plan. What is given here the plan must keep:\n" +
+	UsageText: "memopt check gpt.plan.json gpt.onnx",
+	Description: "The settings that the step was made with are in the plan. What is given here the plan must keep: " +
 		"other dims, a smaller limit or another step make it fail.",
 	Flags: settingFlags("check"),
 	Action: func(c *cli.Context) error {

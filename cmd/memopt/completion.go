@@ -15,9 +15,10 @@ import (
 // table of commands, so nothing has to be added to it for a new one.
 var completionCommand = &cli.Command{
 	Name:      "completion",
-	Usage:     "what bash, zsh or fish needs to complete commands and flags",
+	Category:  "Service and shell",
+	Usage:     "print what bash, zsh or fish needs to complete commands and flags",
 	ArgsUsage: "SHELL",
-	Description: "source <(memopt completion bash)    # in ~/.bashrc; zsh in ~/.zshrc\n" +
+	UsageText: "source <(memopt completion bash)    # in ~/.bashrc; zsh in ~/.zshrc\n" +
 		"memopt completion fish > ~/.config/fish/completions/memopt.fish",
 	Flags: common(),
 }

@@ -11,8 +11,12 @@ import (
 
 var configCommand = &cli.Command{
 	Name:      "config",
-	Usage:     "the settings in force, and where each came from",
+	Category:  "This machine",
+	Usage:     "show the settings in force, and where each came from",
 	ArgsUsage: " ",
+	UsageText: "memopt config\n" +
+		"memopt config --config settings.json\n" +
+		"memopt config --schema > memopt.schema.json",
 	Flags: settingFlags("config",
 		&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of configuration files instead"},
 	),
@@ -45,7 +49,7 @@ var configCommand = &cli.Command{
 		for _, r := range rows {
 			table = append(table, []string{r.Name, r.Value, r.Source})
 		}
-		report.Table(c.App.Writer, "lll", table)
+		report.Table(c.App.Writer, "=lnt", table)
 		return nil
 	},
 }

@@ -19,7 +19,7 @@ func deviceMemory(w io.Writer, m *memopt.DeviceMemory) {
 	for _, o := range m.Owners {
 		rows, requested = append(rows, []string{o.Owner, n(o.Requested), n(o.Granted), n(o.Granted)}), requested+o.Requested
 	}
-	report.Table(w, "lrrr", append(rows, []string{"in all", n(requested), n(m.Held), n(m.Peak)}))
+	report.Table(w, "=lrrr", append(rows, []string{"in all", n(requested), n(m.Held), n(m.Peak)}))
 	if m.DriverPeak > 0 {
 		fmt.Fprintf(w, "the driver counts %s bytes taken, at most %s\n", n(m.Driver), n(m.DriverPeak))
 	}

@@ -14,8 +14,10 @@ import (
 
 var devicesCommand = &cli.Command{
 	Name:      "devices",
-	Usage:     "what steps can run on: heaps, memory types, limits, and what auto takes",
+	Category:  "This machine",
+	Usage:     "list what a step can run on, and what --device auto takes",
 	ArgsUsage: " ",
+	UsageText: "memopt devices",
 	Flags:     settingFlags("devices"),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")
@@ -37,7 +39,7 @@ var devicesCommand = &cli.Command{
 		for _, d := range all {
 			rows = append(rows, []string{d.Device, d.Kind, d.Name, d.Driver, heapsText(d.Heaps)})
 		}
-		report.Table(c.App.Writer, "lllll", rows)
+		report.Table(c.App.Writer, "=llttt", rows)
 		for _, d := range all {
 			visible.Fprintf(c.App.Writer, "\n%s %s\n", d.Device, d.Name)
 			details := [][]string{
@@ -58,9 +60,9 @@ var devicesCommand = &cli.Command{
 			if d.Unfit != "" {
 				details = append(details, []string{"", "cannot be used", d.Unfit})
 			}
-			report.Table(c.App.Writer, "lll", details)
+			report.Table(c.App.Writer, "llt", details)
 		}
-		visible.Fprintf(c.App.Writer, "\nauto is %s: %s\n", name, why)
+		report.Text(c.App.Writer, 2, "\nauto is %s: %s\n", name, why)
 		if missing != "" {
 			warn(c, missing)
 		}

@@ -14,11 +14,12 @@ import (
 )
 
 var diffCommand = &cli.Command{
-	Name:        "diff",
-	Usage:       "two plans side by side: figures, clusters, and what only one of them runs again or keeps",
-	ArgsUsage:   "PLAN PLAN",
-	Description: "memopt diff before.json after.json",
-	Flags:       common(),
+	Name:      "diff",
+	Category:  "Inspect",
+	Usage:     "compare two plans: figures, clusters, what only one of them recomputes or keeps",
+	ArgsUsage: "PLAN PLAN",
+	UsageText: "memopt diff before.json after.json",
+	Flags:     common(),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "PLAN PLAN")
 		if err != nil {
@@ -172,14 +173,14 @@ func (d *diffFile) print(w io.Writer) {
 		}
 		rows = append(rows, []string{f.Name, a, b, change})
 	}
-	report.Table(w, "lrrr", rows)
+	report.Table(w, "=lrrr", rows)
 	if len(d.Clusters) > 0 {
 		fmt.Fprintln(w, "\nRun again")
 		rows = [][]string{{"", "first", "second", "of", "cluster"}}
 		for _, c := range d.Clusters {
 			rows = append(rows, []string{"", fmt.Sprint(c.A), fmt.Sprint(c.B), fmt.Sprint(c.Freq), c.Key})
 		}
-		report.Table(w, "lrrrl", rows)
+		report.Table(w, "=lrrrn", rows)
 	}
 	for _, l := range []struct {
 		what  string

@@ -19,8 +19,10 @@ import (
 
 var doctorCommand = &cli.Command{
 	Name:      "doctor",
-	Usage:     "what is installed, and what to do about what is not",
+	Category:  "This machine",
+	Usage:     "check what is installed, and say what to do about what is not",
 	ArgsUsage: " ",
+	UsageText: "memopt doctor",
 	Flags:     common(),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")
@@ -45,7 +47,7 @@ var doctorCommand = &cli.Command{
 				rows = append(rows, []string{"", "", f.Advice})
 			}
 		}
-		report.Table(c.App.Writer, "lll", rows)
+		report.Table(c.App.Writer, "llt", rows)
 		return nil
 	},
 }

@@ -18,9 +18,10 @@ import (
 
 var explainCommand = &cli.Command{
 	Name:      "explain",
-	Usage:     "the ledger of a plan: what each choice frees at the peak and costs, and what blocks a lower peak",
+	Category:  "Inspect",
+	Usage:     "show what each choice of a plan frees and costs, and what blocks a lower peak",
 	ArgsUsage: "PLAN",
-	Description: "memopt explain gpt.plan.json\n" +
+	UsageText: "memopt explain gpt.plan.json\n" +
 		"memopt explain gpt.plan.json --node transformer.h.0.mlp.act",
 	Flags: common(
 		&cli.StringFlag{Name: "node", Usage: "`NAME` explain one node instead"},
@@ -84,7 +85,7 @@ func explainPlan(w io.Writer, f *planner.File) {
 	} else {
 		rows = append(rows, []string{"blocks", fmt.Sprintf("the peak is the floor: %s reads, writes and holds this much whatever is computed again", f.Floor.Node)})
 	}
-	report.Table(w, "ll", rows)
+	report.Table(w, "lt", rows)
 	fmt.Fprintln(w, "\nComputed again; without it the peak would be higher by")
 	ledger(w, f, func(c planner.FileCluster) bool { return c.Applied > 0 })
 	fmt.Fprintln(w, "\nKept; computed again, the peak would be lower by")
@@ -100,20 +101,20 @@ func explainPlan(w io.Writer, f *planner.File) {
 func notTaken(f *planner.File, c planner.FileCluster) string {
 	limited := f.Request.Budget > 0 || f.Request.ActivationBudget > 0 || f.Request.MaxOverhead > 0
 	price := func(c planner.FileCluster) float64 { return c.Cost / float64(max(c.PeakEffect, 1)) }
-	dearest, worst := planner.FileCluster{}, -1.0
+	worst := -1.0
 	for _, other := range f.Clusters {
 		if other.Applied > 0 && other.PeakEffect > 0 && price(other) > worst {
-			dearest, worst = other, price(other)
+			worst = price(other)
 		}
 	}
 	fits := f.Request.Budget > 0 && f.Memory.Total <= f.Request.Budget || f.Request.ActivationBudget > 0 && f.Result.Arena <= f.Request.ActivationBudget
 	const mebibyte = 1 << 20
-	perMiB := func(p float64) string { return fmt.Sprintf("%.3f %% a MiB", 100*p*mebibyte) }
+	perMiB := func(p float64) string { return fmt.Sprintf("%.3g %% a MiB", 100*p*mebibyte) }
 	switch {
 	case !limited:
 		return "nothing asks for less"
 	case worst >= 0 && price(c) > worst:
-		return fmt.Sprintf("dearer: %s, and %s has %s", perMiB(price(c)), dearest.Key, perMiB(worst))
+		return fmt.Sprintf("dearer: %s, against at most %s of those above", perMiB(price(c)), perMiB(worst))
 	case f.Request.MaxOverhead > 0 && f.Result.Overhead+c.Cost > f.Request.MaxOverhead:
 		return "over the limit of extra compute"
 	case fits:
@@ -146,7 +147,7 @@ func ledger(w io.Writer, f *planner.File, show func(planner.FileCluster) bool) {
 		fmt.Fprintln(w, "  none")
 		return
 	}
-	report.Table(w, "lrrrrll", rows)
+	report.Table(w, "=lrrr2r1nt", rows)
 }
 
 // explainNode tells when a node runs and in which cluster it is.

@@ -12,13 +12,15 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt"
+	"memopt/memopt/report"
 )
 
 var exportCommand = &cli.Command{
 	Name:      "export",
-	Usage:     "a plan for another tool: ONNX Runtime's configuration, PyTorch's policies, JAX's names",
+	Category:  "Plan",
+	Usage:     "write a plan for ONNX Runtime, PyTorch or JAX",
 	ArgsUsage: "PLAN",
-	Description: "memopt export gpt.plan.json --to ort -o mem_opt.json\n" +
+	UsageText: "memopt export gpt.plan.json --to ort -o mem_opt.json\n" +
 		"memopt export gpt.plan.json --to pytorch > policy.json\n" +
 		"memopt export gpt.plan.json --to jax",
 	Flags: common(
@@ -67,6 +69,9 @@ var exportCommand = &cli.Command{
 			if w = c.App.ErrWriter; c.Bool("quiet") {
 				w = io.Discard
 			}
+		}
+		if !c.Bool("quiet") {
+			report.Text(c.App.ErrWriter, 2, "The plan promises a peak of %s instead of %s. %s\n", report.Bytes(f.Result.Peak), report.Bytes(f.Baseline.Peak), ownBytes)
 		}
 		for _, name := range slices.Sorted(maps.Keys(e.Env)) {
 			fmt.Fprintf(w, "export %s=%s\n", name, configs.ShellWord(e.Env[name]))

@@ -17,9 +17,10 @@ import (
 
 var frontierCommand = &cli.Command{
 	Name:      "frontier",
-	Usage:     "peak against extra compute: the best trades at limits all the way down, the knee marked, and what others would do",
+	Category:  "Plan",
+	Usage:     "show peak memory against extra compute, from everything kept down to the floor",
 	ArgsUsage: "MODEL",
-	Description: "memopt frontier gpt.onnx --dims batch=8,seq=1024\n" +
+	UsageText: "memopt frontier gpt.onnx --dims batch=8,seq=1024\n" +
 		"memopt frontier gpt.onnx --dims batch=8,seq=1024 --svg gpt.svg --format json",
 	Flags: settingFlags("frontier",
 		profileFlag(),

@@ -153,8 +153,14 @@ func (p *planned) text(w io.Writer, show []stage) error {
 		fmt.Fprintln(w)
 	}
 	report.Plan(w, p.plan, filepath.Base(p.model.Path), shownSettings(p.model, p.profile))
+	if p.model.Recorded() {
+		report.Text(w, 2, "\n%s\n", ownBytes)
+	}
 	return nil
 }
+
+// ownBytes says whose bytes a plan is in, where another program carries it out.
+const ownBytes = "These bytes are of memopt's own runtime. In PyTorch and ONNX Runtime the allocator rounds up and keeps blocks, and kernels have other work space."
 
 // json is the plan as JSON, with all that was warned of.
 func (p *planned) json() *planner.File {

@@ -20,6 +20,7 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt"
+	"memopt/memopt/report"
 	"memopt/memopt/visible"
 )
 
@@ -41,12 +42,11 @@ func main() {
 
 // run is main without the process: arguments in, exit code out.
 func run(args []string, stdout, stderr io.Writer) int {
-	out, notes := visible.NewWriter(stdout), visible.NewWriter(stderr)
+	out, notes := newScreen(stdout), newScreen(stderr)
 	defer notes.Flush()
 	app := &cli.App{
 		Name:           "memopt",
 		Usage:          "plan the memory of a training step, and train under the plan",
-		UsageText:      "memopt COMMAND [flags] [arguments]    (memopt COMMAND --help has more)",
 		Version:        memopt.Version,
 		Commands:       commands,
 		Writer:         out,
@@ -72,11 +72,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	msg := visible.Error(err)
-	if !strings.HasPrefix(msg, "memopt") {
+	var cannot refusal
+	if errors.As(err, &cannot) {
+		notes.note("memopt: " + visible.Line(cannot.headline))
+		report.Table(notes, "llt", cannot.rows)
+		return memopt.Code(err)
+	}
+	msg := ofFiles(err, visible.Error(err))
+	if !strings.HasPrefix(msg, "memopt ") {
 		msg = "memopt: " + msg
 	}
-	fmt.Fprintln(notes, shortened(msg))
+	notes.note(shortened(msg))
 	return memopt.Code(err)
 }
 
@@ -109,6 +115,7 @@ func usage(format string, args ...any) error { return usageError{fmt.Sprintf(for
 func common(flags ...cli.Flag) []cli.Flag {
 	flags = append(flags,
 		&cli.StringFlag{Name: "format", Value: "text", Usage: "`text|json` how results are printed (default text)"},
+		columnsFlag(),
 		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress and no warnings"},
 	)
 	for _, r := range configs.Rows() {
@@ -126,6 +133,9 @@ func begin(c *cli.Context, want string) (json bool, err error) {
 	case "text", "json":
 	default:
 		return false, usage("--format is text or json, not %q", c.String("format"))
+	}
+	if err := setColumns(c); err != nil {
+		return false, err
 	}
 	level, err := logLevel(c.String("log-level"))
 	if err != nil {
@@ -145,6 +155,9 @@ func begin(c *cli.Context, want string) (json bool, err error) {
 		if c.Args().Get(i) == "-" && slices.Contains(fileNames, name) {
 			return false, usage("memopt %s does not read standard input; name a file (./- for one called -)", c.Command.Name)
 		}
+	}
+	if err := mistaken(c.Command.Name, names, c.Args().Slice()); err != nil {
+		return false, err
 	}
 	return c.String("format") == "json", nil
 }
@@ -176,7 +189,7 @@ func warn(c *cli.Context, msgs ...string) {
 		return
 	}
 	for _, m := range msgs {
-		visible.Fprintf(c.App.ErrWriter, "memopt: warning: %s\n", m)
+		c.App.ErrWriter.(*screen).note("memopt: warning: " + visible.Line(m))
 	}
 }
 
@@ -186,5 +199,5 @@ func asInput(err error) error {
 	if err == nil || errors.As(err, &coded) {
 		return err
 	}
-	return usageError{err.Error()}
+	return usageError{ofFiles(err, err.Error())}
 }

@@ -1,20 +1,30 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"math"
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
+	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/memopt/visible"
+	"memopt/planner"
 )
 
 var maxbatchCommand = &cli.Command{
 	Name:      "maxbatch",
-	Usage:     "the largest batch, or other dim, that fits a budget, and its plan",
+	Category:  "Plan",
+	Usage:     "find the largest batch, or other dim, that fits a budget",
 	ArgsUsage: "MODEL",
-	Description: "memopt maxbatch gpt.onnx --dims seq=1024 --budget 24GiB\n" +
-		"memopt maxbatch gpt.onnx --dims batch=8 --dim seq --budget 24GiB --max-overhead 10%\n" + refusalDoc,
+	UsageText: "memopt maxbatch gpt.onnx --dims seq=1024 --budget 24GiB\n" +
+		"memopt maxbatch gpt.onnx --dims batch=8 --dim seq --budget 24GiB\n" +
+		"memopt maxbatch gpt.onnx --dims seq=1024 --budget 24GiB --max-overhead 10%",
+	Description: refusalDoc,
 	Flags: settingFlags("maxbatch",
 		profileFlag(),
 		&cli.StringFlag{Name: "dim", Usage: "`NAME` the dim to enlarge (default batch)"},
@@ -50,30 +60,111 @@ var maxbatchCommand = &cli.Command{
 		}
 		defer model.Close()
 		done := busy(c, "planning")
-		plan, err := model.Largest(dim)
+		ladder, err := model.Ladder(dim)
 		done()
 		if err != nil {
-			return refused(c, asJSON, err)
+			return refused(c, j.cfg, err)
 		}
-		warn(c, plan.Warnings...)
-		size := plan.Request.Dims[dim]
-		file := model.PlanFile(plan)
+		last := ladder[len(ladder)-1]
+		warn(c, last.Plan.Warnings...)
+		file := last.Model.PlanFile(last.Plan)
 		if to := c.String("output"); to != "" {
 			if err := file.Save(to); err != nil {
 				return asInput(err)
 			}
 		}
 		if asJSON {
-			return printJSON(c.App.Writer, map[string]any{"format": "memopt.maxbatch/1", "dim": dim, "size": size, "search_ended": plan.SearchEnded, "dims": plan.Request.Dims,
-				"total": plan.Memory.Total, "arena": plan.Arena, "peak": plan.Result.Peak, "overhead": plan.Result.Overhead,
-				"recomputed_nodes": plan.Result.Again, "ms": float64(plan.Took.Microseconds()) / 1000, "plan": file})
+			return printJSON(c.App.Writer, maxbatchJSON(dim, ladder, file))
 		}
-		verdict := "is the largest that fits"
-		if plan.SearchEnded {
-			verdict = "fits, and is the largest that is looked for"
-		}
-		visible.Fprintf(c.App.Writer, "%s = %d %s\n\n", dim, size, verdict)
-		report.Plan(c.App.Writer, plan, filepath.Base(model.Path), shownSettings(model, j.profile))
+		printLadder(c.App.Writer, model, dim, ladder)
+		visible.Fprintf(c.App.Writer, "\nThe plan of the last row:\n  %s\n", planCommandOf(c, dim, last))
 		return nil
 	},
+}
+
+// printLadder writes a row for each limit of extra compute.
+func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung) {
+	var limits []string
+	if b := m.Config.Budget; b.Bytes > 0 {
+		limits = append(limits, report.Bytes(b.Bytes))
+	}
+	if b := m.Config.ActivationBudget; b.Bytes > 0 {
+		limits = append(limits, "an arena of "+report.Bytes(b.Bytes))
+	}
+	report.Text(w, 2, "%s: the largest %s that fits %s\n\n", filepath.Base(m.Path), dim, strings.Join(limits, " and "))
+	rows := [][]string{{"extra compute", dim, "costs", "total", "arena", "run again", ""}}
+	for _, r := range ladder {
+		allowed := "any"
+		if !math.IsInf(r.Most, 1) {
+			allowed = "at most " + strings.TrimSuffix(report.Extra(r.Most, 1), ".0 %")
+			allowed = strings.TrimSuffix(allowed, " %") + " %"
+		}
+		if r.Plan == nil {
+			rows = append(rows, []string{allowed, none, none, none, none, none, "not even the smallest fits"})
+			continue
+		}
+		note := ""
+		if r.Plan.SearchEnded {
+			note = "the largest that is looked for"
+		}
+		p := r.Plan
+		rows = append(rows, []string{allowed, fmt.Sprint(r.Size), report.Extra(p.Result.Overhead, 2), report.Bytes(p.Memory.Total), report.Bytes(p.Arena), fmt.Sprint(p.Result.Again), note})
+	}
+	report.Table(w, "=lrrrr2r1t", rows)
+}
+
+// planCommandOf is how one would ask for the plan of a rung alone.
+func planCommandOf(c *cli.Context, dim string, r memopt.Rung) string {
+	words := []string{"memopt", "plan"}
+	for _, a := range c.Args().Slice() {
+		words = append(words, configs.ShellWord(a))
+	}
+	words = append(words, "--dims", configs.ShellWord(configs.FormatDims(r.Plan.Request.Dims)))
+	for _, f := range c.Command.Flags {
+		name := f.Names()[0]
+		if _, isBool := f.(*cli.BoolFlag); c.IsSet(name) && !isBool && !aside[name] && name != "dims" && name != "dim" {
+			words = append(words, "--"+name, configs.ShellWord(c.String(name)))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// maxbatchFile is the JSON of maxbatch: the last rung, and all of them.
+type maxbatchFile struct {
+	Format string `json:"format"`
+	Dim    string `json:"dim"`
+	rungFile
+	Dims   map[string]int64 `json:"dims"`
+	MS     float64          `json:"ms"`
+	Ladder []rungFile       `json:"ladder"`
+	Plan   *planner.File    `json:"plan"`
+}
+
+type rungFile struct {
+	MaxOverhead *float64 `json:"max_overhead"` // null for any
+	Size        int64    `json:"size"`         // 0 where none fits
+	SearchEnded bool     `json:"search_ended"`
+	Total       int64    `json:"total"`
+	Arena       int64    `json:"arena"`
+	Peak        int64    `json:"peak"`
+	Overhead    float64  `json:"overhead"`
+	Again       int      `json:"recomputed_nodes"`
+}
+
+func maxbatchJSON(dim string, ladder []memopt.Rung, file *planner.File) maxbatchFile {
+	f := maxbatchFile{Format: "memopt.maxbatch/1", Dim: dim, Plan: file}
+	for _, r := range ladder {
+		row := rungFile{Size: r.Size}
+		if !math.IsInf(r.Most, 1) {
+			row.MaxOverhead = &r.Most
+		}
+		if p := r.Plan; p != nil {
+			row.SearchEnded, row.Total, row.Arena, row.Peak = p.SearchEnded, p.Memory.Total, p.Arena, p.Result.Peak
+			row.Overhead, row.Again = p.Result.Overhead, p.Result.Again
+		}
+		f.Ladder = append(f.Ladder, row)
+	}
+	last := ladder[len(ladder)-1].Plan
+	f.rungFile, f.Dims, f.MS = f.Ladder[len(f.Ladder)-1], last.Request.Dims, float64(last.Took.Microseconds())/1000
+	return f
 }

@@ -21,11 +21,11 @@ import (
 
 var newCommand = &cli.Command{
 	Name:      "new",
-	Usage:     "write a small ONNX model with symbolic batch and sequence: gpt, bert, llama, resnet or mlp",
+	Category:  "Models",
+	Usage:     "write a small ONNX model to try things on: gpt, bert, llama, resnet or mlp",
 	ArgsUsage: "FAMILY",
-	Description: "memopt new gpt -o gpt.onnx --layers 4 --width 256 --data gpt.npz --seq 64\n" +
-		"memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64 --warmup 20",
-	Flags: common(newFlags()...),
+	UsageText: "memopt new gpt -o gpt.onnx --layers 4 --data gpt.npz --seq 64",
+	Flags:     common(newFlags()...),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "FAMILY")
 		if err != nil {
@@ -71,7 +71,7 @@ var newCommand = &cli.Command{
 		if err := describeModel(c, g, to, asJSON); err != nil || data == nil || asJSON {
 			return err
 		}
-		_, err = visible.Fprintf(c.App.Writer, "%s: %d rows, for memopt train %s --data %s --dims %s --warmup 20\n", filepath.Base(c.String("data")), c.Int("samples"), to, c.String("data"), configs.ShellWord(dimsOf(g, data)))
+		_, err = visible.Fprintf(c.App.Writer, "%s: %d rows, to train with:\n  memopt train %s --data %s --dims %s --warmup 20\n", filepath.Base(c.String("data")), c.Int("samples"), to, c.String("data"), configs.ShellWord(dimsOf(g, data)))
 		return err
 	},
 }

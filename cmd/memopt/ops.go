@@ -15,8 +15,11 @@ import (
 
 var opsCommand = &cli.Command{
 	Name:      "ops",
-	Usage:     "the operator library: what runs, on which types, what has a gradient, what the planner may repeat",
+	Category:  "This machine",
+	Usage:     "list the operators: types, gradients, what may be recomputed",
 	ArgsUsage: " ",
+	UsageText: "memopt ops\n" +
+		"memopt ops --format json",
 	Flags: common(
 		&cli.StringFlag{Name: "verify", Usage: "`DIR` run the ONNX project's node tests in it, or in a zip of it"},
 	),
@@ -36,7 +39,7 @@ var opsCommand = &cli.Command{
 		for _, r := range rows {
 			table = append(table, []string{r.Name, joinInts(r.Opsets), typesText(r.Types), r.Gradient, r.Recompute, r.InPlace, yes(r.Vulkan), r.Doc})
 		}
-		report.Table(c.App.Writer, "llllllll", table)
+		report.Table(c.App.Writer, "=nt2t4l6l3l1l5t", table)
 		fmt.Fprintf(c.App.Writer, "\n%d operators\n", len(rows))
 		return nil
 	},

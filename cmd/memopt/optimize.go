@@ -7,14 +7,17 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/memopt"
+	"memopt/memopt/report"
+	"memopt/memopt/visible"
 )
 
 var optimizeCommand = &cli.Command{
-	Name:      "optimize",
-	Usage:     "fold constants, clean up and fuse a forward graph, and save it",
-	ArgsUsage: "MODEL",
-	Description: "memopt optimize gpt.onnx -o gpt.clean.onnx\n" +
-		"The same is done to a model before it is planned; parameters, inputs and outputs keep their names.",
+	Name:        "optimize",
+	Category:    "Models",
+	Usage:       "fold constants, clean up and fuse a forward graph, and save it",
+	ArgsUsage:   "MODEL",
+	UsageText:   "memopt optimize gpt.onnx -o gpt.clean.onnx",
+	Description: "The same is done to a model before it is planned; parameters, inputs and outputs keep their names.",
 	Flags: settingFlags("optimize",
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` where to write the model (ONNX)"},
 	),
@@ -46,8 +49,8 @@ var optimizeCommand = &cli.Command{
 			if r.Passes != nil && r.InFile != r.Before {
 				fmt.Fprintf(c.App.Writer, "%-10s%6d nodes, %d as they are read\n", "file", r.InFile, r.Before)
 			}
-			_, err := fmt.Fprint(c.App.Writer, r.Report)
-			return err
+			report.Text(c.App.Writer, 26, "%s", visible.Lines(r.Report.String()))
+			return nil
 		}
 		type pass struct {
 			Name  string         `json:"name"`

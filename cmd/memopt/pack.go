@@ -15,12 +15,13 @@ import (
 
 var packCommand = &cli.Command{
 	Name:      "pack",
-	Usage:     "place buffers of a MiniMalloc CSV (id,lower,upper,size) in an arena; prints it with offsets",
+	Category:  "Plan",
+	Usage:     "place the buffers of a MiniMalloc CSV (id,lower,upper,size) in an arena",
 	ArgsUsage: "PROBLEM.csv",
-	Description: "memopt pack buffers.csv --capacity 1048576 -o placed.csv --svg placed.svg\n" +
-		"Columns may stand in any order; times are whole numbers, as nanoseconds of a trace. Optional columns: alignment;\n" +
-		"fixed, the only offset that will do; inplace, the id of the buffer that ends a moment after this one begins, whose\n" +
-		"bytes it may take over. Others are not looked at.\n" +
+	UsageText: "memopt pack buffers.csv --capacity 1048576 -o placed.csv --svg placed.svg",
+	Description: "Columns may stand in any order; times are whole numbers, such as nanoseconds of a trace. Optional columns: alignment; " +
+		"fixed, the only offset that will do; inplace, the id of the buffer that ends a moment after this one begins, whose " +
+		"bytes it may take over. Other columns are ignored.\n" +
 		"With --format json the figures on standard error are JSON; the CSV stays on standard output.",
 	Flags: common(
 		&cli.StringFlag{Name: "capacity", Usage: "`SIZE` fail if the arena is higher: 1048576 or 1MiB"},

@@ -25,7 +25,7 @@ func writePartings(w io.Writer, device string, limit float64, all []memopt.Parti
 		rows = append(rows, []string{p.Value, p.Op, fmt.Sprintf("%.2e", p.RelErr), fmt.Sprintf("%d of %d", p.Off, n)})
 	}
 	fmt.Fprintln(w)
-	report.Table(w, "llrr", rows)
+	report.Table(w, "=nlrr", rows)
 	if more := len(all) - few; more > 0 {
 		fmt.Fprintf(w, "and %d more\n", more)
 	}

@@ -16,10 +16,13 @@ import (
 
 var planCommand = &cli.Command{
 	Name:      "plan",
-	Usage:     "decide what to keep, what to compute again and where each value lives",
+	Category:  "Plan",
+	Usage:     "choose what to keep and what to recompute under a budget, and place every value",
 	ArgsUsage: "MODEL",
-	Description: "memopt plan gpt.onnx --dims batch=8,seq=1024\n" +
-		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 60% -o gpt.plan.json --html gpt.html\n" + refusalDoc,
+	UsageText: "memopt plan gpt.onnx --dims batch=8,seq=1024\n" +
+		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 60% -o gpt.plan.json\n" +
+		"memopt plan gpt.onnx --dims batch=8,seq=1024 --budget 6GiB --html gpt.html",
+	Description: refusalDoc,
 	Flags: settingFlags("plan",
 		profileFlag(),
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
@@ -45,7 +48,7 @@ var planCommand = &cli.Command{
 		defer close()
 		p, err := j.make()
 		if err != nil {
-			return refused(c, asJSON, err)
+			return refused(c, j.cfg, err)
 		}
 		defer p.model.Close()
 		if err := p.write(); err != nil {

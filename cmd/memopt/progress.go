@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +21,7 @@ const (
 // status is the one line of a terminal that shows what is going on. Elsewhere,
 // and under --quiet, it shows nothing.
 type status struct {
-	to    *visible.Writer
+	to    *screen
 	since time.Time
 	on    bool
 	mu    sync.Mutex
@@ -31,22 +30,16 @@ type status struct {
 }
 
 func newStatus(c *cli.Context) *status {
-	to := c.App.ErrWriter.(*visible.Writer)
-	info, err := os.Stderr.Stat()
-	terminal := to.To(os.Stderr) && err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-	return &status{to: to, since: time.Now(), on: terminal && !c.Bool("quiet")}
+	to := c.App.ErrWriter.(*screen)
+	return &status{to: to, since: time.Now(), on: to.live && !c.Bool("quiet")}
 }
-
-// eraseLine puts the cursor on the beginning of an empty line.
-const eraseLine = "\r\033[K"
 
 // show replaces the line, once there has been patience enough.
 func (s *status) show(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); s.on && now.Sub(s.since) >= patience && now.Sub(s.last) >= pace {
-		s.to.Control(eraseLine)
-		visible.Fprintf(s.to, format, args...)
+		s.to.replace(visible.Sprintf(format, args...))
 		s.shown, s.last = true, now
 	}
 }
@@ -56,7 +49,7 @@ func (s *status) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shown {
-		s.to.Control(eraseLine)
+		s.to.replace("")
 		s.shown, s.last = false, time.Time{}
 	}
 }

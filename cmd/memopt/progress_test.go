@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-
-	"memopt/memopt/visible"
 )
 
 func TestBar(t *testing.T) {
@@ -31,8 +29,8 @@ func TestBar(t *testing.T) {
 // and cleared, and nothing where there is no terminal.
 func TestStatus(t *testing.T) {
 	var out bytes.Buffer
-	c := cli.NewContext(&cli.App{ErrWriter: visible.NewWriter(&out)}, nil, nil)
-	s := &status{to: c.App.ErrWriter.(*visible.Writer), on: true, since: time.Now()}
+	to := newScreen(&out)
+	s := &status{to: to, on: true, since: time.Now()}
 	s.show("early")
 	s.clear()
 	if out.Len() > 0 {
@@ -47,7 +45,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("it shows %q, want %q", got, want)
 	}
 	out.Reset()
-	off := newStatus(c)
+	off := newStatus(cli.NewContext(&cli.App{ErrWriter: to}, nil, nil))
 	off.since = s.since
 	off.show("not a terminal")
 	if out.Len() > 0 {

@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +21,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/tidwall/gjson"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"memopt/memopt/golden"
 )
 
 func TestMain(m *testing.M) {
@@ -36,12 +40,46 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
-		Setup: func(e *testscript.Env) error { e.Setenv("MODELS", models); e.Setenv("JOINT", joint); return nil },
+		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: golden.Updating(),
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("MODELS", models)
+			e.Setenv("JOINT", joint)
+			e.Setenv("COLUMNS", "9999") // patterns are of whole lines; output.txt has what fits a terminal
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "interrupt": interrupt, "json": jsonAt, "keys": keys, "joined": joined, "onnx": hostile, "oneline": oneLine,
+			"exits": exits, "interrupt": interrupt, "mask": mask, "json": jsonAt, "keys": keys, "joined": joined, "onnx": hostile, "oneline": oneLine,
 		},
 	})
+}
+
+// mask [LINES] writes the last command's standard output to the file seen, or its first
+// lines, without what differs from run to run and from machine to machine.
+func mask(ts *testscript.TestScript, neg bool, args []string) {
+	text := ts.ReadFile("stdout")
+	for _, m := range masks {
+		text = m.what.ReplaceAllString(text, m.by)
+	}
+	if len(args) > 0 {
+		n, err := strconv.Atoi(args[0])
+		ts.Check(err)
+		lines := strings.SplitAfter(text, "\n")
+		text = strings.Join(lines[:min(n, len(lines))], "")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("seen"), []byte(text), 0o666))
+}
+
+var masks = []struct {
+	what *regexp.Regexp
+	by   string
+}{
+	{regexp.MustCompile(` +[0-9.]+ ms`), " _ ms"},
+	{regexp.MustCompile(`(loss +|loss |, )([0-9]+\.[0-9]{2})[0-9]+`), "$1${2}_"},
+	{regexp.MustCompile(`[0-9.]+e-[0-9]+`), "_e-_"},
+	{regexp.MustCompile(`(?m)^(anonymous memory +).*`), "${1}_"},
+	{regexp.MustCompile(`(no budget counts: )[0-9,]+`), "${1}_"},
+	{regexp.MustCompile(`(amd64|arm64), [0-9]+ workers`), "_, _ workers"},
+	{regexp.MustCompile(`(?m)^(ok|–)  ( *)(memopt|cpu device|memory|operators|vulkan|python|service folder)( .*)?(\n {20}.*)*$`), "_   $2$3 _"},
 }
 
 // exits CODE COMMAND… runs a command and wants its exit code.

@@ -8,9 +8,11 @@ import (
 
 var serveCommand = &cli.Command{
 	Name:      "serve",
+	Category:  "Service and shell",
 	Before:    thrifty,
-	Usage:     "the service that the Python package starts; not for starting by hand",
+	Usage:     "run the service behind the Python package, which starts it itself",
 	ArgsUsage: " ",
+	UsageText: "memopt serve",
 	Flags: common(
 		&cli.BoolFlag{Name: "gencert", Usage: "print a client certificate and its key, and exit", Hidden: true},
 	),

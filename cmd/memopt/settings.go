@@ -64,6 +64,9 @@ func settings(c *cli.Context) (configs.Config, error) {
 // shownSettings lists what was set and by whom, and what time is counted in.
 func shownSettings(m *memopt.Model, profile string) []report.Setting {
 	out := nonDefaults(m.Config)
+	if m.LossInput != "" {
+		out = append(out, report.Setting{Name: "input", Value: m.LossInput, Source: "added by --loss"})
+	}
 	if m.Profiled != "" {
 		out = append(out, report.Setting{Name: "time", Value: "as measured on " + m.Profiled, Source: "--profile " + profile})
 	}

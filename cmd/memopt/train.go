@@ -23,10 +23,12 @@ import (
 
 var trainCommand = &cli.Command{
 	Name:      "train",
+	Category:  "Train",
 	Before:    thrifty,
-	Usage:     "run training steps under the plan: loss, time, promised beside measured",
+	Usage:     "run training steps under a plan; show promised and measured memory",
 	ArgsUsage: "MODEL",
-	Description: "memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64 --steps 100 --save gpt.safetensors\n" +
+	UsageText: "memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64 --budget 60%\n" +
+		"memopt train gpt.onnx --data gpt.npz --dims batch=8,seq=64 --save gpt.st\n" +
 		"memopt train gpt.onnx --dims batch=2,seq=16 --check reference.npz",
 	Flags: settingFlags("train",
 		profileFlag(),
@@ -93,17 +95,22 @@ func trainFlags(c *cli.Context) error {
 func train(c *cli.Context, j job, asJSON bool) error {
 	p, err := j.make()
 	if err != nil {
-		return err
+		return refused(c, j.cfg, err)
 	}
 	model, plan, cfg := p.model, p.plan, j.cfg
 	stopper := newStopper(c)
 	defer stopper.release()
 	trains := ""
 	if plan.Trains != nil {
-		trains = visible.Line(plan.Trains.String()) + "\n"
+		trains = report.Wrap(visible.Line(plan.Trains.String())+"\n", report.Width(c.App.Writer), 2)
 	}
-	steps := newSteps(c, asJSON, stopper.stop, trains+visible.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
-		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), report.Extra(plan.Result.Overhead, 1)))
+	head := ""
+	if model.LossInput != "" {
+		head += visible.Sprintf("--loss adds the input %s\n", model.LossInput)
+	}
+	head += visible.Sprintf("%s: arena %s, %s with everything kept, %s compute\n", filepath.Base(model.Path),
+		report.Bytes(plan.Arena), report.Bytes(plan.Baseline.Arena), report.Extra(plan.Result.Overhead, 1))
+	steps := newSteps(c, asJSON, stopper.stop, trains+report.Wrap(head, report.Width(c.App.Writer), 2))
 	run := model.Run
 	if to := c.String("record"); to != "" {
 		run = func(p *planner.Plan, t memopt.Training) (*memopt.Result, error) { return model.Record(p, t, to) }
@@ -317,7 +324,7 @@ func compare(c *cli.Context, j job, asJSON bool) error {
 		if l := check.Lossy; l != nil {
 			rows = append(rows, []string{"lossy " + l.Type, fmt.Sprintf("%.2e", l.Worst.RelErr), "relative, of the gradient of " + l.Worst.Param})
 		}
-		report.Table(c.App.Writer, "lll", rows)
+		report.Table(c.App.Writer, "llt", rows)
 		fmt.Fprintln(c.App.Writer)
 		measured(c.App.Writer, lines, check.Trace, check.Anonymous())
 		deviceMemory(c.App.Writer, check.Memory)

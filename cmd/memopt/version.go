@@ -10,8 +10,10 @@ import (
 
 var versionCommand = &cli.Command{
 	Name:      "version",
-	Usage:     "the version of this program, its service and its Python package",
+	Category:  "Service and shell",
+	Usage:     "print the version of the program, its service and its Python package",
 	ArgsUsage: " ",
+	UsageText: "memopt version",
 	Flags:     common(),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")

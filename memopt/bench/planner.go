@@ -19,7 +19,7 @@ import (
 )
 
 // PlannerDoc says what the planner's bench shows.
-const PlannerDoc = "the planner beside what people do without one, and its time on long programs; groups models, scale, questions, packing, files"
+const PlannerDoc = "the planner against plans made without one, and its time on long programs; groups models, scale, questions, packing, files"
 
 // PlannerOptions say what to plan.
 type PlannerOptions struct {

@@ -13,9 +13,7 @@ import (
 )
 
 // VulkanDoc says what Vulkan's bench shows.
-const VulkanDoc = "kernels, training steps, launches and plans under budgets on a Vulkan device; groups matmul, conv, attention, rows, chains, paths, steps, launches, budgets. " +
-	"Other trainers on Vulkan are not measured here: on lavapipe 25.0.7 with two threads, one step of the MLP and of the block of group steps took " +
-	"Meganeura 0.3.0 61 and 80 ms, computeml 0.4.4 110 and 55 ms, tinygrad 0.14 152 and 285 ms, where PyTorch took 1.44 and 0.97 ms on the processor"
+const VulkanDoc = "kernels, training steps, launches and plans under budgets on a Vulkan device; groups matmul, conv, attention, rows, chains, paths, steps, launches, budgets"
 
 // VulkanOptions say what to measure, and on which device.
 type VulkanOptions struct {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode"
 
-	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
@@ -16,16 +15,16 @@ import (
 func Formulas(w io.Writer, f *planner.FileFormulas) {
 	fmt.Fprintln(w, "the peak is the largest of")
 	for _, p := range f.Peak {
-		visible.Fprintf(w, "  %s\n      at %s\n", p.Formula, p.Node)
+		Text(w, 4, "  %s\n      at %s\n", p.Formula, p.Node)
 	}
 	rows := [][]string{{"flops", clip(f.Flops, 200)}, {"extra flops", clip(f.ExtraFlops, 200)}}
-	Table(w, "ll", rows)
+	Table(w, "lt", rows)
 	switch named := func(p planner.FilePeak) bool { return strings.ContainsFunc(p.Formula, unicode.IsLetter) }; {
 	case len(f.Ranges) > 0:
 		fmt.Fprintln(w)
 		Ranges(w, f)
 	case slices.ContainsFunc(f.Peak, named):
-		fmt.Fprintln(w, "\nthey are known to hold for the planned dims alone: work space of kernels, or what lies in place of what, is another elsewhere")
+		Text(w, 0, "\nthey are known to hold for the planned dims alone: for other sizes kernels may need other work space, or values may not share their places\n")
 	}
 }
 
@@ -33,11 +32,11 @@ func Formulas(w io.Writer, f *planner.FileFormulas) {
 // plan's decisions hold, and which formula is its peak where.
 func Ranges(w io.Writer, f *planner.FileFormulas) {
 	for _, r := range f.Ranges {
-		visible.Fprintf(w, "%s from %d to %d (planned for %d)\n", r.Dim, r.From, r.To, r.At)
+		Text(w, 2, "%s from %d to %d (planned for %d)\n", r.Dim, r.From, r.To, r.At)
 		rows := [][]string{}
 		for _, p := range r.Pieces {
 			rows = append(rows, []string{"", fmt.Sprintf("%d to %d", p.From, p.To), clip(p.Formula, 100), "at " + p.Node})
 		}
-		Table(w, "llll", rows)
+		Table(w, "lltn", rows)
 	}
 }

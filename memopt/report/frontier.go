@@ -34,8 +34,8 @@ func Frontier(w io.Writer, c *planner.Curve) {
 	for i, p := range c.References {
 		add(p, string(marks[i%len(marks)])+"  "+p.Name)
 	}
-	Table(w, "rrrrrl", rows)
-	visible.Fprintf(w, "\nno plan goes below a peak of %s, because of %s\n\n", Bytes(c.Floor.Peak), c.Floor.Node)
+	Table(w, "=rrrrrt", rows)
+	Text(w, 2, "\nproven minimum of the peak: %s, because of %s\n\n", Bytes(c.Floor.Peak), c.Floor.Node)
 	plot(w, c)
 }
 
@@ -45,8 +45,10 @@ const marks = "12LR"
 
 // The size of a plot.
 const (
-	plotWidth  = 72
-	plotHeight = 18
+	mostWidth   = 72
+	leastWidth  = 24
+	plotHeight  = 18
+	besideWidth = 12 // what stands left of it
 )
 
 // axes are the ranges of a plot: arena to the right, extra cost upwards. Plans
@@ -88,6 +90,10 @@ func (a axes) place(p planner.Point) (x, y float64, above bool) {
 }
 
 func plot(w io.Writer, c *planner.Curve) {
+	plotWidth := mostWidth
+	if n := Width(w); n > 0 {
+		plotWidth = max(leastWidth, min(mostWidth, n-besideWidth))
+	}
 	a := axesOf(c)
 	grid := make([][]byte, plotHeight)
 	for i := range grid {
@@ -99,7 +105,7 @@ func plot(w io.Writer, c *planner.Curve) {
 		if above {
 			mark, beyond = '^', true
 		}
-		grid[plotHeight-1-int(math.Round(y*(plotHeight-1)))][int(math.Round(x*(plotWidth-1)))] = mark
+		grid[plotHeight-1-int(math.Round(y*(plotHeight-1)))][int(math.Round(x*float64(plotWidth-1)))] = mark
 	}
 	for _, p := range c.Points {
 		put(p, '*')

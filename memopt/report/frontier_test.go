@@ -25,7 +25,7 @@ func TestFrontier(t *testing.T) {
 	var b strings.Builder
 	Frontier(&b, curve)
 	for _, want := range []string{
-		"everything kept\n", "+2.00 %          3  the knee\n", `1  <"level" & 1>`, "no plan goes below a peak of 900 B, because of loss",
+		"everything kept\n", "+2.00 %          3  the knee\n", `1  <"level" & 1>`, "proven minimum of the peak: 900 B, because of loss",
 		"  +25.0 % |" + strings.Repeat(" ", 48) + "1\n", "      0 % |" + strings.Repeat(" ", 71) + "*\n",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -37,7 +37,7 @@ func Lines(p *planner.Plan, t planner.Trace) []Line {
 // does not grow with the model: budgets leave it out.
 func Workspace(w io.Writer, t planner.Trace) {
 	if t.Workspace > 0 {
-		fmt.Fprintf(w, "beside these, the device works in %s bytes\n", Thousands(t.Workspace))
+		Text(w, 2, "work space of the device, which no budget counts: %s bytes\n", Thousands(t.Workspace))
 	}
 }
 
@@ -54,7 +54,7 @@ func Measured(w io.Writer, lines []Line) {
 		}
 		rows = append(rows, []string{l.Name, promised, Thousands(l.Measured), verdict(l)})
 	}
-	Table(w, "lrrl", rows)
+	Table(w, "=lrrt", rows)
 }
 
 func verdict(l Line) string {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"memopt/memopt/visible"
 	"memopt/planner"
 	"memopt/planner/cluster"
 )
@@ -37,13 +36,13 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 			head = append(head, []string{"setting", fmt.Sprintf("%s = %s (%s)", s.Name, s.Value, s.Source)})
 		}
 	}
-	Table(w, "ll", head)
+	Table(w, "lt", head)
 	if p.Trains != nil {
-		visible.Fprintf(w, "\n%s\n", p.Trains.String())
+		Text(w, 2, "\n%s\n", p.Trains.String())
 	}
 
 	totals := [][]string{
-		{"", "everything kept", "this plan", "no plan below"},
+		{"", "everything kept", "this plan", "proven minimum"},
 		{"peak", Bytes(p.Baseline.Peak), Bytes(p.Result.Peak), Bytes(p.Floor.Peak)},
 		{"arena", Bytes(p.Baseline.Arena), Bytes(p.Arena), ""},
 		{"kept for backward", Bytes(p.Baseline.Stashed), Bytes(p.Result.Stashed), ""},
@@ -53,14 +52,14 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 		totals = append(totals, extra)
 	} else {
 		extra[3] = Extra(p.Bound.Overhead, 2) // within the arena asked for
-		totals = append(totals, extra, []string{"gap", "", fmt.Sprintf("%.2f points", 100*p.Bound.Gap), ""})
+		totals = append(totals, extra, []string{"above that minimum", "", fmt.Sprintf("%.2f points", 100*p.Bound.Gap), ""})
 	}
 	totals = append(totals, []string{"nodes run again", "–", fmt.Sprint(p.Result.Again), ""})
 	fmt.Fprintln(w)
-	Table(w, "lrrr", totals)
+	Table(w, "=lrrr", totals)
 
 	fmt.Fprintln(w)
-	Table(w, "ll", slices.Concat([][]string{
+	Table(w, "lt", slices.Concat([][]string{
 		{"peak at", p.Result.PeakNode},
 		{"", clip(p.Result.PeakFormula, 300)},
 	}, Largest(p.Dominant, p.Result.Peak), [][]string{
@@ -72,7 +71,7 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 	for _, o := range Owners(p) {
 		owners = append(owners, []string{o.Name, Bytes(o.Bytes)})
 	}
-	Table(w, "lr", owners)
+	Table(w, "=lr", owners)
 
 	if len(p.Clusters) > 0 {
 		fmt.Fprintln(w)
@@ -118,7 +117,7 @@ func Owners(p *planner.Plan) []Owner {
 
 func clusters(w io.Writer, p *planner.Plan) {
 	if len(p.Boundaries) > 0 {
-		visible.Fprintf(w, "%s\n", clip(fmt.Sprintf("layers begin at %d nodes: %s", len(p.Boundaries), strings.Join(p.Boundaries, ", ")), 300))
+		Text(w, 2, "%s\n", clip(fmt.Sprintf("layers begin at %d nodes: %s", len(p.Boundaries), strings.Join(p.Boundaries, ", ")), 300))
 	}
 	rows := [][]string{{"", "", "Configs", "Freq", "Max Saving(Bytes)", "Saving Symbolic(Bytes)", "Peak alone", "Peak here", "Compute", "Keeps"}}
 	for i, r := range p.Clusters {
@@ -136,10 +135,10 @@ func clusters(w io.Writer, p *planner.Plan) {
 		rows = append(rows, []string{fmt.Sprintf(" - Plan %d", i+1), on, clip(r.Key(), 60), fmt.Sprint(r.Freq), Thousands(r.Bytes), clip(cluster.Formula(r.Saving), 60),
 			fall(r.PeakAlone), fall(r.PeakEffect), Extra(r.Cost, 1), Bytes(r.Keeps)})
 	}
-	Table(w, "lllrrlrrrr", rows)
+	Table(w, "=llnrr3n1r4rrr2", rows)
 	for _, r := range p.Clusters[:min(len(p.Clusters), maxRows)] {
 		if r.How != "" {
-			visible.Fprintf(w, "   %s keeps %s\n", clip(r.Key(), 60), clip(r.How, 200))
+			Text(w, 2, "   %s keeps %s\n", clip(r.Key(), 60), clip(r.How, 200))
 		}
 	}
 	selection(w, p)
@@ -166,10 +165,10 @@ func selection(w io.Writer, p *planner.Plan) {
 	if drop < 0 {
 		way, drop = "rises", -drop
 	}
-	fmt.Fprintf(w, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s, for %s compute\n",
+	Text(w, 0, "\n%d rows are on: their savings add up to %s bytes (ONNX Runtime would show %s); the peak %s by %s, for %s compute\n",
 		s.Rows, Thousands(s.Bytes), Thousands(s.ORTBytes), way, Thousands(drop), Extra(s.Cost, 1))
 	if s.Bytes > 0 && s.PeakDrop <= 0 {
-		fmt.Fprintln(w, "the selection lowers the sum of what is kept, but not the peak: something else is alive there")
+		Text(w, 0, "the selection lowers the sum of what is kept, but not the peak: something else is alive there\n")
 	}
 	if s.OtherBoundary == 0 {
 		return
@@ -184,7 +183,7 @@ func selection(w io.Writer, p *planner.Plan) {
 	} else if d < 0 {
 		more = ", " + Thousands(-d) + " less"
 	}
-	fmt.Fprintf(w, "layer boundaries are %s; %s them the peak of this level would be %s bytes instead of %s%s\n", here, other, Thousands(s.OtherBoundary), Thousands(p.Result.Peak), more)
+	Text(w, 0, "layer boundaries are %s; %s them the peak of this level would be %s bytes instead of %s%s\n", here, other, Thousands(s.OtherBoundary), Thousands(p.Result.Peak), more)
 }
 
 func forward(p *planner.Plan) (n int) {

@@ -5,16 +5,15 @@ import (
 	"io"
 	"strings"
 
-	"memopt/memopt/visible"
 	"memopt/planner"
 )
 
 // Clusters prints every cluster with its nodes, for --show.
 func Clusters(w io.Writer, p *planner.Plan) error {
 	for _, r := range p.Clusters {
-		visible.Fprintf(w, "%s freq %d, applied %d, %s bytes\n", r.Key(), r.Freq, r.Applied, Thousands(r.Bytes))
+		Text(w, 4, "%s freq %d, applied %d, %s bytes\n", r.Key(), r.Freq, r.Applied, Thousands(r.Bytes))
 		for i, n := range r.Nodes {
-			visible.Fprintf(w, "  %d %s\n", i, n)
+			Text(w, 4, "  %d %s\n", i, n)
 		}
 	}
 	return nil
@@ -30,7 +29,7 @@ func Lives(w io.Writer, p *planner.Plan) error {
 	for _, l := range s.Lives {
 		rows = append(rows, []string{fmt.Sprint(l.First), fmt.Sprint(l.Last), fmt.Sprint(l.Bytes), fmt.Sprint(l.Offset)})
 	}
-	Table(w, "rrrr", rows)
+	Table(w, "=rrrr", rows)
 	return nil
 }
 
@@ -48,10 +47,10 @@ func Arena(w io.Writer, p *planner.Plan) error {
 		if l.Again {
 			again = " again"
 		}
-		visible.Fprintf(w, "%d %s%s\n", i, name, again)
+		Text(w, 4, "%d %s%s\n", i, name, again)
 		place := func(what string, r planner.Ref) {
 			if r.Value != nil {
-				visible.Fprintf(w, "    %s %s+%d..%d %s\n", what, r.Space, r.Offset, r.Offset+r.Bytes, r.Value.Name)
+				Text(w, 4, "    %s %s+%d..%d %s\n", what, r.Space, r.Offset, r.Offset+r.Bytes, r.Value.Name)
 			} else if r.Bytes > 0 {
 				fmt.Fprintf(w, "    %s %s+%d..%d\n", what, r.Space, r.Offset, r.Offset+r.Bytes)
 			}
@@ -80,8 +79,8 @@ func Chains(w io.Writer, p *planner.Plan) error {
 			strings.ReplaceAll(fmt.Sprint(r.Shape), " ", ", "), strings.Join(r.Operators, ", ")})
 	}
 	if len(rows) > 1 {
-		Table(w, "rrrll", rows)
+		Table(w, "=rrrlt", rows)
 	}
-	visible.Fprintf(w, "%s\n", c)
+	Text(w, 2, "%s\n", c)
 	return nil
 }

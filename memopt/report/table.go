@@ -3,34 +3,219 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"memopt/memopt/visible"
 )
 
-// Table writes rows in columns two spaces apart, each aligned by its letter in
-// align: l or r. A cell that says nothing takes no space at the end of a line. A
-// cell is one line, whatever names in it hold.
-func Table(w io.Writer, align string, rows [][]string) {
-	width := make([]int, len(align))
-	lines := make([][]string, len(rows))
-	for r, row := range rows {
+// Table writes rows in columns two spaces apart, in lines that fit w. In layout a
+// letter stands for each column:
+//
+//	l  to the left
+//	r  to the right
+//	n  a name, to the left: without its middle where there is no room for it
+//	t  text, to the left: in several lines where there is no room for it
+//
+// A digit after the letter is for a column that is left out where there is no room, 1
+// before 2; a line under the table says which. With = in front of all the first row
+// is the head of the others. A cell is one line of text, whatever names in it hold; one that says nothing takes no space at the end of a line.
+func Table(w io.Writer, layout string, rows [][]string) {
+	layout, headed := strings.CutPrefix(layout, "=")
+	t := table{fields: fieldsOf(layout)}
+	for _, row := range rows {
+		var cells []string
 		for i, cell := range row {
-			lines[r] = append(lines[r], visible.Line(cell))
-			width[i] = max(width[i], utf8.RuneCountInString(lines[r][i]))
-		}
-	}
-	for _, row := range lines {
-		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if align[i] == 'r' {
-				line.WriteString(pad + cell + "  ")
-			} else {
-				line.WriteString(cell + pad + "  ")
+			cells = append(cells, visible.Line(cell))
+			f := &t.fields[i]
+			f.natural = max(f.natural, utf8.RuneCountInString(cells[i]))
+			for word := range strings.FieldsSeq(cells[i]) {
+				f.word = max(f.word, utf8.RuneCountInString(word))
 			}
 		}
-		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+		t.rows = append(t.rows, cells)
 	}
+	t.fit(Width(w))
+	for i, row := range t.rows {
+		for _, line := range t.lines(row) {
+			if headed && i == 0 {
+				line = Headline(w, line)
+			}
+			fmt.Fprintln(w, line)
+		}
+	}
+	var out []string
+	for i, c := range t.fields {
+		if c.out {
+			out = append(out, rows[0][i])
+		}
+	}
+	if len(out) > 0 {
+		Text(w, 2, "(no room for %s; --columns 0 shows all)\n", strings.Join(out, ", "))
+	}
+}
+
+// table is rows and how they are set.
+type table struct {
+	fields []field
+	rows   [][]string
+	out    []int // columns that are left out
+}
+
+type field struct {
+	letter  byte
+	rank    byte // 0 for a column that is never left out
+	natural int  // characters of the longest cell
+	word    int  // and of the longest word
+	width   int
+	out     bool
+}
+
+func fieldsOf(layout string) (all []field) {
+	for i := range len(layout) {
+		if c := layout[i]; '1' <= c && c <= '9' {
+			all[len(all)-1].rank = c
+		} else {
+			all = append(all, field{letter: c})
+		}
+	}
+	return all
+}
+
+// least is the characters below which a column is left out rather than pressed
+// together; all of it for those that cannot be.
+func (c field) least() int {
+	switch c.letter {
+	case 'n':
+		return min(c.natural, 28)
+	case 't':
+		return min(c.natural, max(24, min(c.word, 36)))
+	}
+	return c.natural
+}
+
+const gap = 2
+
+// fit gives columns their widths, the first that may be left out none, as far as
+// needed to keep lines as short as limit.
+func (t *table) fit(limit int) {
+	for i := range t.fields {
+		t.fields[i].width = t.fields[i].natural
+	}
+	if limit <= 0 || t.need(field.full) <= limit {
+		return
+	}
+	for t.need(field.least) > limit {
+		next := t.nextOut()
+		if next < 0 {
+			break
+		}
+		t.fields[next].out = true
+	}
+	t.press(limit)
+}
+
+func (c field) full() int { return c.natural }
+
+// need is how long lines are if columns have so many characters.
+func (t *table) need(width func(field) int) (n int) {
+	for _, c := range t.fields {
+		if !c.out {
+			n += width(c) + gap
+		}
+	}
+	return max(0, n-gap)
+}
+
+// nextOut is the column to leave out next, negative if all others have to stay.
+func (t *table) nextOut() int {
+	next := -1
+	for i, c := range t.fields {
+		if c.rank > 0 && !c.out && (next < 0 || c.rank < t.fields[next].rank) {
+			next = i
+		}
+	}
+	return next
+}
+
+// press shares what room lines have among columns that can do with less than they would take.
+func (t *table) press(limit int) {
+	var soft []int
+	room := limit - t.need(func(c field) int {
+		if c.soft() {
+			return 0
+		}
+		return c.natural
+	})
+	for i, c := range t.fields {
+		if c.soft() && !c.out {
+			soft = append(soft, i)
+		}
+	}
+	slices.SortStableFunc(soft, func(a, b int) int { return t.fields[a].natural - t.fields[b].natural })
+	const scant = 8
+	for _, i := range soft {
+		room -= t.fields[i].least()
+	}
+	for k, i := range soft {
+		c := &t.fields[i]
+		more := room / (len(soft) - k) // less than nothing where all are pressed further
+		c.width = min(c.natural, max(scant, c.least()+more))
+		room -= c.width - c.least()
+	}
+}
+
+func (c field) soft() bool { return c.letter == 'n' || c.letter == 't' }
+
+// lines are a row, which takes several where its texts do.
+func (t *table) lines(row []string) (lines []string) {
+	cells := make([][]string, len(row))
+	height := 1
+	for i, cell := range row {
+		c := t.fields[i]
+		switch {
+		case c.out:
+			continue
+		case c.letter == 'n':
+			cells[i] = []string{middle(cell, c.width)}
+		case c.letter == 't' && utf8.RuneCountInString(cell) > c.width:
+			cells[i] = broken(cell, c.width, c.width)
+		default:
+			cells[i] = []string{cell}
+		}
+		height = max(height, len(cells[i]))
+	}
+	for k := range height {
+		var line strings.Builder
+		for i, c := range t.fields[:len(row)] {
+			if c.out {
+				continue
+			}
+			cell := ""
+			if k < len(cells[i]) {
+				cell = cells[i][k]
+			}
+			pad := strings.Repeat(" ", max(0, c.width-utf8.RuneCountInString(cell)))
+			if c.letter == 'r' {
+				line.WriteString(pad + cell)
+			} else {
+				line.WriteString(cell + pad)
+			}
+			line.WriteString(strings.Repeat(" ", gap))
+		}
+		lines = append(lines, strings.TrimRight(line.String(), " "))
+	}
+	return lines
+}
+
+// middle is a name without its middle, so that it has at most n characters: names of
+// one model begin alike, and say at their end what they are.
+func middle(name string, n int) string {
+	r := []rune(name)
+	if len(r) <= n || n < 3 {
+		return name
+	}
+	head := (n - 1) / 3
+	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
 }
