@@ -68,7 +68,12 @@ class Host:
             )
         begin = time.monotonic()
         try:
-            return self._methods[method](request, timeout=timeout)
+            running = self._methods[method].future(request, timeout=timeout)
+            try:
+                return running.result()
+            except BaseException:
+                running.cancel()  # an interrupt: the service goes on with nothing that nobody waits for
+                raise
         except grpc.RpcError as e:
             code = e.code().name
             if code == "CANCELLED" and timeout is not None and time.monotonic() - begin >= 0.9 * timeout:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import tempfile
+import threading
+import time
 import unittest
+from collections.abc import Iterator
 from unittest import mock
 
 import memopt
@@ -126,6 +131,85 @@ class Plan(unittest.TestCase):
         report = memopt.plan(self.model, dims=DIMS, save_to=path)
         with open(path) as f:
             self.assertEqual(json.load(f)["result"], report.result.to_dict())
+
+    def test_given_up(self) -> None:
+        """A call that ends by an interrupt or its timeout ends in the service too, and writes no file after that."""
+        out = os.path.join(self.folder.name, "out")
+        os.mkdir(out)
+        long = os.path.join(self.folder.name, "long.onnx")
+        made = command("new", "gpt", "--layers", "300", "--width", "16", "--heads", "1", "--vocab", "64", "-o", long)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        files = {"save_to": os.path.join(out, "p.json"), "emit": os.path.join(out, "e.onnx"), "html": os.path.join(out, "p.html")}
+
+        def plan(model: str = long, timeout: float | None = 600) -> memopt.Report:
+            if model == self.model:
+                return memopt.plan(model, dims=DIMS, timeout=timeout, **files)
+            return memopt.plan(model, dims={"batch": 4, "seq": 16}, activation_budget="50%", timeout=timeout, **files)
+
+        pid = memopt.info()["pid"]
+        before = processor_time(pid)
+        plan()
+        whole = processor_time(pid) - before  # what a call takes when nobody gives it up
+        for name in os.listdir(out):
+            os.remove(os.path.join(out, name))
+        for k in range(1, 9):
+            after = whole * k / 10
+            with self.subTest(k=k, by="an interrupt"):
+                with signals_when_used(pid, after), self.assertRaises(KeyboardInterrupt):
+                    plan()
+                self.assertLess(time_until_idle(pid), 0.2)
+                self.assertEqual(os.listdir(out), [])
+            with self.subTest(k=k, by="its timeout"):
+                with self.assertRaises(memopt.MemoptError) as caught:
+                    plan(timeout=0.05 * k)
+                self.assertEqual(caught.exception.code, "DEADLINE_EXCEEDED")
+                plan(self.model)  # which another call may not write over
+                there = {name: os.path.getsize(os.path.join(out, name)) for name in os.listdir(out)}
+                self.assertLess(time_until_idle(pid), 0.2)
+                self.assertEqual({name: os.path.getsize(os.path.join(out, name)) for name in os.listdir(out)}, there)
+                self.assertEqual(sorted(there), ["e.onnx", "p.html", "p.json"])
+                for name in there:
+                    os.remove(os.path.join(out, name))
+        self.assertEqual(memopt.info()["pid"], pid)
+
+
+def processor_time(pid: int) -> float:
+    """What a process has used, in seconds. What else the machine does is not in it."""
+    with open(f"/proc/{pid}/stat", "rb") as f:
+        fields = f.read().rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def time_until_idle(pid: int) -> float:
+    """The processor time that a process uses from now on until it does nothing for a while."""
+    begin = last = processor_time(pid)
+    quiet = time.monotonic()
+    while time.monotonic() - quiet < 0.5:
+        time.sleep(0.01)
+        now = processor_time(pid)
+        if now - last > 0.01:
+            last, quiet = now, time.monotonic()
+    return processor_time(pid) - begin
+
+
+@contextlib.contextmanager
+def signals_when_used(pid: int, seconds: float) -> Iterator[None]:
+    """Interrupts this process once another has used so much processor time."""
+    until = processor_time(pid) + seconds
+
+    def watch() -> None:
+        while processor_time(pid) < until:
+            time.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=watch)
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread.start()
+        yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, usual)
 
 
 if __name__ == "__main__":
