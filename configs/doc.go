@@ -2,9 +2,18 @@
 // of command-line flags, and ready-made presets. It knows what a setting is called,
 // how it is written and where it came from; what it does is not known here.
 //
-// Each setting is one row of the table in field.go. The parser, the precedence, the
-// list of what is set, and the JSON Schema all walk that table, so a new setting is one
-// row and one field of Config.
+// Each setting is one row of the table in table.go and one field of Config. Its flag and
+// help, its environment variable, its field of a config file and of the JSON Schema, its
+// entry in the service's map and its keyword in Python are made from the row, and so is
+// which commands heed it. Asked.Config is how a face of the program gets settings:
+//
+//	c, warnings, err := configs.Asked{
+//		Command:  "plan",
+//		Settings: map[string]string{"budget": "6GiB"},
+//		Environ:  os.Environ(),
+//	}.Config()
+//
+// What it is made of:
 //
 //	file, err := configs.ParseFile("plan.json")
 //	env, warnings, err := configs.FromEnv(os.LookupEnv)
