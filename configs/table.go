@@ -32,7 +32,7 @@ var (
 	opening   = []string{"train", "devices"}                                           // they open devices
 )
 
-//go:generate go -C ../plugin run ./internal/gen settings
+//go:generate go -C ../plugin run ./internal/gen tables
 
 // aParameter is what the lists of parameters hold.
 const aParameter = "the name of a parameter or a pattern like encoder.*"

@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"memopt/plugin":                     {"memopt/memopt/visible", "memopt/plugin/pb"},
 	"memopt/plugin/pb":                  {},
 	"memopt/plugin/internal/echo":       {"memopt/plugin"},
-	"memopt/plugin/internal/gen":        {"memopt/configs"},
+	"memopt/plugin/internal/gen":        {"memopt/configs", "memopt/planner"},
 	"memopt/plugin/internal/testserver": {"memopt/plugin", "memopt/plugin/internal/echo"},
 	"memopt/memopt": {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/onnx", "memopt/memopt/tensorfile", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/autograd", "memopt/kernels",
 		"memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/planner", "memopt/planner/cluster", "memopt/planner/shrink", "memopt/configs"},

@@ -1,7 +1,8 @@
 // Command gen makes everything that is generated. From proto/memopt.proto: the Go stubs and source.go in pb, and the
 // Python package's descriptor set; it needs protoc (or PROTOC, such as "python -m grpc_tools.protoc") and, once, the
-// network for the two pinned Go plugins. From the table of settings: the keywords of Python; it needs nothing for them,
-// and makes them alone as `gen settings [FILE]`. The freshness tests need nothing either.
+// network for the two pinned Go plugins. From the table of settings and the plan file: the keywords and the fields of Python; it
+// needs nothing for them, and makes them alone as `gen tables`, and the keywords elsewhere as `gen settings FILE`. The
+// freshness tests need nothing either.
 package main
 
 import (
@@ -31,16 +32,15 @@ var plugins = []string{
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("gen: ")
-	if len(os.Args) > 1 && os.Args[1] == "settings" {
-		to := keywords
-		if len(os.Args) > 2 {
-			to = os.Args[2]
-		}
-		check(os.WriteFile(to, []byte(settingsSource()), 0o644))
+	if len(os.Args) > 2 && os.Args[1] == "settings" {
+		check(os.WriteFile(os.Args[2], []byte(settingsSource()), 0o644))
 		return
 	}
-	messages()
+	if len(os.Args) < 2 || os.Args[1] != "tables" {
+		messages()
+	}
 	check(os.WriteFile(keywords, []byte(settingsSource()), 0o644))
+	check(os.WriteFile(fields, []byte(fieldsSource()), 0o644))
 }
 
 // messages makes what comes from the .proto file.

@@ -5,13 +5,16 @@ import (
 	"testing"
 )
 
-// TestSettingsAreFresh: Python's keywords belong to the table.
-func TestSettingsAreFresh(t *testing.T) {
-	got, err := os.ReadFile("../../" + keywords)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != settingsSource() {
-		t.Error("the table of settings has changed: run `go generate ./configs`")
+// TestTablesAreFresh: Python's keywords belong to the table of settings, its fields to the
+// plan file.
+func TestTablesAreFresh(t *testing.T) {
+	for path, want := range map[string]string{keywords: settingsSource(), fields: fieldsSource()} {
+		got, err := os.ReadFile("../../" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("%s is not what the sources say: run `go generate ./configs`", path)
+		}
 	}
 }

@@ -6,63 +6,19 @@ import html
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ._section import Section
 from ._visible import line, lines
 
+if TYPE_CHECKING:
+    from ._fields import Plan as _Plan
+else:
+    _Plan = Section
+
+__all__ = ["Report", "Section"]
+
 WIDTH = 80
-
-
-class Section(Mapping[str, Any]):
-    """An object of the plan's JSON: s.peak and s["peak"] are the same; a name that is also a method needs the second."""
-
-    __slots__ = ("_fields",)
-
-    def __init__(self, fields: Mapping[str, Any]) -> None:
-        object.__setattr__(self, "_fields", fields)
-
-    def __getitem__(self, name: str) -> Any:
-        return _wrap(self._fields[name])
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # copy and pickle ask before there are fields
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(f"no field {name!r}; there are {', '.join(self._fields)}") from None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("a report is read only; to_dict() gives a copy")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._fields})
-
-    def __repr__(self) -> str:
-        return line(f"{type(self).__name__}({dict(self._fields)!r})")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Section, (self._fields,)
-
-    def to_dict(self) -> dict[str, Any]:
-        """A plain, independent copy."""
-        copy: dict[str, Any] = json.loads(json.dumps(self._fields))
-        return copy
-
-
-def _wrap(value: Any) -> Any:
-    if isinstance(value, dict):
-        return Section(value)
-    if isinstance(value, list):
-        return [_wrap(v) for v in value]
-    return value
 
 
 _UNTRAINED = {
@@ -73,10 +29,12 @@ _UNTRAINED = {
 }
 
 
-class Report(Section):
+class Report(_Plan):
     """A plan: its JSON (memopt.plan/1) by attribute or by item, and the table `memopt plan` prints as str()."""
 
     __slots__ = ("_json", "_text")
+    _json: str
+    _text: str
 
     def __init__(self, plan_json: str, text: str = "") -> None:
         super().__init__(json.loads(plan_json))

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from unittest import mock
 
 import memopt
+from memopt._fields import Plan, Result
 from support import environment
 
 BINARY = os.environ.get("MEMOPT_TEST_BINARY", "")
@@ -26,7 +27,7 @@ def command(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 @unittest.skipUnless(BINARY, "MEMOPT_PLUGIN_PATH is not set")
-class Plan(unittest.TestCase):
+class Plans(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         cls.folder = tempfile.TemporaryDirectory()
@@ -48,6 +49,9 @@ class Plan(unittest.TestCase):
         self.assertGreaterEqual(report.result.peak, report.floor.peak)
         self.assertLessEqual(max(map(len, repr(report).splitlines())), 80)
         self.assertIn("peak", str(report))
+        declared = set(Plan.__annotations__)
+        self.assertLessEqual(set(report), declared)
+        self.assertLessEqual(set(report.result), set(Result.__annotations__))
 
     def test_budget_binds(self) -> None:
         free = memopt.plan(self.model, dims=DIMS)

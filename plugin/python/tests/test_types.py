@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -34,12 +35,17 @@ class Types(unittest.TestCase):
                 'memopt.plan("m.onnx", strategy="gredy")\n'
                 'memopt.plan("m.onnx", bugdet="8GB")\n'
                 'memopt.plan("m.onnx", dims={"batch": "8"})\n'
-                'reveal_type(memopt.plan("m.onnx"))\n'
+                'plan = memopt.plan("m.onnx")\n'
+                "reveal_type(plan)\n"
+                "reveal_type(plan.result.peak)\n"
+                "reveal_type(plan.clusters[0].nodes)\n"
+                "plan.result.peek\n"
             )
             out = tool("mypy", "--config-file", "pyproject.toml", str(user)).stdout
-        for line, said in ((3, "strategy"), (4, 'Unexpected keyword argument "bugdet"'), (5, "Dict entry 0 has incompatible type")):
+        for line, said in ((3, "strategy"), (4, 'Unexpected keyword argument "bugdet"'), (5, "Dict entry 0 has incompatible type"), (10, '"Result" has no attribute "peek"')):
             self.assertRegex(out, rf"user\.py:{line}: error: .*{said}")
-        self.assertIn('Revealed type is "memopt.report.Report"', out)
+        for revealed in ("memopt.report.Report", "int", "list[str]"):
+            self.assertRegex(out, rf'Revealed type is "(builtins\.)?{re.escape(revealed)}')
         self.assertNotIn("user.py:2:", out)
 
 
