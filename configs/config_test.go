@@ -238,7 +238,7 @@ func TestParseFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"testdata/wrong.json":             `configs: testdata/wrong.json:1:13: "3" in`,
+		"testdata/wrong.json":             `testdata/wrong.json:1:13: "3" in`,
 		filepath.Join(dir, "absent.json"): "absent.json: no such file or directory",
 		dir:                               dir + ": is not a regular file",
 		os.DevNull:                        "is not a regular file",

@@ -135,7 +135,7 @@ func (f Folder) ParseConfig(s, name string) (c Config, bare bool, err error) {
 		c.give("config", Source{Origin: OriginFile, Name: name, Pos: t.pos(0)})
 		return c, true, nil
 	case errors.Is(err, fs.ErrNotExist):
-		err = &Error{Pos{File: name}, fmt.Sprintf("no file %s, need the path of a JSON file like [\"BiasGelu+:1:-1\"]", quote(path))}
+		err = &Error{Pos{File: name}, fmt.Sprintf("%s: no such file; give the path of a JSON file like [\"BiasGelu+:1:-1\"]", strings.Trim(quote(path), `"`))}
 	default:
 		c, err = ParseFile(path)
 	}

@@ -30,7 +30,7 @@ type Error struct {
 }
 
 // Error prints the package, the place and the message.
-func (e *Error) Error() string { return "configs: " + e.Pos.String() + ": " + e.Msg }
+func (e *Error) Error() string { return e.Pos.String() + ": " + e.Msg }
 
 // text is a source of settings with a name. It turns offsets into places, fast when
 // they are asked for in order, which parsers do.
