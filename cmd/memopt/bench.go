@@ -7,6 +7,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
+	"memopt/memopt"
 	"memopt/memopt/bench"
 )
 
@@ -46,22 +48,24 @@ var benchCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
+		head := bench.NewHead(c.Args().First(), typed(c, configs.Config{}), memopt.Version)
 		if asJSON {
-			return printJSON(c.App.Writer, file())
+			return printJSON(c.App.Writer, file(head))
 		}
+		head.Text(c.App.Writer)
 		text(c.App.Writer)
 		return nil
 	},
 }
 
 // benchRun measures what the flags ask for, and gives it as text and as JSON.
-type benchRun func(c *cli.Context, only []string, progress func(what string)) (text func(io.Writer), file func() any, err error)
+type benchRun func(c *cli.Context, only []string, progress func(what string)) (text func(io.Writer), file func(bench.Head) any, err error)
 
 // benchKinds are the benches that are more than a table of cases.
 var benchKinds = map[string]benchRun{"planner": benchPlanner, "vulkan": benchVulkan}
 
 // benchCases runs a table of cases.
-func benchCases(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func() any, error) {
+func benchCases(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
 	b, err := bench.Find(c.Args().First())
 	if err != nil {
 		return nil, nil, asInput(err)
@@ -77,7 +81,7 @@ func benchCases(c *cli.Context, only []string, progress func(string)) (func(io.W
 	if err != nil {
 		return nil, nil, asInput(err)
 	}
-	return r.Text, func() any { return r.File() }, nil
+	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
 }
 
 // benchList is what can be measured, for the help.
@@ -91,7 +95,7 @@ func benchList() string {
 }
 
 // benchPlanner runs the planner's bench.
-func benchPlanner(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func() any, error) {
+func benchPlanner(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
 	o := bench.PlannerOptions{Only: only, Quick: c.Bool("quick"), Progress: progress}
 	if c.IsSet("with") {
 		o.Files = strings.Split(c.String("with"), ",")
@@ -100,11 +104,11 @@ func benchPlanner(c *cli.Context, only []string, progress func(string)) (func(io
 	if err != nil {
 		return nil, nil, asInput(err)
 	}
-	return r.Text, func() any { return map[string]any{"format": "memopt.bench/1", "bench": "planner", "planner": r} }, nil
+	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
 }
 
 // benchVulkan runs Vulkan's bench, on one device.
-func benchVulkan(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func() any, error) {
+func benchVulkan(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
 	kind, which, _ := strings.Cut(c.String("device"), ":")
 	if c.IsSet("device") && kind != "vulkan" {
 		return nil, nil, usage("--device of bench vulkan is vulkan, vulkan:N or vulkan:PART-OF-NAME, not %q", c.String("device"))
@@ -116,7 +120,7 @@ func benchVulkan(c *cli.Context, only []string, progress func(string)) (func(io.
 	if err != nil {
 		return nil, nil, asInput(err)
 	}
-	return r.Text, func() any { return r.File() }, nil
+	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
 }
 
 // benchPython is the flag's, else the environment's, else the first on the path.

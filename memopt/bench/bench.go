@@ -89,6 +89,7 @@ type Report struct {
 	Rows    []Row
 	Peers   []Found
 	Missing []Missing
+	Unset   []string // variables that peers did not get: see choosing
 }
 
 // Row is a case on a number of threads.
@@ -100,11 +101,21 @@ type Row struct {
 	Met         bool
 }
 
-// Found is a peer that answered, and what it calls itself.
-type Found struct{ Name, Version string }
+// Found is a peer that answered: what it calls itself, the kernels that its library
+// chose for this processor, and the numbers of threads that it ran with.
+type Found struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Kernels string `json:"kernels"`
+	Threads []int  `json:"threads"`
+}
 
 // Missing is a peer that did not, and what to do about it.
-type Missing struct{ Name, Why, Advice string }
+type Missing struct {
+	Name   string `json:"name"`
+	Why    string `json:"why"`
+	Advice string `json:"advice"`
+}
 
 // Find is the bench of a name.
 func Find(name string) (Bench, error) {
@@ -189,7 +200,7 @@ func (b Bench) Run(o Options) (*Report, error) {
 			r.Rows = append(r.Rows, row)
 		}
 	}
-	r.Peers, r.Missing = all.found, all.missing
+	r.Peers, r.Missing, r.Unset = all.found, all.missing, unset()
 	return r, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,7 +107,7 @@ func TestMissingPeers(t *testing.T) {
 		if !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "0 of 0 bars") || r.Rows[0].Here.Wall <= 0 {
 			t.Errorf("%s:\n%s", python, out.String())
 		}
-		if _, err := json.Marshal(r.File()); err != nil {
+		if _, err := json.Marshal(r.File(NewHead("test", "memopt bench test", "0"))); err != nil {
 			t.Error(err)
 		}
 	}
@@ -135,7 +137,53 @@ func TestPeer(t *testing.T) {
 		if _, err := all.open(wrong, 1); err == nil || !strings.Contains(err.Error(), "nonsense") {
 			t.Errorf("a case that it lacks: %v", err)
 		}
+		if found := all.found[0]; found.Kernels == "" || found.Kernels == "unknown" || !slices.Equal(found.Threads, []int{1}) {
+			t.Errorf("%s does not say what it runs: %+v", c.Rival.Name, found)
+		}
 		all.close()
+	}
+}
+
+// TestPeersChoose: what would have a peer's library choose other kernels than it does by
+// itself does not reach it, and the report says so.
+func TestPeersChoose(t *testing.T) {
+	t.Setenv("OPENBLAS_CORETYPE", "Haswell")
+	t.Setenv("OPENBLAS_L2_SIZE", "64")
+	fake := filepath.Join(t.TempDir(), "python")
+	script := `#!/bin/sh
+echo "{\"version\": \"1\", \"kernels\": \"${OPENBLAS_CORETYPE:-own}, ${OPENBLAS_L2_SIZE:-own}\", \"threads\": $OPENBLAS_NUM_THREADS}"
+while read line; do echo '{"wall": 1e-3, "cpu": 1e-3}'; done
+`
+	if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Bench{Name: "test", Cases: products[:1]}.Run(Options{Python: fake, Threads: []int{1, 2}, Quick: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []Found{{"NumPy", "1", "own, own", []int{1, 2}}}; !reflect.DeepEqual(r.Peers, want) {
+		t.Errorf("%+v, not %+v", r.Peers, want)
+	}
+	var out bytes.Buffer
+	r.Text(&out)
+	for _, want := range []string{"NumPy is 1; kernels: own, own; threads: 1 2\n", "OPENBLAS_CORETYPE, OPENBLAS_L2_SIZE: not passed on to peers"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	for cpuinfo, want := range map[string]Machine{
+		"processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Intel(R) Xeon(R) Platinum 8481C\nstepping\t: 8\n\nprocessor\t: 1\nmodel name\t: another\n": {
+			Processor: "Intel(R) Xeon(R) Platinum 8481C", Model: "family 6, model 143, stepping 8"},
+		"processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n": {Processor: "arm64", Model: "implementer 0x41, part 0xd0c"},
+		"": {Processor: "arm64"},
+	} {
+		m := Machine{Processor: "arm64"}
+		if m.identify(cpuinfo); m != want {
+			t.Errorf("%+v, not %+v", m, want)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -36,7 +37,7 @@ func (p *peers) open(r Rival, threads int) (Side, error) {
 		if child, why = startPeer(p.python, r.Script, threads); why != nil {
 			p.miss(r.Name, why)
 		} else {
-			p.find(r.Name, child.version)
+			p.find(r.Name, child.hello)
 		}
 		p.running[key] = child
 	}
@@ -50,13 +51,14 @@ func (p *peers) open(r Rival, threads int) (Side, error) {
 	return child, nil
 }
 
-func (p *peers) find(name, version string) {
-	for _, f := range p.found {
-		if f.Name == name {
+func (p *peers) find(name string, is hello) {
+	for i := range p.found {
+		if f := &p.found[i]; f.Name == name {
+			f.Threads = append(f.Threads, is.Threads)
 			return
 		}
 	}
-	p.found = append(p.found, Found{name, version})
+	p.found = append(p.found, Found{name, is.Version, is.Kernels, []int{is.Threads}})
 }
 
 func (p *peers) miss(name string, why error) {
@@ -88,11 +90,32 @@ func (e *absentPackage) Error() string { return "package " + e.name + " is not i
 
 // peer is a child that answers lines of JSON with lines of JSON.
 type peer struct {
-	cmd     *exec.Cmd
-	in      io.WriteCloser
-	out     *bufio.Reader
-	errs    *tail
-	version string
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   *bufio.Reader
+	errs  *tail
+	hello hello
+}
+
+// hello is the greeting of a peer.
+type hello struct {
+	Version, Kernels string
+	Threads          int
+	Absent           string // the package that it lacks
+}
+
+// choosing are the variables that have a peer's library choose other kernels or blocks
+// than it would by itself. Peers do not get them.
+var choosing = []string{"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "NPY_DISABLE_CPU_FEATURES"}
+
+// unset are those of them that this process has.
+func unset() (names []string) {
+	for _, name := range choosing {
+		if _, set := os.LookupEnv(name); set {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // startPeer runs a script and waits for its greeting.
@@ -106,7 +129,11 @@ func startPeer(python, script string, threads int) (*peer, error) {
 		source.Write(text)
 	}
 	p := &peer{cmd: exec.Command(python, "-c", source.String()), errs: &tail{}}
-	p.cmd.Env = os.Environ()
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); !slices.Contains(choosing, name) {
+			p.cmd.Env = append(p.cmd.Env, variable)
+		}
+	}
 	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} {
 		p.cmd.Env = append(p.cmd.Env, name+"="+strconv.Itoa(threads))
 	}
@@ -123,16 +150,14 @@ func startPeer(python, script string, threads int) (*peer, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	var hello struct{ Version, Absent string }
-	if err := p.answer(&hello); err != nil {
+	if err := p.answer(&p.hello); err != nil {
 		p.stop()
 		return nil, err
 	}
-	if hello.Absent != "" {
+	if absent := p.hello.Absent; absent != "" {
 		p.stop()
-		return nil, &absentPackage{hello.Absent}
+		return nil, &absentPackage{absent}
 	}
-	p.version = hello.Version
 	return p, nil
 }
 

@@ -66,3 +66,40 @@ func (r *PlannerReport) Text(w io.Writer) {
 	packs("packing", r.Pack, nil)
 	fmt.Fprintln(w, "The quickest rounds count. A bar is of the lesser of wall and CPU time: a machine that does nothing else takes no more than either.")
 }
+
+// PlannerFile is the report as JSON: rows as any bench has, and all that was found.
+type PlannerFile struct {
+	File
+	Planner *PlannerReport `json:"planner"`
+}
+
+// File converts the report.
+func (r *PlannerReport) File(h Head) PlannerFile {
+	f := PlannerFile{(&Report{}).File(h), r}
+	add := func(group, name, unit string, c Clock) {
+		s := FileSide{"memopt", c.MS / 1000, c.CPUMS / 1000, c.MS / 1000}
+		clock := "wall"
+		if c.CPUMS < c.MS {
+			clock = "cpu"
+		}
+		f.Rows = append(f.Rows, FileRow{Group: group, Case: name, Threads: h.Machine.Cores, Work: 1, Unit: unit, Clock: clock, Ours: s, Bar: FileBar{MS: c.BarMS}, Met: c.Met})
+	}
+	for _, plans := range []struct {
+		group string
+		rows  []PlannerRow
+	}{{"models", r.Models}, {"scale", r.Scale}, {"files", r.Joint}} {
+		for _, row := range plans.rows {
+			add(plans.group, fmt.Sprintf("%s, %d nodes, %s", row.Model, row.Nodes, row.Way), "plan", row.Clock)
+		}
+	}
+	for _, row := range r.Questions {
+		add("questions", fmt.Sprintf("%s, %d nodes, %s", row.Model, row.Nodes, row.Question), "answer", row.Clock)
+	}
+	for _, row := range r.Packing {
+		add("packing", row.Problem, "packing", row.Clock)
+	}
+	for _, row := range r.Pack {
+		add("files", row.Problem, "packing", row.Clock)
+	}
+	return f
+}

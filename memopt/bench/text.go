@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	"memopt/memopt/report"
 )
@@ -29,7 +30,11 @@ func (r *Report) Text(w io.Writer) {
 	report.Table(w, "llrrrlrll", table)
 	fmt.Fprintf(w, "\n%d of %d bars are met. The quickest rounds count: CPU time on one thread, wall time on more.\n", met, judged)
 	for _, p := range r.Peers {
-		fmt.Fprintf(w, "%s is %s\n", p.Name, p.Version)
+		threads := fmt.Sprint(p.Threads)
+		fmt.Fprintf(w, "%s is %s; kernels: %s; threads: %s\n", p.Name, p.Version, p.Kernels, threads[1:len(threads)-1])
+	}
+	if len(r.Unset) > 0 {
+		fmt.Fprintf(w, "%s: not passed on to peers, which choose their kernels themselves\n", strings.Join(r.Unset, ", "))
 	}
 	for _, m := range r.Missing {
 		fmt.Fprintf(w, "no %s: %s; %s\n", m.Name, m.Why, m.Advice)
@@ -50,11 +55,11 @@ func (r Row) rate(f Figure) string {
 
 // File is the report as JSON.
 type File struct {
-	Format  string    `json:"format"`
-	Bench   string    `json:"bench"`
+	Head
 	Rows    []FileRow `json:"rows"`
 	Peers   []Found   `json:"peers"`
 	Missing []Missing `json:"missing"`
+	Unset   []string  `json:"unset"`
 }
 
 // FileRow is a row in it. Seconds are of one step; what counts is named by
@@ -69,6 +74,7 @@ type FileRow struct {
 	Ours    FileSide  `json:"ours"`
 	Rival   *FileSide `json:"rival,omitempty"`
 	Ratio   float64   `json:"ratio,omitempty"`
+	RatioOf string    `json:"ratio_of,omitempty"` // ours to the rival's: "speed" or "time"
 	Bar     FileBar   `json:"bar"`
 	Met     *bool     `json:"met,omitempty"`
 }
@@ -81,24 +87,28 @@ type FileSide struct {
 	Median float64 `json:"median_wall_s"`
 }
 
-// FileBar is a bar; one of both is there.
+// FileBar is a bar, if there is one: of the rival's speed or time, or milliseconds.
 type FileBar struct {
 	Speed float64 `json:"speed_at_least,omitempty"`
 	Time  float64 `json:"time_at_most,omitempty"`
+	MS    float64 `json:"ms_at_most,omitempty"`
 }
 
 // File converts the report.
-func (r *Report) File() File {
-	f := File{Format: "memopt.bench/1", Bench: r.Bench, Rows: []FileRow{}, Peers: append([]Found{}, r.Peers...), Missing: append([]Missing{}, r.Missing...)}
+func (r *Report) File(h Head) File {
+	f := File{Head: h, Rows: []FileRow{}, Peers: append([]Found{}, r.Peers...), Missing: append([]Missing{}, r.Missing...), Unset: append([]string{}, r.Unset...)}
 	for _, row := range r.Rows {
 		out := FileRow{Group: row.Group, Case: row.Name, Threads: row.Threads, Work: row.Work, Unit: row.Unit, Clock: "wall",
-			Ours: fileSide("memopt", row.Here), Bar: FileBar{row.Bar.Speed, row.Bar.Time}}
+			Ours: fileSide("memopt", row.Here), Bar: FileBar{Speed: row.Bar.Speed, Time: row.Bar.Time}}
 		if row.Threads == 1 {
 			out.Clock = "cpu"
 		}
 		if row.There != (Figure{}) {
 			rival := fileSide(row.Rival.Name, row.There)
-			out.Rival, out.Ratio = &rival, finite(row.Ratio)
+			out.Rival, out.Ratio, out.RatioOf = &rival, finite(row.Ratio), "speed"
+			if row.Bar.Time > 0 {
+				out.RatioOf = "time"
+			}
 			if row.Bar.judges() {
 				out.Met = &row.Met
 			}

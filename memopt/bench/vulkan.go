@@ -119,7 +119,7 @@ func Vulkan(o VulkanOptions) (*VulkanReport, error) {
 			}
 		}
 	}
-	b.report.Kernels.Peers, b.report.Kernels.Missing = b.peers.found, b.peers.missing
+	b.report.Kernels.Peers, b.report.Kernels.Missing, b.report.Kernels.Unset = b.peers.found, b.peers.missing, unset()
 	return b.report, nil
 }
 

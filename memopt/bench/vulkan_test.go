@@ -124,7 +124,7 @@ func TestVulkanBench(t *testing.T) {
 		t.Errorf("not all runs on the device: %q", b.report.Notes)
 	}
 	var f VulkanFile
-	data, err := json.Marshal(b.report.File())
+	data, err := json.Marshal(b.report.File(NewHead("vulkan", "memopt bench vulkan", "0")))
 	if err != nil || json.Unmarshal(data, &f) != nil || f.Format != "memopt.bench/1" || len(f.Rows) != len(b.report.Kernels.Rows) || f.Budgets == nil || len(f.Launches) != 1 {
 		t.Errorf("%v: %s", err, data)
 	}
@@ -166,7 +166,7 @@ func TestBarless(t *testing.T) {
 	r := Report{Bench: "test", Rows: []Row{row}}
 	var text strings.Builder
 	r.Text(&text)
-	if row.Ratio != 0.5 || !strings.Contains(text.String(), "0.50  speed") || !strings.Contains(text.String(), "0 of 0 bars") || r.File().Rows[0].Met != nil {
+	if row.Ratio != 0.5 || !strings.Contains(text.String(), "0.50  speed") || !strings.Contains(text.String(), "0 of 0 bars") || r.File(Head{}).Rows[0].Met != nil {
 		t.Errorf("%v\n%s", row.Ratio, text.String())
 	}
 }

@@ -71,6 +71,6 @@ type VulkanFile struct {
 }
 
 // File converts the report.
-func (r *VulkanReport) File() VulkanFile {
-	return VulkanFile{r.Kernels.File(), r.Device, append([]LaunchRow{}, r.Launches...), append([]BudgetRow{}, r.Budgets...), append([]string{}, r.Notes...)}
+func (r *VulkanReport) File(h Head) VulkanFile {
+	return VulkanFile{r.Kernels.File(h), r.Device, append([]LaunchRow{}, r.Launches...), append([]BudgetRow{}, r.Budgets...), append([]string{}, r.Notes...)}
 }

@@ -1,5 +1,5 @@
-# How a peer is talked to: lines of JSON. It greets with its version, or with
-# the package that it lacks. {"open": case, ...} makes a case ready; {"run": n}
+# How a peer is talked to: lines of JSON. It greets with its version, the kernels
+# that its library chose and its threads, or with the package that it lacks. {"open": case, ...} makes a case ready; {"run": n}
 # does n steps of it and tells the seconds.
 import json
 import sys
@@ -23,8 +23,8 @@ def need(package):
         sys.exit()
 
 
-def serve(version, cases):
-    _say(version=version)
+def serve(version, kernels, threads, cases):
+    _say(version=version, kernels=kernels, threads=threads)
     step = None
     for line in sys.stdin:
         ask = json.loads(line)

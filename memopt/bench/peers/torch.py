@@ -106,4 +106,10 @@ def resnet(batch, channels, image, width, layers, classes):
     return trained(model, optimizer, torch.randn(batch, channels, image, image), torch.randint(classes, (batch,)))
 
 
-serve(torch.__version__, {"mlp": mlp, "gpt": gpt, "block": block, "resnet": resnet})
+def kernels():
+    """What PyTorch says of its libraries and the instructions that it chose."""
+    told = [line.strip(" -").split(" (Git")[0] for line in torch.__config__.show().splitlines()]
+    return "; ".join(line for line in told if line.startswith(("Intel(R)", "CPU capability")))
+
+
+serve(torch.__version__, kernels(), torch.get_num_threads(), {"mlp": mlp, "gpt": gpt, "block": block, "resnet": resnet})
