@@ -204,7 +204,7 @@ func TestWriteRefuses(t *testing.T) {
 		{npz("x.npz", set("a", &graph.Tensor{})), `x.npz: tensor "a" has no element type`},
 		{npz("x.npz", set("a", &graph.Tensor{Type: graph.Float32, Shape: []int{2, 2}, Bytes: make([]byte, 8)})), `x.npz: tensor "a": 8 bytes of numbers, f32[2, 2] takes 16`},
 		{npz("none/x.npz", set("a", one)), `none/x.npz: no such file or directory`},
-		{npz("folder", set("a", one)), `folder: file exists`},
+		{npz("folder", set("a", one)), `folder: a folder cannot be replaced by a file`},
 		{safe(set("__metadata__", one), nil), `x.st: a tensor cannot be named __metadata__`},
 		{safe(set("a", one), map[string]string{"k": "\xff"}), `x.st: metadata "k" is not UTF-8`},
 	} {

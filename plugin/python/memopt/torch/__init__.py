@@ -1,5 +1,13 @@
 """PyTorch: training steps of a module, recorded, planned, and run under the plan in eager mode."""
 
+import logging
+import os
+
+# The profiler's library writes to standard error that it starts, that it stops and that there is no GPU; the counter
+# of flops, that there is no Triton.
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
+
 try:
     import torch as _  # noqa: F401
 except ImportError as e:

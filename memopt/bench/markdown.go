@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"memopt/memopt/report"
+)
+
+// Markdown writes files of several runs, as --format json has them, as the tables of
+// docs/measurements.md: the machines, then each case with its range over all runs.
+func Markdown(w io.Writer, files []PlannerFile) {
+	fmt.Fprint(w, "## Runs\n\n| date | machine | command | peers |\n|---|---|---|---|\n")
+	for _, f := range files {
+		m := f.Machine
+		var peers []string
+		for _, p := range f.Peers {
+			peers = append(peers, strings.TrimSpace(fmt.Sprintf("%s %s %s", p.Name, p.Version, p.Kernels)))
+		}
+		date, _, _ := strings.Cut(f.Date, "T")
+		fmt.Fprintf(w, "| %s | %s, %s, %d cores, %s | `%s` | %s |\n", date, m.Processor, m.Model, m.Cores, m.Go, f.Command, strings.Join(peers, "; "))
+	}
+	var order []string
+	groups := map[string][]*spread{}
+	for _, f := range files {
+		for _, row := range f.Rows {
+			if f.Planner != nil && row.Unit == "plan" && row.Group != "scale" {
+				continue // planTable has them
+			}
+			group := f.Bench + ", " + row.Group
+			if groups[group] == nil {
+				order = append(order, group)
+			}
+			name := strings.ReplaceAll(row.Case, "|", `\|`)
+			i := slices.IndexFunc(groups[group], func(s *spread) bool { return s.name == name && s.threads == row.Threads })
+			if i < 0 {
+				i = len(groups[group])
+				groups[group] = append(groups[group], &spread{name: name, threads: row.Threads})
+			}
+			groups[group][i].add(row)
+		}
+	}
+	for _, group := range order {
+		fmt.Fprintf(w, "\n## %s\n\n| case | threads | time | beside | ratio | bar |\n|---|---|---|---|---|---|\n", group)
+		for _, s := range groups[group] {
+			fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s |\n", s.name, s.threads, s.time(), s.rival, s.ratio(), s.bar)
+		}
+	}
+	for _, f := range files {
+		if f.Planner != nil && len(f.Planner.Models)+len(f.Planner.Joint) > 0 {
+			planTable(w, f)
+		}
+	}
+}
+
+// planTable is the plans of one run: they are the same on every machine.
+func planTable(w io.Writer, f PlannerFile) {
+	fmt.Fprint(w, "\n## planner, plans\n\n| model | way | peak | extra compute | above the proven bound | time of one core |\n|---|---|---|---|---|---|\n")
+	for _, r := range slices.Concat(f.Planner.Models, f.Planner.Joint) {
+		extra, gap := report.Extra(r.Overhead, 2), "–"
+		if r.Gap >= 0 {
+			gap = fmt.Sprintf("%.2f points", 100*r.Gap)
+		}
+		if r.Note != "" {
+			gap = r.Note
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %.3g ms |\n", r.Model, strings.ReplaceAll(r.Way, "|", `\|`), report.Bytes(r.Peak), extra, gap, r.CPUMS)
+	}
+}
+
+// spread is one case over several runs.
+type spread struct {
+	name, rival, of, bar string
+	threads              int
+	times, ratios        []float64
+}
+
+func (s *spread) add(row FileRow) {
+	t := row.Ours.Wall
+	if row.Clock == "cpu" {
+		t = row.Ours.CPU
+	}
+	s.times = append(s.times, t)
+	if row.Rival != nil {
+		s.rival, s.of = row.Rival.Name, row.RatioOf
+		s.ratios = append(s.ratios, row.Ratio)
+	}
+	switch b := row.Bar; {
+	case b.Speed > 0:
+		s.bar = fmt.Sprintf("≥ %.2g × its speed", b.Speed)
+	case b.Time > 0:
+		s.bar = fmt.Sprintf("≤ %.2g × its time", b.Time)
+	case b.MS > 0:
+		s.bar = fmt.Sprintf("≤ %.3g ms", b.MS)
+	}
+}
+
+func (s *spread) time() string {
+	lo, hi := slices.Min(s.times), slices.Max(s.times)
+	unit, scale := "s", 1.0
+	switch {
+	case lo < 1e-3:
+		unit, scale = "µs", 1e6
+	case lo < 1:
+		unit, scale = "ms", 1e3
+	}
+	return span(lo*scale, hi*scale) + " " + unit
+}
+
+func (s *spread) ratio() string {
+	if len(s.ratios) == 0 {
+		return ""
+	}
+	return span(slices.Min(s.ratios), slices.Max(s.ratios)) + " × its " + s.of
+}
+
+// span is a range, or a number where both ends look the same.
+func span(lo, hi float64) string {
+	a, b := fmt.Sprintf("%.3g", lo), fmt.Sprintf("%.3g", hi)
+	if a == b {
+		return a
+	}
+	return a + "–" + b
+}
