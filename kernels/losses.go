@@ -136,6 +136,9 @@ func (l Loss) scored(g *graph.Graph, name string) (*graph.Value, error) {
 	}
 	switch {
 	case name != "":
+		if len(names) == 0 {
+			return nil, fmt.Errorf("the model has no value %q, and no output that a loss could be put on", name)
+		}
 		return nil, fmt.Errorf("the model has no value %q; its outputs are %s", name, strings.Join(names, ", "))
 	case len(fit) == 0:
 		return nil, fmt.Errorf("the model has no output of floats to put it on")
