@@ -236,7 +236,7 @@ func (s *steps) done(step, of int, loss float64, took time.Duration) {
 		fmt.Fprintf(s.c.App.Writer, "%sstep %*d  loss %.6f  %8s ms\n", s.head, len(fmt.Sprint(of)), step, loss, millis(took))
 		s.head = ""
 	}
-	if out, is := s.c.App.Writer.(*visible.Writer); is && !s.quiet && (errors.Is(out.Err(), syscall.EPIPE) || out.To(os.Stdout) && unread(os.Stdout)) {
+	if out, is := s.c.App.Writer.(*screen); is && !s.quiet && (errors.Is(out.Err(), syscall.EPIPE) || out.To(os.Stdout) && unread(os.Stdout)) {
 		s.stop()
 	}
 	if s.count < all {
