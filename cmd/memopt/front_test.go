@@ -198,9 +198,9 @@ func TestServiceFolder(t *testing.T) {
 		"the service's own":    {variable: "c.json", want: "1"},
 		"text":                 {config: `{"level": 1}`, folder: there, want: "1"},
 		"clusters":             {variable: "Relu+:1:-1", folder: there, want: "0"},
-		"file that is missing": {variable: "only.json", folder: there, want: "no file"},
-		"config of no file":    {config: "only.json", folder: there, want: "no file"},
-		"no file, and colons":  {config: "only.json", folder: colons, want: "no file"},
+		"file that is missing": {variable: "only.json", folder: there, want: "no such file"},
+		"config of no file":    {config: "only.json", folder: there, want: "no such file"},
+		"no file, and colons":  {config: "only.json", folder: colons, want: "no such file"},
 		"clusters, and colons": {config: "Relu+:1:-1", folder: colons, want: "0"},
 	} {
 		settings := with("batch=2")
@@ -213,7 +213,7 @@ func TestServiceFolder(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if (err != nil) != (c.want == "no file") || !strings.Contains(got, c.want) {
+		if (err != nil) != (c.want == "no such file") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
