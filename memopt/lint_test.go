@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"memopt/planner/shrink":             {"memopt/memopt/stop", "memopt/memopt/graph"},
 	"memopt/configs":                    {"memopt/memopt/visible", "memopt/memopt/whole"},
 	"memopt/memopt/onnx":                {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/weights", "memopt/memopt/whole"},
-	"memopt/memopt/joint":               {"memopt/memopt/graph", "memopt/memopt/whole"},
+	"memopt/memopt/joint":               {"memopt/memopt/graph", "memopt/memopt/stop", "memopt/memopt/whole"},
 	"memopt/memopt/tensorfile":          {"memopt/memopt/graph", "memopt/memopt/weights", "memopt/memopt/whole"},
 	"memopt/memopt/zoo":                 {"memopt/memopt/graph"},
 	"memopt/autograd":                   {"memopt/memopt/stop", "memopt/memopt/graph"},

@@ -11,7 +11,7 @@ import (
 // readJoint takes the graph out of a joint graph's file. It has its backward
 // pass already.
 func (m *Model) readJoint() (err error) {
-	if m.Graph, err = joint.Read(m.Path); err != nil {
+	if m.Graph, err = joint.ReadContext(m.ctx, m.Path); err != nil {
 		return input(err)
 	}
 	if !hasBackward(m.Graph) {

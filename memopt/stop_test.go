@@ -19,6 +19,8 @@ type counted struct {
 	context.Context
 	looks, most atomic.Int64
 	ended       atomic.Int64 // processor time when it did
+	last, gap   atomic.Int64 // processor time at the last look, and the most between two, if it is clocked
+	clocked     bool
 }
 
 func newCounted(most int64) *counted {
@@ -29,6 +31,12 @@ func newCounted(most int64) *counted {
 
 func (c *counted) Err() error {
 	if c.looks.Add(1) <= c.most.Load() {
+		if c.clocked {
+			now := int64(processorTime())
+			if gap := now - c.last.Swap(now); gap > c.gap.Load() {
+				c.gap.Store(gap)
+			}
+		}
 		return nil
 	}
 	c.ended.CompareAndSwap(0, int64(processorTime()))
@@ -87,9 +95,14 @@ func TestStops(t *testing.T) {
 				return c.ask(m)
 			}
 			whole := newCounted(forever)
+			whole.clocked = true
+			whole.last.Store(int64(processorTime()))
 			unmet := ask(whole)
 			if wants := c.name == "refusal"; (unmet != nil) != wants {
 				t.Fatal(unmet)
+			}
+			if gap := time.Duration(whole.gap.Load()); gap > soon {
+				t.Errorf("%v pass between two looks", gap)
 			}
 			before := runtime.NumGoroutine()
 			all, times := whole.looks.Load(), int64(12)

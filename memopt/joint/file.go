@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"memopt/memopt/stop"
 	"memopt/memopt/whole"
 )
 
@@ -174,14 +176,21 @@ func where(name string, text []byte, err error) error {
 }
 
 // parse reads the JSON. Fields of the file that are not in file are left out.
-func parse(text []byte) (*file, error) {
-	// Syntax comes first, over the whole text: then what is left to go wrong
-	// has a token to point at.
+func parse(ctx context.Context, text []byte) (*file, error) {
+	d := &decoder{ctx: ctx, text: text, json: json.NewDecoder(bytes.NewReader(text))}
+	f, err := d.file()
+	// Of what is wrong, syntax comes first, over the whole text: anything else has a
+	// token to point at.
 	var syntax *json.SyntaxError
-	if err := json.Unmarshal(text, &struct{}{}); errors.As(err, &syntax) {
-		return nil, at(int(syntax.Offset)-1, "not JSON: %s", syntax)
+	if err != nil || len(bytes.TrimSpace(text[d.json.InputOffset():])) > 0 {
+		if wrong := json.Unmarshal(text, &struct{}{}); errors.As(wrong, &syntax) {
+			return nil, at(int(syntax.Offset)-1, "not JSON: %s", syntax)
+		}
 	}
-	d := &decoder{text: text, json: json.NewDecoder(bytes.NewReader(text))}
+	return f, err
+}
+
+func (d *decoder) file() (*file, error) {
 	f := &file{}
 	if err := d.open('{', "the file"); err != nil {
 		return nil, err
@@ -202,6 +211,9 @@ func parse(text []byte) (*file, error) {
 			return nil, err
 		}
 	}
+	if _, err := d.json.Token(); err != nil { // the end of the object
+		return nil, err
+	}
 	if !seen["nodes"] && f.known() == nil {
 		return nil, errors.New("has no nodes")
 	}
@@ -219,6 +231,7 @@ func (f *file) known() error {
 
 // decoder is json.Decoder with the place of what comes next.
 type decoder struct {
+	ctx  context.Context // polled at each node
 	text []byte
 	json *json.Decoder
 }
@@ -272,6 +285,7 @@ func (d *decoder) field(f *file, name string) error {
 }
 
 func (d *decoder) decode(to any, what string) error {
+	stop.Poll(d.ctx)
 	begin := d.next()
 	err := d.json.Decode(to)
 	var kind *json.UnmarshalTypeError

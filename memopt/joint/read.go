@@ -2,6 +2,7 @@ package joint
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,24 +12,28 @@ import (
 	"strings"
 
 	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // Read makes a graph of a joint graph's file.
-func Read(path string) (*graph.Graph, error) {
+func Read(path string) (*graph.Graph, error) { return ReadContext(context.Background(), path) }
+
+// ReadContext is Read that polls a context, as package stop says.
+func ReadContext(ctx context.Context, path string) (*graph.Graph, error) {
 	name := filepath.Base(path)
 	text, err := load(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	g, err := parseGraph(text)
+	g, err := parseGraph(ctx, text)
 	if err != nil {
 		return nil, where(name, text, err)
 	}
 	return g, nil
 }
 
-func parseGraph(text []byte) (*graph.Graph, error) {
-	f, err := parse(text)
+func parseGraph(ctx context.Context, text []byte) (*graph.Graph, error) {
+	f, err := parse(ctx, text)
 	if err != nil {
 		return nil, err
 	}
@@ -36,9 +41,11 @@ func parseGraph(text []byte) (*graph.Graph, error) {
 	r := &reader{file: f, lib: lib, b: graph.NewBuilder(graph.New(lib.lib, f.Model)),
 		of: make(map[string][]*graph.Value, len(f.nodes)), selects: map[string][]*node{},
 		chosen: map[string]*graph.Value{}, parts: map[string]*node{}}
+	r.b.Context = ctx
 	if err := r.run(); err != nil {
 		return nil, err
 	}
+	stop.Poll(ctx)
 	return r.b.Graph, r.b.Graph.Check()
 }
 

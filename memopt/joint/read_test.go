@@ -3,6 +3,7 @@ package joint
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -106,7 +107,7 @@ func TestBeyondNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := parseGraph(text)
+	g, err := parseGraph(context.Background(), text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +123,14 @@ func TestBeyondNumbers(t *testing.T) {
 func TestHostile(t *testing.T) {
 	var out strings.Builder
 	try := func(what, text string) {
-		_, err := parseGraph([]byte(text))
+		_, err := parseGraph(context.Background(), []byte(text))
 		if err == nil {
 			t.Errorf("%s: no error", what)
 			return
 		}
 		fmt.Fprintf(&out, "%s\n\t%s\n", what, where("f.json", []byte(text), err))
 	}
-	if _, err := parseGraph([]byte(small)); err != nil {
+	if _, err := parseGraph(context.Background(), []byte(small)); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range []struct{ what, from, to string }{
@@ -182,7 +183,7 @@ func TestUnlikeSelection(t *testing.T) {
 		t.Fatal(err)
 	}
 	text = bytes.Replace(text, []byte(`"index": 2, "outputs": [{"shape": [4]`), []byte(`"index": 2, "outputs": [{"shape": [5]`), 1)
-	if _, err := parseGraph(text); err == nil || !strings.Contains(err.Error(), `selects output 2 of "linear_backward"`) {
+	if _, err := parseGraph(context.Background(), text); err == nil || !strings.Contains(err.Error(), `selects output 2 of "linear_backward"`) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -233,7 +234,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		g, err := parseGraph(text)
+		g, err := parseGraph(context.Background(), text)
 		if err != nil {
 			_ = where("f", text, err)
 			return

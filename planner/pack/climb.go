@@ -219,6 +219,7 @@ func (c *climb) line(at int) int64 { return c.goal + c.goal/c.near*int64(at)/leg
 // through takes s all the way up, unless that is sure to be higher after a stage than most says. It also says how many looks
 // it took.
 func (c *climb) through(s *skyline, most func(at int) int64, stopped func() bool) (looks int, ok bool) {
+	s.ctx = c.base.ctx
 	for at := 1; at <= legs; at++ {
 		s.weigh()
 		s.changes.forget()

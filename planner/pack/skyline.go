@@ -38,7 +38,7 @@ type skyline struct {
 	open    []int32   // by center: how many lives of its group are to be placed
 	offsets []int64
 	looks   int             // at lives so far: the work done, in a measure that is the same on every machine
-	ctx     context.Context // polled at each stretch; nil in a climb in stages, which polls itself
+	ctx     context.Context // polled at each stretch; nil on the cores of a climb in stages, which polls itself
 
 	*groups
 	firstEnd firsts // by position in byBegin: the end
