@@ -359,7 +359,7 @@ func TestBindRefuses(t *testing.T) {
 		{"a formula holds for more", func(f *planner.File) { f.Formulas.Ranges[0].To++ }, `says that formulas.ranges[0].to is`},
 		{"the bound is nearer", func(f *planner.File) { f.Bound.Gap -= 0.01 }, `above its bound, but its figures are`},
 		{"dims are missing", func(f *planner.File) { f.Dims = nil }, `dim "batch" has no value`},
-		{"dims are others", func(f *planner.File) { f.Dims["batch"] = 5 }, `planner:`},
+		{"dims are others", func(f *planner.File) { f.Dims["batch"] = 5 }, `outside the arena of`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
