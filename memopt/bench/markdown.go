@@ -12,7 +12,9 @@ import (
 // Markdown writes files of several runs, as --format json has them, as the tables of
 // docs/measurements.md: the machines, then each case with its range over all runs.
 func Markdown(w io.Writer, files []PlannerFile) {
-	fmt.Fprint(w, "## Runs\n\n| date | machine | command | peers |\n|---|---|---|---|\n")
+	fmt.Fprint(w, "## Runs\n\n| runs | date | machine | command | peers |\n|---|---|---|---|---|\n")
+	seen := map[string]int{}
+	var lines []string
 	for _, f := range files {
 		m := f.Machine
 		var peers []string
@@ -20,7 +22,13 @@ func Markdown(w io.Writer, files []PlannerFile) {
 			peers = append(peers, strings.TrimSpace(fmt.Sprintf("%s %s %s", p.Name, p.Version, p.Kernels)))
 		}
 		date, _, _ := strings.Cut(f.Date, "T")
-		fmt.Fprintf(w, "| %s | %s, %s, %d cores, %s | `%s` | %s |\n", date, m.Processor, m.Model, m.Cores, m.Go, f.Command, strings.Join(peers, "; "))
+		line := fmt.Sprintf("%s | %s, %s, %d cores, %s | `%s` | %s |", date, m.Processor, m.Model, m.Cores, m.Go, f.Command, strings.Join(peers, "; "))
+		if seen[line]++; seen[line] == 1 {
+			lines = append(lines, line)
+		}
+	}
+	for _, line := range lines {
+		fmt.Fprintf(w, "| %d | %s\n", seen[line], line)
 	}
 	var order []string
 	groups := map[string][]*spread{}
@@ -93,7 +101,7 @@ func (s *spread) add(row FileRow) {
 	case b.Time > 0:
 		s.bar = fmt.Sprintf("≤ %.2g × its time", b.Time)
 	case b.MS > 0:
-		s.bar = fmt.Sprintf("≤ %.3g ms", b.MS)
+		s.bar = fmt.Sprintf("≤ %.0f ms", b.MS)
 	}
 }
 
@@ -118,9 +126,17 @@ func (s *spread) ratio() string {
 
 // span is a range, or a number where both ends look the same.
 func span(lo, hi float64) string {
-	a, b := fmt.Sprintf("%.3g", lo), fmt.Sprintf("%.3g", hi)
+	a, b := digits(lo), digits(hi)
 	if a == b {
 		return a
 	}
 	return a + "–" + b
+}
+
+// digits is a number with three digits that count.
+func digits(x float64) string {
+	if x >= 100 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
 }
