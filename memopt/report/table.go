@@ -60,7 +60,6 @@ func Table(w io.Writer, layout string, rows [][]string) {
 type table struct {
 	fields []field
 	rows   [][]string
-	out    []int // columns that are left out
 }
 
 type field struct {
