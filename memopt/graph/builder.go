@@ -250,17 +250,7 @@ func (b *Builder) Sweep(nodes, values int, keep []*Value) {
 			}
 		}
 	}
-	kept := g.Values[:values]
-	for i, v := range g.Values[values:] {
-		if live[i] {
-			v.ID = int32(len(kept))
-			kept = append(kept, v)
-		} else {
-			delete(g.byName, v.Name)
-		}
-	}
-	clear(g.Values[len(kept):])
-	g.Values = kept
+	g.keepValues(values, live)
 	done := g.Nodes[:nodes]
 	for i, n := range g.Nodes[nodes:] {
 		if used[i] {

@@ -80,17 +80,23 @@ func (g *Graph) Prune() {
 	}
 	clear(g.Nodes[len(nodes):])
 	g.Nodes = nodes
-	values := g.Values[:0]
-	for i, v := range g.Values {
+	g.keepValues(0, live)
+}
+
+// keepValues removes the values behind the first ones that are not live, and gives
+// the others dense IDs again.
+func (g *Graph) keepValues(first int, live []bool) {
+	kept := g.Values[:first]
+	for i, v := range g.Values[first:] {
 		if live[i] {
-			v.ID = int32(len(values))
-			values = append(values, v)
+			v.ID = int32(len(kept))
+			kept = append(kept, v)
 		} else {
 			delete(g.byName, v.Name)
 		}
 	}
-	clear(g.Values[len(values):])
-	g.Values = values
+	clear(g.Values[len(kept):])
+	g.Values = kept
 }
 
 // Clone copies the graph; initializers' bytes are shared.
