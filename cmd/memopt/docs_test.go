@@ -201,7 +201,7 @@ func match(want, got []string) (updated []string, wrong string) {
 			if !sameText(want[i], got[next]) {
 				return got, fmt.Sprintf("want %q\nhave %q", want[i], got[next])
 			}
-			updated = append(updated, kept(want[i], got[next]))
+			updated = append(updated, want[i]) // as it is written: only the machine differs
 			next++
 			continue
 		}
@@ -217,14 +217,6 @@ func match(want, got []string) (updated []string, wrong string) {
 		return got, fmt.Sprintf("more output: %q", got[next])
 	}
 	return updated, ""
-}
-
-// kept is a line that stays as it is written where only the machine differs.
-func kept(want, got string) string {
-	if sameText(want, got) {
-		return want
-	}
-	return got
 }
 
 var (
