@@ -5,11 +5,11 @@ from __future__ import annotations
 import html
 import json
 import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
 from ._section import Section
 from ._visible import line, lines
+from ._whole import write
 
 if TYPE_CHECKING:
     from ._fields import Plan as _Plan
@@ -48,20 +48,7 @@ class Report(_Plan):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan file, byte for byte as the service made it; it appears whole or not at all."""
-        path = os.path.realpath(os.fsdecode(path))  # a link stays
-        temporary = os.path.join(os.path.dirname(path), f".memopt-{os.getpid()}.tmp")  # short, whatever the file is called
-        try:
-            with open(temporary, "w", encoding="utf-8", newline="") as f:
-                f.write(self._json)
-                f.flush()
-                os.fsync(f.fileno())
-            if os.path.exists(path):
-                shutil.copymode(path, temporary)
-            os.replace(temporary, path)
-        except BaseException:
-            if os.path.exists(temporary):
-                os.remove(temporary)
-            raise
+        write(path, self._json.encode())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Report, (self._json, self._text)

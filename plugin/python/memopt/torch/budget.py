@@ -10,7 +10,7 @@ import torch
 from .._arguments import Size
 
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|[KMGT]?i?B?)\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|B|[KMGT](?:i?B)?)?\s*", re.IGNORECASE)
 
 
 def parse(name: str, size: Size, whole: int) -> int:
@@ -21,7 +21,7 @@ def parse(name: str, size: Size, whole: int) -> int:
         m = _SIZE.fullmatch(size)
         if m is None:
             raise ValueError(f"{name} is {size!r}; give bytes, a text like '8GB' or '60%', or a share like 0.6")
-        number, unit = float(m[1]), m[2].upper()
+        number, unit = float(m[1]), (m[2] or "").upper()
         if unit == "%":
             return int(whole * number / 100)
         decimal = unit.endswith("B") and len(unit) == 2

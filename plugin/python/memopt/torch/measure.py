@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from .step import Loss, scalar, state_kept
+
 _SPAN = "memopt measured"
 
 
@@ -19,6 +21,42 @@ class Measured:
 
     peak: int
     digests: dict[str, str]
+
+
+@contextlib.contextmanager
+def profiled(span: str) -> Iterator[torch.profiler.profile]:
+    """Profiles memory; what runs within is a span of that name."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_initialized():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile, torch.profiler.record_function(span):
+        yield profile
+
+
+def events_of(profile: torch.profiler.profile) -> tuple[list[tuple[int, int, int]], dict[str, list[tuple[int, int]]]]:
+    """The allocator's events of a finished profile, in order, as (time, address, bytes), those freed below 0; and when each of our spans ran."""
+    events: list[tuple[int, int, int]] = []
+    spans: dict[str, list[tuple[int, int]]] = {}
+    assert profile.profiler is not None and profile.profiler.kineto_results is not None
+    stack = list(profile.profiler.kineto_results.experimental_event_tree())
+    while stack:
+        e = stack.pop()
+        stack.extend(e.children)
+        if e.tag == torch._C._profiler._EventType.Allocation:
+            events.append((e.start_time_ns, e.extra_fields.ptr, e.extra_fields.alloc_size))
+        elif e.name.startswith("memopt "):
+            spans.setdefault(e.name, []).append((e.start_time_ns, e.end_time_ns))
+    return sorted(events), spans
+
+
+def highest(events: list[tuple[int, int, int]], span: tuple[int, int]) -> int:
+    """The most bytes that were allocated within a span and not yet freed."""
+    live = peak = 0
+    for at, _, size in events:
+        if span[0] <= at <= span[1]:
+            live += size
+            peak = max(peak, live)
+    return peak
 
 
 class Watch:
@@ -39,30 +77,14 @@ def watched() -> Iterator[Watch]:
         torch.cuda.synchronize()
         watch.peak = torch.cuda.max_memory_allocated() - before
         return
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile, torch.profiler.record_function(_SPAN):
+    with profiled(_SPAN) as profile:
         yield watch
-    events: list[tuple[int, int]] = []
-    span = (0, 0)
-    assert profile.profiler is not None and profile.profiler.kineto_results is not None
-    stack = list(profile.profiler.kineto_results.experimental_event_tree())
-    while stack:
-        e = stack.pop()
-        stack.extend(e.children)
-        if e.tag == torch._C._profiler._EventType.Allocation:
-            events.append((e.start_time_ns, e.extra_fields.alloc_size))
-        elif e.name == _SPAN:
-            span = (e.start_time_ns, e.end_time_ns)
-    live = 0
-    for at, size in sorted(events):
-        if span[0] <= at <= span[1]:
-            live += size
-            watch.peak = max(watch.peak, live)
+    events, spans = events_of(profile)
+    watch.peak = highest(events, spans[_SPAN][0])
 
 
-def step_peak(model: torch.nn.Module, forward: Callable[[], Any], loss: Callable[[Any], torch.Tensor] | None) -> Measured:
+def step_peak(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | None) -> Measured:
     """Runs one step and measures it. The module is afterwards what it was."""
-    from .record import scalar, state_kept
-
     with state_kept(model):
         with watched() as watch:
             found = scalar(forward(), loss)

@@ -24,8 +24,9 @@ from ._tensors import tensors
 from .budget import fixed_bytes, free_bytes, parse
 from .measure import step_peak
 from .program import Program, build
-from .record import Loss, Recording, record
+from .record import Recording, record_call
 from .replay import planned
+from .step import Loss
 
 MOST_PLANS = 16  # one for each shape of the inputs
 
@@ -207,7 +208,7 @@ class PlannedForward:
     def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made:
         r = self.request
         call = functools.partial(self.original, *args, **kwargs)
-        recording = record(_Call(self.model, call), loss=r.loss)
+        recording = record_call(self.model, call, r.loss)
         eager, fixed = recording.measured_peak, fixed_bytes(self.model, r.optimizer)
         limit: int | None = None
         if r.activation_budget is not None:
@@ -284,26 +285,6 @@ class PlannedForward:
 
 def _unpickled(model: torch.nn.Module, request: _Request) -> PlannedForward:
     return PlannedForward(model, request)
-
-
-class _Call(torch.nn.Module):
-    """A module's call as a module, so that recording it goes through neither its hooks nor our own forward twice."""
-
-    def __init__(self, model: torch.nn.Module, call: Callable[[], Any]) -> None:
-        super().__init__()
-        self.__dict__["wrapped"], self.__dict__["call"] = model, call
-
-    def forward(self) -> Any:
-        return self.__dict__["call"]()
-
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__dict__["wrapped"].named_parameters(*args, **kwargs)
-
-    def named_buffers(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__dict__["wrapped"].named_buffers(*args, **kwargs)
-
-    def named_modules(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__dict__["wrapped"].named_modules(*args, **kwargs)
 
 
 def _scalars(x: Any) -> Any:

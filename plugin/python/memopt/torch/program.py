@@ -34,7 +34,6 @@ class Program:
     runs: list[tuple[int, Op, list[Instance]]] = field(default_factory=list)  # second runs: step, operator, what they make
     releases: dict[int, list[Instance]] = field(default_factory=dict)  # by step: instances that it reads last
     maker: dict[int, Op] = field(default_factory=dict)  # of what runs again, by value
-    early: int = 0  # second runs that the plan has in the forward pass, where Python holds the values anyway
 
 
 def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
@@ -61,8 +60,7 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
         op = ops[step["node"]]
         again = bool(step.get("again"))
         if again and s < first_backward:
-            p.early += 1
-            continue
+            continue  # in the forward pass Python holds what is made again anyway
         for value in op.inputs:
             instance = read(value, s)
             if again and instance is not None and not instance.again:

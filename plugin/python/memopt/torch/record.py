@@ -19,7 +19,6 @@ import contextlib
 import gzip
 import json
 import os
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,11 +29,12 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from .._whole import write
 from ._tensors import alias, operands, run_again, tensors
-from .measure import digests
+from .measure import digests, events_of, highest, profiled
+from .step import Loss, scalar, state_kept
 
 FORMAT = "memopt-fx-joint/1"
-Loss = Callable[[Any], torch.Tensor]
 
 
 @dataclass(eq=False)
@@ -99,7 +99,6 @@ class Recording:
     ops: list[Op] = field(repr=False)
     calls: list[Call] = field(repr=False)
     saves: list[Save] = field(repr=False)
-    inside: int = field(repr=False)  # calls of the model itself; what follows is the loss
     digests: dict[str, str] = field(repr=False)  # of the loss, the gradients and the buffers after the step
 
     @property
@@ -109,18 +108,9 @@ class Recording:
 
     def save(self, to: str | os.PathLike[str]) -> None:
         """Writes the joint graph, gzipped if the name ends in .gz. The file appears whole or not at all."""
-        path = os.path.abspath(os.path.expanduser(os.fspath(to)))
+        path = os.path.expanduser(os.fspath(to))
         text = json.dumps(self.graph, separators=(",", ":"), allow_nan=False).encode()
-        if path.endswith(".gz"):
-            text = gzip.compress(text, mtime=0)
-        handle, scratch = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".memopt-")
-        try:
-            with os.fdopen(handle, "wb") as f:
-                f.write(text)
-            os.replace(scratch, path)
-        except BaseException:
-            os.unlink(scratch)
-            raise
+        write(path, gzip.compress(text, mtime=0) if path.endswith(".gz") else text)
 
     def __str__(self) -> str:
         forward = sum(1 for op in self.ops if not op.backward)
@@ -138,53 +128,16 @@ def record(model: torch.nn.Module, *args: Any, loss: Loss | None = None, to: str
 
     Parameters, buffers, gradients and the random state are afterwards what they were.
     """
-    recorder = _Recorder(model)
-    with state_kept(model):
-        recording = recorder.step(lambda: model(*args, **kwargs), lambda out: scalar(out, loss))
+    recording = record_call(model, lambda: model(*args, **kwargs), loss)
     if to is not None:
         recording.save(to)
     return recording
 
 
-def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
-    """The loss of a model's output."""
-    if loss is not None:
-        found = loss(out)
-    elif isinstance(out, torch.Tensor):
-        found = out
-    elif getattr(out, "loss", None) is not None:
-        found = out.loss
-    elif isinstance(out, dict) and isinstance(out.get("loss"), torch.Tensor):
-        found = out["loss"]
-    else:
-        raise TypeError(f"the model returns {type(out).__name__}, which has no loss; give loss=, a function of it that returns one number")
-    if not isinstance(found, torch.Tensor) or found.numel() != 1:
-        what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
-        raise TypeError(f"the loss is {what}, not one number; give loss=, a function of the model's output that returns one")
-    if not found.requires_grad:
-        raise ValueError("the loss depends on no parameter that requires a gradient")
-    return found
-
-
-@contextlib.contextmanager
-def state_kept(model: torch.nn.Module) -> Iterator[None]:
-    """Puts back what a step changes: buffers, gradients, the random state."""
-    buffers = [(b, b.detach().clone()) for b in model.buffers()]
-    grads = [(p, p.grad) for p in model.parameters()]
-    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices):
-        try:
-            for p, _ in grads:
-                p.grad = None
-            torch.clear_autocast_cache()  # casts of weights that an earlier pass made are operators of this one
-            yield
-        finally:
-            torch.clear_autocast_cache()
-            with torch.no_grad():
-                for b, old in buffers:
-                    b.copy_(old)
-            for p, g in grads:
-                p.grad = g
+def record_call(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | None) -> Recording:
+    """Records one training step whose forward pass is a call of the model."""
+    with state_kept(model):
+        return _Recorder(model).step(forward, lambda out: scalar(out, loss))
 
 
 class _Tag:
@@ -215,7 +168,7 @@ class _Recorder(TorchDispatchMode):
         self.seen: list[tuple[weakref.ref[torch.Tensor], Value]] = []
         self.modules: list[str] = []
         self.spans = 0
-        self.inside = -1
+        self.inside = True  # the model; what follows is the loss
         self.backward = False
         self.group: tuple[str, int] | None = None
         self.waiting: list[Save] = []  # asked for by the backward node that runs, before its first operator
@@ -227,10 +180,10 @@ class _Recorder(TorchDispatchMode):
             for name, t in named:
                 self._input(t, kind, name)
         try:
-            with self._modules_named(), self._profiled() as profile:
+            with self._modules_named(), profiled(_STEP) as profile:
                 with saved_tensors_hooks(self._pack, self._unpack), self:
                     out = forward()
-                    self.inside = len(self.calls)
+                    self.inside = False
                     lost = loss_of(out)
                     del out
                     loss = self._value(lost)
@@ -245,7 +198,7 @@ class _Recorder(TorchDispatchMode):
                 storage = ref()
                 if storage is not None and hasattr(storage, _TAG):
                     delattr(storage, _TAG)
-        return Recording(self._graph(loss, held, grads, peak), peak, self.ops, self.calls, self.saves, self.inside, made)
+        return Recording(self._graph(loss, held, grads, peak), peak, self.ops, self.calls, self.saves, made)
 
     @contextlib.contextmanager
     def _modules_named(self) -> Iterator[None]:
@@ -268,14 +221,6 @@ class _Recorder(TorchDispatchMode):
         finally:
             for h in hooks:
                 h.remove()
-
-    @contextlib.contextmanager
-    def _profiled(self) -> Iterator[torch.profiler.profile]:
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if torch.cuda.is_initialized():
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        with torch.profiler.profile(activities=activities, profile_memory=True) as profile, torch.profiler.record_function(_STEP):
-            yield profile
 
     def _held(self, loss: Value) -> list[Value]:
         """What Python still holds of what the forward pass made."""
@@ -339,7 +284,7 @@ class _Recorder(TorchDispatchMode):
             view = not op.outputs and not written
             if view:
                 self.ops.remove(op)  # no bytes of its own
-            elif self.inside >= 0:
+            elif not self.inside:
                 op.once = True  # the loss is outside the model: nobody stands there when it runs in earnest
             elif not op.once:
                 op.once = _unwritten(func) or _draws(func, args, kwargs) or not self._repeats(func, args, kwargs, out, written)
@@ -442,49 +387,30 @@ class _Recorder(TorchDispatchMode):
 
     def _measure(self, profile: torch.profiler.profile) -> int:
         """Fills in the work space of every node from the allocator's events, and returns the peak."""
-        events: list[tuple[int, int, int]] = []
-        spans: dict[int, tuple[int, int]] = {}
-        step = (0, 0)
-        ours: list[tuple[int, int]] = []
-        assert profile.profiler is not None and profile.profiler.kineto_results is not None
-        stack = list(profile.profiler.kineto_results.experimental_event_tree())
-        while stack:
-            e = stack.pop()
-            stack.extend(e.children)
-            if e.tag == torch._C._profiler._EventType.Allocation:
-                events.append((e.start_time_ns, e.extra_fields.ptr, e.extra_fields.alloc_size))
-            elif e.name.startswith(_CALL):
-                spans[int(e.name[len(_CALL) :])] = (e.start_time_ns, e.end_time_ns)
-            elif e.name == _STEP:
-                step = (e.start_time_ns, e.end_time_ns)
-            elif e.name == _AGAIN:
-                ours.append((e.start_time_ns, e.end_time_ns))
-        events.sort()
-        ours.sort()
+        events, spans = events_of(profile)
+        ours = sorted(spans.get(_AGAIN, []))  # second runs, which the step does not have by itself
 
-        def mine_own(at: int) -> bool:
+        def is_ours(at: int) -> bool:
             i = bisect.bisect_right(ours, (at, 1 << 62)) - 1
             return i >= 0 and at <= ours[i][1]
 
-        events = [e for e in events if not mine_own(e[0])]
-        live = peak = 0
+        events = [e for e in events if not is_ours(e[0])]
         times = [at for at, _, _ in events]
-        for _, _, size in events[bisect.bisect_left(times, step[0]) : bisect.bisect_right(times, step[1])]:
-            live += size
-            peak = max(peak, live)
         for op in self.ops:
-            known = [spans[c] for c in op.calls if c in spans]
+            known = [spans[name][0] for c in op.calls if (name := f"{_CALL}{c}") in spans]
             if op.backward and known:
                 known = [(known[0][0], known[-1][1])]
             mine: dict[int, int] = {}
+            held = 0
             for begin, end in known:
                 for _, ptr, size in events[bisect.bisect_left(times, begin) : bisect.bisect_right(times, end)]:
                     if size > 0:
                         mine[ptr] = size
-                    elif ptr in mine:
-                        del mine[ptr]
-                    op.workspace = max(op.workspace, sum(mine.values()))
-        return peak
+                        held += size
+                    else:
+                        held -= mine.pop(ptr, 0)
+                    op.workspace = max(op.workspace, held)
+        return highest(events, spans[_STEP][0])
 
     # The graph.
 

@@ -1,0 +1,52 @@
+"""One training step of a module: its loss, and the module's state kept around it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+Loss = Callable[[Any], torch.Tensor]
+
+
+def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
+    """The loss of a model's output."""
+    if loss is not None:
+        found = loss(out)
+    elif isinstance(out, torch.Tensor):
+        found = out
+    elif getattr(out, "loss", None) is not None:
+        found = out.loss
+    elif isinstance(out, dict) and isinstance(out.get("loss"), torch.Tensor):
+        found = out["loss"]
+    else:
+        raise TypeError(f"the model returns {type(out).__name__}, which has no loss; give loss=, a function of it that returns one number")
+    if not isinstance(found, torch.Tensor) or found.numel() != 1:
+        what = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else type(found).__name__
+        raise TypeError(f"the loss is {what}, not one number; give loss=, a function of the model's output that returns one")
+    if not found.requires_grad:
+        raise ValueError("the loss depends on no parameter that requires a gradient")
+    return found
+
+
+@contextlib.contextmanager
+def state_kept(model: torch.nn.Module) -> Iterator[None]:
+    """Puts back what a step changes: buffers, gradients, the random state."""
+    buffers = [(b, b.detach().clone()) for b in model.buffers()]
+    grads = [(p, p.grad) for p in model.parameters()]
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            for p, _ in grads:
+                p.grad = None
+            torch.clear_autocast_cache()  # casts of weights that an earlier pass made are operators of this one
+            yield
+        finally:
+            torch.clear_autocast_cache()
+            with torch.no_grad():
+                for b, old in buffers:
+                    b.copy_(old)
+            for p, g in grads:
+                p.grad = g
