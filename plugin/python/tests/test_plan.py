@@ -151,9 +151,12 @@ class Plans(unittest.TestCase):
             return memopt.plan(model, dims={"batch": 4, "seq": 16}, activation_budget="50%", timeout=timeout, **files)
 
         pid = memopt.info()["pid"]
-        before = processor_time(pid)
-        plan()
-        whole = processor_time(pid) - before  # what a call takes when nobody gives it up
+        took = []  # by a call that nobody gives up; the first also warms the service up
+        for _ in range(3):
+            before = processor_time(pid)
+            plan()
+            took.append(processor_time(pid) - before)
+        whole = min(took)
         for name in os.listdir(out):
             os.remove(os.path.join(out, name))
         for k in range(1, 9):
@@ -201,9 +204,12 @@ def signals_when_used(pid: int, seconds: float) -> Iterator[None]:
     """Interrupts this process once another has used so much processor time."""
     until = processor_time(pid) + seconds
 
+    over = threading.Event()
+
     def watch() -> None:
         while processor_time(pid) < until:
-            time.sleep(0.005)
+            if over.wait(0.005):
+                return  # the call ended before its time
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=watch)
@@ -212,6 +218,7 @@ def signals_when_used(pid: int, seconds: float) -> Iterator[None]:
         thread.start()
         yield
     finally:
+        over.set()
         thread.join()
         signal.signal(signal.SIGINT, usual)
 
