@@ -13,7 +13,8 @@ try:
 except ImportError as e:
     raise ImportError("memopt.optimize, record and restore need PyTorch 2.9 or newer: pip install torch") from e
 
-from .optimize import StepReport, optimize, report, restore
+from .optimize import optimize, report, restore
 from .record import Recording, record
+from .report import StepReport
 
 __all__ = ["Recording", "StepReport", "optimize", "record", "report", "restore"]

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,41 +19,17 @@ import torch
 from .._arguments import Size
 from .._plan import plan
 from ..errors import BudgetError
-from ..report import Report, show_bytes
+from ..report import show_bytes
 from ._tensors import tensors
 from .budget import fixed_bytes, free_bytes, parse
 from .measure import step_peak
 from .program import Program, build
-from .record import Recording, record_call
+from .record import record_call
 from .replay import planned
+from .report import StepReport
 from .step import Loss
 
 MOST_PLANS = 16  # one for each shape of the inputs
-
-
-@dataclass
-class StepReport:
-    """What the plan of a step promises, and what was measured. Bytes are of activations, gradients and work space."""
-
-    eager_peak: int
-    promised_peak: int
-    measured_peak: int | None
-    floor: int
-    floor_at: str
-    overhead: float
-    gap: float
-    fixed: int  # bytes of parameters, buffers and optimizer states, beside the peak
-    plan: Report | None = field(repr=False)  # None: everything is kept
-    recording: Recording = field(repr=False)
-
-    def __str__(self) -> str:
-        if self.plan is None:
-            return f"memopt: the step takes {show_bytes(self.eager_peak)} as it is, and fits: nothing to do"
-        measured = f", measured {show_bytes(self.measured_peak)}" if self.measured_peak is not None else ""
-        return (
-            f"memopt: promised {show_bytes(self.promised_peak)}{measured}, of {show_bytes(self.eager_peak)} in eager mode, for {self.overhead:+.1%} compute; "
-            f"{show_bytes(self.fixed)} of parameters and states beside it; floor {show_bytes(self.floor)} at {self.floor_at}"
-        )
 
 
 def optimize(
