@@ -167,6 +167,7 @@ class _Recorder(TorchDispatchMode):
         self.tagged: list[weakref.ref[torch.UntypedStorage]] = []
         self.seen: list[tuple[weakref.ref[torch.Tensor], Value]] = []
         self.modules: list[str] = []
+        self.sequence: list[tuple[int, str]] = []  # by operator of the forward pass: autograd's counter, and the module
         self.spans = 0
         self.inside = True  # the model; what follows is the loss
         self.backward = False
@@ -314,7 +315,7 @@ class _Recorder(TorchDispatchMode):
             else:
                 if group is not None:
                     name = "autograd." + group[0].replace("torch::autograd::", "")
-                op = Op(name, backward=True)
+                op = Op(name, backward=True, module=self._module_of(node))
                 self.ops.append(op)
             self.group = group
             for save in self.waiting:
@@ -325,8 +326,14 @@ class _Recorder(TorchDispatchMode):
         else:
             op = Op(name, module=self.modules[-1] if self.modules else "")
             self.ops.append(op)
+            self.sequence.append((torch._C._autograd._get_sequence_nr(), op.module))
         op.calls.append(self.spans)
         return op
+
+    def _module_of(self, node: Any) -> str:
+        """The module whose forward pass made a backward node: autograd counts a node before its operator runs."""
+        i = bisect.bisect_right(self.sequence, node._sequence_nr(), key=lambda s: s[0]) if node is not None else len(self.sequence)
+        return self.sequence[i][1] if i < len(self.sequence) else ""
 
     def _write(self, op: Op, t: torch.Tensor) -> tuple[Op, Value]:
         """A write into a storage: of its maker's, if nobody has read it, or a new version."""
