@@ -24,12 +24,12 @@ class Measured:
 
 
 @contextlib.contextmanager
-def profiled(span: str) -> Iterator[torch.profiler.profile]:
-    """Profiles memory; what runs within is a span of that name."""
+def profiled() -> Iterator[torch.profiler.profile]:
+    """Profiles memory."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_initialized():
         activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities, profile_memory=True) as profile, torch.profiler.record_function(span):
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
         yield profile
 
 
@@ -77,7 +77,7 @@ def watched() -> Iterator[Watch]:
         torch.cuda.synchronize()
         watch.peak = torch.cuda.max_memory_allocated() - before
         return
-    with profiled(_SPAN) as profile:
+    with profiled() as profile, torch.profiler.record_function(_SPAN):
         yield watch
     events, spans = events_of(profile)
     watch.peak = highest(events, spans[_SPAN][0])

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .record import Op, Recording, Value
+from .record import Recording
+from .recorder import Op, Value
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from ._tensors import View, alias, operands, run_again, tensors
 from .program import Program
-from .record import OUTSIDE, Op
+from .recorder import OUTSIDE, Op
 
 _TAG = "_memopt_value"
 

@@ -1,0 +1,78 @@
+"""A recorded step as the joint graph that ``memopt plan`` reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .recorder import Recorder, Value
+
+FORMAT = "memopt-fx-joint/1"
+
+
+def graph_of(r: Recorder) -> dict[str, Any]:
+    """The joint graph, in the form memopt-fx-joint/1. Nodes stand in the order in which they ran."""
+    loss = r.loss if r.loss is not None and r.loss.maker is not None else r.results[-1]
+    order = {op: i for i, op in enumerate(r.ops)}
+    end = max(i for op, i in order.items() if not op.backward)
+    results = [v for v in r.values if v is not loss and v.held is not None and v.maker is not None and not v.maker.backward and order[v.held] >= end] + [loss]
+    needed = {v.number for v in [*results, *r.grads.values(), *(v for op in r.ops for v in op.inputs)]}
+    needed |= {v.number for v in r.values if v.held is not None}
+    taken: dict[str, int] = {}
+
+    def unique(base: str) -> str:
+        n = taken.get(base, 0)
+        taken[base] = n + 1
+        return base if n == 0 else f"{base}_{n}"
+
+    for value in r.inputs:
+        value.name = unique("input")
+    for op in r.ops:
+        op.name = unique(op.op.split(".")[1].lower() if "." in op.op else op.op)
+    nodes: list[dict[str, Any]] = []
+    for value in r.inputs:
+        nodes.append({"name": value.name, "op": "input", "kind": value.kind, "source": value.source, "inputs": [], "outputs": [_output(value)], "is_backward": False})
+    for op in r.ops:
+        made = [v for v in op.outputs if not op.backward or v.number in needed]
+        outputs = [_output(v) for v in made]
+        spare = op.workspace - sum(v.bytes for v in made)
+        if spare > 0:
+            outputs.append({"shape": [spare], "dtype": "uint8", "bytes": spare})
+        inputs = list(dict.fromkeys(v.name for v in op.inputs if v.name and v not in op.outputs))
+        node: dict[str, Any] = {"name": op.name, "op": plain(op.op), "inputs": inputs, "outputs": outputs, "flops": op.flops, "is_backward": op.backward}
+        if op.module:
+            node["module"] = op.module
+        if op.once:
+            node["flags"] = ["random"]
+        nodes.append(node)
+        if len(outputs) == 1 and made:
+            made[0].name = op.name
+            continue
+        for i, v in enumerate(made):
+            v.name = unique("getitem")
+            select = {"name": v.name, "op": "getitem", "index": i, "inputs": [op.name], "outputs": [_output(v)], "is_backward": op.backward, "flags": ["select"], "alias_of": op.name}
+            nodes.append(select)
+    back = [r.grads[v.source].name if v.kind == "param" and v.source in r.grads else None for v in r.inputs]
+    return {
+        "format": FORMAT,
+        "model": type(r.model).__name__,
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "measured_peak": r.peak,
+        "num_fwd_outputs": len(results),
+        "outputs": [*(v.name for v in results), *back],
+        "nodes": nodes,
+    }
+
+
+def _output(v: Value) -> dict[str, Any]:
+    entry: dict[str, Any] = {"shape": v.shape, "dtype": v.dtype, "bytes": v.bytes}
+    if v.held is not None:
+        entry["held_until"] = v.held.name
+    return entry
+
+
+def plain(op: str) -> str:
+    """An operator's name in the characters that the format has."""
+    return "".join(c if c.isascii() and c.isalnum() or c in "_.:-" else "_" for c in op)

@@ -1,0 +1,148 @@
+"""Work space, lives and the peak of a recorded step, from the allocator's events."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .measure import events_of
+from .recorder import AGAIN, BACKWARD, CALL, FORWARD, Op, Recorder, Value
+
+END = 1 << 62
+
+
+@dataclass(eq=False)
+class Allocation:
+    """Bytes that were allocated within the step."""
+
+    bytes: int
+    born: int
+    died: int = END
+
+
+def fill(recorder: Recorder, profile: object) -> None:
+    """Fills in what a recorder cannot see: work space, what the loss allocates, how long values are held, and the peak."""
+    _Lifetimes(recorder, profile).fill()
+
+
+class _Lifetimes:
+    def __init__(self, recorder: Recorder, profile: object) -> None:
+        self.r = recorder
+        events, spans = events_of(profile)
+        ours = sorted(spans.get(AGAIN, []))  # second runs, which the step does not have by itself
+        self.allocations: list[Allocation] = []  # by birth
+        self.at: dict[int, list[Allocation]] = {}  # by address
+        live: dict[int, Allocation] = {}
+        for time, address, size in events:
+            i = bisect.bisect_right(ours, (time, END)) - 1
+            if i >= 0 and time <= ours[i][1]:
+                continue
+            if size > 0:
+                live[address] = Allocation(size, time)
+                self.allocations.append(live[address])
+                self.at.setdefault(address, []).append(live[address])
+            elif address in live:  # else it was there before the step
+                live.pop(address).died = time
+        self.births = [a.born for a in self.allocations]
+        self.forward, self.backward = spans[FORWARD][0], spans[BACKWARD][0]
+        self.calls = {int(name.removeprefix(CALL)): found[0] for name, found in spans.items() if name.startswith(CALL)}
+
+    def fill(self) -> None:
+        r = self.r
+        r.peak = _highest(self._born(self.forward[0], self.backward[1]))
+        for op in r.ops:
+            known = [self.calls[c] for c in op.calls if c in self.calls]
+            if op.backward and known:
+                known = [(known[0][0], known[-1][1])]
+            op.workspace = _highest([a for begin, end in known for a in self._born(begin, end)])
+        placed = [op for op in r.ops if op.calls]
+        self._between()
+        self._hold(placed)
+
+    def _born(self, begin: int, end: int) -> list[Allocation]:
+        return self.allocations[bisect.bisect_left(self.births, begin) : bisect.bisect_right(self.births, end)]
+
+    def _allocation(self, value: Value) -> Allocation | None:
+        """Where a value lies: what was at its address when it was made, or first seen."""
+        begin, end = self.calls.get(value.call, (self.backward[1], self.backward[1]))
+        found = self.at.get(value.address, [])
+        i = bisect.bisect_right([a.born for a in found], end) - 1
+        return found[i] if i >= 0 and found[i].died > begin else None
+
+    def _between(self) -> None:
+        """What was made between the passes, where the loss is, becomes one operator of which only the bytes are known."""
+        r = self.r
+        born = self._born(self.forward[1], self.backward[0])
+        if not born:
+            return
+        seen = {id(a): v for v in r.inputs if v.kind == "data" and (a := self._allocation(v)) is not None}
+        op = Op("outside.loss", list(r.results), once=True, workspace=_highest(born))
+        for a in born:
+            value = seen.get(id(a))
+            if value is not None:  # an operator of the backward pass read it
+                r.inputs.remove(value)
+                value.maker, value.kind = op, ""
+            elif a.died > self.backward[0]:
+                value = Value(len(r.values), a.bytes, [a.bytes], "uint8", op)
+                r.values.append(value)
+            else:
+                continue
+            value.died = a.died
+            op.outputs.append(value)
+        r.ops.insert(next((i for i, o in enumerate(r.ops) if o.backward), len(r.ops)), op)
+
+    def _hold(self, placed: list[Op]) -> None:
+        """Until when the first bytes of each value live whatever a plan drops."""
+        r = self.r
+        place = {op: i for i, op in enumerate(r.ops)}
+        end_of_forward = max((i for i, op in enumerate(r.ops) if not op.backward), default=0)
+        # An operator stands where its last call was, a backward node where its first was.
+        calls = [op.calls[0] if op.backward else op.calls[-1] for op in placed]
+        starts = sorted((begin, call) for call, (begin, _) in self.calls.items())
+        times = [begin for begin, _ in starts]
+
+        def at_call(call: int) -> int:
+            i = bisect.bisect_right(calls, call) - 1
+            return place[placed[i]] if i >= 0 else 0
+
+        def at_time(time: int) -> int:
+            if time == END:
+                return len(r.ops) - 1
+            if self.forward[1] <= time < self.backward[0]:
+                return end_of_forward
+            i = bisect.bisect_right(times, time) - 1
+            return at_call(starts[i][1]) if i >= 0 else 0
+
+        last_read = dict.fromkeys(range(len(r.values)), -1)
+        last_read_forward = dict(last_read)
+        for i, op in enumerate(r.ops):
+            for v in op.inputs:
+                last_read[v.number] = i
+                if not op.backward:
+                    last_read_forward[v.number] = i
+        saved = {s.value.number for s in r.saves}
+        for v in r.values:
+            if v.maker is None or not v.last:
+                continue
+            if v.died:
+                until = at_time(v.died)
+            elif v.number in saved:
+                # Autograd holds it from here on, or not, as the plan says. Python lets go of it before or after.
+                until = at_call(v.released) if not v.showing else end_of_forward
+            else:
+                a = self._allocation(v)
+                until = at_time(a.died) if a is not None else 0
+            until = max(until, last_read_forward[v.number])
+            if not v.maker.backward or until > last_read[v.number]:
+                v.held = r.ops[until]
+
+
+def _highest(allocations: Iterable[Allocation]) -> int:
+    """The most bytes that are allocated at once."""
+    events = sorted(e for a in allocations for e in ((a.born, a.bytes), (a.died, -a.bytes)))
+    live = most = 0
+    for _, size in events:
+        live += size
+        most = max(most, live)
+    return most

@@ -1,0 +1,442 @@
+"""What happens in one training step, seen from below autograd: operators, values, saved tensors, and how long each lives.
+
+A dispatch mode sees the operators of the forward pass and of the engine's run; saved-tensor hooks see what autograd
+keeps. Between the two, where the loss is made and nobody looks, the allocator's events tell what was made. So any step
+can be recorded as it runs, whoever calls the module and whatever makes the loss:
+
+    recorder = Recorder(model)
+    out = recorder.forward(lambda: model(x))
+    ...                                             # the loss
+    recorder.backward(lambda: loss.backward(), [loss])
+
+* A value is a version of a storage. Views make no node: reading one reads its storage.
+* An operator that writes into a storage which nobody has read is part of the operator that made it; if it was read,
+  the result is a new value. Writes into parameters, buffers and inputs make no value.
+* The operators of one backward node are one node: what they make and drop among themselves is work space.
+* An operator runs again only if a second run right behind the first one gave the same bits.
+* What Python or an operator that nobody saw still holds of a value is held: dropping the value frees nothing.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from ._tensors import alias, operands, run_again, tensors
+from .measure import profiled
+
+
+@dataclass(eq=False)
+class Value:
+    """A version of a storage."""
+
+    number: int
+    bytes: int
+    shape: list[int]
+    dtype: str
+    maker: Op | None  # None: an input
+    kind: str = ""  # of an input: param, buffer or data
+    source: str = ""
+    address: int = 0  # of the storage
+    call: int = 0  # the call that made or wrote it
+    last: bool = True  # no later version is in its storage
+    read: bool = False
+    showing: int = 0  # tensors of the forward pass that show it and are still there when it ends
+    released: int = 0  # the call in or after which the last of those that are gone went
+    died: int = 0  # when the allocator got it back, if that is known from the start
+    held: Op | None = None  # its first bytes live at least until this has run
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Op:
+    """A node: an operator with those that write into its output, or all operators of one backward node."""
+
+    op: str
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)  # of the step, by position
+    flops: int = 0
+    once: bool = False  # may not run again
+    backward: bool = False
+    module: str = ""
+    workspace: int = 0
+    name: str = ""
+
+
+OUTSIDE = -1
+
+
+@dataclass(eq=False)
+class Call:
+    """An operator call of the forward pass, as the dispatcher sees it."""
+
+    func: Any
+    reads: list[int]  # the value of each tensor operand, by number; OUTSIDE for inputs of the step
+    makes: list[tuple[int, Value]]  # tensors of the result by position, and the values that they are
+    writes: list[tuple[int, Value]]  # tensor operands by position, and the values that they are afterwards
+
+
+@dataclass(eq=False)
+class Save:
+    """A tensor that autograd saved: after how many calls, of which value, and where the backward pass asks for it."""
+
+    calls: int
+    value: Value
+    used: Op | None = None
+
+
+class _Tag:
+    """What a storage carries while it is recorded: its current version."""
+
+    __slots__ = ("recorder", "value")
+
+    def __init__(self, recorder: Recorder, value: Value) -> None:
+        self.recorder, self.value = recorder, value
+
+
+_TAG = "_memopt_recorded"
+CALL = "memopt call "
+FORWARD = "memopt forward"
+BACKWARD = "memopt backward"
+AGAIN = "memopt again"
+
+
+class Recorder(TorchDispatchMode):
+    """Records one step of a module."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.ops: list[Op] = []
+        self.calls: list[Call] = []
+        self.saves: list[Save] = []
+        self.values: list[Value] = []
+        self.inputs: list[Value] = []
+        self.loss: Value | None = None
+        self.grads: dict[str, Value] = {}
+        self.peak = 0  # growth of the allocator's bytes over forward and backward, at its highest
+        self.phase = "forward"
+        self.spans = 0
+        self._tagged: list[weakref.ref[torch.UntypedStorage]] = []
+        self._seen: list[weakref.ref[torch.Tensor]] = []
+        self.results: list[Value] = []  # of the forward pass
+        self._at = 0  # the call that began last
+        self._modules: list[str] = []
+        self._sequence: list[tuple[int, str]] = []  # by operator of the forward pass: autograd's counter, and the module
+        self._group: tuple[str, int] | None = None
+        self._waiting: list[Save] = []  # asked for by the backward node that runs, before its first operator
+        self._profile = contextlib.ExitStack()
+        self._results: set[Any] = set()  # backward nodes of the forward pass's results
+
+    # The step.
+
+    def forward(self, call: Callable[[], Any]) -> Any:
+        """Runs the forward pass."""
+        for kind, named in (("param", self.model.named_parameters()), ("buffer", self.model.named_buffers())):
+            for name, t in named:
+                self._input(t, kind, name)
+        self._profiled = self._profile.enter_context(profiled())
+        try:
+            with torch.profiler.record_function(FORWARD), self._modules_named(), saved_tensors_hooks(self._pack, self._unpack), self:
+                out = call()
+        except BaseException:
+            self.close()
+            raise
+        for t in tensors(_plain(out)):
+            if t.grad_fn is not None:
+                self._results.add(t.grad_fn)
+            if (value := self._value(t)) not in self.results:
+                self.results.append(value)
+        self.phase = "between"
+        return out
+
+    def reached_by(self, roots: Sequence[Any]) -> bool:
+        """Whether a backward pass from these tensors comes to the results of the forward pass."""
+        nodes = [n for t in roots if (n := getattr(t, "node", None) or getattr(t, "grad_fn", None)) is not None]
+        seen = set(nodes)
+        while nodes:
+            node = nodes.pop()
+            if node in self._results:
+                return True
+            for n, _ in node.next_functions:
+                if n is not None and n not in seen:
+                    seen.add(n)
+                    nodes.append(n)
+        return False
+
+    def backward(self, run: Callable[[], Any], roots: Sequence[Any]) -> Any:
+        """Runs the backward pass from these tensors, and ends the recording."""
+        self._results.clear()
+        try:
+            loss = next((t for t in roots if isinstance(t, torch.Tensor)), None)
+            if loss is not None:
+                self.loss = self._value(loss)
+            self.phase = "backward"
+            del loss
+            with torch.profiler.record_function(BACKWARD), self:
+                out = run()
+            for name, p in self.model.named_parameters():
+                if p.grad is not None and (value := self._value(p.grad)).maker is not None:
+                    self.grads[name] = value
+            self.phase = "done"
+        finally:
+            self.close()
+        from .lifetimes import fill
+
+        fill(self, self._profiled)
+        return out
+
+    def close(self) -> None:
+        """Ends the recording, whether it is whole or not."""
+        self._profile.close()
+        self._results.clear()
+        for ref in self._tagged:
+            storage = ref()
+            tag = getattr(storage, _TAG, None) if storage is not None else None
+            if tag is not None and tag.recorder is self:
+                delattr(storage, _TAG)
+        self._tagged.clear()
+
+    @contextlib.contextmanager
+    def _modules_named(self) -> Iterator[None]:
+        names = {m: name for name, m in self.model.named_modules()}
+
+        def enter(module: torch.nn.Module, _: Any) -> None:
+            if module in names:
+                self._modules.append(names[module])
+
+        def leave(module: torch.nn.Module, _: Any, __: Any) -> None:
+            if module in names:
+                self._modules.pop()
+
+        hooks = [
+            torch.nn.modules.module.register_module_forward_pre_hook(enter),
+            torch.nn.modules.module.register_module_forward_hook(leave, always_call=True),
+        ]
+        try:
+            yield
+        finally:
+            for h in hooks:
+                h.remove()
+
+    # Saved tensors.
+
+    def _pack(self, t: torch.Tensor) -> tuple[torch.Tensor, Save]:
+        save = Save(len(self.calls), self._value(t))
+        self.saves.append(save)
+        return alias(t), save
+
+    def _unpack(self, packed: tuple[torch.Tensor, Save]) -> torch.Tensor:
+        t, save = packed
+        if self.phase == "backward" and save.used is None and save not in self._waiting:
+            self._waiting.append(save)
+        return t
+
+    # Operators.
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self._at = self.spans
+        with torch.profiler.record_function(f"{CALL}{self.spans}"):
+            out = func(*args, **kwargs)
+        self._note(func, args, kwargs, out)
+        self.spans += 1
+        return out
+
+    def _note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        read, written = operands(func, args, kwargs)
+        numbers = [OUTSIDE if (v := self._value(t)).maker is None else v.number for t in tensors((args, kwargs))]
+        op = self._node(func)
+        for t in read:
+            value = self._value(t)
+            if value.maker is not op:
+                value.read = True
+                if value not in op.inputs:
+                    op.inputs.append(value)
+        writes = []
+        for i, t in written:
+            op, value = self._write(op, t)
+            writes.append((i, value))
+        makes = []
+        for i, t in enumerate(tensors(out)):
+            tag = getattr(t.untyped_storage(), _TAG, None)
+            if tag is None or tag.recorder is not self:
+                value = self._new(t, op)
+                op.outputs.append(value)
+            else:
+                value = tag.value
+            makes.append((i, value))
+            if self.phase == "forward":
+                self._follow(t, value)
+        op.flops += _flops(func, args, kwargs, out)
+        if self.phase == "forward":
+            view = not op.outputs and not written
+            if view:
+                self.ops.remove(op)  # no bytes of its own
+            elif not op.once:
+                op.once = _unwritten(func) or _draws(func, args, kwargs) or not self._repeats(func, args, kwargs, out, written)
+            self.calls.append(Call(func, numbers, makes, writes))
+
+    def _follow(self, t: torch.Tensor, value: Value) -> None:
+        """Notes when a tensor that shows a value is gone. What autograd saves is another tensor."""
+        here = weakref.ref(self)
+
+        def gone(_: Any) -> None:
+            recorder = here()
+            if recorder is not None and recorder.phase == "forward":
+                value.showing -= 1
+                value.released = recorder._at
+
+        value.showing += 1
+        self._seen.append(weakref.ref(t, gone))
+
+    def _repeats(self, func: Any, args: Any, kwargs: Any, out: Any, written: list[Any]) -> bool:
+        """Whether a second run gives the same bits. An operator that writes is judged by what it is part of."""
+        if written:
+            return True
+        if any(type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided for t in tensors((args, kwargs, out))):
+            return False
+        with torch.profiler.record_function(AGAIN):
+            again = run_again(func, args, kwargs, torch.is_grad_enabled())
+            same = all(_same_bits(a, b) for a, b in zip(tensors(out), tensors(again), strict=True))
+            del again
+        return same
+
+    def _node(self, func: Any) -> Op:
+        """The node that an operator belongs to: its own, or that of the backward node which runs."""
+        name = str(func)
+        if self.phase == "backward":
+            node = torch._C._current_autograd_node()
+            group = (node.name(), node._sequence_nr()) if node is not None else None
+            last = self.ops[-1] if self.ops else None
+            if group is not None and "AccumulateGrad" not in group[0] and group == self._group and last is not None and last.backward:
+                op = last
+            else:
+                if group is not None:
+                    name = "autograd." + group[0].replace("torch::autograd::", "")
+                op = Op(name, backward=True, module=self._module_of(node))
+                self.ops.append(op)
+            self._group = group
+            for save in self._waiting:
+                save.used = op
+                if save.value not in op.inputs:
+                    op.inputs.append(save.value)
+            self._waiting = []
+        else:
+            op = Op(name, module=self._modules[-1] if self._modules else "")
+            self.ops.append(op)
+            self._sequence.append((torch._C._autograd._get_sequence_nr(), op.module))
+        op.calls.append(self.spans)
+        return op
+
+    def _module_of(self, node: Any) -> str:
+        """The module whose forward pass made a backward node: autograd counts a node before its operator runs."""
+        i = bisect.bisect_right(self._sequence, node._sequence_nr(), key=lambda s: s[0]) if node is not None else len(self._sequence)
+        return self._sequence[i][1] if i < len(self._sequence) else ""
+
+    def _write(self, op: Op, t: torch.Tensor) -> tuple[Op, Value]:
+        """A write into a storage: of its maker's, if nobody has read it, or a new version."""
+        old = self._value(t)
+        maker = old.maker
+        if maker is None or maker is op:
+            if maker is None:  # who has read a buffer that changes cannot read the same again
+                self._only_once(old, op)
+            return op, old
+        unseen = not any(v.read for v in maker.outputs) and not any(s.value is old for s in self.saves)
+        if unseen and maker.backward == op.backward and not op.outputs:
+            # Nobody has seen the old contents: both are one operator, at the place of the later.
+            maker.inputs += [v for v in op.inputs if v is not old and v not in maker.inputs]
+            maker.calls += op.calls
+            maker.flops += op.flops
+            maker.once = maker.once or op.once
+            self.ops.remove(op)
+            self.ops.remove(maker)
+            self.ops.append(maker)
+            return maker, old
+        value = self._new(t, op)
+        op.outputs.append(value)
+        if old not in op.inputs:
+            op.inputs.append(old)
+        old.read, old.last = True, False
+        if not op.backward:
+            self._only_once(old)
+        return op, value
+
+    def _only_once(self, value: Value, but: Op | None = None) -> None:
+        """What has read a value that is overwritten cannot read it again."""
+        for op in self.ops:
+            if value in op.inputs and op is not but:
+                op.once = True
+
+    # Values.
+
+    def _new(self, t: torch.Tensor, maker: Op | None, kind: str = "", source: str = "") -> Value:
+        storage = t.untyped_storage()
+        value = Value(len(self.values), storage.nbytes(), list(t.shape), str(t.dtype).removeprefix("torch."), maker, kind, source, address_of(storage), self.spans)
+        self.values.append(value)
+        setattr(storage, _TAG, _Tag(self, value))
+        self._tagged.append(weakref.ref(storage))
+        return value
+
+    def _input(self, t: torch.Tensor, kind: str, source: str = "") -> Value:
+        tag = getattr(t.untyped_storage(), _TAG, None)
+        if tag is not None and tag.recorder is self:
+            value: Value = tag.value
+            return value  # tied to one before
+        value = self._new(t, None, kind, source)
+        self.inputs.append(value)
+        return value
+
+    def _value(self, t: torch.Tensor) -> Value:
+        return self._input(t, "data")
+
+
+def address_of(storage: torch.UntypedStorage) -> int:
+    return storage.data_ptr() if storage.device.type != "meta" else 0
+
+
+def _plain(out: Any) -> Any:
+    """The results of a forward pass as containers that tensors() opens."""
+    if isinstance(out, (torch.Tensor, list, tuple, dict)):
+        return dict(out) if isinstance(out, dict) else out
+    return getattr(out, "__dict__", None)
+
+
+def _flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
+    count = flop_registry.get(func._overloadpacket)
+    return int(count(*args, **kwargs, out_val=out)) if count is not None else 0
+
+
+def _draws(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether an operator draws random numbers. Attention is tagged so whatever its dropout is."""
+    if torch.Tag.nondeterministic_seeded not in func.tags:
+        return False
+    for i, a in enumerate(func._schema.arguments):
+        if a.name == "dropout_p":
+            return bool((args[i] if i < len(args) else kwargs.get(a.name, a.default_value)) != 0)
+    return True
+
+
+def _unwritten(func: Any) -> bool:
+    """Whether an operator makes memory for others to write, who may do so where nobody sees it."""
+    return "empty" in func._overloadpacket._qualified_op_name
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return bool(torch.equal(_bytes_of(a), _bytes_of(b)))
+
+
+def _bytes_of(t: torch.Tensor) -> torch.Tensor:
+    return t.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
