@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from ._host import close
     from ._plan import info, plan
     from .report import Report
+    from .torch.cross_entropy import chunked_cross_entropy as chunked_cross_entropy
     from .torch.optimize import optimize as optimize
     from .torch.optimize import restore
     from .torch.record import record as record
 
 __version__ = "0.1.0"
-__all__ = ["BudgetError", "MemoptError", "Report", "close", "info", "optimize", "plan", "record", "restore"]
 
-_lazy = {"Report": "report", "close": "_host", "info": "_plan", "plan": "_plan", "optimize": "torch", "record": "torch", "restore": "torch"}
+_torch = ["chunked_cross_entropy", "optimize", "record", "restore"]
+_lazy = {"Report": "report", "close": "_host", "info": "_plan", "plan": "_plan"} | dict.fromkeys(_torch, "torch")
+
+__all__ = ["BudgetError", "MemoptError", "Report", "chunked_cross_entropy", "close", "info", "optimize", "plan", "record", "restore"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,10 +9,21 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 
+class Unmade(torch.Tensor):
+    """A tensor without bytes, that stands for what others will be made into."""
+
+    def sources(self) -> list[torch.Tensor]:
+        """Those others."""
+        raise NotImplementedError
+
+
 def tensors(x: Any) -> Iterator[torch.Tensor]:
     """The tensors in a result or in arguments, in order."""
     if isinstance(x, torch.Tensor):
-        yield x
+        if isinstance(x, Unmade):
+            yield from x.sources()
+        else:
+            yield x
     elif isinstance(x, (list, tuple)):
         for y in x:
             yield from tensors(y)

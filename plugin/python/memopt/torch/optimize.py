@@ -12,7 +12,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -27,6 +27,7 @@ from .program import Program, build
 from .record import record_call
 from .replay import planned
 from .report import StepReport
+from .scores import Chunks
 from .step import Loss
 
 MOST_PLANS = 16  # one for each shape of the inputs
@@ -42,6 +43,7 @@ def optimize(
     loss: Loss | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     reserve: Size = "5%",
+    loss_chunks: int | Literal["auto"] | None = None,
 ) -> StepReport | None:
     """Makes the training steps of a module fit in the bytes named, in place, at the least extra time, bit for bit.
 
@@ -54,6 +56,8 @@ def optimize(
     loss               a function of the model's output that returns one number, for models that do not return their loss
     optimizer          whose states are counted in the budget, also those that it has not made yet
     reserve            what "auto" leaves free
+    loss_chunks        the cross entropy of a torch.nn.Linear's scores in so many chunks of rows, or "auto": the scores are never in
+                       memory as a whole. The loss and gradients are then those of eager mode but for rounding
 
     Returns a report, or None without a sample: then report(model) has it after the first step. Only forward passes with
     gradients in training mode are planned. restore(model) undoes everything.
@@ -66,7 +70,7 @@ def optimize(
         raise TypeError("give budget or activation_budget, not both")
     if isinstance(model.__dict__.get("forward"), PlannedForward):
         restore(model)
-    forward = PlannedForward(model, _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve))
+    forward = PlannedForward(model, _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks))
     if sample is None:
         model.forward = forward  # type: ignore[method-assign]
         return None
@@ -107,6 +111,7 @@ class _Request:
     loss: Loss | None
     optimizer: torch.optim.Optimizer | None
     reserve: Size
+    loss_chunks: int | Literal["auto"] | None
 
 
 @dataclass
@@ -125,6 +130,7 @@ class PlannedForward:
         self.model = model
         self.request = request
         self.replaced = model.__dict__.get("forward")
+        self.chunks = Chunks(request.loss_chunks) if request.loss_chunks is not None else None
         self.made: OrderedDict[Any, _Made] = OrderedDict()
         self.last: StepReport | None = None
         self.lock = threading.RLock()
@@ -134,9 +140,8 @@ class PlannedForward:
 
     @property
     def original(self) -> Callable[..., Any]:
-        if self.replaced is not None:
-            return self.replaced  # type: ignore[no-any-return]
-        return type(self.model).forward.__get__(self.model)  # type: ignore[attr-defined, no-any-return]
+        forward = self.replaced if self.replaced is not None else type(self.model).forward.__get__(self.model)  # type: ignore[attr-defined]
+        return forward if self.chunks is None else self.chunks.around(self.model, forward)  # type: ignore[no-any-return]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if getattr(_busy, "on", False) or not self.model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
@@ -184,7 +189,11 @@ class PlannedForward:
     def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made:
         r = self.request
         call = functools.partial(self.original, *args, **kwargs)
+        if self.chunks is not None and self.chunks.name is None:
+            self.chunks.find(self.model, call, r.loss)
         recording = record_call(self.model, call, r.loss)
+        if self.chunks is not None:
+            self.chunks.check()
         eager, fixed = recording.measured_peak, fixed_bytes(self.model, r.optimizer)
         limit: int | None = None
         if r.activation_budget is not None:
