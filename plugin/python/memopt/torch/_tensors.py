@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 
 class Unmade(torch.Tensor):
@@ -60,7 +59,7 @@ class View:
 
     def of(self, storage: torch.UntypedStorage) -> torch.Tensor:
         """A tensor that shows another storage in the same way, and keeps nothing else alive."""
-        with torch.no_grad(), _disable_current_modes():
+        with torch.no_grad(), torch._C._DisableTorchDispatch():
             t = torch.empty(0, dtype=self.dtype, device=storage.device).set_(storage, self.offset, self.size, self.stride)
             if self.conj:
                 t = t.conj()
@@ -86,5 +85,5 @@ def run_again(func: Any, args: Any, kwargs: Any, grad: bool) -> Any:
         training = args[names.index("training")]
         if training:
             args = [None if name in ("running_mean", "running_var") else a for name, a in zip(names, args, strict=False)]
-    with torch.set_grad_enabled(grad), _disable_current_modes(), torch._C._DisableAutocast(), torch._C._AutoDispatchBelowAutograd():
+    with torch.set_grad_enabled(grad), torch._C._DisableTorchDispatch(), torch._C._DisableAutocast(), torch._C._AutoDispatchBelowAutograd():
         return func(*args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -62,6 +63,9 @@ def give_up() -> None:
         found.recorder.close()
 
 
+atexit.register(give_up)  # a profiler that still runs when the interpreter ends stops it in the wrong order
+
+
 def _run(roots: Any, grads: Any = None, keep_graph: bool = False, create_graph: bool = False, *args: Any, **kwargs: Any) -> Any:
     engine = _engine
 
@@ -69,7 +73,7 @@ def _run(roots: Any, grads: Any = None, keep_graph: bool = False, create_graph: 
         return engine(roots, grads, keep_graph, create_graph, *args, **kwargs)
 
     found = pending()
-    if found is None or not found.recorder.reached_by(roots):
+    if found is None or found.recorder.phase != "between" or not found.recorder.reached_by(roots):
         return run()
     _take()
     if keep_graph or create_graph:

@@ -15,6 +15,10 @@ from .step import Loss, scalar, state_kept
 _SPAN = "memopt measured"
 
 
+class ProfilerBusy(RuntimeError):
+    """A profiler runs already."""
+
+
 @dataclass
 class Measured:
     """What one step did."""
@@ -25,7 +29,9 @@ class Measured:
 
 @contextlib.contextmanager
 def profiled() -> Iterator[torch.profiler.profile]:
-    """Profiles memory."""
+    """Profiles memory. There is one profiler: where it runs already, this raises ProfilerBusy."""
+    if torch.autograd._profiler_enabled():
+        raise ProfilerBusy("a profiler is running, and there is only one")
     activities = [torch.profiler.ProfilerActivity.CPU]
     if torch.cuda.is_initialized():
         activities.append(torch.profiler.ProfilerActivity.CUDA)

@@ -9,6 +9,7 @@ import os
 import tempfile
 import threading
 import warnings
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,10 +23,12 @@ from ..errors import BudgetError
 from ..report import show_bytes
 from ._tensors import tensors
 from .budget import fixed_bytes, free_bytes, parse
-from .measure import step_peak
+from .live import await_backward, give_up
+from .measure import ProfilerBusy, step_peak
 from .program import Program, build
-from .record import record_call
-from .replay import planned
+from .record import Recording, record_call, recorded
+from .recorder import Recorder
+from .replay import Step, planned
 from .report import StepReport
 from .scores import Chunks
 from .step import Loss
@@ -44,6 +47,7 @@ def optimize(
     optimizer: torch.optim.Optimizer | None = None,
     reserve: Size = "5%",
     loss_chunks: int | Literal["auto"] | None = None,
+    strict: bool = False,
 ) -> StepReport | None:
     """Makes the training steps of a module fit in the bytes named, in place, at the least extra time, bit for bit.
 
@@ -52,12 +56,16 @@ def optimize(
     activation_budget  the growth of one forward and backward pass alone
     max_overhead       extra compute allowed, instead of a budget: the lowest peak for it
     sample             inputs of a step: a tensor, a tuple of arguments, or a dict of keyword arguments. The step is run
-                       once to record it and once to check it; without a sample the first real inputs are taken
-    loss               a function of the model's output that returns one number, for models that do not return their loss
+                       once to record it and once to check it. Without a sample the first step of training is recorded as it
+                       runs, with everything kept, and the plan holds from the second step on
+    loss               a function of the model's output that returns one number, for a sample of a model that does not
+                       return its loss
     optimizer          whose states are counted in the budget, also those that it has not made yet
     reserve            what "auto" leaves free
     loss_chunks        the cross entropy of a torch.nn.Linear's scores in so many chunks of rows, or "auto": the scores are never in
                        memory as a whole. The loss and gradients are then those of eager mode but for rounding
+    strict             a step that runs other operators than the recorded one raises; otherwise it keeps what follows, and
+                       the next is recorded again
 
     Returns a report, or None without a sample: then report(model) has it after the first step. Only forward passes with
     gradients in training mode are planned. restore(model) undoes everything.
@@ -70,14 +78,14 @@ def optimize(
         raise TypeError("give budget or activation_budget, not both")
     if isinstance(model.__dict__.get("forward"), PlannedForward):
         restore(model)
-    forward = PlannedForward(model, _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks))
+    forward = PlannedForward(model, _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict))
     if sample is None:
         model.forward = forward  # type: ignore[method-assign]
         return None
     args, kwargs = _arguments(sample)
-    made = forward.prepare(args, kwargs)
+    found = forward.prepare(args, kwargs)
     model.forward = forward  # type: ignore[method-assign]
-    return made.report
+    return found
 
 
 def restore(model: torch.nn.Module) -> None:
@@ -112,19 +120,28 @@ class _Request:
     optimizer: torch.optim.Optimizer | None
     reserve: Size
     loss_chunks: int | Literal["auto"] | None
+    strict: bool
 
 
 @dataclass
 class _Made:
+    """What is known of the steps with one key."""
+
     program: Program | None  # None: everything is kept
     report: StepReport
+    recording: Recording
+    audits: int = 0  # planned steps whose dropped values are still to be compared with those made again
+
+
+_MOST_RECORDINGS = 3  # of one key, where steps leave the recorded way
+_AUDITS = 2
 
 
 _busy = threading.local()
 
 
 class PlannedForward:
-    """Stands in for a module's forward: runs it under the plan for the shapes of its inputs."""
+    """Stands in for a module's forward: runs it under the plan for the shapes of its inputs, or records it."""
 
     def __init__(self, model: torch.nn.Module, request: _Request) -> None:
         self.model = model
@@ -132,6 +149,10 @@ class PlannedForward:
         self.replaced = model.__dict__.get("forward")
         self.chunks = Chunks(request.loss_chunks) if request.loss_chunks is not None else None
         self.made: OrderedDict[Any, _Made] = OrderedDict()
+        self.recorded: dict[Any, int] = {}  # recordings, by key
+        self.given_up: set[Any] = set()  # keys of steps that no plan holds for
+        self.passes = 1  # forward passes before a backward pass
+        self.steps: list[weakref.ref[Step]] = []  # planned, whose backward passes are yet to come
         self.last: StepReport | None = None
         self.lock = threading.RLock()
         self.told: set[str] = set()
@@ -146,37 +167,135 @@ class PlannedForward:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if getattr(_busy, "on", False) or not self.model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self.original(*args, **kwargs)
-        made = self.prepare(args, kwargs)
-        if made.program is None:
+        key = self._key(args, kwargs)
+        if key in self.given_up:
             return self.original(*args, **kwargs)
+        self._count_passes()
+        made = self._found(key)
         _busy.on = True
-        step = planned(made.program)
         try:
-            with step:
+            if made is None:
+                return self._first(key, args, kwargs)
+            self.last = made.report
+            if made.program is None:
                 return self.original(*args, **kwargs)
+            return self._planned(key, made, args, kwargs)
         finally:
             _busy.on = False
-            if step.step.diverged is not None:
-                self._tell(f"a step went another way than the recorded one and keeps what follows: {step.step.diverged}")
 
-    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made:
-        """The plan for inputs of these shapes, from the cache or made now."""
-        key = self._key(args, kwargs)
+    def _planned(self, key: Any, made: _Made, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs the forward pass under its plan."""
+        assert made.program is not None
+        run = planned(made.program, strict=self.request.strict, audit=self._audited if made.audits > 0 else None)
+        made.audits -= 1
+        try:
+            with run:
+                out = self.original(*args, **kwargs)
+        finally:
+            why = run.step.diverged
+            if why is not None:
+                self._tell(f"a step went another way than the recorded one and keeps what follows; it is recorded again: {why}")
+                self._forget(key, "its steps run other operators each time")
+        self.steps = [s for s in self.steps if s() is not None] + [weakref.ref(run.step)]
+        return out
+
+    def _count_passes(self) -> None:
+        """Forward passes that wait for one backward pass together share the budget."""
+        waiting = sum(1 for s in self.steps if (step := s()) is not None and not step.begun and step.diverged is None)
+        if waiting < self.passes:
+            return
+        self.passes = waiting + 1
+        self._tell(f"{self.passes} forward passes come before a backward pass; each keeps to its share of the budget")
         with self.lock:
-            made = self.made.get(key)
-            if made is None:
-                _busy.on = True
-                try:
-                    made = self._make(args, kwargs)
-                finally:
-                    _busy.on = False
-                self.made[key] = made
-                if len(self.made) > MOST_PLANS:
-                    self.made.popitem(last=False)
-            else:
-                self.made.move_to_end(key)
+            for key, made in list(self.made.items()):
+                if made.program is not None:
+                    self.made[key] = self._plan(made.recording)
+
+    def _forget(self, key: Any, why: str) -> None:
+        """Has the steps of a key recorded again, unless that was done often."""
+        with self.lock:
+            self.made.pop(key, None)
+            self.made.pop((key, "gradients"), None)
+            if self.recorded.get(key, 0) >= _MOST_RECORDINGS:
+                self.given_up.add(key)
+                self._tell(f"steps with inputs of these shapes are left as they are: {why}")
+
+    def _audited(self, at: int, what: str) -> None:
+        """A value that was made again has other bits than it had."""
+        self._tell(
+            f"{what} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode; its results are kept from now on", RuntimeWarning
+        )
+        with self.lock:
+            for key, made in list(self.made.items()):
+                for op in made.recording.ops:
+                    if at in op.calls and not op.backward:
+                        made.recording.keep(op)
+                self.made[key] = self._plan(made.recording)
+
+    def _first(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Records a step as it runs; its plan is made when its backward pass is done."""
+        give_up()  # a recording whose backward pass has not come
+        if self.chunks is not None and self.chunks.name is None:
+            self.chunks.find(self.model, functools.partial(self.original, *args, **kwargs), self.request.loss)
+        recorder = Recorder(self.model)
+        self.recorded[key] = self.recorded.get(key, 0) + 1
+        try:
+            out = recorder.forward(functools.partial(self.original, *args, **kwargs))
+        except ProfilerBusy:
+            self._tell("a profiler is running, so no step can be recorded")  # tried again at the next step
+            return self.original(*args, **kwargs)
+
+        def done(problem: str) -> None:
+            if problem:
+                self.recorded[key] = _MOST_RECORDINGS
+                self._forget(key, problem)
+                return
+            try:
+                if self.chunks is not None:
+                    self.chunks.check()
+                self._keep(key, self._plan(recorded(recorder), audits=_AUDITS))
+            except (BudgetError, ValueError):
+                restore(self.model)  # as it was before
+                raise
+
+        if recorder.waits:
+            await_backward(recorder, done)
+        return out
+
+    def _keep(self, key: Any, made: _Made) -> None:
+        with self.lock:
+            self.made[key] = made
+            if len(self.made) > MOST_PLANS:
+                self.made.popitem(last=False)
             self.last = made.report
+
+    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepReport:
+        """Records a step with these inputs, plans it, and checks the plan by running it."""
+        call = functools.partial(self.original, *args, **kwargs)
+        _busy.on = True
+        try:
+            if self.chunks is not None and self.chunks.name is None:
+                self.chunks.find(self.model, call, self.request.loss)
+            recording = record_call(self.model, call, self.request.loss)
+            if self.chunks is not None:
+                self.chunks.check()
+            made = self._plan(recording)
+            if made.program is not None:
+                self._check(made, call)
+        finally:
+            _busy.on = False
+        self._keep(self._key(args, kwargs), made)
+        return made.report
+
+    def _found(self, key: Any) -> _Made | None:
+        """The plan for steps with a key: with gradients there already, they are held from the first operator on."""
+        made = self.made.get(key)
+        if made is None or made.recording.accumulates or all(p.grad is None for p in self.model.parameters() if p.requires_grad):
             return made
+        again = (key, "gradients")
+        if again not in self.made:
+            self._keep(again, self._plan(made.recording.accumulating()))
+        return self.made[again]
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a recorded step depends on, beside the module's own code."""
@@ -186,14 +305,9 @@ class PlannedForward:
         modes = tuple(m.training for m in self.model.modules())
         return shapes, _scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads()
 
-    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Made:
+    def _plan(self, recording: Recording, audits: int = 0) -> _Made:
+        """The plan of a recorded step, for the budget of the request."""
         r = self.request
-        call = functools.partial(self.original, *args, **kwargs)
-        if self.chunks is not None and self.chunks.name is None:
-            self.chunks.find(self.model, call, r.loss)
-        recording = record_call(self.model, call, r.loss)
-        if self.chunks is not None:
-            self.chunks.check()
         eager, fixed = recording.measured_peak, fixed_bytes(self.model, r.optimizer)
         limit: int | None = None
         if r.activation_budget is not None:
@@ -202,8 +316,12 @@ class PlannedForward:
             limit = free_bytes(self.model, r.reserve) - fixed.to_come
         elif r.budget is not None:
             limit = parse("budget", r.budget, eager + fixed.bytes) - fixed.bytes
+            if recording.accumulates:
+                limit -= sum(p.grad.nbytes for p in self.model.parameters() if p.grad is not None)
+        if limit is not None:
+            limit //= self.passes
         if limit is not None and limit >= eager and r.max_overhead is None:
-            return _Made(None, StepReport(eager, eager, eager, 0, "", 0.0, 0.0, fixed.bytes, None, recording))
+            return _Made(None, StepReport(eager, eager, eager, 0, "", 0.0, 0.0, fixed.bytes, None, recording), recording)
         if limit is not None and limit <= 0:
             raise BudgetError(
                 f"the budget is met by parameters, buffers and optimizer states alone: they are {show_bytes(fixed.bytes)}; "
@@ -211,34 +329,33 @@ class PlannedForward:
                 fixed=fixed.bytes,
             )
         with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-            path = os.path.join(folder, f"{type(self.model).__name__}.json.gz")
+            path = os.path.join(folder, f"{type(self.model).__name__}.json")
             recording.save(path)
             try:
-                planned_report = plan(path, activation_budget=limit, max_overhead=r.max_overhead)
+                found = plan(path, activation_budget=limit, max_overhead=r.max_overhead)
             except BudgetError as e:
                 if not self.made or e.best <= 0:
                     raise
                 # Training has begun, and a shape comes that does not fit: the lowest plan there is, and a word about it.
                 self._tell(f"inputs of other shapes do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
-                planned_report = plan(path, activation_budget=e.best)
-        program = build(recording, planned_report.to_dict()["steps"])
-        made = StepReport(
-            eager, planned_report.result.peak, None, planned_report.floor.peak, planned_report.floor.node, planned_report.result.overhead,
-            planned_report.bound.gap if planned_report.get("bound") else 0.0, fixed.bytes, planned_report, recording,
+                found = plan(path, activation_budget=e.best)
+        report = StepReport(
+            eager, found.result.peak, None, found.floor.peak, found.floor.node, found.result.overhead,
+            found.bound.gap if found.get("bound") else 0.0, fixed.bytes, found, recording,
         )  # fmt: skip
-        self._check(program, call, made)
-        return _Made(program, made)
+        return _Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
 
-    def _check(self, program: Program, call: Callable[[], Any], made: StepReport) -> None:
+    def _check(self, made: _Made, call: Callable[[], Any]) -> None:
         """Runs the step once under the plan: the same bits as in eager mode, and the bytes promised."""
-        run = planned(program)
+        assert made.program is not None
+        run = planned(made.program)
 
         def forward() -> Any:
             with run:
                 return call()
 
         checked = step_peak(self.model, forward, self.request.loss)
-        made.measured_peak = checked.peak
+        made.report.measured_peak = checked.peak
         if run.step.diverged is not None:
             raise RuntimeError(f"memopt: the module does not run the same operators twice, so no plan holds for it: {run.step.diverged}")
         wrong = [name for name, d in made.recording.digests.items() if checked.digests.get(name) != d]
@@ -248,10 +365,10 @@ class PlannedForward:
                 "the plan is not used, please report this with the model"
             )
 
-    def _tell(self, text: str) -> None:
+    def _tell(self, text: str, category: type[Warning] = UserWarning) -> None:
         if text not in self.told:
             self.told.add(text)
-            warnings.warn("memopt: " + text, stacklevel=3)
+            warnings.warn("memopt: " + text, category, stacklevel=3)
 
     # Copies have a forward of their own; files do not hold plans.
 

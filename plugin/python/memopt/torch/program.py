@@ -21,13 +21,25 @@ class Instance:
     uses: int = 0  # of saved tensors, at step last
 
 
+@dataclass(eq=False)
+class Action:
+    """What to do at one operator call."""
+
+    func: Any
+    reads: list[int]
+    captured: bool = False  # its arguments are kept for a second run
+    makes: list[tuple[int, int]] = field(default_factory=list)  # tensors of the result by position: watched values
+    writes: list[tuple[int, int]] = field(default_factory=list)  # tensor operands by position: the values they are afterwards
+    plain: bool = True  # nothing of that
+
+
 @dataclass
 class Program:
-    """What Session obeys."""
+    """What Step obeys."""
 
     recording: Recording
     watched: set[int] = field(default_factory=set)  # values whose storages carry their number
-    captured: set[int] = field(default_factory=set)  # calls whose arguments are kept for a second run
+    actions: list[Action] = field(default_factory=list)  # by call
     held: dict[int, Instance] = field(default_factory=dict)  # first instances that later runs read, by value
     kept: list[bool] = field(default_factory=list)  # by save: the tensor itself is kept
     source: list[Instance | None] = field(default_factory=list)  # by save: what a dropped one is made from
@@ -85,8 +97,9 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
         maker = save.value.maker
         if p.step_of[i] < 0 and maker is not None and not maker.once and any(maker is op for _, op, _ in p.runs):
             p.kept[i] = False
+    captured: set[int] = set()
     for _, op, made in p.runs:
-        p.captured.update(op.calls)
+        captured.update(op.calls)
         p.maker.update((v.number, op) for v in op.outputs)
         p.watched.update(v.number for v in [*op.inputs, *op.outputs] if v.maker is not None)
         for instance in made:
@@ -94,4 +107,16 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
     for instance in p.held.values():
         p.releases.setdefault(instance.last, []).append(instance)
     p.watched.update(saves[i].value.number for i in range(len(saves)) if not p.kept[i])
+    shown: set[int] = set()  # values whose storages carry their number already
+    for i, call in enumerate(recording.calls):
+        action = Action(call.func, call.reads, i in captured)
+        for at, value in call.writes:
+            action.writes.append((at, value.number))
+            shown.add(value.number)
+        for at, value in call.makes:
+            if value.number in p.watched and value.number not in shown:
+                action.makes.append((at, value.number))
+                shown.add(value.number)
+        action.plain = not (action.captured or action.makes or action.writes)
+        p.actions.append(action)
     return p

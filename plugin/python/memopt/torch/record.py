@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import os
@@ -41,6 +42,26 @@ class Recording:
         text = json.dumps(self.graph, separators=(",", ":"), allow_nan=False).encode()
         write(path, gzip.compress(text, mtime=0) if path.endswith(".gz") else text)
 
+    @property
+    def accumulates(self) -> bool:
+        """Whether the step adds to gradients that were there before, and makes none."""
+        return not any(self.graph["outputs"][self.graph["num_fwd_outputs"] :])
+
+    def accumulating(self) -> Recording:
+        """The same step where gradients are there before: what it makes of them is added to those and freed."""
+        n = self.graph["num_fwd_outputs"]
+        gradients = set(filter(None, self.graph["outputs"][n:]))
+        nodes = [_unheld(node) if node["name"] in gradients else node for node in self.graph["nodes"]]
+        outputs = self.graph["outputs"][:n] + [None] * (len(self.graph["outputs"]) - n)
+        return dataclasses.replace(self, graph={**self.graph, "nodes": nodes, "outputs": outputs}, digests={})
+
+    def keep(self, op: Op) -> None:
+        """Has an operator never run again."""
+        op.once = True
+        for node in self.graph["nodes"]:
+            if node["name"] == op.name:
+                node["flags"] = ["random"]
+
     def __str__(self) -> str:
         forward = sum(1 for op in self.ops if not op.backward)
         return (
@@ -79,6 +100,10 @@ def record_call(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss |
         recording = recorded(recorder)
         recording.digests = digests(model, found)
         return recording
+
+
+def _unheld(node: dict[str, Any]) -> dict[str, Any]:
+    return {**node, "outputs": [{k: v for k, v in o.items() if k != "held_until"} for o in node["outputs"]]}
 
 
 def recorded(recorder: Recorder) -> Recording:

@@ -95,6 +95,12 @@ class Save:
     used: Op | None = None
 
 
+class _Graph:
+    """Held by each saved tensor: gone when the backward pass is done with all, or can never come."""
+
+    __slots__ = ("__weakref__",)
+
+
 class _Tag:
     """What a storage carries while it is recorded: its current version."""
 
@@ -136,7 +142,8 @@ class Recorder(TorchDispatchMode):
         self._group: tuple[str, int] | None = None
         self._waiting: list[Save] = []  # asked for by the backward node that runs, before its first operator
         self._profile = contextlib.ExitStack()
-        self._results: set[Any] = set()  # backward nodes of the forward pass's results
+        self._alive: weakref.ref[_Graph] | None = None
+        self._results: set[tuple[str, int]] = set()  # backward nodes of the forward pass's results, which it does not hold
 
     # The step.
 
@@ -154,11 +161,16 @@ class Recorder(TorchDispatchMode):
             raise
         for t in tensors(_plain(out)):
             if t.grad_fn is not None:
-                self._results.add(t.grad_fn)
+                self._results.add((t.grad_fn.name(), t.grad_fn._sequence_nr()))
             if (value := self._value(t)) not in self.results:
                 self.results.append(value)
         self.phase = "between"
         return out
+
+    @property
+    def waits(self) -> bool:
+        """Whether a backward pass can come."""
+        return bool(self._results)
 
     def reached_by(self, roots: Sequence[Any]) -> bool:
         """Whether a backward pass from these tensors comes to the results of the forward pass."""
@@ -166,7 +178,7 @@ class Recorder(TorchDispatchMode):
         seen = set(nodes)
         while nodes:
             node = nodes.pop()
-            if node in self._results:
+            if (node.name(), node._sequence_nr()) in self._results:
                 return True
             for n, _ in node.next_functions:
                 if n is not None and n not in seen:
@@ -198,6 +210,8 @@ class Recorder(TorchDispatchMode):
 
     def close(self) -> None:
         """Ends the recording, whether it is whole or not."""
+        if self.phase != "done":
+            self.phase = "closed"
         self._profile.close()
         self._results.clear()
         for ref in self._tagged:
@@ -231,13 +245,28 @@ class Recorder(TorchDispatchMode):
 
     # Saved tensors.
 
-    def _pack(self, t: torch.Tensor) -> tuple[torch.Tensor, Save]:
+    def _pack(self, t: torch.Tensor) -> tuple[torch.Tensor, Save, object]:
         save = Save(len(self.calls), self._value(t))
         self.saves.append(save)
-        return alias(t), save
+        return alias(t), save, self._graph()
 
-    def _unpack(self, packed: tuple[torch.Tensor, Save]) -> torch.Tensor:
-        t, save = packed
+    def _graph(self) -> object:
+        """What lives as long as the graph of the forward pass."""
+        graph = self._alive() if self._alive is not None else None
+        if graph is None:
+            graph = _Graph()
+            here = weakref.ref(self)
+
+            def gone(_: Any) -> None:
+                recorder = here()
+                if recorder is not None and recorder.phase == "between":
+                    recorder.close()
+
+            self._alive = weakref.ref(graph, gone)
+        return graph
+
+    def _unpack(self, packed: tuple[torch.Tensor, Save, object]) -> torch.Tensor:
+        t, save, _ = packed
         if self.phase == "backward" and save.used is None and save not in self._waiting:
             self._waiting.append(save)
         return t

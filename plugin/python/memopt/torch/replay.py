@@ -1,4 +1,8 @@
-"""A planned step in eager mode: tensors that the plan drops are made again when the backward pass asks for them."""
+"""A planned step in eager mode: tensors that the plan drops are made again when the backward pass asks for them.
+
+Every operator and every saved tensor passes through here, so this is written for speed: what to do at each call is
+looked up by its position (Program.actions), and most calls only have their name compared.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,15 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._tensors import View, alias, operands, run_again, tensors
 from .program import Program
 from .recorder import OUTSIDE, Op
 
 _TAG = "_memopt_value"
+_unseen = torch._C._DisableTorchDispatch  # by any mode
+Audit = Callable[[int, str], None]
 
 
 class _Number:
@@ -30,24 +36,30 @@ class _Number:
 class _Ref:
     """A tensor operand of a captured call: a watched value, or a tensor that lives outside the step."""
 
-    __slots__ = ("number", "outside", "version", "view")
+    __slots__ = ("number", "outside", "storage", "version", "view")
 
     def __init__(self, t: torch.Tensor, number: int | None) -> None:
         self.number = number
-        self.view = View(t)
-        self.outside: torch.Tensor | None = None
-        self.version = 0
-        if number is None:
-            self.outside = t if t.is_leaf else alias(t)
-            self.version = self.outside._version
+        if number is not None:
+            self.view = View(t)
+            return
+        # A tensor with a past would keep the graph that leads to it, and with it this step.
+        base = t._base
+        self.storage: torch.UntypedStorage | None = None
+        if t.is_leaf:
+            self.outside = t
+        elif base is not None and base.is_leaf:
+            self.outside, self.storage, self.view = base, t.untyped_storage(), View(t)
+        else:
+            self.outside = alias(t)
+        self.version = self.outside._version
 
     def tensor(self, storages: Callable[[int], torch.UntypedStorage]) -> torch.Tensor:
-        if self.number is None:
-            assert self.outside is not None
-            if self.outside._version != self.version:
-                raise _modified(self.view.size, self.outside._version, self.version)
-            return self.outside
-        return self.view.of(storages(self.number))
+        if self.number is not None:
+            return self.view.of(storages(self.number))
+        if self.outside._version != self.version:
+            raise _modified(self.outside.shape, self.outside._version, self.version)
+        return self.outside if self.storage is None else self.view.of(self.storage)
 
 
 class _Handle:
@@ -59,10 +71,13 @@ class _Handle:
         self.save, self.number = save, number
         self.version = t._version
         self.kept: torch.Tensor | None = None
-        if number is None:
-            self.kept = t if t.is_leaf else t.detach()
-        else:
+        if number is not None:
             self.seen, self.view = weakref.ref(t), View(t)
+        elif t.is_leaf:
+            self.kept = t
+        else:
+            with _unseen():
+                self.kept = t.detach()
 
     def check(self) -> None:
         """Hooks switch off autograd's own check."""
@@ -78,19 +93,28 @@ def _modified(shape: Any, now: int, then: int) -> RuntimeError:
     )
 
 
+class Left(RuntimeError):
+    """A step ran another operator than the recorded one, where that is forbidden."""
+
+
 class Step:
     """One forward pass under a plan, and what its backward pass needs."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, strict: bool = False, audit: Audit | None = None) -> None:
         self.program = program
+        self.strict = strict
+        self.audit = audit
+        self.actions = program.actions
         self.token = object()  # in storages, which may outlive the step
         self.calls = 0
         self.saves = 0
+        self.begun = False  # the backward pass
         self.diverged: str | None = None
         self.captured: dict[int, tuple[Any, Any, Any, bool]] = {}
         self.store: dict[int, torch.UntypedStorage] = {}
         self.dropped: set[int] = set()  # values that saved tensors were dropped of
         self.spoiled: set[int] = set()  # those of them that were written to afterwards
+        self.bits: dict[int, int] = {}  # digests of dropped values, in the steps that are audited
         self.next_run = 0
         self.finished = -1  # the last step of the plan whose releases are done
         self.left: dict[int, int] = {}  # uses still to come, by instance
@@ -103,44 +127,72 @@ class Step:
         tag = getattr(t.untyped_storage(), _TAG, None)
         return tag.number if tag is not None and tag.step is self.token else None
 
-    def before(self, func: Any, args: Any, kwargs: Any) -> None:
-        """Holds a call against the recording; keeps its operands if it will run again."""
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Runs an operator as the program says. From where the step leaves the recorded one, everything is kept."""
         at = self.calls
-        self.calls += 1
-        if self.diverged is not None:
-            return
-        calls = self.program.recording.calls
-        if at >= len(calls) or calls[at].func is not func:
-            was = calls[at].func if at < len(calls) else "the end"
-            self.diverged = f"operator {at} is {func}, where {was} was recorded"
-        elif at in self.program.captured:
-            for t, number in zip(tensors((args, kwargs)), calls[at].reads, strict=False):
-                if (self.number(t) if number != OUTSIDE else OUTSIDE) != number or number == OUTSIDE and self.number(t) is not None:
-                    self.diverged = f"operator {at}, {func}, reads other tensors than when it was recorded"
-                    return
-            self.captured[at] = (func, _refs(self, args), _refs(self, kwargs), torch.is_grad_enabled())
+        self.calls = at + 1
+        if self.diverged is None:
+            action = self.actions[at] if at < len(self.actions) else None
+            if action is None or action.func is not func:
+                self.leave(f"operator {at} is {func}, where {action.func if action is not None else 'the end'} was recorded")
+            elif action.plain:
+                return func(*args, **kwargs)
+            else:
+                if action.captured:
+                    flow = self.flow(action.reads, args, kwargs)
+                    if flow is None:
+                        self.leave(f"operator {at}, {func}, reads other tensors than when it was recorded")
+                        return self.call_unplanned(func, args, kwargs)
+                    self.captured[at] = (func, *flow, torch.is_grad_enabled())
+                out = func(*args, **kwargs)
+                if action.writes:
+                    flat = list(tensors((args, kwargs)))
+                    for i, number in action.writes:
+                        self._wrote(flat[i], number)
+                if action.makes:
+                    made = (out,) if isinstance(out, torch.Tensor) else list(tensors(out))
+                    for i, number in action.makes:
+                        self._watch(made[i], number)
+                return out
+        return self.call_unplanned(func, args, kwargs)
 
-    def after(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        """Notes which values are where."""
-        at = self.calls - 1
-        if self.diverged is not None:
-            for _, t in operands(func, args, kwargs)[1]:
-                self._wrote(t, None)
-            return
-        call = self.program.recording.calls[at]
-        if call.writes:
-            flat = list(tensors((args, kwargs)))
-            for i, value in call.writes:
-                self._wrote(flat[i], value.number)
-        for (_, value), t in zip(call.makes, tensors(out), strict=False):
-            self._watch(t, value.number)
+    def call_unplanned(self, func: Any, args: Any, kwargs: Any) -> Any:
+        out = func(*args, **kwargs)
+        for _, t in operands(func, args, kwargs)[1]:
+            self._wrote(t, None)
+        return out
+
+    def leave(self, why: str) -> None:
+        self.diverged = why
+        if self.strict:
+            raise Left(f"the step leaves the recorded one, for which the plan holds: {why}")
+
+    def flow(self, reads: list[int], args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        """The operands of a call, as references to values; None if it reads others than the recorded call did."""
+        rest = iter(reads)
+        same = True
+
+        def refs(x: Any) -> Any:
+            nonlocal same
+            if isinstance(x, torch.Tensor):
+                number = self.number(x)
+                if next(rest, None) != (OUTSIDE if number is None else number):
+                    same = False
+                return _Ref(x, number)
+            if isinstance(x, (list, tuple)):
+                return type(x)([refs(y) for y in x])
+            if isinstance(x, dict):
+                return {k: refs(y) for k, y in x.items()}
+            return x
+
+        found = [refs(a) for a in args], {k: refs(v) for k, v in kwargs.items()} if kwargs else kwargs
+        return found if same else None
 
     def _watch(self, t: torch.Tensor, number: int) -> None:
         storage = t.untyped_storage()
-        if number in self.program.watched:
-            setattr(storage, _TAG, _Number(self.token, number))
-            if number in self.program.held:
-                self.store[number] = storage
+        setattr(storage, _TAG, _Number(self.token, number))
+        if number in self.program.held:
+            self.store[number] = storage
 
     def _wrote(self, t: torch.Tensor, number: int | None) -> None:
         """A storage was written to and shows another value now, or the same one further on."""
@@ -151,14 +203,14 @@ class Step:
             delattr(t.untyped_storage(), _TAG)
             if self.store.get(old) is t.untyped_storage():
                 del self.store[old]
-        if number is not None:
+        if number is not None and number in self.program.watched:
             self._watch(t, number)
 
     # Saved tensors.
 
     def pack(self, t: torch.Tensor) -> _Handle:
         i = self.saves
-        self.saves += 1
+        self.saves = i + 1
         p = self.program
         number = None
         if self.diverged is None and i < len(p.kept) and not p.kept[i]:
@@ -166,11 +218,13 @@ class Step:
             if save.calls == self.calls and self.number(t) == save.value.number:
                 number = save.value.number
                 self.dropped.add(number)
-        with _disable_current_modes():
-            return _Handle(t, i, number)
+                if self.audit is not None and number not in self.bits:
+                    self.bits[number] = _digest(t.untyped_storage())
+        return _Handle(t, i, number)
 
     def unpack(self, handle: _Handle) -> torch.Tensor:
         with self.lock:
+            self.begun = True
             handle.check()
             number = handle.number
             if number in self.spoiled:
@@ -254,25 +308,27 @@ class Step:
             for (_, value), t in zip(self.program.recording.calls[at].makes, tensors(out), strict=False):
                 if value.number in own:
                     made[value.number] = t.untyped_storage()
+        if self.audit is not None:
+            for number, remade in made.items():
+                was = self.bits.pop(number, None)
+                if was is not None and was != _digest(remade):
+                    self.audit(op.calls[0], op.op + (f" of {op.module}" if op.module else ""))
         return made
 
 
-def _refs(step: Step, x: Any) -> Any:
-    if isinstance(x, torch.Tensor):
-        with _disable_current_modes():
-            return _Ref(x, step.number(x))
-    if isinstance(x, (list, tuple)):
-        return type(x)(_refs(step, y) for y in x)
-    if isinstance(x, dict):
-        return {k: _refs(step, y) for k, y in x.items()}
-    return x
+def _digest(storage: torch.UntypedStorage) -> int:
+    """The bits of a storage in one number, without memory for it."""
+    words = torch.int64 if storage.nbytes() % 8 == 0 else torch.int32 if storage.nbytes() % 4 == 0 else torch.uint8
+    with _unseen(), torch.no_grad():
+        flat = torch.empty(0, dtype=words, device=storage.device).set_(storage)  # type: ignore[call-overload]
+        return int(torch.hash_tensor(flat).view(torch.int64)) if flat.numel() else 0
 
 
 def _tensors_of(x: Any, storages: Callable[[int], torch.UntypedStorage]) -> Any:
     if isinstance(x, _Ref):
         return x.tensor(storages)
     if isinstance(x, (list, tuple)):
-        return type(x)(_tensors_of(y, storages) for y in x)
+        return type(x)([_tensors_of(y, storages) for y in x])
     if isinstance(x, dict):
         return {k: _tensors_of(y, storages) for k, y in x.items()}
     return x
@@ -281,10 +337,14 @@ def _tensors_of(x: Any, storages: Callable[[int], torch.UntypedStorage]) -> Any:
 class planned(TorchDispatchMode):
     """The forward pass of one step under a plan: a dispatch mode and saved-tensor hooks, as one context."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, strict: bool = False, audit: Audit | None = None) -> None:
         super().__init__()
-        self.step = Step(program)
+        self.step = Step(program, strict, audit)
         self.hooks = saved_tensors_hooks(self.step.pack, self.step.unpack)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # the guard that it adds costs more than the rest
 
     def __enter__(self) -> planned:
         self.hooks.__enter__()
@@ -296,8 +356,4 @@ class planned(TorchDispatchMode):
         self.hooks.__exit__(*exc)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        self.step.before(func, args, kwargs)
-        out = func(*args, **kwargs)
-        self.step.after(func, args, kwargs, out)
-        return out
+        return self.step.call(func, args, kwargs or {})
