@@ -127,6 +127,16 @@ func (g *Graph) check() error {
 			return bad("gradient %s is not of parameter %s", d.Grad, d.Param)
 		}
 	}
+	for _, h := range g.Holds {
+		switch {
+		case !has(h.Value):
+			return bad("a value that is held is not in this graph")
+		case h.Until == nil || uint(h.Until.ID) >= uint(len(g.Nodes)) || g.Nodes[h.Until.ID] != h.Until || h.Until.Op.View:
+			return bad("%q is held until a node that is not in this graph, or a view", h.Value.Name)
+		case h.Value.Def != nil && h.Value.Def.ID > h.Until.ID:
+			return bad("%q is held until %q, which runs before it is made", h.Value.Name, h.Until.Name)
+		}
+	}
 	return nil
 }
 

@@ -29,6 +29,7 @@ loss l
 update w = w2
 update s = s2
 grad w = dw
+hold a until dw
 `
 
 // TestCheck breaks a good graph in every way that Check knows; each has its
@@ -94,6 +95,11 @@ func TestCheck(t *testing.T) {
 		{"an update of another shape", `update of w f32[4, 4] by h f32[n, 4]`, func(g *Graph) { g.Updates[0].New = v(g, "h") }},
 		{"a gradient of another shape", `gradient h f32[n, 4] is not of parameter w f32[4, 4]`, func(g *Graph) { g.Grads[0].Grad = v(g, "h") }},
 		{"a gradient that is not there", `gradient <nil> is not of parameter w f32[4, 4]`, func(g *Graph) { g.Grads[0].Grad = nil }},
+		{"a hold of nothing", `a value that is held is not in this graph`, func(g *Graph) { g.Holds[0].Value = nil }},
+		{"a hold for ever", `"a" is held until a node that is not in this graph, or a view`, func(g *Graph) { g.Holds[0].Until = nil }},
+		{"a hold until a node from elsewhere", `"a" is held until a node that is not in this graph, or a view`, func(g *Graph) { g.Holds[0].Until = parse(t, good).Nodes[4] }},
+		{"a hold until a view", `"a" is held until a node that is not in this graph, or a view`, func(g *Graph) { g.Holds[0].Until = n(g, "y") }},
+		{"a hold that ends before it begins", `"a" is held until "h", which runs before it is made`, func(g *Graph) { g.Holds[0].Until = n(g, "h") }},
 	}
 	said := ""
 	for _, c := range breakages {

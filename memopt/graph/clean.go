@@ -27,7 +27,7 @@ func (g *Graph) FoldInts() {
 
 // Prune removes nodes that nothing observable depends on, values that nobody
 // reads, and optional outputs that nobody reads; IDs are dense again after it.
-// Inputs stay: they are the graph's signature.
+// Inputs stay: they are the graph's signature. A hold of what is gone, or until that, is none.
 func (g *Graph) Prune() {
 	live := make([]bool, len(g.Values)) // by ID, as it was
 	mark := func(v *Value) {
@@ -80,6 +80,9 @@ func (g *Graph) Prune() {
 	}
 	clear(g.Nodes[len(nodes):])
 	g.Nodes = nodes
+	g.Holds = slices.DeleteFunc(g.Holds, func(h Hold) bool {
+		return !live[h.Value.ID] || int(h.Until.ID) >= len(nodes) || nodes[h.Until.ID] != h.Until
+	})
 	g.keepValues(0, live)
 }
 
@@ -149,6 +152,10 @@ func (g *Graph) Clone() *Graph {
 	}
 	for i, d := range g.Grads {
 		c.Grads[i] = Grad{to(d.Param), to(d.Grad)}
+	}
+	c.Holds = slices.Clone(g.Holds)
+	for i, h := range g.Holds {
+		c.Holds[i] = Hold{to(h.Value), c.Nodes[h.Until.ID]}
 	}
 	c.Assumed = slices.Clone(g.Assumed)
 	return &c

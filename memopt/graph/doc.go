@@ -28,6 +28,7 @@
 //	loss l
 //	update w = w2
 //	grad w = dw
+//	hold h until "layer 0/dropout"
 //	assume seq == 2*n @"node"
 //
 // Types on the left of a node may be left out. Names that are not identifiers

@@ -23,6 +23,7 @@ type Graph struct {
 	Loss    *Value   // one of Outputs, if the graph has a loss
 	Updates []Update // what replaces what at the end of a step
 	Grads   []Grad   // which value is the gradient of which parameter
+	Holds   []Hold   // what somebody outside the graph holds
 	Assumed []Assume // what the shapes need to be true
 
 	byName map[string]*Value
@@ -34,6 +35,14 @@ type Update struct{ State, New *Value }
 
 // Grad pairs a parameter with its whole gradient.
 type Grad struct{ Param, Grad *Value }
+
+// Hold says that somebody outside the graph holds Value, or what it is a view of, until
+// Until has run for the first time: the bytes that its node wrote when it first ran stay
+// till then, whoever reads them.
+type Hold struct {
+	Value *Value
+	Until *Node
+}
 
 // Assume is an equation between dims that could not be proven from the
 // formulas; it is checked when dims get numbers.

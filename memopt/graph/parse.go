@@ -75,6 +75,12 @@ func (p *parser) statement() {
 			p.expect("=")
 			g.Grads = append(g.Grads, Grad{param, p.value()})
 			return
+		case "hold":
+			p.next()
+			v := p.value()
+			p.expect("until")
+			g.Holds = append(g.Holds, Hold{v, p.nodeNamed()})
+			return
 		case "assume":
 			p.next()
 			a := p.sum(0)
@@ -87,6 +93,19 @@ func (p *parser) statement() {
 		}
 	}
 	p.assignment()
+}
+
+// nodeNamed is the node of a name, the last if there are several.
+func (p *parser) nodeNamed() *Node {
+	at, name := p.tok, p.name()
+	for _, n := range slices.Backward(p.b.Graph.Nodes) {
+		if n.Name == name {
+			return n
+		}
+	}
+	p.tok = at
+	p.fail("there is no node %q before", name)
+	return nil
 }
 
 // target is one name on the left of an assignment.

@@ -41,6 +41,9 @@ func (g *Graph) Print(w io.Writer) error {
 	for _, d := range g.Grads {
 		p.line("grad ", name(d.Param.Name), " = ", name(d.Grad.Name))
 	}
+	for _, h := range g.Holds {
+		p.line("hold ", name(h.Value.Name), " until ", name(h.Until.Name))
+	}
 	for _, a := range g.Assumed {
 		p.line("assume ", a.A.String(), " == ", a.B.String(), " @", name(a.Node))
 	}
@@ -95,7 +98,7 @@ func quote(s string) string {
 
 // keywords begin lines of their own.
 var keywords = map[string]bool{
-	"graph": true, "output": true, "loss": true, "update": true, "grad": true, "assume": true,
+	"graph": true, "output": true, "loss": true, "update": true, "grad": true, "hold": true, "assume": true,
 	"forward": true, "backward": true,
 }
 
