@@ -142,7 +142,7 @@ func (s *Solver) cases(x *tight, at []bounded, limit int64, target float64) (lea
 // kept is, by value, the place up to which it stays in a case.
 func (c *cases) kept(which int32) stays {
 	all := make(stays, len(c.s.p.Bytes))
-	needs := c.x.ins[c.place].or(c.x.outs[c.place])
+	needs := c.needs()
 	for b := range c.there[which].minus(needs).each {
 		last := int32(-1) // of the values with that number, the last one made
 		for v, op := range c.s.sim.maker {
@@ -155,12 +155,25 @@ func (c *cases) kept(which int32) stays {
 	return all
 }
 
+// needs is the large values that are there in all cases: what the operator of the place
+// reads and makes, and what stays.
+func (c *cases) needs() large {
+	x := c.x
+	needs := x.ins[c.place].or(x.outs[c.place])
+	for _, v := range c.s.sim.staying {
+		if b := x.bit[v]; b >= 0 && c.s.p.stays(v, c.s.sim.maker[v], c.place) {
+			needs = needs.with(b)
+		}
+	}
+	return needs
+}
+
 // list lists the sets of large values that fit in a room beside what the
 // operator needs, and leave no room for more. It reports false if there are very
 // many.
 func (c *cases) list(room int64) bool {
 	x := c.x
-	needs := x.ins[c.place].or(x.outs[c.place])
+	needs := c.needs()
 	var all []int32 // largest first
 	for b, op := range x.maker {
 		if b := int32(b); op < c.place && x.asked[b] > c.place && x.bytes[b] <= room && !needs.has(b) {

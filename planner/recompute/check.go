@@ -39,6 +39,13 @@ func Check(p *Problem, launches []int32) (peak int64, extra float64, err error) 
 	}
 
 	wanted, held := make([]bool, len(p.Bytes)), int64(0)
+	ends := make([][]int32, len(p.Cost)+1) // by operator: what stays until it has run
+	for v := range p.Until {
+		if until := p.Until[v]; until > 0 {
+			ends[until-1] = append(ends[until-1], int32(v))
+		}
+	}
+	staying := make([]bool, len(p.Bytes))
 	want := func(v int32) {
 		if !wanted[v] {
 			wanted[v] = true
@@ -52,13 +59,19 @@ func Check(p *Problem, launches []int32) (peak int64, extra float64, err error) 
 	}
 	for i := len(launches) - 1; i >= 0; i-- {
 		op := launches[i]
+		if !again[i] {
+			for _, v := range ends[op] {
+				staying[v] = true
+				want(v)
+			}
+		}
 		after := held
 		outs := p.Outputs.Of(op)
 		for _, v := range outs {
-			if !wanted[v] || again[i] && p.Held[v] { // a copy that nobody reads
+			if !wanted[v] || again[i] && (p.Held[v] || staying[v]) { // a copy that nobody reads
 				after += p.Bytes[v]
 			} else {
-				wanted[v] = false
+				wanted[v], staying[v] = false, false
 				held -= p.Bytes[v]
 			}
 		}

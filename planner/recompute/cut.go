@@ -76,10 +76,11 @@ func (s *Solver) cutWithout(at, until int32, nothing func()) *cut {
 		}
 	}
 	for _, v := range s.alive(at) {
-		if s.place[v] != 0 || s.may(v) && !s.readBetween(v, at, until) {
+		stays := s.p.stays(v, s.spans[v].made, at)
+		if s.place[v] != 0 || s.may(v) && !stays && !s.readBetween(v, at, until) {
 			continue
 		}
-		if s.may(v) {
+		if s.may(v) && !stays {
 			s.ask(c, v)
 			continue
 		}
@@ -154,10 +155,11 @@ func (s *Solver) readBetween(v, at, until int32) bool {
 	return i < len(ops) && ops[i] <= until
 }
 
-// alive lists the values that the order makes before a place and reads after it.
+// alive lists the values that the order makes before a place and reads after it, or that
+// stay there.
 func (s *Solver) alive(at int32) (values []int32) {
 	for v, x := range s.spans {
-		if s.sim.maker[v] >= 0 && x.made < at && x.last > at {
+		if s.sim.maker[v] >= 0 && x.made < at && (x.last > at || at < s.p.until(int32(v))) {
 			values = append(values, int32(v))
 		}
 	}

@@ -352,15 +352,16 @@ func (e *evictor) walk(op int32, first bool) bool {
 	return ok
 }
 
-// across is, by operator, the bytes of what may not be forgotten while it is
+// across is, by operator, the bytes of what no plan ever forgets while it is
 // the next to run first.
 func (s *Solver) across() []int64 {
 	sum := make([]int64, len(s.p.Cost)+1)
 	for v, x := range s.spans {
-		if s.sim.maker[v] >= 0 && !s.may(int32(v)) && x.made < x.last {
+		to := max(x.last+1, s.p.until(int32(v)))
+		if s.sim.maker[v] >= 0 && !s.may(int32(v)) && x.made+1 < to {
 			sum[x.made+1] += s.p.Bytes[v]
-			if int(x.last)+1 < len(sum) {
-				sum[x.last+1] -= s.p.Bytes[v]
+			if int(to) < len(sum) {
+				sum[to] -= s.p.Bytes[v]
 			}
 		}
 	}
@@ -483,7 +484,7 @@ func (e *evictor) tidy() {
 	for _, v := range e.unneeded {
 		switch x := &e.of[v]; {
 		case !x.there || x.need != never:
-		case x.pinned > 0:
+		case x.pinned > 0 || e.place < e.s.p.until(v):
 			pinned = append(pinned, v)
 		default:
 			e.drop(v)
@@ -513,7 +514,9 @@ func (e *evictor) forget() bool {
 }
 
 // stays reports whether a value is not forgotten at the place.
-func (e *evictor) stays(v int32) bool { return e.of[v].from <= e.place && e.place < e.of[v].to }
+func (e *evictor) stays(v int32) bool {
+	return e.of[v].from <= e.place && e.place < e.of[v].to || e.place < e.s.p.until(v)
+}
 
 // power is math.Pow, at once for the powers that weighings have.
 func power(x, y float64) float64 {
@@ -537,7 +540,7 @@ func (e *evictor) drop(v int32) {
 	e.open.remove(v)
 	e.sum -= e.s.p.Bytes[v]
 	e.turn(v)
-	at := e.of[v].touched + 1
+	at := max(e.of[v].touched+1, e.s.p.until(v))
 	if at <= e.s.p.Border && e.s.firstFrom(v, at) >= e.s.p.Border {
 		e.p.gone[v] = true
 	} else if i, known := e.p.search(event{at, v}); !known {

@@ -68,10 +68,11 @@ func (s *Solver) solveExactly(limit int64) (launches []int32, extra float64, ok 
 			if x.bit[v] >= 0 || s.sim.maker[v] < 0 {
 				continue
 			}
-			if l.made <= op && max(l.last, l.made) >= op {
+			last := max(l.last, p.until(int32(v))-1)
+			if l.made <= op && max(last, l.made) >= op {
 				x.first[op] += p.Bytes[v]
 			}
-			if l.made < op && l.last >= op {
+			if l.made < op && last >= op {
 				x.between[op] += p.Bytes[v]
 			}
 		}
@@ -107,8 +108,8 @@ func (s *Solver) solveExactly(limit int64) (launches []int32, extra float64, ok 
 func (x *exact) expand(at int32, cost float64) {
 	p, k := x.s.p, len(x.values)
 	place, set := at>>k, at&(1<<k-1)
-	for i := range x.values {
-		if set>>i&1 == 1 {
+	for i, v := range x.values {
+		if set>>i&1 == 1 && place >= p.until(v) {
 			x.reach(at&^(1<<i), cost, at, -1)
 		}
 	}
@@ -146,10 +147,12 @@ func (x *exact) launch(op, set, at int32, cost float64, first bool, place int32)
 		bytes += x.between[place]
 	}
 	for _, v := range p.Outputs.Of(op) {
-		if b := x.bit[v]; b >= 0 {
-			next |= 1 << b
-		} else if !first {
+		b := x.bit[v]
+		if !first && (b < 0 || set>>b&1 == 1 && place < p.until(v)) {
 			bytes += p.Bytes[v] // a copy that nobody reads
+		}
+		if b >= 0 {
+			next |= 1 << b
 		}
 	}
 	for i, v := range x.values {

@@ -25,7 +25,7 @@ func (s *Solver) Trials(r *rand.Rand, limit int64) error {
 			v := values[r.IntN(len(values))]
 			e, border := event{int32(r.IntN(len(s.p.Cost))), v}, r.IntN(2) == 0 && s.spans[v].made < s.p.Border
 			if border {
-				e.at = s.p.Border
+				e.at = max(s.p.Border, s.p.until(v))
 			}
 			_, known := p.search(e)
 			known = known && !border || border && p.gone[v]

@@ -13,14 +13,17 @@ func FloorOf(p *Problem) Floor {
 	life := spans(p)
 	n := int32(len(p.Cost))
 	across := make([]int64, n+2)
-	held := func(v, at int32) bool { // whatever the plan
-		m := maker[v]
-		return m >= 0 && (!p.Again[m] || p.Held[v]) && life[v].made < at && life[v].last > at
+	end := func(v int32) int32 { // of the places that it is there at whatever the plan, behind its maker
+		if m := maker[v]; m >= 0 && (!p.Again[m] || p.Held[v]) {
+			return max(life[v].last, p.until(v))
+		}
+		return p.until(v)
 	}
+	held := func(v, at int32) bool { return life[v].made < at && at < end(v) }
 	for v, x := range life {
-		if m := maker[v]; m >= 0 && (!p.Again[m] || p.Held[v]) && x.made+1 < x.last {
+		if to := end(int32(v)); maker[v] >= 0 && x.made+1 < to {
 			across[x.made+1] += p.Bytes[v]
-			across[x.last] -= p.Bytes[v]
+			across[to] -= p.Bytes[v]
 		}
 	}
 	var f Floor

@@ -52,6 +52,7 @@ func (s *Solver) newLean() *lean {
 	p, n := s.p, len(s.p.Bytes)
 	l := &lean{s: s, of: each(n), passing: make([]bool, n), price: make([]float64, n), room: make([]int64, n)}
 	family, small := s.families(), s.smallAlive()
+	made := make([]bool, n)
 	q := &Problem{Bytes: p.Bytes, Held: p.Held, Context: p.Context}
 	for op := range int32(len(p.Cost)) {
 		if op == p.Border {
@@ -79,6 +80,18 @@ func (s *Solver) newLean() *lean {
 		q.Inputs.Add(ins...)
 		q.Outputs.Add(outs...)
 		q.Over.Add(l.over(op, outs)...)
+		for _, v := range outs {
+			made[v] = true
+		}
+	}
+	if p.Until != nil {
+		q.Until = make([]int32, n)
+		for v := range q.Until {
+			if made[v] {
+				at, _ := slices.BinarySearch(l.ops, p.Until[v])
+				q.Until[v] = int32(at)
+			}
+		}
 	}
 	if int(p.Border) == len(p.Cost) {
 		q.Border = int32(len(l.ops))
@@ -105,7 +118,7 @@ func (s *Solver) smallAlive() []int64 {
 	for v, x := range s.spans {
 		if s.sim.maker[v] >= 0 && !s.matters(int32(v)) {
 			sum[x.made] += s.p.Bytes[v]
-			sum[min(max(x.last, x.made)+1, n)] -= s.p.Bytes[v]
+			sum[min(max(x.last, x.made, s.p.until(int32(v))-1)+1, n)] -= s.p.Bytes[v]
 		}
 	}
 	for op := range n {

@@ -66,6 +66,10 @@ type Problem struct {
 
 	Bytes []int64 // by value
 	Held  []bool  // by value: read after the last operator, as it was first made
+	// Until is, by value, the first operator before which it may be forgotten: up to
+	// there it stays as it was first made, whether it is read or not. None may be
+	// written over until then. 0 is no such operator; nil is none for any value.
+	Until []int32
 	// Forced values are forgotten at the border by every plan. If there are
 	// any, other values stay for their makers; nil is none.
 	Forced []bool
@@ -77,11 +81,23 @@ type Problem struct {
 
 func (p *Problem) poll() { stop.Poll(p.Context) }
 
+// until is the first operator before which a value may be forgotten.
+func (p *Problem) until(v int32) int32 {
+	if p.Until == nil {
+		return 0
+	}
+	return p.Until[v]
+}
+
+// stays reports whether a value is there at a place whatever a plan forgets: it was made
+// before, and may not be forgotten yet.
+func (p *Problem) stays(v, made, at int32) bool { return made < at && at < p.until(v) }
+
 // valid says what is wrong with p.
 func (p *Problem) valid() error {
 	ops, values := len(p.Cost), int32(len(p.Bytes))
 	if len(p.Work) != ops || len(p.Again) != ops || p.Inputs.Len() != ops || p.Outputs.Len() != ops || p.Over.Len() != ops || len(p.Held) != int(values) ||
-		p.Forced != nil && len(p.Forced) != int(values) {
+		p.Forced != nil && len(p.Forced) != int(values) || p.Until != nil && len(p.Until) != int(values) {
 		return fmt.Errorf("the tables of %d operators and %d values have other lengths", ops, values)
 	}
 	if p.Border < 0 || int(p.Border) > ops {
@@ -122,9 +138,25 @@ func (p *Problem) valid() error {
 			if p.Forced != nil && p.Forced[v] && (!p.Again[op] || p.Held[v]) {
 				return fmt.Errorf("value %d must be forgotten, but cannot be made again", v)
 			}
+			switch until := p.until(v); {
+			case until != 0 && (until <= op || int(until) > ops):
+				return fmt.Errorf("value %d stays up to operator %d, but is made by operator %d of %d", v, until, op, ops)
+			case until > p.Border && p.Forced != nil && p.Forced[v]:
+				return fmt.Errorf("value %d must be forgotten, but stays up to operator %d", v, until)
+			}
+		}
+		for _, v := range p.Over.Of(op) {
+			if op < p.until(v) {
+				return fmt.Errorf("operator %d writes over value %d, which stays up to operator %d", op, v, p.until(v))
+			}
 		}
 		if over := p.Over.Of(op); len(over) > 0 && len(p.Outputs.Of(op)) == 0 {
 			return fmt.Errorf("operator %d writes nothing over its inputs", op)
+		}
+	}
+	for v := range p.Until {
+		if p.Until[v] != 0 && !made[v] {
+			return fmt.Errorf("value %d stays up to operator %d, but is never made", v, p.Until[v])
 		}
 	}
 	return nil

@@ -11,7 +11,8 @@ import (
 )
 
 // random is a program like a training step: a forward part whose operators read
-// some earlier values, and a backward part that reads them in about reverse.
+// some earlier values, and a backward part that reads them in about reverse. In one of
+// three programs some values stay.
 func random(r *rand.Rand, forward int) *recompute.Problem {
 	p := &recompute.Problem{Border: int32(forward)}
 	value := func(held bool) int32 {
@@ -71,7 +72,30 @@ func random(r *rand.Rand, forward int) *recompute.Problem {
 		op(false, in, g)
 		grad = append(grad, g)
 	}
+	if beside := rand.New(rand.NewPCG(uint64(len(p.Bytes)), uint64(p.Bytes[0]))); beside.IntN(3) == 0 {
+		stay(beside, p)
+	}
 	return p
+}
+
+// stay has some values of a program stay up to operators behind their makers. What may be
+// written over they stay no longer than up to there.
+func stay(r *rand.Rand, p *recompute.Problem) {
+	ops := int32(len(p.Cost))
+	most := slices.Repeat([]int32{ops}, len(p.Bytes))
+	for op := range ops {
+		for _, v := range p.Over.Of(op) {
+			most[v] = min(most[v], op)
+		}
+	}
+	p.Until = make([]int32, len(p.Bytes))
+	for op := range ops {
+		for _, v := range p.Outputs.Of(op) {
+			if room := most[v] - op; room > 0 && r.IntN(3) == 0 {
+				p.Until[v] = op + 1 + int32(r.IntN(int(room)))
+			}
+		}
+	}
 }
 
 // solver is one for a problem that holds.
@@ -205,7 +229,7 @@ func TestForced(t *testing.T) {
 		p.Forced = make([]bool, len(p.Bytes))
 		for op := range p.Border {
 			for _, v := range p.Outputs.Of(op) {
-				p.Forced[v] = p.Again[op] && !p.Held[v] && r.IntN(3) == 0
+				p.Forced[v] = p.Again[op] && !p.Held[v] && (p.Until == nil || p.Until[v] <= p.Border) && r.IntN(3) == 0
 			}
 		}
 		s := solver(t, p)
@@ -464,6 +488,17 @@ func TestHostile(t *testing.T) {
 		"reads value 1 before":    func(p *recompute.Problem) { p.Inputs = recompute.Lists{}; p.Inputs.Add(1); p.Inputs.Add() },
 		"writes value 0, which":   func(p *recompute.Problem) { p.Outputs = recompute.Lists{}; p.Outputs.Add(0); p.Outputs.Add(0) },
 		"must be forgotten, but ": func(p *recompute.Problem) { p.Forced = []bool{false, true} },
+		"forgotten, but stays":    func(p *recompute.Problem) { p.Forced, p.Until = []bool{true, false}, []int32{2, 0} },
+		"stays up to operator 3":  func(p *recompute.Problem) { p.Until = []int32{3, 0} },
+		"made by operator 1 of 2": func(p *recompute.Problem) { p.Until = []int32{0, 1} },
+		"writes over value 0": func(p *recompute.Problem) {
+			p.Until, p.Over = []int32{2, 0}, recompute.Lists{}
+			p.Over.Add()
+			p.Over.Add(0)
+		},
+		"but is never made": func(p *recompute.Problem) {
+			p.Bytes, p.Held, p.Until = append(p.Bytes, 1), append(p.Held, false), []int32{0, 0, 1}
+		},
 	}
 	for want, spoil := range cases {
 		p := &recompute.Problem{Cost: []float64{1, 1}, Work: []int64{0, 0}, Again: []bool{true, false}, Border: 1, Bytes: []int64{4, 4}, Held: []bool{false, true}}

@@ -191,7 +191,10 @@ func (x *search) options(p *plan) {
 		if lives[i].last <= worst || x.used[v] < 0 || !x.s.may(v) {
 			continue
 		}
-		c := change{event: event{x.used[v] + 1, v}, stale: x.worth[v], order: int32(i)}
+		c := change{event: event{max(x.used[v]+1, prob.until(v)), v}, stale: x.worth[v], order: int32(i)}
+		if c.at > sim.place[worst]+1 {
+			continue // it stays
+		}
 		if behind && c.at <= prob.Border {
 			if p.gone[v] {
 				continue

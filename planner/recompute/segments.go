@@ -19,7 +19,7 @@ const (
 
 // forward is what the forward pass leaves, place by place.
 type forward struct {
-	through  []int32 // by value: its last reader in the forward pass
+	through  []int32 // by value: its last reader in the forward pass, or up to where it stays
 	grown    []int64 // by place: bytes before it that the backward pass reads
 	crossing []int64 // by place: bytes that go on there
 }
@@ -37,6 +37,7 @@ func (s *Solver) forward() (f forward) {
 				f.through[v] = op
 			}
 		}
+		f.through[v] = max(f.through[v], min(s.p.until(int32(v)), border)-1)
 		if x.last >= border {
 			f.grown[x.made+1] += s.p.Bytes[v]
 		}

@@ -1,13 +1,22 @@
 package recompute
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // event is: before the operator at this place of the order, forget a value.
 type event struct{ at, value int32 }
 
+func (e event) compare(f event) int {
+	return cmp.Or(cmp.Compare(e.at, f.at), cmp.Compare(e.value, f.value))
+}
+
 // plan is what is forgotten: values at the border, and events elsewhere, in the
 // order of their places. Values that nobody reads behind the border are
-// forgotten there too, unless the plan wants them to make others of.
+// forgotten there too, unless the plan wants them to make others of. One that stays
+// longer than to the border is forgotten as soon as it may; elsewhere, what stays is not
+// forgotten.
 type plan struct {
 	gone   []bool
 	events []event
@@ -55,6 +64,8 @@ type simulator struct {
 	lastUse []int32  // by value, as outputs tell it
 	maker   []int32  // by value
 	held    []int32  // values
+	staying []int32  // values that stay up to some operator
+	late    []event  // those that may be gone, but only behind the border
 	work    int64    // launches simulated so far
 	walks   int
 	border  mark   // where walks begin whose events are all behind it
@@ -78,6 +89,7 @@ type simulator struct {
 	wanting  bitset  // places that read something forgotten
 	before   []int32 // by event: the place behind the last that reads its value before it
 	forgot   []event // what eager forgot
+	events   []event // of a plan, with what is late
 	whole    bool    // the last walk came to its end
 	walked   plan    // and what it was of
 	took     int64   // its work
@@ -179,11 +191,16 @@ func newSimulator(p *Problem) *simulator {
 			} else if len(uses) > 0 {
 				x.until = uses[len(uses)-1] + 1
 			}
+			x.until = max(x.until, p.until(v))
 			s.lastUse[v] = x.until
 			s.outputs = append(s.outputs, x)
 			if op < p.Border {
-				before, next := s.around(v, p.Border)
-				s.across = append(s.across, crossing{v, before, next})
+				if until := p.until(v); until > p.Border {
+					s.late = append(s.late, event{until, v})
+				} else {
+					before, next := s.around(v, p.Border)
+					s.across = append(s.across, crossing{v, before, next})
+				}
 			}
 		}
 		for _, v := range p.Over.Of(op) {
@@ -197,6 +214,12 @@ func newSimulator(p *Problem) *simulator {
 			s.held = append(s.held, int32(v))
 		}
 	}
+	for v := range p.Until {
+		if p.Until[v] > 0 {
+			s.staying = append(s.staying, int32(v))
+		}
+	}
+	slices.SortFunc(s.late, event.compare)
 	s.start, s.wanting = make([]int32, ops+2), newBitset(ops+1)
 	ops, values = ops+ops/2, values+values/2
 	s.ops, s.made, s.place = make([]int32, ops), make([]int32, ops), make([]int32, ops)
@@ -346,13 +369,13 @@ func (s *simulator) run(p plan, limit int64) bool {
 
 // chain tells, by value, the last instance, of what is held the first, and by
 // instance the one of its value before it, −1 for none: of the instances from one on,
-// and those before it are known.
+// and those before it are known. Copies of what stays are left out.
 func (s *simulator) chain(newest, older []int32, from int) {
 	held := s.p.Held
 	for i := from; i < s.instances; i++ {
 		v := s.lives[i].value
 		i, before := int32(i), newest[v]
-		if older[i] = before; before < 0 || !held[v] {
+		if older[i] = before; before < 0 || !held[v] && s.place[s.lives[i].first] >= s.p.until(v) {
 			newest[v] = i
 		}
 	}
@@ -412,6 +435,10 @@ func (s *simulator) bury() {
 			s.lives[i].last = int32(s.launches) // read behind the last launch
 		}
 	}
+	for _, v := range s.staying { // as it was first made
+		i := s.made[s.lastAt(s.maker[v])] + s.port(v)
+		s.lives[i].last = max(s.lives[i].last, s.lastAt(s.p.Until[v]-1))
+	}
 	for _, l := range s.lives[:s.instances] {
 		live[l.last+1] -= bytes[l.value]
 	}
@@ -450,6 +477,32 @@ func (s *simulator) sum() {
 		}
 	}
 	s.area = s.beyond(limit)
+}
+
+// lastAt is the last launch of a place, at which its operator first ran.
+func (s *simulator) lastAt(place int32) int32 {
+	k, _ := slices.BinarySearch(s.place[:s.launches], place+1)
+	return int32(k) - 1
+}
+
+// port is which of its maker's outputs a value is.
+func (s *simulator) port(v int32) int32 {
+	return int32(slices.Index(s.p.Outputs.Of(s.maker[v]), v))
+}
+
+// eventsOf are those of a plan, with what is gone behind the border.
+func (s *simulator) eventsOf(p *plan) []event {
+	if len(s.late) == 0 {
+		return p.events
+	}
+	s.events = append(s.events[:0], p.events...)
+	for _, e := range s.late {
+		if p.gone[e.value] {
+			s.events = append(s.events, e)
+		}
+	}
+	slices.SortFunc(s.events, event.compare)
+	return s.events
 }
 
 // beyond is the bytes over a limit, summed over the launches.

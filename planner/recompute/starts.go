@@ -213,8 +213,11 @@ func (s *Solver) forgetBy(p *plan, c *cut, x set) {
 		}
 		if last < s.p.Border {
 			p.gone[v] = true
-		} else if _, known := p.search(event{last + 1, v}); !known {
-			p.apply(event{last + 1, v}, false)
+		} else {
+			e := event{max(last+1, s.p.until(v)), v}
+			if _, known := p.search(e); !known {
+				p.apply(e, false)
+			}
 		}
 	}
 }

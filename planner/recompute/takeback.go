@@ -108,7 +108,7 @@ func (x *search) losses(p *plan, all []saving) []saving {
 	}
 	for v, gone := range p.gone {
 		if gone && x.used[v] >= 0 && !x.s.forced(int32(v)) {
-			all = append(all, saving{event{prob.Border, int32(v)}, true, prob.Cost[sim.maker[v]]})
+			all = append(all, saving{event{max(prob.Border, prob.until(int32(v))), int32(v)}, true, prob.Cost[sim.maker[v]]})
 		}
 	}
 	p.events = slices.DeleteFunc(p.events, func(e event) bool { return x.used[e.value] < e.at })

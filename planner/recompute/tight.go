@@ -505,7 +505,7 @@ func (x *tight) way(end, from int32) route {
 		}
 		place = st.place
 		for v, b := range x.bit {
-			if b >= 0 && !st.there.has(b) {
+			if b >= 0 && !st.there.has(b) && place >= x.s.p.until(int32(v)) {
 				sim.instance[v] = -1
 			}
 		}

@@ -214,7 +214,7 @@ func (t *trial) change(e event, more bool, most float64) bool {
 	t.sim.p.poll()
 	s := t.sim
 	t.launches, t.extra, t.over, t.peak = s.launches, s.extra, s.area, s.peak
-	if int(e.at) >= len(s.p.Cost) {
+	if int(e.at) >= len(s.p.Cost) || e.at < s.p.until(e.value) {
 		return t.extra < most
 	}
 	t.epoch++
@@ -277,11 +277,12 @@ func (t *trial) forgotten(v, behind, to int32) bool { return t.forgets(v, behind
 // forgets is how often a value is forgotten behind a place, up to another.
 func (t *trial) forgets(v, behind, to int32) (times int) {
 	p := &t.sim.walked
-	if border := t.sim.p.Border; p.gone[v] && behind < border && border <= to {
+	until := t.sim.p.until(v)
+	if at := max(t.sim.p.Border, until); p.gone[v] && behind < t.sim.p.Border && at <= to {
 		times++
 	}
 	for k := t.event[v]; k > 0 && p.events[k-1].at <= to; k = t.later[k-1] {
-		if p.events[k-1].at > behind {
+		if at := p.events[k-1].at; at > behind && at >= until {
 			times++
 		}
 	}
@@ -353,8 +354,31 @@ func (t *trial) close(k, before int32) {
 }
 
 // lastRead is the position of the last launch before another that reads an
-// instance, at a place that is not walked anew; 0 if none does.
+// instance, at a place that is not walked anew, or up to which it stays; 0 if none does.
 func (t *trial) lastRead(i, before int32) int64 {
+	return max(t.lastReader(i, before), t.stays(i))
+}
+
+// stays is the position of the launch up to which an instance stays, whoever reads it; 0 if
+// it does not. It has run, or will in the plan that was prepared.
+func (t *trial) stays(i int32) int64 {
+	s := t.sim
+	v := s.lives[i].value
+	until := s.p.until(v)
+	if until == 0 || s.lives[i].first != t.firstRun(s.maker[v]) {
+		return 0
+	}
+	if t.affected[until-1] == t.epoch {
+		for k := range t.blocks {
+			if b := &t.blocks[k]; b.to == s.start[until] {
+				return int64(b.from)<<step + int64(len(b.ops))
+			}
+		}
+	}
+	return int64(t.firstRun(until-1)) << step
+}
+
+func (t *trial) lastReader(i, before int32) int64 {
 	s := t.sim
 	last := s.lives[i].last
 	if int(last) == s.launches { // read after the last launch
@@ -488,7 +512,7 @@ func (t *trial) launch(op int32) {
 		tr := t.touch(v)
 		k := int32(len(t.segments))
 		t.segments = append(t.segments, segment{v, -1, -1, at, at})
-		if !s.p.Held[v] || !tr.present {
+		if !(s.p.Held[v] || t.place < s.p.until(v)) || !tr.present {
 			if tr.present {
 				t.close(tr.segment, b.from)
 			}

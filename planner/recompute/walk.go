@@ -6,7 +6,8 @@ func (s *simulator) byStretches(p *plan, from int32) bool {
 	ops, border := int32(len(s.p.Cost)), s.p.Border
 	clear(s.wanting)
 	s.before = s.before[:0]
-	for _, e := range p.events {
+	events := s.eventsOf(p)
+	for _, e := range events {
 		before, next := s.around(e.value, e.at)
 		s.wanting.add(next)
 		s.before = append(s.before, before)
@@ -16,9 +17,9 @@ func (s *simulator) byStretches(p *plan, from int32) bool {
 		if op == border {
 			s.cross(p.gone)
 		}
-		for ; forgotten < len(p.events) && p.events[forgotten].at <= op; forgotten++ {
+		for ; forgotten < len(events) && events[forgotten].at <= op; forgotten++ {
 			// What was not made yet when it was forgotten may have been made since.
-			if e := p.events[forgotten]; e.at > s.maker[e.value] {
+			if e := events[forgotten]; e.at > s.maker[e.value] && e.at >= s.p.until(e.value) {
 				s.forget(e.value, s.before[forgotten])
 			}
 		}
@@ -66,26 +67,28 @@ func (s *simulator) cross(gone []bool) {
 // forget forgets a value. before is the place behind the last that reads it before.
 func (s *simulator) forget(v, before int32) {
 	if i := s.instance[v]; i >= 0 {
-		s.lives[i].until, s.instance[v] = before, -1
+		s.lives[i].until, s.instance[v] = max(before, s.p.until(v)), -1
 	}
 }
 
 // byPlaces walks a plan from a place on, and looks at each whether something is to be
 // made again.
 func (s *simulator) byPlaces(p *plan, from int32) bool {
-	k, events := 0, p.events
+	k, events := 0, s.eventsOf(p)
 	s.forgot = s.forgot[:0]
 	ops := int32(len(s.p.Cost))
 	for op := from; op < ops; op++ {
 		if op == s.p.Border {
 			for v, gone := range p.gone {
-				if gone {
+				if gone && s.p.until(int32(v)) <= op {
 					s.instance[v] = -1
 				}
 			}
 		}
 		for ; k < len(events) && events[k].at <= op; k++ {
-			s.instance[events[k].value] = -1
+			if e := events[k]; e.at >= s.p.until(e.value) {
+				s.instance[e.value] = -1
+			}
 		}
 		before := s.launches
 		s.start[op] = int32(before)
@@ -114,7 +117,7 @@ func (s *simulator) forgetEagerly(op int32, before int) {
 }
 
 func (s *simulator) forgetOne(op, v int32) {
-	if s.eager[v] && s.instance[v] >= 0 {
+	if s.eager[v] && s.instance[v] >= 0 && op+1 >= s.p.until(v) {
 		s.instance[v] = -1
 		s.forgot = append(s.forgot, event{op + 1, v})
 	}
@@ -248,13 +251,15 @@ func (s *simulator) again(op, place int32) {
 	s.launches, s.instances = k+1, i+1
 }
 
-// renew has an instance of a value be read from now on, unless that is held and there.
+// renew has an instance of a value be read from now on, unless that is held, or stays, and
+// is there.
 func (s *simulator) renew(v, i, place int32) bool {
 	if old := s.instance[v]; old >= 0 {
-		if s.p.Held[v] {
+		if s.p.Held[v] || place < s.p.until(v) {
 			return false
 		}
-		s.lives[old].until, _ = s.around(v, place) // something else was made again with it
+		before, _ := s.around(v, place) // something else was made again with it
+		s.lives[old].until = max(before, s.p.until(v))
 	}
 	s.instance[v] = i
 	return true

@@ -85,6 +85,7 @@ func (x *tight) others(at int32) *cut {
 	for _, v := range s.alive(at) {
 		switch {
 		case s.place[v] != 0:
+		case s.may(v) && s.spans[v].last <= at: // it stays, and nobody reads it
 		case s.may(v):
 			s.ask(c, v)
 		default:
