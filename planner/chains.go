@@ -142,7 +142,11 @@ func (c *chainer) read(i int, but ...int) bool {
 }
 
 // lasts is whether a value is read after the step.
-func (c *chainer) lasts(r Ref) bool { return c.p.m.lasting[c.p.m.owner[r.Value.ID]] }
+func (c *chainer) lasts(r Ref) bool {
+	m := c.p.m
+	owner := m.owner[r.Value.ID]
+	return m.lasting[owner] || m.sim.holds.until(owner) > 0
+}
 
 // from is the chain that begins with launch i. What joins it runs there, before
 // launches that stood in between and do not.

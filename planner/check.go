@@ -92,6 +92,14 @@ type checker struct {
 	writes []*Ref                        // scratch
 	lives  *[]Life                       // where those that have ended go, if anywhere
 	far    map[*graph.Value]*graph.Value // by view of a view: its owner, once it was asked for
+	held   map[*graph.Value]*first       // what somebody outside the graph holds
+	ends   map[*graph.Node][]*graph.Value
+}
+
+// first is where a value was written first.
+type first struct {
+	Ref
+	remade bool // it was written there again
 }
 
 func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch) error) error) error {
@@ -101,6 +109,12 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 			return fmt.Errorf("%q overlaps another value in %s", r.Value.Name, r.Space)
 		}
 		c.write(r, r.Value)
+	}
+	c.held, c.ends = map[*graph.Value]*first{}, map[*graph.Node][]*graph.Value{}
+	for _, h := range g.Holds {
+		if v := c.owner(h.Value); v.Def != nil {
+			c.held[v], c.ends[h.Until] = &first{}, append(c.ends[h.Until], v)
+		}
 	}
 	ran := make([]int32, len(g.Nodes))
 	if err := launches(func(i int, l *Launch) error {
@@ -184,6 +198,40 @@ func (c *checker) launch(i int, l *Launch, ran []int32) error {
 			return where(fmt.Errorf("writes to %s", r.Space))
 		}
 		c.write(r, r.Value)
+		if h := c.held[r.Value]; h != nil && l.Again {
+			h.remade = h.remade || overlap(r, &h.Ref)
+		} else if h != nil {
+			h.Ref = *r
+		}
+	}
+	parts := l.Parts
+	if parts == nil {
+		parts = []Launch{*l}
+	}
+	for i := range parts {
+		if err := c.holdsUntil(&parts[i]); err != nil {
+			return where(err)
+		}
+	}
+	return nil
+}
+
+// holdsUntil: what is held until a node has run is where it was written first.
+func (c *checker) holdsUntil(l *Launch) error {
+	if len(c.ends) == 0 || l.Again {
+		return nil
+	}
+	for _, v := range c.ends[l.Node] {
+		h := c.held[v]
+		if h.Value == nil {
+			return fmt.Errorf("%q is held until here, but was not made", v.Name)
+		}
+		if err := c.reads(&h.Ref); err != nil {
+			return fmt.Errorf("%q is held until here: %w", v.Name, err)
+		}
+		if h.remade {
+			return fmt.Errorf("%q is held until here, but was dropped and made again", v.Name)
+		}
 	}
 	return nil
 }

@@ -78,6 +78,17 @@ func TestCheckSchedules(t *testing.T) {
 			i := find(t, s, "z")
 			s.Launches = slices.Delete(s.Launches, i, i+1)
 		}, `node "s" (ReduceMean): "v" is read at arena`},
+		{"what is held is made again", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+			p.Graph.Holds = []graph.Hold{{Value: p.Graph.ByName("h"), Until: p.Graph.ByName("d").Def}}
+			s.Launches[find(t, s, "h'")].Out[0].Offset = s.Launches[find(t, s, "h")].Out[0].Offset
+			s.Launches[find(t, s, "d")].In[0].Offset = s.Launches[find(t, s, "h")].Out[0].Offset
+		}, `node "d" (Mul): "h" is held until here, but was dropped and made again`},
+		{"what is held is written over", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+			p.Graph.Holds = []graph.Hold{{Value: p.Graph.ByName("z"), Until: p.Graph.ByName("e").Def}}
+		}, `node "e" (Sub): "z" is held until here: "z" is read at arena`},
+		{"what is held is not made", func(t *testing.T, p *planner.Plan, s *planner.Schedule) {
+			p.Graph.Holds = []graph.Hold{{Value: p.Graph.ByName("e"), Until: p.Graph.ByName("d").Def}}
+		}, `node "d" (Mul): "e" is held until here, but was not made`},
 		{"a step that nobody reads is dropped", func(t *testing.T, _ *planner.Plan, s *planner.Schedule) {
 			i := find(t, s, "e")
 			s.Launches = slices.Delete(s.Launches, i, i+1)

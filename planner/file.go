@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"memopt/memopt/graph"
@@ -377,11 +378,19 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 // replay simulates steps from a file, which may be in any order.
 func (m *model) replay(steps []Step) (*timeline, error) {
 	made, ran := make([]bool, len(m.g.Values)), make([]bool, len(m.g.Nodes))
+	m.sim.holds.begin()
 	for i, s := range steps {
 		if s.Again != ran[s.Node] {
 			return nil, fmt.Errorf("step %d says that node %q runs again: %v; it ran before: %v", i, m.g.Nodes[s.Node].Name, s.Again, ran[s.Node])
 		}
 		ran[s.Node] = true
+		if !s.Again {
+			for _, o := range m.sim.holds.end(s.Node) {
+				if !made[o] && !slices.Contains(m.outputs.Of(s.Node), o) {
+					return nil, fmt.Errorf("step %d, node %q, runs before %q is made, which is held until then", i, m.g.Nodes[s.Node].Name, m.g.Values[o].Name)
+				}
+			}
+		}
 		for _, o := range m.inputs.Of(s.Node) {
 			if !made[o] {
 				return nil, fmt.Errorf("step %d, node %q, reads %q before it is made", i, m.g.Nodes[s.Node].Name, m.g.Values[o].Name)

@@ -28,7 +28,7 @@ func (m *model) problem(unit int64, forced []bool) *recompute.Problem {
 	if slices.Contains(forced, true) {
 		p.Forced = make([]bool, len(p.Bytes))
 		for v, o := range m.bare.owners {
-			p.Forced[v] = forced[m.sim.maker[o]] && !m.lasting[o]
+			p.Forced[v] = forced[m.sim.maker[o]] && !p.Held[v] && m.sim.holds.until(o) <= p.Border
 		}
 	}
 	return &p
@@ -66,7 +66,11 @@ func (m *model) nameless() (x nameless) {
 			if number[o] < 0 {
 				number[o] = int32(len(p.Bytes))
 				p.Bytes = append(p.Bytes, m.bytes[o])
-				p.Held = append(p.Held, m.lasting[o])
+				until := m.sim.holds.until(o)
+				p.Held = append(p.Held, m.lasting[o] || int(until) == ops)
+				if m.sim.holds != nil {
+					p.Until = append(p.Until, until)
+				}
 				x.owners = append(x.owners, o)
 			}
 			scratch = append(scratch, number[o])

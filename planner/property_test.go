@@ -52,7 +52,7 @@ func sound(t *rapid.T, p *planner.Plan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if peak := recount(s); peak != p.Result.Peak {
+	if peak := recount(p.Graph, s); peak != p.Result.Peak {
 		t.Fatalf("the peak is %d, the plan says %d\n%s", peak, p.Result.Peak, p.Graph)
 	}
 	if s.Arena != p.Arena || p.Memory.Total != s.Arena+s.State+s.Staging {
@@ -62,14 +62,19 @@ func sound(t *rapid.T, p *planner.Plan) {
 
 // recount is the peak of a schedule, counted plainly: at each launch, the bytes
 // of the arena under a value that was written by then and is read then or
-// later.
-func recount(s *planner.Schedule) (peak int64) {
+// later, or was written for the first time and is held.
+func recount(g *graph.Graph, s *planner.Schedule) (peak int64) {
 	type write struct {
 		owner       *graph.Value
 		from, to    int64
 		first, last int
 	}
+	type end struct {
+		owner *graph.Value
+		at    int
+	}
 	var writes []*write
+	var ends []end
 	owner := func(v *graph.Value) *graph.Value {
 		for v.Def != nil && v.Def.Op.View {
 			v = v.Def.Inputs[0]
@@ -99,6 +104,13 @@ func recount(s *planner.Schedule) (peak int64) {
 		for _, r := range l.In {
 			read(r, at)
 		}
+		if l.Node != nil && !l.Again {
+			for _, h := range g.Holds {
+				if h.Until == l.Node {
+					ends = append(ends, end{owner(h.Value), at})
+				}
+			}
+		}
 		for _, r := range append(slices.Clone(l.Out), l.Scratch) {
 			if r.Space == planner.Arena && r.Bytes > 0 {
 				w := &write{from: r.Offset, to: r.Offset + r.Bytes, first: at, last: at}
@@ -112,6 +124,11 @@ func recount(s *planner.Schedule) (peak int64) {
 	for _, r := range s.Outputs {
 		if r.Bytes > 0 {
 			read(r, launches-1)
+		}
+	}
+	for _, e := range ends {
+		if i := slices.IndexFunc(writes, func(w *write) bool { return w.owner == e.owner }); i >= 0 {
+			writes[i].last = max(writes[i].last, e.at)
 		}
 	}
 	for at := range launches {

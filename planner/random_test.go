@@ -189,12 +189,32 @@ func randomWhole(t *rapid.T, most int) *graph.Graph {
 	return d.g
 }
 
-// randomGraph is one or the other.
+// randomGraph is one or the other. Of some, somebody holds values.
 func randomGraph(t *rapid.T, most int) *graph.Graph {
+	draw := randomWhole
 	if rapid.Bool().Draw(t, "step") {
-		return randomStep(t, most)
+		draw = randomStep
 	}
-	return randomWhole(t, most)
+	g := draw(t, most)
+	if rapid.IntRange(0, 2).Draw(t, "held") == 0 {
+		hold(t, g)
+	}
+	return g
+}
+
+// hold has somebody hold some values, up to nodes behind their makers.
+func hold(t *rapid.T, g *graph.Graph) {
+	for range rapid.IntRange(1, 4).Draw(t, "holds") {
+		v := rapid.SampledFrom(g.Values).Draw(t, "held value")
+		from := 0
+		if v.Def != nil {
+			from = int(v.Def.ID)
+		}
+		until := g.Nodes[rapid.IntRange(from, len(g.Nodes)-1).Draw(t, "until")]
+		if !until.Op.View {
+			g.Holds = append(g.Holds, graph.Hold{Value: v, Until: until})
+		}
+	}
 }
 
 func randomDims(t *rapid.T) map[string]int64 {

@@ -19,9 +19,9 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 // rewrite is Rewrite; of is, by node of the new graph, the old one.
 func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
 	r := &rewriter{old: p.Graph, b: graph.NewBuilder(graph.New(p.Graph.Lib, p.Graph.Name)), now: make([]*graph.Value, len(p.Graph.Values)),
-		lasting: p.m.lasting}
+		lasting: p.m.lasting, holds: p.m.sim.holds.another()}
 	r.b.Context = p.m.ctx
-	r.views, r.placed = make([][]*graph.Node, len(p.Graph.Values)), make([]bool, len(p.Graph.Nodes))
+	r.views, r.first = make([][]*graph.Node, len(p.Graph.Values)), make([]*graph.Node, len(p.Graph.Nodes))
 	for _, n := range p.Graph.Nodes {
 		if n.Op.View {
 			in := n.Inputs[0].ID
@@ -45,7 +45,9 @@ func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
 			if r.b.Phase = n.Phase; s.Again && i > forward {
 				r.b.Phase = graph.Backward
 			}
-			r.node(n)
+			if r.node(n); !s.Again {
+				r.holds.end(s.Node)
+			}
 		}
 	})
 	if err != nil {
@@ -54,6 +56,17 @@ func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
 	g = r.b.Graph
 	for _, v := range p.Graph.Outputs {
 		g.Outputs = append(g.Outputs, r.value(v))
+	}
+	for _, h := range p.Graph.Holds {
+		held := h.Value
+		for held.Def != nil && held.Def.Op.View {
+			held = held.Def.Inputs[0] // which runs, as a view need not
+		}
+		v := r.now[held.ID]
+		if held.Def != nil {
+			v = r.first[held.Def.ID].Outputs[held.Out]
+		}
+		g.Holds = append(g.Holds, graph.Hold{Value: v, Until: r.first[h.Until.ID]})
 	}
 	if p.Graph.Loss != nil {
 		g.Loss = r.value(p.Graph.Loss)
@@ -72,9 +85,10 @@ type rewriter struct {
 	b       *graph.Builder
 	now     []*graph.Value  // by old value: what readers read at this step
 	views   [][]*graph.Node // by old value: the views of it
-	placed  []bool          // by old node: it was copied before
+	first   []*graph.Node   // by old node: what it became when it was copied first
 	lasting []bool          // by old owner
-	of      []*graph.Node   // by new node: the old one
+	holds   *holds
+	of      []*graph.Node // by new node: the old one
 }
 
 func (r *rewriter) define(v *graph.Value) {
@@ -105,11 +119,10 @@ func (r *rewriter) node(n *graph.Node) {
 	for i, v := range n.Inputs {
 		in[i] = r.value(v)
 	}
-	again, suffix := r.placed[n.ID], ""
+	again, suffix := r.first[n.ID] != nil, ""
 	if again {
 		suffix = r.suffix(n)
 	}
-	r.placed[n.ID] = true
 	outs := make([]string, len(n.Outputs))
 	for i, v := range n.Outputs {
 		if v != nil {
@@ -121,12 +134,15 @@ func (r *rewriter) node(n *graph.Node) {
 		panic(fmt.Sprintf("planner: a node that was valid is not: %v", err))
 	}
 	r.of = append(r.of, n)
+	if !again {
+		r.first[n.ID] = r.b.Graph.Nodes[len(r.b.Graph.Nodes)-1]
+	}
 	for i, v := range n.Outputs {
 		if v == nil {
 			continue
 		}
-		if again && r.lasting[v.ID] {
-			continue // what lasts is read where it was made first
+		if again && (r.lasting[v.ID] || r.holds.held(v.ID)) {
+			continue // what lasts, or is held, is read where it was made first
 		}
 		r.now[v.ID] = made[i]
 		if again {

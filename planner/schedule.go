@@ -90,7 +90,8 @@ type flattener struct {
 	before  []int32 // by output of the last launch: what was read before it
 	space   int     // no life before it is work space that is asked for
 	slab    []Ref   // of all launches
-	again   bool    // the slab is one for all launches, each of which is gone when the next is made
+	holds   *holds
+	again   bool // the slab is one for all launches, each of which is gone when the next is made
 }
 
 // flatten is a schedule without launches, and what makes those. Its outputs are
@@ -98,7 +99,7 @@ type flattener struct {
 func (p *Plan) flatten() (*Schedule, *flattener) {
 	m := p.m
 	s := &Schedule{Arena: p.Arena, Binding: m.binding}
-	f := &flattener{p: p, s: s, current: make([]int32, len(p.Graph.Values))}
+	f := &flattener{p: p, s: s, current: make([]int32, len(p.Graph.Values)), holds: m.sim.holds.another()}
 	n := 0
 	for o, fixed := range m.fixed {
 		if f.current[o] = -1; fixed {
@@ -166,6 +167,7 @@ func (f *flattener) refs(vs []*graph.Value, ids []int32) ([]Ref, error) {
 func (f *flattener) launches(yield func(i int, l *Launch) error) error {
 	p, m := f.p, f.p.m
 	instances := int32(0)
+	f.holds.begin()
 	slab := f.slab
 	var l Launch
 	for i, st := range p.Steps {
@@ -192,10 +194,12 @@ func (f *flattener) launches(yield func(i int, l *Launch) error) error {
 		}
 		if st.Again {
 			for k, o := range m.outputs.Of(st.Node) {
-				if m.lasting[o] {
+				if m.lasting[o] || f.holds.held(o) {
 					f.current[o] = f.before[k]
 				}
 			}
+		} else {
+			f.holds.end(st.Node)
 		}
 		if m.scratch[st.Node] > 0 {
 			if l.Scratch, err = f.workSpace(i); err != nil {

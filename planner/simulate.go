@@ -3,6 +3,7 @@ package planner
 import (
 	"memopt/memopt/stop"
 	"memopt/planner/recompute"
+	"slices"
 )
 
 // Step is one launch: a node, for the first time or again.
@@ -16,7 +17,7 @@ type timeline struct {
 	steps []Step
 	// By instance: the life it lies in. Every launch makes an instance of each
 	// owner that it writes, in the order of outputs. Readers read the newest, but
-	// for what lasts to the end: that stays where it was made first.
+	// for what lasts to the end, or is still held: that stays where it was made first.
 	buffer []int32
 	lives  []life  // work space has lives of its own between the others
 	live   []int64 // by step: bytes alive
@@ -42,6 +43,7 @@ type simulator struct {
 	over    recompute.Lists // by node: owners that output 0 may be written over, if they die
 	out     []int32         // by node: the owner of output 0, where there are any
 	ends    []int32         // owners in the arena that are read after the last step
+	holds   *holds          // nil if nothing is held
 	made    []bool          // by node: it was made again
 	current []int32         // by owner: the instance that is read now
 	last    []int32         // by instance: last step that touches it
@@ -56,6 +58,7 @@ func newSimulator(m *model) *simulator {
 		s.maker[v] = -1
 	}
 	s.plain, s.later = make([]int32, 0, len(m.g.Nodes)), make([]bool, 0, len(m.g.Nodes))
+	s.holds = newHolds(m)
 	s.over.Reserve(len(m.g.Nodes), 0)
 	var over []int32
 	for i, is := range m.like.traits {
@@ -71,7 +74,8 @@ func newSimulator(m *model) *simulator {
 				s.forward = len(s.plain)
 			}
 			s.plain, s.later = append(s.plain, n), append(s.later, later)
-			if over = m.overwritable(over, n); len(over) > 0 {
+			over = slices.DeleteFunc(m.overwritable(over, n), func(o int32) bool { return s.holds.until(o) > int32(len(s.plain)-1) })
+			if len(over) > 0 {
 				s.out[n] = makes[0]
 			}
 		}
@@ -93,7 +97,7 @@ func newSimulator(m *model) *simulator {
 func (m *model) another() *model {
 	n, sim := *m, *m.sim
 	sim.made, sim.current = make([]bool, len(sim.made)), make([]int32, len(sim.current))
-	sim.last, sim.trials = nil, nil
+	sim.last, sim.trials, sim.holds = nil, nil, sim.holds.another()
 	n.sim, n.spare = &sim, nil
 	return &n
 }
@@ -136,19 +140,24 @@ func (m *model) order(again []bool) []Step {
 	steps := make([]Step, 0, len(m.g.Nodes)+16)
 	s := m.sim
 	clear(s.made)
+	s.holds.begin()
 	for i, n := range s.plain {
 		if i >= s.forward && s.later[i] {
 			steps = m.remake(steps, again, n)
 		}
 		steps = append(steps, Step{Node: n})
+		s.holds.end(n)
 	}
 	return steps
 }
 
+// stays reports whether an owner that was made is where it was made first, whatever ran again.
+func (m *model) stays(owner int32) bool { return m.lasting[owner] || m.sim.holds.held(owner) }
+
 // remake puts in what a node reads and is to be made again.
 func (m *model) remake(steps []Step, again []bool, node int32) []Step {
 	for _, in := range m.inputs.Of(node) {
-		if p := m.sim.maker[in]; again[p] && !m.sim.made[p] && !m.lasting[in] {
+		if p := m.sim.maker[in]; again[p] && !m.sim.made[p] && !m.stays(in) {
 			m.sim.made[p] = true
 			steps = append(m.remake(steps, again, p), Step{p, true})
 		}
@@ -161,15 +170,21 @@ func (m *model) remake(steps []Step, again []bool, node int32) []Step {
 func (m *model) lastReads(steps []Step) []int32 {
 	end := int32(len(steps))
 	current, last := m.sim.current, m.sim.last[:0]
+	m.sim.holds.begin()
 	for i, s := range steps {
 		for _, o := range m.inputs.Of(s.Node) {
 			last[current[o]] = int32(i)
 		}
 		for _, o := range m.outputs.Of(s.Node) {
-			if !s.Again || !m.lasting[o] {
+			if !s.Again || !m.stays(o) {
 				current[o] = int32(len(last))
 			}
 			last = append(last, int32(i))
+		}
+		if !s.Again {
+			for _, o := range m.sim.holds.end(s.Node) {
+				last[current[o]] = int32(i)
+			}
 		}
 	}
 	for _, o := range m.sim.ends {
@@ -198,6 +213,7 @@ func (m *model) simulate(steps []Step) *timeline {
 	end := int32(len(steps))
 	current, last := m.sim.current, m.lastReads(steps)
 	t := &timeline{steps: steps, lives: make([]life, 0, len(last)+len(last)/8), buffer: make([]int32, 0, len(last)), live: make([]int64, end+1)}
+	m.sim.holds.begin()
 	for i, s := range steps {
 		now := int32(i)
 		// The reads come first: a node that runs again reads what is current.
@@ -211,7 +227,7 @@ func (m *model) simulate(steps []Step) *timeline {
 		}
 		for _, o := range m.outputs.Of(s.Node) {
 			made := int32(len(t.buffer))
-			if !s.Again || !m.lasting[o] {
+			if !s.Again || !m.stays(o) {
 				current[o] = made
 			}
 			if o == into {
@@ -224,6 +240,9 @@ func (m *model) simulate(steps []Step) *timeline {
 		}
 		if m.scratch[s.Node] > 0 {
 			t.lives = append(t.lives, life{first: now, last: now + 1, bytes: m.scratch[s.Node], owner: -1, scratch: true})
+		}
+		if !s.Again {
+			m.sim.holds.end(s.Node)
 		}
 	}
 

@@ -14,7 +14,7 @@ type trials struct {
 	demands       []demand // by node
 	later         []int32  // by owner: the first place behind the forward pass that may want it made again; one behind all places if none does
 	wanting       []bool   // by place: it may want something
-	plain         bool     // every owner is written by one node
+	plain         bool     // every owner is written by one node, and none is held
 
 	// Of the set at hand.
 	steps   []Step
@@ -40,7 +40,7 @@ func (m *model) newTrials() *trials {
 	s, n := m.sim, len(m.sim.plain)
 	t := &trials{
 		readOf: make([]int32, n+1), writeOf: make([]int32, n+1), overOf: make([]int32, n+1), demands: make([]demand, len(m.g.Nodes)),
-		later: slices.Repeat([]int32{int32(n)}, len(m.g.Values)), wanting: make([]bool, n+1), plain: true,
+		later: slices.Repeat([]int32{int32(n)}, len(m.g.Values)), wanting: make([]bool, n+1), plain: s.holds == nil,
 	}
 	written := make([]bool, len(m.g.Values))
 	for i, node := range s.plain {
