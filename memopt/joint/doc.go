@@ -30,8 +30,17 @@
 //     not computed, so the index of a getitem need not be a place in it.
 //   - A node with alias_of owns no bytes: it becomes a view. The parts of a view
 //     with several outputs (split, unbind) are views each.
-//   - A random operator may run again if it draws nothing: an attention whose
-//     dropout is 0. One that does draw runs once.
+//   - A node with the flag "once" does not run again, whatever the reason. Nor does one
+//     with the flag "random", unless it draws nothing: an attention whose dropout is 0. The
+//     flags are the node's: another of the same operator may run again.
+//   - An output with held_until, the name of a node, is held by the program: what its
+//     operator wrote when it first ran stays until that node has run for the first time,
+//     whoever reads it and whatever runs again. So a Python variable is told that lives
+//     longer than the last operator that reads it: until the last node of the forward pass,
+//     or of the file, if nobody knows better. It may stand at an operator's output, at a
+//     getitem's or at a view's, which holds what it is a view of; the longest holds. A node
+//     that does not run, as a view, stands for the last before it that does. Behind that a
+//     plan may drop the value, and have it made again.
 //   - Everything after the first node of the backward pass is backward, so that
 //     the order stays that of the file.
 package joint

@@ -51,6 +51,8 @@ type output struct {
 	Shape []int64 `json:"shape"`
 	DType string  `json:"dtype"`
 	Bytes int64   `json:"bytes"`
+	// Until names the node up to which the program holds the tensor.
+	Until string `json:"held_until"`
 }
 
 // Is reports whether a file is a joint graph or something that Read has a

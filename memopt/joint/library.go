@@ -9,50 +9,53 @@ import (
 	"memopt/memopt/graph"
 )
 
-// library makes the operators of one file: each name with its own licence to
-// run again. A view and an operator may share a name (a reshape that once
-// copies and once does not), so views are apart.
+// library makes the operators of one file. Some use of a name may run once and
+// another again, and one copies where another is a view, so these are apart.
 type library struct {
-	lib, views *graph.Library
-	class      map[string]graph.Class
+	again, once, views *graph.Library
+	heavy              map[string]bool // by name
 }
 
 // newLibrary learns from all nodes what each name is.
 func newLibrary(nodes []node) *library {
-	l := &library{&graph.Library{}, &graph.Library{}, map[string]graph.Class{}}
+	l := &library{&graph.Library{}, &graph.Library{}, &graph.Library{}, map[string]bool{}}
 	for _, n := range nodes {
-		class, known := l.class[n.Op]
-		switch {
-		case draws(n) || known && class == graph.Never:
-			l.class[n.Op] = graph.Never
-		case n.Flops > 0:
-			l.class[n.Op] = graph.Heavy
-		case !known:
-			l.class[n.Op] = graph.Cheap
-		}
+		l.heavy[n.Op] = l.heavy[n.Op] || n.Flops > 0
 	}
 	return l
 }
 
-// op is the operator of a name, with the domain in front: aten.mm.default.
-func (l *library) op(name string, view bool) *graph.Op {
-	domain, rest, ok := strings.Cut(name, ".")
-	if !ok {
-		domain, rest = "", name
+// op is the operator of a node that is no view.
+func (l *library) op(n *node) *graph.Op {
+	op := graph.Op{Flops: func(n *graph.Node) graph.Dim { return graph.Num(int64(n.Int("flops"))) }}
+	switch {
+	case n.onlyOnce():
+		op.Recompute = graph.Never
+		return define(l.once, n.Op, op)
+	case l.heavy[n.Op]:
+		op.Recompute = graph.Heavy
+	default:
+		op.Recompute = graph.Cheap
 	}
-	lib := l.lib
-	if view {
-		lib = l.views
+	return define(l.again, n.Op, op)
+}
+
+// view is the operator of a name that makes views.
+func (l *library) view(name string) *graph.Op {
+	return define(l.views, name, graph.Op{View: true, Recompute: graph.Cheap})
+}
+
+// define is the operator of a name, with the domain in front: aten.mm.default.
+func define(lib *graph.Library, name string, op graph.Op) *graph.Op {
+	var ok bool
+	if op.Domain, op.Name, ok = strings.Cut(name, "."); !ok {
+		op.Domain, op.Name = "", name
 	}
-	if op := lib.Find(domain, rest, 0); op != nil {
-		return op
+	if known := lib.Find(op.Domain, op.Name, 0); known != nil {
+		return known
 	}
-	op := graph.Op{Name: rest, Domain: domain, Doc: "recorded; its numbers are not here", In: "inputs...", Out: "outputs...",
-		Attrs: "flops int=0, literals string, module string, types strings", Infer: infer, NoGrad: true,
-		Flops: func(n *graph.Node) graph.Dim { return graph.Num(int64(n.Int("flops"))) }, Recompute: l.class[name]}
-	if view {
-		op.View, op.Flops = true, nil
-	}
+	op.Doc, op.In, op.Out = "recorded; its numbers are not here", "inputs...", "outputs..."
+	op.Attrs, op.Infer, op.NoGrad = "flops int=0, literals string, module string, once int=0, types strings", infer, true
 	return lib.Define(op)
 }
 
@@ -96,10 +99,19 @@ var dropout = map[string]bool{
 	"aten.native_dropout.default":                              true,
 }
 
+// The flags of a node that say that it may not run again.
+const (
+	once   = "once"   // whatever the reason
+	random = "random" // unless it draws nothing
+)
+
+// onlyOnce reports whether a node may not run again.
+func (n *node) onlyOnce() bool { return slices.Contains(n.Flags, once) || n.draws() }
+
 // draws reports whether a node takes random numbers. What it took cannot be
 // had again, so it runs once.
-func draws(n node) bool {
-	if !slices.Contains(n.Flags, "random") {
+func (n *node) draws() bool {
+	if !slices.Contains(n.Flags, random) {
 		return false
 	}
 	if !dropout[n.Op] {

@@ -38,9 +38,9 @@ func parseGraph(ctx context.Context, text []byte) (*graph.Graph, error) {
 		return nil, err
 	}
 	lib := newLibrary(f.nodes)
-	r := &reader{file: f, lib: lib, b: graph.NewBuilder(graph.New(lib.lib, f.Model)),
+	r := &reader{file: f, lib: lib, b: graph.NewBuilder(graph.New(lib.again, f.Model)),
 		of: make(map[string][]*graph.Value, len(f.nodes)), selects: map[string][]*node{},
-		chosen: map[string]*graph.Value{}, parts: map[string]*node{}}
+		chosen: map[string]*graph.Value{}, parts: map[string]*node{}, ran: make(map[string]*graph.Node, len(f.nodes))}
 	r.b.Context = ctx
 	if err := r.run(); err != nil {
 		return nil, err
@@ -61,8 +61,18 @@ type reader struct {
 	chosen  map[string]*graph.Value // by getitem: the output that it selects
 	parts   map[string]*node        // views with several outputs, which are made at their getitems
 	params  []*graph.Value          // inputs that are no tangents, in order
-	bytes   int64                   // of all storages
+	ran     map[string]*graph.Node  // by node: the last that runs up to it, nil if none does
+	last    *graph.Node             // the last that runs, so far
+	held    []hold
+	bytes   int64 // of all storages
 	flops   int64
+}
+
+// hold is a value that the program holds until a node, as told by the node at hand.
+type hold struct {
+	by    *node
+	value *graph.Value
+	until string
 }
 
 // What bounds sums, so that none of them leaves 64 bits.
@@ -85,8 +95,44 @@ func (r *reader) run() error {
 		if err := r.node(&nodes[i]); err != nil {
 			return err
 		}
+		r.ran[nodes[i].Name] = r.last
+	}
+	if err := r.holds(); err != nil {
+		return err
 	}
 	return r.results()
+}
+
+// hold notes what a node's outputs are held until.
+func (r *reader) hold(n *node, outs []output, values []*graph.Value) {
+	for i, o := range outs {
+		if o.Until != "" {
+			r.held = append(r.held, hold{n, values[min(i, len(values)-1)], o.Until})
+		}
+	}
+}
+
+// holds has what views are of be held as long as them. What is no node that runs stands for
+// the last one before it that does.
+func (r *reader) holds() error {
+	g := r.b.Graph
+	for _, h := range r.held {
+		v := h.value
+		for v.Def != nil && v.Def.Op.View {
+			v = v.Def.Inputs[0]
+		}
+		until, known := r.ran[h.until]
+		switch {
+		case !known:
+			return h.by.fail("is held until %q, which is no node", h.until)
+		case v.Def == nil: // it is there the whole time
+		case until == nil || until.ID < v.Def.ID:
+			return h.by.fail("is held until %q, which comes before it", h.until)
+		default:
+			g.Holds = append(g.Holds, graph.Hold{Value: v, Until: until})
+		}
+	}
+	return nil
 }
 
 // The operators that are none.
@@ -200,14 +246,15 @@ func (r *reader) operator(n *node) error {
 	if len(outs) == 1 && names[0] == "" {
 		names[0] = n.Name
 	}
-	made, err := r.b.Node(r.lib.op(n.Op, false), n.Name, n.attributes(types), in, names)
+	made, err := r.b.Node(r.lib.op(n), n.Name, n.attributes(types), in, names)
 	if err != nil {
 		return at(n.at, "%s", err)
 	}
 	for k, place := range places {
 		r.chosen[r.selects[n.Name][k].Name] = made[place]
 	}
-	r.of[n.Name] = made
+	r.of[n.Name], r.last = made, made[0].Def
+	r.hold(n, n.Outputs, made)
 	return nil
 }
 
@@ -264,6 +311,7 @@ func (r *reader) selected(n *node) error {
 		return n.fail("selects from %q, which is no operator before it", from)
 	}
 	r.of[n.Name] = []*graph.Value{v}
+	r.hold(n, n.Outputs, r.of[n.Name])
 	return nil
 }
 
@@ -281,6 +329,7 @@ func (r *reader) view(n *node) error {
 		return r.alias(n, n.Op, of[0])
 	}
 	r.parts[n.Name], r.of[n.Name] = n, of[:1]
+	r.hold(n, n.Outputs, of[:1])
 	return nil
 }
 
@@ -289,11 +338,12 @@ func (r *reader) alias(n *node, op string, of *graph.Value) error {
 		return n.fail("a view with %d outputs, not one", len(n.Outputs))
 	}
 	t, shape := n.Outputs[0].shown()
-	made, err := r.b.Node(r.lib.op(op, true), n.Name, n.attributes([]string{typeText(t, shape)}), []*graph.Value{of}, []string{n.Name})
+	made, err := r.b.Node(r.lib.view(op), n.Name, n.attributes([]string{typeText(t, shape)}), []*graph.Value{of}, []string{n.Name})
 	if err != nil {
 		return at(n.at, "%s", err)
 	}
 	r.of[n.Name] = made
+	r.hold(n, n.Outputs, made)
 	return nil
 }
 
@@ -322,6 +372,9 @@ func (n *node) attributes(types []string) (attrs []graph.Attr) {
 	}
 	if n.Module != "" {
 		attrs = append(attrs, graph.Attr{Name: "module", Value: n.Module})
+	}
+	if slices.Contains(n.Flags, once) {
+		attrs = append(attrs, graph.Attr{Name: once, Value: int64(1)})
 	}
 	return append(attrs, graph.Attr{Name: "types", Value: types})
 }

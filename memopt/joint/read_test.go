@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"memopt/memopt/golden"
+	"memopt/memopt/graph"
 	"memopt/planner"
 )
 
@@ -76,6 +77,65 @@ func TestGraph(t *testing.T) {
 		fmt.Fprintf(&b, "%-8s %-5v %-6s %s\n", n.Phase, n.Op.View, n.Op.Recompute, n)
 	}
 	golden.File(t, "testdata/small.txt", b.String())
+}
+
+// held is the small graph with what the program holds, and a node that runs once.
+func held(t testing.TB) []byte {
+	text, err := os.ReadFile("testdata/small.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := func(node, from, to string) {
+		at := bytes.Index(text, []byte(fmt.Sprintf("{%q: %q", "name", node)))
+		edited := bytes.Replace(text[at:], []byte(from), []byte(to), 1)
+		if at < 0 || bytes.Equal(edited, text[at:]) {
+			t.Fatalf("nothing of %s is changed", node)
+		}
+		text = append(text[:at:at], edited...)
+	}
+	edit("primals_1", `"bytes": 256`, `"bytes": 256, "held_until": "mm"`)          // it is there in any case
+	edit("t", `"bytes": 256`, `"bytes": 256, "held_until": "mm_2"`)                // a view of that
+	edit("getitem", `"bytes": 256`, `"bytes": 256, "held_until": "mul"`)           // a part of a view, which holds all of it
+	edit("gelu", `"bytes": 256`, `"bytes": 256, "held_until": "expand"`)           // until a view, so until the last that runs before it
+	edit("native_dropout", `"bytes": 64`, `"bytes": 64, "held_until": "sum_1"`)    // the second output
+	edit("getitem_2", `"bytes": 256`, `"bytes": 256, "held_until": "getitem_5"`)   // the first one, by what selects it, until what another makes
+	edit("add", `"bytes": 256`, `"bytes": 256, "held_until": ""`)                  // it is not
+	edit("mul", `"bytes": 256`, `"bytes": 256, "held_until": "mul_2"`)             // long after its last reader
+	edit("mul", `"is_backward": false`, `"is_backward": false, "flags": ["once"]`) // others of the name may run again
+	return text
+}
+
+// TestHeld shows what becomes of holds and of a node that runs once, that a plan counts what
+// is held, and that another reading of the file is another graph.
+func TestHeld(t *testing.T) {
+	g, err := parseGraph(context.Background(), held(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, n := range g.Nodes {
+		if n.Op.Name == "mul.Tensor" {
+			fmt.Fprintf(&b, "%-8s %-6s %s\n", n.Phase, n.Op.Recompute, n)
+		}
+	}
+	for _, h := range g.Holds {
+		fmt.Fprintf(&b, "%s until %s\n", h.Value.Name, h.Until.Name)
+	}
+	plain, err := Read("testdata/small.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []*graph.Graph{plain, g} {
+		p, err := planner.Make(g, planner.Request{Strategy: "keep-all"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "peak %d at %s, floor %d at %s\n", p.Baseline.Peak, p.Baseline.PeakNode, p.Floor.Peak, p.Floor.Node)
+	}
+	if g.Fingerprint() == plain.Fingerprint() {
+		t.Error("with holds the graph has the same fingerprint")
+	}
+	golden.File(t, "testdata/held.txt", b.String())
 }
 
 // TestBudget: a plan under a budget of a graph with partial views is replayed.
@@ -162,6 +222,9 @@ func TestHostile(t *testing.T) {
 		{"selects from an input", `aten.sum.default`, `getitem`},
 		{"selects from two", `"op": "aten.sum.default", "inputs": ["a"]`, `"op": "getitem", "inputs": ["a", "a"]`},
 		{"a node that is a number", "\n]}", ",\n7\n]}"},
+		{"held until nothing", `"bytes": 4}`, `"bytes": 4, "held_until": "c"}`},
+		{"held until before it is made", `"bytes": 4}`, `"bytes": 4, "held_until": "a"}`},
+		{"held until a number", `"bytes": 4}`, `"bytes": 4, "held_until": 1}`},
 		{"an output that is no text", `"outputs": ["b"]`, `"outputs": [1]`},
 	} {
 		text := strings.Replace(small, e.from, e.to, 1)
@@ -229,6 +292,7 @@ func FuzzRead(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(text)
+	f.Add(held(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		text, err := unpack(data)
 		if err != nil {
