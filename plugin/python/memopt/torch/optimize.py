@@ -135,6 +135,7 @@ class _Made:
 
 _MOST_RECORDINGS = 3  # of one key, where steps leave the recorded way
 _AUDITS = 2
+_LOOK = 64  # steps between two looks for modules and parameters that were put in or taken out
 
 
 _busy = threading.local()
@@ -153,6 +154,9 @@ class PlannedForward:
         self.given_up: set[Any] = set()  # keys of steps that no plan holds for
         self.passes = 1  # forward passes before a backward pass
         self.steps: list[weakref.ref[Step]] = []  # planned, whose backward passes are yet to come
+        self.looks = 0
+        self.parameters: list[torch.nn.Parameter] = []
+        self.modules: list[torch.nn.Module] = []
         self.last: StepReport | None = None
         self.lock = threading.RLock()
         self.told: set[str] = set()
@@ -214,6 +218,7 @@ class PlannedForward:
     def _forget(self, key: Any, why: str) -> None:
         """Has the steps of a key recorded again, unless that was done often."""
         with self.lock:
+            self.looks = 0
             self.made.pop(key, None)
             self.made.pop((key, "gradients"), None)
             if self.recorded.get(key, 0) >= _MOST_RECORDINGS:
@@ -290,7 +295,7 @@ class PlannedForward:
     def _found(self, key: Any) -> _Made | None:
         """The plan for steps with a key: with gradients there already, they are held from the first operator on."""
         made = self.made.get(key)
-        if made is None or made.recording.accumulates or all(p.grad is None for p in self.model.parameters() if p.requires_grad):
+        if made is None or made.recording.accumulates or all(p.grad is None for p in self.parameters if p.requires_grad):
             return made
         again = (key, "gradients")
         if again not in self.made:
@@ -301,8 +306,11 @@ class PlannedForward:
         """What a recorded step depends on, beside the module's own code."""
         shapes = tuple((t.shape, t.stride(), t.dtype, t.device, t.requires_grad) for t in tensors((args, kwargs)))
         autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
-        state = tuple(p.requires_grad for p in self.model.parameters())
-        modes = tuple(m.training for m in self.model.modules())
+        if self.looks % _LOOK == 0:  # walking the modules costs more than reading their flags
+            self.parameters, self.modules = list(self.model.parameters()), list(self.model.modules())
+        self.looks += 1
+        state = tuple(p.requires_grad for p in self.parameters)
+        modes = tuple(m.training for m in self.modules)
         return shapes, _scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads()
 
     def _plan(self, recording: Recording, audits: int = 0) -> _Made:

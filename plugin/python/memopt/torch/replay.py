@@ -115,8 +115,8 @@ class Step:
         self.dropped: set[int] = set()  # values that saved tensors were dropped of
         self.spoiled: set[int] = set()  # those of them that were written to afterwards
         self.bits: dict[int, int] = {}  # digests of dropped values, in the steps that are audited
-        self.next_run = 0
-        self.finished = -1  # the last step of the plan whose releases are done
+        self.next_event = 0  # of Program.events
+        self.reached = -1  # the step of the plan that the backward pass is at
         self.left: dict[int, int] = {}  # uses still to come, by instance
         self.lock = threading.RLock()
 
@@ -135,8 +135,6 @@ class Step:
             action = self.actions[at] if at < len(self.actions) else None
             if action is None or action.func is not func:
                 self.leave(f"operator {at} is {func}, where {action.func if action is not None else 'the end'} was recorded")
-            elif action.plain:
-                return func(*args, **kwargs)
             else:
                 if action.captured:
                     flow = self.flow(action.reads, args, kwargs)
@@ -227,12 +225,15 @@ class Step:
             self.begun = True
             handle.check()
             number = handle.number
-            if number in self.spoiled:
+            if self.spoiled and number in self.spoiled:
                 raise _modified(handle.view.size, handle.version + 1, handle.version)
             if self.diverged is None and torch.is_grad_enabled():
                 self.diverged = "the backward pass makes a graph, which asks for everything again"  # so nothing is released
             if self.diverged is None:
-                self._advance(self.program.step_of[handle.save])
+                at = self.program.step_of[handle.save]
+                if at > self.reached:
+                    self.reached = at
+                    self._advance(at)
             if number is None:
                 assert handle.kept is not None
                 return handle.kept
@@ -252,31 +253,24 @@ class Step:
 
     def _advance(self, to: int) -> None:
         """Runs what the plan has before a step, and drops what it has dropped by then."""
-        runs = self.program.runs
-        while self.next_run < len(runs) and runs[self.next_run][0] < to:
-            at, op, made = runs[self.next_run]
-            self.next_run += 1
-            self._release(at)
-            found = self._run(op)
-            for instance in made:
-                if instance.last > at and instance.value.number in found:
-                    self.store[instance.value.number] = found[instance.value.number]
-            del found
-            self._release(at + 1)
-        self._release(to)
-        self._handed_over(to)
-
-    def _handed_over(self, step: int) -> None:
-        """Drops first instances that a backward node reads last: autograd holds those itself."""
-        for instance in self.program.releases.get(step, ()):
+        p = self.program
+        while self.next_event < len(p.events) and p.events[self.next_event] < to:
+            at = p.events[self.next_event]
+            self.next_event += 1
+            run = p.runs.get(at)
+            if run is not None:
+                op, made = run
+                found = self._run(op)
+                for instance in made:
+                    if instance.last > at and instance.value.number in found:
+                        self.store[instance.value.number] = found[instance.value.number]
+                del found
+            for instance in p.releases.get(at, ()):
+                self.store.pop(instance.value.number, None)
+        # First instances that a backward node reads last: autograd holds those itself.
+        for instance in p.releases.get(to, ()):
             if not instance.again:
                 self.store.pop(instance.value.number, None)
-
-    def _release(self, before: int) -> None:
-        for s in range(self.finished + 1, before):
-            for instance in self.program.releases.get(s, ()):
-                self.store.pop(instance.value.number, None)
-        self.finished = max(self.finished, before - 1)
 
     def _make(self, number: int) -> torch.UntypedStorage:
         """Makes a value out of the plan's order, for a step that went another way than the recorded one."""
@@ -340,6 +334,7 @@ class planned(TorchDispatchMode):
     def __init__(self, program: Program, strict: bool = False, audit: Audit | None = None) -> None:
         super().__init__()
         self.step = Step(program, strict, audit)
+        self.actions, self.calls = program.actions, len(program.actions)
         self.hooks = saved_tensors_hooks(self.step.pack, self.step.unpack)
 
     @classmethod
@@ -356,4 +351,11 @@ class planned(TorchDispatchMode):
         self.hooks.__exit__(*exc)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.step.call(func, args, kwargs or {})
+        step = self.step
+        at = step.calls
+        if at < self.calls and step.diverged is None:
+            action = self.actions[at]
+            if action.plain and action.func is func:
+                step.calls = at + 1
+                return func(*args, **kwargs) if kwargs else func(*args)
+        return step.call(func, args, kwargs or {})
