@@ -15,9 +15,10 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._tensors import View, alias, operands, run_again, tensors
+from ._tensors import View, opaque, operands, tensors
+from .again import Captured, captured, digest, modified, run_op
 from .program import Program
-from .recorder import OUTSIDE, Op
+from .recorder import Op
 
 _TAG = "_memopt_value"
 _unseen = torch._C._DisableTorchDispatch  # by any mode
@@ -33,35 +34,6 @@ class _Number:
         self.step, self.number = step, number
 
 
-class _Ref:
-    """A tensor operand of a captured call: a watched value, or a tensor that lives outside the step."""
-
-    __slots__ = ("number", "outside", "storage", "version", "view")
-
-    def __init__(self, t: torch.Tensor, number: int | None) -> None:
-        self.number = number
-        if number is not None:
-            self.view = View(t)
-            return
-        # A tensor with a past would keep the graph that leads to it, and with it this step.
-        base = t._base
-        self.storage: torch.UntypedStorage | None = None
-        if t.is_leaf:
-            self.outside = t
-        elif base is not None and base.is_leaf:
-            self.outside, self.storage, self.view = base, t.untyped_storage(), View(t)
-        else:
-            self.outside = alias(t)
-        self.version = self.outside._version
-
-    def tensor(self, storages: Callable[[int], torch.UntypedStorage]) -> torch.Tensor:
-        if self.number is not None:
-            return self.view.of(storages(self.number))
-        if self.outside._version != self.version:
-            raise _modified(self.outside.shape, self.outside._version, self.version)
-        return self.outside if self.storage is None else self.view.of(self.storage)
-
-
 class _Handle:
     """What autograd holds in place of a saved tensor: the tensor itself, or which value it is."""
 
@@ -75,6 +47,8 @@ class _Handle:
             self.seen, self.view = weakref.ref(t), View(t)
         elif t.is_leaf:
             self.kept = t
+        elif opaque(t):
+            self.kept = t.detach()
         else:
             with _unseen():
                 self.kept = t.detach()
@@ -83,14 +57,7 @@ class _Handle:
         """Hooks switch off autograd's own check."""
         t = self.kept if self.kept is not None else self.seen()
         if t is not None and t._version != self.version:
-            raise _modified(t.shape, t._version, self.version)
-
-
-def _modified(shape: Any, now: int, then: int) -> RuntimeError:
-    return RuntimeError(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"a tensor of shape {list(shape)} is at version {now}; expected version {then} instead"
-    )
+            raise modified(t.shape, t._version, self.version)
 
 
 class Left(RuntimeError):
@@ -110,7 +77,7 @@ class Step:
         self.saves = 0
         self.begun = False  # the backward pass
         self.diverged: str | None = None
-        self.captured: dict[int, tuple[Any, Any, Any, bool]] = {}
+        self.captured: dict[int, Captured] = {}
         self.store: dict[int, torch.UntypedStorage] = {}
         self.dropped: set[int] = set()  # values that saved tensors were dropped of
         self.spoiled: set[int] = set()  # those of them that were written to afterwards
@@ -137,11 +104,11 @@ class Step:
                 self.leave(f"operator {at} is {func}, where {action.func if action is not None else 'the end'} was recorded")
             else:
                 if action.captured:
-                    flow = self.flow(action.reads, args, kwargs)
-                    if flow is None:
+                    read, call = captured(func, args, kwargs, self.number)
+                    if read != action.reads:
                         self.leave(f"operator {at}, {func}, reads other tensors than when it was recorded")
                         return self.call_unplanned(func, args, kwargs)
-                    self.captured[at] = (func, *flow, torch.is_grad_enabled())
+                    self.captured[at] = call
                 out = func(*args, **kwargs)
                 if action.writes:
                     flat = list(tensors((args, kwargs)))
@@ -164,27 +131,6 @@ class Step:
         self.diverged = why
         if self.strict:
             raise Left(f"the step leaves the recorded one, for which the plan holds: {why}")
-
-    def flow(self, reads: list[int], args: Any, kwargs: Any) -> tuple[Any, Any] | None:
-        """The operands of a call, as references to values; None if it reads others than the recorded call did."""
-        rest = iter(reads)
-        same = True
-
-        def refs(x: Any) -> Any:
-            nonlocal same
-            if isinstance(x, torch.Tensor):
-                number = self.number(x)
-                if next(rest, None) != (OUTSIDE if number is None else number):
-                    same = False
-                return _Ref(x, number)
-            if isinstance(x, (list, tuple)):
-                return type(x)([refs(y) for y in x])
-            if isinstance(x, dict):
-                return {k: refs(y) for k, y in x.items()}
-            return x
-
-        found = [refs(a) for a in args], {k: refs(v) for k, v in kwargs.items()} if kwargs else kwargs
-        return found if same else None
 
     def _watch(self, t: torch.Tensor, number: int) -> None:
         storage = t.untyped_storage()
@@ -217,7 +163,7 @@ class Step:
                 number = save.value.number
                 self.dropped.add(number)
                 if self.audit is not None and number not in self.bits:
-                    self.bits[number] = _digest(t.untyped_storage())
+                    self.bits[number] = digest(t.untyped_storage())
         return _Handle(t, i, number)
 
     def unpack(self, handle: _Handle) -> torch.Tensor:
@@ -226,7 +172,7 @@ class Step:
             handle.check()
             number = handle.number
             if self.spoiled and number in self.spoiled:
-                raise _modified(handle.view.size, handle.version + 1, handle.version)
+                raise modified(handle.view.size, handle.version + 1, handle.version)
             if self.diverged is None and torch.is_grad_enabled():
                 self.diverged = "the backward pass makes a graph, which asks for everything again"  # so nothing is released
             if self.diverged is None:
@@ -290,42 +236,13 @@ class Step:
 
     def _run(self, op: Op) -> dict[int, torch.UntypedStorage]:
         """Runs an operator again and returns what it makes, by value."""
-        made: dict[int, torch.UntypedStorage] = {}
-        own = {v.number for v in op.outputs}
-
-        def storage(number: int) -> torch.UntypedStorage:
-            return made[number] if number in made else self._make(number)
-
-        for at in op.calls:
-            func, args, kwargs, grad = self.captured[at]
-            out = run_again(func, _tensors_of(args, storage), _tensors_of(kwargs, storage), grad)
-            for (_, value), t in zip(self.program.recording.calls[at].makes, tensors(out), strict=False):
-                if value.number in own:
-                    made[value.number] = t.untyped_storage()
+        made = run_op(op, self.captured, self.program.recording.calls, self._make)
         if self.audit is not None:
             for number, remade in made.items():
                 was = self.bits.pop(number, None)
-                if was is not None and was != _digest(remade):
+                if was is not None and was != digest(remade):
                     self.audit(op.calls[0], op.op + (f" of {op.module}" if op.module else ""))
         return made
-
-
-def _digest(storage: torch.UntypedStorage) -> int:
-    """The bits of a storage in one number, without memory for it."""
-    words = torch.int64 if storage.nbytes() % 8 == 0 else torch.int32 if storage.nbytes() % 4 == 0 else torch.uint8
-    with _unseen(), torch.no_grad():
-        flat = torch.empty(0, dtype=words, device=storage.device).set_(storage)  # type: ignore[call-overload]
-        return int(torch.hash_tensor(flat).view(torch.int64)) if flat.numel() else 0
-
-
-def _tensors_of(x: Any, storages: Callable[[int], torch.UntypedStorage]) -> Any:
-    if isinstance(x, _Ref):
-        return x.tensor(storages)
-    if isinstance(x, (list, tuple)):
-        return type(x)([_tensors_of(y, storages) for y in x])
-    if isinstance(x, dict):
-        return {k: _tensors_of(y, storages) for k, y in x.items()}
-    return x
 
 
 class planned(TorchDispatchMode):
