@@ -62,7 +62,6 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
     p.kept = [True] * len(saves)
     p.source = [None] * len(saves)
     p.step_of = [-1] * len(saves)
-    first_backward = next((s for s, step in enumerate(steps) if ops[step["node"]].backward), len(steps))
 
     def read(value: Value, at: int) -> Instance | None:
         instance = current.get(value)
@@ -73,8 +72,6 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
     for s, step in enumerate(steps):
         op = ops[step["node"]]
         again = bool(step.get("again"))
-        if again and s < first_backward:
-            continue  # in the forward pass Python holds what is made again anyway
         for value in op.inputs:
             instance = read(value, s)
             if again and instance is not None and not instance.again:
