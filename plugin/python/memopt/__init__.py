@@ -23,25 +23,28 @@ if TYPE_CHECKING:
     from .torch.optimize import optimize as optimize
     from .torch.optimize import restore
     from .torch.record import record as record
+    from .transformers import TrainerCallback as TrainerCallback
 
 __version__ = "0.1.0"
 
 _torch = ["chunked_cross_entropy", "optimize", "record", "restore"]
-_lazy = {"Report": "report", "close": "_host", "info": "_plan", "plan": "_plan"} | dict.fromkeys(_torch, "torch")
+_lazy = {"Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "plan": "_plan"} | dict.fromkeys(_torch, "torch")
 
 __all__ = ["BudgetError", "MemoptError", "Report", "chunked_cross_entropy", "close", "info", "optimize", "plan", "record", "restore"]
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "lightning":
+        return import_module(".lightning", __name__)
     module = _lazy.get(name)
     if module is None:
         raise AttributeError(f"module 'memopt' has no attribute {name!r}")
-    from importlib import import_module
-
     value = getattr(import_module("." + module, __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted(set(globals()) | set(_lazy) | {"lightning"})

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._arguments import Size
+from .wrapped import inner_optimizers
 
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|B|[KMGT](?:i?B)?)?\s*", re.IGNORECASE)
@@ -40,18 +41,18 @@ class Fixed(NamedTuple):
     to_come: int  # states that the optimizer has not made yet
 
 
-def fixed_bytes(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> Fixed:
-    """Parameters and buffers, each storage once, and the states of the optimizer."""
+def fixed_bytes(model: torch.nn.Module, optimizer: Any) -> Fixed:
+    """Parameters and buffers, each storage once, and the states of the optimizer, or of several."""
     held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in [*model.parameters(), *model.buffers()]}
     states = to_come = 0
-    if optimizer is not None:
-        for group in optimizer.param_groups:
+    for one in inner_optimizers(optimizer):
+        for group in one.param_groups:
             for p in group["params"]:
-                made = optimizer.state.get(p)
+                made = one.state.get(p)
                 if made:
                     states += sum(s.untyped_storage().nbytes() for s in made.values() if isinstance(s, torch.Tensor))
                 elif p.requires_grad:
-                    to_come += _slots(optimizer, group) * p.numel() * p.element_size()
+                    to_come += _slots(one, group) * p.numel() * p.element_size()
     return Fixed(sum(held.values()) + states + to_come, to_come)
 
 

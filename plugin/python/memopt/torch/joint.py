@@ -14,7 +14,10 @@ FORMAT = "memopt-fx-joint/1"
 def graph_of(r: Recorder) -> dict[str, Any]:
     """The joint graph, in the form memopt-fx-joint/1. Nodes stand in the order in which they ran."""
     loss = r.loss if r.loss is not None and r.loss.maker is not None else r.results[-1]
-    needed = {v.number for v in [loss, *r.grads.values(), *(v for op in r.ops for v in op.inputs)]}
+    order = {op: i for i, op in enumerate(r.ops)}
+    end = max(i for op, i in order.items() if not op.backward)
+    results = [v for v in r.values if v is not loss and v.held is not None and v.maker is not None and not v.maker.backward and order[v.held] >= end] + [loss]
+    needed = {v.number for v in [*results, *r.grads.values(), *(v for op in r.ops for v in op.inputs)]}
     needed |= {v.number for v in r.values if v.held is not None}
     taken: dict[str, int] = {}
 
@@ -41,7 +44,7 @@ def graph_of(r: Recorder) -> dict[str, Any]:
         if op.module:
             node["module"] = op.module
         if op.once:
-            node["flags"] = ["once"]
+            node["flags"] = ["random"]
         nodes.append(node)
         if len(outputs) == 1 and made:
             made[0].name = op.name
@@ -57,8 +60,8 @@ def graph_of(r: Recorder) -> dict[str, Any]:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "measured_peak": r.peak,
-        "num_fwd_outputs": 1,
-        "outputs": [loss.name, *back],
+        "num_fwd_outputs": len(results),
+        "outputs": [*(v.name for v in results), *back],
         "nodes": nodes,
     }
 

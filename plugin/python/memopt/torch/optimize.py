@@ -11,7 +11,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -32,6 +32,7 @@ from .replay import Step, planned
 from .report import StepReport
 from .scores import Chunks
 from .step import Loss
+from .wrapped import inner_module
 
 MOST_PLANS = 16  # one for each shape of the inputs
 
@@ -44,7 +45,7 @@ def optimize(
     max_overhead: str | float | None = None,
     sample: Any = None,
     loss: Loss | None = None,
-    optimizer: torch.optim.Optimizer | None = None,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
     reserve: Size = "5%",
     loss_chunks: int | Literal["auto"] | None = None,
     strict: bool = False,
@@ -60,7 +61,7 @@ def optimize(
                        runs, with everything kept, and the plan holds from the second step on
     loss               a function of the model's output that returns one number, for a sample of a model that does not
                        return its loss
-    optimizer          whose states are counted in the budget, also those that it has not made yet
+    optimizer          whose states are counted in the budget, also those that it has not made yet; or several
     reserve            what "auto" leaves free
     loss_chunks        the cross entropy of a torch.nn.Linear's scores in so many chunks of rows, or "auto": the scores are never in
                        memory as a whole. The loss and gradients are then those of eager mode but for rounding
@@ -76,8 +77,8 @@ def optimize(
         budget = "auto"
     if budget is not None and activation_budget is not None:
         raise TypeError("give budget or activation_budget, not both")
-    if isinstance(model.__dict__.get("forward"), PlannedForward):
-        restore(model)
+    model = inner_module(model)
+    restore(model)
     forward = PlannedForward(model, _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict))
     if sample is None:
         model.forward = forward  # type: ignore[method-assign]
@@ -90,17 +91,30 @@ def optimize(
 
 def restore(model: torch.nn.Module) -> None:
     """Gives a module its own forward pass back."""
-    forward = model.__dict__.get("forward")
-    if isinstance(forward, PlannedForward):
-        del model.__dict__["forward"]
-        if forward.replaced is not None:
-            model.__dict__["forward"] = forward.replaced
+    model = inner_module(model)
+    forward = _planned_forward(model)
+    if forward is None:
+        return
+    if model.__dict__["forward"] is not forward:
+        forward.off = True  # somebody has wrapped it since
+        return
+    del model.__dict__["forward"]
+    if forward.replaced is not None:
+        model.__dict__["forward"] = forward.replaced
 
 
 def report(model: torch.nn.Module) -> StepReport | None:
     """The report of the plan that was made last, if there is one."""
+    forward = _planned_forward(inner_module(model))
+    return forward.last if forward is not None else None
+
+
+def _planned_forward(model: torch.nn.Module) -> PlannedForward | None:
+    """Ours, also where somebody, as Accelerate does, has put a forward around it."""
     forward = model.__dict__.get("forward")
-    return forward.last if isinstance(forward, PlannedForward) else None
+    while forward is not None and not isinstance(forward, PlannedForward):
+        forward = getattr(forward, "__wrapped__", None)
+    return forward if forward is not None and not forward.off else None
 
 
 def _arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -117,7 +131,7 @@ class _Request:
     activation_budget: Size | None
     max_overhead: str | float | None
     loss: Loss | None
-    optimizer: torch.optim.Optimizer | None
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None
     reserve: Size
     loss_chunks: int | Literal["auto"] | None
     strict: bool
@@ -135,7 +149,6 @@ class _Made:
 
 _MOST_RECORDINGS = 3  # of one key, where steps leave the recorded way
 _AUDITS = 2
-_LOOK = 64  # steps between two looks for modules and parameters that were put in or taken out
 
 
 _busy = threading.local()
@@ -148,15 +161,13 @@ class PlannedForward:
         self.model = model
         self.request = request
         self.replaced = model.__dict__.get("forward")
+        self.off = False
         self.chunks = Chunks(request.loss_chunks) if request.loss_chunks is not None else None
         self.made: OrderedDict[Any, _Made] = OrderedDict()
         self.recorded: dict[Any, int] = {}  # recordings, by key
         self.given_up: set[Any] = set()  # keys of steps that no plan holds for
         self.passes = 1  # forward passes before a backward pass
         self.steps: list[weakref.ref[Step]] = []  # planned, whose backward passes are yet to come
-        self.looks = 0
-        self.parameters: list[torch.nn.Parameter] = []
-        self.modules: list[torch.nn.Module] = []
         self.last: StepReport | None = None
         self.lock = threading.RLock()
         self.told: set[str] = set()
@@ -169,7 +180,7 @@ class PlannedForward:
         return forward if self.chunks is None else self.chunks.around(self.model, forward)  # type: ignore[no-any-return]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if getattr(_busy, "on", False) or not self.model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if self.off or getattr(_busy, "on", False) or not self.model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self.original(*args, **kwargs)
         key = self._key(args, kwargs)
         if key in self.given_up:
@@ -218,7 +229,6 @@ class PlannedForward:
     def _forget(self, key: Any, why: str) -> None:
         """Has the steps of a key recorded again, unless that was done often."""
         with self.lock:
-            self.looks = 0
             self.made.pop(key, None)
             self.made.pop((key, "gradients"), None)
             if self.recorded.get(key, 0) >= _MOST_RECORDINGS:
@@ -295,7 +305,7 @@ class PlannedForward:
     def _found(self, key: Any) -> _Made | None:
         """The plan for steps with a key: with gradients there already, they are held from the first operator on."""
         made = self.made.get(key)
-        if made is None or made.recording.accumulates or all(p.grad is None for p in self.parameters if p.requires_grad):
+        if made is None or made.recording.accumulates or all(p.grad is None for p in self.model.parameters() if p.requires_grad):
             return made
         again = (key, "gradients")
         if again not in self.made:
@@ -306,11 +316,8 @@ class PlannedForward:
         """What a recorded step depends on, beside the module's own code."""
         shapes = tuple((t.shape, t.stride(), t.dtype, t.device, t.requires_grad) for t in tensors((args, kwargs)))
         autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
-        if self.looks % _LOOK == 0:  # walking the modules costs more than reading their flags
-            self.parameters, self.modules = list(self.model.parameters()), list(self.model.modules())
-        self.looks += 1
-        state = tuple(p.requires_grad for p in self.parameters)
-        modes = tuple(m.training for m in self.modules)
+        state = tuple(p.requires_grad for p in self.model.parameters())
+        modes = tuple(m.training for m in self.model.modules())
         return shapes, _scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads()
 
     def _plan(self, recording: Recording, audits: int = 0) -> _Made:
@@ -385,6 +392,7 @@ class PlannedForward:
         memo[id(self)] = new
         new.__dict__.update(self.__dict__)
         new.model = copy.deepcopy(self.model, memo)
+        new.replaced = copy.deepcopy(self.replaced, memo)
         new.lock = threading.RLock()
         new.made = OrderedDict(self.made)
         return new

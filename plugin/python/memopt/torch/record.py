@@ -60,7 +60,7 @@ class Recording:
         op.once = True
         for node in self.graph["nodes"]:
             if node["name"] == op.name:
-                node["flags"] = ["once"]
+                node["flags"] = ["random"]
 
     def __str__(self) -> str:
         forward = sum(1 for op in self.ops if not op.backward)

@@ -31,8 +31,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from ._tensors import alias, opaque, operands, tensors
-from .again import OUTSIDE, run_again
+from ._tensors import alias, operands, run_again, tensors
 from .measure import profiled
 
 
@@ -72,6 +71,9 @@ class Op:
     module: str = ""
     workspace: int = 0
     name: str = ""
+
+
+OUTSIDE = -1
 
 
 @dataclass(eq=False)
@@ -246,7 +248,7 @@ class Recorder(TorchDispatchMode):
     def _pack(self, t: torch.Tensor) -> tuple[torch.Tensor, Save, object]:
         save = Save(len(self.calls), self._value(t))
         self.saves.append(save)
-        return (t.detach() if opaque(t) else alias(t)), save, self._graph()
+        return alias(t), save, self._graph()
 
     def _graph(self) -> object:
         """What lives as long as the graph of the forward pass."""
@@ -331,7 +333,7 @@ class Recorder(TorchDispatchMode):
         """Whether a second run gives the same bits. An operator that writes is judged by what it is part of."""
         if written:
             return True
-        if any(opaque(t) for t in tensors((args, kwargs, out))):
+        if any(type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided for t in tensors((args, kwargs, out))):
             return False
         with torch.profiler.record_function(AGAIN):
             again = run_again(func, args, kwargs, torch.is_grad_enabled())

@@ -1,0 +1,108 @@
+"""memopt.TrainerCallback: transformers.Trainer within a budget.
+
+    trainer = Trainer(model, args, train_dataset=data, callbacks=[memopt.TrainerCallback(budget="6GiB")])
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import torch
+
+try:
+    import transformers
+except ImportError as e:
+    raise ImportError("memopt.TrainerCallback is a callback of transformers.Trainer: pip install transformers") from e
+
+from ._arguments import Size
+from .torch import StepReport, optimize, report, restore
+from .torch.budget import fixed_bytes
+from .torch.wrapped import inner_module
+
+_log = logging.getLogger("memopt")
+
+
+class TrainerCallback(transformers.TrainerCallback):
+    """Keeps the steps of a transformers.Trainer within a budget.
+
+    budget     as for memopt.optimize, which takes the other settings too. Optimizer states are counted
+    sample     a batch as the model takes it, a dict: the plan is then made, and refused if nothing fits, before training
+               begins. Without it the first step of training is the sample
+
+    The promised and the measured peak are logged once they are known. When training ends the model is as it was before.
+    """
+
+    def __init__(self, budget: Size | None = None, **settings: Any) -> None:
+        self.settings = {"budget": budget, **settings}
+        self.report: StepReport | None = None
+        self._model: torch.nn.Module | None = None
+        self._waits = False  # for the optimizer's states, whose bytes nobody knows before its first step
+        self._checkpointing: list[torch.nn.Module] = []
+        self._logged: tuple[Any, ...] | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:
+        _refuse(args)
+        self._model = inner_module(model)
+        self._checkpointing = [m for m in self._model.modules() if getattr(m, "gradient_checkpointing", False) is True]
+        if self._checkpointing:
+            warnings.warn(
+                "memopt: activation checkpointing (gradient_checkpointing=True) computes every layer again whatever the budget is, and memopt only what the "
+                "budget asks for, with the same results: it is off while memopt.TrainerCallback is there. Leave it out of the TrainingArguments",
+                stacklevel=2,
+            )
+            for m in self._checkpointing:
+                m.gradient_checkpointing = False  # type: ignore[assignment]
+        self._waits = False
+        try:
+            fixed_bytes(self._model, optimizer)
+        except ValueError:
+            self._waits = self.settings.get("activation_budget") is None
+        if not self._waits:
+            self._plan(optimizer)
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        if self._waits:
+            self._waits = False
+            self._plan(optimizer)
+
+    def _plan(self, optimizer: Any) -> None:
+        assert self._model is not None
+        optimize(self._model, optimizer=optimizer, **self.settings)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._model is not None:
+            self.report = report(self._model) or self.report
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if self.report is None:
+            return
+        known = {"memopt_eager_peak": self.report.eager_peak, "memopt_promised_peak": self.report.promised_peak}
+        if self.report.measured_peak is not None:
+            known["memopt_measured_peak"] = self.report.measured_peak
+        if self._logged == tuple(known.values()):
+            return
+        self._logged = tuple(known.values())
+        _log.info("%s", self.report)
+        for entry in (logs, state.log_history[-1] if state.log_history else None):
+            if entry is not None:
+                entry.update(known)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._model is not None:
+            restore(self._model)
+        for m in self._checkpointing:
+            m.gradient_checkpointing = True  # type: ignore[assignment]
+        self._model, self._checkpointing = None, []
+
+
+def _refuse(args: Any) -> None:
+    """What a plan of eager steps has no hold on."""
+    if getattr(args, "torch_compile", False):
+        raise ValueError("memopt.TrainerCallback plans steps of eager mode, and torch_compile=True leaves none: take one of the two out")
+    if getattr(args, "n_gpu", 1) > 1:
+        raise ValueError(
+            f"the Trainer splits each batch over {args.n_gpu} devices by DataParallel, which copies the model in every step: "
+            "start one process for each device with torchrun, or set CUDA_VISIBLE_DEVICES"
+        )
