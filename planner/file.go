@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -65,6 +66,16 @@ type FileModel struct {
 	Kind        string `json:"kind"`
 	Nodes       int    `json:"nodes"`
 	Forward     int    `json:"forward_nodes"` // the first of them
+	// Recorded is what a recorded step was recorded under, and Holds what its program held.
+	Recorded map[string]string `json:"recorded,omitempty"`
+	Holds    []FileHold        `json:"holds,omitempty"`
+}
+
+// FileHold is a value that is held until a node has run.
+type FileHold struct {
+	Value string `json:"value"`
+	Maker string `json:"maker"` // the node that makes it; "" if none does
+	Until string `json:"until"`
 }
 
 // FileRequest is what was asked.
@@ -183,6 +194,7 @@ type FileBoundary struct {
 type FileHolding struct {
 	Value string `json:"value"`
 	Bytes int64  `json:"bytes"`
+	Until string `json:"held_until,omitempty"`
 }
 
 // FileStep is a launch: a node of Program, for the first time or again.
@@ -234,7 +246,27 @@ func (p *Plan) fileModel(path, fingerprint string) FileModel {
 	if len(p.Graph.Grads) == 0 {
 		kind = "inference"
 	}
-	return FileModel{Path: path, Fingerprint: fingerprint, Kind: kind, Nodes: len(p.Graph.Nodes), Forward: p.m.forward}
+	return FileModel{Path: path, Fingerprint: fingerprint, Kind: kind, Nodes: len(p.Graph.Nodes), Forward: p.m.forward,
+		Recorded: recorded(p.Graph), Holds: fileHolds(p.Graph)}
+}
+
+func recorded(g *graph.Graph) map[string]string {
+	all := map[string]string{}
+	for _, r := range g.Recorded {
+		all[r.Name] = r.Value
+	}
+	return all
+}
+
+func fileHolds(g *graph.Graph) (all []FileHold) {
+	for _, h := range g.Holds {
+		maker := ""
+		if h.Value.Def != nil {
+			maker = h.Value.Def.Name
+		}
+		all = append(all, FileHold{h.Value.Name, maker, h.Until.Name})
+	}
+	return all
 }
 
 // told is what the plan's file tells of it, once there is a table.
@@ -413,6 +445,11 @@ func (m *model) replay(steps []Step) (*timeline, error) {
 func (f *File) sameProgram(g *graph.Graph) error {
 	same := f.Model.Fingerprint == g.Fingerprint()
 	lines := Program(g)
+	if !same {
+		if err := f.sameConditions(g, lines); err != nil {
+			return err
+		}
+	}
 	for i, line := range lines {
 		switch {
 		case i >= len(f.Program):
@@ -426,10 +463,52 @@ func (f *File) sameProgram(g *graph.Graph) error {
 	if len(f.Program) > len(lines) {
 		return fmt.Errorf("the plan is for another graph: it goes on with %s", clip(f.Program[len(lines)]))
 	}
+	if holds := fileHolds(g); !same && !slices.Equal(f.Model.Holds, holds) {
+		return fmt.Errorf("the plan is for another recording: the nodes are the same, but what the program holds differs: %s", otherHold(f.Model.Holds, holds))
+	}
 	if !same {
 		return fmt.Errorf("the plan is for another graph: the nodes are the same, but inputs, parameters or outputs differ")
 	}
 	return nil
+}
+
+// sameConditions compares what two recordings of the same nodes were made under: where that
+// differs, so does work space.
+func (f *File) sameConditions(g *graph.Graph, lines []string) error {
+	has := recorded(g)
+	if !slices.EqualFunc(f.Program, lines, func(a, b string) bool { return a == b || ParseLine(a).Name == ParseLine(b).Name }) {
+		return nil
+	}
+	said := func(of map[string]string, name string) string {
+		if value, ok := of[name]; ok {
+			return fmt.Sprintf("%s %s", name, clip(value))
+		}
+		return "no word of " + name
+	}
+	for _, of := range []map[string]string{f.Model.Recorded, has} {
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			if value, ok := has[name]; !ok || value != f.Model.Recorded[name] {
+				return fmt.Errorf("the plan is for a step that was recorded with %s, this one was recorded with %s; work space depends on that: record and plan the step as it is to run",
+					said(f.Model.Recorded, name), said(has, name))
+			}
+		}
+	}
+	return nil
+}
+
+// otherHold is the first difference of two lists of holds.
+func otherHold(plan, model []FileHold) string {
+	i := 0
+	for i < min(len(plan), len(model)) && plan[i] == model[i] {
+		i++
+	}
+	said := func(of []FileHold) string {
+		if i == len(of) {
+			return "nothing more"
+		}
+		return fmt.Sprintf("%q until %q", clip(of[i].Value), clip(of[i].Until))
+	}
+	return fmt.Sprintf("the plan has %s, the model %s", said(plan), said(model))
 }
 
 // clip keeps a quoted line short enough to read in an error.

@@ -1,11 +1,16 @@
 package planner
 
-import "memopt/planner/recompute"
+import (
+	"slices"
+
+	"memopt/planner/recompute"
+)
 
 // holds is what somebody outside the graph holds (graph.Hold), while steps are gone through.
 // A nil one is that nothing is held.
 type holds struct {
 	behind []int32         // by owner: how many nodes of the plain order run up to the one that it is held until, 0 for none
+	node   []int32         // by owner: which that is
 	ends   recompute.Lists // by node: owners that are held until it
 	over   []bool          // by owner: the node has run
 }
@@ -22,17 +27,16 @@ func newHolds(m *model) *holds {
 		}
 		ran[i] = number
 	}
-	h := &holds{behind: make([]int32, values), over: make([]bool, values)}
-	last := make([]int32, values)
+	h := &holds{behind: make([]int32, values), node: make([]int32, values), over: make([]bool, values)}
 	for _, x := range m.g.Holds {
 		if o := m.owner[x.Value.ID]; !m.fixed[o] && h.behind[o] < ran[x.Until.ID] {
-			h.behind[o], last[o] = ran[x.Until.ID], x.Until.ID
+			h.behind[o], h.node[o] = ran[x.Until.ID], x.Until.ID
 		}
 	}
 	ends := make([][]int32, nodes)
 	for o, behind := range h.behind {
 		if behind > 0 {
-			ends[last[o]] = append(ends[last[o]], int32(o))
+			ends[h.node[o]] = append(ends[h.node[o]], int32(o))
 		}
 	}
 	for _, owners := range ends {
@@ -46,7 +50,7 @@ func (h *holds) another() *holds {
 	if h == nil {
 		return nil
 	}
-	return &holds{h.behind, h.ends, make([]bool, len(h.over))}
+	return &holds{h.behind, h.node, h.ends, make([]bool, len(h.over))}
 }
 
 // until is how many nodes of the plain order run first before an owner is held no more.
@@ -78,4 +82,17 @@ func (h *holds) end(node int32) []int32 {
 		h.over[o] = true
 	}
 	return owners
+}
+
+// heldAt is the node until which somebody holds what lives there, at a step up to that: so it
+// is there whatever a plan does. "" is that nobody does.
+func (m *model) heldAt(t *timeline, l *life, at int) string {
+	if l.scratch || m.sim.holds.until(l.owner) == 0 || t.steps[l.first].Again {
+		return ""
+	}
+	until := m.sim.holds.node[l.owner]
+	if slices.Contains(t.steps[:at], Step{Node: until}) {
+		return ""
+	}
+	return m.g.Nodes[until].Name
 }

@@ -54,6 +54,7 @@ func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
 		return nil, nil, err
 	}
 	g = r.b.Graph
+	g.Recorded = slices.Clone(p.Graph.Recorded)
 	for _, v := range p.Graph.Outputs {
 		g.Outputs = append(g.Outputs, r.value(v))
 	}

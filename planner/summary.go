@@ -27,6 +27,7 @@ type Summary struct {
 type Holding struct {
 	Value string
 	Bytes int64
+	Until string // the node until which somebody holds it, if anybody does
 }
 
 // Memory is who owns what at the peak. Total is what a budget binds.
@@ -47,7 +48,7 @@ func (m *model) dominant(t *timeline) []Holding {
 			name = m.g.Values[l.owner].Name
 		}
 		behind, _ := slices.BinarySearchFunc(top, l.bytes, func(h Holding, bytes int64) int { return cmp.Or(cmp.Compare(bytes, h.Bytes), -1) })
-		top = slices.Insert(top, behind, Holding{name, l.bytes})
+		top = slices.Insert(top, behind, Holding{name, l.bytes, m.heldAt(t, &l, t.at)})
 		top = top[:min(most, len(top))]
 	}
 	return top

@@ -138,6 +138,9 @@ func ledger(w io.Writer, f *planner.File, show func(planner.FileCluster) bool) {
 			effect, verdict = "–", "the peak would be higher: what it reads would be kept longer"
 		case c.PeakEffect == 0:
 			effect, verdict = "–", "it is not alive at the peak"
+			if slices.ContainsFunc(f.Model.Holds, func(h planner.FileHold) bool { return slices.Contains(c.Nodes, h.Maker) }) {
+				verdict += ", or the program holds it there"
+			}
 		case c.Applied == 0:
 			verdict = notTaken(f, c)
 		}
@@ -182,9 +185,15 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 			}
 		}
 	}
+	held := []planner.FileHold{}
+	for _, h := range f.Model.Holds {
+		if h.Maker == name {
+			held = append(held, h)
+		}
+	}
 	if asJSON {
 		return printJSON(w, map[string]any{"format": "memopt.explain/1", "node": name, "program": f.Program[node], "steps": first, "again": again, "clusters": in,
-			"is_peak": f.Result.PeakNode == name, "is_floor": f.Floor.Node == name})
+			"held": held, "is_peak": f.Result.PeakNode == name, "is_floor": f.Floor.Node == name})
 	}
 	visible.Fprintf(w, "%s\n", f.Program[node])
 	switch {
@@ -197,6 +206,9 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 	}
 	if len(in) > 0 {
 		visible.Fprintf(w, "heads the cluster %s\n", strings.Join(in, ", "))
+	}
+	for _, h := range held {
+		visible.Fprintf(w, "the program holds %s until %s has run, whatever a plan does\n", h.Value, h.Until)
 	}
 	if f.Result.PeakNode == name {
 		fmt.Fprintln(w, "the peak is here")

@@ -157,6 +157,6 @@ func (g *Graph) Clone() *Graph {
 	for i, h := range g.Holds {
 		c.Holds[i] = Hold{to(h.Value), c.Nodes[h.Until.ID]}
 	}
-	c.Assumed = slices.Clone(g.Assumed)
+	c.Assumed, c.Recorded = slices.Clone(g.Assumed), slices.Clone(g.Recorded)
 	return &c
 }

@@ -14,6 +14,7 @@
 // it. A line defines one thing:
 //
 //	graph gpt
+//	recorded threads "4"
 //	x f32[batch, 64] = input
 //	w f32[64, 64] = param
 //	to i64[2] = const {batch*seq, 64}

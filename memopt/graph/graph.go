@@ -24,7 +24,10 @@ type Graph struct {
 	Updates []Update // what replaces what at the end of a step
 	Grads   []Grad   // which value is the gradient of which parameter
 	Holds   []Hold   // what somebody outside the graph holds
-	Assumed []Assume // what the shapes need to be true
+	// Recorded is what a program that was recorded elsewhere was recorded under, and is to
+	// run under for its bytes to be true.
+	Recorded []Recorded
+	Assumed  []Assume // what the shapes need to be true
 
 	byName map[string]*Value
 }
@@ -43,6 +46,9 @@ type Hold struct {
 	Value *Value
 	Until *Node
 }
+
+// Recorded is one condition: a number of threads, a layout of memory.
+type Recorded struct{ Name, Value string }
 
 // Assume is an equation between dims that could not be proven from the
 // formulas; it is checked when dims get numbers.

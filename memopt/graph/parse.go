@@ -47,6 +47,15 @@ func (p *parser) statement() {
 			p.next()
 			g.Name = p.name()
 			return
+		case "recorded":
+			p.next()
+			what := p.name()
+			if p.tok.kind != tokString {
+				p.fail("what %s was is expected as a string, not %s", what, p.tok)
+			}
+			g.Recorded = append(g.Recorded, Recorded{what, p.tok.text})
+			p.next()
+			return
 		case "forward", "backward", "update":
 			p.next()
 			if p.tok.is(":") {

@@ -16,6 +16,9 @@ func (g *Graph) Print(w io.Writer) error {
 	if g.Name != "" {
 		p.line("graph ", name(g.Name))
 	}
+	for _, r := range g.Recorded {
+		p.line("recorded ", name(r.Name), " ", quote(r.Value))
+	}
 	for _, v := range g.Values {
 		if v.Kind != Computed {
 			p.definition(v)
@@ -98,7 +101,7 @@ func quote(s string) string {
 
 // keywords begin lines of their own.
 var keywords = map[string]bool{
-	"graph": true, "output": true, "loss": true, "update": true, "grad": true, "hold": true, "assume": true,
+	"graph": true, "recorded": true, "output": true, "loss": true, "update": true, "grad": true, "hold": true, "assume": true,
 	"forward": true, "backward": true,
 }
 

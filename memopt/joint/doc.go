@@ -19,6 +19,11 @@
 // that is no tangent. Of what a node says, its bytes are believed: shape and
 // type may leave out how a tensor lies in memory.
 //
+// At the top may also stand threads, the number of threads that operators used, and layout, a
+// text that tells how the tensors that were fed lie in memory. Work space depends on both, so
+// they are part of the graph's fingerprint: a plan says what it is for, and is not taken for
+// another number of threads.
+//
 // # What becomes of it
 //
 // A graph.Graph of opaque operators: each has the name that PyTorch gave it, a

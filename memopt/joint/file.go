@@ -26,6 +26,8 @@ type file struct {
 	Model   string    `json:"model"`
 	Forward int       `json:"num_fwd_outputs"`
 	Outputs []*string `json:"outputs"`
+	Threads int64     `json:"threads"`
+	Layout  string    `json:"layout"`
 	nodes   []node
 }
 
@@ -268,6 +270,10 @@ func (d *decoder) field(f *file, name string) error {
 		return d.decode(&f.Forward, "num_fwd_outputs")
 	case "outputs":
 		return d.decode(&f.Outputs, "outputs")
+	case "threads":
+		return d.decode(&f.Threads, "threads")
+	case "layout":
+		return d.decode(&f.Layout, "layout")
 	case "nodes":
 		if err := d.open('[', "nodes"); err != nil {
 			return err

@@ -42,6 +42,12 @@ func parseGraph(ctx context.Context, text []byte) (*graph.Graph, error) {
 		of: make(map[string][]*graph.Value, len(f.nodes)), selects: map[string][]*node{},
 		chosen: map[string]*graph.Value{}, parts: map[string]*node{}, ran: make(map[string]*graph.Node, len(f.nodes))}
 	r.b.Context = ctx
+	if f.Threads != 0 {
+		r.b.Graph.Recorded = append(r.b.Graph.Recorded, graph.Recorded{Name: "threads", Value: fmt.Sprint(f.Threads)})
+	}
+	if f.Layout != "" {
+		r.b.Graph.Recorded = append(r.b.Graph.Recorded, graph.Recorded{Name: "layout", Value: f.Layout})
+	}
 	if err := r.run(); err != nil {
 		return nil, err
 	}

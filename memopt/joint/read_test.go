@@ -222,6 +222,8 @@ func TestHostile(t *testing.T) {
 		{"selects from an input", `aten.sum.default`, `getitem`},
 		{"selects from two", `"op": "aten.sum.default", "inputs": ["a"]`, `"op": "getitem", "inputs": ["a", "a"]`},
 		{"a node that is a number", "\n]}", ",\n7\n]}"},
+		{"threads in words", `"model": "m"`, `"model": "m", "threads": "four"`},
+		{"a layout that is no text", `"model": "m"`, `"model": "m", "layout": ["channels_last"]`},
 		{"held until nothing", `"bytes": 4}`, `"bytes": 4, "held_until": "c"}`},
 		{"held until before it is made", `"bytes": 4}`, `"bytes": 4, "held_until": "a"}`},
 		{"held until a number", `"bytes": 4}`, `"bytes": 4, "held_until": 1}`},

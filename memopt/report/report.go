@@ -84,7 +84,11 @@ func Plan(w io.Writer, p *planner.Plan, model string, settings []Setting) {
 // Largest are the rows that say which values take the most of a peak.
 func Largest(largest []planner.Holding, peak int64) (rows [][]string) {
 	for _, h := range largest {
-		rows = append(rows, []string{"", fmt.Sprintf("%s %s (%.0f %% of the peak)", Bytes(h.Bytes), h.Value, 100*float64(h.Bytes)/float64(max(peak, 1)))})
+		why := ""
+		if h.Until != "" {
+			why = "; the program holds it until " + h.Until
+		}
+		rows = append(rows, []string{"", fmt.Sprintf("%s %s (%.0f %% of the peak%s)", Bytes(h.Bytes), h.Value, 100*float64(h.Bytes)/float64(max(peak, 1)), why)})
 	}
 	if len(rows) > 0 {
 		rows[0][0] = "largest"
