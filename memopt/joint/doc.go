@@ -44,8 +44,8 @@
 //     longer than the last operator that reads it: until the last node of the forward pass,
 //     or of the file, if nobody knows better. It may stand at an operator's output, at a
 //     getitem's or at a view's, which holds what it is a view of; the longest holds. A node
-//     that does not run, as a view, stands for the last before it that does. Behind that a
-//     plan may drop the value, and have it made again.
+//     that does not run, as a view, stands for the last before it that does, and one that ran
+//     before says nothing. Behind it a plan may drop the value, and have it made again.
 //   - Everything after the first node of the backward pass is backward, so that
 //     the order stays that of the file.
 package joint

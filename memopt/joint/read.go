@@ -131,10 +131,7 @@ func (r *reader) holds() error {
 		switch {
 		case !known:
 			return h.by.fail("is held until %q, which is no node", h.until)
-		case v.Def == nil: // it is there the whole time
-		case until == nil || until.ID < v.Def.ID:
-			return h.by.fail("is held until %q, which comes before it", h.until)
-		default:
+		case v.Def != nil && until != nil && until.ID >= v.Def.ID: // else it is there the whole time, or was let go before
 			g.Holds = append(g.Holds, graph.Hold{Value: v, Until: until})
 		}
 	}
