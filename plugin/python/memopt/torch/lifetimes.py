@@ -134,7 +134,7 @@ class _Lifetimes:
                 a = self._allocation(v)
                 until = at_time(a.died) if a is not None else 0
             until = max(until, last_read_forward[v.number])
-            if not v.maker.backward or until > last_read[v.number]:
+            if until > place[v.maker] and (not v.maker.backward or until > last_read[v.number]):
                 v.held = r.ops[until]
 
 
