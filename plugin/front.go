@@ -8,6 +8,9 @@ import "context"
 type Front interface {
 	Info(ctx context.Context) (Info, error)
 	Plan(ctx context.Context, r PlanRequest) (PlanReply, error)
+	Frontier(ctx context.Context, r Question) (Answer, error)
+	MaxBatch(ctx context.Context, r Question) (Answer, error)
+	Explain(ctx context.Context, r Question) (Answer, error)
 }
 
 // Info says what this binary is; the service adds its process id and protocol.
@@ -40,6 +43,28 @@ type PlanRequest struct {
 	// Folder is the trainer's own at the time of the call, where relative paths begin; "" where the
 	// host sent none. This process is in the one where it was started.
 	Folder string
+}
+
+// Question asks what a command of the command line answers; the zero value of a field is "not given".
+type Question struct {
+	Model    string            // of Explain a plan file
+	Settings map[string]string // by name, as text: those that the command has flags for
+	Dim      string            // of MaxBatch: which to enlarge
+	Node     string            // of Explain: the one to explain, instead of all
+	SVG      string            // of Frontier: file to draw the curve to
+	SaveTo   string            // of MaxBatch: plan file to write
+	HTML     string            // of Explain: page to write
+
+	// As in PlanRequest.
+	Environment map[string]string
+	Folder      string
+}
+
+// Answer is what the command prints.
+type Answer struct {
+	JSON     string // with --format json
+	Text     string
+	Warnings []string
 }
 
 // PlanReply is a plan as the command line would give it.

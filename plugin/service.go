@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"memopt/memopt/visible"
 	"memopt/plugin/pb"
@@ -71,9 +72,8 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 	if in.GetModel() == "" {
 		return nil, status.Error(codes.InvalidArgument, "no model given")
 	}
-	// A host of another release may ask for what this one would leave out in silence.
-	if unknown := in.ProtoReflect().GetUnknown(); len(unknown) > 0 {
-		return nil, status.Error(codes.InvalidArgument, "plan: the request has fields that this memopt does not know; install the package and the binary from one release")
+	if err := known("plan", in); err != nil {
+		return nil, err
 	}
 	reply, err := s.front.Plan(ctx, PlanRequest{
 		Model:       in.GetModel(),
@@ -96,8 +96,60 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 	return out, nil
 }
 
+func (s service) Frontier(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
+	return ask(ctx, "frontier", in, s.front.Frontier)
+}
+
+func (s service) MaxBatch(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
+	return ask(ctx, "maxbatch", in, s.front.MaxBatch)
+}
+
+func (s service) Explain(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
+	return ask(ctx, "explain", in, s.front.Explain)
+}
+
+func ask(ctx context.Context, name string, in *pb.Question, answer func(context.Context, Question) (Answer, error)) (*pb.Answer, error) {
+	if in.GetModel() == "" {
+		return nil, status.Error(codes.InvalidArgument, "no model given")
+	}
+	if err := known(name, in); err != nil {
+		return nil, err
+	}
+	reply, err := answer(ctx, Question{
+		Model:       in.GetModel(),
+		Settings:    in.GetSettings(),
+		Dim:         in.GetDim(),
+		Node:        in.GetNode(),
+		SVG:         in.GetSvg(),
+		SaveTo:      in.GetSaveTo(),
+		HTML:        in.GetHtml(),
+		Environment: environment(in),
+		Folder:      in.GetFolder(),
+	})
+	if err != nil {
+		tellRefusal(ctx, err)
+		return nil, grpcError(ctx, err)
+	}
+	out := &pb.Answer{Json: valid(reply.JSON), Text: valid(reply.Text)}
+	for _, w := range reply.Warnings {
+		out.Warnings = append(out.Warnings, visible.Line(w))
+	}
+	return out, nil
+}
+
+// known refuses a request with fields of another release, which this one would leave out in silence.
+func known(name string, in proto.Message) error {
+	if unknown := in.ProtoReflect().GetUnknown(); len(unknown) > 0 {
+		return status.Errorf(codes.InvalidArgument, "%s: the request has fields that this memopt does not know; install the package and the binary from one release", name)
+	}
+	return nil
+}
+
 // environment tells a trainer without variables, for which an empty map arrives as nil, from a host that sends none.
-func environment(in *pb.PlanRequest) map[string]string {
+func environment(in interface {
+	GetEnvironment() map[string]string
+	GetEnvironmentSent() bool
+}) map[string]string {
 	if in.GetEnvironment() == nil && in.GetEnvironmentSent() {
 		return map[string]string{}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -38,25 +39,32 @@ var explainCommand = &cli.Command{
 		if _, err := destinations(c, configs.Config{}, "html"); err != nil {
 			return err
 		}
-		f, err := memopt.ReadPlan(c.Args().First())
+		answer, err := explanation(c.Context, c.Args().First(), c.String("node"), c.String("html"), typed(c, configs.Config{}))
 		if err != nil {
 			return err
 		}
-		if to := c.String("html"); to != "" {
-			if err := writePage(c.Context, to, report.Page{Title: filepath.Base(f.Model.Path), File: f, Settings: carried(f, c.Args().First()), Command: typed(c, configs.Config{})}); err != nil {
-				return err
-			}
-		}
-		if c.IsSet("node") {
-			return explainNode(c.App.Writer, f, c.String("node"), asJSON)
-		}
-		if asJSON {
-			f.Steps, f.Offsets, f.Program = []planner.FileStep{}, []int64{}, []string{}
-			return printJSON(c.App.Writer, f)
-		}
-		explainPlan(c.App.Writer, f)
-		return nil
+		return answer.print(c, asJSON)
 	},
+}
+
+// explanation is that of a plan file, or of a node in it; the page is written if it has
+// a path.
+func explanation(ctx context.Context, path, node, html, command string) (answer, error) {
+	f, err := memopt.ReadPlan(path)
+	if err != nil {
+		return answer{}, err
+	}
+	if html != "" {
+		if err := writePage(ctx, html, report.Page{Title: filepath.Base(f.Model.Path), File: f, Settings: carried(f, path), Command: command}); err != nil {
+			return answer{}, err
+		}
+	}
+	if node != "" {
+		return explainNode(f, node)
+	}
+	bare := *f
+	bare.Steps, bare.Offsets, bare.Program = []planner.FileStep{}, []int64{}, []string{}
+	return answer{&bare, func(w io.Writer) { explainPlan(w, f) }}, nil
 }
 
 // carried are the settings that a plan's graph was made with.
@@ -154,7 +162,7 @@ func ledger(w io.Writer, f *planner.File, show func(planner.FileCluster) bool) {
 }
 
 // explainNode tells when a node runs and in which cluster it is.
-func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
+func explainNode(f *planner.File, name string) (answer, error) {
 	node := -1
 	var names []string
 	for i, line := range f.Program {
@@ -165,9 +173,9 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 	}
 	if node < 0 {
 		if near, ok := configs.Nearest(name, names); ok {
-			return usage("the plan has no node %q; did you mean %q?", name, near)
+			return answer{}, usage("the plan has no node %q; did you mean %q?", name, near)
 		}
-		return usage("the plan has no node %q; memopt plan MODEL --show graph lists all", name)
+		return answer{}, usage("the plan has no node %q; memopt plan MODEL --show graph lists all", name)
 	}
 	first, again, in := []int{}, []int{}, []string{}
 	for i, s := range f.Steps {
@@ -191,10 +199,14 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 			held = append(held, h)
 		}
 	}
-	if asJSON {
-		return printJSON(w, map[string]any{"format": "memopt.explain/1", "node": name, "program": f.Program[node], "steps": first, "again": again, "clusters": in,
-			"held": held, "is_peak": f.Result.PeakNode == name, "is_floor": f.Floor.Node == name})
-	}
+	return answer{map[string]any{"format": "memopt.explain/1", "node": name, "program": f.Program[node], "steps": first, "again": again, "clusters": in,
+		"held": held, "is_peak": f.Result.PeakNode == name, "is_floor": f.Floor.Node == name}, func(w io.Writer) { printNode(w, f, node, first, again, in, held) }}, nil
+}
+
+// printNode writes when a node runs first and again, the clusters that it is in, and how
+// long what it makes is held.
+func printNode(w io.Writer, f *planner.File, node int, first, again []int, in []string, held []planner.FileHold) {
+	name := planner.ParseLine(f.Program[node]).Name
 	visible.Fprintf(w, "%s\n", f.Program[node])
 	switch {
 	case len(first) == 0:
@@ -216,5 +228,4 @@ func explainNode(w io.Writer, f *planner.File, name string, asJSON bool) error {
 	if f.Floor.Node == name {
 		fmt.Fprintln(w, "the floor is here: no plan in this order can go below what this node needs")
 	}
-	return nil
 }

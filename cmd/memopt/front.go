@@ -18,7 +18,7 @@ import (
 type front struct{}
 
 func (front) Info(context.Context) (plugin.Info, error) {
-	info := plugin.Info{Version: memopt.Version, Features: []string{"plan"}, Devices: []plugin.Device{{Name: "cpu", Kind: "cpu"}}}
+	info := plugin.Info{Version: memopt.Version, Features: []string{"plan", "frontier", "maxbatch", "explain"}, Devices: []plugin.Device{{Name: "cpu", Kind: "cpu"}}}
 	all, _ := memopt.ListDevices(nil) // why there are none is for memopt devices to say
 	for _, d := range all {
 		memory := int64(0)
@@ -35,35 +35,18 @@ func (front) Info(context.Context) (plugin.Info, error) {
 }
 
 func (front) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, error) {
-	return stop.When(ctx, func() (plugin.PlanReply, error) { return answer(ctx, r) })
+	return stop.When(ctx, func() (plugin.PlanReply, error) { return makePlan(ctx, r) })
 }
 
-// answer does what a host asks for. Files appear at the very end, and not if the host has
+// makePlan does what a host asks for. Files appear at the very end, and not if the host has
 // given up by then.
-func answer(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply, err error) {
-	environ := os.Environ()
-	if r.Environment != nil {
-		environ = nil
-		for name, value := range r.Environment {
-			environ = append(environ, name+"="+value)
-		}
-	}
-	folder := configs.Folder(r.Folder)
-	cfg, warnings, err := configs.Asked{Command: "plan", Settings: r.Settings, Face: configs.Python, Folder: folder, Environ: environ}.Config()
-	if err != nil {
-		return reply, asInput(err)
-	}
+func makePlan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply, err error) {
 	show, err := stagesOf(strings.Join(r.Show, ","))
 	if err != nil {
 		return reply, err
 	}
-	j := job{ctx: ctx, model: folder.Path(r.Model), cfg: cfg, busy: func(string) func() { return func() {} }, warn: func(...string) {}}
-	for _, to := range []destination{{"save_to", r.SaveTo}, {"emit", r.Emit}, {"html", r.HTML}} {
-		if to.path = folder.Path(to.path); to.path != "" {
-			j.to = append(j.to, to)
-		}
-	}
-	if err := writable(j.to, append(cfg.Files(), j.model)); err != nil {
+	j, warnings, err := hosted(ctx, "plan", r.Model, r.Settings, r.Environment, r.Folder, []destination{{"save_to", r.SaveTo}, {"emit", r.Emit}, {"html", r.HTML}})
+	if err != nil {
 		return reply, err
 	}
 	j, close := j.together()
@@ -87,4 +70,28 @@ func answer(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply, 
 	}
 	reply = plugin.PlanReply{JSON: visible.Text(string(data)), Text: visible.Text(text.String()), Warnings: p.warnings}
 	return reply, asInput(j.commit())
+}
+
+// hosted is the job of a host: its settings as the command takes them, in the host's own
+// environment and folder.
+func hosted(ctx context.Context, command, model string, settings, environment map[string]string, from string, files []destination) (job, []string, error) {
+	environ := os.Environ()
+	if environment != nil {
+		environ = nil
+		for name, value := range environment {
+			environ = append(environ, name+"="+value)
+		}
+	}
+	folder := configs.Folder(from)
+	cfg, warnings, err := configs.Asked{Command: command, Settings: settings, Face: configs.Python, Folder: folder, Environ: environ}.Config()
+	if err != nil {
+		return job{}, nil, asInput(err)
+	}
+	j := job{ctx: ctx, model: folder.Path(model), cfg: cfg, busy: func(string) func() { return func() {} }, warn: func(...string) {}}
+	for _, to := range files {
+		if to.path = folder.Path(to.path); to.path != "" {
+			j.to = append(j.to, to)
+		}
+	}
+	return j, warnings, writable(j.to, append(cfg.Files(), j.model))
 }

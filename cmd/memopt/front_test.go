@@ -179,6 +179,39 @@ func TestServiceEnvironment(t *testing.T) {
 	}
 }
 
+// TestServiceQuestions: an answer leaves its files only if it is given, in the host's
+// folder, and what cannot be met says so as a plan does.
+func TestServiceQuestions(t *testing.T) {
+	alone(t, smallMLP)
+	there, _ := os.Getwd()
+	t.Chdir(t.TempDir())
+	q := plugin.Question{Model: "m.onnx", Settings: map[string]string{"budget": "1KiB"}, SaveTo: "p.json", Folder: there, Environment: map[string]string{}}
+	_, err := front{}.MaxBatch(t.Context(), q)
+	var refusal interface{ Refusal() string }
+	if !errors.As(err, &refusal) {
+		t.Errorf("a budget that nothing fits: %v, which says no more", err)
+	}
+	if _, err := os.Stat(filepath.Join(there, "p.json")); err == nil {
+		t.Error("a plan that there is not was written")
+	}
+	q.Settings["budget"] = "1MiB"
+	answer, err := front{}.MaxBatch(t.Context(), q)
+	if err != nil || gjson.Get(answer.JSON, "size").Int() < 1 {
+		t.Errorf("max batch: %s, %v", answer.JSON, err)
+	}
+	answer, err = front{}.Explain(t.Context(), plugin.Question{Model: "p.json", Folder: there})
+	if err != nil || gjson.Get(answer.JSON, "format").Str != "memopt.plan/1" {
+		t.Errorf("explain: %s, %v", answer.JSON, err)
+	}
+	if _, err = (front{}).Explain(t.Context(), plugin.Question{Model: "p.json", Settings: with("batch=2"), Folder: there}); err == nil {
+		t.Error("explain heeds dims")
+	}
+	answer, err = front{}.Frontier(t.Context(), plugin.Question{Model: "m.onnx", Settings: with("batch=2"), Folder: there, Environment: map[string]string{"MEMOPT_BUDGET": "1GiB"}})
+	if err != nil || gjson.Get(answer.JSON, "points.#").Int() < 1 || len(answer.Warnings) != 1 {
+		t.Errorf("frontier: %s, %v, %v", answer.JSON, answer.Warnings, err)
+	}
+}
+
 // TestServiceFolder: relative paths in settings begin where the trainer is, not where
 // the service was started.
 func TestServiceFolder(t *testing.T) {

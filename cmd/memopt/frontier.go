@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"time"
@@ -35,51 +36,58 @@ var frontierCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		for _, s := range j.cfg.Unheeded() {
-			if r, _ := configs.Find(s.Name); r.Heeds("plan") {
-				warn(c, notHeeded(s))
-			}
-		}
-		for _, s := range j.cfg.NonDefaults() {
-			if s.Name == "config" && slices.ContainsFunc(j.cfg.Requests, runsAgain) {
-				warn(c, notHeeded(s))
-			}
-		}
-		model, err := j.open()
+		answer, err := j.frontier()
 		if err != nil {
 			return err
 		}
-		defer model.Close()
-		begin := time.Now()
-		done := busy(c, "planning")
-		curve, err := model.Frontier()
-		done()
-		if err != nil {
-			return err
+		return answer.print(c, asJSON)
+	},
+}
+
+// frontier finds every plan there is.
+func (j job) frontier() (answer, error) {
+	for _, s := range j.cfg.Unheeded() {
+		if r, _ := configs.Find(s.Name); r.Heeds("plan") {
+			j.warn(notHeeded(s))
 		}
-		took := time.Since(begin)
-		name := filepath.Base(model.Path)
-		if to := c.String("svg"); to != "" {
-			var svg bytes.Buffer
-			if err := report.FrontierSVG(&svg, curve, name); err != nil {
-				return err
-			}
-			if err := writeText(c.Context, to, svg.Bytes()); err != nil {
-				return err
-			}
+	}
+	for _, s := range j.cfg.NonDefaults() {
+		if s.Name == "config" && slices.ContainsFunc(j.cfg.Requests, runsAgain) {
+			j.warn(notHeeded(s))
 		}
-		if asJSON {
-			return printJSON(c.App.Writer, frontierJSON(curve, model.Path, j.cfg.Dims, took))
+	}
+	model, err := j.open()
+	if err != nil {
+		return answer{}, err
+	}
+	defer model.Close()
+	begin := time.Now()
+	done := j.busy("planning")
+	curve, err := model.Frontier()
+	done()
+	if err != nil {
+		return answer{}, err
+	}
+	took := time.Since(begin)
+	name := filepath.Base(model.Path)
+	for _, to := range j.to {
+		var svg bytes.Buffer
+		if err := report.FrontierSVG(&svg, curve, name); err != nil {
+			return answer{}, err
 		}
+		if err := writeText(j.ctx, to.path, svg.Bytes()); err != nil {
+			return answer{}, err
+		}
+	}
+	return answer{frontierJSON(curve, model.Path, j.cfg.Dims, took), func(w io.Writer) {
 		plans := "plans"
 		if len(curve.Points) == 1 {
 			plans = "plan"
 		}
-		visible.Fprintf(c.App.Writer, "%s: %d %s\n\n", name, len(curve.Points), plans)
-		report.Frontier(c.App.Writer, curve)
-		fmt.Fprintf(c.App.Writer, "\nfound in %.1f ms\n", float64(took.Microseconds())/1000)
-		return nil
-	},
+		visible.Fprintf(w, "%s: %d %s\n\n", name, len(curve.Points), plans)
+		report.Frontier(w, curve)
+		fmt.Fprintf(w, "\nfound in %.1f ms\n", float64(took.Microseconds())/1000)
+	}}, nil
 }
 
 // notHeeded warns of a setting that picks a plan out of all.

@@ -39,47 +39,60 @@ var maxbatchCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		for _, b := range []struct {
-			name    string
-			percent float64
-		}{{"budget", j.cfg.Budget.Percent}, {"activation-budget", j.cfg.ActivationBudget.Percent}} {
-			if b.percent > 0 {
-				return usage("--%s is a size in bytes here: a share of what a batch takes does not bind the batch", b.name)
-			}
-		}
-		if j.cfg.Budget.IsZero() && j.cfg.ActivationBudget.IsZero() {
-			return usage("memopt maxbatch needs --budget or --activation-budget")
-		}
-		dim := c.String("dim")
-		if dim == "" {
-			dim = "batch"
-		}
-		model, err := j.open()
-		if err != nil {
-			return err
-		}
-		defer model.Close()
-		done := busy(c, "planning")
-		ladder, err := model.Ladder(dim)
-		done()
+		answer, err := j.maxbatch(c.String("dim"))
 		if err != nil {
 			return refused(c, j.cfg, err)
 		}
-		last := ladder[len(ladder)-1]
-		warn(c, last.Plan.Warnings...)
-		file := last.Model.PlanFile(last.Plan)
-		if to := c.String("output"); to != "" {
-			if err := file.Save(to); err != nil {
-				return asInput(err)
-			}
+		if err := answer.print(c, asJSON); err != nil || asJSON {
+			return err
 		}
-		if asJSON {
-			return printJSON(c.App.Writer, maxbatchJSON(dim, ladder, file))
-		}
-		printLadder(c.App.Writer, model, dim, ladder)
-		visible.Fprintf(c.App.Writer, "\nThe plan of the last row:\n  %s\n", planCommandOf(c, dim, last))
+		visible.Fprintf(c.App.Writer, "\nThe plan of the last row:\n  %s\n", planCommandOf(c, answer.last))
 		return nil
 	},
+}
+
+// largest is the answer of maxbatch.
+type largest struct {
+	answer
+	last memopt.Rung
+}
+
+// maxbatch finds the largest size of a dim, batch if it is empty, that fits.
+func (j job) maxbatch(dim string) (largest, error) {
+	for _, b := range []struct {
+		name    string
+		percent float64
+	}{{"budget", j.cfg.Budget.Percent}, {"activation-budget", j.cfg.ActivationBudget.Percent}} {
+		if b.percent > 0 {
+			return largest{}, usage("--%s is a size in bytes here: a share of what a batch takes does not bind the batch", b.name)
+		}
+	}
+	if j.cfg.Budget.IsZero() && j.cfg.ActivationBudget.IsZero() {
+		return largest{}, usage("memopt maxbatch needs --budget or --activation-budget")
+	}
+	if dim == "" {
+		dim = "batch"
+	}
+	model, err := j.open()
+	if err != nil {
+		return largest{}, err
+	}
+	defer model.Close()
+	done := j.busy("planning")
+	ladder, err := model.Ladder(dim)
+	done()
+	if err != nil {
+		return largest{}, err
+	}
+	last := ladder[len(ladder)-1]
+	j.warn(last.Plan.Warnings...)
+	file := last.Model.PlanFile(last.Plan)
+	for _, to := range j.to {
+		if err := file.Save(to.path); err != nil {
+			return largest{}, asInput(err)
+		}
+	}
+	return largest{answer{maxbatchJSON(dim, ladder, file), func(w io.Writer) { printLadder(w, model, dim, ladder) }}, last}, nil
 }
 
 // printLadder writes a row for each limit of extra compute.
@@ -114,7 +127,7 @@ func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung)
 }
 
 // planCommandOf is how one would ask for the plan of a rung alone.
-func planCommandOf(c *cli.Context, dim string, r memopt.Rung) string {
+func planCommandOf(c *cli.Context, r memopt.Rung) string {
 	words := []string{"memopt", "plan"}
 	for _, a := range c.Args().Slice() {
 		words = append(words, configs.ShellWord(a))

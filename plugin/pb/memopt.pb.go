@@ -367,6 +367,184 @@ func (x *PlanResponse) GetWarnings() []string {
 	return nil
 }
 
+type Question struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Model    string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`                                                                                 // path; of Explain that of a plan file
+	Settings map[string]string      `protobuf:"bytes,2,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name, as the command takes them as flags
+	Dim      string                 `protobuf:"bytes,3,opt,name=dim,proto3" json:"dim,omitempty"`                                                                                     // of MaxBatch: which to enlarge; batch if empty
+	Node     string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`                                                                                   // of Explain: the one to explain, instead of the whole plan
+	// Files to write.
+	Svg    string `protobuf:"bytes,5,opt,name=svg,proto3" json:"svg,omitempty"`                     // of Frontier: the curve
+	SaveTo string `protobuf:"bytes,6,opt,name=save_to,json=saveTo,proto3" json:"save_to,omitempty"` // of MaxBatch: the plan
+	Html   string `protobuf:"bytes,7,opt,name=html,proto3" json:"html,omitempty"`                   // of Explain: the page
+	// As in PlanRequest.
+	Environment     map[string]string `protobuf:"bytes,8,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	EnvironmentSent bool              `protobuf:"varint,9,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"`
+	Folder          string            `protobuf:"bytes,10,opt,name=folder,proto3" json:"folder,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Question) Reset() {
+	*x = Question{}
+	mi := &file_memopt_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Question) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Question) ProtoMessage() {}
+
+func (x *Question) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Question.ProtoReflect.Descriptor instead.
+func (*Question) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Question) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Question) GetSettings() map[string]string {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *Question) GetDim() string {
+	if x != nil {
+		return x.Dim
+	}
+	return ""
+}
+
+func (x *Question) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Question) GetSvg() string {
+	if x != nil {
+		return x.Svg
+	}
+	return ""
+}
+
+func (x *Question) GetSaveTo() string {
+	if x != nil {
+		return x.SaveTo
+	}
+	return ""
+}
+
+func (x *Question) GetHtml() string {
+	if x != nil {
+		return x.Html
+	}
+	return ""
+}
+
+func (x *Question) GetEnvironment() map[string]string {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
+func (x *Question) GetEnvironmentSent() bool {
+	if x != nil {
+		return x.EnvironmentSent
+	}
+	return false
+}
+
+func (x *Question) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
+type Answer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Json          string                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // as the command prints it with --format json
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Warnings      []string               `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Answer) Reset() {
+	*x = Answer{}
+	mi := &file_memopt_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Answer) ProtoMessage() {}
+
+func (x *Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Answer.ProtoReflect.Descriptor instead.
+func (*Answer) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Answer) GetJson() string {
+	if x != nil {
+		return x.Json
+	}
+	return ""
+}
+
+func (x *Answer) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Answer) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
 var File_memopt_proto protoreflect.FileDescriptor
 
 const file_memopt_proto_rawDesc = "" +
@@ -402,10 +580,35 @@ const file_memopt_proto_rawDesc = "" +
 	"\fPlanResponse\x12\x1b\n" +
 	"\tplan_json\x18\x01 \x01(\tR\bplanJson\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings2z\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xcc\x03\n" +
+	"\bQuestion\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12=\n" +
+	"\bsettings\x18\x02 \x03(\v2!.memopt.v1.Question.SettingsEntryR\bsettings\x12\x10\n" +
+	"\x03dim\x18\x03 \x01(\tR\x03dim\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x10\n" +
+	"\x03svg\x18\x05 \x01(\tR\x03svg\x12\x17\n" +
+	"\asave_to\x18\x06 \x01(\tR\x06saveTo\x12\x12\n" +
+	"\x04html\x18\a \x01(\tR\x04html\x12F\n" +
+	"\venvironment\x18\b \x03(\v2$.memopt.v1.Question.EnvironmentEntryR\venvironment\x12)\n" +
+	"\x10environment_sent\x18\t \x01(\bR\x0fenvironmentSent\x12\x16\n" +
+	"\x06folder\x18\n" +
+	" \x01(\tR\x06folder\x1a;\n" +
+	"\rSettingsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
+	"\x10EnvironmentEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"L\n" +
+	"\x06Answer\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\tR\x04json\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1a\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings2\x95\x02\n" +
 	"\x06MemOpt\x127\n" +
 	"\x04Info\x12\x16.memopt.v1.InfoRequest\x1a\x17.memopt.v1.InfoResponse\x127\n" +
-	"\x04Plan\x12\x16.memopt.v1.PlanRequest\x1a\x17.memopt.v1.PlanResponseB\x12Z\x10memopt/plugin/pbb\x06proto3"
+	"\x04Plan\x12\x16.memopt.v1.PlanRequest\x1a\x17.memopt.v1.PlanResponse\x122\n" +
+	"\bFrontier\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x122\n" +
+	"\bMaxBatch\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x121\n" +
+	"\aExplain\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.AnswerB\x12Z\x10memopt/plugin/pbb\x06proto3"
 
 var (
 	file_memopt_proto_rawDescOnce sync.Once
@@ -419,29 +622,41 @@ func file_memopt_proto_rawDescGZIP() []byte {
 	return file_memopt_proto_rawDescData
 }
 
-var file_memopt_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_memopt_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_memopt_proto_goTypes = []any{
 	(*InfoRequest)(nil),  // 0: memopt.v1.InfoRequest
 	(*InfoResponse)(nil), // 1: memopt.v1.InfoResponse
 	(*Device)(nil),       // 2: memopt.v1.Device
 	(*PlanRequest)(nil),  // 3: memopt.v1.PlanRequest
 	(*PlanResponse)(nil), // 4: memopt.v1.PlanResponse
-	nil,                  // 5: memopt.v1.PlanRequest.SettingsEntry
-	nil,                  // 6: memopt.v1.PlanRequest.EnvironmentEntry
+	(*Question)(nil),     // 5: memopt.v1.Question
+	(*Answer)(nil),       // 6: memopt.v1.Answer
+	nil,                  // 7: memopt.v1.PlanRequest.SettingsEntry
+	nil,                  // 8: memopt.v1.PlanRequest.EnvironmentEntry
+	nil,                  // 9: memopt.v1.Question.SettingsEntry
+	nil,                  // 10: memopt.v1.Question.EnvironmentEntry
 }
 var file_memopt_proto_depIdxs = []int32{
-	2, // 0: memopt.v1.InfoResponse.devices:type_name -> memopt.v1.Device
-	5, // 1: memopt.v1.PlanRequest.settings:type_name -> memopt.v1.PlanRequest.SettingsEntry
-	6, // 2: memopt.v1.PlanRequest.environment:type_name -> memopt.v1.PlanRequest.EnvironmentEntry
-	0, // 3: memopt.v1.MemOpt.Info:input_type -> memopt.v1.InfoRequest
-	3, // 4: memopt.v1.MemOpt.Plan:input_type -> memopt.v1.PlanRequest
-	1, // 5: memopt.v1.MemOpt.Info:output_type -> memopt.v1.InfoResponse
-	4, // 6: memopt.v1.MemOpt.Plan:output_type -> memopt.v1.PlanResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2,  // 0: memopt.v1.InfoResponse.devices:type_name -> memopt.v1.Device
+	7,  // 1: memopt.v1.PlanRequest.settings:type_name -> memopt.v1.PlanRequest.SettingsEntry
+	8,  // 2: memopt.v1.PlanRequest.environment:type_name -> memopt.v1.PlanRequest.EnvironmentEntry
+	9,  // 3: memopt.v1.Question.settings:type_name -> memopt.v1.Question.SettingsEntry
+	10, // 4: memopt.v1.Question.environment:type_name -> memopt.v1.Question.EnvironmentEntry
+	0,  // 5: memopt.v1.MemOpt.Info:input_type -> memopt.v1.InfoRequest
+	3,  // 6: memopt.v1.MemOpt.Plan:input_type -> memopt.v1.PlanRequest
+	5,  // 7: memopt.v1.MemOpt.Frontier:input_type -> memopt.v1.Question
+	5,  // 8: memopt.v1.MemOpt.MaxBatch:input_type -> memopt.v1.Question
+	5,  // 9: memopt.v1.MemOpt.Explain:input_type -> memopt.v1.Question
+	1,  // 10: memopt.v1.MemOpt.Info:output_type -> memopt.v1.InfoResponse
+	4,  // 11: memopt.v1.MemOpt.Plan:output_type -> memopt.v1.PlanResponse
+	6,  // 12: memopt.v1.MemOpt.Frontier:output_type -> memopt.v1.Answer
+	6,  // 13: memopt.v1.MemOpt.MaxBatch:output_type -> memopt.v1.Answer
+	6,  // 14: memopt.v1.MemOpt.Explain:output_type -> memopt.v1.Answer
+	10, // [10:15] is the sub-list for method output_type
+	5,  // [5:10] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_memopt_proto_init() }
@@ -455,7 +670,7 @@ func file_memopt_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_memopt_proto_rawDesc), len(file_memopt_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

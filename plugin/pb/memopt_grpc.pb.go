@@ -22,8 +22,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	MemOpt_Info_FullMethodName = "/memopt.v1.MemOpt/Info"
-	MemOpt_Plan_FullMethodName = "/memopt.v1.MemOpt/Plan"
+	MemOpt_Info_FullMethodName     = "/memopt.v1.MemOpt/Info"
+	MemOpt_Plan_FullMethodName     = "/memopt.v1.MemOpt/Plan"
+	MemOpt_Frontier_FullMethodName = "/memopt.v1.MemOpt/Frontier"
+	MemOpt_MaxBatch_FullMethodName = "/memopt.v1.MemOpt/MaxBatch"
+	MemOpt_Explain_FullMethodName  = "/memopt.v1.MemOpt/Explain"
 )
 
 // MemOptClient is the client API for MemOpt service.
@@ -36,6 +39,10 @@ type MemOptClient interface {
 	// a budget the trailer "memopt-refusal-bin" does too, as JSON of format memopt.refusal/1.
 	// INVALID_ARGUMENT: the request or the model is wrong, the message says where.
 	Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
+	// Frontier, MaxBatch and Explain answer as the commands of these names do, with the errors of Plan.
+	Frontier(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
+	MaxBatch(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
+	Explain(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 }
 
 type memOptClient struct {
@@ -66,6 +73,36 @@ func (c *memOptClient) Plan(ctx context.Context, in *PlanRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *memOptClient) Frontier(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Answer)
+	err := c.cc.Invoke(ctx, MemOpt_Frontier_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) MaxBatch(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Answer)
+	err := c.cc.Invoke(ctx, MemOpt_MaxBatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Explain(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Answer)
+	err := c.cc.Invoke(ctx, MemOpt_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MemOptServer is the server API for MemOpt service.
 // All implementations must embed UnimplementedMemOptServer
 // for forward compatibility.
@@ -76,6 +113,10 @@ type MemOptServer interface {
 	// a budget the trailer "memopt-refusal-bin" does too, as JSON of format memopt.refusal/1.
 	// INVALID_ARGUMENT: the request or the model is wrong, the message says where.
 	Plan(context.Context, *PlanRequest) (*PlanResponse, error)
+	// Frontier, MaxBatch and Explain answer as the commands of these names do, with the errors of Plan.
+	Frontier(context.Context, *Question) (*Answer, error)
+	MaxBatch(context.Context, *Question) (*Answer, error)
+	Explain(context.Context, *Question) (*Answer, error)
 	mustEmbedUnimplementedMemOptServer()
 }
 
@@ -91,6 +132,15 @@ func (UnimplementedMemOptServer) Info(context.Context, *InfoRequest) (*InfoRespo
 }
 func (UnimplementedMemOptServer) Plan(context.Context, *PlanRequest) (*PlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Plan not implemented")
+}
+func (UnimplementedMemOptServer) Frontier(context.Context, *Question) (*Answer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Frontier not implemented")
+}
+func (UnimplementedMemOptServer) MaxBatch(context.Context, *Question) (*Answer, error) {
+	return nil, status.Error(codes.Unimplemented, "method MaxBatch not implemented")
+}
+func (UnimplementedMemOptServer) Explain(context.Context, *Question) (*Answer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
 }
 func (UnimplementedMemOptServer) mustEmbedUnimplementedMemOptServer() {}
 func (UnimplementedMemOptServer) testEmbeddedByValue()                {}
@@ -149,6 +199,60 @@ func _MemOpt_Plan_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MemOpt_Frontier_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Question)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Frontier(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Frontier_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Frontier(ctx, req.(*Question))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_MaxBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Question)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).MaxBatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_MaxBatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).MaxBatch(ctx, req.(*Question))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Explain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Question)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Explain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Explain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Explain(ctx, req.(*Question))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // MemOpt_ServiceDesc is the grpc.ServiceDesc for MemOpt service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -163,6 +267,18 @@ var MemOpt_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Plan",
 			Handler:    _MemOpt_Plan_Handler,
+		},
+		{
+			MethodName: "Frontier",
+			Handler:    _MemOpt_Frontier_Handler,
+		},
+		{
+			MethodName: "MaxBatch",
+			Handler:    _MemOpt_MaxBatch_Handler,
+		},
+		{
+			MethodName: "Explain",
+			Handler:    _MemOpt_Explain_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

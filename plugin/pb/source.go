@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "48d01595a2814341994fa3d4e5957e7a168df28e320d76b0c4175dcb0425e757"
+const SourceSHA256 = "a774f91d73b911551a06cc3013a857d47ef19ba43151119369b9ccc6db209480"

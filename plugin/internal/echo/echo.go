@@ -148,3 +148,21 @@ func (echo) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, e
 		Warnings: []string{"this plan is an echo, whatever level says"},
 	}, nil
 }
+
+func (echo) Frontier(_ context.Context, r plugin.Question) (plugin.Answer, error) {
+	return repeat("frontier", r)
+}
+
+func (echo) MaxBatch(_ context.Context, r plugin.Question) (plugin.Answer, error) {
+	return repeat("maxbatch", r)
+}
+
+func (echo) Explain(_ context.Context, r plugin.Question) (plugin.Answer, error) {
+	return repeat("explain", r)
+}
+
+// repeat answers with the question.
+func repeat(name string, r plugin.Question) (plugin.Answer, error) {
+	text, err := json.Marshal(map[string]any{"format": "memopt." + name + "/1", "question": r})
+	return plugin.Answer{JSON: string(text), Text: name + " " + r.Model, Warnings: []string{"this answer is an echo"}}, err
+}

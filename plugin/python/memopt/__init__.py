@@ -18,6 +18,7 @@ from .errors import BudgetError, MemoptError
 if TYPE_CHECKING:
     from ._host import close
     from ._plan import info, plan
+    from ._questions import explain, frontier, max_batch, max_seq
     from .report import Report
     from .torch.cross_entropy import chunked_cross_entropy as chunked_cross_entropy
     from .torch.optimize import optimize as optimize
@@ -28,9 +29,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _torch = ["chunked_cross_entropy", "optimize", "record", "restore"]
-_lazy = {"Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "plan": "_plan"} | dict.fromkeys(_torch, "torch")
+_questions = ["explain", "frontier", "max_batch", "max_seq"]
+_lazy = {"Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "plan": "_plan"}
+_lazy |= dict.fromkeys(_questions, "_questions") | dict.fromkeys(_torch, "torch")
 
-__all__ = ["BudgetError", "MemoptError", "Report", "chunked_cross_entropy", "close", "info", "optimize", "plan", "record", "restore"]
+__all__ = [
+    "BudgetError", "MemoptError", "Report", "chunked_cross_entropy", "close", "explain", "frontier", "info", "max_batch", "max_seq", "optimize", "plan",
+    "record", "restore",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

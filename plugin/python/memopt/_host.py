@@ -215,13 +215,14 @@ class Host:
             ("grpc.absolute_max_metadata_size", 1 << 20),
         ]
         self._channel = grpc.secure_channel(target, credentials, options)
+        messages = {"Info": ("InfoRequest", "InfoResponse"), "Plan": ("PlanRequest", "PlanResponse")}
         self._methods = {
             name: self._channel.unary_unary(
                 "/memopt.v1.MemOpt/" + name,
-                request_serializer=getattr(_messages, name + "Request").SerializeToString,
-                response_deserializer=getattr(_messages, name + "Response").FromString,
+                request_serializer=getattr(_messages, request).SerializeToString,
+                response_deserializer=getattr(_messages, response).FromString,
             )
-            for name in ("Info", "Plan")
+            for name, (request, response) in (messages | dict.fromkeys(("Frontier", "MaxBatch", "Explain"), ("Question", "Answer"))).items()
         }
 
     def _shutdown(self) -> None:

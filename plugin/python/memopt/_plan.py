@@ -41,43 +41,49 @@ def plan(
     Settings go before the environment (MEMOPT_ and the name in capitals), which goes before files of config; None
     is not given.
     """
-    from . import _messages
-
     fields: dict[str, Any] = {
         "model": _arguments.absolute("path", path),
-        "settings": _texts(settings),
+        "settings": texts("plan", settings),
         "save_to": _arguments.absolute("save_to", save_to),
         "emit": _arguments.absolute("emit", emit),
         "html": _arguments.absolute("html", html),
         "show": _arguments.show(show),
-        "environment": {k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))},
-        "environment_sent": True,
-        "folder": _arguments.current_folder(),
     }
-    timeout = _arguments.timeout(timeout)
-    try:
-        request = _messages.PlanRequest(**fields)
-    except UnicodeEncodeError as e:
-        raise MemoptError(f"cannot be sent, not UTF-8: {e.object!r}", code="INVALID_ARGUMENT") from None
-    reply = _host.current().call("Plan", request, timeout)
-    for warning in reply.warnings:
-        logging.getLogger("memopt").warning("%s", warning)
+    reply = call("Plan", "PlanRequest", fields, timeout)
     return Report(reply.plan_json, reply.text)
 
 
-def _texts(settings: Mapping[str, Any]) -> dict[str, str]:
+def call(method: str, message: str, fields: dict[str, Any], timeout: float | None) -> Any:
+    """A call of the service, with the environment and the folder of this process; warnings are logged."""
+    from . import _messages
+
+    fields["environment"] = {k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))}
+    fields["environment_sent"] = True
+    fields["folder"] = _arguments.current_folder()
+    timeout = _arguments.timeout(timeout)
+    try:
+        request = getattr(_messages, message)(**fields)
+    except UnicodeEncodeError as e:
+        raise MemoptError(f"cannot be sent, not UTF-8: {e.object!r}", code="INVALID_ARGUMENT") from None
+    reply = _host.current().call(method, request, timeout)
+    for warning in reply.warnings:
+        logging.getLogger("memopt").warning("%s", warning)
+    return reply
+
+
+def texts(function: str, settings: Mapping[str, Any]) -> dict[str, str]:
     """Settings by name as the service takes them; an unknown name is the error that Python makes of one."""
-    texts: dict[str, str] = {}
+    made: dict[str, str] = {}
     for given, value in settings.items():
         name = ALIASES.get(given, given)
         if name not in SETTINGS:
-            raise TypeError(f"plan() got an unexpected keyword argument {given!r}{_meant(name)}")
+            raise TypeError(f"{function}() got an unexpected keyword argument {given!r}{_meant(name)}")
         if value is None or isinstance(value, str) and not value:
             continue
-        if name in texts:
-            raise TypeError(f"plan() got both {name!r} and {given!r}, which are one setting")
-        texts[name] = _arguments.setting(given, value, SETTINGS[name])
-    return texts
+        if name in made:
+            raise TypeError(f"{function}() got both {name!r} and {given!r}, which are one setting")
+        made[name] = _arguments.setting(given, value, SETTINGS[name])
+    return made
 
 
 def _meant(name: str) -> str:

@@ -167,7 +167,7 @@ class Arguments(unittest.TestCase):
             "level": 0, "boundary": False, "shrink": True, "flash_attention": "rows", "trainable": ("a,b", "c"), "lossy": "", "strategy": None,
             "memory_budget": 0.5, "clip_norm": 1, "loss_scale": "auto", "dims": {"é": 2}, "epsilon": 1e-8,
         }
-        self.assertEqual(_plan._texts(given), {
+        self.assertEqual(_plan.texts("plan", given), {
             "level": "0", "boundary": "off", "shrink": "on", "flash_attention": "rows", "trainable": '["a,b", "c"]',
             "budget": "50%", "clip_norm": "1.0", "loss_scale": "auto", "dims": '{"é": 2}', "epsilon": "1e-08",
         })

@@ -107,6 +107,50 @@ class Plans(unittest.TestCase):
             plan.pop("plan_ms", None)
         self.assertEqual(ours, theirs)
 
+    def test_questions(self) -> None:
+        """frontier, max_batch and explain of files answer as the commands do."""
+        model = os.path.join(self.folder.name, "mlp.onnx")
+        self.assertEqual(command("new", "mlp", "-o", model, "--width", "128", "--inputs", "4", "--classes", "3", "--layers", "2").returncode, 0)
+        plan, svg, page = (os.path.join(self.folder.name, name) for name in ("asked.json", "curve.svg", "asked.html"))
+        curve = memopt.frontier(model, dims={"batch": 8}, svg=svg)
+        largest = memopt.max_batch(model, "1MiB", save_to=plan)
+        told = memopt.explain(plan, html=page)
+        for got, line, files in (
+            (curve, ["frontier", model, "--dims", "batch=8"], [svg]),
+            (largest, ["maxbatch", model, "--budget", "1MiB"], [plan]),
+            (told, ["explain", plan], [page]),
+        ):
+            theirs = json.loads(command(*line, "--format", "json").stdout)
+            ours = got.to_dict()
+            self.assertEqual(ours["format"], theirs["format"])
+            for answer in (ours, theirs):
+                for timed in (answer, answer.get("plan") or {}):
+                    timed.pop("ms", None)
+                    timed.pop("plan_ms", None)
+                    timed.pop("warnings", None)  # with the names of arguments
+            self.assertEqual(ours, theirs)
+            shown = command(*line).stdout
+            self.assertIn(str(got).splitlines()[1], shown)
+            for path in files:
+                self.assertGreater(os.path.getsize(path), 100)
+        self.assertLessEqual(largest.total, 1 << 20)
+        self.assertEqual(str(memopt.explain(memopt.plan(model, dims={"batch": largest.size}, budget="1MiB"))), str(told))
+        self.assertGreater(memopt.max_seq(model, "1MiB", dim="batch").size, 8)
+        self.assertEqual(memopt.explain(plan, node=told.result.peak_node).node, told.result.peak_node)
+        with self.assertRaises(memopt.BudgetError):
+            memopt.max_batch(model, "1KiB")
+        for call in (
+            lambda: memopt.frontier(model, dims={"batch": 8}, budget="1GiB"),
+            lambda: memopt.max_batch(model),
+            lambda: memopt.explain(plan, node="nobody"),
+        ):
+            with self.assertRaises(memopt.MemoptError) as caught:
+                call()
+            self.assertEqual(caught.exception.code, "INVALID_ARGUMENT")
+        for wrong in (lambda: memopt.frontier(model, 3), lambda: memopt.max_batch(model, lambda n: n, "1GiB"), lambda: memopt.frontier(model, batsch=3)):
+            with self.assertRaises(TypeError):
+                wrong()
+
     def test_settings_are_of_the_current_folder(self) -> None:
         self.addCleanup(os.chdir, os.getcwd())
         for name, level in (("old", 1), ("new", 2)):

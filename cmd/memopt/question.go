@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/memopt/stop"
+	"memopt/memopt/visible"
+	"memopt/plugin"
+)
+
+// answer is what a command finds: its JSON, and what it prints for people.
+type answer struct {
+	json any
+	text func(io.Writer)
+}
+
+// print writes the one or the other.
+func (a answer) print(c *cli.Context, asJSON bool) error {
+	if asJSON {
+		return printJSON(c.App.Writer, a.json)
+	}
+	a.text(c.App.Writer)
+	return nil
+}
+
+func (front) Frontier(ctx context.Context, r plugin.Question) (plugin.Answer, error) {
+	return ask(ctx, r, func(j job) (answer, error) { return j.frontier() }, "frontier", destination{"svg", r.SVG})
+}
+
+func (front) MaxBatch(ctx context.Context, r plugin.Question) (plugin.Answer, error) {
+	return ask(ctx, r, func(j job) (answer, error) {
+		found, err := j.maxbatch(r.Dim)
+		return found.answer, err
+	}, "maxbatch", destination{"save_to", r.SaveTo})
+}
+
+func (front) Explain(ctx context.Context, r plugin.Question) (plugin.Answer, error) {
+	return ask(ctx, r, func(j job) (answer, error) {
+		html := ""
+		for _, to := range j.to {
+			html = to.path
+		}
+		return explanation(j.ctx, j.model, r.Node, html, "")
+	}, "explain", destination{"html", r.HTML})
+}
+
+// ask answers a host as the command of the same name answers people. Its files appear at
+// the very end, and not if the host has given up by then.
+func ask(ctx context.Context, r plugin.Question, do func(job) (answer, error), command string, files ...destination) (plugin.Answer, error) {
+	return stop.When(ctx, func() (reply plugin.Answer, err error) {
+		j, warnings, err := hosted(ctx, command, r.Model, r.Settings, r.Environment, r.Folder, files)
+		if err != nil {
+			return reply, err
+		}
+		j.warn = func(more ...string) { warnings = append(warnings, more...) }
+		j, close := j.together()
+		defer close()
+		found, err := do(j)
+		if err != nil {
+			return reply, refusedRequest(err)
+		}
+		data, err := json.Marshal(found.json)
+		if err != nil {
+			return reply, err
+		}
+		var text strings.Builder
+		found.text(&text)
+		reply = plugin.Answer{JSON: visible.Text(string(data)), Text: visible.Text(text.String()), Warnings: warnings}
+		return reply, asInput(j.commit())
+	})
+}

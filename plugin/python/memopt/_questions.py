@@ -1,0 +1,123 @@
+"""memopt.frontier, max_batch, max_seq and explain: of files by the service, of modules by memopt.torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from . import _arguments
+from ._arguments import Path
+from ._plan import call, texts
+from ._section import Section
+from ._visible import lines
+from .report import Report
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Answer(Section):
+    """What a command found: its JSON by attribute or by item, and what it prints for people as str()."""
+
+    __slots__ = ("_text",)
+    _text: str
+
+    def __init__(self, fields: dict[str, Any], text: str) -> None:
+        super().__init__(fields)
+        object.__setattr__(self, "_text", text)
+
+    def __str__(self) -> str:
+        return lines(self._text).rstrip("\n")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Answer, (dict(self._fields), self._text)
+
+
+def ask(method: str, model: Path, settings: dict[str, Any], timeout: float | None, dim: str = "", node: str = "", **files: Path | None) -> Answer:
+    """An answer of the service about a file."""
+    fields: dict[str, Any] = {"model": _arguments.absolute("path", model), "settings": texts(_NAMES[method], settings), "dim": dim, "node": node}
+    fields |= {name: _arguments.absolute(name, path) for name, path in files.items()}
+    reply = call(method, "Question", fields, timeout)
+    return Answer(json.loads(reply.json), reply.text)
+
+
+_NAMES = {"Frontier": "frontier", "MaxBatch": "max_batch", "Explain": "explain"}
+
+
+def frontier(model: Path | torch.nn.Module, *batch: Any, svg: Path | None = None, timeout: float | None = 600.0, **given: Any) -> Any:
+    """Every plan worth having: peak memory against extra compute, from everything kept down to the floor.
+
+    model    an ONNX file or a recorded step; given are settings then, as memopt.plan takes them. Or a torch.nn.Module:
+             its step with these inputs is recorded. given may have loss=, a function of the model's output, and
+             optimizer=, whose states are counted
+    svg      a file to draw the curve to
+    """
+    if isinstance(model, (str, os.PathLike)):
+        _no_batch("frontier", batch)
+        return ask("Frontier", model, given, timeout, svg=svg)
+    from .torch.questions import frontier
+
+    return frontier(model, *batch, svg=svg, timeout=timeout, **given)
+
+
+def max_batch(
+    model: Path | torch.nn.Module, make_sample: Any = None, budget: Any = None, *, dim: str = "batch", save_to: Path | None = None, timeout: float | None = 600.0, **given: Any
+) -> Any:
+    """The largest batch that fits in a budget.
+
+    model        an ONNX file, whose dim is enlarged; given are settings, as memopt.plan takes them, and save_to is a file
+                 for the plan. Or a torch.nn.Module
+    make_sample  of a module: a function that makes the inputs of a step of n samples, as memopt.optimize takes them
+    budget       all that a step may hold, as memopt.optimize takes it
+    given        of a module: activation_budget, loss, optimizer, reserve, loss_chunks, and most, the largest that is tried
+
+    Small batches of a module are recorded, the bytes of larger ones follow from them; the answer is checked by a step
+    under its plan. No step is run that does not fit.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        if make_sample is not None and budget is None:
+            make_sample, budget = None, make_sample
+        if make_sample is not None:
+            raise TypeError("max_batch: make_sample is for modules; a file has dims")
+        return ask("MaxBatch", model, {"budget": budget, **given}, timeout, dim=dim, save_to=save_to)
+    from .torch.largest import max_batch
+
+    return max_batch(model, make_sample, budget, **given)
+
+
+def max_seq(model: Path | torch.nn.Module, make_sample: Any = None, budget: Any = None, *, dim: str = "seq", **given: Any) -> Any:
+    """The longest sequence that fits in a budget: max_batch over another dim. make_sample(n) makes inputs of n tokens a row."""
+    if isinstance(model, (str, os.PathLike)):
+        return max_batch(model, make_sample, budget, dim=dim, **given)
+    from .torch.largest import max_seq
+
+    return max_seq(model, make_sample, budget, **given)
+
+
+def explain(plan: Path | Report | torch.nn.Module, *batch: Any, node: str | None = None, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> Any:
+    """What a plan keeps, what it runs again, what each choice frees and costs, and what stands in the way of less.
+
+    plan   a plan file, a plan, or a torch.nn.Module: one that memopt.optimize has planned, or any with the inputs of a
+           step. given may then have loss=, a function of the model's output
+    node   explain this one instead
+    html   a file for the same as a page
+    """
+    if isinstance(plan, Report):
+        _no_batch("explain", batch)
+        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+            path = os.path.join(folder, os.path.basename(plan._get("model", "path") or "plan") + ".plan.json")
+            plan.save(path)
+            return ask("Explain", path, given, timeout, node=node or "", html=html)
+    if isinstance(plan, (str, os.PathLike)):
+        _no_batch("explain", batch)
+        return ask("Explain", plan, given, timeout, node=node or "", html=html)
+    from .torch.questions import explain
+
+    return explain(plan, *batch, node=node, html=html, timeout=timeout, **given)
+
+
+def _no_batch(function: str, batch: tuple[Any, ...]) -> None:
+    if batch:
+        raise TypeError(f"{function}: inputs are for modules; settings of a file are given by name")
