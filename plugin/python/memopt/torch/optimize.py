@@ -11,7 +11,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ from .recorder import Recorder
 from .replay import Step, planned
 from .report import StepReport
 from .scores import Chunks
-from .step import Loss
+from .step import Loss, arguments
 from .wrapped import inner_module
 
 MOST_PLANS = 16  # one for each shape of the inputs
@@ -83,7 +83,7 @@ def optimize(
     if sample is None:
         model.forward = forward  # type: ignore[method-assign]
         return None
-    args, kwargs = _arguments(sample)
+    args, kwargs = arguments(sample)
     found = forward.prepare(args, kwargs)
     model.forward = forward  # type: ignore[method-assign]
     return found
@@ -92,7 +92,7 @@ def optimize(
 def restore(model: torch.nn.Module) -> None:
     """Gives a module its own forward pass back."""
     model = inner_module(model)
-    forward = _planned_forward(model)
+    forward = planned_forward(model)
     if forward is None:
         return
     if model.__dict__["forward"] is not forward:
@@ -105,24 +105,16 @@ def restore(model: torch.nn.Module) -> None:
 
 def report(model: torch.nn.Module) -> StepReport | None:
     """The report of the plan that was made last, if there is one."""
-    forward = _planned_forward(inner_module(model))
+    forward = planned_forward(inner_module(model))
     return forward.last if forward is not None else None
 
 
-def _planned_forward(model: torch.nn.Module) -> PlannedForward | None:
+def planned_forward(model: torch.nn.Module) -> PlannedForward | None:
     """Ours, also where somebody, as Accelerate does, has put a forward around it."""
     forward = model.__dict__.get("forward")
     while forward is not None and not isinstance(forward, PlannedForward):
         forward = getattr(forward, "__wrapped__", None)
     return forward if forward is not None and not forward.off else None
-
-
-def _arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(sample, Mapping):
-        return (), dict(sample)
-    if isinstance(sample, (tuple, list)):
-        return tuple(sample), {}
-    return (sample,), {}
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 Loss = Callable[[Any], torch.Tensor]
+
+
+def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A sample as the arguments of a call."""
+    if isinstance(sample, Mapping):
+        return (), dict(sample)
+    if isinstance(sample, (tuple, list)):
+        return tuple(sample), {}
+    return (sample,), {}
 
 
 def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
