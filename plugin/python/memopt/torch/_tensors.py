@@ -1,4 +1,4 @@
-"""What the recorder and the replay share: operands of operators, aliases of tensors, operators run below autograd."""
+"""Operands of operators, and tensors as views of storages."""
 
 from __future__ import annotations
 
@@ -66,24 +66,11 @@ class View:
             return torch._neg_view(t) if self.neg else t
 
 
+def opaque(t: torch.Tensor) -> bool:
+    """Whether a tensor is more than a view of one storage."""
+    return type(t) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) or t.layout != torch.strided
+
+
 def alias(t: torch.Tensor) -> torch.Tensor:
     """A tensor over the same storage that keeps nothing else alive: a detached view would keep its base."""
     return View(t).of(t.untyped_storage())
-
-
-# Operators whose running statistics a second run must not move again; given none, they give the same results.
-_STATISTICS = {"native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"}
-
-
-def run_again(func: Any, args: Any, kwargs: Any, grad: bool) -> Any:
-    """Runs an operator once more: below autograd and autocast, unseen by modes, without side effects on statistics.
-
-    grad is whether gradients were enabled the first time: kernels of recurrent layers ask for it.
-    """
-    if func._overloadpacket._qualified_op_name.removeprefix("aten::") in _STATISTICS:
-        names = [a.name for a in func._schema.arguments]
-        training = args[names.index("training")]
-        if training:
-            args = [None if name in ("running_mean", "running_var") else a for name, a in zip(names, args, strict=False)]
-    with torch.set_grad_enabled(grad), torch._C._DisableTorchDispatch(), torch._C._DisableAutocast(), torch._C._AutoDispatchBelowAutograd():
-        return func(*args, **kwargs)

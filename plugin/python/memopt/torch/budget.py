@@ -34,6 +34,11 @@ def parse(name: str, size: Size, whole: int) -> int:
     return int(size)
 
 
+def is_share(size: Size | None) -> bool:
+    """Whether a size is a share of something else."""
+    return isinstance(size, str) and "%" in size or isinstance(size, float) and 0 < size <= 1
+
+
 class Fixed(NamedTuple):
     """What a training run holds beside the peak of a step."""
 

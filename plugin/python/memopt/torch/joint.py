@@ -14,10 +14,7 @@ FORMAT = "memopt-fx-joint/1"
 def graph_of(r: Recorder) -> dict[str, Any]:
     """The joint graph, in the form memopt-fx-joint/1. Nodes stand in the order in which they ran."""
     loss = r.loss if r.loss is not None and r.loss.maker is not None else r.results[-1]
-    order = {op: i for i, op in enumerate(r.ops)}
-    end = max(i for op, i in order.items() if not op.backward)
-    results = [v for v in r.values if v is not loss and v.held is not None and v.maker is not None and not v.maker.backward and order[v.held] >= end] + [loss]
-    needed = {v.number for v in [*results, *r.grads.values(), *(v for op in r.ops for v in op.inputs)]}
+    needed = {v.number for v in [loss, *r.grads.values(), *(v for op in r.ops for v in op.inputs)]}
     needed |= {v.number for v in r.values if v.held is not None}
     taken: dict[str, int] = {}
 
@@ -44,7 +41,7 @@ def graph_of(r: Recorder) -> dict[str, Any]:
         if op.module:
             node["module"] = op.module
         if op.once:
-            node["flags"] = ["random"]
+            node["flags"] = ["once"]
         nodes.append(node)
         if len(outputs) == 1 and made:
             made[0].name = op.name
@@ -54,16 +51,54 @@ def graph_of(r: Recorder) -> dict[str, Any]:
             select = {"name": v.name, "op": "getitem", "index": i, "inputs": [op.name], "outputs": [_output(v)], "is_backward": op.backward, "flags": ["select"], "alias_of": op.name}
             nodes.append(select)
     back = [r.grads[v.source].name if v.kind == "param" and v.source in r.grads else None for v in r.inputs]
-    return {
+    graph = {
         "format": FORMAT,
         "model": type(r.model).__name__,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
-        "measured_peak": r.peak,
-        "num_fwd_outputs": len(results),
-        "outputs": [*(v.name for v in results), *back],
+        "measured_peak": 0,
+        "num_fwd_outputs": 1,
+        "outputs": [loss.name, *back],
         "nodes": nodes,
     }
+    graph["measured_peak"] = baseline(graph) if r.within is not None and r.within.dropping else r.peak
+    return graph
+
+
+def baseline(graph: dict[str, Any]) -> int:
+    """The peak of a step that keeps everything."""
+    place = {n["name"]: i for i, n in enumerate(graph["nodes"])}
+    made_by: dict[str, tuple[str, int]] = {}
+    size: dict[tuple[str, int], int] = {}
+    last: dict[tuple[str, int], int] = {}
+    for i, n in enumerate(graph["nodes"]):
+        if n["op"] == "input":
+            continue
+        if n["op"] == "getitem":
+            made_by[n["name"]] = (n["inputs"][0], n["index"])
+        else:
+            made_by[n["name"]] = (n["name"], 0)
+            size.update(((n["name"], k), o["bytes"]) for k, o in enumerate(n["outputs"]))
+            last.update(((n["name"], k), i) for k in range(len(n["outputs"])))
+            for name in n["inputs"]:
+                if name in made_by:
+                    last[made_by[name]] = max(last[made_by[name]], i)
+        for k, o in enumerate(n["outputs"]):
+            if "held_until" in o:
+                value = made_by[n["name"]] if n["op"] == "getitem" else (n["name"], k)
+                last[value] = max(last[value], place[o["held_until"]])
+    for name in filter(None, graph["outputs"]):
+        if name in made_by:
+            last[made_by[name]] = len(graph["nodes"])
+    change = [0] * (len(graph["nodes"]) + 2)
+    for value, b in size.items():
+        change[place[value[0]]] += b
+        change[last[value] + 1] -= b
+    live = most = 0
+    for c in change:
+        live += c
+        most = max(most, live)
+    return most
 
 
 def _output(v: Value) -> dict[str, Any]:

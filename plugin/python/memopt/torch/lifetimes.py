@@ -30,7 +30,10 @@ class _Lifetimes:
     def __init__(self, recorder: Recorder, profile: object) -> None:
         self.r = recorder
         events, spans = events_of(profile)
-        ours = sorted(spans.get(AGAIN, []))  # second runs, which the step does not have by itself
+        ours: list[tuple[int, int]] = []  # second runs, which the step does not have by itself; one may be within another
+        for begin, end in sorted(spans.get(AGAIN, [])):
+            if not ours or begin > ours[-1][1]:
+                ours.append((begin, end))
         self.allocations: list[Allocation] = []  # by birth
         self.at: dict[int, list[Allocation]] = {}  # by address
         live: dict[int, Allocation] = {}
@@ -122,6 +125,8 @@ class _Lifetimes:
                 if not op.backward:
                     last_read_forward[v.number] = i
         saved = {s.value.number for s in r.saves}
+        if r.within is not None and r.within.dropping:
+            saved |= r.within.pinned  # held by the recorder
         for v in r.values:
             if v.maker is None or not v.last:
                 continue

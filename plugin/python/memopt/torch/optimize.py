@@ -22,12 +22,12 @@ from .._plan import plan
 from ..errors import BudgetError
 from ..report import show_bytes
 from ._tensors import tensors
-from .budget import fixed_bytes, free_bytes, parse
+from .budget import Fixed, fixed_bytes, free_bytes, is_share, parse
 from .live import await_backward, give_up
 from .measure import ProfilerBusy, step_peak
 from .program import Program, build
 from .record import Recording, record_call, recorded
-from .recorder import Recorder
+from .recorder import Op, Recorder
 from .replay import Step, planned
 from .report import StepReport
 from .scores import Chunks
@@ -141,6 +141,7 @@ class _Made:
 
 _MOST_RECORDINGS = 3  # of one key, where steps leave the recorded way
 _AUDITS = 2
+_LOOK = 64  # steps between two looks for modules and parameters that were put in or taken out
 
 
 _busy = threading.local()
@@ -160,6 +161,9 @@ class PlannedForward:
         self.given_up: set[Any] = set()  # keys of steps that no plan holds for
         self.passes = 1  # forward passes before a backward pass
         self.steps: list[weakref.ref[Step]] = []  # planned, whose backward passes are yet to come
+        self.looks = 0
+        self.parameters: list[torch.nn.Parameter] = []
+        self.modules: list[torch.nn.Module] = []
         self.last: StepReport | None = None
         self.lock = threading.RLock()
         self.told: set[str] = set()
@@ -221,6 +225,7 @@ class PlannedForward:
     def _forget(self, key: Any, why: str) -> None:
         """Has the steps of a key recorded again, unless that was done often."""
         with self.lock:
+            self.looks = 0
             self.made.pop(key, None)
             self.made.pop((key, "gradients"), None)
             if self.recorded.get(key, 0) >= _MOST_RECORDINGS:
@@ -244,7 +249,7 @@ class PlannedForward:
         give_up()  # a recording whose backward pass has not come
         if self.chunks is not None and self.chunks.name is None:
             self.chunks.find(self.model, functools.partial(self.original, *args, **kwargs), self.request.loss)
-        recorder = Recorder(self.model)
+        recorder = Recorder(self.model, self._recording_limit(), self._gave_other_bits)
         self.recorded[key] = self.recorded.get(key, 0) + 1
         try:
             out = recorder.forward(functools.partial(self.original, *args, **kwargs))
@@ -283,7 +288,7 @@ class PlannedForward:
         try:
             if self.chunks is not None and self.chunks.name is None:
                 self.chunks.find(self.model, call, self.request.loss)
-            recording = record_call(self.model, call, self.request.loss)
+            recording = record_call(self.model, call, self.request.loss, self._recording_limit())
             if self.chunks is not None:
                 self.chunks.check()
             made = self._plan(recording)
@@ -297,7 +302,7 @@ class PlannedForward:
     def _found(self, key: Any) -> _Made | None:
         """The plan for steps with a key: with gradients there already, they are held from the first operator on."""
         made = self.made.get(key)
-        if made is None or made.recording.accumulates or all(p.grad is None for p in self.model.parameters() if p.requires_grad):
+        if made is None or made.recording.accumulates or all(p.grad is None for p in self.parameters if p.requires_grad):
             return made
         again = (key, "gradients")
         if again not in self.made:
@@ -308,23 +313,20 @@ class PlannedForward:
         """What a recorded step depends on, beside the module's own code."""
         shapes = tuple((t.shape, t.stride(), t.dtype, t.device, t.requires_grad) for t in tensors((args, kwargs)))
         autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
-        state = tuple(p.requires_grad for p in self.model.parameters())
-        modes = tuple(m.training for m in self.model.modules())
+        if self.looks % _LOOK == 0:  # walking the modules costs more than reading their flags
+            self.parameters, self.modules = list(self.model.parameters()), list(self.model.modules())
+        self.looks += 1
+        state = tuple(p.requires_grad for p in self.parameters)
+        modes = tuple(m.training for m in self.modules)
         return shapes, _scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads()
 
     def _plan(self, recording: Recording, audits: int = 0) -> _Made:
         """The plan of a recorded step, for the budget of the request."""
         r = self.request
         eager, fixed = recording.measured_peak, fixed_bytes(self.model, r.optimizer)
-        limit: int | None = None
-        if r.activation_budget is not None:
-            limit = parse("activation_budget", r.activation_budget, eager)
-        elif r.budget == "auto":
-            limit = free_bytes(self.model, r.reserve) - fixed.to_come
-        elif r.budget is not None:
-            limit = parse("budget", r.budget, eager + fixed.bytes) - fixed.bytes
-            if recording.accumulates:
-                limit -= sum(p.grad.nbytes for p in self.model.parameters() if p.grad is not None)
+        limit = self._limit(fixed, eager)
+        if limit is not None and recording.accumulates and r.budget not in (None, "auto"):
+            limit -= sum(p.grad.nbytes for p in self.model.parameters() if p.grad is not None)
         if limit is not None:
             limit //= self.passes
         if limit is not None and limit >= eager and r.max_overhead is None:
@@ -351,6 +353,28 @@ class PlannedForward:
             found.bound.gap if found.get("bound") else 0.0, fixed.bytes, found, recording,
         )  # fmt: skip
         return _Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
+
+    def _limit(self, fixed: Fixed, eager: int | None) -> int | None:
+        """The bytes that a step may take beside what is there before; None where they are a share of what is not known yet, or not limited."""
+        r = self.request
+        if eager is None and (is_share(r.budget) or is_share(r.activation_budget)):
+            return None
+        if r.activation_budget is not None:
+            return parse("activation_budget", r.activation_budget, eager or 0)
+        if r.budget == "auto":
+            return free_bytes(self.model, r.reserve) - fixed.to_come
+        if r.budget is not None:
+            return parse("budget", r.budget, (eager or 0) + fixed.bytes) - fixed.bytes
+        return None
+
+    def _recording_limit(self) -> int:
+        """A step that is recorded stays within its budget if it can, and within what the device has."""
+        fixed = fixed_bytes(self.model, self.request.optimizer)
+        limit, free = self._limit(fixed, None), free_bytes(self.model, "20%")
+        return max(0, free if limit is None else min(limit, free))
+
+    def _gave_other_bits(self, op: Op) -> None:
+        self._tell(f"{op.op} of {op.module or 'the model'} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode", RuntimeWarning)
 
     def _check(self, made: _Made, call: Callable[[], Any]) -> None:
         """Runs the step once under the plan: the same bits as in eager mode, and the bytes promised."""

@@ -44,8 +44,9 @@ class Program:
     kept: list[bool] = field(default_factory=list)  # by save: the tensor itself is kept
     source: list[Instance | None] = field(default_factory=list)  # by save: what a dropped one is made from
     step_of: list[int] = field(default_factory=list)  # by save: the step that asks for it, -1 if none does
-    runs: list[tuple[int, Op, list[Instance]]] = field(default_factory=list)  # second runs: step, operator, what they make
+    runs: dict[int, tuple[Op, list[Instance]]] = field(default_factory=dict)  # second runs by step: the operator, and what it makes
     releases: dict[int, list[Instance]] = field(default_factory=dict)  # by step: instances that it reads last
+    events: list[int] = field(default_factory=list)  # steps with runs or releases, in order
     maker: dict[int, Op] = field(default_factory=dict)  # of what runs again, by value
 
 
@@ -61,7 +62,6 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
     p.kept = [True] * len(saves)
     p.source = [None] * len(saves)
     p.step_of = [-1] * len(saves)
-    first_backward = next((s for s, step in enumerate(steps) if ops[step["node"]].backward), len(steps))
 
     def read(value: Value, at: int) -> Instance | None:
         instance = current.get(value)
@@ -72,8 +72,6 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
     for s, step in enumerate(steps):
         op = ops[step["node"]]
         again = bool(step.get("again"))
-        if again and s < first_backward:
-            continue  # in the forward pass Python holds what is made again anyway
         for value in op.inputs:
             instance = read(value, s)
             if again and instance is not None and not instance.again:
@@ -87,18 +85,19 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
                     p.kept[i], p.source[i] = False, instance
         if again:
             made = [Instance(v, s, True) for v in op.outputs]
-            p.runs.append((s, op, made))
+            p.runs[s] = op, made
         else:
             made = [Instance(v, s, False) for v in op.outputs]
         for instance in made:
             current[instance.value] = instance
 
+    again_ops = {op for op, _ in p.runs.values()}
     for i, save in enumerate(saves):  # nobody asked for these when the step was recorded
         maker = save.value.maker
-        if p.step_of[i] < 0 and maker is not None and not maker.once and any(maker is op for _, op, _ in p.runs):
+        if p.step_of[i] < 0 and maker is not None and not maker.once and maker in again_ops:
             p.kept[i] = False
     captured: set[int] = set()
-    for _, op, made in p.runs:
+    for op, made in p.runs.values():
         captured.update(op.calls)
         p.maker.update((v.number, op) for v in op.outputs)
         p.watched.update(v.number for v in [*op.inputs, *op.outputs] if v.maker is not None)
@@ -106,6 +105,7 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
             p.releases.setdefault(instance.last, []).append(instance)
     for instance in p.held.values():
         p.releases.setdefault(instance.last, []).append(instance)
+    p.events = sorted({*p.runs, *p.releases})
     p.watched.update(saves[i].value.number for i in range(len(saves)) if not p.kept[i])
     shown: set[int] = set()  # values whose storages carry their number already
     for i, call in enumerate(recording.calls):

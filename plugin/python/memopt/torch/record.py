@@ -60,7 +60,7 @@ class Recording:
         op.once = True
         for node in self.graph["nodes"]:
             if node["name"] == op.name:
-                node["flags"] = ["random"]
+                node["flags"] = ["once"]
 
     def __str__(self) -> str:
         forward = sum(1 for op in self.ops if not op.backward)
@@ -84,9 +84,9 @@ def record(model: torch.nn.Module, *args: Any, loss: Loss | None = None, to: str
     return recording
 
 
-def record_call(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | None) -> Recording:
-    """Records one training step whose forward pass is a call of the model."""
-    recorder = Recorder(model)
+def record_call(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | None, limit: int | None = None) -> Recording:
+    """Records one training step whose forward pass is a call of the model, in no more than limit where that is possible."""
+    recorder = Recorder(model, limit)
     with state_kept(model):
         try:
             found = scalar(recorder.forward(forward), loss)
@@ -108,4 +108,5 @@ def _unheld(node: dict[str, Any]) -> dict[str, Any]:
 
 def recorded(recorder: Recorder) -> Recording:
     """What a recorder that is done has seen."""
-    return Recording(graph_of(recorder), recorder.peak, recorder.ops, recorder.calls, recorder.saves)
+    graph = graph_of(recorder)
+    return Recording(graph, graph["measured_peak"], recorder.ops, recorder.calls, recorder.saves)

@@ -31,8 +31,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from ._tensors import alias, operands, run_again, tensors
+from ._tensors import alias, opaque, operands, tensors
+from .again import OUTSIDE, run_again
 from .measure import profiled
+from .within import Packed, Within
 
 
 @dataclass(eq=False)
@@ -71,9 +73,6 @@ class Op:
     module: str = ""
     workspace: int = 0
     name: str = ""
-
-
-OUTSIDE = -1
 
 
 @dataclass(eq=False)
@@ -120,9 +119,11 @@ AGAIN = "memopt again"
 class Recorder(TorchDispatchMode):
     """Records one step of a module."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, limit: int | None = None, wrong: Callable[[Op], None] | None = None) -> None:
+        """A recording that would hold more than limit drops what it can make again; wrong is told of operators that gave other bits then."""
         super().__init__()
         self.model = model
+        self.within = Within(self, limit, wrong) if limit is not None else None
         self.ops: list[Op] = []
         self.calls: list[Call] = []
         self.saves: list[Save] = []
@@ -159,10 +160,10 @@ class Recorder(TorchDispatchMode):
         except BaseException:
             self.close()
             raise
-        for t in tensors(_plain(out)):
+        for t in tensors(plain_results(out)):
             if t.grad_fn is not None:
                 self._results.add((t.grad_fn.name(), t.grad_fn._sequence_nr()))
-            if (value := self._value(t)) not in self.results:
+            if (value := self.value(t)) not in self.results:
                 self.results.append(value)
         self.phase = "between"
         return out
@@ -192,13 +193,13 @@ class Recorder(TorchDispatchMode):
         try:
             loss = next((t for t in roots if isinstance(t, torch.Tensor)), None)
             if loss is not None:
-                self.loss = self._value(loss)
+                self.loss = self.value(loss)
             self.phase = "backward"
             del loss
             with torch.profiler.record_function(BACKWARD), self:
                 out = run()
             for name, p in self.model.named_parameters():
-                if p.grad is not None and (value := self._value(p.grad)).maker is not None:
+                if p.grad is not None and (value := self.value(p.grad)).maker is not None:
                     self.grads[name] = value
             self.phase = "done"
         finally:
@@ -225,13 +226,19 @@ class Recorder(TorchDispatchMode):
     def _modules_named(self) -> Iterator[None]:
         names = {m: name for name, m in self.model.named_modules()}
 
-        def enter(module: torch.nn.Module, _: Any) -> None:
+        blocks = self.within.blocks if self.within is not None else set()
+
+        def enter(module: torch.nn.Module, inputs: Any) -> None:
             if module in names:
                 self._modules.append(names[module])
+            if module in blocks:
+                self.within.boundary(inputs)  # type: ignore[union-attr]
 
-        def leave(module: torch.nn.Module, _: Any, __: Any) -> None:
+        def leave(module: torch.nn.Module, _: Any, results: Any) -> None:
             if module in names:
                 self._modules.pop()
+            if module in blocks:
+                self.within.boundary(plain_results(results))  # type: ignore[union-attr]
 
         hooks = [
             torch.nn.modules.module.register_module_forward_pre_hook(enter),
@@ -245,10 +252,13 @@ class Recorder(TorchDispatchMode):
 
     # Saved tensors.
 
-    def _pack(self, t: torch.Tensor) -> tuple[torch.Tensor, Save, object]:
-        save = Save(len(self.calls), self._value(t))
+    def _pack(self, t: torch.Tensor) -> Packed:
+        save = Save(len(self.calls), self.value(t))
         self.saves.append(save)
-        return alias(t), save, self._graph()
+        packed = Packed(t.detach() if opaque(t) else alias(t), t, save, self._graph())
+        if self.within is not None and not opaque(t):
+            self.within.pack(packed)
+        return packed
 
     def _graph(self) -> object:
         """What lives as long as the graph of the forward pass."""
@@ -265,17 +275,23 @@ class Recorder(TorchDispatchMode):
             self._alive = weakref.ref(graph, gone)
         return graph
 
-    def _unpack(self, packed: tuple[torch.Tensor, Save, object]) -> torch.Tensor:
-        t, save, _ = packed
+    def _unpack(self, packed: Packed) -> torch.Tensor:
+        packed.check()
+        save = packed.save
         if self.phase == "backward" and save.used is None and save not in self._waiting:
             self._waiting.append(save)
-        return t
+        if packed.tensor is None:
+            assert self.within is not None
+            return self.within.unpack(packed)
+        return packed.tensor
 
     # Operators.
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self._at = self.spans
+        if self.within is not None and self.phase == "forward":
+            self.within.before(func, args, kwargs)
         with torch.profiler.record_function(f"{CALL}{self.spans}"):
             out = func(*args, **kwargs)
         self._note(func, args, kwargs, out)
@@ -284,10 +300,10 @@ class Recorder(TorchDispatchMode):
 
     def _note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         read, written = operands(func, args, kwargs)
-        numbers = [OUTSIDE if (v := self._value(t)).maker is None else v.number for t in tensors((args, kwargs))]
+        numbers = [OUTSIDE if (v := self.value(t)).maker is None else v.number for t in tensors((args, kwargs))]
         op = self._node(func)
         for t in read:
-            value = self._value(t)
+            value = self.value(t)
             if value.maker is not op:
                 value.read = True
                 if value not in op.inputs:
@@ -315,6 +331,8 @@ class Recorder(TorchDispatchMode):
             elif not op.once:
                 op.once = _unwritten(func) or _draws(func, args, kwargs) or not self._repeats(func, args, kwargs, out, written)
             self.calls.append(Call(func, numbers, makes, writes))
+            if self.within is not None:
+                self.within.after(op)
 
     def _follow(self, t: torch.Tensor, value: Value) -> None:
         """Notes when a tensor that shows a value is gone. What autograd saves is another tensor."""
@@ -333,13 +351,17 @@ class Recorder(TorchDispatchMode):
         """Whether a second run gives the same bits. An operator that writes is judged by what it is part of."""
         if written:
             return True
-        if any(type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided for t in tensors((args, kwargs, out))):
+        if any(opaque(t) for t in tensors((args, kwargs, out))):
             return False
-        with torch.profiler.record_function(AGAIN):
+        with self.unseen():
             again = run_again(func, args, kwargs, torch.is_grad_enabled())
             same = all(_same_bits(a, b) for a, b in zip(tensors(out), tensors(again), strict=True))
             del again
         return same
+
+    def unseen(self) -> Any:
+        """What is allocated within is none of the step's."""
+        return torch.profiler.record_function(AGAIN)
 
     def _node(self, func: Any) -> Op:
         """The node that an operator belongs to: its own, or that of the backward node which runs."""
@@ -375,7 +397,7 @@ class Recorder(TorchDispatchMode):
 
     def _write(self, op: Op, t: torch.Tensor) -> tuple[Op, Value]:
         """A write into a storage: of its maker's, if nobody has read it, or a new version."""
-        old = self._value(t)
+        old = self.value(t)
         maker = old.maker
         if maker is None or maker is op:
             if maker is None:  # who has read a buffer that changes cannot read the same again
@@ -396,7 +418,7 @@ class Recorder(TorchDispatchMode):
         op.outputs.append(value)
         if old not in op.inputs:
             op.inputs.append(old)
-        old.read, old.last = True, False
+        old.read, old.last = True, False  # a saved tensor that shows it is spoiled
         if not op.backward:
             self._only_once(old)
         return op, value
@@ -413,9 +435,15 @@ class Recorder(TorchDispatchMode):
         storage = t.untyped_storage()
         value = Value(len(self.values), storage.nbytes(), list(t.shape), str(t.dtype).removeprefix("torch."), maker, kind, source, address_of(storage), self.spans)
         self.values.append(value)
+        self.show(storage, value)
+        if self.within is not None and maker is not None and self.phase == "forward":
+            self.within.made_value(value, storage)
+        return value
+
+    def show(self, storage: torch.UntypedStorage, value: Value) -> None:
+        """Has a storage carry a value."""
         setattr(storage, _TAG, _Tag(self, value))
         self._tagged.append(weakref.ref(storage))
-        return value
 
     def _input(self, t: torch.Tensor, kind: str, source: str = "") -> Value:
         tag = getattr(t.untyped_storage(), _TAG, None)
@@ -426,7 +454,7 @@ class Recorder(TorchDispatchMode):
         self.inputs.append(value)
         return value
 
-    def _value(self, t: torch.Tensor) -> Value:
+    def value(self, t: torch.Tensor) -> Value:
         return self._input(t, "data")
 
 
@@ -434,7 +462,7 @@ def address_of(storage: torch.UntypedStorage) -> int:
     return storage.data_ptr() if storage.device.type != "meta" else 0
 
 
-def _plain(out: Any) -> Any:
+def plain_results(out: Any) -> Any:
     """The results of a forward pass as containers that tensors() opens."""
     if isinstance(out, (torch.Tensor, list, tuple, dict)):
         return dict(out) if isinstance(out, dict) else out

@@ -1,0 +1,184 @@
+"""A step recorded within a limit: where keeping everything would take more, saved tensors are dropped while it runs.
+
+Without a plan, the inputs and outputs of blocks stay (the modules in the outermost ModuleList, ModuleDict or
+Sequential), and so do results of operators that cannot run again. What is asked for in between is made from these when
+the backward pass comes to the block, and dropped when it comes to the next. As long as the limit holds nothing happens.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ._tensors import View, tensors
+from .again import Captured, captured, digest, modified, run_op
+
+if TYPE_CHECKING:
+    from .recorder import Op, Recorder, Save, Value
+
+
+def blocks_of(model: torch.nn.Module) -> set[torch.nn.Module]:
+    """The modules whose inputs and outputs stay."""
+    found: set[torch.nn.Module] = set()
+
+    def look(module: torch.nn.Module) -> None:
+        for child in module.children():
+            if isinstance(child, (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)):
+                found.update(child.children())
+            else:
+                look(child)
+
+    look(model)
+    return found or set(model.children())
+
+
+class Packed:
+    """What autograd holds of a saved tensor: a tensor, or how to view the value once it is made again."""
+
+    __slots__ = ("__weakref__", "graph", "save", "seen", "tensor", "version", "view")
+
+    def __init__(self, tensor: torch.Tensor, of: torch.Tensor, save: Save, graph: object) -> None:
+        self.tensor: torch.Tensor | None = tensor
+        self.seen, self.version = weakref.ref(of), of._version
+        self.save, self.graph = save, graph
+        self.view: View | None = None
+
+    def check(self) -> None:
+        """Hooks switch off autograd's own check."""
+        t = self.seen()
+        if t is not None and t._version != self.version:
+            raise modified(t.shape, t._version, self.version)
+        if not self.save.value.last:
+            raise modified(self.save.value.shape, self.version + 1, self.version)
+
+
+class Within:
+    """Keeps a recorder below a limit where that is possible."""
+
+    def __init__(self, recorder: Recorder, limit: int, wrong: Callable[[Op], None] | None) -> None:
+        self.r = recorder
+        self.limit = limit
+        self.wrong = wrong  # called where an operator gave other bits
+        self.live = 0  # bytes of the step's storages
+        self.dropping = False
+        self.blocks = blocks_of(recorder.model)
+        self.block = 0  # counts entries and exits
+        self.calls: dict[int, Captured] = {}
+        self.block_of: dict[int, int] = {}  # by value
+        self.storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}  # by value
+        self.pinned: set[int] = set()
+        self.kept: dict[int, torch.UntypedStorage] = {}  # pinned ones, once others are dropped
+        self.packed: list[weakref.ref[Packed]] = []
+        self.bits: dict[int, int] = {}
+        self.made: dict[int, torch.UntypedStorage] = {}  # again, for the block that the backward pass is in
+        self.current = -1
+
+    # The forward pass.
+
+    def made_value(self, value: Value, storage: torch.UntypedStorage) -> None:
+        size = storage.nbytes()
+        self.live += size
+        self.block_of[value.number] = self.block
+        here = weakref.ref(self)
+
+        def gone(_: Any) -> None:
+            w = here()
+            if w is not None:
+                w.live -= size
+
+        self.storages[value.number] = weakref.ref(storage, gone)
+
+    def before(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Takes down a call. What only operators that read a value about to change can make is made before it does."""
+        r = self.r
+        _, self.calls[len(r.calls)] = captured(func, args, kwargs, lambda t: None if (v := r.value(t)).maker is None else v.number)
+        if self.dropping and func._schema.is_mutable:
+            written = [r.value(t) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write for t in tensors(args[i : i + 1])]
+            for op in r.ops:
+                if any(v in op.inputs for v in written):
+                    for out in op.outputs:
+                        if any(s.value is out for s in r.saves) and out.number not in self.kept:
+                            self.kept[out.number] = self.again(out.number)
+
+    def after(self, op: Op) -> None:
+        """Drops what can be made again, where the limit is passed."""
+        if op.once:
+            for value in op.outputs:
+                self.pin(value)
+        if not self.dropping and self.live > self.limit:
+            self.dropping = True
+            for number in self.pinned:
+                self._keep(number)
+            for ref in self.packed:
+                packed = ref()
+                if packed is not None:
+                    self.drop(packed)
+
+    def boundary(self, inside: Any) -> None:
+        """The arguments or the results of a block."""
+        self.block += 1
+        for t in tensors(inside):
+            value = self.r.value(t)
+            if value.maker is not None:
+                self.pin(value)
+
+    def pin(self, value: Value) -> None:
+        self.pinned.add(value.number)
+        if self.dropping:
+            self._keep(value.number)
+
+    def _keep(self, number: int) -> None:
+        storage = self.storages[number]() if number in self.storages else None
+        if storage is not None:
+            self.kept[number] = storage
+
+    def pack(self, packed: Packed) -> None:
+        self.packed.append(weakref.ref(packed))
+        if self.dropping:
+            self.drop(packed)
+
+    def drop(self, packed: Packed) -> None:
+        value, tensor = packed.save.value, packed.tensor
+        if value.maker is None or value.maker.once or value.number in self.pinned or tensor is None or not value.last:
+            return
+        if any(c not in self.calls for c in value.maker.calls):
+            return
+        if value.number not in self.bits:
+            self.bits[value.number] = digest(tensor.untyped_storage())
+        packed.view, packed.tensor = View(tensor), None
+
+    # The backward pass.
+
+    def unpack(self, packed: Packed) -> torch.Tensor:
+        assert packed.view is not None
+        value = packed.save.value
+        block = self.block_of.get(value.number, 0)
+        if block != self.current:
+            self.made.clear()
+            self.current = block
+        storage = self.again(value.number)
+        self.r.show(storage, value)
+        return packed.view.of(storage)
+
+    def again(self, number: int) -> torch.UntypedStorage:
+        """A value's storage: kept, alive by chance, or made again."""
+        known = self.kept.get(number) or self.made.get(number)
+        if known is None and number in self.storages and number not in self.bits:
+            known = self.storages[number]()
+        if known is not None:
+            return known
+        op = self.r.values[number].maker
+        assert op is not None
+        with self.r.unseen():
+            made = run_op(op, self.calls, self.r.calls, self.again)
+        for n, storage in made.items():
+            was = self.bits.get(n)
+            if was is not None and was != digest(storage):
+                op.once = True
+                if self.wrong is not None:
+                    self.wrong(op)
+            self.made.setdefault(n, storage)
+        return self.made[number]
