@@ -93,8 +93,10 @@ def step_peak(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | N
     """Runs one step and measures it. The module is afterwards what it was."""
     with state_kept(model):
         with watched() as watch:
-            found = scalar(forward(), loss)
+            out = forward()
+            found = scalar(out, loss)
             found.backward()
+            del out
         return Measured(watch.peak, digests(model, found))
 
 

@@ -89,9 +89,11 @@ def record_call(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss |
     recorder = Recorder(model, limit)
     with state_kept(model):
         try:
-            found = scalar(recorder.forward(forward), loss)
+            out = recorder.forward(forward)  # to the end of the step, as most loops hold it
+            found = scalar(out, loss)
             await_backward(recorder, lambda _: None)
             found.backward()
+            del out
         finally:
             give_up()
             recorder.close()
