@@ -16,6 +16,7 @@ built() {
 if [ -z "${MEMOPT_TEST_SERVER:-}" ]; then MEMOPT_TEST_SERVER=$(built testserver ./plugin/internal/testserver); fi
 if [ -z "${MEMOPT_TEST_SOLVER:-}" ]; then MEMOPT_TEST_SOLVER=$(built answer ./planner/internal/answer); fi
 export MEMOPT_TEST_SERVER MEMOPT_TEST_SOLVER
+export MEMOPT_PLANS="$made/plans"
 export MEMOPT_TEST_BINARY="${MEMOPT_PLUGIN_PATH:-}"
 PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "${PYTHON:-python3}" -m unittest discover -s tests -t tests "$@"
 if [ -n "${TORCH_PYTHON:-}" ]; then

@@ -56,6 +56,7 @@ def graph_of(r: Recorder) -> dict[str, Any]:
         "model": type(r.model).__name__,
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
+        "layout": r.layout.hexdigest(),
         "measured_peak": 0,
         "num_fwd_outputs": 1,
         "outputs": [loss.name, *back],

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import os
-import tempfile
 import threading
 import warnings
 import weakref
@@ -18,13 +16,13 @@ from typing import Any, Literal
 import torch
 
 from .._arguments import Size
-from .._plan import plan
 from ..errors import BudgetError
 from ..report import show_bytes
 from ._tensors import tensors
 from .budget import Fixed, fixed_bytes, free_bytes, is_share, parse
 from .live import await_backward, give_up
 from .measure import ProfilerBusy, step_peak
+from .plans import plan_of
 from .program import Program, build
 from .record import Recording, record_call, recorded
 from .recorder import Op, Recorder
@@ -337,17 +335,14 @@ class PlannedForward:
                 f"the step takes {show_bytes(eager)} more in eager mode",
                 fixed=fixed.bytes,
             )
-        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-            path = os.path.join(folder, f"{type(self.model).__name__}.json")
-            recording.save(path)
-            try:
-                found = plan(path, activation_budget=limit, max_overhead=r.max_overhead)
-            except BudgetError as e:
-                if not self.made or e.best <= 0:
-                    raise
-                # Training has begun, and a shape comes that does not fit: the lowest plan there is, and a word about it.
-                self._tell(f"inputs of other shapes do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
-                found = plan(path, activation_budget=e.best)
+        try:
+            found = plan_of(recording, activation_budget=limit, max_overhead=r.max_overhead)
+        except BudgetError as e:
+            if not self.made or e.best <= 0:
+                raise
+            # Training has begun, and a shape comes that does not fit: the lowest plan there is, and a word about it.
+            self._tell(f"inputs of other shapes do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
+            found = plan_of(recording, activation_budget=e.best)
         report = StepReport(
             eager, found.result.peak, None, found.floor.peak, found.floor.node, found.result.overhead,
             found.bound.gap if found.get("bound") else 0.0, fixed.bytes, found, recording,

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import hashlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -134,6 +135,7 @@ class Recorder(TorchDispatchMode):
         self.peak = 0  # growth of the allocator's bytes over forward and backward, at its highest
         self.phase = "forward"
         self.spans = 0
+        self.layout = hashlib.blake2b(digest_size=8)  # of all results: kernels' work space depends on strides
         self._tagged: list[weakref.ref[torch.UntypedStorage]] = []
         self._seen: list[weakref.ref[torch.Tensor]] = []
         self.results: list[Value] = []  # of the forward pass
@@ -321,6 +323,7 @@ class Recorder(TorchDispatchMode):
             else:
                 value = tag.value
             makes.append((i, value))
+            self.layout.update(repr(t.stride()).encode())
             if self.phase == "forward":
                 self._follow(t, value)
         op.flops += _flops(func, args, kwargs, out)

@@ -1,0 +1,80 @@
+"""Plans of recorded steps: from the service, or from a bounded folder of plans that were made before.
+
+A plan follows from the recorded graph, the settings and the binary, so its name in the folder is a digest of these.
+The folder is MEMOPT_PLANS, or memopt/plans where the user's caches are; MEMOPT_PLANS= (empty) keeps none. What cannot be
+read, or written, is made anew.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import tempfile
+from typing import Any
+
+from .. import _binary
+from .._plan import plan
+from .._whole import write
+from ..report import Report
+from .record import Recording
+
+MOST_FILES = 256
+
+
+def plan_of(recording: Recording, **settings: Any) -> Report:
+    """The plan of a recorded step."""
+    graph = json.dumps(recording.graph, separators=(",", ":"), allow_nan=False).encode()
+    folder = _folder()
+    path = os.path.join(folder, _digest(graph, settings) + ".json.gz") if folder else ""
+    found = _read(path)
+    if found is None:
+        with tempfile.TemporaryDirectory(prefix="memopt-") as here:
+            step = os.path.join(here, f"{recording.graph['model']}.json")
+            with open(step, "wb") as f:
+                f.write(graph)
+            found = plan(step, **settings)
+        if path:
+            _write(path, found)
+    return found
+
+
+def _folder() -> str:
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.environ.get("MEMOPT_PLANS", os.path.join(caches, "memopt", "plans"))
+
+
+def _digest(graph: bytes, settings: dict[str, Any]) -> str:
+    binary = _binary.find()
+    stat = os.stat(binary)
+    # Settings also come from the environment and from files of config.
+    rest = {k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))}
+    known = json.dumps([binary, stat.st_size, stat.st_mtime_ns, settings, rest, os.getcwd()], sort_keys=True, default=str)
+    return hashlib.blake2b(graph + b"\0" + known.encode(), digest_size=16).hexdigest()
+
+
+def _read(path: str) -> Report | None:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as f:
+            kept = json.load(f)
+        os.utime(path)
+        report = Report(kept["plan"], kept["text"])
+        report.to_dict()["steps"]
+    except (OSError, EOFError, ValueError, KeyError, TypeError):
+        return None
+    return report
+
+
+def _write(path: str, report: Report) -> None:
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        plan_json, table = report.__reduce__()[1]
+        text = json.dumps({"plan": plan_json, "text": table})
+        write(path, gzip.compress(text.encode(), compresslevel=1, mtime=0))
+        files = sorted((os.stat(os.path.join(folder, f)).st_mtime, f) for f in os.listdir(folder) if f.endswith(".json.gz"))
+        for _, f in files[:-MOST_FILES]:
+            os.remove(os.path.join(folder, f))
+    except OSError:
+        pass  # a full disk, a folder that cannot be written: the plan is made again next time
