@@ -103,10 +103,12 @@ class TestHuggingFace(Case):
         return callback.report, planned
 
     def test_three_steps(self):
-        report, trainer = self.check()
+        report, trainer = self.check(within=False, steps=5)
+        self.within(report.measured_peak, report)
         logged = [entry for entry in trainer.state.log_history if "memopt_promised_peak" in entry]
         self.assertEqual(logged[0]["memopt_promised_peak"], report.promised_peak)
         self.assertEqual(logged[0]["memopt_eager_peak"], report.eager_peak)
+        self.assertEqual(logged[-1]["memopt_measured_peak"], report.measured_peak)
 
     def test_settings(self):
         """What people set, each alone."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .recorder import Recorder
+if TYPE_CHECKING:
+    from .measuring import Measuring
+    from .recorder import Recorder
 
 
 class Pending:
-    """A recorded forward pass whose backward pass is yet to come."""
+    """A recorded or measured forward pass whose backward pass is yet to come."""
 
-    def __init__(self, recorder: Recorder, done: Callable[[str], None]) -> None:
+    def __init__(self, recorder: Recorder | Measuring, done: Callable[[str], None]) -> None:
         self.recorder, self.done = recorder, done
 
 
@@ -30,7 +32,7 @@ def pending() -> Pending | None:
     return getattr(_here, "pending", None)
 
 
-def await_backward(recorder: Recorder, done: Callable[[str], None]) -> Pending:
+def await_backward(recorder: Recorder | Measuring, done: Callable[[str], None]) -> Pending:
     """Records the next backward pass that comes to the results of a recorded forward pass. Then calls done, with what
     is wrong with it, or nothing."""
     global _waiting, _engine

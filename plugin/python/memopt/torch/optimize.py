@@ -18,6 +18,7 @@ import torch
 from .._arguments import Size
 from ..errors import BudgetError
 from ..report import show_bytes
+from . import measuring
 from ._tensors import tensors
 from .budget import Fixed, fixed_bytes, free_bytes, is_share, parse
 from .live import await_backward, give_up
@@ -196,15 +197,19 @@ class PlannedForward:
         """Runs the forward pass under its plan."""
         assert made.program is not None
         run = planned(made.program, strict=self.request.strict, audit=self._audited if made.audits > 0 else None)
+        measures = made.audits <= 0 and made.report.measured_peak is None
         made.audits -= 1
-        try:
-            with run:
-                out = self.original(*args, **kwargs)
-        finally:
-            why = run.step.diverged
-            if why is not None:
-                self._tell(f"a step went another way than the recorded one and keeps what follows; it is recorded again: {why}")
-                self._forget(key, "its steps run other operators each time")
+        with measuring.step(measures) as measured:
+            try:
+                with run:
+                    out = self.original(*args, **kwargs)
+            finally:
+                why = run.step.diverged
+                if why is not None:
+                    self._tell(f"a step went another way than the recorded one and keeps what follows; it is recorded again: {why}")
+                    self._forget(key, "its steps run other operators each time")
+            if measured is not None and why is None:
+                measured.behind(out, functools.partial(setattr, made.report, "measured_peak"))
         self.steps = [s for s in self.steps if s() is not None] + [weakref.ref(run.step)]
         return out
 

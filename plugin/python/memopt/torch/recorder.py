@@ -35,6 +35,7 @@ from torch.utils.flop_counter import flop_registry
 from ._tensors import alias, opaque, operands, tensors
 from .again import OUTSIDE, run_again
 from .measure import profiled
+from .results import Results, plain_results
 from .within import Packed, Within
 
 
@@ -146,7 +147,7 @@ class Recorder(TorchDispatchMode):
         self._waiting: list[Save] = []  # asked for by the backward node that runs, before its first operator
         self._profile = contextlib.ExitStack()
         self._alive: weakref.ref[_Graph] | None = None
-        self._results: set[tuple[str, int]] = set()  # backward nodes of the forward pass's results, which it does not hold
+        self._results = Results()
 
     # The step.
 
@@ -162,9 +163,8 @@ class Recorder(TorchDispatchMode):
         except BaseException:
             self.close()
             raise
+        self._results.add(out)
         for t in tensors(plain_results(out)):
-            if t.grad_fn is not None:
-                self._results.add((t.grad_fn.name(), t.grad_fn._sequence_nr()))
             if (value := self.value(t)) not in self.results:
                 self.results.append(value)
         self.phase = "between"
@@ -173,25 +173,15 @@ class Recorder(TorchDispatchMode):
     @property
     def waits(self) -> bool:
         """Whether a backward pass can come."""
-        return bool(self._results)
+        return bool(self._results.nodes)
 
     def reached_by(self, roots: Sequence[Any]) -> bool:
         """Whether a backward pass from these tensors comes to the results of the forward pass."""
-        nodes = [n for t in roots if (n := getattr(t, "node", None) or getattr(t, "grad_fn", None)) is not None]
-        seen = set(nodes)
-        while nodes:
-            node = nodes.pop()
-            if (node.name(), node._sequence_nr()) in self._results:
-                return True
-            for n, _ in node.next_functions:
-                if n is not None and n not in seen:
-                    seen.add(n)
-                    nodes.append(n)
-        return False
+        return self._results.by(roots)
 
     def backward(self, run: Callable[[], Any], roots: Sequence[Any]) -> Any:
         """Runs the backward pass from these tensors, and ends the recording."""
-        self._results.clear()
+        self._results.nodes.clear()
         try:
             loss = next((t for t in roots if isinstance(t, torch.Tensor)), None)
             if loss is not None:
@@ -216,7 +206,7 @@ class Recorder(TorchDispatchMode):
         if self.phase != "done":
             self.phase = "closed"
         self._profile.close()
-        self._results.clear()
+        self._results.nodes.clear()
         for ref in self._tagged:
             storage = ref()
             tag = getattr(storage, _TAG, None) if storage is not None else None
@@ -463,13 +453,6 @@ class Recorder(TorchDispatchMode):
 
 def address_of(storage: torch.UntypedStorage) -> int:
     return storage.data_ptr() if storage.device.type != "meta" else 0
-
-
-def plain_results(out: Any) -> Any:
-    """The results of a forward pass as containers that tensors() opens."""
-    if isinstance(out, (torch.Tensor, list, tuple, dict)):
-        return dict(out) if isinstance(out, dict) else out
-    return getattr(out, "__dict__", None)
 
 
 def _flops(func: Any, args: Any, kwargs: Any, out: Any) -> int:
