@@ -24,8 +24,8 @@ class TestWithin(Case):
         taken = []
         events_of = lifetimes.events_of
 
-        def watched(profile):
-            events, spans = events_of(profile)
+        def watched(*args):
+            events, spans = events_of(*args)
             taken.append(highest(events, (spans[FORWARD][0][0], spans[BACKWARD][0][1])))
             return events, spans
 

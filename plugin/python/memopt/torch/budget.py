@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._arguments import Size
+from .measure import device_of
 from .wrapped import inner_optimizers
 
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -82,7 +83,7 @@ def _slots(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> int:
 
 def free_bytes(model: torch.nn.Module, reserve: Size) -> int:
     """What the module's device has free, less the reserve; on a processor the least of the machine's and the cgroup's."""
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    device = device_of(model)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

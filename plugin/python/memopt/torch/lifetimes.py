@@ -6,7 +6,9 @@ import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .measure import events_of
+import torch
+
+from .measure import device_of, events_of
 from .recorder import AGAIN, BACKWARD, CALL, FORWARD, Op, Recorder, Value
 
 END = 1 << 62
@@ -21,15 +23,15 @@ class Allocation:
     died: int = END
 
 
-def fill(recorder: Recorder, profile: object) -> None:
+def fill(recorder: Recorder, profile: torch.autograd.profiler.profile) -> None:
     """Fills in what a recorder cannot see: work space, what the loss allocates, how long values are held, and the peak."""
     _Lifetimes(recorder, profile).fill()
 
 
 class _Lifetimes:
-    def __init__(self, recorder: Recorder, profile: object) -> None:
+    def __init__(self, recorder: Recorder, profile: torch.autograd.profiler.profile) -> None:
         self.r = recorder
-        events, spans = events_of(profile)
+        events, spans = events_of(profile, device_of(recorder.model).type)
         ours: list[tuple[int, int]] = []  # second runs, which the step does not have by itself; one may be within another
         for begin, end in sorted(spans.get(AGAIN, [])):
             if not ours or begin > ours[-1][1]:

@@ -28,31 +28,36 @@ class Measured:
 
 
 @contextlib.contextmanager
-def profiled() -> Iterator[torch.profiler.profile]:
+def profiled() -> Iterator[torch.autograd.profiler.profile]:
     """Profiles memory. There is one profiler: where it runs already, this raises ProfilerBusy."""
     if torch.autograd._profiler_enabled():
         raise ProfilerBusy("a profiler is running, and there is only one")
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if torch.cuda.is_initialized():
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+    # Not torch.profiler.profile, which loads the compiler.
+    device = "cuda" if torch.cuda.is_initialized() else None
+    with torch.autograd.profiler.profile(use_kineto=True, use_device=device, profile_memory=True) as profile:
         yield profile
 
 
-def events_of(profile: torch.profiler.profile) -> tuple[list[tuple[int, int, int]], dict[str, list[tuple[int, int]]]]:
-    """The allocator's events of a finished profile, in order, as (time, address, bytes), those freed below 0; and when each of our spans ran."""
+def events_of(profile: torch.autograd.profiler.profile, device: str = "cpu") -> tuple[list[tuple[int, int, int]], dict[str, list[tuple[int, int]]]]:
+    """The events of a device's allocator in a finished profile, in order, as (time, address, bytes), those freed below 0; and when each of our spans ran."""
     events: list[tuple[int, int, int]] = []
     spans: dict[str, list[tuple[int, int]]] = {}
-    assert profile.profiler is not None and profile.profiler.kineto_results is not None
-    stack = list(profile.profiler.kineto_results.experimental_event_tree())
+    assert profile.kineto_results is not None
+    stack = list(profile.kineto_results.experimental_event_tree())
     while stack:
         e = stack.pop()
         stack.extend(e.children)
         if e.tag == torch._C._profiler._EventType.Allocation:
-            events.append((e.start_time_ns, e.extra_fields.ptr, e.extra_fields.alloc_size))
+            if e.extra_fields.device.type == device:
+                events.append((e.start_time_ns, e.extra_fields.ptr, e.extra_fields.alloc_size))
         elif e.name.startswith("memopt "):
             spans.setdefault(e.name, []).append((e.start_time_ns, e.end_time_ns))
     return sorted(events), spans
+
+
+def device_of(model: torch.nn.Module) -> torch.device:
+    """Where a module is: the device of its first parameter."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 def highest(events: list[tuple[int, int, int]], span: tuple[int, int]) -> int:

@@ -149,6 +149,10 @@ class Recorder(TorchDispatchMode):
         self._alive: weakref.ref[_Graph] | None = None
         self._results = Results()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # the guard that it adds loads the compiler
+
     # The step.
 
     def forward(self, call: Callable[[], Any]) -> Any:
