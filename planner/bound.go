@@ -25,7 +25,7 @@ func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 			least, _ = v.r.ProveUpTo(limit, c.cost)
 		}
 	} else {
-		r, err := recompute.New(m.problem(alignment, nil))
+		r, err := recompute.New(m.problem(m.unit, nil))
 		if err != nil {
 			return Bound{}, err
 		}

@@ -27,7 +27,11 @@ func (p *Plan) Stretches() []Stretch {
 		} else {
 			name = p.Graph.Values[l.owner].Name
 		}
-		all = append(all, Stretch{name, Life{l.first, l.last, p.Offsets[i], l.bytes}})
+		at := int64(0)
+		if !p.m.unplaced() {
+			at = p.Offsets[i]
+		}
+		all = append(all, Stretch{name, Life{l.first, l.last, at, l.bytes}})
 	}
 	return all
 }

@@ -381,7 +381,11 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	if p.t, err = m.replay(p.Steps); err != nil {
 		return nil, err
 	}
-	if len(p.Offsets) != len(p.t.lives) {
+	if m.unplaced() {
+		if len(p.Offsets) > 0 || p.Arena != p.t.peak {
+			return nil, fmt.Errorf("the plan has an arena of %d bytes with %d places, but its lives have none, and take %d at once", p.Arena, len(p.Offsets), p.t.peak)
+		}
+	} else if len(p.Offsets) != len(p.t.lives) {
 		return nil, fmt.Errorf("the plan places %d lives, but its steps have %d", len(p.Offsets), len(p.t.lives))
 	}
 	for i, o := range p.Offsets {
@@ -488,7 +492,7 @@ func (f *File) sameConditions(g *graph.Graph, lines []string) error {
 	for _, of := range []map[string]string{f.Model.Recorded, has} {
 		for _, name := range slices.Sorted(maps.Keys(of)) {
 			if value, ok := has[name]; !ok || value != f.Model.Recorded[name] {
-				return fmt.Errorf("the plan is for a step that was recorded with %s, this one was recorded with %s; work space depends on that: record and plan the step as it is to run",
+				return fmt.Errorf("the plan is for a step that was recorded with %s, this one was recorded with %s; its bytes depend on that: record and plan the step as it is to run",
 					said(f.Model.Recorded, name), said(has, name))
 			}
 		}

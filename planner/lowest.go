@@ -53,7 +53,7 @@ func (v *solver) surely(below int64) (*candidate, error) {
 		return nil, nil
 	}
 	c := &candidate{t: v.m.simulate(v.steps(v.found.Launches))}
-	c, err := v.m.placeWithin(c, align(c.t.peak+c.t.peak/lowestLoss))
+	c, err := v.m.placeWithin(c, v.m.align(c.t.peak+c.t.peak/lowestLoss))
 	var beyond *pack.CapacityError
 	if errors.As(err, &beyond) {
 		err = nil
@@ -66,13 +66,13 @@ func (v *solver) surely(below int64) (*candidate, error) {
 
 // lowestFound is the plan with the lowest peak that is found, not placed yet, or nil.
 func (v *solver) lowestFound(floor int64) *recompute.Answer {
-	from, to := align(floor), align(v.base.placed.Height) // none below from is known
+	from, to := v.m.align(floor), v.m.align(v.base.placed.Height) // none below from is known
 	var found *recompute.Answer
 	if a, ok := v.r.Any(from); ok { // often there is one
 		found, from = &a, to
 	}
 	for i := 0; i < halvings && from < to; i++ {
-		m := align(from + (to-from)/2)
+		m := v.m.align(from + (to-from)/2)
 		a, ok := v.r.Any(m)
 		if !ok && found == nil {
 			a, ok = v.r.Quick(m) // which has more ways
@@ -82,13 +82,13 @@ func (v *solver) lowestFound(floor int64) *recompute.Answer {
 			continue
 		}
 		if to = m; found == nil || a.Peak < found.Peak {
-			found, to = &a, min(m, align(a.Peak))
+			found, to = &a, min(m, v.m.align(a.Peak))
 		}
 	}
 	if found == nil {
 		return nil
 	}
-	return v.under(*found, align(floor))
+	return v.under(*found, v.m.align(floor))
 }
 
 // last is the lowest plan that is found, for whoever asks for less than any takes. Its arena is a limit that has a plan.
@@ -148,7 +148,7 @@ func (v *solver) lastSoon(limit int64) (*candidate, error) {
 // farther.
 func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	for a.Peak > floor {
-		limit := max(align(a.Peak-a.Peak/deeper)-alignment, floor)
+		limit := max(v.m.align(a.Peak-a.Peak/deeper)-v.m.unit, floor)
 		b, ok := v.r.Under(limit, a)
 		if !ok && len(v.m.sim.plain) <= midProgram {
 			b, ok = v.r.Any(limit)

@@ -30,6 +30,7 @@ type model struct {
 	states   int64       // bytes of optimizer states
 	scratch  []int64     // by node
 	lowered  bool        // for a device that runs kernels
+	unit     int64       // bytes of lives count in whole units: of the alignment, or 1 if they have no places
 	kind     []int32     // by node: the number of its price
 	prices   []price     // of nodes that are alike; the first is a view's
 	ops      []*graph.Op // by number of a price; nil for views
@@ -83,7 +84,10 @@ func newModel(ctx context.Context, g *graph.Graph, dims map[string]int64, lowere
 		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
 		scratch: make([]int64, len(g.Nodes)), kind: make([]int32, len(g.Nodes)), prices: make([]price, 1), ops: make([]*graph.Op, 1), cost: make([]float64, len(g.Nodes)),
-		rate: 1, forward: len(g.Nodes),
+		rate: 1, forward: len(g.Nodes), unit: alignment,
+	}
+	if allocated(g) {
+		m.unit = 1
 	}
 	sizes := make([]int64, len(m.like.looks))
 	m.shapes = make([][]int, len(m.like.looks))
@@ -162,6 +166,18 @@ func (m *model) settle(v int, kind graph.Kind) {
 	m.fixed[v] = true
 	*space = align(*space) + m.bytes[v]
 }
+
+// allocated reports whether whoever runs a graph has an allocator of his own, to which it is
+// left where values lie.
+func allocated(g *graph.Graph) bool {
+	return slices.ContainsFunc(g.Recorded, func(r graph.Recorded) bool { return r.Name == graph.Allocator })
+}
+
+// unplaced reports whether lives get no places: the arena is then the bytes alive at once.
+func (m *model) unplaced() bool { return m.unit == 1 }
+
+// align is bytes in whole units.
+func (m *model) align(bytes int64) int64 { return (bytes + m.unit - 1) / m.unit * m.unit }
 
 // shape is a value's in numbers.
 func (m *model) shape(v *graph.Value) []int { return m.shapes[m.like.look[v.ID]] }

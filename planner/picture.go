@@ -1,6 +1,9 @@
 package planner
 
-import "memopt/memopt/graph"
+import (
+	"memopt/memopt/graph"
+	"memopt/planner/pack"
+)
 
 // Picture is a plan over its launches, for drawings: what is alive when, and
 // where it lies.
@@ -49,6 +52,22 @@ type PictureLife struct {
 	Over          int
 }
 
+// drawn is where lives are drawn: those that have no places somewhere near the bottom.
+func (p *Plan) drawn() []int64 {
+	if !p.m.unplaced() {
+		return p.Offsets
+	}
+	problem := pack.Problem{Buffers: make([]pack.Buffer, len(p.t.lives)), Looks: atOnce, Context: p.m.ctx}
+	for i, l := range p.t.lives {
+		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes}
+	}
+	s, err := pack.Solve(problem)
+	if err != nil {
+		return p.offsets()
+	}
+	return s.Offsets
+}
+
 // Picture draws nothing; it says what there is to draw.
 func (p *Plan) Picture() *Picture {
 	m := p.m
@@ -66,9 +85,9 @@ func (p *Plan) Picture() *Picture {
 		}
 		pic.Launches[i] = PictureLaunch{n.Name, n.Phase.String(), s.Again, p.t.live[i], last}
 	}
-	border := m.border(p.Steps)
+	border, offsets := m.border(p.Steps), p.drawn()
 	for i, l := range p.t.lives {
-		x := PictureLife{First: int(l.first), Last: int(l.last), Offset: p.Offsets[i], Bytes: l.bytes, Over: -1}
+		x := PictureLife{First: int(l.first), Last: int(l.last), Offset: offsets[i], Bytes: l.bytes, Over: -1}
 		maker := p.Steps[l.first]
 		if !l.scratch {
 			x.Value = p.Graph.Values[l.owner].Name

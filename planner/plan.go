@@ -96,7 +96,8 @@ func (r ClusterRequest) wants(i int) bool {
 type Plan struct {
 	Graph   *graph.Graph
 	Request Request
-	// Steps is the order; Offsets the place of each life in the arena.
+	// Steps is the order; Offsets the place of each life in the arena, none if whoever runs
+	// the graph has an allocator of his own.
 	Steps   []Step
 	Offsets []int64
 	Arena   int64
@@ -203,5 +204,8 @@ func (p *Plan) Keeps(r Request) error {
 func (p *Plan) adopt(c *candidate) {
 	p.t, p.Steps = c.t, c.t.steps
 	p.Offsets, p.Arena, p.PackBound = c.placed.Offsets, c.placed.Height, c.placed.Bound
+	if p.m.unplaced() {
+		p.Offsets = []int64{}
+	}
 	p.Result, p.Memory, p.Dominant = p.m.summary(c), p.m.memory(c), p.m.dominant(c.t)
 }

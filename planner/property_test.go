@@ -435,6 +435,7 @@ func TestFileIsWhole(t *testing.T) {
 func TestPlacing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, dims := randomGraph(t, 12), randomDims(t)
+		g.Recorded = nil // or lives have no places
 		p := mustMake(t, g, planner.Request{Dims: dims, Again: randomAgain(t, g, dims)})
 		var problem pack.Problem
 		for _, l := range p.Stretches() {

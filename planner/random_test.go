@@ -189,7 +189,8 @@ func randomWhole(t *rapid.T, most int) *graph.Graph {
 	return d.g
 }
 
-// randomGraph is one or the other. Of some, somebody holds values.
+// randomGraph is one or the other. Of some, somebody holds values, and some are run by whoever
+// has an allocator of his own.
 func randomGraph(t *rapid.T, most int) *graph.Graph {
 	draw := randomWhole
 	if rapid.Bool().Draw(t, "step") {
@@ -198,6 +199,9 @@ func randomGraph(t *rapid.T, most int) *graph.Graph {
 	g := draw(t, most)
 	if rapid.IntRange(0, 2).Draw(t, "held") == 0 {
 		hold(t, g)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "allocated") == 0 {
+		g.Recorded = []graph.Recorded{{Name: graph.Allocator, Value: "somebody's"}}
 	}
 	return g
 }

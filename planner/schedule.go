@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"math"
 
 	"memopt/memopt/graph"
 )
@@ -72,7 +73,7 @@ func (p *Plan) Schedule() (*Schedule, error) {
 	f.slab = make([]Ref, n)
 	s.Lives = make([]Life, 0, len(p.t.lives))
 	for i, l := range p.t.lives {
-		s.Lives = append(s.Lives, Life{l.first, l.last, p.Offsets[i], l.bytes})
+		s.Lives = append(s.Lives, Life{l.first, l.last, f.offsets[i], l.bytes})
 	}
 	s.Launches = make([]Launch, 0, len(p.Steps)+len(p.Graph.Updates))
 	err := f.launches(func(_ int, l *Launch) error {
@@ -91,7 +92,8 @@ type flattener struct {
 	space   int     // no life before it is work space that is asked for
 	slab    []Ref   // of all launches
 	holds   *holds
-	again   bool // the slab is one for all launches, each of which is gone when the next is made
+	offsets []int64 // by life
+	again   bool    // the slab is one for all launches, each of which is gone when the next is made
 }
 
 // flatten is a schedule without launches, and what makes those. Its outputs are
@@ -99,7 +101,7 @@ type flattener struct {
 func (p *Plan) flatten() (*Schedule, *flattener) {
 	m := p.m
 	s := &Schedule{Arena: p.Arena, Binding: m.binding}
-	f := &flattener{p: p, s: s, current: make([]int32, len(p.Graph.Values)), holds: m.sim.holds.another()}
+	f := &flattener{p: p, s: s, current: make([]int32, len(p.Graph.Values)), holds: m.sim.holds.another(), offsets: p.offsets()}
 	n := 0
 	for o, fixed := range m.fixed {
 		if f.current[o] = -1; fixed {
@@ -124,13 +126,30 @@ func (p *Plan) flatten() (*Schedule, *flattener) {
 	return s, f
 }
 
+// offsets are the places of lives; of those that have none, places behind each other, so that
+// each is told from all others.
+func (p *Plan) offsets() []int64 {
+	if !p.m.unplaced() {
+		return p.Offsets
+	}
+	all, end := make([]int64, len(p.t.lives)), int64(0)
+	for i, l := range p.t.lives {
+		if end > math.MaxInt64-align(l.bytes) {
+			end = 0 // so that whoever looks finds one written over another
+		}
+		all[i] = end
+		end += align(l.bytes)
+	}
+	return all
+}
+
 // workSpace is where a step's is. Steps are asked for in their order, in which
 // the lives stand, too.
 func (f *flattener) workSpace(step int) (Ref, error) {
 	lives := f.p.t.lives
 	for ; f.space < len(lives) && int(lives[f.space].first) <= step; f.space++ {
 		if l := lives[f.space]; l.scratch && int(l.first) == step {
-			return Ref{Space: Arena, Offset: f.p.Offsets[f.space], Bytes: l.bytes}, nil
+			return Ref{Space: Arena, Offset: f.offsets[f.space], Bytes: l.bytes}, nil
 		}
 	}
 	return Ref{}, fmt.Errorf("step %d has no work space", step)
@@ -157,7 +176,7 @@ func (f *flattener) refs(vs []*graph.Value, ids []int32) ([]Ref, error) {
 			x := &f.s.Fixed[at]
 			out[i] = m.ref(vs[i], id, x.Space, x.Offset)
 		default:
-			out[i] = m.ref(vs[i], id, Arena, f.p.Offsets[f.p.t.buffer[at]])
+			out[i] = m.ref(vs[i], id, Arena, f.offsets[f.p.t.buffer[at]])
 		}
 	}
 	return out, nil

@@ -74,7 +74,7 @@ func (s *search) solves() (*solver, error) {
 }
 
 func (s *search) newSolver() (*solver, error) {
-	r, err := recompute.New(s.m.problem(alignment, s.forced))
+	r, err := recompute.New(s.m.problem(s.m.unit, s.forced))
 	if err != nil {
 		return nil, err
 	}
@@ -188,10 +188,10 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 	dear := 0.0                 // the cost of the last plan that was not placed
 	var missed recompute.Answer // that plan
 	for i := range placings {
-		a, ok := v.lower(solve, align(aim), missed)
+		a, ok := v.lower(solve, v.m.align(aim), missed)
 		if whole = whole || aim == top; !ok && !whole {
 			aim, whole = top, true
-			a, ok = solve(align(aim))
+			a, ok = solve(v.m.align(aim))
 		}
 		if !ok || a.Extra > most*(1+1e-9) {
 			return f, nil
@@ -204,12 +204,12 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 				return f, nil
 			}
 			if a.Extra < dear {
-				aim = min(aim, a.Peak) - max(step, alignment)
+				aim = min(aim, a.Peak) - max(step, v.m.unit)
 				continue
 			}
 			dear = a.Extra
 		}
-		c, fits, err := v.placedSoon(solve, a, align(min(aim, a.Peak)-step), limit)
+		c, fits, err := v.placedSoon(solve, a, v.m.align(min(aim, a.Peak)-step), limit)
 		if !fits && err == nil {
 			c, fits, err = v.placed(a, limit, placingLooks)
 		}
@@ -234,7 +234,7 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 		case less <= 0 || less > 2*step && len(a.Launches) <= largeProgram:
 			less = step
 		}
-		aim = min(aim, a.Peak) - max(less, alignment)
+		aim = min(aim, a.Peak) - max(less, v.m.unit)
 	}
 	return f, nil
 }
@@ -259,7 +259,7 @@ func (v *solver) between(solve func(limit int64) (recompute.Answer, bool), limit
 			break
 		}
 		aim := low + (high-low)/2
-		a, ok := v.lower(solve, align(aim), missed)
+		a, ok := v.lower(solve, v.m.align(aim), missed)
 		if !ok || a.Extra >= c.cost {
 			low = aim
 			continue

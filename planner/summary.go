@@ -89,9 +89,17 @@ func (m *model) placeWithin(c *candidate, capacity int64) (*candidate, error) {
 const placingLooks = 3 << 23
 
 // placeIn prices a simulated candidate, and gives its lives their places in an arena of
-// a capacity (0: the lowest there is) with so much to look at (0: all it is worth).
+// a capacity (0: the lowest there is) with so much to look at (0: all it is worth). Where
+// places are left to somebody else, the arena is the bytes alive.
 func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, error) {
 	c.cost = m.againCost(c.t.steps)
+	if m.unplaced() {
+		c.placed = pack.Solution{Offsets: make([]int64, len(c.t.lives)), Height: c.t.peak, Bound: c.t.peak}
+		if capacity > 0 && c.t.peak > capacity {
+			return c, pack.NotWithin(capacity, c.t.peak)
+		}
+		return c, nil
+	}
 	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives)), Capacity: capacity, Looks: looks, Context: m.ctx}
 	for i, l := range c.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}

@@ -24,6 +24,9 @@ func (m *model) least() int64 {
 // useful is what values can take of so many bytes: a part of a unit at the end is
 // only of use to a highest value that does not fill its own.
 func (m *model) useful(bytes int64) int64 {
+	if m.unplaced() {
+		return bytes
+	}
 	if part := bytes % alignment; part < m.least() {
 		bytes -= part
 	}
@@ -31,7 +34,7 @@ func (m *model) useful(bytes int64) int64 {
 }
 
 // aligned is the limit of peaks in whole units for an arena of so many bytes.
-func (m *model) aligned(bytes int64) int64 { return align(m.useful(bytes)) }
+func (m *model) aligned(bytes int64) int64 { return m.align(m.useful(bytes)) }
 
 // crown is lives that take turns in the last bytes of a capacity, so that all others
 // fit in the whole units below at any time. It is nil if there are no such lives,
@@ -91,6 +94,9 @@ func (m *model) placeUnder(crown []int32, c *candidate, problem pack.Problem) (e
 // sunk is a candidate whose arena ends with the least part of a unit that some
 // crown fills, or as it was.
 func (m *model) sunk(c *candidate) *candidate {
+	if m.unplaced() {
+		return c
+	}
 	whole := align(c.placed.Height) - alignment
 	var parts []int64
 	for _, l := range c.t.lives {

@@ -11,6 +11,7 @@ import (
 
 	"memopt/configs"
 	"memopt/memopt"
+	"memopt/memopt/graph"
 	"memopt/memopt/report"
 	"memopt/memopt/whole"
 	"memopt/planner"
@@ -154,13 +155,20 @@ func (p *planned) text(w io.Writer, show []stage) error {
 	}
 	report.Plan(w, p.plan, filepath.Base(p.model.Path), shownSettings(p.model, p.profile))
 	if p.model.Recorded() {
-		report.Text(w, 2, "\n%s\n", ownBytes)
+		report.Text(w, 2, "\n%s\n", ownBytes(p.model.Graph))
 	}
 	return nil
 }
 
 // ownBytes says whose bytes a plan is in, where another program carries it out.
-const ownBytes = "These bytes are of memopt's own runtime. In PyTorch and ONNX Runtime the allocator rounds up and keeps blocks, and kernels have other work space."
+func ownBytes(g *graph.Graph) string {
+	for _, r := range g.Recorded {
+		if r.Name == graph.Allocator {
+			return fmt.Sprintf("These bytes are of what is alive at once, with work space as it was recorded. Where it lies is left to the allocator of %s, which rounds up and keeps blocks.", r.Value)
+		}
+	}
+	return "These bytes are of memopt's own runtime. In PyTorch and ONNX Runtime the allocator rounds up and keeps blocks, and kernels have other work space."
+}
 
 // json is the plan as JSON, with all that was warned of.
 func (p *planned) json() *planner.File {

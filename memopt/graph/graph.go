@@ -50,6 +50,10 @@ type Hold struct {
 // Recorded is one condition: a number of threads, a layout of memory.
 type Recorded struct{ Name, Value string }
 
+// Allocator is the name of the condition that whoever runs the program has an allocator of
+// his own, which its value names. He is to be told when values live, and not where.
+const Allocator = "allocator"
+
 // Assume is an equation between dims that could not be proven from the
 // formulas; it is checked when dims get numbers.
 type Assume struct {

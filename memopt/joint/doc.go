@@ -22,7 +22,10 @@
 // At the top may also stand threads, the number of threads that operators used, and layout, a
 // text that tells how the tensors that were fed lie in memory. Work space depends on both, so
 // they are part of the graph's fingerprint: a plan says what it is for, and is not taken for
-// another number of threads.
+// another number of threads. With allocator, a name, where tensors lie is left to the allocator
+// of whoever runs the step, PyTorch's say. Plans then have no places: an arena is the bytes that
+// are alive at once, and that is what a budget binds, with nothing lost to how lives lie beside
+// each other.
 //
 // # What becomes of it
 //

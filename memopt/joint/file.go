@@ -28,7 +28,9 @@ type file struct {
 	Outputs []*string `json:"outputs"`
 	Threads int64     `json:"threads"`
 	Layout  string    `json:"layout"`
-	nodes   []node
+	// Allocator names what places the tensors of whoever runs the step.
+	Allocator string `json:"allocator"`
+	nodes     []node
 }
 
 type node struct {
@@ -274,6 +276,8 @@ func (d *decoder) field(f *file, name string) error {
 		return d.decode(&f.Threads, "threads")
 	case "layout":
 		return d.decode(&f.Layout, "layout")
+	case "allocator":
+		return d.decode(&f.Allocator, "allocator")
 	case "nodes":
 		if err := d.open('[', "nodes"); err != nil {
 			return err

@@ -45,8 +45,10 @@ func parseGraph(ctx context.Context, text []byte) (*graph.Graph, error) {
 	if f.Threads != 0 {
 		r.b.Graph.Recorded = append(r.b.Graph.Recorded, graph.Recorded{Name: "threads", Value: fmt.Sprint(f.Threads)})
 	}
-	if f.Layout != "" {
-		r.b.Graph.Recorded = append(r.b.Graph.Recorded, graph.Recorded{Name: "layout", Value: f.Layout})
+	for _, c := range []graph.Recorded{{Name: "layout", Value: f.Layout}, {Name: graph.Allocator, Value: f.Allocator}} {
+		if c.Value != "" {
+			r.b.Graph.Recorded = append(r.b.Graph.Recorded, c)
+		}
 	}
 	if err := r.run(); err != nil {
 		return nil, err

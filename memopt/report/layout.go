@@ -312,7 +312,11 @@ func ticks(top float64) (out []mark) {
 
 func arena(f *planner.File, pic *planner.Picture) *arenaView {
 	n := len(pic.Launches)
-	top := 1.01 * float64(max(f.Result.Arena, 1))
+	highest := max(f.Result.Arena, 1) // or above that, where lives have no places
+	for _, l := range pic.Lives {
+		highest = max(highest, l.Offset+l.Bytes)
+	}
+	top := 1.01 * float64(highest)
 	a := &arenaView{Lives: len(pic.Lives), Ticks: ticks(top), Bands: bands(pic), PeakX: percentOf(2*pic.Peak+1, 2*n)}
 	shares := make([]classShare, planner.WorkSpace+1)
 	order := make([]int, 0, len(pic.Lives))

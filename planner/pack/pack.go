@@ -164,6 +164,11 @@ func notReached(p Problem, s Solution) error {
 	return beyond("%d is not reached: %d bytes are the least found, at least %d are needed", p.Capacity, s.Height, s.Bound)
 }
 
+// NotWithin is the error for a capacity that something of a height is above.
+func NotWithin(capacity, height int64) error {
+	return beyond("%d is not reached: %d bytes are needed", capacity, height)
+}
+
 // tooSmall says why no solution of p is within its capacity.
 func tooSmall(p Problem, bound int64) error {
 	for _, f := range p.Fixed {
