@@ -8,12 +8,20 @@ from collections.abc import Mapping
 from ._section import Section
 
 
+class Hold(Section):
+    value: str
+    maker: str
+    until: str
+
+
 class Model(Section):
     path: str
     fingerprint: str
     kind: str
     nodes: int
     forward_nodes: int
+    recorded: Mapping[str, str]
+    holds: list[Hold]
 
 
 class Request(Section):
@@ -132,6 +140,7 @@ class Boundary(Section):
 class Holding(Section):
     value: str
     bytes: int
+    held_until: str
 
 
 class Peak(Section):
