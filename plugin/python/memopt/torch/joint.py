@@ -57,6 +57,7 @@ def graph_of(r: Recorder) -> dict[str, Any]:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "layout": r.layout.hexdigest(),
+        "allocator": "PyTorch",
         "measured_peak": 0,
         "num_fwd_outputs": 1,
         "outputs": [loss.name, *back],
