@@ -151,6 +151,42 @@ class TestLive(Case):
             model(*args).backward(retain_graph=True)
         self.same(step(model, args), step(plain, args))
 
+    def test_checkpointed(self):
+        """Where no plan holds, blocks run under torch.utils.checkpoint: the same bits, and less held."""
+        model, args, _ = families()["gpt"]
+        plain = copy.deepcopy(model)
+        memopt.optimize(model, activation_budget="60%")
+
+        def penalty(m):
+            torch.manual_seed(7)
+            m.zero_grad(set_to_none=True)
+            out = m(*args)
+            (g,) = torch.autograd.grad(out, [m.ln.weight], create_graph=True)
+            (out + g.square().sum()).backward()
+            return out.detach().clone(), {n: p.grad.clone() for n, p in m.named_parameters()}, {}
+
+        with self.assertWarnsRegex(UserWarning, "3 blocks run under torch.utils.checkpoint"):
+            self.same(penalty(model), penalty(plain))
+        self.same(penalty(model), penalty(plain))
+        peaks = []
+        for m in (model, plain):
+            with watched() as measured:
+                step(m, args)
+            peaks.append(measured.peak)
+        self.assertLess(peaks[0], 0.7 * peaks[1])
+        self.assertNotIn("forward", model.blocks[0].__dict__)
+
+    def test_drifts(self):
+        """An operator that does not repeat is kept: found out on the sample, before anything is installed."""
+        model, args = Wide(Noisy()), (torch.randn(256, 64),)
+        plain = copy.deepcopy(model)
+        with self.assertWarnsRegex(RuntimeWarning, "Noisy|lifts.* of inner"):
+            memopt.optimize(model, activation_budget="80%", sample=args)
+        Noisy.runs = 0
+        want = step(plain, args)
+        Noisy.runs = 0
+        self.same(step(model, args), want)
+
     def test_profiler(self):
         """Under a user's profiler nothing is recorded; the next step is."""
         model, args, _ = families()["gpt"]
@@ -275,6 +311,28 @@ def step_of(forward, model):
     found = forward()
     found.backward()
     return [found.item(), *(p.grad.double().sum().item() for p in model.parameters() if p.grad is not None)]
+
+
+_library = torch.library.Library("memopt_lifts", "DEF")
+_library.define("lifts(Tensor x) -> Tensor")
+
+
+def _lifts(x):
+    """The same when it is recorded, run again at once, and run under the plan; another when it is made again."""
+    Noisy.runs += 1
+    return x * (3.0 if Noisy.runs == 4 else 2.0)
+
+
+_library.impl("lifts", _lifts, "CompositeExplicitAutograd")
+
+
+class Noisy(nn.Module):
+    runs = 0
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = torch.ops.memopt_lifts.lifts(x.detach())
+        return torch.sigmoid(x * y) * y
 
 
 class Wide2(nn.Module):

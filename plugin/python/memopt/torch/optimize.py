@@ -27,6 +27,7 @@ from .plans import plan_of
 from .program import Program, build
 from .record import Recording, record_call, recorded
 from .recorder import Op, Recorder
+from .regions import checkpointed, regions_of
 from .replay import Step, planned
 from .report import StepReport
 from .scores import Chunks
@@ -179,7 +180,8 @@ class PlannedForward:
             return self.original(*args, **kwargs)
         key = self._key(args, kwargs)
         if key in self.given_up:
-            return self.original(*args, **kwargs)
+            with checkpointed(self.model):
+                return self.original(*args, **kwargs)
         self._count_passes()
         made = self._found(key)
         _busy.on = True
@@ -233,7 +235,8 @@ class PlannedForward:
             self.made.pop((key, "gradients"), None)
             if self.recorded.get(key, 0) >= _MOST_RECORDINGS:
                 self.given_up.add(key)
-                self._tell(f"steps with inputs of these shapes are left as they are: {why}")
+                n = len(regions_of(self.model))
+                self._tell(f"no plan holds for steps with inputs of these shapes, and no budget: {why}. {n} blocks run under torch.utils.checkpoint instead")
 
     def _audited(self, at: int, what: str) -> None:
         """A value that was made again has other bits than it had."""
@@ -295,8 +298,8 @@ class PlannedForward:
             if self.chunks is not None:
                 self.chunks.check()
             made = self._plan(recording)
-            if made.program is not None:
-                self._check(made, call)
+            while made.program is not None and not self._check(made, call):
+                made = self._plan(recording)
         finally:
             _busy.on = False
         self._keep(self._key(args, kwargs), made)
@@ -346,7 +349,8 @@ class PlannedForward:
             if not self.made or e.best <= 0:
                 raise
             # Training has begun, and a shape comes that does not fit: the lowest plan there is, and a word about it.
-            self._tell(f"inputs of other shapes do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
+            what = "steps that add to gradients" if recording.accumulates else "inputs of other shapes"
+            self._tell(f"{what} do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
             found = plan_of(recording, activation_budget=e.best)
         report = StepReport(
             eager, found.result.peak, None, found.floor.peak, found.floor.node, found.result.overhead,
@@ -376,10 +380,12 @@ class PlannedForward:
     def _gave_other_bits(self, op: Op) -> None:
         self._tell(f"{op.op} of {op.module or 'the model'} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode", RuntimeWarning)
 
-    def _check(self, made: _Made, call: Callable[[], Any]) -> None:
-        """Runs the step once under the plan: the same bits as in eager mode, and the bytes promised."""
+    def _check(self, made: _Made, call: Callable[[], Any]) -> bool:
+        """Runs the step once under the plan: the same bits as in eager mode, and the bytes promised. False if an operator is kept from now on."""
         assert made.program is not None
-        run = planned(made.program)
+        recording = made.recording
+        drifted: list[Op] = []
+        run = planned(made.program, audit=lambda at, _: drifted.extend(op for op in recording.ops if at in op.calls and not op.backward))
 
         def forward() -> Any:
             with run:
@@ -389,12 +395,16 @@ class PlannedForward:
         made.report.measured_peak = checked.peak
         if run.step.diverged is not None:
             raise RuntimeError(f"memopt: the module does not run the same operators twice, so no plan holds for it: {run.step.diverged}")
-        wrong = [name for name, d in made.recording.digests.items() if checked.digests.get(name) != d]
-        if wrong:
+        for op in drifted:
+            self._tell(f"{op.op} of {op.module or 'the model'} gives other bits when it runs again; its results are kept", RuntimeWarning)
+            recording.keep(op)
+        wrong = [name for name, d in recording.digests.items() if checked.digests.get(name) != d]
+        if wrong and not drifted:
             raise RuntimeError(
-                f"memopt: under the plan {wrong[0]} has other bits than in eager mode ({len(wrong)} of {len(made.recording.digests)} tensors differ); "
+                f"memopt: under the plan {wrong[0]} has other bits than in eager mode ({len(wrong)} of {len(recording.digests)} tensors differ); "
                 "the plan is not used, please report this with the model"
             )
+        return not drifted
 
     def _tell(self, text: str, category: type[Warning] = UserWarning) -> None:
         if text not in self.told:
@@ -410,7 +420,8 @@ class PlannedForward:
         new.model = copy.deepcopy(self.model, memo)
         new.replaced = copy.deepcopy(self.replaced, memo)
         new.lock = threading.RLock()
-        new.made = OrderedDict(self.made)
+        new.made, new.recorded, new.given_up, new.told, new.steps = OrderedDict(self.made), dict(self.recorded), set(self.given_up), set(self.told), []
+        new.looks = 0
         return new
 
     def __reduce__(self) -> tuple[Any, ...]:
