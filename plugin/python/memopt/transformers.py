@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ except ImportError as e:
 from ._arguments import Size
 from .torch import StepReport, optimize, report, restore
 from .torch.budget import fixed_bytes
+from .torch.largest import max_batch
 from .torch.wrapped import inner_module
 
 _log = logging.getLogger("memopt")
@@ -32,6 +34,9 @@ class TrainerCallback(transformers.TrainerCallback):
                begins. Without it the first step of training is the sample
 
     The promised and the measured peak are logged once they are known. When training ends the model is as it was before.
+
+    With auto_find_batch_size=True the batch is the largest whose steps fit under a plan, found by memopt.max_batch before
+    training begins instead of by running out of memory.
     """
 
     def __init__(self, budget: Size | None = None, **settings: Any) -> None:
@@ -41,10 +46,14 @@ class TrainerCallback(transformers.TrainerCallback):
         self._waits = False  # for the optimizer's states, whose bytes nobody knows before its first step
         self._checkpointing: list[torch.nn.Module] = []
         self._logged: tuple[Any, ...] | None = None
+        self._largest: int | None = None
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, train_dataloader: Any = None, **kwargs: Any
+    ) -> None:
         _refuse(args)
         self._model = inner_module(model)
+        self._model.train()  # as it is in every step
         self._checkpointing = [m for m in self._model.modules() if getattr(m, "gradient_checkpointing", False) is True]
         if self._checkpointing:
             warnings.warn(
@@ -54,6 +63,8 @@ class TrainerCallback(transformers.TrainerCallback):
             )
             for m in self._checkpointing:
                 m.gradient_checkpointing = False  # type: ignore[assignment]
+        if args.auto_find_batch_size:
+            self._find_batch_size(args, train_dataloader, optimizer)
         self._waits = False
         try:
             fixed_bytes(self._model, optimizer)
@@ -66,6 +77,17 @@ class TrainerCallback(transformers.TrainerCallback):
         if self._waits:
             self._waits = False
             self._plan(optimizer)
+
+    def _find_batch_size(self, args: Any, loader: Any, optimizer: Any) -> None:
+        """Refuses batches that do not fit in the way that transformers answers by a smaller one."""
+        assert self._model is not None
+        asked = loader.total_batch_size if hasattr(loader, "total_batch_size") else loader.batch_size
+        if self._largest is None:
+            settings = {k: v for k, v in self.settings.items() if k not in ("sample", "strict")}
+            with torch.random.fork_rng():
+                self._largest = int(max_batch(self._model, _batches(loader, args.device), optimizer=optimizer, most=asked, **settings))
+        if asked > self._largest:
+            raise RuntimeError(f"memopt: of batches up to {self._largest} every step fits the budget; one of {asked} would run out of memory.")
 
     def _plan(self, optimizer: Any) -> None:
         assert self._model is not None
@@ -94,7 +116,23 @@ class TrainerCallback(transformers.TrainerCallback):
             restore(self._model)
         for m in self._checkpointing:
             m.gradient_checkpointing = True  # type: ignore[assignment]
-        self._model, self._checkpointing = None, []
+        self._model, self._checkpointing, self._largest = None, [], None
+
+
+def _batches(loader: Any, device: torch.device) -> Callable[[int], Any]:
+    """Batches of any size, of the rows of a loader's data from the first on."""
+    data = loader.dataset
+    if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+        raise ValueError(
+            f"auto_find_batch_size=True needs rows of the data to try batches of, and {type(data).__name__} has none by number: "
+            "leave it out and set per_device_train_batch_size to what memopt.max_batch finds"
+        )
+
+    def batch(size: int) -> Any:
+        rows = loader.collate_fn([data[i % len(data)] for i in range(size)])
+        return {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in rows.items()}
+
+    return batch
 
 
 def _refuse(args: Any) -> None:

@@ -79,8 +79,8 @@ class TestHuggingFace(Case):
     def train(self, callback=None, model=None, steps=3, resume=None, **settings):
         model = model or families.build("llama").module
         args = transformers.TrainingArguments(
-            output_dir=self.folder, per_device_train_batch_size=2, max_steps=steps, use_cpu=True, report_to=[], logging_steps=1, disable_tqdm=True, log_level="error",
-            dataloader_pin_memory=False, **({"save_strategy": "no"} | settings),
+            output_dir=self.folder, max_steps=steps, use_cpu=True, report_to=[], logging_steps=1, disable_tqdm=True, log_level="error",
+            dataloader_pin_memory=False, **({"save_strategy": "no", "per_device_train_batch_size": 2} | settings),
         )  # fmt: skip
         trainer = Trainer(model, args, train_dataset=Text(), eval_dataset=Text(4), callbacks=[callback] if callback else [])
         trainer.remove_callback(transformers.PrinterCallback)
@@ -175,6 +175,19 @@ class TestHuggingFace(Case):
         self.within(trainer.peak, callback.report)
         self.same(trainer.model, self.train().model)
         self.assertTrue(trainer.model.is_gradient_checkpointing, "as it was before")
+
+    def test_auto_find_batch_size(self):
+        """The batch is found before a step has run, and its steps are planned."""
+        model = families.build("llama").module
+        model.eval()  # as from_pretrained leaves it
+        ran = []
+        model.register_forward_pre_hook(lambda module, args, kwargs: ran.append(len(kwargs["input_ids"])), with_kwargs=True)
+        callback = memopt.TrainerCallback(activation_budget="10MiB")
+        trainer = self.train(callback, model, per_device_train_batch_size=16, auto_find_batch_size=True, steps=2)
+        self.assertLess(ran[-1], 16)
+        self.assertGreater(trainer.peak, 0.75 * 10 * 2**20, "a larger batch would have fitted")
+        self.assertLessEqual(trainer.peak, 10 * 2**20 + 64 * 1024)
+        self.assertGreater(callback.report.plan.result.recomputed_nodes, 0)
 
     def test_refused(self):
         with self.assertRaisesRegex(ValueError, "torch_compile=True"):
