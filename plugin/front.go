@@ -34,6 +34,7 @@ type PlanRequest struct {
 	SaveTo   string            // plan file to write
 	Emit     string            // rewritten ONNX graph to write
 	HTML     string            // report page to write
+	SVG      string            // picture of memory over the step to write
 	Show     []string
 
 	// Environment holds the trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call. It stands for the

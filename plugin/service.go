@@ -81,6 +81,7 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 		SaveTo:      in.GetSaveTo(),
 		Emit:        in.GetEmit(),
 		HTML:        in.GetHtml(),
+		SVG:         in.GetSvg(),
 		Show:        in.GetShow(),
 		Environment: environment(in),
 		Folder:      in.GetFolder(),

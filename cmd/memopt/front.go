@@ -45,7 +45,7 @@ func makePlan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply
 	if err != nil {
 		return reply, err
 	}
-	j, warnings, err := hosted(ctx, "plan", r.Model, r.Settings, r.Environment, r.Folder, []destination{{"save_to", r.SaveTo}, {"emit", r.Emit}, {"html", r.HTML}})
+	j, warnings, err := hosted(ctx, "plan", r.Model, r.Settings, r.Environment, r.Folder, []destination{{"save_to", r.SaveTo}, {"emit", r.Emit}, {"html", r.HTML}, {"svg", r.SVG}})
 	if err != nil {
 		return reply, err
 	}

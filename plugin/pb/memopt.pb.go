@@ -204,6 +204,7 @@ type PlanRequest struct {
 	SaveTo string   `protobuf:"bytes,11,opt,name=save_to,json=saveTo,proto3" json:"save_to,omitempty"` // the plan
 	Emit   string   `protobuf:"bytes,12,opt,name=emit,proto3" json:"emit,omitempty"`                   // the rewritten ONNX graph
 	Html   string   `protobuf:"bytes,13,opt,name=html,proto3" json:"html,omitempty"`                   // the report page
+	Svg    string   `protobuf:"bytes,21,opt,name=svg,proto3" json:"svg,omitempty"`                     // memory over the step
 	Show   []string `protobuf:"bytes,14,rep,name=show,proto3" json:"show,omitempty"`                   // "graph", "clusters", "lives", "arena": added to text
 	// The trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call; they stand for the environment of the
 	// service, which is as old as the service.
@@ -275,6 +276,13 @@ func (x *PlanRequest) GetEmit() string {
 func (x *PlanRequest) GetHtml() string {
 	if x != nil {
 		return x.Html
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetSvg() string {
+	if x != nil {
+		return x.Svg
 	}
 	return ""
 }
@@ -560,13 +568,14 @@ const file_memopt_proto_rawDesc = "" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xd7\x03\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xe9\x03\n" +
 	"\vPlanRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12@\n" +
 	"\bsettings\x18\x14 \x03(\v2$.memopt.v1.PlanRequest.SettingsEntryR\bsettings\x12\x17\n" +
 	"\asave_to\x18\v \x01(\tR\x06saveTo\x12\x12\n" +
 	"\x04emit\x18\f \x01(\tR\x04emit\x12\x12\n" +
-	"\x04html\x18\r \x01(\tR\x04html\x12\x12\n" +
+	"\x04html\x18\r \x01(\tR\x04html\x12\x10\n" +
+	"\x03svg\x18\x15 \x01(\tR\x03svg\x12\x12\n" +
 	"\x04show\x18\x0e \x03(\tR\x04show\x12I\n" +
 	"\venvironment\x18\x0f \x03(\v2'.memopt.v1.PlanRequest.EnvironmentEntryR\venvironment\x12)\n" +
 	"\x10environment_sent\x18\x10 \x01(\bR\x0fenvironmentSent\x12\x16\n" +

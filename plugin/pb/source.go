@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "a774f91d73b911551a06cc3013a857d47ef19ba43151119369b9ccc6db209480"
+const SourceSHA256 = "c9054d996acc9ebcc024200063668a6d2d0c3ea46b43d085d22e17cf4e95f114"

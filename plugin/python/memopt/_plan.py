@@ -25,14 +25,15 @@ def plan(
     save_to: Path | None = None,
     emit: Path | None = None,
     html: Path | None = None,
+    svg: Path | None = None,
     show: Iterable[str] = (),
     timeout: float | None = 600.0,
     **settings: Unpack[PlanSettings],
 ) -> Report:
     """Plans one training step of the ONNX model at path.
 
-    save_to, emit, html
-        Files to write: the plan, the rewritten graph, the report page.
+    save_to, emit, html, svg
+        Files to write: the plan, the rewritten graph, the report page, a picture of memory over the step.
     show
         Stages to print before the table, as `memopt plan --show` does.
     timeout
@@ -47,6 +48,7 @@ def plan(
         "save_to": _arguments.absolute("save_to", save_to),
         "emit": _arguments.absolute("emit", emit),
         "html": _arguments.absolute("html", html),
+        "svg": _arguments.absolute("svg", svg),
         "show": _arguments.show(show),
     }
     reply = call("Plan", "PlanRequest", fields, timeout)

@@ -73,17 +73,23 @@ class BudgetError(MemoptError):
     fixed    bytes beside the arena: parameters, optimizer states, inputs
     floor    what no plan goes below, a Floor, or None where none is known
     changes  what would fit, one of them each: a tuple of Change
+    binds    of a module's step: what sets the floor, "loss", "block", "gradients" or "parameters"
+    module   its path, and op, its operator
     """
 
     def __init__(
-        self, message: str, *, want: int = 0, best: int = 0, fixed: int = 0, floor: Floor | None = None, changes: tuple[Change, ...] = (), **fields: Any
-    ) -> None:
+        self, message: str, *, want: int = 0, best: int = 0, fixed: int = 0, floor: Floor | None = None, changes: tuple[Change, ...] = (),
+        binds: str = "", module: str = "", op: str = "", **fields: Any,
+    ) -> None:  # fmt: skip
         super().__init__(message, **fields)
         self.want = want
         self.best = best
         self.fixed = fixed
         self.floor = floor
         self.changes = changes
+        self.binds = binds
+        self.module = module
+        self.op = op
 
 
 def _rebuild(kind: type[MemoptError], message: str, fields: dict[str, Any]) -> MemoptError:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +11,12 @@ from typing import Any
 import torch
 
 from .._arguments import Size
-from .._plan import plan
 from ..errors import BudgetError
 from ..report import Report, show_bytes
 from .budget import fixed_bytes, free_bytes, parse
 from .floor import Step
 from .measure import step_peak
+from .plans import plan_of
 from .program import build
 from .record import Recording, record_call
 from .replay import planned
@@ -256,15 +254,12 @@ class _Search:
         if floor > self.limit:
             self.refused[size] = floor
             return False
-        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-            path = os.path.join(folder, "step.json")
-            self.sizes.at(size).save(path)
-            try:
-                self.made[size] = plan(path, activation_budget=self.limit, max_overhead=self.max_overhead)
-                return True
-            except BudgetError as e:
-                self.refused[size] = e.best
-                return False
+        try:
+            self.made[size] = plan_of(self.sizes.at(size), activation_budget=self.limit, max_overhead=self.max_overhead)
+            return True
+        except BudgetError as e:
+            self.refused[size] = e.best
+            return False
 
     def largest(self, bottom: int, most: int) -> int:
         """From one that fits on."""

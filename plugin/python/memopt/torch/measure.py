@@ -29,7 +29,11 @@ class Measured:
 
 @contextlib.contextmanager
 def profiled() -> Iterator[torch.autograd.profiler.profile]:
-    """Profiles memory. There is one profiler: where it runs already, this raises ProfilerBusy."""
+    """Profiles memory. There is one profiler: where somebody else's runs already, this raises ProfilerBusy."""
+    from .live import give_up
+
+    if torch.autograd._profiler_enabled():
+        give_up()  # ours waits for a backward pass that has not come
     if torch.autograd._profiler_enabled():
         raise ProfilerBusy("a profiler is running, and there is only one")
     # Not torch.profiler.profile, which loads the compiler.

@@ -27,11 +27,12 @@ from .plans import plan_of
 from .program import Program, build
 from .record import Recording, record_call, recorded
 from .recorder import Op, Recorder
+from .refused import refused, smaller_batch
 from .regions import checkpointed, regions_of
 from .replay import Step, planned
-from .report import StepReport
+from .report import StepReport, say
 from .scores import Chunks
-from .step import Loss, arguments
+from .step import Loss, Sample, arguments
 from .wrapped import inner_module
 
 MOST_PLANS = 16  # one for each shape of the inputs
@@ -49,6 +50,7 @@ def optimize(
     reserve: Size = "5%",
     loss_chunks: int | Literal["auto"] | None = None,
     strict: bool = False,
+    verbose: bool = True,
 ) -> StepReport | None:
     """Makes the training steps of a module fit in the bytes named, in place, at the least extra time, bit for bit.
 
@@ -67,6 +69,8 @@ def optimize(
                        memory as a whole. The loss and gradients are then those of eager mode but for rounding
     strict             a step that runs other operators than the recorded one raises; otherwise it keeps what follows, and
                        the next is recorded again
+    verbose            tells on the first rank what is promised, and what was measured once a planned step of training has run:
+                       through the logger "memopt", or on standard error where no logging is set up
 
     Returns a report, or None without a sample: then report(model) has it after the first step. Only forward passes with
     gradients in training mode are planned. restore(model) undoes everything.
@@ -79,7 +83,7 @@ def optimize(
         raise TypeError("give budget or activation_budget, not both")
     model = inner_module(model)
     restore(model)
-    forward = PlannedForward(model, _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict))
+    forward = PlannedForward(model, _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose))
     if sample is None:
         model.forward = forward  # type: ignore[method-assign]
         return None
@@ -127,6 +131,12 @@ class _Request:
     reserve: Size
     loss_chunks: int | Literal["auto"] | None
     strict: bool
+    verbose: bool = True
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """Arguments that lower the floor."""
+        return ("loss_chunks",) if self.loss_chunks is not None else ()
 
 
 @dataclass
@@ -199,7 +209,7 @@ class PlannedForward:
         """Runs the forward pass under its plan."""
         assert made.program is not None
         run = planned(made.program, strict=self.request.strict, audit=self._audited if made.audits > 0 else None)
-        measures = made.audits <= 0 and made.report.measured_peak is None
+        measures = made.audits <= 0 and made.report.measured_on != "a step of training"
         made.audits -= 1
         with measuring.step(measures) as measured:
             try:
@@ -211,9 +221,20 @@ class PlannedForward:
                     self._tell(f"a step went another way than the recorded one and keeps what follows; it is recorded again: {why}")
                     self._forget(key, "its steps run other operators each time")
             if measured is not None and why is None:
-                measured.behind(out, functools.partial(setattr, made.report, "measured_peak"))
+                measured.behind(out, functools.partial(self._measured, made.report))
         self.steps = [s for s in self.steps if s() is not None] + [weakref.ref(run.step)]
         return out
+
+    def _measured(self, found: StepReport, peak: int) -> None:
+        """A planned step of training took so much."""
+        found.measured(peak, "a step of training")
+        self._say("measured", f"memopt: measured {show_bytes(found.measured_peak or 0)} in a step of training, {show_bytes(found.promised_peak)} promised")
+
+    def _say(self, about: str, text: str) -> None:
+        """Tells once."""
+        if self.request.verbose and about not in self.told:
+            self.told.add(about)
+            say(text)
 
     def _count_passes(self) -> None:
         """Forward passes that wait for one backward pass together share the budget."""
@@ -286,6 +307,7 @@ class PlannedForward:
             if len(self.made) > MOST_PLANS:
                 self.made.popitem(last=False)
             self.last = made.report
+        self._say("promised", str(made.report))
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepReport:
         """Records a step with these inputs, plans it, and checks the plan by running it."""
@@ -297,9 +319,10 @@ class PlannedForward:
             recording = record_call(self.model, call, self.request.loss, self._recording_limit())
             if self.chunks is not None:
                 self.chunks.check()
-            made = self._plan(recording)
+            sample = Sample(args, kwargs)
+            made = self._plan(recording, sample=sample)
             while made.program is not None and not self._check(made, call):
-                made = self._plan(recording)
+                made = self._plan(recording, sample=sample)
         finally:
             _busy.on = False
         self._keep(self._key(args, kwargs), made)
@@ -326,36 +349,40 @@ class PlannedForward:
         modes = tuple(m.training for m in self.modules)
         return shapes, _scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads()
 
-    def _plan(self, recording: Recording, audits: int = 0) -> _Made:
+    def _smaller(self, sample: Sample | None, limit: int) -> tuple[int, int] | None:
+        """The largest part of a sample that fits, and its rows."""
+        if sample is None:
+            return None
+        return smaller_batch(self.model, *sample, limit, loss=self.request.loss, loss_chunks=self.request.loss_chunks)
+
+    def _plan(self, recording: Recording, audits: int = 0, sample: Sample | None = None) -> _Made:
         """The plan of a recorded step, for the budget of the request."""
         r = self.request
         eager, fixed = recording.measured_peak, fixed_bytes(self.model, r.optimizer)
+        counted = fixed.bytes if r.budget is not None else 0
         limit = self._limit(fixed, eager)
         if limit is not None and recording.accumulates and r.budget not in (None, "auto"):
             limit -= sum(p.grad.nbytes for p in self.model.parameters() if p.grad is not None)
         if limit is not None:
             limit //= self.passes
         if limit is not None and limit >= eager and r.max_overhead is None:
-            return _Made(None, StepReport(eager, eager, eager, 0, "", 0.0, 0.0, fixed.bytes, None, recording), recording)
+            return _Made(None, StepReport.of(recording, None, fixed.bytes, counted, r.taken), recording)
         if limit is not None and limit <= 0:
             raise BudgetError(
                 f"the budget is met by parameters, buffers and optimizer states alone: they are {show_bytes(fixed.bytes)}; "
                 f"the step takes {show_bytes(eager)} more in eager mode",
-                fixed=fixed.bytes,
-            )
+                fixed=fixed.bytes, want=limit, binds="parameters",
+            )  # fmt: skip
         try:
             found = plan_of(recording, activation_budget=limit, max_overhead=r.max_overhead)
         except BudgetError as e:
             if not self.made or e.best <= 0:
-                raise
+                raise refused(e, recording, limit or 0, counted, r.taken, functools.partial(self._smaller, sample, limit or 0)) from None
             # Training has begun, and a shape comes that does not fit: the lowest plan there is, and a word about it.
             what = "steps that add to gradients" if recording.accumulates else "inputs of other shapes"
             self._tell(f"{what} do not fit {show_bytes(limit or 0)}: their lowest plan takes {show_bytes(e.best)}")
             found = plan_of(recording, activation_budget=e.best)
-        report = StepReport(
-            eager, found.result.peak, None, found.floor.peak, found.floor.node, found.result.overhead,
-            found.bound.gap if found.get("bound") else 0.0, fixed.bytes, found, recording,
-        )  # fmt: skip
+        report = StepReport.of(recording, found, fixed.bytes, counted, r.taken)
         return _Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
 
     def _limit(self, fixed: Fixed, eager: int | None) -> int | None:
@@ -392,7 +419,7 @@ class PlannedForward:
                 return call()
 
         checked = step_peak(self.model, forward, self.request.loss)
-        made.report.measured_peak = checked.peak
+        made.report.measured(checked.peak, "the sample")
         if run.step.diverged is not None:
             raise RuntimeError(f"memopt: the module does not run the same operators twice, so no plan holds for it: {run.step.diverged}")
         for op in drifted:

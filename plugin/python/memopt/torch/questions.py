@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from .._arguments import Path
-from .._plan import plan
 from .._questions import Answer, ask
 from .._questions import explain as explain_file
 from ..errors import Floor
 from ..report import Report, show_bytes
 from .budget import fixed_bytes
 from .floor import Binding, Life, Step, binding
+from .plans import plan_of
 from .record import Recording, record_call
 from .scores import Chunks
 from .step import Loss, arguments
@@ -195,10 +195,7 @@ def explain(
     recording = last.recording if last is not None else recorded(model, batch, kwargs, loss, loss_chunks)
     made = last.plan if last is not None else None
     if made is None:
-        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-            path = os.path.join(folder, f"{type(model).__name__}.json")
-            recording.save(path)
-            made = plan(path, timeout=timeout)
+        made = plan_of(recording, timeout=timeout)
     details: Answer = explain_file(made, node=node, html=html, timeout=timeout)
     if node is not None:
         return details

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 Loss = Callable[[Any], torch.Tensor]
 
 
+class Sample(NamedTuple):
+    """Positional and named arguments together."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
 def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A sample as the arguments of a call."""
+    if isinstance(sample, Sample):
+        return sample.args, sample.kwargs
     if isinstance(sample, Mapping):
         return (), dict(sample)
     if isinstance(sample, (tuple, list)):
