@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import _backend as _backend
 from .errors import BudgetError, MemoptError
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 
 from .._arguments import Size
+from ..errors import BudgetError
+from ..report import show_bytes
 from .measure import device_of
 from .wrapped import inner_optimizers
 
@@ -79,6 +81,28 @@ def _slots(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> int:
         f"how much {name} keeps for each parameter is not known before its first step: call memopt.optimize after one step, "
         "or give activation_budget, which leaves optimizer states out"
     )
+
+
+def growth(model: torch.nn.Module, fixed: Fixed, eager: int | None, *, budget: Size | None, activation_budget: Size | None, reserve: Size) -> int | None:
+    """The bytes that a step may take beside what is there before; None where they are a share of what is not known yet, or not limited."""
+    if eager is None and (is_share(budget) or is_share(activation_budget)):
+        return None
+    if activation_budget is not None:
+        return parse("activation_budget", activation_budget, eager or 0)
+    if budget == "auto":
+        return free_bytes(model, reserve) - fixed.to_come
+    if budget is not None:
+        return parse("budget", budget, (eager or 0) + fixed.bytes) - fixed.bytes
+    return None
+
+
+def exhausted(fixed: Fixed, eager: int, limit: int) -> BudgetError:
+    """Nothing is left for the step."""
+    return BudgetError(
+        f"the budget is met by parameters, buffers and optimizer states alone: they are {show_bytes(fixed.bytes)}; "
+        f"the step takes {show_bytes(eager)} more with everything kept",
+        fixed=fixed.bytes, want=limit, binds="parameters",
+    )  # fmt: skip
 
 
 def free_bytes(model: torch.nn.Module, reserve: Size) -> int:

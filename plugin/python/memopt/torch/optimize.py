@@ -20,7 +20,7 @@ from ..errors import BudgetError
 from ..report import show_bytes
 from . import measuring
 from ._tensors import tensors
-from .budget import Fixed, fixed_bytes, free_bytes, is_share, parse
+from .budget import Fixed, exhausted, fixed_bytes, free_bytes, growth
 from .live import await_backward, give_up
 from .measure import ProfilerBusy, step_peak
 from .plans import plan_of
@@ -32,6 +32,7 @@ from .regions import checkpointed, regions_of
 from .replay import Step, planned
 from .report import StepReport, say
 from .scores import Chunks
+from .standin import form_of, standing
 from .step import Loss, Sample, arguments
 from .wrapped import inner_module
 
@@ -51,6 +52,7 @@ def optimize(
     loss_chunks: int | Literal["auto"] | None = None,
     strict: bool = False,
     verbose: bool = True,
+    mode: Literal["auto", "eager", "compile", "aot_eager"] = "auto",
 ) -> StepReport | None:
     """Makes the training steps of a module fit in the bytes named, in place, at the least extra time, bit for bit.
 
@@ -71,6 +73,9 @@ def optimize(
                        the next is recorded again
     verbose            tells on the first rank what is promised, and what was measured once a planned step of training has run:
                        through the logger "memopt", or on standard error where no logging is set up
+    mode               "eager" plans the module as it is; "compile" compiles its forward pass and plans the graphs, by Inductor where it
+                       has a compiler, else operator by operator, which "aot_eager" asks for. "auto" compiles what torch.compile
+                       was called for, and is "eager" for the rest. The first inputs are the sample of a compiled module
 
     Returns a report, or None without a sample: then report(model) has it after the first step. Only forward passes with
     gradients in training mode are planned. restore(model) undoes everything.
@@ -83,7 +88,15 @@ def optimize(
         raise TypeError("give budget or activation_budget, not both")
     model = inner_module(model)
     restore(model)
-    forward = PlannedForward(model, _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose))
+    request = _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose)
+    form = form_of(model, mode)
+    if form != "eager":
+        from .compiled import optimize_compiled
+
+        if loss_chunks is not None:
+            raise TypeError("loss_chunks is for mode='eager': compiled graphs are not changed")
+        return optimize_compiled(model, request, form, arguments(sample) if sample is not None else None)
+    forward = PlannedForward(model, request)
     if sample is None:
         model.forward = forward  # type: ignore[method-assign]
         return None
@@ -96,6 +109,8 @@ def optimize(
 def restore(model: torch.nn.Module) -> None:
     """Gives a module its own forward pass back."""
     model = inner_module(model)
+    if (compiled := standing(model)) is not None:
+        compiled.remove()
     forward = planned_forward(model)
     if forward is None:
         return
@@ -109,7 +124,7 @@ def restore(model: torch.nn.Module) -> None:
 
 def report(model: torch.nn.Module) -> StepReport | None:
     """The report of the plan that was made last, if there is one."""
-    forward = planned_forward(inner_module(model))
+    forward = standing(inner_module(model)) or planned_forward(inner_module(model))
     return forward.last if forward is not None else None
 
 
@@ -368,11 +383,7 @@ class PlannedForward:
         if limit is not None and limit >= eager and r.max_overhead is None:
             return _Made(None, StepReport.of(recording, None, fixed.bytes, counted, r.taken), recording)
         if limit is not None and limit <= 0:
-            raise BudgetError(
-                f"the budget is met by parameters, buffers and optimizer states alone: they are {show_bytes(fixed.bytes)}; "
-                f"the step takes {show_bytes(eager)} more in eager mode",
-                fixed=fixed.bytes, want=limit, binds="parameters",
-            )  # fmt: skip
+            raise exhausted(fixed, eager, limit)
         try:
             found = plan_of(recording, activation_budget=limit, max_overhead=r.max_overhead)
         except BudgetError as e:
@@ -388,15 +399,7 @@ class PlannedForward:
     def _limit(self, fixed: Fixed, eager: int | None) -> int | None:
         """The bytes that a step may take beside what is there before; None where they are a share of what is not known yet, or not limited."""
         r = self.request
-        if eager is None and (is_share(r.budget) or is_share(r.activation_budget)):
-            return None
-        if r.activation_budget is not None:
-            return parse("activation_budget", r.activation_budget, eager or 0)
-        if r.budget == "auto":
-            return free_bytes(self.model, r.reserve) - fixed.to_come
-        if r.budget is not None:
-            return parse("budget", r.budget, (eager or 0) + fixed.bytes) - fixed.bytes
-        return None
+        return growth(self.model, fixed, eager, budget=r.budget, activation_budget=r.activation_budget, reserve=r.reserve)
 
     def _recording_limit(self) -> int:
         """A step that is recorded stays within its budget if it can, and within what the device has."""

@@ -1,0 +1,58 @@
+"""What stands in for the forward of a module that is compiled, and which modules are to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class StandIn:
+    """A callable in the place of a module's forward, which memopt.restore takes out again."""
+
+    off = False  # somebody has wrapped it since: it runs what it replaced
+    last: Any = None  # the report of the plan that was made last
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+        self.replaced: Callable[..., Any] | None = model.__dict__.get("forward")
+
+    def install(self) -> None:
+        self.model.forward = self  # type: ignore[assignment, method-assign]
+
+    def remove(self) -> None:
+        if self.model.__dict__["forward"] is not self:
+            self.off = True
+            return
+        del self.model.__dict__["forward"]
+        if self.replaced is not None:
+            self.model.__dict__["forward"] = self.replaced
+
+
+def standing(model: torch.nn.Module) -> StandIn | None:
+    """Ours, also where somebody, as Accelerate does, has put a forward around it."""
+    forward = model.__dict__.get("forward")
+    while forward is not None and not isinstance(forward, StandIn):
+        forward = getattr(forward, "__wrapped__", None)
+    return forward if forward is not None and not forward.off else None
+
+
+def torch_compiled(module: torch.nn.Module) -> bool:
+    """Whether torch.compile(module) made a module, or module.compile() was called for it."""
+    return "_orig_mod" in module._modules and hasattr(module, "dynamo_ctx") or module.__dict__.get("_compiled_call_impl") is not None
+
+
+def form_of(model: torch.nn.Module, mode: str) -> str:
+    """Eager or compiled: what the mode says, or what was done to the module."""
+    if mode not in ("auto", "eager", "compile", "aot_eager"):
+        raise ValueError(f"mode is {mode!r}; there are 'auto', 'eager', 'compile' and 'aot_eager'")
+    if mode not in ("auto", "eager"):
+        return mode
+    compiled = next((name for name, module in model.named_modules() if torch_compiled(module)), None)
+    if compiled is None:
+        return "eager"
+    if mode == "eager":
+        what = f"its module {compiled}" if compiled else "it"
+        raise ValueError(f"mode is 'eager', which would run {what} uncompiled, but it was compiled with torch.compile: give mode='compile', or the module before that")
+    return "compile"
