@@ -55,6 +55,13 @@ class _Lifetimes:
 
     def fill(self) -> None:
         r = self.r
+        # Work space that libraries keep for ever, as of cuBLAS, is there before every later step.
+        of_values = {id(self._allocation(v)) for v in r.values}
+        between = set(map(id, self._born(self.forward[1], self.backward[0])))
+        lasting = [a for a in self.allocations if a.died == END and id(a) not in of_values and id(a) not in between]
+        r.lasting = sum(a.bytes for a in lasting)
+        for a in lasting:
+            a.bytes = 0
         r.peak = _highest(self._born(self.forward[0], self.backward[1]))
         for op in r.ops:
             known = [self.calls[c] for c in op.calls if c in self.calls]

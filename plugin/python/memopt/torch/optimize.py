@@ -374,6 +374,7 @@ class PlannedForward:
         """The plan of a recorded step, for the budget of the request."""
         r = self.request
         eager, fixed = recording.measured_peak, fixed_bytes(self.model, r.optimizer)
+        fixed = fixed._replace(bytes=fixed.bytes + recording.lasting)
         counted = fixed.bytes if r.budget is not None else 0
         limit = self._limit(fixed, eager)
         if limit is not None and recording.accumulates and r.budget not in (None, "auto"):

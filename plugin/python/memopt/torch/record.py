@@ -29,6 +29,7 @@ class Recording:
     ops: list[Op] = field(repr=False)
     calls: list[Call] = field(repr=False)
     saves: list[Save] = field(repr=False)
+    lasting: int = 0  # bytes that libraries allocated in the step and keep
     digests: dict[str, str] = field(repr=False, default_factory=dict)  # of the loss, the gradients and the buffers after the step
 
     @property
@@ -111,4 +112,4 @@ def _unheld(node: dict[str, Any]) -> dict[str, Any]:
 def recorded(recorder: Recorder) -> Recording:
     """What a recorder that is done has seen."""
     graph = graph_of(recorder)
-    return Recording(graph, graph["measured_peak"], recorder.ops, recorder.calls, recorder.saves)
+    return Recording(graph, graph["measured_peak"], recorder.ops, recorder.calls, recorder.saves, recorder.lasting)

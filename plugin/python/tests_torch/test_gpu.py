@@ -1,0 +1,36 @@
+"""The program that .ci/gpu runs on a CUDA device, small and on the processor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
+
+
+class TestGPU(unittest.TestCase):
+    def test_rows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "rows.json")
+            program = os.path.join(ROOT, "memopt", "bench", "torch", "gpu.py")
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore", program, "--device", "cpu", "--small", "--steps", "1", "--out", out], capture_output=True, text=True, check=False
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(out, encoding="utf-8") as f:
+                rows = json.load(f)["rows"]
+        planned = [r for r in rows if r["way"] == "memopt"]
+        self.assertEqual(len(planned), 5)
+        for row in planned:
+            self.assertNotIn("error", row)
+            self.assertLessEqual(row["measured"], row["asked"] + 4096)
+            self.assertLessEqual(abs(row["measured"] - row["promised"]), 4096)
+            self.assertTrue(row["same_bits"])
+
+
+if __name__ == "__main__":
+    unittest.main()
