@@ -102,7 +102,8 @@ def build(recording: Recording, steps: Sequence[Mapping[str, Any]]) -> Program:
         p.maker.update((v.number, op) for v in op.outputs)
         p.watched.update(v.number for v in [*op.inputs, *op.outputs] if v.maker is not None)
         for instance in made:
-            p.releases.setdefault(instance.last, []).append(instance)
+            if instance.last > instance.made:  # others are read by nobody, and not stored
+                p.releases.setdefault(instance.last, []).append(instance)
     for instance in p.held.values():
         p.releases.setdefault(instance.last, []).append(instance)
     p.events = sorted({*p.runs, *p.releases})
