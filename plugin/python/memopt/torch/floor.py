@@ -117,12 +117,15 @@ class Step:
         results = graph["outputs"][: graph["num_fwd_outputs"]]
         gradients = set(graph["outputs"][graph["num_fwd_outputs"] :])
         first = next((i for i, n in enumerate(self.nodes) if n["is_backward"]), len(self.nodes))
+        last_read = {name: i for i, reads in enumerate(self.reads) for name in reads}
         for name, (i, output) in made.items():
             pinned = place.get(output.get("held_until") or "", i)
             if name in results and "held_until" not in output:
                 pinned = first
             if name in gradients:
                 pinned = len(self.nodes)
+            if not {"once", "random"}.isdisjoint(self.nodes[i].get("flags", ())):  # nothing makes it a second time
+                pinned = max(pinned, last_read.get(name, i))
             self.values[name] = Held(name, output["bytes"], i, pinned, name in gradients)
         self.first_backward = first
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .spent import Spent
 from .step import Loss, scalar, state_kept
 
 _SPAN = "memopt measured"
@@ -111,18 +112,21 @@ def step_peak(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | N
 
 def digests(model: torch.nn.Module, loss: torch.Tensor) -> dict[str, str]:
     """Digests of the loss, the gradients and the buffers."""
-    made = {"the loss": _digest(loss)}
+    made = {"the loss": digest(loss)}
     for name, p in model.named_parameters():
-        if p.grad is not None:
-            made[f"the gradient of {name}"] = _digest(p.grad)
+        if isinstance(p.grad, Spent):
+            if p.grad.digest is not None:
+                made[f"the gradient of {name}"] = p.grad.digest
+        elif p.grad is not None:
+            made[f"the gradient of {name}"] = digest(p.grad)
     for name, b in model.named_buffers():
-        made[f"the buffer {name}"] = _digest(b)
+        made[f"the buffer {name}"] = digest(b)
     return made
 
 
-def _digest(t: torch.Tensor) -> str:
+def digest(t: torch.Tensor) -> str:
     if t.layout != torch.strided:
         t = t.coalesce() if t.layout == torch.sparse_coo else t
-        return "".join(_digest(x) for x in ((t.indices(), t.values()) if t.layout == torch.sparse_coo else (t.to_dense(),)))
+        return "".join(digest(x) for x in ((t.indices(), t.values()) if t.layout == torch.sparse_coo else (t.to_dense(),)))
     flat = t.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
     return hashlib.blake2b(flat.view(torch.uint8).numpy() if flat.numel() else b"", digest_size=16).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
@@ -21,6 +22,7 @@ from ..report import show_bytes
 from . import measuring
 from ._tensors import tensors
 from .budget import Fixed, exhausted, fixed_bytes, free_bytes, growth
+from .early import EarlyStep
 from .live import await_backward, give_up
 from .measure import ProfilerBusy, step_peak
 from .plans import plan_of
@@ -51,6 +53,7 @@ def optimize(
     reserve: Size = "5%",
     loss_chunks: int | Literal["auto"] | None = None,
     strict: bool = False,
+    optimizer_in_backward: bool = False,
     verbose: bool = True,
     mode: Literal["auto", "eager", "compile", "aot_eager"] = "auto",
 ) -> StepReport | None:
@@ -69,6 +72,9 @@ def optimize(
     reserve            what "auto" leaves free
     loss_chunks        the cross entropy of a torch.nn.Linear's scores in so many chunks of rows, or "auto": the scores are never in
                        memory as a whole. The loss and gradients are then those of eager mode but for rounding
+    optimizer_in_backward
+                       the optimizer takes each parameter's gradient as soon as it is there, and frees it: gradients of the whole model are
+                       never there at once. optimizer.step() is called as before. Clipping, accumulation and GradScaler raise
     strict             a step that runs other operators than the recorded one raises; otherwise it keeps what follows, and
                        the next is recorded again
     verbose            tells on the first rank what is promised, and what was measured once a planned step of training has run:
@@ -88,20 +94,26 @@ def optimize(
         raise TypeError("give budget or activation_budget, not both")
     model = inner_module(model)
     restore(model)
-    request = _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose)
+    request = _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward)
     form = form_of(model, mode)
     if form != "eager":
         from .compiled import optimize_compiled
 
-        if loss_chunks is not None:
-            raise TypeError("loss_chunks is for mode='eager': compiled graphs are not changed")
+        if loss_chunks is not None or optimizer_in_backward:
+            raise TypeError(f"{request.taken[0]} is for mode='eager': compiled graphs are not changed")
         return optimize_compiled(model, request, form, arguments(sample) if sample is not None else None)
     forward = PlannedForward(model, request)
+    forward.early = EarlyStep(model, optimizer) if optimizer_in_backward else None
     if sample is None:
         model.forward = forward  # type: ignore[method-assign]
         return None
     args, kwargs = arguments(sample)
-    found = forward.prepare(args, kwargs)
+    try:
+        with forward.early.primed() if forward.early is not None else contextlib.nullcontext():
+            found = forward.prepare(args, kwargs)
+    except BaseException:
+        forward.end()
+        raise
     model.forward = forward  # type: ignore[method-assign]
     return found
 
@@ -114,6 +126,7 @@ def restore(model: torch.nn.Module) -> None:
     forward = planned_forward(model)
     if forward is None:
         return
+    forward.end()
     if model.__dict__["forward"] is not forward:
         forward.off = True  # somebody has wrapped it since
         return
@@ -147,11 +160,13 @@ class _Request:
     loss_chunks: int | Literal["auto"] | None
     strict: bool
     verbose: bool = True
+    optimizer_in_backward: bool = False
 
     @property
     def taken(self) -> tuple[str, ...]:
         """Arguments that lower the floor."""
-        return ("loss_chunks",) if self.loss_chunks is not None else ()
+        given = {"loss_chunks": self.loss_chunks is not None, "optimizer_in_backward": self.optimizer_in_backward}
+        return tuple(name for name, there in given.items() if there)
 
 
 @dataclass
@@ -190,6 +205,7 @@ class PlannedForward:
         self.parameters: list[torch.nn.Parameter] = []
         self.modules: list[torch.nn.Module] = []
         self.last: StepReport | None = None
+        self.early: EarlyStep | None = None
         self.lock = threading.RLock()
         self.told: set[str] = set()
         functools.update_wrapper(self, type(model).forward)
@@ -198,7 +214,14 @@ class PlannedForward:
     @property
     def original(self) -> Callable[..., Any]:
         forward = self.replaced if self.replaced is not None else type(self.model).forward.__get__(self.model)  # type: ignore[attr-defined]
+        forward = forward if self.early is None else self.early.around(forward)
         return forward if self.chunks is None else self.chunks.around(self.model, forward)  # type: ignore[no-any-return]
+
+    def end(self) -> None:
+        """Nothing of it holds any more."""
+        if self.early is not None:
+            self.early.detach()
+            self.early = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.off or getattr(_busy, "on", False) or not self.model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
@@ -212,6 +235,8 @@ class PlannedForward:
         _busy.on = True
         try:
             if made is None:
+                if self.early is not None and not self.early.ready:
+                    return self.original(*args, **kwargs)  # states that the optimizer makes in its first step are not those of a step
                 return self._first(key, args, kwargs)
             self.last = made.report
             if made.program is None:
@@ -224,7 +249,7 @@ class PlannedForward:
         """Runs the forward pass under its plan."""
         assert made.program is not None
         run = planned(made.program, strict=self.request.strict, audit=self._audited if made.audits > 0 else None)
-        measures = made.audits <= 0 and made.report.measured_on != "a step of training"
+        measures = made.audits <= 0 and made.report.measured_on != "a step of training" and (self.early is None or self.early.ready)
         made.audits -= 1
         with measuring.step(measures) as measured:
             try:
@@ -452,7 +477,7 @@ class PlannedForward:
         new.replaced = copy.deepcopy(self.replaced, memo)
         new.lock = threading.RLock()
         new.made, new.recorded, new.given_up, new.told, new.steps = OrderedDict(self.made), dict(self.recorded), set(self.given_up), set(self.told), []
-        new.looks = 0
+        new.looks, new.early = 0, None  # the optimizer has no parameters of copies
         return new
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -199,7 +199,8 @@ def explain(
     details: Answer = explain_file(made, node=node, html=html, timeout=timeout)
     if node is not None:
         return details
-    return explanation(type(model).__name__, recording, made, details, ("loss_chunks",) if loss_chunks else ())
+    taken = last.taken if last is not None else ("loss_chunks",) if loss_chunks else ()
+    return explanation(type(model).__name__, recording, made, details, taken)
 
 
 def explanation(model: str, recording: Recording, made: Report, details: Answer, taken: Sequence[str] = ()) -> Explanation:

@@ -36,6 +36,7 @@ from ._tensors import alias, opaque, operands, tensors
 from .again import OUTSIDE, run_again
 from .measure import profiled
 from .results import Results, plain_results
+from .spent import gradient
 from .within import Packed, Within
 
 
@@ -196,7 +197,7 @@ class Recorder(TorchDispatchMode):
             with torch.profiler.record_function(BACKWARD), self:
                 out = run()
             for name, p in self.model.named_parameters():
-                if p.grad is not None and (value := self.value(p.grad)).maker is not None:
+                if (grad := gradient(p)) is not None and (value := self.value(grad)).maker is not None:
                     self.grads[name] = value
             self.phase = "done"
         finally:
@@ -401,7 +402,9 @@ class Recorder(TorchDispatchMode):
         old = self.value(t)
         maker = old.maker
         if maker is None or maker is op:
-            if maker is None:  # who has read a buffer that changes cannot read the same again
+            # Who has read a buffer that changes cannot read the same again. A parameter that the optimizer changes in the backward
+            # pass has all of its gradient by then, and nobody reads it again for another.
+            if maker is None and not (old.kind == "param" and op.backward):
                 self._only_once(old, op)
             return op, old
         unseen = not any(v.read for v in maker.outputs) and not any(s.value is old for s in self.saves)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -49,12 +50,21 @@ def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
     return found
 
 
+_here = threading.local()
+
+
+def rehearsing() -> bool:
+    """Whether what a step changes will be put back."""
+    return getattr(_here, "rehearsing", False)
+
+
 @contextlib.contextmanager
 def state_kept(model: torch.nn.Module) -> Iterator[None]:
-    """Puts back what a step changes: buffers, gradients, the random state."""
+    """Puts back what a step changes: buffers, gradients, the random state. Nothing within is in earnest."""
     buffers = [(b, b.detach().clone()) for b in model.buffers()]
     grads = [(p, p.grad) for p in model.parameters()]
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    before, _here.rehearsing = rehearsing(), True
     with torch.random.fork_rng(devices=devices):
         try:
             for p, _ in grads:
@@ -62,6 +72,7 @@ def state_kept(model: torch.nn.Module) -> Iterator[None]:
             torch.clear_autocast_cache()  # casts of weights that an earlier pass made are operators of this one
             yield
         finally:
+            _here.rehearsing = before
             torch.clear_autocast_cache()
             with torch.no_grad():
                 for b, old in buffers:
