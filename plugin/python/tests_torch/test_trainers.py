@@ -207,6 +207,72 @@ class TestHuggingFace(Case):
         self.same(again, trainer.model)
 
 
+class Int8(nn.Linear):
+    """A frozen layer of 8-bit weights, made floats in the forward pass, where autograd keeps them."""
+
+    def __init__(self, layer):
+        nn.Module.__init__(self)
+        self.in_features, self.out_features, self.bias = layer.in_features, layer.out_features, layer.bias
+        self.register_buffer("scale", layer.weight.detach().abs().amax(1, keepdim=True) / 127)
+        self.weight = nn.Parameter((layer.weight.detach() / self.scale).round().to(torch.int8), requires_grad=False)
+
+    def forward(self, x):
+        return F.linear(x, self.weight * self.scale, self.bias)
+
+
+class Dequantized(torch.autograd.Function):
+    """As libraries of quantized layers do: the backward pass makes the floats again itself."""
+
+    @staticmethod
+    def forward(ctx, x, weight, scale):
+        ctx.save_for_backward(weight, scale)
+        return x @ (weight * scale).t()
+
+    @staticmethod
+    def backward(ctx, grad):
+        weight, scale = ctx.saved_tensors
+        return grad @ (weight * scale), None, None
+
+
+class Int8Function(Int8):
+    def forward(self, x):
+        return Dequantized.apply(x, self.weight, self.scale)
+
+
+class TestQuantized(Case):
+    def test_lora(self):
+        """Adapters over frozen 8-bit weights, at 60 % and near the floor, whose first step is recorded within the budget."""
+        for kind in (Int8, Int8Function):
+            torch.manual_seed(0)
+            model, inputs, _ = families.build("llama")
+            for module in list(model.model.modules()):
+                for name, child in list(module.named_children()):
+                    if type(child) is nn.Linear:
+                        setattr(module, name, kind(child))
+            model = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj", "down_proj"], lora_dropout=0.1)).train()
+
+            def step(model=model, inputs=inputs):
+                model.zero_grad()
+                torch.manual_seed(3)
+                with watched() as watch:
+                    model(**inputs).loss.backward()
+                return watch.peak, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+            eager, want = step()
+            for share in (0.6, 0.35):
+                with self.subTest(kind.__name__, share=share):
+                    memopt.optimize(model, activation_budget=int(share * eager))
+                    for _ in range(2):  # recorded, planned
+                        model.zero_grad()
+                        torch.manual_seed(3)
+                        model(**inputs).loss.backward()
+                        for name, grad in want.items():
+                            self.assertTrue(torch.equal(model.get_parameter(name).grad, grad), name)
+                    peak, got = step()
+                    self.assertTrue(all(torch.equal(got[name], want[name]) for name in want))
+                    self.assertLessEqual(peak, share * eager + 64 * 1024)
+
+
 class TestAccelerate(Case):
     def run_steps(self, order, **settings):
         family = families.build("gpt2")

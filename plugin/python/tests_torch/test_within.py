@@ -78,6 +78,25 @@ class TestWithin(Case):
         within, _ = self.record(model, args, None, 0)
         self.assertEqual(whole.digests, within.digests)
 
+    def test_random_and_gone(self):
+        """A random result that nobody holds when values begin to be dropped: what was made from it is kept."""
+
+        class Adapter(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.frozen = nn.Linear(64, 64).requires_grad_(False)
+                self.a, self.b = nn.Linear(64, 4, bias=False), nn.Linear(4, 64, bias=False)
+
+            def forward(self, x):
+                noise = torch.empty_like(x).bernoulli_(0.9)
+                return self.frozen(x) + self.b(self.a(x * noise))
+
+        model, args = nn.Sequential(*(Adapter() for _ in range(3))), (torch.randn(256, 64),)
+        whole, took = self.record(model, args, lambda out: out.square().mean(), None)
+        for limit in range(0, took, took // 8):  # from the first operator on, and later
+            within, _ = self.record(model, args, lambda out: out.square().mean(), limit)
+            self.assertEqual(whole.digests, within.digests)
+
     def test_in_place_after_saving(self):
         """A recorded step too raises where a saved tensor was modified."""
 

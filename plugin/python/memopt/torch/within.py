@@ -72,6 +72,7 @@ class Within:
         self.pinned: set[int] = set()
         self.kept: dict[int, torch.UntypedStorage] = {}  # pinned ones, once others are dropped
         self.packed: list[weakref.ref[Packed]] = []
+        self.can: dict[int, bool] = {}  # by value: whether it can be made again
         self.bits: dict[int, int] = {}
         self.made: dict[int, torch.UntypedStorage] = {}  # again, for the block that the backward pass is in
         self.current = -1
@@ -142,13 +143,20 @@ class Within:
 
     def drop(self, packed: Packed) -> None:
         value, tensor = packed.save.value, packed.tensor
-        if value.maker is None or value.maker.once or value.number in self.pinned or tensor is None or not value.last:
-            return
-        if any(c not in self.calls for c in value.maker.calls):
+        if value.maker is None or value.number in self.pinned or tensor is None or not value.last or not self._can_make(value):
             return
         if value.number not in self.bits:
             self.bits[value.number] = digest(tensor.untyped_storage())
         packed.view, packed.tensor = View(tensor), None
+
+    def _can_make(self, value: Value) -> bool:
+        """Whether a value can be made again: so can all that it is made from, or it stays."""
+        number, op = value.number, value.maker
+        if number in self.kept or op is None:
+            return True
+        if number not in self.can:
+            self.can[number] = not op.once and all(c in self.calls for c in op.calls) and all(self._can_make(v) for v in op.inputs if v.maker is not op)
+        return self.can[number]
 
     # The backward pass.
 
@@ -171,7 +179,7 @@ class Within:
         if known is not None:
             return known
         op = self.r.values[number].maker
-        assert op is not None
+        assert op is not None and not op.once
         with self.r.unseen():
             made = run_op(op, self.calls, self.r.calls, self.again)
         for n, storage in made.items():
