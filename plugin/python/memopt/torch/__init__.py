@@ -14,8 +14,9 @@ except ImportError as e:
     raise ImportError("memopt.optimize, record and restore need PyTorch 2.9 or newer: pip install torch") from e
 
 from .cross_entropy import chunked_cross_entropy
+from .feasible import feasible
 from .optimize import optimize, report, restore
 from .record import Recording, record
 from .report import StepReport
 
-__all__ = ["Recording", "StepReport", "chunked_cross_entropy", "optimize", "record", "report", "restore"]
+__all__ = ["Recording", "StepReport", "chunked_cross_entropy", "feasible", "optimize", "record", "report", "restore"]
