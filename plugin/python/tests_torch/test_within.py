@@ -30,7 +30,7 @@ class TestWithin(Case):
             return events, spans
 
         with mock.patch.object(lifetimes, "events_of", watched):
-            return record_call(model, lambda: model(*args), loss, limit), taken[0]
+            return record_call(model, lambda around: around(lambda: model(*args)), loss, limit), taken[0]
 
     def test_families(self):
         for name, (model, args, loss) in families().items():

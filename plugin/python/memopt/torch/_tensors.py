@@ -31,6 +31,12 @@ def tensors(x: Any) -> Iterator[torch.Tensor]:
             yield from tensors(y)
 
 
+def local(t: torch.Tensor) -> torch.Tensor:
+    """This rank's part of a tensor that is spread over ranks; any other tensor itself."""
+    part = getattr(t, "_local_tensor", t)
+    return part if isinstance(part, torch.Tensor) else t
+
+
 def operands(func: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], list[tuple[int, torch.Tensor]]]:
     """The tensors that an operator only reads; and those that it writes into, with their place among all its tensors."""
     read: list[torch.Tensor] = []

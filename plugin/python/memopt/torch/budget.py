@@ -10,7 +10,9 @@ import torch
 from .._arguments import Size
 from ..errors import BudgetError
 from ..report import show_bytes
+from ._tensors import local
 from .measure import device_of
+from .units import units_of
 from .wrapped import inner_optimizers
 
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -51,16 +53,18 @@ class Fixed(NamedTuple):
 
 def fixed_bytes(model: torch.nn.Module, optimizer: Any) -> Fixed:
     """Parameters and buffers, each storage once, and the states of the optimizer, or of several."""
-    held = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in [*model.parameters(), *model.buffers()]}
+    shards = [t for unit in units_of(model) for t in unit.shards]  # also of those whose parameters are whole
+    storages = [local(t).untyped_storage() for t in [*model.parameters(), *model.buffers(), *shards]]
+    held = {s.data_ptr(): s.nbytes() for s in storages}
     states = to_come = 0
     for one in inner_optimizers(optimizer):
         for group in one.param_groups:
             for p in group["params"]:
                 made = one.state.get(p)
                 if made:
-                    states += sum(s.untyped_storage().nbytes() for s in made.values() if isinstance(s, torch.Tensor))
+                    states += sum(local(s).untyped_storage().nbytes() for s in made.values() if isinstance(s, torch.Tensor))
                 elif p.requires_grad:
-                    to_come += _slots(one, group) * p.numel() * p.element_size()
+                    to_come += _slots(one, group) * local(p).nbytes
     return Fixed(sum(held.values()) + states + to_come, to_come)
 
 

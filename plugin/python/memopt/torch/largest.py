@@ -174,7 +174,7 @@ class _Runs:
         call, loss = self.call(size)
         if self.chunks is not None and self.chunks.name is None:
             self.chunks.find(self.model, call, loss)
-        recording = record_call(self.model, call, loss)
+        recording = record_call(self.model, lambda around: around(call), loss)
         if self.chunks is not None:
             self.chunks.check()
         return recording

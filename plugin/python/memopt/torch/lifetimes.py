@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 
 from .measure import device_of, events_of
-from .recorder import AGAIN, BACKWARD, CALL, FORWARD, Op, Recorder, Value
+from .recorder import AGAIN, BACKWARD, CALL, FORWARD, GONE, Op, Recorder, Value
 
 END = 1 << 62
+_LEAST = 512  # bytes that are worth an operator: numbers that autograd saves are not
 
 
 @dataclass(eq=False)
@@ -38,7 +40,15 @@ class _Lifetimes:
                 ours.append((begin, end))
         self.allocations: list[Allocation] = []  # by birth
         self.at: dict[int, list[Allocation]] = {}  # by address
+        self.nodes: list[tuple[int, int]] = []  # when backward nodes ran
+        self.forward, self.backward = spans[FORWARD][0], spans[BACKWARD][0]
+        self.calls = {int(name.removeprefix(CALL)): found[0] for name, found in spans.items() if name.startswith(CALL)}
         live: dict[int, Allocation] = {}
+        for f in recorder.followed:
+            if f.before:
+                live[f.address] = Allocation(f.bytes, self.forward[0])
+                self.allocations.append(live[f.address])
+                self.at.setdefault(f.address, []).append(live[f.address])
         for time, address, size in events:
             i = bisect.bisect_right(ours, (time, END)) - 1
             if i >= 0 and time <= ours[i][1]:
@@ -49,27 +59,35 @@ class _Lifetimes:
                 self.at.setdefault(address, []).append(live[address])
             elif address in live:  # else it was there before the step
                 live.pop(address).died = time
+        self.followed: set[int] = set()
+        for i, f in enumerate(recorder.followed):
+            gone = spans.get(f"{GONE}{i}", [(END, END)])[0][0]
+            for a in reversed(self.at.get(f.address, [])):
+                if a.born < gone:
+                    a.died = gone
+                    self.followed.add(id(a))
+                    break
         self.births = [a.born for a in self.allocations]
-        self.forward, self.backward = spans[FORWARD][0], spans[BACKWARD][0]
-        self.calls = {int(name.removeprefix(CALL)): found[0] for name, found in spans.items() if name.startswith(CALL)}
 
     def fill(self) -> None:
         r = self.r
+        placed = [op for op in r.ops if op.calls]
+        spans: dict[Op, list[tuple[int, int]]] = {}
+        for op in placed:
+            known = spans[op] = [self.calls[c] for c in op.calls if c in self.calls]
+            if op.backward and known:
+                spans[op] = [(known[0][0], known[-1][1])]
+                self.nodes += spans[op]
+        loose = self._unseen()
         # Work space that libraries keep for ever, as of cuBLAS, is there before every later step.
         of_values = {id(self._allocation(v)) for v in r.values}
-        between = set(map(id, self._born(self.forward[1], self.backward[0])))
-        lasting = [a for a in self.allocations if a.died == END and id(a) not in of_values and id(a) not in between]
+        lasting = [a for a in self.allocations if a.died == END and id(a) not in of_values and id(a) not in loose]
         r.lasting = sum(a.bytes for a in lasting)
         for a in lasting:
             a.bytes = 0
-        r.peak = _highest(self._born(self.forward[0], self.backward[1]))
-        for op in r.ops:
-            known = [self.calls[c] for c in op.calls if c in self.calls]
-            if op.backward and known:
-                known = [(known[0][0], known[-1][1])]
+        for op, known in spans.items():
             op.workspace = _highest([a for begin, end in known for a in self._born(begin, end)])
-        placed = [op for op in r.ops if op.calls]
-        self._between()
+        r.peak = _highest(self._born(self.forward[0], self.backward[1]))
         self._hold(placed)
 
     def _born(self, begin: int, end: int) -> list[Allocation]:
@@ -82,49 +100,84 @@ class _Lifetimes:
         i = bisect.bisect_right([a.born for a in found], end) - 1
         return found[i] if i >= 0 and found[i].died > begin else None
 
-    def _between(self) -> None:
-        """What was made between the passes, where the loss is, becomes one operator of which only the bytes are known."""
+    def _unseen(self) -> set[int]:
+        """What was made where nobody looked becomes operators of which only the bytes are known: one between the passes,
+        where the loss is, and one within them for all that was made without anything older being freed meanwhile."""
+        marks: list[tuple[int, int, int, Allocation | None]] = [(begin, 2, end, None) for begin, end in [*self.calls.values(), *self.nodes]]
+        for a in self._born(self.forward[0], self.backward[1]):
+            marks += [(a.born, 0, 0, a), (a.died, 1, 0, a)]
+        lost: set[int] = set()  # another thread freed them, once their collective was done
+        if self.r.windows.units:
+            lost = {id(a) for address, found in self.at.items() if address not in self.r.kept for a in found if a.died == END and id(a) not in self.followed}
+        covered = 0
+        groups: list[list[Allocation]] = []
+        group: list[Allocation] = []  # the last, where it goes on
+        for time, what, end, one in sorted(marks, key=lambda m: m[:2]):
+            if one is None:
+                covered, group = max(covered, end), []
+            elif what == 1:
+                if group and one.born < group[0].born and not self._between(time):
+                    group = []
+            elif time > covered and (one.bytes >= _LEAST or self._between(time)):
+                if not group or self._between(time) != self._between(group[0].born):
+                    group = []
+                    groups.append(group)
+                group.append(one)
+                if id(one) in lost and not self._between(time):
+                    one.died = one.born + 1
         r = self.r
-        born = self._born(self.forward[1], self.backward[0])
-        if not born:
-            return
-        seen = {id(a): v for v in r.inputs if v.kind == "data" and (a := self._allocation(v)) is not None}
-        op = Op("outside.loss", list(r.results), once=True, workspace=_highest(born))
-        for a in born:
-            value = seen.get(id(a))
-            if value is not None:  # an operator of the backward pass read it
-                r.inputs.remove(value)
-                value.maker, value.kind = op, ""
-            elif a.died > self.backward[0]:
-                value = Value(len(r.values), a.bytes, [a.bytes], "uint8", op)
-                r.values.append(value)
-            else:
-                continue
-            value.died = a.died
-            op.outputs.append(value)
-        r.ops.insert(next((i for i, o in enumerate(r.ops) if o.backward), len(r.ops)), op)
+        seen = {id(lies): v for v in r.inputs if v.kind == "data" and v not in r.sharded and (lies := self._allocation(v)) is not None}
+        times = list(itertools.accumulate((self._time(op) for op in r.ops), max))
+        name = "outside.sharding" if r.windows.units else "outside.unseen"
+        for group in reversed(groups):
+            op = Op(name, once=True, backward=group[0].born >= self.backward[0], workspace=_highest(group), time=group[0].born)
+            until = group[-1].born  # what is gone by then is work space
+            if self._between(op.time):
+                op.op, op.inputs, until = "outside.loss", list(r.results), self.backward[0]
+            for a in group:
+                value = seen.get(id(a))
+                if value is not None:  # an operator that was seen read it
+                    r.inputs.remove(value)
+                    value.maker, value.kind = op, ""
+                elif a.died > until:
+                    value = Value(len(r.values), a.bytes, [a.bytes], "uint8", op)
+                    r.values.append(value)
+                else:
+                    continue
+                value.died = a.died
+                op.outputs.append(value)
+            r.ops.insert(bisect.bisect_left(times, op.time), op)
+        return {id(a) for group in groups for a in group}
+
+    def _between(self, time: int) -> bool:
+        """Whether a time is between the passes."""
+        return self.forward[1] <= time < self.backward[0]
+
+    def _time(self, op: Op) -> int:
+        """When an operator began: where its last call was; a backward node where its first was."""
+        return op.time or self.calls[op.calls[0] if op.backward else op.calls[-1]][0]
 
     def _hold(self, placed: list[Op]) -> None:
         """Until when the first bytes of each value live whatever a plan drops."""
         r = self.r
         place = {op: i for i, op in enumerate(r.ops)}
         end_of_forward = max((i for i, op in enumerate(r.ops) if not op.backward), default=0)
-        # An operator stands where its last call was, a backward node where its first was.
         calls = [op.calls[0] if op.backward else op.calls[-1] for op in placed]
-        starts = sorted((begin, call) for call, (begin, _) in self.calls.items())
-        times = [begin for begin, _ in starts]
 
         def at_call(call: int) -> int:
             i = bisect.bisect_right(calls, call) - 1
             return place[placed[i]] if i >= 0 else 0
 
+        starts = sorted([(begin, at_call(call)) for call, (begin, _) in self.calls.items()] + [(op.time, place[op]) for op in r.ops if op.time])
+        times = [begin for begin, _ in starts]
+
         def at_time(time: int) -> int:
             if time == END:
                 return len(r.ops) - 1
-            if self.forward[1] <= time < self.backward[0]:
+            if self._between(time):
                 return end_of_forward
             i = bisect.bisect_right(times, time) - 1
-            return at_call(starts[i][1]) if i >= 0 else 0
+            return starts[i][1] if i >= 0 else 0
 
         last_read = dict.fromkeys(range(len(r.values)), -1)
         last_read_forward = dict(last_read)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ._tensors import local
 from .spent import Spent
 from .step import Loss, scalar, state_kept
 
@@ -118,7 +119,7 @@ def digests(model: torch.nn.Module, loss: torch.Tensor) -> dict[str, str]:
             if p.grad.digest is not None:
                 made[f"the gradient of {name}"] = p.grad.digest
         elif p.grad is not None:
-            made[f"the gradient of {name}"] = digest(p.grad)
+            made[f"the gradient of {name}"] = digest(local(p.grad))
     for name, b in model.named_buffers():
         made[f"the buffer {name}"] = digest(b)
     return made

@@ -20,13 +20,14 @@ from .._arguments import Size
 from ..errors import BudgetError
 from ..report import show_bytes
 from . import measuring
-from ._tensors import tensors
+from ._tensors import local, tensors
 from .budget import Fixed, exhausted, fixed_bytes, free_bytes, growth
 from .early import EarlyStep
 from .live import await_backward, give_up
 from .measure import ProfilerBusy, step_peak
 from .plans import plan_of
 from .program import Program, build
+from .ranks import Meeting, bucket_bytes, crossing, data_parallel, meeting, refuse_flattened, traps
 from .record import Recording, record_call, recorded
 from .recorder import Op, Recorder
 from .refused import refused, smaller_batch
@@ -35,7 +36,8 @@ from .replay import Step, planned
 from .report import StepReport, say
 from .scores import Chunks
 from .standin import form_of, standing
-from .step import Loss, Sample, arguments
+from .step import Loss, Sample, arguments, through
+from .units import Unit, parameters_of, release, units_of
 from .wrapped import inner_module
 
 MOST_PLANS = 16  # one for each shape of the inputs
@@ -93,6 +95,7 @@ def optimize(
     if budget is not None and activation_budget is not None:
         raise TypeError("give budget or activation_budget, not both")
     model = inner_module(model)
+    refuse_flattened(model)
     restore(model)
     request = _Request(budget, activation_budget, max_overhead, loss, optimizer, reserve, loss_chunks, strict, verbose, optimizer_in_backward)
     form = form_of(model, mode)
@@ -101,6 +104,8 @@ def optimize(
 
         if loss_chunks is not None or optimizer_in_backward:
             raise TypeError(f"{request.taken[0]} is for mode='eager': compiled graphs are not changed")
+        if units_of(model):
+            raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
         return optimize_compiled(model, request, form, arguments(sample) if sample is not None else None)
     forward = PlannedForward(model, request)
     forward.early = EarlyStep(model, optimizer) if optimizer_in_backward else None
@@ -130,6 +135,7 @@ def restore(model: torch.nn.Module) -> None:
     if model.__dict__["forward"] is not forward:
         forward.off = True  # somebody has wrapped it since
         return
+    release(model)
     del model.__dict__["forward"]
     if forward.replaced is not None:
         model.__dict__["forward"] = forward.replaced
@@ -202,6 +208,10 @@ class PlannedForward:
         self.passes = 1  # forward passes before a backward pass
         self.steps: list[weakref.ref[Step]] = []  # planned, whose backward passes are yet to come
         self.looks = 0
+        self.kind = type(model)  # fully_shard changes it
+        self.units: list[Unit] = []
+        self.wrapper: Callable[[], Any] = lambda: None  # DistributedDataParallel
+        self.met = False  # the ranks that train the module with this one, to plan
         self.parameters: list[torch.nn.Parameter] = []
         self.modules: list[torch.nn.Module] = []
         self.last: StepReport | None = None
@@ -226,6 +236,7 @@ class PlannedForward:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.off or getattr(_busy, "on", False) or not self.model.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self.original(*args, **kwargs)
+        self._join()
         key = self._key(args, kwargs)
         if key in self.given_up:
             with checkpointed(self.model):
@@ -248,6 +259,7 @@ class PlannedForward:
     def _planned(self, key: Any, made: _Made, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs the forward pass under its plan."""
         assert made.program is not None
+        gathered = sum(t.nbytes for unit in made.recording.units if unit.gathered for t in unit.parameters)
         run = planned(made.program, strict=self.request.strict, audit=self._audited if made.audits > 0 else None)
         measures = made.audits <= 0 and made.report.measured_on != "a step of training" and (self.early is None or self.early.ready)
         made.audits -= 1
@@ -261,13 +273,13 @@ class PlannedForward:
                     self._tell(f"a step went another way than the recorded one and keeps what follows; it is recorded again: {why}")
                     self._forget(key, "its steps run other operators each time")
             if measured is not None and why is None:
-                measured.behind(out, functools.partial(self._measured, made.report))
+                measured.behind(out, functools.partial(self._measured, made.report, gathered))
         self.steps = [s for s in self.steps if s() is not None] + [weakref.ref(run.step)]
         return out
 
-    def _measured(self, found: StepReport, peak: int) -> None:
-        """A planned step of training took so much."""
-        found.measured(peak, "a step of training")
+    def _measured(self, found: StepReport, before: int, peak: int) -> None:
+        """A planned step of training took so much, beside what was gathered for it before."""
+        found.measured(before + peak, "a step of training")
         self._say("measured", f"memopt: measured {show_bytes(found.measured_peak or 0)} in a step of training, {show_bytes(found.promised_peak)} promised")
 
     def _say(self, about: str, text: str) -> None:
@@ -314,6 +326,9 @@ class PlannedForward:
     def _first(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Records a step as it runs; its plan is made when its backward pass is done."""
         give_up()  # a recording whose backward pass has not come
+        refuse_flattened(self.model)
+        for text in traps(self.model):
+            self._tell(text)
         if self.chunks is not None and self.chunks.name is None:
             self.chunks.find(self.model, functools.partial(self.original, *args, **kwargs), self.request.loss)
         recorder = Recorder(self.model, self._recording_limit(), self._gave_other_bits)
@@ -322,23 +337,30 @@ class PlannedForward:
             out = recorder.forward(functools.partial(self.original, *args, **kwargs))
         except ProfilerBusy:
             self._tell("a profiler is running, so no step can be recorded")  # tried again at the next step
+            self._nothing()
             return self.original(*args, **kwargs)
 
         def done(problem: str) -> None:
             if problem:
+                self._nothing()
                 self.recorded[key] = _MOST_RECORDINGS
                 self._forget(key, problem)
                 return
             try:
                 if self.chunks is not None:
                     self.chunks.check()
-                self._keep(key, self._plan(recorded(recorder), audits=_AUDITS))
+                recording = recorded(recorder)
+                with self._meeting() as together:
+                    made = self._plan(recording, audits=_AUDITS, together=together)
+                self._keep(key, made)
             except (BudgetError, ValueError):
                 restore(self.model)  # as it was before
                 raise
 
         if recorder.waits:
             await_backward(recorder, done)
+        else:
+            self._nothing()
         return out
 
     def _keep(self, key: Any, made: _Made) -> None:
@@ -351,21 +373,35 @@ class PlannedForward:
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StepReport:
         """Records a step with these inputs, plans it, and checks the plan by running it."""
-        call = functools.partial(self.original, *args, **kwargs)
+
+        key: Any = None
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            nonlocal key
+            key = self._key(args, kwargs)  # as the hooks of the module hand them on
+            return self.original(*args, **kwargs)
+
+        def call(around: Callable[[Callable[[], Any]], Any]) -> Any:
+            return through(self.model, forward, around, args, kwargs)
+
+        self._look()
+        for text in traps(self.model):
+            self._tell(text)
         _busy.on = True
         try:
             if self.chunks is not None and self.chunks.name is None:
-                self.chunks.find(self.model, call, self.request.loss)
+                self.chunks.find(self.model, functools.partial(call, lambda forward: forward()), self.request.loss)
             recording = record_call(self.model, call, self.request.loss, self._recording_limit())
             if self.chunks is not None:
                 self.chunks.check()
-            sample = Sample(args, kwargs)
-            made = self._plan(recording, sample=sample)
+            sample = Sample(args, kwargs) if not self.units else None  # other ranks would have to come along
+            with self._meeting() as together:
+                made = self._plan(recording, sample=sample, together=together)
             while made.program is not None and not self._check(made, call):
                 made = self._plan(recording, sample=sample)
         finally:
             _busy.on = False
-        self._keep(self._key(args, kwargs), made)
+        self._keep(key, made)
         return made.report
 
     def _found(self, key: Any) -> _Made | None:
@@ -382,12 +418,39 @@ class PlannedForward:
         """What a recorded step depends on, beside the module's own code."""
         shapes = tuple((t.shape, t.stride(), t.dtype, t.device, t.requires_grad) for t in tensors((args, kwargs)))
         autocast = tuple((d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda"))
-        if self.looks % _LOOK == 0:  # walking the modules costs more than reading their flags
-            self.parameters, self.modules = list(self.model.parameters()), list(self.model.modules())
+        if self.looks % _LOOK == 0 or type(self.model) is not self.kind:  # walking the modules costs more than reading their flags
+            self._look()
         self.looks += 1
         state = tuple(p.requires_grad for p in self.parameters)
         modes = tuple(m.training for m in self.modules)
-        return shapes, _scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads()
+        sharded = tuple(unit.modes for unit in self.units)
+        return shapes, _scalars((args, kwargs)), autocast, hash(state), hash(modes), torch.get_num_threads(), sharded
+
+    def _look(self) -> None:
+        self.kind, self.units = type(self.model), units_of(self.model)
+        self.parameters, self.modules = parameters_of(self.model, self.units), list(self.model.modules())
+
+    def _join(self) -> None:
+        """Notes who reduces the gradients: its buckets count from now on."""
+        running = torch.nn.parallel.DistributedDataParallel._active_ddp_module
+        if running is None or running is self.wrapper() or data_parallel(self.model) is None:
+            return
+        self.wrapper = weakref.ref(running)
+        with self.lock:
+            for key, made in list(self.made.items()):
+                self.made[key] = self._plan(made.recording)
+
+    def _meeting(self) -> contextlib.AbstractContextManager[Meeting | None]:
+        """Ranks that train together make their first plan together."""
+        found = meeting(self.units, self.wrapper()) if not self.met else None
+        self.met = True
+        return found if found is not None else contextlib.nullcontext()
+
+    def _nothing(self) -> None:
+        """Tells other ranks, where they wait, that there is nothing to plan."""
+        with self._meeting() as together:
+            if together is not None:
+                together.absent()
 
     def _smaller(self, sample: Sample | None, limit: int) -> tuple[int, int] | None:
         """The largest part of a sample that fits, and its rows."""
@@ -395,23 +458,30 @@ class PlannedForward:
             return None
         return smaller_batch(self.model, *sample, limit, loss=self.request.loss, loss_chunks=self.request.loss_chunks)
 
-    def _plan(self, recording: Recording, audits: int = 0, sample: Sample | None = None) -> _Made:
-        """The plan of a recorded step, for the budget of the request."""
+    def _plan(self, recording: Recording, audits: int = 0, sample: Sample | None = None, together: Meeting | None = None) -> _Made:
+        """The plan of a recorded step, for the budget of the request; together with other ranks, the same on all that ran the same."""
         r = self.request
-        eager, fixed = recording.measured_peak, fixed_bytes(self.model, r.optimizer)
+        eager, fixed = recording.measured_peak, self._fixed()
         fixed = fixed._replace(bytes=fixed.bytes + recording.lasting)
         counted = fixed.bytes if r.budget is not None else 0
         limit = self._limit(fixed, eager)
         if limit is not None and recording.accumulates and r.budget not in (None, "auto"):
-            limit -= sum(p.grad.nbytes for p in self.model.parameters() if p.grad is not None)
+            wrapper = self.wrapper()
+            if wrapper is None or not wrapper.gradient_as_bucket_view:  # else they are among what is fixed
+                limit -= sum(local(p.grad).nbytes for p in self.parameters if p.grad is not None)
         if limit is not None:
             limit //= self.passes
+        if together is not None:
+            limit = together.limit(recording.graph, limit)
         if limit is not None and limit >= eager and r.max_overhead is None:
             return _Made(None, StepReport.of(recording, None, fixed.bytes, counted, r.taken), recording)
         if limit is not None and limit <= 0:
             raise exhausted(fixed, eager, limit)
+        for text in crossing(recording):
+            self._tell(text)
+        make = functools.partial(plan_of, recording, activation_budget=limit, max_overhead=r.max_overhead)
         try:
-            found = plan_of(recording, activation_budget=limit, max_overhead=r.max_overhead)
+            found = together.plan(make) if together is not None else make()
         except BudgetError as e:
             if not self.made or e.best <= 0:
                 raise refused(e, recording, limit or 0, counted, r.taken, functools.partial(self._smaller, sample, limit or 0)) from None
@@ -427,27 +497,31 @@ class PlannedForward:
         r = self.request
         return growth(self.model, fixed, eager, budget=r.budget, activation_budget=r.activation_budget, reserve=r.reserve)
 
+    def _fixed(self) -> Fixed:
+        fixed = fixed_bytes(self.model, self.request.optimizer)
+        return fixed._replace(bytes=fixed.bytes + bucket_bytes(self.wrapper(), self.model))
+
     def _recording_limit(self) -> int:
         """A step that is recorded stays within its budget if it can, and within what the device has."""
-        fixed = fixed_bytes(self.model, self.request.optimizer)
+        fixed = self._fixed()
         limit, free = self._limit(fixed, None), free_bytes(self.model, "20%")
         return max(0, free if limit is None else min(limit, free))
 
     def _gave_other_bits(self, op: Op) -> None:
         self._tell(f"{op.op} of {op.module or 'the model'} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode", RuntimeWarning)
 
-    def _check(self, made: _Made, call: Callable[[], Any]) -> bool:
+    def _check(self, made: _Made, call: Callable[[Callable[[Callable[[], Any]], Any]], Any]) -> bool:
         """Runs the step once under the plan: the same bits as in eager mode, and the bytes promised. False if an operator is kept from now on."""
         assert made.program is not None
         recording = made.recording
         drifted: list[Op] = []
         run = planned(made.program, audit=lambda at, _: drifted.extend(op for op in recording.ops if at in op.calls and not op.backward))
 
-        def forward() -> Any:
+        def under(forward: Callable[[], Any]) -> Any:
             with run:
-                return call()
+                return forward()
 
-        checked = step_peak(self.model, forward, self.request.loss)
+        checked = step_peak(self.model, lambda: call(under), self.request.loss)
         made.report.measured(checked.peak, "the sample")
         if run.step.diverged is not None:
             raise RuntimeError(f"memopt: the module does not run the same operators twice, so no plan holds for it: {run.step.diverged}")

@@ -24,7 +24,17 @@ MOST_FILES = 256
 
 
 def plan_of(recording: Recording, **settings: Any) -> Report:
-    """The plan of a recorded step."""
+    """The plan of a recorded step. It runs nothing where the parameters that it reads are sharded."""
+    while True:
+        found = _known(recording, settings)
+        misplaced = recording.windows.misplaced(recording.ops, found.to_dict()["steps"])
+        if not misplaced:
+            return found
+        for op in misplaced:
+            recording.keep(op)
+
+
+def _known(recording: Recording, settings: dict[str, Any]) -> Report:
     graph = json.dumps(recording.graph, separators=(",", ":"), allow_nan=False).encode()
     folder = _folder()
     path = os.path.join(folder, _digest(graph, settings) + ".json.gz") if folder else ""

@@ -24,7 +24,7 @@ from .floor import Binding, Life, Step, binding
 from .plans import plan_of
 from .record import Recording, record_call
 from .scores import Chunks
-from .step import Loss, arguments
+from .step import Loss, arguments, through
 from .wrapped import inner_module
 
 
@@ -106,9 +106,11 @@ def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, 
     planned = planned_forward(model)
     forward = planned.original if planned is not None else model.forward
     chunks = Chunks(loss_chunks) if loss_chunks is not None else None
-    call = functools.partial(chunks.around(model, forward) if chunks is not None else forward, *args, **{**more, **kwargs})
     if chunks is not None:
-        chunks.find(model, functools.partial(forward, *args, **{**more, **kwargs}), loss)
+        forward = chunks.around(model, forward)
+    call = functools.partial(through, model, forward, args=args, kwargs={**more, **kwargs})
+    if chunks is not None:
+        chunks.find(model, functools.partial(call, lambda forward: forward()), loss)
     found = record_call(model, call, loss)
     if chunks is not None:
         chunks.check()

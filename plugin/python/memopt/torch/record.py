@@ -6,7 +6,7 @@ import dataclasses
 import gzip
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from .live import await_backward, give_up
 from .measure import digests
 from .recorder import Call, Op, Recorder, Save
 from .step import Loss, scalar, state_kept
+from .units import Unit, Windows, pin
 
 
 @dataclass
@@ -30,7 +31,13 @@ class Recording:
     calls: list[Call] = field(repr=False)
     saves: list[Save] = field(repr=False)
     lasting: int = 0  # bytes that libraries allocated in the step and keep
+    windows: Windows = field(repr=False, default_factory=lambda: Windows([]))  # when sharded parameters were whole
     digests: dict[str, str] = field(repr=False, default_factory=dict)  # of the loss, the gradients and the buffers after the step
+
+    @property
+    def units(self) -> Sequence[Unit]:
+        """Groups of sharded parameters."""
+        return self.windows.units
 
     @property
     def parameters(self) -> int:
@@ -79,18 +86,19 @@ def record(model: torch.nn.Module, *args: Any, loss: Loss | None = None, to: str
 
     Parameters, buffers, gradients and the random state are afterwards what they were.
     """
-    recording = record_call(model, lambda: model(*args, **kwargs), loss)
+    recording = record_call(model, lambda around: around(lambda: model(*args, **kwargs)), loss)
     if to is not None:
         recording.save(to)
     return recording
 
 
-def record_call(model: torch.nn.Module, forward: Callable[[], Any], loss: Loss | None, limit: int | None = None) -> Recording:
-    """Records one training step whose forward pass is a call of the model, in no more than limit where that is possible."""
+def record_call(model: torch.nn.Module, run: Callable[[Callable[[Callable[[], Any]], Any]], Any], loss: Loss | None, limit: int | None = None) -> Recording:
+    """Records one training step, in no more than limit where that is possible. run calls the model, with what it is given
+    around the part that is to be recorded."""
     recorder = Recorder(model, limit)
     with state_kept(model):
         try:
-            out = recorder.forward(forward)  # to the end of the step, as most loops hold it
+            out = run(recorder.forward)  # to the end of the step, as most loops hold it
             found = scalar(out, loss)
             await_backward(recorder, lambda _: None)
             found.backward()
@@ -111,5 +119,6 @@ def _unheld(node: dict[str, Any]) -> dict[str, Any]:
 
 def recorded(recorder: Recorder) -> Recording:
     """What a recorder that is done has seen."""
+    pin(recorder)
     graph = graph_of(recorder)
-    return Recording(graph, graph["measured_peak"], recorder.ops, recorder.calls, recorder.saves, recorder.lasting)
+    return Recording(graph, graph["measured_peak"], recorder.ops, recorder.calls, recorder.saves, recorder.lasting, recorder.windows)

@@ -32,11 +32,12 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from ._tensors import alias, opaque, operands, tensors
+from ._tensors import alias, local, opaque, operands, tensors
 from .again import OUTSIDE, run_again
 from .measure import profiled
 from .results import Results, plain_results
 from .spent import gradient
+from .units import Unit, Windows, units_of
 from .within import Packed, Within
 
 
@@ -75,6 +76,8 @@ class Op:
     backward: bool = False
     module: str = ""
     workspace: int = 0
+    time: int = 0  # when it began, of one that nobody saw
+    units: tuple[Unit, ...] = ()  # whose parameters it reads
     name: str = ""
 
 
@@ -97,6 +100,17 @@ class Save:
     used: Op | None = None
 
 
+@dataclass(eq=False)
+class Followed:
+    """Bytes of which the profiler may not be told when they are freed: before its time, or freed by another thread."""
+
+    address: int
+    bytes: int
+    before: bool  # allocated for the step before its forward pass began
+    unit: Unit | None = None  # whose parameters they are, until it is sharded
+    gone: bool = False
+
+
 class _Graph:
     """Held by each saved tensor: gone when the backward pass is done with all, or can never come."""
 
@@ -113,10 +127,12 @@ class _Tag:
 
 
 _TAG = "_memopt_recorded"
+_FOLLOWED = "_memopt_followed"
 CALL = "memopt call "
 FORWARD = "memopt forward"
 BACKWARD = "memopt backward"
 AGAIN = "memopt again"
+GONE = "memopt gone "
 
 
 class Recorder(TorchDispatchMode):
@@ -149,6 +165,12 @@ class Recorder(TorchDispatchMode):
         self._waiting: list[Save] = []  # asked for by the backward node that runs, before its first operator
         self._profile = contextlib.ExitStack()
         self._alive: weakref.ref[_Graph] | None = None
+        self.aside = 0  # above 0, what runs is not the module's
+        self.windows = Windows([])
+        self.gathered: frozenset[Unit] = frozenset()
+        self.sharded: dict[Value, Unit] = {}  # parameters that are there while their unit is gathered
+        self.followed: list[Followed] = []
+        self.kept: set[int] = set()  # addresses of what units hold when the step is over
         self._results = Results()
 
     @classmethod
@@ -161,8 +183,16 @@ class Recorder(TorchDispatchMode):
         """Runs the forward pass."""
         for kind, named in (("param", self.model.named_parameters()), ("buffer", self.model.named_buffers())):
             for name, t in named:
-                self._input(t, kind, name)
+                self._input(local(t), kind, name)
+        units = units_of(self.model)
+        self.windows = Windows(units)
+        self.gathered = frozenset(u for u in units if u.gathered)
         self._profiled = self._profile.enter_context(profiled())
+        self._before(units)
+        for unit in units:
+            unit.watcher = self
+            if unit.gathered:
+                self._gathered(unit)
         try:
             with torch.profiler.record_function(FORWARD), self._modules_named(), saved_tensors_hooks(self._pack, self._unpack), self:
                 out = call()
@@ -196,15 +226,15 @@ class Recorder(TorchDispatchMode):
             del loss
             with torch.profiler.record_function(BACKWARD), self:
                 out = run()
-            for name, p in self.model.named_parameters():
-                if (grad := gradient(p)) is not None and (value := self.value(grad)).maker is not None:
-                    self.grads[name] = value
+            grads = {name: self.value(local(grad)) for name, p in self.model.named_parameters() if (grad := gradient(p)) is not None}
+            self.kept = {address_of(t.untyped_storage()) for unit in self.windows.units for t in unit.kept()}
             self.phase = "done"
         finally:
             self.close()
         from .lifetimes import fill
 
         fill(self, self._profiled)
+        self.grads = {name: v for name, v in grads.items() if v.maker is not None}  # others were there before
         return out
 
     def close(self) -> None:
@@ -212,6 +242,8 @@ class Recorder(TorchDispatchMode):
         if self.phase != "done":
             self.phase = "closed"
         self._profile.close()
+        for unit in self.windows.units:
+            unit.watcher = None
         self._results.nodes.clear()
         for ref in self._tagged:
             storage = ref()
@@ -283,10 +315,58 @@ class Recorder(TorchDispatchMode):
             return self.within.unpack(packed)
         return packed.tensor
 
+    # Units of sharded parameters.
+
+    def turned(self, unit: Unit) -> None:
+        """A unit was gathered or sharded."""
+        self.windows.turned(unit, self.spans)
+        self.gathered ^= {unit}
+        if unit.gathered:
+            self._gathered(unit)
+        for followed in self.followed:
+            if followed.unit is unit:
+                self._gone(followed)
+
+    def _before(self, units: list[Unit]) -> None:
+        """What units have allocated for the step before its forward pass begins: the root is gathered first."""
+        for unit in units:
+            for t in unit.buffers():
+                self.follow(t, before=True)
+                del t
+            for t in unit.parameters if unit.gathered else ():
+                if t.untyped_storage().nbytes():
+                    self.followed.append(Followed(address_of(t.untyped_storage()), t.untyped_storage().nbytes(), True, unit))
+
+    def follow(self, t: torch.Tensor, before: bool = False) -> None:
+        """Notes when a tensor of a unit is gone."""
+        if getattr(t, _FOLLOWED, None) is self.followed:
+            return
+        setattr(t, _FOLLOWED, self.followed)
+        here, followed = weakref.ref(self), Followed(address_of(t.untyped_storage()), t.untyped_storage().nbytes(), before)
+        self.followed.append(followed)
+
+        def gone(_: Any) -> None:
+            recorder = here()
+            if recorder is not None:
+                recorder._gone(followed)
+
+        self._seen.append(weakref.ref(t, gone))
+
+    def _gone(self, followed: Followed) -> None:
+        if self.phase in ("forward", "between", "backward") and not followed.gone:
+            followed.gone = True
+            with torch.profiler.record_function(f"{GONE}{self.followed.index(followed)}"):
+                pass
+
+    def _gathered(self, unit: Unit) -> None:
+        self.sharded.update((self.value(t), unit) for t in unit.parameters)
+
     # Operators.
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.aside:
+            return func(*args, **kwargs)
         self._at = self.spans
         if self.within is not None and self.phase == "forward":
             self.within.before(func, args, kwargs)

@@ -19,6 +19,7 @@ from ._tensors import View, opaque, operands, tensors
 from .again import Captured, captured, digest, modified, run_op
 from .program import Program
 from .recorder import Op
+from .units import Unit
 
 _TAG = "_memopt_value"
 _unseen = torch._C._DisableTorchDispatch  # by any mode
@@ -86,8 +87,15 @@ class Step:
         self.reached = -1  # the step of the plan that the backward pass is at
         self.left: dict[int, int] = {}  # uses still to come, by instance
         self.lock = threading.RLock()
+        self.aside = 0  # above 0, what runs is not the module's
 
     # The forward pass.
+
+    def turned(self, unit: Unit) -> None:
+        """A unit was gathered or sharded, as when the step was recorded."""
+
+    def follow(self, t: torch.Tensor) -> None:
+        """What becomes of its buffers is known from the recording."""
 
     def number(self, t: torch.Tensor) -> int | None:
         """Which watched value a tensor shows."""
@@ -235,6 +243,8 @@ class Step:
         return storage
 
     def _run(self, op: Op) -> dict[int, torch.UntypedStorage]:
+        for unit in op.units:
+            unit.check(op.op + (f" of {op.module}" if op.module else ""))
         """Runs an operator again and returns what it makes, by value."""
         made = run_op(op, self.captured, self.program.recording.calls, self._make)
         if self.audit is not None:
@@ -252,6 +262,7 @@ class planned(TorchDispatchMode):
         super().__init__()
         self.step = Step(program, strict, audit)
         self.actions, self.calls = program.actions, len(program.actions)
+        self.units = program.recording.units
         self.hooks = saved_tensors_hooks(self.step.pack, self.step.unpack)
 
     @classmethod
@@ -261,15 +272,21 @@ class planned(TorchDispatchMode):
     def __enter__(self) -> planned:
         self.hooks.__enter__()
         super().__enter__()
+        for unit in self.units:
+            unit.watcher = self.step
         return self
 
     def __exit__(self, *exc: Any) -> None:
+        for unit in self.units:
+            unit.watcher = None
         super().__exit__(*exc)
         self.hooks.__exit__(*exc)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         step = self.step
         at = step.calls
+        if step.aside:
+            return func(*args, **kwargs or {})
         if at < self.calls and step.diverged is None:
             action = self.actions[at]
             if action.plain and action.func is func:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -48,6 +49,22 @@ def scalar(out: Any, loss: Loss | None) -> torch.Tensor:
     if not found.requires_grad:
         raise ValueError("the loss depends on no parameter that requires a gradient")
     return found
+
+
+def through(model: torch.nn.Module, forward: Callable[..., Any], around: Callable[[Callable[[], Any]], Any], args: Any, kwargs: Any) -> Any:
+    """Calls a module with its hooks, and with something around a forward pass that stands in for its own."""
+
+    def instead(*args: Any, **kwargs: Any) -> Any:
+        return around(functools.partial(forward, *args, **kwargs))
+
+    had = model.__dict__.get("forward")
+    model.forward = instead  # type: ignore[method-assign]
+    try:
+        return model(*args, **kwargs)
+    finally:
+        del model.__dict__["forward"]
+        if had is not None:
+            model.__dict__["forward"] = had
 
 
 _here = threading.local()

@@ -15,6 +15,7 @@ import torch
 
 from ._tensors import View, tensors
 from .again import Captured, captured, digest, modified, run_op
+from .units import Unit, unit_modules
 
 if TYPE_CHECKING:
     from .recorder import Op, Recorder, Save, Value
@@ -38,13 +39,14 @@ def blocks_of(model: torch.nn.Module) -> set[torch.nn.Module]:
 class Packed:
     """What autograd holds of a saved tensor: a tensor, or how to view the value once it is made again."""
 
-    __slots__ = ("__weakref__", "graph", "save", "seen", "tensor", "version", "view")
+    __slots__ = ("__weakref__", "gathered", "graph", "save", "seen", "tensor", "version", "view")
 
     def __init__(self, tensor: torch.Tensor, of: torch.Tensor, save: Save, graph: object) -> None:
         self.tensor: torch.Tensor | None = tensor
         self.seen, self.version = weakref.ref(of), of._version
         self.save, self.graph = save, graph
         self.view: View | None = None
+        self.gathered: frozenset[Unit] = frozenset()
 
     def check(self) -> None:
         """Hooks switch off autograd's own check."""
@@ -64,7 +66,7 @@ class Within:
         self.wrong = wrong  # called where an operator gave other bits
         self.live = 0  # bytes of the step's storages
         self.dropping = False
-        self.blocks = blocks_of(recorder.model)
+        self.blocks = blocks_of(recorder.model) | unit_modules(recorder.model)
         self.block = 0  # counts entries and exits
         self.calls: dict[int, Captured] = {}
         self.block_of: dict[int, int] = {}  # by value
@@ -73,6 +75,7 @@ class Within:
         self.kept: dict[int, torch.UntypedStorage] = {}  # pinned ones, once others are dropped
         self.packed: list[weakref.ref[Packed]] = []
         self.can: dict[int, bool] = {}  # by value: whether it can be made again
+        self.needs: dict[int, frozenset[Unit]] = {}  # by value
         self.bits: dict[int, int] = {}
         self.made: dict[int, torch.UntypedStorage] = {}  # again, for the block that the backward pass is in
         self.current = -1
@@ -138,12 +141,15 @@ class Within:
 
     def pack(self, packed: Packed) -> None:
         self.packed.append(weakref.ref(packed))
+        packed.gathered = self.r.gathered  # and will be again where the tensor is asked for
         if self.dropping:
             self.drop(packed)
 
     def drop(self, packed: Packed) -> None:
         value, tensor = packed.save.value, packed.tensor
         if value.maker is None or value.number in self.pinned or tensor is None or not value.last or not self._can_make(value):
+            return
+        if not self._needs(value) <= packed.gathered:
             return
         if value.number not in self.bits:
             self.bits[value.number] = digest(tensor.untyped_storage())
@@ -157,6 +163,16 @@ class Within:
         if number not in self.can:
             self.can[number] = not op.once and all(c in self.calls for c in op.calls) and all(self._can_make(v) for v in op.inputs if v.maker is not op)
         return self.can[number]
+
+    def _needs(self, value: Value) -> frozenset[Unit]:
+        """The units that must be gathered where a value is made again."""
+        if value in self.r.sharded:
+            return frozenset((self.r.sharded[value],))
+        if not self.r.sharded or value.maker is None or value.number in self.kept:
+            return frozenset()
+        if value.number not in self.needs:
+            self.needs[value.number] = frozenset().union(*(self._needs(v) for v in value.maker.inputs))
+        return self.needs[value.number]
 
     # The backward pass.
 
@@ -180,6 +196,9 @@ class Within:
             return known
         op = self.r.values[number].maker
         assert op is not None and not op.once
+        for v in op.inputs:
+            if v in self.r.sharded:
+                self.r.sharded[v].check(op.op + (f" of {op.module}" if op.module else ""))
         with self.r.unseen():
             made = run_op(op, self.calls, self.r.calls, self.again)
         for n, storage in made.items():

@@ -1,0 +1,210 @@
+"""Modules whose parameters FSDP2 shards: they are whole only while their unit is gathered.
+
+Between the forward pass and its turn in the backward pass a unit's parameters have no bytes. So
+
+* what FSDP2 runs on its own (gathering, reducing, casts of shards) is neither recorded nor run again: its bytes are those
+  of operators that nobody saw;
+* an operator that reads a unit's parameters runs again only while they are there: what is read from outside that time and
+  could only be made within it is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from ._tensors import local
+
+if TYPE_CHECKING:
+    from .recorder import Op, Recorder, Value
+
+# What FSDP2 calls at a group of parameters around and within the passes.
+_METHODS = ("unshard", "wait_for_unshard", "reshard", "pre_forward", "post_forward", "pre_backward", "post_backward", "finalize_backward")
+_UNIT = "_memopt_unit"
+
+
+class Watcher(Protocol):
+    """Who wants to know what FSDP2 does."""
+
+    aside: int  # above 0, what runs is FSDP2's own
+
+    def turned(self, unit: Unit) -> None:
+        """A unit was gathered or sharded."""
+
+    def follow(self, t: torch.Tensor) -> None:
+        """A buffer for a collective was allocated, which may be freed by another thread."""
+
+
+class Unit:
+    """A group of parameters that FSDP2 gathers together."""
+
+    def __init__(self, name: str, group: Any) -> None:
+        self.name, self.group = name, group
+        self.modules: set[torch.nn.Module] = set()  # between whose inputs and outputs it is gathered
+        self.watcher: Watcher | None = None
+        for method in _METHODS:
+            if hasattr(group, method):
+                setattr(group, method, self._watched(getattr(group, method)))
+
+    def _watched(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            watcher = self.watcher
+            if watcher is None:
+                return method(*args, **kwargs)
+            before = self.gathered
+            watcher.aside += 1
+            try:
+                return method(*args, **kwargs)
+            finally:
+                watcher.aside -= 1
+                for t in self.buffers():
+                    watcher.follow(t)
+                    del t
+                if self.gathered != before:
+                    watcher.turned(self)
+
+        return call
+
+    @property
+    def gathered(self) -> bool:
+        """Whether the parameters are whole."""
+        return bool(self.group.is_unsharded)
+
+    def buffers(self) -> Iterator[torch.Tensor]:
+        """Tensors for collectives that are there now."""
+        shared = getattr(self.group, "comm_ctx", None)
+        scattered = getattr(shared, "reduce_scatter_states", None) or [getattr(shared, "reduce_scatter_state", None)]
+        gathered = [self.group._all_gather_result, getattr(getattr(shared, "all_gather_state", None), "all_gather_result", None)]
+        yield from (found.all_gather_output for found in gathered if found is not None)
+        yield from (found.reduce_scatter_input for found in scattered if found is not None)
+
+    def kept(self) -> Iterator[torch.Tensor]:
+        """Tensors that outlive a step."""
+        yield from self.parameters
+        for p in self.group.fsdp_params:
+            grads = (p.sharded_param.grad, getattr(getattr(p, "_unsharded_param", None), "grad", None), getattr(p, "unsharded_accumulated_grad", None))
+            yield from (local(g) for g in grads if g is not None)
+        reduced = (getattr(self.group, "_partial_reduce_output", None), getattr(getattr(self.group, "_all_reduce_state", None), "all_reduce_input", None))
+        yield from (t for t in reduced if t is not None)
+
+    @property
+    def parameters(self) -> list[torch.Tensor]:
+        """The parameters as operators read them, once they were gathered."""
+        return [local(p._unsharded_param) for p in self.group.fsdp_params if hasattr(p, "_unsharded_param")]
+
+    @property
+    def shards(self) -> list[torch.Tensor]:
+        """This rank's part of the parameters."""
+        return [local(p.sharded_param) for p in self.group.fsdp_params]
+
+    @property
+    def modes(self) -> tuple[Any, ...]:
+        """What its users can set from step to step, on which the bytes of a step depend."""
+        g = self.group
+        return tuple(getattr(g, name, None) for name in ("reduce_grads", "all_reduce_grads", "reshard_after_backward", "_reshard_after_forward"))
+
+    def check(self, what: str) -> None:
+        """Raises where an operator would read parameters that have no bytes."""
+        if not self.gathered:
+            raise RuntimeError(
+                f"memopt: {what} would run again while the parameters of {self.name or 'the root'} are sharded; "
+                "memopt.restore(model) lifts the plan, please report this with the model"
+            )
+
+
+def units_of(model: torch.nn.Module) -> list[Unit]:
+    """The units of a module and of those in it, from the outermost on."""
+    states = sys.modules.get("torch.distributed._composable_state")
+    if states is None:
+        return []
+    found: dict[int, Unit] = {}
+    for name, module in model.named_modules():
+        state = states._get_module_state(module)
+        groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+        for group in groups:
+            if group is not None and id(group) not in found:
+                unit = group.__dict__.get(_UNIT)
+                if unit is None:
+                    unit = group.__dict__[_UNIT] = Unit(name, group)
+                found[id(group)] = unit
+            if group is not None:
+                found[id(group)].modules.add(module)
+    return list(found.values())
+
+
+def parameters_of(model: torch.nn.Module, units: Iterable[Unit]) -> list[torch.nn.Parameter]:
+    """The parameters that have gradients: of units the shards, also while they are whole."""
+    both = [p for unit in units for p in unit.group.fsdp_params]
+    shards = [p.sharded_param for p in both]
+    known = {id(p) for p in [*shards, *(getattr(p, "_unsharded_param", None) for p in both)]}
+    return [*shards, *(p for p in model.parameters() if id(p) not in known)]
+
+
+def release(model: torch.nn.Module) -> None:
+    """Gives the groups of parameters their own methods back."""
+    for unit in units_of(model):
+        for method in (*_METHODS, _UNIT):
+            unit.group.__dict__.pop(method, None)
+
+
+class Windows:
+    """When each unit of a recorded step was gathered, counted in operator calls."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self.units = units
+        self.crossing = 0  # bytes that the backward pass reads, and that are kept since their unit is sharded where they are read
+        self.turns: dict[Unit, list[int]] = {u: [0] if u.gathered else [] for u in units}
+
+    def turned(self, unit: Unit, call: int) -> None:
+        self.turns[unit].append(call)
+
+    def open(self, units: Iterable[Unit], call: int) -> bool:
+        """Whether the units were all gathered when a call ran."""
+        return all(sum(1 for at in self.turns[u] if at <= call) % 2 == 1 for u in units)
+
+    def misplaced(self, ops: Sequence[Op], steps: Sequence[Mapping[str, Any]]) -> list[Op]:
+        """Operators that a plan runs again where their unit may be sharded: right before the next backward node."""
+        found: list[Op] = []
+        following: Op | None = None
+        for step in reversed(steps):
+            op = ops[step["node"]]
+            if not step.get("again"):
+                if op.backward and op.calls:
+                    following = op
+            elif op.units and op not in found and (following is None or not self.open(op.units, following.calls[0])):
+                found.append(op)
+        return found
+
+
+def unit_modules(model: torch.nn.Module) -> set[torch.nn.Module]:
+    """The modules in a module that are units."""
+    return {m for unit in units_of(model) for m in unit.modules if m is not model}
+
+
+def pin(r: Recorder) -> None:
+    """Has kept what could not be made again where it is needed."""
+    if not r.windows.units:
+        return
+    readers: dict[Value, list[Op]] = {}
+    for op in r.ops:
+        for v in op.inputs:
+            readers.setdefault(v, []).append(op)
+    needs: dict[Value, frozenset[Unit]] = {}  # the units that must be gathered to make a value that was dropped
+    for op in r.ops:
+        if op.backward:
+            break
+        op.units = tuple({r.sharded[v]: None for v in op.inputs if v in r.sharded})
+        if op.once or not op.calls:
+            continue
+        units = frozenset(op.units).union(*(needs.get(v, frozenset()) for v in op.inputs))
+        where = [reader.calls[0] if reader.backward else reader.calls[-1] for v in op.outputs for reader in readers.get(v, ()) if reader.calls and reader is not op]
+        if units and not all(r.windows.open(units, call) for call in where):
+            op.once = True
+            r.windows.crossing += sum(v.bytes for v in op.outputs if any(reader.backward for reader in readers.get(v, ())))
+        else:
+            needs.update((v, units) for v in op.outputs)
