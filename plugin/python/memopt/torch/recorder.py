@@ -487,14 +487,22 @@ class Recorder(TorchDispatchMode):
             if maker is None and not (old.kind == "param" and op.backward):
                 self._only_once(old, op)
             return op, old
-        unseen = not any(v.read for v in maker.outputs) and not any(s.value is old for s in self.saves)
-        if unseen and maker.backward == op.backward and not op.outputs:
-            # Nobody has seen the old contents: both are one operator, at the place of the later.
-            maker.inputs += [v for v in op.inputs if v is not old and v not in maker.inputs]
-            maker.calls += op.calls
-            maker.flops += op.flops
-            maker.once = maker.once or op.once
-            self.ops.remove(op)
+        # Who has read the old contents, as autograd does that keeps a copy, and whose results nobody has seen yet.
+        readers = [o for o in self.ops if o is not op and o is not maker and old in o.inputs] if old.read else []
+        unseen = not any(v.read for o in readers for v in o.outputs) and not any(v.read for v in maker.outputs if v is not old)
+        if unseen and not any(s.value is old for s in self.saves) and all(o.backward == op.backward for o in (maker, *readers)) and not op.outputs:
+            # Nobody else has seen the old contents: all are one operator, at the place of the last.
+            for o in (*readers, op):
+                maker.inputs += [v for v in o.inputs if v.maker is not maker and v not in maker.inputs]
+                maker.outputs += o.outputs
+                maker.calls += o.calls
+                maker.flops += o.flops
+                maker.once = maker.once or o.once
+                for v in o.outputs:
+                    v.maker = maker
+                self.ops.remove(o)
+            maker.calls.sort()
+            old.read = False
             self.ops.remove(maker)
             self.ops.append(maker)
             return maker, old
