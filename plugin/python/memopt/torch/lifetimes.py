@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from .measure import device_of, events_of
-from .recorder import AGAIN, BACKWARD, CALL, FORWARD, GONE, Op, Recorder, Value
+from .recorder import AGAIN, BACKWARD, BETWEEN, CALL, FORWARD, GONE, Op, Recorder, Value
 
 END = 1 << 62
 _LEAST = 512  # bytes that are worth an operator: numbers that autograd saves are not
@@ -196,7 +196,7 @@ class _Lifetimes:
                 until = at_time(v.died)
             elif v.number in saved:
                 # Autograd holds it from here on, or not, as the plan says. Python lets go of it before or after.
-                until = at_call(v.released) if not v.showing else end_of_forward
+                until = len(r.ops) - 1 if v.showing else end_of_forward if v.released == BETWEEN else at_call(v.released)
             else:
                 a = self._allocation(v)
                 until = at_time(a.died) if a is not None else 0

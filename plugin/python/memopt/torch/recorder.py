@@ -56,8 +56,8 @@ class Value:
     call: int = 0  # the call that made or wrote it
     last: bool = True  # no later version is in its storage
     read: bool = False
-    showing: int = 0  # tensors of the forward pass that show it and are still there when it ends
-    released: int = 0  # the call in or after which the last of those that are gone went
+    showing: int = 0  # tensors of the forward pass that show it and are still there
+    released: int = 0  # the call in or after which the last of those that are gone went, or BETWEEN
     died: int = 0  # when the allocator got it back, if that is known from the start
     held: Op | None = None  # its first bytes live at least until this has run
     name: str = ""
@@ -126,6 +126,7 @@ class _Tag:
         self.recorder, self.value = recorder, value
 
 
+BETWEEN = -1  # the passes
 _TAG = "_memopt_recorded"
 _FOLLOWED = "_memopt_followed"
 CALL = "memopt call "
@@ -235,6 +236,7 @@ class Recorder(TorchDispatchMode):
 
         fill(self, self._profiled)
         self.grads = {name: v for name, v in grads.items() if v.maker is not None}  # others were there before
+        self._seen.clear()
         return out
 
     def close(self) -> None:
@@ -419,9 +421,9 @@ class Recorder(TorchDispatchMode):
 
         def gone(_: Any) -> None:
             recorder = here()
-            if recorder is not None and recorder.phase == "forward":
+            if recorder is not None:
                 value.showing -= 1
-                value.released = recorder._at
+                value.released = recorder._at if recorder.phase != "between" else BETWEEN
 
         value.showing += 1
         self._seen.append(weakref.ref(t, gone))
