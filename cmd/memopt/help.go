@@ -58,7 +58,9 @@ func helpCommand(w io.Writer, c *cli.Command) {
 	fmt.Fprintf(w, "\n%s [FLAGS]\n", line)
 	if c.Description != "" {
 		fmt.Fprintln(w)
-		report.Text(w, 0, "%s\n", c.Description)
+		for line := range strings.SplitSeq(strings.TrimSpace(c.Description), "\n") {
+			report.Text(w, 0, "%s\n", line)
+		}
 	}
 	shown := slices.DeleteFunc(slices.Clone(c.Flags), func(f cli.Flag) bool {
 		shown, is := f.(cli.VisibleFlag)
