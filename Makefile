@@ -41,6 +41,7 @@ test: build
 bench: build
 	.ci/peers
 	bin/memopt bench cpu --python $$(.ci/peers --where)
+	PYTHONPATH=plugin/python bin/memopt bench torch --python $$(.ci/peers --where)
 	@if $(no_vulkan); then echo "(no Vulkan here, which is fine)"; else $(VULKAN) bin/memopt bench vulkan --python $$(.ci/peers --where); fi
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 

@@ -19,6 +19,7 @@ var benchCommand = &cli.Command{
 	ArgsUsage: "WHAT",
 	UsageText: "memopt bench cpu --quick\n" +
 		"memopt bench cpu --only matmul,mlp --python .venv/bin/python\n" +
+		"memopt bench torch --only gpt2 --quick\n" +
 		"memopt bench vulkan --device vulkan:llvmpipe --only steps,budgets",
 	Description: benchList(),
 	Flags: common(
@@ -62,7 +63,7 @@ var benchCommand = &cli.Command{
 type benchRun func(c *cli.Context, only []string, progress func(what string)) (text func(io.Writer), file func(bench.Head) any, err error)
 
 // benchKinds are the benches that are more than a table of cases.
-var benchKinds = map[string]benchRun{"planner": benchPlanner, "vulkan": benchVulkan}
+var benchKinds = map[string]benchRun{"planner": benchPlanner, "torch": benchTorch, "vulkan": benchVulkan}
 
 // benchCases runs a table of cases.
 func benchCases(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
@@ -90,7 +91,7 @@ func benchList() string {
 	for _, b := range bench.Benches {
 		s.WriteString("\n" + b.Name + ": " + b.Doc + "; groups " + strings.Join(b.Groups(), ", "))
 	}
-	s.WriteString("\nplanner: " + bench.PlannerDoc + "\nvulkan: " + bench.VulkanDoc)
+	s.WriteString("\nplanner: " + bench.PlannerDoc + "\ntorch: " + bench.TorchDoc + "\nvulkan: " + bench.VulkanDoc)
 	return s.String()
 }
 
@@ -117,6 +118,22 @@ func benchVulkan(c *cli.Context, only []string, progress func(string)) (func(io.
 		return nil, nil, usage("bench vulkan has no --threads: LP_NUM_THREADS sets how many threads lavapipe has")
 	}
 	r, err := bench.Vulkan(bench.VulkanOptions{Device: which, Only: only, Quick: c.Bool("quick"), Python: benchPython(c.String("python")), Progress: progress})
+	if err != nil {
+		return nil, nil, asInput(err)
+	}
+	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
+}
+
+// benchTorch runs PyTorch's bench.
+func benchTorch(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
+	if c.IsSet("threads") {
+		return nil, nil, usage("bench torch has no --threads: steps run on one thread, whose CPU time counts")
+	}
+	python := c.String("python")
+	if python == "" {
+		python = os.Getenv("MEMOPT_TORCH_PYTHON")
+	}
+	r, err := bench.Torch(bench.TorchOptions{Only: only, Quick: c.Bool("quick"), Python: benchPython(python), Progress: progress})
 	if err != nil {
 		return nil, nil, asInput(err)
 	}

@@ -273,13 +273,13 @@ func TestMeasurements(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no measurements: %v", err)
 	}
-	var files []bench.PlannerFile
+	var files []bench.AnyFile
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var f bench.PlannerFile
+		var f bench.AnyFile
 		if err := json.Unmarshal(text, &f); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
@@ -294,4 +294,12 @@ func TestMeasurements(t *testing.T) {
 	page.WriteString("\n")
 	bench.Markdown(&page, files)
 	golden.File(t, folder+".md", page.String())
+	for _, f := range files {
+		var chart strings.Builder
+		if drawn, err := bench.TorchSVG(&chart, f); err != nil {
+			t.Error(err)
+		} else if drawn {
+			golden.File(t, filepath.Join(folder, "..", "torch.svg"), chart.String())
+		}
+	}
 }

@@ -9,9 +9,16 @@ import (
 	"memopt/memopt/report"
 )
 
+// AnyFile is any bench's file.
+type AnyFile struct {
+	File
+	Planner *PlannerReport `json:"planner,omitempty"`
+	Torch   *TorchReport   `json:"torch,omitempty"`
+}
+
 // Markdown writes files of several runs, as --format json has them, as the tables of
 // docs/measurements.md: the machines, then each case with its range over all runs.
-func Markdown(w io.Writer, files []PlannerFile) {
+func Markdown(w io.Writer, files []AnyFile) {
 	fmt.Fprint(w, "## Runs\n\n| runs | date | machine | command | peers |\n|---|---|---|---|---|\n")
 	seen := map[string]int{}
 	var lines []string
@@ -60,11 +67,14 @@ func Markdown(w io.Writer, files []PlannerFile) {
 		if f.Planner != nil && len(f.Planner.Models)+len(f.Planner.Joint) > 0 {
 			planTable(w, f)
 		}
+		if f.Torch != nil {
+			torchTable(w, f.Torch)
+		}
 	}
 }
 
 // planTable is the plans of one run: they are the same on every machine.
-func planTable(w io.Writer, f PlannerFile) {
+func planTable(w io.Writer, f AnyFile) {
 	fmt.Fprint(w, "\n## planner, plans\n\n| model | way | peak | extra compute | above the proven bound | time of one core |\n|---|---|---|---|---|---|\n")
 	for _, r := range slices.Concat(f.Planner.Models, f.Planner.Joint) {
 		extra, gap := report.Extra(r.Overhead, 2), "–"

@@ -217,9 +217,13 @@ class _GPT(nn.Module):
         return F.cross_entropy(self.head(self.lnf(x)).flatten(0, 1), labels.flatten())
 
 
+def gpt(layers: int, width: int, heads: int, length: int, vocab: int, rows: int) -> Family:
+    tokens, labels = _tokens(vocab, rows, length), _tokens(vocab, rows, length)
+    return Family(_GPT(layers, width, heads, length, vocab), {"tokens": tokens, "labels": labels})
+
+
 def gpt_6l() -> Family:
-    tokens, labels = _tokens(8192, 4, 256), _tokens(8192, 4, 256)
-    return Family(_GPT(6, 384, 6, 256, 8192), {"tokens": tokens, "labels": labels})
+    return gpt(6, 384, 6, 256, 8192, 4)
 
 
 def llama_8l() -> Family:

@@ -1,0 +1,87 @@
+"""What a plan costs where there is least to gain: a step of tiny operators, and the planning of a deep model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import checkpoints
+import planned
+import torch
+from torch import nn
+from torch.nn import functional as F
+from ways import Bench, Way
+
+import memopt
+from families import Family, gpt
+
+
+class _Block(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, t, d = x.shape
+        q, k, v = (y.view(b, t, self.heads, -1).transpose(1, 2) for y in self.qkv(self.ln1(x)).split(d, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.drop(self.proj(y.transpose(1, 2).reshape(b, t, d)))
+        return x + self.drop(self.out(F.gelu(self.fc(self.ln2(x)))))
+
+
+class _Tiny(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(_Block(16, 2) for _ in range(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x.square().mean()
+
+
+def tiny() -> dict[str, Any]:
+    """Eight blocks of width 16: nearly all of the step is what each operator costs before it computes anything."""
+    torch.manual_seed(0)
+    bench = Bench(Family(_Tiny(), {"x": torch.randn(2, 8, 16)}))
+    ways = [bench.eager(), *planned.ways(bench, "eager", (75,)), *checkpoints.ways(bench, 1)]
+    for way in ways[1:]:
+        bench.measure(way)
+    bench.time(ways, 6, 20)
+    return {"model": "tiny", "rows": [w.row for w in ways]}
+
+
+def deep() -> dict[str, Any]:
+    """A GPT of 48 layers: its first step under optimize, which records, plans and sets up, beside a step in eager mode."""
+    torch.manual_seed(0)
+    family = gpt(48, 64, 2, 128, 512, 8)
+    bench = Bench(family)
+    rows = [bench.eager()]
+    bench.time(rows, 0, 5)
+    best: dict[str, float] = {}
+    for _ in range(3):
+        memopt.optimize(family.module, activation_budget=int(bench.peak * 0.6), loss=family.loss)
+        at, cpu = time.perf_counter(), _cpu()
+        bench.step()
+        took = {"first_cpu_ms": 1e3 * (_cpu() - cpu), "first_ms": 1e3 * (time.perf_counter() - at)}
+        best = {k: min(v, best.get(k, v)) for k, v in took.items()}
+        memopt.restore(family.module)
+    way = Way("memopt", "60 %", rows[0].on)
+    way.row.update(best, beside_ms=best["first_cpu_ms"] - rows[0].row["cpu_ms"])
+    return {"model": "gpt-48L", "rows": [rows[0].row, way.row]}
+
+
+def _cpu() -> float:
+    """Processor time of this process and of the service that plans."""
+    import psutil
+
+    own = psutil.Process()
+    return sum(t.user + t.system for t in [own.cpu_times(), *(c.cpu_times() for c in own.children(recursive=True))])
+
+
+MODELS: dict[str, Callable[[], dict[str, Any]]] = {"tiny": tiny, "gpt-48L": deep}

@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"bufio"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+//go:embed torch/*.py
+var torchFiles embed.FS
+
+// torchScript is the Python program that runs one model, in a folder.
+type torchScript struct{ python, folder, version string }
+
+func newTorchScript(python string) (*torchScript, error) {
+	folder, err := os.MkdirTemp("", "memopt-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s := &torchScript{python: python, folder: folder}
+	files, err := torchFiles.ReadDir("torch")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		text, err := torchFiles.ReadFile("torch/" + f.Name())
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, f.Name()), text, 0o600)
+		}
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *torchScript) close() { os.RemoveAll(s.folder) }
+
+// run runs one model. The service that plans is this program.
+func (s *torchScript) run(model string, quick bool, progress func(string)) (found TorchModel, err error) {
+	args := []string{filepath.Join(s.folder, "run.py"), model}
+	if quick {
+		args = append(args, "--quick")
+	}
+	errs := &tail{}
+	c := exec.Command(s.python, args...)
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); !slices.Contains(choosing, name) {
+			c.Env = append(c.Env, variable)
+		}
+	}
+	if os.Getenv("MEMOPT_PLUGIN_PATH") == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return found, err
+		}
+		c.Env = append(c.Env, "MEMOPT_PLUGIN_PATH="+self)
+	}
+	c.Env = append(c.Env, "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
+	c.Stderr = errs
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return found, err
+	}
+	if err := c.Start(); err != nil {
+		return found, err
+	}
+	lines := bufio.NewReader(out)
+	done := false
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var says struct {
+			Says, Absent, Version string
+			Result                *TorchModel
+		}
+		if err := json.Unmarshal(line, &says); err != nil {
+			c.Process.Kill()
+			c.Wait()
+			return found, fmt.Errorf("it answered %q, which is not as expected: %w", strings.TrimSpace(string(line)), err)
+		}
+		switch {
+		case says.Absent != "":
+			c.Wait()
+			return found, &NoTorchError{s.python, says.Absent}
+		case says.Version != "":
+			s.version = says.Version
+		case says.Result != nil:
+			found, done = *says.Result, true
+		case progress != nil:
+			progress(says.Says)
+		}
+	}
+	if err := c.Wait(); err != nil || !done {
+		if last := errs.line(); last != "" {
+			return found, errors.New(last)
+		}
+		return found, fmt.Errorf("it ended: %w", err)
+	}
+	return found, nil
+}
