@@ -12,6 +12,8 @@ import (
 type BudgetError struct {
 	Want, Best, Fixed int64 // arena bytes wanted and reached; bytes outside it
 	Floor             Floor
+	FloorOp           string // the operator of the floor's node
+	FloorModule       string // and the module of the model that it belongs to; "" is unknown
 	Msg               string
 	Changes           []Change // each would make the request fit, as Msg says
 	Note              string   // what may have been meant, as Msg says
@@ -127,7 +129,14 @@ func (s *search) cannot(limit int64, best *candidate, hint string) error {
 	if hint != "" {
 		msg += "; " + hint
 	}
-	return &BudgetError{Want: limit, Best: best.placed.Height, Fixed: fixed, Floor: f, Msg: msg}
+	e := &BudgetError{Want: limit, Best: best.placed.Height, Fixed: fixed, Floor: f, Msg: msg}
+	for _, n := range s.m.g.Nodes {
+		if n.Name == f.Node && !n.Op.View {
+			line := ParseLine(n.String())
+			e.FloorOp, e.FloorModule = line.Op, line.Module
+		}
+	}
+	return e
 }
 
 // requested is the nodes that settings turn on by name, level or cluster.

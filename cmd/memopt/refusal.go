@@ -17,13 +17,19 @@ import (
 // refusalFile is the JSON of a request that cannot be met. Standard error has the
 // message as ever, and the exit code is 1.
 type refusalFile struct {
-	Format  string             `json:"format"`
-	Message string             `json:"message"`
-	Want    int64              `json:"want"`  // arena bytes that budgets leave
-	Best    int64              `json:"best"`  // those of the lowest plan found; 0 if it is not for bytes
-	Fixed   int64              `json:"fixed"` // bytes beside the arena
-	Floor   *planner.FileFloor `json:"floor,omitempty"`
-	Changes []changeFile       `json:"changes"` // what would fit, one of them each
+	Format  string       `json:"format"`
+	Message string       `json:"message"`
+	Want    int64        `json:"want"`  // arena bytes that budgets leave
+	Best    int64        `json:"best"`  // those of the lowest plan found; 0 if it is not for bytes
+	Fixed   int64        `json:"fixed"` // bytes beside the arena
+	Floor   *floorFile   `json:"floor,omitempty"`
+	Changes []changeFile `json:"changes"` // what would fit, one of them each
+}
+
+type floorFile struct {
+	planner.FileFloor
+	Op     string `json:"op,omitempty"`
+	Module string `json:"module,omitempty"`
 }
 
 type changeFile struct {
@@ -109,7 +115,7 @@ func obstacles(budget *planner.BudgetError, arena bool, size func(int64) string)
 			fixed = 0
 		}
 		rows = append(rows, []string{"", "lowest found", size(budget.Best + fixed)},
-			[]string{"", "floor", size(budget.Floor.Peak+fixed) + ", set by node " + budget.Floor.Node})
+			[]string{"", "floor", size(budget.Floor.Peak+fixed) + ", set by node " + budget.Floor.Node + floorsPlace(budget)})
 		if fixed > 0 {
 			rows = append(rows, []string{"", "of these", size(fixed) + " are parameters, optimizer states and inputs"})
 		}
@@ -125,6 +131,15 @@ func obstacles(budget *planner.BudgetError, arena bool, size func(int64) string)
 		rows = append(rows, []string{"", "note", budget.Note})
 	}
 	return rows
+}
+
+// floorsPlace is what the floor's node is and where in the model, where its name does not say so.
+func floorsPlace(budget *planner.BudgetError) string {
+	m := budget.FloorModule
+	if m == "" || strings.Contains(strings.ReplaceAll(budget.Floor.Node, "/", "."), m) {
+		return ""
+	}
+	return fmt.Sprintf(" (%s in %s)", budget.FloorOp, m)
 }
 
 // refusedRequest is the error with its JSON, for hosts of the service.
@@ -155,8 +170,7 @@ func (e refusedError) Refusal() string {
 func refusalOf(err error, budget *planner.BudgetError) refusalFile {
 	f := refusalFile{Format: "memopt.refusal/1", Message: err.Error(), Want: budget.Want, Best: budget.Best, Fixed: budget.Fixed, Changes: []changeFile{}}
 	if budget.Floor.Peak > 0 {
-		floor := planner.FileFloor(budget.Floor)
-		f.Floor = &floor
+		f.Floor = &floorFile{planner.FileFloor(budget.Floor), budget.FloorOp, budget.FloorModule}
 	}
 	for _, change := range budget.Changes {
 		set := map[string]string{}

@@ -26,6 +26,6 @@ def _fields(refusal: dict[str, Any]) -> dict[str, Any]:
         "want": refusal["want"],
         "best": refusal["best"],
         "fixed": refusal["fixed"],
-        "floor": Floor(floor["peak"], floor["node"]) if floor else None,
+        "floor": Floor(floor["peak"], floor["node"], floor.get("op", ""), floor.get("module", "")) if floor else None,
         "changes": tuple(Change(change["setting"], change["share"], dict(change["settings"])) for change in refusal["changes"]),
     }

@@ -55,6 +55,8 @@ class Floor(NamedTuple):
 
     peak: int  # bytes of the arena
     node: str  # that holds it
+    op: str = ""  # its operator
+    module: str = ""  # and the part of the model that it belongs to, "" if that is not known
 
 
 class Change(NamedTuple):

@@ -87,7 +87,7 @@ def feasible(
     except BudgetError as e:
         if e.floor is None:
             raise
-        floor, node = e.floor
+        floor, node = e.floor.peak, e.floor.node
     binds = binding(recording.graph, floor + fixed, node, fixed)
     fits = found is not None and limit is not None
     return Feasible(
