@@ -27,6 +27,7 @@ from .graph import Joint, Writer
 from .measure import Measured, events_of, highest, profiled, step_peak
 from .record import Recording
 from .recorder import _draws
+from .refused import refused
 from .report import StepReport, say
 from .standin import StandIn
 from .step import scalar, state_kept
@@ -341,11 +342,20 @@ class _Maker:
                 return report(None)
         else:
             self.reference = self._made(original)
-        return report(self._search(writer, document))
+        try:
+            return report(self._search(writer, document))
+        except BudgetError as e:
+            raise refused(e, recording, self.limit or 0, counted, (), lambda: None) from None
 
     def _once(self) -> None:
         with state_kept(self.model):
-            scalar(self.call(), self.loss).backward()
+            self._run()
+
+    def _run(self) -> None:
+        """One step, in which the results of the model are there to its end, as a variable of a training loop holds them."""
+        out = self.call()
+        scalar(out, self.loss).backward()
+        del out
 
     def _measure(self) -> int:
         self.measured = step_peak(self.model, self.call, self.loss)
@@ -361,7 +371,7 @@ class _Maker:
         self.step.ran.clear()
         with state_kept(self.model):
             with profiled() as profile, torch.profiler.record_function(_STEP):
-                scalar(self.call(), self.loss).backward()
+                self._run()
         events, spans = events_of(profile)
         whole = spans[_STEP][0]
         ran, self.step.ran = self.step.ran, []

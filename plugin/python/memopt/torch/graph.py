@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -252,11 +253,12 @@ def _flops(n: fx.Node) -> int:
 
 
 def _module(n: fx.Node) -> str:
-    stack = n.meta.get("nn_module_stack")
+    """The module that a node belongs to, also of a backward pass."""
+    stack = n.meta.get("nn_module_stack") or n.meta.get("fwd_nn_module_stack")
     if not stack:
         return ""
-    path = next(reversed(stack.values()))[0]
-    return str(path).replace("L['self'].", "").replace("L['self']", "").replace("['", ".").replace("']", "").replace("_modules.", "")
+    path = re.sub(r"^L\['\w+'\](\.__self__)?\.?|_modules|['\[]", "", str(next(reversed(stack.values()))[0]))
+    return ".".join(part for part in re.split(r"[.\]]+", path) if part)
 
 
 @dataclass

@@ -148,7 +148,7 @@ class _Runs:
     """Steps of the model, of any size."""
 
     def __init__(self, model: torch.nn.Module, make_sample: Callable[[int], Any], loss: Callable[..., torch.Tensor] | None, chunks: Chunks | None) -> None:
-        from .optimize import planned_forward
+        from .optimize import own_forward
 
         self.model, self.make_sample, self.loss, self.chunks = model, make_sample, loss, chunks
         self.both = False
@@ -157,8 +157,7 @@ class _Runs:
                 self.both = len([p for p in inspect.signature(loss).parameters.values() if p.default is p.empty and p.kind is not p.VAR_KEYWORD]) > 1
             except (TypeError, ValueError):
                 pass
-        planned_before = planned_forward(model)
-        self.forward = planned_before.original if planned_before is not None else model.forward
+        self.forward = own_forward(model)
         if chunks is not None:
             self.forward = chunks.around(model, self.forward)
 

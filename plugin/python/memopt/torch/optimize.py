@@ -147,6 +147,12 @@ def report(model: torch.nn.Module) -> StepReport | None:
     return forward.last if forward is not None else None
 
 
+def own_forward(model: torch.nn.Module) -> Callable[..., Any]:
+    """The forward of a module, whether it is planned or not."""
+    ours: Any = standing(model) or planned_forward(model)
+    return ours.original if ours is not None else model.forward  # type: ignore[no-any-return]
+
+
 def planned_forward(model: torch.nn.Module) -> PlannedForward | None:
     """Ours, also where somebody, as Accelerate does, has put a forward around it."""
     forward = model.__dict__.get("forward")

@@ -99,12 +99,11 @@ def frontier(
 
 def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, Any], loss: Loss | None, loss_chunks: Any = None) -> Recording:
     """The step of a module with its own forward pass, whether it is planned or not."""
-    from .optimize import planned_forward
+    from .optimize import own_forward
 
     model = inner_module(model)
     args, more = arguments(batch[0]) if len(batch) == 1 and isinstance(batch[0], Mapping) else (tuple(batch), {})
-    planned = planned_forward(model)
-    forward = planned.original if planned is not None else model.forward
+    forward = own_forward(model)
     chunks = Chunks(loss_chunks) if loss_chunks is not None else None
     if chunks is not None:
         forward = chunks.around(model, forward)
