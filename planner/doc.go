@@ -21,6 +21,9 @@
 // needs in turn is made again too, or else kept until then.
 // The peak is exact: every life is counted at every step, with work space, with
 // results written over inputs that die (InPlace), and with views as no bytes.
+// What somebody outside the graph holds (graph.Hold) stays where it was first made until he
+// lets it go; nothing is made again for him. Where whoever runs the step has an allocator of
+// his own, lives have no places, and the arena is the peak.
 //
 // # Strategies
 //

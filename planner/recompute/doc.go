@@ -12,7 +12,9 @@
 //
 // A launch that writes a value makes an instance of it, and readers read the
 // newest one. An instance is alive from its launch to its last reader. A held
-// value is read to the end, and always in its first instance. Work space is alive at its launch. The first
+// value is read to the end, and always in its first instance. One that stays up to an operator
+// (Until) is there until that has run first, in its first instance, whoever reads it; then it
+// is like others. Work space is alive at its launch. The first
 // value that an operator writes may lie over one that it reads and that dies
 // there (Over): it counts from the next launch on.
 //
