@@ -24,19 +24,20 @@ if TYPE_CHECKING:
     from .torch.cross_entropy import chunked_cross_entropy as chunked_cross_entropy
     from .torch.feasible import feasible as feasible
     from .torch.optimize import optimize as optimize
+    from .torch.optimize import optimized as optimized
     from .torch.optimize import restore
     from .torch.record import record as record
     from .transformers import TrainerCallback as TrainerCallback
 
 __version__ = "0.1.0"
 
-_torch = ["chunked_cross_entropy", "feasible", "optimize", "record", "restore"]
+_torch = ["chunked_cross_entropy", "feasible", "optimize", "optimized", "record", "restore"]
 _questions = ["explain", "frontier", "max_batch", "max_seq"]
 _lazy = {"Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "plan": "_plan"}
 _lazy |= dict.fromkeys(_questions, "_questions") | dict.fromkeys(_torch, "torch")
 
 __all__ = [
-    "BudgetError", "MemoptError", "Report", "chunked_cross_entropy", "close", "explain", "feasible", "frontier", "info", "max_batch", "max_seq", "optimize", "plan",
+    "BudgetError", "MemoptError", "Report", "chunked_cross_entropy", "close", "explain", "feasible", "frontier", "info", "max_batch", "max_seq", "optimize", "optimized", "plan",
     "record", "restore",
 ]  # fmt: skip
 

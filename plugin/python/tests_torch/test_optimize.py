@@ -232,6 +232,17 @@ class TestModule(Case):
             p.requires_grad_("qkv" in n)
         self.check(model, args)
 
+    def test_context(self):
+        """A with statement restores the module, also where its block raises."""
+        model, args, _ = families()["gpt"]
+        with memopt.optimized(model, activation_budget="60%", sample=args) as made:
+            self.assertIsNotNone(made.plan)
+            self.assertIn("forward", model.__dict__)
+        self.assertNotIn("forward", model.__dict__)
+        with self.assertRaises(KeyError), memopt.optimized(model, activation_budget="60%"):
+            raise KeyError
+        self.assertNotIn("forward", model.__dict__)
+
     def test_exception(self):
         """A forward pass that fails leaves no mode behind."""
         model, args, _ = families()["gpt"]

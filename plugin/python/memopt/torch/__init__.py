@@ -15,8 +15,8 @@ except ImportError as e:
 
 from .cross_entropy import chunked_cross_entropy
 from .feasible import feasible
-from .optimize import optimize, report, restore
+from .optimize import optimize, optimized, report, restore
 from .record import Recording, record
 from .report import StepReport
 
-__all__ = ["Recording", "StepReport", "chunked_cross_entropy", "feasible", "optimize", "record", "report", "restore"]
+__all__ = ["Recording", "StepReport", "chunked_cross_entropy", "feasible", "optimize", "optimized", "record", "report", "restore"]

@@ -10,7 +10,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -139,6 +139,16 @@ def restore(model: torch.nn.Module) -> None:
     del model.__dict__["forward"]
     if forward.replaced is not None:
         model.__dict__["forward"] = forward.replaced
+
+
+@contextlib.contextmanager
+def optimized(model: torch.nn.Module, budget: Size | None = None, **settings: Any) -> Iterator[StepReport | None]:
+    """optimize for the block of a with statement; the module is restored when it ends."""
+    found = optimize(model, budget, **settings)
+    try:
+        yield found
+    finally:
+        restore(model)
 
 
 def report(model: torch.nn.Module) -> StepReport | None:
