@@ -23,8 +23,7 @@ from ..report import Report, show_bytes
 from . import partition, workspace
 from .budget import exhausted, fixed_bytes, growth
 from .graph import Joint, Writer, alone, nbytes
-from .plans import plan_of
-from .record import Recording
+from .plans import plan_of_graph
 
 Split = Callable[..., tuple[fx.GraphModule, fx.GraphModule]]
 OPTIONS = ("budget", "activation_budget", "max_overhead", "optimizer", "reserve", "inductor")
@@ -114,7 +113,7 @@ def joint_of(gm: fx.GraphModule, forward_outputs: int, static: Sequence[int] | N
 
 def planned(w: Writer, document: dict[str, Any], **limits: Any) -> tuple[Report, list[partition.Steps]]:
     """The plan of a step, and what it says of each graph."""
-    report = plan_of(Recording(document, 0, [], [], []), **limits)
+    report = plan_of_graph(document, **limits)
     steps: list[partition.Steps] = [[] for _ in w.joints]
     for step in report.to_dict()["steps"]:
         which = w.ops[step["node"]]

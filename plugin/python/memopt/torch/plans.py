@@ -26,7 +26,7 @@ MOST_FILES = 256
 def plan_of(recording: Recording, **settings: Any) -> Report:
     """The plan of a recorded step. It runs nothing where the parameters that it reads are sharded."""
     while True:
-        found = _known(recording, settings)
+        found = plan_of_graph(recording.graph, **settings)
         misplaced = recording.windows.misplaced(recording.ops, found.to_dict()["steps"])
         if not misplaced:
             return found
@@ -34,14 +34,15 @@ def plan_of(recording: Recording, **settings: Any) -> Report:
             recording.keep(op)
 
 
-def _known(recording: Recording, settings: dict[str, Any]) -> Report:
-    graph = json.dumps(recording.graph, separators=(",", ":"), allow_nan=False).encode()
+def plan_of_graph(given: dict[str, Any], **settings: Any) -> Report:
+    """The plan of a joint graph."""
+    graph = json.dumps(given, separators=(",", ":"), allow_nan=False).encode()
     folder = _folder()
     path = os.path.join(folder, _digest(graph, settings) + ".json.gz") if folder else ""
     found = _read(path)
     if found is None:
         with tempfile.TemporaryDirectory(prefix="memopt-") as here:
-            step = os.path.join(here, f"{recording.graph['model']}.json")
+            step = os.path.join(here, f"{given['model']}.json")
             with open(step, "wb") as f:
                 f.write(graph)
             found = plan(step, **settings)
