@@ -177,7 +177,7 @@ class _Session:
             raise TypeError("give budget or activation_budget, not both")
         if budget is None and activations is None and r.get("max_overhead") is None:
             budget = "auto"
-        held: Any = _Held([t for t in inputs if isinstance(t, torch.nn.Parameter)])
+        held = torch.nn.ParameterList(t for t in inputs if isinstance(t, torch.nn.Parameter))
         fixed = fixed_bytes(held, r.get("optimizer"))
         limit = growth(held, fixed, peak, budget=budget, activation_budget=activations, reserve=r.get("reserve", "5%"))
         if limit is not None and limit <= 0:
@@ -186,19 +186,6 @@ class _Session:
 
 
 _sessions: dict[int, _Session] = {}
-
-
-class _Held:
-    """The parameters of a graph, as a module has them."""
-
-    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
-        self._parameters = parameters
-
-    def parameters(self) -> list[torch.nn.Parameter]:
-        return self._parameters
-
-    def buffers(self) -> list[torch.Tensor]:
-        return []
 
 
 def _frame() -> tuple[Any, int]:
