@@ -20,4 +20,8 @@
 // own figures still stand.
 //
 // Another bench is one file with its table, and a row in Benches.
+//
+// PyTorch's bench is a Python program, torch/run.py: what it measures is one process's
+// own, since each way to run a step is a way to change a module. Torch runs it once for
+// each model and judges what it says.
 package bench
