@@ -15,6 +15,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional
 from models import GPT
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -350,6 +351,62 @@ def fsdp_refused(mesh):
     except memopt.BudgetError as e:
         return {"refused": str(e), "left": "forward" in model.__dict__, "same": same(unwatched(model), want)}
     return {"refused": ""}
+
+
+# Collectives of the model's own.
+
+
+class Summed(torch.autograd.Function):
+    """The sum over ranks, as tensor parallel layers take it."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x * 1.5
+        dist.all_reduce(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 1.5
+
+
+class Parallel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(6))
+
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            x = torch.tanh(layer(x))
+            if i % 3 == 0:
+                x = torch.sigmoid(Summed.apply(x))
+            elif i % 3 == 1:
+                x = torch.sigmoid(torch.distributed.nn.functional.all_reduce(x))
+            else:
+                parts = [torch.empty_like(x) for _ in range(2)]
+                dist.all_gather(parts, x.detach())
+                x = x * torch.sigmoid(parts[0] + parts[1])
+        return x.square().mean()
+
+
+@case
+def collectives(mesh):
+    """Collectives in the forward pass run once, and the same number on all ranks."""
+    torch.manual_seed(dist.get_rank())
+    x = torch.randn(256, 64)
+    counts, found = [], []
+    plain, model = Parallel(), Parallel()
+    memopt.optimize(model, activation_budget="70%")
+    for m in (plain, model):
+        for _ in range(3):
+            m.zero_grad(set_to_none=True)
+            before = dist.group.WORLD._get_sequence_number_for_group()
+            loss = m(x)
+            loss.backward()
+            counts.append(dist.group.WORLD._get_sequence_number_for_group() - before)
+            found.append((loss.item(), bits(m)))
+    return {"same": all(same(f, found[0]) for f in found), "counts": counts, "again": report(model).plan.result.recomputed_nodes}
 
 
 # What is refused, or said.

@@ -138,6 +138,14 @@ class TestFSDP(Case):
             self.assertFalse(found["left"])
             self.assertTrue(found["same"])
 
+    def test_collectives(self):
+        """Collectives of the model's own run once in each step."""
+        for found in self.both("collectives"):
+            self.assertTrue(found["same"])
+            self.assertGreater(found["again"], 0)
+            self.assertEqual(len(set(found["counts"])), 1, found["counts"])
+            self.assertGreater(found["counts"][0], 5)
+
     def test_told(self):
         for found in self.both("fsdp1"):
             self.assertEqual(len(found["said"]), 2)

@@ -39,12 +39,13 @@ def local(t: torch.Tensor) -> torch.Tensor:
 
 def operands(func: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], list[tuple[int, torch.Tensor]]]:
     """The tensors that an operator only reads; and those that it writes into, with their place among all its tensors."""
+    in_place = func.namespace == "c10d" and func._schema.name.endswith("_")  # what these write, their schemas do not say
     read: list[torch.Tensor] = []
     written: list[tuple[int, torch.Tensor]] = []
     place = 0
     for i, a in enumerate(func._schema.arguments):
         x = args[i] if i < len(args) else kwargs.get(a.name)
-        writes = a.alias_info is not None and a.alias_info.is_write
+        writes = not a.name.startswith("input") if in_place else a.alias_info is not None and a.alias_info.is_write
         for t in tensors(x):
             if writes:
                 written.append((place, t))

@@ -134,6 +134,7 @@ FORWARD = "memopt forward"
 BACKWARD = "memopt backward"
 AGAIN = "memopt again"
 GONE = "memopt gone "
+_COLLECTIVE = {"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "symm_mem"}  # all ranks run these together
 
 
 class Recorder(TorchDispatchMode):
@@ -410,7 +411,7 @@ class Recorder(TorchDispatchMode):
             if view:
                 self.ops.remove(op)  # no bytes of its own
             elif not op.once:
-                op.once = _unwritten(func) or _draws(func, args, kwargs) or not self._repeats(func, args, kwargs, out, written)
+                op.once = func.namespace in _COLLECTIVE or _unwritten(func) or _draws(func, args, kwargs) or not self._repeats(func, args, kwargs, out, written)
             self.calls.append(Call(func, numbers, makes, writes))
             if self.within is not None:
                 self.within.after(op)
