@@ -13,15 +13,15 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 class TestExamples(unittest.TestCase):
-    def run_example(self, name):
+    def run_example(self, name, *launcher, slack=0.07):
         environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-        done = subprocess.run([sys.executable, "-W", "ignore", str(EXAMPLES / name)], capture_output=True, text=True, env=environment)
+        done = subprocess.run([sys.executable, "-W", "ignore", *launcher, str(EXAMPLES / name)], capture_output=True, text=True, env=environment)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         eager, budget, promised, measured = (
             float(re.search(rf"^{what} +(\d+\.\d+) MiB", done.stdout, re.MULTILINE)[1]) for what in ("eager", "budget", "promised", "measured")
         )
         self.assertLessEqual(promised, budget)
-        self.assertLessEqual(measured, promised + 0.07)
+        self.assertLessEqual(measured, promised + slack)
         self.assertLess(budget, 0.65 * eager)
         self.assertIn("bit for bit", done.stdout)
 
@@ -33,3 +33,7 @@ class TestExamples(unittest.TestCase):
 
     def test_lora(self):
         self.run_example("lora.py")
+
+    def test_torchrun(self):
+        """Two ranks. The profiler is not told of what the threads of a collective free: a few buffers of a block, at the most."""
+        self.run_example("torchrun.py", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", slack=4.0)

@@ -192,7 +192,7 @@ class Recorder(TorchDispatchMode):
         self._profiled = self._profile.enter_context(profiled())
         self._before(units)
         for unit in units:
-            unit.watcher = self
+            unit.watched(self)
             if unit.gathered:
                 self._gathered(unit)
         try:
@@ -246,7 +246,7 @@ class Recorder(TorchDispatchMode):
             self.phase = "closed"
         self._profile.close()
         for unit in self.windows.units:
-            unit.watcher = None
+            unit.watched(None)
         self._results.nodes.clear()
         for ref in self._tagged:
             storage = ref()

@@ -273,12 +273,12 @@ class planned(TorchDispatchMode):
         self.hooks.__enter__()
         super().__enter__()
         for unit in self.units:
-            unit.watcher = self.step
+            unit.watched(self.step)
         return self
 
     def __exit__(self, *exc: Any) -> None:
         for unit in self.units:
-            unit.watcher = None
+            unit.watched(None)
         super().__exit__(*exc)
         self.hooks.__exit__(*exc)
 

@@ -46,6 +46,7 @@ class Unit:
         self.name, self.group = name, group
         self.modules: set[torch.nn.Module] = set()  # between whose inputs and outputs it is gathered
         self.watcher: Watcher | None = None
+        self.told = False  # whether the watcher takes the parameters to be whole
         for method in _METHODS:
             if hasattr(group, method):
                 setattr(group, method, self._watched(getattr(group, method)))
@@ -56,7 +57,6 @@ class Unit:
             watcher = self.watcher
             if watcher is None:
                 return method(*args, **kwargs)
-            before = self.gathered
             watcher.aside += 1
             try:
                 return method(*args, **kwargs)
@@ -65,10 +65,15 @@ class Unit:
                 for t in self.buffers():
                     watcher.follow(t)
                     del t
-                if self.gathered != before:
+                if self.gathered != self.told:  # and no call within this one has told so
+                    self.told = self.gathered
                     watcher.turned(self)
 
         return call
+
+    def watched(self, watcher: Watcher | None) -> None:
+        """Has a watcher told from now on."""
+        self.watcher, self.told = watcher, self.gathered
 
     @property
     def gathered(self) -> bool:
