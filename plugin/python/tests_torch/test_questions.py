@@ -104,6 +104,25 @@ class TestExplain(Case):
         self.assertNotIn("loss_chunks", " ".join(o.argument for o in chunked.binds.offers))
 
 
+class TestModes(Case):
+    def test_evaluation(self):
+        """A step of a module in evaluation mode is a step of training, and the module is then as it was."""
+        tokens = torch.randint(0, 2000, (4, 32))
+        model = GPT(vocab=2000, layers=2, dropout=0.5)
+        asked = [
+            lambda: memopt.record(model, tokens, tokens).measured_peak,
+            lambda: memopt.frontier(model, tokens, tokens, loss_chunks="auto").points,
+            lambda: memopt.feasible(model, tokens, tokens).eager_peak,
+            lambda: memopt.max_batch(model, lambda n: (tokens[:n], tokens[:n]), activation_budget="2MiB", loss_chunks="auto", most=4).size,
+        ]
+        want = [ask() for ask in asked]
+        model.eval()
+        model.blocks[0].train()
+        modes = [m.training for m in model.modules()]
+        self.assertEqual([ask() for ask in asked], want)
+        self.assertEqual([m.training for m in model.modules()], modes)
+
+
 class TestLargest(Case):
     def test_formulas(self):
         """Bytes of sizes that were never run are those of a recording."""

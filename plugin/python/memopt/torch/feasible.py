@@ -20,7 +20,7 @@ from .floor import Binding, Step, binding
 from .plans import plan_of
 from .record import Recording, recorded
 from .recorder import Recorder, Save
-from .step import Loss, scalar
+from .step import Loss, scalar, training_mode
 from .within import Packed
 from .wrapped import inner_module
 
@@ -121,7 +121,7 @@ def fake_recording(model: torch.nn.Module, batch: tuple[Any, ...], kwargs: dict[
         where = torch.device("cpu")
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     try:
-        with mode, _faked(model, where):
+        with mode, training_mode(model), _faked(model, where):
             args, named = _fake((batch, kwargs), where)
             recorder = _FakeRecorder(model)
             try:

@@ -76,13 +76,26 @@ def rehearsing() -> bool:
 
 
 @contextlib.contextmanager
+def training_mode(model: torch.nn.Module) -> Iterator[None]:
+    """Has a module that is in evaluation mode train, and then be as it was. One in training mode may have parts that are not."""
+    modes = [] if model.training else [(m, m.training) for m in model.modules()]
+    if modes:
+        model.train()
+    try:
+        yield
+    finally:
+        for m, mode in modes:
+            m.training = mode
+
+
+@contextlib.contextmanager
 def state_kept(model: torch.nn.Module) -> Iterator[None]:
-    """Puts back what a step changes: buffers, gradients, the random state. Nothing within is in earnest."""
+    """Puts back what a step changes: buffers, gradients, the random state, the mode, which is training within. Nothing is in earnest."""
     buffers = [(b, b.detach().clone()) for b in model.buffers()]
     grads = [(p, p.grad) for p in model.parameters()]
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     before, _here.rehearsing = rehearsing(), True
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=devices), training_mode(model):
         try:
             for p, _ in grads:
                 p.grad = None
