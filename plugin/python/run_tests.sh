@@ -20,5 +20,15 @@ export MEMOPT_PLANS="$made/plans"
 export MEMOPT_TEST_BINARY="${MEMOPT_PLUGIN_PATH:-}"
 PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "${PYTHON:-python3}" -m unittest discover -s tests -t tests "$@"
 if [ -n "${TORCH_PYTHON:-}" ]; then
-    PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "$TORCH_PYTHON" -W ignore -m unittest discover -s tests_torch -t tests_torch
+    # Each file is a process, as many at once as there are processors, and tells what it did when it is done.
+    cat >"$made/one" <<'EOS'
+#!/bin/sh
+out=$(PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 "$TORCH_PYTHON" -W ignore -m unittest discover -s tests_torch -t tests_torch -p "$1" 2>&1) && rc=0 || rc=1
+echo "$1: $(echo "$out" | grep -E '^(Ran|OK|FAILED)' | tr '\n' ' ')"
+[ $rc = 0 ] || echo "$out"
+exit $rc
+EOS
+    chmod +x "$made/one"
+    export TORCH_PYTHON
+    (cd tests_torch && ls -S test_*.py) | xargs -P "$(nproc)" -n 1 "$made/one"
 fi
