@@ -50,11 +50,11 @@ def train(budget: str | None, steps: int = 5) -> list[float]:
 
     if budget is not None:
         report = memopt.optimize(model, budget=budget, sample=(tokens, targets), optimizer=optimizer)  # the one line
-        size, steady = 2**20, report.fixed
-        print(f"eager     {(report.eager_peak + steady) / size:7.2f} MiB, {steady / size:.2f} of them parameters and optimizer states")
-        print(f"budget    {(report.eager_peak + steady) / size / 2:7.2f} MiB")
-        print(f"promised  {(report.promised_peak + steady) / size:7.2f} MiB, for {report.overhead:.1%} more compute")
-        print(f"measured  {(report.measured_peak + steady) / size:7.2f} MiB")
+        size = 2**20
+        print(f"eager     {report.eager_peak / size:7.2f} MiB, {report.fixed / size:.2f} of them parameters and optimizer states")
+        print(f"budget    {report.eager_peak / size / 2:7.2f} MiB")
+        print(f"promised  {report.promised_peak / size:7.2f} MiB, for {report.overhead:.1%} more compute")
+        print(f"measured  {report.measured_peak / size:7.2f} MiB")
 
     losses = []
     for _ in range(steps):

@@ -27,11 +27,10 @@ def train(budget: str | None, steps: int = 4) -> list[float]:
 
     if budget is not None:
         report = memopt.optimize(model, budget=budget, sample=batch, optimizer=optimizer)
-        eager = report.eager_peak + report.fixed
-        print(f"eager     {eager / MIB:7.2f} MiB, {report.fixed / MIB:.2f} of them parameters and optimizer states")
-        print(f"budget    {float(budget[:-1]) / 100 * eager / MIB:7.2f} MiB")
-        print(f"promised  {(report.promised_peak + report.fixed) / MIB:7.2f} MiB, for {report.overhead:.1%} more compute")
-        print(f"measured  {(report.measured_peak + report.fixed) / MIB:7.2f} MiB")
+        print(f"eager     {report.eager_peak / MIB:7.2f} MiB, {report.fixed / MIB:.2f} of them parameters and optimizer states")
+        print(f"budget    {float(budget[:-1]) / 100 * report.eager_peak / MIB:7.2f} MiB")
+        print(f"promised  {report.promised_peak / MIB:7.2f} MiB, for {report.overhead:.1%} more compute")
+        print(f"measured  {report.measured_peak / MIB:7.2f} MiB")
 
     losses = []
     for _ in range(steps):

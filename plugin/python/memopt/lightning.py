@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -27,9 +26,6 @@ else:
         from lightning.pytorch import Callback, LightningModule
     except ImportError as e:
         raise ImportError("memopt.lightning.MemoptCallback is a callback of Lightning's Trainer: pip install lightning") from e
-
-_log = logging.getLogger("memopt")
-
 
 class MemoptCallback(Callback):
     """Keeps the training steps of a LightningModule within a budget.
@@ -84,7 +80,6 @@ class MemoptCallback(Callback):
             known["memopt_measured_peak"] = found.measured_peak
         if self._logged != tuple(known.values()):
             self._logged = tuple(known.values())
-            _log.info("%s", found)
             pl_module.log_dict({name: float(size) for name, size in known.items()})
 
     def _restore(self, pl_module: Any) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +22,6 @@ from .torch.budget import fixed_bytes
 from .torch.largest import max_batch
 from .torch.wrapped import inner_module
 
-_log = logging.getLogger("memopt")
-
 
 class TrainerCallback(transformers.TrainerCallback):
     """Keeps the steps of a transformers.Trainer within a budget.
@@ -40,6 +37,8 @@ class TrainerCallback(transformers.TrainerCallback):
     """
 
     def __init__(self, budget: Size | None = None, **settings: Any) -> None:
+        if settings.get("optimizer_in_backward"):
+            raise TypeError("optimizer_in_backward frees gradients in the backward pass, and transformers.Trainer reads the norm of all of them behind it: leave it out")
         self.settings = {"budget": budget, **settings}
         self.report: StepReport | None = None
         self._model: torch.nn.Module | None = None
@@ -83,7 +82,8 @@ class TrainerCallback(transformers.TrainerCallback):
         assert self._model is not None
         asked = loader.total_batch_size if hasattr(loader, "total_batch_size") else loader.batch_size
         if self._largest is None:
-            settings = {k: v for k, v in self.settings.items() if k not in ("sample", "strict")}
+            of_both = ("budget", "activation_budget", "max_overhead", "loss", "reserve", "loss_chunks")
+            settings = {name: self.settings[name] for name in of_both if name in self.settings}
             with torch.random.fork_rng():
                 self._largest = int(max_batch(self._model, _batches(loader, args.device), optimizer=optimizer, most=asked, **settings))
         if asked > self._largest:
@@ -106,7 +106,6 @@ class TrainerCallback(transformers.TrainerCallback):
         if self._logged == tuple(known.values()):
             return
         self._logged = tuple(known.values())
-        _log.info("%s", self.report)
         for entry in (logs, state.log_history[-1] if state.log_history else None):
             if entry is not None:
                 entry.update(known)
@@ -138,7 +137,7 @@ def _batches(loader: Any, device: torch.device) -> Callable[[int], Any]:
 def _refuse(args: Any) -> None:
     """What a plan of eager steps has no hold on."""
     if getattr(args, "torch_compile", False):
-        raise ValueError("memopt.TrainerCallback plans steps of eager mode, and torch_compile=True leaves none: take one of the two out")
+        raise ValueError('torch_compile=True compiles the model around the plan, which would not be obeyed: take it out, and give memopt.TrainerCallback mode="compile" instead')
     if getattr(args, "n_gpu", 1) > 1:
         raise ValueError(
             f"the Trainer splits each batch over {args.n_gpu} devices by DataParallel, which copies the model in every step: "

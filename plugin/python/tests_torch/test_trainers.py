@@ -46,8 +46,9 @@ class Case(unittest.TestCase):
 
     def within(self, peak, report):
         self.assertGreater(report.plan.result.recomputed_nodes, 0, "nothing was planned")
-        self.assertLessEqual(peak, report.promised_peak + 0.001 * report.promised_peak + 64 * 1024)
-        self.assertLess(peak, report.eager_peak)
+        promised, eager = report.promised_peak - report.counted, report.eager_peak - report.counted
+        self.assertLessEqual(peak, promised + 0.001 * promised + 64 * 1024)
+        self.assertLess(peak, eager)
 
 
 class Text(torch.utils.data.Dataset):
@@ -132,7 +133,7 @@ class TestHuggingFace(Case):
         self.within(trainer.peak, callback.report)
         parameters = sum(p.nbytes for p in trainer.model.parameters())
         self.assertGreaterEqual(callback.report.fixed, 3 * parameters)
-        self.assertLessEqual(trainer.peak + callback.report.fixed, 0.8 * (callback.report.eager_peak + callback.report.fixed) + 64 * 1024)
+        self.assertLessEqual(trainer.peak + callback.report.fixed, 0.8 * callback.report.eager_peak + 64 * 1024)
         # Nobody knows what this optimizer keeps before it has done so: the plan is made behind its first step.
         callback = memopt.TrainerCallback("80%")
         trainer = self.train(callback, optim="adafactor", steps=4)
@@ -192,6 +193,8 @@ class TestHuggingFace(Case):
     def test_refused(self):
         with self.assertRaisesRegex(ValueError, "torch_compile=True"):
             self.train(memopt.TrainerCallback("80%"), torch_compile=True)
+        with self.assertRaisesRegex(TypeError, "reads the norm"):
+            memopt.TrainerCallback("80%", optimizer_in_backward=True)
 
     def test_lora(self):
         """Frozen weights have no gradients, and adapters are saved as they are without memopt."""
