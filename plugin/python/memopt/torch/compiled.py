@@ -419,7 +419,8 @@ class _Maker:
             off = (x.double().cpu() - made[name].double().cpu()).abs().max().item() / max(whole, 1e-30) if x.numel() else 0.0
             if not off <= worst:
                 worst, where = off, name
-        widest = max(torch.finfo(t.dtype).eps for t in [*self.model.parameters(), *self.reference.values()] if t.is_floating_point())
+        values = [n.meta.get("val") for g in self.step.planned if g.joint is not None for n in g.joint.nodes]  # in autocast, of fewer bits than gradients
+        widest = max(torch.finfo(t.dtype).eps for t in values if isinstance(t, torch.Tensor) and t.is_floating_point())
         if not worst <= widest**0.5:
             raise RuntimeError(
                 f"memopt: compiled, {where} differs from what it is without a plan by {worst:.1e} of the largest gradient; the plan is not used, please report this with the model"
