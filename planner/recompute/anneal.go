@@ -186,9 +186,10 @@ func (a *annealing) pick() (c change, ok bool) {
 	if slices.Contains(prob.Inputs.Of(sim.ops[k]), c.value) {
 		return c, false
 	}
-	if c.at = max(a.touchedAt(int32(i), k)+1, prob.until(c.value)); c.at > sim.place[k] {
+	if prob.until(c.value) > sim.place[k] {
 		return c, false
 	}
+	c.at = max(a.touchedAt(int32(i), k)+1, prob.until(c.value))
 	if sim.place[k] >= prob.Border && c.at <= prob.Border {
 		c.at, c.border = prob.Border, true
 		return c, !a.p.gone[c.value]
