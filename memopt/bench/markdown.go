@@ -63,14 +63,16 @@ func Markdown(w io.Writer, files []AnyFile) {
 			fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s |\n", s.name, s.threads, s.time(), s.rival, s.ratio(), s.bar)
 		}
 	}
+	var models []TorchModel
 	for _, f := range files {
 		if f.Planner != nil && len(f.Planner.Models)+len(f.Planner.Joint) > 0 {
 			planTable(w, f)
 		}
 		if f.Torch != nil {
-			torchTable(w, f.Torch)
+			models = append(models, f.Torch.Models...)
 		}
 	}
+	torchTables(w, models)
 }
 
 // planTable is the plans of one run: they are the same on every machine.

@@ -6,14 +6,17 @@ import (
 	"strings"
 )
 
-// torchTable is the steps of PyTorch modules, as measured in one run.
-func torchTable(w io.Writer, r *TorchReport) {
-	met, all := r.bars()
+// torchTables is the steps of PyTorch modules.
+func torchTables(w io.Writer, models []TorchModel) {
+	if len(models) == 0 {
+		return
+	}
+	met, all := (&TorchReport{Models: models}).bars()
 	fmt.Fprintf(w, "\n## torch\n\n%d of %d bars are met: measured bytes within the budget, and within 0.1 %% + 64 KiB of the promise; loss, gradients, buffers and\n"+
 		"random state with eager mode's bits; FLOPs as promised, within 0.1 points, and at most those of the best checkpointing that keeps to the\n"+
 		"budget; time at most 1.03 × that of the quickest of PyTorch's ways that keeps to the budget and computes the right gradients.\n"+
 		"The knob is `torch._functorch.config.activation_memory_budget` under `torch.compile(backend=\"aot_eager\")`, asked for its setting's share of eager's peak.\n", met, all)
-	for _, m := range r.Models {
+	for _, m := range models {
 		fmt.Fprintf(w, "\n### %s\n\n", m.title())
 		if len(m.Rows) == 0 {
 			continue
