@@ -258,7 +258,7 @@ def _module(n: fx.Node) -> str:
     if not stack:
         return ""
     path = re.sub(r"^L\['\w+'\](\.__self__)?\.?|_modules|['\[]", "", str(next(reversed(stack.values()))[0]))
-    return ".".join(part for part in re.split(r"[.\]]+", path) if part)
+    return ".".join(part for part in re.split(r"[.\]]+", path) if part and part != "__dict__")
 
 
 @dataclass
