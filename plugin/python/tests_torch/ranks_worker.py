@@ -286,6 +286,41 @@ def fsdp_layers(mesh):
     return found | {"told": [str(w.message) for w in told if "memopt" in str(w.message)]}
 
 
+def built(budget, shard):
+    plain, model = shard(gpt()), shard(gpt())
+    memopt.optimize(model, activation_budget=budget)
+    return compared(plain, model)
+
+
+@case
+def fsdp_nested(mesh):
+    """Units in units, and one of two modules."""
+
+    def shard(model):
+        for block in model.blocks:
+            for module in (block.fc, block):
+                fully_shard(module, mesh=mesh)
+        fully_shard([model.ln, model.head], mesh=mesh)
+        return fully_shard(model, mesh=mesh)
+
+    return built("75%", shard)
+
+
+@case
+def fsdp_replicated(mesh):
+    """Shards that are replicated, and frozen parameters."""
+    two = init_device_mesh("cpu", (2, 1), mesh_dim_names=("replicate", "shard"))
+
+    def shard(model):
+        for name, p in model.named_parameters():
+            p.requires_grad_("fc" in name or "ln" in name)
+        for block in model.blocks:
+            fully_shard(block, mesh=two)
+        return fully_shard(model, mesh=two)
+
+    return built("75%", shard)
+
+
 @case
 def fsdp_sample(mesh):
     plain, model = sharded(mesh), sharded(mesh)

@@ -113,7 +113,7 @@ class TestDDP(Case):
 
 class TestFSDP(Case):
     def test_plans(self):
-        for name, share in (("fsdp", 0.55), ("fsdp_gathered", 0.55), ("fsdp_bf16", 0.65), ("fsdp_layers", 0.8), ("fsdp_sample", 0.6), ("fsdp_sharded_later", 0.8)):
+        for name, share in (("fsdp", 0.55), ("fsdp_gathered", 0.55), ("fsdp_bf16", 0.65), ("fsdp_layers", 0.8), ("fsdp_nested", 0.75), ("fsdp_replicated", 0.75), ("fsdp_sample", 0.6), ("fsdp_sharded_later", 0.8)):
             with self.subTest(name):
                 a, b = self.planned(name, share)
                 self.assertEqual(a["plan"], b["plan"])
