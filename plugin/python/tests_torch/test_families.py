@@ -39,12 +39,12 @@ class TestFamilies(unittest.TestCase):
             with self.subTest(budget=share):
                 model.load_state_dict(state)
                 try:
-                    report = memopt.optimize(model, activation_budget=share, sample=inputs, loss=loss)
+                    report = memopt.optimize(model, activation_budget=share, sample=inputs, loss=loss, verbose=False)
                 except memopt.BudgetError as e:
-                    report = memopt.optimize(model, activation_budget=e.best, sample=inputs, loss=loss)
+                    report = memopt.optimize(model, activation_budget=e.best, sample=inputs, loss=loss, verbose=False)
                     self.assertLessEqual(report.promised_peak, e.best)
                 else:
-                    self.assertLessEqual(report.promised_peak, float(share[:-1]) / 100 * eager)
+                    self.assertLessEqual(report.promised_peak, float(share[:-1]) / 100 * report.eager_peak)  # a sample's output is held to the end of its step
                 peak, got = step(family)
                 self.assertEqual(got, want)
                 slack = 0.001 * report.promised_peak + 64 * 1024
