@@ -23,8 +23,8 @@ def step(family):
     with watched() as watch:
         out = model(**inputs)
         found = loss(out) if loss is not None else out.loss
-        del out
         found.backward()
+        del out
     return watch.peak, digests(model, found) | {"the random state": str(hash(tuple(torch.get_rng_state().tolist())))}
 
 
