@@ -44,6 +44,7 @@ type point struct{ asked, measured int64 }
 
 func (m TorchModel) chart(version string) string {
 	const left, right, top, bottom = 90.0, 620.0, 70.0, 370.0
+	version, _, _ = strings.Cut(version, "+") // how it was built
 	eager := m.Rows[0].Measured
 	var planned, hand, knob []point
 	for _, r := range m.Rows {
