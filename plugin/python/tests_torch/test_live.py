@@ -141,6 +141,37 @@ class TestLive(Case):
         self.same(step(model, args), step(plain, args))
         self.assertIsNotNone(report(model).plan)
 
+    def test_stray_pass(self):
+        """A forward pass whose backward pass never comes does not halve the budget for good."""
+        model, args, _ = families()["gpt"]
+        memopt.optimize(model, activation_budget="60%")
+        step(model, args)
+        promised = report(model).promised_peak
+        stray = model(*args)
+        with self.assertWarnsRegex(UserWarning, "share of the budget"):
+            try:
+                step(model, args)
+            except memopt.BudgetError:
+                self.fail("a share that cannot be met is the lowest plan")
+        del stray
+        for _ in range(20):
+            step(model, args)
+        self.assertEqual(report(model).promised_peak, promised)
+
+    def test_gradients_at_first(self):
+        """A first step that adds to gradients is no measure for one that makes them."""
+        model, args, _ = families()["gpt"]
+        step(model, args)
+        memopt.optimize(model, activation_budget="60%")
+        with torch.random.fork_rng():
+            model(*args).backward()  # recorded, with gradients there
+        step(model, args)  # recorded, without
+        made = report(model)
+        model.zero_grad(set_to_none=True)
+        with watched() as measured:
+            model(*args).backward()
+        self.assertLessEqual(abs(measured.peak - made.promised_peak), 4096)
+
     def test_kept_graph(self):
         """A backward pass that keeps its graph is left as it is, and said."""
         model, args, _ = families()["gpt"]

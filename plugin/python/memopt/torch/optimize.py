@@ -9,7 +9,7 @@ import inspect
 import threading
 import warnings
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -203,6 +203,7 @@ class _Made:
 
 _MOST_RECORDINGS = 3  # of one key, where steps leave the recorded way
 _AUDITS = 2
+_LATELY = 16
 _LOOK = 64  # steps between two looks for modules and parameters that were put in or taken out
 
 
@@ -222,6 +223,7 @@ class PlannedForward:
         self.recorded: dict[Any, int] = {}  # recordings, by key
         self.given_up: set[Any] = set()  # keys of steps that no plan holds for
         self.passes = 1  # forward passes before a backward pass
+        self.waiting: deque[int] = deque([1], maxlen=_LATELY)  # the same, at each of the last passes
         self.steps: list[weakref.ref[Step]] = []  # planned, whose backward passes are yet to come
         self.looks = 0
         self.kind = type(model)  # fully_shard changes it
@@ -306,11 +308,13 @@ class PlannedForward:
 
     def _count_passes(self) -> None:
         """Forward passes that wait for one backward pass together share the budget."""
-        waiting = sum(1 for s in self.steps if (step := s()) is not None and not step.begun and step.diverged is None)
-        if waiting < self.passes:
+        self.waiting.append(1 + sum(1 for s in self.steps if (step := s()) is not None and not step.begun and step.diverged is None))
+        passes = max(self.waiting)  # lately: one pass whose backward pass never comes is no habit
+        if passes == self.passes:
             return
-        self.passes = waiting + 1
-        self._tell(f"{self.passes} forward passes come before a backward pass; each keeps to its share of the budget")
+        if passes > self.passes:
+            self._tell(f"{passes} forward passes come before a backward pass; each keeps to its share of the budget")
+        self.passes = passes
         with self.lock:
             for key, made in list(self.made.items()):
                 if made.program is not None:
@@ -349,6 +353,7 @@ class PlannedForward:
             self.chunks.find(self.model, functools.partial(self.original, *args, **kwargs), self.request.loss)
         recorder = Recorder(self.model, self._recording_limit(), self._gave_other_bits)
         self.recorded[key] = self.recorded.get(key, 0) + 1
+        place = (key, "gradients") if self._gradients() else key
         try:
             out = recorder.forward(functools.partial(self.original, *args, **kwargs))
         except ProfilerBusy:
@@ -368,7 +373,7 @@ class PlannedForward:
                 recording = recorded(recorder)
                 with self._meeting() as together:
                     made = self._plan(recording, audits=_AUDITS, together=together)
-                self._keep(key, made)
+                self._keep(place, made)
             except (BudgetError, ValueError):
                 restore(self.model)  # as it was before
                 raise
@@ -422,13 +427,16 @@ class PlannedForward:
 
     def _found(self, key: Any) -> _Made | None:
         """The plan for steps with a key: with gradients there already, they are held from the first operator on."""
-        made = self.made.get(key)
-        if made is None or made.recording.accumulates or all(p.grad is None for p in self.parameters if p.requires_grad):
-            return made
-        again = (key, "gradients")
-        if again not in self.made:
-            self._keep(again, self._plan(made.recording.accumulating()))
-        return self.made[again]
+        if not self._gradients():
+            return self.made.get(key)
+        held = (key, "gradients")
+        if held not in self.made and (made := self.made.get(key)) is not None:
+            self._keep(held, self._plan(made.recording.accumulating()))
+        return self.made.get(held)
+
+    def _gradients(self) -> bool:
+        """Whether gradients are there before a step."""
+        return any(p.grad is not None for p in self.parameters if p.requires_grad)
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a recorded step depends on, beside the module's own code."""
@@ -567,6 +575,7 @@ class PlannedForward:
         new.replaced = copy.deepcopy(self.replaced, memo)
         new.lock = threading.RLock()
         new.made, new.recorded, new.given_up, new.told, new.steps = OrderedDict(self.made), dict(self.recorded), set(self.given_up), set(self.told), []
+        new.waiting = self.waiting.copy()
         new.looks, new.early = 0, None  # the optimizer has no parameters of copies
         return new
 
