@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import unittest
 from unittest import mock
 
@@ -22,6 +23,7 @@ class TestWithin(Case):
     def record(self, model, args, loss, limit):
         """A recording, and what it took itself, second runs and all."""
         taken = []
+        gc.collect()
         events_of = lifetimes.events_of
 
         def watched(*args):

@@ -144,7 +144,7 @@ class Recorder(TorchDispatchMode):
         """A recording that would hold more than limit drops what it can make again; wrong is told of operators that gave other bits then."""
         super().__init__()
         self.model = model
-        self.within = Within(self, limit, wrong) if limit is not None else None
+        self.within = Within(weakref.proxy(self), limit, wrong) if limit is not None else None  # type: ignore[arg-type]
         self.ops: list[Op] = []
         self.calls: list[Call] = []
         self.saves: list[Save] = []
@@ -238,6 +238,7 @@ class Recorder(TorchDispatchMode):
         fill(self, self._profiled)
         self.grads = {name: v for name, v in grads.items() if v.maker is not None}  # others were there before
         self._seen.clear()
+        del self._profiled
         return out
 
     def close(self) -> None:
@@ -254,6 +255,8 @@ class Recorder(TorchDispatchMode):
             if tag is not None and tag.recorder is self:
                 delattr(storage, _TAG)
         self._tagged.clear()
+        if self.within is not None:
+            self.within.end()
 
     @contextlib.contextmanager
     def _modules_named(self) -> Iterator[None]:

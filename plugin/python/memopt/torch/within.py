@@ -80,6 +80,11 @@ class Within:
         self.made: dict[int, torch.UntypedStorage] = {}  # again, for the block that the backward pass is in
         self.current = -1
 
+    def end(self) -> None:
+        """Lets go of all tensors."""
+        for held in (self.calls, self.storages, self.kept, self.packed, self.made):
+            held.clear()
+
     # The forward pass.
 
     def made_value(self, value: Value, storage: torch.UntypedStorage) -> None:
