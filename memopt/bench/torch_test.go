@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -133,9 +134,11 @@ func TestTorch(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PYTHONPATH", filepath.Join(root, "plugin/python"))
-	if os.Getenv("MEMOPT_PLUGIN_PATH") == "" {
-		t.Setenv("MEMOPT_PLUGIN_PATH", filepath.Join(root, "bin", "memopt"))
+	binary := filepath.Join(t.TempDir(), "memopt")
+	if out, err := exec.Command("go", "build", "-o", binary, "memopt/cmd/memopt").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
+	t.Setenv("MEMOPT_PLUGIN_PATH", binary)
 	r, err := Torch(TorchOptions{Only: []string{"clip"}, Quick: true, Python: python})
 	if err != nil {
 		t.Fatal(err)
