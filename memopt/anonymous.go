@@ -35,6 +35,7 @@ type memoryWatch struct {
 // watchMemory looks until ended is called.
 func watchMemory() *memoryWatch {
 	w := &memoryWatch{stop: make(chan struct{})}
+	w.look() // a short run may be over before the other goroutine begins
 	w.over.Go(func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
