@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,6 +54,14 @@ def operands(func: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], lis
                 read.append(t)
             place += 1
     return read, written
+
+
+def referred(ref: weakref.ref[Any]) -> Any:
+    """What a weak reference to a tensor or a storage shows, if it is still there."""
+    x = ref()
+    if x is not None:
+        x._fix_weakref()  # or it is no longer there when PyTorch alone held it and lets go
+    return x
 
 
 class View:

@@ -16,6 +16,7 @@ from .joint import FORMAT, plain
 from .recorder import _draws
 
 _aten = torch.ops.aten
+_REDUCTION = getattr(torch.Tag, "reduction", None)  # without it only Inductor's order is foreseen less well: a promise is what was measured
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 # Views whose schema does not say so.
 _VIEWS = {_aten._unsafe_view.default}
@@ -225,7 +226,7 @@ def _pointwise(n: fx.Node) -> bool:
 
 def _loops(n: fx.Node) -> bool:
     """Whether an operator becomes a loop, which can compute its operands on the way."""
-    return _pointwise(n) or isinstance(n.target, torch._ops.OpOverload) and torch.Tag.reduction in n.target.tags
+    return _pointwise(n) or isinstance(n.target, torch._ops.OpOverload) and _REDUCTION in n.target.tags
 
 
 def hint(n: Any) -> int:

@@ -32,7 +32,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from ._tensors import alias, local, opaque, operands, tensors
+from ._tensors import alias, local, opaque, operands, referred, tensors
 from .again import OUTSIDE, run_again
 from .measure import profiled
 from .results import Results, plain_results
@@ -250,7 +250,7 @@ class Recorder(TorchDispatchMode):
             unit.watched(None)
         self._results.nodes.clear()
         for ref in self._tagged:
-            storage = ref()
+            storage = referred(ref)
             tag = getattr(storage, _TAG, None) if storage is not None else None
             if tag is not None and tag.recorder is self:
                 delattr(storage, _TAG)

@@ -15,7 +15,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._tensors import View, opaque, operands, tensors
+from ._tensors import View, opaque, operands, referred, tensors
 from .again import Captured, captured, digest, modified, run_op
 from .program import Program
 from .recorder import Op
@@ -56,7 +56,7 @@ class _Handle:
 
     def check(self) -> None:
         """Hooks switch off autograd's own check."""
-        t = self.kept if self.kept is not None else self.seen()
+        t = self.kept if self.kept is not None else referred(self.seen)
         if t is not None and t._version != self.version:
             raise modified(t.shape, t._version, self.version)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ._tensors import View, tensors
+from ._tensors import View, referred, tensors
 from .again import Captured, captured, digest, modified, run_op
 from .units import Unit, unit_modules
 
@@ -50,7 +50,7 @@ class Packed:
 
     def check(self) -> None:
         """Hooks switch off autograd's own check."""
-        t = self.seen()
+        t = referred(self.seen)
         if t is not None and t._version != self.version:
             raise modified(t.shape, t._version, self.version)
         if not self.save.value.last:
@@ -140,7 +140,7 @@ class Within:
             self._keep(value.number)
 
     def _keep(self, number: int) -> None:
-        storage = self.storages[number]() if number in self.storages else None
+        storage = referred(self.storages[number]) if number in self.storages else None
         if storage is not None:
             self.kept[number] = storage
 
@@ -196,7 +196,7 @@ class Within:
         """A value's storage: kept, alive by chance, or made again."""
         known = self.kept.get(number) or self.made.get(number)
         if known is None and number in self.storages and number not in self.bits:
-            known = self.storages[number]()
+            known = referred(self.storages[number])
         if known is not None:
             return known
         op = self.r.values[number].maker
