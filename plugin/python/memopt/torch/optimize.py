@@ -36,7 +36,7 @@ from .replay import Step, planned
 from .report import StepReport, say
 from .scores import Chunks
 from .standin import form_of, standing
-from .step import Loss, Sample, arguments, through
+from .step import Loss, Sample, arguments, gradients_kept, through
 from .units import Unit, parameters_of, release, units_of
 from .wrapped import inner_module
 
@@ -106,7 +106,8 @@ def optimize(
             raise TypeError(f"{request.taken[0]} is for mode='eager': compiled graphs are not changed")
         if units_of(model):
             raise TypeError("the step of a module that fully_shard was called for is planned in mode='eager' only")
-        return optimize_compiled(model, request, form, arguments(sample) if sample is not None else None)
+        with gradients_kept(arguments(sample) if sample is not None else ()):
+            return optimize_compiled(model, request, form, arguments(sample) if sample is not None else None)
     forward = PlannedForward(model, request)
     forward.early = EarlyStep(model, optimizer) if optimizer_in_backward else None
     if sample is None:
@@ -114,7 +115,7 @@ def optimize(
         return None
     args, kwargs = arguments(sample)
     try:
-        with forward.early.primed() if forward.early is not None else contextlib.nullcontext():
+        with forward.early.primed() if forward.early is not None else contextlib.nullcontext(), gradients_kept((args, kwargs)):
             found = forward.prepare(args, kwargs)
     except BaseException:
         forward.end()

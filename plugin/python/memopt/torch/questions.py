@@ -24,7 +24,7 @@ from .floor import Binding, Life, Step, binding
 from .plans import plan_of
 from .record import Recording, record_call
 from .scores import Chunks
-from .step import Loss, arguments, through
+from .step import Loss, arguments, gradients_kept, through
 from .wrapped import inner_module
 
 
@@ -110,7 +110,8 @@ def recorded(model: torch.nn.Module, batch: Sequence[Any], kwargs: Mapping[str, 
     call = functools.partial(through, model, forward, args=args, kwargs={**more, **kwargs})
     if chunks is not None:
         chunks.find(model, functools.partial(call, lambda forward: forward()), loss)
-    found = record_call(model, call, loss)
+    with gradients_kept((args, more, kwargs)):
+        found = record_call(model, call, loss)
     if chunks is not None:
         chunks.check()
     return found

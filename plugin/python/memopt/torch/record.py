@@ -17,7 +17,7 @@ from .joint import graph_of
 from .live import await_backward, give_up
 from .measure import digests
 from .recorder import Call, Op, Recorder, Save
-from .step import Loss, scalar, state_kept
+from .step import Loss, gradients_kept, scalar, state_kept
 from .units import Unit, Windows, pin
 
 
@@ -84,9 +84,10 @@ def record(model: torch.nn.Module, *args: Any, loss: Loss | None = None, to: str
     loss   a function of the model's output that returns one number; without it the output, its .loss or its ["loss"]
     to     the file, JSON; gzipped if its name ends in .gz
 
-    Parameters, buffers, gradients and the random state are afterwards what they were.
+    Parameters, buffers, gradients, also of the arguments, and the random state are afterwards what they were.
     """
-    recording = record_call(model, lambda around: around(lambda: model(*args, **kwargs)), loss)
+    with gradients_kept((args, kwargs)):
+        recording = record_call(model, lambda around: around(lambda: model(*args, **kwargs)), loss)
     if to is not None:
         recording.save(to)
     return recording

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ._tensors import tensors
+
 Loss = Callable[[Any], torch.Tensor]
 
 
@@ -109,3 +111,17 @@ def state_kept(model: torch.nn.Module) -> Iterator[None]:
                     b.copy_(old)
             for p, g in grads:
                 p.grad = g
+
+
+@contextlib.contextmanager
+def gradients_kept(inputs: Any) -> Iterator[None]:
+    """Puts back the gradients of a sample's tensors."""
+    leaves = [t for t in tensors(inputs) if t.requires_grad and t.is_leaf]
+    before = [t.grad for t in leaves]
+    for t in leaves:
+        t.grad = None
+    try:
+        yield
+    finally:
+        for t, grad in zip(leaves, before, strict=True):
+            t.grad = grad
