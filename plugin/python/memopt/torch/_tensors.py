@@ -32,6 +32,27 @@ def tensors(x: Any) -> Iterator[torch.Tensor]:
             yield from tensors(y)
 
 
+_SPARSE = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+
+
+def pieces(x: Any) -> Iterator[torch.Tensor]:
+    """The tensors whose storages have the bytes of those in a result or in arguments: of a sparse one, its indices and values."""
+    for t in tensors(x):
+        names = _SPARSE.get(t.layout)
+        if names is None:
+            yield t
+            continue
+        with torch._C._DisableTorchDispatch():
+            held = [getattr(t.detach(), name)() for name in names]
+        yield from held
+
+
 def local(t: torch.Tensor) -> torch.Tensor:
     """This rank's part of a tensor that is spread over ranks; any other tensor itself."""
     part = getattr(t, "_local_tensor", t)
@@ -47,7 +68,7 @@ def operands(func: Any, args: Any, kwargs: Any) -> tuple[list[torch.Tensor], lis
     for i, a in enumerate(func._schema.arguments):
         x = args[i] if i < len(args) else kwargs.get(a.name)
         writes = not a.name.startswith("input") if in_place else a.alias_info is not None and a.alias_info.is_write
-        for t in tensors(x):
+        for t in pieces(x):
             if writes:
                 written.append((place, t))
             else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ._tensors import View, alias, opaque, tensors
+from ._tensors import View, alias, opaque, pieces
 
 if TYPE_CHECKING:
     from .recorder import Call, Op
@@ -67,9 +67,10 @@ def captured(func: Any, args: Any, kwargs: Any, number: Callable[[torch.Tensor],
 
     def refs(x: Any) -> Any:
         if isinstance(x, torch.Tensor):
-            n = number(x)
-            read.append(OUTSIDE if n is None else n)
-            return Ref(x, n)
+            for t in (x,) if x.layout == torch.strided else pieces(x):
+                n = number(t)
+                read.append(OUTSIDE if n is None else n)
+            return Ref(x, n if x.layout == torch.strided else None)
         if isinstance(x, (list, tuple)):
             return type(x)([refs(y) for y in x])
         if isinstance(x, dict):
@@ -91,7 +92,7 @@ def run_op(op: Op, calls: Mapping[int, Captured], recorded: Sequence[Call], stor
     for at in op.calls:
         func, args, kwargs, grad = calls[at]
         out = run_again(func, _tensors_of(args, storage), _tensors_of(kwargs, storage), grad)
-        for (_, value), t in zip(recorded[at].makes, tensors(out), strict=False):
+        for (_, value), t in zip(recorded[at].makes, pieces(out), strict=False):
             if value.number in own:
                 made[value.number] = t.untyped_storage()
     return made

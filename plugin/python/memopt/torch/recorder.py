@@ -32,7 +32,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from ._tensors import alias, local, opaque, operands, referred, tensors
+from ._tensors import alias, local, opaque, operands, pieces, referred, tensors
 from .again import OUTSIDE, run_again
 from .measure import profiled
 from .results import Results, plain_results
@@ -202,7 +202,7 @@ class Recorder(TorchDispatchMode):
             self.close()
             raise
         self._results.add(out)
-        for t in tensors(plain_results(out)):
+        for t in pieces(plain_results(out)):
             if (value := self.value(t)) not in self.results:
                 self.results.append(value)
         self.phase = "between"
@@ -289,9 +289,12 @@ class Recorder(TorchDispatchMode):
     # Saved tensors.
 
     def _pack(self, t: torch.Tensor) -> Packed:
-        save = Save(len(self.calls), self.value(t))
+        value = self.value(list(pieces(t))[-1])
+        if opaque(t) and value.maker is not None:
+            value.maker.once = True  # the tensor is kept as it is
+        save = Save(len(self.calls), value)
         self.saves.append(save)
-        packed = Packed(t.detach() if opaque(t) else alias(t), t, save, self._graph())
+        packed = Packed(alias(t) if not opaque(t) else t if t.is_leaf else t.detach(), t, save, self._graph())
         if self.within is not None and not opaque(t):
             self.within.pack(packed)
         return packed
@@ -384,7 +387,7 @@ class Recorder(TorchDispatchMode):
 
     def _note(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         read, written = operands(func, args, kwargs)
-        numbers = [OUTSIDE if (v := self.value(t)).maker is None else v.number for t in tensors((args, kwargs))]
+        numbers = [OUTSIDE if (v := self.value(t)).maker is None else v.number for t in pieces((args, kwargs))]
         op = self._node(func)
         for t in read:
             value = self.value(t)
@@ -397,7 +400,7 @@ class Recorder(TorchDispatchMode):
             op, value = self._write(op, t)
             writes.append((i, value))
         makes = []
-        for i, t in enumerate(tensors(out)):
+        for i, (whole, t) in enumerate((w, t) for w in tensors(out) for t in pieces(w)):
             tag = getattr(t.untyped_storage(), _TAG, None)
             if tag is None or tag.recorder is not self:
                 value = self._new(t, op)
@@ -407,7 +410,7 @@ class Recorder(TorchDispatchMode):
             makes.append((i, value))
             self.layout.update(repr(t.stride()).encode())
             if self.phase == "forward":
-                self._follow(t, value)
+                self._follow(whole, value)
         op.flops += _flops(func, args, kwargs, out)
         if self.phase == "forward":
             view = not op.outputs and not written

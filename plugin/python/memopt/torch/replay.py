@@ -15,7 +15,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._tensors import View, opaque, operands, referred, tensors
+from ._tensors import View, opaque, operands, pieces, referred
 from .again import Captured, captured, digest, modified, run_op
 from .program import Program
 from .recorder import Op
@@ -119,11 +119,11 @@ class Step:
                     self.captured[at] = call
                 out = func(*args, **kwargs)
                 if action.writes:
-                    flat = list(tensors((args, kwargs)))
+                    flat = list(pieces((args, kwargs)))
                     for i, number in action.writes:
                         self._wrote(flat[i], number)
                 if action.makes:
-                    made = (out,) if isinstance(out, torch.Tensor) else list(tensors(out))
+                    made = (out,) if isinstance(out, torch.Tensor) and out.layout == torch.strided else list(pieces(out))
                     for i, number in action.makes:
                         self._watch(made[i], number)
                 return out
@@ -165,7 +165,7 @@ class Step:
         self.saves = i + 1
         p = self.program
         number = None
-        if self.diverged is None and i < len(p.kept) and not p.kept[i]:
+        if self.diverged is None and i < len(p.kept) and not p.kept[i] and not opaque(t):
             save = p.recording.saves[i]
             if save.calls == self.calls and self.number(t) == save.value.number:
                 number = save.value.number
@@ -176,14 +176,15 @@ class Step:
 
     def unpack(self, handle: _Handle) -> torch.Tensor:
         with self.lock:
-            self.begun = True
+            running = torch._C._current_graph_task_id() != -1  # else somebody looks at what autograd saved
+            self.begun = self.begun or running
             handle.check()
             number = handle.number
             if self.spoiled and number in self.spoiled:
                 raise modified(handle.view.size, handle.version + 1, handle.version)
-            if self.diverged is None and torch.is_grad_enabled():
+            if self.diverged is None and running and torch.is_grad_enabled():
                 self.diverged = "the backward pass makes a graph, which asks for everything again"  # so nothing is released
-            if self.diverged is None:
+            if self.diverged is None and running:
                 at = self.program.step_of[handle.save]
                 if at > self.reached:
                     self.reached = at
@@ -196,7 +197,7 @@ class Step:
                 storage = self._make(number)
             t = handle.view.of(storage)
             source = self.program.source[handle.save]
-            if self.diverged is None and source is not None and self.program.step_of[handle.save] == source.last:
+            if self.diverged is None and running and source is not None and self.program.step_of[handle.save] == source.last:
                 left = self.left.get(id(source), source.uses) - 1
                 self.left[id(source)] = left
                 if left <= 0 and self.store.get(number) is storage:

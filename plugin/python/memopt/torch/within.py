@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ._tensors import View, referred, tensors
+from ._tensors import View, pieces, referred
 from .again import Captured, captured, digest, modified, run_op
 from .units import Unit, unit_modules
 
@@ -105,7 +105,7 @@ class Within:
         r = self.r
         _, self.calls[len(r.calls)] = captured(func, args, kwargs, lambda t: None if (v := r.value(t)).maker is None else v.number)
         if self.dropping and func._schema.is_mutable:
-            written = [r.value(t) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write for t in tensors(args[i : i + 1])]
+            written = [r.value(t) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write for t in pieces(args[i : i + 1])]
             for op in r.ops:
                 if any(v in op.inputs for v in written):
                     for out in op.outputs:
@@ -129,7 +129,7 @@ class Within:
     def boundary(self, inside: Any) -> None:
         """The arguments or the results of a block."""
         self.block += 1
-        for t in tensors(inside):
+        for t in pieces(inside):
             value = self.r.value(t)
             if value.maker is not None:
                 self.pin(value)
