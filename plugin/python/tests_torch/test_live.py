@@ -17,6 +17,7 @@ import memopt
 from memopt.torch import report
 from memopt.torch.live import pending
 from memopt.torch.measure import watched
+from memopt.torch.replay import Step
 
 
 class TestLive(Case):
@@ -330,7 +331,7 @@ class TestLive(Case):
             for i in range(50):
                 step(model, args, loss)
                 if i in (5, 49):
-                    live.append(sum(1 for o in gc.get_objects() if isinstance(o, torch.Tensor)))
+                    live.append(sum(1 for o in gc.get_objects() if isinstance(o, (torch.Tensor, Step))))
         finally:
             gc.enable()
         self.assertEqual(*live)

@@ -64,21 +64,22 @@ class Captured(NamedTuple):
 def captured(func: Any, args: Any, kwargs: Any, number: Callable[[torch.Tensor], int | None]) -> tuple[list[int], Captured]:
     """A call as it can run again, and which values it reads, by number or OUTSIDE."""
     read: list[int] = []
-
-    def refs(x: Any) -> Any:
-        if isinstance(x, torch.Tensor):
-            for t in (x,) if x.layout == torch.strided else pieces(x):
-                n = number(t)
-                read.append(OUTSIDE if n is None else n)
-            return Ref(x, n if x.layout == torch.strided else None)
-        if isinstance(x, (list, tuple)):
-            return type(x)([refs(y) for y in x])
-        if isinstance(x, dict):
-            return {k: refs(y) for k, y in x.items()}
-        return x
-
-    call = Captured(func, [refs(a) for a in args], {k: refs(v) for k, v in kwargs.items()} if kwargs else kwargs, torch.is_grad_enabled())
+    call = Captured(func, [_refs(a, number, read) for a in args], {k: _refs(v, number, read) for k, v in kwargs.items()} if kwargs else kwargs, torch.is_grad_enabled())
     return read, call
+
+
+def _refs(x: Any, number: Callable[[torch.Tensor], int | None], read: list[int]) -> Any:
+    # Not a function within captured: one that calls itself lives, with all it sees, until the collector comes.
+    if isinstance(x, torch.Tensor):
+        for t in (x,) if x.layout == torch.strided else pieces(x):
+            n = number(t)
+            read.append(OUTSIDE if n is None else n)
+        return Ref(x, n if x.layout == torch.strided else None)
+    if isinstance(x, (list, tuple)):
+        return type(x)([_refs(y, number, read) for y in x])
+    if isinstance(x, dict):
+        return {k: _refs(y, number, read) for k, y in x.items()}
+    return x
 
 
 def run_op(op: Op, calls: Mapping[int, Captured], recorded: Sequence[Call], storages: Storages) -> dict[int, torch.UntypedStorage]:

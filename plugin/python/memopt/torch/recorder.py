@@ -144,7 +144,7 @@ class Recorder(TorchDispatchMode):
         """A recording that would hold more than limit drops what it can make again; wrong is told of operators that gave other bits then."""
         super().__init__()
         self.model = model
-        self.within = Within(weakref.proxy(self), limit, wrong) if limit is not None else None  # type: ignore[arg-type]
+        self.within = Within(self, limit, wrong) if limit is not None else None
         self.ops: list[Op] = []
         self.calls: list[Call] = []
         self.saves: list[Save] = []

@@ -84,6 +84,7 @@ class Within:
         """Lets go of all tensors."""
         for held in (self.calls, self.storages, self.kept, self.packed, self.made):
             held.clear()
+        self.__dict__.pop("r", None)
 
     # The forward pass.
 
