@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
 import torch
 from models import GPT, ResNet, families
@@ -21,6 +22,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import memopt
+from memopt.torch import budget
 from memopt.torch.measure import watched
 
 
@@ -284,6 +286,14 @@ class TestBudget(Case):
         report = memopt.optimize(model, sample=args)  # "auto"
         self.assertIsNone(report.plan)
         self.assertIn("nothing to do", str(report))
+
+    def test_machine(self):
+        """What is free is asked of the system; half of the memory where it does not say."""
+        free, total = budget._machine()
+        self.assertTrue(0 < free <= total)
+        with mock.patch("builtins.open", side_effect=FileNotFoundError):
+            free, total = budget._machine()
+        self.assertEqual(free, total // 2)
 
     def test_overhead(self):
         model, args, _ = families()["llama"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, NamedTuple
 
@@ -121,12 +122,17 @@ def free_bytes(model: torch.nn.Module, reserve: Size) -> int:
 
 
 def _machine() -> tuple[int, int]:
+    """Free and all memory of the machine, or of the cgroup; half of it counts as free where the system does not say."""
     fields = {}
-    with open("/proc/meminfo") as f:
-        for line in f:
-            name, _, rest = line.partition(":")
-            fields[name] = int(rest.split()[0]) * 1024
-    free, total = fields["MemAvailable"], fields["MemTotal"]
+    try:
+        with open("/proc/meminfo") as f:
+            for line in f:
+                name, _, rest = line.partition(":")
+                fields[name] = int(rest.split()[0]) * 1024
+        free, total = fields["MemAvailable"], fields["MemTotal"]
+    except (OSError, KeyError):
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        free = total // 2
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
