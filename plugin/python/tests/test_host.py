@@ -53,6 +53,7 @@ class Calls(HostCase):
             save_to="p.json",
             emit="e.onnx",
             html="r.html",
+            svg="s.svg",
             show=["graph", "arena"],
         ).request.to_dict()
         environment = got.pop("Environment")
@@ -82,6 +83,7 @@ class Calls(HostCase):
                 "SaveTo": os.path.abspath("p.json"),
                 "Emit": os.path.abspath("e.onnx"),
                 "HTML": os.path.abspath("r.html"),
+                "SVG": os.path.abspath("s.svg"),
                 "Show": ["graph", "arena"],
             },
         )
