@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .floor import Step
 from .recorder import Recorder, Value
 
 FORMAT = "memopt-fx-joint/1"
@@ -63,44 +64,8 @@ def graph_of(r: Recorder) -> dict[str, Any]:
         "outputs": [loss.name, *back],
         "nodes": nodes,
     }
-    graph["measured_peak"] = baseline(graph) if r.within is not None and r.within.dropping else r.peak
+    graph["measured_peak"] = Step(graph).peak() if r.within is not None and r.within.dropping else r.peak
     return graph
-
-
-def baseline(graph: dict[str, Any]) -> int:
-    """The peak of a step that keeps everything."""
-    place = {n["name"]: i for i, n in enumerate(graph["nodes"])}
-    made_by: dict[str, tuple[str, int]] = {}
-    size: dict[tuple[str, int], int] = {}
-    last: dict[tuple[str, int], int] = {}
-    for i, n in enumerate(graph["nodes"]):
-        if n["op"] == "input":
-            continue
-        if n["op"] == "getitem":
-            made_by[n["name"]] = (n["inputs"][0], n["index"])
-        else:
-            made_by[n["name"]] = (n["name"], 0)
-            size.update(((n["name"], k), o["bytes"]) for k, o in enumerate(n["outputs"]))
-            last.update(((n["name"], k), i) for k in range(len(n["outputs"])))
-            for name in n["inputs"]:
-                if name in made_by:
-                    last[made_by[name]] = max(last[made_by[name]], i)
-        for k, o in enumerate(n["outputs"]):
-            if "held_until" in o:
-                value = made_by[n["name"]] if n["op"] == "getitem" else (n["name"], k)
-                last[value] = max(last[value], place[o["held_until"]])
-    for name in filter(None, graph["outputs"]):
-        if name in made_by:
-            last[made_by[name]] = len(graph["nodes"])
-    change = [0] * (len(graph["nodes"]) + 2)
-    for value, b in size.items():
-        change[place[value[0]]] += b
-        change[last[value] + 1] -= b
-    live = most = 0
-    for c in change:
-        live += c
-        most = max(most, live)
-    return most
 
 
 def _output(v: Value) -> dict[str, Any]:
