@@ -11,14 +11,13 @@ import gzip
 import hashlib
 import json
 import os
-import tempfile
 from typing import Any
 
 from .. import _binary
 from .._plan import plan
 from .._whole import write
 from ..report import Report
-from .record import Recording
+from .record import Recording, as_file, text_of
 
 MOST_FILES = 256
 
@@ -36,15 +35,11 @@ def plan_of(recording: Recording, **settings: Any) -> Report:
 
 def plan_of_graph(given: dict[str, Any], **settings: Any) -> Report:
     """The plan of a joint graph."""
-    graph = json.dumps(given, separators=(",", ":"), allow_nan=False).encode()
-    folder = _folder()
-    path = os.path.join(folder, _digest(graph, settings) + ".json.gz") if folder else ""
+    folder, text = _folder(), text_of(given)
+    path = os.path.join(folder, _digest(text, settings) + ".json.gz") if folder else ""
     found = _read(path)
     if found is None:
-        with tempfile.TemporaryDirectory(prefix="memopt-") as here:
-            step = os.path.join(here, f"{given['model']}.json")
-            with open(step, "wb") as f:
-                f.write(graph)
+        with as_file(given, text) as step:
             found = plan(step, **settings)
         if path:
             _write(path, found)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import html as markup
-import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +20,7 @@ from ..report import Report, show_bytes
 from .budget import fixed_bytes
 from .floor import Binding, Life, Step, binding
 from .plans import plan_of
-from .record import Recording, record_call
+from .record import Recording, as_file, record_call
 from .scores import Chunks
 from .step import Loss, arguments, gradients_kept, through
 from .wrapped import inner_module
@@ -86,9 +84,7 @@ def frontier(
 ) -> Frontier:
     """Records the step of these inputs once, and finds what every budget costs."""
     recording = recorded(model, batch, kwargs, loss, loss_chunks)
-    with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-        path = os.path.join(folder, f"{type(model).__name__}.json")
-        recording.save(path)
+    with as_file(recording.graph) as path:
         curve = ask("Frontier", path, {}, timeout, svg=svg)
     fixed = fixed_bytes(model, optimizer).bytes
     points = [Point(p["peak"], p["peak"] + fixed, p["overhead"], p["recomputed_nodes"], p.get("knee", False)) for p in curve.to_dict()["points"]]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gzip
 import json
 import os
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,7 +49,7 @@ class Recording:
     def save(self, to: str | os.PathLike[str]) -> None:
         """Writes the joint graph, gzipped if the name ends in .gz. The file appears whole or not at all."""
         path = os.path.expanduser(os.fspath(to))
-        text = json.dumps(self.graph, separators=(",", ":"), allow_nan=False).encode()
+        text = text_of(self.graph)
         write(path, gzip.compress(text, mtime=0) if path.endswith(".gz") else text)
 
     @property
@@ -112,6 +114,21 @@ def record_call(model: torch.nn.Module, run: Callable[[Callable[[Callable[[], An
         recording = recorded(recorder)
         recording.digests = digests(model, found)
         return recording
+
+
+def text_of(graph: dict[str, Any]) -> bytes:
+    """A joint graph as the text of its file."""
+    return json.dumps(graph, separators=(",", ":"), allow_nan=False).encode()
+
+
+@contextlib.contextmanager
+def as_file(graph: dict[str, Any], text: bytes | None = None) -> Iterator[str]:
+    """A joint graph as a file that the service reads, named after the model and gone with the block."""
+    with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+        path = os.path.join(folder, f"{graph['model']}.json")
+        with open(path, "wb") as f:
+            f.write(text if text is not None else text_of(graph))
+        yield path
 
 
 def _unheld(node: dict[str, Any]) -> dict[str, Any]:

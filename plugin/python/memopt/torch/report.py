@@ -17,7 +17,7 @@ import torch
 from .._plan import plan as plan_file
 from ..report import Report, show_bytes
 from .floor import Binding, binding
-from .record import Recording
+from .record import Recording, as_file
 
 
 @dataclass
@@ -102,9 +102,7 @@ class StepReport:
         if self.plan is not None:
             asked = self.plan.to_dict()["request"]
             settings = {k: v for k in ("activation_budget", "max_overhead") if (v := asked.get(k))}
-        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
-            path = os.path.join(folder, f"{self.recording.graph['model']}.json")
-            self.recording.save(path)
+        with as_file(self.recording.graph) as path:
             plan_file(path, html=html, svg=svg, **settings)
 
     def _rows(self) -> Iterator[tuple[str, str]]:
