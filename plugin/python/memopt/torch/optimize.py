@@ -204,7 +204,7 @@ class _Made:
 
 _MOST_RECORDINGS = 3  # of one key, where steps leave the recorded way
 _AUDITS = 2
-_LATELY = 16
+_LATELY = 16  # forward passes that tell how many share a backward pass
 _LOOK = 64  # steps between two looks for modules and parameters that were put in or taken out
 
 
@@ -310,16 +310,19 @@ class PlannedForward:
     def _count_passes(self) -> None:
         """Forward passes that wait for one backward pass together share the budget."""
         self.waiting.append(1 + sum(1 for s in self.steps if (step := s()) is not None and not step.begun and step.diverged is None))
-        passes = max(self.waiting)  # lately: one pass whose backward pass never comes is no habit
+        passes = max(self.waiting)  # a forward pass whose backward pass never comes counts for _LATELY passes only
         if passes == self.passes:
             return
         if passes > self.passes:
             self._tell(f"{passes} forward passes come before a backward pass; each keeps to its share of the budget")
         self.passes = passes
+        self._plan_again()
+
+    def _plan_again(self) -> None:
+        """Plans all recorded steps anew: what they may take, or what may run again, has changed."""
         with self.lock:
             for key, made in list(self.made.items()):
-                if made.program is not None:
-                    self.made[key] = self._plan(made.recording)
+                self.made[key] = self._plan(made.recording)
 
     def _forget(self, key: Any, why: str) -> None:
         """Has the steps of a key recorded again, unless that was done often."""
@@ -338,11 +341,11 @@ class PlannedForward:
             f"{what} gave other bits when it ran again, so the gradients of this step may differ from those of eager mode; its results are kept from now on", RuntimeWarning
         )
         with self.lock:
-            for key, made in list(self.made.items()):
+            for made in self.made.values():
                 for op in made.recording.ops:
                     if at in op.calls and not op.backward:
                         made.recording.keep(op)
-                self.made[key] = self._plan(made.recording)
+            self._plan_again()
 
     def _first(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Records a step as it runs; its plan is made when its backward pass is done."""
@@ -461,9 +464,7 @@ class PlannedForward:
         if running is None or running is self.wrapper() or data_parallel(self.model) is None:
             return
         self.wrapper = weakref.ref(running)
-        with self.lock:
-            for key, made in list(self.made.items()):
-                self.made[key] = self._plan(made.recording)
+        self._plan_again()
 
     def _meeting(self) -> contextlib.AbstractContextManager[Meeting | None]:
         """Ranks that train together make their first plan together."""
