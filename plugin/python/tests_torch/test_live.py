@@ -9,7 +9,7 @@ import warnings
 
 import torch
 from models import families
-from test_optimize import Case, Wide, step
+from test_optimize import Case, Skips, Wide, step
 from torch import nn
 from torch.nn import functional as F
 
@@ -242,18 +242,6 @@ class TestLive(Case):
 
     def test_recorded_again(self):
         """A step that leaves the recorded one keeps what follows, and the next is planned anew; in strict mode it raises."""
-
-        class Skips(nn.Module):
-            skip = False
-
-            def __init__(self):
-                super().__init__()
-                self.a, self.b = nn.Linear(64, 64), nn.Linear(64, 64)
-
-            def forward(self, x):
-                x = torch.tanh(self.a(x))
-                return x if self.skip else torch.tanh(self.b(x)) * x
-
         model, args = Wide(Skips()), (torch.randn(256, 64),)
         plain = copy.deepcopy(model)
         memopt.optimize(model, activation_budget="80%")

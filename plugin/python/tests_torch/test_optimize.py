@@ -325,6 +325,20 @@ class Wide(nn.Module):
         return self.last(y).square().mean()
 
 
+class Skips(nn.Module):
+    """Runs other operators where skip is set."""
+
+    skip = False
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        x = torch.tanh(self.a(x))
+        return x if self.skip else torch.tanh(self.b(x)) * x
+
+
 class TestTraps(Case):
     """What breaks naive replay, silently or not."""
 
@@ -456,18 +470,6 @@ class TestTraps(Case):
 
     def test_other_way(self):
         """A step that runs other operators than the recorded one keeps what follows, and has the right bits."""
-
-        class Skips(nn.Module):
-            skip = False
-
-            def __init__(self):
-                super().__init__()
-                self.a, self.b = nn.Linear(64, 64), nn.Linear(64, 64)
-
-            def forward(self, x):
-                x = torch.tanh(self.a(x))
-                return x if self.skip else torch.tanh(self.b(x)) * x
-
         model, args = Wide(Skips()), self.args()
         self.check(model, args)
         model.inner.skip = True
