@@ -10,34 +10,16 @@ import checkpoints
 import planned
 import torch
 from torch import nn
-from torch.nn import functional as F
 from ways import Bench, Way
 
 import memopt
-from families import Family, gpt
-
-
-class _Block(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.fc, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.drop = nn.Dropout(0.1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        b, t, d = x.shape
-        q, k, v = (y.view(b, t, self.heads, -1).transpose(1, 2) for y in self.qkv(self.ln1(x)).split(d, 2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.drop(self.proj(y.transpose(1, 2).reshape(b, t, d)))
-        return x + self.drop(self.out(F.gelu(self.fc(self.ln2(x)))))
+from families import Block, Family, gpt
 
 
 class _Tiny(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(_Block(16, 2) for _ in range(8))
+        self.blocks = nn.ModuleList(Block(16, 2, 0.1) for _ in range(8))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for block in self.blocks:
