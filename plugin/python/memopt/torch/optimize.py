@@ -309,7 +309,7 @@ class PlannedForward:
 
     def _count_passes(self) -> None:
         """Forward passes that wait for one backward pass together share the budget."""
-        self.waiting.append(1 + sum(1 for s in self.steps if (step := s()) is not None and not step.begun and step.diverged is None))
+        self.waiting.append(1 + sum(map(_waits, self.steps)))
         passes = max(self.waiting)  # a forward pass whose backward pass never comes counts for _LATELY passes only
         if passes == self.passes:
             return
@@ -583,6 +583,12 @@ class PlannedForward:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.model, self.request)
+
+
+def _waits(ref: weakref.ref[Step]) -> bool:
+    """Whether a planned step's backward pass is yet to come. A frame of its own: that of a plan may outlive it in an error's traceback."""
+    step = ref()
+    return step is not None and not step.begun and step.diverged is None
 
 
 def _unpickled(model: torch.nn.Module, request: _Request) -> PlannedForward:
