@@ -211,6 +211,7 @@ type PlanRequest struct {
 	Environment     map[string]string `protobuf:"bytes,15,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	EnvironmentSent bool              `protobuf:"varint,16,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"` // environment is the trainer's also where it is empty
 	Folder          string            `protobuf:"bytes,17,opt,name=folder,proto3" json:"folder,omitempty"`                                           // the trainer's own at the time of the call: relative paths begin there
+	Job             string            `protobuf:"bytes,22,opt,name=job,proto3" json:"job,omitempty"`                                                 // as Progress names it
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -315,6 +316,13 @@ func (x *PlanRequest) GetFolder() string {
 	return ""
 }
 
+func (x *PlanRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
 type PlanResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PlanJson      string                 `protobuf:"bytes,1,opt,name=plan_json,json=planJson,proto3" json:"plan_json,omitempty"` // the plan file, format memopt.plan/1
@@ -389,6 +397,7 @@ type Question struct {
 	Environment     map[string]string `protobuf:"bytes,8,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	EnvironmentSent bool              `protobuf:"varint,9,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"`
 	Folder          string            `protobuf:"bytes,10,opt,name=folder,proto3" json:"folder,omitempty"`
+	Job             string            `protobuf:"bytes,11,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -493,6 +502,13 @@ func (x *Question) GetFolder() string {
 	return ""
 }
 
+func (x *Question) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
 type Answer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Json          string                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // as the command prints it with --format json
@@ -553,6 +569,1120 @@ func (x *Answer) GetWarnings() []string {
 	return nil
 }
 
+type ProgressRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // any text that no other job of the host has
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgressRequest) Reset() {
+	*x = ProgressRequest{}
+	mi := &file_memopt_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgressRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgressRequest) ProtoMessage() {}
+
+func (x *ProgressRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgressRequest.ProtoReflect.Descriptor instead.
+func (*ProgressRequest) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ProgressRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+type ProgressNote struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"` // "reading the model", "planning"
+	Done          float64                `protobuf:"fixed64,2,opt,name=done,proto3" json:"done,omitempty"` // from 0 to 1; 0 where nobody knows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgressNote) Reset() {
+	*x = ProgressNote{}
+	mi := &file_memopt_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgressNote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgressNote) ProtoMessage() {}
+
+func (x *ProgressNote) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgressNote.ProtoReflect.Descriptor instead.
+func (*ProgressNote) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ProgressNote) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *ProgressNote) GetDone() float64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+// Span is a stretch of the arena.
+type Span struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offset        int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Span) Reset() {
+	*x = Span{}
+	mi := &file_memopt_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Span) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Span) ProtoMessage() {}
+
+func (x *Span) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Span.ProtoReflect.Descriptor instead.
+func (*Span) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Span) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Span) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+type Tensor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // as in the text form of graphs: f32, i64, bool
+	Shape         []int64                `protobuf:"varint,3,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	Span          *Span                  `protobuf:"bytes,4,opt,name=span,proto3" json:"span,omitempty"`
+	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"` // of a training session: input, seed, param, buffer, state, output, grad
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tensor) Reset() {
+	*x = Tensor{}
+	mi := &file_memopt_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tensor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tensor) ProtoMessage() {}
+
+func (x *Tensor) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
+func (*Tensor) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Tensor) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Tensor) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Tensor) GetShape() []int64 {
+	if x != nil {
+		return x.Shape
+	}
+	return nil
+}
+
+func (x *Tensor) GetSpan() *Span {
+	if x != nil {
+		return x.Span
+	}
+	return nil
+}
+
+func (x *Tensor) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+type OpenRequest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Model           string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"` // path, or empty where the model's bytes lie in the arena
+	Bytes           *Span                  `protobuf:"bytes,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Mode            string                 `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`                                                                                   // "bridge": the host updates the weights; "resident": the service does; "forward"
+	Settings        map[string]string      `protobuf:"bytes,4,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name, as `memopt train` or `memopt run` takes them
+	Outputs         []string               `protobuf:"bytes,5,rep,name=outputs,proto3" json:"outputs,omitempty"`                                                                             // of a bridge: the results whose gradients the host gives; all floats if empty
+	Given           []*Tensor              `protobuf:"bytes,6,rep,name=given,proto3" json:"given,omitempty"`                                                                                 // initializers that the host brings instead of the model's
+	Environment     map[string]string      `protobuf:"bytes,7,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	EnvironmentSent bool                   `protobuf:"varint,8,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"`
+	Folder          string                 `protobuf:"bytes,9,opt,name=folder,proto3" json:"folder,omitempty"`
+	Job             string                 `protobuf:"bytes,10,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *OpenRequest) Reset() {
+	*x = OpenRequest{}
+	mi := &file_memopt_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenRequest) ProtoMessage() {}
+
+func (x *OpenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
+func (*OpenRequest) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *OpenRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *OpenRequest) GetBytes() *Span {
+	if x != nil {
+		return x.Bytes
+	}
+	return nil
+}
+
+func (x *OpenRequest) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *OpenRequest) GetSettings() map[string]string {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *OpenRequest) GetOutputs() []string {
+	if x != nil {
+		return x.Outputs
+	}
+	return nil
+}
+
+func (x *OpenRequest) GetGiven() []*Tensor {
+	if x != nil {
+		return x.Given
+	}
+	return nil
+}
+
+func (x *OpenRequest) GetEnvironment() map[string]string {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
+func (x *OpenRequest) GetEnvironmentSent() bool {
+	if x != nil {
+		return x.EnvironmentSent
+	}
+	return false
+}
+
+func (x *OpenRequest) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
+func (x *OpenRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+type OpenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Inputs        []*Value               `protobuf:"bytes,2,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	Outputs       []*Value               `protobuf:"bytes,3,rep,name=outputs,proto3" json:"outputs,omitempty"`
+	Params        []*Value               `protobuf:"bytes,4,rep,name=params,proto3" json:"params,omitempty"`   // what is trained
+	Buffers       []*Value               `protobuf:"bytes,5,rep,name=buffers,proto3" json:"buffers,omitempty"` // running statistics, which training changes
+	Device        string                 `protobuf:"bytes,6,opt,name=device,proto3" json:"device,omitempty"`
+	Json          string                 `protobuf:"bytes,7,opt,name=json,proto3" json:"json,omitempty"` // more of it, by mode
+	Warnings      []string               `protobuf:"bytes,8,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenResponse) Reset() {
+	*x = OpenResponse{}
+	mi := &file_memopt_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenResponse) ProtoMessage() {}
+
+func (x *OpenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
+func (*OpenResponse) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *OpenResponse) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *OpenResponse) GetInputs() []*Value {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *OpenResponse) GetOutputs() []*Value {
+	if x != nil {
+		return x.Outputs
+	}
+	return nil
+}
+
+func (x *OpenResponse) GetParams() []*Value {
+	if x != nil {
+		return x.Params
+	}
+	return nil
+}
+
+func (x *OpenResponse) GetBuffers() []*Value {
+	if x != nil {
+		return x.Buffers
+	}
+	return nil
+}
+
+func (x *OpenResponse) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *OpenResponse) GetJson() string {
+	if x != nil {
+		return x.Json
+	}
+	return ""
+}
+
+func (x *OpenResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+// Value is a tensor before it is bound: its dims are numbers, names or formulas of names.
+type Value struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	Shape         []string               `protobuf:"bytes,3,rep,name=shape,proto3" json:"shape,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Value) Reset() {
+	*x = Value{}
+	mi := &file_memopt_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Value) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Value) ProtoMessage() {}
+
+func (x *Value) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Value.ProtoReflect.Descriptor instead.
+func (*Value) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Value) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Value) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Value) GetShape() []string {
+	if x != nil {
+		return x.Shape
+	}
+	return nil
+}
+
+type BindRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Inputs        []*Tensor              `protobuf:"bytes,2,rep,name=inputs,proto3" json:"inputs,omitempty"`    // names, types and shapes of one batch, to plan for
+	Binding       uint64                 `protobuf:"varint,3,opt,name=binding,proto3" json:"binding,omitempty"` // or one that exists, to say where its tensors lie
+	Spans         []*Span                `protobuf:"bytes,4,rep,name=spans,proto3" json:"spans,omitempty"`      // in the order of BindResponse.tensors
+	Job           string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BindRequest) Reset() {
+	*x = BindRequest{}
+	mi := &file_memopt_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BindRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BindRequest) ProtoMessage() {}
+
+func (x *BindRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BindRequest.ProtoReflect.Descriptor instead.
+func (*BindRequest) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *BindRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *BindRequest) GetInputs() []*Tensor {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *BindRequest) GetBinding() uint64 {
+	if x != nil {
+		return x.Binding
+	}
+	return 0
+}
+
+func (x *BindRequest) GetSpans() []*Span {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+func (x *BindRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+type BindResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Binding       uint64                 `protobuf:"varint,1,opt,name=binding,proto3" json:"binding,omitempty"`
+	Tensors       []*Tensor              `protobuf:"bytes,2,rep,name=tensors,proto3" json:"tensors,omitempty"`                   // all that the binding has, by role
+	PlanJson      string                 `protobuf:"bytes,3,opt,name=plan_json,json=planJson,proto3" json:"plan_json,omitempty"` // as Plan gives it
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	Warnings      []string               `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Known         bool                   `protobuf:"varint,6,opt,name=known,proto3" json:"known,omitempty"` // the shapes were seen before: nothing was planned
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BindResponse) Reset() {
+	*x = BindResponse{}
+	mi := &file_memopt_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BindResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BindResponse) ProtoMessage() {}
+
+func (x *BindResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BindResponse.ProtoReflect.Descriptor instead.
+func (*BindResponse) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *BindResponse) GetBinding() uint64 {
+	if x != nil {
+		return x.Binding
+	}
+	return 0
+}
+
+func (x *BindResponse) GetTensors() []*Tensor {
+	if x != nil {
+		return x.Tensors
+	}
+	return nil
+}
+
+func (x *BindResponse) GetPlanJson() string {
+	if x != nil {
+		return x.PlanJson
+	}
+	return ""
+}
+
+func (x *BindResponse) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *BindResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
+func (x *BindResponse) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+type StepRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Binding       uint64                 `protobuf:"varint,2,opt,name=binding,proto3" json:"binding,omitempty"`
+	Changed       []int32                `protobuf:"varint,3,rep,packed,name=changed,proto3" json:"changed,omitempty"` // of Forward and Step: places in BindResponse.tensors of params, buffers and states that the host has written anew
+	Seed          uint64                 `protobuf:"varint,4,opt,name=seed,proto3" json:"seed,omitempty"`              // of random operators
+	Step          uint64                 `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`
+	Lr            float64                `protobuf:"fixed64,6,opt,name=lr,proto3" json:"lr,omitempty"`                // of Step
+	Run           uint64                 `protobuf:"varint,7,opt,name=run,proto3" json:"run,omitempty"`               // of Backward: the forward pass that it belongs to
+	Accumulate    bool                   `protobuf:"varint,8,opt,name=accumulate,proto3" json:"accumulate,omitempty"` // of Step: only add to the gradients
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepRequest) Reset() {
+	*x = StepRequest{}
+	mi := &file_memopt_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepRequest) ProtoMessage() {}
+
+func (x *StepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepRequest.ProtoReflect.Descriptor instead.
+func (*StepRequest) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *StepRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *StepRequest) GetBinding() uint64 {
+	if x != nil {
+		return x.Binding
+	}
+	return 0
+}
+
+func (x *StepRequest) GetChanged() []int32 {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *StepRequest) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *StepRequest) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *StepRequest) GetLr() float64 {
+	if x != nil {
+		return x.Lr
+	}
+	return 0
+}
+
+func (x *StepRequest) GetRun() uint64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *StepRequest) GetAccumulate() bool {
+	if x != nil {
+		return x.Accumulate
+	}
+	return false
+}
+
+type StepResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           uint64                 `protobuf:"varint,1,opt,name=run,proto3" json:"run,omitempty"` // of Forward: names this pass until its Backward or the next Forward
+	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	Peak          int64                  `protobuf:"varint,3,opt,name=peak,proto3" json:"peak,omitempty"`  // bytes of the device's arena that launches touched
+	Loss          float64                `protobuf:"fixed64,4,opt,name=loss,proto3" json:"loss,omitempty"` // of Step
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepResponse) Reset() {
+	*x = StepResponse{}
+	mi := &file_memopt_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepResponse) ProtoMessage() {}
+
+func (x *StepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepResponse.ProtoReflect.Descriptor instead.
+func (*StepResponse) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *StepResponse) GetRun() uint64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *StepResponse) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *StepResponse) GetPeak() int64 {
+	if x != nil {
+		return x.Peak
+	}
+	return 0
+}
+
+func (x *StepResponse) GetLoss() float64 {
+	if x != nil {
+		return x.Loss
+	}
+	return 0
+}
+
+type RunRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Inputs        []*Tensor              `protobuf:"bytes,2,rep,name=inputs,proto3" json:"inputs,omitempty"`                                                                             // with spans
+	Outputs       []*Tensor              `protobuf:"bytes,3,rep,name=outputs,proto3" json:"outputs,omitempty"`                                                                           // names to fetch, all if empty; with spans those are written to, and must fit
+	Room          *Span                  `protobuf:"bytes,4,opt,name=room,proto3" json:"room,omitempty"`                                                                                 // for the outputs without spans, one behind another
+	Options       map[string]string      `protobuf:"bytes,5,rep,name=options,proto3" json:"options,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of this run
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunRequest) Reset() {
+	*x = RunRequest{}
+	mi := &file_memopt_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunRequest) ProtoMessage() {}
+
+func (x *RunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
+func (*RunRequest) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *RunRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *RunRequest) GetInputs() []*Tensor {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *RunRequest) GetOutputs() []*Tensor {
+	if x != nil {
+		return x.Outputs
+	}
+	return nil
+}
+
+func (x *RunRequest) GetRoom() *Span {
+	if x != nil {
+		return x.Room
+	}
+	return nil
+}
+
+func (x *RunRequest) GetOptions() map[string]string {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+type RunResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outputs       []*Tensor              `protobuf:"bytes,1,rep,name=outputs,proto3" json:"outputs,omitempty"` // in the order asked for; one without a span did not fit in the room: Sync fetches it
+	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	Json          string                 `protobuf:"bytes,3,opt,name=json,proto3" json:"json,omitempty"` // bytes copied, arena, pattern
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunResponse) Reset() {
+	*x = RunResponse{}
+	mi := &file_memopt_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunResponse) ProtoMessage() {}
+
+func (x *RunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
+func (*RunResponse) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RunResponse) GetOutputs() []*Tensor {
+	if x != nil {
+		return x.Outputs
+	}
+	return nil
+}
+
+func (x *RunResponse) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *RunResponse) GetJson() string {
+	if x != nil {
+		return x.Json
+	}
+	return ""
+}
+
+type SyncRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Binding       uint64                 `protobuf:"varint,2,opt,name=binding,proto3" json:"binding,omitempty"`
+	Tensors       []*Tensor              `protobuf:"bytes,3,rep,name=tensors,proto3" json:"tensors,omitempty"`                       // names with spans
+	ToService     bool                   `protobuf:"varint,4,opt,name=to_service,json=toService,proto3" json:"to_service,omitempty"` // from the arena to the service; else from the service to the arena
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SyncRequest) Reset() {
+	*x = SyncRequest{}
+	mi := &file_memopt_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SyncRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SyncRequest) ProtoMessage() {}
+
+func (x *SyncRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
+func (*SyncRequest) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SyncRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *SyncRequest) GetBinding() uint64 {
+	if x != nil {
+		return x.Binding
+	}
+	return 0
+}
+
+func (x *SyncRequest) GetTensors() []*Tensor {
+	if x != nil {
+		return x.Tensors
+	}
+	return nil
+}
+
+func (x *SyncRequest) GetToService() bool {
+	if x != nil {
+		return x.ToService
+	}
+	return false
+}
+
+type SyncResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SyncResponse) Reset() {
+	*x = SyncResponse{}
+	mi := &file_memopt_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SyncResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SyncResponse) ProtoMessage() {}
+
+func (x *SyncResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SyncResponse.ProtoReflect.Descriptor instead.
+func (*SyncResponse) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{21}
+}
+
+type SessionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"` // of Stats: 0 is the service itself
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRequest) Reset() {
+	*x = SessionRequest{}
+	mi := &file_memopt_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRequest) ProtoMessage() {}
+
+func (x *SessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_memopt_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
+func (*SessionRequest) Descriptor() ([]byte, []int) {
+	return file_memopt_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SessionRequest) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
 var File_memopt_proto protoreflect.FileDescriptor
 
 const file_memopt_proto_rawDesc = "" +
@@ -568,7 +1698,7 @@ const file_memopt_proto_rawDesc = "" +
 	"\x06Device\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xe9\x03\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\"\xfb\x03\n" +
 	"\vPlanRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12@\n" +
 	"\bsettings\x18\x14 \x03(\v2$.memopt.v1.PlanRequest.SettingsEntryR\bsettings\x12\x17\n" +
@@ -579,7 +1709,8 @@ const file_memopt_proto_rawDesc = "" +
 	"\x04show\x18\x0e \x03(\tR\x04show\x12I\n" +
 	"\venvironment\x18\x0f \x03(\v2'.memopt.v1.PlanRequest.EnvironmentEntryR\venvironment\x12)\n" +
 	"\x10environment_sent\x18\x10 \x01(\bR\x0fenvironmentSent\x12\x16\n" +
-	"\x06folder\x18\x11 \x01(\tR\x06folder\x1a;\n" +
+	"\x06folder\x18\x11 \x01(\tR\x06folder\x12\x10\n" +
+	"\x03job\x18\x16 \x01(\tR\x03job\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -589,7 +1720,7 @@ const file_memopt_proto_rawDesc = "" +
 	"\fPlanResponse\x12\x1b\n" +
 	"\tplan_json\x18\x01 \x01(\tR\bplanJson\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xcc\x03\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xde\x03\n" +
 	"\bQuestion\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12=\n" +
 	"\bsettings\x18\x02 \x03(\v2!.memopt.v1.Question.SettingsEntryR\bsettings\x12\x10\n" +
@@ -601,7 +1732,8 @@ const file_memopt_proto_rawDesc = "" +
 	"\venvironment\x18\b \x03(\v2$.memopt.v1.Question.EnvironmentEntryR\venvironment\x12)\n" +
 	"\x10environment_sent\x18\t \x01(\bR\x0fenvironmentSent\x12\x16\n" +
 	"\x06folder\x18\n" +
-	" \x01(\tR\x06folder\x1a;\n" +
+	" \x01(\tR\x06folder\x12\x10\n" +
+	"\x03job\x18\v \x01(\tR\x03job\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
@@ -611,13 +1743,121 @@ const file_memopt_proto_rawDesc = "" +
 	"\x06Answer\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\tR\x04json\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings2\x95\x02\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"#\n" +
+	"\x0fProgressRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"8\n" +
+	"\fProgressNote\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x01R\x04done\"4\n" +
+	"\x04Span\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x7f\n" +
+	"\x06Tensor\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
+	"\x05shape\x18\x03 \x03(\x03R\x05shape\x12#\n" +
+	"\x04span\x18\x04 \x01(\v2\x0f.memopt.v1.SpanR\x04span\x12\x12\n" +
+	"\x04role\x18\x05 \x01(\tR\x04role\"\x80\x04\n" +
+	"\vOpenRequest\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12%\n" +
+	"\x05bytes\x18\x02 \x01(\v2\x0f.memopt.v1.SpanR\x05bytes\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\tR\x04mode\x12@\n" +
+	"\bsettings\x18\x04 \x03(\v2$.memopt.v1.OpenRequest.SettingsEntryR\bsettings\x12\x18\n" +
+	"\aoutputs\x18\x05 \x03(\tR\aoutputs\x12'\n" +
+	"\x05given\x18\x06 \x03(\v2\x11.memopt.v1.TensorR\x05given\x12I\n" +
+	"\venvironment\x18\a \x03(\v2'.memopt.v1.OpenRequest.EnvironmentEntryR\venvironment\x12)\n" +
+	"\x10environment_sent\x18\b \x01(\bR\x0fenvironmentSent\x12\x16\n" +
+	"\x06folder\x18\t \x01(\tR\x06folder\x12\x10\n" +
+	"\x03job\x18\n" +
+	" \x01(\tR\x03job\x1a;\n" +
+	"\rSettingsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
+	"\x10EnvironmentEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9c\x02\n" +
+	"\fOpenResponse\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12(\n" +
+	"\x06inputs\x18\x02 \x03(\v2\x10.memopt.v1.ValueR\x06inputs\x12*\n" +
+	"\aoutputs\x18\x03 \x03(\v2\x10.memopt.v1.ValueR\aoutputs\x12(\n" +
+	"\x06params\x18\x04 \x03(\v2\x10.memopt.v1.ValueR\x06params\x12*\n" +
+	"\abuffers\x18\x05 \x03(\v2\x10.memopt.v1.ValueR\abuffers\x12\x16\n" +
+	"\x06device\x18\x06 \x01(\tR\x06device\x12\x12\n" +
+	"\x04json\x18\a \x01(\tR\x04json\x12\x1a\n" +
+	"\bwarnings\x18\b \x03(\tR\bwarnings\"E\n" +
+	"\x05Value\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
+	"\x05shape\x18\x03 \x03(\tR\x05shape\"\xa5\x01\n" +
+	"\vBindRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12)\n" +
+	"\x06inputs\x18\x02 \x03(\v2\x11.memopt.v1.TensorR\x06inputs\x12\x18\n" +
+	"\abinding\x18\x03 \x01(\x04R\abinding\x12%\n" +
+	"\x05spans\x18\x04 \x03(\v2\x0f.memopt.v1.SpanR\x05spans\x12\x10\n" +
+	"\x03job\x18\x05 \x01(\tR\x03job\"\xb8\x01\n" +
+	"\fBindResponse\x12\x18\n" +
+	"\abinding\x18\x01 \x01(\x04R\abinding\x12+\n" +
+	"\atensors\x18\x02 \x03(\v2\x11.memopt.v1.TensorR\atensors\x12\x1b\n" +
+	"\tplan_json\x18\x03 \x01(\tR\bplanJson\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12\x1a\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\x12\x14\n" +
+	"\x05known\x18\x06 \x01(\bR\x05known\"\xc5\x01\n" +
+	"\vStepRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12\x18\n" +
+	"\abinding\x18\x02 \x01(\x04R\abinding\x12\x18\n" +
+	"\achanged\x18\x03 \x03(\x05R\achanged\x12\x12\n" +
+	"\x04seed\x18\x04 \x01(\x04R\x04seed\x12\x12\n" +
+	"\x04step\x18\x05 \x01(\x04R\x04step\x12\x0e\n" +
+	"\x02lr\x18\x06 \x01(\x01R\x02lr\x12\x10\n" +
+	"\x03run\x18\a \x01(\x04R\x03run\x12\x1e\n" +
+	"\n" +
+	"accumulate\x18\b \x01(\bR\n" +
+	"accumulate\"b\n" +
+	"\fStepResponse\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\x04R\x03run\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x12\n" +
+	"\x04peak\x18\x03 \x01(\x03R\x04peak\x12\x12\n" +
+	"\x04loss\x18\x04 \x01(\x01R\x04loss\"\x9d\x02\n" +
+	"\n" +
+	"RunRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12)\n" +
+	"\x06inputs\x18\x02 \x03(\v2\x11.memopt.v1.TensorR\x06inputs\x12+\n" +
+	"\aoutputs\x18\x03 \x03(\v2\x11.memopt.v1.TensorR\aoutputs\x12#\n" +
+	"\x04room\x18\x04 \x01(\v2\x0f.memopt.v1.SpanR\x04room\x12<\n" +
+	"\aoptions\x18\x05 \x03(\v2\".memopt.v1.RunRequest.OptionsEntryR\aoptions\x1a:\n" +
+	"\fOptionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"h\n" +
+	"\vRunResponse\x12+\n" +
+	"\aoutputs\x18\x01 \x03(\v2\x11.memopt.v1.TensorR\aoutputs\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x12\n" +
+	"\x04json\x18\x03 \x01(\tR\x04json\"\x8d\x01\n" +
+	"\vSyncRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12\x18\n" +
+	"\abinding\x18\x02 \x01(\x04R\abinding\x12+\n" +
+	"\atensors\x18\x03 \x03(\v2\x11.memopt.v1.TensorR\atensors\x12\x1d\n" +
+	"\n" +
+	"to_service\x18\x04 \x01(\bR\ttoService\"\x0e\n" +
+	"\fSyncResponse\"*\n" +
+	"\x0eSessionRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession2\x8a\a\n" +
 	"\x06MemOpt\x127\n" +
 	"\x04Info\x12\x16.memopt.v1.InfoRequest\x1a\x17.memopt.v1.InfoResponse\x127\n" +
 	"\x04Plan\x12\x16.memopt.v1.PlanRequest\x1a\x17.memopt.v1.PlanResponse\x122\n" +
 	"\bFrontier\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x122\n" +
 	"\bMaxBatch\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x121\n" +
-	"\aExplain\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.AnswerB\x12Z\x10memopt/plugin/pbb\x06proto3"
+	"\aExplain\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x12/\n" +
+	"\x05Check\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x12A\n" +
+	"\bProgress\x12\x1a.memopt.v1.ProgressRequest\x1a\x17.memopt.v1.ProgressNote0\x01\x127\n" +
+	"\x04Open\x12\x16.memopt.v1.OpenRequest\x1a\x17.memopt.v1.OpenResponse\x127\n" +
+	"\x04Bind\x12\x16.memopt.v1.BindRequest\x1a\x17.memopt.v1.BindResponse\x12:\n" +
+	"\aForward\x12\x16.memopt.v1.StepRequest\x1a\x17.memopt.v1.StepResponse\x12;\n" +
+	"\bBackward\x12\x16.memopt.v1.StepRequest\x1a\x17.memopt.v1.StepResponse\x127\n" +
+	"\x04Step\x12\x16.memopt.v1.StepRequest\x1a\x17.memopt.v1.StepResponse\x124\n" +
+	"\x03Run\x12\x15.memopt.v1.RunRequest\x1a\x16.memopt.v1.RunResponse\x127\n" +
+	"\x04Sync\x12\x16.memopt.v1.SyncRequest\x1a\x17.memopt.v1.SyncResponse\x125\n" +
+	"\x05Stats\x12\x19.memopt.v1.SessionRequest\x1a\x11.memopt.v1.Answer\x125\n" +
+	"\x05Close\x12\x19.memopt.v1.SessionRequest\x1a\x11.memopt.v1.AnswerB\x12Z\x10memopt/plugin/pbb\x06proto3"
 
 var (
 	file_memopt_proto_rawDescOnce sync.Once
@@ -631,41 +1871,100 @@ func file_memopt_proto_rawDescGZIP() []byte {
 	return file_memopt_proto_rawDescData
 }
 
-var file_memopt_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_memopt_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_memopt_proto_goTypes = []any{
-	(*InfoRequest)(nil),  // 0: memopt.v1.InfoRequest
-	(*InfoResponse)(nil), // 1: memopt.v1.InfoResponse
-	(*Device)(nil),       // 2: memopt.v1.Device
-	(*PlanRequest)(nil),  // 3: memopt.v1.PlanRequest
-	(*PlanResponse)(nil), // 4: memopt.v1.PlanResponse
-	(*Question)(nil),     // 5: memopt.v1.Question
-	(*Answer)(nil),       // 6: memopt.v1.Answer
-	nil,                  // 7: memopt.v1.PlanRequest.SettingsEntry
-	nil,                  // 8: memopt.v1.PlanRequest.EnvironmentEntry
-	nil,                  // 9: memopt.v1.Question.SettingsEntry
-	nil,                  // 10: memopt.v1.Question.EnvironmentEntry
+	(*InfoRequest)(nil),     // 0: memopt.v1.InfoRequest
+	(*InfoResponse)(nil),    // 1: memopt.v1.InfoResponse
+	(*Device)(nil),          // 2: memopt.v1.Device
+	(*PlanRequest)(nil),     // 3: memopt.v1.PlanRequest
+	(*PlanResponse)(nil),    // 4: memopt.v1.PlanResponse
+	(*Question)(nil),        // 5: memopt.v1.Question
+	(*Answer)(nil),          // 6: memopt.v1.Answer
+	(*ProgressRequest)(nil), // 7: memopt.v1.ProgressRequest
+	(*ProgressNote)(nil),    // 8: memopt.v1.ProgressNote
+	(*Span)(nil),            // 9: memopt.v1.Span
+	(*Tensor)(nil),          // 10: memopt.v1.Tensor
+	(*OpenRequest)(nil),     // 11: memopt.v1.OpenRequest
+	(*OpenResponse)(nil),    // 12: memopt.v1.OpenResponse
+	(*Value)(nil),           // 13: memopt.v1.Value
+	(*BindRequest)(nil),     // 14: memopt.v1.BindRequest
+	(*BindResponse)(nil),    // 15: memopt.v1.BindResponse
+	(*StepRequest)(nil),     // 16: memopt.v1.StepRequest
+	(*StepResponse)(nil),    // 17: memopt.v1.StepResponse
+	(*RunRequest)(nil),      // 18: memopt.v1.RunRequest
+	(*RunResponse)(nil),     // 19: memopt.v1.RunResponse
+	(*SyncRequest)(nil),     // 20: memopt.v1.SyncRequest
+	(*SyncResponse)(nil),    // 21: memopt.v1.SyncResponse
+	(*SessionRequest)(nil),  // 22: memopt.v1.SessionRequest
+	nil,                     // 23: memopt.v1.PlanRequest.SettingsEntry
+	nil,                     // 24: memopt.v1.PlanRequest.EnvironmentEntry
+	nil,                     // 25: memopt.v1.Question.SettingsEntry
+	nil,                     // 26: memopt.v1.Question.EnvironmentEntry
+	nil,                     // 27: memopt.v1.OpenRequest.SettingsEntry
+	nil,                     // 28: memopt.v1.OpenRequest.EnvironmentEntry
+	nil,                     // 29: memopt.v1.RunRequest.OptionsEntry
 }
 var file_memopt_proto_depIdxs = []int32{
 	2,  // 0: memopt.v1.InfoResponse.devices:type_name -> memopt.v1.Device
-	7,  // 1: memopt.v1.PlanRequest.settings:type_name -> memopt.v1.PlanRequest.SettingsEntry
-	8,  // 2: memopt.v1.PlanRequest.environment:type_name -> memopt.v1.PlanRequest.EnvironmentEntry
-	9,  // 3: memopt.v1.Question.settings:type_name -> memopt.v1.Question.SettingsEntry
-	10, // 4: memopt.v1.Question.environment:type_name -> memopt.v1.Question.EnvironmentEntry
-	0,  // 5: memopt.v1.MemOpt.Info:input_type -> memopt.v1.InfoRequest
-	3,  // 6: memopt.v1.MemOpt.Plan:input_type -> memopt.v1.PlanRequest
-	5,  // 7: memopt.v1.MemOpt.Frontier:input_type -> memopt.v1.Question
-	5,  // 8: memopt.v1.MemOpt.MaxBatch:input_type -> memopt.v1.Question
-	5,  // 9: memopt.v1.MemOpt.Explain:input_type -> memopt.v1.Question
-	1,  // 10: memopt.v1.MemOpt.Info:output_type -> memopt.v1.InfoResponse
-	4,  // 11: memopt.v1.MemOpt.Plan:output_type -> memopt.v1.PlanResponse
-	6,  // 12: memopt.v1.MemOpt.Frontier:output_type -> memopt.v1.Answer
-	6,  // 13: memopt.v1.MemOpt.MaxBatch:output_type -> memopt.v1.Answer
-	6,  // 14: memopt.v1.MemOpt.Explain:output_type -> memopt.v1.Answer
-	10, // [10:15] is the sub-list for method output_type
-	5,  // [5:10] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	23, // 1: memopt.v1.PlanRequest.settings:type_name -> memopt.v1.PlanRequest.SettingsEntry
+	24, // 2: memopt.v1.PlanRequest.environment:type_name -> memopt.v1.PlanRequest.EnvironmentEntry
+	25, // 3: memopt.v1.Question.settings:type_name -> memopt.v1.Question.SettingsEntry
+	26, // 4: memopt.v1.Question.environment:type_name -> memopt.v1.Question.EnvironmentEntry
+	9,  // 5: memopt.v1.Tensor.span:type_name -> memopt.v1.Span
+	9,  // 6: memopt.v1.OpenRequest.bytes:type_name -> memopt.v1.Span
+	27, // 7: memopt.v1.OpenRequest.settings:type_name -> memopt.v1.OpenRequest.SettingsEntry
+	10, // 8: memopt.v1.OpenRequest.given:type_name -> memopt.v1.Tensor
+	28, // 9: memopt.v1.OpenRequest.environment:type_name -> memopt.v1.OpenRequest.EnvironmentEntry
+	13, // 10: memopt.v1.OpenResponse.inputs:type_name -> memopt.v1.Value
+	13, // 11: memopt.v1.OpenResponse.outputs:type_name -> memopt.v1.Value
+	13, // 12: memopt.v1.OpenResponse.params:type_name -> memopt.v1.Value
+	13, // 13: memopt.v1.OpenResponse.buffers:type_name -> memopt.v1.Value
+	10, // 14: memopt.v1.BindRequest.inputs:type_name -> memopt.v1.Tensor
+	9,  // 15: memopt.v1.BindRequest.spans:type_name -> memopt.v1.Span
+	10, // 16: memopt.v1.BindResponse.tensors:type_name -> memopt.v1.Tensor
+	10, // 17: memopt.v1.RunRequest.inputs:type_name -> memopt.v1.Tensor
+	10, // 18: memopt.v1.RunRequest.outputs:type_name -> memopt.v1.Tensor
+	9,  // 19: memopt.v1.RunRequest.room:type_name -> memopt.v1.Span
+	29, // 20: memopt.v1.RunRequest.options:type_name -> memopt.v1.RunRequest.OptionsEntry
+	10, // 21: memopt.v1.RunResponse.outputs:type_name -> memopt.v1.Tensor
+	10, // 22: memopt.v1.SyncRequest.tensors:type_name -> memopt.v1.Tensor
+	0,  // 23: memopt.v1.MemOpt.Info:input_type -> memopt.v1.InfoRequest
+	3,  // 24: memopt.v1.MemOpt.Plan:input_type -> memopt.v1.PlanRequest
+	5,  // 25: memopt.v1.MemOpt.Frontier:input_type -> memopt.v1.Question
+	5,  // 26: memopt.v1.MemOpt.MaxBatch:input_type -> memopt.v1.Question
+	5,  // 27: memopt.v1.MemOpt.Explain:input_type -> memopt.v1.Question
+	5,  // 28: memopt.v1.MemOpt.Check:input_type -> memopt.v1.Question
+	7,  // 29: memopt.v1.MemOpt.Progress:input_type -> memopt.v1.ProgressRequest
+	11, // 30: memopt.v1.MemOpt.Open:input_type -> memopt.v1.OpenRequest
+	14, // 31: memopt.v1.MemOpt.Bind:input_type -> memopt.v1.BindRequest
+	16, // 32: memopt.v1.MemOpt.Forward:input_type -> memopt.v1.StepRequest
+	16, // 33: memopt.v1.MemOpt.Backward:input_type -> memopt.v1.StepRequest
+	16, // 34: memopt.v1.MemOpt.Step:input_type -> memopt.v1.StepRequest
+	18, // 35: memopt.v1.MemOpt.Run:input_type -> memopt.v1.RunRequest
+	20, // 36: memopt.v1.MemOpt.Sync:input_type -> memopt.v1.SyncRequest
+	22, // 37: memopt.v1.MemOpt.Stats:input_type -> memopt.v1.SessionRequest
+	22, // 38: memopt.v1.MemOpt.Close:input_type -> memopt.v1.SessionRequest
+	1,  // 39: memopt.v1.MemOpt.Info:output_type -> memopt.v1.InfoResponse
+	4,  // 40: memopt.v1.MemOpt.Plan:output_type -> memopt.v1.PlanResponse
+	6,  // 41: memopt.v1.MemOpt.Frontier:output_type -> memopt.v1.Answer
+	6,  // 42: memopt.v1.MemOpt.MaxBatch:output_type -> memopt.v1.Answer
+	6,  // 43: memopt.v1.MemOpt.Explain:output_type -> memopt.v1.Answer
+	6,  // 44: memopt.v1.MemOpt.Check:output_type -> memopt.v1.Answer
+	8,  // 45: memopt.v1.MemOpt.Progress:output_type -> memopt.v1.ProgressNote
+	12, // 46: memopt.v1.MemOpt.Open:output_type -> memopt.v1.OpenResponse
+	15, // 47: memopt.v1.MemOpt.Bind:output_type -> memopt.v1.BindResponse
+	17, // 48: memopt.v1.MemOpt.Forward:output_type -> memopt.v1.StepResponse
+	17, // 49: memopt.v1.MemOpt.Backward:output_type -> memopt.v1.StepResponse
+	17, // 50: memopt.v1.MemOpt.Step:output_type -> memopt.v1.StepResponse
+	19, // 51: memopt.v1.MemOpt.Run:output_type -> memopt.v1.RunResponse
+	21, // 52: memopt.v1.MemOpt.Sync:output_type -> memopt.v1.SyncResponse
+	6,  // 53: memopt.v1.MemOpt.Stats:output_type -> memopt.v1.Answer
+	6,  // 54: memopt.v1.MemOpt.Close:output_type -> memopt.v1.Answer
+	39, // [39:55] is the sub-list for method output_type
+	23, // [23:39] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_memopt_proto_init() }
@@ -679,7 +1978,7 @@ func file_memopt_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_memopt_proto_rawDesc), len(file_memopt_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,17 @@ const (
 	MemOpt_Frontier_FullMethodName = "/memopt.v1.MemOpt/Frontier"
 	MemOpt_MaxBatch_FullMethodName = "/memopt.v1.MemOpt/MaxBatch"
 	MemOpt_Explain_FullMethodName  = "/memopt.v1.MemOpt/Explain"
+	MemOpt_Check_FullMethodName    = "/memopt.v1.MemOpt/Check"
+	MemOpt_Progress_FullMethodName = "/memopt.v1.MemOpt/Progress"
+	MemOpt_Open_FullMethodName     = "/memopt.v1.MemOpt/Open"
+	MemOpt_Bind_FullMethodName     = "/memopt.v1.MemOpt/Bind"
+	MemOpt_Forward_FullMethodName  = "/memopt.v1.MemOpt/Forward"
+	MemOpt_Backward_FullMethodName = "/memopt.v1.MemOpt/Backward"
+	MemOpt_Step_FullMethodName     = "/memopt.v1.MemOpt/Step"
+	MemOpt_Run_FullMethodName      = "/memopt.v1.MemOpt/Run"
+	MemOpt_Sync_FullMethodName     = "/memopt.v1.MemOpt/Sync"
+	MemOpt_Stats_FullMethodName    = "/memopt.v1.MemOpt/Stats"
+	MemOpt_Close_FullMethodName    = "/memopt.v1.MemOpt/Close"
 )
 
 // MemOptClient is the client API for MemOpt service.
@@ -43,6 +54,27 @@ type MemOptClient interface {
 	Frontier(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	MaxBatch(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	Explain(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
+	Check(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
+	// Progress tells how a call goes on that was sent with the same job, until that call ends. It may be asked first.
+	Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProgressNote], error)
+	// Sessions: a model held open, whose tensors lie in the arena, a memory file that the host made, sealed against
+	// shrinking and passed as the descriptor MEMOPT_ARENA_FD. The host alone says where in it anything lies. It may grow
+	// the file at any time.
+	//
+	// Open reads a model for training or for running forward only. Bind makes the plan for the shapes of one batch and
+	// says which tensors the binding has, then, asked again with spans, where each of them lies. Of a training session
+	// the host calls Forward and Backward, with its own gradients of the results, or Step, which updates the weights in
+	// the service. Of a forward session it calls Run.
+	Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenResponse, error)
+	Bind(ctx context.Context, in *BindRequest, opts ...grpc.CallOption) (*BindResponse, error)
+	Forward(ctx context.Context, in *StepRequest, opts ...grpc.CallOption) (*StepResponse, error)
+	Backward(ctx context.Context, in *StepRequest, opts ...grpc.CallOption) (*StepResponse, error)
+	Step(ctx context.Context, in *StepRequest, opts ...grpc.CallOption) (*StepResponse, error)
+	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (*RunResponse, error)
+	// Sync copies weights and optimizer states between the service and the arena.
+	Sync(ctx context.Context, in *SyncRequest, opts ...grpc.CallOption) (*SyncResponse, error)
+	Stats(ctx context.Context, in *SessionRequest, opts ...grpc.CallOption) (*Answer, error)
+	Close(ctx context.Context, in *SessionRequest, opts ...grpc.CallOption) (*Answer, error)
 }
 
 type memOptClient struct {
@@ -103,6 +135,125 @@ func (c *memOptClient) Explain(ctx context.Context, in *Question, opts ...grpc.C
 	return out, nil
 }
 
+func (c *memOptClient) Check(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Answer)
+	err := c.cc.Invoke(ctx, MemOpt_Check_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProgressNote], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &MemOpt_ServiceDesc.Streams[0], MemOpt_Progress_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ProgressRequest, ProgressNote]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type MemOpt_ProgressClient = grpc.ServerStreamingClient[ProgressNote]
+
+func (c *memOptClient) Open(ctx context.Context, in *OpenRequest, opts ...grpc.CallOption) (*OpenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OpenResponse)
+	err := c.cc.Invoke(ctx, MemOpt_Open_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Bind(ctx context.Context, in *BindRequest, opts ...grpc.CallOption) (*BindResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BindResponse)
+	err := c.cc.Invoke(ctx, MemOpt_Bind_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Forward(ctx context.Context, in *StepRequest, opts ...grpc.CallOption) (*StepResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StepResponse)
+	err := c.cc.Invoke(ctx, MemOpt_Forward_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Backward(ctx context.Context, in *StepRequest, opts ...grpc.CallOption) (*StepResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StepResponse)
+	err := c.cc.Invoke(ctx, MemOpt_Backward_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Step(ctx context.Context, in *StepRequest, opts ...grpc.CallOption) (*StepResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StepResponse)
+	err := c.cc.Invoke(ctx, MemOpt_Step_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (*RunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RunResponse)
+	err := c.cc.Invoke(ctx, MemOpt_Run_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Sync(ctx context.Context, in *SyncRequest, opts ...grpc.CallOption) (*SyncResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SyncResponse)
+	err := c.cc.Invoke(ctx, MemOpt_Sync_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Stats(ctx context.Context, in *SessionRequest, opts ...grpc.CallOption) (*Answer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Answer)
+	err := c.cc.Invoke(ctx, MemOpt_Stats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Close(ctx context.Context, in *SessionRequest, opts ...grpc.CallOption) (*Answer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Answer)
+	err := c.cc.Invoke(ctx, MemOpt_Close_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MemOptServer is the server API for MemOpt service.
 // All implementations must embed UnimplementedMemOptServer
 // for forward compatibility.
@@ -117,6 +268,27 @@ type MemOptServer interface {
 	Frontier(context.Context, *Question) (*Answer, error)
 	MaxBatch(context.Context, *Question) (*Answer, error)
 	Explain(context.Context, *Question) (*Answer, error)
+	Check(context.Context, *Question) (*Answer, error)
+	// Progress tells how a call goes on that was sent with the same job, until that call ends. It may be asked first.
+	Progress(*ProgressRequest, grpc.ServerStreamingServer[ProgressNote]) error
+	// Sessions: a model held open, whose tensors lie in the arena, a memory file that the host made, sealed against
+	// shrinking and passed as the descriptor MEMOPT_ARENA_FD. The host alone says where in it anything lies. It may grow
+	// the file at any time.
+	//
+	// Open reads a model for training or for running forward only. Bind makes the plan for the shapes of one batch and
+	// says which tensors the binding has, then, asked again with spans, where each of them lies. Of a training session
+	// the host calls Forward and Backward, with its own gradients of the results, or Step, which updates the weights in
+	// the service. Of a forward session it calls Run.
+	Open(context.Context, *OpenRequest) (*OpenResponse, error)
+	Bind(context.Context, *BindRequest) (*BindResponse, error)
+	Forward(context.Context, *StepRequest) (*StepResponse, error)
+	Backward(context.Context, *StepRequest) (*StepResponse, error)
+	Step(context.Context, *StepRequest) (*StepResponse, error)
+	Run(context.Context, *RunRequest) (*RunResponse, error)
+	// Sync copies weights and optimizer states between the service and the arena.
+	Sync(context.Context, *SyncRequest) (*SyncResponse, error)
+	Stats(context.Context, *SessionRequest) (*Answer, error)
+	Close(context.Context, *SessionRequest) (*Answer, error)
 	mustEmbedUnimplementedMemOptServer()
 }
 
@@ -141,6 +313,39 @@ func (UnimplementedMemOptServer) MaxBatch(context.Context, *Question) (*Answer, 
 }
 func (UnimplementedMemOptServer) Explain(context.Context, *Question) (*Answer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedMemOptServer) Check(context.Context, *Question) (*Answer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Check not implemented")
+}
+func (UnimplementedMemOptServer) Progress(*ProgressRequest, grpc.ServerStreamingServer[ProgressNote]) error {
+	return status.Error(codes.Unimplemented, "method Progress not implemented")
+}
+func (UnimplementedMemOptServer) Open(context.Context, *OpenRequest) (*OpenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Open not implemented")
+}
+func (UnimplementedMemOptServer) Bind(context.Context, *BindRequest) (*BindResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Bind not implemented")
+}
+func (UnimplementedMemOptServer) Forward(context.Context, *StepRequest) (*StepResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Forward not implemented")
+}
+func (UnimplementedMemOptServer) Backward(context.Context, *StepRequest) (*StepResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Backward not implemented")
+}
+func (UnimplementedMemOptServer) Step(context.Context, *StepRequest) (*StepResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Step not implemented")
+}
+func (UnimplementedMemOptServer) Run(context.Context, *RunRequest) (*RunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Run not implemented")
+}
+func (UnimplementedMemOptServer) Sync(context.Context, *SyncRequest) (*SyncResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Sync not implemented")
+}
+func (UnimplementedMemOptServer) Stats(context.Context, *SessionRequest) (*Answer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
+}
+func (UnimplementedMemOptServer) Close(context.Context, *SessionRequest) (*Answer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
 }
 func (UnimplementedMemOptServer) mustEmbedUnimplementedMemOptServer() {}
 func (UnimplementedMemOptServer) testEmbeddedByValue()                {}
@@ -253,6 +458,197 @@ func _MemOpt_Explain_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MemOpt_Check_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Question)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Check(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Check_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Check(ctx, req.(*Question))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Progress_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ProgressRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(MemOptServer).Progress(m, &grpc.GenericServerStream[ProgressRequest, ProgressNote]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type MemOpt_ProgressServer = grpc.ServerStreamingServer[ProgressNote]
+
+func _MemOpt_Open_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OpenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Open(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Open_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Open(ctx, req.(*OpenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Bind_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BindRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Bind(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Bind_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Bind(ctx, req.(*BindRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Forward_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Forward(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Forward_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Forward(ctx, req.(*StepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Backward_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Backward(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Backward_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Backward(ctx, req.(*StepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Step_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StepRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Step(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Step_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Step(ctx, req.(*StepRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Run_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Run(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Run_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Run(ctx, req.(*RunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Sync_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SyncRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Sync(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Sync_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Sync(ctx, req.(*SyncRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Stats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Stats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Stats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Stats(ctx, req.(*SessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Close_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Close(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Close_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Close(ctx, req.(*SessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // MemOpt_ServiceDesc is the grpc.ServiceDesc for MemOpt service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -280,7 +676,53 @@ var MemOpt_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Explain",
 			Handler:    _MemOpt_Explain_Handler,
 		},
+		{
+			MethodName: "Check",
+			Handler:    _MemOpt_Check_Handler,
+		},
+		{
+			MethodName: "Open",
+			Handler:    _MemOpt_Open_Handler,
+		},
+		{
+			MethodName: "Bind",
+			Handler:    _MemOpt_Bind_Handler,
+		},
+		{
+			MethodName: "Forward",
+			Handler:    _MemOpt_Forward_Handler,
+		},
+		{
+			MethodName: "Backward",
+			Handler:    _MemOpt_Backward_Handler,
+		},
+		{
+			MethodName: "Step",
+			Handler:    _MemOpt_Step_Handler,
+		},
+		{
+			MethodName: "Run",
+			Handler:    _MemOpt_Run_Handler,
+		},
+		{
+			MethodName: "Sync",
+			Handler:    _MemOpt_Sync_Handler,
+		},
+		{
+			MethodName: "Stats",
+			Handler:    _MemOpt_Stats_Handler,
+		},
+		{
+			MethodName: "Close",
+			Handler:    _MemOpt_Close_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Progress",
+			Handler:       _MemOpt_Progress_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "memopt.proto",
 }

@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "c9054d996acc9ebcc024200063668a6d2d0c3ea46b43d085d22e17cf4e95f114"
+const SourceSHA256 = "87f0311b2c02d9752d8684b3c3b7618ed818271fde7b56ebb02ef4deacbc7ef2"

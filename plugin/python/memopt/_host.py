@@ -56,7 +56,7 @@ class Host:
             raise
 
     def call(self, method: str, request: Any, timeout: float | None) -> Any:
-        """Calls "Info" or "Plan"; any failure is a MemoptError."""
+        """Calls a method of the service that gives one answer; any failure is a MemoptError."""
         import grpc
 
         if os.getpid() != self._owner:
@@ -215,14 +215,11 @@ class Host:
             ("grpc.absolute_max_metadata_size", 1 << 20),
         ]
         self._channel = grpc.secure_channel(target, credentials, options)
-        messages = {"Info": ("InfoRequest", "InfoResponse"), "Plan": ("PlanRequest", "PlanResponse")}
         self._methods = {
-            name: self._channel.unary_unary(
-                "/memopt.v1.MemOpt/" + name,
-                request_serializer=getattr(_messages, request).SerializeToString,
-                response_deserializer=getattr(_messages, response).FromString,
+            path.rsplit("/", 1)[1]: (self._channel.unary_stream if method.streams else self._channel.unary_unary)(
+                path, request_serializer=method.request.SerializeToString, response_deserializer=method.response.FromString
             )
-            for name, (request, response) in (messages | dict.fromkeys(("Frontier", "MaxBatch", "Explain"), ("Question", "Answer"))).items()
+            for path, method in _messages.METHODS.items()
         }
 
     def _shutdown(self) -> None:
