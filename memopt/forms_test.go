@@ -204,14 +204,14 @@ func TestFormBeside(t *testing.T) {
 			if err := f.Save(path); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := LoadPlan(path, model, settings(map[string]string{})); err != nil {
+			if _, err := LoadPlan(t.Context(), path, model, settings(map[string]string{})); err != nil {
 				t.Error(err)
 			}
 			f.Baseline.Peak--
 			if err := f.Save(path); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := LoadPlan(path, model, settings(map[string]string{})); err == nil || !strings.Contains(err.Error(), "baseline.peak") {
+			if _, err := LoadPlan(t.Context(), path, model, settings(map[string]string{})); err == nil || !strings.Contains(err.Error(), "baseline.peak") {
 				t.Errorf("a false baseline is answered %v", err)
 			}
 		})

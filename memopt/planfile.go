@@ -1,12 +1,14 @@
 package memopt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"memopt/configs"
+	"memopt/memopt/stop"
 	"memopt/memopt/weights"
 	"memopt/planner"
 )
@@ -88,8 +90,12 @@ func setAll(c *configs.Config, names []string, values map[string]string, path st
 // LoadPlan reads a plan file, opens its model with the file's settings and has
 // the plan replayed on it. Settings that are given are stronger, but for those that leave a
 // form to the planner: what it has decided is in the file. Dims and limits that are given
-// the plan must keep.
-func LoadPlan(plan, model string, c configs.Config) (p *planner.Plan, err error) {
+// the plan must keep. The model is closed again: the plan can be read, not run.
+func LoadPlan(ctx context.Context, plan, model string, c configs.Config) (*planner.Plan, error) {
+	return stop.When(ctx, func() (*planner.Plan, error) { return loadPlan(ctx, plan, model, c) })
+}
+
+func loadPlan(ctx context.Context, plan, model string, c configs.Config) (p *planner.Plan, err error) {
 	f, err := ReadPlan(plan)
 	if err != nil {
 		return nil, err
@@ -102,10 +108,11 @@ func LoadPlan(plan, model string, c configs.Config) (p *planner.Plan, err error)
 	if err != nil {
 		return nil, err
 	}
-	m, err := Open(model, configs.Merge(c, from))
+	m, err := OpenContext(ctx, model, configs.Merge(c, from))
 	if err != nil {
 		return nil, err
 	}
+	defer m.Close()
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
 	if err := m.standBeside(f, plan); err != nil {

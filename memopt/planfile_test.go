@@ -42,7 +42,7 @@ func TestPlanFileAgain(t *testing.T) {
 				}
 				again := settingsFor(t, given)
 				again.Dims = c.Dims
-				_, err := LoadPlan(path, model, again)
+				_, err := LoadPlan(t.Context(), path, model, again)
 				return err
 			}
 			if err := load(func(*planner.File) {}); err != nil {

@@ -118,7 +118,7 @@ func TestTrainsAsNamed(t *testing.T) {
 		if err != nil || strings.Contains(string(src), dir) {
 			t.Errorf("the plan names a file of names: %v", err)
 		}
-		back, err := LoadPlan(plan, path, configs.Config{})
+		back, err := LoadPlan(t.Context(), plan, path, configs.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestTrainsAsNamed(t *testing.T) {
 		if err := os.WriteFile(plan, []byte(wrong), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadPlan(plan, path, configs.Config{}); err == nil {
+		if _, err := LoadPlan(t.Context(), plan, path, configs.Config{}); err == nil {
 			t.Error("a plan that says it trains more than it does is taken")
 		}
 	}

@@ -11,6 +11,10 @@ type Front interface {
 	Frontier(ctx context.Context, r Question) (Answer, error)
 	MaxBatch(ctx context.Context, r Question) (Answer, error)
 	Explain(ctx context.Context, r Question) (Answer, error)
+	Check(ctx context.Context, r Question) (Answer, error)
+	Open(ctx context.Context, r OpenRequest) (Opened, error)
+	// Stats is of the process: what its sessions and itself hold.
+	Stats(ctx context.Context) (Answer, error)
 }
 
 // Info says what this binary is; the service adds its process id and protocol.
@@ -55,6 +59,7 @@ type Question struct {
 	SVG      string            // of Frontier: file to draw the curve to
 	SaveTo   string            // of MaxBatch: plan file to write
 	HTML     string            // of Explain: page to write
+	Plan     string            // of Check: plan file, to be held against the model
 
 	// As in PlanRequest.
 	Environment map[string]string

@@ -23,6 +23,10 @@ func Serve(front Front) error {
 	if os.Getenv(Handshake.MagicCookieKey) != Handshake.MagicCookieValue {
 		return byHand
 	}
+	arena, err := openArena()
+	if err != nil {
+		return err
+	}
 	tlsConfig, certDER, err := serverTLS(os.Getenv("PLUGIN_CLIENT_CERT"))
 	if err != nil {
 		return err
@@ -81,7 +85,7 @@ func Serve(front Front) error {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: Handshake,
 		TLSProvider:     func() (*tls.Config, error) { return tlsConfig, nil },
-		Plugins:         goplugin.PluginSet{serviceName: adapter{front: front}},
+		Plugins:         goplugin.PluginSet{serviceName: adapter{front: front, arena: arena}},
 		GRPCServer:      newServer(sync.OnceFunc(func() { printToStderr(stderr) }), logger),
 		Logger:          hclogTo(logger, func(text string) { failure.Store(text) }),
 	})

@@ -34,10 +34,11 @@ const maxMessage = 32 << 10
 type adapter struct {
 	goplugin.NetRPCUnsupportedPlugin
 	front Front
+	arena *arena
 }
 
 func (a adapter) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	pb.RegisterMemOptServer(s, service{front: a.front})
+	pb.RegisterMemOptServer(s, &service{front: a.front, arena: a.arena})
 	return nil
 }
 
@@ -48,10 +49,12 @@ func (adapter) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.
 // service turns messages into the front's types and back.
 type service struct {
 	pb.UnimplementedMemOptServer
-	front Front
+	front    Front
+	arena    *arena
+	sessions sessions
 }
 
-func (s service) Info(ctx context.Context, _ *pb.InfoRequest) (*pb.InfoResponse, error) {
+func (s *service) Info(ctx context.Context, _ *pb.InfoRequest) (*pb.InfoResponse, error) {
 	info, err := s.front.Info(ctx)
 	if err != nil {
 		return nil, grpcError(ctx, err)
@@ -68,7 +71,7 @@ func (s service) Info(ctx context.Context, _ *pb.InfoRequest) (*pb.InfoResponse,
 	return out, nil
 }
 
-func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse, error) {
+func (s *service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse, error) {
 	if in.GetModel() == "" {
 		return nil, status.Error(codes.InvalidArgument, "no model given")
 	}
@@ -90,23 +93,24 @@ func (s service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanResponse
 		tellRefusal(ctx, err)
 		return nil, grpcError(ctx, err)
 	}
-	out := &pb.PlanResponse{PlanJson: valid(reply.JSON), Text: valid(reply.Text)}
-	for _, w := range reply.Warnings {
-		out.Warnings = append(out.Warnings, visible.Line(w))
-	}
+	out := &pb.PlanResponse{PlanJson: valid(reply.JSON), Text: valid(reply.Text), Warnings: lines(reply.Warnings)}
 	return out, nil
 }
 
-func (s service) Frontier(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
+func (s *service) Frontier(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
 	return ask(ctx, "frontier", in, s.front.Frontier)
 }
 
-func (s service) MaxBatch(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
+func (s *service) MaxBatch(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
 	return ask(ctx, "maxbatch", in, s.front.MaxBatch)
 }
 
-func (s service) Explain(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
+func (s *service) Explain(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
 	return ask(ctx, "explain", in, s.front.Explain)
+}
+
+func (s *service) Check(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
+	return ask(ctx, "check", in, s.front.Check)
 }
 
 func ask(ctx context.Context, name string, in *pb.Question, answer func(context.Context, Question) (Answer, error)) (*pb.Answer, error) {
@@ -124,6 +128,7 @@ func ask(ctx context.Context, name string, in *pb.Question, answer func(context.
 		SVG:         in.GetSvg(),
 		SaveTo:      in.GetSaveTo(),
 		HTML:        in.GetHtml(),
+		Plan:        in.GetPlan(),
 		Environment: environment(in),
 		Folder:      in.GetFolder(),
 	})
@@ -131,10 +136,7 @@ func ask(ctx context.Context, name string, in *pb.Question, answer func(context.
 		tellRefusal(ctx, err)
 		return nil, grpcError(ctx, err)
 	}
-	out := &pb.Answer{Json: valid(reply.JSON), Text: valid(reply.Text)}
-	for _, w := range reply.Warnings {
-		out.Warnings = append(out.Warnings, visible.Line(w))
-	}
+	out := &pb.Answer{Json: valid(reply.JSON), Text: valid(reply.Text), Warnings: lines(reply.Warnings)}
 	return out, nil
 }
 

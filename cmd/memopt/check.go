@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/report"
 )
@@ -28,17 +31,24 @@ var checkCommand = &cli.Command{
 			return err
 		}
 		done := busy(c, "checking")
-		p, err := memopt.LoadPlan(c.Args().Get(0), c.Args().Get(1), cfg)
+		found, err := checked(c.Context, c.Args().Get(0), c.Args().Get(1), cfg)
 		done()
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(c.App.Writer, map[string]any{"format": "memopt.check/1", "ok": true, "peak": p.Result.Peak,
-				"arena": p.Arena, "steps": len(p.Steps), "recomputed_nodes": p.Result.Again})
-		}
-		fmt.Fprintf(c.App.Writer, "ok: %d steps, %d of them again, peak %s, arena %s\n",
-			len(p.Steps), p.Result.Again, report.Bytes(p.Result.Peak), report.Bytes(p.Arena))
-		return nil
+		return found.print(c, asJSON)
 	},
+}
+
+// checked is what a plan file says of a model, worked out again.
+func checked(ctx context.Context, plan, model string, cfg configs.Config) (answer, error) {
+	p, err := memopt.LoadPlan(ctx, plan, model, cfg)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{map[string]any{"format": "memopt.check/1", "ok": true, "peak": p.Result.Peak,
+		"arena": p.Arena, "steps": len(p.Steps), "recomputed_nodes": p.Result.Again}, func(w io.Writer) {
+		fmt.Fprintf(w, "ok: %d steps, %d of them again, peak %s, arena %s\n",
+			len(p.Steps), p.Result.Again, report.Bytes(p.Result.Peak), report.Bytes(p.Arena))
+	}}, nil
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/memopt/stop"
 	"memopt/memopt/visible"
 	"memopt/plugin"
@@ -47,6 +49,15 @@ func (front) Explain(ctx context.Context, r plugin.Question) (plugin.Answer, err
 		}
 		return explanation(j.ctx, j.model, r.Node, html, "")
 	}, "explain", destination{"html", r.HTML})
+}
+
+func (front) Check(ctx context.Context, r plugin.Question) (plugin.Answer, error) {
+	return ask(ctx, r, func(j job) (answer, error) {
+		if r.Plan == "" {
+			return answer{}, asInput(errors.New("no plan given to check the model with"))
+		}
+		return checked(j.ctx, configs.Folder(r.Folder).Path(r.Plan), j.model, j.cfg)
+	}, "check")
 }
 
 // ask answers a host as the command of the same name answers people. Its files appear at

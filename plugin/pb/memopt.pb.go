@@ -398,6 +398,7 @@ type Question struct {
 	EnvironmentSent bool              `protobuf:"varint,9,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"`
 	Folder          string            `protobuf:"bytes,10,opt,name=folder,proto3" json:"folder,omitempty"`
 	Job             string            `protobuf:"bytes,11,opt,name=job,proto3" json:"job,omitempty"`
+	Plan            string            `protobuf:"bytes,12,opt,name=plan,proto3" json:"plan,omitempty"` // of Check: the plan file, to be held against the model
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -505,6 +506,13 @@ func (x *Question) GetFolder() string {
 func (x *Question) GetJob() string {
 	if x != nil {
 		return x.Job
+	}
+	return ""
+}
+
+func (x *Question) GetPlan() string {
+	if x != nil {
+		return x.Plan
 	}
 	return ""
 }
@@ -1720,7 +1728,7 @@ const file_memopt_proto_rawDesc = "" +
 	"\fPlanResponse\x12\x1b\n" +
 	"\tplan_json\x18\x01 \x01(\tR\bplanJson\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1a\n" +
-	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xde\x03\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"\xf2\x03\n" +
 	"\bQuestion\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12=\n" +
 	"\bsettings\x18\x02 \x03(\v2!.memopt.v1.Question.SettingsEntryR\bsettings\x12\x10\n" +
@@ -1733,7 +1741,8 @@ const file_memopt_proto_rawDesc = "" +
 	"\x10environment_sent\x18\t \x01(\bR\x0fenvironmentSent\x12\x16\n" +
 	"\x06folder\x18\n" +
 	" \x01(\tR\x06folder\x12\x10\n" +
-	"\x03job\x18\v \x01(\tR\x03job\x1a;\n" +
+	"\x03job\x18\v \x01(\tR\x03job\x12\x12\n" +
+	"\x04plan\x18\f \x01(\tR\x04plan\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +

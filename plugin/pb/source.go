@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "87f0311b2c02d9752d8684b3c3b7618ed818271fde7b56ebb02ef4deacbc7ef2"
+const SourceSHA256 = "424a01dd6b5c99c63cbef42186a3e20b11ad22bb83c2131b92183ccb4e3a75bf"

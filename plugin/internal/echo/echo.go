@@ -166,3 +166,13 @@ func repeat(name string, r plugin.Question) (plugin.Answer, error) {
 	text, err := json.Marshal(map[string]any{"format": "memopt." + name + "/1", "question": r})
 	return plugin.Answer{JSON: string(text), Text: name + " " + r.Model, Warnings: []string{"this answer is an echo"}}, err
 }
+
+func (echo) Check(_ context.Context, r plugin.Question) (plugin.Answer, error) {
+	return plugin.Answer{}, exitError{2, "nothing to check " + r.Plan + " with"}
+}
+
+func (echo) Stats(context.Context) (plugin.Answer, error) { return plugin.Answer{JSON: "{}"}, nil }
+
+func (echo) Open(context.Context, plugin.OpenRequest) (plugin.Opened, error) {
+	return plugin.Opened{}, exitError{2, "the echo holds no sessions"}
+}
