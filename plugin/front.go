@@ -40,14 +40,18 @@ type PlanRequest struct {
 	HTML     string            // report page to write
 	SVG      string            // picture of memory over the step to write
 	Show     []string
+	Caller
+}
 
-	// Environment holds the trainer's MEMOPT_* and ORTMODULE_* variables at the time of the call. It stands for the
-	// environment of this process, which is as old as the service, unless it is nil: then the host sent none.
+// Caller is the trainer at the time of a call.
+type Caller struct {
+	// Environment holds its MEMOPT_* and ORTMODULE_* variables. It stands for the environment of this process, which is as
+	// old as the service, unless it is nil: then the host sent none.
 	Environment map[string]string
-
-	// Folder is the trainer's own at the time of the call, where relative paths begin; "" where the
-	// host sent none. This process is in the one where it was started.
+	// Folder is where its relative paths begin; "" where the host sent none. This process is in the one where it was started.
 	Folder string
+	// Progress is told how the call goes on.
+	Progress Progress `json:"-"`
 }
 
 // Question asks what a command of the command line answers; the zero value of a field is "not given".
@@ -60,10 +64,7 @@ type Question struct {
 	SaveTo   string            // of MaxBatch: plan file to write
 	HTML     string            // of Explain: page to write
 	Plan     string            // of Check: plan file, to be held against the model
-
-	// As in PlanRequest.
-	Environment map[string]string
-	Folder      string
+	Caller
 }
 
 // Answer is what the command prints.

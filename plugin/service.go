@@ -52,6 +52,7 @@ type service struct {
 	front    Front
 	arena    *arena
 	sessions sessions
+	jobs     jobs
 }
 
 func (s *service) Info(ctx context.Context, _ *pb.InfoRequest) (*pb.InfoResponse, error) {
@@ -78,16 +79,20 @@ func (s *service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanRespons
 	if err := known("plan", in); err != nil {
 		return nil, err
 	}
+	progress, end, err := s.jobs.begin(in.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	reply, err := s.front.Plan(ctx, PlanRequest{
-		Model:       in.GetModel(),
-		Settings:    in.GetSettings(),
-		SaveTo:      in.GetSaveTo(),
-		Emit:        in.GetEmit(),
-		HTML:        in.GetHtml(),
-		SVG:         in.GetSvg(),
-		Show:        in.GetShow(),
-		Environment: environment(in),
-		Folder:      in.GetFolder(),
+		Model:    in.GetModel(),
+		Settings: in.GetSettings(),
+		SaveTo:   in.GetSaveTo(),
+		Emit:     in.GetEmit(),
+		HTML:     in.GetHtml(),
+		SVG:      in.GetSvg(),
+		Show:     in.GetShow(),
+		Caller:   caller(in, progress),
 	})
 	if err != nil {
 		tellRefusal(ctx, err)
@@ -98,39 +103,43 @@ func (s *service) Plan(ctx context.Context, in *pb.PlanRequest) (*pb.PlanRespons
 }
 
 func (s *service) Frontier(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
-	return ask(ctx, "frontier", in, s.front.Frontier)
+	return s.ask(ctx, "frontier", in, s.front.Frontier)
 }
 
 func (s *service) MaxBatch(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
-	return ask(ctx, "maxbatch", in, s.front.MaxBatch)
+	return s.ask(ctx, "maxbatch", in, s.front.MaxBatch)
 }
 
 func (s *service) Explain(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
-	return ask(ctx, "explain", in, s.front.Explain)
+	return s.ask(ctx, "explain", in, s.front.Explain)
 }
 
 func (s *service) Check(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
-	return ask(ctx, "check", in, s.front.Check)
+	return s.ask(ctx, "check", in, s.front.Check)
 }
 
-func ask(ctx context.Context, name string, in *pb.Question, answer func(context.Context, Question) (Answer, error)) (*pb.Answer, error) {
+func (s *service) ask(ctx context.Context, name string, in *pb.Question, answer func(context.Context, Question) (Answer, error)) (*pb.Answer, error) {
 	if in.GetModel() == "" {
 		return nil, status.Error(codes.InvalidArgument, "no model given")
 	}
 	if err := known(name, in); err != nil {
 		return nil, err
 	}
+	progress, end, err := s.jobs.begin(in.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	reply, err := answer(ctx, Question{
-		Model:       in.GetModel(),
-		Settings:    in.GetSettings(),
-		Dim:         in.GetDim(),
-		Node:        in.GetNode(),
-		SVG:         in.GetSvg(),
-		SaveTo:      in.GetSaveTo(),
-		HTML:        in.GetHtml(),
-		Plan:        in.GetPlan(),
-		Environment: environment(in),
-		Folder:      in.GetFolder(),
+		Model:    in.GetModel(),
+		Settings: in.GetSettings(),
+		Dim:      in.GetDim(),
+		Node:     in.GetNode(),
+		SVG:      in.GetSvg(),
+		SaveTo:   in.GetSaveTo(),
+		HTML:     in.GetHtml(),
+		Plan:     in.GetPlan(),
+		Caller:   caller(in, progress),
 	})
 	if err != nil {
 		tellRefusal(ctx, err)
@@ -148,15 +157,18 @@ func known(name string, in proto.Message) error {
 	return nil
 }
 
-// environment tells a trainer without variables, for which an empty map arrives as nil, from a host that sends none.
-func environment(in interface {
+// caller is who sent a request. A trainer without variables, for which an empty map arrives as nil, is told from a host
+// that sends none.
+func caller(in interface {
 	GetEnvironment() map[string]string
 	GetEnvironmentSent() bool
-}) map[string]string {
-	if in.GetEnvironment() == nil && in.GetEnvironmentSent() {
-		return map[string]string{}
+	GetFolder() string
+}, progress Progress) Caller {
+	c := Caller{Environment: in.GetEnvironment(), Folder: in.GetFolder(), Progress: progress}
+	if c.Environment == nil && in.GetEnvironmentSent() {
+		c.Environment = map[string]string{}
 	}
-	return in.GetEnvironment()
+	return c
 }
 
 // exitCodes gives the front's errors the status that a host can act on.

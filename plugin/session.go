@@ -22,9 +22,7 @@ type OpenRequest struct {
 	Settings map[string]string // by name, as text
 	Outputs  []string          // of a bridge: the results whose gradients the host gives
 	Given    []Tensor          // initializers that the host brings
-	// As in PlanRequest.
-	Environment map[string]string
-	Folder      string
+	Caller
 }
 
 // Opened is a model held open.
@@ -52,7 +50,7 @@ type Tensor struct {
 // Session is a model held open. Its methods are called one at a time; Close is the last.
 type Session interface {
 	// Bind makes a plan for the shapes of inputs, or finds the one made before.
-	Bind(ctx context.Context, inputs []Tensor) (Bound, error)
+	Bind(ctx context.Context, inputs []Tensor, progress Progress) (Bound, error)
 	// Place says where each of Bound.Tensors lies in the arena, from now on.
 	Place(binding uint64, places [][]byte) error
 	// Sync copies tensors that the session holds by name, to it or to the arena.
@@ -217,15 +215,19 @@ func (s *service) Open(ctx context.Context, in *pb.OpenRequest) (*pb.OpenRespons
 	if err != nil {
 		return nil, grpcError(ctx, err)
 	}
+	progress, end, err := s.jobs.begin(in.GetJob())
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	o, err := s.front.Open(ctx, OpenRequest{
-		Model:       in.GetModel(),
-		Bytes:       bytes,
-		Mode:        in.GetMode(),
-		Settings:    in.GetSettings(),
-		Outputs:     in.GetOutputs(),
-		Given:       given,
-		Environment: environment(in),
-		Folder:      in.GetFolder(),
+		Model:    in.GetModel(),
+		Bytes:    bytes,
+		Mode:     in.GetMode(),
+		Settings: in.GetSettings(),
+		Outputs:  in.GetOutputs(),
+		Given:    given,
+		Caller:   caller(in, progress),
 	})
 	if err != nil {
 		tellRefusal(ctx, err)
@@ -266,7 +268,12 @@ func (s *service) Bind(ctx context.Context, in *pb.BindRequest) (*pb.BindRespons
 		if err != nil {
 			return err
 		}
-		b, err := x.Bind(ctx, inputs)
+		progress, end, err := s.jobs.begin(in.GetJob())
+		if err != nil {
+			return err
+		}
+		defer end()
+		b, err := x.Bind(ctx, inputs, progress)
 		if err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func TestServiceOutlivesFilesThatChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(model string) error {
-		_, err := front{}.Plan(context.Background(), plugin.PlanRequest{Model: model, Settings: with("batch=8"), Emit: model + ".out", Environment: map[string]string{}})
+		_, err := front{}.Plan(context.Background(), plugin.PlanRequest{Model: model, Settings: with("batch=8"), Emit: model + ".out", Caller: plugin.Caller{Environment: map[string]string{}}})
 		return err
 	}
 	stop := make(chan bool)

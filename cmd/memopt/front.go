@@ -10,6 +10,7 @@ import (
 	"memopt/memopt"
 	"memopt/memopt/stop"
 	"memopt/memopt/visible"
+	"memopt/memopt/whole"
 	"memopt/plugin"
 )
 
@@ -45,7 +46,7 @@ func makePlan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply
 	if err != nil {
 		return reply, err
 	}
-	j, warnings, err := hosted(ctx, "plan", r.Model, r.Settings, r.Environment, r.Folder, []destination{{"save_to", r.SaveTo}, {"emit", r.Emit}, {"html", r.HTML}, {"svg", r.SVG}})
+	j, warnings, err := hosted(ctx, "plan", r.Model, r.Settings, r.Caller, []destination{{"save_to", r.SaveTo}, {"emit", r.Emit}, {"html", r.HTML}, {"svg", r.SVG}})
 	if err != nil {
 		return reply, err
 	}
@@ -74,24 +75,34 @@ func makePlan(ctx context.Context, r plugin.PlanRequest) (reply plugin.PlanReply
 
 // hosted is the job of a host: its settings as the command takes them, in the host's own
 // environment and folder.
-func hosted(ctx context.Context, command, model string, settings, environment map[string]string, from string, files []destination) (job, []string, error) {
+func hosted(ctx context.Context, command, model string, settings map[string]string, host plugin.Caller, files []destination) (job, []string, error) {
 	environ := os.Environ()
-	if environment != nil {
+	if host.Environment != nil {
 		environ = nil
-		for name, value := range environment {
+		for name, value := range host.Environment {
 			environ = append(environ, name+"="+value)
 		}
 	}
-	folder := configs.Folder(from)
+	folder := configs.Folder(host.Folder)
 	cfg, warnings, err := configs.Asked{Command: command, Settings: settings, Face: configs.Python, Folder: folder, Environ: environ}.Config()
 	if err != nil {
 		return job{}, nil, asInput(err)
 	}
-	j := job{ctx: ctx, model: folder.Path(model), cfg: cfg, busy: func(string) func() { return func() {} }, warn: func(...string) {}}
-	for _, to := range files {
-		if to.path = folder.Path(to.path); to.path != "" {
-			j.to = append(j.to, to)
+	busy := func(doing string) func() {
+		if host.Progress != nil {
+			host.Progress(doing, 0)
 		}
+		return func() {}
+	}
+	j := job{ctx: ctx, model: folder.Path(model), cfg: cfg, busy: busy, warn: func(...string) {}}
+	for _, to := range files {
+		if to.path = folder.Path(to.path); to.path == "" {
+			continue
+		}
+		if err := whole.Own(to.path); err != nil {
+			return job{}, nil, usage("%s: %s: %s", to.name, to.path, err)
+		}
+		j.to = append(j.to, to)
 	}
 	return j, warnings, writable(j.to, append(cfg.Files(), j.model))
 }

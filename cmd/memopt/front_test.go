@@ -74,7 +74,7 @@ func TestServiceUnmapsModels(t *testing.T) {
 		"external data": {Model: "beside.onnx", Settings: batch()},
 		"everything":    {Model: "m.onnx", Settings: batch(), SaveTo: "p.json", Emit: "e.onnx", HTML: "p.html", Show: stageNames()},
 		"other forms":   {Model: "m.onnx", Settings: batch("activation_budget", "95%")},
-		"a trainer's":   {Model: trainers, Settings: with("ids_dim0=2,x_dim1=8"), Emit: "t.onnx", Environment: map[string]string{"ORTMODULE_MEMORY_OPT_LEVEL": "1"}},
+		"a trainer's":   {Model: trainers, Settings: with("ids_dim0=2,x_dim1=8"), Emit: "t.onnx", Caller: plugin.Caller{Environment: map[string]string{"ORTMODULE_MEMORY_OPT_LEVEL": "1"}}},
 		"too little":    {Model: "m.onnx", Settings: batch("budget", "1KiB")},
 		"no dims":       {Model: "m.onnx"},
 		"no such loss":  {Model: "m.onnx", Settings: batch("config", `{"loss": "none"}`)},
@@ -129,7 +129,7 @@ func TestServiceSparesWhatItReads(t *testing.T) {
 		{plugin.PlanRequest{Model: "m.onnx", HTML: "link.onnx"}, "html: link.onnx is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Settings: map[string]string{"config": "c.json"}}, "html: c.json is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "m.onnx", HTML: "c.json", Settings: map[string]string{"config": " c.json "}}, "html: c.json is read, and would be overwritten"},
-		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "c.json", Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": "c.json"}}, "save_to: c.json is read, and would be overwritten"},
+		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "c.json", Caller: plugin.Caller{Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": "c.json"}}}, "save_to: c.json is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "beside.onnx", Emit: "beside.onnx.data"}, "emit: beside.onnx.data is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "other.onnx", Emit: "beside.onnx"}, "emit: beside.onnx.data is read, and would be overwritten"},
 		{plugin.PlanRequest{Model: "m.onnx", SaveTo: "out", HTML: "./out"}, "save_to and html both write ./out"},
@@ -185,7 +185,7 @@ func TestServiceQuestions(t *testing.T) {
 	alone(t, smallMLP)
 	there, _ := os.Getwd()
 	t.Chdir(t.TempDir())
-	q := plugin.Question{Model: "m.onnx", Settings: map[string]string{"budget": "1KiB"}, SaveTo: "p.json", Folder: there, Environment: map[string]string{}}
+	q := plugin.Question{Model: "m.onnx", Settings: map[string]string{"budget": "1KiB"}, SaveTo: "p.json", Caller: plugin.Caller{Folder: there, Environment: map[string]string{}}}
 	_, err := front{}.MaxBatch(t.Context(), q)
 	var refusal interface{ Refusal() string }
 	if !errors.As(err, &refusal) {
@@ -199,14 +199,14 @@ func TestServiceQuestions(t *testing.T) {
 	if err != nil || gjson.Get(answer.JSON, "size").Int() < 1 {
 		t.Errorf("max batch: %s, %v", answer.JSON, err)
 	}
-	answer, err = front{}.Explain(t.Context(), plugin.Question{Model: "p.json", Folder: there})
+	answer, err = front{}.Explain(t.Context(), plugin.Question{Model: "p.json", Caller: plugin.Caller{Folder: there}})
 	if err != nil || gjson.Get(answer.JSON, "format").Str != "memopt.plan/1" {
 		t.Errorf("explain: %s, %v", answer.JSON, err)
 	}
-	if _, err = (front{}).Explain(t.Context(), plugin.Question{Model: "p.json", Settings: with("batch=2"), Folder: there}); err == nil {
+	if _, err = (front{}).Explain(t.Context(), plugin.Question{Model: "p.json", Settings: with("batch=2"), Caller: plugin.Caller{Folder: there}}); err == nil {
 		t.Error("explain heeds dims")
 	}
-	answer, err = front{}.Frontier(t.Context(), plugin.Question{Model: "m.onnx", Settings: with("batch=2"), Folder: there, Environment: map[string]string{"MEMOPT_BUDGET": "1GiB"}})
+	answer, err = front{}.Frontier(t.Context(), plugin.Question{Model: "m.onnx", Settings: with("batch=2"), Caller: plugin.Caller{Folder: there, Environment: map[string]string{"MEMOPT_BUDGET": "1GiB"}}})
 	if err != nil || gjson.Get(answer.JSON, "points.#").Int() < 1 || len(answer.Warnings) != 1 {
 		t.Errorf("frontier: %s, %v, %v", answer.JSON, answer.Warnings, err)
 	}
@@ -241,7 +241,7 @@ func TestServiceFolder(t *testing.T) {
 			settings["config"] = c.config
 		}
 		reply, err := front{}.Plan(t.Context(), plugin.PlanRequest{Model: absolute(t, "m.onnx"), Settings: settings,
-			Folder: c.folder, Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": c.variable}})
+			Caller: plugin.Caller{Folder: c.folder, Environment: map[string]string{"ORTMODULE_MEMORY_OPT_CONFIG": c.variable}}})
 		got := gjson.Get(reply.JSON, "request.level").String()
 		if err != nil {
 			got = err.Error()
@@ -257,7 +257,7 @@ func TestServicePaths(t *testing.T) {
 	alone(t, smallMLP)
 	there := absolute(t, ".")
 	t.Chdir(t.TempDir())
-	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), Folder: there,
+	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), Caller: plugin.Caller{Folder: there},
 		SaveTo: "p.json", Emit: "e.onnx", HTML: "p.html"}); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestServiceSavesGraphs(t *testing.T) {
 	if code := run(strings.Fields("memopt plan m.onnx --dims batch=2"), io.Discard, io.Discard); code != 0 {
 		t.Fatal("exit code", code)
 	}
-	r := plugin.PlanRequest{Model: absolute(t, "m.onnx"), Settings: with("batch=2"), Folder: there, Environment: map[string]string{"ORTMODULE_SAVE_ONNX_PATH": "graphs"}}
+	r := plugin.PlanRequest{Model: absolute(t, "m.onnx"), Settings: with("batch=2"), Caller: plugin.Caller{Folder: there, Environment: map[string]string{"ORTMODULE_SAVE_ONNX_PATH": "graphs"}}}
 	if _, err := (front{}).Plan(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestServiceRefusal(t *testing.T) {
 func TestServiceTellsOfStrayVariables(t *testing.T) {
 	alone(t, smallMLP)
 	t.Setenv("MEMOPT_BUGDET", "8GB")
-	request := plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), Environment: map[string]string{}}
+	request := plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), Caller: plugin.Caller{Environment: map[string]string{}}}
 	for _, mistyped := range []bool{false, true} {
 		if mistyped {
 			request.Environment["MEMOPT_BUDGE"] = "8GB"

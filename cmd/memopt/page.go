@@ -70,6 +70,6 @@ func typed(c *cli.Context, cfg configs.Config) string {
 	return strings.Join(words, " ")
 }
 
-// aside are flags that do not change what is planned or trained.
+// aside are flags that do not change what is planned, trained or measured.
 var aside = map[string]bool{"html": true, "svg": true, "output": true, "emit": true, "show": true, "format": true, "quiet": true, "log-level": true,
-	"save": true, "save-every": true, "record": true}
+	"save": true, "save-every": true, "record": true, "python": true}

@@ -16,7 +16,7 @@ import (
 // command, which was none.
 func TestServicePage(t *testing.T) {
 	alone(t, smallMLP, "plan m.onnx --dims batch=2 --html a.html")
-	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), HTML: "b.html", Environment: map[string]string{}}); err != nil {
+	if _, err := (front{}).Plan(t.Context(), plugin.PlanRequest{Model: "m.onnx", Settings: with("batch=2"), HTML: "b.html", Caller: plugin.Caller{Environment: map[string]string{}}}); err != nil {
 		t.Fatal(err)
 	}
 	read := func(path string) string {

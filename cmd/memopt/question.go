@@ -64,7 +64,7 @@ func (front) Check(ctx context.Context, r plugin.Question) (plugin.Answer, error
 // the very end, and not if the host has given up by then.
 func ask(ctx context.Context, r plugin.Question, do func(job) (answer, error), command string, files ...destination) (plugin.Answer, error) {
 	return stop.When(ctx, func() (reply plugin.Answer, err error) {
-		j, warnings, err := hosted(ctx, command, r.Model, r.Settings, r.Environment, r.Folder, files)
+		j, warnings, err := hosted(ctx, command, r.Model, r.Settings, r.Caller, files)
 		if err != nil {
 			return reply, err
 		}

@@ -15,6 +15,9 @@ func lock(*os.File) bool { return true }
 
 func sweep(string) {}
 
+// owner is unknown.
+func owner(fs.FileInfo) (int, bool) { return 0, false }
+
 // rename closes the file first: an open one keeps its name on some systems.
 func rename(f *os.File, path string) error {
 	if err := f.Close(); err != nil {

@@ -41,6 +41,15 @@ func named(f *os.File) bool {
 	return err == nil && os.SameFile(info, now)
 }
 
+// owner is the user that a file belongs to.
+func owner(info fs.FileInfo) (user int, known bool) {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(s.Uid), true
+}
+
 func rename(f *os.File, path string) error { return os.Rename(f.Name(), path) }
 
 var temporaryName = regexp.MustCompile(`^` + regexp.QuoteMeta(prefix) + `[0-9]+-[0-9]+$`)

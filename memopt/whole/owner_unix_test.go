@@ -183,3 +183,27 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+// TestOwn: links of this user and of the system are followed, those of another are not,
+// wherever in a chain they stand.
+func TestOwn(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a link to somebody else")
+	}
+	dir := t.TempDir()
+	link := func(name, to string, user int) string {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.Symlink(to, path), os.Lchown(path, user, 0)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	mine := link("mine", "file", 0)
+	theirs := link("theirs", "file", 12345)
+	through := link("through", "theirs", 0)
+	for path, fine := range map[string]bool{filepath.Join(dir, "file"): true, mine: true, theirs: false, through: false} {
+		if err := whole.Own(path); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "theirs is a link that user 12345 made") {
+			t.Errorf("%s: error %v", filepath.Base(path), err)
+		}
+	}
+}

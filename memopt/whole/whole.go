@@ -15,6 +15,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -109,11 +110,31 @@ func Try(path string) error {
 // Target is the path of the file that Write would replace or make: the end of a
 // chain of links, or path itself.
 func Target(path string) (string, error) {
+	return follow(path, func(string, fs.FileInfo) error { return nil })
+}
+
+// Own is whether Write would follow only links that this user or the system's made. A
+// service writes what its host names, and must not be led elsewhere by a third.
+func Own(path string) error {
+	_, err := follow(path, func(link string, info fs.FileInfo) error {
+		if user, is := owner(info); is && user != 0 && user != os.Geteuid() {
+			return fmt.Errorf("%s is a link that user %d made, not this one (%d)", link, user, os.Geteuid())
+		}
+		return nil
+	})
+	return err
+}
+
+// follow goes along a chain of links, each of which may is asked about.
+func follow(path string, may func(link string, info fs.FileInfo) error) (string, error) {
 	const most = 40 // as Linux follows
 	for range most {
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 			return path, nil
+		}
+		if err := may(path, info); err != nil {
+			return "", err
 		}
 		// The system may refuse to follow it: in a folder that everybody writes to,
 		// a link may be a trap.

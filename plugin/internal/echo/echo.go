@@ -113,6 +113,7 @@ var faults = map[string]func(context.Context, plugin.PlanRequest) error{
 }
 
 func (echo) Plan(ctx context.Context, r plugin.PlanRequest) (plugin.PlanReply, error) {
+	r.Progress("repeating "+filepath.Base(r.Model), 0.5)
 	if fault, ok := faults[filepath.Base(r.Model)]; ok {
 		if err := fault(ctx, r); err != nil {
 			return plugin.PlanReply{}, err
