@@ -3,8 +3,10 @@
 GO      ?= go
 PYTHON  := $(shell .ci/python --where)
 TORCH_PYTHON := $(shell .ci/peers --where)
+ORT_PYTHON := $(shell .ci/peers --onnxruntime --where)
 export MEMOPT_PYTHON = $(PYTHON)
 export MEMOPT_TORCH_PYTHON = $(TORCH_PYTHON)
+export MEMOPT_ORT_PYTHON = $(ORT_PYTHON)
 
 # Steps on Vulkan, and whether there is no device here that can run them.
 VULKAN    = env $$(.ci/vulkan --env)
@@ -33,6 +35,7 @@ run: build
 test: build
 	.ci/python
 	.ci/peers
+	.ci/peers --onnxruntime
 	.ci/vulkan || test -z "$$MEMOPT_NEED_VULKAN"
 	$(VULKAN) $(GO) test -timeout 20m ./...
 	PYTHON=$(PYTHON) TORCH_PYTHON=$(TORCH_PYTHON) MEMOPT_PLUGIN_PATH=$(CURDIR)/bin/memopt plugin/python/run_tests.sh
