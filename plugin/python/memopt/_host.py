@@ -21,7 +21,7 @@ import threading
 import time
 from typing import IO, Any
 
-from . import _binary, _refusal
+from . import _arena, _binary, _refusal
 from ._lastwords import LINES, LastWords
 from .errors import BudgetError, MemoptError
 
@@ -131,6 +131,8 @@ class Host:
         env["PLUGIN_CLIENT_CERT"] = certificate
         env["PLUGIN_UNIX_SOCKET_DIR"] = self._folder
         env["MEMOPT_PARENT_PID"] = str(os.getpid())
+        arena = _arena.current().fileno()
+        env[_arena.VARIABLE] = str(arena)
         try:
             self._process = subprocess.Popen(
                 [self.binary, "serve"],
@@ -138,6 +140,7 @@ class Host:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=env,
+                pass_fds=(arena,),
                 start_new_session=True,  # Ctrl-C is for the trainer
             )
         except OSError as e:
