@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from typing import IO, Any
 
 from . import _arena, _binary, _refusal
@@ -84,6 +85,20 @@ class Host:
             raise self._error(code, e.details() or "", timeout) from None
         except ValueError as e:  # grpc's word for a channel closed by another thread
             raise MemoptError(f"the memopt service was closed during a call ({e})", code="CANCELLED", binary=self.binary) from None
+
+    def progress(self, job: str, ended: threading.Event) -> Iterator[tuple[str, float]]:
+        """What the call with a job's name does at the moment, whenever that changes, until ended or its end."""
+        import grpc
+
+        from . import _messages
+
+        stream = self._methods["Progress"](_messages.ProgressRequest(job=job))
+        threading.Thread(target=lambda: (ended.wait(), stream.cancel()), name="memopt-progress-end", daemon=True).start()
+        try:
+            for note in stream:
+                yield note.phase, note.done
+        except (grpc.RpcError, ValueError):
+            return  # the call that is watched says why
 
     def alive(self) -> bool:
         """Whether the service can be called from this process."""

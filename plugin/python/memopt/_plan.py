@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _arguments, _host
 from ._arguments import Path
+from ._progress import Asked, Watch
 from ._settings import ALIASES, ELSEWHERE, SETTINGS, PlanSettings
 from .errors import MemoptError
 from .report import Report
@@ -28,6 +29,7 @@ def plan(
     svg: Path | None = None,
     show: Iterable[str] = (),
     timeout: float | None = 600.0,
+    progress: Asked = None,
     **settings: Unpack[PlanSettings],
 ) -> Report:
     """Plans one training step of the ONNX model at path.
@@ -38,6 +40,9 @@ def plan(
         Stages to print before the table, as `memopt plan --show` does.
     timeout
         Seconds; None waits for ever.
+    progress
+        True shows a line of what is being done, False does not, a function is called with (phase, share done). None shows
+        the line on a terminal and in a notebook, when planning takes over a second.
 
     Settings go before the environment (MEMOPT_ and the name in capitals), which goes before files of config; None
     is not given.
@@ -51,11 +56,11 @@ def plan(
         "svg": _arguments.absolute("svg", svg),
         "show": _arguments.show(show),
     }
-    reply = call("Plan", "PlanRequest", fields, timeout)
+    reply = call("Plan", "PlanRequest", fields, timeout, progress)
     return Report(reply.plan_json, reply.text)
 
 
-def call(method: str, message: str, fields: dict[str, Any], timeout: float | None) -> Any:
+def call(method: str, message: str, fields: dict[str, Any], timeout: float | None, progress: Asked = None) -> Any:
     """A call of the service, with the environment and the folder of this process; warnings are logged."""
     from . import _messages
 
@@ -63,11 +68,13 @@ def call(method: str, message: str, fields: dict[str, Any], timeout: float | Non
     fields["environment_sent"] = True
     fields["folder"] = _arguments.current_folder()
     timeout = _arguments.timeout(timeout)
-    try:
-        request = getattr(_messages, message)(**fields)
-    except UnicodeEncodeError as e:
-        raise MemoptError(f"cannot be sent, not UTF-8: {e.object!r}", code="INVALID_ARGUMENT") from None
-    reply = _host.current().call(method, request, timeout)
+    host = _host.current()
+    with Watch(host, progress) as watch:
+        try:
+            request = getattr(_messages, message)(**fields, job=watch.job)
+        except UnicodeEncodeError as e:
+            raise MemoptError(f"cannot be sent, not UTF-8: {e.object!r}", code="INVALID_ARGUMENT") from None
+        reply = host.call(method, request, timeout)
     for warning in reply.warnings:
         logging.getLogger("memopt").warning("%s", warning)
     return reply

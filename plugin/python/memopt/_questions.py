@@ -37,9 +37,10 @@ class Answer(Section):
 
 def ask(method: str, model: Path, settings: dict[str, Any], timeout: float | None, dim: str = "", node: str = "", **files: Path | None) -> Answer:
     """An answer of the service about a file."""
+    progress = settings.pop("progress", None)
     fields: dict[str, Any] = {"model": _arguments.absolute("path", model), "settings": texts(_NAMES[method], settings), "dim": dim, "node": node}
     fields |= {name: _arguments.absolute(name, path) for name, path in files.items()}
-    reply = call(method, "Question", fields, timeout)
+    reply = call(method, "Question", fields, timeout, progress)
     return Answer(json.loads(reply.json), reply.text)
 
 

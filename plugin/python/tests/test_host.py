@@ -181,6 +181,29 @@ class Calls(HostCase):
             process.send_signal(signal.SIGINT)
             self.assertEqual(process.communicate(timeout=10)[0], "True\n")
 
+    def test_progress_is_told(self) -> None:
+        heard: list[tuple[str, float]] = []
+        for _ in range(20):  # an echo may end before its watcher comes
+            memopt.plan("m.onnx", progress=lambda phase, done: heard.append((phase, done)))
+        self.assertLessEqual(set(heard), {("repeating m.onnx", 0.5)})
+        with self.assertRaises(memopt.MemoptError):
+            memopt.plan("slow.onnx", timeout=1, progress=lambda phase, done: heard.append((phase, done)))
+        self.assertIn(("repeating slow.onnx", 0.5), heard)
+        with self.assertRaisesRegex(TypeError, "function of \\(phase, done\\), not 3"):
+            memopt.plan("m.onnx", progress=3)  # type: ignore[arg-type]
+
+    def test_progress_is_shown(self) -> None:
+        code = """
+            try:
+                memopt.plan("slow.onnx", timeout=2, progress=True)
+            except memopt.MemoptError:
+                memopt.plan("m.onnx", progress=True)  # is done before it would be shown
+        """
+        with self.trainer(code) as process:
+            shown = process.communicate(timeout=20)[1].split("\n")  # text has no carriage returns
+        self.assertEqual(shown[:2], ["", "memopt: repeating slow.onnx, 1 s"])
+        self.assertEqual([line.strip() for line in shown[-2:]], ["", ""])
+
 
 class Start(HostCase):
     def test_field_6_is_p256(self) -> None:
