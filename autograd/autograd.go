@@ -41,6 +41,13 @@ type Options struct {
 	LossScale LossScale
 	// KeepGrads makes the gradients outputs, so that they outlive the step.
 	KeepGrads bool
+	// Results names the outputs whose gradients the user gives, so that there is no
+	// loss: a node that is a border (graph.Op.Border) reads all outputs and the new
+	// values of running statistics, and makes those gradients, in this order. The
+	// outputs are the border's then, and the graph's no more.
+	Results []string
+	// Inputs names inputs whose gradients are wanted as those of parameters are.
+	Inputs []string
 	// Context ends TrainStep, which polls it as package stop says; nil is none.
 	Context context.Context
 }
@@ -121,15 +128,46 @@ type step struct {
 	rule     *graph.Op      // the optimizer
 	lr       *graph.Value
 	micro    *graph.Value
-	steps    *graph.Value // updates that were done
-	count    *graph.Value // number of this update, from 1
-	scaling  *graph.Value // the loss scale; nil if there is none
-	good     *graph.Value // updates since it changed; nil if it does not
-	scale    *graph.Value // factor for gradients; nil is 1
+	steps    *graph.Value   // updates that were done
+	count    *graph.Value   // number of this update, from 1
+	scaling  *graph.Value   // the loss scale; nil if there is none
+	good     *graph.Value   // updates since it changed; nil if it does not
+	scale    *graph.Value   // factor for gradients; nil is 1
+	results  []*graph.Value // those of Options.Results; else the loss alone
 	complete []graph.Grad
 }
 
 func (s *step) findLoss() error {
+	if s.opt.Results != nil {
+		return s.findResults()
+	}
+	err := s.findOneLoss()
+	s.results = []*graph.Value{s.g.Loss}
+	return err
+}
+
+// findResults finds the outputs whose gradients are given.
+func (s *step) findResults() error {
+	s.g.Loss = nil
+	for i, name := range s.opt.Results {
+		v := s.g.ByName(name)
+		switch {
+		case v == nil || !slices.Contains(s.g.Outputs, v):
+			return fmt.Errorf("no output is named %q; outputs are %s", name, names(s.g.Outputs))
+		case !v.Type.IsFloat():
+			return fmt.Errorf("output %s has no gradient, as it has no floats", v)
+		case slices.Contains(s.opt.Results[:i], name):
+			return fmt.Errorf("the gradient of output %q is given twice", name)
+		}
+		s.results = append(s.results, v)
+	}
+	if len(s.results) == 0 {
+		return fmt.Errorf("no output is named whose gradient is given; outputs are %s", names(s.g.Outputs))
+	}
+	return nil
+}
+
+func (s *step) findOneLoss() error {
 	var scalars []*graph.Value
 	for _, v := range s.g.Outputs {
 		if v.Type.IsFloat() && v.Shape.Elems().Is(1) {
@@ -189,6 +227,19 @@ func (s *step) findTrainable() (err error) {
 			s.trained[v.ID] = true
 		}
 	}
+	for i, name := range s.opt.Inputs {
+		v := s.g.ByName(name)
+		switch {
+		case v == nil || v.Kind != graph.Input:
+			return fmt.Errorf("no input is named %q; inputs are %s", name, names(s.g.Inputs))
+		case !v.Type.IsFloat():
+			return fmt.Errorf("input %s has no gradient, as it has no floats", v)
+		case slices.Contains(s.opt.Inputs[:i], name):
+			return fmt.Errorf("the gradient of input %q is asked for twice", name)
+		}
+		s.params = append(s.params, v)
+		s.trained[v.ID] = true
+	}
 	if len(s.params) == 0 {
 		return fmt.Errorf("nothing to train: the graph has no float initializer that is a parameter")
 	}
@@ -209,7 +260,9 @@ func (s *step) findPaths() error {
 			}
 		}
 	}
-	s.reaches[s.g.Loss.ID] = true
+	for _, v := range s.results {
+		s.reaches[v.ID] = true
+	}
 	for _, node := range slices.Backward(s.g.Nodes) {
 		if node.Op.NoGrad || !slices.ContainsFunc(node.Outputs, func(v *graph.Value) bool { return v != nil && s.reaches[v.ID] }) {
 			continue
@@ -221,8 +274,8 @@ func (s *step) findPaths() error {
 			}
 		}
 	}
-	if !s.needs[s.g.Loss.ID] {
-		return fmt.Errorf("the loss %q depends on no trainable parameter", s.g.Loss.Name)
+	if !slices.ContainsFunc(s.results, func(v *graph.Value) bool { return s.needs[v.ID] }) {
+		return fmt.Errorf("%s depends on no trainable parameter", s.goal())
 	}
 	s.params = slices.DeleteFunc(s.params, func(v *graph.Value) bool { return !s.reaches[v.ID] })
 	return nil
@@ -350,15 +403,25 @@ func (s *step) slots() []graph.Port {
 	return ports[5:] // param, grad, lr, scale and step come before
 }
 
-// backward walks the forward nodes in reverse and lets each add its gradients.
-func (s *step) backward() error {
-	s.b.Phase = graph.Backward
+// goal is what the gradients are of, for errors.
+func (s *step) goal() string {
+	if s.g.Loss != nil {
+		return fmt.Sprintf("the loss %q", s.g.Loss.Name)
+	}
+	return "what the step results in (" + names(s.results) + ")"
+}
+
+// seed gives the results their gradients.
+func (s *step) seed() error {
 	loss := s.g.Loss
-	if s.scaling != nil {
+	switch {
+	case loss == nil:
+		s.hand()
+	case s.scaling != nil:
 		s.b.Scope = "grad/" + loss.Name
 		s.sum[loss.ID] = s.seedOf(loss.Type, loss.Rank())
 		s.b.Scope = ""
-	} else {
+	default:
 		one := graph.NewTensor(loss.Type, slices.Repeat([]int{1}, loss.Rank())...)
 		one.SetFloat(0, 1)
 		seed, err := s.b.Const(s.b.Fresh("grad/"+loss.Name), one)
@@ -367,8 +430,52 @@ func (s *step) backward() error {
 		}
 		s.sum[loss.ID] = seed
 	}
-	s.finish(loss)
+	return nil
+}
+
+// hand puts a border between the passes, which hands over what the forward pass came to
+// and makes the gradients of the results.
+func (s *step) hand() {
+	all := slices.Clone(s.results)
+	for _, v := range s.g.Outputs {
+		if !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	for _, u := range s.g.Updates {
+		if !slices.Contains(all, u.New) {
+			all = append(all, u.New)
+		}
+	}
+	var others []int64 // without a gradient
+	for i := range all[len(s.results):] {
+		others = append(others, int64(len(s.results)+i))
+	}
+	attrs := graph.A{}
+	if others != nil {
+		attrs["non_differentiable_outputs"] = others
+	}
+	s.b.Phase, s.b.Scope = graph.Forward, "border"
+	seeds := s.b.Apply(s.g.Lib.Role(graph.RoleBorder), attrs, len(s.results), all...)
+	s.b.Phase, s.b.Scope = graph.Backward, ""
+	for i, v := range s.results {
+		s.sum[v.ID] = seeds[i]
+	}
+	s.g.Outputs = nil
+}
+
+// backward walks the forward nodes in reverse and lets each add its gradients.
+func (s *step) backward() error {
 	forward := slices.Clone(s.g.Nodes)
+	s.b.Phase = graph.Backward
+	if err := s.seed(); err != nil {
+		return err
+	}
+	for _, v := range s.results {
+		if s.lastUse[v.ID] < 0 { // or else it is not complete yet
+			s.finish(v)
+		}
+	}
 	for _, n := range slices.Backward(forward) {
 		if n.Phase != graph.Forward {
 			continue
@@ -384,7 +491,7 @@ func (s *step) backward() error {
 		}
 	}
 	if len(s.complete) == 0 {
-		return fmt.Errorf("the loss %q has no gradient in any trainable parameter: %s", loss.Name, names(s.params))
+		return fmt.Errorf("%s has no gradient in any trainable parameter: %s", s.goal(), names(s.params))
 	}
 	return nil
 }
@@ -458,8 +565,11 @@ func (s *step) pathText(n *graph.Node) string {
 	for hops := 0; ; hops++ {
 		i := slices.IndexFunc(n.Outputs, func(v *graph.Value) bool { return v != nil && s.reaches[v.ID] })
 		v := n.Outputs[i]
-		if v == s.g.Loss {
+		switch {
+		case v == s.g.Loss:
 			return text + " → loss " + v.Name
+		case s.g.Loss == nil && slices.Contains(s.results, v):
+			return text + " → " + v.Name
 		}
 		next := slices.IndexFunc(uses.Of(v), func(m *graph.Node) bool {
 			return !m.Op.NoGrad && slices.ContainsFunc(m.Outputs, func(v *graph.Value) bool { return v != nil && s.reaches[v.ID] })

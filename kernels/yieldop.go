@@ -10,7 +10,9 @@ import (
 // its results to the user and gets their gradients back. Here the user asks
 // for the gradient of the loss, the first result that is one number: 1 for it,
 // 0 for the results beside it. If none is one number, the loss is their sum.
-// The values cannot be had again from the user, so nothing is computed twice.
+// A device that runs the passes one by one (planner.Part) puts there what the user
+// gives instead. The values cannot be had again from the user, so nothing is
+// computed twice.
 var _ = define(graph.Op{
 	Name:   "YieldOp",
 	Domain: microsoft,
@@ -50,6 +52,7 @@ var _ = define(graph.Op{
 	Flops:     noFlops,
 	Recompute: graph.Never,
 	Border:    true,
+	Role:      graph.RoleBorder,
 	Samples: []string{
 		"f32[] -> dloss",
 		"f32[], f32[2,3], i64[2]; non_differentiable_outputs=[2] full_shape_outputs=[0, 1] -> dloss, dx",

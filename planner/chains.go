@@ -152,7 +152,10 @@ func (c *chainer) lasts(r Ref) bool {
 // launches that stood in between and do not.
 func (c *chainer) from(i int) *chain {
 	g := &chain{c: c, parts: []int{i}}
-	for j := i + 1; j < min(len(c.launches), i+chainReach) && c.launches[j].Node != nil; j++ {
+	for j := i + 1; j < min(len(c.launches), i+chainReach); j++ {
+		if n := c.launches[j].Node; n == nil || n.Op.Border {
+			break // the passes can run one by one
+		}
 		if c.chain[j] != nil {
 			continue // it runs before i
 		}

@@ -98,6 +98,7 @@ type checker struct {
 	far    map[*graph.Value]*graph.Value // by view of a view: its owner, once it was asked for
 	held   map[*graph.Value]*first       // what somebody outside the graph holds
 	ends   map[*graph.Node][]*graph.Value
+	behind bool // no border is to come
 }
 
 // first is where a value was written first.
@@ -120,6 +121,7 @@ func (c *checker) run(g *graph.Graph, launches func(yield func(i int, l *Launch)
 			c.held[v], c.ends[h.Until] = &first{}, append(c.ends[h.Until], v)
 		}
 	}
+	c.behind = !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Op.Border })
 	ran := make([]int32, len(g.Nodes))
 	if err := launches(func(i int, l *Launch) error {
 		stop.Poll(c.ctx)
@@ -247,7 +249,10 @@ func (c *checker) part(l *Launch, ran []int32) error {
 		return fmt.Errorf("a view is no launch")
 	}
 	ran[n.ID]++
+	c.behind = c.behind || n.Op.Border
 	switch {
+	case !c.behind && n.Phase != graph.Forward:
+		return fmt.Errorf("runs before the border that ends the forward pass")
 	case !l.Again && ran[n.ID] > 1:
 		return fmt.Errorf("runs twice for the first time")
 	case l.Again && ran[n.ID] == 1:

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"errors"
+	"slices"
 	"time"
 
 	"memopt/memopt/graph"
@@ -14,8 +16,53 @@ type Run struct {
 	// Accumulate leaves out the launches of the update phase: this run only
 	// adds to the gradients.
 	Accumulate bool
+	// Part is what of the step is run.
+	Part Part
+	// Seeds is, where Part is BackwardPass, what the border makes, by its outputs: the
+	// gradients of the results. A nil one is zeros.
+	Seeds []*graph.Tensor
 	// Times asks for Trace.Launches.
 	Times bool
+}
+
+// Part is a part of a step that has a border (graph.Op.Border).
+type Part uint8
+
+// The parts. A step is ForwardPass, BackwardPass and Ending; between them what the border
+// reads and what the step returns can be fetched. A forward pass may be given up for the
+// next one, after its Ending.
+const (
+	Whole        Part = iota
+	ForwardPass       // all before the border
+	BackwardPass      // all behind it
+	Ending            // what was made elsewhere is brought to the states' places
+)
+
+// Border is the launch that parts the passes, and whether there is one.
+func (s *Schedule) Border() (at int, is bool) {
+	at = slices.IndexFunc(s.Launches, func(l Launch) bool { return l.Node != nil && l.Node.Op.Border })
+	return at, at >= 0
+}
+
+// Between is the launches of a part, half-open. The border itself is not run in parts: who
+// runs the backward pass puts there what it makes.
+func (s *Schedule) Between(p Part) (from, to int, err error) {
+	end := len(s.Launches)
+	for end > 0 && s.Launches[end-1].Node == nil {
+		end--
+	}
+	border, is := s.Border()
+	switch {
+	case p == Whole:
+		return 0, len(s.Launches), nil
+	case !is:
+		return 0, 0, errors.New("the step has no border that parts it")
+	case p == ForwardPass:
+		return 0, border, nil
+	case p == BackwardPass:
+		return border + 1, end, nil
+	}
+	return end, len(s.Launches), nil
 }
 
 // Trace is what happened in one step.

@@ -88,6 +88,13 @@ func Open(s *planner.Schedule, o Options) (*Device, error) {
 	for _, r := range s.Outputs {
 		d.outputs[r.Value.Name] = d.tensor(r)
 	}
+	if at, is := s.Border(); is { // what can be fetched between the passes
+		for _, r := range s.Launches[at].In {
+			if r.Value != nil && d.outputs[r.Value.Name] == nil {
+				d.outputs[r.Value.Name] = d.tensor(r)
+			}
+		}
+	}
 	for _, l := range s.Launches {
 		d.calls = append(d.calls, d.prepare(l))
 	}
@@ -181,7 +188,14 @@ func (d *Device) Name() string {
 // Run does one step.
 func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	begin := time.Now()
+	from, to, err := d.schedule.Between(r.Part)
+	if err != nil {
+		return t, fmt.Errorf("cpu: %w", err)
+	}
 	for _, in := range d.inputs {
+		if from > 0 {
+			break // they are there
+		}
 		x := r.Inputs[in.Value.Name]
 		to := d.fixed[in.Value.Name]
 		switch {
@@ -195,7 +209,12 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	if r.Times {
 		t.Launches = make([]time.Duration, len(d.calls))
 	}
-	for i := range d.calls {
+	if r.Part == planner.BackwardPass {
+		if err := d.seed(from-1, r.Seeds); err != nil {
+			return t, err
+		}
+	}
+	for i := from; i < to; i++ {
 		l := &d.calls[i]
 		if r.Accumulate && l.node != nil && l.node.Phase == graph.Updating {
 			continue
@@ -208,11 +227,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		if r.Times {
 			t.Launches[i] = time.Since(start)
 		}
-		if d.options.Poison {
-			for _, f := range d.frees[i+1] {
-				poison(d.spaces[planner.Arena][f.Offset : f.Offset+f.Bytes])
-			}
-		}
+		d.free(i)
 	}
 	t.Took = time.Since(begin)
 	t.Arena, t.State, t.Staging = d.used[planner.Arena], d.used[planner.State], d.used[planner.Staging]
@@ -220,6 +235,32 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		t.Workspace = d.options.Workspace()
 	}
 	return t, nil
+}
+
+// free poisons what nobody reads after launch i.
+func (d *Device) free(i int) {
+	if d.options.Poison {
+		for _, f := range d.frees[i+1] {
+			poison(d.spaces[planner.Arena][f.Offset : f.Offset+f.Bytes])
+		}
+	}
+}
+
+// seed puts what the border makes to its place.
+func (d *Device) seed(border int, seeds []*graph.Tensor) error {
+	for k, to := range d.calls[border].call.Out {
+		switch {
+		case to == nil:
+		case k >= len(seeds) || seeds[k] == nil:
+			clear(to.Bytes)
+		case seeds[k].Type != to.Type || !slices.Equal(seeds[k].Shape, to.Shape):
+			return fmt.Errorf("cpu: gradient %d of the results is %s%v, not %s%v", k, seeds[k].Type, seeds[k].Shape, to.Type, to.Shape)
+		default:
+			copy(to.Bytes, seeds[k].Bytes)
+		}
+	}
+	d.free(border)
+	return nil
 }
 
 // launch runs one call. What goes wrong inside (an index out of range, say)

@@ -66,9 +66,10 @@ type Device struct {
 	pipelines map[string]*vk.Pipeline
 	launches  []launch
 	sets      *vk.Sets
-	whole     *program // every launch
-	partial   *program // without the updates; nil until it is needed
-	timed     *program // the whole with points in time
+	whole     *program                     // every launch
+	partial   *program                     // without the updates; nil until it is needed
+	timed     *program                     // the whole with points in time
+	parts     [planner.Ending + 1]*program // by planner.Part; nil until it is needed
 	frees     [][]planner.Life
 
 	fixed   map[string]planner.Ref
@@ -157,6 +158,16 @@ func (d *Device) load() error {
 	for _, r := range d.schedule.Outputs {
 		d.outputs[r.Value.Name] = r
 	}
+	if at, is := d.schedule.Border(); is { // what can be fetched between the passes
+		for _, r := range d.schedule.Launches[at].In {
+			if r.Value == nil {
+				continue
+			}
+			if _, known := d.outputs[r.Value.Name]; !known {
+				d.outputs[r.Value.Name] = r
+			}
+		}
+	}
 	return nil
 }
 
@@ -169,7 +180,15 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		return t, fmt.Errorf("vulkan: %w", err)
 	}
 	begin := time.Now()
+	if r.Part == planner.BackwardPass {
+		if err := d.seed(r.Seeds); err != nil {
+			return t, fmt.Errorf("vulkan: %w", err)
+		}
+	}
 	for _, in := range d.inputs {
+		if r.Part == planner.BackwardPass || r.Part == planner.Ending {
+			break // they are there
+		}
 		x := r.Inputs[in.Value.Name]
 		switch {
 		case x == nil:
@@ -199,6 +218,39 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	t.Took = time.Since(begin)
 	t.Arena, t.State, t.Staging = d.spaces[planner.Arena].used, d.spaces[planner.State].used, d.spaces[planner.Staging].used
 	return t, nil
+}
+
+// seed puts what the border makes to its place.
+func (d *Device) seed(seeds []*graph.Tensor) error {
+	border, is := d.schedule.Border()
+	if !is {
+		return nil // which the program's recording says
+	}
+	for k, to := range d.schedule.Launches[border].Out {
+		if to.Value == nil {
+			continue
+		}
+		var bytes []byte
+		switch {
+		case k >= len(seeds) || seeds[k] == nil:
+			bytes = make([]byte, to.Bytes)
+		case seeds[k].Type != to.Value.Type || !slices.Equal(seeds[k].Shape, to.Shape):
+			return fmt.Errorf("gradient %d of the results is %s%v, not %s%v", k, seeds[k].Type, seeds[k].Shape, to.Value.Type, to.Shape)
+		default:
+			bytes = seeds[k].Bytes
+		}
+		if err := d.write(spanOf(to), bytes); err != nil {
+			return err
+		}
+	}
+	if d.options.Poison {
+		for _, f := range d.frees[border+1] {
+			if err := d.poison(span{planner.Arena, f.Offset, f.Offset + f.Bytes}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // submit runs lists and waits. After a failure nothing runs and nothing is read
@@ -295,7 +347,7 @@ func (d *Device) Close() error {
 	if d.crew != nil {
 		d.crew.Close()
 	}
-	for _, p := range []*program{d.whole, d.partial, d.timed} {
+	for _, p := range append([]*program{d.whole, d.partial, d.timed}, d.parts[:]...) {
 		d.forget(p)
 	}
 	if d.sets != nil {

@@ -64,7 +64,7 @@ func (d *Device) join(pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error
 		j := &joiner{d: d, first: i}
 		j.takes(i)
 		members := []int{i}
-		for k := i + 1; k < min(len(d.launches), i+joinReach) && d.launches[k].call == nil && d.launches[k].src.Node != nil; k++ {
+		for k := i + 1; k < min(len(d.launches), i+joinReach) && d.launches[k].call == nil && d.launches[k].src.Node != nil && !d.launches[k].src.Node.Op.Border; k++ {
 			switch {
 			case d.launches[k].joined: // it runs before
 			case d.joins(k) && j.takes(k):

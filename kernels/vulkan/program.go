@@ -259,21 +259,36 @@ type part struct {
 const listLength = 128
 
 func (d *Device) record() (err error) {
-	d.whole, err = d.newProgram(func(launch) bool { return true }, false)
+	d.whole, err = d.newProgram(func(int) bool { return true }, false)
 	return err
 }
 
 // programFor is the recorded program that a run asks for.
 func (d *Device) programFor(r planner.Run) (p *program, err error) {
 	switch {
+	case r.Part != planner.Whole:
+		if d.parts[r.Part] == nil {
+			from, to, err := d.schedule.Between(r.Part)
+			if err != nil {
+				return nil, err
+			}
+			d.parts[r.Part], err = d.newProgram(func(i int) bool { return from <= i && i < to }, false)
+			if err != nil {
+				return nil, err
+			}
+		}
+		return d.parts[r.Part], nil
 	case r.Times && !r.Accumulate:
 		if d.timed == nil {
-			d.timed, err = d.newProgram(func(launch) bool { return true }, true)
+			d.timed, err = d.newProgram(func(int) bool { return true }, true)
 		}
 		return d.timed, err
 	case r.Accumulate:
 		if d.partial == nil {
-			d.partial, err = d.newProgram(func(l launch) bool { return l.src.Node == nil || l.src.Node.Phase != graph.Updating }, false)
+			d.partial, err = d.newProgram(func(i int) bool {
+				n := d.launches[i].src.Node
+				return n == nil || n.Phase != graph.Updating
+			}, false)
 		}
 		return d.partial, err
 	}
@@ -282,7 +297,7 @@ func (d *Device) programFor(r planner.Run) (p *program, err error) {
 
 // newProgram records the launches that take part. In poison mode, each is a
 // list of its own.
-func (d *Device) newProgram(takes func(launch) bool, timed bool) (p *program, err error) {
+func (d *Device) newProgram(takes func(launch int) bool, timed bool) (p *program, err error) {
 	p = &program{}
 	defer func() {
 		if err != nil {
@@ -326,7 +341,7 @@ func (d *Device) newProgram(takes func(launch) bool, timed bool) (p *program, er
 	joins := !timed && !d.options.Poison
 	for i := range d.launches {
 		l := &d.launches[i]
-		if !takes(*l) || joins && l.joined && l.run == nil {
+		if !takes(i) || joins && l.joined && l.run == nil {
 			continue
 		}
 		dispatches := l.dispatches

@@ -173,6 +173,7 @@ const (
 	RoleBranch             // (condition, value, value) → the first where it holds, else the second
 	RoleStack              // values of one type and shape → all of them along a new first dim
 	RoleElement            // (value, place) → what is there along dim 0, or attribute axis
+	RoleBorder             // (results…) → the gradients that the user gives for those without a mark; see Op.Border
 	RoleChain              // (what the steps read…) → those of their values that results names; see Chain
 )
 
