@@ -21,6 +21,7 @@ type OpenRequest struct {
 	Mode     string            // bridge, resident or forward
 	Settings map[string]string // by name, as text
 	Outputs  []string          // of a bridge: the results whose gradients the host gives
+	Grads    []string          // of a bridge: the inputs whose gradients it wants
 	Given    []Tensor          // initializers that the host brings
 	Caller
 }
@@ -226,6 +227,7 @@ func (s *service) Open(ctx context.Context, in *pb.OpenRequest) (*pb.OpenRespons
 		Mode:     in.GetMode(),
 		Settings: in.GetSettings(),
 		Outputs:  in.GetOutputs(),
+		Grads:    in.GetGrads(),
 		Given:    given,
 		Caller:   caller(in, progress),
 	})

@@ -732,7 +732,7 @@ type Tensor struct {
 	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // as in the text form of graphs: f32, i64, bool
 	Shape         []int64                `protobuf:"varint,3,rep,packed,name=shape,proto3" json:"shape,omitempty"`
 	Span          *Span                  `protobuf:"bytes,4,opt,name=span,proto3" json:"span,omitempty"`
-	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"` // of a training session: input, seed, param, buffer, state, output, grad
+	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"` // of a training session: input, seed, param, buffer, frozen, state, output, grad
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -814,6 +814,7 @@ type OpenRequest struct {
 	EnvironmentSent bool                   `protobuf:"varint,8,opt,name=environment_sent,json=environmentSent,proto3" json:"environment_sent,omitempty"`
 	Folder          string                 `protobuf:"bytes,9,opt,name=folder,proto3" json:"folder,omitempty"`
 	Job             string                 `protobuf:"bytes,10,opt,name=job,proto3" json:"job,omitempty"`
+	Grads           []string               `protobuf:"bytes,11,rep,name=grads,proto3" json:"grads,omitempty"` // of a bridge: the inputs whose gradients the host wants beside those of parameters
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -916,6 +917,13 @@ func (x *OpenRequest) GetJob() string {
 		return x.Job
 	}
 	return ""
+}
+
+func (x *OpenRequest) GetGrads() []string {
+	if x != nil {
+		return x.Grads
+	}
+	return nil
 }
 
 type OpenResponse struct {
@@ -1766,7 +1774,7 @@ const file_memopt_proto_rawDesc = "" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
 	"\x05shape\x18\x03 \x03(\x03R\x05shape\x12#\n" +
 	"\x04span\x18\x04 \x01(\v2\x0f.memopt.v1.SpanR\x04span\x12\x12\n" +
-	"\x04role\x18\x05 \x01(\tR\x04role\"\x80\x04\n" +
+	"\x04role\x18\x05 \x01(\tR\x04role\"\x96\x04\n" +
 	"\vOpenRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12%\n" +
 	"\x05bytes\x18\x02 \x01(\v2\x0f.memopt.v1.SpanR\x05bytes\x12\x12\n" +
@@ -1778,7 +1786,8 @@ const file_memopt_proto_rawDesc = "" +
 	"\x10environment_sent\x18\b \x01(\bR\x0fenvironmentSent\x12\x16\n" +
 	"\x06folder\x18\t \x01(\tR\x06folder\x12\x10\n" +
 	"\x03job\x18\n" +
-	" \x01(\tR\x03job\x1a;\n" +
+	" \x01(\tR\x03job\x12\x14\n" +
+	"\x05grads\x18\v \x03(\tR\x05grads\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +

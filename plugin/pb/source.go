@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "424a01dd6b5c99c63cbef42186a3e20b11ad22bb83c2131b92183ccb4e3a75bf"
+const SourceSHA256 = "4b304e2e8d521a2bea57ecf7b44f9e0f30fc6c3cd81b1449971567a8dad56a09"

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"memopt/memopt"
+	"memopt/memopt/graph"
+	"memopt/memopt/visible"
+	"memopt/plugin"
+)
+
+func init() {
+	openers["bridge"] = openTraining
+	openers["resident"] = openTraining
+}
+
+// training is a step that a host has open.
+type training struct {
+	*memopt.Held
+	job   job
+	texts map[*memopt.Binding]plugin.Bound // of those that are kept
+}
+
+// openTraining opens a model as `memopt train` does, with the same settings.
+func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, error) {
+	j, warnings, err := hosted(ctx, "train", r.Model, r.Settings, r.Caller, nil)
+	if err != nil {
+		return plugin.Opened{}, err
+	}
+	j.busy("reading " + filepath.Base(j.model))
+	h, err := memopt.Hold(ctx, j.model, j.cfg, memopt.HoldOptions{Bridge: r.Mode == "bridge", Results: r.Outputs, Inputs: r.Grads})
+	if err != nil {
+		return plugin.Opened{}, refusedRequest(err)
+	}
+	if r.Mode == "bridge" {
+		warnings = append(warnings, idleInBridge(h.Model())...)
+	}
+	j.busy = func(string) func() { return func() {} }
+	t := &training{Held: h, job: j, texts: map[*memopt.Binding]plugin.Bound{}}
+	o := plugin.Opened{Session: t, Device: j.cfg.Device, Warnings: warnings,
+		Inputs: valuesOf(h.Inputs()), Outputs: valuesOf(h.Outputs()), Params: valuesOf(h.Params()), Buffers: valuesOf(h.Buffers())}
+	if o.Device == "" || o.Device == "auto" {
+		o.Device, _ = memopt.DeviceChoice()
+	}
+	trains, err := json.Marshal(h.Trains())
+	o.JSON = visible.Text(fmt.Sprintf(`{"format":"memopt.session/1","trains":%s}`, trains))
+	return o, err
+}
+
+// idleInBridge warns of settings that are of updates, which a bridge leaves to its host.
+func idleInBridge(m *memopt.Model) (out []string) {
+	of := []string{"optimizer", "momentum", "nesterov", "beta1", "beta2", "epsilon", "weight_decay", "lr_decay", "clip_norm", "accumulate", "loss_scale", "scale_window", "lr", "warmup"}
+	for _, s := range m.Config.NonDefaults() {
+		if slices.Contains(of, s.Name) {
+			out = append(out, fmt.Sprintf("%s: %s is not heeded: the host of a bridge updates the weights", s.Source, s.Name))
+		}
+	}
+	return out
+}
+
+func valuesOf(vs []*graph.Value) (out []plugin.Value) {
+	for _, v := range vs {
+		x := plugin.Value{Name: v.Name, Type: v.Type.String()}
+		for _, d := range v.Shape {
+			x.Shape = append(x.Shape, d.String())
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// portsOf reads tensors that a host names.
+func portsOf(tensors []plugin.Tensor) (ports []memopt.Port, err error) {
+	for _, t := range tensors {
+		p := memopt.Port{Name: t.Name, Place: t.Bytes}
+		var known bool
+		if p.Type, known = graph.ParseDType(t.Type); !known {
+			return nil, asInput(fmt.Errorf("tensor %q has the type %q, which is none", t.Name, t.Type))
+		}
+		elems := int64(1)
+		for _, n := range t.Shape {
+			if n < 0 || n > mostElems || elems > mostElems {
+				return nil, asInput(fmt.Errorf("tensor %q cannot have the shape %v", t.Name, t.Shape))
+			}
+			elems *= max(n, 1)
+			p.Shape = append(p.Shape, int(n))
+		}
+		if elems > mostElems {
+			return nil, asInput(fmt.Errorf("tensor %q cannot have the shape %v", t.Name, t.Shape))
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+// mostElems is more than any tensor has; twice as many dims of it are still a number.
+const mostElems = 1 << 31 << 9
+
+// Bind implements plugin.Session.
+func (t *training) Bind(ctx context.Context, inputs []plugin.Tensor, progress plugin.Progress) (plugin.Bound, error) {
+	batch, err := portsOf(inputs)
+	if err != nil {
+		return plugin.Bound{}, err
+	}
+	if progress != nil {
+		progress("planning", 0)
+	}
+	b, known, err := t.Held.Bind(ctx, batch)
+	if err != nil {
+		return plugin.Bound{}, refusedRequest(err)
+	}
+	if text, has := t.texts[b]; has {
+		text.Known = known
+		return text, nil
+	}
+	p := &planned{job: t.job, model: b.Model, plan: b.Plan, file: b.Model.PlanFile(b.Plan)}
+	p.ctx = ctx
+	p.tell(b.Plan.Warnings)
+	data, err := json.Marshal(p.json())
+	if err != nil {
+		return plugin.Bound{}, err
+	}
+	var text strings.Builder
+	if err := p.text(&text, nil); err != nil {
+		return plugin.Bound{}, err
+	}
+	out := plugin.Bound{ID: b.ID, PlanJSON: visible.Text(string(data)), Text: visible.Text(text.String()), Warnings: p.warnings}
+	for _, port := range b.Ports {
+		x := plugin.Tensor{Name: port.Name, Type: port.Type.String(), Role: string(port.Role)}
+		for _, n := range port.Shape {
+			x.Shape = append(x.Shape, int64(n))
+		}
+		out.Tensors = append(out.Tensors, x)
+	}
+	t.texts[b] = out
+	for old := range t.texts {
+		if !t.Held.Has(old) {
+			delete(t.texts, old)
+		}
+	}
+	return out, nil
+}
+
+// Sync implements plugin.Session.
+func (t *training) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, toService bool) error {
+	ports, err := portsOf(tensors)
+	if err != nil {
+		return err
+	}
+	return t.Held.Sync(ports, toService)
+}
+
+// Stats implements plugin.Session.
+func (t *training) Stats() (plugin.Answer, error) {
+	data, err := json.Marshal(t.Held.Stats())
+	return plugin.Answer{JSON: visible.Text(string(data))}, err
+}
+
+// Forward implements plugin.Trainer.
+func (t *training) Forward(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
+	return replyTo(t.Held.Forward(ctx, memopt.StepOf(r)))
+}
+
+// Backward implements plugin.Trainer.
+func (t *training) Backward(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
+	return replyTo(t.Held.Backward(ctx, memopt.StepOf(r)))
+}
+
+// Step implements plugin.Trainer.
+func (t *training) Step(ctx context.Context, r plugin.StepRequest) (plugin.StepReply, error) {
+	return replyTo(t.Held.Step(ctx, memopt.StepOf(r)))
+}
+
+func replyTo(s memopt.Stepped, err error) (plugin.StepReply, error) {
+	return plugin.StepReply{Run: s.Run, Seconds: s.Trace.Took.Seconds(), Peak: s.Trace.Arena, Loss: s.Loss}, err
+}
