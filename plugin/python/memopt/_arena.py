@@ -155,6 +155,13 @@ class Arena:
             self._watched[id(ref)] = (ref, offset, room)
         return Block(owner, offset, nbytes)
 
+    def find(self, address: int, nbytes: int) -> int | None:
+        """Where in the file the bytes at an address of this process lie, if they do."""
+        for stretch in self._stretches:
+            if stretch.address <= address and address + nbytes <= stretch.address + stretch.nbytes:
+                return None if self._closed else stretch.offset + address - stretch.address
+        return None
+
     def trim(self) -> None:
         """Gives the memory of free pages back to the system."""
         with self._lock:

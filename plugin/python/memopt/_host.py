@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from . import _arena, _binary, _refusal
@@ -56,8 +56,8 @@ class Host:
             self.close()
             raise
 
-    def call(self, method: str, request: Any, timeout: float | None) -> Any:
-        """Calls a method of the service that gives one answer; any failure is a MemoptError."""
+    def call(self, method: str, request: Any, timeout: float | None, begun: Callable[[Any], None] | None = None) -> Any:
+        """Calls a method of the service that gives one answer; any failure is a MemoptError. begun is given the call, to cancel it."""
         import grpc
 
         if os.getpid() != self._owner:
@@ -71,6 +71,8 @@ class Host:
         try:
             running = self._methods[method].future(request, timeout=timeout)
             try:
+                if begun is not None:
+                    begun(running)
                 return running.result()
             except BaseException:
                 running.cancel()  # an interrupt: the service goes on with nothing that nobody waits for

@@ -1,0 +1,45 @@
+"""Arguments of the types that ONNX Runtime's compiled classes take; anything else is a TypeError that says what would do."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def integer(what: str, value: Any, low: int = -(2**63), high: int = 2**63 - 1) -> int:
+    """A whole number: anything that Python can use as an index."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} takes an int, not {value!r} of type {type(value).__name__}") from None
+    if not low <= number <= high:
+        raise TypeError(f"{what} takes an int from {low} to {high}, not {number}")
+    return number
+
+
+def int32(what: str, value: Any) -> int:
+    """A whole number of 32 bits."""
+    return integer(what, value, -(2**31), 2**31 - 1)
+
+
+def boolean(what: str, value: Any) -> bool:
+    """True or False; numbers and None stand for them."""
+    if value is None or isinstance(value, (bool, int)) or (type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_")):
+        return bool(value)
+    raise TypeError(f"{what} takes a bool, not {value!r} of type {type(value).__name__}")
+
+
+def text(what: str, value: Any) -> str:
+    """A str."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} takes a str, not {value!r} of type {type(value).__name__}")
+    return value
+
+
+def instance(what: str, value: Any, kind: type[T]) -> T:
+    """A thing of one class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{what} takes {'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}, not {value!r} of type {type(value).__name__}")
+    return value

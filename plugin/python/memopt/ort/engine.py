@@ -1,0 +1,253 @@
+"""Sessions of the service that run forward: opens them, feeds them through the arena, and has them closed.
+
+An input that lies in the arena is used where it is, any other is copied there; results lie in the arena and are given out
+as they are. Every byte that is copied is counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import _arena, _host
+from ..errors import MemoptError
+from . import closing
+from .types import ElementType, by_service
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, Any]
+
+_log = logging.getLogger("memopt.ort")
+
+
+def devices() -> dict[str, str]:
+    """The kinds of the devices that the service has, and the name of the first of each."""
+    found: dict[str, str] = {}
+    for device in _host.current().info.devices:
+        found.setdefault(device.kind, device.name)
+    return found
+
+
+class Given(NamedTuple):
+    """What the program brings instead of an initializer of the model's, or of a file of it."""
+
+    name: str
+    element_type: ElementType | None  # None: the contents of a file
+    array: Array
+
+
+class Fetch(NamedTuple):
+    """An output to fetch: to where the program wants it, or to room of its own."""
+
+    name: str
+    element_type: ElementType | None = None
+    array: Array | None = None
+
+
+class Fetched(NamedTuple):
+    """An output."""
+
+    element_type: ElementType
+    array: Array
+
+
+_FIRST_ROOM = 64 << 10  # for outputs of sizes that are not known yet
+
+
+class Engine:
+    """One session of the service. When the service has gone, the next call opens it again in another."""
+
+    def __init__(self, path: str, data: bytes, settings: Mapping[str, str], given: Sequence[Given]) -> None:
+        self._path = path
+        self._data = data
+        self._settings = dict(settings)
+        self._given = list(given)
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._host: _host.Host | None = None
+        self._id = 0
+        self._end: weakref.finalize[Any, Any] | None = None
+        self._shared: list[Array] = []  # what of the program's the service reads as long as the session is open
+        self._sizes: dict[Any, list[int]] = {}  # of outputs, by their names and the inputs' shapes; -1: not always the same
+        self.copied_in = self.copied_out = 0
+        self.told: Any = None
+        self._open()
+
+    def _open(self) -> None:
+        from .. import _arguments, _messages
+
+        closing.closer.drain()
+        host = _host.current()
+        request = _messages.OpenRequest(
+            mode="forward",
+            settings=self._settings,
+            environment={k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))},
+            environment_sent=True,
+            folder=_arguments.current_folder(),
+        )
+        if self._path:
+            request.model = self._path
+        if self._data or not self._path:
+            block = _arena.current().alloc(max(len(self._data), 1))
+            block.view[: len(self._data)] = self._data
+            request.bytes.CopyFrom(block.span(len(self._data)))
+        shared = []
+        for given in self._given:
+            there = _reach(given.array)
+            if there is not given.array:
+                there[...] = given.array
+            shared.append(there)
+            tensor = request.given.add()
+            _describe(tensor, given.name, given.element_type, there)
+            if given.element_type is None:
+                tensor.role = "file"
+        self.told = host.call("Open", request, None)
+        for warning in self.told.warnings:
+            _log.warning("%s", warning)
+        if self._end is not None:
+            self._end.detach()
+        self._host, self._id, self._shared = host, self.told.session, shared
+        self._end = closing.closer.watch(self, host, self._id)
+
+    def close(self) -> None:
+        """Ends the session; nothing is run after it."""
+        if self._end is not None:
+            self._end()
+            closing.closer.drain()
+
+    def _ready(self) -> None:
+        if self._process != os.getpid():  # the parent's session, and its lock, stayed with the parent
+            self._process = os.getpid()
+            self._lock = threading.Lock()
+            self._host = None
+
+    def run(
+        self,
+        feeds: Sequence[tuple[str, ElementType, Array]],
+        fetches: Sequence[Fetch],
+        options: Mapping[str, str],
+        begun: Callable[[Any], None] | None = None,
+    ) -> list[Fetched]:
+        """Runs the model. Arrays are contiguous and in this machine's order."""
+        self._ready()
+        with self._lock:
+            if self._host is None or not self._host.alive():
+                self._open()
+            key = (tuple(f.name for f in fetches), tuple((name, array.shape) for name, _, array in feeds))
+            sizes = self._sizes.get(key)
+            try:
+                return self._run(feeds, fetches, options, begun, key, sizes)
+            except MemoptError as e:
+                if sizes is None or e.code != "INVALID_ARGUMENT" or all(n < 0 for n in sizes):
+                    raise
+            # The sizes of outputs may follow from numbers of inputs: once more, with room for any.
+            self._sizes[key] = [-1] * len(fetches)
+            return self._run(feeds, fetches, options, begun, key, self._sizes[key])
+
+    def _run(
+        self,
+        feeds: Sequence[tuple[str, ElementType, Array]],
+        fetches: Sequence[Fetch],
+        options: Mapping[str, str],
+        begun: Callable[[Any], None] | None,
+        key: Any,
+        sizes: list[int] | None,
+    ) -> list[Fetched]:
+        from .. import _messages
+
+        assert self._host is not None
+        arena = _arena.current()
+        request = _messages.RunRequest(session=self._id, options=options)
+        held: list[Any] = []  # until the call has ended
+        for name, element_type, array in feeds:
+            there = _reach(array)
+            if there is not array:
+                there[...] = array
+                self.copied_in += array.nbytes
+            held.append(there)
+            _describe(request.inputs.add(), name, element_type, there)
+        blocks: list[Any] = []
+        for i, fetch in enumerate(fetches):
+            tensor = request.outputs.add(name=fetch.name)
+            if fetch.array is not None:
+                blocks.append(_reach(fetch.array))
+                _describe(tensor, fetch.name, fetch.element_type, blocks[-1])
+            elif sizes is not None and sizes[i] >= 0:
+                blocks.append(arena.alloc(sizes[i]))
+                tensor.span.CopyFrom(blocks[-1].span())
+            else:
+                blocks.append(None)
+        room = None
+        if None in blocks:
+            room = arena.alloc(_FIRST_ROOM)
+            request.room.CopyFrom(room.span())
+        reply = self._host.call("Run", request, None, begun)
+        made = []
+        for fetch, block, output in zip(fetches, blocks, reply.outputs, strict=True):
+            element_type = by_service(output.type)
+            if fetch.array is not None:
+                if block is not fetch.array:
+                    fetch.array[...] = block
+                    self.copied_out += block.nbytes
+                made.append(Fetched(element_type, fetch.array))
+                continue
+            if block is None:
+                block = arena.alloc(_bytes(output.shape, element_type))
+                if output.HasField("span"):
+                    assert room is not None
+                    at = output.span.offset - room.offset
+                    block.view[:] = room.view[at : at + block.nbytes]
+                elif block.nbytes:
+                    tensor = _messages.Tensor(name=fetch.name, type=output.type, shape=output.shape, span=block.span())
+                    self._host.call("Sync", _messages.SyncRequest(session=self._id, tensors=[tensor]), None)
+                self.copied_out += block.nbytes
+            made.append(Fetched(element_type, block.array(element_type.storage(), output.shape)))
+        if sizes is None:
+            if len(self._sizes) >= 1024:
+                self._sizes.clear()
+            self._sizes[key] = [-1 if f.array is not None else m.array.nbytes for f, m in zip(fetches, made, strict=True)]
+        del held
+        return made
+
+    def stats(self) -> str:
+        """What the service tells of the session, as JSON."""
+        from .. import _messages
+
+        self._ready()
+        with self._lock:
+            if self._host is None or not self._host.alive():
+                self._open()
+            assert self._host is not None
+            told: str = self._host.call("Stats", _messages.SessionRequest(session=self._id), None).json
+            return told
+
+
+def _reach(array: Array) -> Array:
+    """The array itself if it lies in the arena, else room for a copy."""
+    arena = _arena.current()
+    if array.nbytes and arena.find(array.ctypes.data, array.nbytes) is not None:
+        return array
+    return arena.alloc(array.nbytes).array(array.dtype, array.shape)
+
+
+def _describe(tensor: Any, name: str, element_type: ElementType | None, array: Array) -> None:
+    tensor.name = name
+    tensor.type = element_type.service if element_type is not None else "u8"
+    tensor.shape.extend(array.shape)
+    offset = _arena.current().find(array.ctypes.data, array.nbytes) if array.nbytes else 0
+    assert offset is not None
+    tensor.span.offset = offset
+    tensor.span.bytes = array.nbytes
+
+
+def _bytes(shape: Sequence[int], element_type: ElementType) -> int:
+    count = element_type.size
+    for n in shape:
+        count *= n
+    return count

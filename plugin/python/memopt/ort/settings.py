@@ -1,0 +1,88 @@
+"""What a program sets for a session, as the service takes it."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from . import allocators, devices, providers
+from .enums import ArenaExtendStrategy, ExecutionMode, GraphOptimizationLevel
+from .options import SessionOptions
+
+_log = logging.getLogger("memopt.ort")
+
+_LEVELS = {
+    GraphOptimizationLevel.ORT_DISABLE_ALL: "off",
+    GraphOptimizationLevel.ORT_ENABLE_BASIC: "clean",
+    GraphOptimizationLevel.ORT_ENABLE_EXTENDED: "fuse",
+    GraphOptimizationLevel.ORT_ENABLE_LAYOUT: "fuse",
+    GraphOptimizationLevel.ORT_ENABLE_ALL: "fuse",
+}
+
+# Options of providers that mean something here; those of other libraries are told to the log.
+_PROVIDER = ("gpu_mem_limit", "arena_extend_strategy", "device_id")
+
+
+def of(options: SessionOptions, choice: providers.Choice) -> dict[str, str]:
+    """The settings of a session with these options on these devices."""
+    first = choice.names[0]
+    pattern = options.enable_mem_pattern and options.execution_mode == ExecutionMode.ORT_SEQUENTIAL
+    told = {
+        "device": "cpu",
+        "optimize": _LEVELS[options.graph_optimization_level],
+        "enable_mem_pattern": _on(pattern),
+        "enable_cpu_mem_arena": _on(options.enable_cpu_mem_arena),
+    }
+    entries = options._entries.items()
+    if entries.get("session.use_env_allocators") == "1":
+        told |= _shared()
+    told |= _provider(first, choice.options[first])
+    if options.optimized_model_filepath:
+        told["optimized_model_filepath"] = os.path.abspath(options.optimized_model_filepath)
+    seed = devices.seed()
+    if seed is not None:
+        told["seed"] = str(seed % 2**64)
+    return told
+
+
+def _provider(name: str, options: dict[str, str]) -> dict[str, str]:
+    told = {}
+    if name == providers.VULKAN:
+        number = _number(name, "device_id", options.get("device_id", "0"))
+        told["device"] = f"vulkan:{number}" if number else "vulkan"
+    if "gpu_mem_limit" in options:
+        limit = _number(name, "gpu_mem_limit", options["gpu_mem_limit"])
+        if 0 < limit < 2**63 - 1:  # above is ONNX Runtime's way to say none
+            told["mem_limit"] = str(limit)
+    strategy = options.get("arena_extend_strategy")
+    if strategy is not None:
+        known = {s.name: s.name for s in ArenaExtendStrategy} | {str(s.value): s.name for s in ArenaExtendStrategy} | {"planned": "planned"}
+        if strategy not in known:
+            raise ValueError(f"{name}: arena_extend_strategy is {strategy!r}, and there are kNextPowerOfTwo, kSameAsRequested and planned")
+        told["arena_extend_strategy"] = known[strategy]
+    for key in options:
+        if key not in _PROVIDER:
+            _log.info("%s: option %s means nothing to memopt and is left out", name, key)
+    return told
+
+
+def _shared() -> dict[str, str]:
+    told = allocators.shared()
+    if told is None:
+        _log.warning("session.use_env_allocators is 1, and no allocator was registered: the session has an arena of its own")
+        return {}
+    return {"mem_limit" if key == "max_mem" else key: value for key, value in told.items()}
+
+
+def _number(name: str, key: str, value: str) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise ValueError(f"{name}: {key} is {value!r}, not a whole number of 0 or more")
+    return number
+
+
+def _on(value: bool) -> str:
+    return "on" if value else "off"
