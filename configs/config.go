@@ -24,32 +24,33 @@ type Config struct {
 	Compat           string // "1.19", or empty
 	Dims             map[string]int64
 
-	Device       string   // auto, cpu or vulkan
-	FastPaths    []string // auto, none, or those that a Vulkan device is to take
-	Optimize     string   // off, clean or fuse
-	Shrink       string   // on, off or auto: keep exact extracts of values instead of them
-	ChunkLoss    string   // on, off or auto: a loss of many classes so many rows at a time
-	Flash        string   // on, rows, off or auto: attention by tiles, or some queries at a time
-	FuseChains   string   // on, off or auto: elementwise launches as one
-	Lossy        string   // off, bf16, fp16 or fp8: keep activations as these
-	Loss         string
-	Trainable    []string
-	Frozen       []string
-	Optimizer    string // sgd, momentum, adam, adamw, lamb or adagrad
-	LR           float64
-	Warmup       int
-	Momentum     float64
-	Beta1, Beta2 float64
-	Epsilon      float64
-	WeightDecay  float64
-	Nesterov     bool
-	LRDecay      float64
-	ClipNorm     float64 // 0: no clipping
-	LossScale    LossScale
-	ScaleWindow  int
-	Accumulate   int
-	Steps        int
-	Seed         uint64
+	Device        string // auto, cpu or vulkan
+	ServiceBudget Budget
+	FastPaths     []string // auto, none, or those that a Vulkan device is to take
+	Optimize      string   // off, clean or fuse
+	Shrink        string   // on, off or auto: keep exact extracts of values instead of them
+	ChunkLoss     string   // on, off or auto: a loss of many classes so many rows at a time
+	Flash         string   // on, rows, off or auto: attention by tiles, or some queries at a time
+	FuseChains    string   // on, off or auto: elementwise launches as one
+	Lossy         string   // off, bf16, fp16 or fp8: keep activations as these
+	Loss          string
+	Trainable     []string
+	Frozen        []string
+	Optimizer     string // sgd, momentum, adam, adamw, lamb or adagrad
+	LR            float64
+	Warmup        int
+	Momentum      float64
+	Beta1, Beta2  float64
+	Epsilon       float64
+	WeightDecay   float64
+	Nesterov      bool
+	LRDecay       float64
+	ClipNorm      float64 // 0: no clipping
+	LossScale     LossScale
+	ScaleWindow   int
+	Accumulate    int
+	Steps         int
+	Seed          uint64
 
 	Log          string // debug, devinfo, info, warn, error or fatal
 	SaveONNXPath string

@@ -30,6 +30,7 @@ var (
 	drawing   = []string{"plan", "train"}                                              // they draw numbers, or write graphs
 	training  = []string{"train"}                                                      // it runs the step
 	opening   = []string{"train", "devices"}                                           // they open devices
+	serving   = []string{"serve"}                                                      // they answer a trainer
 )
 
 //go:generate go -C ../plugin run ./internal/gen tables
@@ -125,6 +126,8 @@ var rows = slices.Concat(
 			"Where the step runs; vulkan:1 and vulkan:llvmpipe name one of several."),
 		row("fast_paths", func(c *Config) *[]string { return &c.FastPaths }, someOf(fastPaths, "auto", "none"), []string{"auto"}, opening,
 			"Faster ways of a Vulkan device to take, of those that memopt devices lists. Some sum in another order; a recomputed value still has the bits of the first."),
+		row("service_budget", func(c *Config) *Budget { return &c.ServiceBudget }, size(), Budget{}, serving,
+			"Most memory that the service takes for itself, whatever is asked of it: what does not fit is refused. Tensors that it shares with the trainer are the trainer's."),
 		row("log", func(c *Config) *string { return &c.Log }, choice(logLevels, logAliases), "warn", nil,
 			"Lowest level that is logged.", flag("log-level"), ort("ORTMODULE_LOG_LEVEL", "VERBOSE", "DEVINFO", "INFO", "WARNING", "ERROR", "FATAL")),
 		row("save_onnx_path", func(c *Config) *string { return &c.SaveONNXPath }, folder(), "", drawing,

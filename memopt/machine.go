@@ -2,14 +2,38 @@ package memopt
 
 import (
 	"fmt"
+	"runtime/debug"
+	"sync/atomic"
 
 	"memopt/configs"
 )
 
-// Fits refuses what the machine has no memory for: better a line now than a
-// process that is killed later. What is the subject of the line, and help
-// says what would fit.
+// memoryLimit is what LimitMemory was given; 0 is none.
+var memoryLimit atomic.Int64
+
+// LimitMemory has Fits refuse what would take this process's anonymous memory above a
+// limit, and the collector work harder below it. A share is of what the process can have now.
+func LimitMemory(most configs.Budget) {
+	bytes := most.Bytes
+	if most.Percent > 0 {
+		bytes = int64(float64(machineMemory()) * most.Percent / 100)
+	}
+	if bytes > 0 {
+		memoryLimit.Store(bytes)
+		debug.SetMemoryLimit(bytes)
+	}
+}
+
+// Fits refuses what the machine has no memory for, or the limit no room: better a line
+// now than a process that is killed later. What is the subject of the line, and help says
+// what would fit.
 func Fits(bytes int64, what, help string) error {
+	if most := memoryLimit.Load(); most > 0 {
+		if held := anonymousMemory(); bytes > most-held {
+			return codedError{fmt.Errorf("%s takes %s of memory, and of the %s that service_budget allows %s are in use%s",
+				what, configs.FormatBytes(bytes), configs.FormatBytes(most), configs.FormatBytes(held), help), ExitCannot}
+		}
+	}
 	if most := machineMemory(); most > 0 && bytes > most {
 		return codedError{fmt.Errorf("%s takes %s of memory, and this process can have %s%s",
 			what, configs.FormatBytes(bytes), configs.FormatBytes(most), help), ExitCannot}

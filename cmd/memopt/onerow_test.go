@@ -39,7 +39,7 @@ func TestOneRow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	insert("config.go", "\tDevice       string", "\tMadeUp string\n")
+	insert("config.go", "\tServiceBudget", "\tMadeUp string\n")
 	insert("table.go", "\t\trow(\"seed\"", "\t\trow(\"made_up\", func(c *Config) *string { return &c.MadeUp }, choice([]string{\"little\", \"much\"}, nil), \"little\", drawing, \"How much is made up.\"),\n")
 	overlay := filepath.Join(dir, "overlay.json")
 	text, err := json.Marshal(map[string]any{"Replace": replaced})

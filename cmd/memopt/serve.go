@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
+	"memopt/memopt"
 	"memopt/plugin"
 )
 
@@ -13,7 +14,7 @@ var serveCommand = &cli.Command{
 	Usage:     "run the service behind the Python package, which starts it itself",
 	ArgsUsage: " ",
 	UsageText: "memopt serve",
-	Flags: common(
+	Flags: settingFlags("serve",
 		&cli.BoolFlag{Name: "gencert", Usage: "print a client certificate and its key, and exit", Hidden: true},
 	),
 	Action: func(c *cli.Context) error {
@@ -23,6 +24,11 @@ var serveCommand = &cli.Command{
 		if c.Bool("gencert") {
 			return plugin.WriteClientCert(c.App.Writer)
 		}
+		cfg, err := settings(c)
+		if err != nil {
+			return err
+		}
+		memopt.LimitMemory(cfg.ServiceBudget)
 		ending.leave()
 		return plugin.Serve(front{})
 	},

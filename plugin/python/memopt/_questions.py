@@ -1,4 +1,4 @@
-"""memopt.frontier, max_batch, max_seq and explain: of files by the service, of modules by memopt.torch."""
+"""memopt.frontier, max_batch, max_seq, explain and check: of files by the service, of modules by memopt.torch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ask(method: str, model: Path, settings: dict[str, Any], timeout: float | Non
     return Answer(json.loads(reply.json), reply.text)
 
 
-_NAMES = {"Frontier": "frontier", "MaxBatch": "max_batch", "Explain": "explain"}
+_NAMES = {"Frontier": "frontier", "MaxBatch": "max_batch", "Explain": "explain", "Check": "check"}
 
 
 def frontier(model: Path | torch.nn.Module, *batch: Any, svg: Path | None = None, timeout: float | None = 600.0, **given: Any) -> Any:
@@ -117,6 +117,23 @@ def explain(plan: Path | Report | torch.nn.Module, *batch: Any, node: str | None
     from .torch.questions import explain
 
     return explain(plan, *batch, node=node, html=html, timeout=timeout, **given)
+
+
+def check(plan: Path | Report, model: Path, *, timeout: float | None = 600.0, **given: Any) -> Answer:
+    """Holds a plan against its model, by another way than the planner's: order, overlap, bytes and cost.
+
+    plan   a plan, or the file of one
+    model  the ONNX file or the recorded step that it is of
+    given  settings that the plan must keep: dims, and limits that it must not exceed
+
+    Raises MemoptError if the plan is wrong or of another model.
+    """
+    if isinstance(plan, Report):
+        with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
+            path = os.path.join(folder, os.path.basename(plan._get("model", "path") or "plan") + ".plan.json")
+            plan.save(path)
+            return ask("Check", model, given, timeout, plan=path)
+    return ask("Check", model, given, timeout, plan=plan)
 
 
 def _no_batch(function: str, batch: tuple[Any, ...]) -> None:

@@ -319,4 +319,5 @@ ELSEWHERE = {
     "warmup": "memopt plan does not heed it, train does",
     "steps": "memopt plan does not heed it, train does",
     "fast_paths": "memopt plan does not heed it, train and devices do",
+    "service_budget": "memopt plan does not heed it, serve does",
 }

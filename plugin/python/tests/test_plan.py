@@ -151,6 +151,19 @@ class Plans(unittest.TestCase):
             with self.assertRaises(TypeError):
                 wrong()
 
+    def test_check(self) -> None:
+        """A plan is held against its model: as a plan, as a file, and against another model."""
+        model, other, path = (os.path.join(self.folder.name, name) for name in ("mlp.onnx", "other.onnx", "p.json"))
+        for file, width in ((model, "128"), (other, "64")):
+            self.assertEqual(command("new", "mlp", "-o", file, "--width", width, "--inputs", "4", "--classes", "3").returncode, 0)
+        plan = memopt.plan(model, dims={"batch": 8}, save_to=path)
+        for checked in (memopt.check(plan, model), memopt.check(path, model), memopt.check(path, model, dims={"batch": 8})):
+            self.assertEqual((checked.ok, checked.peak, checked.arena), (True, plan.result.peak, plan.result.arena))
+        self.assertEqual(str(checked), command("check", path, model).stdout.strip())
+        for wrong in (lambda: memopt.check(path, other), lambda: memopt.check(path, model, dims={"batch": 9}), lambda: memopt.check(model, model)):
+            with self.assertRaises(memopt.MemoptError):
+                wrong()
+
     def test_settings_are_of_the_current_folder(self) -> None:
         self.addCleanup(os.chdir, os.getcwd())
         for name, level in (("old", 1), ("new", 2)):
