@@ -52,7 +52,7 @@ func watchMemory() *memoryWatch {
 }
 
 func (w *memoryWatch) look() {
-	if n := anonymousMemory(); n > w.most.Load() {
+	if n := AnonymousMemory(); n > w.most.Load() {
 		w.most.Store(n)
 	}
 }

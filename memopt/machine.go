@@ -29,7 +29,7 @@ func LimitMemory(most configs.Budget) {
 // what would fit.
 func Fits(bytes int64, what, help string) error {
 	if most := memoryLimit.Load(); most > 0 {
-		if held := anonymousMemory(); bytes > most-held {
+		if held := AnonymousMemory(); bytes > most-held {
 			return codedError{fmt.Errorf("%s takes %s of memory, and of the %s that service_budget allows %s are in use%s",
 				what, configs.FormatBytes(bytes), configs.FormatBytes(most), configs.FormatBytes(held), help), ExitCannot}
 		}

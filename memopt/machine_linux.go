@@ -69,9 +69,9 @@ func available() (bytes uint64) {
 	return bytes
 }
 
-// anonymousMemory is the bytes of this process that no file is behind, as the system
+// AnonymousMemory is the bytes of this process that no file is behind, as the system
 // counts them now; 0 is unknown.
-func anonymousMemory() int64 {
+func AnonymousMemory() int64 {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		return 0

@@ -14,7 +14,7 @@ import (
 func TestServiceBudget(t *testing.T) {
 	defer memoryLimit.Store(0)
 	defer debug.SetMemoryLimit(math.MaxInt64)
-	used := anonymousMemory()
+	used := AnonymousMemory()
 	LimitMemory(configs.Budget{Bytes: used + 64<<20})
 	if err := Fits(32<<20, "the step", ""); err != nil {
 		t.Error(err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,9 +24,4 @@ func (front) Open(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 		return plugin.Opened{}, asInput(fmt.Errorf("session mode %q: there are %s", r.Mode, strings.Join(modes, ", ")))
 	}
 	return open(ctx, r)
-}
-
-func (front) Stats(context.Context) (plugin.Answer, error) {
-	data, err := json.Marshal(map[string]any{"format": "memopt.stats/1"})
-	return plugin.Answer{JSON: string(data)}, err
 }

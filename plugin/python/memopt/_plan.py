@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import os
 import textwrap
@@ -18,6 +19,8 @@ from .report import Report
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ._questions import Answer
 
 
 def plan(
@@ -144,3 +147,12 @@ def info(timeout: float | None = 30.0) -> dict[str, Any]:
         "features": list(reply.features),
         "devices": [{"name": d.name, "kind": d.kind, "memory": d.memory} for d in reply.devices],
     }
+
+
+def stats(timeout: float | None = 30.0) -> Answer:
+    """What the service of this process holds: its memory, weights by kind, goroutines."""
+    from . import _messages
+    from ._questions import Answer
+
+    reply = _host.current().call("Stats", _messages.SessionRequest(), _arguments.timeout(timeout))
+    return Answer(json.loads(reply.json), reply.text)

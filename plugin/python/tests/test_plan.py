@@ -151,6 +151,13 @@ class Plans(unittest.TestCase):
             with self.assertRaises(TypeError):
                 wrong()
 
+    def test_stats(self) -> None:
+        held = memopt.stats()
+        self.assertEqual(held.format, "memopt.stats/1")
+        self.assertGreater(held.goroutines, 0)
+        self.assertGreaterEqual(held.weights.mapped, 0)
+        self.assertIn("memory of the service:", str(held))
+
     def test_check(self) -> None:
         """A plan is held against its model: as a plan, as a file, and against another model."""
         model, other, path = (os.path.join(self.folder.name, name) for name in ("mlp.onnx", "other.onnx", "p.json"))
