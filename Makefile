@@ -12,7 +12,7 @@ export MEMOPT_ORT_PYTHON = $(ORT_PYTHON)
 VULKAN    = env $$(.ci/vulkan --env)
 no_vulkan = all=$$($(VULKAN) bin/memopt devices --format json) || exit 1; echo "$$all" | awk '/"device": "vulkan:/ {n++} /"unfit":/ {n--} END {exit n > 0}'
 
-.PHONY: build run test test-torch-matrix bench fmt clean
+.PHONY: build run wheel test test-torch-matrix bench fmt clean
 
 build:
 	$(GO) build -trimpath -o bin/memopt ./cmd/memopt
@@ -27,6 +27,11 @@ run: build
 	@echo; echo "The same on whatever Vulkan there is:"
 	@if $(no_vulkan); then echo "(none here, which is fine)"; else \
 		$(VULKAN) bin/memopt train demo/gpt.onnx --dims batch=8,seq=64 --activation-budget 50% --data demo/gpt.npz --steps 3 --optimizer adamw --lr 3e-4 --device vulkan; fi
+
+# The Python package with the binary inside, and its source distribution, which go
+# builds anywhere.
+wheel:
+	.ci/wheel dist
 
 # Everything that can run. The Python half needs the packages of
 # .ci/requirements.txt; .ci/python puts them in a cache folder once. .ci/vulkan
@@ -61,4 +66,4 @@ fmt:
 	gofmt -w .
 
 clean:
-	rm -rf bin demo
+	rm -rf bin demo dist

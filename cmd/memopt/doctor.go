@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,16 +24,27 @@ var doctorCommand = &cli.Command{
 	Usage:     "check what is installed, and say what to do about what is not",
 	ArgsUsage: " ",
 	UsageText: "memopt doctor",
-	Flags:     common(),
+	Flags: common(
+		&cli.StringFlag{Name: "findings", Usage: "what python -m memopt has found, as JSON", Hidden: true},
+	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "")
 		if err != nil {
 			return err
 		}
-		var findings []finding
+		var findings, python []finding
+		if text := c.String("findings"); text != "" {
+			if err := json.Unmarshal([]byte(text), &python); err != nil {
+				return usage("--findings: %s", err)
+			}
+		}
 		for _, look := range examinations {
 			findings = append(findings, look())
 		}
+		if python == nil {
+			python = []finding{lookPython()}
+		}
+		findings = append(findings, python...)
 		if asJSON {
 			return printJSON(c.App.Writer, map[string]any{"format": "memopt.doctor/1", "version": memopt.Version, "findings": findings})
 		}
@@ -60,8 +72,8 @@ type finding struct {
 	Advice string `json:"advice,omitempty"`
 }
 
-// examinations is the table of what doctor looks at.
-var examinations = []func() finding{lookProgram, lookMachine, lookMemory, lookOperators, lookVulkan, lookPython, lookSockets}
+// examinations is the table of what doctor looks at, beside Python.
+var examinations = []func() finding{lookProgram, lookMachine, lookMemory, lookOperators, lookVulkan, lookSockets}
 
 func lookProgram() finding {
 	f := finding{Name: "memopt", OK: true, Found: memopt.Version + ", " + runtime.Version()}

@@ -31,9 +31,10 @@ def find(explicit: str | os.PathLike[str] | None = None) -> str:
     for path in tried:
         if _runs(path):
             return path
-    found = shutil.which("memopt")
-    if found:
-        return os.path.abspath(found)
+    for folder in os.get_exec_path():
+        found = shutil.which("memopt", path=folder)
+        if found and not _is_ours(found):
+            return os.path.abspath(found)
     raise MemoptError(
         "the memopt binary was not found; looked at:\n"
         + f"  {VARIABLE} (not set)\n"
@@ -52,6 +53,12 @@ def _why_not(path: str) -> str:
     if not os.path.exists(path):
         return "which does not exist"
     return "which is not a file that can be run"
+
+
+def _is_ours(path: str) -> bool:
+    """Whether this is the script that starts Python to look for the binary."""
+    with open(path, "rb") as f:
+        return f.read(2) == b"#!" and b"memopt.__main__" in f.read(1000)
 
 
 def _is_checkout(folder: Path) -> bool:

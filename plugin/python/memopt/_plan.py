@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import _arguments, _host
 from ._arguments import Path
 from ._progress import Asked, Watch
+from ._section import Section
 from ._settings import ALIASES, ELSEWHERE, SETTINGS, PlanSettings
 from .errors import MemoptError
 from .report import Report
@@ -132,14 +133,33 @@ def _describe() -> None:
 _describe()
 
 
-def info(timeout: float | None = 30.0) -> dict[str, Any]:
+class Device(Section):
+    """Where plans can run."""
+
+    name: str
+    kind: str  # cpu or vulkan
+    memory: int  # bytes; 0 where nobody knows
+
+
+class Info(Section):
+    """Which service this process has."""
+
+    version: str
+    protocol: int
+    pid: int
+    binary: str
+    features: list[str]
+    devices: list[Device]
+
+
+def info(timeout: float | None = 30.0) -> Info:
     """Says which service this process has: version, protocol, pid, binary, features, devices."""
     from . import _messages
 
     timeout = _arguments.timeout(timeout)
     host = _host.current()
     reply = host.call("Info", _messages.InfoRequest(), timeout)
-    return {
+    fields = {
         "version": reply.version,
         "protocol": reply.protocol,
         "pid": reply.pid,
@@ -147,6 +167,7 @@ def info(timeout: float | None = 30.0) -> dict[str, Any]:
         "features": list(reply.features),
         "devices": [{"name": d.name, "kind": d.kind, "memory": d.memory} for d in reply.devices],
     }
+    return Info(fields)
 
 
 def stats(timeout: float | None = 30.0) -> Answer:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from . import _arguments
+from . import _arguments, _fields
 from ._arguments import Path
 from ._plan import call, texts
 from ._section import Section
@@ -16,6 +17,10 @@ from .report import Report
 
 if TYPE_CHECKING:
     import torch
+
+    from .torch.largest import Largest as LargestOfModule
+    from .torch.questions import Explanation as ExplanationOfModule
+    from .torch.questions import Frontier as FrontierOfModule
 
 
 class Answer(Section):
@@ -32,20 +37,121 @@ class Answer(Section):
         return lines(self._text).rstrip("\n")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Answer, (dict(self._fields), self._text)
+        return type(self), (dict(self._fields), self._text)
 
 
-def ask(method: str, model: Path, settings: dict[str, Any], timeout: float | None, dim: str = "", node: str = "", **files: Path | None) -> Answer:
+class Point(Section):
+    """A plan of a frontier."""
+
+    name: str  # of references alone
+    form: str
+    peak: int
+    arena: int
+    fixed: int
+    total: int
+    overhead: float
+    recomputed_nodes: int
+    knee: bool
+
+
+class Frontier(Answer):
+    """Every plan worth having of a file's step, and what well-known ways of choosing come to."""
+
+    format: str
+    model: str
+    dims: Mapping[str, int]
+    floor: _fields.Floor
+    fixed: int
+    points: list[Point]
+    references: list[Point]
+    ms: float
+
+
+class Rung(Section):
+    """The largest size at a cost."""
+
+    max_overhead: float | None  # None for any
+    size: int  # 0 where none fits
+    search_ended: bool
+    total: int
+    arena: int
+    peak: int
+    overhead: float
+    recomputed_nodes: int
+
+
+class Largest(Answer):
+    """The largest size of a file's dim that fits, and its plan."""
+
+    format: str
+    dim: str
+    max_overhead: float | None
+    size: int
+    search_ended: bool
+    total: int
+    arena: int
+    peak: int
+    overhead: float
+    recomputed_nodes: int
+    dims: Mapping[str, int]
+    ms: float
+    ladder: list[Rung]
+    plan: _fields.Plan
+
+
+class Explanation(Answer, _fields.Plan):
+    """A plan as its file has it, and what is said of it."""
+
+
+class NodeExplanation(Answer):
+    """What a plan does with one node."""
+
+    format: str
+    node: str
+    program: str  # the node, as text
+    steps: list[int]  # at which it runs
+    is_peak: bool
+    is_floor: bool
+    held: list[Section]
+    again: list[Section]
+    clusters: list[Section]
+
+
+class Checked(Answer):
+    """A plan that is right, as it was worked out again."""
+
+    format: str
+    ok: bool
+    peak: int
+    arena: int
+    steps: int
+    recomputed_nodes: int
+
+
+_A = TypeVar("_A", bound=Answer)
+
+
+def ask(kind: type[_A], model: Path, settings: Mapping[str, Any], timeout: float | None, dim: str = "", node: str = "", **files: Path | None) -> _A:
     """An answer of the service about a file."""
+    method, function = _METHODS[kind]
+    settings = dict(settings)
     progress = settings.pop("progress", None)
-    fields: dict[str, Any] = {"model": _arguments.absolute("path", model), "settings": texts(_NAMES[method], settings), "dim": dim, "node": node}
+    fields: dict[str, Any] = {"model": _arguments.absolute("path", model), "settings": texts(function, settings), "dim": dim, "node": node}
     fields |= {name: _arguments.absolute(name, path) for name, path in files.items()}
     reply = call(method, "Question", fields, timeout, progress)
-    return Answer(json.loads(reply.json), reply.text)
+    return kind(json.loads(reply.json), reply.text)
 
 
-_NAMES = {"Frontier": "frontier", "MaxBatch": "max_batch", "Explain": "explain", "Check": "check"}
+_METHODS: dict[type[Answer], tuple[str, str]] = {
+    Frontier: ("Frontier", "frontier"), Largest: ("MaxBatch", "max_batch"), Explanation: ("Explain", "explain"), NodeExplanation: ("Explain", "explain"),
+    Checked: ("Check", "check"),
+}  # fmt: skip
 
+
+@overload
+def frontier(model: Path, *, svg: Path | None = None, timeout: float | None = 600.0, **given: Any) -> Frontier: ...
+@overload
+def frontier(model: torch.nn.Module, *batch: Any, svg: Path | None = None, timeout: float | None = 600.0, **given: Any) -> FrontierOfModule: ...
 
 def frontier(model: Path | torch.nn.Module, *batch: Any, svg: Path | None = None, timeout: float | None = 600.0, **given: Any) -> Any:
     """Every plan worth having: peak memory against extra compute, from everything kept down to the floor.
@@ -57,12 +163,20 @@ def frontier(model: Path | torch.nn.Module, *batch: Any, svg: Path | None = None
     """
     if isinstance(model, (str, os.PathLike)):
         _no_batch("frontier", batch)
-        return ask("Frontier", model, given, timeout, svg=svg)
+        return ask(Frontier, model, given, timeout, svg=svg)
     from .torch.questions import frontier
 
     return frontier(model, *batch, svg=svg, timeout=timeout, **given)
 
 
+@overload
+def max_batch(
+    model: Path, make_sample: Any = None, budget: Any = None, *, dim: str = "batch", save_to: Path | None = None, timeout: float | None = 600.0, **given: Any
+) -> Largest: ...
+@overload
+def max_batch(
+    model: torch.nn.Module, make_sample: Any = None, budget: Any = None, *, dim: str = "batch", save_to: Path | None = None, timeout: float | None = 600.0, **given: Any
+) -> LargestOfModule: ...
 def max_batch(
     model: Path | torch.nn.Module, make_sample: Any = None, budget: Any = None, *, dim: str = "batch", save_to: Path | None = None, timeout: float | None = 600.0, **given: Any
 ) -> Any:
@@ -82,12 +196,16 @@ def max_batch(
             make_sample, budget = None, make_sample
         if make_sample is not None:
             raise TypeError("max_batch: make_sample is for modules; a file has dims")
-        return ask("MaxBatch", model, {"budget": budget, **given}, timeout, dim=dim, save_to=save_to)
+        return ask(Largest, model, {"budget": budget, **given}, timeout, dim=dim, save_to=save_to)
     from .torch.largest import max_batch
 
     return max_batch(model, make_sample, budget, **given)
 
 
+@overload
+def max_seq(model: Path, make_sample: Any = None, budget: Any = None, *, dim: str = "seq", **given: Any) -> Largest: ...
+@overload
+def max_seq(model: torch.nn.Module, make_sample: Any = None, budget: Any = None, *, dim: str = "seq", **given: Any) -> LargestOfModule: ...
 def max_seq(model: Path | torch.nn.Module, make_sample: Any = None, budget: Any = None, *, dim: str = "seq", **given: Any) -> Any:
     """The longest sequence that fits in a budget: max_batch over another dim. make_sample(n) makes inputs of n tokens a row."""
     if isinstance(model, (str, os.PathLike)):
@@ -97,6 +215,14 @@ def max_seq(model: Path | torch.nn.Module, make_sample: Any = None, budget: Any 
     return max_seq(model, make_sample, budget, **given)
 
 
+@overload
+def explain(plan: Path | Report, *, node: None = None, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> Explanation: ...
+@overload
+def explain(plan: Path | Report, *, node: str, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> NodeExplanation: ...
+@overload
+def explain(plan: torch.nn.Module, *batch: Any, node: None = None, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> ExplanationOfModule: ...
+@overload
+def explain(plan: torch.nn.Module, *batch: Any, node: str, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> NodeExplanation: ...
 def explain(plan: Path | Report | torch.nn.Module, *batch: Any, node: str | None = None, html: Path | None = None, timeout: float | None = 60.0, **given: Any) -> Any:
     """What a plan keeps, what it runs again, what each choice frees and costs, and what stands in the way of less.
 
@@ -110,16 +236,16 @@ def explain(plan: Path | Report | torch.nn.Module, *batch: Any, node: str | None
         with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
             path = os.path.join(folder, os.path.basename(plan._get("model", "path") or "plan") + ".plan.json")
             plan.save(path)
-            return ask("Explain", path, given, timeout, node=node or "", html=html)
+            return ask(NodeExplanation if node else Explanation, path, given, timeout, node=node or "", html=html)
     if isinstance(plan, (str, os.PathLike)):
         _no_batch("explain", batch)
-        return ask("Explain", plan, given, timeout, node=node or "", html=html)
+        return ask(NodeExplanation if node else Explanation, plan, given, timeout, node=node or "", html=html)
     from .torch.questions import explain
 
     return explain(plan, *batch, node=node, html=html, timeout=timeout, **given)
 
 
-def check(plan: Path | Report, model: Path, *, timeout: float | None = 600.0, **given: Any) -> Answer:
+def check(plan: Path | Report, model: Path, *, timeout: float | None = 600.0, **given: Any) -> Checked:
     """Holds a plan against its model, by another way than the planner's: order, overlap, bytes and cost.
 
     plan   a plan, or the file of one
@@ -132,8 +258,8 @@ def check(plan: Path | Report, model: Path, *, timeout: float | None = 600.0, **
         with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
             path = os.path.join(folder, os.path.basename(plan._get("model", "path") or "plan") + ".plan.json")
             plan.save(path)
-            return ask("Check", model, given, timeout, plan=path)
-    return ask("Check", model, given, timeout, plan=plan)
+            return ask(Checked, model, given, timeout, plan=path)
+    return ask(Checked, model, given, timeout, plan=plan)
 
 
 def _no_batch(function: str, batch: tuple[Any, ...]) -> None:

@@ -39,18 +39,12 @@ PLAN = {
 
 
 class Import(unittest.TestCase):
-    def test_is_quick_and_loads_no_grpc(self) -> None:
-        code = (
-            "import sys, time; before = set(sys.modules); t = time.perf_counter(); import memopt; t = time.perf_counter() - t;"
-            "print(t * 1000, *(set(sys.modules) - before))"
-        )
-        best = 1e9
-        for _ in range(5):
-            out = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True).stdout
-            ms, *modules = out.split()
-            best = min(best, float(ms))
-            self.assertFalse({"grpc", "google.protobuf", "subprocess", "logging"} & set(modules))
-        self.assertLess(best, 50)
+    def test_loads_next_to_nothing(self) -> None:
+        """What takes time is modules; how much, on a busy machine, says nothing. With these it is a few milliseconds."""
+        code = "import sys; before = set(sys.modules); import memopt; print(*(set(sys.modules) - before))"
+        modules = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True).stdout.split()
+        self.assertFalse({"grpc", "google", "google.protobuf", "numpy", "torch", "onnx", "subprocess", "logging", "json", "inspect", "asyncio"} & set(modules))
+        self.assertLessEqual(len(modules), 40, modules)
 
     def test_names(self) -> None:
         self.assertLessEqual(set(memopt.__all__), set(dir(memopt)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from unittest import mock
 
 import memopt
 from memopt._fields import Plan, Result
+from memopt._questions import Checked, Explanation, Frontier, Largest, NodeExplanation, Point, Rung
 from support import environment
 
 BINARY = os.environ.get("MEMOPT_TEST_BINARY", "")
@@ -133,10 +135,14 @@ class Plans(unittest.TestCase):
             self.assertIn(str(got).splitlines()[1], shown)
             for path in files:
                 self.assertGreater(os.path.getsize(path), 100)
+        one = memopt.explain(plan, node=told.result.peak_node)
+        for answer, kind in ((curve, Frontier), (curve.points[0], Point), (curve.references[0], Point), (largest, Largest), (largest.ladder[0], Rung), (told, Explanation), (one, NodeExplanation)):
+            declared = {name for base in kind.__mro__ for name in inspect.get_annotations(base)}
+            self.assertLessEqual(set(answer) - {"from"}, declared)
         self.assertLessEqual(largest.total, 1 << 20)
         self.assertEqual(str(memopt.explain(memopt.plan(model, dims={"batch": largest.size}, budget="1MiB"))), str(told))
         self.assertGreater(memopt.max_seq(model, "1MiB", dim="batch").size, 8)
-        self.assertEqual(memopt.explain(plan, node=told.result.peak_node).node, told.result.peak_node)
+        self.assertEqual(one.node, told.result.peak_node)
         with self.assertRaises(memopt.BudgetError):
             memopt.max_batch(model, "1KiB")
         for call in (
@@ -165,6 +171,7 @@ class Plans(unittest.TestCase):
             self.assertEqual(command("new", "mlp", "-o", file, "--width", width, "--inputs", "4", "--classes", "3").returncode, 0)
         plan = memopt.plan(model, dims={"batch": 8}, save_to=path)
         for checked in (memopt.check(plan, model), memopt.check(path, model), memopt.check(path, model, dims={"batch": 8})):
+            self.assertLessEqual(set(checked), set(inspect.get_annotations(Checked)))
             self.assertEqual((checked.ok, checked.peak, checked.arena), (True, plan.result.peak, plan.result.arena))
         self.assertEqual(str(checked), command("check", path, model).stdout.strip())
         for wrong in (lambda: memopt.check(path, other), lambda: memopt.check(path, model, dims={"batch": 9}), lambda: memopt.check(model, model)):

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 
 from .._arguments import Path
-from .._questions import Answer, ask
+from .._questions import Explanation as ExplanationOfFile
+from .._questions import Frontier as FrontierOfFile
+from .._questions import NodeExplanation, ask
 from .._questions import explain as explain_file
 from ..errors import Floor
 from ..report import Report, show_bytes
@@ -47,7 +49,7 @@ class Frontier:
     floor: int
     binds: Binding
     points: list[Point]
-    curve: Answer = field(repr=False)  # as `memopt frontier` has it
+    curve: FrontierOfFile = field(repr=False)  # as `memopt frontier` has it
 
     def to_dict(self) -> dict[str, Any]:
         binds = {"kind": self.binds.kind, "module": self.binds.module, "op": self.binds.op}
@@ -85,7 +87,7 @@ def frontier(
     """Records the step of these inputs once, and finds what every budget costs."""
     recording = recorded(model, batch, kwargs, loss, loss_chunks)
     with as_file(recording.graph) as path:
-        curve = ask("Frontier", path, {}, timeout, svg=svg)
+        curve = ask(FrontierOfFile, path, {}, timeout, svg=svg)
     fixed = fixed_bytes(model, optimizer).bytes
     points = [Point(p["peak"], p["peak"] + fixed, p["overhead"], p["recomputed_nodes"], p.get("knee", False)) for p in curve.to_dict()["points"]]
     floor: Floor = Floor(**curve["floor"])
@@ -146,7 +148,7 @@ class Explanation:
     alive: list[Alive]
     modules: list[Share]
     plan: Report = field(repr=False)
-    details: Answer = field(repr=False)  # as `memopt explain` has it
+    details: ExplanationOfFile = field(repr=False)  # as `memopt explain` has it
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -183,7 +185,7 @@ MOST_ROWS = 12
 
 def explain(
     model: torch.nn.Module, *batch: Any, loss: Loss | None = None, loss_chunks: Any = None, node: str | None = None, html: Path | None = None, timeout: float | None = 60.0, **kwargs: Any
-) -> Explanation | Answer:
+) -> Explanation | NodeExplanation:
     """Explains the plan of a module, or the step of these inputs without one."""
     from .optimize import report
 
@@ -194,14 +196,14 @@ def explain(
     made = last.plan if last is not None else None
     if made is None:
         made = plan_of(recording, timeout=timeout)
-    details: Answer = explain_file(made, node=node, html=html, timeout=timeout)
     if node is not None:
-        return details
+        return explain_file(made, node=node, html=html, timeout=timeout)
+    details = explain_file(made, html=html, timeout=timeout)
     taken = last.taken if last is not None else ("loss_chunks",) if loss_chunks else ()
     return explanation(type(model).__name__, recording, made, details, taken)
 
 
-def explanation(model: str, recording: Recording, made: Report, details: Answer, taken: Sequence[str] = ()) -> Explanation:
+def explanation(model: str, recording: Recording, made: Report, details: ExplanationOfFile, taken: Sequence[str] = ()) -> Explanation:
     """What a plan does to a recorded step."""
     step = Step(recording.graph)
     steps = made.to_dict()["steps"]

@@ -1,0 +1,37 @@
+"""The command line: `python -m memopt` and the script `memopt` of a wheel become the memopt binary."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import _binary
+from .errors import MemoptError
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    command = next((i for i, word in enumerate(arguments) if not word.startswith("-")), None)
+    doctor = command is not None and arguments[command] == "doctor"
+    try:
+        binary = _binary.find()
+    except MemoptError as e:
+        if doctor:
+            from . import _doctor
+
+            print(_doctor.table(_doctor.findings("")))
+        sys.exit(f"memopt: {e}")
+    if command is not None and doctor:
+        from . import _doctor
+
+        arguments[command + 1 : command + 1] = ["--findings", _doctor.as_json(_doctor.findings(binary))]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execv(binary, [binary, *arguments])  # the same process from here on: its exit code and its signals
+    except OSError as e:
+        sys.exit(f"memopt: cannot start {binary}: {e}")
+
+
+if __name__ == "__main__":
+    main()
