@@ -101,6 +101,7 @@ func TrainStep(g *graph.Graph, opt Options) (*graph.Graph, error) {
 	wrap(s.chooseRule)
 	wrap(s.prepareUpdates)
 	wrap(s.backward)
+	wrap(s.passStops)
 	wrap(s.updateAll)
 	if err != nil {
 		return nil, err
@@ -492,6 +493,20 @@ func (s *step) backward() error {
 	}
 	if len(s.complete) == 0 {
 		return fmt.Errorf("%s has no gradient in any trainable parameter: %s", s.goal(), names(s.params))
+	}
+	return nil
+}
+
+// passStops has the readers of a node that stops gradients read its input: it has done
+// its work.
+func (s *step) passStops() error {
+	for _, n := range s.g.Nodes {
+		for i, v := range n.Inputs {
+			for v != nil && v.Def != nil && v.Def.StopsGradient() {
+				v = v.Def.Inputs[0]
+			}
+			n.Inputs[i] = v
+		}
 	}
 	return nil
 }

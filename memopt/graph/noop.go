@@ -1,14 +1,24 @@
 package graph
 
-// noOps takes out nodes whose output is their input.
+// noOps takes out nodes whose output is their input. One that no gradient flows
+// through stays: it does what it is there for when gradients are made.
 func noOps(g *Graph, o CleanOptions) map[string]int {
 	e := newEdit(o.Context, g)
 	e.each(func(n *Node) []*Value {
-		x, y := n.In(0), n.Output(0)
-		if x == nil || y == nil || x.Type != y.Type || !x.Shape.Equal(y.Shape) || !n.Op.View && (n.Op.NoOp == nil || !n.Op.NoOp(n)) {
+		if n.Op.NoGrad || !n.same() {
 			return nil
 		}
-		return []*Value{x}
+		return []*Value{n.Inputs[0]}
 	})
 	return e.made
 }
+
+// same reports whether output 0 is input 0.
+func (n *Node) same() bool {
+	x, y := n.In(0), n.Output(0)
+	return x != nil && y != nil && x.Type == y.Type && x.Shape.Equal(y.Shape) && (n.Op.View || n.Op.NoOp != nil && n.Op.NoOp(n))
+}
+
+// StopsGradient reports whether no gradient flows through the node and it does nothing
+// else: its output is its input.
+func (n *Node) StopsGradient() bool { return n.Op.NoGrad && n.same() }
