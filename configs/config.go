@@ -52,6 +52,18 @@ type Config struct {
 	Steps         int
 	Seed          uint64
 
+	// Of forward sessions:
+	MemoryLimit        int64  // bytes; 0: none
+	ArenaStrategy      string // planned, kNextPowerOfTwo or kSameAsRequested
+	CPUArena           bool
+	MemoryPattern      bool
+	MaxPatterns        int   // 0: as many as the graph's size allows
+	InitialChunk       int64 // bytes of the arena's first region; 0: the default, as below
+	InitialGrowth      int64
+	MaxDead            int64
+	MaxPowerOfTwo      int64
+	OptimizedModelPath string
+
 	Log          string // debug, devinfo, info, warn, error or fatal
 	SaveONNXPath string
 

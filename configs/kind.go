@@ -286,6 +286,48 @@ func name(want string) kind[string] {
 	}
 }
 
+// filePath is the path of a file.
+func filePath(want string) kind[string] {
+	k := name(want)
+	k.form, k.metavar = Path, "FILE"
+	return k
+}
+
+// lowerCase is the words under their names in lower case.
+func lowerCase(words []string) map[string]string {
+	by := map[string]string{}
+	for _, w := range words {
+		by[strings.ToLower(w)] = w
+	}
+	return by
+}
+
+// bytes is a size that is no share of anything; 0 is the default.
+func bytes() kind[int64] {
+	k := size()
+	const want = "a size: 6GiB, 512MiB, 6GB or 6442450944"
+	return kind[int64]{
+		form: Size, metavar: "SIZE",
+		takes: asSize,
+		want:  want,
+		parse: func(v value) (int64, error) {
+			if strings.TrimSpace(v.s) == "0" {
+				return 0, nil
+			}
+			b, err := k.parse(v)
+			if err == nil && b.Bytes == 0 {
+				err = v.fail("%s is a share, need %s", quote(v.s), want)
+			}
+			return b.Bytes, err
+		},
+		print: func(n int64) string { return Budget{Bytes: n}.String() },
+		schema: map[string]any{"anyOf": []any{
+			map[string]any{"type": "integer", "minimum": 0},
+			map[string]any{"type": "string", "pattern": `^\s*[0-9][0-9.eE+-]* *([kKmMgGtTpP]?([iI]?[bB])?)\s*$`},
+		}},
+	}
+}
+
 // folder is the path of a folder.
 func folder() kind[string] {
 	k := name("a folder")

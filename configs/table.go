@@ -14,6 +14,7 @@ var (
 	fastPaths  = []string{"cooperative-matrix", "buffer-addresses"}
 	compats    = []string{"1.19"}
 	lossies    = []string{"off", "bf16", "fp16", "fp8"}
+	arenas     = []string{"planned", "kNextPowerOfTwo", "kSameAsRequested"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
 	logAliases = map[string]string{"trace": "debug", "verbose": "debug", "warning": "warn"}
 )
@@ -26,11 +27,15 @@ var (
 	limiting  = []string{"plan", "maxbatch", "train", "check"}                         // they hold a plan to it
 	checking  = []string{"plan", "frontier", "maxbatch", "train", "check"}             // they make the step or compare it
 	reading   = []string{"plan", "frontier", "maxbatch", "train", "check", "optimize"} // they read the model by it
-	rewriting = []string{"plan", "frontier", "maxbatch", "train", "optimize"}          // they rewrite the model by it
-	drawing   = []string{"plan", "train"}                                              // they draw numbers, or write graphs
+	rewriting = []string{"plan", "frontier", "maxbatch", "train", "run", "optimize"}   // they rewrite the model by it
+	drawing   = []string{"plan", "train"}                                              // they write graphs
 	training  = []string{"train"}                                                      // it runs the step
-	opening   = []string{"train", "devices"}                                           // they open devices
 	serving   = []string{"serve"}                                                      // they answer a trainer
+	opening   = []string{"train", "run", "devices"}                                    // they open devices
+	sizing    = []string{"plan", "frontier", "maxbatch", "train", "check", "run"}      // they take sizes of dims
+	placing   = []string{"plan", "frontier", "maxbatch", "train", "run"}               // they plan for a device
+	seeding   = []string{"plan", "train", "run"}                                       // they draw numbers
+	running   = []string{"run"}                                                        // they run forward programs
 )
 
 //go:generate go -C ../plugin run ./internal/gen tables
@@ -42,7 +47,7 @@ const aParameter = "the name of a parameter or a pattern like encoder.*"
 // code that heeds it.
 var rows = slices.Concat(
 	group("Model",
-		row("dims", func(c *Config) *map[string]int64 { return &c.Dims }, sizes(), nil, checking,
+		row("dims", func(c *Config) *map[string]int64 { return &c.Dims }, sizes(), nil, sizing,
 			"Sizes of the model's named dims, as in batch=8,seq=1024."),
 		row("loss", func(c *Config) *string { return &c.Loss }, name("the name of an output, or of a loss to add"), "", reading,
 			"Output to minimize, needed if several outputs are scalars; or a loss to add: cross-entropy, mse, l1, bce-with-logits, mean, or cross-entropy:OUTPUT. The input that this adds is called labels or targets.", shapes),
@@ -120,14 +125,34 @@ var rows = slices.Concat(
 	group("Run",
 		row("steps", func(c *Config) *int { return &c.Steps }, whole(1, math.MaxInt32), 10, training,
 			"Updates to do."),
-		row("seed", func(c *Config) *uint64 { return &c.Seed }, seed(), 0, drawing,
+		row("seed", func(c *Config) *uint64 { return &c.Seed }, seed(), 0, seeding,
 			"Seed of all random numbers: the same seed gives the same run."),
-		row("device", func(c *Config) *string { return &c.Device }, deviceName(), "auto", stepping,
+		row("device", func(c *Config) *string { return &c.Device }, deviceName(), "auto", placing,
 			"Where the step runs; vulkan:1 and vulkan:llvmpipe name one of several."),
 		row("fast_paths", func(c *Config) *[]string { return &c.FastPaths }, someOf(fastPaths, "auto", "none"), []string{"auto"}, opening,
 			"Faster ways of a Vulkan device to take, of those that memopt devices lists. Some sum in another order; a recomputed value still has the bits of the first."),
 		row("service_budget", func(c *Config) *Budget { return &c.ServiceBudget }, size(), Budget{}, serving,
 			"Most memory that the service takes for itself, whatever is asked of it: what does not fit is refused. Tensors that it shares with the trainer are the trainer's."),
+		row("mem_limit", func(c *Config) *int64 { return &c.MemoryLimit }, bytes(), 0, running,
+			"Most memory that all of it may hold: weights, the arena, copies of inputs, and results."),
+		row("arena_extend_strategy", func(c *Config) *string { return &c.ArenaStrategy }, choice(arenas, lowerCase(arenas)), "planned", running,
+			"How the arena grows: to the largest plan and no further, by regions that double, or by what is asked for."),
+		row("enable_mem_pattern", func(c *Config) *bool { return &c.MemoryPattern }, onOff(), true, running,
+			"Place all values of a run in one block, planned for its shapes; off has the arena lend them one by one."),
+		row("max_patterns", func(c *Config) *int { return &c.MaxPatterns }, whole(0, 1<<16), 0, running,
+			"Shapes whose plans are kept, those of the latest runs; 0 is as many as the graph's size allows."),
+		row("enable_cpu_mem_arena", func(c *Config) *bool { return &c.CPUArena }, onOff(), true, running,
+			"Keep memory in an arena from run to run; off takes it from the system each time."),
+		row("initial_chunk_size_bytes", func(c *Config) *int64 { return &c.InitialChunk }, bytes(), 0, running,
+			"Size of the arena's first region; 1 MiB without it."),
+		row("initial_growth_chunk_size_bytes", func(c *Config) *int64 { return &c.InitialGrowth }, bytes(), 0, running,
+			"Size of the arena's next region after it was shrunk; 2 MiB without it."),
+		row("max_dead_bytes_per_chunk", func(c *Config) *int64 { return &c.MaxDead }, bytes(), 0, running,
+			"A chunk is lent whole if less than this would be left of it; 128 MiB without it."),
+		row("max_power_of_two_extend_bytes", func(c *Config) *int64 { return &c.MaxPowerOfTwo }, bytes(), 0, running,
+			"Size up to which regions of kNextPowerOfTwo double; 1 GiB without it."),
+		row("optimized_model_filepath", func(c *Config) *string { return &c.OptimizedModelPath }, filePath("a file"), "", running,
+			"File to write the graph to that is run (ONNX)."),
 		row("log", func(c *Config) *string { return &c.Log }, choice(logLevels, logAliases), "warn", nil,
 			"Lowest level that is logged.", flag("log-level"), ort("ORTMODULE_LOG_LEVEL", "VERBOSE", "DEVINFO", "INFO", "WARNING", "ERROR", "FATAL")),
 		row("save_onnx_path", func(c *Config) *string { return &c.SaveONNXPath }, folder(), "", drawing,

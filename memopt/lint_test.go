@@ -40,6 +40,8 @@ var mayImport = map[string][]string{
 	"memopt/kernels/vulkan":             {"memopt/memopt/graph", "memopt/planner", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
 	"memopt/kernels/vulkan/vk":          {},
 	"memopt/memopt/verify":              {"memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/visible", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
+	"memopt/memopt/arena":               {},
+	"memopt/memopt/session":             {"memopt/kernels", "memopt/kernels/cpu", "memopt/memopt/arena", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/stop", "memopt/memopt/weights", "memopt/planner", "memopt/planner/pack"},
 	"memopt/memopt/report":              {"memopt/memopt/visible", "memopt/planner", "memopt/planner/cluster"},
 	"memopt/memopt/bench":               {"memopt/autograd", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/report", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/planner", "memopt/planner/pack"},
 	"memopt/plugin":                     {"memopt/memopt/visible", "memopt/plugin/pb"},
@@ -47,9 +49,9 @@ var mayImport = map[string][]string{
 	"memopt/plugin/internal/echo":       {"memopt/plugin"},
 	"memopt/plugin/internal/gen":        {"memopt/configs", "memopt/planner"},
 	"memopt/plugin/internal/testserver": {"memopt/plugin", "memopt/plugin/internal/echo"},
-	"memopt/memopt": {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/onnx", "memopt/memopt/tensorfile", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/autograd", "memopt/kernels",
+	"memopt/memopt": {"memopt/memopt/arena", "memopt/memopt/session", "memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/onnx", "memopt/memopt/tensorfile", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/autograd", "memopt/kernels",
 		"memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/planner", "memopt/planner/cluster", "memopt/planner/shrink", "memopt/configs"},
-	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/bench", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/stop", "memopt/memopt/tensorfile",
+	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/bench", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/session", "memopt/memopt/stop", "memopt/memopt/tensorfile",
 		"memopt/memopt/verify", "memopt/memopt/visible", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
 }
 

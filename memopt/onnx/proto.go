@@ -9,6 +9,9 @@ type fieldNum = protowire.Number
 const (
 	modelIR         fieldNum = 1
 	modelProducer   fieldNum = 2
+	modelDomain     fieldNum = 4
+	modelVersion    fieldNum = 5
+	modelDoc        fieldNum = 6
 	modelGraph      fieldNum = 7
 	modelOpset      fieldNum = 8
 	modelMetadata   fieldNum = 14
@@ -21,6 +24,7 @@ const (
 	graphNode       fieldNum = 1
 	graphName       fieldNum = 2
 	graphInit       fieldNum = 5
+	graphDoc        fieldNum = 10
 	graphInput      fieldNum = 11
 	graphOutput     fieldNum = 12
 	graphInfo       fieldNum = 13

@@ -23,14 +23,48 @@ func Open(path string, lib *graph.Library) (*graph.Graph, *Source, error) {
 // whose number of turns they are: the graph has as many copies of what is in the loop, and
 // holds for those sizes only.
 func OpenAt(ctx context.Context, path string, lib *graph.Library, dims map[string]int64) (*graph.Graph, *Source, error) {
-	f, err := openModel(path)
-	if err != nil {
-		return nil, nil, err
+	return From{Path: path, Dims: dims}.Read(ctx, lib)
+}
+
+// From says what model to read, and what is known of its inputs and initializers.
+type From struct {
+	// Path is the model's file; or Bytes are the model, which the graph shares, and Path is only the folder's
+	// whose external data it may have, and a name for errors.
+	Path  string
+	Bytes []byte
+	// Dims are sizes of dims, as OpenAt takes them.
+	Dims map[string]int64
+	// Shapes are those of inputs in numbers. The graph holds for those only.
+	Shapes map[string][]int
+	// Known are numbers of inputs: such an input is a constant of the graph, as ParseKnown has it.
+	Known map[string]*graph.Tensor
+	// Given are initializers to take instead of the model's, by name: of the same type and shape. Their bytes are
+	// shared, and those of the model, or the file that they lie in, are not read. An input that has an initializer
+	// may be given one, too.
+	Given map[string]*graph.Tensor
+	// Forward reads the file as a program that is run and not trained: no initializer is a parameter, no output the
+	// loss or the next value of a statistic.
+	Forward bool
+	// Eager computes what depends on constants alone while it is read, so that shapes may follow from it: with
+	// numbers for all inputs that is everything.
+	Eager bool
+}
+
+// Read reads the model. Where that is a file, weights stay in it, which is mapped until the source is closed.
+func (from From) Read(ctx context.Context, lib *graph.Library) (*graph.Graph, *Source, error) {
+	src, mapped := from.Bytes, (*weights.File)(nil)
+	if src == nil {
+		f, err := openModel(from.Path)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer f.Close()
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
+		src, mapped = f.Bytes(), f
 	}
-	defer f.Close()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // for caught
-	r := newReader(f.Bytes(), path, path, lib, f)
-	r.ctx, r.dims = ctx, dims
+	r := newReader(src, from.Path, from.Path, lib, mapped)
+	r.ctx, r.dims, r.known, r.shapes, r.given = ctx, from.Dims, from.Known, from.Shapes, from.Given
+	r.forward, r.eager = from.Forward, from.Eager
 	g, err := r.run()
 	// What is wrong with bytes that somebody changes meanwhile is not the model's fault.
 	if changed := r.source.Unchanged(); changed != nil {
@@ -85,6 +119,10 @@ type reader struct {
 	words      map[string]string    // operator names and domains, one copy each
 	inside     map[*byte]innerValue // the initializers of graphs in nodes
 	known      map[string]*graph.Tensor
+	shapes     map[string][]int         // of inputs, where they are known
+	given      map[string]*graph.Tensor // initializers that are not the file's
+	forward    bool
+	eager      bool
 	origins    *origins             // of initializers
 	stored     []stored             // float initializers
 	sizes      map[string]graph.Dim // by name of a dim: another that is the same size
@@ -160,11 +198,16 @@ func (r *reader) run() (g *graph.Graph, err error) {
 		return again.run()
 	}
 	read := r.b.Graph
-	r.readFacts(top)
-	r.tellKinds(top)
-	read.FoldInts()
-	r.part()
-	r.restoreOrder()
+	if r.forward {
+		read.Assumed = append(read.Assumed, r.same...)
+		read.FoldInts()
+	} else {
+		r.readFacts(top)
+		r.tellKinds(top)
+		read.FoldInts()
+		r.part()
+		r.restoreOrder()
+	}
 	if err := read.Check(); err != nil {
 		fail("%s", err)
 	}
@@ -361,6 +404,7 @@ func (r *reader) input(top *scope, in *valueInfo) {
 		r.constant(top, in, x)
 		return
 	}
+	r.inNumbers(in)
 	for i, d := range in.shape {
 		in.shape[i] = d.Subst(r.sizes)
 	}
@@ -374,9 +418,28 @@ func (r *reader) input(top *scope, in *valueInfo) {
 	top.values[in.name] = v
 }
 
+// inNumbers gives an input its shape in numbers, where that is known.
+func (r *reader) inNumbers(in *valueInfo) {
+	shape, known := r.shapes[in.name]
+	if !known {
+		return
+	}
+	if len(shape) != len(in.shape) {
+		fail("%s is %s%s, but its shape is %v", in.what, in.dtype, in.shape, shape)
+	}
+	for i, n := range shape {
+		if is, ok := in.shape[i].Const(); ok && is != int64(n) {
+			fail("%s is %s%s, but its shape is %v", in.what, in.dtype, in.shape, shape)
+		}
+		in.shape[i] = graph.Num(int64(n))
+	}
+}
+
 // valueInfo is a ValueInfoProto.
 type valueInfo struct {
 	what, name string
+	elem       int64  // ONNX's number of the element type
+	kind       string // what it is where it is no tensor
 	dtype      graph.DType
 	shape      graph.Shape
 	spelled    []string // by dim; "" for neither a number nor a name
@@ -402,7 +465,7 @@ func (r *reader) valueInfo(what string, b []byte) valueInfo {
 	info.bad = "has no type"
 	for typ != nil && typ.next() {
 		if typ.num != typeTensor {
-			info.bad = "is not a tensor"
+			info.bad, info.kind = "is not a tensor", typeKinds[typ.num]
 			continue
 		}
 		info.bad = ""
@@ -420,6 +483,7 @@ func (r *reader) valueInfo(what string, b []byte) valueInfo {
 				}
 			}
 		}
+		info.elem = elem
 		if info.dtype = graph.DType(elem); elem < 0 || elem > 255 || !info.dtype.Valid() {
 			info.bad = "has element type " + elemName(elem)
 		}

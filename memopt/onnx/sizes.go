@@ -65,7 +65,9 @@ func (r *reader) anew() *reader {
 	r.blocks = nil
 	again := newReader(r.src, r.file, r.path, r.lib, r.mapped)
 	again.source, again.ctx = r.source, r.ctx
-	again.known, again.dims, again.same, again.reads = r.known, r.dims, slices.Clone(r.same), r.reads+1
+	again.known, again.shapes, again.given = r.known, r.shapes, r.given
+	again.forward, again.eager = r.forward, r.eager
+	again.dims, again.same, again.reads = r.dims, slices.Clone(r.same), r.reads+1
 	return again
 }
 

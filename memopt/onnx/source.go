@@ -16,8 +16,10 @@ type Source struct {
 	Origins map[string]Origin
 	// Absent are parameters that the exporter lists and the file does not have, nor anything made of them.
 	Absent []string
-	files  []*weights.File
-	uses   []*weights.Block // one for each use that the graph's values have of them
+	// Taken are the initializers that were given instead of the file's.
+	Taken []string
+	files []*weights.File
+	uses  []*weights.Block // one for each use that the graph's values have of them
 }
 
 // Files are the paths of the model and of its external data.
@@ -59,4 +61,18 @@ func (s *Source) Close() {
 		b.Drop()
 	}
 	s.uses = nil
+}
+
+// Intact is an error if one of the files was written to in its place since it was opened: what is mapped of it is not
+// what it was. A file that another took the place of, or that is gone, is still mapped as it was.
+func (s *Source) Intact() error {
+	if s == nil {
+		return nil
+	}
+	for _, f := range s.files {
+		if err := f.Intact(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

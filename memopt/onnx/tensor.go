@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"unsafe"
 
@@ -256,10 +257,13 @@ func (r *reader) initializer(s *scope, m *message) {
 		kind = graph.Param
 	}
 	told, isTold := kindsByWord[t.kind]
-	if isTold {
+	switch {
+	case r.forward:
+		kind = graph.Const
+	case isTold:
 		kind = told
 	}
-	d := r.data(t)
+	d := r.givenOr(s, t)
 	v, err := r.b.Define(kind, r.nameFor(s, t.name), t.dtype, graph.Dims(t.dims...))
 	if err != nil {
 		t.fail("%s", err)
@@ -276,6 +280,19 @@ func (r *reader) initializer(s *scope, m *message) {
 	if kind == graph.Param && !isTold {
 		r.stored = append(r.stored, stored{t.name, v})
 	}
+}
+
+// givenOr is the data of an initializer: what was given instead of the file's, or that.
+func (r *reader) givenOr(s *scope, t *tensor) graph.Data {
+	x := r.given[t.name]
+	if x == nil || s.outer != nil {
+		return r.data(t)
+	}
+	if shape := t.shape(); x.Type != t.dtype || !slices.Equal(x.Shape, shape) {
+		t.fail("is %s%v, and what was given for it is %s%v", t.dtype, shape, x.Type, x.Shape)
+	}
+	r.source.Taken = append(r.source.Taken, t.name)
+	return graph.Bytes(x.Bytes)
 }
 
 func (t *tensor) shape() []int {

@@ -46,6 +46,15 @@ func (f *File) Unchanged() error {
 	return nil
 }
 
+// Intact is Unchanged for those who go on with the mapping: another file in the place of f's, or none, is no matter to it.
+func (f *File) Intact() error {
+	info, err := os.Stat(f.name)
+	if err != nil || !os.SameFile(info, f.opened.info) {
+		return nil
+	}
+	return f.Unchanged()
+}
+
 // Unchanged is that of the block's file; blocks of no file never change.
 func (b *Block) Unchanged() error {
 	if b.file == nil {

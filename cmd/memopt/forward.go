@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"memopt/configs"
+	"memopt/memopt"
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+	"memopt/memopt/session"
+	"memopt/plugin"
+)
+
+func init() { openers["forward"] = openForward }
+
+// runner is a forward session as the service has it.
+type runner struct{ s *session.Session }
+
+func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, error) {
+	environ := os.Environ()
+	if r.Environment != nil {
+		environ = nil
+		for name, value := range r.Environment {
+			environ = append(environ, name+"="+value)
+		}
+	}
+	folder := configs.Folder(r.Folder)
+	cfg, warnings, err := configs.Asked{Command: "run", Settings: r.Settings, Face: configs.Python, Folder: folder, Environ: environ}.Config()
+	if err != nil {
+		return plugin.Opened{}, asInput(err)
+	}
+	m := session.Model{Path: folder.Path(r.Model), Bytes: r.Bytes}
+	if m.Given, err = tensorsIn(r.Given); err != nil {
+		return plugin.Opened{}, asInput(err)
+	}
+	s, err := memopt.OpenForward(ctx, m, cfg)
+	if err != nil {
+		return plugin.Opened{}, err
+	}
+	sig := s.Signature
+	data, err := json.Marshal(signatureJSON(s))
+	if err != nil {
+		s.Close()
+		return plugin.Opened{}, err
+	}
+	return plugin.Opened{Session: &runner{s}, Inputs: ports(sig.Inputs), Outputs: ports(sig.Outputs), Device: s.Device(), JSON: string(data), Warnings: warnings}, nil
+}
+
+// signatureJSON is what a host is told of a model beside its inputs and outputs.
+func signatureJSON(s *session.Session) any {
+	sig := s.Signature
+	type port struct {
+		Name  string   `json:"name"`
+		Type  string   `json:"type"` // as ONNX writes it
+		Shape []string `json:"shape"`
+		Rank  bool     `json:"ranked"`
+	}
+	list := func(ps []onnx.Port) []port {
+		all := []port{}
+		for _, p := range ps {
+			all = append(all, port{p.Name, p.Type, append([]string{}, p.Shape...), p.Ranked})
+		}
+		return all
+	}
+	return struct {
+		Format       string            `json:"format"`
+		Inputs       []port            `json:"inputs"`
+		Outputs      []port            `json:"outputs"`
+		Overridable  []port            `json:"overridable"`
+		Initializers []string          `json:"initializers"`
+		Device       string            `json:"device"`
+		Producer     string            `json:"producer"`
+		Domain       string            `json:"domain"`
+		Description  string            `json:"description"`
+		Graph        string            `json:"graph"`
+		GraphDoc     string            `json:"graph_description"`
+		Version      int64             `json:"version"`
+		Metadata     map[string]string `json:"metadata"`
+	}{"memopt.session/1", list(sig.Inputs), list(sig.Outputs), list(sig.Overridable), append([]string{}, sig.Initializers...), s.Device(),
+		sig.Producer, sig.Domain, sig.Doc, sig.Graph, sig.GraphDoc, sig.Version, sig.Metadata}
+}
+
+// ports are inputs or outputs in the protocol's words.
+func ports(in []onnx.Port) (out []plugin.Value) {
+	for _, p := range in {
+		v := plugin.Value{Name: p.Name, Type: p.Type, Shape: p.Shape}
+		if p.Of.Valid() {
+			v.Type = p.Of.String()
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// tensorsIn are tensors of a host, in its arena.
+func tensorsIn(in []plugin.Tensor) (map[string]*graph.Tensor, error) {
+	all := map[string]*graph.Tensor{}
+	for _, t := range in {
+		x, err := tensorIn(t)
+		if err != nil {
+			return nil, err
+		}
+		if all[t.Name] != nil {
+			return nil, fmt.Errorf("tensor %q is given twice", t.Name)
+		}
+		all[t.Name] = x
+	}
+	return all, nil
+}
+
+func tensorIn(t plugin.Tensor) (*graph.Tensor, error) {
+	of, ok := graph.ParseDType(t.Type)
+	if !ok {
+		return nil, fmt.Errorf("tensor %q has element type %q, which is not run here", t.Name, t.Type)
+	}
+	if t.Bytes == nil {
+		return nil, fmt.Errorf("tensor %q has no span", t.Name)
+	}
+	x := &graph.Tensor{Type: of, Bytes: t.Bytes, Shape: make([]int, len(t.Shape))}
+	n := of.Size()
+	for i, d := range t.Shape {
+		if d < 0 || d > 0 && n > int64(len(t.Bytes))/d {
+			return nil, fmt.Errorf("tensor %q is %s%v, and its span has %d bytes", t.Name, t.Type, t.Shape, len(t.Bytes))
+		}
+		x.Shape[i] = int(d)
+		n *= d
+	}
+	if n != int64(len(t.Bytes)) {
+		return nil, fmt.Errorf("tensor %q is %s%v, and its span has %d bytes", t.Name, t.Type, t.Shape, len(t.Bytes))
+	}
+	return x, nil
+}
+
+func tensorOutOf(name string, x *graph.Tensor) plugin.Tensor {
+	t := plugin.Tensor{Name: name, Type: x.Type.String(), Role: "output", Shape: make([]int64, len(x.Shape)), Bytes: x.Bytes}
+	for i, d := range x.Shape {
+		t.Shape[i] = int64(d)
+	}
+	return t
+}
+
+// Bind says what a run of these shapes gives: sizes of outputs that follow from numbers are −1.
+func (r *runner) Bind(ctx context.Context, inputs []plugin.Tensor) (b plugin.Bound, err error) {
+	shapes := map[string][]int{}
+	for _, t := range inputs {
+		shape := make([]int, len(t.Shape))
+		for i, d := range t.Shape {
+			shape[i] = int(d)
+		}
+		shapes[t.Name] = shape
+	}
+	out, known, err := r.s.Shapes(ctx, shapes)
+	if err != nil {
+		return b, asInput(err)
+	}
+	b = plugin.Bound{ID: 1, Known: known}
+	for _, o := range out {
+		b.Tensors = append(b.Tensors, tensorOutOf(o.Name, o.Tensor))
+	}
+	return b, nil
+}
+
+// Place has nothing to place: a run says where its tensors are.
+func (r *runner) Place(uint64, [][]byte) error { return nil }
+
+// Run runs with inputs in the arena. What has no span goes to the room, and what does not fit there is kept.
+func (r *runner) Run(ctx context.Context, q plugin.RunRequest) (reply plugin.RunReply, err error) {
+	in, err := tensorsIn(q.Inputs)
+	if err != nil {
+		return reply, asInput(err)
+	}
+	o, err := runOptions(q.Options)
+	if err != nil {
+		return reply, asInput(err)
+	}
+	const align = 64
+	free := q.Room
+	place := map[string]int64{}
+	room := func(name string) func(*graph.Tensor, int64) ([]byte, error) {
+		return func(_ *graph.Tensor, n int64) ([]byte, error) {
+			skip := (align - (q.RoomAt+int64(len(q.Room)-len(free)))%align) % align
+			if n > int64(len(free))-skip || n < 0 {
+				return nil, nil
+			}
+			at := int64(len(q.Room)-len(free)) + skip
+			free = q.Room[at+n:]
+			place[name] = q.RoomAt + at
+			return q.Room[at : at+n : at+n], nil
+		}
+	}
+	var fetches []session.Fetch
+	spans := map[string]bool{}
+	for _, t := range q.Outputs {
+		f := session.Fetch{Name: t.Name, Place: room(t.Name)}
+		if t.Bytes != nil {
+			spans[t.Name] = true
+			f.Place = func(x *graph.Tensor, n int64) ([]byte, error) { return boundFor(t, x, n) }
+		}
+		fetches = append(fetches, f)
+	}
+	if fetches == nil {
+		for _, p := range r.s.Signature.Outputs {
+			fetches = append(fetches, session.Fetch{Name: p.Name, Place: room(p.Name)})
+		}
+	}
+	result, err := r.s.Run(ctx, in, fetches, o)
+	if err != nil {
+		return reply, asInput(err)
+	}
+	reply.Seconds = result.Took.Seconds()
+	for _, out := range result.Outputs {
+		at := int64(plugin.InSpan)
+		if p, is := place[out.Name]; is {
+			at = p
+		} else if out.Kept {
+			at = plugin.Nowhere
+		}
+		reply.Outputs, reply.At = append(reply.Outputs, tensorOutOf(out.Name, out.Tensor)), append(reply.At, at)
+	}
+	data, err := json.Marshal(runJSON(result))
+	reply.JSON = string(data)
+	return reply, err
+}
+
+// boundFor is the span that a host has for an output.
+func boundFor(t plugin.Tensor, x *graph.Tensor, n int64) ([]byte, error) {
+	if t.Type != "" && t.Type != x.Type.String() {
+		return nil, fmt.Errorf("it is %s, and was bound as %s", x.Type, t.Type)
+	}
+	if t.Shape != nil || int64(len(t.Bytes)) != n {
+		same := len(t.Shape) == len(x.Shape)
+		for i := range t.Shape {
+			same = same && t.Shape[i] == int64(x.Shape[i])
+		}
+		if !same {
+			return nil, fmt.Errorf("it is %s%v, and the tensor bound for it has shape %v and %d bytes", x.Type, x.Shape, t.Shape, len(t.Bytes))
+		}
+	}
+	return t.Bytes, nil
+}
+
+// runOptions are those of one run, by ONNX Runtime's names.
+func runOptions(in map[string]string) (o session.RunOptions, err error) {
+	for name, value := range in {
+		switch name {
+		case "memory.enable_memory_arena_shrinkage":
+			if o.Shrink = value != ""; o.Shrink {
+				for part := range strings.SplitSeq(value, ";") {
+					if device, number, ok := strings.Cut(part, ":"); !ok || device != "cpu" && device != "gpu" || number != "0" {
+						return o, fmt.Errorf("%s: %q is no arena; there are cpu:0 and gpu:0", name, part)
+					}
+				}
+			}
+		case "only_execute_path_to_fetches": // no run does more
+		default:
+			return o, fmt.Errorf("no option of a run is called %q", name)
+		}
+	}
+	return o, nil
+}
+
+func runJSON(r *session.Result) any {
+	return struct {
+		CopiedIn  int64 `json:"copied_in"`
+		CopiedOut int64 `json:"copied_out"`
+		Known     bool  `json:"pattern_known"`
+		Height    int64 `json:"pattern_bytes"`
+		Bound     int64 `json:"bytes_alive"`
+		Returned  int64 `json:"returned"`
+	}{r.CopiedIn, r.CopiedOut, r.Known, r.Height, r.Bound, r.Returned}
+}
+
+// Sync brings results that did not fit to where the host has room for them now.
+func (r *runner) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, toService bool) error {
+	if toService {
+		return asInput(fmt.Errorf("a forward session takes its inputs with each run"))
+	}
+	for _, t := range tensors {
+		x, ok := r.s.Kept(t.Name)
+		switch {
+		case !ok:
+			return asInput(fmt.Errorf("no result %q of the last run is kept", t.Name))
+		case len(t.Bytes) != len(x.Bytes):
+			return asInput(fmt.Errorf("result %q has %d bytes, and its span %d", t.Name, len(x.Bytes), len(t.Bytes)))
+		}
+		copy(t.Bytes, x.Bytes)
+	}
+	return nil
+}
+
+func (r *runner) Stats() (plugin.Answer, error) {
+	data, err := json.Marshal(r.s.Stats())
+	return plugin.Answer{JSON: string(data)}, err
+}
+
+func (r *runner) Close() error { return r.s.Close() }

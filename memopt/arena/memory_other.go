@@ -1,0 +1,30 @@
+//go:build !unix
+
+package arena
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// Map is n zero bytes, or an error if there are none to be had, as far as Go lets us know.
+func Map(n int64) (b []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	switch {
+	case n == 0:
+		return []byte{}, nil
+	case n < 0 || n > math.MaxInt-8:
+		return nil, errors.New("cannot allocate memory")
+	}
+	words := make([]uint64, (n+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), n), nil
+}
+
+// Unmap leaves them to the garbage collector.
+func Unmap([]byte) {}

@@ -1,0 +1,95 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+)
+
+// solve gives names of dims the sizes that inputs have.
+func solve(g *graph.Graph, in map[string]*graph.Tensor) (map[string]int64, error) {
+	dims := map[string]int64{}
+	note := func(v *graph.Value, name string, n int64) error {
+		if was, known := dims[name]; known && was != n {
+			return fmt.Errorf("input %q: %s is %d, and %d in another place", v.Name, name, n, was)
+		}
+		dims[name] = n
+		return nil
+	}
+	for _, formulas := range []bool{false, true} { // what is only part of a formula may be known by itself
+		for _, v := range g.Inputs {
+			x := in[v.Name]
+			for i, d := range v.Shape {
+				name, coef, off, ok := linear(d)
+				if !ok || formulas == (coef == 1 && off == 0) {
+					continue
+				}
+				n := int64(x.Shape[i]) - off
+				if _, known := dims[name]; formulas && (known || n%coef != 0) {
+					continue // what it must be is checked when all are known
+				}
+				if err := note(v, name, n/coef); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return dims, nil
+}
+
+// linear writes a dim as coef × name + off, if it is that.
+func linear(d graph.Dim) (name string, coef, off int64, ok bool) {
+	names := d.Names()
+	if len(names) != 1 {
+		return "", 0, 0, false
+	}
+	name = names[0]
+	err := graph.Try(func() {
+		at := func(n int64) int64 {
+			m, is := d.Subst(map[string]graph.Dim{name: graph.Num(n)}).Const()
+			ok = is
+			return m
+		}
+		off = at(0)
+		coef = at(1) - off
+		ok = ok && coef > 0 && d.Equal(graph.Sym(name).Mul(graph.Num(coef)).Add(graph.Num(off)))
+	})
+	return name, coef, off, ok && err == nil
+}
+
+// bind gives the graph's dims the sizes of a run and holds them against all that is said of them.
+func bind(g *graph.Graph, in map[string]*graph.Tensor) (*graph.Binding, error) {
+	dims, err := solve(g, in)
+	if err != nil {
+		return nil, err
+	}
+	b, err := graph.Bind(dims)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range g.Inputs {
+		shape, err := b.Shape(v.Shape)
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", v.Name, err)
+		}
+		if x := in[v.Name]; !slices.Equal(shape, x.Shape) {
+			return nil, fmt.Errorf("input %q is %s%v, and the model takes %s%s", v.Name, x.Type, x.Shape, v.Type, v.Shape)
+		}
+	}
+	if err := g.CheckBinding(b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// keyOf is the shapes of inputs in full.
+func keyOf(in map[string]*graph.Tensor) string {
+	var sb strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		fmt.Fprintf(&sb, "%q%v", name, in[name].Shape)
+	}
+	return sb.String()
+}

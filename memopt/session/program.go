@@ -1,0 +1,243 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"unsafe"
+
+	"memopt/kernels"
+	"memopt/memopt/arena"
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+	"memopt/memopt/weights"
+)
+
+// program is the model as it was read for some knowledge of its inputs.
+type program struct {
+	g      *graph.Graph
+	source *onnx.Source
+	// outputs are the graph's by the names that the file has for them.
+	outputs map[string]*graph.Value
+	fixed   []*graph.Tensor // by value: numbers that no shape changes
+	owner   []*graph.Value  // by value: whose bytes it is seen in
+	owned   int64           // bytes of fixed that are this program's alone
+	passes  graph.Report
+}
+
+// A model is read for what is needed of its inputs, and no more.
+const (
+	byNames  = iota // dims are names
+	byShapes        // dims are numbers
+	byWhole         // and inputs of whole numbers are constants
+	byAll           // all inputs are
+)
+
+// from is what a reading at a level is told.
+func (s *Session) from(level int, in map[string]*graph.Tensor) onnx.From {
+	f := onnx.From{Path: s.model.Path, Bytes: s.bytes, Given: s.given, Forward: true}
+	if level == byNames {
+		return f
+	}
+	f.Shapes, f.Known = map[string][]int{}, map[string]*graph.Tensor{}
+	for name, x := range in {
+		f.Shapes[name] = x.Shape
+		if level == byAll || level == byWhole && !x.Type.IsReal() {
+			own := graph.NewTensor(x.Type, x.Shape...)
+			copy(own.Bytes, x.Bytes)
+			f.Known[name] = own
+		}
+	}
+	f.Eager = level == byAll
+	return f
+}
+
+// reading is what a reading at a level is kept under.
+func reading(level int, in map[string]*graph.Tensor) string {
+	if level == byNames {
+		return ""
+	}
+	key := fmt.Sprint(level, keyOf(in))
+	if level < byWhole {
+		return key
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		if x := in[name]; level == byAll || !x.Type.IsReal() {
+			h.Write(x.Bytes)
+		}
+	}
+	return key + string(h.Sum(nil))
+}
+
+// read reads the model at a level, and cleans it up.
+func (s *Session) read(ctx context.Context, level int, in map[string]*graph.Tensor) (p *program, err error) {
+	defer weights.Guard(&err)()
+	if s.bytes == nil && s.model.Path == "" {
+		return nil, fmt.Errorf("the model was opened from bytes that are gone, and would have to be read again for these inputs")
+	}
+	if s.file != nil && level != byNames {
+		if err := s.file.Unchanged(); err != nil {
+			return nil, err
+		}
+	}
+	from := s.from(level, in)
+	p = &program{outputs: map[string]*graph.Value{}}
+	if p.g, p.source, err = from.Read(ctx, kernels.Library); err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx, p); err != nil {
+		p.close(s)
+		return nil, err
+	}
+	return p, nil
+}
+
+// prepare makes a forward program of a graph.
+func (s *Session) prepare(ctx context.Context, p *program) error {
+	for name := range s.given {
+		if !slices.Contains(p.source.Taken, name) {
+			return fmt.Errorf("the model has no initializer %q to take what was given for", name)
+		}
+	}
+	if len(p.g.Outputs) != len(s.Signature.Outputs) {
+		return fmt.Errorf("the graph has %d outputs, and the file %d", len(p.g.Outputs), len(s.Signature.Outputs))
+	}
+	p.clean(ctx, s.options.Optimize)
+	for i, port := range s.Signature.Outputs {
+		p.outputs[port.Name] = p.g.Outputs[i]
+	}
+	return p.settle(s)
+}
+
+// clean runs the passes that a level of optimization has.
+func (p *program) clean(ctx context.Context, level string) {
+	o := graph.CleanOptions{Context: ctx}
+	switch level {
+	case "off":
+		p.g.Prune()
+		return
+	case "fuse":
+		o.Fuse = kernels.Fusions
+	}
+	p.passes = p.g.Clean(o)
+}
+
+// settle finds whose bytes values are, and the numbers that shapes do not change.
+func (p *program) settle(s *Session) error {
+	p.fixed, p.owner = make([]*graph.Tensor, len(p.g.Values)), make([]*graph.Value, len(p.g.Values))
+	for _, v := range p.g.Values {
+		p.owner[v.ID] = v
+	}
+	for _, n := range p.g.Nodes {
+		if n.Op.View {
+			p.owner[n.Outputs[0].ID] = p.owner[n.Inputs[0].ID]
+		}
+	}
+	none, err := graph.Bind(nil)
+	if err != nil {
+		return err
+	}
+	for _, v := range p.g.Values {
+		if v.Kind == graph.Computed || v.Kind == graph.Input {
+			continue
+		}
+		if v.Data == nil && slices.ContainsFunc(v.Ints, func(d graph.Dim) bool { _, number := d.Const(); return !number }) {
+			continue // contents are formulas
+		}
+		x, err := v.Tensor(none)
+		if err != nil {
+			return err
+		}
+		if p.fixed[v.ID], err = s.weight(p, v, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// weight is the numbers of a value that the session has once for all programs, or those that are the program's own.
+func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Tensor, error) {
+	if len(x.Bytes) == 0 || v.Data == nil {
+		return x, nil
+	}
+	block, mapped := v.Data.(*weights.Block)
+	inFile := mapped || within(x.Bytes, s.bytes)
+	key := ""
+	if inFile || s.given[v.Name] != nil && &s.given[v.Name].Bytes[0] == &x.Bytes[0] {
+		key = fmt.Sprintf("%s %d %d", v.Name, v.Type, len(x.Bytes))
+		if w := s.weights[key]; w != nil {
+			return w, nil
+		}
+	}
+	host := key != "" && !inFile
+	if host && isAligned(x.Bytes) {
+		s.weights[key] = x
+		s.hostBytes += int64(len(x.Bytes))
+		return x, nil
+	}
+	if err := s.account.Take(ownWeights, int64(len(x.Bytes))); err != nil {
+		return nil, err
+	}
+	switch {
+	case key == "":
+		p.owned += int64(len(x.Bytes))
+		return x.Aligned(), nil
+	case mapped && block.Kind() == weights.KindMapped && isAligned(x.Bytes) && !s.copies:
+		block.Retain()
+		s.blocks = append(s.blocks, block)
+		s.mappedBytes += int64(len(x.Bytes))
+	default:
+		own, err := arena.Map(int64(len(x.Bytes)))
+		if err != nil {
+			s.account.Give(ownWeights, int64(len(x.Bytes)))
+			return nil, err
+		}
+		copy(own, x.Bytes)
+		s.owned = append(s.owned, own)
+		s.copiedBytes += int64(len(x.Bytes))
+		if mapped {
+			block.ReleasePages()
+		}
+		x = &graph.Tensor{Type: x.Type, Shape: x.Shape, Bytes: own}
+	}
+	s.weights[key] = x
+	return x, nil
+}
+
+func isAligned(b []byte) bool {
+	return len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 == 0
+}
+
+// within reports whether a lies in b.
+func within(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	at, from := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return at >= from && at < from+uintptr(len(b))
+}
+
+// overlap reports whether two stretches of memory have a byte in common.
+func overlap(a, b []byte) bool { return within(a, b) || within(b, a) }
+
+func (p *program) close(s *Session) {
+	if p.owned > 0 {
+		s.account.Give(ownWeights, p.owned)
+		p.owned = 0
+	}
+	p.source.Close()
+}
+
+// fixable reports whether a model that cannot be read by names may be read with more knowledge: what is in the way is a
+// rule of an operator, and not something that graphs do not have.
+func fixable(err error) bool {
+	var u *onnx.UnsupportedError
+	if !errors.As(err, &u) {
+		return false
+	}
+	return !slices.ContainsFunc(u.Items, func(item onnx.Unsupported) bool { return item.Foreign })
+}

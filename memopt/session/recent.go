@@ -1,0 +1,55 @@
+package session
+
+import "container/list"
+
+// recent is what was used last, up to a number of entries.
+type recent[T any] struct {
+	most    int
+	order   *list.List // front: used last
+	entries map[string]*list.Element
+	drop    func(T)
+	dropped int64
+}
+
+type entry[T any] struct {
+	key   string
+	value T
+}
+
+func newRecent[T any](most int, drop func(T)) *recent[T] {
+	return &recent[T]{most: most, order: list.New(), entries: map[string]*list.Element{}, drop: drop}
+}
+
+func (r *recent[T]) get(key string) (value T, ok bool) {
+	e := r.entries[key]
+	if e == nil {
+		return value, false
+	}
+	r.order.MoveToFront(e)
+	return e.Value.(*entry[T]).value, true
+}
+
+func (r *recent[T]) put(key string, value T) {
+	for r.order.Len() >= max(r.most, 1) {
+		r.dropped++
+		r.remove(r.order.Back())
+	}
+	r.entries[key] = r.order.PushFront(&entry[T]{key, value})
+}
+
+func (r *recent[T]) remove(e *list.Element) {
+	x := e.Value.(*entry[T])
+	r.order.Remove(e)
+	delete(r.entries, x.key)
+	if r.drop != nil {
+		r.drop(x.value)
+	}
+}
+
+func (r *recent[T]) clear() {
+	for r.order.Len() > 0 {
+		r.remove(r.order.Back())
+	}
+}
+
+func (r *recent[T]) len() int { return r.order.Len() }

@@ -1,0 +1,473 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"memopt/kernels/cpu"
+	"memopt/memopt/arena"
+	"memopt/memopt/graph"
+	"memopt/memopt/stop"
+	"memopt/memopt/weights"
+)
+
+// Fetch is a result to give.
+type Fetch struct {
+	Name string
+	// Place is asked where its bytes are to lie, once their number is known and before anything runs. Nil, or nil
+	// from it, has the session keep them.
+	Place func(x *graph.Tensor, bytes int64) ([]byte, error)
+}
+
+// RunOptions are those of one run.
+type RunOptions struct {
+	Shrink bool // the arena, at the end
+}
+
+// Result is what a run gave.
+type Result struct {
+	Outputs []Output
+	Took    time.Duration
+	// CopiedIn and CopiedOut are bytes that were copied because they could not be used where they were.
+	CopiedIn, CopiedOut int64
+	Known               bool  // the shapes were seen before
+	Height              int64 // of the pattern's block; 0 without one
+	Bound               int64 // most bytes alive at once
+	Returned            int64 // by shrinking
+}
+
+// Output is one result.
+type Output struct {
+	Name string
+	*graph.Tensor
+	Kept bool // by the session, until the next run
+}
+
+var errClosed = errors.New("the session is closed")
+
+// Run runs the program. No fetches are all outputs.
+func (s *Session) Run(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, o RunOptions) (*Result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	return stop.When(ctx, func() (*Result, error) { return s.run(ctx, in, fetches, o) })
+}
+
+func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, o RunOptions) (r *Result, err error) {
+	defer weights.Guard(&err)()
+	begin := time.Now()
+	if err := s.checkInputs(in); err != nil {
+		return nil, err
+	}
+	if len(fetches) == 0 {
+		for _, p := range s.Signature.Outputs {
+			fetches = append(fetches, Fetch{Name: p.Name})
+		}
+	}
+	for _, f := range fetches {
+		if !hasPort(s.Signature.Outputs, f.Name) {
+			return nil, fmt.Errorf("the model has no output %q; it has %s", f.Name, names(portNames(s.Signature.Outputs)))
+		}
+	}
+	s.release()
+	t, known, err := s.pattern(ctx, in, fetches, byAll)
+	if err != nil {
+		return nil, err
+	}
+	r = &Result{Known: known, Height: t.height, Bound: t.bound}
+	x := &execution{s: s, t: t, ctx: ctx, in: in, fetches: fetches, r: r}
+	defer func() {
+		x.end()
+		if err != nil {
+			s.release()
+		}
+		if o.Shrink {
+			r.Returned = s.arena.Shrink()
+		}
+	}()
+	if err := x.do(); err != nil {
+		return nil, err
+	}
+	if !s.copies {
+		if err := t.p.source.Intact(); err != nil {
+			return nil, err
+		}
+	}
+	s.runs++
+	s.stats.copiedIn += r.CopiedIn
+	s.stats.copiedOut += r.CopiedOut
+	r.Took = time.Since(begin)
+	return r, nil
+}
+
+// checkInputs holds what is fed against what the model takes.
+func (s *Session) checkInputs(in map[string]*graph.Tensor) error {
+	if err := s.checkShapes(in); err != nil {
+		return err
+	}
+	for name, x := range in {
+		if int64(len(x.Bytes)) != int64(x.Len())*x.Type.Size() {
+			return fmt.Errorf("input %q is %s%v and has %d bytes", name, x.Type, x.Shape, len(x.Bytes))
+		}
+	}
+	return nil
+}
+
+// checkShapes is checkInputs for what has no bytes yet.
+func (s *Session) checkShapes(in map[string]*graph.Tensor) error {
+	var missing []string
+	for _, p := range s.Signature.Inputs {
+		x := in[p.Name]
+		switch {
+		case x == nil:
+			missing = append(missing, p.Name)
+		case !p.Of.Valid():
+			return fmt.Errorf("input %q is %s, which is not run here", p.Name, p.Type)
+		case x.Type != p.Of:
+			return fmt.Errorf("input %q is %s, and the model takes %s", p.Name, x.Type, p.Of)
+		case p.Ranked && len(x.Shape) != len(p.Shape):
+			return fmt.Errorf("input %q has %d dims, and the model takes %d: %s[%s]", p.Name, len(x.Shape), len(p.Shape), p.Of, strings.Join(p.Shape, ", "))
+		case slices.ContainsFunc(x.Shape, func(n int) bool { return n < 0 }):
+			return fmt.Errorf("input %q is %s%v, and no size is negative", p.Name, x.Type, x.Shape)
+		}
+		for i, d := range p.Shape {
+			if x != nil && d != "" && d[0] >= '0' && d[0] <= '9' && d != fmt.Sprint(x.Shape[i]) {
+				return fmt.Errorf("input %q is %s%v, and dim %d of it is %s in the model", p.Name, x.Type, x.Shape, i, d)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("inputs are missing: %s", names(missing))
+	}
+	for name := range in {
+		if !hasPort(s.Signature.Inputs, name) {
+			return fmt.Errorf("the model has no input %q; it has %s", name, names(portNames(s.Signature.Inputs)))
+		}
+	}
+	return nil
+}
+
+// pattern finds the pattern for a run, or makes it, with no more knowledge of the inputs than a level has.
+func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, most int) (t *pattern, known bool, err error) {
+	var key strings.Builder
+	key.WriteString(keyOf(in))
+	for _, f := range fetches {
+		fmt.Fprintf(&key, " %q", f.Name)
+	}
+	var first error
+	for level := s.level; level <= most; level++ {
+		part := reading(level, in)
+		if t, ok := s.patterns.get(part + key.String()); ok {
+			s.stats.hits++
+			return t, true, nil
+		}
+		t, err := s.planAt(ctx, level, part, in, fetches)
+		if err == nil {
+			s.stats.misses++
+			s.patterns.put(part+key.String(), t)
+			return t, false, nil
+		}
+		var short *arena.OutOfMemory
+		var changed *weights.ChangedError
+		if errors.As(err, &short) || errors.As(err, &changed) {
+			return nil, false, err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, false, first
+}
+
+// planAt makes a pattern of the program that is read at a level.
+func (s *Session) planAt(ctx context.Context, level int, part string, in map[string]*graph.Tensor, fetches []Fetch) (*pattern, error) {
+	p := s.first
+	if level != byNames {
+		var ok bool
+		if p, ok = s.programs.get(part); !ok {
+			var err error
+			if p, err = s.read(ctx, level, in); err != nil {
+				return nil, err
+			}
+			s.programs.put(part, p)
+		}
+	}
+	b, err := bind(p.g, in)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]*graph.Value, len(fetches))
+	for i, f := range fetches {
+		results[i] = p.outputs[f.Name]
+	}
+	return s.plan(ctx, p, b, results)
+}
+
+// execution is one run under way.
+type execution struct {
+	s       *Session
+	t       *pattern
+	ctx     context.Context
+	in      map[string]*graph.Tensor
+	fetches []Fetch
+	r       *Result
+	chunks  []*arena.Chunk // given back at the end
+	lent    []*arena.Chunk // by life, where there is no block
+	places  [][]byte       // by result
+	later   []int          // results that are copied at the end
+}
+
+// do is the run.
+func (x *execution) do() error {
+	for _, step := range []func() error{x.feed, x.fetch, x.block, x.steps, x.copyOut} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lend is memory of the arena until the end of the run.
+func (x *execution) lend(n int64, owner string) ([]byte, error) {
+	c, err := x.s.arena.Alloc(n, owner)
+	if err != nil {
+		return nil, err
+	}
+	x.chunks = append(x.chunks, c)
+	return c.Bytes, nil
+}
+
+// feed shows inputs to the program, where they are if they lie aligned.
+func (x *execution) feed() error {
+	for _, v := range x.t.p.g.Inputs {
+		to := x.t.tensors[v.ID]
+		if to == nil {
+			continue
+		}
+		from := x.in[v.Name].Bytes
+		if !isAligned(from) {
+			b, err := x.lend(int64(len(from)), ownInputs)
+			if err != nil {
+				return err
+			}
+			copy(b, from)
+			x.r.CopiedIn += int64(len(from))
+			from = b
+		}
+		to.Bytes = from
+	}
+	return nil
+}
+
+// fetch finds places for results.
+func (x *execution) fetch() error {
+	x.places = make([][]byte, len(x.fetches))
+	for k, f := range x.fetches {
+		v := x.t.results[k]
+		is := x.t.tensors[v.ID]
+		out := &graph.Tensor{Type: is.Type, Shape: slices.Clone(is.Shape)}
+		n := x.t.bytes(v)
+		var at []byte
+		if f.Place != nil {
+			var err error
+			if at, err = f.Place(out, n); err != nil {
+				return fmt.Errorf("output %q: %w", f.Name, err)
+			}
+			if at != nil && int64(len(at)) != n {
+				return fmt.Errorf("output %q takes %d bytes, and %d were given for it", f.Name, n, len(at))
+			}
+		}
+		place := at
+		if at == nil {
+			c, err := x.s.arena.Reserve(n, ownResults)
+			if err != nil {
+				return err
+			}
+			if old, twice := x.s.kept[f.Name]; twice {
+				x.s.arena.Free(old.c)
+			}
+			x.s.kept[f.Name] = kept{out, c}
+			place = c.Bytes
+		}
+		out.Bytes = place
+		x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out, Kept: at == nil})
+		x.places[k] = place
+	}
+	// What is written in place must not be read by the program meanwhile, nor be two results.
+	for k, place := range x.places {
+		o := x.t.p.owner[x.t.results[k].ID]
+		if x.t.direct[o.ID] != int32(k) {
+			x.later = append(x.later, k)
+			continue
+		}
+		if !isAligned(place) || x.conflicts(k, place) {
+			b, err := x.lend(int64(len(place)), ownValues)
+			if err != nil {
+				return err
+			}
+			x.later = append(x.later, k)
+			place = b
+		}
+		x.t.tensors[o.ID].Bytes = place
+	}
+	return nil
+}
+
+// conflicts reports whether a place has bytes of an input, of another result or of a given initializer.
+func (x *execution) conflicts(k int, place []byte) bool {
+	for _, in := range x.in {
+		if overlap(place, in.Bytes) {
+			return true
+		}
+	}
+	for _, given := range x.s.given {
+		if overlap(place, given.Bytes) {
+			return true
+		}
+	}
+	for j, other := range x.places {
+		if j != k && overlap(place, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// block has the pattern's memory and shows values where they lie in it.
+func (x *execution) block() error {
+	t := x.t
+	if x.s.options.Pattern && t.height > 0 {
+		b, err := x.lend(t.height, ownValues)
+		if err != nil {
+			return err
+		}
+		for v, l := range t.life {
+			if l >= 0 {
+				at := t.lives[l]
+				n := t.bytes(t.p.g.Values[v])
+				t.tensors[v].Bytes = b[at.offset : at.offset+n : at.offset+n]
+			}
+		}
+		for i := range t.steps {
+			if l := t.steps[i].scratch; l >= 0 {
+				at := t.lives[l]
+				t.steps[i].call.Scratch = b[at.offset : at.offset+at.bytes : at.offset+at.bytes]
+			}
+		}
+	}
+	x.lent = make([]*arena.Chunk, len(t.lives))
+	return nil
+}
+
+// steps runs them.
+func (x *execution) steps() error {
+	t := x.t
+	if x.s.crew == nil {
+		x.s.crew = cpu.NewCrew()
+	}
+	if x.s.options.Pattern || len(t.lives) == 0 {
+		t.views()
+	}
+	for i := range t.steps {
+		stop.Poll(x.ctx)
+		st := &t.steps[i]
+		if !x.s.options.Pattern {
+			if err := x.lendOne(st); err != nil {
+				return err
+			}
+		}
+		st.call.Parallel, st.call.Seed, st.call.Step = x.s.crew.Parallel, x.s.options.Seed, x.s.runs
+		if err := graph.Try(func() { st.run(&st.call) }); err != nil {
+			return err
+		}
+		if !x.s.options.Pattern {
+			for _, l := range st.ends {
+				if c := x.lent[l]; c != nil {
+					x.s.arena.Free(c)
+					x.lent[l] = nil
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// lendOne has memory for what begins with a step.
+func (x *execution) lendOne(st *step) error {
+	t := x.t
+	for _, l := range st.begins {
+		c, err := x.s.arena.Alloc(t.lives[l].bytes, t.lives[l].name)
+		if err != nil {
+			return err
+		}
+		x.lent[l] = c
+		x.s.stats.fallback += t.lives[l].bytes
+		if l == st.scratch {
+			st.call.Scratch = c.Bytes
+		}
+	}
+	for _, v := range st.call.Node.Outputs {
+		if v != nil && t.life[v.ID] >= 0 {
+			t.tensors[v.ID].Bytes = x.lent[t.life[v.ID]].Bytes
+		}
+	}
+	for _, v := range st.call.Node.Inputs {
+		t.view(v)
+	}
+	return nil
+}
+
+// view shows a value in the bytes of its owner.
+func (t *pattern) view(v *graph.Value) {
+	if v == nil {
+		return
+	}
+	if o := t.p.owner[v.ID]; o != v {
+		t.tensors[v.ID].Bytes = t.tensors[o.ID].Bytes
+	}
+}
+
+// views shows all of them.
+func (t *pattern) views() {
+	for _, v := range t.p.g.Values {
+		if t.tensors[v.ID] != nil {
+			t.view(v)
+		}
+	}
+}
+
+// copyOut copies results that could not be written where they are wanted.
+func (x *execution) copyOut() error {
+	for _, k := range x.later {
+		o := x.t.p.owner[x.t.results[k].ID]
+		from := x.t.tensors[o.ID].Bytes
+		x.r.CopiedOut += int64(copy(x.places[k], from))
+	}
+	return nil
+}
+
+// end gives back what the run had, and forgets where it was.
+func (x *execution) end() {
+	for _, c := range x.lent {
+		if c != nil {
+			x.s.arena.Free(c)
+		}
+	}
+	for _, c := range x.chunks {
+		x.s.arena.Free(c)
+	}
+	for i, v := range x.t.p.g.Values {
+		if t := x.t.tensors[i]; t != nil && (v.Kind == graph.Computed || v.Kind == graph.Input) {
+			t.Bytes = nil
+		}
+	}
+	for i := range x.t.steps {
+		x.t.steps[i].call.Scratch = nil
+	}
+}

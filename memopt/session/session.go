@@ -1,0 +1,300 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"memopt/kernels/cpu"
+	"memopt/memopt/arena"
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+	"memopt/memopt/stop"
+	"memopt/memopt/weights"
+	"memopt/planner"
+)
+
+// Model is what to open: a file, or bytes, which are the caller's again once Open returns.
+type Model struct {
+	Path  string // where there are Bytes: beside which external data lies, "" for none
+	Bytes []byte
+	Name  string // for errors; "" is the path's
+	// Given are initializers to take instead of the model's. Their bytes are shared until the session is closed.
+	Given map[string]*graph.Tensor
+}
+
+// Options of a session.
+type Options struct {
+	Optimize string // passes over the graph: off, clean, fuse; "" is fuse
+	Pattern  bool   // values lie where a pattern has them; else the arena lends them one by one
+	Patterns int    // how many are kept; 0 is as many as the graph's size allows
+	// MemoryLimit binds all that the session holds; 0 is none.
+	MemoryLimit int64
+	Arena       arena.Options
+	Seed        uint64 // of random operators
+	// Device makes one for a schedule; nil runs on the processor, where nothing is copied.
+	Device func(*planner.Schedule) (Device, error)
+	// Lowered says that it runs kernels.
+	Lowered bool
+	Kind    string // what the device is called; "" is cpu
+	SaveTo  string // file to write the graph to that is run; "" is none
+}
+
+// Device runs one schedule, time after time.
+type Device interface {
+	Name() string
+	Run(planner.Run) (planner.Trace, error)
+	WriteOutput(w io.Writer, name string) error
+	Close() error
+}
+
+// Owners on the account.
+const (
+	ownWeights = "weights"
+	ownModel   = "model"
+	ownInputs  = "copies of inputs"
+	ownResults = "results"
+	ownValues  = "values"
+	ownDevice  = "device"
+)
+
+// Session is a forward program held open. Its methods may be called from several goroutines; one runs at a time.
+type Session struct {
+	Signature onnx.Signature
+
+	mu      sync.Mutex
+	model   Model
+	options Options
+	bytes   []byte // the model, where it must be read again; nil: it is in its file
+	given   map[string]*graph.Tensor
+	account *arena.Account
+	arena   *arena.Arena
+	crew    *cpu.Crew
+	file    *weights.File // that the model was opened from
+	closed  bool
+	copies  bool // weights are copied out of the file, which is small
+
+	level    int // the least that the model can be read with
+	first    *program
+	programs *recent[*program]
+	patterns *recent[*pattern]
+
+	weights                             map[string]*graph.Tensor
+	blocks                              []*weights.Block
+	owned                               [][]byte
+	mappedBytes, copiedBytes, hostBytes int64
+
+	kept  map[string]kept // results that nobody has taken yet
+	runs  uint64
+	stats counters
+}
+
+// counters of all runs.
+type counters struct {
+	hits, misses        int64
+	fallback            int64 // bytes that were lent beside a pattern
+	copiedIn, copiedOut int64
+}
+
+type kept struct {
+	x *graph.Tensor
+	c *arena.Chunk
+}
+
+// smallFile is the most bytes of a model whose weights are copied out of its file, which may then be written anew.
+const smallFile = 16 << 20
+
+// Programs that are kept beside the first.
+const mostPrograms = 8
+
+// Open reads a model.
+func Open(ctx context.Context, m Model, o Options) (*Session, error) {
+	return stop.When(ctx, func() (*Session, error) { return open(ctx, m, o) })
+}
+
+func open(ctx context.Context, m Model, o Options) (opened *Session, err error) {
+	if o.Optimize == "" {
+		o.Optimize = "fuse"
+	}
+	s := &Session{model: m, options: o, given: m.Given, account: arena.NewAccount(o.MemoryLimit), weights: map[string]*graph.Tensor{}, kept: map[string]kept{}}
+	o.Arena.Account = s.account
+	s.arena = arena.New(o.Arena)
+	s.patterns = newRecent(max(o.Patterns, 1), s.forget)
+	s.programs = newRecent(mostPrograms, s.drop)
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if s.Signature, err = s.signature(); err != nil {
+		return nil, err
+	}
+	s.bytes = m.Bytes // while it is open
+	s.first, err = s.read(ctx, byNames, nil)
+	var short *arena.OutOfMemory
+	switch {
+	case errors.As(err, &short):
+		return nil, err
+	case err != nil && fixable(err) && len(s.Signature.Inputs) > 0:
+		s.level, err = byShapes, nil
+	case err != nil:
+		return nil, err
+	}
+	if err := s.keepBytes(); err != nil {
+		return nil, err
+	}
+	if o.Patterns <= 0 {
+		s.patterns.most = mostPatterns(s.first)
+	}
+	return s, nil
+}
+
+// mostPatterns is how many are kept: fewer of large graphs.
+func mostPatterns(p *program) int {
+	const values = 1 << 18
+	if p == nil {
+		return 16
+	}
+	return min(max(values/max(len(p.g.Values), 1), 4), 128)
+}
+
+// signature is what the file says of its inputs and outputs.
+func (s *Session) signature() (sig onnx.Signature, err error) {
+	if s.model.Bytes != nil {
+		return onnx.ParseSignature(s.model.Bytes)
+	}
+	if s.file, err = weights.OpenFile(s.model.Path); err != nil {
+		return sig, err
+	}
+	defer weights.Guard(&err)()
+	s.copies = s.file.Size() <= smallFile
+	return onnx.ParseSignature(s.file.Bytes())
+}
+
+// keepBytes keeps a model of bytes, if it may have to be read again.
+func (s *Session) keepBytes() error {
+	src := s.bytes
+	s.bytes, s.model.Bytes = nil, nil
+	if src == nil {
+		return nil
+	}
+	if s.first != nil && int64(len(src)) > smallFile {
+		s.model.Path = ""
+		return nil
+	}
+	if err := s.account.Take(ownModel, int64(len(src))); err != nil {
+		return err
+	}
+	own, err := arena.Map(int64(len(src)))
+	if err != nil {
+		s.account.Give(ownModel, int64(len(src)))
+		return err
+	}
+	copy(own, src)
+	s.bytes = own
+	s.owned = append(s.owned, own)
+	return nil
+}
+
+func (s *Session) forget(t *pattern) {
+	if t.device != nil {
+		t.device.Close()
+		s.account.Give(ownDevice, t.height)
+	}
+}
+
+// drop ends a program and its patterns.
+func (s *Session) drop(p *program) {
+	for e := s.patterns.order.Front(); e != nil; {
+		next := e.Next()
+		if e.Value.(*entry[*pattern]).value.p == p {
+			s.patterns.remove(e)
+		}
+		e = next
+	}
+	p.close(s)
+}
+
+// Close gives everything back. Closing twice does nothing.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.patterns.clear()
+	s.programs.clear()
+	if s.first != nil {
+		s.first.close(s)
+	}
+	s.release()
+	if s.crew != nil {
+		s.crew.Close()
+	}
+	for _, b := range s.blocks {
+		b.Drop()
+	}
+	if s.file != nil {
+		s.file.Close()
+	}
+	for _, b := range s.owned {
+		arena.Unmap(b)
+	}
+	s.weights, s.blocks, s.owned, s.bytes, s.first = nil, nil, nil, nil, nil
+	return s.arena.Close()
+}
+
+// release gives back results that are kept.
+func (s *Session) release() {
+	for name, k := range s.kept {
+		s.arena.Free(k.c)
+		delete(s.kept, name)
+	}
+}
+
+// Kept is a result of the last run that the session keeps, until the next or until it is released.
+func (s *Session) Kept(name string) (*graph.Tensor, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, ok := s.kept[name]
+	return k.x, ok
+}
+
+// Release gives back the results that the session keeps.
+func (s *Session) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release()
+}
+
+// Shrink gives idle memory of the arena back, and says how many bytes that are.
+func (s *Session) Shrink() int64 { return s.arena.Shrink() }
+
+// Device names where the session runs.
+func (s *Session) Device() string { return cmp.Or(s.options.Kind, "cpu") }
+
+// names quotes some names.
+func names(all []string) string {
+	quoted := make([]string, len(all))
+	for i, n := range all {
+		quoted[i] = fmt.Sprintf("%q", n)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+func portNames(ports []onnx.Port) (all []string) {
+	for _, p := range ports {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+func hasPort(ports []onnx.Port, name string) bool {
+	return slices.ContainsFunc(ports, func(p onnx.Port) bool { return p.Name == name })
+}

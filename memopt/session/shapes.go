@@ -1,0 +1,65 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/stop"
+	"memopt/memopt/weights"
+)
+
+// Shapes makes the pattern for a run of all outputs, and says what their types and shapes will be. A dim that follows
+// from numbers is −1, and a shape is nil if not even its rank is known.
+func (s *Session) Shapes(ctx context.Context, inputs map[string][]int) (out []Output, known bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer weights.Guard(&err)()
+	if s.closed {
+		return nil, false, errClosed
+	}
+	in := map[string]*graph.Tensor{}
+	for _, p := range s.Signature.Inputs {
+		if shape, ok := inputs[p.Name]; ok {
+			in[p.Name] = &graph.Tensor{Type: p.Of, Shape: shape}
+		}
+	}
+	for name := range inputs {
+		if in[name] == nil {
+			return nil, false, fmt.Errorf("the model has no input %q; it has %s", name, names(portNames(s.Signature.Inputs)))
+		}
+	}
+	if err := s.checkShapes(in); err != nil {
+		return nil, false, err
+	}
+	var fetches []Fetch
+	for _, p := range s.Signature.Outputs {
+		fetches = append(fetches, Fetch{Name: p.Name})
+	}
+	t, err := stop.When(ctx, func() (*pattern, error) {
+		t, k, err := s.pattern(ctx, in, fetches, byShapes)
+		known = k
+		return t, err
+	})
+	if ctx.Err() != nil {
+		return nil, false, ctx.Err()
+	}
+	for i, p := range s.Signature.Outputs {
+		if err == nil {
+			x := t.tensors[t.results[i].ID]
+			out = append(out, Output{Name: p.Name, Tensor: &graph.Tensor{Type: x.Type, Shape: x.Shape}})
+			continue
+		}
+		x := &graph.Tensor{Type: p.Of}
+		for _, d := range p.Shape {
+			n, wrong := strconv.Atoi(d)
+			if wrong != nil {
+				n = -1
+			}
+			x.Shape = append(x.Shape, n)
+		}
+		out = append(out, Output{Name: p.Name, Tensor: x})
+	}
+	return out, known, nil
+}

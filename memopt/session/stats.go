@@ -1,0 +1,61 @@
+package session
+
+import (
+	"memopt/kernels"
+	"memopt/memopt/arena"
+)
+
+// Stats are what a session holds, and what its runs came to.
+type Stats struct {
+	Format   string           `json:"format"`
+	Device   string           `json:"device"`
+	Limit    int64            `json:"limit"` // 0: none
+	Held     int64            `json:"held"`
+	HeldMost int64            `json:"held_most"`
+	Owners   map[string]int64 `json:"owners"`
+	Weights  Weights          `json:"weights"`
+	Arena    arena.Stats      `json:"arena"`
+	Patterns Patterns         `json:"patterns"`
+	Runs     uint64           `json:"runs"`
+	// CopiedIn and CopiedOut are bytes of all runs.
+	CopiedIn  int64 `json:"copied_in"`
+	CopiedOut int64 `json:"copied_out"`
+	// Shared is what operators of this process work in, whose session it may be.
+	Shared int64 `json:"shared_work_space"`
+}
+
+// Weights is where their bytes are.
+type Weights struct {
+	Mapped int64 `json:"mapped"` // in the model's files
+	Copied int64 `json:"copied"` // in memory: small, or not aligned in the file
+	Host   int64 `json:"host"`   // given by the caller, and shared
+	Folded int64 `json:"folded"` // computed from others
+}
+
+// Patterns is what is known of shapes.
+type Patterns struct {
+	Kept     int   `json:"kept"`
+	Most     int   `json:"most"`
+	Hits     int64 `json:"hits"`
+	Misses   int64 `json:"misses"`
+	Dropped  int64 `json:"dropped"`
+	Fallback int64 `json:"fallback_bytes"` // that the arena lent value by value
+}
+
+// Stats are the session's now.
+func (s *Session) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, high := s.account.Held()
+	folded := int64(0)
+	if s.first != nil {
+		folded = s.first.owned
+	}
+	return Stats{
+		Format: "memopt.stats/1", Device: s.Device(), Limit: s.account.Limit(), Held: now, HeldMost: high, Owners: s.account.Owners(),
+		Weights:  Weights{s.mappedBytes, s.copiedBytes, s.hostBytes, folded},
+		Arena:    s.arena.Stats(),
+		Patterns: Patterns{s.patterns.len(), s.patterns.most, s.stats.hits, s.stats.misses, s.patterns.dropped, s.stats.fallback},
+		Runs:     s.runs, CopiedIn: s.stats.copiedIn, CopiedOut: s.stats.copiedOut, Shared: kernels.Workspace(),
+	}
+}
