@@ -4,14 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 
-	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/memopt/session"
+	"memopt/memopt/whole"
 	"memopt/plugin"
 )
 
@@ -21,19 +20,24 @@ func init() { openers["forward"] = openForward }
 type runner struct{ s *session.Session }
 
 func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, error) {
-	environ := os.Environ()
-	if r.Environment != nil {
-		environ = nil
-		for name, value := range r.Environment {
-			environ = append(environ, name+"="+value)
+	j, warnings, err := hosted(ctx, "run", r.Model, r.Settings, r.Caller, nil)
+	if err != nil {
+		return plugin.Opened{}, err
+	}
+	cfg := j.cfg
+	if to := cfg.OptimizedModelPath; to != "" {
+		if err := whole.Own(to); err != nil {
+			return plugin.Opened{}, usage("optimized_model_filepath: %s: %s", to, err)
+		}
+		if err := writable([]destination{{"optimized_model_filepath", to}}, append(cfg.Files(), j.model)); err != nil {
+			return plugin.Opened{}, err
 		}
 	}
-	folder := configs.Folder(r.Folder)
-	cfg, warnings, err := configs.Asked{Command: "run", Settings: r.Settings, Face: configs.Python, Folder: folder, Environ: environ}.Config()
-	if err != nil {
-		return plugin.Opened{}, asInput(err)
+	j.busy("reading the model")
+	m := session.Model{Bytes: r.Bytes}
+	if m.Path = j.model; r.Model == "" {
+		m.Path = ""
 	}
-	m := session.Model{Path: folder.Path(r.Model), Bytes: r.Bytes}
 	if m.Given, err = tensorsIn(r.Given); err != nil {
 		return plugin.Opened{}, asInput(err)
 	}
@@ -144,7 +148,7 @@ func tensorOutOf(name string, x *graph.Tensor) plugin.Tensor {
 }
 
 // Bind says what a run of these shapes gives: sizes of outputs that follow from numbers are −1.
-func (r *runner) Bind(ctx context.Context, inputs []plugin.Tensor) (b plugin.Bound, err error) {
+func (r *runner) Bind(ctx context.Context, inputs []plugin.Tensor, _ plugin.Progress) (b plugin.Bound, err error) {
 	shapes := map[string][]int{}
 	for _, t := range inputs {
 		shape := make([]int, len(t.Shape))

@@ -94,7 +94,7 @@ func TestForwardSession(t *testing.T) {
 					t.Errorf("%s: %v", c.name, c.got)
 				}
 			}
-			b, err := run.Bind(context.Background(), []plugin.Tensor{{Name: "x", Type: "f32", Shape: []int64{5, 2}}})
+			b, err := run.Bind(context.Background(), []plugin.Tensor{{Name: "x", Type: "f32", Shape: []int64{5, 2}}}, nil)
 			if err != nil || len(b.Tensors) != 1 || b.Tensors[0].Shape[0] != 5 || b.Tensors[0].Shape[1] != 3 {
 				t.Errorf("bound %+v, %v", b, err)
 			}
