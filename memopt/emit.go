@@ -13,13 +13,12 @@ import (
 	"memopt/planner/cluster"
 )
 
-// SaveGraphs writes a plan's training graph as it was and as it is under the
-// plan into a folder, as NAME.before.onnx and NAME.after.onnx.
-func (m *Model) SaveGraphs(p *planner.Plan, folder, name string) (warnings []string, err error) {
-	return stop.When(m.ctx, func() ([]string, error) { return m.saveGraphs(p, folder, name) })
+// SaveGraphs writes a plan's training graph as it was and as it is under the plan.
+func (m *Model) SaveGraphs(p *planner.Plan, before, after string, opts ...onnx.Option) (warnings []string, err error) {
+	return stop.When(m.ctx, func() ([]string, error) { return m.saveGraphs(p, before, after, opts) })
 }
 
-func (m *Model) saveGraphs(p *planner.Plan, folder, name string) (warnings []string, err error) {
+func (m *Model) saveGraphs(p *planner.Plan, before, after string, opts []onnx.Option) (warnings []string, err error) {
 	defer weights.Guard(&err)()
 	if m.unchanged(&err); err != nil {
 		return nil, err
@@ -27,19 +26,18 @@ func (m *Model) saveGraphs(p *planner.Plan, folder, name string) (warnings []str
 	if err := runnable(p.Graph); err != nil {
 		return nil, err
 	}
-	before := filepath.Join(folder, name+".before.onnx")
 	if o := p.Request.Outline; o != nil {
 		var order []int
 		if order, err = cluster.DefaultOrder(o); err == nil {
 			_, err = onnx.WriteEdited(before, m.Path, o, order, onnx.Until(m.ctx))
 		}
 	} else {
-		err = onnx.Write(before, p.Graph, onnx.Until(m.ctx))
+		err = onnx.Write(before, p.Graph, append(opts, onnx.Until(m.ctx))...)
 	}
 	if err != nil {
 		return nil, input(err)
 	}
-	return m.emit(p, filepath.Join(folder, name+".after.onnx"))
+	return m.emit(p, after, opts)
 }
 
 // Emit writes the training graph under the plan as ONNX. A trainer's file is
@@ -47,10 +45,10 @@ func (m *Model) saveGraphs(p *planner.Plan, folder, name string) (warnings []str
 // are kept in less; any other as the plan's own graph. Warnings are of operators for which other tools may
 // refuse the file.
 func (m *Model) Emit(p *planner.Plan, path string) (warnings []string, err error) {
-	return stop.When(m.ctx, func() ([]string, error) { return m.emit(p, path) })
+	return stop.When(m.ctx, func() ([]string, error) { return m.emit(p, path, nil) })
 }
 
-func (m *Model) emit(p *planner.Plan, path string) (warnings []string, err error) {
+func (m *Model) emit(p *planner.Plan, path string, opts []onnx.Option) (warnings []string, err error) {
 	defer weights.Guard(&err)()
 	if m.unchanged(&err); err != nil {
 		return nil, err
@@ -70,7 +68,7 @@ func (m *Model) emit(p *planner.Plan, path string) (warnings []string, err error
 		if wrong != nil {
 			return nil, wrong
 		}
-		strange, err = onnx.Strange(g), onnx.Write(path, g, onnx.Until(m.ctx))
+		strange, err = onnx.Strange(g), onnx.Write(path, g, append(opts, onnx.Until(m.ctx))...)
 	}
 	if err != nil {
 		return nil, input(err)

@@ -453,6 +453,16 @@ func (h *Held) list(b *Binding) error {
 	return err
 }
 
+// With calls f on a binding, whose model's work ends with a call's context.
+func (h *Held) With(ctx context.Context, id uint64, f func(*Binding) error) error {
+	b, err := h.binding(id)
+	if err != nil {
+		return err
+	}
+	defer h.during(ctx)()
+	return f(b)
+}
+
 // binding finds one by its number, and makes it the last one used.
 func (h *Held) binding(id uint64) (*Binding, error) {
 	i := slices.IndexFunc(h.bindings, func(b *Binding) bool { return b.ID == id })

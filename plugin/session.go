@@ -68,6 +68,19 @@ type Trainer interface {
 	Step(ctx context.Context, r StepRequest) (StepReply, error)
 }
 
+// Shower is a session that tells more of a plan than Bind does.
+type Shower interface {
+	Session
+	// Show writes the step as it was and under the plan to files, where they are named, and gives what the stages print.
+	Show(ctx context.Context, binding uint64, r ShowRequest) (shown string, warnings []string, err error)
+}
+
+// ShowRequest is described in memopt.proto, with BindRequest.
+type ShowRequest struct {
+	Stages                        []string
+	SaveBefore, SaveAfter, Folder string
+}
+
 // Runner is a session that was opened as forward.
 type Runner interface {
 	Session
@@ -283,7 +296,16 @@ func (s *service) Bind(ctx context.Context, in *pb.BindRequest) (*pb.BindRespons
 		for _, t := range b.Tensors {
 			out.Tensors = append(out.Tensors, tensorOut(t))
 		}
-		return nil
+		if b.Known || len(in.GetShow()) == 0 && in.GetSaveBefore() == "" && in.GetSaveAfter() == "" {
+			return nil
+		}
+		y, ok := x.(Shower)
+		if !ok {
+			return refusal(fmt.Sprintf("session %d was opened to run forward only: show and save are of sessions that train", in.GetSession()))
+		}
+		shown, warnings, err := y.Show(ctx, b.ID, ShowRequest{Stages: in.GetShow(), SaveBefore: in.GetSaveBefore(), SaveAfter: in.GetSaveAfter(), Folder: in.GetFolder()})
+		out.Shown, out.Warnings = valid(shown), append(out.Warnings, lines(warnings)...)
+		return err
 	})
 }
 

@@ -92,7 +92,8 @@ func (j job) make() (made *planned, err error) {
 	slog.Info("planned", "strategy", p.plan.Strategy, "arena", p.plan.Arena, "took", p.plan.Took)
 	p.tell(p.plan.Warnings)
 	if folder := j.cfg.SaveONNXPath; folder != "" {
-		warnings, err := model.SaveGraphs(p.plan, folder, strings.TrimSuffix(filepath.Base(model.Path), ".onnx"))
+		name := filepath.Join(folder, strings.TrimSuffix(filepath.Base(model.Path), ".onnx"))
+		warnings, err := model.SaveGraphs(p.plan, name+".before.onnx", name+".after.onnx")
 		if err != nil {
 			return nil, asInput(err)
 		}

@@ -8,9 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
 	"memopt/memopt/visible"
+	"memopt/memopt/whole"
 	"memopt/plugin"
 )
 
@@ -144,6 +147,50 @@ func (t *training) Bind(ctx context.Context, inputs []plugin.Tensor, progress pl
 		}
 	}
 	return out, nil
+}
+
+// Show implements plugin.Shower.
+func (t *training) Show(ctx context.Context, id uint64, r plugin.ShowRequest) (text string, warnings []string, err error) {
+	show, err := stagesOf(strings.Join(r.Stages, ","))
+	if err != nil {
+		return "", nil, err
+	}
+	var shown strings.Builder
+	err = t.Held.With(ctx, id, func(b *memopt.Binding) error {
+		for _, s := range show {
+			if err := s.print(&shown, b.Model, b.Plan); err != nil {
+				return err
+			}
+		}
+		if r.SaveBefore == "" && r.SaveAfter == "" {
+			return nil
+		}
+		warnings, err = t.save(b, r)
+		return err
+	})
+	return visible.Text(shown.String()), warnings, err
+}
+
+// save writes the graphs of a binding, without weights: those of a bridge are its host's.
+func (t *training) save(b *memopt.Binding, r plugin.ShowRequest) ([]string, error) {
+	files := []destination{{"save_before", r.SaveBefore}, {"save_after", r.SaveAfter}}
+	for i, to := range files {
+		if to.path == "" {
+			return nil, usage("%s: no file; name both", to.name)
+		}
+		files[i].path = configs.Folder(r.Folder).Path(to.path)
+		if err := whole.Own(files[i].path); err != nil {
+			return nil, usage("%s: %s: %s", to.name, to.path, err)
+		}
+	}
+	if err := writable(files, append(t.job.cfg.Files(), t.job.model)); err != nil {
+		return nil, err
+	}
+	if err := spareModel(files, b.Model); err != nil {
+		return nil, err
+	}
+	warnings, err := b.Model.SaveGraphs(b.Plan, files[0].path, files[1].path, onnx.Brought)
+	return warnings, asInput(err)
 }
 
 // Sync implements plugin.Session.

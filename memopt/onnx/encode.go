@@ -1,7 +1,6 @@
 package onnx
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,7 +20,7 @@ const maxMessage = math.MaxInt32
 
 // Encode writes the model, weights inside.
 func Encode(w io.Writer, g *graph.Graph) error {
-	e, err := newEncoder(context.Background(), g, nil)
+	e, err := newEncoder(optionsOf(nil), g, nil)
 	if err != nil {
 		return err
 	}
@@ -45,6 +44,7 @@ type encoder struct {
 	opsets []opset
 	nodes  stream
 	inits  stream
+	inputs []*graph.Value
 	order  []*graph.Value // that no node makes, as reading will find them
 	extra  []*graph.Value // outputs of the file that are not the graph's
 }
@@ -54,7 +54,7 @@ type opset struct {
 	version int
 }
 
-func newEncoder(ctx context.Context, g *graph.Graph, extern *layout) (*encoder, error) {
+func newEncoder(o options, g *graph.Graph, extern *layout) (*encoder, error) {
 	e := &encoder{g: g, names: map[*graph.Value]string{}, taken: map[string]bool{}, extern: extern, opsets: []opset{{"", writtenOpset}}}
 	for _, v := range g.Values {
 		if !utf8.ValidString(v.Name) {
@@ -62,12 +62,21 @@ func newEncoder(ctx context.Context, g *graph.Graph, extern *layout) (*encoder, 
 		}
 	}
 	e.chooseOutputs()
-	e.order = slices.Clone(g.Inputs)
+	ctx := o.ctx
+	e.inputs = slices.Clone(g.Inputs)
+	if o.brought {
+		for _, v := range g.Values {
+			if v.Kind == graph.Param || v.Kind == graph.ModelBuffer {
+				e.inputs = append(e.inputs, v)
+			}
+		}
+	}
+	e.order = slices.Clone(e.inputs)
 	chain := &chain{e: e, made: map[string]string{}}
 	var formulas []*graph.Value
 	for _, v := range g.Values {
 		stop.Poll(ctx)
-		if v.Kind == graph.Computed || v.Kind == graph.Input {
+		if v.Kind == graph.Computed || v.Kind == graph.Input || o.brought && (v.Kind == graph.Param || v.Kind == graph.ModelBuffer) {
 			continue
 		}
 		if v.Data == nil && slices.ContainsFunc(v.Ints, func(d graph.Dim) bool { _, ok := d.Const(); return !ok }) {
@@ -185,7 +194,7 @@ func (e *encoder) model() *stream {
 	}
 	body.add(part{bytes: appendText(nil, graphName, name)})
 	var ports []byte
-	for _, v := range g.Inputs {
+	for _, v := range e.inputs {
 		ports = appendBytes(ports, graphInput, e.valueInfo(v))
 	}
 	for _, v := range slices.Concat(g.Outputs, e.extra) {

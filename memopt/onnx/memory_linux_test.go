@@ -1,7 +1,6 @@
 package onnx
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,7 +56,7 @@ func writeSparse(t testing.TB, nodes, params int, floats int64) string {
 		x = b.Op("Add", nil, x, ws[i%params])
 	}
 	b.Graph.Outputs = []*graph.Value{x}
-	e, err := newEncoder(context.Background(), b.Graph, nil)
+	e, err := newEncoder(optionsOf(nil), b.Graph, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

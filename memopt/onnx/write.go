@@ -18,11 +18,15 @@ type Option func(*options)
 
 type options struct {
 	external bool
+	brought  bool
 	ctx      context.Context
 }
 
 // External puts weights into "<name>.data" beside the model, whatever its size.
 func External(o *options) { o.external = true }
+
+// Brought makes parameters and buffers inputs, as trainers write the steps that they run: the file has no weights.
+func Brought(o *options) { o.brought = true }
 
 // Until has the writing end with a context, which it polls as package stop says.
 func Until(ctx context.Context) Option { return func(o *options) { o.ctx = ctx } }
@@ -40,7 +44,7 @@ func Write(path string, g *graph.Graph, opts ...Option) error {
 	if o.external {
 		extern = &layout{name: filepath.Base(path) + ".data"}
 	}
-	e, err := newEncoder(o.ctx, g, extern)
+	e, err := newEncoder(o, g, extern)
 	if err != nil {
 		return err
 	}

@@ -248,6 +248,38 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
+// TestBrought: what is brought anew for every step is an input, and has no bytes in the file.
+func TestBrought(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.onnx")
+	g := parseText(t, `
+x f32[300] = input
+some f32[300] = param
+mean f32[300] = buffer
+one f32[1] = const
+a f32[300] = Add(x, some)
+b f32[300] = Add(a, mean)
+c f32[300] = Add(b, one)
+output c
+`)
+	if err := Write(path, g, Brought); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() > 1000 {
+		t.Errorf("%v, %v bytes", err, info.Size())
+	}
+	back, _, err := Open(path, testLibrary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, v := range back.Inputs {
+		names = append(names, v.Name)
+	}
+	if diff := cmp.Diff([]string{"x", "some", "mean"}, names); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestWriteExternal(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.onnx")

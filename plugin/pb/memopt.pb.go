@@ -1088,12 +1088,17 @@ func (x *Value) GetShape() []string {
 }
 
 type BindRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
-	Inputs        []*Tensor              `protobuf:"bytes,2,rep,name=inputs,proto3" json:"inputs,omitempty"`    // names, types and shapes of one batch, to plan for
-	Binding       uint64                 `protobuf:"varint,3,opt,name=binding,proto3" json:"binding,omitempty"` // or one that exists, to say where its tensors lie
-	Spans         []*Span                `protobuf:"bytes,4,rep,name=spans,proto3" json:"spans,omitempty"`      // in the order of BindResponse.tensors
-	Job           string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Session uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Inputs  []*Tensor              `protobuf:"bytes,2,rep,name=inputs,proto3" json:"inputs,omitempty"`    // names, types and shapes of one batch, to plan for
+	Binding uint64                 `protobuf:"varint,3,opt,name=binding,proto3" json:"binding,omitempty"` // or one that exists, to say where its tensors lie
+	Spans   []*Span                `protobuf:"bytes,4,rep,name=spans,proto3" json:"spans,omitempty"`      // in the order of BindResponse.tensors
+	Job     string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
+	// Of a training session, said of a new binding's plan:
+	Show          []string `protobuf:"bytes,6,rep,name=show,proto3" json:"show,omitempty"`                               // as of PlanRequest, to be in shown
+	SaveBefore    string   `protobuf:"bytes,7,opt,name=save_before,json=saveBefore,proto3" json:"save_before,omitempty"` // files to write: the step as it was, ONNX
+	SaveAfter     string   `protobuf:"bytes,8,opt,name=save_after,json=saveAfter,proto3" json:"save_after,omitempty"`    // and as it is under the plan
+	Folder        string   `protobuf:"bytes,9,opt,name=folder,proto3" json:"folder,omitempty"`                           // where relative paths begin
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1163,6 +1168,34 @@ func (x *BindRequest) GetJob() string {
 	return ""
 }
 
+func (x *BindRequest) GetShow() []string {
+	if x != nil {
+		return x.Show
+	}
+	return nil
+}
+
+func (x *BindRequest) GetSaveBefore() string {
+	if x != nil {
+		return x.SaveBefore
+	}
+	return ""
+}
+
+func (x *BindRequest) GetSaveAfter() string {
+	if x != nil {
+		return x.SaveAfter
+	}
+	return ""
+}
+
+func (x *BindRequest) GetFolder() string {
+	if x != nil {
+		return x.Folder
+	}
+	return ""
+}
+
 type BindResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Binding       uint64                 `protobuf:"varint,1,opt,name=binding,proto3" json:"binding,omitempty"`
@@ -1171,6 +1204,7 @@ type BindResponse struct {
 	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	Warnings      []string               `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	Known         bool                   `protobuf:"varint,6,opt,name=known,proto3" json:"known,omitempty"` // the shapes were seen before: nothing was planned
+	Shown         string                 `protobuf:"bytes,7,opt,name=shown,proto3" json:"shown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1245,6 +1279,13 @@ func (x *BindResponse) GetKnown() bool {
 		return x.Known
 	}
 	return false
+}
+
+func (x *BindResponse) GetShown() string {
+	if x != nil {
+		return x.Shown
+	}
+	return ""
 }
 
 type StepRequest struct {
@@ -1806,20 +1847,27 @@ const file_memopt_proto_rawDesc = "" +
 	"\x05Value\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
-	"\x05shape\x18\x03 \x03(\tR\x05shape\"\xa5\x01\n" +
+	"\x05shape\x18\x03 \x03(\tR\x05shape\"\x91\x02\n" +
 	"\vBindRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12)\n" +
 	"\x06inputs\x18\x02 \x03(\v2\x11.memopt.v1.TensorR\x06inputs\x12\x18\n" +
 	"\abinding\x18\x03 \x01(\x04R\abinding\x12%\n" +
 	"\x05spans\x18\x04 \x03(\v2\x0f.memopt.v1.SpanR\x05spans\x12\x10\n" +
-	"\x03job\x18\x05 \x01(\tR\x03job\"\xb8\x01\n" +
+	"\x03job\x18\x05 \x01(\tR\x03job\x12\x12\n" +
+	"\x04show\x18\x06 \x03(\tR\x04show\x12\x1f\n" +
+	"\vsave_before\x18\a \x01(\tR\n" +
+	"saveBefore\x12\x1d\n" +
+	"\n" +
+	"save_after\x18\b \x01(\tR\tsaveAfter\x12\x16\n" +
+	"\x06folder\x18\t \x01(\tR\x06folder\"\xce\x01\n" +
 	"\fBindResponse\x12\x18\n" +
 	"\abinding\x18\x01 \x01(\x04R\abinding\x12+\n" +
 	"\atensors\x18\x02 \x03(\v2\x11.memopt.v1.TensorR\atensors\x12\x1b\n" +
 	"\tplan_json\x18\x03 \x01(\tR\bplanJson\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x1a\n" +
 	"\bwarnings\x18\x05 \x03(\tR\bwarnings\x12\x14\n" +
-	"\x05known\x18\x06 \x01(\bR\x05known\"\xc5\x01\n" +
+	"\x05known\x18\x06 \x01(\bR\x05known\x12\x14\n" +
+	"\x05shown\x18\a \x01(\tR\x05shown\"\xc5\x01\n" +
 	"\vStepRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x18\n" +
 	"\abinding\x18\x02 \x01(\x04R\abinding\x12\x18\n" +

@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "4b304e2e8d521a2bea57ecf7b44f9e0f30fc6c3cd81b1449971567a8dad56a09"
+const SourceSHA256 = "5a5c687715021febd20f075cde4c99af7aed7573d69041f84b51cb8a7e122ce7"
