@@ -188,9 +188,128 @@ func steps(t *rapid.T, p *planner.Plan, s *planner.Schedule, o cpu.Options) map[
 	return out
 }
 
-// randomStep draws a forward graph over matrices [batch, w] and turns it into
-// a training step.
+// TestPassesOneByOne: the two passes of a step apart, with the gradients of results given
+// between them, have the bits of the step as a whole where those are its own, and under any
+// plan the same bits whatever they are. A forward pass that was given up leaves no trace.
+func TestPassesOneByOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g, values := randomForward(t)
+		results := []string{g.Outputs[0].Name}
+		for _, v := range rapid.SliceOfNDistinct(rapid.SampledFrom(values), 0, 3, func(v *graph.Value) *graph.Value { return v }).Draw(t, "results") {
+			g.Outputs = append(g.Outputs, v)
+			if rapid.Bool().Draw(t, "has a gradient") {
+				results = append(results, v.Name)
+			}
+		}
+		opt := autograd.Options{KeepGrads: true, Results: results}
+		if rapid.Bool().Draw(t, "gradient of x") {
+			opt.Inputs = []string{"x"}
+		}
+		step, err := autograd.TrainStep(g, opt)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, g)
+		}
+		dims := map[string]int64{"batch": rapid.Int64Range(1, 3).Draw(t, "batch")}
+		plain := plan(t, step, planner.Request{Dims: dims})
+		limit := plain.Floor.Peak + (plain.Arena-plain.Floor.Peak)*rapid.Int64Range(0, 100).Draw(t, "percent")/100
+		tight, err := planner.Make(step, planner.Request{Dims: dims, ActivationBudget: planner.Size{Bytes: limit}})
+		var none *planner.BudgetError
+		if errors.As(err, &none) {
+			tight, err = planner.Make(step, planner.Request{Dims: dims, ActivationBudget: planner.Size{Bytes: none.Best}})
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, step)
+		}
+		o := cpu.Options{Poison: true, Workers: 2}
+		sameResults(t, "pass by pass", passes(t, tight, tight.Schedule, o, nil), run(t, plain, o), step)
+		given := func(i int) float64 { return float64(i%7-3) / 4 }
+		want := passes(t, plain, plain.Schedule, o, given)
+		sameResults(t, fmt.Sprintf("pass by pass within %d bytes", limit), passes(t, tight, tight.Schedule, o, given), want, step)
+		inChains := func() (*planner.Schedule, error) { s, _, err := tight.Chained(); return s, err }
+		sameResults(t, fmt.Sprintf("pass by pass in chains within %d bytes", limit), passes(t, tight, inChains, o, given), want, step)
+	})
+}
+
+// passes does two steps pass by pass, behind a forward pass that is given up, and returns
+// every output, result and state. Seeds are the step's own where none are given.
+func passes(t *rapid.T, p *planner.Plan, schedule func() (*planner.Schedule, error), o cpu.Options, seed func(i int) float64) map[string][]byte {
+	s, err := schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := cpu.Open(s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	do := func(r planner.Run) {
+		if _, err := d.Run(r); err != nil {
+			t.Fatalf("%v\n%s", err, p.Graph)
+		}
+	}
+	at, _ := s.Border()
+	border := s.Launches[at]
+	var seeds []*graph.Tensor
+	for k, r := range border.Out {
+		if r.Value == nil {
+			seeds = append(seeds, nil)
+			continue
+		}
+		x := graph.NewTensor(r.Value.Type, r.Shape...)
+		switch {
+		case seed == nil && k > 0:
+			x = nil // zeros
+		case seed == nil:
+			x.SetFloat(0, 1)
+		default:
+			for i := range x.Len() {
+				x.SetFloat(i, seed(i+k))
+			}
+		}
+		seeds = append(seeds, x)
+	}
+	out := map[string][]byte{}
+	keep := func(name string, x *graph.Tensor, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = x.Bytes
+	}
+	do(planner.Run{Inputs: inputs(p), Part: planner.ForwardPass, Step: 7})
+	do(planner.Run{Part: planner.Ending})
+	for step := range uint64(2) {
+		do(planner.Run{Inputs: inputs(p), Part: planner.ForwardPass, Step: step})
+		for _, r := range border.In {
+			x, err := d.Output(r.Value.Name)
+			keep("result "+r.Value.Name, x, err)
+		}
+		do(planner.Run{Seeds: seeds, Part: planner.BackwardPass, Step: step})
+		do(planner.Run{Part: planner.Ending})
+	}
+	for _, v := range p.Graph.Outputs {
+		x, err := d.Output(v.Name)
+		keep(v.Name, x, err)
+	}
+	return out
+}
+
+// randomStep draws a forward graph and turns it into a training step.
 func randomStep(t *rapid.T) *graph.Graph {
+	g, _ := randomForward(t)
+	opt := autograd.Options{KeepGrads: rapid.Bool().Draw(t, "keep"), Optimizer: rapid.SampledFrom([]string{"sgd", "momentum", "adamw"}).Draw(t, "optimizer")}
+	if rapid.Bool().Draw(t, "clip") {
+		opt.ClipNorm = 0.5
+	}
+	step, err := autograd.TrainStep(g, opt)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, g)
+	}
+	return step
+}
+
+// randomForward draws a forward graph over matrices [batch, w], whose output is a loss, and
+// gives the matrices that its nodes make.
+func randomForward(t *rapid.T) (*graph.Graph, []*graph.Value) {
 	g := graph.New(kernels.Library, "random")
 	b := graph.NewBuilder(g)
 	batch := graph.Sym("batch")
@@ -263,13 +382,5 @@ func randomStep(t *rapid.T) *graph.Graph {
 		loss = b.Op("Mul", nil, loss, b.Op("ReduceMean", graph.A{"keepdims": 0}, param(2)))
 		g.Outputs = []*graph.Value{loss}
 	}
-	opt := autograd.Options{KeepGrads: rapid.Bool().Draw(t, "keep"), Optimizer: rapid.SampledFrom([]string{"sgd", "momentum", "adamw"}).Draw(t, "optimizer")}
-	if rapid.Bool().Draw(t, "clip") {
-		opt.ClipNorm = 0.5
-	}
-	step, err := autograd.TrainStep(g, opt)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, g)
-	}
-	return step
+	return g, values[1:]
 }
