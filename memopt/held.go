@@ -53,7 +53,7 @@ const mostBindings = 16
 // HoldOptions says how to hold a step.
 type HoldOptions struct {
 	Bridge bool
-	// Results names the outputs of a bridge whose gradients are given; nil is all floats.
+	// Results names the outputs of a bridge whose gradients are given; nil is all floats but running statistics.
 	Results []string
 	// Inputs names the inputs of a bridge whose gradients are wanted.
 	Inputs []string
@@ -151,7 +151,8 @@ func (h *Held) open(o HoldOptions) (err error) {
 	if h.bridge {
 		if o.Results == nil {
 			for _, v := range m.Graph.Outputs {
-				if v.Type.IsFloat() {
+				statistic := slices.ContainsFunc(m.Graph.Updates, func(u graph.Update) bool { return u.New == v })
+				if v.Type.IsFloat() && !statistic {
 					o.Results = append(o.Results, v.Name)
 				}
 			}
@@ -308,10 +309,7 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 		}
 		given[p.Name] = p
 	}
-	dims := maps.Clone(h.m.Config.Dims)
-	if dims == nil {
-		dims = map[string]int64{}
-	}
+	dims := map[string]int64{}
 	for _, v := range inputs {
 		p := given[v.Name]
 		switch {
@@ -332,6 +330,11 @@ func (h *Held) sizes(batch []Port) (map[string]int64, error) {
 				}
 				dims[name] = int64(p.Shape[i])
 			}
+		}
+	}
+	for name, n := range h.m.Config.Dims { // where inputs leave it open
+		if dims[name] == 0 {
+			dims[name] = n
 		}
 	}
 	b, err := graph.Bind(dims)
@@ -831,7 +834,8 @@ func (h *Held) leave(to *Binding) error {
 	return err
 }
 
-// Sync copies tensors that the session keeps, by name: to it, or to where the host has them.
+// Sync copies tensors that the session keeps, by name: to it, or to where the host has them. What it brings to the session
+// ends a forward pass that waits for its backward pass.
 func (h *Held) Sync(tensors []Port, toService bool) error {
 	if h.broken != nil {
 		return cannot(h.broken)
@@ -843,6 +847,11 @@ func (h *Held) Sync(tensors []Port, toService bool) error {
 			return err
 		}
 		p.value = v.Name
+	}
+	if toService {
+		if err := h.guarded(h.end); err != nil {
+			return err
+		}
 	}
 	return h.guarded(func() error {
 		for i := range tensors {
@@ -895,6 +904,9 @@ func (h *Held) sync(p *Port, toService bool) (err error) {
 		copy(x.Bytes, p.Place)
 		h.stash[p.value] = x
 		return nil
+	case h.device != nil && h.run.id != 0 && slices.ContainsFunc(h.at.Plan.Graph.Updates, func(u graph.Update) bool { return u.State.Name == p.value }):
+		p.Role = RoleBuffer
+		return h.give(&Binding{Plan: h.at.Plan, Ports: []Port{*p}}, RoleBuffer)
 	case h.device != nil:
 		to := filler(p.Place)
 		return h.device.WriteState(&to, p.value)

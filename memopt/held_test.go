@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,7 @@ func (h *host) bind(dims map[string]int64) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	h.b = nil
 	for _, v := range h.Inputs() {
 		shape, err := binding.Shape(v.Shape)
 		if err != nil {
@@ -118,9 +120,10 @@ func (h *host) backward(run uint64) {
 func heldCases(t *testing.T) map[string][2]string {
 	gptModel, gptData := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 4, Vocab: 64, Dropout: 0.1})
 	wordyModel, wordyData := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 16, Heads: 2, Vocab: 1000})
-	resnet, pictures := madeGPT(t, zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 16})
+	resnet, pictures := madeGPT(t, zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 8})
+	kept := func(name string) [2]string { return [2]string{filepath.Join("testdata", "models", name, "model.onnx"), ""} }
 	return map[string][2]string{"gpt": {gptModel, gptData}, "gpt of many words": {wordyModel, wordyData}, "resnet": {resnet, pictures},
-		"mlp": {filepath.Join("testdata", "models", "mlp", "model.onnx"), ""}}
+		"mlp": kept("mlp"), "resnet8": kept("resnet8")}
 }
 
 // TestBridgeHasTheBitsOfAStep: two passes with a host between them, with 1 as the gradient of the loss, come to the loss,
@@ -212,5 +215,205 @@ func compareHeld(t *testing.T, h *host, want *tensorfile.Set, loss string) {
 	}
 	if n == 0 || n != len(h.Params()) {
 		t.Errorf("%d gradients of %d parameters", n, len(h.Params()))
+	}
+}
+
+// TestResidentTrainsAsTrain: steps in a session have the losses of training on the command line, bit for bit, and leave
+// the same parameters and states.
+func TestResidentTrainsAsTrain(t *testing.T) {
+	model, data := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 4, Vocab: 64, Dropout: 0.1})
+	set, err := tensorfile.ReadNPZ(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	for _, kind := range []string{"cpu", "vulkan"} {
+		t.Run(kind, func(t *testing.T) {
+			device := kind
+			if kind == "vulkan" {
+				device = vulkanDevice(t)
+			}
+			fields := map[string]string{"optimizer": "adamw", "accumulate": "2", "clip_norm": "0.5", "loss_scale": "auto", "device": device, "activation_budget": "80%"}
+			c := settingsFor(t, fields)
+			saved := filepath.Join(t.TempDir(), "saved.st")
+			want := trainAs(t, model, c, Training{Steps: 3, LR: 0.01, Seed: 3, Data: data, Save: saved})
+			h := hold(t, model, c, HoldOptions{})
+			feed, err := newFeeder(h.b.Plan.Graph, h.b.schedule.Binding, set, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for step := range 3 {
+				loss := 0.0
+				for k := range 2 {
+					for name, x := range feed.inputs(2*step + k) {
+						copy(h.port(RoleInput, name).Bytes, x.Bytes)
+					}
+					s, err := h.Step(t.Context(), StepOf{Binding: h.b.ID, Seed: 3, Step: uint64(2*step + k), LR: 0.01, Accumulate: k == 0})
+					if err != nil {
+						t.Fatal(err)
+					}
+					loss += s.Loss / 2
+				}
+				if loss != want.Losses[step] {
+					t.Errorf("step %d has the loss %v, not %v", step, loss, want.Losses[step])
+				}
+			}
+			checkpoint, _, err := tensorfile.ReadSafetensors(saved)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer checkpoint.Close()
+			for name, x := range checkpoint.Tensors {
+				y := graph.NewTensor(x.Type, x.Shape...)
+				if err := h.Sync([]Port{{Name: name, Type: x.Type, Shape: x.Shape, Place: y.Bytes}}, false); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(x.Bytes, y.Bytes) {
+					t.Errorf("%s has other bits than the command line left", name)
+				}
+			}
+			if s := h.Stats(); s.LossScale != 65536 || s.Steps != 6 || s.High.Arena != s.Promised.Arena || s.High.State != s.Promised.State {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// TestShapesShareWeights: steps of other shapes go on with the weights and states of those before, the same as where
+// somebody carries them from session to session.
+func TestShapesShareWeights(t *testing.T) {
+	model, _ := madeGPT(t, zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 16})
+	c := settingsFor(t, map[string]string{"optimizer": "momentum", "activation_budget": "90%"})
+	c.Dims = nil
+	one, err := Hold(t.Context(), model, c, HoldOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	sizes := []int64{4, 2, 4, 3, 2, 4}
+	h := &host{t: t, Held: one}
+	carried := map[string]*graph.Tensor{}
+	for i, batch := range sizes {
+		h.bind(map[string]int64{"batch": batch})
+		h.feed(nil, uint64(i))
+		s, err := h.Step(t.Context(), StepOf{Binding: h.b.ID, Step: uint64(i), LR: 0.1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := Hold(t.Context(), model, c, HoldOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &host{t: t, Held: other}
+		o.bind(map[string]int64{"batch": batch})
+		for name, x := range carried {
+			if err := o.Sync([]Port{{Name: name, Type: x.Type, Shape: x.Shape, Place: x.Bytes}}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.feed(nil, uint64(i))
+		r, err := o.Step(t.Context(), StepOf{Binding: o.b.ID, Step: uint64(i), LR: 0.1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Loss != r.Loss {
+			t.Errorf("step %d of %d has the loss %v, and in a session of its own %v", i, batch, s.Loss, r.Loss)
+		}
+		for _, p := range o.b.Ports {
+			if p.Role.kept() {
+				x := graph.NewTensor(p.Type, p.Shape...)
+				if err := o.Sync([]Port{{Name: p.Name, Type: p.Type, Shape: p.Shape, Place: x.Bytes}}, false); err != nil {
+					t.Fatal(err)
+				}
+				carried[p.Name] = x
+			}
+		}
+		other.Close()
+	}
+	if s := one.Stats(); s.Planned != 3 || s.Bindings != 3 || s.Steps != len(sizes) {
+		t.Errorf("%+v", s)
+	}
+	for batch := range int64(20) {
+		h.bind(map[string]int64{"batch": batch + 1})
+	}
+	if s := one.Stats(); s.Bindings != mostBindings {
+		t.Errorf("%d bindings are kept", s.Bindings)
+	}
+	if _, err := one.Step(t.Context(), StepOf{Binding: 2}); Code(err) != ExitCannot || !strings.Contains(err.Error(), "made room") {
+		t.Error(err)
+	}
+}
+
+// TestPassesThatDoNotMatch: what is asked for out of turn is refused, and does no harm.
+func TestPassesThatDoNotMatch(t *testing.T) {
+	model, _ := madeGPT(t, zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 16})
+	c := settingsFor(t, map[string]string{})
+	c.Dims = map[string]int64{"batch": 2}
+	h := hold(t, model, c, HoldOptions{Bridge: true})
+	h.feed(nil, 1)
+	refused := func(what string, code int, err error) {
+		t.Helper()
+		if Code(err) != code || !strings.Contains(fmt.Sprint(err), what) {
+			t.Errorf("%v (%d), not about %q", err, Code(err), what)
+		}
+	}
+	back := func(run uint64) error {
+		_, err := h.Backward(t.Context(), StepOf{Binding: h.b.ID, Run: run})
+		return err
+	}
+	refused("no forward pass waits", ExitCannot, back(1))
+	first := h.forward(StepOf{})
+	second := h.forward(StepOf{})
+	refused("came after it", ExitCannot, back(first.Run))
+	h.backward(second.Run)
+	refused("no forward pass waits", ExitCannot, back(second.Run))
+	_, err := h.Step(t.Context(), StepOf{Binding: h.b.ID})
+	refused("Forward and Backward", ExitInput, err)
+	_, err = h.Forward(t.Context(), StepOf{Binding: 99})
+	refused("no binding 99", ExitInput, err)
+	_, err = h.Forward(t.Context(), StepOf{Binding: h.b.ID, Changed: []int32{1 << 30}})
+	refused("has changed", ExitInput, err)
+	_, err = h.Forward(t.Context(), StepOf{Binding: h.b.ID, Changed: []int32{0}})
+	refused("read anew", ExitInput, err)
+	refused("spans are given", ExitInput, h.Place(h.b.ID, nil))
+	places := make([][]byte, len(h.b.Ports))
+	places[0] = make([]byte, 3)
+	refused("has 3 bytes", ExitInput, h.Place(h.b.ID, places))
+	places[0] = nil
+	if err := h.Place(h.b.ID, places); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.Forward(t.Context(), StepOf{Binding: h.b.ID})
+	refused("has no span", ExitInput, err)
+	for _, batch := range [][]Port{nil, {{Name: "other"}}, {{Name: "pixel_values", Type: graph.Int64}}, {{Name: "pixel_values", Type: graph.Float32, Shape: []int{2}}}} {
+		_, _, err = h.Bind(t.Context(), batch)
+		refused("", ExitInput, err)
+	}
+}
+
+// TestGivenUpForwardCounts: a forward pass without a backward pass moves the running statistics as one with it does.
+func TestGivenUpForwardCounts(t *testing.T) {
+	var want [][]byte
+	for _, backward := range []bool{true, false} {
+		h := hold(t, filepath.Join("testdata", "models", "resnet8", "model.onnx"), configs.Default(), HoldOptions{Bridge: true})
+		h.feed(nil, 1)
+		for range 3 {
+			if s := h.forward(StepOf{}); backward {
+				h.backward(s.Run)
+			}
+		}
+		h.bind(nil) // whose spans have what the session keeps
+		var got [][]byte
+		for _, p := range h.b.Ports {
+			if p.Role == RoleBuffer {
+				got = append(got, bytes.Clone(p.Place))
+			}
+		}
+		if want == nil {
+			want = got
+		}
+		if len(got) == 0 || !slices.EqualFunc(got, want, bytes.Equal) {
+			t.Errorf("backward %v: %d running statistics, not as with it", backward, len(got))
+		}
 	}
 }
