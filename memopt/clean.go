@@ -17,11 +17,17 @@ import (
 // read takes the graph out of the file and, unless it is a training graph
 // already, cleans it up: a backward pass that somebody planned stays as it is.
 func (m *Model) read() (err error) {
-	if joint.Is(m.Path) {
+	if m.bytes == nil && joint.Is(m.Path) {
 		return m.readJoint()
 	}
-	if m.Graph, m.source, err = onnx.OpenAt(m.ctx, m.Path, kernels.Library, m.Config.Dims); err != nil {
+	from := onnx.From{Path: m.Path, Bytes: m.bytes, Dims: m.Config.Dims, Given: m.given}
+	if m.Graph, m.source, err = from.Read(m.ctx, kernels.Library); err != nil {
 		return input(err)
+	}
+	for name := range m.given {
+		if !slices.Contains(m.source.Taken, name) {
+			return input(fmt.Errorf("initializer %q is given, and the model has none of that name", name))
+		}
 	}
 	if hasBackward(m.Graph) {
 		m.noteInitials()

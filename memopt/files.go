@@ -23,9 +23,13 @@ func (m *Model) files() []string {
 
 // unchanged makes it a call's error that one of the model's files is another than it
 // was when it was opened, whatever else came of the call: what it read is partly old
-// and partly new.
+// and partly new. Of a model that is held it is enough that nobody writes to what is mapped.
 func (m *Model) unchanged(err *error) {
-	if changed := m.source.Unchanged(); changed != nil {
+	look := m.source.Unchanged
+	if m.held {
+		look = m.source.Intact
+	}
+	if changed := look(); changed != nil {
 		*err = changed
 	}
 	var changed *weights.ChangedError

@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,10 @@ type HoldOptions struct {
 	Results []string
 	// Inputs names the inputs of a bridge whose gradients are wanted.
 	Inputs []string
+	// Bytes is the model itself, where it is no file: path is then a name for it, and beside it lies its external data.
+	Bytes []byte
+	// Given are initializers to take instead of the model's.
+	Given map[string]*graph.Tensor
 }
 
 // Role is what a tensor of a binding is to its host.
@@ -109,10 +114,16 @@ type Binding struct {
 	fresh    bool // the device does not have yet what lies with the host
 }
 
-// Hold reads a model and derives its step. Close it.
+// Hold reads a model and derives its step. Close it. What the options have is copied; files may go once Hold returns, but are
+// not to be written to.
 func Hold(ctx context.Context, path string, c configs.Config, o HoldOptions) (*Held, error) {
 	h := &Held{bridge: o.Bridge, stash: map[string]*graph.Tensor{}}
-	h.m = &Model{Path: path, Config: c, ctx: &h.ctx}
+	h.m = &Model{Path: path, Config: c, ctx: &h.ctx, held: true, bytes: bytes.Clone(o.Bytes), given: map[string]*graph.Tensor{}}
+	for name, x := range o.Given {
+		y := graph.NewTensor(x.Type, x.Shape...)
+		copy(y.Bytes, x.Bytes)
+		h.m.given[name] = y
+	}
 	defer h.during(ctx)()
 	_, err := stop.When(ctx, func() (*Model, error) { return h.m, h.open(o) })
 	if err != nil {
@@ -636,7 +647,7 @@ func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return h.give(b, RoleOutput)
+		return h.give(b, RoleOutput, RoleBuffer)
 	})
 }
 
@@ -757,8 +768,11 @@ func (h *Held) give(b *Binding, roles ...Role) error {
 		if p.Place == nil || !slices.Contains(roles, p.Role) {
 			continue
 		}
-		value := p.value
-		if p.Role == RoleBuffer { // which is still the old one
+		write, value := h.device.WriteOutput, p.value
+		switch {
+		case p.Role == RoleBuffer && h.run.id == 0:
+			write = h.device.WriteState
+		case p.Role == RoleBuffer: // in the midst of a step the state is still the old one
 			for _, u := range b.Plan.Graph.Updates {
 				if u.State.Name == p.value {
 					value = u.New.Name
@@ -766,7 +780,7 @@ func (h *Held) give(b *Binding, roles ...Role) error {
 			}
 		}
 		to := filler(p.Place)
-		if err := h.device.WriteOutput(&to, value); err != nil {
+		if err := write(&to, value); err != nil {
 			return err
 		}
 	}

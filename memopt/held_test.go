@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -121,7 +122,9 @@ func heldCases(t *testing.T) map[string][2]string {
 	gptModel, gptData := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 4, Vocab: 64, Dropout: 0.1})
 	wordyModel, wordyData := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 16, Heads: 2, Vocab: 1000})
 	resnet, pictures := madeGPT(t, zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 8})
-	kept := func(name string) [2]string { return [2]string{filepath.Join("testdata", "models", name, "model.onnx"), ""} }
+	kept := func(name string) [2]string {
+		return [2]string{filepath.Join("testdata", "models", name, "model.onnx"), ""}
+	}
 	return map[string][2]string{"gpt": {gptModel, gptData}, "gpt of many words": {wordyModel, wordyData}, "resnet": {resnet, pictures},
 		"mlp": kept("mlp"), "resnet8": kept("resnet8")}
 }
@@ -415,5 +418,83 @@ func TestGivenUpForwardCounts(t *testing.T) {
 		if len(got) == 0 || !slices.EqualFunc(got, want, bytes.Equal) {
 			t.Errorf("backward %v: %d running statistics, not as with it", backward, len(got))
 		}
+	}
+}
+
+// TestModelsThatAreNoFiles: a model in bytes, one with initializers from elsewhere and one whose file is gone after it was
+// opened have the results of the file; one whose file was written to is refused.
+func TestModelsThatAreNoFiles(t *testing.T) {
+	path, _ := madeGPT(t, zoo.Spec{Family: "mlp", Width: 8, Inputs: 4, Classes: 3})
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, numbers := numbersOf(t, path)
+	c := settingsFor(t, map[string]string{})
+	c.Dims = map[string]int64{"batch": 2}
+	loss := func(path string, o HoldOptions, then func()) float64 {
+		t.Helper()
+		o.Bridge = true
+		held, err := Hold(t.Context(), path, c, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		then()
+		h := &host{t: t, Held: held}
+		h.bind(c.Dims)
+		h.feed(nil, 1)
+		h.forward(StepOf{})
+		return h.port(RoleOutput, "loss").Float(0)
+	}
+	nothing := func() {}
+	want := loss(path, HoldOptions{}, nothing)
+	if got := loss("model.onnx", HoldOptions{Bytes: raw}, func() { clear(raw) }); got != want {
+		t.Errorf("from bytes the loss is %v, not %v", got, want)
+	}
+	given := map[string]*graph.Tensor{}
+	held, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range held.Params() {
+		shape, _ := (&graph.Binding{}).Shape(v.Shape)
+		given[v.Name] = &graph.Tensor{Type: v.Type, Shape: shape, Bytes: numbers[v.Name]}
+	}
+	held.Close()
+	blank := filepath.Join(t.TempDir(), "blank.onnx")
+	if raw, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	for name, x := range given {
+		at := bytes.Index(raw, x.Bytes)
+		if at < 0 || len(x.Bytes) < 16 {
+			delete(given, name)
+			continue
+		}
+		clear(raw[at : at+len(x.Bytes)])
+	}
+	if err := os.WriteFile(blank, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := loss(blank, HoldOptions{}, nothing); got == want || len(given) == 0 {
+		t.Errorf("without %d of its parameters the model has the loss %v still", len(given), got)
+	}
+	if got := loss(blank, HoldOptions{Given: given}, func() { os.Remove(blank) }); got != want {
+		t.Errorf("with parameters that are given the loss is %v, not %v", got, want)
+	}
+	if _, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true, Given: map[string]*graph.Tensor{"other": graph.NewTensor(graph.Float32)}}); Code(err) != ExitInput {
+		t.Error(err)
+	}
+	if held, err = Hold(t.Context(), path, c, HoldOptions{Bridge: true}); err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x := Port{Name: "x", Type: graph.Float32, Shape: []int{2, 4}}
+	if _, _, err := held.Bind(t.Context(), []Port{x, {Name: "labels", Type: graph.Int64, Shape: []int{2}}}); Code(err) != ExitInput || !strings.Contains(fmt.Sprint(err), "was written to") {
+		t.Error(err)
 	}
 }

@@ -39,6 +39,9 @@ type Model struct {
 
 	// Profiled is the device whose times plans count in; "" for flops and bytes.
 	Profiled string
+	bytes    []byte                               // the model itself, where it is no file; Path is then a name and a folder
+	given    map[string]*graph.Tensor             // initializers instead of the file's
+	held     bool                                 // its files may go once they were read: see unchanged
 	ctx      context.Context                      // ends whatever is asked of the model
 	source   *onnx.Source                         // nil if the file has no weights
 	initials []initial                            // the float initializers that were read

@@ -17,7 +17,12 @@ func (m *Model) readOutline() (err error) {
 	if !slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op.Border }) {
 		return nil
 	}
-	if m.Outline, err = onnx.ReadOutline(m.Path); err != nil {
+	if m.bytes != nil {
+		m.Outline, err = onnx.OutlineOf(m.bytes, m.Path)
+	} else {
+		m.Outline, err = onnx.ReadOutline(m.Path)
+	}
+	if err != nil {
 		return input(err)
 	}
 	return nil

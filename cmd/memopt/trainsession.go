@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -35,8 +34,19 @@ func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 	if err != nil {
 		return plugin.Opened{}, err
 	}
-	j.busy("reading " + filepath.Base(j.model))
-	h, err := memopt.Hold(ctx, j.model, j.cfg, memopt.HoldOptions{Bridge: r.Mode == "bridge", Results: r.Outputs, Inputs: r.Grads})
+	o := memopt.HoldOptions{Bridge: r.Mode == "bridge", Results: r.Outputs, Inputs: r.Grads}
+	switch {
+	case r.Model != "" && r.Bytes != nil:
+		return plugin.Opened{}, asInput(fmt.Errorf("the model is given as the file %s and as bytes; give one", j.model))
+	case r.Model == "":
+		j.model = configs.Folder(r.Folder).Path("model.onnx")
+		o.Bytes = r.Bytes
+	}
+	if o.Given, err = tensorsIn(r.Given); err != nil {
+		return plugin.Opened{}, asInput(err)
+	}
+	j.busy("reading the model")
+	h, err := memopt.Hold(ctx, j.model, j.cfg, o)
 	if err != nil {
 		return plugin.Opened{}, refusedRequest(err)
 	}
@@ -45,14 +55,14 @@ func openTraining(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, err
 	}
 	j.busy = func(string) func() { return func() {} }
 	t := &training{Held: h, job: j, texts: map[*memopt.Binding]plugin.Bound{}}
-	o := plugin.Opened{Session: t, Device: j.cfg.Device, Warnings: warnings,
+	out := plugin.Opened{Session: t, Device: j.cfg.Device, Warnings: warnings,
 		Inputs: valuesOf(h.Inputs()), Outputs: valuesOf(h.Outputs()), Params: valuesOf(h.Params()), Buffers: valuesOf(h.Buffers())}
-	if o.Device == "" || o.Device == "auto" {
-		o.Device, _ = memopt.DeviceChoice()
+	if out.Device == "" || out.Device == "auto" {
+		out.Device, _ = memopt.DeviceChoice()
 	}
 	trains, err := json.Marshal(h.Trains())
-	o.JSON = visible.Text(fmt.Sprintf(`{"format":"memopt.session/1","trains":%s}`, trains))
-	return o, err
+	out.JSON = visible.Text(fmt.Sprintf(`{"format":"memopt.session/1","trains":%s}`, trains))
+	return out, err
 }
 
 // idleInBridge warns of settings that are of updates, which a bridge leaves to its host.
