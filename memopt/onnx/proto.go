@@ -48,6 +48,7 @@ const (
 	attrFloats      fieldNum = 7
 	attrInts        fieldNum = 8
 	attrStrings     fieldNum = 9
+	attrGraphs      fieldNum = 11
 	attrKind        fieldNum = 20
 	attrRef         fieldNum = 21
 	tensorDims      fieldNum = 1

@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"fmt"
 	"io"
 	"slices"
 
@@ -17,11 +18,14 @@ type stream struct {
 	size  int64
 }
 
-// part is bytes, or numbers, or a count of zeros.
+// part is bytes, or numbers, or a count of zeros, or so many bytes that are made when
+// their turn comes.
 type part struct {
-	bytes []byte
-	data  graph.Data
-	zeros int64
+	bytes  []byte
+	data   graph.Data
+	zeros  int64
+	write  func(io.Writer) error
+	writes int64
 }
 
 func (s *stream) add(p part) {
@@ -33,7 +37,7 @@ func (p part) len() int64 {
 	if p.data != nil {
 		return p.data.Len()
 	}
-	return int64(len(p.bytes)) + p.zeros
+	return int64(len(p.bytes)) + p.zeros + p.writes
 }
 
 // append puts another stream behind this one.
@@ -76,6 +80,9 @@ func (p part) writeTo(w io.Writer) error {
 		}
 		return mapped.Unchanged()
 	}
+	if p.write != nil {
+		return p.make(w)
+	}
 	if err := inPieces(w, p.bytes); err != nil {
 		return err
 	}
@@ -87,6 +94,29 @@ func (p part) writeTo(w io.Writer) error {
 		left -= n
 	}
 	return nil
+}
+
+// make writes bytes that are made now, which have to be as many as was said.
+func (p part) make(w io.Writer) error {
+	count := &counter{w: w}
+	if err := p.write(count); err != nil {
+		return err
+	}
+	if count.n != p.writes {
+		return fmt.Errorf("%d bytes of a tensor, which takes %d", count.n, p.writes)
+	}
+	return nil
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
 }
 
 // inPieces writes bytes in pieces that a buffered writer copies: a page of a
