@@ -53,16 +53,30 @@ type Config struct {
 	Seed          uint64
 
 	// Of forward sessions:
-	MemoryLimit        int64  // bytes; 0: none
-	ArenaStrategy      string // planned, kNextPowerOfTwo or kSameAsRequested
-	CPUArena           bool
-	MemoryPattern      bool
-	MaxPatterns        int   // 0: as many as the graph's size allows
-	InitialChunk       int64 // bytes of the arena's first region; 0: the default, as below
-	InitialGrowth      int64
-	MaxDead            int64
-	MaxPowerOfTwo      int64
-	OptimizedModelPath string
+	MemoryLimit         int64  // bytes; 0: none
+	ArenaStrategy       string // planned, kNextPowerOfTwo or kSameAsRequested
+	CPUArena            bool
+	MemoryPattern       bool
+	MaxPatterns         int   // 0: as many as the graph's size allows
+	InitialChunk        int64 // bytes of the arena's first region; 0: the default, as below
+	InitialGrowth       int64
+	MaxDead             int64
+	MaxPowerOfTwo       int64
+	OptimizedModelPath  string
+	WeightType          string // int8 or uint8
+	PerChannel          bool
+	ReduceRange         bool
+	OpTypes             []string
+	Nodes               []string
+	Exclude             []string
+	WeightSymmetric     string // on, off or auto
+	ActivationSymmetric bool
+	MatMulConstBOnly    bool
+	EnableSubgraph      bool
+	ForceQuantize       bool // a Transpose of a weight too
+	FoldTransposes      bool
+	MinimumRealRange    float64
+	ExternalData        bool
 
 	Log          string // debug, devinfo, info, warn, error or fatal
 	SaveONNXPath string

@@ -15,6 +15,7 @@ var (
 	compats    = []string{"1.19"}
 	lossies    = []string{"off", "bf16", "fp16", "fp8"}
 	arenas     = []string{"planned", "kNextPowerOfTwo", "kSameAsRequested"}
+	integers   = []string{"int8", "uint8"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
 	logAliases = map[string]string{"trace": "debug", "verbose": "debug", "warning": "warn"}
 )
@@ -36,6 +37,7 @@ var (
 	placing   = []string{"plan", "frontier", "maxbatch", "train", "run"}               // they plan for a device
 	seeding   = []string{"plan", "train", "run"}                                       // they draw numbers
 	running   = []string{"run"}                                                        // they run forward programs
+	rounding  = []string{"quantize"}                                                   // it rounds weights to integers
 )
 
 //go:generate go -C ../plugin run ./internal/gen tables
@@ -121,6 +123,36 @@ var rows = slices.Concat(
 			"Updates without an overflow before an automatic loss scale doubles.", shapes),
 		row("accumulate", func(c *Config) *int { return &c.Accumulate }, whole(1, math.MaxInt32), 1, stepping,
 			"Micro-batches whose gradients are added up for one update.", shapes),
+	),
+	group("Quantization",
+		row("weight_type", func(c *Config) *string { return &c.WeightType }, choice(integers, map[string]string{"qint8": "int8", "quint8": "uint8"}), "int8", rounding,
+			"What weights are rounded to. Activations are uint8."),
+		row("per_channel", func(c *Config) *bool { return &c.PerChannel }, onOff(), false, rounding,
+			"A scale for each output channel of a product instead of one for the tensor."),
+		row("reduce_range", func(c *Config) *bool { return &c.ReduceRange }, onOff(), false, rounding,
+			"Round weights to 7 bits, for processors whose sums of 8-bit products saturate."),
+		row("op_types", func(c *Config) *[]string { return &c.OpTypes }, names("the name of an operator"), nil, rounding,
+			"Operators to quantize; without it MatMul, Gemm, Conv, Gather, Transpose, LSTM, and ONNX Runtime's Attention and EmbedLayerNormalization."),
+		row("nodes", func(c *Config) *[]string { return &c.Nodes }, names("the name of a node"), nil, rounding,
+			"The only nodes to quantize, by name; @names.txt takes the names from a file."),
+		row("exclude", func(c *Config) *[]string { return &c.Exclude }, names("the name of a node"), nil, rounding,
+			"Nodes to leave as they are, by name or @names.txt."),
+		row("weight_symmetric", func(c *Config) *string { return &c.WeightSymmetric }, switchOr("auto"), "auto", rounding,
+			"Ranges of weights that have zero in the middle. Auto: of int8."),
+		row("activation_symmetric", func(c *Config) *bool { return &c.ActivationSymmetric }, onOff(), false, rounding,
+			"The same of tables that are read as activations, as by a Gather."),
+		row("matmul_const_b_only", func(c *Config) *bool { return &c.MatMulConstBOnly }, onOff(), true, rounding,
+			"Leave a MatMul alone whose second factor the model computes."),
+		row("enable_subgraph", func(c *Config) *bool { return &c.EnableSubgraph }, onOff(), false, rounding,
+			"Quantize the branches and bodies of If, Loop and Scan too."),
+		row("force_quantize_no_input_check", func(c *Config) *bool { return &c.ForceQuantize }, onOff(), false, rounding,
+			"Quantize a Transpose of a weight, and no other; without it one that reads what is in 8 bits."),
+		row("fold_transposes", func(c *Config) *bool { return &c.FoldTransposes }, onOff(), false, rounding,
+			"Take the Transpose of a weight for a weight, as in models that PyTorch exported without optimizing; ONNX Runtime's quantize_dynamic does after quant_pre_process."),
+		row("minimum_real_range", func(c *Config) *float64 { return &c.MinimumRealRange }, real(atLeast0), 0, rounding,
+			"Least range of floats that a scale is made for."),
+		row("external_data", func(c *Config) *bool { return &c.ExternalData }, onOff(), false, rounding,
+			"Write weights to FILE.data beside the model; above 2 GB they always are."),
 	),
 	group("Run",
 		row("steps", func(c *Config) *int { return &c.Steps }, whole(1, math.MaxInt32), 10, training,

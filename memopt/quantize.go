@@ -1,0 +1,118 @@
+package memopt
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"memopt/configs"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/memopt/joint"
+	"memopt/memopt/onnx"
+	"memopt/memopt/quantize"
+	"memopt/memopt/stop"
+	"memopt/memopt/weights"
+)
+
+// Quantized is what quantizing a file did.
+type Quantized struct {
+	*quantize.Report
+	Warnings []string `json:"warnings"`
+}
+
+// Quantize writes a forward model with products of 8-bit integers, as ONNX Runtime's dynamic
+// quantization does.
+func Quantize(ctx context.Context, path, to string, c configs.Config) (Quantized, error) {
+	return stop.When(ctx, func() (q Quantized, err error) {
+		defer weights.Guard(&err)()
+		if joint.Is(path) {
+			return q, input(fmt.Errorf("%s is no ONNX model; only those are quantized", filepath.Base(path)))
+		}
+		o, err := roundings(ctx, path, c)
+		if err != nil {
+			return q, input(err)
+		}
+		if q.Report, err = quantize.File(ctx, path, to, o); err != nil {
+			return Quantized{}, input(err)
+		}
+		q.Warnings = quantizeWarnings(q.Report, path, o, c)
+		return q, nil
+	})
+}
+
+// roundings are the settings as options.
+func roundings(ctx context.Context, path string, c configs.Config) (o quantize.Options, err error) {
+	o = quantize.Options{Weights: graph.Int8, PerChannel: c.PerChannel, ReduceRange: c.ReduceRange,
+		Activations: c.ActivationSymmetric, AnyProduct: !c.MatMulConstBOnly, Subgraphs: c.EnableSubgraph, Unasked: c.ForceQuantize,
+		MinRealRange: c.MinimumRealRange, Fold: c.FoldTransposes, External: c.ExternalData}
+	if c.WeightType == "uint8" {
+		o.Weights = graph.Uint8
+	}
+	if c.WeightSymmetric != "auto" {
+		on := c.WeightSymmetric == "on"
+		o.Symmetric = &on
+	}
+	for _, list := range []struct {
+		from []string
+		to   *[]string
+	}{{c.OpTypes, &o.Ops}, {c.Nodes, &o.Nodes}, {c.Exclude, &o.Exclude}} {
+		if *list.to, err = configs.ReadNames(list.from); err != nil {
+			return o, err
+		}
+	}
+	o.Types = func() map[string]graph.DType {
+		types := map[string]graph.DType{}
+		g, source, err := onnx.OpenAt(ctx, path, kernels.AsRead(), c.Dims)
+		if err != nil {
+			return types // what the file says has to do
+		}
+		defer source.Close()
+		for _, v := range g.Values {
+			types[v.Name] = v.Type
+		}
+		return types
+	}
+	return o, nil
+}
+
+// quantizeWarnings tells of what was asked for and has no effect.
+func quantizeWarnings(r *quantize.Report, path string, o quantize.Options, c configs.Config) (warnings []string) {
+	can := append(quantize.Operators(), "Gemm")
+	for _, op := range o.Ops {
+		if slices.Contains(can, op) {
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("%s has no quantized form%s", op, didYouMean(op, can)))
+	}
+	for _, list := range [][]string{o.Nodes, o.Exclude} {
+		for _, name := range list {
+			if !r.Has(name) {
+				warnings = append(warnings, fmt.Sprintf("no node that can be quantized is named %s%s", name, didYouMean(name, r.Names())))
+			}
+		}
+	}
+	if r.Foldable > 0 && !o.Fold {
+		warnings = append(warnings, fmt.Sprintf("%d weights reach their products through a Transpose, and stay as they are; %s quantizes them too", r.Foldable, c.Say("fold_transposes", "on")))
+	}
+	if len(r.Tensors) == 0 {
+		warnings = append(warnings, fmt.Sprintf("nothing of %s was quantized%s", filepath.Base(path), firstReason(r)))
+	}
+	return warnings
+}
+
+func didYouMean(name string, known []string) string {
+	if near, ok := configs.Nearest(name, known); ok {
+		return ", did you mean " + near + "?"
+	}
+	return "; there are " + strings.Join(known[:min(len(known), 8)], ", ")
+}
+
+func firstReason(r *quantize.Report) string {
+	if len(r.Nodes) == 0 {
+		return ": it has no node of an operator that can be"
+	}
+	return ": " + r.Nodes[0].Op + " " + r.Nodes[0].Name + " " + strings.TrimSpace(r.Nodes[0].Value+" "+r.Nodes[0].Reason)
+}

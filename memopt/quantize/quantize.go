@@ -1,0 +1,127 @@
+// Package quantize makes of a forward model one whose products are of 8-bit integers, as
+// ONNX Runtime's dynamic quantization does: weights are rounded in the file, activations while the
+// model runs, tensor by tensor.
+//
+//	report, err := quantize.File(ctx, "model.onnx", "model.int8.onnx", quantize.Options{})
+//
+// The file is rewritten node by node under upstream's names: a MatMul becomes
+// DynamicQuantizeLinear, MatMulInteger, Cast and two Muls; a Gemm that is a plain product
+// becomes a MatMul and an Add first. What is not quantized stays byte for byte. Weights are read from
+// the mapped file twice, for their range and while the new file is written, and are never
+// in memory as a whole.
+package quantize
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+)
+
+// Options say what is quantized and how. The zero value is upstream's default: int8 weights, symmetric,
+// one scale a tensor, every operator that can be quantized.
+type Options struct {
+	Weights      graph.DType // Int8 or Uint8; Invalid is Int8
+	PerChannel   bool        // a scale for each output channel of a product
+	ReduceRange  bool        // 7 bits, for processors whose 8-bit sums saturate
+	Ops          []string    // operators to quantize; nil is all that can be
+	Nodes        []string    // names of the only nodes to quantize
+	Exclude      []string    // names of nodes to leave as they are
+	Symmetric    *bool       // ranges of weights; nil: of signed types
+	Activations  bool        // symmetric ranges of tables that nodes read as activations
+	AnyProduct   bool        // quantize a MatMul whose second factor is computed too
+	Subgraphs    bool        // quantize graphs in attributes
+	Unasked      bool        // quantize a Transpose of a weight too
+	MinRealRange float64     // least range that a scale is made for
+	Fold         bool        // take the Transpose of a weight for a weight
+	External     bool        // write weights to a file beside the model, whatever its size
+	// Types tells the element types of values that the file does not say; it is only asked where that matters.
+	Types func() map[string]graph.DType
+}
+
+func (o *Options) weights() graph.DType {
+	if o.Weights == graph.Invalid {
+		return graph.Int8
+	}
+	return o.Weights
+}
+
+// symmetric is whether ranges of tensors that are rounded to a type are made symmetric.
+func (o *Options) symmetric(t graph.DType) bool {
+	switch {
+	case t != o.weights():
+		return o.Activations
+	case o.Symmetric != nil:
+		return *o.Symmetric
+	}
+	return t == graph.Int8
+}
+
+// oldestOpset is the first opset with DynamicQuantizeLinear.
+const oldestOpset = 11
+
+// File quantizes the model at path into the file at to. What it reports are the
+// tensors, those that were left alone with the reason.
+func File(ctx context.Context, path, to string, o Options) (report *Report, err error) {
+	d, err := onnx.OpenDraft(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if v := d.Opsets[""]; v < oldestOpset {
+		return nil, fmt.Errorf("%s is for opset %d, and quantizing needs %d or later: memopt optimize %s -o FILE writes it as one", path, v, oldestOpset, path)
+	}
+	q := &quantizer{ctx: ctx, o: &o, d: d, was: map[string]string{},
+		numbers: map[*onnx.DraftTensor]*numbers{}, transposes: map[string]string{}, at: map[*onnx.DraftGraph]map[string]int{},
+		report: &Report{Weights: word(o.weights()), PerChannel: o.PerChannel, ReduceRange: o.ReduceRange,
+			Tensors: []*Tensor{}, Skipped: []Skipped{}, Nodes: []Node{},
+			byName: map[string]*Tensor{}, folded: map[string]string{}, reasons: map[*onnx.DraftNode]skip{}, readers: map[string][]reader{}}}
+	q.report.before(d.Graph)
+	if q.foldable(d.Graph); o.Fold {
+		q.fold(d.Graph)
+	}
+	replaceProducts([]*onnx.DraftGraph{d.Graph}, q)
+	q.report.read(d.Graph)
+	top := q.scope(d.Graph, nil, "")
+	if err := top.quantize(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	top.clean()
+	if err := sorted(d.Graph); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if q.microsoft && d.Opsets[microsoft] == 0 {
+		d.Opsets[microsoft] = 1
+	}
+	q.report.finish(d.Graph)
+	opts := []onnx.Option{onnx.Until(ctx)}
+	if o.External {
+		opts = append(opts, onnx.External)
+	}
+	if err := d.Save(to, opts...); err != nil {
+		return nil, err
+	}
+	q.report.measure()
+	return q.report, nil
+}
+
+// microsoft is the domain of ONNX Runtime's own operators.
+const microsoft = "com.microsoft"
+
+// chosen reports why a node is not quantized by what was asked for; "" if it is.
+func (o *Options) chosen(n *onnx.DraftNode, was string) string {
+	named := func(list []string) bool {
+		return n.Name != "" && (slices.Contains(list, n.Name) || was != "" && slices.Contains(list, was))
+	}
+	switch {
+	case len(o.Nodes) > 0 && !named(o.Nodes):
+		return "is not among the nodes to quantize"
+	case len(o.Ops) > 0 && !slices.Contains(o.Ops, n.Op):
+		return "is not among the operators to quantize"
+	case named(o.Exclude):
+		return "is excluded"
+	}
+	return ""
+}

@@ -1,0 +1,417 @@
+package quantize
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+	"memopt/memopt/stop"
+)
+
+// quantizer is one file being quantized.
+type quantizer struct {
+	ctx       context.Context
+	o         *Options
+	d         *onnx.Draft
+	report    *Report
+	microsoft bool              // a node is of its domain
+	was       map[string]string // names of nodes before Gemm was taken apart, by the new one
+	types     map[string]graph.DType
+
+	numbers    map[*onnx.DraftTensor]*numbers // of tensors that are turned around
+	transposes map[string]string              // their names
+	at         map[*onnx.DraftGraph]map[string]int
+	uses       map[string]int
+}
+
+// quantized is a value in 8 bits: the names of its integers, their scale and their zero point.
+type quantized struct {
+	value, scale, zero string
+	perAxis            bool
+	axis               int64
+}
+
+// scope is one graph while its nodes are replaced; those in attributes see their parent's values.
+type scope struct {
+	*quantizer
+	g       *onnx.DraftGraph
+	parent  *scope
+	where   string
+	tensors map[string]*onnx.DraftTensor
+	known   map[string]bool // values of this graph that no initializer is
+	done    map[string]quantized
+	made    map[string]bool // values that inputs and new nodes give
+	nodes   []*onnx.DraftNode
+	named   map[string]*onnx.DraftNode // of nodes
+}
+
+func (q *quantizer) scope(g *onnx.DraftGraph, parent *scope, where string) *scope {
+	s := &scope{quantizer: q, g: g, parent: parent, where: where,
+		tensors: map[string]*onnx.DraftTensor{}, known: map[string]bool{}, done: map[string]quantized{},
+		made: map[string]bool{}, named: map[string]*onnx.DraftNode{}}
+	return s
+}
+
+// index notes what the graph has, once its Gemms are taken apart.
+func (s *scope) index() {
+	for _, t := range s.g.Tensors {
+		s.tensors[t.Name] = t
+	}
+	for _, v := range s.g.Inputs {
+		if s.tensors[v.Name] == nil {
+			s.known[v.Name], s.made[v.Name] = true, true
+		}
+	}
+	for _, v := range s.g.Outputs {
+		if s.tensors[v.Name] == nil {
+			s.known[v.Name] = true
+		}
+	}
+	for _, n := range s.g.Nodes {
+		for _, out := range n.Outputs {
+			s.known[out] = true
+		}
+	}
+}
+
+// quantize replaces the nodes.
+func (s *scope) quantize() error {
+	s.index()
+	for _, n := range s.g.Nodes {
+		stop.Poll(s.ctx)
+		if s.o.Subgraphs {
+			if err := s.inner(n); err != nil {
+				return err
+			}
+		}
+		op, name := n.Op, nameOf(n)
+		reason, err := s.node(n)
+		if err != nil {
+			return err
+		}
+		if at, can := operators[op]; can && at.domain == n.Domain || op == "Gemm" {
+			s.report.node(s.where, n, op, name, reason)
+		}
+		if reason != (skip{}) {
+			s.plain(n)
+		}
+	}
+	for _, v := range s.g.Outputs {
+		s.dequantize(v.Name)
+	}
+	s.g.Nodes = s.nodes
+	return nil
+}
+
+// inner quantizes the graphs in a node's attributes.
+func (s *scope) inner(n *onnx.DraftNode) error {
+	names, graphs := n.Graphs()
+	for i, g := range graphs {
+		if err := s.scope(g, s, s.where+nameOf(n)+"/"+names[i]+"/").quantize(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nameOf(n *onnx.DraftNode) string {
+	if n.Name == "" && len(n.Outputs) > 0 {
+		return n.Outputs[0]
+	}
+	return n.Name
+}
+
+// node quantizes one node, or says why not.
+func (s *scope) node(n *onnx.DraftNode) (reason skip, err error) {
+	op, can := operators[n.Op]
+	if n.Op == "Gemm" {
+		return skip{why: "is no plain product: only a Gemm with alpha = beta = 1 and transA = 0 is"}, nil
+	}
+	if !can || n.Domain != op.domain {
+		return skip{why: "has no quantized form"}, nil
+	}
+	if reason := s.o.chosen(n, s.was[n.Name]); reason != "" {
+		return skip{why: reason}, nil
+	}
+	err = op.quantize(s, n)
+	var no skip
+	if errors.As(err, &no) {
+		return no, nil
+	}
+	return skip{}, err
+}
+
+// skip is why a node stays as it is, and which of its values it is about, if it is about one.
+type skip struct{ value, why string }
+
+func (s skip) Error() string { return strings.TrimSpace(s.value + " " + s.why) }
+
+// plain adds a node as it is, and before it what makes floats of those inputs that are only
+// there in 8 bits.
+func (s *scope) plain(n *onnx.DraftNode) {
+	for _, in := range n.Inputs {
+		s.dequantize(in)
+	}
+	inside := map[string]bool{}
+	eachInner(&onnx.DraftGraph{Nodes: []*onnx.DraftNode{n}}, func(g *onnx.DraftGraph) { readBy(g, inside) })
+	for _, in := range slices.Sorted(maps.Keys(inside)) {
+		s.dequantize(in)
+	}
+	s.add(n)
+}
+
+func (s *scope) add(nodes ...*onnx.DraftNode) {
+	for _, n := range nodes {
+		s.nodes = append(s.nodes, n)
+		if n.Name != "" {
+			s.named[n.Name] = n
+		}
+		for _, out := range n.Outputs {
+			s.made[out] = true
+		}
+	}
+}
+
+// dequantize makes floats of a value, unless something does.
+func (s *scope) dequantize(name string) {
+	q, is := s.done[name]
+	if !is || s.made[name] {
+		return
+	}
+	var attrs []graph.Attr
+	if q.perAxis {
+		attrs = []graph.Attr{{Name: "axis", Value: q.axis}}
+	}
+	s.add(onnx.NewNode("DequantizeLinear", name+"_DequantizeLinear", []string{q.value, q.scale, q.zero}, []string{name}, attrs...))
+}
+
+// initializer finds a tensor in the graph or around it.
+func (s *scope) initializer(name string) (*scope, *onnx.DraftTensor) {
+	for at := s; at != nil; at = at.parent {
+		if t := at.tensors[name]; t != nil {
+			return at, t
+		}
+		if at.known[name] {
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
+// floats says why a value cannot be rounded; "" if it can.
+func (s *scope) floats(name string) string {
+	if _, t := s.initializer(name); t != nil {
+		switch t.Type {
+		case graph.Float32:
+			return ""
+		case graph.Float16, graph.BFloat16, graph.Float64:
+			return "is " + t.Type.String() + ", and activations are rounded from f32 alone"
+		}
+		return "is no float"
+	}
+	switch t := s.typeOf(name); t {
+	case graph.Float32, graph.Invalid:
+		return ""
+	default:
+		return "is " + t.String() + ", and activations are rounded from f32 alone"
+	}
+}
+
+// typeOf is the element type of a value that no initializer is; Invalid if nobody knows.
+func (s *scope) typeOf(name string) graph.DType {
+	for at := s; at != nil; at = at.parent {
+		for _, list := range [][]onnx.DraftValue{at.g.Inputs, at.g.Outputs, at.g.Infos} {
+			if i := slices.IndexFunc(list, func(v onnx.DraftValue) bool { return v.Name == name }); i >= 0 && list[i].Type != graph.Invalid {
+				return list[i].Type
+			}
+		}
+	}
+	if s.quantizer.types == nil && s.o.Types != nil {
+		s.quantizer.types = s.o.Types()
+	}
+	return s.quantizer.types[name]
+}
+
+// weight quantizes an initializer, or a value that the model computes.
+func (s *scope) weight(name string, typ graph.DType, axis int64, perAxis, reduced bool) (quantized, error) {
+	if q, is := s.done[name]; is {
+		return q, nil
+	}
+	if t := s.tensors[name]; t != nil {
+		return s.tensor(t, typ, axis, perAxis, reduced)
+	}
+	if s.known[name] {
+		return s.activation(name), nil
+	}
+	if s.parent == nil {
+		return quantized{}, skip{name, "is made by nothing"}
+	}
+	return s.parent.weight(name, typ, axis, perAxis, reduced)
+}
+
+// activation quantizes a value while the model runs.
+func (s *scope) activation(name string) quantized {
+	q := quantized{value: name + "_quantized", scale: name + "_scale", zero: name + "_zero_point"}
+	s.add(onnx.NewNode("DynamicQuantizeLinear", name+"_QuantizeLinear", []string{name}, []string{q.value, q.scale, q.zero}))
+	s.done[name] = q
+	return q
+}
+
+// input quantizes what a node reads as an activation: uint8, whatever weights are.
+func (s *scope) input(name string) (quantized, error) {
+	return s.weight(name, graph.Uint8, 0, false, false)
+}
+
+// tensor quantizes an initializer of the graph.
+func (s *scope) tensor(t *onnx.DraftTensor, typ graph.DType, axis int64, perAxis, reduced bool) (quantized, error) {
+	x := s.numbers[t]
+	if x == nil {
+		x = plain(t)
+	}
+	perAxis = perAxis && len(x.shape) > 1
+	p := &scheme{typ: typ, symmetric: s.o.symmetric(typ), reduced: reduced && s.o.ReduceRange, least: s.o.MinRealRange, channels: 1}
+	shape := []int64{}
+	if perAxis {
+		if axis < 0 {
+			axis += int64(len(x.shape))
+		}
+		inner, size := int64(1), x.shape[axis]
+		for _, d := range x.shape[axis+1:] {
+			inner *= d
+		}
+		p.channels, p.channel = size, func(i int64) int64 { return i / inner % size }
+		shape = []int64{size}
+	}
+	q := quantized{value: t.Name + "_quantized", scale: t.Name + "_scale", zero: t.Name + "_zero_point", perAxis: perAxis, axis: axis}
+	if err := s.put(t, x, p, q, x.shape, shape); err != nil {
+		return quantized{}, err
+	}
+	s.done[t.Name] = q
+	return q, nil
+}
+
+// put adds the integers of a tensor, their scales and zero points, in the given shapes.
+func (s *scope) put(t *onnx.DraftTensor, x *numbers, p *scheme, q quantized, shape, scales []int64) error {
+	by, err := p.roundings(x)
+	if err != nil {
+		return skip{t.Name, err.Error()}
+	}
+	row := s.report.tensor(s.where, t, p)
+	add := func(name string, typ graph.DType, shape []int64, b []byte) {
+		s.g.Tensors = append(s.g.Tensors, &onnx.DraftTensor{Name: name, Type: typ, Shape: shape, Data: graph.Bytes(b)})
+	}
+	var sb, zb []byte
+	for _, r := range by {
+		sb, zb = appendFloat(sb, r.scale), append(zb, byte(r.zero))
+	}
+	add(q.scale, graph.Float32, scales, sb)
+	add(q.zero, p.typ, scales, zb)
+	s.g.Tensors = append(s.g.Tensors, &onnx.DraftTensor{Name: q.value, Type: p.typ, Shape: shape,
+		Write: func(w io.Writer) error { return p.write(w, x, by, &row.WorstError) }})
+	return nil
+}
+
+// clean takes out initializers that nothing reads, of this graph and those in it.
+func (s *scope) clean() {
+	read := map[string]bool{}
+	readBy(s.g, read)
+	dropUnread(s.g, read)
+}
+
+func readBy(g *onnx.DraftGraph, read map[string]bool) {
+	for _, n := range g.Nodes {
+		for _, in := range n.Inputs {
+			read[in] = true
+		}
+		_, graphs := n.Graphs()
+		for _, inner := range graphs {
+			readBy(inner, read)
+		}
+	}
+	for _, v := range g.Outputs {
+		read[v.Name] = true
+	}
+}
+
+func dropUnread(g *onnx.DraftGraph, read map[string]bool) {
+	made := map[string]bool{}
+	for _, n := range g.Nodes {
+		for _, out := range n.Outputs {
+			made[out] = true
+		}
+		_, graphs := n.Graphs()
+		for _, inner := range graphs {
+			dropUnread(inner, read)
+		}
+	}
+	gone := map[string]bool{}
+	g.Tensors = slices.DeleteFunc(g.Tensors, func(t *onnx.DraftTensor) bool {
+		gone[t.Name] = made[t.Name] || !read[t.Name]
+		return gone[t.Name]
+	})
+	g.Inputs = slices.DeleteFunc(g.Inputs, func(v onnx.DraftValue) bool { return gone[v.Name] })
+}
+
+// sorted puts the nodes of a graph after what they read, and leaves them in their order otherwise.
+func sorted(g *onnx.DraftGraph) error {
+	maker := map[string]int{}
+	for i, n := range g.Nodes {
+		for _, out := range n.Outputs {
+			if out != "" {
+				maker[out] = i
+			}
+		}
+	}
+	const waiting, done = 1, 2
+	state := make([]int8, len(g.Nodes))
+	out := make([]*onnx.DraftNode, 0, len(g.Nodes))
+	var visit func(i int) error
+	visit = func(i int) error {
+		switch state[i] {
+		case done:
+			return nil
+		case waiting:
+			return errors.New("node " + nameOf(g.Nodes[i]) + " needs its own result")
+		}
+		state[i] = waiting
+		read := map[string]bool{}
+		n := g.Nodes[i]
+		needs := n.Inputs
+		if _, graphs := n.Graphs(); graphs != nil {
+			for _, inner := range graphs {
+				readBy(inner, read)
+			}
+			needs = slices.Concat(needs, slices.Sorted(maps.Keys(read)))
+		}
+		for _, in := range needs {
+			if j, is := maker[in]; is {
+				if err := visit(j); err != nil {
+					return err
+				}
+			}
+		}
+		state[i] = done
+		out = append(out, n)
+		return nil
+	}
+	for i := range g.Nodes {
+		if err := visit(i); err != nil {
+			return err
+		}
+	}
+	for _, n := range g.Nodes {
+		_, graphs := n.Graphs()
+		for _, inner := range graphs {
+			if err := sorted(inner); err != nil {
+				return err
+			}
+		}
+	}
+	g.Nodes = out
+	return nil
+}
