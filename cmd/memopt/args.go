@@ -64,6 +64,8 @@ func split(command *cli.Command, args []string) (flags, rest []string, err error
 		case !takes:
 			flags = append(flags, a)
 			continue
+		case !hasValue && isSwitch(command, name) && (i+1 == len(args) || !slices.Contains(switchWords, args[i+1])):
+			value = "on"
 		case !hasValue && i+1 == len(args):
 			return nil, nil, usage("%s needs a value", a)
 		case !hasValue:
@@ -79,6 +81,17 @@ func split(command *cli.Command, args []string) (flags, rest []string, err error
 	}
 	return flags, rest, nil
 }
+
+// isSwitch reports whether a flag alone means that it is on.
+func isSwitch(c *cli.Command, name string) bool {
+	return slices.ContainsFunc(c.Flags, func(f cli.Flag) bool {
+		s, ok := f.(settingFlag)
+		return ok && s.Name == name && s.row.Form == configs.Switch
+	})
+}
+
+// switchWords are what may follow such a flag and belong to it.
+var switchWords = []string{"on", "off", "auto", "true", "false", "rows"}
 
 // gathers reports whether a flag may be given several times and means all of them. Of
 // others the last counts, so that a script's choice can be overruled.
