@@ -12,6 +12,7 @@ type Front interface {
 	MaxBatch(ctx context.Context, r Question) (Answer, error)
 	Explain(ctx context.Context, r Question) (Answer, error)
 	Check(ctx context.Context, r Question) (Answer, error)
+	Quantize(ctx context.Context, r Question) (Answer, error)
 	Open(ctx context.Context, r OpenRequest) (Opened, error)
 	// Stats is of the process: what its sessions and itself hold.
 	Stats(ctx context.Context) (Answer, error)
@@ -61,7 +62,7 @@ type Question struct {
 	Dim      string            // of MaxBatch: which to enlarge
 	Node     string            // of Explain: the one to explain, instead of all
 	SVG      string            // of Frontier: file to draw the curve to
-	SaveTo   string            // of MaxBatch: plan file to write
+	SaveTo   string            // of MaxBatch: plan file to write; of Quantize: the model
 	HTML     string            // of Explain: page to write
 	Plan     string            // of Check: plan file, to be held against the model
 	Caller

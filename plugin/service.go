@@ -118,6 +118,10 @@ func (s *service) Check(ctx context.Context, in *pb.Question) (*pb.Answer, error
 	return s.ask(ctx, "check", in, s.front.Check)
 }
 
+func (s *service) Quantize(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
+	return s.ask(ctx, "quantize", in, s.front.Quantize)
+}
+
 func (s *service) ask(ctx context.Context, name string, in *pb.Question, answer func(context.Context, Question) (Answer, error)) (*pb.Answer, error) {
 	if in.GetModel() == "" {
 		return nil, status.Error(codes.InvalidArgument, "no model given")

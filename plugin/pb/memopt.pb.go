@@ -391,7 +391,7 @@ type Question struct {
 	Node     string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`                                                                                   // of Explain: the one to explain, instead of the whole plan
 	// Files to write.
 	Svg    string `protobuf:"bytes,5,opt,name=svg,proto3" json:"svg,omitempty"`                     // of Frontier: the curve
-	SaveTo string `protobuf:"bytes,6,opt,name=save_to,json=saveTo,proto3" json:"save_to,omitempty"` // of MaxBatch: the plan
+	SaveTo string `protobuf:"bytes,6,opt,name=save_to,json=saveTo,proto3" json:"save_to,omitempty"` // of MaxBatch: the plan; of Quantize: the model
 	Html   string `protobuf:"bytes,7,opt,name=html,proto3" json:"html,omitempty"`                   // of Explain: the page
 	// As in PlanRequest.
 	Environment     map[string]string `protobuf:"bytes,8,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1906,14 +1906,15 @@ const file_memopt_proto_rawDesc = "" +
 	"to_service\x18\x04 \x01(\bR\ttoService\"\x0e\n" +
 	"\fSyncResponse\"*\n" +
 	"\x0eSessionRequest\x12\x18\n" +
-	"\asession\x18\x01 \x01(\x04R\asession2\x8a\a\n" +
+	"\asession\x18\x01 \x01(\x04R\asession2\xbe\a\n" +
 	"\x06MemOpt\x127\n" +
 	"\x04Info\x12\x16.memopt.v1.InfoRequest\x1a\x17.memopt.v1.InfoResponse\x127\n" +
 	"\x04Plan\x12\x16.memopt.v1.PlanRequest\x1a\x17.memopt.v1.PlanResponse\x122\n" +
 	"\bFrontier\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x122\n" +
 	"\bMaxBatch\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x121\n" +
 	"\aExplain\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x12/\n" +
-	"\x05Check\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x12A\n" +
+	"\x05Check\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x122\n" +
+	"\bQuantize\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x12A\n" +
 	"\bProgress\x12\x1a.memopt.v1.ProgressRequest\x1a\x17.memopt.v1.ProgressNote0\x01\x127\n" +
 	"\x04Open\x12\x16.memopt.v1.OpenRequest\x1a\x17.memopt.v1.OpenResponse\x127\n" +
 	"\x04Bind\x12\x16.memopt.v1.BindRequest\x1a\x17.memopt.v1.BindResponse\x12:\n" +
@@ -2000,34 +2001,36 @@ var file_memopt_proto_depIdxs = []int32{
 	5,  // 26: memopt.v1.MemOpt.MaxBatch:input_type -> memopt.v1.Question
 	5,  // 27: memopt.v1.MemOpt.Explain:input_type -> memopt.v1.Question
 	5,  // 28: memopt.v1.MemOpt.Check:input_type -> memopt.v1.Question
-	7,  // 29: memopt.v1.MemOpt.Progress:input_type -> memopt.v1.ProgressRequest
-	11, // 30: memopt.v1.MemOpt.Open:input_type -> memopt.v1.OpenRequest
-	14, // 31: memopt.v1.MemOpt.Bind:input_type -> memopt.v1.BindRequest
-	16, // 32: memopt.v1.MemOpt.Forward:input_type -> memopt.v1.StepRequest
-	16, // 33: memopt.v1.MemOpt.Backward:input_type -> memopt.v1.StepRequest
-	16, // 34: memopt.v1.MemOpt.Step:input_type -> memopt.v1.StepRequest
-	18, // 35: memopt.v1.MemOpt.Run:input_type -> memopt.v1.RunRequest
-	20, // 36: memopt.v1.MemOpt.Sync:input_type -> memopt.v1.SyncRequest
-	22, // 37: memopt.v1.MemOpt.Stats:input_type -> memopt.v1.SessionRequest
-	22, // 38: memopt.v1.MemOpt.Close:input_type -> memopt.v1.SessionRequest
-	1,  // 39: memopt.v1.MemOpt.Info:output_type -> memopt.v1.InfoResponse
-	4,  // 40: memopt.v1.MemOpt.Plan:output_type -> memopt.v1.PlanResponse
-	6,  // 41: memopt.v1.MemOpt.Frontier:output_type -> memopt.v1.Answer
-	6,  // 42: memopt.v1.MemOpt.MaxBatch:output_type -> memopt.v1.Answer
-	6,  // 43: memopt.v1.MemOpt.Explain:output_type -> memopt.v1.Answer
-	6,  // 44: memopt.v1.MemOpt.Check:output_type -> memopt.v1.Answer
-	8,  // 45: memopt.v1.MemOpt.Progress:output_type -> memopt.v1.ProgressNote
-	12, // 46: memopt.v1.MemOpt.Open:output_type -> memopt.v1.OpenResponse
-	15, // 47: memopt.v1.MemOpt.Bind:output_type -> memopt.v1.BindResponse
-	17, // 48: memopt.v1.MemOpt.Forward:output_type -> memopt.v1.StepResponse
-	17, // 49: memopt.v1.MemOpt.Backward:output_type -> memopt.v1.StepResponse
-	17, // 50: memopt.v1.MemOpt.Step:output_type -> memopt.v1.StepResponse
-	19, // 51: memopt.v1.MemOpt.Run:output_type -> memopt.v1.RunResponse
-	21, // 52: memopt.v1.MemOpt.Sync:output_type -> memopt.v1.SyncResponse
-	6,  // 53: memopt.v1.MemOpt.Stats:output_type -> memopt.v1.Answer
-	6,  // 54: memopt.v1.MemOpt.Close:output_type -> memopt.v1.Answer
-	39, // [39:55] is the sub-list for method output_type
-	23, // [23:39] is the sub-list for method input_type
+	5,  // 29: memopt.v1.MemOpt.Quantize:input_type -> memopt.v1.Question
+	7,  // 30: memopt.v1.MemOpt.Progress:input_type -> memopt.v1.ProgressRequest
+	11, // 31: memopt.v1.MemOpt.Open:input_type -> memopt.v1.OpenRequest
+	14, // 32: memopt.v1.MemOpt.Bind:input_type -> memopt.v1.BindRequest
+	16, // 33: memopt.v1.MemOpt.Forward:input_type -> memopt.v1.StepRequest
+	16, // 34: memopt.v1.MemOpt.Backward:input_type -> memopt.v1.StepRequest
+	16, // 35: memopt.v1.MemOpt.Step:input_type -> memopt.v1.StepRequest
+	18, // 36: memopt.v1.MemOpt.Run:input_type -> memopt.v1.RunRequest
+	20, // 37: memopt.v1.MemOpt.Sync:input_type -> memopt.v1.SyncRequest
+	22, // 38: memopt.v1.MemOpt.Stats:input_type -> memopt.v1.SessionRequest
+	22, // 39: memopt.v1.MemOpt.Close:input_type -> memopt.v1.SessionRequest
+	1,  // 40: memopt.v1.MemOpt.Info:output_type -> memopt.v1.InfoResponse
+	4,  // 41: memopt.v1.MemOpt.Plan:output_type -> memopt.v1.PlanResponse
+	6,  // 42: memopt.v1.MemOpt.Frontier:output_type -> memopt.v1.Answer
+	6,  // 43: memopt.v1.MemOpt.MaxBatch:output_type -> memopt.v1.Answer
+	6,  // 44: memopt.v1.MemOpt.Explain:output_type -> memopt.v1.Answer
+	6,  // 45: memopt.v1.MemOpt.Check:output_type -> memopt.v1.Answer
+	6,  // 46: memopt.v1.MemOpt.Quantize:output_type -> memopt.v1.Answer
+	8,  // 47: memopt.v1.MemOpt.Progress:output_type -> memopt.v1.ProgressNote
+	12, // 48: memopt.v1.MemOpt.Open:output_type -> memopt.v1.OpenResponse
+	15, // 49: memopt.v1.MemOpt.Bind:output_type -> memopt.v1.BindResponse
+	17, // 50: memopt.v1.MemOpt.Forward:output_type -> memopt.v1.StepResponse
+	17, // 51: memopt.v1.MemOpt.Backward:output_type -> memopt.v1.StepResponse
+	17, // 52: memopt.v1.MemOpt.Step:output_type -> memopt.v1.StepResponse
+	19, // 53: memopt.v1.MemOpt.Run:output_type -> memopt.v1.RunResponse
+	21, // 54: memopt.v1.MemOpt.Sync:output_type -> memopt.v1.SyncResponse
+	6,  // 55: memopt.v1.MemOpt.Stats:output_type -> memopt.v1.Answer
+	6,  // 56: memopt.v1.MemOpt.Close:output_type -> memopt.v1.Answer
+	40, // [40:57] is the sub-list for method output_type
+	23, // [23:40] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
 	23, // [23:23] is the sub-list for extension extendee
 	0,  // [0:23] is the sub-list for field type_name

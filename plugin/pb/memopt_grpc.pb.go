@@ -28,6 +28,7 @@ const (
 	MemOpt_MaxBatch_FullMethodName = "/memopt.v1.MemOpt/MaxBatch"
 	MemOpt_Explain_FullMethodName  = "/memopt.v1.MemOpt/Explain"
 	MemOpt_Check_FullMethodName    = "/memopt.v1.MemOpt/Check"
+	MemOpt_Quantize_FullMethodName = "/memopt.v1.MemOpt/Quantize"
 	MemOpt_Progress_FullMethodName = "/memopt.v1.MemOpt/Progress"
 	MemOpt_Open_FullMethodName     = "/memopt.v1.MemOpt/Open"
 	MemOpt_Bind_FullMethodName     = "/memopt.v1.MemOpt/Bind"
@@ -55,6 +56,7 @@ type MemOptClient interface {
 	MaxBatch(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	Explain(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	Check(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
+	Quantize(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	// Progress tells how a call goes on that was sent with the same job, until that call ends. It may be asked first.
 	Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProgressNote], error)
 	// Sessions: a model held open, whose tensors lie in the arena, a memory file that the host made, sealed against
@@ -139,6 +141,16 @@ func (c *memOptClient) Check(ctx context.Context, in *Question, opts ...grpc.Cal
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Answer)
 	err := c.cc.Invoke(ctx, MemOpt_Check_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Quantize(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Answer)
+	err := c.cc.Invoke(ctx, MemOpt_Quantize_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -269,6 +281,7 @@ type MemOptServer interface {
 	MaxBatch(context.Context, *Question) (*Answer, error)
 	Explain(context.Context, *Question) (*Answer, error)
 	Check(context.Context, *Question) (*Answer, error)
+	Quantize(context.Context, *Question) (*Answer, error)
 	// Progress tells how a call goes on that was sent with the same job, until that call ends. It may be asked first.
 	Progress(*ProgressRequest, grpc.ServerStreamingServer[ProgressNote]) error
 	// Sessions: a model held open, whose tensors lie in the arena, a memory file that the host made, sealed against
@@ -316,6 +329,9 @@ func (UnimplementedMemOptServer) Explain(context.Context, *Question) (*Answer, e
 }
 func (UnimplementedMemOptServer) Check(context.Context, *Question) (*Answer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Check not implemented")
+}
+func (UnimplementedMemOptServer) Quantize(context.Context, *Question) (*Answer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Quantize not implemented")
 }
 func (UnimplementedMemOptServer) Progress(*ProgressRequest, grpc.ServerStreamingServer[ProgressNote]) error {
 	return status.Error(codes.Unimplemented, "method Progress not implemented")
@@ -472,6 +488,24 @@ func _MemOpt_Check_Handler(srv interface{}, ctx context.Context, dec func(interf
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(MemOptServer).Check(ctx, req.(*Question))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Quantize_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Question)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Quantize(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Quantize_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Quantize(ctx, req.(*Question))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -679,6 +713,10 @@ var MemOpt_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Check",
 			Handler:    _MemOpt_Check_Handler,
+		},
+		{
+			MethodName: "Quantize",
+			Handler:    _MemOpt_Quantize_Handler,
 		},
 		{
 			MethodName: "Open",

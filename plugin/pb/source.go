@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "5a5c687715021febd20f075cde4c99af7aed7573d69041f84b51cb8a7e122ce7"
+const SourceSHA256 = "860265f774cc1ffff0adeba0b1fc79855635af6665e320c95065721b74e979c7"

@@ -19,6 +19,7 @@ from .errors import BudgetError, MemoptError
 if TYPE_CHECKING:
     from ._host import close
     from ._plan import info, plan, stats
+    from ._quantize import quantize
     from ._questions import check, explain, frontier, max_batch, max_seq
     from .report import Report
     from .torch.cross_entropy import chunked_cross_entropy as chunked_cross_entropy
@@ -33,12 +34,12 @@ __version__ = "0.1.0"
 
 _torch = ["chunked_cross_entropy", "feasible", "optimize", "optimized", "record", "restore"]
 _questions = ["check", "explain", "frontier", "max_batch", "max_seq"]
-_lazy = {"Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "plan": "_plan", "stats": "_plan"}
+_lazy = {"Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "plan": "_plan", "quantize": "_quantize", "stats": "_plan"}
 _lazy |= dict.fromkeys(_questions, "_questions") | dict.fromkeys(_torch, "torch")
 
 __all__ = [
     "BudgetError", "MemoptError", "Report", "check", "chunked_cross_entropy", "close", "explain", "feasible", "frontier", "info", "max_batch", "max_seq", "optimize", "optimized", "plan",
-    "record", "restore", "stats",
+    "quantize", "record", "restore", "stats",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from . import _arguments, _host
 from ._arguments import Path
 from ._progress import Asked, Watch
 from ._section import Section
-from ._settings import ALIASES, ELSEWHERE, SETTINGS, PlanSettings
+from ._settings import ALIASES, ELSEWHERE, SETTINGS, PlanSettings, Setting
 from .errors import MemoptError
 from .report import Report
 
@@ -84,27 +84,27 @@ def call(method: str, message: str, fields: dict[str, Any], timeout: float | Non
     return reply
 
 
-def texts(function: str, settings: Mapping[str, Any]) -> dict[str, str]:
+def texts(function: str, settings: Mapping[str, Any], rows: Mapping[str, Setting] = SETTINGS) -> dict[str, str]:
     """Settings by name as the service takes them; an unknown name is the error that Python makes of one."""
     made: dict[str, str] = {}
     for given, value in settings.items():
         name = ALIASES.get(given, given)
-        if name not in SETTINGS:
-            raise TypeError(f"{function}() got an unexpected keyword argument {given!r}{_meant(name)}")
+        if name not in rows:
+            raise TypeError(f"{function}() got an unexpected keyword argument {given!r}{_meant(name, rows)}")
         if value is None or isinstance(value, str) and not value:
             continue
         if name in made:
             raise TypeError(f"{function}() got both {name!r} and {given!r}, which are one setting")
-        made[name] = _arguments.setting(given, value, SETTINGS[name])
+        made[name] = _arguments.setting(given, value, rows[name])
     return made
 
 
-def _meant(name: str) -> str:
+def _meant(name: str, rows: Mapping[str, Setting]) -> str:
     from difflib import get_close_matches
 
-    if name in ELSEWHERE:
+    if rows is SETTINGS and name in ELSEWHERE:
         return f": {ELSEWHERE[name]}"
-    near = get_close_matches(name, SETTINGS, 1)
+    near = get_close_matches(name, rows, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
