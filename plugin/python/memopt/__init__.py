@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .report import Report
     from .torch.cross_entropy import chunked_cross_entropy as chunked_cross_entropy
     from .torch.feasible import feasible as feasible
+    from .torch.module import Module as Module
     from .torch.optimize import optimize as optimize
     from .torch.optimize import optimized as optimized
     from .torch.optimize import restore
@@ -34,11 +35,11 @@ __version__ = "0.1.0"
 
 _torch = ["chunked_cross_entropy", "feasible", "optimize", "optimized", "record", "restore"]
 _questions = ["check", "explain", "frontier", "max_batch", "max_seq"]
-_lazy = {"Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "plan": "_plan", "quantize": "_quantize", "stats": "_plan"}
+_lazy = {"Module": "torch.module", "Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "plan": "_plan", "quantize": "_quantize", "stats": "_plan"}
 _lazy |= dict.fromkeys(_questions, "_questions") | dict.fromkeys(_torch, "torch")
 
 __all__ = [
-    "BudgetError", "MemoptError", "Report", "check", "chunked_cross_entropy", "close", "explain", "feasible", "frontier", "info", "max_batch", "max_seq", "optimize", "optimized", "plan",
+    "BudgetError", "MemoptError", "Module", "Report", "check", "chunked_cross_entropy", "close", "explain", "feasible", "frontier", "info", "max_batch", "max_seq", "optimize", "optimized", "plan",
     "quantize", "record", "restore", "stats",
 ]  # fmt: skip
 

@@ -13,9 +13,8 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import _arena, _host
+from .. import _arena, _closing, _host
 from ..errors import MemoptError
-from . import closing
 from .types import ElementType, by_service
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Engine:
     def _open(self) -> None:
         from .. import _arguments, _messages
 
-        closing.closer.drain()
+        _closing.closer.drain()
         host = _host.current()
         request = _messages.OpenRequest(
             mode="forward",
@@ -113,13 +112,13 @@ class Engine:
         if self._end is not None:
             self._end.detach()
         self._host, self._id, self._shared = host, self.told.session, shared
-        self._end = closing.closer.watch(self, host, self._id)
+        self._end = _closing.closer.watch(self, host, self._id)
 
     def close(self) -> None:
         """Ends the session; nothing is run after it."""
         if self._end is not None:
             self._end()
-            closing.closer.drain()
+            _closing.closer.drain()
 
     def _ready(self) -> None:
         if self._process != os.getpid():  # the parent's session, and its lock, stayed with the parent

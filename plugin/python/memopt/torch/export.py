@@ -63,7 +63,8 @@ class Exported:
     parameters: dict[str, torch.nn.Parameter]  # that are trained, by name in the graph
     buffers: dict[str, torch.Tensor]  # floats of the module that are not: they are given, as parameters are
     counters: dict[str, torch.Tensor]  # buffers of whole numbers that the step changes: inputs, and outputs
-    updated: list[str]  # buffers and counters that the step changes
+    stored: dict[str, torch.Tensor]  # all of the module's tensors
+    updated: list[str]  # those of its buffers that the step changes
     random: bool  # it draws random numbers
 
     def accepts(self, tensors: Sequence[torch.Tensor]) -> bool:
@@ -157,6 +158,10 @@ def export(model: torch.nn.Module, loss: Callable[..., Any] | None, args: tuple[
 
     dynamic  of each tensor of the call, which of its dims may change; none if it is not given
     """
+    try:
+        from . import translate
+    except ImportError as e:
+        raise NotExported(f"PyTorch's ONNX exporter needs packages that are not here: {e}", hint="pip install onnx onnxscript") from None
     _refuse(model)
     leaves, spec = _pytree.tree_flatten((args, kwargs))
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
@@ -169,8 +174,6 @@ def export(model: torch.nn.Module, loss: Callable[..., Any] | None, args: tuple[
         try:
             traced = torch.export.export(step, tuple(tensors), dynamic_shapes=shapes, strict=False)
             _stop_gradients(traced.graph_module)
-            from . import translate
-
             program = torch.onnx.export(traced, dynamo=True, optimize=False, verbose=False, opset_version=translate.OPSET, custom_translation_table=translate.table())
         except MemoptError:
             raise
@@ -198,6 +201,7 @@ class _Naming:
         outputs = list(self.graph.outputs)
         results, after = outputs[: len(found.names)], outputs[len(found.names) :]
         stored = self._stored()
+        self._rename(stored)
         updated, counters = self._updates(after, stored)
         inputs = self._inputs()
         self.graph.outputs.clear()
@@ -215,6 +219,7 @@ class _Naming:
             parameters=parameters,
             buffers=buffers,
             counters={name: stored[name] for name in counters},
+            stored=stored,
             updated=list(updated),
             random=any(n.op_type in _RANDOM for n in self.graph.all_nodes()),
         )
@@ -244,26 +249,29 @@ class _Naming:
         node.replace_input_with(2, yes)
 
     def _stored(self) -> dict[str, torch.Tensor]:
-        """The module's tensors by their first names in it, with the graph's values renamed to those."""
-        names: dict[int, str] = {}
-        for name, t in [*self.step.named_parameters(), *self.step.named_buffers()]:
-            names.setdefault(id(t), name.removeprefix("model."))
-        everything = dict(self.step.named_parameters(remove_duplicate=False)) | dict(self.step.named_buffers(remove_duplicate=False))
+        """The module's tensors by their first names in it."""
         stored: dict[str, torch.Tensor] = {}
+        seen: set[int] = set()
+        for name, t in [*self.step.named_parameters(), *self.step.named_buffers()]:
+            if id(t) not in seen:
+                seen.add(id(t))
+                stored[name.removeprefix("model.")] = t
+        return stored
+
+    def _rename(self, stored: dict[str, torch.Tensor]) -> None:
+        """Gives the graph's initializers those names: of tied weights the exporter keeps any one."""
+        names = {id(t): name for name, t in stored.items()}
+        everything = dict(self.step.named_parameters(remove_duplicate=False)) | dict(self.step.named_buffers(remove_duplicate=False))
         for old, value in list(self.graph.initializers.items()):
             t = everything.get(old)
             if t is None:
                 continue
             name = names[id(t)]
-            if name in stored:
-                raise NotExported(f"the exporter wrote {name} twice")
-            stored[name] = t
             if name != old:
                 del self.graph.initializers[old]
                 self._claim(name)
                 value.name = name
                 self.graph.initializers[name] = value
-        return stored
 
     def _updates(self, after: Sequence[Any], stored: dict[str, torch.Tensor]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The next values of the buffers that the step changes, and those of them that have to be inputs."""
@@ -402,7 +410,7 @@ def _input_names(model: torch.nn.Module, loss: Callable[..., Any] | None, leaves
     for path, x in keyed:
         if not isinstance(x, torch.Tensor):
             continue
-        steps = [getattr(k, "key", getattr(k, "idx", "")) for k in path]
+        steps: list[Any] = [getattr(k, "key", getattr(k, "idx", "")) for k in path]
         if steps[0] == 0 and loss is not None:
             if steps[1] == 0:
                 steps = [0, *(steps[2:] or [0])]

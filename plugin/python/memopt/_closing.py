@@ -12,11 +12,11 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from .. import _messages
-from ..errors import MemoptError
+from . import _messages
+from .errors import MemoptError
 
 if TYPE_CHECKING:
-    from .. import _host
+    from . import _host
 
 
 class _Closer:

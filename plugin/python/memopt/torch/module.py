@@ -1,0 +1,329 @@
+"""memopt.Module: a PyTorch module whose training step runs in the memopt service."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from .._plan import texts
+from ..errors import BudgetError, MemoptError
+from .bridge import Bridge, Pass
+from .export import Exported, NotExported, call, export
+from .losses import named
+from .served import ServedReport
+from .session import Binding, Session, Stepped
+
+_log = logging.getLogger("memopt")
+_MOST = 8  # graphs that are kept for one module
+
+
+class Module(torch.nn.Module):
+    """A module whose forward and backward pass run in the memopt service, under a plan, on its device.
+
+        model = memopt.Module(model)                             # the model returns its loss, or a loss follows
+        model = memopt.Module(model, loss="cross-entropy")       # model(inputs, targets) is the loss then
+        model = memopt.Module(model, loss=..., mode="resident", optimizer="adamw")   # model.step(inputs, targets, lr=…)
+
+    loss      a function of the model's output and of targets, or a name: cross-entropy, mse, l1, bce-with-logits, mean. With a loss
+              the module is called with what the model is called with (a tensor, a tuple of positional or a dict of named arguments)
+              and the targets
+    mode      "bridge": gradients come back, and the optimizer is PyTorch's. "resident": weights and optimizer live in the service;
+              step() trains, sync() brings the weights back
+    fallback  what happens where the step cannot be run there: "warn" says why once and goes on with the model itself, "raise"
+              raises. A budget that cannot be met, and a service that ends during a step, raise always
+    settings  as memopt.plan takes them: budget, device, level, …; of the resident mode also those of the optimizer
+
+    Parameters, buffers, state_dict, hooks and everything else are the model's own, with its names. Only training runs
+    in the service: eval() and no_grad() run the model itself.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, loss: str | Callable[..., Any] | None = None, *, mode: str = "bridge", fallback: str = "warn", lr: float = 1e-3, **settings: Any
+    ) -> None:
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"Module takes a torch.nn.Module, not {type(model).__name__}")
+        if isinstance(model, Module):
+            raise TypeError("the module is a memopt.Module already")
+        if mode not in ("bridge", "resident"):
+            raise ValueError(f"mode {mode!r}: there are 'bridge' and 'resident'")
+        if fallback not in ("warn", "raise"):
+            raise ValueError(f"fallback {fallback!r}: there are 'warn' and 'raise'")
+        super().__init__()
+        own = self.__dict__
+        own["_model"], own["_loss"] = model, named(loss)
+        own["_made_with"] = {"loss": loss, "mode": mode, "fallback": fallback, "lr": lr, **settings}
+        own["_settings"] = texts("Module", settings)
+        own["_mode"], own["_fallback"], own["_lr"] = mode, fallback, lr
+        own["_steps"] = _Steps(self)
+        # The module has the model's tensors and parts under the model's names, as they are at any time.
+        for kind in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+            own[kind] = getattr(model, kind)
+
+    # What is the model's.
+
+    @property
+    def original(self) -> torch.nn.Module:
+        """The module that was given."""
+        return self.__dict__["_model"]
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]
+        """Whether the model is in training mode."""
+        model = self.__dict__.get("_model")
+        return True if model is None else bool(model.training)
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if "_model" in self.__dict__:
+            self.original.training = mode
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_model" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.original, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in type(self).__dict__ or name in self.__dict__ or "_model" not in self.__dict__:
+            super().__setattr__(name, value)
+        else:
+            setattr(self.original, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.original, name)
+
+    def train(self, mode: bool = True) -> Module:
+        self.original.train(mode)
+        return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return self.original.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return self.original.load_state_dict(*args, **kwargs)
+
+    def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Module:
+        self.original._apply(fn, *args, **kwargs)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (self.original, self.__dict__["_made_with"])
+
+    def extra_repr(self) -> str:
+        return f"{self.__dict__['_mode']} of {type(self.original).__name__}"
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self.original)})
+
+    # What is run.
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        steps: _Steps = self.__dict__["_steps"]
+        if not self.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self._plain(args, kwargs)
+        kwargs = self._without_cache(kwargs)
+        step = steps.of(args, kwargs)
+        if step is None:
+            return self._plain(args, kwargs)
+        return step.run()
+
+    def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The model itself. Without targets it gives its output when it is not trained."""
+        loss = self.__dict__["_loss"]
+        if loss is not None and len(args) < 2 and not self.training:
+            loss, args, kwargs = None, *_called(args, kwargs)
+        return call(self.original, loss, args, kwargs)
+
+    def _without_cache(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Models of transformers return what only generation needs, unless they are told."""
+        config = getattr(self.original, "config", None)
+        if getattr(config, "use_cache", False) is True and "use_cache" not in kwargs and "use_cache" in _parameters_of(self.original.forward):
+            return {**kwargs, "use_cache": False}
+        return kwargs
+
+    @property
+    def report(self) -> ServedReport | None:
+        """What the plan of the last step's shapes promises, and what was measured; None before there was a step, or where the model runs itself."""
+        return self.__dict__["_steps"].report
+
+    def close(self) -> None:
+        """Gives back what the service holds for this module; the next step takes it again."""
+        self.__dict__["_steps"].close()
+
+
+def _remade(model: torch.nn.Module, made_with: dict[str, Any]) -> Module:
+    return Module(model, **made_with)
+
+
+def _called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the model alone, of a call that has a loss."""
+    if not args:
+        return args, kwargs
+    (given,) = args
+    if isinstance(given, dict):
+        return (), {**given, **kwargs}
+    return (tuple(given) if isinstance(given, (tuple, list)) else (given,)), kwargs
+
+
+def _parameters_of(function: Callable[..., Any]) -> Mapping[str, Any]:
+    import inspect
+
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+class _Step:
+    """A step that is about to run: a graph, its session, the plan for the shapes at hand, and the batch."""
+
+    def __init__(self, steps: _Steps, held: _Held, tensors: Sequence[torch.Tensor]) -> None:
+        self.steps, self.held, self.tensors = steps, held, tensors
+        self.session = held.session(steps)
+        exported = held.exported
+        inputs = dict(zip((one.name for one in exported.inputs), tensors, strict=True)) | exported.counters
+        self.binding: Binding = self.session.bind(inputs)
+        report = held.reports.get(self.binding.number)
+        if report is None:
+            report = held.reports[self.binding.number] = ServedReport.of(self.session.device, self.binding.plan)
+        self.report = steps.report = report
+
+    def run(self) -> Any:
+        exported = self.held.exported
+        one = Pass(self.session, self.binding, self.tensors, self.steps.seed(exported), self._told)
+        results = Bridge.apply(one, *self.tensors, *exported.parameters.values())
+        return exported.outputs(results)
+
+    def _told(self, done: Stepped, begins: bool, ends: bool) -> None:
+        self.report.add(done.seconds, done.peak, begins, ends)
+
+
+class _Held:
+    """A graph of the module, and the session in which it is open."""
+
+    def __init__(self, exported: Exported, grads: Sequence[str]) -> None:
+        self.exported = exported
+        self.grads = grads
+        self.reports: dict[int, ServedReport] = {}
+        self._session: Session | None = None
+
+    def session(self, steps: _Steps) -> Session:
+        """The session, opened anew if its service has ended."""
+        if self._session is None or not self._session.alive():
+            self.reports.clear()
+            self._session = Session(self.exported, steps.mode, steps.settings, self.grads)
+        return self._session
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+        self.reports.clear()
+
+
+class _Steps:
+    """The steps of one module: a graph for each kind of call, made when such a call first comes."""
+
+    def __init__(self, module: Module) -> None:
+        own = module.__dict__
+        self.model: torch.nn.Module = own["_model"]
+        self.loss: Callable[..., Any] | None = own["_loss"]
+        self.mode: str = own["_mode"]
+        self.settings: dict[str, str] = own["_settings"]
+        self.raises: bool = own["_fallback"] == "raise"
+        self.report: ServedReport | None = None
+        self._held: dict[Any, list[_Held]] = {}
+        self._shapes: dict[Any, list[tuple[int, ...]]] = {}  # of the first call of a kind
+        self._given_up: dict[Any, str] = {}
+
+    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Step | None:
+        """The step of a call, or None where the model has to run it."""
+        leaves, spec = _pytree.tree_flatten((args, kwargs))
+        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
+        kind = self._kind(leaves, spec)
+        if kind is None or kind in self._given_up:
+            return None
+        try:
+            return self._step(kind, args, kwargs, tensors)
+        except BudgetError as e:
+            if e.want or e.best:
+                raise
+            self._give_up(kind, e)
+        except MemoptError as e:
+            if e.code in ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"):
+                raise
+            self._give_up(kind, e)
+        return None
+
+    def _step(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[torch.Tensor]) -> _Step:
+        for held in self._held.get(kind, ()):
+            if held.exported.accepts(tensors):
+                return _Step(self, held, tensors)
+        first = self._shapes.setdefault(kind, [tuple(t.shape) for t in tensors])
+        varies = [[a != b for a, b in zip(was, t.shape, strict=True)] for was, t in zip(first, tensors, strict=True)]
+        if any(map(any, varies)):
+            try:  # the dims that have changed get names
+                return _Step(self, self._hold(kind, args, kwargs, tensors, varies), tensors)
+            except MemoptError as e:
+                if isinstance(e, BudgetError) and (e.want or e.best) or e.code == "UNAVAILABLE":
+                    raise
+                _log.info("a graph for shapes like these cannot be made, so each has its own: %s", e)
+                self._held[kind] = [h for h in self._held[kind] if h.exported.accepts(tensors) is False]
+        return _Step(self, self._hold(kind, args, kwargs, tensors, None), tensors)
+
+    def _hold(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[torch.Tensor], dynamic: Sequence[Sequence[bool]] | None) -> _Held:
+        exported = export(self.model, self.loss, args, kwargs, dynamic)
+        if not exported.parameters:
+            raise NotExported("no result of the step depends on a parameter that is trained")
+        if not any(r.differentiable for r in exported.results):
+            raise NotExported("the step returns nothing that has a gradient")
+        grads = [one.name for one, t in zip(exported.inputs, tensors, strict=True) if t.requires_grad]
+        held = _Held(exported, grads)
+        among = self._held.setdefault(kind, [])
+        among.insert(0, held)
+        for old in among[_MOST:]:
+            old.close()
+        del among[_MOST:]
+        return held
+
+    def _kind(self, leaves: Sequence[Any], spec: Any) -> Any:
+        """All of a call that the graph depends on, except shapes; None if nothing is trained."""
+        tensors = [*self.model.named_parameters(remove_duplicate=False), *self.model.named_buffers(remove_duplicate=False)]
+        if not any(t.requires_grad for _, t in tensors):
+            return None
+        given = tuple((x.dtype, x.ndim, x.requires_grad) if isinstance(x, torch.Tensor) else _hashable(x) for x in leaves)
+        state = tuple((id(t), t.dtype, t.requires_grad) for _, t in tensors)
+        return given, spec, state, tuple(m.training for m in self.model.modules()), torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled()
+
+    def _give_up(self, kind: Any, e: MemoptError) -> None:
+        if self.raises:
+            raise e
+        self.report = None
+        if str(e) not in self._given_up.values():
+            warnings.warn(f"memopt: {type(self.model).__name__} runs in PyTorch, not in the service: {e}", stacklevel=6)
+        self._given_up[kind] = str(e)
+
+    def seed(self, exported: Exported) -> int:
+        """A seed for the random operators of a step, of PyTorch's generator."""
+        return int(torch.randint(0, 2**63 - 1, (), dtype=torch.int64)) if exported.random else 0
+
+    def close(self) -> None:
+        for held in self._all():
+            held.close()
+        self.report = None
+
+    def _all(self) -> Iterator[_Held]:
+        for several in self._held.values():
+            yield from several
+
+
+def _hashable(x: Any) -> Any:
+    try:
+        hash(x)
+    except TypeError:
+        return repr(x)
+    return type(x), x
