@@ -29,6 +29,7 @@ var maxbatchCommand = &cli.Command{
 		profileFlag(),
 		&cli.StringFlag{Name: "dim", Usage: "`NAME` the dim to enlarge (default batch)"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
+		&cli.BoolFlag{Name: "measure", Usage: "run two steps of that size under the plan, on made-up numbers, and show promised beside measured memory"},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "MODEL")
@@ -39,7 +40,7 @@ var maxbatchCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		answer, err := j.maxbatch(c.String("dim"))
+		answer, err := j.maxbatch(c.String("dim"), c.Bool("measure"))
 		if err != nil {
 			return refused(c, j.cfg, err)
 		}
@@ -57,8 +58,9 @@ type largest struct {
 	last memopt.Rung
 }
 
-// maxbatch finds the largest size of a dim, batch if it is empty, that fits.
-func (j job) maxbatch(dim string) (largest, error) {
+// maxbatch finds the largest size of a dim, batch if it is empty, that fits. Measure has
+// steps of that size run.
+func (j job) maxbatch(dim string, measure bool) (largest, error) {
 	for _, b := range []struct {
 		name    string
 		percent float64
@@ -92,8 +94,31 @@ func (j job) maxbatch(dim string) (largest, error) {
 			return largest{}, asInput(err)
 		}
 	}
-	return largest{answer{maxbatchJSON(dim, ladder, file), func(w io.Writer) { printLadder(w, model, dim, ladder) }}, last}, nil
+	found := maxbatchJSON(dim, ladder, file)
+	show := func(io.Writer) {}
+	if measure {
+		done := j.busy("measuring")
+		r, err := last.Model.Run(last.Plan, memopt.Training{Steps: measuredSteps, LR: j.cfg.LR, Seed: j.cfg.Seed})
+		done()
+		if err != nil {
+			return largest{}, err
+		}
+		lines := report.Lines(last.Plan, r.Trace)
+		found.Measured = &measuredFile{r.Device, float64(r.Median().Microseconds()) / 1000, memoryJSON(last.Plan, lines, r.Trace, r.Memory, nil)} // the process holds the plans of all rows beside the step
+		show = func(w io.Writer) {
+			visible.Fprintf(w, "\n%s %d on %s, %d steps of %s ms:\n\n", dim, last.Size, r.Device, measuredSteps, millis(r.Median()))
+			measured(w, lines, r.Trace, nil)
+			deviceMemory(w, r.Memory)
+		}
+	}
+	return largest{answer{found, func(w io.Writer) {
+		printLadder(w, model, dim, ladder)
+		show(w)
+	}}, last}, nil
 }
+
+// measuredSteps are enough to see that the second step takes no more than the first.
+const measuredSteps = 2
 
 // printLadder writes a row for each limit of extra compute.
 func printLadder(w io.Writer, m *memopt.Model, dim string, ladder []memopt.Rung) {
@@ -151,6 +176,14 @@ type maxbatchFile struct {
 	MS     float64          `json:"ms"`
 	Ladder []rungFile       `json:"ladder"`
 	Plan   *planner.File    `json:"plan"`
+	// Measured is of steps that were run with it, if that was asked for.
+	Measured *measuredFile `json:"measured,omitempty"`
+}
+
+type measuredFile struct {
+	Device string      `json:"device"`
+	StepMS float64     `json:"step_ms"`
+	Memory trainMemory `json:"memory"`
 }
 
 type rungFile struct {

@@ -36,7 +36,7 @@ func (front) Frontier(ctx context.Context, r plugin.Question) (plugin.Answer, er
 
 func (front) MaxBatch(ctx context.Context, r plugin.Question) (plugin.Answer, error) {
 	return ask(ctx, r, func(j job) (answer, error) {
-		found, err := j.maxbatch(r.Dim)
+		found, err := j.maxbatch(r.Dim, false)
 		return found.answer, err
 	}, "maxbatch", destination{"save_to", r.SaveTo})
 }
