@@ -112,6 +112,7 @@ type Binding struct {
 	key      string
 	schedule *planner.Schedule
 	fresh    bool // the device does not have yet what lies with the host
+	ran      bool // the device has run the plan
 }
 
 // Hold reads a model and derives its step. Close it. What the options have is copied; files may go once Hold returns, but are
@@ -804,7 +805,9 @@ func (h *Held) turn(b *Binding) (err error) {
 		return err
 	}
 	defer weights.Guard(&err)()
-	debug.FreeOSMemory() // what planning left behind is not to lie beside the step
+	if !b.ran {
+		debug.FreeOSMemory() // what planning left behind is not to lie beside the step
+	}
 	c := b.Model.Config
 	d, err := openDevice(c.Device, c.FastPaths, b.schedule)
 	if err != nil {
@@ -816,7 +819,7 @@ func (h *Held) turn(b *Binding) (err error) {
 		}
 	}
 	clear(h.stash)
-	h.device, h.at, b.fresh = d, b, true
+	h.device, h.at, b.fresh, b.ran = d, b, true, true
 	return nil
 }
 

@@ -21,7 +21,7 @@ import (
 
 // alone is a test in a folder of its own, without the settings of whoever runs it,
 // behind some commands.
-func alone(t *testing.T, commands ...string) {
+func alone(t testing.TB, commands ...string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for _, variable := range os.Environ() {
@@ -268,7 +268,7 @@ func TestServicePaths(t *testing.T) {
 	}
 }
 
-func absolute(t *testing.T, path string) string {
+func absolute(t testing.TB, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)
 	if err != nil {
