@@ -129,15 +129,7 @@ func (f *feeder) synthesize(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x6d656d6f7074))
 	f.batches = 1
 	for _, name := range f.names {
-		x := graph.NewTensor(f.types[name], f.shapes[name]...)
-		for i := range x.Len() {
-			if x.Type.IsReal() {
-				x.SetFloat(i, rng.NormFloat64())
-			} else {
-				x.SetInt(i, rng.Int64N(2))
-			}
-		}
-		f.arrays[name] = x
+		f.arrays[name] = madeUp(f.types[name], f.shapes[name], rng)
 	}
 }
 

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -67,6 +68,7 @@ func (c *crew) post(j *job) {
 
 // work does jobs until it is dismissed.
 func (c *crew) work() {
+	debug.SetPanicOnFault(true) // what a part reads may be mapped, of a file that is cut short meanwhile
 	var last *job
 	for {
 		j := c.after(last)

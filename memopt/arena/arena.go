@@ -95,6 +95,7 @@ type Stats struct {
 	TotalAllocated     int64 // regions, and chunks with memory of their own
 	MaxTotalAllocated  int64
 	MaxInUse           int64
+	MaxRequestedInUse  int64
 	NumAllocs          int64
 	NumReserves        int64
 	NumArenaExtensions int64
@@ -226,6 +227,7 @@ func (a *Arena) lent(c *Chunk) {
 	s.InUse += c.size
 	s.RequestedInUse += c.Requested
 	s.MaxInUse = max(s.MaxInUse, s.InUse)
+	s.MaxRequestedInUse = max(s.MaxRequestedInUse, s.RequestedInUse)
 	s.MaxAllocSize = max(s.MaxAllocSize, c.size)
 }
 
@@ -454,7 +456,8 @@ func (a *Arena) Stats() Stats {
 func (a *Arena) ResetMax() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.stats.MaxInUse, a.stats.MaxTotalAllocated = a.stats.InUse, a.stats.TotalAllocated
+	s := &a.stats
+	s.MaxInUse, s.MaxRequestedInUse, s.MaxTotalAllocated = s.InUse, s.RequestedInUse, s.TotalAllocated
 }
 
 // Close gives everything back. Chunks that are lent are a mistake of their owners', who are named.

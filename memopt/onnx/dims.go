@@ -6,11 +6,11 @@ import (
 	"memopt/memopt/graph"
 )
 
-// dimOf reads a dim_param. Exporters write formulas (2*seq + 1, floor(s0/2)) and
+// DimOf reads a dim_param. Exporters write formulas (2*seq + 1, floor(s0/2)) and
 // names that are not identifiers (sequence-length, unk__12, N.1): what has no
 // spaces and only letters, digits and joining marks is one name, what parses is
 // a formula, and all else is a name too.
-func dimOf(param string) graph.Dim {
+func DimOf(param string) graph.Dim {
 	if isName(param) {
 		return graph.Sym(param)
 	}
@@ -33,7 +33,7 @@ func isName(s string) bool {
 // paramOf is the dim_param that reads back as d: a plain name as it is, else the
 // formula.
 func paramOf(d graph.Dim) string {
-	if names := d.Names(); len(names) == 1 && dimOf(names[0]).Equal(d) {
+	if names := d.Names(); len(names) == 1 && DimOf(names[0]).Equal(d) {
 		return names[0]
 	}
 	return d.String()

@@ -507,7 +507,7 @@ func (info *valueInfo) dim(m *message) graph.Dim {
 			dim, spelled = graph.Num(n), strconv.FormatInt(n, 10)
 		case dimParam:
 			if s := d.text(); s != "" {
-				dim, spelled = dimOf(s), s
+				dim, spelled = DimOf(s), s
 			}
 		}
 	}

@@ -374,11 +374,11 @@ func TestDimParam(t *testing.T) {
 		{"a b", `"a b"`},
 		{"N.1", `"N.1"`},
 	} {
-		d := dimOf(test.param)
+		d := DimOf(test.param)
 		if d.String() != test.dim {
 			t.Errorf("%q is read as %s, not %s", test.param, d, test.dim)
 		}
-		if back := dimOf(paramOf(d)); !back.Equal(d) {
+		if back := DimOf(paramOf(d)); !back.Equal(d) {
 			t.Errorf("%s is written as %q and read as %s", d, paramOf(d), back)
 		}
 	}

@@ -38,6 +38,17 @@ type Result struct {
 	Height              int64 // of the pattern's block; 0 without one
 	Bound               int64 // most bytes alive at once
 	Returned            int64 // by shrinking
+	Promised, Measured  Memory
+	Device              string
+}
+
+// Memory is what a run takes, in bytes.
+type Memory struct {
+	Weights int64 `json:"weights"`
+	Values  int64 `json:"values"`  // in the arena at once
+	Inputs  int64 `json:"inputs"`  // copies of them
+	Results int64 `json:"results"` // that the session keeps
+	Total   int64 `json:"total"`
 }
 
 // Output is one result.
@@ -80,7 +91,9 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 	if err != nil {
 		return nil, err
 	}
-	r = &Result{Known: known, Height: t.height, Bound: t.bound}
+	r = &Result{Device: s.Device(), Known: known, Height: t.height, Bound: t.bound}
+	s.account.ResetHigh()
+	s.arena.ResetMax()
 	x := &execution{s: s, t: t, ctx: ctx, in: in, fetches: fetches, r: r}
 	defer func() {
 		x.end()
@@ -99,6 +112,7 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 			return nil, err
 		}
 	}
+	x.tell()
 	s.runs++
 	s.stats.copiedIn += r.CopiedIn
 	s.stats.copiedOut += r.CopiedOut
@@ -221,6 +235,7 @@ type execution struct {
 	lent    []*arena.Chunk // by life, where there is no block
 	places  [][]byte       // by result
 	later   []int          // results that are copied at the end
+	beside  int64          // bytes of results that are made elsewhere first
 }
 
 // do is the run.
@@ -231,6 +246,28 @@ func (x *execution) do() error {
 		}
 	}
 	return nil
+}
+
+// tell sets what the run took beside what the pattern said that it would.
+func (x *execution) tell() {
+	p, m := &x.r.Promised, &x.r.Measured
+	own := x.s.account.Owners()
+	p.Weights = x.s.copiedBytes + x.s.mappedBytes + x.t.p.owned
+	m.Weights = own[ownWeights]
+	for k, out := range x.r.Outputs {
+		if out.Kept {
+			p.Results += int64(len(x.places[k]))
+		}
+	}
+	m.Results = own[ownResults]
+	p.Inputs, m.Inputs = x.r.CopiedIn, x.r.CopiedIn
+	p.Values = x.t.height + x.beside
+	if !x.s.options.Pattern {
+		p.Values += x.t.bound
+	}
+	m.Values = x.s.arena.Stats().MaxRequestedInUse - m.Results - m.Inputs
+	p.Total = p.Weights + p.Values + p.Inputs + p.Results
+	m.Total = m.Weights + m.Values + m.Inputs + m.Results
 }
 
 // lend is memory of the arena until the end of the run.
@@ -312,6 +349,7 @@ func (x *execution) fetch() error {
 				return err
 			}
 			x.later = append(x.later, k)
+			x.beside += int64(len(place))
 			place = b
 		}
 		x.t.tensors[o.ID].Bytes = place

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/configs"
+	"memopt/memopt"
+	"memopt/memopt/graph"
+	"memopt/memopt/report"
+	"memopt/memopt/session"
+	"memopt/memopt/tensorfile"
+	"memopt/memopt/visible"
+)
+
+var runCommand = &cli.Command{
+	Name:      "run",
+	Category:  "Run",
+	Before:    thrifty,
+	Usage:     "run a forward graph; show its results, time, and promised and measured memory",
+	ArgsUsage: "MODEL",
+	UsageText: "memopt run gpt.onnx --data gpt.npz --dims batch=4\n" +
+		"memopt run gpt.onnx --data gpt.npz --fetch logits -o out.npz\n" +
+		"memopt run gpt.onnx --dims batch=8,seq=64 --repeat 100 --mem-limit 64MiB --format json",
+	Description: "Arrays of the data are the inputs, whole or as many rows as --dims says. Weights stay in the model's file where they lie aligned there; all values of a run lie in one block, planned for its shapes.",
+	Flags: settingFlags("run",
+		&cli.StringFlag{Name: "data", Usage: "`FILE` npz with an array for each input"},
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the results (npz)"},
+		&cli.StringFlag{Name: "fetch", Usage: "`NAMES` outputs to compute, instead of all"},
+		&cli.IntFlag{Name: "repeat", Value: 1, Usage: "`N` run so often, and tell the median of the times (default 1)"},
+	),
+	Action: func(c *cli.Context) error {
+		asJSON, err := begin(c, "MODEL")
+		if err != nil {
+			return err
+		}
+		if c.Int("repeat") < 1 {
+			return usage("--repeat is at least 1, not %d", c.Int("repeat"))
+		}
+		cfg, err := settings(c)
+		if err != nil {
+			return err
+		}
+		if _, err := destinations(c, cfg, "output"); err != nil {
+			return err
+		}
+		if to := cfg.OptimizedModelPath; to != "" {
+			if err := writable([]destination{{"--optimized-model-filepath", to}}, append(sources(c, nil), cfg.Files()...)); err != nil {
+				return err
+			}
+		}
+		return runForward(c, cfg, asJSON)
+	},
+}
+
+// fetched are the names of --fetch.
+func fetched(c *cli.Context) (all []string) {
+	for name := range strings.SplitSeq(c.String("fetch"), ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
+	path := c.Args().First()
+	if path == "" {
+		return usage("MODEL is empty; give a path")
+	}
+	done := busy(c, "reading "+filepath.Base(path))
+	s, err := memopt.OpenForward(c.Context, session.Model{Path: path}, cfg)
+	done()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	stopper := newStopper(c)
+	defer stopper.release()
+	status := newStatus(c)
+	r, err := memopt.RunForward(c.Context, s, cfg, memopt.Forward{Data: c.String("data"), Fetch: fetched(c), Repeat: c.Int("repeat"), Stop: stopper.stopped,
+		Progress: func(run, runs int, _ time.Duration) {
+			if run < runs {
+				status.show("%s", bar(run, runs, time.Since(status.since)))
+			}
+		}})
+	status.clear()
+	if err != nil {
+		return err
+	}
+	warn(c, r.Warnings...)
+	if to := c.String("output"); to != "" {
+		set := &tensorfile.Set{Tensors: map[string]*graph.Tensor{}}
+		for _, out := range r.Outputs {
+			set.Names = append(set.Names, out.Name)
+			set.Tensors[out.Name] = out.Tensor
+		}
+		if err := tensorfile.WriteNPZ(to, set); err != nil {
+			return asInput(err)
+		}
+	}
+	a := ranAnswer(path, s, r)
+	if err := a.print(c, asJSON); err != nil {
+		return err
+	}
+	return r.Stopped
+}
+
+// median of times.
+func median(times []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(times))
+	return sorted[len(sorted)/2]
+}
+
+// ranAnswer is what a run is told of.
+func ranAnswer(path string, s *session.Session, r *memopt.Ran) answer {
+	stats := s.Stats()
+	type output struct {
+		Name  string `json:"name"`
+		Type  string `json:"type"`
+		Shape []int  `json:"shape"`
+		Bytes int    `json:"bytes"`
+		Min   *real  `json:"min"` // null where there are no numbers
+		Max   *real  `json:"max"`
+		Mean  *real  `json:"mean"`
+	}
+	type anonymous struct {
+		Promised int64 `json:"promised"`
+		Measured int64 `json:"measured"`
+	}
+	file := struct {
+		Format   string         `json:"format"`
+		Model    string         `json:"model"`
+		Device   string         `json:"device"`
+		Outputs  []output       `json:"outputs"`
+		Runs     int            `json:"runs"`
+		FirstMS  float64        `json:"first_ms"` // with planning
+		MedianMS float64        `json:"median_ms"`
+		Promised session.Memory `json:"promised"`
+		Measured session.Memory `json:"measured"`
+		OS       *anonymous     `json:"anonymous"` // null where the system does not tell it
+		Run      any            `json:"run"`
+		Stats    session.Stats  `json:"stats"`
+		Warnings []string       `json:"warnings"`
+	}{Format: "memopt.run/1", Model: path, Device: r.Device, Runs: len(r.Times), FirstMS: ms(r.Times[0]), MedianMS: ms(median(r.Times)),
+		Promised: r.Promised, Measured: r.Measured, Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
+	if r.Anonymous != nil {
+		file.OS = &anonymous{r.Anonymous.Promised, r.Anonymous.Measured}
+	}
+	rows := [][]string{{"output", "type", "shape", "min", "max", "mean"}}
+	for _, out := range r.Outputs {
+		o := output{Name: out.Name, Type: out.Type.String(), Shape: append([]int{}, out.Shape...), Bytes: len(out.Bytes)}
+		row := []string{out.Name, o.Type, fmt.Sprint(out.Shape), "", "", ""}
+		if low, high, mean, any := summary(out.Tensor); any {
+			o.Min, o.Max, o.Mean = newReal(low), newReal(high), newReal(mean)
+			for i, x := range []float64{low, high, mean} {
+				row[3+i] = fmt.Sprintf("%.6g", x)
+			}
+		}
+		file.Outputs, rows = append(file.Outputs, o), append(rows, row)
+	}
+	return answer{json: file, text: func(w io.Writer) {
+		report.Table(w, "=lllrrr", rows)
+		times := fmt.Sprintf("a run takes %s ms", millis(median(r.Times)))
+		if len(r.Times) > 1 {
+			times = fmt.Sprintf("%d runs, the first %s ms with planning, then %s ms (median)", len(r.Times), millis(r.Times[0]), millis(median(r.Times[1:])))
+		}
+		visible.Fprintf(w, "\n%s on %s: %s\n\n", filepath.Base(path), r.Device, times)
+		p, m := r.Promised, r.Measured
+		lines := []report.Line{
+			{Name: "weights", Promised: p.Weights, Measured: m.Weights}, {Name: "values", Promised: p.Values, Measured: m.Values},
+			{Name: "copies of inputs", Promised: p.Inputs, Measured: m.Inputs}, {Name: "results", Promised: p.Results, Measured: m.Results},
+			{Name: "total", Promised: p.Total, Measured: m.Total},
+		}
+		if a := r.Anonymous; a != nil {
+			lines = append(lines, report.Anonymous(a.Promised, a.Measured))
+		}
+		report.Measured(w, lines)
+		n := report.Thousands
+		a, o := stats.Arena, stats.Weights
+		report.Text(w, 2, "\nweights: %s bytes mapped, %s copied, %s folded\n", n(o.Mapped), n(o.Copied), n(o.Folded))
+		report.Text(w, 2, "arena: %s bytes taken in %d extensions, %s in use at most, %s lent beside a plan; %s bytes copied in and %s out per run\n",
+			n(a.MaxTotalAllocated), a.NumArenaExtensions, n(a.MaxInUse), n(stats.Patterns.Fallback), n(r.CopiedIn), n(r.CopiedOut))
+		if stats.Limit > 0 {
+			report.Text(w, 2, "limit: %s bytes, of which %s were held at most\n", n(stats.Limit), n(stats.HeldMost))
+		}
+	}}
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// real is a number that JSON may not have.
+type real float64
+
+func newReal(x float64) *real { r := real(x); return &r }
+
+// MarshalJSON writes what is no number as text.
+func (r real) MarshalJSON() ([]byte, error) {
+	if x := float64(r); math.IsNaN(x) || math.IsInf(x, 0) {
+		return fmt.Appendf(nil, "%q", fmt.Sprint(x)), nil
+	}
+	return fmt.Appendf(nil, "%g", float64(r)), nil
+}
+
+// summary is the least and the greatest of a tensor's numbers, and their mean.
+func summary(x *graph.Tensor) (low, high, mean float64, any bool) {
+	low, high = math.Inf(1), math.Inf(-1)
+	sum := 0.0
+	for i := range x.Len() {
+		v := x.Float(i)
+		low, high, sum = math.Min(low, v), math.Max(high, v), sum+v
+	}
+	return low, high, sum / float64(x.Len()), x.Len() > 0
+}
