@@ -12,22 +12,35 @@ var _ = define(graph.Op{
 	Infer: func(n *graph.Node) {
 		x := n.Inputs[0]
 		shape, ok := numbers(x.Shape)
-		if !ok || x.Ints == nil {
+		constant := stored(x)
+		if !ok || x.Ints == nil && constant == nil {
 			n.Fail("%q has contents that are not known before the step runs, so the size of the result is not", x.Name)
 		}
 		var places []int
-		for i, d := range x.Ints {
-			is, known := truth(d)
-			if !known {
-				n.Fail("whether %s is 0 is not known before the step runs", d)
+		if constant != nil {
+			for i := range constant.Len() {
+				if constant.Float(i) != 0 {
+					places = append(places, i)
+				}
 			}
-			if is.Is(1) {
-				places = append(places, i)
+		} else {
+			for i, d := range x.Ints {
+				is, known := truth(d)
+				if !known {
+					n.Fail("whether %s is 0 is not known before the step runs", d)
+				}
+				if is.Is(1) {
+					places = append(places, i)
+				}
 			}
 		}
 		// A scalar counts as one dim.
 		if len(shape) == 0 {
 			shape = []int{1}
+		}
+		n.Set(0, graph.Int64, graph.Dims(int64(len(shape)), int64(len(places))))
+		if len(shape)*len(places) > graph.MaxInts {
+			return
 		}
 		var out []graph.Dim
 		st := strides(shape)
@@ -36,7 +49,6 @@ var _ = define(graph.Op{
 				out = append(out, graph.Num(int64(i/st[k]%shape[k])))
 			}
 		}
-		n.Set(0, graph.Int64, graph.Dims(int64(len(shape)), int64(len(places))))
 		n.SetInts(0, out)
 	},
 	NoGrad: true,
@@ -62,3 +74,16 @@ var _ = define(graph.Op{
 	Recompute: graph.Cheap,
 	Samples:   []string{"i64[2,3]{0,1,0,2,3,0}", "bool{1,0,1}", "i64[]{5}", "i64{0,0}"},
 })
+
+// stored is the numbers of a constant that has them; nil of all else.
+func stored(v *graph.Value) *graph.Tensor {
+	if v.Kind != graph.Const || v.Data == nil {
+		return nil
+	}
+	shape, ok := numbers(v.Shape)
+	b, err := v.Data.Bytes()
+	if !ok || err != nil {
+		return nil
+	}
+	return &graph.Tensor{Type: v.Type, Shape: shape, Bytes: b}
+}

@@ -18,7 +18,10 @@ type Builder struct {
 	Phase   Phase           // given to new nodes
 	Scope   string          // prefix of generated names
 	Context context.Context // polled at each node; nil is none
-	serial  int
+	// Eager computes each node whose inputs are constants at once, and asks for the bytes of its outputs first: what
+	// only the numbers tell is then known to the rules of all that follows. nil: nothing is computed.
+	Eager  func(bytes int64) error
+	serial int
 	once    map[string]*Value // what Once made
 }
 
@@ -355,6 +358,9 @@ func (b *Builder) Node(op *Op, name string, attrs []Attr, in []*Value, outs []st
 			}
 		}
 		b.insert(v)
+	}
+	if b.Eager != nil && n.computedNow(b.Eager) {
+		return n.Outputs, nil
 	}
 	n.ID = int32(len(b.Graph.Nodes))
 	b.Graph.Nodes = append(b.Graph.Nodes, n)

@@ -139,6 +139,49 @@ func evaluate(n *Node, b *Binding, contents func(*Value) *Tensor) []*Tensor {
 	return c.Out
 }
 
+// computedNow makes a node's outputs constants, if its inputs are.
+func (n *Node) computedNow(ask func(bytes int64) error) bool {
+	if n.Op.Random || n.Op.Eval == nil {
+		return false
+	}
+	for _, v := range n.Inputs {
+		if v != nil && v.Kind != Const {
+			return false
+		}
+	}
+	none, bytes := &Binding{memo: map[*poly]int64{}}, int64(0)
+	for _, v := range n.Outputs {
+		if v == nil {
+			continue
+		}
+		size, known := v.Bytes().Const()
+		if !known {
+			return false
+		}
+		bytes += size
+	}
+	if err := ask(bytes); err != nil {
+		n.Fail("%v", err)
+	}
+	made := evaluate(n, none, func(v *Value) *Tensor {
+		x, err := v.Tensor(none)
+		if err != nil {
+			return nil
+		}
+		return x
+	})
+	if made == nil {
+		return false // what is wrong is said when it runs
+	}
+	for i, v := range n.Outputs {
+		if v != nil {
+			v.Kind, v.Def, v.Out = Const, nil, 0
+			v.Data, v.Ints = Bytes(made[i].Bytes), IntsOf(made[i])
+		}
+	}
+	return true
+}
+
 // Contents looks into values of at most so many elements, made from constants
 // by at most so many nodes; a file may ask for more than it is worth.
 const (

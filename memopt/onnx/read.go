@@ -46,8 +46,8 @@ type From struct {
 	// loss or the next value of a statistic.
 	Forward bool
 	// Eager computes what depends on constants alone while it is read, so that shapes may follow from it: with
-	// numbers for all inputs that is everything.
-	Eager bool
+	// numbers for all inputs that is everything. It is asked for the bytes of each result. nil computes nothing.
+	Eager func(bytes int64) error
 }
 
 // Read reads the model. Where that is a file, weights stay in it, which is mapped until the source is closed.
@@ -122,7 +122,7 @@ type reader struct {
 	shapes     map[string][]int         // of inputs, where they are known
 	given      map[string]*graph.Tensor // initializers that are not the file's
 	forward    bool
-	eager      bool
+	eager      func(int64) error
 	origins    *origins             // of initializers
 	stored     []stored             // float initializers
 	sizes      map[string]graph.Dim // by name of a dim: another that is the same size
@@ -342,7 +342,7 @@ const (
 func (r *reader) readGraph() *scope {
 	g := r.readBody("the graph", r.model.graph)
 	r.b = graph.NewBuilder(graph.New(r.lib, g.name))
-	r.b.Context = r.ctx
+	r.b.Context, r.b.Eager = r.ctx, r.eager
 	r.readFunctions()
 	r.source.Nodes = len(g.nodes)
 	r.limit += inlineBase + inlineRatio*len(g.nodes)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -25,7 +26,9 @@ type program struct {
 	fixed   []*graph.Tensor // by value: numbers that no shape changes
 	owner   []*graph.Value  // by value: whose bytes it is seen in
 	owned   int64           // bytes of fixed that are this program's alone
-	passes  graph.Report
+	// computed is bytes of what was computed while it was read.
+	computed int64
+	passes   graph.Report
 }
 
 // A model is read for what is needed of its inputs, and no more.
@@ -36,41 +39,58 @@ const (
 	byAll           // all inputs are
 )
 
-// from is what a reading at a level is told.
+// from is what a reading at a level is told. Inputs that have an initializer are given instead of that.
 func (s *Session) from(level int, in map[string]*graph.Tensor) onnx.From {
-	f := onnx.From{Path: s.model.Path, Bytes: s.bytes, Given: s.given, Forward: true}
-	if level == byNames {
-		return f
+	f := onnx.From{Path: s.model.Path, Bytes: s.bytes, Given: s.given, Forward: true, Shapes: map[string][]int{}, Known: map[string]*graph.Tensor{}}
+	own := func(x *graph.Tensor) *graph.Tensor {
+		y := graph.NewTensor(x.Type, x.Shape...)
+		copy(y.Bytes, x.Bytes)
+		return y
 	}
-	f.Shapes, f.Known = map[string][]int{}, map[string]*graph.Tensor{}
 	for name, x := range in {
-		f.Shapes[name] = x.Shape
-		if level == byAll || level == byWhole && !x.Type.IsReal() {
-			own := graph.NewTensor(x.Type, x.Shape...)
-			copy(own.Bytes, x.Bytes)
-			f.Known[name] = own
+		if hasPort(s.Signature.Overridable, name) {
+			if len(f.Given) == len(s.given) {
+				f.Given = maps.Clone(s.given)
+			}
+			if f.Given == nil {
+				f.Given = map[string]*graph.Tensor{}
+			}
+			f.Given[name] = own(x)
+			continue
+		}
+		if level >= byShapes {
+			f.Shapes[name] = x.Shape
+		}
+		if s.known(level, x) {
+			f.Known[name] = own(x)
 		}
 	}
-	f.Eager = level == byAll
 	return f
 }
 
-// reading is what a reading at a level is kept under.
-func reading(level int, in map[string]*graph.Tensor) string {
-	if level == byNames {
-		return ""
-	}
-	key := fmt.Sprint(level, keyOf(in))
-	if level < byWhole {
-		return key
-	}
-	h := sha256.New()
+// known reports whether an input is a constant at a level.
+func (s *Session) known(level int, x *graph.Tensor) bool {
+	return level == byAll || level == byWhole && !x.Type.IsReal()
+}
+
+// reading is what a reading at a level is kept under; "" is the first.
+func (s *Session) reading(level int, in map[string]*graph.Tensor) string {
+	key, numbers := "", sha256.New()
+	hashed := false
 	for _, name := range slices.Sorted(maps.Keys(in)) {
-		if x := in[name]; level == byAll || !x.Type.IsReal() {
-			h.Write(x.Bytes)
+		if x := in[name]; s.known(level, x) || hasPort(s.Signature.Overridable, name) {
+			fmt.Fprintf(numbers, "%q%d ", name, len(x.Bytes))
+			numbers.Write(x.Bytes)
+			hashed = true
 		}
 	}
-	return key + string(h.Sum(nil))
+	if level >= byShapes {
+		key = fmt.Sprint(level, keyOf(in))
+	}
+	if hashed {
+		key += fmt.Sprintf(" %x", numbers.Sum(nil))
+	}
+	return key
 }
 
 // read reads the model at a level, and cleans it up.
@@ -79,15 +99,25 @@ func (s *Session) read(ctx context.Context, level int, in map[string]*graph.Tens
 	if s.bytes == nil && s.model.Path == "" {
 		return nil, fmt.Errorf("the model was opened from bytes that are gone, and would have to be read again for these inputs")
 	}
-	if s.file != nil && level != byNames {
+	if s.file != nil && s.first != nil {
 		if err := s.file.Unchanged(); err != nil {
 			return nil, err
 		}
 	}
 	from := s.from(level, in)
 	p = &program{outputs: map[string]*graph.Value{}}
+	var short error
+	if level == byAll {
+		from.Eager = func(bytes int64) error {
+			if short = s.account.Take(ownComputed, bytes); short == nil {
+				p.computed += bytes
+			}
+			return short
+		}
+	}
 	if p.g, p.source, err = from.Read(ctx, kernels.Library); err != nil {
-		return nil, err
+		p.close(s)
+		return nil, cmp.Or(short, err)
 	}
 	if err := s.prepare(ctx, p); err != nil {
 		p.close(s)
@@ -179,6 +209,9 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 		s.hostBytes += int64(len(x.Bytes))
 		return x, nil
 	}
+	if p.computed > 0 && key == "" {
+		return x.Aligned(), nil // it is on the account
+	}
 	if err := s.account.Take(ownWeights, int64(len(x.Bytes))); err != nil {
 		return nil, err
 	}
@@ -227,8 +260,11 @@ func overlap(a, b []byte) bool { return within(a, b) || within(b, a) }
 func (p *program) close(s *Session) {
 	if p.owned > 0 {
 		s.account.Give(ownWeights, p.owned)
-		p.owned = 0
 	}
+	if p.computed > 0 {
+		s.account.Give(ownComputed, p.computed)
+	}
+	p.owned, p.computed = 0, 0
 	p.source.Close()
 }
 

@@ -11,6 +11,7 @@ import (
 	"memopt/kernels/cpu"
 	"memopt/memopt/arena"
 	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
 	"memopt/memopt/stop"
 	"memopt/memopt/weights"
 )
@@ -159,7 +160,13 @@ func (s *Session) checkShapes(in map[string]*graph.Tensor) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("inputs are missing: %s", names(missing))
 	}
-	for name := range in {
+	for name, x := range in {
+		if i := slices.IndexFunc(s.Signature.Overridable, func(p onnx.Port) bool { return p.Name == name }); i >= 0 {
+			if p := s.Signature.Overridable[i]; x.Type != p.Of {
+				return fmt.Errorf("input %q is %s, and the model takes %s", name, x.Type, p.Of)
+			}
+			continue
+		}
 		if !hasPort(s.Signature.Inputs, name) {
 			return fmt.Errorf("the model has no input %q; it has %s", name, names(portNames(s.Signature.Inputs)))
 		}
@@ -175,8 +182,11 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 		fmt.Fprintf(&key, " %q", f.Name)
 	}
 	var first error
+	if s.first != nil {
+		most = min(most, byShapes) // numbers tell nothing that names do not
+	}
 	for level := s.level; level <= most; level++ {
-		part := reading(level, in)
+		part := s.reading(level, in)
 		if t, ok := s.patterns.get(part + key.String()); ok {
 			s.stats.hits++
 			return t, true, nil
@@ -202,7 +212,7 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 // planAt makes a pattern of the program that is read at a level.
 func (s *Session) planAt(ctx context.Context, level int, part string, in map[string]*graph.Tensor, fetches []Fetch) (*pattern, error) {
 	p := s.first
-	if level != byNames {
+	if part != "" {
 		var ok bool
 		if p, ok = s.programs.get(part); !ok {
 			var err error

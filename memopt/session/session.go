@@ -55,12 +55,13 @@ type Device interface {
 
 // Owners on the account.
 const (
-	ownWeights = "weights"
-	ownModel   = "model"
-	ownInputs  = "copies of inputs"
-	ownResults = "results"
-	ownValues  = "values"
-	ownDevice  = "device"
+	ownWeights  = "weights"
+	ownModel    = "model"
+	ownComputed = "values computed ahead"
+	ownInputs   = "copies of inputs"
+	ownResults  = "results"
+	ownValues   = "values"
+	ownDevice   = "device"
 )
 
 // Session is a forward program held open. Its methods may be called from several goroutines; one runs at a time.
