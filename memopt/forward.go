@@ -14,6 +14,7 @@ import (
 
 	"memopt/configs"
 	"memopt/kernels"
+	"memopt/kernels/vulkan"
 	"memopt/memopt/arena"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
@@ -36,7 +37,12 @@ func OpenForward(ctx context.Context, m session.Model, c configs.Config) (*sessi
 	}
 	if o.Kind = kind.name; kind.lowered {
 		o.Lowered = true
-		o.Device = func(s *planner.Schedule) (session.Device, error) { return kind.open(s, which, c.FastPaths) }
+		o.Device = func(s *planner.Schedule, with session.Device) (session.Device, error) {
+			if v, is := with.(*vulkan.Device); is {
+				return v.With(s)
+			}
+			return kind.open(s, which, c.FastPaths)
+		}
 	}
 	s, err := session.Open(ctx, m, o)
 	if err != nil && !coded(err) {

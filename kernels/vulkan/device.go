@@ -75,7 +75,60 @@ type Device struct {
 	fixed   map[string]planner.Ref
 	inputs  []planner.Ref
 	outputs map[string]planner.Ref
+	varying []planner.Ref // constants whose numbers are the schedule's own
+	common  *common
 	dead    error // of the step that failed
+}
+
+// common is what devices have together that With made of one another: memory of parameters and constants, pipelines,
+// and the Vulkan device.
+type common struct {
+	devices int
+	last    *Device // whose constants are there that differ from schedule to schedule
+}
+
+// With makes a device for another schedule of the same program: parameters and constants are there once, for both, and
+// stay until both are closed. Only one may run at a time.
+func (d *Device) With(s *planner.Schedule) (*Device, error) {
+	states := func(s *planner.Schedule) (all []planner.Ref) {
+		for _, r := range s.Fixed {
+			if r.Space == planner.State {
+				all = append(all, r)
+			}
+		}
+		return all
+	}
+	same := func(a, b planner.Ref) bool {
+		return a.Value.Name == b.Value.Name && a.Offset == b.Offset && a.Bytes == b.Bytes
+	}
+	if s.State != d.schedule.State || !slices.EqualFunc(states(s), states(d.schedule), same) {
+		return nil, fmt.Errorf("vulkan: the schedules are of different programs")
+	}
+	o := &Device{name: d.name, schedule: s, options: d.options, gpu: d.gpu, shared: d.shared, paths: d.paths, unproved: d.unproved, pipelines: d.pipelines,
+		fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, common: d.common}
+	o.spaces[planner.State] = d.spaces[planner.State]
+	o.common.devices++
+	if o.gpu.Physical.Addresses && o.farthest() > o.options.Range && !o.gpu.Addressed {
+		o.Close()
+		return nil, fmt.Errorf("vulkan: the schedule needs addresses that the other does not")
+	}
+	if err := o.make(o.allocate, o.load, o.prepare, o.record); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// make does the steps of opening, or closes the device.
+func (d *Device) make(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			name := d.gpu.Physical.Name
+			d.Close()
+			return fmt.Errorf("vulkan: %s: %w", name, err)
+		}
+	}
+	d.Memory() // the driver's peak counts from here
+	return nil
 }
 
 // Open makes a device ready for a schedule: memory, parameters and states,
@@ -91,7 +144,7 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Minute
 	}
-	d := &Device{name: fmt.Sprintf("vulkan:%d %s (%s, %s)", p.Index, p.Name, p.Kind, p.Driver), schedule: s, options: o, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, pipelines: map[string]*vk.Pipeline{}}
+	d := &Device{name: fmt.Sprintf("vulkan:%d %s (%s, %s)", p.Index, p.Name, p.Kind, p.Driver), schedule: s, options: o, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, pipelines: map[string]*vk.Pipeline{}, common: &common{devices: 1}}
 	if d.gpu, err = i.Open(p); err != nil {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
@@ -105,13 +158,9 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
 	d.gpu.Addressed = d.takes(BufferAddresses) || p.Addresses && d.farthest() > o.Range
-	for _, step := range []func() error{d.prove, d.allocate, d.load, d.prepare, d.record} {
-		if err := step(); err != nil {
-			d.Close()
-			return nil, fmt.Errorf("vulkan: %s: %w", p.Name, err)
-		}
+	if err := d.make(d.prove, d.allocate, d.load, d.prepare, d.record); err != nil {
+		return nil, err
 	}
-	d.Memory() // the driver's peak counts from here
 	return d, nil
 }
 
@@ -120,7 +169,11 @@ type pages interface{ ReleasePages() }
 
 // load brings parameters, constants and states to their places.
 func (d *Device) load() error {
+	first := d.common.last == nil
 	for i, s := range d.spaces {
+		if planner.Space(i) == planner.State && !first {
+			continue // it is loaded
+		}
 		fill := uint32(0)
 		if d.options.Poison && planner.Space(i) == planner.Arena {
 			fill = math.MaxUint32
@@ -140,6 +193,11 @@ func (d *Device) load() error {
 		}
 		if r.Value.Kind == graph.State && r.Value.Data == nil {
 			continue // zeros
+		}
+		if r.Value.Data == nil {
+			d.varying = append(d.varying, r)
+		} else if !first {
+			continue
 		}
 		x, err := r.Value.Tensor(d.schedule.Binding)
 		if err != nil {
@@ -353,10 +411,12 @@ func (d *Device) Close() error {
 	if d.sets != nil {
 		d.gpu.FreeSets(d.sets)
 	}
-	for _, p := range d.pipelines {
-		d.gpu.FreePipeline(p)
-	}
-	for _, s := range d.spaces {
+	d.common.devices--
+	last := d.common.devices == 0
+	for i, s := range d.spaces {
+		if planner.Space(i) == planner.State && !last {
+			continue
+		}
 		for _, b := range s.blocks {
 			d.gpu.Free(b)
 		}
@@ -364,6 +424,13 @@ func (d *Device) Close() error {
 	d.gpu.Free(d.run)
 	d.gpu.Free(d.ferry)
 	d.gpu.Free(d.tables)
+	if !last {
+		d.gpu = nil
+		return nil
+	}
+	for _, p := range d.pipelines {
+		d.gpu.FreePipeline(p)
+	}
 	if n := d.gpu.Live(); n != 0 {
 		panic(fmt.Sprintf("vulkan: %d objects are left at the end", n))
 	}

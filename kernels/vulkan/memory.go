@@ -99,11 +99,18 @@ func (d *Device) allocate() error {
 		note(l.Out...)
 		note(l.Scratch)
 	}
-	if err := d.enough(s.Arena + s.State + s.Staging); err != nil {
+	need := s.Arena + s.Staging
+	if d.spaces[planner.State].blocks == nil {
+		need += s.State
+	}
+	if err := d.enough(need); err != nil {
 		return err
 	}
 	for i, height := range [3]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging} {
 		to := &d.spaces[i]
+		if to.blocks != nil {
+			continue // another device's, too
+		}
 		var err error
 		if to.starts, err = cuts(spans[i], height, blockLimit(d.gpu.Physical)); err != nil {
 			return fmt.Errorf("%w: %s: %w", vk.ErrDeviceMemory, planner.Space(i), err)

@@ -26,6 +26,7 @@ type program struct {
 	fixed   []*graph.Tensor // by value: numbers that no shape changes
 	owner   []*graph.Value  // by value: whose bytes it is seen in
 	owned   int64           // bytes of fixed that are this program's alone
+	roots   int             // devices that have its weights together
 	// computed is bytes of what was computed while it was read.
 	computed int64
 	passes   graph.Report
@@ -178,12 +179,18 @@ func (p *program) settle(s *Session) error {
 		if v.Data == nil && slices.ContainsFunc(v.Ints, func(d graph.Dim) bool { _, number := d.Const(); return !number }) {
 			continue // contents are formulas
 		}
+		if block, is := v.Data.(*weights.Block); is && s.options.Device != nil && block.Kind() == weights.KindMapped {
+			continue // it goes from the file to the device
+		}
 		x, err := v.Tensor(none)
 		if err != nil {
 			return err
 		}
 		if p.fixed[v.ID], err = s.weight(p, v, x); err != nil {
 			return err
+		}
+		if s.options.Device != nil && v.Data != nil {
+			v.Data = graph.Bytes(p.fixed[v.ID].Bytes)
 		}
 	}
 	return nil

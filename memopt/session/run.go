@@ -14,6 +14,7 @@ import (
 	"memopt/memopt/onnx"
 	"memopt/memopt/stop"
 	"memopt/memopt/weights"
+	"memopt/planner"
 )
 
 // Fetch is a result to give.
@@ -230,6 +231,9 @@ func (s *Session) planAt(ctx context.Context, level int, part string, in map[str
 	for i, f := range fetches {
 		results[i] = p.outputs[f.Name]
 	}
+	if s.options.Device != nil {
+		return s.planOnDevice(ctx, p, b, in, results)
+	}
 	return s.plan(ctx, p, b, results)
 }
 
@@ -245,11 +249,15 @@ type execution struct {
 	lent    []*arena.Chunk // by life, where there is no block
 	places  [][]byte       // by result
 	later   []int          // results that are copied at the end
+	trace   planner.Trace  // of a device
 	beside  int64          // bytes of results that are made elsewhere first
 }
 
 // do is the run.
 func (x *execution) do() error {
+	if x.t.device != nil {
+		return x.onDevice()
+	}
 	for _, step := range []func() error{x.feed, x.fetch, x.block, x.steps, x.copyOut} {
 		if err := step(); err != nil {
 			return err
@@ -274,6 +282,13 @@ func (x *execution) tell() {
 	p.Values = x.t.height + x.beside
 	if !x.s.options.Pattern {
 		p.Values += x.t.bound
+	}
+	if x.t.device != nil {
+		p.Weights, p.Values, m.Values = x.t.state, x.t.height, x.trace.Arena
+		p.Inputs, m.Inputs = x.t.inputs, x.trace.Staging
+		p.Total = p.Weights + p.Values + p.Inputs + p.Results
+		m.Total = m.Weights + m.Values + m.Inputs + m.Results
+		return
 	}
 	m.Values = x.s.arena.Stats().MaxRequestedInUse - m.Results - m.Inputs
 	p.Total = p.Weights + p.Values + p.Inputs + p.Results
@@ -314,6 +329,32 @@ func (x *execution) feed() error {
 
 // fetch finds places for results.
 func (x *execution) fetch() error {
+	if err := x.find(); err != nil {
+		return err
+	}
+	// What is written in place must not be read by the program meanwhile, nor be two results.
+	for k, place := range x.places {
+		o := x.t.p.owner[x.t.results[k].ID]
+		if x.t.direct[o.ID] != int32(k) {
+			x.later = append(x.later, k)
+			continue
+		}
+		if !isAligned(place) || x.conflicts(k, place) {
+			b, err := x.lend(int64(len(place)), ownValues)
+			if err != nil {
+				return err
+			}
+			x.later = append(x.later, k)
+			x.beside += int64(len(place))
+			place = b
+		}
+		x.t.tensors[o.ID].Bytes = place
+	}
+	return nil
+}
+
+// find asks where results are to lie.
+func (x *execution) find() error {
 	x.places = make([][]byte, len(x.fetches))
 	for k, f := range x.fetches {
 		v := x.t.results[k]
@@ -345,24 +386,6 @@ func (x *execution) fetch() error {
 		out.Bytes = place
 		x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out, Kept: at == nil})
 		x.places[k] = place
-	}
-	// What is written in place must not be read by the program meanwhile, nor be two results.
-	for k, place := range x.places {
-		o := x.t.p.owner[x.t.results[k].ID]
-		if x.t.direct[o.ID] != int32(k) {
-			x.later = append(x.later, k)
-			continue
-		}
-		if !isAligned(place) || x.conflicts(k, place) {
-			b, err := x.lend(int64(len(place)), ownValues)
-			if err != nil {
-				return err
-			}
-			x.later = append(x.later, k)
-			x.beside += int64(len(place))
-			place = b
-		}
-		x.t.tensors[o.ID].Bytes = place
 	}
 	return nil
 }

@@ -37,8 +37,9 @@ type Options struct {
 	MemoryLimit int64
 	Arena       arena.Options
 	Seed        uint64 // of random operators
-	// Device makes one for a schedule; nil runs on the processor, where nothing is copied.
-	Device func(*planner.Schedule) (Device, error)
+	// Device makes one for a schedule, with parameters and constants together with another of the same program, if there
+	// is one. nil runs on the processor, where nothing is copied.
+	Device func(s *planner.Schedule, with Device) (Device, error)
 	// Lowered says that it runs kernels.
 	Lowered bool
 	Kind    string // what the device is called; "" is cpu
@@ -150,13 +151,17 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 		return nil, err
 	}
 	if o.Patterns <= 0 {
-		s.patterns.most = mostPatterns(s.first)
+		s.patterns.most = s.mostPatterns()
 	}
 	return s, nil
 }
 
 // mostPatterns is how many are kept: fewer of large graphs.
-func mostPatterns(p *program) int {
+func (s *Session) mostPatterns() int {
+	p := s.first
+	if s.options.Device != nil {
+		return 8 // each has memory of its own
+	}
 	const values = 1 << 18
 	if p == nil {
 		return 16
@@ -203,10 +208,15 @@ func (s *Session) keepBytes() error {
 }
 
 func (s *Session) forget(t *pattern) {
-	if t.device != nil {
-		t.device.Close()
-		s.account.Give(ownDevice, t.height)
+	if t.device == nil {
+		return
 	}
+	if t.p.roots--; t.p.roots == 0 { // with the last of them the weights go, too
+		s.account.Give(ownWeights, t.state)
+	}
+	t.device.Close()
+	s.account.Give(ownDevice, t.height+t.inputs)
+	t.device = nil
 }
 
 // drop ends a program and its patterns.
