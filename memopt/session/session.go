@@ -147,6 +147,11 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	case err != nil:
 		return nil, err
 	}
+	if o.SaveTo != "" {
+		if err := s.save(ctx, o.SaveTo); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.keepBytes(); err != nil {
 		return nil, err
 	}
