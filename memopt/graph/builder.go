@@ -22,7 +22,7 @@ type Builder struct {
 	// only the numbers tell is then known to the rules of all that follows. nil: nothing is computed.
 	Eager  func(bytes int64) error
 	serial int
-	once    map[string]*Value // what Once made
+	once   map[string]*Value // what Once made
 }
 
 // New makes an empty graph over a library.
