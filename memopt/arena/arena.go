@@ -110,6 +110,7 @@ func New(o Options) *Arena {
 		if *n <= 0 {
 			*n = is
 		}
+		*n = min((min(*n, most)+unit-1)/unit*unit, most)
 	}
 	def(&o.InitialChunkBytes, 1<<20)
 	def(&o.InitialGrowthBytes, 2<<20)
