@@ -94,13 +94,6 @@ func (a *Account) Owners() map[string]int64 {
 	return maps.Clone(a.held)
 }
 
-// ResetHigh has the most count from now on.
-func (a *Account) ResetHigh() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.high = a.total
-}
-
 // Owned is bytes and whose they are.
 type Owned struct {
 	Owner string

@@ -85,6 +85,7 @@ type Arena struct {
 	users   sync.Mutex // of by, which an account reads while the arena may be locked
 	by      map[string]int64
 	stats   Stats
+	highest int64 // since the mark
 }
 
 // Stats are what ONNX Runtime tells of an arena, and what was asked for.
@@ -95,7 +96,6 @@ type Stats struct {
 	TotalAllocated     int64 // regions, and chunks with memory of their own
 	MaxTotalAllocated  int64
 	MaxInUse           int64
-	MaxRequestedInUse  int64
 	NumAllocs          int64
 	NumReserves        int64
 	NumArenaExtensions int64
@@ -228,7 +228,7 @@ func (a *Arena) lent(c *Chunk) {
 	s.InUse += c.size
 	s.RequestedInUse += c.Requested
 	s.MaxInUse = max(s.MaxInUse, s.InUse)
-	s.MaxRequestedInUse = max(s.MaxRequestedInUse, s.RequestedInUse)
+	a.highest = max(a.highest, s.RequestedInUse)
 	s.MaxAllocSize = max(s.MaxAllocSize, c.size)
 }
 
@@ -453,12 +453,18 @@ func (a *Arena) Stats() Stats {
 	return s
 }
 
-// ResetMax has the highest figures count from now on.
-func (a *Arena) ResetMax() {
+// Mark begins a stretch of time, and Highest is what was lent at most since then, of what was asked for.
+func (a *Arena) Mark() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &a.stats
-	s.MaxInUse, s.MaxRequestedInUse, s.MaxTotalAllocated = s.InUse, s.RequestedInUse, s.TotalAllocated
+	a.highest = a.stats.RequestedInUse
+}
+
+// Highest is described at Mark.
+func (a *Arena) Highest() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.highest
 }
 
 // Close gives everything back. Chunks that are lent are a mistake of their owners', who are named.

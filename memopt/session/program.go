@@ -168,6 +168,15 @@ func (p *program) settle(s *Session) error {
 			p.owner[n.Outputs[0].ID] = p.owner[n.Inputs[0].ID]
 		}
 	}
+	if s.first == nil {
+		mapped := int64(0)
+		for _, v := range p.g.Values {
+			if block, is := v.Data.(*weights.Block); is && block.Kind() == weights.KindMapped {
+				mapped += block.Len()
+			}
+		}
+		s.copies = mapped <= smallFile
+	}
 	none, err := graph.Bind(nil)
 	if err != nil {
 		return err

@@ -94,8 +94,7 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 		return nil, err
 	}
 	r = &Result{Device: s.Device(), Known: known, Height: t.height, Bound: t.bound}
-	s.account.ResetHigh()
-	s.arena.ResetMax()
+	s.arena.Mark()
 	x := &execution{s: s, t: t, ctx: ctx, in: in, fetches: fetches, r: r}
 	defer func() {
 		x.end()
@@ -290,7 +289,7 @@ func (x *execution) tell() {
 		m.Total = m.Weights + m.Values + m.Inputs + m.Results
 		return
 	}
-	m.Values = x.s.arena.Stats().MaxRequestedInUse - m.Results - m.Inputs
+	m.Values = x.s.arena.Highest() - m.Results - m.Inputs
 	p.Total = p.Weights + p.Values + p.Inputs + p.Results
 	m.Total = m.Weights + m.Values + m.Inputs + m.Results
 }

@@ -79,7 +79,7 @@ type Session struct {
 	crew    *cpu.Crew
 	file    *weights.File // that the model was opened from
 	closed  bool
-	copies  bool // weights are copied out of the file, which is small
+	copies  bool // weights are copied out of their files, as they are few
 
 	level    int // the least that the model can be read with
 	first    *program
@@ -108,7 +108,7 @@ type kept struct {
 	c *arena.Chunk
 }
 
-// smallFile is the most bytes of a model whose weights are copied out of its file, which may then be written anew.
+// smallFile is the most bytes of weights that are copied out of their files, which may then be written anew.
 const smallFile = 16 << 20
 
 // Programs that are kept beside the first.
@@ -183,7 +183,6 @@ func (s *Session) signature() (sig onnx.Signature, err error) {
 		return sig, err
 	}
 	defer weights.Guard(&err)()
-	s.copies = s.file.Size() <= smallFile
 	return onnx.ParseSignature(s.file.Bytes())
 }
 
