@@ -32,14 +32,14 @@ type Device interface {
 type deviceKind struct {
 	name string
 	// open makes one ready; which is what stands behind the name and a colon.
-	open func(s *planner.Schedule, which string, fastPaths []string) (Device, error)
+	open func(s *planner.Schedule, which string, fastPaths []string, lent map[string]*graph.Tensor) (Device, error)
 	// lowered says that it runs kernels: plans for it have their work space.
 	lowered bool
 }
 
 var devices = []deviceKind{
-	{"cpu", func(s *planner.Schedule, _ string, _ []string) (Device, error) {
-		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace})
+	{"cpu", func(s *planner.Schedule, _ string, _ []string, lent map[string]*graph.Tensor) (Device, error) {
+		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Lent: lent})
 	}, false},
 	{"vulkan", openVulkan, true},
 }
@@ -90,6 +90,12 @@ func DeviceChoice() (name, why string) {
 }
 
 func openDevice(name string, fastPaths []string, s *planner.Schedule) (Device, error) {
+	return openLending(name, fastPaths, s, nil)
+}
+
+// openLending is openDevice with parameters that the device may read where they are, by name; it is free to load what the
+// schedule has for them, and to take none.
+func openLending(name string, fastPaths []string, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error) {
 	kind, which, err := findDevice(name)
 	if err != nil {
 		return nil, err
@@ -100,10 +106,10 @@ func openDevice(name string, fastPaths []string, s *planner.Schedule) (Device, e
 			return nil, err
 		}
 	}
-	return kind.open(s, which, fastPaths)
+	return kind.open(s, which, fastPaths, lent)
 }
 
-func openVulkan(s *planner.Schedule, which string, fastPaths []string) (Device, error) {
+func openVulkan(s *planner.Schedule, which string, fastPaths []string, _ map[string]*graph.Tensor) (Device, error) {
 	p, err := vulkan.Choose(which)
 	if err != nil {
 		return nil, codedError{err, ExitCannot}

@@ -41,7 +41,7 @@ func OpenForward(ctx context.Context, m session.Model, c configs.Config) (*sessi
 			if v, is := with.(*vulkan.Device); is {
 				return v.With(s)
 			}
-			return kind.open(s, which, c.FastPaths)
+			return kind.open(s, which, c.FastPaths, nil)
 		}
 	}
 	s, err := session.Open(ctx, m, o)

@@ -512,11 +512,19 @@ func (h *Held) Place(id uint64, places [][]byte) error {
 			return input(fmt.Errorf("the span of %s %q has %d bytes, and %s%v takes %d", p.Role, p.Name, len(places[i]), p.Type, p.Shape, p.bytes()))
 		}
 	}
-	for i := range b.Ports {
-		b.Ports[i].Place = places[i]
-	}
-	b.fresh = true
-	return nil
+	return h.guarded(func() error {
+		for i := range b.Ports {
+			p := &b.Ports[i]
+			if h.at == b && places[i] == nil && h.lends(p) { // the device may read it there
+				if err := h.device.SetState(p.value, p.tensor()); err != nil {
+					return err
+				}
+			}
+			p.Place = places[i]
+		}
+		b.fresh = true
+		return nil
+	})
 }
 
 // StepOf says which step to run.
@@ -554,7 +562,7 @@ func (h *Held) Forward(ctx context.Context, r StepOf) (s Stepped, err error) {
 			return err
 		}
 		var err error
-		if s.Trace, err = h.device.Run(planner.Run{Inputs: b.inputs(), Seed: r.Seed, Step: r.Step, Part: planner.ForwardPass}); err != nil {
+		if s.Trace, err = h.device.Run(planner.Run{Inputs: b.inputs(), Lent: true, Seed: r.Seed, Step: r.Step, Part: planner.ForwardPass}); err != nil {
 			return runError(err)
 		}
 		h.note(s.Trace)
@@ -628,7 +636,7 @@ func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 		index.SetInt(0, h.micro)
 		in[autograd.LearningRate], in[autograd.MicroBatch] = lr, index
 		var err error
-		if s.Trace, err = h.device.Run(planner.Run{Inputs: in, Seed: r.Seed, Step: r.Step, Accumulate: r.Accumulate}); err != nil {
+		if s.Trace, err = h.device.Run(planner.Run{Inputs: in, Lent: true, Seed: r.Seed, Step: r.Step, Accumulate: r.Accumulate}); err != nil {
 			return runError(err)
 		}
 		h.note(s.Trace)
@@ -737,12 +745,40 @@ func (h *Held) bring(b *Binding, changed []int32) error {
 		}
 	}
 	for _, i := range changed {
-		if err := h.device.SetState(b.Ports[i].value, b.Ports[i].tensor()); err != nil {
+		p := &b.Ports[i]
+		if h.lends(p) {
+			if lender, is := h.device.(lender); is && lender.Lend(p.value, p.tensor()) {
+				continue
+			}
+		}
+		if err := h.device.SetState(p.value, p.tensor()); err != nil {
 			return err
 		}
 	}
 	b.fresh = false
 	return nil
+}
+
+// lender is a device that can read tensors where the host has them.
+type lender interface {
+	Lend(name string, x *graph.Tensor) bool
+}
+
+// lends is whether a step only reads a port's numbers, so that a device may do so where the host has them. Between the
+// passes of a bridge those do not change.
+func (h *Held) lends(p *Port) bool {
+	return h.bridge && p.Place != nil && (p.Role == RoleParam || p.Role == RoleFrozen)
+}
+
+// lent are the ports whose numbers need not be loaded.
+func (h *Held) lent(b *Binding) map[string]*graph.Tensor {
+	all := map[string]*graph.Tensor{}
+	for i := range b.Ports {
+		if p := &b.Ports[i]; h.lends(p) {
+			all[p.value] = p.tensor()
+		}
+	}
+	return all
 }
 
 // end ends a run that was begun: the states become what its forward pass has made of them.
@@ -809,7 +845,7 @@ func (h *Held) turn(b *Binding) (err error) {
 		debug.FreeOSMemory() // what planning left behind is not to lie beside the step
 	}
 	c := b.Model.Config
-	d, err := openDevice(c.Device, c.FastPaths, b.schedule)
+	d, err := openLending(c.Device, c.FastPaths, b.schedule, h.lent(b))
 	if err != nil {
 		return err
 	}

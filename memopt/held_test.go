@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"memopt/configs"
 	"memopt/memopt/graph"
@@ -64,7 +65,7 @@ func (h *host) bind(dims map[string]int64) {
 	var places [][]byte
 	for i := range h.b.Ports {
 		p := &h.b.Ports[i]
-		x := graph.NewTensor(p.Type, p.Shape...)
+		x := &graph.Tensor{Type: p.Type, Shape: p.Shape, Bytes: aligned(p.bytes())}
 		if p.Role.kept() {
 			if err := h.Sync([]Port{{Name: p.Name, Type: p.Type, Shape: p.Shape, Place: x.Bytes}}, false); err != nil {
 				h.t.Fatal(err)
@@ -75,6 +76,15 @@ func (h *host) bind(dims map[string]int64) {
 	if err := h.Place(h.b.ID, places); err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// aligned is bytes as a host's arena has them: a device may read them there.
+func aligned(n int) []byte {
+	b := make([]byte, n+63)
+	for uintptr(unsafe.Pointer(&b[0]))%64 != 0 {
+		b = b[1:]
+	}
+	return b[:n:n]
 }
 
 func (h *host) port(role Role, name string) *graph.Tensor {

@@ -16,6 +16,9 @@ type Run struct {
 	// Accumulate leaves out the launches of the update phase: this run only
 	// adds to the gradients.
 	Accumulate bool
+	// Lent says that inputs stay as they are until the next step begins: a device may
+	// read them where they are.
+	Lent bool
 	// Part is what of the step is run.
 	Part Part
 	// Seeds is, where Part is BackwardPass, what the border makes, by its outputs: the

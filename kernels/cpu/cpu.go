@@ -31,6 +31,8 @@ type Options struct {
 	Reference bool // run Eval even where there is a Fast
 	// Workspace says what operators work in beside the spaces; nil: nothing.
 	Workspace func() int64
+	// Lent is parameters that are lent from the start, and so not loaded; see Lend.
+	Lent map[string]*graph.Tensor
 }
 
 // Device holds the memory of one schedule and its launches, ready to run.
@@ -45,6 +47,9 @@ type Device struct {
 	used     [3]int64
 	crew     *crew
 	frees    [][]planner.Life // by launch: lives that end with it
+	places   map[string]place // of fixed
+	seen     map[place][]*graph.Tensor
+	lent     map[string]bool
 }
 
 type launch struct {
@@ -59,7 +64,8 @@ func Open(s *planner.Schedule, o Options) (*Device, error) {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
-	d := &Device{schedule: s, options: o, fixed: map[string]*graph.Tensor{}, outputs: map[string]*graph.Tensor{}}
+	d := &Device{schedule: s, options: o, fixed: map[string]*graph.Tensor{}, outputs: map[string]*graph.Tensor{},
+		places: map[string]place{}, seen: map[place][]*graph.Tensor{}, lent: map[string]bool{}}
 	defer func() {
 		if d.crew == nil { // not opened
 			d.Close()
@@ -77,8 +83,12 @@ func Open(s *planner.Schedule, o Options) (*Device, error) {
 	for _, r := range s.Fixed {
 		x := d.tensor(r)
 		d.fixed[r.Value.Name] = x
+		d.places[r.Value.Name] = place{r.Space, r.Offset}
 		if r.Value.Kind == graph.Input {
 			d.inputs = append(d.inputs, r)
+			continue
+		}
+		if y := o.Lent[r.Value.Name]; y != nil && d.Lend(r.Value.Name, y) {
 			continue
 		}
 		if err := load(x, r.Value, s.Binding); err != nil {
@@ -150,7 +160,9 @@ func (d *Device) tensor(r planner.Ref) *graph.Tensor {
 	if r.Value == nil {
 		return nil
 	}
-	return &graph.Tensor{Type: r.Value.Type, Shape: r.Shape, Bytes: d.bytes(r)}
+	x := &graph.Tensor{Type: r.Value.Type, Shape: r.Shape, Bytes: d.bytes(r)}
+	d.sees(r, x)
+	return x
 }
 
 // prepare binds a launch to memory once; Run only walks the list.
@@ -204,7 +216,10 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		case x.Type != to.Type || !slices.Equal(x.Shape, to.Shape):
 			return t, fmt.Errorf("cpu: input %q is %s%v, the plan is for %s%v", in.Value.Name, x.Type, x.Shape, to.Type, to.Shape)
 		}
-		copy(to.Bytes, x.Bytes)
+		if !r.Lent || !d.Lend(in.Value.Name, x) {
+			d.own(in.Value.Name)
+			copy(to.Bytes, x.Bytes)
+		}
 	}
 	if r.Times {
 		t.Launches = make([]time.Duration, len(d.calls))
@@ -324,6 +339,7 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 	case x.Type != to.Type || !slices.Equal(x.Shape, to.Shape):
 		return fmt.Errorf("cpu: state %q is %s%v, not %s%v", name, to.Type, to.Shape, x.Type, x.Shape)
 	}
+	d.own(name)
 	copy(to.Bytes, x.Bytes)
 	return nil
 }
@@ -342,7 +358,7 @@ func (d *Device) Close() error {
 	for _, b := range d.spaces {
 		giveBack(b)
 	}
-	d.spaces, d.calls, d.fixed, d.outputs = [3][]byte{}, nil, nil, nil
+	d.spaces, d.calls, d.fixed, d.outputs, d.seen = [3][]byte{}, nil, nil, nil, nil
 	return nil
 }
 

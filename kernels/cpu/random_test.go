@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -226,6 +227,18 @@ func TestPassesOneByOne(t *testing.T) {
 		want := passes(t, plain, plain.Schedule, o, given)
 		sameResults(t, fmt.Sprintf("pass by pass within %d bytes", limit), passes(t, tight, tight.Schedule, o, given), want, step)
 		inChains := func() (*planner.Schedule, error) { s, _, err := tight.Chained(); return s, err }
+		lent := cpu.Options{Workers: 2, Lent: map[string]*graph.Tensor{}}
+		for _, v := range step.Values {
+			if v.Kind != graph.Param {
+				continue
+			}
+			x, err := v.Tensor(binding(t, dims))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lent.Lent[v.Name] = aligned(x)
+		}
+		sameResults(t, "with inputs and parameters lent", passes(t, tight, tight.Schedule, lent, given), want, step)
 		sameResults(t, fmt.Sprintf("pass by pass in chains within %d bytes", limit), passes(t, tight, inChains, o, given), want, step)
 	})
 }
@@ -275,10 +288,14 @@ func passes(t *rapid.T, p *planner.Plan, schedule func() (*planner.Schedule, err
 		}
 		out[name] = x.Bytes
 	}
-	do(planner.Run{Inputs: inputs(p), Part: planner.ForwardPass, Step: 7})
+	in := inputs(p)
+	for name, x := range in {
+		in[name] = aligned(x)
+	}
+	do(planner.Run{Inputs: in, Lent: true, Part: planner.ForwardPass, Step: 7})
 	do(planner.Run{Part: planner.Ending})
 	for step := range uint64(2) {
-		do(planner.Run{Inputs: inputs(p), Part: planner.ForwardPass, Step: step})
+		do(planner.Run{Inputs: in, Lent: step == 0, Part: planner.ForwardPass, Step: step})
 		for _, r := range border.In {
 			x, err := d.Output(r.Value.Name)
 			keep("result "+r.Value.Name, x, err)
@@ -291,6 +308,15 @@ func passes(t *rapid.T, p *planner.Plan, schedule func() (*planner.Schedule, err
 		keep(v.Name, x, err)
 	}
 	return out
+}
+
+// aligned is a copy of a tensor that can be lent.
+func aligned(x *graph.Tensor) *graph.Tensor {
+	b := make([]byte, len(x.Bytes)+63)
+	for uintptr(unsafe.Pointer(&b[0]))%64 != 0 {
+		b = b[1:]
+	}
+	return &graph.Tensor{Type: x.Type, Shape: x.Shape, Bytes: b[:copy(b, x.Bytes)]}
 }
 
 // randomStep draws a forward graph and turns it into a training step.
