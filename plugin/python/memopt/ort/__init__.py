@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from .metadata import NodeArg as NodeArg
     from .metadata import OrtEpDevice as OrtEpDevice
     from .metadata import OrtHardwareDevice as OrtHardwareDevice
+    from .module import DebugOptions as DebugOptions
+    from .module import LogLevel as LogLevel
+    from .module import ORTModule as ORTModule
     from .options import RunOptions as RunOptions
     from .options import SessionOptions as SessionOptions
     from .session import InferenceSession as InferenceSession
@@ -75,6 +78,7 @@ _HOMES = {
         "OrtExecutionProviderDevicePolicy", "OrtHardwareDeviceType", "OrtMemType", "OrtMemoryInfoDeviceType", "OrtSparseFormat",
     ),
     "metadata": ("ModelMetadata", "NodeArg", "OrtEpDevice", "OrtHardwareDevice"),
+    "module": ("DebugOptions", "LogLevel", "ORTModule"),
     "options": ("RunOptions", "SessionOptions"),
     "session": ("InferenceSession",),
     "sparse": ("SparseTensor",),

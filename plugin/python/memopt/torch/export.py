@@ -12,6 +12,7 @@ import inspect
 import io
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -291,6 +292,7 @@ class _Naming:
         return updated, counters
 
     def _inputs(self) -> list[Input]:
+        self._name_dims()
         inputs = []
         for value, t, name in zip(self.graph.inputs, self.tensors, self.names, strict=True):
             self._claim(name)
@@ -299,6 +301,22 @@ class _Naming:
             shape = tuple(d if isinstance(d, int) else str(d.value) for d in value.shape)
             inputs.append(Input(name, t.dtype, shape))
         return inputs
+
+    def _name_dims(self) -> None:
+        """Calls dims that may change after the first input that has them: tokens_dim1."""
+        import onnx_ir as ir
+
+        names: dict[str, str] = {}
+        for value, name in zip(self.graph.inputs, self.names, strict=True):
+            for i, d in enumerate(value.shape):
+                if not isinstance(d, int):
+                    names.setdefault(str(d.value), f"{re.sub(r'[^0-9A-Za-z]', '_', name)}_dim{i}")
+        if not names:
+            return
+        symbol = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+        for value in [*self.graph.inputs, *(v for n in self.graph.all_nodes() for v in n.outputs)]:
+            if value.shape is not None:
+                value.shape = ir.Shape([d if isinstance(d, int) else symbol.sub(lambda m: names[m[0]], str(d.value)) for d in value.shape])
 
     def _results(self, values: Sequence[Any], names: Sequence[str]) -> list[Any]:
         made: list[Any] = []
@@ -537,7 +555,7 @@ def _quiet() -> Iterator[None]:
     for one in loggers:
         one.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

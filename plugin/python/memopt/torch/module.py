@@ -16,9 +16,10 @@ from .bridge import Bridge, Pass
 from .export import Exported, NotExported, call, export
 from .losses import named
 from .served import ServedReport
-from .session import Binding, Session, Stepped
+from .session import Binding, Look, Session, Stepped
 
 _log = logging.getLogger("memopt")
+_SEVERAL = "memopt.optimize plans a module for any number of processes"
 _MOST = 8  # graphs that are kept for one module
 
 
@@ -110,6 +111,9 @@ class Module(torch.nn.Module):
         self.original._apply(fn, *args, **kwargs)
         return self
 
+    def _replicate_for_data_parallel(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not work with torch.nn.DataParallel: its replicas are of one process, whose service has one plan. {_SEVERAL}")
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _remade, (self.original, self.__dict__["_made_with"])
 
@@ -118,6 +122,10 @@ class Module(torch.nn.Module):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *dir(self.original)})
+
+    def _looking(self) -> Look | None:
+        """Who wants to know more of plans: then all dims that may change have names from the first step on."""
+        return None
 
     # What is run.
 
@@ -215,7 +223,7 @@ class _Held:
         """The session, opened anew if its service has ended."""
         if self._session is None or not self._session.alive():
             self.reports.clear()
-            self._session = Session(self.exported, steps.mode, steps.settings, self.grads)
+            self._session = Session(self.exported, steps.mode, steps.settings, self.grads, steps.look)
         return self._session
 
     def close(self) -> None:
@@ -235,6 +243,7 @@ class _Steps:
         self.mode: str = own["_mode"]
         self.settings: dict[str, str] = own["_settings"]
         self.raises: bool = own["_fallback"] == "raise"
+        self.look = module._looking()
         self.report: ServedReport | None = None
         self._held: dict[Any, list[_Held]] = {}
         self._shapes: dict[Any, list[tuple[int, ...]]] = {}  # of the first call of a kind
@@ -264,7 +273,7 @@ class _Steps:
             if held.exported.accepts(tensors):
                 return _Step(self, held, tensors)
         first = self._shapes.setdefault(kind, [tuple(t.shape) for t in tensors])
-        varies = [[a != b for a, b in zip(was, t.shape, strict=True)] for was, t in zip(first, tensors, strict=True)]
+        varies = [[a != b or self.look is not None for a, b in zip(was, t.shape, strict=True)] for was, t in zip(first, tensors, strict=True)]
         if any(map(any, varies)):
             try:  # the dims that have changed get names
                 return _Step(self, self._hold(kind, args, kwargs, tensors, varies), tensors)
@@ -272,10 +281,13 @@ class _Steps:
                 if isinstance(e, BudgetError) and (e.want or e.best) or e.code == "UNAVAILABLE":
                     raise
                 _log.info("a graph for shapes like these cannot be made, so each has its own: %s", e)
-                self._held[kind] = [h for h in self._held[kind] if h.exported.accepts(tensors) is False]
+                self._held[kind] = [h for h in self._held.get(kind, ()) if not h.exported.accepts(tensors)]
         return _Step(self, self._hold(kind, args, kwargs, tensors, None), tensors)
 
     def _hold(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[torch.Tensor], dynamic: Sequence[Sequence[bool]] | None) -> _Held:
+        several = torch.distributed.get_world_size() if torch.distributed.is_available() and torch.distributed.is_initialized() else 1
+        if several > 1:
+            raise NotExported(f"there are {several} processes, and steps in the service are of one: each would have a service and a plan of its own", hint=_SEVERAL)
         exported = export(self.model, self.loss, args, kwargs, dynamic)
         if not exported.parameters:
             raise NotExported("no result of the step depends on a parameter that is trained")

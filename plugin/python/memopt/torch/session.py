@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -65,11 +65,22 @@ class Binding:
         return self._by_role.get(role, {})
 
 
+class Look(Protocol):
+    """Somebody who wants to know more of every new plan of a session."""
+
+    def request(self) -> dict[str, Any]:
+        """Fields of the request for a plan: show, save_before, save_after."""
+
+    def told(self, shown: str) -> None:
+        """Takes what is shown."""
+
+
 class Session:
     """One open session. It belongs to the process that made it, and ends with the service; who calls it then opens another."""
 
-    def __init__(self, exported: Exported, mode: str, settings: Mapping[str, str], grads: Sequence[str] = ()) -> None:
+    def __init__(self, exported: Exported, mode: str, settings: Mapping[str, str], grads: Sequence[str] = (), look: Look | None = None) -> None:
         self.exported = exported
+        self._look = look
         self._process = os.getpid()
         self._host = _host.current()
         self._lock = threading.RLock()
@@ -120,10 +131,13 @@ class Session:
                 self._bindings.move_to_end(key)
                 return found
             batch = [_messages.Tensor(name=name, type=_type(name, t.dtype), shape=t.shape) for name, t in inputs.items()]
+            more = self._look.request() if self._look is not None else {}
             with Watch(self._host, None) as watch:
-                told = self._host.call("Bind", _messages.BindRequest(session=self._id, inputs=batch, job=watch.job), None)
+                told = self._host.call("Bind", _messages.BindRequest(session=self._id, inputs=batch, job=watch.job, **more), None)
             for warning in told.warnings:
                 logging.getLogger("memopt").warning("%s", warning)
+            if self._look is not None and not told.known:
+                self._look.told(told.shown)
             tensors = [self._place(i, t) for i, t in enumerate(told.tensors)]
             spans = [_messages.Span() if t.block is None else t.block.span() for t in tensors]
             self._host.call("Bind", _messages.BindRequest(session=self._id, binding=told.binding, spans=spans), None)

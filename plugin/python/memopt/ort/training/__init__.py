@@ -1,0 +1,1 @@
+"""ONNX Runtime's training package, as far as it is here: ortmodule."""
