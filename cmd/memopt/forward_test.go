@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"memopt/kernels"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
@@ -120,4 +122,91 @@ func TestForwardSession(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForwardHostileOrder: whatever a host asks for, in whatever order, and whatever it writes to what it shares, a
+// request that is right gives the right numbers, and nothing ends the service.
+func TestForwardHostileOrder(t *testing.T) {
+	path := forwardModel(t)
+	ctx := context.Background()
+	rapid.Check(t, func(t *rapid.T) {
+		settings := map[string]string{"device": "cpu", "max_patterns": rapid.SampledFrom([]string{"0", "1", "2"}).Draw(t, "patterns"),
+			"enable_mem_pattern":    rapid.SampledFrom([]string{"on", "off"}).Draw(t, "pattern"),
+			"arena_extend_strategy": rapid.SampledFrom([]string{"planned", "kNextPowerOfTwo", "kSameAsRequested"}).Draw(t, "strategy")}
+		if rapid.Bool().Draw(t, "limited") {
+			settings["mem_limit"] = "1500"
+		}
+		o, err := front{}.Open(ctx, plugin.OpenRequest{Model: path, Mode: "forward", Settings: settings})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := o.Session.(plugin.Runner)
+		shared := make([]byte, 4096) // the host's arena
+		span := func(name string) (int, []byte) {
+			at := rapid.IntRange(0, 2000).Draw(t, name+" at")
+			return at, shared[at : at+rapid.IntRange(0, 600).Draw(t, name+" bytes")]
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "requests") {
+			rows := rapid.IntRange(0, 40).Draw(t, "rows")
+			x := make([]float32, 2*rows)
+			for i := range x {
+				x[i] = float32(i%5) - 2
+			}
+			at, in := span("in")
+			n := copy(shared[at:], floats(x...))
+			if rapid.IntRange(0, 3).Draw(t, "whole") > 0 {
+				in = shared[at : at+n]
+			}
+			request := plugin.RunRequest{Inputs: []plugin.Tensor{{Name: "x", Type: "f32", Shape: []int64{int64(rows), 2}, Bytes: in}}}
+			switch rapid.IntRange(0, 5).Draw(t, "result") {
+			case 0:
+				_, out := span("out")
+				request.Outputs = []plugin.Tensor{{Name: "y", Bytes: out}}
+			case 1:
+				request.RoomAt, request.Room = 0, shared[:rapid.IntRange(0, 4096).Draw(t, "room")]
+			case 2:
+				request.Outputs = []plugin.Tensor{{Name: "y"}, {Name: "y"}}
+			case 3: // over the input
+				request.Outputs = []plugin.Tensor{{Name: "y", Bytes: shared[at : at+min(12*rows, len(shared)-at)]}}
+			}
+			reply, err := run.Run(ctx, request)
+			if err == nil {
+				y := reply.Outputs[0]
+				if y.Bytes == nil || reply.At[0] == plugin.Nowhere {
+					y.Bytes = make([]byte, 12*rows)
+					if err := run.Sync(ctx, 0, []plugin.Tensor{{Name: "y", Bytes: y.Bytes}}, false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w := []float32{1, 2, 3, 4, 5, 6}
+				got := graph.Tensor{Type: graph.Float32, Shape: []int{3 * rows}, Bytes: y.Bytes}
+				for i := range 3 * rows {
+					want := max(x[i/3*2]*w[i%3]+x[i/3*2+1]*w[3+i%3], 0)
+					if got.Float(i) != float64(want) {
+						t.Fatalf("%d rows: y[%d] = %v, not %v", rows, i, got.Float(i), want)
+					}
+				}
+			} else if len(in) == 8*rows && request.Outputs == nil && settings["mem_limit"] == "" {
+				t.Fatalf("%d rows: %v", rows, err)
+			}
+			switch rapid.IntRange(0, 4).Draw(t, "then") {
+			case 0:
+				_, _ = run.Bind(ctx, []plugin.Tensor{{Name: "x", Type: "f32", Shape: []int64{rapid.Int64().Draw(t, "size"), 2}}}, nil)
+			case 1:
+				_ = run.Sync(ctx, 9, []plugin.Tensor{{Name: "y", Bytes: shared[:10]}, {Name: "none"}}, rapid.Bool().Draw(t, "to service"))
+			case 2:
+				if _, err := run.Stats(); err != nil {
+					t.Fatal(err)
+				}
+			case 3:
+				_ = run.Place(rapid.Uint64().Draw(t, "binding"), nil)
+			}
+		}
+		if err := run.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Run(ctx, plugin.RunRequest{}); err == nil {
+			t.Fatal("a closed session runs")
+		}
+	})
 }

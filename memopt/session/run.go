@@ -372,15 +372,16 @@ func (x *execution) find() error {
 		}
 		place := at
 		if at == nil {
-			c, err := x.s.arena.Reserve(n, ownResults)
-			if err != nil {
-				return err
+			k, twice := x.s.kept[f.Name]
+			if !twice {
+				c, err := x.s.arena.Reserve(n, ownResults)
+				if err != nil {
+					return err
+				}
+				k = kept{out, c}
+				x.s.kept[f.Name] = k
 			}
-			if old, twice := x.s.kept[f.Name]; twice {
-				x.s.arena.Free(old.c)
-			}
-			x.s.kept[f.Name] = kept{out, c}
-			place = c.Bytes
+			place = k.c.Bytes
 		}
 		out.Bytes = place
 		x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out, Kept: at == nil})
