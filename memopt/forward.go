@@ -31,6 +31,7 @@ func OpenForward(ctx context.Context, m session.Model, c configs.Config) (*sessi
 		Arena: arena.Options{Strategy: arena.Strategy(c.ArenaStrategy), InitialChunkBytes: c.InitialChunk, InitialGrowthBytes: c.InitialGrowth,
 			MaxDeadBytes: c.MaxDead, MaxPowerOfTwoBytes: c.MaxPowerOfTwo, Off: !c.CPUArena},
 	}
+	o.Fits = func(bytes int64) error { return Fits(bytes, "the session", "; smaller inputs may fit") }
 	kind, which, err := findDevice(c.Device)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"unsafe"
 
 	"memopt/kernels"
-	"memopt/memopt/arena"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/memopt/weights"
@@ -105,16 +104,28 @@ func (s *Session) read(ctx context.Context, level int, in map[string]*graph.Tens
 			return nil, err
 		}
 	}
-	from := s.from(level, in)
 	p = &program{outputs: map[string]*graph.Value{}}
 	var short error
-	if level == byAll {
-		from.Eager = func(bytes int64) error {
-			if short = s.account.Take(ownComputed, bytes); short == nil {
-				p.computed += bytes
-			}
-			return short
+	take := func(bytes int64) error {
+		if short = s.fits(bytes); short == nil {
+			short = s.account.Take(ownComputed, bytes)
 		}
+		if short == nil {
+			p.computed += bytes
+		}
+		return short
+	}
+	for name, x := range in {
+		if s.known(level, x) || hasPort(s.Signature.Overridable, name) {
+			if err := take(int64(len(x.Bytes))); err != nil {
+				p.close(s)
+				return nil, err
+			}
+		}
+	}
+	from := s.from(level, in)
+	if level == byAll {
+		from.Eager = take
 	}
 	if p.g, p.source, err = from.Read(ctx, kernels.Library); err != nil {
 		p.close(s)
@@ -240,7 +251,7 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 		s.blocks = append(s.blocks, block)
 		s.mappedBytes += int64(len(x.Bytes))
 	default:
-		own, err := arena.Map(int64(len(x.Bytes)))
+		own, err := memory{s}.Take(int64(len(x.Bytes)))
 		if err != nil {
 			s.account.Give(ownWeights, int64(len(x.Bytes)))
 			return nil, err

@@ -36,7 +36,9 @@ type Options struct {
 	// MemoryLimit binds all that the session holds; 0 is none.
 	MemoryLimit int64
 	Arena       arena.Options
-	Seed        uint64 // of random operators
+	// Fits refuses what the machine has no memory for; nil refuses nothing.
+	Fits func(bytes int64) error
+	Seed uint64 // of random operators
 	// Device makes one for a schedule, with parameters and constants together with another of the same program, if there
 	// is one. nil runs on the processor, where nothing is copied.
 	Device func(s *planner.Schedule, with Device) (Device, error)
@@ -124,7 +126,7 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 		o.Optimize = "fuse"
 	}
 	s := &Session{model: m, options: o, given: m.Given, account: arena.NewAccount(o.MemoryLimit), weights: map[string]*graph.Tensor{}, kept: map[string]kept{}}
-	o.Arena.Account = s.account
+	o.Arena.Account, o.Arena.Memory = s.account, memory{s}
 	s.arena = arena.New(o.Arena)
 	s.patterns = newRecent(max(o.Patterns, 1), s.forget)
 	s.programs = newRecent(mostPrograms, s.drop)
@@ -186,6 +188,27 @@ func (s *Session) signature() (sig onnx.Signature, err error) {
 	return onnx.ParseSignature(s.file.Bytes())
 }
 
+// fits asks whether the machine has so many bytes, where it is worth asking.
+func (s *Session) fits(bytes int64) error {
+	const worth = 1 << 20
+	if s.options.Fits == nil || bytes < worth {
+		return nil
+	}
+	return s.options.Fits(bytes)
+}
+
+// memory is the system's for a session.
+type memory struct{ *Session }
+
+func (s memory) Take(n int64) ([]byte, error) {
+	if err := s.fits(n); err != nil {
+		return nil, err
+	}
+	return arena.Map(n)
+}
+
+func (s memory) Give(b []byte, _ int64) { arena.Unmap(b) }
+
 // keepBytes keeps a model of bytes, if it may have to be read again.
 func (s *Session) keepBytes() error {
 	src := s.bytes
@@ -200,7 +223,7 @@ func (s *Session) keepBytes() error {
 	if err := s.account.Take(ownModel, int64(len(src))); err != nil {
 		return err
 	}
-	own, err := arena.Map(int64(len(src)))
+	own, err := memory{s}.Take(int64(len(src)))
 	if err != nil {
 		s.account.Give(ownModel, int64(len(src)))
 		return err
