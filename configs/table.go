@@ -23,21 +23,21 @@ var (
 // Who heeds a setting: the commands that take it as a flag. Every other command refuses
 // the flag and leaves alone what a file or the environment says.
 var (
-	stepping  = []string{"plan", "frontier", "maxbatch", "train"}                      // they make a training step
-	choosing  = []string{"plan", "maxbatch", "train"}                                  // they choose one plan of it
-	limiting  = []string{"plan", "maxbatch", "train", "check"}                         // they hold a plan to it
-	checking  = []string{"plan", "frontier", "maxbatch", "train", "check"}             // they make the step or compare it
-	reading   = []string{"plan", "frontier", "maxbatch", "train", "check", "optimize"} // they read the model by it
-	rewriting = []string{"plan", "frontier", "maxbatch", "train", "run", "optimize"}   // they rewrite the model by it
-	drawing   = []string{"plan", "train"}                                              // they write graphs
-	training  = []string{"train"}                                                      // it runs the step
-	serving   = []string{"serve"}                                                      // they answer a trainer
-	opening   = []string{"train", "run", "devices"}                                    // they open devices
-	sizing    = []string{"plan", "frontier", "maxbatch", "train", "check", "run"}      // they take sizes of dims
-	placing   = []string{"plan", "frontier", "maxbatch", "train", "run"}               // they plan for a device
-	seeding   = []string{"plan", "train", "run"}                                       // they draw numbers
-	running   = []string{"run"}                                                        // they run forward programs
-	rounding  = []string{"quantize"}                                                   // it rounds weights to integers
+	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                      // they make a training step
+	choosing  = []string{"plan", "maxbatch", "train", "leaks"}                                  // they choose one plan of it
+	limiting  = []string{"plan", "maxbatch", "train", "leaks", "check"}                         // they hold a plan to it
+	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check"}             // they make the step or compare it
+	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "optimize"} // they read the model by it
+	rewriting = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "optimize"}   // they rewrite the model by it
+	drawing   = []string{"plan", "train"}                                                       // they write graphs
+	training  = []string{"train"}                                                               // it runs the step
+	serving   = []string{"serve"}                                                               // they answer a trainer
+	opening   = []string{"train", "leaks", "run", "devices"}                                    // they open devices
+	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "run"}      // they take sizes of dims
+	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run"}               // they plan for a device
+	seeding   = []string{"plan", "train", "leaks", "run"}                                       // they draw numbers
+	running   = []string{"run"}                                                                 // they run forward programs
+	rounding  = []string{"quantize"}                                                            // it rounds weights to integers
 )
 
 //go:generate go -C ../plugin run ./internal/gen tables

@@ -6,7 +6,15 @@ package vk
 #cgo CFLAGS: -std=c11 -O2 -Wall
 #cgo LDFLAGS: -ldl
 #include <stdlib.h>
+#include <malloc.h>
 #include "shim.h"
+
+// trim has glibc give back what its heaps hold and nobody uses.
+static void trim(void) {
+#ifdef __GLIBC__
+	malloc_trim(0);
+#endif
+}
 */
 import "C"
 
@@ -261,6 +269,7 @@ func (d *Device) Close() {
 	C.mo_detach(d.c)
 	vulkan.DestroyDevice(d.device, nil)
 	d.c = nil
+	C.trim() // a driver compiles on many threads, each of which has a heap that would stay as large as it once was
 }
 
 // Heaps are the device's, with what the driver says of them now.

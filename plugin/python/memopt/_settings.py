@@ -452,7 +452,7 @@ ELSEWHERE = {
     "minimum_real_range": "memopt plan does not heed it, quantize does",
     "external_data": "memopt plan does not heed it, quantize does",
     "steps": "memopt plan does not heed it, train does",
-    "fast_paths": "memopt plan does not heed it, train, run and devices do",
+    "fast_paths": "memopt plan does not heed it, train, leaks, run and devices do",
     "service_budget": "memopt plan does not heed it, serve does",
     "mem_limit": "memopt plan does not heed it, run does",
     "arena_extend_strategy": "memopt plan does not heed it, run does",

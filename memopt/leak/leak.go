@@ -1,0 +1,86 @@
+// Package leak tells what grows as the same work is done again and again.
+//
+// What something grows by in a cycle is the median slope between all pairs of cycles
+// (Theil and Sen's line): a few cycles in which a collector or an allocator happens to
+// hold more do not tilt it. The first quarter of the cycles is left out, in which pools
+// and caches fill. Growth is called one if it is above what the thing varies by.
+package leak
+
+import (
+	"math"
+	"slices"
+)
+
+// Series is one thing's size after each cycle.
+type Series struct {
+	Name string
+	// Bytes is whether sizes are bytes; else they are counts.
+	Bytes bool
+	Sizes []int64
+}
+
+// Growth is what a thing grows by.
+type Growth struct {
+	Series
+	PerCycle float64
+	// Grows is whether that is more than the thing varies by.
+	Grows bool
+}
+
+// leastBytes is what an allocator's pages move by without any leak, in a cycle;
+// leastCount is less than one leaked thing in two cycles.
+const (
+	leastBytes = 16 << 10
+	leastCount = 0.5
+)
+
+// Find tells what grows by how much.
+func Find(all []Series) (found []Growth) {
+	for _, s := range all {
+		g := Growth{Series: s}
+		settled := s.Sizes[len(s.Sizes)/4:]
+		g.PerCycle = slope(settled)
+		least := leastCount
+		if s.Bytes {
+			least = leastBytes
+		}
+		// What is left beside the line: a line that rises less in all cycles than its points lie off it is none.
+		rise := g.PerCycle * float64(len(settled)-1)
+		g.Grows = g.PerCycle >= least && rise > 2*spread(settled, g.PerCycle)
+		found = append(found, g)
+	}
+	return found
+}
+
+// slope is the median of the slopes between all pairs.
+func slope(sizes []int64) float64 {
+	var all []float64
+	for i := range sizes {
+		for j := range i {
+			all = append(all, float64(sizes[i]-sizes[j])/float64(i-j))
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	return median(all)
+}
+
+// spread is the median distance of sizes from a line of that slope.
+func spread(sizes []int64, slope float64) float64 {
+	var rest []float64
+	for i, n := range sizes {
+		rest = append(rest, float64(n)-slope*float64(i))
+	}
+	mid := median(slices.Clone(rest))
+	for i := range rest {
+		rest[i] = math.Abs(rest[i] - mid)
+	}
+	return median(rest)
+}
+
+func median(x []float64) float64 {
+	slices.Sort(x)
+	n := len(x)
+	return (x[(n-1)/2] + x[n/2]) / 2
+}
