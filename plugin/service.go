@@ -196,6 +196,17 @@ func tellRefusal(ctx context.Context, err error) {
 	}
 }
 
+// kindTrailer is where the word travels that tells errors of one code apart.
+const kindTrailer = "memopt-kind"
+
+// tellKind sends what kind an error of a model is, if it says so.
+func tellKind(ctx context.Context, err error) {
+	var kind interface{ Kind() string }
+	if errors.As(err, &kind) {
+		grpc.SetTrailer(ctx, metadata.Pairs(kindTrailer, kind.Kind()))
+	}
+}
+
 func grpcError(ctx context.Context, err error) error {
 	if ctx.Err() != nil { // the host has left; whatever the front says is about that
 		return status.FromContextError(ctx.Err()).Err()

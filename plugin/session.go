@@ -246,6 +246,7 @@ func (s *service) Open(ctx context.Context, in *pb.OpenRequest) (*pb.OpenRespons
 	})
 	if err != nil {
 		tellRefusal(ctx, err)
+		tellKind(ctx, err)
 		return nil, grpcError(ctx, err)
 	}
 	id, err := s.sessions.add(o.Session)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"memopt/memopt"
@@ -38,7 +39,17 @@ func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, erro
 	if m.Path = j.model; r.Model == "" {
 		m.Path = ""
 	}
-	if m.Given, err = tensorsIn(r.Given); err != nil {
+	given := slices.DeleteFunc(slices.Clone(r.Given), func(t plugin.Tensor) bool {
+		if t.Role != "file" {
+			return false
+		}
+		if m.Files == nil {
+			m.Files = map[string][]byte{}
+		}
+		m.Files[t.Name] = t.Bytes
+		return true
+	})
+	if m.Given, err = tensorsIn(given); err != nil {
 		return plugin.Opened{}, asInput(err)
 	}
 	s, err := memopt.OpenForward(ctx, m, cfg)
@@ -62,11 +73,12 @@ func signatureJSON(s *session.Session) any {
 		Type  string   `json:"type"` // as ONNX writes it
 		Shape []string `json:"shape"`
 		Rank  bool     `json:"ranked"`
+		For   []string `json:"denotations"` // of dims
 	}
 	list := func(ps []onnx.Port) []port {
 		all := []port{}
 		for _, p := range ps {
-			all = append(all, port{p.Name, p.Type, append([]string{}, p.Shape...), p.Ranked})
+			all = append(all, port{p.Name, p.Type, append([]string{}, p.Shape...), p.Ranked, append([]string{}, p.Denoted...)})
 		}
 		return all
 	}

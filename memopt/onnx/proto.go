@@ -73,6 +73,7 @@ const (
 	shapeDim        fieldNum = 1
 	dimValue        fieldNum = 1
 	dimParam        fieldNum = 2
+	dimDenotation   fieldNum = 3
 	funcName        fieldNum = 1
 	funcInput       fieldNum = 4
 	funcOutput      fieldNum = 5

@@ -42,6 +42,9 @@ type From struct {
 	// shared, and those of the model, or the file that they lie in, are not read. An input that has an initializer
 	// may be given one, too.
 	Given map[string]*graph.Tensor
+	// Files are contents of files of external data, by the names that the model has for them, instead of those in its
+	// folder. Their bytes are shared.
+	Files map[string][]byte
 	// Forward reads the file as a program that is run and not trained: no initializer is a parameter, no output the
 	// loss or the next value of a statistic.
 	Forward bool
@@ -64,7 +67,7 @@ func (from From) Read(ctx context.Context, lib *graph.Library) (*graph.Graph, *S
 	}
 	r := newReader(src, from.Path, from.Path, lib, mapped)
 	r.ctx, r.dims, r.known, r.shapes, r.given = ctx, from.Dims, from.Known, from.Shapes, from.Given
-	r.forward, r.eager = from.Forward, from.Eager
+	r.forward, r.eager, r.files = from.Forward, from.Eager, from.Files
 	g, err := r.run()
 	// What is wrong with bytes that somebody changes meanwhile is not the model's fault.
 	if changed := r.source.Unchanged(); changed != nil {
@@ -121,6 +124,7 @@ type reader struct {
 	known      map[string]*graph.Tensor
 	shapes     map[string][]int         // of inputs, where they are known
 	given      map[string]*graph.Tensor // initializers that are not the file's
+	files      map[string][]byte        // of external data, that are not the folder's
 	forward    bool
 	eager      func(int64) error
 	origins    *origins             // of initializers
@@ -392,8 +396,15 @@ func (r *reader) readGraph() *scope {
 
 // input adds an Input. Dims without a number or a name get one of their own.
 func (r *reader) input(top *scope, in *valueInfo) {
-	if in.bad == "" && !in.hasShape {
-		in.bad = "has no shape, not even a rank"
+	if shape, known := r.shapes[in.name]; in.bad == "" && !in.hasShape && known {
+		in.shape = make(graph.Shape, len(shape))
+		for i, n := range shape {
+			in.shape[i] = graph.Num(int64(n))
+		}
+	} else if in.bad == "" && !in.hasShape {
+		r.bad.open("%s has no shape, not even a rank", in.what)
+		top.values[in.name] = poison
+		return
 	}
 	if in.bad != "" {
 		r.bad.file("%s %s", in.what, in.bad)
@@ -443,6 +454,7 @@ type valueInfo struct {
 	dtype      graph.DType
 	shape      graph.Shape
 	spelled    []string // by dim; "" for neither a number nor a name
+	denoted    []string // by dim: what it is for, DATA_BATCH
 	hasShape   bool
 	bad        string
 }
@@ -496,7 +508,7 @@ func (info *valueInfo) dim(m *message) graph.Dim {
 	if i == maxRank {
 		fail("%s has more than %d dims", info.what, maxRank)
 	}
-	dim, spelled := graph.Sym(fmt.Sprintf("%s_dim%d", info.name, i)), ""
+	dim, spelled, denoted := graph.Sym(fmt.Sprintf("%s_dim%d", info.name, i)), "", ""
 	for d := m.sub("a dim"); d.next(); {
 		switch d.num {
 		case dimValue:
@@ -509,9 +521,11 @@ func (info *valueInfo) dim(m *message) graph.Dim {
 			if s := d.text(); s != "" {
 				dim, spelled = DimOf(s), s
 			}
+		case dimDenotation:
+			denoted = d.text()
 		}
 	}
-	info.spelled = append(info.spelled, spelled)
+	info.spelled, info.denoted = append(info.spelled, spelled), append(info.denoted, denoted)
 	return dim
 }
 

@@ -32,6 +32,8 @@ type Port struct {
 	// Shape is dims as they are spelled: a number, a name, or "" for neither; Ranked is that there is one.
 	Shape  []string
 	Ranked bool
+	// Denoted are what dims are for, as DATA_BATCH; "" where the file does not say.
+	Denoted []string
 }
 
 // ParseSignature reads no more of a model than what it says of its inputs and outputs.
@@ -96,7 +98,7 @@ func ParseSignature(src []byte) (s Signature, err error) {
 
 func (r *reader) port(what string, b []byte) Port {
 	v := r.valueInfo(what, b)
-	p := Port{Name: v.name, Of: v.dtype, Shape: slices.Clone(v.spelled), Ranked: v.hasShape}
+	p := Port{Name: v.name, Of: v.dtype, Shape: slices.Clone(v.spelled), Ranked: v.hasShape, Denoted: v.denoted}
 	switch {
 	case v.kind != "":
 		p.Type = v.kind

@@ -80,6 +80,11 @@ func (t *tensor) fail(format string, args ...any) {
 	fail("%s: %s", t.what(t), fmt.Sprintf(format, args...))
 }
 
+// misplaced fails because of a file of external data.
+func (t *tensor) misplaced(format string, args ...any) {
+	panic(&fault{fmt.Sprintf("%s: %s", t.what(t), fmt.Sprintf(format, args...)), KindExternal})
+}
+
 func elemName(elem int64) string {
 	if n := elemNames[elem]; n != "" {
 		return n
@@ -214,17 +219,23 @@ func (r *reader) externalData(t *tensor) graph.Data {
 	if t.length >= 0 && t.length != t.size {
 		t.fail("%d bytes of external data, but %s%v takes %d", t.length, t.dtype, t.dims, t.size)
 	}
+	if b, given := r.files[t.location]; given {
+		if t.offset < 0 || t.offset > int64(len(b))-t.size {
+			t.misplaced("external data %s: %d bytes at %d, and it has %d", quote(t.location), t.size, t.offset, len(b))
+		}
+		return graph.Bytes(b[t.offset : t.offset+t.size : t.offset+t.size])
+	}
 	f := r.externals[t.location]
 	if f == nil {
 		if r.path == "" {
-			t.fail("external data %s: the model has no folder", quote(t.location))
+			t.misplaced("external data %s: the model has no folder", quote(t.location))
 		}
 		if len(r.externals) == maxExternals {
 			t.fail("more than %d files of external data", maxExternals)
 		}
 		var err error
 		if f, err = weights.OpenExternal(r.path, t.location); err != nil {
-			t.fail("%s", err)
+			t.misplaced("%s", err)
 		}
 		r.externals[t.location] = f
 		if !r.source.holds(f.Name()) { // a file may be read twice, for its sizes
@@ -289,7 +300,7 @@ func (r *reader) givenOr(s *scope, t *tensor) graph.Data {
 		return r.data(t)
 	}
 	if shape := t.shape(); x.Type != t.dtype || !slices.Equal(x.Shape, shape) {
-		t.fail("is %s%v, and what was given for it is %s%v", t.dtype, shape, x.Type, x.Shape)
+		panic(&fault{fmt.Sprintf("%s: is %s%v, and what was given for it is %s%v", t.what(t), t.dtype, shape, x.Type, x.Shape), KindGiven})
 	}
 	r.source.Taken = append(r.source.Taken, t.name)
 	return graph.Bytes(x.Bytes)

@@ -49,6 +49,16 @@ func (u Unsupported) String() string {
 	return fmt.Sprintf("%d nodes (%s): %s: %s%s", u.Count, u.Op, u.Msg, strings.Join(names, ", "), more)
 }
 
+// Kind is KindUnsupported if inputs, outputs or initializers are not read, KindGraph if it is about nodes alone.
+func (e *UnsupportedError) Kind() string {
+	for _, u := range e.Items {
+		if u.Foreign && u.Op == "" {
+			return KindUnsupported
+		}
+	}
+	return KindGraph
+}
+
 // Error is the lines together.
 func (e *UnsupportedError) Error() string { return strings.Join(e.Lines(), "\n") }
 
@@ -113,6 +123,11 @@ func (c *complaints) nodeError(name, op string, err error) {
 // file notes something that belongs to no node.
 func (c *complaints) file(format string, args ...any) {
 	c.add(Unsupported{Msg: fmt.Sprintf(format, args...), Foreign: true})
+}
+
+// open notes something that would be settled by more knowledge of the inputs.
+func (c *complaints) open(format string, args ...any) {
+	c.add(Unsupported{Msg: fmt.Sprintf(format, args...)})
 }
 
 func (c *complaints) add(u Unsupported) bool {

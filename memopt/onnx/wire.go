@@ -27,10 +27,24 @@ type message struct {
 	data []byte // of bytes, strings, messages and packed lists
 }
 
-// fault is a broken file; what is after the file's name in the error.
-type fault struct{ msg string }
+// fault is what is wrong with a file; what is after the file's name in the error.
+type fault struct{ msg, kind string }
 
-func fail(format string, args ...any) { panic(&fault{fmt.Sprintf(format, args...)}) }
+func (f *fault) Error() string { return f.msg }
+
+// Kind is a word for hosts that tell errors apart: one of those below.
+func (f *fault) Kind() string { return f.kind }
+
+// Kinds of errors.
+const (
+	KindBroken      = "broken"      // the bytes are no ONNX
+	KindGraph       = "graph"       // the graph is wrong
+	KindGiven       = "given"       // what is given for an initializer is not like it
+	KindExternal    = "external"    // weights are not where the model says
+	KindUnsupported = "unsupported" // the graph is right, and not read here
+)
+
+func fail(format string, args ...any) { panic(&fault{fmt.Sprintf(format, args...), KindGraph}) }
 
 // caught is what recover gave as an error: nil if nothing was wrong with the
 // bytes and none of their pages was gone. Any other panic goes on. file may be "".
@@ -43,7 +57,7 @@ func caught(p any, file string) error {
 	case nil:
 		return nil
 	case *fault:
-		return fmt.Errorf("%s%s", at, p.msg)
+		return fmt.Errorf("%s%w", at, p)
 	case *OpsetError:
 		return fmt.Errorf("%s%w", at, p)
 	default:
@@ -95,7 +109,7 @@ func (m *message) next() bool {
 // broken names the place: a slice keeps its capacity up to the end of the file,
 // so the capacity tells the offset.
 func (m *message) broken(at []byte, format string, args ...any) {
-	fail("broken at byte %d, in %s: %s", m.total-cap(at), m.what, fmt.Sprintf(format, args...))
+	panic(&fault{fmt.Sprintf("broken at byte %d, in %s: %s", m.total-cap(at), m.what, fmt.Sprintf(format, args...)), KindBroken})
 }
 
 func (m *message) want(typ protowire.Type) {

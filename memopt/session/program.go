@@ -41,7 +41,7 @@ const (
 
 // from is what a reading at a level is told. Inputs that have an initializer are given instead of that.
 func (s *Session) from(level int, in map[string]*graph.Tensor) onnx.From {
-	f := onnx.From{Path: s.model.Path, Bytes: s.bytes, Given: s.given, Forward: true, Shapes: map[string][]int{}, Known: map[string]*graph.Tensor{}}
+	f := onnx.From{Path: s.model.Path, Bytes: s.bytes, Given: s.given, Files: s.model.Files, Forward: true, Shapes: map[string][]int{}, Known: map[string]*graph.Tensor{}}
 	own := func(x *graph.Tensor) *graph.Tensor {
 		y := graph.NewTensor(x.Type, x.Shape...)
 		copy(y.Bytes, x.Bytes)

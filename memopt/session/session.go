@@ -26,6 +26,8 @@ type Model struct {
 	Name  string // for errors; "" is the path's
 	// Given are initializers to take instead of the model's. Their bytes are shared until the session is closed.
 	Given map[string]*graph.Tensor
+	// Files are contents of files of external data, by the model's names for them, shared in the same way.
+	Files map[string][]byte
 }
 
 // Options of a session.

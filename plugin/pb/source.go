@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "860265f774cc1ffff0adeba0b1fc79855635af6665e320c95065721b74e979c7"
+const SourceSHA256 = "f26478790661f2656c65685fc996977d7823644714b99238921616c5fe10b154"

@@ -4,6 +4,7 @@
 #   MEMOPT_PLUGIN_PATH  the memopt binary; without it test_plan.py is skipped
 #   TORCH_PYTHON        the interpreter that has PyTorch (.ci/peers); without it tests_torch is not run
 #   TORCH_LEAVE_OUT     files of tests_torch that are not run, and TORCH_ONLY=1 that nothing but tests_torch is
+#   MEMOPT_ORT_PYTHON   the interpreter that has ONNX Runtime (.ci/peers --onnxruntime); without it memopt.ort alone runs tests_ort
 #   MEMOPT_TEST_SERVER  the binary of plugin/internal/testserver; built with go if not given
 #   MEMOPT_TEST_SOLVER  the binary of planner/internal/answer; the same
 set -eu
@@ -21,6 +22,12 @@ export MEMOPT_PLANS="$made/plans"
 export MEMOPT_TEST_BINARY="${MEMOPT_PLUGIN_PATH:-}"
 if [ -z "${TORCH_ONLY:-}" ]; then
     PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 "${PYTHON:-python3}" -m unittest discover -s tests -t tests "$@"
+fi
+if [ -z "${TORCH_ONLY:-}" ] && [ -n "${MEMOPT_PLUGIN_PATH:-}" ]; then
+    # Programs for ONNX Runtime, against memopt.ort and, where the interpreter has it, against ONNX Runtime.
+    ort=${MEMOPT_ORT_PYTHON:-}
+    [ -x "$ort" ] || ort=${PYTHON:-python3}
+    PYTHONPATH=. PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 "$ort" -m unittest discover -s tests_ort -t tests_ort "$@"
 fi
 if [ -n "${TORCH_PYTHON:-}" ]; then
     # Each file is a process, as many at once as there are processors, and tells what it did when it is done.

@@ -84,7 +84,9 @@ class Host:
             if code == "FAILED_PRECONDITION":
                 refused = _refusal.fields(e.trailing_metadata() or ())
                 raise BudgetError(e.details() or "", code=code, binary=self.binary, **refused) from None
-            raise self._error(code, e.details() or "", timeout) from None
+            failed = self._error(code, e.details() or "", timeout)
+            failed.kind = str(dict(e.trailing_metadata() or ()).get("memopt-kind", ""))
+            raise failed from None
         except ValueError as e:  # grpc's word for a channel closed by another thread
             raise MemoptError(f"the memopt service was closed during a call ({e})", code="CANCELLED", binary=self.binary) from None
 

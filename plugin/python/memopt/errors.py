@@ -11,6 +11,7 @@ class MemoptError(Exception):
     """Something memopt was asked for did not happen.
 
     message     what went wrong, as the service or the host says it
+    kind        of a model: "broken", "graph", "external" or "unsupported"; "" where that is not known
     code        gRPC's name for the kind ("INVALID_ARGUMENT", "UNAVAILABLE", …), or "NOT_STARTED", "NOT_FOUND"
     returncode  how the service ended, if it did: its exit code, or minus the signal
     stderr      the last lines it wrote, or the first of a crash, where they can help
@@ -27,6 +28,7 @@ class MemoptError(Exception):
         stderr: tuple[str, ...] = (),
         binary: str = "",
         hint: str = "",
+        kind: str = "",
     ) -> None:
         message = lines(message)
         super().__init__(message)
@@ -36,6 +38,7 @@ class MemoptError(Exception):
         self.stderr = tuple(map(line, stderr))
         self.binary = binary
         self.hint = hint
+        self.kind = kind
 
     def __str__(self) -> str:
         lines = [self.message]

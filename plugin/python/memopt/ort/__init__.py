@@ -94,11 +94,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _MODULES:
-        module = import_module("." + name, __name__)
-        if name == "capi":  # an attribute of it is enough to reach these, as in ONNX Runtime
-            for part in ("_pybind_state", "onnxruntime_inference_collection", "onnxruntime_pybind11_state"):
-                import_module(f".capi.{part}", __name__)
-        return module
+        return import_module("." + name, __name__)
     home = _lazy.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

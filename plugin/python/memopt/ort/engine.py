@@ -62,7 +62,8 @@ _FIRST_ROOM = 64 << 10  # for outputs of sizes that are not known yet
 class Engine:
     """One session of the service. When the service has gone, the next call opens it again in another."""
 
-    def __init__(self, path: str, data: bytes, settings: Mapping[str, str], given: Sequence[Given]) -> None:
+    # path is the model's file; where there is data, a name in the folder of the files that it has beside it.
+    def __init__(self, path: str, data: bytes | None, settings: Mapping[str, str], given: Sequence[Given]) -> None:
         self._path = path
         self._data = data
         self._settings = dict(settings)
@@ -90,12 +91,11 @@ class Engine:
             environment_sent=True,
             folder=_arguments.current_folder(),
         )
-        if self._path:
-            request.model = self._path
-        if self._data or not self._path:
-            block = _arena.current().alloc(max(len(self._data), 1))
-            block.view[: len(self._data)] = self._data
-            request.bytes.CopyFrom(block.span(len(self._data)))
+        request.model = self._path
+        if self._data is not None:
+            block = _arena.current().alloc(len(self._data))
+            block.view[:] = self._data
+            request.bytes.CopyFrom(block.span())
         shared = []
         for given in self._given:
             there = _reach(given.array)
@@ -183,7 +183,7 @@ class Engine:
             else:
                 blocks.append(None)
         room = None
-        if None in blocks:
+        if any(block is None for block in blocks):
             room = arena.alloc(_FIRST_ROOM)
             request.room.CopyFrom(room.span())
         reply = self._host.call("Run", request, None, begun)

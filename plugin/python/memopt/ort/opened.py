@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from . import errors, providers, settings
 from .engine import Engine, Fetch, Fetched, Given
 from .metadata import ModelMetadata, NodeArg
 from .options import RunOptions, SessionOptions
-from .types import ELEMENT_TYPES
 from .value import OrtValue
 
 if TYPE_CHECKING:
@@ -25,20 +25,25 @@ SHRINK = "memory.enable_memory_arena_shrinkage"
 class Opened:
     """One session of the service, by the names of its model."""
 
-    def __init__(self, path: str, data: bytes, options: SessionOptions, choice: providers.Choice) -> None:
+    def __init__(self, path: str, data: bytes | None, options: SessionOptions, choice: providers.Choice) -> None:
         self.options = options
         self.choice = choice
+        _check_file(path, data)
+        where = path
+        if data is not None:
+            folder = options._entries.items().get("session.model_external_initializers_file_folder_path", "")
+            where = os.path.join(folder, "model from bytes")
+        where = os.path.abspath(where)
+        told_settings = settings.of(options, choice)
         try:
-            self.engine = Engine(path, data, settings.of(options, choice), _given(options))
+            self.engine = Engine(where, data, told_settings, _given(options))
         except MemoptError as e:
-            raise opening(e, path) from e
+            raise opening(e, str(e).replace(f"{where}: ", "", 1 if data is not None else 0), path) from e
         told = self.engine.told
-        more = json.loads(told.json or "{}")
-        self.inputs: dict[str, NodeArg] = {}
-        self.required = [_arg(v.name, v.type, v.shape) for v in told.inputs]
-        self.overridable = [_arg(v["name"], v["type"], v.get("shape") or []) for v in more.get("overridable") or []]
-        self.inputs = {a.name: a for a in [*self.required, *self.overridable]}
-        self.outputs = {a.name: a for a in (_arg(v.name, v.type, v.shape) for v in told.outputs)}
+        more = json.loads(told.json)
+        self.required, self.overridable, outputs = ([_arg(port, options._dims) for port in more[of]] for of in ("inputs", "overridable", "outputs"))
+        self.inputs: dict[str, NodeArg] = {a.name: a for a in [*self.required, *self.overridable]}
+        self.outputs = {a.name: a for a in outputs}
         self.metadata = ModelMetadata.of(more)
 
     def names(self, asked: Sequence[str] | None) -> list[str]:
@@ -102,33 +107,47 @@ class Opened:
 
     def _arenas(self, entry: str) -> str:
         """The arenas to shrink that an entry like cpu:0;gpu:0 names, as the service has them."""
-        chosen = []
-        arenas = {"cpu:0"} if self.options.enable_cpu_mem_arena else set()
+        arenas = {"cpu:0": "cpu:0"} if self.options.enable_cpu_mem_arena else {}
         if providers.VULKAN in self.choice.options:
-            arenas.add(f"gpu:{self.choice.options[providers.VULKAN].get('device_id', '0')}")
+            arenas[f"gpu:{self.choice.options[providers.VULKAN].get('device_id', '0')}"] = "gpu:0"
+        chosen: dict[str, None] = {}
+        absent: list[str] = []
         for part in entry.split(";"):
-            name, _, number = part.strip().partition(":")
-            if not name and not number:
+            name, _, number = part.partition(":")
+            if not part:
                 continue
             if name not in ("cpu", "gpu"):
                 raise errors.status(errors.InvalidArgument, f"Unsupported device specified in the memory arena shrink list: {name}; there are cpu and gpu")
-            number = number or "0"
-            if not number.isdecimal():
+            if number and not number.lstrip("-").isdecimal():
                 raise errors.status(errors.InvalidArgument, f"Unsupported device id in the memory arena shrink list: {number}")
-            if f"{name}:{int(number)}" not in arenas:
-                there = f"this session has {', '.join(sorted(arenas))}" if arenas else "this session has none"
-                raise errors.status(
-                    errors.InvalidArgument,
-                    f"Did not find an arena based allocator registered for device-id combination in the memory arena shrink list: {name}:{number}; {there}",
-                )
-            chosen.append(f"{name}:0")
-        return ";".join(dict.fromkeys(chosen))
+            arena = arenas.get(f"{name}:{int(number or 0)}")
+            if arena is None:
+                absent.append(part)
+            else:
+                chosen[arena] = None
+        # Programs name the processor's arena and a GPU's, whatever the session runs on.
+        wrong = [part for part in absent if not chosen or part.startswith("cpu")]
+        if wrong:
+            there = f"this session has {', '.join(arenas)}" if arenas else "this session has none"
+            raise errors.status(
+                errors.InvalidArgument,
+                f"Did not find an arena based allocator registered for device-id combination in the memory arena shrink list: {wrong[0]}; {there}",
+            )
+        return ";".join(chosen)
 
 
-def _arg(name: str, type: str, shape: Sequence[str]) -> NodeArg:
-    dims: list[int | str | None] = [int(d) if d.isdecimal() else d or None for d in shape]
-    service = {t.service: t.tensor for t in ELEMENT_TYPES if t.service}
-    return NodeArg(name, service.get(type, type), dims)
+def _arg(port: dict[str, Any], overrides: dict[str, int]) -> NodeArg:
+    """An input or output as the service tells it, with the numbers that the program gives dims."""
+    dims: list[int | str | None] = []
+    for spelled, denoted in zip(port["shape"], port["denotations"], strict=True):
+        if spelled.isdecimal():
+            dims.append(int(spelled))
+            continue
+        number = overrides.get(f"name:{spelled}") if spelled else None
+        if number is None and denoted:
+            number = overrides.get(f"denotation:{denoted}")
+        dims.append(number if number is not None else spelled or None)
+    return NodeArg(port["name"], port["type"], dims)
 
 
 def _check_shape(what: str, arg: NodeArg, shape: Sequence[int]) -> None:
@@ -148,14 +167,28 @@ def _check_shape(what: str, arg: NodeArg, shape: Sequence[int]) -> None:
         )
 
 
-def opening(e: MemoptError, path: str) -> Exception:
+def _check_file(path: str, data: bytes | None) -> None:
+    """Tells what ONNX Runtime tells of a model before it is read."""
+    where = f"Load model from {path} failed:" if data is None else ""
+    if data is None and not os.path.exists(path):
+        raise errors.status(errors.NoSuchFile, f"{where}Load model {path} failed. File doesn't exist")
+    if data is None and os.path.isdir(path):
+        raise errors.status(errors.InvalidProtobuf, f"{where}Protobuf parsing failed: it is a folder")
+    if (len(data) if data is not None else os.path.getsize(path)) == 0:
+        raise errors.status(errors.InvalidArgument, f"{where}No graph was found in the protobuf.")
+
+
+def opening(e: MemoptError, text: str, path: str) -> Exception:
     """What ONNX Runtime raises where the service cannot open a model."""
     where = f"Load model from {path} failed:" if path else ""
-    if e.code == "UNIMPLEMENTED":
-        return errors.status(errors.NotImplemented, where + str(e))
+    if e.kind == "external":
+        return errors.status(errors.Fail, f"External data path validation failed. {where}{text}")
+    kinds: dict[str, type[errors.Status]] = {"broken": errors.InvalidProtobuf, "graph": errors.InvalidGraph, "unsupported": errors.NotImplemented}
+    if e.kind in kinds:
+        return errors.status(kinds[e.kind], where + text)
     if e.code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED") or isinstance(e, BudgetError):
-        return errors.status(errors.Fail, where + str(e))
-    return errors.status(errors.EngineError, where + str(e))
+        return errors.status(errors.Fail, where + text)
+    return errors.status(errors.EngineError, where + text)
 
 
 def running(e: MemoptError) -> Exception:

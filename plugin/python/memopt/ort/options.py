@@ -84,7 +84,7 @@ class SessionOptions(_Options):
         self._initializers: dict[str, OrtValue] = {}
         self._external: dict[str, OrtValue] = {}
         self._files: dict[str, Any] = {}  # arrays in the arena
-        self._dims: dict[str, tuple[str, int]] = {}  # kind, and the number
+        self._dims: dict[str, int] = {}  # by "name:" or "denotation:" and what follows
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Sets a configuration entry."""
@@ -135,7 +135,7 @@ class SessionOptions(_Options):
 
     def _override(self, kind: str, name: str, size: int) -> None:
         method = f"add_free_dimension_override_by_{kind}()"
-        self._dims[f"{kind}:{checks.text(method, name)}"] = (name, checks.integer(method, size))
+        self._dims[f"{kind}:{checks.text(method, name)}"] = checks.integer(method, size)
 
     def add_initializer(self, name: str, value: OrtValue) -> None:
         """Gives an initializer of the model a value that other sessions may share. It is kept alive by the options and by sessions."""

@@ -255,7 +255,8 @@ class InferenceSession(Session):
         provider_options: Sequence[dict[Any, Any]] | None = None,
         **kwargs: Any,
     ) -> None:
-        self._path, self._data = "", b""
+        self._path = ""
+        self._data: bytes | None = None
         if isinstance(path_or_bytes, (str, os.PathLike)):
             self._path = os.fspath(path_or_bytes)
             if not self._path:
