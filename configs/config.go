@@ -63,6 +63,8 @@ type Config struct {
 	MaxDead             int64
 	MaxPowerOfTwo       int64
 	OptimizedModelPath  string
+	OptimizedModelFile  string // of its weights; "": inside
+	OptimizedModelFrom  int64  // bytes
 	WeightType          string // int8 or uint8
 	PerChannel          bool
 	ReduceRange         bool

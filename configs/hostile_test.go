@@ -93,7 +93,7 @@ func checkError(t *testing.T, err error) {
 	if !errors.As(err, &e) {
 		t.Errorf("an error without a place: %v", err)
 	}
-	if strings.ContainsAny(msg, "\n\r\x00") || len(msg) > 1000 || !utf8.ValidString(msg) {
+	if strings.ContainsAny(msg, "\n\r\x00") || len(msg) > 1200 || !utf8.ValidString(msg) {
 		t.Errorf("not a short line: %q", msg)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -30,7 +31,11 @@ func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, erro
 		if err := whole.Own(to); err != nil {
 			return plugin.Opened{}, usage("optimized_model_filepath: %s: %s", to, err)
 		}
-		if err := writable([]destination{{"optimized_model_filepath", to}}, append(cfg.Files(), j.model)); err != nil {
+		all := []destination{{"optimized_model_filepath", to}}
+		if beside := cfg.OptimizedModelFile; beside != "" {
+			all = append(all, destination{"optimized_weights_file", filepath.Join(filepath.Dir(to), beside)})
+		}
+		if err := writable(all, append(cfg.Files(), j.model)); err != nil {
 			return plugin.Opened{}, err
 		}
 	}

@@ -328,10 +328,7 @@ func (d *Draft) Save(path string, opts ...Option) error {
 	if d.beside != "" && !sameFolder(path, d.file) {
 		return fmt.Errorf("%s: numbers of attributes lie beside %s, in %s; write into that folder", path, d.file, quote(d.beside))
 	}
-	var extern *layout
-	if o.external {
-		extern = &layout{name: filepath.Base(path) + ".data"}
-	}
+	extern := o.layout(path)
 	s, err := d.model(extern)
 	if err != nil {
 		return err
@@ -358,7 +355,7 @@ func (d *Draft) Save(path string, opts ...Option) error {
 	}
 	ctx, commit, close := whole.Together(o.ctx)
 	defer close()
-	if err := replace(ctx, path+".data", extern.writeTo); err != nil {
+	if err := replace(ctx, filepath.Join(filepath.Dir(path), extern.name), extern.writeTo); err != nil {
 		return err
 	}
 	if err := replace(ctx, path, files); err != nil {
@@ -472,7 +469,7 @@ func (d *Draft) nodeStream(n *DraftNode) (*stream, error) {
 // stream is the tensor's message. One that typed fields hold is left as it is, unless it goes to another file.
 func (t *DraftTensor) stream(extern *layout) (*stream, error) {
 	s := &stream{}
-	outside := extern != nil && t.Type != graph.Invalid && t.Len() >= externalFrom
+	outside := extern != nil && t.Type != graph.Invalid && t.Len() >= extern.from
 	if t.body != nil && t.Write == nil && !outside {
 		s.add(part{bytes: t.body})
 		return s, nil

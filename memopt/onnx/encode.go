@@ -328,7 +328,7 @@ func (e *encoder) tensorHead(t graph.DType, s graph.Shape) []byte {
 // addTensor adds an initializer whose numbers follow, or go to the other file.
 func (e *encoder) addTensor(head []byte, p part) {
 	body := &stream{}
-	if e.extern != nil && p.len() >= externalFrom {
+	if e.extern != nil && p.len() >= e.extern.from {
 		body.add(part{bytes: e.extern.place(head, p)})
 	} else {
 		head = protowire.AppendTag(head, tensorRaw, protowire.BytesType)

@@ -18,12 +18,34 @@ type Option func(*options)
 
 type options struct {
 	external bool
+	name     string // of the file of weights; "" is the model's and .data
+	from     int64  // weights of fewer bytes stay in the model; 0 is the default
 	brought  bool
 	ctx      context.Context
 }
 
 // External puts weights into "<name>.data" beside the model, whatever its size.
 func External(o *options) { o.external = true }
+
+// Beside puts weights of at least that many bytes into a file of that name beside the model.
+func Beside(name string, from int64) Option {
+	return func(o *options) { o.external, o.name, o.from = true, name, from }
+}
+
+// layout is the file of weights of a model, nil if they are to be inside.
+func (o options) layout(path string) *layout {
+	if !o.external {
+		return nil
+	}
+	l := &layout{name: o.name, from: o.from}
+	if l.name == "" {
+		l.name = filepath.Base(path) + ".data"
+	}
+	if l.from == 0 {
+		l.from = externalFrom
+	}
+	return l
+}
 
 // Brought makes parameters and buffers inputs, as trainers write the steps that they run: the file has no weights.
 func Brought(o *options) { o.brought = true }
@@ -40,9 +62,9 @@ func Written(path string) []string { return []string{path, path + ".data"} }
 // reader.
 func Write(path string, g *graph.Graph, opts ...Option) error {
 	o := optionsOf(opts)
-	var extern *layout
-	if o.external {
-		extern = &layout{name: filepath.Base(path) + ".data"}
+	extern := o.layout(path)
+	if extern != nil && (extern.name != filepath.Base(extern.name) || extern.name == "." || extern.name == ".." || extern.name == filepath.Base(path)) {
+		return fmt.Errorf("%s: its weights cannot be in %s; give the name of another file, without a folder", path, quote(extern.name))
 	}
 	e, err := newEncoder(o, g, extern)
 	if err != nil {
@@ -58,7 +80,7 @@ func Write(path string, g *graph.Graph, opts ...Option) error {
 	if extern != nil && len(extern.parts) > 0 {
 		ctx, commit, close := whole.Together(o.ctx)
 		defer close()
-		if err := replace(ctx, path+".data", extern.writeTo); err != nil {
+		if err := replace(ctx, filepath.Join(filepath.Dir(path), extern.name), extern.writeTo); err != nil {
 			return err
 		}
 		if err := replace(ctx, path, s.writeTo); err != nil {
@@ -96,6 +118,7 @@ func replace(ctx context.Context, path string, write func(io.Writer) error) erro
 // layout is the file of weights: where each tensor goes.
 type layout struct {
 	name  string
+	from  int64 // the fewest bytes of a tensor in it
 	size  int64
 	parts []placed
 }

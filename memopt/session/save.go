@@ -36,5 +36,9 @@ func (s *Session) save(ctx context.Context, to string) error {
 	default:
 		g.Clean(o)
 	}
-	return onnx.Write(to, g, onnx.Until(ctx))
+	options := []onnx.Option{onnx.Until(ctx)}
+	if s.options.SaveBeside != "" {
+		options = append(options, onnx.Beside(s.options.SaveBeside, s.options.SaveFrom))
+	}
+	return onnx.Write(to, g, options...)
 }

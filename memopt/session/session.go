@@ -48,6 +48,9 @@ type Options struct {
 	Lowered bool
 	Kind    string // what the device is called; "" is cpu
 	SaveTo  string // file to write the graph to that is run; "" is none
+	// SaveBeside is the name of a file beside it for weights of at least SaveFrom bytes; "" has them inside.
+	SaveBeside string
+	SaveFrom   int64
 }
 
 // Device runs one schedule, time after time.

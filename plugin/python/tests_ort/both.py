@@ -6,8 +6,10 @@ exceptions as self.state. Nothing in such a class may know which one it is.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import io
 import logging
 import os
 import sys
@@ -38,6 +40,9 @@ class Programs(unittest.TestCase):
         caught.__enter__()
         self.addCleanup(caught.__exit__, None, None, None)
         warnings.simplefilter("ignore")
+        told = contextlib.redirect_stdout(io.StringIO())  # ONNX Runtime prints that it falls back
+        told.__enter__()
+        self.addCleanup(told.__exit__, None, None, None)
         logging.getLogger("memopt").setLevel(logging.ERROR)
 
     def path(self, name: str) -> str:

@@ -39,6 +39,10 @@ def of(options: SessionOptions, choice: providers.Choice) -> dict[str, str]:
     told |= _provider(first, choice.options[first])
     if options.optimized_model_filepath:
         told["optimized_model_filepath"] = os.path.abspath(options.optimized_model_filepath)
+        for key, entry in (("optimized_weights_file", "file_name"), ("optimized_weights_from", "min_size_in_bytes")):
+            value = entries.get(f"session.optimized_model_external_initializers_{entry}")
+            if value is not None:
+                told[key] = value
     seed = devices.seed()
     if seed is not None:
         told["seed"] = str(seed % 2**64)
