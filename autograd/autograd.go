@@ -498,9 +498,12 @@ func (s *step) backward() error {
 }
 
 // passStops has the readers of a node that stops gradients read its input: it has done
-// its work.
+// its work. Results that are handed over keep their names.
 func (s *step) passStops() error {
 	for _, n := range s.g.Nodes {
+		if n.Op.Border {
+			continue
+		}
 		for i, v := range n.Inputs {
 			for v != nil && v.Def != nil && v.Def.StopsGradient() {
 				v = v.Def.Inputs[0]

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from .export import Exported
+from .export import NEXT, Exported
 from .session import Binding, Session, Stepped
 
 
@@ -65,7 +64,7 @@ class Pass:
         with torch.no_grad():
             for name in self.exported.updated:
                 to = self.exported.stored[name]
-                made = outputs[name + ".new"] if name + ".new" in outputs else buffers[name]
+                made = outputs[name + NEXT] if name + NEXT in outputs else buffers[name]
                 to.copy_(made.view)
                 if name in buffers:
                     self.session.knows(name, to)
@@ -90,9 +89,10 @@ class Bridge(torch.autograd.Function):
         return tuple(results)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         one: Pass = ctx.one
+        if torch.is_grad_enabled():
+            raise RuntimeError("a step in the memopt service has no gradients of gradients: leave out create_graph=True, or use the module itself (module.original)")
         if all(g is None for g in grads):
             return (None,) * len(ctx.needs_input_grad)
         made = one.backward(grads, lambda: ctx.saved_tensors)

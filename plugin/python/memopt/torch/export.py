@@ -25,7 +25,7 @@ from ..errors import MemoptError
 from ._tensors import opaque
 
 _KIND = "pkg.torch.export.graph_signature.InputSpec.kind"  # by which the service tells parameters, buffers and constants
-_NEXT = ".new"  # an output of a buffer's name with this behind it is the buffer's next value
+NEXT = ".new"  # an output of a buffer's name with this behind it is the buffer's next value
 
 
 class NotExported(MemoptError):
@@ -51,6 +51,7 @@ class Result:
 
     name: str
     differentiable: bool
+    number: bool  # it is one
 
 
 @dataclass
@@ -215,7 +216,7 @@ class _Naming:
         return Exported(
             program=self.program,
             inputs=inputs,
-            results=[Result(v.name, d) for v, d in zip(self.graph.outputs, found.differentiable, strict=False)],
+            results=[Result(v.name, d, len(v.shape) == 0) for v, d in zip(self.graph.outputs, found.differentiable, strict=False)],
             outputs=found.outputs,
             parameters=parameters,
             buffers=buffers,
@@ -284,8 +285,8 @@ class _Naming:
             if value is was or value.is_initializer():
                 continue
             value = self._own(value)
-            self._claim(name + _NEXT)
-            value.name = name + _NEXT
+            self._claim(name + NEXT)
+            value.name = name + NEXT
             updated[name] = value
             if was is not None and not stored[name].is_floating_point():
                 counters[name] = was
@@ -332,7 +333,7 @@ class _Naming:
         """The value, or one that is equal where something else has the name of this one."""
         import onnx_ir as ir
 
-        if value.producer() is not None and not any(value is o for o in others) and not (value.name or "").endswith(_NEXT):
+        if value.producer() is not None and not any(value is o for o in others) and not (value.name or "").endswith(NEXT):
             return value
         node = ir.node("Identity", [value])
         node.outputs[0].shape, node.outputs[0].type = value.shape, value.type

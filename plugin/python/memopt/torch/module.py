@@ -15,6 +15,7 @@ from ..errors import BudgetError, MemoptError
 from .bridge import Bridge, Pass
 from .export import Exported, NotExported, call, export
 from .losses import named
+from .resident import Resident
 from .served import ServedReport
 from .session import Binding, Look, Session, Stepped
 
@@ -60,6 +61,7 @@ class Module(torch.nn.Module):
         own["_made_with"] = {"loss": loss, "mode": mode, "fallback": fallback, "lr": lr, **settings}
         own["_settings"] = texts("Module", settings)
         own["_mode"], own["_fallback"], own["_lr"] = mode, fallback, lr
+        own["_resident"] = Resident(int(own["_settings"].get("accumulate", 1))) if mode == "resident" else None
         own["_steps"] = _Steps(self)
         # The module has the model's tensors and parts under the model's names, as they are at any time.
         for kind in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
@@ -102,6 +104,7 @@ class Module(torch.nn.Module):
         return self
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        self.sync()
         return self.original.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -115,10 +118,17 @@ class Module(torch.nn.Module):
         raise NotImplementedError(f"{type(self).__name__} does not work with torch.nn.DataParallel: its replicas are of one process, whose service has one plan. {_SEVERAL}")
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self.sync()
         return _remade, (self.original, self.__dict__["_made_with"])
 
     def extra_repr(self) -> str:
         return f"{self.__dict__['_mode']} of {type(self.original).__name__}"
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.original[key]  # type: ignore[index]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.original[key] = value  # type: ignore[index]
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *dir(self.original)})
@@ -132,12 +142,57 @@ class Module(torch.nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         steps: _Steps = self.__dict__["_steps"]
         if not self.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            self.sync()
             return self._plain(args, kwargs)
+        if steps.resident is not None:
+            raise RuntimeError("a resident module trains by step(inputs, targets, lr=…): its weights and its optimizer are in the service; mode='bridge' gives gradients back")
         kwargs = self._without_cache(kwargs)
         step = steps.of(args, kwargs)
         if step is None:
             return self._plain(args, kwargs)
         return step.run()
+
+    def step(self, *args: Any, lr: float | None = None, **kwargs: Any) -> torch.Tensor:
+        """One step of training in the service, the update included, of a resident module. Returns the loss.
+
+        Arguments are those of a call. lr is the learning rate of this update, and stays for those to come.
+        """
+        steps: _Steps = self.__dict__["_steps"]
+        if steps.resident is None:
+            raise RuntimeError("step() is of modules made with mode='resident'; the optimizer of a bridge is PyTorch's")
+        if not self.training:
+            raise RuntimeError("step() trains, and the module is in evaluation mode: call train() before")
+        if lr is not None:
+            self.__dict__["_lr"] = float(lr)
+        steps.resident.check()
+        step = steps.of(args, self._without_cache(kwargs))
+        assert step is not None  # what cannot be run there raises
+        return step.train(self.__dict__["_lr"])
+
+    def sync(self) -> None:
+        """Brings the weights, the running statistics and the optimizer's states of a resident module back from the service."""
+        resident: Resident | None = self.__dict__["_resident"]
+        if resident is not None:
+            with torch.no_grad():
+                resident.sync()
+
+    def optimizer_state(self) -> dict[str, torch.Tensor]:
+        """The states of a resident module's optimizer, by name, for checkpoints."""
+        resident = self._is_resident("optimizer_state")
+        self.sync()
+        return {name: t.clone() for name, t in resident.states.items()}
+
+    def load_optimizer_state(self, states: Mapping[str, torch.Tensor]) -> None:
+        """Goes on from states that optimizer_state() gave."""
+        resident = self._is_resident("load_optimizer_state")
+        self.sync()
+        resident.load(states)
+
+    def _is_resident(self, method: str) -> Resident:
+        resident: Resident | None = self.__dict__["_resident"]
+        if resident is None:
+            raise RuntimeError(f"{method}() is of modules made with mode='resident'; the optimizer of a bridge is PyTorch's")
+        return resident
 
     def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The model itself. Without targets it gives its output when it is not trained."""
@@ -160,6 +215,7 @@ class Module(torch.nn.Module):
 
     def close(self) -> None:
         """Gives back what the service holds for this module; the next step takes it again."""
+        self.sync()
         self.__dict__["_steps"].close()
 
 
@@ -206,6 +262,10 @@ class _Step:
         results = Bridge.apply(one, *self.tensors, *exported.parameters.values())
         return exported.outputs(results)
 
+    def train(self, lr: float) -> torch.Tensor:
+        assert self.steps.resident is not None
+        return self.steps.resident.step(self.session, self.binding, self.tensors, self.steps.seed(self.held.exported), lr, self._told)
+
     def _told(self, done: Stepped, begins: bool, ends: bool) -> None:
         self.report.add(done.seconds, done.peak, begins, ends)
 
@@ -223,8 +283,17 @@ class _Held:
         """The session, opened anew if its service has ended."""
         if self._session is None or not self._session.alive():
             self.reports.clear()
-            self._session = Session(self.exported, steps.mode, steps.settings, self.grads, steps.look)
+            self._session = Session(self.exported, steps.mode, steps.settings | self._loss(steps), self.grads, steps.look)
         return self._session
+
+    def _loss(self, steps: _Steps) -> dict[str, str]:
+        """Which result to lower, where the service has to know."""
+        if steps.mode == "bridge":
+            return {}
+        for r in self.exported.results:
+            if r.number and r.differentiable:
+                return {"loss": r.name}
+        raise NotExported("no result of the step is one number, so there is no loss", hint="give loss=, a function of the output and the targets")
 
     def close(self) -> None:
         if self._session is not None:
@@ -242,7 +311,8 @@ class _Steps:
         self.loss: Callable[..., Any] | None = own["_loss"]
         self.mode: str = own["_mode"]
         self.settings: dict[str, str] = own["_settings"]
-        self.raises: bool = own["_fallback"] == "raise"
+        self.resident: Resident | None = own["_resident"]
+        self.raises: bool = own["_fallback"] == "raise" or self.resident is not None
         self.look = module._looking()
         self.report: ServedReport | None = None
         self._held: dict[Any, list[_Held]] = {}

@@ -7,7 +7,6 @@ import os
 import shutil
 import tempfile
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -19,7 +18,7 @@ from .._plan import call
 from .._progress import Watch
 from ..errors import MemoptError
 from ..report import Report
-from .export import Exported, NotExported
+from .export import NEXT, Exported, NotExported
 
 _TYPES = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64", torch.int32: "i32", torch.int16: "i16",
@@ -28,6 +27,7 @@ _TYPES = {
 _BY_NAME = {name: dtype for dtype, name in _TYPES.items()}
 _KEPT = ("param", "buffer", "frozen", "state")  # what lasts from step to step, and has one place for all shapes
 _MOST = 16  # plans that the service keeps of a session
+_PART = 64 << 20  # bytes that are copied at a time to or from a service that keeps the weights
 
 
 class Stepped(NamedTuple):
@@ -45,6 +45,7 @@ class Tensor(NamedTuple):
     at: int
     name: str
     role: str
+    shape: tuple[int, ...]
     block: _arena.Block | None
     view: torch.Tensor
 
@@ -81,6 +82,7 @@ class Session:
     def __init__(self, exported: Exported, mode: str, settings: Mapping[str, str], grads: Sequence[str] = (), look: Look | None = None) -> None:
         self.exported = exported
         self._look = look
+        self.mode = mode
         self._process = os.getpid()
         self._host = _host.current()
         self._lock = threading.RLock()
@@ -89,25 +91,22 @@ class Session:
         self.last: Any = None  # whose forward pass the service could go back from
         self._seen: dict[str, tuple[int, int]] = {}  # of what is kept: where it lay and its version, when it was copied
         folder = tempfile.mkdtemp(prefix="step-", dir=self._host.folder)
-        self._files = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         _closing.closer.drain()
-        fields: dict[str, Any] = {"model": exported.write(folder), "mode": mode, "settings": dict(settings)}
-        if mode == "bridge":
-            fields["outputs"] = [r.name for r in exported.results if r.differentiable]
-            fields["grads"] = list(grads)
-        told = call("Open", "OpenRequest", fields, None)
+        try:
+            fields: dict[str, Any] = {"model": exported.write(folder), "mode": mode, "settings": dict(settings)}
+            if mode == "bridge":
+                fields["outputs"] = [r.name for r in exported.results if r.differentiable]
+                fields["grads"] = list(grads)
+            told = call("Open", "OpenRequest", fields, None)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # the service has it open
         self._id = int(told.session)
         self._end = _closing.closer.watch(self, self._host, self._id)
         self.device = str(told.device)
         self.trained = [str(p.name) for p in told.params]
-        self._check(mode)
-
-    def _check(self, mode: str) -> None:
-        """What the service trains has to be what the module trains."""
-        extra = [name for name in self.trained if name not in self.exported.parameters]
+        extra = [name for name in self.trained if name not in exported.parameters]
         if extra:
             raise NotExported(f"the service would train what the module does not: {', '.join(extra)}")
-        del mode
 
     def alive(self) -> bool:
         """Whether it can be called from here."""
@@ -118,7 +117,6 @@ class Session:
         self._bindings.clear()
         self._places.clear()
         self._end()
-        self._files()
         if self.alive():
             _closing.closer.drain()
 
@@ -160,17 +158,17 @@ class Session:
             place = block, (torch.empty(shape if not nbytes else 0, dtype=dtype) if block is None else block.tensor(dtype, shape))
             if shared:
                 self._places[role, t.name] = place
-        return Tensor(index, str(t.name), role, *place)
+        return Tensor(index, str(t.name), role, shape, *place)
 
     def _wanted(self, role: str, name: str) -> bool:
-        """Whether a tensor needs a place in the arena: states stay in the service."""
-        del name
-        return role != "state"
+        """Whether a tensor needs a place in the arena. Where weights stay in the service, only what the module counts does."""
+        if self.mode == "bridge":
+            return role != "state"
+        return role == "input" or role == "output" and name.removesuffix(NEXT) in self.exported.updated
 
     def bring(self, binding: Binding, inputs: Mapping[str, torch.Tensor], instead: Mapping[str, torch.Tensor]) -> list[int]:
         """Copies a batch to the arena, and what the module keeps if it has changed, or others instead. Returns the places of that."""
-        for name, t in inputs.items():
-            binding.of("input")[name].view.copy_(t.detach())
+        self.put(binding, inputs)
         changed = []
         held: dict[str, torch.Tensor] = {**self.exported.parameters, **self.exported.buffers, **instead}
         for role in ("param", "buffer", "frozen"):
@@ -178,6 +176,11 @@ class Session:
                 if self._renew(name, held[name].detach(), place.view):
                     changed.append(place.at)
         return changed
+
+    def put(self, binding: Binding, inputs: Mapping[str, torch.Tensor]) -> None:
+        """Copies a batch to the arena."""
+        for name, t in inputs.items():
+            binding.of("input")[name].view.copy_(t.detach())
 
     def _renew(self, name: str, now: torch.Tensor, view: torch.Tensor) -> bool:
         """Copies what is kept, if it is not what lies there. Writing through .data changes no version, so bits are compared."""
@@ -192,6 +195,10 @@ class Session:
         """Says that what is kept under a name is, as it is now, what lies in the arena."""
         self._seen[name] = now.data_ptr(), now._version
 
+    def has(self, name: str, now: torch.Tensor) -> bool:
+        """Whether what is kept under a name was not written anew, as far as its version tells."""
+        return self._seen.get(name) == (now.data_ptr(), now._version)
+
     def forget(self, name: str) -> None:
         """Says that what is kept under a name is not what lies in the arena."""
         self._seen.pop(name, None)
@@ -204,7 +211,19 @@ class Session:
         return Stepped(int(r.run), float(r.seconds), int(r.peak), float(r.loss))
 
     def sync(self, tensors: Mapping[str, torch.Tensor], to_service: bool) -> None:
-        """Copies tensors that the service holds by name, to it or into those that are given."""
+        """Copies tensors that the service holds by name, to it or into those that are given; some at a time, for the sake of the arena."""
+        part: dict[str, torch.Tensor] = {}
+        left = _PART
+        for name, t in tensors.items():
+            if part and left < t.numel() * t.element_size():
+                self._sync(part, to_service)
+                part, left = {}, _PART
+            part[name] = t
+            left -= t.numel() * t.element_size()
+        if part:
+            self._sync(part, to_service)
+
+    def _sync(self, tensors: Mapping[str, torch.Tensor], to_service: bool) -> None:
         blocks = {name: _arena.current().alloc(t.numel() * t.element_size()) for name, t in tensors.items()}
         sent = []
         for name, t in tensors.items():
