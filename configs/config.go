@@ -62,6 +62,7 @@ type Config struct {
 	InitialGrowth       int64
 	MaxDead             int64
 	MaxPowerOfTwo       int64
+	Threads             int
 	OptimizedModelPath  string
 	OptimizedModelFile  string // of its weights; "": inside
 	OptimizedModelFrom  int64  // bytes

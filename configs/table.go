@@ -183,6 +183,8 @@ var rows = slices.Concat(
 			"A chunk is lent whole if less than this would be left of it; 128 MiB without it."),
 		row("max_power_of_two_extend_bytes", func(c *Config) *int64 { return &c.MaxPowerOfTwo }, bytes(), 0, running,
 			"Size up to which regions of kNextPowerOfTwo double; 1 GiB without it."),
+		row("threads", func(c *Config) *int { return &c.Threads }, whole(0, 1<<12), 0, running,
+			"Threads that share the work of an operator, with the same bits; 0 is one for each processor."),
 		row("optimized_model_filepath", func(c *Config) *string { return &c.OptimizedModelPath }, filePath("a file"), "", running,
 			"File to write the graph to that is run (ONNX)."),
 		row("optimized_weights_file", func(c *Config) *string { return &c.OptimizedModelFile }, name("the name of a file"), "", running,

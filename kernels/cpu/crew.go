@@ -168,6 +168,9 @@ type Crew struct{ *crew }
 // NewCrew has as many workers as the processor has cores.
 func NewCrew() *Crew { return &Crew{newCrew(runtime.GOMAXPROCS(0))} }
 
+// NewCrewOf has so many workers, if there are as many cores.
+func NewCrewOf(workers int) *Crew { return &Crew{newCrew(max(workers, 1))} }
+
 // Parallel deals ranges of [0, n) to workers as they get free. It is what a
 // graph.Call wants.
 func (c *Crew) Parallel(n, grain int, f func(lo, hi int)) { c.run(n, grain, f) }

@@ -143,6 +143,48 @@ func TestOverridable(t *testing.T) {
 	})
 }
 
+// TestReadAgain: a model of bytes is kept without the weights that the session has anyway, and read again with them.
+func TestReadAgain(t *testing.T) {
+	both(t, dense(t, 64, 3), session.Options{Pattern: true}, func(t *testing.T, s *session.Session) {
+		want := run(t, s, batch(3, 64))["y"]
+		kept := append([]byte(nil), want.Bytes...)
+		for range 2 {
+			if y := run(t, s, batch(0, 64))["y"]; y.Len() != 0 {
+				t.Errorf("no rows give %v", y.Shape)
+			}
+		}
+		if y := run(t, s, batch(3, 64))["y"]; string(y.Bytes) != string(kept) {
+			t.Error("other bits")
+		}
+		stats := s.Stats()
+		if w := int64(3 * 4 * 64 * 64); stats.Owners["weights"] != w || stats.Owners["model"] > 4<<10 {
+			t.Errorf("owners %v", stats.Owners)
+		}
+	})
+}
+
+// TestPlannedAhead: a model whose inputs have one shape is planned when it is opened.
+func TestPlannedAhead(t *testing.T) {
+	g, err := graph.Parse(kernels.Library, "x f32[3, 2] = input\ny = Relu(x)\nz = Exp(y)\noutput z")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "fixed.onnx")
+	if err := onnx.Write(path, g); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path, session.Options{Pattern: true, Threads: 1})
+	if stats := s.Stats(); stats.Patterns.Kept != 1 {
+		t.Errorf("%+v", stats.Patterns)
+	}
+	if r, err := s.Run(context.Background(), map[string]*graph.Tensor{"x": graph.NewTensor(graph.Float32, 3, 2)}, nil, session.RunOptions{}); err != nil || !r.Known {
+		t.Errorf("%v, %v", r, err)
+	}
+	if _, err := s.Run(context.Background(), map[string]*graph.Tensor{"x": graph.NewTensor(graph.Float32, 4, 2)}, nil, session.RunOptions{}); err == nil || !strings.Contains(err.Error(), "dim 0 of it is 3") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestNodeCases: the ONNX project's node tests, each as a session that is run twice.
 func TestNodeCases(t *testing.T) {
 	const zip = "../verify/testdata/onnx-node-1.23.2.zip"

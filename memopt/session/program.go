@@ -41,7 +41,16 @@ const (
 
 // from is what a reading at a level is told. Inputs that have an initializer are given instead of that.
 func (s *Session) from(level int, in map[string]*graph.Tensor) onnx.From {
-	f := onnx.From{Path: s.model.Path, Bytes: s.bytes, Given: s.given, Files: s.model.Files, Forward: true, Shapes: map[string][]int{}, Known: map[string]*graph.Tensor{}}
+	given := s.given
+	if s.stripped {
+		if given = maps.Clone(given); given == nil {
+			given = map[string]*graph.Tensor{}
+		}
+		for _, w := range s.weights {
+			given[w.name] = w.Tensor
+		}
+	}
+	f := onnx.From{Path: s.model.Path, Bytes: s.bytes, Given: given, Files: s.model.Files, Forward: true, Shapes: map[string][]int{}, Known: map[string]*graph.Tensor{}}
 	own := func(x *graph.Tensor) *graph.Tensor {
 		y := graph.NewTensor(x.Type, x.Shape...)
 		copy(y.Bytes, x.Bytes)
@@ -49,9 +58,7 @@ func (s *Session) from(level int, in map[string]*graph.Tensor) onnx.From {
 	}
 	for name, x := range in {
 		if hasPort(s.Signature.Overridable, name) {
-			if len(f.Given) == len(s.given) {
-				f.Given = maps.Clone(s.given)
-			}
+			f.Given = maps.Clone(f.Given)
 			if f.Given == nil {
 				f.Given = map[string]*graph.Tensor{}
 			}
@@ -223,16 +230,20 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 	}
 	block, mapped := v.Data.(*weights.Block)
 	inFile := mapped || within(x.Bytes, s.bytes)
+	all := fmt.Sprintf("%s %d %d", v.Name, v.Type, len(x.Bytes))
+	w, is := s.weights[all]
+	if is && &w.Bytes[0] == &x.Bytes[0] {
+		return w.Tensor, nil
+	}
 	key := ""
 	if inFile || s.given[v.Name] != nil && &s.given[v.Name].Bytes[0] == &x.Bytes[0] {
-		key = fmt.Sprintf("%s %d %d", v.Name, v.Type, len(x.Bytes))
-		if w := s.weights[key]; w != nil {
-			return w, nil
+		if key = all; is {
+			return w.Tensor, nil
 		}
 	}
 	host := key != "" && !inFile
 	if host && isAligned(x.Bytes) {
-		s.weights[key] = x
+		s.weights[key] = weight{x, v.Name}
 		s.hostBytes += int64(len(x.Bytes))
 		return x, nil
 	}
@@ -264,7 +275,7 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 		}
 		x = &graph.Tensor{Type: x.Type, Shape: x.Shape, Bytes: own}
 	}
-	s.weights[key] = x
+	s.weights[key] = weight{x, v.Name}
 	return x, nil
 }
 

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -440,7 +442,7 @@ func (x *execution) block() error {
 func (x *execution) steps() error {
 	t := x.t
 	if x.s.crew == nil {
-		x.s.crew = cpu.NewCrew()
+		x.s.crew = cpu.NewCrewOf(cmp.Or(x.s.options.Threads, runtime.GOMAXPROCS(0)))
 	}
 	if x.s.options.Pattern || len(t.lives) == 0 {
 		t.views()

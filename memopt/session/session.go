@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -39,8 +40,9 @@ type Options struct {
 	MemoryLimit int64
 	Arena       arena.Options
 	// Fits refuses what the machine has no memory for; nil refuses nothing.
-	Fits func(bytes int64) error
-	Seed uint64 // of random operators
+	Fits    func(bytes int64) error
+	Seed    uint64 // of random operators
+	Threads int    // that share an operator's work; 0 is one for each processor
 	// Device makes one for a schedule, with parameters and constants together with another of the same program, if there
 	// is one. nil runs on the processor, where nothing is copied.
 	Device func(s *planner.Schedule, with Device) (Device, error)
@@ -76,24 +78,25 @@ const (
 type Session struct {
 	Signature onnx.Signature
 
-	mu      sync.Mutex
-	model   Model
-	options Options
-	bytes   []byte // the model, where it must be read again; nil: it is in its file
-	given   map[string]*graph.Tensor
-	account *arena.Account
-	arena   *arena.Arena
-	crew    *cpu.Crew
-	file    *weights.File // that the model was opened from
-	closed  bool
-	copies  bool // weights are copied out of their files, as they are few
+	mu       sync.Mutex
+	model    Model
+	options  Options
+	bytes    []byte // the model, where it must be read again; nil: it is in its file
+	given    map[string]*graph.Tensor
+	account  *arena.Account
+	arena    *arena.Arena
+	crew     *cpu.Crew
+	file     *weights.File // that the model was opened from
+	closed   bool
+	stripped bool // bytes is without the weights that are held
+	copies   bool // weights are copied out of their files, as they are few
 
 	level    int // the least that the model can be read with
 	first    *program
 	programs *recent[*program]
 	patterns *recent[*pattern]
 
-	weights                             map[string]*graph.Tensor
+	weights                             map[string]weight
 	blocks                              []*weights.Block
 	owned                               [][]byte
 	mappedBytes, copiedBytes, hostBytes int64
@@ -101,6 +104,12 @@ type Session struct {
 	kept  map[string]kept // results that nobody has taken yet
 	runs  uint64
 	stats counters
+}
+
+// weight is an initializer's numbers, which all programs have together.
+type weight struct {
+	*graph.Tensor
+	name string
 }
 
 // counters of all runs.
@@ -130,7 +139,7 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	if o.Optimize == "" {
 		o.Optimize = "fuse"
 	}
-	s := &Session{model: m, options: o, given: m.Given, account: arena.NewAccount(o.MemoryLimit), weights: map[string]*graph.Tensor{}, kept: map[string]kept{}}
+	s := &Session{model: m, options: o, given: m.Given, account: arena.NewAccount(o.MemoryLimit), weights: map[string]weight{}, kept: map[string]kept{}}
 	o.Arena.Account, o.Arena.Memory = s.account, memory{s}
 	s.arena = arena.New(o.Arena)
 	s.patterns = newRecent(max(o.Patterns, 1), s.forget)
@@ -159,13 +168,13 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 			return nil, err
 		}
 	}
-	if err := s.keepBytes(); err != nil {
-		return nil, err
-	}
 	if o.Patterns <= 0 {
 		s.patterns.most = s.mostPatterns()
 	}
-	return s, nil
+	if err := s.planAhead(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.keepBytes()
 }
 
 // mostPatterns is how many are kept: fewer of large graphs.
@@ -191,6 +200,31 @@ func (s *Session) signature() (sig onnx.Signature, err error) {
 	}
 	defer weights.Guard(&err)()
 	return onnx.ParseSignature(s.file.Bytes())
+}
+
+// planAhead makes the pattern of a model that takes inputs of one shape only.
+func (s *Session) planAhead(ctx context.Context) error {
+	in := map[string]*graph.Tensor{}
+	for _, p := range s.Signature.Inputs {
+		x := &graph.Tensor{Type: p.Of}
+		for _, d := range p.Shape {
+			n, err := strconv.Atoi(d)
+			if err != nil {
+				return nil
+			}
+			x.Shape = append(x.Shape, n)
+		}
+		in[p.Name] = x
+	}
+	if s.first == nil || s.checkShapes(in) != nil {
+		return nil // a run says what is wrong
+	}
+	var fetches []Fetch
+	for _, p := range s.Signature.Outputs {
+		fetches = append(fetches, Fetch{Name: p.Name})
+	}
+	_, _, err := s.pattern(ctx, in, fetches, byNames)
+	return err
 }
 
 // fits asks whether the machine has so many bytes, where it is worth asking.
@@ -221,9 +255,12 @@ func (s *Session) keepBytes() error {
 	if src == nil {
 		return nil
 	}
-	if s.first != nil && int64(len(src)) > smallFile {
-		s.model.Path = ""
-		return nil
+	if s.first != nil {
+		held := map[string]bool{}
+		for _, w := range s.weights {
+			held[w.name] = true
+		}
+		src, s.stripped = onnx.Strip(src, held), true
 	}
 	if err := s.account.Take(ownModel, int64(len(src))); err != nil {
 		return err

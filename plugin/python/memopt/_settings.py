@@ -463,6 +463,7 @@ ELSEWHERE = {
     "initial_growth_chunk_size_bytes": "memopt plan does not heed it, run does",
     "max_dead_bytes_per_chunk": "memopt plan does not heed it, run does",
     "max_power_of_two_extend_bytes": "memopt plan does not heed it, run does",
+    "threads": "memopt plan does not heed it, run does",
     "optimized_model_filepath": "memopt plan does not heed it, run does",
     "optimized_weights_file": "memopt plan does not heed it, run does",
     "optimized_weights_from": "memopt plan does not heed it, run does",
