@@ -87,6 +87,8 @@ class Host:
             failed = self._error(code, e.details() or "", timeout)
             failed.kind = str(dict(e.trailing_metadata() or ()).get("memopt-kind", ""))
             raise failed from None
+        except grpc.FutureCancelledError:
+            raise MemoptError("the call was given up", code="CANCELLED", binary=self.binary) from None
         except ValueError as e:  # grpc's word for a channel closed by another thread
             raise MemoptError(f"the memopt service was closed during a call ({e})", code="CANCELLED", binary=self.binary) from None
 

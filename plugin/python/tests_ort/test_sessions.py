@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 import pathlib
 import pickle
@@ -321,6 +322,18 @@ class Sessions(Programs):
         for i in range(9):
             y = np.sin(y) if i % 2 else -y
         np.testing.assert_allclose(session.run(None, {"x": x})[0], y, rtol=1e-4, atol=1e-6)
+
+    def test_a_model_that_was_quantized(self) -> None:
+        quantization = importlib.import_module(f"{self.ort.__name__}.quantization")
+        rng = np.random.default_rng(0)
+        w = rng.standard_normal((64, 32), dtype=np.float32)
+        made = model([helper.make_node("MatMul", ["x", "w"], ["y"])], [info("x", ["n", 64])], [info("y", ["n", 32])], {"w": w})
+        onnx.save(made, self.path("float.onnx"))
+        quantization.quantize_dynamic(self.path("float.onnx"), self.path("int8.onnx"), weight_type=quantization.QuantType.QInt8)
+        x = rng.standard_normal((5, 64), dtype=np.float32)
+        y = self.session(self.path("int8.onnx")).run(None, {"x": x})[0]
+        self.assertLess(np.abs(y - x @ w).max(), 0.5)
+        self.assertGreater(np.abs(y - x @ w).max(), 0)
 
     def test_the_optimized_model(self) -> None:
         so = self.ort.SessionOptions()

@@ -84,7 +84,7 @@ _HOMES = {
     "sparse": ("SparseTensor",),
     "value": ("OrtValue", "copy_tensors"),
 }  # fmt: skip
-_MODULES = ("capi",)
+_MODULES = ("capi", "quantization", "training")
 _lazy = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [*_lazy]  # noqa: PLE0604

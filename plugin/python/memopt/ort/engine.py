@@ -6,6 +6,7 @@ as they are. Every byte that is copied is counted.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -57,6 +58,7 @@ class Fetched(NamedTuple):
 
 
 _FIRST_ROOM = 64 << 10  # for outputs of sizes that are not known yet
+_ALIGNMENT = 64  # of outputs in the room
 
 
 class Engine:
@@ -74,7 +76,8 @@ class Engine:
         self._id = 0
         self._end: weakref.finalize[Any, Any] | None = None
         self._shared: list[Array] = []  # what of the program's the service reads as long as the session is open
-        self._sizes: dict[Any, list[int]] = {}  # of outputs, by their names and the inputs' shapes; -1: not always the same
+        self._sizes: dict[Any, dict[str, int]] = {}  # of outputs, by the inputs' shapes
+        self._latest: dict[str, int] = {}  # of outputs whose sizes follow from numbers
         self.copied_in = self.copied_out = 0
         self.told: Any = None
         self._open()
@@ -134,88 +137,6 @@ class Engine:
         begun: Callable[[Any], None] | None = None,
     ) -> list[Fetched]:
         """Runs the model. Arrays are contiguous and in this machine's order."""
-        self._ready()
-        with self._lock:
-            if self._host is None or not self._host.alive():
-                self._open()
-            key = (tuple(f.name for f in fetches), tuple((name, array.shape) for name, _, array in feeds))
-            sizes = self._sizes.get(key)
-            try:
-                return self._run(feeds, fetches, options, begun, key, sizes)
-            except MemoptError as e:
-                if sizes is None or e.code != "INVALID_ARGUMENT" or all(n < 0 for n in sizes):
-                    raise
-            # The sizes of outputs may follow from numbers of inputs: once more, with room for any.
-            self._sizes[key] = [-1] * len(fetches)
-            return self._run(feeds, fetches, options, begun, key, self._sizes[key])
-
-    def _run(
-        self,
-        feeds: Sequence[tuple[str, ElementType, Array]],
-        fetches: Sequence[Fetch],
-        options: Mapping[str, str],
-        begun: Callable[[Any], None] | None,
-        key: Any,
-        sizes: list[int] | None,
-    ) -> list[Fetched]:
-        from .. import _messages
-
-        assert self._host is not None
-        arena = _arena.current()
-        request = _messages.RunRequest(session=self._id, options=options)
-        held: list[Any] = []  # until the call has ended
-        for name, element_type, array in feeds:
-            there = _reach(array)
-            if there is not array:
-                there[...] = array
-                self.copied_in += array.nbytes
-            held.append(there)
-            _describe(request.inputs.add(), name, element_type, there)
-        blocks: list[Any] = []
-        for i, fetch in enumerate(fetches):
-            tensor = request.outputs.add(name=fetch.name)
-            if fetch.array is not None:
-                blocks.append(_reach(fetch.array))
-                _describe(tensor, fetch.name, fetch.element_type, blocks[-1])
-            elif sizes is not None and sizes[i] >= 0:
-                blocks.append(arena.alloc(sizes[i]))
-                tensor.span.CopyFrom(blocks[-1].span())
-            else:
-                blocks.append(None)
-        room = None
-        if any(block is None for block in blocks):
-            room = arena.alloc(_FIRST_ROOM)
-            request.room.CopyFrom(room.span())
-        reply = self._host.call("Run", request, None, begun)
-        made = []
-        for fetch, block, output in zip(fetches, blocks, reply.outputs, strict=True):
-            element_type = by_service(output.type)
-            if fetch.array is not None:
-                if block is not fetch.array:
-                    fetch.array[...] = block
-                    self.copied_out += block.nbytes
-                made.append(Fetched(element_type, fetch.array))
-                continue
-            if block is None:
-                block = arena.alloc(_bytes(output.shape, element_type))
-                if output.HasField("span"):
-                    assert room is not None
-                    at = output.span.offset - room.offset
-                    block.view[:] = room.view[at : at + block.nbytes]
-                elif block.nbytes:
-                    tensor = _messages.Tensor(name=fetch.name, type=output.type, shape=output.shape, span=block.span())
-                    self._host.call("Sync", _messages.SyncRequest(session=self._id, tensors=[tensor]), None)
-                self.copied_out += block.nbytes
-            made.append(Fetched(element_type, block.array(element_type.storage(), output.shape)))
-        if sizes is None:
-            if len(self._sizes) >= 1024:
-                self._sizes.clear()
-            self._sizes[key] = [-1 if f.array is not None else m.array.nbytes for f, m in zip(fetches, made, strict=True)]
-        del held
-        return made
-
-    def stats(self) -> str:
-        """What the service tells of the session, as JSON."""
         from .. import _messages
 
         self._ready()
@@ -223,8 +144,102 @@ class Engine:
             if self._host is None or not self._host.alive():
                 self._open()
             assert self._host is not None
-            told: str = self._host.call("Stats", _messages.SessionRequest(session=self._id), None).json
-            return told
+            request = _messages.RunRequest(session=self._id, options=options)
+            held: list[Any] = []  # until the call has ended
+            for name, element_type, array in feeds:
+                there = _reach(array)
+                if there is not array:
+                    there[...] = array
+                    self.copied_in += array.nbytes
+                held.append(there)
+                _describe(request.inputs.add(), name, element_type, there)
+            places = self._places(request, fetches)
+            reply = self._host.call("Run", request, None, begun)
+            del held
+            return [self._fetched(*each) for each in zip(fetches, places, reply.outputs, strict=True)]
+
+    def _places(self, request: Any, fetches: Sequence[Fetch]) -> list[Any]:
+        """Has each output written to where the program wants it, or to a block of its size, or to room that they share where its
+        size follows from numbers of inputs."""
+        arena = _arena.current()
+        sizes = self._outputs_of(request.inputs) if any(f.array is None for f in fetches) else {}
+        places: list[Any] = []
+        open_ended = 0
+        for fetch in fetches:
+            tensor = request.outputs.add(name=fetch.name)
+            size = sizes.get(fetch.name, -1)
+            if fetch.array is not None:
+                places.append(_reach(fetch.array))
+                _describe(tensor, fetch.name, fetch.element_type, places[-1])
+            elif size >= 0:
+                places.append(arena.alloc(size))
+                tensor.span.CopyFrom(places[-1].span())
+            else:
+                places.append(None)
+                open_ended += self._latest.get(fetch.name, _FIRST_ROOM) + _ALIGNMENT
+        if open_ended:
+            room = arena.alloc(open_ended)
+            request.room.CopyFrom(room.span())
+            places = [room if place is None else place for place in places]
+        return places
+
+    def _fetched(self, fetch: Fetch, place: Any, output: Any) -> Fetched:
+        from .. import _messages
+
+        element_type = by_service(output.type)
+        if fetch.array is not None:
+            if place is not fetch.array:
+                fetch.array[...] = place
+                self.copied_out += place.nbytes
+            return Fetched(element_type, fetch.array)
+        size = _bytes(output.shape, element_type)
+        if output.HasField("span") and (output.span.offset, size) == (place.offset, place.nbytes):
+            return Fetched(element_type, place.array(element_type.storage(), output.shape))
+        block = _arena.current().alloc(size)
+        if output.HasField("span"):
+            at = output.span.offset - place.offset
+            block.view[:] = place.view[at : at + size]
+        elif size:
+            assert self._host is not None
+            tensor = _messages.Tensor(name=fetch.name, type=output.type, shape=output.shape, span=block.span())
+            self._host.call("Sync", _messages.SyncRequest(session=self._id, tensors=[tensor]), None)
+        self._latest[fetch.name] = size
+        self.copied_out += size
+        return Fetched(element_type, block.array(element_type.storage(), output.shape))
+
+    def _outputs_of(self, inputs: Any) -> dict[str, int]:
+        """The bytes of each output for inputs of these shapes, -1 of one that their numbers decide on."""
+        from .. import _messages
+
+        key = tuple((t.name, *t.shape) for t in inputs)
+        sizes = self._sizes.get(key)
+        if sizes is None:
+            assert self._host is not None
+            sizes = {}
+            try:
+                told = self._host.call("Bind", _messages.BindRequest(session=self._id, inputs=[_shape_of(t) for t in inputs]), None)
+                for t in told.tensors:
+                    sizes[t.name] = -1 if any(n < 0 for n in t.shape) else _bytes(t.shape, by_service(t.type))
+            except MemoptError as e:
+                if e.code != "INVALID_ARGUMENT":
+                    raise
+                # What is wrong with the inputs is told by the run.
+            if len(self._sizes) >= 1024:
+                self._sizes.clear()
+            self._sizes[key] = sizes
+        return sizes
+
+    def stats(self) -> dict[str, Any]:
+        """What the service tells of the session's memory, and the bytes that were copied on this side of the arena."""
+        from .. import _messages
+
+        self._ready()
+        with self._lock:
+            if self._host is None or not self._host.alive():
+                self._open()
+            assert self._host is not None
+            told: dict[str, Any] = json.loads(self._host.call("Stats", _messages.SessionRequest(session=self._id), None).json)
+        return {**told, "host_copied_in": self.copied_in, "host_copied_out": self.copied_out}
 
 
 def _reach(array: Array) -> Array:
@@ -243,6 +258,12 @@ def _describe(tensor: Any, name: str, element_type: ElementType | None, array: A
     assert offset is not None
     tensor.span.offset = offset
     tensor.span.bytes = array.nbytes
+
+
+def _shape_of(tensor: Any) -> Any:
+    from .. import _messages
+
+    return _messages.Tensor(name=tensor.name, type=tensor.type, shape=tensor.shape)
 
 
 def _bytes(shape: Sequence[int], element_type: ElementType) -> int:

@@ -9,13 +9,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..errors import MemoptError
 from . import checks, errors, profiling, providers
 from .binding import IOBinding
 from .device import OrtMemoryInfo
 from .engine import Fetch
 from .enums import OrtAllocatorType, OrtDeviceVendorId, OrtMemType
 from .metadata import ModelMetadata, NodeArg, OrtEpDevice
-from .opened import Opened
+from .opened import Opened, running
 from .options import RunOptions, SessionOptions
 from .types import by_tensor
 from .value import OrtValue, plain
@@ -231,6 +232,13 @@ class Session:
         """Writes the times of the runs so far, for chrome://tracing, and says where; an empty text without enable_profiling."""
         profile, self._profile = self._profile, None
         return profile.write() if profile is not None else ""
+
+    def get_memory_stats(self) -> dict[str, Any]:
+        """What the session holds, by owner, what its arena and its patterns did, and the bytes that runs copied. Not in ONNX Runtime."""
+        try:
+            return self._opened.engine.stats()
+        except MemoptError as e:
+            raise running(e) from e
 
     def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
         """Refused: devices have no options that change while a model is open."""
