@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/arena":               {},
 	"memopt/memopt/session":             {"memopt/kernels", "memopt/kernels/cpu", "memopt/memopt/arena", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/stop", "memopt/memopt/weights", "memopt/planner", "memopt/planner/pack"},
 	"memopt/memopt/report":              {"memopt/memopt/visible", "memopt/planner", "memopt/planner/cluster"},
-	"memopt/memopt/bench":               {"memopt/autograd", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/report", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/planner", "memopt/planner/pack"},
+	"memopt/memopt/bench":               {"memopt/autograd", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/planner", "memopt/planner/pack", "memopt/plugin", "memopt/plugin/pb"},
 	"memopt/plugin":                     {"memopt/memopt/visible", "memopt/plugin/pb"},
 	"memopt/plugin/pb":                  {},
 	"memopt/plugin/internal/echo":       {"memopt/plugin"},

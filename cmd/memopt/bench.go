@@ -63,7 +63,7 @@ var benchCommand = &cli.Command{
 type benchRun func(c *cli.Context, only []string, progress func(what string)) (text func(io.Writer), file func(bench.Head) any, err error)
 
 // benchKinds are the benches that are more than a table of cases.
-var benchKinds = map[string]benchRun{"planner": benchPlanner, "torch": benchTorch, "vulkan": benchVulkan}
+var benchKinds = map[string]benchRun{"planner": benchPlanner, "plugin": benchPlugin, "torch": benchTorch, "vulkan": benchVulkan}
 
 // benchCases runs a table of cases.
 func benchCases(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
@@ -91,7 +91,7 @@ func benchList() string {
 	for _, b := range bench.Benches {
 		s.WriteString("\n" + b.Name + ": " + b.Doc + "; groups " + strings.Join(b.Groups(), ", "))
 	}
-	s.WriteString("\nplanner: " + bench.PlannerDoc + "\ntorch: " + bench.TorchDoc + "\nvulkan: " + bench.VulkanDoc)
+	s.WriteString("\nplanner: " + bench.PlannerDoc + "\nplugin: " + bench.PluginDoc + "\ntorch: " + bench.TorchDoc + "\nvulkan: " + bench.VulkanDoc)
 	return s.String()
 }
 
@@ -104,6 +104,24 @@ func benchPlanner(c *cli.Context, only []string, progress func(string)) (func(io
 	r, err := bench.Planner(o)
 	if err != nil {
 		return nil, nil, asInput(err)
+	}
+	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
+}
+
+// benchPlugin runs the service's bench, on this binary's.
+func benchPlugin(c *cli.Context, only []string, progress func(string)) (func(io.Writer), func(bench.Head) any, error) {
+	for _, flag := range []string{"device", "threads", "python"} {
+		if c.IsSet(flag) {
+			return nil, nil, usage("bench plugin has no --%s", flag)
+		}
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := bench.Plugin(bench.PluginOptions{Binary: binary, Only: only, Quick: c.Bool("quick"), Progress: progress})
+	if err != nil {
+		return nil, nil, err
 	}
 	return r.Text, func(h bench.Head) any { return r.File(h) }, nil
 }

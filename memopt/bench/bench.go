@@ -126,7 +126,7 @@ func Find(name string) (Bench, error) {
 		}
 		names = append(names, b.Name)
 	}
-	names = append(names, "planner", "torch", "vulkan") // which are more than cases
+	names = append(names, "planner", "plugin", "torch", "vulkan") // which are more than cases
 	return Bench{}, fmt.Errorf("no bench is called %q; there are %s", name, strings.Join(names, ", "))
 }
 
