@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from both import Programs, both, dense, identity, of_dense, pair
 
@@ -168,8 +168,6 @@ class Bindings(Programs):
 
     def test_twelve_types(self) -> None:
         for kind in ("FLOAT", "DOUBLE", "FLOAT16", "INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "UINT64", "BOOL"):
-            from onnx import helper
-
             number = getattr(TensorProto, kind)
             dtype = helper.tensor_dtype_to_np_dtype(number)
             session = self.session(identity(number).SerializeToString())
@@ -181,6 +179,39 @@ class Bindings(Programs):
                 binding.bind_output("y", "cpu", 0, element_type, [3], y.ctypes.data)
                 session.run_with_iobinding(binding)
                 np.testing.assert_array_equal(y, x, kind)
+
+    def test_compiled_classes(self) -> None:
+        c = self.state
+        device = c.OrtDevice(c.OrtDevice.cpu(), c.OrtDevice.default_memory(), 0)
+        for number in (TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.FLOAT16):
+            dtype = helper.tensor_dtype_to_np_dtype(number)
+            session = self.session(identity(number).SerializeToString())
+            x = np.array([0, 1, 1], dtype)
+            value = c.OrtValue.ortvalue_from_numpy(x, device)
+            for bind in (
+                lambda b, v=value: b.bind_ortvalue_input("x", v),
+                lambda b, v=x: b.bind_input("x", v),
+                lambda b, v=value, d=dtype: b.bind_input("x", device, d, [3], v.data_ptr()),
+            ):
+                binding = c.SessionIOBinding(session._sess)
+                bind(binding)
+                binding.bind_output("y", device)
+                session._sess.run_with_iobinding(binding, None)
+                outputs = binding.get_outputs()
+                self.assertIsInstance(outputs, c.OrtValueVector)
+                np.testing.assert_array_equal(outputs[0].numpy(), x)
+                self.assertEqual(outputs.element_type_at(0), number)
+                self.assertEqual(outputs.bool_tensor_indices(), [0] if number == TensorProto.BOOL else [])
+                np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], x)
+
+    def test_vectors(self) -> None:
+        session = self.session(self.model)
+        feeds, fetches = self.state.OrtValueVector(), self.state.OrtValueVector()
+        feeds.push_back(self.value(X)._get_c_value())
+        cpu = self.state.OrtDevice(self.state.OrtDevice.cpu(), self.state.OrtDevice.default_memory(), 0)
+        session.run_with_ortvaluevector(self.ort.RunOptions(), ["x"], feeds, ["y"], fetches, [cpu])
+        self.assertEqual(len(fetches), 1)
+        np.testing.assert_allclose(fetches[0].numpy(), of_dense(X), rtol=1e-6)
 
     def test_order_is_that_of_binding(self) -> None:
         session = self.session(pair().SerializeToString())

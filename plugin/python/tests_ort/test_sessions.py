@@ -259,6 +259,22 @@ class Sessions(Programs):
         with self.assertRaisesRegex(RuntimeError, "Unknown Provider Type: FooExecutionProvider"):
             self.session(data).set_providers(["FooExecutionProvider"])
 
+    def test_arguments_of_providers(self) -> None:
+        check = importlib.import_module(f"{self.ort.__name__}.capi.onnxruntime_inference_collection").check_and_normalize_provider_args
+        for providers, options, names, normal in (
+            (None, None, [], []),
+            (["a"], None, ["a"], [{}]),
+            ([("a", {1: 2}), "b"], None, ["a", "b"], [{"1": "2"}, {}]),
+            (["a", "b"], [{1: 2}, {}], ["a", "b"], [{"1": "2"}, {}]),
+            (["a", "a"], None, ["a"], [{}]),
+        ):
+            self.assertEqual([list(r) for r in check(providers, options, ["a", "b", "c"])], [names, normal])
+        with self.assertWarns(UserWarning):
+            check(["d"], None, ["a", "b", "c"])
+        for providers, options in ((["a"], [{}, {}]), ([("a", {})], [{}]), (["a"], {}), (["a"], [1]), ([1], None), (3, None)):
+            with self.assertRaises(ValueError):
+                check(providers, options, ["a"])
+
     def test_it_stays_in_its_process(self) -> None:
         session = self.session(self.file)
         for move in (pickle.dumps, copy.deepcopy):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .allocators import create_and_register_allocator as create_and_register_allocator
     from .allocators import create_and_register_allocator_v2 as create_and_register_allocator_v2
     from .binding import IOBinding as IOBinding
+    from .binding import SessionIOBinding as SessionIOBinding
     from .device import OrtDevice as OrtDevice
     from .device import OrtMemoryInfo as OrtMemoryInfo
     from .devices import disable_telemetry_events as disable_telemetry_events
@@ -65,7 +66,7 @@ __version__ = "1.31.1"  # the release of ONNX Runtime whose names and behaviour 
 # Where each name is.
 _HOMES = {
     "allocators": ("OrtArenaCfg", "create_and_register_allocator", "create_and_register_allocator_v2"),
-    "binding": ("IOBinding",),
+    "binding": ("IOBinding", "SessionIOBinding"),
     "device": ("OrtDevice", "OrtMemoryInfo"),
     "devices": (
         "disable_telemetry_events", "enable_telemetry_events", "get_all_providers", "get_available_providers", "get_build_info", "get_device",

@@ -11,11 +11,12 @@ from . import checks
 from .device import OrtDevice
 from .types import STRING, asked_for
 from .value import OrtValue, plain
+from .vector import OrtValueVector
 
 if TYPE_CHECKING:
     import numpy
 
-    from .session import InferenceSession
+    from .session import Session
 
     Array = numpy.ndarray[Any, Any]
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class IOBinding:
     """The inputs and outputs of a session, bound by name. Bound memory is read and written anew at each run."""
 
-    def __init__(self, session: InferenceSession) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session._opened
         self._inputs: dict[str, OrtValue] = {}
         self._outputs: dict[str, OrtValue | str] = {}  # a str: the device where room is made at the first run
@@ -85,9 +86,9 @@ class IOBinding:
         """The outputs, in the order in which they were bound. One that no run has written yet has no value."""
         return [_Unwritten(name) if isinstance(value, str) else value for name, value in self._outputs.items()]
 
-    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+    def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
         """The same."""
-        return self.get_outputs()
+        return OrtValueVector(self.get_outputs())
 
     def copy_outputs_to_cpu(self) -> list[Array]:
         """Copies of the outputs."""
@@ -104,6 +105,26 @@ class IOBinding:
     def _known_input(self, name: str, otherwise: str) -> None:
         if checks.text("name", name) not in self._session.inputs:
             raise RuntimeError(f"{otherwise}; the model has {', '.join(self._session.inputs) or 'no inputs'}")
+
+
+class SessionIOBinding(IOBinding):
+    """A binding with the arguments that ONNX Runtime's compiled class takes: devices are OrtDevices."""
+
+    def bind_input(self, name: str, *what: Any) -> None:
+        """Binds an input to an array, or to memory of a device, a type and a shape at an address."""
+        if len(what) == 1:
+            self.bind_cpu_input(name, *what)
+        else:
+            device, element_type, shape, address = what
+            super().bind_input(name, device, device.device_id(), element_type, shape, address)
+
+    def bind_output(self, name: str, device: Any, element_type: Any = None, shape: Any = None, buffer_ptr: int | None = None) -> None:  # type: ignore[override]
+        """Binds an output to a device, or to memory of it of a type and a shape at an address."""
+        super().bind_output(name, device, device.device_id(), element_type, shape, buffer_ptr)
+
+    def get_outputs(self) -> OrtValueVector:
+        """The outputs, in the order in which they were bound."""
+        return OrtValueVector(super().get_outputs())
 
 
 class _Unwritten(OrtValue):
@@ -128,7 +149,7 @@ def _value(method: str, value: Any) -> OrtValue:
     return value
 
 
-def _at(device_type: str, device_id: int, element_type: Any, shape: Sequence[int], address: int) -> OrtValue:
+def _at(device_type: str | OrtDevice, device_id: int, element_type: Any, shape: Sequence[int], address: int) -> OrtValue:
     """The value that memory at an address is."""
     import numpy
 
@@ -149,7 +170,7 @@ def _at(device_type: str, device_id: int, element_type: Any, shape: Sequence[int
         raise RuntimeError(f"buffer_ptr is {address:#x}, and no memory begins there")
     if not device.on_host() and _arena.current().find(address, count) is None:
         raise RuntimeError(
-            f"the memory at {address:#x} is not the service's: on {device_type}, bind an OrtValue that was made for {device_type}, or its data_ptr()"
+            f"the memory at {address:#x} is not the service's: on {device.name}, bind an OrtValue that was made for {device.name}, or its data_ptr()"
         )
     memory: Any = (ctypes.c_ubyte * count).from_address(address)
     return OrtValue(numpy.ndarray(tuple(dims), kind.storage(), memory), kind, device.name)

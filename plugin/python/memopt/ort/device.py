@@ -37,8 +37,10 @@ class OrtDevice:
         self._name = {0: "cpu", 1: "gpu", 2: "fpga", 3: "npu"}.get(self._type, "cpu")
 
     @staticmethod
-    def make(ort_device_name: str, device_id: int, vendor_id: int | OrtDeviceVendorId = -1) -> OrtDevice:
+    def make(ort_device_name: str | OrtDevice, device_id: int, vendor_id: int | OrtDeviceVendorId = -1) -> OrtDevice:
         """The device of a name: cpu, or one of a GPU."""
+        if isinstance(ort_device_name, OrtDevice):
+            return ort_device_name
         if ort_device_name not in _DEVICES:
             raise Exception(f"Unsupported device type: {ort_device_name}")
         kind, vendor = _DEVICES[ort_device_name]

@@ -40,5 +40,5 @@ class Profile:
         at = datetime.fromtimestamp(self.began_ns / 1e9)
         path = f"{self._prefix}_{at:%Y-%m-%d_%H-%M-%S}_{at.microsecond // 1000:03d}.json"
         with self._lock, open(path, "w", encoding="utf-8") as f:
-            json.dump(self._events, f)
+            f.write("[\n" + ",\n".join(map(json.dumps, self._events)) + "\n]\n")
         return path

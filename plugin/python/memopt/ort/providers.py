@@ -66,6 +66,15 @@ def available() -> list[str]:
     return [VULKAN, CPU] if "vulkan" in devices() else [CPU]
 
 
+def check_and_normalize_provider_args(providers: Any, provider_options: Any, available_provider_names: Sequence[str]) -> tuple[list[str], list[dict[str, str]]]:
+    """The names and the options that a program gave, as ONNX Runtime's function of this name gives them."""
+    pairs = normalize(providers, provider_options)
+    for name, _ in pairs:
+        if name not in available_provider_names:
+            warnings.warn(f"Specified provider '{name}' is not in available provider names.Available providers: '{', '.join(available_provider_names)}'", stacklevel=2)
+    return [name for name, _ in pairs], [options for _, options in pairs]
+
+
 class Choice(NamedTuple):
     """The devices of a session, in the order of preference, with the options of each."""
 

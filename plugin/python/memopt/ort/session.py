@@ -33,6 +33,11 @@ class Session:
     _opened: Opened
     _profile: profiling.Profile | None
 
+    @property
+    def _sess(self) -> Session:
+        """What ONNX Runtime's class holds the compiled one as; here there is but one."""
+        return self
+
     def get_session_options(self) -> SessionOptions:
         """The options as they were when the session was opened."""
         return self._opened.options
@@ -216,7 +221,7 @@ class Session:
 
     def io_binding(self) -> IOBinding:
         """A new binding of the session's inputs and outputs."""
-        return IOBinding(self)  # type: ignore[arg-type]
+        return IOBinding(self)
 
     def create_ortvalue_from_shape_and_type(
         self, shape: Sequence[int], element_type: Any, device_type: str, device_id: int = 0, vendor_id: int | OrtDeviceVendorId = -1

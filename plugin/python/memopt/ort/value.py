@@ -37,7 +37,7 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_numpy(
-        cls, numpy_obj: Array, /, device_type: str = "cpu", device_id: int = 0, vendor_id: int | OrtDeviceVendorId = -1
+        cls, numpy_obj: Array, /, device_type: str | OrtDevice = "cpu", device_id: int = 0, vendor_id: int | OrtDeviceVendorId = -1
     ) -> OrtValue:
         """The array itself on the processor, a copy of it elsewhere. A copy of one whose elements do not follow one another."""
         device = OrtDevice.make(device_type, device_id, vendor_id)
@@ -66,7 +66,7 @@ class OrtValue:
         cls,
         shape: Sequence[int],
         element_type: Any,
-        device_type: str = "cpu",
+        device_type: str | OrtDevice = "cpu",
         device_id: int = 0,
         vendor_id: int | OrtDeviceVendorId = -1,
         memory_info: OrtMemoryInfo | None = None,
@@ -96,10 +96,15 @@ class OrtValue:
     @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:
         """A value over the memory of another library's tensor on the processor."""
-        import numpy
-
         if isinstance(data, OrtValue):
             return cls(data._array, data._type, data._device)
+        dtype = getattr(data, "dtype", None)
+        return cls._of_dlpack(data, getattr(dtype, "name", str(dtype)) in ("bool", "torch.bool"))
+
+    @classmethod
+    def _of_dlpack(cls, data: Any, is_bool: bool) -> OrtValue:
+        import numpy
+
         if not hasattr(data, "__dlpack__"):
             if type(data).__name__ != "PyCapsule":
                 raise TypeError(f"from_dlpack takes a tensor that has __dlpack__, not {type(data).__name__}")
@@ -107,6 +112,8 @@ class OrtValue:
         array = numpy.from_dlpack(data)
         if not array.flags.c_contiguous:
             raise RuntimeError("from_dlpack takes contiguous tensors only")
+        if is_bool and array.dtype == numpy.uint8:
+            array = array.view(numpy.bool_)  # older exporters have no truths
         return cls(array, by_numpy(array.dtype))
 
     def __dlpack__(self, *, stream: Any = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..allocators import OrtArenaCfg, create_and_register_allocator, create_and_register_allocator_v2
+from ..binding import SessionIOBinding
 from ..device import OrtDevice, OrtMemoryInfo
 from ..devices import (
     get_all_providers,
@@ -48,7 +49,9 @@ from ..errors import (
 from ..metadata import ModelMetadata, NodeArg, OrtEpDevice, OrtHardwareDevice
 from ..options import RunOptions, SessionOptions
 from ..session import InferenceSession
+from ..sparse import SparseTensor
 from ..value import OrtValue, copy_tensors
+from ..vector import OrtValueVector
 
 kNextPowerOfTwo = ArenaExtendStrategy.kNextPowerOfTwo
 kSameAsRequested = ArenaExtendStrategy.kSameAsRequested
@@ -58,7 +61,7 @@ __all__ = [
     "InferenceSession", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "ModelLoadCanceled", "ModelLoaded", "ModelMetadata",
     "ModelRequiresCompilation", "NoModel", "NoSuchFile", "NodeArg", "NotFound", "NotImplemented", "OrtAllocatorType", "OrtArenaCfg", "OrtDevice",
     "OrtDeviceMemoryType", "OrtEpDevice", "OrtExecutionProviderDevicePolicy", "OrtHardwareDevice", "OrtHardwareDeviceType", "OrtMemType",
-    "OrtMemoryInfo", "OrtMemoryInfoDeviceType", "OrtSparseFormat", "OrtValue", "RunOptions", "RuntimeException", "SessionOptions", "copy_tensors",
+    "OrtMemoryInfo", "OrtMemoryInfoDeviceType", "OrtSparseFormat", "OrtValue", "OrtValueVector", "RunOptions", "RuntimeException", "SessionIOBinding", "SessionOptions", "SparseTensor", "copy_tensors",
     "create_and_register_allocator", "create_and_register_allocator_v2", "get_all_providers", "get_available_providers", "get_build_info",
     "get_device", "get_ep_devices", "get_version_string", "kNextPowerOfTwo", "kSameAsRequested", "set_default_logger_severity",
     "set_default_logger_verbosity", "set_seed",
