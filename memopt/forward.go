@@ -106,8 +106,15 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			r.Anonymous = watch.ofSession(s, data)
 		}
 	}()
+	var o session.RunOptions
 	for i := range max(f.Repeat, 1) {
-		if r.Result, err = s.Run(ctx, in, fetches, session.RunOptions{}); err != nil {
+		if i == 1 {
+			o.Same = map[string]bool{}
+			for name := range in {
+				o.Same[name] = true
+			}
+		}
+		if r.Result, err = s.Run(ctx, in, fetches, o); err != nil {
 			if !coded(err) {
 				err = input(err)
 			}

@@ -85,3 +85,66 @@ func TestForwardOnVulkan(t *testing.T) {
 		}
 	}
 }
+
+// TestForwardStaysOnVulkan: inputs that are the same as in the last run, and results that nobody reads, are not copied.
+func TestForwardStaysOnVulkan(t *testing.T) {
+	c := configs.Default()
+	c.Device = vulkanDevice(t)
+	path, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 16, Heads: 2, Vocab: 32})
+	s, err := OpenForward(context.Background(), session.Model{Path: path}, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c.Dims = map[string]int64{"batch": 2, "seq": 4}
+	in, _, err := forwardInputs(s, nil, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	bytes := int64(0)
+	for name, x := range in {
+		all[name] = true
+		bytes += int64(len(x.Bytes))
+	}
+	on := []session.Fetch{{Name: "loss", OnDevice: true}}
+	var losses []float32
+	for i, o := range []session.RunOptions{{Same: all}, {Same: all}, {Same: all}, {}} {
+		if i == 3 {
+			ids := in["input_ids"].I64()
+			for k := range ids {
+				ids[k] = 1 - ids[k]
+			}
+		}
+		r, err := s.Run(context.Background(), in, on, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := bytes
+		if i == 1 || i == 2 { // it has them
+			want = 0
+		}
+		if r.CopiedIn != want || r.CopiedOut != 0 {
+			t.Errorf("run %d: %d bytes copied in, %d out", i, r.CopiedIn, r.CopiedOut)
+		}
+		x, read, ok := s.Kept("loss")
+		if !ok {
+			t.Fatal("no result is kept")
+		}
+		loss := graph.NewTensor(x.Type, x.Shape...)
+		if err := read(loss.Bytes); err != nil {
+			t.Fatal(err)
+		}
+		losses = append(losses, loss.F32()[0])
+		if err := read(make([]byte, 3)); err == nil {
+			t.Error("a result of 4 bytes is read into 3")
+		}
+	}
+	if losses[0] != losses[1] || losses[1] != losses[2] || losses[2] == losses[3] {
+		t.Errorf("losses %v", losses)
+	}
+	r, err := s.Run(context.Background(), in, nil, session.RunOptions{})
+	if err != nil || r.Outputs[0].Float(0) != float64(losses[3]) || r.CopiedOut != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -19,6 +19,8 @@ type Run struct {
 	// Lent says that inputs stay as they are until the next step begins: a device may
 	// read them where they are.
 	Lent bool
+	// Same names inputs whose numbers are those of the last run: they are not copied again.
+	Same map[string]bool
 	// Part is what of the step is run.
 	Part Part
 	// Seeds is, where Part is BackwardPass, what the border makes, by its outputs: the

@@ -216,7 +216,7 @@ func (r *runner) Run(ctx context.Context, q plugin.RunRequest) (reply plugin.Run
 	var fetches []session.Fetch
 	spans := map[string]bool{}
 	for _, t := range q.Outputs {
-		f := session.Fetch{Name: t.Name, Place: room(t.Name)}
+		f := session.Fetch{Name: t.Name, Place: room(t.Name), OnDevice: t.Role == "device"}
 		if t.Bytes != nil {
 			spans[t.Name] = true
 			f.Place = func(x *graph.Tensor, n int64) ([]byte, error) { return boundFor(t, x, n) }
@@ -226,6 +226,14 @@ func (r *runner) Run(ctx context.Context, q plugin.RunRequest) (reply plugin.Run
 	if fetches == nil {
 		for _, p := range r.s.Signature.Outputs {
 			fetches = append(fetches, session.Fetch{Name: p.Name, Place: room(p.Name)})
+		}
+	}
+	for _, t := range q.Inputs {
+		if t.Role == "same" {
+			if o.Same == nil {
+				o.Same = map[string]bool{}
+			}
+			o.Same[t.Name] = true
 		}
 	}
 	result, err := r.s.Run(ctx, in, fetches, o)
@@ -301,14 +309,13 @@ func (r *runner) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, toSe
 		return asInput(fmt.Errorf("a forward session takes its inputs with each run"))
 	}
 	for _, t := range tensors {
-		x, ok := r.s.Kept(t.Name)
-		switch {
-		case !ok:
+		_, read, ok := r.s.Kept(t.Name)
+		if !ok {
 			return asInput(fmt.Errorf("no result %q of the last run is kept", t.Name))
-		case len(t.Bytes) != len(x.Bytes):
-			return asInput(fmt.Errorf("result %q has %d bytes, and its span %d", t.Name, len(x.Bytes), len(t.Bytes)))
 		}
-		copy(t.Bytes, x.Bytes)
+		if err := read(t.Bytes); err != nil {
+			return asInput(err)
+		}
 	}
 	return nil
 }

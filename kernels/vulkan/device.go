@@ -254,6 +254,9 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		case x.Type != in.Value.Type || !slices.Equal(x.Shape, in.Shape):
 			return t, fmt.Errorf("vulkan: input %q is %s%v, the plan is for %s%v", in.Value.Name, x.Type, x.Shape, in.Value.Type, in.Shape)
 		}
+		if r.Same[in.Value.Name] {
+			continue
+		}
 		if err := d.write(spanOf(in), x.Bytes); err != nil {
 			return t, fmt.Errorf("vulkan: input %q: %w", in.Value.Name, err)
 		}

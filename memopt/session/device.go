@@ -71,14 +71,25 @@ func (x *execution) onDevice() error {
 	if err := x.find(); err != nil {
 		return err
 	}
+	same := map[string]bool{}
 	for _, v := range x.t.p.g.Inputs {
-		x.r.CopiedIn += int64(len(x.in[v.Name].Bytes))
+		if same[v.Name] = x.same[v.Name] && x.t.fed[v.Name]; !same[v.Name] {
+			x.r.CopiedIn += int64(len(x.in[v.Name].Bytes))
+		}
 	}
+	x.t.fed = nil // until the run is over, who knows
 	var err error
-	if x.trace, err = x.t.device.Run(planner.Run{Inputs: x.in, Seed: x.s.options.Seed, Step: x.s.runs}); err != nil {
+	if x.trace, err = x.t.device.Run(planner.Run{Inputs: x.in, Same: same, Seed: x.s.options.Seed, Step: x.s.runs}); err != nil {
 		return err
 	}
+	x.t.fed = map[string]bool{}
+	for _, v := range x.t.p.g.Inputs {
+		x.t.fed[v.Name] = true
+	}
 	for k, v := range x.t.results {
+		if x.fetches[k].OnDevice {
+			continue
+		}
 		w := &into{x.places[k]}
 		if err := x.t.device.WriteOutput(w, v.Name); err != nil {
 			return err

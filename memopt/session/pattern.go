@@ -22,8 +22,9 @@ type pattern struct {
 	bound   int64 // most bytes alive at once
 	inputs  int64 // bytes of inputs that are read
 	outputs int64
-	device  Device // that the steps run on; nil is the processor
-	state   int64  // bytes of weights on the device
+	device  Device          // that the steps run on; nil is the processor
+	state   int64           // bytes of weights on the device
+	fed     map[string]bool // inputs that are on the device
 }
 
 // step is one node.

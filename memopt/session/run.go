@@ -25,11 +25,15 @@ type Fetch struct {
 	// Place is asked where its bytes are to lie, once their number is known and before anything runs. Nil, or nil
 	// from it, has the session keep them.
 	Place func(x *graph.Tensor, bytes int64) ([]byte, error)
+	// OnDevice leaves it where it was made, on a device with memory of its own, until somebody reads it. Place is not asked.
+	OnDevice bool
 }
 
 // RunOptions are those of one run.
 type RunOptions struct {
 	Shrink bool // the arena, at the end
+	// Same names inputs whose numbers are those of the last run: what a device has is not copied to it again.
+	Same map[string]bool
 }
 
 // Result is what a run gave.
@@ -97,7 +101,7 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 	}
 	r = &Result{Device: s.Device(), Known: known, Height: t.height, Bound: t.bound}
 	s.arena.Mark()
-	x := &execution{s: s, t: t, ctx: ctx, in: in, fetches: fetches, r: r}
+	x := &execution{s: s, t: t, same: o.Same, ctx: ctx, in: in, fetches: fetches, r: r}
 	defer func() {
 		x.end()
 		if err != nil {
@@ -244,6 +248,7 @@ type execution struct {
 	t       *pattern
 	ctx     context.Context
 	in      map[string]*graph.Tensor
+	same    map[string]bool
 	fetches []Fetch
 	r       *Result
 	chunks  []*arena.Chunk // given back at the end
@@ -362,8 +367,13 @@ func (x *execution) find() error {
 		is := x.t.tensors[v.ID]
 		out := &graph.Tensor{Type: is.Type, Shape: slices.Clone(is.Shape)}
 		n := x.t.bytes(v)
+		if f.OnDevice && x.t.device != nil {
+			x.s.kept[f.Name] = kept{x: out, on: x.t, v: v}
+			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out, Kept: true})
+			continue
+		}
 		var at []byte
-		if f.Place != nil {
+		if f.Place != nil && !f.OnDevice {
 			var err error
 			if at, err = f.Place(out, n); err != nil {
 				return fmt.Errorf("output %q: %w", f.Name, err)
@@ -374,13 +384,13 @@ func (x *execution) find() error {
 		}
 		place := at
 		if at == nil {
-			k, twice := x.s.kept[f.Name]
-			if !twice {
+			k := x.s.kept[f.Name]
+			if k.c == nil {
 				c, err := x.s.arena.Reserve(n, ownResults)
 				if err != nil {
 					return err
 				}
-				k = kept{out, c}
+				k = kept{x: out, c: c}
 				x.s.kept[f.Name] = k
 			}
 			place = k.c.Bytes

@@ -119,9 +119,12 @@ type counters struct {
 	copiedIn, copiedOut int64
 }
 
+// kept is a result in the session's memory, or on the device that made it.
 type kept struct {
-	x *graph.Tensor
-	c *arena.Chunk
+	x  *graph.Tensor
+	c  *arena.Chunk
+	on *pattern
+	v  *graph.Value
 }
 
 // smallFile is the most bytes of weights that are copied out of their files, which may then be written anew.
@@ -280,6 +283,11 @@ func (s *Session) forget(t *pattern) {
 	if t.device == nil {
 		return
 	}
+	for name, k := range s.kept {
+		if k.on == t {
+			delete(s.kept, name)
+		}
+	}
 	if t.p.roots--; t.p.roots == 0 { // with the last of them the weights go, too
 		s.account.Give(ownWeights, t.state)
 	}
@@ -333,17 +341,41 @@ func (s *Session) Close() error {
 // release gives back results that are kept.
 func (s *Session) release() {
 	for name, k := range s.kept {
-		s.arena.Free(k.c)
+		if k.c != nil {
+			s.arena.Free(k.c)
+		}
 		delete(s.kept, name)
 	}
 }
 
-// Kept is a result of the last run that the session keeps, until the next or until it is released.
-func (s *Session) Kept(name string) (*graph.Tensor, bool) {
+// Kept is the type and shape of a result of the last run that the session keeps, until the next run or until it is
+// released, and what copies its bytes.
+func (s *Session) Kept(name string) (x *graph.Tensor, read func(to []byte) error, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, ok := s.kept[name]
-	return k.x, ok
+	if !ok {
+		return nil, nil, false
+	}
+	return &graph.Tensor{Type: k.x.Type, Shape: k.x.Shape}, func(to []byte) error { return s.readKept(name, to) }, true
+}
+
+func (s *Session) readKept(name string, to []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, ok := s.kept[name]
+	if !ok {
+		return fmt.Errorf("no result %q is kept", name)
+	}
+	if n := int64(k.x.Len()) * k.x.Type.Size(); int64(len(to)) != n {
+		return fmt.Errorf("result %q has %d bytes, and there is room for %d", name, n, len(to))
+	}
+	s.stats.copiedOut += int64(len(to))
+	if k.on == nil {
+		copy(to, k.x.Bytes)
+		return nil
+	}
+	return k.on.device.WriteOutput(&into{to}, k.v.Name)
 }
 
 // Release gives back the results that the session keeps.
