@@ -18,6 +18,7 @@ import torch
 from models import GPT
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import memopt
 from memopt.ort import DebugOptions, LogLevel, ORTModule
@@ -118,6 +119,27 @@ class Levels(Case):
         for other in done[1:]:
             for (loss, gradients, _), (base, base_gradients, _) in zip(other, done[0], strict=True):
                 self.assertTrue(torch.equal(loss, base) and all(map(torch.equal, gradients, base_gradients)))
+
+    def test_checkpoints_and_budgets(self):
+        """What the module checkpoints, the plan decides; a budget of memopt's binds beside ONNX Runtime's settings."""
+
+        class Deep(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList(nn.Sequential(nn.Linear(32, 32), nn.GELU()) for _ in range(6))
+
+            def forward(self, x):
+                for layer in self.layers:
+                    x = checkpoint(layer, x, use_reentrant=False)
+                return x.square().mean()
+
+        model, x = Deep(), torch.randn(512, 32)
+        theirs = self.step(model, x)
+        with mock.patch.dict(os.environ, {"MEMOPT_ACTIVATION_BUDGET": "60%"}):
+            ours = self.wrapped(model, MEMORY_OPT_LEVEL="0")
+            self.assert_same(self.step(ours, x), theirs)
+        self.assertLessEqual(ours.report.measured_peak, 0.6 * ours.report.kept_peak)
+        self.assertEqual(ours.report.measured_peak, ours.report.promised_peak)
 
     def test_other_shapes(self):
         """The table is that of the first batch of each shape; the graph is made once."""
