@@ -21,7 +21,7 @@ from .report import Report
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._questions import Answer
+    from ._questions import Stats
 
 
 def plan(
@@ -170,10 +170,10 @@ def info(timeout: float | None = 30.0) -> Info:
     return Info(fields)
 
 
-def stats(timeout: float | None = 30.0) -> Answer:
+def stats(timeout: float | None = 30.0) -> Stats:
     """What the service of this process holds: its memory, weights by kind, goroutines."""
     from . import _messages
-    from ._questions import Answer
+    from ._questions import Stats
 
     reply = _host.current().call("Stats", _messages.SessionRequest(), _arguments.timeout(timeout))
-    return Answer(json.loads(reply.json), reply.text)
+    return Stats(json.loads(reply.json), reply.text)

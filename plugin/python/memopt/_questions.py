@@ -128,6 +128,28 @@ class Checked(Answer):
     recomputed_nodes: int
 
 
+class Weights(Section):
+    """Bytes of weights that the service holds, by where they are."""
+
+    mapped: int
+    heap: int
+    device: int
+    zero: int
+    copied_unaligned: int
+    copied_unmapped: int
+
+
+class Stats(Answer):
+    """What the service holds, in bytes."""
+
+    format: str
+    version: str
+    anonymous: int
+    heap: int
+    goroutines: int
+    weights: Weights
+
+
 _A = TypeVar("_A", bound=Answer)
 
 

@@ -46,7 +46,7 @@ class Types(unittest.TestCase):
                 'reveal_type(memopt.max_seq("m.onnx", "1GiB").plan.memory.total)\n'
                 "reveal_type((memopt.explain(plan).boundaries, memopt.explain(plan, node='a').program))\n"
                 'memopt.max_batch("m.onnx", "1GiB").sizes\n'
-                'memopt.info()["pid"]\n'
+                'memopt.info()["pid"], memopt.stats().weights.mapped\n'
                 "try:\n    pass\nexcept memopt.BudgetError as e:\n    reveal_type(e.floor)\n    reveal_type(e.changes[0].settings)\n"
             )
             out = tool("mypy", "--config-file", "pyproject.toml", str(user)).stdout
