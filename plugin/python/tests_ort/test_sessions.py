@@ -142,7 +142,25 @@ class Sessions(Programs):
         del session
         self.assertEqual(first.max(), 0)
 
+    def test_an_input_that_is_an_output(self) -> None:
+        made = model([helper.make_node("Add", ["x", "c"], ["y"])], [info("x", [1, 2])], [info("y", [1, 2]), info("x", [1, 2])], {"c": np.array(10, np.float32)})
+        for level in (self.ort.GraphOptimizationLevel.ORT_DISABLE_ALL, self.ort.GraphOptimizationLevel.ORT_ENABLE_ALL):
+            so = self.ort.SessionOptions()
+            so.graph_optimization_level = level
+            session = self.session(made.SerializeToString(), so)
+            runs = []
+            for i in range(5):
+                x = np.full((1, 2), i, np.float32)
+                runs.append(session.run(None, {"x": x}))
+                self.assertFalse(np.shares_memory(runs[-1][1], x))
+            for i, (y, x) in enumerate(runs):
+                np.testing.assert_array_equal(y, np.full((1, 2), i + 10, np.float32))
+                np.testing.assert_array_equal(x, np.full((1, 2), i, np.float32))
+            self.assertIsNotNone(runs[0][0].base)
+
     def test_values(self) -> None:
+        vector = self.session(self.file)._sess.run_with_ort_values({"x": self.value(X)._get_c_value()}, ["y"], self.ort.RunOptions())
+        self.assertIsInstance(vector, self.state.OrtValueVector)
         session = self.session(self.file)
         for names in (None, ["y"]):
             (y,) = session.run_with_ort_values(names, {"x": self.value(X)})

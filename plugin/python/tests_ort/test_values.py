@@ -104,6 +104,17 @@ class Values(Programs):
         self.assertEqual(self.value(x).__dlpack_device__(), (1, 0))
         with self.assertRaises(TypeError):
             self.ort.OrtValue.from_dlpack(3)
+        for make in (lambda: self.value(x)._ortvalue.to_dlpack(), lambda: self.value(x)._ortvalue.__dlpack__(), x.__dlpack__):
+            capsule = make()
+            self.assertFalse(self.state.is_dlpack_uint8_tensor(capsule))
+            v = self.state.OrtValue.from_dlpack(capsule, False)
+            self.assertEqual(v.data_ptr(), x.ctypes.data)
+            np.testing.assert_array_equal(v.numpy(), x)
+        self.assertTrue(self.state.is_dlpack_uint8_tensor(np.zeros(3, np.uint8).__dlpack__()))
+        truths = self.ort.OrtValue.from_dlpack(self.value(np.array([True, False])))
+        np.testing.assert_array_equal(truths.numpy(), [True, False])
+        for shape in ((1, 8, 0, 128), (0,), (0, 4), (4, 0)):
+            self.assertEqual(list(self.state.OrtValue.from_dlpack(np.zeros(shape, np.float32).__dlpack__(), False).shape()), list(shape))
 
     def test_values_stay_in_their_process(self) -> None:
         v = self.value(np.zeros(2, np.float32))

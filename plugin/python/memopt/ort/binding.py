@@ -16,7 +16,7 @@ from .vector import OrtValueVector
 if TYPE_CHECKING:
     import numpy
 
-    from .session import Session
+    from .session import Session, _Compiled
 
     Array = numpy.ndarray[Any, Any]
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class IOBinding:
     """The inputs and outputs of a session, bound by name. Bound memory is read and written anew at each run."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session | _Compiled) -> None:
         self._session = session._opened
         self._inputs: dict[str, OrtValue] = {}
         self._outputs: dict[str, OrtValue | str] = {}  # a str: the device where room is made at the first run

@@ -77,6 +77,7 @@ class Engine:
         self._end: weakref.finalize[Any, Any] | None = None
         self._shared: list[Array] = []  # what of the program's the service reads as long as the session is open
         self._sizes: dict[Any, dict[str, int]] = {}  # of outputs, by the inputs' shapes
+        self._unranked: set[str] = set()  # outputs of which the model says no shape
         self._latest: dict[str, int] = {}  # of outputs whose sizes follow from numbers
         self.copied_in = self.copied_out = 0
         self.told: Any = None
@@ -115,6 +116,7 @@ class Engine:
         if self._end is not None:
             self._end.detach()
         self._host, self._id, self._shared = host, self.told.session, shared
+        self._unranked = {port["name"] for port in json.loads(self.told.json)["outputs"] if not port["ranked"]}
         self._end = _closing.closer.watch(self, host, self._id)
 
     def close(self) -> None:
@@ -219,7 +221,8 @@ class Engine:
             try:
                 told = self._host.call("Bind", _messages.BindRequest(session=self._id, inputs=[_shape_of(t) for t in inputs]), None)
                 for t in told.tensors:
-                    sizes[t.name] = -1 if any(n < 0 for n in t.shape) else _bytes(t.shape, by_service(t.type))
+                    follows = any(n < 0 for n in t.shape) or (not t.shape and t.name in self._unranked)
+                    sizes[t.name] = -1 if follows else _bytes(t.shape, by_service(t.type))
             except MemoptError as e:
                 if e.code != "INVALID_ARGUMENT":
                     raise

@@ -20,6 +20,7 @@ from .opened import Opened, running
 from .options import RunOptions, SessionOptions
 from .types import by_tensor
 from .value import OrtValue, plain
+from .vector import OrtValueVector
 
 if TYPE_CHECKING:
     import numpy
@@ -34,9 +35,9 @@ class Session:
     _profile: profiling.Profile | None
 
     @property
-    def _sess(self) -> Session:
-        """What ONNX Runtime's class holds the compiled one as; here there is but one."""
-        return self
+    def _sess(self) -> _Compiled:
+        """What ONNX Runtime's class holds the compiled one as."""
+        return _Compiled(self)
 
     def get_session_options(self) -> SessionOptions:
         """The options as they were when the session was opened."""
@@ -255,6 +256,22 @@ class Session:
 
     def __reduce__(self) -> str:
         raise errors.unpicklable(self)
+
+
+class _Compiled:
+    """A session with the methods of the class that ONNX Runtime compiles, and their order of arguments."""
+
+    def __init__(self, session: Session) -> None:
+        self._opened = session._opened
+        self.run = session.run
+        self.run_with_iobinding = session.run_with_iobinding
+        self.get_providers = session.get_providers
+        self.end_profiling = session.end_profiling
+        self._run_with_ort_values = session.run_with_ort_values
+
+    def run_with_ort_values(self, feeds: Mapping[str, OrtValue], output_names: Sequence[str], run_options: RunOptions | None) -> OrtValueVector:
+        """Runs the model for values by name, and gives values."""
+        return OrtValueVector(self._run_with_ort_values(output_names, feeds, run_options))
 
 
 class InferenceSession(Session):

@@ -62,7 +62,7 @@ def _provider(name: str, options: dict[str, str]) -> dict[str, str]:
     if strategy is not None:
         known = {s.name: s.name for s in ArenaExtendStrategy} | {str(s.value): s.name for s in ArenaExtendStrategy} | {"planned": "planned"}
         if strategy not in known:
-            raise ValueError(f"{name}: arena_extend_strategy is {strategy!r}, and there are kNextPowerOfTwo, kSameAsRequested and planned")
+            raise RuntimeError(f"{name}: arena_extend_strategy is {strategy!r}, and there are kNextPowerOfTwo, kSameAsRequested and planned")
         told["arena_extend_strategy"] = known[strategy]
     for key in options:
         if key not in _PROVIDER:
@@ -84,7 +84,7 @@ def _number(name: str, key: str, value: str) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise ValueError(f"{name}: {key} is {value!r}, not a whole number of 0 or more")
+        raise RuntimeError(f"{name}: {key} is {value!r}, not a whole number of 0 or more")
     return number
 
 

@@ -94,12 +94,12 @@ class OrtValue:
         raise errors.status(errors.NotImplemented, "sparse tensors are not supported: give the dense array")
 
     @classmethod
-    def from_dlpack(cls, data: Any, /) -> OrtValue:
+    def from_dlpack(cls, data: Any, /, is_bool_tensor: bool = False) -> OrtValue:
         """A value over the memory of another library's tensor on the processor."""
         if isinstance(data, OrtValue):
             return cls(data._array, data._type, data._device)
         dtype = getattr(data, "dtype", None)
-        return cls._of_dlpack(data, getattr(dtype, "name", str(dtype)) in ("bool", "torch.bool"))
+        return cls._of_dlpack(data, is_bool_tensor or getattr(dtype, "name", str(dtype)) in ("bool", "torch.bool"))
 
     @classmethod
     def _of_dlpack(cls, data: Any, is_bool: bool) -> OrtValue:
@@ -232,6 +232,14 @@ class OrtValue:
     def _get_c_value(self) -> OrtValue:
         return self
 
+    @property
+    def _ortvalue(self) -> OrtValue:
+        return self
+
+    def to_dlpack(self) -> Any:
+        """Its memory, for another library."""
+        return self.__dlpack__()
+
 
 class _Capsule:
     """A bare capsule of DLPack, which NumPy takes only from an object."""
@@ -286,6 +294,17 @@ def into_arena(array: Array) -> Array:
 def _same(a: Array, b: Array) -> bool:
     same: bool = (a.reshape(-1).view("u1") == b.reshape(-1).view("u1")).all().item()
     return same
+
+
+def is_dlpack_uint8_tensor(data: Any) -> bool:
+    """Whether a capsule of DLPack holds unsigned numbers of a byte. It is not taken by that."""
+    import ctypes
+
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor: int = pointer(data, b"dltensor")
+    # Behind the data's address, the device's kind and number and the count of dims: kind of numbers, and bits.
+    return ctypes.string_at(tensor + 20, 2) == b"\x01\x08"
 
 
 def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: Any = None) -> None:

@@ -50,7 +50,7 @@ from ..metadata import ModelMetadata, NodeArg, OrtEpDevice, OrtHardwareDevice
 from ..options import RunOptions, SessionOptions
 from ..session import InferenceSession
 from ..sparse import SparseTensor
-from ..value import OrtValue, copy_tensors
+from ..value import OrtValue, copy_tensors, is_dlpack_uint8_tensor
 from ..vector import OrtValueVector
 
 kNextPowerOfTwo = ArenaExtendStrategy.kNextPowerOfTwo
@@ -63,6 +63,6 @@ __all__ = [
     "OrtDeviceMemoryType", "OrtEpDevice", "OrtExecutionProviderDevicePolicy", "OrtHardwareDevice", "OrtHardwareDeviceType", "OrtMemType",
     "OrtMemoryInfo", "OrtMemoryInfoDeviceType", "OrtSparseFormat", "OrtValue", "OrtValueVector", "RunOptions", "RuntimeException", "SessionIOBinding", "SessionOptions", "SparseTensor", "copy_tensors",
     "create_and_register_allocator", "create_and_register_allocator_v2", "get_all_providers", "get_available_providers", "get_build_info",
-    "get_device", "get_ep_devices", "get_version_string", "kNextPowerOfTwo", "kSameAsRequested", "set_default_logger_severity",
+    "get_device", "get_ep_devices", "get_version_string", "is_dlpack_uint8_tensor", "kNextPowerOfTwo", "kSameAsRequested", "set_default_logger_severity",
     "set_default_logger_verbosity", "set_seed",
 ]  # fmt: skip
