@@ -110,6 +110,11 @@ func openLending(name string, fastPaths []string, s *planner.Schedule, lent map[
 }
 
 func openVulkan(s *planner.Schedule, which string, fastPaths []string, _ map[string]*graph.Tensor) (Device, error) {
+	return openVulkanAt(s, which, fastPaths, 0)
+}
+
+// openVulkanAt has an arena of so many bytes at least.
+func openVulkanAt(s *planner.Schedule, which string, fastPaths []string, arena int64) (Device, error) {
 	p, err := vulkan.Choose(which)
 	if err != nil {
 		return nil, codedError{err, ExitCannot}
@@ -119,7 +124,11 @@ func openVulkan(s *planner.Schedule, which string, fastPaths []string, _ map[str
 			return nil, err
 		}
 	}
-	d, err := vulkan.Open(s, p, vulkan.Options{FastPaths: fastPaths})
+	return fromVulkan(vulkan.Open(s, p, vulkan.Options{FastPaths: fastPaths, Arena: arena}))
+}
+
+// fromVulkan says what may help where there is too little memory.
+func fromVulkan(d *vulkan.Device, err error) (Device, error) {
 	switch {
 	case errors.Is(err, vk.ErrDeviceMemory), errors.Is(err, vk.ErrHostMemory):
 		return nil, codedError{fmt.Errorf("%w; a smaller batch or a budget may fit", err), ExitCannot}

@@ -38,11 +38,11 @@ func OpenForward(ctx context.Context, m session.Model, c configs.Config) (*sessi
 	}
 	if o.Kind = kind.name; kind.lowered {
 		o.Lowered = true
-		o.Device = func(s *planner.Schedule, with session.Device) (session.Device, error) {
+		o.Device = func(s *planner.Schedule, with session.Device, arena int64) (session.Device, error) {
 			if v, is := with.(*vulkan.Device); is {
-				return v.With(s)
+				return fromVulkan(v.With(s, arena))
 			}
-			return kind.open(s, which, c.FastPaths, nil)
+			return openVulkanAt(s, which, c.FastPaths, arena)
 		}
 	}
 	s, err := session.Open(ctx, m, o)

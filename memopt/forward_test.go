@@ -148,3 +148,69 @@ func TestForwardStaysOnVulkan(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// TestForwardArenasOnVulkan: shapes have their values in one block of the device by turns, whose size is the strategy's;
+// what it held at most is a limit that it runs with, and a shrink gives back what the last shape does not need.
+func TestForwardArenasOnVulkan(t *testing.T) {
+	device := vulkanDevice(t)
+	path, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 16, Heads: 2, Vocab: 32})
+	shapes := [][2]int64{{1, 4}, {2, 8}, {4, 16}, {1, 8}, {4, 16}, {2, 4}, {1, 4}}
+	want := map[[2]int64]float64{}
+	for _, strategy := range []string{"", "planned", "kNextPowerOfTwo", "kSameAsRequested"} {
+		c := configs.Default()
+		c.Device, c.ArenaStrategy, c.InitialChunk = device, strategy, 1<<10
+		if strategy == "" {
+			c.Device = "cpu"
+		}
+		runs := func(limit int64) (*session.Session, error) {
+			c.MemoryLimit = limit
+			s, err := OpenForward(context.Background(), session.Model{Path: path}, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, shape := range shapes {
+				c.Dims = map[string]int64{"batch": shape[0], "seq": shape[1]}
+				in, _, err := forwardInputs(s, nil, c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := s.Run(context.Background(), in, nil, session.RunOptions{})
+				if err != nil {
+					return s, err
+				}
+				if loss := r.Outputs[0].Float(0); strategy == "" {
+					want[shape] = loss
+				} else if math.Abs(loss-want[shape]) > 1e-4 {
+					t.Errorf("%s %v: %v, not %v", strategy, shape, loss, want[shape])
+				}
+			}
+			return s, nil
+		}
+		s, err := runs(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strategy != "" {
+			stats := s.Stats()
+			if n := stats.Arena.NumArenaExtensions; n < 1 || n > 3 {
+				t.Errorf("%s: %d extensions", strategy, n)
+			}
+			tight, err := runs(stats.HeldMost)
+			if err != nil {
+				t.Errorf("%s: it held %d, and: %v", strategy, stats.HeldMost, err)
+			}
+			if got := tight.Stats().HeldMost; got > stats.HeldMost {
+				t.Errorf("%s: %d held with a limit of %d", strategy, got, stats.HeldMost)
+			}
+			tight.Close()
+			before := s.Stats().Held
+			returned := s.Shrink()
+			if after := s.Stats(); returned != before-after.Held || after.Patterns.Kept != 1 {
+				t.Errorf("%s: %d returned, held %d and then %d", strategy, returned, before, after.Held)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

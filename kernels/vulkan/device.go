@@ -41,6 +41,9 @@ type Options struct {
 	// shows more.
 	Range int64
 
+	// Arena is how large the arena is at least, for devices of other schedules that are to have it, too (With).
+	Arena int64
+
 	proving bool // this device proves another's fast path
 }
 
@@ -84,12 +87,22 @@ type Device struct {
 // and the Vulkan device.
 type common struct {
 	devices int
-	last    *Device // whose constants are there that differ from schedule to schedule
+	last    *Device           // whose constants are there that differ from schedule to schedule
+	arenas  map[*vk.Block]int // how many devices have it
+}
+
+// ArenaBytes is how high the arena of a schedule may be that With is to have in this device's; 0 is none.
+func (d *Device) ArenaBytes() int64 {
+	if blocks := d.spaces[planner.Arena].blocks; len(blocks) == 1 {
+		return blocks[0].Bytes
+	}
+	return 0
 }
 
 // With makes a device for another schedule of the same program: parameters and constants are there once, for both, and
-// stay until both are closed. Only one may run at a time.
-func (d *Device) With(s *planner.Schedule) (*Device, error) {
+// stay until both are closed. So does the arena, unless one of other bytes is asked for. Only one may run at a time, and
+// what it gave is read before another runs.
+func (d *Device) With(s *planner.Schedule, arena int64) (*Device, error) {
 	states := func(s *planner.Schedule) (all []planner.Ref) {
 		for _, r := range s.Fixed {
 			if r.Space == planner.State {
@@ -107,6 +120,13 @@ func (d *Device) With(s *planner.Schedule) (*Device, error) {
 	o := &Device{name: d.name, schedule: s, options: d.options, gpu: d.gpu, shared: d.shared, paths: d.paths, unproved: d.unproved, pipelines: d.pipelines,
 		fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, common: d.common}
 	o.spaces[planner.State] = d.spaces[planner.State]
+	if o.options.Arena = arena; arena == 0 {
+		if d.ArenaBytes() < s.Arena {
+			return nil, fmt.Errorf("vulkan: the schedule's arena of %d bytes does not fit one of %d", s.Arena, d.ArenaBytes())
+		}
+		o.spaces[planner.Arena] = space{starts: d.spaces[planner.Arena].starts, blocks: d.spaces[planner.Arena].blocks}
+		o.common.arenas[o.spaces[planner.Arena].blocks[0]]++
+	}
 	o.common.devices++
 	if o.gpu.Physical.Addresses && o.farthest() > o.options.Range && !o.gpu.Addressed {
 		o.Close()
@@ -144,7 +164,7 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Minute
 	}
-	d := &Device{name: fmt.Sprintf("vulkan:%d %s (%s, %s)", p.Index, p.Name, p.Kind, p.Driver), schedule: s, options: o, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, pipelines: map[string]*vk.Pipeline{}, common: &common{devices: 1}}
+	d := &Device{name: fmt.Sprintf("vulkan:%d %s (%s, %s)", p.Index, p.Name, p.Kind, p.Driver), schedule: s, options: o, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, pipelines: map[string]*vk.Pipeline{}, common: &common{devices: 1, arenas: map[*vk.Block]int{}}}
 	if d.gpu, err = i.Open(p); err != nil {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
@@ -173,6 +193,9 @@ func (d *Device) load() error {
 	for i, s := range d.spaces {
 		if planner.Space(i) == planner.State && !first {
 			continue // it is loaded
+		}
+		if planner.Space(i) == planner.Arena && len(s.blocks) == 1 && d.common.arenas[s.blocks[0]] > 1 {
+			continue // somebody's results may be in it
 		}
 		fill := uint32(0)
 		if d.options.Poison && planner.Space(i) == planner.Arena {
@@ -421,6 +444,12 @@ func (d *Device) Close() error {
 			continue
 		}
 		for _, b := range s.blocks {
+			if planner.Space(i) == planner.Arena {
+				if d.common.arenas[b]--; d.common.arenas[b] > 0 {
+					continue
+				}
+				delete(d.common.arenas, b)
+			}
 			d.gpu.Free(b)
 		}
 	}

@@ -99,9 +99,12 @@ func (d *Device) allocate() error {
 		note(l.Out...)
 		note(l.Scratch)
 	}
-	need := s.Arena + s.Staging
+	need := s.Staging
 	if d.spaces[planner.State].blocks == nil {
 		need += s.State
+	}
+	if d.spaces[planner.Arena].blocks == nil {
+		need += max(s.Arena, d.options.Arena)
 	}
 	if err := d.enough(need); err != nil {
 		return err
@@ -120,11 +123,18 @@ func (d *Device) allocate() error {
 			if k+1 < len(to.starts) {
 				end = to.starts[k+1]
 			}
-			b, err := d.gpu.NewBlock(end-from, vk.Near)
+			bytes := end - from
+			if planner.Space(i) == planner.Arena && len(to.starts) == 1 {
+				bytes = max(bytes, min(d.options.Arena, blockLimit(d.gpu.Physical)))
+			}
+			b, err := d.gpu.NewBlock(bytes, vk.Near)
 			if err != nil {
 				return fmt.Errorf("%s of %d bytes: %w%s", planner.Space(i), height, err, d.largest())
 			}
 			to.blocks = append(to.blocks, b)
+			if planner.Space(i) == planner.Arena {
+				d.common.arenas[b]++
+			}
 			d.memory.Requested += b.Bytes
 			d.memory.Granted += b.Granted
 			d.memory.own(owners[i], b)

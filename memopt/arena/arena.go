@@ -106,22 +106,7 @@ type Stats struct {
 
 // New has no memory yet.
 func New(o Options) *Arena {
-	def := func(n *int64, is int64) {
-		if *n <= 0 {
-			*n = is
-		}
-		*n = min((min(*n, most)+unit-1)/unit*unit, most)
-	}
-	def(&o.InitialChunkBytes, 1<<20)
-	def(&o.InitialGrowthBytes, 2<<20)
-	def(&o.MaxDeadBytes, 128<<20)
-	def(&o.MaxPowerOfTwoBytes, 1<<30)
-	if o.Strategy == "" {
-		o.Strategy = Planned
-	}
-	if o.Name == "" {
-		o.Name = "arena"
-	}
+	o = o.Filled()
 	if o.Memory == nil {
 		o.Memory = System
 	}
@@ -343,19 +328,50 @@ func (a *Arena) find(size int64) *Chunk {
 	return nil
 }
 
+// Region is how large a region is that has room for size bytes, and where the next begins to double, by where this one
+// does.
+func (o Options) Region(next, size int64) (bytes, then int64) {
+	if o.Strategy != NextPowerOfTwo {
+		return size, next
+	}
+	doubled := false
+	for next = max(min(next, most), 1); size > next; next *= 2 {
+		doubled = true
+	}
+	if then = next; !doubled {
+		then = min(2*next, o.MaxPowerOfTwoBytes)
+	}
+	return next, then
+}
+
+// Filled is the options with defaults in place of what is 0.
+func (o Options) Filled() Options {
+	def := func(n *int64, is int64) {
+		if *n <= 0 {
+			*n = is
+		}
+		*n = min((min(*n, most)+unit-1)/unit*unit, most)
+	}
+	def(&o.InitialChunkBytes, 1<<20)
+	def(&o.InitialGrowthBytes, 2<<20)
+	def(&o.MaxDeadBytes, 128<<20)
+	def(&o.MaxPowerOfTwoBytes, 1<<30)
+	if o.Strategy == "" {
+		o.Strategy = Planned
+	}
+	if o.Name == "" {
+		o.Name = "arena"
+	}
+	return o
+}
+
 // extend takes a region that has room for size bytes.
 func (a *Arena) extend(size int64, owner string) *OutOfMemory {
 	o := a.options
 	if o.Strategy == Planned {
 		a.shrink(0)
 	}
-	want, doubled := size, false
-	if o.Strategy == NextPowerOfTwo {
-		for a.grow = max(min(a.grow, most), 1); size > a.grow; a.grow *= 2 {
-			doubled = true
-		}
-		want = a.grow
-	}
+	want, then := o.Region(a.grow, size)
 	// What the limit leaves is taken if the request fits in it.
 	room := o.Account.Room()
 	if room < size && a.shrink(0) > 0 {
@@ -377,11 +393,7 @@ func (a *Arena) extend(size int64, owner string) *OutOfMemory {
 		err.Requested, err.For = size, owner
 		return err
 	}
-	if o.Strategy == NextPowerOfTwo && !doubled {
-		if a.grow *= 2; a.grow >= o.MaxPowerOfTwoBytes {
-			a.grow = o.MaxPowerOfTwoBytes
-		}
-	}
+	a.grow = then
 	r := &region{bytes: b, size: want, order: a.taken}
 	a.taken++
 	r.first = &Chunk{size: want, region: r, free: true}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"memopt/memopt/arena"
 	"memopt/memopt/graph"
 	"memopt/planner"
 )
@@ -31,39 +32,111 @@ func (s *Session) planOnDevice(ctx context.Context, p *program, b *graph.Binding
 		return nil, err
 	}
 	t.height, t.inputs, t.bound, t.state = schedule.Arena, schedule.Staging, plan.Result.Peak, schedule.State
-	// Patterns of other shapes make room, first those that were used last the longest ago.
-	for err = s.account.Take(ownDevice, t.height+t.inputs); err != nil && s.patterns.len() > 0; err = s.account.Take(ownDevice, t.height+t.inputs) {
-		s.patterns.remove(s.patterns.order.Back())
-	}
+	with, weights, err := s.roomOnDevice(t)
 	if err != nil {
 		return nil, err
 	}
-	first := p.roots == 0
-	if first {
-		if err := s.account.Take(ownWeights, t.state); err != nil {
-			s.account.Give(ownDevice, t.height+t.inputs)
-			return nil, err
-		}
+	own := t.block.bytes
+	if t.block.users > 1 {
+		own = 0 // that of the other
 	}
-	if t.device, err = s.options.Device(schedule, s.deviceOf(p)); err != nil {
-		s.account.Give(ownDevice, t.height+t.inputs)
-		if first {
-			s.account.Give(ownWeights, t.state)
-		}
+	if t.device, err = s.options.Device(schedule, with, own); err != nil {
+		s.leaveDevice(t)
+		s.account.Give(ownWeights, weights)
 		return nil, err
 	}
 	p.roots++
+	for e := s.patterns.order.Back(); e != nil && own > 0 && s.options.Arena.Strategy == arena.Planned; { // smaller blocks go
+		next := e.Prev()
+		if o := e.Value.(*entry[*pattern]).value; o.p == p && o.block.bytes < t.block.bytes {
+			s.patterns.remove(e)
+		}
+		e = next
+	}
 	return t, nil
 }
 
-// deviceOf is a device that has the program's weights; nil if there is none.
-func (s *Session) deviceOf(p *program) Device {
-	for e := s.patterns.order.Front(); e != nil; e = e.Next() {
-		if t := e.Value.(*entry[*pattern]).value; t.p == p && t.device != nil {
-			return t.device
+// block is memory of a device that patterns of a program have their values in, one at a time.
+type block struct {
+	bytes int64
+	users int
+}
+
+// roomOnDevice has memory on the account for a pattern: a block for its values if no other pattern has one that is large
+// enough, its inputs, and the weights if no other has them. Patterns of other shapes make room, first those that were
+// used last the longest ago.
+func (s *Session) roomOnDevice(t *pattern) (with Device, weights int64, err error) {
+	exact := false
+	for {
+		with, t.block = s.deviceOf(t.p, t.height)
+		need, grow, then := t.inputs, int64(0), s.grow
+		if t.block == nil {
+			if grow, then = s.options.Arena.Region(s.grow, t.height); exact {
+				grow = t.height
+			}
+			need += grow
+		}
+		if weights = 0; t.p.roots == 0 {
+			weights = t.state
+		}
+		if err = s.account.Take(ownDevice, need); err == nil {
+			if err = s.account.Take(ownWeights, weights); err == nil {
+				if t.block == nil {
+					t.block = &block{bytes: grow}
+					s.grow = then
+					s.extensions++
+				}
+				t.block.users++
+				return with, weights, nil
+			}
+			s.account.Give(ownDevice, need)
+		}
+		switch {
+		case grow > t.height && !exact:
+			exact = true
+		case s.patterns.len() > 0:
+			s.patterns.remove(s.patterns.order.Back())
+		default:
+			return nil, 0, err
 		}
 	}
-	return nil
+}
+
+// leaveDevice takes a pattern's memory off the account.
+func (s *Session) leaveDevice(t *pattern) {
+	s.account.Give(ownDevice, t.inputs)
+	if t.block.users--; t.block.users == 0 {
+		s.account.Give(ownDevice, t.block.bytes)
+	}
+}
+
+// shrinkDevice drops the patterns but the one that was used last, and says how many bytes that returns.
+func (s *Session) shrinkDevice() int64 {
+	before, _ := s.account.Held()
+	for s.patterns.len() > 1 {
+		s.patterns.remove(s.patterns.order.Back())
+	}
+	s.grow = s.options.Arena.InitialGrowthBytes
+	after, _ := s.account.Held()
+	return before - after
+}
+
+// deviceOf is a device that has the program's weights, with the smallest block of its that is high enough; nil if there
+// is none.
+func (s *Session) deviceOf(p *program, height int64) (d Device, b *block) {
+	for e := s.patterns.order.Front(); e != nil; e = e.Next() {
+		t := e.Value.(*entry[*pattern]).value
+		if t.p != p || t.device == nil {
+			continue
+		}
+		if fits := t.block.bytes >= height; fits && (b == nil || t.block.bytes < b.bytes) {
+			d, b = t.device, t.block
+		}
+		if d == nil {
+			d = t.device
+		}
+	}
+	return d, b
 }
 
 // onDevice is the run on a device.

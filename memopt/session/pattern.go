@@ -23,6 +23,7 @@ type pattern struct {
 	inputs  int64 // bytes of inputs that are read
 	outputs int64
 	device  Device          // that the steps run on; nil is the processor
+	block   *block          // its values on the device
 	state   int64           // bytes of weights on the device
 	fed     map[string]bool // inputs that are on the device
 }

@@ -108,7 +108,7 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 			s.release()
 		}
 		if o.Shrink {
-			r.Returned = s.arena.Shrink()
+			r.Returned = s.shrink()
 		}
 	}()
 	if err := x.do(); err != nil {

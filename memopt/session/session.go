@@ -44,8 +44,9 @@ type Options struct {
 	Seed    uint64 // of random operators
 	Threads int    // that share an operator's work; 0 is one for each processor
 	// Device makes one for a schedule, with parameters and constants together with another of the same program, if there
-	// is one. nil runs on the processor, where nothing is copied.
-	Device func(s *planner.Schedule, with Device) (Device, error)
+	// is one.
+	// arena is how large its arena is to be; 0 has that of the other. nil runs on the processor, where nothing is copied.
+	Device func(s *planner.Schedule, with Device, arena int64) (Device, error)
 	// Lowered says that it runs kernels.
 	Lowered bool
 	Kind    string // what the device is called; "" is cpu
@@ -95,6 +96,9 @@ type Session struct {
 	first    *program
 	programs *recent[*program]
 	patterns *recent[*pattern]
+	// Of a device:
+	grow       int64 // where the next block begins to double
+	extensions int64
 
 	weights                             map[string]weight
 	blocks                              []*weights.Block
@@ -143,7 +147,9 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 		o.Optimize = "fuse"
 	}
 	s := &Session{model: m, options: o, given: m.Given, account: arena.NewAccount(o.MemoryLimit), weights: map[string]weight{}, kept: map[string]kept{}}
+	o.Arena = o.Arena.Filled()
 	o.Arena.Account, o.Arena.Memory = s.account, memory{s}
+	s.options, s.grow = o, o.Arena.InitialChunkBytes
 	s.arena = arena.New(o.Arena)
 	s.patterns = newRecent(max(o.Patterns, 1), s.forget)
 	s.programs = newRecent(mostPrograms, s.drop)
@@ -292,7 +298,7 @@ func (s *Session) forget(t *pattern) {
 		s.account.Give(ownWeights, t.state)
 	}
 	t.device.Close()
-	s.account.Give(ownDevice, t.height+t.inputs)
+	s.leaveDevice(t)
 	t.device = nil
 }
 
@@ -385,8 +391,20 @@ func (s *Session) Release() {
 	s.release()
 }
 
-// Shrink gives idle memory of the arena back, and says how many bytes that are.
-func (s *Session) Shrink() int64 { return s.arena.Shrink() }
+// Shrink gives idle memory of the arena back, and says how many bytes that are. Of a device it is what patterns of other
+// shapes have than the last run's.
+func (s *Session) Shrink() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shrink()
+}
+
+func (s *Session) shrink() int64 {
+	if s.options.Device != nil {
+		return s.shrinkDevice() + s.arena.Shrink()
+	}
+	return s.arena.Shrink()
+}
 
 // Device names where the session runs.
 func (s *Session) Device() string { return cmp.Or(s.options.Kind, "cpu") }

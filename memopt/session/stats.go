@@ -51,11 +51,31 @@ func (s *Session) Stats() Stats {
 	if s.first != nil {
 		folded = s.first.owned
 	}
+	a := s.arena.Stats()
+	if s.options.Device != nil {
+		a = s.deviceStats(a)
+	}
 	return Stats{
 		Format: "memopt.stats/1", Device: s.Device(), Limit: s.account.Limit(), Held: now, HeldMost: high, Owners: s.account.Owners(),
 		Weights:  Weights{s.mappedBytes, s.copiedBytes, s.hostBytes, folded},
-		Arena:    s.arena.Stats(),
+		Arena:    a,
 		Patterns: Patterns{s.patterns.len(), s.patterns.most, s.stats.hits, s.stats.misses, s.patterns.dropped, s.stats.fallback},
 		Runs:     s.runs, CopiedIn: s.stats.copiedIn, CopiedOut: s.stats.copiedOut, Shared: kernels.Workspace(),
 	}
+}
+
+// deviceStats adds what lies on a device.
+func (s *Session) deviceStats(a arena.Stats) arena.Stats {
+	seen := map[*block]bool{}
+	for e := s.patterns.order.Front(); e != nil; e = e.Next() {
+		t := e.Value.(*entry[*pattern]).value
+		if !seen[t.block] {
+			a.TotalAllocated += t.block.bytes
+			seen[t.block] = true
+		}
+		a.TotalAllocated += t.inputs
+	}
+	a.MaxTotalAllocated = max(a.MaxTotalAllocated, a.TotalAllocated)
+	a.NumArenaExtensions += s.extensions
+	return a
 }
