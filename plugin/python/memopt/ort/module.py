@@ -14,6 +14,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -171,7 +172,10 @@ class _Look:
             fields["save_after"] = self._save.file("execution_model_training")
         return fields
 
-    def told(self, shown: str) -> None:
+    def told(self, shown: str, warnings: Sequence[str]) -> None:
+        if self._level <= LogLevel.WARNING:
+            for warning in warnings:
+                _say("memopt: warning: " + warning)
         if self._level == LogLevel.WARNING:
             shown = shown.partition("\n")[0]
         if shown.strip():
@@ -213,4 +217,4 @@ def _check() -> None:
     if done.returncode != 0:
         raise SettingError(done.stderr.strip().removeprefix("memopt: "), code="INVALID_ARGUMENT", binary=binary)
     for line in done.stderr.splitlines():
-        _log.warning("%s", line.removeprefix("memopt: warning: "))
+        _say(line)

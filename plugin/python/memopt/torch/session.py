@@ -72,8 +72,8 @@ class Look(Protocol):
     def request(self) -> dict[str, Any]:
         """Fields of the request for a plan: show, save_before, save_after."""
 
-    def told(self, shown: str) -> None:
-        """Takes what is shown."""
+    def told(self, shown: str, warnings: Sequence[str]) -> None:
+        """Takes what is shown, and what is warned of."""
 
 
 class Session:
@@ -132,10 +132,11 @@ class Session:
             more = self._look.request() if self._look is not None else {}
             with Watch(self._host, None) as watch:
                 told = self._host.call("Bind", _messages.BindRequest(session=self._id, inputs=batch, job=watch.job, **more), None)
-            for warning in told.warnings:
-                logging.getLogger("memopt").warning("%s", warning)
             if self._look is not None and not told.known:
-                self._look.told(told.shown)
+                self._look.told(told.shown, told.warnings)
+            else:
+                for warning in told.warnings:
+                    logging.getLogger("memopt").warning("%s", warning)
             tensors = [self._place(i, t) for i, t in enumerate(told.tensors)]
             spans = [_messages.Span() if t.block is None else t.block.span() for t in tensors]
             self._host.call("Bind", _messages.BindRequest(session=self._id, binding=told.binding, spans=spans), None)
