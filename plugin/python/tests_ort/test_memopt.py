@@ -184,6 +184,78 @@ class Devices(Quiet):
         np.testing.assert_allclose(session.run(None, {"x": X})[0], of_dense(X), rtol=1e-6)
 
 
+class OnTheDevice(Quiet):
+    """Values of a GPU are copied to it when they are new, and read from it when somebody looks."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if "VulkanExecutionProvider" not in ort.get_available_providers():
+            self.skipTest("no Vulkan device")
+        self.session = ort.InferenceSession(chain().SerializeToString(), providers=["CUDAExecutionProvider"])
+        self.x = ort.OrtValue.ortvalue_from_numpy(np.linspace(0, 1, 1000, dtype=np.float32), "cuda")
+        self.binding = self.session.io_binding()
+        self.binding.bind_ortvalue_input("x", self.x)
+        self.binding.bind_output("y", "cuda")
+
+    def want(self) -> np.ndarray:
+        return -np.sin(-self.x.numpy())
+
+    def copied(self) -> tuple[int, int, int, int]:
+        stats = self.session.get_memory_stats()
+        return stats["copied_in"], stats["copied_out"], stats["host_copied_in"], stats["host_copied_out"]
+
+    def test_a_loop_copies_nothing(self) -> None:
+        for _ in range(4):
+            self.session.run_with_iobinding(self.binding)
+        self.assertEqual(self.copied(), (4000, 0, 0, 0))
+        np.testing.assert_allclose(self.binding.get_outputs()[0].numpy(), self.want(), rtol=1e-5, atol=1e-6)
+        self.assertEqual(self.copied(), (4000, 4000, 0, 0))
+        self.x.update_inplace(np.ones(1000, np.float32))
+        self.session.run_with_iobinding(self.binding)
+        self.assertEqual(self.copied(), (8000, 4000, 0, 0))
+        np.testing.assert_allclose(self.binding.copy_outputs_to_cpu()[0], self.want(), rtol=1e-5, atol=1e-6)
+
+    def test_another_run_takes_nothing_away(self) -> None:
+        self.session.run_with_iobinding(self.binding)
+        y = self.binding.get_outputs()[0]
+        self.session.run(None, {"x": np.zeros(1000, np.float32)})
+        self.session.run(None, {"x": np.zeros(10, np.float32)})
+        np.testing.assert_allclose(y.numpy(), self.want(), rtol=1e-5, atol=1e-6)
+
+    def test_addresses_are_written_to(self) -> None:
+        self.session.run_with_iobinding(self.binding)
+        y = self.binding.get_outputs()[0]
+        other = self.session.io_binding()
+        other.bind_input("x", "cuda", 0, np.float32, [1000], y.data_ptr())
+        other.bind_output("y", "cuda")
+        for factor in (1, 2):
+            self.x.update_inplace(np.full(1000, factor / 4, np.float32))
+            self.session.run_with_iobinding(self.binding)
+            self.session.run_with_iobinding(other)
+            np.testing.assert_allclose(other.copy_outputs_to_cpu()[0], -np.sin(-self.want()), rtol=1e-5, atol=1e-6)
+
+    def test_shapes_that_do_not_fit_leave_it_as_it_is(self) -> None:
+        self.session.run_with_iobinding(self.binding)
+        y = self.binding.get_outputs()[0]
+        self.binding.bind_cpu_input("x", np.zeros(10, np.float32))
+        with self.assertRaisesRegex(RuntimeError, "bind it again"):
+            self.session.run_with_iobinding(self.binding)
+        np.testing.assert_allclose(y.numpy(), self.want(), rtol=1e-5, atol=1e-6)
+
+    def test_values_of_a_service_that_died(self) -> None:
+        self.session.run_with_iobinding(self.binding)
+        os.kill(_host.current().pid, signal.SIGKILL)
+        with self.assertRaises((RuntimeError, EngineError)):
+            self.binding.copy_outputs_to_cpu()
+        for _ in range(20):
+            try:
+                self.session.run_with_iobinding(self.binding)
+                break
+            except RuntimeError:
+                time.sleep(0.05)
+        np.testing.assert_allclose(self.binding.copy_outputs_to_cpu()[0], self.want(), rtol=1e-5, atol=1e-6)
+
+
 class Copies(Quiet):
     def copied(self, session: ort.InferenceSession) -> tuple[int, int, int, int]:
         stats = session.get_memory_stats()

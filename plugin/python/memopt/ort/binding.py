@@ -173,4 +173,6 @@ def _at(device_type: str | OrtDevice, device_id: int, element_type: Any, shape: 
             f"the memory at {address:#x} is not the service's: on {device.name}, bind an OrtValue that was made for {device.name}, or its data_ptr()"
         )
     memory: Any = (ctypes.c_ubyte * count).from_address(address)
-    return OrtValue(numpy.ndarray(tuple(dims), kind.storage(), memory), kind, device.name)
+    made = OrtValue(numpy.ndarray(tuple(dims), kind.storage(), memory), kind, device.name)
+    made._stamp = 0  # who gave the address may write there
+    return made

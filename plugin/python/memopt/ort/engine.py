@@ -11,11 +11,12 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _arena, _closing, _host
 from ..errors import MemoptError
+from .resident import Resident
 from .types import ElementType, by_service
 
 if TYPE_CHECKING:
@@ -42,21 +43,40 @@ class Given(NamedTuple):
     array: Array
 
 
+class Feed(NamedTuple):
+    """An input. A stamp that is not 0 names its numbers."""
+
+    name: str
+    element_type: ElementType
+    array: Array
+    stamp: int = 0
+
+
 class Fetch(NamedTuple):
-    """An output to fetch: to where the program wants it, or to room of its own."""
+    """An output to fetch: to where the program wants it, to room of its own, or not at all for now: to stay on the device,
+    as the value that it was there before, if it was."""
 
     name: str
     element_type: ElementType | None = None
     array: Array | None = None
+    stays: str = ""  # the device
+    onto: Resident | None = None
 
 
 class Fetched(NamedTuple):
-    """An output."""
+    """An output: its numbers, or the value that stays on the device."""
 
     element_type: ElementType
     array: Array
+    stays: Resident | None = None
 
 
+class _Shape(NamedTuple):
+    element_type: ElementType
+    shape: tuple[int, ...]
+
+
+_MOST = 1024  # shapes that are remembered
 _FIRST_ROOM = 64 << 10  # for outputs of sizes that are not known yet
 _ALIGNMENT = 64  # of outputs in the room
 
@@ -76,7 +96,9 @@ class Engine:
         self._id = 0
         self._end: weakref.finalize[Any, Any] | None = None
         self._shared: list[Array] = []  # what of the program's the service reads as long as the session is open
-        self._sizes: dict[Any, dict[str, int]] = {}  # of outputs, by the inputs' shapes
+        self._shapes: dict[Any, dict[str, _Shape]] = {}  # of outputs, by the inputs' shapes
+        self._stamps: dict[Any, dict[str, int]] = {}  # of the inputs of the latest run, by shapes and outputs
+        self._residents: list[weakref.ref[Resident]] = []  # outputs of the latest run that stayed on the device
         self._unranked: set[str] = set()  # outputs of which the model says no shape
         self._latest: dict[str, int] = {}  # of outputs whose sizes follow from numbers
         self.copied_in = self.copied_out = 0
@@ -116,6 +138,7 @@ class Engine:
         if self._end is not None:
             self._end.detach()
         self._host, self._id, self._shared = host, self.told.session, shared
+        self._stamps, self._residents = {}, []
         self._unranked = {port["name"] for port in json.loads(self.told.json)["outputs"] if not port["ranked"]}
         self._end = _closing.closer.watch(self, host, self._id)
 
@@ -133,7 +156,7 @@ class Engine:
 
     def run(
         self,
-        feeds: Sequence[tuple[str, ElementType, Array]],
+        feeds: Sequence[Feed],
         fetches: Sequence[Fetch],
         options: Mapping[str, str],
         begun: Callable[[Any], None] | None = None,
@@ -148,33 +171,78 @@ class Engine:
             assert self._host is not None
             request = _messages.RunRequest(session=self._id, options=options)
             held: list[Any] = []  # until the call has ended
-            for name, element_type, array in feeds:
+            key = (tuple(f.name for f in fetches), tuple((f.name, f.array.shape) for f in feeds))
+            latest = self._stamps.pop(key, {})
+            for name, element_type, array, stamp in feeds:
                 there = _reach(array)
                 if there is not array:
                     there[...] = array
                     self.copied_in += array.nbytes
                 held.append(there)
                 _describe(request.inputs.add(), name, element_type, there)
+                if stamp and latest.get(name) == stamp:
+                    request.inputs[-1].role = "same"
             places = self._places(request, fetches)
+            self._clear(f.onto for f in fetches)
             reply = self._host.call("Run", request, None, begun)
             del held
+            if len(self._stamps) >= _MOST:
+                self._stamps.clear()
+            self._stamps[key] = {f.name: f.stamp for f in feeds if f.stamp}
             return [self._fetched(*each) for each in zip(fetches, places, reply.outputs, strict=True)]
+
+    def _clear(self, but: Iterable[Resident | None]) -> None:
+        """Reads what stayed on the device from the run before, as a run takes its place there."""
+        overwritten = {id(value) for value in but if value is not None}
+        for ref in self._residents:
+            value = ref()
+            if value is not None and not value._fresh and id(value) not in overwritten:
+                self._bring(value)
+        self._residents = []
+
+    def bring(self, value: Resident) -> None:
+        """Reads a value that stayed on the device."""
+        self._ready()
+        with self._lock:
+            if not value._fresh:
+                self._bring(value)
+
+    def _bring(self, value: Resident) -> None:
+        from .. import _messages
+
+        if self._host is None or not self._host.alive() or not any(ref() is value for ref in self._residents):
+            raise RuntimeError(f"output {value._name!r} was on a device, and what was there is gone")
+        tensor = _messages.Tensor()
+        _describe(tensor, value._name, value._type, value._there)
+        try:
+            self._host.call("Sync", _messages.SyncRequest(session=self._id, tensors=[tensor]), None)
+        except MemoptError as e:
+            raise RuntimeError(f"output {value._name!r} was on a device, and cannot be read: {e}") from e
+        value._fresh = True
 
     def _places(self, request: Any, fetches: Sequence[Fetch]) -> list[Any]:
         """Has each output written to where the program wants it, or to a block of its size, or to room that they share where its
         size follows from numbers of inputs."""
         arena = _arena.current()
-        sizes = self._outputs_of(request.inputs) if any(f.array is None for f in fetches) else {}
+        shapes = self._outputs_of(request.inputs) if any(f.array is None for f in fetches) else {}
         places: list[Any] = []
         open_ended = 0
         for fetch in fetches:
             tensor = request.outputs.add(name=fetch.name)
-            size = sizes.get(fetch.name, -1)
-            if fetch.array is not None:
+            known = shapes.get(fetch.name)
+            if fetch.stays and known is not None:
+                if fetch.onto is not None and fetch.onto._shape != known.shape:
+                    raise MemoptError(
+                        f"output {fetch.name!r} is bound to a value of shape {list(fetch.onto._shape)}, and is {list(known.shape)} for these inputs: bind it again",
+                        code="INVALID_ARGUMENT",
+                    )
+                tensor.role = "device"
+                places.append(Resident(self, fetch.name, known.element_type, known.shape, fetch.stays) if fetch.onto is None else fetch.onto)
+            elif fetch.array is not None:
                 places.append(_reach(fetch.array))
                 _describe(tensor, fetch.name, fetch.element_type, places[-1])
-            elif size >= 0:
-                places.append(arena.alloc(size))
+            elif known is not None:
+                places.append(arena.alloc(_bytes(known.shape, known.element_type)))
                 tensor.span.CopyFrom(places[-1].span())
             else:
                 places.append(None)
@@ -189,6 +257,10 @@ class Engine:
         from .. import _messages
 
         element_type = by_service(output.type)
+        if isinstance(place, Resident):
+            place.ran()
+            self._residents.append(weakref.ref(place))
+            return Fetched(element_type, place._there, place)
         if fetch.array is not None:
             if place is not fetch.array:
                 fetch.array[...] = place
@@ -209,28 +281,29 @@ class Engine:
         self.copied_out += size
         return Fetched(element_type, block.array(element_type.storage(), output.shape))
 
-    def _outputs_of(self, inputs: Any) -> dict[str, int]:
-        """The bytes of each output for inputs of these shapes, -1 of one that their numbers decide on."""
+    def _outputs_of(self, inputs: Any) -> dict[str, _Shape]:
+        """The shapes of outputs for inputs of these shapes, but of those that the inputs' numbers decide on."""
         from .. import _messages
 
         key = tuple((t.name, *t.shape) for t in inputs)
-        sizes = self._sizes.get(key)
-        if sizes is None:
+        shapes = self._shapes.get(key)
+        if shapes is None:
             assert self._host is not None
-            sizes = {}
+            shapes = {}
             try:
                 told = self._host.call("Bind", _messages.BindRequest(session=self._id, inputs=[_shape_of(t) for t in inputs]), None)
                 for t in told.tensors:
                     follows = any(n < 0 for n in t.shape) or (not t.shape and t.name in self._unranked)
-                    sizes[t.name] = -1 if follows else _bytes(t.shape, by_service(t.type))
+                    if not follows:
+                        shapes[t.name] = _Shape(by_service(t.type), tuple(t.shape))
             except MemoptError as e:
                 if e.code != "INVALID_ARGUMENT":
                     raise
                 # What is wrong with the inputs is told by the run.
-            if len(self._sizes) >= 1024:
-                self._sizes.clear()
-            self._sizes[key] = sizes
-        return sizes
+            if len(self._shapes) >= _MOST:
+                self._shapes.clear()
+            self._shapes[key] = shapes
+        return shapes
 
     def stats(self) -> dict[str, Any]:
         """What the service tells of the session's memory, and the bytes that were copied on this side of the arena."""

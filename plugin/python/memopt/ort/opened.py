@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetError, MemoptError
 from . import errors, providers, settings
-from .engine import Engine, Fetch, Fetched, Given
+from .engine import Engine, Feed, Fetch, Fetched, Given
 from .metadata import ModelMetadata, NodeArg
 from .options import RunOptions, SessionOptions
 from .value import OrtValue
@@ -93,7 +93,7 @@ class Opened:
             entries = options._entries.items()
             if SHRINK in entries:
                 told[SHRINK] = self._arenas(entries[SHRINK])
-        inputs = [(name, value._type, value._array) for name, value in feeds.items()]
+        inputs = [Feed(name, value._type, value._array, value._stamp) for name, value in feeds.items()]
         distinct = list({f.name: f for f in fetches}.values())
         begun: Callable[[Any], None] | None = options._begun if options is not None else None
         try:

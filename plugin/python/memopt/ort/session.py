@@ -18,6 +18,7 @@ from .enums import OrtAllocatorType, OrtDeviceVendorId, OrtMemType
 from .metadata import ModelMetadata, NodeArg, OrtEpDevice
 from .opened import Opened, running
 from .options import RunOptions, SessionOptions
+from .resident import Resident
 from .types import by_tensor
 from .value import OrtValue, plain
 from .vector import OrtValueVector
@@ -158,14 +159,19 @@ class Session:
             self._opened.check_input(name, value)
         fetches = []
         for name, place in bound._outputs.items():
-            if isinstance(place, OrtValue):
+            if isinstance(place, Resident) and not place.lent():
+                fetches.append(Fetch(name, stays=place.device_name(), onto=place))
+            elif isinstance(place, OrtValue):
                 self._opened.check_output(name, place)
                 fetches.append(Fetch(name, place._type, place._array))
             else:
-                fetches.append(Fetch(name))
+                away = place != "cpu" and self._opened.choice.names[0] != providers.CPU
+                fetches.append(Fetch(name, stays=place if away else ""))
         for (name, place), made in zip(list(bound._outputs.items()), self._run(bound._inputs, fetches, options), strict=True):
             if not isinstance(place, OrtValue):
-                bound._outputs[name] = OrtValue(made.array, made.element_type, place)
+                bound._outputs[name] = made.stays or OrtValue(made.array, made.element_type, place)
+            elif made.stays is None:
+                place._written()
 
     def run_with_ortvaluevector(
         self,

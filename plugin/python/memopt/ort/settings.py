@@ -43,6 +43,8 @@ def of(options: SessionOptions, choice: providers.Choice) -> dict[str, str]:
             value = entries.get(f"session.optimized_model_external_initializers_{entry}")
             if value is not None:
                 told[key] = value
+    if options.intra_op_num_threads > 0:
+        told["threads"] = str(options.intra_op_num_threads)
     seed = devices.seed()
     if seed is not None:
         told["seed"] = str(seed % 2**64)

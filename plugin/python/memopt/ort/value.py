@@ -6,6 +6,7 @@ makes room for lies in the arena that the service sees, and is not copied on its
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 
+_stamps = itertools.count(1)
+
+
 class OrtValue:
     """A tensor of any of ONNX's element types but strings."""
 
-    __slots__ = ("__weakref__", "_array", "_copy", "_device", "_type")
+    __slots__ = ("__weakref__", "_array", "_copy", "_device", "_stamp", "_type")
 
     def __init__(self, array: Array, element_type: ElementType | None = None, device: str = "cpu") -> None:
         if element_type is None:
@@ -34,6 +38,7 @@ class OrtValue:
         self._type = element_type
         self._device = device
         self._copy: Array | None = None
+        self._stamp = next(_stamps) if device != "cpu" else 0  # names the numbers, where nobody changes them unseen
 
     @classmethod
     def ortvalue_from_numpy(
@@ -122,6 +127,7 @@ class OrtValue:
             raise RuntimeError(f"{self._type.tensor} has no type in NumPy to be passed on as")
         if not self._array.flags.writeable:
             raise BufferError("an array that cannot be written to is not passed on by DLPack")
+        self._stamp = 0
         return self._array.__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -130,6 +136,7 @@ class OrtValue:
 
     def data_ptr(self) -> int:
         """The address of the first element."""
+        self._stamp = 0  # who has it may write there
         return int(self._array.ctypes.data)
 
     def device_name(self) -> str:
@@ -173,10 +180,10 @@ class OrtValue:
         raise RuntimeError(f"This OrtValue does not contain SparseTensor. It is a {self._type.tensor}")
 
     def numpy(self) -> Array:
-        """An array over the same memory."""
+        """An array over the same memory; a copy of what is on a device."""
         if not self._type.numpy:
             raise RuntimeError(f"No corresponding Numpy type for Tensor Type. {self._type.name}")
-        return self._array.view()
+        return self._array.view() if self._device == "cpu" else self._array.copy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         import numpy
@@ -213,6 +220,12 @@ class OrtValue:
             raise RuntimeError("this OrtValue is an array that cannot be written to")
         if source.ctypes.data != self._array.ctypes.data:
             self._array[...] = source.reshape(self._array.shape)
+            self._written()
+
+    def _written(self) -> None:
+        """The numbers are others now."""
+        if self._stamp:
+            self._stamp = next(_stamps)
 
     def __copy__(self) -> OrtValue:
         return type(self)(self._array, self._type, self._device)
