@@ -33,6 +33,8 @@ type deviceKind struct {
 	name string
 	// open makes one ready; which is what stands behind the name and a colon.
 	open func(s *planner.Schedule, which string, fastPaths []string, lent map[string]*graph.Tensor) (Device, error)
+	// turn has one go on with another schedule of its program and the parameters and states that it holds.
+	turn func(d Device, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error)
 	// lowered says that it runs kernels: plans for it have their work space.
 	lowered bool
 }
@@ -40,8 +42,12 @@ type deviceKind struct {
 var devices = []deviceKind{
 	{"cpu", func(s *planner.Schedule, _ string, _ []string, lent map[string]*graph.Tensor) (Device, error) {
 		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Lent: lent})
+	}, func(d Device, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error) {
+		return d.(*cpu.Device).Turn(s, lent)
 	}, false},
-	{"vulkan", openVulkan, true},
+	{"vulkan", openVulkan, func(d Device, s *planner.Schedule, _ map[string]*graph.Tensor) (Device, error) {
+		return d.(*vulkan.Device).Turn(s)
+	}, true},
 }
 
 // Devices lists the names that --device takes.

@@ -832,10 +832,25 @@ func (f *filler) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// turn has the device run a binding's plan. What is kept comes along.
+// turn has the device run a binding's plan. What is kept stays where it is, if the plan has it at the same place, or else
+// comes along.
 func (h *Held) turn(b *Binding) (err error) {
 	if h.at == b {
 		return nil
+	}
+	if err := h.end(); err != nil {
+		return err
+	}
+	c := b.Model.Config
+	if h.device != nil {
+		kind, _, err := findDevice(c.Device)
+		if err != nil {
+			return err
+		}
+		if d, err := kind.turn(h.device, b.schedule, h.lent(b)); err == nil {
+			h.device, h.at, b.fresh, b.ran = d, b, true, true
+			return nil
+		}
 	}
 	if err := h.leave(b); err != nil {
 		return err
@@ -844,7 +859,6 @@ func (h *Held) turn(b *Binding) (err error) {
 	if !b.ran {
 		debug.FreeOSMemory() // what planning left behind is not to lie beside the step
 	}
-	c := b.Model.Config
 	d, err := openLending(c.Device, c.FastPaths, b.schedule, h.lent(b))
 	if err != nil {
 		return err
@@ -867,9 +881,6 @@ func (h *Held) leave(to *Binding) error {
 	brought := map[string]bool{}
 	for _, p := range to.Ports {
 		brought[p.value] = h.bridge && p.Role.kept() && p.Place != nil
-	}
-	if err := h.end(); err != nil {
-		return err
 	}
 	for i := range h.at.Ports {
 		p := &h.at.Ports[i]

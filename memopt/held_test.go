@@ -2,6 +2,7 @@ package memopt
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -301,8 +302,20 @@ func TestResidentTrainsAsTrain(t *testing.T) {
 // TestShapesShareWeights: steps of other shapes go on with the weights and states of those before, the same as where
 // somebody carries them from session to session.
 func TestShapesShareWeights(t *testing.T) {
-	model, _ := madeGPT(t, zoo.Spec{Family: "resnet", Layers: 1, Width: 8, Image: 16})
-	c := settingsFor(t, map[string]string{"optimizer": "momentum", "activation_budget": "90%"})
+	for _, kind := range []string{"cpu", "vulkan"} {
+		t.Run(kind, func(t *testing.T) {
+			device := kind
+			if kind == "vulkan" {
+				device = vulkanDevice(t)
+			}
+			shapesShareWeights(t, device)
+		})
+	}
+}
+
+func shapesShareWeights(t *testing.T, device string) {
+	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 16, Heads: 2, Vocab: 32})
+	c := settingsFor(t, map[string]string{"optimizer": "momentum", "device": device})
 	c.Dims = nil
 	one, err := Hold(t.Context(), model, c, HoldOptions{})
 	if err != nil {
@@ -313,7 +326,7 @@ func TestShapesShareWeights(t *testing.T) {
 	h := &host{t: t, Held: one}
 	carried := map[string]*graph.Tensor{}
 	for i, batch := range sizes {
-		h.bind(map[string]int64{"batch": batch})
+		h.bind(map[string]int64{"batch": batch, "seq": 8})
 		h.feed(nil, uint64(i))
 		s, err := h.Step(t.Context(), StepOf{Binding: h.b.ID, Step: uint64(i), LR: 0.1})
 		if err != nil {
@@ -324,7 +337,7 @@ func TestShapesShareWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := &host{t: t, Held: other}
-		o.bind(map[string]int64{"batch": batch})
+		o.bind(map[string]int64{"batch": batch, "seq": 8})
 		for name, x := range carried {
 			if err := o.Sync([]Port{{Name: name, Type: x.Type, Shape: x.Shape, Place: x.Bytes}}, true); err != nil {
 				t.Fatal(err)
@@ -353,7 +366,7 @@ func TestShapesShareWeights(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	for batch := range int64(20) {
-		h.bind(map[string]int64{"batch": batch + 1})
+		h.bind(map[string]int64{"batch": batch + 1, "seq": 8})
 	}
 	if s := one.Stats(); s.Bindings != mostBindings {
 		t.Errorf("%d bindings are kept", s.Bindings)
@@ -511,6 +524,40 @@ func TestModelsThatAreNoFiles(t *testing.T) {
 	}
 	x := Port{Name: "x", Type: graph.Float32, Shape: []int{2, 4}}
 	if _, _, err := held.Bind(t.Context(), []Port{x, {Name: "labels", Type: graph.Int64, Shape: []int{2}}}); Code(err) != ExitInput || !strings.Contains(fmt.Sprint(err), "was written to") {
+		t.Error(err)
+	}
+}
+
+// TestPlanningThatEnds: a host that gives up, or asks for a budget that nothing meets, has a session still.
+func TestPlanningThatEnds(t *testing.T) {
+	model, _ := madeGPT(t, zoo.Spec{Family: "mlp", Width: 8, Inputs: 4, Classes: 3})
+	c := settingsFor(t, map[string]string{"activation_budget": "64"})
+	c.Dims = map[string]int64{}
+	held, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	batch := []Port{{Name: "x", Type: graph.Float32, Shape: []int{2, 4}}, {Name: "labels", Type: graph.Int64, Shape: []int{2}}}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := held.Bind(ended, batch); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	var budget *planner.BudgetError
+	if _, _, err := held.Bind(t.Context(), batch); !errors.As(err, &budget) || Code(err) != ExitCannot {
+		t.Error(err)
+	}
+	held.m.Config.ActivationBudget = configs.Budget{}
+	h := &host{t: t, Held: held}
+	h.bind(map[string]int64{"batch": 2})
+	if _, err := held.Forward(ended, StepOf{Binding: h.b.ID}); !errors.Is(err, context.Canceled) || h.port(RoleOutput, "loss").Float(0) != 0 {
+		t.Errorf("a pass that was given up: %v, and it wrote %v", err, h.port(RoleOutput, "loss").Float(0))
+	}
+	if h.forward(StepOf{}); h.port(RoleOutput, "loss").Float(0) == 0 {
+		t.Error("no loss")
+	}
+	if _, err := Hold(ended, model, c, HoldOptions{Bridge: true}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

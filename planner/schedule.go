@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"memopt/memopt/graph"
 )
@@ -55,6 +56,16 @@ type Schedule struct {
 	Binding *graph.Binding
 	// Lives are the stretches of the arena, for devices that guard them.
 	Lives []Life
+}
+
+// SameStates reports whether two schedules have the same parameters, constants and states at the same places.
+func (s *Schedule) SameStates(o *Schedule) bool {
+	states := func(s *Schedule) []Ref {
+		return slices.DeleteFunc(slices.Clone(s.Fixed), func(r Ref) bool { return r.Space != State })
+	}
+	return s.State == o.State && slices.EqualFunc(states(s), states(o), func(a, b Ref) bool {
+		return a.Value.Name == b.Value.Name && a.Value.Type == b.Value.Type && a.Offset == b.Offset && a.Bytes == b.Bytes
+	})
 }
 
 // Life is a stretch of the arena in half-open launches [First, Last).

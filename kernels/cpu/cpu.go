@@ -14,6 +14,7 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -60,19 +61,57 @@ type launch struct {
 }
 
 // Open allocates the schedule's spaces and loads parameters and states.
-func Open(s *planner.Schedule, o Options) (*Device, error) {
+func Open(s *planner.Schedule, o Options) (*Device, error) { return open(s, o, nil) }
+
+// Turn makes a device for another schedule of the same program, which goes on with the parameters and states of this one
+// where they are, and closes it. After an error this one can still be asked for those, and runs no more.
+func (d *Device) Turn(s *planner.Schedule, lent map[string]*graph.Tensor) (*Device, error) {
+	if !s.SameStates(d.schedule) {
+		return nil, errors.New("cpu: the schedules are of different programs")
+	}
+	for name := range d.lent {
+		if at := d.places[name]; at.space == planner.State && lent[name] == nil {
+			bytes := d.fixed[name].Bytes
+			d.own(name)
+			copy(d.fixed[name].Bytes, bytes)
+		}
+	}
+	for _, i := range []planner.Space{planner.Arena, planner.Staging} { // or else there would be two of them for a while
+		giveBack(d.spaces[i])
+		d.spaces[i] = nil
+	}
+	o := d.options
+	o.Lent = lent
+	next, err := open(s, o, d)
+	if err != nil {
+		return nil, err
+	}
+	d.spaces[planner.State] = nil // it is the other's
+	return next, d.Close()
+}
+
+// open is Open, with the states of another device if there is one.
+func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	d := &Device{schedule: s, options: o, fixed: map[string]*graph.Tensor{}, outputs: map[string]*graph.Tensor{},
 		places: map[string]place{}, seen: map[place][]*graph.Tensor{}, lent: map[string]bool{}}
 	defer func() {
-		if d.crew == nil { // not opened
-			d.Close()
+		if d.crew != nil {
+			return // it is open
 		}
+		if from != nil {
+			d.spaces[planner.State] = nil
+		}
+		d.Close()
 	}()
 	for space, n := range [3]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging} {
 		var err error
+		if from != nil && planner.Space(space) == planner.State {
+			d.spaces[space] = from.spaces[space]
+			continue
+		}
 		if int64(int(n)) != n || n < 0 {
 			return nil, fmt.Errorf("cpu: %s of %d bytes cannot be had", planner.Space(space), n)
 		}
@@ -90,6 +129,9 @@ func Open(s *planner.Schedule, o Options) (*Device, error) {
 		}
 		if y := o.Lent[r.Value.Name]; y != nil && d.Lend(r.Value.Name, y) {
 			continue
+		}
+		if from != nil && r.Value.Ints == nil {
+			continue // it is there, and the same for all sizes of dims
 		}
 		if err := load(x, r.Value, s.Binding); err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)

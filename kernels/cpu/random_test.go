@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"testing"
 	"unsafe"
 
@@ -221,6 +223,7 @@ func TestPassesOneByOne(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, step)
 		}
+		nearGradients(t, g, results, opt.Inputs, plain)
 		o := cpu.Options{Poison: true, Workers: 2}
 		sameResults(t, "pass by pass", passes(t, tight, tight.Schedule, o, nil), run(t, plain, o), step)
 		given := func(i int) float64 { return float64(i%7-3) / 4 }
@@ -241,6 +244,74 @@ func TestPassesOneByOne(t *testing.T) {
 		sameResults(t, "with inputs and parameters lent", passes(t, tight, tight.Schedule, lent, given), want, step)
 		sameResults(t, fmt.Sprintf("pass by pass in chains within %d bytes", limit), passes(t, tight, inChains, o, given), want, step)
 	})
+}
+
+// nearGradients holds the gradients that come of given gradients of results beside those of a loss that has these: the sum
+// of results times numbers.
+func nearGradients(t *rapid.T, g *graph.Graph, results, wanted []string, p *planner.Plan) {
+	given := func(i int) float64 { return float64(i%7-3) / 4 }
+	got := passes(t, p, p.Schedule, cpu.Options{}, given)
+	sum := g.Clone()
+	b := graph.NewBuilder(sum)
+	var terms []*graph.Value
+	numbers := map[string]*graph.Tensor{}
+	for k, name := range results {
+		v := sum.ByName(name)
+		shape, err := binding(t, p.Request.Dims).Shape(v.Shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := graph.NewTensor(graph.Float32, shape...)
+		for i := range x.Len() {
+			x.SetFloat(i, given(i+k))
+		}
+		factor := fmt.Sprint("factor", k)
+		numbers[factor] = x
+		w, err := b.Define(graph.Input, factor, graph.Float32, v.Shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		terms = append(terms, b.Op("ReduceSum", graph.A{"keepdims": 0}, b.Op("Mul", nil, v, w)))
+	}
+	sum.Outputs = []*graph.Value{b.Op("Sum", nil, terms...)}
+	step, err := autograd.TrainStep(sum, autograd.Options{KeepGrads: true, Inputs: wanted})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, sum)
+	}
+	s, err := plan(t, step, planner.Request{Dims: p.Request.Dims}).Schedule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := cpu.Open(s, cpu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	maps.Copy(numbers, inputs(p))
+	if _, err := d.Run(planner.Run{Inputs: numbers, Step: 1}); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]*graph.Value{}
+	for _, x := range p.Graph.Grads {
+		found[x.Param.Name] = x.Grad
+	}
+	if len(found) != len(step.Grads) {
+		t.Fatalf("%d gradients, not %d\n%s", len(found), len(step.Grads), p.Graph)
+	}
+	for _, x := range step.Grads {
+		want, err := d.Output(x.Grad.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := graph.Tensor{Type: want.Type, Shape: want.Shape, Bytes: got[found[x.Param.Name].Name]}
+		norm, apart := 0.0, 0.0
+		for i := range want.Len() {
+			norm, apart = norm+want.Float(i)*want.Float(i), apart+math.Pow(want.Float(i)-is.Float(i), 2)
+		}
+		if math.Sqrt(apart) > 1e-4*math.Sqrt(norm)+1e-5 {
+			t.Fatalf("the gradient of %s is %g away from that of a loss\n%s", x.Param.Name, math.Sqrt(apart), p.Graph)
+		}
+	}
 }
 
 // passes does two steps pass by pass, behind a forward pass that is given up, and returns

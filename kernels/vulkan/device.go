@@ -2,6 +2,7 @@ package vulkan
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -103,18 +104,7 @@ func (d *Device) ArenaBytes() int64 {
 // stay until both are closed. So does the arena, unless one of other bytes is asked for. Only one may run at a time, and
 // what it gave is read before another runs.
 func (d *Device) With(s *planner.Schedule, arena int64) (*Device, error) {
-	states := func(s *planner.Schedule) (all []planner.Ref) {
-		for _, r := range s.Fixed {
-			if r.Space == planner.State {
-				all = append(all, r)
-			}
-		}
-		return all
-	}
-	same := func(a, b planner.Ref) bool {
-		return a.Value.Name == b.Value.Name && a.Offset == b.Offset && a.Bytes == b.Bytes
-	}
-	if s.State != d.schedule.State || !slices.EqualFunc(states(s), states(d.schedule), same) {
+	if !s.SameStates(d.schedule) {
 		return nil, fmt.Errorf("vulkan: the schedules are of different programs")
 	}
 	o := &Device{name: d.name, schedule: s, options: d.options, gpu: d.gpu, shared: d.shared, paths: d.paths, unproved: d.unproved, pipelines: d.pipelines,
@@ -136,6 +126,25 @@ func (d *Device) With(s *planner.Schedule, arena int64) (*Device, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+// Turn makes a device for another schedule of the same program, which goes on with the parameters and states of this one,
+// and closes it. After an error this one can still be asked for those, and runs no more.
+func (d *Device) Turn(s *planner.Schedule) (*Device, error) {
+	if !s.SameStates(d.schedule) {
+		return nil, errors.New("vulkan: the schedules are of different programs")
+	}
+	arena := int64(0)
+	if d.ArenaBytes() < s.Arena {
+		arena = s.Arena
+		d.free(planner.Arena) // or else there would be two of them for a while
+	}
+	d.free(planner.Staging)
+	next, err := d.With(s, arena)
+	if err != nil {
+		return nil, err
+	}
+	return next, d.Close()
 }
 
 // make does the steps of opening, or closes the device.
@@ -236,6 +245,7 @@ func (d *Device) load() error {
 			p.ReleasePages()
 		}
 	}
+	d.common.last = d
 	for _, r := range d.schedule.Outputs {
 		d.outputs[r.Value.Name] = r
 	}
@@ -255,12 +265,33 @@ func (d *Device) load() error {
 // Name describes the device, also after Close.
 func (d *Device) Name() string { return d.name }
 
+// vary brings the constants that are the schedule's own to their places, where those of another device's are.
+func (d *Device) vary() error {
+	if d.common.last == d {
+		return nil
+	}
+	for _, r := range d.varying {
+		x, err := r.Value.Tensor(d.schedule.Binding)
+		if err != nil {
+			return err
+		}
+		if err := d.write(spanOf(r), x.Bytes); err != nil {
+			return err
+		}
+	}
+	d.common.last = d
+	return nil
+}
+
 // Run does one step.
 func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	if err := d.refused(); err != nil {
 		return t, fmt.Errorf("vulkan: %w", err)
 	}
 	begin := time.Now()
+	if err := d.vary(); err != nil {
+		return t, fmt.Errorf("vulkan: %w", err)
+	}
 	if r.Part == planner.BackwardPass {
 		if err := d.seed(r.Seeds); err != nil {
 			return t, fmt.Errorf("vulkan: %w", err)
@@ -423,6 +454,20 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 	return nil
 }
 
+// free gives the memory of a space back, unless another device has it too.
+func (d *Device) free(i planner.Space) {
+	for _, b := range d.spaces[i].blocks {
+		if i == planner.Arena {
+			if d.common.arenas[b]--; d.common.arenas[b] > 0 {
+				continue
+			}
+			delete(d.common.arenas, b)
+		}
+		d.gpu.Free(b)
+	}
+	d.spaces[i] = space{}
+}
+
 // Close gives everything back.
 func (d *Device) Close() error {
 	if d.gpu == nil {
@@ -439,19 +484,11 @@ func (d *Device) Close() error {
 	}
 	d.common.devices--
 	last := d.common.devices == 0
-	for i, s := range d.spaces {
+	for i := range d.spaces {
 		if planner.Space(i) == planner.State && !last {
 			continue
 		}
-		for _, b := range s.blocks {
-			if planner.Space(i) == planner.Arena {
-				if d.common.arenas[b]--; d.common.arenas[b] > 0 {
-					continue
-				}
-				delete(d.common.arenas, b)
-			}
-			d.gpu.Free(b)
-		}
+		d.free(planner.Space(i))
 	}
 	d.gpu.Free(d.run)
 	d.gpu.Free(d.ferry)
