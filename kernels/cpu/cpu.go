@@ -115,7 +115,7 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 		if int64(int(n)) != n || n < 0 {
 			return nil, fmt.Errorf("cpu: %s of %d bytes cannot be had", planner.Space(space), n)
 		}
-		if d.spaces[space], err = block(int(n)); err != nil {
+		if d.spaces[space], err = block(int(n)); err != nil { // which takes memory as it is touched
 			return nil, fmt.Errorf("%s: %d bytes cannot be had: %w", planner.Space(space), n, err)
 		}
 	}

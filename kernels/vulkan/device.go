@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"time"
@@ -58,6 +57,7 @@ type Device struct {
 	options  Options
 	gpu      *vk.Device
 	spaces   [3]space
+	spans    [3][]span       // of the spaces, until they have blocks
 	run      *vk.Block       // seed and step
 	ferry    *vk.Block       // nil if the processor sees everything
 	tables   *vk.Block       // of launches that are joined; nil if none are
@@ -122,7 +122,7 @@ func (d *Device) With(s *planner.Schedule, arena int64) (*Device, error) {
 		o.Close()
 		return nil, fmt.Errorf("vulkan: the schedule needs addresses that the other does not")
 	}
-	if err := o.make(o.allocate, o.load, o.prepare, o.record); err != nil {
+	if err := o.make(o.allocate, o.load, o.allocateRest, o.prepare, o.record); err != nil {
 		return nil, err
 	}
 	return o, nil
@@ -187,7 +187,7 @@ func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
 	d.gpu.Addressed = d.takes(BufferAddresses) || p.Addresses && d.farthest() > o.Range
-	if err := d.make(d.prove, d.allocate, d.load, d.prepare, d.record); err != nil {
+	if err := d.make(d.prove, d.allocate, d.load, d.allocateRest, d.prepare, d.record); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -198,22 +198,10 @@ type pages interface{ ReleasePages() }
 
 // load brings parameters, constants and states to their places.
 func (d *Device) load() error {
-	first := d.common.last == nil
-	for i, s := range d.spaces {
-		if planner.Space(i) == planner.State && !first {
-			continue // it is loaded
-		}
-		if planner.Space(i) == planner.Arena && len(s.blocks) == 1 && d.common.arenas[s.blocks[0]] > 1 {
-			continue // somebody's results may be in it
-		}
-		fill := uint32(0)
-		if d.options.Poison && planner.Space(i) == planner.Arena {
-			fill = math.MaxUint32
-		}
-		for _, b := range s.blocks {
-			if err := d.carry(vk.Command{Kind: vk.Fill, To: b, Bytes: vk.WholeWords(max(b.Bytes, 1)), Value: fill}); err != nil {
-				return err
-			}
+	first := d.common.last == nil // else another device has loaded what is the same for all
+	if first {
+		if err := d.fill(planner.State); err != nil {
+			return err
 		}
 	}
 	for _, r := range d.schedule.Fixed {

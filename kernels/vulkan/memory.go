@@ -3,6 +3,7 @@ package vulkan
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"unsafe"
 
@@ -82,14 +83,14 @@ func (d *Device) host(s span) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(b.Mapped(), at)), s.end-s.at)
 }
 
-// allocate makes the blocks of the schedule's spaces.
+// allocate makes the blocks of the space that weights go to, and of what they pass through. The others
+// follow once the weights are there: nothing then lies beside the activations that only loading needs.
 func (d *Device) allocate() error {
 	s := d.schedule
-	spans := [3][]span{}
 	note := func(refs ...planner.Ref) {
 		for _, r := range refs {
 			if r.Bytes > 0 {
-				spans[r.Space] = append(spans[r.Space], spanOf(r))
+				d.spans[r.Space] = append(d.spans[r.Space], spanOf(r))
 			}
 		}
 	}
@@ -109,42 +110,14 @@ func (d *Device) allocate() error {
 	if err := d.enough(need); err != nil {
 		return err
 	}
-	for i, height := range [3]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging} {
-		to := &d.spaces[i]
-		if to.blocks != nil {
-			continue // another device's, too
-		}
-		var err error
-		if to.starts, err = cuts(spans[i], height, blockLimit(d.gpu.Physical)); err != nil {
-			return fmt.Errorf("%w: %s: %w", vk.ErrDeviceMemory, planner.Space(i), err)
-		}
-		for k, from := range to.starts {
-			end := height
-			if k+1 < len(to.starts) {
-				end = to.starts[k+1]
-			}
-			bytes := end - from
-			if planner.Space(i) == planner.Arena && len(to.starts) == 1 {
-				bytes = max(bytes, min(d.options.Arena, blockLimit(d.gpu.Physical)))
-			}
-			b, err := d.gpu.NewBlock(bytes, vk.Near)
-			if err != nil {
-				return fmt.Errorf("%s of %d bytes: %w%s", planner.Space(i), height, err, d.largest())
-			}
-			to.blocks = append(to.blocks, b)
-			if planner.Space(i) == planner.Arena {
-				d.common.arenas[b]++
-			}
-			d.memory.Requested += b.Bytes
-			d.memory.Granted += b.Granted
-			d.memory.own(owners[i], b)
-		}
+	if err := d.allocateSpace(planner.State, s.State); err != nil {
+		return err
 	}
 	var err error
 	if d.run, err = d.gpu.NewBlock(3*vk.MaxAlignment, vk.Host); err != nil {
 		return err
 	}
-	if d.spaces[planner.Arena].blocks[0].Mapped() == nil || d.spaces[planner.State].blocks[0].Mapped() == nil {
+	if d.spaces[planner.State].blocks[0].Mapped() == nil {
 		if d.ferry, err = d.gpu.NewBlock(ferryBytes, vk.Host); err != nil {
 			return err
 		}
@@ -153,6 +126,70 @@ func (d *Device) allocate() error {
 		if b != nil {
 			d.memory.Own += b.Granted
 			d.memory.own(ownersBeside, b)
+		}
+	}
+	return nil
+}
+
+// allocateRest makes the blocks of activations and inputs.
+func (d *Device) allocateRest() error {
+	if err := d.allocateSpace(planner.Arena, d.schedule.Arena); err != nil {
+		return err
+	}
+	if err := d.allocateSpace(planner.Staging, d.schedule.Staging); err != nil {
+		return err
+	}
+	d.spans = [3][]span{}
+	if b := d.spaces[planner.Arena].blocks; len(b) != 1 || d.common.arenas[b[0]] == 1 { // else somebody's results may be in it
+		if err := d.fill(planner.Arena); err != nil {
+			return err
+		}
+	}
+	return d.fill(planner.Staging)
+}
+
+// allocateSpace makes the blocks of one space.
+func (d *Device) allocateSpace(i planner.Space, height int64) (err error) {
+	to := &d.spaces[i]
+	if to.blocks != nil {
+		return nil // another device's, too
+	}
+	if to.starts, err = cuts(d.spans[i], height, blockLimit(d.gpu.Physical)); err != nil {
+		return fmt.Errorf("%w: %s: %w", vk.ErrDeviceMemory, i, err)
+	}
+	for k, from := range to.starts {
+		end := height
+		if k+1 < len(to.starts) {
+			end = to.starts[k+1]
+		}
+		bytes := end - from
+		if i == planner.Arena && len(to.starts) == 1 {
+			bytes = max(bytes, min(d.options.Arena, blockLimit(d.gpu.Physical)))
+		}
+		b, err := d.gpu.NewBlock(bytes, vk.Near)
+		if err != nil {
+			return fmt.Errorf("%s of %d bytes: %w%s", i, height, err, d.largest())
+		}
+		to.blocks = append(to.blocks, b)
+		if i == planner.Arena {
+			d.common.arenas[b]++
+		}
+		d.memory.Requested += b.Bytes
+		d.memory.Granted += b.Granted
+		d.memory.own(owners[i], b)
+	}
+	return nil
+}
+
+// fill writes zeros, or what nobody may read, to a space.
+func (d *Device) fill(i planner.Space) error {
+	with := uint32(0)
+	if d.options.Poison && i == planner.Arena {
+		with = math.MaxUint32
+	}
+	for _, b := range d.spaces[i].blocks {
+		if err := d.carry(vk.Command{Kind: vk.Fill, To: b, Bytes: vk.WholeWords(max(b.Bytes, 1)), Value: with}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -211,12 +248,19 @@ var owners = [...]string{planner.Arena: "arena", planner.State: "parameters and 
 
 const ownersBeside = "beside the plan"
 
-// own counts a block.
+// own counts a block. Owners are in the order of the plan's spaces.
 func (m *Memory) own(owner string, b *vk.Block) {
-	if n := len(m.Owners); n == 0 || m.Owners[n-1].Owner != owner {
-		m.Owners = append(m.Owners, Owned{Owner: owner})
+	rank := func(owner string) int { // what is beside the plan comes last
+		if i := slices.Index(owners[:], owner); i >= 0 {
+			return i
+		}
+		return len(owners)
 	}
-	o := &m.Owners[len(m.Owners)-1]
+	i, known := slices.BinarySearchFunc(m.Owners, owner, func(o Owned, owner string) int { return cmp.Compare(rank(o.Owner), rank(owner)) })
+	if !known {
+		m.Owners = slices.Insert(m.Owners, i, Owned{Owner: owner})
+	}
+	o := &m.Owners[i]
 	o.Requested += b.Bytes
 	o.Granted += b.Granted
 }
