@@ -52,6 +52,10 @@ type Config struct {
 	Steps         int
 	Seed          uint64
 
+	LoadMode string // streamed, lazy, eager, inplace or all
+	Chunk    int64  // bytes
+	Reloads  int
+
 	// Of forward sessions:
 	MemoryLimit         int64  // bytes; 0: none
 	ArenaStrategy       string // planned, kNextPowerOfTwo or kSameAsRequested

@@ -15,6 +15,7 @@ var (
 	compats    = []string{"1.19"}
 	lossies    = []string{"off", "bf16", "fp16", "fp8"}
 	arenas     = []string{"planned", "kNextPowerOfTwo", "kSameAsRequested"}
+	loadModes  = []string{"streamed", "lazy", "eager", "inplace", "all"}
 	integers   = []string{"int8", "uint8"}
 	logLevels  = []string{"debug", "devinfo", "info", "warn", "error", "fatal"}
 	logAliases = map[string]string{"trace": "debug", "verbose": "debug", "warning": "warn"}
@@ -23,21 +24,22 @@ var (
 // Who heeds a setting: the commands that take it as a flag. Every other command refuses
 // the flag and leaves alone what a file or the environment says.
 var (
-	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                      // they make a training step
-	choosing  = []string{"plan", "maxbatch", "train", "leaks"}                                  // they choose one plan of it
-	limiting  = []string{"plan", "maxbatch", "train", "leaks", "check"}                         // they hold a plan to it
-	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check"}             // they make the step or compare it
-	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "optimize"} // they read the model by it
-	rewriting = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "optimize"}   // they rewrite the model by it
-	drawing   = []string{"plan", "train"}                                                       // they write graphs
-	training  = []string{"train"}                                                               // it runs the step
-	serving   = []string{"serve"}                                                               // they answer a trainer
-	opening   = []string{"train", "leaks", "run", "devices"}                                    // they open devices
-	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "run"}      // they take sizes of dims
-	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run"}               // they plan for a device
-	seeding   = []string{"plan", "train", "leaks", "run"}                                       // they draw numbers
-	running   = []string{"run"}                                                                 // they run forward programs
-	rounding  = []string{"quantize"}                                                            // it rounds weights to integers
+	stepping  = []string{"plan", "frontier", "maxbatch", "train", "leaks"}                            // they make a training step
+	choosing  = []string{"plan", "maxbatch", "train", "leaks"}                                        // they choose one plan of it
+	limiting  = []string{"plan", "maxbatch", "train", "leaks", "check"}                               // they hold a plan to it
+	checking  = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check"}                   // they make the step or compare it
+	reading   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "optimize"}       // they read the model by it
+	rewriting = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "optimize", "load"} // they rewrite the model by it
+	drawing   = []string{"plan", "train"}                                                             // they write graphs
+	training  = []string{"train"}                                                                     // it runs the step
+	serving   = []string{"serve"}                                                                     // they answer a trainer
+	opening   = []string{"train", "leaks", "run", "devices", "load"}                                  // they open devices
+	sizing    = []string{"plan", "frontier", "maxbatch", "train", "leaks", "check", "run", "load"}    // they take sizes of dims
+	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "load"}             // they plan for a device
+	seeding   = []string{"plan", "train", "leaks", "run"}                                             // they draw numbers
+	running   = []string{"run"}                                                                       // they run forward programs
+	loading   = []string{"load"}                                                                      // they load weights and nothing else
+	rounding  = []string{"quantize"}                                                                  // it rounds weights to integers
 )
 
 //go:generate go -C ../plugin run ./internal/gen tables
@@ -165,6 +167,12 @@ var rows = slices.Concat(
 			"Faster ways of a Vulkan device to take, of those that memopt devices lists. Some sum in another order; a recomputed value still has the bits of the first."),
 		row("service_budget", func(c *Config) *Budget { return &c.ServiceBudget }, size(), Budget{}, serving,
 			"Most memory that the service takes for itself, whatever is asked of it: what does not fit is refused. Tensors that it shares with the trainer are the trainer's."),
+		row("load_mode", func(c *Config) *string { return &c.LoadMode }, choice(loadModes, nil), "streamed", loading,
+			"How weights get to the device: in pieces through a ring; each read before and dropped once it is there; all of them held until the end; straight into memory that the processor sees; or every way, one after the other.", flag("mode")),
+		row("chunk", func(c *Config) *int64 { return &c.Chunk }, bytes(), 16<<20, loading,
+			"The ring that weights stream through."),
+		row("reloads", func(c *Config) *int { return &c.Reloads }, whole(0, math.MaxInt32), 20, loading,
+			"How often to load the model again and drop it, to see whether anything is left."),
 		row("mem_limit", func(c *Config) *int64 { return &c.MemoryLimit }, bytes(), 0, running,
 			"Most memory that all of it may hold: weights, the arena, copies of inputs, and results."),
 		row("arena_extend_strategy", func(c *Config) *string { return &c.ArenaStrategy }, choice(arenas, lowerCase(arenas)), "planned", running,

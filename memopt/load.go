@@ -1,0 +1,355 @@
+package memopt
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"memopt/configs"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/memopt/joint"
+	"memopt/memopt/loader"
+	"memopt/memopt/onnx"
+	"memopt/memopt/stop"
+	"memopt/memopt/weights"
+	"memopt/planner"
+)
+
+// Loaded is one load, phase by phase.
+type Loaded struct {
+	Format  string         `json:"format"` // memopt.load/1
+	Mode    loader.Mode    `json:"mode"`
+	Device  string         `json:"device"`
+	Unified bool           `json:"unified"`
+	Weights int            `json:"weights"`
+	W       int64          `json:"W"`
+	Largest int64          `json:"w"`
+	A       int64          `json:"A"`
+	C       int64          `json:"c"`
+	Phases  []loader.Phase `json:"phases"`
+	// Formula is the most that device and host hold together while loading, Promised what it comes to, and
+	// Measured what the book says, to the byte; of the device alone they are the next two.
+	Formula        string `json:"formula"`
+	Promised       int64  `json:"promised"`
+	Measured       int64  `json:"measured"`
+	DevicePromised int64  `json:"device_promised"`
+	DeviceMeasured int64  `json:"device_measured"`
+	// HostGrowth is what the process's anonymous memory grew by while loading, without the device's bytes where
+	// those are of it; −1 where the system does not tell.
+	HostGrowth int64 `json:"host_growth"`
+	// System is the most that the system saw of host and device together, above what there was before
+	// the model was opened, by Rule; −1 where it does not tell.
+	System int64  `json:"system"`
+	Rule   string `json:"rule"`
+	// Reloads is how often the model was loaded again and dropped, and what was left of it.
+	Reloads    int   `json:"reloads"`
+	LeftDevice int64 `json:"left_device"`
+	LeftHost   int64 `json:"left_host"` // anonymous bytes that a reload left, on average
+}
+
+// Load brings a forward model to a device and away again, in one mode, and tells what each phase took.
+func Load(ctx context.Context, path string, c configs.Config, mode loader.Mode, reloads int) (*Loaded, error) {
+	return stop.When(ctx, func() (l *Loaded, err error) {
+		defer weights.Guard(&err)()
+		if joint.Is(path) {
+			return nil, input(fmt.Errorf("%s is no ONNX model; only those are loaded", filepath.Base(path)))
+		}
+		kind, which, err := findDevice(cmp.Or(c.Device, "cpu"))
+		if err != nil {
+			return nil, err
+		}
+		open := loadDevices[kind.name]
+		if open == nil {
+			return nil, input(fmt.Errorf("device %s has no memory of its own to load to", kind.name))
+		}
+		t := &load{ctx: ctx, path: path, config: c, mode: mode, lowered: kind.lowered, r: loader.NewRecorder(), reloads: reloads}
+		return t.run(func() (loader.Device, error) { return open(which) })
+	})
+}
+
+// load is one of them going on.
+type load struct {
+	ctx     context.Context
+	path    string
+	config  configs.Config
+	mode    loader.Mode
+	lowered bool
+	reloads int
+	count   int // of weights
+
+	r      *loader.Recorder
+	device loader.Device
+	graph  *graph.Graph
+	source *onnx.Source
+	ws     []loader.Weight
+	copies *loader.HostCopies
+	sizes  loader.Sizes
+	on     *loader.Loaded
+	drop   func() // activations
+}
+
+// nothing is a phase in which nothing is done.
+func nothing() error { return nil }
+
+func (t *load) run(open func() (loader.Device, error)) (out *Loaded, err error) {
+	defer func() {
+		if wrong := t.unload(); err == nil {
+			err = wrong
+		}
+		if t.device != nil {
+			if wrong := t.device.Close(); err == nil {
+				err = wrong
+			}
+		}
+	}()
+	if err := t.r.Do("P0", "process started", 0, nothing); err != nil {
+		return nil, err
+	}
+	err = t.r.Do("P1", "device ready", 0, func() (err error) {
+		if t.device, err = open(); err != nil {
+			t.device = nil
+			return codedError{err, ExitCannot}
+		}
+		t.r.Use(t.device)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out = &Loaded{Format: "memopt.load/1", Mode: t.mode, Device: t.device.Name(), Unified: t.device.Unified(), Reloads: t.reloads}
+	if err := t.load(); err != nil {
+		return nil, err
+	}
+	if err := t.r.Do("U1", "model unloaded", 0, t.unload); err != nil {
+		return nil, err
+	}
+	if t.reloads > 0 {
+		phases := t.r.Phases()
+		before := phases[len(phases)-1].Anon.Point
+		err := t.r.Do("U2", fmt.Sprintf("loaded and unloaded %d times", t.reloads), t.mode.Device(t.sizes), func() error {
+			for range t.reloads {
+				if err := t.again(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		phases = t.r.Phases()
+		out.LeftHost = (phases[len(phases)-1].Anon.Point - before) / int64(t.reloads)
+		out.LeftDevice = t.r.Held()
+	}
+	err = t.r.Do("U3", "device closed", 0, func() error {
+		d := t.device
+		t.device = nil
+		t.r.Use(nil)
+		return d.Close()
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.tell(out)
+	return out, nil
+}
+
+// load is P2 to P7.
+func (t *load) load() error {
+	early := t.mode.ActivationsFirst()
+	if err := t.r.Do("P2", "model opened", 0, t.open); err != nil {
+		return err
+	}
+	if err := t.r.Do("P3", "graph built", 0, t.build); err != nil {
+		return err
+	}
+	// What is promised of the device from here on needs the plan.
+	if err := t.r.Do("P4", "planned", 0, t.plan); err != nil {
+		return err
+	}
+	if early {
+		if err := t.r.Do("P4a", "activations bound, copies read", t.sizes.A, func() error { return errors.Join(t.bind(), t.readAll()) }); err != nil {
+			return err
+		}
+	} else if err := t.readAllPhase(); err != nil {
+		return err
+	}
+	high := t.sizes.W + t.sizes.Largest
+	switch {
+	case early:
+		high += t.sizes.A
+	case t.mode == loader.Streamed:
+		high = t.sizes.W + t.sizes.C
+	case t.mode == loader.InPlace:
+		high = t.sizes.W
+	}
+	if err := t.r.Do("P5", "weights uploaded", high, t.upload); err != nil {
+		return err
+	}
+	there := t.sizes.W
+	if early {
+		there += t.sizes.A
+	}
+	if err := t.r.Do("P6", "copies and pages of the file dropped", there, nothing); err != nil {
+		return err
+	}
+	return t.r.Do("P7", "activations bound", t.sizes.W+t.sizes.A, t.bind)
+}
+
+// again is a load that nobody looks at, and its end.
+func (t *load) again() error {
+	for _, step := range []func() error{t.open, t.build, t.plan} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if t.mode.ActivationsFirst() {
+		if err := t.bind(); err != nil {
+			return err
+		}
+	}
+	for _, step := range []func() error{t.readAll, t.upload, t.bind} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return t.unload()
+}
+
+// open reads the graph; the weights stay in the mapped file.
+func (t *load) open() (err error) {
+	if t.graph, t.source, err = onnx.OpenAt(t.ctx, t.path, kernels.Library, t.config.Dims); err != nil {
+		return input(err)
+	}
+	if hasBackward(t.graph) {
+		return input(fmt.Errorf("%s has a backward pass; only forward models are loaded", filepath.Base(t.path)))
+	}
+	return nil
+}
+
+// build runs the passes on the graph, which hold no numbers of their own.
+func (t *load) build() error {
+	m := &Model{Path: t.path, Config: t.config, ctx: t.ctx, Graph: t.graph, source: t.source}
+	m.clean(graph.CleanOptions{Fuse: kernels.Fusions, Unfold: true})
+	return nil
+}
+
+// plan places activations, and lists the weights.
+func (t *load) plan() error {
+	p, err := planner.Make(t.graph, planner.Request{Dims: t.config.Dims, Lowered: t.lowered, Context: t.ctx})
+	if err != nil {
+		return classify(err)
+	}
+	s, err := p.Schedule()
+	if err != nil {
+		return err
+	}
+	t.ws = nil
+	for _, r := range s.Fixed {
+		v := r.Value
+		if v.Kind == graph.Input {
+			continue
+		}
+		if at, ok := v.Data.(*weights.Block); ok {
+			t.ws = append(t.ws, loader.Weight{Name: v.Name, Bytes: r.Bytes, From: at})
+			continue
+		}
+		x, err := v.Tensor(s.Binding)
+		if err != nil {
+			return err
+		}
+		t.ws = append(t.ws, loader.Weight{Name: v.Name, Bytes: r.Bytes, From: bytes.NewReader(x.Bytes)})
+	}
+	t.count = len(t.ws)
+	t.sizes = loader.SizesOf(t.ws, s.Arena+s.Staging, cmp.Or(t.config.Chunk, loader.DefaultChunk))
+	return nil
+}
+
+// readAllPhase is the phase of modes that read everything before.
+func (t *load) readAllPhase() error {
+	if t.mode != loader.Lazy {
+		return nil
+	}
+	return t.r.Do("P4a", "copies read", 0, t.readAll)
+}
+
+func (t *load) readAll() (err error) {
+	t.copies, err = loader.ReadAll(t.ctx, t.ws, t.mode, t.r)
+	return err
+}
+
+func (t *load) upload() (err error) {
+	copies := t.copies
+	t.copies = nil
+	if t.on, err = loader.Upload(t.ctx, t.device, t.ws, loader.Options{Mode: t.mode, Chunk: t.config.Chunk}, copies, t.r); err != nil {
+		return codedError{err, ExitCannot}
+	}
+	return t.source.Unchanged()
+}
+
+func (t *load) bind() (err error) {
+	if t.drop == nil {
+		t.drop, err = t.r.Activations(t.sizes.A)
+	}
+	return err
+}
+
+// unload gives back all that a load took.
+func (t *load) unload() error {
+	if t.on != nil {
+		t.on.Free()
+	}
+	if t.drop != nil {
+		t.drop()
+	}
+	t.copies.Free()
+	t.source.Close()
+	t.on, t.drop, t.copies, t.source, t.graph, t.ws = nil, nil, nil, nil, nil, nil
+	return nil
+}
+
+// tell adds what was promised and measured.
+func (t *load) tell(out *Loaded) {
+	out.Phases = t.r.Phases()
+	out.Weights = t.count
+	out.W, out.Largest, out.A, out.C = t.sizes.W, t.sizes.Largest, t.sizes.A, t.sizes.C
+	out.Formula, out.Promised, out.DevicePromised = t.mode.Formula(), t.mode.High(t.sizes), t.mode.Device(t.sizes)
+	var base loader.Phase
+	inAnon := false // the device's bytes are of the process's anonymous memory, and not of what it shares
+	for _, p := range out.Phases {
+		switch p.Name {
+		case "P1":
+			base = p
+		case "P7":
+			inAnon = p.Shmem-base.Shmem < t.sizes.W/2
+		}
+	}
+	for _, p := range out.Phases {
+		switch p.Name {
+		case "P2", "P3", "P4", "P4a", "P5", "P6", "P7":
+			out.DeviceMeasured = max(out.DeviceMeasured, p.Device.High)
+			out.Measured = max(out.Measured, p.Both.High)
+			growth := p.Anon.High - base.Anon.Point
+			if out.Unified && inAnon {
+				growth -= p.Device.High
+			}
+			out.HostGrowth = max(out.HostGrowth, growth)
+			system := p.RSS.High - base.RSS.Point
+			if !out.Unified {
+				system += p.Device.High
+			}
+			out.System = max(out.System, system)
+		}
+	}
+	out.Rule = "device memory is its own: resident memory and device are added"
+	if out.Unified {
+		out.Rule = "device memory is the machine's: it is part of what is resident"
+	}
+	if base.RSS.Point == 0 {
+		out.HostGrowth, out.System = -1, -1
+	}
+}

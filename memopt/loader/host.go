@@ -1,0 +1,50 @@
+package loader
+
+import "memopt/memopt/arena"
+
+// Host is the device whose memory is the process's own.
+type Host struct{}
+
+// NewHost gives it.
+func NewHost() Host { return Host{} }
+
+// hostMemory is a mapping outside Go's heap, which goes back to the system at once.
+type hostMemory []byte
+
+// Bytes are the block's.
+func (m hostMemory) Bytes() []byte { return m }
+
+// Granted is its size.
+func (m hostMemory) Granted() int64 { return int64(len(m)) }
+
+// Free gives it back.
+func (m hostMemory) Free() { arena.Unmap(m) }
+
+// Name is cpu.
+func (Host) Name() string { return "cpu" }
+
+// Unified is true.
+func (Host) Unified() bool { return true }
+
+// Take maps memory.
+func (Host) Take(n int64) (Memory, error) {
+	b, err := arena.Map(n)
+	return hostMemory(b), err
+}
+
+// Stage maps memory.
+func (h Host) Stage(n int64) (Memory, error) { return h.Take(n) }
+
+// Copy copies.
+func (Host) Copy(moves []Move) error {
+	for _, m := range moves {
+		copy(m.To.Bytes()[m.ToAt:m.ToAt+m.Bytes], m.From.Bytes()[m.FromAt:m.FromAt+m.Bytes])
+	}
+	return nil
+}
+
+// Driver says nothing.
+func (Host) Driver() (usage, budget int64, ok bool) { return 0, 0, false }
+
+// Close does nothing.
+func (Host) Close() error { return nil }

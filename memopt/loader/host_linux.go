@@ -1,0 +1,60 @@
+package loader
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// resident is the process's memory as the system counts it.
+type resident struct{ anon, file, shmem int64 }
+
+func hostNow() (m resident) {
+	for name, kb := range status() {
+		switch name {
+		case "RssAnon":
+			m.anon = kb << 10
+		case "RssFile":
+			m.file = kb << 10
+		case "RssShmem":
+			m.shmem = kb << 10
+		}
+	}
+	return m
+}
+
+// highWater is the most that was resident since the last reset.
+func highWater() int64 { return status()["VmHWM"] << 10 }
+
+// resetHighWater begins a new mark; where the system does not let it the old one stays.
+func resetHighWater() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
+
+// status are the sizes of /proc/self/status, in KiB.
+func status() map[string]int64 {
+	sizes := map[string]int64{}
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return sizes
+	}
+	for line := range strings.Lines(string(data)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 53); err == nil {
+			sizes[name] = n
+		}
+	}
+	return sizes
+}
+
+// hostAnon is the anonymous part, by the quicker of the two files.
+func hostAnon() int64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, resident, shared int64
+	if _, err := fmt.Sscan(string(data), &size, &resident, &shared); err != nil {
+		return 0
+	}
+	return (resident - shared) * int64(os.Getpagesize())
+}
