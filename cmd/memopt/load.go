@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"memopt/memopt"
+	"memopt/memopt/loader"
+	"memopt/memopt/report"
+)
+
+var loadCommand = &cli.Command{
+	Name:      "load",
+	Category:  "Models",
+	Usage:     "bring a forward model's weights to a device and away again, and show what each phase takes",
+	ArgsUsage: "MODEL",
+	UsageText: "memopt load gpt.onnx --dims batch=1,seq=128\n" +
+		"memopt load gpt.onnx --dims batch=1,seq=128 --mode all --device vulkan",
+	Description: "W is all weights, w the largest, A the activations of a run, c the ring that weights stream through. " +
+		"What is promised is worked out before; what is measured is the book of what was asked for, and what the operating system says of the process.",
+	Flags: settingFlags("load"),
+	Action: func(c *cli.Context) error {
+		asJSON, err := begin(c, "MODEL")
+		if err != nil {
+			return err
+		}
+		cfg, err := settings(c)
+		if err != nil {
+			return err
+		}
+		modes := []string{cfg.LoadMode}
+		if cfg.LoadMode == "all" {
+			modes = loader.Modes()
+		}
+		path := c.Args().First()
+		var loads []*memopt.Loaded
+		done := busy(c, "loading "+filepath.Base(path))
+		for _, name := range modes {
+			mode, err := loader.ParseMode(name)
+			if err != nil {
+				return asInput(err)
+			}
+			l, err := memopt.Load(c.Context, path, cfg, mode, cfg.Reloads)
+			if err != nil {
+				done()
+				return err
+			}
+			loads = append(loads, l)
+		}
+		done()
+		if asJSON && len(loads) == 1 {
+			return printJSON(c.App.Writer, loads[0])
+		}
+		if asJSON {
+			return printJSON(c.App.Writer, map[string]any{"format": "memopt.loads/1", "loads": loads, "eager_to_streamed": ratios(loads)})
+		}
+		w := c.App.Writer
+		for i, l := range loads {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			loadText(w, filepath.Base(path), l)
+		}
+		if len(loads) > 1 {
+			fmt.Fprintln(w)
+			modesText(w, loads)
+		}
+		return nil
+	},
+}
+
+// loadText is one load.
+func loadText(w io.Writer, model string, l *memopt.Loaded) {
+	fmt.Fprintf(w, "%s on %s, %s\n", model, l.Device, l.Mode)
+	report.Text(w, 2, "W %s in %d weights, largest w %s, A %s, c %s\n\n", report.Bytes(l.W), l.Weights, report.Bytes(l.Largest), report.Bytes(l.A), report.Bytes(l.C))
+	rows := [][]string{{"phase", "", "device", "high", "promised", "anonymous", "high", "file", "shared", "Go heap"}}
+	for _, p := range l.Phases {
+		promised := ""
+		if p.Promised >= 0 {
+			promised = report.Bytes(p.Promised)
+		}
+		rows = append(rows, []string{p.Name, p.What, report.Bytes(p.Device.Point), report.Bytes(p.Device.High), promised,
+			report.Bytes(p.Anon.Point), report.Bytes(p.Anon.High), report.Bytes(p.File), report.Bytes(p.Shmem), report.Bytes(p.Heap)})
+	}
+	report.Table(w, "=ltrrrrrrr1r2", rows)
+	fmt.Fprintln(w)
+	report.Table(w, "lrrt", [][]string{
+		{"", "promised", "measured", ""},
+		{"device", report.Bytes(l.DevicePromised), report.Bytes(l.DeviceMeasured), "at most; " + driverText(l)},
+		{"device and host", report.Bytes(l.Promised), report.Bytes(l.Measured), l.Formula + ", of weights and activations, by the book"},
+		{"process", "", unlessUnknown(l.System), "at most, above P1; " + l.Rule},
+		{"host", "", unlessUnknown(l.HostGrowth), "anonymous memory at most, above P1 and without the device"},
+		{"left", "0 B", report.Bytes(l.LeftDevice), fmt.Sprintf("on the device after %d reloads; each left %s in the process", l.Reloads, signed(l.LeftHost))},
+	})
+}
+
+func unlessUnknown(n int64) string {
+	if n < 0 {
+		return "not reported"
+	}
+	return report.Bytes(n)
+}
+
+func signed(n int64) string {
+	if n < 0 {
+		return "−" + report.Bytes(-n)
+	}
+	return report.Bytes(n)
+}
+
+// driverText is what the driver says at the end of the load.
+func driverText(l *memopt.Loaded) string {
+	for _, p := range l.Phases {
+		if p.Name == "P7" && p.Driver != nil {
+			return fmt.Sprintf("the driver counts %s of %s", report.Bytes(p.Driver.Usage), report.Bytes(p.Driver.Budget))
+		}
+	}
+	return "driver: not reported"
+}
+
+// modesText compares loads.
+func modesText(w io.Writer, loads []*memopt.Loaded) {
+	rows := [][]string{{"mode", "device", "device and host", "promised", "process", "formula"}}
+	for _, l := range loads {
+		rows = append(rows, []string{string(l.Mode), report.Bytes(l.DeviceMeasured), report.Bytes(l.Measured), report.Bytes(l.Promised), unlessUnknown(l.System), l.Formula})
+	}
+	report.Table(w, "=lrrrrt", rows)
+	var said []string
+	for _, r := range ratios(loads) {
+		said = append(said, fmt.Sprintf("%.2f × %s", r.Ratio, r.Of))
+	}
+	if said != nil {
+		fmt.Fprintf(w, "\neager / streamed: %s\n", strings.Join(said, ", "))
+	}
+}
+
+// ratio is a figure of the eager load by that of the streamed one.
+type ratio struct {
+	Of    string  `json:"of"`
+	Ratio float64 `json:"ratio"`
+}
+
+func ratios(loads []*memopt.Loaded) (out []ratio) {
+	by := map[loader.Mode]*memopt.Loaded{}
+	for _, l := range loads {
+		by[l.Mode] = l
+	}
+	eager, streamed := by[loader.Eager], by[loader.Streamed]
+	if eager == nil || streamed == nil {
+		return nil
+	}
+	for _, f := range []struct {
+		of   string
+		a, b int64
+	}{{"device and host", eager.Measured, streamed.Measured}, {"the device", eager.DeviceMeasured, streamed.DeviceMeasured}, {"the process", eager.System, streamed.System}} {
+		if f.a > 0 && f.b > 0 {
+			out = append(out, ratio{f.of, float64(f.a) / float64(f.b)})
+		}
+	}
+	return out
+}
