@@ -15,7 +15,7 @@ import (
 
 var loadCommand = &cli.Command{
 	Name:      "load",
-	Category:  "Models",
+	Category:  "Run",
 	Usage:     "bring a forward model's weights to a device and away again, and show what each phase takes",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt load gpt.onnx --dims batch=1,seq=128\n" +
