@@ -419,6 +419,11 @@ print("ok")
 
 
 class Names(Quiet):
+    def test_without_numpy(self) -> None:
+        code = "import sys; sys.modules['numpy'] = None; import memopt.ort as ort; ort.SessionOptions; ort.InferenceSession"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertIn("ImportError: memopt.ort.InferenceSession needs NumPy: pip install 'memopt[ort]'", done.stderr)
+
     def test_every_name(self) -> None:
         for name in dir(ort):
             if name not in ("DebugOptions", "LogLevel", "ORTModule", "training"):  # these want PyTorch

@@ -99,6 +99,11 @@ def __getattr__(name: str) -> Any:
     home = _lazy.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if home in ("binding", "session", "value"):
+        from importlib.util import find_spec
+
+        if find_spec("numpy") is None:
+            raise ImportError(f"{__name__}.{name} needs NumPy: pip install 'memopt[ort]'")
     value = getattr(import_module("." + home, __name__), name)
     globals()[name] = value
     return value
