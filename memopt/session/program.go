@@ -242,7 +242,7 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 		}
 	}
 	host := key != "" && !inFile
-	if host && isAligned(x.Bytes) {
+	if host && isAligned(x.Bytes, x.Type) {
 		s.weights[key] = weight{x, v.Name}
 		s.hostBytes += int64(len(x.Bytes))
 		return x, nil
@@ -257,7 +257,7 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 	case key == "":
 		p.owned += int64(len(x.Bytes))
 		return x.Aligned(), nil
-	case mapped && block.Kind() == weights.KindMapped && isAligned(x.Bytes) && !s.copies:
+	case mapped && block.Kind() == weights.KindMapped && isAligned(x.Bytes, x.Type) && !s.copies:
 		block.Retain()
 		s.blocks = append(s.blocks, block)
 		s.mappedBytes += int64(len(x.Bytes))
@@ -279,8 +279,9 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 	return x, nil
 }
 
-func isAligned(b []byte) bool {
-	return len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 == 0
+// isAligned reports whether elements of a type can be read where they lie.
+func isAligned(b []byte, t graph.DType) bool {
+	return len(b) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(b)))%uintptr(max(t.Size(), 1)) == 0
 }
 
 // within reports whether a lies in b.

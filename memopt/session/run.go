@@ -319,7 +319,7 @@ func (x *execution) feed() error {
 			continue
 		}
 		from := x.in[v.Name].Bytes
-		if !isAligned(from) {
+		if !isAligned(from, v.Type) {
 			b, err := x.lend(int64(len(from)), ownInputs)
 			if err != nil {
 				return err
@@ -345,7 +345,7 @@ func (x *execution) fetch() error {
 			x.later = append(x.later, k)
 			continue
 		}
-		if !isAligned(place) || x.conflicts(k, place) {
+		if !isAligned(place, x.t.results[k].Type) || x.conflicts(k, place) {
 			b, err := x.lend(int64(len(place)), ownValues)
 			if err != nil {
 				return err
