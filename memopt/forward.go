@@ -52,6 +52,19 @@ func OpenForward(ctx context.Context, m session.Model, c configs.Config) (*sessi
 	return s, err
 }
 
+// ForwardWarnings are of settings that a session's device does not heed.
+func ForwardWarnings(s *session.Session, c configs.Config) (all []string) {
+	if !Lowered(s.Device()) {
+		return nil
+	}
+	for _, name := range []string{"enable_mem_pattern", "enable_cpu_mem_arena", "threads", "max_dead_bytes_per_chunk"} {
+		if from, given := c.Source(name); given {
+			all = append(all, fmt.Sprintf("%s is not heeded on %s, where all values are planned", from, s.Device()))
+		}
+	}
+	return all
+}
+
 // coded reports whether an error has an exit code.
 func coded(err error) bool {
 	var c interface{ ExitCode() int }
@@ -79,7 +92,7 @@ type Ran struct {
 
 // RunForward runs a session on data. Its results are the session's until it is closed.
 func RunForward(ctx context.Context, s *session.Session, c configs.Config, f Forward) (r *Ran, err error) {
-	r = &Ran{}
+	r = &Ran{Warnings: ForwardWarnings(s, c)}
 	var data *tensorfile.Set
 	if f.Data != "" {
 		if data, err = tensorfile.ReadNPZ(f.Data); err != nil {

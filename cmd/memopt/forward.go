@@ -61,6 +61,7 @@ func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, erro
 	if err != nil {
 		return plugin.Opened{}, err
 	}
+	warnings = append(warnings, memopt.ForwardWarnings(s, cfg)...)
 	sig := s.Signature
 	data, err := json.Marshal(signatureJSON(s))
 	if err != nil {

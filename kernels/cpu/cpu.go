@@ -21,6 +21,7 @@ import (
 	"slices"
 	"time"
 
+	"memopt/memopt/arena"
 	"memopt/memopt/graph"
 	"memopt/planner"
 )
@@ -77,7 +78,7 @@ func (d *Device) Turn(s *planner.Schedule, lent map[string]*graph.Tensor) (*Devi
 		}
 	}
 	for _, i := range []planner.Space{planner.Arena, planner.Staging} { // or else there would be two of them for a while
-		giveBack(d.spaces[i])
+		arena.Unmap(d.spaces[i])
 		d.spaces[i] = nil
 	}
 	o := d.options
@@ -115,7 +116,7 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 		if int64(int(n)) != n || n < 0 {
 			return nil, fmt.Errorf("cpu: %s of %d bytes cannot be had", planner.Space(space), n)
 		}
-		if d.spaces[space], err = block(int(n)); err != nil { // which takes memory as it is touched
+		if d.spaces[space], err = arena.Map(n); err != nil { // which takes memory as it is touched
 			return nil, fmt.Errorf("%s: %d bytes cannot be had: %w", planner.Space(space), n, err)
 		}
 	}
@@ -398,7 +399,7 @@ func (d *Device) Close() error {
 		d.crew.dismiss()
 	}
 	for _, b := range d.spaces {
-		giveBack(b)
+		arena.Unmap(b)
 	}
 	d.spaces, d.calls, d.fixed, d.outputs, d.seen = [3][]byte{}, nil, nil, nil, nil
 	return nil
