@@ -117,6 +117,8 @@ class OrtValue:
         array = numpy.from_dlpack(data)
         if not array.flags.c_contiguous:
             raise RuntimeError("from_dlpack takes contiguous tensors only")
+        if not array.flags.writeable and not (isinstance(data, numpy.ndarray) and not data.flags.writeable):
+            array = _writable(array)  # what a capsule of the older kind does not say
         if is_bool and array.dtype == numpy.uint8:
             array = array.view(numpy.bool_)  # older exporters have no truths
         return cls(array, by_numpy(array.dtype))
@@ -252,6 +254,17 @@ class OrtValue:
     def to_dlpack(self) -> Any:
         """Its memory, for another library."""
         return self.__dlpack__()
+
+
+def _writable(array: Array) -> Array:
+    """An array over the memory of another, which it keeps, to write to."""
+    import ctypes
+
+    import numpy
+
+    memory: Any = (ctypes.c_ubyte * array.nbytes).from_address(array.ctypes.data)
+    memory.owner = array
+    return numpy.ndarray(array.shape, array.dtype, memory)
 
 
 class _Capsule:
