@@ -77,50 +77,45 @@ def settings(cfg: OrtArenaCfg) -> dict[str, str]:
     return told
 
 
-class _Shared:
-    """The arena that a process has registered for its sessions."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.settings: dict[str, str] | None = None
-
-
-_shared = _Shared()
+_lock = threading.Lock()
+_registered: dict[bool, dict[str, str]] = {}  # by whether it is a GPU's
 
 
 def create_and_register_allocator(mem_info: OrtMemoryInfo, arena_cfg: OrtArenaCfg | None = None) -> None:
-    """Makes the arena that sessions share whose entry session.use_env_allocators is 1. Registering again replaces its settings
-    for sessions that are opened later."""
+    """Says how the arena is to be that sessions have whose entry session.use_env_allocators is 1. Registering again is for
+    sessions that are opened later."""
     checks.instance("create_and_register_allocator()", mem_info, OrtMemoryInfo)
     if mem_info.device_type != OrtMemoryInfoDeviceType.CPU:
         raise RuntimeError(
             "Error when creating and registering allocator: Only CPU devices are supported. Please call CreateAndRegisterAllocatorV2() for other device."
         )
-    _register(mem_info, arena_cfg)
+    _register(False, mem_info, arena_cfg)
 
 
 def create_and_register_allocator_v2(
     provider_type: str, mem_info: OrtMemoryInfo, provider_options: Mapping[str, str], arena_cfg: OrtArenaCfg | None = None
 ) -> None:
-    """The same for the arena of another provider, of which there is one for all here."""
+    """The same for the sessions of a provider."""
     from . import providers
 
     checks.instance("create_and_register_allocator_v2()", mem_info, OrtMemoryInfo)
     if not providers.known(checks.text("create_and_register_allocator_v2()", provider_type)):
         raise RuntimeError(f"Unknown Provider Type: {provider_type}")
-    _register(mem_info, arena_cfg)
+    _register(providers.of_gpu(provider_type), mem_info, arena_cfg)
 
 
-def _register(mem_info: OrtMemoryInfo, arena_cfg: OrtArenaCfg | None) -> None:
+def _register(gpu: bool, mem_info: OrtMemoryInfo, arena_cfg: OrtArenaCfg | None) -> None:
     if arena_cfg is not None:
         checks.instance("arena_cfg", arena_cfg, OrtArenaCfg)
     told = settings(arena_cfg) if arena_cfg is not None else {}
-    told["enable_cpu_mem_arena"] = "on" if mem_info.allocator_type == OrtAllocatorType.ORT_ARENA_ALLOCATOR else "off"
-    with _shared.lock:
-        _shared.settings = told
+    if not gpu:
+        told["enable_cpu_mem_arena"] = "on" if mem_info.allocator_type == OrtAllocatorType.ORT_ARENA_ALLOCATOR else "off"
+    with _lock:
+        _registered[gpu] = told
 
 
-def shared() -> dict[str, str] | None:
-    """The settings of the arena that was registered, if one was."""
-    with _shared.lock:
-        return None if _shared.settings is None else dict(_shared.settings)
+def registered(gpu: bool) -> dict[str, str] | None:
+    """The settings of the arena that was registered for GPUs, or for the processor, if one was."""
+    with _lock:
+        found = _registered.get(gpu)
+        return None if found is None else dict(found)

@@ -54,6 +54,11 @@ def known(name: str) -> bool:
     return name in _NAMES
 
 
+def of_gpu(name: str) -> bool:
+    """Whether it is a provider of GPUs."""
+    return _NAMES[name]
+
+
 def every() -> list[str]:
     """The names that are known."""
     return list(_NAMES)

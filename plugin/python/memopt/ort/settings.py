@@ -26,16 +26,14 @@ _PROVIDER = ("gpu_mem_limit", "arena_extend_strategy", "device_id")
 def of(options: SessionOptions, choice: providers.Choice) -> dict[str, str]:
     """The settings of a session with these options on these devices."""
     first = choice.names[0]
-    pattern = options.enable_mem_pattern and options.execution_mode == ExecutionMode.ORT_SEQUENTIAL
-    told = {
-        "device": "cpu",
-        "optimize": _LEVELS[options.graph_optimization_level],
-        "enable_mem_pattern": _on(pattern),
-        "enable_cpu_mem_arena": _on(options.enable_cpu_mem_arena),
-    }
+    told = {"device": "cpu", "optimize": _LEVELS[options.graph_optimization_level]}
+    if not options.enable_mem_pattern or options.execution_mode == ExecutionMode.ORT_PARALLEL:
+        told["enable_mem_pattern"] = "off"
+    if not options.enable_cpu_mem_arena:
+        told["enable_cpu_mem_arena"] = "off"
     entries = options._entries.items()
     if entries.get("session.use_env_allocators") == "1":
-        told |= _shared()
+        told |= _registered(first == providers.VULKAN)
     told |= _provider(first, choice.options[first])
     if options.optimized_model_filepath:
         told["optimized_model_filepath"] = os.path.abspath(options.optimized_model_filepath)
@@ -72,10 +70,10 @@ def _provider(name: str, options: dict[str, str]) -> dict[str, str]:
     return told
 
 
-def _shared() -> dict[str, str]:
-    told = allocators.shared()
+def _registered(gpu: bool) -> dict[str, str]:
+    told = allocators.registered(gpu)
     if told is None:
-        _log.warning("session.use_env_allocators is 1, and no allocator was registered: the session has an arena of its own")
+        _log.info("session.use_env_allocators is 1, and no allocator was registered: the session has an arena of its own")
         return {}
     return {"mem_limit" if key == "max_mem" else key: value for key, value in told.items()}
 
@@ -88,7 +86,3 @@ def _number(name: str, key: str, value: str) -> int:
     if number < 0:
         raise RuntimeError(f"{name}: {key} is {value!r}, not a whole number of 0 or more")
     return number
-
-
-def _on(value: bool) -> str:
-    return "on" if value else "off"
