@@ -244,3 +244,65 @@ func (g stranger) step() *pb.StepRequest {
 	return &pb.StepRequest{Session: g.number(), Binding: g.number(), Changed: []int32{int32(g.signed()), 0}, Seed: g.Uint64(), Step: g.Uint64(), Lr: g.NormFloat64(), Run: g.number(),
 		Accumulate: g.IntN(2) == 0}
 }
+
+// TestSessionsHold: sessions that were closed leave nothing in the service, and neither do shapes that come and go in one.
+func TestSessionsHold(t *testing.T) {
+	alone(t, "new mlp -o m.onnx --width 64 --inputs 8 --classes 4 --layers 3")
+	memopt, pid := startService(t, 1<<20)
+	path := absolute(t, "m.onnx")
+	train := func(session uint64, batch int64) {
+		t.Helper()
+		b, err := memopt.Bind(soon(t), &pb.BindRequest{Session: session, Inputs: []*pb.Tensor{{Name: "x", Type: "f32", Shape: []int64{batch, 8}}, {Name: "labels", Type: "i64", Shape: []int64{batch}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var spans []*pb.Span
+		at := int64(0)
+		for _, x := range b.GetTensors() {
+			n := map[string]int64{"f32": 4, "i64": 8}[x.GetType()]
+			for _, d := range x.GetShape() {
+				n *= d
+			}
+			spans = append(spans, &pb.Span{Offset: at, Bytes: n})
+			at += (n + 63) / 64 * 64
+		}
+		_, err = memopt.Bind(soon(t), &pb.BindRequest{Session: session, Binding: b.GetBinding(), Spans: spans})
+		f, wrong := memopt.Forward(soon(t), &pb.StepRequest{Session: session, Binding: b.GetBinding()})
+		_, failed := memopt.Backward(soon(t), &pb.StepRequest{Session: session, Binding: b.GetBinding(), Run: f.GetRun()})
+		if err := errors.Join(err, wrong, failed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := func() (all [3]int64) {
+		answer, err := memopt.Stats(soon(t), &pb.SessionRequest{})
+		open, wrong := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		if err := errors.Join(err, wrong); err != nil {
+			t.Fatal(err)
+		}
+		return [3]int64{int64(len(open)), gjson.Get(answer.GetJson(), "goroutines").Int(), gjson.Get(answer.GetJson(), "anonymous").Int()}
+	}
+	open := func() uint64 {
+		o, err := memopt.Open(soon(t), &pb.OpenRequest{Model: path, Mode: "bridge", EnvironmentSent: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.GetSession()
+	}
+	one := open()
+	var before [3]int64
+	for i := range int64(150) {
+		if i == 50 {
+			before = held()
+		}
+		s := open()
+		train(s, 1+i%7)
+		train(one, 1+i%40)
+		if _, err := memopt.Close(soon(t), &pb.SessionRequest{Session: s}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := held()
+	if before[2] == 0 || after[0] > before[0] || after[1] > before[1]+4 || after[2] > before[2]+16<<20 {
+		t.Errorf("descriptors, goroutines and bytes were %v after 50 sessions, and are %v after 150", before, after)
+	}
+}
