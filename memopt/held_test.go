@@ -561,3 +561,56 @@ func TestPlanningThatEnds(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTrainersFileInABridge: a step that ONNX Runtime's trainer made runs pass by pass as it runs as a whole, where that has 1
+// as the gradient of its loss.
+func TestTrainersFileInABridge(t *testing.T) {
+	path := filepath.Join("testdata", "ort", "mlp.onnx")
+	c := configs.Default()
+	held, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	h := &host{t: t, Held: held}
+	dims := map[string]int64{}
+	for _, name := range held.m.Graph.Names() {
+		dims[name] = 4
+	}
+	h.bind(dims)
+	h.feed(nil, 1)
+	var grads int
+	for _, p := range h.b.Ports {
+		if p.Role == RoleSeed {
+			p.tensor().SetFloat(0, 1)
+		}
+	}
+	h.backward(h.forward(StepOf{}).Run)
+	d, err := openDevice("cpu", nil, h.b.schedule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.Run(planner.Run{Inputs: h.b.inputs()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range h.b.Ports {
+		if p.Role != RoleGrad {
+			continue
+		}
+		grads++
+		x, err := d.Output(p.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(x.Bytes, p.Place) || norm(x) == 0 {
+			t.Errorf("the gradient of %s has other bits pass by pass, or is 0", p.Name)
+		}
+	}
+	if grads == 0 {
+		t.Error("no gradients")
+	}
+	if _, err := Hold(t.Context(), path, c, HoldOptions{Bridge: true, Results: []string{"loss"}}); Code(err) != ExitInput {
+		t.Error(err)
+	}
+}
