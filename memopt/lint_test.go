@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt": {"memopt/memopt/arena", "memopt/memopt/session", "memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/leak", "memopt/memopt/loader", "memopt/memopt/onnx", "memopt/memopt/quantize", "memopt/memopt/tensorfile", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/autograd", "memopt/kernels",
 		"memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/planner", "memopt/planner/cluster", "memopt/planner/shrink", "memopt/configs"},
 	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/bench", "memopt/memopt/graph", "memopt/memopt/loader", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/session", "memopt/memopt/stop", "memopt/memopt/tensorfile",
-		"memopt/memopt/verify", "memopt/memopt/visible", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
+		"memopt/memopt/verify", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
 }
 
 func command(t *testing.T, name string, args ...string) string {
