@@ -261,6 +261,17 @@ func boundFor(t plugin.Tensor, x *graph.Tensor, n int64) ([]byte, error) {
 	if t.Type != "" && t.Type != x.Type.String() {
 		return nil, fmt.Errorf("it is %s, and was bound as %s", x.Type, t.Type)
 	}
+	if t.Role == "atmost" { // its shape is the most that it may be
+		for i := range t.Shape {
+			if len(t.Shape) != len(x.Shape) || int64(x.Shape[i]) > t.Shape[i] {
+				return nil, fmt.Errorf("it is %s%v, and at most %v was bound for it", x.Type, x.Shape, t.Shape)
+			}
+		}
+		if n > int64(len(t.Bytes)) {
+			return nil, fmt.Errorf("it is %s%v of %d bytes, and at most %d were bound for it", x.Type, x.Shape, n, len(t.Bytes))
+		}
+		return t.Bytes[:n:n], nil
+	}
 	if t.Shape != nil || int64(len(t.Bytes)) != n {
 		same := len(t.Shape) == len(x.Shape)
 		for i := range t.Shape {

@@ -67,7 +67,7 @@ func TestForwardSession(t *testing.T) {
 			x := plugin.Tensor{Name: "x", Type: "f32", Shape: []int64{2, 2}, Bytes: floats(1, 1, -1, 0)}
 			want := floats(5, 7, 9, 0, 0, 0)
 			span := make([]byte, 24)
-			room := make([]byte, 100)
+			room, large := make([]byte, 100), make([]byte, 48)
 			for _, c := range []struct {
 				name string
 				q    plugin.RunRequest
@@ -76,6 +76,7 @@ func TestForwardSession(t *testing.T) {
 			}{
 				{"span", plugin.RunRequest{Outputs: []plugin.Tensor{{Name: "y", Type: "f32", Shape: []int64{2, 3}, Bytes: span}}}, plugin.InSpan, span},
 				{"room", plugin.RunRequest{Room: room, RoomAt: 32}, 64, room[32:56]},
+				{"at most", plugin.RunRequest{Outputs: []plugin.Tensor{{Name: "y", Role: "atmost", Type: "f32", Shape: []int64{4, 3}, Bytes: large}}}, plugin.InSpan, large[:24]},
 				{"no room", plugin.RunRequest{}, plugin.Nowhere, nil},
 			} {
 				c.q.Inputs = []plugin.Tensor{x}
@@ -108,6 +109,8 @@ func TestForwardSession(t *testing.T) {
 				{Inputs: []plugin.Tensor{{Name: "x", Type: "f32", Shape: []int64{math.MinInt64, 2}, Bytes: make([]byte, 12)}}},
 				{Inputs: []plugin.Tensor{x}, Outputs: []plugin.Tensor{{Name: "z"}}},
 				{Inputs: []plugin.Tensor{x}, Outputs: []plugin.Tensor{{Name: "y", Type: "f32", Shape: []int64{1, 3}, Bytes: make([]byte, 12)}}},
+				{Inputs: []plugin.Tensor{x}, Outputs: []plugin.Tensor{{Name: "y", Role: "atmost", Shape: []int64{1, 3}, Bytes: large}}},
+				{Inputs: []plugin.Tensor{x}, Outputs: []plugin.Tensor{{Name: "y", Role: "atmost", Bytes: large[:23]}}},
 				{Inputs: []plugin.Tensor{x}, Options: map[string]string{"memory.enable_memory_arena_shrinkage": "cpu:7"}},
 			} {
 				if _, err := run.Run(context.Background(), bad); err == nil {
