@@ -199,6 +199,26 @@ class Sessions(Programs):
         with self.assertRaises(self.state.Fail):
             self.session(later.SerializeToString())
 
+    def test_formats(self) -> None:
+        os.link(self.file, self.path("dense.ort"))
+        with self.assertRaisesRegex(self.state.Fail, "ORT model verification failed"):
+            self.session(self.path("dense.ort"))
+        so = self.ort.SessionOptions()
+        so.add_session_config_entry("session.load_model_format", "ORT")
+        with self.assertRaisesRegex(self.state.Fail, "ORT model verification failed"):
+            self.session(self.file, so)
+        so = self.ort.SessionOptions()
+        so.add_session_config_entry("session.load_model_format", "ONNX")
+        self.session(self.path("dense.ort"), so)
+
+    def test_a_session_that_is_canceled(self) -> None:
+        so = self.ort.SessionOptions()
+        so.set_load_cancellation_flag(True)
+        with self.assertRaises(self.state.ModelLoadCanceled):
+            self.session(self.file, so)
+        so.set_load_cancellation_flag(False)
+        self.session(self.file, so)
+
     def test_run_options(self) -> None:
         session = self.session(self.file)
         ro = self.ort.RunOptions()

@@ -29,6 +29,7 @@ class Opened:
         self.options = options
         self.choice = choice
         _check_file(path, data)
+        _check_formats(path, options)
         where = path
         if data is not None:
             folder = options._entries.items().get("session.model_external_initializers_file_folder_path", "")
@@ -176,6 +177,18 @@ def _check_file(path: str, data: bytes | None) -> None:
         raise errors.status(errors.InvalidProtobuf, f"{where}Protobuf parsing failed: it is a folder")
     if (len(data) if data is not None else os.path.getsize(path)) == 0:
         raise errors.status(errors.InvalidArgument, f"{where}No graph was found in the protobuf.")
+
+
+def _check_formats(path: str, options: SessionOptions) -> None:
+    """Refuses what is there only in ONNX Runtime's own file format, and a session that is not to be opened."""
+    entries = options._entries.items()
+    if options._values.get("cancelled"):
+        raise errors.status(errors.ModelLoadCanceled, "loading was canceled by set_load_cancellation_flag(True)")
+    if entries.get("session.load_model_format", "ORT" if path.endswith(".ort") else "") == "ORT":
+        raise errors.status(errors.Fail, "ORT model verification failed: files of the format ORT are not read; give the ONNX model")
+    to = options.optimized_model_filepath
+    if to and entries.get("session.save_model_format", "ORT" if to.lower().endswith(".ort") else "") == "ORT":
+        raise errors.status(errors.NotImplemented, f"{to}: the format ORT is not written; give a name that ends in .onnx")
 
 
 def opening(e: MemoptError, text: str, path: str) -> Exception:
