@@ -8,7 +8,7 @@ import (
 
 // intoOurs lists operators of ONNX that are rewritten into operators of our own, at
 // least for some attributes.
-var intoOurs = []string{"Attention", "GRU", "LSTM", "RNN"}
+var intoOurs = []string{"Attention", "Bernoulli", "GRU", "LSTM", "RNN", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 // AsRead is the library in which operators that would be rewritten into some of our
 // own stand as a file has them. A graph that is written for other runtimes is read by

@@ -17,7 +17,7 @@ var counted = []struct {
 	work func(c sampled) int64
 }{
 	// Nothing is computed: bytes stay where they are, or move.
-	{"Flatten Identity MemcpyFromHost MemcpyToHost Reshape Squeeze Unsqueeze", none},
+	{"Flatten Identity MemcpyFromHost MemcpyToHost Reshape Squeeze Unsqueeze memopt.StopGradient", none},
 	{"Concat ConstantOfShape DepthToSpace Expand Gather GatherElements GatherND NonZero OneHot Pad Shape Size Slice " +
 		"SpaceToDepth Split Tile Transpose Trilu com.microsoft.BroadcastGradientArgs com.microsoft.ConcatTraining " +
 		"com.microsoft.FlattenAndUnpad com.microsoft.PadAndUnflatten com.microsoft.SliceGrad com.microsoft.YieldOp", none},
@@ -42,7 +42,7 @@ var counted = []struct {
 	{"Swish com.microsoft.QuickGelu com.microsoft.SigmoidGrad com.microsoft.TanhGrad", eachOut(14)},
 	{"Acos Acosh Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan", eachOut(15)},
 	{"Dropout com.microsoft.FastGeluGrad com.microsoft.GeluGrad com.microsoft.QuickGeluGrad memopt.DropoutGrad " +
-		"memopt.GeluGrad memopt.SwishGrad", eachOut(16)},
+		"memopt.GeluGrad memopt.Random memopt.SwishGrad", eachOut(16)},
 	{"com.microsoft.BiasFastGeluGrad_dX com.microsoft.BiasGeluGrad_dX memopt.AcosGrad memopt.AcoshGrad memopt.AsinGrad " +
 		"memopt.AsinhGrad memopt.AtanGrad memopt.AtanhGrad memopt.CoshGrad memopt.SinhGrad memopt.TanGrad", eachOut(17)},
 	{"com.microsoft.BiasDropout com.microsoft.BitmaskBiasDropout com.microsoft.BitmaskDropout", eachOut(18)},

@@ -125,6 +125,28 @@ class Traps(Served):
         out.sum().backward()  # by the mask of the forward pass
         self.assertAlmostEqual(served.w.grad.item(), out.sum().item(), delta=1)
 
+    def test_other_random_operators(self):
+        def forward(m, x):
+            channels = F.dropout2d(x * m.w, 0.5, m.training)
+            rows = x.new_empty(len(x), 1, 1, 1).bernoulli_(0.5) * m.w
+            return channels, rows, torch.randn_like(x) * m.w, torch.rand(40, 40) * m.w
+
+        served, _ = self.pair(Function(forward, w=nn.Parameter(torch.ones(1))))
+        x = torch.ones(64, 50, 2, 2)
+        torch.manual_seed(1)
+        channels, rows, normal, even = served(x)
+        self.assertAlmostEqual(channels.mean().item(), 1, delta=0.1)
+        self.assertTrue(torch.equal(channels, channels[:, :, :1, :1].expand_as(channels)))
+        self.assertEqual(sorted(set(rows.flatten().tolist())), [0, 1])
+        self.assertAlmostEqual(normal.std().item(), 1, delta=0.03)
+        self.assertAlmostEqual(even.mean().item(), 0.5, delta=0.03)
+        loss = sum(t.sum() for t in (channels, rows, normal, even))
+        loss.backward()  # of what was drawn in the forward pass
+        self.assertAlmostEqual(served.w.grad.item(), loss.item(), delta=1e-3 * abs(loss.item()))
+        torch.manual_seed(1)
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip((channels, rows, normal, even), served(x), strict=True)))
+        self.assertFalse(torch.equal(normal, served(x)[2]))
+
     def test_checkpointed_parts(self):
         for reentrant in (False, True):
             model = Function(lambda m, x, r=reentrant: checkpoint(m.a, x, use_reentrant=r).tanh(), a=nn.Sequential(nn.Linear(4, 4), nn.ReLU()))

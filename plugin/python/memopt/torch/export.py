@@ -117,7 +117,7 @@ class Step(torch.nn.Module):
             leaves[i] = t
         args, kwargs = _pytree.tree_unflatten(leaves, self._call)
         out = call(self.model, self.loss, args, kwargs)
-        keyed, spec = _pytree.tree_flatten_with_path(out)
+        keyed, spec = _flat(out)
         found = [(path, x) for path, x in keyed if isinstance(x, torch.Tensor)]
         self.found.leaves, self.found.spec = [_TENSOR if isinstance(x, torch.Tensor) else x for _, x in keyed], spec
         self.found.names, self.found.differentiable = [_name_of_path(path) for path, _ in found], [t.requires_grad for _, t in found]
@@ -175,7 +175,7 @@ def export(model: torch.nn.Module, loss: Callable[..., Any] | None, args: tuple[
     with _untouched(step), _quiet(), _refusing():
         try:
             traced = torch.export.export(step, tuple(tensors), dynamic_shapes=shapes, strict=False)
-            _stop_gradients(traced.graph_module)
+            _prepare(traced.graph_module)
             program = torch.onnx.export(traced, dynamo=True, optimize=False, verbose=False, opset_version=translate.OPSET, custom_translation_table=translate.table())
         except MemoptError:
             raise
@@ -412,6 +412,16 @@ def _module_of(scopes: str) -> str:
     return "" if path == "model" else str(path).removeprefix("model.")
 
 
+def _flat(x: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """The leaves of a tree with their paths; by their numbers where a type of its own does not tell them."""
+    try:
+        keyed, spec = _pytree.tree_flatten_with_path(x)
+        return list(keyed), spec
+    except ValueError:
+        leaves, spec = _pytree.tree_flatten(x)
+        return [((_pytree.SequenceKey(i),), leaf) for i, leaf in enumerate(leaves)], spec
+
+
 def _name_of_path(path: Sequence[Any]) -> str:
     """A name for an output at a place in what a module returns."""
     parts = [str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", "")))) for k in path]
@@ -420,7 +430,7 @@ def _name_of_path(path: Sequence[Any]) -> str:
 
 def _input_names(model: torch.nn.Module, loss: Callable[..., Any] | None, leaves: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """Names of the tensors of a call, after the parameters of the function that takes them."""
-    keyed, _ = _pytree.tree_flatten_with_path((args, kwargs))
+    keyed, _ = _flat((args, kwargs))
     try:
         positional = [p.name for p in inspect.signature(model.forward).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     except (TypeError, ValueError):
@@ -430,7 +440,9 @@ def _input_names(model: torch.nn.Module, loss: Callable[..., Any] | None, leaves
         if not isinstance(x, torch.Tensor):
             continue
         steps: list[Any] = [getattr(k, "key", getattr(k, "idx", "")) for k in path]
-        if steps[0] == 0 and loss is not None:
+        if len(steps) == 1:
+            steps = [f"input.{steps[0]}"]
+        elif steps[0] == 0 and loss is not None:
             if steps[1] == 0:
                 steps = [0, *(steps[2:] or [0])]
             else:
@@ -450,30 +462,45 @@ def _input_names(model: torch.nn.Module, loss: Callable[..., Any] | None, leaves
     return names
 
 
-def _stop_gradients(module: torch.fx.GraphModule) -> None:
-    """Marks what leaves the parts of a step that are run without gradients, which the exporter forgets."""
+def _prepare(module: torch.fx.GraphModule) -> None:
+    """Says of a traced step what the exporter does not see for itself.
+
+    What leaves a part that is run without gradients has none. Attention lays out its result in another way each time that
+    the exporter runs it, and views of it are views in all of them.
+    """
     without = torch.ops.higher_order.wrap_with_set_grad_enabled
     for node in list(module.graph.nodes):
-        if node.op != "call_function" or node.target is not without or node.args[0]:
+        if node.op != "call_function":
             continue
-        inner = getattr(module, node.args[1].target)
-        (output,) = (n for n in inner.graph.nodes if n.op == "output")
-
-        def stopped(x: Any, inner: Any = inner, output: Any = output) -> Any:
-            value = x.meta.get("val") if isinstance(x, torch.fx.Node) else None
-            if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-                return x
-            with inner.graph.inserting_before(output):
-                made = inner.graph.call_function(torch.ops.aten.detach.default, (x,))
-                made.meta["val"] = value
-            return made
-
-        output.args = (_pytree.tree_map(stopped, output.args[0], is_leaf=lambda x: isinstance(x, torch.fx.Node)),)
-        inner.recompile()
-    for name, inner in module.named_children():
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
+        elif node.target is torch.ops.aten.scaled_dot_product_attention.default:
+            with module.graph.inserting_after(node):
+                laid = module.graph.call_function(torch.ops.aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
+            laid.meta["val"] = node.meta["val"].contiguous()
+            node.replace_all_uses_with(laid, delete_user_cb=lambda user, laid=laid: user is not laid)
+        elif node.target is without and not node.args[0]:
+            _stop_gradients(getattr(module, node.args[1].target))
+    module.recompile()
+    for _, inner in module.named_children():
         if isinstance(inner, torch.fx.GraphModule):
-            _stop_gradients(inner)
-        del name
+            _prepare(inner)
+
+
+def _stop_gradients(part: torch.fx.GraphModule) -> None:
+    """Stops the gradients of all that leaves a part of a step."""
+    (output,) = (n for n in part.graph.nodes if n.op == "output")
+
+    def stopped(x: Any) -> Any:
+        value = x.meta.get("val") if isinstance(x, torch.fx.Node) else None
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return x
+        with part.graph.inserting_before(output):
+            made = part.graph.call_function(torch.ops.aten.detach.default, (x,))
+            made.meta["val"] = value
+        return made
+
+    output.args = (_pytree.tree_map(stopped, output.args[0], is_leaf=lambda x: isinstance(x, torch.fx.Node)),)
 
 
 def _refuse(model: torch.nn.Module) -> None:
