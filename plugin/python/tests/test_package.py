@@ -49,13 +49,22 @@ class Import(unittest.TestCase):
     def test_names(self) -> None:
         self.assertLessEqual(set(memopt.__all__), set(dir(memopt)))
         for name in memopt.__all__:
-            if memopt._lazy.get(name) == "torch" and importlib.util.find_spec("torch") is None:
+            if memopt._lazy.get(name, "").startswith("torch") and importlib.util.find_spec("torch") is None:
                 with self.assertRaisesRegex(ImportError, "pip install torch"):
                     getattr(memopt, name)
                 continue
             self.assertIsNotNone(getattr(memopt, name))
         with self.assertRaises(AttributeError):
             memopt.plam  # noqa: B018
+
+    def test_ort_without_torch(self) -> None:
+        """All of ONNX Runtime's names are there without PyTorch, and so are the options of ORTModule, which says what it needs."""
+        if importlib.util.find_spec("torch") is not None:
+            self.skipTest("PyTorch is here")
+        code = "from memopt.ort import *; print(DebugOptions(LogLevel.INFO).log_level.name, 'torch' in __import__('sys').modules); import memopt.ort; memopt.ort.ORTModule"
+        done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
+        self.assertEqual(done.stdout, "INFO False\n", done.stderr)
+        self.assertRegex(done.stderr, "ImportError: .*memopt.ort.ORTModule need PyTorch .*: pip install torch")
 
     def test_typed(self) -> None:
         self.assertTrue((PACKAGE / "memopt" / "py.typed").exists())

@@ -390,6 +390,7 @@ class AsModule(Case):
 
         self.assertIs(ortmodule.ORTModule, ORTModule)
         self.assertIs(ortmodule.DebugOptions, DebugOptions)
+        self.assertIs(memopt.ort.training.ortmodule.LogLevel, LogLevel)
 
 
 if __name__ == "__main__":

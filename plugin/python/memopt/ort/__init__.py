@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .allocators import create_and_register_allocator_v2 as create_and_register_allocator_v2
     from .binding import IOBinding as IOBinding
     from .binding import SessionIOBinding as SessionIOBinding
+    from .debug import DebugOptions as DebugOptions
+    from .debug import LogLevel as LogLevel
     from .device import OrtDevice as OrtDevice
     from .device import OrtMemoryInfo as OrtMemoryInfo
     from .devices import disable_telemetry_events as disable_telemetry_events
@@ -51,8 +53,6 @@ if TYPE_CHECKING:
     from .metadata import NodeArg as NodeArg
     from .metadata import OrtEpDevice as OrtEpDevice
     from .metadata import OrtHardwareDevice as OrtHardwareDevice
-    from .module import DebugOptions as DebugOptions
-    from .module import LogLevel as LogLevel
     from .module import ORTModule as ORTModule
     from .options import RunOptions as RunOptions
     from .options import SessionOptions as SessionOptions
@@ -68,6 +68,7 @@ _HOMES = {
     "allocators": ("OrtArenaCfg", "create_and_register_allocator", "create_and_register_allocator_v2"),
     "binding": ("IOBinding", "SessionIOBinding"),
     "device": ("OrtDevice", "OrtMemoryInfo"),
+    "debug": ("DebugOptions", "LogLevel"),
     "devices": (
         "disable_telemetry_events", "enable_telemetry_events", "get_all_providers", "get_available_providers", "get_build_info", "get_device",
         "get_ep_devices", "get_version_string", "has_collective_ops", "preload_dlls", "print_debug_info", "register_execution_provider_library",
@@ -79,7 +80,7 @@ _HOMES = {
         "OrtExecutionProviderDevicePolicy", "OrtHardwareDeviceType", "OrtMemType", "OrtMemoryInfoDeviceType", "OrtSparseFormat",
     ),
     "metadata": ("ModelMetadata", "NodeArg", "OrtEpDevice", "OrtHardwareDevice"),
-    "module": ("DebugOptions", "LogLevel", "ORTModule"),
+    "module": ("ORTModule",),
     "options": ("RunOptions", "SessionOptions"),
     "session": ("InferenceSession",),
     "sparse": ("SparseTensor",),
@@ -88,7 +89,7 @@ _HOMES = {
 _MODULES = ("capi", "quantization", "training")
 _lazy = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [*_lazy]  # noqa: PLE0604
+__all__ = [name for name in _lazy if name != "ORTModule"]  # noqa: PLE0604 (all is there without PyTorch)
 
 
 def __getattr__(name: str) -> Any:

@@ -9,107 +9,29 @@ runs in the memopt service.
 
 from __future__ import annotations
 
-import enum
 import logging
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from .. import _arguments, _binary
 from .._visible import lines
 from ..errors import MemoptError
 from ..torch.module import Module
-from ..torch.session import Look
+from .debug import SETTINGS, DebugOptions, LogLevel, SettingError
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..torch.session import Look
 
 _LEVEL = "ORTMODULE_MEMORY_OPT_LEVEL"
 _CONFIG = "ORTMODULE_MEMORY_OPT_CONFIG"
-_LOG_LEVEL = "ORTMODULE_LOG_LEVEL"
-_SAVE_PATH = "ORTMODULE_SAVE_ONNX_PATH"
 _FALLBACK = "ORTMODULE_FALLBACK_POLICY"
 
 _log = logging.getLogger("memopt.ort")
-
-
-class SettingError(MemoptError, ValueError):
-    """A variable of ORTModule's has a value that it cannot have."""
-
-
-class LogLevel(enum.IntEnum):
-    """What is told: WARNING a line of whether the memory optimizer is on, INFO its table, DEVINFO a report by nodes too."""
-
-    VERBOSE = 0
-    DEVINFO = 1
-    INFO = 2
-    WARNING = 3
-    ERROR = 4
-    FATAL = 5
-
-
-# The names of the levels as settings of memopt.
-_SETTINGS_OF = {
-    LogLevel.VERBOSE: "debug", LogLevel.DEVINFO: "devinfo", LogLevel.INFO: "info", LogLevel.WARNING: "warn", LogLevel.ERROR: "error", LogLevel.FATAL: "fatal",
-}  # fmt: skip
-
-
-class SaveOptions:
-    """Whether graphs are saved, where, and what their names begin with."""
-
-    def __init__(self, save: bool, name_prefix: str) -> None:
-        self.save = bool(save)
-        self.name_prefix = name_prefix
-        self.path = os.environ.get(_SAVE_PATH) or os.getcwd()
-        if not self.save:
-            return
-        if not name_prefix:
-            raise ValueError("save_onnx needs onnx_prefix, which the names of the files begin with")
-        if os.path.basename(name_prefix) != name_prefix:
-            raise ValueError(f"onnx_prefix is {name_prefix!r}, a path; name the folder by {_SAVE_PATH}")
-        if not os.path.isdir(self.path) or not os.access(self.path, os.W_OK):
-            raise OSError(f"{self.path} is not a folder that can be written to; set {_SAVE_PATH} to one")
-
-    def file(self, what: str) -> str:
-        """The path of a graph."""
-        return os.path.join(os.path.abspath(self.path), f"{self.name_prefix}_{what}.onnx")
-
-
-class LoggingOptions:
-    """The level at which is told what is done; the environment goes before the program."""
-
-    def __init__(self, log_level: LogLevel) -> None:
-        named = os.environ.get(_LOG_LEVEL)
-        if named and named not in LogLevel.__members__:
-            raise SettingError(f"{_LOG_LEVEL}: {named!r} is not a log level, use {', '.join(LogLevel.__members__)}", code="INVALID_ARGUMENT")
-        self.log_level = LogLevel[named] if named else LogLevel(log_level)
-
-
-class DebugOptions:
-    """What ORTModule tells, and which graphs it saves.
-
-    log_level    ORTMODULE_LOG_LEVEL goes before it
-    save_onnx    saves PREFIX_optimized_training.onnx, the step before it is planned, and PREFIX_execution_model_training.onnx,
-                 the step as it runs, in the folder that ORTMODULE_SAVE_ONNX_PATH names or the current one
-    onnx_prefix  what their names begin with
-    """
-
-    def __init__(self, log_level: LogLevel = LogLevel.WARNING, save_onnx: bool = False, onnx_prefix: str = "") -> None:
-        self._save_onnx_models = SaveOptions(save_onnx, onnx_prefix)
-        self._logging = LoggingOptions(log_level)
-
-    @property
-    def save_onnx_models(self) -> SaveOptions:
-        return self._save_onnx_models
-
-    @property
-    def logging(self) -> LoggingOptions:
-        return self._logging
-
-    @property
-    def log_level(self) -> LogLevel:
-        return self._logging.log_level
 
 
 class ORTModule(Module):
@@ -125,14 +47,12 @@ class ORTModule(Module):
     """
 
     def __init__(self, module: torch.nn.Module, debug_options: DebugOptions | None = None) -> None:
-        if not isinstance(module, torch.nn.Module):
-            raise TypeError(f"ORTModule takes a torch.nn.Module, not {type(module).__name__}")
         if debug_options is not None and not isinstance(debug_options, DebugOptions):
             raise TypeError(f"debug_options is {debug_options!r}; give a DebugOptions")
         options = debug_options or DebugOptions()
         policy = _policy()
         _check()
-        settings: dict[str, Any] = {"level": int(os.environ.get(_LEVEL) or 0), "log": _SETTINGS_OF[options.log_level]}
+        settings: dict[str, Any] = {"level": int(os.environ.get(_LEVEL) or 0), "log": SETTINGS[options.log_level]}
         if config := os.environ.get(_CONFIG):
             settings["config"] = _arguments.config("config", config)
         own = self.__dict__

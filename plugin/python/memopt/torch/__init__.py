@@ -11,7 +11,7 @@ logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
 try:
     import torch as _  # noqa: F401
 except ImportError as e:
-    raise ImportError("memopt.optimize, record and restore need PyTorch 2.9 or newer: pip install torch") from e
+    raise ImportError("memopt.optimize, memopt.Module, memopt.record, memopt.restore and memopt.ort.ORTModule need PyTorch 2.9 or newer: pip install torch") from e
 
 from .cross_entropy import chunked_cross_entropy
 from .feasible import feasible

@@ -48,7 +48,7 @@ class Module(torch.nn.Module):
         self, model: torch.nn.Module, loss: str | Callable[..., Any] | None = None, *, mode: str = "bridge", fallback: str = "warn", lr: float = 1e-3, **settings: Any
     ) -> None:
         if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"Module takes a torch.nn.Module, not {type(model).__name__}")
+            raise TypeError(f"{type(self).__name__} takes a torch.nn.Module, not {type(model).__name__}")
         if isinstance(model, Module):
             raise TypeError("the module is a memopt.Module already")
         if mode not in ("bridge", "resident"):
