@@ -22,7 +22,8 @@ func foldConstants(g *Graph, o CleanOptions) map[string]int {
 			}
 		}
 	}
-	f := &folder{readers: readers, kept: g.results(), changed: g.replaced(), binding: &Binding{memo: map[*poly]int64{}}}
+	f := &folder{readers: readers, kept: g.results(), changed: g.replaced(), binding: &Binding{memo: map[*poly]int64{}},
+		made: map[*Value][]byte{}, spare: map[int][][]byte{}}
 	order := g.Nodes[:0]
 	for _, n := range g.Nodes {
 		stop.Poll(o.Context)
@@ -41,6 +42,21 @@ type folder struct {
 	kept    map[*Value]bool
 	changed map[*Value]bool
 	binding *Binding
+	made    map[*Value][]byte // numbers of constants that folds made
+	spare   map[int][][]byte  // of those that died, by size: a chain of folds holds two values and not all
+}
+
+// tensor is room for a result.
+func (f *folder) tensor(t DType, shape []int) *Tensor {
+	x := &Tensor{Type: t, Shape: shape}
+	size := x.Len() * int(t.Size())
+	if have := f.spare[size]; len(have) > 0 {
+		x.Bytes = have[len(have)-1]
+		f.spare[size] = have[:len(have)-1]
+		clear(x.Bytes)
+		return x
+	}
+	return NewTensor(t, shape...)
 }
 
 // fold makes a node's outputs constants, if it can be and pays.
@@ -84,7 +100,7 @@ func (f *folder) fold(n *Node) bool {
 	if out > dies+foldGrowth || in+out > foldBytes {
 		return false
 	}
-	made := evaluate(n, f.binding, func(v *Value) *Tensor {
+	made := evaluate(n, f.binding, f.tensor, func(v *Value) *Tensor {
 		x, err := v.Tensor(f.binding)
 		if err != nil {
 			return nil // contents that are formulas, or a file that cannot be read
@@ -94,24 +110,45 @@ func (f *folder) fold(n *Node) bool {
 	if made == nil {
 		return false
 	}
-	for _, v := range n.Inputs {
-		if v != nil {
-			f.readers[v.ID]--
-		}
-	}
 	for i, v := range n.Outputs {
 		if v != nil {
 			v.Kind, v.Def, v.Out = Const, nil, 0
 			v.Data, v.Ints = Bytes(made[i].Bytes), IntsOf(made[i])
+			f.made[v] = made[i].Bytes
+		}
+	}
+	for _, v := range n.Inputs {
+		if v != nil {
+			f.readers[v.ID]--
+			f.drop(v, made)
 		}
 	}
 	return true
 }
 
-// evaluate runs a node now on what contents gives for its inputs. It is nil if
+// drop takes the room of a constant that no node reads any more, if a fold made it and no result lies in it. Small
+// values are not worth it.
+func (f *folder) drop(v *Value, results []*Tensor) {
+	b := f.made[v]
+	if f.readers[v.ID] > 0 || len(b) <= foldGrowth {
+		return
+	}
+	for _, x := range results {
+		if x != nil && len(x.Bytes) > 0 && &x.Bytes[0] == &b[0] {
+			return
+		}
+	}
+	delete(f.made, v)
+	v.Data = nil // whoever asks is told
+	f.spare[len(b)] = append(f.spare[len(b)], b)
+}
+
+func newTensor(t DType, shape []int) *Tensor { return NewTensor(t, shape...) }
+
+// evaluate runs a node now on what contents gives for its inputs, with room for what it makes. It is nil if
 // that is nil for one of them, or if the node fails: an index out of range is
 // said when the step runs.
-func evaluate(n *Node, b *Binding, contents func(*Value) *Tensor) []*Tensor {
+func evaluate(n *Node, b *Binding, room func(DType, []int) *Tensor, contents func(*Value) *Tensor) []*Tensor {
 	c := &Call{Node: n, Parallel: func(n, _ int, f func(lo, hi int)) { f(0, n) },
 		In: make([]*Tensor, len(n.Inputs)), Out: make([]*Tensor, len(n.Outputs))}
 	for i, v := range n.Inputs {
@@ -130,7 +167,7 @@ func evaluate(n *Node, b *Binding, contents func(*Value) *Tensor) []*Tensor {
 			if err != nil {
 				return nil
 			}
-			c.Out[i] = NewTensor(v.Type, shape...)
+			c.Out[i] = room(v.Type, shape)
 		}
 	}
 	if Try(func() { n.Op.Eval(c) }) != nil {
@@ -163,7 +200,7 @@ func (n *Node) computedNow(ask func(bytes int64) error) bool {
 	if err := ask(bytes); err != nil {
 		n.Fail("%v", err)
 	}
-	made := evaluate(n, none, func(v *Value) *Tensor {
+	made := evaluate(n, none, newTensor, func(v *Value) *Tensor {
 		x, err := v.Tensor(none)
 		if err != nil {
 			return nil
@@ -225,7 +262,7 @@ func (p *peek) contents(v *Value) *Tensor {
 	if p.left--; p.left < 0 {
 		return nil
 	}
-	if out := evaluate(n, p.binding, p.contents); out != nil {
+	if out := evaluate(n, p.binding, newTensor, p.contents); out != nil {
 		return out[v.Out]
 	}
 	return nil
