@@ -39,6 +39,7 @@ var (
 	seeding   = []string{"plan", "train", "leaks", "run"}                                             // they draw numbers
 	running   = []string{"run"}                                                                       // they run forward programs
 	loading   = []string{"load"}                                                                      // they load weights and nothing else
+	outside   = []string{"optimize", "quantize"}                                                      // they write models
 	rounding  = []string{"quantize"}                                                                  // it rounds weights to integers
 )
 
@@ -153,8 +154,8 @@ var rows = slices.Concat(
 			"Take the Transpose of a weight for a weight, as in models that PyTorch exported without optimizing; ONNX Runtime's quantize_dynamic does after quant_pre_process."),
 		row("minimum_real_range", func(c *Config) *float64 { return &c.MinimumRealRange }, real(atLeast0), 0, rounding,
 			"Least range of floats that a scale is made for."),
-		row("external_data", func(c *Config) *bool { return &c.ExternalData }, onOff(), false, rounding,
-			"Write weights to FILE.data beside the model; above 2 GB they always are."),
+		row("external_data", func(c *Config) *bool { return &c.ExternalData }, onOff(), false, outside,
+			"Write weights to FILE.data beside the model, where they lie aligned and can be mapped; above 2 GB they always are."),
 	),
 	group("Run",
 		row("steps", func(c *Config) *int { return &c.Steps }, whole(1, math.MaxInt32), 10, training,

@@ -99,7 +99,11 @@ func Optimize(path, to string, c configs.Config) (o Optimized, err error) {
 	if m.unchanged(&err); err != nil {
 		return o, err
 	}
-	if err := onnx.Write(to, m.Graph); err != nil {
+	var opts []onnx.Option
+	if c.ExternalData || len(m.source.Files()) > 1 { // weights that lie beside the model stay so, where they can be mapped
+		opts = append(opts, onnx.External)
+	}
+	if err := onnx.Write(to, m.Graph, opts...); err != nil {
 		return o, input(err)
 	}
 	return o, nil

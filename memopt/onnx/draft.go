@@ -229,19 +229,26 @@ func (d *Draft) node(b []byte) *DraftNode {
 
 func (d *Draft) attr(b []byte) *draftAttr {
 	a := &draftAttr{body: b}
+	plain := true
 	for m := d.r.message("an attribute", b); m.next(); {
 		switch m.num {
 		case attrName:
 			a.name = m.text()
 		case attrG:
+			plain = false
 			a.graph = d.graph("a graph in an attribute", m.bytes())
 		case attrGraphs:
+			plain = false
 			a.list = append(a.list, d.graph("a graph in an attribute", m.bytes()))
 		case attrT:
+			plain = false
 			if t := readTensor(m.sub("a tensor"), initializerName); t.external {
 				d.beside = t.location
 			}
 		}
+	}
+	if plain { // it can be read, then, when it is asked for
+		d.r.attribute(d.r.message("an attribute", b), func() string { return "a node" })
 	}
 	return a
 }

@@ -116,7 +116,7 @@ class QuantizeSettings(TypedDict, total=False):
     minimum_real_range: float | None
     """Least range of floats that a scale is made for. (default 0)"""
     external_data: bool | Literal["on", "off"] | None
-    """Write weights to FILE.data beside the model; above 2 GB they always are. (default off)"""
+    """Write weights to FILE.data beside the model, where they lie aligned and can be mapped; above 2 GB they always are. (default off)"""
 
 
 class Setting(NamedTuple):
@@ -424,7 +424,7 @@ QUANTIZE_SETTINGS = {
         "switch",
         ("on", "off"),
         "Quantization",
-        "Write weights to FILE.data beside the model; above 2 GB they always are. (default off)",
+        "Write weights to FILE.data beside the model, where they lie aligned and can be mapped; above 2 GB they always are. (default off)",
     ),
 }
 
@@ -450,7 +450,7 @@ ELSEWHERE = {
     "force_quantize_no_input_check": "memopt plan does not heed it, quantize does",
     "fold_transposes": "memopt plan does not heed it, quantize does",
     "minimum_real_range": "memopt plan does not heed it, quantize does",
-    "external_data": "memopt plan does not heed it, quantize does",
+    "external_data": "memopt plan does not heed it, optimize and quantize do",
     "steps": "memopt plan does not heed it, train does",
     "fast_paths": "memopt plan does not heed it, train, leaks, run, devices and load do",
     "service_budget": "memopt plan does not heed it, serve does",
