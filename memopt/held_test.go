@@ -614,3 +614,38 @@ func TestTrainersFileInABridge(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGradientsOfInputs: a bridge gives them where they are asked for, also of a model that trains nothing else, and does not
+// count inputs among what is trained.
+func TestGradientsOfInputs(t *testing.T) {
+	model, _ := madeGPT(t, zoo.Spec{Family: "mlp", Width: 8, Inputs: 4, Classes: 3})
+	for _, frozen := range []string{"", "*"} {
+		c := settingsFor(t, map[string]string{})
+		c.Dims = map[string]int64{"batch": 2}
+		if frozen != "" {
+			c.Frozen = []string{frozen}
+		}
+		h := hold(t, model, c, HoldOptions{Bridge: true, Inputs: []string{"x"}})
+		h.feed(nil, 1)
+		h.port(RoleSeed, "loss").SetFloat(0, 1)
+		h.backward(h.forward(StepOf{}).Run)
+		grads := 0
+		for _, p := range h.b.Ports {
+			if p.Role == RoleGrad {
+				grads++
+			}
+		}
+		if x := h.port(RoleGrad, "x"); norm(x) == 0 || grads != len(h.Params())+1 || (frozen == "") != (len(h.Params()) > 0) || slices.Contains(h.Trains().Names, "x") {
+			t.Errorf("%d gradients of %d parameters; that of x has the norm %v; trained: %v", grads, len(h.Params()), norm(x), h.Trains().Names)
+		}
+	}
+	c := settingsFor(t, map[string]string{})
+	for _, name := range []string{"labels", "loss", "fc1.weight", "other"} {
+		if _, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true, Inputs: []string{name}}); Code(err) != ExitInput || !strings.Contains(fmt.Sprint(err), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true, Results: []string{"loss", name}}); Code(err) != ExitInput || !strings.Contains(fmt.Sprint(err), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -61,7 +61,7 @@ func (m *Model) trains() *planner.Trains {
 	t := &planner.Trains{Names: []string{}, Folded: []string{}, Added: []string{}, Buffers: []string{}, Statistics: []string{}, Frozen: []string{}, Others: []string{}, Unused: []string{}}
 	known := map[string]bool{}
 	train := func(v *graph.Value) {
-		if known[v.Name] {
+		if known[v.Name] || v.Kind == graph.Input && m.held { // whose gradient is asked for
 			return
 		}
 		known[v.Name] = true

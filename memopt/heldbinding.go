@@ -1,0 +1,348 @@
+package memopt
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"memopt/configs"
+	"memopt/memopt/graph"
+	"memopt/memopt/stop"
+	"memopt/planner"
+)
+
+// mostBindings is how many plans a step is held under; the one that was not used for longest makes room.
+const mostBindings = 16
+
+// Role is what a tensor of a binding is to its host.
+type Role string
+
+// The roles, in the order in which a binding lists them.
+const (
+	RoleInput  Role = "input"
+	RoleSeed   Role = "seed"   // the gradient of an output, under the output's name
+	RoleParam  Role = "param"  // is trained
+	RoleBuffer Role = "buffer" // a running statistic
+	RoleFrozen Role = "frozen" // belongs to the model, and no step changes it
+	RoleState  Role = "state"  // of the optimizer
+	RoleOutput Role = "output"
+	RoleGrad   Role = "grad" // under the name of the parameter or input
+)
+
+func (r Role) kept() bool {
+	return r == RoleParam || r == RoleBuffer || r == RoleFrozen || r == RoleState
+}
+
+// Port is a tensor of a binding: its name, and where its bytes lie with the host, nil where they do not.
+type Port struct {
+	Name  string
+	Role  Role
+	Type  graph.DType
+	Shape []int
+	Place []byte
+
+	value string // on the device
+	seed  int    // of seeds: the border's output
+}
+
+func (p *Port) tensor() *graph.Tensor {
+	return &graph.Tensor{Type: p.Type, Shape: p.Shape, Bytes: p.Place}
+}
+
+func (p *Port) bytes() int { return p.tensor().Len() * int(p.Type.Size()) }
+
+// Binding is the plan for the shapes of one batch, and the tensors that it takes and gives.
+type Binding struct {
+	ID    uint64
+	Ports []Port
+	Model *Model // in the form that was planned
+	Plan  *planner.Plan
+
+	key      string
+	schedule *planner.Schedule
+	fresh    bool // the device does not have yet what lies with the host
+	ran      bool // the device has run the plan
+}
+
+// Bind makes the plan for a batch of the given shapes, or finds it; known says that it did.
+func (h *Held) Bind(ctx context.Context, batch []Port) (b *Binding, known bool, err error) {
+	dims, err := h.sizes(batch)
+	if err != nil {
+		return nil, false, err
+	}
+	key := ""
+	for _, name := range slices.Sorted(maps.Keys(dims)) {
+		key += fmt.Sprintf("%s=%d,", name, dims[name])
+	}
+	if i := slices.IndexFunc(h.bindings, func(b *Binding) bool { return b.key == key }); i >= 0 {
+		b := h.bindings[i]
+		h.bindings = slices.Insert(slices.Delete(h.bindings, i, i+1), 0, b)
+		return b, true, nil
+	}
+	defer h.during(ctx)()
+	b, err = stop.When(ctx, func() (*Binding, error) { return h.plan(dims) })
+	if err != nil {
+		return nil, false, err
+	}
+	h.last++
+	h.planned++
+	b.ID, b.key = h.last, key
+	h.bindings = slices.Insert(h.bindings, 0, b)
+	if len(h.bindings) > mostBindings {
+		at := len(h.bindings) - 1
+		if h.bindings[at] == h.at {
+			at--
+		}
+		h.bindings = slices.Delete(h.bindings, at, at+1)
+	}
+	return b, false, nil
+}
+
+// sizes are the dims under which the model's inputs have the shapes of a batch.
+func (h *Held) sizes(batch []Port) (map[string]int64, error) {
+	given := map[string]*Port{}
+	inputs := h.Inputs()
+	for i := range batch {
+		p := &batch[i]
+		if !slices.ContainsFunc(inputs, func(v *graph.Value) bool { return v.Name == p.Name }) {
+			return nil, input(fmt.Errorf("the model has no input %q; it has %s", p.Name, described(inputs)))
+		}
+		if given[p.Name] != nil {
+			return nil, input(fmt.Errorf("input %q is given twice", p.Name))
+		}
+		given[p.Name] = p
+	}
+	dims := map[string]int64{}
+	for _, v := range inputs {
+		p := given[v.Name]
+		switch {
+		case p == nil:
+			return nil, input(fmt.Errorf("input %s is missing", v))
+		case p.Type != v.Type:
+			return nil, input(fmt.Errorf("input %q is %s, the model takes %s", v.Name, p.Type, v.Type))
+		case len(p.Shape) != v.Rank():
+			return nil, input(fmt.Errorf("input %q has shape %v, the model takes %s", v.Name, p.Shape, v.Shape))
+		}
+		for i, d := range v.Shape {
+			if name, is := nameOf(d); is {
+				if n, has := dims[name]; has && n != int64(p.Shape[i]) {
+					return nil, input(fmt.Errorf("input %q has shape %v, the model takes %s, and %s is %d", v.Name, p.Shape, v.Shape, name, n))
+				}
+				if p.Shape[i] < 1 {
+					return nil, input(fmt.Errorf("input %q has shape %v, and a step of nothing has no plan", v.Name, p.Shape))
+				}
+				dims[name] = int64(p.Shape[i])
+			}
+		}
+	}
+	for name, n := range h.m.Config.Dims { // where inputs leave it open
+		if dims[name] == 0 {
+			dims[name] = n
+		}
+	}
+	b, err := graph.Bind(dims)
+	if err != nil {
+		return nil, input(err)
+	}
+	for _, v := range inputs {
+		if slices.ContainsFunc(v.Shape, func(d graph.Dim) bool {
+			return slices.ContainsFunc(d.Names(), func(name string) bool { return dims[name] == 0 })
+		}) {
+			continue // which planning says
+		}
+		shape, err := b.Shape(v.Shape)
+		if err != nil {
+			return nil, input(err)
+		}
+		if !slices.Equal(shape, given[v.Name].Shape) {
+			return nil, input(fmt.Errorf("input %q has shape %v, the model takes %s, which is %v", v.Name, given[v.Name].Shape, v.Shape, shape))
+		}
+	}
+	return dims, nil
+}
+
+func described(vs []*graph.Value) string {
+	var names []string
+	for _, v := range vs {
+		names = append(names, v.String())
+	}
+	return planner.Some(names)
+}
+
+// plan makes a binding.
+func (h *Held) plan(dims map[string]int64) (*Binding, error) {
+	c := h.m.Config
+	c.Dims = dims
+	m, err := h.form(c)
+	if err != nil {
+		return nil, err
+	}
+	p, err := m.Plan()
+	if err != nil {
+		return nil, err
+	}
+	s, _, err := m.schedule(p)
+	if err != nil {
+		return nil, err
+	}
+	b := &Binding{Model: m, Plan: p, schedule: s}
+	return b, h.list(b)
+}
+
+// form is the model for a plan of its own, which planning may change.
+func (h *Held) form(c configs.Config) (*Model, error) {
+	if h.m.other == nil { // the file's own step
+		m := *h.m
+		m.Config = c
+		return &m, m.shape(h.m.forms.exact)
+	}
+	return h.m.other(c)
+}
+
+// list lists the tensors of a binding.
+func (h *Held) list(b *Binding) error {
+	g := b.Plan.Graph
+	add := func(role Role, name string, v *graph.Value, seed int) error {
+		shape, err := b.schedule.Binding.Shape(v.Shape)
+		if err != nil {
+			return err
+		}
+		b.Ports = append(b.Ports, Port{Name: name, Role: role, Type: v.Type, Shape: shape, value: v.Name, seed: seed})
+		return nil
+	}
+	var err error
+	all := func(role Role, vs []*graph.Value) {
+		for _, v := range vs {
+			if err == nil {
+				err = add(role, v.Name, v, 0)
+			}
+		}
+	}
+	all(RoleInput, inputsOf(g))
+	if border := borderOf(g); h.bridge {
+		at := 0
+		for i, v := range border.Inputs {
+			if v == nil || slices.Contains(border.Ints("non_differentiable_outputs"), int64(i)) {
+				continue
+			}
+			if err == nil {
+				err = add(RoleSeed, v.Name, v, at)
+			}
+			at++
+		}
+	}
+	params, buffers := paramsOf(g), buffersOf(g)
+	all(RoleParam, params)
+	all(RoleBuffer, buffers)
+	for _, v := range g.Values {
+		role := RoleFrozen
+		switch {
+		case v.Kind == graph.State:
+			role = RoleState
+		case v.Kind != graph.Param && v.Kind != graph.ModelBuffer || slices.Contains(params, v) || slices.Contains(buffers, v):
+			continue
+		}
+		all(role, []*graph.Value{v})
+	}
+	slices.SortStableFunc(b.Ports, func(x, y Port) int {
+		order := []Role{RoleInput, RoleSeed, RoleParam, RoleBuffer, RoleFrozen, RoleState}
+		return slices.Index(order, x.Role) - slices.Index(order, y.Role)
+	})
+	all(RoleOutput, h.outputsOf(g))
+	if h.bridge {
+		for _, d := range g.Grads {
+			if err == nil {
+				err = add(RoleGrad, d.Param.Name, d.Grad, 0)
+			}
+		}
+	}
+	return err
+}
+
+// binding finds one by its number, and makes it the last one used.
+func (h *Held) binding(id uint64) (*Binding, error) {
+	i := slices.IndexFunc(h.bindings, func(b *Binding) bool { return b.ID == id })
+	switch {
+	case h.broken != nil:
+		return nil, cannot(h.broken)
+	case i < 0 && id > 0 && id <= h.last:
+		return nil, cannot(fmt.Errorf("binding %d made room for others: %d are kept; bind its shapes anew", id, mostBindings))
+	case i < 0:
+		return nil, input(fmt.Errorf("there is no binding %d", id))
+	}
+	b := h.bindings[i]
+	h.bindings = slices.Insert(slices.Delete(h.bindings, i, i+1), 0, b)
+	return b, nil
+}
+
+// With calls f on a binding, whose model's work ends with a call's context.
+func (h *Held) With(ctx context.Context, id uint64, f func(*Binding) error) error {
+	b, err := h.binding(id)
+	if err != nil {
+		return err
+	}
+	defer h.during(ctx)()
+	return f(b)
+}
+
+// Place says where the tensors of a binding lie with the host, in their order; nil is nowhere.
+func (h *Held) Place(id uint64, places [][]byte) error {
+	b, err := h.binding(id)
+	if err != nil {
+		return err
+	}
+	if len(places) != len(b.Ports) {
+		return input(fmt.Errorf("%d spans are given for the %d tensors of binding %d", len(places), len(b.Ports), id))
+	}
+	for i := range b.Ports {
+		p := &b.Ports[i]
+		if places[i] != nil && len(places[i]) != p.bytes() {
+			return input(fmt.Errorf("the span of %s %q has %d bytes, and %s%v takes %d", p.Role, p.Name, len(places[i]), p.Type, p.Shape, p.bytes()))
+		}
+	}
+	return h.guarded(func() error {
+		for i := range b.Ports {
+			p := &b.Ports[i]
+			if h.at == b && places[i] == nil && h.lends(p) { // the device may read it there
+				if err := h.device.SetState(p.value, p.tensor()); err != nil {
+					return err
+				}
+			}
+			p.Place = places[i]
+		}
+		b.fresh = true
+		return nil
+	})
+}
+
+// inputs are those of a run.
+func (b *Binding) inputs() map[string]*graph.Tensor {
+	in := map[string]*graph.Tensor{}
+	for i := range b.Ports {
+		if p := &b.Ports[i]; p.Role == RoleInput {
+			in[p.value] = p.tensor()
+		}
+	}
+	return in
+}
+
+// seeds are the gradients of the results, by the border's outputs.
+func (b *Binding) seeds() (seeds []*graph.Tensor) {
+	for i := range b.Ports {
+		p := &b.Ports[i]
+		if p.Role != RoleSeed {
+			continue
+		}
+		for len(seeds) <= p.seed {
+			seeds = append(seeds, nil)
+		}
+		if p.Place != nil {
+			seeds[p.seed] = p.tensor()
+		}
+	}
+	return seeds
+}
+
+// Has reports whether a binding is kept.
+func (h *Held) Has(b *Binding) bool { return slices.Contains(h.bindings, b) }

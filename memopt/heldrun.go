@@ -1,0 +1,268 @@
+package memopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"memopt/autograd"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// StepOf says which step to run.
+type StepOf struct {
+	Binding    uint64
+	Changed    []int32 // ports of what is kept whose numbers the host has written anew
+	Seed, Step uint64  // of random operators
+	LR         float64
+	Run        uint64 // of a backward pass: the forward pass that it belongs to
+	Accumulate bool   // only add to the gradients
+}
+
+// Stepped is what a step, or a half of one, came to.
+type Stepped struct {
+	Run   uint64
+	Trace planner.Trace
+	Loss  float64
+}
+
+// Forward runs the forward pass of a bridge: it takes the inputs and what has changed from the host, and leaves there the
+// results and the new running statistics.
+func (h *Held) Forward(ctx context.Context, r StepOf) (s Stepped, err error) {
+	if !h.bridge {
+		return s, input(errors.New("the weights are in the service: such a session has Step, and Forward and Backward are of a bridge"))
+	}
+	b, err := h.ready(r)
+	if err != nil {
+		return s, err
+	}
+	return s, h.guarded(func() error {
+		if err := h.end(); err != nil {
+			return err
+		}
+		if err := h.bring(b, r.Changed); err != nil {
+			return err
+		}
+		var err error
+		if s.Trace, err = h.device.Run(planner.Run{Inputs: b.inputs(), Lent: true, Seed: r.Seed, Step: r.Step, Part: planner.ForwardPass}); err != nil {
+			return runError(err)
+		}
+		h.note(s.Trace)
+		h.started++
+		h.run = run{h.started, b.ID, r.Seed, r.Step}
+		s.Run = h.run.id
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return h.give(b, RoleOutput, RoleBuffer)
+	})
+}
+
+// Backward runs the backward pass that belongs to the last forward pass: it takes the gradients of the results, those
+// without a place being zeros, and leaves those of the parameters.
+func (h *Held) Backward(ctx context.Context, r StepOf) (s Stepped, err error) {
+	if !h.bridge {
+		return s, input(errors.New("the weights are in the service: such a session has Step, and Forward and Backward are of a bridge"))
+	}
+	b, err := h.binding(r.Binding)
+	switch {
+	case err != nil:
+		return s, err
+	case h.run.id == 0 || h.at == nil:
+		return s, cannot(fmt.Errorf("no forward pass waits for the backward pass of run %d; a pass has one, and the next Forward ends it", r.Run))
+	case r.Run != h.run.id:
+		return s, cannot(fmt.Errorf("run %d cannot go backward: run %d came after it, and what a run keeps is gone with the next Forward", r.Run, h.run.id))
+	case b.ID != h.run.binding:
+		return s, cannot(fmt.Errorf("run %d is of binding %d, not %d", r.Run, h.run.binding, b.ID))
+	case len(r.Changed) > 0:
+		return s, input(errors.New("nothing that a run reads can change between its passes; give changed tensors to Forward"))
+	}
+	return s, h.guarded(func() error {
+		t, err := h.device.Run(planner.Run{Seeds: b.seeds(), Seed: h.run.seed, Step: h.run.step, Part: planner.BackwardPass})
+		h.note(t)
+		s.Run, s.Trace = h.run.id, t
+		if err != nil {
+			return errors.Join(runError(err), h.end())
+		}
+		if err = ctx.Err(); err == nil {
+			err = h.give(b, RoleGrad)
+		}
+		h.steps++
+		return errors.Join(err, h.end())
+	})
+}
+
+// Step runs a whole step on the weights that are here. With Accumulate it only adds to the gradients.
+func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
+	if h.bridge {
+		return s, input(errors.New("the weights of a bridge are the host's: it has Forward and Backward, and Step is of sessions that keep them"))
+	}
+	g := h.m.Graph
+	switch {
+	case math.IsNaN(r.LR) || math.IsInf(r.LR, 0) || r.LR < 0:
+		return s, input(fmt.Errorf("the learning rate is %v", r.LR))
+	case r.Accumulate && g.ByName(autograd.MicroBatch) == nil:
+		return s, input(fmt.Errorf("gradients are only added up where the session was opened with %s, the number of runs for an update", h.m.Config.Say("accumulate", "N")))
+	}
+	b, err := h.ready(r)
+	if err != nil {
+		return s, err
+	}
+	return s, h.guarded(func() error {
+		if err := h.bring(b, r.Changed); err != nil {
+			return err
+		}
+		in := b.inputs()
+		lr, index := graph.NewTensor(graph.Float32), graph.NewTensor(graph.Int64)
+		lr.SetFloat(0, r.LR)
+		index.SetInt(0, h.micro)
+		in[autograd.LearningRate], in[autograd.MicroBatch] = lr, index
+		var err error
+		if s.Trace, err = h.device.Run(planner.Run{Inputs: in, Lent: true, Seed: r.Seed, Step: r.Step, Accumulate: r.Accumulate}); err != nil {
+			return runError(err)
+		}
+		h.note(s.Trace)
+		h.started++
+		s.Run = h.started
+		h.steps++
+		if h.micro++; !r.Accumulate {
+			h.micro = 0
+		}
+		if loss := b.Plan.Graph.Loss; loss != nil {
+			x, err := h.device.Output(loss.Name)
+			if err != nil {
+				return err
+			}
+			s.Loss = x.Float(0)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return h.give(b, RoleOutput, RoleBuffer)
+	})
+}
+
+// runError is why a run failed: what a node says is of the numbers that it was given.
+func runError(err error) error {
+	var node *graph.NodeError
+	if errors.As(err, &node) {
+		return input(err)
+	}
+	return cannot(err)
+}
+
+// guarded does something on the device. After a panic nobody knows what that holds.
+func (h *Held) guarded(do func() error) error {
+	done := false
+	defer func() {
+		if !done {
+			h.broken = errors.New("an earlier call ended in a bug of memopt; open the model anew")
+		}
+	}()
+	err := do()
+	done = true
+	return err
+}
+
+// ready looks at what a run is asked for, and has the device run its plan.
+func (h *Held) ready(r StepOf) (*Binding, error) {
+	b, err := h.binding(r.Binding)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range r.Changed {
+		switch {
+		case i < 0 || int(i) >= len(b.Ports):
+			return nil, input(fmt.Errorf("tensor %d has changed, and the binding has %d", i, len(b.Ports)))
+		case !b.Ports[i].Role.kept():
+			return nil, input(fmt.Errorf("%s %q has changed, and is read anew for every run", b.Ports[i].Role, b.Ports[i].Name))
+		case b.Ports[i].Place == nil:
+			return nil, input(fmt.Errorf("%s %q has changed, and has no span", b.Ports[i].Role, b.Ports[i].Name))
+		}
+	}
+	for i := range b.Ports {
+		if p := &b.Ports[i]; p.Role == RoleInput && p.Place == nil && p.bytes() > 0 {
+			return nil, input(fmt.Errorf("input %q has no span", p.Name))
+		}
+	}
+	return b, h.guarded(func() error { return h.turn(b) })
+}
+
+// bring brings what the host has written anew to the device: all that lies with it, where the device is another.
+func (h *Held) bring(b *Binding, changed []int32) error {
+	if b.fresh && h.bridge {
+		changed = nil
+		for i := range b.Ports {
+			if b.Ports[i].Role.kept() && b.Ports[i].Place != nil {
+				changed = append(changed, int32(i))
+			}
+		}
+	}
+	for _, i := range changed {
+		p := &b.Ports[i]
+		if h.lends(p) {
+			if lender, is := h.device.(lender); is && lender.Lend(p.value, p.tensor()) {
+				continue
+			}
+		}
+		if err := h.device.SetState(p.value, p.tensor()); err != nil {
+			return err
+		}
+	}
+	b.fresh = false
+	return nil
+}
+
+// end ends a run that was begun: the states become what its forward pass has made of them.
+func (h *Held) end() error {
+	if h.run.id == 0 || h.device == nil {
+		return nil
+	}
+	h.run = run{}
+	_, err := h.device.Run(planner.Run{Part: planner.Ending})
+	return err
+}
+
+// note keeps the most that was used of each space.
+func (h *Held) note(t planner.Trace) {
+	for i, n := range [3]int64{planner.Arena: t.Arena, planner.State: t.State, planner.Staging: t.Staging} {
+		h.high[i] = max(h.high[i], n)
+	}
+}
+
+// give copies values of some roles to where the host has them.
+func (h *Held) give(b *Binding, roles ...Role) error {
+	for i := range b.Ports {
+		p := &b.Ports[i]
+		if p.Place == nil || !slices.Contains(roles, p.Role) {
+			continue
+		}
+		write, value := h.device.WriteOutput, p.value
+		switch {
+		case p.Role == RoleBuffer && h.run.id == 0:
+			write = h.device.WriteState
+		case p.Role == RoleBuffer: // in the midst of a step the state is still the old one
+			for _, u := range b.Plan.Graph.Updates {
+				if u.State.Name == p.value {
+					value = u.New.Name
+				}
+			}
+		}
+		to := filler(p.Place)
+		if err := write(&to, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// filler is bytes that are still to be written; what does not fit is left out.
+type filler []byte
+
+func (f *filler) Write(p []byte) (int, error) {
+	*f = (*f)[copy(*f, p):]
+	return len(p), nil
+}

@@ -1,0 +1,191 @@
+package memopt
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+
+	"memopt/configs"
+	"memopt/memopt/graph"
+	"memopt/memopt/weights"
+	"memopt/planner"
+)
+
+// lender is a device that can read tensors where the host has them.
+type lender interface {
+	Lend(name string, x *graph.Tensor) bool
+}
+
+// lends is whether a step only reads a port's numbers, so that a device may do so where the host has them. Between the
+// passes of a bridge those do not change.
+func (h *Held) lends(p *Port) bool {
+	return h.bridge && p.Place != nil && (p.Role == RoleParam || p.Role == RoleFrozen)
+}
+
+// lent are the ports whose numbers need not be loaded.
+func (h *Held) lent(b *Binding) map[string]*graph.Tensor {
+	all := map[string]*graph.Tensor{}
+	for i := range b.Ports {
+		if p := &b.Ports[i]; h.lends(p) {
+			all[p.value] = p.tensor()
+		}
+	}
+	return all
+}
+
+// turn has the device run a binding's plan. What is kept stays where it is, if the plan has it at the same place, or else
+// comes along.
+func (h *Held) turn(b *Binding) (err error) {
+	if h.at == b {
+		return nil
+	}
+	if err := h.end(); err != nil {
+		return err
+	}
+	c := b.Model.Config
+	if h.device != nil {
+		kind, _, err := findDevice(c.Device)
+		if err != nil {
+			return err
+		}
+		if kind.lowered || Fits(b.schedule.Arena+2*b.schedule.Staging, "the step", "") == nil {
+			if d, err := kind.turn(h.device, b.schedule, h.lent(b)); err == nil {
+				h.device, h.at, b.fresh, b.ran = d, b, true, true
+				return nil
+			}
+		}
+	}
+	if err := h.leave(b); err != nil {
+		return err
+	}
+	defer weights.Guard(&err)()
+	if !b.ran {
+		debug.FreeOSMemory() // what planning left behind is not to lie beside the step
+	}
+	d, err := openLending(c.Device, c.FastPaths, b.schedule, h.lent(b))
+	if err != nil {
+		return err
+	}
+	for name, x := range h.stash {
+		if err := d.SetState(name, x); err != nil {
+			return errors.Join(err, d.Close())
+		}
+	}
+	clear(h.stash)
+	h.device, h.at, b.fresh, b.ran = d, b, true, true
+	return nil
+}
+
+// leave takes what is kept off the device, but what its host brings to another binding, and closes it.
+func (h *Held) leave(to *Binding) error {
+	if h.device == nil {
+		return nil
+	}
+	brought := map[string]bool{}
+	for _, p := range to.Ports {
+		brought[p.value] = h.bridge && p.Role.kept() && p.Place != nil
+	}
+	for i := range h.at.Ports {
+		p := &h.at.Ports[i]
+		if !p.Role.kept() || brought[p.value] {
+			continue
+		}
+		x, err := h.device.State(p.value)
+		if err != nil {
+			return err
+		}
+		h.stash[p.value] = x
+	}
+	err := h.device.Close()
+	h.device, h.at = nil, nil
+	return err
+}
+
+// Sync copies tensors that the session keeps, by name: to it, or to where the host has them. What it brings to the session
+// ends a forward pass that waits for its backward pass.
+func (h *Held) Sync(tensors []Port, toService bool) error {
+	if h.broken != nil {
+		return cannot(h.broken)
+	}
+	for i := range tensors {
+		p := &tensors[i]
+		v, err := h.kept(p)
+		if err != nil {
+			return err
+		}
+		p.value = v.Name
+	}
+	if toService {
+		if err := h.guarded(h.end); err != nil {
+			return err
+		}
+	}
+	return h.guarded(func() error {
+		for i := range tensors {
+			if err := h.sync(&tensors[i], toService); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// kept is the value that the session keeps under a tensor's name, if it is of its type and shape.
+func (h *Held) kept(p *Port) (*graph.Value, error) {
+	g := h.m.Graph
+	if h.at != nil {
+		g = h.at.Plan.Graph
+	}
+	v := g.ByName(p.Name)
+	if v == nil || v.Kind != graph.Param && v.Kind != graph.ModelBuffer && v.Kind != graph.State {
+		var names []string
+		for _, v := range kept(g) {
+			names = append(names, v.Name)
+		}
+		hint := "; there are " + planner.Some(names)
+		if near, ok := configs.Nearest(p.Name, names); ok {
+			hint = fmt.Sprintf("; did you mean %q?", near)
+		}
+		return nil, input(fmt.Errorf("no parameter, buffer or state is named %q%s", p.Name, hint))
+	}
+	none, _ := graph.Bind(nil)
+	shape, err := none.Shape(v.Shape)
+	switch {
+	case err != nil:
+		return nil, input(err)
+	case p.Type != v.Type || !slices.Equal(p.Shape, shape):
+		return nil, input(fmt.Errorf("%q is %s%v, not %s%v", v.Name, v.Type, shape, p.Type, p.Shape))
+	case len(p.Place) != p.bytes():
+		return nil, input(fmt.Errorf("the span of %q has %d bytes, and %s%v takes %d", p.Name, len(p.Place), p.Type, p.Shape, p.bytes()))
+	}
+	return v, nil
+}
+
+func (h *Held) sync(p *Port, toService bool) (err error) {
+	defer weights.Guard(&err)()
+	switch {
+	case toService && h.device != nil:
+		return h.device.SetState(p.value, p.tensor())
+	case toService:
+		x := graph.NewTensor(p.Type, p.Shape...)
+		copy(x.Bytes, p.Place)
+		h.stash[p.value] = x
+		return nil
+	case h.device != nil && h.run.id != 0 && slices.ContainsFunc(h.at.Plan.Graph.Updates, func(u graph.Update) bool { return u.State.Name == p.value }):
+		p.Role = RoleBuffer
+		return h.give(&Binding{Plan: h.at.Plan, Ports: []Port{*p}}, RoleBuffer)
+	case h.device != nil:
+		to := filler(p.Place)
+		return h.device.WriteState(&to, p.value)
+	}
+	x := h.stash[p.value]
+	if x == nil {
+		none, _ := graph.Bind(nil)
+		if x, err = h.m.Graph.ByName(p.value).Tensor(none); err != nil {
+			return err
+		}
+	}
+	copy(p.Place, x.Bytes)
+	return nil
+}
