@@ -94,6 +94,9 @@ func quantizeWarnings(r *quantize.Report, path string, o quantize.Options, c con
 			}
 		}
 	}
+	if len(r.Foreign) > 0 {
+		warnings = append(warnings, fmt.Sprintf("the model has operators now that only ONNX Runtime runs: %s; leave them out with %s", strings.Join(r.Foreign, ", "), c.Say("op_types", "MatMul,Conv,Gather,Transpose")))
+	}
 	if r.Foldable > 0 && !o.Fold {
 		warnings = append(warnings, fmt.Sprintf("%d weights reach their products through a Transpose, and stay as they are; %s quantizes them too", r.Foldable, c.Say("fold_transposes", "on")))
 	}

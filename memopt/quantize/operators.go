@@ -267,9 +267,16 @@ func lstm(s *scope, n *onnx.DraftNode) error {
 	}
 	made := n.Same(microsoft, "DynamicQuantizeLSTM", suffixed(n.Name, "_quant"), inputs, n.Outputs)
 	made.DropAttr("layout")
-	s.microsoft = true
-	s.add(made)
+	s.foreign(made)
 	return nil
+}
+
+// foreign adds a node of an operator of ONNX Runtime's own.
+func (s *scope) foreign(n *onnx.DraftNode) {
+	s.add(n)
+	if !slices.Contains(s.report.Foreign, n.Op) {
+		s.report.Foreign = append(s.report.Foreign, n.Op)
+	}
 }
 
 func attention(s *scope, n *onnx.DraftNode) error {
@@ -297,8 +304,7 @@ func attention(s *scope, n *onnx.DraftNode) error {
 	for _, in := range n.Inputs[2:] {
 		s.dequantize(in)
 	}
-	s.microsoft = true
-	s.add(n.Same(microsoft, "QAttention", suffixed(n.Name, "_quant"),
+	s.foreign(n.Same(microsoft, "QAttention", suffixed(n.Name, "_quant"),
 		[]string{a.value, b.value, n.Inputs[2], a.scale, b.scale, at(3), a.zero, b.zero, at(4)}, n.Outputs))
 	return nil
 }
@@ -336,8 +342,7 @@ func embedding(s *scope, n *onnx.DraftNode) error {
 	if len(n.Inputs) > 7 {
 		mask = n.Inputs[7]
 	}
-	s.microsoft = true
-	s.add(n.Same(microsoft, "QEmbedLayerNormalization", suffixed(n.Name, "_quant"), slices.Concat(values, []string{mask}, scales, zeros), n.Outputs))
+	s.foreign(n.Same(microsoft, "QEmbedLayerNormalization", suffixed(n.Name, "_quant"), slices.Concat(values, []string{mask}, scales, zeros), n.Outputs))
 	return nil
 }
 

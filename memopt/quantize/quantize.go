@@ -92,7 +92,7 @@ func File(ctx context.Context, path, to string, o Options) (report *Report, err 
 	if err := sorted(d.Graph); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if q.microsoft && d.Opsets[microsoft] == 0 {
+	if len(q.report.Foreign) > 0 && d.Opsets[microsoft] == 0 {
 		d.Opsets[microsoft] = 1
 	}
 	q.report.finish(d.Graph)

@@ -19,6 +19,7 @@ type Report struct {
 	Tensors     []*Tensor `json:"tensors"`
 	Skipped     []Skipped `json:"skipped"`
 	Nodes       []Node    `json:"nodes"`
+	Foreign     []string  `json:"-"` // operators of ONNX Runtime's own that the model has now
 	Foldable    int       `json:"-"` // products whose weight is behind a Transpose
 
 	byName  map[string]*Tensor

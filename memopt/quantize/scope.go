@@ -15,13 +15,12 @@ import (
 
 // quantizer is one file being quantized.
 type quantizer struct {
-	ctx       context.Context
-	o         *Options
-	d         *onnx.Draft
-	report    *Report
-	microsoft bool              // a node is of its domain
-	was       map[string]string // names of nodes before Gemm was taken apart, by the new one
-	types     map[string]graph.DType
+	ctx    context.Context
+	o      *Options
+	d      *onnx.Draft
+	report *Report
+	was    map[string]string // names of nodes before Gemm was taken apart, by the new one
+	types  map[string]graph.DType
 
 	numbers    map[*onnx.DraftTensor]*numbers // of tensors that are turned around
 	transposes map[string]string              // their names

@@ -1,0 +1,194 @@
+"""quantize_dynamic: programs of its users against both packages, and what the one writes held against the other's."""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import importlib.util
+import logging
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from both import Programs, both, info, model
+
+rng = np.random.default_rng(0)
+
+
+def weight(*shape: int) -> np.ndarray:
+    return (rng.standard_normal(shape) * 0.3).astype(np.float32)
+
+
+def layers() -> onnx.ModelProto:
+    """Gemms, one of which transposes its weight and one that is no plain product."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "w1", "b1"], ["h1"], "fc1", transB=1),
+        helper.make_node("Relu", ["h1"], ["r1"], "relu"),
+        helper.make_node("Gemm", ["r1", "w2", "b2"], ["h2"], "fc2"),
+        helper.make_node("Gemm", ["h2", "w3", "b3"], ["y"], "fc3", alpha=0.5),
+    ]
+    weights = {"w1": weight(32, 16), "b1": weight(32), "w2": weight(32, 24), "b2": weight(24), "w3": weight(24, 8), "b3": weight(8)}
+    return model(nodes, [info("x", ["n", 16])], [info("y", ["n", 8])], weights)
+
+
+def attention() -> onnx.ModelProto:
+    """A table, products of constants and of what is computed, and a Transpose of the table."""
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["e"], "embed"),
+        helper.make_node("MatMul", ["e", "wq"], ["q"], "q"),
+        helper.make_node("MatMul", ["e", "wk"], ["k"], "k"),
+        helper.make_node("Transpose", ["k"], ["kt"], "kt", perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "kt"], ["s"], "scores"),
+        helper.make_node("Softmax", ["s"], ["p"], "softmax", axis=-1),
+        helper.make_node("MatMul", ["p", "e"], ["c"], "context"),
+        helper.make_node("Transpose", ["table"], ["tt"], "tt", perm=[1, 0]),
+        helper.make_node("MatMul", ["c", "tt"], ["y"], "head"),
+    ]
+    weights = {"table": weight(50, 12), "wq": weight(12, 12), "wk": weight(12, 12)}
+    return model(nodes, [info("ids", ["b", "s"], TensorProto.INT64)], [info("y", ["b", "s", 50])], weights)
+
+
+def picture() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], "conv1", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c1"], ["r"], "relu"),
+        helper.make_node("Conv", ["r", "w2"], ["c2"], "conv2", strides=[2, 2], group=2),
+        helper.make_node("GlobalAveragePool", ["c2"], ["g"], "pool"),
+        helper.make_node("Flatten", ["g"], ["f"], "flat"),
+        helper.make_node("MatMul", ["f", "w3"], ["y"], "fc"),
+    ]
+    weights = {"w1": weight(8, 3, 3, 3), "b1": weight(8), "w2": weight(8, 4, 3, 3), "w3": weight(8, 5)}
+    return model(nodes, [info("x", ["n", 3, 16, 16])], [info("y", ["n", 5])], weights)
+
+
+MODELS: dict[str, tuple[Any, dict[str, np.ndarray]]] = {
+    "layers": (layers(), {"x": rng.standard_normal((3, 16)).astype(np.float32)}),
+    "attention": (attention(), {"ids": rng.integers(0, 50, (2, 5))}),
+    "picture": (picture(), {"x": rng.standard_normal((2, 3, 16, 16)).astype(np.float32)}),
+}
+
+
+def ops(made: onnx.ModelProto) -> collections.Counter[str]:
+    return collections.Counter(n.op_type for n in made.graph.node)
+
+
+@both
+class Quantization(Programs):
+    def setUp(self) -> None:
+        super().setUp()
+        self.quantization = importlib.import_module(self.ort.__name__ + ".quantization")
+        logging.getLogger().setLevel(logging.ERROR)
+
+    def quantized(self, name: str, **options: Any) -> onnx.ModelProto:
+        if "weight_type" in options:
+            options["weight_type"] = self.quantization.QuantType.from_string(options["weight_type"])
+        onnx.save(MODELS[name][0], self.path("m.onnx"))
+        self.quantization.quantize_dynamic(self.path("m.onnx"), self.path("q.onnx"), **options)
+        return onnx.load(self.path("q.onnx"))
+
+    def test_types(self) -> None:
+        kinds = self.quantization.QuantType
+        self.assertEqual([k.value for k in kinds], list(range(7)))
+        self.assertEqual(str(kinds.QUInt8), "QUInt8")
+        self.assertIs(kinds.from_string("QInt8"), kinds.QInt8)
+        self.assertEqual((kinds.QInt8.tensor_type, kinds.QUInt8.tensor_type), (TensorProto.INT8, TensorProto.UINT8))
+        with self.assertRaises(ValueError):
+            kinds.from_string("QInt9")
+
+    def test_operators(self) -> None:
+        made = ops(self.quantized("layers"))
+        self.assertEqual((made["MatMulInteger"], made["DynamicQuantizeLinear"], made["Gemm"]), (2, 2, 1))
+        made = ops(self.quantized("picture"))
+        self.assertEqual((made["ConvInteger"], made["MatMulInteger"], made["Conv"]), (2, 1, 0))
+        made = ops(self.quantized("picture", op_types_to_quantize=["MatMul"]))
+        self.assertEqual((made["ConvInteger"], made["MatMulInteger"], made["Conv"]), (0, 1, 2))
+        made = ops(self.quantized("picture", nodes_to_exclude=["conv1", "fc"]))
+        self.assertEqual((made["ConvInteger"], made["MatMulInteger"]), (1, 0))
+        made = ops(self.quantized("picture", nodes_to_quantize=["conv1"]))
+        self.assertEqual((made["ConvInteger"], made["MatMulInteger"]), (1, 0))
+
+    def test_constant_factors_only(self) -> None:
+        self.assertEqual(ops(self.quantized("attention"))["MatMulInteger"], 2)  # the table's Transpose is computed
+        made = self.quantized("attention", extra_options={"MatMulConstBOnly": False})
+        self.assertEqual(ops(made)["MatMul"], 0)
+
+    def test_types_of_weights(self) -> None:
+        for kind, want in (("QInt8", TensorProto.INT8), ("QUInt8", TensorProto.UINT8)):
+            made = self.quantized("layers", weight_type=kind)
+            self.assertEqual({t.data_type for t in made.graph.initializer if t.name.endswith("_quantized")}, {want})
+
+    def test_channels(self) -> None:
+        made = self.quantized("layers", per_channel=True)
+        sizes = {t.name: list(t.dims) for t in made.graph.initializer if t.name.endswith("_scale")}
+        self.assertEqual(sizes, {"w1_scale": [32], "w2_scale": [24]})
+
+    def test_seven_bits(self) -> None:
+        made = self.quantized("layers", reduce_range=True)
+        for t in made.graph.initializer:
+            if t.name.endswith("_quantized"):
+                self.assertLessEqual(np.abs(numpy_helper.to_array(t).astype(int)).max(), 64)
+
+    def test_models_and_paths(self) -> None:
+        self.quantization.quantize_dynamic(MODELS["layers"][0], Path(self.path("q.onnx")))
+        self.assertEqual(ops(onnx.load(self.path("q.onnx")))["MatMulInteger"], 2)
+        onnx.save(MODELS["layers"][0], self.path("m.onnx"))
+        self.quantization.quantize_dynamic(Path(self.path("m.onnx")), self.path("m.onnx"))
+        self.assertEqual(ops(onnx.load(self.path("m.onnx")))["MatMulInteger"], 2)
+
+    def test_external_data(self) -> None:
+        self.quantized("layers", use_external_data_format=True)
+        self.session(self.path("q.onnx")).run(None, MODELS["layers"][1])
+
+    def test_results_are_close(self) -> None:
+        for name, (made, feeds) in MODELS.items():
+            for options in ({}, {"weight_type": "QUInt8"}, {"per_channel": True}):
+                want = self.session(made.SerializeToString()).run(None, feeds)
+                self.quantized(name, **options)
+                got = self.session(self.path("q.onnx")).run(None, feeds)
+                for a, b in zip(got, want, strict=True):
+                    self.assertLess(np.abs(a - b).max(), 0.06 * np.abs(b).max() + 1e-6)
+
+
+@unittest.skipUnless(importlib.util.find_spec("onnxruntime"), "ONNX Runtime is not installed; .ci/peers --onnxruntime makes a Python that has it")
+class BothWriteTheSame(unittest.TestCase):
+    def test_nodes_scales_and_outputs(self) -> None:
+        import onnxruntime
+        from onnxruntime.quantization import QuantType as Upstream
+        from onnxruntime.quantization import quantize_dynamic as upstream
+
+        import memopt.ort
+        from memopt.ort.quantization import QuantType, quantize_dynamic
+
+        logging.getLogger().setLevel(logging.ERROR)
+        logging.getLogger("memopt").setLevel(logging.ERROR)
+        for name, (made, feeds) in MODELS.items():
+            for options in (
+                {},
+                {"weight_type": "QUInt8", "reduce_range": True},
+                {"per_channel": True, "extra_options": {"WeightSymmetric": False}},
+                {"extra_options": {"MatMulConstBOnly": False, "ActivationSymmetric": True}},
+            ):
+                with self.subTest(model=name, **options), tempfile.TemporaryDirectory() as folder:
+                    path, ours, theirs = (f"{folder}/{n}.onnx" for n in ("m", "ours", "theirs"))
+                    onnx.save(made, path)
+                    kind = options.get("weight_type", "QInt8")
+                    quantize_dynamic(path, ours, **{**options, "weight_type": QuantType[kind]})
+                    upstream(path, theirs, **{**options, "weight_type": Upstream[kind]})
+                    a, b = onnx.load(ours), onnx.load(theirs)
+                    self.assertEqual(*(sorted((n.op_type, n.name, tuple(n.input), tuple(n.output)) for n in m.graph.node) for m in (a, b)))
+                    self.assertEqual(*({t.name: (t.data_type, tuple(t.dims), numpy_helper.to_array(t).tobytes()) for t in m.graph.initializer} for m in (a, b)))
+                    want = onnxruntime.InferenceSession(theirs, providers=["CPUExecutionProvider"]).run(None, feeds)
+                    there = onnxruntime.InferenceSession(ours, providers=["CPUExecutionProvider"]).run(None, feeds)
+                    here = memopt.ort.InferenceSession(ours, providers=["CPUExecutionProvider"]).run(None, feeds)
+                    for x, y, z in zip(want, there, here, strict=True):
+                        np.testing.assert_array_equal(x, y)
+                        np.testing.assert_allclose(z, x, rtol=0, atol=1e-6 * np.abs(x).max())
+
+
+if __name__ == "__main__":
+    unittest.main()
