@@ -32,6 +32,7 @@ type Held struct {
 	run     run
 	broken  error // why nothing can be run any more
 	steps   int   // that were run to their end
+	skipped int   // of them, those that updated nothing
 	micro   int64 // runs since the last update
 	high    [3]int64
 	started uint64
@@ -228,6 +229,7 @@ type HeldStats struct {
 	Bindings int    `json:"bindings"`
 	Planned  int    `json:"planned"` // bindings ever made
 	Steps    int    `json:"steps"`
+	Skipped  int    `json:"skipped"` // of them, those whose scaled gradients were no numbers, so that nothing was updated
 	Promised struct {
 		Arena   int64 `json:"arena"`
 		State   int64 `json:"state"`
@@ -244,7 +246,7 @@ type HeldStats struct {
 
 // Stats says what the session holds and has done.
 func (h *Held) Stats() HeldStats {
-	s := HeldStats{Format: "memopt.sessionstats/1", Bindings: len(h.bindings), Planned: h.planned, Steps: h.steps}
+	s := HeldStats{Format: "memopt.sessionstats/1", Bindings: len(h.bindings), Planned: h.planned, Steps: h.steps, Skipped: h.skipped}
 	s.High.Arena, s.High.State, s.High.Staging = h.high[planner.Arena], h.high[planner.State], h.high[planner.Staging]
 	if h.device != nil {
 		s.Device, s.Memory = h.device.Name(), deviceMemory(h.device)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -647,5 +648,24 @@ func TestGradientsOfInputs(t *testing.T) {
 		if _, err := Hold(t.Context(), model, c, HoldOptions{Bridge: true, Results: []string{"loss", name}}); Code(err) != ExitInput || !strings.Contains(fmt.Sprint(err), name) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestUpdatesThatAreLeftOut: a step whose scaled gradients are no numbers says that it updated nothing.
+func TestUpdatesThatAreLeftOut(t *testing.T) {
+	model, _ := madeGPT(t, zoo.Spec{Family: "mlp", Width: 8, Inputs: 4, Classes: 3})
+	c := settingsFor(t, map[string]string{"loss_scale": "auto", "optimizer": "sgd"})
+	c.Dims = map[string]int64{"batch": 2}
+	h := hold(t, model, c, HoldOptions{})
+	for _, x := range []float64{1, math.Inf(1), 1} {
+		h.feed(nil, 1)
+		h.port(RoleInput, "x").SetFloat(0, x)
+		s, err := h.Step(t.Context(), StepOf{Binding: h.b.ID, LR: 0.1})
+		if err != nil || s.Skipped != math.IsInf(x, 0) {
+			t.Errorf("with %v: skipped %v, %v", x, s.Skipped, err)
+		}
+	}
+	if s := h.Stats(); s.Skipped != 1 || s.Steps != 3 || s.LossScale != 32768 {
+		t.Errorf("%+v", s)
 	}
 }

@@ -27,6 +27,8 @@ type Stepped struct {
 	Run   uint64
 	Trace planner.Trace
 	Loss  float64
+	// Skipped is that a scaled gradient was no number, so nothing was updated.
+	Skipped bool
 }
 
 // Forward runs the forward pass of a bridge: it takes the inputs and what has changed from the host, and leaves there the
@@ -115,12 +117,15 @@ func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 		if err := h.bring(b, r.Changed); err != nil {
 			return err
 		}
+		scaled, err := newScaledLoss(b.Model, h.device)
+		if err != nil {
+			return err
+		}
 		in := b.inputs()
 		lr, index := graph.NewTensor(graph.Float32), graph.NewTensor(graph.Int64)
 		lr.SetFloat(0, r.LR)
 		index.SetInt(0, h.micro)
 		in[autograd.LearningRate], in[autograd.MicroBatch] = lr, index
-		var err error
 		if s.Trace, err = h.device.Run(planner.Run{Inputs: in, Lent: true, Seed: r.Seed, Step: r.Step, Accumulate: r.Accumulate}); err != nil {
 			return runError(err)
 		}
@@ -130,6 +135,13 @@ func (h *Held) Step(ctx context.Context, r StepOf) (s Stepped, err error) {
 		h.steps++
 		if h.micro++; !r.Accumulate {
 			h.micro = 0
+			var said Result
+			if err := scaled.look(h.device, 0, &said); err != nil {
+				return err
+			}
+			if s.Skipped = len(said.Skipped) > 0; s.Skipped {
+				h.skipped++
+			}
 		}
 		if loss := b.Plan.Graph.Loss; loss != nil {
 			x, err := h.device.Output(loss.Name)

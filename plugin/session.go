@@ -113,6 +113,7 @@ type StepReply struct {
 	Seconds float64
 	Peak    int64
 	Loss    float64
+	Skipped bool
 }
 
 // RunRequest is described in memopt.proto.
@@ -333,7 +334,7 @@ func (s *service) step(ctx context.Context, in *pb.StepRequest, name string, do 
 			Binding: in.GetBinding(), Changed: in.GetChanged(), Seed: in.GetSeed(), Step: in.GetStep(),
 			LR: in.GetLr(), Run: in.GetRun(), Accumulate: in.GetAccumulate(),
 		})
-		out.Run, out.Seconds, out.Peak, out.Loss = r.Run, r.Seconds, r.Peak, r.Loss
+		out.Run, out.Seconds, out.Peak, out.Loss, out.Skipped = r.Run, r.Seconds, r.Peak, r.Loss, r.Skipped
 		return err
 	})
 }

@@ -124,7 +124,7 @@ func TestServiceSurvives(t *testing.T) {
 		"Explain":  func(ctx context.Context) error { _, err := memopt.Explain(ctx, g.question()); return err },
 		"Check":    func(ctx context.Context) error { _, err := memopt.Check(ctx, g.question()); return err },
 		"Open": func(ctx context.Context) error {
-			r, err := memopt.Open(ctx, &pb.OpenRequest{Model: g.path(), Bytes: g.span(), Mode: g.word(), Settings: g.settings(), Outputs: g.words(), Given: g.tensors(),
+			r, err := memopt.Open(ctx, &pb.OpenRequest{Model: g.path(), Bytes: g.span(), Mode: g.word(), Settings: g.settings(), Outputs: g.words(), Grads: g.words(), Given: g.tensors(),
 				EnvironmentSent: true, Folder: g.folder})
 			if err == nil && g.IntN(2) == 0 {
 				_, err = memopt.Close(ctx, &pb.SessionRequest{Session: r.GetSession()})

@@ -1392,8 +1392,9 @@ type StepResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           uint64                 `protobuf:"varint,1,opt,name=run,proto3" json:"run,omitempty"` // of Forward: names this pass until its Backward or the next Forward
 	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
-	Peak          int64                  `protobuf:"varint,3,opt,name=peak,proto3" json:"peak,omitempty"`  // bytes of the device's arena that launches touched
-	Loss          float64                `protobuf:"fixed64,4,opt,name=loss,proto3" json:"loss,omitempty"` // of Step
+	Peak          int64                  `protobuf:"varint,3,opt,name=peak,proto3" json:"peak,omitempty"`       // bytes of the device's arena that launches touched
+	Loss          float64                `protobuf:"fixed64,4,opt,name=loss,proto3" json:"loss,omitempty"`      // of Step
+	Skipped       bool                   `protobuf:"varint,5,opt,name=skipped,proto3" json:"skipped,omitempty"` // of Step: a scaled gradient was infinite or no number, so nothing was updated
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1454,6 +1455,13 @@ func (x *StepResponse) GetLoss() float64 {
 		return x.Loss
 	}
 	return 0
+}
+
+func (x *StepResponse) GetSkipped() bool {
+	if x != nil {
+		return x.Skipped
+	}
+	return false
 }
 
 type RunRequest struct {
@@ -1878,12 +1886,13 @@ const file_memopt_proto_rawDesc = "" +
 	"\x03run\x18\a \x01(\x04R\x03run\x12\x1e\n" +
 	"\n" +
 	"accumulate\x18\b \x01(\bR\n" +
-	"accumulate\"b\n" +
+	"accumulate\"|\n" +
 	"\fStepResponse\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\x04R\x03run\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x12\n" +
 	"\x04peak\x18\x03 \x01(\x03R\x04peak\x12\x12\n" +
-	"\x04loss\x18\x04 \x01(\x01R\x04loss\"\x9d\x02\n" +
+	"\x04loss\x18\x04 \x01(\x01R\x04loss\x12\x18\n" +
+	"\askipped\x18\x05 \x01(\bR\askipped\"\x9d\x02\n" +
 	"\n" +
 	"RunRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12)\n" +

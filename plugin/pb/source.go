@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "f26478790661f2656c65685fc996977d7823644714b99238921616c5fe10b154"
+const SourceSHA256 = "61f59e7cf63f955f9a4bc51e49880782cbb323c6cd73e7fe4b9d11f2c6c0a038"
