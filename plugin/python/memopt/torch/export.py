@@ -310,14 +310,19 @@ class _Naming:
         names: dict[str, str] = {}
         for value, name in zip(self.graph.inputs, self.names, strict=True):
             for i, d in enumerate(value.shape):
-                if not isinstance(d, int):
+                if not isinstance(d, int) and not str(d.value).isdigit():
                     names.setdefault(str(d.value), f"{re.sub(r'[^0-9A-Za-z]', '_', name)}_dim{i}")
-        if not names:
-            return
-        symbol = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+        symbol = re.compile(rf"\b({'|'.join(map(re.escape, names)) or '(?!)'})\b")
+
+        def named(d: Any) -> Any:
+            if isinstance(d, int) or d.value is None:
+                return d
+            text = symbol.sub(lambda m: names[m[0]], str(d.value))
+            return int(text) if text.isdigit() else text  # the exporter writes some numbers as names
+
         for value in [*self.graph.inputs, *(v for n in self.graph.all_nodes() for v in n.outputs)]:
             if value.shape is not None:
-                value.shape = ir.Shape([d if isinstance(d, int) else symbol.sub(lambda m: names[m[0]], str(d.value)) for d in value.shape])
+                value.shape = ir.Shape(map(named, value.shape))
 
     def _results(self, values: Sequence[Any], names: Sequence[str]) -> list[Any]:
         made: list[Any] = []

@@ -67,7 +67,7 @@ class Binding:
 
 
 class Look(Protocol):
-    """Somebody who wants to know more of every new plan of a session."""
+    """Somebody who wants to know more of the first plan of a session."""
 
     def request(self) -> dict[str, Any]:
         """Fields of the request for a plan: show, save_before, save_after."""
@@ -129,11 +129,12 @@ class Session:
                 self._bindings.move_to_end(key)
                 return found
             batch = [_messages.Tensor(name=name, type=_type(name, t.dtype), shape=t.shape) for name, t in inputs.items()]
-            more = self._look.request() if self._look is not None else {}
+            look, self._look = self._look, None
+            more = look.request() if look is not None else {}
             with Watch(self._host, None) as watch:
                 told = self._host.call("Bind", _messages.BindRequest(session=self._id, inputs=batch, job=watch.job, **more), None)
-            if self._look is not None and not told.known:
-                self._look.told(told.shown, told.warnings)
+            if look is not None:
+                look.told(told.shown, told.warnings)
             else:
                 for warning in told.warnings:
                     logging.getLogger("memopt").warning("%s", warning)
