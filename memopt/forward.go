@@ -24,7 +24,11 @@ import (
 	"memopt/planner"
 )
 
+// arenas are those that forward sessions of this process share.
+var arenas session.Arenas
+
 // OpenForward holds a forward program open, as settings say.
+// Sessions that name one arena share it, as the first of them has it, and its limit.
 func OpenForward(ctx context.Context, m session.Model, c configs.Config) (*session.Session, error) {
 	o := session.Options{
 		Optimize: c.Optimize, Pattern: c.MemoryPattern, Patterns: c.MaxPatterns, MemoryLimit: c.MemoryLimit, Seed: c.Seed, Threads: c.Threads, SaveTo: c.OptimizedModelPath, SaveBeside: c.OptimizedModelFile, SaveFrom: c.OptimizedModelFrom,
@@ -44,6 +48,11 @@ func OpenForward(ctx context.Context, m session.Model, c configs.Config) (*sessi
 			}
 			return openVulkanAt(s, which, c.FastPaths, arena)
 		}
+	}
+	if m.Arena != "" && !kind.lowered {
+		limit, options := o.MemoryLimit, o
+		o.Share = func() (*arena.Arena, func() error) { return arenas.Use(m.Arena, limit, options) }
+		o.MemoryLimit = 0
 	}
 	s, err := session.Open(ctx, m, o)
 	if err != nil && !coded(err) {

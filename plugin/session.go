@@ -23,6 +23,7 @@ type OpenRequest struct {
 	Outputs  []string          // of a bridge: the results whose gradients the host gives
 	Grads    []string          // of a bridge: the inputs whose gradients it wants
 	Given    []Tensor          // initializers that the host brings
+	Arena    string            // of a forward session: a name; sessions that say the same one share an arena
 	Caller
 }
 
@@ -243,6 +244,7 @@ func (s *service) Open(ctx context.Context, in *pb.OpenRequest) (*pb.OpenRespons
 		Outputs:  in.GetOutputs(),
 		Grads:    in.GetGrads(),
 		Given:    given,
+		Arena:    in.GetArena(),
 		Caller:   caller(in, progress),
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, erro
 		}
 	}
 	j.busy("reading the model")
-	m := session.Model{Bytes: r.Bytes}
+	m := session.Model{Arena: r.Arena, Bytes: r.Bytes}
 	if m.Path = j.model; r.Model == "" {
 		m.Path = ""
 	}

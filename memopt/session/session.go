@@ -29,6 +29,8 @@ type Model struct {
 	Given map[string]*graph.Tensor
 	// Files are contents of files of external data, by the model's names for them, shared in the same way.
 	Files map[string][]byte
+	// Arena names one that sessions share; "" is an arena of the session's own.
+	Arena string
 }
 
 // Options of a session.
@@ -50,7 +52,10 @@ type Options struct {
 	// Lowered says that it runs kernels.
 	Lowered bool
 	Kind    string // what the device is called; "" is cpu
-	SaveTo  string // file to write the graph to that is run; "" is none
+	// Share gives an arena that other sessions have, too, instead of one of the session's own, and what is to be called
+	// when the session is closed. MemoryLimit does not bind it.
+	Share  func() (*arena.Arena, func() error)
+	SaveTo string // file to write the graph to that is run; "" is none
 	// SaveBeside is the name of a file beside it for weights of at least SaveFrom bytes; "" has them inside.
 	SaveBeside string
 	SaveFrom   int64
@@ -86,6 +91,7 @@ type Session struct {
 	given    map[string]*graph.Tensor
 	account  *arena.Account
 	arena    *arena.Arena
+	unshare  func() error // of an arena that is not its own
 	crew     *cpu.Crew
 	file     *weights.File // that the model was opened from
 	closed   bool
@@ -150,7 +156,11 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	o.Arena = o.Arena.Filled()
 	o.Arena.Account, o.Arena.Memory = s.account, memory{s}
 	s.options, s.grow = o, o.Arena.InitialChunkBytes
-	s.arena = arena.New(o.Arena)
+	if o.Share != nil {
+		s.arena, s.unshare = o.Share()
+	} else {
+		s.arena = arena.New(o.Arena)
+	}
 	s.patterns = newRecent(max(o.Patterns, 1), s.forget)
 	s.programs = newRecent(mostPrograms, s.drop)
 	defer func() {
@@ -341,6 +351,9 @@ func (s *Session) Close() error {
 		arena.Unmap(b)
 	}
 	s.weights, s.blocks, s.owned, s.bytes, s.first = nil, nil, nil, nil, nil
+	if s.unshare != nil {
+		return s.unshare()
+	}
 	return s.arena.Close()
 }
 

@@ -815,6 +815,7 @@ type OpenRequest struct {
 	Folder          string                 `protobuf:"bytes,9,opt,name=folder,proto3" json:"folder,omitempty"`
 	Job             string                 `protobuf:"bytes,10,opt,name=job,proto3" json:"job,omitempty"`
 	Grads           []string               `protobuf:"bytes,11,rep,name=grads,proto3" json:"grads,omitempty"` // of a bridge: the inputs whose gradients the host wants beside those of parameters
+	Arena           string                 `protobuf:"bytes,12,opt,name=arena,proto3" json:"arena,omitempty"` // of a forward session: a name; sessions that say the same one share an arena, as the settings of the first of them have it
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -924,6 +925,13 @@ func (x *OpenRequest) GetGrads() []string {
 		return x.Grads
 	}
 	return nil
+}
+
+func (x *OpenRequest) GetArena() string {
+	if x != nil {
+		return x.Arena
+	}
+	return ""
 }
 
 type OpenResponse struct {
@@ -1823,7 +1831,7 @@ const file_memopt_proto_rawDesc = "" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
 	"\x05shape\x18\x03 \x03(\x03R\x05shape\x12#\n" +
 	"\x04span\x18\x04 \x01(\v2\x0f.memopt.v1.SpanR\x04span\x12\x12\n" +
-	"\x04role\x18\x05 \x01(\tR\x04role\"\x96\x04\n" +
+	"\x04role\x18\x05 \x01(\tR\x04role\"\xac\x04\n" +
 	"\vOpenRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12%\n" +
 	"\x05bytes\x18\x02 \x01(\v2\x0f.memopt.v1.SpanR\x05bytes\x12\x12\n" +
@@ -1836,7 +1844,8 @@ const file_memopt_proto_rawDesc = "" +
 	"\x06folder\x18\t \x01(\tR\x06folder\x12\x10\n" +
 	"\x03job\x18\n" +
 	" \x01(\tR\x03job\x12\x14\n" +
-	"\x05grads\x18\v \x03(\tR\x05grads\x1a;\n" +
+	"\x05grads\x18\v \x03(\tR\x05grads\x12\x14\n" +
+	"\x05arena\x18\f \x01(\tR\x05arena\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +

@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "61f59e7cf63f955f9a4bc51e49880782cbb323c6cd73e7fe4b9d11f2c6c0a038"
+const SourceSHA256 = "b9555ab5f04ce65e8bd82fdcaa3d96ff7be3020d6db978c6000318ad2ad13bb7"

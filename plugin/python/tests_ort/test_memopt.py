@@ -176,6 +176,32 @@ class Devices(Quiet):
         self.assertLess(stats["TotalAllocated"], 4 << 20)
         self.assertGreaterEqual(stats["NumArenaShrinkages"], 1)
 
+    def test_a_registered_arena_is_one(self) -> None:
+        memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+        ort.create_and_register_allocator(memory, ort.OrtArenaCfg({"max_mem": 6 << 20, "arena_extend_strategy": 1}))
+        so = ort.SessionOptions()
+        so.add_session_config_entry("session.use_env_allocators", "1")
+        one, other = (ort.InferenceSession(chain().SerializeToString(), so) for _ in range(2))
+        own = ort.InferenceSession(chain().SerializeToString())
+        x = np.zeros(1 << 19, np.float32)
+        one.run(None, {"x": x})
+        held = one.get_memory_stats()["arena"]
+        self.assertGreaterEqual(held["TotalAllocated"], x.nbytes)
+        self.assertEqual(other.get_memory_stats()["arena"], held)
+        self.assertEqual(own.get_memory_stats()["arena"]["TotalAllocated"], 0)
+        for _ in range(3):  # what one has used, the other uses
+            other.run(None, {"x": x})
+            one.run(None, {"x": x})
+        self.assertLessEqual(one.get_memory_stats()["arena"]["MaxTotalAllocated"], 6 << 20)
+        with self.assertRaisesRegex(Fail, "the limit is 6291456"):
+            other.run(None, {"x": np.zeros(4 << 20, np.float32)})
+        del one
+        gc.collect()
+        other.run(None, {"x": x})
+        ort.create_and_register_allocator(memory, None)
+        third = ort.InferenceSession(chain().SerializeToString(), so)
+        third.run(None, {"x": np.zeros(4 << 20, np.float32)})
+
     def test_options_of_the_guide(self) -> None:
         so = ort.SessionOptions()
         so.append_execution_provider("CPUExecutionProvider", {"arena_extend_strategy": "kSameAsRequested"})

@@ -78,7 +78,7 @@ def settings(cfg: OrtArenaCfg) -> dict[str, str]:
 
 
 _lock = threading.Lock()
-_registered: dict[bool, dict[str, str]] = {}  # by whether it is a GPU's
+_registered: dict[bool, tuple[int, dict[str, str]]] = {}  # by whether it is a GPU's: how many there were before, and settings
 
 
 def create_and_register_allocator(mem_info: OrtMemoryInfo, arena_cfg: OrtArenaCfg | None = None) -> None:
@@ -111,11 +111,13 @@ def _register(gpu: bool, mem_info: OrtMemoryInfo, arena_cfg: OrtArenaCfg | None)
     if not gpu:
         told["enable_cpu_mem_arena"] = "on" if mem_info.allocator_type == OrtAllocatorType.ORT_ARENA_ALLOCATOR else "off"
     with _lock:
-        _registered[gpu] = told
+        _registered[gpu] = (_registered[gpu][0] + 1 if gpu in _registered else 0, told)
 
 
-def registered(gpu: bool) -> dict[str, str] | None:
-    """The settings of the arena that was registered for GPUs, or for the processor, if one was."""
+def registered(gpu: bool) -> tuple[str, dict[str, str]] | None:
+    """The arena that was registered for GPUs, or for the processor, if one was: a name of it, and its settings."""
     with _lock:
-        found = _registered.get(gpu)
-        return None if found is None else dict(found)
+        if gpu not in _registered:
+            return None
+        number, told = _registered[gpu]
+        return f"registered {number}", dict(told)

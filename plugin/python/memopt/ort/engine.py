@@ -85,11 +85,12 @@ class Engine:
     """One session of the service. When the service has gone, the next call opens it again in another."""
 
     # path is the model's file; where there is data, a name in the folder of the files that it has beside it.
-    def __init__(self, path: str, data: bytes | None, settings: Mapping[str, str], given: Sequence[Given]) -> None:
+    def __init__(self, path: str, data: bytes | None, settings: Mapping[str, str], given: Sequence[Given], arena: str = "") -> None:
         self._path = path
         self._data = data
         self._settings = dict(settings)
         self._given = list(given)
+        self._arena = arena  # the name of one that other sessions have, too
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._host: _host.Host | None = None
@@ -116,6 +117,7 @@ class Engine:
             environment={k: v for k, v in os.environ.items() if k.startswith(("MEMOPT_", "ORTMODULE_"))},
             environment_sent=True,
             folder=_arguments.current_folder(),
+            arena=self._arena,
         )
         request.model = self._path
         if self._data is not None:

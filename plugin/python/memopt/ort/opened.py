@@ -37,7 +37,7 @@ class Opened:
         where = os.path.abspath(where)
         told_settings = settings.of(options, choice)
         try:
-            self.engine = Engine(where, data, told_settings, _given(options))
+            self.engine = Engine(where, data, told_settings, _given(options), settings.arena(options, choice))
         except MemoptError as e:
             raise opening(e, str(e).replace(f"{where}: ", "", 1 if data is not None else 0), path) from e
         told = self.engine.told

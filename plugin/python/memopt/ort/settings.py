@@ -32,8 +32,9 @@ def of(options: SessionOptions, choice: providers.Choice) -> dict[str, str]:
     if not options.enable_cpu_mem_arena:
         told["enable_cpu_mem_arena"] = "off"
     entries = options._entries.items()
-    if entries.get("session.use_env_allocators") == "1":
-        told |= _registered(first == providers.VULKAN)
+    found = _registered(options, first)
+    if found is not None:
+        told |= {"mem_limit" if key == "max_mem" else key: value for key, value in found[1].items()}
     told |= _provider(first, choice.options[first])
     if options.optimized_model_filepath:
         told["optimized_model_filepath"] = os.path.abspath(options.optimized_model_filepath)
@@ -70,12 +71,20 @@ def _provider(name: str, options: dict[str, str]) -> dict[str, str]:
     return told
 
 
-def _registered(gpu: bool) -> dict[str, str]:
-    told = allocators.registered(gpu)
-    if told is None:
-        _log.info("session.use_env_allocators is 1, and no allocator was registered: the session has an arena of its own")
-        return {}
-    return {"mem_limit" if key == "max_mem" else key: value for key, value in told.items()}
+def arena(options: SessionOptions, choice: providers.Choice) -> str:
+    """The name of the arena that the session shares with others of this process; "" is one of its own, which it has if it is
+    given a limit or a way to grow that others are not."""
+    name = choice.names[0]
+    found = _registered(options, name)
+    if found is None or name != providers.CPU or found[1].get("enable_cpu_mem_arena") == "off":
+        return ""
+    return "" if {"gpu_mem_limit", "arena_extend_strategy"} & set(choice.options[name]) else found[0]
+
+
+def _registered(options: SessionOptions, name: str) -> tuple[str, dict[str, str]] | None:
+    if options._entries.items().get("session.use_env_allocators") != "1":
+        return None
+    return allocators.registered(name == providers.VULKAN)
 
 
 def _number(name: str, key: str, value: str) -> int:

@@ -1,0 +1,44 @@
+package session
+
+import (
+	"sync"
+
+	"memopt/memopt/arena"
+)
+
+// Arenas are those that sessions share, by name.
+type Arenas struct {
+	mu sync.Mutex
+	by map[string]*sharedArena
+}
+
+type sharedArena struct {
+	arena *arena.Arena
+	users int
+}
+
+// Use is the arena of a name: the one that open sessions have, or a new one with these options and this limit. What it
+// returns besides is to be called when a session is closed; the last to do so ends the arena.
+func (a *Arenas) Use(name string, limit int64, o Options) (*arena.Arena, func() error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.by == nil {
+		a.by = map[string]*sharedArena{}
+	}
+	s := a.by[name]
+	if s == nil {
+		o.Arena.Account, o.Arena.Memory = arena.NewAccount(limit), memory{&Session{options: o}}
+		s = &sharedArena{arena: arena.New(o.Arena)}
+		a.by[name] = s
+	}
+	s.users++
+	return s.arena, func() error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if s.users--; s.users > 0 {
+			return nil
+		}
+		delete(a.by, name)
+		return s.arena.Close()
+	}
+}
