@@ -39,6 +39,17 @@ class Tower(nn.Module):
         return out if labels is None else F.cross_entropy(out, labels)
 
 
+class Mean(nn.Module):
+    """A loss of what a module makes."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x).square().mean()
+
+
 def batch(rows=16):
     return torch.randn(rows, 8), torch.randint(0, 4, (rows,))
 
@@ -154,6 +165,18 @@ class Levels(Case):
             self.assertEqual(done[2] == "", i > 0)
             peaks.append(ours.report.promised_peak)
         self.assertEqual([peaks[0]] + sorted(set(peaks)), [peaks[2], peaks[1], peaks[0], peaks[3]])
+
+    def test_dims_that_cannot_change_are_numbers(self):
+        """A normalization fixes the last dim: savings are formulas of the others, and one graph has all their sizes."""
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, activation="gelu", norm_first=True, batch_first=True)
+        model = nn.Sequential(layer, nn.Linear(32, 1))
+        ours = self.wrapped(model, DebugOptions(log_level=LogLevel.INFO), MEMORY_OPT_LEVEL="1")
+        for shape in ((4, 8, 32), (3, 12, 32)):
+            x = torch.randn(shape)
+            results = [self.step(m, x) for m in (Mean(ours), Mean(model))]
+            self.assert_same(*results)
+            formulas = {row[4] for row in self.rows(results[0][2])}
+            self.assertEqual("128.0*input_dim0*input_dim1" in formulas, shape == (4, 8, 32), formulas)
 
     def test_is_read_when_the_module_is_made(self):
         model, args = Tower(), batch()
