@@ -13,6 +13,7 @@ type Front interface {
 	Explain(ctx context.Context, r Question) (Answer, error)
 	Check(ctx context.Context, r Question) (Answer, error)
 	Quantize(ctx context.Context, r Question) (Answer, error)
+	Load(ctx context.Context, r Question) (Answer, error)
 	Open(ctx context.Context, r OpenRequest) (Opened, error)
 	// Stats is of the process: what its sessions and itself hold.
 	Stats(ctx context.Context) (Answer, error)

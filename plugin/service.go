@@ -122,6 +122,10 @@ func (s *service) Quantize(ctx context.Context, in *pb.Question) (*pb.Answer, er
 	return s.ask(ctx, "quantize", in, s.front.Quantize)
 }
 
+func (s *service) Load(ctx context.Context, in *pb.Question) (*pb.Answer, error) {
+	return s.ask(ctx, "load", in, s.front.Load)
+}
+
 func (s *service) ask(ctx context.Context, name string, in *pb.Question, answer func(context.Context, Question) (Answer, error)) (*pb.Answer, error) {
 	if in.GetModel() == "" {
 		return nil, status.Error(codes.InvalidArgument, "no model given")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -8,9 +9,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/loader"
 	"memopt/memopt/report"
+	"memopt/plugin"
 )
 
 var loadCommand = &cli.Command{
@@ -32,33 +35,40 @@ var loadCommand = &cli.Command{
 		if err != nil {
 			return err
 		}
-		modes := []string{cfg.LoadMode}
-		if cfg.LoadMode == "all" {
-			modes = loader.Modes()
-		}
 		path := c.Args().First()
-		var loads []*memopt.Loaded
 		done := busy(c, "loading "+filepath.Base(path))
-		for _, name := range modes {
-			mode, err := loader.ParseMode(name)
-			if err != nil {
-				return asInput(err)
-			}
-			l, err := memopt.Load(c.Context, path, cfg, mode, cfg.Reloads)
-			if err != nil {
-				done()
-				return err
-			}
-			loads = append(loads, l)
-		}
+		found, err := loaded(c.Context, path, cfg)
 		done()
-		if asJSON && len(loads) == 1 {
-			return printJSON(c.App.Writer, loads[0])
+		if err != nil {
+			return err
 		}
-		if asJSON {
-			return printJSON(c.App.Writer, map[string]any{"format": "memopt.loads/1", "loads": loads, "eager_to_streamed": ratios(loads)})
+		return found.print(c, asJSON)
+	},
+}
+
+func (front) Load(ctx context.Context, r plugin.Question) (plugin.Answer, error) {
+	return ask(ctx, r, func(j job) (answer, error) { return loaded(j.ctx, j.model, j.cfg) }, "load")
+}
+
+// loaded is a load in one mode, or in all one after the other.
+func loaded(ctx context.Context, path string, cfg configs.Config) (answer, error) {
+	modes := []string{cfg.LoadMode}
+	if cfg.LoadMode == "all" {
+		modes = loader.Modes()
+	}
+	var loads []*memopt.Loaded
+	for _, name := range modes {
+		mode, err := loader.ParseMode(name)
+		if err != nil {
+			return answer{}, asInput(err)
 		}
-		w := c.App.Writer
+		l, err := memopt.Load(ctx, path, cfg, mode, cfg.Reloads)
+		if err != nil {
+			return answer{}, err
+		}
+		loads = append(loads, l)
+	}
+	text := func(w io.Writer) {
 		for i, l := range loads {
 			if i > 0 {
 				fmt.Fprintln(w)
@@ -69,8 +79,11 @@ var loadCommand = &cli.Command{
 			fmt.Fprintln(w)
 			modesText(w, loads)
 		}
-		return nil
-	},
+	}
+	if len(loads) == 1 {
+		return answer{loads[0], text}, nil
+	}
+	return answer{map[string]any{"format": "memopt.loads/1", "loads": loads, "eager_to_streamed": ratios(loads)}, text}, nil
 }
 
 // loadText is one load.

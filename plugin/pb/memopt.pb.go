@@ -1924,7 +1924,7 @@ const file_memopt_proto_rawDesc = "" +
 	"to_service\x18\x04 \x01(\bR\ttoService\"\x0e\n" +
 	"\fSyncResponse\"*\n" +
 	"\x0eSessionRequest\x12\x18\n" +
-	"\asession\x18\x01 \x01(\x04R\asession2\xbe\a\n" +
+	"\asession\x18\x01 \x01(\x04R\asession2\xee\a\n" +
 	"\x06MemOpt\x127\n" +
 	"\x04Info\x12\x16.memopt.v1.InfoRequest\x1a\x17.memopt.v1.InfoResponse\x127\n" +
 	"\x04Plan\x12\x16.memopt.v1.PlanRequest\x1a\x17.memopt.v1.PlanResponse\x122\n" +
@@ -1932,7 +1932,8 @@ const file_memopt_proto_rawDesc = "" +
 	"\bMaxBatch\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x121\n" +
 	"\aExplain\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x12/\n" +
 	"\x05Check\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x122\n" +
-	"\bQuantize\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x12A\n" +
+	"\bQuantize\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x12.\n" +
+	"\x04Load\x12\x13.memopt.v1.Question\x1a\x11.memopt.v1.Answer\x12A\n" +
 	"\bProgress\x12\x1a.memopt.v1.ProgressRequest\x1a\x17.memopt.v1.ProgressNote0\x01\x127\n" +
 	"\x04Open\x12\x16.memopt.v1.OpenRequest\x1a\x17.memopt.v1.OpenResponse\x127\n" +
 	"\x04Bind\x12\x16.memopt.v1.BindRequest\x1a\x17.memopt.v1.BindResponse\x12:\n" +
@@ -2020,35 +2021,37 @@ var file_memopt_proto_depIdxs = []int32{
 	5,  // 27: memopt.v1.MemOpt.Explain:input_type -> memopt.v1.Question
 	5,  // 28: memopt.v1.MemOpt.Check:input_type -> memopt.v1.Question
 	5,  // 29: memopt.v1.MemOpt.Quantize:input_type -> memopt.v1.Question
-	7,  // 30: memopt.v1.MemOpt.Progress:input_type -> memopt.v1.ProgressRequest
-	11, // 31: memopt.v1.MemOpt.Open:input_type -> memopt.v1.OpenRequest
-	14, // 32: memopt.v1.MemOpt.Bind:input_type -> memopt.v1.BindRequest
-	16, // 33: memopt.v1.MemOpt.Forward:input_type -> memopt.v1.StepRequest
-	16, // 34: memopt.v1.MemOpt.Backward:input_type -> memopt.v1.StepRequest
-	16, // 35: memopt.v1.MemOpt.Step:input_type -> memopt.v1.StepRequest
-	18, // 36: memopt.v1.MemOpt.Run:input_type -> memopt.v1.RunRequest
-	20, // 37: memopt.v1.MemOpt.Sync:input_type -> memopt.v1.SyncRequest
-	22, // 38: memopt.v1.MemOpt.Stats:input_type -> memopt.v1.SessionRequest
-	22, // 39: memopt.v1.MemOpt.Close:input_type -> memopt.v1.SessionRequest
-	1,  // 40: memopt.v1.MemOpt.Info:output_type -> memopt.v1.InfoResponse
-	4,  // 41: memopt.v1.MemOpt.Plan:output_type -> memopt.v1.PlanResponse
-	6,  // 42: memopt.v1.MemOpt.Frontier:output_type -> memopt.v1.Answer
-	6,  // 43: memopt.v1.MemOpt.MaxBatch:output_type -> memopt.v1.Answer
-	6,  // 44: memopt.v1.MemOpt.Explain:output_type -> memopt.v1.Answer
-	6,  // 45: memopt.v1.MemOpt.Check:output_type -> memopt.v1.Answer
-	6,  // 46: memopt.v1.MemOpt.Quantize:output_type -> memopt.v1.Answer
-	8,  // 47: memopt.v1.MemOpt.Progress:output_type -> memopt.v1.ProgressNote
-	12, // 48: memopt.v1.MemOpt.Open:output_type -> memopt.v1.OpenResponse
-	15, // 49: memopt.v1.MemOpt.Bind:output_type -> memopt.v1.BindResponse
-	17, // 50: memopt.v1.MemOpt.Forward:output_type -> memopt.v1.StepResponse
-	17, // 51: memopt.v1.MemOpt.Backward:output_type -> memopt.v1.StepResponse
-	17, // 52: memopt.v1.MemOpt.Step:output_type -> memopt.v1.StepResponse
-	19, // 53: memopt.v1.MemOpt.Run:output_type -> memopt.v1.RunResponse
-	21, // 54: memopt.v1.MemOpt.Sync:output_type -> memopt.v1.SyncResponse
-	6,  // 55: memopt.v1.MemOpt.Stats:output_type -> memopt.v1.Answer
-	6,  // 56: memopt.v1.MemOpt.Close:output_type -> memopt.v1.Answer
-	40, // [40:57] is the sub-list for method output_type
-	23, // [23:40] is the sub-list for method input_type
+	5,  // 30: memopt.v1.MemOpt.Load:input_type -> memopt.v1.Question
+	7,  // 31: memopt.v1.MemOpt.Progress:input_type -> memopt.v1.ProgressRequest
+	11, // 32: memopt.v1.MemOpt.Open:input_type -> memopt.v1.OpenRequest
+	14, // 33: memopt.v1.MemOpt.Bind:input_type -> memopt.v1.BindRequest
+	16, // 34: memopt.v1.MemOpt.Forward:input_type -> memopt.v1.StepRequest
+	16, // 35: memopt.v1.MemOpt.Backward:input_type -> memopt.v1.StepRequest
+	16, // 36: memopt.v1.MemOpt.Step:input_type -> memopt.v1.StepRequest
+	18, // 37: memopt.v1.MemOpt.Run:input_type -> memopt.v1.RunRequest
+	20, // 38: memopt.v1.MemOpt.Sync:input_type -> memopt.v1.SyncRequest
+	22, // 39: memopt.v1.MemOpt.Stats:input_type -> memopt.v1.SessionRequest
+	22, // 40: memopt.v1.MemOpt.Close:input_type -> memopt.v1.SessionRequest
+	1,  // 41: memopt.v1.MemOpt.Info:output_type -> memopt.v1.InfoResponse
+	4,  // 42: memopt.v1.MemOpt.Plan:output_type -> memopt.v1.PlanResponse
+	6,  // 43: memopt.v1.MemOpt.Frontier:output_type -> memopt.v1.Answer
+	6,  // 44: memopt.v1.MemOpt.MaxBatch:output_type -> memopt.v1.Answer
+	6,  // 45: memopt.v1.MemOpt.Explain:output_type -> memopt.v1.Answer
+	6,  // 46: memopt.v1.MemOpt.Check:output_type -> memopt.v1.Answer
+	6,  // 47: memopt.v1.MemOpt.Quantize:output_type -> memopt.v1.Answer
+	6,  // 48: memopt.v1.MemOpt.Load:output_type -> memopt.v1.Answer
+	8,  // 49: memopt.v1.MemOpt.Progress:output_type -> memopt.v1.ProgressNote
+	12, // 50: memopt.v1.MemOpt.Open:output_type -> memopt.v1.OpenResponse
+	15, // 51: memopt.v1.MemOpt.Bind:output_type -> memopt.v1.BindResponse
+	17, // 52: memopt.v1.MemOpt.Forward:output_type -> memopt.v1.StepResponse
+	17, // 53: memopt.v1.MemOpt.Backward:output_type -> memopt.v1.StepResponse
+	17, // 54: memopt.v1.MemOpt.Step:output_type -> memopt.v1.StepResponse
+	19, // 55: memopt.v1.MemOpt.Run:output_type -> memopt.v1.RunResponse
+	21, // 56: memopt.v1.MemOpt.Sync:output_type -> memopt.v1.SyncResponse
+	6,  // 57: memopt.v1.MemOpt.Stats:output_type -> memopt.v1.Answer
+	6,  // 58: memopt.v1.MemOpt.Close:output_type -> memopt.v1.Answer
+	41, // [41:59] is the sub-list for method output_type
+	23, // [23:41] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
 	23, // [23:23] is the sub-list for extension extendee
 	0,  // [0:23] is the sub-list for field type_name

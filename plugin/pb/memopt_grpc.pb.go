@@ -29,6 +29,7 @@ const (
 	MemOpt_Explain_FullMethodName  = "/memopt.v1.MemOpt/Explain"
 	MemOpt_Check_FullMethodName    = "/memopt.v1.MemOpt/Check"
 	MemOpt_Quantize_FullMethodName = "/memopt.v1.MemOpt/Quantize"
+	MemOpt_Load_FullMethodName     = "/memopt.v1.MemOpt/Load"
 	MemOpt_Progress_FullMethodName = "/memopt.v1.MemOpt/Progress"
 	MemOpt_Open_FullMethodName     = "/memopt.v1.MemOpt/Open"
 	MemOpt_Bind_FullMethodName     = "/memopt.v1.MemOpt/Bind"
@@ -57,6 +58,7 @@ type MemOptClient interface {
 	Explain(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	Check(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	Quantize(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
+	Load(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
 	// Progress tells how a call goes on that was sent with the same job, until that call ends. It may be asked first.
 	Progress(ctx context.Context, in *ProgressRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ProgressNote], error)
 	// Sessions: a model held open, whose tensors lie in the arena, a memory file that the host made, sealed against
@@ -151,6 +153,16 @@ func (c *memOptClient) Quantize(ctx context.Context, in *Question, opts ...grpc.
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Answer)
 	err := c.cc.Invoke(ctx, MemOpt_Quantize_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memOptClient) Load(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Answer)
+	err := c.cc.Invoke(ctx, MemOpt_Load_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -282,6 +294,7 @@ type MemOptServer interface {
 	Explain(context.Context, *Question) (*Answer, error)
 	Check(context.Context, *Question) (*Answer, error)
 	Quantize(context.Context, *Question) (*Answer, error)
+	Load(context.Context, *Question) (*Answer, error)
 	// Progress tells how a call goes on that was sent with the same job, until that call ends. It may be asked first.
 	Progress(*ProgressRequest, grpc.ServerStreamingServer[ProgressNote]) error
 	// Sessions: a model held open, whose tensors lie in the arena, a memory file that the host made, sealed against
@@ -332,6 +345,9 @@ func (UnimplementedMemOptServer) Check(context.Context, *Question) (*Answer, err
 }
 func (UnimplementedMemOptServer) Quantize(context.Context, *Question) (*Answer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Quantize not implemented")
+}
+func (UnimplementedMemOptServer) Load(context.Context, *Question) (*Answer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Load not implemented")
 }
 func (UnimplementedMemOptServer) Progress(*ProgressRequest, grpc.ServerStreamingServer[ProgressNote]) error {
 	return status.Error(codes.Unimplemented, "method Progress not implemented")
@@ -506,6 +522,24 @@ func _MemOpt_Quantize_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(MemOptServer).Quantize(ctx, req.(*Question))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MemOpt_Load_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Question)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemOptServer).Load(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MemOpt_Load_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemOptServer).Load(ctx, req.(*Question))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -717,6 +751,10 @@ var MemOpt_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Quantize",
 			Handler:    _MemOpt_Quantize_Handler,
+		},
+		{
+			MethodName: "Load",
+			Handler:    _MemOpt_Load_Handler,
 		},
 		{
 			MethodName: "Open",

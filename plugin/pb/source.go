@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "b9555ab5f04ce65e8bd82fdcaa3d96ff7be3020d6db978c6000318ad2ad13bb7"
+const SourceSHA256 = "5ac32a77c559df6afa852dd1b54f9a7001a321b63d94254b5245f6fea8acfaa0"

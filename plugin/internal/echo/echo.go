@@ -176,6 +176,10 @@ func (echo) Quantize(_ context.Context, r plugin.Question) (plugin.Answer, error
 	return plugin.Answer{}, exitError{2, "nothing to quantize " + r.Plan + " with"}
 }
 
+func (echo) Load(_ context.Context, r plugin.Question) (plugin.Answer, error) {
+	return plugin.Answer{}, exitError{2, "nothing to load " + r.Plan + " with"}
+}
+
 func (echo) Stats(context.Context) (plugin.Answer, error) { return plugin.Answer{JSON: "{}"}, nil }
 
 func (echo) Open(context.Context, plugin.OpenRequest) (plugin.Opened, error) {

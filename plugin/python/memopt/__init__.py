@@ -18,6 +18,7 @@ from .errors import BudgetError, MemoptError
 
 if TYPE_CHECKING:
     from ._host import close
+    from ._load import load
     from ._plan import info, plan, stats
     from ._quantize import quantize
     from ._questions import check, explain, frontier, max_batch, max_seq
@@ -35,11 +36,11 @@ __version__ = "0.1.0"
 
 _torch = ["chunked_cross_entropy", "feasible", "optimize", "optimized", "record", "restore"]
 _questions = ["check", "explain", "frontier", "max_batch", "max_seq"]
-_lazy = {"Module": "torch.module", "Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "plan": "_plan", "quantize": "_quantize", "stats": "_plan"}
+_lazy = {"Module": "torch.module", "Report": "report", "TrainerCallback": "transformers", "close": "_host", "info": "_plan", "load": "_load", "plan": "_plan", "quantize": "_quantize", "stats": "_plan"}
 _lazy |= dict.fromkeys(_questions, "_questions") | dict.fromkeys(_torch, "torch")
 
 __all__ = [
-    "BudgetError", "MemoptError", "Module", "Report", "check", "chunked_cross_entropy", "close", "explain", "feasible", "frontier", "info", "max_batch", "max_seq", "optimize", "optimized", "plan",
+    "BudgetError", "MemoptError", "Module", "Report", "check", "chunked_cross_entropy", "close", "explain", "feasible", "frontier", "info", "load", "max_batch", "max_seq", "optimize", "optimized", "plan",
     "quantize", "record", "restore", "stats",
 ]  # fmt: skip
 

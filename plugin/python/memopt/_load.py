@@ -1,0 +1,76 @@
+"""memopt.load: a forward model brought to a device and away again by the service, phase by phase."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from . import _arguments
+from ._arguments import Path
+from ._plan import call, texts
+from ._progress import Asked
+from ._questions import Answer
+from ._section import Section
+from ._settings import LOAD_SETTINGS, LoadSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Gauge(Section):
+    """A figure at the end of a phase, and the most of it inside."""
+
+    point: int
+    high: int
+
+
+class LoadPhase(Section):
+    """A row of the table of phases, in bytes."""
+
+    phase: str
+    what: str
+    device: Gauge
+    device_granted: Gauge
+    host_copies: Gauge
+    both: Gauge
+    host_anon: Gauge
+    host_file: int
+    host_shmem: int
+    host_rss: Gauge
+    go_heap: int
+    promised: int
+
+
+class Loaded(Answer):
+    """A load: its JSON (memopt.load/1) by attribute or by item, and its table as str(). Of mode "all": loads, one of each."""
+
+    mode: str
+    device: str
+    unified: bool
+    weights: int
+    W: int
+    w: int
+    A: int
+    c: int
+    formula: str
+    promised: int
+    measured: int
+    device_promised: int
+    device_measured: int
+    host_growth: int
+    system: int
+    phases: list[LoadPhase]
+    loads: list[Loaded]
+
+
+def load(model: Path, *, timeout: float | None = 3600.0, progress: Asked = None, **settings: Unpack[LoadSettings]) -> Loaded:
+    """Brings the weights of an ONNX model to a device and away again, and tells what each phase takes.
+
+    timeout, progress
+        As of memopt.plan.
+
+    Settings are the flags of `memopt load` by their names in JSON: load_mode, chunk, reloads, dims, device.
+    """
+    fields = {"model": _arguments.absolute("model", model), "settings": texts("load", settings, LOAD_SETTINGS)}
+    reply = call("Load", "Question", fields, timeout, progress)
+    return Loaded(json.loads(reply.json), reply.text)
