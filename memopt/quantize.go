@@ -2,7 +2,9 @@ package memopt
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,12 +37,43 @@ func Quantize(ctx context.Context, path, to string, c configs.Config) (Quantized
 		if err != nil {
 			return q, input(err)
 		}
-		if q.Report, err = quantize.File(ctx, path, to, o); err != nil {
+		q.Report, err = quantize.File(ctx, path, to, o)
+		var old *quantize.OpsetError
+		if errors.As(err, &old) {
+			q.Report, err = quantizeOld(ctx, path, to, o)
+			q.Warnings = append(q.Warnings, fmt.Sprintf("%s is for opset %d; it was written anew for a later one before, in which nodes may have other names", filepath.Base(path), old.Opset))
+		}
+		if err != nil {
 			return Quantized{}, input(err)
 		}
-		q.Warnings = quantizeWarnings(q.Report, path, o, c)
+		q.Warnings = append(q.Warnings, quantizeWarnings(q.Report, path, o, c)...)
 		return q, nil
 	})
+}
+
+// quantizeOld quantizes a model of an opset that has no quantized operators: read as a graph, and written for one
+// that has them.
+func quantizeOld(ctx context.Context, path, to string, o quantize.Options) (r *quantize.Report, err error) {
+	g, source, err := onnx.OpenAt(ctx, path, kernels.AsRead(), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	for _, file := range onnx.Written(to) {
+		if m := (&Model{Path: path, source: source}); m.Reads(file) {
+			return nil, fmt.Errorf("%s is read, and would be overwritten; choose another name", file)
+		}
+	}
+	dir, err := os.MkdirTemp("", "memopt-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	between := filepath.Join(dir, filepath.Base(path))
+	if err := onnx.Write(between, g, onnx.Until(ctx)); err != nil {
+		return nil, err
+	}
+	return quantize.File(ctx, between, to, o)
 }
 
 // roundings are the settings as options.

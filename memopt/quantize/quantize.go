@@ -71,7 +71,7 @@ func File(ctx context.Context, path, to string, o Options) (report *Report, err 
 	}
 	defer d.Close()
 	if v := d.Opsets[""]; v < oldestOpset {
-		return nil, fmt.Errorf("%s is for opset %d, and quantizing needs %d or later: memopt optimize %s -o FILE writes it as one", path, v, oldestOpset, path)
+		return nil, &OpsetError{path, v}
 	}
 	q := &quantizer{ctx: ctx, o: &o, d: d, was: map[string]string{},
 		numbers: map[*onnx.DraftTensor]*numbers{}, transposes: map[string]string{}, at: map[*onnx.DraftGraph]map[string]int{},
@@ -105,6 +105,16 @@ func File(ctx context.Context, path, to string, o Options) (report *Report, err 
 	}
 	q.report.measure()
 	return q.report, nil
+}
+
+// OpsetError says that a file is for an opset without the operators that quantizing needs.
+type OpsetError struct {
+	Path  string
+	Opset int
+}
+
+func (e *OpsetError) Error() string {
+	return fmt.Sprintf("%s is for opset %d, and quantizing needs %d or later", e.Path, e.Opset, oldestOpset)
 }
 
 // microsoft is the domain of ONNX Runtime's own operators.
