@@ -7,8 +7,22 @@ import unittest
 import warnings
 
 import torch
+from torch import nn
 
 import memopt
+
+
+class Function(nn.Module):
+    """A module of a function and its parts."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            (self.register_buffer if isinstance(part, torch.Tensor) and not isinstance(part, nn.Parameter) else self.__setattr__)(name, part)
+        self.function = function
+
+    def forward(self, *args, **kwargs):
+        return self.function(self, *args, **kwargs)
 
 
 class Served(unittest.TestCase):

@@ -9,6 +9,7 @@ from models import GPT
 from torch import nn
 from torch.nn import functional as F
 
+import memopt
 from served import Served
 
 
@@ -75,6 +76,19 @@ class FiftySteps(Served):
         self.train(served, plain, pictures(50), lambda m, x, y: F.cross_entropy(m(x), y))
         self.assert_buffers(served, plain, 1e-3)
         self.assertEqual(served.stem[1].num_batches_tracked, 50)
+
+
+@unittest.skipUnless(any(d["kind"] == "vulkan" for d in memopt.info()["devices"]), "there is no Vulkan device")
+class OnVulkan(Served):
+    def test_resnet(self):
+        served, plain = self.pair(ResNet(), device="vulkan")
+        self.train(served, plain, pictures(5), lambda m, x, y: F.cross_entropy(m(x), y))
+        self.assert_buffers(served, plain, 1e-3)
+        self.assertEqual(served.report.device, "vulkan")
+
+    def test_gpt(self):
+        served, plain = self.pair(GPT(dropout=0.0), device="vulkan")
+        self.train(served, plain, texts(5), lambda m, x, y: m(x, y))
 
 
 class Budget(Served):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -139,7 +140,20 @@ class Module(torch.nn.Module):
 
     # What is run.
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    @property
+    def forward(self) -> Callable[..., Any]:  # type: ignore[override]
+        """What a call runs. Without a loss it takes what the model takes, and says so to trainers that look."""
+        replaced: Callable[..., Any] | None = self.__dict__.get("_replaced")
+        if replaced is not None:
+            return replaced
+        run = functools.partial(Module._forward, self)
+        return run if self.__dict__["_loss"] is not None else functools.update_wrapper(run, self.original.forward)
+
+    @forward.setter
+    def forward(self, replaced: Callable[..., Any]) -> None:
+        self.__dict__["_replaced"] = replaced  # by a trainer that puts something around it
+
+    def _forward(self, *args: Any, **kwargs: Any) -> Any:
         steps: _Steps = self.__dict__["_steps"]
         if not self.training or not torch.is_grad_enabled() or torch.compiler.is_compiling():
             self.sync()
