@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import unittest
 import warnings
+from unittest import mock
 
 import torch
 from torch import nn
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import memopt
+from memopt.torch import translate
 from memopt.torch.export import export
 from served import Function, Served
 
@@ -248,6 +250,18 @@ class Refused(Served):
 
     def test_branches_on_numbers(self):
         self.refuse(Function(lambda m, x: m.a(x) if x.sum() > 0 else m.b(x), a=nn.Linear(4, 4), b=nn.Linear(4, 4)), "cannot be exported", torch.randn(3, 4))
+
+    def test_an_exporter_that_leaves_something_out(self):
+        model = Function(lambda m, x, y: F.cross_entropy(m.bn(m.a(x)), y, label_smoothing=0.5), a=nn.Linear(4, 4), bn=nn.BatchNorm1d(4))
+        x, y = torch.randn(6, 4), torch.tensor([0, 1, 2, 3, 1, 2])
+        table = translate.table()
+        del table[torch.ops.aten.cross_entropy_loss.default]
+        with mock.patch.object(translate, "table", lambda: table):
+            self.refuse(model, "gives other numbers than the module: output is off by", x, y)
+            resident = memopt.Module(copy.deepcopy(model), mode="resident", device="cpu")
+            with self.assertRaisesRegex(memopt.MemoptError, "gives other numbers"):
+                resident.step(x, y)
+        self.assertEqual(model.bn.num_batches_tracked, 2)
 
     def test_budget_that_cannot_be_met(self):
         served = memopt.Module(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)), device="cpu", budget=1000)

@@ -13,6 +13,7 @@ from torch.utils import _pytree
 
 from .._plan import texts
 from ..errors import BudgetError, MemoptError
+from . import agrees
 from .bridge import Bridge, Pass
 from .export import Exported, NotExported, call, export
 from .losses import named
@@ -162,9 +163,8 @@ class Module(torch.nn.Module):
             raise RuntimeError("a resident module trains by step(inputs, targets, lr=…): its weights and its optimizer are in the service; mode='bridge' gives gradients back")
         kwargs = self._without_cache(kwargs)
         step = steps.of(args, kwargs)
-        if step is None:
-            return self._plain(args, kwargs)
-        return step.run()
+        found = step.run() if step is not None else None
+        return self._plain(args, kwargs) if found is None else found[0]
 
     def step(self, *args: Any, lr: float | None = None, **kwargs: Any) -> torch.Tensor:
         """One step of training in the service, the update included, of a resident module. Returns the loss.
@@ -259,8 +259,8 @@ def _parameters_of(function: Callable[..., Any]) -> Mapping[str, Any]:
 class _Step:
     """A step that is about to run: a graph, its session, the plan for the shapes at hand, and the batch."""
 
-    def __init__(self, steps: _Steps, held: _Held, tensors: Sequence[torch.Tensor]) -> None:
-        self.steps, self.held, self.tensors = steps, held, tensors
+    def __init__(self, steps: _Steps, held: _Held, tensors: Sequence[torch.Tensor], kind: Any, call: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
+        self.steps, self.held, self.tensors, self.kind, self.call = steps, held, tensors, kind, call
         self.session = held.session(steps)
         exported = held.exported
         inputs = dict(zip((one.name for one in exported.inputs), tensors, strict=True)) | exported.counters
@@ -270,15 +270,37 @@ class _Step:
             report = held.reports[self.binding.number] = ServedReport.of(self.session.device, self.binding.plan)
         self.report = steps.report = report
 
-    def run(self) -> Any:
+    def run(self) -> tuple[Any] | None:
+        """What the module returns; None if the graph of a first step turns out to be another function than the module."""
         exported = self.held.exported
+        want = self.steps.first(self.held, self.call)
+        before = {name: exported.stored[name].clone() for name in exported.updated} if want is not None else {}
         one = Pass(self.session, self.binding, self.tensors, self.steps.seed(exported), self._told)
         results = Bridge.apply(one, *self.tensors, *exported.parameters.values())
-        return exported.outputs(results)
+        if want is not None:
+            try:
+                agrees.check(exported.results, [t.detach() for t in results], want)
+            except NotExported as e:
+                with torch.no_grad():
+                    for name, t in before.items():
+                        exported.stored[name].copy_(t)
+                self.steps.give_up(self.kind, e)
+                return None
+        return (exported.outputs(results),)
 
     def train(self, lr: float) -> torch.Tensor:
-        assert self.steps.resident is not None
-        return self.steps.resident.step(self.session, self.binding, self.tensors, self.steps.seed(self.held.exported), lr, self._told)
+        exported, resident = self.held.exported, self.steps.resident
+        assert resident is not None
+        want = self.steps.first(self.held, self.call)
+        loss = resident.step(self.session, self.binding, self.tensors, self.steps.seed(exported), lr, self._told)
+        if want is not None:
+            at = next(i for i, r in enumerate(exported.results) if r.number and r.differentiable)
+            try:
+                agrees.check([exported.results[at]], [loss], [want[at]])
+            except NotExported as e:
+                resident.forget()
+                self.steps.give_up(self.kind, e)
+        return loss
 
     def _told(self, done: Stepped, begins: bool, ends: bool) -> None:
         self.report.add(done.seconds, done.peak, begins, ends)
@@ -290,6 +312,7 @@ class _Held:
     def __init__(self, exported: Exported, grads: Sequence[str]) -> None:
         self.exported = exported
         self.grads = grads
+        self.checked = exported.random
         self.reports: dict[int, ServedReport] = {}
         self._session: Session | None = None
 
@@ -345,28 +368,28 @@ class _Steps:
         except BudgetError as e:
             if e.want or e.best:
                 raise
-            self._give_up(kind, e)
+            self.give_up(kind, e)
         except MemoptError as e:
             if e.code in ("UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED"):
                 raise
-            self._give_up(kind, e)
+            self.give_up(kind, e)
         return None
 
     def _step(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[torch.Tensor]) -> _Step:
         for held in self._held.get(kind, ()):
             if held.exported.accepts(tensors):
-                return _Step(self, held, tensors)
+                return _Step(self, held, tensors, kind, (args, kwargs))
         first = self._shapes.setdefault(kind, [tuple(t.shape) for t in tensors])
         varies = [[a != b or self.look is not None for a, b in zip(was, t.shape, strict=True)] for was, t in zip(first, tensors, strict=True)]
         if any(map(any, varies)):
             try:  # the dims that have changed get names
-                return _Step(self, self._hold(kind, args, kwargs, tensors, varies), tensors)
+                return _Step(self, self._hold(kind, args, kwargs, tensors, varies), tensors, kind, (args, kwargs))
             except MemoptError as e:
                 if isinstance(e, BudgetError) and (e.want or e.best) or e.code == "UNAVAILABLE":
                     raise
                 _log.info("a graph for shapes like these cannot be made, so each has its own: %s", e)
                 self._held[kind] = [h for h in self._held.get(kind, ()) if not h.exported.accepts(tensors)]
-        return _Step(self, self._hold(kind, args, kwargs, tensors, None), tensors)
+        return _Step(self, self._hold(kind, args, kwargs, tensors, None), tensors, kind, (args, kwargs))
 
     def _hold(self, kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[torch.Tensor], dynamic: Sequence[Sequence[bool]] | None) -> _Held:
         several = torch.distributed.get_world_size() if torch.distributed.is_available() and torch.distributed.is_initialized() else 1
@@ -395,7 +418,17 @@ class _Steps:
         state = tuple((id(t), t.dtype, t.requires_grad) for _, t in tensors)
         return given, spec, state, tuple(m.training for m in self.model.modules()), torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled()
 
-    def _give_up(self, kind: Any, e: MemoptError) -> None:
+    def first(self, held: _Held, call: tuple[tuple[Any, ...], dict[str, Any]]) -> list[torch.Tensor] | None:
+        """What the module itself gives for the first step of a graph; None for the others."""
+        if held.checked:
+            return None
+        held.checked = True
+        if self.resident is not None:
+            with torch.no_grad():
+                self.resident.sync()  # for the module to have the weights that the step begins with
+        return agrees.plain_results(self.model, self.loss, *call)
+
+    def give_up(self, kind: Any, e: MemoptError) -> None:
         if self.raises:
             raise e
         self.report = None

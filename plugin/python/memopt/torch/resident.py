@@ -60,6 +60,10 @@ class Resident:
         self.states = {name: t.detach().clone() for name, t in states.items()}
         self._session = None
 
+    def forget(self) -> None:
+        """Leaves what the service has made of the weights: the module's are as of the last sync."""
+        self._session, self.since, self._micro = None, 0, 0
+
     def _enter(self, session: Session, binding: Binding) -> None:
         """Has the service work on what the module has: after a change of sessions all of it, else what somebody wrote anew."""
         if self._session is not None and self._session is not session:
