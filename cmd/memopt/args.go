@@ -64,7 +64,7 @@ func split(command *cli.Command, args []string) (flags, rest []string, err error
 		case !takes:
 			flags = append(flags, a)
 			continue
-		case !hasValue && isSwitch(command, name) && (i+1 == len(args) || !slices.Contains(switchWords, args[i+1])):
+		case !hasValue && isSwitch(command, name) && (i+1 == len(args) || !switches(args[i+1])):
 			value = "on"
 		case !hasValue && i+1 == len(args):
 			return nil, nil, usage("%s needs a value", a)
@@ -82,16 +82,19 @@ func split(command *cli.Command, args []string) (flags, rest []string, err error
 	return flags, rest, nil
 }
 
-// isSwitch reports whether a flag alone means that it is on.
+// isSwitch reports whether a flag alone means that it is on: one that is on or off and
+// nothing else.
 func isSwitch(c *cli.Command, name string) bool {
 	return slices.ContainsFunc(c.Flags, func(f cli.Flag) bool {
 		s, ok := f.(settingFlag)
-		return ok && s.Name == name && s.row.Form == configs.Switch
+		return ok && s.Name == name && s.row.Form == configs.Switch && len(s.row.Words) == 2
 	})
 }
 
-// switchWords are what may follow such a flag and belong to it.
-var switchWords = []string{"on", "off", "auto", "true", "false", "rows"}
+// switches reports whether what follows such a flag belongs to it.
+func switches(word string) bool {
+	return slices.Contains([]string{"on", "off", "true", "false"}, word)
+}
 
 // gathers reports whether a flag may be given several times and means all of them. Of
 // others the last counts, so that a script's choice can be overruled.

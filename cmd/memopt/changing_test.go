@@ -63,7 +63,7 @@ func TestFilesThatChange(t *testing.T) {
 			failed := 0
 			for name, change := range changes {
 				for _, percent := range []int{5, 30, 60} {
-					for _, out := range []string{"out.json", "out.onnx", "out.npz", "out.safetensors"} {
+					for _, out := range []string{"out.json", "out.onnx", "out.onnx.data", "out.npz", "out.safetensors"} {
 						os.Remove(out)
 					}
 					var over sync.WaitGroup

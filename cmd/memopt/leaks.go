@@ -17,6 +17,7 @@ import (
 var leaksCommand = &cli.Command{
 	Name:      "leaks",
 	Category:  "Inspect",
+	Before:    thrifty,
 	Usage:     "load, train and unload a model again and again; show what grows, by owner",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt leaks gpt.onnx --dims batch=8,seq=64\n" +

@@ -19,6 +19,7 @@ import (
 var loadCommand = &cli.Command{
 	Name:      "load",
 	Category:  "Run",
+	Before:    thrifty,
 	Usage:     "bring a forward model's weights to a device and away again, and show what each phase takes",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt load gpt.onnx --dims batch=1,seq=128\n" +

@@ -21,7 +21,7 @@ var quantizeCommand = &cli.Command{
 	Usage:     "round the weights of a forward model to 8-bit integers",
 	ArgsUsage: "MODEL",
 	UsageText: "memopt quantize gpt.onnx -o gpt.int8.onnx\n" +
-		"memopt quantize gpt.onnx -o gpt.int8.onnx --per-channel --exclude /lm_head/MatMul",
+		"memopt quantize gpt.onnx -o q.onnx --per-channel --exclude /lm_head/MatMul",
 	Description: "As ONNX Runtime's quantize_dynamic: products run on integers, and activations are rounded while the model runs. " +
 		"What was left alone is listed with the reason.",
 	Flags: settingFlags("quantize",

@@ -28,7 +28,7 @@ var runCommand = &cli.Command{
 	ArgsUsage: "MODEL",
 	UsageText: "memopt run gpt.onnx --data gpt.npz --dims batch=4\n" +
 		"memopt run gpt.onnx --data gpt.npz --fetch logits -o out.npz\n" +
-		"memopt run gpt.onnx --dims batch=8,seq=64 --repeat 100 --mem-limit 64MiB --format json",
+		"memopt run gpt.onnx --dims batch=8,seq=64 --repeat 100 --mem-limit 64MiB",
 	Description: "Arrays of the data are the inputs, whole or as many rows as --dims says. Weights stay in the model's file where they lie aligned there; all values of a run lie in one block, planned for its shapes.",
 	Flags: settingFlags("run",
 		&cli.StringFlag{Name: "data", Usage: "`FILE` npz with an array for each input"},
