@@ -38,6 +38,14 @@ func (m *Model) unchanged(err *error) {
 	}
 }
 
+// Guarded does something that reads the model's numbers, as the text of its graph does.
+// That one of its files has changed is the error.
+func (m *Model) Guarded(do func() error) (err error) {
+	defer m.unchanged(&err)
+	defer weights.Guard(&err)()
+	return do()
+}
+
 // Reads is whether a file is one of those, which to write would destroy the model.
 func (m *Model) Reads(path string) bool {
 	info, err := os.Stat(path)

@@ -99,8 +99,19 @@ func (j job) make() (made *planned, err error) {
 		}
 		p.tell(warnings)
 	}
-	p.file = model.PlanFile(p.plan)
+	if p.file, err = fileOf(model, p.plan); err != nil {
+		return nil, err
+	}
 	return p, nil
+}
+
+// fileOf is a plan's file, in which is the fingerprint of the model's graph.
+func fileOf(m *memopt.Model, p *planner.Plan) (f *planner.File, err error) {
+	err = m.Guarded(func() error {
+		f = m.PlanFile(p)
+		return nil
+	})
+	return f, err
 }
 
 // tell passes warnings on, and keeps them for the JSON.

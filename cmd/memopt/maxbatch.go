@@ -88,7 +88,10 @@ func (j job) maxbatch(dim string, measure bool) (largest, error) {
 	}
 	last := ladder[len(ladder)-1]
 	j.warn(last.Plan.Warnings...)
-	file := last.Model.PlanFile(last.Plan)
+	file, err := fileOf(last.Model, last.Plan)
+	if err != nil {
+		return largest{}, err
+	}
 	for _, to := range j.to {
 		if err := file.Save(to.path); err != nil {
 			return largest{}, asInput(err)

@@ -89,7 +89,9 @@ var stages = []stage{
 		_, err := fmt.Fprint(w, m.Passes)
 		return err
 	}},
-	{"graph", func(w io.Writer, _ *memopt.Model, p *planner.Plan) error { return p.Graph.Print(w) }},
+	{"graph", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
+		return m.Guarded(func() error { return p.Graph.Print(w) })
+	}},
 	{"clusters", ofPlan(report.Clusters)},
 	{"ort", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
 		level := m.Config.Log
@@ -102,12 +104,15 @@ var stages = []stage{
 	{"arena", ofPlan(report.Arena)},
 	{"chains", ofPlan(report.Chains)},
 	{"formulas", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
-		f := m.PlanFile(p).Formulas
-		if f == nil {
+		file, err := fileOf(m, p)
+		if err != nil {
+			return err
+		}
+		if file.Formulas == nil {
 			_, err := fmt.Fprintln(w, "the formulas are too large to be of use")
 			return err
 		}
-		report.Formulas(w, f)
+		report.Formulas(w, file.Formulas)
 		return nil
 	}},
 }

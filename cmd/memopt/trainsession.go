@@ -131,8 +131,11 @@ func (t *training) Bind(ctx context.Context, inputs []plugin.Tensor, progress pl
 		text.Known = known
 		return text, nil
 	}
-	p := &planned{job: t.job, model: b.Model, plan: b.Plan, file: b.Model.PlanFile(b.Plan)}
+	p := &planned{job: t.job, model: b.Model, plan: b.Plan}
 	p.ctx = ctx
+	if p.file, err = fileOf(b.Model, b.Plan); err != nil {
+		return plugin.Bound{}, err
+	}
 	p.tell(b.Plan.Warnings)
 	data, err := json.Marshal(p.json())
 	if err != nil {
