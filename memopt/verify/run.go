@@ -84,9 +84,18 @@ var otherwise = map[string]string{
 	"test_training_dropout_default":      numpyMask,
 	"test_training_dropout_mask":         numpyMask,
 	"test_training_dropout_default_mask": numpyMask,
+	"test_bernoulli":                     numpyNumbers,
+	"test_bernoulli_double":              numpyNumbers,
+	"test_bernoulli_double_expanded":     numpyNumbers,
+	"test_bernoulli_expanded":            numpyNumbers,
+	"test_bernoulli_seed":                numpyNumbers,
+	"test_bernoulli_seed_expanded":       numpyNumbers,
 }
 
-const numpyMask = "expects the random mask that NumPy's generator gives"
+const (
+	numpyMask    = "expects the random mask that NumPy's generator gives"
+	numpyNumbers = "expects the random numbers that NumPy's generator gives"
+)
 
 // compute runs one data set both ways.
 func (c *Case) compute(g *graph.Graph, s Set) (loose bool, err error) {
