@@ -4,7 +4,8 @@
     session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
     session.run(None, {"x": x})
 
-Exceptions are in memopt.ort.capi.onnxruntime_pybind11_state, quantization in memopt.ort.quantization.
+Exceptions are in memopt.ort.capi.onnxruntime_pybind11_state, quantization in memopt.ort.quantization; its quantize_dynamic
+and QuantType are here too.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from .module import ORTModule as ORTModule
     from .options import RunOptions as RunOptions
     from .options import SessionOptions as SessionOptions
+    from .quantization import QuantType as QuantType
+    from .quantization import quantize_dynamic as quantize_dynamic
     from .session import InferenceSession as InferenceSession
     from .sparse import SparseTensor as SparseTensor
     from .value import OrtValue as OrtValue
@@ -82,6 +85,7 @@ _HOMES = {
     "metadata": ("ModelMetadata", "NodeArg", "OrtEpDevice", "OrtHardwareDevice"),
     "module": ("ORTModule",),
     "options": ("RunOptions", "SessionOptions"),
+    "quantization": ("QuantType", "quantize_dynamic"),
     "session": ("InferenceSession",),
     "sparse": ("SparseTensor",),
     "value": ("OrtValue", "copy_tensors"),
