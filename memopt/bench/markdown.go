@@ -109,11 +109,11 @@ func (s *spread) add(row FileRow) {
 	}
 	switch b := row.Bar; {
 	case b.Speed > 0:
-		s.bar = fmt.Sprintf("≥ %.2g × its speed", b.Speed)
+		s.bar = fmt.Sprintf("≥ %.3g × its speed", b.Speed)
 	case b.Time > 0:
-		s.bar = fmt.Sprintf("≤ %.2g × its time", b.Time)
+		s.bar = fmt.Sprintf("≤ %.3g × its time", b.Time)
 	case b.MS > 0:
-		s.bar = fmt.Sprintf("≤ %.0f ms", b.MS)
+		s.bar = fmt.Sprintf("≤ %.4g ms", b.MS)
 	}
 }
 
