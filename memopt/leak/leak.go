@@ -27,10 +27,11 @@ type Growth struct {
 	Grows bool
 }
 
-// leastBytes is what an allocator's pages move by without any leak, in a cycle;
-// leastCount is less than one leaked thing in two cycles.
+// leastBytes is what allocators and a collector move by without any leak, over all cycles
+// that count: a smaller leak takes more cycles to be told. leastCount is one leaked thing
+// in two cycles.
 const (
-	leastBytes = 16 << 10
+	leastBytes = 1 << 20
 	leastCount = 0.5
 )
 
@@ -40,13 +41,13 @@ func Find(all []Series) (found []Growth) {
 		g := Growth{Series: s}
 		settled := s.Sizes[len(s.Sizes)/4:]
 		g.PerCycle = slope(settled)
-		least := leastCount
+		rise := g.PerCycle * float64(len(settled)-1)
+		least := leastCount * float64(len(settled)-1)
 		if s.Bytes {
 			least = leastBytes
 		}
-		// What is left beside the line: a line that rises less in all cycles than its points lie off it is none.
-		rise := g.PerCycle * float64(len(settled)-1)
-		g.Grows = g.PerCycle >= least && rise > 2*spread(settled, g.PerCycle)
+		// A line that rises less in all cycles than its points lie off it is none.
+		g.Grows = rise > 0 && rise >= least && rise > 2*spread(settled, g.PerCycle)
 		found = append(found, g)
 	}
 	return found

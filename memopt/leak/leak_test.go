@@ -17,7 +17,7 @@ func TestFind(t *testing.T) {
 	}{
 		{"flat", true, func(int) int64 { return 5 * mib }, false, 0},
 		{"fills a pool first", true, func(i int) int64 { return int64(min(i, 4)) * mib }, false, 0},
-		{"leaks 32 KiB a cycle", true, func(i int) int64 { return 5*mib + int64(i)*32768 }, true, 32768},
+		{"leaks 128 KiB a cycle", true, func(i int) int64 { return 5*mib + int64(i)*131072 }, true, 131072},
 		{"varies without growing", true, func(int) int64 { return 5*mib + r.Int64N(mib) }, false, -1},
 		{"leaks under noise", true, func(i int) int64 { return int64(i)*mib/4 + r.Int64N(mib/4) }, true, -1},
 		{"now and then more", true, func(i int) int64 { return 5*mib + int64(i%5/4)*8*mib }, false, 0},
