@@ -16,8 +16,6 @@ import (
 	"memopt/plugin"
 )
 
-func init() { openers["forward"] = openForward }
-
 // runner is a forward session as the service has it.
 type runner struct{ s *session.Session }
 

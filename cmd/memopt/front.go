@@ -19,7 +19,7 @@ import (
 type front struct{}
 
 func (front) Info(context.Context) (plugin.Info, error) {
-	info := plugin.Info{Version: memopt.Version, Features: append([]string{"plan", "frontier", "maxbatch", "explain", "check", "quantize", "load"}, modes...), Devices: []plugin.Device{{Name: "cpu", Kind: "cpu"}}}
+	info := plugin.Info{Version: memopt.Version, Features: append([]string{"plan", "frontier", "maxbatch", "explain", "check", "quantize", "load"}, modes()...), Devices: []plugin.Device{{Name: "cpu", Kind: "cpu"}}}
 	all, _ := memopt.ListDevices(nil) // why there are none is for memopt devices to say
 	for _, d := range all {
 		memory := int64(0)

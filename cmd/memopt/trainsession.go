@@ -16,11 +16,6 @@ import (
 	"memopt/plugin"
 )
 
-func init() {
-	openers["bridge"] = openTraining
-	openers["resident"] = openTraining
-}
-
 // training is a step that a host has open.
 type training struct {
 	*memopt.Held
