@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"context"
 	"math"
 	"slices"
 
@@ -46,7 +45,7 @@ type Lab struct{ m *model }
 
 // NewLab binds a graph's dims.
 func NewLab(g *graph.Graph, dims map[string]int64) (*Lab, error) {
-	m, err := newModel(context.Background(), g, dims, false)
+	m, err := newModel(g, Request{Dims: dims})
 	return &Lab{m}, err
 }
 

@@ -134,7 +134,7 @@ func (s *search) modelOf(e *Extract, alone, on bool, last *model) (*model, error
 	if err != nil || last != nil && last.g == g {
 		return last, err
 	}
-	m, err := newModel(s.m.ctx, g, s.plan.Request.Dims, s.plan.Request.Lowered)
+	m, err := newModel(g, s.plan.Request)
 	if err != nil {
 		return nil, err
 	}

@@ -355,12 +355,12 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := newModel(r.Context, g, f.Dims, f.Request.Lowered)
+	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, f.Request.Level, Size{Bytes: f.Request.Budget}, Size{Bytes: f.Request.ActivationBudget}
+	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = f.Request.MaxOverhead, requests, f.Request.Boundary, f.Request.Compat, f.Request.Lowered
+	m, err := newModel(g, r)
 	if err != nil {
 		return nil, err
 	}
-	r.Dims, r.Level, r.Budget, r.ActivationBudget = f.Dims, f.Request.Level, Size{Bytes: f.Request.Budget}, Size{Bytes: f.Request.ActivationBudget}
-	r.MaxOverhead, r.Clusters, r.Boundary, r.Compat, r.Lowered = f.Request.MaxOverhead, requests, f.Request.Boundary, f.Request.Compat, f.Request.Lowered
 	if err := m.beside(r); err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (c *Curve) Join(other *Curve, form string) {
 
 // newSearch is a search without a request: everything is open to it.
 func newSearch(g *graph.Graph, r Request) (*search, error) {
-	m, err := newModel(r.Context, g, r.Dims, r.Lowered)
+	m, err := newModel(g, r)
 	if err != nil {
 		return nil, err
 	}

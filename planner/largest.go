@@ -269,7 +269,7 @@ func (m *model) room(r Request) int64 {
 
 // plan is the plan of the way that leads to a size.
 func (l *largest) plan(size int64) (*Plan, error) {
-	m, err := newModel(l.r.Context, l.g, l.dims(size), l.r.Lowered)
+	m, err := newModel(l.g, l.request(size))
 	if err != nil {
 		return nil, err
 	}
@@ -335,7 +335,7 @@ func (l *largest) confirm(w way, least, reach int64) int64 {
 
 // fits places a way at a size.
 func (l *largest) fits(w way, size int64) bool {
-	m, err := newModel(l.r.Context, l.g, l.dims(size), l.r.Lowered)
+	m, err := newModel(l.g, l.request(size))
 	if err != nil {
 		return false
 	}

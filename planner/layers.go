@@ -169,7 +169,7 @@ type Checkpointing struct {
 // Checkpoints is what frameworks do that wrap layers, or every so many of them;
 // nothing for a forward pass that does not repeat.
 func Checkpoints(g *graph.Graph, r Request) ([]Checkpointing, error) {
-	m, err := newModel(r.Context, g, r.Dims, r.Lowered)
+	m, err := newModel(g, r)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (v *solver) surely(below int64) (*candidate, error) {
 	if v.found == nil {
 		return nil, nil
 	}
-	c := &candidate{t: v.m.simulate(v.steps(v.found.Launches))}
+	c := v.candidate(*v.found)
 	c, err := v.m.placeWithin(c, v.m.align(c.t.peak+c.t.peak/lowestLoss))
 	var beyond *pack.CapacityError
 	if errors.As(err, &beyond) {
@@ -68,14 +68,14 @@ func (v *solver) surely(below int64) (*candidate, error) {
 func (v *solver) lowestFound(floor int64) *recompute.Answer {
 	from, to := v.m.align(floor), v.m.align(v.base.placed.Height) // none below from is known
 	var found *recompute.Answer
-	if a, ok := v.r.Any(from); ok { // often there is one
+	if a, ok := v.asked(v.r.Any(from)); ok { // often there is one
 		found, from = &a, to
 	}
 	for i := 0; i < halvings && from < to; i++ {
 		m := v.m.align(from + (to-from)/2)
-		a, ok := v.r.Any(m)
+		a, ok := v.asked(v.r.Any(m))
 		if !ok && found == nil {
-			a, ok = v.r.Quick(m) // which has more ways
+			a, ok = v.asked(v.r.Quick(m)) // which has more ways
 		}
 		if !ok {
 			from = m
@@ -149,9 +149,9 @@ func (v *solver) lastSoon(limit int64) (*candidate, error) {
 func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	for a.Peak > floor {
 		limit := max(v.m.align(a.Peak-a.Peak/deeper)-v.m.unit, floor)
-		b, ok := v.r.Under(limit, a)
+		b, ok := v.asked(v.r.Under(limit, a))
 		if !ok && len(v.m.sim.plain) <= midProgram {
-			b, ok = v.r.Any(limit)
+			b, ok = v.asked(v.r.Any(limit))
 		}
 		if !ok {
 			break

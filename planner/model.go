@@ -48,6 +48,7 @@ type model struct {
 	sim      *simulator
 	bare     nameless  // made when it is first asked for
 	spare    [][]int32 // tables out of use
+	log      *passLog  // what the passes of searches did
 }
 
 // price is what a node takes, before it is weighed: operations, and bytes read
@@ -71,8 +72,13 @@ const (
 // alignment of every offset: a cache line, and enough for any vector load.
 const alignment = 64
 
-func newModel(ctx context.Context, g *graph.Graph, dims map[string]int64, lowered bool) (*model, error) {
-	b, err := graph.Bind(dims)
+// newModel binds the dims that a request has. Of the rest of it the context, the device and the passes that are off matter here.
+func newModel(g *graph.Graph, r Request) (*model, error) {
+	b, err := graph.Bind(r.Dims)
+	if err != nil {
+		return nil, err
+	}
+	log, err := newPassLog(r.Without)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +86,7 @@ func newModel(ctx context.Context, g *graph.Graph, dims map[string]int64, lowere
 		return nil, err
 	}
 	m := &model{
-		g: g, binding: b, ctx: ctx, lowered: lowered, like: newAlike(g),
+		g: g, binding: b, ctx: r.Context, lowered: r.Lowered, log: log, like: newAlike(g),
 		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
 		scratch: make([]int64, len(g.Nodes)), kind: make([]int32, len(g.Nodes)), prices: make([]price, 1), ops: make([]*graph.Op, 1), cost: make([]float64, len(g.Nodes)),
@@ -110,7 +116,7 @@ func newModel(ctx context.Context, g *graph.Graph, dims map[string]int64, lowere
 	m.reserve()
 	var touched []int32
 	for i, is := range m.like.traits {
-		stop.Poll(ctx)
+		stop.Poll(m.ctx)
 		if is&isForward == 0 {
 			m.forward = min(m.forward, i)
 		}

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -83,7 +82,7 @@ func TestMoved(t *testing.T) {
 						dims[name] = d[i]
 					}
 				}
-				m, err := newModel(context.Background(), g, dims, false)
+				m, err := newModel(g, Request{Dims: dims})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -11,7 +11,7 @@ func (m *model) beside(r Request) error {
 	if r.Plain == nil || r.Plain == m.g {
 		return nil
 	}
-	plain, err := newModel(r.Context, r.Plain, r.Dims, r.Lowered)
+	plain, err := newModel(r.Plain, r)
 	if err != nil {
 		return err
 	}

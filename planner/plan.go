@@ -47,6 +47,8 @@ type Request struct {
 	Costs map[string]float64
 	// Again names forward nodes that must run again, whatever a strategy says.
 	Again []string
+	// Without names passes that searches leave out: see Passes. No plan's file has them.
+	Without []string
 	// Context ends the planning, which polls it as package stop says; nil is none.
 	Context context.Context
 	// Lowered asks for a plan for a device that runs kernels: work space is what
@@ -115,6 +117,7 @@ type Plan struct {
 	Dominant []Holding        // the three largest values alive at the peak
 	Strategy string           // the one that was used
 	Took     time.Duration    // with the table, and the other forms of the step that were tried
+	Search   Search           // which passes made it
 	Warnings []string
 	Trains   *Trains // nil if nobody has said
 	// SearchEnded is whether Largest looks for no size beyond this one.
@@ -208,4 +211,5 @@ func (p *Plan) adopt(c *candidate) {
 		p.Offsets = []int64{}
 	}
 	p.Result, p.Memory, p.Dominant = p.m.summary(c), p.m.memory(c), p.m.dominant(c.t)
+	p.Search = p.m.search(c)
 }

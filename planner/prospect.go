@@ -22,7 +22,7 @@ type Prospect struct {
 // Look looks at a training graph.
 func Look(g *graph.Graph, r Request) (*Prospect, error) {
 	begin := time.Now()
-	m, err := newModel(r.Context, g, r.Dims, r.Lowered)
+	m, err := newModel(g, r)
 	if err != nil {
 		return nil, err
 	}

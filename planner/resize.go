@@ -14,12 +14,12 @@ import (
 // asked again; a larger batch may be over the budget.
 func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 	begin := time.Now()
-	m, err := newModel(p.m.ctx, p.Graph, dims, p.Request.Lowered)
+	r := p.Request
+	r.Dims, r.Context = dims, p.m.ctx
+	m, err := newModel(p.Graph, r)
 	if err != nil {
 		return nil, err
 	}
-	r := p.Request
-	r.Dims = dims
 	q, err := m.planOf(p.Graph, r, p.Steps)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 
 // candidateOf simulates and places given steps.
 func (m *model) candidateOf(steps []Step) (*candidate, error) {
-	return m.place(&candidate{again: ranAgain(steps, len(m.g.Nodes)), t: m.simulate(steps)})
+	return m.place(&candidate{again: ranAgain(steps, len(m.g.Nodes)), t: m.simulate(steps), by: given})
 }
 
 // into is a candidate in an arena of so many bytes, or as it was if it has no places there.
@@ -67,7 +67,7 @@ func (m *model) into(c *candidate, room int64) (*candidate, error) {
 	if c.placed.Height <= room || c.t.peak > room {
 		return c, nil
 	}
-	within, err := m.placeWithin(&candidate{again: c.again, t: c.t}, room)
+	within, err := m.placeWithin(c.anew(), room)
 	var beyond *pack.CapacityError
 	if errors.As(err, &beyond) {
 		return c, nil

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -46,11 +45,12 @@ func (s *search) run() (*candidate, error) {
 	s.plan.Strategy = name
 	c, err := strategies[i].choose(s, limit, limited)
 	if err != nil {
-		var be *BudgetError
-		if errors.As(err, &be) {
-			return nil, err
-		}
 		return nil, err
+	}
+	if c == s.base { // whichever strategy kept to it
+		c.by = byStrategy + strategies[0].name
+	} else if c.by == "" {
+		c.by = byStrategy + name
 	}
 	if s.target = c.placed.Height; limited {
 		s.target = limit
@@ -102,7 +102,7 @@ func (r Request) InBytes(g *graph.Graph) (Request, error) {
 	if r.Budget.Percent == 0 && r.ActivationBudget.Percent == 0 {
 		return r, nil
 	}
-	m, err := newModel(r.Context, g, r.Dims, r.Lowered)
+	m, err := newModel(g, r)
 	if err != nil {
 		return r, err
 	}

@@ -38,7 +38,7 @@ type answer struct {
 func (v *solver) solve(limit int64) (recompute.Answer, bool) {
 	a, known := v.answers[limit]
 	if !known {
-		a.Answer, a.ok = v.r.Quick(limit)
+		a.Answer, a.ok = v.asked(v.r.Quick(limit))
 		if v.answers == nil {
 			v.answers = map[int64]answer{}
 		}
@@ -116,7 +116,7 @@ func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
 		return !ok || cost <= least+atBound*v.m.total
 	}
 	if reaches(from.cost) { // or else what is found costs more than that, too
-		f, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.r.Near(limit, from.answer) }, limit, math.Inf(1), 0)
+		f, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Near(limit, from.answer)) }, limit, math.Inf(1), 0)
 		if err != nil || f.plan != nil && reaches(f.plan.cost) {
 			return f.plan, err
 		}
@@ -160,9 +160,9 @@ func (v *solver) at(limit int64, most float64) (*candidate, error) {
 	solve := v.solve
 	switch {
 	case v.sketchy:
-		solve = v.r.Sketch
+		solve = func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Sketch(limit)) }
 	case v.anyhow:
-		solve = func(limit int64) (recompute.Answer, bool) { return v.r.FindSoon(limit, v.most) }
+		solve = func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.FindSoon(limit, v.most)) }
 	}
 	f, err := v.by(solve, limit, most, 0)
 	return f.plan, err
@@ -243,7 +243,7 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 // may lead to one as good.
 func (v *solver) lower(solve func(limit int64) (recompute.Answer, bool), limit int64, missed recompute.Answer) (recompute.Answer, bool) {
 	if !v.sketchy && !v.anyhow {
-		if a, ok := v.r.Lower(limit, missed); ok {
+		if a, ok := v.asked(v.r.Lower(limit, missed)); ok {
 			return a, true
 		}
 	}
@@ -296,7 +296,7 @@ func (v *solver) placedSoon(solve func(limit int64) (recompute.Answer, bool), a 
 // placed is the plan of an answer whose lives have places, and whether those are within a limit.
 // A search for them may look at so much.
 func (v *solver) placed(a recompute.Answer, limit int64, looks int) (c *candidate, fits bool, err error) {
-	c, err = v.m.placeIn(&candidate{t: v.m.simulate(v.steps(a.Launches))}, limit, looks)
+	c, err = v.m.placeIn(v.candidate(a), limit, looks)
 	var beyond *pack.CapacityError
 	if errors.As(err, &beyond) {
 		return c, false, nil
@@ -318,6 +318,11 @@ const (
 	soon     = 0.0005 // how near to its bound a plan is that was found soon, as a part of the plain step's cost
 	hardly   = 0.0001 // what a plan may cost more or less than one that needs a search for places, as such a part
 )
+
+// candidate is the plan of an answer, without places.
+func (v *solver) candidate(a recompute.Answer) *candidate {
+	return &candidate{t: v.m.simulate(v.steps(a.Launches)), by: choosing + "solve"}
+}
 
 // steps are launches of operators as steps of nodes.
 func (v *solver) steps(launches []int32) []Step {

@@ -61,6 +61,13 @@ type candidate struct {
 	cost   float64 // of what runs again
 	placed pack.Solution
 	answer recompute.Answer // what it was solved as, but for the launches
+	by     string           // who chose what runs again
+	tries  []Tried          // what led to that
+}
+
+// anew is the candidate without its places.
+func (c *candidate) anew() *candidate {
+	return &candidate{again: c.again, t: c.t, by: c.by, tries: c.tries}
 }
 
 func (m *model) candidate(again []bool) (*candidate, error) {
@@ -110,7 +117,7 @@ func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, er
 		}
 	}
 	var err error
-	c.placed, err = pack.Solve(problem)
+	c.placed, err = m.pack(problem)
 	return c, err
 }
 

@@ -1,6 +1,10 @@
 package planner
 
-import "math"
+import (
+	"math"
+
+	"memopt/planner/recompute"
+)
 
 // Where gaps are wide, limits of a staircase are solved quickly, as it takes many of them. The
 // plan that a request gets is then looked for once more with all the work that one limit may take.
@@ -55,7 +59,7 @@ func (v *solver) fully(limit int64) (*candidate, error) {
 	if c, known := v.full[limit]; known {
 		return c, nil
 	}
-	f, err := v.by(v.r.Solve, limit, math.Inf(1), 0)
+	f, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Solve(limit)) }, limit, math.Inf(1), 0)
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func (m *model) placeUnder(crown []int32, c *candidate, problem pack.Problem) (e
 	for _, i := range crown {
 		problem.Buffers[i].Size = 0
 	}
-	if c.placed, err = pack.Solve(problem); err != nil {
+	if c.placed, err = m.pack(problem); err != nil {
 		c.placed.Offsets = nil // they are not those of all lives
 		return err
 	}
@@ -109,7 +109,7 @@ func (m *model) sunk(c *candidate) *candidate {
 		if c.t.crown(whole+part) == nil {
 			continue
 		}
-		if low, err := m.placeWithin(&candidate{again: c.again, t: c.t}, whole+part); err == nil {
+		if low, err := m.placeWithin(c.anew(), whole+part); err == nil {
 			return low
 		}
 	}

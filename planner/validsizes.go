@@ -117,7 +117,7 @@ func (l *largest) smallest() (int64, error) {
 
 // builds is what is wrong with a size of the model; nil for nothing.
 func (l *largest) builds(size int64) error {
-	_, err := newModel(l.r.Context, l.g, l.dims(size), l.r.Lowered)
+	_, err := newModel(l.g, l.request(size))
 	return err
 }
 

@@ -1,0 +1,144 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"memopt/planner/pack"
+	"memopt/planner/recompute"
+)
+
+// Search says how a plan came about: which pass made its choice and its placement, and what all passes did on the way.
+type Search struct {
+	// Choice is who chose what runs again: a pass (recompute/evict), a strategy (strategy/keep-all), or planner/given for
+	// steps that were known before.
+	Choice string
+	// Placement is the pass that placed the lives (pack/nest), or planner/unplaced where they have no places.
+	Placement string
+	Tries     []Tried   // what passes tried for the limit that the choice was found for, in running order
+	Passes    []PassRow // all limits that were solved and all placings together, in running order
+}
+
+// Tried is one run of a pass, for one limit.
+type Tried struct {
+	Pass  string
+	Limit int64
+	Cost  float64 // of what runs again, as a share of the plain step's
+	Peak  int64   // bytes alive
+	Bound float64 // proven by then, in the units of Cost
+	Took  bool    // its plan was the best by then
+	Time  time.Duration
+}
+
+// PassRow is what one pass did in the whole search.
+type PassRow struct {
+	Pass     string
+	Ran, Won int // how often it ran, and how often the answer was its plan
+	Time     time.Duration
+}
+
+// Pass is a row of the tables of passes.
+type Pass struct{ Name, Doc string }
+
+// Passes lists what searches run, in running order. Request.Without takes the names.
+func Passes() (all []Pass) {
+	return []Pass{{choosing + "solve", "chooses what runs again"}, {placing + "solve", "places lives"}}
+}
+
+// What comes before the names of passes, and who else chooses and places.
+const (
+	choosing, placing = "recompute/", "pack/"
+	byStrategy        = "strategy/"
+	given             = "planner/given"
+	notPlaced         = "planner/unplaced"
+)
+
+// passLog adds up what passes do for one model, and knows which are off. Two solvers may write to it at once.
+type passLog struct {
+	without map[string]map[string]bool // by prefix: names
+
+	mu   sync.Mutex
+	rows map[string]*PassRow
+}
+
+func newPassLog(without []string) (*passLog, error) {
+	l := &passLog{rows: map[string]*PassRow{}}
+	if len(without) == 0 {
+		return l, nil
+	}
+	l.without = map[string]map[string]bool{}
+	var names []string
+	for _, p := range Passes() {
+		names = append(names, p.Name)
+	}
+	for _, name := range without {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("no pass is called %q; there are %s", name, strings.Join(names, ", "))
+		}
+		room, pass, _ := strings.Cut(name, "/")
+		if l.without[room+"/"] == nil {
+			l.without[room+"/"] = map[string]bool{}
+		}
+		l.without[room+"/"][pass] = true
+	}
+	return l, nil
+}
+
+// note counts a run of a pass, and whether the answer was its.
+func (l *passLog) note(pass string, won bool, took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.rows[pass]
+	if r == nil {
+		r = &PassRow{Pass: pass}
+		l.rows[pass] = r
+	}
+	r.Ran, r.Time = r.Ran+1, r.Time+took
+	if won {
+		r.Won++
+	}
+}
+
+// passes is all rows, in the order of the tables.
+func (l *passLog) passes() (rows []PassRow) {
+	place := map[string]int{}
+	for i, p := range Passes() {
+		place[p.Name] = i
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.rows {
+		rows = append(rows, *r)
+	}
+	slices.SortFunc(rows, func(a, b PassRow) int {
+		return cmp.Or(cmp.Compare(place[a.Pass], place[b.Pass]), cmp.Compare(a.Pass, b.Pass))
+	})
+	return rows
+}
+
+// pack places buffers, and counts by which passes.
+func (m *model) pack(p pack.Problem) (pack.Solution, error) {
+	begin := time.Now()
+	s, err := pack.Solve(p)
+	m.log.note(placing+s.Strategy, err == nil, time.Since(begin))
+	return s, err
+}
+
+// asked counts which passes an answer came about by.
+func (v *solver) asked(a recompute.Answer, ok bool) (recompute.Answer, bool) {
+	v.m.log.note(choosing+"solve", ok, 0)
+	return a, ok
+}
+
+// search is how a candidate came about.
+func (m *model) search(c *candidate) Search {
+	s := Search{Choice: c.by, Placement: placing + c.placed.Strategy, Tries: c.tries, Passes: m.log.passes()}
+	if m.unplaced() {
+		s.Placement = notPlaced
+	}
+	return s
+}
