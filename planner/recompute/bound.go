@@ -86,14 +86,7 @@ func (s *Solver) ProveUpTo(limit int64, cost float64) (extra float64, ok bool) {
 	if s.top <= limit {
 		return 0, true
 	}
-	e := s.refine(limit, cost/s.unit)
-	if e.ok && !e.weighed && e.least < cost/s.unit && len(s.p.Cost) <= shortProgram {
-		e.weighed = true
-		if e.least = max(e.least, s.weigh(limit, e.least, cost/s.unit)); math.IsInf(e.least, 1) {
-			e = s.refute(limit)
-		}
-		s.proven[limit] = e
-	}
+	e := s.raised(limit, cost/s.unit)
 	return e.least * s.unit, e.ok
 }
 
@@ -125,7 +118,7 @@ type evidence struct {
 
 	windowed bool // a window raised the bound
 
-	raised, refined, weighed bool // what could be proven by sets and two places, by cases, and by large values and all others, was
+	tried proof // of the passes that tried to raise it
 }
 
 // bound is a proven lower bound on the extra cost of plans within limit.

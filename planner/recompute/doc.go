@@ -58,7 +58,7 @@
 //     say what runs twice. Plans are made for the cases that promise most.
 //   - tight.go raises it from the end of the order on, as far as few large values
 //     are in question, by what may be there from launch to launch. On chains that
-//     finds the cheapest launches, too. passes.go tells it what is ahead, from
+//     finds the cheapest launches, too. gates.go tells it what is ahead, from
 //     the places where fewest sets of values fit.
 //   - weigh.go adds to what passes say of large values what a cut says of all others
 //     in the room that is left.
@@ -80,8 +80,9 @@
 //   - lean.go looks for a plan of a program without what is cheap, where a gap stays,
 //     and goes on from that.
 //   - exact.go finds the cheapest launches of a small program by shortest paths.
-//   - stages.go puts them together, one behind another, until the plan is near the bound or
-//     the work is done. solve.go asks for that, and for less: Sketch starts, repairs and
+//   - passes.go is the table of them, in running order; stages.go is what each does to a limit
+//     that is being solved, until the plan is near the bound or the work is done. An answer
+//     tells by which pass it was found, and what each came to. solve.go asks for that, and for less: Sketch starts, repairs and
 //     exchanges, for curves of many limits.
 //   - floor.go is the peak that no plan goes below; check.go replays launches by
 //     another route.

@@ -183,7 +183,7 @@ func (s *Solver) evictions(limit, work int64, most float64, cases []stays, none 
 			ways, until, below = []weighing{best}, s.sim.work+work/2, math.Inf(1)
 		}
 	}
-	if least > most {
+	if least > most && !s.off["segments"] {
 		for _, p := range s.segments(limit) {
 			if s.sim.run(p, limit) {
 				plans = append(plans, found{p, s.sim.extra, s.sim.peak <= limit})

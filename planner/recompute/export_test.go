@@ -7,6 +7,9 @@ import (
 	"slices"
 )
 
+// Every plan that a pass makes is checked in tests.
+func init() { checking = true }
+
 // Trials compares what trials say of changes of random plans with walks.
 func (s *Solver) Trials(r *rand.Rand, limit int64) error {
 	t := trial{sim: s.sim, uses: &s.uses}
@@ -233,9 +236,9 @@ func (s *Solver) Cases(place int32, limit int64) (cases, cut, least float64, ok 
 }
 
 // Tails is what is found from the end of the order on for a limit, in how many
-// passes, and what the cheapest launches cost. It reports false if there are none,
+// gates, and what the cheapest launches cost. It reports false if there are none,
 // or the program is too large to tell.
-func (s *Solver) Tails(limit int64) (tails float64, passes int, least float64, ok bool) {
+func (s *Solver) Tails(limit int64) (tails float64, gates int, least float64, ok bool) {
 	e := s.prove(limit, 0)
 	if !s.tiny || !e.ok || len(e.at) == 0 {
 		return 0, 0, 0, false
@@ -244,9 +247,9 @@ func (s *Solver) Tails(limit int64) (tails float64, passes int, least float64, o
 		return 0, 0, 0, false
 	}
 	x := s.newTight(limit, math.Inf(1), small)
-	x.findPasses(mostPasses)
+	x.findGates(mostGates)
 	tails, _ = s.newTight(limit, math.Inf(1), small).tails(e.at)
-	return tails, len(x.passes), least, true
+	return tails, len(x.gates), least, true
 }
 
 // Evictors compares, place by place, what evictors keep of what is there with what
@@ -281,9 +284,9 @@ func (s *Solver) Evictors(limit int64) error {
 // Led compares what leads from the front within a limit when it is worked out beside what
 // raises the bound with what it is in turn, and reports how many plans those are.
 func (s *Solver) Led(limit int64) (plans int, err error) {
-	e := s.raise(limit, math.Inf(1))
+	e := s.raised(limit, math.Inf(1))
 	leads, end := s.ledBeside(e.at, limit, -1)
-	e = s.refine(limit, math.Inf(1))
+	e = s.raised(limit, math.Inf(1))
 	beside := leads()
 	end()
 	inTurn := s.led(e.at, limit, -1)
@@ -380,10 +383,10 @@ func (s *Solver) Mixes(first, second int32, limit int64) error {
 }
 
 // Weighed is what large values and others together say of a limit, if values are large
-// that have more bytes than one of so many parts of it, at how many passes, and what
+// that have more bytes than one of so many parts of it, at how many gates, and what
 // the cheapest launches cost. It reports false if there are none, or the program is too
 // large to tell.
-func (s *Solver) Weighed(limit, parts int64) (weighed float64, passes int, least float64, ok bool) {
+func (s *Solver) Weighed(limit, parts int64) (weighed float64, gates int, least float64, ok bool) {
 	if !s.tiny {
 		return 0, 0, 0, false
 	}
@@ -391,9 +394,9 @@ func (s *Solver) Weighed(limit, parts int64) (weighed float64, passes int, least
 		return 0, 0, 0, false
 	}
 	x := s.newTight(limit, math.Inf(1), parts)
-	x.each = func(p pass) { weighed = max(weighed, x.sum(p)) }
-	x.findPasses(mostPasses)
-	return weighed * s.unit, len(x.passes), least, true
+	x.each = func(p gate) { weighed = max(weighed, x.sum(p)) }
+	x.findGates(mostGates)
+	return weighed * s.unit, len(x.gates), least, true
 }
 
 // Walks is what a search does with the plan that the last Solve ended with: walk

@@ -98,7 +98,7 @@ func (s *Solver) newLean() *lean {
 	}
 	if float64(len(l.ops)) <= leanest*float64(len(p.Cost)) && p.Forced == nil {
 		if t, err := New(q); err == nil {
-			t.lean, l.solver = true, t
+			t.lean, t.off, l.solver = true, s.off, t
 		}
 	}
 	l.ops = append(l.ops, int32(len(p.Cost)))

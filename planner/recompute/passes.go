@@ -1,174 +1,219 @@
 package recompute
 
 import (
-	"cmp"
+	"fmt"
+	"math"
 	"slices"
+	"time"
 )
 
-// pass is a place behind the border at which few sets of large values fit beside
-// what its operator needs as it first runs. What is to be there behind it must be
-// carried through it, or be made again. So who knows what it costs to go on from
-// there with each set knows much of any state before it: what must run again for
-// one of the sets, and to go on with that. From pass to pass, the last one first,
-// that needs no search, as the room in between does not count. A search follows,
-// in which it does, and which hardly looks at what does not lead to the end.
+// A pass raises the bound of a limit, or makes the best plan for it cheaper.
 type pass struct {
-	at    int32
-	least float64 // what it costs to go on from there
-	sets  []held  // what costs least to go on with first
+	name  string
+	doc   string
+	proof proof                 // what it raises the bound by, if it does
+	when  func(l *solving) bool // it may be worth its time
+	run   func(l *solving)
 }
 
-// held is a set that may be there while the operator of a pass runs, and what it
-// costs to go on with it at least.
-type held struct {
-	there large
-	least float64
-}
+// proof groups passes that raise the bound. Those of a group run if a plan is far enough above
+// the bound when the first of them is due.
+type proof int
 
 const (
-	mostHeld     = 1 << 9  // sets at a pass
-	mostPasses   = 1 << 20 // what may be looked at for all passes of a limit
-	mostFromPass = 1 << 16 // the same for the search that follows
+	plans   proof = iota // makes plans instead
+	raises               // by sets of values and by two places
+	refines              // by cases
+	weighs               // not for the sake of a plan
 )
 
-// findPasses finds the places where fewer sets fit than at those beside them.
-func (x *tight) findPasses(most int) {
-	border := x.s.p.Border
-	sets := func(op int32) []large {
-		if op < border || int(op) >= len(x.ins) {
-			return nil
-		}
-		return x.setsAt(op)
+// passes are in running order. The first makes the cuts that all others begin with; it is
+// never left out.
+var passes []pass
+
+func init() { // some passes solve other problems by all
+	passes = []pass{
+		{name: "cuts", doc: "price bytes at the places that bind, and cut; round bytes to grains",
+			when: always, run: (*solving).cut},
+		// The sets that cuts keep are most of what a plan needs: begin with them, and stop there
+		// if that is at the bound.
+		{name: "starts", doc: "repair and improve the sets that the cuts keep",
+			when: always, run: func(l *solving) { l.x.descend(l.starts, false, 0.25) }},
+
+		// What is proven next costs less than what would make the plan better, and may tell that
+		// it is the best.
+		{name: "sets", doc: "raise the bound by a knapsack of sets at a place", proof: raises,
+			when: always, run: (*solving).sets},
+		{name: "pairs", doc: "raise the bound by two places together", proof: raises,
+			when: func(l *solving) bool { return l.e.least < l.target() }, run: (*solving).pairs},
+		// Plans of what was chosen for the proof.
+		{name: "set plans", doc: "keep what is cheapest at a place",
+			when: (*solving).open, run: (*solving).fromSets},
+		{name: "pair plans", doc: "forget some at the border and some behind a second place",
+			when: (*solving).open, run: (*solving).fromPairs},
+		// It takes as long as the proofs that follow, and needs nothing of them.
+		{name: "ahead", doc: "begin beside the proofs what front asks for",
+			when: (*solving).mayLead, run: (*solving).leadBeside},
+
+		{name: "window", doc: "raise the bound by following few large values behind the border", proof: refines,
+			when: (*solving).unfair, run: (*solving).window},
+		{name: "large sets", doc: "raise the bound by a knapsack of larger parts", proof: refines,
+			when: (*solving).unfair, run: (*solving).largeSets},
+		{name: "stretches", doc: "raise the bound by chains of places", proof: refines,
+			when: (*solving).below, run: func(l *solving) { l.raise(l.s.stretches(l.e.at, l.limit)) }},
+		{name: "tails", doc: "raise the bound from the last place on by states of large values", proof: refines,
+			when: (*solving).below, run: (*solving).tails},
+		{name: "before", doc: "raise the bound by what runs before a tail", proof: refines,
+			when: (*solving).below, run: (*solving).before},
+		{name: "cases", doc: "raise the bound by the sets that fit at the place that binds most", proof: refines,
+			when: (*solving).below, run: (*solving).cases},
+		{name: "weigh", doc: "raise the bound by large values and all others", proof: weighs,
+			when: always, run: (*solving).weigh},
+		// Launches of the tail passes are no plan that others could improve.
+		{name: "route", doc: "take the launches that tails found, if they are near the bound",
+			when: always, run: (*solving).takeRoute},
+
+		{name: "evict", doc: "walk once, and forget what is worth least when something does not fit",
+			when: (*solving).mayWalk, run: (*solving).walk},
+		{name: "front", doc: "forget the first layers, but for what goes on from them",
+			when: func(l *solving) bool { return l.x.extra > l.from(l.gap()) && l.s.leads(l.x.work) }, run: (*solving).lead},
+		{name: "lean", doc: "solve the program without what is cheap",
+			when: (*solving).mayLean, run: func(l *solving) { l.leaned = l.x.lean() || l.leaned }},
+		// Where front or lean led to a better plan, the exchanges that follow find none that is
+		// better still.
+		{name: "polish", doc: "exchange what is remembered, each change measured anew",
+			when: func(l *solving) bool { return l.leaned }, run: (*solving).polish},
+		{name: "exchange", doc: "remember something that does not fit, and forget what is cheaper to lose",
+			when: func(l *solving) bool { return !l.leaned }, run: (*solving).exchange},
+		{name: "restart", doc: "go on from other sets of the cuts",
+			when: func(l *solving) bool { return !l.leaned }, run: (*solving).restart},
+		{name: "thorough", doc: "repair the starts again, each change measured anew",
+			when: func(l *solving) bool { return !l.leaned && !l.walked() }, run: (*solving).thorough},
+		// It needs a plan, and the better that is, the less it has to do.
+		{name: "anneal", doc: "change the plan at random",
+			when: (*solving).mayAnneal, run: func(l *solving) { l.x.beside(func() { l.x.anneal(l.least) }) }},
+		{name: "explore", doc: "improve each start that is left by exchanges of its own",
+			when: func(l *solving) bool { return !l.leaned && (l.x.most < 0 || l.x.best.gone != nil) }, run: (*solving).explore},
+		{name: "aside", doc: "take what front came to, if nothing came farther",
+			when: func(l *solving) bool { return l.aside.p.gone != nil }, run: func(l *solving) { l.x.offer(l.aside.p, l.aside.extra) }},
+		{name: "exact", doc: "solve a small program by shortest paths",
+			when: func(l *solving) bool { return l.s.tiny && l.x.extra > max(l.least*(1+1e-9), l.x.most) }, run: (*solving).exactly},
 	}
-	fewer := func(sets, than []large) bool { return sets != nil && (than == nil || len(sets) < len(than)) }
-	op := int32(len(x.ins)) - 1
-	var behind []large
-	for here := sets(op); op >= border && x.work < most; op-- {
-		before := sets(op - 1)
-		x.span[op] = x.ins[op]
-		if fewer(here, before) && !fewer(behind, here) {
-			x.passes = append(x.passes, x.newPass(op, here))
-			if x.each != nil {
-				x.each(x.passes[len(x.passes)-1])
+}
+
+func always(*solving) bool { return true }
+
+// Passes are the names of all passes in running order, and what they do.
+func Passes() (all []struct{ Name, Doc string }) {
+	for _, p := range passes {
+		all = append(all, struct{ Name, Doc string }{p.name, p.doc})
+	}
+	return all
+}
+
+// Without leaves passes out of what is solved from now on. Limits that were solved before are
+// not solved again.
+func (s *Solver) Without(names ...string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(passes[1:], func(p pass) bool { return p.name == name }) && !slices.Contains(hints, name) {
+			return fmt.Errorf("no pass %q that could be left out", name)
+		}
+		if s.off == nil {
+			s.off = map[string]bool{}
+		}
+		s.off[name] = true
+	}
+	return nil
+}
+
+// hints are what can be left out of passes.
+var hints = []string{"segments", "chains", "split", "kept cases"}
+
+// Try is what a pass came to.
+type Try struct {
+	Pass  string
+	Cost  float64 // extra cost of the best plan behind it, +Inf if there is none yet
+	Peak  int64   // of that plan; 0 if the pass found none that is better
+	Bound float64
+	Took  bool // it found a better plan
+	Time  time.Duration
+}
+
+// checking has what a pass found be checked, for tests.
+var checking bool
+
+// drive runs all passes, or for want of a search those that raise the bound.
+func (l *solving) drive() {
+	s := l.s
+	for i := range passes {
+		p := &passes[i]
+		if l.enter(p.proof); l.over {
+			return
+		}
+		if s.off[p.name] || !l.eligible || l.bounds && p.proof == plans && i > 0 || !p.when(l) {
+			continue
+		}
+		begin, cost := time.Now(), l.cost()
+		p.run(l)
+		t := Try{Pass: p.name, Cost: l.cost(), Bound: l.e.least * s.unit}
+		if t.Took = t.Cost < cost; t.Took {
+			l.by = p.name
+			t.Peak = l.peak()
+			if checking {
+				l.check(p)
 			}
-		} else {
-			x.span[op] = x.span[op].or(x.span[op+1])
 		}
-		behind, here = here, before
+		t.Time = time.Since(begin)
+		if l.tries = append(l.tries, t); l.over {
+			return
+		}
 	}
+	l.enter(plans)
 }
 
-// newPass is a pass at a place before those known.
-func (x *tight) newPass(at int32, sets []large) pass {
-	p := pass{at: at, least: x.most}
-	for _, set := range sets {
-		if least := x.ahead(tightState{whereabouts: whereabouts{set, at + 1}}); least < x.most {
-			p.sets = append(p.sets, held{set, least})
-			p.least = min(p.least, least)
-		}
+// enter ends a group of passes of one group, and begins the next.
+func (l *solving) enter(next proof) {
+	if next == l.proof {
+		return
 	}
-	slices.SortStableFunc(p.sets, func(a, b held) int { return cmp.Compare(a.least, b.least) })
-	return p
+	if l.proof != plans && l.eligible {
+		l.e.tried = max(l.e.tried, l.proof)
+		if math.IsInf(l.e.least, 1) {
+			l.refute()
+			return
+		}
+		l.s.proven[l.limit] = l.e
+		l.know()
+	}
+	l.proof = next
+	l.eligible = next == plans || l.wants(next)
 }
 
-// setsAt lists the sets that may be there when an operator first runs, and what it
-// makes with each. It lists none where nothing need be forgotten, or very many fit.
-func (x *tight) setsAt(op int32) (sets []large) {
-	p := x.s.p
-	if x.s.plain[op] <= x.limit {
-		return nil
+// cost is that of the best plan so far.
+func (l *solving) cost() float64 {
+	if l.x == nil {
+		return math.Inf(1)
 	}
-	must, room := x.ins[op].or(x.outs[op]), x.limit-x.first[op]
-	for b := range must.each {
-		room -= x.bytes[b]
-	}
-	if x.over(op) {
-		room += p.Bytes[p.Outputs.Of(op)[0]]
-	}
-	if room < 0 {
-		return nil
-	}
-	var more []int32
-	for b, maker := range x.maker {
-		if b := int32(b); maker < op && x.asked[b] >= op && x.bytes[b] <= room && !must.has(b) {
-			more = append(more, b)
-		}
-	}
-	if x.many(more, room) {
-		return nil
-	}
-	var choose func(from int, set large, room int64)
-	choose = func(from int, set large, room int64) {
-		sets = append(sets, set)
-		for i := from; i < len(more) && len(sets) <= x.held; i++ {
-			if b := more[i]; x.bytes[b] <= room {
-				choose(i+1, set.with(b), room-x.bytes[b])
-			}
-		}
-	}
-	choose(0, must, room)
-	if x.work += len(sets) / 2; len(sets) > x.held {
-		return nil
-	}
-	return sets
+	return min(l.x.extra, l.taken.Extra)
 }
 
-// many reports whether it is plain that more sets of values, the largest first, fit in
-// a room than a pass may have: all of the smallest that fit together, or all of no more
-// than fit of the largest.
-func (x *tight) many(values []int32, room int64) bool {
-	left, sets := room, 1
-	for _, b := range slices.Backward(values) {
-		if left -= x.bytes[b]; left < 0 || sets > x.held {
-			break
-		}
-		sets *= 2
+// peak is that of the best plan, walked beside all searches.
+func (l *solving) peak() int64 {
+	if l.taken.Launches != nil && l.taken.Extra <= l.x.extra {
+		return l.taken.Peak
 	}
-	all, some := 1, 1 // sets of up to so many values, and of just as many
-	for i, b := range values {
-		if room -= x.bytes[b]; room < 0 || all > x.held {
-			break
-		}
-		some = some * (len(values) - i) / (i + 1)
-		all += some
-	}
-	return max(sets, all) > x.held
+	work := l.s.sim.work
+	l.s.sim.run(l.x.best, l.limit)
+	l.s.sim.work = work
+	return l.s.sim.peak
 }
 
-// ahead is what must run again behind a state at least, by the sets of the next
-// pass.
-func (x *tight) ahead(st tightState) (least float64) {
-	next := len(x.passes) - 1
-	for next >= 0 && x.passes[next].at < st.place {
-		next--
+// check replays the best plan.
+func (l *solving) check(p *pass) {
+	a, ok := l.answer()
+	peak, extra, err := Check(l.s.p, a.Launches)
+	unit := 1e-9 * (l.s.total + 1)
+	if !ok || err != nil || peak != a.Peak || peak > l.limit || math.Abs(extra-a.Extra) > unit || a.Bound > extra+unit {
+		panic(fmt.Sprintf("recompute: %s: a plan within %d of peak %d, replayed %d, for %v, replayed %v, bound %v: %v", p.name, l.limit, a.Peak, peak, a.Extra, extra, a.Bound, err))
 	}
-	x.made = large{}
-	again := x.missing(x.span[st.place], st)
-	if next < 0 {
-		return again
-	}
-	least = x.most
-	st.there = st.there.or(x.made) // for all sets
-	for _, h := range x.passes[next].sets {
-		if again+h.least >= least {
-			break
-		}
-		x.made = large{}
-		x.work++
-		least = min(least, again+x.missing(h.there, st)+h.least)
-	}
-	return least
-}
-
-// fromPass is what from is for the sets of a pass.
-func (x *tight) fromPass(p pass) (least float64, end int32, all bool) {
-	x.states, x.queue, x.known = x.states[:0], x.queue[:0], map[whereabouts]int32{}
-	made := x.outs[p.at].minus(x.ins[p.at])
-	for i, h := range p.sets {
-		st := tightState{whereabouts{h.there.minus(made), p.at}, 0, -1, -1}
-		x.known[st.whereabouts] = int32(i)
-		x.states = append(x.states, st)
-		x.queue.push(promise{h.least, 0, p.at, int32(i)})
-	}
-	return x.search(x.work + mostFromPass)
 }

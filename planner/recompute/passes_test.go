@@ -1,36 +1,52 @@
 package recompute_test
 
 import (
-	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"memopt/planner/recompute"
 )
 
-// TestPasses: what is found from pass to pass is never more than the cheapest
-// launches cost, and mostly what they do.
+// TestPasses: every answer names a pass that took place and was the last to find a better
+// plan, and leaving that out leaves its work to others.
 func TestPasses(t *testing.T) {
-	r := rand.New(rand.NewPCG(31, 32))
-	tried, met := 0, 0
-	for n := range 1000 {
-		p := random(r, 2+r.IntN(9))
-		s := solver(t, p)
-		floor := recompute.FloorOf(p)
-		base, _ := s.Solve(1 << 40)
-		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(80))/100
-		tails, passes, least, ok := s.Tails(limit)
-		if !ok || passes == 0 || least == 0 {
-			continue
+	var names []string
+	for _, p := range recompute.Passes() {
+		if p.Name == "" || p.Doc == "" || slices.Contains(names, p.Name) {
+			t.Errorf("pass %q, %q", p.Name, p.Doc)
 		}
-		if tails > least*(1+1e-9)+1e-6 {
-			t.Fatalf("program %d within %d: %v from %d passes on, the cheapest launches cost %v", n, limit, tails, passes, least)
+		names = append(names, p.Name)
+	}
+	p := readJoint(t, "gpt2-6L")
+	s := solver(t, p)
+	plain, _ := s.Solve(1 << 60)
+	a, ok := s.Solve(plain.Peak / 2)
+	if !ok || !slices.Contains(names, a.By) {
+		t.Fatalf("a plan by %q", a.By)
+	}
+	last := recompute.Try{}
+	for i, try := range a.Tries {
+		if slices.Index(names, try.Pass) < 0 || i > 0 && slices.Index(names, try.Pass) <= slices.Index(names, a.Tries[i-1].Pass) {
+			t.Errorf("pass %q out of order", try.Pass)
 		}
-		tried++
-		if tails > least-1e-6 {
-			met++
+		if try.Took {
+			last = try
 		}
 	}
-	if t.Logf("%d of %d bounds meet the cost", met, tried); tried < 200 || met < tried*9/10 {
-		t.Errorf("only %d of %d bounds meet the cost", met, tried)
+	if last.Pass != a.By || last.Cost != a.Extra || last.Peak != a.Peak {
+		t.Errorf("%+v by %q: the last that took was %+v", a.Extra, a.By, last)
+	}
+	without := solver(t, p)
+	if err := without.Without(a.By); err != nil {
+		t.Fatal(err)
+	}
+	b, _ := without.Solve(plain.Peak / 2)
+	if b.By == a.By || slices.ContainsFunc(b.Tries, func(try recompute.Try) bool { return try.Pass == a.By }) {
+		t.Errorf("%q ran although it was left out", a.By)
+	}
+	for _, name := range []string{"nothing", names[0]} {
+		if without.Without(name) == nil {
+			t.Errorf("%q is left out", name)
+		}
 	}
 }

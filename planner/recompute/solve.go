@@ -12,6 +12,9 @@ type Answer struct {
 	Extra    float64 // cost of what runs again
 	Bound    float64 // proven: within the limit, no launches cost less extra
 
+	By    string // the pass that made it
+	Tries []Try  // by pass that ran
+
 	plan plan // what leads to the launches; empty if something else does
 }
 
@@ -42,6 +45,7 @@ type Solver struct {
 	early   map[int64]bounds   // by limit: what was proven at first
 	leaner  *lean              // once it was looked at
 	lean    bool               // this is one's
+	off     map[string]bool    // passes that are left out
 	last    plan               // what the last search ended with
 	givenUp func() bool        // reports whether nobody waits for what is worked out any more, or nil
 	place   []int32            // by value, while a cut is built
@@ -90,7 +94,13 @@ func New(p *Problem) (*Solver, error) {
 }
 
 // Another is a solver of the same problem, for one who asks beside those of this one.
-func (s *Solver) Another() (*Solver, error) { return New(s.p) }
+func (s *Solver) Another() (*Solver, error) {
+	t, err := New(s.p)
+	if err == nil {
+		t.off = s.off
+	}
+	return t, err
+}
 
 // How near to the bound a plan is taken as best, as parts of the whole cost: at
 // first, when the second half of the work begins, and where the first plans were so

@@ -5,14 +5,27 @@ import (
 	"slices"
 )
 
-// stages solve a limit, one behind another: what is known of it, and what each leaves to
-// those to come. Most have a share of the work, and end sooner where the plan is near its
-// bound, or no dearer than whoever asks would take.
-type stages struct {
-	s     *Solver
-	x     *search
-	e     evidence
-	least float64 // what any plan costs by that
+// solving is a limit being solved: what is known of it, and what each pass (passes.go)
+// leaves to those to come. Most have a share of the work, and end sooner where the plan is
+// near its bound, or no dearer than whoever asks would take.
+type solving struct {
+	s      *Solver
+	limit  int64
+	most   float64 // of whoever asks
+	work   int64
+	x      *search // nil until there are cuts
+	bounds bool    // only a bound is asked for
+	upTo   float64 // … in units, at most
+	e      evidence
+	had    proof   // what was tried to raise that before
+	least  float64 // what any plan costs by that
+
+	proof    proof
+	eligible bool // passes of that may run
+	over     bool // no other pass is needed
+	by       string
+	tries    []Try
+	taken    Answer // launches that are no plan, if there are some
 
 	at       []bounded            // places that bind, as they were at first
 	starts   []func() plan        // by what cuts keep there
@@ -21,7 +34,9 @@ type stages struct {
 	leads    func() []func() plan // from the front, where those are worked out beside
 	giveUp   func()               // has nobody wait for those any more
 	aside    found                // what leads came to, where others may come farther
+	tight    *tight               // of tails
 
+	opened  bool // starts left a gap
 	twinned bool // a plan for two places was better than those before
 	distant bool // the plan was far from the bound before there were walks
 	led     bool // leads came much nearer to the bound
@@ -50,69 +65,83 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	if s.top <= limit {
 		return s.answer(s.keep, 0), true
 	}
-	e := s.bound(limit)
-	if !e.ok || most >= 0 && e.least*s.unit > most*(1+1e-9) {
-		return Answer{}, false
-	}
 	if s.tiny {
 		work = fewWork // to see whether the first plan meets the bound
 	}
-	l := &stages{s: s, x: s.newSearch(limit, work), at: e.at, starts: s.starts(e.at, limit), giveUp: func() {}, aside: found{extra: math.Inf(1)}}
+	l := &solving{s: s, limit: limit, most: most, work: work, giveUp: func() {}, aside: found{extra: math.Inf(1)}, taken: Answer{Extra: math.Inf(1)}, eligible: true}
 	defer func() { l.giveUp() }()
-	l.x.most = most
-	l.know(e)
-	l.x.descend(l.starts, false, 0.25)
-	if l.x.extra > l.from(good) {
-		if !l.prove() {
-			return Answer{}, false
-		}
-		if r := l.e.route; r.launches != nil && r.extra <= l.from(wide) && r.extra < l.x.extra {
-			return r.answer(min(l.least, r.extra)), true
-		}
+	l.drive()
+	a, ok := l.answer()
+	if ok && a.plan.gone != nil {
+		s.last = a.plan
 	}
-	l.walk()
-	l.lead()
-	// Where the lean program, or what is forgotten from the front, leads to a better plan, nothing
-	// else but annealing finds one that is better still.
-	if l.leaned = l.led || l.lean(); l.leaned {
-		l.polish()
-	} else {
-		l.exchange()
-	}
-	l.anneal()
-	if !l.leaned {
-		l.explore()
-	}
-	l.x.offer(l.aside.p, l.aside.extra)
-	if s.tiny && l.x.extra > max(l.least*(1+1e-9), most) {
-		if a, ok, done := l.exactly(); done {
-			return a, ok
-		}
-	}
-	if r := l.e.route; r.launches != nil && r.extra < l.x.extra {
-		return r.answer(l.least), true
-	}
-	if l.x.best.gone == nil {
-		return Answer{}, false
-	}
-	s.last = l.x.best
-	return s.answer(l.x.best, l.least), true
+	return a, ok
 }
 
-// know takes in what is proven. It reports false if there is no plan.
-func (l *stages) know(e evidence) bool {
-	l.e, l.least = e, e.least*l.s.unit
-	l.x.enough = l.least + min(enough*l.s.total, l.least/100)
-	return e.ok
+// raised raises the bound of a limit, by all that may be proven, up to a target.
+func (s *Solver) raised(limit int64, target float64) evidence {
+	l := &solving{s: s, limit: limit, bounds: true, upTo: target, eligible: true}
+	l.drive()
+	return l.e
 }
+
+// answer is the best that was found; it reports false if there is none.
+func (l *solving) answer() (Answer, bool) {
+	var a Answer
+	switch {
+	case !l.e.ok:
+		return Answer{}, false
+	case l.taken.Launches != nil && l.taken.Extra < l.x.extra:
+		a = l.taken
+		a.Bound = min(l.least, a.Extra)
+	case l.x.best.gone == nil:
+		return Answer{}, false
+	default:
+		a = l.s.answer(l.x.best, l.least)
+	}
+	a.By, a.Tries = l.by, l.tries
+	return a, true
+}
+
+// cut makes the cuts, and what follows from them.
+func (l *solving) cut() {
+	s := l.s
+	l.e = s.bound(l.limit)
+	l.had = l.e.tried
+	if !l.e.ok || !l.bounds && l.most >= 0 && l.e.least*s.unit > l.most*(1+1e-9) {
+		l.e.ok, l.over = false, true
+		return
+	}
+	l.at = l.e.at
+	if !l.bounds {
+		l.x = s.newSearch(l.limit, l.work)
+		l.x.most = l.most
+		l.starts = s.starts(l.at, l.limit)
+	}
+	l.know()
+}
+
+// know takes in what is proven.
+func (l *solving) know() {
+	l.least = l.e.least * l.s.unit
+	if l.x != nil {
+		l.x.enough = l.least + min(enough*l.s.total, l.least/100)
+	}
+}
+
+// refute notes that there is no plan.
+func (l *solving) refute() { l.e, l.over = l.s.refute(l.limit), true }
+
+// raise takes in a bound in units.
+func (l *solving) raise(least float64) { l.e.least = max(l.e.least, least) }
 
 // from is what costs so much more than the bound, as a part of the whole cost, or what
 // whoever asks would take if that is more.
-func (l *stages) from(gap float64) float64 { return max(l.least+gap*l.s.total, l.x.most) }
+func (l *solving) from(gap float64) float64 { return max(l.least+gap*l.s.total, l.x.most) }
 
 // gap is one that walks and leads may close. Where a window raised the bound, less is left
 // than there would be.
-func (l *stages) gap() float64 {
+func (l *solving) gap() float64 {
 	if l.e.windowed {
 		return fair
 	}
@@ -120,45 +149,175 @@ func (l *stages) gap() float64 {
 }
 
 // settle takes a plan as best that is not as near to the bound: others were looked at.
-func (l *stages) settle() { l.x.enough = max(l.x.enough, l.least+fair*l.s.total) }
+func (l *solving) settle() { l.x.enough = max(l.x.enough, l.least+fair*l.s.total) }
 
-// prove raises the bound, and follows the plans that are found by the way. It reports
-// false if there is no plan.
-func (l *stages) prove() bool {
-	s, x := l.s, l.x
-	raised := func(by func(limit int64, target float64) evidence) bool { return l.know(by(x.limit, x.extra/s.unit)) }
-	matters := x.most < 0 && !s.lean // how good the plan is
-	if matters && !raised(s.raise) {
+// open reports whether the starts left a gap.
+func (l *solving) open() bool { return l.opened }
+
+// target is what a bound need not be raised above, in units.
+func (l *solving) target() float64 {
+	if l.x == nil {
+		return l.upTo
+	}
+	return l.x.extra / l.s.unit
+}
+
+func (l *solving) below() bool  { return l.e.least < l.target() }
+func (l *solving) unfair() bool { return l.e.least < l.target()-fair*units }
+
+// wants reports whether proofs are tried: where they were not yet, and how good the plan is
+// matters.
+func (l *solving) wants(p proof) bool {
+	s, e := l.s, &l.e
+	if p == raises && !l.bounds {
+		l.opened = l.x.extra > l.from(good)
+	}
+	if l.had >= p {
 		return false
 	}
+	switch p {
+	case raises:
+		return (l.bounds || l.opened && l.matters()) && len(e.at) > 0 && len(s.p.Cost) <= mostRefined
+	case refines:
+		return e.tried >= raises && (l.bounds || l.opened && l.matters() && l.x.extra > l.x.enough)
+	default:
+		return l.bounds && e.least < l.upTo && len(s.p.Cost) <= shortProgram
+	}
+}
+
+// matters reports whether it matters how good the plan is.
+func (l *solving) matters() bool { return l.x.most < 0 && !l.s.lean }
+
+// sets raises the bound by sets of values instead of prices, or else by two cases.
+func (l *solving) sets() {
+	s, e, target := l.s, &l.e, l.target()
+	begin := s.spent
+	first := e.at[0].bound
+	for i := range e.at[:min(roundings, len(e.at))] {
+		x := &e.at[i]
+		if x.bound < first*nearly {
+			break
+		}
+		b, kept, whole := x.c.knapsack(x.room, target, mostPart)
+		s.count(x.c)
+		if math.IsInf(b, 1) {
+			l.refute()
+			return
+		}
+		if x.kept = kept; whole {
+			x.bound = max(x.bound, b)
+			e.least = max(e.least, b)
+			continue
+		}
+		for _, g := range x.c.grains() {
+			if s.off["split"] || s.spent-begin > mostSplitting || e.least >= target {
+				break
+			}
+			b := s.split(x.c, g, x.room, x.sets, e.least)
+			if math.IsInf(b, 1) { // nothing is in either case
+				l.refute()
+				return
+			}
+			if b > e.least {
+				x.bound, e.least = b, b
+			}
+		}
+	}
+}
+
+// pairs raises the bound by two places together.
+func (l *solving) pairs() {
+	var least float64
+	least, l.e.twins = l.s.twins(l.e.at, l.limit, l.target())
+	l.raise(least)
+}
+
+// fromSets takes the cheapest plan of what costs least at a place.
+func (l *solving) fromSets() {
+	s, x := l.s, l.x
 	if best, cost := s.cheapest(l.e.at, x.limit); cost <= max(x.enough, x.most) {
 		x.best, x.extra = best, cost
 	} else if best.gone != nil {
 		l.cheapest = append(l.cheapest, best.clone)
 	}
-	x.beside(func() { l.twinned = x.follow(l.e.twins, l.least) })
-	if matters && x.extra > x.enough {
-		if x.extra > l.least+farther*s.total && s.leads(x.work) { // nothing that follows tells of what those are
-			l.leads, l.giveUp = s.ledBeside(l.e.at, x.limit, x.most)
+}
+
+// fromPairs follows the plans of two places.
+func (l *solving) fromPairs() {
+	l.x.beside(func() { l.twinned = l.x.follow(l.e.twins, l.least) })
+}
+
+func (l *solving) mayLead() bool {
+	x := l.x
+	return l.opened && l.matters() && x.extra > x.enough && x.extra > l.least+farther*l.s.total && l.s.leads(x.work) // nothing that follows tells of what those are
+}
+
+func (l *solving) leadBeside() { l.leads, l.giveUp = l.s.ledBeside(l.e.at, l.limit, l.x.most) }
+
+// window raises the bound by the values that are read right behind the border.
+func (l *solving) window() {
+	least := l.s.windows(l.e.at, l.limit, l.e.least, l.target())
+	l.e.windowed = least > l.e.least
+	l.raise(least)
+}
+
+// largeSets raises the bound by a knapsack that takes longer.
+func (l *solving) largeSets() {
+	if x := l.e.at[0]; x.kept == nil {
+		if b, _, whole := x.c.knapsack(x.room, l.target(), largePart); whole {
+			l.raise(b)
 		}
-		if !raised(s.refine) {
-			return false
+		l.s.count(x.c)
+	}
+}
+
+// tails raises the bound by what may be there from launch to launch.
+func (l *solving) tails() {
+	l.tight = l.s.newTight(l.limit, l.target()*l.s.unit, small)
+	least, route := l.tight.tails(l.e.at)
+	l.raise(least / l.s.unit)
+	l.e.route = route
+}
+
+func (l *solving) before() {
+	if l.tight != nil {
+		l.raise(l.s.before(l.e.at, l.limit, l.tight.behind))
+	}
+}
+
+func (l *solving) cases() {
+	if l.tight != nil {
+		least, kept := l.s.cases(l.tight, l.e.at, l.limit, l.target()*l.s.unit)
+		if l.raise(least / l.s.unit); !l.s.off["kept cases"] {
+			l.e.stays = kept
 		}
 	}
+}
+
+func (l *solving) weigh() { l.raise(l.s.weigh(l.limit, l.e.least, l.upTo)) }
+
+// takeRoute takes the launches that tails found if no plan that follows will cost much less.
+func (l *solving) takeRoute() {
 	if l.twinned {
 		l.settle()
 	}
-	return true
-}
-
-// walk improves plans of evictors. Of long programs any plan does.
-func (l *stages) walk() {
-	s, x := l.s, l.x
-	l.distant = x.extra > l.from(wide)
-	none := x.best.gone == nil
-	if x.extra <= l.from(l.gap()) || len(s.p.Cost) > mostRefined && !none {
+	r := l.e.route
+	if r.launches == nil {
 		return
 	}
+	l.over = l.opened && r.extra <= l.from(wide) && r.extra < l.x.extra
+	l.taken = Answer{Launches: r.launches, Peak: r.peak, Extra: r.extra}
+}
+
+func (l *solving) mayWalk() bool {
+	l.distant = l.x.extra > l.from(wide)
+	return l.x.extra > l.from(l.gap()) && (len(l.s.p.Cost) <= mostRefined || l.x.best.gone == nil) // of long programs any plan does
+}
+
+// walk improves plans of evictors.
+func (l *solving) walk() {
+	s, x := l.s, l.x
+	none := x.best.gone == nil
 	improve := func() {
 		x.descend(l.walks, true, 0.5)
 		l.settle()
@@ -177,11 +336,8 @@ func (l *stages) walk() {
 
 // lead improves plans that forget from the front. Where those do not lead much nearer to
 // the bound, what else there is may lead farther from the plan before.
-func (l *stages) lead() {
+func (l *solving) lead() {
 	s, x := l.s, l.x
-	if x.extra <= l.from(l.gap()) || !s.leads(x.work) {
-		return
-	}
 	if l.leads == nil {
 		l.leads = func() []func() plan { return s.led(l.e.at, x.limit, x.most) }
 	}
@@ -191,17 +347,17 @@ func (l *stages) lead() {
 		l.aside = found{p: x.best, extra: x.extra}
 		x.best, x.extra = best, extra
 	}
+	l.leaned = l.led
 }
 
-// lean looks for a plan in the lean program where a gap stays, and reports whether it
-// found a better one.
-func (l *stages) lean() bool {
+// mayLean reports whether a gap stays that the lean program may close.
+func (l *solving) mayLean() bool {
 	x := l.x
-	return x.work >= quickWork && !l.s.lean && x.most < 0 && x.extra > l.least+wider*l.s.total && len(l.s.p.Cost) <= mostRefined && x.lean()
+	return !l.led && x.work >= quickWork && !l.s.lean && x.most < 0 && x.extra > l.least+wider*l.s.total && len(l.s.p.Cost) <= mostRefined
 }
 
 // polish improves a plan that is still far from the bound by exchanges.
-func (l *stages) polish() {
+func (l *solving) polish() {
 	if x := l.x; x.extra > l.least+far*l.s.total {
 		x.thorough = true
 		x.within(mostWork/4, func() { x.swap(1) })
@@ -209,10 +365,12 @@ func (l *stages) polish() {
 	}
 }
 
-// exchange improves the plan by exchanges, and goes on from other starts in between.
-func (l *stages) exchange() {
+// exchange improves the plan by exchanges.
+func (l *solving) exchange() { l.x.swap(0.4) }
+
+// restart goes on from other starts.
+func (l *solving) restart() {
 	s, x := l.s, l.x
-	x.swap(0.4)
 	x.enough = l.least + min(good*s.total, l.least/50)
 	if len(l.walks) > 0 || l.twinned {
 		l.settle()
@@ -220,34 +378,31 @@ func (l *stages) exchange() {
 	x.beside(func() { x.descend(l.cheapest, true, 0.5) })
 	x.descend(s.combined(l.at), true, 0.5)
 	x.descend(s.near(l.at, x.limit), true, 0.6)
-	if !l.walked() {
-		x.descend(l.starts, true, 0.65)
-		x.thorough = true
-		x.swap(0.75)
-		x.descend(s.eager(l.starts, x.limit), true, 0.85)
-		x.swap(0.9)
-		x.thorough = false
-	}
+}
+
+// thorough measures every change for every choice.
+func (l *solving) thorough() {
+	s, x := l.s, l.x
+	x.descend(l.starts, true, 0.65)
+	x.thorough = true
+	x.swap(0.75)
+	x.descend(s.eager(l.starts, x.limit), true, 0.85)
+	x.swap(0.9)
+	x.thorough = false
 }
 
 // walked reports whether there are walks that lead where the first starts do not.
-func (l *stages) walked() bool { return l.walks != nil && l.distant }
+func (l *solving) walked() bool { return l.walks != nil && l.distant }
 
-// anneal changes the plan at random where a gap stays.
-func (l *stages) anneal() {
-	s, x := l.s, l.x
-	if x.work != mostWork || x.extra <= l.from(wider) || len(s.p.Cost) > mostRefined || l.leaned && !l.led && len(s.p.Cost) > soonAnnealed {
-		return
-	}
-	x.beside(func() { x.anneal(l.least) })
+// mayAnneal reports whether a gap stays that changes at random may close.
+func (l *solving) mayAnneal() bool {
+	n := len(l.s.p.Cost)
+	return l.x.work == mostWork && l.x.extra > l.from(wider) && n <= mostRefined && (!l.leaned || l.led || n <= soonAnnealed)
 }
 
 // explore improves each start that is left by exchanges of its own. Where any plan would do,
 // each was followed by now.
-func (l *stages) explore() {
-	if l.x.most >= 0 && l.x.best.gone == nil {
-		return
-	}
+func (l *solving) explore() {
 	rest := l.walks[min(explored, len(l.walks)):]
 	if !l.walked() {
 		rest = slices.Concat(rest, l.s.combined(l.at), l.starts)
@@ -255,27 +410,22 @@ func (l *stages) explore() {
 	l.x.explore(rest, 1)
 }
 
-// exactly solves a small program by shortest paths. It is done if there is no plan, or a
-// cheaper one than was found; if not, what was found is the bound.
-func (l *stages) exactly() (a Answer, ok, done bool) {
+// exactly solves a small program by shortest paths. What is found is the bound.
+func (l *solving) exactly() {
 	s, x := l.s, l.x
 	launches, extra, ok := s.solveExactly(x.limit)
 	if !ok {
-		s.refute(x.limit)
-		return Answer{}, false, true
+		l.refute()
+		return
 	}
-	better := extra < x.extra || x.best.gone == nil
-	if l.least = x.extra; better {
+	if l.least = x.extra; extra < x.extra || x.best.gone == nil {
 		l.least = extra
+		peak, _, err := Check(s.p, launches)
+		if err != nil {
+			panic(err)
+		}
+		l.taken = Answer{Launches: launches, Peak: peak, Extra: extra}
 	}
 	l.e.least = l.least / s.unit
 	s.proven[x.limit] = l.e
-	if !better {
-		return Answer{}, true, false
-	}
-	peak, _, err := Check(s.p, launches)
-	if err != nil {
-		panic(err)
-	}
-	return Answer{Launches: launches, Peak: peak, Extra: extra, Bound: extra}, true, true
 }

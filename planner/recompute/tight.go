@@ -23,8 +23,8 @@ type tight struct {
 	s     *Solver
 	limit int64
 	small int64      // a value is large if it has more bytes
-	held  int        // sets at a pass
-	each  func(pass) // sees every pass, if there is one
+	held  int        // sets at a gate
+	each  func(gate) // sees every gate, if there is one
 	most  float64    // what promises to cost as much is not looked at
 	end   int32      // a search ends before this place
 	alone bool       // nothing but large values and what may not be forgotten takes bytes
@@ -43,8 +43,8 @@ type tight struct {
 	again   []int64 // by operator: bytes of other values for it to run again
 	behind  []check // places with a bound, the last ones first
 	wanted  []large // by place: what is read from there up to the next with a bound
-	passes  []pass  // the last ones first
-	span    []large // by place: what is read from there up to the next pass
+	gates   []gate  // the last ones first
+	span    []large // by place: what is read from there up to the next gate
 
 	states []tightState
 	known  map[whereabouts]int32
@@ -199,7 +199,7 @@ func (x *tight) number(op int32) {
 // tails raises what is known of places, from the last on, by what it costs to go
 // on from there, as long as that is quickly found. It returns the best bound, and
 // the cheapest launches met that do so and are within the limit before, too. Where
-// there are passes (passes.go), what is behind the first of them is found at once.
+// there are gates (gates.go), what is behind the first of them is found at once.
 func (x *tight) tails(at []bounded) (least float64, best route) {
 	s := x.s
 	best.extra = math.Inf(1)
@@ -223,13 +223,13 @@ func (x *tight) tails(at []bounded) (least float64, best route) {
 			}
 		}
 	}
-	if x.findPasses(mostPasses); len(x.passes) > 0 {
-		front := x.passes[len(x.passes)-1]
-		bound, end, all := x.fromPass(front)
+	if x.findGates(mostGates); len(x.gates) > 0 {
+		front := x.gates[len(x.gates)-1]
+		bound, end, all := x.fromGate(front)
 		least = bound
 		lead(front.at, end)
 		if all {
-			for _, p := range x.passes {
+			for _, p := range x.gates {
 				for ; len(places) > 0 && places[0].c.at >= p.at; places = places[1:] {
 					see(places[0])
 				}
@@ -238,7 +238,7 @@ func (x *tight) tails(at []bounded) (least float64, best route) {
 			know(front.at-1, bound)
 		}
 		s.spent += int64(x.work)
-		x.work, x.passes = 0, nil
+		x.work, x.gates = 0, nil
 	}
 	for i, b := range places {
 		if see(b); b.bound < cuts*nearly && i < len(places)-1 {
@@ -458,7 +458,7 @@ func (x *tight) promised(st tightState) (least float64) {
 			next = c.at + 1
 		}
 	}
-	if len(x.passes) > 0 {
+	if len(x.gates) > 0 {
 		least = max(least, st.cost+x.ahead(st))
 	}
 	return least

@@ -48,6 +48,9 @@ type verse struct {
 // beside all else, and a little less. fits reports whether by some weighings there is a plan.
 func (s *Solver) verses(fits func(ways []weighing, kept stays) bool) {
 	tries := verseWork / len(s.p.Cost)
+	if s.off["chains"] {
+		return
+	}
 	if !s.versed && tries >= verseTries {
 		s.versed, s.verse = true, s.newVerse()
 	}

@@ -8,27 +8,27 @@ var sizes = []int64{10, 6, 16}
 const (
 	shortProgram = 1024 // operators of a program of which large values are held against all others
 
-	mostWeighed = 1 << 10 // sets at a pass
-	mostLooked  = 3 << 18 // what may be looked at for all passes of a limit
+	mostWeighed = 1 << 10 // sets at a gate
+	mostLooked  = 3 << 18 // what may be looked at for all gates of a limit
 
 	edgesLooked = 4 // edges of cuts that are looked at in the time of an operator that runs again
 )
 
 // weigh bounds, in units, by large values and all others together. Whenever the
 // backward pass comes by a place, some set of large values is there. What it costs to
-// go on with that, as passes tell, are operators that make large values. What room it
+// go on with that, as gates tell, are operators that make large values. What room it
 // leaves is for the others, and what is to run again of those that do not fit is a
 // cut's question, in which large values are there for nothing. Nothing is counted
 // twice, so the sum is a bound for that set, and the least of all sets is one. Neither
-// passes nor cuts see as much alone: what is cheap to go on with is what leaves no
+// gates nor cuts see as much alone: what is cheap to go on with is what leaves no
 // room. A bound that is far from what is known is not looked for any more.
 func (s *Solver) weigh(limit int64, known, target float64) (least float64) {
 	work := 0
 	for _, parts := range sizes {
 		x := s.newTight(limit, target*s.unit, parts)
 		x.work, x.held = work, mostWeighed
-		x.each = func(p pass) { least = max(least, x.sum(p)) }
-		x.findPasses(mostLooked)
+		x.each = func(p gate) { least = max(least, x.sum(p)) }
+		x.findGates(mostLooked)
 		if work = x.work; least < known*nearly || least >= target {
 			break
 		}
@@ -37,9 +37,9 @@ func (s *Solver) weigh(limit int64, known, target float64) (least float64) {
 	return least
 }
 
-// sum is what it costs at least, in units, to go on from a pass, for large values and
+// sum is what it costs at least, in units, to go on from a gate, for large values and
 // all others.
-func (x *tight) sum(p pass) (least float64) {
+func (x *tight) sum(p gate) (least float64) {
 	s, prob := x.s, x.s.p
 	c := x.others(p.at)
 	rooms := map[int64]float64{} // what the others cost
