@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"memopt/memopt/joint"
+	"memopt/memopt/corpus"
 	"memopt/memopt/zoo"
 	"memopt/planner"
 )
@@ -63,7 +63,7 @@ func TestFrontier(t *testing.T) {
 // budget at the floor has, what a high limit of cost leads to, and what is said to be the
 // lowest where a budget is below.
 func TestMetAtTheFloor(t *testing.T) {
-	g, err := joint.Read("recompute/testdata/bert-6L-decomp.json.gz")
+	g, err := corpus.Recorded("bert-6L-decomp")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestMetAtTheFloor(t *testing.T) {
 // TestFrontierFillsJumps: where the curve would jump far, from 53.37 MiB at +21.05 % to
 // 48.00 at +46.96, there is a plan in between.
 func TestFrontierFillsJumps(t *testing.T) {
-	g, err := joint.Read("recompute/testdata/bert-6L-decomp.json.gz")
+	g, err := corpus.Recorded("bert-6L-decomp")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"memopt/memopt/joint"
+	"memopt/memopt/corpus"
 	"memopt/memopt/zoo"
 	"memopt/planner"
 )
@@ -51,8 +51,8 @@ func TestNearBoundsAsRecorded(t *testing.T) {
 	for _, c := range []struct {
 		model        string
 		lowest, most float64 // percent
-	}{{"gpt-2L", 50, 0.1}, {"unet", 40, 1}} {
-		g, err := joint.Read("testdata/" + c.model + ".json.gz")
+	}{{"gpt-2L", 50, 0.1}, {"unet-128", 40, 1}} {
+		g, err := corpus.Recorded(c.model)
 		if err != nil {
 			t.Fatal(err)
 		}

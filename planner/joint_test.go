@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"memopt/memopt/corpus"
 	"memopt/memopt/graph"
-	"memopt/memopt/joint"
 	"memopt/memopt/zoo"
 	"memopt/planner"
 )
@@ -14,7 +14,7 @@ import (
 // TestBetterThanCheckpointing: within the bytes that PyTorch needs when it
 // checkpoints 2, 4 and 6 blocks of 6, a plan repeats no more operations.
 func TestBetterThanCheckpointing(t *testing.T) {
-	g, err := joint.Read("../memopt/joint/testdata/gpt2-6L.json.gz")
+	g, err := corpus.Recorded("gpt2-6L")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestBetterThanCheckpointing(t *testing.T) {
 func TestFiftyBudgets(t *testing.T) {
 	graphs := map[string]*graph.Graph{}
 	for _, name := range []string{"gpt2-6L", "resnet18"} {
-		g, err := joint.Read("../memopt/joint/testdata/" + name + ".json.gz")
+		g, err := corpus.Recorded(name)
 		if err != nil {
 			t.Fatal(err)
 		}

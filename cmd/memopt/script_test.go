@@ -39,11 +39,16 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	corpus, err := filepath.Abs("../../memopt/corpus/steps")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: golden.Updating(),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MODELS", models)
 			e.Setenv("JOINT", joint)
+			e.Setenv("CORPUS", corpus)
 			e.Setenv("COLUMNS", "9999") // patterns are of whole lines; output.txt has what fits a terminal
 			return nil
 		},

@@ -16,7 +16,7 @@ func TestPlanner(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said []string
-	r, err := Planner(PlannerOptions{Quick: true, Only: []string{"files"}, Files: []string{"../joint/testdata/gpt2-6L.json.gz", csv},
+	r, err := Planner(PlannerOptions{Quick: true, Only: []string{"files"}, Files: []string{"../corpus/steps/gpt2-6L.json.gz", csv},
 		Progress: func(what string) { said = append(said, what) }})
 	if err != nil {
 		t.Fatal(err)

@@ -91,13 +91,6 @@ const (
 )
 
 // load reads a file's text.
-func load(path string) ([]byte, error) {
-	data, err := whole.Read(path, "a joint graph", mostText)
-	if err != nil {
-		return nil, err
-	}
-	return unpack(data)
-}
 
 func unpack(data []byte) (text []byte, err error) {
 	if text = data; bytes.HasPrefix(data, gzipMagic) {

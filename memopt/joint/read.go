@@ -13,6 +13,7 @@ import (
 
 	"memopt/memopt/graph"
 	"memopt/memopt/stop"
+	"memopt/memopt/whole"
 )
 
 // Read makes a graph of a joint graph's file.
@@ -21,7 +22,16 @@ func Read(path string) (*graph.Graph, error) { return ReadContext(context.Backgr
 // ReadContext is Read that polls a context, as package stop says.
 func ReadContext(ctx context.Context, path string) (*graph.Graph, error) {
 	name := filepath.Base(path)
-	text, err := load(path)
+	data, err := whole.Read(path, "a joint graph", mostText)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return Parse(ctx, name, data)
+}
+
+// Parse makes a graph of what is in a joint graph's file; errors call it name.
+func Parse(ctx context.Context, name string, data []byte) (*graph.Graph, error) {
+	text, err := unpack(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -24,14 +24,13 @@ func TestPeak(t *testing.T) {
 		nodes, forward, grads int
 		floor                 int64
 	}{
-		{"small.json", 18, 9, 2, 0},
-		{"resnet18.json.gz", 207, 109, 62, 0},
-		{"gpt2-6L.json.gz", 528, 193, 77, 100663300},
-		{"convnext.json.gz", 519, 177, 110, 0},
-		{"lstm.json.gz", 1544, 423, 10, 0},
+		{"testdata/small.json", 18, 9, 2, 0},
+		{"../corpus/steps/resnet18.json.gz", 207, 109, 62, 0},
+		{"../corpus/steps/gpt2-6L.json.gz", 528, 193, 77, 100663300},
+		{"../corpus/steps/convnext.json.gz", 519, 177, 110, 0},
+		{"../corpus/steps/lstm.json.gz", 1544, 423, 10, 0},
 	} {
-		path := filepath.Join("testdata", c.file)
-		g, err := Read(path)
+		g, err := Read(c.file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +38,11 @@ func TestPeak(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := load(path)
+		data, err := os.ReadFile(c.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := unpack(data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +144,7 @@ func TestHeld(t *testing.T) {
 
 // TestBudget: a plan under a budget of a graph with partial views is replayed.
 func TestBudget(t *testing.T) {
-	g, err := Read("testdata/gpt2-6L.json.gz")
+	g, err := Read("../corpus/steps/gpt2-6L.json.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

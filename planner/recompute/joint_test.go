@@ -2,13 +2,12 @@ package recompute_test
 
 import (
 	"math"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
+	"memopt/memopt/corpus"
 	"memopt/memopt/graph"
-	"memopt/memopt/joint"
 	"memopt/planner/recompute"
 )
 
@@ -89,11 +88,7 @@ func problemOf(t testing.TB, g *graph.Graph, dims map[string]int64) *recompute.P
 }
 
 func readJoint(t testing.TB, name string) *recompute.Problem {
-	path := "testdata/" + name + ".json.gz"
-	if _, err := os.Stat(path); err != nil {
-		path = "../../memopt/joint/" + path
-	}
-	g, err := joint.Read(path)
+	g, err := corpus.Recorded(name)
 	if err != nil {
 		t.Fatal(err)
 	}

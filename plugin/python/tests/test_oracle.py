@@ -153,7 +153,7 @@ class Recorded(unittest.TestCase):
     """Steps as PyTorch records them, planned by the binary."""
 
     def compare(self, model: str, *shares: int) -> None:
-        path = REPOSITORY / "memopt" / "joint" / "testdata" / f"{model}.json.gz"
+        path = REPOSITORY / "memopt" / "corpus" / "steps" / f"{model}.json.gz"
         plain, padded = Joint(path, 1), Joint(path, ALIGNMENT)
         total = sum(plain.problem.cost)
         for share in shares:
