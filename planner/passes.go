@@ -46,7 +46,11 @@ type Pass struct{ Name, Doc string }
 
 // Passes lists what searches run, in running order. Request.Without takes the names.
 func Passes() (all []Pass) {
-	return []Pass{{choosing + "solve", "chooses what runs again"}, {placing + "solve", "places lives"}}
+	all = append(all, Pass{choosing + "solve", "chooses what runs again"})
+	for _, p := range pack.Passes() {
+		all = append(all, Pass{placing + p.Name, p.Doc})
+	}
+	return all
 }
 
 // What comes before the names of passes, and who else chooses and places.
@@ -121,10 +125,12 @@ func (l *passLog) passes() (rows []PassRow) {
 }
 
 // pack places buffers, and counts by which passes.
-func (m *model) pack(p pack.Problem) (pack.Solution, error) {
-	begin := time.Now()
-	s, err := pack.Solve(p)
-	m.log.note(placing+s.Strategy, err == nil, time.Since(begin))
+func (m *model) pack(p pack.Problem, e pack.Effort) (pack.Solution, error) {
+	e.Without = m.log.without[placing]
+	s, err := pack.Solve(p, e)
+	for _, t := range s.Tries {
+		m.log.note(placing+t.Pass, err == nil && t.Pass == s.By, t.Time)
+	}
 	return s, err
 }
 
@@ -136,7 +142,7 @@ func (v *solver) asked(a recompute.Answer, ok bool) (recompute.Answer, bool) {
 
 // search is how a candidate came about.
 func (m *model) search(c *candidate) Search {
-	s := Search{Choice: c.by, Placement: placing + c.placed.Strategy, Tries: c.tries, Passes: m.log.passes()}
+	s := Search{Choice: c.by, Placement: placing + c.placed.By, Tries: c.tries, Passes: m.log.passes()}
 	if m.unplaced() {
 		s.Placement = notPlaced
 	}

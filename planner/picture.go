@@ -57,11 +57,11 @@ func (p *Plan) drawn() []int64 {
 	if !p.m.unplaced() {
 		return p.Offsets
 	}
-	problem := pack.Problem{Buffers: make([]pack.Buffer, len(p.t.lives)), Looks: atOnce, Context: p.m.ctx}
+	problem := pack.Problem{Buffers: make([]pack.Buffer, len(p.t.lives))}
 	for i, l := range p.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes}
 	}
-	s, err := pack.Solve(problem)
+	s, err := pack.Solve(problem, pack.Effort{Looks: atOnce, Context: p.m.ctx})
 	if err != nil {
 		return p.offsets()
 	}

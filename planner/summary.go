@@ -107,17 +107,18 @@ func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, er
 		}
 		return c, nil
 	}
-	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives)), Capacity: capacity, Looks: looks, Context: m.ctx}
+	problem := pack.Problem{Buffers: make([]pack.Buffer, len(c.t.lives)), Capacity: capacity}
+	effort := pack.Effort{Looks: looks, Context: m.ctx}
 	for i, l := range c.t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
 	}
 	if capacity%alignment > 0 {
 		if crown := c.t.crown(capacity); crown != nil {
-			return c, m.placeUnder(crown, c, problem)
+			return c, m.placeUnder(crown, c, problem, effort)
 		}
 	}
 	var err error
-	c.placed, err = m.pack(problem)
+	c.placed, err = m.pack(problem, effort)
 	return c, err
 }
 

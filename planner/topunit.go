@@ -73,13 +73,13 @@ func (t *timeline) crown(capacity int64) (crown []int32) {
 }
 
 // placeUnder places a candidate within a capacity whose last bytes are a crown's.
-func (m *model) placeUnder(crown []int32, c *candidate, problem pack.Problem) (err error) {
+func (m *model) placeUnder(crown []int32, c *candidate, problem pack.Problem, effort pack.Effort) (err error) {
 	whole := problem.Capacity / alignment * alignment
 	problem.Capacity = whole
 	for _, i := range crown {
 		problem.Buffers[i].Size = 0
 	}
-	if c.placed, err = m.pack(problem); err != nil {
+	if c.placed, err = m.pack(problem, effort); err != nil {
 		c.placed.Offsets = nil // they are not those of all lives
 		return err
 	}

@@ -55,7 +55,7 @@ var packCommand = &cli.Command{
 		problem.Capacity = capacity
 		begin := time.Now()
 		done := busy(c, "packing")
-		solution, err := pack.Solve(problem)
+		solution, err := pack.Solve(problem, pack.Effort{})
 		done()
 		if err != nil {
 			return cannot{err.Error()}
@@ -94,10 +94,10 @@ var packCommand = &cli.Command{
 		}
 		if asJSON {
 			fmt.Fprintf(c.App.ErrWriter, "{\"height\": %d, \"bound\": %d, \"gap\": %.6f, \"buffers\": %d, \"strategy\": %q, \"ms\": %.3f}\n",
-				solution.Height, solution.Bound, gap, len(problem.Buffers), solution.Strategy, float64(took.Microseconds())/1000)
+				solution.Height, solution.Bound, gap, len(problem.Buffers), solution.By, float64(took.Microseconds())/1000)
 		} else if !c.Bool("quiet") {
 			fmt.Fprintf(c.App.ErrWriter, "height %d, no arena is lower than %d (gap %.3f %%), by %s in %s\n",
-				solution.Height, solution.Bound, 100*gap, solution.Strategy, took.Round(time.Microsecond))
+				solution.Height, solution.Bound, 100*gap, solution.By, took.Round(time.Microsecond))
 		}
 		return nil
 	},

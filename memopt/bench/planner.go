@@ -322,7 +322,7 @@ func (b *plannerBench) packing() error {
 func (b *plannerBench) pack(p pack.Instance) (row PackRow, err error) {
 	row = PackRow{Problem: p.Name, Buffers: len(p.Buffers), Capacity: p.Capacity}
 	row.Clock, err = b.clock(0, func() error {
-		s, err := pack.Solve(p.Problem)
+		s, err := pack.Solve(p.Problem, pack.Effort{})
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}

@@ -61,7 +61,7 @@ func (s *Session) plan(ctx context.Context, p *program, b *graph.Binding, fetche
 		return nil, err
 	}
 	t.place(nodes)
-	problem := pack.Problem{Buffers: make([]pack.Buffer, len(t.lives)), Context: ctx}
+	problem := pack.Problem{Buffers: make([]pack.Buffer, len(t.lives))}
 	alive, at := int64(0), map[int32]int64{}
 	for i, l := range t.lives {
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: aligned(l.bytes), Align: align}
@@ -75,7 +75,7 @@ func (s *Session) plan(ctx context.Context, p *program, b *graph.Binding, fetche
 	if !s.options.Pattern {
 		return t, nil
 	}
-	placed, err := pack.Solve(problem)
+	placed, err := pack.Solve(problem, pack.Effort{Context: ctx})
 	if err != nil {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func TestAdverse(t *testing.T) {
 				if all++; gap < 100 {
 					near++
 				}
-				t.Logf("seed %d: %d hundredths of a percent, by %s", seed+1, gap, s.Strategy)
+				t.Logf("seed %d: %d hundredths of a percent, by %s", seed+1, gap, s.By)
 				if gap > f.most {
 					t.Errorf("seed %d: %d hundredths of a percent above the bound, not %d", seed+1, gap, f.most)
 				}

@@ -4,6 +4,10 @@ package pack
 // A life lies at the bottom or on those at the bottom that it meets, whichever the one does not that it meets as it begins. No
 // packing is lower, but for what alignments want. It reports false if three meet.
 func (p *part) alternate() bool {
+	if p.job.off("alternate") {
+		return false
+	}
+	defer p.job.run("alternate", p)()
 	open := nobody // of those that have begun, the one that ends last
 	above := make([]bool, len(p.lives))
 	at := make([]int64, len(p.lives))

@@ -59,7 +59,7 @@ func TestChain(t *testing.T) {
 	for i := range int32(20_000) {
 		p.Buffers = append(p.Buffers, Buffer{First: i, Last: i + 2, Size: 1 + r.Int64N(1000)})
 	}
-	if s := solved(t, p); s.Height != s.Bound || s.Strategy != "alternate" {
-		t.Errorf("%s: %d bytes, %d are alive", s.Strategy, s.Height, s.Bound)
+	if s := solved(t, p); s.Height != s.Bound || s.By != "alternate" {
+		t.Errorf("%s: %d bytes, %d are alive", s.By, s.Height, s.Bound)
 	}
 }

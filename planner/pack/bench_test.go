@@ -81,7 +81,7 @@ func BenchmarkStep(b *testing.B) {
 			b.ReportAllocs()
 			var s Solution
 			for b.Loop() {
-				s, _ = Solve(p)
+				s, _ = Solve(p, Effort{})
 			}
 			b.ReportMetric(100*float64(s.Height-s.Bound)/float64(s.Bound), "%gap")
 		})
@@ -98,7 +98,7 @@ func BenchmarkStrategies(b *testing.B) {
 				p := step(n, 1)
 				var s Solution
 				for b.Loop() {
-					s, _ = Solve(p)
+					s, _ = Solve(p, Effort{})
 				}
 				if err := Check(p, s); err != nil {
 					b.Fatal(err)
@@ -123,7 +123,7 @@ func BenchmarkMiniMalloc(b *testing.B) {
 				var s Solution
 				for b.Loop() {
 					var err error
-					if s, err = Solve(p); err != nil {
+					if s, err = Solve(p, Effort{}); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -18,6 +18,7 @@ type climb struct {
 	staged *staged
 	looks  int
 	clock  *clock
+	job    *job
 }
 
 const (
@@ -44,6 +45,10 @@ const mostClimbed = math.MaxInt64 / 4
 // Walks come next, which go on where skylines are too high at all times. Then lives that a search is not tried for later are
 // packed from what it makes of the large ones; if that does not come near they are climbed.
 func (p *part) grow(goal int64) {
+	if p.job.off("skyline") {
+		return
+	}
+	defer p.job.run("skyline", p)()
 	if goal > mostClimbed {
 		return
 	}
@@ -86,6 +91,10 @@ func (p *part) grow(goal int64) {
 // sharpen brings few lives that are above near, but not far above the goal, lower, on the first routes: mostly all the way,
 // which spares a search that takes ten times as long.
 func (p *part) sharpen(goal, near int64) {
+	if p.job.off("skyline") {
+		return
+	}
+	defer p.job.run("skyline", p)()
 	if p.top <= near || goal > mostClimbed {
 		return
 	}
@@ -95,6 +104,10 @@ func (p *part) sharpen(goal, near int64) {
 
 // tuck is whether p is near enough as s packs it if room is made below a top for what sticks out.
 func (p *part) tuck(goal int64, s *skyline) bool {
+	if p.job.off("tuck") {
+		return false
+	}
+	defer p.job.run("tuck", p)()
 	if s.highest-goal > goal/hopeful {
 		return false
 	}
@@ -156,7 +169,7 @@ func (p *part) climbOn(c *climb, s *skyline) {
 
 // from is p as s packs it.
 func (p *part) from(s *skyline) part {
-	return part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: slices.Clone(s.offsets), top: s.highest, by: "skyline", clock: p.clock}
+	return part{lives: p.lives, sections: p.sections, floor: p.floor, offsets: slices.Clone(s.offsets), top: s.highest, by: "skyline", clock: p.clock, job: p.job}
 }
 
 // keep makes p the same as o if that is lower.
@@ -167,7 +180,7 @@ func (p *part) keep(o part) {
 }
 
 func newClimb(p *part, goal, near int64) *climb {
-	c := &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock}
+	c := &climb{goal: goal, near: near, base: newSkyline(p), clock: p.clock, job: p.job}
 	c.base.ceiling = goal + goal/room
 	c.staged = newStaged(c, p)
 	return c

@@ -26,6 +26,10 @@ const (
 
 // fromCore is p packed from its core, if all parts of that are of few lives, and none stays far above the goal or above most.
 func (p *part) fromCore(goal, most int64) (packed part) {
+	if p.job.off("core") {
+		return part{top: math.MaxInt64}
+	}
+	defer p.job.run("core", p)()
 	packed = *p
 	packed.offsets, packed.top = nil, math.MaxInt64
 	tried := false

@@ -113,7 +113,7 @@ func TestWriteCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Capacity = 12
-	s, err := Solve(p)
+	s, err := Solve(p, Effort{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func FuzzReadCSV(f *testing.F) {
 			}
 			return
 		}
-		s, err := Solve(p)
+		s, err := Solve(p, Effort{})
 		if err != nil {
 			return // sums that are no numbers
 		}

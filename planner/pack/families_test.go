@@ -265,7 +265,7 @@ func TestFamilies(t *testing.T) {
 					near++
 				}
 				if s.Height > s.Bound+3*s.Bound/100 {
-					t.Errorf("seed %d: height %d, by %s, is more than 3 %% above the bound %d", seed+1, s.Height, s.Strategy, s.Bound)
+					t.Errorf("seed %d: height %d, by %s, is more than 3 %% above the bound %d", seed+1, s.Height, s.By, s.Bound)
 				}
 			}
 		})
@@ -285,7 +285,7 @@ func TestCores(t *testing.T) {
 		var first Solution
 		for cores := 1; cores <= 2; cores++ {
 			runtime.GOMAXPROCS(cores)
-			s, err := Solve(p)
+			s, err := Solve(p, Effort{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -314,7 +314,7 @@ func BenchmarkFamilies(b *testing.B) {
 					var s Solution
 					begin := processor()
 					for b.Loop() {
-						s, _ = Solve(p)
+						s, _ = Solve(p, Effort{})
 					}
 					b.ReportMetric((processor()-begin)/float64(b.N), "cpu-s/op")
 					b.ReportMetric(100*float64(s.Height-s.Bound)/float64(s.Bound), "%gap")
@@ -365,7 +365,7 @@ func BenchmarkDraws(b *testing.B) {
 								p.Buffers = append(p.Buffers, l)
 							}
 							begin := time.Now()
-							s, _ := Solve(p)
+							s, _ := Solve(p, Effort{})
 							seconds = max(seconds, time.Since(begin).Seconds())
 							g := 100 * float64(s.Height-s.Bound) / float64(s.Bound)
 							if gap = max(gap, g); g > 1 {

@@ -85,7 +85,7 @@ func (p *part) around(goal int64) {
 		rows = strategies[:quickRows]
 	}
 	s := p.space(min(patience*len(p.lives), p.clock.alone()))
-	p.try(rows, s, goal)
+	p.orders(rows, s, goal)
 	p.clock.spend(s.looks)
 	if !many && len(p.lives) > fewest && p.far(goal, content) {
 		p.grow(goal)

@@ -121,7 +121,7 @@ func TestSmallAgainstAll(t *testing.T) {
 			}
 		})
 		p := anyFixed(t, Problem{Buffers: rapid.SliceOfN(buffer, 1, 5).Draw(t, "buffers")})
-		s, err := Solve(p)
+		s, err := Solve(p, Effort{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestSmallAgainstAll(t *testing.T) {
 		}
 		p.Capacity = lowest + unitSlack(p)
 		if len(p.InPlace) == 0 {
-			if _, err := Solve(p); err != nil {
+			if _, err := Solve(p, Effort{}); err != nil {
 				t.Fatalf("%+v: %v", p, err)
 			}
 		}
@@ -145,7 +145,7 @@ func TestSmallAgainstAll(t *testing.T) {
 func TestAnyFixed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := anyFixed(t, anyProblem(t))
-		s, err := Solve(p)
+		s, err := Solve(p, Effort{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestAnyFixed(t *testing.T) {
 		if Valid(p) != nil {
 			return // two are fixed where only sharing lets them be
 		}
-		apart, err := Solve(p)
+		apart, err := Solve(p, Effort{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestAroundRegions(t *testing.T) {
 		p := families[at].make(20_000, seed)
 		s := solved(t, p)
 		if s.Height > s.Bound+s.Bound/100 {
-			t.Errorf("seed %d: height %d, by %s, is more than a percent above the bound %d", seed, s.Height, s.Strategy, s.Bound)
+			t.Errorf("seed %d: height %d, by %s, is more than a percent above the bound %d", seed, s.Height, s.By, s.Bound)
 		}
 	}
 }
@@ -218,7 +218,7 @@ func TestAroundMany(t *testing.T) {
 			for i := 0; i < len(p.Buffers); i += every {
 				q.Fixed = append(q.Fixed, Fixed{i, before.Offsets[i]})
 			}
-			s, err := Solve(q)
+			s, err := Solve(q, Effort{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -226,7 +226,7 @@ func TestAroundMany(t *testing.T) {
 				t.Errorf("%s, every %d fixed: %v", f.name, every, err)
 			}
 			if s.Height > s.Bound+s.Bound/8 {
-				t.Errorf("%s, every %d fixed: height %d, by %s, is far above the bound %d", f.name, every, s.Height, s.Strategy, s.Bound)
+				t.Errorf("%s, every %d fixed: height %d, by %s, is far above the bound %d", f.name, every, s.Height, s.By, s.Bound)
 			}
 		}
 	}
@@ -239,7 +239,7 @@ func TestFixedHigh(t *testing.T) {
 	for i := range int32(few + 1) {
 		p.Buffers = append(p.Buffers, Buffer{First: i, Last: i + 20, Size: 1 + int64(i%7)})
 	}
-	s, err := Solve(p)
+	s, err := Solve(p, Effort{})
 	if err != nil || Check(p, s) != nil || s.Height != s.Bound {
 		t.Errorf("height %d, bound %d, error %v, check %v", s.Height, s.Bound, err, Check(p, s))
 	}
@@ -268,7 +268,7 @@ func TestFixedErrors(t *testing.T) {
 		{Problem{Buffers: append(two, Buffer{3, 4, 1, 0}), InPlace: []InPlace{{0, 1}, {0, 2}}},
 			"buffer 0 is to be taken over by both buffer 1 and buffer 2"},
 	} {
-		if _, err := Solve(c.p); err == nil || err.Error() != c.want {
+		if _, err := Solve(c.p, Effort{}); err == nil || err.Error() != c.want {
 			t.Errorf("Solve(%v)\n got %v\nwant %s", c.p, err, c.want)
 		}
 	}
@@ -276,7 +276,7 @@ func TestFixedErrors(t *testing.T) {
 
 func TestInPlace(t *testing.T) {
 	chain := Problem{Buffers: []Buffer{{0, 4, 8, 0}, {3, 6, 8, 0}, {5, 9, 4, 0}}, InPlace: []InPlace{{0, 1}, {1, 2}}}
-	s, err := Solve(chain)
+	s, err := Solve(chain, Effort{})
 	if err != nil || s.Height != 8 || s.Bound != 8 || Check(chain, s) != nil {
 		t.Errorf("a chain: %+v, error %v; want height 8", s, err)
 	}
@@ -294,7 +294,7 @@ func TestInPlaceFixed(t *testing.T) {
 		Fixed:   []Fixed{{0, 0}, {1, 0}, {2, 10}},
 		InPlace: []InPlace{{0, 1}},
 	}
-	s, err := Solve(p)
+	s, err := Solve(p, Effort{})
 	if err != nil || s.Height != 24 || Check(p, s) != nil {
 		t.Errorf("%+v, error %v, check %v; want height 24", s, err, Check(p, s))
 	}

@@ -100,7 +100,7 @@ func collision(all []rectangle) (a, b int, ok bool) {
 // solveInPlace packs p with pairs joined into one buffer, which is their union: with those joined that do not raise the
 // bytes alive at the worst moment, with those of them that nobody fixed, and with none. Where there are few pairs it
 // tries every set of them.
-func solveInPlace(p Problem) (Solution, error) {
+func solveInPlace(p Problem, e Effort) (Solution, error) {
 	floor := sharedBound(p)
 	if p.Capacity > 0 && floor > p.Capacity {
 		return Solution{}, tooSmall(p, floor)
@@ -113,7 +113,7 @@ func solveInPlace(p Problem) (Solution, error) {
 		if validFixed(q, math.MaxInt64) != nil {
 			continue // one that is fixed has grown into another
 		}
-		s, err := solve(q)
+		s, err := solve(q, e)
 		if len(s.Offsets) == 0 && len(q.Buffers) > 0 {
 			continue // more is alive at once than the capacity
 		}
@@ -128,7 +128,7 @@ func solveInPlace(p Problem) (Solution, error) {
 	if len(best.Offsets) == 0 { // the last set joins none, which is always possible, if not within the capacity
 		q, of := join(p, sets[len(sets)-1])
 		q.Capacity = 0
-		s, err := solve(q)
+		s, err := solve(q, e)
 		if err != nil {
 			return Solution{}, err
 		}
@@ -224,7 +224,7 @@ func worthwhile(p Problem) (on []bool) {
 // out if one of the two is joined that way already, if both are fixed at different places, or if no offset suits both.
 // Those fixed at the same place share it, joined or not.
 func join(p Problem, on []bool) (q Problem, of []int) {
-	q.Capacity, q.Looks = p.Capacity, p.Looks
+	q.Capacity = p.Capacity
 	of = make([]int, len(p.Buffers))
 	into := make([]int, len(p.Buffers)) // the buffer that each one is joined with, of all that are
 	for i := range into {

@@ -79,7 +79,7 @@ const (
 // joined is p packed after its lives are joined, if they are pieces of something and become much fewer by it. What is joined
 // right goes together as it was or not at all: where that is not found soon, something is wrong, and it is joined in other ways.
 func (p *part) joined(goal, near int64) part {
-	best := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "joined"}
+	best := part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "join"}
 	if !p.cutUp() {
 		return best
 	}
@@ -143,7 +143,7 @@ func (p *part) together(j *joiner, goal, near int64, looks int) part {
 			at[l.id] = r.offsets[i]
 		}
 	}
-	q := part{lives: p.lives, by: "joined", offsets: j.spread(at, make([]bool, len(j.all)))}
+	q := part{lives: p.lives, by: "join", offsets: j.spread(at, make([]bool, len(j.all)))}
 	q.top = topOf(q.lives, q.offsets)
 	return q
 }

@@ -183,12 +183,12 @@ func TestCrowds(t *testing.T) {
 			if _, ok := q.nest(q.startFirst(), make([]int64, n), math.MaxInt64); ok && moments == 3 {
 				t.Errorf("%s at %d moments: nested", name, moments)
 			}
-			s, err := Solve(p)
+			s, err := Solve(p, Effort{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := Check(p, s); err != nil || s.Height > goal+goal/100 {
-				t.Errorf("%s at %d moments: %s ends at %d, %d are alive: %v", name, moments, s.Strategy, s.Height, goal, err)
+				t.Errorf("%s at %d moments: %s ends at %d, %d are alive: %v", name, moments, s.By, s.Height, goal, err)
 			}
 		}
 	}

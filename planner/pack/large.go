@@ -68,6 +68,10 @@ func (p *part) improve(c *climb, s *skyline) {
 // large ones do not come close enough more wait the next time; and if some of those that wait find no room, these do not wait
 // any more.
 func (p *part) rescue(goal int64, grown part) {
+	if p.job.off("large") {
+		return
+	}
+	defer p.job.run("large", p)()
 	enough := goal + goal/fair
 	p.keep(grown)
 	below := p.top
@@ -147,7 +151,7 @@ func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed i
 	if !c.affords(leaves) {
 		return g, 0, nil, false
 	}
-	g = part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: p.clock, ctx: p.ctx}
+	g = part{lives: p.lives, sections: p.sections, floor: p.floor, top: math.MaxInt64, by: "large", clock: p.clock, ctx: p.ctx, job: p.job}
 	s := c.base.twin()
 	s.highest = below
 	for k := 0; k <= endings && s.highest > enough && c.affords(leaves); k++ {
@@ -172,7 +176,7 @@ func (p *part) fromLarge(h halves, below, goal, enough int64) (g part, climbed i
 func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stopped func() bool) (at []int64, left []int32) {
 	var spent int
 	who := newMeetings(p)
-	more := true // to be pushed up
+	more := !p.job.off("push") // to be pushed up
 	for k := range tries {
 		if k > 0 && p.clock.alone() <= 0 {
 			break
@@ -182,7 +186,7 @@ func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stop
 		attempts := []attempt{func(func() bool) bool {
 			mended = newMend(p, who, offsets, goal)
 			mended.stopped = stopped
-			return mended.lower(top, squeeze*len(p.lives))
+			return !p.job.off("mend") && mended.lower(top, squeeze*len(p.lives))
 		}}
 		if more {
 			attempts = append(attempts, func(no func() bool) bool {
@@ -206,7 +210,7 @@ func (p *part) makeRoom(offsets []int64, top, goal int64, tries, looks int, stop
 		}
 		more = spent > looks*len(p.lives) // else those that are left have no room
 	}
-	if len(p.lives) <= few && len(left) > 0 && len(left) <= shoved && !stopped() {
+	if len(p.lives) <= few && len(left) > 0 && len(left) <= shoved && !stopped() && !p.job.off("shove") {
 		in, spent := p.shoveIn(who, offsets, top, goal, stopped)
 		if p.clock.spend(spent / deeply); in {
 			left = nil
@@ -295,7 +299,7 @@ func (p *part) large(w wait, goal int64) halves {
 
 // with is p in halves.
 func (p *part) with(in, rest []int32) halves {
-	q := &part{lives: make([]life, 0, len(in)), floor: p.floor, clock: p.clock, ctx: p.ctx}
+	q := &part{lives: make([]life, 0, len(in)), floor: p.floor, clock: p.clock, ctx: p.ctx, job: p.job}
 	for _, i := range in {
 		q.lives = append(q.lives, p.lives[i])
 	}

@@ -48,7 +48,7 @@ func TestTinyWait(t *testing.T) {
 			return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(n/5)), Size: 1 << (4 + r.IntN(16))}
 		})(n, seed+1)
 		if s := solved(t, p); s.Height > s.Bound+s.Bound/100 {
-			t.Errorf("seed %d: height %d, by %s, is more than a percent above the bound %d", seed+1, s.Height, s.Strategy, s.Bound)
+			t.Errorf("seed %d: height %d, by %s, is more than a percent above the bound %d", seed+1, s.Height, s.By, s.Bound)
 		}
 	}
 }

@@ -50,6 +50,10 @@ const (
 
 // mend lowers the top of p towards the goal, until it is no higher than enough, or so many looks are spent, or it is stopped.
 func (p *part) mend(goal, enough int64, looks int, stopped func() bool) {
+	if p.job.off("mend") {
+		return
+	}
+	defer p.job.run("mend", p)()
 	m := newMend(p, newMeetings(p), p.offsets, goal)
 	m.stopped = stopped
 	looks = min(looks, p.clock.light())

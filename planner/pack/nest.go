@@ -9,11 +9,15 @@ import (
 // nests packs many lives that lie within each other, as those of a training step do: what is made early is read late.
 // It reports false if none of its orders ends at or below top.
 func (p *part) nests(top int64) bool {
+	if p.job.off("nested") {
+		return false
+	}
+	defer p.job.run("nested", p)()
 	offsets := make([]int64, len(p.lives))
 	for _, o := range [...]struct {
 		by    string
 		order func() []int32
-	}{{"nested, start", p.startFirst}, {"nested, span", p.longestFirst}} {
+	}{{"nested", p.startFirst}, {"nested", p.longestFirst}} {
 		if reached, ok := p.nest(o.order(), offsets, min(top, math.MaxInt64-1)+1); ok {
 			p.offsets, p.top, p.by = offsets, reached, o.by
 			return true

@@ -29,7 +29,7 @@ func TestNested(t *testing.T) {
 			}
 		}
 	}
-	s, err := pack.Solve(p)
+	s, err := pack.Solve(p, pack.Effort{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +37,11 @@ func TestNested(t *testing.T) {
 		t.Fatal(err)
 	}
 	live, _ := pack.MaxLive(p)
-	if !strings.HasPrefix(s.Strategy, "nested") || s.Height > live+live/10000 {
-		t.Errorf("%s: %d bytes for %d alive at once", s.Strategy, s.Height, live)
+	if !strings.HasPrefix(s.By, "nested") || s.Height > live+live/10000 {
+		t.Errorf("%s: %d bytes for %d alive at once", s.By, s.Height, live)
 	}
 	p.Capacity = s.Height
-	if s, err = pack.Solve(p); err != nil || s.Height > p.Capacity {
+	if s, err = pack.Solve(p, pack.Effort{}); err != nil || s.Height > p.Capacity {
 		t.Errorf("within its own height: %d, %v", s.Height, err)
 	}
 }

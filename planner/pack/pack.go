@@ -15,17 +15,23 @@ type Buffer struct {
 	Align       int64
 }
 
-// Problem is the buffers to place, and the bytes there are for them: 0 asks for the lowest arena there is. Looks is how
-// much searches may look at, about a quarter of a million in a millisecond; 0 is as much as the buffers are worth. Where
-// both are given, what is not within the capacity soon is given up.
+// Problem is the buffers to place, and the bytes there are for them: 0 asks for the lowest arena there is.
 type Problem struct {
 	Buffers  []Buffer
 	Capacity int64
-	Looks    int
 	Fixed    []Fixed
 	InPlace  []InPlace
 	Names    []string // of buffers, for errors, files and pictures; nil calls them by their number
 	Times    []int64  // what files call moments from 0 up; nil calls them what they are
+}
+
+// Effort is what a solution is worth. The zero value is as much as the buffers are worth, with all passes.
+type Effort struct {
+	// Looks is how much searches may look at, about a quarter of a million in a millisecond; 0 is as much as the buffers
+	// are worth. Where a problem has a capacity, too, what is not within it soon is given up.
+	Looks int
+	// Without are names of passes that are not run; [Passes] lists them. The answer is valid without any of them.
+	Without map[string]bool
 	// Context ends Solve, which polls it as package stop says; nil is none.
 	Context context.Context
 }
@@ -70,66 +76,75 @@ type InPlace struct {
 // Solution places each buffer of a problem. A buffer that is never alive, or has no bytes, stands at offset 0 unless it
 // is fixed, and counts for nothing.
 type Solution struct {
-	Offsets  []int64 // one a buffer, in the problem's order
-	Height   int64   // the end of the highest buffer
-	Bound    int64   // proven: no solution is lower; the bytes alive at the worst moment, or more
-	Strategy string  // what placed the highest part; "stack" if all lie on top of each other
+	Offsets []int64 // one a buffer, in the problem's order
+	Height  int64   // the end of the highest buffer
+	Bound   int64   // proven: no solution is lower; the bytes alive at the worst moment, or more
+	By      string  // the pass that placed the highest part; "stack" if all lie on top of each other
+	Tries   []Try   // the passes that ran, in running order
 }
 
 // Solve places the buffers of p as low as it can; within p.Capacity is low enough, if there is one, and never missed if
-// the height without it is, unless p.Looks are counted. Buffers that it cannot place within it are a CapacityError that says how low it came and how
+// the height without it is, unless e.Looks are counted. Buffers that it cannot place within it are a CapacityError that says how low it came and how
 // low anyone can come, with that solution; a problem that is not well formed is another error.
-func Solve(p Problem) (Solution, error) {
+func Solve(p Problem, e Effort) (Solution, error) {
 	if err := Valid(p); err != nil {
 		return Solution{}, err
 	}
-	if len(p.InPlace) > 0 {
-		return solveInPlace(p)
+	if e.Looks < 0 {
+		return Solution{}, fmt.Errorf("%d looks are fewer than none", e.Looks)
 	}
-	return solve(p)
+	if len(p.InPlace) > 0 {
+		return solveInPlace(p, e)
+	}
+	return solve(p, e)
 }
 
 // solve is Solve for a problem that is well formed, and in which no buffer takes over another.
-func solve(p Problem) (Solution, error) {
+func solve(p Problem, e Effort) (s Solution, err error) {
 	lives, sections := livesOf(p)
 	alike := alignedLive(p)
 	goal := max(mostLive(lives, sections), fixedEnd(p), up(alike, unitOf(p)))
-	s := Solution{Offsets: make([]int64, len(p.Buffers)), Bound: bound(p, goal, alike), Strategy: "stack"}
+	s = Solution{Offsets: make([]int64, len(p.Buffers)), Bound: bound(p, goal, alike), By: "stack"}
 	for _, f := range p.Fixed {
 		s.Offsets[f.Buffer] = f.Offset // those too that take no room
 	}
 	if p.Capacity > 0 && s.Bound > p.Capacity {
 		return Solution{}, tooSmall(p, s.Bound)
 	}
-	if p.Capacity > 0 && p.Capacity < goal && p.Looks == 0 { // it is up to what whole units add to the highest buffer
+	if p.Capacity > 0 && p.Capacity < goal && e.Looks == 0 { // it is up to what whole units add to the highest buffer
 		uncapped := p
 		uncapped.Capacity = 0
-		s, err := solve(uncapped)
+		s, err := solve(uncapped, e)
 		if err == nil && s.Height > p.Capacity {
 			err = notReached(p, s)
 		}
 		return s, err
 	}
-	parts := distinct(divide(&part{lives: lives, sections: sections, ctx: p.Context}, s.Offsets))
+	j := &job{without: e.Without}
+	parts := distinct(divide(&part{lives: lives, sections: sections, ctx: e.Context, job: j}, s.Offsets))
+	defer func() { s.Tries = j.tries(parts) }()
 	near := goal + goal/fine
 	if p.Capacity > 0 {
 		near = max(goal, p.Capacity)
 	}
 	missed := false // a part that was to be packed soon
 	timed(parts, func(q *part) {
-		if p.Capacity > 0 && p.Looks > 0 && len(q.lives) > fewest && !q.fixed() && goal <= mostClimbed {
+		if p.Capacity > 0 && e.Looks > 0 && len(q.lives) > fewest && !q.fixed() && goal <= mostClimbed {
 			q.clock = nil // it has its looks
-			q.reach(goal, near, p.Looks)
+			q.reach(goal, near, e.Looks)
 			missed = missed || q.top > near
 		} else {
 			portfolio(q, goal, near)
+		}
+		if q.top == math.MaxInt64 {
+			q.stack()
 		}
 	})
 	s.read(p, parts)
 	if missed {
 		return s, notReached(p, s)
 	}
-	looks := p.Looks
+	looks := e.Looks
 	if looks == 0 {
 		looks = math.MaxInt
 	}
@@ -192,7 +207,7 @@ func (s *Solution) read(p Problem, parts []*part) {
 			}
 		}
 		if part.top > highest {
-			highest, s.Strategy = part.top, part.by
+			highest, s.By = part.top, part.by
 		}
 	}
 	s.Height = 0
@@ -208,9 +223,6 @@ func (s *Solution) read(p Problem, parts []*part) {
 func Valid(p Problem) error {
 	if p.Capacity < 0 {
 		return fmt.Errorf("capacity %d is negative", p.Capacity)
-	}
-	if p.Looks < 0 {
-		return fmt.Errorf("%d looks are fewer than none", p.Looks)
 	}
 	if len(p.Buffers) > math.MaxInt32 {
 		return fmt.Errorf("%d buffers are more than the %d that can be told apart", len(p.Buffers), math.MaxInt32)

@@ -20,6 +20,7 @@ type part struct {
 	simple   bool            // simple strategies were tried
 	small    []int32         // the lives, those of the least area first, once they were asked for
 	ctx      context.Context // polled while it is packed
+	job      *job            // what may be tried, and what was
 	copies   [][]life        // the lives of parts that are the same at another time, and are packed as it is
 }
 
@@ -95,7 +96,7 @@ func (p *part) cut() (parts []*part) {
 		for ; n < len(p.lives) && p.lives[n].l < end; n++ {
 			end = max(end, p.lives[n].r)
 		}
-		q := &part{lives: p.lives[begin:n:n], sections: end - first, floor: p.floor, clock: p.clock, ctx: p.ctx}
+		q := &part{lives: p.lives[begin:n:n], sections: end - first, floor: p.floor, clock: p.clock, ctx: p.ctx, job: p.job}
 		for i := range q.lives {
 			q.lives[i].l -= first
 			q.lives[i].r -= first

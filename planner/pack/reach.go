@@ -12,12 +12,12 @@ var meshes = [...]wait{{0.03, 0.3}, {0.01, 0.15}, {0.05, 0.4}}
 func (p *part) reach(goal, near int64, looks int) {
 	p.unplaced()
 	if len(p.lives) <= few {
-		p.try(strategies, p.space(patience*len(p.lives)), near)
+		p.orders(strategies, p.space(patience*len(p.lives)), near)
 	} else if p.nests(near) || p.rings(goal, near) || p.settles(near, never) {
 		return
 	}
 	if p.top > near {
-		p.keep(p.joined(goal, near))
+		p.keep(p.joins(goal, near))
 	}
 	if p.top <= near {
 		return

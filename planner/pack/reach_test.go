@@ -16,8 +16,8 @@ func TestReach(t *testing.T) {
 			}
 			most, _ := MaxLive(problem)
 			n++
-			problem.Capacity, problem.Looks = most+most/100, 1<<24
-			s, err := Solve(problem)
+			problem.Capacity = most + most/100
+			s, err := Solve(problem, Effort{Looks: 1 << 24})
 			var beyond *CapacityError
 			if err != nil && !errors.As(err, &beyond) || s.Height > 0 && (err == nil) != (s.Height <= problem.Capacity) {
 				t.Errorf("%s, %d: %d high, %v", f.name, lives, s.Height, err)

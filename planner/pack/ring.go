@@ -29,6 +29,10 @@ const (
 
 // rings packs p as a ring no higher than top, as low as a few tries make it. It reports false if that is too low for one.
 func (p *part) rings(goal, top int64) bool {
+	if p.job.off("ring") {
+		return false
+	}
+	defer p.job.run("ring", p)()
 	r := newRing(p)
 	if !r.pack(top) {
 		return false

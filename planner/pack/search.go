@@ -185,6 +185,10 @@ func (p *part) worth(goal int64, most int) int {
 // Two searches run side by side: one looks for the goal and nothing else, the other comes down from what there is. Each
 // has its own looks to use up, and the goal wins wherever the other has come to, so their speeds do not tell.
 func (p *part) lower(goal int64, looks int) (used int) {
+	if p.job.off("search") {
+		return 0
+	}
+	defer p.job.run("search", p)()
 	if n := len(p.lives); looks < 4*n*n {
 		return 0 // a run or two would be all
 	}

@@ -33,8 +33,8 @@ func TestMiniMalloc(t *testing.T) {
 			if low.Height > most {
 				t.Errorf("packed into %d; %d is known to do", low.Height, most)
 			}
-			if s.Strategy != "search" {
-				t.Errorf("packed by %s, which should not be able to", s.Strategy)
+			if s.By != "search" {
+				t.Errorf("packed by %s, which should not be able to", s.By)
 			}
 		})
 	}
@@ -48,8 +48,7 @@ func TestLooks(t *testing.T) {
 	}
 	for _, instance := range all {
 		p := instance.Problem
-		p.Looks = 1
-		s, err := Solve(p)
+		s, err := Solve(p, Effort{Looks: 1})
 		var beyond *CapacityError
 		if !errors.As(err, &beyond) {
 			t.Errorf("%s: %v; want a capacity that is not reached", instance.Name, err)
@@ -59,8 +58,7 @@ func TestLooks(t *testing.T) {
 		}
 	}
 	p := all[0].Problem
-	p.Looks = math.MaxInt
-	if _, err := Solve(p); err != nil {
+	if _, err := Solve(p, Effort{Looks: math.MaxInt}); err != nil {
 		t.Error(err)
 	}
 }
@@ -145,7 +143,7 @@ func TestCapacityNotReached(t *testing.T) {
 		{11, "capacity 11 is too small: 12 bytes are alive at once"},
 	} {
 		p.Capacity = c.capacity
-		s, err := Solve(p)
+		s, err := Solve(p, Effort{})
 		if c.want == "" && (err != nil || s.Height != 13 || s.Bound > 13) {
 			t.Errorf("capacity %d: %+v, error %v; want height 13", c.capacity, s, err)
 		}

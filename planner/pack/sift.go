@@ -40,6 +40,10 @@ type sift struct {
 
 // sift is p packed from its large lives, if it comes below a top. It also says whether that is near enough.
 func (p *part) sift(goal, below int64) (packed part, ok bool) {
+	if p.job.off("sift") {
+		return part{top: math.MaxInt64}, false
+	}
+	defer p.job.run("sift", p)()
 	s := &sift{part: p, goal: goal, best: part{top: below}, most: min(sifts*len(p.lives), mostSifts)}
 	if s.begin(); len(s.begun) == 0 {
 		return part{top: math.MaxInt64}, false

@@ -94,7 +94,9 @@ func (c *climb) worth(leaves int) int {
 }
 
 // affords is whether there is time for another climb that leaves so many looks.
-func (c *climb) affords(leaves int) bool { return c.worth(leaves) >= scanty*len(c.base.lives) }
+func (c *climb) affords(leaves int) bool {
+	return !c.job.off("staged") && c.worth(leaves) >= scanty*len(c.base.lives)
+}
 
 // from is the stage from whose end l climbs next.
 func (l *staged) from() int {

@@ -54,11 +54,11 @@ func portfolio(p *part, goal, near int64) {
 	}
 	if len(p.lives) <= few {
 		if p.pack(goal, near); p.top > goal {
-			p.keep(p.joined(goal, near))
+			p.keep(p.joins(goal, near))
 		}
 		return
 	}
-	joined := p.joined(goal, near)
+	joined := p.joins(goal, near)
 	if joined.far(goal, steep) {
 		p.pack(goal, near)
 	}
@@ -73,7 +73,7 @@ func portfolio(p *part, goal, near int64) {
 // comes nowhere near.
 func (p *part) pack(goal, near int64) {
 	if len(p.lives) <= few {
-		p.try(strategies, p.space(patience*len(p.lives)), goal)
+		p.orders(strategies, p.space(patience*len(p.lives)), goal)
 		switch {
 		case p.top-goal <= goal/content:
 			p.sharpen(goal, near)
@@ -92,6 +92,10 @@ func (p *part) pack(goal, near int64) {
 // simply keeps the lowest of what simple strategies make of many lives that come out steep otherwise, if that is lower. They are
 // tried side by side, and once.
 func (p *part) simply(goal, top int64) {
+	if p.job.off("simple") {
+		return
+	}
+	defer p.job.run("simple", p)()
 	if p.simple || top-goal <= goal/steep {
 		return
 	}
@@ -115,6 +119,10 @@ func (p *part) simply(goal, top int64) {
 // settles packs many lives with the first strategy if that ends at or below top. What does not fill a quarter of it with a
 // 64th of the looks, or three quarters with an eighth, does not come to an end with all of them.
 func (p *part) settles(top int64, stopped func() bool) bool {
+	if p.job.off("first fit") {
+		return false
+	}
+	defer p.job.run("first fit", p)()
 	s := p.space(glance * len(p.lives))
 	all := p.area()
 	s.stopped = func() bool {
@@ -124,7 +132,7 @@ func (p *part) settles(top int64, stopped func() bool) bool {
 	t := strategies[0]
 	reached, ok := t.place(p, s, offsets, min(top, math.MaxInt64-1)+1)
 	if ok {
-		p.offsets, p.top, p.by = offsets, reached, t.name
+		p.offsets, p.top, p.by = offsets, reached, "first fit"
 	}
 	return ok
 }
@@ -132,6 +140,10 @@ func (p *part) settles(top int64, stopped func() bool) bool {
 // comes packs many lives as they come, if they are of few sizes, and mends that, if it is lower than what there is and not far
 // above what is near enough.
 func (p *part) comes(goal, enough int64, stopped func() bool) {
+	if p.job.off("come") {
+		return
+	}
+	defer p.job.run("come", p)()
 	if !p.fewKinds(alike, func(l *life) kind { return kind{size: l.size} }) {
 		return
 	}
@@ -184,7 +196,7 @@ func (p *part) try(rows []strategy, s *space, near int64) {
 		}
 		if top, ok := t.place(p, s, offsets, p.top); ok {
 			p.offsets, offsets = offsets, p.offsets
-			p.top, p.by = top, t.name
+			p.top, p.by = top, "orders"
 		}
 	}
 }
@@ -272,5 +284,41 @@ func bestFit(s *space, l life, floor int64) int64 {
 			return best
 		}
 		from = end
+	}
+}
+
+// joins is joined, if it is to run.
+func (p *part) joins(goal, near int64) part {
+	if p.job.off("join") {
+		return part{top: math.MaxInt64}
+	}
+	q := part{top: p.top}
+	defer p.job.run("join", &q)()
+	q = p.joined(goal, near)
+	return q
+}
+
+// orders is try, if it is to run.
+func (p *part) orders(rows []strategy, s *space, near int64) {
+	if p.job.off("orders") {
+		return
+	}
+	defer p.job.run("orders", p)()
+	p.try(rows, s, near)
+}
+
+// stack packs p, which nothing has packed, with all lives on top of each other, but for those that are fixed, which are below.
+func (p *part) stack() {
+	p.offsets, p.by, p.top = make([]int64, len(p.lives)), "stack", p.floor
+	for i, l := range p.lives {
+		if l.fixed != free {
+			p.offsets[i], p.top = l.fixed, max(p.top, l.fixed+l.size)
+		}
+	}
+	for i, l := range p.lives {
+		if l.fixed == free {
+			p.offsets[i] = up(p.top, l.align)
+			p.top = p.offsets[i] + l.size
+		}
 	}
 }

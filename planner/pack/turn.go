@@ -13,6 +13,10 @@ const (
 // turnOver turns the packing of p over and over for as long as that lowers it, until its top is no higher than enough or it
 // is stopped. What is fixed cannot be turned.
 func (p *part) turnOver(goal, enough int64, stopped func() bool) {
+	if p.job.off("turn") {
+		return
+	}
+	defer p.job.run("turn", p)()
 	if p.fixed() {
 		return
 	}

@@ -80,6 +80,10 @@ const (
 // lower than a skyline that ends at top. Where there is room at most times climbs do better, but for what comes again and again in
 // turns, as the stages of a pipeline do; so a few short walks that never have to raise the limit are tried before them.
 func (p *part) walks(goal, top int64) bool {
+	if p.job.off("walk") {
+		return false
+	}
+	defer p.job.run("walk", p)()
 	enough, most := goal+goal/fair, top-(top-goal)/clearly
 	looks, short := paces*len(p.lives), p.short(goal, top)
 	if !short {
@@ -115,7 +119,7 @@ func (p *part) walks(goal, top int64) bool {
 
 // backward is p with time the other way round, which has the same packings.
 func (p *part) backward() *part {
-	q := &part{lives: slices.Clone(p.lives), sections: p.sections, floor: p.floor, ctx: p.ctx}
+	q := &part{lives: slices.Clone(p.lives), sections: p.sections, floor: p.floor, ctx: p.ctx, job: p.job}
 	for i, l := range p.lives {
 		q.lives[i].l, q.lives[i].r = p.sections-l.r, p.sections-l.l
 	}
