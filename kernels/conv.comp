@@ -6,7 +6,8 @@
 // place of x in TILE channels; 2: a tap of TILE filters, and adds up the batch's
 // lines in order. The invocations of a group have their channels in common: a
 // lane loads one channel's element of B and hands it round, so none of them
-// leaves out a turn or returns early.
+// leaves out a turn or returns early. Each broadcast is a statement of its own:
+// inside ?: it would be a branch that only some lanes take, where it is undefined.
 #version 450
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -81,7 +82,7 @@ void main() {
 						bool meets = inside && ix >= 0 && ix < si[2];
 						float v = a[meets ? x + (iz * si[1] + iy) * si[2] + ix : 0];
 						float part0 = b[y + at + channel0 * outs], part1 = b[y + at + channel1 * outs];
-#define MULTIPLY(t, h, l) line##t = meets ? fma(v, subgroupBroadcast(part##h, l), line##t) : line##t;
+#define MULTIPLY(t, h, l) { float w = subgroupBroadcast(part##h, l); line##t = meets ? fma(v, w, line##t) : line##t; }
 						EACH(MULTIPLY)
 #undef MULTIPLY
 					}
@@ -125,7 +126,7 @@ void main() {
 					float v = a[inX ? from + (qz * other[1] + qy) * other[2] + qx : 0];
 					int at = filters + (kz * sk[1] + ky) * sk[2] + kx;
 					float part0 = b[at + channel0 * next], part1 = b[at + channel1 * next];
-#define MULTIPLY(t, h, l) sum##t = inX ? fma(v, subgroupBroadcast(part##h, l), sum##t) : sum##t;
+#define MULTIPLY(t, h, l) { float w = subgroupBroadcast(part##h, l); sum##t = inX ? fma(v, w, sum##t) : sum##t; }
 					EACH(MULTIPLY)
 				}
 			}

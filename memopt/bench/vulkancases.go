@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 
@@ -46,9 +47,16 @@ var vulkanCases = func() (cases []*vulkanCase) {
 	return cases
 }()
 
-// ofPeer is a case of a Python script.
+// ofPeer is a case of a Python script. Beside a graphics processor PyTorch is asked
+// to use one too.
 func ofPeer(r Rival, bar Bar) vulkanRival {
-	return vulkanRival{r.Name, bar, func(b *vulkanBench, _ *vulkanCase, threads int) (Side, error) { return b.peers.open(r, threads) }}
+	return vulkanRival{r.Name, bar, func(b *vulkanBench, _ *vulkanCase, threads int) (Side, error) {
+		if r.Script == "torch" && !b.software() {
+			r.Open = maps.Clone(r.Open)
+			r.Open["graphics"] = true
+		}
+		return b.peers.open(r, threads)
+	}}
 }
 
 // onProcessor is our CPU device.

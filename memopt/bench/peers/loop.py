@@ -23,7 +23,7 @@ def need(package):
         sys.exit()
 
 
-def serve(version, kernels, threads, cases):
+def serve(version, kernels, threads, cases, wait=lambda: None):
     _say(version=version, kernels=kernels, threads=threads)
     step = None
     for line in sys.stdin:
@@ -36,6 +36,7 @@ def serve(version, kernels, threads, cases):
             wall, cpu = time.perf_counter(), time.process_time()
             for _ in range(ask["run"]):
                 step()
+            wait()
             _say(wall=time.perf_counter() - wall, cpu=time.process_time() - cpu)
         except Exception as e:
             _say(error=f"{type(e).__name__}: {e}")

@@ -109,7 +109,23 @@ def resnet(batch, channels, image, width, layers, classes):
 def kernels():
     """What PyTorch says of its libraries and the instructions that it chose."""
     told = [line.strip(" -").split(" (Git")[0] for line in torch.__config__.show().splitlines()]
-    return "; ".join(line for line in told if line.startswith(("Intel(R)", "CPU capability")))
+    devices = [torch.cuda.get_device_name()] if torch.cuda.is_available() else []
+    return "; ".join(devices + [line for line in told if line.startswith(("Intel(R)", "CPU capability"))])
 
 
-serve(torch.__version__, kernels(), torch.get_num_threads(), {"mlp": mlp, "gpt": gpt, "block": block, "resnet": resnet})
+def on_device(case):
+    """A case that is asked for a graphics processor runs on CUDA where there is one."""
+
+    def opened(graphics=False, **sizes):
+        torch.set_default_device("cuda" if graphics and torch.cuda.is_available() else "cpu")
+        return case(**sizes)
+
+    return opened
+
+
+def wait():
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+serve(torch.__version__, kernels(), torch.get_num_threads(), {f.__name__: on_device(f) for f in (mlp, gpt, block, resnet)}, wait)

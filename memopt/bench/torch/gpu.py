@@ -92,7 +92,8 @@ class Bench:
         model, optimizer = self.model()
         row: dict[str, Any] = {"way": way, "asked": asked}
         try:
-            forward = prepare(model, optimizer) or model
+            made = prepare(model, optimizer)
+            forward = model if made is None else made
             first = True
             times, peaks = [], []
             for i in range(self.steps + 3):
@@ -153,7 +154,11 @@ class Bench:
         least = least or whole // 2
         for share in (0.9, 0.7, 0.5, 0.25, 0.0):
             asked = int(least + share * (whole - least))
-            row = self.run("memopt", asked, lambda m, o, asked=asked: memopt.optimize(m, asked, optimizer=o) and None, report)
+
+            def budgeted(model: Llama, optimizer: torch.optim.Optimizer, asked: int = asked) -> None:
+                memopt.optimize(model, asked, optimizer=optimizer)
+
+            row = self.run("memopt", asked, budgeted, report)
             if "digests" in row and "digests" in plain:
                 row["same_bits"] = row["digests"] == plain["digests"]
         if knob:
