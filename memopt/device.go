@@ -37,6 +37,14 @@ type deviceKind struct {
 	turn func(d Device, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error)
 	// lowered says that it runs kernels: plans for it have their work space.
 	lowered bool
+	// staged opens one whose memory is there from the stage of the first step on that touches it.
+	staged func(s *planner.Schedule, which string, fastPaths []string, w stageWatch) (Device, error)
+}
+
+// stageWatch is told of a device's memory.
+type stageWatch struct {
+	loaded func()                                       // weights are there, and activations are not
+	count  func(owner string, requested, granted int64) // memory comes, or goes
 }
 
 var devices = []deviceKind{
@@ -44,10 +52,12 @@ var devices = []deviceKind{
 		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Lent: lent})
 	}, func(d Device, s *planner.Schedule, lent map[string]*graph.Tensor) (Device, error) {
 		return d.(*cpu.Device).Turn(s, lent)
-	}, false},
+	}, false, func(s *planner.Schedule, _ string, _ []string, w stageWatch) (Device, error) {
+		return cpu.Open(s, cpu.Options{Workspace: kernels.Workspace, Staged: true, Loaded: w.loaded, Count: w.count})
+	}},
 	{"vulkan", openVulkan, func(d Device, s *planner.Schedule, _ map[string]*graph.Tensor) (Device, error) {
 		return d.(*vulkan.Device).Turn(s)
-	}, true},
+	}, true, stagedVulkan},
 }
 
 // Devices lists the names that --device takes.
@@ -106,13 +116,35 @@ func openLending(name string, fastPaths []string, s *planner.Schedule, lent map[
 	if err != nil {
 		return nil, err
 	}
-	if !kind.lowered {
-		bytes := s.Arena + s.State + 2*s.Staging // inputs lie in their space, and where they come from
-		if err := Fits(bytes, "the step", "; a smaller batch or a budget may fit"); err != nil {
-			return nil, err
-		}
+	if err := kind.fits(s); err != nil {
+		return nil, err
 	}
 	return kind.open(s, which, fastPaths, lent)
+}
+
+// openStaged is openDevice with memory that is there once it is needed.
+func openStaged(name string, fastPaths []string, s *planner.Schedule, w stageWatch) (Device, error) {
+	kind, which, err := findDevice(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := kind.fits(s); err != nil {
+		return nil, err
+	}
+	return kind.staged(s, which, fastPaths, w)
+}
+
+// fits refuses a schedule for which the machine has no memory.
+func (k deviceKind) fits(s *planner.Schedule) error {
+	if k.lowered {
+		return nil // its driver is asked
+	}
+	bytes := s.Arena + s.State + 2*s.Staging // inputs lie in their space, and where they come from
+	return Fits(bytes, "the step", "; a smaller batch or a budget may fit")
+}
+
+func stagedVulkan(s *planner.Schedule, which string, fastPaths []string, w stageWatch) (Device, error) {
+	return openVulkanWith(s, which, vulkan.Options{FastPaths: fastPaths, Staged: true, Loaded: w.loaded, Count: w.count})
 }
 
 func openVulkan(s *planner.Schedule, which string, fastPaths []string, _ map[string]*graph.Tensor) (Device, error) {
@@ -121,6 +153,10 @@ func openVulkan(s *planner.Schedule, which string, fastPaths []string, _ map[str
 
 // openVulkanAt has an arena of so many bytes at least.
 func openVulkanAt(s *planner.Schedule, which string, fastPaths []string, arena int64) (Device, error) {
+	return openVulkanWith(s, which, vulkan.Options{FastPaths: fastPaths, Arena: arena})
+}
+
+func openVulkanWith(s *planner.Schedule, which string, o vulkan.Options) (Device, error) {
 	p, err := vulkan.Choose(which)
 	if err != nil {
 		return nil, codedError{err, ExitCannot}
@@ -130,7 +166,7 @@ func openVulkanAt(s *planner.Schedule, which string, fastPaths []string, arena i
 			return nil, err
 		}
 	}
-	return fromVulkan(vulkan.Open(s, p, vulkan.Options{FastPaths: fastPaths, Arena: arena}))
+	return fromVulkan(vulkan.Open(s, p, o))
 }
 
 // fromVulkan says what may help where there is too little memory.

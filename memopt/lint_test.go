@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/verify":              {"memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/visible", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
 	"memopt/memopt/arena":               {},
 	"memopt/memopt/session":             {"memopt/kernels", "memopt/kernels/cpu", "memopt/memopt/arena", "memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/stop", "memopt/memopt/weights", "memopt/planner", "memopt/planner/pack"},
-	"memopt/memopt/report":              {"memopt/memopt/visible", "memopt/planner", "memopt/planner/cluster"},
+	"memopt/memopt/report":              {"memopt/memopt/loader", "memopt/memopt/visible", "memopt/planner", "memopt/planner/cluster"},
 	"memopt/memopt/bench":               {"memopt/autograd", "memopt/kernels", "memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/memopt/corpus", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/planner", "memopt/planner/pack", "memopt/plugin", "memopt/plugin/pb"},
 	"memopt/plugin":                     {"memopt/memopt/visible", "memopt/plugin/pb"},
 	"memopt/plugin/pb":                  {},

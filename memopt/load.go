@@ -345,10 +345,7 @@ func (t *load) tell(out *Loaded) {
 			out.System = max(out.System, system)
 		}
 	}
-	out.Rule = "device memory is its own: resident memory and device are added"
-	if out.Unified {
-		out.Rule = "device memory is the machine's: it is part of what is resident"
-	}
+	out.Rule = loader.Rule(out.Unified)
 	if base.RSS.Point == 0 {
 		out.HostGrowth, out.System = -1, -1
 	}

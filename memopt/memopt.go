@@ -43,6 +43,7 @@ type Model struct {
 	given    map[string]*graph.Tensor             // initializers instead of the file's
 	held     bool                                 // its files may go once they were read: see unchanged
 	ctx      context.Context                      // ends whatever is asked of the model
+	phases   *Phases                              // that reading it is noted in; nil if it is not
 	source   *onnx.Source                         // nil if the file has no weights
 	initials []initial                            // the float initializers that were read
 	selected autograd.Selection                   // of them, by settings
@@ -79,6 +80,7 @@ func (m *Model) open() (opened *Model, err error) {
 	if err := m.read(); err != nil {
 		return nil, m.unparted(err)
 	}
+	m.phases.next("P3", "graph built", 0)
 	if hasBackward(m.Graph) {
 		if err := m.readOutline(); err != nil {
 			return nil, err
@@ -142,11 +144,15 @@ func (m *Model) runOn(p *planner.Plan, t Training, through func(Device) Device) 
 	debug.FreeOSMemory() // what planning left behind is not to lie beside the step
 	watch := watchMemory()
 	defer watch.end()
-	device, err := openDevice(m.Config.Device, m.Config.FastPaths, s)
+	device, err := t.Phases.open(m.Config, s)
 	if err != nil {
 		return nil, err
 	}
-	defer device.Close()
+	defer func() {
+		if device != nil {
+			device.Close()
+		}
+	}()
 	// The weights are on the device now: what becomes of their files later is no matter.
 	if m.unchanged(&err); err != nil {
 		return nil, err
@@ -155,6 +161,8 @@ func (m *Model) runOn(p *planner.Plan, t Training, through func(Device) Device) 
 	if err == nil {
 		r.Anonymous = watch.against(p, r.Trace, r.data)
 		r.Memory, r.Chains = deviceMemory(device), chains
+		r.Phases, err = t.Phases.close(device)
+		device = nil
 	}
 	return r, err
 }

@@ -35,6 +35,8 @@ type Training struct {
 	Warn func(string)
 	// Stop ends training after the step at hand once it is closed.
 	Stop <-chan struct{}
+	// Phases, if it is set, is the table of what each phase takes.
+	Phases *Phases
 }
 
 // Result is what training did.
@@ -51,7 +53,8 @@ type Result struct {
 	Plan      *planner.Plan
 	Chains    *planner.Chains // nil if launches are the plan's
 	Warnings  []string
-	Lossy     *Lossy // nil if nothing is
+	Lossy     *Lossy      // nil if nothing is
+	Phases    *PhaseTable // nil if nobody asked
 	data      *tensorfile.Set
 	Stopped   error // why there are fewer steps than asked for; nil if there are not
 }
@@ -95,6 +98,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 		r.warn(t, "the last %d rows of the data do not fill a batch and are not used", n)
 	}
 	if t.Resume != "" {
+		t.Phases.resuming()
 		var unused []string
 		if r.FirstStep, unused, err = resume(m.Graph, d, t.Resume); err != nil {
 			return nil, err
@@ -113,6 +117,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	if err != nil {
 		return nil, err
 	}
+	t.Phases.forward(micro)
 	for i := range t.Steps {
 		step := r.FirstStep + i
 		begin := time.Now()
@@ -122,7 +127,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 			index.SetInt(0, int64(k))
 			in := feed.inputs(step*micro + k)
 			in[autograd.LearningRate], in[autograd.MicroBatch] = lr, index
-			trace, err := d.Run(planner.Run{Inputs: in, Seed: t.Seed, Step: uint64(step*micro + k), Accumulate: k < micro-1})
+			trace, err := d.Run(planner.Run{Inputs: in, Seed: t.Seed, Step: uint64(step*micro + k), Accumulate: k < micro-1, At: t.Phases.moments(i + k)})
 			if err != nil {
 				return nil, err
 			}
@@ -142,6 +147,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 			return nil, input(err)
 		}
 		took := time.Since(begin)
+		t.Phases.stepped(i+1, t.Steps)
 		r.Losses, r.StepTimes = append(r.Losses, loss), append(r.StepTimes, took)
 		if t.Progress != nil {
 			t.Progress(step+1, r.FirstStep+t.Steps, loss, took)
@@ -159,6 +165,9 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 				return nil, err
 			}
 		}
+	}
+	if t.Save != "" || t.Output != "" {
+		t.Phases.saving()
 	}
 	if t.Save != "" {
 		if err := save(m.Graph, s, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {

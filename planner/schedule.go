@@ -56,6 +56,8 @@ type Schedule struct {
 	Binding *graph.Binding
 	// Lives are the stretches of the arena, for devices that guard them.
 	Lives []Life
+
+	classes map[*graph.Value]class // of states that begin as zeros
 }
 
 // SameStates reports whether two schedules have the same parameters, constants and states at the same places.
@@ -120,16 +122,14 @@ func (p *Plan) flatten() (*Schedule, *flattener) {
 		}
 	}
 	s.Fixed = make([]Ref, 0, n)
-	for i, fixed := range m.fixed {
-		if !fixed {
-			continue
-		}
-		v := p.Graph.Values[i]
+	s.classes = stateClasses(p.Graph)
+	for _, v := range s.byStage(p.Graph, m.fixed) {
 		height, space := &s.State, State
 		if v.Kind == graph.Input {
 			height, space = &s.Staging, Staging
 		}
-		ref := m.ref(v, int32(i), space, align(*height))
+		i := v.ID
+		ref := m.ref(v, i, space, align(*height))
 		f.current[i] = int32(len(s.Fixed))
 		s.Fixed = append(s.Fixed, ref)
 		*height = ref.Offset + ref.Bytes

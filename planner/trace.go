@@ -28,7 +28,18 @@ type Run struct {
 	Seeds []*graph.Tensor
 	// Times asks for Trace.Launches.
 	Times bool
+	// At, if it is set, is called when a pass is over, in the first run of a device.
+	At func(Moment)
 }
+
+// Moment is one inside a step.
+type Moment uint8
+
+// The moments.
+const (
+	ForwardOver Moment = iota
+	BackwardOver
+)
 
 // Part is a part of a step that has a border (graph.Op.Border).
 type Part uint8

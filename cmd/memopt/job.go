@@ -29,6 +29,7 @@ type job struct {
 	command string        // as it was typed, for a page
 	busy    func(doing string) (done func())
 	warn    func(...string)
+	phases  *memopt.Phases // that opening and planning are noted in; nil if they are not
 }
 
 // together has the files that the job writes appear together, at a commit; close removes
@@ -54,7 +55,7 @@ func (j job) open() (*memopt.Model, error) {
 	}
 	begin := time.Now()
 	done := j.busy("reading " + filepath.Base(j.model))
-	model, err := memopt.OpenContext(j.ctx, j.model, j.cfg)
+	model, err := j.phases.Open(j.ctx, j.model, j.cfg)
 	done()
 	if err != nil {
 		return nil, err

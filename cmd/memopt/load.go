@@ -91,16 +91,7 @@ func loaded(ctx context.Context, path string, cfg configs.Config) (answer, error
 func loadText(w io.Writer, model string, l *memopt.Loaded) {
 	fmt.Fprintf(w, "%s on %s, %s\n", model, l.Device, l.Mode)
 	report.Text(w, 2, "W %s in %d weights, largest w %s, A %s, c %s\n\n", report.Bytes(l.W), l.Weights, report.Bytes(l.Largest), report.Bytes(l.A), report.Bytes(l.C))
-	rows := [][]string{{"phase", "", "device", "high", "promised", "anonymous", "high", "file", "shared", "Go heap"}}
-	for _, p := range l.Phases {
-		promised := ""
-		if p.Promised >= 0 {
-			promised = report.Bytes(p.Promised)
-		}
-		rows = append(rows, []string{p.Name, p.What, report.Bytes(p.Device.Point), report.Bytes(p.Device.High), promised,
-			report.Bytes(p.Anon.Point), report.Bytes(p.Anon.High), report.Bytes(p.File), report.Bytes(p.Shmem), report.Bytes(p.Heap)})
-	}
-	report.Table(w, "=ltrrrrrrr1r2", rows)
+	report.Phases(w, l.Phases)
 	fmt.Fprintln(w)
 	report.Table(w, "lrrt", [][]string{
 		{"", "promised", "measured", ""},
@@ -108,20 +99,13 @@ func loadText(w io.Writer, model string, l *memopt.Loaded) {
 		{"device and host", report.Bytes(l.Promised), report.Bytes(l.Measured), l.Formula + ", of weights and activations, by the book"},
 		{"process", "", unlessUnknown(l.System), "at most, above P1; " + l.Rule},
 		{"host", "", unlessUnknown(l.HostGrowth), "anonymous memory at most, above P1 and without the device"},
-		{"left", "0 B", report.Bytes(l.LeftDevice), fmt.Sprintf("on the device after %d reloads; each left %s in the process", l.Reloads, signed(l.LeftHost))},
+		{"left", "0 B", report.Bytes(l.LeftDevice), fmt.Sprintf("on the device after %d reloads; each left %s in the process", l.Reloads, report.Signed(l.LeftHost))},
 	})
 }
 
 func unlessUnknown(n int64) string {
 	if n < 0 {
 		return "not reported"
-	}
-	return report.Bytes(n)
-}
-
-func signed(n int64) string {
-	if n < 0 {
-		return "−" + report.Bytes(-n)
 	}
 	return report.Bytes(n)
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"memopt/memopt"
+	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -26,7 +27,17 @@ type trainFile struct {
 	Against   *partingsFile   `json:"against,omitempty"`
 	Lossy     *lossyFile      `json:"lossy,omitempty"`
 	Stopped   string          `json:"stopped,omitempty"`
-	Warnings  []string        `json:"warnings"`
+	// Phases is with --phases what each phase took, and Parts what the memory of the run is made of.
+	Phases   []loader.Phase `json:"phases,omitempty"`
+	Parts    *phaseFile     `json:"phase_parts,omitempty"`
+	Warnings []string       `json:"warnings"`
+}
+
+// phaseFile is what the memory of a run is made of.
+type phaseFile struct {
+	memopt.PhaseParts
+	Unified bool   `json:"unified"`
+	Rule    string `json:"rule"`
 }
 
 // trainMemory is the total and its parts, by the space of the device they lie
@@ -148,6 +159,9 @@ func trainJSON(r *memopt.Result, lines []report.Line) trainFile {
 	}
 	for _, t := range r.StepTimes {
 		f.StepMS = append(f.StepMS, float64(t.Microseconds())/1000)
+	}
+	if t := r.Phases; t != nil {
+		f.Phases, f.Parts = t.Rows, &phaseFile{t.Parts, t.Unified, t.Rule}
 	}
 	if r.Stopped != nil {
 		f.Stopped = r.Stopped.Error()

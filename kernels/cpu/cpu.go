@@ -35,6 +35,12 @@ type Options struct {
 	Workspace func() int64
 	// Lent is parameters that are lent from the start, and so not loaded; see Lend.
 	Lent map[string]*graph.Tensor
+	// Staged has memory be there from the stage of the first step on that touches it (planner.Segment).
+	Staged bool
+	// Loaded, if it is set, is called when the weights are there and activations are not.
+	Loaded func()
+	// Count, if it is set, is told of memory that comes and, with bytes below zero, goes, where it is Staged.
+	Count func(owner string, requested, granted int64)
 }
 
 // Device holds the memory of one schedule and its launches, ready to run.
@@ -52,6 +58,10 @@ type Device struct {
 	places   map[string]place // of fixed
 	seen     map[place][]*graph.Tensor
 	lent     map[string]bool
+	stages   stages
+	counted  []counted
+	uploaded int64
+	zeroed   int64
 }
 
 type launch struct {
@@ -70,6 +80,9 @@ func (d *Device) Turn(s *planner.Schedule, lent map[string]*graph.Tensor) (*Devi
 	if !s.SameStates(d.schedule) {
 		return nil, errors.New("cpu: the schedules are of different programs")
 	}
+	if err := d.commit(planner.UpdateStage); err != nil {
+		return nil, err
+	}
 	for name := range d.lent {
 		if at := d.places[name]; at.space == planner.State && lent[name] == nil {
 			bytes := d.fixed[name].Bytes
@@ -82,7 +95,7 @@ func (d *Device) Turn(s *planner.Schedule, lent map[string]*graph.Tensor) (*Devi
 		d.spaces[i] = nil
 	}
 	o := d.options
-	o.Lent = lent
+	o.Lent, o.Staged, o.Loaded = lent, false, nil
 	next, err := open(s, o, d)
 	if err != nil {
 		return nil, err
@@ -107,18 +120,8 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 		}
 		d.Close()
 	}()
-	for space, n := range [3]int64{planner.Arena: s.Arena, planner.State: s.State, planner.Staging: s.Staging} {
-		var err error
-		if from != nil && planner.Space(space) == planner.State {
-			d.spaces[space] = from.spaces[space]
-			continue
-		}
-		if int64(int(n)) != n || n < 0 {
-			return nil, fmt.Errorf("cpu: %s of %d bytes cannot be had", planner.Space(space), n)
-		}
-		if d.spaces[space], err = arena.Map(n); err != nil { // which takes memory as it is touched
-			return nil, fmt.Errorf("%s: %d bytes cannot be had: %w", planner.Space(space), n, err)
-		}
+	if err := d.reserve(s, from); err != nil {
+		return nil, err
 	}
 	for _, r := range s.Fixed {
 		x := d.tensor(r)
@@ -136,6 +139,21 @@ func open(s *planner.Schedule, o Options, from *Device) (*Device, error) {
 		}
 		if err := load(x, r.Value, s.Binding); err != nil {
 			return nil, fmt.Errorf("cpu: %w", err)
+		}
+		if r.Value.Kind != graph.State || r.Value.Data != nil {
+			d.uploaded += r.Bytes
+		}
+	}
+	if o.Loaded != nil {
+		o.Loaded()
+	}
+	if o.Staged {
+		stage := planner.ForwardStage
+		if o.Poison {
+			stage = planner.UpdateStage
+		}
+		if err := d.commit(stage); err != nil {
+			return nil, err
 		}
 	}
 	for _, r := range s.Outputs {
@@ -274,8 +292,12 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	}
 	for i := from; i < to; i++ {
 		l := &d.calls[i]
+		d.pass(i, r)
 		if r.Accumulate && l.node != nil && l.node.Phase == graph.Updating {
 			continue
+		}
+		if err := d.reach(i); err != nil {
+			return t, err
 		}
 		l.call.Seed, l.call.Step = r.Seed, r.Step
 		start := time.Now()
@@ -287,6 +309,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 		}
 		d.free(i)
 	}
+	d.pass(to, r)
 	t.Took = time.Since(begin)
 	t.Arena, t.State, t.Staging = d.used[planner.Arena], d.used[planner.State], d.used[planner.Staging]
 	if d.options.Workspace != nil {
@@ -355,6 +378,9 @@ func (d *Device) State(name string) (*graph.Tensor, error) {
 	if x == nil {
 		return nil, fmt.Errorf("cpu: no state is named %q", name)
 	}
+	if err := d.there(name); err != nil {
+		return nil, err
+	}
 	return clone(x), nil
 }
 
@@ -363,7 +389,12 @@ func (d *Device) WriteOutput(w io.Writer, name string) error { return write(w, d
 
 // WriteState writes the bytes of a parameter, constant or optimizer state, from
 // where they are.
-func (d *Device) WriteState(w io.Writer, name string) error { return write(w, d.fixed[name], name) }
+func (d *Device) WriteState(w io.Writer, name string) error {
+	if err := d.there(name); err != nil {
+		return err
+	}
+	return write(w, d.fixed[name], name)
+}
 
 func write(w io.Writer, x *graph.Tensor, name string) error {
 	if x == nil {
@@ -382,8 +413,12 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 	case x.Type != to.Type || !slices.Equal(x.Shape, to.Shape):
 		return fmt.Errorf("cpu: state %q is %s%v, not %s%v", name, to.Type, to.Shape, x.Type, x.Shape)
 	}
+	if err := d.there(name); err != nil {
+		return err
+	}
 	d.own(name)
 	copy(to.Bytes, x.Bytes)
+	d.uploaded += int64(len(x.Bytes))
 	return nil
 }
 
@@ -401,6 +436,12 @@ func (d *Device) Close() error {
 	for _, b := range d.spaces {
 		arena.Unmap(b)
 	}
+	for _, c := range d.counted {
+		if d.options.Count != nil {
+			d.options.Count(c.owner, -c.requested, -c.granted)
+		}
+	}
+	d.counted = nil
 	d.spaces, d.calls, d.fixed, d.outputs, d.seen = [3][]byte{}, nil, nil, nil, nil
 	return nil
 }

@@ -41,6 +41,13 @@ type Options struct {
 	// shows more.
 	Range int64
 
+	// Staged has memory be there from the stage of the first step on that touches it (planner.Segment).
+	Staged bool
+	// Loaded, if it is set, is called when the weights are there and activations are not.
+	Loaded func()
+	// Count, if it is set, is told of memory that comes and, with bytes below zero, goes.
+	Count func(owner string, requested, granted int64)
+
 	// Arena is how large the arena is at least, for devices of other schedules that are to have it, too (With).
 	Arena int64
 

@@ -10,3 +10,4 @@ func hostNow() resident { return resident{} }
 func highWater() int64  { return 0 }
 func resetHighWater()   {}
 func hostAnon() int64   { return 0 }
+func goHeap() int64     { return 0 }

@@ -1,11 +1,9 @@
 package loader
 
 import (
-	"maps"
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
-	"slices"
 	"sync"
 	"time"
 
@@ -49,15 +47,43 @@ type Phase struct {
 	File  int64 `json:"host_file"`
 	Shmem int64 `json:"host_shmem"`
 	RSS   Gauge `json:"host_rss"`
-	Heap  int64 `json:"go_heap"` // of it, what lives in Go's heap
+	// Of the process's own memory, Heap is what lives in Go's heap, Go what the heap takes with garbage and goroutines'
+	// stacks, On what the device has there, and Rest all else but copies of weights: the program's data, what Go's runtime
+	// and the driver hold for themselves, and threads' stacks.
+	Heap int64 `json:"go_heap"`
+	Go   int64 `json:"go"`
+	On   int64 `json:"host_device"`
+	Rest int64 `json:"host_rest"`
 	// Promised is the most that the device should hold; −1 where nothing is promised.
 	Promised int64 `json:"promised"`
+	// PromisedHost is the most that the process's own memory and what it shares should come to; 0 where nothing
+	// is promised.
+	PromisedHost int64 `json:"promised_host,omitempty"`
+}
+
+// Classes of owners, in the order of tables. Other is the device's own, which no plan counts.
+var Classes = []string{"weights", "gradients", "optimizer", "activations", "staging", "imported", Other}
+
+// Other is what no plan counts.
+const Other = "other"
+
+// Owned is what a class has.
+func (p Phase) Owned(class string) Counts {
+	for _, o := range p.Owners {
+		if o.Owner == class {
+			return o
+		}
+	}
+	return Counts{Owner: class}
 }
 
 // Recorder keeps the book of a load, and makes the table.
 type Recorder struct {
 	device Device
+	driven Driven
 	phases []Phase
+	open   *Phase // goes on
+	watch  *watch
 
 	mu      sync.Mutex
 	owners  map[string]*Counts
@@ -71,8 +97,24 @@ type Recorder struct {
 // NewRecorder begins a table; the device may come later.
 func NewRecorder() *Recorder { return &Recorder{owners: map[string]*Counts{}} }
 
-// Use is the device whose memory is counted from now on.
-func (r *Recorder) Use(d Device) { r.device = d }
+// Use is the device whose memory is counted from now on, or nil.
+func (r *Recorder) Use(d Device) {
+	r.device, r.driven = d, nil
+	if d != nil {
+		r.driven = d
+	}
+}
+
+// Driven is what a driver tells of a device.
+type Driven interface {
+	// Unified says that its memory is the machine's own, where the process's is too.
+	Unified() bool
+	// Driver is what the driver says that this process uses, and may use; ok is false where it does not say.
+	Driver() (usage, budget int64, ok bool)
+}
+
+// Watch is the device that somebody else takes memory of, and counts it.
+func (r *Recorder) Watch(d Driven) { r.driven = d }
 
 // held is memory in the book.
 type held struct {
@@ -133,14 +175,15 @@ func (r *Recorder) Activations(n int64) (free func(), err error) {
 	return h.free, nil
 }
 
+// Count enters memory of the device, or takes it out where bytes are below zero.
+func (r *Recorder) Count(owner string, requested, granted int64) { r.count(owner, requested, granted) }
+
 func (r *Recorder) count(owner string, n, granted int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.both.Point += n
-	r.both.High = max(r.both.High, r.both.Point)
 	if owner == ownerHost {
-		r.copies.Point += n
-		r.copies.High = max(r.copies.High, r.copies.Point)
+		r.both.add(n)
+		r.copies.add(n)
 		return
 	}
 	c := r.owners[owner]
@@ -150,10 +193,16 @@ func (r *Recorder) count(owner string, n, granted int64) {
 	}
 	c.Requested += n
 	c.Granted += granted
-	r.now.Point += n
-	r.now.High = max(r.now.High, r.now.Point)
-	r.granted.Point += granted
-	r.granted.High = max(r.granted.High, r.granted.Point)
+	r.granted.add(granted)
+	if owner != Other {
+		r.now.add(n)
+		r.both.add(n)
+	}
+}
+
+func (g *Gauge) add(n int64) {
+	g.Point += n
+	g.High = max(g.High, g.Point)
 }
 
 // uploading notes the moment at which an upload has its memory and begins.
@@ -165,23 +214,45 @@ func (r *Recorder) uploading() {
 
 // Do is one phase: what happens in it, and what the device should hold at most; −1 promises nothing.
 func (r *Recorder) Do(name, what string, promised int64, f func() error) error {
+	r.Begin(name, what, promised)
+	if err := f(); err != nil {
+		r.watch.end()
+		r.open = nil
+		return err
+	}
+	r.End()
+	return nil
+}
+
+// Begin is where a phase begins, and the one before ends.
+func (r *Recorder) Begin(name, what string, promised int64) {
+	r.End()
 	r.mu.Lock()
 	for _, g := range []*Gauge{&r.now, &r.granted, &r.copies, &r.both} {
 		g.High = g.Point
 	}
 	r.begun = -1
 	r.mu.Unlock()
-	p := Phase{Name: name, What: what, Promised: promised}
+	r.open = &Phase{Name: name, What: what, Promised: promised}
 	resetHighWater()
-	w := newWatch()
-	err := f()
-	p.Anon.High = w.end()
-	if err != nil {
-		return err
+	r.watch = newWatch()
+}
+
+// Promise sets what the phase that goes on should hold at most.
+func (r *Recorder) Promise(device, host int64) {
+	if r.open != nil {
+		r.open.Promised, r.open.PromisedHost = device, host
 	}
-	r.point(&p)
-	r.phases = append(r.phases, p)
-	return nil
+}
+
+// End is where a phase ends; none may go on.
+func (r *Recorder) End() {
+	if p := r.open; p != nil {
+		r.open = nil
+		p.Anon.High = r.watch.end()
+		r.point(p)
+		r.phases = append(r.phases, *p)
+	}
 }
 
 // point fills in what there is now.
@@ -196,8 +267,9 @@ func (r *Recorder) point(p *Phase) {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	p.Heap = int64(sample[0].Value.Uint64())
-	if r.device != nil {
-		if usage, budget, ok := r.device.Driver(); ok {
+	p.Go = goHeap()
+	if r.driven != nil {
+		if usage, budget, ok := r.driven.Driver(); ok {
 			p.Driver = &Driver{usage, budget}
 		}
 	}
@@ -208,9 +280,20 @@ func (r *Recorder) point(p *Phase) {
 		p.Device.Point = r.begun
 	}
 	p.Owners = []Counts{}
-	for _, owner := range slices.Sorted(maps.Keys(r.owners)) {
-		p.Owners = append(p.Owners, *r.owners[owner])
+	for _, class := range Classes {
+		c := Counts{Owner: class}
+		if have := r.owners[class]; have != nil {
+			c = *have
+		}
+		p.Owners = append(p.Owners, c)
 	}
+	if r.driven != nil && r.driven.Unified() && p.Shmem < p.Granted.Point/2 { // the device's memory is the process's own
+		p.On = p.Granted.Point
+		if d, tells := r.driven.(interface{ Resident() int64 }); tells {
+			p.On = d.Resident()
+		}
+	}
+	p.Rest = p.Anon.Point - p.Go - p.Copies.Point - p.On
 }
 
 // Phases is the table.
@@ -252,4 +335,12 @@ func (w *watch) end() int64 {
 	close(w.stop)
 	<-w.done
 	return max(w.most, hostAnon())
+}
+
+// Rule says how the memory of a device and of the process are combined.
+func Rule(unified bool) string {
+	if unified {
+		return "device memory is the machine's: it is part of what is resident"
+	}
+	return "device memory is its own: resident memory and device are added"
 }

@@ -1,0 +1,51 @@
+//go:build unix
+
+package arena
+
+import (
+	"math"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reserve is n bytes of address space, which nobody may touch before Commit; Unmap ends them.
+func Reserve(n int64) ([]byte, error) {
+	switch {
+	case n == 0:
+		return []byte{}, nil
+	case n < 0 || n > math.MaxInt:
+		return nil, unix.ENOMEM
+	}
+	return unix.Mmap(-1, 0, int(n), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+}
+
+// Resident is how many bytes of what was mapped or reserved take memory now; all of them where the system does not tell.
+func Resident(b []byte) int64 {
+	if len(b) == 0 {
+		return 0
+	}
+	n, page := int64(0), os.Getpagesize()
+	pages := make([]byte, (len(b)+page-1)/page)
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
+		return int64(len(b))
+	}
+	for _, p := range pages {
+		n += int64(p & 1)
+	}
+	return n * int64(page)
+}
+
+// Commit has a range of what was reserved hold zeros, in whole pages, and tells how many bytes these are.
+func Commit(b []byte, from, to int64) (int64, error) {
+	if from >= to {
+		return 0, nil
+	}
+	page := int64(os.Getpagesize())
+	from, to = from/page*page, min((to+page-1)/page*page, int64(len(b)))
+	if err := unix.Mprotect(b[from:to], unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		return 0, err
+	}
+	return (to - from + page - 1) / page * page, nil
+}
