@@ -1,42 +1,245 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
+	"math"
 	"slices"
 
 	"memopt/memopt/graph"
 	"memopt/memopt/stop"
 )
 
-// Check replays a plan by another route than the one that made it: it runs the
-// schedule on a picture of memory in which every byte range is tagged with the
-// value that was last written there. A read that finds another tag is a use
-// before computation, an overlap or a stale parameter, whatever caused it.
-// It also counts the peak from the launches alone.
+// Check holds a plan against its graph, by another route than the one that made it. Bytes, work space and prices are
+// worked out again from shapes and operators (facts). The launches that these, the steps and the places come to are
+// replayed on a picture of memory in which every byte range is tagged with the value that was last written there: a
+// read that finds another tag is a use before computation, an overlap or a stale parameter, whatever caused it. Peak,
+// arena, cost, what lies outside the arena and the request's limits are held against what the plan says of them.
 func Check(p *Plan) error {
-	s, f := p.flatten()
-	f.slab, f.again = make([]Ref, 64), true
-	return p.check(s, f.launches)
-}
-
-// check replays launches of a schedule, which need not stand in it.
-func (p *Plan) check(s *Schedule, launches func(yield func(i int, l *Launch) error) error) error {
-	c := p.checker(s)
-	if err := c.run(p.Graph, launches); err != nil {
+	err := p.sane()
+	var f *facts
+	if err == nil {
+		f, err = newFacts(p.Graph, p.bound())
+	}
+	if err == nil {
+		s, l := f.schedule(p)
+		l.slab, l.again = make([]Ref, 64), true
+		if err = p.replays(s, l.each); err == nil {
+			err = p.keeps(f, s)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("the plan is wrong: %w", err)
 	}
-	if c.height != s.Arena && !p.m.unplaced() {
-		return fmt.Errorf("the plan is wrong: the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
-	}
-	peak := c.peak()
-	if peak != p.Result.Peak {
-		return fmt.Errorf("the plan is wrong: the peak is %d bytes, not %d", peak, p.Result.Peak)
-	}
-	if p.m.unplaced() && peak != s.Arena {
-		return fmt.Errorf("the plan is wrong: the arena is %d bytes, but %d are alive at once", s.Arena, peak)
+	return nil
+}
+
+// sane: steps name nodes that can be launched.
+func (p *Plan) sane() error {
+	for i, s := range p.Steps {
+		if s.Node < 0 || int(s.Node) >= len(p.Graph.Nodes) || p.Graph.Nodes[s.Node].Op.View {
+			return fmt.Errorf("step %d names node %d, which cannot be launched", i, s.Node)
+		}
 	}
 	return nil
+}
+
+// replays: launches of a schedule, which need not stand in it, read what they should, and reach as high as is said.
+func (p *Plan) replays(s *Schedule, launches func(yield func(i int, l *Launch) error) error) error {
+	c := p.checker(s)
+	if err := c.run(p.Graph, launches); err != nil {
+		return err
+	}
+	placed := !allocated(p.Graph)
+	peak := c.peak()
+	switch {
+	case placed && c.height != s.Arena:
+		return fmt.Errorf("the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
+	case peak != p.Result.Peak:
+		return fmt.Errorf("the peak is %d bytes, not %d", peak, p.Result.Peak)
+	case !placed && peak != s.Arena:
+		return fmt.Errorf("the arena is %d bytes, but %d are alive at once", s.Arena, peak)
+	}
+	return nil
+}
+
+// keeps: figures are those of the graph, and the request's limits are kept.
+func (p *Plan) keeps(f *facts, s *Schedule) error {
+	r, fixed := p.Request, s.State+s.Staging
+	switch m := p.Memory; {
+	case m.Weights+m.Optimizer != s.State || m.Staging != s.Staging:
+		return fmt.Errorf("weights and states take %d bytes and inputs %d, not %d and %d", s.State, s.Staging, m.Weights+m.Optimizer, m.Staging)
+	case m.Gradients+m.Activations != p.Arena || m.Total != fixed+p.Arena:
+		return fmt.Errorf("the arena takes %d bytes and all of it %d, not %d and %d", p.Arena, fixed+p.Arena, m.Gradients+m.Activations, m.Total)
+	case p.Floor.Peak > p.Result.Peak:
+		return fmt.Errorf("no plan is said to have a peak below %d bytes, and this one has one of %d", p.Floor.Peak, p.Result.Peak)
+	case p.PackBound < 0 || p.PackBound > p.Arena:
+		return fmt.Errorf("the plan claims that no arena is below %d bytes, and has one of %d", p.PackBound, p.Arena)
+	}
+	if err := p.costs(f); err != nil {
+		return err
+	}
+	for _, limit := range []struct {
+		size        Size
+		base, needs int64
+	}{{r.Budget, fixed + p.Baseline.Arena, fixed}, {r.ActivationBudget, p.Baseline.Arena, 0}} {
+		if room := limit.size.of(limit.base) - limit.needs; !limit.size.isZero() && p.Arena > room {
+			return fmt.Errorf("the plan has a budget that leaves %d bytes for an arena, and one of %d bytes", room, p.Arena)
+		}
+	}
+	if most := r.MaxOverhead; most > 0 && p.Result.Overhead > most*(1+1e-9) {
+		return fmt.Errorf("the plan has %g of extra cost, over its limit of %g", p.Result.Overhead, most)
+	}
+	return nil
+}
+
+// costs: what a plan costs beside the plain step.
+func (p *Plan) costs(f *facts) error {
+	all, err := f.prices()
+	if err != nil {
+		return err
+	}
+	own, plain := all.sum, all.sum
+	if r := p.Request; r.Plain != nil && r.Plain != p.Graph {
+		other, err := newFacts(r.Plain, r)
+		if err != nil {
+			return err
+		}
+		of, err := other.prices()
+		if err != nil {
+			return err
+		}
+		plain = of.sum
+	}
+	extra := price{flops: own.flops - plain.flops, moved: own.moved - plain.moved}
+	again := 0
+	for _, s := range p.Steps {
+		if s.Again {
+			x := all.of[s.Node]
+			extra.flops, extra.moved, again = extra.flops+x.flops, extra.moved+x.moved, again+1
+		}
+	}
+	r, b := p.Result, p.Baseline
+	switch overhead := share(extra.moved, plain.moved); {
+	case r.Again != again:
+		return fmt.Errorf("%d launches run again, not %d", again, r.Again)
+	case b.Flops != plain.flops || r.ExtraFlops != extra.flops:
+		return fmt.Errorf("the plain step takes %d operations and the plan %d more, not %d and %d", plain.flops, extra.flops, b.Flops, r.ExtraFlops)
+	case math.Abs(overhead-r.Overhead) > 1e-9*max(1, math.Abs(overhead)):
+		return fmt.Errorf("the plan costs %g of the plain step more, not %g", overhead, r.Overhead)
+	}
+	return nil
+}
+
+// priced is what nodes cost: operations, and in the place of bytes moved the whole cost.
+type priced struct {
+	of  []price
+	sum price
+}
+
+// prices works out what each node costs: operations and a quarter of the bytes moved, or in proportion to that what
+// was measured of it. What was not measured has the rate of all that was.
+func (f *facts) prices() (x priced, err error) {
+	x.of = make([]price, len(f.g.Nodes))
+	units, times := 0.0, 0.0
+	known := map[uint64]price{} // by kind of node
+	for i, n := range f.g.Nodes {
+		stop.Poll(f.r.Context)
+		if n.Op.View {
+			continue
+		}
+		kind, is := f.kind(n)
+		of, met := known[kind]
+		if !is || !met {
+			failed := graph.Try(func() { of.flops, of.moved, err = f.work(n) })
+			if err = cmp.Or(err, failed); err != nil {
+				return x, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
+			}
+			of.moved = float64(of.flops) + of.moved/4
+			known[kind] = of
+		}
+		x.of[i] = of
+		if rate, known := f.r.Costs[n.Name]; known {
+			units, times = units+x.of[i].moved, times+rate*x.of[i].moved
+		}
+	}
+	for i, n := range f.g.Nodes {
+		if units > 0 && times > 0 {
+			rate, known := f.r.Costs[n.Name]
+			if !known {
+				rate = times / units
+			}
+			x.of[i].moved *= rate
+		}
+		x.sum.flops, x.sum.moved = x.sum.flops+x.of[i].flops, x.sum.moved+x.of[i].moved
+	}
+	return x, nil
+}
+
+// kind is the same for nodes that cost the same: those of an operator, with the same attributes, on the same shapes. It is
+// not told of a node that is given contents, or attributes of other kinds.
+func (f *facts) kind(n *graph.Node) (kind uint64, is bool) {
+	kind = maphash.Comparable(kinds, n.Op)
+	for _, a := range n.Attrs {
+		switch v := a.Value.(type) {
+		case int64:
+			kind = mix(kind, uint64(v))
+		case float64, string:
+			kind = mix(kind, maphash.Comparable(kinds, v))
+		default:
+			return 0, false
+		}
+		kind = mix(kind, maphash.String(kinds, a.Name))
+	}
+	for _, vs := range [...][]*graph.Value{n.Inputs, n.Outputs} {
+		kind = mix(kind, uint64(len(vs)))
+		for _, v := range vs {
+			if v == nil {
+				kind = mix(kind, 1)
+				continue
+			}
+			if v.Ints != nil {
+				return 0, false
+			}
+			kind = mix(kind, uint64(v.Type)<<8|uint64(len(f.shapes[v.ID])))
+			for _, size := range f.shapes[v.ID] {
+				kind = mix(kind, uint64(size))
+			}
+		}
+	}
+	return kind, true
+}
+
+var kinds = maphash.MakeSeed()
+
+// work is the operations of a node, and the bytes that it reads and writes.
+func (f *facts) work(n *graph.Node) (flops int64, moved float64, err error) {
+	if n.Op.Flops != nil {
+		if flops, err = f.binding.Eval(n.Op.Flops(n)); err != nil {
+			return 0, 0, err
+		}
+	}
+	for i, v := range n.Inputs {
+		switch {
+		case v == nil:
+		case n.Op.Reads == nil:
+			moved += float64(f.bytes[v.ID])
+		default:
+			elements, err := f.binding.Eval(n.Op.Reads(n, i))
+			if err != nil {
+				return 0, 0, err
+			}
+			moved += float64(elements) * float64(v.Type.Size())
+		}
+	}
+	for _, v := range n.Outputs {
+		if v != nil {
+			moved += float64(f.bytes[v.ID])
+		}
+	}
+	return flops, moved, nil
 }
 
 // checkChained replays a schedule with chains, and gives the lives that are left:
@@ -66,7 +269,7 @@ func (s *Schedule) each(yield func(i int, l *Launch) error) error {
 }
 
 func (p *Plan) checker(s *Schedule) *checker {
-	return &checker{ctx: p.m.ctx, s: s, change: make([]int64, len(p.Steps)+1), far: map[*graph.Value]*graph.Value{}}
+	return &checker{ctx: p.Request.Context, s: s, change: make([]int64, len(p.Steps)+1), far: map[*graph.Value]*graph.Value{}}
 }
 
 // owner is what a range that holds a value is tagged with: of a view, what it is of. Of a
@@ -347,17 +550,6 @@ func (c *checker) apart(l *Launch) error {
 		}
 	}
 	return nil
-}
-
-// overInput reports whether the operator may write output 0 over input k.
-func overInput(n *graph.Node, k int) bool {
-	ports, _ := n.Op.Ports()
-	for _, i := range n.Op.InPlace {
-		if i == k || i < k && i < len(ports) && ports[i].Variadic {
-			return true
-		}
-	}
-	return false
 }
 
 func overlap(a, b *Ref) bool {

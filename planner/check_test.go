@@ -216,6 +216,54 @@ func TestCheckSchedules(t *testing.T) {
 	}
 }
 
+// TestCheckRules spoils a good plan in one way for each rule that Check has of plans, beside those of launches.
+func TestCheckRules(t *testing.T) {
+	cases := []struct {
+		rule  string
+		spoil func(p *planner.Plan)
+		want  string
+	}{
+		{"steps are nodes", func(p *planner.Plan) { p.Steps[0].Node = 99 }, "step 0 names node 99, which cannot be launched"},
+		{"steps are no views", func(p *planner.Plan) { p.Steps[0].Node = 3 }, "step 0 names node 3, which cannot be launched"},
+		{"each life has a place", func(p *planner.Plan) { p.Offsets = p.Offsets[:len(p.Offsets)-1] }, "makes one more life than have places"},
+		{"each place has a life", func(p *planner.Plan) { p.Offsets = append(p.Offsets, 0) }, "1 places are left that no life has"},
+		{"places are lines", func(p *planner.Plan) { p.Offsets[0] += 4 }, "which is no multiple of 64"},
+		{"places are apart", func(p *planner.Plan) { p.Offsets[1] = p.Offsets[0] }, "is written over input"},
+		{"bytes are those of the dims", func(p *planner.Plan) { p.Request.Dims = map[string]int64{"batch": 5} }, "the plan is wrong"},
+		{"the arena is no lower", func(p *planner.Plan) { p.Arena -= 64 }, "but launches reach to"},
+		{"the arena is no higher", func(p *planner.Plan) { p.Arena += 64 }, "but launches reach to"},
+		{"the peak is that of the launches", func(p *planner.Plan) { p.Result.Peak-- }, "the peak is"},
+		{"the floor is below the peak", func(p *planner.Plan) { p.Floor.Peak = p.Result.Peak + 1 }, "no plan is said to have a peak below"},
+		{"the bound of placing is below the arena", func(p *planner.Plan) { p.PackBound = p.Arena + 1 }, "no arena is below"},
+		{"weights are all parameters", func(p *planner.Plan) { p.Memory.Weights -= 64 }, "weights and states take"},
+		{"staging is all inputs", func(p *planner.Plan) { p.Memory.Staging++ }, "and inputs"},
+		{"gradients and activations are the arena", func(p *planner.Plan) { p.Memory.Activations++ }, "the arena takes"},
+		{"the total is all", func(p *planner.Plan) { p.Memory.Total-- }, "and all of it"},
+		{"what runs again is counted", func(p *planner.Plan) { p.Result.Again++ }, "1 launches run again, not 2"},
+		{"operations of the plain step", func(p *planner.Plan) { p.Baseline.Flops++ }, "the plain step takes"},
+		{"operations of what runs again", func(p *planner.Plan) { p.Result.ExtraFlops-- }, "operations and the plan"},
+		{"cost of what runs again", func(p *planner.Plan) { p.Result.Overhead /= 2 }, "of the plain step more, not"},
+		{"cost in measured times", func(p *planner.Plan) { p.Request.Costs = map[string]float64{"h": 2, "y": 1} }, "of the plain step more, not"},
+		{"a budget of all binds", func(p *planner.Plan) { p.Request.Budget.Bytes = p.Memory.Total - 1 }, "the plan has a budget that leaves"},
+		{"a budget of the arena binds", func(p *planner.Plan) { p.Request.ActivationBudget.Bytes = p.Arena - 1 }, "the plan has a budget that leaves"},
+		{"a share binds", func(p *planner.Plan) { p.Request.ActivationBudget.Percent = 10 }, "the plan has a budget that leaves"},
+		{"a limit of cost binds", func(p *planner.Plan) { p.Request.MaxOverhead = p.Result.Overhead / 2 }, "over its limit of"},
+		{"work space is the device's", func(p *planner.Plan) { p.Request.Lowered = true }, "the plan is wrong"},
+		{"a hold lasts", func(p *planner.Plan) {
+			p.Graph.Holds = []graph.Hold{{Value: p.Graph.ByName("h"), Until: p.Graph.ByName("e").Def}}
+		}, "the plan is wrong"},
+	}
+	for _, c := range cases {
+		t.Run(c.rule, func(t *testing.T) {
+			p, _ := checked(t)
+			c.spoil(p)
+			if err := planner.Check(p); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want … %s …", err, c.want)
+			}
+		})
+	}
+}
+
 // TestCheckPlans moves lives and steps of a plan itself.
 func TestCheckPlans(t *testing.T) {
 	p, _ := checked(t)

@@ -37,7 +37,7 @@ func (p *Plan) Stretches() []Stretch {
 
 // CheckSchedule is Check of a schedule that need not be the plan's own.
 func CheckSchedule(p *Plan, s *Schedule) error {
-	return p.check(s, s.each)
+	return p.replays(s, s.each)
 }
 
 // Lab simulates any set of nodes run again.

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"fmt"
+
 	"memopt/memopt/graph"
 	"memopt/planner/pack"
 )
@@ -63,7 +65,7 @@ func (p *Plan) drawn() []int64 {
 	}
 	s, err := pack.Solve(problem, pack.Effort{Looks: atOnce, Context: p.m.ctx})
 	if err != nil {
-		return p.offsets()
+		panic(fmt.Sprintf("planner: lives cannot be drawn: %v", err)) // without a capacity anything can be placed
 	}
 	return s.Offsets
 }

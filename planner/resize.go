@@ -28,7 +28,7 @@ func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 	return q, nil
 }
 
-// planOf is a whole plan of steps that were chosen elsewhere.
+// planOf is a whole plan of steps that were chosen elsewhere. A limit that it does not keep is none of its request.
 func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 	if err := m.beside(r); err != nil {
 		return nil, err
@@ -45,6 +45,12 @@ func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
 		return nil, err
 	}
 	p.adopt(c)
+	if room, limited := p.Room(); limited && p.Arena > room {
+		p.Request.Budget, p.Request.ActivationBudget = Size{}, Size{}
+	}
+	if p.Request.MaxOverhead > 0 && c.cost > m.allows(p.Request.MaxOverhead) {
+		p.Request.MaxOverhead = 0
+	}
 	if p.Bound, err = m.bound(c, c.placed.Height, nil); err != nil {
 		return nil, err
 	}

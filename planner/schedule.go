@@ -76,198 +76,221 @@ type Life struct {
 	Offset, Bytes int64
 }
 
-// Schedule flattens the plan.
+// Schedule is the plan for a device. It is made of the graph, the steps and the places alone, as Check makes it.
 func (p *Plan) Schedule() (*Schedule, error) {
-	s, f := p.flatten()
+	f, err := newFacts(p.Graph, p.bound())
+	if err != nil {
+		return nil, err
+	}
+	s, l := f.schedule(p)
 	n := 0
 	for _, st := range p.Steps {
 		n += len(p.Graph.Nodes[st.Node].Inputs) + len(p.Graph.Nodes[st.Node].Outputs)
 	}
-	f.slab = make([]Ref, n)
-	s.Lives = make([]Life, 0, len(p.t.lives))
-	for i, l := range p.t.lives {
-		s.Lives = append(s.Lives, Life{l.first, l.last, f.offsets[i], l.bytes})
-	}
+	l.slab = make([]Ref, n)
 	s.Launches = make([]Launch, 0, len(p.Steps)+len(p.Graph.Updates))
-	err := f.launches(func(_ int, l *Launch) error {
+	err = l.each(func(_ int, l *Launch) error {
 		s.Launches = append(s.Launches, *l)
 		return nil
 	})
+	s.Lives = l.lives
 	return s, err
 }
 
-// flattener makes launches of steps.
-type flattener struct {
-	p       *Plan
-	s       *Schedule
-	current []int32 // by owner: the instance that is read; of what is outside the arena the place in the schedule's
-	before  []int32 // by output of the last launch: what was read before it
-	space   int     // no life before it is work space that is asked for
-	slab    []Ref   // of all launches
-	holds   *holds
-	offsets []int64 // by life
-	again   bool    // the slab is one for all launches, each of which is gone when the next is made
+// bound is the plan's request for whoever works on the plan later.
+func (p *Plan) bound() Request {
+	r := p.Request
+	r.Context = p.m.ctx
+	return r
 }
 
-// flatten is a schedule without launches, and what makes those. Its outputs are
-// known when they are made.
-func (p *Plan) flatten() (*Schedule, *flattener) {
-	m := p.m
-	s := &Schedule{Arena: p.Arena, Binding: m.binding}
-	f := &flattener{p: p, s: s, current: make([]int32, len(p.Graph.Values)), holds: m.sim.holds.another(), offsets: p.offsets()}
-	n := 0
-	for o, fixed := range m.fixed {
-		if f.current[o] = -1; fixed {
-			n++
-		}
-	}
-	s.Fixed = make([]Ref, 0, n)
-	s.classes = stateClasses(p.Graph)
-	for _, v := range s.byStage(p.Graph, m.fixed) {
+// launcher makes launches of steps. Lives get the plan's places in the order in which they begin.
+type launcher struct {
+	*facts
+	s       *Schedule
+	steps   []Step
+	offsets []int64 // those that are left
+	end     int64   // where nobody places lives they stand behind each other
+	current []int32 // by place: the life that is read; outside the arena the place in the schedule's list; −1
+	held    []int32
+	dies    []*graph.Value
+	lives   []Life
+	slab    []Ref // of all launches
+	again   bool  // the slab is one for all launches, each of which is gone when the next is made
+}
+
+// schedule is a plan's schedule without launches, and what makes those. Outputs are known when they are made.
+func (f *facts) schedule(p *Plan) (*Schedule, *launcher) {
+	s := &Schedule{Arena: p.Arena, Binding: f.binding}
+	l := &launcher{facts: f, s: s, steps: p.Steps, offsets: p.Offsets, current: slices.Repeat([]int32{-1}, len(f.g.Values)),
+		held: f.held(p.Steps), lives: make([]Life, 0, len(p.Offsets))}
+	l.dies = f.dies(p.Steps, l.held)
+	s.classes = stateClasses(f.g)
+	for _, v := range s.byStage(f.g) {
 		height, space := &s.State, State
 		if v.Kind == graph.Input {
 			height, space = &s.Staging, Staging
 		}
-		i := v.ID
-		ref := m.ref(v, i, space, align(*height))
-		f.current[i] = int32(len(s.Fixed))
-		s.Fixed = append(s.Fixed, ref)
-		*height = ref.Offset + ref.Bytes
+		l.current[v.ID] = int32(len(s.Fixed))
+		s.Fixed = append(s.Fixed, l.ref(v, space, align(*height)))
+		*height = align(*height) + f.bytes[v.ID]
 	}
-	return s, f
+	return s, l
 }
 
-// offsets are the places of lives; of those that have none, places behind each other, so that
-// each is told from all others.
-func (p *Plan) offsets() []int64 {
-	if !p.m.unplaced() {
-		return p.Offsets
-	}
-	all, end := make([]int64, len(p.t.lives)), int64(0)
-	for i, l := range p.t.lives {
-		if end > math.MaxInt64-align(l.bytes) {
-			end = 0 // so that whoever looks finds one written over another
-		}
-		all[i] = end
-		end += align(l.bytes)
-	}
-	return all
+// ref is a range of bytes that holds a value: a view may show a part, but is read where the whole is.
+func (l *launcher) ref(v *graph.Value, space Space, offset int64) Ref {
+	return Ref{v, space, offset, l.bytes[l.place[v.ID].ID], l.shapes[v.ID]}
 }
 
-// workSpace is where a step's is. Steps are asked for in their order, in which
-// the lives stand, too.
-func (f *flattener) workSpace(step int) (Ref, error) {
-	lives := f.p.t.lives
-	for ; f.space < len(lives) && int(lives[f.space].first) <= step; f.space++ {
-		if l := lives[f.space]; l.scratch && int(l.first) == step {
-			return Ref{Space: Arena, Offset: f.offsets[f.space], Bytes: l.bytes}, nil
-		}
+// refs is where values are.
+func (l *launcher) refs(vs []*graph.Value) ([]Ref, error) {
+	if len(vs) > len(l.slab) {
+		l.slab = make([]Ref, len(vs))
 	}
-	return Ref{}, fmt.Errorf("step %d has no work space", step)
-}
-
-// refs is where values are, whose numbers are ids.
-func (f *flattener) refs(vs []*graph.Value, ids []int32) ([]Ref, error) {
-	if len(vs) > len(f.slab) {
-		f.slab = make([]Ref, len(vs))
-	}
-	out := f.slab[:len(vs):len(vs)]
-	f.slab = f.slab[len(vs):]
-	m := f.p.m
-	for i, id := range ids {
-		if id < 0 {
-			out[i] = Ref{}
+	out := l.slab[:len(vs):len(vs)]
+	l.slab = l.slab[len(vs):]
+	for i, v := range vs {
+		if out[i] = (Ref{}); v == nil {
 			continue
 		}
-		at := f.current[m.owner[id]]
-		switch {
+		p := l.place[v.ID]
+		switch at := l.current[p.ID]; {
 		case at < 0:
-			return nil, fmt.Errorf("value %q is read before it is made", vs[i].Name)
-		case m.fixed[m.owner[id]]:
-			x := &f.s.Fixed[at]
-			out[i] = m.ref(vs[i], id, x.Space, x.Offset)
+			return nil, fmt.Errorf("value %q is read before it is made", v.Name)
+		case arena(p):
+			out[i] = l.ref(v, Arena, l.lives[at].Offset)
 		default:
-			out[i] = m.ref(vs[i], id, Arena, f.offsets[f.p.t.buffer[at]])
+			out[i] = l.ref(v, l.s.Fixed[at].Space, l.s.Fixed[at].Offset)
 		}
 	}
 	return out, nil
 }
 
-// launches makes them one after another.
-func (f *flattener) launches(yield func(i int, l *Launch) error) error {
-	p, m := f.p, f.p.m
-	instances := int32(0)
-	f.holds.begin()
-	slab := f.slab
-	var l Launch
-	for i, st := range p.Steps {
-		if f.again {
-			f.slab = slab
+// begin is a life that begins at a step.
+func (l *launcher) begin(step int, bytes int64) (int32, error) {
+	offset := l.end
+	switch {
+	case l.placed() && len(l.offsets) == 0:
+		return 0, fmt.Errorf("step %d makes one more life than have places", step)
+	case l.placed():
+		offset, l.offsets = l.offsets[0], l.offsets[1:]
+	case l.end > math.MaxInt64-align(bytes):
+		return 0, fmt.Errorf("up to step %d lives take more than %d bytes", step, int64(math.MaxInt64))
+	default:
+		l.end += align(bytes)
+	}
+	l.lives = append(l.lives, Life{int32(step), int32(step) + 1, offset, bytes})
+	return int32(len(l.lives) - 1), nil
+}
+
+// touch has the lives that places have now last to a step.
+func (l *launcher) touch(step int, places []*graph.Value) {
+	for _, p := range places {
+		if at := l.current[p.ID]; at >= 0 {
+			l.lives[at].Last = int32(step) + 1
 		}
-		n := p.Graph.Nodes[st.Node]
-		l = Launch{Node: n, Again: st.Again}
+	}
+}
+
+// each makes launches one after another.
+func (l *launcher) each(yield func(i int, l *Launch) error) error {
+	slab := l.slab
+	var x Launch
+	ends := map[int32][]*graph.Value{}
+	for p, until := range l.until {
+		if v := l.g.Values[p]; until >= 0 && arena(v) {
+			ends[until] = append(ends[until], v)
+		}
+	}
+	for i, st := range l.steps {
+		if l.again {
+			l.slab = slab
+		}
+		n := l.g.Nodes[st.Node]
+		x = Launch{Node: n, Again: st.Again}
 		var err error
-		if l.In, err = f.refs(n.Inputs, m.like.reads.Of(st.Node)); err != nil {
+		if x.In, err = l.refs(n.Inputs); err != nil {
 			return err
 		}
-		f.before = f.before[:0]
-		for _, o := range m.outputs.Of(st.Node) {
-			if int(instances) == len(p.t.buffer) {
-				return fmt.Errorf("value %q is made once more than it has lives", p.Graph.Values[o].Name)
-			}
-			f.before = append(f.before, f.current[o])
-			f.current[o] = instances
-			instances++
-		}
-		if l.Out, err = f.refs(n.Outputs, m.like.makes.Of(st.Node)); err != nil {
+		l.touch(i, l.reads[st.Node])
+		if err := l.makes(i, &x); err != nil {
 			return err
 		}
-		if st.Again {
-			for k, o := range m.outputs.Of(st.Node) {
-				if m.lasting[o] || f.holds.held(o) {
-					f.current[o] = f.before[k]
-				}
-			}
-		} else {
-			f.holds.end(st.Node)
+		if !st.Again {
+			l.touch(i, ends[st.Node])
 		}
-		if m.scratch[st.Node] > 0 {
-			if l.Scratch, err = f.workSpace(i); err != nil {
-				return err
-			}
-		}
-		if err := yield(i, &l); err != nil {
+		if err := yield(i, &x); err != nil {
 			return err
 		}
 	}
-	at := len(p.Steps)
-	for i, u := range m.like.updates {
-		if m.owner[u.made] == m.owner[u.state] {
-			continue
+	l.touch(len(l.steps)-1, l.atEnd())
+	return l.ends(yield)
+}
+
+// makes gives what a step makes its places.
+func (l *launcher) makes(step int, x *Launch) (err error) {
+	n, st := x.Node, l.steps[step]
+	var before [4]int32
+	old := before[:0]
+	for _, p := range l.writes[st.Node] {
+		old = append(old, l.current[p.ID])
+		if over := l.dies[step]; over != nil && p == n.Outputs[0] {
+			l.current[p.ID] = l.current[over.ID]
+			l.lives[l.current[p.ID]].Last = int32(step) + 1
+		} else if l.current[p.ID], err = l.begin(step, l.bytes[p.ID]); err != nil {
+			return err
 		}
-		from, err := f.refs([]*graph.Value{p.Graph.Updates[i].New}, []int32{u.made})
+	}
+	if x.Out, err = l.refs(n.Outputs); err != nil {
+		return err
+	}
+	for k, p := range l.writes[st.Node] {
+		if st.Again && int32(step) < l.held[p.ID] {
+			l.current[p.ID] = old[k]
+		}
+	}
+	if bytes := l.scratch[st.Node]; bytes > 0 {
+		at, err := l.begin(step, bytes)
 		if err != nil {
 			return err
 		}
-		l = Launch{In: from, Out: []Ref{f.s.Fixed[f.current[u.state]]}}
-		if err := yield(at, &l); err != nil {
+		x.Scratch = Ref{Space: Arena, Offset: l.lives[at].Offset, Bytes: bytes}
+	}
+	return nil
+}
+
+// atEnd lists the places that are read after the last step.
+func (l *launcher) atEnd() (places []*graph.Value) {
+	for p, is := range l.lasting {
+		if v := l.g.Values[p]; is && arena(v) {
+			places = append(places, v)
+		}
+	}
+	return places
+}
+
+// ends makes the copies that come after the steps, and says where outputs are.
+func (l *launcher) ends(yield func(i int, l *Launch) error) (err error) {
+	at := len(l.steps)
+	for _, u := range l.g.Updates {
+		if l.place[u.New.ID] == l.place[u.State.ID] {
+			continue
+		}
+		x := Launch{Out: []Ref{l.s.Fixed[l.current[u.State.ID]]}}
+		if x.In, err = l.refs([]*graph.Value{u.New}); err != nil {
+			return err
+		}
+		if err := yield(at, &x); err != nil {
 			return err
 		}
 		at++
 	}
-	outputs := make([]int32, len(p.Graph.Outputs))
-	for i, v := range p.Graph.Outputs {
-		outputs[i] = v.ID
+	if l.placed() && len(l.offsets) > 0 {
+		return fmt.Errorf("%d places are left that no life has", len(l.offsets))
 	}
-	var err error
-	f.s.Outputs, err = f.refs(p.Graph.Outputs, outputs)
+	l.s.Outputs, err = l.refs(l.g.Outputs)
 	return err
-}
-
-// ref is a range of bytes that holds a value: a view may show a part, but is read
-// where the whole is.
-func (m *model) ref(v *graph.Value, id int32, space Space, offset int64) Ref {
-	return Ref{v, space, offset, m.bytes[m.owner[id]], m.shapes[m.like.look[id]]}
 }
 
 func align(n int64) int64 { return (n + alignment - 1) / alignment * alignment }

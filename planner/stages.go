@@ -82,11 +82,11 @@ func stateClasses(g *graph.Graph) map[*graph.Value]class {
 // byStage lists what lies outside the arena: inputs and what has numbers in the graph's order, and then
 // states that begin as zeros, by when they are touched. The last value of all states stays behind the others: their
 // space is as high in any order then.
-func (s *Schedule) byStage(g *graph.Graph, fixed []bool) []*graph.Value {
+func (s *Schedule) byStage(g *graph.Graph) []*graph.Value {
 	var out []*graph.Value
 	end := loaded
-	for i, is := range fixed {
-		if v := g.Values[i]; is {
+	for _, v := range g.Values {
+		if !arena(v) {
 			out = append(out, v)
 			if v.Kind != graph.Input {
 				end = s.classes[v]

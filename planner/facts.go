@@ -1,0 +1,223 @@
+package planner
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/stop"
+)
+
+// facts is what a graph comes to under a binding of its dims, worked out from its nodes, shapes and operators alone. The
+// list of launches is made of them, and Check holds plans against them: nothing here is shared with the model that plans
+// are made on.
+type facts struct {
+	g       *graph.Graph
+	r       Request
+	binding *graph.Binding
+	bytes   []int64        // by value
+	shapes  [][]int        // by value
+	shows   []*graph.Value // by value: itself, or for a view what that is of
+	place   []*graph.Value // by value: whose bytes it lies in
+	reads   [][]*graph.Value
+	writes  [][]*graph.Value // by node: places in the arena, each once
+	lasting []bool           // by place: read after the last step
+	until   []int32          // by place: the last node until which somebody holds it; −1
+	scratch []int64          // by node: work space
+}
+
+// arena reports whether a place is in the arena.
+func arena(place *graph.Value) bool { return place.Kind == graph.Computed }
+
+// placed reports whether lives get places: else whoever runs the step has an allocator of his own.
+func (f *facts) placed() bool {
+	return !slices.ContainsFunc(f.g.Recorded, func(r graph.Recorded) bool { return r.Name == graph.Allocator })
+}
+
+func newFacts(g *graph.Graph, r Request) (f *facts, err error) {
+	f = &facts{g: g, r: r, bytes: make([]int64, len(g.Values)), shapes: make([][]int, len(g.Values)),
+		shows: make([]*graph.Value, len(g.Values)), place: make([]*graph.Value, len(g.Values)),
+		reads: make([][]*graph.Value, len(g.Nodes)), writes: make([][]*graph.Value, len(g.Nodes)),
+		lasting: make([]bool, len(g.Values)), until: slices.Repeat([]int32{-1}, len(g.Values)), scratch: make([]int64, len(g.Nodes))}
+	if f.binding, err = graph.Bind(r.Dims); err != nil {
+		return nil, err
+	}
+	var last *graph.Value // of many values the shape is one slice
+	for i, v := range g.Values {
+		if last != nil && len(v.Shape) > 0 && len(v.Shape) == len(last.Shape) && &v.Shape[0] == &last.Shape[0] {
+			f.shapes[i] = f.shapes[last.ID]
+		} else if f.shapes[i], err = f.binding.Shape(v.Shape); err != nil {
+			return nil, fmt.Errorf("value %q: %w", v.Name, err)
+		}
+		last = v
+		bytes := uint64(v.Type.Size())
+		for _, n := range f.shapes[i] {
+			over, low := bits.Mul64(bytes, uint64(n))
+			if bytes = low; n < 0 || over != 0 || low > mostBytes {
+				return nil, fmt.Errorf("value %q of the shape %v takes more than %d bytes", v.Name, f.shapes[i], int64(mostBytes))
+			}
+		}
+		f.bytes[i], f.shows[i], f.place[i] = int64(bytes), v, v
+	}
+	ends := 0
+	for _, n := range g.Nodes {
+		ends += len(n.Inputs) + len(n.Outputs)
+	}
+	slab := make([]*graph.Value, 0, ends)
+	for i, n := range g.Nodes {
+		stop.Poll(r.Context)
+		if n.Op.View {
+			out, in := n.Outputs[0].ID, n.Inputs[0].ID
+			f.shows[out], f.place[out] = f.shows[in], f.place[in]
+			continue
+		}
+		for k, in := range n.Op.Overwrites {
+			if n.Outputs[k] != nil {
+				f.place[n.Outputs[k].ID] = f.place[n.Inputs[in].ID]
+			}
+		}
+		slab, f.reads[i] = f.touched(slab, n.Inputs)
+		slab, f.writes[i] = f.touched(slab, n.Outputs)
+		if f.scratch[i], err = f.workSpace(n); err != nil {
+			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
+		}
+	}
+	for _, v := range g.Outputs {
+		f.lasting[f.place[v.ID].ID] = true
+	}
+	for _, u := range g.Updates {
+		f.lasting[f.place[u.New.ID].ID] = true
+	}
+	for _, h := range g.Holds {
+		p := f.place[h.Value.ID]
+		f.until[p.ID] = max(f.until[p.ID], h.Until.ID)
+	}
+	return f, nil
+}
+
+// touched lists the places in the arena of values, each once. They stand behind those in a slab.
+func (f *facts) touched(slab, values []*graph.Value) (all, places []*graph.Value) {
+	n := len(slab)
+	for _, v := range values {
+		if v == nil {
+			continue
+		}
+		if p := f.place[v.ID]; arena(p) && !slices.Contains(slab[n:], p) {
+			slab = append(slab, p)
+		}
+	}
+	return slab, slab[n:len(slab):len(slab)]
+}
+
+// workSpace is the bytes that a node needs beside its outputs: of its kernels where those run, else of the processor.
+func (f *facts) workSpace(n *graph.Node) (bytes int64, err error) {
+	if f.r.Lowered {
+		l, err := graph.Lower(n, f.binding, graph.PlanLimits)
+		if err != nil {
+			return 0, err
+		}
+		if l.Refused == "" {
+			return l.Scratch, nil
+		}
+	}
+	if n.Op.Scratch == nil {
+		return 0, nil
+	}
+	if failed := graph.Try(func() { bytes, err = f.binding.Eval(n.Op.Scratch(n)) }); failed != nil {
+		err = failed
+	}
+	return bytes, err
+}
+
+// over lists the places that a node may write its first output over if they die there: inputs that the operator allows,
+// as large, read through no other input, and held by nobody up to the node.
+func (f *facts) over(n *graph.Node) (places []*graph.Value) {
+	out := n.Outputs[0]
+	if out == nil || len(n.Op.InPlace) == 0 || f.place[out.ID] != out || !arena(out) || f.bytes[out.ID] == 0 {
+		return nil
+	}
+	for _, i := range n.Op.InPlace {
+		for k := i; k < len(n.Inputs) && overInput(n, k) && (k == i || variadic(n, i)); k++ {
+			v := n.Inputs[k]
+			if v == nil {
+				continue
+			}
+			p := f.place[v.ID]
+			twice := 0
+			for _, w := range n.Inputs {
+				if w != nil && f.place[w.ID] == p {
+					twice++
+				}
+			}
+			if arena(p) && twice == 1 && f.bytes[v.ID] == f.bytes[out.ID] && f.bytes[p.ID] == f.bytes[out.ID] && f.until[p.ID] < n.ID {
+				places = append(places, p)
+			}
+		}
+	}
+	return places
+}
+
+// overInput reports whether the operator may write output 0 over input k.
+func overInput(n *graph.Node, k int) bool {
+	return slices.ContainsFunc(n.Op.InPlace, func(i int) bool { return i == k || i < k && variadic(n, i) })
+}
+
+// variadic reports whether input i is the first of any number.
+func variadic(n *graph.Node, i int) bool {
+	ports, _ := n.Op.Ports()
+	return i < len(ports) && ports[i].Variadic
+}
+
+// held is, by place, the step before which it stays as it was made first, whatever runs again: the end for what lasts.
+func (f *facts) held(steps []Step) []int32 {
+	first := slices.Repeat([]int32{-1}, len(f.g.Nodes))
+	for i, s := range steps {
+		if !s.Again {
+			first[s.Node] = int32(i)
+		}
+	}
+	held := make([]int32, len(f.g.Values))
+	for p, until := range f.until {
+		if until >= 0 && arena(f.g.Values[p]) {
+			held[p] = first[until]
+		}
+		if f.lasting[p] {
+			held[p] = int32(len(steps))
+		}
+	}
+	return held
+}
+
+// dies is, by step, the first place that it may write its result over: one that nobody reads later. Nil is none. It goes
+// back from the last step, by what is needed behind the one at hand.
+func (f *facts) dies(steps []Step, held []int32) []*graph.Value {
+	needed, dying := make([]bool, len(f.g.Values)), make([]*graph.Value, len(steps))
+	for p, is := range f.lasting {
+		needed[p] = is
+	}
+	ends := map[int32][]int32{} // by step: places that are held until it has run
+	for p, until := range f.until {
+		if until >= 0 {
+			ends[held[p]] = append(ends[held[p]], int32(p))
+		}
+	}
+	for i, s := range slices.Backward(steps) {
+		for _, p := range ends[int32(i)] {
+			needed[p] = true
+		}
+		for _, p := range f.writes[s.Node] {
+			needed[p.ID] = needed[p.ID] && s.Again && int32(i) < held[p.ID]
+		}
+		for _, p := range f.over(f.g.Nodes[s.Node]) {
+			if !needed[p.ID] {
+				dying[i] = p
+				break
+			}
+		}
+		for _, p := range f.reads[s.Node] {
+			needed[p.ID] = true
+		}
+	}
+	return dying
+}
