@@ -1,7 +1,5 @@
 package planner
 
-import "memopt/planner/recompute"
-
 // Bound is what no plan in this order can undercut.
 type Bound struct {
 	Overhead float64 // least extra cost at the plan's arena limit, as a share of the step's
@@ -25,7 +23,7 @@ func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 			least, _ = v.r.ProveUpTo(limit, c.cost)
 		}
 	} else {
-		r, err := recompute.New(m.problem(m.unit, nil))
+		r, err := m.log.solverOf(m.problem(m.unit, nil))
 		if err != nil {
 			return Bound{}, err
 		}

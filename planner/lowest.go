@@ -52,7 +52,7 @@ func (v *solver) surely(below int64) (*candidate, error) {
 	if v.found == nil {
 		return nil, nil
 	}
-	c := v.candidate(*v.found)
+	c := v.candidate(*v.found, v.found.Peak)
 	c, err := v.m.placeWithin(c, v.m.align(c.t.peak+c.t.peak/lowestLoss))
 	var beyond *pack.CapacityError
 	if errors.As(err, &beyond) {

@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -46,7 +47,9 @@ type Pass struct{ Name, Doc string }
 
 // Passes lists what searches run, in running order. Request.Without takes the names.
 func Passes() (all []Pass) {
-	all = append(all, Pass{choosing + "solve", "chooses what runs again"})
+	for _, p := range recompute.Passes() {
+		all = append(all, Pass{choosing + p.Name, p.Doc})
+	}
 	for _, p := range pack.Passes() {
 		all = append(all, Pass{placing + p.Name, p.Doc})
 	}
@@ -134,10 +137,30 @@ func (m *model) pack(p pack.Problem, e pack.Effort) (pack.Solution, error) {
 	return s, err
 }
 
+// solverOf is a solver of a problem without the passes that are off.
+func (l *passLog) solverOf(p *recompute.Problem) (*recompute.Solver, error) {
+	r, err := recompute.New(p)
+	if err == nil {
+		err = r.Without(slices.Sorted(maps.Keys(l.without[choosing]))...)
+	}
+	return r, err
+}
+
 // asked counts which passes an answer came about by.
 func (v *solver) asked(a recompute.Answer, ok bool) (recompute.Answer, bool) {
-	v.m.log.note(choosing+"solve", ok, 0)
+	for _, t := range a.Tries {
+		v.m.log.note(choosing+t.Pass, ok && t.Pass == a.By, t.Time)
+	}
 	return a, ok
+}
+
+// candidate is the plan of an answer for a limit, without places.
+func (v *solver) candidate(a recompute.Answer, limit int64) *candidate {
+	c := &candidate{t: v.m.simulate(v.steps(a.Launches)), by: choosing + cmp.Or(a.By, "solve")}
+	for _, t := range a.Tries {
+		c.tries = append(c.tries, Tried{choosing + t.Pass, limit, share(t.Cost, v.m.total), t.Peak, share(t.Bound, v.m.total), t.Took, t.Time})
+	}
+	return c
 }
 
 // search is how a candidate came about.

@@ -74,7 +74,7 @@ func (s *search) solves() (*solver, error) {
 }
 
 func (s *search) newSolver() (*solver, error) {
-	r, err := recompute.New(s.m.problem(s.m.unit, s.forced))
+	r, err := s.m.log.solverOf(s.m.problem(s.m.unit, s.forced))
 	if err != nil {
 		return nil, err
 	}
@@ -296,7 +296,7 @@ func (v *solver) placedSoon(solve func(limit int64) (recompute.Answer, bool), a 
 // placed is the plan of an answer whose lives have places, and whether those are within a limit.
 // A search for them may look at so much.
 func (v *solver) placed(a recompute.Answer, limit int64, looks int) (c *candidate, fits bool, err error) {
-	c, err = v.m.placeIn(v.candidate(a), limit, looks)
+	c, err = v.m.placeIn(v.candidate(a, limit), limit, looks)
 	var beyond *pack.CapacityError
 	if errors.As(err, &beyond) {
 		return c, false, nil
@@ -318,11 +318,6 @@ const (
 	soon     = 0.0005 // how near to its bound a plan is that was found soon, as a part of the plain step's cost
 	hardly   = 0.0001 // what a plan may cost more or less than one that needs a search for places, as such a part
 )
-
-// candidate is the plan of an answer, without places.
-func (v *solver) candidate(a recompute.Answer) *candidate {
-	return &candidate{t: v.m.simulate(v.steps(a.Launches)), by: choosing + "solve"}
-}
 
 // steps are launches of operators as steps of nodes.
 func (v *solver) steps(launches []int32) []Step {
