@@ -27,18 +27,17 @@ import (
 // arenas are those that forward sessions of this process share.
 var arenas session.Arenas
 
-// OpenForward holds a forward program open, as settings say.
-// Sessions that name one arena share it, as the first of them has it, and its limit.
-func OpenForward(ctx context.Context, m session.Model, c configs.Config) (*session.Session, error) {
-	o := session.Options{
+// forwardOptions are the settings as options.
+func forwardOptions(c configs.Config) (o session.Options, err error) {
+	o = session.Options{
 		Optimize: c.Optimize, Pattern: c.MemoryPattern, Patterns: c.MaxPatterns, MemoryLimit: c.MemoryLimit, Seed: c.Seed, Threads: c.Threads, SaveTo: c.OptimizedModelPath, SaveBeside: c.OptimizedModelFile, SaveFrom: c.OptimizedModelFrom,
 		Arena: arena.Options{Strategy: arena.Strategy(c.ArenaStrategy), InitialChunkBytes: c.InitialChunk, InitialGrowthBytes: c.InitialGrowth,
 			MaxDeadBytes: c.MaxDead, MaxPowerOfTwoBytes: c.MaxPowerOfTwo, Off: !c.CPUArena},
 	}
-	o.Fits = func(bytes int64) error { return Fits(bytes, "the session", "; smaller inputs may fit") }
+	o.Fits = func(bytes int64) error { return Fits(bytes, "the session", "") }
 	kind, which, err := findDevice(c.Device)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	if o.Kind = kind.name; kind.lowered {
 		o.Lowered = true
@@ -49,16 +48,52 @@ func OpenForward(ctx context.Context, m session.Model, c configs.Config) (*sessi
 			return openVulkanAt(s, which, c.FastPaths, arena)
 		}
 	}
-	if m.Arena != "" && !kind.lowered {
+	return o, nil
+}
+
+// OpenForward holds a forward program open, as settings say.
+// Sessions that name one arena share it, as the first of them has it, and its limit.
+// Data is the file that its inputs will be of, if that is known: for errors.
+func OpenForward(ctx context.Context, m session.Model, c configs.Config, data string) (*session.Session, error) {
+	o, err := forwardOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	if m.Arena != "" && !o.Lowered {
 		limit, options := o.MemoryLimit, o
 		o.Share = func() (*arena.Arena, func() error) { return arenas.Use(m.Arena, limit, options) }
 		o.MemoryLimit = 0
 	}
 	s, err := session.Open(ctx, m, o)
-	if err != nil && !coded(err) {
+	switch {
+	case err == nil:
+		return s, nil
+	case asMemoryError(err) != nil:
+		o.MemoryLimit = 0
+		dry, wrong := session.OpenDry(ctx, m, o)
+		if wrong != nil {
+			return nil, err
+		}
+		defer dry.Close()
+		f := &forwardFitting{s: dry, path: m.Path, config: c, rows: data != ""}
+		var end func()
+		f.in, end = inputsFor(dry, c, data)
+		defer end()
+		return nil, f.wouldFit(ctx, err)
+	case !coded(err):
 		err = input(err)
 	}
-	return s, err
+	return nil, err
+}
+
+// RunOnce runs a session as its own Run does, and tells what would fit where there is too little memory.
+func RunOnce(ctx context.Context, s *session.Session, c configs.Config, in map[string]*graph.Tensor, fetches []session.Fetch, o session.RunOptions) (*session.Result, error) {
+	r, err := s.Run(ctx, in, fetches, o)
+	if err != nil {
+		f := &forwardFitting{s: s, path: s.Path(), config: c, in: in, fetches: fetches}
+		return nil, f.wouldFit(ctx, err)
+	}
+	return r, nil
 }
 
 // ForwardWarnings are of settings that a session's device does not heed.
@@ -104,8 +139,8 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	r = &Ran{Warnings: ForwardWarnings(s, c)}
 	var data *tensorfile.Set
 	if f.Data != "" {
-		if data, err = tensorfile.ReadNPZ(f.Data); err != nil {
-			return nil, input(err)
+		if data, err = readData(f.Data); err != nil {
+			return nil, err
 		}
 		defer data.Close()
 		defer weights.Guard(&err)()
@@ -137,6 +172,8 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			}
 		}
 		if r.Result, err = s.Run(ctx, in, fetches, o); err != nil {
+			f := &forwardFitting{s: s, path: s.Path(), config: c, in: in, fetches: fetches, rows: data != nil}
+			err = f.wouldFit(ctx, err)
 			if !coded(err) {
 				err = input(err)
 			}
@@ -155,6 +192,14 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 		}
 	}
 	return r, nil
+}
+
+func readData(path string) (*tensorfile.Set, error) {
+	set, err := tensorfile.ReadNPZ(path)
+	if err != nil {
+		return nil, input(err)
+	}
+	return set, nil
 }
 
 // ofSession is what was seen beside what a session holds that no file is behind; nil where the system does not tell.

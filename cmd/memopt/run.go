@@ -76,10 +76,10 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		return usage("MODEL is empty; give a path")
 	}
 	done := busy(c, "reading "+filepath.Base(path))
-	s, err := memopt.OpenForward(c.Context, session.Model{Path: path}, cfg)
+	s, err := memopt.OpenForward(c.Context, session.Model{Path: path}, cfg, c.String("data"))
 	done()
 	if err != nil {
-		return err
+		return refused(c, cfg, err)
 	}
 	defer s.Close()
 	stopper := newStopper(c)
@@ -93,7 +93,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		}})
 	status.clear()
 	if err != nil {
-		return err
+		return refused(c, cfg, err)
 	}
 	warn(c, r.Warnings...)
 	if to := c.String("output"); to != "" {

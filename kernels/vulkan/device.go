@@ -159,6 +159,7 @@ func (d *Device) make(steps ...func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
 			name := d.gpu.Physical.Name
+			err = d.short(err)
 			d.Close()
 			return fmt.Errorf("vulkan: %s: %w", name, err)
 		}

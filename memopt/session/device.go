@@ -141,7 +141,7 @@ func (s *Session) deviceOf(p *program, height int64) (d Device, b *block) {
 
 // onDevice is the run on a device.
 func (x *execution) onDevice() error {
-	if err := x.find(); err != nil {
+	if err := x.find(); err != nil || x.s.options.dry {
 		return err
 	}
 	same := map[string]bool{}

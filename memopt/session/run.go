@@ -264,7 +264,11 @@ func (x *execution) do() error {
 	if x.t.device != nil {
 		return x.onDevice()
 	}
-	for _, step := range []func() error{x.feed, x.fetch, x.block, x.steps, x.copyOut} {
+	steps := []func() error{x.feed, x.fetch, x.block, x.steps, x.copyOut}
+	if x.s.options.dry {
+		steps = steps[:len(steps)-1]
+	}
+	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
@@ -324,7 +328,9 @@ func (x *execution) feed() error {
 			if err != nil {
 				return err
 			}
-			copy(b, from)
+			if !x.s.options.dry {
+				copy(b, from)
+			}
 			x.r.CopiedIn += int64(len(from))
 			from = b
 		}
@@ -451,7 +457,7 @@ func (x *execution) block() error {
 // steps runs them.
 func (x *execution) steps() error {
 	t := x.t
-	if x.s.crew == nil {
+	if x.s.crew == nil && !x.s.options.dry {
 		x.s.crew = cpu.NewCrewOf(cmp.Or(x.s.options.Threads, runtime.GOMAXPROCS(0)))
 	}
 	if x.s.options.Pattern || len(t.lives) == 0 {
@@ -465,9 +471,11 @@ func (x *execution) steps() error {
 				return err
 			}
 		}
-		st.call.Parallel, st.call.Seed, st.call.Step = x.s.crew.Parallel, x.s.options.Seed, x.s.runs
-		if err := graph.Try(func() { st.run(&st.call) }); err != nil {
-			return err
+		if !x.s.options.dry {
+			st.call.Parallel, st.call.Seed, st.call.Step = x.s.crew.Parallel, x.s.options.Seed, x.s.runs
+			if err := graph.Try(func() { st.run(&st.call) }); err != nil {
+				return err
+			}
 		}
 		if !x.s.options.Pattern {
 			for _, l := range st.ends {

@@ -59,6 +59,8 @@ type Options struct {
 	// SaveBeside is the name of a file beside it for weights of at least SaveFrom bytes; "" has them inside.
 	SaveBeside string
 	SaveFrom   int64
+
+	dry bool // memory is counted and not touched, and nothing is computed
 }
 
 // Device runs one schedule, time after time.
@@ -284,6 +286,10 @@ func (s *Session) keepBytes() error {
 	if err := s.account.Take(ownModel, int64(len(src))); err != nil {
 		return err
 	}
+	if s.options.dry {
+		s.bytes = src
+		return nil
+	}
 	own, err := memory{s}.Take(int64(len(src)))
 	if err != nil {
 		s.account.Give(ownModel, int64(len(src)))
@@ -417,6 +423,14 @@ func (s *Session) shrink() int64 {
 		return s.shrinkDevice() + s.arena.Shrink()
 	}
 	return s.arena.Shrink()
+}
+
+// Path is the file that the model was opened from; "" is of one of bytes.
+func (s *Session) Path() string {
+	if s.file == nil {
+		return ""
+	}
+	return s.model.Path
 }
 
 // Device names where the session runs.
