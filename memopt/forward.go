@@ -43,7 +43,7 @@ func forwardOptions(c configs.Config) (o session.Options, err error) {
 		o.Lowered = true
 		o.Device = func(s *planner.Schedule, with session.Device, arena int64) (session.Device, error) {
 			if v, is := with.(*vulkan.Device); is {
-				return fromVulkan(v.With(s, arena))
+				return fromVulkan(v.With(s, arena, vulkan.Places{}))
 			}
 			return openVulkanAt(s, which, c.FastPaths, arena)
 		}
