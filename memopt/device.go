@@ -186,12 +186,7 @@ func stagedVulkan(s *planner.Schedule, which string, fastPaths []string, w stage
 }
 
 func openVulkan(s *planner.Schedule, which string, fastPaths []string, _ map[string]*graph.Tensor) (Device, error) {
-	return openVulkanAt(s, which, fastPaths, 0)
-}
-
-// openVulkanAt has an arena of so many bytes at least.
-func openVulkanAt(s *planner.Schedule, which string, fastPaths []string, arena int64) (Device, error) {
-	return openVulkanWith(s, which, vulkan.Options{FastPaths: fastPaths, Arena: arena})
+	return openVulkanWith(s, which, vulkan.Options{FastPaths: fastPaths})
 }
 
 func openVulkanWith(s *planner.Schedule, which string, o vulkan.Options) (Device, error) {

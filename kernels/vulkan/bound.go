@@ -43,118 +43,139 @@ func (d *Device) Copies() (in, out int64, why []string) {
 	return in, out, why
 }
 
-// Inputs is the bytes of inputs that are not read where they are bound.
-func (d *Device) Inputs() int64 {
-	if len(d.boundInputs()) == 0 {
-		return d.schedule.Staging
+// placement is a schedule whose launches read inputs and write outputs where they are bound.
+type placement struct {
+	schedule *planner.Schedule
+	inputs   []piece  // of the space of inputs, that lie elsewhere
+	results  []piece  // of the space bound
+	copied   []copied // on the device
+}
+
+// Need is what a schedule takes of the device for its values, and for inputs that are copied to it, where others are bound.
+func (c *Context) Need(s *planner.Schedule, p Places) (arena, inputs int64, err error) {
+	x, err := c.place(s, p)
+	if err != nil {
+		return 0, 0, fmt.Errorf("vulkan: %w", err)
 	}
-	n := int64(0)
-	for _, p := range d.parts(planner.Staging, d.boundInputs()) {
+	return x.schedule.Arena, x.staging(), nil
+}
+
+// staging is the bytes of inputs that are not read where they are bound.
+func (x *placement) staging() (n int64) {
+	if len(x.inputs) == 0 {
+		return x.schedule.Staging
+	}
+	for _, p := range parts(x.schedule, planner.Staging, x.inputs) {
 		if p.block == nil {
-			n = (n+vk.MaxAlignment-1)/vk.MaxAlignment*vk.MaxAlignment + p.end - p.at
+			n = lined(n) + p.end - p.at
 		}
 	}
 	return n
 }
 
-// boundInputs are the pieces of the space of inputs that are read where they are bound.
-func (d *Device) boundInputs() (all []piece) {
-	for _, r := range d.schedule.Fixed {
-		if r.Space != planner.Staging {
-			continue
-		}
-		if p, is := d.options.Places.Inputs[r.Value.Name]; is && r.Bytes > 0 && d.copies(r.Value.Name, true) == nil {
-			all = append(all, piece{r.Offset, r.Offset + r.Bytes, p.Buffer.block, p.At})
-		}
-	}
-	return all
-}
-
-func (d *Device) copies(name string, in bool) *copied {
-	for i, c := range d.copied {
-		if c.in == in && c.value.Value.Name == name {
-			return &d.copied[i]
-		}
-	}
-	return nil
-}
+// lined rounds up to where values begin.
+func lined(n int64) int64 { return (n + vk.MaxAlignment - 1) / vk.MaxAlignment * vk.MaxAlignment }
 
 // place has launches read inputs and write outputs where they are bound. What cannot be is copied.
-func (d *Device) place() error {
-	p := d.options.Places
+func (c *Context) place(from *planner.Schedule, p Places) (*placement, error) {
+	s := *from
+	x := &placement{schedule: &s}
 	if len(p.Inputs)+len(p.Outputs) == 0 {
-		return nil
+		return x, nil
 	}
 	taken := map[string]bool{}
-	var read []extent
-	for _, r := range d.schedule.Fixed {
+	var met []extent
+	for _, r := range s.Fixed {
 		to, is := p.Inputs[r.Value.Name]
 		if !is || r.Value.Kind != graph.Input {
 			continue
 		}
 		taken[r.Value.Name] = true
-		if err := d.holds(to, r.Bytes); err != nil {
-			return fmt.Errorf("input %q: %w", r.Value.Name, err)
+		if err := c.holds(to, r.Bytes); err != nil {
+			return nil, fmt.Errorf("input %q: %w", r.Value.Name, err)
 		}
-		read = append(read, extentOf(to, r.Bytes))
-		if to.At%vk.MaxAlignment != 0 {
-			d.copied = append(d.copied, copied{r, to, true, fmt.Sprintf("it begins %d bytes above a multiple of %d", to.At%vk.MaxAlignment, vk.MaxAlignment)})
+		met = append(met, extentOf(to, r.Bytes))
+		switch {
+		case r.Bytes == 0:
+		case to.At%vk.MaxAlignment != 0:
+			x.copied = append(x.copied, copied{r, to, true, askew(to)})
+		default:
+			x.inputs = append(x.inputs, piece{r.Offset, r.Offset + r.Bytes, to.Buffer.block, to.At})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Inputs)) {
 		if !taken[name] {
-			return fmt.Errorf("the schedule has no input %q to bind", name)
+			return nil, fmt.Errorf("the schedule has no input %q to bind", name)
 		}
 	}
-	s := *d.schedule
-	s.Launches, s.Outputs = slices.Clone(s.Launches), slices.Clone(s.Outputs)
-	d.schedule = &s
+	s.Launches, s.Outputs, s.Lives = slices.Clone(s.Launches), slices.Clone(s.Outputs), slices.Clone(s.Lives)
 	for _, name := range slices.Sorted(maps.Keys(p.Outputs)) {
 		to := p.Outputs[name]
 		i := slices.IndexFunc(s.Outputs, func(r planner.Ref) bool { return r.Value.Name == name })
 		if i < 0 {
-			return fmt.Errorf("the schedule has no output %q to bind", name)
+			return nil, fmt.Errorf("the schedule has no output %q to bind", name)
 		}
 		r := s.Outputs[i]
-		if err := d.holds(to, r.Bytes); err != nil {
-			return fmt.Errorf("output %q: %w", name, err)
+		if err := c.holds(to, r.Bytes); err != nil {
+			return nil, fmt.Errorf("output %q: %w", name, err)
 		}
 		e := extentOf(to, r.Bytes)
 		why := ""
-		life, alone := lifeOf(&s, r)
+		life := lifeOf(&s, r)
 		switch {
 		case r.Bytes == 0:
 			continue
-		case e.meets(read):
+		case e.meets(met):
 			why = "it is bound where an input or another output is"
-		case !alone:
+		case life < 0:
 			why = "its bytes are an input's, a constant's or another output's"
 		case to.At%vk.MaxAlignment != 0:
-			why = fmt.Sprintf("it begins %d bytes above a multiple of %d", to.At%vk.MaxAlignment, vk.MaxAlignment)
+			why = askew(to)
 		case r.Bytes%4 != 0:
 			why = fmt.Sprintf("kernels write whole words, and it has %d bytes", r.Bytes)
 		}
-		if read = append(read, e); why != "" {
-			d.copied = append(d.copied, copied{r, to, false, why})
+		if met = append(met, e); why != "" {
+			x.copied = append(x.copied, copied{r, to, false, why})
 			continue
 		}
-		d.moveLife(life, to)
+		x.move(life, to)
 	}
-	for i, c := range d.copied { // what is copied may lie in what was moved
+	for i, c := range x.copied { // what is copied may lie in what was moved
 		if !c.in {
 			k := slices.IndexFunc(s.Outputs, func(r planner.Ref) bool { return r.Value == c.value.Value })
-			d.copied[i].value = s.Outputs[k]
+			x.copied[i].value = s.Outputs[k]
 		}
 	}
+	if len(x.results) > 0 { // what was highest may be elsewhere now
+		s.Arena = 0
+		for _, l := range s.Lives {
+			s.Arena = max(s.Arena, l.Offset+l.Bytes)
+		}
+	}
+	return x, nil
+}
+
+func askew(p Place) string {
+	return fmt.Sprintf("it begins %d bytes above a multiple of %d", p.At%vk.MaxAlignment, vk.MaxAlignment)
+}
+
+// place is described with Context.place.
+func (d *Device) place() error {
+	x, err := d.context.place(d.schedule, d.options.Places)
+	if err != nil {
+		return err
+	}
+	d.schedule, d.copied, d.bound, d.staging = x.schedule, x.copied, x.inputs, x.staging()
+	d.spaces[bound].pieces = x.results
 	return nil
 }
 
 // holds is an error if a place does not have so many bytes, or is of another context.
-func (d *Device) holds(p Place, bytes int64) error {
+func (c *Context) holds(p Place, bytes int64) error {
 	switch {
 	case p.Buffer == nil:
 		return fmt.Errorf("it is bound to no buffer")
-	case p.Buffer.context != d.context:
+	case p.Buffer.context != c:
 		return fmt.Errorf("it is bound to a buffer of %s that was opened apart from the session's", p.Buffer.context.name)
 	case p.At < 0 || p.At > p.Buffer.bytes || bytes > p.Buffer.bytes-p.At:
 		return fmt.Errorf("it takes %d bytes, and the buffer of %d bytes has %d from %d on", bytes, p.Buffer.bytes, max(p.Buffer.bytes-p.At, 0), p.At)
@@ -180,28 +201,25 @@ func (e extent) meets(all []extent) bool {
 	return slices.ContainsFunc(all, func(o extent) bool { return e.block == o.block && e.at < o.end && o.at < e.end })
 }
 
-// lifeOf is the life of an output, if the output is all of it.
-func lifeOf(s *planner.Schedule, r planner.Ref) (planner.Life, bool) {
+// lifeOf is the life of an output, if the output is all of it, or −1.
+func lifeOf(s *planner.Schedule, r planner.Ref) int {
 	if r.Space != planner.Arena {
-		return planner.Life{}, false
+		return -1
 	}
-	for _, l := range s.Lives {
-		if int(l.Last) >= len(s.Launches) && l.Offset == r.Offset && l.Bytes == r.Bytes {
-			return l, true
-		}
-	}
-	return planner.Life{}, false
+	return slices.IndexFunc(s.Lives, func(l planner.Life) bool {
+		return int(l.Last) >= len(s.Launches) && l.Offset == r.Offset && l.Bytes == r.Bytes
+	})
 }
 
-// moveLife has launches find what lies in a stretch of the arena, while it lives, at a place.
-func (d *Device) moveLife(l planner.Life, to Place) {
-	space := &d.spaces[bound]
-	at := int64(0)
-	if n := len(space.pieces); n > 0 {
-		at = (space.pieces[n-1].end + vk.MaxAlignment - 1) / vk.MaxAlignment * vk.MaxAlignment
+// move has launches find what lies in a stretch of the arena, while it lives, at a place.
+func (x *placement) move(life int, to Place) {
+	l, at := x.schedule.Lives[life], int64(0)
+	if n := len(x.results); n > 0 {
+		at = lined(x.results[n-1].end)
 	}
-	space.pieces = append(space.pieces, piece{at, at + l.Bytes, to.Buffer.block, to.At})
-	move := func(r planner.Ref) planner.Ref {
+	x.results = append(x.results, piece{at, at + l.Bytes, to.Buffer.block, to.At})
+	x.schedule.Lives = slices.Delete(x.schedule.Lives, life, life+1)
+	one := func(r planner.Ref) planner.Ref {
 		if r.Space == planner.Arena && r.Offset >= l.Offset && r.Offset < l.Offset+l.Bytes && r.Bytes > 0 {
 			r.Space, r.Offset = bound, at+r.Offset-l.Offset
 		}
@@ -210,23 +228,24 @@ func (d *Device) moveLife(l planner.Life, to Place) {
 	all := func(refs []planner.Ref) []planner.Ref {
 		moved := make([]planner.Ref, len(refs))
 		for i, r := range refs {
-			moved[i] = move(r)
+			moved[i] = one(r)
 		}
 		return moved
 	}
 	var launch func(planner.Launch) planner.Launch
 	launch = func(x planner.Launch) planner.Launch {
-		x.In, x.Out, x.Scratch = all(x.In), all(x.Out), move(x.Scratch)
+		x.In, x.Out, x.Scratch = all(x.In), all(x.Out), one(x.Scratch)
 		x.Parts = slices.Clone(x.Parts)
 		for i := range x.Parts {
 			x.Parts[i] = launch(x.Parts[i])
 		}
 		return x
 	}
-	for i := int(l.First); i < min(int(l.Last), len(d.schedule.Launches)); i++ {
-		d.schedule.Launches[i] = launch(d.schedule.Launches[i])
+	launches := x.schedule.Launches
+	for i := int(l.First); i < min(int(l.Last), len(launches)); i++ {
+		launches[i] = launch(launches[i])
 	}
-	d.schedule.Outputs = all(d.schedule.Outputs)
+	x.schedule.Outputs = all(x.schedule.Outputs)
 }
 
 // copyBound copies what kernels cannot read or write where it is bound.

@@ -86,7 +86,9 @@ type Device struct {
 	timed    *program                     // the whole with points in time
 	passes   [planner.Ending + 1]*program // by planner.Part; nil until it is needed
 	frees    [][]planner.Life
-	copied   []copied // outputs that are copied to where they are bound
+	copied   []copied // where they are bound and back
+	bound    []piece  // inputs that are read where they are bound
+	staging  int64    // bytes of the others
 
 	fixed   map[string]planner.Ref
 	inputs  []planner.Ref
@@ -383,7 +385,7 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	t.Took = time.Since(begin)
 	t.Arena, t.State, t.Staging = d.spaces[planner.Arena].used, d.spaces[planner.State].used, d.spaces[planner.Staging].used
 	if len(d.options.Places.Inputs) > 0 {
-		t.Staging = d.Inputs()
+		t.Staging = d.staging
 	}
 	return t, nil
 }

@@ -114,7 +114,7 @@ func (d *Device) allocate() error {
 		note(l.Out...)
 		note(l.Scratch)
 	}
-	need := d.Inputs()
+	need := d.staging
 	first := d.spaces[planner.State].pieces == nil
 	if first {
 		need += s.State
@@ -159,7 +159,7 @@ func (d *Device) allocateRest() error {
 			return err
 		}
 	}
-	if err := d.allocateSpace(planner.Staging, d.schedule.Staging, d.boundInputs()); err != nil {
+	if err := d.allocateSpace(planner.Staging, d.schedule.Staging, d.bound); err != nil {
 		return err
 	}
 	d.spans = [spaces][]span{}
@@ -188,7 +188,7 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 			to.pieces = append(to.pieces, piece{at: from, end: end})
 		}
 	} else {
-		to.pieces = d.parts(i, elsewhere)
+		to.pieces = parts(d.schedule, i, elsewhere)
 	}
 	// Pieces without a block lie side by side.
 	for k := 0; k < len(to.pieces); {
@@ -199,7 +199,7 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 			if p.block != nil {
 				continue
 			}
-			at := (bytes + vk.MaxAlignment - 1) / vk.MaxAlignment * vk.MaxAlignment
+			at := lined(bytes)
 			if len(mine) > 0 && at+p.end-p.at > limit {
 				break
 			}
@@ -234,8 +234,8 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 }
 
 // parts are the pieces of what the schedule has fixed in a space, a piece for each.
-func (d *Device) parts(i planner.Space, elsewhere []piece) (all []piece) {
-	for _, r := range d.schedule.Fixed {
+func parts(s *planner.Schedule, i planner.Space, elsewhere []piece) (all []piece) {
+	for _, r := range s.Fixed {
 		if r.Space != i || r.Bytes == 0 {
 			continue
 		}

@@ -21,9 +21,9 @@ func OpenDry(ctx context.Context, m Model, o Options) (*Session, error) {
 
 // dried is the options of a session that only counts.
 func (o Options) dried() Options {
-	o.dry, o.Fits, o.Share, o.SaveTo = true, nil, nil, ""
+	o.dry, o.Fits, o.Share, o.SaveTo, o.Memory = true, nil, nil, "", nil
 	if o.Device != nil {
-		o.Device = func(*planner.Schedule, Device, int64) (Device, error) { return dryDevice{}, nil }
+		o.Device = func(DeviceMemory, *planner.Schedule, Device, int64, Places) (Device, error) { return dryDevice{}, nil }
 	}
 	return o
 }
@@ -56,7 +56,7 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 		account: arena.NewAccount(o.MemoryLimit), weights: maps.Clone(s.weights), kept: map[string]kept{}}
 	o.Arena.Account, o.Arena.Memory = d.account, memory{d}
 	d.options, d.grow, d.arena = o, o.Arena.InitialChunkBytes, arena.New(o.Arena)
-	d.patterns, d.programs = newRecent(2, d.forget), newRecent(2, d.drop)
+	d.patterns, d.plans, d.programs = newRecent(2, d.forget), newRecent[*pattern](2, nil), newRecent(2, d.drop)
 	defer func() {
 		d.patterns.clear()
 		d.programs.clear()
@@ -87,6 +87,9 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 		}
 	}
 	t, _, err := d.pattern(ctx, in, fetches, byAll)
+	if err == nil && t.schedule != nil {
+		t, _, err = d.openedFor(t, in, fetches, nil)
+	}
 	if err != nil {
 		return 0, err
 	}
