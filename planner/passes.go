@@ -43,15 +43,18 @@ type PassRow struct {
 }
 
 // Pass is a row of the tables of passes.
-type Pass struct{ Name, Doc string }
+type Pass struct {
+	Name, Doc string
+	Needed    bool // by all others: it cannot be left out
+}
 
 // Passes lists what searches run, in running order. Request.Without takes the names.
 func Passes() (all []Pass) {
-	for _, p := range recompute.Passes() {
-		all = append(all, Pass{choosing + p.Name, p.Doc})
+	for i, p := range recompute.Passes() {
+		all = append(all, Pass{Name: choosing + p.Name, Doc: p.Doc, Needed: i == 0})
 	}
 	for _, p := range pack.Passes() {
-		all = append(all, Pass{placing + p.Name, p.Doc})
+		all = append(all, Pass{Name: placing + p.Name, Doc: p.Doc})
 	}
 	return all
 }

@@ -20,11 +20,13 @@ var benchCommand = &cli.Command{
 	UsageText: "memopt bench cpu --quick\n" +
 		"memopt bench cpu --only matmul,mlp --python .venv/bin/python\n" +
 		"memopt bench torch --only gpt2 --quick\n" +
+		"memopt bench planner --without recompute/evict\n" +
 		"memopt bench vulkan --device vulkan:llvmpipe --only steps,budgets",
 	Description: benchList(),
 	Flags: common(
 		&cli.StringFlag{Name: "only", Usage: "`GROUPS` only these, such as matmul,mlp"},
 		&cli.StringFlag{Name: "with", Usage: "`FILES` planner: joint graphs and MiniMalloc CSVs to plan and pack too"},
+		&cli.StringFlag{Name: "without", Usage: "`PASSES` planner: what these earn on the corpus, or \"each\" of them; --only names steps"},
 		&cli.BoolFlag{Name: "quick", Usage: "a few short rounds: rough figures in seconds"},
 		&cli.StringFlag{Name: "device", Usage: "`NAME` vulkan: vulkan:1 or vulkan:PART-OF-NAME (default the best)"},
 		&cli.IntFlag{Name: "threads", Usage: "`N` this number of threads only (default 1 and all cores)"},
@@ -100,6 +102,9 @@ func benchPlanner(c *cli.Context, only []string, progress func(string)) (func(io
 	o := bench.PlannerOptions{Only: only, Quick: c.Bool("quick"), Progress: progress}
 	if c.IsSet("with") {
 		o.Files = strings.Split(c.String("with"), ",")
+	}
+	if c.IsSet("without") {
+		o.Without = strings.Split(c.String("without"), ",")
 	}
 	r, err := bench.Planner(o)
 	if err != nil {

@@ -19,11 +19,12 @@ import (
 )
 
 // PlannerDoc says what the planner's bench shows.
-const PlannerDoc = "the planner against plans made without one, and its time on long programs; groups models, scale, questions, packing, files"
+const PlannerDoc = "the planner against plans made without one, and its time on long programs; groups models, scale, questions, corpus, packing, files"
 
 // PlannerOptions say what to plan.
 type PlannerOptions struct {
 	Only     []string // groups; none is all
+	Without  []string // passes to leave out, or "each": what they earn on the corpus instead of groups, and Only names steps
 	Quick    bool     // each once, and nothing of the longest programs
 	Files    []string // joint graphs and MiniMalloc CSVs
 	Progress func(what string)
@@ -31,12 +32,15 @@ type PlannerOptions struct {
 
 // PlannerReport is the figures of one run. Rows stand in groups: models is five
 // training steps under each way of saving memory, scale is long programs under
-// half their arena, questions what takes many plans to answer, packing problems
-// that others publish, files what was given by path.
+// half their arena, questions what takes many plans to answer, corpus recorded
+// steps at six budgets, packing problems that others publish, files what was
+// given by path.
 type PlannerReport struct {
 	Models    []PlannerRow `json:"models"`
 	Scale     []PlannerRow `json:"scale"`
 	Questions []AnswerRow  `json:"questions"`
+	Corpus    []CorpusRow  `json:"corpus"`
+	Earned    []EarnedRow  `json:"earned"`
 	Packing   []PackRow    `json:"packing"`
 	Together  Clock        `json:"packing_together"`
 	Joint     []PlannerRow `json:"joint"`
@@ -106,15 +110,18 @@ var (
 // Planner measures.
 func Planner(o PlannerOptions) (*PlannerReport, error) {
 	b := &plannerBench{o: o, rounds: 3, report: &PlannerReport{Models: []PlannerRow{}, Scale: []PlannerRow{},
-		Questions: []AnswerRow{}, Packing: []PackRow{}, Joint: []PlannerRow{}, Pack: []PackRow{}}}
+		Questions: []AnswerRow{}, Corpus: []CorpusRow{}, Earned: []EarnedRow{}, Packing: []PackRow{}, Joint: []PlannerRow{}, Pack: []PackRow{}}}
 	if o.Quick {
 		b.rounds = 1
+	}
+	if len(o.Without) > 0 {
+		return b.report, b.earned()
 	}
 	type group struct {
 		name string
 		run  func() error
 	}
-	groups := []group{{"models", b.models}, {"scale", b.scale}, {"questions", b.questions}, {"packing", b.packing}, {"files", b.files}}
+	groups := []group{{"models", b.models}, {"scale", b.scale}, {"questions", b.questions}, {"corpus", b.corpus}, {"packing", b.packing}, {"files", b.files}}
 	var all []string
 	for _, g := range groups {
 		all = append(all, g.name)

@@ -43,6 +43,16 @@ func (r *PlannerReport) Text(w io.Writer) {
 		report.Table(w, "lrllrrrll", table)
 		fmt.Fprintln(w)
 	}
+	if len(r.Corpus) > 0 {
+		fmt.Fprintln(w, "The corpus: recorded steps and the zoo's, budgets between their floor (0 %) and everything kept (100 %)")
+		corpusText(w, r.Corpus, true)
+		fmt.Fprintln(w)
+	}
+	if len(r.Earned) > 0 {
+		fmt.Fprintln(w, "What passes earn on the corpus")
+		earnedText(w, r.Earned)
+		return
+	}
 	plans("Recorded graphs", r.Joint)
 	packs := func(title string, rows []PackRow, together *Clock) {
 		if len(rows) == 0 {

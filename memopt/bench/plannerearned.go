@@ -1,0 +1,209 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"memopt/memopt/corpus"
+	"memopt/memopt/report"
+	"memopt/planner"
+	"memopt/planner/pack"
+)
+
+// EarnedRow is what passes of the planner earn on the corpus: the plans and the placings of all steps without them, beside
+// those with all passes. A cost is a share of a step's, a height a share of the least that there can be; positive is what
+// is lost without the passes.
+type EarnedRow struct {
+	Without  []string `json:"without"`
+	Doc      string   `json:"doc,omitempty"` // of a single pass
+	Plans    int      `json:"plans"`         // that the passes took part in
+	Missing  int      `json:"missing"`       // plans that are not found without
+	Cost     Earned   `json:"cost"`
+	Bound    Earned   `json:"bound"`
+	MS       float64  `json:"cpu_ms"` // that all plans take longer with the passes
+	Placings int      `json:"placings"`
+	Height   Earned   `json:"height"`
+	PackMS   float64  `json:"pack_cpu_ms"`
+	Changed  []Change `json:"changed"`
+}
+
+// Earned is what is lost without passes: all together, where it is most, and where it is least, which is below 0 where
+// something is better without.
+type Earned struct {
+	Sum   float64 `json:"sum"`
+	Most  float64 `json:"most"`
+	Least float64 `json:"least"`
+}
+
+func (e *Earned) add(x float64) {
+	e.Sum, e.Most, e.Least = e.Sum+x, math.Max(e.Most, x), math.Min(e.Least, x)
+}
+
+// Change is a row of the corpus with all passes, and without.
+type Change struct {
+	With    CorpusRow `json:"with"`
+	Without CorpusRow `json:"without"`
+}
+
+// eachPass asks for a row a pass.
+const eachPass = "each"
+
+// earned plans the corpus, and once more without passes whatever those took part in.
+func (b *plannerBench) earned() error {
+	var rows []EarnedRow
+	for _, pass := range planner.Passes() {
+		if !pass.Needed {
+			rows = append(rows, EarnedRow{Without: []string{pass.Name}, Doc: pass.Doc})
+		}
+	}
+	if !slices.Equal(b.o.Without, []string{eachPass}) {
+		for _, name := range b.o.Without {
+			if !slices.ContainsFunc(rows, func(r EarnedRow) bool { return r.Without[0] == name }) {
+				return fmt.Errorf("the planner has no pass %q that it can do without; there are %s, and %s for one after another", name, passNames(rows), eachPass)
+			}
+		}
+		rows = []EarnedRow{{Without: b.o.Without}}
+	}
+	steps, instances, err := b.chosen()
+	if err != nil {
+		return err
+	}
+	plans, err := b.corpusPlans(steps)
+	if err != nil {
+		return err
+	}
+	for _, x := range instances {
+		p := &corpusPlan{lives: x.Problem}
+		p.Step, p.Limit = x.Name, x.Capacity
+		if err := p.place(nil); err != nil {
+			return err
+		}
+		plans = append(plans, p)
+	}
+	for _, row := range rows {
+		b.says("without %s", strings.Join(row.Without, ", "))
+		if err := row.compare(plans); err != nil {
+			return err
+		}
+		b.report.Earned = append(b.report.Earned, row)
+	}
+	return nil
+}
+
+// chosen is the steps and the problems of others that are asked for by name; without names all.
+func (b *plannerBench) chosen() (steps []corpus.Step, instances []pack.Instance, err error) {
+	all, err := pack.MiniMalloc()
+	if err != nil {
+		return nil, nil, err
+	}
+	var names []string
+	wanted := func(name string) bool {
+		names = append(names, name)
+		return len(b.o.Only) == 0 || slices.Contains(b.o.Only, name)
+	}
+	for _, s := range corpus.Steps() {
+		if wanted(s.Name) {
+			steps = append(steps, s)
+		}
+	}
+	for _, x := range all {
+		if x.Name = "minimalloc-" + x.Name; wanted(x.Name) {
+			instances = append(instances, x)
+		}
+	}
+	return steps, instances, noGroup("the corpus", names, b.o.Only)
+}
+
+func passNames(rows []EarnedRow) string {
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.Without...)
+	}
+	return strings.Join(names, ", ")
+}
+
+// compare plans and places without the row's passes.
+func (r *EarnedRow) compare(plans []*corpusPlan) error {
+	within := func(ran map[string]bool) bool {
+		return slices.ContainsFunc(r.Without, func(name string) bool { return ran[name] })
+	}
+	for _, with := range plans {
+		without, placed := *with, *with
+		if with.g != nil && (with.ran == nil || within(with.ran)) {
+			if err := without.plan(r.Without); err != nil {
+				return fmt.Errorf("%s, %d %%, without %s: %w", with.Step, with.Share, strings.Join(r.Without, ", "), err)
+			}
+			r.Plans++
+			r.MS += with.MS - without.MS
+			if with.Found && !without.Found {
+				r.Missing++
+			}
+			if with.Found && without.Found {
+				r.Cost.add(without.Cost - with.Cost)
+				r.Bound.add(with.Bound - without.Bound)
+			}
+		}
+		if within(with.placed) {
+			if err := placed.place(r.Without); err != nil {
+				return fmt.Errorf("%s, %d %%, placed without %s: %w", with.Step, with.Share, strings.Join(r.Without, ", "), err)
+			}
+			r.Placings++
+			r.PackMS += with.PackMS - placed.PackMS
+			r.Height.add(float64(placed.Height-with.Height) / float64(max(with.Least, 1)))
+		}
+		without.Height, without.Least, without.Placer, without.PackMS = placed.Height, placed.Least, placed.Placer, placed.PackMS
+		if worth := func(x, y float64) bool { return math.Abs(x-y) >= 0.5e-5 }; with.Found != without.Found || with.Lowest != without.Lowest ||
+			worth(with.Cost, without.Cost) || worth(with.Bound, without.Bound) || with.Height != without.Height {
+			r.Changed = append(r.Changed, Change{with.CorpusRow, without.CorpusRow})
+		}
+	}
+	return nil
+}
+
+// earnedText writes a line for each row, and for a single one what changed.
+func earnedText(w io.Writer, rows []EarnedRow) {
+	points := func(x float64) string { return fmt.Sprintf("%+.3f", 100*x) }
+	table := [][]string{{"without", "plans", "lost", "extra: sum", "most", "least", "bound: most", "CPU s", "placings", "height: sum", "most", "least", "CPU s"}}
+	for _, r := range rows {
+		line := []string{strings.Join(r.Without, ", "), fmt.Sprint(r.Plans), fmt.Sprint(r.Missing), points(r.Cost.Sum), points(r.Cost.Most), points(r.Cost.Least), points(r.Bound.Most),
+			fmt.Sprintf("%+.1f", r.MS/1000), fmt.Sprint(r.Placings), points(r.Height.Sum), points(r.Height.Most), points(r.Height.Least), fmt.Sprintf("%+.1f", r.PackMS/1000)}
+		if r.Plans == 0 {
+			copy(line[2:8], []string{"", "", "", "", "", ""})
+		}
+		if r.Placings == 0 {
+			copy(line[9:], []string{"", "", "", ""})
+		}
+		table = append(table, line)
+	}
+	report.Table(w, "=lrrrrrrrrrrrr", table)
+	fmt.Fprintln(w, "Plans and placings are those that the passes took part in. Points of the plain step's cost, and percent of the least height, that are lost without the passes; seconds that are won.")
+	if len(rows) != 1 || len(rows[0].Changed) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	table = [][]string{{"step", "budget", "extra", "without", "bound", "without", "height", "without", "placed by", "without"}}
+	extra := func(r CorpusRow) string {
+		if r.Nodes == 0 {
+			return ""
+		}
+		if !r.Found {
+			return "none"
+		}
+		return fmt.Sprintf("%.3f", 100*r.Cost)
+	}
+	bound := func(r CorpusRow) string {
+		if !r.Found {
+			return ""
+		}
+		return fmt.Sprintf("%.3f", 100*r.Bound)
+	}
+	height := func(r CorpusRow) string { return points(float64(r.Height-r.Least) / float64(max(r.Least, 1))) }
+	for _, c := range rows[0].Changed {
+		x, y := c.With, c.Without
+		table = append(table, []string{x.Step, fmt.Sprintf("%d %%", x.Share), extra(x), extra(y), bound(x), bound(y), height(x), height(y), x.Placer, y.Placer})
+	}
+	report.Table(w, "=lrrrrrrrll", table)
+}
