@@ -6,9 +6,6 @@ type Bound struct {
 	Gap      float64 // the plan's overhead above it
 }
 
-// far is a gap that is worth a closer look, as a part of the step's cost.
-const far = 0.001
-
 // bound is the bound of a candidate for a limit of the arena.
 func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 	if c.cost == 0 {

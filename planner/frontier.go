@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"memopt/memopt/graph"
-	"memopt/memopt/stop"
 )
 
 // Curve is peak against extra cost: the best plans that are known at each
@@ -39,9 +38,6 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The descent knows nothing of clusters, so these are found beside it.
-	offered := stop.Go(func() { s.offered() })
-	defer offered()
 	c := &Curve{Floor: s.plan.Floor, Fixed: s.m.fixedBytes()}
 	for cand, err := range s.descent() {
 		if err != nil {
@@ -49,7 +45,6 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 		}
 		c.Points = append(c.Points, s.point("", cand))
 	}
-	offered()
 	if err := s.references(c); err != nil {
 		return nil, err
 	}
@@ -120,16 +115,19 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 			yield(nil, err)
 			return
 		}
-		v.sketchy = len(s.base.t.steps) > 2*shortSteps
-		v.hasty = v.sketchy // where it is solved, too: a curve has other points above and below
+		usual, sketchy := v.usual(), len(s.base.t.steps) > 2*shortSteps
+		first := usual
+		if sketchy {
+			first, usual.hasty = v.sketched(), true // a curve has other points above and below
+		}
 		top, floor := s.base.placed.Height, s.plan.Floor.Peak
 		limits := min(max(mostLimits*shortSteps/max(len(s.base.t.steps), 1), leastLimits), mostLimits)
 		// Below a limit without a plan none is looked for.
-		ask := func(limit int64, without *int64) (*candidate, error) {
+		ask := func(limit int64, by way, without *int64) (*candidate, error) {
 			if limit <= *without {
 				return nil, nil
 			}
-			c, err := v.at(limit, math.Inf(1))
+			c, err := v.at(limit, math.Inf(1), by)
 			if c == nil {
 				*without = limit
 			}
@@ -139,11 +137,9 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 		found := []*candidate{s.base}
 		for down := newStair(top, floor, int64(limits)); down.more(); {
 			limit := down.limit()
-			c, err := ask(limit, &unsketched)
-			if c == nil && err == nil && v.sketchy && down.halved == finer && limit > floor { // hardly any plan of a long program reaches that
-				v.sketchy = false
-				c, err = ask(limit, &unsolved)
-				v.sketchy = true
+			c, err := ask(limit, first, &unsketched)
+			if c == nil && err == nil && sketchy && down.halved == finer && limit > floor { // hardly any plan of a long program reaches that
+				c, err = ask(limit, usual, &unsolved)
 			}
 			switch {
 			case err != nil:
@@ -158,26 +154,11 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 				down.closer()
 			}
 		}
-		if !v.sketchy {
+		if !sketchy {
 			s.fill(v, found, yield)
 		}
 	}
 }
-
-// stair is limits on the way down to a floor, each a width below what the last plan takes.
-// Where one has no plan those that follow are closer, a few times.
-type stair struct {
-	height, floor, width int64
-	halved               int // how often the width was
-}
-
-func newStair(height, floor, limits int64) *stair {
-	return &stair{height: height, floor: floor, width: max((height-floor)/limits, 1)}
-}
-
-func (s *stair) more() bool   { return s.height > s.floor && s.width > 0 && s.halved <= finer }
-func (s *stair) limit() int64 { return max(s.height-s.width, s.floor) }
-func (s *stair) closer()      { s.width, s.halved = s.width/2, s.halved+1 }
 
 // fill is plans halfway down the widest jumps between some, in bytes and in cost.
 func (s *search) fill(v *solver, found []*candidate, yield func(*candidate, error) bool) {
@@ -199,7 +180,7 @@ func (s *search) fill(v *solver, found []*candidate, yield func(*candidate, erro
 			return
 		}
 		asked[limit] = true
-		c, err := v.at(limit, math.Inf(1))
+		c, err := v.at(limit, math.Inf(1), v.usual())
 		if err != nil {
 			yield(nil, err)
 			return

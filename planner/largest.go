@@ -64,7 +64,7 @@ type largest struct {
 	picky bool  // what the shapes need says something of the dim
 	least int64 // the smallest size that the model takes, where 1 does not fit
 	size  int64 // the largest that fits so far, and the way that leads there
-	way   way
+	way   decisions
 	// floored is about where the floor comes to the room, by the last size that fits.
 	floored int64
 	planned bool // sizes are planned; of long programs none more fits
@@ -74,8 +74,8 @@ type largest struct {
 	counted      bool
 }
 
-// way is a plan's decisions with the formulas of their peak and cost.
-type way struct {
+// decisions are a plan's, with the formulas of their peak and cost.
+type decisions struct {
 	steps []Step
 	f     *Formulas
 }
@@ -194,7 +194,7 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	w := way{c.t.steps, f}
+	w := decisions{c.t.steps, f}
 	l.size, l.way = size, w
 	l.floored = int64(min(float64(size)*float64(room)/float64(max(s.plan.Floor.Peak, 1)), mostSize))
 	if to := min(l.reach(w), most); to > size {
@@ -221,19 +221,18 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 		if c.placed.Height <= room || c.cost > most {
 			break
 		}
-		v, err := s.newSolver()
+		v, err := s.solves()
 		if err != nil {
 			return nil, err
 		}
 		switch {
 		case l.planned && l.r.MaxOverhead > 0:
-			v.ladder.useful(most)
-			c, err = v.within(room)
+			s.stairs.useful(most)
+			c, err = s.stairs.within(room)
 		case l.planned:
-			c, err = v.last(room)
+			c, err = s.last(room)
 		default:
-			v.anyhow, v.most = true, most
-			c, err = v.at(room, math.Inf(1))
+			c, err = v.at(room, math.Inf(1), v.anyCosting(most))
 		}
 		if err != nil {
 			return nil, err
@@ -282,7 +281,7 @@ func (l *largest) plan(size int64) (*Plan, error) {
 }
 
 // reach is the largest size at which the formulas say that a way fits.
-func (l *largest) reach(w way) int64 {
+func (l *largest) reach(w decisions) int64 {
 	fixed := newFixed(w.f)
 	fits := func(size int64) bool {
 		b, err := graph.Bind(l.dims(size))
@@ -318,7 +317,7 @@ func (l *largest) reach(w way) int64 {
 // confirm is the largest size from above least to reach at which the way fits
 // once it is placed, or least. Placing takes hardly more than what is alive, so
 // the first sizes tried are the last ones.
-func (l *largest) confirm(w way, least, reach int64) int64 {
+func (l *largest) confirm(w decisions, least, reach int64) int64 {
 	const near = 3
 	for range near {
 		size := l.nearest(reach, least, reach+1)
@@ -334,7 +333,7 @@ func (l *largest) confirm(w way, least, reach int64) int64 {
 }
 
 // fits places a way at a size.
-func (l *largest) fits(w way, size int64) bool {
+func (l *largest) fits(w decisions, size int64) bool {
 	m, err := newModel(l.g, l.request(size))
 	if err != nil {
 		return false

@@ -29,6 +29,7 @@ type search struct {
 	offer  *offers
 	forced []bool
 	solver *solver
+	stairs *staircase
 	known  []Step // a plan within the request, if one is known
 	target int64  // arena bytes asked for; the plan's own if nothing was
 }

@@ -9,23 +9,60 @@ import (
 	"memopt/planner/recompute"
 )
 
-// solver answers limits of the arena with placed plans.
+// How many operators there are to a program, from which on less is looked at.
+const (
+	// smallProgram is how many one may have of which each size is planned where the largest is asked for, and which is
+	// searched as a whole if its plain arena has no more than smallArena bytes: values begin so far apart in that, for
+	// their bytes, that plans found for two limits might not need as much as these differ.
+	smallProgram = 96
+	smallArena   = 64 * gridLimits * alignment
+	// shortProgram is how many it may have for limits to be solved to find the lowest plan.
+	shortProgram = 256
+	// midProgram is how many make limits too long to solve where a plan is known.
+	midProgram = 1024
+	// largeProgram is how many launches make other limits too long to look at, and the last bytes of a limit not worth a
+	// thought.
+	largeProgram = 4096
+	// nestedProgram is how many have lives only nested, which loses hardly any bytes and saves time: their plans leave the
+	// nestedLoss-th part of a limit to it.
+	nestedProgram = 1 << 15
+	nestedLoss    = 1 << 13
+)
+
+// What solving a limit takes.
+const (
+	placings = 6      // plans that are placed for a limit
+	placed1  = 512    // the part of a limit that the next one of them aims lower by, at first
+	atOnce   = 1      // looks for places, which leave none for a search
+	atBound  = 0.003  // how near to its bound a plan is taken to be at it, as a part of the plain step's cost
+	soon     = 0.0005 // how near one is that was found soon
+	hardly   = 0.0001 // what one may cost more or less than one that needs a search for places
+	far      = 0.001  // a gap that is worth a closer look
+)
+
+// What finding the lowest plan takes.
+const (
+	wholeMost  = 128 // limits of a small program
+	deeper     = 256 // the part of its peak that the plan below the lowest takes less at least
+	leap       = 32  // that part where finding one takes long
+	descents   = 4   // steps from the lowest grid limit down to the floor, if none is between
+	farBelow   = 32  // the part of the floor that a limit is below it, so that not the last bytes matter
+	halvings   = 7   // how often the distance to the floor is halved for the lowest plan
+	lowestLoss = 512 // the part of its peak that placing it may lose
+)
+
+// solver finds plans within limits of the arena, and places them.
 type solver struct {
-	m    *model
-	r    *recompute.Solver
-	base *candidate
-	// sketchy has limits answered by sketches, anyhow by whatever costs no more
-	// than most.
-	sketchy, anyhow bool
-	most            float64
-	hasty           bool                 // a limit's first plan that is placed will do
-	all             []*candidate         // the frontier of a small program, highest first
-	answers         map[int64]answer     // by limit, as far as they were solved
-	full            map[int64]*candidate // by limit, as far as all work was put into it
-	found           *recompute.Answer    // the plan with the lowest peak, or nil, once that was sought
-	sought          bool
-	mate            *solver // works beside this one, once there was something to do
-	ladder          ladder
+	m       *model
+	r       *recompute.Solver
+	base    *candidate
+	floor   int64
+	all     []*candidate         // all plans of a small program, once they were asked for
+	answers map[int64]answer     // by limit, as far as they were solved
+	full    map[int64]*candidate // by limit, as far as all work was put into it
+	lowest  *recompute.Answer    // the plan with the lowest peak, or nil, once that was sought
+	sought  bool
+	mate    *solver // works beside this one, once there was something to do
 }
 
 // answer is what solving said.
@@ -34,43 +71,31 @@ type answer struct {
 	ok bool
 }
 
-// solve is what solving says of a limit. Ladders ask again for one that was too dear.
-func (v *solver) solve(limit int64) (recompute.Answer, bool) {
-	a, known := v.answers[limit]
-	if !known {
-		a.Answer, a.ok = v.asked(v.r.Quick(limit))
-		if v.answers == nil {
-			v.answers = map[int64]answer{}
-		}
-		v.answers[limit] = a
-	}
-	return a.Answer, a.ok
+// way is how a limit is solved. A rough one takes the first plan that is placed, whatever others there are; a hasty one
+// does so where an aim was lowered.
+type way struct {
+	solve        func(limit int64) (recompute.Answer, bool)
+	rough, hasty bool
 }
 
-// How many operators there are to a program, from which on less is looked at.
-const (
-	// smallProgram is how many one may have of which each size is planned where the largest
-	// is asked for, and the frontier is searched as a whole.
-	smallProgram = 96
-	// shortProgram is how many it may have for limits to be solved to find the lowest plan.
-	shortProgram = 256
-	// midProgram is how many make limits too long to solve where a plan is known.
-	midProgram = 1024
-	// largeProgram is how many launches make other limits too long to look at, and the
-	// last bytes of a limit not worth a thought.
-	largeProgram = 4096
-)
-
-// solves is the solver of the search, which is made once.
-func (s *search) solves() (*solver, error) {
-	if s.solver == nil {
-		v, err := s.newSolver()
-		if err != nil {
-			return nil, err
+// usual solves a limit with the work that limits of a staircase get. These ask again for one that was too dear.
+func (v *solver) usual() way {
+	return way{solve: func(limit int64) (recompute.Answer, bool) {
+		a, known := v.answers[limit]
+		if !known {
+			a.Answer, a.ok = v.asked(v.r.Quick(limit))
+			v.answers[limit] = a
 		}
-		s.solver = v
-	}
-	return s.solver, nil
+		return a.Answer, a.ok
+	}}
+}
+
+// sketched solves a limit as one of a curve, and anyCosting finds whatever costs no more than most.
+func (v *solver) sketched() way {
+	return way{solve: func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Sketch(limit)) }, rough: true}
+}
+func (v *solver) anyCosting(most float64) way {
+	return way{solve: func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.FindSoon(limit, most)) }, rough: true}
 }
 
 func (s *search) newSolver() (*solver, error) {
@@ -78,54 +103,54 @@ func (s *search) newSolver() (*solver, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &solver{m: s.m, r: r, base: s.base}
-	v.ladder = ladder{
-		base: s.base, floor: s.plan.Floor.Peak, rungs: rungs, halving: halving, apart: apart * s.m.total,
-		excludes: v.excludes, least: v.least, early: v.early, solve: v.both, near: v.near, sink: v.sink,
-		known: map[int64]found{}, ways: map[fromTo]*candidate{},
-	}
-	if len(s.m.sim.plain) > largeProgram {
-		v.ladder.rungs, v.ladder.halving = longRungs, 0
-	}
-	return v, nil
+	return &solver{m: s.m, r: r, base: s.base, floor: s.plan.Floor.Peak, answers: map[int64]answer{}, full: map[int64]*candidate{}}, nil
 }
 
-// within is the cheapest plan found whose arena is within limit, or nil.
-func (v *solver) within(limit int64) (*candidate, error) {
-	if v.base.placed.Height <= limit {
-		return v.base, nil
-	}
-	if v.small() {
-		return v.fromFrontier(limit)
-	}
-	return v.ladder.within(limit)
+// small reports whether the program is searched as a whole.
+func (v *solver) small() bool {
+	return v.operators() <= smallProgram && v.base.placed.Height <= smallArena
 }
 
-// What a ladder asks of bounds.
+func (v *solver) operators() int { return len(v.m.sim.plain) }
+
+// What a staircase asks of bounds.
 func (v *solver) least(limit int64) (float64, bool) { return v.r.Bound(v.m.aligned(limit)) }
 func (v *solver) early(limit int64) (float64, bool) { return v.r.Early(v.m.aligned(limit)) }
 func (v *solver) excludes(limit int64, cost float64) bool {
 	return v.r.Excludes(v.m.aligned(limit), cost)
 }
+func (v *solver) wide(cost, bound float64) bool { return v.r.Wide(cost, bound) }
 
-// near is a plan within a limit, or nil. It is found from one for a higher limit, if that
-// leads to the bound.
+// near is a plan within a limit, or nil. It is found from one for a higher limit, if that leads to the bound.
 func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
 	reaches := func(cost float64) bool {
 		least, ok := v.least(limit)
 		return !ok || cost <= least+atBound*v.m.total
 	}
 	if reaches(from.cost) { // or else what is found costs more than that, too
-		f, err := v.by(func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Near(limit, from.answer)) }, limit, math.Inf(1), 0)
-		if err != nil || f.plan != nil && reaches(f.plan.cost) {
-			return f.plan, err
+		near := func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Near(limit, from.answer)) }
+		c, err := v.at(limit, math.Inf(1), way{solve: near})
+		if err != nil || c != nil && reaches(c.cost) {
+			return c, err
 		}
 	}
-	return v.at(limit, math.Inf(1))
+	return v.at(limit, math.Inf(1), v.usual())
 }
 
-// both solves a limit, and another one beside it, if that is not 0, for plans that cost
-// less than some other.
+// fully is the plan within a limit that all work finds, or nil.
+func (v *solver) fully(limit int64) (c *candidate, err error) {
+	c, known := v.full[limit]
+	if !known {
+		c, err = v.at(limit, math.Inf(1), way{solve: func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Solve(limit)) }})
+		if err == nil {
+			v.full[limit] = c
+		}
+	}
+	return c, err
+}
+
+// both solves a limit, and another one beside it, if that is not 0, for plans that cost less than some other. This is the
+// only fork of the planner: what either finds does not depend on the other, and both are waited for.
 func (v *solver) both(limit, beside int64, other float64) (a, b found, err error) {
 	one := func(by *solver, limit int64) (f found, err error) {
 		if f, err = by.below(limit, other); err == nil {
@@ -142,7 +167,7 @@ func (v *solver) both(limit, beside int64, other float64) (a, b found, err error
 		if err != nil {
 			return a, b, err
 		}
-		v.mate = &solver{m: v.m.another(), r: r, base: v.base}
+		v.mate = &solver{m: v.m.another(), r: r, base: v.base, floor: v.floor, answers: map[int64]answer{}, full: map[int64]*candidate{}}
 	}
 	var failed error
 	stop.All(func() { a, err = one(v, limit) }, func() { b, failed = one(v.mate, beside) })
@@ -153,50 +178,42 @@ func (v *solver) both(limit, beside int64, other float64) (a, b found, err error
 }
 
 // at is a plan within limit, or nil if none is found that costs at most so much.
-func (v *solver) at(limit int64, most float64) (*candidate, error) {
+func (v *solver) at(limit int64, most float64, w way) (*candidate, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	solve := v.solve
-	switch {
-	case v.sketchy:
-		solve = func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Sketch(limit)) }
-	case v.anyhow:
-		solve = func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.FindSoon(limit, v.most)) }
-	}
-	f, err := v.by(solve, limit, most, 0)
+	f, err := v.by(w, limit, most, 0)
 	return f.plan, err
 }
 
-// below is a plan within limit that costs less than some other or about as much, and infinity;
-// or nil, and what all plans cost at least that would be found, if that is as much. A plan for
-// less memory that is cheaper than one that was not placed is chance, and is not taken,
-// so that none needs to be placed that is too dear.
+// below is a plan within limit that costs less than some other or about as much, and infinity; or nil, and what all plans
+// cost at least that would be found, if that is as much. A tighter plan that is cheaper than a looser one that could not be
+// placed is chance, and is not taken, so that none needs to be placed that is too dear.
 func (v *solver) below(limit int64, other float64) (found, error) {
-	return v.by(v.solve, limit, math.Inf(1), other)
+	return v.by(v.usual(), limit, math.Inf(1), other)
 }
 
 // by is at by some way of solving, or below if other is not 0.
-func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int64, most, other float64) (f found, err error) {
+func (v *solver) by(w way, limit int64, most, other float64) (f found, err error) {
 	f.from = math.Inf(1)
 	top := v.m.useful(limit)
 	aim := top
-	if len(v.m.sim.plain) > nestedProgram {
+	if v.operators() > nestedProgram {
 		aim -= limit / nestedLoss
 	}
 	whole := false              // the top itself was aimed at
 	dear := 0.0                 // the cost of the last plan that was not placed
 	var missed recompute.Answer // that plan
 	for i := range placings {
-		a, ok := v.lower(solve, v.m.align(aim), missed)
+		a, ok := v.lower(w, v.m.align(aim), missed)
 		if whole = whole || aim == top; !ok && !whole {
 			aim, whole = top, true
-			a, ok = solve(v.m.align(aim))
+			a, ok = w.solve(v.m.align(aim))
 		}
 		if !ok || a.Extra > most*(1+1e-9) {
 			return f, nil
 		}
-		step := limit / 512 << i
+		step := limit / placed1 << i
 		if other > 0 {
 			// What is placed soon may cost a little less than its answer.
 			if least := max(dear, a.Extra) - hardly*v.m.total; least >= other {
@@ -209,12 +226,12 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 			}
 			dear = a.Extra
 		}
-		c, fits, err := v.placedSoon(solve, a, v.m.align(min(aim, a.Peak)-step), limit)
+		c, fits, err := v.placedSoon(w, a, v.m.align(min(aim, a.Peak)-step), limit)
 		if !fits && err == nil {
 			c, fits, err = v.placed(a, limit, placingLooks)
 		}
-		if fits && i > 0 && !v.sketchy && !v.anyhow && !v.hasty {
-			c, err = v.between(solve, limit, c, missed, placings-1-i)
+		if fits && i > 0 && !w.rough && !w.hasty {
+			c, err = v.between(w, limit, c, missed, placings-1-i)
 		}
 		if fits || err != nil {
 			f.plan = c
@@ -241,25 +258,25 @@ func (v *solver) by(solve func(limit int64) (recompute.Answer, bool), limit int6
 
 // lower solves a limit that is hardly below that of a plan that was not placed. That plan
 // may lead to one as good.
-func (v *solver) lower(solve func(limit int64) (recompute.Answer, bool), limit int64, missed recompute.Answer) (recompute.Answer, bool) {
-	if !v.sketchy && !v.anyhow {
+func (v *solver) lower(w way, limit int64, missed recompute.Answer) (recompute.Answer, bool) {
+	if !w.rough {
 		if a, ok := v.asked(v.r.Lower(limit, missed)); ok {
 			return a, true
 		}
 	}
-	return solve(limit)
+	return w.solve(limit)
 }
 
 // between is the cheapest plan within a limit that is found between one that is and one
 // that missed it when it was placed, halfway each time.
-func (v *solver) between(solve func(limit int64) (recompute.Answer, bool), limit int64, c *candidate, missed recompute.Answer, times int) (*candidate, error) {
+func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answer, times int) (*candidate, error) {
 	low, high := c.t.peak, missed.Peak
 	for range times {
-		if high-low <= limit/512 || c.cost <= missed.Extra+far*v.m.total || len(missed.Launches) > largeProgram {
+		if high-low <= limit/placed1 || c.cost <= missed.Extra+far*v.m.total || len(missed.Launches) > largeProgram {
 			break
 		}
 		aim := low + (high-low)/2
-		a, ok := v.lower(solve, v.m.align(aim), missed)
+		a, ok := v.lower(w, v.m.align(aim), missed)
 		if !ok || a.Extra >= c.cost {
 			low = aim
 			continue
@@ -280,14 +297,14 @@ func (v *solver) between(solve func(limit int64) (recompute.Answer, bool), limit
 // placedSoon is what is placed at once: the plan of an answer, or one for an aim below that costs
 // about as much, where both are so near their bounds that they were found soon, too. A search for
 // places within the last bytes takes longer than all of that.
-func (v *solver) placedSoon(solve func(limit int64) (recompute.Answer, bool), a recompute.Answer, below, limit int64) (c *candidate, fits bool, err error) {
-	if v.sketchy || v.anyhow || a.Extra > a.Bound+soon*v.m.total {
+func (v *solver) placedSoon(w way, a recompute.Answer, below, limit int64) (c *candidate, fits bool, err error) {
+	if w.rough || a.Extra > a.Bound+soon*v.m.total {
 		return nil, false, nil
 	}
 	if c, fits, err = v.placed(a, limit, atOnce); fits || err != nil {
 		return c, fits, err
 	}
-	if b, ok := solve(below); ok && math.Abs(b.Extra-a.Extra) <= hardly*v.m.total {
+	if b, ok := w.solve(below); ok && math.Abs(b.Extra-a.Extra) <= hardly*v.m.total {
 		return v.placed(b, limit, atOnce)
 	}
 	return nil, false, nil
@@ -305,19 +322,176 @@ func (v *solver) placed(a recompute.Answer, limit int64, looks int) (c *candidat
 	return c, err == nil, err
 }
 
-// The lives of very long programs are only nested, which loses hardly any bytes
-// and saves time: their plans leave so small a share of a limit to it.
-const (
-	nestedProgram = 1 << 15 // operators
-	nestedLoss    = 1 << 13
-)
+// whole is all plans of a small program, highest first: each costs more than the one before it.
+func (v *solver) whole() ([]*candidate, error) {
+	if v.all == nil {
+		all, err := v.goDown()
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range all {
+			v.all = append(undercut(v.all, 0, c), c)
+		}
+	}
+	return v.all, nil
+}
 
-const (
-	placings = 6      // plans that are placed for a limit
-	atOnce   = 1      // looks for places, which leave none for a search
-	soon     = 0.0005 // how near to its bound a plan is that was found soon, as a part of the plain step's cost
-	hardly   = 0.0001 // what a plan may cost more or less than one that needs a search for places, as such a part
-)
+// goDown is what is found for limits from everything kept downwards, each plan with less
+// arena than the one before.
+func (v *solver) goDown() ([]*candidate, error) {
+	all := []*candidate{v.m.sunk(v.base)}
+	lowest, passed := all[0].placed.Height, (*candidate)(nil)
+	width := max(lowest/wholeMost, 1)
+	for next := lowest - 1; next > 0; {
+		c, err := v.at(next, math.Inf(1), v.usual())
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case c != nil:
+			c = v.m.sunk(c)
+			lowest = c.placed.Height
+			if low := all[len(all)-1]; lowest < low.placed.Height {
+				if passed = c; c.t.peak <= low.t.peak {
+					all, passed = append(all, c), nil
+				}
+			}
+			next = min(next-width, lowest-1)
+		case width == 0:
+			next = 0
+		default: // there may be one in between
+			if width /= 2; width < alignment {
+				width = 0
+			}
+			next = lowest - 1 - width
+		}
+	}
+	// Arenas of few bytes may fall while the bytes alive in them rise. Less of both comes
+	// first, but nothing comes before a plan for what no other is within.
+	if passed != nil && passed.t.peak <= v.base.t.peak {
+		for all[len(all)-1].t.peak < passed.t.peak {
+			all = all[:len(all)-1]
+		}
+		all = append(all, passed)
+	}
+	return all, nil
+}
+
+// descend tells of plans that are lower and lower, from the first down to the floor.
+func (v *solver) descend(first *candidate, lower func(*candidate)) error {
+	floor, n, lowest := v.floor, v.operators(), first.placed.Height
+	at := func(limit int64) (bool, error) {
+		c, err := v.at(limit, math.Inf(1), v.usual())
+		if c == nil {
+			return false, err
+		}
+		lowest = min(lowest, c.placed.Height)
+		lower(c)
+		return true, err
+	}
+	for down := newStair(lowest, floor, descents); n <= midProgram && down.more(); {
+		if ok, err := at(down.limit()); err != nil {
+			return err
+		} else if ok {
+			down.height = lowest
+		} else {
+			down.closer()
+		}
+	}
+	c, err := v.surely(lowest)
+	if err != nil || c == nil {
+		return err
+	}
+	lower(c)
+	if lowest = min(lowest, c.placed.Height); n <= midProgram && c.t.peak == floor && lowest > floor { // another at the floor may be placed there
+		_, err = at(floor)
+	}
+	for ok := n <= shortProgram; ok && lowest > floor+lowest/leap && err == nil; {
+		ok, err = at(lowest - lowest/leap)
+	}
+	return err
+}
+
+// surely is the plan with the lowest peak that is found, whatever it costs, or nil. Where the peak is below some arena it is worth
+// some effort to place it there.
+func (v *solver) surely(below int64) (*candidate, error) {
+	if !v.sought {
+		v.lowest, v.sought = v.lowestFound(v.floor), true
+	}
+	if v.lowest == nil {
+		return nil, nil
+	}
+	c := v.candidate(*v.lowest, v.lowest.Peak)
+	c, err := v.m.placeWithin(c, v.m.align(c.t.peak+c.t.peak/lowestLoss))
+	var beyond *pack.CapacityError
+	if errors.As(err, &beyond) {
+		err = nil
+	}
+	if err == nil && (c.placed.Offsets == nil || c.t.peak < below && c.placed.Height >= below) {
+		c, err = v.m.placeSoon(c)
+	}
+	return c, err
+}
+
+// lowestFound is the plan with the lowest peak that is found, not placed yet, or nil.
+func (v *solver) lowestFound(floor int64) *recompute.Answer {
+	from, to := v.m.align(floor), v.m.align(v.base.placed.Height) // none below from is known
+	var found *recompute.Answer
+	if a, ok := v.asked(v.r.Any(from)); ok { // often there is one
+		found, from = &a, to
+	}
+	for i := 0; i < halvings && from < to; i++ {
+		m := v.m.align(from + (to-from)/2)
+		a, ok := v.asked(v.r.Any(m))
+		if !ok && found == nil {
+			a, ok = v.asked(v.r.Quick(m)) // which has more ways
+		}
+		if !ok {
+			from = m
+			continue
+		}
+		if to = m; found == nil || a.Peak < found.Peak {
+			found, to = &a, min(m, v.m.align(a.Peak))
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return v.under(*found, v.m.align(floor))
+}
+
+// under leads from a plan to lower ones, each a little below the one before, down to the
+// floor. Plans found for limits far below are no lower: from a plan at hand repairs lead
+// farther.
+func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
+	for a.Peak > floor {
+		limit := max(v.m.align(a.Peak-a.Peak/deeper)-v.m.unit, floor)
+		b, ok := v.asked(v.r.Under(limit, a))
+		if !ok && v.operators() <= midProgram {
+			b, ok = v.asked(v.r.Any(limit))
+		}
+		if !ok {
+			break
+		}
+		a = b
+	}
+	return &a
+}
+
+// stair is limits on the way down to a floor, each a width below what the last plan takes.
+// Where one has no plan those that follow are closer, a few times.
+type stair struct {
+	height, floor, width int64
+	halved               int // how often the width was
+}
+
+func newStair(height, floor, limits int64) *stair {
+	return &stair{height: height, floor: floor, width: max((height-floor)/limits, 1)}
+}
+
+func (s *stair) more() bool   { return s.height > s.floor && s.width > 0 && s.halved <= finer }
+func (s *stair) limit() int64 { return max(s.height-s.width, s.floor) }
+func (s *stair) closer()      { s.width, s.halved = s.width/2, s.halved+1 }
 
 // steps are launches of operators as steps of nodes.
 func (v *solver) steps(launches []int32) []Step {

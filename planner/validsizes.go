@@ -73,12 +73,12 @@ func (l *largest) nearestFar(size, above, below int64) int64 {
 	return 0
 }
 
-// mostSteps is how many sizes are looked at one by one for the next that the shapes take.
-const mostSteps = 1 << 16
+// mostCounted is how many sizes are looked at one by one for the next that the shapes take.
+const mostCounted = 1 << 16
 
 // next is the first size from another on that the shapes take; 0 if there is none near.
 func (l *largest) next(from int64) int64 {
-	for size := from; size < from+mostSteps; size++ {
+	for size := from; size < from+mostCounted; size++ {
 		if l.takes(size) {
 			return size
 		}

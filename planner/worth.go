@@ -31,27 +31,3 @@ func (w Worth) extra(m *model) float64 { return w.cost() - m.total - m.own }
 func worthless(f Floor) error {
 	return &BudgetError{Floor: f, Msg: "no plan of this form of the step is as good as one of another form"}
 }
-
-// hopeless reports whether it is proven that no plan comes to what the request asks
-// for, of those that have to fit in limit bytes too, if they are limited, and may
-// cost so much extra; or whether it looks so at a glance.
-func (v *solver) hopeless(w Worth, limit int64, limited bool, most float64) (bool, error) {
-	if w == (Worth{}) {
-		return false, nil
-	}
-	if w.Arena > 0 && (!limited || w.Arena < limit) {
-		limit, limited = w.Arena, true
-	}
-	if !limited || v.base.placed.Height <= limit {
-		return false, nil
-	}
-	most = min(most*(1+1e-9), w.extra(v.m))
-	if least, ok := v.least(limit); !ok || least > most {
-		return true, nil
-	}
-	if !w.Glance || v.small() {
-		return false, nil
-	}
-	c, err := v.at(limit-limit/glanced, most)
-	return c == nil, err
-}

@@ -14,12 +14,12 @@ import (
 	"memopt/planner/pack"
 )
 
-// TestLadder: whatever solving finds, within what bounds say, less memory never costs
+// TestStaircase: whatever solving finds, within what bounds say, less memory never costs
 // less, and no plan is over its limit; and who has no use for dear plans gets the same if
 // it is not.
-func TestLadder(t *testing.T) {
-	asked, answered, dear := 0, 0, 0
-	for seed := range uint64(1000) {
+func TestStaircase(t *testing.T) {
+	asked, answered, dear, worked := 0, 0, 0, 0
+	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		top := rng.Int64N(1<<(8+rng.IntN(22))) + 1000
 		floor := rng.Int64N(top * 3 / 4)
@@ -63,17 +63,22 @@ func TestLadder(t *testing.T) {
 			}
 			return f
 		}
-		l := &ladder{
-			base:     &candidate{placed: pack.Solution{Height: top}},
-			floor:    floor,
-			excludes: func(limit int64, cost float64) bool { return bound(limit, 4) >= cost },
-			apart:    chance * rng.Float64() / 10,
-			early:    func(limit int64) (float64, bool) { return bound(limit, 5), limit >= floor },
+		l := newStaircase(nil, &candidate{placed: pack.Solution{Height: top}}, floor, false, rng.IntN(3) == 0, chance*rng.Float64()/10)
+		l.limits = &chances{
+			excluded: func(limit int64, cost float64) bool { return bound(limit, 4) >= cost },
+			bound: func(limit int64) (float64, bool) { // more is proven where something was solved
+				least := bound(limit, 2)
+				if f, is := l.known[limit]; is {
+					least = max(least, f.least)
+				}
+				return least, limit >= floor
+			},
+			first: func(limit int64) (float64, bool) { return bound(limit, 5), limit >= floor },
 			solve: func(limit, beside int64, other float64) (found, found, error) {
 				asked++
 				return below(limit, other), below(max(beside, 1), other), nil
 			},
-			near: func(limit int64, from *candidate) (*candidate, error) {
+			next: func(limit int64, from *candidate) (*candidate, error) {
 				return one(limit, math.Float64bits(from.cost)).plan, nil
 			},
 			sink: func(first *candidate, lower func(*candidate)) error {
@@ -83,21 +88,15 @@ func TestLadder(t *testing.T) {
 				}
 				return nil
 			},
-			known: map[int64]found{},
-			ways:  map[fromTo]*candidate{},
+			all: func(limit int64) *candidate {
+				f := one(limit, 8)
+				if f.plan != nil {
+					f.plan.cost = max(0, f.plan.cost-chance*of(limit, 9).Float64())
+				}
+				return f.plan
+			},
 		}
-		l.least = func(limit int64) (float64, bool) { // more is proven where something was solved
-			least := bound(limit, 2)
-			if f, is := l.known[limit]; is {
-				least = max(least, f.least)
-			}
-			return least, limit >= floor
-		}
-		l.rungs, l.halving = rungs, halving
-		if rng.IntN(3) == 0 {
-			l.rungs, l.halving = longRungs, 0
-		}
-		least := math.Inf(1)
+		least, leastWorked := math.Inf(1), math.Inf(1)
 		for limit := int64(1); limit < top; limit += 1 + rng.Int64N(top/500) {
 			if rng.IntN(3) == 0 { // what was asked before changes nothing
 				clear(l.known)
@@ -114,7 +113,7 @@ func TestLadder(t *testing.T) {
 				}
 				if rng.IntN(8) == 0 {
 					u := useful(l, 100*rng.Float64())
-					if of, err := u.within(limit); err != nil || of != nil && of != u.dear {
+					if of, err := u.within(limit); err != nil || of != nil && of != u.tooCostly {
 						t.Fatalf("seed %d: %v, %v within %d, for whom not all plans are of use", seed, of, err, limit)
 					}
 				}
@@ -128,6 +127,16 @@ func TestLadder(t *testing.T) {
 			}
 			least = c.cost
 			answered++
+			better, err := l.thorough(limit, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if better.cost > c.cost || better.cost > leastWorked || better.placed.Height > limit {
+				t.Fatalf("seed %d: more work finds %v in %d within %d, for %v before, and %v within less", seed, better.cost, better.placed.Height, limit, c.cost, leastWorked)
+			}
+			if leastWorked = better.cost; better.cost < c.cost {
+				worked++
+			}
 
 			if rng.IntN(8) > 0 {
 				continue
@@ -140,7 +149,7 @@ func TestLadder(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.cost > most {
-				if dear++; of != nil && of != u.dear {
+				if dear++; of != nil && of != u.tooCostly {
 					t.Fatalf("seed %d: %v within %d, which costs %v, and %v is of use", seed, of.cost, limit, c.cost, most)
 				}
 			} else if of == nil || of.cost != c.cost || of.placed.Height != c.placed.Height {
@@ -148,14 +157,38 @@ func TestLadder(t *testing.T) {
 			}
 		}
 	}
-	if answered == 0 || dear == 0 {
-		t.Errorf("of %d plans %d are dear", answered, dear)
+	if answered == 0 || dear == 0 || worked == 0 {
+		t.Errorf("of %d plans %d are dear, and %d are better after more work", answered, dear, worked)
 	}
 	t.Logf("%d plans from %d", answered, asked)
 }
 
-// useful is a ladder like another one, asked nothing yet, for whom plans that cost more than so much are of no use.
-func useful(l *ladder, most float64) *ladder {
+// chances are the limits of a program that is none.
+type chances struct {
+	excluded     func(limit int64, cost float64) bool
+	bound, first func(limit int64) (float64, bool)
+	solve        func(limit, beside int64, other float64) (found, found, error)
+	next         func(limit int64, from *candidate) (*candidate, error)
+	sink         func(first *candidate, lower func(*candidate)) error
+	all          func(limit int64) *candidate
+}
+
+func (c *chances) least(limit int64) (float64, bool)       { return c.bound(limit) }
+func (c *chances) early(limit int64) (float64, bool)       { return c.first(limit) }
+func (c *chances) excludes(limit int64, cost float64) bool { return c.excluded(limit, cost) }
+func (c *chances) both(limit, beside int64, other float64) (a, b found, err error) {
+	return c.solve(limit, beside, other)
+}
+func (c *chances) near(limit int64, from *candidate) (*candidate, error) { return c.next(limit, from) }
+func (c *chances) descend(first *candidate, lower func(*candidate)) error {
+	return c.sink(first, lower)
+}
+func (c *chances) whole() ([]*candidate, error)          { return nil, errors.New("no small program") }
+func (c *chances) fully(limit int64) (*candidate, error) { return c.all(limit), nil }
+func (c *chances) wide(cost, bound float64) bool         { return cost > bound }
+
+// useful is a staircase like another one, asked nothing yet, for whom plans that cost more than so much are of no use.
+func useful(l *staircase, most float64) *staircase {
 	u := *l
 	u.known, u.ways, u.lows = map[int64]found{}, map[fromTo]*candidate{}, nil
 	u.useful(most)
@@ -169,17 +202,17 @@ func TestAskedBefore(t *testing.T) {
 		if n := len(s.m.sim.plain); n <= smallProgram {
 			t.Fatalf("%s: %d operators are no large program", spec.Family, n)
 		}
-		fresh := func() *solver {
-			v, err := s.newSolver()
-			if err != nil {
+		fresh := func() *staircase {
+			s.solver = nil
+			if _, err := s.solves(); err != nil {
 				t.Fatal(err)
 			}
-			return v
+			return s.stairs
 		}
 		asked, top := fresh(), s.base.placed.Height
 		for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(12) {
 			limit := top * int64(900-50*i+3*(i%3)) / 1000
-			cost := func(v *solver) float64 {
+			cost := func(v *staircase) float64 {
 				c, err := v.within(limit)
 				if err != nil {
 					t.Fatal(err)

@@ -1,0 +1,503 @@
+package planner
+
+import "math"
+
+// The staircase answers limits of the arena with plans, so that a lower limit never costs less.
+//
+// What solving finds for a limit is chance to some degree, so that more memory might cost more than less does. So a limit
+// is answered from plans that do not depend on it: those of a fixed grid of limits, which are shares of the plain arena,
+// and of halves, quarters and so on between two of them, as far as bounds differ there. All are found when they are first
+// asked for.
+//
+//   - A grid limit has the cheapest of the plans that were found for all grid limits up to it, and of those that were too
+//     high for a lower one once they were placed, but not for it. If there is none, it has what was found for the next
+//     one, should that be within.
+//   - Halfway between two limits that have plans there is what was found there, unless that costs more than the plan of
+//     the lower one or less than that of the upper one: then there is the plan of the lower one.
+//   - From there a few steps lead down: each is what is found with less than the plan before it takes, as long as that
+//     costs no less, and no more than the next limit below does.
+//   - Any other limit has the plan of the next one above, if that is within it, or else of the next one below.
+//   - Below the lowest grid limit that has a plan, where a hair less memory may take far more compute, there are the plans
+//     of a descent from there to the floor, each for all limits that it is the cheapest within. Cheaper ones than that grid
+//     limit's are dropped.
+//   - Small programs are searched as a whole, and have no grid: a limit has the cheapest plan within it.
+//
+// So no limit's plan costs more than that of a lower one, whatever solving finds. Most grid limits need not be solved to
+// know that: where the bound of one is not below what a known plan costs, none from there down is cheaper. Mostly that is
+// the next one.
+//
+// In long programs, where a plan takes long, the grid is finer and nothing is halved.
+const (
+	gridLimits = 100 // so that whole shares of a hundred are answered by what was asked for
+	longGrid   = 500 // of a long program
+	mostHalved = 6   // how often the distance of two grid limits is halved
+	mostSteps  = 3   // from what is next above a limit
+
+	// apart is how much bounds of two limits differ, as a part of the plain step's cost, if it is worth looking between
+	// them; or, where bounds are low, as a part of these.
+	apart, apartOfBound = 0.0005, 0.05
+	levelBounds         = 0.01 // by how much of itself a bound is hardly higher than another
+	nearFloor           = 8    // the part of the floor that a grid limit without a plan may be above it
+)
+
+// limits is what a staircase asks of whoever solves limits: a *solver.
+type limits interface {
+	// least bounds what a plan within a limit costs, and tells whether there may be one; early is that as it was at first,
+	// so that it does not depend on what was asked. excludes reports whether it is known at once that nothing costs less.
+	least(limit int64) (cost float64, may bool)
+	early(limit int64) (cost float64, may bool)
+	excludes(limit int64, cost float64) bool
+	// both solves a limit, and another one beside it, if that is not 0, for plans that cost less than some other.
+	both(limit, beside int64, other float64) (a, b found, err error)
+	// near is a plan for a limit from that of a higher one, or nil.
+	near(limit int64, from *candidate) (*candidate, error)
+	// descend tells of plans that are lower and lower, all below the first, which is the lowest of a grid limit.
+	descend(first *candidate, lower func(*candidate)) error
+	// whole is all plans of a small program, highest first, each dearer than the one before it.
+	whole() ([]*candidate, error)
+	// fully is the plan within a limit that all work finds, or nil; wide reports whether a cost is so far above a bound
+	// that this may be another.
+	fully(limit int64) (*candidate, error)
+	wide(cost, bound float64) bool
+}
+
+// found is what solving found for a limit: a plan or nil, and a bound for it and all below. Without a plan, what might be
+// found for it costs from so much on: that is too much for whoever asked. Plans above were to be within the limit, but
+// their arenas are not.
+type found struct {
+	plan  *candidate
+	above []*candidate
+	least float64
+	from  float64
+}
+
+// staircase answers limits of one program.
+type staircase struct {
+	limits
+	base          *candidate // everything kept
+	floor         int64      // no plan is within less
+	small         bool       // there is no grid
+	grid, halving int64
+	apart         float64
+
+	known map[int64]found
+	ways  map[fromTo]*candidate // from plans to lower limits
+	lows  []*candidate          // below the grid, once they were asked for
+	// tooCostly stands for all plans that cost clearly more than is of use to whoever asks: it costs as much as the cheapest
+	// of them, and is within any limit, as a limit's plan costs no less than those of higher ones, so that nothing more need
+	// be known. Nil is none.
+	tooCostly *candidate
+	most      float64 // what a plan of use costs at most; the one too costly is not close to it
+}
+
+// fromTo leads from a plan to a lower limit.
+type fromTo struct {
+	from  *candidate
+	limit int64
+}
+
+func newStaircase(by limits, base *candidate, floor int64, small, long bool, apart float64) *staircase {
+	s := &staircase{limits: by, base: base, floor: floor, small: small, grid: gridLimits, halving: mostHalved, apart: apart,
+		known: map[int64]found{}, ways: map[fromTo]*candidate{}}
+	if long {
+		s.grid, s.halving = longGrid, 0
+	}
+	return s
+}
+
+// useful has plans that cost more than so much be of no use.
+func (s *staircase) useful(most float64) {
+	if s.most = most; !math.IsInf(most, 1) {
+		s.tooCostly = &candidate{cost: math.Nextafter(most+s.apart, math.Inf(1))}
+	}
+}
+
+// orTooCostly is a plan, or nil, or what stands for it.
+func (s *staircase) orTooCostly(c *candidate) *candidate {
+	if c != nil && s.tooCostly != nil && c.cost >= s.tooCostly.cost {
+		return s.tooCostly
+	}
+	return c
+}
+
+// at is a limit of the grid.
+func (s *staircase) at(k int64) int64 {
+	top := s.base.placed.Height
+	return top/s.grid*k + top%s.grid*k/s.grid
+}
+
+// below is the grid limit at a limit, or the next one below it.
+func (s *staircase) below(limit int64) int64 {
+	k := min(int64(float64(limit)/float64(s.base.placed.Height)*float64(s.grid))+1, s.grid-1)
+	for k > 0 && s.at(k) > limit {
+		k--
+	}
+	return k
+}
+
+// within is the cheapest plan found whose arena is within a limit, or nil; or the one too costly.
+func (s *staircase) within(limit int64) (*candidate, error) {
+	if s.base.placed.Height <= limit {
+		return s.base, nil
+	}
+	if s.small {
+		all, err := s.whole()
+		return highest(all, limit), err
+	}
+	c, err := s.answer(limit)
+	if c != nil && s.tooCostly != nil && c.cost > s.most {
+		c = s.tooCostly
+	}
+	return c, err
+}
+
+// highest is the first plan of some, highest first, that is within a limit, or nil.
+func highest(all []*candidate, limit int64) *candidate {
+	for _, c := range all {
+		if c.placed.Height <= limit {
+			return c
+		}
+	}
+	return nil
+}
+
+// answer is the plan for a limit below the plain arena, of use or not.
+func (s *staircase) answer(limit int64) (*candidate, error) {
+	if _, may := s.least(limit); !may {
+		return nil, nil
+	}
+	k := s.below(limit)
+	if s.halving == 0 {
+		return s.onGrid(k)
+	}
+	switch has, err := s.has(k); {
+	case err != nil:
+		return nil, err
+	case !has:
+		return s.belowGrid(limit)
+	case s.at(k) == limit:
+		return s.onGrid(k)
+	}
+	upper, err := s.onGrid(k + 1)
+	if err != nil {
+		return nil, err
+	}
+	g := &gap{staircase: s, k: k, low: s.at(k), high: s.at(k + 1), upper: upper}
+	for more := true; more && !g.answers(limit); {
+		if more, err = g.narrow(limit); err != nil {
+			return nil, err
+		}
+	}
+	if g.answers(limit) {
+		return g.upper, nil
+	}
+	return g.reach()
+}
+
+// gap is what lies between two limits: all those in it have the plan of the upper one, if that is within, or that of the
+// lower one.
+type gap struct {
+	*staircase
+	k            int64 // of the grid limit below
+	low, high    int64
+	upper, lower *candidate
+	reached      bool // the lower plan is known
+	halved       int64
+	steps        int
+}
+
+// answers reports whether a limit has the plan of the upper one, or none.
+func (g *gap) answers(limit int64) bool { return g.upper == nil || g.upper.placed.Height <= limit }
+
+// narrow has other plans on either side of a limit, and reports whether it found any.
+func (g *gap) narrow(limit int64) (bool, error) {
+	if bound, may := g.early(g.low); may && g.close(bound, g.upper.cost) {
+		lower, err := g.reach()
+		if err != nil || lower != nil && g.close(lower.cost, g.upper.cost) { // both cost about the same
+			return false, err
+		}
+	}
+	if g.halved < g.halving && g.differ() {
+		g.halved++
+		return true, g.halve(g.low+(g.high-g.low)/2, limit)
+	}
+	return g.step()
+}
+
+// differ reports whether it is worth looking between the limits.
+func (g *gap) differ() bool {
+	if g.high-g.low <= alignment {
+		return false
+	}
+	a, may := g.early(g.low)
+	b, _ := g.early(g.high)
+	return !may || !g.close(a, b)
+}
+
+// close reports whether a cost is hardly above another one, or no more than that.
+func (s *staircase) close(a, b float64) bool {
+	return a-b < min(s.apart, apartOfBound*a) || a <= b
+}
+
+// reach is the plan of the lower limit.
+func (g *gap) reach() (c *candidate, err error) {
+	if !g.reached {
+		g.lower, err = g.onGrid(g.k)
+	}
+	g.reached = true
+	return g.lower, err
+}
+
+// halve makes the gap that half of it in which a limit is.
+func (g *gap) halve(mid, limit int64) error {
+	plan, err := g.from(g.upper, mid)
+	if err != nil {
+		return err
+	}
+	if out := plan == nil || plan.cost < g.upper.cost; out || g.mayBeat(g.low, plan) {
+		lower, err := g.reach()
+		if err != nil {
+			return err
+		}
+		if out || lower != nil && lower.cost < plan.cost {
+			plan = lower
+		}
+	}
+	if mid <= limit {
+		g.low, g.lower, g.reached = mid, plan, true
+	} else {
+		g.high, g.upper = mid, plan
+	}
+	return nil
+}
+
+// step puts a plan below that of the upper limit in its place, and reports whether there was one.
+func (g *gap) step() (bool, error) {
+	next := g.upper.placed.Height - 1
+	if g.steps++; g.steps > mostSteps || next <= g.low {
+		return false, nil
+	}
+	plan, err := g.from(g.upper, next)
+	if err != nil || plan == nil || plan.cost < g.upper.cost {
+		return false, err
+	}
+	if g.mayBeat(g.low, plan) {
+		if lower, err := g.reach(); err != nil || lower != nil && lower.cost <= plan.cost {
+			return false, err
+		}
+	}
+	g.upper = plan
+	return true, nil
+}
+
+// from is what is found for a limit from the plan of a higher one.
+func (s *staircase) from(upper *candidate, limit int64) (c *candidate, err error) {
+	key := fromTo{upper, limit}
+	c, known := s.ways[key]
+	if !known {
+		if c, err = s.near(limit, upper); err == nil {
+			c = s.orTooCostly(c)
+			s.ways[key] = c
+		}
+	}
+	return c, err
+}
+
+// onGrid is the plan of a grid limit.
+func (s *staircase) onGrid(k int64) (best *candidate, err error) {
+	if k == s.grid {
+		return s.base, nil
+	}
+	if s.tooCostly != nil && !s.mayBeat(s.at(k), s.tooCostly) {
+		return s.tooCostly, nil
+	}
+	least := 0.0
+	for i := k; i > 0; i-- {
+		limit, next, beside, other := s.at(i), s.at(i-1), int64(0), math.Inf(1)
+		rival := best
+		if best != nil { // whether there is one at all is known
+			rival = cheaper(best, s.tooCostly)
+			if other = rival.cost; least >= other || !s.mayBeat(limit, rival) {
+				break
+			}
+		}
+		bound, may := s.least(limit)
+		if !may {
+			break
+		}
+		// What comes next, where this one will hardly say that it need not; but long programs have no other hand for it.
+		if s.halving > 0 && (rival != nil && s.mayBeat(next, rival) || rival == nil && s.level(next, bound)) {
+			beside = next
+		}
+		f, err := s.look(limit, beside, other)
+		if err != nil {
+			return nil, err
+		}
+		best, least = cheaper(best, f.plan), max(least, bound, f.least)
+		for _, c := range f.above {
+			if c.placed.Height <= s.at(k) {
+				best = cheaper(best, c)
+			}
+		}
+	}
+	if best == nil && k > 0 && k+1 < s.grid {
+		f, err := s.look(s.at(k+1), 0, math.Inf(1))
+		if f.plan == nil || f.plan.placed.Height > s.at(k) {
+			return nil, err
+		}
+		best = f.plan
+	}
+	return s.orTooCostly(best), nil
+}
+
+// has reports whether a grid limit has a plan, of use or not. Those far above the floor are taken to have one.
+func (s *staircase) has(k int64) (bool, error) {
+	if limit := s.at(k); limit < s.floor || limit >= s.floor+s.floor/nearFloor {
+		return limit >= s.floor, nil
+	}
+	costly := s.tooCostly
+	s.tooCostly = nil
+	c, err := s.onGrid(k)
+	s.tooCostly = costly
+	return c != nil, err
+}
+
+// belowGrid is the plan of a limit below all grid limits that have one, or nil; or the one too costly.
+func (s *staircase) belowGrid(limit int64) (*candidate, error) {
+	lows, err := s.bottom()
+	if len(lows) == 1 && lows[0] == s.tooCostly {
+		return lows[0], err
+	}
+	return highest(lows, limit), err
+}
+
+// bottom is the plans below all grid limits that have one, highest first, each dearer than the one before it; the first is
+// that of the lowest of those limits. They do not depend on any limit, and what is cheaper than the first is none of them:
+// so the plan of a limit costs no less than those of higher ones here, too. There is only the one too costly if that is the
+// first, and none if no grid limit is as low as those that are taken to have one.
+func (s *staircase) bottom() ([]*candidate, error) {
+	if s.lows != nil {
+		return s.lows, nil
+	}
+	k := int64(1)
+	for has, err := s.has(k); !has; has, err = s.has(k) {
+		if err != nil {
+			return nil, err
+		}
+		k++
+	}
+	first, err := s.onGrid(k)
+	if first == nil || err != nil {
+		return nil, err
+	}
+	lows := []*candidate{first}
+	if first == s.tooCostly {
+		return lows, nil
+	}
+	err = s.descend(first, func(c *candidate) {
+		if c.placed.Height < lows[len(lows)-1].placed.Height && c.cost >= first.cost {
+			lows = append(undercut(lows, 1, c), c)
+		}
+	})
+	if err == nil {
+		s.lows = lows
+	}
+	return lows, err
+}
+
+// undercut is plans, highest first, without those behind the first few that cost as much as a lower one or more.
+func undercut(all []*candidate, keep int, lower *candidate) []*candidate {
+	n := len(all)
+	for n > keep && all[n-1].cost >= lower.cost {
+		n--
+	}
+	return all[:n]
+}
+
+// mayBeat reports whether a plan within a limit may be cheaper than another one.
+func (s *staircase) mayBeat(limit int64, best *candidate) bool {
+	if s.excludes(limit, best.cost) {
+		return false
+	}
+	bound, may := s.least(limit)
+	return may && bound < best.cost
+}
+
+// level reports whether the bound for a limit is hardly higher than another.
+func (s *staircase) level(limit int64, than float64) bool {
+	bound, may := s.least(limit)
+	return may && bound <= than*(1+levelBounds)
+}
+
+// look is what is found for a limit that costs less than some other plan. It makes another limit known by the way.
+func (s *staircase) look(limit, beside int64, other float64) (found, error) {
+	known := func(limit int64) bool {
+		f, known := s.known[limit]
+		return known && f.from >= other
+	}
+	if known(limit) || limit <= 0 {
+		return s.known[limit], nil
+	}
+	if known(beside) {
+		beside = 0
+	}
+	f, next, err := s.both(limit, beside, other)
+	if err != nil {
+		return found{}, err
+	}
+	if s.known[limit] = f; beside > 0 {
+		s.known[beside] = next
+	}
+	return f, nil
+}
+
+// cheaper is the cheaper of two plans, either of which may be nil; of equals the first.
+func cheaper(a, b *candidate) *candidate {
+	if a == nil || b != nil && b.cost < a.cost {
+		return b
+	}
+	return a
+}
+
+// thorough is the plan of a limit, better than c, which within has there, if more work finds one: where gaps are wide,
+// grid limits are solved quickly, as it takes many of them. More work must not depend on the limit between two of the grid,
+// and must not find what is cheaper than limits above have. So it is done for the grid limit below, and its plan is taken
+// if it costs no less than that of the next one does, for which more may be done in the same way.
+func (s *staircase) thorough(limit int64, c *candidate) (*candidate, error) {
+	if c == s.base || s.small || s.halving == 0 {
+		return c, nil
+	}
+	k := s.below(limit)
+	if k == 0 {
+		return c, nil
+	}
+	better, err := s.improved(k, 1)
+	if err != nil {
+		return nil, err
+	}
+	return cheaper(c, better), nil
+}
+
+// improved is a plan for a grid limit that is cheaper than the one it has, or that plan; nil if it has none. It costs no
+// less than that of the next one does, which may be improved in its turn as often.
+func (s *staircase) improved(k int64, more int) (*candidate, error) {
+	c, err := s.onGrid(k)
+	if c == nil || c == s.base || err != nil {
+		return c, err
+	}
+	if bound, may := s.early(s.at(k)); !may || !s.wide(c.cost, bound) {
+		return c, nil
+	}
+	better, err := s.fully(s.at(k))
+	if better == nil || better.cost >= c.cost || err != nil {
+		return c, err
+	}
+	above, err := s.onGrid(k + 1)
+	if err == nil && more > 0 && better.cost < above.cost {
+		above, err = s.improved(k+1, more-1)
+	}
+	if err != nil || better.cost < above.cost {
+		return c, err
+	}
+	return better, nil
+}
