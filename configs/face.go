@@ -69,3 +69,15 @@ func (c Config) Say(setting, value string) string { return c.face.Say(setting, v
 
 // Together spells several settings for whoever asked for the config.
 func (c Config) Together(said []string) string { return c.face.Together(said) }
+
+// Quantize spells the request that makes a model's form with weights of 8 bits.
+func (f Face) Quantize(path string) string {
+	to := strings.TrimSuffix(path, ".onnx") + ".int8.onnx"
+	if f == CommandLine {
+		return "memopt quantize " + ShellWord(path) + " -o " + ShellWord(to)
+	}
+	return "memopt.ort.quantize_dynamic(" + jsonText(path) + ", " + jsonText(to) + ")"
+}
+
+// Quantize is the face's.
+func (c Config) Quantize(path string) string { return c.face.Quantize(path) }

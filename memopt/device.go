@@ -1,15 +1,19 @@
 package memopt
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"syscall"
 
 	"memopt/kernels"
 	"memopt/kernels/cpu"
 	"memopt/kernels/vulkan"
 	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/arena"
 	"memopt/memopt/graph"
 	"memopt/planner"
 )
@@ -119,7 +123,42 @@ func openLending(name string, fastPaths []string, s *planner.Schedule, lent map[
 	if err := kind.fits(s); err != nil {
 		return nil, err
 	}
-	return kind.open(s, which, fastPaths, lent)
+	return withNumbers(s, func() (Device, error) { return kind.open(s, which, fastPaths, lent) })
+}
+
+// withNumbers gives an error of the machine's memory its numbers.
+func withNumbers(s *planner.Schedule, open func() (Device, error)) (Device, error) {
+	d, err := open()
+	if errors.Is(err, syscall.ENOMEM) { // it was had when we asked
+		e := &MemoryError{Err: err, Short: stepShort(s), Room: -1}
+		if most := machineMemory(); most > 0 && most < e.Short.Requested {
+			e.Room = most
+		}
+		return nil, e
+	}
+	return d, err
+}
+
+// stepBytes is what a schedule takes of the machine's memory: inputs lie in their space, and where they come from.
+func stepBytes(s *planner.Schedule) int64 { return s.Arena + s.State + 2*s.Staging }
+
+// stepFits refuses a schedule that this process has no memory for.
+func stepFits(s *planner.Schedule) error {
+	err := Fits(stepBytes(s), "the step", "")
+	if e := asMemoryError(err); e != nil {
+		held := e.Short.Reserved
+		e.Short = stepShort(s)
+		e.Short.InUse, e.Short.Reserved, e.Short.Limit = held, held, e.Room+held
+		return e
+	}
+	return err
+}
+
+// stepShort is what a schedule asks for, by owner.
+func stepShort(s *planner.Schedule) arena.OutOfMemory {
+	of := []arena.Owned{{Owner: "arena", Bytes: s.Arena}, {Owner: "parameters and states", Bytes: s.State}, {Owner: "inputs", Bytes: 2 * s.Staging}}
+	slices.SortStableFunc(of, func(a, b arena.Owned) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return arena.OutOfMemory{Requested: stepBytes(s), For: "the step", Largest: of}
 }
 
 // openStaged is openDevice with memory that is there once it is needed.
@@ -131,7 +170,7 @@ func openStaged(name string, fastPaths []string, s *planner.Schedule, w stageWat
 	if err := kind.fits(s); err != nil {
 		return nil, err
 	}
-	return kind.staged(s, which, fastPaths, w)
+	return withNumbers(s, func() (Device, error) { return kind.staged(s, which, fastPaths, w) })
 }
 
 // fits refuses a schedule for which the machine has no memory.
@@ -139,8 +178,7 @@ func (k deviceKind) fits(s *planner.Schedule) error {
 	if k.lowered {
 		return nil // its driver is asked
 	}
-	bytes := s.Arena + s.State + 2*s.Staging // inputs lie in their space, and where they come from
-	return Fits(bytes, "the step", "; a smaller batch or a budget may fit")
+	return stepFits(s)
 }
 
 func stagedVulkan(s *planner.Schedule, which string, fastPaths []string, w stageWatch) (Device, error) {
@@ -148,12 +186,7 @@ func stagedVulkan(s *planner.Schedule, which string, fastPaths []string, w stage
 }
 
 func openVulkan(s *planner.Schedule, which string, fastPaths []string, _ map[string]*graph.Tensor) (Device, error) {
-	return openVulkanAt(s, which, fastPaths, 0)
-}
-
-// openVulkanAt has an arena of so many bytes at least.
-func openVulkanAt(s *planner.Schedule, which string, fastPaths []string, arena int64) (Device, error) {
-	return openVulkanWith(s, which, vulkan.Options{FastPaths: fastPaths, Arena: arena})
+	return openVulkanWith(s, which, vulkan.Options{FastPaths: fastPaths})
 }
 
 func openVulkanWith(s *planner.Schedule, which string, o vulkan.Options) (Device, error) {
@@ -162,18 +195,28 @@ func openVulkanWith(s *planner.Schedule, which string, o vulkan.Options) (Device
 		return nil, codedError{err, ExitCannot}
 	}
 	if p.Kind == vk.CPU {
-		if err := Fits(s.Arena+s.State+2*s.Staging, "the step", "; a smaller batch or a budget may fit"); err != nil {
+		if err := stepFits(s); err != nil {
 			return nil, err
 		}
 	}
 	return fromVulkan(vulkan.Open(s, p, o))
 }
 
-// fromVulkan says what may help where there is too little memory.
+// fromVulkan gives errors of memory their numbers.
 func fromVulkan(d *vulkan.Device, err error) (Device, error) {
+	var short *vulkan.MemoryError
 	switch {
-	case errors.Is(err, vk.ErrDeviceMemory), errors.Is(err, vk.ErrHostMemory):
-		return nil, codedError{fmt.Errorf("%w; a smaller batch or a budget may fit", err), ExitCannot}
+	case errors.As(err, &short):
+		e := &MemoryError{Err: err, Room: -1, Short: arena.OutOfMemory{Requested: short.Need, For: "the step", InUse: short.Held, Reserved: short.Held, Limit: short.Has}}
+		if short.Counted || short.Need > short.Has {
+			e.Room = short.Has
+		}
+		for _, o := range short.Owners {
+			e.Short.Largest = append(e.Short.Largest, arena.Owned{Owner: o.Owner, Bytes: o.Granted})
+		}
+		slices.SortStableFunc(e.Short.Largest, func(a, b arena.Owned) int { return cmp.Compare(b.Bytes, a.Bytes) })
+		e.Short.Largest = e.Short.Largest[:min(len(e.Short.Largest), 3)]
+		return nil, e
 	case err != nil:
 		return nil, codedError{err, ExitCannot}
 	}

@@ -15,6 +15,7 @@ import (
 	"memopt/configs"
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
+	"memopt/kernels/vulkan/vk"
 	"memopt/memopt/arena"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
@@ -27,38 +28,121 @@ import (
 // arenas are those that forward sessions of this process share.
 var arenas session.Arenas
 
-// OpenForward holds a forward program open, as settings say.
-// Sessions that name one arena share it, as the first of them has it, and its limit.
-func OpenForward(ctx context.Context, m session.Model, c configs.Config) (*session.Session, error) {
-	o := session.Options{
+// forwardOptions are the settings as options.
+func forwardOptions(c configs.Config) (o session.Options, err error) {
+	o = session.Options{
 		Optimize: c.Optimize, Pattern: c.MemoryPattern, Patterns: c.MaxPatterns, MemoryLimit: c.MemoryLimit, Seed: c.Seed, Threads: c.Threads, SaveTo: c.OptimizedModelPath, SaveBeside: c.OptimizedModelFile, SaveFrom: c.OptimizedModelFrom,
 		Arena: arena.Options{Strategy: arena.Strategy(c.ArenaStrategy), InitialChunkBytes: c.InitialChunk, InitialGrowthBytes: c.InitialGrowth,
 			MaxDeadBytes: c.MaxDead, MaxPowerOfTwoBytes: c.MaxPowerOfTwo, Off: !c.CPUArena},
 	}
-	o.Fits = func(bytes int64) error { return Fits(bytes, "the session", "; smaller inputs may fit") }
+	o.Fits = func(bytes int64) error { return Fits(bytes, "the session", "") }
 	kind, which, err := findDevice(c.Device)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
 	if o.Kind = kind.name; kind.lowered {
 		o.Lowered = true
-		o.Device = func(s *planner.Schedule, with session.Device, arena int64) (session.Device, error) {
-			if v, is := with.(*vulkan.Device); is {
-				return fromVulkan(v.With(s, arena))
+		o.Memory = func() (session.DeviceMemory, error) {
+			p, err := vulkan.Choose(which)
+			if err != nil {
+				return nil, codedError{err, ExitCannot}
 			}
-			return openVulkanAt(s, which, c.FastPaths, arena)
+			shared, err := vulkan.Share(p)
+			if err != nil {
+				return nil, codedError{err, ExitCannot}
+			}
+			return contextMemory{shared}, nil
+		}
+		o.Device = func(m session.DeviceMemory, s *planner.Schedule, with session.Device, arena int64, places session.Places) (session.Device, error) {
+			if v, is := with.(*vulkan.Device); is {
+				return fromVulkan(v.With(s, arena, placesIn(places)))
+			}
+			return openVulkanWith(s, which, vulkan.Options{FastPaths: c.FastPaths, Arena: arena, Context: m.(contextMemory).Context, Places: placesIn(places)})
 		}
 	}
-	if m.Arena != "" && !kind.lowered {
+	return o, nil
+}
+
+// OpenForward holds a forward program open, as settings say.
+// Sessions that name one arena share it, as the first of them has it, and its limit.
+// Data is the file that its inputs will be of, if that is known: for errors.
+func OpenForward(ctx context.Context, m session.Model, c configs.Config, data string) (*session.Session, error) {
+	o, err := forwardOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	if m.Arena != "" && !o.Lowered {
 		limit, options := o.MemoryLimit, o
 		o.Share = func() (*arena.Arena, func() error) { return arenas.Use(m.Arena, limit, options) }
 		o.MemoryLimit = 0
 	}
 	s, err := session.Open(ctx, m, o)
-	if err != nil && !coded(err) {
+	switch {
+	case err == nil:
+		return s, nil
+	case asMemoryError(err) != nil:
+		o.MemoryLimit = 0
+		dry, wrong := session.OpenDry(ctx, m, o)
+		if wrong != nil {
+			return nil, err
+		}
+		defer dry.Close()
+		f := &forwardFitting{s: dry, path: m.Path, config: c, rows: data != ""}
+		var end func()
+		f.in, end = inputsFor(dry, c, data)
+		defer end()
+		return nil, f.wouldFit(ctx, err)
+	case !coded(err):
 		err = input(err)
 	}
-	return s, err
+	return nil, err
+}
+
+// RunOnce runs a session as its own Run does, and tells what would fit where there is too little memory.
+func RunOnce(ctx context.Context, s *session.Session, c configs.Config, in map[string]*graph.Tensor, fetches []session.Fetch, o session.RunOptions) (*session.Result, error) {
+	r, err := s.Run(ctx, in, fetches, o)
+	if err != nil {
+		f := &forwardFitting{s: s, path: s.Path(), config: c, in: in, fetches: fetches}
+		return nil, f.wouldFit(ctx, err)
+	}
+	return r, nil
+}
+
+// contextMemory is the memory of a Vulkan device, for buffers of sessions.
+type contextMemory struct{ *vulkan.Context }
+
+func (m contextMemory) NewBuffer(bytes int64) (session.Buffer, error) {
+	return bufferOf(m.Context.NewBuffer(bytes))
+}
+func (m contextMemory) Import(host []byte) (session.Buffer, error) {
+	return bufferOf(m.Context.Import(host))
+}
+
+func (m contextMemory) Need(s *planner.Schedule, places session.Places) (arena, inputs int64, err error) {
+	return m.Context.Need(s, placesIn(places))
+}
+
+func bufferOf(b *vulkan.Buffer, err error) (session.Buffer, error) {
+	if err != nil {
+		if errors.Is(err, vk.ErrDeviceMemory) || errors.Is(err, vk.ErrHostMemory) {
+			err = codedError{err, ExitCannot}
+		}
+		return nil, err
+	}
+	return b, nil
+}
+
+// placesIn are places in a Vulkan device's buffers. One that is no such device's has no buffer there, which the device refuses.
+func placesIn(places session.Places) vulkan.Places {
+	in := func(all map[string]session.Place) map[string]vulkan.Place {
+		out := map[string]vulkan.Place{}
+		for name, p := range all {
+			b, _ := session.Base(p.Buffer).(*vulkan.Buffer)
+			out[name] = vulkan.Place{Buffer: b, At: p.At}
+		}
+		return out
+	}
+	return vulkan.Places{Inputs: in(places.Inputs), Outputs: in(places.Outputs)}
 }
 
 // ForwardWarnings are of settings that a session's device does not heed.
@@ -85,6 +169,8 @@ type Forward struct {
 	Data   string   // npz; "" makes numbers up
 	Fetch  []string // outputs; none are all
 	Repeat int
+	// Bind is one of Binds: how inputs and outputs are bound.
+	Bind string
 	// Progress is called after every run, if it is set.
 	Progress func(run, runs int, took time.Duration)
 	Stop     <-chan struct{} // as Training has it
@@ -94,9 +180,46 @@ type Forward struct {
 type Ran struct {
 	*session.Result // of the last
 	Times           []time.Duration
-	Anonymous       *Anonymous // nil where the system does not tell it
+	Stats           session.Stats // while all was bound
+	Anonymous       *Anonymous    // nil where the system does not tell it
 	Warnings        []string
 	Stopped         error
+}
+
+// Binds are ways to bind the inputs and outputs of runs: not at all, so that inputs are copied to a device with memory of its
+// own and results back; to host memory that the device sees where it is; to buffers of the device.
+func Binds() []string { return []string{"copy", "import", "device"} }
+
+// bind binds all inputs, and the outputs that are fetched.
+func bind(s *session.Session, how string, in map[string]*graph.Tensor, fetch []string) (*session.Binding, error) {
+	b := s.NewBinding()
+	room, make := session.OnDevice, s.NewBuffer
+	if how == "import" {
+		room, make = session.OnHost, s.NewHostBuffer
+	}
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		x := in[name]
+		buffer, err := make(int64(len(x.Bytes)))
+		if err != nil {
+			return b, fmt.Errorf("input %q: %w", name, err)
+		}
+		if err = buffer.WriteAt(x.Bytes, 0); err == nil {
+			err = b.Device(name, x, session.Place{Buffer: buffer})
+		}
+		buffer.Drop() // the binding has it
+		if err != nil {
+			return b, err
+		}
+	}
+	for _, p := range s.Signature.Outputs {
+		if len(fetch) > 0 && !slices.Contains(fetch, p.Name) {
+			continue
+		}
+		if err := b.Output(p.Name, room); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
 }
 
 // RunForward runs a session on data. Its results are the session's until it is closed.
@@ -104,8 +227,8 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 	r = &Ran{Warnings: ForwardWarnings(s, c)}
 	var data *tensorfile.Set
 	if f.Data != "" {
-		if data, err = tensorfile.ReadNPZ(f.Data); err != nil {
-			return nil, input(err)
+		if data, err = readData(f.Data); err != nil {
+			return nil, err
 		}
 		defer data.Close()
 		defer weights.Guard(&err)()
@@ -129,6 +252,33 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 		}
 	}()
 	var o session.RunOptions
+	run := func() (*session.Result, error) { return s.Run(ctx, in, fetches, o) }
+	if f.Bind != "" && f.Bind != Binds()[0] {
+		b, err := bind(s, f.Bind, in, f.Fetch)
+		defer b.ClearOutputs()
+		defer b.ClearInputs()
+		if err != nil {
+			if !coded(err) {
+				err = codedError{err, ExitCannot}
+			}
+			return nil, err
+		}
+		run = func() (*session.Result, error) {
+			result, _, err := b.Run(ctx, session.RunOptions{})
+			return result, err
+		}
+		defer func() { // results are looked at when nothing is bound any more
+			for i := range resultsOf(r) {
+				x := &r.Outputs[i]
+				bytes := make([]byte, bytesOf(x.Type, x.Shape))
+				if wrong := b.Read(x.Name, bytes); wrong != nil && err == nil {
+					r, err = nil, wrong
+					return
+				}
+				x.Tensor = &graph.Tensor{Type: x.Type, Shape: x.Shape, Bytes: bytes}
+			}
+		}()
+	}
 	for i := range max(f.Repeat, 1) {
 		if i == 1 {
 			o.Same = map[string]bool{}
@@ -136,7 +286,9 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 				o.Same[name] = true
 			}
 		}
-		if r.Result, err = s.Run(ctx, in, fetches, o); err != nil {
+		if r.Result, err = run(); err != nil {
+			f := &forwardFitting{s: s, path: s.Path(), config: c, in: in, fetches: fetches, rows: data != nil}
+			err = f.wouldFit(ctx, err)
 			if !coded(err) {
 				err = input(err)
 			}
@@ -146,6 +298,7 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			return nil, input(err)
 		}
 		r.Times = append(r.Times, r.Took)
+		r.Stats = s.Stats()
 		if f.Progress != nil {
 			f.Progress(i+1, f.Repeat, r.Took)
 		}
@@ -155,6 +308,21 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 		}
 	}
 	return r, nil
+}
+
+func readData(path string) (*tensorfile.Set, error) {
+	set, err := tensorfile.ReadNPZ(path)
+	if err != nil {
+		return nil, input(err)
+	}
+	return set, nil
+}
+
+func resultsOf(r *Ran) []session.Output {
+	if r == nil || r.Result == nil {
+		return nil
+	}
+	return r.Outputs
 }
 
 // ofSession is what was seen beside what a session holds that no file is behind; nil where the system does not tell.

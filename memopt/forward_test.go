@@ -19,7 +19,7 @@ func TestForwardOnVulkan(t *testing.T) {
 	open := func(device string, limit int64) *session.Session {
 		c := configs.Default()
 		c.Device, c.MemoryLimit, c.MaxPatterns = device, limit, 3
-		s, err := OpenForward(context.Background(), session.Model{Path: path}, c)
+		s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestForwardStaysOnVulkan(t *testing.T) {
 	c := configs.Default()
 	c.Device = vulkanDevice(t)
 	path, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 1, Width: 16, Heads: 2, Vocab: 32})
-	s, err := OpenForward(context.Background(), session.Model{Path: path}, c)
+	s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestForwardArenasOnVulkan(t *testing.T) {
 		}
 		runs := func(limit int64) (*session.Session, error) {
 			c.MemoryLimit = limit
-			s, err := OpenForward(context.Background(), session.Model{Path: path}, c)
+			s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
 			if err != nil {
 				t.Fatal(err)
 			}

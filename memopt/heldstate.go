@@ -65,7 +65,7 @@ func (h *Held) turn(b *Binding) (err error) {
 	}
 	d, err := openLending(c.Device, c.FastPaths, b.schedule, h.lent(b))
 	if err != nil {
-		return err
+		return b.Model.wouldFit(b.Plan, b.schedule, err)
 	}
 	for name, x := range h.stash {
 		if err := d.SetState(name, x); err != nil {

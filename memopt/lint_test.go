@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"memopt/planner/internal/answer":    {"memopt/planner/recompute"},
 	"memopt/kernels/internal/rowgen":    {},
 	"memopt/kernels/cpu":                {"memopt/memopt/arena", "memopt/memopt/graph", "memopt/planner"},
-	"memopt/kernels/vulkan":             {"memopt/memopt/graph", "memopt/planner", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
+	"memopt/kernels/vulkan":             {"memopt/memopt/graph", "memopt/memopt/weights", "memopt/planner", "memopt/kernels/cpu", "memopt/kernels/vulkan/vk"},
 	"memopt/kernels/vulkan/vk":          {},
 	"memopt/memopt/verify":              {"memopt/memopt/graph", "memopt/memopt/onnx", "memopt/memopt/visible", "memopt/kernels", "memopt/kernels/cpu", "memopt/planner"},
 	"memopt/memopt/arena":               {},

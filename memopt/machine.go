@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"memopt/configs"
+	"memopt/memopt/arena"
 )
 
 // memoryLimit is what LimitMemory was given; 0 is none.
@@ -30,13 +31,15 @@ func LimitMemory(most configs.Budget) {
 func Fits(bytes int64, what, help string) error {
 	if most := memoryLimit.Load(); most > 0 {
 		if held := AnonymousMemory(); bytes > most-held {
-			return codedError{fmt.Errorf("%s takes %s of memory, and of the %s that service_budget allows %s are in use%s",
-				what, configs.FormatBytes(bytes), configs.FormatBytes(most), configs.FormatBytes(held), help), ExitCannot}
+			return &MemoryError{Err: fmt.Errorf("%s takes %s of memory, and of the %s that service_budget allows %s are in use%s",
+				what, configs.FormatBytes(bytes), configs.FormatBytes(most), configs.FormatBytes(held), help),
+				Short: arena.OutOfMemory{Requested: bytes, For: what, InUse: held, Reserved: held, Limit: most}, Room: max(most-held, 0)}
 		}
 	}
 	if most := machineMemory(); most > 0 && bytes > most {
-		return codedError{fmt.Errorf("%s takes %s of memory, and this process can have %s%s",
-			what, configs.FormatBytes(bytes), configs.FormatBytes(most), help), ExitCannot}
+		return &MemoryError{Err: fmt.Errorf("%s takes %s of memory, and this process can have %s%s",
+			what, configs.FormatBytes(bytes), configs.FormatBytes(most), help),
+			Short: arena.OutOfMemory{Requested: bytes, For: what}, Room: most}
 	}
 	return nil
 }

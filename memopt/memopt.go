@@ -146,7 +146,7 @@ func (m *Model) runOn(p *planner.Plan, t Training, through func(Device) Device) 
 	defer watch.end()
 	device, err := t.Phases.open(m.Config, s)
 	if err != nil {
-		return nil, err
+		return nil, m.wouldFit(p, s, err)
 	}
 	defer func() {
 		if device != nil {
@@ -158,12 +158,13 @@ func (m *Model) runOn(p *planner.Plan, t Training, through func(Device) Device) 
 		return nil, err
 	}
 	r, err = train(m, p, s, through(device), t)
-	if err == nil {
-		r.Anonymous = watch.against(p, r.Trace, r.data)
-		r.Memory, r.Chains = deviceMemory(device), chains
-		r.Phases, err = t.Phases.close(device)
-		device = nil
+	if err != nil {
+		return nil, m.wouldFit(p, s, err)
 	}
+	r.Anonymous = watch.against(p, r.Trace, r.data)
+	r.Memory, r.Chains = deviceMemory(device), chains
+	r.Phases, err = t.Phases.close(device)
+	device = nil
 	return r, err
 }
 

@@ -137,7 +137,7 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 	d, err := openDevice(only.Config.Device, only.Config.FastPaths, s)
 	if err != nil {
 		watch.end()
-		return nil, nil, err
+		return nil, nil, only.wouldFit(p, s, err)
 	}
 	defer func() {
 		if c == nil { // it failed

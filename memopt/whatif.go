@@ -3,13 +3,10 @@ package memopt
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"memopt/configs"
-	"memopt/kernels"
 	"memopt/memopt/graph"
 	"memopt/memopt/stop"
 	"memopt/memopt/weights"
@@ -172,135 +169,4 @@ func (m *Model) sized(dims map[string]int64) error {
 		msg += "; " + stray
 	}
 	return input(errors.New(msg))
-}
-
-// advised adds to a budget that cannot be met under dims what could be, or is a plan
-// that meets it after all.
-func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error) {
-	var budget *planner.BudgetError
-	if errors.As(err, &budget) {
-		var on []bool
-		if m.forms != nil {
-			on = m.forms.on
-		}
-		g, r, wrong := m.form(on)
-		if wrong != nil {
-			return nil, wrong
-		}
-		r.Dims = dims
-		changes, after := planner.Advise(g, r, budget)
-		if after != nil {
-			p, err := m.tabulate(after, nil)
-			if err == nil && len(m.twice()) > 0 {
-				p.Warnings = append(p.Warnings, m.twiceNote(p, notFound))
-			}
-			return p, err
-		}
-		budget.Changes = slices.Concat(changes, m.overheadThatFits(r, budget), m.attentionThatFits(r, budget))
-		budget.Msg += m.spell(budget.Changes)
-		for _, size := range []planner.Size{r.Budget, r.ActivationBudget} {
-			if size.Bytes > 0 && size.Bytes <= 100 {
-				budget.Note = fmt.Sprintf("a number alone is bytes: was %dGiB or %d%% meant?", size.Bytes, size.Bytes)
-				budget.Msg += "; " + budget.Note
-			}
-		}
-	}
-	return nil, err
-}
-
-// spell gives changes their text, as whoever asked spells settings, and is all of them
-// as the end of a sentence; "" for none.
-func (m *Model) spell(changes []planner.Change) string {
-	var all []string
-	for i := range changes {
-		c := &changes[i]
-		var parts []string
-		for _, s := range c.Set {
-			parts = append(parts, m.Config.Say(s.Name, s.Value))
-		}
-		if c.Text = m.Config.Together(parts); c.Note != "" {
-			c.Text += " (" + c.Note + ")"
-		}
-		all = append(all, c.Text)
-	}
-	if all == nil {
-		return ""
-	}
-	return "; would fit: " + strings.Join(all, ", or ")
-}
-
-// unmet is the settings of a request that cannot be met, as they were before a form was
-// chosen, with its budget as what that leaves for the arena: a share is one of the model as it is.
-func (m *Model) unmet(r planner.Request, wrong *planner.BudgetError) configs.Config {
-	c := m.Config
-	if m.plain != nil {
-		c = m.plain.config
-	}
-	c.Dims = r.Dims
-	if room, limited := roomOf(nil, wrong); limited {
-		c.Budget, c.ActivationBudget = configs.Budget{}, configs.Budget{Bytes: room}
-	}
-	return c
-}
-
-// overheadThatFits is the limit of extra compute under which a budget can be met, if it is
-// the limit that is in the way.
-func (m *Model) overheadThatFits(r planner.Request, wrong *planner.BudgetError) []planner.Change {
-	c := m.unmet(r, wrong)
-	if c.MaxOverhead == 0 || !limited(c) || m.other == nil {
-		return nil
-	}
-	c.MaxOverhead = 0
-	other, err := m.other(c)
-	if err != nil {
-		return nil
-	}
-	other.Profiled, other.costs = m.Profiled, m.costs
-	p, err := other.bestForm()
-	if err != nil {
-		return nil
-	}
-	return []planner.Change{{Set: []planner.Setting{{Name: "max_overhead", Value: fmt.Sprintf("%.1f%%", math.Ceil(1000*p.Result.Overhead)/10)}}}}
-}
-
-// attentionThatFits is another way of attention where that meets a budget that
-// cannot be met otherwise: one with the same bits where settings have ruled that out,
-// or else by tiles, which is never taken unasked.
-func (m *Model) attentionThatFits(r planner.Request, wrong *planner.BudgetError) []planner.Change {
-	if m.Config.Compat != "" || m.forms == nil || m.forms.foreign || m.Profiled != "" {
-		return nil
-	}
-	c := m.unmet(r, wrong)
-	for _, way := range []struct {
-		setting, beside string
-		new             bool
-	}{{"auto", "", c.Flash == "off"}, {"on", "; it rounds otherwise in the last digits", c.Flash != "on"}} {
-		if c.Flash = way.setting; !way.new {
-			continue
-		}
-		other, err := m.other(c)
-		if err != nil {
-			return nil
-		}
-		if !other.attends() { // it is the step that was planned
-			return nil
-		}
-		p, err := other.bestForm()
-		if err != nil {
-			continue
-		}
-		return []planner.Change{planner.Instead(planner.Setting{Name: "flash_attention", Value: way.setting}, r, p, way.beside)}
-	}
-	return nil
-}
-
-// attends reports whether the step has attention that is computed in pieces, or may be.
-func (m *Model) attends() bool {
-	rows := m.Config
-	if rows.Flash == "auto" {
-		rows.Flash = "rows"
-		other, err := m.other(rows)
-		return err == nil && other.attends()
-	}
-	return slices.ContainsFunc(m.Graph.Nodes, func(n *graph.Node) bool { return n.Op == kernels.AttentionInRows || n.Op == kernels.FlashAttention })
 }

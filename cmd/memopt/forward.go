@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
@@ -17,7 +18,10 @@ import (
 )
 
 // runner is a forward session as the service has it.
-type runner struct{ s *session.Session }
+type runner struct {
+	s   *session.Session
+	cfg configs.Config
+}
 
 func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, error) {
 	j, warnings, err := hosted(ctx, "run", r.Model, r.Settings, r.Caller, nil)
@@ -55,9 +59,9 @@ func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, erro
 	if m.Given, err = tensorsIn(given); err != nil {
 		return plugin.Opened{}, asInput(err)
 	}
-	s, err := memopt.OpenForward(ctx, m, cfg)
+	s, err := memopt.OpenForward(ctx, m, cfg, "")
 	if err != nil {
-		return plugin.Opened{}, err
+		return plugin.Opened{}, refusedRequest(err)
 	}
 	warnings = append(warnings, memopt.ForwardWarnings(s, cfg)...)
 	sig := s.Signature
@@ -66,7 +70,7 @@ func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, erro
 		s.Close()
 		return plugin.Opened{}, err
 	}
-	return plugin.Opened{Session: &runner{s}, Inputs: ports(sig.Inputs), Outputs: ports(sig.Outputs), Device: s.Device(), JSON: string(data), Warnings: warnings}, nil
+	return plugin.Opened{Session: &runner{s, cfg}, Inputs: ports(sig.Inputs), Outputs: ports(sig.Outputs), Device: s.Device(), JSON: string(data), Warnings: warnings}, nil
 }
 
 // signatureJSON is what a host is told of a model beside its inputs and outputs.
@@ -235,9 +239,9 @@ func (r *runner) Run(ctx context.Context, q plugin.RunRequest) (reply plugin.Run
 			o.Same[t.Name] = true
 		}
 	}
-	result, err := r.s.Run(ctx, in, fetches, o)
+	result, err := memopt.RunOnce(ctx, r.s, r.cfg, in, fetches, o)
 	if err != nil {
-		return reply, asInput(err)
+		return reply, refusedRequest(asInput(err))
 	}
 	reply.Seconds = result.Took.Seconds()
 	for _, out := range result.Outputs {

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/configs"
+	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/planner"
 )
@@ -24,6 +25,24 @@ type refusalFile struct {
 	Fixed   int64        `json:"fixed"` // bytes beside the arena
 	Floor   *floorFile   `json:"floor,omitempty"`
 	Changes []changeFile `json:"changes"` // what would fit, one of them each
+	Note    string       `json:"note,omitempty"`
+	Memory  *memoryFile  `json:"memory,omitempty"` // of memory that could not be had
+}
+
+// memoryFile is what a limit, an arena or a device said that had too little.
+type memoryFile struct {
+	Requested int64       `json:"requested"`
+	For       string      `json:"for"`
+	InUse     int64       `json:"in_use"`
+	Reserved  int64       `json:"reserved"`
+	Hole      int64       `json:"largest_hole"`
+	Limit     int64       `json:"limit"` // 0: none
+	Largest   []ownedFile `json:"largest_owners"`
+}
+
+type ownedFile struct {
+	Owner string `json:"owner"`
+	Bytes int64  `json:"bytes"`
 }
 
 type floorFile struct {
@@ -46,23 +65,60 @@ const refusalDoc = "With --format json a budget that cannot be met also prints a
 // refused prints a request that cannot be met as JSON, if that was asked for, and is
 // the error for people.
 func refused(c *cli.Context, cfg configs.Config, err error) error {
-	var budget *planner.BudgetError
-	if !errors.As(err, &budget) {
+	f := refusalOf(err)
+	if f == nil {
 		return err
 	}
 	if c.String("format") == "json" {
-		if wrong := printJSON(c.App.Writer, refusalOf(err, budget)); wrong != nil {
+		if wrong := printJSON(c.App.Writer, f); wrong != nil {
 			return wrong
 		}
 	}
 	r := refusal{error: err, headline: filepath.Base(c.Args().First()) + ": "}
-	size := report.Bytes
-	if budget.Best > 0 && size(budget.Best+budget.Fixed) == size(budget.Want+budget.Fixed) { // which says nothing
-		size = func(n int64) string { return report.Thousands(n) + " bytes" }
+	var budget *planner.BudgetError
+	var memory *memopt.MemoryError
+	switch {
+	case errors.As(err, &memory):
+		r.headline += memory.Err.Error()
+		r.rows = memoryRows(memory)
+	case errors.As(err, &budget):
+		size := report.Bytes
+		if budget.Best > 0 && size(budget.Best+budget.Fixed) == size(budget.Want+budget.Fixed) { // which says nothing
+			size = func(n int64) string { return report.Thousands(n) + " bytes" }
+		}
+		r.headline += headline(cfg, err, budget, size)
+		r.rows = obstacles(budget, cfg.Budget.IsZero(), size)
 	}
-	r.headline += headline(cfg, err, budget, size)
-	r.rows = obstacles(budget, cfg.Budget.IsZero(), size)
 	return r
+}
+
+// memoryRows are who holds or wants most, where the message does not say it, and what would fit.
+func memoryRows(e *memopt.MemoryError) (rows [][]string) {
+	if !e.Named() {
+		for i, o := range e.Short.Largest {
+			label := "largest"
+			if i > 0 {
+				label = ""
+			}
+			rows = append(rows, []string{"", label, o.Owner + ", " + report.Bytes(o.Bytes)})
+		}
+	}
+	return append(rows, changeRows(e.Changes, e.Note)...)
+}
+
+// changeRows are what would fit, and what is to be said besides.
+func changeRows(changes []planner.Change, note string) (rows [][]string) {
+	for i, change := range changes {
+		label := "would fit"
+		if i > 0 {
+			label = ""
+		}
+		rows = append(rows, []string{"", label, change.Text})
+	}
+	if note != "" {
+		rows = append(rows, []string{"", "note", note})
+	}
+	return rows
 }
 
 // refusal is a request that cannot be met as people read it: what cannot be, then in
@@ -120,17 +176,7 @@ func obstacles(budget *planner.BudgetError, arena bool, size func(int64) string)
 			rows = append(rows, []string{"", "of these", size(fixed) + " are parameters, optimizer states and inputs"})
 		}
 	}
-	for i, change := range budget.Changes {
-		label := "would fit"
-		if i > 0 {
-			label = ""
-		}
-		rows = append(rows, []string{"", label, change.Text})
-	}
-	if budget.Note != "" {
-		rows = append(rows, []string{"", "note", budget.Note})
-	}
-	return rows
+	return append(rows, changeRows(budget.Changes, budget.Note)...)
 }
 
 // floorsPlace is what the floor's node is and where in the model, where its name does not say so.
@@ -144,16 +190,15 @@ func floorsPlace(budget *planner.BudgetError) string {
 
 // refusedRequest is the error with its JSON, for hosts of the service.
 func refusedRequest(err error) error {
-	var budget *planner.BudgetError
-	if !errors.As(err, &budget) {
-		return err
+	if f := refusalOf(err); f != nil {
+		return refusedError{err, f}
 	}
-	return refusedError{err, refusalOf(err, budget)}
+	return err
 }
 
 type refusedError struct {
 	error
-	refusal refusalFile
+	refusal *refusalFile
 }
 
 func (e refusedError) Unwrap() error { return e.error }
@@ -167,12 +212,31 @@ func (e refusedError) Refusal() string {
 	return string(data)
 }
 
-func refusalOf(err error, budget *planner.BudgetError) refusalFile {
-	f := refusalFile{Format: "memopt.refusal/1", Message: err.Error(), Want: budget.Want, Best: budget.Best, Fixed: budget.Fixed, Changes: []changeFile{}}
-	if budget.Floor.Peak > 0 {
-		f.Floor = &floorFile{planner.FileFloor(budget.Floor), budget.FloorOp, budget.FloorModule}
+// refusalOf is the JSON of an error, if it is of a request that cannot be met.
+func refusalOf(err error) *refusalFile {
+	var budget *planner.BudgetError
+	var memory *memopt.MemoryError
+	var changes []planner.Change
+	f := &refusalFile{Format: "memopt.refusal/1", Changes: []changeFile{}}
+	switch {
+	case errors.As(err, &memory):
+		s := memory.Short
+		f.Memory = &memoryFile{Requested: s.Requested, For: s.For, InUse: s.InUse, Reserved: s.Reserved, Hole: s.Hole, Limit: s.Limit, Largest: []ownedFile{}}
+		for _, o := range s.Largest {
+			f.Memory.Largest = append(f.Memory.Largest, ownedFile(o))
+		}
+		changes, f.Note = memory.Changes, memory.Note
+	case errors.As(err, &budget):
+		f.Want, f.Best, f.Fixed = budget.Want, budget.Best, budget.Fixed
+		if budget.Floor.Peak > 0 {
+			f.Floor = &floorFile{planner.FileFloor(budget.Floor), budget.FloorOp, budget.FloorModule}
+		}
+		changes, f.Note = budget.Changes, budget.Note
+	default:
+		return nil
 	}
-	for _, change := range budget.Changes {
+	f.Message = err.Error()
+	for _, change := range changes {
 		set := map[string]string{}
 		for _, s := range change.Set {
 			set[s.Name] = s.Value

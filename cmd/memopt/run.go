@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -34,6 +35,7 @@ var runCommand = &cli.Command{
 		&cli.StringFlag{Name: "data", Usage: "`FILE` npz with an array for each input"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the results (npz)"},
 		&cli.StringFlag{Name: "fetch", Usage: "`NAMES` outputs to compute, instead of all"},
+		&cli.StringFlag{Name: "bind", Usage: "`HOW` inputs and outputs are bound: copy (each run; the default), import (the device uses the host's memory where it is) or device (buffers of the device)"},
 		&cli.IntFlag{Name: "repeat", Value: 1, Usage: "`N` run so often, and tell the median of the times (default 1)"},
 	),
 	Action: func(c *cli.Context) error {
@@ -43,6 +45,9 @@ var runCommand = &cli.Command{
 		}
 		if c.Int("repeat") < 1 {
 			return usage("--repeat is at least 1, not %d", c.Int("repeat"))
+		}
+		if how := c.String("bind"); how != "" && !slices.Contains(memopt.Binds(), how) {
+			return usage("--bind is %s, not %q", strings.Join(memopt.Binds(), ", "), how)
 		}
 		cfg, err := settings(c)
 		if err != nil {
@@ -76,16 +81,16 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		return usage("MODEL is empty; give a path")
 	}
 	done := busy(c, "reading "+filepath.Base(path))
-	s, err := memopt.OpenForward(c.Context, session.Model{Path: path}, cfg)
+	s, err := memopt.OpenForward(c.Context, session.Model{Path: path}, cfg, c.String("data"))
 	done()
 	if err != nil {
-		return err
+		return refused(c, cfg, err)
 	}
 	defer s.Close()
 	stopper := newStopper(c)
 	defer stopper.release()
 	status := newStatus(c)
-	r, err := memopt.RunForward(c.Context, s, cfg, memopt.Forward{Data: c.String("data"), Fetch: fetched(c), Repeat: c.Int("repeat"), Stop: stopper.stopped,
+	r, err := memopt.RunForward(c.Context, s, cfg, memopt.Forward{Data: c.String("data"), Fetch: fetched(c), Repeat: c.Int("repeat"), Bind: c.String("bind"), Stop: stopper.stopped,
 		Progress: func(run, runs int, _ time.Duration) {
 			if run < runs {
 				status.show("%s", bar(run, runs, time.Since(status.since)))
@@ -93,7 +98,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		}})
 	status.clear()
 	if err != nil {
-		return err
+		return refused(c, cfg, err)
 	}
 	warn(c, r.Warnings...)
 	if to := c.String("output"); to != "" {
@@ -106,7 +111,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 			return asInput(err)
 		}
 	}
-	a := ranAnswer(path, s, r)
+	a := ranAnswer(path, c.String("bind"), r)
 	if err := a.print(c, asJSON); err != nil {
 		return err
 	}
@@ -120,8 +125,8 @@ func median(times []time.Duration) time.Duration {
 }
 
 // ranAnswer is what a run is told of.
-func ranAnswer(path string, s *session.Session, r *memopt.Ran) answer {
-	stats := s.Stats()
+func ranAnswer(path, bind string, r *memopt.Ran) answer {
+	stats := r.Stats
 	type output struct {
 		Name  string `json:"name"`
 		Type  string `json:"type"`
@@ -146,11 +151,12 @@ func ranAnswer(path string, s *session.Session, r *memopt.Ran) answer {
 		Promised session.Memory `json:"promised"`
 		Measured session.Memory `json:"measured"`
 		OS       *anonymous     `json:"anonymous"` // null where the system does not tell it
+		Bind     string         `json:"bind"`      // how inputs and outputs are bound
 		Run      any            `json:"run"`
 		Stats    session.Stats  `json:"stats"`
 		Warnings []string       `json:"warnings"`
 	}{Format: "memopt.run/1", Model: path, Device: r.Device, Runs: len(r.Times), FirstMS: ms(r.Times[0]), MedianMS: ms(median(r.Times)),
-		Promised: r.Promised, Measured: r.Measured, Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
+		Promised: r.Promised, Measured: r.Measured, Bind: cmp.Or(bind, memopt.Binds()[0]), Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
 	if r.Anonymous != nil {
 		file.OS = &anonymous{r.Anonymous.Promised, r.Anonymous.Measured}
 	}
@@ -188,6 +194,13 @@ func ranAnswer(path string, s *session.Session, r *memopt.Ran) answer {
 		report.Text(w, 2, "\nweights: %s bytes mapped, %s copied, %s folded\n", n(o.Mapped), n(o.Copied), n(o.Folded))
 		report.Text(w, 2, "arena: %s bytes taken in %d extensions, %s in use at most, %s lent beside a plan; %s bytes copied in and %s out per run\n",
 			n(a.MaxTotalAllocated), a.NumArenaExtensions, n(a.MaxInUse), n(stats.Patterns.Fallback), n(r.CopiedIn), n(r.CopiedOut))
+		if n := stats.Owners["buffers"]; n > 0 {
+			what := map[string]string{"import": "of the host's memory, which the device uses where it is", "device": "of the device"}[bind]
+			report.Text(w, 2, "bound: inputs and outputs lie in buffers of %s bytes %s\n", report.Thousands(n), what)
+		}
+		for _, why := range r.Copies {
+			report.Text(w, 2, "%s\n", why)
+		}
 		if stats.Limit > 0 {
 			report.Text(w, 2, "limit: %s bytes, of which %s were held at most\n", n(stats.Limit), n(stats.HeldMost))
 		}

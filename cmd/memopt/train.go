@@ -126,7 +126,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		Phases: j.phases, Progress: steps.done, Warn: func(msg string) { steps.status.clear(); warn(c, msg) }, Stop: stopper.stopped})
 	steps.status.clear()
 	if err != nil {
-		return err
+		return refused(c, cfg, err)
 	}
 	lines := report.Lines(plan, result.Trace)
 	if n := len(result.Skipped); n > 0 {
@@ -286,7 +286,7 @@ func compare(c *cli.Context, j job, asJSON bool) error {
 	set, check, err := memopt.Gradients(model, reference)
 	done()
 	if err != nil {
-		return err
+		return refused(c, j.cfg, err)
 	}
 	defer set.Close()
 	warn(c, check.Plan.Warnings...)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 	"unsafe"
@@ -51,6 +50,11 @@ type Options struct {
 	// Arena is how large the arena is at least, for devices of other schedules that are to have it, too (With).
 	Arena int64
 
+	// Context is one that others have, too, which stays open; nil is one of the device's own.
+	Context *Context
+	// Places are where inputs and outputs are bound.
+	Places Places
+
 	proving bool // this device proves another's fast path
 }
 
@@ -62,9 +66,10 @@ type Device struct {
 	name     string
 	schedule *planner.Schedule
 	options  Options
-	gpu      *vk.Device
-	spaces   [3]space
-	spans    [3][]span       // of the spaces, until they have blocks
+	context  *Context
+	gpu      *vk.Device // the context's; nil once the device is closed
+	spaces   [spaces]space
+	spans    [spaces][]span  // of the spaces, until they have blocks
 	run      *vk.Block       // seed and step
 	ferry    *vk.Block       // nil if the processor sees everything
 	tables   *vk.Block       // of launches that are joined; nil if none are
@@ -74,14 +79,16 @@ type Device struct {
 	memory   Memory
 	crew     *cpu.Crew // of the launches that the processor does; nil if there are none
 
-	pipelines map[string]*vk.Pipeline
-	launches  []launch
-	sets      *vk.Sets
-	whole     *program                     // every launch
-	partial   *program                     // without the updates; nil until it is needed
-	timed     *program                     // the whole with points in time
-	parts     [planner.Ending + 1]*program // by planner.Part; nil until it is needed
-	frees     [][]planner.Life
+	launches []launch
+	sets     *vk.Sets
+	whole    *program                     // every launch
+	partial  *program                     // without the updates; nil until it is needed
+	timed    *program                     // the whole with points in time
+	passes   [planner.Ending + 1]*program // by planner.Part; nil until it is needed
+	frees    [][]planner.Life
+	copied   []copied // where they are bound and back
+	bound    []piece  // inputs that are read where they are bound
+	staging  int64    // bytes of the others
 
 	fixed   map[string]planner.Ref
 	inputs  []planner.Ref
@@ -91,17 +98,17 @@ type Device struct {
 	dead    error // of the step that failed
 }
 
-// common is what devices have together that With made of one another: memory of parameters and constants, pipelines,
-// and the Vulkan device.
+// common is what devices have together that With made of one another: memory of parameters and constants.
 type common struct {
 	devices int
 	last    *Device           // whose constants are there that differ from schedule to schedule
 	arenas  map[*vk.Block]int // how many devices have it
+	shared  sharedWeights     // of those, what programs of other models have, too
 }
 
 // ArenaBytes is how high the arena of a schedule may be that With is to have in this device's; 0 is none.
 func (d *Device) ArenaBytes() int64 {
-	if blocks := d.spaces[planner.Arena].blocks; len(blocks) == 1 {
+	if blocks := d.spaces[planner.Arena].own; len(blocks) == 1 {
 		return blocks[0].Bytes
 	}
 	return 0
@@ -110,29 +117,39 @@ func (d *Device) ArenaBytes() int64 {
 // With makes a device for another schedule of the same program: parameters and constants are there once, for both, and
 // stay until both are closed. So does the arena, unless one of other bytes is asked for. Only one may run at a time, and
 // what it gave is read before another runs.
-func (d *Device) With(s *planner.Schedule, arena int64) (*Device, error) {
+func (d *Device) With(s *planner.Schedule, arena int64, places Places) (*Device, error) {
 	if !s.SameStates(d.schedule) {
 		return nil, fmt.Errorf("vulkan: the schedules are of different programs")
 	}
-	o := &Device{name: d.name, schedule: s, options: d.options, gpu: d.gpu, shared: d.shared, paths: d.paths, unproved: d.unproved, pipelines: d.pipelines,
+	d.context.hold()
+	d.context.mu.Lock()
+	o, err := d.with(s, arena, places)
+	d.context.mu.Unlock()
+	if err != nil {
+		d.context.Close()
+	}
+	return o, err
+}
+
+func (d *Device) with(s *planner.Schedule, arena int64, places Places) (*Device, error) {
+	o := &Device{name: d.name, schedule: s, options: d.options, context: d.context, gpu: d.gpu, shared: d.shared, paths: d.paths, unproved: d.unproved,
 		fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, common: d.common}
 	o.spaces[planner.State] = d.spaces[planner.State]
+	o.options.Places = places
 	if o.options.Arena = arena; arena == 0 {
 		if d.ArenaBytes() < s.Arena {
 			return nil, fmt.Errorf("vulkan: the schedule's arena of %d bytes does not fit one of %d", s.Arena, d.ArenaBytes())
 		}
-		o.spaces[planner.Arena] = space{starts: d.spaces[planner.Arena].starts, blocks: d.spaces[planner.Arena].blocks}
-		o.common.arenas[o.spaces[planner.Arena].blocks[0]]++
+		o.spaces[planner.Arena] = d.spaces[planner.Arena]
+		o.spaces[planner.Arena].used = 0
+		o.common.arenas[o.spaces[planner.Arena].own[0]]++
 	}
 	o.common.devices++
 	if o.gpu.Physical.Addresses && o.farthest() > o.options.Range && !o.gpu.Addressed {
-		o.Close()
+		o.close()
 		return nil, fmt.Errorf("vulkan: the schedule needs addresses that the other does not")
 	}
-	if err := o.make(o.allocate, o.load, o.allocateRest, o.prepare, o.record); err != nil {
-		return nil, err
-	}
-	return o, nil
+	return o, o.make(o.place, o.allocate, o.load, o.allocateRest, o.prepare, o.record)
 }
 
 // Turn makes a device for another schedule of the same program, which goes on with the parameters and states of this one,
@@ -144,10 +161,14 @@ func (d *Device) Turn(s *planner.Schedule) (*Device, error) {
 	arena := int64(0)
 	if d.ArenaBytes() < s.Arena {
 		arena = s.Arena
+	}
+	d.context.mu.Lock()
+	if arena > 0 {
 		d.free(planner.Arena) // or else there would be two of them for a while
 	}
 	d.free(planner.Staging)
-	next, err := d.With(s, arena)
+	d.context.mu.Unlock()
+	next, err := d.With(s, arena, d.options.Places)
 	if err != nil {
 		return nil, err
 	}
@@ -159,42 +180,65 @@ func (d *Device) make(steps ...func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
 			name := d.gpu.Physical.Name
-			d.Close()
+			err = d.short(err)
+			d.close()
 			return fmt.Errorf("vulkan: %s: %w", name, err)
 		}
 	}
-	d.Memory() // the driver's peak counts from here
+	d.ask() // the driver's peak counts from here
 	return nil
 }
 
 // Open makes a device ready for a schedule: memory, parameters and states,
 // pipelines and commands.
 func Open(s *planner.Schedule, p *vk.Physical, o Options) (*Device, error) {
-	i, err := load()
-	if err != nil {
-		return nil, fmt.Errorf("vulkan: %w", err)
+	c := o.Context
+	if c != nil {
+		if err := c.refused(); err != nil {
+			return nil, err
+		}
+		c.hold()
+	} else {
+		var err error
+		if c, err = newContext(p); err != nil {
+			return nil, err
+		}
+		c.gpu.Faults, c.gpu.Hidden = o.Faults, c.gpu.Hidden || o.Hidden
 	}
+	c.mu.Lock()
+	d, err := openIn(c, s, o)
+	c.mu.Unlock()
+	if err != nil {
+		c.Close()
+	}
+	return d, err
+}
+
+// openIn is Open in a context.
+func openIn(c *Context, s *planner.Schedule, o Options) (*Device, error) {
+	p := c.gpu.Physical
 	if o.Range == 0 {
 		o.Range = int64(p.MaxRange)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Minute
 	}
-	d := &Device{name: fmt.Sprintf("vulkan:%d %s (%s, %s)", p.Index, p.Name, p.Kind, p.Driver), schedule: s, options: o, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, pipelines: map[string]*vk.Pipeline{}, common: &common{devices: 1, arenas: map[*vk.Block]int{}}}
-	if d.gpu, err = i.Open(p); err != nil {
+	d := &Device{name: c.name, schedule: s, options: o, context: c, gpu: c.gpu, fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, common: &common{devices: 1, arenas: map[*vk.Block]int{}}}
+	var err error
+	if d.shared, err = sharesMemory(o.Groups, p); err == nil {
+		err = d.choosePaths(p)
+	}
+	if err == nil && o.Context != nil && d.takes(BufferAddresses) && !c.gpu.Addressed {
+		err = fmt.Errorf("fast path %s is not for a device that others have, too", BufferAddresses)
+	}
+	if err != nil {
+		d.close()
 		return nil, fmt.Errorf("vulkan: %w", err)
 	}
-	d.gpu.Faults, d.gpu.Hidden = o.Faults, o.Hidden || os.Getenv(hiddenVariable) != ""
-	if d.shared, err = sharesMemory(o.Groups, p); err != nil {
-		d.Close()
-		return nil, fmt.Errorf("vulkan: %w", err)
+	if o.Context == nil {
+		c.gpu.Addressed = d.takes(BufferAddresses) || p.Addresses && d.farthest() > o.Range
 	}
-	if err = d.choosePaths(p); err != nil {
-		d.Close()
-		return nil, fmt.Errorf("vulkan: %w", err)
-	}
-	d.gpu.Addressed = d.takes(BufferAddresses) || p.Addresses && d.farthest() > o.Range
-	if err := d.make(d.prove, d.allocate, d.load, d.allocateRest, d.prepare, d.record); err != nil {
+	if err := d.make(d.prove, d.place, d.allocate, d.load, d.allocateRest, d.prepare, d.record); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -215,7 +259,9 @@ func (d *Device) load() error {
 		d.fixed[r.Value.Name] = r
 		d.touch(r)
 		if r.Value.Kind == graph.Input {
-			d.inputs = append(d.inputs, r)
+			if _, elsewhere := d.options.Places.Inputs[r.Value.Name]; !elsewhere {
+				d.inputs = append(d.inputs, r)
+			}
 			continue
 		}
 		if r.Value.Kind == graph.State && r.Value.Data == nil {
@@ -224,6 +270,9 @@ func (d *Device) load() error {
 		if r.Value.Data == nil {
 			d.varying = append(d.varying, r)
 		} else if !first {
+			continue
+		}
+		if d.common.shared.loaded(r) {
 			continue
 		}
 		x, err := r.Value.Tensor(d.schedule.Binding)
@@ -280,6 +329,8 @@ func (d *Device) vary() error {
 
 // Run does one step.
 func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
+	d.context.mu.Lock()
+	defer d.context.mu.Unlock()
 	if err := d.refused(); err != nil {
 		return t, fmt.Errorf("vulkan: %w", err)
 	}
@@ -310,6 +361,9 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 			return t, fmt.Errorf("vulkan: input %q: %w", in.Value.Name, err)
 		}
 	}
+	if err := d.copyBound(true); err != nil {
+		return t, fmt.Errorf("vulkan: %w", err)
+	}
 	to := unsafe.Slice((*byte)(d.run.Mapped()), runBytes)
 	binary.LittleEndian.PutUint64(to, r.Seed)
 	binary.LittleEndian.PutUint64(to[8:], r.Step)
@@ -320,6 +374,9 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	if err := d.execute(p, r); err != nil {
 		return t, fmt.Errorf("vulkan: %w", err)
 	}
+	if err := d.copyBound(false); err != nil {
+		return t, fmt.Errorf("vulkan: %w", err)
+	}
 	if r.Times {
 		if t.Launches, err = d.times(p); err != nil {
 			return t, fmt.Errorf("vulkan: %w", err)
@@ -327,6 +384,9 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	}
 	t.Took = time.Since(begin)
 	t.Arena, t.State, t.Staging = d.spaces[planner.Arena].used, d.spaces[planner.State].used, d.spaces[planner.Staging].used
+	if len(d.options.Places.Inputs) > 0 {
+		t.Staging = d.staging
+	}
 	return t, nil
 }
 
@@ -369,6 +429,7 @@ func (d *Device) submit(lists []*vk.List) error {
 	err := d.gpu.Submit(lists, d.options.Timeout)
 	if err != nil {
 		d.dead = err
+		d.context.fail(err)
 	}
 	return err
 }
@@ -376,7 +437,7 @@ func (d *Device) submit(lists []*vk.List) error {
 // refused is the error of what is asked after a failure.
 func (d *Device) refused() error {
 	if d.dead == nil {
-		return nil
+		return d.context.refused()
 	}
 	return fmt.Errorf("an earlier step failed, and memory may hold half of it; open the plan anew and go on from a checkpoint: %w", d.dead)
 }
@@ -412,6 +473,8 @@ func (d *Device) WriteState(w io.Writer, name string) error {
 }
 
 func (d *Device) writeTo(w io.Writer, of map[string]planner.Ref, what, name string) error {
+	d.context.mu.Lock()
+	defer d.context.mu.Unlock()
 	r, ok := of[name]
 	if !ok {
 		return fmt.Errorf("no %s is named %q", what, name)
@@ -427,6 +490,8 @@ func (d *Device) writeTo(w io.Writer, of map[string]planner.Ref, what, name stri
 }
 
 func (d *Device) copyOf(r planner.Ref) (*graph.Tensor, error) {
+	d.context.mu.Lock()
+	defer d.context.mu.Unlock()
 	x := graph.NewTensor(r.Value.Type, r.Shape...)
 	if err := d.read(x.Bytes, spanOf(r)); err != nil {
 		return nil, fmt.Errorf("vulkan: %q: %w", r.Value.Name, err)
@@ -443,6 +508,8 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 	case x.Type != r.Value.Type || !slices.Equal(x.Shape, r.Shape):
 		return fmt.Errorf("vulkan: state %q is %s%v, not %s%v", name, r.Value.Type, r.Shape, x.Type, x.Shape)
 	}
+	d.context.mu.Lock()
+	defer d.context.mu.Unlock()
 	if err := d.write(spanOf(r), x.Bytes); err != nil {
 		return fmt.Errorf("vulkan: state %q: %w", name, err)
 	}
@@ -451,7 +518,7 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 
 // free gives the memory of a space back, unless another device has it too.
 func (d *Device) free(i planner.Space) {
-	for _, b := range d.spaces[i].blocks {
+	for _, b := range d.spaces[i].own {
 		if i == planner.Arena {
 			if d.common.arenas[b]--; d.common.arenas[b] > 0 {
 				continue
@@ -463,42 +530,46 @@ func (d *Device) free(i planner.Space) {
 	d.spaces[i] = space{}
 }
 
-// Close gives everything back.
+// Close gives everything back. Closing twice does nothing.
 func (d *Device) Close() error {
+	d.context.mu.Lock()
+	closed := d.gpu == nil
+	if !closed {
+		d.close()
+	}
+	d.context.mu.Unlock()
+	if !closed {
+		d.context.Close()
+	}
+	return nil
+}
+
+// close is Close but for the context.
+func (d *Device) close() {
 	if d.gpu == nil {
-		return nil
+		return
 	}
 	if d.crew != nil {
 		d.crew.Close()
 	}
-	for _, p := range append([]*program{d.whole, d.partial, d.timed}, d.parts[:]...) {
+	for _, p := range append([]*program{d.whole, d.partial, d.timed}, d.passes[:]...) {
 		d.forget(p)
 	}
 	if d.sets != nil {
 		d.gpu.FreeSets(d.sets)
 	}
 	d.common.devices--
-	last := d.common.devices == 0
 	for i := range d.spaces {
-		if planner.Space(i) == planner.State && !last {
+		if planner.Space(i) == planner.State && d.common.devices > 0 {
 			continue
 		}
 		d.free(planner.Space(i))
 	}
-	d.gpu.Free(d.run)
-	d.gpu.Free(d.ferry)
-	d.gpu.Free(d.tables)
-	if !last {
-		d.gpu = nil
-		return nil
+	if d.common.devices == 0 {
+		d.common.shared.drop()
 	}
-	for _, p := range d.pipelines {
-		d.gpu.FreePipeline(p)
+	for _, b := range []*vk.Block{d.run, d.ferry, d.tables} {
+		d.gpu.Free(b)
 	}
-	if n := d.gpu.Live(); n != 0 {
-		panic(fmt.Sprintf("vulkan: %d objects are left at the end", n))
-	}
-	d.gpu.Close()
 	d.gpu = nil
-	return nil
 }

@@ -12,12 +12,25 @@ import (
 )
 
 // space is a space of the schedule on the device: one block if the device
-// gives that much at once, else several, parted where no value crosses.
+// gives that much at once, else several, parted where no value crosses. What is bound
+// or shared with other programs lies in blocks of others'.
 type space struct {
-	starts []int64 // of the blocks
-	blocks []*vk.Block
-	used   int64 // to the last byte that launches touch
+	pieces []piece     // by place
+	own    []*vk.Block // that go with it
+	used   int64       // to the last byte that launches touch
 }
+
+// piece is a stretch of a space that lies in one block.
+type piece struct {
+	at, end int64
+	block   *vk.Block
+	in      int64 // where it begins there
+}
+
+// bound is the space of results that lie where they are bound, which the plan does not have.
+const bound = planner.Staging + 1
+
+const spaces = bound + 1
 
 // span is a range of a space.
 type span struct {
@@ -64,11 +77,12 @@ func cuts(spans []span, height, limit int64) ([]int64, error) {
 
 // locate finds the block that a place lies in, and where in it.
 func (s *space) locate(at int64) (*vk.Block, int64) {
-	i, found := slices.BinarySearch(s.starts, at)
+	i, found := slices.BinarySearchFunc(s.pieces, at, func(p piece, at int64) int { return cmp.Compare(p.at, at) })
 	if !found {
 		i--
 	}
-	return s.blocks[i], at - s.starts[i]
+	p := s.pieces[i]
+	return p.block, p.in + at - p.at
 }
 
 // host is what the processor sees of a span, or nil.
@@ -100,24 +114,31 @@ func (d *Device) allocate() error {
 		note(l.Out...)
 		note(l.Scratch)
 	}
-	need := s.Staging
-	if d.spaces[planner.State].blocks == nil {
+	need := d.staging
+	first := d.spaces[planner.State].pieces == nil
+	if first {
 		need += s.State
 	}
-	if d.spaces[planner.Arena].blocks == nil {
+	if d.spaces[planner.Arena].pieces == nil {
 		need += max(s.Arena, d.options.Arena)
 	}
 	if err := d.enough(need); err != nil {
 		return err
 	}
-	if err := d.allocateSpace(planner.State, s.State); err != nil {
-		return err
+	if first {
+		theirs, err := d.common.weights(d)
+		if err != nil {
+			return err
+		}
+		if err := d.allocateSpace(planner.State, s.State, theirs); err != nil {
+			return err
+		}
 	}
 	var err error
 	if d.run, err = d.gpu.NewBlock(3*vk.MaxAlignment, vk.Host); err != nil {
 		return err
 	}
-	if d.spaces[planner.State].blocks[0].Mapped() == nil {
+	if !d.gpu.Physical.Unified() || d.gpu.Hidden {
 		if d.ferry, err = d.gpu.NewBlock(ferryBytes, vk.Host); err != nil {
 			return err
 		}
@@ -133,14 +154,16 @@ func (d *Device) allocate() error {
 
 // allocateRest makes the blocks of activations and inputs.
 func (d *Device) allocateRest() error {
-	if err := d.allocateSpace(planner.Arena, d.schedule.Arena); err != nil {
+	if d.spaces[planner.Arena].pieces == nil {
+		if err := d.allocateSpace(planner.Arena, d.schedule.Arena, nil); err != nil {
+			return err
+		}
+	}
+	if err := d.allocateSpace(planner.Staging, d.schedule.Staging, d.bound); err != nil {
 		return err
 	}
-	if err := d.allocateSpace(planner.Staging, d.schedule.Staging); err != nil {
-		return err
-	}
-	d.spans = [3][]span{}
-	if b := d.spaces[planner.Arena].blocks; len(b) != 1 || d.common.arenas[b[0]] == 1 { // else somebody's results may be in it
+	d.spans = [spaces][]span{}
+	if b := d.spaces[planner.Arena].own; len(b) != 1 || d.common.arenas[b[0]] == 1 { // else somebody's results may be in it
 		if err := d.fill(planner.Arena); err != nil {
 			return err
 		}
@@ -148,29 +171,58 @@ func (d *Device) allocateRest() error {
 	return d.fill(planner.Staging)
 }
 
-// allocateSpace makes the blocks of one space.
-func (d *Device) allocateSpace(i planner.Space, height int64) (err error) {
+// allocateSpace makes the blocks of one space, but for pieces that lie elsewhere.
+func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece) error {
+	limit := blockLimit(d.gpu.Physical)
 	to := &d.spaces[i]
-	if to.blocks != nil {
-		return nil // another device's, too
-	}
-	if to.starts, err = cuts(d.spans[i], height, blockLimit(d.gpu.Physical)); err != nil {
-		return fmt.Errorf("%w: %s: %w", vk.ErrDeviceMemory, i, err)
-	}
-	for k, from := range to.starts {
-		end := height
-		if k+1 < len(to.starts) {
-			end = to.starts[k+1]
+	if len(elsewhere) == 0 {
+		starts, err := cuts(d.spans[i], height, limit)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", vk.ErrDeviceMemory, i, err)
 		}
-		bytes := end - from
-		if i == planner.Arena && len(to.starts) == 1 {
-			bytes = max(bytes, min(d.options.Arena, blockLimit(d.gpu.Physical)))
+		for k, from := range starts {
+			end := height
+			if k+1 < len(starts) {
+				end = starts[k+1]
+			}
+			to.pieces = append(to.pieces, piece{at: from, end: end})
+		}
+	} else {
+		to.pieces = parts(d.schedule, i, elsewhere)
+	}
+	// Pieces without a block lie side by side.
+	for k := 0; k < len(to.pieces); {
+		bytes, n := int64(0), 0
+		var mine []*piece
+		for ; k+n < len(to.pieces); n++ {
+			p := &to.pieces[k+n]
+			if p.block != nil {
+				continue
+			}
+			at := lined(bytes)
+			if len(mine) > 0 && at+p.end-p.at > limit {
+				break
+			}
+			p.in, bytes, mine = at, at+p.end-p.at, append(mine, p)
+			if len(elsewhere) == 0 { // cuts has each in a block of its own
+				n++
+				break
+			}
+		}
+		if k += n; len(mine) == 0 {
+			break
+		}
+		if i == planner.Arena && len(to.pieces) == 1 {
+			bytes = max(bytes, min(d.options.Arena, limit))
 		}
 		b, err := d.gpu.NewBlock(bytes, vk.Near)
 		if err != nil {
 			return fmt.Errorf("%s of %d bytes: %w%s", i, height, err, d.largest())
 		}
-		to.blocks = append(to.blocks, b)
+		for _, p := range mine {
+			p.block = b
+		}
+		to.own = append(to.own, b)
 		if i == planner.Arena {
 			d.common.arenas[b]++
 		}
@@ -181,13 +233,29 @@ func (d *Device) allocateSpace(i planner.Space, height int64) (err error) {
 	return nil
 }
 
+// parts are the pieces of what the schedule has fixed in a space, a piece for each.
+func parts(s *planner.Schedule, i planner.Space, elsewhere []piece) (all []piece) {
+	for _, r := range s.Fixed {
+		if r.Space != i || r.Bytes == 0 {
+			continue
+		}
+		p := piece{at: r.Offset, end: r.Offset + r.Bytes}
+		if k := slices.IndexFunc(elsewhere, func(o piece) bool { return o.at == p.at && o.end == p.end }); k >= 0 {
+			p = elsewhere[k]
+		}
+		all = append(all, p)
+	}
+	slices.SortStableFunc(all, func(a, b piece) int { return cmp.Compare(a.at, b.at) })
+	return all
+}
+
 // fill writes zeros, or what nobody may read, to a space.
 func (d *Device) fill(i planner.Space) error {
 	with := uint32(0)
 	if d.options.Poison && i == planner.Arena {
 		with = math.MaxUint32
 	}
-	for _, b := range d.spaces[i].blocks {
+	for _, b := range d.spaces[i].own {
 		if err := d.carry(vk.Command{Kind: vk.Fill, To: b, Bytes: vk.WholeWords(max(b.Bytes, 1)), Value: with}); err != nil {
 			return err
 		}
@@ -244,7 +312,7 @@ type Owned struct {
 }
 
 // owners of blocks: the plan's spaces, as reports call them, and the device itself.
-var owners = [...]string{planner.Arena: "arena", planner.State: "parameters and states", planner.Staging: "inputs"}
+var owners = [...]string{planner.Arena: "arena", planner.State: "parameters and states", planner.Staging: "inputs", bound: "bound results"}
 
 const ownersBeside = "beside the plan"
 
@@ -285,6 +353,12 @@ type Memory struct {
 
 // Memory says what the device holds. Steps do not change what is its own.
 func (d *Device) Memory() Memory {
+	d.context.mu.Lock()
+	defer d.context.mu.Unlock()
+	return d.ask()
+}
+
+func (d *Device) ask() Memory {
 	u := d.gpu.Usage()
 	d.memory.Held, d.memory.Peak, d.memory.Calls = u.Bytes, u.Peak, u.Calls
 	d.memory.Driver = int64(d.gpu.Heap(vk.Near).Usage)
@@ -316,7 +390,7 @@ func (d *Device) pieces(s span, show func([]byte) error) error {
 	for s.at < s.end {
 		b, at := d.spaces[s.space].locate(s.at)
 		n := min(s.end-s.at, ferryBytes)
-		if err := d.carry(vk.Command{Kind: vk.Copy, From: b, FromAt: at, To: d.ferry, Bytes: vk.WholeWords(n)}); err != nil {
+		if err := d.carry(vk.Command{Kind: vk.Copy, From: b, FromAt: at, To: d.ferry, Bytes: n}); err != nil {
 			return err
 		}
 		if err := show(unsafe.Slice((*byte)(d.ferry.Mapped()), n)); err != nil {
@@ -340,7 +414,7 @@ func (d *Device) write(s span, src []byte) error {
 		b, at := d.spaces[s.space].locate(s.at)
 		n := min(int64(len(src)), ferryBytes)
 		copy(unsafe.Slice((*byte)(d.ferry.Mapped()), n), src)
-		if err := d.carry(vk.Command{Kind: vk.Copy, From: d.ferry, To: b, ToAt: at, Bytes: vk.WholeWords(n)}); err != nil {
+		if err := d.carry(vk.Command{Kind: vk.Copy, From: d.ferry, To: b, ToAt: at, Bytes: n}); err != nil {
 			return err
 		}
 		src, s.at = src[n:], s.at+n

@@ -15,11 +15,11 @@ func (d *Device) poison(s span) error {
 }
 
 // contents is a copy of all that the blocks of the spaces hold.
-func (d *Device) contents() (all [3][][]byte, err error) {
+func (d *Device) contents() (all [spaces][][]byte, err error) {
 	for i, s := range d.spaces {
-		for k, b := range s.blocks {
-			to := make([]byte, b.Bytes)
-			if err := d.read(to, span{planner.Space(i), s.starts[k], s.starts[k] + b.Bytes}); err != nil {
+		for _, p := range s.pieces {
+			to := make([]byte, p.end-p.at)
+			if err := d.read(to, span{planner.Space(i), p.at, p.end}); err != nil {
 				return all, err
 			}
 			all[i] = append(all[i], to)
@@ -43,16 +43,17 @@ func (d *Device) guard(p part) (check func() error, err error) {
 		if err != nil {
 			return err
 		}
-		l := d.launches[p.first].src
+		first := p.first
+		l := d.launches[first].src
 		mine := []span{spanOf(l.Scratch)}
 		for _, r := range l.Out {
 			mine = append(mine, spanOf(r))
 		}
 		slices.SortFunc(mine, func(a, b span) int { return cmp.Compare(a.at, b.at) })
 		for i, s := range d.spaces {
-			for k := range s.blocks {
-				if at := changed(planner.Space(i), s.starts[k], before[i][k], after[i][k], mine); at >= 0 {
-					return fmt.Errorf("node %s wrote byte %d of the %s, which is not its own", d.launchName(p.first), at, planner.Space(i))
+			for k, p := range s.pieces {
+				if at := changed(planner.Space(i), p.at, before[i][k], after[i][k], mine); at >= 0 {
+					return fmt.Errorf("node %s wrote byte %d of the %s, which is not its own", d.launchName(first), at, owners[i])
 				}
 			}
 		}

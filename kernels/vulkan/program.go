@@ -232,12 +232,12 @@ func (d *Device) nowhere(written bool) vk.Binding {
 // pipeline makes a kernel's pipeline for a dispatch's constants, once.
 func (d *Device) pipeline(x graph.Dispatch, bindings int) (*vk.Pipeline, error) {
 	key := fmt.Sprint(x.Kernel.Name, x.Spec, bindings, len(x.Push))
-	if p := d.pipelines[key]; p != nil {
+	if p := d.context.pipelines[key]; p != nil {
 		return p, nil
 	}
 	p, err := d.gpu.NewPipeline(x.Kernel.Code, x.Spec, bindings, 4*len(x.Push))
 	if err == nil {
-		d.pipelines[key] = p
+		d.context.pipelines[key] = p
 	}
 	return p, err
 }
@@ -267,17 +267,17 @@ func (d *Device) record() (err error) {
 func (d *Device) programFor(r planner.Run) (p *program, err error) {
 	switch {
 	case r.Part != planner.Whole:
-		if d.parts[r.Part] == nil {
+		if d.passes[r.Part] == nil {
 			from, to, err := d.schedule.Between(r.Part)
 			if err != nil {
 				return nil, err
 			}
-			d.parts[r.Part], err = d.newProgram(func(i int) bool { return from <= i && i < to }, false)
+			d.passes[r.Part], err = d.newProgram(func(i int) bool { return from <= i && i < to }, false)
 			if err != nil {
 				return nil, err
 			}
 		}
-		return d.parts[r.Part], nil
+		return d.passes[r.Part], nil
 	case r.Times && !r.Accumulate:
 		if d.timed == nil {
 			d.timed, err = d.newProgram(func(int) bool { return true }, true)

@@ -3,13 +3,15 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"memopt/memopt/arena"
 	"memopt/memopt/graph"
 	"memopt/planner"
 )
 
-// planOnDevice makes the pattern of a device that has memory of its own: the planner's schedule of the whole program.
+// planOnDevice makes the pattern of a device that has memory of its own, but for the device: the planner's schedule of the
+// whole program.
 func (s *Session) planOnDevice(ctx context.Context, p *program, b *graph.Binding, in map[string]*graph.Tensor, fetched []*graph.Value) (*pattern, error) {
 	t := &pattern{p: p, binding: b, results: fetched, tensors: make([]*graph.Tensor, len(p.g.Values))}
 	for _, v := range fetched {
@@ -27,33 +29,84 @@ func (s *Session) planOnDevice(ctx context.Context, p *program, b *graph.Binding
 	if err != nil {
 		return nil, err
 	}
-	schedule, _, err := plan.Chained()
-	if err != nil {
+	if t.schedule, _, err = plan.Chained(); err != nil {
 		return nil, err
 	}
-	t.height, t.inputs, t.bound, t.state = schedule.Arena, schedule.Staging, plan.Result.Peak, schedule.State
+	t.height, t.inputs, t.bound, t.state = t.schedule.Arena, t.schedule.Staging, plan.Result.Peak, t.schedule.State
+	return t, nil
+}
+
+// opened finds the pattern of a plan for places of inputs and outputs, or makes it.
+func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, known bool, err error) {
+	key += places.key()
+	if t, ok := s.patterns.get(key); ok {
+		return t, true, nil
+	}
+	x := *plan
+	t = &x
+	if t.places = places; len(places.Inputs)+len(places.Outputs) > 0 {
+		if t.height, t.inputs, err = s.device.Need(t.schedule, places); err != nil {
+			return nil, false, err
+		}
+	}
 	with, weights, err := s.roomOnDevice(t)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	own := t.block.bytes
 	if t.block.users > 1 {
 		own = 0 // that of the other
 	}
-	if t.device, err = s.options.Device(schedule, with, own); err != nil {
+	if t.device, err = s.options.Device(s.device, t.schedule, with, own, places); err != nil {
 		s.leaveDevice(t)
 		s.account.Give(ownWeights, weights)
-		return nil, err
+		return nil, false, err
 	}
-	p.roots++
+	places.each(pin)
+	t.p.roots++
 	for e := s.patterns.order.Back(); e != nil && own > 0 && s.options.Arena.Strategy == arena.Planned; { // smaller blocks go
 		next := e.Prev()
-		if o := e.Value.(*entry[*pattern]).value; o.p == p && o.block.bytes < t.block.bytes {
+		if o := e.Value.(*entry[*pattern]).value; o.p == t.p && o.block.bytes < t.block.bytes {
 			s.patterns.remove(e)
 		}
 		e = next
 	}
-	return t, nil
+	s.patterns.put(key, t)
+	return t, false, nil
+}
+
+// placesOf asks where inputs and outputs of a run are bound. What is not in the graph is nowhere.
+func (t *pattern) placesOf(inputs map[string]Place, fetches []Fetch) (places Places, err error) {
+	for _, v := range t.p.g.Inputs {
+		if p, is := inputs[v.Name]; is {
+			if places.Inputs == nil {
+				places.Inputs = map[string]Place{}
+			}
+			places.Inputs[v.Name] = p
+		}
+	}
+	for k, f := range fetches {
+		if f.Bound == nil {
+			continue
+		}
+		v := t.results[k]
+		x := &graph.Tensor{Type: v.Type, Shape: slices.Clone(t.tensors[v.ID].Shape)}
+		p, err := f.Bound(x, bytesOf(x))
+		if err == nil {
+			err = p.within(bytesOf(x))
+		}
+		if err != nil {
+			return places, fmt.Errorf("output %q: %w", f.Name, err)
+		}
+		if places.Outputs == nil {
+			places.Outputs = map[string]Place{}
+		}
+		if _, twice := places.Outputs[v.Name]; twice {
+			return places, fmt.Errorf("output %q is another output, too, and both are bound to buffers; bind one of them", f.Name)
+		}
+		places.Outputs[v.Name] = p
+	}
+	return places, nil
 }
 
 // block is memory of a device that patterns of a program have their values in, one at a time.
@@ -141,11 +194,14 @@ func (s *Session) deviceOf(p *program, height int64) (d Device, b *block) {
 
 // onDevice is the run on a device.
 func (x *execution) onDevice() error {
-	if err := x.find(); err != nil {
+	if err := x.find(); err != nil || x.s.options.dry {
 		return err
 	}
 	same := map[string]bool{}
 	for _, v := range x.t.p.g.Inputs {
+		if _, bound := x.t.places.Inputs[v.Name]; bound {
+			continue
+		}
 		if same[v.Name] = x.same[v.Name] && x.t.fed[v.Name]; !same[v.Name] {
 			x.r.CopiedIn += int64(len(x.in[v.Name].Bytes))
 		}
@@ -159,8 +215,14 @@ func (x *execution) onDevice() error {
 	for _, v := range x.t.p.g.Inputs {
 		x.t.fed[v.Name] = true
 	}
+	if d, is := x.t.device.(interface {
+		Copies() (in, out int64, why []string)
+	}); is {
+		in, out, why := d.Copies()
+		x.r.CopiedIn, x.r.CopiedOut, x.r.Copies = x.r.CopiedIn+in, x.r.CopiedOut+out, why
+	}
 	for k, v := range x.t.results {
-		if x.fetches[k].OnDevice {
+		if x.fetches[k].OnDevice || x.fetches[k].Bound != nil {
 			continue
 		}
 		w := &into{x.places[k]}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"memopt/memopt/graph"
+	"memopt/planner"
 	"memopt/planner/pack"
 )
 
@@ -18,14 +19,18 @@ type pattern struct {
 	life    []int32 // by value that owns bytes: its life; −1 of what is not in the arena
 	direct  []int32 // by value: which result its bytes are; −1 for none
 	results []*graph.Value
+	key     string
 	height  int64
 	bound   int64 // most bytes alive at once
 	inputs  int64 // bytes of inputs that are read
 	outputs int64
-	device  Device          // that the steps run on; nil is the processor
-	block   *block          // its values on the device
-	state   int64           // bytes of weights on the device
-	fed     map[string]bool // inputs that are on the device
+	// Of a device:
+	schedule *planner.Schedule
+	places   Places          // where inputs and outputs are bound
+	device   Device          // that the steps run on; nil is the processor
+	block    *block          // its values on the device
+	state    int64           // bytes of weights on the device
+	fed      map[string]bool // inputs that are on the device
 }
 
 // step is one node.

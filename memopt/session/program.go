@@ -261,6 +261,8 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 		block.Retain()
 		s.blocks = append(s.blocks, block)
 		s.mappedBytes += int64(len(x.Bytes))
+	case s.options.dry:
+		s.copiedBytes += int64(len(x.Bytes))
 	default:
 		own, err := memory{s}.Take(int64(len(x.Bytes)))
 		if err != nil {

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"math/bits"
 	"runtime"
 	"slices"
 	"strings"
@@ -27,6 +30,8 @@ type Fetch struct {
 	Place func(x *graph.Tensor, bytes int64) ([]byte, error)
 	// OnDevice leaves it where it was made, on a device with memory of its own, until somebody reads it. Place is not asked.
 	OnDevice bool
+	// Bound is asked for a place in a buffer instead, which the program then writes to.
+	Bound func(x *graph.Tensor, bytes int64) (Place, error)
 }
 
 // RunOptions are those of one run.
@@ -34,6 +39,8 @@ type RunOptions struct {
 	Shrink bool // the arena, at the end
 	// Same names inputs whose numbers are those of the last run: what a device has is not copied to it again.
 	Same map[string]bool
+	// Inputs are places in buffers of inputs that are read where they are. Their tensors have a type and a shape.
+	Inputs map[string]Place
 }
 
 // Result is what a run gave.
@@ -42,10 +49,11 @@ type Result struct {
 	Took    time.Duration
 	// CopiedIn and CopiedOut are bytes that were copied because they could not be used where they were.
 	CopiedIn, CopiedOut int64
-	Known               bool  // the shapes were seen before
-	Height              int64 // of the pattern's block; 0 without one
-	Bound               int64 // most bytes alive at once
-	Returned            int64 // by shrinking
+	Copies              []string // why, of what is bound
+	Known               bool     // the shapes were seen before
+	Height              int64    // of the pattern's block; 0 without one
+	Bound               int64    // most bytes alive at once
+	Returned            int64    // by shrinking
 	Promised, Measured  Memory
 	Device              string
 }
@@ -81,7 +89,11 @@ func (s *Session) Run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, o RunOptions) (r *Result, err error) {
 	defer weights.Guard(&err)()
 	begin := time.Now()
-	if err := s.checkInputs(in); err != nil {
+	in, copied, err := s.show(in, o.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkInputs(in, o.Inputs); err != nil {
 		return nil, err
 	}
 	if len(fetches) == 0 {
@@ -95,11 +107,15 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 		}
 	}
 	s.release()
+	s.tidy()
 	t, known, err := s.pattern(ctx, in, fetches, byAll)
+	if err == nil && t.schedule != nil {
+		t, known, err = s.openedFor(t, in, fetches, o.Inputs)
+	}
 	if err != nil {
 		return nil, err
 	}
-	r = &Result{Device: s.Device(), Known: known, Height: t.height, Bound: t.bound}
+	r = &Result{Device: s.Device(), Known: known, Height: t.height, Bound: t.bound, CopiedIn: copied}
 	s.arena.Mark()
 	x := &execution{s: s, t: t, same: o.Same, ctx: ctx, in: in, fetches: fetches, r: r}
 	defer func() {
@@ -127,12 +143,81 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 	return r, nil
 }
 
+// show gives inputs that are bound the bytes of their places, where the processor sees those or has to know them, and says
+// how many were copied for that.
+func (s *Session) show(in map[string]*graph.Tensor, places map[string]Place) (map[string]*graph.Tensor, int64, error) {
+	if len(places) == 0 {
+		return in, 0, nil
+	}
+	in = maps.Clone(in)
+	copied := int64(0)
+	for name, p := range places {
+		x := in[name]
+		if x == nil {
+			return nil, 0, fmt.Errorf("input %q is bound, and has no type and shape", name)
+		}
+		n, err := sizeOf(x)
+		if err == nil {
+			err = p.within(n)
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("input %q: %w", name, err)
+		}
+		y := &graph.Tensor{Type: x.Type, Shape: x.Shape}
+		if all := p.Buffer.Bytes(); all != nil {
+			y.Bytes = all[p.At : p.At+n : p.At+n]
+		} else if s.first == nil || hasPort(s.Signature.Overridable, name) { // shapes may follow from its numbers
+			y.Bytes = make([]byte, n)
+			if err := p.Buffer.ReadAt(y.Bytes, p.At); err != nil {
+				return nil, 0, fmt.Errorf("input %q: %w", name, err)
+			}
+			copied += n
+		}
+		in[name] = y
+	}
+	return in, copied, nil
+}
+
+// sizeOf is what a tensor of a type and shape takes.
+func sizeOf(x *graph.Tensor) (int64, error) {
+	n := x.Type.Size()
+	for _, d := range x.Shape {
+		if d < 0 {
+			return 0, fmt.Errorf("it is %s%v, and no size is negative", x.Type, x.Shape)
+		}
+		high, low := bits.Mul64(uint64(n), uint64(d))
+		if high != 0 || low > math.MaxInt64 {
+			return 0, fmt.Errorf("%s%v is more than any memory has", x.Type, x.Shape)
+		}
+		n = int64(low)
+	}
+	return n, nil
+}
+
+// openedFor is a plan made ready for where a run's inputs and outputs are bound.
+func (s *Session) openedFor(plan *pattern, in map[string]*graph.Tensor, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error) {
+	places, err := plan.placesOf(inputs, fetches)
+	if err != nil {
+		return nil, false, err
+	}
+	t, known, err := s.opened(plan, plan.key, places)
+	if known {
+		s.stats.hits++
+	} else if err == nil {
+		s.stats.misses++
+	}
+	return t, known, err
+}
+
 // checkInputs holds what is fed against what the model takes.
-func (s *Session) checkInputs(in map[string]*graph.Tensor) error {
+func (s *Session) checkInputs(in map[string]*graph.Tensor, bound map[string]Place) error {
 	if err := s.checkShapes(in); err != nil {
 		return err
 	}
 	for name, x := range in {
+		if _, is := bound[name]; is {
+			continue
+		}
 		if int64(len(x.Bytes)) != int64(x.Len())*x.Type.Size() {
 			return fmt.Errorf("input %q is %s%v and has %d bytes", name, x.Type, x.Shape, len(x.Bytes))
 		}
@@ -191,16 +276,24 @@ func (s *Session) pattern(ctx context.Context, in map[string]*graph.Tensor, fetc
 	if s.first != nil {
 		most = min(most, byShapes) // numbers tell nothing that names do not
 	}
+	cache := s.patterns
+	if s.options.Device != nil {
+		cache = s.plans // of which patterns are made for places
+	}
 	for level := s.level; level <= most; level++ {
 		part := s.reading(level, in)
-		if t, ok := s.patterns.get(part + key.String()); ok {
-			s.stats.hits++
+		if t, ok := cache.get(part + key.String()); ok {
+			if t.schedule == nil {
+				s.stats.hits++
+			}
 			return t, true, nil
 		}
 		t, err := s.planAt(ctx, level, part, in, fetches)
 		if err == nil {
-			s.stats.misses++
-			s.patterns.put(part+key.String(), t)
+			if t.key = part + key.String(); t.schedule == nil {
+				s.stats.misses++
+			}
+			cache.put(t.key, t)
 			return t, false, nil
 		}
 		var short *arena.OutOfMemory
@@ -264,7 +357,11 @@ func (x *execution) do() error {
 	if x.t.device != nil {
 		return x.onDevice()
 	}
-	for _, step := range []func() error{x.feed, x.fetch, x.block, x.steps, x.copyOut} {
+	steps := []func() error{x.feed, x.fetch, x.block, x.steps, x.copyOut}
+	if x.s.options.dry {
+		steps = steps[:len(steps)-1]
+	}
+	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
@@ -324,7 +421,9 @@ func (x *execution) feed() error {
 			if err != nil {
 				return err
 			}
-			copy(b, from)
+			if !x.s.options.dry {
+				copy(b, from)
+			}
 			x.r.CopiedIn += int64(len(from))
 			from = b
 		}
@@ -367,6 +466,24 @@ func (x *execution) find() error {
 		is := x.t.tensors[v.ID]
 		out := &graph.Tensor{Type: is.Type, Shape: slices.Clone(is.Shape)}
 		n := x.t.bytes(v)
+		if f.Bound != nil {
+			p := x.t.places.Outputs[v.Name]
+			if x.t.device == nil {
+				var err error
+				if p, err = f.Bound(out, n); err == nil {
+					err = p.within(n)
+				}
+				if err != nil {
+					return fmt.Errorf("output %q: %w", f.Name, err)
+				}
+			}
+			if all := p.Buffer.Bytes(); all != nil {
+				out.Bytes = all[p.At : p.At+n : p.At+n]
+				x.places[k] = out.Bytes
+			}
+			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out})
+			continue
+		}
 		if f.OnDevice && x.t.device != nil {
 			x.s.kept[f.Name] = kept{x: out, on: x.t, v: v}
 			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out, Kept: true})
@@ -451,7 +568,7 @@ func (x *execution) block() error {
 // steps runs them.
 func (x *execution) steps() error {
 	t := x.t
-	if x.s.crew == nil {
+	if x.s.crew == nil && !x.s.options.dry {
 		x.s.crew = cpu.NewCrewOf(cmp.Or(x.s.options.Threads, runtime.GOMAXPROCS(0)))
 	}
 	if x.s.options.Pattern || len(t.lives) == 0 {
@@ -465,9 +582,11 @@ func (x *execution) steps() error {
 				return err
 			}
 		}
-		st.call.Parallel, st.call.Seed, st.call.Step = x.s.crew.Parallel, x.s.options.Seed, x.s.runs
-		if err := graph.Try(func() { st.run(&st.call) }); err != nil {
-			return err
+		if !x.s.options.dry {
+			st.call.Parallel, st.call.Seed, st.call.Step = x.s.crew.Parallel, x.s.options.Seed, x.s.runs
+			if err := graph.Try(func() { st.run(&st.call) }); err != nil {
+				return err
+			}
 		}
 		if !x.s.options.Pattern {
 			for _, l := range st.ends {

@@ -46,9 +46,11 @@ type Options struct {
 	Seed    uint64 // of random operators
 	Threads int    // that share an operator's work; 0 is one for each processor
 	// Device makes one for a schedule, with parameters and constants together with another of the same program, if there
-	// is one.
+	// is one, and inputs and outputs where they are bound.
 	// arena is how large its arena is to be; 0 has that of the other. nil runs on the processor, where nothing is copied.
-	Device func(s *planner.Schedule, with Device, arena int64) (Device, error)
+	Device func(m DeviceMemory, s *planner.Schedule, with Device, arena int64, places Places) (Device, error)
+	// Memory opens that device's, for all that one session has of it.
+	Memory func() (DeviceMemory, error)
 	// Lowered says that it runs kernels.
 	Lowered bool
 	Kind    string // what the device is called; "" is cpu
@@ -59,6 +61,8 @@ type Options struct {
 	// SaveBeside is the name of a file beside it for weights of at least SaveFrom bytes; "" has them inside.
 	SaveBeside string
 	SaveFrom   int64
+
+	dry bool // memory is counted and not touched, and nothing is computed
 }
 
 // Device runs one schedule, time after time.
@@ -78,6 +82,7 @@ const (
 	ownResults  = "results"
 	ownValues   = "values"
 	ownDevice   = "device"
+	ownBuffers  = "buffers"
 )
 
 // Session is a forward program held open. Its methods may be called from several goroutines; one runs at a time.
@@ -102,7 +107,9 @@ type Session struct {
 	first    *program
 	programs *recent[*program]
 	patterns *recent[*pattern]
+	plans    *recent[*pattern] // of a device: before they are ready for places
 	// Of a device:
+	device     DeviceMemory
 	grow       int64 // where the next block begins to double
 	extensions int64
 
@@ -162,6 +169,7 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 		s.arena = arena.New(o.Arena)
 	}
 	s.patterns = newRecent(max(o.Patterns, 1), s.forget)
+	s.plans = newRecent[*pattern](128, nil)
 	s.programs = newRecent(mostPrograms, s.drop)
 	defer func() {
 		if err != nil {
@@ -170,6 +178,11 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	}()
 	if s.Signature, err = s.signature(); err != nil {
 		return nil, err
+	}
+	if o.Memory != nil {
+		if s.device, err = o.Memory(); err != nil {
+			return nil, err
+		}
 	}
 	s.bytes = m.Bytes // while it is open
 	s.first, err = s.read(ctx, byNames, nil)
@@ -242,7 +255,10 @@ func (s *Session) planAhead(ctx context.Context) error {
 	for _, p := range s.Signature.Outputs {
 		fetches = append(fetches, Fetch{Name: p.Name})
 	}
-	_, _, err := s.pattern(ctx, in, fetches, byNames)
+	t, _, err := s.pattern(ctx, in, fetches, byNames)
+	if err == nil && t.schedule != nil {
+		_, _, err = s.openedFor(t, in, fetches, nil)
+	}
 	return err
 }
 
@@ -284,6 +300,10 @@ func (s *Session) keepBytes() error {
 	if err := s.account.Take(ownModel, int64(len(src))); err != nil {
 		return err
 	}
+	if s.options.dry {
+		s.bytes = src
+		return nil
+	}
 	own, err := memory{s}.Take(int64(len(src)))
 	if err != nil {
 		s.account.Give(ownModel, int64(len(src)))
@@ -310,6 +330,7 @@ func (s *Session) forget(t *pattern) {
 	t.device.Close()
 	s.leaveDevice(t)
 	t.device = nil
+	t.places.each(unpin)
 }
 
 // drop ends a program and its patterns.
@@ -318,6 +339,13 @@ func (s *Session) drop(p *program) {
 		next := e.Next()
 		if e.Value.(*entry[*pattern]).value.p == p {
 			s.patterns.remove(e)
+		}
+		e = next
+	}
+	for e := s.plans.order.Front(); e != nil; {
+		next := e.Next()
+		if e.Value.(*entry[*pattern]).value.p == p {
+			s.plans.remove(e)
 		}
 		e = next
 	}
@@ -333,6 +361,7 @@ func (s *Session) Close() error {
 	}
 	s.closed = true
 	s.patterns.clear()
+	s.plans.clear()
 	s.programs.clear()
 	if s.first != nil {
 		s.first.close(s)
@@ -351,6 +380,9 @@ func (s *Session) Close() error {
 		arena.Unmap(b)
 	}
 	s.weights, s.blocks, s.owned, s.bytes, s.first = nil, nil, nil, nil, nil
+	if s.device != nil {
+		s.device.Close()
+	}
 	if s.unshare != nil {
 		return s.unshare()
 	}
@@ -417,6 +449,14 @@ func (s *Session) shrink() int64 {
 		return s.shrinkDevice() + s.arena.Shrink()
 	}
 	return s.arena.Shrink()
+}
+
+// Path is the file that the model was opened from; "" is of one of bytes.
+func (s *Session) Path() string {
+	if s.file == nil {
+		return ""
+	}
+	return s.model.Path
 }
 
 // Device names where the session runs.

@@ -41,6 +41,7 @@ var (
 	ErrDeviceMemory = errors.New("out of device memory")
 	ErrDeviceLost   = errors.New("device lost")
 	ErrTimeout      = errors.New("did not finish in time")
+	ErrImport       = errors.New("host memory cannot be imported")
 )
 
 // Error is a call that failed.
@@ -60,7 +61,7 @@ var codes = map[int32]struct {
 	-7: {"VK_ERROR_EXTENSION_NOT_PRESENT", nil}, -8: {"VK_ERROR_FEATURE_NOT_PRESENT", nil},
 	-9: {"VK_ERROR_INCOMPATIBLE_DRIVER", nil}, -10: {"VK_ERROR_TOO_MANY_OBJECTS", nil},
 	-12: {"VK_ERROR_FRAGMENTED_POOL", nil}, -13: {"VK_ERROR_UNKNOWN", nil},
-	-1000069000: {"VK_ERROR_OUT_OF_POOL_MEMORY", nil}, -1000072003: {"VK_ERROR_INVALID_EXTERNAL_HANDLE", nil},
+	-1000069000: {"VK_ERROR_OUT_OF_POOL_MEMORY", nil}, -1000072003: {"VK_ERROR_INVALID_EXTERNAL_HANDLE", ErrImport},
 }
 
 func (e *Error) Error() string {
@@ -144,6 +145,9 @@ type Physical struct {
 	Storage16, Float16 bool
 	Addresses          bool // of buffers, for kernels that take those
 	MemoryBudget       bool // the driver says how much is left
+	// ImportAlignment is what the address and the size of host memory are multiples of that the device imports; 0 where it
+	// imports none (VK_EXT_external_memory_host).
+	ImportAlignment uint64
 	// Matrices are the rows, columns and terms of what a subgroup multiplies at
 	// once: float16 matrices, summed in float32 (VK_KHR_cooperative_matrix).
 	Matrices [][3]int
@@ -226,4 +230,5 @@ type Binding struct {
 type Usage struct {
 	Calls       int // of vkAllocateMemory
 	Bytes, Peak int64
+	Imported    int64 // of the host's memory, which is in neither
 }

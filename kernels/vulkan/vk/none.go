@@ -54,6 +54,12 @@ type Block struct{ Bytes, Granted int64 }
 // NewBlock allocates a block.
 func (*Device) NewBlock(int64, Place) (*Block, error) { return nil, ErrNone }
 
+// Import makes a block of memory that the host has.
+func (*Device) Import(unsafe.Pointer, int64) (*Block, error) { return nil, ErrNone }
+
+// Imported reports whether the block's memory is the host's own.
+func (*Block) Imported() bool { return false }
+
 // Mapped is where the host sees the block, or nil.
 func (*Block) Mapped() unsafe.Pointer { return nil }
 

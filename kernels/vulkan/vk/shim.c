@@ -125,8 +125,15 @@ void mo_describe(void *get, void *instance, void *physical, mo_physical *out) {
 		if (!strcmp(names[i].extensionName, "VK_EXT_memory_budget")) out->has_budget = 1;
 		if (!strcmp(names[i].extensionName, "VK_EXT_subgroup_size_control")) out->has_size_control = 1;
 		if (!strcmp(names[i].extensionName, "VK_KHR_cooperative_matrix")) out->has_matrices = 1;
+		if (!strcmp(names[i].extensionName, "VK_EXT_external_memory_host")) out->has_host_memory = 1;
 	}
 	free(names);
+	if (out->has_host_memory) {
+		VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
+		VkPhysicalDeviceProperties2 again = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &host};
+		((PFN_vkGetPhysicalDeviceProperties2)instance_function(get, instance, "vkGetPhysicalDeviceProperties2"))(dev, &again);
+		out->import_alignment = host.minImportedHostPointerAlignment;
+	}
 	put_matrices(get, instance, dev, out);
 
 	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
@@ -205,6 +212,7 @@ struct mo_device {
 	VkFence fence;
 	uint32_t family, has_budget;
 	PFN_vkGetPhysicalDeviceMemoryProperties2 memory;
+	PFN_vkGetMemoryHostPointerPropertiesEXT host_properties; // NULL where host memory cannot be imported
 #define FIELD(name) PFN_vk##name name;
 	FUNCTIONS(FIELD)
 };
@@ -220,6 +228,7 @@ mo_device *mo_attach(void *get, void *instance, void *physical, void *device, co
 #define LOAD(name) \
 	if (!(d->name = (PFN_vk##name)of(d->dev, "vk" #name))) { free(d); return NULL; }
 	FUNCTIONS(LOAD)
+	d->host_properties = p->has_host_memory ? (PFN_vkGetMemoryHostPointerPropertiesEXT)of(d->dev, "vkGetMemoryHostPointerPropertiesEXT") : NULL;
 	d->GetDeviceQueue(d->dev, d->family, 0, &d->queue);
 	VkFenceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
 	if (d->CreateFence(d->dev, &info, NULL, &d->fence) != VK_SUCCESS) { free(d); return NULL; }
@@ -258,6 +267,29 @@ void *mo_addressed(void) {
 uint64_t mo_address(mo_device *d, uint64_t buffer) {
 	VkBufferDeviceAddressInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, .buffer = H(VkBuffer, buffer)};
 	return d->GetBufferDeviceAddress(d->dev, &info);
+}
+
+void *mo_external(void) {
+	static const VkExternalMemoryBufferCreateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT};
+	return (void *)&info;
+}
+
+void *mo_import(void *host, uint32_t addressed) {
+	VkImportMemoryHostPointerInfoEXT *info = calloc(1, sizeof *info);
+	info->sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT;
+	info->pNext = addressed ? mo_addressed() : NULL;
+	info->handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+	info->pHostPointer = host;
+	return info;
+}
+
+int32_t mo_host_types(mo_device *d, void *host, uint32_t *types) {
+	VkMemoryHostPointerPropertiesEXT p = {.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
+	VkResult r = VK_ERROR_EXTENSION_NOT_PRESENT;
+	if (d->host_properties) r = d->host_properties(d->dev, VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT, host, &p);
+	*types = p.memoryTypeBits;
+	return r;
 }
 
 int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, const uint32_t *spec, uint32_t specs,

@@ -20,7 +20,8 @@ typedef struct {
 	uint32_t heaps, types;
 	struct { uint64_t size; uint32_t flags; uint64_t budget, usage; } heap[16];
 	struct { uint32_t heap, flags; } memory[32];
-	uint32_t has_budget, has_size_control;
+	uint32_t has_budget, has_size_control, has_host_memory;
+	uint64_t import_alignment; // of a pointer to host memory and of its bytes, where has_host_memory
 	uint32_t has_matrices; // cooperative ones of a subgroup: float16 times float16 in float32
 	uint32_t shapes;
 	struct { uint32_t m, n, k; } shape[16];
@@ -60,6 +61,12 @@ void mo_budget(mo_device *d, mo_physical *p);
 // such a buffer.
 void *mo_addressed(void);
 uint64_t mo_address(mo_device *d, uint64_t buffer);
+
+// What a buffer on host memory is made with, what its memory is allocated with (to be
+// freed), and the types of memory that a pointer to host memory allows, a bit each.
+void *mo_external(void);
+void *mo_import(void *host, uint32_t addressed);
+int32_t mo_host_types(mo_device *d, void *host, uint32_t *types);
 
 int32_t mo_make_pipeline(mo_device *d, const uint32_t *code, uint64_t bytes, const uint32_t *spec, uint32_t specs,
 	uint32_t bindings, uint32_t push_bytes, mo_pipeline *out);

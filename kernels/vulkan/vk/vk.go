@@ -164,7 +164,7 @@ func describe(c *C.mo_physical) *Physical {
 		StorageBuffers: int(c.storage_buffers), MaxRange: uint64(c.max_range),
 		MaxAllocation: uint64(c.max_allocation), MaxAllocations: int(c.max_allocations), Alignment: uint64(c.storage_alignment),
 		Int64: c.int64 != 0, Int8: c.int8 != 0, Storage8: c.storage8 != 0, Storage16: c.storage16 != 0, Float16: c.float16 != 0, Addresses: c.addresses != 0,
-		MemoryBudget: c.has_budget != 0, timestampPeriod: float32(c.timestamp_period), timestampBits: uint32(c.timestamp_bits), family: int(c.family),
+		MemoryBudget: c.has_budget != 0, ImportAlignment: uint64(c.import_alignment), timestampPeriod: float32(c.timestamp_period), timestampBits: uint32(c.timestamp_bits), family: int(c.family),
 	}
 	for k := range p.MaxGroups {
 		p.MaxGroups[k] = uint32(c.max_groups[k])
@@ -238,6 +238,9 @@ func (i *Instance) Open(p *Physical) (*Device, error) {
 	if p.MemoryBudget {
 		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_EXT_memory_budget\x00")
 	}
+	if c.has_host_memory != 0 {
+		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_EXT_external_memory_host\x00")
+	}
 	if c.has_matrices != 0 {
 		info.PpEnabledExtensionNames = append(info.PpEnabledExtensionNames, "VK_KHR_cooperative_matrix\x00", "VK_EXT_subgroup_size_control\x00")
 	}
@@ -297,7 +300,11 @@ type Block struct {
 	buffer, memory uint64
 	mapped         unsafe.Pointer
 	address        uint64
+	imported       bool
 }
+
+// Imported reports whether the block's memory is the host's own.
+func (b *Block) Imported() bool { return b.imported }
 
 // Address is where kernels find the block, on a device whose blocks are addressed.
 func (b *Block) Address() uint64 { return b.address }
@@ -317,8 +324,21 @@ func (d *Device) NewBlock(bytes int64, place Place) (*Block, error) {
 	if p := d.Physical; uint64(bytes) > p.MaxAllocation {
 		return nil, fmt.Errorf("%w: %d bytes in one piece, and %s gives at most %d", ErrDeviceMemory, bytes, p.Name, p.MaxAllocation)
 	}
+	buffer, err := d.buffer(b, bytes, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.back(b, buffer, place); err != nil {
+		d.Free(b)
+		return nil, err
+	}
+	return b, nil
+}
+
+// buffer makes a block's buffer; next is more that it is made with.
+func (d *Device) buffer(b *Block, bytes int64, next unsafe.Pointer) (vulkan.Buffer, error) {
 	info := vulkan.BufferCreateInfo{
-		SType: vulkan.StructureTypeBufferCreateInfo, Size: vulkan.DeviceSize(bytes), SharingMode: vulkan.SharingModeExclusive,
+		SType: vulkan.StructureTypeBufferCreateInfo, PNext: next, Size: vulkan.DeviceSize(bytes), SharingMode: vulkan.SharingModeExclusive,
 		Usage: vulkan.BufferUsageFlags(vulkan.BufferUsageStorageBufferBit | vulkan.BufferUsageTransferSrcBit | vulkan.BufferUsageTransferDstBit),
 	}
 	if d.Addressed {
@@ -333,11 +353,81 @@ func (d *Device) NewBlock(bytes int64, place Place) (*Block, error) {
 	}
 	b.buffer = uint64(uintptr(unsafe.Pointer(buffer)))
 	d.live++
-	if err := d.back(b, buffer, place); err != nil {
-		d.Free(b)
+	return buffer, nil
+}
+
+// Import makes a block of memory that the host has, which must outlive it: nothing is copied, and what either side writes
+// the other sees. Drivers may take a pointer or a size that is not aligned and be wrong later, so both are refused here.
+func (d *Device) Import(host unsafe.Pointer, bytes int64) (*Block, error) {
+	p := d.Physical
+	switch align := p.ImportAlignment; {
+	case align == 0:
+		return nil, fmt.Errorf("%w: %s has no VK_EXT_external_memory_host", ErrImport, p.Name)
+	case bytes <= 0 || host == nil:
+		return nil, fmt.Errorf("%w: there are %d bytes", ErrImport, bytes)
+	case uint64(uintptr(host))%align != 0 || uint64(bytes)%align != 0:
+		return nil, fmt.Errorf("%w: the address is %d and the size %d above a multiple of %d bytes, which %s wants of both",
+			ErrImport, uint64(uintptr(host))%align, uint64(bytes)%align, align, p.Name)
+	case uint64(bytes) > p.MaxAllocation:
+		return nil, fmt.Errorf("%w: %d bytes in one piece, and %s takes at most %d", ErrImport, bytes, p.Name, p.MaxAllocation)
+	}
+	b := &Block{Bytes: bytes}
+	buffer, err := d.buffer(b, bytes, C.mo_external())
+	if err != nil {
 		return nil, err
 	}
+	if err := d.backImported(b, buffer, host); err != nil {
+		d.Free(b)
+		return nil, fmt.Errorf("%w: %w", ErrImport, err)
+	}
 	return b, nil
+}
+
+// backImported gives a buffer memory of the host's, of a type that both allow.
+func (d *Device) backImported(b *Block, buffer vulkan.Buffer, host unsafe.Pointer) error {
+	var needs vulkan.MemoryRequirements
+	vulkan.GetBufferMemoryRequirements(d.device, buffer, &needs)
+	needs.Deref()
+	size, allowed := needs.Size, needs.MemoryTypeBits
+	needs.Free()
+	if int64(size) > b.Bytes {
+		return fmt.Errorf("a buffer of %d bytes takes %d", b.Bytes, size)
+	}
+	var types C.uint32_t
+	if err := check("vkGetMemoryHostPointerPropertiesEXT", int32(C.mo_host_types(d.c, host, &types))); err != nil {
+		return err
+	}
+	kind, _, ok := d.Physical.choose(Host, allowed&uint32(types))
+	if !ok {
+		return fmt.Errorf("buffers allow memory types %#x, the pointer %#x, and none of both is coherent", allowed, uint32(types))
+	}
+	addressed := C.uint32_t(0)
+	if d.Addressed {
+		addressed = 1
+	}
+	next := C.mo_import(host, addressed)
+	defer C.free(next)
+	info := vulkan.MemoryAllocateInfo{SType: vulkan.StructureTypeMemoryAllocateInfo, PNext: next, AllocationSize: vulkan.DeviceSize(b.Bytes), MemoryTypeIndex: uint32(kind)}
+	var memory vulkan.DeviceMemory
+	r := d.fault("vkAllocateMemory of host memory")
+	if r == 0 {
+		r = int32(vulkan.AllocateMemory(d.device, &info, nil, &memory))
+	}
+	runtime.KeepAlive(&info)
+	info.Free()
+	if err := check(fmt.Sprintf("vkAllocateMemory of %d bytes of the host", b.Bytes), r); err != nil {
+		return err
+	}
+	b.memory, b.imported, b.mapped = uint64(uintptr(unsafe.Pointer(memory))), true, host
+	d.live++
+	d.usage.Imported += b.Bytes
+	if err := check("vkBindBufferMemory", int32(vulkan.BindBufferMemory(d.device, buffer, memory, 0))); err != nil {
+		return err
+	}
+	if d.Addressed {
+		b.address = uint64(C.mo_address(d.c, C.uint64_t(b.buffer)))
+	}
+	return nil
 }
 
 // back gives a buffer its memory.
@@ -401,7 +491,9 @@ func (d *Device) Free(b *Block) {
 	if b.memory != 0 {
 		vulkan.FreeMemory(d.device, *(*vulkan.DeviceMemory)(unsafe.Pointer(&b.memory)), nil)
 		d.live--
-		d.usage.Bytes -= b.Granted
+		if d.usage.Bytes -= b.Granted; b.imported {
+			d.usage.Imported -= b.Bytes
+		}
 	}
 	*b = Block{}
 }

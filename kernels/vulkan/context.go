@@ -1,0 +1,282 @@
+package vulkan
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/weights"
+)
+
+// Context is an open Vulkan device with the pipelines made on it. Devices and buffers of one context see each other's
+// memory; what the queue is asked for waits for its turn.
+type Context struct {
+	mu        sync.Mutex
+	gpu       *vk.Device
+	name      string
+	users     int
+	pipelines map[string]*vk.Pipeline
+	weights   weights.Store[*vk.Block]
+	ferry     *vk.Block             // of buffers that the processor does not see
+	dead      atomic.Pointer[error] // the device is lost, or does not finish
+}
+
+// contexts are those that programs of this process have together.
+var contexts struct {
+	sync.Mutex
+	all []*Context
+}
+
+// Share is the context of a device that others of this process have, too, or a new one. It is to be closed.
+func Share(p *vk.Physical) (*Context, error) {
+	contexts.Lock()
+	defer contexts.Unlock()
+	for _, c := range contexts.all {
+		if c.gpu.Physical.Index == p.Index && c.refused() == nil {
+			c.users++
+			return c, nil
+		}
+	}
+	c, err := newContext(p)
+	if err != nil {
+		return nil, err
+	}
+	c.gpu.Addressed = p.Addresses // whatever the schedules are that come
+	contexts.all = append(contexts.all, c)
+	return c, nil
+}
+
+func newContext(p *vk.Physical) (*Context, error) {
+	i, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("vulkan: %w", err)
+	}
+	c := &Context{users: 1, pipelines: map[string]*vk.Pipeline{}, name: fmt.Sprintf("vulkan:%d %s (%s, %s)", p.Index, p.Name, p.Kind, p.Driver)}
+	if c.gpu, err = i.Open(p); err != nil {
+		return nil, fmt.Errorf("vulkan: %w", err)
+	}
+	c.gpu.Hidden = os.Getenv(hiddenVariable) != ""
+	return c, nil
+}
+
+// refused is what has gone wrong that no device of the context outlives.
+func (c *Context) refused() error {
+	if wrong := c.dead.Load(); wrong != nil {
+		return fmt.Errorf("vulkan: %w", *wrong)
+	}
+	return nil
+}
+
+// hold adds a use, of somebody who has one.
+func (c *Context) hold() {
+	contexts.Lock()
+	defer contexts.Unlock()
+	c.users++
+}
+
+// Close ends a use. With the last one the device is given back.
+func (c *Context) Close() {
+	contexts.Lock()
+	defer contexts.Unlock()
+	if c.users--; c.users > 0 {
+		return
+	}
+	for i, o := range contexts.all {
+		if o == c {
+			contexts.all = append(contexts.all[:i], contexts.all[i+1:]...)
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pipelines {
+		c.gpu.FreePipeline(p)
+	}
+	c.gpu.Free(c.ferry)
+	if n := c.gpu.Live(); n != 0 {
+		panic(fmt.Sprintf("vulkan: %d objects are left at the end", n))
+	}
+	c.gpu.Close()
+	c.gpu = nil
+}
+
+// Name describes the device.
+func (c *Context) Name() string { return c.name }
+
+// Unified says that all memory of the device is the machine's own.
+func (c *Context) Unified() bool { return c.gpu.Physical.Unified() && !c.gpu.Hidden }
+
+// ImportAlignment is what address and size of host memory are multiples of that the device imports; 0: it imports none.
+func (c *Context) ImportAlignment() int64 { return int64(c.gpu.Physical.ImportAlignment) }
+
+// fail notes what no device of the context outlives.
+func (c *Context) fail(err error) {
+	if errors.Is(err, vk.ErrDeviceLost) || errors.Is(err, vk.ErrTimeout) {
+		c.dead.CompareAndSwap(nil, &err)
+	}
+}
+
+// Weights says what weights of several programs take that are there once.
+func (c *Context) Weights() weights.StoreStats { return c.weights.Stats() }
+
+// Buffer is memory of a context: near the device, or the host's own that it imported. Devices of the context read inputs
+// from it and write outputs to it where it is.
+type Buffer struct {
+	context *Context
+	block   *vk.Block
+	bytes   int64
+	mu      sync.Mutex
+	users   int
+}
+
+// NewBuffer has memory near the device, of zeros.
+func (c *Context) NewBuffer(bytes int64) (*Buffer, error) {
+	if bytes < 0 {
+		return nil, fmt.Errorf("vulkan: a buffer of %d bytes", bytes)
+	}
+	return c.newBuffer(bytes, func() (*vk.Block, error) {
+		b, err := c.gpu.NewBlock(bytes, vk.Near)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.carry(vk.Command{Kind: vk.Fill, To: b, Bytes: vk.WholeWords(max(bytes, 1))}, time.Minute); err != nil {
+			c.gpu.Free(b)
+			return nil, err
+		}
+		return b, nil
+	})
+}
+
+func (c *Context) newBuffer(bytes int64, make func() (*vk.Block, error)) (*Buffer, error) {
+	c.hold()
+	c.mu.Lock()
+	err := c.refused()
+	var b *vk.Block
+	if err == nil {
+		if b, err = make(); err != nil {
+			err = fmt.Errorf("vulkan: %s: %w", c.gpu.Physical.Name, err)
+		}
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return &Buffer{context: c, block: b, bytes: bytes, users: 1}, nil
+}
+
+// Import has the device see memory of the host where it is. Its address and its size are multiples of ImportAlignment, and
+// it must be there, and mapped as it is, until the buffer is dropped. Go's own memory is not for this.
+func (c *Context) Import(host []byte) (*Buffer, error) {
+	return c.newBuffer(int64(len(host)), func() (*vk.Block, error) {
+		return c.gpu.Import(unsafe.Pointer(unsafe.SliceData(host)), int64(len(host)))
+	})
+}
+
+// Len is its bytes.
+func (b *Buffer) Len() int64 { return b.bytes }
+
+// Imported reports whether the memory is the host's own.
+func (b *Buffer) Imported() bool { return b.block.Imported() }
+
+// Bytes is the memory where the processor sees it, or nil.
+func (b *Buffer) Bytes() []byte {
+	if b.block.Mapped() == nil {
+		return nil
+	}
+	return unsafe.Slice((*byte)(b.block.Mapped()), b.bytes)
+}
+
+// Retain adds a use.
+func (b *Buffer) Retain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.users <= 0 {
+		panic("vulkan: a buffer is used after its last Drop")
+	}
+	b.users++
+}
+
+// Drop ends a use, and gives the memory back with the last.
+func (b *Buffer) Drop() {
+	b.mu.Lock()
+	b.users--
+	left := b.users
+	b.mu.Unlock()
+	switch {
+	case left > 0:
+		return
+	case left < 0:
+		panic("vulkan: a buffer is dropped once too often")
+	}
+	b.context.mu.Lock()
+	b.context.gpu.Free(b.block)
+	b.context.mu.Unlock()
+	b.context.Close()
+}
+
+// ReadAt copies bytes of the buffer to the processor's memory.
+func (b *Buffer) ReadAt(to []byte, at int64) error { return b.move(to, at, false) }
+
+// WriteAt copies bytes of the processor's memory to the buffer.
+func (b *Buffer) WriteAt(from []byte, at int64) error { return b.move(from, at, true) }
+
+func (b *Buffer) move(host []byte, at int64, in bool) error {
+	if at < 0 || at > b.bytes || int64(len(host)) > b.bytes-at {
+		return fmt.Errorf("vulkan: %d bytes at %d are outside of a buffer of %d", len(host), at, b.bytes)
+	}
+	c := b.context
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if seen := b.Bytes(); seen != nil {
+		if in {
+			copy(seen[at:], host)
+		} else {
+			copy(host, seen[at:])
+		}
+		return nil
+	}
+	if err := c.refused(); err != nil {
+		return err
+	}
+	if c.ferry == nil {
+		var err error
+		if c.ferry, err = c.gpu.NewBlock(ferryBytes, vk.Host); err != nil {
+			return fmt.Errorf("vulkan: %w", err)
+		}
+	}
+	ferry := unsafe.Slice((*byte)(c.ferry.Mapped()), ferryBytes)
+	for len(host) > 0 {
+		n := min(int64(len(host)), ferryBytes)
+		command := vk.Command{Kind: vk.Copy, From: b.block, FromAt: at, To: c.ferry, Bytes: n}
+		if in {
+			copy(ferry, host[:n])
+			command = vk.Command{Kind: vk.Copy, From: c.ferry, To: b.block, ToAt: at, Bytes: n}
+		}
+		if err := c.carry(command, 10*time.Minute); err != nil {
+			return fmt.Errorf("vulkan: %w", err)
+		}
+		if !in {
+			copy(host[:n], ferry)
+		}
+		host, at = host[n:], at+n
+	}
+	return nil
+}
+
+// carry runs one copy or fill by itself. The lock is held.
+func (c *Context) carry(command vk.Command, timeout time.Duration) error {
+	l, err := c.gpu.Record([]vk.Command{{Kind: vk.Barrier, Host: true}, command, {Kind: vk.Barrier, Host: true}}, nil)
+	if err != nil {
+		return err
+	}
+	defer c.gpu.FreeList(l)
+	err = c.gpu.Submit([]*vk.List{l}, timeout)
+	c.fail(err)
+	return err
+}

@@ -1,0 +1,281 @@
+package memopt
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"memopt/configs"
+	"memopt/kernels"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// advised adds to a budget that cannot be met under dims what could be, or is a plan
+// that meets it after all.
+func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error) {
+	var budget *planner.BudgetError
+	if !errors.As(err, &budget) {
+		return nil, err
+	}
+	var on []bool
+	if m.forms != nil {
+		on = m.forms.on
+	}
+	g, r, wrong := m.form(on)
+	if wrong != nil {
+		return nil, wrong
+	}
+	r.Dims = dims
+	changes, after := planner.Advise(g, r, budget)
+	if after != nil {
+		p, err := m.tabulate(after, nil)
+		if err == nil && len(m.twice()) > 0 {
+			p.Warnings = append(p.Warnings, m.twiceNote(p, notFound))
+		}
+		return p, err
+	}
+	f := m.fitting(dims)
+	f.price(changes)
+	if f.found = changes; budget.Want > 0 {
+		f.settings(r)
+	}
+	budget.Changes = f.found
+	budget.Msg += spell(m.Config, budget.Changes)
+	var notes []string
+	for _, size := range []planner.Size{r.Budget, r.ActivationBudget} {
+		if size.Bytes > 0 && size.Bytes <= 100 {
+			notes = append(notes, fmt.Sprintf("a number alone is bytes: was %dGiB or %d%% meant?", size.Bytes, size.Bytes))
+		}
+	}
+	if budget.Note = strings.Join(append(notes, f.unlooked()...), "; "); budget.Note != "" {
+		budget.Msg += "; " + budget.Note
+	}
+	return nil, err
+}
+
+// spell gives changes their text, as whoever asked spells settings, and is all of them
+// as the end of a sentence; "" for none.
+func spell(asked configs.Config, changes []planner.Change) string {
+	var all []string
+	for i := range changes {
+		c := &changes[i]
+		if c.Text == "" {
+			var parts []string
+			for _, s := range c.Set {
+				parts = append(parts, asked.Say(s.Name, s.Value))
+			}
+			if c.Text = asked.Together(parts); c.Note != "" {
+				c.Text += " (" + c.Note + ")"
+			}
+		}
+		all = append(all, c.Text)
+	}
+	if all == nil {
+		return ""
+	}
+	return "; would fit: " + strings.Join(all, ", or ")
+}
+
+// fitting looks for settings under which a step fits that does not. Each is planned before it is told.
+type fitting struct {
+	m      *Model
+	config configs.Config // as they were asked for, with budgets in bytes
+	// holds says that a plan is low enough, where that is more than to be within the config's budget.
+	holds func(*Model, *planner.Plan) bool
+	left  int // nodes that may still be planned
+	found []planner.Change
+	short []string // settings that were not looked at
+}
+
+// mostFitting is how many nodes are planned in all to find what would fit: a second's work or so.
+const mostFitting = 10_000
+
+// fitting begins with the settings of a model as they were before a form was chosen. A share is one of the model as it is.
+func (m *Model) fitting(dims map[string]int64) *fitting {
+	c := m.inBytes()
+	if m.plain != nil {
+		plain := *m
+		plain.Config, plain.plain = m.plain.config, nil
+		c = m.plain.config
+		if r, err := plain.as(request(c)).InBytes(m.plain.graph); err == nil {
+			c.Budget, c.ActivationBudget = configs.Budget{Bytes: r.Budget.Bytes}, configs.Budget{Bytes: r.ActivationBudget.Bytes}
+		}
+	}
+	c.Dims = dims
+	return &fitting{m: m, config: c, left: mostFitting}
+}
+
+// with is the settings under some others.
+func (f *fitting) with(set []planner.Setting) (c configs.Config, ok bool) {
+	c = f.config
+	for _, s := range set {
+		if s.Name == "dims" {
+			sizes, err := configs.ParseDims(s.Value)
+			if err != nil {
+				return c, false
+			}
+			dims := map[string]int64{}
+			for _, all := range []map[string]int64{c.Dims, sizes} {
+				for name, n := range all {
+					dims[name] = n
+				}
+			}
+			c.Dims = dims
+			continue
+		}
+		if err := c.Set(s.Name, s.Value, configs.Source{}); err != nil {
+			return c, false
+		}
+	}
+	return c, true
+}
+
+// plan plans under other settings; nil is that it does not fit, or was not looked at.
+func (f *fitting) plan(set ...planner.Setting) (*Model, *planner.Plan) {
+	c, ok := f.with(set)
+	if !ok {
+		return nil, nil
+	}
+	work := len(f.m.Graph.Nodes)
+	if c.Lossy != "off" {
+		work *= rungs // as many shares of the values are tried
+	}
+	if f.left < work {
+		f.short = append(f.short, set[len(set)-1].Name)
+		return nil, nil
+	}
+	f.left -= work
+	other, err := f.m.under(c)
+	if err != nil {
+		return nil, nil
+	}
+	p, err := other.bestForm()
+	if err != nil || f.holds != nil && !f.holds(other, p) {
+		return nil, nil
+	}
+	return other, p
+}
+
+// unlooked names what there was no time for.
+func (f *fitting) unlooked() []string {
+	if f.short == nil {
+		return nil
+	}
+	var names []string
+	for _, s := range f.short {
+		if name := f.m.Config.Name(s); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return []string{fmt.Sprintf("not computed, as planning %d nodes takes long: %s", len(f.m.Graph.Nodes), strings.Join(names, ", "))}
+}
+
+// price adds to changes of a budget what their plans cost.
+func (f *fitting) price(changes []planner.Change) {
+	for i := range changes {
+		c := &changes[i]
+		if name := c.Set[0].Name; name != "budget" && name != "activation_budget" {
+			continue
+		}
+		if _, p := f.plan(c.Set...); p != nil {
+			c.Note = costNote(p)
+		}
+	}
+}
+
+// costNote is what a plan computes beside the plain step.
+func costNote(p *planner.Plan) string {
+	if p.Result.Overhead < 5e-4 {
+		return "no extra compute"
+	}
+	return fmt.Sprintf("+%.1f %% compute", 100*p.Result.Overhead)
+}
+
+// ruled is a setting that rules out what would make a step fit: its value that does not.
+type ruled struct {
+	setting, value string
+	note           string // what comes with it
+	is             func(f *fitting) bool
+}
+
+// exact are the settings that rule out plans of the same bits.
+var exact = []ruled{
+	{"strategy", "auto", "", func(f *fitting) bool { return f.config.Strategy != "auto" && f.config.Strategy != "" }},
+	{"shrink", "auto", "", func(f *fitting) bool { return f.config.Shrink == "off" && len(f.m.forms.found) > 0 }},
+	{"chunk_loss", "auto", "", func(f *fitting) bool { return f.config.ChunkLoss == "off" }},
+	{"flash_attention", "auto", "", func(f *fitting) bool { return f.config.Flash == "off" && f.attends("rows") }},
+}
+
+// rounding are those that change numbers, which is never done unasked.
+var rounding = []ruled{
+	{"flash_attention", "on", "; it rounds otherwise in the last digits", func(f *fitting) bool { return f.config.Flash != "on" && f.attends("on") }},
+	{"lossy", "bf16", "; gradients are not exact", func(f *fitting) bool { return f.config.Lossy == "off" }},
+	{"lossy", "fp8", "; gradients are less exact", func(f *fitting) bool { return f.config.Lossy != "fp8" }},
+}
+
+// settings looks at what settings rule out, r being the request that cannot be met.
+func (f *fitting) settings(r planner.Request) {
+	f.overhead()
+	if f.config.Compat != "" || f.m.forms == nil || f.m.forms.foreign || f.m.Profiled != "" {
+		return
+	}
+	reached := false
+	var off []planner.Setting
+	for _, s := range exact {
+		if !s.is(f) {
+			continue
+		}
+		set := planner.Setting{Name: s.setting, Value: s.value}
+		off = append(off, set)
+		if _, p := f.plan(set); p != nil {
+			f.add(r, p, s.note, set)
+			reached = true
+		}
+	}
+	if !reached && len(off) > 1 {
+		if _, p := f.plan(off...); p != nil {
+			f.add(r, p, "", off...)
+			reached = true
+		}
+	}
+	lossy := false
+	for _, s := range rounding {
+		if reached || lossy && s.setting == "lossy" || !s.is(f) {
+			continue
+		}
+		set := planner.Setting{Name: s.setting, Value: s.value}
+		if _, p := f.plan(set); p != nil {
+			f.add(r, p, s.note, set)
+			lossy = lossy || s.setting == "lossy"
+		}
+	}
+}
+
+// add is a change to settings under which there is a plan.
+func (f *fitting) add(r planner.Request, p *planner.Plan, note string, set ...planner.Setting) {
+	c := planner.Instead(set[0], r, p, note)
+	c.Set = set
+	f.found = append(f.found, c)
+}
+
+// overhead looks for the limit of extra compute under which a budget can be met, if it is
+// the limit that is in the way.
+func (f *fitting) overhead() {
+	if f.config.MaxOverhead == 0 || !limited(f.config) {
+		return
+	}
+	if _, p := f.plan(planner.Setting{Name: "max_overhead", Value: "off"}); p != nil {
+		f.found = append(f.found, planner.Change{Set: []planner.Setting{{Name: "max_overhead", Value: fmt.Sprintf("%.1f%%", math.Ceil(1000*p.Result.Overhead)/10)}}})
+	}
+}
+
+// attends reports whether the step has attention that is computed in pieces in a way.
+func (f *fitting) attends(way string) bool {
+	c := f.config
+	c.Flash = way
+	other, err := f.m.under(c)
+	return err == nil && slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == kernels.AttentionInRows || n.Op == kernels.FlashAttention })
+}

@@ -1,0 +1,307 @@
+package memopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"memopt/configs"
+	"memopt/memopt/arena"
+	"memopt/memopt/graph"
+	"memopt/memopt/onnx"
+	"memopt/memopt/session"
+	"memopt/planner"
+)
+
+// forwardFitting looks for what would have a forward program run that there was too little memory for. Each is run dry
+// before it is told.
+type forwardFitting struct {
+	ctx     context.Context
+	s       *session.Session
+	path    string // of the model; "" where it is no file
+	config  configs.Config
+	in      map[string]*graph.Tensor
+	fetches []session.Fetch
+	rows    bool  // inputs are arrays, of which fewer rows can be taken, and nothing else less
+	limit   int64 // that holds; 0 is none
+	found   []planner.Change
+	notes   []string
+}
+
+// forwardTime is how long it is looked for what would fit.
+const forwardTime = 2 * time.Second
+
+// wouldFit adds to an error of memory what would fit. Any other error stays as it is.
+func (f *forwardFitting) wouldFit(ctx context.Context, err error) error {
+	e := asMemoryError(err)
+	if e == nil {
+		return err
+	}
+	ctx, end := context.WithTimeout(ctx, forwardTime)
+	defer end()
+	f.ctx, f.limit = ctx, max(e.Room, 0)
+	switch {
+	case f.in == nil:
+		f.notes = append(f.notes, "not computed, as sizes of inputs are not known yet: what would fit")
+	case e.Room < 0:
+		f.notes = append(f.notes, "not computed, as the device does not say how much memory it has: what would fit")
+	default:
+		f.raise(e)
+		f.settings()
+		f.dims()
+		f.quantized()
+	}
+	spell(f.config, f.found)
+	e.Changes, e.Note = f.found, strings.Join(f.notes, "; ")
+	return e
+}
+
+// run runs the program dry under the limit that holds.
+func (f *forwardFitting) run(in map[string]*graph.Tensor, change func(*session.Options)) (int64, error) {
+	return f.s.DryRun(f.ctx, in, f.fetches, func(o *session.Options) {
+		o.MemoryLimit = f.limit
+		change(o)
+	})
+}
+
+// raise looks for the limit that would do, where the setting is what refused.
+func (f *forwardFitting) raise(e *MemoryError) {
+	if e.Short.Limit == 0 || e.Short.Cause != nil {
+		return
+	}
+	need, err := f.run(f.in, func(o *session.Options) { o.MemoryLimit = 0 })
+	if err != nil {
+		f.skipped("mem_limit", err)
+		return
+	}
+	text := sizeAbove(need)
+	limit, _ := configs.ParseBudget(text)
+	if _, err := f.run(f.in, func(o *session.Options) { o.MemoryLimit = limit.Bytes }); err == nil {
+		f.found = append(f.found, planner.Change{Set: []planner.Setting{{Name: "mem_limit", Value: text}}, Share: float64(need-f.limit) / float64(max(f.limit, 1))})
+	}
+}
+
+// skipped notes what could not be looked at.
+func (f *forwardFitting) skipped(what string, err error) {
+	why := err.Error()
+	if errors.Is(err, context.DeadlineExceeded) {
+		why = fmt.Sprintf("it takes more than %s", forwardTime)
+	}
+	f.notes = append(f.notes, fmt.Sprintf("not computed: %s, as %s", f.config.Name(what), why))
+}
+
+// settings looks at those that make the arena hold more than a plan does.
+func (f *forwardFitting) settings() {
+	if Lowered(f.s.Device()) {
+		return
+	}
+	var off []planner.Setting
+	if !f.config.MemoryPattern {
+		off = append(off, planner.Setting{Name: "enable_mem_pattern", Value: "on"})
+	}
+	if f.config.ArenaStrategy != string(arena.Planned) {
+		off = append(off, planner.Setting{Name: "arena_extend_strategy", Value: string(arena.Planned)})
+	}
+	tries := make([][]planner.Setting, 0, len(off)+1)
+	for i := range off {
+		tries = append(tries, off[i:i+1])
+	}
+	if len(off) > 1 {
+		tries = append(tries, off)
+	}
+	for _, set := range tries {
+		most, err := f.run(f.in, func(o *session.Options) {
+			for _, s := range set {
+				switch s.Name {
+				case "enable_mem_pattern":
+					o.Pattern = true
+				default:
+					o.Arena.Strategy = arena.Planned
+				}
+			}
+		})
+		if err == nil {
+			f.found = append(f.found, planner.Change{Set: set, Note: configs.FormatBytes(most) + " in all"})
+			return
+		}
+	}
+}
+
+// dims looks for smaller sizes of each dim that inputs have.
+func (f *forwardFitting) dims() {
+	sizes, inside := map[string]int64{}, map[string]bool{}
+	var order []string
+	for _, p := range f.s.Signature.Inputs {
+		x := f.in[p.Name]
+		if x == nil || len(p.Shape) != len(x.Shape) {
+			continue
+		}
+		for i, d := range p.Shape {
+			if d == "" {
+				d = fmt.Sprintf("%s_dim%d", p.Name, i)
+			}
+			if names := onnx.DimOf(d).Names(); len(names) == 1 && names[0] == d && sizes[d] == 0 {
+				sizes[d] = int64(x.Shape[i])
+				order = append(order, d)
+			}
+			inside[d] = inside[d] || i > 0
+		}
+	}
+	copied := map[string][]byte{} // stands for inputs that are copied because they do not lie aligned
+	defer func() {
+		for _, b := range copied {
+			arena.Unmap(b)
+		}
+	}()
+	for name, x := range f.in {
+		if session.Copied(x) {
+			b, err := arena.Map(int64(len(x.Bytes)) + 1)
+			if err != nil {
+				f.skipped("dims", err)
+				return
+			}
+			copied[name] = b
+		}
+	}
+	for _, name := range order {
+		now := sizes[name]
+		if now < 2 || f.rows && inside[name] {
+			continue
+		}
+		fits := func(n int64) error {
+			dims := maps.Clone(sizes)
+			dims[name] = n
+			in := map[string]*graph.Tensor{}
+			for _, p := range f.s.Signature.Inputs {
+				shape, err := sizesOf(p, dims)
+				if err != nil {
+					return err
+				}
+				x := &graph.Tensor{Type: p.Of, Shape: shape}
+				if b := copied[p.Name]; b != nil {
+					x.Bytes = b[1 : 1+int64(x.Len())*x.Type.Size()]
+				}
+				in[p.Name] = x
+			}
+			_, err := f.run(in, func(*session.Options) {})
+			return err
+		}
+		var short *arena.OutOfMemory
+		if err := fits(1); err != nil {
+			if !errors.As(err, &short) {
+				f.skipped("dims", err)
+				return
+			}
+			continue // not even one
+		}
+		low, high := int64(1), now-1 // low fits
+		for low < high {
+			mid := low + (high-low+1)/2
+			switch err := fits(mid); {
+			case err == nil:
+				low = mid
+			case errors.Is(err, context.DeadlineExceeded):
+				high = low // smaller than need be
+			default:
+				high = mid - 1
+			}
+		}
+		f.found = append(f.found, planner.Change{Set: []planner.Setting{{Name: "dims", Value: fmt.Sprintf("%s=%d", name, low)}}, Share: float64(now-low) / float64(now)})
+	}
+}
+
+// mostQuantized is the largest file that is quantized to see what that comes to.
+const mostQuantized = 256 << 20
+
+// quantized looks at the model with weights of 8 bits: it is written to a file that goes, and run dry.
+func (f *forwardFitting) quantized() {
+	if f.path == "" {
+		return
+	}
+	r, most, err := f.quantize()
+	switch {
+	case errors.Is(err, errTooLarge), errors.Is(err, context.DeadlineExceeded):
+		f.notes = append(f.notes, "not computed, as it takes long: the model with weights of 8 bits")
+	case err != nil || r.After >= r.Before: // it has no such form, or that does not fit either
+	default:
+		f.found = append(f.found, planner.Change{Text: f.config.Quantize(f.path) + fmt.Sprintf(" (weights %s → %s, %s in all)", configs.FormatBytes(r.Before), configs.FormatBytes(r.After), configs.FormatBytes(most))})
+	}
+}
+
+var errTooLarge = errors.New("the model is large")
+
+func (f *forwardFitting) quantize() (q Quantized, most int64, err error) {
+	size := int64(0)
+	for _, file := range append([]string{f.path}, onnx.Written(f.path)...) {
+		if is, err := os.Stat(file); err == nil {
+			size += is.Size()
+		}
+	}
+	if size > mostQuantized {
+		return q, 0, errTooLarge
+	}
+	dir, err := os.MkdirTemp("", "memopt-")
+	if err != nil {
+		return q, 0, err
+	}
+	defer os.RemoveAll(dir)
+	to := filepath.Join(dir, "quantized.onnx")
+	if q, err = Quantize(f.ctx, f.path, to, configs.Default()); err != nil {
+		return q, 0, err
+	}
+	o, err := forwardOptions(f.config)
+	if err != nil {
+		return q, 0, err
+	}
+	o.MemoryLimit = f.limit
+	s, err := session.OpenDry(f.ctx, session.Model{Path: to}, o)
+	if err != nil {
+		return q, 0, err
+	}
+	defer s.Close()
+	most, err = s.DryRun(f.ctx, f.in, f.fetches, func(*session.Options) {})
+	return q, most, err
+}
+
+// sizeAbove is a size that settings take, of so many bytes or a little more.
+func sizeAbove(n int64) string {
+	for _, u := range []struct {
+		bytes int64
+		name  string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}} {
+		if n >= 16*u.bytes {
+			return fmt.Sprintf("%.1f%s", math.Ceil(10*float64(n)/float64(u.bytes))/10, u.name)
+		}
+	}
+	return fmt.Sprint(n)
+}
+
+// inputsFor are the inputs of a program as far as data or sizes of dims tell them, until they are closed; nil if neither does.
+func inputsFor(s *session.Session, c configs.Config, data string) (in map[string]*graph.Tensor, end func()) {
+	if data != "" {
+		set, err := readData(data)
+		if err != nil {
+			return nil, func() {}
+		}
+		in, _, err := forwardInputs(s, set, c)
+		if err != nil {
+			in = nil
+		}
+		return in, func() { set.Close() }
+	}
+	in = map[string]*graph.Tensor{}
+	for _, p := range s.Signature.Inputs {
+		shape, err := sizesOf(p, c.Dims)
+		if err != nil {
+			return nil, func() {}
+		}
+		in[p.Name] = &graph.Tensor{Type: p.Of, Shape: shape}
+	}
+	return in, func() {}
+}

@@ -1,0 +1,144 @@
+package memopt
+
+import (
+	"fmt"
+	"math"
+
+	"memopt/configs"
+	"memopt/planner"
+)
+
+// wouldFit adds to an error of a device that has too little memory for a plan what of the step would fit in what there
+// is: the plan under a budget, smaller dims, ONNX Runtime's levels, and rounding if nothing else does. Any other error stays as it is.
+func (m *Model) wouldFit(p *planner.Plan, s *planner.Schedule, err error) error {
+	e := asMemoryError(err)
+	if e == nil {
+		return err
+	}
+	f := m.fitting(p.Request.Dims)
+	f.config.Budget, f.config.ActivationBudget = configs.Budget{}, configs.Budget{}
+	switch beside := stepBytes(s) - p.Memory.Total; {
+	case e.Room < 0:
+		f.least()
+	case e.Room > beside:
+		f.holds = func(other *Model, q *planner.Plan) bool {
+			s, _, err := other.schedule(q)
+			return err == nil && stepBytes(s) <= e.Room
+		}
+		f.within(e.Room - beside)
+	}
+	spell(m.Config, f.found)
+	e.Changes = f.found
+	for _, note := range f.unlooked() {
+		e.Note = note
+	}
+	return e
+}
+
+// least looks for the lowest plan there is, where nobody says how much there may be.
+func (f *fitting) least() {
+	lowest := f.config
+	f.config.MaxOverhead = math.MaxFloat64 // the plan within it is the lowest
+	_, p := f.plan()
+	f.config = lowest
+	if p == nil {
+		return
+	}
+	set := budgetSetting(p.Memory.Total + 1<<20/10)
+	if _, p = f.plan(set); p != nil {
+		f.found = append(f.found, planner.Change{Set: []planner.Setting{set}, Note: costNote(p) + "; nothing lower was found, and the driver does not say how much it has"})
+	}
+}
+
+// within looks for what fits in a budget.
+func (f *fitting) within(bytes int64) {
+	budget := budgetSetting(bytes)
+	_, p := f.plan(budget)
+	if p != nil {
+		f.found = append(f.found, planner.Change{Set: []planner.Setting{budget}, Note: costNote(p)})
+	}
+	for _, dim := range f.m.Graph.Names() {
+		if f.config.Dims[dim] < 2 {
+			continue
+		}
+		if !f.dim(dim, budget, true) && p == nil {
+			f.dim(dim, budget, false)
+		}
+	}
+	f.levels()
+	if p == nil && len(f.found) == 0 && f.m.forms != nil && !f.m.forms.foreign && f.config.Compat == "" && f.config.Lossy == "off" {
+		lossy := planner.Setting{Name: "lossy", Value: "bf16"}
+		if _, p := f.plan(budget, lossy); p != nil {
+			f.found = append(f.found, planner.Change{Set: []planner.Setting{budget, lossy}, Note: costNote(p) + "; gradients are not exact"})
+		}
+	}
+}
+
+// dim looks for the largest size of a dim within a budget, with no extra compute or with as much as it takes.
+func (f *fitting) dim(dim string, budget planner.Setting, free bool) bool {
+	const solves = 4 // that looking for a size takes, about
+	work := solves * len(f.m.Graph.Nodes)
+	if f.left < work {
+		f.short = append(f.short, "dims")
+		return false
+	}
+	f.left -= work
+	set := []planner.Setting{budget}
+	if free {
+		set = append(set, planner.Setting{Name: "max_overhead", Value: "0%"})
+	}
+	c, ok := f.with(set)
+	if !ok {
+		return false
+	}
+	other, err := f.m.under(c)
+	if err != nil {
+		return false
+	}
+	q, err := other.largest(dim, 0)
+	if err != nil || q == nil {
+		return false
+	}
+	now := f.config.Dims[dim]
+	size := min(q.Request.Dims[dim], now-1)
+	for tries := 0; size > 0 && tries < 4; tries++ { // inputs count twice beside the arena, and their share depends on the size
+		set := []planner.Setting{{Name: "dims", Value: fmt.Sprintf("%s=%d", dim, size)}}
+		if !free {
+			set = append(set, budget)
+		}
+		if _, p := f.plan(set...); p != nil {
+			c := planner.Change{Set: set, Share: float64(now-size) / float64(now)}
+			if !free {
+				c.Note = costNote(p)
+			}
+			f.found = append(f.found, c)
+			return true
+		}
+		size -= max(1, size/16)
+	}
+	return false
+}
+
+// levels looks at what ONNX Runtime's levels of recomputation come to.
+func (f *fitting) levels() {
+	for level := f.config.Level + 1; level <= 2; level++ {
+		set := planner.Setting{Name: "level", Value: fmt.Sprint(level)}
+		if _, p := f.plan(set); p != nil {
+			f.found = append(f.found, planner.Change{Set: []planner.Setting{set}, Note: costNote(p)})
+			return
+		}
+	}
+}
+
+// budgetSetting is a budget of no more than so many bytes, short enough to be typed.
+func budgetSetting(bytes int64) planner.Setting {
+	for _, u := range []struct {
+		bytes int64
+		name  string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}} {
+		if bytes >= 16*u.bytes {
+			return planner.Setting{Name: "budget", Value: fmt.Sprintf("%.1f%s", math.Floor(10*float64(bytes)/float64(u.bytes))/10, u.name)}
+		}
+	}
+	return planner.Setting{Name: "budget", Value: fmt.Sprint(bytes)}
+}

@@ -1,0 +1,402 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"memopt/memopt/graph"
+)
+
+// When is when memory of the host's that is bound is copied, on a device that has memory of its own.
+type When string
+
+// The times. On the processor nothing is copied, whichever it is.
+const (
+	Import When = "import" // never: the device sees it where it is, or it is refused
+	AtRun  When = "run"    // at each run
+	AtBind When = "bind"   // now; what is written there later is not seen
+	Auto   When = "auto"   // never where it can be imported, else at each run
+)
+
+// Whens lists them.
+func Whens() []string { return []string{string(Auto), string(Import), string(AtRun), string(AtBind)} }
+
+// Policy is which shapes of an output go where it is bound.
+type Policy string
+
+// The policies.
+const (
+	Exact   Policy = "exact"   // the one that was bound
+	AtMost  Policy = "at most" // as many bytes as were bound, or fewer, of no dim larger
+	Dynamic Policy = "dynamic" // any: the session makes room, and room anew where it is too small
+)
+
+// Room is where a session makes room for an output.
+type Room uint8
+
+// The rooms.
+const (
+	Kept     Room = iota // in the session's memory, until the next run
+	OnDevice             // in a buffer of the device
+	OnHost               // in a buffer of the host's memory, which the device writes to where it is
+)
+
+// Binding has inputs and outputs of a session bound by name, run after run. It is for one goroutine at a time.
+type Binding struct {
+	s       *Session
+	inputs  map[string]*input
+	outputs map[string]*output
+	order   []string // of outputs
+	ran     map[string]*graph.Tensor
+}
+
+type input struct {
+	x      *graph.Tensor // its type and shape, and the host's bytes where those are copied at each run
+	place  Place         // without a buffer: nowhere yet
+	fallen string        // why it is copied though it was to be imported if possible
+}
+
+type output struct {
+	x      *graph.Tensor // type and shape; nil where any will do
+	policy Policy
+	place  Place  // without a buffer: of a dynamic one before its first run, or of the host
+	host   []byte // where it is copied to; nil: nowhere
+	room   Room   // that the session makes for a dynamic one
+	fallen string
+}
+
+// NewBinding has nothing bound. It is to be cleared before the session is closed.
+func (s *Session) NewBinding() *Binding {
+	return &Binding{s: s, inputs: map[string]*input{}, outputs: map[string]*output{}}
+}
+
+// Host binds an input to memory of the host's, which must stay until another is bound or all are cleared.
+func (b *Binding) Host(name string, x *graph.Tensor, when When) error {
+	if err := b.known(name, x); err != nil {
+		return err
+	}
+	if n, err := sizeOf(x); err != nil || n != int64(len(x.Bytes)) {
+		return fmt.Errorf("input %q is %s%v and has %d bytes", name, x.Type, x.Shape, len(x.Bytes))
+	}
+	in := &input{x: x}
+	switch {
+	case b.s.device == nil || len(x.Bytes) == 0: // nothing is copied anyway
+		in.place.Buffer = &hostBuffer{bytes: x.Bytes, users: 1}
+	case when == AtBind:
+		buffer, err := b.s.NewBuffer(int64(len(x.Bytes)))
+		if err == nil {
+			err = buffer.WriteAt(x.Bytes, 0)
+		}
+		if err != nil {
+			return fmt.Errorf("input %q: %w", name, err)
+		}
+		in.place.Buffer, in.x = buffer, &graph.Tensor{Type: x.Type, Shape: x.Shape}
+	case when == Import, when == Auto:
+		buffer, err := b.s.Import(x.Bytes)
+		switch {
+		case err == nil:
+			in.place.Buffer = buffer
+		case when == Import:
+			return fmt.Errorf("input %q: %w", name, err)
+		default:
+			in.fallen = fmt.Sprintf("input %q is copied at each run: %v", name, err)
+		}
+	case when != AtRun:
+		return fmt.Errorf("input %q: memory is copied at %q; there are %v", name, when, Whens())
+	}
+	b.set(name, in)
+	return nil
+}
+
+// Device binds an input to a place in a buffer. The binding keeps a use of the buffer.
+func (b *Binding) Device(name string, x *graph.Tensor, place Place) error {
+	if err := b.known(name, x); err != nil {
+		return err
+	}
+	n, err := sizeOf(x)
+	if err == nil {
+		err = place.within(n)
+	}
+	if err != nil {
+		return fmt.Errorf("input %q: %w", name, err)
+	}
+	place.Buffer.Retain()
+	b.set(name, &input{x: &graph.Tensor{Type: x.Type, Shape: slices.Clone(x.Shape)}, place: place})
+	return nil
+}
+
+// Update writes other numbers to where an input is bound.
+func (b *Binding) Update(name string, bytes []byte) error {
+	in := b.inputs[name]
+	if in == nil {
+		return fmt.Errorf("no input %q is bound", name)
+	}
+	if n, _ := sizeOf(in.x); n != int64(len(bytes)) {
+		return fmt.Errorf("input %q has %d bytes, and %d are given", name, n, len(bytes))
+	}
+	if in.place.Buffer == nil {
+		copy(in.x.Bytes, bytes)
+		return nil
+	}
+	return in.place.Buffer.WriteAt(bytes, in.place.At)
+}
+
+func (b *Binding) known(name string, x *graph.Tensor) error {
+	if !hasPort(b.s.Signature.Inputs, name) && !hasPort(b.s.Signature.Overridable, name) {
+		return fmt.Errorf("the model has no input %q; it has %s", name, names(portNames(b.s.Signature.Inputs)))
+	}
+	if x == nil {
+		return fmt.Errorf("input %q is bound without a type and a shape", name)
+	}
+	return nil
+}
+
+func (b *Binding) set(name string, in *input) {
+	if was := b.inputs[name]; was != nil {
+		was.drop()
+	}
+	b.inputs[name] = in
+}
+
+func (in *input) drop() {
+	if in.place.Buffer != nil {
+		in.place.Buffer.Drop()
+	}
+}
+
+// OutputHost binds an output to memory of the host's, of the type and shape of x, or of fewer bytes.
+func (b *Binding) OutputHost(name string, x *graph.Tensor, policy Policy, when When) error {
+	if err := b.output(name, x, policy); err != nil {
+		return err
+	}
+	if n, _ := sizeOf(x); n != int64(len(x.Bytes)) {
+		return fmt.Errorf("output %q is bound as %s%v and has %d bytes", name, x.Type, x.Shape, len(x.Bytes))
+	}
+	out := &output{x: &graph.Tensor{Type: x.Type, Shape: slices.Clone(x.Shape)}, policy: policy, host: x.Bytes}
+	if b.s.device == nil || len(x.Bytes) == 0 {
+		out.place.Buffer = &hostBuffer{bytes: x.Bytes, users: 1}
+	} else if when == Import || when == Auto {
+		buffer, err := b.s.Import(x.Bytes)
+		switch {
+		case err == nil:
+			out.place.Buffer = buffer
+		case when == Import:
+			return fmt.Errorf("output %q: %w", name, err)
+		default:
+			out.fallen = fmt.Sprintf("output %q is copied at each run: %v", name, err)
+		}
+	} else if when != AtRun {
+		return fmt.Errorf("output %q: there is nothing to copy when it is bound; memory is copied at %q", name, AtRun)
+	}
+	b.setOutput(name, out)
+	return nil
+}
+
+// OutputDevice binds an output to a place in a buffer, of the type and shape of x, or of fewer bytes.
+func (b *Binding) OutputDevice(name string, x *graph.Tensor, place Place, policy Policy) error {
+	if err := b.output(name, x, policy); err != nil {
+		return err
+	}
+	if n, err := sizeOf(x); err != nil {
+		return fmt.Errorf("output %q: %w", name, err)
+	} else if err := place.within(n); err != nil {
+		return fmt.Errorf("output %q: %w", name, err)
+	}
+	place.Buffer.Retain()
+	b.setOutput(name, &output{x: &graph.Tensor{Type: x.Type, Shape: slices.Clone(x.Shape)}, policy: policy, place: place})
+	return nil
+}
+
+// Output binds an output to room that the session makes for its shape.
+func (b *Binding) Output(name string, room Room) error {
+	if err := b.output(name, nil, Dynamic); err != nil {
+		return err
+	}
+	b.setOutput(name, &output{policy: Dynamic, room: room})
+	return nil
+}
+
+func (b *Binding) output(name string, x *graph.Tensor, policy Policy) error {
+	switch {
+	case !hasPort(b.s.Signature.Outputs, name):
+		return fmt.Errorf("the model has no output %q; it has %s", name, names(portNames(b.s.Signature.Outputs)))
+	case policy == Dynamic && x != nil:
+		return fmt.Errorf("output %q is of any shape, and is bound to memory of one; bind it as %q or %q", name, Exact, AtMost)
+	case policy != Dynamic && x == nil:
+		return fmt.Errorf("output %q is bound without a type and a shape", name)
+	case policy != Dynamic && policy != Exact && policy != AtMost:
+		return fmt.Errorf("output %q: no policy is called %q; there are %q, %q and %q", name, policy, Exact, AtMost, Dynamic)
+	}
+	return nil
+}
+
+func (b *Binding) setOutput(name string, out *output) {
+	if was := b.outputs[name]; was != nil {
+		was.drop()
+	} else {
+		b.order = append(b.order, name)
+	}
+	delete(b.ran, name)
+	b.outputs[name] = out
+}
+
+func (o *output) drop() {
+	if o.place.Buffer != nil {
+		o.place.Buffer.Drop()
+	}
+}
+
+// fits is an error if an output's shape is not for where it is bound.
+func (o *output) fits(x *graph.Tensor) error {
+	if o.x == nil {
+		return nil
+	}
+	if o.x.Type != x.Type {
+		return fmt.Errorf("it is %s, and was bound as %s", x.Type, o.x.Type)
+	}
+	same := slices.Equal(o.x.Shape, x.Shape)
+	if o.policy == AtMost {
+		same = len(o.x.Shape) == len(x.Shape)
+		for i := range x.Shape {
+			same = same && x.Shape[i] <= o.x.Shape[i]
+		}
+	}
+	if !same {
+		return fmt.Errorf("it is %s%v, and was bound as %s%v, %s", x.Type, x.Shape, o.x.Type, o.x.Shape, o.policy)
+	}
+	return nil
+}
+
+// Run runs the program on what is bound. Outputs that are not are kept, as Session.Run has them. Fell says what is copied
+// that could have been imported.
+func (b *Binding) Run(ctx context.Context, o RunOptions) (r *Result, fell []string, err error) {
+	in, places := map[string]*graph.Tensor{}, map[string]Place{}
+	for _, name := range slices.Sorted(maps.Keys(b.inputs)) {
+		x := b.inputs[name]
+		if in[name] = x.x; x.place.Buffer != nil {
+			places[name] = x.place
+		}
+		if x.fallen != "" {
+			fell = append(fell, x.fallen)
+		}
+	}
+	var fetches []Fetch
+	fetch := func(name string) Fetch {
+		out := b.outputs[name]
+		f := Fetch{Name: name}
+		switch {
+		case out == nil:
+		case out.host != nil && out.place.Buffer == nil:
+			fell = append(fell, out.fallen)
+			f.Place = func(x *graph.Tensor, n int64) ([]byte, error) {
+				if err := out.fits(x); err != nil {
+					return nil, err
+				}
+				return out.host[:n:n], nil
+			}
+		case out.policy != Dynamic || out.room != Kept:
+			f.Bound = func(x *graph.Tensor, n int64) (Place, error) {
+				if err := out.fits(x); err != nil {
+					return Place{}, err
+				}
+				return out.at(b.s, n)
+			}
+		}
+		return f
+	}
+	for _, name := range b.order {
+		fetches = append(fetches, fetch(name))
+	}
+	o.Inputs = places
+	if r, err = b.s.Run(ctx, in, fetches, o); err != nil {
+		return nil, fell, err
+	}
+	b.ran = map[string]*graph.Tensor{}
+	for _, out := range r.Outputs {
+		b.ran[out.Name] = out.Tensor
+	}
+	return r, slices.DeleteFunc(fell, func(why string) bool { return why == "" }), nil
+}
+
+// at is where a run writes n bytes of an output. The session's lock is held.
+func (o *output) at(s *Session, n int64) (Place, error) {
+	if o.policy != Dynamic {
+		return o.place, nil
+	}
+	if b := o.place.Buffer; b != nil && (b.Len() < n || b.Len() > 2*n+pageBytes) { // nor is the largest ever seen kept for what is small
+		b.Drop()
+		o.place.Buffer = nil
+		s.tidy()
+	}
+	if o.place.Buffer == nil {
+		make := s.newBuffer
+		if o.room == OnHost {
+			make = s.newHostBuffer
+		}
+		b, err := make(n)
+		if err != nil {
+			return Place{}, err
+		}
+		o.place.Buffer = b
+	}
+	return o.place, nil
+}
+
+// pageBytes is what a buffer may be too large by, whatever it is for.
+const pageBytes = 64 << 10
+
+// Value is the type and shape of an output that the last run wrote, and the buffer that it is in, if it is bound to one:
+// to be bound as an input of a session of the same device, this one's next run among them.
+func (b *Binding) Value(name string) (x *graph.Tensor, place Place, ok bool) {
+	x, ok = b.ran[name]
+	if !ok {
+		return nil, Place{}, false
+	}
+	if out := b.outputs[name]; out != nil {
+		place = out.place
+	}
+	return &graph.Tensor{Type: x.Type, Shape: x.Shape}, place, true
+}
+
+// Read copies the bytes of an output of the last run.
+func (b *Binding) Read(name string, to []byte) error {
+	x, place, ok := b.Value(name)
+	if !ok {
+		return fmt.Errorf("no run has written output %q", name)
+	}
+	if n := bytesOf(x); n != int64(len(to)) {
+		return fmt.Errorf("output %q has %d bytes, and there is room for %d", name, n, len(to))
+	}
+	switch out := b.outputs[name]; {
+	case place.Buffer != nil:
+		return place.Buffer.ReadAt(to, place.At)
+	case out.host != nil:
+		copy(to, out.host)
+		return nil
+	}
+	return b.s.readKept(name, to)
+}
+
+// Sync waits until outputs are written, which they are when a run ends.
+func (b *Binding) Sync() error { return nil }
+
+// ClearInputs lets go of all inputs, and of what the session keeps of their buffers.
+func (b *Binding) ClearInputs() {
+	for _, in := range b.inputs {
+		in.drop()
+	}
+	clear(b.inputs)
+	b.s.Tidy()
+}
+
+// ClearOutputs lets go of all outputs.
+func (b *Binding) ClearOutputs() {
+	for _, out := range b.outputs {
+		out.drop()
+	}
+	clear(b.outputs)
+	b.order, b.ran = nil, nil
+	b.s.Tidy()
+}

@@ -1,0 +1,332 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"memopt/memopt/arena"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// Buffer is memory that inputs are read from and outputs written to where it is: of a device, or the host's own.
+type Buffer interface {
+	Len() int64
+	Bytes() []byte // where the processor sees it, or nil
+	Imported() bool
+	ReadAt(to []byte, at int64) error
+	WriteAt(from []byte, at int64) error
+	Retain()
+	Drop() // the last gives the memory back
+}
+
+// DeviceMemory is what buffers are made of.
+type DeviceMemory interface {
+	// Need is what a schedule takes for its values, and for inputs that are copied to the device, where others are bound.
+	Need(s *planner.Schedule, places Places) (arena, inputs int64, err error)
+	NewBuffer(bytes int64) (Buffer, error) // of zeros
+	// Import has the device see the host's memory where it is, until the buffer is dropped.
+	Import(host []byte) (Buffer, error)
+	// ImportAlignment is what address and size of that are multiples of; 0: the device imports none.
+	ImportAlignment() int64
+	Unified() bool // it is the machine's own memory
+	Close()
+}
+
+// Place is an offset into a buffer.
+type Place struct {
+	Buffer Buffer
+	At     int64
+}
+
+// Places are those of inputs and outputs, by the names of their values in the graph.
+type Places struct{ Inputs, Outputs map[string]Place }
+
+// key tells places from others, as long as the buffers are there.
+func (p Places) key() string {
+	var b strings.Builder
+	for i, all := range []map[string]Place{p.Inputs, p.Outputs} {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			fmt.Fprintf(&b, " %d%q@%p+%d", i, name, all[name].Buffer, all[name].At)
+		}
+	}
+	return b.String()
+}
+
+func (p Places) each(do func(Buffer)) {
+	for _, all := range []map[string]Place{p.Inputs, p.Outputs} {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			do(all[name].Buffer)
+		}
+	}
+}
+
+// within is an error if a place has not so many bytes.
+func (p Place) within(bytes int64) error {
+	if p.Buffer == nil {
+		return fmt.Errorf("it is bound to no buffer")
+	}
+	if n := p.Buffer.Len(); p.At < 0 || p.At > n || bytes > n-p.At {
+		return fmt.Errorf("it takes %d bytes, and the buffer of %d bytes has %d from %d on", bytes, n, max(n-max(p.At, 0), 0), p.At)
+	}
+	return nil
+}
+
+// counted is a buffer that is on a session's account, and knows how often it is used.
+type counted struct {
+	Buffer
+	mu    sync.Mutex
+	users int
+	pins  int // of those, patterns of sessions
+	gone  func()
+}
+
+func (b *counted) Retain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.users++
+}
+
+func (b *counted) Drop() {
+	b.mu.Lock()
+	b.users--
+	left := b.users
+	b.mu.Unlock()
+	if left == 0 {
+		b.Buffer.Drop()
+		b.gone()
+	}
+	if left < 0 {
+		panic("session: a buffer is dropped once too often")
+	}
+}
+
+// pin adds the use of a pattern.
+func pin(b Buffer) {
+	if c, is := b.(*counted); is {
+		c.mu.Lock()
+		c.pins++
+		c.mu.Unlock()
+	}
+	b.Retain()
+}
+
+func unpin(b Buffer) {
+	if c, is := b.(*counted); is {
+		c.mu.Lock()
+		c.pins--
+		c.mu.Unlock()
+	}
+	b.Drop()
+}
+
+// pinned reports whether nobody but patterns has the buffer.
+func pinned(b Buffer) bool {
+	c, is := b.(*counted)
+	if !is {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pins == c.users
+}
+
+// Base is the device's own buffer behind one of a session's.
+func Base(b Buffer) Buffer {
+	if c, is := b.(*counted); is {
+		return c.Buffer
+	}
+	return b
+}
+
+// NewBuffer has memory on the session's device, of zeros, on the session's account until it is dropped. It may outlive the
+// session, and be bound in others of the device.
+func (s *Session) NewBuffer(bytes int64) (Buffer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	return s.newBuffer(bytes)
+}
+
+func (s *Session) newBuffer(bytes int64) (Buffer, error) {
+	if bytes < 0 {
+		return nil, fmt.Errorf("a buffer of %d bytes", bytes)
+	}
+	if err := s.account.Take(ownBuffers, bytes); err != nil {
+		return nil, err
+	}
+	var b Buffer
+	var err error
+	if m := s.device; m != nil {
+		b, err = m.NewBuffer(bytes)
+	} else {
+		b, err = newHostBuffer(memory{s}, bytes)
+	}
+	if err != nil {
+		s.account.Give(ownBuffers, bytes)
+		return nil, err
+	}
+	account := s.account
+	return &counted{Buffer: b, users: 1, gone: func() { account.Give(ownBuffers, bytes) }}, nil
+}
+
+// NewHostBuffer is NewBuffer of the host's own memory, which the session's device sees where it is. Its bytes are a multiple
+// of what the device imports.
+func (s *Session) NewHostBuffer(bytes int64) (Buffer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	return s.newHostBuffer(bytes)
+}
+
+func (s *Session) newHostBuffer(bytes int64) (Buffer, error) {
+	m := s.device
+	if m == nil {
+		return s.newBuffer(bytes)
+	}
+	unit := m.ImportAlignment()
+	if unit == 0 {
+		_, err := m.Import(nil) // which says so
+		return nil, err
+	}
+	if bytes < 0 || bytes > math.MaxInt64-unit {
+		return nil, fmt.Errorf("a buffer of %d bytes", bytes)
+	}
+	bytes = max((bytes+unit-1)/unit*unit, unit)
+	if err := s.account.Take(ownBuffers, bytes); err != nil {
+		return nil, err
+	}
+	account := s.account
+	host, err := memory{s}.Take(bytes)
+	if err == nil {
+		var b Buffer
+		if b, err = m.Import(host); err == nil {
+			return &counted{Buffer: b, users: 1, gone: func() {
+				arena.Unmap(host)
+				account.Give(ownBuffers, bytes)
+			}}, nil
+		}
+		arena.Unmap(host)
+	}
+	account.Give(ownBuffers, bytes)
+	return nil, err
+}
+
+// Import has the session's device read and write memory of the host's where it is. On a device with memory of its own
+// address and size are multiples of ImportAlignment; the memory is not Go's and outlives the buffer.
+func (s *Session) Import(host []byte) (Buffer, error) {
+	m := s.device
+	if m == nil {
+		return &hostBuffer{bytes: host, users: 1}, nil
+	}
+	b, err := m.Import(host)
+	if err != nil {
+		return nil, err
+	}
+	return &counted{Buffer: b, users: 1, gone: func() {}}, nil
+}
+
+// ImportAlignment is what address and size of imported memory are multiples of; 0 says that the device imports none.
+func (s *Session) ImportAlignment() int64 {
+	if m := s.device; m != nil {
+		return m.ImportAlignment()
+	}
+	return 1
+}
+
+// Paged is the whole units of the import alignment that a stretch of memory lies in, and where in them it begins. It is for
+// memory whose neighbours up to there are mapped with it and stay so.
+func (s *Session) Paged(host []byte) (around []byte, at int64) {
+	unit := uintptr(max(s.ImportAlignment(), 1))
+	p := unsafe.Pointer(unsafe.SliceData(host))
+	skip := uintptr(p) % unit
+	n := (skip + uintptr(len(host)) + unit - 1) / unit * unit
+	return unsafe.Slice((*byte)(unsafe.Add(p, -int(skip))), n), int64(skip)
+}
+
+// tidy drops patterns whose buffers nobody but patterns has any more.
+func (s *Session) tidy() {
+	for e := s.patterns.order.Front(); e != nil; {
+		next, dead := e.Next(), false
+		e.Value.(*entry[*pattern]).value.places.each(func(b Buffer) { dead = dead || pinned(b) })
+		if dead {
+			s.patterns.remove(e)
+		}
+		e = next
+	}
+}
+
+// Tidy lets go of what the session keeps of buffers that nobody else has any more.
+func (s *Session) Tidy() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.tidy()
+	}
+}
+
+// hostBuffer is a buffer of the processor.
+type hostBuffer struct {
+	bytes []byte
+	mu    sync.Mutex
+	users int
+	free  func([]byte) // nil where the memory is somebody else's
+}
+
+func newHostBuffer(m arena.Memory, bytes int64) (Buffer, error) {
+	if bytes == 0 {
+		return &hostBuffer{users: 1, bytes: []byte{}}, nil
+	}
+	b, err := m.Take(bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &hostBuffer{bytes: b, users: 1, free: func(b []byte) { m.Give(b, bytes) }}, nil
+}
+
+func (b *hostBuffer) Len() int64     { return int64(len(b.bytes)) }
+func (b *hostBuffer) Bytes() []byte  { return b.bytes }
+func (b *hostBuffer) Imported() bool { return b.free == nil }
+
+func (b *hostBuffer) ReadAt(to []byte, at int64) error {
+	if err := (Place{b, at}).within(int64(len(to))); err != nil {
+		return err
+	}
+	copy(to, b.bytes[at:])
+	return nil
+}
+
+func (b *hostBuffer) WriteAt(from []byte, at int64) error {
+	if err := (Place{b, at}).within(int64(len(from))); err != nil {
+		return err
+	}
+	copy(b.bytes[at:], from)
+	return nil
+}
+
+func (b *hostBuffer) Retain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.users++
+}
+
+func (b *hostBuffer) Drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.users--; b.users == 0 && b.free != nil {
+		b.free(b.bytes)
+		b.bytes = nil
+	}
+}
+
+// bytesOf is what a tensor takes.
+func bytesOf(x *graph.Tensor) int64 { return int64(x.Len()) * x.Type.Size() }

@@ -1,0 +1,114 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+
+	"memopt/memopt/arena"
+	"memopt/memopt/graph"
+	"memopt/memopt/stop"
+	"memopt/memopt/weights"
+	"memopt/planner"
+)
+
+// OpenDry opens a model as Open does, but that it takes no memory: what would be held is on the account. Bytes of the
+// model are the caller's until the session is closed, and the session is for DryRun alone.
+func OpenDry(ctx context.Context, m Model, o Options) (*Session, error) {
+	return Open(ctx, m, o.dried())
+}
+
+// dried is the options of a session that only counts.
+func (o Options) dried() Options {
+	o.dry, o.Fits, o.Share, o.SaveTo, o.Memory = true, nil, nil, "", nil
+	if o.Device != nil {
+		o.Device = func(DeviceMemory, *planner.Schedule, Device, int64, Places) (Device, error) { return dryDevice{}, nil }
+	}
+	return o
+}
+
+// DryRun is the most that a session would hold which this program is run in once, under other options: memory is asked
+// of an arena as in Run, and neither touched nor is anything computed. Inputs need no bytes where the program does not
+// depend on their numbers. What the limit refuses is an error, as of Run.
+func (s *Session) DryRun(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, change func(*Options)) (most int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return 0, errClosed
+	case s.unshare != nil:
+		return 0, errors.New("the arena is shared with other sessions")
+	}
+	return stop.When(ctx, func() (int64, error) { return s.dryRun(ctx, in, fetches, change) })
+}
+
+func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetches []Fetch, change func(*Options)) (most int64, err error) {
+	defer weights.Guard(&err)()
+	if err := s.checkShapes(in); err != nil {
+		return 0, err
+	}
+	o := s.options.dried()
+	if change(&o); !o.dry {
+		panic("session: a dry run has other options altogether")
+	}
+	d := &Session{Signature: s.Signature, model: s.model, bytes: s.bytes, given: s.given, file: s.file, stripped: s.stripped, copies: s.copies, level: s.level,
+		account: arena.NewAccount(o.MemoryLimit), weights: maps.Clone(s.weights), kept: map[string]kept{}}
+	o.Arena.Account, o.Arena.Memory = d.account, memory{d}
+	d.options, d.grow, d.arena = o, o.Arena.InitialChunkBytes, arena.New(o.Arena)
+	d.patterns, d.plans, d.programs = newRecent(2, d.forget), newRecent[*pattern](2, nil), newRecent(2, d.drop)
+	defer func() {
+		d.patterns.clear()
+		d.programs.clear()
+		d.release()
+		for _, b := range d.blocks {
+			b.Drop()
+		}
+		if wrong := d.arena.Close(); err == nil {
+			err = wrong
+		}
+	}()
+	held := s.account.Owners()
+	held[ownWeights] = s.mappedBytes + s.copiedBytes
+	if s.first != nil {
+		p := *s.first
+		p.roots = 0
+		d.first = &p
+		held[ownWeights] += p.owned
+	}
+	for _, owner := range []string{ownWeights, ownModel, ownComputed} {
+		if err := d.account.Take(owner, held[owner]); err != nil {
+			return 0, err
+		}
+	}
+	if len(fetches) == 0 {
+		for _, p := range s.Signature.Outputs {
+			fetches = append(fetches, Fetch{Name: p.Name})
+		}
+	}
+	t, _, err := d.pattern(ctx, in, fetches, byAll)
+	if err == nil && t.schedule != nil {
+		t, _, err = d.openedFor(t, in, fetches, nil)
+	}
+	if err != nil {
+		return 0, err
+	}
+	x := &execution{s: d, t: t, ctx: ctx, in: in, fetches: fetches, r: &Result{}}
+	defer x.end()
+	if err := x.do(); err != nil {
+		return 0, err
+	}
+	_, most = d.account.Held()
+	return most, nil
+}
+
+// dryDevice stands for one whose memory is only counted.
+type dryDevice struct{}
+
+func (dryDevice) Name() string                           { return "dry" }
+func (dryDevice) Run(planner.Run) (planner.Trace, error) { panic("session: a dry device runs nothing") }
+func (dryDevice) WriteOutput(io.Writer, string) error    { panic("session: a dry device has no results") }
+func (dryDevice) Close() error                           { return nil }
+
+// Copied reports whether a run copies an input on the processor, because its elements do not lie aligned.
+func Copied(x *graph.Tensor) bool { return !isAligned(x.Bytes, x.Type) }
