@@ -139,8 +139,8 @@ type priced struct {
 	sum price
 }
 
-// prices works out what each node costs: operations and a quarter of the bytes moved, or in proportion to that what
-// was measured of it. What was not measured has the rate of all that was.
+// prices works out what each node costs: operations and bytes moved by the balance of the device, or in proportion to
+// that what was measured of it. What was not measured has the rate of all that was.
 func (f *facts) prices() (x priced, err error) {
 	x.of = make([]price, len(f.g.Nodes))
 	units, times := 0.0, 0.0
@@ -157,7 +157,7 @@ func (f *facts) prices() (x priced, err error) {
 			if err = cmp.Or(err, failed); err != nil {
 				return x, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
 			}
-			of.moved = float64(of.flops) + of.moved/4
+			of.moved = float64(of.flops)*f.g.BytesPerFlop()/4 + of.moved/4
 			known[kind] = of
 		}
 		x.of[i] = of

@@ -6,15 +6,12 @@ import (
 	"memopt/memopt/graph"
 )
 
-// plainCost is what a node costs by flops and bytes moved, on one scale: a byte
-// is worth a quarter of a flop, about the balance of machines that train.
+// plainCost is what a node costs by flops and bytes moved, on one scale: in quarters of
+// the time of a byte that moves.
 func (m *model) plainCost(node int32) float64 {
 	p := m.prices[m.kind[node]]
-	return float64(p.flops) + p.moved/bytesPerFlop
+	return float64(p.flops)*m.flop + p.moved/4
 }
-
-// bytesPerFlop is how many bytes may move in the time of a flop.
-const bytesPerFlop = 4
 
 // transfers evaluates the bytes that a node reads and writes.
 func (m *model) transfers(n *graph.Node) (sum float64, err error) {

@@ -233,7 +233,7 @@ func (f *Formulas) add(to *tally, m *model, n *graph.Node, sizes []polynomial) e
 	}
 	weight := m.rateOf(n)
 	to.flops = to.flops.plus(own, 1)
-	to.cost = weighted(weighted(to.cost, own, weight), moved, weight/bytesPerFlop)
+	to.cost = weighted(weighted(to.cost, own, weight*f.m.flop), moved, weight/4)
 	return nil
 }
 

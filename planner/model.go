@@ -37,6 +37,7 @@ type model struct {
 	cost     []float64
 	rates    map[string]float64 // by node: what a unit of its plain cost costs, where that was measured
 	rate     float64            // and of the others
+	flop     float64            // the time of a flop, in quarters of that of a byte that moves
 	inputs   recompute.Lists    // by node: owners read, each once, without fixed ones
 	outputs  recompute.Lists    // by node: owners written, in the arena
 	total    float64            // cost of one plain step
@@ -90,7 +91,7 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
 		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
 		scratch: make([]int64, len(g.Nodes)), kind: make([]int32, len(g.Nodes)), prices: make([]price, 1), ops: make([]*graph.Op, 1), cost: make([]float64, len(g.Nodes)),
-		rate: 1, forward: len(g.Nodes), unit: alignment,
+		rate: 1, flop: g.BytesPerFlop() / 4, forward: len(g.Nodes), unit: alignment,
 	}
 	if allocated(g) {
 		m.unit = 1

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"slices"
+	"strconv"
 )
 
 // Graph is a program: nodes in an order in which they can run, and the values
@@ -53,6 +54,23 @@ type Recorded struct{ Name, Value string }
 // Allocator is the name of the condition that whoever runs the program has an allocator of
 // his own, which its value names. He is to be told when values live, and not where.
 const Allocator = "allocator"
+
+// FlopsPerByte is the name of the condition that the device of whoever runs the program does
+// that many flops in the time of a byte that moves.
+const FlopsPerByte = "flops_per_byte"
+
+// BytesPerFlop is how many bytes move in the time of a flop: 4, about the balance of a
+// processor, where the graph does not say it of its device.
+func (g *Graph) BytesPerFlop() float64 {
+	for _, r := range g.Recorded {
+		if r.Name == FlopsPerByte {
+			if v, err := strconv.ParseInt(r.Value, 10, 64); err == nil && v > 0 {
+				return 1 / float64(v)
+			}
+		}
+	}
+	return 4
+}
 
 // Assume is an equation between dims that could not be proven from the
 // formulas; it is checked when dims get numbers.

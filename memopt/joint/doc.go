@@ -25,7 +25,8 @@
 // another number of threads. With allocator, a name, where tensors lie is left to the allocator
 // of whoever runs the step, PyTorch's say. Plans then have no places: an arena is the bytes that
 // are alive at once, and that is what a budget binds, with nothing lost to how lives lie beside
-// each other.
+// each other. flops_per_byte, a whole number, is how many flops the device does in the time of a
+// byte that moves; a quarter of one, about the balance of a processor, where it is not said.
 //
 // # What becomes of it
 //

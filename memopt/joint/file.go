@@ -30,7 +30,9 @@ type file struct {
 	Layout  string    `json:"layout"`
 	// Allocator names what places the tensors of whoever runs the step.
 	Allocator string `json:"allocator"`
-	nodes     []node
+	// FlopsPerByte is how many flops take the time of a byte that moves, on the device of whoever runs the step.
+	FlopsPerByte int64 `json:"flops_per_byte"`
+	nodes        []node
 }
 
 type node struct {
@@ -271,6 +273,15 @@ func (d *decoder) field(f *file, name string) error {
 		return d.decode(&f.Layout, "layout")
 	case "allocator":
 		return d.decode(&f.Allocator, "allocator")
+	case "flops_per_byte":
+		begin := d.next()
+		if err := d.decode(&f.FlopsPerByte, "flops_per_byte"); err != nil {
+			return err
+		}
+		if f.FlopsPerByte < 1 || f.FlopsPerByte > mostFlopsPerByte {
+			return at(begin, "flops_per_byte is %d, not a number from 1 to %d", f.FlopsPerByte, int64(mostFlopsPerByte))
+		}
+		return nil
 	case "nodes":
 		if err := d.open('[', "nodes"); err != nil {
 			return err

@@ -60,6 +60,9 @@ func parseGraph(ctx context.Context, text []byte) (*graph.Graph, error) {
 			r.b.Graph.Recorded = append(r.b.Graph.Recorded, c)
 		}
 	}
+	if f.FlopsPerByte != 0 {
+		r.b.Graph.Recorded = append(r.b.Graph.Recorded, graph.Recorded{Name: graph.FlopsPerByte, Value: fmt.Sprint(f.FlopsPerByte)})
+	}
 	if err := r.run(); err != nil {
 		return nil, err
 	}
@@ -98,6 +101,9 @@ const (
 	mostBytes = 1 << 58
 	mostFlops = 1 << 60
 )
+
+// mostFlopsPerByte is more than any device does.
+const mostFlopsPerByte = 1 << 20
 
 func (r *reader) run() error {
 	nodes := r.file.nodes

@@ -226,6 +226,7 @@ func TestHostile(t *testing.T) {
 		{"selects from an input", `aten.sum.default`, `getitem`},
 		{"selects from two", `"op": "aten.sum.default", "inputs": ["a"]`, `"op": "getitem", "inputs": ["a", "a"]`},
 		{"a node that is a number", "\n]}", ",\n7\n]}"},
+		{"no flops in the time of a byte", `"model": "m"`, `"model": "m", "flops_per_byte": 0`},
 		{"threads in words", `"model": "m"`, `"model": "m", "threads": "four"`},
 		{"a layout that is no text", `"model": "m"`, `"model": "m", "layout": ["channels_last"]`},
 		{"held until nothing", `"bytes": 4}`, `"bytes": 4, "held_until": "c"}`},

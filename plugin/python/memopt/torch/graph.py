@@ -12,7 +12,7 @@ import torch
 from torch import fx
 from torch.utils.flop_counter import flop_registry
 
-from .joint import FORMAT, plain
+from .joint import FORMAT, balance, plain
 from .recorder import _draws
 
 _aten = torch.ops.aten
@@ -353,7 +353,9 @@ class Writer:
     def document(self, held: Iterable[str], model: str) -> dict[str, Any]:
         """The graph, of which held is alive at the end."""
         outputs = list(dict.fromkeys(held))
-        return {"format": FORMAT, "model": model, "torch": torch.__version__, "num_fwd_outputs": len(outputs), "outputs": outputs, "nodes": self.nodes}
+        made = [(op.flops, val) for _, op in filter(None, self.ops) if op.outputs and isinstance(val := op.outputs[0].meta.get("val"), torch.Tensor)]
+        weighed = balance(made[0][1].device, ((flops, str(val.dtype).removeprefix("torch.")) for flops, val in made)) if made else {}
+        return {"format": FORMAT, "model": model, "torch": torch.__version__, **weighed, "num_fwd_outputs": len(outputs), "outputs": outputs, "nodes": self.nodes}
 
 
 def _getitem(name: str, of: str, index: int, output: dict[str, Any], backward: bool) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from .floor import Step
+from .measure import device_of
 from .recorder import Recorder, Value
 
 FORMAT = "memopt-fx-joint/1"
@@ -59,6 +61,7 @@ def graph_of(r: Recorder) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "layout": r.layout.hexdigest(),
         "allocator": "PyTorch",
+        **balance(device_of(r.model), ((op.flops, op.outputs[0].dtype) for op in r.ops if op.outputs)),
         "measured_peak": 0,
         "num_fwd_outputs": 1,
         "outputs": [loss.name, *back],
@@ -66,6 +69,18 @@ def graph_of(r: Recorder) -> dict[str, Any]:
     }
     graph["measured_peak"] = Step(graph).peak() if r.within is not None and r.within.dropping else r.peak
     return graph
+
+
+def balance(device: torch.device, work: Iterable[tuple[int, str]]) -> dict[str, int]:
+    """How many flops a device does in the time of a byte that moves, as the format says it; work is the flops of operators and the types of their results.
+
+    The figures are about those of matrix products and copies on the GPUs of the last years, from a V100 (112 in half precision) to an H200 (175):
+    what counts is that they are far from the quarter of a flop of a processor, which goes without saying.
+    """
+    if device.type == "cpu":
+        return {}
+    half = sum(flops if dtype in ("float16", "bfloat16") else -flops for flops, dtype in work)
+    return {"flops_per_byte": 160 if half > 0 else 16}
 
 
 def _output(v: Value) -> dict[str, Any]:

@@ -488,7 +488,7 @@ class PlannedForward:
         """The plan of a recorded step, for the budget of the request; together with other ranks, the same on all that ran the same."""
         r = self.request
         eager, fixed = recording.measured_peak, self._fixed()
-        fixed = fixed._replace(bytes=fixed.bytes + recording.lasting)
+        fixed = fixed._replace(bytes=fixed.bytes + recording.lasting + self._others(recording, fixed))
         counted = fixed.bytes if r.budget is not None else 0
         limit = self._limit(fixed, eager)
         if limit is not None and recording.accumulates and r.budget not in (None, "auto"):
@@ -517,6 +517,13 @@ class PlannedForward:
             found = plan_of(recording, activation_budget=e.best)
         report = StepReport.of(recording, found, fixed.bytes, counted, r.taken)
         return _Made(build(recording, found.to_dict()["steps"]), report, recording, audits)
+
+    def _others(self, recording: Recording, fixed: Fixed) -> int:
+        """What else the device's allocator had given out when the step began: the batch, work space of libraries, other models."""
+        if recording.before is None:
+            return 0
+        gradients = sum(local(p.grad).nbytes for p in self.parameters if p.grad is not None) if recording.accumulates else 0
+        return max(0, recording.before - (fixed.bytes - fixed.to_come) - gradients)
 
     def _limit(self, fixed: Fixed, eager: int | None) -> int | None:
         """The bytes that a step may take beside what is there before; None where they are a share of what is not known yet, or not limited."""

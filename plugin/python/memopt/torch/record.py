@@ -33,6 +33,7 @@ class Recording:
     calls: list[Call] = field(repr=False)
     saves: list[Save] = field(repr=False)
     lasting: int = 0  # bytes that libraries allocated in the step and keep
+    before: int | None = None  # bytes that the device's allocator had given out when the step began, where it counts them
     windows: Windows = field(repr=False, default_factory=lambda: Windows([]))  # when sharded parameters were whole
     digests: dict[str, str] = field(repr=False, default_factory=dict)  # of the loss, the gradients and the buffers after the step
 
@@ -139,4 +140,4 @@ def recorded(recorder: Recorder) -> Recording:
     """What a recorder that is done has seen."""
     pin(recorder)
     graph = graph_of(recorder)
-    return Recording(graph, graph["measured_peak"], recorder.ops, recorder.calls, recorder.saves, recorder.lasting, recorder.windows)
+    return Recording(graph, graph["measured_peak"], recorder.ops, recorder.calls, recorder.saves, recorder.lasting, recorder.before, recorder.windows)

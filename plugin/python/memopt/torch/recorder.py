@@ -34,7 +34,7 @@ from torch.utils.flop_counter import flop_registry
 
 from ._tensors import alias, local, opaque, operands, pieces, referred, tensors
 from .again import OUTSIDE, run_again
-from .measure import profiled
+from .measure import device_of, profiled
 from .results import Results, plain_results
 from .spent import gradient
 from .units import Unit, Windows, units_of
@@ -154,6 +154,7 @@ class Recorder(TorchDispatchMode):
         self.grads: dict[str, Value] = {}
         self.peak = 0  # growth of the allocator's bytes over forward and backward, at its highest
         self.lasting = 0  # bytes that libraries allocated and keep
+        self.before: int | None = None  # bytes that the device's allocator had given out when the step began, where it counts them
         self.phase = "forward"
         self.spans = 0
         self.layout = hashlib.blake2b(digest_size=8)  # of all results: kernels' work space depends on strides
@@ -189,6 +190,9 @@ class Recorder(TorchDispatchMode):
         units = units_of(self.model)
         self.windows = Windows(units)
         self.gathered = frozenset(u for u in units if u.gathered)
+        device = device_of(self.model)
+        if device.type == "cuda":
+            self.before = torch.cuda.memory_allocated(device)
         self._profiled = self._profile.enter_context(profiled())
         self._before(units)
         for unit in units:
