@@ -163,7 +163,7 @@ func (m *Model) runOn(p *planner.Plan, t Training, through func(Device) Device) 
 	}
 	r.Anonymous = watch.against(p, r.Trace, r.data)
 	r.Memory, r.Chains = deviceMemory(device), chains
-	r.Phases, err = t.Phases.close(device)
+	r.Phases, err = t.Phases.close(device, r.beside())
 	device = nil
 	return r, err
 }

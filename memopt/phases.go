@@ -17,10 +17,10 @@ import (
 type Phases struct {
 	r       *loader.Recorder
 	unified bool
-	base    int64 // what the process and its driver held before a model was opened
+	lowered bool // the device runs kernels, and its driver compiles them
 	parts   PhaseParts
-	work    int64
 	sums    int64 // of the gradients, those that several runs add up
+	flat    bool  // all memory is there from the start
 	early   bool  // optimizer states are wanted before the first backward pass is over
 	resumed bool  // states came from a checkpoint, and were there before the first step
 }
@@ -78,10 +78,7 @@ func NewPhases(device string) (*Phases, error) {
 		p.r.Watch(loader.NewHost())
 	}
 	p.r.End()
-	if kind.lowered { // the driver's own; what else there is is the program, which promises have room for
-		last := p.r.Phases()[1]
-		p.base = last.Anon.Point + last.Shmem
-	}
+	p.lowered = kind.lowered
 	return p, nil
 }
 
@@ -104,15 +101,19 @@ func (p *Phases) Open(ctx context.Context, path string, c configs.Config) (*Mode
 	return opened, nil
 }
 
+// promised is the most that the system sees of the process beside what the device holds.
+func (p *Phases) promised(device int64) (_, host int64) {
+	return device, device + device/20 + programMemory
+}
+
 // next begins a phase, and ends the one before.
 func (p *Phases) next(name, what string, device int64) {
 	if p == nil {
 		return
 	}
 	p.r.Begin(name, what, device)
-	if p.work > 0 || p.parts.M > 0 {
-		step := device + p.work
-		p.r.Promise(device, p.base+step+step/20+programMemory)
+	if p.parts.M > 0 {
+		p.r.Promise(p.promised(device))
 	}
 }
 
@@ -148,6 +149,9 @@ func (p *Phases) scheduled(s *planner.Schedule, kind deviceKind) {
 // at is what is there in a stage of the first step.
 func (p *Phases) at(stage planner.Stage) int64 {
 	n, states := p.parts.W+p.parts.Early+p.parts.C, p.parts.O-p.parts.Early+p.sums
+	if p.flat {
+		return p.parts.M + p.parts.C
+	}
 	if stage >= planner.ForwardStage {
 		n += p.parts.A + p.parts.IO
 	}
@@ -184,7 +188,8 @@ func (p *Phases) open(c configs.Config, s *planner.Schedule) (Device, error) {
 		count: func(owner string, requested, granted int64) {
 			if owner == "ferry" {
 				owner = "staging"
-				p.parts.C = max(p.parts.C, p.parts.C+requested)
+				p.parts.C = max(p.parts.C, requested)
+				p.r.Promise(p.promised(p.at(planner.Loading)))
 			}
 			p.r.Count(owner, requested, granted)
 		},
@@ -194,6 +199,10 @@ func (p *Phases) open(c configs.Config, s *planner.Schedule) (Device, error) {
 	}
 	if w, is := d.(loader.Driven); is {
 		p.r.Watch(w)
+	}
+	if w, is := d.(interface{ Staged() bool }); is && !w.Staged() { // it has all from the start
+		p.flat = true
+		p.next("P7", "activations bound", p.at(planner.ForwardStage))
 	}
 	return d, nil
 }
@@ -249,8 +258,8 @@ func (p *Phases) saving() {
 	}
 }
 
-// close ends the device and the table.
-func (p *Phases) close(d Device) (*PhaseTable, error) {
+// close ends the device and the table. Of the process steps took so much beside the plan.
+func (p *Phases) close(d Device, beside int64) (*PhaseTable, error) {
 	name := d.Name()
 	if p == nil {
 		return nil, d.Close()
@@ -262,6 +271,22 @@ func (p *Phases) close(d Device) (*PhaseTable, error) {
 	}
 	p.r.Begin("U1", "device closed", 0)
 	err := d.Close()
+	p.r.Watch(nil)
 	p.r.End()
-	return &PhaseTable{Device: name, Unified: p.unified, Rule: loader.Rule(p.unified), Parts: p.parts, Rows: p.r.Phases()}, err
+	rows := p.r.Phases()
+	for i := range rows {
+		if rows[i].PromisedHost == 0 {
+			continue
+		}
+		if rows[i].Name[0] == 'T' {
+			rows[i].PromisedHost += beside + beside/20
+		}
+		if p.lowered { // what the driver holds for itself is measured, and named
+			rows[i].PromisedHost += max(0, rows[i].Rest-rows[0].Rest)
+			if rows[i].Name == "P7" { // and for a moment, while it compiles
+				rows[i].PromisedHost += rows[i].System.High - rows[i].System.Point
+			}
+		}
+	}
+	return &PhaseTable{Device: name, Unified: p.unified, Rule: loader.Rule(p.unified), Parts: p.parts, Rows: rows}, err
 }

@@ -12,6 +12,8 @@ import (
 // are there when they are first needed and not before, and the losses are those of a run that nobody looks at.
 func TestPhases(t *testing.T) { phasesAsPromised(t, "cpu") }
 
+func TestVulkanPhases(t *testing.T) { phasesAsPromised(t, vulkanDevice(t)) }
+
 func phasesAsPromised(t *testing.T, device string) {
 	model, data := madeGPT(t, gpt)
 	for name, fields := range map[string]map[string]string{

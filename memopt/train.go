@@ -182,6 +182,14 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	return r, nil
 }
 
+// beside is what the process takes beside the plan's memory: work space, and data that could not be mapped.
+func (r *Result) beside() int64 {
+	if r.data == nil {
+		return r.Trace.Workspace
+	}
+	return r.Trace.Workspace + r.data.Copied
+}
+
 // rate is the learning rate of a step, which counts from 0.
 func (t Training) rate(step int) float64 {
 	if step < t.Warmup {

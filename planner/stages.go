@@ -177,8 +177,12 @@ func (s *Schedule) states() (out []Segment) {
 	return out
 }
 
-// page is the least gap that counts.
-const page = 4096
+// page is the least gap that counts. What is to be apart is not worth it below leastPiece, nor in more than so many.
+const (
+	page       = 4096
+	leastPiece = 64 << 10
+	mostPieces = 16
+)
 
 // arena are the segments of the arena.
 func (s *Schedule) arena(apart bool) []Segment {
@@ -207,6 +211,9 @@ func (s *Schedule) arena(apart bool) []Segment {
 				if int(lives[i].First) < border {
 					stage = ForwardStage
 				}
+			}
+			if end-from < max(leastPiece, s.Arena/mostPieces) {
+				stage = ForwardStage
 			}
 			begin(from, stage)
 		}

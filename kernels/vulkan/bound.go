@@ -100,7 +100,7 @@ func (c *Context) place(from *planner.Schedule, p Places) (*placement, error) {
 		case to.At%vk.MaxAlignment != 0:
 			x.copied = append(x.copied, copied{r, to, true, askew(to)})
 		default:
-			x.inputs = append(x.inputs, piece{r.Offset, r.Offset + r.Bytes, to.Buffer.block, to.At})
+			x.inputs = append(x.inputs, piece{at: r.Offset, end: r.Offset + r.Bytes, block: to.Buffer.block, in: to.At})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Inputs)) {
@@ -217,7 +217,7 @@ func (x *placement) move(life int, to Place) {
 	if n := len(x.results); n > 0 {
 		at = lined(x.results[n-1].end)
 	}
-	x.results = append(x.results, piece{at, at + l.Bytes, to.Buffer.block, to.At})
+	x.results = append(x.results, piece{at: at, end: at + l.Bytes, block: to.Buffer.block, in: to.At})
 	x.schedule.Lives = slices.Delete(x.schedule.Lives, life, life+1)
 	one := func(r planner.Ref) planner.Ref {
 		if r.Space == planner.Arena && r.Offset >= l.Offset && r.Offset < l.Offset+l.Bytes && r.Bytes > 0 {
@@ -323,7 +323,7 @@ func (c *common) weights(d *Device) (all []piece, err error) {
 		d.memory.Requested += h.Value.Bytes
 		d.memory.Granted += h.Value.Granted
 		d.memory.own(owners[planner.State], h.Value)
-		all = append(all, piece{r.Offset, r.Offset + r.Bytes, h.Value, 0})
+		all = append(all, piece{at: r.Offset, end: r.Offset + r.Bytes, block: h.Value})
 	}
 	slices.SortFunc(all, func(a, b piece) int { return cmp.Compare(a.at, b.at) })
 	return all, nil

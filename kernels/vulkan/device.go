@@ -80,7 +80,9 @@ type Device struct {
 	crew     *cpu.Crew // of the launches that the processor does; nil if there are none
 
 	launches []launch
-	sets     *vk.Sets
+	sets     []*vk.Sets
+	handles  []uint64 // of the sets
+	stages   stages
 	whole    *program                     // every launch
 	partial  *program                     // without the updates; nil until it is needed
 	timed    *program                     // the whole with points in time
@@ -132,8 +134,12 @@ func (d *Device) With(s *planner.Schedule, arena int64, places Places) (*Device,
 }
 
 func (d *Device) with(s *planner.Schedule, arena int64, places Places) (*Device, error) {
+	if err := d.come(planner.UpdateStage); err != nil {
+		return nil, err
+	}
 	o := &Device{name: d.name, schedule: s, options: d.options, context: d.context, gpu: d.gpu, shared: d.shared, paths: d.paths, unproved: d.unproved,
 		fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, common: d.common}
+	o.options.Staged, o.options.Loaded = false, nil
 	o.spaces[planner.State] = d.spaces[planner.State]
 	o.options.Places = places
 	if o.options.Arena = arena; arena == 0 {
@@ -149,7 +155,7 @@ func (d *Device) with(s *planner.Schedule, arena int64, places Places) (*Device,
 		o.close()
 		return nil, fmt.Errorf("vulkan: the schedule needs addresses that the other does not")
 	}
-	return o, o.make(o.place, o.allocate, o.load, o.allocateRest, o.prepare, o.record)
+	return o, o.make(o.place, o.stage, o.allocate, o.load, o.allocateRest, o.prepare, o.record)
 }
 
 // Turn makes a device for another schedule of the same program, which goes on with the parameters and states of this one,
@@ -238,7 +244,7 @@ func openIn(c *Context, s *planner.Schedule, o Options) (*Device, error) {
 	if o.Context == nil {
 		c.gpu.Addressed = d.takes(BufferAddresses) || p.Addresses && d.farthest() > o.Range
 	}
-	if err := d.make(d.prove, d.place, d.allocate, d.load, d.allocateRest, d.prepare, d.record); err != nil {
+	if err := d.make(d.prove, d.place, d.stage, d.allocate, d.load, d.allocateRest, d.prepare, d.record); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -285,11 +291,15 @@ func (d *Device) load() error {
 		if err := d.write(spanOf(r), x.Bytes); err != nil {
 			return err
 		}
+		d.stages.uploaded += r.Bytes
 		if p, ok := r.Value.Data.(pages); ok {
 			p.ReleasePages()
 		}
 	}
 	d.common.last = d
+	if d.options.Loaded != nil {
+		d.options.Loaded()
+	}
 	for _, r := range d.schedule.Outputs {
 		d.outputs[r.Value.Name] = r
 	}
@@ -367,11 +377,8 @@ func (d *Device) Run(r planner.Run) (t planner.Trace, err error) {
 	to := unsafe.Slice((*byte)(d.run.Mapped()), runBytes)
 	binary.LittleEndian.PutUint64(to, r.Seed)
 	binary.LittleEndian.PutUint64(to[8:], r.Step)
-	p, err := d.programFor(r)
+	p, err := d.step(r)
 	if err != nil {
-		return t, fmt.Errorf("vulkan: %w", err)
-	}
-	if err := d.execute(p, r); err != nil {
 		return t, fmt.Errorf("vulkan: %w", err)
 	}
 	if err := d.copyBound(false); err != nil {
@@ -479,10 +486,13 @@ func (d *Device) writeTo(w io.Writer, of map[string]planner.Ref, what, name stri
 	if !ok {
 		return fmt.Errorf("no %s is named %q", what, name)
 	}
-	err := d.pieces(spanOf(r), func(b []byte) error {
-		_, err := w.Write(b)
-		return err
-	})
+	err := d.there(r)
+	if err == nil {
+		err = d.pieces(spanOf(r), func(b []byte) error {
+			_, err := w.Write(b)
+			return err
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
@@ -492,6 +502,9 @@ func (d *Device) writeTo(w io.Writer, of map[string]planner.Ref, what, name stri
 func (d *Device) copyOf(r planner.Ref) (*graph.Tensor, error) {
 	d.context.mu.Lock()
 	defer d.context.mu.Unlock()
+	if err := d.there(r); err != nil {
+		return nil, fmt.Errorf("vulkan: %q: %w", r.Value.Name, err)
+	}
 	x := graph.NewTensor(r.Value.Type, r.Shape...)
 	if err := d.read(x.Bytes, spanOf(r)); err != nil {
 		return nil, fmt.Errorf("vulkan: %q: %w", r.Value.Name, err)
@@ -510,9 +523,13 @@ func (d *Device) SetState(name string, x *graph.Tensor) error {
 	}
 	d.context.mu.Lock()
 	defer d.context.mu.Unlock()
+	if err := d.there(r); err != nil {
+		return fmt.Errorf("vulkan: state %q: %w", name, err)
+	}
 	if err := d.write(spanOf(r), x.Bytes); err != nil {
 		return fmt.Errorf("vulkan: state %q: %w", name, err)
 	}
+	d.stages.uploaded += r.Bytes
 	return nil
 }
 
@@ -555,8 +572,8 @@ func (d *Device) close() {
 	for _, p := range append([]*program{d.whole, d.partial, d.timed}, d.passes[:]...) {
 		d.forget(p)
 	}
-	if d.sets != nil {
-		d.gpu.FreeSets(d.sets)
+	for _, s := range d.sets {
+		d.gpu.FreeSets(s)
 	}
 	d.common.devices--
 	for i := range d.spaces {
@@ -571,5 +588,6 @@ func (d *Device) close() {
 	for _, b := range []*vk.Block{d.run, d.ferry, d.tables} {
 		d.gpu.Free(b)
 	}
+	d.forgetCounts()
 	d.gpu = nil
 }

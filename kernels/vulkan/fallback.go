@@ -26,7 +26,7 @@ func (d *Device) newFallback(l planner.Launch, why string) *fallback {
 	f := &fallback{src: l, why: why}
 	for _, refs := range [][]planner.Ref{l.In, l.Out} {
 		for _, r := range refs {
-			if r.Value != nil && d.host(spanOf(r)) == nil {
+			if r.Value != nil && d.ferry != nil && d.host(spanOf(r)) == nil {
 				f.moves += r.Bytes
 			}
 		}

@@ -91,8 +91,7 @@ func (d *Device) join(pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error
 	if d.tables, err = d.gpu.NewBlock(bytes, vk.Host); err != nil {
 		return err
 	}
-	d.memory.Own += d.tables.Granted
-	d.memory.own(ownersBeside, d.tables)
+	d.tookBeside("other", d.tables)
 	at := int64(0)
 	for _, j := range all {
 		r, bound, err := j.run(at, len(*pipelines))
@@ -109,7 +108,7 @@ func (d *Device) join(pipelines *[]*vk.Pipeline, bindings *[][]vk.Binding) error
 // joins is whether a launch is one to join others.
 func (d *Device) joins(i int) bool {
 	l := &d.launches[i]
-	large := func(c dispatch) bool { return c.Kernel.Joined == nil || groupsOf(c) > joinGroups }
+	large := func(c dispatch) bool { return c.Kernel.Joined == nil || c.addresses != nil || groupsOf(c) > joinGroups }
 	return l.call == nil && len(l.dispatches) > 0 && !slices.ContainsFunc(l.dispatches, large)
 }
 

@@ -24,7 +24,8 @@ type space struct {
 type piece struct {
 	at, end int64
 	block   *vk.Block
-	in      int64 // where it begins there
+	in      int64         // where it begins there
+	stage   planner.Stage // of a step, with which its block comes
 }
 
 // bound is the space of results that lie where they are bound, which the plan does not have.
@@ -143,17 +144,16 @@ func (d *Device) allocate() error {
 			return err
 		}
 	}
-	for _, b := range []*vk.Block{d.run, d.ferry} {
-		if b != nil {
-			d.memory.Own += b.Granted
-			d.memory.own(ownersBeside, b)
-		}
+	d.tookBeside("other", d.run)
+	if d.ferry != nil {
+		d.tookBeside("ferry", d.ferry)
 	}
 	return nil
 }
 
 // allocateRest makes the blocks of activations and inputs.
 func (d *Device) allocateRest() error {
+	d.stages.now = max(d.stages.now, planner.ForwardStage)
 	if d.spaces[planner.Arena].pieces == nil {
 		if err := d.allocateSpace(planner.Arena, d.schedule.Arena, nil); err != nil {
 			return err
@@ -176,16 +176,24 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 	limit := blockLimit(d.gpu.Physical)
 	to := &d.spaces[i]
 	if len(elsewhere) == 0 {
-		starts, err := cuts(d.spans[i], height, limit)
-		if err != nil {
-			return fmt.Errorf("%w: %s: %w", vk.ErrDeviceMemory, i, err)
-		}
-		for k, from := range starts {
-			end := height
-			if k+1 < len(starts) {
-				end = starts[k+1]
+		for _, g := range d.stagesOf(i, height) {
+			var inside []span
+			for _, s := range d.spans[i] {
+				if s.at >= g.At && s.end <= g.End {
+					inside = append(inside, span{s.space, s.at - g.At, s.end - g.At})
+				}
 			}
-			to.pieces = append(to.pieces, piece{at: from, end: end})
+			starts, err := cuts(inside, g.End-g.At, limit)
+			if err != nil {
+				return fmt.Errorf("%w: %s: %w", vk.ErrDeviceMemory, i, err)
+			}
+			for k, from := range starts {
+				p := piece{at: g.At + from, end: g.End, stage: g.Stage}
+				if k+1 < len(starts) {
+					p.end = g.At + starts[k+1]
+				}
+				to.pieces = append(to.pieces, p)
+			}
 		}
 	} else {
 		to.pieces = parts(d.schedule, i, elsewhere)
@@ -215,9 +223,15 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 		if i == planner.Arena && len(to.pieces) == 1 {
 			bytes = max(bytes, min(d.options.Arena, limit))
 		}
-		b, err := d.gpu.NewBlock(bytes, vk.Near)
-		if err != nil {
-			return fmt.Errorf("%s of %d bytes: %w%s", i, height, err, d.largest())
+		b := &vk.Block{Bytes: bytes}
+		if at, end := mine[0].at, mine[len(mine)-1].end; mine[0].stage > d.stages.now {
+			d.stages.later = append(d.stages.later, laterBlock{b, i, at, end, mine[0].stage})
+		} else {
+			var err error
+			if b, err = d.gpu.NewBlock(bytes, vk.Near); err != nil {
+				return fmt.Errorf("%s of %d bytes: %w%s", i, height, err, d.largest())
+			}
+			d.took(i, b, at, end)
 		}
 		for _, p := range mine {
 			p.block = b
@@ -226,9 +240,6 @@ func (d *Device) allocateSpace(i planner.Space, height int64, elsewhere []piece)
 		if i == planner.Arena {
 			d.common.arenas[b]++
 		}
-		d.memory.Requested += b.Bytes
-		d.memory.Granted += b.Granted
-		d.memory.own(owners[i], b)
 	}
 	return nil
 }
@@ -256,11 +267,18 @@ func (d *Device) fill(i planner.Space) error {
 		with = math.MaxUint32
 	}
 	for _, b := range d.spaces[i].own {
-		if err := d.carry(vk.Command{Kind: vk.Fill, To: b, Bytes: vk.WholeWords(max(b.Bytes, 1)), Value: with}); err != nil {
+		if d.waits(b) {
+			continue
+		}
+		if err := d.fillWith(b, with); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (d *Device) fillWith(b *vk.Block, with uint32) error {
+	return d.carry(vk.Command{Kind: vk.Fill, To: b, Bytes: vk.WholeWords(max(b.Bytes, 1)), Value: with})
 }
 
 // enough is an error if the device's memory, or what the driver leaves of it to

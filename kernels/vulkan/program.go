@@ -24,7 +24,8 @@ type launch struct {
 type dispatch struct {
 	graph.Dispatch
 	pipeline      *vk.Pipeline
-	set           int // of the device's sets
+	set           int          // of the device's sets
+	addresses     []vk.Binding // of buffers that its kernel finds by addresses
 	reads, writes []span
 }
 
@@ -82,7 +83,14 @@ func (d *Device) prepare() error {
 	if err != nil {
 		return err
 	}
-	d.sets, err = d.gpu.NewSets(pipelines, bindings)
+	if err == nil {
+		d.handles = make([]uint64, len(pipelines))
+		sets := make([]laterSet, len(pipelines))
+		for i, p := range pipelines {
+			sets[i] = laterSet{i, p, bindings[i]}
+		}
+		err = d.newSets(sets)
+	}
 	if d.options.Poison {
 		d.frees = make([][]planner.Life, len(d.schedule.Launches)+1)
 		steps := 0
@@ -159,7 +167,10 @@ func (d *Device) bind(l *launch, src planner.Launch, low *graph.Lowering, pipeli
 				}
 			}
 		}
-		c.Dispatch, all = addressed(x, all)
+		bound := all
+		if c.Dispatch, all = addressed(x, all); x.Kernel.Bound != nil {
+			c.addresses = bound
+		}
 		var err error
 		if c.pipeline, err = d.pipeline(c.Dispatch, len(all)); err != nil {
 			return fmt.Errorf("kernel %s: %w", x.Kernel.Name, err)
@@ -259,6 +270,9 @@ type part struct {
 const listLength = 128
 
 func (d *Device) record() (err error) {
+	if len(d.stages.later) > 0 {
+		return nil // the first step will
+	}
 	d.whole, err = d.newProgram(func(int) bool { return true }, false)
 	return err
 }
@@ -292,7 +306,10 @@ func (d *Device) programFor(r planner.Run) (p *program, err error) {
 		}
 		return d.partial, err
 	}
-	return d.whole, nil
+	if d.whole == nil {
+		err = d.record()
+	}
+	return d.whole, err
 }
 
 // newProgram records the launches that take part. In poison mode, each is a
@@ -393,11 +410,12 @@ func (d *Device) commands(to []vk.Command, l *launch, dispatches []dispatch, h *
 		c.To, c.ToAt = d.spaces[dst.space].locate(dst.at)
 		return append(to, c)
 	}
-	for _, x := range dispatches {
+	for i := range dispatches {
+		x := &dispatches[i]
 		if h.next(x.reads, x.writes) {
 			to = append(to, vk.Command{Kind: vk.Barrier})
 		}
-		c := vk.Command{Kind: vk.Dispatch, Pipeline: x.pipeline, Set: d.sets.Handles[x.set], Push: x.Push}
+		c := vk.Command{Kind: vk.Dispatch, Pipeline: x.pipeline, Set: d.handles[x.set], Push: x.push()}
 		for i, g := range x.Groups {
 			c.Groups[i] = uint32(g)
 		}

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -46,19 +45,6 @@ func status() map[string]int64 {
 		}
 	}
 	return sizes
-}
-
-// hostAnon is the anonymous part, by the quicker of the two files.
-func hostAnon() int64 {
-	data, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	var size, resident, shared int64
-	if _, err := fmt.Sscan(string(data), &size, &resident, &shared); err != nil {
-		return 0
-	}
-	return (resident - shared) * int64(os.Getpagesize())
 }
 
 // goHeap is what Go's heap takes: the mappings near one of its objects.

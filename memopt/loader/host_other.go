@@ -9,5 +9,4 @@ type resident struct{ anon, file, shmem int64 }
 func hostNow() resident { return resident{} }
 func highWater() int64  { return 0 }
 func resetHighWater()   {}
-func hostAnon() int64   { return 0 }
 func goHeap() int64     { return 0 }

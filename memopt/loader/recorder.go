@@ -43,10 +43,13 @@ type Phase struct {
 	// Both is device and host copies together.
 	Both Gauge `json:"both"`
 	// What the operating system says of the process.
-	Anon  Gauge `json:"host_anon"`
-	File  int64 `json:"host_file"`
-	Shmem int64 `json:"host_shmem"`
-	RSS   Gauge `json:"host_rss"`
+	Anon Gauge `json:"host_anon"`
+	// System is what no file is behind: anonymous memory and what is shared, which drivers for the processor have
+	// for device memory.
+	System Gauge `json:"host_system"`
+	File   int64 `json:"host_file"`
+	Shmem  int64 `json:"host_shmem"`
+	RSS    Gauge `json:"host_rss"`
 	// Of the process's own memory, Heap is what lives in Go's heap, Go what the heap takes with garbage and goroutines'
 	// stacks, On what the device has there, and Rest all else but copies of weights: the program's data, what Go's runtime
 	// and the driver hold for themselves, and threads' stacks.
@@ -56,8 +59,7 @@ type Phase struct {
 	Rest int64 `json:"host_rest"`
 	// Promised is the most that the device should hold; −1 where nothing is promised.
 	Promised int64 `json:"promised"`
-	// PromisedHost is the most that the process's own memory and what it shares should come to; 0 where nothing
-	// is promised.
+	// PromisedHost is the most that System should come to; 0 where nothing is promised.
 	PromisedHost int64 `json:"promised_host,omitempty"`
 }
 
@@ -249,7 +251,7 @@ func (r *Recorder) Promise(device, host int64) {
 func (r *Recorder) End() {
 	if p := r.open; p != nil {
 		r.open = nil
-		p.Anon.High = r.watch.end()
+		p.Anon.High, p.System.High = r.watch.end()
 		r.point(p)
 		r.phases = append(r.phases, *p)
 	}
@@ -261,6 +263,8 @@ func (r *Recorder) point(p *Phase) {
 	debug.FreeOSMemory()
 	m := hostNow()
 	p.Anon.Point, p.File, p.Shmem = m.anon, m.file, m.shmem
+	p.System.Point = m.anon + m.shmem
+	p.System.High = max(p.System.High, p.System.Point)
 	p.RSS.Point = m.anon + m.file + m.shmem
 	p.RSS.High = max(high, p.RSS.Point)
 	p.Anon.High = max(p.Anon.High, p.Anon.Point)
@@ -306,15 +310,16 @@ func (r *Recorder) Held() int64 {
 	return r.now.Point
 }
 
-// watch looks at the process's anonymous memory again and again: the system keeps a high-water mark of all
-// resident memory alone.
+// watch looks at the process's own memory again and again: the system keeps a high-water mark of all resident
+// memory alone.
 type watch struct {
-	stop, done chan struct{}
-	most       int64
+	stop, done   chan struct{}
+	anon, system int64
 }
 
 func newWatch() *watch {
-	w := &watch{stop: make(chan struct{}), done: make(chan struct{}), most: hostAnon()}
+	w := &watch{stop: make(chan struct{}), done: make(chan struct{})}
+	w.look()
 	go func() {
 		defer close(w.done)
 		tick := time.NewTicker(time.Millisecond)
@@ -324,17 +329,23 @@ func newWatch() *watch {
 			case <-w.stop:
 				return
 			case <-tick.C:
-				w.most = max(w.most, hostAnon())
+				w.look()
 			}
 		}
 	}()
 	return w
 }
 
-func (w *watch) end() int64 {
+func (w *watch) look() {
+	m := hostNow()
+	w.anon, w.system = max(w.anon, m.anon), max(w.system, m.anon+m.shmem)
+}
+
+func (w *watch) end() (anon, system int64) {
 	close(w.stop)
 	<-w.done
-	return max(w.most, hostAnon())
+	w.look()
+	return w.anon, w.system
 }
 
 // Rule says how the memory of a device and of the process are combined.

@@ -14,7 +14,7 @@ func Phases(w io.Writer, rows []loader.Phase) {
 	classes := usedClasses(rows)
 	device := [][]string{{"device", "", "point", "high", "promised", "granted", "driver"}}
 	owners := [][]string{append([]string{"owners"}, classes...)}
-	host := [][]string{{"process", "anonymous", "high", "promised", "device", "Go", "rest", "shared", "Go heap", "file", "resident"}}
+	host := [][]string{{"process", "own", "high", "promised", "device", "Go", "rest", "shared", "Go heap", "file", "resident"}}
 	for _, p := range rows {
 		driver := "not reported"
 		if p.Driver != nil {
@@ -26,7 +26,7 @@ func Phases(w io.Writer, rows []loader.Phase) {
 			row = append(row, Bytes(p.Owned(c).Requested))
 		}
 		owners = append(owners, row)
-		host = append(host, []string{p.Name, Bytes(p.Anon.Point), Bytes(p.Anon.High), unlessBelow(p.PromisedHost, 1), Bytes(p.On), Bytes(p.Go), Signed(p.Rest),
+		host = append(host, []string{p.Name, Bytes(p.System.Point), Bytes(p.System.High), unlessBelow(p.PromisedHost, 1), Bytes(p.On), Bytes(p.Go), Signed(p.Rest),
 			Bytes(p.Shmem), Bytes(p.Heap), Bytes(p.File), Bytes(p.RSS.High)})
 	}
 	Table(w, "=ltrrrr2r1", device)

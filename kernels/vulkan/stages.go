@@ -1,0 +1,285 @@
+package vulkan
+
+import (
+	"fmt"
+	"slices"
+
+	"memopt/kernels/vulkan/vk"
+	"memopt/memopt/graph"
+	"memopt/planner"
+)
+
+// stages is memory that comes with the stage of the first step that touches it. Until then a block has no buffer; what
+// binds it is bound when it comes.
+type stages struct {
+	segments []planner.Segment // of the schedule; nil if all memory is there from the start
+	needs    []planner.Stage   // by launch
+	later    []laterBlock
+	sets     []laterSet
+	now      planner.Stage
+	counted  []counted
+	uploaded int64
+	zeroed   int64
+}
+
+// laterBlock is a block that is not there yet.
+type laterBlock struct {
+	*vk.Block
+	space   planner.Space
+	at, end int64
+	stage   planner.Stage
+}
+
+// laterSet is bindings of which some are not there yet, by their place among the device's sets.
+type laterSet struct {
+	set      int
+	pipeline *vk.Pipeline
+	bindings []vk.Binding
+}
+
+// counted is memory in the book.
+type counted struct {
+	owner              string
+	requested, granted int64
+}
+
+// Staged reports whether memory came in stages. Where it is poisoned all is there from the start.
+func (d *Device) Staged() bool { return d.stages.segments != nil }
+
+// stage decides whether memory comes in stages.
+func (d *Device) stage() error {
+	if d.stages.now = planner.UpdateStage; d.options.Staged && !d.options.Poison {
+		d.stages.segments, d.stages.needs, d.stages.now = d.schedule.Segments(true), d.schedule.Needs(), planner.Loading
+	}
+	return nil
+}
+
+// pieces of a space are its segments by stage; the whole where memory does not come in stages.
+func (d *Device) stagesOf(i planner.Space, height int64) (all []planner.Segment) {
+	for _, g := range d.stages.segments {
+		if g.Space != i {
+			continue
+		}
+		if n := len(all); n > 0 && all[n-1].Stage == g.Stage {
+			all[n-1].End = g.End
+			continue
+		}
+		all = append(all, g)
+	}
+	if all == nil {
+		all = []planner.Segment{{Space: i, End: height, Stage: d.stages.now}}
+	}
+	return all
+}
+
+// come has the memory of all stages up to one be there.
+func (d *Device) come(stage planner.Stage) error {
+	d.stages.now = max(d.stages.now, stage)
+	return d.comeThose(func(b laterBlock) bool { return b.stage <= d.stages.now })
+}
+
+// there has the memory of a value be there.
+func (d *Device) there(r planner.Ref) error {
+	return d.comeThose(func(b laterBlock) bool { return b.space == r.Space && b.at <= r.Offset && r.Offset < b.end })
+}
+
+func (d *Device) comeThose(wanted func(laterBlock) bool) error {
+	var left []laterBlock
+	came := false
+	for k, b := range d.stages.later {
+		if !wanted(b) {
+			left = append(left, b)
+			continue
+		}
+		got, err := d.gpu.NewBlock(b.Bytes, vk.Near)
+		if err != nil {
+			d.stages.later = append(left, d.stages.later[k:]...)
+			return fmt.Errorf("%s of %d bytes: %w%s", b.space, b.Bytes, err, d.largest())
+		}
+		*b.Block, came = *got, true
+		d.took(b.space, b.Block, b.at, b.end)
+		if err := d.fillWith(b.Block, 0); err != nil {
+			return err
+		}
+	}
+	if d.stages.later = left; !came || d.handles == nil {
+		return nil
+	}
+	sets := d.stages.sets
+	d.stages.sets = nil
+	return d.newSets(sets)
+}
+
+// newSets makes the sets whose blocks are there; the others wait.
+func (d *Device) newSets(all []laterSet) error {
+	var pipelines []*vk.Pipeline
+	var bindings [][]vk.Binding
+	var at []int
+	for _, s := range all {
+		if slices.ContainsFunc(s.bindings, func(b vk.Binding) bool { return d.waits(b.Block) }) {
+			d.stages.sets = append(d.stages.sets, s)
+			continue
+		}
+		pipelines, bindings, at = append(pipelines, s.pipeline), append(bindings, s.bindings), append(at, s.set)
+	}
+	if len(pipelines) == 0 {
+		return nil
+	}
+	sets, err := d.gpu.NewSets(pipelines, bindings)
+	if err != nil {
+		return err
+	}
+	d.sets = append(d.sets, sets)
+	for i, set := range at {
+		d.handles[set] = sets.Handles[i]
+	}
+	return nil
+}
+
+// waits reports whether a block is not there yet.
+func (d *Device) waits(b *vk.Block) bool {
+	return slices.ContainsFunc(d.stages.later, func(l laterBlock) bool { return l.Block == b })
+}
+
+// took counts a block of a space that was taken of the driver.
+func (d *Device) took(i planner.Space, b *vk.Block, from, end int64) {
+	d.memory.Requested += b.Bytes
+	d.memory.Granted += b.Granted
+	d.memory.own(owners[i], b)
+	granted := b.Granted
+	for _, g := range d.stages.segments {
+		if n := min(end, g.End) - max(from, g.At); g.Space == i && n > 0 {
+			d.count(g.Owner, n, granted)
+			if granted = 0; i == planner.State && g.Owner != "weights" {
+				d.stages.zeroed += n
+			}
+		}
+	}
+	if d.stages.segments == nil {
+		d.count([...]string{planner.Arena: "activations", planner.State: "weights", planner.Staging: "staging"}[i], b.Bytes, granted)
+	}
+}
+
+// tookBeside counts a block that is no space's.
+func (d *Device) tookBeside(owner string, b *vk.Block) {
+	d.memory.Own += b.Granted
+	d.memory.own(ownersBeside, b)
+	d.count(owner, b.Bytes, b.Granted)
+}
+
+func (d *Device) count(owner string, requested, granted int64) {
+	if d.options.Count != nil {
+		d.stages.counted = append(d.stages.counted, counted{owner, requested, granted})
+		d.options.Count(owner, requested, granted)
+	}
+}
+
+// forgetCounts is the end of all that was counted.
+func (d *Device) forgetCounts() {
+	for _, c := range d.stages.counted {
+		d.options.Count(c.owner, -c.requested, -c.granted)
+	}
+	d.stages.counted = nil
+}
+
+// Filled is the bytes that were brought to parameters, constants and states, and those of states that begin as zeros, which
+// the device filled by itself.
+func (d *Device) Filled() (uploaded, zeroed int64) { return d.stages.uploaded, d.stages.zeroed }
+
+// Unified says that the device's memory is the machine's.
+func (d *Device) Unified() bool { return d.gpu.Physical.Unified() }
+
+// Driver is what the driver says that this process uses of the heap, and may use.
+func (d *Device) Driver() (usage, budget int64, ok bool) {
+	if d.gpu == nil {
+		return 0, 0, false
+	}
+	h := d.gpu.Heap(vk.Near)
+	return int64(min(h.Usage, 1<<62)), int64(min(h.Budget, 1<<62)), h.Budget > 0
+}
+
+// taken is the launches that a run has.
+func (d *Device) taken(r planner.Run) func(launch int) bool {
+	return func(i int) bool {
+		n := d.launches[i].src.Node
+		return !r.Accumulate || n == nil || n.Phase != graph.Updating
+	}
+}
+
+// first does a run whose memory is not all there, or that is watched: part by part, with what each needs.
+func (d *Device) first(r planner.Run) error {
+	begin, end, launches := d.schedule.BackwardBegin(), d.schedule.BackwardEnd(), len(d.launches)
+	takes := d.taken(r)
+	borders := []int{0, begin, end, launches}
+	if d.stages.needs != nil {
+		for i := range launches {
+			if takes(i) && d.stages.needs[i] > planner.BackwardStage {
+				borders = append(borders, i)
+				break
+			}
+		}
+	}
+	slices.Sort(borders)
+	borders = slices.Compact(borders)
+	for k, from := range borders {
+		if r.At != nil && from == begin {
+			r.At(planner.ForwardOver)
+		}
+		if r.At != nil && from == end {
+			r.At(planner.BackwardOver)
+		}
+		if from == launches {
+			break
+		}
+		inside := func(i int) bool { return takes(i) && from <= i && i < borders[k+1] }
+		need := planner.ForwardStage
+		for i := from; i < borders[k+1]; i++ {
+			if d.stages.needs != nil && takes(i) {
+				need = max(need, d.stages.needs[i])
+			}
+		}
+		if err := d.come(need); err != nil {
+			return err
+		}
+		p, err := d.newProgram(inside, false)
+		if err != nil {
+			return err
+		}
+		err = d.execute(p, r)
+		d.forget(p)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step does a run, and gives its program where there is one for all of it.
+func (d *Device) step(r planner.Run) (*program, error) {
+	if whole := r.Part == planner.Whole && !r.Times; whole && (r.At != nil || !d.complete(r)) {
+		return nil, d.first(r)
+	} else if !whole {
+		if err := d.come(planner.UpdateStage); err != nil {
+			return nil, err
+		}
+	}
+	p, err := d.programFor(r)
+	if err != nil {
+		return nil, err
+	}
+	return p, d.execute(p, r)
+}
+
+// complete reports whether all memory that a run needs is there.
+func (d *Device) complete(r planner.Run) bool {
+	if len(d.stages.later) == 0 {
+		return true
+	}
+	takes := d.taken(r)
+	for i, need := range d.stages.needs {
+		if need > d.stages.now && takes(i) {
+			return false
+		}
+	}
+	return true
+}
