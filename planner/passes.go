@@ -45,13 +45,14 @@ type PassRow struct {
 // Pass is a row of the tables of passes.
 type Pass struct {
 	Name, Doc string
-	Needed    bool // by all others: it cannot be left out
+	At        string // where it begins: file:line
+	Needed    bool   // by all others: it cannot be left out
 }
 
 // Passes lists what searches run, in running order. Request.Without takes the names.
 func Passes() (all []Pass) {
 	for i, p := range recompute.Passes() {
-		all = append(all, Pass{Name: choosing + p.Name, Doc: p.Doc, Needed: i == 0})
+		all = append(all, Pass{Name: choosing + p.Name, Doc: p.Doc, At: p.At, Needed: i == 0})
 	}
 	for _, p := range pack.Passes() {
 		all = append(all, Pass{Name: placing + p.Name, Doc: p.Doc})

@@ -29,7 +29,7 @@ var planCommand = &cli.Command{
 		&cli.StringFlag{Name: "emit", Usage: "`FILE` write the training graph under the plan (ONNX)"},
 		htmlFlag("write a page that stands alone: figures, memory over the step, the arena as a picture"),
 		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw memory over the step, this plan in front of the step with everything kept"},
-		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ",")},
+		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ", ")},
 	),
 	Action: func(c *cli.Context) error {
 		asJSON, err := begin(c, "MODEL")
@@ -92,6 +92,7 @@ var stages = []stage{
 	{"graph", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
 		return m.Guarded(func() error { return p.Graph.Print(w) })
 	}},
+	{"search", ofPlan(report.Search)},
 	{"clusters", ofPlan(report.Clusters)},
 	{"ort", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
 		level := m.Config.Log
