@@ -64,10 +64,24 @@ func (f *forwardFitting) wouldFit(ctx context.Context, err error) error {
 
 // run runs the program dry under the limit that holds.
 func (f *forwardFitting) run(in map[string]*graph.Tensor, change func(*session.Options)) (int64, error) {
-	return f.s.DryRun(f.ctx, in, f.fetches, func(o *session.Options) {
+	return f.s.DryRun(f.ctx, in, f.fetches, f.changing(change))
+}
+
+// anew is run for results of other sizes: they are the session's then.
+func (f *forwardFitting) anew(s *session.Session, in map[string]*graph.Tensor) (int64, error) {
+	var fetches []session.Fetch
+	for _, g := range f.fetches {
+		fetches = append(fetches, session.Fetch{Name: g.Name, OnDevice: g.OnDevice})
+	}
+	return s.DryRun(f.ctx, in, fetches, f.changing(func(*session.Options) {}))
+}
+
+// changing is other options of a session, under the limit that holds.
+func (f *forwardFitting) changing(change func(*session.Options)) func(*session.Options) {
+	return func(o *session.Options) {
 		o.MemoryLimit = f.limit
 		change(o)
-	})
+	}
 }
 
 // raise looks for the limit that would do, where the setting is what refused.
@@ -189,7 +203,7 @@ func (f *forwardFitting) dims() {
 				}
 				in[p.Name] = x
 			}
-			_, err := f.run(in, func(*session.Options) {})
+			_, err := f.anew(f.s, in)
 			return err
 		}
 		var short *arena.OutOfMemory
@@ -265,7 +279,7 @@ func (f *forwardFitting) quantize() (q Quantized, most int64, err error) {
 		return q, 0, err
 	}
 	defer s.Close()
-	most, err = s.DryRun(f.ctx, f.in, f.fetches, func(*session.Options) {})
+	most, err = f.anew(s, f.in)
 	return q, most, err
 }
 

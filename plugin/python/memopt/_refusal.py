@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from .errors import Change, Floor
+from .errors import Change, Floor, Memory
 
 TRAILER = "memopt-refusal-bin"
 
@@ -21,11 +21,18 @@ def fields(trailers: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _fields(refusal: dict[str, Any]) -> dict[str, Any]:
-    floor = refusal.get("floor")
+    floor, memory = refusal.get("floor"), refusal.get("memory")
     return {
         "want": refusal["want"],
         "best": refusal["best"],
         "fixed": refusal["fixed"],
         "floor": Floor(floor["peak"], floor["node"], floor.get("op", ""), floor.get("module", "")) if floor else None,
         "changes": tuple(Change(change["setting"], change["share"], dict(change["settings"])) for change in refusal["changes"]),
+        "note": refusal.get("note", ""),
+        "memory": _memory(memory) if memory else None,
     }
+
+
+def _memory(of: dict[str, Any]) -> Memory:
+    owners = tuple((owner["owner"], owner["bytes"]) for owner in of["largest_owners"])
+    return Memory(of["requested"], of["for"], of["in_use"], of["reserved"], of["largest_hole"], of["limit"], owners)

@@ -70,21 +70,35 @@ class Change(NamedTuple):
     settings: dict[str, str]  # the same by name, as memopt.plan takes them; of dims those that change
 
 
+class Memory(NamedTuple):
+    """What a limit, an arena or a device said that has too little memory, in bytes."""
+
+    requested: int
+    for_: str  # what was to have it
+    in_use: int  # of the arena's chunks, or of the device
+    reserved: int  # all that is held
+    largest_hole: int  # of the arena
+    limit: int  # 0: none, the system has no more
+    largest_owners: tuple[tuple[str, int], ...]  # the three who hold most, or of a step the parts that take most
+
+
 class BudgetError(MemoptError):
-    """No plan can do what was asked; the message has the floor and what holds it. For code it is in fields:
+    """No plan can do what was asked, or there is too little memory; the message has the floor and what holds it. For code it is in fields:
 
     want     bytes of the arena that budgets leave
     best     those of the lowest plan found; 0 if it is not for bytes that there is none
     fixed    bytes beside the arena: parameters, optimizer states, inputs
     floor    what no plan goes below, a Floor, or None where none is known
     changes  what would fit, one of them each: a tuple of Change
+    note     what may have been meant, or was not computed
+    memory   what refused, where that is no budget but memory: a Memory, else None
     binds    of a module's step: what sets the floor, "loss", "block", "gradients" or "parameters"
     module   its path, and op, its operator
     """
 
     def __init__(
         self, message: str, *, want: int = 0, best: int = 0, fixed: int = 0, floor: Floor | None = None, changes: tuple[Change, ...] = (),
-        binds: str = "", module: str = "", op: str = "", **fields: Any,
+        note: str = "", memory: Memory | None = None, binds: str = "", module: str = "", op: str = "", **fields: Any,
     ) -> None:  # fmt: skip
         super().__init__(message, **fields)
         self.want = want
@@ -92,6 +106,8 @@ class BudgetError(MemoptError):
         self.fixed = fixed
         self.floor = floor
         self.changes = changes
+        self.note = note
+        self.memory = memory
         self.binds = binds
         self.module = module
         self.op = op

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -154,11 +155,23 @@ class Devices(Quiet):
                 session = ort.InferenceSession(chain().SerializeToString(), providers=[(name, given)])
                 self.assertEqual(session.get_provider_options()[session.get_providers()[0]], given)
                 session.run(None, {"x": small})
-                with self.assertRaisesRegex(Fail, "out of memory: .* the limit is 2097152"):
+                with self.assertRaisesRegex(Fail, "out of memory: .* the limit is 2097152") as caught:
                     session.run(None, {"x": large})
+                self._would_fit(str(caught.exception), caught.exception.__cause__, name, given)
                 session.run(None, {"x": small})
                 stats = session.get_memory_stats()
                 self.assertLessEqual(stats["held_most"], 2 << 20)
+
+    def _would_fit(self, text: str, cause: BaseException | None, name: str, given: dict[str, str]) -> None:
+        """What an error says would fit does, and the next that is larger does not."""
+        assert isinstance(cause, memopt.BudgetError) and cause.memory is not None
+        self.assertEqual(cause.memory.limit, 2 << 20)
+        limit, n = re.search(r"gpu_mem_limit=(\d+)", text), re.search(r"inputs with \w+=(\d+)", text)
+        assert limit is not None and n is not None, text
+        session = ort.InferenceSession(chain().SerializeToString(), providers=[(name, given | {"gpu_mem_limit": limit[1]})])
+        session.run(None, {"x": np.zeros(1 << 20, np.float32)})
+        session = ort.InferenceSession(chain().SerializeToString(), providers=[(name, given)])
+        session.run(None, {"x": np.zeros(int(n[1]), np.float32)})
 
     def test_bad_limits(self) -> None:
         for given, said in (({"gpu_mem_limit": "much"}, "gpu_mem_limit is 'much'"), ({"gpu_mem_limit": -1}, "gpu_mem_limit"), ({"arena_extend_strategy": "kDouble"}, "kNextPowerOfTwo")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BudgetError, MemoptError
@@ -200,7 +201,7 @@ def opening(e: MemoptError, text: str, path: str) -> Exception:
     if e.kind in kinds:
         return errors.status(kinds[e.kind], where + text)
     if e.code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED") or isinstance(e, BudgetError):
-        return errors.status(errors.Fail, where + text)
+        return errors.status(errors.Fail, where + _respelled(e, text))
     return errors.status(errors.EngineError, where + text)
 
 
@@ -211,8 +212,34 @@ def running(e: MemoptError) -> Exception:
     if e.code == "UNIMPLEMENTED":
         return errors.status(errors.NotImplemented, str(e))
     if e.code in ("FAILED_PRECONDITION", "RESOURCE_EXHAUSTED"):
-        return errors.status(errors.Fail, str(e))
+        return errors.status(errors.Fail, _respelled(e, str(e)))
     return errors.status(errors.EngineError, str(e))
+
+
+def _respelled(e: MemoptError, text: str) -> str:
+    """The message with what would fit as this face spells it. The exception's cause has it as data."""
+    if not isinstance(e, BudgetError):
+        return text
+    for change in e.changes:
+        spelled = ", ".join(_spelled(name, value) for name, value in change.settings.items())
+        if spelled:
+            text = text.replace(change.setting.partition(" (")[0], spelled)
+    return text
+
+
+def _spelled(name: str, value: str) -> str:
+    if name == "mem_limit":
+        return f"the provider's option gpu_mem_limit={_bytes(value)}"
+    if name == "arena_extend_strategy":
+        return f"the provider's option arena_extend_strategy={value}"
+    if name == "enable_mem_pattern":
+        return "SessionOptions.enable_mem_pattern=True"
+    return f"inputs with {value}"  # sizes of dims
+
+
+def _bytes(size: str) -> int:
+    number, unit = (size[:-3], size[-3:]) if size.endswith("iB") else (size, "")
+    return int(Fraction(number) * {"": 1, "MiB": 1 << 20, "GiB": 1 << 30}[unit])
 
 
 def _given(options: SessionOptions) -> list[Given]:
