@@ -38,6 +38,7 @@ var (
 	placing   = []string{"plan", "frontier", "maxbatch", "train", "leaks", "run", "load"}             // they plan for a device
 	seeding   = []string{"plan", "train", "leaks", "run"}                                             // they draw numbers
 	running   = []string{"run"}                                                                       // they run forward programs
+	holding   = []string{"run", "load"}                                                               // they hold weights under a limit
 	loading   = []string{"load"}                                                                      // they load weights and nothing else
 	outside   = []string{"optimize", "quantize"}                                                      // they write models
 	rounding  = []string{"quantize"}                                                                  // it rounds weights to integers
@@ -174,8 +175,8 @@ var rows = slices.Concat(
 			"The ring that weights stream through."),
 		row("reloads", func(c *Config) *int { return &c.Reloads }, whole(0, math.MaxInt32), 20, loading,
 			"How often to load the model again and drop it, to see whether anything is left."),
-		row("mem_limit", func(c *Config) *int64 { return &c.MemoryLimit }, bytes(), 0, running,
-			"Most memory that all of it may hold: weights, the arena, copies of inputs, and results."),
+		row("mem_limit", func(c *Config) *int64 { return &c.MemoryLimit }, bytes(), 0, holding,
+			"Most memory that all of it may hold: weights, the arena, copies of inputs, and results; of a load weights, their copies and the ring, and activations."),
 		row("arena_extend_strategy", func(c *Config) *string { return &c.ArenaStrategy }, choice(arenas, lowerCase(arenas)), "planned", running,
 			"How the arena grows: to the largest plan and no further, by regions that double, or by what is asked for."),
 		row("enable_mem_pattern", func(c *Config) *bool { return &c.MemoryPattern }, onOff(), true, running,

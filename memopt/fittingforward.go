@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -238,50 +236,28 @@ func (f *forwardFitting) quantized() {
 	if f.path == "" {
 		return
 	}
-	r, most, err := f.quantize()
+	q, most, err := quantizedTo(f.ctx, f.path, func(to string) (int64, error) {
+		o, err := forwardOptions(f.config)
+		if err != nil {
+			return 0, err
+		}
+		o.MemoryLimit = f.limit
+		s, err := session.OpenDry(f.ctx, session.Model{Path: to}, o)
+		if err != nil {
+			return 0, err
+		}
+		defer s.Close()
+		return f.anew(s, f.in)
+	})
 	switch {
 	case errors.Is(err, errTooLarge), errors.Is(err, context.DeadlineExceeded):
 		f.notes = append(f.notes, "not computed, as it takes long: the model with weights of 8 bits")
-	case err != nil || r.After >= r.Before: // it has no such form, or that does not fit either
-	default:
-		f.found = append(f.found, planner.Change{Text: f.config.Quantize(f.path) + fmt.Sprintf(" (weights %s → %s, %s in all)", configs.FormatBytes(r.Before), configs.FormatBytes(r.After), configs.FormatBytes(most))})
+	case err == nil && q.After < q.Before: // else it has no such form, or that does not fit either
+		f.found = append(f.found, quantizedChange(f.config, f.path, q, most))
 	}
 }
 
 var errTooLarge = errors.New("the model is large")
-
-func (f *forwardFitting) quantize() (q Quantized, most int64, err error) {
-	size := int64(0)
-	for _, file := range append([]string{f.path}, onnx.Written(f.path)...) {
-		if is, err := os.Stat(file); err == nil {
-			size += is.Size()
-		}
-	}
-	if size > mostQuantized {
-		return q, 0, errTooLarge
-	}
-	dir, err := os.MkdirTemp("", "memopt-")
-	if err != nil {
-		return q, 0, err
-	}
-	defer os.RemoveAll(dir)
-	to := filepath.Join(dir, "quantized.onnx")
-	if q, err = Quantize(f.ctx, f.path, to, configs.Default()); err != nil {
-		return q, 0, err
-	}
-	o, err := forwardOptions(f.config)
-	if err != nil {
-		return q, 0, err
-	}
-	o.MemoryLimit = f.limit
-	s, err := session.OpenDry(f.ctx, session.Model{Path: to}, o)
-	if err != nil {
-		return q, 0, err
-	}
-	defer s.Close()
-	most, err = f.anew(s, f.in)
-	return q, most, err
-}
 
 // sizeAbove is a size that settings take, of so many bytes or a little more.
 func sizeAbove(n int64) string {

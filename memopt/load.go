@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -67,6 +66,7 @@ func Load(ctx context.Context, path string, c configs.Config, mode loader.Mode, 
 			return nil, input(fmt.Errorf("device %s has no memory of its own to load to", kind.name))
 		}
 		t := &load{ctx: ctx, path: path, config: c, mode: mode, lowered: kind.lowered, r: loader.NewRecorder(), reloads: reloads}
+		t.r.Limit(c.MemoryLimit, func(bytes int64) error { return Fits(bytes, "the load", "") })
 		return t.run(func() (loader.Device, error) { return open(which) })
 	})
 }
@@ -122,7 +122,7 @@ func (t *load) run(open func() (loader.Device, error)) (out *Loaded, err error) 
 	}
 	out = &Loaded{Format: "memopt.load/1", Mode: t.mode, Device: t.device.Name(), Unified: t.device.Unified(), Reloads: t.reloads}
 	if err := t.load(); err != nil {
-		return nil, err
+		return nil, t.wouldFit(err)
 	}
 	if err := t.r.Do("U1", "model unloaded", 0, t.unload); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (t *load) run(open func() (loader.Device, error)) (out *Loaded, err error) 
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, t.wouldFit(err)
 		}
 		phases = t.r.Phases()
 		out.LeftHost = (phases[len(phases)-1].Anon.Point - before) / int64(t.reloads)
@@ -172,7 +172,13 @@ func (t *load) load() error {
 		return err
 	}
 	if early {
-		if err := t.r.Do("P4a", "activations bound, copies read", t.sizes.A, func() error { return errors.Join(t.bind(), t.readAll()) }); err != nil {
+		both := func() error {
+			if err := t.bind(); err != nil {
+				return err
+			}
+			return t.readAll()
+		}
+		if err := t.r.Do("P4a", "activations bound, copies read", t.sizes.A, both); err != nil {
 			return err
 		}
 	} else if err := t.readAllPhase(); err != nil {
@@ -239,34 +245,38 @@ func (t *load) build() error {
 }
 
 // plan places activations, and lists the weights.
-func (t *load) plan() error {
-	p, err := planner.Make(t.graph, planner.Request{Dims: t.config.Dims, Lowered: t.lowered, Context: t.ctx})
+func (t *load) plan() (err error) {
+	t.sizes, t.ws, err = t.sizesFor(t.config.Dims)
+	t.count = len(t.ws)
+	return err
+}
+
+// sizesFor is what a load takes for sizes of dims, and the weights.
+func (t *load) sizesFor(dims map[string]int64) (sizes loader.Sizes, ws []loader.Weight, err error) {
+	p, err := planner.Make(t.graph, planner.Request{Dims: dims, Lowered: t.lowered, Context: t.ctx})
 	if err != nil {
-		return classify(err)
+		return sizes, nil, classify(err)
 	}
 	s, err := p.Schedule()
 	if err != nil {
-		return err
+		return sizes, nil, err
 	}
-	t.ws = nil
 	for _, r := range s.Fixed {
 		v := r.Value
 		if v.Kind == graph.Input {
 			continue
 		}
 		if at, ok := v.Data.(*weights.Block); ok {
-			t.ws = append(t.ws, loader.Weight{Name: v.Name, Bytes: r.Bytes, From: at})
+			ws = append(ws, loader.Weight{Name: v.Name, Bytes: r.Bytes, From: at})
 			continue
 		}
 		x, err := v.Tensor(s.Binding)
 		if err != nil {
-			return err
+			return sizes, nil, err
 		}
-		t.ws = append(t.ws, loader.Weight{Name: v.Name, Bytes: r.Bytes, From: bytes.NewReader(x.Bytes)})
+		ws = append(ws, loader.Weight{Name: v.Name, Bytes: r.Bytes, From: bytes.NewReader(x.Bytes)})
 	}
-	t.count = len(t.ws)
-	t.sizes = loader.SizesOf(t.ws, s.Arena+s.Staging, cmp.Or(t.config.Chunk, loader.DefaultChunk))
-	return nil
+	return loader.SizesOf(ws, s.Arena+s.Staging, cmp.Or(t.config.Chunk, loader.DefaultChunk)), ws, nil
 }
 
 // readAllPhase is the phase of modes that read everything before.
@@ -286,7 +296,10 @@ func (t *load) upload() (err error) {
 	copies := t.copies
 	t.copies = nil
 	if t.on, err = loader.Upload(t.ctx, t.device, t.ws, loader.Options{Mode: t.mode, Chunk: t.config.Chunk}, copies, t.r); err != nil {
-		return codedError{err, ExitCannot}
+		if asMemoryError(err) == nil {
+			err = codedError{err, ExitCannot}
+		}
+		return err
 	}
 	return t.source.Unchanged()
 }

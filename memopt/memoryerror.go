@@ -2,6 +2,7 @@ package memopt
 
 import (
 	"errors"
+	"syscall"
 
 	"memopt/memopt/arena"
 	"memopt/planner"
@@ -55,7 +56,11 @@ func asMemoryError(err error) *MemoryError {
 		switch {
 		case errors.As(short.Cause, &of) && of.Room >= 0: // the process's own limit, or the machine's
 			e.Room = short.Reserved + of.Room
-		case short.Limit > 0:
+		case errors.Is(short.Cause, syscall.ENOMEM):
+			if most := machineMemory(); most > 0 && most < short.Requested {
+				e.Room = short.Reserved + most
+			}
+		case short.Cause == nil && short.Limit > 0:
 			e.Room = short.Limit
 		}
 		return e

@@ -41,7 +41,7 @@ var loadCommand = &cli.Command{
 		found, err := loaded(c.Context, path, cfg)
 		done()
 		if err != nil {
-			return err
+			return refused(c, cfg, err)
 		}
 		return found.print(c, asJSON)
 	},

@@ -46,6 +46,13 @@ func (a *Account) take(owner string, n int64) *OutOfMemory {
 	return nil
 }
 
+// Short is the error of memory that the account allows and that cannot be had.
+func (a *Account) Short(owner string, n int64, cause error) *OutOfMemory {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return &OutOfMemory{Requested: n, For: owner, InUse: a.total, Reserved: a.total, Limit: a.limit, Largest: a.largest(), Cause: cause}
+}
+
 // Give takes n bytes of an owner's out again.
 func (a *Account) Give(owner string, n int64) {
 	a.mu.Lock()

@@ -177,11 +177,11 @@ func (o Options) chunk() int64 {
 	if o.Chunk <= 0 {
 		return DefaultChunk
 	}
-	return max(o.Chunk, minChunk)
+	return max(o.Chunk, LeastChunk)
 }
 
-// minChunk is the least ring: below that each copy is more call than copy.
-const minChunk = 64 << 10
+// LeastChunk is the least ring: below that each copy is more call than copy.
+const LeastChunk = 64 << 10
 
 // Loaded is weights on a device.
 type Loaded struct {

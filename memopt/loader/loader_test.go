@@ -82,7 +82,7 @@ func TestEveryModeLoadsEveryByte(t *testing.T) {
 						const activations = 200_000
 						r := NewRecorder()
 						r.Use(d)
-						s := SizesOf(ws, activations, max(chunk, minChunk))
+						s := SizesOf(ws, activations, max(chunk, LeastChunk))
 						var on *Loaded
 						err := r.Do("all", "", -1, func() (err error) {
 							drop := func() {}
@@ -177,7 +177,7 @@ func TestGivingUpLeavesNothing(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return Upload(ctx, Host{}, append(ws, ws[0]), Options{Mode: Mode(name), Chunk: minChunk}, copies, r)
+			return Upload(ctx, Host{}, append(ws, ws[0]), Options{Mode: Mode(name), Chunk: LeastChunk}, copies, r)
 		})
 		if !errors.Is(err, context.Canceled) || r.both.Point != 0 {
 			t.Errorf("%s: %v, %d bytes are left", name, err, r.both.Point)

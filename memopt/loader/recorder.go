@@ -86,6 +86,9 @@ type Recorder struct {
 	phases []Phase
 	open   *Phase // goes on
 	watch  *watch
+	// limit is of all that the book has; fits refuses what the machine does not have.
+	limit *arena.Account
+	fits  func(int64) error
 
 	mu      sync.Mutex
 	owners  map[string]*Counts
@@ -97,7 +100,14 @@ type Recorder struct {
 }
 
 // NewRecorder begins a table; the device may come later.
-func NewRecorder() *Recorder { return &Recorder{owners: map[string]*Counts{}} }
+func NewRecorder() *Recorder {
+	return &Recorder{owners: map[string]*Counts{}, limit: arena.NewAccount(0), fits: func(int64) error { return nil }}
+}
+
+// Limit binds what device and host hold together by the book, 0 for none. Fits is asked before memory of the machine is taken.
+func (r *Recorder) Limit(bytes int64, fits func(int64) error) {
+	r.limit, r.fits = arena.NewAccount(bytes), fits
+}
 
 // Use is the device whose memory is counted from now on, or nil.
 func (r *Recorder) Use(d Device) {
@@ -134,9 +144,19 @@ func (r *Recorder) take(owner string, n int64) (*held, error) {
 func (r *Recorder) stage(n int64) (*held, error) { return r.enter("staging", n, r.device.Stage) }
 
 func (r *Recorder) enter(owner string, n int64, get func(int64) (Memory, error)) (*held, error) {
-	m, err := get(n)
-	if err != nil {
+	if err := r.limit.Take(owner, n); err != nil {
 		return nil, err
+	}
+	var m Memory
+	var err error
+	if r.device.Unified() {
+		err = r.fits(n)
+	}
+	if err == nil {
+		m, err = get(n)
+	}
+	if err != nil {
+		return nil, r.refused(owner, n, err)
 	}
 	h := &held{Memory: m, r: r, owner: owner, requested: n}
 	r.count(owner, n, m.Granted())
@@ -145,13 +165,26 @@ func (r *Recorder) enter(owner string, n int64, get func(int64) (Memory, error))
 
 // host takes memory of the process for a copy.
 func (r *Recorder) host(n int64) (*held, error) {
-	b, err := arena.Map(n)
-	if err != nil {
+	if err := r.limit.Take(ownerHost, n); err != nil {
 		return nil, err
+	}
+	var b []byte
+	err := r.fits(n)
+	if err == nil {
+		b, err = arena.Map(n)
+	}
+	if err != nil {
+		return nil, r.refused(ownerHost, n, err)
 	}
 	h := &held{Memory: hostMemory(b), r: r, owner: ownerHost, requested: n}
 	r.count(ownerHost, n, n)
 	return h, nil
+}
+
+// refused gives back what the account has of memory that could not be had, and tells what there is.
+func (r *Recorder) refused(owner string, n int64, err error) error {
+	r.limit.Give(owner, n)
+	return r.limit.Short(owner, n, err)
 }
 
 // ownerHost is what the book calls copies in the host's memory.
@@ -160,6 +193,7 @@ const ownerHost = "host"
 func (h *held) free() {
 	h.once.Do(func() {
 		h.Memory.Free()
+		h.r.limit.Give(h.owner, h.requested)
 		h.r.count(h.owner, -h.requested, -h.Granted())
 	})
 }

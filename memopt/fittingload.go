@@ -1,0 +1,169 @@
+package memopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"memopt/configs"
+	"memopt/memopt/loader"
+	"memopt/planner"
+)
+
+// wouldFit adds to an error of memory what of the load would fit. Any other error stays as it is. What a load takes is
+// known to the byte once it is planned: sizes are worked out anew for whatever changes them.
+func (t *load) wouldFit(err error) error {
+	e := asMemoryError(err)
+	if e == nil {
+		return err
+	}
+	if e.Room < 0 && t.device != nil {
+		if usage, budget, ok := t.device.Driver(); ok {
+			e.Room = e.Short.Reserved + max(budget-usage, 0)
+		}
+	}
+	f := &loadFitting{t: t, room: e.Room, left: mostFitting}
+	switch {
+	case t.sizes.W == 0: // it was not planned yet
+	case e.Room < 0:
+		f.notes = append(f.notes, "not computed, as the device does not say how much memory it has: what would fit")
+	default:
+		if e.Short.Cause == nil && e.Short.Limit > 0 {
+			text := sizeAbove(t.mode.High(t.sizes))
+			f.add("", planner.Setting{Name: "mem_limit", Value: text})
+		}
+		f.modes()
+		f.dims()
+		f.quantized()
+	}
+	spell(t.config, f.found)
+	e.Changes, e.Note = f.found, strings.Join(f.notes, "; ")
+	return e
+}
+
+// loadFitting looks for loads that take no more than there is.
+type loadFitting struct {
+	t     *load
+	room  int64
+	left  int // nodes that may still be planned
+	found []planner.Change
+	notes []string
+}
+
+func (f *loadFitting) add(note string, set ...planner.Setting) {
+	f.found = append(f.found, planner.Change{Set: set, Note: note})
+}
+
+// modes looks at other ways to load the same.
+func (f *loadFitting) modes() {
+	t := f.t
+	for _, name := range loader.Modes() {
+		mode := loader.Mode(name)
+		if mode == loader.InPlace && !t.device.Unified() {
+			continue
+		}
+		if high := mode.High(t.sizes); mode != t.mode && high <= f.room {
+			f.add(configs.FormatBytes(high)+" in all", planner.Setting{Name: "load_mode", Value: name})
+			if mode == loader.Streamed {
+				return // no other takes less but in place
+			}
+		}
+	}
+	less := t.sizes
+	less.C = min(f.room-t.sizes.W, t.sizes.C)
+	if t.mode == loader.Streamed && less.C >= loader.LeastChunk && less.C < t.sizes.C && t.mode.High(less) <= f.room {
+		f.add("", planner.Setting{Name: "chunk", Value: fmt.Sprint(less.C)})
+	}
+}
+
+// dims looks for the largest smaller size of each dim.
+func (f *loadFitting) dims() {
+	t := f.t
+	for _, name := range t.graph.Names() {
+		now := t.config.Dims[name]
+		if now < 2 {
+			continue
+		}
+		fits := func(n int64) bool {
+			if f.left -= len(t.graph.Nodes); f.left < 0 {
+				return false
+			}
+			dims := maps.Clone(t.config.Dims)
+			dims[name] = n
+			sizes, _, err := t.sizesFor(dims)
+			return err == nil && t.mode.High(sizes) <= f.room
+		}
+		if !fits(1) {
+			if f.left < 0 {
+				f.notes = append(f.notes, "not computed, as planning takes long: "+t.config.Name("dims"))
+				return
+			}
+			continue
+		}
+		low, high := int64(1), now-1 // low fits
+		for low < high {
+			if mid := low + (high-low+1)/2; fits(mid) {
+				low = mid
+			} else {
+				high = mid - 1
+			}
+		}
+		f.add("", planner.Setting{Name: "dims", Value: fmt.Sprintf("%s=%d", name, low)})
+	}
+}
+
+// quantized looks at the model with weights of 8 bits: it is written to a file that goes, and planned.
+func (f *loadFitting) quantized() {
+	t := f.t
+	q, high, err := quantizedTo(t.ctx, t.path, func(to string) (int64, error) {
+		other := &load{ctx: t.ctx, path: to, config: t.config, mode: t.mode, lowered: t.lowered}
+		defer other.unload()
+		for _, step := range []func() error{other.open, other.build, other.plan} {
+			if err := step(); err != nil {
+				return 0, err
+			}
+		}
+		return t.mode.High(other.sizes), nil
+	})
+	switch {
+	case errors.Is(err, errTooLarge), errors.Is(err, context.DeadlineExceeded):
+		f.notes = append(f.notes, "not computed, as it takes long: the model with weights of 8 bits")
+	case err == nil && q.After < q.Before && high <= f.room:
+		f.found = append(f.found, quantizedChange(t.config, t.path, q, high))
+	}
+}
+
+// quantizedTo quantizes a model to a file that is looked at and goes, unless that takes long.
+func quantizedTo(ctx context.Context, path string, look func(to string) (int64, error)) (q Quantized, most int64, err error) {
+	ctx, end := context.WithTimeout(ctx, forwardTime)
+	defer end()
+	size := int64(0)
+	for _, file := range []string{path, path + ".data"} {
+		if is, err := os.Stat(file); err == nil {
+			size += is.Size()
+		}
+	}
+	if size > mostQuantized {
+		return q, 0, errTooLarge
+	}
+	dir, err := os.MkdirTemp("", "memopt-")
+	if err != nil {
+		return q, 0, err
+	}
+	defer os.RemoveAll(dir)
+	to := filepath.Join(dir, "quantized.onnx")
+	if q, err = Quantize(ctx, path, to, configs.Default()); err != nil {
+		return q, 0, err
+	}
+	most, err = look(to)
+	return q, most, err
+}
+
+// quantizedChange is the request that makes a model with weights of 8 bits, and what that takes.
+func quantizedChange(c configs.Config, path string, q Quantized, most int64) planner.Change {
+	return planner.Change{Text: fmt.Sprintf("%s (weights %s → %s, %s in all)", c.Quantize(path), configs.FormatBytes(q.Before), configs.FormatBytes(q.After), configs.FormatBytes(most))}
+}
