@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"syscall"
 
 	"memopt/kernels"
 	"memopt/kernels/cpu"
@@ -123,20 +122,7 @@ func openLending(name string, fastPaths []string, s *planner.Schedule, lent map[
 	if err := kind.fits(s); err != nil {
 		return nil, err
 	}
-	return withNumbers(s, func() (Device, error) { return kind.open(s, which, fastPaths, lent) })
-}
-
-// withNumbers gives an error of the machine's memory its numbers.
-func withNumbers(s *planner.Schedule, open func() (Device, error)) (Device, error) {
-	d, err := open()
-	if errors.Is(err, syscall.ENOMEM) { // it was had when we asked
-		e := &MemoryError{Err: err, Short: stepShort(s), Room: -1}
-		if most := machineMemory(); most > 0 && most < e.Short.Requested {
-			e.Room = most
-		}
-		return nil, e
-	}
-	return d, err
+	return kind.open(s, which, fastPaths, lent)
 }
 
 // stepBytes is what a schedule takes of the machine's memory: inputs lie in their space, and where they come from.
@@ -170,7 +156,7 @@ func openStaged(name string, fastPaths []string, s *planner.Schedule, w stageWat
 	if err := kind.fits(s); err != nil {
 		return nil, err
 	}
-	return withNumbers(s, func() (Device, error) { return kind.staged(s, which, fastPaths, w) })
+	return kind.staged(s, which, fastPaths, w)
 }
 
 // fits refuses a schedule for which the machine has no memory.

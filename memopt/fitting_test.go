@@ -12,6 +12,7 @@ import (
 	"memopt/configs"
 	"memopt/kernels"
 	"memopt/memopt/arena"
+	"memopt/memopt/loader"
 	"memopt/memopt/onnx"
 	"memopt/memopt/session"
 	"memopt/memopt/zoo"
@@ -253,5 +254,62 @@ func TestNotComputed(t *testing.T) {
 	f.settings(request(c))
 	if notes := fmt.Sprint(f.unlooked()); !strings.Contains(notes, "not computed") || !strings.Contains(notes, "--chunk-loss") || len(f.found) > 0 {
 		t.Errorf("%s, %v", notes, f.found)
+	}
+}
+
+// TestLoadFits: whatever limit refuses a load, what the error names fits, and the limit that it names is what is needed.
+func TestLoadFits(t *testing.T) {
+	kinds := map[string]bool{}
+	for path, dims := range loadable(t, true) {
+		for _, mode := range loader.Modes() {
+			if strings.Contains(path, "wide") && mode != "lazy" {
+				continue // there the activations decide, in every mode
+			}
+			c := configs.Default()
+			c.Dims, c.Device, c.Chunk = dims, "cpu", 2<<20
+			free, err := Load(context.Background(), path, c, loader.Mode(mode), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, limit := range []int64{free.W/2 + free.A, free.W + 400<<10, free.Promised - 1} {
+				c := c
+				c.MemoryLimit = limit
+				l, err := Load(context.Background(), path, c, loader.Mode(mode), 0)
+				if err == nil {
+					if l.Measured > limit {
+						t.Errorf("%s: %d held with a limit of %d", mode, l.Measured, limit)
+					}
+					continue
+				}
+				var short *MemoryError
+				if !errors.As(err, &short) || Code(err) != ExitCannot || short.Short.Limit != limit || limit >= free.Promised {
+					t.Fatalf("%s, limit %d of %d: %v", mode, limit, free.Promised, err)
+				}
+				for _, change := range short.Changes {
+					m, c, path := mode, c, path
+					if change.Set == nil {
+						kinds["quantize"] = true
+						to := filepath.Join(t.TempDir(), "q.onnx")
+						if _, err := Quantize(context.Background(), path, to, configs.Default()); err != nil {
+							t.Fatal(err)
+						}
+						path = to
+					} else {
+						kinds[change.Set[0].Name] = true
+						if c = changed(t, c, change); change.Set[0].Name == "load_mode" {
+							m = change.Set[0].Value
+						}
+					}
+					if _, err := Load(context.Background(), path, c, loader.Mode(m), 0); err != nil {
+						t.Errorf("%s, limit %d: %s: %v", mode, limit, change.Text, err)
+					}
+				}
+			}
+		}
+	}
+	for _, kind := range []string{"mem_limit", "load_mode", "chunk", "dims", "quantize"} {
+		if !kinds[kind] {
+			t.Errorf("%s is never named, only %v", kind, kinds)
+		}
 	}
 }

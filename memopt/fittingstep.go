@@ -1,8 +1,10 @@
 package memopt
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"syscall"
 
 	"memopt/configs"
 	"memopt/planner"
@@ -12,7 +14,13 @@ import (
 // is: the plan under a budget, smaller dims, ONNX Runtime's levels, and rounding if nothing else does. Any other error stays as it is.
 func (m *Model) wouldFit(p *planner.Plan, s *planner.Schedule, err error) error {
 	e := asMemoryError(err)
-	if e == nil {
+	switch {
+	case e == nil && errors.Is(err, syscall.ENOMEM): // it was had when we asked
+		e = &MemoryError{Err: err, Short: stepShort(s), Room: -1}
+		if most := machineMemory(); most > 0 && most < e.Short.Requested {
+			e.Room = most
+		}
+	case e == nil:
 		return err
 	}
 	f := m.fitting(p.Request.Dims)
@@ -38,7 +46,7 @@ func (m *Model) wouldFit(p *planner.Plan, s *planner.Schedule, err error) error 
 // least looks for the lowest plan there is, where nobody says how much there may be.
 func (f *fitting) least() {
 	lowest := f.config
-	f.config.MaxOverhead = math.MaxFloat64 // the plan within it is the lowest
+	f.config.MaxOverhead = 1000 // any: the plan within it is the lowest
 	_, p := f.plan()
 	f.config = lowest
 	if p == nil {

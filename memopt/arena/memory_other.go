@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// Map is n zero bytes, or an error if there are none to be had, as far as Go lets us know.
-func Map(n int64) (b []byte, err error) {
+// pages is n zero bytes, or an error if there are none to be had, as far as Go lets us know.
+func pages(n int64) (b []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
@@ -26,5 +26,5 @@ func Map(n int64) (b []byte, err error) {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), n), nil
 }
 
-// Unmap leaves them to the garbage collector.
-func Unmap([]byte) {}
+// unmap leaves them to the garbage collector.
+func unmap([]byte) {}

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Map is n zero bytes outside the Go heap, or an error if there are none to be had. As a part of the heap they would
-// count as what lives, and the collector would let as much garbage pile up beside them.
-func Map(n int64) ([]byte, error) {
+// pages is n zero bytes.
+func pages(n int64) ([]byte, error) {
 	switch {
 	case n == 0:
 		return []byte{}, nil
@@ -20,8 +19,7 @@ func Map(n int64) ([]byte, error) {
 	return unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 }
 
-// Unmap ends them. Nothing may look at them any more.
-func Unmap(b []byte) {
+func unmap(b []byte) {
 	if len(b) > 0 {
 		_ = unix.Munmap(b) // fails for what is no mapping, which these are
 	}

@@ -2,11 +2,10 @@
 
 package arena
 
-// Reserve is n bytes of memory.
-func Reserve(n int64) ([]byte, error) { return Map(n) }
+func addresses(n int64) ([]byte, error) { return pages(n) }
 
-// Commit does nothing: what was reserved is there.
-func Commit(_ []byte, from, to int64) (int64, error) { return max(0, to-from), nil }
+// touchable does nothing: what was reserved is there.
+func touchable(_ []byte, from, to int64) (int64, error) { return max(0, to-from), nil }
 
 // Resident is what was mapped.
 func Resident(b []byte) int64 { return int64(len(b)) }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reserve is n bytes of address space, which nobody may touch before Commit; Unmap ends them.
-func Reserve(n int64) ([]byte, error) {
+// addresses is n bytes that nobody may touch.
+func addresses(n int64) ([]byte, error) {
 	switch {
 	case n == 0:
 		return []byte{}, nil
@@ -27,18 +27,18 @@ func Resident(b []byte) int64 {
 		return 0
 	}
 	n, page := int64(0), os.Getpagesize()
-	pages := make([]byte, (len(b)+page-1)/page)
-	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
+	there := make([]byte, (len(b)+page-1)/page)
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(unsafe.Pointer(&there[0]))); errno != 0 {
 		return int64(len(b))
 	}
-	for _, p := range pages {
+	for _, p := range there {
 		n += int64(p & 1)
 	}
 	return n * int64(page)
 }
 
-// Commit has a range of what was reserved hold zeros, in whole pages, and tells how many bytes these are.
-func Commit(b []byte, from, to int64) (int64, error) {
+// touchable has a range of addresses hold zeros, in whole pages.
+func touchable(b []byte, from, to int64) (int64, error) {
 	if from >= to {
 		return 0, nil
 	}

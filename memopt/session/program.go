@@ -267,7 +267,7 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 		own, err := memory{s}.Take(int64(len(x.Bytes)))
 		if err != nil {
 			s.account.Give(ownWeights, int64(len(x.Bytes)))
-			return nil, err
+			return nil, s.account.Short(ownWeights, int64(len(x.Bytes)), err)
 		}
 		copy(own, x.Bytes)
 		s.owned = append(s.owned, own)

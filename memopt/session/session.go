@@ -307,7 +307,7 @@ func (s *Session) keepBytes() error {
 	own, err := memory{s}.Take(int64(len(src)))
 	if err != nil {
 		s.account.Give(ownModel, int64(len(src)))
-		return err
+		return s.account.Short(ownModel, int64(len(src)), err)
 	}
 	copy(own, src)
 	s.bytes = own
