@@ -2,8 +2,8 @@ package planner
 
 // Bound is what no plan in this order can undercut.
 type Bound struct {
-	Overhead float64 // least extra cost at the plan's arena limit, as a share of the step's
-	Gap      float64 // the plan's overhead above it
+	Overhead float64 `json:"overhead"` // least extra cost at the plan's arena limit, as a share of the step's
+	Gap      float64 `json:"gap"`      // the plan's overhead above it
 }
 
 // bound is the bound of a candidate for a limit of the arena.

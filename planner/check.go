@@ -18,49 +18,64 @@ import (
 // read that finds another tag is a use before computation, an overlap or a stale parameter, whatever caused it. Peak,
 // arena, cost, what lies outside the arena and the request's limits are held against what the plan says of them.
 func Check(p *Plan) error {
-	err := p.sane()
-	var f *facts
-	if err == nil {
-		f, err = newFacts(p.Graph, p.bound())
-	}
-	if err == nil {
-		s, l := f.schedule(p)
-		l.slab, l.again = make([]Ref, 64), true
-		if err = p.replays(s, l.each); err == nil {
-			err = p.keeps(f, s)
-		}
-	}
+	x, err := p.replay()
 	if err != nil {
+		return err
+	}
+	if err := p.agrees(x); err != nil {
 		return fmt.Errorf("the plan is wrong: %w", err)
 	}
 	return nil
 }
 
-// sane: steps name nodes that can be launched.
-func (p *Plan) sane() error {
-	for i, s := range p.Steps {
-		if s.Node < 0 || int(s.Node) >= len(p.Graph.Nodes) || p.Graph.Nodes[s.Node].Op.View {
-			return fmt.Errorf("step %d names node %d, which cannot be launched", i, s.Node)
-		}
-	}
-	return nil
+// replayed is a plan whose launches read what they should.
+type replayed struct {
+	f *facts
+	s *Schedule
+	c *checker
 }
 
-// replays: launches of a schedule, which need not stand in it, read what they should, and reach as high as is said.
-func (p *Plan) replays(s *Schedule, launches func(yield func(i int, l *Launch) error) error) error {
+// replay works out the launches of a plan and replays them.
+func (p *Plan) replay() (*replayed, error) {
+	for i, s := range p.Steps {
+		if s.Node < 0 || int(s.Node) >= len(p.Graph.Nodes) || p.Graph.Nodes[s.Node].Op.View {
+			return nil, fmt.Errorf("the plan is wrong: step %d names node %d, which cannot be launched", i, s.Node)
+		}
+	}
+	f, err := newFacts(p.Graph, p.bound())
+	if err != nil {
+		return nil, err
+	}
+	if !f.placed() && len(p.Offsets) > 0 {
+		return nil, fmt.Errorf("the plan is wrong: its lives have no places, and it has %d", len(p.Offsets))
+	}
+	s, l := f.schedule(p)
+	l.slab, l.again = make([]Ref, 64), true
 	c := p.checker(s)
-	if err := c.run(p.Graph, launches); err != nil {
+	if err := c.run(p.Graph, l.each); err != nil {
+		return nil, fmt.Errorf("the plan is wrong: %w", err)
+	}
+	return &replayed{f, s, c}, nil
+}
+
+// agrees: what was replayed reaches as high as the plan says, and its figures are those of the graph.
+func (p *Plan) agrees(x *replayed) error {
+	if err := p.reaches(x.c); err != nil {
 		return err
 	}
-	placed := !allocated(p.Graph)
-	peak := c.peak()
+	return p.keeps(x.f, x.s)
+}
+
+// reaches: arena and peak of launches are the plan's.
+func (p *Plan) reaches(c *checker) error {
+	peak, placed := c.peak(), !allocated(p.Graph)
 	switch {
-	case placed && c.height != s.Arena:
-		return fmt.Errorf("the arena is %d bytes, but launches reach to %d", s.Arena, c.height)
+	case placed && c.height != c.s.Arena:
+		return fmt.Errorf("the arena is %d bytes, but launches reach to %d", c.s.Arena, c.height)
 	case peak != p.Result.Peak:
 		return fmt.Errorf("the peak is %d bytes, not %d", peak, p.Result.Peak)
-	case !placed && peak != s.Arena:
-		return fmt.Errorf("the arena is %d bytes, but %d are alive at once", s.Arena, peak)
+	case !placed && peak != c.s.Arena:
+		return fmt.Errorf("the arena is %d bytes, but %d are alive at once", c.s.Arena, peak)
 	}
 	return nil
 }

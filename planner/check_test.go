@@ -230,7 +230,7 @@ func TestCheckRules(t *testing.T) {
 		{"places are lines", func(p *planner.Plan) { p.Offsets[0] += 4 }, "which is no multiple of 64"},
 		{"places are apart", func(p *planner.Plan) { p.Offsets[1] = p.Offsets[0] }, "is written over input"},
 		{"bytes are those of the dims", func(p *planner.Plan) { p.Request.Dims = map[string]int64{"batch": 5} }, "the plan is wrong"},
-		{"the arena is no lower", func(p *planner.Plan) { p.Arena -= 64 }, "but launches reach to"},
+		{"the arena is no lower", func(p *planner.Plan) { p.Arena -= 64 }, "outside the arena of"},
 		{"the arena is no higher", func(p *planner.Plan) { p.Arena += 64 }, "but launches reach to"},
 		{"the peak is that of the launches", func(p *planner.Plan) { p.Result.Peak-- }, "the peak is"},
 		{"the floor is below the peak", func(p *planner.Plan) { p.Floor.Peak = p.Result.Peak + 1 }, "no plan is said to have a peak below"},
@@ -370,15 +370,15 @@ func TestBindRefuses(t *testing.T) {
 		spoil func(f *planner.File)
 		want  string
 	}{
-		{"a step is dropped", func(f *planner.File) { f.Steps = slices.Delete(f.Steps, 1, 2) }, `reads "y" before it is made`},
-		{"the last step is dropped", func(f *planner.File) { f.Steps = f.Steps[:len(f.Steps)-1] }, `the plan never makes "e"`},
+		{"a step is dropped", func(f *planner.File) { f.Steps = slices.Delete(f.Steps, 1, 2) }, `"y" is read before it is made`},
+		{"the last step is dropped", func(f *planner.File) { f.Steps = f.Steps[:len(f.Steps)-1] }, `"e" is read before it is made`},
 		{"a node that is not there", func(f *planner.File) { f.Steps[0].Node = 99 }, `step 0 names node 99, which cannot be launched`},
 		{"a node below all", func(f *planner.File) { f.Steps[0].Node = -1 }, `step 0 names node -1, which cannot be launched`},
 		{"a view", func(f *planner.File) { f.Steps[0].Node = 3 }, `step 0 names node 3, which cannot be launched`},
-		{"a node that may not run again", func(f *planner.File) { f.Steps = append(f.Steps, planner.FileStep{Node: 5, Again: true}) }, `runs node "d" again, which may not`},
-		{"a node runs twice", func(f *planner.File) { f.Steps[4].Again = false }, `runs again: false; it ran before: true`},
-		{"a node runs again first", func(f *planner.File) { f.Steps[0].Again = true }, `runs again: true; it ran before: false`},
-		{"offsets are missing", func(f *planner.File) { f.Offsets = f.Offsets[1:] }, `lives, but its steps have`},
+		{"a node that may not run again", func(f *planner.File) { f.Steps = append(f.Steps, planner.Step{Node: 5, Again: true}) }, `node "d" (Mul): may not run again`},
+		{"a node runs twice", func(f *planner.File) { f.Steps[4].Again = false }, `node "h" (Tanh): runs twice for the first time`},
+		{"a node runs again first", func(f *planner.File) { f.Steps[0].Again = true }, `node "h" (Tanh): runs again before it ran`},
+		{"offsets are missing", func(f *planner.File) { f.Offsets = f.Offsets[1:] }, `is written over input 0 (v)`},
 		{"an offset is below the arena", func(f *planner.File) { f.Offsets[0] = -64 }, `outside the arena`},
 		{"an offset is above the arena", func(f *planner.File) { f.Offsets[0] = 1 << 62 }, `outside the arena`},
 		{"an offset is within a cache line", func(f *planner.File) { f.Offsets[0]++ }, `which is no multiple of 64`},
@@ -418,7 +418,7 @@ func TestBindRefuses(t *testing.T) {
 		{"a formula holds for more", func(f *planner.File) { f.Formulas.Ranges[0].To++ }, `says that formulas.ranges[0].to is`},
 		{"the bound is nearer", func(f *planner.File) { f.Bound.Gap -= 0.01 }, `above its bound, but its figures are`},
 		{"dims are missing", func(f *planner.File) { f.Dims = nil }, `dim "batch" has no value`},
-		{"dims are others", func(f *planner.File) { f.Dims["batch"] = 5 }, `outside the arena of`},
+		{"dims are others", func(f *planner.File) { f.Dims["batch"] = 5 }, `is written over input 0 (h)`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

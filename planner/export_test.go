@@ -37,7 +37,11 @@ func (p *Plan) Stretches() []Stretch {
 
 // CheckSchedule is Check of a schedule that need not be the plan's own.
 func CheckSchedule(p *Plan, s *Schedule) error {
-	return p.replays(s, s.each)
+	c := p.checker(s)
+	if err := c.run(p.Graph, s.each); err != nil {
+		return err
+	}
+	return p.reaches(c)
 }
 
 // Lab simulates any set of nodes run again.

@@ -33,11 +33,11 @@ type File struct {
 	Strategy string            `json:"strategy"`
 	Trains   *Trains           `json:"trains,omitempty"`
 	FileTold
-	PlanMS   float64    `json:"plan_ms"` // 0 in a saved file: those of one request are the same bytes
-	Warnings []string   `json:"warnings"`
-	Steps    []FileStep `json:"steps"`
-	Offsets  []int64    `json:"offsets"`
-	Program  []string   `json:"program"`
+	PlanMS   float64  `json:"plan_ms"` // 0 in a saved file: those of one request are the same bytes
+	Warnings []string `json:"warnings"`
+	Steps    []Step   `json:"steps"`
+	Offsets  []int64  `json:"offsets"`
+	Program  []string `json:"program"`
 
 	ctx context.Context // ends writing it
 }
@@ -48,14 +48,14 @@ type FileTold struct {
 	Baseline FileBaseline   `json:"baseline"`
 	Form     *FileForm      `json:"form,omitempty"` // the form that was taken, where that is not the plain step
 	Result   FileResult     `json:"result"`
-	Floor    FileFloor      `json:"floor"`
-	Bound    FileBound      `json:"bound"`
-	Memory   FileMemory     `json:"memory"`
+	Floor    Floor          `json:"floor"`
+	Bound    Bound          `json:"bound"`
+	Memory   Memory         `json:"memory"`
 	Clusters []FileCluster  `json:"clusters"`
-	Selected FileSelection  `json:"selection"`
+	Selected Selection      `json:"selection"`
 	Layers   []FileBoundary `json:"boundaries"`
-	Dominant []FileHolding  `json:"dominant"`
-	Formulas *FileFormulas  `json:"formulas,omitempty"`
+	Dominant []Holding      `json:"dominant"`
+	Formulas *Formulas      `json:"formulas,omitempty"`
 	Saved    []string       `json:"saved"` // values that pass from forward to backward
 }
 
@@ -122,28 +122,6 @@ type FileResult struct {
 	Recomputed  int     `json:"recomputed_nodes"`
 }
 
-// FileFloor is the least peak there can be.
-type FileFloor struct {
-	Peak int64  `json:"peak"`
-	Node string `json:"node"`
-}
-
-// FileBound is the least overhead there can be for the request.
-type FileBound struct {
-	Overhead float64 `json:"overhead"`
-	Gap      float64 `json:"gap"`
-}
-
-// FileMemory is the peak by owner.
-type FileMemory struct {
-	Weights     int64 `json:"weights"`
-	Gradients   int64 `json:"gradients"`
-	Optimizer   int64 `json:"optimizer"`
-	Activations int64 `json:"activations"`
-	Staging     int64 `json:"staging"`
-	Total       int64 `json:"total"`
-}
-
 // FileCluster is a row of the plan table.
 type FileCluster struct {
 	ID        string   `json:"id"`
@@ -172,35 +150,10 @@ type FileCluster struct {
 	ExtraFlops       int64   `json:"extra_flops"`
 }
 
-// FileSelection is the clusters that are on, taken together.
-type FileSelection struct {
-	Rows          int     `json:"rows"`
-	Bytes         int64   `json:"bytes"`
-	ORTBytes      int64   `json:"ort_bytes"`
-	Keeps         int64   `json:"keeps"`
-	PeakDrop      int64   `json:"peak_drop"`
-	Cost          float64 `json:"cost"`
-	Flops         int64   `json:"extra_flops"`
-	OtherBoundary int64   `json:"peak_other_boundary"` // of the same level; 0 without one
-}
-
 // FileBoundary is a place where a layer begins.
 type FileBoundary struct {
 	Node string `json:"node"`
 	Kept string `json:"kept"` // what the layer before left
-}
-
-// FileHolding is a value that is large at the peak.
-type FileHolding struct {
-	Value string `json:"value"`
-	Bytes int64  `json:"bytes"`
-	Until string `json:"held_until,omitempty"`
-}
-
-// FileStep is a launch: a node of Program, for the first time or again.
-type FileStep struct {
-	Node  int32 `json:"node"`
-	Again bool  `json:"again,omitempty"`
 }
 
 // File is the plan's JSON form. path is where the model came from. If there can
@@ -226,15 +179,13 @@ func (p *Plan) File(path string) *File {
 		Strategy: p.Strategy,
 		FileTold: p.told(),
 		Warnings: warnings,
+		Steps:    p.Steps,
 		Offsets:  p.Offsets,
 	}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}
 	}
 	f.Request.Config = configText(r.Clusters)
-	for _, s := range p.Steps {
-		f.Steps = append(f.Steps, FileStep(s))
-	}
 	stop.Poll(p.m.ctx)
 	f.Program = Program(p.Graph)
 	f.PlanMS = float64((p.Took + time.Since(begin)).Microseconds()) / 1000
@@ -275,14 +226,15 @@ func (p *Plan) told() FileTold {
 		Baseline: FileBaseline{p.Baseline.Peak, p.Baseline.PeakFormula, p.Baseline.PeakNode, p.Baseline.Arena, p.Baseline.Stashed, p.Baseline.Flops},
 		Result: FileResult{p.Result.Peak, p.Result.PeakFormula, p.Result.PeakNode, p.Arena, p.PackBound, p.Result.Stashed,
 			p.Result.ExtraFlops, p.Result.Overhead, p.Result.Again},
-		Floor:    FileFloor(p.Floor),
-		Bound:    FileBound(p.Bound),
-		Memory:   FileMemory(p.Memory),
+		Floor:    p.Floor,
+		Bound:    p.Bound,
+		Memory:   p.Memory,
 		Clusters: []FileCluster{},
 		Layers:   []FileBoundary{},
-		Selected: FileSelection(p.Selection),
-		Formulas: p.fileFormulas(),
+		Selected: p.Selection,
+		Formulas: p.formulas(),
 		Saved:    p.Saved(),
+		Dominant: p.Dominant,
 	}
 	if p.m.plain != nil {
 		f.Form = &FileForm{p.Whole.Peak, p.Whole.Arena, p.Whole.Stashed, p.FormOverhead()}
@@ -296,9 +248,6 @@ func (p *Plan) told() FileTold {
 	}
 	for i, node := range p.Boundaries {
 		f.Layers = append(f.Layers, FileBoundary{node, p.Kept[i]})
-	}
-	for _, h := range p.Dominant {
-		f.Dominant = append(f.Dominant, FileHolding(h))
 	}
 	return f
 }
@@ -368,31 +317,12 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Strategy, p.Offsets, p.Arena, p.PackBound = f.Strategy, f.Offsets, f.Result.Arena, f.Result.PackBound
-	for i, s := range f.Steps {
-		if s.Node < 0 || int(s.Node) >= len(g.Nodes) || g.Nodes[s.Node].Op.View {
-			return nil, fmt.Errorf("step %d names node %d, which cannot be launched", i, s.Node)
-		}
-		if s.Again && !m.mayRunAgain(g.Nodes[s.Node]) {
-			return nil, fmt.Errorf("step %d runs node %q again, which may not", i, g.Nodes[s.Node].Name)
-		}
-		p.Steps = append(p.Steps, Step(s))
-	}
-	if p.t, err = m.replay(p.Steps); err != nil {
+	p.Strategy, p.Steps, p.Offsets, p.Arena, p.PackBound = f.Strategy, slices.Clone(f.Steps), f.Offsets, f.Result.Arena, f.Result.PackBound
+	replayed, err := p.replay()
+	if err != nil {
 		return nil, err
 	}
-	if m.unplaced() {
-		if len(p.Offsets) > 0 || p.Arena != p.t.peak {
-			return nil, fmt.Errorf("the plan has an arena of %d bytes with %d places, but its lives have none, and take %d at once", p.Arena, len(p.Offsets), p.t.peak)
-		}
-	} else if len(p.Offsets) != len(p.t.lives) {
-		return nil, fmt.Errorf("the plan places %d lives, but its steps have %d", len(p.Offsets), len(p.t.lives))
-	}
-	for i, o := range p.Offsets {
-		if o < 0 || o > p.Arena-p.t.lives[i].bytes {
-			return nil, fmt.Errorf("life %d lies at %d, outside the arena of %d bytes", i, o, p.Arena)
-		}
-	}
+	p.t = m.simulate(p.Steps)
 	c := &candidate{again: ranAgain(p.Steps, len(g.Nodes)), t: p.t, cost: m.againCost(p.Steps)}
 	c.placed.Height = p.Arena
 	p.Result, p.Memory, p.Dominant = m.summary(c), m.memory(c), m.dominant(c.t)
@@ -404,44 +334,11 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	if p.Clusters, err = rows.rows(c); err != nil {
 		return nil, err
 	}
-	p.Bound = Bound(f.Bound)
-	if err := Check(p); err != nil {
-		return nil, err
+	p.Bound = f.Bound
+	if err := p.agrees(replayed); err != nil {
+		return nil, fmt.Errorf("the plan is wrong: %w", err)
 	}
 	return p, f.claims(p)
-}
-
-// replay simulates steps from a file, which may be in any order.
-func (m *model) replay(steps []Step) (*timeline, error) {
-	made, ran := make([]bool, len(m.g.Values)), make([]bool, len(m.g.Nodes))
-	m.sim.holds.begin()
-	for i, s := range steps {
-		if s.Again != ran[s.Node] {
-			return nil, fmt.Errorf("step %d says that node %q runs again: %v; it ran before: %v", i, m.g.Nodes[s.Node].Name, s.Again, ran[s.Node])
-		}
-		ran[s.Node] = true
-		if !s.Again {
-			for _, o := range m.sim.holds.end(s.Node) {
-				if !made[o] && !slices.Contains(m.outputs.Of(s.Node), o) {
-					return nil, fmt.Errorf("step %d, node %q, runs before %q is made, which is held until then", i, m.g.Nodes[s.Node].Name, m.g.Values[o].Name)
-				}
-			}
-		}
-		for _, o := range m.inputs.Of(s.Node) {
-			if !made[o] {
-				return nil, fmt.Errorf("step %d, node %q, reads %q before it is made", i, m.g.Nodes[s.Node].Name, m.g.Values[o].Name)
-			}
-		}
-		for _, o := range m.outputs.Of(s.Node) {
-			made[o] = true
-		}
-	}
-	for o, is := range m.lasting {
-		if is && !m.fixed[o] && !made[o] {
-			return nil, fmt.Errorf("the plan never makes %q", m.g.Values[o].Name)
-		}
-	}
-	return m.simulate(steps), nil
 }
 
 // sameProgram compares the file's program with the graph's, line by line: reports

@@ -82,6 +82,9 @@ type jsonField struct {
 func jsonFields(t reflect.Type) (all []jsonField) {
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if !f.IsExported() {
+			continue
+		}
 		if f.Anonymous {
 			all = append(all, jsonFields(f.Type)...)
 			continue

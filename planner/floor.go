@@ -4,8 +4,8 @@ import "memopt/planner/recompute"
 
 // Floor is the peak that no plan in this order can go below, and why.
 type Floor struct {
-	Peak int64
-	Node string
+	Peak int64  `json:"peak"`
+	Node string `json:"node"`
 }
 
 // floor is the largest need of a single step: what it reads and writes, and

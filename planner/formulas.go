@@ -14,11 +14,12 @@ import (
 // each dim alone.
 type Formulas struct {
 	// Peaks are the formulas of which the peak is the largest.
-	Peaks []PeakFormula
+	Peaks []PeakFormula `json:"peak"`
 	// Flops is of the plain step, ExtraFlops of what runs again, with what the
 	// step's form takes beyond the plain one.
-	Flops, ExtraFlops string
-	Ranges            []Range
+	Flops      string  `json:"flops"`
+	ExtraFlops string  `json:"extra_flops"`
+	Ranges     []Range `json:"ranges"`
 
 	m            *model
 	terms        *terms
@@ -29,21 +30,28 @@ type Formulas struct {
 }
 
 // PeakFormula is the bytes alive at a node.
-type PeakFormula struct{ Formula, Node string }
+type PeakFormula struct {
+	Formula string `json:"formula"`
+	Node    string `json:"node"`
+}
 
 // Range is the sizes of one dim, the others being as planned, from From to To,
 // for which the formulas hold. Pieces says which of them is the peak where.
 type Range struct {
-	Dim          string
-	At, From, To int64
-	Pieces       []Piece
+	Dim    string  `json:"dim"`
+	At     int64   `json:"at"`
+	From   int64   `json:"from"`
+	To     int64   `json:"to"`
+	Pieces []Piece `json:"pieces"`
 }
 
 // Piece is a stretch of a dim's sizes, both ends included, over which one
 // formula is the peak.
 type Piece struct {
-	From, To      int64
-	Formula, Node string
+	From    int64  `json:"from"`
+	To      int64  `json:"to"`
+	Formula string `json:"formula"`
+	Node    string `json:"node"`
 }
 
 // Formulas derives the formulas from the plan's steps.
@@ -60,9 +68,18 @@ func (p *Plan) Formulas() (*Formulas, error) {
 	return f, nil
 }
 
+// formulas is what a file tells of that: nothing where a formula is too large to be one.
+func (p *Plan) formulas() *Formulas {
+	f, err := p.Formulas()
+	if err != nil {
+		return nil
+	}
+	return f
+}
+
 // formulas has no ranges yet.
 func (m *model) formulas(t *timeline) (f *Formulas, err error) {
-	f = &Formulas{m: m, terms: newTerms(), pinned: m.lowered}
+	f = &Formulas{Peaks: []PeakFormula{}, Ranges: []Range{}, m: m, terms: newTerms(), pinned: m.lowered}
 	tryErr := graph.Try(func() { err = f.derive(t) })
 	if tryErr != nil {
 		err = tryErr

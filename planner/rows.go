@@ -82,18 +82,18 @@ func (r Row) some() []int {
 
 // Selection is the rows that are on, taken together.
 type Selection struct {
-	Rows     int
-	Bytes    int64 // the sum of their savings, as far as they are applied
-	ORTBytes int64
-	Keeps    int64
+	Rows     int   `json:"rows"`
+	Bytes    int64 `json:"bytes"` // the sum of their savings, as far as they are applied
+	ORTBytes int64 `json:"ort_bytes"`
+	Keeps    int64 `json:"keeps"`
 	// PeakDrop is what the peak really falls by, Cost and Flops what the step does
 	// more, all beside the step in which everything is kept whole.
-	PeakDrop int64
-	Cost     float64
-	Flops    int64
+	PeakDrop int64   `json:"peak_drop"`
+	Cost     float64 `json:"cost"`
+	Flops    int64   `json:"extra_flops"`
 	// OtherBoundary is the peak of the same level with layer boundaries the
 	// other way round, 0 if no level is asked for.
-	OtherBoundary int64
+	OtherBoundary int64 `json:"peak_other_boundary"`
 }
 
 // ClusterIDs lists how clusters of the plan's graph are spelled, by its table.

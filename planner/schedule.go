@@ -174,7 +174,9 @@ func (l *launcher) begin(step int, bytes int64) (int32, error) {
 	case l.placed() && len(l.offsets) == 0:
 		return 0, fmt.Errorf("step %d makes one more life than have places", step)
 	case l.placed():
-		offset, l.offsets = l.offsets[0], l.offsets[1:]
+		if offset, l.offsets = l.offsets[0], l.offsets[1:]; offset < 0 || offset > l.s.Arena-bytes {
+			return 0, fmt.Errorf("life %d lies at %d, outside the arena of %d bytes", len(l.lives), offset, l.s.Arena)
+		}
 	case l.end > math.MaxInt64-align(bytes):
 		return 0, fmt.Errorf("up to step %d lives take more than %d bytes", step, int64(math.MaxInt64))
 	default:
@@ -286,10 +288,9 @@ func (l *launcher) ends(yield func(i int, l *Launch) error) (err error) {
 		}
 		at++
 	}
-	if l.placed() && len(l.offsets) > 0 {
-		return fmt.Errorf("%d places are left that no life has", len(l.offsets))
+	if l.s.Outputs, err = l.refs(l.g.Outputs); err == nil && l.placed() && len(l.offsets) > 0 {
+		err = fmt.Errorf("%d places are left that no life has", len(l.offsets))
 	}
-	l.s.Outputs, err = l.refs(l.g.Outputs)
 	return err
 }
 

@@ -8,8 +8,8 @@ import (
 
 // Step is one launch: a node, for the first time or again.
 type Step struct {
-	Node  int32
-	Again bool
+	Node  int32 `json:"node"`
+	Again bool  `json:"again,omitempty"`
 }
 
 // timeline is the exact simulation of a list of steps.

@@ -25,14 +25,19 @@ type Summary struct {
 
 // Holding is a value that takes bytes at the peak.
 type Holding struct {
-	Value string
-	Bytes int64
-	Until string // the node until which somebody holds it, if anybody does
+	Value string `json:"value"`
+	Bytes int64  `json:"bytes"`
+	Until string `json:"held_until,omitempty"` // the node until which somebody holds it, if anybody does
 }
 
 // Memory is who owns what at the peak. Total is what a budget binds.
 type Memory struct {
-	Weights, Gradients, Optimizer, Activations, Staging, Total int64
+	Weights     int64 `json:"weights"`
+	Gradients   int64 `json:"gradients"`
+	Optimizer   int64 `json:"optimizer"`
+	Activations int64 `json:"activations"`
+	Staging     int64 `json:"staging"`
+	Total       int64 `json:"total"`
 }
 
 // dominant is the three largest values alive at the peak.

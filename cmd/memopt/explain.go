@@ -63,7 +63,7 @@ func explanation(ctx context.Context, path, node, html, command string) (answer,
 		return explainNode(f, node)
 	}
 	bare := *f
-	bare.Steps, bare.Offsets, bare.Program = []planner.FileStep{}, []int64{}, []string{}
+	bare.Steps, bare.Offsets, bare.Program = []planner.Step{}, []int64{}, []string{}
 	return answer{&bare, func(w io.Writer) { explainPlan(w, f) }}, nil
 }
 
@@ -85,7 +85,7 @@ func explainPlan(w io.Writer, f *planner.File) {
 	}
 	var largest []planner.Holding
 	for _, h := range f.Dominant {
-		largest = append(largest, planner.Holding(h))
+		largest = append(largest, h)
 	}
 	rows = append(rows, report.Largest(largest, f.Result.Peak)...)
 	if above := f.Result.Peak - f.Floor.Peak; above > 0 {

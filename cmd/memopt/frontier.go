@@ -101,14 +101,14 @@ func runsAgain(r configs.Request) bool { return r.Strategy != 2 }
 
 // frontierFile is the JSON of frontier.
 type frontierFile struct {
-	Format     string            `json:"format"`
-	Model      string            `json:"model"`
-	Dims       map[string]int64  `json:"dims"`
-	Floor      planner.FileFloor `json:"floor"`
-	Fixed      int64             `json:"fixed"` // outside the arena, of points that do not say otherwise
-	Points     []pointFile       `json:"points"`
-	References []pointFile       `json:"references"`
-	MS         float64           `json:"ms"`
+	Format     string           `json:"format"`
+	Model      string           `json:"model"`
+	Dims       map[string]int64 `json:"dims"`
+	Floor      planner.Floor    `json:"floor"`
+	Fixed      int64            `json:"fixed"` // outside the arena, of points that do not say otherwise
+	Points     []pointFile      `json:"points"`
+	References []pointFile      `json:"references"`
+	MS         float64          `json:"ms"`
 }
 
 type pointFile struct {
@@ -124,7 +124,7 @@ type pointFile struct {
 }
 
 func frontierJSON(c *planner.Curve, path string, dims map[string]int64, took time.Duration) frontierFile {
-	f := frontierFile{Format: "memopt.frontier/1", Model: path, Dims: dims, Floor: planner.FileFloor(c.Floor), Fixed: c.Fixed,
+	f := frontierFile{Format: "memopt.frontier/1", Model: path, Dims: dims, Floor: c.Floor, Fixed: c.Fixed,
 		Points: []pointFile{}, References: []pointFile{}, MS: float64(took.Microseconds()) / 1000}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}

@@ -46,7 +46,7 @@ type ownedFile struct {
 }
 
 type floorFile struct {
-	planner.FileFloor
+	planner.Floor
 	Op     string `json:"op,omitempty"`
 	Module string `json:"module,omitempty"`
 }
@@ -229,7 +229,7 @@ func refusalOf(err error) *refusalFile {
 	case errors.As(err, &budget):
 		f.Want, f.Best, f.Fixed = budget.Want, budget.Best, budget.Fixed
 		if budget.Floor.Peak > 0 {
-			f.Floor = &floorFile{planner.FileFloor(budget.Floor), budget.FloorOp, budget.FloorModule}
+			f.Floor = &floorFile{budget.Floor, budget.FloorOp, budget.FloorModule}
 		}
 		changes, f.Note = budget.Changes, budget.Note
 	default:

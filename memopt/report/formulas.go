@@ -12,25 +12,25 @@ import (
 
 // Formulas prints a plan's peak and cost as functions of the dims, and where
 // they hold.
-func Formulas(w io.Writer, f *planner.FileFormulas) {
+func Formulas(w io.Writer, f *planner.Formulas) {
 	fmt.Fprintln(w, "the peak is the largest of")
-	for _, p := range f.Peak {
+	for _, p := range f.Peaks {
 		Text(w, 4, "  %s\n      at %s\n", p.Formula, p.Node)
 	}
 	rows := [][]string{{"flops", clip(f.Flops, 200)}, {"extra flops", clip(f.ExtraFlops, 200)}}
 	Table(w, "lt", rows)
-	switch named := func(p planner.FilePeak) bool { return strings.ContainsFunc(p.Formula, unicode.IsLetter) }; {
+	switch named := func(p planner.PeakFormula) bool { return strings.ContainsFunc(p.Formula, unicode.IsLetter) }; {
 	case len(f.Ranges) > 0:
 		fmt.Fprintln(w)
 		Ranges(w, f)
-	case slices.ContainsFunc(f.Peak, named):
+	case slices.ContainsFunc(f.Peaks, named):
 		Text(w, 0, "\nthey are known to hold for the planned dims alone: for other sizes kernels may need other work space, or values may not share their places\n")
 	}
 }
 
 // Ranges prints over which sizes of each dim, the others being as planned, a
 // plan's decisions hold, and which formula is its peak where.
-func Ranges(w io.Writer, f *planner.FileFormulas) {
+func Ranges(w io.Writer, f *planner.Formulas) {
 	for _, r := range f.Ranges {
 		Text(w, 2, "%s from %d to %d (planned for %d)\n", r.Dim, r.From, r.To, r.At)
 		rows := [][]string{}

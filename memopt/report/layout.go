@@ -32,7 +32,7 @@ type view struct {
 	Page
 	Saved               float64 // share of the peak that the plan takes off
 	Rows                []planner.FileCluster
-	Peaks               []planner.FilePeak
+	Peaks               []planner.PeakFormula
 	Owners              []share
 	DimNames            []string
 	Timeline            *timelineView
@@ -133,7 +133,7 @@ func layout(p Page) view {
 		v.Saved = 1 - float64(f.Result.Peak)/float64(f.Baseline.Peak)
 	}
 	if f.Formulas != nil {
-		v.Peaks = f.Formulas.Peak[:min(len(f.Formulas.Peak), maxPagePeaks)]
+		v.Peaks = f.Formulas.Peaks[:min(len(f.Formulas.Peaks), maxPagePeaks)]
 	}
 	for _, o := range []share{{Name: "parameters and constants", Key: "weights", Percent: float64(f.Memory.Weights)}, {Name: "optimizer states", Key: "optimizer", Percent: float64(f.Memory.Optimizer)},
 		{Name: "inputs", Key: "staging", Percent: float64(f.Memory.Staging)}, {Name: "parameter gradients at the peak", Key: "gradients", Percent: float64(f.Memory.Gradients)},

@@ -148,7 +148,7 @@ func TestPageHostile(t *testing.T) {
 	page.File.Dims = map[string]int64{name: 3, "b\x00": 4}
 	page.File.Result.PeakNode, page.File.Warnings, page.File.Clusters[0].Key, page.File.Clusters[0].Saving = name, []string{name}, name, name
 	page.File.Dominant[0].Value = name
-	page.File.Formulas.Peak[0] = planner.FilePeak{Formula: name, Node: name}
+	page.File.Formulas.Peaks[0] = planner.PeakFormula{Formula: name, Node: name}
 	page.File.Formulas.Ranges[0].Dim, page.File.Formulas.Flops, page.File.Formulas.ExtraFlops = name, name, name
 	for i := range page.Picture.Launches {
 		page.Picture.Launches[i].Node = name
@@ -182,7 +182,7 @@ func TestPageEdges(t *testing.T) {
 		"one launch": {File: &planner.File{}, Picture: &planner.Picture{Launches: []planner.PictureLaunch{{Node: "a", Phase: "forward"}},
 			Lives: []planner.PictureLife{{Last: 1}}}, Trained: &report.Trained{Losses: []float64{1}}},
 		"huge": {File: &planner.File{FileTold: planner.FileTold{Result: planner.FileResult{Peak: most, Arena: most}, Baseline: planner.FileBaseline{Peak: most},
-			Memory: planner.FileMemory{Total: most, Weights: most}}, Request: planner.FileRequest{Budget: most}},
+			Memory: planner.Memory{Total: most, Weights: most}}, Request: planner.FileRequest{Budget: most}},
 			Picture: &planner.Picture{Launches: []planner.PictureLaunch{{Phase: "update", Live: most, Before: most}}, Lives: []planner.PictureLife{{Last: 1, Bytes: most}}},
 			Trained: &report.Trained{Losses: []float64{math.MaxFloat64, -math.MaxFloat64}}},
 		"flat loss": {File: &planner.File{}, Trained: &report.Trained{Losses: []float64{0, 0, 0}}},
@@ -213,7 +213,7 @@ func TestPageLong(t *testing.T) {
 		page.File.Clusters = append(page.File.Clusters, planner.FileCluster{Key: fmt.Sprintf("%s%d:1:-1", strings.Repeat("Gelu+", 100), i), Freq: 1, Saving: strings.Repeat("4*batch + ", 100)})
 	}
 	for range 100 {
-		page.File.Formulas.Peak = append(page.File.Formulas.Peak, planner.FilePeak{Formula: strings.Repeat("4*batch + ", 5000), Node: "n"})
+		page.File.Formulas.Peaks = append(page.File.Formulas.Peaks, planner.PeakFormula{Formula: strings.Repeat("4*batch + ", 5000), Node: "n"})
 	}
 	text := pageOf(t, page)
 	if len(text) > 2<<20 {
