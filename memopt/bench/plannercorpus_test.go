@@ -3,7 +3,29 @@ package bench
 import (
 	"strings"
 	"testing"
+
+	"memopt/memopt/golden"
 )
+
+// TestCorpus: every step of the corpus at every budget is planned and placed as memopt/corpus/plans.txt has it, by the
+// passes that it names. A change of the planner shows there: look at what it costs, then rewrite it with -update.
+func TestCorpus(t *testing.T) {
+	r, err := Planner(PlannerOptions{Only: []string{"corpus"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	corpusText(&text, r.Corpus, false)
+	golden.File(t, "../corpus/plans.txt", text.String())
+	plans, placings := 0.0, 0.0
+	for _, row := range r.Corpus {
+		plans, placings = plans+row.MS/1000, placings+row.PackMS/1000
+		if row.Found && (row.Bound > row.Cost+1e-9 || row.Peak > row.Limit || row.Height < row.Least) {
+			t.Errorf("%+v", row)
+		}
+	}
+	t.Logf("plans took %.0f s of processor time, placings %.0f s", plans, placings)
+}
 
 // TestEarned: passes are told from all others, one by one and together, and a plan that they took no part in is the
 // same without them.

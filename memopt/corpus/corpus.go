@@ -2,7 +2,7 @@
 // them, recorded by record.py beside this file, and the zoo's models as memopt derives their steps.
 //
 // A pass of the planner stays if it earns something on one of these steps ("memopt bench planner --without NAME"), and
-// what is planned for each of them at six budgets stands as text in golden/, where a change of the planner shows.
+// what is planned for each of them at six budgets stands in plans.txt, where a change of the planner shows.
 package corpus
 
 import (

@@ -128,7 +128,7 @@ STEPS = {
     "vit": (vit, lambda: ((), {"pixel_values": images(32)[0][0], "labels": torch.zeros(32, dtype=torch.long)})),
     "t5": (t5, lambda: tokens(8, 512)),
     "llama": (llama, lambda: tokens(8, 1024)),
-    "lstm-lm": (LSTM, lambda: ((torch.zeros(64, 48, dtype=torch.long),), {})),
+    "lstm-lm": (LSTM, lambda: ((torch.zeros(64, 24, dtype=torch.long),), {})),
     "mamba": (mamba, lambda: tokens(16, 64)),
 }
 
