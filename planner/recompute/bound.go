@@ -7,10 +7,12 @@ import (
 )
 
 const (
-	windows    = 16 // stretches of the order looked at by their worst place
-	roundings  = 3  // places at which bytes are rounded
-	grainSizes = 6  // distinct sizes that grains are made of
-	grainParts = 6  // a grain is a size, its half … its sixth
+	mostRefined = 4096 // operators of a program whose bounds are refined
+	nearly      = 0.9  // how far below the best place others are looked at
+	windows     = 16   // stretches of the order looked at by their worst place
+	roundings   = 3    // places at which bytes are rounded
+	grainSizes  = 6    // distinct sizes that grains are made of
+	grainParts  = 6    // a grain is a size, its half … its sixth
 )
 
 // places lists the places of the order at which cuts are made for a limit: the
@@ -71,7 +73,7 @@ func (s *Solver) Excludes(limit int64, extra float64) bool {
 			return true
 		}
 	}
-	return s.front != nil && s.front.excludes(limit, cost)
+	return false
 }
 
 // Prove is Bound by all means, which take longer.
@@ -95,9 +97,8 @@ type bounded struct {
 	c     *cut
 	bound float64
 	room  int64
-	sets  []set    // hull points, the last ones nearest to the room
-	fine  []set    // the same with rounded bytes
-	kept  [][]bool // by place in the cut's values: the cheapest sets, if they were looked for
+	sets  []set // hull points, the last ones nearest to the room
+	fine  []set // the same with rounded bytes
 }
 
 // bounds are a bound in units, and whether there may be a plan.
@@ -112,11 +113,9 @@ type evidence struct {
 	at    []bounded // the places that say so, best first
 	ok    bool      // there may be a plan
 	route route     // launches that were found on the way, if any
-	stays []stays   // by case that costs little: what is there up to a place
 
-	twins [2][]twinStart // plans to begin with, from pairs of places
-
-	windowed bool // a window raised the bound
+	sets  []candidate    // plans of what is cheapest to have at a place
+	pairs [2][]candidate // plans to begin with, from pairs of places
 
 	tried proof // of the passes that tried to raise it
 }
@@ -303,4 +302,10 @@ func (c *cut) sizes() (sizes []int64, bytes map[int64]int64) {
 	}
 	slices.SortFunc(sizes, func(a, b int64) int { return cmp.Or(cmp.Compare(bytes[b], bytes[a]), cmp.Compare(b, a)) })
 	return sizes, bytes
+}
+
+// refute notes that no plan is within a limit.
+func (s *Solver) refute(limit int64) (none evidence) {
+	s.proven[limit] = none
+	return none
 }

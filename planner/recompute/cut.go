@@ -27,8 +27,7 @@ type cut struct {
 
 	folding
 	envelopes map[rounding]*envelope
-	listed    map[int32][][]choice // by kind of part, if none has more values than so many
-	spent     int64                // edges looked at, about: a measure of work
+	spent     int64 // edges looked at, about: a measure of work
 }
 
 // units is how many units of cost the program's whole cost has.
@@ -57,13 +56,9 @@ func spans(p *Problem) []span {
 
 // newCut builds the network for a place, and what is read from there on by the
 // operators before another place and that one.
-func (s *Solver) newCut(at, until int32) *cut { return s.cutWithout(at, until, func() {}) }
-
-// cutWithout is that with something there for nothing, in no bytes.
-func (s *Solver) cutWithout(at, until int32, nothing func()) *cut {
+func (s *Solver) newCut(at, until int32) *cut {
 	p := s.p
 	c := s.emptyCut(at)
-	nothing()
 	c.fixed = p.Work[at]
 	for _, v := range p.Inputs.Of(at) {
 		s.stain(v, free)

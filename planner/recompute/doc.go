@@ -40,22 +40,12 @@
 //     layers are, stands once (fold.go). What it finds at a price does for every
 //     limit, and is remembered. bound.go looks for the best price, and rounds
 //     bytes to grains, which closes the gap that equal layers leave.
-//   - parts.go says to the byte what is cheapest to have at a place, where that
-//     falls into small parts, as it does but for long chains.
-//   - split.go and stretch.go raise the bound where a plan is not near it: by
-//     that or by cases of how many grains are kept, and by several places together; or
-//     by what must run again up to a place, and what does behind it, where that is known.
-//   - twins.go asks for two places together, as transformers need, whose peaks right
-//     behind the border are near each other. It raises the bound, and says what to
-//     forget at the border and what behind the second place. twinparts.go lists
-//     what to choose of each part, twinmix.go chooses of all by two prices and a
-//     knapsack of two rooms.
-//   - window.go follows what is there of few large values through places one behind another,
-//     as where a last layer's are read right behind the border, and asks a cut, or two
-//     places, about all others in the room that leaves.
-//   - cases.go raises it where few sets of values fit at the place that binds most:
-//     each is a case, in which it is known what runs once, and cuts at other places
-//     say what runs twice. Plans are made for the cases that promise most.
+//   - knapsack.go says to the byte what is cheapest to have at a place, or about what at two
+//     places together, as transformers need, whose peaks right behind the border are near each
+//     other. That raises the bound, and what is chosen makes plans. choices.go lists what to
+//     choose of each part, mixes.go chooses of all by prices and a knapsack.
+//   - stretch.go raises the bound by several places together, and by what must run again up
+//     to a place and what does behind it, where that is known.
 //   - tight.go raises it from the end of the order on, as far as few large values
 //     are in question, by what may be there from launch to launch. On chains that
 //     finds the cheapest launches, too. gates.go tells it what is ahead, from
@@ -67,19 +57,15 @@
 //   - starts.go makes plans to begin with of what the cuts keep. Equal layers,
 //     which a price takes all or none of, are divided by a mixture.
 //   - evict.go walks the order once and forgets what does not fit, which finds
-//     plans close to the floor, where what cuts keep fits only at their places. What
-//     a case has stays up to its place.
+//     plans close to the floor, where what cuts keep fits only at their places.
 //   - treeverse.go has them keep what goes on between layers at few places at a time, where
 //     not all of that fits, as is cheapest for chains.
-//   - segments.go keeps what goes on between stretches of the forward pass, for
-//     long chains.
 //   - leading.go forgets the first layers or steps, but for what goes on from them, and
 //     keeps of the others what a cut would; evictors do the rest.
 //   - anneal.go changes a plan at random, and goes on from dearer ones and such as are
 //     over the limit for a while, where all of that leaves a gap.
 //   - lean.go looks for a plan of a program without what is cheap, where a gap stays,
 //     and goes on from that.
-//   - exact.go finds the cheapest launches of a small program by shortest paths.
 //   - passes.go is the table of them, in running order; stages.go is what each does to a limit
 //     that is being solved, until the plan is near the bound or the work is done. An answer
 //     tells by which pass it was found, and what each came to. solve.go asks for that, and for less: Sketch starts, repairs and

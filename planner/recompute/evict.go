@@ -139,57 +139,31 @@ func (s *Solver) evicted(limit int64, most float64, launches int, w weighing, st
 	return plans, least
 }
 
-// evictions are plans of evictors and those of segments, cheapest first, as many as
-// some work allows, or up to one that costs at most so much. In each of some cases,
-// values stay at places of theirs. Every weighing is tried in the first, and in
-// the others that which was cheapest there. Behind the first comes what is kept of a chain,
+// evictions are plans of evictors, cheapest first, as many as some work allows, or up to one
+// that costs at most so much. Behind what all weighings lead to comes what is kept of a chain,
 // if that costs clearly less. Where there is no plan yet, one that fits comes before all: to
 // repair what is cheaper may take all work there is, and come to nothing.
-func (s *Solver) evictions(limit, work int64, most float64, cases []stays, none bool) (all []func() plan) {
+func (s *Solver) evictions(limit, work int64, most float64, none bool) (all []func() plan) {
 	var plans []found
 	until, least, below := s.sim.work+work, math.Inf(1), math.Inf(1)
-	walk := func(w weighing, stays stays) float64 {
-		more, least := s.evicted(limit, most, s.sim.most, w, stays)
-		for _, f := range more {
-			if f.fits && f.extra < below {
-				plans = append(plans, f)
-			}
-		}
-		return least
-	}
-	// cheapest is what the cheapest plan of some weighings costs, and which that is of.
-	cheapest := func(ways []weighing, kept stays) (cost float64, best weighing) {
-		cost, best = math.Inf(1), ways[0]
+	walk := func(ways []weighing, kept stays) (fits bool) {
 		for _, w := range ways {
 			if s.sim.work > until || least <= most {
 				break
 			}
-			if c := walk(w, kept); c < cost {
-				cost, best = c, w
+			more, cost := s.evicted(limit, most, s.sim.most, w, kept)
+			for _, f := range more {
+				if f.fits && f.extra < below {
+					plans = append(plans, f)
+				}
 			}
-			least = min(least, cost)
+			least, fits = min(least, cost), fits || !math.IsInf(cost, 1)
 		}
-		return cost, best
+		return fits
 	}
-	ways := weighings
-	for i, kept := range cases {
-		_, best := cheapest(ways, kept)
-		if i == 0 {
-			until, below = math.MaxInt64, least*verseBelow
-			s.verses(func(ways []weighing, kept stays) bool {
-				cost, _ := cheapest(ways, kept)
-				return !math.IsInf(cost, 1)
-			})
-			ways, until, below = []weighing{best}, s.sim.work+work/2, math.Inf(1)
-		}
-	}
-	if least > most && !s.off["segments"] {
-		for _, p := range s.segments(limit) {
-			if s.sim.run(p, limit) {
-				plans = append(plans, found{p, s.sim.extra, s.sim.peak <= limit})
-			}
-		}
-	}
+	walk(weighings, nil)
+	until, below = math.MaxInt64, least*verseBelow
+	s.verses(walk)
 	slices.SortStableFunc(plans, func(a, b found) int { return cmp.Compare(a.extra, b.extra) })
 	plans = slices.CompactFunc(plans, func(a, b found) bool { return a.extra == b.extra })
 	if k := slices.IndexFunc(plans, func(f found) bool { return f.fits }); none && k > 0 {

@@ -196,14 +196,19 @@ func (s *Solver) Knapsacks(place int32, room int64) error {
 			least = min(least, cost)
 		}
 	}
-	said, sets, ok := c.knapsack(room, math.Inf(1), largePart)
-	if !ok || said != least && math.Abs(said-least) > 1e-6*least {
+	t := s.knapsack(c, nil)
+	if t == nil {
+		return nil
+	}
+	t.within([2]int64{room, 0})
+	said, plans := t.best(math.Inf(1), 0)
+	if said != least && math.Abs(said-least) > 1e-6*least+1 {
 		return fmt.Errorf("at %d in %d: a knapsack for %v, all sets for %v", place, room, said, least)
 	}
-	for _, kept := range sets[:min(2, len(sets))] {
-		bytes := int64(0)
-		for i, v := range c.values {
-			if kept[i] {
+	for _, start := range plans {
+		p, bytes := start.plan(), int64(0)
+		for _, v := range c.values {
+			if s.may(v) && s.spans[v].made < s.p.Border && !p.gone[v] {
 				bytes += s.p.Bytes[v]
 			}
 		}
@@ -214,33 +219,12 @@ func (s *Solver) Knapsacks(place int32, room int64) error {
 	return nil
 }
 
-// Cases is what cases of what is there at a place say of a limit, what the cut of
-// the place says, and what the cheapest launches cost. It reports false if there are
-// none, or the program is too large to tell.
-func (s *Solver) Cases(place int32, limit int64) (cases, cut, least float64, ok bool) {
-	if !s.tiny || limit < 0 {
-		return 0, 0, 0, false
-	}
-	if _, least, ok = s.solveExactly(limit); !ok {
-		return 0, 0, 0, false
-	}
-	n := int32(len(s.p.Cost))
-	var at []bounded
-	for op := place; op < n; op++ {
-		c := s.newCut(op, n)
-		at = append(at, bounded{c: c, room: limit - c.fixed, bound: 1})
-	}
-	cut, _, _ = at[0].c.best(1, float64(at[0].room), nil)
-	cases, _ = s.cases(s.newTight(limit, math.Inf(1), small), at, limit, math.Inf(1))
-	return cases, cut * s.unit, least, true
-}
-
 // Tails is what is found from the end of the order on for a limit, in how many
 // gates, and what the cheapest launches cost. It reports false if there are none,
 // or the program is too large to tell.
 func (s *Solver) Tails(limit int64) (tails float64, gates int, least float64, ok bool) {
 	e := s.prove(limit, 0)
-	if !s.tiny || !e.ok || len(e.at) == 0 {
+	if !s.small() || !e.ok || len(e.at) == 0 {
 		return 0, 0, 0, false
 	}
 	if _, least, ok = s.solveExactly(limit); !ok {
@@ -281,24 +265,6 @@ func (s *Solver) Evictors(limit int64) error {
 	return nil
 }
 
-// Led compares what leads from the front within a limit when it is worked out beside what
-// raises the bound with what it is in turn, and reports how many plans those are.
-func (s *Solver) Led(limit int64) (plans int, err error) {
-	e := s.raised(limit, math.Inf(1))
-	leads, end := s.ledBeside(e.at, limit, -1)
-	e = s.raised(limit, math.Inf(1))
-	beside := leads()
-	end()
-	inTurn := s.led(e.at, limit, -1)
-	same := func(a, b func() plan) bool { return a().equal(b()) }
-	if !slices.EqualFunc(beside, inTurn, same) {
-		return 0, fmt.Errorf("%d plans beside, %d in turn, or others", len(beside), len(inTurn))
-	}
-	_, end = s.ledBeside(e.at, limit, -1)
-	end()
-	return len(inTurn), nil
-}
-
 // Work is how many launches were simulated so far, about.
 func (s *Solver) Work() int64 { return s.sim.work }
 
@@ -308,8 +274,8 @@ func (s *Solver) WithoutLean() { s.leaner = &lean{} }
 // Twins is what is proven of a limit by two places: by prices, and by a knapsack; and
 // what the cut of either place says, and the cheapest launches cost. It reports false if
 // there are none, or the program is too large to tell.
-func (s *Solver) Twins(first, second int32, limit int64) (priced, packed, single, least float64, ok bool) {
-	if !s.tiny || limit < 0 {
+func (s *Solver) Pairs(first, second int32, limit int64) (priced, packed, single, least float64, ok bool) {
+	if !s.small() || limit < 0 {
 		return 0, 0, 0, 0, false
 	}
 	if _, least, ok = s.solveExactly(limit); !ok {
@@ -317,7 +283,7 @@ func (s *Solver) Twins(first, second int32, limit int64) (priced, packed, single
 	}
 	n := int32(len(s.p.Cost))
 	a, b := s.newCut(first, n), s.newCut(second, n)
-	t := s.newTwin(a, b)
+	t := s.newKnapsack(a, b)
 	if t == nil {
 		return 0, 0, 0, 0, false
 	}
@@ -340,12 +306,12 @@ func (s *Solver) Twins(first, second int32, limit int64) (priced, packed, single
 func (s *Solver) Mixes(first, second int32, limit int64) error {
 	n := int32(len(s.p.Cost))
 	a, b := s.newCut(first, n), s.newCut(second, n)
-	t := s.newTwin(a, b)
+	t := s.newKnapsack(a, b)
 	if t == nil {
 		return nil
 	}
 	t.within([2]int64{limit - a.fixed, limit - b.fixed})
-	var all []*twinKind
+	var all []*kind
 	ways := 1
 	for i := range t.kinds {
 		for range t.kinds[i].parts {
@@ -387,7 +353,7 @@ func (s *Solver) Mixes(first, second int32, limit int64) error {
 // the cheapest launches cost. It reports false if there are none, or the program is too
 // large to tell.
 func (s *Solver) Weighed(limit, parts int64) (weighed float64, gates int, least float64, ok bool) {
-	if !s.tiny {
+	if !s.small() {
 		return 0, 0, 0, false
 	}
 	if _, least, ok = s.solveExactly(limit); !ok {
@@ -515,35 +481,6 @@ func (s *Solver) Stretches(r *rand.Rand, limit int64) (stretched, looked int, er
 		}
 	}
 	return stretched, looked, nil
-}
-
-// Window is what is proven of a limit by a window and some place behind it, what the cuts
-// at its places say, and what the cheapest launches cost. It reports false if there are
-// none, or the program is too large to tell.
-func (s *Solver) Window(begin, end, second int32, limit int64) (window, single, least float64, ok bool) {
-	if !s.tiny || limit < 0 {
-		return 0, 0, 0, false
-	}
-	if _, least, ok = s.solveExactly(limit); !ok {
-		return 0, 0, 0, false
-	}
-	n := int32(len(s.p.Cost))
-	places := []int32{second}
-	for op := begin; op <= end; op++ {
-		places = append(places, op)
-	}
-	for _, op := range places {
-		c := s.newCut(op, n)
-		bound, _, _ := c.best(1, float64(limit-c.fixed), nil)
-		single = max(single, bound)
-	}
-	w := s.newWindow(begin, end)
-	if t := w.second(second); t != nil && second > end {
-		w.seconds = append(w.seconds, t)
-	}
-	target := 2 * s.total / s.unit
-	w.follow(limit, target)
-	return w.best(limit, 0, target) * s.unit, single * s.unit, least, true
 }
 
 // Verse is what it costs to come back through so many links of a chain, from the last to the

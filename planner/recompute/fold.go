@@ -26,8 +26,6 @@ type folding struct {
 	net   network
 	empty []int64  // capacities without any flow and at price 0
 	as    []int32  // by place in the cut's values: the folded value that stands for it
-	turn  []int32  // by place: how many of its equals come before it
-	kinds []int32  // by kind of part: its first folded value
 	value []folded // with vertices from 2 on
 	ops   []foldedOp
 }
@@ -73,7 +71,7 @@ type folder struct {
 func (s *Solver) fold(c *cut, first []int32) folding {
 	n := len(c.values)
 	f := &folder{s: s, c: c, first: first, asked: make([]int32, n)}
-	f.as, f.turn, f.value = make([]int32, n), make([]int32, n), s.folded[:0]
+	f.as, f.value = make([]int32, n), s.folded[:0]
 	for i := range int32(n) {
 		f.asks(i, func(in int32) { f.asked[in]++ })
 	}
@@ -117,14 +115,12 @@ func (s *Solver) fold(c *cut, first []int32) folding {
 		if !met || !alone && f.value[begin].times == mostBy {
 			begin = int32(len(f.value))
 			known[string(sign)] = begin
-			f.kinds = append(f.kinds, begin)
 			for _, i := range part {
 				f.value = append(f.value, folded{place: i, bytes: f.bytes(i), needed: i < c.needed, by: 1})
 			}
 		}
 		for j, i := range part {
 			v := &f.value[begin+int32(j)]
-			f.turn[i] = int32(v.times)
 			if v.times++; !alone {
 				v.by = v.times
 			}

@@ -5,9 +5,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"sync/atomic"
-
-	"memopt/memopt/stop"
 )
 
 // Where a cut keeps something of some of many equal layers or steps, it does not say
@@ -18,6 +15,7 @@ import (
 // is left to evictors.
 
 const (
+	longChain       = 256          // operators of a forward pass that others find no plans for as well
 	leadingCuts     = 2            // places at which some is kept and some is not
 	leadingEnds     = 48           // places up to which the forward pass may be forgotten
 	leadingLaunches = 3            // for each operator, on average, that evictors may make
@@ -47,31 +45,6 @@ func (x *search) lead(leads []func() plan) {
 	})
 }
 
-// ledBeside is led, worked out while the solver does something else; leads waits for it.
-// Whoever asks calls end at last: what is not found until then is given up.
-func (s *Solver) ledBeside(at []bounded, limit int64, most float64) (leads func() []func() plan, end func()) {
-	s.terrain() // is made once for both
-	if s.beside == nil {
-		s.beside = newSimulator(s.p)
-		s.beside.most = s.sim.most
-	}
-	hand := *s
-	hand.sim = s.beside
-	var givenUp atomic.Bool
-	hand.givenUp = givenUp.Load
-	at = slices.Clone(at) // bounds are raised meanwhile
-	var all []func() plan
-	wait := stop.Go(func() { all = hand.led(at, limit, most) })
-	leads = func() []func() plan {
-		wait()
-		return all
-	}
-	return leads, func() {
-		givenUp.Store(true)
-		wait()
-	}
-}
-
 // led are the cheapest of such plans, first those within the limit. All cases are
 // tried by some weighings, and the best of them by all, as long as they do not take many
 // more launches than the cheapest so far, and as there is work.
@@ -80,7 +53,7 @@ func (s *Solver) led(at []bounded, limit int64, most float64) (all []func() plan
 	low, best, launches := math.Inf(1), stays(nil), leadingLaunches*len(s.p.Cost)
 	until := s.sim.work + ledWork
 	try := func(w weighing, stays stays) {
-		if low <= most || s.sim.work > until || s.givenUp != nil && s.givenUp() {
+		if low <= most || s.sim.work > until {
 			return
 		}
 		plans, least := s.evicted(limit, most, launches, w, stays)

@@ -26,8 +26,7 @@ type proof int
 const (
 	plans   proof = iota // makes plans instead
 	raises               // by sets of values and by two places
-	refines              // by cases
-	weighs               // not for the sake of a plan
+	refines              // by what may be there from launch to launch
 )
 
 // passes are in running order. The first makes the cuts that all others begin with; it is
@@ -54,24 +53,15 @@ func init() { // some passes solve other problems by all
 			when: (*solving).open, run: (*solving).fromSets},
 		{name: "pair plans", doc: "forget some at the border and some behind a second place",
 			when: (*solving).open, run: (*solving).fromPairs},
-		// It takes as long as the proofs that follow, and needs nothing of them.
-		{name: "ahead", doc: "begin beside the proofs what front asks for",
-			when: (*solving).mayLead, run: (*solving).leadBeside},
 
-		{name: "window", doc: "raise the bound by following few large values behind the border", proof: refines,
-			when: (*solving).unfair, run: (*solving).window},
-		{name: "large sets", doc: "raise the bound by a knapsack of larger parts", proof: refines,
-			when: (*solving).unfair, run: (*solving).largeSets},
 		{name: "stretches", doc: "raise the bound by chains of places", proof: refines,
 			when: (*solving).below, run: func(l *solving) { l.raise(l.s.stretches(l.e.at, l.limit)) }},
 		{name: "tails", doc: "raise the bound from the last place on by states of large values", proof: refines,
 			when: (*solving).below, run: (*solving).tails},
 		{name: "before", doc: "raise the bound by what runs before a tail", proof: refines,
 			when: (*solving).below, run: (*solving).before},
-		{name: "cases", doc: "raise the bound by the sets that fit at the place that binds most", proof: refines,
-			when: (*solving).below, run: (*solving).cases},
-		{name: "weigh", doc: "raise the bound by large values and all others", proof: weighs,
-			when: always, run: (*solving).weigh},
+		{name: "weigh", doc: "raise the bound by large values and all others", proof: refines,
+			when: func(l *solving) bool { return l.below() && len(l.s.p.Cost) <= shortProgram }, run: func(l *solving) { l.raise(l.s.weigh(l.limit, l.e.least, l.target())) }},
 		// Launches of the tail passes are no plan that others could improve.
 		{name: "route", doc: "take the launches that tails found, if they are near the bound",
 			when: always, run: (*solving).takeRoute},
@@ -79,7 +69,7 @@ func init() { // some passes solve other problems by all
 		{name: "evict", doc: "walk once, and forget what is worth least when something does not fit",
 			when: (*solving).mayWalk, run: (*solving).walk},
 		{name: "front", doc: "forget the first layers, but for what goes on from them",
-			when: func(l *solving) bool { return l.x.extra > l.from(l.gap()) && l.s.leads(l.x.work) }, run: (*solving).lead},
+			when: func(l *solving) bool { return l.x.extra > l.from(wide) && l.s.leads(l.x.work) }, run: (*solving).lead},
 		{name: "lean", doc: "solve the program without what is cheap",
 			when: (*solving).mayLean, run: func(l *solving) { l.leaned = l.x.lean() || l.leaned }},
 		// Where front or lean led to a better plan, the exchanges that follow find none that is
@@ -99,8 +89,6 @@ func init() { // some passes solve other problems by all
 			when: func(l *solving) bool { return !l.leaned && (l.x.most < 0 || l.x.best.gone != nil) }, run: (*solving).explore},
 		{name: "aside", doc: "take what front came to, if nothing came farther",
 			when: func(l *solving) bool { return l.aside.p.gone != nil }, run: func(l *solving) { l.x.offer(l.aside.p, l.aside.extra) }},
-		{name: "exact", doc: "solve a small program by shortest paths",
-			when: func(l *solving) bool { return l.s.tiny && l.x.extra > max(l.least*(1+1e-9), l.x.most) }, run: (*solving).exactly},
 	}
 }
 
@@ -139,7 +127,7 @@ func (s *Solver) Without(names ...string) error {
 }
 
 // hints are what can be left out of passes.
-var hints = []string{"segments", "chains", "split", "kept cases"}
+var hints = []string{"chains"}
 
 // Try is what a pass came to.
 type Try struct {

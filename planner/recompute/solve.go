@@ -20,34 +20,30 @@ type Answer struct {
 
 // Solver answers limits for one problem.
 type Solver struct {
-	p      *Problem
-	sim    *simulator
-	trial  *trial
-	spare  walker     // once there was annealing
-	beside *simulator // once something was worked out beside
-	spans  []span
-	uses   Lists   // by value: the operators that read it
-	plain  []int64 // by operator: bytes alive there, or while something is made again for it, if no more is made again than must be
-	loose  []bool  // by value: a plan may forget it
-	keep   plan    // the plan that makes nothing again
-	total  float64
-	unit   float64 // of cost
-	top    int64   // the peak of the plain program
-	tiny   bool    // it can be solved exactly
+	p     *Problem
+	sim   *simulator
+	trial *trial
+	spare walker // once there was annealing
+	spans []span
+	uses  Lists   // by value: the operators that read it
+	plain []int64 // by operator: bytes alive there, or while something is made again for it, if no more is made again than must be
+	loose []bool  // by value: a plan may forget it
+	keep  plan    // the plan that makes nothing again
+	total float64
+	unit  float64 // of cost
+	top   int64   // the peak of the plain program
 
 	land    *terrain // of evictors, once there were any
 	verse   *verse   // the forward pass, if it is a chain
 	versed  bool     // it was looked at as one
 	cuts    map[int32]*cut
-	pairs   map[[2]*cut]*twin
-	front   *window            // once it was looked at
+	pairs   map[[2]*cut]*knapsack
 	proven  map[int64]evidence // by limit
 	early   map[int64]bounds   // by limit: what was proven at first
 	leaner  *lean              // once it was looked at
 	lean    bool               // this is one's
 	off     map[string]bool    // passes that are left out
 	last    plan               // what the last search ended with
-	givenUp func() bool        // reports whether nobody waits for what is worked out any more, or nil
 	place   []int32            // by value, while a cut is built
 	met     []int32            // by operator, likewise
 	stained []int32
@@ -61,7 +57,7 @@ func New(p *Problem) (*Solver, error) {
 		return nil, err
 	}
 	p = p.inOrder()
-	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, pairs: map[[2]*cut]*twin{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
+	s := &Solver{p: p, sim: newSimulator(p), spans: spans(p), cuts: map[int32]*cut{}, pairs: map[[2]*cut]*knapsack{}, proven: map[int64]evidence{}, early: map[int64]bounds{}, place: make([]int32, len(p.Bytes)), met: make([]int32, len(p.Cost))}
 	s.trial = &trial{sim: s.sim, uses: &s.uses}
 	for _, c := range p.Cost {
 		s.total += c
@@ -88,7 +84,6 @@ func New(p *Problem) (*Solver, error) {
 		op := s.sim.place[k]
 		s.plain[op] = max(s.plain[op], bytes)
 	}
-	s.tiny = p.Forced == nil && s.small()
 	s.sim.most = mostAgain*len(p.Cost) + 1024
 	return s, nil
 }
@@ -111,18 +106,19 @@ const (
 	fair   = 0.001
 )
 
-// wide is a gap that starts of another kind may close.
-const wide = 0.004
+// wide is a gap that starts of another kind may close, and farther one that bounds will hardly.
+const (
+	wide    = 0.004
+	farther = 0.008
+)
 
 // mostAgain is how many launches for each operator a plan may have on average.
 const mostAgain = 8
 
-// How many launches are simulated for one limit, and of a program that can be
-// solved exactly.
+// How many launches are simulated for one limit.
 const (
 	mostWork  = 3 << 20
 	quickWork = mostWork / 8 // at first
-	fewWork   = 1 << 12
 )
 
 // quickProgram is how many operators a program has at most for a quick search to be worth it.
@@ -134,7 +130,7 @@ func (s *Solver) Solve(limit int64) (Answer, bool) { return s.solve(limit, -1, m
 // Quick finds a plan within a limit with an eighth of the work where Solve is unlikely to reach
 // the bound: where the gap of what that leads to is wide. Elsewhere it is Solve.
 func (s *Solver) Quick(limit int64) (Answer, bool) {
-	if s.tiny || s.top <= limit || len(s.p.Cost) > quickProgram {
+	if s.top <= limit || len(s.p.Cost) > quickProgram {
 		return s.Solve(limit)
 	}
 	a, ok := s.solve(limit, -1, quickWork)
@@ -167,7 +163,7 @@ func (s *Solver) FindSoon(limit int64, most float64) (Answer, bool) {
 // makes plans cheaper, and of 70 limits near the lowest of joint graphs none had a plan by it
 // alone.
 func (s *Solver) Any(limit int64) (Answer, bool) {
-	if s.tiny || s.top <= limit {
+	if s.top <= limit {
 		return s.Find(limit, math.MaxFloat64)
 	}
 	e := s.bound(limit)
@@ -176,7 +172,7 @@ func (s *Solver) Any(limit int64) (Answer, bool) {
 	}
 	x := s.newSearch(limit, mostWork)
 	for _, starts := range [][]func() plan{
-		s.evictions(limit, mostWork/4, math.MaxFloat64, []stays{nil}, true),
+		s.evictions(limit, mostWork/4, math.MaxFloat64, true),
 		s.starts(e.at, limit),
 	} {
 		x.share(0.25)

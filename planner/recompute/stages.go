@@ -27,17 +27,15 @@ type solving struct {
 	tries    []Try
 	taken    Answer // launches that are no plan, if there are some
 
-	at       []bounded            // places that bind, as they were at first
-	starts   []func() plan        // by what cuts keep there
-	cheapest []func() plan        // by what costs least at a place, if that led anywhere
-	walks    []func() plan        // of evictors
-	leads    func() []func() plan // from the front, where those are worked out beside
-	giveUp   func()               // has nobody wait for those any more
-	aside    found                // what leads came to, where others may come farther
-	tight    *tight               // of tails
+	at       []bounded     // places that bind, as they were at first
+	starts   []func() plan // by what cuts keep there
+	cheapest []func() plan // by what costs least at a place, if that led anywhere
+	walks    []func() plan // of evictors
+	aside    found         // what leads came to, where others may come farther
+	tight    *tight        // of tails
 
 	opened  bool // starts left a gap
-	twinned bool // a plan for two places was better than those before
+	paired  bool // a plan for two places was better than those before
 	distant bool // the plan was far from the bound before there were walks
 	led     bool // leads came much nearer to the bound
 	leaned  bool // they did, or the lean program had a better plan
@@ -48,9 +46,6 @@ const explored = 2
 
 // wider is a gap that annealing may close.
 const wider = 0.005
-
-// farther is one that bounds will hardly close.
-const farther = 0.008
 
 // far is one that exchanges narrow after all else.
 const far = 0.03
@@ -65,11 +60,7 @@ func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
 	if s.top <= limit {
 		return s.answer(s.keep, 0), true
 	}
-	if s.tiny {
-		work = fewWork // to see whether the first plan meets the bound
-	}
-	l := &solving{s: s, limit: limit, most: most, work: work, giveUp: func() {}, aside: found{extra: math.Inf(1)}, taken: Answer{Extra: math.Inf(1)}, eligible: true}
-	defer func() { l.giveUp() }()
+	l := &solving{s: s, limit: limit, most: most, work: work, aside: found{extra: math.Inf(1)}, taken: Answer{Extra: math.Inf(1)}, eligible: true}
 	l.drive()
 	a, ok := l.answer()
 	if ok && a.plan.gone != nil {
@@ -139,15 +130,6 @@ func (l *solving) raise(least float64) { l.e.least = max(l.e.least, least) }
 // whoever asks would take if that is more.
 func (l *solving) from(gap float64) float64 { return max(l.least+gap*l.s.total, l.x.most) }
 
-// gap is one that walks and leads may close. Where a window raised the bound, less is left
-// than there would be.
-func (l *solving) gap() float64 {
-	if l.e.windowed {
-		return fair
-	}
-	return wide
-}
-
 // settle takes a plan as best that is not as near to the bound: others were looked at.
 func (l *solving) settle() { l.x.enough = max(l.x.enough, l.least+fair*l.s.total) }
 
@@ -162,8 +144,7 @@ func (l *solving) target() float64 {
 	return l.x.extra / l.s.unit
 }
 
-func (l *solving) below() bool  { return l.e.least < l.target() }
-func (l *solving) unfair() bool { return l.e.least < l.target()-fair*units }
+func (l *solving) below() bool { return l.e.least < l.target() }
 
 // wants reports whether proofs are tried: where they were not yet, and how good the plan is
 // matters.
@@ -178,64 +159,25 @@ func (l *solving) wants(p proof) bool {
 	switch p {
 	case raises:
 		return (l.bounds || l.opened && l.matters()) && len(e.at) > 0 && len(s.p.Cost) <= mostRefined
-	case refines:
-		return e.tried >= raises && (l.bounds || l.opened && l.matters() && l.x.extra > l.x.enough)
 	default:
-		return l.bounds && e.least < l.upTo && len(s.p.Cost) <= shortProgram
+		return e.tried >= raises && (l.bounds || l.opened && l.matters() && l.x.extra > l.x.enough)
 	}
 }
 
 // matters reports whether it matters how good the plan is.
 func (l *solving) matters() bool { return l.x.most < 0 && !l.s.lean }
 
-// sets raises the bound by sets of values instead of prices, or else by two cases.
-func (l *solving) sets() {
-	s, e, target := l.s, &l.e, l.target()
-	begin := s.spent
-	first := e.at[0].bound
-	for i := range e.at[:min(roundings, len(e.at))] {
-		x := &e.at[i]
-		if x.bound < first*nearly {
-			break
-		}
-		b, kept, whole := x.c.knapsack(x.room, target, mostPart)
-		s.count(x.c)
-		if math.IsInf(b, 1) {
-			l.refute()
-			return
-		}
-		if x.kept = kept; whole {
-			x.bound = max(x.bound, b)
-			e.least = max(e.least, b)
-			continue
-		}
-		for _, g := range x.c.grains() {
-			if s.off["split"] || s.spent-begin > mostSplitting || e.least >= target {
-				break
-			}
-			b := s.split(x.c, g, x.room, x.sets, e.least)
-			if math.IsInf(b, 1) { // nothing is in either case
-				l.refute()
-				return
-			}
-			if b > e.least {
-				x.bound, e.least = b, b
-			}
-		}
-	}
-}
-
 // pairs raises the bound by two places together.
 func (l *solving) pairs() {
 	var least float64
-	least, l.e.twins = l.s.twins(l.e.at, l.limit, l.target())
+	least, l.e.pairs = l.s.pairsOf(l.e.at, l.limit, l.target())
 	l.raise(least)
 }
 
 // fromSets takes the cheapest plan of what costs least at a place.
 func (l *solving) fromSets() {
 	s, x := l.s, l.x
-	if best, cost := s.cheapest(l.e.at, x.limit); cost <= max(x.enough, x.most) {
+	if best, cost := s.cheapest(l.e.sets, x.limit); cost <= max(x.enough, x.most) {
 		x.best, x.extra = best, cost
 	} else if best.gone != nil {
 		l.cheapest = append(l.cheapest, best.clone)
@@ -244,31 +186,7 @@ func (l *solving) fromSets() {
 
 // fromPairs follows the plans of two places.
 func (l *solving) fromPairs() {
-	l.x.beside(func() { l.twinned = l.x.follow(l.e.twins, l.least) })
-}
-
-func (l *solving) mayLead() bool {
-	x := l.x
-	return l.opened && l.matters() && x.extra > x.enough && x.extra > l.least+farther*l.s.total && l.s.leads(x.work) // nothing that follows tells of what those are
-}
-
-func (l *solving) leadBeside() { l.leads, l.giveUp = l.s.ledBeside(l.e.at, l.limit, l.x.most) }
-
-// window raises the bound by the values that are read right behind the border.
-func (l *solving) window() {
-	least := l.s.windows(l.e.at, l.limit, l.e.least, l.target())
-	l.e.windowed = least > l.e.least
-	l.raise(least)
-}
-
-// largeSets raises the bound by a knapsack that takes longer.
-func (l *solving) largeSets() {
-	if x := l.e.at[0]; x.kept == nil {
-		if b, _, whole := x.c.knapsack(x.room, l.target(), largePart); whole {
-			l.raise(b)
-		}
-		l.s.count(x.c)
-	}
+	l.x.beside(func() { l.paired = l.x.follow(l.e.pairs, l.least) })
 }
 
 // tails raises the bound by what may be there from launch to launch.
@@ -285,20 +203,9 @@ func (l *solving) before() {
 	}
 }
 
-func (l *solving) cases() {
-	if l.tight != nil {
-		least, kept := l.s.cases(l.tight, l.e.at, l.limit, l.target()*l.s.unit)
-		if l.raise(least / l.s.unit); !l.s.off["kept cases"] {
-			l.e.stays = kept
-		}
-	}
-}
-
-func (l *solving) weigh() { l.raise(l.s.weigh(l.limit, l.e.least, l.upTo)) }
-
 // takeRoute takes the launches that tails found if no plan that follows will cost much less.
 func (l *solving) takeRoute() {
-	if l.twinned {
+	if l.paired {
 		l.settle()
 	}
 	r := l.e.route
@@ -311,38 +218,27 @@ func (l *solving) takeRoute() {
 
 func (l *solving) mayWalk() bool {
 	l.distant = l.x.extra > l.from(wide)
-	return l.x.extra > l.from(l.gap()) && (len(l.s.p.Cost) <= mostRefined || l.x.best.gone == nil) // of long programs any plan does
+	return l.x.extra > l.from(wide) && (len(l.s.p.Cost) <= mostRefined || l.x.best.gone == nil) // of long programs any plan does
 }
 
 // walk improves plans of evictors.
 func (l *solving) walk() {
 	s, x := l.s, l.x
 	none := x.best.gone == nil
-	improve := func() {
+	x.beside(func() {
+		l.walks = s.evictions(x.limit, x.work/4, x.most, none)
 		x.descend(l.walks, true, 0.5)
 		l.settle()
 		x.explore(l.walks[:min(explored, len(l.walks))], 0.7)
-	}
-	x.beside(func() {
-		l.walks = s.evictions(x.limit, x.work/4, x.most, slices.Concat([]stays{nil}, l.e.stays), none)
-		if len(l.e.stays) == 0 {
-			improve()
-		}
 	})
-	if len(l.e.stays) > 0 {
-		improve()
-	}
 }
 
 // lead improves plans that forget from the front. Where those do not lead much nearer to
 // the bound, what else there is may lead farther from the plan before.
 func (l *solving) lead() {
 	s, x := l.s, l.x
-	if l.leads == nil {
-		l.leads = func() []func() plan { return s.led(l.e.at, x.limit, x.most) }
-	}
 	best, extra := x.best, x.extra
-	x.beside(func() { x.lead(l.leads()) })
+	x.beside(func() { x.lead(s.led(l.e.at, x.limit, x.most)) })
 	if l.led = x.extra <= x.most || x.extra-l.least < (extra-l.least)/2; !l.led {
 		l.aside = found{p: x.best, extra: x.extra}
 		x.best, x.extra = best, extra
@@ -372,7 +268,7 @@ func (l *solving) exchange() { l.x.swap(0.4) }
 func (l *solving) restart() {
 	s, x := l.s, l.x
 	x.enough = l.least + min(good*s.total, l.least/50)
-	if len(l.walks) > 0 || l.twinned {
+	if len(l.walks) > 0 || l.paired {
 		l.settle()
 	}
 	x.beside(func() { x.descend(l.cheapest, true, 0.5) })
@@ -408,24 +304,4 @@ func (l *solving) explore() {
 		rest = slices.Concat(rest, l.s.combined(l.at), l.starts)
 	}
 	l.x.explore(rest, 1)
-}
-
-// exactly solves a small program by shortest paths. What is found is the bound.
-func (l *solving) exactly() {
-	s, x := l.s, l.x
-	launches, extra, ok := s.solveExactly(x.limit)
-	if !ok {
-		l.refute()
-		return
-	}
-	if l.least = x.extra; extra < x.extra || x.best.gone == nil {
-		l.least = extra
-		peak, _, err := Check(s.p, launches)
-		if err != nil {
-			panic(err)
-		}
-		l.taken = Answer{Launches: launches, Peak: peak, Extra: extra}
-	}
-	l.e.least = l.least / s.unit
-	s.proven[x.limit] = l.e
 }

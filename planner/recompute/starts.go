@@ -164,16 +164,12 @@ func (s *Solver) keeping(c *cut, kept func(i int) bool) plan {
 	return p
 }
 
-// cheapest is, of the plans that have at the border what costs least at a place,
-// the cheapest that is within the limit everywhere, and its cost.
-func (s *Solver) cheapest(at []bounded, limit int64) (best plan, least float64) {
+// cheapest is, of some plans, the cheapest that is within the limit everywhere, and its cost.
+func (s *Solver) cheapest(starts []candidate, limit int64) (best plan, least float64) {
 	least = math.Inf(1)
-	for _, b := range at {
-		for _, kept := range b.kept {
-			p := s.keeping(b.c, func(i int) bool { return kept[i] })
-			if s.sim.run(p, limit) && s.sim.peak <= limit && s.sim.extra < least {
-				best, least = p, s.sim.extra
-			}
+	for _, start := range starts {
+		if p := start.plan(); s.sim.run(p, limit) && s.sim.peak <= limit && s.sim.extra < least {
+			best, least = p, s.sim.extra
 		}
 	}
 	return best, least

@@ -26,8 +26,6 @@ type tight struct {
 	held  int        // sets at a gate
 	each  func(gate) // sees every gate, if there is one
 	most  float64    // what promises to cost as much is not looked at
-	end   int32      // a search ends before this place
-	alone bool       // nothing but large values and what may not be forgotten takes bytes
 
 	bit     []int32  // by value: its number if it is large, −1
 	bytes   []int64  // by number
@@ -99,16 +97,11 @@ func (a promise) before(b promise) bool {
 }
 
 func (s *Solver) newTight(limit int64, most float64, parts int64) *tight {
-	return s.newTightOf(limit, most, parts, s.may, false)
-}
-
-// newTightOf follows only such values as may be; alone, as if no others took any bytes.
-func (s *Solver) newTightOf(limit int64, most float64, parts int64, may func(v int32) bool, alone bool) *tight {
 	p := s.p
 	n := len(p.Cost)
-	x := &tight{s: s, limit: limit, most: most, small: limit / parts, held: mostHeld, end: int32(n), alone: alone, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
+	x := &tight{s: s, limit: limit, most: most, small: limit / parts, held: mostHeld, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
 		first: make([]int64, n), idle: s.across(), again: make([]int64, n), through: make([]bool, n), wanted: make([]large, n+1), span: make([]large, n+1)}
-	x.choose(may)
+	x.choose()
 	for op := int32(n) - 1; op >= 0; op-- {
 		x.number(op)
 	}
@@ -122,19 +115,19 @@ func (s *Solver) newTightOf(limit int64, most float64, parts int64, may func(v i
 // choose numbers the large values. One that only one operator reads, which makes a
 // value of it alone for little, has the number of that value: whoever has the one
 // may as well have the other.
-func (x *tight) choose(may func(v int32) bool) {
+func (x *tight) choose() {
 	s, p := x.s, x.s.p
 	into := make([]int32, len(p.Bytes))
 	var all []int32
 	for v, bytes := range p.Bytes {
 		into[v] = int32(v)
-		if x.bit[v] = -1; may(int32(v)) && bytes > x.small {
+		if x.bit[v] = -1; s.may(int32(v)) && bytes > x.small {
 			all = append(all, int32(v))
 		}
 	}
 	for op := int32(len(p.Cost)) - 1; op >= 0; op-- {
 		ins, outs := p.Inputs.Of(op), p.Outputs.Of(op)
-		if len(ins) == 1 && len(outs) == 1 && p.Again[op] && p.Cost[op] < s.total/little && may(ins[0]) && may(outs[0]) &&
+		if len(ins) == 1 && len(outs) == 1 && p.Again[op] && p.Cost[op] < s.total/little && s.may(ins[0]) && s.may(outs[0]) &&
 			len(s.uses.Of(ins[0])) == 1 && p.Bytes[ins[0]] >= p.Bytes[outs[0]] {
 			into[ins[0]] = into[outs[0]]
 			x.through[op] = true
@@ -164,7 +157,7 @@ func (x *tight) number(op int32) {
 		if b := x.bit[v]; b >= 0 {
 			x.outs[op] = x.outs[op].with(b)
 			last = max(last, x.asked[b])
-		} else if !x.alone || !s.may(v) {
+		} else {
 			other += p.Bytes[v]
 		}
 	}
@@ -174,7 +167,7 @@ func (x *tight) number(op int32) {
 			if p.Again[op] {
 				x.asked[b] = max(x.asked[b], last)
 			}
-		} else if s.may(v) && !x.alone {
+		} else if s.may(v) {
 			other += p.Bytes[v]
 		}
 	}
@@ -310,7 +303,7 @@ func (x *tight) search(until int) (least float64, end int32, all bool) {
 		x.s.p.poll()
 		top := x.queue.pop()
 		st := x.states[top.state]
-		if st.place == x.end {
+		if int(st.place) == len(x.ins) {
 			return top.least, top.state, true
 		}
 		if x.work > until {

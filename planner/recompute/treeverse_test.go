@@ -48,7 +48,7 @@ func TestChainOfLayers(t *testing.T) {
 	for _, c := range []struct {
 		limit int64
 		most  float64 // of the whole cost
-	}{{60, 0.45}, {50, 0.75}, {45, 1.1}, {42, 3.7}} {
+	}{{60, 0.45}, {50, 0.8}, {45, 1.1}, {42, 3.7}} {
 		p, total := layers(24)
 		a, ok := solver(t, p).Solve(c.limit)
 		if !ok {

@@ -14,6 +14,12 @@ type mix struct {
 	link          // to the mix of the parts before
 }
 
+// link is what remains of a mix, so as to tell what it chose.
+type link struct {
+	before int32 // the mix of the parts before the last
+	last   int32 // the choice of that
+}
+
 // mixed is the mixes up to some parts of a kind that all get one choice.
 type mixed struct {
 	kind, times int
@@ -27,24 +33,28 @@ type nearChoice struct {
 }
 
 const (
-	mostMixes  = 1 << 9  // ways to choose of several parts that are told apart for plans
-	boundMixes = 1 << 12 // … and to bound
-	mostMixing = 1 << 18 // ways that are looked at in one search
-	mixPlans   = 2       // ways to choose of all parts that plans are made of
-	priceSteps = 30      // of the search for a price, by halves
-	priceTries = 22      // prices that are tried at the first place
+	mostMixes   = 1 << 9  // ways to choose of several parts that are told apart for plans
+	boundMixes  = 1 << 12 // … and to bound
+	mostMixing  = 1 << 18 // ways that are looked at in one search
+	setMixing   = 1 << 22 // … where only one place is asked for
+	mixPlans    = 2       // ways to choose of all parts that plans are made of
+	setPlans    = 16      // … where only one place is asked for
+	enoughPlans = 8       // … of which so many need not be looked for any farther
+	priceSteps  = 30      // of the search for a price, by halves
+	priceTries  = 22      // prices that are tried at the first place
 )
 
 // mixReach is how far from the bound mixes are looked for, as parts of the whole cost.
-var mixReach = []float64{0.0003, 0.002, 0.02}
+// Of one place it is soon told.
+var mixReach, setReach = []float64{0.0003, 0.002, 0.02}, []float64{0.0003, 0.002, 0.02, 0.2, 2}
 
 // priced is what a choice costs with its bytes at prices.
-func (c *twinChoice) priced(price [2]float64) float64 {
+func (c *choice) priced(price [2]float64) float64 {
 	return float64(c.cost) + price[0]*float64(c.bytes[0]) + price[1]*float64(c.bytes[1])
 }
 
 // priced is the best choice at prices, and what it costs with its bytes.
-func (k *twinKind) priced(price [2]float64) (best *twinChoice, least float64) {
+func (k *kind) priced(price [2]float64) (best *choice, least float64) {
 	least = math.Inf(1)
 	for i := range k.choices {
 		x := &k.choices[i]
@@ -56,7 +66,7 @@ func (k *twinKind) priced(price [2]float64) (best *twinChoice, least float64) {
 }
 
 // try is the bound at prices, and by how much what is chosen is over the rooms.
-func (t *twin) try(price [2]float64) (bound float64, over [2]int64) {
+func (t *knapsack) try(price [2]float64) (bound float64, over [2]int64) {
 	for b, room := range t.room {
 		bound, over[b] = bound-price[b]*float64(room), -room
 	}
@@ -76,7 +86,7 @@ func (t *twin) try(price [2]float64) (bound float64, over [2]int64) {
 }
 
 // raise looks for the least price of a place up to which too much is chosen there.
-func (t *twin) raise(price [2]float64, place int, high float64) [2]float64 {
+func (t *knapsack) raise(price [2]float64, place int, high float64) [2]float64 {
 	price[place] = 0
 	if _, over := t.try(price); over[place] <= 0 {
 		return price
@@ -94,9 +104,41 @@ func (t *twin) raise(price [2]float64, place int, high float64) [2]float64 {
 	return price
 }
 
+// narrow looks for the highest value of a function that rises and then falls,
+// by golden sections, until done says so.
+func narrow(low, high float64, f func(float64) float64, times int, done func(i int) bool) {
+	const golden = 0.6180339887498949
+	a, b := high-golden*(high-low), low+golden*(high-low)
+	fa, fb := f(a), f(b)
+	for i := range times {
+		if done(i) {
+			return
+		}
+		if fa >= fb {
+			high, b, fb = b, a, fa
+			a = high - golden*(high-low)
+			fa = f(a)
+		} else {
+			low, a, fa = a, b, fb
+			b = low + golden*(high-low)
+			fb = f(b)
+		}
+	}
+}
+
 // setPrices looks for the prices that bound best. Neither is above what it would be if
 // the other place did not bind.
-func (t *twin) setPrices() {
+func (t *knapsack) setPrices() {
+	for b, room := range t.room {
+		for _, k := range t.kinds {
+			fewest := slices.MinFunc(k.choices, func(x, y choice) int { return cmp.Compare(x.bytes[b], y.bytes[b]) })
+			room -= fewest.bytes[b] * int64(len(k.parts))
+		}
+		if room < 0 {
+			t.bound = math.Inf(1)
+			return
+		}
+	}
 	dearest := 0.0
 	for _, k := range t.kinds {
 		for _, c := range k.choices {
@@ -128,14 +170,18 @@ func (t *twin) setPrices() {
 
 // best raises the bound up to a target, and makes plans of what costs least. It does not
 // raise it far where it cannot come to be above one that is known.
-func (t *twin) best(target, known float64) (bound float64, plans []twinStart) {
+func (t *knapsack) best(target, known float64) (bound float64, plans []candidate) {
 	if t.bound >= target {
 		return target, nil
 	}
 	least, found := t.bound, math.Inf(1)
-	for _, part := range mixReach {
+	reaches := mixReach
+	if t.second == nil {
+		reaches = setReach
+	}
+	for _, part := range reaches {
 		reach := min(part*units, target-t.bound)
-		if least, found, plans = t.mix(reach, false); !math.IsInf(found, 1) || t.bound+reach >= target {
+		if least, found, plans = t.mix(reach, false); len(plans) >= enoughPlans || t.second != nil && !math.IsInf(found, 1) || t.bound+reach >= target {
 			break
 		}
 	}
@@ -145,15 +191,15 @@ func (t *twin) best(target, known float64) (bound float64, plans []twinStart) {
 	return min(max(t.bound, least), target), plans
 }
 
-// twinNearby is the choices of a kind that are not far from the best at the prices, the
+// nearby is the choices of a kind that are not far from the best at the prices, the
 // fewest and the most bytes of them at either place, and what the best costs with its bytes.
-type twinNearby struct {
+type nearby struct {
 	which           []nearChoice
 	fewest, fullest [2]int64
 	best            float64
 }
 
-func (t *twin) near(k *twinKind, reach float64) (n twinNearby) {
+func (t *knapsack) near(k *kind, reach float64) (n nearby) {
 	_, n.best = k.priced(t.price)
 	for i, c := range k.choices {
 		far := c.priced(t.price) - n.best
@@ -176,7 +222,7 @@ func (t *twin) near(k *twinKind, reach float64) (n twinNearby) {
 // cost, and plans of them. Of very many mixes, one stands for two that it is no worse
 // than, if it is to bound; else those that are farthest are left out, and least is
 // only known if there were not as many.
-func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []twinStart) {
+func (t *knapsack) mix(reach float64, bounds bool) (least, found float64, plans []candidate) {
 	x := mixer{t: t, reach: reach + reach*1e-9 + 1, bounds: bounds, whole: true}
 	last, ok := x.all()
 	t.mixed += x.work
@@ -192,10 +238,14 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 	}
 	if !bounds {
 		price := max(t.price[0], t.price[1]) / float64(t.grain) * t.s.unit
-		for _, m := range last[:min(mixPlans, len(last))] {
+		count, ways := mixPlans, dealings
+		if t.second == nil {
+			count, ways = setPlans, setDealings
+		}
+		for _, m := range last[:min(count, len(last))] {
 			chosen := t.chosen(x.steps, m.link)
-			for _, w := range dealings {
-				plans = append(plans, twinStart{func() plan { return t.plan(chosen, w) }, price})
+			for _, w := range ways {
+				plans = append(plans, candidate{func() plan { return t.plan(chosen, w) }, price})
 			}
 		}
 	}
@@ -204,7 +254,7 @@ func (t *twin) mix(reach float64, bounds bool) (least, found float64, plans []tw
 
 // mixer puts mixes together, some parts of a kind after others.
 type mixer struct {
-	t               *twin
+	t               *knapsack
 	reach           float64
 	bounds          bool
 	fewest, fullest [2]int64 // bytes of the parts to come
@@ -218,7 +268,7 @@ type mixer struct {
 // all is the mixes of all parts. It reports false if there are very many to look at.
 func (x *mixer) all() (last []mix, ok bool) {
 	t := x.t
-	near, order := make([]twinNearby, len(t.kinds)), make([]int, len(t.kinds))
+	near, order := make([]nearby, len(t.kinds)), make([]int, len(t.kinds))
 	for i := range t.kinds {
 		order[i], near[i] = i, t.near(&t.kinds[i], x.reach)
 		x.await(&near[i], len(t.kinds[i].parts))
@@ -226,6 +276,10 @@ func (x *mixer) all() (last []mix, ok bool) {
 	// What there is much to choose of comes while there are few mixes.
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(near[b].which), len(near[a].which)) })
 	last = []mix{{}}
+	most := mostMixing
+	if t.second == nil {
+		most = setMixing
+	}
 	var next []mix
 	for _, i := range order {
 		n, parts, times := &near[i], len(t.kinds[i].parts), 1
@@ -234,7 +288,7 @@ func (x *mixer) all() (last []mix, ok bool) {
 		}
 		for range parts / times {
 			t.s.p.poll()
-			if x.work += len(last) * len(n.which); x.work > mostMixing {
+			if x.work += len(last) * len(n.which); x.work > most {
 				return nil, false
 			}
 			x.await(n, -times)
@@ -254,7 +308,7 @@ func (x *mixer) all() (last []mix, ok bool) {
 }
 
 // await has so many more parts of a kind be to come.
-func (x *mixer) await(n *twinNearby, times int) {
+func (x *mixer) await(n *nearby, times int) {
 	for b := range x.fewest {
 		x.fewest[b] += n.fewest[b] * int64(times)
 		x.fullest[b] += n.fullest[b] * int64(times)
@@ -263,7 +317,7 @@ func (x *mixer) await(n *twinNearby, times int) {
 
 // extended is mixes with a choice for so many more parts of a kind, in the order of their
 // bytes, as far as they are within the rooms and the reach. next is empty; its room is used.
-func (x *mixer) extended(next, before []mix, k *twinKind, n *twinNearby, times int) []mix {
+func (x *mixer) extended(next, before []mix, k *kind, n *nearby, times int) []mix {
 	t := x.t
 	var empty [2]int64 // what is there at least if those to come are as full as can be
 	for b := range empty {
@@ -297,13 +351,17 @@ func (x *mixer) extended(next, before []mix, k *twinKind, n *twinNearby, times i
 
 // fewer is mixes of which there are not too many.
 func (x *mixer) fewer(all []mix) []mix {
+	most := mostMixes
+	if x.t.second == nil {
+		most = boundMixes
+	}
 	switch {
 	case x.bounds && len(all) > boundMixes:
 		x.whole = false
 		return halved(all)
-	case !x.bounds && len(all) > mostMixes:
+	case !x.bounds && len(all) > most:
 		x.whole = false
-		return nearest(all, mostMixes/2)
+		return nearest(all, most/2)
 	}
 	return all
 }
@@ -373,10 +431,10 @@ func halved(all []mix) []mix {
 // second place for what parts did not ask for stays, or not (brief).
 type dealing struct{ back, brief bool }
 
-var dealings = []dealing{{}, {brief: true}, {back: true}}
+var dealings, setDealings = []dealing{{}, {brief: true}, {back: true}}, []dealing{{}, {back: true}}
 
 // chosen is, by kind, the choices of all parts that a mix of the last comes to.
-func (t *twin) chosen(steps []mixed, mix link) [][]int32 {
+func (t *knapsack) chosen(steps []mixed, mix link) [][]int32 {
 	chosen := make([][]int32, len(t.kinds))
 	for i := len(steps) - 1; i >= 0; i-- {
 		for range steps[i].times {
@@ -391,7 +449,7 @@ func (t *twin) chosen(steps []mixed, mix link) [][]int32 {
 
 // plan forgets at the border what a mix of all parts does not keep at the first place,
 // and behind the second what it does not keep there.
-func (t *twin) plan(mix [][]int32, w dealing) plan {
+func (t *knapsack) plan(mix [][]int32, w dealing) plan {
 	kept := make([]bool, len(t.values))
 	lost, there := make([]bool, len(t.s.p.Bytes)), make([]bool, len(t.s.p.Bytes))
 	for i, k := range t.kinds {

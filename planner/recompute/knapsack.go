@@ -5,61 +5,82 @@ import (
 	"slices"
 )
 
-// A twin is the question what to have at two places of the order: where the most is
-// alive, say, and soon behind it. What is there at the second place was there at the
-// first, or is made again in between, and so is what is read in between. What runs
-// again between the places and what does behind the second are different launches, so
-// both cost, and both rooms bind.
+// A knapsack is the question what to have at a place of the order to the byte, or what at
+// two places: where the most is alive, say, and soon behind it. What is there at the second
+// place was there at the first, or is made again in between, and so is what is read in
+// between. What runs again between the places and what does behind the second are different
+// launches, so both cost, and both rooms bind.
 //
-// As in a knapsack of one room (parts.go) all falls into small parts, of which equal
-// layers have equal ones (twinparts.go). Two prices on bytes bound what all of them cost
-// together; a knapsack of two rooms, in whole grains, looks at choices that are not far
-// from the best at those prices (twinmix.go). It raises the bound, and what it chooses
-// are plans to begin with: some is forgotten at the border, and some more behind the
-// second place. Plans that are found from single places keep too much there, or forget
-// too much at the border.
-type twin struct {
+// All falls into small parts that have nothing to do with each other but the room, of which
+// equal layers have equal ones (choices.go). Prices on bytes bound what all of them cost
+// together (Lagrange); a dynamic programme looks at choices that are not far from the best at
+// those prices (mixes.go). It raises the bound, and what it chooses are plans to begin with:
+// some is forgotten at the border, and some more behind the second place. Plans that are found
+// from single places keep too much there, or forget too much at the border.
+type knapsack struct {
 	s             *Solver
-	first, second *cut
+	first, second *cut // second is nil for one place
 	grain         int64
 	room          [2]int64 // at either place, in grains
-	values        []twinValue
-	kinds         []twinKind
+	values        []item
+	kinds         []kind
 	price         [2]float64 // of a grain at either place
 	bound         float64    // in units, at these
 	mixed         int        // ways to choose that were looked at
 }
 
-// twinValue is a value in question at either place.
-type twinValue struct {
+// item is a value in question at either place.
+type item struct {
 	value int32
 	at    [2]bool // it is in question there
 	reads [2]bool // what runs first up to the second place reads it, and what does behind
 }
 
 const (
-	twinPlaces  = 3    // places that bind most, of which pairs are asked for
-	twinNear    = 0.25 // how far below the best place they are
-	twinBinding = 2    // places that are added to them
-	twinGrains  = 50   // what is less than one of so many parts of the bytes may be lost in grains
+	pairPlaces  = 3    // places that bind most, of which pairs are asked for
+	pairNear    = 0.25 // how far below the best place they are
+	pairBinding = 2    // places that are added to them
+	grainLoss   = 50   // what is less than one of so many parts of the bytes may be lost in grains
 )
 
-// twins bounds by pairs of the places that bind most, and makes plans to begin with.
+// sets bounds by each of the places that bind most, and makes plans of what is cheapest to
+// have there.
+func (l *solving) sets() {
+	s, e, target := l.s, &l.e, l.target()
+	first := e.at[0].bound
+	for i := range e.at[:min(roundings, len(e.at))] {
+		x := &e.at[i]
+		if x.bound < first*nearly {
+			break
+		}
+		t := s.knapsack(x.c, nil)
+		if t == nil {
+			continue
+		}
+		t.within([2]int64{x.room, 0})
+		bound, starts := t.best(target, 0)
+		x.bound = max(x.bound, bound)
+		l.raise(bound)
+		e.sets = append(e.sets, starts...)
+	}
+}
+
+// pairsOf bounds by pairs of the places that bind most, and makes plans to begin with.
 // Where those are over the limit, another place binds: pairs with that bound as well,
 // and have plans of their own.
-func (s *Solver) twins(at []bounded, limit int64, target float64) (least float64, plans [2][]twinStart) {
+func (s *Solver) pairsOf(at []bounded, limit int64, target float64) (least float64, plans [2][]candidate) {
 	var places []*cut
 	for _, b := range at {
-		if b.c.at >= s.p.Border && b.bound >= at[0].bound*twinNear && len(places) < twinPlaces {
+		if b.c.at >= s.p.Border && b.bound >= at[0].bound*pairNear && len(places) < pairPlaces {
 			places = append(places, b.c)
 		}
 	}
-	var best []twinStart // of the pair that bounds best
-	ask := func(first, second *cut, to *[]twinStart) {
+	var best []candidate // of the pair that bounds best
+	ask := func(first, second *cut, to *[]candidate) {
 		if first.at > second.at {
 			first, second = second, first
 		}
-		t := s.twin(first, second)
+		t := s.knapsack(first, second)
 		if t == nil {
 			return
 		}
@@ -73,7 +94,7 @@ func (s *Solver) twins(at []bounded, limit int64, target float64) (least float64
 	for _, other := range places[min(1, len(places)):] {
 		ask(places[0], other, &plans[0])
 	}
-	for range twinBinding {
+	for range pairBinding {
 		if least >= target-fair*units {
 			break
 		}
@@ -92,7 +113,7 @@ func (s *Solver) twins(at []bounded, limit int64, target float64) (least float64
 
 // overAt is the place where the first plan that is over the limit at one not known is so
 // most; −1 if none is.
-func (s *Solver) overAt(plans []twinStart, limit int64, known []*cut) int32 {
+func (s *Solver) overAt(plans []candidate, limit int64, known []*cut) int32 {
 	for _, p := range plans {
 		if !s.sim.run(p.plan(), limit) || s.sim.peak <= limit {
 			continue
@@ -105,27 +126,34 @@ func (s *Solver) overAt(plans []twinStart, limit int64, known []*cut) int32 {
 	return -1
 }
 
-// twin asks for two places; it is nil if parts are too large. It is built once.
-func (s *Solver) twin(first, second *cut) *twin {
+// knapsack asks for a place, or for two; it is nil if parts are too large. It is built once.
+func (s *Solver) knapsack(first, second *cut) *knapsack {
 	pair := [2]*cut{first, second}
 	t, known := s.pairs[pair]
 	if !known {
-		t = s.newTwin(first, second)
+		t = s.newKnapsack(first, second)
 		s.pairs[pair] = t
 	}
 	return t
 }
 
-func (s *Solver) newTwin(first, second *cut) *twin {
-	t := &twin{s: s, first: first, second: second, grain: first.commonGrain()}
-	known := make([]int32, len(s.p.Bytes)) // by value: its place in the twin's, counted from 1
+func (s *Solver) newKnapsack(first, second *cut) *knapsack {
+	t := &knapsack{s: s, first: first, second: second, grain: 1}
+	if second != nil {
+		t.grain = first.commonGrain()
+	}
+	known := make([]int32, len(s.p.Bytes)) // by value: its place in the knapsack's, counted from 1
 	for i, v := range first.values {
-		t.values = append(t.values, twinValue{value: v, at: [2]bool{true, false}, reads: [2]bool{s.readBetween(v, first.at, second.at), false}})
+		reads := int32(i) < first.needed
+		if second != nil {
+			reads = s.readBetween(v, first.at, second.at)
+		}
+		t.values = append(t.values, item{value: v, at: [2]bool{true, false}, reads: [2]bool{reads, false}})
 		known[v] = int32(i) + 1
 	}
-	for i, v := range second.values {
+	for i, v := range t.secondValues() {
 		if known[v] == 0 { // at the first place it is there for nothing
-			t.values = append(t.values, twinValue{value: v})
+			t.values = append(t.values, item{value: v})
 			known[v] = int32(len(t.values))
 		}
 		x := &t.values[known[v]-1]
@@ -137,8 +165,16 @@ func (s *Solver) newTwin(first, second *cut) *twin {
 	return t
 }
 
+// secondValues are those of the second place, if there is one.
+func (t *knapsack) secondValues() []int32 {
+	if t.second == nil {
+		return nil
+	}
+	return t.second.values
+}
+
 // within has so many bytes be there at either place, and looks for the best prices.
-func (t *twin) within(room [2]int64) {
+func (t *knapsack) within(room [2]int64) {
 	t.room = [2]int64{room[0] / t.grain, room[1] / t.grain}
 	t.bound, t.price = 0, [2]float64{}
 	t.setPrices()
@@ -154,7 +190,7 @@ func (c *cut) commonGrain() (grain int64) {
 	}
 	rest := all
 	for _, b := range sizes {
-		if rest < all/twinGrains {
+		if rest < all/grainLoss {
 			break
 		}
 		rest -= bytes[b]
@@ -165,19 +201,19 @@ func (c *cut) commonGrain() (grain int64) {
 	return max(grain, 1)
 }
 
-// twinStart is a plan to begin with, and what a byte costs about where it is over the
+// candidate is a plan to begin with, and what a byte costs about where it is over the
 // limit.
-type twinStart struct {
+type candidate struct {
 	plan  func() plan
 	price float64
 }
 
-// follow improves plans of twins, and remembers the best: those first that promise to
+// follow improves plans of pairs, and remembers the best: those first that promise to
 // cost least within the limit. One that comes to cost much more than the best before
 // it is within is given up. It reports whether it found a better one.
-func (x *search) follow(twins [2][]twinStart, least float64) (better bool) {
+func (x *search) follow(pairs [2][]candidate, least float64) (better bool) {
 	x.until, x.stage = x.sim.work+max(int64(followed*float64(x.work)), followWalks*int64(len(x.s.p.Cost))), x.sim.work
-	for _, starts := range twins {
+	for _, starts := range pairs {
 		for _, p := range x.promising(starts) {
 			if x.done() {
 				return better
@@ -196,7 +232,7 @@ func (x *search) follow(twins [2][]twinStart, least float64) (better bool) {
 
 // promising lists the plans of starts, each once, that which is likely to cost least
 // within the limit first.
-func (x *search) promising(starts []twinStart) (plans []plan) {
+func (x *search) promising(starts []candidate) (plans []plan) {
 	var costs []float64
 	var order []int
 	var all []plan
@@ -215,7 +251,7 @@ func (x *search) promising(starts []twinStart) (plans []plan) {
 	return plans
 }
 
-// How much is simulated to follow plans of twins: a part of the work, or so many walks
+// How much is simulated to follow plans of pairs: a part of the work, or so many walks
 // if that is more.
 const (
 	followed    = 0.3

@@ -7,39 +7,40 @@ import (
 	"slices"
 )
 
-// twinKind is parts that are equal.
-type twinKind struct {
-	parts   [][]int32 // places in the twin's values
-	choices []twinChoice
+// kind is parts that are equal.
+type kind struct {
+	parts   [][]int32 // places in the knapsack's values
+	choices []choice
 }
 
-// twinChoice is what to have of a part, as bits by its values.
-type twinChoice struct {
+// choice is what to have of a part, as bits by its values.
+type choice struct {
 	bytes   [2]int64 // in grains
 	cost    int64    // in units
 	kept    [2]uint32
 	between uint32 // what is there between the places
 }
 
-// twinAsks is what the maker of a value asks for at either place, by places in the
-// twin's values. What is needed behind a place is there in time whatever is chosen, so
+// demands is what the maker of a value asks for at either place, by places in the
+// knapsack's values. What is needed behind a place is there in time whatever is chosen, so
 // nobody need ask for it. But what is needed behind the second place only is there
 // before just for those who ask, which matters for what is read in between: deep is
 // what that is made of.
-type twinAsks struct {
+type demands struct {
 	at   [2][]int32
 	deep []int32
 }
 
 const (
-	mostTwinPart    = 14      // values of a part
-	mostTwinWays    = 1 << 9  // ways to have what is read of it
-	mostTwinChoices = 1 << 12 // of two such ways
-	twinDeep        = 3       // values needed later only, one made of the other, that are asked for
+	mostItems      = 14      // values of a part
+	mostOptions    = 1 << 9  // ways to have what is read of it
+	mostSetOptions = 1 << 14 // the same, where only one place is asked for
+	mostChoices    = 1 << 12 // of two such ways
+	mostDeep       = 3       // values needed later only, one made of the other, that are asked for
 )
 
 // all goes through what is asked for.
-func (a *twinAsks) all(yield func(in int32) bool) {
+func (a *demands) all(yield func(in int32) bool) {
 	for _, list := range [][]int32{a.at[0], a.at[1], a.deep} {
 		for _, in := range list {
 			if !yield(in) {
@@ -51,7 +52,7 @@ func (a *twinAsks) all(yield func(in int32) bool) {
 
 // divide finds the parts and what there is to choose. Where a part is too large, what
 // is deep is there for nothing, or else what most are made of. That bounds from below.
-func (t *twin) divide(known []int32) bool {
+func (t *knapsack) divide(known []int32) bool {
 	n := len(t.values)
 	same := make([]int32, len(t.s.p.Cost)) // by operator: its first value, counted from 1
 	for i, v := range t.values {
@@ -88,7 +89,7 @@ func (t *twin) divide(known []int32) bool {
 }
 
 // loosen has a part ask for nothing deep. It reports false if it does not.
-func loosen(part []int32, asks []twinAsks) (deep bool) {
+func loosen(part []int32, asks []demands) (deep bool) {
 	for _, i := range part {
 		deep = deep || len(asks[i].deep) > 0
 		asks[i].deep = nil
@@ -98,7 +99,7 @@ func loosen(part []int32, asks []twinAsks) (deep bool) {
 
 // without has a part not ask for what it asks for most. It reports false if it asks for
 // nothing.
-func without(part []int32, asks []twinAsks, asked []int32) bool {
+func without(part []int32, asks []demands, asked []int32) bool {
 	most := slices.MaxFunc(part, func(a, b int32) int { return cmp.Or(cmp.Compare(asked[a], asked[b]), cmp.Compare(b, a)) })
 	for _, i := range part {
 		for k, list := range asks[i].at {
@@ -109,14 +110,14 @@ func without(part []int32, asks []twinAsks, asked []int32) bool {
 }
 
 // choose lists the kinds of parts with their choices, and parts that have too many.
-func (t *twin) choose(parts *Lists, asks []twinAsks) (large []int32) {
+func (t *knapsack) choose(parts *Lists, asks []demands) (large []int32) {
 	t.kinds = t.kinds[:0]
 	kinds := map[string]int{}
 	local := make([]int32, len(t.values))
 	var sign []byte
 	for k := range int32(parts.Len()) {
 		part := parts.Of(k)
-		if len(part) > mostTwinPart {
+		if len(part) > mostItems {
 			large = append(large, k)
 		}
 		if len(part) == 0 || len(large) > 0 {
@@ -135,7 +136,7 @@ func (t *twin) choose(parts *Lists, asks []twinAsks) (large []int32) {
 			}
 			at = len(t.kinds)
 			kinds[string(sign)] = at
-			t.kinds = append(t.kinds, twinKind{choices: choices})
+			t.kinds = append(t.kinds, kind{choices: choices})
 		}
 		t.kinds[at].parts = append(t.kinds[at].parts, part)
 	}
@@ -143,7 +144,7 @@ func (t *twin) choose(parts *Lists, asks []twinAsks) (large []int32) {
 }
 
 // sign tells parts apart that are not equal.
-func (t *twin) sign(sign []byte, part, local []int32, asks []twinAsks) []byte {
+func (t *knapsack) sign(sign []byte, part, local []int32, asks []demands) []byte {
 	maker := t.s.sim.maker
 	for j, i := range part {
 		x, flags := t.values[i], byte(0)
@@ -168,15 +169,15 @@ func (t *twin) sign(sign []byte, part, local []int32, asks []twinAsks) []byte {
 	return sign
 }
 
-// asks lists what makers ask for, by place in the twin's values.
-func (t *twin) asks(known []int32) []twinAsks {
+// asks lists what makers ask for, by place in the knapsack's values.
+func (t *knapsack) asks(known []int32) []demands {
 	p, maker := t.s.p, t.s.sim.maker
-	all := make([]twinAsks, len(t.values))
+	all := make([]demands, len(t.values))
 	depth := make([]int32, len(t.values)) // how many more deep values may follow
 	var todo []int32
 	for i, v := range t.values {
 		if v.at[0] && v.reads[0] {
-			depth[i] = twinDeep
+			depth[i] = mostDeep
 			todo = append(todo, int32(i))
 		}
 		if !p.Again[maker[v.value]] {
@@ -224,22 +225,22 @@ func (t *twin) asks(known []int32) []twinAsks {
 	return all
 }
 
-// twinPart is a part in bits.
-type twinPart struct {
+// bitPart is a part in bits.
+type bitPart struct {
 	bytes, cost []int64
 	made        []uint32 // by value: what its maker makes
 	asks        [2][]uint32
 	at, reads   [2]uint32
 }
 
-// twinWay is how to have some values of a part behind a place: kept there, or made again.
-type twinWay struct {
+// option is how to have some values of a part behind a place: kept there, or made again.
+type option struct {
 	kept, made  uint32
 	bytes, cost int64
 }
 
 // bitsOf is a part in bits.
-func (t *twin) bitsOf(part, local []int32, asks []twinAsks) (x twinPart) {
+func (t *knapsack) bitsOf(part, local []int32, asks []demands) (x bitPart) {
 	maker := t.s.sim.maker
 	for j, i := range part {
 		v := t.values[i]
@@ -272,13 +273,13 @@ func (t *twin) bitsOf(part, local []int32, asks []twinAsks) (x twinPart) {
 
 // ways lists how to have what is wanted behind a place. It reports false if there are
 // very many.
-func (x *twinPart) ways(wanted uint32, place int) (all []twinWay, ok bool) {
-	var add func(w twinWay, wanted uint32) bool
-	add = func(w twinWay, wanted uint32) bool {
+func (x *bitPart) ways(wanted uint32, place, most int) (all []option, ok bool) {
+	var add func(w option, wanted uint32) bool
+	add = func(w option, wanted uint32) bool {
 		open := wanted & x.at[place] &^ (w.kept | w.made)
 		if open == 0 {
 			all = append(all, w)
-			return len(all) <= mostTwinWays
+			return len(all) <= most
 		}
 		i := bits.TrailingZeros32(open)
 		keep := w
@@ -294,44 +295,63 @@ func (x *twinPart) ways(wanted uint32, place int) (all []twinWay, ok bool) {
 		w.cost += x.cost[i]
 		return add(w, wanted|x.asks[place][i])
 	}
-	ok = add(twinWay{}, wanted)
+	ok = add(option{}, wanted)
 	return all, ok
 }
 
 // choices lists those of a part that no other beats. It reports false if there are very
 // many.
-func (t *twin) choices(part, local []int32, asks []twinAsks) (all []twinChoice, ok bool) {
+func (t *knapsack) choices(part, local []int32, asks []demands) (all []choice, ok bool) {
 	x := t.bitsOf(part, local, asks)
-	behind, ok := x.ways(x.reads[1], 1)
+	most := mostOptions
+	if t.second == nil {
+		most = mostSetOptions
+	}
+	behind, ok := x.ways(x.reads[1], 1, most)
 	if !ok {
 		return nil, false
 	}
-	before := map[uint32][]twinWay{}
+	before := map[uint32][]option{}
 	for _, b := range behind {
 		wanted := (x.reads[0] | b.kept) & x.at[0]
 		ways, known := before[wanted]
 		if !known {
-			if ways, ok = x.ways(wanted, 0); !ok {
+			if ways, ok = x.ways(wanted, 0, most); !ok {
 				return nil, false
 			}
+			ways = unbeatenOptions(ways)
 			before[wanted] = ways
 		}
-		if len(all)+len(ways) > mostTwinChoices {
+		if len(all)+len(ways) > mostChoices {
 			return nil, false
 		}
 		for _, a := range ways {
-			all = append(all, twinChoice{[2]int64{a.bytes, b.bytes}, a.cost + b.cost, [2]uint32{a.kept, b.kept}, a.kept | a.made | ^x.at[0]})
+			all = append(all, choice{[2]int64{a.bytes, b.bytes}, a.cost + b.cost, [2]uint32{a.kept, b.kept}, a.kept | a.made | ^x.at[0]})
 		}
 	}
-	slices.SortFunc(all, func(a, b twinChoice) int {
+	slices.SortFunc(all, func(a, b choice) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.bytes[0], b.bytes[0]), cmp.Compare(a.bytes[1], b.bytes[1]),
 			cmp.Compare(a.kept[0], b.kept[0]), cmp.Compare(a.kept[1], b.kept[1]))
 	})
 	best := all[:0]
 	for _, c := range all {
-		if !slices.ContainsFunc(best, func(b twinChoice) bool { return b.bytes[0] <= c.bytes[0] && b.bytes[1] <= c.bytes[1] }) {
+		if !slices.ContainsFunc(best, func(b choice) bool { return b.bytes[0] <= c.bytes[0] && b.bytes[1] <= c.bytes[1] }) {
 			best = append(best, c)
 		}
 	}
 	return best, true
+}
+
+// unbeatenOptions is the ways that no other beats in bytes and cost.
+func unbeatenOptions(all []option) []option {
+	slices.SortFunc(all, func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.cost, b.cost), cmp.Compare(a.kept, b.kept))
+	})
+	best := all[:0]
+	for _, w := range all {
+		if len(best) == 0 || w.cost < best[len(best)-1].cost {
+			best = append(best, w)
+		}
+	}
+	return best
 }
