@@ -61,8 +61,8 @@ func (s *Session) dryRun(ctx context.Context, in map[string]*graph.Tensor, fetch
 		d.patterns.clear()
 		d.programs.clear()
 		d.release()
-		for _, b := range d.blocks {
-			b.Drop()
+		for _, h := range d.held {
+			h.Drop()
 		}
 		if wrong := d.arena.Close(); err == nil {
 			err = wrong

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -11,6 +12,7 @@ import (
 	"unsafe"
 
 	"memopt/kernels"
+	"memopt/memopt/arena"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/memopt/weights"
@@ -24,8 +26,9 @@ type program struct {
 	outputs map[string]*graph.Value
 	fixed   []*graph.Tensor // by value: numbers that no shape changes
 	owner   []*graph.Value  // by value: whose bytes it is seen in
-	owned   int64           // bytes of fixed that are this program's alone
-	roots   int             // devices that have its weights together
+	owned   int64           // bytes of fixed that are this program's, and no other's of the session
+	held    []*weights.Shared[contents]
+	roots   int // devices that have its weights together
 	// computed is bytes of what was computed while it was read.
 	computed int64
 	passes   graph.Report
@@ -250,34 +253,90 @@ func (s *Session) weight(p *program, v *graph.Value, x *graph.Tensor) (*graph.Te
 	if p.computed > 0 && key == "" {
 		return x.Aligned(), nil // it is on the account
 	}
-	if err := s.account.Take(ownWeights, int64(len(x.Bytes))); err != nil {
+	return s.hold(p, v.Name, key, x, block)
+}
+
+// contents is numbers of weights that sessions of this process have together.
+type contents struct {
+	bytes []byte
+	block *weights.Block // whose they are, in a file; nil: they are in memory
+	own   bool           // of the system's memory, to be given back
+}
+
+// held are the weights of all sessions.
+var held weights.Store[contents]
+
+// shareable is how many bytes a weight has at least that is looked for among those of other sessions.
+const shareable = 1 << 10
+
+// hold has a weight's numbers once for all sessions: where they lie in the file, or in memory if they do not lie aligned
+// there, are few, or were computed.
+func (s *Session) hold(p *program, name, key string, x *graph.Tensor, block *weights.Block) (*graph.Tensor, error) {
+	n := int64(len(x.Bytes))
+	if err := s.account.Take(ownWeights, n); err != nil {
 		return nil, err
 	}
-	switch {
-	case key == "":
-		p.owned += int64(len(x.Bytes))
-		return x.Aligned(), nil
-	case mapped && block.Kind() == weights.KindMapped && isAligned(x.Bytes, x.Type) && !s.copies:
-		block.Retain()
-		s.blocks = append(s.blocks, block)
-		s.mappedBytes += int64(len(x.Bytes))
-	case s.options.dry:
-		s.copiedBytes += int64(len(x.Bytes))
-	default:
-		own, err := memory{s}.Take(int64(len(x.Bytes)))
+	inFile := key != "" && block != nil && block.Kind() == weights.KindMapped
+	aligned := isAligned(x.Bytes, x.Type)
+	mapped := inFile && aligned && !s.copies
+	make := func() (contents, error) {
+		switch {
+		case mapped || s.options.dry && block != nil:
+			block.Retain()
+			return contents{bytes: x.Bytes, block: block}, nil
+		case s.options.dry:
+			return contents{bytes: x.Bytes}, nil
+		case key == "": // computed
+			return contents{bytes: x.Aligned().Bytes}, nil
+		}
+		own, err := memory{s}.Take(n)
 		if err != nil {
-			s.account.Give(ownWeights, int64(len(x.Bytes)))
-			return nil, s.account.Short(ownWeights, int64(len(x.Bytes)), err)
+			return contents{}, err
 		}
 		copy(own, x.Bytes)
-		s.owned = append(s.owned, own)
-		s.copiedBytes += int64(len(x.Bytes))
-		if mapped {
-			block.ReleasePages()
+		if inFile && !aligned {
+			weights.CountUnaligned(n)
 		}
-		x = &graph.Tensor{Type: x.Type, Shape: x.Shape, Bytes: own}
+		return contents{bytes: own, own: true}, nil
 	}
-	s.weights[key] = weight{x, v.Name}
+	free := func(c contents) {
+		switch {
+		case c.block != nil:
+			c.block.Drop()
+		case c.own:
+			arena.Unmap(c.bytes)
+		}
+	}
+	// What is in a file may change under those who map it, and not under others.
+	same := func(c contents) bool { return (c.block != nil) == mapped && bytes.Equal(c.bytes, x.Bytes) }
+	sum, store := weights.Probe(x.Bytes), &held
+	if n < shareable || s.options.dry {
+		store = new(weights.Store[contents]) // of its own
+	}
+	h, made, err := store.Hold(sum, n, same, make, free)
+	if err != nil {
+		s.account.Give(ownWeights, n)
+		return nil, s.account.Short(ownWeights, n, err)
+	}
+	if inFile && !(made && mapped) {
+		block.ReleasePages()
+	}
+	x = &graph.Tensor{Type: x.Type, Shape: x.Shape, Bytes: h.Value.bytes}
+	switch {
+	case key == "":
+		p.owned += n
+		p.held = append(p.held, h)
+		return x, nil
+	case mapped:
+		s.mappedBytes += n
+	default:
+		s.copiedBytes += n
+		if inFile && !aligned {
+			s.unalignedBytes += n
+		}
+	}
+	s.held = append(s.held, h)
+	s.weights[key] = weight{x, name}
 	return x, nil
 }
 
@@ -305,7 +364,10 @@ func (p *program) close(s *Session) {
 	if p.computed > 0 {
 		s.account.Give(ownComputed, p.computed)
 	}
-	p.owned, p.computed = 0, 0
+	for _, h := range p.held {
+		h.Drop()
+	}
+	p.owned, p.computed, p.held = 0, 0, nil
 	p.source.Close()
 }
 

@@ -114,9 +114,10 @@ type Session struct {
 	extensions int64
 
 	weights                             map[string]weight
-	blocks                              []*weights.Block
+	held                                []*weights.Shared[contents]
 	owned                               [][]byte
 	mappedBytes, copiedBytes, hostBytes int64
+	unalignedBytes                      int64 // of those copied, because of their place in the file
 
 	kept  map[string]kept // results that nobody has taken yet
 	runs  uint64
@@ -370,8 +371,8 @@ func (s *Session) Close() error {
 	if s.crew != nil {
 		s.crew.Close()
 	}
-	for _, b := range s.blocks {
-		b.Drop()
+	for _, h := range s.held {
+		h.Drop()
 	}
 	if s.file != nil {
 		s.file.Close()
@@ -379,7 +380,7 @@ func (s *Session) Close() error {
 	for _, b := range s.owned {
 		arena.Unmap(b)
 	}
-	s.weights, s.blocks, s.owned, s.bytes, s.first = nil, nil, nil, nil, nil
+	s.weights, s.held, s.owned, s.bytes, s.first = nil, nil, nil, nil, nil
 	if s.device != nil {
 		s.device.Close()
 	}

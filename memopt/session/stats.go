@@ -3,6 +3,7 @@ package session
 import (
 	"memopt/kernels"
 	"memopt/memopt/arena"
+	"memopt/memopt/weights"
 )
 
 // Stats are what a session holds, and what its runs came to.
@@ -30,6 +31,11 @@ type Weights struct {
 	Copied int64 `json:"copied"` // in memory: small, or not aligned in the file
 	Host   int64 `json:"host"`   // given by the caller, and shared
 	Folded int64 `json:"folded"` // computed from others
+	// Of those: copied as they do not lie aligned, those that other sessions have, too, and those whose file could not be
+	// mapped (of all of this process).
+	Unaligned int64 `json:"unaligned"`
+	Shared    int64 `json:"shared"`
+	Unmapped  int64 `json:"unmapped"`
 }
 
 // Patterns is what is known of shapes.
@@ -57,12 +63,39 @@ func (s *Session) Stats() Stats {
 	}
 	return Stats{
 		Format: "memopt.stats/1", Device: s.Device(), Limit: s.account.Limit(), Held: now, HeldMost: high, Owners: s.account.Owners(),
-		Weights:  Weights{s.mappedBytes, s.copiedBytes, s.hostBytes, folded},
+		Weights:  Weights{s.mappedBytes, s.copiedBytes, s.hostBytes, folded, s.unalignedBytes, s.sharedBytes(), weights.Snapshot().CopiedUnmapped},
 		Arena:    a,
 		Patterns: Patterns{s.patterns.len(), s.patterns.most, s.stats.hits, s.stats.misses, s.patterns.dropped, s.stats.fallback},
 		Runs:     s.runs, CopiedIn: s.stats.copiedIn, CopiedOut: s.stats.copiedOut, Shared: kernels.Workspace(),
 	}
 }
+
+// sharedBytes is what weights take that other sessions have, too, here or on the device.
+func (s *Session) sharedBytes() (n int64) {
+	lists := [][]*weights.Shared[contents]{s.held}
+	if s.first != nil {
+		lists = append(lists, s.first.held)
+	}
+	for _, list := range lists {
+		for _, h := range list {
+			if h.Users() > 1 {
+				n += h.Bytes
+			}
+		}
+	}
+	seen := map[*program]bool{}
+	for e := s.patterns.order.Front(); e != nil; e = e.Next() {
+		t := e.Value.(*entry[*pattern]).value
+		if d, is := t.device.(interface{ SharedWeights() int64 }); is && !seen[t.p] {
+			n += d.SharedWeights()
+			seen[t.p] = true
+		}
+	}
+	return n
+}
+
+// HeldWeights is what weights of all sessions of this process take in its memory.
+func HeldWeights() weights.StoreStats { return held.Stats() }
 
 // deviceStats adds what lies on a device.
 func (s *Session) deviceStats(a arena.Stats) arena.Stats {

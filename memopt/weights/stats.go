@@ -56,6 +56,9 @@ func countBlocks(n int64) {
 	ledger.blocks += n
 }
 
+// CountUnaligned notes n bytes that somebody else copied because of their place in the file.
+func CountUnaligned(n int64) { countUnaligned(n) }
+
 // countUnaligned notes n bytes copied because of their place in the file.
 func countUnaligned(n int64) {
 	ledger.Lock()
