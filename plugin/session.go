@@ -42,11 +42,15 @@ type Value struct {
 	Shape      []string
 }
 
-// Tensor is a stretch of the arena and what is in it. Bytes is nil where the host gave no span.
+// Tensor is a stretch of the arena and what is in it. Bytes is nil where the host gave no span. Buffer, At and Bound are
+// described in memopt.proto.
 type Tensor struct {
 	Name, Type, Role string
 	Shape            []int64
 	Bytes            []byte
+	Buffer           uint64
+	At               int64
+	Bound            bool
 }
 
 // Session is a model held open. Its methods are called one at a time; Close is the last.
@@ -57,7 +61,8 @@ type Session interface {
 	Place(binding uint64, places [][]byte) error
 	// Sync copies tensors that the session holds by name, to it or to the arena.
 	Sync(ctx context.Context, binding uint64, tensors []Tensor, toService bool) error
-	Stats() (Answer, error)
+	// Stats gives idle memory back before, if it is to shrink.
+	Stats(shrink bool) (Answer, error)
 	Close() error
 }
 
@@ -85,6 +90,8 @@ type ShowRequest struct {
 // Runner is a session that was opened as forward.
 type Runner interface {
 	Session
+	// Drop lets go of buffers.
+	Drop(buffers []uint64)
 	Run(ctx context.Context, r RunRequest) (RunReply, error)
 }
 
@@ -384,6 +391,12 @@ func (s *service) Sync(ctx context.Context, in *pb.SyncRequest) (*pb.SyncRespons
 		if err != nil {
 			return err
 		}
+		if r, is := x.(Runner); is {
+			r.Drop(in.GetDrop())
+		}
+		if len(tensors) == 0 && len(in.GetDrop()) > 0 {
+			return nil
+		}
 		return x.Sync(ctx, in.GetBinding(), tensors, in.GetToService())
 	})
 }
@@ -397,7 +410,7 @@ func (s *service) Stats(ctx context.Context, in *pb.SessionRequest) (*pb.Answer,
 	if in.GetSession() == 0 {
 		return out, grpcErrorOf(ctx, fill(s.front.Stats(ctx)))
 	}
-	return out, s.sessions.with(ctx, in.GetSession(), func(x Session) error { return fill(x.Stats()) })
+	return out, s.sessions.with(ctx, in.GetSession(), func(x Session) error { return fill(x.Stats(in.GetShrink())) })
 }
 
 func (s *service) Close(ctx context.Context, in *pb.SessionRequest) (*pb.Answer, error) {
@@ -429,7 +442,8 @@ func (s *service) tensors(in []*pb.Tensor) ([]Tensor, error) {
 		if t.GetSpan() != nil && b == nil {
 			b = []byte{} // a tensor without elements
 		}
-		out[i] = Tensor{Name: t.GetName(), Type: t.GetType(), Role: t.GetRole(), Shape: t.GetShape(), Bytes: b}
+		out[i] = Tensor{Name: t.GetName(), Type: t.GetType(), Role: t.GetRole(), Shape: t.GetShape(), Bytes: b,
+			Buffer: t.GetBuffer(), At: t.GetAt(), Bound: t.GetBound()}
 	}
 	return out, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,8 +20,9 @@ import (
 
 // runner is a forward session as the service has it.
 type runner struct {
-	s   *session.Session
-	cfg configs.Config
+	s     *session.Session
+	cfg   configs.Config
+	slots map[uint64]bool // buffers that it made
 }
 
 func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, error) {
@@ -70,7 +72,7 @@ func openForward(ctx context.Context, r plugin.OpenRequest) (plugin.Opened, erro
 		s.Close()
 		return plugin.Opened{}, err
 	}
-	return plugin.Opened{Session: &runner{s, cfg}, Inputs: ports(sig.Inputs), Outputs: ports(sig.Outputs), Device: s.Device(), JSON: string(data), Warnings: warnings}, nil
+	return plugin.Opened{Session: &runner{s, cfg, map[uint64]bool{}}, Inputs: ports(sig.Inputs), Outputs: ports(sig.Outputs), Device: s.Device(), JSON: string(data), Warnings: warnings}, nil
 }
 
 // signatureJSON is what a host is told of a model beside its inputs and outputs.
@@ -193,14 +195,15 @@ func (r *runner) Place(uint64, [][]byte) error { return nil }
 
 // Run runs with inputs in the arena. What has no span goes to the room, and what does not fit there is kept.
 func (r *runner) Run(ctx context.Context, q plugin.RunRequest) (reply plugin.RunReply, err error) {
-	in, err := tensorsIn(q.Inputs)
-	if err != nil {
-		return reply, asInput(err)
-	}
 	o, err := runOptions(q.Options)
 	if err != nil {
 		return reply, asInput(err)
 	}
+	in, places, err := r.inputs(q.Inputs)
+	if err != nil {
+		return reply, asInput(err)
+	}
+	o.Inputs = places
 	const align = 64
 	free := q.Room
 	place := map[string]int64{}
@@ -217,12 +220,23 @@ func (r *runner) Run(ctx context.Context, q plugin.RunRequest) (reply plugin.Run
 		}
 	}
 	var fetches []session.Fetch
-	spans := map[string]bool{}
+	inBuffer := map[string]bool{}
 	for _, t := range q.Outputs {
 		f := session.Fetch{Name: t.Name, Place: room(t.Name), OnDevice: t.Role == "device"}
 		if t.Bytes != nil {
-			spans[t.Name] = true
 			f.Place = func(x *graph.Tensor, n int64) ([]byte, error) { return boundFor(t, x, n) }
+			if p, ok := r.seen(t); ok {
+				f.Bound = func(x *graph.Tensor, n int64) (session.Place, error) {
+					_, err := boundFor(t, x, n)
+					return p, err
+				}
+			}
+		}
+		if t.Buffer != 0 {
+			inBuffer[t.Name] = true
+			if f.Slot = r.slot(t.Buffer); t.Bytes != nil {
+				return reply, asInput(fmt.Errorf("output %q has a span and buffer %d; give one", t.Name, t.Buffer))
+			}
 		}
 		fetches = append(fetches, f)
 	}
@@ -248,7 +262,7 @@ func (r *runner) Run(ctx context.Context, q plugin.RunRequest) (reply plugin.Run
 		at := int64(plugin.InSpan)
 		if p, is := place[out.Name]; is {
 			at = p
-		} else if out.Kept {
+		} else if out.Kept || inBuffer[out.Name] {
 			at = plugin.Nowhere
 		}
 		reply.Outputs, reply.At = append(reply.Outputs, tensorOutOf(out.Name, out.Tensor)), append(reply.At, at)
@@ -323,6 +337,16 @@ func (r *runner) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, toSe
 		return asInput(fmt.Errorf("a forward session takes its inputs with each run"))
 	}
 	for _, t := range tensors {
+		if t.Buffer != 0 {
+			b, err := buffers.Find(t.Buffer)
+			if err == nil {
+				err = b.ReadAt(t.Bytes, t.At)
+			}
+			if err != nil {
+				return asInput(fmt.Errorf("tensor %q: %w", t.Name, err))
+			}
+			continue
+		}
 		_, read, ok := r.s.Kept(t.Name)
 		if !ok {
 			return asInput(fmt.Errorf("no result %q of the last run is kept", t.Name))
@@ -334,9 +358,94 @@ func (r *runner) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, toSe
 	return nil
 }
 
-func (r *runner) Stats() (plugin.Answer, error) {
-	data, err := json.Marshal(r.s.Stats())
+func (r *runner) Stats(shrink bool) (plugin.Answer, error) {
+	returned := int64(0)
+	if shrink {
+		returned = r.s.Shrink()
+	}
+	data, err := json.Marshal(struct {
+		session.Stats
+		Returned int64 `json:"returned"` // by the shrink that was asked for
+	}{r.s.Stats(), returned})
 	return plugin.Answer{JSON: string(data)}, err
 }
 
-func (r *runner) Close() error { return r.s.Close() }
+func (r *runner) Close() error {
+	r.Drop(slices.Collect(maps.Keys(r.slots)))
+	return r.s.Close()
+}
+
+// buffers are those of all forward sessions of the service.
+var buffers session.Slots
+
+// slot is the buffer of a number, which the session has from then on.
+func (r *runner) slot(id uint64) *session.Slot {
+	s, made := buffers.Make(id)
+	if made {
+		r.slots[id] = true
+	}
+	return s
+}
+
+// Drop lets go of buffers, whichever session made them.
+func (r *runner) Drop(ids []uint64) {
+	if len(ids) == 0 {
+		return
+	}
+	buffers.Drop(ids...)
+	for _, id := range ids {
+		delete(r.slots, id)
+	}
+	r.s.Tidy()
+}
+
+// seen is where the device sees a span that stays what it is for.
+func (r *runner) seen(t plugin.Tensor) (session.Place, bool) {
+	if !t.Bound {
+		return session.Place{}, false
+	}
+	return r.s.Seen(t.Bytes)
+}
+
+// inputs are those of a run, and the places of those that the device reads where they are.
+func (r *runner) inputs(all []plugin.Tensor) (map[string]*graph.Tensor, map[string]session.Place, error) {
+	spans, places := make([]plugin.Tensor, 0, len(all)), map[string]session.Place{}
+	in := map[string]*graph.Tensor{}
+	for _, t := range all {
+		if t.Buffer == 0 {
+			spans = append(spans, t)
+			if p, ok := r.seen(t); ok {
+				places[t.Name] = p
+			}
+			continue
+		}
+		b, err := buffers.Find(t.Buffer)
+		of, known := graph.ParseDType(t.Type)
+		switch {
+		case err != nil:
+			return nil, nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+		case !known:
+			return nil, nil, fmt.Errorf("tensor %q has element type %q, which is not run here", t.Name, t.Type)
+		case t.Bytes != nil:
+			return nil, nil, fmt.Errorf("tensor %q has a span and buffer %d; give one", t.Name, t.Buffer)
+		case in[t.Name] != nil:
+			return nil, nil, fmt.Errorf("tensor %q is given twice", t.Name)
+		}
+		x := &graph.Tensor{Type: of, Shape: make([]int, len(t.Shape))}
+		for i, d := range t.Shape {
+			x.Shape[i] = int(d)
+		}
+		in[t.Name], places[t.Name] = x, session.Place{Buffer: b, At: t.At}
+	}
+	rest, err := tensorsIn(spans)
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, x := range rest {
+		if in[name] != nil {
+			return nil, nil, fmt.Errorf("tensor %q is given twice", name)
+		}
+		in[name] = x
+	}
+	return in, places, nil
+}

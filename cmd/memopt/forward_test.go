@@ -120,7 +120,7 @@ func TestForwardSession(t *testing.T) {
 			if _, err := run.Run(context.Background(), plugin.RunRequest{Inputs: []plugin.Tensor{x}}); err != nil {
 				t.Errorf("after mistakes: %v", err)
 			}
-			if a, err := run.Stats(); err != nil || !strings.Contains(a.JSON, `"TotalAllocated"`) {
+			if a, err := run.Stats(false); err != nil || !strings.Contains(a.JSON, `"TotalAllocated"`) {
 				t.Errorf("stats %s, %v", a.JSON, err)
 			}
 		})
@@ -198,7 +198,7 @@ func TestForwardHostileOrder(t *testing.T) {
 			case 1:
 				_ = run.Sync(ctx, 9, []plugin.Tensor{{Name: "y", Bytes: shared[:10]}, {Name: "none"}}, rapid.Bool().Draw(t, "to service"))
 			case 2:
-				if _, err := run.Stats(); err != nil {
+				if _, err := run.Stats(false); err != nil {
 					t.Fatal(err)
 				}
 			case 3:

@@ -211,7 +211,7 @@ func (t *training) Sync(_ context.Context, _ uint64, tensors []plugin.Tensor, to
 }
 
 // Stats implements plugin.Session.
-func (t *training) Stats() (plugin.Answer, error) {
+func (t *training) Stats(bool) (plugin.Answer, error) {
 	data, err := json.Marshal(t.Held.Stats())
 	return plugin.Answer{JSON: visible.Text(string(data))}, err
 }

@@ -141,21 +141,25 @@ func (d *Device) with(s *planner.Schedule, arena int64, places Places) (*Device,
 		fixed: map[string]planner.Ref{}, outputs: map[string]planner.Ref{}, common: d.common}
 	o.options.Staged, o.options.Loaded = false, nil
 	o.spaces[planner.State] = d.spaces[planner.State]
-	o.options.Places = places
-	if o.options.Arena = arena; arena == 0 {
-		if d.ArenaBytes() < s.Arena {
-			return nil, fmt.Errorf("vulkan: the schedule's arena of %d bytes does not fit one of %d", s.Arena, d.ArenaBytes())
+	o.options.Places, o.options.Arena = places, arena
+	o.common.devices++
+	if err := o.make(o.place); err != nil {
+		return nil, err
+	}
+	if arena == 0 {
+		if d.ArenaBytes() < o.schedule.Arena {
+			o.close()
+			return nil, fmt.Errorf("vulkan: the schedule's arena of %d bytes does not fit one of %d", o.schedule.Arena, d.ArenaBytes())
 		}
 		o.spaces[planner.Arena] = d.spaces[planner.Arena]
 		o.spaces[planner.Arena].used = 0
 		o.common.arenas[o.spaces[planner.Arena].own[0]]++
 	}
-	o.common.devices++
 	if o.gpu.Physical.Addresses && o.farthest() > o.options.Range && !o.gpu.Addressed {
 		o.close()
 		return nil, fmt.Errorf("vulkan: the schedule needs addresses that the other does not")
 	}
-	return o, o.make(o.place, o.stage, o.allocate, o.load, o.allocateRest, o.prepare, o.record)
+	return o, o.make(o.stage, o.allocate, o.load, o.allocateRest, o.prepare, o.record)
 }
 
 // Turn makes a device for another schedule of the same program, which goes on with the parameters and states of this one,

@@ -33,16 +33,6 @@ const (
 	Dynamic Policy = "dynamic" // any: the session makes room, and room anew where it is too small
 )
 
-// Room is where a session makes room for an output.
-type Room uint8
-
-// The rooms.
-const (
-	Kept     Room = iota // in the session's memory, until the next run
-	OnDevice             // in a buffer of the device
-	OnHost               // in a buffer of the host's memory, which the device writes to where it is
-)
-
 // Binding has inputs and outputs of a session bound by name, run after run. It is for one goroutine at a time.
 type Binding struct {
 	s       *Session
@@ -61,9 +51,9 @@ type input struct {
 type output struct {
 	x      *graph.Tensor // type and shape; nil where any will do
 	policy Policy
-	place  Place  // without a buffer: of a dynamic one before its first run, or of the host
+	place  Place  // of one that is not dynamic
 	host   []byte // where it is copied to; nil: nowhere
-	room   Room   // that the session makes for a dynamic one
+	slot   *Slot  // of a dynamic one; nil: the session keeps it
 	fallen string
 }
 
@@ -214,7 +204,11 @@ func (b *Binding) Output(name string, room Room) error {
 	if err := b.output(name, nil, Dynamic); err != nil {
 		return err
 	}
-	b.setOutput(name, &output{policy: Dynamic, room: room})
+	out := &output{policy: Dynamic}
+	if room != Kept {
+		out.slot = &Slot{Room: room}
+	}
+	b.setOutput(name, out)
 	return nil
 }
 
@@ -246,6 +240,7 @@ func (o *output) drop() {
 	if o.place.Buffer != nil {
 		o.place.Buffer.Drop()
 	}
+	o.slot.Drop()
 }
 
 // fits is an error if an output's shape is not for where it is bound.
@@ -296,13 +291,10 @@ func (b *Binding) Run(ctx context.Context, o RunOptions) (r *Result, fell []stri
 				}
 				return out.host[:n:n], nil
 			}
-		case out.policy != Dynamic || out.room != Kept:
-			f.Bound = func(x *graph.Tensor, n int64) (Place, error) {
-				if err := out.fits(x); err != nil {
-					return Place{}, err
-				}
-				return out.at(b.s, n)
-			}
+		case out.slot != nil:
+			f.Slot = out.slot
+		case out.policy != Dynamic:
+			f.Bound = func(x *graph.Tensor, _ int64) (Place, error) { return out.place, out.fits(x) }
 		}
 		return f
 	}
@@ -320,33 +312,6 @@ func (b *Binding) Run(ctx context.Context, o RunOptions) (r *Result, fell []stri
 	return r, slices.DeleteFunc(fell, func(why string) bool { return why == "" }), nil
 }
 
-// at is where a run writes n bytes of an output. The session's lock is held.
-func (o *output) at(s *Session, n int64) (Place, error) {
-	if o.policy != Dynamic {
-		return o.place, nil
-	}
-	if b := o.place.Buffer; b != nil && (b.Len() < n || b.Len() > 2*n+pageBytes) { // nor is the largest ever seen kept for what is small
-		b.Drop()
-		o.place.Buffer = nil
-		s.tidy()
-	}
-	if o.place.Buffer == nil {
-		make := s.newBuffer
-		if o.room == OnHost {
-			make = s.newHostBuffer
-		}
-		b, err := make(n)
-		if err != nil {
-			return Place{}, err
-		}
-		o.place.Buffer = b
-	}
-	return o.place, nil
-}
-
-// pageBytes is what a buffer may be too large by, whatever it is for.
-const pageBytes = 64 << 10
-
 // Value is the type and shape of an output that the last run wrote, and the buffer that it is in, if it is bound to one:
 // to be bound as an input of a session of the same device, this one's next run among them.
 func (b *Binding) Value(name string) (x *graph.Tensor, place Place, ok bool) {
@@ -355,7 +320,9 @@ func (b *Binding) Value(name string) (x *graph.Tensor, place Place, ok bool) {
 		return nil, Place{}, false
 	}
 	if out := b.outputs[name]; out != nil {
-		place = out.place
+		if place = out.place; out.slot != nil {
+			place.Buffer = out.slot.Buffer()
+		}
 	}
 	return &graph.Tensor{Type: x.Type, Shape: x.Shape}, place, true
 }

@@ -144,6 +144,15 @@ func Base(b Buffer) Buffer {
 	return b
 }
 
+// onHost reports whether a buffer is the processor's alone, from which a device with memory of its own is fed as ever.
+func onHost(b Buffer) bool {
+	_, is := Base(b).(*hostBuffer)
+	return is
+}
+
+// Unified says that the session's device has no memory but the machine's own.
+func (s *Session) Unified() bool { return s.device == nil || s.device.Unified() }
+
 // NewBuffer has memory on the session's device, of zeros, on the session's account until it is dropped. It may outlive the
 // session, and be bound in others of the device.
 func (s *Session) NewBuffer(bytes int64) (Buffer, error) {
@@ -243,14 +252,36 @@ func (s *Session) ImportAlignment() int64 {
 	return 1
 }
 
-// Paged is the whole units of the import alignment that a stretch of memory lies in, and where in them it begins. It is for
-// memory whose neighbours up to there are mapped with it and stay so.
-func (s *Session) Paged(host []byte) (around []byte, at int64) {
-	unit := uintptr(max(s.ImportAlignment(), 1))
-	p := unsafe.Pointer(unsafe.SliceData(host))
-	skip := uintptr(p) % unit
+// mostImports is how many stretches of memory a session keeps imported.
+const mostImports = 64
+
+// Seen is where the session's device sees memory of the host's: the whole units of what it imports are taken in which that
+// lies, which must be mapped as they are until the session is closed. It is for devices that share the machine's memory;
+// others have it copied faster than they read it from there, and ok is false.
+func (s *Session) Seen(host []byte) (p Place, ok bool) {
+	if s.device == nil || !s.device.Unified() || len(host) == 0 {
+		return p, false
+	}
+	unit := uintptr(s.device.ImportAlignment())
+	if unit == 0 {
+		return p, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return p, false
+	}
+	at := unsafe.Pointer(unsafe.SliceData(host))
+	skip := uintptr(at) % unit
 	n := (skip + uintptr(len(host)) + unit - 1) / unit * unit
-	return unsafe.Slice((*byte)(unsafe.Add(p, -int(skip))), n), int64(skip)
+	around := unsafe.Slice((*byte)(unsafe.Add(at, -int(skip))), n)
+	key := fmt.Sprintf("%p %d", unsafe.SliceData(around), n)
+	b, known := s.imports.get(key)
+	if !known {
+		b, _ = s.Import(around) // nil: the driver does not take it, which it need not be asked again
+		s.imports.put(key, b)
+	}
+	return Place{b, int64(skip)}, b != nil
 }
 
 // tidy drops patterns whose buffers nobody but patterns has any more.

@@ -76,9 +76,9 @@ func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, 
 }
 
 // placesOf asks where inputs and outputs of a run are bound. What is not in the graph is nowhere.
-func (t *pattern) placesOf(inputs map[string]Place, fetches []Fetch) (places Places, err error) {
+func (t *pattern) placesOf(s *Session, inputs map[string]Place, fetches []Fetch) (places Places, err error) {
 	for _, v := range t.p.g.Inputs {
-		if p, is := inputs[v.Name]; is {
+		if p, is := inputs[v.Name]; is && !onHost(p.Buffer) {
 			if places.Inputs == nil {
 				places.Inputs = map[string]Place{}
 			}
@@ -86,17 +86,14 @@ func (t *pattern) placesOf(inputs map[string]Place, fetches []Fetch) (places Pla
 		}
 	}
 	for k, f := range fetches {
-		if f.Bound == nil {
+		if !f.buffered() {
 			continue
 		}
 		v := t.results[k]
 		x := &graph.Tensor{Type: v.Type, Shape: slices.Clone(t.tensors[v.ID].Shape)}
-		p, err := f.Bound(x, bytesOf(x))
-		if err == nil {
-			err = p.within(bytesOf(x))
-		}
+		p, err := f.place(s, x)
 		if err != nil {
-			return places, fmt.Errorf("output %q: %w", f.Name, err)
+			return places, err
 		}
 		if places.Outputs == nil {
 			places.Outputs = map[string]Place{}
@@ -222,7 +219,7 @@ func (x *execution) onDevice() error {
 		x.r.CopiedIn, x.r.CopiedOut, x.r.Copies = x.r.CopiedIn+in, x.r.CopiedOut+out, why
 	}
 	for k, v := range x.t.results {
-		if x.fetches[k].OnDevice || x.fetches[k].Bound != nil {
+		if x.fetches[k].OnDevice || x.fetches[k].buffered() {
 			continue
 		}
 		w := &into{x.places[k]}

@@ -32,6 +32,25 @@ type Fetch struct {
 	OnDevice bool
 	// Bound is asked for a place in a buffer instead, which the program then writes to.
 	Bound func(x *graph.Tensor, bytes int64) (Place, error)
+	// Slot has a buffer made for it, of its size.
+	Slot *Slot
+}
+
+// buffered reports whether it goes to a buffer.
+func (f *Fetch) buffered() bool { return f.Bound != nil || f.Slot != nil }
+
+// place is the place in a buffer where it goes.
+func (f *Fetch) place(s *Session, x *graph.Tensor) (p Place, err error) {
+	n := bytesOf(x)
+	if f.Slot != nil {
+		p, err = f.Slot.place(s, n)
+	} else if p, err = f.Bound(x, n); err == nil {
+		err = p.within(n)
+	}
+	if err != nil {
+		return p, fmt.Errorf("output %q: %w", f.Name, err)
+	}
+	return p, nil
 }
 
 // RunOptions are those of one run.
@@ -166,7 +185,7 @@ func (s *Session) show(in map[string]*graph.Tensor, places map[string]Place) (ma
 		y := &graph.Tensor{Type: x.Type, Shape: x.Shape}
 		if all := p.Buffer.Bytes(); all != nil {
 			y.Bytes = all[p.At : p.At+n : p.At+n]
-		} else if s.first == nil || hasPort(s.Signature.Overridable, name) { // shapes may follow from its numbers
+		} else if s.device == nil || s.first == nil || hasPort(s.Signature.Overridable, name) { // shapes may follow from its numbers
 			y.Bytes = make([]byte, n)
 			if err := p.Buffer.ReadAt(y.Bytes, p.At); err != nil {
 				return nil, 0, fmt.Errorf("input %q: %w", name, err)
@@ -196,7 +215,7 @@ func sizeOf(x *graph.Tensor) (int64, error) {
 
 // openedFor is a plan made ready for where a run's inputs and outputs are bound.
 func (s *Session) openedFor(plan *pattern, in map[string]*graph.Tensor, fetches []Fetch, inputs map[string]Place) (*pattern, bool, error) {
-	places, err := plan.placesOf(inputs, fetches)
+	places, err := plan.placesOf(s, inputs, fetches)
 	if err != nil {
 		return nil, false, err
 	}
@@ -466,20 +485,19 @@ func (x *execution) find() error {
 		is := x.t.tensors[v.ID]
 		out := &graph.Tensor{Type: is.Type, Shape: slices.Clone(is.Shape)}
 		n := x.t.bytes(v)
-		if f.Bound != nil {
+		if f.buffered() {
 			p := x.t.places.Outputs[v.Name]
 			if x.t.device == nil {
 				var err error
-				if p, err = f.Bound(out, n); err == nil {
-					err = p.within(n)
-				}
-				if err != nil {
-					return fmt.Errorf("output %q: %w", f.Name, err)
+				if p, err = f.place(x.s, out); err != nil {
+					return err
 				}
 			}
 			if all := p.Buffer.Bytes(); all != nil {
 				out.Bytes = all[p.At : p.At+n : p.At+n]
 				x.places[k] = out.Bytes
+			} else if x.t.device == nil {
+				return fmt.Errorf("output %q is bound to memory of a device, and the session runs on the processor, which does not see it", f.Name)
 			}
 			x.r.Outputs = append(x.r.Outputs, Output{Name: f.Name, Tensor: out})
 			continue

@@ -110,7 +110,8 @@ type Session struct {
 	plans    *recent[*pattern] // of a device: before they are ready for places
 	// Of a device:
 	device     DeviceMemory
-	grow       int64 // where the next block begins to double
+	imports    *recent[Buffer] // by the memory that the device sees; nil of what it does not
+	grow       int64           // where the next block begins to double
 	extensions int64
 
 	weights                             map[string]weight
@@ -171,6 +172,11 @@ func open(ctx context.Context, m Model, o Options) (opened *Session, err error) 
 	}
 	s.patterns = newRecent(max(o.Patterns, 1), s.forget)
 	s.plans = newRecent[*pattern](128, nil)
+	s.imports = newRecent(mostImports, func(b Buffer) {
+		if b != nil {
+			b.Drop()
+		}
+	})
 	s.programs = newRecent(mostPrograms, s.drop)
 	defer func() {
 		if err != nil {
@@ -381,6 +387,7 @@ func (s *Session) Close() error {
 		arena.Unmap(b)
 	}
 	s.weights, s.held, s.owned, s.bytes, s.first = nil, nil, nil, nil, nil
+	s.imports.clear()
 	if s.device != nil {
 		s.device.Close()
 	}

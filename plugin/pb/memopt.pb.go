@@ -727,12 +727,18 @@ func (x *Span) GetBytes() int64 {
 }
 
 type Tensor struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // as in the text form of graphs: f32, i64, bool
-	Shape         []int64                `protobuf:"varint,3,rep,packed,name=shape,proto3" json:"shape,omitempty"`
-	Span          *Span                  `protobuf:"bytes,4,opt,name=span,proto3" json:"span,omitempty"`
-	Role          string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"` // of a training session: input, seed, param, buffer, frozen, state, output, grad
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // as in the text form of graphs: f32, i64, bool
+	Shape []int64                `protobuf:"varint,3,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	Span  *Span                  `protobuf:"bytes,4,opt,name=span,proto3" json:"span,omitempty"`
+	Role  string                 `protobuf:"bytes,5,opt,name=role,proto3" json:"role,omitempty"` // of a training session: input, seed, param, buffer, frozen, state, output, grad
+	// Of a forward session: a buffer of the service's, by a number that the host chooses, instead of a span. An output makes
+	// it, or makes it anew where it has another size; a session of the same device, this one's next run among them, reads it
+	// where it is.
+	Buffer        uint64 `protobuf:"varint,6,opt,name=buffer,proto3" json:"buffer,omitempty"`
+	At            int64  `protobuf:"varint,7,opt,name=at,proto3" json:"at,omitempty"`       // where in the buffer an input begins
+	Bound         bool   `protobuf:"varint,8,opt,name=bound,proto3" json:"bound,omitempty"` // the span stays what it is for, run after run: the device may use it where it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -800,6 +806,27 @@ func (x *Tensor) GetRole() string {
 		return x.Role
 	}
 	return ""
+}
+
+func (x *Tensor) GetBuffer() uint64 {
+	if x != nil {
+		return x.Buffer
+	}
+	return 0
+}
+
+func (x *Tensor) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Tensor) GetBound() bool {
+	if x != nil {
+		return x.Bound
+	}
+	return false
 }
 
 type OpenRequest struct {
@@ -1614,6 +1641,7 @@ type SyncRequest struct {
 	Binding       uint64                 `protobuf:"varint,2,opt,name=binding,proto3" json:"binding,omitempty"`
 	Tensors       []*Tensor              `protobuf:"bytes,3,rep,name=tensors,proto3" json:"tensors,omitempty"`                       // names with spans
 	ToService     bool                   `protobuf:"varint,4,opt,name=to_service,json=toService,proto3" json:"to_service,omitempty"` // from the arena to the service; else from the service to the arena
+	Drop          []uint64               `protobuf:"varint,5,rep,packed,name=drop,proto3" json:"drop,omitempty"`                     // buffers that the host is done with
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1676,6 +1704,13 @@ func (x *SyncRequest) GetToService() bool {
 	return false
 }
 
+func (x *SyncRequest) GetDrop() []uint64 {
+	if x != nil {
+		return x.Drop
+	}
+	return nil
+}
+
 type SyncResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1715,6 +1750,7 @@ func (*SyncResponse) Descriptor() ([]byte, []int) {
 type SessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"` // of Stats: 0 is the service itself
+	Shrink        bool                   `protobuf:"varint,2,opt,name=shrink,proto3" json:"shrink,omitempty"`   // of Stats: first give idle memory back; the answer says how many bytes that were
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1754,6 +1790,13 @@ func (x *SessionRequest) GetSession() uint64 {
 		return x.Session
 	}
 	return 0
+}
+
+func (x *SessionRequest) GetShrink() bool {
+	if x != nil {
+		return x.Shrink
+	}
+	return false
 }
 
 var File_memopt_proto protoreflect.FileDescriptor
@@ -1825,13 +1868,16 @@ const file_memopt_proto_rawDesc = "" +
 	"\x04done\x18\x02 \x01(\x01R\x04done\"4\n" +
 	"\x04Span\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x7f\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xbd\x01\n" +
 	"\x06Tensor\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
 	"\x05shape\x18\x03 \x03(\x03R\x05shape\x12#\n" +
 	"\x04span\x18\x04 \x01(\v2\x0f.memopt.v1.SpanR\x04span\x12\x12\n" +
-	"\x04role\x18\x05 \x01(\tR\x04role\"\xac\x04\n" +
+	"\x04role\x18\x05 \x01(\tR\x04role\x12\x16\n" +
+	"\x06buffer\x18\x06 \x01(\x04R\x06buffer\x12\x0e\n" +
+	"\x02at\x18\a \x01(\x03R\x02at\x12\x14\n" +
+	"\x05bound\x18\b \x01(\bR\x05bound\"\xac\x04\n" +
 	"\vOpenRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12%\n" +
 	"\x05bytes\x18\x02 \x01(\v2\x0f.memopt.v1.SpanR\x05bytes\x12\x12\n" +
@@ -1915,16 +1961,18 @@ const file_memopt_proto_rawDesc = "" +
 	"\vRunResponse\x12+\n" +
 	"\aoutputs\x18\x01 \x03(\v2\x11.memopt.v1.TensorR\aoutputs\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x12\n" +
-	"\x04json\x18\x03 \x01(\tR\x04json\"\x8d\x01\n" +
+	"\x04json\x18\x03 \x01(\tR\x04json\"\xa1\x01\n" +
 	"\vSyncRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x18\n" +
 	"\abinding\x18\x02 \x01(\x04R\abinding\x12+\n" +
 	"\atensors\x18\x03 \x03(\v2\x11.memopt.v1.TensorR\atensors\x12\x1d\n" +
 	"\n" +
-	"to_service\x18\x04 \x01(\bR\ttoService\"\x0e\n" +
-	"\fSyncResponse\"*\n" +
+	"to_service\x18\x04 \x01(\bR\ttoService\x12\x12\n" +
+	"\x04drop\x18\x05 \x03(\x04R\x04drop\"\x0e\n" +
+	"\fSyncResponse\"B\n" +
 	"\x0eSessionRequest\x12\x18\n" +
-	"\asession\x18\x01 \x01(\x04R\asession2\xee\a\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12\x16\n" +
+	"\x06shrink\x18\x02 \x01(\bR\x06shrink2\xee\a\n" +
 	"\x06MemOpt\x127\n" +
 	"\x04Info\x12\x16.memopt.v1.InfoRequest\x1a\x17.memopt.v1.InfoResponse\x127\n" +
 	"\x04Plan\x12\x16.memopt.v1.PlanRequest\x1a\x17.memopt.v1.PlanResponse\x122\n" +

@@ -3,4 +3,4 @@
 package pb
 
 // SourceSHA256 is the hash of the .proto file that this package was generated from.
-const SourceSHA256 = "5ac32a77c559df6afa852dd1b54f9a7001a321b63d94254b5245f6fea8acfaa0"
+const SourceSHA256 = "bb47468a5ec268a27595ed690daa59b78df77332377eaff23ca51df4fd6ad6e5"

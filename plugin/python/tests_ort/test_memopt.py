@@ -244,15 +244,58 @@ class OnTheDevice(Quiet):
         return stats["copied_in"], stats["copied_out"], stats["host_copied_in"], stats["host_copied_out"]
 
     def test_a_loop_copies_nothing(self) -> None:
+        once = 4000 if os.environ.get("MEMOPT_VULKAN_HIDDEN") else 0  # a device that shares the machine's memory reads it where it is
         for _ in range(4):
             self.session.run_with_iobinding(self.binding)
-        self.assertEqual(self.copied(), (4000, 0, 0, 0))
+        self.assertEqual(self.copied(), (once, 0, 0, 0))
         np.testing.assert_allclose(self.binding.get_outputs()[0].numpy(), self.want(), rtol=1e-5, atol=1e-6)
-        self.assertEqual(self.copied(), (4000, 4000, 0, 0))
+        self.assertEqual(self.copied(), (once, 0, 0, 4000))  # by who looked
         self.x.update_inplace(np.ones(1000, np.float32))
         self.session.run_with_iobinding(self.binding)
-        self.assertEqual(self.copied(), (8000, 4000, 0, 0))
+        self.assertEqual(self.copied(), (2 * once, 0, 0, 4000))
         np.testing.assert_allclose(self.binding.copy_outputs_to_cpu()[0], self.want(), rtol=1e-5, atol=1e-6)
+
+    def test_sessions_pass_values_on(self) -> None:
+        """What one session leaves on the device another reads there, and the first one in its next run."""
+        other = ort.InferenceSession(chain().SerializeToString(), providers=["CUDAExecutionProvider"])
+        second = other.io_binding()
+        second.bind_output("y", "cuda")
+        want = self.x.numpy()
+        self.session.run_with_iobinding(self.binding)
+        before = self.copied()
+        for _ in range(3):
+            want = -np.sin(-want)
+            (y,) = self.binding.get_outputs()
+            second.bind_ortvalue_input("x", y)
+            other.run_with_iobinding(second)
+            want = -np.sin(-want)
+            self.binding.bind_ortvalue_input("x", second.get_outputs()[0])
+            self.session.run_with_iobinding(self.binding)
+        self.assertEqual(self.copied(), before)
+        stats = other.get_memory_stats()
+        self.assertEqual((stats["copied_in"], stats["copied_out"], stats["host_copied_in"], stats["host_copied_out"]), (0, 0, 0, 0))
+        np.testing.assert_allclose(self.binding.copy_outputs_to_cpu()[0], -np.sin(-want), rtol=1e-5, atol=1e-6)
+        cpu = ort.InferenceSession(chain().SerializeToString())  # and so does one that runs elsewhere
+        np.testing.assert_allclose(cpu.run_with_ort_values(None, {"x": y})[0].numpy(), -np.sin(-y.numpy()), rtol=1e-5, atol=1e-6)
+
+    def test_buffers_go_with_their_values(self) -> None:
+        for _ in range(5):
+            binding = self.session.io_binding()
+            binding.bind_ortvalue_input("x", self.x)
+            binding.bind_output("y", "cuda")
+            self.session.run_with_iobinding(binding)
+        del binding
+        gc.collect()
+        self.session.run(None, {"x": np.zeros(1000, np.float32)})
+        self.assertLessEqual(self.session.get_memory_stats()["owners"].get("buffers", 0), 4000)
+
+    def test_shrink_says_the_bytes(self) -> None:
+        for n in (10, 100000, 20):
+            self.session.run(None, {"x": np.zeros(n, np.float32)})
+        held = self.session.get_memory_stats()["held"]
+        returned = self.session.shrink_memory_arena()
+        self.assertGreater(returned, 0)
+        self.assertEqual(self.session.get_memory_stats()["held"], held - returned)
 
     def test_another_run_takes_nothing_away(self) -> None:
         self.session.run_with_iobinding(self.binding)

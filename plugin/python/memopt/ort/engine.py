@@ -11,16 +11,18 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _arena, _closing, _host
 from ..errors import MemoptError
-from .resident import Resident
+from .resident import Resident, dropped
 from .types import ElementType, by_service
 
 if TYPE_CHECKING:
     import numpy
+
+    from .value import OrtValue
 
     Array = numpy.ndarray[Any, Any]
 
@@ -44,12 +46,11 @@ class Given(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """An input. A stamp that is not 0 names its numbers."""
+    """An input. A stamp that is not 0 names its numbers. What is bound is given in the same place run after run."""
 
     name: str
-    element_type: ElementType
-    array: Array
-    stamp: int = 0
+    value: OrtValue
+    bound: bool = False
 
 
 class Fetch(NamedTuple):
@@ -61,13 +62,14 @@ class Fetch(NamedTuple):
     array: Array | None = None
     stays: str = ""  # the device
     onto: Resident | None = None
+    bound: bool = False
 
 
 class Fetched(NamedTuple):
     """An output: its numbers, or the value that stays on the device."""
 
     element_type: ElementType
-    array: Array
+    array: Array | Any  # None of what stays
     stays: Resident | None = None
 
 
@@ -99,7 +101,6 @@ class Engine:
         self._shared: list[Array] = []  # what of the program's the service reads as long as the session is open
         self._shapes: dict[Any, dict[str, _Shape]] = {}  # of outputs, by the inputs' shapes
         self._stamps: dict[Any, dict[str, int]] = {}  # of the inputs of the latest run, by shapes and outputs
-        self._residents: list[weakref.ref[Resident]] = []  # outputs of the latest run that stayed on the device
         self._unranked: set[str] = set()  # outputs of which the model says no shape
         self._latest: dict[str, int] = {}  # of outputs whose sizes follow from numbers
         self.copied_in = self.copied_out = 0
@@ -140,7 +141,7 @@ class Engine:
         if self._end is not None:
             self._end.detach()
         self._host, self._id, self._shared = host, self.told.session, shared
-        self._stamps, self._residents = {}, []
+        self._stamps = {}
         self._unranked = {port["name"] for port in json.loads(self.told.json)["outputs"] if not port["ranked"]}
         self._end = _closing.closer.watch(self, host, self._id)
 
@@ -173,34 +174,39 @@ class Engine:
             assert self._host is not None
             request = _messages.RunRequest(session=self._id, options=options)
             held: list[Any] = []  # until the call has ended
-            key = (tuple(f.name for f in fetches), tuple((f.name, f.array.shape) for f in feeds))
+            key = (tuple(f.name for f in fetches), tuple((f.name, tuple(f.value.shape())) for f in feeds))
             latest = self._stamps.pop(key, {})
-            for name, element_type, array, stamp in feeds:
+            stamps: dict[str, int] = {}
+            for name, value, bound in feeds:
+                tensor = request.inputs.add()
+                if isinstance(value, Resident) and value.is_with(self._host):
+                    tensor.name, tensor.type, tensor.buffer = name, value._type.service, value.number
+                    tensor.shape.extend(value.shape())
+                    held.append(value)
+                    continue
+                array = value._array
                 there = _reach(array)
                 if there is not array:
                     there[...] = array
                     self.copied_in += array.nbytes
+                elif bound and array.nbytes:
+                    tensor.bound = True
                 held.append(there)
-                _describe(request.inputs.add(), name, element_type, there)
-                if stamp and latest.get(name) == stamp:
-                    request.inputs[-1].role = "same"
+                _describe(tensor, name, value._type, there)
+                if value._stamp and latest.get(name) == value._stamp:
+                    tensor.role = "same"
+                if value._stamp:
+                    stamps[name] = value._stamp
             places = self._places(request, fetches)
-            self._clear(f.onto for f in fetches)
+            gone = dropped(self._host)
+            if gone:
+                self._host.call("Sync", _messages.SyncRequest(session=self._id, drop=gone), None)
             reply = self._host.call("Run", request, None, begun)
             del held
             if len(self._stamps) >= _MOST:
                 self._stamps.clear()
-            self._stamps[key] = {f.name: f.stamp for f in feeds if f.stamp}
+            self._stamps[key] = stamps
             return [self._fetched(*each) for each in zip(fetches, places, reply.outputs, strict=True)]
-
-    def _clear(self, but: Iterable[Resident | None]) -> None:
-        """Reads what stayed on the device from the run before, as a run takes its place there."""
-        overwritten = {id(value) for value in but if value is not None}
-        for ref in self._residents:
-            value = ref()
-            if value is not None and not value._fresh and id(value) not in overwritten:
-                self._bring(value)
-        self._residents = []
 
     def bring(self, value: Resident) -> None:
         """Reads a value that stayed on the device."""
@@ -212,14 +218,16 @@ class Engine:
     def _bring(self, value: Resident) -> None:
         from .. import _messages
 
-        if self._host is None or not self._host.alive() or not any(ref() is value for ref in self._residents):
+        if self._host is None or self._host is not value._host or not self._host.alive():
             raise RuntimeError(f"output {value._name!r} was on a device, and what was there is gone")
         tensor = _messages.Tensor()
         _describe(tensor, value._name, value._type, value._there)
+        tensor.buffer = value.number
         try:
             self._host.call("Sync", _messages.SyncRequest(session=self._id, tensors=[tensor]), None)
         except MemoptError as e:
             raise RuntimeError(f"output {value._name!r} was on a device, and cannot be read: {e}") from e
+        self.copied_out += value._bytes
         value._fresh = True
 
     def _places(self, request: Any, fetches: Sequence[Fetch]) -> list[Any]:
@@ -238,11 +246,17 @@ class Engine:
                         f"output {fetch.name!r} is bound to a value of shape {list(fetch.onto._shape)}, and is {list(known.shape)} for these inputs: bind it again",
                         code="INVALID_ARGUMENT",
                     )
-                tensor.role = "device"
-                places.append(Resident(self, fetch.name, known.element_type, known.shape, fetch.stays) if fetch.onto is None else fetch.onto)
+                onto = fetch.onto
+                if onto is not None and onto._host is not self._host:
+                    onto.move(self._host)
+                if onto is None:
+                    onto = Resident(self, self._host, fetch.name, known.element_type, known.shape, fetch.stays)
+                tensor.buffer = onto.number
+                places.append(onto)
             elif fetch.array is not None:
                 places.append(_reach(fetch.array))
                 _describe(tensor, fetch.name, fetch.element_type, places[-1])
+                tensor.bound = fetch.bound and places[-1] is fetch.array
             elif known is not None:
                 places.append(arena.alloc(_bytes(known.shape, known.element_type)))
                 tensor.span.CopyFrom(places[-1].span())
@@ -261,8 +275,7 @@ class Engine:
         element_type = by_service(output.type)
         if isinstance(place, Resident):
             place.ran()
-            self._residents.append(weakref.ref(place))
-            return Fetched(element_type, place._there, place)
+            return Fetched(element_type, None, place)
         if fetch.array is not None:
             if place is not fetch.array:
                 fetch.array[...] = place
@@ -307,8 +320,9 @@ class Engine:
             self._shapes[key] = shapes
         return shapes
 
-    def stats(self) -> dict[str, Any]:
-        """What the service tells of the session's memory, and the bytes that were copied on this side of the arena."""
+    def stats(self, shrink: bool = False) -> dict[str, Any]:
+        """What the service tells of the session's memory, and the bytes that were copied on this side of the arena. To shrink
+        gives idle memory back first: "returned" is how many bytes that were."""
         from .. import _messages
 
         self._ready()
@@ -316,7 +330,7 @@ class Engine:
             if self._host is None or not self._host.alive():
                 self._open()
             assert self._host is not None
-            told: dict[str, Any] = json.loads(self._host.call("Stats", _messages.SessionRequest(session=self._id), None).json)
+            told: dict[str, Any] = json.loads(self._host.call("Stats", _messages.SessionRequest(session=self._id, shrink=shrink), None).json)
         return {**told, "host_copied_in": self.copied_in, "host_copied_out": self.copied_out}
 
 

@@ -86,7 +86,7 @@ class Opened:
         if not value._array.flags.writeable:
             raise errors.status(errors.InvalidArgument, f"output {name} is bound to an array that cannot be written to")
 
-    def run(self, feeds: Mapping[str, OrtValue], fetches: Sequence[Fetch], options: RunOptions | None) -> list[Fetched]:
+    def run(self, feeds: Mapping[str, OrtValue], fetches: Sequence[Fetch], options: RunOptions | None, bound: bool = False) -> list[Fetched]:
         """Runs the model for values that fit."""
         told: dict[str, str] = {}
         if options is not None:
@@ -95,7 +95,7 @@ class Opened:
             entries = options._entries.items()
             if SHRINK in entries:
                 told[SHRINK] = self._arenas(entries[SHRINK])
-        inputs = [Feed(name, value._type, value._array, value._stamp) for name, value in feeds.items()]
+        inputs = [Feed(name, value, bound) for name, value in feeds.items()]
         distinct = list({f.name: f for f in fetches}.values())
         begun: Callable[[Any], None] | None = options._begun if options is not None else None
         try:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+import weakref
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,31 +15,60 @@ from .value import OrtValue, room
 if TYPE_CHECKING:
     from .engine import Engine
 
+_numbers = itertools.count(1)
+_dropped: deque[tuple[Any, int]] = deque()  # hosts and buffers of theirs that no value has any more
+_lock = threading.Lock()
+
+
+def dropped(host: Any) -> list[int]:
+    """The buffers of a host that no value has any more, told once. What was another's is gone with it."""
+    with _lock:
+        gone = list(_dropped)
+        _dropped.clear()
+        _dropped.extend(each for each in gone if each[0] is not host and each[0].alive())
+    return [number for whose, number in gone if whose is host]
+
 
 class Resident(OrtValue):
-    """The value that an output is bound to which a program leaves on the device. It is read from there when it is asked for
-    its numbers, and in time before another run takes its place."""
+    """A value in a buffer of the service's device, that an output is bound to which a program leaves there. Sessions of the
+    device read it where it is; its numbers are brought here when it is asked for them."""
 
-    __slots__ = ("_engine", "_fresh", "_name", "_shape", "_there")
+    __slots__ = ("_bytes", "_engine", "_fresh", "_host", "_name", "_shape", "_there", "number")
 
-    def __init__(self, engine: Engine, name: str, element_type: ElementType, shape: Sequence[int], device: str) -> None:
-        there = room(shape, element_type)
-        self._there = there
-        super().__init__(there, element_type, device)
+    def __init__(self, engine: Engine, host: Any, name: str, element_type: ElementType, shape: Sequence[int], device: str) -> None:
+        unmade: Any = None
+        self._there = unmade  # room here, once somebody asks
+        super().__init__(unmade, element_type, device)
         self._engine = engine
         self._name = name
         self._shape = tuple(shape)
         self._fresh = False  # whether the room here has the numbers
+        self._bytes = element_type.size
+        for n in self._shape:
+            self._bytes *= n
+        self.move(host)
 
     @property
     def _array(self) -> Any:
+        if self._there is None:
+            self._there = room(self._shape, self._type)
         if not self._fresh:
             self._engine.bring(self)
         return self._there
 
     @_array.setter
     def _array(self, _: Any) -> None:
-        pass  # the room is there
+        pass  # the room is made when it is asked for
+
+    def move(self, host: Any) -> None:
+        """Has it a buffer of its own with a host, where it has none yet."""
+        self._host = host
+        self.number = next(_numbers)
+        weakref.finalize(self, _dropped.append, (host, self.number)).atexit = False
+
+    def is_with(self, host: Any) -> bool:
+        """Whether a host has its numbers, and nobody here may have written others."""
+        return self._host is host and not self.lent() and not self._fresh
 
     def lent(self) -> bool:
         """Whether somebody has the address of its room, which runs then have to write to."""
@@ -52,4 +85,4 @@ class Resident(OrtValue):
 
     def tensor_size_in_bytes(self) -> int:
         """Its bytes."""
-        return int(self._there.nbytes)
+        return int(self._bytes)

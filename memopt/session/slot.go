@@ -1,0 +1,112 @@
+package session
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Room is where a session makes room for an output.
+type Room uint8
+
+// The rooms.
+const (
+	Kept     Room = iota // in the session's memory, until the next run
+	OnDevice             // in a buffer of the device
+	OnHost               // in a buffer of the host's memory, which the device writes to where it is
+)
+
+// Slot is a buffer for an output of any shape, which a session makes when it runs, and makes anew where it has another size.
+type Slot struct {
+	Room   Room
+	mu     sync.Mutex
+	buffer Buffer
+}
+
+// Buffer is the slot's own, nil before a run.
+func (o *Slot) Buffer() Buffer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buffer
+}
+
+// Drop lets go of the buffer.
+func (o *Slot) Drop() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.buffer != nil {
+		o.buffer.Drop()
+		o.buffer = nil
+	}
+}
+
+// pageBytes is what a buffer may be too large by, whatever it is for.
+const pageBytes = 64 << 10
+
+// place is where a run writes n bytes. The session's lock is held.
+func (o *Slot) place(s *Session, n int64) (Place, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if b := o.buffer; b != nil && (b.Len() < n || b.Len() > 2*n+pageBytes) { // nor is the largest ever seen kept for what is small
+		b.Drop()
+		o.buffer = nil
+		s.tidy()
+	}
+	if o.buffer == nil {
+		make := s.newBuffer
+		if o.Room == OnHost {
+			make = s.newHostBuffer
+		}
+		b, err := make(n)
+		if err != nil {
+			return Place{}, err
+		}
+		o.buffer = b
+	}
+	return Place{Buffer: o.buffer}, nil
+}
+
+// Slots are buffers by numbers that a host chooses, of all its sessions.
+type Slots struct {
+	mu sync.Mutex
+	by map[uint64]*Slot
+}
+
+// Make is the slot of a number, and whether it is new.
+func (a *Slots) Make(id uint64) (s *Slot, made bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s = a.by[id]; s == nil {
+		if a.by == nil {
+			a.by = map[uint64]*Slot{}
+		}
+		s, made = &Slot{Room: OnDevice}, true
+		a.by[id] = s
+	}
+	return s, made
+}
+
+// Find is the buffer of a number, which a run has written.
+func (a *Slots) Find(id uint64) (Buffer, error) {
+	a.mu.Lock()
+	s := a.by[id]
+	a.mu.Unlock()
+	if s != nil {
+		if b := s.Buffer(); b != nil {
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no buffer %d", id)
+}
+
+// Drop lets go of buffers. What there is not is no mistake.
+func (a *Slots) Drop(ids ...uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range ids {
+		a.by[id].Drop()
+		delete(a.by, id)
+	}
+}
