@@ -52,6 +52,7 @@ var AttentionInRows = define(graph.Op{
 	Lower:     lowerRows,
 	Flops:     func(n *graph.Node) graph.Dim { return flashFlops(n, 0, 1, 1) },
 	Recompute: graph.Heavy,
+	Pieces:    graph.AttentionInRows,
 	Samples: []string{
 		"f32[2,3,4], f32[2,5,4], f32[2,5,6]; scale=0.5",
 		"f32[2,2,7,4], f32[2,2,4,7], f32[2,2,7,4], f32[7,7]; scale=0.5 transK=1",

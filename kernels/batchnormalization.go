@@ -6,8 +6,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// BatchNormalization is by the statistics of the batch where a model is trained, and by stored ones where not.
-var BatchNormalization = define(graph.Op{
+// Statistics are those of the batch where a model is trained, and stored ones where not.
+var _ = define(graph.Op{
 	Name:  "BatchNormalization",
 	Since: 15,
 	Doc:   "y = (x − mean)/√(var + ε)·scale + B for each channel; in training with the batch's own mean and variance",
@@ -73,9 +73,10 @@ var BatchNormalization = define(graph.Op{
 	Flops: func(n *graph.Node) graph.Dim {
 		return n.Outputs[0].Shape.Elems().Mul(graph.Num(2 + 4*int64(n.Int("training_mode"))))
 	},
-	Recompute: graph.Cheap,
-	InPlace:   []int{0},
-	Running:   []graph.Running{{In: 3, Out: 1}, {In: 4, Out: 2, Sample: sampleVariance}},
+	Recompute:   graph.Cheap,
+	InPlace:     []int{0},
+	Running:     []graph.Running{{In: 3, Out: 1}, {In: 4, Out: 2, Sample: sampleVariance}},
+	UsesRunning: func(n *graph.Node) bool { return n.Int("training_mode") == 0 },
 	Samples: []string{
 		"f32[2,3,4], f32[3], f32[3], f32[3], f32[3]>0 -> y",
 		"f32[4,3], f32[3], f32[3], f32[3], f32[3]>0; epsilon=0.1 -> y",

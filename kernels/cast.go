@@ -44,6 +44,7 @@ var _ = define(graph.Op{
 	Lower:       lowerCast,
 	Flops:       perElement(1),
 	Recompute:   graph.Cheap,
+	Role:        graph.RoleCast,
 	Samples: []string{
 		"f32[2,3]; to=11",
 		"f32[]; to=11",

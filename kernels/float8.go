@@ -28,6 +28,7 @@ var _ = define(graph.Op{
 	Lower:     lowerBlocks(false),
 	Flops:     func(n *graph.Node) graph.Dim { return n.Inputs[0].Shape.Elems().Mul(graph.Num(3)) },
 	Recompute: graph.Cheap,
+	Role:      graph.RolePackFloat8,
 	Samples:   []string{"f32[5,7]", "f32[64]", "f64[33]", "f16[3]", "bf16[40]", "f32[0]", "f32[]", "f32{1e-44, -1e38, 3e38, 0, 1}"},
 })
 
@@ -56,6 +57,7 @@ var _ = define(graph.Op{
 	Lower:     lowerBlocks(true),
 	Flops:     perElement(1),
 	Recompute: graph.Cheap,
+	Role:      graph.RoleUnpackFloat8,
 	Samples:   []string{"f8e4m3fn[5,7], i8[2]", "f8e4m3fn[64], i8[2]; to=11", "f8e4m3fn[3], i8[1]; to=16", "f8e4m3fn[0], i8[0]", "f8e4m3fn[], i8[1]"},
 })
 

@@ -70,6 +70,7 @@ var LinearCrossEntropy = define(graph.Op{
 	Fuse:      fuseLinearCrossEntropy,
 	Flops:     func(n *graph.Node) graph.Dim { return linearLossFlops(n, 0, 1) },
 	Recompute: graph.Heavy,
+	Pieces:    graph.LossInChunks,
 	Samples: []string{
 		"f32[3,4], f32[4,5], i64[3]<5",
 		`f32[7,4], f32[5,4], i64[7]<5, f32[5]; transB=1 rows=3 reduction="sum"`,
@@ -369,5 +370,5 @@ func fuseLinearCrossEntropy(m *graph.Match) []*graph.Value {
 // they are in all ways. Those that unfold are not, and the others compute
 // something twice.
 func Fusions(op *graph.Op) bool {
-	return op.Unfold == nil && op != LinearCrossEntropy && op != FlashAttention && op != AttentionInRows
+	return op.Unfold == nil && op.Pieces == graph.NoPieces
 }

@@ -101,6 +101,12 @@ type Op struct {
 	// else is the backward pass. A graph has one such node at most.
 	Border bool
 
+	// Pieces says that the operator computes in pieces what is then never there whole.
+	Pieces Pieces
+	// UsesRunning reports whether a node computes with its running statistics as they
+	// are, as a model does that is evaluated; nil: no node does.
+	UsesRunning func(n *Node) bool
+
 	// Role marks the few operators that other stages build with.
 	Role Role
 	// Optimizer is the name users give to an update rule. Its ports are
@@ -175,6 +181,22 @@ const (
 	RoleElement            // (value, place) → what is there along dim 0, or attribute axis
 	RoleBorder             // (results…) → the gradients that the user gives for those without a mark; see Op.Border
 	RoleChain              // (what the steps read…) → those of their values that results names; see Chain
+	RoleCast               // (value) → the value in the type that attribute to names
+	RolePackFloat8         // (value) → the value in 8 bits, and a power of two for each block of them
+	RoleUnpackFloat8       // (both of those) → the value in the type that attribute to names
+)
+
+// Pieces is what an operator computes in pieces, and again for the backward pass. Such
+// operators stand for others only in forms of a step that settings or the planner
+// choose: package planner/forms has a row for each kind.
+type Pieces uint8
+
+// The kinds of pieces.
+const (
+	NoPieces         Pieces = iota
+	LossInChunks            // a loss and the product under it, some rows at a time; the bits are those of the operators
+	AttentionInRows         // attention, some queries at a time; the bits are those of the operators
+	AttentionInTiles        // attention, some queries and some keys at a time, which rounds otherwise
 )
 
 // Port is one input or output.

@@ -147,17 +147,17 @@ type rounded struct {
 // pack makes what is kept of x in a smaller type, unpack x of that.
 func pack(b *graph.Builder, x *graph.Value, as graph.DType) []*graph.Value {
 	if as.IsFloat8() {
-		return b.Ops("memopt.Float8Blocks", nil, 2, x)
+		return b.Apply(b.Graph.Lib.Role(graph.RolePackFloat8), nil, 2, x)
 	}
-	return []*graph.Value{b.Op("Cast", graph.A{"to": int(as)}, x)}
+	return b.Apply(b.Graph.Lib.Role(graph.RoleCast), graph.A{"to": int(as)}, 1, x)
 }
 
 func unpack(b *graph.Builder, kept []*graph.Value, to graph.DType) *graph.Value {
-	op := "Cast"
+	role := graph.RoleCast
 	if kept[0].Type.IsFloat8() {
-		op = "memopt.FromFloat8Blocks"
+		role = graph.RoleUnpackFloat8
 	}
-	return b.Op(op, graph.A{"to": int(to)}, kept...)
+	return b.Apply(b.Graph.Lib.Role(role), graph.A{"to": int(to)}, 1, kept...)[0]
 }
 
 // round says where a candidate's copy is made: after the last node of
