@@ -250,6 +250,15 @@ func (c Config) NonDefaults() []Setting {
 	return list
 }
 
+// Value is the value of a setting as text that Set reads; "" for none of that name.
+func (c Config) Value(name string) string {
+	r, known := Find(name)
+	if !known {
+		return ""
+	}
+	return r.print(&c)
+}
+
 // Given is the value of a setting as text that Set reads, if it was given.
 func (c Config) Given(name string) (string, bool) {
 	r, known := Find(name)

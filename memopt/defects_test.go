@@ -102,7 +102,7 @@ func TestDefects(t *testing.T) {
 		}
 		fmt.Fprintf(&out, "  the peak is %d instead of %d, at %.1f %% more work\n", p.Result.Peak, p.Baseline.Peak, 100*p.Result.Overhead)
 		if peaks {
-			for _, r := range m.PlanFile(p).Formulas.Ranges {
+			for _, r := range p.File(m.Path).Formulas.Ranges {
 				for _, piece := range r.Pieces {
 					fmt.Fprintf(&out, "  for %s from %d to %d the peak is %s\n", r.Dim, piece.From, piece.To, piece.Formula)
 				}

@@ -92,7 +92,7 @@ func (m *Model) byORT(p *planner.Plan) bool {
 func (m *Model) edited(p *planner.Plan) (after *graph.Outline, order []int, ok bool, err error) {
 	o := p.Request.Outline
 	switch {
-	case o == nil, m.forms != nil && p.Graph != m.forms.exact: // nodes read extracts, which the file does not have
+	case o == nil, p.Graph != p.Form.Whole: // nodes read extracts, which the file does not have
 		return nil, nil, false, nil
 	case !m.byORT(p):
 		return p.RewriteOutline(o)

@@ -1,59 +1,36 @@
 package memopt
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
 	"memopt/configs"
-	"memopt/kernels"
 	"memopt/memopt/graph"
 	"memopt/planner"
+	"memopt/planner/forms"
 )
 
-// advised adds to a budget that cannot be met under dims what could be, or is a plan
-// that meets it after all.
-func (m *Model) advised(err error, dims map[string]int64) (*planner.Plan, error) {
-	var budget *planner.BudgetError
-	if !errors.As(err, &budget) {
-		return nil, err
-	}
-	var on []bool
-	if m.forms != nil {
-		on = m.forms.on
-	}
-	g, r, wrong := m.form(on)
-	if wrong != nil {
-		return nil, wrong
-	}
-	r.Dims = dims
-	changes, after := planner.Advise(g, r, budget)
-	if after != nil {
-		p, err := m.tabulate(after, nil)
-		if err == nil && len(m.twice()) > 0 {
-			p.Warnings = append(p.Warnings, m.twiceNote(p, notFound))
-		}
-		return p, err
-	}
+// advise adds to a budget that cannot be met under dims what settings of the step would meet
+// it, and the text of everything that would.
+func (m *Model) advise(wrong *planner.BudgetError, dims map[string]int64) {
 	f := m.fitting(dims)
-	f.price(changes)
-	if f.found = changes; budget.Want > 0 {
-		f.settings(r)
+	f.price(wrong.Changes)
+	if f.found = wrong.Changes; wrong.Want > 0 {
+		f.settings()
 	}
-	budget.Changes = f.found
-	budget.Msg += spell(m.Config, budget.Changes)
+	wrong.Changes = f.found
+	wrong.Msg += spell(m.Config, wrong.Changes)
 	var notes []string
-	for _, size := range []planner.Size{r.Budget, r.ActivationBudget} {
+	for _, size := range []configs.Budget{m.Config.Budget, m.Config.ActivationBudget} {
 		if size.Bytes > 0 && size.Bytes <= 100 {
 			notes = append(notes, fmt.Sprintf("a number alone is bytes: was %dGiB or %d%% meant?", size.Bytes, size.Bytes))
 		}
 	}
-	if budget.Note = strings.Join(append(notes, f.unlooked()...), "; "); budget.Note != "" {
-		budget.Msg += "; " + budget.Note
+	if wrong.Note = strings.Join(append(notes, f.unlooked()...), "; "); wrong.Note != "" {
+		wrong.Msg += "; " + wrong.Note
 	}
-	return nil, err
 }
 
 // spell gives changes their text, as whoever asked spells settings, and is all of them
@@ -93,16 +70,11 @@ type fitting struct {
 // mostFitting is how many nodes are planned in all to find what would fit: a second's work or so.
 const mostFitting = 10_000
 
-// fitting begins with the settings of a model as they were before a form was chosen. A share is one of the model as it is.
+// fitting begins with the settings of a model. A share is one of the model as it is.
 func (m *Model) fitting(dims map[string]int64) *fitting {
-	c := m.inBytes()
-	if m.plain != nil {
-		plain := *m
-		plain.Config, plain.plain = m.plain.config, nil
-		c = m.plain.config
-		if r, err := plain.as(request(c)).InBytes(m.plain.graph); err == nil {
-			c.Budget, c.ActivationBudget = configs.Budget{Bytes: r.Budget.Bytes}, configs.Budget{Bytes: r.ActivationBudget.Bytes}
-		}
+	c, ask := m.Config, m.ask()
+	if ask, err := m.steps.InBytes(ask); err == nil { // or else no form can be planned
+		c.Budget, c.ActivationBudget = configs.Budget{Bytes: ask.Budget.Bytes}, configs.Budget{Bytes: ask.ActivationBudget.Bytes}
 	}
 	c.Dims = dims
 	return &fitting{m: m, config: c, left: mostFitting}
@@ -141,18 +113,18 @@ func (f *fitting) plan(set ...planner.Setting) (*Model, *planner.Plan) {
 	}
 	work := len(f.m.Graph.Nodes)
 	if c.Lossy != "off" {
-		work *= rungs // as many shares of the values are tried
+		work *= forms.Shares // as many shares of the values are tried
 	}
 	if f.left < work {
 		f.short = append(f.short, set[len(set)-1].Name)
 		return nil, nil
 	}
 	f.left -= work
-	other, err := f.m.under(c)
+	other, err := f.m.with(c)
 	if err != nil {
 		return nil, nil
 	}
-	p, err := other.bestForm()
+	p, err := other.steps.Best(other.ask())
 	if err != nil || f.holds != nil && !f.holds(other, p) {
 		return nil, nil
 	}
@@ -204,7 +176,7 @@ type ruled struct {
 // exact are the settings that rule out plans of the same bits.
 var exact = []ruled{
 	{"strategy", "auto", "", func(f *fitting) bool { return f.config.Strategy != "auto" && f.config.Strategy != "" }},
-	{"shrink", "auto", "", func(f *fitting) bool { return f.config.Shrink == "off" && len(f.m.forms.found) > 0 }},
+	{"shrink", "auto", "", func(f *fitting) bool { return f.config.Shrink == "off" && f.shrinks() }},
 	{"chunk_loss", "auto", "", func(f *fitting) bool { return f.config.ChunkLoss == "off" }},
 	{"flash_attention", "auto", "", func(f *fitting) bool { return f.config.Flash == "off" && f.attends("rows") }},
 }
@@ -216,10 +188,10 @@ var rounding = []ruled{
 	{"lossy", "fp8", "; gradients are less exact", func(f *fitting) bool { return f.config.Lossy != "fp8" }},
 }
 
-// settings looks at what settings rule out, r being the request that cannot be met.
-func (f *fitting) settings(r planner.Request) {
+// settings looks at what settings rule out.
+func (f *fitting) settings() {
 	f.overhead()
-	if f.config.Compat != "" || f.m.forms == nil || f.m.forms.foreign || f.m.Profiled != "" {
+	if f.config.Compat != "" || f.m.steps.Brought() || f.m.Profiled != "" {
 		return
 	}
 	reached := false
@@ -231,13 +203,13 @@ func (f *fitting) settings(r planner.Request) {
 		set := planner.Setting{Name: s.setting, Value: s.value}
 		off = append(off, set)
 		if _, p := f.plan(set); p != nil {
-			f.add(r, p, s.note, set)
+			f.add(p, s.note, set)
 			reached = true
 		}
 	}
 	if !reached && len(off) > 1 {
 		if _, p := f.plan(off...); p != nil {
-			f.add(r, p, "", off...)
+			f.add(p, "", off...)
 			reached = true
 		}
 	}
@@ -248,15 +220,15 @@ func (f *fitting) settings(r planner.Request) {
 		}
 		set := planner.Setting{Name: s.setting, Value: s.value}
 		if _, p := f.plan(set); p != nil {
-			f.add(r, p, s.note, set)
+			f.add(p, s.note, set)
 			lossy = lossy || s.setting == "lossy"
 		}
 	}
 }
 
 // add is a change to settings under which there is a plan.
-func (f *fitting) add(r planner.Request, p *planner.Plan, note string, set ...planner.Setting) {
-	c := planner.Instead(set[0], r, p, note)
+func (f *fitting) add(p *planner.Plan, note string, set ...planner.Setting) {
+	c := planner.Instead(set[0], f.m.request(), p, note)
 	c.Set = set
 	f.found = append(f.found, c)
 }
@@ -264,7 +236,7 @@ func (f *fitting) add(r planner.Request, p *planner.Plan, note string, set ...pl
 // overhead looks for the limit of extra compute under which a budget can be met, if it is
 // the limit that is in the way.
 func (f *fitting) overhead() {
-	if f.config.MaxOverhead == 0 || !limited(f.config) {
+	if f.config.MaxOverhead == 0 || f.config.Budget == (configs.Budget{}) && f.config.ActivationBudget == (configs.Budget{}) {
 		return
 	}
 	if _, p := f.plan(planner.Setting{Name: "max_overhead", Value: "off"}); p != nil {
@@ -272,10 +244,18 @@ func (f *fitting) overhead() {
 	}
 }
 
+// shrinks reports whether the step has values that can be kept in less.
+func (f *fitting) shrinks() bool {
+	own, err := f.m.steps.Own(f.m.ask())
+	return err == nil && own.Candidates() > 0
+}
+
 // attends reports whether the step has attention that is computed in pieces in a way.
 func (f *fitting) attends(way string) bool {
 	c := f.config
 	c.Flash = way
-	other, err := f.m.under(c)
-	return err == nil && slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool { return n.Op == kernels.AttentionInRows || n.Op == kernels.FlashAttention })
+	other, err := f.m.with(c)
+	return err == nil && slices.ContainsFunc(other.Graph.Nodes, func(n *graph.Node) bool {
+		return n.Op.Pieces == graph.AttentionInRows || n.Op.Pieces == graph.AttentionInTiles
+	})
 }

@@ -251,7 +251,7 @@ func TestNotComputed(t *testing.T) {
 	defer m.Close()
 	f := m.fitting(c.Dims)
 	f.left = 1
-	f.settings(request(c))
+	f.settings()
 	if notes := fmt.Sprint(f.unlooked()); !strings.Contains(notes, "not computed") || !strings.Contains(notes, "--chunk-loss") || len(f.found) > 0 {
 		t.Errorf("%s, %v", notes, f.found)
 	}

@@ -74,7 +74,7 @@ func (f *fitting) within(bytes int64) {
 		}
 	}
 	f.levels()
-	if p == nil && len(f.found) == 0 && f.m.forms != nil && !f.m.forms.foreign && f.config.Compat == "" && f.config.Lossy == "off" {
+	if p == nil && len(f.found) == 0 && !f.m.steps.Brought() && f.config.Compat == "" && f.config.Lossy == "off" {
 		lossy := planner.Setting{Name: "lossy", Value: "bf16"}
 		if _, p := f.plan(budget, lossy); p != nil {
 			f.found = append(f.found, planner.Change{Set: []planner.Setting{budget, lossy}, Note: costNote(p) + "; gradients are not exact"})
@@ -99,11 +99,15 @@ func (f *fitting) dim(dim string, budget planner.Setting, free bool) bool {
 	if !ok {
 		return false
 	}
-	other, err := f.m.under(c)
+	other, err := f.m.with(c)
 	if err != nil {
 		return false
 	}
-	q, err := other.largest(dim, 0)
+	own, err := other.steps.Own(other.ask())
+	if err != nil {
+		return false
+	}
+	q, err := own.Largest(dim, 0)
 	if err != nil || q == nil {
 		return false
 	}

@@ -12,6 +12,7 @@ import (
 	"memopt/memopt/stop"
 	"memopt/memopt/weights"
 	"memopt/planner"
+	"memopt/planner/forms"
 )
 
 // Held is a training step that is held open for somebody who brings each batch. A bridge leaves the weights to him: he
@@ -102,7 +103,7 @@ func (h *Held) open(o HoldOptions) (err error) {
 	for _, v := range m.Graph.Outputs {
 		h.order = append(h.order, v.Name)
 	}
-	adding := (*Model).stepOptions
+	adding := m.stepOptions()
 	if h.bridge {
 		if o.Results == nil {
 			for _, v := range m.Graph.Outputs {
@@ -113,12 +114,9 @@ func (h *Held) open(o HoldOptions) (err error) {
 			}
 		}
 		results := append([]string{}, o.Results...) // none, not nil, where no output has floats
-		adding = func(m *Model) autograd.Options {
-			return autograd.Options{Context: m.ctx, Results: results, Inputs: o.Inputs, KeepGrads: true}
-		}
+		adding = autograd.Options{Context: m.ctx, Results: results, Inputs: o.Inputs, KeepGrads: true}
 	}
-	_, err = m.derive(adding)
-	return err
+	return m.derive(adding)
 }
 
 // openStep takes the step of a trainer's file.
@@ -134,7 +132,7 @@ func (h *Held) openStep(o HoldOptions) error {
 	if err := m.readOutline(); err != nil {
 		return err
 	}
-	return m.shape(m.Graph)
+	return m.take(forms.Brought(m.ctx, m.Graph))
 }
 
 // border is the node that parts the passes, or nil.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/memopt/stop"
 	"memopt/planner"
@@ -56,7 +55,7 @@ func (p *Port) bytes() int { return p.tensor().Len() * int(p.Type.Size()) }
 type Binding struct {
 	ID    uint64
 	Ports []Port
-	Model *Model // in the form that was planned
+	Model *Model // under the binding's dims
 	Plan  *planner.Plan
 
 	key      string
@@ -174,7 +173,7 @@ func described(vs []*graph.Value) string {
 func (h *Held) plan(dims map[string]int64) (*Binding, error) {
 	c := h.m.Config
 	c.Dims = dims
-	m, err := h.form(c)
+	m, err := h.m.with(c)
 	if err != nil {
 		return nil, err
 	}
@@ -188,16 +187,6 @@ func (h *Held) plan(dims map[string]int64) (*Binding, error) {
 	}
 	b := &Binding{Model: m, Plan: p, schedule: s}
 	return b, h.list(b)
-}
-
-// form is the model for a plan of its own, which planning may change.
-func (h *Held) form(c configs.Config) (*Model, error) {
-	if h.m.other == nil { // the file's own step
-		m := *h.m
-		m.Config = c
-		return &m, m.shape(h.m.forms.exact)
-	}
-	return h.m.other(c)
 }
 
 // list lists the tensors of a binding.

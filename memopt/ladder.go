@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 
-	"memopt/configs"
 	"memopt/planner"
 )
 
@@ -13,8 +12,7 @@ import (
 type Rung struct {
 	Most float64 // extra compute as a share of the step's; infinite for any
 	Size int64   // 0: none fits
-	// Plan is what Plan gives at that size under the settings, of the step in the form
-	// that Model has.
+	// Plan is what Plan gives at that size under the settings, and Model the model under those.
 	Plan  *planner.Plan
 	Model *Model
 }
@@ -62,7 +60,7 @@ func (m *Model) rung(dim string, r *Rung) error {
 	} else if r.Most == 0 {
 		c.MaxOverhead = math.SmallestNonzeroFloat64
 	}
-	search, err := m.under(c)
+	search, err := m.with(c)
 	if err != nil {
 		return err
 	}
@@ -107,22 +105,5 @@ func (m *Model) at(dim string, size int64) (*Model, error) {
 			c.Dims[name] = n
 		}
 	}
-	return m.under(c)
-}
-
-// under is the model under other limits or dims.
-func (m *Model) under(c configs.Config) (*Model, error) {
-	if m.other != nil {
-		other, err := m.other(c)
-		if err == nil {
-			other.Profiled, other.costs = m.Profiled, m.costs
-		}
-		return other, err
-	}
-	other := *m
-	other.Config = c
-	if m.forms == nil {
-		return &other, nil
-	}
-	return &other, other.shape(m.forms.exact)
+	return m.with(c)
 }

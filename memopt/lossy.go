@@ -2,8 +2,12 @@ package memopt
 
 import (
 	"fmt"
+	"slices"
 
+	"memopt/configs"
 	"memopt/memopt/tensorfile"
+	"memopt/planner"
+	"memopt/planner/forms"
 )
 
 // Lossy is how far one step that keeps rounded values is from the exact one.
@@ -20,27 +24,38 @@ func (l *Lossy) String() string {
 		l.Values, l.Type, l.Worst.Param, l.Worst.RelErr, l.LossRelErr)
 }
 
-// lossyStep measures the first step of a training, with the model's own
+// lossyStep measures the first step of a training under a plan, with the model's own
 // parameters.
-func (m *Model) lossyStep(data *tensorfile.Set) (*Lossy, error) {
-	only, err := gradientModel(m)
+func (m *Model) lossyStep(p *planner.Plan, data *tensorfile.Set) (*Lossy, error) {
+	only, err := gradientModel(m.inFormOf(p))
 	if err != nil {
 		return nil, err
 	}
-	if err := only.takeForm(m); err != nil {
-		return nil, err
-	}
-	got, _, err := only.gradients(data)
+	got, check, err := only.gradients(data)
 	if err != nil {
 		return nil, err
 	}
 	defer got.Close()
-	return only.lossyError(got, data)
+	return only.lossyError(got, check.Plan, data)
 }
 
-// lossyError runs the exact step, with everything kept, and says how far what
-// was got from this model of gradientModel is from it.
-func (m *Model) lossyError(got, data *tensorfile.Set) (*Lossy, error) {
+// inFormOf is the model with its step in the form of a plan, and everything else kept.
+func (m *Model) inFormOf(p *planner.Plan) *Model {
+	c := m.Config
+	for _, r := range forms.Rows {
+		if slices.Contains(p.Form.Taken, r.Name) {
+			if err := c.Set(r.Setting, r.Value, configs.Source{Origin: configs.OriginPreset}); err != nil {
+				panic(err) // the table of forms has a value that the table of settings has not
+			}
+		}
+	}
+	c.Dims, c.Budget, c.ActivationBudget, c.MaxOverhead, c.Level, c.Requests = p.Request.Dims, configs.Budget{}, configs.Budget{}, 0, 0, nil
+	return &Model{Path: m.Path, Config: c, kept: append([]string{}, p.Form.Kept...)}
+}
+
+// lossyError runs the exact step, with everything kept, and says how far what was got
+// from this model of gradientModel under a plan is from it.
+func (m *Model) lossyError(got *tensorfile.Set, p *planner.Plan, data *tensorfile.Set) (*Lossy, error) {
 	c := m.Config
 	exact, err := gradientModel(&Model{Path: m.Path, Config: c.Exact()})
 	if err != nil {
@@ -55,5 +70,5 @@ func (m *Model) lossyError(got, data *tensorfile.Set) (*Lossy, error) {
 	if err := check.compare(got, want, "the exact step"); err != nil {
 		return nil, err
 	}
-	return &Lossy{c.Lossy, m.forms.rounds(), check.LossRelErr, check.Worst}, nil
+	return &Lossy{c.Lossy, p.Form.Rounded, check.LossRelErr, check.Worst}, nil
 }

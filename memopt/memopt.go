@@ -7,7 +7,7 @@ package memopt
 
 import (
 	"context"
-	"maps"
+	"errors"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -19,6 +19,7 @@ import (
 	"memopt/memopt/stop"
 	"memopt/memopt/weights"
 	"memopt/planner"
+	"memopt/planner/forms"
 )
 
 // Version is that of the program, the service and the Python package.
@@ -39,21 +40,20 @@ type Model struct {
 
 	// Profiled is the device whose times plans count in; "" for flops and bytes.
 	Profiled string
-	bytes    []byte                               // the model itself, where it is no file; Path is then a name and a folder
-	given    map[string]*graph.Tensor             // initializers instead of the file's
-	held     bool                                 // its files may go once they were read: see unchanged
-	ctx      context.Context                      // ends whatever is asked of the model
-	phases   *Phases                              // that reading it is noted in; nil if it is not
-	source   *onnx.Source                         // nil if the file has no weights
-	initials []initial                            // the float initializers that were read
-	selected autograd.Selection                   // of them, by settings
-	samples  map[string]string                    // outputs that only a comparison needs, by running statistic
-	loss     string                               // the value that is to be lowered; "" is the only scalar
-	cleaned  graph.CleanOptions                   // as the forward graph was
-	other    func(configs.Config) (*Model, error) // another form of the step; nil if the file has the step
-	forms    *forms                               // nil if the graph is only to be planned
-	plain    *plainStep                           // what costs are told beside; nil is the model's own step
-	costs    map[string]float64                   // by node
+	bytes    []byte                   // the model itself, where it is no file; Path is then a name and a folder
+	given    map[string]*graph.Tensor // initializers instead of the file's
+	held     bool                     // its files may go once they were read: see unchanged
+	ctx      context.Context          // ends whatever is asked of the model
+	phases   *Phases                  // that reading it is noted in; nil if it is not
+	source   *onnx.Source             // nil if the file has no weights
+	initials []initial                // the float initializers that were read
+	selected autograd.Selection       // of them, by settings
+	samples  map[string]string        // outputs that only a comparison needs, by running statistic
+	loss     string                   // the value that is to be lowered; "" is the only scalar
+	cleaned  graph.CleanOptions       // as the forward graph was
+	steps    *forms.Steps             // the step in every form that it may take
+	kept     []string                 // values that are kept in less, whatever settings say; nil leaves that to them
+	costs    map[string]float64       // by node
 }
 
 // Open reads a model and derives its training step, unless it has one already. The
@@ -86,11 +86,12 @@ func (m *Model) open() (opened *Model, err error) {
 			return nil, err
 		}
 		if runnable(m.Graph) != nil {
+			m.steps = forms.Recorded(m.ctx, m.Graph)
 			return m, nil
 		}
-		return m, m.shape(m.Graph)
+		return m, m.take(forms.Brought(m.ctx, m.Graph))
 	}
-	return m.derive((*Model).stepOptions)
+	return m, m.derive(m.stepOptions())
 }
 
 // Plan decides what to keep, what to compute again and where each value lives.
@@ -103,16 +104,16 @@ func (m *Model) makePlan() (p *planner.Plan, err error) {
 		return nil, err
 	}
 	begin := time.Now()
-	p, err = m.bestForm()
-	if err != nil {
-		p, err = m.advised(err, m.Config.Dims)
-	}
-	if err != nil {
+	if p, err = m.steps.Plan(m.ask()); err != nil {
+		var wrong *planner.BudgetError
+		if errors.As(err, &wrong) {
+			m.advise(wrong, m.Config.Dims)
+		}
 		return nil, classify(err)
 	}
 	suggest(p, m.Config.Requests)
 	p.Trains = m.trains()
-	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(), m.storedStatistics(), m.doubts(), m.beyond(p))
+	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.idleSettings(), m.attentionInPieces(p), m.storedStatistics(), m.doubts(), m.beyond(p))
 	p.Took = time.Since(begin)
 	return p, nil
 }
@@ -197,19 +198,4 @@ func (m *Model) stepOptions() autograd.Options {
 		o.LossScale.Initial = l.Factor
 	}
 	return o
-}
-
-// request picks what the planner needs from the settings.
-func request(c configs.Config) planner.Request {
-	r := planner.Request{Lowered: Lowered(c.Device), Dims: maps.Clone(c.Dims), Strategy: c.Strategy, Level: c.Level, Boundary: c.Boundary, MaxOverhead: c.MaxOverhead,
-		Budget:           planner.Size{Bytes: c.Budget.Bytes, Percent: c.Budget.Percent},
-		ActivationBudget: planner.Size{Bytes: c.ActivationBudget.Bytes, Percent: c.ActivationBudget.Percent}}
-	for _, q := range c.Requests {
-		want := planner.ClusterRequest{ID: q.Cluster, Strategy: q.Strategy, Count: q.Count, Where: q.Pos.String() + ": "}
-		for _, l := range q.Layers {
-			want.Places = append(want.Places, planner.Places{First: int(l.First), Last: int(l.Last)})
-		}
-		r.Clusters = append(r.Clusters, want)
-	}
-	return r
 }

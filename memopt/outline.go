@@ -8,7 +8,6 @@ import (
 	"memopt/configs"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
-	"memopt/planner"
 )
 
 // readOutline takes the nodes of a trainer's file as it spells them: clusters
@@ -50,14 +49,4 @@ func boundary(c configs.Config) bool {
 		return c.Level > 0
 	}
 	return c.Boundary
-}
-
-// as adds to a request how clusters are found, and what was measured.
-func (m *Model) as(r planner.Request) planner.Request {
-	r.Costs, r.Context = m.costs, m.ctx
-	if m.plain != nil {
-		r.Plain = m.plain.graph
-	}
-	r.Outline, r.Compat, r.Boundary = m.Outline, m.Config.Compat, boundary(m.Config)
-	return r
 }

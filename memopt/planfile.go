@@ -11,37 +11,8 @@ import (
 	"memopt/memopt/stop"
 	"memopt/memopt/weights"
 	"memopt/planner"
+	"memopt/planner/forms"
 )
-
-// requests is the setting that names clusters: it makes the graph too, where it
-// names what can be kept in less.
-const requests = "config"
-
-// PlanFile is the plan's file, with the settings that made its graph.
-func (m *Model) PlanFile(p *planner.Plan) *planner.File {
-	f := p.File(m.Path)
-	for _, name := range configs.Shaping() {
-		if value, ok := m.Config.Given(name); ok {
-			f.Settings[name] = value
-		}
-	}
-	f.Trains = m.trains()
-	maps.Copy(f.Settings, m.forms.decided())
-	beside := map[string]string{}
-	if m.forms != nil && m.forms.tried && slices.Contains(m.forms.on, true) {
-		beside["shrink"] = "off"
-	}
-	for _, w := range m.twice() {
-		f.Settings[w.setting], beside[w.setting] = w.on, "off"
-	}
-	if len(beside) > 0 {
-		f.Beside = beside
-	}
-	if m.forms != nil && m.forms.asked {
-		f.Settings[requests], _ = m.Config.Given(requests)
-	}
-	return f
-}
 
 // ReadPlan reads a plan file without its model. An unknown field is told with the one
 // that was meant.
@@ -71,7 +42,7 @@ func fileSettings(f *planner.File, path string) (configs.Config, error) {
 	}
 	maps.Copy(all, f.Settings)
 	var c configs.Config
-	err := setAll(&c, slices.Concat(configs.Shaping(), []string{requests, "compat", "budget", "activation_budget"}), all, path)
+	err := setAll(&c, slices.Concat(configs.Shaping(), []string{clusterSetting, "compat", "budget", "activation_budget"}), all, path)
 	return c, err
 }
 
@@ -100,7 +71,7 @@ func loadPlan(ctx context.Context, plan, model string, c configs.Config) (p *pla
 	if err != nil {
 		return nil, err
 	}
-	given := request(c)
+	given := requestOf(c)
 	if err := decidedBy(&c, f, plan); err != nil {
 		return nil, err
 	}
@@ -115,18 +86,11 @@ func loadPlan(ctx context.Context, plan, model string, c configs.Config) (p *pla
 	defer m.Close()
 	defer m.unchanged(&err)
 	defer weights.Guard(&err)()
-	if err := m.standBeside(f, plan); err != nil {
+	beside, err := besideOf(m.Config, f, plan)
+	if err != nil {
 		return nil, err
 	}
-	var on []bool
-	if m.forms != nil {
-		on = m.forms.on
-	}
-	_, r, err := m.form(on)
-	if err != nil {
-		return nil, classify(err)
-	}
-	p, err = f.BindAs(m.Graph, r)
+	p, err = m.steps.Read(f, m.ask(), beside)
 	if err == nil {
 		err = p.Keeps(given)
 	}
@@ -141,10 +105,7 @@ func loadPlan(ctx context.Context, plan, model string, c configs.Config) (p *pla
 
 // decidedBy sets what settings leave to the planner to what it has decided for a file.
 func decidedBy(c *configs.Config, f *planner.File, path string) error {
-	names := []string{"shrink"}
-	for _, w := range twices {
-		names = append(names, w.setting)
-	}
+	names := forms.Settings()
 	names = slices.DeleteFunc(names, func(name string) bool {
 		value, given := c.Given(name)
 		return !given || value != "auto"
@@ -152,28 +113,15 @@ func decidedBy(c *configs.Config, f *planner.File, path string) error {
 	return setAll(c, names, f.Settings, path)
 }
 
-// standBeside opens the step that a plan's costs are told beside, where that is
-// another form than the model.
-func (m *Model) standBeside(f *planner.File, path string) error {
-	if len(f.Beside) == 0 || m.forms == nil {
-		return nil
+// besideOf are the settings of the step that a plan's costs are told beside, where they
+// are others than the model's.
+func besideOf(c configs.Config, f *planner.File, path string) (map[string]string, error) {
+	if err := setAll(&c, forms.Settings(), f.Beside, path); err != nil || len(f.Beside) == 0 {
+		return nil, err
 	}
-	c, names := m.Config, []string{"shrink"}
-	for _, w := range twices {
-		names = append(names, w.setting)
+	beside := map[string]string{}
+	for name := range f.Beside {
+		beside[name] = c.Value(name)
 	}
-	if err := setAll(&c, names, f.Beside, path); err != nil {
-		return err
-	}
-	other := m
-	if m.other != nil && slices.ContainsFunc(twices, func(w twice) bool { return *w.of(&c) != *w.of(&m.Config) }) {
-		var err error
-		if other, err = m.other(c); err != nil {
-			return err
-		}
-	}
-	if other.forms != nil {
-		m.plain = &plainStep{other.forms.exact, c}
-	}
-	return nil
+	return beside, nil
 }

@@ -34,7 +34,7 @@ func TestPlanFileAgain(t *testing.T) {
 			m, p := planned(t, model, c)
 			given := map[string]string{}
 			load := func(spoil func(f *planner.File)) error {
-				f := m.PlanFile(p)
+				f := p.File(m.Path)
 				spoil(f)
 				path := filepath.Join(t.TempDir(), "plan.json")
 				if err := f.Save(path); err != nil {

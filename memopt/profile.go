@@ -12,6 +12,7 @@ import (
 	"memopt/memopt/visible"
 	"memopt/memopt/whole"
 	"memopt/planner"
+	"memopt/planner/forms"
 )
 
 // profileFormat is the version that profiles carry.
@@ -156,12 +157,17 @@ func (m *Model) UseProfile(path string) error {
 // sameForm reports how a profile's graph differs from the model's, in any form
 // that a plan of it may take.
 func (m *Model) sameForm(f *profile) error {
-	err := f.of(m.Graph)
-	if err == nil || m.forms == nil || !m.forms.tried {
+	own, err := m.steps.Own(m.ask())
+	if err != nil {
 		return err
 	}
-	other, wrong := m.forms.make(all(len(m.forms.found)))
-	if wrong == nil && f.of(other) == nil {
+	return f.ofForm(own)
+}
+
+// ofForm reports how a profile's graph differs from a form with its values whole or in less.
+func (f *profile) ofForm(form *forms.Form) error {
+	err := f.of(form.Graph)
+	if most, may := form.Most(); err != nil && may && f.of(most) == nil {
 		return nil
 	}
 	return err
@@ -171,11 +177,13 @@ func (m *Model) sameForm(f *profile) error {
 // if the model has it under others: a plan that counts in measured times is of one
 // form alone.
 func (m *Model) inOtherForm(f *profile) error {
-	for other := range m.otherForms(m.Config) {
-		if other.sameForm(f) == nil {
-			with := other.told(func(w twice) string { return other.Config.Say(w.setting, w.on) }, " ")
-			without := other.told(func(w twice) string { return other.Config.Say(w.setting, "off") }, " ")
-			return fmt.Errorf("in the profile %s: plan with %s, or record with %s", other.noted(), with, without)
+	others, err := m.steps.Others(m.ask())
+	if err != nil {
+		return nil
+	}
+	for other := range others {
+		if f.ofForm(other) == nil {
+			return fmt.Errorf("in the profile %s: plan with %s, or record with %s", other.Does(), other.With(), other.Without())
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"memopt/memopt/tensorfile"
 	"memopt/memopt/weights"
 	"memopt/planner"
+	"memopt/planner/forms"
 )
 
 // Check is one step beside a reference: loss and every gradient.
@@ -82,8 +83,8 @@ func Gradients(m *Model, reference string) (set *tensorfile.Set, check *Check, e
 	}
 	closed := out.Closed
 	out.Closed = func() { closed(); data.Close() }
-	if only.forms != nil && only.forms.rounds() > 0 {
-		if c.Lossy, err = only.lossyError(out, data); err != nil {
+	if c.Plan.Form.Rounded > 0 {
+		if c.Lossy, err = only.lossyError(out, c.Plan, data); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -199,7 +200,7 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 
 // gradientModel is the model's step up to its gradients, which are outputs.
 func gradientModel(m *Model) (*Model, error) {
-	only := &Model{Path: m.Path, Config: m.Config}
+	only := &Model{Path: m.Path, Config: m.Config, kept: m.kept}
 	if err := only.read(); err != nil {
 		return nil, err
 	}
@@ -211,12 +212,10 @@ func gradientModel(m *Model) (*Model, error) {
 			return nil, input(fmt.Errorf("%s has a backward pass, but not a loss and gradients as its outputs; only then can they be checked", filepath.Base(m.Path)))
 		}
 		g.Grads = slices.DeleteFunc(g.Grads, func(d graph.Grad) bool { return !slices.Contains(g.Outputs, d.Grad) })
-		return only, only.shape(g)
+		return only, only.take(forms.Brought(only.ctx, g))
 	}
 	only.addSamples()
-	return only.derive(func(m *Model) autograd.Options {
-		return autograd.Options{Loss: m.loss, KeepGrads: true}
-	})
+	return only, only.derive(autograd.Options{Loss: only.loss, KeepGrads: true})
 }
 
 // addSamples makes outputs of what running statistics would be by those of the sample,

@@ -129,6 +129,6 @@ func makesPlan(m *Model) error {
 	if err != nil {
 		return err
 	}
-	_, err = stop.When(m.ctx, func() (*planner.File, error) { return m.PlanFile(p), nil })
+	_, err = stop.When(m.ctx, func() (*planner.File, error) { return p.File(m.Path), nil })
 	return err
 }

@@ -85,12 +85,12 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	} else {
 		r.warn(t, "no --data: training on made-up numbers")
 	}
-	feed, err := newFeeder(m.Graph, s.Binding, data, t.Seed)
+	feed, err := newFeeder(p.Graph, s.Binding, data, t.Seed)
 	if err != nil {
 		return nil, err
 	}
-	if m.forms != nil && m.forms.rounds() > 0 {
-		if r.Lossy, err = m.lossyStep(data); err != nil {
+	if p.Form.Rounded > 0 {
+		if r.Lossy, err = m.lossyStep(p, data); err != nil {
 			return nil, err
 		}
 	}
@@ -100,7 +100,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	if t.Resume != "" {
 		t.Phases.resuming()
 		var unused []string
-		if r.FirstStep, unused, err = resume(m.Graph, d, t.Resume); err != nil {
+		if r.FirstStep, unused, err = resume(p.Graph, d, t.Resume); err != nil {
 			return nil, err
 		}
 		if len(unused) > 0 {
@@ -110,7 +110,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	micro := 1
 	lr := graph.NewTensor(graph.Float32)
 	index := graph.NewTensor(graph.Int64)
-	if m.Graph.ByName(autograd.MicroBatch) != nil {
+	if p.Graph.ByName(autograd.MicroBatch) != nil {
 		micro = m.Config.Accumulate
 	}
 	scaled, err := newScaledLoss(m, d)
@@ -132,8 +132,8 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 				return nil, err
 			}
 			r.Trace = trace
-			if m.Graph.Loss != nil {
-				x, err := d.Output(m.Graph.Loss.Name)
+			if p.Graph.Loss != nil {
+				x, err := d.Output(p.Graph.Loss.Name)
 				if err != nil {
 					return nil, err
 				}
@@ -161,7 +161,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 			break
 		}
 		if t.Save != "" && t.SaveEvery > 0 && (i+1)%t.SaveEvery == 0 && i+1 < t.Steps {
-			if err := save(m.Graph, s, d, t.Save, step+1); err != nil {
+			if err := save(p.Graph, s, d, t.Save, step+1); err != nil {
 				return nil, err
 			}
 		}
@@ -170,7 +170,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 		t.Phases.saving()
 	}
 	if t.Save != "" {
-		if err := save(m.Graph, s, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {
+		if err := save(p.Graph, s, d, t.Save, r.FirstStep+len(r.Losses)); err != nil {
 			return nil, err
 		}
 	}

@@ -116,7 +116,7 @@ func (m *Model) trains() *planner.Trains {
 // doubts are what is to be known of the parameters that the file does not say, or says
 // of parameters that it does not have as they were.
 func (m *Model) doubts() (out []string) {
-	if m.source == nil || hasOwnStep(m) {
+	if m.source == nil || m.steps.Brought() {
 		return nil
 	}
 	var on, off, apart []string
@@ -158,9 +158,6 @@ func (m *Model) doubts() (out []string) {
 	}
 	return out
 }
-
-// hasOwnStep reports whether the model's file has a backward pass.
-func hasOwnStep(m *Model) bool { return m.other == nil }
 
 func wereSome(names []string) string {
 	if len(names) == 1 {

@@ -111,7 +111,7 @@ func TestTrainsAsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan := filepath.Join(dir, "plan.json")
-		if err := m.PlanFile(p).Save(plan); err != nil {
+		if err := p.File(m.Path).Save(plan); err != nil {
 			t.Fatal(err)
 		}
 		src, err := os.ReadFile(plan)

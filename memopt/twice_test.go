@@ -1,8 +1,10 @@
 package memopt
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -116,8 +118,8 @@ func TestExtraOfTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (m.plain != nil) != fits || largest.Result.Overhead > 0.3 {
-			t.Errorf("the largest batch within %s is in chunks: %v, %v extra", most, m.plain != nil, largest.Result.Overhead)
+		if chunks := len(largest.Form.Taken) > 0; chunks != fits || largest.Result.Overhead > 0.3 {
+			t.Errorf("the largest batch within %s is in chunks: %v, %v extra", most, chunks, largest.Result.Overhead)
 		}
 	}
 }
@@ -194,7 +196,7 @@ func TestFormsOfOneReading(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := from.other(want.Config)
+				got, err := from.with(want.Config)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -210,24 +212,85 @@ func TestFormsOfOneReading(t *testing.T) {
 	}
 }
 
-// TestTrifling: a form that keeps a few bytes less of many is not planned, and one that keeps
-// as much less of few is.
-func TestTrifling(t *testing.T) {
-	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 2, Vocab: 100})
-	for batch, want := range map[int64]bool{1: false, 64: true} {
-		c := settingsFor(t, map[string]string{"activation_budget": "60%", "chunk_loss": "off", "flash_attention": "off"})
-		c.Dims = map[string]int64{"batch": batch, "seq": 64}
+// TestPlanChangesNothing: a model that was asked for plans, curves and sizes gives the plans
+// of one that was opened anew.
+func TestPlanChangesNothing(t *testing.T) {
+	model, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 16, Heads: 2, Vocab: 500})
+	open := func(fields map[string]string) *Model {
+		c := settingsFor(t, fields)
+		c.Dims = map[string]int64{"batch": 4, "seq": 64}
 		m, err := Open(model, c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		trial, err := newTrial(m)
+		t.Cleanup(m.Close)
+		return m
+	}
+	text := func(m *Model) string {
+		p, err := m.Plan()
+		if err != nil {
+			return err.Error()
+		}
+		f := p.File(m.Path)
+		f.PlanMS = 0
+		data, err := json.Marshal(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := m.forms
-		if trial.trifling(f.with(f.on)) != want {
-			t.Errorf("batch %d: what could be kept in less is a trifle: %v", batch, !want)
+		return string(data) + strings.Join(p.Warnings, "\n")
+	}
+	taken := map[string]bool{}
+	for _, fields := range []map[string]string{
+		{"activation_budget": "60%"}, {"activation_budget": "35%"}, {"activation_budget": "90%", "max_overhead": "1%"}, {"max_overhead": "5%"},
+		{"activation_budget": "50%", "lossy": "bf16"}, {"activation_budget": "1KiB"}, {"lossy": "bf16"}, {"shrink": "on"}, {"chunk_loss": "on", "level": "1"},
+	} {
+		fresh, used := open(fields), open(fields)
+		graph, config := used.Graph, used.Config.NonDefaults()
+		want := text(fresh)
+		for _, again := range []string{"at once", "a second time"} {
+			if got := text(used); got != want {
+				t.Errorf("%v: planned %s, the plan is another: %s", fields, again, apartFrom(got, want))
+			}
+		}
+		other, err := used.with(open(map[string]string{"activation_budget": "45%"}).Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := text(other); got != text(open(map[string]string{"activation_budget": "45%"})) {
+			t.Errorf("after %v, the plan of another budget is another than a new model's", fields)
+		}
+		if _, err := used.Frontier(); err != nil {
+			t.Fatal(err)
+		}
+		if sized, err := used.with(open(map[string]string{"budget": "24MiB"}).Config); err != nil {
+			t.Fatal(err)
+		} else if _, err := sized.Largest("batch"); err != nil {
+			t.Fatal(err)
+		}
+		if got := text(used); got != want {
+			t.Errorf("%v: after a frontier and a largest size, the plan is another", fields)
+		}
+		if used.Graph != graph || !reflect.DeepEqual(used.Config.NonDefaults(), config) {
+			t.Errorf("%v: planning changed the model", fields)
+		}
+		p, err := used.Plan()
+		if err == nil {
+			taken[strings.Join(p.Form.Taken, ", ")] = true
+			if p.Form.Rounded > 0 {
+				taken["rounded"] = true
+			}
 		}
 	}
+	if len(taken) < 3 || !taken["rounded"] {
+		t.Errorf("plans are of too few forms to show anything: %v", taken)
+	}
+}
+
+// apartFrom is where a text begins to be another.
+func apartFrom(got, want string) string {
+	i := 0
+	for i < min(len(got), len(want)) && got[i] == want[i] {
+		i++
+	}
+	return fmt.Sprintf("%q, not %q", got[max(0, i-60):min(len(got), i+60)], want[max(0, i-60):min(len(want), i+60)])
 }

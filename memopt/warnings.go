@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,11 +42,11 @@ func (m *Model) noDim(name string) string {
 
 // idleSettings are settings that shape a step, of a file that brings its own.
 func (m *Model) idleSettings() (out []string) {
-	if m.forms != nil && !m.forms.foreign {
+	if !m.steps.Brought() {
 		return nil
 	}
 	for _, s := range m.Config.NonDefaults() {
-		if m.forms != nil && (s.Name == "shrink" || s.Name == "lossy") {
+		if !m.steps.Recorded() && (s.Name == "shrink" || s.Name == "lossy") {
 			continue
 		}
 		if r, _ := configs.Find(s.Name); r.Shapes && s.Source.Origin != configs.OriginPreset {
@@ -56,16 +57,18 @@ func (m *Model) idleSettings() (out []string) {
 }
 
 // attentionInPieces says why attention that settings want otherwise is as it was.
-func (m *Model) attentionInPieces() (out []string) {
-	if m.Config.Flash != "on" && m.Config.Flash != "rows" || m.forms == nil || m.forms.foreign {
+func (m *Model) attentionInPieces(p *planner.Plan) (out []string) {
+	const setting = "flash_attention"
+	is := cmp.Or(p.Form.Settings[setting], m.Config.Value(setting))
+	if is == "auto" || is == "off" || m.steps.Brought() {
 		return nil
 	}
-	for _, left := range kernels.AttentionInPieces(m.Graph) {
+	for _, left := range kernels.AttentionInPieces(p.Graph) {
 		more := ""
 		if left.Count > 1 {
 			more = fmt.Sprintf(" and %d more", left.Count-1)
 		}
-		out = append(out, fmt.Sprintf("%s leaves the attention of node %q%s in pieces: %s", m.Config.Say("flash_attention", m.Config.Flash), left.Node.Name, more, left.Why))
+		out = append(out, fmt.Sprintf("%s leaves the attention of node %q%s in pieces: %s", m.Config.Say(setting, is), left.Node.Name, more, left.Why))
 	}
 	return out
 }
@@ -75,11 +78,11 @@ func (m *Model) attentionInPieces() (out []string) {
 func (m *Model) storedStatistics() []string {
 	var stored []*graph.Node
 	for _, n := range m.Graph.Nodes {
-		if n.Op == kernels.BatchNormalization && n.Phase == graph.Forward && n.Int("training_mode") == 0 {
+		if n.Op.UsesRunning != nil && n.Phase == graph.Forward && n.Op.UsesRunning(n) {
 			stored = append(stored, n)
 		}
 	}
-	if len(stored) == 0 || m.forms == nil || m.forms.foreign {
+	if len(stored) == 0 || m.steps.Brought() {
 		return nil
 	}
 	who := fmt.Sprintf("node %q normalizes", stored[0].Name)

@@ -176,6 +176,7 @@ func (p *Plan) File(path string) *File {
 		Request: FileRequest{Level: r.Level, Budget: r.Budget.of(base), ActivationBudget: r.ActivationBudget.of(p.Baseline.Arena),
 			MaxOverhead: r.MaxOverhead, Boundary: r.Boundary, Compat: r.Compat, Lowered: r.Lowered, Measured: len(r.Costs) > 0},
 		Settings: map[string]string{},
+		Trains:   p.Trains,
 		Strategy: p.Strategy,
 		FileTold: p.told(),
 		Warnings: warnings,
@@ -184,6 +185,10 @@ func (p *Plan) File(path string) *File {
 	}
 	if f.Dims == nil {
 		f.Dims = map[string]int64{}
+	}
+	maps.Copy(f.Settings, p.Form.Settings)
+	if len(p.Form.Beside) > 0 {
+		f.Beside = p.Form.Beside
 	}
 	f.Request.Config = configText(r.Clusters)
 	stop.Poll(p.m.ctx)

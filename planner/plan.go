@@ -97,6 +97,7 @@ func (r ClusterRequest) wants(i int) bool {
 // Plan is the decisions for one graph under one binding of its dims.
 type Plan struct {
 	Graph   *graph.Graph
+	Form    Form
 	Request Request
 	// Steps is the order; Offsets the place of each life in the arena, none if whoever runs
 	// the graph has an allocator of his own.

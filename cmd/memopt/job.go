@@ -109,7 +109,7 @@ func (j job) make() (made *planned, err error) {
 // fileOf is a plan's file, in which is the fingerprint of the model's graph.
 func fileOf(m *memopt.Model, p *planner.Plan) (f *planner.File, err error) {
 	err = m.Guarded(func() error {
-		f = m.PlanFile(p)
+		f = p.File(m.Path)
 		return nil
 	})
 	return f, err
@@ -168,7 +168,7 @@ func (p *planned) text(w io.Writer, show []stage) error {
 	}
 	report.Plan(w, p.plan, filepath.Base(p.model.Path), shownSettings(p.model, p.profile))
 	if p.model.Recorded() {
-		report.Text(w, 2, "\n%s\n", ownBytes(p.model.Graph))
+		report.Text(w, 2, "\n%s\n", ownBytes(p.plan.Graph))
 	}
 	return nil
 }

@@ -85,10 +85,10 @@ type stage struct {
 }
 
 var stages = []stage{
-	{"passes", func(w io.Writer, m *memopt.Model, _ *planner.Plan) error {
-		_, err := fmt.Fprint(w, m.Passes)
+	{"passes", ofPlan(func(w io.Writer, p *planner.Plan) error {
+		_, err := fmt.Fprint(w, p.Form.Passes)
 		return err
-	}},
+	})},
 	{"graph", func(w io.Writer, m *memopt.Model, p *planner.Plan) error {
 		return m.Guarded(func() error { return p.Graph.Print(w) })
 	}},

@@ -1,0 +1,264 @@
+package forms
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"memopt/planner"
+)
+
+// Plan is the best plan of all forms that settings allow. Where none fits, the error says
+// what would.
+func (s *Steps) Plan(ask Ask) (*planner.Plan, error) {
+	own, err := s.Own(ask)
+	if err != nil {
+		return nil, err
+	}
+	b, err := own.best()
+	if err != nil {
+		return nil, err
+	}
+	if b.wrong != nil {
+		return b.form.advised(b.wrong, ask)
+	}
+	if err := b.form.tell(b.plan); err != nil {
+		return b.form.advised(err, ask)
+	}
+	if b.form != own {
+		b.plan.Warnings = append(b.plan.Warnings, b.form.piecesText(b.plan, b.plainly))
+	}
+	return b.plan, nil
+}
+
+// Best is the plan that Plan gives, without its table, and without advice where there is
+// none.
+func (s *Steps) Best(ask Ask) (*planner.Plan, error) {
+	own, err := s.Own(ask)
+	if err != nil {
+		return nil, err
+	}
+	b, err := own.best()
+	if err == nil {
+		err = b.wrong
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.form.describe(b.plan)
+	return b.plan, nil
+}
+
+// best is a form, and its plan or why it has none; plainly says of the plain step's plan
+// what it would cost, if the form is another.
+type best struct {
+	form    *Form
+	plan    *planner.Plan
+	wrong   error
+	plainly string
+}
+
+// best is the best plan in the form that is the best one. The form that promises most is
+// planned first, as its plan spares looking for others that cost more. Of equals the own
+// form stays.
+func (f *Form) best() (b best, err error) {
+	own, err := newTrial(f)
+	if err != nil {
+		return b, err
+	}
+	trials, err := own.promising()
+	if err != nil {
+		return b, err
+	}
+	var plain *planner.Plan
+	var none error // why there is no plan of the own form
+	for _, t := range trials {
+		worth := planner.Worth{}
+		if b.form != nil {
+			worth = f.ask.worth(b.plan, b.wrong)
+		}
+		p, wrong := t.best(worth)
+		better := b.form == nil || f.ask.prefers(b.plan, b.wrong, p, wrong)
+		if t == own {
+			plain, none = p, wrong
+			better = b.form == nil || !f.ask.prefers(p, wrong, b.plan, b.wrong)
+		}
+		if better {
+			b.form, b.plan, b.wrong = t.Form, p, wrong
+		}
+	}
+	if b.form != f {
+		b.plainly = without(plain, none, own.look)
+	}
+	return b, nil
+}
+
+// promising are trials of the own form, and of others where these may win something:
+// under a budget those first whose plans may cost least. So the cheapest form is taken under
+// any budget, also one that everything kept is within.
+func (own *trial) promising() ([]*trial, error) {
+	trials := []*trial{own}
+	if !own.ask.compares() {
+		return trials, nil
+	}
+	binds := own.ask.limited()
+	fits, first := false, 0.0
+	if binds {
+		var err error
+		if fits, err = own.look.Fits(); err != nil {
+			return nil, err
+		}
+		if first, _, err = own.look.Least(); err != nil {
+			return nil, err
+		}
+	}
+	for other := range own.others(own.inBytes()) {
+		t, err := newTrial(other)
+		if err != nil || fits && t.look.Own() >= first { // it cannot be planned, or costs no less than a plan that fits
+			continue
+		}
+		trials = append(trials, t)
+	}
+	if !binds {
+		return trials, nil
+	}
+	leasts := map[*trial]float64{own: first}
+	for _, t := range trials[1:] {
+		// What costs more by itself comes later, whatever its plans cost.
+		if leasts[t] = t.look.Own(); leasts[t] < first {
+			var err error
+			if leasts[t], _, err = t.look.Least(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortStableFunc(trials, func(a, b *trial) int { return cmp.Compare(leasts[a], leasts[b]) })
+	return trials, nil
+}
+
+// InBytes is an ask with budgets in bytes: a share is one of the own form.
+func (s *Steps) InBytes(ask Ask) (Ask, error) {
+	own, err := s.Own(ask)
+	if err != nil {
+		return ask, err
+	}
+	return own.inBytes(), nil
+}
+
+// inBytes is the ask with budgets in bytes: a share is one of the own form. What another has
+// beside its arena is its own, so what a budget leaves for that is too.
+func (f *Form) inBytes() Ask {
+	ask := f.ask
+	if f.steps.kind == recorded {
+		return ask
+	}
+	r := ask.Request
+	r.Plain = f.plain
+	if r, err := r.InBytes(f.whole); err == nil { // or else no form can be planned
+		ask.Budget, ask.ActivationBudget = planner.Size{Bytes: r.Budget.Bytes}, planner.Size{Bytes: r.ActivationBudget.Bytes}
+	}
+	return ask
+}
+
+// prefers reports whether another plan is better: it can be had, it costs less where a budget binds
+// both, or is lower where none does; of those as low the cheaper one if cost is limited, or
+// else the one that keeps less. Of equals the first stays.
+func (a *Ask) prefers(p *planner.Plan, err error, other *planner.Plan, wrong error) bool {
+	if err != nil || wrong != nil {
+		var one, two *planner.BudgetError
+		if errors.As(err, &one) && errors.As(wrong, &two) {
+			return two.Best > 0 && two.Best < one.Best // the nearer miss is told
+		}
+		return err != nil && wrong == nil && errors.As(err, &one)
+	}
+	arena, cost := cmp.Compare(other.Arena, p.Arena), cmp.Compare(costOf(other), costOf(p))
+	stashed := cmp.Compare(other.Result.Stashed, p.Result.Stashed)
+	switch {
+	case a.limited():
+		return cmp.Or(cost, arena) < 0
+	case a.MaxOverhead > 0:
+		return cmp.Or(arena, cost, stashed) < 0
+	default:
+		return cmp.Or(arena, stashed, cost) < 0
+	}
+}
+
+// worth is what another plan has to come to so as to be preferred to one that was found, if
+// one was.
+func (a *Ask) worth(p *planner.Plan, err error) planner.Worth {
+	switch {
+	case err != nil:
+		return planner.Worth{}
+	case a.limited():
+		return planner.Worth{Cost: costOf(p)}
+	default:
+		return planner.Worth{Arena: p.Arena, Glance: true}
+	}
+}
+
+func costOf(p *planner.Plan) float64 {
+	cost, _ := p.Cost()
+	return cost
+}
+
+// piecesText says what a plan spends on computing in pieces, and what is known of plans without.
+func (f *Form) piecesText(p *planner.Plan, without string) string {
+	alone := fmt.Sprintf("that alone costs %s of the extra %s", percent(p.FormOverhead()), percent(p.Result.Overhead))
+	if own := p.FormOverhead(); own < 0 {
+		alone = fmt.Sprintf("that alone saves %.2f %%", -100*own)
+	}
+	return fmt.Sprintf("%s: %s; %s with %s", f.Does(), alone, without, f.plainlyText())
+}
+
+// Does says what the form does that settings leave open.
+func (f *Form) Does() string {
+	return f.each("; ", func(r Row) string { return r.Doc })
+}
+
+// Name is the form at a point of a frontier.
+func (f *Form) name() string { return f.each(", ", func(r Row) string { return r.Name }) }
+
+// With and Without are the settings that ask for the form, and those that rule it out.
+func (f *Form) With() string {
+	return f.each(" ", func(r Row) string { return f.ask.Say(r.Setting, r.Value) })
+}
+
+// Without is the settings that rule the form out.
+func (f *Form) Without() string {
+	return f.each(" ", func(r Row) string { return f.ask.Say(r.Setting, off) })
+}
+
+// plainlyText is how the step is otherwise, and the settings that see to that.
+func (f *Form) plainlyText() string {
+	return fmt.Sprintf("%s (%s)", f.each(" and ", func(r Row) string { return r.Plainly }), f.Without())
+}
+
+// each joins what is said of each row that was taken.
+func (f *Form) each(between string, say func(Row) string) string {
+	var parts []string
+	for _, r := range f.taken {
+		parts = append(parts, say(r))
+	}
+	return strings.Join(parts, between)
+}
+
+// without says what the plan of the own form would cost, or why there is none.
+func without(plain *planner.Plan, none error, look *planner.Prospect) string {
+	var wrong *planner.BudgetError
+	switch {
+	case plain != nil:
+		return "it would be " + percent(plain.Result.Overhead)
+	case errors.As(none, &wrong) && wrong.Best == 0: // it was not looked for to the end
+		if least, of, err := look.Least(); err == nil && !math.IsInf(least, 1) {
+			return "it would be at least " + percent(least/of-1)
+		}
+	}
+	return notFound
+}
+
+const notFound = "no plan was found"
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }

@@ -1,0 +1,384 @@
+package forms
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"memopt/memopt/graph"
+	"memopt/planner"
+	"memopt/planner/cluster"
+	"memopt/planner/shrink"
+)
+
+// Ask is what is asked of a step.
+type Ask struct {
+	planner.Request
+	// Settings are those that Rows name, by name.
+	Settings map[string]string
+	// Given are the settings that shape the step, as far as somebody gave them, and
+	// Clusters the setting that names clusters.
+	Given    map[string]string
+	Clusters planner.Setting
+	// Kept names the values that are kept in less, whatever settings say; nil leaves that
+	// to them.
+	Kept []string
+	// Measured: costs are times of nodes, which were measured in one form alone.
+	Measured bool
+	// Say spells a setting for whoever asks.
+	Say func(setting, value string) string
+}
+
+// limited reports whether a budget binds the plan.
+func (a *Ask) limited() bool {
+	return a.Budget != (planner.Size{}) || a.ActivationBudget != (planner.Size{})
+}
+
+// compares reports whether settings ask for a plan that is lower or cheaper than another:
+// then other forms of the step are worth a look.
+func (a *Ask) compares() bool { return a.limited() || a.MaxOverhead > 0 }
+
+// with is the ask with a row in force.
+func (a Ask) with(setting, value string) Ask {
+	a.Settings = maps.Clone(a.Settings)
+	a.Settings[setting] = value
+	return a
+}
+
+// Form is a step with choices made: those of settings, and those that are tried.
+type Form struct {
+	Graph  *graph.Graph
+	Passes graph.Report // what was done to the forward graph
+
+	ask   Ask
+	steps *Steps
+	step  *step
+	whole *graph.Graph // the step with all values whole
+	plain *graph.Graph // the step that costs are told beside, where settings leave the pieces open; else nil
+	taken []Row        // pieces that settings leave open, and this form has
+
+	found []shrink.Candidate
+	keys  []shrink.Key
+	on    []bool // the candidates that Graph keeps less of
+	// named is whether settings name what is on; open whether the planner decides.
+	named, open bool
+}
+
+// Own is the form that settings ask for: everything for on, what clusters name, and for
+// auto nothing yet. Where rounding is asked for, all is rounded that clusters name, or
+// else all, but under a budget only what it takes.
+func (s *Steps) Own(ask Ask) (*Form, error) { return s.form(s.of(asked(ask.Settings)), ask) }
+
+func (s *Steps) form(t *step, ask Ask) (*Form, error) {
+	made, err := t.get()
+	if err != nil {
+		return nil, err
+	}
+	f := &Form{Graph: made.Graph, Passes: made.Passes, ask: ask, steps: s, step: t, whole: made.Graph}
+	if s.kind == recorded {
+		return f, nil
+	}
+	exact, lossy, err := t.candidates(s.ctx, roundedTo[ask.Settings["lossy"]])
+	if err != nil {
+		return nil, err
+	}
+	keep := ask.Settings["shrink"]
+	if keep == off && len(lossy) > 0 {
+		exact = nil
+	}
+	f.found = shrink.Merge(exact, lossy)
+	f.keys = shrink.Keys(f.found)
+	f.on = make([]bool, len(f.found))
+	if ask.Kept != nil {
+		kept := map[string]bool{}
+		for _, name := range ask.Kept {
+			kept[name] = true
+		}
+		for i, c := range f.found {
+			f.on[i] = kept[c.Value.Name]
+		}
+		f.Graph, err = f.make(f.on)
+		return f, err
+	}
+	for _, k := range f.keys {
+		for i, c := range k.Members {
+			f.on[c] = ask.Compat == "" && (keep != off || f.found[c].Lossy) && ask.Wants(k.ID, i)
+			f.named = f.named || f.on[c]
+		}
+	}
+	for i, c := range f.found {
+		all := len(lossy) > 0 && !f.named && !ask.limited() // all that would be rounded, in its exact form where it has one
+		f.on[i] = f.on[i] || all || !c.Lossy && keep == on
+	}
+	lossless := f.mayExtract() && ask.Compat == "" && (ask.compares() || ask.Level == 2)
+	f.open = !f.named && len(f.found) > 0 && (lossless || ask.limited() && len(lossy) > 0)
+	f.Graph, err = f.make(f.on)
+	return f, err
+}
+
+// mayExtract reports whether the planner may keep in less what is exact.
+func (f *Form) mayExtract() bool { return f.ask.Settings["shrink"] == auto && f.steps.kind == derived }
+
+// Candidates is how many values can be kept in less.
+func (f *Form) Candidates() int { return len(f.found) }
+
+// make is the step in which some candidates are kept in less.
+func (f *Form) make(on []bool) (*graph.Graph, error) {
+	var chosen []shrink.Candidate
+	for i, is := range on {
+		if is {
+			chosen = append(chosen, f.found[i])
+		}
+	}
+	return f.step.keeping(f.steps.ctx, chosen)
+}
+
+// extracted is on, and all that is exact.
+func (f *Form) extracted(on []bool) []bool {
+	more := slices.Clone(on)
+	for i, c := range f.found {
+		more[i] = more[i] || !c.Lossy
+	}
+	return more
+}
+
+// lossy is how many of some candidates would be rounded.
+func (f *Form) lossy(on []bool) (n int) {
+	for i, is := range on {
+		if is && f.found[i].Lossy {
+			n++
+		}
+	}
+	return n
+}
+
+func all(n int) []bool { return slices.Repeat([]bool{true}, n) }
+
+// Most is the form's graph with all in less that can be, if a plan may have that.
+func (f *Form) Most() (g *graph.Graph, may bool) {
+	if !f.open {
+		return nil, false
+	}
+	g, err := f.make(all(len(f.found)))
+	return g, err == nil
+}
+
+// Others are the forms with some of what settings leave open in pieces, or all of it; none
+// where settings choose themselves, or the step has no such form.
+func (s *Steps) Others(ask Ask) (iter.Seq[*Form], error) {
+	own, err := s.Own(ask)
+	if err != nil {
+		return nil, err
+	}
+	return own.others(ask), nil
+}
+
+// others are made one by one, of an ask that may have budgets in bytes.
+func (f *Form) others(ask Ask) iter.Seq[*Form] {
+	return func(yield func(*Form) bool) {
+		if ask.Compat != "" || f.steps.kind != derived || ask.Measured {
+			return
+		}
+		type choice struct {
+			ask   Ask
+			taken []Row
+		}
+		made := []choice{{ask: ask}}
+		for _, r := range inPieces {
+			if !r.mayTake(ask.Settings) {
+				continue
+			}
+			for _, c := range made {
+				c = choice{c.ask.with(r.Setting, r.Value), append(slices.Clone(c.taken), r)}
+				other, err := f.steps.Own(c.ask)
+				if err != nil || !has(other.Graph, r.Pieces) || ask.Lowered && !kernelsKeepBits(other.Graph, r.Pieces, ask.Dims) {
+					break
+				}
+				other.plain, other.taken = f.whole, c.taken
+				made = append(made, c)
+				if !yield(other) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// kernelsKeepBits reports whether an operator that computes in pieces does so in kernels,
+// with the bits of its pieces' kernels: all its numbers are float32, which is rounded
+// nowhere, and it has kernels for the dims, as far as they are known.
+func kernelsKeepBits(g *graph.Graph, p graph.Pieces, dims map[string]int64) bool {
+	b, unbound := graph.Bind(dims)
+	return !slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool {
+		if n.Op.Pieces != p {
+			return false
+		}
+		if n.Inputs[0].Type != graph.Float32 {
+			return true
+		}
+		if unbound != nil {
+			return false
+		}
+		low, err := graph.Lower(n, b, graph.PlanLimits)
+		return err == nil && low.Refused != ""
+	})
+}
+
+// at is the step in which some candidates are kept in less, and the request whose table
+// tells them. Where the planner decides, all are told beside the step with its values whole.
+func (f *Form) at(on []bool) (g *graph.Graph, r planner.Request, err error) {
+	g, r = f.Graph, f.ask.Request
+	r.Plain = f.plain
+	if f.steps.kind == recorded {
+		return g, r, nil
+	}
+	if r.Compat == "" {
+		r.Extracts = f.extracts(on)
+	}
+	if r.Plain == nil && f.open {
+		r.Plain = f.whole
+	}
+	if !slices.Equal(on, f.on) {
+		g, err = f.make(on)
+	}
+	return g, r, err
+}
+
+// extracts are the rows of what can be kept in less, beside what is on.
+func (f *Form) extracts(on []bool) (rows []planner.Extract) {
+	for _, k := range f.keys {
+		e := planner.Extract{ID: k.ID}
+		for _, c := range k.Members {
+			e.Nodes = append(e.Nodes, f.found[c].Value.Def.Name)
+			e.Savings = append(e.Savings, f.found[c].Before.Sub(f.found[c].After))
+			e.On = append(e.On, on[c])
+			e.How = append(e.How, f.found[c].How)
+		}
+		e.Form = func(alone, is bool) (*graph.Graph, error) {
+			other := make([]bool, len(on))
+			if !alone {
+				copy(other, on)
+			}
+			for _, c := range k.Members {
+				other[c] = is
+			}
+			return f.make(other)
+		}
+		rows = append(rows, e)
+	}
+	return rows
+}
+
+// take makes a choice of candidates the form's. Where it has no plan it is the one that
+// comes nearest to what is asked, and what would fit is looked for in it.
+func (f *Form) take(on []bool, p *planner.Plan) {
+	f.on = on
+	if p != nil {
+		f.Graph = p.Graph
+	} else if g, err := f.make(on); err == nil {
+		f.Graph = g
+	}
+}
+
+// tell puts into a plan its table, and what is to be known of its form.
+func (f *Form) tell(p *planner.Plan) error {
+	if err := p.Tabulate(); err != nil {
+		return err
+	}
+	f.describe(p)
+	if f.steps.kind == recorded {
+		return nil
+	}
+	p.Warnings = append(p.Warnings, f.refused()...)
+	if to := f.ask.Settings["lossy"]; roundedTo[to] != 0 {
+		p.Warnings = append(p.Warnings, f.lossyText(to))
+	}
+	return nil
+}
+
+// describe fills in the plan's form.
+func (f *Form) describe(p *planner.Plan) {
+	d := &p.Form
+	d.Whole, d.Passes, d.Settings, d.Beside = f.whole, f.Passes, map[string]string{}, map[string]string{}
+	maps.Copy(d.Settings, f.ask.Given)
+	maps.Copy(d.Settings, f.decided())
+	if f.open && slices.Contains(f.on, true) {
+		d.Beside["shrink"] = off
+	}
+	for _, r := range f.taken {
+		d.Taken = append(d.Taken, r.Name)
+		d.Settings[r.Setting], d.Beside[r.Setting] = r.Value, off
+	}
+	if f.named {
+		d.Settings[f.ask.Clusters.Name] = f.ask.Clusters.Value
+	}
+	for i, c := range f.found {
+		if f.on[i] {
+			d.Kept = append(d.Kept, c.Value.Name)
+		}
+	}
+	d.Rounded = f.lossy(f.on)
+}
+
+// decided is the settings that make the form again which the planner chose, where it had to.
+func (f *Form) decided() map[string]string {
+	if !f.open {
+		return nil
+	}
+	lossless := slices.IndexFunc(f.found, func(c shrink.Candidate) bool { return !c.Lossy })
+	switch {
+	case f.lossy(f.on) > 0:
+		return map[string]string{"shrink": auto, f.ask.Clusters.Name: f.spelled()}
+	case lossless >= 0 && f.on[lossless]:
+		return map[string]string{"shrink": on}
+	case f.lossy(all(len(f.found))) > 0:
+		return nil // under a budget nothing is rounded, or extracted, that requests do not name
+	default:
+		return map[string]string{"shrink": off}
+	}
+}
+
+// spelled is what is on as requests.
+func (f *Form) spelled() string {
+	var parts []string
+	for _, k := range f.keys {
+		var places []string
+		for i, c := range k.Members {
+			if f.on[c] {
+				places = append(places, fmt.Sprint(i))
+			}
+		}
+		if len(places) > 0 {
+			parts = append(parts, fmt.Sprintf("%s:%d:{%s}", k.ID, cluster.Compromise, strings.Join(places, ",")))
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// refused names the requests that the settings themselves overrule.
+func (f *Form) refused() (out []string) {
+	if f.ask.Settings["shrink"] != off || roundedTo[f.ask.Settings["lossy"]] != 0 {
+		return nil
+	}
+	for _, k := range f.keys {
+		if f.ask.Wants(k.ID, 0) {
+			out = append(out, fmt.Sprintf("the values of %q are kept whole, whatever a request says: shrink is off", k.ID))
+		}
+	}
+	return out
+}
+
+// lossyText says what of the step is not exact.
+func (f *Form) lossyText(name string) string {
+	of := f.lossy(all(len(f.found)))
+	switch n := f.lossy(f.on); n {
+	case 0:
+		return fmt.Sprintf("lossy: nothing needs to be kept as %s, so gradients are exact", name)
+	case of:
+		return fmt.Sprintf("lossy: %d values are kept as %s for the backward pass, so gradients are not exact", n, name)
+	default:
+		return fmt.Sprintf("lossy: %d of %d values are kept as %s for the backward pass, so gradients are not exact", n, of, name)
+	}
+}

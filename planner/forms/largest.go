@@ -1,0 +1,82 @@
+package forms
+
+import (
+	"errors"
+	"maps"
+
+	"memopt/planner"
+)
+
+// Largest is the plan of the largest size of a dim that fits, in the form of the step that
+// allows the largest one. Where none fits, the error says what would.
+func (s *Steps) Largest(ask Ask, dim string) (*planner.Plan, error) {
+	own, err := s.Own(ask)
+	if err != nil {
+		return nil, err
+	}
+	p, wrong := own.Largest(dim, 0)
+	best := own
+	for other := range own.others(ask) {
+		above := int64(0)
+		if wrong == nil {
+			above = p.Request.Dims[dim]
+		}
+		if q, err := other.Largest(dim, above); err == nil && q != nil {
+			best, p, wrong = other, q, nil
+		}
+	}
+	if wrong == nil {
+		if best != own {
+			p.Warnings = append(p.Warnings, best.Does()+": that allows more than "+best.plainlyText())
+		}
+		if wrong = p.Tabulate(); wrong == nil {
+			best.describe(p)
+			return p, nil
+		}
+	}
+	var short *planner.BudgetError
+	if errors.As(wrong, &short) {
+		ask.Dims = maps.Clone(ask.Dims)
+		if ask.Dims == nil {
+			ask.Dims = map[string]int64{}
+		}
+		ask.Dims[dim] = short.Least
+	}
+	return best.advised(wrong, ask)
+}
+
+// Largest is the plan of the largest size, with values whole or in less; nil if none above
+// another size fits. It has no table.
+func (f *Form) Largest(dim string, above int64) (*planner.Plan, error) {
+	plan := func(on []bool, above int64) (*planner.Plan, error) {
+		g, r, err := f.at(on)
+		if err != nil {
+			return nil, err
+		}
+		return planner.Largest(g, r, dim, above)
+	}
+	p, err := plan(f.on, above)
+	if !f.open {
+		return p, err
+	}
+	var choices [][]bool
+	if f.mayExtract() {
+		choices = append(choices, f.extracted(f.on))
+	}
+	if most := all(len(f.found)); f.lossy(most) > 0 {
+		choices = append(choices, most)
+	}
+	for _, on := range choices {
+		var none *planner.BudgetError
+		if p != nil {
+			above = p.Request.Dims[dim]
+		}
+		other, wrong := plan(on, above)
+		if other == nil || wrong != nil || err != nil && !errors.As(err, &none) {
+			continue
+		}
+		p, err = other, nil
+		f.on, f.Graph = on, other.Graph
+	}
+	return p, err
+}
