@@ -20,15 +20,12 @@ type Change struct {
 // Setting is a value of a setting, by its name in the table of settings.
 type Setting struct{ Name, Value string }
 
-// mostAdvised is how many nodes a graph may have for smaller sizes to be looked
-// for, which takes several solves.
+// mostAdvised is how many nodes a graph may have for smaller sizes to be looked for, which takes several solves.
 const mostAdvised = 20_000
 
-// Advise lists what would make a request fit that could not be met, the
-// smallest change first: a larger budget, or less of one dim. A budget that is a
-// share of what the step needs shrinks with the dims, so no size is advised then.
-// The plan of another size may turn out to fit in the request as it is; then that is
-// the answer.
+// Advise lists what would make a request fit that could not be met, the smallest change first: a larger budget, or less
+// of one dim. A budget that is a share of what the step needs shrinks with the dims, so no size is advised then. The
+// plan of another size may turn out to fit in the request as it is; then that is the answer.
 func Advise(g *graph.Graph, r Request, e *BudgetError) (all []Change, after *Plan) {
 	if len(g.Nodes) > mostAdvised || len(r.Again) > 0 {
 		return nil, nil
@@ -89,8 +86,7 @@ func budgetThatFits(g *graph.Graph, r Request, e *BudgetError) []Change {
 	return []Change{c}
 }
 
-// Instead is a setting under which there is a plan, with what that takes of what the
-// request r limits.
+// Instead is a setting under which there is a plan, with what that takes of what the request r limits.
 func Instead(s Setting, r Request, p *Plan, note string) Change {
 	takes := sizeText(p.Memory.Total)
 	if r.Budget.isZero() {

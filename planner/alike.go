@@ -8,10 +8,9 @@ import (
 	"memopt/planner/recompute"
 )
 
-// alike tells equal values and equal nodes of a graph, of which a program of
-// repeated layers has few: what follows from them alone, numbers of formulas
-// and prices, is worked out for the first of each. Layers come in the order of
-// the layers before them, so what came last after the same is looked at first.
+// alike tells equal values and equal nodes of a graph, of which a program of repeated layers has few: what follows from
+// them alone, numbers of formulas and prices, is worked out for the first of each. Layers come in the order of the
+// layers before them, so what came last after the same is looked at first.
 type alike struct {
 	g      *graph.Graph
 	seed   maphash.Seed
@@ -22,8 +21,8 @@ type alike struct {
 	nodes  map[uint64][]int32 // first nodes
 	values expected           // which look comes next
 	firsts expected           // which first node
-	// By node: the numbers of the values that it reads and makes, −1 where it
-	// omits one. In a long program each pointer that is followed waits for memory.
+	// By node: the numbers of the values that it reads and makes, −1 where it omits one. In a long program each pointer
+	// that is followed waits for memory.
 	reads, makes recompute.Lists
 	traits       []trait  // by node, for the same reason
 	updates      []update // and of the graph's
@@ -115,8 +114,8 @@ func (a *alike) number(v *graph.Value) int32 {
 	return a.values.is(k)
 }
 
-// looksLike reports whether a value has a look. A shape often is the very slice that the
-// last value of the look has, whose dims need not be waited for.
+// looksLike reports whether a value has a look. A shape often is the very slice that the last value of the look has,
+// whose dims need not be waited for.
 func (a *alike) looksLike(v *graph.Value, k int32) bool {
 	w := a.looks[k]
 	if v.Type != w.Type || v.Kind != w.Kind || (v.Ints == nil) != (w.Ints == nil) || !slices.EqualFunc(v.Ints, w.Ints, graph.Dim.Equal) {
@@ -150,8 +149,7 @@ func mix(h, x uint64) uint64 {
 	return h ^ h>>29
 }
 
-// first is the first node that another is like: the same operator and
-// attributes on values of the same looks.
+// first is the first node that another is like: the same operator and attributes on values of the same looks.
 func (a *alike) first(n *graph.Node) int32 {
 	if k := a.firsts.guess(); k >= 0 && a.same(n, a.g.Nodes[k]) {
 		return a.firsts.is(k)
@@ -206,8 +204,7 @@ func sameAttr(x, y graph.Attr) bool {
 	return false
 }
 
-// expected tells from the last eight numbers of a list what the next may be: what
-// it was when the same came last.
+// expected tells from the last eight numbers of a list what the next may be: what it was when the same came last.
 type expected struct {
 	came uint64
 	next [1 << 10]int32 // counted from 1, by a hash of what came

@@ -22,8 +22,8 @@ func (s *search) solves() (*solver, error) {
 	return s.solver, nil
 }
 
-// find is the cheapest plan within a limit, or nil. Where one is known already a long
-// program is sketched for the limit alone.
+// find is the cheapest plan within a limit, or nil. Where one is known already a long program is sketched for the limit
+// alone.
 func (s *search) find(limit int64) (c *candidate, err error) {
 	if s.known == nil || slices.Contains(s.forced, true) {
 		return s.stairs.within(limit)
@@ -43,9 +43,8 @@ func (s *search) find(limit int64) (c *candidate, err error) {
 	return cheaper(c, known), err
 }
 
-// greedy answers a budget with the cheapest plan that is found within it, or a
-// limit of extra cost with the lowest.
-func greedy(s *search, limit int64, limited bool) (*candidate, error) {
+// withinLimits answers a budget with the cheapest plan that is found within it, or a limit of extra cost with the lowest.
+func withinLimits(s *search, limit int64, limited bool) (*candidate, error) {
 	overhead := s.plan.Request.MaxOverhead
 	if !limited && overhead == 0 || s.base.cost > s.m.allows(overhead) { // whatever runs again beside costs more
 		return s.base, nil
@@ -60,8 +59,7 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	if !limited {
 		return s.lowestWithin(s.m.allows(overhead))
 	}
-	// Beside a plan of another form, dearer ones are of no use, and neither is the lowest one
-	// where solving finds none.
+	// Beside a plan of another form, dearer ones are of no use, and neither is the lowest one where solving finds none.
 	beside := s.plan.Request.Worth.Cost > 0 && overhead == 0
 	c, err := s.find(limit)
 	if err == nil {
@@ -94,9 +92,8 @@ func greedy(s *search, limit int64, limited bool) (*candidate, error) {
 	return nil, s.cannot(limit, c, hint)
 }
 
-// hopeless reports whether it is proven that no plan comes to what the request asks
-// for, of those that have to fit in limit bytes too, if they are limited, and may
-// cost so much extra; or whether it looks so at a glance.
+// hopeless reports whether it is proven that no plan comes to what the request asks for, of those that have to fit in
+// limit bytes too, if they are limited, and may cost so much extra; or whether it looks so at a glance.
 func (s *search) hopeless(w Worth, limit int64, limited bool, most float64) (bool, error) {
 	v := s.solver
 	if w == (Worth{}) {
@@ -119,7 +116,8 @@ func (s *search) hopeless(w Worth, limit int64, limited bool, most float64) (boo
 	return c == nil, err
 }
 
-// last is the lowest plan that is found, for whoever asks for less than any takes. Its arena is a limit that has a plan.
+// last is the lowest plan that is found, for whoever asks for less than any takes. Its arena is a limit that has a
+// plan.
 func (s *search) last(limit int64) (*candidate, error) {
 	v := s.solver
 	if s.stairs.small {
@@ -137,7 +135,7 @@ func (s *search) last(limit int64) (*candidate, error) {
 		return nil, err
 	}
 	c := v.base
-	if n := len(lows); n == 0 { // where no rung near the floor has one, others may be lower all the same
+	if n := len(lows); n == 0 { // where no grid limit near the floor has one, others may be lower all the same
 		c, err = v.surely(limit + 1)
 	} else if lows[n-1] != s.stairs.tooCostly {
 		c = lows[n-1]
@@ -173,8 +171,8 @@ func (s *search) lastSoon(limit int64) (*candidate, error) {
 	return c, nil
 }
 
-// shares are the parts of the plain arena that the lowest plan within a cost is looked
-// for at; so many below where any plan is found, the cheapest is looked for.
+// shares are the parts of the plain arena that the lowest plan within a cost is looked for at; so many below where any
+// plan is found, the cheapest is looked for.
 const (
 	shares = 8 * gridLimits
 	closer = 16
@@ -184,11 +182,11 @@ const (
 func (s *search) lowestWithin(most float64) (*candidate, error) {
 	v, stairs := s.solver, s.stairs
 	best := v.base
-	dear := func(c *candidate) bool { return c == nil || c.cost > most }
+	costly := func(c *candidate) bool { return c == nil || c.cost > most }
 	if stairs.small {
 		all, err := v.whole()
 		for _, c := range all { // highest first, and cheapest
-			if !dear(c) {
+			if !costly(c) {
 				best = c
 			}
 		}
@@ -203,7 +201,7 @@ func (s *search) lowestWithin(most float64) (*candidate, error) {
 			if err != nil {
 				return 0, err
 			}
-			if dear(c) {
+			if costly(c) {
 				from = m
 				continue
 			}
@@ -226,7 +224,7 @@ func (s *search) lowestWithin(most float64) (*candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		if dear(c) {
+		if costly(c) {
 			break
 		}
 		from, to = max(0, from-further), from+1 // which may be asked again: it is known by then
@@ -240,7 +238,7 @@ func (s *search) lowestWithin(most float64) (*candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		if dear(c) {
+		if costly(c) {
 			break
 		}
 		if c.placed.Height < best.placed.Height {
@@ -252,7 +250,7 @@ func (s *search) lowestWithin(most float64) (*candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !dear(c) && c.placed.Height < best.placed.Height {
+		if !costly(c) && c.placed.Height < best.placed.Height {
 			best = c
 		}
 	}

@@ -7,15 +7,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Chains is what became of a schedule's pointwise launches: those that go over the
-// same elements, and read what others of them read or make, are one launch, which
-// loads an element of each operand once and stores what somebody else reads.
+// Chains is what became of a schedule's pointwise launches: those that go over the same elements, and read what others
+// of them read or make, are one launch, which loads an element of each operand once and stores what somebody else
+// reads.
 //
-// This is done to a schedule, behind all decisions, since it has to do with none
-// of them. Every value keeps the place that the plan has for it, whether it is
-// still stored or not, so peak and arena are the plan's; a node can run alone at
-// one place and in a chain at another, so nothing is kept or run again for its
-// sake; and results keep their bits.
+// This is done to a schedule, behind all decisions, since it has to do with none of them. Every value keeps the place
+// that the plan has for it, whether it is still stored or not, so peak and arena are the plan's; a node can run alone
+// at one place and in a chain at another, so nothing is kept or run again for its sake; and results keep their bits.
 type Chains struct {
 	Rows  []ChainRow // alike together, in the order of the first
 	Saved int64      // bytes that are not read and written
@@ -113,8 +111,8 @@ func (c *chainer) all() (out []Launch, err error) {
 	return out, nil
 }
 
-// fits is whether a launch can be a part: one of float32 that somebody reads, and
-// no update, which micro-batches leave out.
+// fits is whether a launch can be a part: one of float32 that somebody reads, and no update, which micro-batches leave
+// out.
 func (c *chainer) fits(i int) bool {
 	l := &c.launches[i]
 	n := l.Node
@@ -131,8 +129,8 @@ func (c *chainer) fits(i int) bool {
 	return l.Out[0].Value != nil && l.Out[0].Value.Type == graph.Float32
 }
 
-// read is whether somebody reads what launch i makes, who has not joined a chain that makes
-// the same, as a node may run more than once.
+// read is whether somebody reads what launch i makes, who has not joined a chain that makes the same, as a node may run
+// more than once.
 func (c *chainer) read(i int, but ...int) bool {
 	v := c.launches[i].Out[0].Value
 	return slices.ContainsFunc(c.readers[i], func(k int32) bool {
@@ -148,8 +146,8 @@ func (c *chainer) lasts(r Ref) bool {
 	return m.lasting[owner] || m.sim.holds.until(owner) > 0
 }
 
-// from is the chain that begins with launch i. What joins it runs there, before
-// launches that stood in between and do not.
+// from is the chain that begins with launch i. What joins it runs there, before launches that stood in between and do
+// not.
 func (c *chainer) from(i int) *chain {
 	g := &chain{c: c, parts: []int{i}}
 	for j := i + 1; j < min(len(c.launches), i+chainReach); j++ {
@@ -193,8 +191,8 @@ func (g *chain) operands(parts []int) (reads, makes []Ref) {
 	return reads, makes
 }
 
-// takes has launch j join, if it reads what the chain does or makes, and can run
-// there. What else makes an operand of it comes along.
+// takes has launch j join, if it reads what the chain does or makes, and can run there. What else makes an operand of
+// it comes along.
 func (g *chain) takes(j int) bool {
 	l := &g.c.launches[j]
 	reads, makes := g.operands(g.parts)
@@ -216,8 +214,7 @@ func (g *chain) takes(j int) bool {
 	return true
 }
 
-// runs is whether the last of parts can run with the others, before launches that
-// it stood behind.
+// runs is whether the last of parts can run with the others, before launches that it stood behind.
 func (g *chain) runs(parts, behind []int) bool {
 	m, last := g.c.p.m, len(parts)-1
 	l := &g.c.launches[parts[last]]
@@ -250,8 +247,7 @@ func (g *chain) runs(parts, behind []int) bool {
 			}
 		}
 	}
-	// An element may be stored where one of the same place is read, since all are
-	// loaded first.
+	// An element may be stored where one of the same place is read, since all are loaded first.
 	reads, makes = g.operands(parts)
 	for _, w := range makes {
 		for _, r := range reads {

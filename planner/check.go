@@ -193,8 +193,8 @@ func (f *facts) prices() (x priced, err error) {
 	return x, nil
 }
 
-// kind is the same for nodes that cost the same: those of an operator, with the same attributes, on the same shapes. It is
-// not told of a node that is given contents, or attributes of other kinds.
+// kind is the same for nodes that cost the same: those of an operator, with the same attributes, on the same shapes. It
+// is not told of a node that is given contents, or attributes of other kinds.
 func (f *facts) kind(n *graph.Node) (kind uint64, is bool) {
 	kind = maphash.Comparable(kinds, n.Op)
 	for _, a := range n.Attrs {
@@ -257,8 +257,8 @@ func (f *facts) work(n *graph.Node) (flops int64, moved float64, err error) {
 	return flops, moved, nil
 }
 
-// checkChained replays a schedule with chains, and gives the lives that are left:
-// each range from the launch that writes it to the last that reads it.
+// checkChained replays a schedule with chains, and gives the lives that are left: each range from the launch that
+// writes it to the last that reads it.
 func (p *Plan) checkChained(s *Schedule) (lives []Life, err error) {
 	c := p.checker(s)
 	c.lives = &lives
@@ -287,8 +287,8 @@ func (p *Plan) checker(s *Schedule) *checker {
 	return &checker{ctx: p.Request.Context, s: s, change: make([]int64, len(p.Steps)+1), far: map[*graph.Value]*graph.Value{}}
 }
 
-// owner is what a range that holds a value is tagged with: of a view, what it is of. Of a
-// view of a view it is remembered, so that a long row of views is passed once.
+// owner is what a range that holds a value is tagged with: of a view, what it is of. Of a view of a view it is
+// remembered, so that a long row of views is passed once.
 func (c *checker) owner(v *graph.Value) *graph.Value {
 	isView := func(v *graph.Value) bool { return v.Def != nil && v.Def.Op.View }
 	if !isView(v) {
@@ -494,8 +494,8 @@ func (c *checker) part(l *Launch, ran []int32) error {
 	return nil
 }
 
-// chain: the parts of one read what that reads or what a part before has made, and
-// what it stores is made by a part, at its place.
+// chain: the parts of one read what that reads or what a part before has made, and what it stores is made by a part, at
+// its place.
 func (c *checker) chain(l *Launch, ran []int32) error {
 	same := func(a, b Ref) bool {
 		return a.Value == b.Value && a.Space == b.Space && a.Offset == b.Offset && a.Bytes == b.Bytes
@@ -521,8 +521,8 @@ func (c *checker) chain(l *Launch, ran []int32) error {
 	return nil
 }
 
-// apart: what a launch writes begins where a device can, and overlaps neither what it
-// reads, unless the operator allows it there, nor its other outputs and work space.
+// apart: what a launch writes begins where a device can, and overlaps neither what it reads, unless the operator allows
+// it there, nor its other outputs and work space.
 func (c *checker) apart(l *Launch) error {
 	n := l.Node
 	name := func(i int) string {
@@ -614,8 +614,7 @@ func (c *checker) write(r *Ref, v *graph.Value) {
 	}
 }
 
-// used counts cells of the arena, each from the launch that writes it to the
-// last that reads it.
+// used counts cells of the arena, each from the launch that writes it to the last that reads it.
 func (c *checker) used(cells []cell) {
 	for _, x := range cells {
 		c.change[x.first] += x.to - x.from

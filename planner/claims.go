@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// claims holds all that a file tells of its plan against the plan. Costs in
-// times of a device can only be known again from a profile of it.
+// claims holds all that a file tells of its plan against the plan. Costs in times of a device can only be known again
+// from a profile of it.
 func (f *File) claims(p *Plan) error {
 	type claimed struct {
 		Model FileModel `json:"model"`
@@ -107,8 +107,8 @@ func (d differing) first(at string, a, b any) (where, says, is string) {
 	return at[1:], brief(a), brief(b)
 }
 
-// near is whether two numbers are the same, however they are spelled (0 and -0), but
-// for the last digits of what was summed in another order.
+// near is whether two numbers are the same, however they are spelled (0 and -0), but for the last digits of what was
+// summed in another order.
 func near(a, b json.Number) bool {
 	n, notWhole := a.Int64()
 	m, either := b.Int64()

@@ -6,8 +6,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// plainCost is what a node costs by flops and bytes moved, on one scale: in quarters of
-// the time of a byte that moves.
+// plainCost is what a node costs by flops and bytes moved, on one scale: in quarters of the time of a byte that moves.
 func (m *model) plainCost(node int32) float64 {
 	p := m.prices[m.kind[node]]
 	return float64(p.flops)*m.flop + p.moved/4
@@ -41,10 +40,9 @@ func readBytes(n *graph.Node, input int) graph.Dim {
 	return n.Op.Reads(n, input).Mul(graph.Num(n.Inputs[input].Type.Size()))
 }
 
-// reprice puts measured rates in the place of flops and bytes: by node, what a
-// unit of its plain cost takes on the device. A node that was not measured has
-// the rate of all that were, together. Rates go with a node, not times, so that
-// what was measured on one batch prices another.
+// reprice puts measured rates in the place of flops and bytes: by node, what a unit of its plain cost takes on the
+// device. A node that was not measured has the rate of all that were, together. Rates go with a node, not times, so
+// that what was measured on one batch prices another.
 func (m *model) reprice(rates map[string]float64) error {
 	if len(rates) == 0 {
 		return nil
@@ -84,9 +82,8 @@ func (m *model) rateOf(n *graph.Node) float64 {
 // mostRate is above any time a unit can take, and leaves room to add up.
 const mostRate = 1e200
 
-// PlainCosts is what each node costs by flops and bytes moved under the plan's
-// dims, by name: what a measured time is divided by to be a rate. Views cost
-// nothing and are left out.
+// PlainCosts is what each node costs by flops and bytes moved under the plan's dims, by name: what a measured time is
+// divided by to be a rate. Views cost nothing and are left out.
 func (p *Plan) PlainCosts() map[string]float64 {
 	costs := map[string]float64{}
 	for _, n := range p.Graph.Nodes {

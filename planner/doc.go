@@ -1,68 +1,77 @@
-// Package planner decides what to keep, what to compute again, in which order
-// to run and where each value lives.
+// Package planner decides what to keep, what to compute again, in which order to run and where each value lives.
 //
-// Make is the whole of it: it binds the dims of a training graph, finds the
-// clusters, lets a strategy choose which forward nodes run again, and places
-// every life in one arena. The result, a Plan, carries its evidence: peak and
-// peak node before and after, extra cost, floor, the formula of the peak.
-// Rewrite is a plan as a graph, RewriteOutline as an edit of the file that the
-// graph came from. Check replays a plan by another route. Plan.Schedule flattens it for a
-// device: launches and offsets, nothing left to decide.
+// # The problem
+//
+// A training step keeps what its forward pass makes until the backward pass has read it. Some of that can be dropped and
+// computed again from what is kept, for time. Given a step, sizes of its dims and a limit of bytes, the planner looks
+// for the list of launches that costs least and fits, and for places of its values in one arena. With a limit of cost
+// instead, it looks for the lowest arena.
+//
+// # The line
+//
+// Make plans, in this order; each is one file unless others are named:
+//
+//   - model.go binds the dims: bytes, storage and prices of values and nodes, once for those that are alike (alike.go).
+//     replace.go says which nodes may run again, costs.go what they cost, holds.go what somebody outside holds.
+//   - search.go turns on what settings ask for by name, level or cluster (offers.go), and calls a strategy from its
+//     table. Fixed strategies turn nodes on that then run before the first backward step that needs them. The one for
+//     limits asks the staircase (budget.go).
+//   - staircase.go answers limits of the arena so that less memory never costs less.
+//   - solver.go finds plans within a limit: problem.go takes the names off the model, planner/recompute solves it, and
+//     if what is placed is higher than the limit, lower limits are tried, six at most.
+//   - simulate.go derives every life from a list of steps, summary.go has planner/pack place them, and topunit.go uses
+//     the last bytes of a capacity that is no multiple of the alignment. tablepeak.go finds peaks alone, of thousands of
+//     sets, for the plan table (rows.go, extracts.go).
+//   - evidence.go has the floor, the bound and the gap of a plan; passes.go signs it: Plan.Search says which pass made
+//     the choice, which placed it, what each tried and took. Request.Without leaves passes out, to measure them.
+//   - check.go holds the plan against the graph. It shares nothing with the model: facts.go works out bytes, work space
+//     and who reads what last from shapes and operators, schedule.go makes launches of that with the steps and places,
+//     and these are replayed on a picture of memory (memory.go). A device gets the very list that was checked.
+//
+// A Plan carries its evidence, can be saved and read (file.go, fileread.go, claims.go), drawn (picture.go), exported as a
+// graph (rewrite.go) or as an edit of the file that the graph was read from (rewriteoutline.go).
 //
 // # The model
 //
-// Time is the list of steps; a node is in it once, and once more each time that
-// it runs again. An instance is the bytes of one value that is not a view, as one
-// step wrote them. It lives from that step to the last that reads it or a view of
-// it; later readers read the next instance. Parameters, optimizer states, constants and the fed inputs
-// live outside the arena, for the whole run.
+// Time is the list of steps; a node is in it once, and once more each time that it runs again. An instance is the bytes
+// of one value that is not a view, as one step wrote them. It lives from that step to the last that reads it or a view
+// of it; later readers read the next instance. Parameters, optimizer states, constants and the fed inputs live outside
+// the arena, for the whole run.
 //
-// A node that runs again does so right before a step that needs it; what it
-// needs in turn is made again too, or else kept until then.
-// The peak is exact: every life is counted at every step, with work space, with
-// results written over inputs that die (InPlace), and with views as no bytes.
-// What somebody outside the graph holds (graph.Hold) stays where it was first made until he
-// lets it go; nothing is made again for him. Where whoever runs the step has an allocator of
-// his own, lives have no places, and the arena is the peak.
+// A node that runs again does so right before a step that needs it; what it needs in turn is made again too, or else
+// kept until then. The peak is exact: every life is counted at every step, with work space, with results written over
+// inputs that die (graph.Op.InPlace), and with views as no bytes. What somebody outside the graph holds (graph.Hold)
+// stays where it was first made until it is let go; nothing is made again for that reader. Where whoever runs the step
+// has an allocator, lives have no places, and the arena is the peak.
 //
-// # Strategies
+// Cost is flops and bytes moved on one scale (a node moves what it reads, or of that what it picks, and what it writes; a
+// view nothing), or what Request.Costs says that nodes take on a device.
 //
-// A strategy is a function and a row in the table of strategies.go. It returns
-// steps; it does not know of offsets. Fixed ones turn on nodes that then run
-// again before the first backward step that needs them. A budget is a problem
-// for planner/recompute, which may run a node any number of times. It is met by
-// placement, not by estimate: if the arena is higher than the budget the limit
-// is lowered and the solver asked again. Less memory never costs less: plans are picked
-// from some that do not depend on the budget, what is found at fixed shares of the plain
-// arena and between them (rungs.go), and of programs of few operators and bytes a whole
-// frontier (small.go). Below the lowest share that has a plan there is what a descent from
-// that to the floor comes to (lowest.go).
+// # Why less memory never costs less
 //
-// Programs of repeated layers have few different nodes: what follows from
-// operator, attributes and shapes is worked out once for those that are alike
-// (alike.go).
+// What a search finds for a limit is chance to some degree. So plans are found for a fixed grid of limits, and a limit
+// gets the cheapest of those of all grid limits up to it: a minimum over more plans is no higher. Bounds of
+// planner/recompute tell at which grid limits nothing cheaper can be found, so that few are solved. What is between two
+// grid limits, and below the lowest, is answered by rules that keep that order (staircase.go); TestStaircase holds them
+// against searches that find anything at all.
 //
 // # Chains
 //
-// Plan.Chained is a schedule in which pointwise launches that share what they read
-// or make are one launch (chains.go). It comes behind all decisions and touches
-// none: places and arena are the plan's, and any launch can run alone or in a
+// Plan.Chained is a schedule in which pointwise launches that share what they read or make are one launch (chains.go).
+// It comes behind all decisions and touches none: places and arena are the plan's, and any launch can run alone or in a
 // chain, to the same bits. Check's replay holds for it too.
 //
 // # Other sizes, other questions
 //
-// A plan's decisions can be replayed at other sizes of the dims (Resize), and
-// Formulas says what they need there: the peak is the largest of a few formulas,
-// each of them from one size to another, as long as the same results may be
-// written over the same inputs. Frontier is the plans at every height, with what
-// others would do on the same axes; the points of long programs are sketches. Largest turns the question round and asks
-// which size fits a budget; Advise asks that for a budget that does not.
+// A plan's decisions can be replayed at other sizes of the dims (Resize), and Formulas says what they need there: the
+// peak is the largest of a few formulas, each of them from one size to another, as long as the same results may be
+// written over the same inputs (formulas.go, polynomial.go; dimcurve.go follows one dim). Frontier is the plans at every
+// height, with what others would do on the same axes; the points of long programs are sketches. Largest turns the
+// question round and asks which size fits a budget (largest.go, validsizes.go); Advise asks that for a budget that does
+// not.
 //
-// A step may be another form of a plain one, with the same results for other
-// bytes and flops. Request.Plain has what its plans cost told beside that, and
-// Curve.Join puts both on one curve.
+// A step may be another form of a plain one, with the same results for other bytes and flops. Request.Plain has what
+// its plans cost told beside that, and Curve.Join puts both on one curve.
 //
-// Cost is flops and bytes moved on one scale (a node moves what it reads, or of
-// that what it picks, and what it writes; a view nothing), or what Request.Costs says that
-// nodes take on a device.
+// Methods and references are in the comments of planner/recompute and planner/pack.
 package planner

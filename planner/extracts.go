@@ -9,9 +9,8 @@ import (
 	"memopt/planner/cluster"
 )
 
-// Extract is a row of the plan table whose values can be kept in less: that was
-// decided when the graph was made, and the table tells it. Its entries are in
-// execution order.
+// Extract is a row of the plan table whose values can be kept in less: that was decided when the graph was made, and
+// the table tells it. Its entries are in execution order.
 type Extract struct {
 	ID      string
 	Nodes   []string
@@ -19,8 +18,7 @@ type Extract struct {
 	On      []bool
 	// How says of each what is kept, and why that will do.
 	How []string
-	// Form is the step with the row on or off: alone, or with the others as they
-	// are.
+	// Form is the step with the row on or off: alone, or with the others as they are.
 	Form func(alone, on bool) (*graph.Graph, error)
 }
 
@@ -44,8 +42,8 @@ func (r Request) extracted(id string) int {
 	return 0
 }
 
-// extractRows are the rows of what can be kept in less. plain is the step in
-// which no value is, here the one that was chosen.
+// extractRows are the rows of what can be kept in less. plain is the step in which no value is, here the one that was
+// chosen.
 func (s *search) extractRows(chosen *candidate, plain, here form) (rows []Row, err error) {
 	p := s.plan
 	for i := range p.Request.Extracts {
@@ -107,8 +105,7 @@ type form struct {
 	flops int64
 }
 
-// weighExtract simulates the step with the row the other way round, and with the
-// row alone.
+// weighExtract simulates the step with the row the other way round, and with the row alone.
 func (s *search) weighExtract(row *Row, e *Extract, chosen *candidate, plain, here form) error {
 	alone, err := s.modelOf(e, true, true, nil)
 	if err != nil {
@@ -141,8 +138,8 @@ func (s *search) modelOf(e *Extract, alone, on bool, last *model) (*model, error
 	return m, m.reprice(s.plan.Request.Costs)
 }
 
-// named is, by node of m, which run again if some of other do. The two are forms
-// of one step, whose nodes are told by their names.
+// named is, by node of m, which run again if some of other do. The two are forms of one step, whose nodes are told by
+// their names.
 func (m *model) named(other *model, again []bool) []bool {
 	on := make([]bool, len(m.g.Nodes))
 	if m == other {
@@ -164,8 +161,7 @@ func (m *model) named(other *model, again []bool) []bool {
 	return on
 }
 
-// formOf simulates the step with the nodes running again that do in another form
-// of it.
+// formOf simulates the step with the nodes running again that do in another form of it.
 func (m *model) formOf(other *model, again []bool) form {
 	steps, peak := m.trial(m.named(other, again))
 	return form{peak, m.total + m.own + m.againCost(steps), m.flopsSum + m.againFlops(steps)}

@@ -9,9 +9,9 @@ import (
 	"memopt/memopt/stop"
 )
 
-// facts is what a graph comes to under a binding of its dims, worked out from its nodes, shapes and operators alone. The
-// list of launches is made of them, and Check holds plans against them: nothing here is shared with the model that plans
-// are made on.
+// facts is what a graph comes to under a binding of its dims, worked out from its nodes, shapes and operators alone.
+// The list of launches is made of them, and Check holds plans against them: nothing here is shared with the model that
+// plans are made on.
 type facts struct {
 	g       *graph.Graph
 	r       Request
@@ -189,8 +189,8 @@ func (f *facts) held(steps []Step) []int32 {
 	return held
 }
 
-// dies is, by step, the first place that it may write its result over: one that nobody reads later. Nil is none. It goes
-// back from the last step, by what is needed behind the one at hand.
+// dies is, by step, the first place that it may write its result over: one that nobody reads later. Nil is none. It
+// goes back from the last step, by what is needed behind the one at hand.
 func (f *facts) dies(steps []Step, held []int32) []*graph.Value {
 	needed, dying := make([]bool, len(f.g.Values)), make([]*graph.Value, len(steps))
 	for p, is := range f.lasting {

@@ -15,20 +15,20 @@ import (
 	"memopt/planner/cluster"
 )
 
-// Format is the version that plan files carry. Readers refuse a field that they do not
-// know, so a file that may have one more is of the next version.
+// Format is the version that plan files carry. Readers refuse a field that they do not know, so a file that may have
+// one more is of the next version.
 const Format = "memopt.plan/1"
 
-// File is a plan as JSON. Sizes are bytes. Everything down to Warnings is for
-// readers; Program and Steps are what Load replays.
+// File is a plan as JSON. Sizes are bytes. Everything down to Warnings is for readers; Program and Steps are what Load
+// replays.
 type File struct {
 	Format   string            `json:"format"`
 	Model    FileModel         `json:"model"`
 	Dims     map[string]int64  `json:"dims"`
 	Request  FileRequest       `json:"request"`
 	Settings map[string]string `json:"settings"` // what the graph was made with
-	// Beside is the settings that differ in the step that baseline and costs are
-	// told beside, where that is another form.
+	// Beside is the settings that differ in the step that baseline and costs are told beside, where that is another
+	// form.
 	Beside   map[string]string `json:"beside,omitempty"`
 	Strategy string            `json:"strategy"`
 	Trains   *Trains           `json:"trains,omitempty"`
@@ -42,8 +42,8 @@ type File struct {
 	ctx context.Context // ends writing it
 }
 
-// FileTold is what a file tells its readers of a plan. All but the bound follows
-// from the steps, the places and the graph alone: whoever has those knows it again.
+// FileTold is what a file tells its readers of a plan. All but the bound follows from the steps, the places and the
+// graph alone: whoever has those knows it again.
 type FileTold struct {
 	Baseline FileBaseline   `json:"baseline"`
 	Form     *FileForm      `json:"form,omitempty"` // the form that was taken, where that is not the plain step
@@ -140,8 +140,7 @@ type FileCluster struct {
 	How       string   `json:"how,omitempty"` // what is kept instead, and why that will do
 	Canonical []string `json:"canonical"`     // its structures, whatever order their nodes run in
 	Keeps     int64    `json:"keeps"`         // bytes that have to be kept instead, in no saving
-	// BatchIndependent says that the saving is made of weights alone, Beyond
-	// that ONNX Runtime has no such plan.
+	// BatchIndependent says that the saving is made of weights alone, Beyond that ONNX Runtime has no such plan.
 	BatchIndependent bool    `json:"batch_independent"`
 	Beyond           bool    `json:"beyond"`
 	PeakEffect       int64   `json:"peak_effect"` // together with what is on
@@ -156,8 +155,8 @@ type FileBoundary struct {
 	Kept string `json:"kept"` // what the layer before left
 }
 
-// File is the plan's JSON form. path is where the model came from. If there can
-// be no plan table, a warning in the file says why.
+// File is the plan's JSON form. path is where the model came from. If there can be no plan table, a warning in the file
+// says why.
 func (p *Plan) File(path string) *File {
 	begin := time.Now()
 	err := p.Tabulate()
@@ -257,8 +256,8 @@ func (p *Plan) told() FileTold {
 	return f
 }
 
-// Program is the graph's nodes as text, so that what was made for another graph
-// can be refused with the first difference.
+// Program is the graph's nodes as text, so that what was made for another graph can be refused with the first
+// difference.
 func Program(g *graph.Graph) []string {
 	lines := make([]string, len(g.Nodes))
 	for i, n := range g.Nodes {
@@ -267,8 +266,7 @@ func Program(g *graph.Graph) []string {
 	return lines
 }
 
-// RunAgain names the nodes that the plan runs again, each once, in the order in
-// which it does.
+// RunAgain names the nodes that the plan runs again, each once, in the order in which it does.
 func (f *File) RunAgain() []string {
 	names, met := []string{}, map[int32]bool{}
 	for _, s := range f.Steps {
@@ -294,13 +292,12 @@ func (f *File) Save(path string) error {
 	return nil
 }
 
-// Bind makes a Plan of a file and the graph it is for, and checks it. A plan
-// for another graph is refused with the first difference.
+// Bind makes a Plan of a file and the graph it is for, and checks it. A plan for another graph is refused with the
+// first difference.
 func (f *File) Bind(g *graph.Graph) (*Plan, error) { return f.BindAs(g, Request{}) }
 
-// BindAs is Bind with what no file holds of a request: the outline of a graph
-// whose program a file spells otherwise, what could be kept in less, the plain
-// step, and measured costs.
+// BindAs is Bind with what no file holds of a request: the outline of a graph whose program a file spells otherwise,
+// what could be kept in less, the plain step, and measured costs.
 func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	if err := f.sameProgram(g); err != nil {
 		return nil, err
@@ -346,8 +343,8 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	return p, f.claims(p)
 }
 
-// sameProgram compares the file's program with the graph's, line by line: reports
-// and exports take the nodes' names from it.
+// sameProgram compares the file's program with the graph's, line by line: reports and exports take the nodes' names
+// from it.
 func (f *File) sameProgram(g *graph.Graph) error {
 	same := f.Model.Fingerprint == g.Fingerprint()
 	lines := Program(g)
@@ -378,8 +375,8 @@ func (f *File) sameProgram(g *graph.Graph) error {
 	return nil
 }
 
-// sameConditions compares what two recordings of the same nodes were made under: where that
-// differs, so does work space.
+// sameConditions compares what two recordings of the same nodes were made under: where that differs, so does work
+// space.
 func (f *File) sameConditions(g *graph.Graph, lines []string) error {
 	has := recorded(g)
 	if !slices.EqualFunc(f.Program, lines, func(a, b string) bool { return a == b || ParseLine(a).Name == ParseLine(b).Name }) {

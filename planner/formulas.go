@@ -8,15 +8,13 @@ import (
 	"memopt/memopt/stop"
 )
 
-// Formulas is a plan's peak and cost as functions of the dims: one solve for
-// every size. They hold wherever the same results may be written over the same
-// inputs as under the plan's own dims, which Valid tells; Ranges says it for
-// each dim alone.
+// Formulas is a plan's peak and cost as functions of the dims: one solve for every size. They hold wherever the same
+// results may be written over the same inputs as under the plan's own dims, which Valid tells; Ranges says it for each
+// dim alone.
 type Formulas struct {
 	// Peaks are the formulas of which the peak is the largest.
 	Peaks []PeakFormula `json:"peak"`
-	// Flops is of the plain step, ExtraFlops of what runs again, with what the
-	// step's form takes beyond the plain one.
+	// Flops is of the plain step, ExtraFlops of what runs again, with what the step's form takes beyond the plain one.
 	Flops      string  `json:"flops"`
 	ExtraFlops string  `json:"extra_flops"`
 	Ranges     []Range `json:"ranges"`
@@ -35,8 +33,8 @@ type PeakFormula struct {
 	Node    string `json:"node"`
 }
 
-// Range is the sizes of one dim, the others being as planned, from From to To,
-// for which the formulas hold. Pieces says which of them is the peak where.
+// Range is the sizes of one dim, the others being as planned, from From to To, for which the formulas hold. Pieces says
+// which of them is the peak where.
 type Range struct {
 	Dim    string  `json:"dim"`
 	At     int64   `json:"at"`
@@ -45,8 +43,7 @@ type Range struct {
 	Pieces []Piece `json:"pieces"`
 }
 
-// Piece is a stretch of a dim's sizes, both ends included, over which one
-// formula is the peak.
+// Piece is a stretch of a dim's sizes, both ends included, over which one formula is the peak.
 type Piece struct {
 	From    int64  `json:"from"`
 	To      int64  `json:"to"`
@@ -116,8 +113,7 @@ func (f *Formulas) sizes(g *graph.Graph) ([]polynomial, error) {
 	return out, nil
 }
 
-// profile is the bytes alive at each step, less the steps that another is
-// never below.
+// profile is the bytes alive at each step, less the steps that another is never below.
 func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 	m := f.m
 	change := make([]polynomial, len(t.steps)+1)
@@ -127,8 +123,7 @@ func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 			change[l.last] = change[l.last].plus(sizes[l.owner], -1)
 		}
 	}
-	// Work space that takes no bytes under the plan's dims, and so has no life, may take
-	// some under others.
+	// Work space that takes no bytes under the plan's dims, and so has no life, may take some under others.
 	for i, s := range t.steps {
 		stop.Poll(m.ctx)
 		space, err := f.terms.of(m.spaceFormula(m.g.Nodes[s.Node]))
@@ -160,8 +155,7 @@ func (f *Formulas) profile(t *timeline, sizes []polynomial) error {
 	return nil
 }
 
-// conditions collects what decides whether results are written over inputs:
-// sizes being equal, and more than nothing.
+// conditions collects what decides whether results are written over inputs: sizes being equal, and more than nothing.
 func (f *Formulas) conditions(sizes []polynomial) {
 	m := f.m
 	note := func(list *[]polynomial, d polynomial) {
@@ -194,8 +188,8 @@ func (f *Formulas) conditions(sizes []polynomial) {
 	}
 }
 
-// costs sums flops and prices over the plain step and over what runs again,
-// and what the step's form takes beyond the plain one.
+// costs sums flops and prices over the plain step and over what runs again, and what the step's form takes beyond the
+// plain one.
 func (f *Formulas) costs(t *timeline, sizes []polynomial) error {
 	var own, again tally
 	for _, s := range t.steps {
@@ -227,8 +221,8 @@ func (f *Formulas) costs(t *timeline, sizes []polynomial) error {
 	return nil
 }
 
-// tally is flops and a price, by product. A price that was measured stays in
-// proportion to the price by flops and bytes.
+// tally is flops and a price, by product. A price that was measured stays in proportion to the price by flops and
+// bytes.
 type tally struct {
 	flops polynomial
 	cost  []float64
@@ -326,8 +320,7 @@ func (f *Formulas) valid(v []int64) bool {
 	return true
 }
 
-// PeakAt is the plan's peak under dims; ok is false where the formulas do not
-// hold.
+// PeakAt is the plan's peak under dims; ok is false where the formulas do not hold.
 func (f *Formulas) PeakAt(dims map[string]int64) (peak int64, ok bool) {
 	v, ok := f.values(dims)
 	if !ok || !f.valid(v) {
@@ -372,8 +365,8 @@ func (f *Formulas) overheadAt(v []int64) float64 {
 // farthest is the largest size of a dim that ranges speak of.
 const farthest = 1 << 20
 
-// along follows one dim, the others being as planned. ok is false where formulas are
-// no curves, as divisions by the dim are none, or where nothing depends on it.
+// along follows one dim, the others being as planned. ok is false where formulas are no curves, as divisions by the dim
+// are none, or where nothing depends on it.
 func (f *Formulas) along(dim string) (r Range, ok bool) {
 	at, err := f.m.binding.Eval(graph.Sym(dim))
 	if err != nil {
@@ -416,8 +409,7 @@ func (f *Formulas) along(dim string) (r Range, ok bool) {
 	return r, ok
 }
 
-// assumed is the sizes over which what shapes take for granted of a dim goes on
-// to hold.
+// assumed is the sizes over which what shapes take for granted of a dim goes on to hold.
 func (f *Formulas) assumed(e graph.Assume, dim string, at, from, to int64) (int64, int64) {
 	names := f.m.g.Names()
 	unknown := func(n string) bool { return !slices.Contains(names, n) }

@@ -9,11 +9,10 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Curve is peak against extra cost: the best plans that are known at each
-// height, and on the same axes what others would do.
+// Curve is peak against extra cost: the best plans that are known at each height, and on the same axes what others
+// would do.
 type Curve struct {
-	// Points go down: each has less peak and arena than the one before, and
-	// costs more. The first keeps everything.
+	// Points go down: each has less peak and arena than the one before, and costs more. The first keeps everything.
 	Points     []Point
 	References []Point
 	Floor      Floor
@@ -31,8 +30,7 @@ type Point struct {
 	steps              []Step
 }
 
-// Frontier is the curve of a graph. Budgets, limits of cost and strategies in
-// the request do not shape it.
+// Frontier is the curve of a graph. Budgets, limits of cost and strategies in the request do not shape it.
 func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	s, err := newSearch(g, r)
 	if err != nil {
@@ -48,15 +46,13 @@ func Frontier(g *graph.Graph, r Request) (*Curve, error) {
 	if err := s.references(c); err != nil {
 		return nil, err
 	}
-	// What others would do is a plan too: where none that was solved for is
-	// better, it is on the curve.
+	// What others would do is a plan too: where none that was solved for is better, it is on the curve.
 	c.Points = pareto(append(c.Points, c.References...))
 	c.Points[knee(c.Points)].Knee = true
 	return c, nil
 }
 
-// Join puts the points of another form of the step on the curve. Forms within
-// that form are told behind it.
+// Join puts the points of another form of the step on the curve. Forms within that form are told behind it.
 func (c *Curve) Join(other *Curve, form string) {
 	c.Points[knee(c.Points)].Knee = false
 	for _, p := range other.Points {
@@ -93,8 +89,8 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 	return &search{m: m, base: base, plan: p, forced: make([]bool, len(g.Nodes))}, nil
 }
 
-// What a descent asks for: so many limits between the plain arena and the
-// floor, fewer of a long program, and where a limit is beyond it some between.
+// What a descent asks for: so many limits between the plain arena and the floor, fewer of a long program, and where a
+// limit is beyond it some between.
 const (
 	mostLimits  = 24
 	leastLimits = 8
@@ -165,14 +161,14 @@ func (s *search) fill(v *solver, found []*candidate, yield func(*candidate, erro
 	less := func(a, b *candidate) int { return cmp.Compare(b.placed.Height, a.placed.Height) }
 	slices.SortStableFunc(found, less)
 	lowest := found[len(found)-1]
-	high, dear := float64(max(s.base.placed.Height-lowest.placed.Height, 1)), math.Max(lowest.cost-s.base.cost, math.SmallestNonzeroFloat64)
+	high, dearest := float64(max(s.base.placed.Height-lowest.placed.Height, 1)), math.Max(lowest.cost-s.base.cost, math.SmallestNonzeroFloat64)
 	asked := map[int64]bool{}
 	for range fills {
 		widest, limit := jump*jump, int64(0)
 		for i, c := range found[1:] {
 			above := found[i]
 			mid := c.placed.Height + (above.placed.Height-c.placed.Height)/2
-			if area := float64(above.placed.Height-c.placed.Height) / high * (c.cost - above.cost) / dear; area > widest && !asked[mid] {
+			if area := float64(above.placed.Height-c.placed.Height) / high * (c.cost - above.cost) / dearest; area > widest && !asked[mid] {
 				widest, limit = area, mid
 			}
 		}
@@ -206,8 +202,8 @@ func (s *search) point(name string, c *candidate) Point {
 	return p
 }
 
-// pareto drops points that another is no worse than, and orders the rest from
-// the highest down. They are nobody's way any more.
+// pareto drops points that another is no worse than, and orders the rest from the highest down. They are nobody's way
+// any more.
 func pareto(points []Point) (out []Point) {
 	slices.SortStableFunc(points, func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Peak, b.Peak), cmp.Compare(a.Overhead, b.Overhead), cmp.Compare(a.Arena, b.Arena))
@@ -222,8 +218,7 @@ func pareto(points []Point) (out []Point) {
 	return out
 }
 
-// knee is the point nearest to the corner of no cost and least memory, both
-// axes going from 0 to 1 over the curve.
+// knee is the point nearest to the corner of no cost and least memory, both axes going from 0 to 1 over the curve.
 func knee(points []Point) int {
 	first, last := points[0], points[len(points)-1]
 	best, least := 0, math.Inf(1)

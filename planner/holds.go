@@ -6,8 +6,8 @@ import (
 	"memopt/planner/recompute"
 )
 
-// holds is what somebody outside the graph holds (graph.Hold), while steps are gone through.
-// A nil one is that nothing is held.
+// holds is what somebody outside the graph holds (graph.Hold), while steps are gone through. A nil one is that nothing
+// is held.
 type holds struct {
 	behind []int32         // by owner: how many nodes of the plain order run up to the one that it is held until, 0 for none
 	node   []int32         // by owner: which that is
@@ -71,8 +71,7 @@ func (h *holds) begin() {
 // held reports whether an owner is held at the step at hand, if it was made.
 func (h *holds) held(owner int32) bool { return h != nil && h.behind[owner] > 0 && !h.over[owner] }
 
-// end notes that a node has run for the first time, and gives the owners that are held no
-// more.
+// end notes that a node has run for the first time, and gives the owners that are held no more.
 func (h *holds) end(node int32) []int32 {
 	if h == nil {
 		return nil
@@ -84,8 +83,8 @@ func (h *holds) end(node int32) []int32 {
 	return owners
 }
 
-// heldAt is the node until which somebody holds what lives there, at a step up to that: so it
-// is there whatever a plan does. "" is that nobody does.
+// heldAt is the node until which somebody holds what lives there, at a step up to that: so it is there whatever a plan
+// does. "" is that nobody does.
 func (m *model) heldAt(t *timeline, l *life, at int) string {
 	if l.scratch || m.sim.holds.until(l.owner) == 0 || t.steps[l.first].Again {
 		return ""

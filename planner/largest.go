@@ -11,14 +11,13 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Largest is the largest size of one dim for which a plan within the request's
-// budgets and limit of cost is found, and that plan. The dim needs no size in
-// the request. A size above another is looked for where one is known to fit some
+// Largest is the largest size of one dim for which a plan within the request's budgets and limit of cost is found, and
+// that plan. The dim needs no size in the request. A size above another is looked for where one is known to fit some
 // other way; there may be none, and then no plan.
 //
-// A few sizes are solved: the middle of what the floor leaves open, then of what
-// else is, and where that is little the next ones. The formulas of each plan that is found say how far beyond its own size
-// the same decisions go, and placing the values confirms it.
+// A few sizes are solved: the middle of what the floor leaves open, then of what else is, and where that is little the
+// next ones. The formulas of each plan that is found say how far beyond its own size the same decisions go, and placing
+// the values confirms it.
 func Largest(g *graph.Graph, r Request, dim string, above int64) (*Plan, error) {
 	begin := time.Now()
 	if r.Budget.isZero() && r.ActivationBudget.isZero() {
@@ -68,8 +67,8 @@ type largest struct {
 	// floored is about where the floor comes to the room, by the last size that fits.
 	floored int64
 	planned bool // sizes are planned; of long programs none more fits
-	// first and apart are the first size that the shapes take, and how far from it the
-	// second is, once they are counted.
+	// first and apart are the first size that the shapes take, and how far from it the second is, once they are
+	// counted.
 	first, apart int64
 	counted      bool
 }
@@ -95,8 +94,8 @@ func (l *largest) request(size int64) Request {
 	return r
 }
 
-// question is the request for a size that is only tried: where no cost is over
-// a limit, what it is told beside does not matter.
+// question is the request for a size that is only tried: where no cost is over a limit, what it is told beside does not
+// matter.
 func (l *largest) question(size int64) Request {
 	r := l.request(size)
 	if r.MaxOverhead == 0 {
@@ -105,8 +104,8 @@ func (l *largest) question(size int64) Request {
 	return r
 }
 
-// from is the largest size above another and up to most that fits, or the other. Where
-// none does from 1 on, it is looked for from the smallest that the model takes.
+// from is the largest size above another and up to most that fits, or the other. Where none does from 1 on, it is
+// looked for from the smallest that the model takes.
 func (l *largest) from(above, most int64) (int64, error) {
 	size, err := l.search(above, most)
 	if err != nil || size > 0 {
@@ -121,9 +120,8 @@ func (l *largest) from(above, most int64) (int64, error) {
 	return size, err
 }
 
-// search finds the largest size above least and up to most; least if there is
-// none. Looking for any plan may find none where planning finds one, so the size
-// behind the last is planned, if the program is not long.
+// search finds the largest size above least and up to most; least if there is none. Looking for any plan may find none
+// where planning finds one, so the size behind the last is planned, if the program is not long.
 func (l *largest) search(least, most int64) (int64, error) {
 	l.planned = false
 	size, err := l.seek(least, most)
@@ -170,13 +168,11 @@ func (l *largest) seek(least, most int64) (int64, error) {
 	return l.size, nil
 }
 
-// narrow is which part of the size is so little left open that the end is looked
-// for in growing steps: decisions are followed as far as they go, so that mostly
-// not even one more fits.
+// narrow is which part of the size is so little left open that the end is looked for in growing steps: decisions are
+// followed as far as they go, so that mostly not even one more fits.
 const narrow = 8
 
-// try solves a size. If it fits, the same decisions are followed as far as they
-// go, but not beyond most.
+// try solves a size. If it fits, the same decisions are followed as far as they go, but not beyond most.
 func (l *largest) try(size, most int64) (fits bool, err error) {
 	s, err := newSearch(l.g, l.question(size))
 	if err != nil {
@@ -203,9 +199,8 @@ func (l *largest) try(size, most int64) (fits bool, err error) {
 	return true, nil
 }
 
-// choose is some plan of a size within the room and the limit of cost, nil for
-// none. Clusters that settings ask for run again in it, and a strategy that they
-// name is followed.
+// choose is some plan of a size within the room and the limit of cost, nil for none. Clusters that settings ask for run
+// again in it, and a strategy that they name is followed.
 func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) {
 	s.plan.Request = l.question(size)
 	if err := s.prepare(); err != nil {
@@ -213,11 +208,11 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 	}
 	most := s.m.allows(l.r.MaxOverhead)
 	c = s.base
-	greedy := l.r.Strategy == "" || l.r.Strategy == "auto" || l.r.Strategy == "greedy"
+	limits := l.r.Strategy == "" || l.r.Strategy == "auto" || l.r.Strategy == byLimits
 	switch {
 	case l.planned && len(s.m.sim.plain) > midProgram:
 		return nil, nil
-	case greedy && (!l.planned || len(s.m.sim.plain) > smallProgram):
+	case limits && (!l.planned || len(s.m.sim.plain) > smallProgram):
 		if c.placed.Height <= room || c.cost > most {
 			break
 		}
@@ -276,7 +271,7 @@ func (l *largest) plan(size int64) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Strategy = "greedy"
+	p.Strategy = byLimits
 	return p, nil
 }
 
@@ -314,9 +309,8 @@ func (l *largest) reach(w decisions) int64 {
 	return lo
 }
 
-// confirm is the largest size from above least to reach at which the way fits
-// once it is placed, or least. Placing takes hardly more than what is alive, so
-// the first sizes tried are the last ones.
+// confirm is the largest size from above least to reach at which the way fits once it is placed, or least. Placing
+// takes hardly more than what is alive, so the first sizes tried are the last ones.
 func (l *largest) confirm(w decisions, least, reach int64) int64 {
 	const near = 3
 	for range near {
@@ -350,8 +344,7 @@ func (l *largest) fits(w decisions, size int64) bool {
 	return err == nil && c.placed.Height <= room
 }
 
-// fixedAt is what lies outside the arena, as formulas: each value begins at a
-// multiple of the alignment.
+// fixedAt is what lies outside the arena, as formulas: each value begins at a multiple of the alignment.
 type fixedAt struct{ state, staging []polynomial }
 
 func newFixed(f *Formulas) (x fixedAt) {

@@ -8,9 +8,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// layers is the forward pass as equal layers: the steps of the plain order at
-// which they begin, and where the last ends. They are found by the longest run
-// in which each operator is that of a period before, and begin where the fewest
+// layers is the forward pass as equal layers: the steps of the plain order at which they begin, and where the last
+// ends. They are found by the longest run in which each operator is that of a period before, and begin where the fewest
 // bytes cross.
 type layers struct {
 	begin []int
@@ -44,8 +43,8 @@ func (m *model) layers() (l layers, ok bool) {
 			best, shift = l.cross[at], o
 		}
 	}
-	// A layer counts if half of it is in the run: the first reads other things
-	// than the ones behind it, and the last is read by others.
+	// A layer counts if half of it is in the run: the first reads other things than the ones behind it, and the last is
+	// read by others.
 	first := from + shift
 	if 2*shift >= period && first >= period {
 		first -= period
@@ -70,8 +69,7 @@ func periods(label []*graph.Op) []int {
 		last[op] = i
 	}
 	for _, g := range gaps {
-		// An operator that is several times in a layer comes back after several
-		// gaps together.
+		// An operator that is several times in a layer comes back after several gaps together.
 		for k := 1; k <= 16 && k <= len(g); k++ {
 			sum := 0
 			for i, d := range g {
@@ -107,8 +105,7 @@ func longestRun(label []*graph.Op, period int) (from, length int) {
 	return from, length
 }
 
-// crossing is, by forward step, the bytes that are made before it and read by
-// it or later ones of the forward pass.
+// crossing is, by forward step, the bytes that are made before it and read by it or later ones of the forward pass.
 func (m *model) crossing(order []int32) []int64 {
 	made, last := map[int32]int{}, map[int32]int{}
 	for i, n := range order {
@@ -132,8 +129,8 @@ func (m *model) crossing(order []int32) []int64 {
 	return cross
 }
 
-// checkpoints is the nodes that run again if only what crosses the beginning of
-// every so many layers is kept: what frameworks do that wrap layers.
+// checkpoints is the nodes that run again if only what crosses the beginning of every so many layers is kept: what
+// frameworks do that wrap layers.
 func (m *model) checkpoints(l layers, every int) []bool {
 	again := make([]bool, len(m.g.Nodes))
 	order := m.sim.plain[:m.sim.forward]
@@ -166,8 +163,8 @@ type Checkpointing struct {
 	Again []string
 }
 
-// Checkpoints is what frameworks do that wrap layers, or every so many of them;
-// nothing for a forward pass that does not repeat.
+// Checkpoints is what frameworks do that wrap layers, or every so many of them; nothing for a forward pass that does
+// not repeat.
 func Checkpoints(g *graph.Graph, r Request) ([]Checkpointing, error) {
 	m, err := newModel(g, r)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// memory is a picture of a space: sorted, disjoint ranges with tags, in runs
-// of bounded length, so that putting one in moves few.
+// memory is a picture of a space: sorted, disjoint ranges with tags, in runs of bounded length, so that putting one in
+// moves few.
 type memory struct {
 	runs       [][]cell
 	ends       []int64 // by run: of its last cell
@@ -69,10 +69,9 @@ func (m *memory) any(from, bytes int64) bool {
 	return r < len(m.runs) && m.runs[r][i].from < from+bytes
 }
 
-// set puts a cell in the place of what is there and returns what that was. A
-// cell that is only cut loses its value: half a tensor is none. A write over
-// exactly what the same launch reads goes on with that cell's span. What was
-// there is in spent until the next call.
+// set puts a cell in the place of what is there and returns what that was. A cell that is only cut loses its value:
+// half a tensor is none. A write over exactly what the same launch reads goes on with that cell's span. What was there
+// is in spent until the next call.
 func (m *memory) set(x cell) (spent []cell) {
 	spent = m.spent[:0]
 	if x.from >= m.end {

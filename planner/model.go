@@ -12,8 +12,8 @@ import (
 	"memopt/planner/recompute"
 )
 
-// model is a graph with numbers for its dims: what the strategies and the
-// simulation work on. Slices are indexed by value or node ID.
+// model is a graph with numbers for its dims: what the strategies and the simulation work on. Slices are indexed by
+// value or node ID.
 type model struct {
 	g       *graph.Graph
 	binding *graph.Binding
@@ -52,8 +52,7 @@ type model struct {
 	log      *passLog  // what the passes of searches did
 }
 
-// price is what a node takes, before it is weighed: operations, and bytes read
-// and written.
+// price is what a node takes, before it is weighed: operations, and bytes read and written.
 type price struct {
 	flops int64
 	moved float64 // a node may read what is large many times
@@ -62,9 +61,8 @@ type price struct {
 // flops is a node's operations.
 func (m *model) flops(node int32) int64 { return m.prices[m.kind[node]].flops }
 
-// What a step may come to: bytes of all values and their work space, and operations. Some
-// of it runs again, so sums of several times as many bytes, and of twice the operations,
-// have to be numbers.
+// What a step may come to: bytes of all values and their work space, and operations. Some of it runs again, so sums of
+// several times as many bytes, and of twice the operations, have to be numbers.
 const (
 	mostBytes = 1 << 60
 	mostFlops = 1 << 62
@@ -73,7 +71,8 @@ const (
 // alignment of every offset: a cache line, and enough for any vector load.
 const alignment = 64
 
-// newModel binds the dims that a request has. Of the rest of it the context, the device and the passes that are off matter here.
+// newModel binds the dims that a request has. Of the rest of it the context, the device and the passes that are off
+// matter here.
 func newModel(g *graph.Graph, r Request) (*model, error) {
 	b, err := graph.Bind(r.Dims)
 	if err != nil {
@@ -174,8 +173,7 @@ func (m *model) settle(v int, kind graph.Kind) {
 	*space = align(*space) + m.bytes[v]
 }
 
-// allocated reports whether whoever runs a graph has an allocator of his own, to which it is
-// left where values lie.
+// allocated reports whether whoever runs a graph has an allocator of his own, to which it is left where values lie.
 func allocated(g *graph.Graph) bool {
 	return slices.ContainsFunc(g.Recorded, func(r graph.Recorded) bool { return r.Name == graph.Allocator })
 }
@@ -189,9 +187,8 @@ func (m *model) align(bytes int64) int64 { return (bytes + m.unit - 1) / m.unit 
 // shape is a value's in numbers.
 func (m *model) shape(v *graph.Value) []int { return m.shapes[m.like.look[v.ID]] }
 
-// bytesOf is what a value takes. Its shape is numbers already, and their product
-// is quicker than a formula; the formula says what is wrong with a product that
-// is too large.
+// bytesOf is what a value takes. Its shape is numbers already, and their product is quicker than a formula; the formula
+// says what is wrong with a product that is too large.
 func (m *model) bytesOf(v *graph.Value) (int64, error) {
 	product := uint64(v.Type.Size())
 	for _, n := range m.shape(v) {
@@ -204,8 +201,7 @@ func (m *model) bytesOf(v *graph.Value) (int64, error) {
 	return int64(product), nil
 }
 
-// price evaluates the cost and work space of a node that is no view, once for those that
-// are alike.
+// price evaluates the cost and work space of a node that is no view, once for those that are alike.
 func (m *model) price(n *graph.Node) (err error) {
 	k := m.like.first(n)
 	if k != n.ID {
@@ -236,8 +232,8 @@ func (m *model) price(n *graph.Node) (err error) {
 	return nil
 }
 
-// workSpace is the bytes that a node needs beside its outputs: what its kernels
-// do where those run, else what the processor does.
+// workSpace is the bytes that a node needs beside its outputs: what its kernels do where those run, else what the
+// processor does.
 func (m *model) workSpace(n *graph.Node) (bytes int64, err error) {
 	if m.lowered {
 		l, err := graph.Lower(n, m.binding, graph.PlanLimits)
@@ -283,8 +279,7 @@ func (m *model) reserve() {
 	m.outputs.Reserve(len(m.g.Nodes), outs)
 }
 
-// touched lists the owners of values, each once, that live in the arena. It
-// writes over room.
+// touched lists the owners of values, each once, that live in the arena. It writes over room.
 func (m *model) touched(room, values []int32) []int32 {
 	owners := room[:0]
 	for _, v := range values {

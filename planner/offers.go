@@ -10,18 +10,17 @@ import (
 	"memopt/planner/cluster"
 )
 
-// offers is what can be computed again as one, in the nodes of the program as
-// its file spells it, and what that means for the nodes of the graph.
+// offers is what can be computed again as one, in the nodes of the program as its file spells it, and what that means
+// for the nodes of the graph.
 type offers struct {
 	a    *cluster.Analysis
 	keys []cluster.Key
-	// runs and makes are the graph's nodes that an option repeats, and those of
-	// them that make what it frees. Nodes that were folded away cost nothing.
+	// runs and makes are the graph's nodes that an option repeats, and those of them that make what it frees. Nodes
+	// that were folded away cost nothing.
 	runs, makes map[*cluster.Option][]int32
 }
 
-// analyse finds what can be computed again in the request's outline, or in the
-// graph itself.
+// analyse finds what can be computed again in the request's outline, or in the graph itself.
 func (m *model) analyse(r Request) (*offers, error) {
 	stop.Poll(m.ctx)
 	rules := cluster.Rules{ProbeLevel: 1, Boundary: r.Boundary, Compat: r.Compat, Library: m.g.Lib, Value: m.valueNamed, Context: m.ctx}
@@ -79,8 +78,8 @@ func (m *model) valueNamed(name string) (graph.OutlineValue, bool) {
 	return graph.OutlineValue{Type: v.Type, Shape: v.Shape, Known: true}, true
 }
 
-// runs lists the graph's nodes behind an option: those that make the outputs of
-// its nodes, with what has no name in the outline in between.
+// runs lists the graph's nodes behind an option: those that make the outputs of its nodes, with what has no name in the
+// outline in between.
 func (m *model) runs(option *cluster.Option, o *offers) (ids []int32) {
 	var work []*graph.Node
 	met := map[*graph.Node]bool{}
@@ -127,8 +126,8 @@ func (m *model) makes(option *cluster.Option) (ids []int32) {
 	return ids
 }
 
-// negligible reports whether a key frees no more at each place than allocators
-// round up to, and next to nothing beside what all keys free.
+// negligible reports whether a key frees no more at each place than allocators round up to, and next to nothing beside
+// what all keys free.
 func (m *model) negligible(k *cluster.Key, all int64) bool {
 	const granule, part = 256, 1000
 	saved, err := m.binding.Eval(k.Saving)
@@ -158,8 +157,8 @@ func (o *offers) turn(on []bool, options ...*cluster.Option) {
 	}
 }
 
-// applied reports, by plan, which option a set of repeated nodes comes to, or
-// −1: the outputs are made again, and by it more than by the others.
+// applied reports, by plan, which option a set of repeated nodes comes to, or −1: the outputs are made again, and by it
+// more than by the others.
 func (o *offers) applied(again []bool) []int {
 	best := make([]int, len(o.a.Plans))
 	for i := range o.a.Plans {
@@ -184,9 +183,8 @@ func (o *offers) applied(again []bool) []int {
 	return best
 }
 
-// wishes picks the options that a request asks for, at most one a place, and
-// says what of the request comes to something else than it says. Under Compat
-// all is as ONNX Runtime does it: a level replaces what the user asks for.
+// wishes picks the options that a request asks for, at most one a place, and says what of the request comes to
+// something else than it says. Under Compat all is as ONNX Runtime does it: a level replaces what the user asks for.
 func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) {
 	asked := cluster.Level(o.keys, r.Level)
 	if r.Compat != "" && r.Level > 0 {
@@ -215,8 +213,7 @@ func (o *offers) wishes(r Request) (chosen []cluster.Choice, warnings []string) 
 	return all.Choices, warnings
 }
 
-// asORT are remarks on what ONNX Runtime makes of a request, in silence: later
-// are the requests behind it.
+// asORT are remarks on what ONNX Runtime makes of a request, in silence: later are the requests behind it.
 func (o *offers) asORT(w ClusterRequest, later []ClusterRequest, matched int) []string {
 	say := func(format string, args ...any) []string { return []string{w.Where + fmt.Sprintf(format, args...)} }
 	text := configText([]ClusterRequest{w})
@@ -240,9 +237,8 @@ func (o *offers) asORT(w ClusterRequest, later []ClusterRequest, matched int) []
 	return nil
 }
 
-// remarks are on one request: what its spelling means, places that another
-// request asks for too, and what there is none of. Some values of the ID can be
-// kept in less, which strategy 2 means too.
+// remarks are on one request: what its spelling means, places that another request asks for too, and what there is none
+// of. Some values of the ID can be kept in less, which strategy 2 means too.
 func (o *offers) remarks(w ClusterRequest, by []string, extracts int) (out []string) {
 	say := func(format string, args ...any) { out = append(out, w.Where+fmt.Sprintf(format, args...)) }
 	text := configText([]ClusterRequest{w})

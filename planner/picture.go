@@ -7,8 +7,7 @@ import (
 	"memopt/planner/pack"
 )
 
-// Picture is a plan over its launches, for drawings: what is alive when, and
-// where it lies.
+// Picture is a plan over its launches, for drawings: what is alive when, and where it lies.
 type Picture struct {
 	Launches []PictureLaunch
 	Lives    []PictureLife
@@ -16,9 +15,8 @@ type Picture struct {
 	Peak int
 }
 
-// PictureLaunch is one launch: the bytes alive during it, and during the same
-// node in the step without recomputation (during the node before it, if it runs
-// again).
+// PictureLaunch is one launch: the bytes alive during it, and during the same node in the step without recomputation
+// (during the node before it, if it runs again).
 type PictureLaunch struct {
 	Node         string
 	Phase        string // forward, backward or update
@@ -44,8 +42,8 @@ func (c Class) String() string {
 	return [...]string{"kept for backward", "forward only", "computed again", "made in backward", "made by updates", "work space"}[c]
 }
 
-// PictureLife is a stretch of the arena in half-open launches [First, Last).
-// Value is what lies there first; Over counts what is written over it.
+// PictureLife is a stretch of the arena in half-open launches [First, Last). Value is what lies there first; Over
+// counts what is written over it.
 type PictureLife struct {
 	Value         string
 	Class         Class

@@ -2,8 +2,8 @@ package planner
 
 import "math"
 
-// beside has what a step costs told beside the plain form that the request
-// names: the difference counts as extra cost of every plan. It prices both.
+// beside has what a step costs told beside the plain form that the request names: the difference counts as extra cost
+// of every plan. It prices both.
 func (m *model) beside(r Request) error {
 	if err := m.reprice(r.Costs); err != nil {
 		return err
@@ -38,8 +38,8 @@ func (m *model) baseline(base *candidate) (Summary, error) {
 // overhead is an extra cost as a share of the plain step's.
 func (m *model) overhead(extra float64) float64 { return share(m.own+extra, m.total) }
 
-// share is a cost as a share of another, which may be far below 1: measured costs are in
-// seconds. Of nothing it is 0, never -0, which files would tell.
+// share is a cost as a share of another, which may be far below 1: measured costs are in seconds. Of nothing it is 0,
+// never -0, which files would tell.
 func share(cost, of float64) float64 {
 	if cost == 0 || of == 0 {
 		return 0
@@ -47,8 +47,7 @@ func share(cost, of float64) float64 {
 	return cost / of
 }
 
-// allows is the extra cost that a limit of overhead leaves for what runs again;
-// without one it leaves any.
+// allows is the extra cost that a limit of overhead leaves for what runs again; without one it leaves any.
 func (m *model) allows(overhead float64) float64 {
 	if overhead <= 0 {
 		return math.Inf(1)
@@ -56,12 +55,11 @@ func (m *model) allows(overhead float64) float64 {
 	return overhead*m.total - m.own
 }
 
-// Cost is what a step under the plan costs, in the units of its costs, and what
-// the plain step does.
+// Cost is what a step under the plan costs, in the units of its costs, and what the plain step does.
 func (p *Plan) Cost() (cost, plain float64) {
 	return p.m.total + p.m.own + p.m.againCost(p.Steps), p.m.total
 }
 
-// FormOverhead is what the form of the step costs beside the plain step, as a
-// share of that: the plan's overhead if nothing ran again.
+// FormOverhead is what the form of the step costs beside the plain step, as a share of that: the plan's overhead if
+// nothing ran again.
 func (p *Plan) FormOverhead() float64 { return p.m.overhead(0) }

@@ -14,21 +14,18 @@ import (
 // Request is what a plan is asked for.
 type Request struct {
 	Dims map[string]int64
-	// Budget binds everything the step holds: parameters, states, inputs and
-	// the arena. ActivationBudget binds the arena alone. 0 is no limit.
+	// Budget binds everything the step holds: parameters, states, inputs and the arena. ActivationBudget binds the
+	// arena alone. 0 is no limit.
 	Budget, ActivationBudget Size
-	// MaxOverhead asks for the lowest peak whose extra cost stays within this
-	// share of the step's cost. 0 is no limit.
+	// MaxOverhead asks for the lowest peak whose extra cost stays within this share of the step's cost. 0 is no limit.
 	MaxOverhead float64
 	// Strategy is a name from Strategies; "" is auto.
 	Strategy string
-	// Outline is the program as its file spells it, which clusters are found
-	// in; nil takes the graph itself.
+	// Outline is the program as its file spells it, which clusters are found in; nil takes the graph itself.
 	Outline *graph.Outline
 	// Boundary keeps what crosses from layer to layer.
 	Boundary bool
-	// Compat is the release of ONNX Runtime whose clusters and choices are taken
-	// to the letter: "1.19", or "" for none.
+	// Compat is the release of ONNX Runtime whose clusters and choices are taken to the letter: "1.19", or "" for none.
 	Compat string
 	// Level 1 and 2 turn on every cluster, as ONNX Runtime's levels do.
 	Level int
@@ -36,14 +33,13 @@ type Request struct {
 	Clusters []ClusterRequest
 	// Extracts is what of the graph could be kept in less, or is.
 	Extracts []Extract
-	// Plain is the step that this one is another form of: extra cost, its limit
-	// and shares of bytes are told beside that. Nil is the step itself.
+	// Plain is the step that this one is another form of: extra cost, its limit and shares of bytes are told beside
+	// that. Nil is the step itself.
 	Plain *graph.Graph
 	// Worth is what a plan has to come to; no more is looked for than can.
 	Worth Worth
-	// Costs gives, by node, the time that a unit of its flops and bytes takes on
-	// the device in use; Plan.PlainCosts has the units. Empty counts flops and
-	// bytes alike for all.
+	// Costs gives, by node, the time that a unit of its flops and bytes takes on the device in use; Plan.PlainCosts has
+	// the units. Empty counts flops and bytes alike for all.
 	Costs map[string]float64
 	// Again names forward nodes that must run again, whatever a strategy says.
 	Again []string
@@ -51,8 +47,7 @@ type Request struct {
 	Without []string
 	// Context ends the planning, which polls it as package stop says; nil is none.
 	Context context.Context
-	// Lowered asks for a plan for a device that runs kernels: work space is what
-	// those need.
+	// Lowered asks for a plan for a device that runs kernels: work space is what those need.
 	Lowered bool
 }
 
@@ -73,8 +68,8 @@ func (s Size) of(base int64) int64 {
 	return s.Bytes
 }
 
-// ClusterRequest turns on the first Count entries of a cluster in execution
-// order, −1 being all of them, or the entries in Places if that is not empty.
+// ClusterRequest turns on the first Count entries of a cluster in execution order, −1 being all of them, or the entries
+// in Places if that is not empty.
 type ClusterRequest struct {
 	ID       string
 	Strategy int
@@ -99,8 +94,8 @@ type Plan struct {
 	Graph   *graph.Graph
 	Form    Form
 	Request Request
-	// Steps is the order; Offsets the place of each life in the arena, none if whoever runs
-	// the graph has an allocator of his own.
+	// Steps is the order; Offsets the place of each life in the arena, none if whoever runs the graph has an allocator
+	// of his own.
 	Steps   []Step
 	Offsets []int64
 	Arena   int64
@@ -133,8 +128,8 @@ type Plan struct {
 // Make plans a training graph.
 func Make(g *graph.Graph, r Request) (*Plan, error) { return makeKnowing(g, r, nil) }
 
-// makeKnowing is Make for somebody who knows steps within the budgets and the
-// limit of cost, for where no cheaper ones are found; nil is none.
+// makeKnowing is Make for somebody who knows steps within the budgets and the limit of cost, for where no cheaper ones
+// are found; nil is none.
 func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 	x, err := Look(g, r)
 	if err != nil {

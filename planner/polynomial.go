@@ -10,9 +10,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// terms is the table of products of dims that the formulas of a graph are sums
-// of. Few are different, so a formula is a short row of numbers, and sums over
-// thousands of values cost little.
+// terms is the table of products of dims that the formulas of a graph are sums of. Few are different, so a formula is a
+// short row of numbers, and sums over thousands of values cost little.
 type terms struct {
 	products []product
 	bases    []base
@@ -21,8 +20,7 @@ type terms struct {
 	base     map[string]int
 }
 
-// polynomial is a formula: a coefficient for each product; products that it
-// has none of may be left out at the end.
+// polynomial is a formula: a coefficient for each product; products that it has none of may be left out at the end.
 type polynomial []int64
 
 // product is powers of bases.
@@ -102,8 +100,7 @@ func (t *terms) place(factors []graph.Power) (int, error) {
 	return i, nil
 }
 
-// values is every product under a binding of the dims; ok is false where one
-// leaves 64 bits.
+// values is every product under a binding of the dims; ok is false where one leaves 64 bits.
 func (t *terms) values(b *graph.Binding) (v []int64, ok bool, err error) {
 	at := make([]int64, len(t.bases))
 	for i, x := range t.bases {

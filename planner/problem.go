@@ -6,16 +6,14 @@ import (
 	"memopt/planner/recompute"
 )
 
-// nameless is a model without its names: what is asked of it is asked of one
-// table.
+// nameless is a model without its names: what is asked of it is asked of one table.
 type nameless struct {
 	p      *recompute.Problem
 	owners []int32 // by the problem's values
 }
 
-// problem takes the names off a model. Operators are the nodes of the plain
-// order; bytes are rounded up to a multiple of unit. forced names, by node, what
-// must run again; nil is nothing.
+// problem takes the names off a model. Operators are the nodes of the plain order; bytes are rounded up to a multiple
+// of unit. forced names, by node, what must run again; nil is nothing.
 func (m *model) problem(unit int64, forced []bool) *recompute.Problem {
 	if m.bare.p == nil {
 		m.bare = m.nameless()

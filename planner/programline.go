@@ -8,15 +8,13 @@ import (
 // Line is a node as a plan file's program spells it.
 type Line struct {
 	Name, Op string
-	// Module is the part of the model that the node belongs to, in dots: what a
-	// recorder wrote, the name up to its last slash, or a name that has dots
-	// itself. "" is unknown.
+	// Module is the part of the model that the node belongs to, in dots: what a recorder wrote, the name up to its last
+	// slash, or a name that has dots itself. "" is unknown.
 	Module string
 }
 
-// ParseLine reads a line of a program as far as reports need it: outputs with
-// types, the operator, and the node's name behind @ if it is not the first
-// output's.
+// ParseLine reads a line of a program as far as reports need it: outputs with types, the operator, and the node's name
+// behind @ if it is not the first output's.
 func ParseLine(line string) (l Line) {
 	first, rest := cutName(line)
 	l.Name = first

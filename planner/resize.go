@@ -9,9 +9,8 @@ import (
 	"memopt/planner/pack"
 )
 
-// Resize is the plan's decisions under other dims: the same nodes run again at
-// the same places, and the values are placed anew. What was asked for is not
-// asked again; a larger batch may be over the budget.
+// Resize is the plan's decisions under other dims: the same nodes run again at the same places, and the values are
+// placed anew. What was asked for is not asked again; a larger batch may be over the budget.
 func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 	begin := time.Now()
 	r := p.Request
@@ -66,9 +65,8 @@ func (m *model) candidateOf(steps []Step) (*candidate, error) {
 	return m.place(&candidate{again: ranAgain(steps, len(m.g.Nodes)), t: m.simulate(steps), by: given})
 }
 
-// into is a candidate in an arena of so many bytes, or as it was if it has no places there.
-// Who was solved for that room has: the lowest arena that is found without one may end
-// above it.
+// into is a candidate in an arena of so many bytes, or as it was if it has no places there. Who was solved for that
+// room has: the lowest arena that is found without one may end above it.
 func (m *model) into(c *candidate, room int64) (*candidate, error) {
 	if c.placed.Height <= room || c.t.peak > room {
 		return c, nil

@@ -8,9 +8,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// Rewrite is the plan as a graph of its own: what runs again is a copy of its
-// node, named NAME_recompute or, if that is taken, NAME_recompute_2, and later readers read the copy. Any runtime
-// that keeps the order of the nodes then needs no more than the plan's peak.
+// Rewrite is the plan as a graph of its own: what runs again is a copy of its node, named NAME_recompute or, if that is
+// taken, NAME_recompute_2, and later readers read the copy. Any runtime that keeps the order of the nodes then needs no
+// more than the plan's peak.
 func (p *Plan) Rewrite() (*graph.Graph, error) {
 	g, _, err := p.rewrite()
 	return g, err
@@ -101,8 +101,7 @@ func (r *rewriter) define(v *graph.Value) {
 	r.now[v.ID] = c
 }
 
-// value is the new value for an old one. Views are no steps; each is placed
-// before its first reader.
+// value is the new value for an old one. Views are no steps; each is placed before its first reader.
 func (r *rewriter) value(v *graph.Value) *graph.Value {
 	if v != nil && r.now[v.ID] == nil {
 		r.node(v.Def)
@@ -113,8 +112,7 @@ func (r *rewriter) value(v *graph.Value) *graph.Value {
 	return r.now[v.ID]
 }
 
-// node copies a node, under its own name the first time. Views of what it
-// makes anew are to be placed anew.
+// node copies a node, under its own name the first time. Views of what it makes anew are to be placed anew.
 func (r *rewriter) node(n *graph.Node) {
 	in := make([]*graph.Value, len(n.Inputs))
 	for i, v := range n.Inputs {
@@ -152,8 +150,7 @@ func (r *rewriter) node(n *graph.Node) {
 	}
 }
 
-// suffix sets a copy's names apart from all others: the old graph may have been
-// rewritten before.
+// suffix sets a copy's names apart from all others: the old graph may have been rewritten before.
 func (r *rewriter) suffix(n *graph.Node) string {
 	taken := func(suffix string) bool {
 		return slices.ContainsFunc(n.Outputs, func(v *graph.Value) bool {
@@ -167,8 +164,8 @@ func (r *rewriter) suffix(n *graph.Node) string {
 	return suffix
 }
 
-// seeded is a node's attributes, with what it draws under its own name said as
-// its seed: a copy has another name and must draw the same.
+// seeded is a node's attributes, with what it draws under its own name said as its seed: a copy has another name and
+// must draw the same.
 func seeded(n *graph.Node) []graph.Attr {
 	if !n.Op.Random || n.Has("seed") {
 		return n.Attrs

@@ -8,11 +8,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// RewriteOutline is the plan as an edit of the file that its graph was read from:
-// the nodes of its outline and copies of some, in the plan's order. Nodes that
-// reading has folded away come as soon as what they read is there, and what they
-// are needed for waits for them. It is not ok where a node of the graph is none of
-// the file's, but a part of one.
+// RewriteOutline is the plan as an edit of the file that its graph was read from: the nodes of its outline and copies
+// of some, in the plan's order. Nodes that reading has folded away come as soon as what they read is there, and what
+// they are needed for waits for them. It is not ok where a node of the graph is none of the file's, but a part of one.
 func (p *Plan) RewriteOutline(o *graph.Outline) (after *graph.Outline, order []int, ok bool, err error) {
 	g, of, err := p.rewrite()
 	if err != nil {
@@ -71,8 +69,8 @@ type outlineEditor struct {
 	order    []int
 }
 
-// match tells the outline's nodes that the graph has from those that were folded
-// away, and reports whether the graph has no others.
+// match tells the outline's nodes that the graph has from those that were folded away, and reports whether the graph
+// has no others.
 func (e *outlineEditor) match(g *graph.Graph) bool {
 	for i, n := range e.old.Nodes {
 		for _, name := range n.Outputs {
@@ -113,9 +111,8 @@ func (e *outlineEditor) of(n *graph.Node) (i int, ok bool) {
 	return 0, false
 }
 
-// edited is an outline's node as a rewritten graph has it. What reading made of an
-// input, as a constant of an attribute, stays as the file has it. Random nodes
-// that are copied draw by a seed.
+// edited is an outline's node as a rewritten graph has it. What reading made of an input, as a constant of an
+// attribute, stays as the file has it. Random nodes that are copied draw by a seed.
 func edited(x graph.OutlineNode, n, of *graph.Node, copied bool) graph.OutlineNode {
 	x.Inputs, x.Outputs = slices.Clone(x.Inputs), slices.Clone(x.Outputs)
 	for k, name := range x.Inputs {

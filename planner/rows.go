@@ -10,22 +10,19 @@ import (
 	"memopt/planner/cluster"
 )
 
-// Table is what a graph offers to run again as one, and what each offer does to
-// the plan.
+// Table is what a graph offers to run again as one, and what each offer does to the plan.
 type Table struct {
 	Clusters   []Row
 	Selection  Selection
 	Spellings  []string // how clusters may be named
 	Boundaries []string // the nodes that read what layers keep for each other
 	Kept       []string // and what that is
-	// Analysis is what can be computed again by the names of the request's
-	// outline.
+	// Analysis is what can be computed again by the names of the request's outline.
 	Analysis *cluster.Analysis
 }
 
-// Tabulate fills in the table, and the warnings that belong to it. Make leaves
-// that out: no decision needs it, and on a long program it takes longer than
-// they do. Once is enough; to ask again costs nothing.
+// Tabulate fills in the table, and the warnings that belong to it. Make leaves that out: no decision needs it, and on a
+// long program it takes longer than they do. Once is enough; to ask again costs nothing.
 func (p *Plan) Tabulate() (err error) {
 	if p.s == nil {
 		return nil
@@ -37,8 +34,7 @@ func (p *Plan) Tabulate() (err error) {
 	return nil
 }
 
-// Row is a line of the plan table: one cluster, or several that must be on
-// together.
+// Row is a line of the plan table: one cluster, or several that must be on together.
 type Row struct {
 	ID       string // of the first of them
 	Strategy int
@@ -56,14 +52,13 @@ type Row struct {
 	At        []int // which those are
 	Nodes     []string
 	How       string // what is kept instead, and why that will do; "" for what runs again
-	// Batch reports whether the saving depends on what a step is fed; Beyond
-	// whether ONNX Runtime could not compute it again.
+	// Batch reports whether the saving depends on what a step is fed; Beyond whether ONNX Runtime could not compute it
+	// again.
 	Batch, Beyond bool
-	// PeakEffect is by how much the row lowers the plan's peak: for a row that
-	// is on, what the peak would be higher without it; for one that is off,
-	// what it would be lower with it. PeakAlone is what the row lowers the peak
-	// of the plain step by. Cost is the extra compute of the row, as a share of
-	// the plain step's, and Flops the extra operations.
+	// PeakEffect is by how much the row lowers the plan's peak: for a row that is on, what the peak would be higher
+	// without it; for one that is off, what it would be lower with it. PeakAlone is what the row lowers the peak of the
+	// plain step by. Cost is the extra compute of the row, as a share of the plain step's, and Flops the extra
+	// operations.
 	PeakEffect, PeakAlone int64
 	Cost                  float64
 	Flops                 int64
@@ -86,13 +81,13 @@ type Selection struct {
 	Bytes    int64 `json:"bytes"` // the sum of their savings, as far as they are applied
 	ORTBytes int64 `json:"ort_bytes"`
 	Keeps    int64 `json:"keeps"`
-	// PeakDrop is what the peak really falls by, Cost and Flops what the step does
-	// more, all beside the step in which everything is kept whole.
+	// PeakDrop is what the peak really falls by, Cost and Flops what the step does more, all beside the step in which
+	// everything is kept whole.
 	PeakDrop int64   `json:"peak_drop"`
 	Cost     float64 `json:"cost"`
 	Flops    int64   `json:"extra_flops"`
-	// OtherBoundary is the peak of the same level with layer boundaries the
-	// other way round, 0 if no level is asked for.
+	// OtherBoundary is the peak of the same level with layer boundaries the other way round, 0 if no level is asked
+	// for.
 	OtherBoundary int64 `json:"peak_other_boundary"`
 }
 
@@ -260,8 +255,7 @@ func (s *search) turnOn(on []bool) error {
 	return nil
 }
 
-// otherBoundary is the peak of the request's level with layers switched the
-// other way.
+// otherBoundary is the peak of the request's level with layers switched the other way.
 func (s *search) otherBoundary() int64 {
 	r := s.plan.Request
 	r.Boundary = !r.Boundary
@@ -286,8 +280,7 @@ func (s *search) whole() (*model, error) {
 	return s.modelOf(&all[on], true, false, nil)
 }
 
-// weigh simulates the plan with a row the other way round, and the whole step with the
-// row alone.
+// weigh simulates the plan with a row the other way round, and the whole step with the row alone.
 func (t *tabulation) weigh(row *Row, on, off []*cluster.Option) {
 	chosen, m := t.chosen, t.m
 	other := slices.Clone(chosen.again)

@@ -11,8 +11,8 @@ import (
 // Space is where a range of bytes lies.
 type Space uint8
 
-// The spaces. State holds parameters, constants and optimizer states, which
-// outlive the step; Staging holds the inputs fed to it; Arena everything else.
+// The spaces. State holds parameters, constants and optimizer states, which outlive the step; Staging holds the inputs
+// fed to it; Arena everything else.
 const (
 	Arena Space = iota
 	State
@@ -31,15 +31,15 @@ type Ref struct {
 	Shape  []int
 }
 
-// Launch is one dispatch as data. Copy launches have no Node: they bring a
-// new state that was made elsewhere (In[0]) to the state's place (Out[0]).
+// Launch is one dispatch as data. Copy launches have no Node: they bring a new state that was made elsewhere (In[0]) to
+// the state's place (Out[0]).
 type Launch struct {
 	Node    *graph.Node
 	Again   bool
 	In, Out []Ref
 	Scratch Ref
-	// Parts is the launches that Node, a chain, stands for; nil for others. One
-	// after another they do the same: what is between them has its place, too.
+	// Parts is the launches that Node, a chain, stands for; nil for others. One after another they do the same: what is
+	// between them has its place, too.
 	Parts []Launch
 }
 

@@ -15,9 +15,9 @@ type Step struct {
 // timeline is the exact simulation of a list of steps.
 type timeline struct {
 	steps []Step
-	// By instance: the life it lies in. Every launch makes an instance of each
-	// owner that it writes, in the order of outputs. Readers read the newest, but
-	// for what lasts to the end, or is still held: that stays where it was made first.
+	// By instance: the life it lies in. Every launch makes an instance of each owner that it writes, in the order of
+	// outputs. Readers read the newest, but for what lasts to the end, or is still held: that stays where it was made
+	// first.
 	buffer []int32
 	lives  []life  // work space has lives of its own between the others
 	live   []int64 // by step: bytes alive
@@ -33,8 +33,8 @@ type life struct {
 	scratch     bool
 }
 
-// simulator is what every simulation of a model needs: facts that do not
-// change, and memory to use again, since a search simulates thousands of sets.
+// simulator is what every simulation of a model needs: facts that do not change, and memory to use again, since a
+// search simulates thousands of sets.
 type simulator struct {
 	plain   []int32         // the plain order: nodes that are no views
 	later   []bool          // by place in that: not of the forward pass
@@ -92,8 +92,7 @@ func newSimulator(m *model) *simulator {
 	return s
 }
 
-// another is the same model with a simulator of its own, so that both may simulate at
-// once.
+// another is the same model with a simulator of its own, so that both may simulate at once.
 func (m *model) another() *model {
 	n, sim := *m, *m.sim
 	sim.made, sim.current = make([]bool, len(sim.made)), make([]int32, len(sim.current))
@@ -102,9 +101,8 @@ func (m *model) another() *model {
 	return &n
 }
 
-// overwritable adds the owners whose bytes output 0 may be written over once
-// they die: inputs that the operator allows, as large, and read through no
-// other input.
+// overwritable adds the owners whose bytes output 0 may be written over once they die: inputs that the operator allows,
+// as large, and read through no other input.
 func (m *model) overwritable(owners []int32, node int32) []int32 {
 	op := m.ops[m.kind[node]]
 	out, reads := m.like.makes.Of(node)[0], m.like.reads.Of(node)
@@ -134,8 +132,7 @@ func (m *model) overwritable(owners []int32, node int32) []int32 {
 	return owners
 }
 
-// order is the plain order with the nodes of again put in where they are
-// first needed. Views are not steps.
+// order is the plain order with the nodes of again put in where they are first needed. Views are not steps.
 func (m *model) order(again []bool) []Step {
 	steps := make([]Step, 0, len(m.g.Nodes)+16)
 	s := m.sim
@@ -165,8 +162,7 @@ func (m *model) remake(steps []Step, again []bool, node int32) []Step {
 	return steps
 }
 
-// lastReads is, by instance, the last step that touches it. The list is good
-// until it is made for other steps.
+// lastReads is, by instance, the last step that touches it. The list is good until it is made for other steps.
 func (m *model) lastReads(steps []Step) []int32 {
 	end := int32(len(steps))
 	current, last := m.sim.current, m.sim.last[:0]

@@ -20,11 +20,11 @@ const (
 	shortProgram = 256
 	// midProgram is how many make limits too long to solve where a plan is known.
 	midProgram = 1024
-	// largeProgram is how many launches make other limits too long to look at, and the last bytes of a limit not worth a
-	// thought.
+	// largeProgram is how many launches make other limits too long to look at, and the last bytes of a limit not worth
+	// a thought.
 	largeProgram = 4096
-	// nestedProgram is how many have lives only nested, which loses hardly any bytes and saves time: their plans leave the
-	// nestedLoss-th part of a limit to it.
+	// nestedProgram is how many have lives only nested, which loses hardly any bytes and saves time: their plans leave
+	// the nestedLoss-th part of a limit to it.
 	nestedProgram = 1 << 15
 	nestedLoss    = 1 << 13
 )
@@ -78,7 +78,7 @@ type way struct {
 	rough, hasty bool
 }
 
-// usual solves a limit with the work that limits of a staircase get. These ask again for one that was too dear.
+// usual solves a limit with the work that limits of a staircase get. These ask again for one that cost too much.
 func (v *solver) usual() way {
 	return way{solve: func(limit int64) (recompute.Answer, bool) {
 		a, known := v.answers[limit]
@@ -149,8 +149,8 @@ func (v *solver) fully(limit int64) (c *candidate, err error) {
 	return c, err
 }
 
-// both solves a limit, and another one beside it, if that is not 0, for plans that cost less than some other. This is the
-// only fork of the planner: what either finds does not depend on the other, and both are waited for.
+// both solves a limit, and another one beside it, if that is not 0, for plans that cost less than some other. This is
+// the only fork of the planner: what either finds does not depend on the other, and both are waited for.
 func (v *solver) both(limit, beside int64, other float64) (a, b found, err error) {
 	one := func(by *solver, limit int64) (f found, err error) {
 		if f, err = by.below(limit, other); err == nil {
@@ -186,9 +186,9 @@ func (v *solver) at(limit int64, most float64, w way) (*candidate, error) {
 	return f.plan, err
 }
 
-// below is a plan within limit that costs less than some other or about as much, and infinity; or nil, and what all plans
-// cost at least that would be found, if that is as much. A tighter plan that is cheaper than a looser one that could not be
-// placed is chance, and is not taken, so that none needs to be placed that is too dear.
+// below is a plan within limit that costs less than some other or about as much, and infinity; or nil, and what all
+// plans cost at least that would be found, if that is as much. A tighter plan that is cheaper than a looser one that
+// could not be placed is chance, and is not taken, so that none needs to be placed that costs too much.
 func (v *solver) below(limit int64, other float64) (found, error) {
 	return v.by(v.usual(), limit, math.Inf(1), other)
 }
@@ -202,7 +202,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 		aim -= limit / nestedLoss
 	}
 	whole := false              // the top itself was aimed at
-	dear := 0.0                 // the cost of the last plan that was not placed
+	unplaced := 0.0             // the cost of the last plan that was not placed
 	var missed recompute.Answer // that plan
 	for i := range placings {
 		a, ok := v.lower(w, v.m.align(aim), missed)
@@ -216,15 +216,15 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 		step := limit / placed1 << i
 		if other > 0 {
 			// What is placed soon may cost a little less than its answer.
-			if least := max(dear, a.Extra) - hardly*v.m.total; least >= other {
+			if least := max(unplaced, a.Extra) - hardly*v.m.total; least >= other {
 				f.from = least
 				return f, nil
 			}
-			if a.Extra < dear {
+			if a.Extra < unplaced {
 				aim = min(aim, a.Peak) - max(step, v.m.unit)
 				continue
 			}
-			dear = a.Extra
+			unplaced = a.Extra
 		}
 		c, fits, err := v.placedSoon(w, a, v.m.align(min(aim, a.Peak)-step), limit)
 		if !fits && err == nil {
@@ -240,10 +240,9 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 		if missed = a; c.placed.Offsets != nil {
 			f.above = append(f.above, c)
 		}
-		// Placement takes more than the bytes alive: aim lower, at first by as little
-		// as it missed the limit by. Where that is much, as few lives that do not nest
-		// may miss it by, another plan that is hardly lower may do better. If that was
-		// as far off, none that is not much lower will.
+		// Placement takes more than the bytes alive: aim lower, at first by as little as it missed the limit by. Where
+		// that is much, as few lives that do not nest may miss it by, another plan that is hardly lower may do better.
+		// If that was as far off, none that is not much lower will.
 		less := max(c.placed.Height, a.Peak) - limit
 		switch {
 		case i > 0:
@@ -256,8 +255,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 	return f, nil
 }
 
-// lower solves a limit that is hardly below that of a plan that was not placed. That plan
-// may lead to one as good.
+// lower solves a limit that is hardly below that of a plan that was not placed. That plan may lead to one as good.
 func (v *solver) lower(w way, limit int64, missed recompute.Answer) (recompute.Answer, bool) {
 	if !w.rough {
 		if a, ok := v.asked(v.r.Lower(limit, missed)); ok {
@@ -267,8 +265,8 @@ func (v *solver) lower(w way, limit int64, missed recompute.Answer) (recompute.A
 	return w.solve(limit)
 }
 
-// between is the cheapest plan within a limit that is found between one that is and one
-// that missed it when it was placed, halfway each time.
+// between is the cheapest plan within a limit that is found between one that is and one that missed it when it was
+// placed, halfway each time.
 func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answer, times int) (*candidate, error) {
 	low, high := c.t.peak, missed.Peak
 	for range times {
@@ -294,9 +292,9 @@ func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answ
 	return c, nil
 }
 
-// placedSoon is what is placed at once: the plan of an answer, or one for an aim below that costs
-// about as much, where both are so near their bounds that they were found soon, too. A search for
-// places within the last bytes takes longer than all of that.
+// placedSoon is what is placed at once: the plan of an answer, or one for an aim below that costs about as much, where
+// both are so near their bounds that they were found soon, too. A search for places within the last bytes takes longer
+// than all of that.
 func (v *solver) placedSoon(w way, a recompute.Answer, below, limit int64) (c *candidate, fits bool, err error) {
 	if w.rough || a.Extra > a.Bound+soon*v.m.total {
 		return nil, false, nil
@@ -310,8 +308,8 @@ func (v *solver) placedSoon(w way, a recompute.Answer, below, limit int64) (c *c
 	return nil, false, nil
 }
 
-// placed is the plan of an answer whose lives have places, and whether those are within a limit.
-// A search for them may look at so much.
+// placed is the plan of an answer whose lives have places, and whether those are within a limit. A search for them may
+// look at so much.
 func (v *solver) placed(a recompute.Answer, limit int64, looks int) (c *candidate, fits bool, err error) {
 	c, err = v.m.placeIn(v.candidate(a, limit), limit, looks)
 	var beyond *pack.CapacityError
@@ -336,10 +334,9 @@ func (v *solver) whole() ([]*candidate, error) {
 	return v.all, nil
 }
 
-// goDown is what is found for limits from everything kept downwards, each plan with less
-// arena than the one before.
+// goDown is what is found for limits from everything kept downwards, each plan with less arena than the one before.
 func (v *solver) goDown() ([]*candidate, error) {
-	all := []*candidate{v.m.sunk(v.base)}
+	all := []*candidate{v.m.trimmed(v.base)}
 	lowest, passed := all[0].placed.Height, (*candidate)(nil)
 	width := max(lowest/wholeMost, 1)
 	for next := lowest - 1; next > 0; {
@@ -349,7 +346,7 @@ func (v *solver) goDown() ([]*candidate, error) {
 		}
 		switch {
 		case c != nil:
-			c = v.m.sunk(c)
+			c = v.m.trimmed(c)
 			lowest = c.placed.Height
 			if low := all[len(all)-1]; lowest < low.placed.Height {
 				if passed = c; c.t.peak <= low.t.peak {
@@ -366,8 +363,8 @@ func (v *solver) goDown() ([]*candidate, error) {
 			next = lowest - 1 - width
 		}
 	}
-	// Arenas of few bytes may fall while the bytes alive in them rise. Less of both comes
-	// first, but nothing comes before a plan for what no other is within.
+	// Arenas of few bytes may fall while the bytes alive in them rise. Less of both comes first, but nothing comes
+	// before a plan for what no other is within.
 	if passed != nil && passed.t.peak <= v.base.t.peak {
 		for all[len(all)-1].t.peak < passed.t.peak {
 			all = all[:len(all)-1]
@@ -412,8 +409,8 @@ func (v *solver) descend(first *candidate, lower func(*candidate)) error {
 	return err
 }
 
-// surely is the plan with the lowest peak that is found, whatever it costs, or nil. Where the peak is below some arena it is worth
-// some effort to place it there.
+// surely is the plan with the lowest peak that is found, whatever it costs, or nil. Where the peak is below some arena
+// it is worth some effort to place it there.
 func (v *solver) surely(below int64) (*candidate, error) {
 	if !v.sought {
 		v.lowest, v.sought = v.lowestFound(v.floor), true
@@ -460,9 +457,8 @@ func (v *solver) lowestFound(floor int64) *recompute.Answer {
 	return v.under(*found, v.m.align(floor))
 }
 
-// under leads from a plan to lower ones, each a little below the one before, down to the
-// floor. Plans found for limits far below are no lower: from a plan at hand repairs lead
-// farther.
+// under leads from a plan to lower ones, each a little below the one before, down to the floor. Plans found for limits
+// far below are no lower: from a plan at hand repairs lead farther.
 func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	for a.Peak > floor {
 		limit := max(v.m.align(a.Peak-a.Peak/deeper)-v.m.unit, floor)
@@ -478,8 +474,8 @@ func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	return &a
 }
 
-// stair is limits on the way down to a floor, each a width below what the last plan takes.
-// Where one has no plan those that follow are closer, a few times.
+// stair is limits on the way down to a floor, each a width below what the last plan takes. Where one has no plan those
+// that follow are closer, a few times.
 type stair struct {
 	height, floor, width int64
 	halved               int // how often the width was

@@ -10,8 +10,8 @@ import (
 // Stage is the part of a step that first touches a range of memory.
 type Stage uint8
 
-// The stages. What is loaded is there before the first step: weights, constants and states that have numbers. Inputs and
-// activations are there from the first forward pass on, what only backward needs from the first launch of it, and
+// The stages. What is loaded is there before the first step: weights, constants and states that have numbers. Inputs
+// and activations are there from the first forward pass on, what only backward needs from the first launch of it, and
 // optimizer states, which begin as zeros, from the first launch that updates.
 const (
 	Loading Stage = iota
@@ -20,8 +20,8 @@ const (
 	UpdateStage
 )
 
-// Segment is a range of a space with the stage that first touches it, and whose memory it is, as tables of phases
-// call it. The segments of a space follow each other, and no value lies in two.
+// Segment is a range of a space with the stage that first touches it, and whose memory it is, as tables of phases call
+// it. The segments of a space follow each other, and no value lies in two.
 type Segment struct {
 	Space   Space
 	At, End int64
@@ -79,9 +79,9 @@ func stateClasses(g *graph.Graph) map[*graph.Value]class {
 	return at
 }
 
-// byStage lists what lies outside the arena: inputs and what has numbers in the graph's order, and then
-// states that begin as zeros, by when they are touched. The last value of all states stays behind the others: their
-// space is as high in any order then.
+// byStage lists what lies outside the arena: inputs and what has numbers in the graph's order, and then states that
+// begin as zeros, by when they are touched. The last value of all states stays behind the others: their space is as
+// high in any order then.
 func (s *Schedule) byStage(g *graph.Graph) []*graph.Value {
 	var out []*graph.Value
 	end := loaded

@@ -4,27 +4,27 @@ import "math"
 
 // The staircase answers limits of the arena with plans, so that a lower limit never costs less.
 //
-// What solving finds for a limit is chance to some degree, so that more memory might cost more than less does. So a limit
-// is answered from plans that do not depend on it: those of a fixed grid of limits, which are shares of the plain arena,
-// and of halves, quarters and so on between two of them, as far as bounds differ there. All are found when they are first
-// asked for.
+// What solving finds for a limit is chance to some degree, so that more memory might cost more than less does. So a
+// limit is answered from plans that do not depend on it: those of a fixed grid of limits, which are shares of the plain
+// arena, and of halves, quarters and so on between two of them, as far as bounds differ there. All are found when they
+// are first asked for.
 //
-//   - A grid limit has the cheapest of the plans that were found for all grid limits up to it, and of those that were too
-//     high for a lower one once they were placed, but not for it. If there is none, it has what was found for the next
-//     one, should that be within.
+//   - A grid limit has the cheapest of the plans that were found for all grid limits up to it, and of those that were
+//     too high for a lower one once they were placed, but not for it. If there is none, it has what was found for the
+//     next one, should that be within.
 //   - Halfway between two limits that have plans there is what was found there, unless that costs more than the plan of
 //     the lower one or less than that of the upper one: then there is the plan of the lower one.
 //   - From there a few steps lead down: each is what is found with less than the plan before it takes, as long as that
 //     costs no less, and no more than the next limit below does.
 //   - Any other limit has the plan of the next one above, if that is within it, or else of the next one below.
-//   - Below the lowest grid limit that has a plan, where a hair less memory may take far more compute, there are the plans
-//     of a descent from there to the floor, each for all limits that it is the cheapest within. Cheaper ones than that grid
-//     limit's are dropped.
+//   - Below the lowest grid limit that has a plan, where a hair less memory may take far more compute, there are the
+//     plans of a descent from there to the floor, each for all limits that it is the cheapest within. Cheaper ones than
+//     that grid limit's are dropped.
 //   - Small programs are searched as a whole, and have no grid: a limit has the cheapest plan within it.
 //
-// So no limit's plan costs more than that of a lower one, whatever solving finds. Most grid limits need not be solved to
-// know that: where the bound of one is not below what a known plan costs, none from there down is cheaper. Mostly that is
-// the next one.
+// So no limit's plan costs more than that of a lower one, whatever solving finds. Most grid limits need not be solved
+// to know that: where the bound of one is not below what a known plan costs, none from there down is cheaper. Mostly
+// that is the next one.
 //
 // In long programs, where a plan takes long, the grid is finer and nothing is halved.
 const (
@@ -42,8 +42,9 @@ const (
 
 // limits is what a staircase asks of whoever solves limits: a *solver.
 type limits interface {
-	// least bounds what a plan within a limit costs, and tells whether there may be one; early is that as it was at first,
-	// so that it does not depend on what was asked. excludes reports whether it is known at once that nothing costs less.
+	// least bounds what a plan within a limit costs, and tells whether there may be one; early is that as it was at
+	// first, so that it does not depend on what was asked. excludes reports whether it is known at once that nothing
+	// costs less.
 	least(limit int64) (cost float64, may bool)
 	early(limit int64) (cost float64, may bool)
 	excludes(limit int64, cost float64) bool
@@ -61,9 +62,9 @@ type limits interface {
 	wide(cost, bound float64) bool
 }
 
-// found is what solving found for a limit: a plan or nil, and a bound for it and all below. Without a plan, what might be
-// found for it costs from so much on: that is too much for whoever asked. Plans above were to be within the limit, but
-// their arenas are not.
+// found is what solving found for a limit: a plan or nil, and a bound for it and all below. Without a plan, what might
+// be found for it costs from so much on: that is too much for whoever asked. Plans above were to be within the limit,
+// but their arenas are not.
 type found struct {
 	plan  *candidate
 	above []*candidate
@@ -83,9 +84,9 @@ type staircase struct {
 	known map[int64]found
 	ways  map[fromTo]*candidate // from plans to lower limits
 	lows  []*candidate          // below the grid, once they were asked for
-	// tooCostly stands for all plans that cost clearly more than is of use to whoever asks: it costs as much as the cheapest
-	// of them, and is within any limit, as a limit's plan costs no less than those of higher ones, so that nothing more need
-	// be known. Nil is none.
+	// tooCostly stands for all plans that cost clearly more than is of use to whoever asks: it costs as much as the
+	// cheapest of them, and is within any limit, as a limit's plan costs no less than those of higher ones, so that
+	// nothing more need be known. Nil is none.
 	tooCostly *candidate
 	most      float64 // what a plan of use costs at most; the one too costly is not close to it
 }
@@ -194,8 +195,8 @@ func (s *staircase) answer(limit int64) (*candidate, error) {
 	return g.reach()
 }
 
-// gap is what lies between two limits: all those in it have the plan of the upper one, if that is within, or that of the
-// lower one.
+// gap is what lies between two limits: all those in it have the plan of the upper one, if that is within, or that of
+// the lower one.
 type gap struct {
 	*staircase
 	k            int64 // of the grid limit below
@@ -325,7 +326,8 @@ func (s *staircase) onGrid(k int64) (best *candidate, err error) {
 		if !may {
 			break
 		}
-		// What comes next, where this one will hardly say that it need not; but long programs have no other hand for it.
+		// What comes next, where this one will hardly say that it need not; but long programs have no other hand for
+		// it.
 		if s.halving > 0 && (rival != nil && s.mayBeat(next, rival) || rival == nil && s.level(next, bound)) {
 			beside = next
 		}
@@ -371,10 +373,10 @@ func (s *staircase) belowGrid(limit int64) (*candidate, error) {
 	return highest(lows, limit), err
 }
 
-// bottom is the plans below all grid limits that have one, highest first, each dearer than the one before it; the first is
-// that of the lowest of those limits. They do not depend on any limit, and what is cheaper than the first is none of them:
-// so the plan of a limit costs no less than those of higher ones here, too. There is only the one too costly if that is the
-// first, and none if no grid limit is as low as those that are taken to have one.
+// bottom is the plans below all grid limits that have one, highest first, each dearer than the one before it; the first
+// is that of the lowest of those limits. They do not depend on any limit, and what is cheaper than the first is none of
+// them: so the plan of a limit costs no less than those of higher ones here, too. There is only the one too costly if
+// that is the first, and none if no grid limit is as low as those that are taken to have one.
 func (s *staircase) bottom() ([]*candidate, error) {
 	if s.lows != nil {
 		return s.lows, nil
@@ -460,9 +462,9 @@ func cheaper(a, b *candidate) *candidate {
 }
 
 // thorough is the plan of a limit, better than c, which within has there, if more work finds one: where gaps are wide,
-// grid limits are solved quickly, as it takes many of them. More work must not depend on the limit between two of the grid,
-// and must not find what is cheaper than limits above have. So it is done for the grid limit below, and its plan is taken
-// if it costs no less than that of the next one does, for which more may be done in the same way.
+// grid limits are solved quickly, as it takes many of them. More work must not depend on the limit between two of the
+// grid, and must not find what is cheaper than limits above have. So it is done for the grid limit below, and its plan
+// is taken if it costs no less than that of the next one does, for which more may be done in the same way.
 func (s *staircase) thorough(limit int64, c *candidate) (*candidate, error) {
 	if c == s.base || s.small || s.halving == 0 {
 		return c, nil
@@ -478,8 +480,8 @@ func (s *staircase) thorough(limit int64, c *candidate) (*candidate, error) {
 	return cheaper(c, better), nil
 }
 
-// improved is a plan for a grid limit that is cheaper than the one it has, or that plan; nil if it has none. It costs no
-// less than that of the next one does, which may be improved in its turn as often.
+// improved is a plan for a grid limit that is cheaper than the one it has, or that plan; nil if it has none. It costs
+// no less than that of the next one does, which may be improved in its turn as often.
 func (s *staircase) improved(k int64, more int) (*candidate, error) {
 	c, err := s.onGrid(k)
 	if c == nil || c == s.base || err != nil {

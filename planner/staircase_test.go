@@ -240,7 +240,7 @@ func TestNearTheFloor(t *testing.T) {
 		floor := s.plan.Floor.Peak
 		answers := map[int64]*candidate{}
 		ask := func(limit int64) *candidate {
-			c, err := greedy(s, limit, true)
+			c, err := withinLimits(s, limit, true)
 			var refused *BudgetError
 			if err != nil && !errors.As(err, &refused) {
 				t.Fatal(err)
@@ -250,7 +250,7 @@ func TestNearTheFloor(t *testing.T) {
 			}
 			return c
 		}
-		_, err := greedy(s, floor-1, true)
+		_, err := withinLimits(s, floor-1, true)
 		var refused *BudgetError
 		if !errors.As(err, &refused) {
 			t.Fatalf("%s: %d bytes are refused by %v", spec.Family, floor-1, err)

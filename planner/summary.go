@@ -94,15 +94,14 @@ func (m *model) placeWithin(c *candidate, capacity int64) (*candidate, error) {
 	return m.placeIn(c, capacity, placingLooks)
 }
 
-// placingLooks is how much a search for places within a capacity may look at. Of 59
-// plans of convolution nets and transformers that needed one, 52 were placed within
-// half a million to a hundred million, and 43 of those within this. Where none are
-// found another plan is, sooner.
+// placingLooks is how much a search for places within a capacity may look at. Of 59 plans of convolution nets and
+// transformers that needed one, 52 were placed within half a million to a hundred million, and 43 of those within this.
+// Where none are found another plan is, sooner.
 const placingLooks = 3 << 23
 
-// placeIn prices a simulated candidate, and gives its lives their places in an arena of
-// a capacity (0: the lowest there is) with so much to look at (0: all it is worth). Where
-// places are left to somebody else, the arena is the bytes alive.
+// placeIn prices a simulated candidate, and gives its lives their places in an arena of a capacity (0: the lowest there
+// is) with so much to look at (0: all it is worth). Where places are left to somebody else, the arena is the bytes
+// alive.
 func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, error) {
 	c.cost = m.againCost(c.t.steps)
 	if m.unplaced() {
@@ -118,8 +117,8 @@ func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, er
 		problem.Buffers[i] = pack.Buffer{First: l.first, Last: l.last, Size: l.bytes, Align: alignment}
 	}
 	if capacity%alignment > 0 {
-		if crown := c.t.crown(capacity); crown != nil {
-			return c, m.placeUnder(crown, c, problem, effort)
+		if topLives := c.t.topLives(capacity); topLives != nil {
+			return c, m.placeUnder(topLives, c, problem, effort)
 		}
 	}
 	var err error
@@ -127,8 +126,7 @@ func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, er
 	return c, err
 }
 
-// ranAgain is, by node, what steps really repeat: a set may name nodes that
-// nobody needs again.
+// ranAgain is, by node, what steps really repeat: a set may name nodes that nobody needs again.
 func ranAgain(steps []Step, nodes int) []bool {
 	again := make([]bool, nodes)
 	for _, s := range steps {
@@ -152,8 +150,7 @@ func (m *model) summary(c *candidate) Summary {
 	return s
 }
 
-// formula is the bytes alive at a step, as a formula of the dims. Values that
-// are alike are added once, so many times.
+// formula is the bytes alive at a step, as a formula of the dims. Values that are alike are added once, so many times.
 func (m *model) formula(t *timeline, at int) string {
 	count := map[int32]int64{} // by look
 	var first []int32          // the first value of each
@@ -186,8 +183,7 @@ func (m *model) formula(t *timeline, at int) string {
 	return sum.String()
 }
 
-// stashedBy is the bytes alive at the border between forward and backward
-// that forward nodes made.
+// stashedBy is the bytes alive at the border between forward and backward that forward nodes made.
 func (m *model) stashedBy(t *timeline) (sum int64) {
 	border := m.border(t.steps)
 	for _, l := range t.lives {
@@ -226,4 +222,35 @@ func (m *model) againCost(steps []Step) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// Saved names the values whose bytes pass from the forward to the backward pass: what a framework that is given the
+// plan must save, by the name of the storage. Parameters, states and inputs are there anyway and not among them.
+func (p *Plan) Saved() []string {
+	border := p.m.border(p.Steps)
+	holds := make([]int32, len(p.t.lives)) // by life: what was written there last
+	instance := 0
+	for _, s := range p.Steps[:border] {
+		for _, o := range p.m.outputs.Of(s.Node) {
+			holds[p.t.buffer[instance]] = o
+			instance++
+		}
+	}
+	names := []string{}
+	for i, l := range p.t.lives {
+		if !l.scratch && int(l.first) < border && int(l.last) > border {
+			names = append(names, p.Graph.Values[holds[i]].Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// border is the first of some steps that is not forward: one of the backward pass, or one that runs again for it.
+func (m *model) border(steps []Step) int {
+	i := slices.IndexFunc(steps, func(s Step) bool { return s.Again || m.like.traits[s.Node]&isForward == 0 })
+	if i < 0 {
+		return len(steps)
+	}
+	return i
 }

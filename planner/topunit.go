@@ -6,9 +6,8 @@ import (
 	"memopt/planner/pack"
 )
 
-// Offsets are multiples of the alignment, so lives fill whole units of it. If a
-// capacity ends within a unit, only a life that ends there has a use for its last
-// bytes.
+// Offsets are multiples of the alignment, so lives fill whole units of it. If a capacity ends within a unit, only a
+// life that ends there has a use for its last bytes.
 
 // least is the fewest bytes of its last unit that a value fills.
 func (m *model) least() int64 {
@@ -21,8 +20,8 @@ func (m *model) least() int64 {
 	return least
 }
 
-// useful is what values can take of so many bytes: a part of a unit at the end is
-// only of use to a highest value that does not fill its own.
+// useful is what values can take of so many bytes: a part of a unit at the end is only of use to a highest value that
+// does not fill its own.
 func (m *model) useful(bytes int64) int64 {
 	if m.unplaced() {
 		return bytes
@@ -36,10 +35,9 @@ func (m *model) useful(bytes int64) int64 {
 // aligned is the limit of peaks in whole units for an arena of so many bytes.
 func (m *model) aligned(bytes int64) int64 { return m.align(m.useful(bytes)) }
 
-// crown is lives that take turns in the last bytes of a capacity, so that all others
-// fit in the whole units below at any time. It is nil if there are no such lives,
-// or none are needed.
-func (t *timeline) crown(capacity int64) (crown []int32) {
+// topLives is lives that take turns in the last bytes of a capacity, so that all others fit in the whole units below at
+// any time. It is nil if there are no such lives, or none are needed.
+func (t *timeline) topLives(capacity int64) (topLives []int32) {
 	part := capacity % alignment
 	alive := make([]int64, len(t.steps)+1)
 	for _, l := range t.lives {
@@ -47,7 +45,7 @@ func (t *timeline) crown(capacity int64) (crown []int32) {
 		alive[l.last] -= align(l.bytes)
 	}
 	sumUp(alive)
-	next, end, best := 0, int32(0), int32(-1) // lives looked at; where the crown ends; what reaches farthest behind
+	next, end, best := 0, int32(0), int32(-1) // lives looked at; where the topLives ends; what reaches farthest behind
 	for i, bytes := range alive {
 		now := int32(i)
 		for ; next < len(t.lives) && t.lives[next].first <= now; next++ {
@@ -60,7 +58,7 @@ func (t *timeline) crown(capacity int64) (crown []int32) {
 			if best < 0 || t.lives[best].last <= now {
 				return nil
 			}
-			crown, end, best = append(crown, best), t.lives[best].last, -1
+			topLives, end, best = append(topLives, best), t.lives[best].last, -1
 		}
 		if now < end {
 			bytes -= alignment
@@ -69,21 +67,21 @@ func (t *timeline) crown(capacity int64) (crown []int32) {
 			return nil
 		}
 	}
-	return crown
+	return topLives
 }
 
-// placeUnder places a candidate within a capacity whose last bytes are a crown's.
-func (m *model) placeUnder(crown []int32, c *candidate, problem pack.Problem, effort pack.Effort) (err error) {
+// placeUnder places a candidate within a capacity whose last bytes are a topLives's.
+func (m *model) placeUnder(topLives []int32, c *candidate, problem pack.Problem, effort pack.Effort) (err error) {
 	whole := problem.Capacity / alignment * alignment
 	problem.Capacity = whole
-	for _, i := range crown {
+	for _, i := range topLives {
 		problem.Buffers[i].Size = 0
 	}
 	if c.placed, err = m.pack(problem, effort); err != nil {
 		c.placed.Offsets = nil // they are not those of all lives
 		return err
 	}
-	for _, i := range crown {
+	for _, i := range topLives {
 		c.placed.Offsets[i] = whole
 		c.placed.Height = max(c.placed.Height, whole+c.t.lives[i].bytes)
 	}
@@ -91,9 +89,8 @@ func (m *model) placeUnder(crown []int32, c *candidate, problem pack.Problem, ef
 	return nil
 }
 
-// sunk is a candidate whose arena ends with the least part of a unit that some
-// crown fills, or as it was.
-func (m *model) sunk(c *candidate) *candidate {
+// trimmed is a candidate whose arena ends with the least part of a unit that some topLives fills, or as it was.
+func (m *model) trimmed(c *candidate) *candidate {
 	if m.unplaced() {
 		return c
 	}
@@ -106,7 +103,7 @@ func (m *model) sunk(c *candidate) *candidate {
 	}
 	slices.Sort(parts)
 	for _, part := range parts {
-		if c.t.crown(whole+part) == nil {
+		if c.t.topLives(whole+part) == nil {
 			continue
 		}
 		if low, err := m.placeWithin(c.anew(), whole+part); err == nil {

@@ -13,18 +13,16 @@ type Run struct {
 	Inputs map[string]*graph.Tensor // by name; copied to the staging space
 	Seed   uint64
 	Step   uint64 // keys the counter of random operators, with Seed
-	// Accumulate leaves out the launches of the update phase: this run only
-	// adds to the gradients.
+	// Accumulate leaves out the launches of the update phase: this run only adds to the gradients.
 	Accumulate bool
-	// Lent says that inputs stay as they are until the next step begins: a device may
-	// read them where they are.
+	// Lent says that inputs stay as they are until the next step begins: a device may read them where they are.
 	Lent bool
 	// Same names inputs whose numbers are those of the last run: they are not copied again.
 	Same map[string]bool
 	// Part is what of the step is run.
 	Part Part
-	// Seeds is, where Part is BackwardPass, what the border makes, by its outputs: the
-	// gradients of the results. A nil one is zeros.
+	// Seeds is, where Part is BackwardPass, what the border makes, by its outputs: the gradients of the results. A nil
+	// one is zeros.
 	Seeds []*graph.Tensor
 	// Times asks for Trace.Launches.
 	Times bool
@@ -44,9 +42,8 @@ const (
 // Part is a part of a step that has a border (graph.Op.Border).
 type Part uint8
 
-// The parts. A step is ForwardPass, BackwardPass and Ending; between them what the border
-// reads and what the step returns can be fetched. A forward pass may be given up for the
-// next one, after its Ending.
+// The parts. A step is ForwardPass, BackwardPass and Ending; between them what the border reads and what the step
+// returns can be fetched. A forward pass may be given up for the next one, after its Ending.
 const (
 	Whole        Part = iota
 	ForwardPass       // all before the border
@@ -60,8 +57,8 @@ func (s *Schedule) Border() (at int, is bool) {
 	return at, at >= 0
 }
 
-// Between is the launches of a part, half-open. The border itself is not run in parts: who
-// runs the backward pass puts there what it makes.
+// Between is the launches of a part, half-open. The border itself is not run in parts: who runs the backward pass puts
+// there what it makes.
 func (s *Schedule) Between(p Part) (from, to int, err error) {
 	end := len(s.Launches)
 	for end > 0 && s.Launches[end-1].Node == nil {
@@ -84,8 +81,8 @@ func (s *Schedule) Between(p Part) (from, to int, err error) {
 // Trace is what happened in one step.
 type Trace struct {
 	Took time.Duration
-	// Arena, State and Staging are the bytes that launches really used, from
-	// each space's start to the last byte touched.
+	// Arena, State and Staging are the bytes that launches really used, from each space's start to the last byte
+	// touched.
 	Arena, State, Staging int64
 	// Workspace is what operators work in besides, in no plan.
 	Workspace int64

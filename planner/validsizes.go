@@ -8,9 +8,9 @@ import (
 	"memopt/memopt/graph"
 )
 
-// A model may take some sizes of a dim only: multiples of what a net halves it by, or
-// those from a kernel's on. What its shapes need of the sizes (graph.Assume) tells the
-// first at once, for any size; the second only binding the graph does.
+// A model may take some sizes of a dim only: multiples of what a net halves it by, or those from a kernel's on. What
+// its shapes need of the sizes (graph.Assume) tells the first at once, for any size; the second only binding the graph
+// does.
 
 func newLargest(g *graph.Graph, r Request, dim string) *largest {
 	return &largest{g: g, r: r, dim: dim, least: 1, picky: slices.ContainsFunc(g.Assumed, func(a graph.Assume) bool {
@@ -30,8 +30,7 @@ func (l *largest) takes(size int64) bool {
 // nearby is how far from one size the next is looked for that the shapes take.
 const nearby = 512
 
-// nearest is the size nearest to another, between above and below, that the shapes
-// take; 0 if none is known.
+// nearest is the size nearest to another, between above and below, that the shapes take; 0 if none is known.
 func (l *largest) nearest(size, above, below int64) int64 {
 	for d := range int64(nearby) {
 		down, up := size-d, size+d
@@ -47,9 +46,9 @@ func (l *largest) nearest(size, above, below int64) int64 {
 	return l.nearestFar(size, above, below)
 }
 
-// nearestFar is nearest where no size is nearby. Mostly shapes ask for multiples, and all sizes
-// that they take are as far from each other as the first two. Of shapes that ask for something
-// else, none is known where they do not take what is looked at by that.
+// nearestFar is nearest where no size is nearby. Mostly shapes ask for multiples, and all sizes that they take are as
+// far from each other as the first two. Of shapes that ask for something else, none is known where they do not take
+// what is looked at by that.
 func (l *largest) nearestFar(size, above, below int64) int64 {
 	if !l.counted {
 		l.counted = true
@@ -89,8 +88,8 @@ func (l *largest) next(from int64) int64 {
 // mostTried is the largest size that is tried where smaller ones are no model's.
 const mostTried = 1 << 20
 
-// smallest is the smallest size that the model takes. It goes up by doubling, past the size that the request has, if it has one, and
-// then halves what lies between the first size that the model takes and the one before.
+// smallest is the smallest size that the model takes. It goes up by doubling, past the size that the request has, if it
+// has one, and then halves what lies between the first size that the model takes and the one before.
 func (l *largest) smallest() (int64, error) {
 	var sizes []int64
 	for size := int64(1); size <= mostTried; size *= 2 {

@@ -125,6 +125,9 @@ func TestRandom(t *testing.T) {
 			limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
 			a, ok := s.Solve(limit)
 			if !ok {
+				if limit == base.Peak {
+					t.Fatalf("no plan within %d, which is what keeping everything takes", limit)
+				}
 				none++
 				continue
 			}
@@ -148,7 +151,9 @@ func TestRandom(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d plans, %d limits without one", plans, none)
+	if plans < 9*none {
+		t.Errorf("%d plans, and %d limits without one", plans, none)
+	}
 }
 
 // TestElsewhere: sets that were found under other weights do not mislead a cut.

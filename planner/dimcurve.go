@@ -6,8 +6,7 @@ import (
 	"memopt/memopt/graph"
 )
 
-// line is how formulas go along one dim, the others being numbers. Every product is
-// a number times a kind.
+// line is how formulas go along one dim, the others being numbers. Every product is a number times a kind.
 type line struct {
 	t     *terms
 	b     *graph.Binding
@@ -18,16 +17,14 @@ type line struct {
 	known map[int64][]int64 // what kinds are, by size
 }
 
-// kind is what a product is of a dim: a power, times steps, which are what cannot be
-// written as one but is at least 0 and never falls as the dim grows, as a division
-// by a number is.
+// kind is what a product is of a dim: a power, times steps, which are what cannot be written as one but is at least 0
+// and never falls as the dim grows, as a division by a number is.
 type kind struct {
 	pow   int
 	steps []power
 }
 
-// curve is a formula along a line: a coefficient for each kind. The first is that of
-// what does not depend on the dim.
+// curve is a formula along a line: a coefficient for each kind. The first is that of what does not depend on the dim.
 type curve []int64
 
 func (t *terms) along(dim string, b *graph.Binding) *line {
@@ -68,8 +65,7 @@ func (l *line) split(p product) (k kind, number int64, ok bool) {
 	return k, number, ok
 }
 
-// curve is p along the line; ok is false where it is none, or where a number leaves
-// 64 bits.
+// curve is p along the line; ok is false where it is none, or where a number leaves 64 bits.
 func (l *line) curve(p polynomial) (c curve, ok bool) {
 	for i, k := range p {
 		if k == 0 {
@@ -99,8 +95,8 @@ func (c curve) moves() bool {
 // at is the curve at x ≥ 1; ok is false where it leaves 64 bits.
 func (l *line) at(c curve, x int64) (sum int64, ok bool) { return l.between(c, x, x) }
 
-// between is a bound that the curve does not exceed from lo to hi: the terms
-// that grow at the end, the others at the beginning.
+// between is a bound that the curve does not exceed from lo to hi: the terms that grow at the end, the others at the
+// beginning.
 func (l *line) between(c curve, lo, hi int64) (sum int64, ok bool) {
 	low, high := l.values(lo), l.values(hi)
 	for i, k := range c {
@@ -238,12 +234,11 @@ type stretchOf struct {
 	of       int
 }
 
-// mostSplits is how often a range is split where curves with steps cross again and
-// again.
+// mostSplits is how often a range is split where curves with steps cross again and again.
 const mostSplits = 1 << 12
 
-// piecewise finds which of the curves is the largest where: halves are split
-// until one is proven to be so over the whole half. ok is false if that has no end.
+// piecewise finds which of the curves is the largest where: halves are split until one is proven to be so over the
+// whole half. ok is false if that has no end.
 func (l *line) piecewise(curves []curve, from, to int64) (out []stretchOf, ok bool) {
 	splits := 0
 	var split func(lo, hi int64)

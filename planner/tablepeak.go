@@ -2,9 +2,9 @@ package planner
 
 import "slices"
 
-// trials is what finding the peaks of many sets of nodes needs beside. Between places
-// of the plain order that want something made again nothing has to be looked for: the
-// steps are those of the order, and what they read and write stands in tables.
+// trials is what finding the peaks of many sets of nodes needs beside. Between places of the plain order that want
+// something made again nothing has to be looked for: the steps are those of the order, and what they read and write
+// stands in tables.
 type trials struct {
 	reads, writes []touch // of the plain order
 	readOf        []int32 // by place: its first of those; one more at the end
@@ -26,8 +26,7 @@ type trials struct {
 // touch is a place that reads or writes an owner, or a step that does.
 type touch struct{ at, owner int32 }
 
-// overlay is a place whose output 0 may be written over an owner if it dies there, and
-// the bytes of that.
+// overlay is a place whose output 0 may be written over an owner if it dies there, and the bytes of that.
 type overlay struct {
 	at, owner int32
 	bytes     int64
@@ -67,8 +66,7 @@ func (m *model) newTrials() *trials {
 	return t
 }
 
-// trial is the steps and the peak of a set of nodes that run again. The steps
-// are good until the next trial.
+// trial is the steps and the peak of a set of nodes that run again. The steps are good until the next trial.
 func (m *model) trial(again []bool) (steps []Step, peak int64) {
 	s := m.sim
 	if s.trials == nil {
@@ -107,8 +105,7 @@ func (m *model) trial(again []bool) (steps []Step, peak int64) {
 	return t.steps, t.sum(m.bytes)
 }
 
-// runPlain takes the steps of some places, none of which behind the first wants
-// anything made again.
+// runPlain takes the steps of some places, none of which behind the first wants anything made again.
 func (m *model) runPlain(from, to int) {
 	s, t := m.sim, m.sim.trials
 	k, i := len(t.steps), len(t.touched)

@@ -1,5 +1,24 @@
 package planner
 
+import (
+	"memopt/planner/recompute"
+)
+
+// Floor is the peak that no plan in this order can go below, and why.
+type Floor struct {
+	Peak int64  `json:"peak"`
+	Node string `json:"node"`
+}
+
+// floor is the largest need of a single step: what it reads and writes, and what is alive across it in every plan.
+func (m *model) floor() Floor {
+	f := recompute.FloorOf(m.problem(1, nil))
+	if f.Peak == 0 {
+		return Floor{}
+	}
+	return Floor{f.Peak, m.g.Nodes[m.sim.plain[f.Op]].Name}
+}
+
 // Bound is what no plan in this order can undercut.
 type Bound struct {
 	Overhead float64 `json:"overhead"` // least extra cost at the plan's arena limit, as a share of the step's
@@ -14,8 +33,7 @@ func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 	limit = m.aligned(limit)
 	var least float64
 	if v != nil {
-		// Solving proved what it could for the limits that it aimed at, of which this
-		// mostly is the first.
+		// Solving proved what it could for the limits that it aimed at, of which this mostly is the first.
 		if least, _ = v.r.Bound(limit); c.cost > least+far*m.total {
 			least, _ = v.r.ProveUpTo(limit, c.cost)
 		}
