@@ -2,6 +2,7 @@ package memopt
 
 import (
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"memopt/memopt/graph"
@@ -23,6 +24,14 @@ func (s deviceState) Bytes() ([]byte, error) {
 		return nil, err
 	}
 	return x.Bytes, nil
+}
+
+// WriteTo writes them from where the device has them, in pieces where it copies.
+func (s deviceState) WriteTo(w io.Writer) (int64, error) {
+	if err := s.d.WriteState(w, s.name); err != nil {
+		return 0, err
+	}
+	return s.size, nil
 }
 
 // changing lists what of the model's file its step changes.

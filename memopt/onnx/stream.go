@@ -60,6 +60,14 @@ var noughts [1 << 16]byte
 // writeTo writes the part. Pages of a mapped file are let go when they have been
 // written, so that a model larger than memory can be copied.
 func (p part) writeTo(w io.Writer) error {
+	if to, streams := p.data.(io.WriterTo); streams { // from where they are, without a copy of all of them
+		p.write = func(w io.Writer) error {
+			_, err := to.WriteTo(w)
+			return err
+		}
+		p.writes = p.data.Len()
+		return p.make(w)
+	}
 	if p.data != nil {
 		b, err := p.data.Bytes()
 		if err != nil {
