@@ -55,6 +55,7 @@ type Config struct {
 	LoadMode string // streamed, lazy, eager, inplace or all
 	Chunk    int64  // bytes
 	Reloads  int
+	Repeats  int
 
 	// Of forward sessions:
 	MemoryLimit         int64  // bytes; 0: none

@@ -175,6 +175,8 @@ var rows = slices.Concat(
 			"The ring that weights stream through."),
 		row("reloads", func(c *Config) *int { return &c.Reloads }, whole(0, math.MaxInt32), 20, loading,
 			"How often to load the model again and drop it, to see whether anything is left."),
+		row("repeats", func(c *Config) *int { return &c.Repeats }, whole(1, 100), 3, loading,
+			"How often to measure the load: the least, the middle and the most are shown."),
 		row("mem_limit", func(c *Config) *int64 { return &c.MemoryLimit }, bytes(), 0, holding,
 			"Most memory that all of it may hold: weights, the arena, copies of inputs, and results; of a load weights, their copies and the ring, and activations."),
 		row("arena_extend_strategy", func(c *Config) *string { return &c.ArenaStrategy }, choice(arenas, lowerCase(arenas)), "planned", running,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"memopt/configs"
 	"memopt/kernels"
@@ -48,6 +49,67 @@ type Loaded struct {
 	Reloads    int   `json:"reloads"`
 	LeftDevice int64 `json:"left_device"`
 	LeftHost   int64 `json:"left_host"` // anonymous bytes that a reload left, on average
+	// Repeats is how often all this was measured, and Spread how far apart the measurements are; the table is of the one in
+	// the middle, by System.
+	Repeats int        `json:"repeats"`
+	Spread  LoadSpread `json:"spread"`
+}
+
+// LoadSpread is the least, the middle and the most of what repeated loads measured.
+type LoadSpread struct {
+	Device     Spread `json:"device"` // at most, by the book
+	Both       Spread `json:"both"`   // device and host, at most, by the book
+	System     Spread `json:"system"`
+	HostGrowth Spread `json:"host_growth"`
+}
+
+// Spread is of several figures.
+type Spread struct {
+	Min    int64 `json:"min"`
+	Median int64 `json:"median"`
+	Max    int64 `json:"max"`
+}
+
+func spreadOf(loads []*Loaded, figure func(*Loaded) int64) Spread {
+	all := make([]int64, len(loads))
+	for i, l := range loads {
+		all[i] = figure(l)
+	}
+	slices.Sort(all)
+	return Spread{all[0], all[(len(all)-1)/2], all[len(all)-1]}
+}
+
+// LoadRepeatedly is Load so many times. Only the first reloads.
+func LoadRepeatedly(ctx context.Context, path string, c configs.Config, mode loader.Mode, reloads, repeats int) (*Loaded, error) {
+	var loads []*Loaded
+	for i := range max(1, repeats) {
+		again := reloads
+		if i > 0 {
+			again = 0
+		}
+		l, err := Load(ctx, path, c, mode, again)
+		if err != nil {
+			return nil, err
+		}
+		loads = append(loads, l)
+	}
+	first := loads[0]
+	s := LoadSpread{
+		Device:     spreadOf(loads, func(l *Loaded) int64 { return l.DeviceMeasured }),
+		Both:       spreadOf(loads, func(l *Loaded) int64 { return l.Measured }),
+		System:     spreadOf(loads, func(l *Loaded) int64 { return l.System }),
+		HostGrowth: spreadOf(loads, func(l *Loaded) int64 { return l.HostGrowth }),
+	}
+	middle := *loads[slices.IndexFunc(loads, func(l *Loaded) bool { return l.System == s.System.Median })]
+	middle.Repeats, middle.Spread = len(loads), s
+	// A bound is met if all meet it.
+	middle.Measured, middle.DeviceMeasured, middle.System, middle.HostGrowth = s.Both.Max, s.Device.Max, s.System.Max, s.HostGrowth.Max
+	middle.Reloads, middle.LeftDevice, middle.LeftHost = first.Reloads, first.LeftDevice, first.LeftHost
+	if at := slices.IndexFunc(middle.Phases, func(p loader.Phase) bool { return p.Name == "U2" }); at < 0 && reloads > 0 {
+		of := slices.IndexFunc(first.Phases, func(p loader.Phase) bool { return p.Name == "U2" })
+		middle.Phases = slices.Insert(slices.Clone(middle.Phases), of, first.Phases[of])
+	}
+	return &middle, nil
 }
 
 // Load brings a forward model to a device and away again, in one mode, and tells what each phase took.

@@ -63,7 +63,7 @@ func loaded(ctx context.Context, path string, cfg configs.Config) (answer, error
 		if err != nil {
 			return answer{}, asInput(err)
 		}
-		l, err := memopt.Load(ctx, path, cfg, mode, cfg.Reloads)
+		l, err := memopt.LoadRepeatedly(ctx, path, cfg, mode, cfg.Reloads, cfg.Repeats)
 		if err != nil {
 			return answer{}, err
 		}
@@ -93,14 +93,20 @@ func loadText(w io.Writer, model string, l *memopt.Loaded) {
 	report.Text(w, 2, "W %s in %d weights, largest w %s, A %s, c %s\n\n", report.Bytes(l.W), l.Weights, report.Bytes(l.Largest), report.Bytes(l.A), report.Bytes(l.C))
 	report.Phases(w, l.Phases)
 	fmt.Fprintln(w)
-	report.Table(w, "lrrt", [][]string{
-		{"", "promised", "measured", ""},
-		{"device", report.Bytes(l.DevicePromised), report.Bytes(l.DeviceMeasured), "at most; " + driverText(l)},
-		{"device and host", report.Bytes(l.Promised), report.Bytes(l.Measured), l.Formula + ", of weights and activations, by the book"},
-		{"process", "", unlessUnknown(l.System), "at most, above P1; " + l.Rule},
-		{"host", "", unlessUnknown(l.HostGrowth), "anonymous memory at most, above P1 and without the device"},
-		{"left", "0 B", report.Bytes(l.LeftDevice), fmt.Sprintf("on the device after %d reloads; each left %s in the process", l.Reloads, report.Signed(l.LeftHost))},
+	spread := func(x memopt.Spread) []string {
+		return []string{unlessUnknown(x.Min), unlessUnknown(x.Median), unlessUnknown(x.Max)}
+	}
+	row := func(name, promised string, x memopt.Spread, why string) []string {
+		return append(append([]string{name, promised}, spread(x)...), why)
+	}
+	head := []string{"", "promised", "least", "middle", "most", fmt.Sprintf("of %d loads", l.Repeats)}
+	report.Table(w, "=lrrrrt", [][]string{head,
+		row("device", report.Bytes(l.DevicePromised), l.Spread.Device, "at most; "+driverText(l)),
+		row("device and host", report.Bytes(l.Promised), l.Spread.Both, l.Formula+", of weights and activations, by the book"),
+		row("process", "", l.Spread.System, "at most, above P1; "+l.Rule),
+		row("host", "", l.Spread.HostGrowth, "anonymous memory at most, above P1 and without the device"),
 	})
+	report.Text(w, 2, "left: %s on the device after %d reloads; each left %s in the process\n", report.Bytes(l.LeftDevice), l.Reloads, report.Signed(l.LeftHost))
 }
 
 func unlessUnknown(n int64) string {

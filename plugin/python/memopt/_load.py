@@ -38,7 +38,25 @@ class LoadPhase(Section):
     host_shmem: int
     host_rss: Gauge
     go_heap: int
+    host_rest: int
     promised: int
+
+
+class Spread(Section):
+    """The least, the middle and the most of repeated measurements, in bytes."""
+
+    min: int
+    median: int
+    max: int
+
+
+class LoadSpread(Section):
+    """How far apart repeated loads measured."""
+
+    device: Spread
+    both: Spread
+    system: Spread
+    host_growth: Spread
 
 
 class Loaded(Answer):
@@ -59,6 +77,8 @@ class Loaded(Answer):
     device_measured: int
     host_growth: int
     system: int
+    repeats: int
+    spread: LoadSpread
     phases: list[LoadPhase]
     loads: list[Loaded]
 
@@ -69,7 +89,7 @@ def load(model: Path, *, timeout: float | None = 3600.0, progress: Asked = None,
     timeout, progress
         As of memopt.plan.
 
-    Settings are the flags of `memopt load` by their names in JSON: load_mode, chunk, reloads, dims, device.
+    Settings are the flags of `memopt load` by their names in JSON: load_mode, chunk, reloads, repeats, dims, device.
     """
     fields = {"model": _arguments.absolute("model", model), "settings": texts("load", settings, LOAD_SETTINGS)}
     reply = call("Load", "Question", fields, timeout, progress)

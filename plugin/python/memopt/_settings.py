@@ -136,6 +136,10 @@ class LoadSettings(TypedDict, total=False):
     """The ring that weights stream through. (default 16MiB)"""
     reloads: int | None
     """How often to load the model again and drop it, to see whether anything is left. (default 20)"""
+    repeats: int | None
+    """How often to measure the load: the least, the middle and the most are shown. (default 3)"""
+    mem_limit: Size | None
+    """Most memory that all of it may hold: weights, the arena, copies of inputs, and results; of a load weights, their copies and the ring, and activations."""
 
 
 class Setting(NamedTuple):
@@ -490,6 +494,18 @@ LOAD_SETTINGS = {
         "Run",
         "How often to load the model again and drop it, to see whether anything is left. (default 20)",
     ),
+    "repeats": Setting(
+        "whole",
+        (),
+        "Run",
+        "How often to measure the load: the least, the middle and the most are shown. (default 3)",
+    ),
+    "mem_limit": Setting(
+        "size",
+        (),
+        "Run",
+        "Most memory that all of it may hold: weights, the arena, copies of inputs, and results; of a load weights, their copies and the ring, and activations.",
+    ),
 }
 
 # Earlier names.
@@ -521,7 +537,8 @@ ELSEWHERE = {
     "load_mode": "memopt plan does not heed it, load does",
     "chunk": "memopt plan does not heed it, load does",
     "reloads": "memopt plan does not heed it, load does",
-    "mem_limit": "memopt plan does not heed it, run does",
+    "repeats": "memopt plan does not heed it, load does",
+    "mem_limit": "memopt plan does not heed it, run and load do",
     "arena_extend_strategy": "memopt plan does not heed it, run does",
     "enable_mem_pattern": "memopt plan does not heed it, run does",
     "max_patterns": "memopt plan does not heed it, run does",
