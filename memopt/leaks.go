@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"memopt/configs"
+	"memopt/kernels/vulkan"
+	"memopt/memopt/arena"
 	"memopt/memopt/leak"
 	"memopt/memopt/weights"
 )
@@ -28,19 +30,23 @@ func (l *Leaks) Grow() bool {
 	return false
 }
 
-// owners are what is looked at after each cycle.
+// owners are what is looked at after each cycle; a device that is none of the process's has those that are its own.
 var owners = []struct {
 	name  string
 	bytes bool
-	size  func(w weights.Stats, heap *runtime.MemStats) int64
+	size  func(w weights.Stats, heap *runtime.MemStats, on *vulkan.Context) int64
+	own   bool
 }{
-	{"memory of the process without files", true, func(weights.Stats, *runtime.MemStats) int64 { return AnonymousMemory() }},
-	{"Go heap", true, func(_ weights.Stats, heap *runtime.MemStats) int64 { return int64(heap.HeapAlloc) }},
-	{"weights, mapped", true, func(w weights.Stats, _ *runtime.MemStats) int64 { return w.Mapped }},
-	{"weights, in memory", true, func(w weights.Stats, _ *runtime.MemStats) int64 { return w.Heap }},
-	{"weights, on devices", true, func(w weights.Stats, _ *runtime.MemStats) int64 { return w.Device }},
-	{"goroutines", false, func(weights.Stats, *runtime.MemStats) int64 { return int64(runtime.NumGoroutine()) }},
-	{"open files", false, func(weights.Stats, *runtime.MemStats) int64 { return openFiles() }},
+	{"memory of the process without files", true, func(weights.Stats, *runtime.MemStats, *vulkan.Context) int64 { return AnonymousMemory() }, false},
+	{"Go heap", true, func(_ weights.Stats, heap *runtime.MemStats, _ *vulkan.Context) int64 { return int64(heap.HeapAlloc) }, false},
+	{"memory outside the Go heap", true, func(weights.Stats, *runtime.MemStats, *vulkan.Context) int64 { return arena.Mapped() }, false},
+	{"weights, mapped", true, func(w weights.Stats, _ *runtime.MemStats, _ *vulkan.Context) int64 { return w.Mapped }, false},
+	{"weights, in memory", true, func(w weights.Stats, _ *runtime.MemStats, _ *vulkan.Context) int64 { return w.Heap }, false},
+	{"weights, on devices", true, func(w weights.Stats, _ *runtime.MemStats, _ *vulkan.Context) int64 { return w.Device }, false},
+	{"memory of the device", true, func(_ weights.Stats, _ *runtime.MemStats, on *vulkan.Context) int64 { return on.Held() }, true},
+	{"objects of the device", false, func(_ weights.Stats, _ *runtime.MemStats, on *vulkan.Context) int64 { return int64(on.Live()) }, true},
+	{"goroutines", false, func(weights.Stats, *runtime.MemStats, *vulkan.Context) int64 { return int64(runtime.NumGoroutine()) }, false},
+	{"open files", false, func(weights.Stats, *runtime.MemStats, *vulkan.Context) int64 { return openFiles() }, false},
 }
 
 // openFiles is how many descriptors the process has; 0 where the system does not tell.
@@ -53,16 +59,20 @@ func openFiles() int64 {
 }
 
 // FindLeaks opens a model, runs two steps of its plan on made-up numbers and closes it,
-// cycle after cycle, and tells what is left each time. Done is called after each.
+// cycle after cycle, and tells what is left each time. A Vulkan device is open all the while, with its pipelines: what a
+// driver keeps of devices that are gone is no leak of a model. Done is called after each.
 func FindLeaks(ctx context.Context, path string, c configs.Config, cycles int, done func(cycle int)) (*Leaks, error) {
-	l := &Leaks{Cycles: cycles}
-	series := make([]leak.Series, len(owners))
-	for i, o := range owners {
-		series[i] = leak.Series{Name: o.name, Bytes: o.bytes}
+	on, err := openKept(c)
+	if err != nil {
+		return nil, err
 	}
+	if on != nil {
+		defer on.Close()
+	}
+	l := &Leaks{Cycles: cycles}
+	sizes := make([][]int64, len(owners))
 	for i := range cycles {
-		var err error
-		if l.Device, err = cycle(ctx, path, c); err != nil {
+		if l.Device, err = cycle(ctx, path, c, on); err != nil {
 			return nil, err
 		}
 		debug.FreeOSMemory() // so that what nothing refers to is gone
@@ -70,15 +80,40 @@ func FindLeaks(ctx context.Context, path string, c configs.Config, cycles int, d
 		runtime.ReadMemStats(&heap)
 		w := weights.Snapshot()
 		for k, o := range owners {
-			series[k].Sizes = append(series[k].Sizes, o.size(w, &heap))
+			if on != nil || !o.own {
+				sizes[k] = append(sizes[k], o.size(w, &heap, on))
+			}
 		}
 		done(i + 1)
+	}
+	var series []leak.Series
+	for k, o := range owners {
+		if sizes[k] != nil {
+			series = append(series, leak.Series{Name: o.name, Bytes: o.bytes, Sizes: sizes[k]})
+		}
 	}
 	l.Owners = leak.Find(series)
 	return l, nil
 }
 
-func cycle(ctx context.Context, path string, c configs.Config) (device string, err error) {
+// openKept is the device that the settings name, open, where it is not the processor.
+func openKept(c configs.Config) (*vulkan.Context, error) {
+	kind, which, err := findDevice(c.Device)
+	if err != nil || kind.name != "vulkan" {
+		return nil, err
+	}
+	p, err := vulkan.Choose(which)
+	if err != nil {
+		return nil, codedError{err, ExitCannot}
+	}
+	on, err := vulkan.Share(p)
+	if err != nil {
+		return nil, codedError{err, ExitCannot}
+	}
+	return on, nil
+}
+
+func cycle(ctx context.Context, path string, c configs.Config, on *vulkan.Context) (device string, err error) {
 	m, err := OpenContext(ctx, path, c)
 	if err != nil {
 		return "", err
@@ -88,7 +123,7 @@ func cycle(ctx context.Context, path string, c configs.Config) (device string, e
 	if err != nil {
 		return "", err
 	}
-	r, err := m.Run(p, Training{Steps: 2, LR: c.LR, Seed: c.Seed})
+	r, err := m.Run(p, Training{Steps: 2, LR: c.LR, Seed: c.Seed, on: on})
 	if err != nil {
 		return "", err
 	}

@@ -145,7 +145,7 @@ func (m *Model) runOn(p *planner.Plan, t Training, through func(Device) Device) 
 	debug.FreeOSMemory() // what planning left behind is not to lie beside the step
 	watch := watchMemory()
 	defer watch.end()
-	device, err := t.Phases.open(m.Config, s)
+	device, err := t.open(m.Config, s)
 	if err != nil {
 		return nil, m.wouldFit(p, s, err)
 	}

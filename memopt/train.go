@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"memopt/autograd"
+	"memopt/configs"
+	"memopt/kernels/vulkan"
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
 	"memopt/memopt/weights"
@@ -37,6 +39,16 @@ type Training struct {
 	Stop <-chan struct{}
 	// Phases, if it is set, is the table of what each phase takes.
 	Phases *Phases
+
+	on *vulkan.Context // a device that is open; nil opens one
+}
+
+// open is the device that the steps run on.
+func (t *Training) open(c configs.Config, s *planner.Schedule) (Device, error) {
+	if t.on != nil {
+		return fromVulkan(vulkan.Open(s, nil, vulkan.Options{FastPaths: c.FastPaths, Context: t.on}))
+	}
+	return t.Phases.open(c, s)
 }
 
 // Result is what training did.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -104,7 +105,7 @@ func (j job) maxbatch(dim string, measure bool) (largest, error) {
 		r, err := last.Model.Run(last.Plan, memopt.Training{Steps: measuredSteps, LR: j.cfg.LR, Seed: j.cfg.Seed})
 		done()
 		if err != nil {
-			return largest{}, err
+			return largest{}, notRun(dim, last.Size, err)
 		}
 		lines := report.Lines(last.Plan, r.Trace)
 		found.Measured = &measuredFile{r.Device, float64(r.Median().Microseconds()) / 1000, memoryJSON(last.Plan, lines, r.Trace, r.Memory, nil)} // the process holds the plans of all rows beside the step
@@ -118,6 +119,17 @@ func (j job) maxbatch(dim string, measure bool) (largest, error) {
 		printLadder(w, model, dim, ladder)
 		show(w)
 	}}, last}, nil
+}
+
+// notRun says that the plan's answer could not be run.
+func notRun(dim string, size int64, err error) error {
+	said := fmt.Sprintf("%s %d is what the plan allows, and running it failed", dim, size)
+	var memory *memopt.MemoryError
+	if errors.As(err, &memory) {
+		memory.Err = fmt.Errorf("%s: %w", said, memory.Err)
+		return memory
+	}
+	return fmt.Errorf("%s: %w", said, err)
 }
 
 // measuredSteps are enough to see that the second step takes no more than the first.

@@ -105,6 +105,20 @@ func (c *Context) Close() {
 	c.gpu = nil
 }
 
+// Held is the bytes that all blocks of the context take.
+func (c *Context) Held() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gpu.Usage().Bytes
+}
+
+// Live is how many objects of the context are not given back.
+func (c *Context) Live() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gpu.Live()
+}
+
 // Name describes the device.
 func (c *Context) Name() string { return c.name }
 
