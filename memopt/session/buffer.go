@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -82,7 +83,7 @@ type counted struct {
 	Buffer
 	mu    sync.Mutex
 	users int
-	pins  int // of those, patterns of sessions
+	pins  map[*Session]int // of those, patterns of sessions
 	gone  func()
 }
 
@@ -92,10 +93,16 @@ func (b *counted) Retain() {
 	b.users++
 }
 
+// Drop ends a use. Where only patterns are left that have it, they go, too: those of a session that is not running now, and
+// of others before they run next.
 func (b *counted) Drop() {
 	b.mu.Lock()
 	b.users--
 	left := b.users
+	var idle []*Session
+	if left > 0 && left == b.pinned() {
+		idle = slices.Collect(maps.Keys(b.pins))
+	}
 	b.mu.Unlock()
 	if left == 0 {
 		b.Buffer.Drop()
@@ -104,22 +111,41 @@ func (b *counted) Drop() {
 	if left < 0 {
 		panic("session: a buffer is dropped once too often")
 	}
+	for _, s := range idle {
+		if s.mu.TryLock() {
+			s.tidy()
+			s.mu.Unlock()
+		}
+	}
+}
+
+// pinned is how many patterns have it. The lock is held.
+func (b *counted) pinned() (n int) {
+	for _, k := range b.pins {
+		n += k
+	}
+	return n
 }
 
 // pin adds the use of a pattern.
-func pin(b Buffer) {
+func (s *Session) pin(b Buffer) {
 	if c, is := b.(*counted); is {
 		c.mu.Lock()
-		c.pins++
+		if c.pins == nil {
+			c.pins = map[*Session]int{}
+		}
+		c.pins[s]++
 		c.mu.Unlock()
 	}
 	b.Retain()
 }
 
-func unpin(b Buffer) {
+func (s *Session) unpin(b Buffer) {
 	if c, is := b.(*counted); is {
 		c.mu.Lock()
-		c.pins--
+		if c.pins[s]--; c.pins[s] == 0 {
+			delete(c.pins, s)
+		}
 		c.mu.Unlock()
 	}
 	b.Drop()
@@ -133,7 +159,7 @@ func pinned(b Buffer) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pins == c.users
+	return c.pinned() == c.users
 }
 
 // Base is the device's own buffer behind one of a session's.
@@ -168,7 +194,7 @@ func (s *Session) newBuffer(bytes int64) (Buffer, error) {
 	if bytes < 0 {
 		return nil, fmt.Errorf("a buffer of %d bytes", bytes)
 	}
-	if err := s.account.Take(ownBuffers, bytes); err != nil {
+	if err := s.takeBuffer(bytes); err != nil {
 		return nil, err
 	}
 	var b Buffer
@@ -184,6 +210,24 @@ func (s *Session) newBuffer(bytes int64) (Buffer, error) {
 	}
 	account := s.account
 	return &counted{Buffer: b, users: 1, gone: func() { account.Give(ownBuffers, bytes) }}, nil
+}
+
+// takeBuffer has a buffer on the account, for which patterns that are not in use make room.
+func (s *Session) takeBuffer(bytes int64) error {
+	return s.withRoom(0, func() error { return s.account.Take(ownBuffers, bytes) })
+}
+
+// withRoom has something taken, for which patterns of a device make room that were used last the longest ago, but for so many
+// of the others.
+func (s *Session) withRoom(keep int, take func() error) error {
+	for {
+		err := take()
+		var short *arena.OutOfMemory
+		if s.options.Device == nil || s.patterns.len() <= keep || !errors.As(err, &short) {
+			return err
+		}
+		s.patterns.remove(s.patterns.order.Back())
+	}
 }
 
 // NewHostBuffer is NewBuffer of the host's own memory, which the session's device sees where it is. Its bytes are a multiple
@@ -211,7 +255,7 @@ func (s *Session) newHostBuffer(bytes int64) (Buffer, error) {
 		return nil, fmt.Errorf("a buffer of %d bytes", bytes)
 	}
 	bytes = max((bytes+unit-1)/unit*unit, unit)
-	if err := s.account.Take(ownBuffers, bytes); err != nil {
+	if err := s.takeBuffer(bytes); err != nil {
 		return nil, err
 	}
 	account := s.account

@@ -62,7 +62,7 @@ func (s *Session) opened(plan *pattern, key string, places Places) (t *pattern, 
 		s.account.Give(ownWeights, weights)
 		return nil, false, err
 	}
-	places.each(pin)
+	places.each(s.pin)
 	t.p.roots++
 	for e := s.patterns.order.Back(); e != nil && own > 0 && s.options.Arena.Strategy == arena.Planned; { // smaller blocks go
 		next := e.Prev()
@@ -163,6 +163,7 @@ func (s *Session) leaveDevice(t *pattern) {
 // shrinkDevice drops the patterns but the one that was used last, and says how many bytes that returns.
 func (s *Session) shrinkDevice() int64 {
 	before, _ := s.account.Held()
+	s.tidy()
 	for s.patterns.len() > 1 {
 		s.patterns.remove(s.patterns.order.Back())
 	}

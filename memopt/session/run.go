@@ -143,7 +143,9 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 			s.release()
 		}
 		if o.Shrink {
-			r.Returned = s.shrink()
+			if returned := s.shrink(); err == nil {
+				r.Returned = returned
+			}
 		}
 	}()
 	if err := x.do(); err != nil {
@@ -521,7 +523,11 @@ func (x *execution) find() error {
 		if at == nil {
 			k := x.s.kept[f.Name]
 			if k.c == nil {
-				c, err := x.s.arena.Reserve(n, ownResults)
+				var c *arena.Chunk
+				err := x.s.withRoom(1, func() (err error) { // the one is this run's
+					c, err = x.s.arena.Reserve(n, ownResults)
+					return err
+				})
 				if err != nil {
 					return err
 				}

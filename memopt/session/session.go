@@ -337,7 +337,7 @@ func (s *Session) forget(t *pattern) {
 	t.device.Close()
 	s.leaveDevice(t)
 	t.device = nil
-	t.places.each(unpin)
+	t.places.each(s.unpin)
 }
 
 // drop ends a program and its patterns.
