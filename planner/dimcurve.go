@@ -6,113 +6,83 @@ import (
 	"memopt/memopt/graph"
 )
 
-// line is how formulas go along one dim, the others being numbers. Every product is a number times a kind.
+// line is how formulas go along one dim, the others being numbers. Every product is a number times a kind: powers of the
+// dim, and of what cannot be written as such but is at least 0 and never falls as the dim grows, as a division by a
+// number is. A curve is a formula of kinds, the first of which is what does not depend on the dim.
 type line struct {
 	t     *terms
 	b     *graph.Binding
 	dim   string
-	kinds []kind
+	kinds [][]power
 	kind  []int             // by product; −1 where it is no number times anything that grows
 	times []int64           // by product
 	known map[int64][]int64 // what kinds are, by size
 }
 
-// kind is what a product is of a dim: a power, times steps, which are what cannot be written as one but is at least 0
-// and never falls as the dim grows, as a division by a number is.
-type kind struct {
-	pow   int
-	steps []power
-}
-
-// curve is a formula along a line: a coefficient for each kind. The first is that of what does not depend on the dim.
-type curve []int64
-
 func (t *terms) along(dim string, b *graph.Binding) *line {
-	l := &line{t: t, b: b, dim: dim, kinds: []kind{{}}, known: map[int64][]int64{}}
+	l := &line{t: t, b: b, dim: dim, kinds: [][]power{nil}, known: map[int64][]int64{}}
 	for _, p := range t.products {
-		k, times, ok := l.split(p)
-		at := slices.IndexFunc(l.kinds, func(x kind) bool { return x.pow == k.pow && slices.Equal(x.steps, k.steps) })
-		if at < 0 && ok {
-			at, l.kinds = len(l.kinds), append(l.kinds, k)
-		}
-		if !ok {
-			at = -1
-		}
-		l.kind, l.times = append(l.kind, at), append(l.times, times)
-	}
-	return l
-}
-
-// split is a product as a number and a kind.
-func (l *line) split(p product) (k kind, number int64, ok bool) {
-	number, ok = 1, true
-	for _, f := range p.factors {
-		switch x := l.t.bases[f.base]; {
-		case x.name == l.dim:
-			k.pow += f.pow
-		case x.dim.Uses(l.dim):
-			k.steps = append(k.steps, f)
-			ok = ok && x.least && x.dim.Grows(l.dim)
-		default:
-			n, err := l.b.Eval(x.dim)
+		number, ok := int64(1), true
+		var kind []power
+		for _, f := range p.factors {
+			x := t.bases[f.base]
+			if x.dim.Uses(dim) {
+				kind = append(kind, f)
+				ok = ok && (x.name == dim || x.least && x.dim.Grows(dim))
+				continue
+			}
+			n, err := b.Eval(x.dim)
 			for range f.pow {
 				fits := false
 				number, fits = times(number, n)
 				ok = ok && fits && err == nil
 			}
 		}
+		at := -1
+		if ok {
+			if at = slices.IndexFunc(l.kinds, func(k []power) bool { return slices.Equal(k, kind) }); at < 0 {
+				at, l.kinds = len(l.kinds), append(l.kinds, kind)
+			}
+		}
+		l.kind, l.times = append(l.kind, at), append(l.times, number)
 	}
-	return k, number, ok
+	return l
 }
 
 // curve is p along the line; ok is false where it is none, or where a number leaves 64 bits.
-func (l *line) curve(p polynomial) (c curve, ok bool) {
+func (l *line) curve(p polynomial) (c polynomial, ok bool) {
 	for i, k := range p {
 		if k == 0 {
 			continue
 		}
-		at := l.kind[i]
-		if at < 0 {
+		n, fits := times(k, l.times[i])
+		if at := l.kind[i]; at >= 0 && fits {
+			c = c.plus(append(make(polynomial, at), n), 1)
+		} else {
 			return nil, false
 		}
-		k, fits := times(k, l.times[i])
-		if !fits {
-			return nil, false
-		}
-		for len(c) <= at {
-			c = append(c, 0)
-		}
-		c[at] += k
 	}
 	return c, true
 }
 
-// moves reports whether the curve depends on the dim.
-func (c curve) moves() bool {
+// moves reports whether a curve depends on the dim.
+func moves(c polynomial) bool {
 	return len(c) > 1 && slices.ContainsFunc(c[1:], func(k int64) bool { return k != 0 })
 }
 
 // at is the curve at x ≥ 1; ok is false where it leaves 64 bits.
-func (l *line) at(c curve, x int64) (sum int64, ok bool) { return l.between(c, x, x) }
+func (l *line) at(c polynomial, x int64) (sum int64, ok bool) { return c.at(l.values(x)) }
 
 // between is a bound that the curve does not exceed from lo to hi: the terms that grow at the end, the others at the
 // beginning.
-func (l *line) between(c curve, lo, hi int64) (sum int64, ok bool) {
-	low, high := l.values(lo), l.values(hi)
-	for i, k := range c {
-		if k == 0 {
-			continue
-		}
-		x := high[i]
-		if k < 0 {
-			x = low[i]
-		}
-		y, fits := times(k, x)
-		if sum += y; !fits || sum >= most || sum <= -most {
-			return most, false
+func (l *line) between(c polynomial, lo, hi int64) (sum int64, ok bool) {
+	v := slices.Clone(l.values(hi))
+	for i, low := range l.values(lo) {
+		if c.coef(i) < 0 {
+			v[i] = low
 		}
 	}
-	return sum, true
+	return c.at(v)
 }
 
 // values is what kinds are at a size; what leaves 64 bits is most.
@@ -121,50 +91,29 @@ func (l *line) values(x int64) []int64 {
 		return v
 	}
 	v := make([]int64, len(l.kinds))
-	for i, k := range l.kinds {
+	for i, kind := range l.kinds {
 		v[i] = 1
-		grow := func(by int64, pow int) {
-			for range pow {
-				v[i], _ = times(v[i], by)
+		for _, f := range kind {
+			n := most
+			err := graph.Try(func() {
+				if y, wrong := l.b.Eval(l.t.bases[f.base].dim.Subst(map[string]graph.Dim{l.dim: graph.Num(x)})); wrong == nil {
+					n = y
+				}
+			})
+			if err != nil {
+				n = most
 			}
-		}
-		grow(x, k.pow)
-		for _, f := range k.steps {
-			grow(l.step(f.base, x), f.pow)
+			for range f.pow {
+				v[i], _ = times(v[i], n)
+			}
 		}
 	}
 	l.known[x] = v
 	return v
 }
 
-// step is what cannot be written as a power, at a size.
-func (l *line) step(base int, x int64) (n int64) {
-	err := graph.Try(func() {
-		var wrong error
-		if n, wrong = l.b.Eval(l.t.bases[base].dim.Subst(map[string]graph.Dim{l.dim: graph.Num(x)})); wrong != nil {
-			n = most
-		}
-	})
-	if err != nil {
-		return most
-	}
-	return n
-}
-
-// minus is c − d.
-func (c curve) minus(d curve) curve {
-	out := slices.Clone(c)
-	for len(out) < len(d) {
-		out = append(out, 0)
-	}
-	for i, k := range d {
-		out[i] -= k
-	}
-	return out
-}
-
 // fits is the largest size up to which a curve stays within 64 bits.
-func (l *line) fits(c curve, at, to int64) int64 {
+func (l *line) fits(c polynomial, at, to int64) int64 {
 	lo, hi := at, to
 	for lo < hi {
 		mid := lo + (hi-lo+1)/2
@@ -178,8 +127,8 @@ func (l *line) fits(c curve, at, to int64) int64 {
 }
 
 // stays is the sizes around at over which a curve stays 0.
-func (l *line) stays(c curve, at, from, to int64) (int64, int64) {
-	if !c.moves() {
+func (l *line) stays(c polynomial, at, from, to int64) (int64, int64) {
+	if !moves(c) {
 		return from, to
 	}
 	zero := func(x int64) bool { y, ok := l.at(c, x); return ok && y == 0 }
@@ -194,8 +143,8 @@ func (l *line) stays(c curve, at, from, to int64) (int64, int64) {
 }
 
 // avoids is the sizes around at over which a curve is never 0.
-func (l *line) avoids(c curve, at, from, to int64) (int64, int64) {
-	negative := curve(nil).minus(c)
+func (l *line) avoids(c polynomial, at, from, to int64) (int64, int64) {
+	negative := polynomial(nil).plus(c, -1)
 	var root func(lo, hi int64, last bool) (int64, bool)
 	root = func(lo, hi int64, last bool) (int64, bool) {
 		if lo > hi {
@@ -239,7 +188,7 @@ const mostSplits = 1 << 12
 
 // piecewise finds which of the curves is the largest where: halves are split until one is proven to be so over the
 // whole half. ok is false if that has no end.
-func (l *line) piecewise(curves []curve, from, to int64) (out []stretchOf, ok bool) {
+func (l *line) piecewise(curves []polynomial, from, to int64) (out []stretchOf, ok bool) {
 	splits := 0
 	var split func(lo, hi int64)
 	split = func(lo, hi int64) {
@@ -251,8 +200,8 @@ func (l *line) piecewise(curves []curve, from, to int64) (out []stretchOf, ok bo
 		}
 		holds := lo == hi
 		if !holds {
-			holds = !slices.ContainsFunc(curves, func(c curve) bool {
-				up, ok := l.between(c.minus(curves[best]), lo, hi)
+			holds = !slices.ContainsFunc(curves, func(c polynomial) bool {
+				up, ok := l.between(slices.Clone(c).plus(curves[best], -1), lo, hi)
 				return !ok || up > 0
 			})
 		}

@@ -373,7 +373,7 @@ func (f *Formulas) along(dim string) (r Range, ok bool) {
 		return r, false
 	}
 	l := f.terms.along(dim, f.m.binding)
-	curves := func(ps []polynomial) (out []curve) {
+	curves := func(ps []polynomial) (out []polynomial) {
 		for _, p := range ps {
 			c, is := l.curve(p)
 			ok = ok && is
@@ -387,7 +387,7 @@ func (f *Formulas) along(dim string) (r Range, ok bool) {
 		return r, false
 	}
 	r = Range{Dim: dim, At: at, From: 1, To: farthest}
-	if !slices.ContainsFunc(peaks, curve.moves) {
+	if !slices.ContainsFunc(peaks, moves) {
 		return r, false
 	}
 	for _, c := range peaks {
