@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -58,12 +59,18 @@ func loaded(ctx context.Context, path string, cfg configs.Config) (answer, error
 		modes = loader.Modes()
 	}
 	var loads []*memopt.Loaded
+	var unsuited []*loader.UnsuitedError
 	for _, name := range modes {
 		mode, err := loader.ParseMode(name)
 		if err != nil {
 			return answer{}, asInput(err)
 		}
 		l, err := memopt.LoadRepeatedly(ctx, path, cfg, mode, cfg.Reloads, cfg.Repeats)
+		var not *loader.UnsuitedError
+		if cfg.LoadMode == "all" && errors.As(err, &not) {
+			unsuited = append(unsuited, not)
+			continue
+		}
 		if err != nil {
 			return answer{}, err
 		}
@@ -80,11 +87,23 @@ func loaded(ctx context.Context, path string, cfg configs.Config) (answer, error
 			fmt.Fprintln(w)
 			modesText(w, loads)
 		}
+		for _, e := range unsuited {
+			report.Text(w, 0, "%s: left out: %s\n", e.Mode, e.Why)
+		}
 	}
 	if len(loads) == 1 {
 		return answer{loads[0], text}, nil
 	}
-	return answer{map[string]any{"format": "memopt.loads/1", "loads": loads, "eager_to_streamed": ratios(loads)}, text}, nil
+	return answer{map[string]any{"format": "memopt.loads/1", "loads": loads, "eager_to_streamed": ratios(loads), "left_out": leftOut(unsuited)}, text}, nil
+}
+
+// leftOut is the modes that a device has no use for, and why.
+func leftOut(unsuited []*loader.UnsuitedError) map[loader.Mode]string {
+	all := map[loader.Mode]string{}
+	for _, e := range unsuited {
+		all[e.Mode] = e.Why
+	}
+	return all
 }
 
 // loadText is one load.

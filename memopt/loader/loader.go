@@ -375,7 +375,7 @@ func (u *upload) inPlace() error {
 	u.r.uploading()
 	room := to.Bytes()
 	if room == nil {
-		return fmt.Errorf("%s has memory that the processor does not see, and in place is only where it does; take mode streamed", u.d.Name())
+		return &UnsuitedError{InPlace, u.d.Name() + " has memory that the processor does not see, and in place is only where it does; take mode streamed"}
 	}
 	for i, w := range u.ws {
 		at := u.out.places[i].At
@@ -423,6 +423,14 @@ func (u *upload) oneByOne(drop bool) error {
 	u.copies.Free()
 	return nil
 }
+
+// UnsuitedError says why a device has no use for a mode.
+type UnsuitedError struct {
+	Mode Mode
+	Why  string
+}
+
+func (e *UnsuitedError) Error() string { return e.Why }
 
 // ParseMode reads the name of a mode.
 func ParseMode(s string) (Mode, error) {

@@ -91,6 +91,8 @@ class Bench:
         """Trains a fresh model one way: bytes at the most in a step, the median time of a step, and what the first gradients were."""
         model, optimizer = self.model()
         row: dict[str, Any] = {"way": way, "asked": asked}
+        made: Any = None
+        forward: Any = None
         try:
             made = prepare(model, optimizer)
             forward = model if made is None else made
@@ -125,7 +127,7 @@ class Bench:
             row |= {"measured": max(peaks), "ms": 1e3 * statistics.median(times), **more(model)}
         except (memopt.BudgetError, torch.OutOfMemoryError) as e:
             row["error"] = str(e).split("\n")[0][:300]
-        del model, optimizer
+        del model, optimizer, forward, made
         gc.collect()
         if self.device == "cuda":
             torch.cuda.empty_cache()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import gc
 import hashlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -192,6 +193,7 @@ class Recorder(TorchDispatchMode):
         self.gathered = frozenset(u for u in units if u.gathered)
         device = device_of(self.model)
         if device.type == "cuda":
+            gc.collect()  # what only the collector frees is not there in later steps
             self.before = torch.cuda.memory_allocated(device)
         self._profiled = self._profile.enter_context(profiled())
         self._before(units)
