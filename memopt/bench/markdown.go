@@ -48,11 +48,14 @@ func Markdown(w io.Writer, files []AnyFile) {
 			if groups[group] == nil {
 				order = append(order, group)
 			}
-			name := strings.ReplaceAll(row.Case, "|", `\|`)
-			i := slices.IndexFunc(groups[group], func(s *spread) bool { return s.name == name && s.threads == row.Threads })
+			name, rival := strings.ReplaceAll(row.Case, "|", `\|`), ""
+			if row.Rival != nil {
+				rival = row.Rival.Name
+			}
+			i := slices.IndexFunc(groups[group], func(s *spread) bool { return s.name == name && s.rival == rival && s.threads == row.Threads })
 			if i < 0 {
 				i = len(groups[group])
-				groups[group] = append(groups[group], &spread{name: name, threads: row.Threads})
+				groups[group] = append(groups[group], &spread{name: name, rival: rival, threads: row.Threads})
 			}
 			groups[group][i].add(row)
 		}
@@ -104,7 +107,7 @@ func (s *spread) add(row FileRow) {
 	}
 	s.times = append(s.times, t)
 	if row.Rival != nil {
-		s.rival, s.of = row.Rival.Name, row.RatioOf
+		s.of = row.RatioOf
 		s.ratios = append(s.ratios, row.Ratio)
 	}
 	switch b := row.Bar; {
