@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"memopt/memopt/joint":               {"memopt/memopt/graph", "memopt/memopt/stop", "memopt/memopt/whole"},
 	"memopt/memopt/tensorfile":          {"memopt/memopt/graph", "memopt/memopt/weights", "memopt/memopt/whole"},
 	"memopt/memopt/zoo":                 {"memopt/memopt/graph"},
-	"memopt/memopt/corpus":              {"memopt/autograd", "memopt/kernels", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/zoo"},
+	"memopt/memopt/corpus":              {"memopt/autograd", "memopt/kernels", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/zoo", "memopt/planner/pack"},
 	"memopt/autograd":                   {"memopt/memopt/stop", "memopt/memopt/graph"},
 	"memopt/kernels":                    {"memopt/memopt/graph"},
 	"memopt/planner/cluster":            {"memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/visible"},

@@ -9,6 +9,7 @@ import (
 
 	"memopt/autograd"
 	"memopt/kernels"
+	"memopt/memopt/corpus"
 	"memopt/memopt/graph"
 	"memopt/memopt/joint"
 	"memopt/memopt/report"
@@ -69,6 +70,7 @@ type PackRow struct {
 	Capacity int64  `json:"capacity"` // 0 asks for the lowest arena there is
 	Height   int64  `json:"height"`
 	Bound    int64  `json:"bound"`
+	By       string `json:"by"` // the pass that placed the highest part
 	Clock
 }
 
@@ -302,12 +304,11 @@ func (b *plannerBench) packed(path string) error {
 	return err
 }
 
-// packingBar is the milliseconds that all of the published problems may take
-// together.
+// packingBar is the milliseconds that all problems of a capacity may take together.
 const packingBar = 2000
 
 func (b *plannerBench) packing() error {
-	all, err := pack.MiniMalloc()
+	all, err := corpus.Placings()
 	if err != nil {
 		return err
 	}
@@ -319,7 +320,9 @@ func (b *plannerBench) packing() error {
 			return err
 		}
 		b.report.Packing = append(b.report.Packing, row)
-		sum.MS, sum.CPUMS, sum.Heap = sum.MS+row.MS, sum.CPUMS+row.CPUMS, max(sum.Heap, row.Heap)
+		if p.Capacity > 0 {
+			sum.MS, sum.CPUMS, sum.Heap = sum.MS+row.MS, sum.CPUMS+row.CPUMS, max(sum.Heap, row.Heap)
+		}
 	}
 	sum.judge(packingBar)
 	return nil
@@ -333,7 +336,7 @@ func (b *plannerBench) pack(p pack.Instance) (row PackRow, err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
-		row.Height, row.Bound = s.Height, s.Bound
+		row.Height, row.Bound, row.By = s.Height, s.Bound, packing+s.By
 		return nil
 	})
 	return row, err

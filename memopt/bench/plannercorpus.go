@@ -135,6 +135,11 @@ const packing = "pack/"
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// above is how far a height is above the least that there can be.
+func above(height, least int64) string {
+	return fmt.Sprintf("%+.3f %%", 100*float64(height-least)/float64(max(least, 1)))
+}
+
 // corpusText writes rows as lines, with times or without: nothing else differs from run to run.
 func corpusText(w io.Writer, rows []CorpusRow, times bool) {
 	table := [][]string{{"step", "budget", "extra", "bound", "peak", "height", "chosen by", "placed by"}}
@@ -149,7 +154,7 @@ func corpusText(w io.Writer, rows []CorpusRow, times bool) {
 		}
 		if r.Found {
 			line = append(line[:2], fmt.Sprintf("%.3f", 100*r.Cost), fmt.Sprintf("%.3f", 100*r.Bound), report.Thousands(r.Peak),
-				fmt.Sprintf("%+.3f %%", 100*float64(r.Height-r.Least)/float64(max(r.Least, 1))), r.Choice, r.Placer)
+				above(r.Height, r.Least), r.Choice, r.Placer)
 		}
 		if times {
 			line = append(line, fmt.Sprintf("%.0f", r.MS), fmt.Sprintf("%.0f", r.PackMS))

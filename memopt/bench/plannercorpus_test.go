@@ -5,17 +5,28 @@ import (
 	"testing"
 
 	"memopt/memopt/golden"
+	"memopt/memopt/report"
 )
 
 // TestCorpus: every step of the corpus at every budget is planned and placed as memopt/corpus/plans.txt has it, by the
-// passes that it names. A change of the planner shows there: look at what it costs, then rewrite it with -update.
+// passes that it names, and so are problems that others recorded. A change of the planner shows there: look at what it costs, then rewrite it with -update.
 func TestCorpus(t *testing.T) {
 	r, err := Planner(PlannerOptions{Only: []string{"corpus"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	p, err := Planner(PlannerOptions{Only: []string{"packing"}, Quick: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var text strings.Builder
 	corpusText(&text, r.Corpus, false)
+	text.WriteString("\n")
+	table := [][]string{{"problem", "buffers", "height", "above the bound", "placed by"}}
+	for _, row := range p.Packing {
+		table = append(table, []string{row.Problem, report.Thousands(int64(row.Buffers)), report.Thousands(row.Height), above(row.Height, row.Bound), row.By})
+	}
+	report.Table(&text, "=lrrrl", table)
 	golden.File(t, "../corpus/plans.txt", text.String())
 	plans, placings := 0.0, 0.0
 	for _, row := range r.Corpus {

@@ -95,7 +95,7 @@ func (b *plannerBench) earned() error {
 
 // chosen is the steps and the problems of others that are asked for by name; without names all.
 func (b *plannerBench) chosen() (steps []corpus.Step, instances []pack.Instance, err error) {
-	all, err := pack.MiniMalloc()
+	all, err := corpus.Placings()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,7 +110,7 @@ func (b *plannerBench) chosen() (steps []corpus.Step, instances []pack.Instance,
 		}
 	}
 	for _, x := range all {
-		if x.Name = "minimalloc-" + x.Name; wanted(x.Name) {
+		if wanted(x.Name) {
 			instances = append(instances, x)
 		}
 	}
@@ -200,10 +200,9 @@ func earnedText(w io.Writer, rows []EarnedRow) {
 		}
 		return fmt.Sprintf("%.3f", 100*r.Bound)
 	}
-	height := func(r CorpusRow) string { return points(float64(r.Height-r.Least) / float64(max(r.Least, 1))) }
 	for _, c := range rows[0].Changed {
 		x, y := c.With, c.Without
-		table = append(table, []string{x.Step, fmt.Sprintf("%d %%", x.Share), extra(x), extra(y), bound(x), bound(y), height(x), height(y), x.Placer, y.Placer})
+		table = append(table, []string{x.Step, fmt.Sprintf("%d %%", x.Share), extra(x), extra(y), bound(x), bound(y), above(x.Height, x.Least), above(y.Height, y.Least), x.Placer, y.Placer})
 	}
 	report.Table(w, "=lrrrrrrrll", table)
 }

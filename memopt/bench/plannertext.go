@@ -58,21 +58,22 @@ func (r *PlannerReport) Text(w io.Writer) {
 		if len(rows) == 0 {
 			return
 		}
-		table := [][]string{{title, "buffers", "capacity", "height", "bound", "ms", "CPU ms", "heap", "bar", ""}}
+		table := [][]string{{title, "buffers", "capacity", "height", "bound", "above", "placed by", "ms", "CPU ms", "heap", "bar", ""}}
 		for _, row := range rows {
-			line := []string{row.Problem, report.Thousands(int64(row.Buffers)), "–", report.Thousands(row.Height), report.Thousands(row.Bound)}
+			line := []string{row.Problem, report.Thousands(int64(row.Buffers)), "–", report.Thousands(row.Height), report.Thousands(row.Bound),
+				above(row.Height, row.Bound), row.By}
 			if row.Capacity > 0 {
 				line[2] = report.Thousands(row.Capacity)
 			}
 			table = append(table, append(line, row.columns()...))
 		}
 		if together != nil {
-			table = append(table, append([]string{"together", "", "", "", ""}, together.columns()...))
+			table = append(table, append([]string{"those with a capacity", "", "", "", "", "", ""}, together.columns()...))
 		}
-		report.Table(w, "lrrrrrrrll", table)
+		report.Table(w, "lrrrrrlrrrll", table)
 		fmt.Fprintln(w)
 	}
-	packs("google/minimalloc's instances", r.Packing, &r.Together)
+	packs("packings of others", r.Packing, &r.Together)
 	packs("packing", r.Pack, nil)
 	fmt.Fprintln(w, "The quickest rounds count. A bar is of the lesser of wall and CPU time: a machine that does nothing else takes no more than either.")
 }

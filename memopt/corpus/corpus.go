@@ -1,11 +1,13 @@
 // Package corpus is the training steps that planning is measured on: real architectures at real sizes as PyTorch runs
-// them, recorded by record.py beside this file, and the zoo's models as memopt derives their steps.
+// them, recorded by record.py beside this file, and the zoo's models as memopt derives their steps; and problems of
+// places that others recorded.
 //
 // A pass of the planner stays if it earns something on one of these steps ("memopt bench planner --without NAME"), and
 // what is planned for each of them at six budgets stands in plans.txt, where a change of the planner shows.
 package corpus
 
 import (
+	"compress/gzip"
 	"context"
 	"embed"
 	"fmt"
@@ -18,6 +20,7 @@ import (
 	"memopt/memopt/graph"
 	"memopt/memopt/joint"
 	"memopt/memopt/zoo"
+	"memopt/planner/pack"
 )
 
 // Step is a training step.
@@ -39,7 +42,7 @@ func (s Step) Graph() (*graph.Graph, error) {
 	return autograd.TrainStep(g, autograd.Options{Optimizer: "adamw"})
 }
 
-//go:embed steps/*.json.gz
+//go:embed steps/*.json.gz placings/*.csv.gz
 var recorded embed.FS
 
 // Recorded reads a recorded step.
@@ -79,3 +82,40 @@ var Shares = []int64{90, 70, 50, 30, 15, 5}
 
 // Budget is the bytes of a share.
 func Budget(floor, plain, share int64) int64 { return floor + (plain-floor)*share/100 }
+
+// Placings are problems of places that others recorded: google/minimalloc's, which have a capacity, and those of which
+// placings/README.md tells, which are to be placed as low as they come.
+func Placings() ([]pack.Instance, error) {
+	all, err := pack.MiniMalloc()
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].Name = "minimalloc-" + all[i].Name
+	}
+	files, err := fs.Glob(recorded, "placings/*.csv.gz")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		p, err := placing(file)
+		if err != nil {
+			return nil, fmt.Errorf("corpus: %s: %w", file, err)
+		}
+		all = append(all, pack.Instance{Name: strings.TrimSuffix(path.Base(file), ".csv.gz"), Problem: p})
+	}
+	return all, nil
+}
+
+func placing(file string) (pack.Problem, error) {
+	f, err := recorded.Open(file)
+	if err != nil {
+		return pack.Problem{}, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return pack.Problem{}, err
+	}
+	return pack.ReadCSV(z)
+}
