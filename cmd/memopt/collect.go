@@ -21,6 +21,9 @@ func thrifty(*cli.Context) error {
 	return nil
 }
 
+// stepping is for steps, which make little garbage beside what planning has left alive.
+func stepping() { collect(25) }
+
 // collect has garbage collected when it is so many percent of what lives.
 func collect(percent int) {
 	if os.Getenv("GOGC") == "" {

@@ -104,6 +104,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		return refused(c, j.cfg, err)
 	}
 	model, plan, cfg := p.model, p.plan, j.cfg
+	stepping()
 	stopper := newStopper(c)
 	defer stopper.release()
 	trains := ""
@@ -197,6 +198,9 @@ func phaseParts(w io.Writer, t *memopt.PhaseTable) {
 // trained is what a page tells of a run.
 func trained(r *memopt.Result, lines []report.Line) *report.Trained {
 	t := &report.Trained{Device: r.Device, FirstStep: r.FirstStep, Losses: r.Losses, MedianMS: float64(r.Median().Microseconds()) / 1000, Lines: lines, Workspace: r.Trace.Workspace}
+	if r.Phases != nil {
+		t.Phases, t.Rule = r.Phases.Rows, r.Phases.Rule
+	}
 	if r.Stopped != nil {
 		t.Stopped = r.Stopped.Error()
 	}

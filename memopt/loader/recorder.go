@@ -50,9 +50,9 @@ type Phase struct {
 	File   int64 `json:"host_file"`
 	Shmem  int64 `json:"host_shmem"`
 	RSS    Gauge `json:"host_rss"`
-	// Of the process's own memory, Heap is what lives in Go's heap, Go what the heap takes with garbage and goroutines'
-	// stacks, On what the device has there, and Rest all else but copies of weights: the program's data, what Go's runtime
-	// and the driver hold for themselves, and threads' stacks.
+	// Of System, Heap is what lives in Go's heap, Go what the heap takes with garbage and goroutines'
+	// stacks, On the device's memory, and Rest all else but copies of weights: the program's data, what Go's runtime and the
+	// driver hold for themselves (compiled kernels, descriptors), and threads' stacks.
 	Heap int64 `json:"go_heap"`
 	Go   int64 `json:"go"`
 	On   int64 `json:"host_device"`
@@ -134,6 +134,7 @@ type held struct {
 	r         *Recorder
 	owner     string
 	requested int64
+	granted   int64 // which a block that was given back does not tell
 	once      sync.Once
 }
 
@@ -158,8 +159,8 @@ func (r *Recorder) enter(owner string, n int64, get func(int64) (Memory, error))
 	if err != nil {
 		return nil, r.refused(owner, n, err)
 	}
-	h := &held{Memory: m, r: r, owner: owner, requested: n}
-	r.count(owner, n, m.Granted())
+	h := &held{Memory: m, r: r, owner: owner, requested: n, granted: m.Granted()}
+	r.count(owner, n, h.granted)
 	return h, nil
 }
 
@@ -176,7 +177,7 @@ func (r *Recorder) host(n int64) (*held, error) {
 	if err != nil {
 		return nil, r.refused(ownerHost, n, err)
 	}
-	h := &held{Memory: hostMemory(b), r: r, owner: ownerHost, requested: n}
+	h := &held{Memory: hostMemory(b), r: r, owner: ownerHost, requested: n, granted: n}
 	r.count(ownerHost, n, n)
 	return h, nil
 }
@@ -194,7 +195,7 @@ func (h *held) free() {
 	h.once.Do(func() {
 		h.Memory.Free()
 		h.r.limit.Give(h.owner, h.requested)
-		h.r.count(h.owner, -h.requested, -h.Granted())
+		h.r.count(h.owner, -h.requested, -h.granted)
 	})
 }
 
@@ -325,13 +326,15 @@ func (r *Recorder) point(p *Phase) {
 		}
 		p.Owners = append(p.Owners, c)
 	}
-	if r.driven != nil && r.driven.Unified() && p.Shmem < p.Granted.Point/2 { // the device's memory is the process's own
+	if r.driven != nil && r.driven.Unified() {
 		p.On = p.Granted.Point
 		if d, tells := r.driven.(interface{ Resident() int64 }); tells {
 			p.On = d.Resident()
+		} else if p.Shmem > 0 { // where such drivers have it, as it is touched
+			p.On = min(p.On, p.Shmem)
 		}
 	}
-	p.Rest = p.Anon.Point - p.Go - p.Copies.Point - p.On
+	p.Rest = p.System.Point - p.Go - p.Copies.Point - p.On
 }
 
 // Phases is the table.

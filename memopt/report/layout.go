@@ -38,6 +38,7 @@ type view struct {
 	Timeline            *timelineView
 	Arena               *arenaView
 	Loss                *lossView
+	Phases              *phasesView
 	FirstStep, LastStep int
 	AtFloor             bool
 }
@@ -149,6 +150,7 @@ func layout(p Page) view {
 		v.Timeline, v.Arena = timeline(f, pic), arena(f, pic)
 	}
 	if t := p.Trained; t != nil {
+		v.Phases = phases(t.Phases, t.Rule)
 		v.FirstStep, v.LastStep = t.FirstStep+1, t.FirstStep+len(t.Losses)
 		if len(t.Losses) > 1 {
 			v.Loss = losses(t)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"memopt/memopt/loader"
 	"memopt/memopt/visible"
 	"memopt/planner"
 )
@@ -36,6 +37,8 @@ type Trained struct {
 	Workspace int64 // of the device, beside these
 	Stopped   string
 	Lossy     string
+	Phases    []loader.Phase // none if nobody asked
+	Rule      string         // how host and device are combined in them
 }
 
 // The most rows of each kind; the JSON has all.
@@ -138,6 +141,8 @@ func (f figures) functions() template.FuncMap {
 		"points":  f.as(func(r gjson.Result) string { return fmt.Sprintf("%.2f points", 100*r.Float()) }),
 		"clip":    clip,
 		"size":    Bytes,
+		"unless":  unlessBelow,
+		"signed":  Signed,
 		"comma":   Thousands,
 		"comma64": func(n int) string { return Thousands(int64(n)) },
 		"minus":   func(a, b int) int { return a - b },

@@ -1,0 +1,84 @@
+package report
+
+import (
+	"memopt/memopt/loader"
+)
+
+// phasesView is the chart of phases: for each a column of the device's memory by owner and one of the process's, with
+// what was promised as a line on it.
+type phasesView struct {
+	Rows   []phaseColumn
+	Bars   []phaseBar
+	Marks  []phaseMark
+	Ticks  []mark
+	Legend []phaseKey
+	Rule   string
+	Table  []loader.Phase
+}
+
+// phaseColumn is the room of a phase, in percent.
+type phaseColumn struct {
+	Name, What  string
+	From, Width float64
+}
+
+// phaseBar is one owner's part of a column.
+type phaseBar struct {
+	X, Y, W, H int
+	Class      string
+	Text       string
+}
+
+// phaseMark is a promise.
+type phaseMark struct {
+	X, Y, W int
+	Text    string
+}
+
+type phaseKey struct{ Class, Name string }
+
+// colours of owners' classes, of the page's, and of what the system sees of a process.
+var phaseColours = map[string]string{"weights": "c4", "gradients": "c2", "optimizer": "c3", "activations": "c0", "staging": "c1", "imported": "c1", loader.Other: "c5"}
+
+func phases(rows []loader.Phase, rule string) *phasesView {
+	if len(rows) == 0 {
+		return nil
+	}
+	most := int64(1)
+	for _, p := range rows {
+		most = max(most, p.Device.High, p.Promised, p.System.High, p.PromisedHost)
+	}
+	top := 1.05 * float64(most)
+	v := &phasesView{Ticks: ticks(top), Rule: rule, Table: rows}
+	n := len(rows)
+	for i, p := range rows {
+		v.Rows = append(v.Rows, phaseColumn{p.Name, p.What, percentOf(i, n), percentOf(1, n)})
+		at := func(tenths int) int { return (10*i + tenths) * planeWidth / (10 * n) }
+		stack := int64(0)
+		bar := func(from, to int, bytes int64, class, name string) {
+			if bytes <= 0 {
+				return
+			}
+			y := planeHeight - height(stack+bytes, top)
+			v.Bars = append(v.Bars, phaseBar{at(from), y, at(to) - at(from), planeHeight - height(stack, top) - y, class, p.Name + ": " + name + " " + Bytes(bytes)})
+			stack += bytes
+		}
+		for _, c := range loader.Classes {
+			bar(1, 5, p.Owned(c).Requested, phaseColours[c], c)
+		}
+		stack = 0
+		bar(5, 9, p.System.High, "seen", "the process, at most")
+		promise := func(from, to int, bytes int64, name string) {
+			if bytes > 0 {
+				v.Marks = append(v.Marks, phaseMark{at(from), planeHeight - height(bytes, top), at(to) - at(from), p.Name + ": promised " + name + ", at most " + Bytes(bytes)})
+			}
+		}
+		promise(1, 5, p.Promised, "of the device")
+		promise(5, 9, p.PromisedHost, "of the process")
+	}
+	for _, c := range usedClasses(rows) {
+		v.Legend = append(v.Legend, phaseKey{phaseColours[c], c})
+	}
+	v.Legend = append(v.Legend, phaseKey{"seen", "the process as the system sees it, at most"})
+	return v
+}
