@@ -10,6 +10,8 @@ import (
 
 // What tests outside the package look at.
 
+func init() { checking = true }
+
 // Stretch is a life with the name of what lies there first.
 type Stretch struct {
 	Name string

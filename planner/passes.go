@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -131,10 +132,18 @@ func (l *passLog) passes() (rows []PassRow) {
 	return rows
 }
 
+// checking has every answer of both rooms replayed by their checks, for tests.
+var checking bool
+
 // pack places buffers, and counts by which passes.
 func (m *model) pack(p pack.Problem, e pack.Effort) (pack.Solution, error) {
 	e.Without = m.log.without[placing]
 	s, err := pack.Solve(p, e)
+	if checking && err == nil {
+		if wrong := pack.Check(p, s); wrong != nil {
+			panic(fmt.Sprintf("planner: %s%s places wrongly: %v", placing, s.By, wrong))
+		}
+	}
 	for _, t := range s.Tries {
 		m.log.note(placing+t.Pass, err == nil && t.Pass == s.By, t.Time)
 	}
@@ -152,6 +161,12 @@ func (l *passLog) solverOf(p *recompute.Problem) (*recompute.Solver, error) {
 
 // asked counts which passes an answer came about by.
 func (v *solver) asked(a recompute.Answer, ok bool) (recompute.Answer, bool) {
+	if checking && ok {
+		peak, extra, err := recompute.Check(v.problem, a.Launches)
+		if err != nil || peak != a.Peak || math.Abs(extra-a.Extra) > 1e-9*max(1, extra) || a.Bound > extra+1e-6*max(1, extra) {
+			panic(fmt.Sprintf("planner: %s%s says a peak of %d for %v, bound %v; it is %d for %v: %v", choosing, a.By, a.Peak, a.Extra, a.Bound, peak, extra, err))
+		}
+	}
 	for _, t := range a.Tries {
 		v.m.log.note(choosing+t.Pass, ok && t.Pass == a.By, t.Time)
 	}

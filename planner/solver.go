@@ -55,6 +55,7 @@ const (
 type solver struct {
 	m       *model
 	r       *recompute.Solver
+	problem *recompute.Problem
 	base    *candidate
 	floor   int64
 	all     []*candidate         // all plans of a small program, once they were asked for
@@ -99,11 +100,12 @@ func (v *solver) anyCosting(most float64) way {
 }
 
 func (s *search) newSolver() (*solver, error) {
-	r, err := s.m.log.solverOf(s.m.problem(s.m.unit, s.forced))
+	p := s.m.problem(s.m.unit, s.forced)
+	r, err := s.m.log.solverOf(p)
 	if err != nil {
 		return nil, err
 	}
-	return &solver{m: s.m, r: r, base: s.base, floor: s.plan.Floor.Peak, answers: map[int64]answer{}, full: map[int64]*candidate{}}, nil
+	return &solver{m: s.m, r: r, problem: p, base: s.base, floor: s.plan.Floor.Peak, answers: map[int64]answer{}, full: map[int64]*candidate{}}, nil
 }
 
 // small reports whether the program is searched as a whole.
@@ -167,7 +169,7 @@ func (v *solver) both(limit, beside int64, other float64) (a, b found, err error
 		if err != nil {
 			return a, b, err
 		}
-		v.mate = &solver{m: v.m.another(), r: r, base: v.base, floor: v.floor, answers: map[int64]answer{}, full: map[int64]*candidate{}}
+		v.mate = &solver{m: v.m.another(), r: r, problem: v.problem, base: v.base, floor: v.floor, answers: map[int64]answer{}, full: map[int64]*candidate{}}
 	}
 	var failed error
 	stop.All(func() { a, err = one(v, limit) }, func() { b, failed = one(v.mate, beside) })
