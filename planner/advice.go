@@ -14,7 +14,7 @@ type Change struct {
 	Set   []Setting // together: a budget of 65MiB, or a dim of 7
 	Share float64   // how large a change that is
 	Note  string    // what comes with it
-	Text  string    // all of it as whoever asked spells settings; the front door's
+	Text  string    // the change in the spelling of the caller's settings; set by the front door
 }
 
 // Setting is a value of a setting, by its name in the table of settings.

@@ -43,10 +43,11 @@ func (s *search) find(limit int64) (c *candidate, err error) {
 	return cheaper(c, known), err
 }
 
-// withinLimits answers a budget with the cheapest plan that is found within it, or a limit of extra cost with the lowest.
+// withinLimits answers a budget with the cheapest plan that is found within it, or a limit of extra cost with the
+// lowest.
 func withinLimits(s *search, limit int64, limited bool) (*candidate, error) {
 	overhead := s.plan.Request.MaxOverhead
-	if !limited && overhead == 0 || s.base.cost > s.m.allows(overhead) { // whatever runs again beside costs more
+	if !limited && overhead == 0 || s.base.cost > s.m.allows(overhead) { // running more again costs more
 		return s.base, nil
 	}
 	v, err := s.solves()
@@ -116,8 +117,7 @@ func (s *search) hopeless(w Worth, limit int64, limited bool, most float64) (boo
 	return c == nil, err
 }
 
-// last is the lowest plan that is found, for whoever asks for less than any takes. Its arena is a limit that has a
-// plan.
+// last is the lowest plan found, for a request below every plan. Its arena is a limit that has a plan.
 func (s *search) last(limit int64) (*candidate, error) {
 	v := s.solver
 	if s.stairs.small {

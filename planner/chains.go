@@ -8,7 +8,7 @@ import (
 )
 
 // Chains is what became of a schedule's pointwise launches: those that go over the same elements, and read what others
-// of them read or make, are one launch, which loads an element of each operand once and stores what somebody else
+// of them read or make, are one launch, which loads an element of each operand once and stores what another launch
 // reads.
 //
 // This is done to a schedule, behind all decisions, since it has to do with none of them. Every value keeps the place
@@ -111,7 +111,7 @@ func (c *chainer) all() (out []Launch, err error) {
 	return out, nil
 }
 
-// fits is whether a launch can be a part: one of float32 that somebody reads, and no update, which micro-batches leave
+// fits is whether a launch can be a part: one of float32 that a launch reads, and no update, which micro-batches leave
 // out.
 func (c *chainer) fits(i int) bool {
 	l := &c.launches[i]
@@ -129,7 +129,7 @@ func (c *chainer) fits(i int) bool {
 	return l.Out[0].Value != nil && l.Out[0].Value.Type == graph.Float32
 }
 
-// read is whether somebody reads what launch i makes, who has not joined a chain that makes the same, as a node may run
+// read reports whether a launch reads what launch i makes, other than in a chain that makes the same, as a node may run
 // more than once.
 func (c *chainer) read(i int, but ...int) bool {
 	v := c.launches[i].Out[0].Value

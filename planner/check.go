@@ -110,7 +110,7 @@ func (p *Plan) keeps(f *facts, s *Schedule) error {
 	return nil
 }
 
-// costs: what a plan costs beside the plain step.
+// costs: what a plan costs above the plain step.
 func (p *Plan) costs(f *facts) error {
 	all, err := f.prices()
 	if err != nil {
@@ -314,7 +314,7 @@ type checker struct {
 	writes []*Ref                        // scratch
 	lives  *[]Life                       // where those that have ended go, if anywhere
 	far    map[*graph.Value]*graph.Value // by view of a view: its owner, once it was asked for
-	held   map[*graph.Value]*first       // what somebody outside the graph holds
+	held   map[*graph.Value]*first       // values held outside the graph
 	ends   map[*graph.Node][]*graph.Value
 	behind bool // no border is to come
 }

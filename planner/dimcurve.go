@@ -6,8 +6,8 @@ import (
 	"memopt/memopt/graph"
 )
 
-// line is how formulas go along one dim, the others being numbers. Every product is a number times a kind: powers of the
-// dim, and of what cannot be written as such but is at least 0 and never falls as the dim grows, as a division by a
+// line is how formulas go along one dim, the others being numbers. Every product is a number times a kind: powers of
+// the dim, and of what cannot be written as such but is at least 0 and never falls as the dim grows, as a division by a
 // number is. A curve is a formula of kinds, the first of which is what does not depend on the dim.
 type line struct {
 	t     *terms

@@ -2,17 +2,17 @@
 //
 // # The problem
 //
-// A training step keeps what its forward pass makes until the backward pass has read it. Some of that can be dropped and
-// computed again from what is kept, for time. Given a step, sizes of its dims and a limit of bytes, the planner looks
-// for the list of launches that costs least and fits, and for places of its values in one arena. With a limit of cost
-// instead, it looks for the lowest arena.
+// A training step keeps what its forward pass makes until the backward pass has read it. Some of that can be dropped
+// and computed again from what is kept, for time. Given a step, sizes of its dims and a limit of bytes, the planner
+// looks for the list of launches that costs least and fits, and for places of its values in one arena. With a limit of
+// cost instead, it looks for the lowest arena.
 //
 // # The line
 //
 // Make plans, in this order; each is one file unless others are named:
 //
 //   - model.go binds the dims: bytes, storage and prices of values and nodes, once for those that are alike (alike.go).
-//     replace.go says which nodes may run again, costs.go what they cost, holds.go what somebody outside holds.
+//     replace.go says which nodes may run again, costs.go what they cost, holds.go what is held outside the graph.
 //   - search.go turns on what settings ask for by name, level or cluster (offers.go), and calls a strategy from its
 //     table. Fixed strategies turn nodes on that then run before the first backward step that needs them. The one for
 //     limits asks the staircase (budget.go).
@@ -20,16 +20,16 @@
 //   - solver.go finds plans within a limit: problem.go takes the names off the model, planner/recompute solves it, and
 //     if what is placed is higher than the limit, lower limits are tried, six at most.
 //   - simulate.go derives every life from a list of steps, summary.go has planner/pack place them, and topunit.go uses
-//     the last bytes of a capacity that is no multiple of the alignment. tablepeak.go finds peaks alone, of thousands of
-//     sets, for the plan table (rows.go, extracts.go).
+//     the last bytes of a capacity that is no multiple of the alignment. tablepeak.go finds peaks alone, of thousands
+//     of sets, for the plan table (rows.go, extracts.go).
 //   - evidence.go has the floor, the bound and the gap of a plan; passes.go signs it: Plan.Search says which pass made
 //     the choice, which placed it, what each tried and took. Request.Without leaves passes out, to measure them.
 //   - check.go holds the plan against the graph. It shares nothing with the model: facts.go works out bytes, work space
 //     and who reads what last from shapes and operators, schedule.go makes launches of that with the steps and places,
 //     and these are replayed on a picture of memory (memory.go). A device gets the very list that was checked.
 //
-// A Plan carries its evidence, can be saved and read (file.go, fileread.go, claims.go), drawn (picture.go), exported as a
-// graph (rewrite.go) or as an edit of the file that the graph was read from (rewriteoutline.go).
+// A Plan carries its evidence, can be saved and read (file.go, fileread.go, claims.go), drawn (picture.go), exported as
+// a graph (rewrite.go) or as an edit of the file that the graph was read from (rewriteoutline.go).
 //
 // # The model
 //
@@ -40,12 +40,12 @@
 //
 // A node that runs again does so right before a step that needs it; what it needs in turn is made again too, or else
 // kept until then. The peak is exact: every life is counted at every step, with work space, with results written over
-// inputs that die (graph.Op.InPlace), and with views as no bytes. What somebody outside the graph holds (graph.Hold)
-// stays where it was first made until it is let go; nothing is made again for that reader. Where whoever runs the step
-// has an allocator, lives have no places, and the arena is the peak.
+// inputs that die (graph.Op.InPlace), and with views as no bytes. What is held outside the graph (graph.Hold) stays
+// where it was first made until it is let go; nothing is made again for that reader. Where the step runs under an
+// allocator of its own, lives have no places, and the arena is the peak.
 //
-// Cost is flops and bytes moved on one scale (a node moves what it reads, or of that what it picks, and what it writes; a
-// view nothing), or what Request.Costs says that nodes take on a device.
+// Cost is flops and bytes moved on one scale (a node moves what it reads, or of that what it picks, and what it writes;
+// a view nothing), or what Request.Costs says that nodes take on a device.
 //
 // # Why less memory never costs less
 //
@@ -65,13 +65,13 @@
 //
 // A plan's decisions can be replayed at other sizes of the dims (Resize), and Formulas says what they need there: the
 // peak is the largest of a few formulas, each of them from one size to another, as long as the same results may be
-// written over the same inputs (formulas.go, polynomial.go; dimcurve.go follows one dim). Frontier is the plans at every
-// height, with what others would do on the same axes; the points of long programs are sketches. Largest turns the
+// written over the same inputs (formulas.go, polynomial.go; dimcurve.go follows one dim). Frontier is the plans at
+// every height, with what others would do on the same axes; the points of long programs are sketches. Largest turns the
 // question round and asks which size fits a budget (largest.go, validsizes.go); Advise asks that for a budget that does
 // not.
 //
 // A step may be another form of a plain one, with the same results for other bytes and flops. Request.Plain has what
-// its plans cost told beside that, and Curve.Join puts both on one curve.
+// its plans' costs told against that, and Curve.Join puts both on one curve.
 //
 // Methods and references are in the comments of planner/recompute and planner/pack.
 package planner

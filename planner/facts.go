@@ -23,14 +23,14 @@ type facts struct {
 	reads   [][]*graph.Value
 	writes  [][]*graph.Value // by node: places in the arena, each once
 	lasting []bool           // by place: read after the last step
-	until   []int32          // by place: the last node until which somebody holds it; −1
+	until   []int32          // by place: the last node until which it is held outside the graph; −1
 	scratch []int64          // by node: work space
 }
 
 // arena reports whether a place is in the arena.
 func arena(place *graph.Value) bool { return place.Kind == graph.Computed }
 
-// placed reports whether lives get places: else whoever runs the step has an allocator of his own.
+// placed reports whether lives get places: else the step runs under an allocator of its own.
 func (f *facts) placed() bool {
 	return !slices.ContainsFunc(f.g.Recorded, func(r graph.Recorded) bool { return r.Name == graph.Allocator })
 }
@@ -110,7 +110,7 @@ func (f *facts) touched(slab, values []*graph.Value) (all, places []*graph.Value
 	return slab, slab[n:len(slab):len(slab)]
 }
 
-// workSpace is the bytes that a node needs beside its outputs: of its kernels where those run, else of the processor.
+// workSpace is the bytes that a node needs besides its outputs: of its kernels where those run, else of the processor.
 func (f *facts) workSpace(n *graph.Node) (bytes int64, err error) {
 	if f.r.Lowered {
 		l, err := graph.Lower(n, f.binding, graph.PlanLimits)
@@ -131,7 +131,7 @@ func (f *facts) workSpace(n *graph.Node) (bytes int64, err error) {
 }
 
 // over lists the places that a node may write its first output over if they die there: inputs that the operator allows,
-// as large, read through no other input, and held by nobody up to the node.
+// as large, read through no other input, and not held outside the graph up to the node.
 func (f *facts) over(n *graph.Node) (places []*graph.Value) {
 	out := n.Outputs[0]
 	if out == nil || len(n.Op.InPlace) == 0 || f.place[out.ID] != out || !arena(out) || f.bytes[out.ID] == 0 {
@@ -189,8 +189,8 @@ func (f *facts) held(steps []Step) []int32 {
 	return held
 }
 
-// dies is, by step, the first place that it may write its result over: one that nobody reads later. Nil is none. It
-// goes back from the last step, by what is needed behind the one at hand.
+// dies is, by step, the first place that it may write its result over: one that is not read later. Nil is none. It goes
+// back from the last step, by what is needed behind the one at hand.
 func (f *facts) dies(steps []Step, held []int32) []*graph.Value {
 	needed, dying := make([]bool, len(f.g.Values)), make([]*graph.Value, len(steps))
 	for p, is := range f.lasting {

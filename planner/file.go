@@ -43,7 +43,7 @@ type File struct {
 }
 
 // FileTold is what a file tells its readers of a plan. All but the bound follows from the steps, the places and the
-// graph alone: whoever has those knows it again.
+// graph alone, and is worked out again when a file is read.
 type FileTold struct {
 	Baseline FileBaseline   `json:"baseline"`
 	Form     *FileForm      `json:"form,omitempty"` // the form that was taken, where that is not the plain step
@@ -106,7 +106,7 @@ type FileForm struct {
 	Peak     int64   `json:"peak"`
 	Arena    int64   `json:"arena"`
 	Stashed  int64   `json:"stashed"`
-	Overhead float64 `json:"overhead"` // beside the plain step
+	Overhead float64 `json:"overhead"` // above the plain step
 }
 
 // FileResult is the step under the plan.
@@ -312,7 +312,7 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.beside(r); err != nil {
+	if err := m.relate(r); err != nil {
 		return nil, err
 	}
 	p, base, err := m.begin(g, r)

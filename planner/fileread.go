@@ -82,7 +82,7 @@ type FieldError struct {
 	Path  string   // where it is: clusters[7].cots
 	Field string   // its name alone
 	Known []string // those that there are in its place
-	Near  string   // the one of them that was meant, if somebody knows
+	Near  string   // the one of them that was probably meant; "" if none is near
 }
 
 func (e *FieldError) Error() string {

@@ -80,7 +80,7 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.beside(r); err != nil {
+	if err := m.relate(r); err != nil {
 		return nil, err
 	}
 	r.Budget, r.ActivationBudget, r.MaxOverhead, r.Level, r.Clusters, r.Again = Size{}, Size{}, 0, 0, nil, nil
@@ -89,8 +89,8 @@ func newSearch(g *graph.Graph, r Request) (*search, error) {
 	return &search{m: m, base: base, plan: p, forced: make([]bool, len(g.Nodes))}, nil
 }
 
-// What a descent asks for: so many limits between the plain arena and the floor, fewer of a long program, and where a
-// limit is beyond it some between.
+// What a descent asks for: a number of limits between the plain arena and the floor, fewer of a long program, and where
+// a limit is beyond it some between.
 const (
 	mostLimits  = 24
 	leastLimits = 8
@@ -202,8 +202,8 @@ func (s *search) point(name string, c *candidate) Point {
 	return p
 }
 
-// pareto drops points that another is no worse than, and orders the rest from the highest down. They are nobody's way
-// any more.
+// pareto drops points that another is no worse than, and orders the rest from the highest down. Their names are
+// dropped.
 func pareto(points []Point) (out []Point) {
 	slices.SortStableFunc(points, func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Peak, b.Peak), cmp.Compare(a.Overhead, b.Overhead), cmp.Compare(a.Arena, b.Arena))

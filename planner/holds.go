@@ -6,8 +6,8 @@ import (
 	"memopt/planner/recompute"
 )
 
-// holds is what somebody outside the graph holds (graph.Hold), while steps are gone through. A nil one is that nothing
-// is held.
+// holds is what is held outside the graph (graph.Hold), while steps are gone through. A nil one is that nothing is
+// held.
 type holds struct {
 	behind []int32         // by owner: how many nodes of the plain order run up to the one that it is held until, 0 for none
 	node   []int32         // by owner: which that is
@@ -83,8 +83,8 @@ func (h *holds) end(node int32) []int32 {
 	return owners
 }
 
-// heldAt is the node until which somebody holds what lives there, at a step up to that: so it is there whatever a plan
-// does. "" is that nobody does.
+// heldAt is the node until which what lives there is held outside the graph, at a step up to that: so it is there
+// whatever a plan does. "" is that it is not held.
 func (m *model) heldAt(t *timeline, l *life, at int) string {
 	if l.scratch || m.sim.holds.until(l.owner) == 0 || t.steps[l.first].Again {
 		return ""

@@ -94,8 +94,8 @@ func (l *largest) request(size int64) Request {
 	return r
 }
 
-// question is the request for a size that is only tried: where no cost is over a limit, what it is told beside does not
-// matter.
+// question is the request for a size that is only tried: where no cost is over a limit, what it is told against does
+// not matter.
 func (l *largest) question(size int64) Request {
 	r := l.request(size)
 	if r.MaxOverhead == 0 {
@@ -332,7 +332,7 @@ func (l *largest) fits(w decisions, size int64) bool {
 	if err != nil {
 		return false
 	}
-	if m.beside(l.question(size)) != nil {
+	if m.relate(l.question(size)) != nil {
 		return false
 	}
 	c, err := m.candidateOf(w.steps)

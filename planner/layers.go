@@ -129,7 +129,7 @@ func (m *model) crossing(order []int32) []int64 {
 	return cross
 }
 
-// checkpoints is the nodes that run again if only what crosses the beginning of every so many layers is kept: what
+// checkpoints is the nodes that run again if only what crosses the beginning of every few layers is kept: what
 // frameworks do that wrap layers.
 func (m *model) checkpoints(l layers, every int) []bool {
 	again := make([]bool, len(m.g.Nodes))
@@ -163,8 +163,8 @@ type Checkpointing struct {
 	Again []string
 }
 
-// Checkpoints is what frameworks do that wrap layers, or every so many of them; nothing for a forward pass that does
-// not repeat.
+// Checkpoints is what frameworks do that wrap layers, or every few of them; nothing for a forward pass that does not
+// repeat.
 func Checkpoints(g *graph.Graph, r Request) ([]Checkpointing, error) {
 	m, err := newModel(g, r)
 	if err != nil {

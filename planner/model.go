@@ -42,7 +42,7 @@ type model struct {
 	outputs  recompute.Lists    // by node: owners written, in the arena
 	total    float64            // cost of one plain step
 	flopsSum int64
-	plain    *model  // the form that costs are told beside; nil is this one
+	plain    *model  // the form that costs are told against; nil is this one
 	own      float64 // what this form costs beyond that
 	ownFlops int64
 	forward  int // how many nodes stand before the first that is not forward
@@ -173,7 +173,7 @@ func (m *model) settle(v int, kind graph.Kind) {
 	*space = align(*space) + m.bytes[v]
 }
 
-// allocated reports whether whoever runs a graph has an allocator of his own, to which it is left where values lie.
+// allocated reports whether a graph runs under an allocator of its own, which decides where values lie.
 func allocated(g *graph.Graph) bool {
 	return slices.ContainsFunc(g.Recorded, func(r graph.Recorded) bool { return r.Name == graph.Allocator })
 }
@@ -232,7 +232,7 @@ func (m *model) price(n *graph.Node) (err error) {
 	return nil
 }
 
-// workSpace is the bytes that a node needs beside its outputs: what its kernels do where those run, else what the
+// workSpace is the bytes that a node needs besides its outputs: what its kernels do where those run, else what the
 // processor does.
 func (m *model) workSpace(n *graph.Node) (bytes int64, err error) {
 	if m.lowered {

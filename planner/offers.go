@@ -126,8 +126,8 @@ func (m *model) makes(option *cluster.Option) (ids []int32) {
 	return ids
 }
 
-// negligible reports whether a key frees no more at each place than allocators round up to, and next to nothing beside
-// what all keys free.
+// negligible reports whether a key frees no more at each place than allocators round up to, and next to nothing
+// compared with what all keys free.
 func (m *model) negligible(k *cluster.Key, all int64) bool {
 	const granule, part = 256, 1000
 	saved, err := m.binding.Eval(k.Saving)

@@ -2,9 +2,9 @@ package planner
 
 import "math"
 
-// beside has what a step costs told beside the plain form that the request names: the difference counts as extra cost
-// of every plan. It prices both.
-func (m *model) beside(r Request) error {
+// relate tells what a step costs against the plain form that the request names: the difference counts as extra cost of
+// every plan. It prices both.
+func (m *model) relate(r Request) error {
 	if err := m.reprice(r.Costs); err != nil {
 		return err
 	}
@@ -60,6 +60,6 @@ func (p *Plan) Cost() (cost, plain float64) {
 	return p.m.total + p.m.own + p.m.againCost(p.Steps), p.m.total
 }
 
-// FormOverhead is what the form of the step costs beside the plain step, as a share of that: the plan's overhead if
+// FormOverhead is what the form of the step costs above the plain step, as a share of that: the plan's overhead if
 // nothing ran again.
 func (p *Plan) FormOverhead() float64 { return p.m.overhead(0) }

@@ -33,7 +33,7 @@ type Request struct {
 	Clusters []ClusterRequest
 	// Extracts is what of the graph could be kept in less, or is.
 	Extracts []Extract
-	// Plain is the step that this one is another form of: extra cost, its limit and shares of bytes are told beside
+	// Plain is the step that this one is another form of: extra cost, its limit and shares of bytes are told against
 	// that. Nil is the step itself.
 	Plain *graph.Graph
 	// Worth is what a plan has to come to; no more is looked for than can.
@@ -94,8 +94,8 @@ type Plan struct {
 	Graph   *graph.Graph
 	Form    Form
 	Request Request
-	// Steps is the order; Offsets the place of each life in the arena, none if whoever runs the graph has an allocator
-	// of his own.
+	// Steps is the order; Offsets the place of each life in the arena, none if the graph runs under an allocator of his
+	// own.
 	Steps   []Step
 	Offsets []int64
 	Arena   int64
@@ -115,7 +115,7 @@ type Plan struct {
 	Took     time.Duration    // with the table, and the other forms of the step that were tried
 	Search   Search           // which passes made it
 	Warnings []string
-	Trains   *Trains // nil if nobody has said
+	Trains   *Trains // nil if it is not known
 	// SearchEnded is whether Largest looks for no size beyond this one.
 	SearchEnded bool
 
@@ -128,8 +128,8 @@ type Plan struct {
 // Make plans a training graph.
 func Make(g *graph.Graph, r Request) (*Plan, error) { return makeKnowing(g, r, nil) }
 
-// makeKnowing is Make for somebody who knows steps within the budgets and the limit of cost, for where no cheaper ones
-// are found; nil is none.
+// makeKnowing is Make where steps are known that are within the budgets and the limit of cost, for where no cheaper
+// ones are found; nil is none.
 func makeKnowing(g *graph.Graph, r Request, known []Step) (*Plan, error) {
 	x, err := Look(g, r)
 	if err != nil {

@@ -26,7 +26,7 @@ func Look(g *graph.Graph, r Request) (*Prospect, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.beside(r); err != nil {
+	if err := m.relate(r); err != nil {
 		return nil, err
 	}
 	return &Prospect{m: m, g: g, r: r, took: time.Since(begin)}, nil
@@ -125,7 +125,7 @@ func (x *Prospect) Plan(w Worth) (*Plan, error) {
 	return p, nil
 }
 
-// Worth is what a plan has to come to so as to be of use beside another one that is known, of another form of the step.
+// Worth is what a plan has to come to to be of use next to another one that is known, of another form of the step.
 // Zeros are no limits.
 type Worth struct {
 	Cost  float64 // as Plan.Cost tells it, at most

@@ -106,8 +106,8 @@ func (m *model) after(by []int32, stale func(v int32) error) error {
 	return nil
 }
 
-// markRepeatable sets the nodes that a plan may run again: those whose result somebody needs behind the forward pass,
-// and that do not read a state which may have been replaced by then. It writes over tables by value.
+// markRepeatable sets the nodes that a plan may run again: those whose result is needed behind the forward pass, and
+// that do not read a state which may have been replaced by then. It writes over tables by value.
 func (m *model) markRepeatable(by, read, need []int32) {
 	clear(read) // by owner: the first node behind the forward pass
 	clear(need) // by owner: the latest moment for what is made of it

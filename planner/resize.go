@@ -29,7 +29,7 @@ func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
 
 // planOf is a whole plan of steps that were chosen elsewhere. A limit that it does not keep is none of its request.
 func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {
-	if err := m.beside(r); err != nil {
+	if err := m.relate(r); err != nil {
 		return nil, err
 	}
 	p, base, err := m.begin(g, r)

@@ -53,7 +53,7 @@ func (p *Plan) RewriteOutline(o *graph.Outline) (after *graph.Outline, order []i
 		k, _ := e.of(of[i])
 		e.ensure(k)
 	}
-	for i := range o.Nodes { // what nobody reads
+	for i := range o.Nodes { // what is not read
 		e.ensure(i)
 	}
 	return e.new, e.order, true, nil

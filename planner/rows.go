@@ -81,8 +81,8 @@ type Selection struct {
 	Bytes    int64 `json:"bytes"` // the sum of their savings, as far as they are applied
 	ORTBytes int64 `json:"ort_bytes"`
 	Keeps    int64 `json:"keeps"`
-	// PeakDrop is what the peak really falls by, Cost and Flops what the step does more, all beside the step in which
-	// everything is kept whole.
+	// PeakDrop is what the peak really falls by, Cost and Flops what the step does more, all compared with the step in
+	// which everything is kept whole.
 	PeakDrop int64   `json:"peak_drop"`
 	Cost     float64 `json:"cost"`
 	Flops    int64   `json:"extra_flops"`

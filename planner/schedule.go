@@ -97,7 +97,7 @@ func (p *Plan) Schedule() (*Schedule, error) {
 	return s, err
 }
 
-// bound is the plan's request for whoever works on the plan later.
+// bound is the plan's request for later work on the plan.
 func (p *Plan) bound() Request {
 	r := p.Request
 	r.Context = p.m.ctx
@@ -110,7 +110,7 @@ type launcher struct {
 	s       *Schedule
 	steps   []Step
 	offsets []int64 // those that are left
-	end     int64   // where nobody places lives they stand behind each other
+	end     int64   // where lives have no places they stand behind each other
 	current []int32 // by place: the life that is read; outside the arena the place in the schedule's list; −1
 	held    []int32
 	dies    []*graph.Value

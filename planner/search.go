@@ -39,7 +39,7 @@ type search struct {
 // run is that candidate, once the search is prepared.
 func (s *search) run() (*candidate, error) {
 	r := s.plan.Request
-	limit, limited := s.plan.Room() // less than nothing where what lies beside the arena is over the budget
+	limit, limited := s.plan.Room() // less than nothing where what lies outside the arena is over the budget
 	name := s.strategy()
 	i := slices.IndexFunc(strategies, func(st strategy) bool { return st.name == name })
 	if i < 0 {
@@ -160,7 +160,7 @@ func (s *search) requested() ([]bool, error) {
 		if !repeatable(n) {
 			return nil, fmt.Errorf("node %q (%s) cannot run again: it is no repeatable forward node", name, n.Op.FullName())
 		}
-		on[n.ID] = s.m.mayRunAgain(n) // or else nobody needs it, or its bytes are gone
+		on[n.ID] = s.m.mayRunAgain(n) // or else it is not needed again, or its bytes are gone
 	}
 	return on, s.turnOn(on)
 }

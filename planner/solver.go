@@ -63,7 +63,7 @@ type solver struct {
 	full    map[int64]*candidate // by limit, as far as all work was put into it
 	lowest  *recompute.Answer    // the plan with the lowest peak, or nil, once that was sought
 	sought  bool
-	mate    *solver // works beside this one, once there was something to do
+	mate    *solver // works at the same time, once there was something to do
 }
 
 // answer is what solving said.

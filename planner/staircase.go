@@ -40,7 +40,7 @@ const (
 	nearFloor           = 8    // the part of the floor that a grid limit without a plan may be above it
 )
 
-// limits is what a staircase asks of whoever solves limits: a *solver.
+// limits are the questions of a staircase, which a *solver answers.
 type limits interface {
 	// least bounds what a plan within a limit costs, and tells whether there may be one; early is that as it was at
 	// first, so that it does not depend on what was asked. excludes reports whether it is known at once that nothing
@@ -63,8 +63,8 @@ type limits interface {
 }
 
 // found is what solving found for a limit: a plan or nil, and a bound for it and all below. Without a plan, what might
-// be found for it costs from so much on: that is too much for whoever asked. Plans above were to be within the limit,
-// but their arenas are not.
+// be found for it costs from so much on: that is above what the caller asked for. Plans above were to be within the
+// limit, but their arenas are not.
 type found struct {
 	plan  *candidate
 	above []*candidate
@@ -84,7 +84,7 @@ type staircase struct {
 	known map[int64]found
 	ways  map[fromTo]*candidate // from plans to lower limits
 	lows  []*candidate          // below the grid, once they were asked for
-	// tooCostly stands for all plans that cost clearly more than is of use to whoever asks: it costs as much as the
+	// tooCostly stands for all plans that cost clearly more than is of use to the caller: it costs as much as the
 	// cheapest of them, and is within any limit, as a limit's plan costs no less than those of higher ones, so that
 	// nothing more need be known. Nil is none.
 	tooCostly *candidate

@@ -27,7 +27,7 @@ type Summary struct {
 type Holding struct {
 	Value string `json:"value"`
 	Bytes int64  `json:"bytes"`
-	Until string `json:"held_until,omitempty"` // the node until which somebody holds it, if anybody does
+	Until string `json:"held_until,omitempty"` // the node until which it is held outside the graph, if it is
 }
 
 // Memory is who owns what at the peak. Total is what a budget binds.
@@ -100,8 +100,7 @@ func (m *model) placeWithin(c *candidate, capacity int64) (*candidate, error) {
 const placingLooks = 3 << 23
 
 // placeIn prices a simulated candidate, and gives its lives their places in an arena of a capacity (0: the lowest there
-// is) with so much to look at (0: all it is worth). Where places are left to somebody else, the arena is the bytes
-// alive.
+// is) with so much to look at (0: all it is worth). Where lives have no places, the arena is the bytes alive.
 func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, error) {
 	c.cost = m.againCost(c.t.steps)
 	if m.unplaced() {
@@ -126,7 +125,7 @@ func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, er
 	return c, err
 }
 
-// ranAgain is, by node, what steps really repeat: a set may name nodes that nobody needs again.
+// ranAgain is, by node, what steps really repeat: a set may name nodes that are not needed again.
 func ranAgain(steps []Step, nodes int) []bool {
 	again := make([]bool, nodes)
 	for _, s := range steps {

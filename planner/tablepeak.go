@@ -2,9 +2,9 @@ package planner
 
 import "slices"
 
-// trials is what finding the peaks of many sets of nodes needs beside. Between places of the plain order that want
-// something made again nothing has to be looked for: the steps are those of the order, and what they read and write
-// stands in tables.
+// trials is what finding the peaks of many sets of nodes needs. Between places of the plain order that want something
+// made again nothing has to be looked for: the steps are those of the order, and what they read and write stands in
+// tables.
 type trials struct {
 	reads, writes []touch // of the plain order
 	readOf        []int32 // by place: its first of those; one more at the end

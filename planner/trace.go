@@ -84,7 +84,7 @@ type Trace struct {
 	// Arena, State and Staging are the bytes that launches really used, from each space's start to the last byte
 	// touched.
 	Arena, State, Staging int64
-	// Workspace is what operators work in besides, in no plan.
+	// Workspace is what operators work in that is in no plan.
 	Workspace int64
 	// Launches is the time of each, in the schedule's order, if asked for.
 	Launches []time.Duration
