@@ -34,15 +34,15 @@ func (m *model) bound(c *candidate, limit int64, v *solver) (Bound, error) {
 	var least float64
 	if v != nil {
 		// Solving proved what it could for the limits that it aimed at, of which this mostly is the first.
-		if least, _ = v.r.Bound(limit); c.cost > least+far*m.total {
-			least, _ = v.r.ProveUpTo(limit, c.cost)
+		if least, _ = v.r.Bound(limit, 0); c.cost > least+far*m.total {
+			least, _ = v.r.Bound(limit, c.cost)
 		}
 	} else {
 		r, err := m.log.solverOf(m.problem(m.unit, nil))
 		if err != nil {
 			return Bound{}, err
 		}
-		least, _ = r.Prove(limit)
+		least, _ = r.Bound(limit, c.cost)
 	}
 	b := Bound{Overhead: m.overhead(least)}
 	b.Gap = m.overhead(c.cost) - b.Overhead

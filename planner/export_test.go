@@ -84,7 +84,7 @@ func (l *Lab) LeastOverhead(limit int64) float64 {
 	if err != nil {
 		panic(err)
 	}
-	least, ok := r.Bound(limit)
+	least, ok := r.Bound(limit, 0)
 	if !ok {
 		return math.Inf(1)
 	}

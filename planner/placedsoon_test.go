@@ -17,8 +17,8 @@ func TestPlacedSoon(t *testing.T) {
 	}
 	top := s.base.placed.Height
 	limit := align(top * 7 / 10)
-	next, ok := v.r.Solve(align(top * 6 / 10))
-	above, is := v.r.Solve(align(top * 8 / 10))
+	next, ok := v.r.Solve(align(top*6/10), recompute.Ask{})
+	above, is := v.r.Solve(align(top*8/10), recompute.Ask{})
 	if !ok || !is || above.Peak <= limit || next.Peak > limit {
 		t.Fatalf("peaks of %d and %d bytes are not on both sides of %d", above.Peak, next.Peak, limit)
 	}

@@ -84,7 +84,7 @@ func (v *solver) usual() way {
 	return way{solve: func(limit int64) (recompute.Answer, bool) {
 		a, known := v.answers[limit]
 		if !known {
-			a.Answer, a.ok = v.asked(v.r.Quick(limit))
+			a.Answer, a.ok = v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Quick}))
 			v.answers[limit] = a
 		}
 		return a.Answer, a.ok
@@ -93,10 +93,14 @@ func (v *solver) usual() way {
 
 // sketched solves a limit as one of a curve, and anyCosting finds whatever costs no more than most.
 func (v *solver) sketched() way {
-	return way{solve: func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Sketch(limit)) }, rough: true}
+	return way{solve: func(limit int64) (recompute.Answer, bool) {
+		return v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Sketch}))
+	}, rough: true}
 }
 func (v *solver) anyCosting(most float64) way {
-	return way{solve: func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.FindSoon(limit, most)) }, rough: true}
+	return way{solve: func(limit int64) (recompute.Answer, bool) {
+		return v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Soon, Most: most}))
+	}, rough: true}
 }
 
 func (s *search) newSolver() (*solver, error) {
@@ -116,7 +120,7 @@ func (v *solver) small() bool {
 func (v *solver) operators() int { return len(v.m.sim.plain) }
 
 // What a staircase asks of bounds.
-func (v *solver) least(limit int64) (float64, bool) { return v.r.Bound(v.m.aligned(limit)) }
+func (v *solver) least(limit int64) (float64, bool) { return v.r.Bound(v.m.aligned(limit), 0) }
 func (v *solver) early(limit int64) (float64, bool) { return v.r.Early(v.m.aligned(limit)) }
 func (v *solver) excludes(limit int64, cost float64) bool {
 	return v.r.Excludes(v.m.aligned(limit), cost)
@@ -130,7 +134,9 @@ func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
 		return !ok || cost <= least+atBound*v.m.total
 	}
 	if reaches(from.cost) { // or else what is found costs more than that, too
-		near := func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Near(limit, from.answer)) }
+		near := func(limit int64) (recompute.Answer, bool) {
+			return v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Sketch, From: &from.answer}))
+		}
 		c, err := v.at(limit, math.Inf(1), way{solve: near})
 		if err != nil || c != nil && reaches(c.cost) {
 			return c, err
@@ -143,7 +149,7 @@ func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
 func (v *solver) fully(limit int64) (c *candidate, err error) {
 	c, known := v.full[limit]
 	if !known {
-		c, err = v.at(limit, math.Inf(1), way{solve: func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Solve(limit)) }})
+		c, err = v.at(limit, math.Inf(1), way{solve: func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Solve(limit, recompute.Ask{})) }})
 		if err == nil {
 			v.full[limit] = c
 		}
@@ -260,7 +266,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 // lower solves a limit that is hardly below that of a plan that was not placed. That plan may lead to one as good.
 func (v *solver) lower(w way, limit int64, missed recompute.Answer) (recompute.Answer, bool) {
 	if !w.rough {
-		if a, ok := v.asked(v.r.Lower(limit, missed)); ok {
+		if a, ok := v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Sketch, From: &missed, Only: true})); ok {
 			return a, true
 		}
 	}
@@ -436,14 +442,14 @@ func (v *solver) surely(below int64) (*candidate, error) {
 func (v *solver) lowestFound(floor int64) *recompute.Answer {
 	from, to := v.m.align(floor), v.m.align(v.base.placed.Height) // none below from is known
 	var found *recompute.Answer
-	if a, ok := v.asked(v.r.Any(from)); ok { // often there is one
+	if a, ok := v.asked(v.r.Solve(from, recompute.Ask{Effort: recompute.Any})); ok { // often there is one
 		found, from = &a, to
 	}
 	for i := 0; i < halvings && from < to; i++ {
 		m := v.m.align(from + (to-from)/2)
-		a, ok := v.asked(v.r.Any(m))
+		a, ok := v.asked(v.r.Solve(m, recompute.Ask{Effort: recompute.Any}))
 		if !ok && found == nil {
-			a, ok = v.asked(v.r.Quick(m)) // which has more ways
+			a, ok = v.asked(v.r.Solve(m, recompute.Ask{Effort: recompute.Quick})) // which has more ways
 		}
 		if !ok {
 			from = m
@@ -464,9 +470,9 @@ func (v *solver) lowestFound(floor int64) *recompute.Answer {
 func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	for a.Peak > floor {
 		limit := max(v.m.align(a.Peak-a.Peak/deeper)-v.m.unit, floor)
-		b, ok := v.asked(v.r.Under(limit, a))
+		b, ok := v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Any, From: &a, Only: true}))
 		if !ok && v.operators() <= midProgram {
-			b, ok = v.asked(v.r.Any(limit))
+			b, ok = v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Any}))
 		}
 		if !ok {
 			break

@@ -82,9 +82,9 @@ func TestAnneal(t *testing.T) {
 	}{{4, 57, 0.7}, {4, 39, 8.5}, {3, 33, 20.6}, {5, 36, 7.9}} {
 		p := residual(m.stages)
 		total := costOf(p)
-		plain, _ := solver(t, p).Solve(math.MaxInt64)
+		plain, _ := solver(t, p).Solve(math.MaxInt64, recompute.Ask{})
 		limit := plain.Peak * m.percent / 100
-		a, ok := solver(t, p).Solve(limit)
+		a, ok := solver(t, p).Solve(limit, recompute.Ask{})
 		if !ok {
 			t.Errorf("%d stages: nothing within %d %%", m.stages, m.percent)
 			continue

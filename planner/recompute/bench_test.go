@@ -44,13 +44,13 @@ func BenchmarkWalk(b *testing.B) {
 	for _, n := range steps(b) {
 		p := compact(n.p)
 		s := solver(b, p)
-		base, _ := s.Solve(1 << 60)
+		base, _ := s.Solve(1<<60, recompute.Ask{})
 		floor := recompute.FloorOf(p).Peak
 		for _, room := range []struct {
 			name  string
 			limit int64
 		}{{"half", max(base.Peak/2, (base.Peak+floor)/2)}, {"low", floor + (base.Peak-floor)/20}} {
-			if _, ok := s.Solve(room.limit); !ok {
+			if _, ok := s.Solve(room.limit, recompute.Ask{}); !ok {
 				b.Fatal(n.name)
 			}
 			walk, trial := s.Walks(room.limit)

@@ -44,13 +44,19 @@ func (s *Solver) places(limit int64) (at []int32) {
 	return at
 }
 
-// Bound is a proven lower bound on the extra cost of any launches within a
-// limit that begin the operators in order. It reports false if there are none.
-func (s *Solver) Bound(limit int64) (extra float64, ok bool) {
+// Bound is a proven lower bound on the extra cost of any launches within a limit that begin
+// the operators in order. It reports false if there are none. For somebody who has a plan that
+// costs so much it is raised by all means, up to that, which takes longer and goes further than
+// solving does, which has no use for the last parts of a point. If cost is 0, it is what is
+// known or soon told.
+func (s *Solver) Bound(limit int64, cost float64) (extra float64, ok bool) {
 	if s.top <= limit {
 		return 0, true
 	}
 	e := s.bound(limit)
+	if cost > 0 {
+		e = s.raised(limit, cost/s.unit)
+	}
 	return e.least * s.unit, e.ok
 }
 
@@ -74,22 +80,6 @@ func (s *Solver) Excludes(limit int64, extra float64) bool {
 		}
 	}
 	return false
-}
-
-// Prove is Bound by all means, which take longer.
-func (s *Solver) Prove(limit int64) (extra float64, ok bool) {
-	return s.ProveUpTo(limit, math.Inf(1))
-}
-
-// ProveUpTo is Prove for somebody who has a plan: it ends when the bound is at
-// what that costs. It goes further than solving does, which has no use for the last
-// parts of a point.
-func (s *Solver) ProveUpTo(limit int64, cost float64) (extra float64, ok bool) {
-	if s.top <= limit {
-		return 0, true
-	}
-	e := s.raised(limit, cost/s.unit)
-	return e.least * s.unit, e.ok
 }
 
 // bounded is what the cuts at one place say for a limit.

@@ -16,7 +16,7 @@ func TestGates(t *testing.T) {
 		p := random(r, 2+r.IntN(9))
 		s := solver(t, p)
 		floor := recompute.FloorOf(p)
-		base, _ := s.Solve(1 << 40)
+		base, _ := s.Solve(1<<40, recompute.Ask{})
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(80))/100
 		tails, gates, least, ok := s.Tails(limit)
 		if !ok || gates == 0 || least == 0 {

@@ -118,7 +118,7 @@ func TestJoint(t *testing.T) {
 			p := readJoint(t, m.model)
 			total := costOf(p)
 			s := solver(t, p)
-			base, _ := s.Solve(1 << 60)
+			base, _ := s.Solve(1<<60, recompute.Ask{})
 			f := recompute.FloorOf(p)
 			if percent := 100 * float64(f.Peak) / float64(base.Peak); math.Abs(percent-m.floor) > 0.05 {
 				t.Errorf("the floor is at %.2f %%, not at %.1f %%", percent, m.floor)
@@ -127,7 +127,7 @@ func TestJoint(t *testing.T) {
 				limit := base.Peak * percent / 100
 				begin := time.Now()
 				s := solver(t, p)
-				a, ok := s.Solve(limit)
+				a, ok := s.Solve(limit, recompute.Ask{})
 				took := time.Since(begin)
 				most, must := m.extra[percent]
 				if !ok && must {
@@ -162,10 +162,10 @@ func TestJoint(t *testing.T) {
 func TestFair(t *testing.T) {
 	p := readJoint(t, "resnet18-decomp")
 	s := solver(t, p)
-	base, _ := s.Solve(1 << 60)
+	base, _ := s.Solve(1<<60, recompute.Ask{})
 	for _, percent := range []int64{90, 80} {
 		before := s.Work()
-		if _, ok := s.Solve(base.Peak * percent / 100); !ok {
+		if _, ok := s.Solve(base.Peak*percent/100, recompute.Ask{}); !ok {
 			t.Fatalf("nothing within %d %%", percent)
 		}
 		work := s.Work() - before
@@ -180,14 +180,14 @@ func TestFair(t *testing.T) {
 func TestLower(t *testing.T) {
 	p := readJoint(t, "lstm")
 	s := solver(t, p)
-	plain, _ := s.Solve(math.MaxInt64)
-	from, ok := s.Solve(plain.Peak * 60 / 100)
+	plain, _ := s.Solve(math.MaxInt64, recompute.Ask{})
+	from, ok := s.Solve(plain.Peak*60/100, recompute.Ask{})
 	if !ok {
 		t.Fatal("nothing within 60 %")
 	}
 	for _, part := range []int64{1000, 200, 100} {
 		limit := from.Peak - from.Peak/part
-		a, ok := s.Lower(limit, from)
+		a, ok := s.Solve(limit, recompute.Ask{Effort: recompute.Sketch, From: &from, Only: true})
 		if !ok {
 			t.Errorf("1/%d lower: nothing", part)
 			continue
@@ -198,7 +198,7 @@ func TestLower(t *testing.T) {
 			t.Errorf("1/%d lower: %v; peak %d of %d, extra %v, bound %v, after %v", part, err, peak, limit, extra, a.Bound, from.Extra)
 		}
 	}
-	if _, ok := s.Lower(from.Peak/2, recompute.Answer{}); ok {
+	if _, ok := s.Solve(from.Peak/2, recompute.Ask{Effort: recompute.Sketch, From: new(recompute.Answer), Only: true}); ok {
 		t.Error("a plan of nothing")
 	}
 }

@@ -27,9 +27,9 @@ func TestLeading(t *testing.T) {
 // one. The plan and its bound are checked.
 func extraWithin(t *testing.T, s *recompute.Solver, p *recompute.Problem, percent int64) (extra float64, ok bool) {
 	t.Helper()
-	plain, _ := s.Solve(math.MaxInt64)
+	plain, _ := s.Solve(math.MaxInt64, recompute.Ask{})
 	limit := plain.Peak * percent / 100
-	a, ok := s.Solve(limit)
+	a, ok := s.Solve(limit, recompute.Ask{})
 	if !ok {
 		t.Errorf("nothing within %d %%", percent)
 		return 0, false

@@ -35,7 +35,7 @@ func (x *search) lean() bool {
 		return false
 	}
 	l.solver.last = plan{}
-	if l.solver.solve(x.limit, -1, x.work/2); l.solver.last.gone == nil {
+	if l.solver.solve(x.limit, Ask{}, x.work/2); l.solver.last.gone == nil {
 		return false
 	}
 	x.within(x.work/2, func() {

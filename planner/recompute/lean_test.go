@@ -31,10 +31,10 @@ func leanly(t *testing.T, net func(r *rand.Rand) *recompute.Problem) {
 		floor := recompute.FloorOf(p)
 		s, plain := solver(t, p), solver(t, p)
 		plain.WithoutLean()
-		base, _ := s.Solve(1 << 40)
+		base, _ := s.Solve(1<<40, recompute.Ask{})
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(10+r.IntN(50))/100
-		b, found := plain.Solve(limit)
-		a, ok := s.Solve(limit)
+		b, found := plain.Solve(limit, recompute.Ask{})
+		a, ok := s.Solve(limit, recompute.Ask{})
 		if found && !ok {
 			t.Fatalf("within %d there is a plan, but not with a lean program", limit)
 		}

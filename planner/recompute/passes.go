@@ -15,6 +15,7 @@ type pass struct {
 	name  string
 	doc   string
 	proof proof                 // what it raises the bound by, if it does
+	in    []Effort              // efforts of few passes that it is part of
 	when  func(l *solving) bool // it may be worth its time
 	run   func(l *solving)
 }
@@ -36,11 +37,13 @@ var passes []pass
 func init() { // some passes solve other problems by all
 	passes = []pass{
 		{name: "cuts", doc: "price bytes at the places that bind, and cut; round bytes to grains",
-			when: always, run: (*solving).cut},
+			in: []Effort{Sketch, Any}, when: always, run: (*solving).cut},
+		{name: "any", doc: "walk once and forget, or repair the starts, for a plan whatever it costs",
+			in: []Effort{Any}, when: func(l *solving) bool { return l.ask.Effort == Any }, run: (*solving).anything},
 		// The sets that cuts keep are most of what a plan needs: begin with them, and stop there
 		// if that is at the bound.
 		{name: "starts", doc: "repair and improve the sets that the cuts keep",
-			when: always, run: func(l *solving) { l.x.descend(l.starts, false, 0.25) }},
+			in: []Effort{Sketch}, when: always, run: func(l *solving) { l.x.descend(l.starts, false, l.share(0.6, 0.25)) }},
 
 		// What is proven next costs less than what would make the plan better, and may tell that
 		// it is the best.
@@ -77,7 +80,7 @@ func init() { // some passes solve other problems by all
 		{name: "polish", doc: "exchange what is remembered, each change measured anew",
 			when: func(l *solving) bool { return l.leaned }, run: (*solving).polish},
 		{name: "exchange", doc: "remember something that does not fit, and forget what is cheaper to lose",
-			when: func(l *solving) bool { return !l.leaned }, run: (*solving).exchange},
+			in: []Effort{Sketch}, when: func(l *solving) bool { return !l.leaned }, run: (*solving).exchange},
 		{name: "restart", doc: "go on from other sets of the cuts",
 			when: func(l *solving) bool { return !l.leaned }, run: (*solving).restart},
 		{name: "thorough", doc: "repair the starts again, each change measured anew",
@@ -150,7 +153,7 @@ func (l *solving) drive() {
 		if l.enter(p.proof); l.over {
 			return
 		}
-		if s.off[p.name] || !l.eligible || l.bounds && p.proof == plans && i > 0 || !p.when(l) {
+		if s.off[p.name] || !l.eligible || l.bounds && p.proof == plans && i > 0 || l.brief() && !slices.Contains(p.in, l.ask.Effort) || !p.when(l) {
 			continue
 		}
 		begin, cost := time.Now(), l.cost()

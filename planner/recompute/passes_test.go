@@ -20,8 +20,8 @@ func TestPasses(t *testing.T) {
 	}
 	p := readJoint(t, "gpt2-6L")
 	s := solver(t, p)
-	plain, _ := s.Solve(1 << 60)
-	a, ok := s.Solve(plain.Peak / 2)
+	plain, _ := s.Solve(1<<60, recompute.Ask{})
+	a, ok := s.Solve(plain.Peak/2, recompute.Ask{})
 	if !ok || !slices.Contains(names, a.By) {
 		t.Fatalf("a plan by %q", a.By)
 	}
@@ -41,7 +41,7 @@ func TestPasses(t *testing.T) {
 	if err := without.Without(a.By); err != nil {
 		t.Fatal(err)
 	}
-	b, _ := without.Solve(plain.Peak / 2)
+	b, _ := without.Solve(plain.Peak/2, recompute.Ask{})
 	if b.By == a.By || slices.ContainsFunc(b.Tries, func(try recompute.Try) bool { return try.Pass == a.By }) {
 		t.Errorf("%q ran although it was left out", a.By)
 	}

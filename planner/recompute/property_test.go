@@ -117,13 +117,13 @@ func TestRandom(t *testing.T) {
 		p := random(r, 2+r.IntN(11))
 		s := solver(t, p)
 		floor := recompute.FloorOf(p)
-		base, ok := s.Solve(math.MaxInt64 / 4)
+		base, ok := s.Solve(math.MaxInt64/4, recompute.Ask{})
 		if !ok || base.Extra != 0 || len(base.Launches) != len(p.Cost) {
 			t.Fatalf("without a limit: %+v", base)
 		}
 		for range 4 {
 			limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
-			a, ok := s.Solve(limit)
+			a, ok := s.Solve(limit, recompute.Ask{})
 			if !ok {
 				if limit == base.Peak {
 					t.Fatalf("no plan within %d, which is what keeping everything takes", limit)
@@ -146,7 +146,7 @@ func TestRandom(t *testing.T) {
 				t.Fatalf("extra %v is below the bound of %v", a.Extra, a.Bound)
 			}
 			fresh := solver(t, p)
-			if bound, ok := fresh.Prove(peak); !ok || bound > a.Extra+1e-6 {
+			if bound, ok := fresh.Bound(peak, math.Inf(1)); !ok || bound > a.Extra+1e-6 {
 				t.Fatalf("extra %v at a peak of %d, but the bound is %v", a.Extra, peak, bound)
 			}
 		}
@@ -187,11 +187,11 @@ func TestElsewhere(t *testing.T) {
 	op(false, 4, 0, []int32{0, 19}, 20)
 	op(false, 7, 0, []int32{0, 20}, 21)
 	s := solver(t, p)
-	plan, ok := s.Solve(133)
+	plan, ok := s.Solve(133, recompute.Ask{})
 	if !ok || plan.Extra != 6 {
 		t.Fatalf("%+v, want a plan for 6", plan)
 	}
-	if bound, ok := solver(t, p).Prove(133); !ok || bound > 6+1e-9 {
+	if bound, ok := solver(t, p).Bound(133, math.Inf(1)); !ok || bound > 6+1e-9 {
 		t.Errorf("a bound of %v on a plan for 6", bound)
 	}
 }
@@ -219,7 +219,7 @@ func TestScarce(t *testing.T) {
 	op(false, []int32{10}, nil, 11)
 	s := solver(t, p)
 	const limit = 2356223372752
-	if a, ok := s.Solve(limit); ok {
+	if a, ok := s.Solve(limit, recompute.Ask{}); ok {
 		t.Errorf("a plan within %d, where nothing fits: %+v", int64(limit), a)
 	}
 }
@@ -239,9 +239,9 @@ func TestForced(t *testing.T) {
 		}
 		s := solver(t, p)
 		floor := recompute.FloorOf(p)
-		base, _ := s.Solve(math.MaxInt64 / 4)
+		base, _ := s.Solve(math.MaxInt64/4, recompute.Ask{})
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
-		a, ok := s.Solve(limit)
+		a, ok := s.Solve(limit, recompute.Ask{})
 		if !ok {
 			continue
 		}
@@ -270,10 +270,10 @@ func TestAny(t *testing.T) {
 		p := random(r, 40+r.IntN(40))
 		s := solver(t, p)
 		floor := recompute.FloorOf(p)
-		base, _ := s.Solve(math.MaxInt64 / 4)
+		base, _ := s.Solve(math.MaxInt64/4, recompute.Ask{})
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
-		a, found := s.Any(limit)
-		if _, ok := s.Solve(limit); ok {
+		a, found := s.Solve(limit, recompute.Ask{Effort: recompute.Any})
+		if _, ok := s.Solve(limit, recompute.Ask{}); ok {
 			if some++; !found {
 				missed++
 			}
@@ -299,17 +299,17 @@ func TestFind(t *testing.T) {
 		p := random(r, 2+r.IntN(30))
 		s := solver(t, p)
 		floor := recompute.FloorOf(p)
-		base, _ := s.Solve(math.MaxInt64 / 4)
+		base, _ := s.Solve(math.MaxInt64/4, recompute.Ask{})
 		limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
-		best, ok := s.Solve(limit)
-		if bound, _ := s.Bound(limit); ok && bound > 0 {
+		best, ok := s.Solve(limit, recompute.Ask{})
+		if bound, _ := s.Bound(limit, 0); ok && bound > 0 {
 			ruled++
-			if a, found := s.Find(limit, bound/2); found {
+			if a, found := s.Solve(limit, recompute.Ask{Most: bound / 2}); found {
 				t.Fatalf("a plan within %d costs %v, proven are at least %v", limit, a.Extra, bound)
 			}
 		}
 		for _, most := range []float64{best.Extra, best.Extra + float64(r.IntN(20)), math.Inf(1)} {
-			a, found := s.Find(limit, most)
+			a, found := s.Solve(limit, recompute.Ask{Most: most})
 			if found != ok {
 				t.Fatalf("within %d: Solve finds a plan: %v, Find: %v", limit, ok, found)
 			}
@@ -356,7 +356,7 @@ func halfLittle(r *rand.Rand, nth, operators int) *recompute.Problem {
 func limited(t testing.TB, r *rand.Rand, p *recompute.Problem) (s *recompute.Solver, limit int64) {
 	s = solver(t, p)
 	floor := recompute.FloorOf(p).Peak
-	base, _ := s.Solve(1 << 40)
+	base, _ := s.Solve(1<<40, recompute.Ask{})
 	return s, floor + (base.Peak-floor)*int64(r.IntN(100))/100
 }
 
@@ -410,8 +410,8 @@ func TestOtherLimits(t *testing.T) {
 	used := fresh()
 	for _, tenths := range []int64{5, 4, 3} {
 		limit := all / 10 * tenths
-		before, ok := used.Bound(limit)
-		if bound, is := fresh().Bound(limit); bound != before || is != ok {
+		before, ok := used.Bound(limit, 0)
+		if bound, is := fresh().Bound(limit, 0); bound != before || is != ok {
 			t.Errorf("within %d a bound of %v, after others one of %v", limit, bound, before)
 		}
 	}
@@ -426,10 +426,10 @@ func TestBruteForce(t *testing.T) {
 		p := random(r, 2+r.IntN(7))
 		s := solver(t, p)
 		floor := recompute.FloorOf(p)
-		base, _ := s.Solve(math.MaxInt64 / 4)
+		base, _ := s.Solve(math.MaxInt64/4, recompute.Ask{})
 		for range 3 {
 			limit := floor.Peak + (base.Peak-floor.Peak)*int64(r.IntN(101))/100
-			a, ok := s.Solve(limit)
+			a, ok := s.Solve(limit, recompute.Ask{})
 			least := s.BruteForce(limit)
 			switch {
 			case !ok && !math.IsInf(least, 1):
@@ -450,10 +450,10 @@ func TestMonotone(t *testing.T) {
 	for range 150 {
 		p := random(r, 2+r.IntN(9))
 		s := solver(t, p)
-		base, _ := s.Solve(math.MaxInt64 / 4)
+		base, _ := s.Solve(math.MaxInt64/4, recompute.Ask{})
 		extra, none := 0.0, false
 		for limit := base.Peak; limit > 0; limit -= max(1, base.Peak/20) {
-			a, ok := s.Solve(limit)
+			a, ok := s.Solve(limit, recompute.Ask{})
 			if !ok {
 				none = true
 				continue
@@ -470,10 +470,10 @@ func TestMonotone(t *testing.T) {
 func TestNothing(t *testing.T) {
 	s := solver(t, &recompute.Problem{})
 	for _, limit := range []int64{-5, 0, 5} {
-		_, solved := s.Solve(limit)
-		_, sketched := s.Sketch(limit)
-		_, found := s.Find(limit, 1)
-		_, proven := s.Prove(limit)
+		_, solved := s.Solve(limit, recompute.Ask{})
+		_, sketched := s.Solve(limit, recompute.Ask{Effort: recompute.Sketch})
+		_, found := s.Solve(limit, recompute.Ask{Most: 1})
+		_, proven := s.Bound(limit, math.Inf(1))
 		if want := limit >= 0; solved != want || sketched != want || found != want || proven != want {
 			t.Errorf("within %d: solved %v, sketched %v, found %v, may be %v", limit, solved, sketched, found, proven)
 		}
@@ -535,10 +535,10 @@ func TestListed(t *testing.T) {
 			r.Shuffle(len(ins), func(i, j int) { ins[i], ins[j] = ins[j], ins[i] })
 			q.Inputs.Add(ins...)
 		}
-		base, _ := solver(t, p).Solve(math.MaxInt64 / 4)
+		base, _ := solver(t, p).Solve(math.MaxInt64/4, recompute.Ask{})
 		limit := base.Peak * int64(40+r.IntN(60)) / 100
-		a, ok := solver(t, p).Solve(limit)
-		b, found := solver(t, &q).Solve(limit)
+		a, ok := solver(t, p).Solve(limit, recompute.Ask{})
+		b, found := solver(t, &q).Solve(limit, recompute.Ask{})
 		if ok != found || a.Extra != b.Extra || !slices.Equal(a.Launches, b.Launches) {
 			t.Fatalf("within %d: %v %+v; listed in another order %v %+v", limit, ok, a, found, b)
 		}

@@ -115,152 +115,84 @@ const (
 // mostAgain is how many launches for each operator a plan may have on average.
 const mostAgain = 8
 
-// How many launches are simulated for one limit.
+// How many launches are simulated for one limit, by effort.
 const (
-	mostWork  = 3 << 20
-	quickWork = mostWork / 8 // at first
+	mostWork   = 3 << 20
+	soonWork   = mostWork / 4
+	quickWork  = mostWork / 8
+	sketchWork = mostWork / 4
+	underWork  = sketchWork / 4 // where a plan is at hand
 )
 
 // quickProgram is how many operators a program has at most for a quick search to be worth it.
 const quickProgram = 2048
 
-// Solve finds a plan within a limit; ok is false if it finds none.
-func (s *Solver) Solve(limit int64) (Answer, bool) { return s.solve(limit, -1, mostWork) }
+// Effort is how much is tried for a limit.
+type Effort int
 
-// Quick finds a plan within a limit with an eighth of the work where Solve is unlikely to reach
-// the bound: where the gap of what that leads to is wide. Elsewhere it is Solve.
-func (s *Solver) Quick(limit int64) (Answer, bool) {
-	if s.top <= limit || len(s.p.Cost) > quickProgram {
-		return s.Solve(limit)
+const (
+	// Full is all passes with all work.
+	Full Effort = iota
+	// Quick is an eighth of the work where Full is unlikely to reach the bound: where the gap of
+	// what that leads to is wide. Elsewhere it is Full.
+	Quick
+	// Soon is a quarter of the work. It is for asking whether there is a plan for so much, and may
+	// miss one.
+	Soon
+	// Sketch leaves out what takes long for little: bytes are not rounded, so the bound is lower,
+	// and the plan is not improved for as long. It finds none near the lowest limits, where Full
+	// may find one. It is for curves of many limits.
+	Sketch
+	// Any is a plan whatever it costs. Where there is one, evictors mostly find it at once, and
+	// repairs of what cuts keep now and then; what Full has beside that makes plans cheaper, and
+	// of 70 limits near the lowest of joint graphs none had a plan by it alone.
+	Any
+)
+
+// Ask is what is asked of a limit.
+type Ask struct {
+	Effort Effort
+	// Most, if it is above 0, ends the search at the first plan that costs no more, or where it
+	// is proven that none does.
+	Most float64
+	// From is a plan for a limit a little higher to begin with; Only is to begin with no other,
+	// which takes much less and, for a sketch, is as good where gaps are wide: where they are
+	// not, nothing is found. What costs no more than From is not improved.
+	From *Answer
+	Only bool
+}
+
+// Solve finds a plan within a limit; ok is false if it finds none.
+func (s *Solver) Solve(limit int64, ask Ask) (a Answer, ok bool) {
+	if ask.From != nil && ask.From.plan.gone == nil { // launches that no plan leads to
+		if ask.Only {
+			return Answer{}, false
+		}
+		ask = Ask{}
 	}
-	a, ok := s.solve(limit, -1, quickWork)
 	switch {
-	case !ok:
-		return s.Any(limit)
-	case a.Extra <= a.Bound+enough*s.total || s.Wide(a.Extra, a.Bound):
-		return a, true
+	case ask.Only && ask.Effort == Sketch && ask.From.Extra <= ask.From.Bound+wide*s.total:
+		return Answer{}, false
+	case ask.Effort == Any && ask.Only:
+		return s.solve(limit, ask, underWork)
+	case ask.Effort == Sketch:
+		return s.solve(limit, ask, sketchWork)
+	case ask.Effort == Soon:
+		return s.solve(limit, ask, soonWork)
+	case ask.Effort == Quick && len(s.p.Cost) <= quickProgram:
+		a, ok = s.solve(limit, ask, quickWork)
+		if !ok {
+			return s.solve(limit, Ask{Effort: Any}, mostWork)
+		}
+		if a.Extra <= a.Bound+enough*s.total || s.Wide(a.Extra, a.Bound) {
+			return a, true
+		}
 	}
-	return s.Solve(limit)
+	return s.solve(limit, ask, mostWork)
 }
 
 // Wide reports whether the gap between a cost and a bound is one that Quick leaves.
 func (s *Solver) Wide(extra, bound float64) bool { return extra > bound+farther*s.total }
-
-// Find does so as Solve does, but ends at the first plan whose extra cost is at
-// most so much, or where that is proven to be too little. It is for asking whether
-// there is one.
-func (s *Solver) Find(limit int64, most float64) (Answer, bool) {
-	return s.solve(limit, min(most, math.MaxFloat64), mostWork)
-}
-
-// FindSoon does so with a quarter of the work, and may miss a plan that Find finds.
-func (s *Solver) FindSoon(limit int64, most float64) (Answer, bool) {
-	return s.solve(limit, min(most, math.MaxFloat64), 2*quickWork)
-}
-
-// Any finds some plan within a limit, whatever it costs. Where there is one, evictors mostly
-// find it at once, and repairs of what cuts keep now and then; what Solve has beside that
-// makes plans cheaper, and of 70 limits near the lowest of joint graphs none had a plan by it
-// alone.
-func (s *Solver) Any(limit int64) (Answer, bool) {
-	if s.top <= limit {
-		return s.Find(limit, math.MaxFloat64)
-	}
-	e := s.bound(limit)
-	if !e.ok {
-		return Answer{}, false
-	}
-	x := s.newSearch(limit, mostWork)
-	for _, starts := range [][]func() plan{
-		s.evictions(limit, mostWork/4, math.MaxFloat64, true),
-		s.starts(e.at, limit),
-	} {
-		x.share(0.25)
-		for _, start := range starts {
-			if p := start(); x.repair(&p, math.Inf(1)) {
-				return s.answer(p, e.least*s.unit), true
-			}
-		}
-	}
-	return Answer{}, false
-}
-
-// Sketch finds a plan within a limit as Solve does, but leaves out what takes
-// long for little: bytes are not rounded, so the bound is lower, and the plan is
-// not improved for as long. It finds none near the lowest limits, where Solve may
-// find one. It is for curves of many limits.
-func (s *Solver) Sketch(limit int64) (Answer, bool) {
-	if s.top <= limit {
-		return s.answer(s.keep, 0), true
-	}
-	e := s.prove(limit, 0)
-	if !e.ok {
-		return Answer{}, false
-	}
-	least := e.least * s.unit
-	return s.sketch(limit, s.starts(e.at, limit), least, least+min(good*s.total, least/50))
-}
-
-// Near finds a plan within a limit from one that was found for a limit a little higher,
-// and costs no less than that.
-func (s *Solver) Near(limit int64, from Answer) (Answer, bool) {
-	if from.plan.gone == nil {
-		return s.Solve(limit)
-	}
-	e := s.bound(limit)
-	if !e.ok {
-		return Answer{}, false
-	}
-	least := e.least * s.unit
-	return s.sketch(limit, append(s.starts(e.at, limit), from.plan.clone), least, max(from.Extra, least+good*s.total))
-}
-
-// Lower finds a plan within a limit from one that was found for a limit hardly higher, and
-// from nothing else. It takes much less than Solve does, and where gaps are wide is as good;
-// where they are not, or there is no such plan, it finds none.
-func (s *Solver) Lower(limit int64, from Answer) (Answer, bool) {
-	if from.plan.gone == nil || from.Extra <= from.Bound+wide*s.total {
-		return Answer{}, false
-	}
-	e := s.bound(limit)
-	if !e.ok {
-		return Answer{}, false
-	}
-	least := e.least * s.unit
-	return s.sketch(limit, []func() plan{from.plan.clone}, least, max(from.Extra, least+good*s.total))
-}
-
-// Under finds some plan within a limit from one that was found for a limit hardly higher,
-// and from nothing else, whatever it costs.
-func (s *Solver) Under(limit int64, from Answer) (Answer, bool) {
-	if from.plan.gone == nil {
-		return Answer{}, false
-	}
-	e := s.bound(limit)
-	if !e.ok {
-		return Answer{}, false
-	}
-	p := from.plan.clone()
-	if !s.newSearch(limit, sketchWork/4).repair(&p, math.Inf(1)) {
-		return Answer{}, false
-	}
-	return s.answer(p, e.least*s.unit), true
-}
-
-// sketch is the best of what some starts lead to, or one that costs little enough.
-func (s *Solver) sketch(limit int64, starts []func() plan, least, enough float64) (Answer, bool) {
-	x := s.newSearch(limit, sketchWork)
-	x.enough = enough
-	x.descend(starts, false, 0.6)
-	x.swap(1)
-	if x.best.gone == nil {
-		return Answer{}, false
-	}
-	return s.answer(x.best, least), true
-}
-
-// sketchWork is how many launches are simulated for a sketch.
-const sketchWork = mostWork / 4
 
 // descend repairs and improves plans, and remembers the best. far follows also
 // what costs more than the best before it is improved. share is the part of the

@@ -11,7 +11,7 @@ import (
 type solving struct {
 	s      *Solver
 	limit  int64
-	most   float64 // of whoever asks
+	ask    Ask
 	work   int64
 	x      *search // nil until there are cuts
 	bounds bool    // only a bound is asked for
@@ -54,13 +54,12 @@ const far = 0.03
 // more than a lean program did.
 const soonAnnealed = 512
 
-// solve finds a plan within a limit with some work. If most is not below 0, any plan will do
-// that costs no more, and it ends where it is proven that none does.
-func (s *Solver) solve(limit int64, most float64, work int64) (Answer, bool) {
+// solve finds a plan within a limit with some work.
+func (s *Solver) solve(limit int64, ask Ask, work int64) (Answer, bool) {
 	if s.top <= limit {
 		return s.answer(s.keep, 0), true
 	}
-	l := &solving{s: s, limit: limit, most: most, work: work, aside: found{extra: math.Inf(1)}, taken: Answer{Extra: math.Inf(1)}, eligible: true}
+	l := &solving{s: s, limit: limit, ask: ask, work: work, aside: found{extra: math.Inf(1)}, taken: Answer{Extra: math.Inf(1)}, eligible: true}
 	l.drive()
 	a, ok := l.answer()
 	if ok && a.plan.gone != nil {
@@ -97,25 +96,73 @@ func (l *solving) answer() (Answer, bool) {
 // cut makes the cuts, and what follows from them.
 func (l *solving) cut() {
 	s := l.s
-	l.e = s.bound(l.limit)
+	if l.ask.Effort == Sketch && l.ask.From == nil {
+		l.e = s.prove(l.limit, 0)
+	} else {
+		l.e = s.bound(l.limit)
+	}
 	l.had = l.e.tried
-	if !l.e.ok || !l.bounds && l.most >= 0 && l.e.least*s.unit > l.most*(1+1e-9) {
+	if !l.e.ok || l.ask.Most > 0 && l.e.least*s.unit > l.ask.Most*(1+1e-9) {
 		l.e.ok, l.over = false, true
 		return
 	}
 	l.at = l.e.at
 	if !l.bounds {
 		l.x = s.newSearch(l.limit, l.work)
-		l.x.most = l.most
+		if l.x.most = -1; l.ask.Most > 0 {
+			l.x.most = min(l.ask.Most, math.MaxFloat64)
+		}
 		l.starts = s.starts(l.at, l.limit)
+		if from := l.ask.From; from != nil {
+			if l.starts = append(l.starts, from.plan.clone); l.ask.Only {
+				l.starts = l.starts[len(l.starts)-1:]
+			}
+		}
 	}
 	l.know()
+}
+
+// brief reports whether only few passes are asked for.
+func (l *solving) brief() bool { return l.ask.Effort == Sketch || l.ask.Effort == Any }
+
+// share is the part of the work by which a pass ends that a sketch has, too.
+func (l *solving) share(sketched, full float64) float64 {
+	if l.ask.Effort == Sketch {
+		return sketched
+	}
+	return full
+}
+
+// anything finds a plan by evictors, or else by repairs of the starts.
+func (l *solving) anything() {
+	x := l.x
+	groups := [][]func() plan{l.starts}
+	if l.ask.From == nil {
+		groups = [][]func() plan{l.s.evictions(l.limit, mostWork/4, math.MaxFloat64, true), l.starts}
+	}
+	for _, starts := range groups {
+		if l.ask.From == nil {
+			x.share(0.25)
+		}
+		for _, start := range starts {
+			if p := start(); x.repair(&p, math.Inf(1)) {
+				x.offer(p, x.sim.extra)
+				return
+			}
+		}
+	}
 }
 
 // know takes in what is proven.
 func (l *solving) know() {
 	l.least = l.e.least * l.s.unit
-	if l.x != nil {
+	switch {
+	case l.x == nil:
+	case l.ask.From != nil:
+		l.x.enough = max(l.ask.From.Extra, l.least+good*l.s.total)
+	case l.ask.Effort == Sketch:
+		l.x.enough = l.least + min(good*l.s.total, l.least/50)
+	default:
 		l.x.enough = l.least + min(enough*l.s.total, l.least/100)
 	}
 }
@@ -150,6 +197,9 @@ func (l *solving) below() bool { return l.e.least < l.target() }
 // matters.
 func (l *solving) wants(p proof) bool {
 	s, e := l.s, &l.e
+	if l.brief() {
+		return false
+	}
 	if p == raises && !l.bounds {
 		l.opened = l.x.extra > l.from(good)
 	}
@@ -262,7 +312,7 @@ func (l *solving) polish() {
 }
 
 // exchange improves the plan by exchanges.
-func (l *solving) exchange() { l.x.swap(0.4) }
+func (l *solving) exchange() { l.x.swap(l.share(1, 0.4)) }
 
 // restart goes on from other starts.
 func (l *solving) restart() {

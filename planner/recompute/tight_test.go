@@ -55,7 +55,7 @@ func TestChain(t *testing.T) {
 	} {
 		p, total := chain(c.weights)
 		s := solver(t, p)
-		a, ok := s.Solve(c.limit)
+		a, ok := s.Solve(c.limit, recompute.Ask{})
 		if !ok {
 			t.Errorf("nothing within %d", c.limit)
 			continue

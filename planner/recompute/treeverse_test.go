@@ -50,7 +50,7 @@ func TestChainOfLayers(t *testing.T) {
 		most  float64 // of the whole cost
 	}{{60, 0.45}, {50, 0.8}, {45, 1.1}, {42, 3.7}} {
 		p, total := layers(24)
-		a, ok := solver(t, p).Solve(c.limit)
+		a, ok := solver(t, p).Solve(c.limit, recompute.Ask{})
 		if !ok {
 			t.Errorf("nothing within %d; the floor is %d", c.limit, recompute.FloorOf(p).Peak)
 			continue

@@ -77,7 +77,7 @@ func (q question) solve() (r reply, err error) {
 	}
 	r.Floor = recompute.FloorOf(p).Peak
 	for _, limit := range q.Limits {
-		a, found := s.Solve(limit)
+		a, found := s.Solve(limit, recompute.Ask{})
 		r.Answers = append(r.Answers, answer{found, a.Launches, a.Peak, a.Extra, a.Bound})
 	}
 	return r, nil
