@@ -246,10 +246,10 @@ func (t *load) load() error {
 	} else if err := t.readAllPhase(); err != nil {
 		return err
 	}
-	high := t.sizes.W + t.sizes.Largest
+	high := t.sizes.Rise
 	switch {
 	case early:
-		high += t.sizes.A
+		high = t.sizes.W + t.sizes.Largest + t.sizes.A
 	case t.mode == loader.Streamed:
 		high = t.sizes.W + t.sizes.C
 	case t.mode == loader.InPlace:

@@ -51,7 +51,7 @@ var modes = []struct {
 	reads bool
 }{
 	{Streamed, "max(W + A, W + c)", func(s Sizes) int64 { return max(s.W+s.A, s.W+s.C) }, func(s Sizes) int64 { return max(s.W+s.A, s.W+s.C) }, (*upload).streamed, false, false},
-	{Lazy, "max(W + A, W + 2w)", func(s Sizes) int64 { return max(s.W+s.A, s.W+2*s.Largest) }, func(s Sizes) int64 { return max(s.W+s.A, s.W+s.Largest) }, (*upload).lazy, false, true},
+	{Lazy, "max(W + A, W + 2w)", func(s Sizes) int64 { return max(s.W+s.A, s.W+2*s.Largest) }, func(s Sizes) int64 { return max(s.W+s.A, s.Rise) }, (*upload).lazy, false, true},
 	{Eager, "2W + A + w", func(s Sizes) int64 { return 2*s.W + s.A + s.Largest }, func(s Sizes) int64 { return s.W + s.A + s.Largest }, (*upload).eager, true, true},
 	{InPlace, "W + A", func(s Sizes) int64 { return s.W + s.A }, func(s Sizes) int64 { return s.W + s.A }, (*upload).inPlace, false, false},
 }
@@ -85,6 +85,7 @@ type Sizes struct {
 	Largest int64 // w
 	A       int64 // activations, inputs and work space
 	C       int64 // the ring; no larger than W
+	Rise    int64 // of weights that come one by one, the most with what each passes through: at most W + w
 }
 
 // High is the most that device and host hold together.
@@ -128,6 +129,7 @@ func SizesOf(ws []Weight, activations, c int64) Sizes {
 	for _, w := range ws {
 		s.W += aligned(w.Bytes)
 		s.Largest = max(s.Largest, aligned(w.Bytes))
+		s.Rise = max(s.Rise, s.W+aligned(w.Bytes))
 	}
 	s.C = min(c, s.W)
 	return s
@@ -389,39 +391,57 @@ func (u *upload) inPlace() error {
 	return nil
 }
 
-// lazy uploads weight by weight, and drops each one's copy at once.
-func (u *upload) lazy() error { return u.oneByOne(true) }
-
-// eager uploads weight by weight, and drops the copies at the end.
-func (u *upload) eager() error { return u.oneByOne(false) }
-
-func (u *upload) oneByOne(drop bool) error {
+// lazy takes memory of the device weight by weight, and drops each one's copy at once.
+func (u *upload) lazy() error {
 	u.r.uploading()
 	for i, w := range u.ws {
 		stop.Poll(u.ctx)
-		stage, err := u.r.stage(aligned(w.Bytes))
+		to, err := u.staged(i, func() (*held, int64, error) {
+			to, err := u.r.take("weights", aligned(w.Bytes))
+			if err == nil {
+				u.out.blocks = append(u.out.blocks, to)
+			}
+			return to, 0, err
+		})
 		if err != nil {
 			return err
 		}
-		copy(stage.Bytes(), u.copies.copies[i].Bytes())
-		to, err := u.r.take("weights", aligned(w.Bytes))
-		if err != nil {
-			stage.free()
-			return err
-		}
-		u.out.blocks = append(u.out.blocks, to)
 		u.out.places = append(u.out.places, Place{Name: w.Name, In: to.Memory, Bytes: w.Bytes})
-		err = u.d.Copy([]Move{{stage.Memory, 0, to.Memory, 0, w.Bytes}})
-		if drop {
-			u.copies.copies[i].free()
-		}
-		stage.free()
-		if err != nil {
+		u.copies.copies[i].free()
+	}
+	return nil
+}
+
+// eager has memory of the device for all weights, and drops the copies at the end.
+func (u *upload) eager() error {
+	all, err := u.whole()
+	if err != nil {
+		return err
+	}
+	u.r.uploading()
+	for i := range u.ws {
+		stop.Poll(u.ctx)
+		if _, err := u.staged(i, func() (*held, int64, error) { return all, u.out.places[i].At, nil }); err != nil {
 			return err
 		}
 	}
 	u.copies.Free()
 	return nil
+}
+
+// staged brings the copy of a weight to its place by memory of its own size.
+func (u *upload) staged(i int, place func() (*held, int64, error)) (*held, error) {
+	stage, err := u.r.stage(aligned(u.ws[i].Bytes))
+	if err != nil {
+		return nil, err
+	}
+	defer stage.free()
+	copy(stage.Bytes(), u.copies.copies[i].Bytes())
+	to, at, err := place()
+	if err != nil {
+		return nil, err
+	}
+	return to, u.d.Copy([]Move{{stage.Memory, 0, to.Memory, at, u.ws[i].Bytes}})
 }
 
 // UnsuitedError says why a device has no use for a mode.
