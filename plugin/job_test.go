@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	gohost "memopt/plugin/host"
 	"memopt/plugin/pb"
 )
 
 // TestProgress: a job's watchers hear of it whether they come before the call or not, and of its end.
 func TestProgress(t *testing.T) {
-	host, memopt, err := stockHost(bare(), true)
+	host, memopt, err := gohost.Connect(bare(), true)
 	defer host.Kill()
 	if err != nil {
 		t.Fatal(err)

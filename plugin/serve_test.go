@@ -25,8 +25,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -35,6 +33,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"memopt/plugin"
+	gohost "memopt/plugin/host"
 	"memopt/plugin/internal/echo"
 	"memopt/plugin/pb"
 )
@@ -282,36 +281,6 @@ func TestStrangersAreRejected(t *testing.T) {
 	}
 }
 
-// client is the go-plugin side of a Go host.
-type client struct {
-	goplugin.NetRPCUnsupportedPlugin
-}
-
-func (client) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error { return errors.New("not a server") }
-func (client) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
-	return pb.NewMemOptClient(conn), nil
-}
-
-func stockHost(cmd *exec.Cmd, mtls bool) (*goplugin.Client, pb.MemOptClient, error) {
-	host := goplugin.NewClient(&goplugin.ClientConfig{
-		HandshakeConfig:  plugin.Handshake,
-		Plugins:          goplugin.PluginSet{"memopt": client{}},
-		Cmd:              cmd,
-		AutoMTLS:         mtls,
-		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
-		Logger:           hclog.NewNullLogger(),
-	})
-	protocol, err := host.Client()
-	if err != nil {
-		return host, nil, err
-	}
-	raw, err := protocol.Dispense("memopt")
-	if err != nil {
-		return host, nil, err
-	}
-	return host, raw.(pb.MemOptClient), nil
-}
-
 // bare is the service for a host that sets the environment itself.
 func bare(extra ...string) *exec.Cmd {
 	self, err := os.Executable()
@@ -331,7 +300,7 @@ func TestStockGoHost(t *testing.T) {
 			if given {
 				extra = append(extra, "PLUGIN_UNIX_SOCKET_DIR="+runtimeDir)
 			}
-			host, memopt, err := stockHost(bare(extra...), true)
+			host, memopt, err := gohost.Connect(bare(extra...), true)
 			defer host.Kill()
 			if err != nil {
 				t.Fatal(err)
@@ -368,7 +337,7 @@ func TestStockGoHost(t *testing.T) {
 }
 
 func TestStockGoHostWithoutMTLS(t *testing.T) {
-	host, _, err := stockHost(bare(), false)
+	host, _, err := gohost.Connect(bare(), false)
 	defer host.Kill()
 	if err == nil {
 		t.Fatal("served in plain text")
@@ -494,7 +463,7 @@ func trainer(work string) {
 	os.Unsetenv("MEMOPT_TEST_ROLE") // go-plugin lets our environment win over the command's
 	folder := os.Getenv("PLUGIN_UNIX_SOCKET_DIR")
 	cmd := bare("PLUGIN_UNIX_SOCKET_DIR="+folder, parentPID())
-	_, memopt, err := stockHost(cmd, true)
+	_, memopt, err := gohost.Connect(cmd, true)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -579,7 +548,7 @@ func running(pid int) bool {
 // TestRequestOfAnotherRelease: what an older host says in fields of its own is not left
 // out in silence.
 func TestRequestOfAnotherRelease(t *testing.T) {
-	host, memopt, err := stockHost(bare("XDG_RUNTIME_DIR="+privateFolder(t)), true)
+	host, memopt, err := gohost.Connect(bare("XDG_RUNTIME_DIR="+privateFolder(t)), true)
 	defer host.Kill()
 	if err != nil {
 		t.Fatal(err)

@@ -12,56 +12,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/tidwall/gjson"
-	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"memopt/plugin"
+	"memopt/plugin/host"
 	"memopt/plugin/pb"
 )
-
-// client is the go-plugin side of a Go host.
-type client struct {
-	goplugin.NetRPCUnsupportedPlugin
-}
-
-func (client) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error { return errors.New("not a server") }
-func (client) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
-	return pb.NewMemOptClient(conn), nil
-}
 
 // startService starts the program's service under a Go host, with an arena of some bytes.
 func startService(t *testing.T, arena int64) (memopt pb.MemOptClient, pid int) {
 	t.Helper()
-	fd, err := unix.MemfdCreate("arena", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	h, err := host.Start(exec.Command("memopt", "serve"), arena)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := os.NewFile(uintptr(fd), "arena")
-	defer file.Close()
-	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK)
-	if err = errors.Join(err, file.Truncate(arena)); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("memopt", "serve")
-	cmd.ExtraFiles = []*os.File{file}
-	cmd.Env = append(os.Environ(), "MEMOPT_ARENA_FD=3")
-	host := goplugin.NewClient(&goplugin.ClientConfig{HandshakeConfig: plugin.Handshake, Plugins: goplugin.PluginSet{"memopt": client{}},
-		Cmd: cmd, AutoMTLS: true, AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC}, Logger: hclog.NewNullLogger()})
-	t.Cleanup(host.Kill)
-	protocol, err := host.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := protocol.Dispense("memopt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw.(pb.MemOptClient), cmd.Process.Pid
+	t.Cleanup(h.Close)
+	return h.MemOptClient, h.Pid()
 }
 
 // soon is a context for calls that should not take long.

@@ -19,6 +19,7 @@ import (
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/memopt/report"
+	"memopt/plugin/host"
 	"memopt/plugin/pb"
 )
 
@@ -134,13 +135,13 @@ func (b *pluginBench) start() error {
 	return b.row(PluginRow{Group: "start", Case: "start to the first answer", Unit: "start", MS: 30}, timed(func(n int) (took time.Duration, err error) {
 		for range n {
 			begin := time.Now()
-			h, err := startHost(b.o.Binary, 1<<20)
+			h, err := host.Start(exec.Command(b.o.Binary, "serve"), 1<<20)
 			if err != nil {
 				return 0, err
 			}
 			_, err = h.Info(context.Background(), &pb.InfoRequest{})
 			took += time.Since(begin)
-			h.close()
+			h.Close()
 			if err != nil {
 				return 0, err
 			}
@@ -151,7 +152,7 @@ func (b *pluginBench) start() error {
 
 // held is a session of a host, with its tensors laid out in the arena.
 type held struct {
-	*host
+	*host.Host
 	session, binding uint64
 	tensors          []*pb.Tensor
 	all              []int32 // places of parameters
@@ -161,7 +162,7 @@ type held struct {
 func size(of string) int64 { return map[string]int64{"f32": 4, "i64": 8}[of] }
 
 // open opens a model and lays its tensors out.
-func (h *host) open(path, mode string, settings map[string]string, shapes map[string][]int64) (*held, error) {
+func openOn(h *host.Host, path, mode string, settings map[string]string, shapes map[string][]int64) (*held, error) {
 	ctx := context.Background()
 	o, err := h.Open(ctx, &pb.OpenRequest{Model: path, Mode: mode, Settings: settings, EnvironmentSent: true})
 	if err != nil {
@@ -175,7 +176,7 @@ func (h *host) open(path, mode string, settings map[string]string, shapes map[st
 	if err != nil {
 		return nil, err
 	}
-	s := &held{host: h, session: o.GetSession(), binding: bound.GetBinding(), tensors: bound.GetTensors()}
+	s := &held{Host: h, session: o.GetSession(), binding: bound.GetBinding(), tensors: bound.GetTensors()}
 	var spans []*pb.Span
 	var kept []*pb.Tensor
 	at := int64(0)
@@ -186,8 +187,8 @@ func (h *host) open(path, mode string, settings map[string]string, shapes map[st
 		}
 		t.Span = &pb.Span{Offset: at, Bytes: n}
 		spans = append(spans, t.GetSpan())
-		if at += (n + 63) / 64 * 64; at > int64(len(h.bytes)) {
-			return nil, fmt.Errorf("tensors of %s take more than the arena's %d bytes", path, len(h.bytes))
+		if at += (n + 63) / 64 * 64; at > int64(len(h.Arena)) {
+			return nil, fmt.Errorf("tensors of %s take more than the arena's %d bytes", path, len(h.Arena))
 		}
 		if t.GetRole() == "param" {
 			kept, s.all = append(kept, t), append(s.all, int32(i))
@@ -204,7 +205,7 @@ func (h *host) open(path, mode string, settings map[string]string, shapes map[st
 func (s *held) at(role, name string) []byte {
 	for _, t := range s.tensors {
 		if t.GetRole() == role && t.GetName() == name {
-			return s.bytes[t.GetSpan().GetOffset():][:t.GetSpan().GetBytes()]
+			return s.Arena[t.GetSpan().GetOffset():][:t.GetSpan().GetBytes()]
 		}
 	}
 	return nil
@@ -227,12 +228,12 @@ func (b *pluginBench) calls() error {
 	if err != nil {
 		return err
 	}
-	h, err := startHost(b.o.Binary, 1<<20)
+	h, err := host.Start(exec.Command(b.o.Binary, "serve"), 1<<20)
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	s, err := h.open(path, "bridge", nil, map[string][]int64{"x": {16}})
+	defer h.Close()
+	s, err := openOn(h, path, "bridge", nil, map[string][]int64{"x": {16}})
 	if err != nil {
 		return err
 	}
@@ -282,12 +283,12 @@ func (b *pluginBench) arena() error {
 	if err != nil {
 		return err
 	}
-	h, err := startHost(b.o.Binary, arenaBytes+1<<20)
+	h, err := host.Start(exec.Command(b.o.Binary, "serve"), arenaBytes+1<<20)
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	s, err := h.open(path, "bridge", nil, map[string][]int64{"x": {arenaBytes / 4}})
+	defer h.Close()
+	s, err := openOn(h, path, "bridge", nil, map[string][]int64{"x": {arenaBytes / 4}})
 	if err != nil {
 		return err
 	}
@@ -323,12 +324,12 @@ func (b *pluginBench) steps() error {
 	}
 	settings := map[string]string{"optimizer": "sgd", "device": "cpu"}
 	shapes := map[string][]int64{"input_ids": batch, "labels": batch}
-	h, err := startHost(b.o.Binary, 256<<20)
+	h, err := host.Start(exec.Command(b.o.Binary, "serve"), 256<<20)
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	bridge, err := h.open(model, "bridge", map[string]string{"device": "cpu"}, shapes)
+	defer h.Close()
+	bridge, err := openOn(h, model, "bridge", map[string]string{"device": "cpu"}, shapes)
 	if err != nil {
 		return err
 	}
@@ -364,7 +365,7 @@ func (b *pluginBench) steps() error {
 	}}, train); err != nil {
 		return err
 	}
-	resident, err := h.open(model, "resident", settings, shapes)
+	resident, err := openOn(h, model, "resident", settings, shapes)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,54 @@
+// Package host starts the service of a memopt binary from a Go program, as any host of go-plugin does.
+//
+//	h, err := host.Start(exec.Command("memopt", "serve"), 64<<20)
+//	defer h.Close()
+//	reply, err := h.Plan(ctx, &pb.PlanRequest{Model: "model.onnx"})
+package host
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"memopt/plugin"
+	"memopt/plugin/pb"
+)
+
+// name is what the one plugin of the service is called.
+const name = "memopt"
+
+// Connect starts a service, with mutual TLS or without, and connects to it. The caller kills the client, also after an error.
+func Connect(cmd *exec.Cmd, mtls bool) (*goplugin.Client, pb.MemOptClient, error) {
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  plugin.Handshake,
+		Plugins:          goplugin.PluginSet{name: side{}},
+		Cmd:              cmd,
+		AutoMTLS:         mtls,
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		Logger:           hclog.NewNullLogger(),
+	})
+	protocol, err := client.Client()
+	if err != nil {
+		return client, nil, err
+	}
+	raw, err := protocol.Dispense(name)
+	if err != nil {
+		return client, nil, err
+	}
+	return client, raw.(pb.MemOptClient), nil
+}
+
+// side is go-plugin's side of a host.
+type side struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
+
+func (side) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error { return errors.New("not a server") }
+
+func (side) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return pb.NewMemOptClient(conn), nil
+}
