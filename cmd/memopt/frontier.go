@@ -27,21 +27,13 @@ var frontierCommand = &cli.Command{
 		profileFlag(),
 		&cli.StringFlag{Name: "svg", Usage: "`FILE` also draw the curve"},
 	),
-	Action: func(c *cli.Context) error {
-		asJSON, err := begin(c, "MODEL")
-		if err != nil {
-			return err
-		}
-		j, err := newJob(c, "svg")
-		if err != nil {
-			return err
-		}
+	Action: onStep(func(c *cli.Context, j job, asJSON bool) error {
 		answer, err := j.frontier()
 		if err != nil {
 			return err
 		}
 		return answer.print(c, asJSON)
-	},
+	}, "svg"),
 }
 
 // frontier finds every plan there is.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/memopt/visible"
@@ -27,15 +28,7 @@ var leaksCommand = &cli.Command{
 	Flags: settingFlags("leaks",
 		&cli.IntFlag{Name: "cycles", Value: 20, Usage: "`N` how often, 8 or more (default 20)"},
 	),
-	Action: func(c *cli.Context) error {
-		asJSON, err := begin(c, "MODEL")
-		if err != nil {
-			return err
-		}
-		cfg, err := settings(c)
-		if err != nil {
-			return err
-		}
+	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		n := c.Int("cycles")
 		if n < 8 || n > 1<<20 {
 			return usage("--cycles is a number from 8, not %d: fewer do not show what grows", n)
@@ -44,7 +37,7 @@ var leaksCommand = &cli.Command{
 		found, err := memopt.FindLeaks(c.Context, c.Args().First(), cfg, n, func(cycle int) { s.show("%s", bar(cycle, n, time.Since(since))) })
 		s.clear()
 		if err != nil {
-			return refused(c, cfg, err)
+			return err
 		}
 		if asJSON {
 			err = printJSON(c.App.Writer, leaksJSON(found))
@@ -55,7 +48,7 @@ var leaksCommand = &cli.Command{
 			return cannot{filepath.Base(c.Args().First()) + ": something grows from cycle to cycle"}
 		}
 		return err
-	},
+	}),
 }
 
 func printLeaks(w io.Writer, path string, l *memopt.Leaks) {

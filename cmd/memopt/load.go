@@ -28,24 +28,16 @@ var loadCommand = &cli.Command{
 	Description: "W is all weights, w the largest, A the activations of a run, c the ring that weights stream through. " +
 		"What is promised is worked out before; what is measured is the book of what was asked for, and what the operating system says of the process.",
 	Flags: settingFlags("load"),
-	Action: func(c *cli.Context) error {
-		asJSON, err := begin(c, "MODEL")
-		if err != nil {
-			return err
-		}
-		cfg, err := settings(c)
-		if err != nil {
-			return err
-		}
+	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		path := c.Args().First()
 		done := busy(c, "loading "+filepath.Base(path))
 		found, err := loaded(c.Context, path, cfg)
 		done()
 		if err != nil {
-			return refused(c, cfg, err)
+			return err
 		}
 		return found.print(c, asJSON)
-	},
+	}),
 }
 
 func (front) Load(ctx context.Context, r plugin.Question) (plugin.Answer, error) {

@@ -32,25 +32,17 @@ var maxbatchCommand = &cli.Command{
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the plan (JSON)"},
 		&cli.BoolFlag{Name: "measure", Usage: "run two steps of that size under the plan, on made-up numbers, and show promised beside measured memory"},
 	),
-	Action: func(c *cli.Context) error {
-		asJSON, err := begin(c, "MODEL")
-		if err != nil {
-			return err
-		}
-		j, err := newJob(c, "output")
-		if err != nil {
-			return err
-		}
+	Action: onStep(func(c *cli.Context, j job, asJSON bool) error {
 		answer, err := j.maxbatch(c.String("dim"), c.Bool("measure"))
 		if err != nil {
-			return refused(c, j.cfg, err)
+			return err
 		}
 		if err := answer.print(c, asJSON); err != nil || asJSON {
 			return err
 		}
 		visible.Fprintf(c.App.Writer, "\nThe plan of the last row:\n  %s\n", planCommandOf(c, answer.last))
 		return nil
-	},
+	}, "output"),
 }
 
 // largest is the answer of maxbatch.

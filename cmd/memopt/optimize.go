@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"memopt/configs"
 	"memopt/memopt"
 	"memopt/memopt/report"
 	"memopt/memopt/visible"
@@ -21,20 +22,9 @@ var optimizeCommand = &cli.Command{
 	Flags: settingFlags("optimize",
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` where to write the model (ONNX)"},
 	),
-	Action: func(c *cli.Context) error {
-		asJSON, err := begin(c, "MODEL")
+	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
+		to, err := written(c, cfg)
 		if err != nil {
-			return err
-		}
-		cfg, err := settings(c)
-		if err != nil {
-			return err
-		}
-		to := c.String("output")
-		if to == "" {
-			return usage("memopt optimize needs -o FILE, to write the model to")
-		}
-		if _, err := destinations(c, cfg, "output"); err != nil {
 			return err
 		}
 		path := c.Args().First()
@@ -67,5 +57,5 @@ var optimizeCommand = &cli.Command{
 		}
 		return printJSON(c.App.Writer, map[string]any{"format": "memopt.optimize/1", "path": to,
 			"nodes_in_file": r.InFile, "nodes_before": r.Before, "nodes_after": r.After, "passes": passes})
-	},
+	}),
 }

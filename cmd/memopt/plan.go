@@ -31,16 +31,8 @@ var planCommand = &cli.Command{
 		&cli.StringFlag{Name: "svg", Usage: "`FILE` draw memory over the step, this plan in front of the step with everything kept"},
 		&cli.StringFlag{Name: "show", Usage: "`STAGES` print these first: " + strings.Join(stageNames(), ", ")},
 	),
-	Action: func(c *cli.Context) error {
-		asJSON, err := begin(c, "MODEL")
-		if err != nil {
-			return err
-		}
+	Action: onStep(func(c *cli.Context, j job, asJSON bool) error {
 		show, err := stagesOf(c.String("show"))
-		if err != nil {
-			return err
-		}
-		j, err := newJob(c, "output", "emit", "html", "svg")
 		if err != nil {
 			return err
 		}
@@ -48,7 +40,7 @@ var planCommand = &cli.Command{
 		defer close()
 		p, err := j.make()
 		if err != nil {
-			return refused(c, j.cfg, err)
+			return err
 		}
 		defer p.model.Close()
 		if err := p.write(); err != nil {
@@ -61,7 +53,7 @@ var planCommand = &cli.Command{
 			return printJSON(c.App.Writer, p.json())
 		}
 		return p.text(c.App.Writer, show)
-	},
+	}, "output", "emit", "html", "svg"),
 }
 
 // newJob is the job that a command line asks for; flags name the files that it writes.

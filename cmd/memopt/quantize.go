@@ -27,32 +27,21 @@ var quantizeCommand = &cli.Command{
 	Flags: settingFlags("quantize",
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` where to write the model (ONNX)"},
 	),
-	Action: func(c *cli.Context) error {
-		asJSON, err := begin(c, "MODEL")
-		if err != nil {
-			return err
-		}
-		cfg, err := settings(c)
-		if err != nil {
-			return err
-		}
-		if c.String("output") == "" {
-			return usage("memopt quantize needs -o FILE, to write the model to")
-		}
-		to, err := destinations(c, cfg, "output")
+	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
+		to, err := written(c, cfg)
 		if err != nil {
 			return err
 		}
 		path := c.Args().First()
 		done := busy(c, "quantizing "+filepath.Base(path))
-		found, warnings, err := quantized(c.Context, path, to[0].path, cfg)
+		found, warnings, err := quantized(c.Context, path, to, cfg)
 		done()
 		if err != nil {
 			return err
 		}
 		warn(c, warnings...)
 		return found.print(c, asJSON)
-	},
+	}),
 }
 
 func (front) Quantize(ctx context.Context, r plugin.Question) (plugin.Answer, error) {

@@ -38,20 +38,12 @@ var runCommand = &cli.Command{
 		&cli.StringFlag{Name: "bind", Usage: "`HOW` inputs and outputs are bound: copy (each run; the default), import (the device uses the host's memory where it is) or device (buffers of the device)"},
 		&cli.IntFlag{Name: "repeat", Value: 1, Usage: "`N` run so often, and tell the median of the times (default 1)"},
 	),
-	Action: func(c *cli.Context) error {
-		asJSON, err := begin(c, "MODEL")
-		if err != nil {
-			return err
-		}
+	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		if c.Int("repeat") < 1 {
 			return usage("--repeat is at least 1, not %d", c.Int("repeat"))
 		}
 		if how := c.String("bind"); how != "" && !slices.Contains(memopt.Binds(), how) {
 			return usage("--bind is %s, not %q", strings.Join(memopt.Binds(), ", "), how)
-		}
-		cfg, err := settings(c)
-		if err != nil {
-			return err
 		}
 		if _, err := destinations(c, cfg, "output"); err != nil {
 			return err
@@ -62,7 +54,7 @@ var runCommand = &cli.Command{
 			}
 		}
 		return runForward(c, cfg, asJSON)
-	},
+	}),
 }
 
 // fetched are the names of --fetch.
@@ -84,7 +76,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	s, err := memopt.OpenForward(c.Context, session.Model{Path: path}, cfg, c.String("data"))
 	done()
 	if err != nil {
-		return refused(c, cfg, err)
+		return err
 	}
 	defer s.Close()
 	stopper := newStopper(c)
@@ -98,7 +90,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 		}})
 	status.clear()
 	if err != nil {
-		return refused(c, cfg, err)
+		return err
 	}
 	warn(c, r.Warnings...)
 	if to := c.String("output"); to != "" {

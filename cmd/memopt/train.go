@@ -45,15 +45,7 @@ var trainCommand = &cli.Command{
 		&cli.Float64Flag{Name: "tolerance", Value: 1e-4, Usage: "`X` relative error that --check and --against allow (default 1e-4)"},
 		&cli.StringFlag{Name: "dump", Usage: "`FILE` write inputs, loss and gradients of one step (npz)"},
 	),
-	Action: func(c *cli.Context) error {
-		asJSON, err := begin(c, "MODEL")
-		if err != nil {
-			return err
-		}
-		j, err := newJob(c, "output", "save", "dump", "record", "html")
-		if err != nil {
-			return err
-		}
+	Action: onStep(func(c *cli.Context, j job, asJSON bool) error {
 		if err := trainFlags(c); err != nil {
 			return err
 		}
@@ -61,12 +53,14 @@ var trainCommand = &cli.Command{
 			return compare(c, j, asJSON)
 		}
 		if c.Bool("phases") {
-			if j.phases, err = memopt.NewPhases(j.cfg.Device); err != nil {
+			phases, err := memopt.NewPhases(j.cfg.Device)
+			if err != nil {
 				return err
 			}
+			j.phases = phases
 		}
 		return train(c, j, asJSON)
-	},
+	}, "output", "save", "dump", "record", "html"),
 }
 
 // oneStep reports whether a flag asks for one step without an update.
@@ -101,7 +95,7 @@ func trainFlags(c *cli.Context) error {
 func train(c *cli.Context, j job, asJSON bool) error {
 	p, err := j.make()
 	if err != nil {
-		return refused(c, j.cfg, err)
+		return err
 	}
 	model, plan, cfg := p.model, p.plan, j.cfg
 	stepping()
@@ -127,7 +121,7 @@ func train(c *cli.Context, j job, asJSON bool) error {
 		Phases: j.phases, Progress: steps.done, Warn: func(msg string) { steps.status.clear(); warn(c, msg) }, Stop: stopper.stopped})
 	steps.status.clear()
 	if err != nil {
-		return refused(c, cfg, err)
+		return err
 	}
 	lines := report.Lines(plan, result.Trace)
 	if n := len(result.Skipped); n > 0 {
@@ -290,7 +284,7 @@ func compare(c *cli.Context, j job, asJSON bool) error {
 	set, check, err := memopt.Gradients(model, reference)
 	done()
 	if err != nil {
-		return refused(c, j.cfg, err)
+		return err
 	}
 	defer set.Close()
 	warn(c, check.Plan.Warnings...)
