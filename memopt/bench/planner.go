@@ -20,7 +20,7 @@ import (
 )
 
 // PlannerDoc says what the planner's bench shows.
-const PlannerDoc = "the planner against plans made without one, and its time on long programs; groups models, scale, questions, corpus, packing, files"
+const PlannerDoc = "the planner against plans made without one, and its time on long programs; groups files, models, scale, questions, corpus, packing"
 
 // PlannerOptions say what to plan.
 type PlannerOptions struct {
@@ -123,7 +123,8 @@ func Planner(o PlannerOptions) (*PlannerReport, error) {
 		name string
 		run  func() error
 	}
-	groups := []group{{"models", b.models}, {"scale", b.scale}, {"questions", b.questions}, {"corpus", b.corpus}, {"packing", b.packing}, {"files", b.files}}
+	// Files first: what is wrong with them shows before anything is measured.
+	groups := []group{{"files", b.files}, {"models", b.models}, {"scale", b.scale}, {"questions", b.questions}, {"corpus", b.corpus}, {"packing", b.packing}}
 	var all []string
 	for _, g := range groups {
 		all = append(all, g.name)
