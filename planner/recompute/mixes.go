@@ -344,7 +344,7 @@ func (x *mixer) extended(next, before []mix, k *kind, n *nearby, times int) []mi
 				x.with = append(x.with, y)
 			}
 		}
-		next, x.both = merged(x.both[:0], next, x.with), next
+		next, x.both = merged(x.both[:0], next, x.with, t.second == nil), next
 	}
 	return next
 }
@@ -366,16 +366,29 @@ func (x *mixer) fewer(all []mix) []mix {
 	return all
 }
 
-// merged adds to all, which is empty, two lists of mixes in the order of their bytes.
-func merged(all, a, b []mix) []mix {
-	for len(a) > 0 && len(b) > 0 {
-		if x, y := &a[0], &b[0]; x.bytes[0] < y.bytes[0] || x.bytes[0] == y.bytes[0] && (x.bytes[1] < y.bytes[1] || x.bytes[1] == y.bytes[1] && x.cost <= y.cost) {
-			all, a = append(all, *x), a[1:]
-		} else {
-			all, b = append(all, *y), b[1:]
+// merged adds to all, which is empty, two lists of mixes in the order of their bytes; of one
+// place only those that none before beats.
+func merged(all, a, b []mix, single bool) []mix {
+	for len(a)+len(b) > 0 {
+		from := &a
+		if len(a) == 0 || len(b) > 0 && b[0].smaller(&a[0]) {
+			from = &b
+		}
+		m := &(*from)[0]
+		*from = (*from)[1:]
+		if !single || len(all) == 0 || m.cost < all[len(all)-1].cost {
+			all = append(all, *m)
 		}
 	}
-	return append(append(all, a...), b...)
+	return all
+}
+
+// smaller orders mixes by their bytes.
+func (m *mix) smaller(o *mix) bool {
+	if m.bytes[0] != o.bytes[0] {
+		return m.bytes[0] < o.bytes[0]
+	}
+	return m.bytes[1] < o.bytes[1] || m.bytes[1] == o.bytes[1] && m.cost < o.cost
 }
 
 // nearest leaves out of mixes those that are farthest from the best.

@@ -227,7 +227,10 @@ func (l *solving) pairs() {
 // fromSets takes the cheapest plan of what costs least at a place.
 func (l *solving) fromSets() {
 	s, x := l.s, l.x
-	if best, cost := s.cheapest(l.e.sets, x.limit); cost <= max(x.enough, x.most) {
+	var best plan
+	var cost float64
+	x.beside(func() { best, cost = s.cheapest(l.e.sets, x.limit) })
+	if cost <= max(x.enough, x.most) {
 		x.best, x.extra = best, cost
 	} else if best.gone != nil {
 		l.cheapest = append(l.cheapest, best.clone)
