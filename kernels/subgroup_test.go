@@ -1,0 +1,329 @@
+package kernels
+
+import (
+	endian "encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestSubgroupsWhole: no shader asks a whole subgroup for something where only some of its
+// lanes may have come: under a condition that differs between lanes. It is undefined there.
+// Drivers for the processor give what was meant all the same; those of graphics processors do
+// not. A condition differs if it may depend on the lane's number, on a scan, or on memory at
+// an address that does.
+func TestSubgroupsWhole(t *testing.T) {
+	files, err := filepath.Glob("spv/*.spv")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, "no shaders")
+	}
+	asked, byConstant := 0, []string{"spv/cumsum-", "spv/reduce"}
+	for _, file := range files {
+		if slices.ContainsFunc(byConstant, func(p string) bool { return strings.HasPrefix(file, p) }) {
+			continue
+		}
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := readShader(code)
+		s.spread()
+		for b, block := range s.blocks {
+			for _, in := range block.code {
+				if !in.wantsAll() {
+					continue
+				}
+				asked++
+				if s.partly[b] {
+					t.Errorf("%s: instruction %d of block %%%d runs under a condition that lanes do not share", file, in.op, block.label)
+				}
+			}
+		}
+	}
+	if asked < 100 {
+		t.Errorf("only %d instructions for subgroups were found", asked)
+	}
+}
+
+// TestSubgroupsInParts: the analysis finds what it is for, in a shader that asks under ?:.
+func TestSubgroupsInParts(t *testing.T) {
+	words := make([]uint32, spirvHeader)
+	add := func(op int, operands ...uint32) { words = append(words, newInstruction(op, operands...).words...) }
+	add(opDecorate, 10, builtIn, 41) // the number of a lane
+	add(opVariable, 1, 10, 1)
+	add(opFunction, 1, 11, 0, 1)
+	add(opLabel, 20)
+	add(opLoad, 2, 30, 10)
+	add(170, 3, 31, 30, 5) // is it 5?
+	add(opSelectionMerge, 22, 0)
+	add(opBranchConditional, 31, 21, 22)
+	add(opLabel, 21)
+	add(337, 2, 32, 6, 30, 5) // a broadcast
+	add(opBranch, 22)
+	add(opLabel, 22)
+	add(337, 2, 33, 6, 30, 5)
+	add(opReturn)
+	code := make([]byte, 4*len(words))
+	for i, w := range words {
+		endian.LittleEndian.PutUint32(code[4*i:], w)
+	}
+	s := readShader(code)
+	s.spread()
+	if got := fmt.Sprint(s.partly); got != "[false true false]" {
+		t.Errorf("%s of three blocks run in parts, not the second alone", got)
+	}
+}
+
+// Instructions of SPIR-V that the analysis tells from others.
+const (
+	opVectorShuffle     = 79
+	opCompositeExtract  = 81
+	opControlBarrier    = 224
+	opFirstAtomic       = 227
+	opLastAtomic        = 242
+	opPhi               = 245
+	opBranchConditional = 250
+	opSwitch            = 251
+	opElect             = 333
+	opBallot            = 339
+	opFirstArithmetic   = 349
+	opLastArithmetic    = 364
+	opLastSubgroup      = 366
+	opFirstCooperative  = 4456
+	opLastCooperative   = 4460
+	builtIn             = 11 // a decoration
+)
+
+// wantsAll reports whether an instruction is for all lanes at once.
+func (in instruction) wantsAll() bool {
+	return in.op >= opElect && in.op <= opLastSubgroup || in.op == opControlBarrier || in.op >= opFirstCooperative && in.op <= opLastCooperative
+}
+
+// reads lists the values that an instruction's result is made of.
+func (in instruction) reads() []uint32 {
+	w := in.words
+	switch in.op {
+	case opExtInst:
+		return w[5:]
+	case opLoad, opCompositeExtract:
+		return w[3:4]
+	case opVectorShuffle:
+		return w[3:5]
+	case opPhi:
+		var all []uint32
+		for i := 3; i < len(w); i += 2 {
+			all = append(all, w[i])
+		}
+		return all
+	}
+	return w[3:]
+}
+
+// same reports whether all lanes have the same result whatever they put in.
+func (in instruction) same() bool {
+	switch {
+	case in.op > opElect && in.op <= opBallot: // all, any, equal, broadcasts, the ballot
+		return true
+	case in.op >= opFirstArithmetic && in.op <= opLastArithmetic:
+		return in.words[4] == 0 // a reduction, no scan
+	}
+	return false
+}
+
+type shaderBlock struct {
+	label uint32
+	code  []instruction
+	next  []int
+}
+
+// analyzed is a shader's one function, and which of its values and blocks differ between lanes.
+type analyzed struct {
+	blocks  []*shaderBlock
+	differs map[uint32]bool
+	partly  []bool // by block: only some lanes may come
+}
+
+func readShader(code []byte) *analyzed {
+	s := &analyzed{differs: map[uint32]bool{}}
+	var block *shaderBlock
+	of := map[uint32]int{}
+	for _, in := range instructions(wordsOf(code)) {
+		switch {
+		case in.op == opDecorate && in.words[2] == builtIn:
+			switch in.words[3] {
+			case 27, 28, 29, 41: // the invocation's place in its group and in all, its index, its lane
+				s.differs[in.words[1]] = true
+			}
+		case in.op == opLabel:
+			block = &shaderBlock{label: in.words[1]}
+			of[block.label] = len(s.blocks)
+			s.blocks = append(s.blocks, block)
+		case block != nil && in.op != opFunctionEnd:
+			block.code = append(block.code, in)
+		}
+	}
+	for _, b := range s.blocks {
+		last := b.code[len(b.code)-1]
+		var to []uint32
+		switch last.op {
+		case opBranch:
+			to = last.words[1:]
+		case opBranchConditional:
+			to = last.words[2:4]
+		case opSwitch:
+			to = append(to, last.words[2])
+			for i := 4; i < len(last.words); i += 2 {
+				to = append(to, last.words[i])
+			}
+		}
+		for _, label := range to {
+			b.next = append(b.next, of[label])
+		}
+	}
+	s.partly = make([]bool, len(s.blocks))
+	return s
+}
+
+// spread works out what differs, until nothing new does.
+func (s *analyzed) spread() {
+	meets := s.meet()
+	for changed := true; changed; {
+		changed = false
+		mark := func(id uint32) {
+			if !s.differs[id] {
+				s.differs[id], changed = true, true
+			}
+		}
+		for b, block := range s.blocks {
+			for _, in := range block.code {
+				switch {
+				case in.op == opStore:
+					if s.differs[in.words[2]] || s.partly[b] {
+						mark(in.words[1])
+					}
+				case in.op >= opLoopMerge && in.op <= opUnreachable || len(in.words) < 3 || in.op == opVariable || in.same():
+				case in.op == opElect || in.op > opBallot && in.op < opFirstArithmetic || in.op >= opFirstAtomic && in.op <= opLastAtomic:
+					mark(in.result())
+				default:
+					for _, id := range in.reads() {
+						if s.differs[id] {
+							mark(in.result())
+						}
+					}
+				}
+			}
+			last := block.code[len(block.code)-1]
+			if last.op != opBranchConditional && last.op != opSwitch || !s.differs[last.words[1]] {
+				continue
+			}
+			meet := meets[b]
+			for c := range s.before(b, meet) {
+				if !s.partly[c] {
+					s.partly[c], changed = true, true
+				}
+				s.markPhis(c, mark)
+			}
+			if meet >= 0 {
+				s.markPhis(meet, mark)
+			}
+		}
+	}
+}
+
+func (s *analyzed) markPhis(b int, mark func(uint32)) {
+	for _, in := range s.blocks[b].code {
+		if in.op == opPhi {
+			mark(in.words[1])
+		}
+	}
+}
+
+// before is the blocks that lanes may come to from a block before they meet.
+func (s *analyzed) before(b, meet int) map[int]bool {
+	found := map[int]bool{}
+	var visit func(int)
+	visit = func(c int) {
+		if c == meet || found[c] {
+			return
+		}
+		found[c] = true
+		for _, n := range s.blocks[c].next {
+			visit(n)
+		}
+	}
+	for _, n := range s.blocks[b].next {
+		visit(n)
+	}
+	return found
+}
+
+// meet works out, for each block, where lanes that part at it meet again: the first block that
+// all ways to the end come through, its immediate postdominator; -1 is the end. That is the merge which
+// the block declares, unless lanes leave by break or continue.
+func (s *analyzed) meet() []int {
+	n := len(s.blocks)
+	rank, order := make([]int, n), []int(nil) // by the reverse of the graph, from the end
+	from := make([][]int, n)
+	for b, block := range s.blocks {
+		rank[b] = -1
+		for _, c := range block.next {
+			from[c] = append(from[c], b)
+		}
+	}
+	seen := make([]bool, n)
+	var visit func(int)
+	visit = func(b int) {
+		if seen[b] {
+			return
+		}
+		seen[b] = true
+		for _, p := range from[b] {
+			visit(p)
+		}
+		order = append(order, b)
+	}
+	for b, block := range s.blocks {
+		if len(block.next) == 0 {
+			visit(b)
+		}
+	}
+	for i, b := range order {
+		rank[b] = i
+	}
+	meets, known := make([]int, n), make([]bool, n)
+	common := func(a, b int) int {
+		for a != b && a >= 0 && b >= 0 {
+			if rank[a] < rank[b] {
+				a = meets[a]
+			} else {
+				b = meets[b]
+			}
+		}
+		if a != b {
+			return -1
+		}
+		return a
+	}
+	for changed := true; changed; {
+		changed = false
+		for i := len(order) - 1; i >= 0; i-- {
+			b, at, any := order[i], -1, false
+			for _, c := range s.blocks[b].next {
+				switch {
+				case !known[c]:
+				case !any:
+					at, any = c, true
+				default:
+					at = common(at, c)
+				}
+			}
+			if !known[b] || meets[b] != at {
+				meets[b], known[b], changed = at, true, true
+			}
+		}
+	}
+	return meets
+}
