@@ -74,6 +74,45 @@ func ladder(n int) (p Problem) {
 	return p
 }
 
+// drawn is n buffers, each drawn by itself.
+func drawn(draw func(n int, r *rand.Rand) Buffer) func(n int, seed uint64) Problem {
+	return func(n int, seed uint64) (p Problem) {
+		r := rand.New(rand.NewPCG(seed, seed))
+		for range n {
+			p.Buffers = append(p.Buffers, draw(n, r))
+		}
+		return p
+	}
+}
+
+// shapes are problems unlike training steps.
+var shapes = map[string]func(n int, seed uint64) Problem{
+	"short": short, "window": window,
+	"anywhere": drawn(func(n int, r *rand.Rand) Buffer {
+		a, b := r.IntN(n), r.IntN(n)
+		return Buffer{First: int32(min(a, b)), Last: int32(max(a, b) + 1), Size: 1 + r.Int64N(1<<20)}
+	}),
+	"skewed": drawn(func(n int, r *rand.Rand) Buffer {
+		a := r.IntN(n)
+		return Buffer{First: int32(a), Last: int32(a + 1 + int(50*r.ExpFloat64())), Size: 1 + int64(1e4*r.ExpFloat64())}
+	}),
+}
+
+// short is short lives of all sizes, aligned.
+var short = drawn(func(n int, r *rand.Rand) Buffer {
+	a := r.IntN(n)
+	return Buffer{First: int32(a), Last: int32(a + 1 + r.IntN(200)), Size: 64 * (1 + r.Int64N(1<<12)), Align: 64}
+})
+
+// window is lives that end in the order in which they begin.
+func window(n int, seed uint64) (p Problem) {
+	r := rand.New(rand.NewPCG(seed, seed))
+	for i := range n {
+		p.Buffers = append(p.Buffers, Buffer{First: int32(i), Last: int32(i + 100), Size: 1 + r.Int64N(1<<20)})
+	}
+	return p
+}
+
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{1000, 20_000, 60_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -85,27 +124,6 @@ func BenchmarkStep(b *testing.B) {
 			}
 			b.ReportMetric(100*float64(s.Height-s.Bound)/float64(s.Bound), "%gap")
 		})
-	}
-}
-
-func BenchmarkStrategies(b *testing.B) {
-	for _, n := range []int{1000, 20_000, 60_000} {
-		for _, t := range strategies {
-			b.Run(fmt.Sprint(t.name, "/", n), func(b *testing.B) {
-				all := strategies
-				strategies = []strategy{t}
-				defer func() { strategies = all }()
-				p := step(n, 1)
-				var s Solution
-				for b.Loop() {
-					s, _ = Solve(p, Effort{})
-				}
-				if err := Check(p, s); err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(100*float64(s.Height-s.Bound)/float64(s.Bound), "%gap")
-			})
-		}
 	}
 }
 

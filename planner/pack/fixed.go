@@ -69,35 +69,9 @@ func (p Problem) fixedOffsets() (at []int64) {
 	return at
 }
 
-// fixed is whether a life of p is.
-func (p *part) fixed() bool {
-	return slices.ContainsFunc(p.lives, func(l life) bool { return l.fixed != free })
-}
-
-// around packs a part in which lives are fixed.
-func (p *part) around(goal int64) {
-	many := len(p.lives) > few
-	rows := strategies
-	if many {
-		if p.grow(goal); !p.far(goal, steep) {
-			return
-		}
-		rows = strategies[:quickRows]
-	}
-	s := p.space(min(patience*len(p.lives), p.clock.alone()))
-	p.orders(rows, s, goal)
-	p.clock.spend(s.looks)
-	if !many && len(p.lives) > fewest && p.far(goal, content) {
-		p.grow(goal)
-	}
-	if enough := goal + goal/content; p.top > enough && goal < math.MaxInt64/4 {
-		p.mend(goal, enough, mending*len(p.lives), never)
-	}
-}
-
-// passes takes sections of the stretch [a, b) of a skyline that have come to the bottom of a block to its top, if there
+// pass takes sections of the stretch [a, b) of a skyline that have come to the bottom of a block to its top, if there
 // are any.
-func (s *skyline) passes(a, b int32) bool {
+func (s *skyline) pass(a, b int32) bool {
 	height := s.height[a]
 	for _, l := range s.above(height) {
 		if l.fixed > height {
@@ -105,7 +79,6 @@ func (s *skyline) passes(a, b int32) bool {
 		}
 		if begin, end := max(a, l.l), min(b, l.r); begin < end {
 			s.left.add(begin, end, -l.size)
-			s.changes.passed = append(s.changes.passed, stretch{begin, end})
 			s.raise(a, begin, end, height+l.size)
 			return true
 		}

@@ -2,7 +2,6 @@ package pack
 
 import (
 	"math"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -178,11 +177,14 @@ func TestGrowAround(t *testing.T) {
 		if len(lives) == 0 {
 			return
 		}
-		q := &part{lives: lives, sections: sections}
-		q.unplaced()
+		q := &part{lives: lives, sections: sections, top: math.MaxInt64}
 		goal := max(mostLive(lives, sections), fixedEnd(p))
-		if q.grow(goal); q.top < goal {
-			t.Fatalf("%+v: grown to %d, below %d", p, q.top, goal)
+		q.offsets, q.top = skylines(q, target{goal: goal, near: goal})
+		if q.offsets == nil {
+			return // the fixed ones are in the way of all routes
+		}
+		if q.top < goal {
+			t.Fatalf("%+v: built to %d, below %d", p, q.top, goal)
 		}
 		apart(t, q)
 		for i, l := range lives {
@@ -195,38 +197,31 @@ func TestGrowAround(t *testing.T) {
 
 // Around a few regions that are reserved, many lives come within a percent of the bound.
 func TestAroundRegions(t *testing.T) {
-	at := slices.IndexFunc(families, func(f family) bool { return f.name == "fixed regions" })
-	for seed := uint64(1); seed <= 5; seed++ {
-		p := families[at].make(20_000, seed)
-		s := solved(t, p)
-		if s.Height > s.Bound+s.Bound/100 {
-			t.Errorf("seed %d: height %d, by %s, is more than a percent above the bound %d", seed, s.Height, s.By, s.Bound)
-		}
+	const n, regions = 20_000, 8
+	p := short(n, 1)
+	for i := range regions {
+		p.Fixed = append(p.Fixed, Fixed{len(p.Buffers), int64(i) << 20})
+		p.Buffers = append(p.Buffers, Buffer{First: int32(i * n / regions), Last: int32((i + 1) * n / regions), Size: 1 << 20, Align: 64})
+	}
+	s := solved(t, p)
+	if s.Height > s.Bound+s.Bound/100 {
+		t.Errorf("height %d, by %s, is more than a percent above the bound %d", s.Height, s.By, s.Bound)
 	}
 }
 
-// Many lives are packed around many others that stand where a packing had them, however those were drawn.
+// Many lives are packed around many others that stand where a packing had them.
 func TestAroundMany(t *testing.T) {
-	for _, f := range families {
-		p := f.make(3000, 5)
-		if len(p.Fixed) > 0 {
-			continue
-		}
+	for name, shape := range shapes {
+		p := shape(3000, 5)
 		before := solved(t, p)
 		for _, every := range []int{3, 100} {
 			q := Problem{Buffers: p.Buffers}
 			for i := 0; i < len(p.Buffers); i += every {
 				q.Fixed = append(q.Fixed, Fixed{i, before.Offsets[i]})
 			}
-			s, err := Solve(q, Effort{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := Check(q, s); err != nil {
-				t.Errorf("%s, every %d fixed: %v", f.name, every, err)
-			}
+			s := solved(t, q)
 			if s.Height > s.Bound+s.Bound/8 {
-				t.Errorf("%s, every %d fixed: height %d, by %s, is far above the bound %d", f.name, every, s.Height, s.By, s.Bound)
+				t.Errorf("%s, every %d fixed: height %d, by %s, is far above the bound %d", name, every, s.Height, s.By, s.Bound)
 			}
 		}
 	}
@@ -307,9 +302,12 @@ func TestBlocksFarAbove(t *testing.T) {
 		{l: 0, r: 2, size: 20, align: 1, fixed: free},
 		{l: 1, r: 2, size: 110, align: 1, fixed: 990},
 	}}
-	s := newSkyline(p)
-	s.route, s.top, s.ceiling = wholes[0], 1120, 1120
+	s := newSkyline(p, newGroups(p), routes[1], 1120)
+	s.top, s.ceiling = 1120, 1120
 	s.weigh()
 	s.advance(none)
-	apartAt(t, p, s.offsets, 1120)
+	if p.offsets, p.top = s.offsets, topOf(p.lives, s.offsets); p.top > 1120 {
+		t.Errorf("the top is %d", p.top)
+	}
+	p.check()
 }

@@ -38,15 +38,7 @@ func livesOf(p Problem) (lives []life, sections int32) {
 		}
 	}
 	if !slices.IsSortedFunc(lives, func(a, b life) int { return cmp.Compare(a.l, b.l) }) {
-		order := make([]int32, len(lives))
-		for i := range order {
-			order[i] = int32(i)
-		}
-		begun := lives
-		lives = make([]life, len(begun))
-		for k, i := range byTime(order, func(i int32) int32 { return begun[i].l }) {
-			lives[k] = begun[i]
-		}
+		slices.SortStableFunc(lives, func(a, b life) int { return cmp.Compare(a.l, b.l) })
 	}
 	for from, to := 0, 0; from < len(lives); from = to {
 		for to = from + 1; to < len(lives) && lives[to].l == lives[from].l; to++ {
@@ -80,7 +72,7 @@ func bound(p Problem, inUnits, alike int64) int64 {
 	return max(bytes, inUnits-unitSlack(p), fixedEnd(p), alike)
 }
 
-// commonest is how many alignments are looked at for a bound.
+// commonest is how many alignments are looked at for a bound: each takes a sweep.
 const commonest = 8
 
 // alignedLive is below every height, too: those alive at once that are aligned alike begin whole alignments apart, and so each
@@ -149,35 +141,15 @@ func MaxLive(p Problem) (bytes int64, at int32) {
 	return bytes, at
 }
 
-// byTime is places in the order of their times, which are mostly moments of one program: about as many as there are
-// places, so that counting them is quicker than comparing. Places that are in order are given back as they are.
+// byTime is places in the order of their times. Places that are in order are given back as they are.
 func byTime(places []int32, time func(i int32) int32) []int32 {
-	if slices.IsSortedFunc(places, func(i, j int32) int { return cmp.Compare(time(i), time(j)) }) {
+	order := func(i, j int32) int { return cmp.Compare(time(i), time(j)) }
+	if slices.IsSortedFunc(places, order) {
 		return places
 	}
-	first, last := int64(math.MaxInt32), int64(math.MinInt32)
-	for _, i := range places {
-		first, last = min(first, int64(time(i))), max(last, int64(time(i)))
-	}
-	if last-first > 4*int64(len(places)) {
-		order := slices.Clone(places)
-		slices.SortFunc(order, func(i, j int32) int { return cmp.Compare(time(i), time(j)) })
-		return order
-	}
-	next := make([]int32, last-first+2) // by time: where the next place of it goes
-	for _, i := range places {
-		next[int64(time(i))-first+1]++
-	}
-	for t := range next[1:] {
-		next[t+1] += next[t]
-	}
-	order := make([]int32, len(places))
-	for _, i := range places {
-		at := &next[int64(time(i))-first]
-		order[*at] = i
-		*at++
-	}
-	return order
+	places = slices.Clone(places)
+	slices.SortStableFunc(places, order)
+	return places
 }
 
 // toSections replaces the times of lives by sections: stretches of time that no buffer's end parts from a later

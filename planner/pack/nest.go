@@ -6,25 +6,23 @@ import (
 	"memopt/memopt/stop"
 )
 
-// nests packs many lives that lie within each other, as those of a training step do: what is made early is read late.
-// It reports false if none of its orders ends at or below top.
-func (p *part) nests(top int64) bool {
-	if p.job.off("nested") {
-		return false
+// nested packs many lives that lie within each other, as those of a training step do: what is made early is read late.
+func nested(p *part, t target) (offsets []int64, top int64) {
+	limit := t.near
+	if !t.capped {
+		limit = t.goal + t.goal/exact
 	}
-	defer p.job.run("nested", p)()
-	offsets := make([]int64, len(p.lives))
-	for _, o := range [...]struct {
-		by    string
-		order func() []int32
-	}{{"nested", p.startFirst}, {"nested", p.longestFirst}} {
-		if reached, ok := p.nest(o.order(), offsets, min(top, math.MaxInt64-1)+1); ok {
-			p.offsets, p.top, p.by = offsets, reached, o.by
-			return true
+	offsets = make([]int64, len(p.lives))
+	for _, order := range [...]func() []int32{p.startFirst, p.longestFirst} {
+		if top, ok := p.nest(order(), offsets, min(limit, math.MaxInt64-1)+1); ok {
+			return offsets, top
 		}
 	}
-	return false
+	return nil, 0
 }
+
+// exact is the share of the goal above it that nested lives may leave without a capacity. Others come closer than what leaves more.
+const exact = 1 << 14
 
 // nest places the lives that are not short in some order, each on the highest of those before it at any of its times;
 // where they are nested that leaves no gap. Short ones, which follow each other as links of a chain do, get the lowest

@@ -93,6 +93,9 @@ func Solve(p Problem, e Effort) (Solution, error) {
 	if e.Looks < 0 {
 		return Solution{}, fmt.Errorf("%d looks are fewer than none", e.Looks)
 	}
+	if err := validWithout(e.Without); err != nil {
+		return Solution{}, err
+	}
 	if len(p.InPlace) > 0 {
 		return solveInPlace(p, e)
 	}
@@ -120,42 +123,13 @@ func solve(p Problem, e Effort) (s Solution, err error) {
 		}
 		return s, err
 	}
-	j := &job{without: e.Without}
-	parts := distinct(divide(&part{lives: lives, sections: sections, ctx: e.Context, job: j}, s.Offsets))
-	defer func() { s.Tries = j.tries(parts) }()
-	near := goal + goal/fine
-	if p.Capacity > 0 {
-		near = max(goal, p.Capacity)
+	parts := distinct(divide(&part{lives: lives, sections: sections, ctx: e.Context}, s.Offsets))
+	t := target{goal: goal, near: max(goal, p.Capacity), capped: p.Capacity > 0, soon: p.Capacity > 0 && e.Looks > 0, looks: e.Looks}
+	if t.looks == 0 {
+		t.looks = math.MaxInt
 	}
-	missed := false // a part that was to be packed soon
-	timed(parts, func(q *part) {
-		if p.Capacity > 0 && e.Looks > 0 && len(q.lives) > fewest && !q.fixed() && goal <= mostClimbed {
-			q.clock = nil // it has its looks
-			q.reach(goal, near, e.Looks)
-			missed = missed || q.top > near
-		} else {
-			portfolio(q, goal, near)
-		}
-		if q.top == math.MaxInt64 {
-			q.stack()
-		}
-	})
+	s.Tries = runPasses(parts, t, e.Without)
 	s.read(p, parts)
-	if missed {
-		return s, notReached(p, s)
-	}
-	looks := e.Looks
-	if looks == 0 {
-		looks = math.MaxInt
-	}
-	if p.Capacity > 0 && s.Height > p.Capacity {
-		parts, looks = within(parts, max(goal, p.Capacity), looks)
-		s.read(p, parts)
-	}
-	if p.Capacity == 0 || s.Height > p.Capacity {
-		lowest(parts, goal, looks)
-		s.read(p, parts)
-	}
 	for _, part := range parts {
 		s.Bound = max(s.Bound, part.least-unitSlack(p))
 	}

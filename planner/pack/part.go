@@ -3,6 +3,8 @@ package pack
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"math"
 	"slices"
 )
 
@@ -14,13 +16,10 @@ type part struct {
 	floor    int64
 	offsets  []int64         // one a life: the best packing so far
 	top      int64           // the end of its highest life
-	by       string          // what found it
+	by       string          // the pass that found it
+	searched int64           // the top that a search left; 0 if none was
 	least    int64           // proven: no packing ends below; 0 if nothing was
-	clock    *clock          // nil if it has all the time that it needs
-	simple   bool            // simple strategies were tried
-	small    []int32         // the lives, those of the least area first, once they were asked for
 	ctx      context.Context // polled while it is packed
-	job      *job            // what may be tried, and what was
 	copies   [][]life        // the lives of parts that are the same at another time, and are packed as it is
 }
 
@@ -96,7 +95,7 @@ func (p *part) cut() (parts []*part) {
 		for ; n < len(p.lives) && p.lives[n].l < end; n++ {
 			end = max(end, p.lives[n].r)
 		}
-		q := &part{lives: p.lives[begin:n:n], sections: end - first, floor: p.floor, clock: p.clock, ctx: p.ctx, job: p.job}
+		q := &part{lives: p.lives[begin:n:n], sections: end - first, floor: p.floor, top: math.MaxInt64, ctx: p.ctx}
 		for i := range q.lives {
 			q.lives[i].l -= first
 			q.lives[i].r -= first
@@ -139,4 +138,34 @@ func (p *part) repeats(q *part) bool {
 	return p.sections == q.sections && p.floor == q.floor && slices.EqualFunc(p.lives, q.lives, func(a, b life) bool {
 		return a.l == b.l && a.r == b.r && a.span == b.span && a.size == b.size && a.align == b.align && a.fixed == b.fixed
 	})
+}
+
+// fixed is whether a life of p is.
+func (p *part) fixed() bool {
+	return slices.ContainsFunc(p.lives, func(l life) bool { return l.fixed != free })
+}
+
+// topOf is the end of the highest of lives that stand at offsets.
+func topOf(lives []life, offsets []int64) (top int64) {
+	for i, l := range lives {
+		top = max(top, offsets[i]+l.size)
+	}
+	return top
+}
+
+// check panics if the packing of p is none; [Check] does the work.
+func (p *part) check() {
+	var q Problem
+	for i, l := range p.lives {
+		q.Buffers = append(q.Buffers, Buffer{First: l.l, Last: l.r, Size: l.size, Align: l.align})
+		if l.fixed != free {
+			q.Fixed = append(q.Fixed, Fixed{i, l.fixed})
+		}
+		if p.offsets[i] < p.floor {
+			panic(fmt.Sprintf("pack: by %s, life %d stands at %d, below the floor %d", p.by, i, p.offsets[i], p.floor))
+		}
+	}
+	if err := Check(q, Solution{Offsets: p.offsets, Height: p.top}); err != nil {
+		panic(fmt.Sprintf("pack: by %s: %v", p.by, err))
+	}
 }

@@ -1,40 +1,90 @@
 package pack
 
 import (
+	"fmt"
+	"maps"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 )
 
-// pass is one way to place the lives of a part.
-type pass struct{ name, doc string }
-
-// passes are in running order: what is quick and often enough comes first, and what comes later runs only where all before it
-// left the part above what is near enough. A pass that improves what others packed follows those.
-var passes = []pass{
-	{"join", "puts pieces together that leave nothing free"},                               // first: of what was cut up all else makes nothing
-	{"orders", "eight orders of lives, each first fit or best fit"},                        // few lives: microseconds
-	{"alternate", "at the bottom and on top of that in turn, where no three lives meet"},   // many lives: linear
-	{"nested", "lives that lie within each other, each on the highest below it"},           // many lives: nearly linear
-	{"ring", "lives that begin and end in one order, around and around"},                   // many lives: nearly linear
-	{"first fit", "large lives first, given up early"},                                     // many lives: beside the first skyline
-	{"skyline", "from the bottom up, into the valley that is lowest"},                      // some ten looks a life
-	{"tuck", "makes room for what sticks out of a skyline"},                                // where one is nearly low enough
-	{"walk", "in the order of time, going back where there is no room"},                    // where nearly all bytes are alive at all times
-	{"sift", "searches the large lives, fills in the others"},                              // more than a search gets through
-	{"core", "packs lives of the fullest moments first, each peak for itself"},             // many lives
-	{"large", "climbs with the large lives, fills in the others"},                          // where skylines are too high
-	{"come", "as they come, first fit"},                                                    // lives of few sizes
-	{"staged", "skylines in short stages, each on the best of some routes"},                // dear
-	{"mend", "ejects what sticks out, puts it back where it drives out least"},             // what others packed
-	{"push", "pushes lives up and down for those without room"},                            // what others packed
-	{"shove", "ejects lives in the way of a push"},                                         // what others packed
-	{"turn", "turns a packing upside down and lets it sink"},                               // what others packed
-	{"simple", "three orders for many lives"},                                              // what comes out steep
-	{"search", "exact search from the bottom up, for the bound and downward from the top"}, // last: seconds
+// pass is one way to place the lives of a part, or to lower a packing of it.
+type pass struct {
+	name, doc string
+	// when says whether the pass is worth its time for a part that is still above its limit; nil: always.
+	when func(p *part, t target) bool
+	// run returns a packing of p and its end. p.offsets is the lowest packing so far and stays as it is; the driver takes
+	// the new one if it is lower. No offsets: it found none.
+	run func(p *part, t target) (offsets []int64, top int64)
+	// all is run for a pass that shares its time between parts: it lowers them itself.
+	all func(parts []*part, t target)
 }
 
-// Passes are the names of all passes, in running order, and what each does.
+// passes run in this order, each on every part that those before it left above its limit.
+var passes = []pass{
+	// First, so that every later pass has a packing to be lower than. It cannot be left out.
+	{"stack", "puts every life on top of all others", nil, stack, nil},
+	// Linear in the lives, and exact for most training steps: before anything that takes longer.
+	{"nested", "puts each life on the highest below it, as fits lives that lie within each other", manyLoose, nested, nil},
+	// Linear, too; only lives that end in the order in which they begin, as behind a window that slides along, are low as a ring.
+	{"ring", "puts each life behind the one before it, and goes around at the top", manyLoose, rings, nil},
+	// Microseconds for few lives; of many it gives up as soon as it is too high.
+	{"orders", "places lives in orders of size, length, area and begin, by first or best fit", nil, orders, nil},
+	// Few lives that are far above the goal now are hard for all but the search, which is quick where there is much to gain.
+	{"search", "searches exactly from the bottom up, few lives that are far above the bound", searchable, nil, searchHard},
+	// About a millisecond for a thousand lives, and low for any: before what needs a packing that is nearly low enough.
+	{"skyline", "builds from the bottom up, on three routes, by what each life wastes in the lowest valley", climbable, skylines, nil},
+	// Where lives are too many for the search: it may take a tenth of a second, so the skyline comes first.
+	{"largefirst", "searches the large lives and fills in the others", hasLarge, largeFirst, nil},
+	// Needs a packing that is high in few places only, as those above leave it.
+	{"eject", "takes out what ends too high and puts it back where it drives out least", climbable, eject, nil},
+	// Last: it takes seconds if it is let, and is worth less the lower the packing is by now.
+	{"search again", "searches for the last bytes", nil, nil, searchAll},
+}
+
+// target is what the passes of one problem aim at.
+type target struct {
+	goal   int64 // no packing of the problem ends below it
+	near   int64 // low enough: the goal, or the capacity
+	capped bool  // near is the capacity
+	soon   bool  // within the capacity soon, or not at all
+	looks  int   // of searches, at most
+}
+
+// limit is the top of p from which on no further pass runs: near, or for many lives, whose last bytes are dear, a share above
+// the goal.
+func (t target) limit(p *part) int64 {
+	if len(p.lives) > few && !t.capped {
+		return t.goal + t.goal/nearShare
+	}
+	return t.near
+}
+
+const (
+	few       = 2000 // lives for which the last byte is worth a search; more than that are "many"
+	fewest    = 512  // lives that a search can pack perfectly however far above the goal the other passes leave them
+	nearShare = 256  // share of the goal above it that is close enough for many lives
+	loose     = 100  // share of the goal above it from which on it is worth its time to pack many lives from the large ones
+	slight    = 128  // share of the goal above it that skylines mostly take off, more quickly than a search
+)
+
+func manyLoose(p *part, t target) bool { return len(p.lives) > few && !p.fixed() }
+
+// climbable is whether sums of heights stay numbers on the way.
+func climbable(p *part, t target) bool { return t.goal <= mostClimbed }
+
+// searchable is whether p has so few lives that a search may pack them perfectly, and much to gain.
+func searchable(p *part, t target) bool {
+	return !t.soon && len(p.lives) <= fewest && p.top-t.goal > t.goal/slight
+}
+
+// hasLarge is whether p has too many lives for the search, but may be packed from the large ones.
+func hasLarge(p *part, t target) bool {
+	many := len(p.lives) > few && !t.capped
+	return len(p.lives) > fewest && !p.fixed() && climbable(p, t) && (!many || p.top-t.goal > t.goal/loose)
+}
+
+// Passes lists the passes in running order: the name of each and what it does.
 func Passes() (all []struct{ Name, Doc string }) {
 	for _, x := range passes {
 		all = append(all, struct{ Name, Doc string }{x.name, x.doc})
@@ -42,58 +92,86 @@ func Passes() (all []struct{ Name, Doc string }) {
 	return all
 }
 
-// Try is what a pass did for a solution.
+// Try is what one pass did for a solution.
 type Try struct {
 	Pass   string
-	Parts  int           // times it ran
-	Height int64         // the highest end of what it lowered, 0 if nothing
-	Took   bool          // whether a part is as it packed that
-	Time   time.Duration // all in all
+	Parts  int           // parts it ran on
+	Height int64         // the highest end of a part that it lowered; 0 if it lowered none
+	Took   bool          // whether a part stands as this pass placed it
+	Time   time.Duration // on all parts
 }
 
-// job is which passes may run for a solution, and what they did.
-type job struct {
-	without map[string]bool
-	mu      sync.Mutex
-	rows    map[string]*Try
-}
+// checking has every packing of every pass checked; tests set it.
+var checking bool
 
-// off is whether a pass is not to run.
-func (j *job) off(pass string) bool { return j != nil && j.without[pass] }
-
-// run notes that a pass begins on p; what it gives is called at the end.
-func (j *job) run(pass string, p *part) (end func()) {
-	if j == nil {
-		return func() {}
-	}
-	before, begun := p.top, time.Now()
-	return func() {
-		took := time.Since(begun)
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if j.rows == nil {
-			j.rows = map[string]*Try{}
-		}
-		t := j.rows[pass]
-		if t == nil {
-			t = &Try{Pass: pass}
-			j.rows[pass] = t
-		}
-		t.Parts++
-		t.Time += took
-		if p.top < before {
-			t.Height = max(t.Height, p.top)
-		}
-	}
-}
-
-// tries are what passes did, given what packed the parts in the end.
-func (j *job) tries(parts []*part) (all []Try) {
+// runPasses runs the passes on parts, signs what they lower, and says what each did.
+func runPasses(parts []*part, t target, without map[string]bool) (tries []Try) {
 	for _, x := range passes {
-		if t := j.rows[x.name]; t != nil {
-			t.Took = slices.ContainsFunc(parts, func(p *part) bool { return p.by == x.name })
-			all = append(all, *t)
+		if without[x.name] {
+			continue
+		}
+		try, begin := Try{Pass: x.name}, time.Now()
+		var before []int64
+		for _, p := range parts {
+			before = append(before, p.top)
+			if p.top <= t.limit(p) || x.when != nil && !x.when(p, t) {
+				continue
+			}
+			try.Parts++
+			if x.run != nil {
+				if offsets, top := x.run(p, t); offsets != nil && top < p.top {
+					p.offsets, p.top = offsets, top
+				}
+			}
+		}
+		if x.all != nil && try.Parts > 0 {
+			x.all(parts, t)
+		}
+		for i, p := range parts {
+			if p.top < before[i] {
+				p.by, try.Height = x.name, max(try.Height, p.top)
+				if checking {
+					p.check()
+				}
+			}
+		}
+		if try.Time = time.Since(begin); try.Parts > 0 {
+			tries = append(tries, try)
 		}
 	}
-	return all
+	for i := range tries {
+		tries[i].Took = slices.ContainsFunc(parts, func(p *part) bool { return p.by == tries[i].Pass })
+	}
+	return tries
+}
+
+// validWithout says which of the names is no pass that can be left out.
+func validWithout(without map[string]bool) error {
+	var names []string
+	for _, x := range passes[1:] {
+		names = append(names, x.name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(without)) {
+		if without[name] && !slices.Contains(names, name) {
+			return fmt.Errorf("no pass %q can be left out; those that can are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// stack puts every life on top of all others, but for fixed ones, which are below.
+func stack(p *part, _ target) (offsets []int64, top int64) {
+	offsets, top = make([]int64, len(p.lives)), p.floor
+	for i, l := range p.lives {
+		if l.fixed != free {
+			offsets[i], top = l.fixed, max(top, l.fixed+l.size)
+		}
+	}
+	for i, l := range p.lives {
+		if l.fixed == free {
+			offsets[i] = up(top, l.align)
+			top = offsets[i] + l.size
+		}
+	}
+	return offsets, top
 }

@@ -55,9 +55,6 @@ type turns struct {
 	taken bool // the first of the queue
 }
 
-// become makes q the same as o.
-func (q *turns) become(o *turns) { q.queue, q.taken = append(q.queue[:0], o.queue...), o.taken }
-
 // more is whether anybody has a turn.
 func (q *turns) more() bool { return len(q.queue) > 1 || len(q.queue) == 1 && !q.taken }
 

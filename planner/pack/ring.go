@@ -23,30 +23,33 @@ type ring struct {
 }
 
 const (
-	tops = 5  // that are tried for a ring
-	hops = 16 // over lives, for each, after which a ring is given up
+	ringTries = 5  // tops
+	hops      = 16 // over lives, for each, after which a ring is given up
 )
 
-// rings packs p as a ring no higher than top, as low as a few tries make it. It reports false if that is too low for one.
-func (p *part) rings(goal, top int64) bool {
-	if p.job.off("ring") {
-		return false
-	}
-	defer p.job.run("ring", p)()
+// rings packs p as a ring, as low as a few tries make it.
+func rings(p *part, t target) (offsets []int64, top int64) {
 	r := newRing(p)
-	if !r.pack(top) {
-		return false
+	largest := int64(0) // which is the most that a ring of equal lengths loses
+	for _, l := range p.lives {
+		largest = max(largest, l.size)
 	}
-	p.offsets, p.top, p.by = slices.Clone(r.at), topOf(p.lives, r.at), "ring"
-	low := goal // no try at or below it
-	for range tops - 1 {
-		if try := low + (p.top-low)/2; try < p.top && r.pack(try) {
-			p.offsets, p.top = append(p.offsets[:0], r.at...), topOf(p.lives, r.at)
+	low, high := t.goal-1, max(t.near, min(t.goal+largest, p.top-1)) // no ring is tried at low or below it
+	for try := range ringTries {
+		at := high
+		if try > 0 {
+			at = low + (high-low)/2
+		}
+		if r.pack(at) {
+			offsets, high = slices.Clone(r.at), topOf(p.lives, r.at)
 		} else {
-			low = try
+			low = at
+		}
+		if offsets == nil || high <= t.near {
+			break
 		}
 	}
-	return true
+	return offsets, high
 }
 
 func newRing(p *part) *ring {

@@ -6,49 +6,39 @@ import (
 	"testing"
 )
 
-// A window that slides along loses no more than its largest life, whatever its sizes and however many begin at once.
-func TestRing(t *testing.T) {
-	for seed := range uint64(20) {
-		r := rand.New(rand.NewPCG(seed, seed))
-		const n = 3000
-		length := 1 + r.IntN(n/2)
-		var p Problem
-		largest := int64(0)
-		for range n {
-			size := 64 * powerLaw(r, 0.5+r.Float64(), 1<<16)
-			largest = max(largest, size)
-			p.Buffers = append(p.Buffers, lasting(r.IntN(n), length, size, 64))
-		}
-		q, goal := wholeOf(p)
-		if !q.rings(goal, goal+largest) {
-			t.Errorf("length %d: no ring is as low as %d bytes above %d", length, largest, goal)
-			continue
-		}
-		s := Solution{Offsets: make([]int64, n), Bound: goal}
-		s.read(p, []*part{q})
-		if err := Check(p, s); err != nil || s.Height != q.top {
-			t.Errorf("length %d: %d high, said to be %d: %v", length, s.Height, q.top, err)
-		}
+// sliding is lives that begin at a random moment and last for length moments or up to so many more.
+func sliding(n, length, more int, size int64, seed uint64) (p Problem) {
+	r := rand.New(rand.NewPCG(seed, seed))
+	for range n {
+		first := r.IntN(n)
+		last := first + length + r.IntN(1+more)
+		p.Buffers = append(p.Buffers, Buffer{First: int32(first), Last: int32(last), Size: 64 * (1 + r.Int64N(size)), Align: 64})
 	}
+	return p
 }
 
-// Where lengths differ a little, a ring still comes near; where they differ much there is none, and nothing is changed.
-func TestRingNearly(t *testing.T) {
+// A window that slides along loses no more than its largest life, whatever its sizes and however many begin at once. Where
+// lengths differ a little a ring still comes near; where they differ much there is none.
+func TestRing(t *testing.T) {
 	for _, c := range []struct {
-		differ int // by so many hundredths
-		want   bool
-	}{{1, true}, {100, false}} {
-		r := rand.New(rand.NewPCG(1, 1))
-		const n, length = 10_000, 500
-		var p Problem
-		for range n {
-			p.Buffers = append(p.Buffers, lasting(r.IntN(n), length+r.IntN(1+length*c.differ/100), 1+r.Int64N(1<<20), 1))
-		}
-		lives, sections := livesOf(p)
-		q := &part{lives: lives, sections: sections, top: math.MaxInt64}
-		goal := mostLive(lives, sections)
-		if got := q.rings(goal, goal+goal/content); got != c.want || got != (q.top < math.MaxInt64) {
-			t.Errorf("lengths that differ by %d %%: %v, with a top of %d", c.differ, got, q.top)
+		length, more int
+		size         int64
+		want         bool
+	}{{1, 0, 1 << 14, true}, {40, 0, 1, true}, {500, 0, 1 << 14, true}, {1400, 0, 1 << 10, true}, {500, 1, 1 << 14, true}, {500, 500, 1 << 14, false}} {
+		for seed := range uint64(5) {
+			q, goal := wholeOf(sliding(3000, c.length, c.more, c.size, seed))
+			q.top = math.MaxInt64
+			offsets, top := rings(q, target{goal: goal, near: goal})
+			if got := offsets != nil; got != c.want {
+				t.Errorf("%+v, seed %d: packed %v, want %v", c, seed, got, c.want)
+			}
+			if offsets == nil {
+				continue
+			}
+			if q.offsets, q.top = offsets, top; top > goal+64*c.size {
+				t.Errorf("%+v, seed %d: %d loses more than the largest life of the %d alive", c, seed, top, goal)
+			}
+			q.check()
 		}
 	}
 }

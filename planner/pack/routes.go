@@ -1,89 +1,66 @@
 package pack
 
-import "math/rand/v2"
+import (
+	"math"
+	"slices"
+)
 
 // route is how a skyline chooses.
 type route struct {
-	variety int     // how many lives of each group to look at for a place
+	variety int     // lives of each group to look at for a place: more find better ones and take longer
 	length  float64 // what it is worth that a life is long, against sections that are left beside it
 	ease    float64 // how ready it is to fill up what is nearly even
 	aim     int64   // the share of the goal above it that it tries to stay within
 	focus   float64 // the share of the ceiling that a section may have to spare and weigh half of one that has none; 0: all weigh the same
 }
 
-var (
-	// neat is the route for what can be packed with next to no loss, which is given up when it loses more.
-	neat = route{16, 1, 0, 256, 0}
-
-	// wholes are the routes that go all the way.
-	wholes = [...]route{
-		{16, 1, 1, 256, 0.003},
-		{16, 1, 2, 256, 0.01},
-	}
-
-	// plain is the route for what does not matter much.
-	plain = route{16, 1, 1, 512, 0.003}
-
-	// known are the routes that are tried for stages of a climb, and others like them.
-	known = [...]route{
-		{16, 3, 0.1, 512, 0.01},
-		{32, 1, 0.375, tight, 0.003},
-		{32, 3, 0.75, tight, 0.003},
-		plain,
-		{8, 1, 3, 512, 0.003},
-		{32, 0.3, 0.375, 512, 0.003},
-		{8, 3, 0.125, 256, 0.001},
-		{16, 3, 0.375, 512, 0.003},
-		{16, 0.3, 3, tight, 0.001},
-	}
-)
-
-// scout says which routes are tried for a stage: known ones in turn, and such as lead away from these and from those that did best
-// in the last stages.
-type scout struct {
-	climbs int // begun
-	turn   int // which of the known comes next
-	best   []route
-	dice   rand.PCG
+// routes are tried in turn, until one ends low enough.
+var routes = [...]route{
+	{16, 1, 0, 256, 0}, // for what can be packed with next to no loss; it is given up where it loses more
+	{16, 1, 1, 256, 0.003},
+	{16, 1, 2, 256, 0.01},
 }
 
 const (
-	asKnown    = 2 // routes of a stage are known ones
-	remembered = 8 // of the routes that did best
+	legs = 64  // stages of a climb, after each of which weights are brought up to date: more of them take longer
+	room = 200 // the share of the goal above it that there is to fill up what is nearly even
 )
 
-// moreOrLess is how far a route leads away from another, those near by more often than others.
-var moreOrLess = [...]float64{0.25, 0.35, 0.5, 0.7, 1, 1.4, 2, 2.8, 4}
+// mostClimbed is a goal above which what is summed up on the way would not be numbers.
+const mostClimbed = math.MaxInt64 / 4
 
-// afresh has s go on as in no climb before.
-func (s *scout) afresh() {
-	s.climbs++
-	s.turn = s.climbs
-	s.dice.Seed(uint64(s.climbs), 0)
-}
-
-// routes adds n routes for a stage.
-func (s *scout) routes(routes []route, n int) []route {
-	r := rand.New(&s.dice)
-	for k := range n {
-		t := known[s.turn%len(known)]
-		s.turn++
-		if k >= asKnown {
-			if k%2 == 0 && len(s.best) == remembered {
-				t = s.best[r.IntN(remembered)]
-			}
-			t.length *= moreOrLess[r.IntN(5)+r.IntN(5)]
-			t.ease *= moreOrLess[r.IntN(5)+r.IntN(5)]
+// skylines is the lowest of what the routes make of p, or the first that is within the limit.
+func skylines(p *part, t target) (offsets []int64, top int64) {
+	limit := t.limit(p)
+	top = p.top
+	g := newGroups(p)
+	for k, r := range routes {
+		s := newSkyline(p, g, r, t.goal)
+		most := func(int) int64 { return top - 1 }
+		if k == 0 {
+			most = func(stage int) int64 { return min(top-1, t.goal+(limit-t.goal)/legs*int64(stage)) }
 		}
-		routes = append(routes, t)
+		if s.climb(t.goal, most) {
+			offsets, top = s.offsets, s.highest
+		}
+		if top <= limit {
+			break
+		}
 	}
-	return routes
+	return offsets, top
 }
 
-// took is for the route that did best in a stage.
-func (s *scout) took(r route) {
-	if len(s.best) == remembered {
-		s.best = append(s.best[:0], s.best[1:]...)
+// climb takes s all the way up, unless it is sure to be higher after a stage than most says.
+func (s *skyline) climb(goal int64, most func(stage int) int64) bool {
+	for stage := 1; stage <= legs; stage++ {
+		s.weigh()
+		level := int64(math.MaxInt64)
+		if stage < legs {
+			level = s.floor + (goal-s.floor)/legs*int64(stage)
+		}
+		if s.advance(level); max(s.highest, slices.Max(s.sure)) > most(stage) {
+			return false
+		}
 	}
-	s.best = append(s.best, r)
+	return true
 }

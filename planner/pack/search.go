@@ -66,9 +66,6 @@ const (
 	impossible
 )
 
-// fewest lives are those that a search may pack perfectly, however far above the goal all else leaves them.
-const fewest = 512
-
 // effort is the looks that n lives are worth. Those of the hardest instances in testdata, which need up to a quarter of
 // it, take about a second and a half.
 func effort(n int) int {
@@ -93,75 +90,93 @@ const (
 	further  = 4    // by so much a part is dealt more that stays the highest
 )
 
+// searchHard searches for lower packings of those parts that are searchable, as searchAll does.
+func searchHard(parts []*part, t target) {
+	searchThose(parts, t, func(p *part) bool { return searchable(p, t) })
+}
+
+// searchAll searches for lower packings of all parts but those of many lives and those that stand as a search left them.
+func searchAll(parts []*part, t target) {
+	searchThose(parts, t, func(p *part) bool {
+		return len(p.lives) <= few && p.top != p.searched && !(t.soon && len(p.lives) > fewest)
+	})
+}
+
+// searchThose looks, with a capacity, first for a packing of each part within it. If that is not found, or there is no capacity, it
+// lowers the highest part again and again.
+func searchThose(parts []*part, t target, those func(p *part) bool) {
+	left := t.looks
+	if t.capped {
+		left = within(parts, t.near, left, those)
+	}
+	if !t.soon && highest(parts).top > t.near {
+		lowest(parts, t.goal, left, those)
+	}
+}
+
+func highest(parts []*part) (p *part) {
+	for _, q := range parts {
+		if p == nil || q.top > p.top {
+			p = q
+		}
+	}
+	return p
+}
+
 // lowest searches for a lower packing of the highest part, until that is no higher than goal or cannot be lowered. Each
-// part may take so many looks at most, and all together what is in the purse, of which it says how many they took. A part
-// is dealt the share that it has of the lives not searched yet, and what it leaves goes to the others; if it stays the
-// highest then, it is dealt more.
-func lowest(parts []*part, goal int64, most int) (used int) {
+// part may take so many looks at most, and all together what is in the purse. A part is dealt the share that it has of the
+// lives not searched yet, and what it leaves goes to the others; if it stays the highest then, it is dealt more.
+func lowest(parts []*part, goal int64, most int, those func(p *part) bool) {
 	all, lives := 0, 0
 	for _, p := range parts {
 		all += len(p.lives)
-		if p.top > goal && len(p.lives) <= few {
+		if p.top > goal && those(p) {
 			lives += len(p.lives)
 		}
 	}
-	purse := purse(all)
+	purse, used := purse(all), 0
 	dealt := map[*part]int{}
-	for {
-		var p *part
-		for _, q := range parts {
-			if p == nil || q.top > p.top {
-				p = q
-			}
-		}
-		if p == nil || p.top <= goal || len(p.lives) > few {
-			return used
-		}
+	for p := highest(parts); p.top > goal && (dealt[p] > 0 || those(p)); p = highest(parts) {
 		before, again := dealt[p]
 		deal := min(further*before, purse-used)
 		if !again {
 			deal = (purse - used) / lives * len(p.lives)
 			lives -= len(p.lives)
 		}
-		looks := p.worth(goal, most)
-		if deal = min(deal, searches*looks); deal <= before {
-			return used
+		if deal = min(deal, searches*p.worth(goal, most)); deal <= before {
+			return
 		}
 		dealt[p] = deal
 		used += p.lower(goal, deal/searches)
-		if !again && len(p.lives) <= fewest && p.top-goal > goal/content && !p.fixed() {
-			p.grow(goal)
-		}
+		p.searched = p.top
 	}
 }
 
-// within is parts with those above goal packed up to it, or parts as they are as soon as one cannot be. It takes so many
-// looks at most, and says how many it left.
-func within(parts []*part, goal int64, most int) (fit []*part, left int) {
-	fit = make([]*part, len(parts))
-	for i, p := range parts {
-		if fit[i] = p; p.top <= goal {
+// within packs parts above goal up to it, in so many looks, or leaves all as they are as soon as one cannot be. It says how many
+// looks it left.
+func within(parts []*part, goal int64, most int, those func(p *part) bool) (left int) {
+	fit := map[*part][]int64{}
+	for _, p := range parts {
+		if p.top <= goal {
 			continue
 		}
-		if len(p.lives) > few {
-			return parts, most
+		if !those(p) {
+			return most
 		}
 		s := newSearch(p)
-		result := s.seek(goal, min(effort(len(p.lives))/2, most))
-		most = max(0, most-s.looks)
-		switch result {
-		case impossible:
+		result := s.seek(goal, min(effort(len(p.lives))/2, most), true)
+		if most = max(0, most-s.looks); result == impossible {
 			p.least = goal + 1
-			return parts, most
-		case unknown:
-			return parts, most
 		}
-		q := *p
-		q.offsets = make([]int64, len(p.lives))
-		s.give(&q)
-		fit[i] = &q
+		if result != found {
+			return most
+		}
+		fit[p] = s.low
 	}
-	return fit, most
+	for p, low := range fit {
+		p.offsets, p.top = low, topOf(p.lives, low)
+	}
+	return most
 }
 
 // worth is the looks that p is worth, most of them at most: all if much of the goal is at stake; else less, as the gap is less.
@@ -185,10 +200,6 @@ func (p *part) worth(goal int64, most int) int {
 // Two searches run side by side: one looks for the goal and nothing else, the other comes down from what there is. Each
 // has its own looks to use up, and the goal wins wherever the other has come to, so their speeds do not tell.
 func (p *part) lower(goal int64, looks int) (used int) {
-	if p.job.off("search") {
-		return 0
-	}
-	defer p.job.run("search", p)()
 	if n := len(p.lives); looks < 4*n*n {
 		return 0 // a run or two would be all
 	}
@@ -199,7 +210,7 @@ func (p *part) lower(goal int64, looks int) (used int) {
 	came := 0
 	wait := stop.Go(func() { came = high.descend(down, goal, min(2*looks, 3*effort(few)/2)) })
 	defer wait()
-	result := low.seek(goal, looks/2)
+	result := low.seek(goal, looks/2, true)
 	if result == found {
 		down.stop.Store(true)
 		wait()
@@ -231,7 +242,7 @@ func (p *part) descend(s *search, goal int64, looks int) (used int) {
 				return s.looks
 			}
 			top := failed + (p.top-failed)/2/step*step
-			switch s.seek(top, max((looks-s.looks)/3, 1)) {
+			switch s.seek(top, max((looks-s.looks)/3, 1), true) {
 			case found:
 				s.give(p)
 			case impossible:
@@ -247,7 +258,7 @@ func (p *part) descend(s *search, goal int64, looks int) (used int) {
 
 // give makes the packing that was found that of p, and takes it back.
 func (s *search) give(p *part) {
-	p.by, p.top = "search", 0
+	p.top = 0
 	copy(p.offsets, s.low)
 	for i, l := range p.lives {
 		p.top = max(p.top, p.offsets[i]+l.size)
@@ -290,21 +301,25 @@ func newSearch(p *part) *search {
 	return s
 }
 
-// seek runs with one rank after another until one run is done or so many looks are used. Most runs are short. A few are
-// longer and longer, which is how it comes to see that there is nothing to be found. After found the packing is in low;
+// seek runs with one rank after another until one run is done or so many looks are used. Most runs are short. If it may go deep, a
+// few are longer and longer, which is how it comes to see that there is nothing to be found. After found the packing is in low;
 // otherwise s is as it was.
-func (s *search) seek(top int64, looks int) (result outcome) {
+func (s *search) seek(top int64, looks int, deep bool) (result outcome) {
 	s.budget = s.looks + looks
 	short, long, used := 2*len(s.lives), 4*len(s.lives), 0
-	orders := s.orders()
-	heat := make([][]int64, len(orders)) // by order and section: blame, that of late runs above all
+	ranks := s.ranks()
+	if !deep { // those that come to an end with hardly a step back more often than the others
+		ranks = []func(i, j int32) int{ranks[2], ranks[0], ranks[1]}
+		short = len(s.lives) * 3 / 2
+	}
+	heat := make([][]int64, len(ranks)) // by rank and section: blame, that of late runs above all
 	for i := range heat {
 		heat[i] = make([]int64, len(s.left))
 	}
 	for run := 0; result == unknown && s.looks <= s.budget && !s.stopped(); run++ {
-		which := run % len(orders)
-		rank := s.rankBy(orders[which], heat[which])
-		if used > 4*long {
+		which := run % len(ranks)
+		rank := s.rankBy(ranks[which], heat[which])
+		if deep && used > 4*long {
 			result = s.run(top, rank, long)
 			long *= 2
 		} else {
@@ -312,24 +327,6 @@ func (s *search) seek(top int64, looks int) (result outcome) {
 			s.learn(heat[which], short)
 		}
 		used += s.tries
-	}
-	return result
-}
-
-// dive is seek with short runs only, on the ranks that come to an end with hardly a step back more often than the others.
-func (s *search) dive(top int64, looks int) (result outcome) {
-	s.budget = s.looks + looks
-	orders := s.orders()
-	orders = []func(i, j int32) int{orders[2], orders[0], orders[1]}
-	heat := make([][]int64, len(orders))
-	for i := range heat {
-		heat[i] = make([]int64, len(s.left))
-	}
-	short := len(s.lives) * 3 / 2
-	for run := 0; result == unknown && s.looks <= s.budget; run++ {
-		which := run % len(orders)
-		result = s.run(top, s.rankBy(orders[which], heat[which]), short)
-		s.learn(heat[which], short)
 	}
 	return result
 }
@@ -367,8 +364,8 @@ func (s *search) spent() bool {
 
 func (s *search) stopped() bool { return s.stop != nil && s.stop.Load() }
 
-// orders are the ways to rank lives that share the heat of their sections: what is hard to place comes first.
-func (s *search) orders() []func(i, j int32) int {
+// ranks are the ways to rank lives that share the heat of their sections: what is hard to place comes first.
+func (s *search) ranks() []func(i, j int32) int {
 	crowd := make([]int64, len(s.lives)) // the most bytes alive while a life is
 	for i, a := range s.lives {
 		crowd[i] = slices.Max(s.left[a.l:a.r])

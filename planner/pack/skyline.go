@@ -37,8 +37,7 @@ type skyline struct {
 	weight  []float64 // by section: what a byte weighs in all sections before it
 	open    []int32   // by center: how many lives of its group are to be placed
 	offsets []int64
-	looks   int             // at lives so far: the work done, in a measure that is the same on every machine
-	ctx     context.Context // polled at each stretch; nil on the cores of a climb in stages, which polls itself
+	ctx     context.Context // polled at each stretch
 
 	*groups
 	firstEnd firsts // by position in byBegin: the end
@@ -50,10 +49,6 @@ type skyline struct {
 	height []int64 // by begin of a stretch; -1 where none begins
 	turns  turns   // of stretches, some of which are no more
 
-	changes changes
-	aside   []turn // scratch: turns that are put back
-	*rival         // if it tries a route beside others
-
 	rest []int32 // scratch
 	fits []fit   // scratch: lives that may be next
 }
@@ -64,23 +59,25 @@ type skyline struct {
 type groups struct {
 	begins  []int32 // by section: the first life that begins there or later
 	first   []int32 // by center: the first position of its group
-	byBegin order
-	byEnd   order
+	byBegin keyedLives
+	byEnd   keyedLives
 	spans   []span // by life
 }
 
-// order is the lives of all groups, those of a group by a key: the begin, or minus the end.
-type order struct {
+// keyedLives is the lives of all groups, those of a group by a key: the begin, or minus the end.
+type keyedLives struct {
 	lives []int32 // by position
 	keys  []int32 // by position
 	at    []int32 // by life: its position
 }
 
-// newOrder has room for n lives.
-func newOrder(n int) order { return order{make([]int32, n), make([]int32, n), make([]int32, n)} }
+// newKeyed has room for n lives.
+func newKeyed(n int) keyedLives {
+	return keyedLives{make([]int32, n), make([]int32, n), make([]int32, n)}
+}
 
 // put gives a life its position.
-func (o *order) put(at, life, key int32) { o.lives[at], o.keys[at], o.at[life] = life, key, at }
+func (o *keyedLives) put(at, life, key int32) { o.lives[at], o.keys[at], o.at[life] = life, key, at }
 
 // span is what is asked most often of a life; many of them are near at hand.
 type span struct {
@@ -88,14 +85,18 @@ type span struct {
 	size, align int64
 }
 
-// gone is the end of a life that is placed.
-const gone = math.MaxInt32
+const (
+	gone      = math.MaxInt32 // the end of a life that is placed
+	shortlist = 16            // of the lives that fit, those that waste least are looked at more closely
+	below     = 3             // how much more the bytes that alignment loses below a life weigh than those it may lose above it
+)
 
 // newSkyline is nothing but the floor.
-func newSkyline(p *part) *skyline {
+func newSkyline(p *part, g *groups, r route, goal int64) *skyline {
 	n, sections := len(p.lives), p.sections
 	s := &skyline{
-		lives: p.lives, sections: sections, floor: p.floor, groups: newGroups(p), ctx: p.ctx,
+		lives: p.lives, sections: sections, floor: p.floor, groups: g, ctx: p.ctx, route: r,
+		ceiling: goal + goal/room, top: goal + goal/r.aim, weight: make([]float64, sections+1),
 		open: make([]int32, sections), offsets: make([]int64, n),
 		end: make([]int32, sections), before: make([]int32, sections), height: make([]int64, sections),
 	}
@@ -133,39 +134,12 @@ func newSkyline(p *part) *skyline {
 	return s
 }
 
-// twin is a skyline of the same lives, as s is now.
-func (s *skyline) twin() *skyline {
-	t := &skyline{
-		lives: s.lives, sections: s.sections, floor: s.floor, coarsest: s.coarsest, blocks: s.blocks, largest: s.largest,
-		groups: s.groups, ceiling: s.ceiling,
-	}
-	t.become(s)
-	return t
-}
-
-// become makes s the same as o, a skyline of the same lives, but for its route, its looks and the weight that comes of both.
-func (s *skyline) become(o *skyline) {
-	s.placed, s.highest = o.placed, o.highest
-	s.open = append(s.open[:0], o.open...)
-	s.offsets = append(s.offsets[:0], o.offsets...)
-	s.left.become(&o.left)
-	s.sure = append(s.sure[:0], o.sure...)
-	s.firstEnd.become(&o.firstEnd)
-	s.lastHead.become(&o.lastHead)
-	s.anywhere.become(&o.anywhere)
-	s.end = append(s.end[:0], o.end...)
-	s.before = append(s.before[:0], o.before...)
-	s.height = append(s.height[:0], o.height...)
-	s.turns.become(&o.turns)
-	s.changes.forget()
-}
-
 // newGroups sorts by counting: the lives come by begin, and late is them by end.
 func newGroups(p *part) *groups {
 	n := len(p.lives)
 	g := &groups{
 		begins: beginsOf(p.lives, p.sections), first: make([]int32, p.sections+1),
-		byBegin: newOrder(n), byEnd: newOrder(n), spans: make([]span, n),
+		byBegin: newKeyed(n), byEnd: newKeyed(n), spans: make([]span, n),
 	}
 	centers := make([]int32, n)
 	ends := make([]int32, p.sections+1) // by end: how many lives end later, and so where those that end here come
@@ -207,17 +181,9 @@ func center(l, r int32) int32 {
 	return int32(y >> (bits.Len32(x^y) - 1) << (bits.Len32(x^y) - 1))
 }
 
-// advance places lives until the lowest stretch is at level, or a rival that tries a route is beaten.
-func (s *skyline) advance(level int64) { s.outside(level, nil) }
-
-// outside advances what does not touch sections that press, how many of which are before each, and does not lie on a lower
-// stretch that does or on one that lies on that: what becomes of these stays the same.
-func (s *skyline) outside(level int64, in []int32) {
-	aside := s.aside[:0]
+// advance places lives until the lowest stretch is at level.
+func (s *skyline) advance(level int64) {
 	for s.placed < len(s.lives) && s.turns.more() && s.turns.first().at < level {
-		if s.rival != nil && s.beaten() {
-			break
-		}
 		stop.Poll(s.ctx)
 		next := s.turns.take()
 		a := next.begin
@@ -226,13 +192,9 @@ func (s *skyline) outside(level int64, in []int32) {
 		}
 		b := s.end[a]
 		wall := s.wall(a, b)
-		if in != nil && (in[a] < in[b] || wall < next.at) {
-			aside = append(aside, next)
-			continue
-		}
 		roofed := false // by a block that a life may reach
 		if len(s.blocks) > 0 {
-			if s.passes(a, b) {
+			if s.pass(a, b) {
 				continue
 			}
 			reach := min(next.at, none-s.largest-s.coarsest) + s.largest + s.coarsest
@@ -266,12 +228,7 @@ func (s *skyline) outside(level int64, in []int32) {
 		s.open[center(l.l, l.r)]--
 		s.raise(a, l.l, l.r, at+l.size)
 		s.placed++
-		s.changes.lives = append(s.changes.lives, i)
 	}
-	for _, t := range aside {
-		s.turns.push(t)
-	}
-	s.aside = aside
 }
 
 // even is whether a valley is better filled up to its lower wall than used, as the two are nearly even: lives can then
@@ -320,16 +277,11 @@ func (s *skyline) lose(l, r int32, from, to int64) {
 		return
 	}
 	sure := s.sure[l:r]
-	if s.rival != nil {
-		s.worse += s.scale.rise(sure, from, to-from)
-	} else {
-		for t, height := range sure {
-			if height > from {
-				sure[t] = height + to - from
-			}
+	for t, height := range sure {
+		if height > from {
+			sure[t] = height + to - from
 		}
 	}
-	s.changes.lost = append(s.changes.lost, stretch{l, r})
 }
 
 // raise brings sections [l, r) of the stretch that begins with a to a height.
@@ -362,8 +314,6 @@ func (s *skyline) raise(a, l, r int32, height int64) {
 	if end < s.sections {
 		s.before[end] = begin
 	}
-	last := s.sections - 1
-	s.changes.begins = append(s.changes.begins, a, begin, min(r, last), min(b, last), min(end, last))
 }
 
 // holds is whether a life to be placed lies within [a, b).
@@ -388,7 +338,7 @@ func (s *skyline) covering(a, b, t int32, most int, fits []int32) []int32 {
 }
 
 // ofGroup adds to fits lives of a group whose keys in an order are in [low, high] and whose other ends are at most at limit.
-func (s *skyline) ofGroup(m int32, in *order, low, high int32, others *firsts, limit int32, most int, fits []int32) []int32 {
+func (s *skyline) ofGroup(m int32, in *keyedLives, low, high int32, others *firsts, limit int32, most int, fits []int32) []int32 {
 	to := s.first[m+1]
 	for from := after(in.keys, s.first[m], to, low-1); from >= 0 && from < to; {
 		end := min(from|(fan-1)+1, to)
@@ -453,7 +403,6 @@ func (s *skyline) choose(a, b, t int32, left int64, roofed bool) int32 {
 	h := s.height[a]
 	if roofed {
 		s.rest = s.covering(a, b, t, beneath, s.rest[:0])
-		s.looks += 2 * len(s.rest)
 		s.rest = s.under(s.rest, h)
 	} else {
 		s.rest = s.covering(a, b, t, s.route.variety, s.rest[:0])
@@ -461,7 +410,6 @@ func (s *skyline) choose(a, b, t int32, left int64, roofed bool) int32 {
 	if len(s.rest) == 0 {
 		return -1
 	}
-	s.looks += 16 + 2*len(s.rest)
 	before, behind := s.walls(a, b)
 	s.waste(a, b, min(before, none/2)-h, min(behind, none/2)-h)
 	if roofed {
@@ -483,7 +431,6 @@ func (s *skyline) choose(a, b, t int32, left int64, roofed bool) int32 {
 		if end+left <= s.top {
 			return f.life
 		}
-		s.looks += closely
 		over := max(0, s.over(a, l.l, min(before, end)), s.over(l.r, b, min(behind, end)))
 		if over < least {
 			best, least = f.life, over
@@ -494,12 +441,6 @@ func (s *skyline) choose(a, b, t int32, left int64, roofed bool) int32 {
 	}
 	return best
 }
-
-const (
-	shortlist = 16 // of the lives that fit, those that waste least are looked at more closely
-	closely   = 8  // which costs so many looks
-	asked     = 36 // and so many more for each section that is asked for a life that fits
-)
 
 // better is whether x is to be placed rather than y.
 func (s *skyline) better(x, y *fit) bool {
@@ -513,15 +454,7 @@ func (s *skyline) longer(i, j int32) bool {
 
 // weigh brings weight up to date.
 func (s *skyline) weigh() {
-	if s.weight == nil {
-		s.weight = make([]float64, s.sections+1)
-	}
-	s.sumUp(s.weight[1:], s.route.focus)
-}
-
-// sumUp has sums be what a byte weighs in all sections up to each, with a focus.
-func (s *skyline) sumUp(sums []float64, focus float64) {
-	ceiling, sum := float64(s.ceiling), 0.0
+	sums, focus, ceiling, sum := s.weight[1:], s.route.focus, float64(s.ceiling), 0.0
 	for t, height := range s.sure {
 		one := 1.0
 		if focus > 0 {
@@ -561,9 +494,6 @@ func (s *skyline) padding(l span, height int64) float64 {
 	return (float64(below*float64(at-height)) + float64(up(end, s.coarsest)-end)) / float64(l.size)
 }
 
-// below is how much more the bytes that alignment loses below a life weigh than those it may lose above it.
-const below = 3
-
 // over is how far the section of [a, b) with the most to come would grow too high if what lies there had to wait for
 // height, or 0 if some life fits there.
 func (s *skyline) over(a, b int32, height int64) int64 {
@@ -592,7 +522,6 @@ func (s *skyline) loss(a, b, t int32, left, height int64) int64 {
 	if height+left <= s.top {
 		return 0
 	}
-	s.looks += asked
 	if s.rest = s.covering(a, b, t, 1, s.rest[:0]); len(s.rest) > 0 {
 		return 0
 	}

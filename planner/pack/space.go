@@ -15,48 +15,44 @@ import (
 // of its span, and in through of the nodes above. And as packing is dense, each of those is a few long runs. It is known before
 // which lives may be placed, and where none of them will look nothing is noted.
 type space struct {
-	begin   int32    // the first section
-	end     int32    // behind the last
-	leaves  int32    // a power of two
-	through []runs   // by node: taken by lives that have the node in their span
-	some    []runs   // by node: taken by lives that are alive in any of its sections, but for through of nodes above
-	asked   []bool   // by node: whether it is in the span of a life to be placed, and some of it is noted
-	passed  []bool   // by node: whether such a node is below it, and through of it is noted
-	meets   []cursor // what the life to be placed must keep clear of
-	looks   int      // at runs and cursors so far: the work done, in a measure that is the same on every machine
-	most    int      // looks that there are
-	stopped func() bool
+	leaves  int32           // a power of two
+	through []runs          // by node: taken by lives that have the node in their span
+	some    []runs          // by node: taken by lives that are alive in any of its sections, but for through of nodes above
+	asked   []bool          // by node: whether it is in the span of a life to be placed, and some of it is noted
+	passed  []bool          // by node: whether such a node is below it, and through of it is noted
+	meets   []cursor        // what the life to be placed must keep clear of
+	looks   int             // at runs and cursors so far: the work done, in a measure that is the same on every machine
+	most    int             // looks that there are
+	slow    func() bool     // gives many lives up early; nil: never
 	ctx     context.Context // polled at each look
 	filled  float64         // what is taken, in bytes times sections
 	unused  runs            // room for those that grow
 }
 
-// newSpace is a space for sections [begin, end) in which no life is expected yet.
-func newSpace(begin, end int32, most int) *space {
+// blankSpace is a space for p in which no life is expected yet.
+func blankSpace(p *part, most int) *space {
 	leaves := int32(1)
-	for leaves < end-begin {
+	for leaves < p.sections {
 		leaves *= 2
 	}
 	return &space{
-		begin: begin, end: end, leaves: leaves, most: most, stopped: never,
+		leaves: leaves, most: most, ctx: p.ctx,
 		through: make([]runs, 2*leaves), some: make([]runs, 2*leaves), asked: make([]bool, 2*leaves), passed: make([]bool, 2*leaves),
 	}
 }
 
-// space is one in which all lives of p are expected.
-func (p *part) space(most int) *space {
-	s := newSpace(0, p.sections, most)
-	s.ctx = p.ctx
+// newSpace is one in which all lives of p are expected.
+func newSpace(p *part, most int) *space {
+	s := blankSpace(p, most)
 	for _, l := range p.lives {
 		s.expect(l)
 	}
 	return s
 }
 
-// expect makes l one of the lives that may be placed, as far as s has its sections. That comes before anything is taken.
+// expect makes l one of the lives that may be placed. That comes before anything is taken.
 func (s *space) expect(l life) {
-	from, to := s.within(l)
-	for a, b := from+s.leaves, to+s.leaves; a < b; a, b = (a+1)/2, b/2 {
+	for a, b := l.l+s.leaves, l.r+s.leaves; a < b; a, b = (a+1)/2, b/2 {
 		if a%2 == 1 {
 			s.ask(a)
 		}
@@ -74,11 +70,6 @@ func (s *space) ask(node int32) {
 	}
 }
 
-// within is the sections of l that are in s.
-func (s *space) within(l life) (from, to int32) {
-	return max(l.l, s.begin) - s.begin, min(l.r, s.end) - s.begin
-}
-
 // empty takes everything out.
 func (s *space) empty() {
 	for i := range s.some {
@@ -90,9 +81,7 @@ func (s *space) empty() {
 // take notes that l is at an address.
 func (s *space) take(l life, at int64) {
 	s.filled += float64(l.size) * float64(l.r-l.l)
-	if from, to := s.within(l); from < to {
-		s.note(1, 0, s.leaves, from, to, run{at, at + l.size})
-	}
+	s.note(1, 0, s.leaves, l.l, l.r, run{at, at + l.size})
 }
 
 func (s *space) note(node, begin, end, l, r int32, taken run) {
@@ -118,9 +107,8 @@ func (s *space) note(node, begin, end, l, r int32, taken run) {
 // look makes the sections of l those that free is asked about, from the lowest address on.
 func (s *space) look(l life) {
 	stop.Poll(s.ctx)
-	from, to := s.within(l)
 	s.meets = s.meets[:0]
-	s.gather(1, 0, s.leaves, from, to)
+	s.gather(1, 0, s.leaves, l.l, l.r)
 }
 
 func (s *space) gather(node, begin, end, l, r int32) {

@@ -15,7 +15,7 @@ func TestSpaceExpects(t *testing.T) {
 		begin := r.Int32N(sections)
 		p.lives = append(p.lives, life{l: begin, r: min(begin+1+r.Int32N(40), sections), size: 1 + r.Int64N(50), align: 1 + r.Int64N(3), fixed: free})
 	}
-	all, few := p.space(math.MaxInt), newSpace(0, sections, math.MaxInt)
+	all, few := newSpace(p, math.MaxInt), blankSpace(p, math.MaxInt)
 	for i := 0; i < n; i += 4 {
 		few.expect(p.lives[i])
 	}

@@ -72,27 +72,6 @@ func (p *peaks) build(values []int64) {
 	}
 }
 
-// become makes p the same as o.
-func (p *peaks) become(o *peaks) {
-	p.levels = o.levels
-	p.largest = append(p.largest[:0], o.largest...)
-	p.added = append(p.added[:0], o.added...)
-}
-
-// follow makes p the same as o where adding to [l, r) changed either.
-func (p *peaks) follow(o *peaks, l, r int32) {
-	rise(p.levels, l, r, func(level int, a, b int32) {
-		a, b = p.levels[level]+a, p.levels[level]+b
-		copy(p.largest[a:b], o.largest[a:b])
-		if level > 0 {
-			copy(p.added[a-p.levels[1]:b-p.levels[1]], o.added[a-p.levels[1]:b-p.levels[1]])
-		}
-	}, func(level int, i int32) {
-		i += p.levels[level+1]
-		p.largest[i] = o.largest[i]
-	})
-}
-
 // see brings node i of the level above one up to what is below it.
 func (p *peaks) see(level int, i int32) {
 	below := p.levels[level] + i<<wide
@@ -209,12 +188,6 @@ func (f *firsts) reset(n int) {
 	}
 }
 
-// become makes f the same as o.
-func (f *firsts) become(o *firsts) {
-	f.levels = o.levels
-	f.least = append(f.least[:0], o.least...)
-}
-
 func (f *firsts) leaf(i, x int32) { f.least[i] = x }
 
 func (f *firsts) build() {
@@ -245,14 +218,6 @@ func (f *firsts) set(i, x int32) {
 			return
 		}
 		*node = least
-	}
-}
-
-// follow makes f the same as o where setting number i changed either.
-func (f *firsts) follow(o *firsts, i int32) {
-	for _, at := range f.levels[:len(f.levels)-1] {
-		f.least[at+i] = o.least[at+i]
-		i >>= wide
 	}
 }
 
