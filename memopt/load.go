@@ -141,7 +141,8 @@ type load struct {
 	mode    loader.Mode
 	lowered bool
 	reloads int
-	count   int // of weights
+	count   int   // of weights
+	planned int64 // what the process and the device had before weights
 
 	r      *loader.Recorder
 	device loader.Device
@@ -233,6 +234,8 @@ func (t *load) load() error {
 	if err := t.r.Do("P4", "planned", 0, t.plan); err != nil {
 		return err
 	}
+	rows := t.r.Phases()
+	t.planned = rows[len(rows)-1].System.Point
 	if early {
 		both := func() error {
 			if err := t.bind(); err != nil {
@@ -240,32 +243,48 @@ func (t *load) load() error {
 			}
 			return t.readAll()
 		}
-		if err := t.r.Do("P4a", "activations bound, copies read", t.sizes.A, both); err != nil {
+		if err := t.phase("P4a", "activations bound, copies read", t.sizes.A, t.sizes.W, both); err != nil {
 			return err
 		}
 	} else if err := t.readAllPhase(); err != nil {
 		return err
 	}
-	high := t.sizes.Rise
+	high, copies := t.sizes.Rise, t.sizes.W+2*t.sizes.Largest-t.sizes.Rise // of lazy loads, what both hold less the device
 	switch {
 	case early:
-		high = t.sizes.W + t.sizes.Largest + t.sizes.A
+		high, copies = t.sizes.W+t.sizes.Largest+t.sizes.A, t.sizes.W
 	case t.mode == loader.Streamed:
-		high = t.sizes.W + t.sizes.C
+		high, copies = t.sizes.W+t.sizes.C, 0
 	case t.mode == loader.InPlace:
-		high = t.sizes.W
+		high, copies = t.sizes.W, 0
 	}
-	if err := t.r.Do("P5", "weights uploaded", high, t.upload); err != nil {
+	if err := t.phase("P5", "weights uploaded", high, copies, t.upload); err != nil {
 		return err
 	}
 	there := t.sizes.W
 	if early {
 		there += t.sizes.A
 	}
-	if err := t.r.Do("P6", "copies and pages of the file dropped", there, nothing); err != nil {
+	if err := t.phase("P6", "copies and pages of the file dropped", there, 0, nothing); err != nil {
 		return err
 	}
-	return t.r.Do("P7", "activations bound", t.sizes.W+t.sizes.A, t.bind)
+	return t.phase("P7", "activations bound", t.sizes.W+t.sizes.A, 0, t.bind)
+}
+
+// loadSlack is what the process may take beside the device and the copies of a load.
+const loadSlack = 4 << 20
+
+// phase is one after planning: the device should hold so much at most, and the process copies of weights and the device's memory,
+// where that is its own, above what there was before.
+func (t *load) phase(name, what string, device, copies int64, f func() error) error {
+	return t.r.Do(name, what, device, func() error {
+		most := t.planned + copies + loadSlack
+		if t.device.Unified() {
+			most += device
+		}
+		t.r.Promise(device, most)
+		return f()
+	})
 }
 
 // again is a load that nobody looks at, and its end.
@@ -346,7 +365,7 @@ func (t *load) readAllPhase() error {
 	if t.mode != loader.Lazy {
 		return nil
 	}
-	return t.r.Do("P4a", "copies read", 0, t.readAll)
+	return t.phase("P4a", "copies read", 0, t.sizes.W, t.readAll)
 }
 
 func (t *load) readAll() (err error) {

@@ -87,6 +87,11 @@ func TestModesOfLoads(t *testing.T) {
 					t.Errorf("%s: the host's memory grew by %d", name, grew)
 				}
 			}
+			for _, p := range l.Get("phases").Array() {
+				if got, most := p.Get("host_system.high").Int(), p.Get("promised_host").Int(); most > 0 && got > most {
+					t.Errorf("%s, %s: the system saw %d, and %d were promised", name, p.Get("phase"), got, most)
+				}
+			}
 			if s := l.Get("spread.device"); s.Get("min").Int() != s.Get("max").Int() || l.Get("repeats").Int() != 2 {
 				t.Errorf("%s: %s", name, s)
 			}

@@ -81,6 +81,8 @@ func trainFlags(c *cli.Context) error {
 		return usage("--tolerance is for --check and --against, of which none is given")
 	case !(t >= 0):
 		return usage("--tolerance is a relative error like 1e-4, not %v", t)
+	case c.Bool("phases") && c.IsSet("record"):
+		return usage("--phases and --record are not for one run: what is recorded is timed launch by launch, and takes memory for that")
 	case c.IsSet("save-every") && c.Int("save-every") < 1:
 		return usage("--save-every is at least 1, not %d", c.Int("save-every"))
 	case c.IsSet("save-every") && c.String("save") == "":
