@@ -58,7 +58,11 @@ func spans(p *Problem) []span {
 // operators before another place and that one.
 func (s *Solver) newCut(at, until int32) *cut {
 	p := s.p
-	c := s.emptyCut(at)
+	for _, v := range s.stained {
+		s.place[v] = 0
+	}
+	s.stained = s.stained[:0]
+	c := &cut{at: at, envelopes: map[rounding]*envelope{}}
 	c.fixed = p.Work[at]
 	for _, v := range p.Inputs.Of(at) {
 		s.stain(v, free)
@@ -88,15 +92,6 @@ func (s *Solver) newCut(at, until int32) *cut {
 
 // free is the place of a value that is there for nothing.
 const free = -1
-
-// emptyCut begins a cut that asks for nothing yet.
-func (s *Solver) emptyCut(at int32) *cut {
-	for _, v := range s.stained {
-		s.place[v] = 0
-	}
-	s.stained = s.stained[:0]
-	return &cut{at: at, envelopes: map[rounding]*envelope{}}
-}
 
 func (s *Solver) stain(v, to int32) {
 	s.place[v] = to

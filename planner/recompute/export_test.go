@@ -230,9 +230,9 @@ func (s *Solver) Tails(limit int64) (tails float64, gates int, least float64, ok
 	if _, least, ok = s.solveExactly(limit); !ok {
 		return 0, 0, 0, false
 	}
-	x := s.newTight(limit, math.Inf(1), small)
+	x := s.newTight(limit, math.Inf(1))
 	x.findGates(mostGates)
-	tails, _ = s.newTight(limit, math.Inf(1), small).tails(e.at)
+	tails, _ = s.newTight(limit, math.Inf(1)).tails(e.at)
 	return tails, len(x.gates), least, true
 }
 
@@ -346,23 +346,6 @@ func (s *Solver) Mixes(first, second int32, limit int64) error {
 		}
 	}
 	return nil
-}
-
-// Weighed is what large values and others together say of a limit, if values are large
-// that have more bytes than one of so many parts of it, at how many gates, and what
-// the cheapest launches cost. It reports false if there are none, or the program is too
-// large to tell.
-func (s *Solver) Weighed(limit, parts int64) (weighed float64, gates int, least float64, ok bool) {
-	if !s.small() {
-		return 0, 0, 0, false
-	}
-	if _, least, ok = s.solveExactly(limit); !ok {
-		return 0, 0, 0, false
-	}
-	x := s.newTight(limit, math.Inf(1), parts)
-	x.each = func(p gate) { weighed = max(weighed, x.sum(p)) }
-	x.findGates(mostGates)
-	return weighed * s.unit, len(x.gates), least, true
 }
 
 // Walks is what a search does with the plan that the last Solve ended with: walk

@@ -48,9 +48,6 @@ func (x *tight) findGates(most int) {
 		x.span[op] = x.ins[op]
 		if fewer(here, before) && !fewer(behind, here) {
 			x.gates = append(x.gates, x.newGate(op, here))
-			if x.each != nil {
-				x.each(x.gates[len(x.gates)-1])
-			}
 		} else {
 			x.span[op] = x.span[op].or(x.span[op+1])
 		}
@@ -100,14 +97,14 @@ func (x *tight) setsAt(op int32) (sets []large) {
 	var choose func(from int, set large, room int64)
 	choose = func(from int, set large, room int64) {
 		sets = append(sets, set)
-		for i := from; i < len(more) && len(sets) <= x.held; i++ {
+		for i := from; i < len(more) && len(sets) <= mostHeld; i++ {
 			if b := more[i]; x.bytes[b] <= room {
 				choose(i+1, set.with(b), room-x.bytes[b])
 			}
 		}
 	}
 	choose(0, must, room)
-	if x.work += len(sets) / 2; len(sets) > x.held {
+	if x.work += len(sets) / 2; len(sets) > mostHeld {
 		return nil
 	}
 	return sets
@@ -119,20 +116,20 @@ func (x *tight) setsAt(op int32) (sets []large) {
 func (x *tight) many(values []int32, room int64) bool {
 	left, sets := room, 1
 	for _, b := range slices.Backward(values) {
-		if left -= x.bytes[b]; left < 0 || sets > x.held {
+		if left -= x.bytes[b]; left < 0 || sets > mostHeld {
 			break
 		}
 		sets *= 2
 	}
 	all, some := 1, 1 // sets of up to so many values, and of just as many
 	for i, b := range values {
-		if room -= x.bytes[b]; room < 0 || all > x.held {
+		if room -= x.bytes[b]; room < 0 || all > mostHeld {
 			break
 		}
 		some = some * (len(values) - i) / (i + 1)
 		all += some
 	}
-	return max(sets, all) > x.held
+	return max(sets, all) > mostHeld
 }
 
 // ahead is what must run again behind a state at least, by the sets of the next

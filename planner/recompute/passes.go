@@ -63,9 +63,7 @@ func init() { // some passes solve other problems by all
 			when: (*solving).below, run: (*solving).tails},
 		{name: "before", doc: "raise the bound by what runs before a tail", proof: refines,
 			when: (*solving).below, run: (*solving).before},
-		{name: "weigh", doc: "raise the bound by large values and all others", proof: refines,
-			when: func(l *solving) bool { return l.below() && len(l.s.p.Cost) <= shortProgram }, run: func(l *solving) { l.raise(l.s.weigh(l.limit, l.e.least, l.target())) }},
-		// Launches of the tail passes are no plan that others could improve.
+		// Launches of tails are no plan that others could improve.
 		{name: "route", doc: "take the launches that tails found, if they are near the bound",
 			when: always, run: (*solving).takeRoute},
 

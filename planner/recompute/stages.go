@@ -244,7 +244,7 @@ func (l *solving) fromPairs() {
 
 // tails raises the bound by what may be there from launch to launch.
 func (l *solving) tails() {
-	l.tight = l.s.newTight(l.limit, l.target()*l.s.unit, small)
+	l.tight = l.s.newTight(l.limit, l.target()*l.s.unit)
 	least, route := l.tight.tails(l.e.at)
 	l.raise(least / l.s.unit)
 	l.e.route = route

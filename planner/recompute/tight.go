@@ -22,10 +22,8 @@ import (
 type tight struct {
 	s     *Solver
 	limit int64
-	small int64      // a value is large if it has more bytes
-	held  int        // sets at a gate
-	each  func(gate) // sees every gate, if there is one
-	most  float64    // what promises to cost as much is not looked at
+	small int64   // a value is large if it has more bytes
+	most  float64 // what promises to cost as much is not looked at
 
 	bit     []int32  // by value: its number if it is large, −1
 	bytes   []int64  // by number
@@ -96,10 +94,10 @@ func (a promise) before(b promise) bool {
 	return cmp.Or(cmp.Compare(a.least, b.least), cmp.Compare(b.place, a.place), cmp.Compare(b.cost, a.cost), cmp.Compare(b.state, a.state)) < 0
 }
 
-func (s *Solver) newTight(limit int64, most float64, parts int64) *tight {
+func (s *Solver) newTight(limit int64, most float64) *tight {
 	p := s.p
 	n := len(p.Cost)
-	x := &tight{s: s, limit: limit, most: most, small: limit / parts, held: mostHeld, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
+	x := &tight{s: s, limit: limit, most: most, small: limit / small, bit: make([]int32, len(p.Bytes)), ins: make([]large, n), outs: make([]large, n),
 		first: make([]int64, n), idle: s.across(), again: make([]int64, n), through: make([]bool, n), wanted: make([]large, n+1), span: make([]large, n+1)}
 	x.choose()
 	for op := int32(n) - 1; op >= 0; op-- {
