@@ -69,7 +69,7 @@ func TestOptimize(t *testing.T) {
 			}
 			if !(check.LossRelErr <= 1e-6) || !(check.Worst.RelErr <= 1e-4) || len(check.Missing) > 0 {
 				t.Errorf("%s: loss differs by %.2e, worst gradient %q by %.2e, missing %v",
-					level, check.LossRelErr, check.Worst.Param, check.Worst.RelErr, check.Missing)
+					level, check.LossRelErr, check.Worst.Name, check.Worst.RelErr, check.Missing)
 			}
 			if peak > 0 && check.Plan.Result.Peak > peak {
 				t.Errorf("%s: the peak is %d, and was %d", level, check.Plan.Result.Peak, peak)

@@ -1,6 +1,7 @@
 package memopt
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,9 +13,13 @@ import (
 	"memopt/planner/forms"
 )
 
-// advise adds to a budget that cannot be met under dims what settings of the step would meet
-// it, and the text of everything that would.
-func (m *Model) advise(wrong *planner.BudgetError, dims map[string]int64) {
+// advised adds to a budget that cannot be met under dims which settings would meet it, and the
+// text of everything that would.
+func (m *Model) advised(err error, dims map[string]int64) error {
+	var wrong *planner.BudgetError
+	if !errors.As(err, &wrong) {
+		return classify(err)
+	}
 	f := m.fitting(dims)
 	f.price(wrong.Changes)
 	if f.found = wrong.Changes; wrong.Want > 0 {
@@ -31,6 +36,7 @@ func (m *Model) advise(wrong *planner.BudgetError, dims map[string]int64) {
 	if wrong.Note = strings.Join(append(notes, f.unlooked()...), "; "); wrong.Note != "" {
 		wrong.Msg += "; " + wrong.Note
 	}
+	return classify(err)
 }
 
 // spell gives changes their text, as whoever asked spells settings, and is all of them

@@ -15,6 +15,7 @@ import (
 // settings ask for; other forms of it are made when they are asked for.
 func (m *Model) derive(o autograd.Options) error {
 	forward, cleaned, passes := m.Graph, m.cleaned, m.Passes
+	cleaned.Cleaned = m.samples == nil // or else outputs were added since
 	return m.take(forms.Derive(m.ctx, func(pieces []graph.Pieces) (d forms.Derived, err error) {
 		g := forward
 		if d.Passes = passes; len(pieces) > 0 {
@@ -103,4 +104,35 @@ func requestOf(c configs.Config) planner.Request {
 		r.Clusters = append(r.Clusters, want)
 	}
 	return r
+}
+
+func hasBackward(g *graph.Graph) bool {
+	return slices.ContainsFunc(g.Nodes, func(n *graph.Node) bool { return n.Phase != graph.Forward })
+}
+
+// autoLossScale is where a loss scale that finds itself begins.
+const autoLossScale = 65536
+
+// stepOptions picks what autograd needs from the settings.
+func (m *Model) stepOptions() autograd.Options {
+	c := m.Config
+	o := autograd.Options{Context: m.ctx, Loss: m.loss, Optimizer: c.Optimizer,
+		ClipNorm: c.ClipNorm, MicroBatches: c.Accumulate, Hyper: map[string]float64{}}
+	for setting, value := range map[string]float64{"momentum": c.Momentum, "beta1": c.Beta1, "beta2": c.Beta2,
+		"epsilon": c.Epsilon, "weight_decay": c.WeightDecay, "lr_decay": c.LRDecay} {
+		if _, given := c.Source(setting); given {
+			o.Hyper[setting] = value
+		}
+	}
+	if c.Nesterov {
+		o.Hyper["nesterov"] = 1
+	}
+	switch l := c.LossScale; {
+	case c.Optimizer == "":
+	case l.Auto:
+		o.LossScale = autograd.LossScale{Initial: autoLossScale, Window: c.ScaleWindow}
+	default:
+		o.LossScale.Initial = l.Factor
+	}
+	return o
 }

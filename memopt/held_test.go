@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"memopt/configs"
+	"memopt/memopt/compare"
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
 	"memopt/memopt/zoo"
@@ -604,7 +605,7 @@ func TestTrainersFileInABridge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(x.Bytes, p.Place) || norm(x) == 0 {
+		if !bytes.Equal(x.Bytes, p.Place) || compare.Norm(x) == 0 {
 			t.Errorf("the gradient of %s has other bits pass by pass, or is 0", p.Name)
 		}
 	}
@@ -636,8 +637,8 @@ func TestGradientsOfInputs(t *testing.T) {
 				grads++
 			}
 		}
-		if x := h.port(RoleGrad, "x"); norm(x) == 0 || grads != len(h.Params())+1 || (frozen == "") != (len(h.Params()) > 0) || slices.Contains(h.Trains().Names, "x") {
-			t.Errorf("%d gradients of %d parameters; that of x has the norm %v; trained: %v", grads, len(h.Params()), norm(x), h.Trains().Names)
+		if x := h.port(RoleGrad, "x"); compare.Norm(x) == 0 || grads != len(h.Params())+1 || (frozen == "") != (len(h.Params()) > 0) || slices.Contains(h.Trains().Names, "x") {
+			t.Errorf("%d gradients of %d parameters; that of x has the norm %v; trained: %v", grads, len(h.Params()), compare.Norm(x), h.Trains().Names)
 		}
 	}
 	c := settingsFor(t, map[string]string{})

@@ -54,10 +54,11 @@ var mayImport = map[string][]string{
 	"memopt/plugin/internal/echo":       {"memopt/plugin"},
 	"memopt/plugin/internal/gen":        {"memopt/configs", "memopt/planner"},
 	"memopt/plugin/internal/testserver": {"memopt/plugin", "memopt/plugin/internal/echo"},
+	"memopt/memopt/compare":             {"memopt/memopt/graph", "memopt/memopt/tensorfile"},
 	"memopt/planner/forms":              {"memopt/memopt/graph", "memopt/memopt/stop", "memopt/memopt/weights", "memopt/planner", "memopt/planner/cluster", "memopt/planner/shrink"},
-	"memopt/memopt": {"memopt/memopt/arena", "memopt/memopt/session", "memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/leak", "memopt/memopt/loader", "memopt/memopt/onnx", "memopt/memopt/quantize", "memopt/memopt/tensorfile", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/autograd", "memopt/kernels",
+	"memopt/memopt": {"memopt/memopt/arena", "memopt/memopt/compare", "memopt/memopt/session", "memopt/memopt/stop", "memopt/memopt/graph", "memopt/memopt/joint", "memopt/memopt/leak", "memopt/memopt/loader", "memopt/memopt/onnx", "memopt/memopt/quantize", "memopt/memopt/tensorfile", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/autograd", "memopt/kernels",
 		"memopt/kernels/cpu", "memopt/kernels/vulkan", "memopt/kernels/vulkan/vk", "memopt/planner", "memopt/planner/cluster", "memopt/planner/forms", "memopt/configs"},
-	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/bench", "memopt/memopt/graph", "memopt/memopt/loader", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/session", "memopt/memopt/stop", "memopt/memopt/tensorfile",
+	"memopt/cmd/memopt": {"memopt/memopt", "memopt/memopt/bench", "memopt/memopt/compare", "memopt/memopt/graph", "memopt/memopt/loader", "memopt/memopt/onnx", "memopt/memopt/report", "memopt/memopt/session", "memopt/memopt/stop", "memopt/memopt/tensorfile",
 		"memopt/memopt/verify", "memopt/memopt/visible", "memopt/memopt/weights", "memopt/memopt/whole", "memopt/memopt/zoo", "memopt/configs", "memopt/kernels", "memopt/planner", "memopt/planner/pack", "memopt/plugin"},
 }
 

@@ -1,32 +1,18 @@
 package memopt
 
 import (
-	"fmt"
 	"slices"
 
 	"memopt/configs"
+	"memopt/memopt/compare"
 	"memopt/memopt/tensorfile"
 	"memopt/planner"
 	"memopt/planner/forms"
 )
 
-// Lossy is how far one step that keeps rounded values is from the exact one.
-type Lossy struct {
-	Type       string
-	Values     int // how many are rounded
-	LossRelErr float64
-	Worst      ParamErr // the gradient that differs the most
-}
-
-// String is the line that a report has.
-func (l *Lossy) String() string {
-	return fmt.Sprintf("lossy: %d activations are kept as %s; in one step the gradient of %q differs the most from the exact one, by %.2e (relative), the loss by %.2e",
-		l.Values, l.Type, l.Worst.Param, l.Worst.RelErr, l.LossRelErr)
-}
-
 // lossyStep measures the first step of a training under a plan, with the model's own
 // parameters.
-func (m *Model) lossyStep(p *planner.Plan, data *tensorfile.Set) (*Lossy, error) {
+func (m *Model) lossyStep(p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
 	only, err := gradientModel(m.inFormOf(p))
 	if err != nil {
 		return nil, err
@@ -55,7 +41,7 @@ func (m *Model) inFormOf(p *planner.Plan) *Model {
 
 // lossyError runs the exact step, with everything kept, and says how far what was got
 // from this model of gradientModel under a plan is from it.
-func (m *Model) lossyError(got *tensorfile.Set, p *planner.Plan, data *tensorfile.Set) (*Lossy, error) {
+func (m *Model) lossyError(got *tensorfile.Set, p *planner.Plan, data *tensorfile.Set) (*compare.Rounding, error) {
 	c := m.Config
 	exact, err := gradientModel(&Model{Path: m.Path, Config: c.Exact()})
 	if err != nil {
@@ -66,9 +52,9 @@ func (m *Model) lossyError(got *tensorfile.Set, p *planner.Plan, data *tensorfil
 		return nil, err
 	}
 	defer want.Close()
-	var check Check
-	if err := check.compare(got, want, "the exact step"); err != nil {
-		return nil, err
+	d, err := compare.Sets(got, want, nil, "the exact step")
+	if err != nil {
+		return nil, input(err)
 	}
-	return &Lossy{c.Lossy, p.Form.Rounded, check.LossRelErr, check.Worst}, nil
+	return &compare.Rounding{Type: c.Lossy, Values: p.Form.Rounded, LossRelErr: d.LossRelErr, Worst: d.Worst}, nil
 }

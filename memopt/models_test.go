@@ -12,6 +12,7 @@ import (
 
 	"memopt/configs"
 	"memopt/kernels"
+	"memopt/memopt/compare"
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
 	"memopt/planner"
@@ -57,7 +58,7 @@ func TestGradientsEqualPyTorch(t *testing.T) {
 			t.Fatalf("%d gradients compared, missing %v", len(check.Params), check.Missing)
 		}
 		if !(check.LossRelErr <= 1e-6) || !(check.Worst.RelErr <= 1e-4) {
-			t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Param, check.Worst.RelErr)
+			t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Name, check.Worst.RelErr)
 		}
 		if check.Trace.Arena != check.Plan.Arena {
 			t.Errorf("arena: promised %d, measured %d", check.Plan.Arena, check.Trace.Arena)
@@ -88,7 +89,7 @@ func TestTiledAttentionEqualsPyTorch(t *testing.T) {
 				t.Fatalf("%d gradients compared, missing %v", len(check.Params), check.Missing)
 			}
 			if !(check.LossRelErr <= 1e-6) || !(check.Worst.RelErr <= 1e-4) {
-				t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Param, check.Worst.RelErr)
+				t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Name, check.Worst.RelErr)
 			}
 			if check.Trace.Arena != check.Plan.Arena {
 				t.Errorf("arena: promised %d, measured %d", check.Plan.Arena, check.Trace.Arena)
@@ -126,7 +127,7 @@ func TestRunningStatistics(t *testing.T) {
 			continue
 		}
 		compared++
-		if e := relErr(x, want.Tensors[name], 0); e > 1e-5 {
+		if e := compare.RelErr(x, want.Tensors[name], 0); e > 1e-5 {
 			t.Errorf("%s differs by %.2e", name, e)
 		}
 	}

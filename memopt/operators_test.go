@@ -47,7 +47,7 @@ func equalsPyTorch(t *testing.T, path, name, device string) {
 		t.Fatalf("%d of %d gradients compared, missing %v", len(check.Params), grads, check.Missing)
 	}
 	if !(check.LossRelErr <= 1e-4) || !(check.Worst.RelErr <= 1e-4) {
-		t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Param, check.Worst.RelErr)
+		t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Name, check.Worst.RelErr)
 	}
 	if check.Trace.Arena != check.Plan.Arena {
 		t.Errorf("arena: promised %d, measured %d", check.Plan.Arena, check.Trace.Arena)

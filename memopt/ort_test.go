@@ -12,6 +12,7 @@ import (
 	"memopt/configs"
 	"memopt/kernels"
 	"memopt/kernels/cpu"
+	"memopt/memopt/compare"
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/memopt/tensorfile"
@@ -275,7 +276,7 @@ func TestTrainingGraphsNumbers(t *testing.T) {
 			}
 			g := readTraining(t, c.file)
 			got := run(g)
-			if e := relErr(got[g.Loss.Name], data.Tensors["loss"], 0); !(e <= 1e-6) {
+			if e := compare.RelErr(got[g.Loss.Name], data.Tensors["loss"], 0); !(e <= 1e-6) {
 				t.Errorf("loss is %v, not %v", got[g.Loss.Name].Float(0), data.Tensors["loss"].Float(0))
 			}
 			compared := 0
@@ -285,7 +286,7 @@ func TestTrainingGraphsNumbers(t *testing.T) {
 					continue
 				}
 				compared++
-				if e := relErr(got[d.Grad.Name], want, 1e-6); !(e <= 1e-4) {
+				if e := compare.RelErr(got[d.Grad.Name], want, 1e-6); !(e <= 1e-4) {
 					t.Errorf("gradient of %q differs by %.2e", d.Param.Name, e)
 				}
 			}
@@ -310,7 +311,7 @@ func TestCheckTrainingGraph(t *testing.T) {
 	}
 	if len(check.Params) != 10 || len(check.Missing) > 0 || !(check.LossRelErr <= 1e-6) || !(check.Worst.RelErr <= 1e-4) {
 		t.Errorf("%d gradients, missing %v, loss differs by %.2e, worst gradient %q by %.2e",
-			len(check.Params), check.Missing, check.LossRelErr, check.Worst.Param, check.Worst.RelErr)
+			len(check.Params), check.Missing, check.LossRelErr, check.Worst.Name, check.Worst.RelErr)
 	}
 	if len(check.Plan.Warnings) > 0 {
 		t.Errorf("warnings: %q", check.Plan.Warnings)

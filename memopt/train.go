@@ -12,6 +12,7 @@ import (
 	"memopt/autograd"
 	"memopt/configs"
 	"memopt/kernels/vulkan"
+	"memopt/memopt/compare"
 	"memopt/memopt/graph"
 	"memopt/memopt/tensorfile"
 	"memopt/memopt/weights"
@@ -65,8 +66,8 @@ type Result struct {
 	Plan      *planner.Plan
 	Chains    *planner.Chains // nil if launches are the plan's
 	Warnings  []string
-	Lossy     *Lossy      // nil if nothing is
-	Phases    *PhaseTable // nil if nobody asked
+	Lossy     *compare.Rounding // nil if nothing is
+	Phases    *PhaseTable       // nil if nobody asked
 	data      *tensorfile.Set
 	Stopped   error // why there are fewer steps than asked for; nil if there are not
 }
@@ -79,9 +80,18 @@ func (r *Result) warn(t Training, format string, args ...any) {
 	}
 }
 
+// canTrain says why a step cannot be trained under a plan as it is asked for.
+func (m *Model) canTrain(p *planner.Plan, t Training) error {
+	if err := runnable(p.Graph); err != nil || t.Output == "" {
+		return err
+	}
+	return m.canWriteTrained(t.Output)
+}
+
 // train runs the steps. A step is one update; with micro-batches it is several
 // runs, whose losses are averaged.
-func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training) (r *Result, err error) {
+func (m *Model) train(l *loaded, d Device, t Training) (r *Result, err error) {
+	p, s := l.plan, l.schedule
 	r = &Result{Device: d.Name(), Plan: p}
 	for _, w := range deviceWarnings(d) {
 		r.warn(t, "%s", w)
@@ -97,7 +107,7 @@ func train(m *Model, p *planner.Plan, s *planner.Schedule, d Device, t Training)
 	} else {
 		r.warn(t, "no --data: training on made-up numbers")
 	}
-	feed, err := newFeeder(p.Graph, s.Binding, data, t.Seed)
+	feed, err := l.feed(data, t.Seed)
 	if err != nil {
 		return nil, err
 	}

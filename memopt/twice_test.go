@@ -241,8 +241,7 @@ func TestPlanChangesNothing(t *testing.T) {
 	}
 	taken := map[string]bool{}
 	for _, fields := range []map[string]string{
-		{"activation_budget": "60%"}, {"activation_budget": "35%"}, {"activation_budget": "90%", "max_overhead": "1%"}, {"max_overhead": "5%"},
-		{"activation_budget": "50%", "lossy": "bf16"}, {"activation_budget": "1KiB"}, {"lossy": "bf16"}, {"shrink": "on"}, {"chunk_loss": "on", "level": "1"},
+		{"activation_budget": "60%"}, {"max_overhead": "5%"}, {"activation_budget": "50%", "lossy": "bf16"}, {"lossy": "bf16"}, {"shrink": "on"},
 	} {
 		fresh, used := open(fields), open(fields)
 		graph, config := used.Graph, used.Config.NonDefaults()
@@ -252,20 +251,22 @@ func TestPlanChangesNothing(t *testing.T) {
 				t.Errorf("%v: planned %s, the plan is another: %s", fields, again, apartFrom(got, want))
 			}
 		}
-		other, err := used.with(open(map[string]string{"activation_budget": "45%"}).Config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := text(other); got != text(open(map[string]string{"activation_budget": "45%"})) {
-			t.Errorf("after %v, the plan of another budget is another than a new model's", fields)
-		}
-		if _, err := used.Frontier(); err != nil {
-			t.Fatal(err)
-		}
-		if sized, err := used.with(open(map[string]string{"budget": "24MiB"}).Config); err != nil {
-			t.Fatal(err)
-		} else if _, err := sized.Largest("batch"); err != nil {
-			t.Fatal(err)
+		if fields["max_overhead"] != "" { // one is enough for what takes long
+			other, err := used.with(open(map[string]string{"activation_budget": "45%"}).Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := text(other); got != text(open(map[string]string{"activation_budget": "45%"})) {
+				t.Errorf("after %v, the plan of another budget is another than a new model's", fields)
+			}
+			if _, err := used.Frontier(); err != nil {
+				t.Fatal(err)
+			}
+			if sized, err := used.with(open(map[string]string{"budget": "24MiB"}).Config); err != nil {
+				t.Fatal(err)
+			} else if _, err := sized.Largest("batch"); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if got := text(used); got != want {
 			t.Errorf("%v: after a frontier and a largest size, the plan is another", fields)

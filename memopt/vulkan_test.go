@@ -50,12 +50,12 @@ func TestVulkanGradientsEqualPyTorch(t *testing.T) {
 			t.Fatalf("%d gradients compared, missing %v", len(check.Params), check.Missing)
 		}
 		if !(check.LossRelErr <= 1e-5) || !(check.Worst.RelErr <= 1e-4) {
-			t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Param, check.Worst.RelErr)
+			t.Errorf("loss differs by %.2e, worst gradient %q by %.2e", check.LossRelErr, check.Worst.Name, check.Worst.RelErr)
 		}
 		if check.Trace.Arena != check.Plan.Arena {
 			t.Errorf("arena: promised %d, measured %d", check.Plan.Arena, check.Trace.Arena)
 		}
-		t.Logf("loss %.2e, worst gradient %.2e (%s)", check.LossRelErr, check.Worst.RelErr, check.Worst.Param)
+		t.Logf("loss %.2e, worst gradient %.2e (%s)", check.LossRelErr, check.Worst.RelErr, check.Worst.Name)
 	})
 }
 

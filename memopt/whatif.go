@@ -50,12 +50,11 @@ func (m *Model) makeLargest(dim string) (p *planner.Plan, err error) {
 	}
 	if p, err = m.steps.Largest(m.ask(), dim); err != nil {
 		var short *planner.BudgetError
-		if errors.As(err, &short) {
-			dims[dim] = short.Least
-			m.advise(short, dims)
-			err = fmt.Errorf("not even %s=%d fits: %w", dim, short.Least, err)
+		if !errors.As(err, &short) {
+			return nil, classify(err)
 		}
-		return nil, classify(err)
+		dims[dim] = short.Least
+		return nil, classify(fmt.Errorf("not even %s=%d fits: %w", dim, short.Least, m.advised(err, dims)))
 	}
 	p.Trains = m.trains()
 	p.Warnings = slices.Concat(p.Warnings, m.strayDims(), m.doubts(), m.beyond(p))

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 
-	"memopt/memopt"
+	"memopt/memopt/compare"
 	"memopt/memopt/report"
 	"memopt/memopt/visible"
 )
 
 // writePartings lists the values at which a step parts from another device's.
-func writePartings(w io.Writer, device string, limit float64, all []memopt.Parting) {
+func writePartings(w io.Writer, device string, limit float64, all []compare.Parting) {
 	if len(all) == 0 {
 		visible.Fprintf(w, "\nno value parts from %s's by more than %g, relative\n", device, limit)
 		return

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"memopt/memopt"
+	"memopt/memopt/compare"
 )
 
 // TestPartingsText: what parts is listed with its operator, and how much of it; in
@@ -18,7 +18,7 @@ func TestPartingsText(t *testing.T) {
 		t.Errorf("got %q", out.String())
 	}
 	out.Reset()
-	all := []memopt.Parting{{Value: "r", Node: "n", Op: "Relu", Shape: []int{2, 64}, RelErr: 0.01869, Off: 1}, {Value: "loss", Op: "ReduceMean", RelErr: math.NaN(), Off: 1}}
+	all := []compare.Parting{{Value: "r", Node: "n", Op: "Relu", Shape: []int{2, 64}, RelErr: 0.01869, Off: 1}, {Value: "loss", Op: "ReduceMean", RelErr: math.NaN(), Off: 1}}
 	writePartings(&out, "cpu", 1e-4, all)
 	const want = `
 parts from cpu  operator    relative  elements off

@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"memopt/memopt"
+	"memopt/memopt/compare"
 	"memopt/memopt/report"
 	"memopt/memopt/tensorfile"
 	"memopt/memopt/visible"
@@ -50,7 +51,7 @@ var trainCommand = &cli.Command{
 			return err
 		}
 		if oneStep(c) {
-			return compare(c, j, asJSON)
+			return gradientStep(c, j, asJSON)
 		}
 		if c.Bool("phases") {
 			phases, err := memopt.NewPhases(j.cfg.Device)
@@ -269,8 +270,8 @@ func (s *steps) done(step, of int, loss float64, took time.Duration) {
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d.Microseconds())/1000) }
 
-// compare is train --check, --dump and --against: one step without an update.
-func compare(c *cli.Context, j job, asJSON bool) error {
+// gradientStep is train --check, --dump and --against: one step without an update.
+func gradientStep(c *cli.Context, j job, asJSON bool) error {
 	reference := c.String("check")
 	if reference == "" {
 		reference = c.String("data")
@@ -306,7 +307,7 @@ func compare(c *cli.Context, j job, asJSON bool) error {
 	lines := report.Lines(check.Plan, check.Trace)
 	limit := c.Float64("tolerance")
 	wrong := mistakes(check, limit)
-	var partings []memopt.Parting
+	var partings []compare.Parting
 	if other := c.String("against"); other != "" {
 		done := busy(c, "running it on both devices")
 		partings, err = memopt.Against(model, reference, other, limit)
@@ -334,18 +335,18 @@ func compare(c *cli.Context, j job, asJSON bool) error {
 			}
 			rows = append(rows, []string{"gradients compared", fmt.Sprint(len(check.Params)), ""})
 			if len(check.Params) > 0 {
-				rows = append(rows, []string{"worst gradient", fmt.Sprintf("%.2e", check.Worst.RelErr), check.Worst.Param})
+				rows = append(rows, []string{"worst gradient", fmt.Sprintf("%.2e", check.Worst.RelErr), check.Worst.Name})
 			}
 			if len(check.After) > 0 {
 				rows = append(rows, []string{"running statistics compared", fmt.Sprint(len(check.After)), ""},
-					[]string{"worst statistic", fmt.Sprintf("%.2e", check.WorstAfter.RelErr), check.WorstAfter.Param})
+					[]string{"worst statistic", fmt.Sprintf("%.2e", check.WorstAfter.RelErr), check.WorstAfter.Name})
 			}
 			for _, name := range check.Missing {
 				rows = append(rows, []string{"missing gradient", "", name})
 			}
 		}
 		if l := check.Lossy; l != nil {
-			rows = append(rows, []string{"lossy " + l.Type, fmt.Sprintf("%.2e", l.Worst.RelErr), "relative, of the gradient of " + l.Worst.Param})
+			rows = append(rows, []string{"lossy " + l.Type, fmt.Sprintf("%.2e", l.Worst.RelErr), "relative, of the gradient of " + l.Worst.Name})
 		}
 		report.Table(c.App.Writer, "llt", rows)
 		fmt.Fprintln(c.App.Writer)
@@ -374,7 +375,7 @@ func mistakes(check *memopt.Check, limit float64) string {
 		}
 	}
 	if n > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d gradients, %q the most by %.2e", n, len(check.Params), check.Worst.Param, check.Worst.RelErr))
+		parts = append(parts, fmt.Sprintf("%d of %d gradients, %q the most by %.2e", n, len(check.Params), check.Worst.Name, check.Worst.RelErr))
 	}
 	n = 0
 	for _, p := range check.After {
@@ -383,7 +384,7 @@ func mistakes(check *memopt.Check, limit float64) string {
 		}
 	}
 	if n > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d running statistics, %q the most by %.2e", n, len(check.After), check.WorstAfter.Param, check.WorstAfter.RelErr))
+		parts = append(parts, fmt.Sprintf("%d of %d running statistics, %q the most by %.2e", n, len(check.After), check.WorstAfter.Name, check.WorstAfter.RelErr))
 	}
 	if len(check.Missing) > 0 {
 		parts = append(parts, "the model has no gradient for "+some(check.Missing)+

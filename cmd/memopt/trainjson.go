@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"memopt/memopt"
+	"memopt/memopt/compare"
 	"memopt/memopt/loader"
 	"memopt/memopt/report"
 	"memopt/planner"
@@ -83,7 +84,7 @@ type lossyFile struct {
 	Worst      paramFile `json:"worst"` // of the gradients
 }
 
-func lossyJSON(l *memopt.Lossy) *lossyFile {
+func lossyJSON(l *compare.Rounding) *lossyFile {
 	if l == nil {
 		return nil
 	}
@@ -205,7 +206,7 @@ func comparison(c *memopt.Check, limit float64, ok bool) *checkFile {
 	return f
 }
 
-func partingsJSON(device string, limit float64, all []memopt.Parting) *partingsFile {
+func partingsJSON(device string, limit float64, all []compare.Parting) *partingsFile {
 	f := &partingsFile{Device: device, Tolerance: number(limit), Values: []partingFile{}}
 	for _, p := range all {
 		f.Values = append(f.Values, partingFile{p.Value, p.Node, p.Op, append([]int{}, p.Shape...), number(p.RelErr), p.Off})
@@ -213,4 +214,4 @@ func partingsJSON(device string, limit float64, all []memopt.Parting) *partingsF
 	return f
 }
 
-func paramJSON(p memopt.ParamErr) paramFile { return paramFile{p.Param, number(p.RelErr)} }
+func paramJSON(p compare.Of) paramFile { return paramFile{p.Name, number(p.RelErr)} }

@@ -50,6 +50,9 @@ type CleanOptions struct {
 	Fuse func(*Op) bool
 	// Unfold says that there will be a backward pass: see Op.Unfold.
 	Unfold bool
+	// Cleaned says that the graph was cleaned before, with other operators to fuse: Clean
+	// begins with fusing, and is done if that finds nothing.
+	Cleaned bool
 	// Context ends Clean, which polls it as package stop says; nil is none.
 	Context context.Context
 	// After is called behind every pass: tests look at the graph there.
@@ -112,9 +115,16 @@ func (g *Graph) Clean(o CleanOptions) Report {
 		r.Passes = append(r.Passes, PassReport{Name: p.name, Why: p.why})
 		made[i] = map[string]int{}
 	}
-	for done := false; !done; {
+	first := 0
+	if o.Cleaned {
+		first = slices.IndexFunc(passes, func(p cleanup) bool { return p.name == "fuse" })
+	}
+	for done := false; !done; first = 0 {
 		done = true
 		for i, p := range passes {
+			if i < first {
+				continue
+			}
 			stop.Poll(o.Context)
 			before := len(g.Nodes)
 			for op, k := range p.run(g, o) {
