@@ -74,6 +74,7 @@ func manyShapes(t *testing.T, device string, room session.Room) {
 func TestForwardLimits(t *testing.T) {
 	onBoth(t, func(t *testing.T, device string) {
 		path := squares(t, 32, 2, 1)
+		openOn(t, device, path, 0) // so that the device stays open
 		in := func(rows int) map[string]*graph.Tensor {
 			return map[string]*graph.Tensor{"x": fillWith(graph.NewTensor(graph.Float32, rows, 32), 1)}
 		}
@@ -109,12 +110,12 @@ func TestForwardLimits(t *testing.T) {
 					t.Errorf("%s, %s: %+v", strategy, what, short)
 				}
 			}
-			errs, _ := with(0, 1, 40)
+			errs, high := with(0, 1, 40)
 			if errs[0] != nil {
 				t.Fatal(errs[0])
 			}
 			fits := func(limit int64) bool { errs, _ := with(limit, 1, 40); return errs[len(errs)-1] == nil }
-			low, high := int64(1), int64(1<<24)
+			low := int64(1)
 			for low < high {
 				if mid := (low + high) / 2; fits(mid) {
 					high = mid
