@@ -171,6 +171,9 @@ type Forward struct {
 	Repeat int
 	// Bind is one of Binds: how inputs and outputs are bound.
 	Bind string
+	// Beside are sessions that run in turn with it, on made-up numbers.
+	Beside []*session.Session
+	Shrink bool // at the end
 	// Progress is called after every run, if it is set.
 	Progress func(run, runs int, took time.Duration)
 	Stop     <-chan struct{} // as Training has it
@@ -181,9 +184,35 @@ type Ran struct {
 	*session.Result // of the last
 	Times           []time.Duration
 	Stats           session.Stats // while all was bound
-	Anonymous       *Anonymous    // nil where the system does not tell it
+	Beside          []RanBeside
+	Shrunk          int64      // bytes that a shrink at the end gave back
+	Anonymous       *Anonymous // nil where the system does not tell it
 	Warnings        []string
 	Stopped         error
+}
+
+// RanBeside is what a session gave that ran in turn with another.
+type RanBeside struct {
+	Model    string        `json:"model"`
+	Took     time.Duration `json:"-"`
+	MS       float64       `json:"ms"` // of the last run
+	CopiedIn int64         `json:"copied_in"`
+	Stats    session.Stats `json:"stats"`
+}
+
+// runBeside runs the sessions once that run in turn with another.
+func runBeside(ctx context.Context, all []*session.Session, in []map[string]*graph.Tensor) (ran []RanBeside, err error) {
+	for i, s := range all {
+		r, err := s.Run(ctx, in[i], nil, session.RunOptions{})
+		if err != nil {
+			if !coded(err) {
+				err = input(err)
+			}
+			return nil, fmt.Errorf("%s: %w", s.Path(), err)
+		}
+		ran = append(ran, RanBeside{Model: s.Path(), Took: r.Took, MS: float64(r.Took.Microseconds()) / 1000, CopiedIn: r.CopiedIn, Stats: s.Stats()})
+	}
+	return ran, nil
 }
 
 // Binds are ways to bind the inputs and outputs of runs: not at all, so that inputs are copied to a device with memory of its
@@ -251,6 +280,14 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			r.Anonymous = watch.ofSession(s, data)
 		}
 	}()
+	var beside []map[string]*graph.Tensor
+	for _, other := range f.Beside {
+		in, _, err := forwardInputs(other, nil, c)
+		if err != nil {
+			return nil, input(fmt.Errorf("%s: %w", other.Path(), err))
+		}
+		beside = append(beside, in)
+	}
 	var o session.RunOptions
 	run := func() (*session.Result, error) { return s.Run(ctx, in, fetches, o) }
 	if f.Bind != "" && f.Bind != Binds()[0] {
@@ -298,6 +335,9 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			return nil, input(err)
 		}
 		r.Times = append(r.Times, r.Took)
+		if r.Beside, err = runBeside(ctx, f.Beside, beside); err != nil {
+			return nil, err
+		}
 		r.Stats = s.Stats()
 		if f.Progress != nil {
 			f.Progress(i+1, f.Repeat, r.Took)
@@ -306,6 +346,9 @@ func RunForward(ctx context.Context, s *session.Session, c configs.Config, f For
 			r.Stopped = codedError{fmt.Errorf("interrupted after run %d of %d", i+1, f.Repeat), ExitStopped}
 			break
 		}
+	}
+	if f.Shrink {
+		r.Shrunk = s.Shrink()
 	}
 	return r, nil
 }

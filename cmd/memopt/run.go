@@ -36,6 +36,8 @@ var runCommand = &cli.Command{
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` write the results (npz)"},
 		&cli.StringFlag{Name: "fetch", Usage: "`NAMES` outputs to compute, instead of all"},
 		&cli.StringFlag{Name: "bind", Usage: "`HOW` inputs and outputs are bound: copy (each run; the default), import (the device uses the host's memory where it is) or device (buffers of the device)"},
+		&cli.StringFlag{Name: "beside", Usage: "`MODELS` to run in turn with it, on made-up numbers: they share an arena (on the processor) and equal weights"},
+		&cli.BoolFlag{Name: "shrink", Usage: "give idle memory back at the end, and tell how many bytes that is"},
 		&cli.IntFlag{Name: "repeat", Value: 1, Usage: "`N` run so often, and tell the median of the times (default 1)"},
 	),
 	Action: onModel(func(c *cli.Context, cfg configs.Config, asJSON bool) error {
@@ -57,9 +59,9 @@ var runCommand = &cli.Command{
 	}),
 }
 
-// fetched are the names of --fetch.
-func fetched(c *cli.Context) (all []string) {
-	for name := range strings.SplitSeq(c.String("fetch"), ",") {
+// names are those of a list, each once.
+func names(list string) (all []string) {
+	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); name != "" && !slices.Contains(all, name) {
 			all = append(all, name)
 		}
@@ -72,17 +74,32 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 	if path == "" {
 		return usage("MODEL is empty; give a path")
 	}
+	arena := ""
+	if c.String("beside") != "" {
+		arena = "run"
+	}
 	done := busy(c, "reading "+filepath.Base(path))
-	s, err := memopt.OpenForward(c.Context, session.Model{Path: path}, cfg, c.String("data"))
+	s, err := memopt.OpenForward(c.Context, session.Model{Path: path, Arena: arena}, cfg, c.String("data"))
 	done()
 	if err != nil {
 		return err
 	}
 	defer s.Close()
+	var beside []*session.Session
+	for _, other := range names(c.String("beside")) {
+		done := busy(c, "reading "+filepath.Base(other))
+		o, err := memopt.OpenForward(c.Context, session.Model{Path: other, Arena: arena}, cfg, "")
+		done()
+		if err != nil {
+			return refused(c, cfg, err)
+		}
+		defer o.Close()
+		beside = append(beside, o)
+	}
 	stopper := newStopper(c)
 	defer stopper.release()
 	status := newStatus(c)
-	r, err := memopt.RunForward(c.Context, s, cfg, memopt.Forward{Data: c.String("data"), Fetch: fetched(c), Repeat: c.Int("repeat"), Bind: c.String("bind"), Stop: stopper.stopped,
+	r, err := memopt.RunForward(c.Context, s, cfg, memopt.Forward{Data: c.String("data"), Fetch: names(c.String("fetch")), Repeat: c.Int("repeat"), Bind: c.String("bind"), Beside: beside, Shrink: c.Bool("shrink"), Stop: stopper.stopped,
 		Progress: func(run, runs int, _ time.Duration) {
 			if run < runs {
 				status.show("%s", bar(run, runs, time.Since(status.since)))
@@ -103,7 +120,7 @@ func runForward(c *cli.Context, cfg configs.Config, asJSON bool) error {
 			return asInput(err)
 		}
 	}
-	a := ranAnswer(path, c.String("bind"), r)
+	a := ranAnswer(path, c.String("bind"), c.Bool("shrink"), r)
 	if err := a.print(c, asJSON); err != nil {
 		return err
 	}
@@ -117,7 +134,7 @@ func median(times []time.Duration) time.Duration {
 }
 
 // ranAnswer is what a run is told of.
-func ranAnswer(path, bind string, r *memopt.Ran) answer {
+func ranAnswer(path, bind string, shrunk bool, r *memopt.Ran) answer {
 	stats := r.Stats
 	type output struct {
 		Name  string `json:"name"`
@@ -133,22 +150,24 @@ func ranAnswer(path, bind string, r *memopt.Ran) answer {
 		Measured int64 `json:"measured"`
 	}
 	file := struct {
-		Format   string         `json:"format"`
-		Model    string         `json:"model"`
-		Device   string         `json:"device"`
-		Outputs  []output       `json:"outputs"`
-		Runs     int            `json:"runs"`
-		FirstMS  float64        `json:"first_ms"` // with planning
-		MedianMS float64        `json:"median_ms"`
-		Promised session.Memory `json:"promised"`
-		Measured session.Memory `json:"measured"`
-		OS       *anonymous     `json:"anonymous"` // null where the system does not tell it
-		Bind     string         `json:"bind"`      // how inputs and outputs are bound
-		Run      any            `json:"run"`
-		Stats    session.Stats  `json:"stats"`
-		Warnings []string       `json:"warnings"`
+		Format   string             `json:"format"`
+		Model    string             `json:"model"`
+		Device   string             `json:"device"`
+		Outputs  []output           `json:"outputs"`
+		Runs     int                `json:"runs"`
+		FirstMS  float64            `json:"first_ms"` // with planning
+		MedianMS float64            `json:"median_ms"`
+		Promised session.Memory     `json:"promised"`
+		Measured session.Memory     `json:"measured"`
+		OS       *anonymous         `json:"anonymous"` // null where the system does not tell it
+		Bind     string             `json:"bind"`      // how inputs and outputs are bound
+		Returned int64              `json:"returned"`  // by --shrink
+		Beside   []memopt.RanBeside `json:"beside"`
+		Run      any                `json:"run"`
+		Stats    session.Stats      `json:"stats"`
+		Warnings []string           `json:"warnings"`
 	}{Format: "memopt.run/1", Model: path, Device: r.Device, Runs: len(r.Times), FirstMS: ms(r.Times[0]), MedianMS: ms(median(r.Times)),
-		Promised: r.Promised, Measured: r.Measured, Bind: cmp.Or(bind, memopt.Binds()[0]), Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
+		Promised: r.Promised, Measured: r.Measured, Bind: cmp.Or(bind, memopt.Binds()[0]), Returned: r.Shrunk, Beside: append([]memopt.RanBeside{}, r.Beside...), Run: runJSON(r.Result), Stats: stats, Warnings: append([]string{}, r.Warnings...)}
 	if r.Anonymous != nil {
 		file.OS = &anonymous{r.Anonymous.Promised, r.Anonymous.Measured}
 	}
@@ -183,12 +202,19 @@ func ranAnswer(path, bind string, r *memopt.Ran) answer {
 		report.Measured(w, lines)
 		n := report.Thousands
 		a, o := stats.Arena, stats.Weights
-		report.Text(w, 2, "\nweights: %s bytes mapped, %s copied, %s folded\n", n(o.Mapped), n(o.Copied), n(o.Folded))
+		report.Text(w, 2, "\nweights: %s bytes mapped, %s copied, of them %s as they do not lie aligned, %s folded; %s shared with other sessions\n",
+			n(o.Mapped), n(o.Copied), n(o.Unaligned), n(o.Folded), n(o.Shared))
 		report.Text(w, 2, "arena: %s bytes taken in %d extensions, %s in use at most, %s lent beside a plan; %s bytes copied in and %s out per run\n",
 			n(a.MaxTotalAllocated), a.NumArenaExtensions, n(a.MaxInUse), n(stats.Patterns.Fallback), n(r.CopiedIn), n(r.CopiedOut))
 		if n := stats.Owners["buffers"]; n > 0 {
 			what := map[string]string{"import": "of the host's memory, which the device uses where it is", "device": "of the device"}[bind]
 			report.Text(w, 2, "bound: inputs and outputs lie in buffers of %s bytes %s\n", report.Thousands(n), what)
+		}
+		for _, b := range r.Beside {
+			report.Text(w, 2, "beside: %s, %s ms, %s bytes of its weights shared\n", filepath.Base(b.Model), millis(b.Took), n(b.Stats.Weights.Shared))
+		}
+		if shrunk {
+			report.Text(w, 2, "shrunk: %s bytes were given back\n", n(r.Shrunk))
 		}
 		for _, why := range r.Copies {
 			report.Text(w, 2, "%s\n", why)

@@ -465,11 +465,13 @@ func (a *Arena) Stats() Stats {
 	return s
 }
 
-// Mark begins a stretch of time, and Highest is what was lent at most since then, of what was asked for.
-func (a *Arena) Mark() {
+// Mark begins a stretch of time, and Highest is what was lent at most since then, of what was asked for. It says what is lent
+// now.
+func (a *Arena) Mark() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.highest = a.stats.RequestedInUse
+	return a.highest
 }
 
 // Highest is described at Mark.

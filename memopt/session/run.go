@@ -135,8 +135,7 @@ func (s *Session) run(ctx context.Context, in map[string]*graph.Tensor, fetches 
 		return nil, err
 	}
 	r = &Result{Device: s.Device(), Known: known, Height: t.height, Bound: t.bound, CopiedIn: copied}
-	s.arena.Mark()
-	x := &execution{s: s, t: t, same: o.Same, ctx: ctx, in: in, fetches: fetches, r: r}
+	x := &execution{s: s, t: t, lentBefore: s.arena.Mark(), same: o.Same, ctx: ctx, in: in, fetches: fetches, r: r}
 	defer func() {
 		x.end()
 		if err != nil {
@@ -358,19 +357,20 @@ func (s *Session) planAt(ctx context.Context, level int, part string, in map[str
 
 // execution is one run under way.
 type execution struct {
-	s       *Session
-	t       *pattern
-	ctx     context.Context
-	in      map[string]*graph.Tensor
-	same    map[string]bool
-	fetches []Fetch
-	r       *Result
-	chunks  []*arena.Chunk // given back at the end
-	lent    []*arena.Chunk // by life, where there is no block
-	places  [][]byte       // by result
-	later   []int          // results that are copied at the end
-	trace   planner.Trace  // of a device
-	beside  int64          // bytes of results that are made elsewhere first
+	s          *Session
+	t          *pattern
+	ctx        context.Context
+	in         map[string]*graph.Tensor
+	same       map[string]bool
+	fetches    []Fetch
+	r          *Result
+	chunks     []*arena.Chunk // given back at the end
+	lent       []*arena.Chunk // by life, where there is no block
+	places     [][]byte       // by result
+	later      []int          // results that are copied at the end
+	trace      planner.Trace  // of a device
+	beside     int64          // bytes of results that are made elsewhere first
+	lentBefore int64          // of the arena, to other sessions that share it
 }
 
 // do is the run.
@@ -401,7 +401,11 @@ func (x *execution) tell() {
 			p.Results += int64(len(x.places[k]))
 		}
 	}
-	m.Results = own[ownResults]
+	for _, k := range x.s.kept {
+		if k.c != nil {
+			m.Results += k.c.Size()
+		}
+	}
 	p.Inputs, m.Inputs = x.r.CopiedIn, x.r.CopiedIn
 	p.Values = x.t.height + x.beside
 	if !x.s.options.Pattern {
@@ -414,7 +418,7 @@ func (x *execution) tell() {
 		m.Total = m.Weights + m.Values + m.Inputs + m.Results
 		return
 	}
-	m.Values = x.s.arena.Highest() - m.Results - m.Inputs
+	m.Values = x.s.arena.Highest() - x.lentBefore - m.Results - m.Inputs
 	p.Total = p.Weights + p.Values + p.Inputs + p.Results
 	m.Total = m.Weights + m.Values + m.Inputs + m.Results
 }
