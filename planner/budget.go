@@ -29,7 +29,7 @@ func (s *search) find(limit int64) (c *candidate, err error) {
 		return s.stairs.within(limit)
 	}
 	if v := s.solver; v.operators() > midProgram {
-		c, err = v.at(limit, math.Inf(1), v.sketched())
+		c, err = v.at(limit, math.Inf(1), sketched)
 	} else {
 		c, err = s.stairs.within(limit)
 	}
@@ -113,7 +113,7 @@ func (s *search) hopeless(w Worth, limit int64, limited bool, most float64) (boo
 	if !w.Glance || v.small() {
 		return false, nil
 	}
-	c, err := v.at(limit-limit/glanced, most, v.usual())
+	c, err := v.at(limit-limit/glanced, most, usual)
 	return c == nil, err
 }
 
@@ -164,7 +164,7 @@ func (s *search) lastSoon(limit int64) (*candidate, error) {
 	case n <= shortProgram:
 		return nil, nil
 	case !far && c.t.peak == floor: // another at the floor may be placed there
-		if d, err := v.at(floor, math.Inf(1), v.usual()); d != nil || err != nil {
+		if d, err := v.at(floor, math.Inf(1), usual); d != nil || err != nil {
 			return d, err
 		}
 	}
@@ -212,7 +212,7 @@ func (s *search) lowestWithin(most float64) (*candidate, error) {
 		}
 		return to, nil
 	}
-	some, err := halve(0, shares, func(limit int64) (*candidate, error) { return v.at(limit, most, v.anyCosting(most)) })
+	some, err := halve(0, shares, func(limit int64) (*candidate, error) { return v.at(limit, most, anyCosting(most)) })
 	if err != nil {
 		return nil, err
 	}

@@ -193,9 +193,7 @@ func (f *facts) held(steps []Step) []int32 {
 // back from the last step, by what is needed behind the one at hand.
 func (f *facts) dies(steps []Step, held []int32) []*graph.Value {
 	needed, dying := make([]bool, len(f.g.Values)), make([]*graph.Value, len(steps))
-	for p, is := range f.lasting {
-		needed[p] = is
-	}
+	copy(needed, f.lasting)
 	ends := map[int32][]int32{} // by step: places that are held until it has run
 	for p, until := range f.until {
 		if until >= 0 {

@@ -111,10 +111,9 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 			yield(nil, err)
 			return
 		}
-		usual, sketchy := v.usual(), len(s.base.t.steps) > 2*shortSteps
-		first := usual
+		sketchy, first, then := len(s.base.t.steps) > 2*shortSteps, usual, usual
 		if sketchy {
-			first, usual.hasty = v.sketched(), true // a curve has other points above and below
+			first, then.hasty = sketched, true // a curve has other points above and below
 		}
 		top, floor := s.base.placed.Height, s.plan.Floor.Peak
 		limits := min(max(mostLimits*shortSteps/max(len(s.base.t.steps), 1), leastLimits), mostLimits)
@@ -135,7 +134,7 @@ func (s *search) descent() iter.Seq2[*candidate, error] {
 			limit := down.limit()
 			c, err := ask(limit, first, &unsketched)
 			if c == nil && err == nil && sketchy && down.halved == finer && limit > floor { // hardly any plan of a long program reaches that
-				c, err = ask(limit, usual, &unsolved)
+				c, err = ask(limit, then, &unsolved)
 			}
 			switch {
 			case err != nil:
@@ -176,7 +175,7 @@ func (s *search) fill(v *solver, found []*candidate, yield func(*candidate, erro
 			return
 		}
 		asked[limit] = true
-		c, err := v.at(limit, math.Inf(1), v.usual())
+		c, err := v.at(limit, math.Inf(1), usual)
 		if err != nil {
 			yield(nil, err)
 			return

@@ -227,7 +227,7 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 		case l.planned:
 			c, err = s.last(room)
 		default:
-			c, err = v.at(room, math.Inf(1), v.anyCosting(most))
+			c, err = v.at(room, math.Inf(1), anyCosting(most))
 		}
 		if err != nil {
 			return nil, err

@@ -175,7 +175,7 @@ func (v *solver) asked(a recompute.Answer, ok bool) (recompute.Answer, bool) {
 
 // candidate is the plan of an answer for a limit, without places.
 func (v *solver) candidate(a recompute.Answer, limit int64) *candidate {
-	c := &candidate{t: v.m.simulate(v.steps(a.Launches)), by: choosing + cmp.Or(a.By, "solve")}
+	c := &candidate{t: v.m.simulate(v.steps(a.Launches)), by: choosing + a.By}
 	for _, t := range a.Tries {
 		c.tries = append(c.tries, Tried{choosing + t.Pass, limit, share(t.Cost, v.m.total), t.Peak, share(t.Bound, v.m.total), t.Took, t.Time})
 	}

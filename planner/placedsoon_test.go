@@ -41,7 +41,8 @@ func TestPlacedSoon(t *testing.T) {
 		c.a.Bound = c.a.Extra - c.gap*v.m.total
 		b := next
 		b.Extra = c.a.Extra + c.costs*v.m.total
-		got, fits, err := v.placedSoon(way{solve: func(int64) (recompute.Answer, bool) { return b, true }}, c.a, limit, limit)
+		v.answers[limit] = answer{b, true}
+		got, fits, err := v.placedSoon(usual, c.a, limit, limit)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -49,7 +50,8 @@ func TestPlacedSoon(t *testing.T) {
 			t.Errorf("%s: placed is %t, want %t", c.name, fits, c.fits)
 		}
 	}
-	if _, fits, err := v.placedSoon(way{solve: func(int64) (recompute.Answer, bool) { return next, false }}, above, limit, limit); fits || err != nil {
+	v.answers[limit] = answer{next, false}
+	if _, fits, err := v.placedSoon(usual, above, limit, limit); fits || err != nil {
 		t.Errorf("nothing is solved, and it is placed: %t, %v", fits, err)
 	}
 }

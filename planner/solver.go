@@ -72,35 +72,38 @@ type answer struct {
 	ok bool
 }
 
-// way is how a limit is solved. A rough one takes the first plan that is placed, whatever others there are; a hasty one
-// does so where an aim was lowered.
+// way is how a limit is solved; hasty is that the first plan that is placed for a lowered aim will do.
 type way struct {
-	solve        func(limit int64) (recompute.Answer, bool)
-	rough, hasty bool
+	recompute.Ask
+	hasty bool
 }
 
-// usual solves a limit with the work that limits of a staircase get. These ask again for one that cost too much.
-func (v *solver) usual() way {
-	return way{solve: func(limit int64) (recompute.Answer, bool) {
-		a, known := v.answers[limit]
-		if !known {
-			a.Answer, a.ok = v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Quick}))
-			v.answers[limit] = a
-		}
-		return a.Answer, a.ok
-	}}
+var (
+	usual    = way{Ask: recompute.Ask{Effort: recompute.Quick}}  // with the work that limits of a staircase get
+	sketched = way{Ask: recompute.Ask{Effort: recompute.Sketch}} // as one of a curve
+)
+
+// anyCosting finds whatever costs no more than most.
+func anyCosting(most float64) way {
+	return way{Ask: recompute.Ask{Effort: recompute.Soon, Most: most}}
 }
 
-// sketched solves a limit as one of a curve, and anyCosting finds whatever costs no more than most.
-func (v *solver) sketched() way {
-	return way{solve: func(limit int64) (recompute.Answer, bool) {
-		return v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Sketch}))
-	}, rough: true}
+// rough reports whether the first plan that is placed will do, whatever others there are.
+func (w way) rough() bool {
+	return w.From == nil && (w.Effort == recompute.Sketch || w.Effort == recompute.Soon)
 }
-func (v *solver) anyCosting(most float64) way {
-	return way{solve: func(limit int64) (recompute.Answer, bool) {
-		return v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Soon, Most: most}))
-	}, rough: true}
+
+// solve is what recompute says of a limit. A staircase asks again for one that cost too much.
+func (v *solver) solve(limit int64, ask recompute.Ask) (recompute.Answer, bool) {
+	if ask != usual.Ask {
+		return v.asked(v.r.Solve(limit, ask))
+	}
+	a, known := v.answers[limit]
+	if !known {
+		a.Answer, a.ok = v.asked(v.r.Solve(limit, ask))
+		v.answers[limit] = a
+	}
+	return a.Answer, a.ok
 }
 
 func (s *search) newSolver() (*solver, error) {
@@ -134,22 +137,19 @@ func (v *solver) near(limit int64, from *candidate) (*candidate, error) {
 		return !ok || cost <= least+atBound*v.m.total
 	}
 	if reaches(from.cost) { // or else what is found costs more than that, too
-		near := func(limit int64) (recompute.Answer, bool) {
-			return v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Sketch, From: &from.answer}))
-		}
-		c, err := v.at(limit, math.Inf(1), way{solve: near})
+		c, err := v.at(limit, math.Inf(1), way{Ask: recompute.Ask{Effort: recompute.Sketch, From: &from.answer}})
 		if err != nil || c != nil && reaches(c.cost) {
 			return c, err
 		}
 	}
-	return v.at(limit, math.Inf(1), v.usual())
+	return v.at(limit, math.Inf(1), usual)
 }
 
 // fully is the plan within a limit that all work finds, or nil.
 func (v *solver) fully(limit int64) (c *candidate, err error) {
 	c, known := v.full[limit]
 	if !known {
-		c, err = v.at(limit, math.Inf(1), way{solve: func(limit int64) (recompute.Answer, bool) { return v.asked(v.r.Solve(limit, recompute.Ask{})) }})
+		c, err = v.at(limit, math.Inf(1), way{})
 		if err == nil {
 			v.full[limit] = c
 		}
@@ -198,7 +198,7 @@ func (v *solver) at(limit int64, most float64, w way) (*candidate, error) {
 // plans cost at least that would be found, if that is as much. A tighter plan that is cheaper than a looser one that
 // could not be placed is chance, and is not taken, so that none needs to be placed that costs too much.
 func (v *solver) below(limit int64, other float64) (found, error) {
-	return v.by(v.usual(), limit, math.Inf(1), other)
+	return v.by(usual, limit, math.Inf(1), other)
 }
 
 // by is at by some way of solving, or below if other is not 0.
@@ -216,7 +216,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 		a, ok := v.lower(w, v.m.align(aim), missed)
 		if whole = whole || aim == top; !ok && !whole {
 			aim, whole = top, true
-			a, ok = w.solve(v.m.align(aim))
+			a, ok = v.solve(v.m.align(aim), w.Ask)
 		}
 		if !ok || a.Extra > most*(1+1e-9) {
 			return f, nil
@@ -238,7 +238,7 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 		if !fits && err == nil {
 			c, fits, err = v.placed(a, limit, placingLooks)
 		}
-		if fits && i > 0 && !w.rough && !w.hasty {
+		if fits && i > 0 && !w.rough() && !w.hasty {
 			c, err = v.between(w, limit, c, missed, placings-1-i)
 		}
 		if fits || err != nil {
@@ -265,12 +265,12 @@ func (v *solver) by(w way, limit int64, most, other float64) (f found, err error
 
 // lower solves a limit that is hardly below that of a plan that was not placed. That plan may lead to one as good.
 func (v *solver) lower(w way, limit int64, missed recompute.Answer) (recompute.Answer, bool) {
-	if !w.rough {
-		if a, ok := v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Sketch, From: &missed, Only: true})); ok {
+	if !w.rough() {
+		if a, ok := v.solve(limit, recompute.Ask{Effort: recompute.Sketch, From: &missed, Only: true}); ok {
 			return a, true
 		}
 	}
-	return w.solve(limit)
+	return v.solve(limit, w.Ask)
 }
 
 // between is the cheapest plan within a limit that is found between one that is and one that missed it when it was
@@ -304,13 +304,13 @@ func (v *solver) between(w way, limit int64, c *candidate, missed recompute.Answ
 // both are so near their bounds that they were found soon, too. A search for places within the last bytes takes longer
 // than all of that.
 func (v *solver) placedSoon(w way, a recompute.Answer, below, limit int64) (c *candidate, fits bool, err error) {
-	if w.rough || a.Extra > a.Bound+soon*v.m.total {
+	if w.rough() || a.Extra > a.Bound+soon*v.m.total {
 		return nil, false, nil
 	}
 	if c, fits, err = v.placed(a, limit, atOnce); fits || err != nil {
 		return c, fits, err
 	}
-	if b, ok := w.solve(below); ok && math.Abs(b.Extra-a.Extra) <= hardly*v.m.total {
+	if b, ok := v.solve(below, w.Ask); ok && math.Abs(b.Extra-a.Extra) <= hardly*v.m.total {
 		return v.placed(b, limit, atOnce)
 	}
 	return nil, false, nil
@@ -348,7 +348,7 @@ func (v *solver) goDown() ([]*candidate, error) {
 	lowest, passed := all[0].placed.Height, (*candidate)(nil)
 	width := max(lowest/wholeMost, 1)
 	for next := lowest - 1; next > 0; {
-		c, err := v.at(next, math.Inf(1), v.usual())
+		c, err := v.at(next, math.Inf(1), usual)
 		if err != nil {
 			return nil, err
 		}
@@ -386,7 +386,7 @@ func (v *solver) goDown() ([]*candidate, error) {
 func (v *solver) descend(first *candidate, lower func(*candidate)) error {
 	floor, n, lowest := v.floor, v.operators(), first.placed.Height
 	at := func(limit int64) (bool, error) {
-		c, err := v.at(limit, math.Inf(1), v.usual())
+		c, err := v.at(limit, math.Inf(1), usual)
 		if c == nil {
 			return false, err
 		}
@@ -442,14 +442,14 @@ func (v *solver) surely(below int64) (*candidate, error) {
 func (v *solver) lowestFound(floor int64) *recompute.Answer {
 	from, to := v.m.align(floor), v.m.align(v.base.placed.Height) // none below from is known
 	var found *recompute.Answer
-	if a, ok := v.asked(v.r.Solve(from, recompute.Ask{Effort: recompute.Any})); ok { // often there is one
+	if a, ok := v.solve(from, recompute.Ask{Effort: recompute.Any}); ok { // often there is one
 		found, from = &a, to
 	}
 	for i := 0; i < halvings && from < to; i++ {
 		m := v.m.align(from + (to-from)/2)
-		a, ok := v.asked(v.r.Solve(m, recompute.Ask{Effort: recompute.Any}))
+		a, ok := v.solve(m, recompute.Ask{Effort: recompute.Any})
 		if !ok && found == nil {
-			a, ok = v.asked(v.r.Solve(m, recompute.Ask{Effort: recompute.Quick})) // which has more ways
+			a, ok = v.solve(m, recompute.Ask{Effort: recompute.Quick}) // which has more ways
 		}
 		if !ok {
 			from = m
@@ -470,9 +470,9 @@ func (v *solver) lowestFound(floor int64) *recompute.Answer {
 func (v *solver) under(a recompute.Answer, floor int64) *recompute.Answer {
 	for a.Peak > floor {
 		limit := max(v.m.align(a.Peak-a.Peak/deeper)-v.m.unit, floor)
-		b, ok := v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Any, From: &a, Only: true}))
+		b, ok := v.solve(limit, recompute.Ask{Effort: recompute.Any, From: &a, Only: true})
 		if !ok && v.operators() <= midProgram {
-			b, ok = v.asked(v.r.Solve(limit, recompute.Ask{Effort: recompute.Any}))
+			b, ok = v.solve(limit, recompute.Ask{Effort: recompute.Any})
 		}
 		if !ok {
 			break
