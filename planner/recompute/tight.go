@@ -513,8 +513,3 @@ type route struct {
 	peak     int64
 	extra    float64
 }
-
-// answer is the route, with a bound for it.
-func (r route) answer(bound float64) Answer {
-	return Answer{Launches: r.launches, Peak: r.peak, Extra: r.extra, Bound: bound}
-}
