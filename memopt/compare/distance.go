@@ -54,6 +54,7 @@ func (d *sum) relErr(whole float64) float64 {
 	return diff
 }
 
+// Norm is the root of the sum of the squares of a tensor's numbers.
 func Norm(x *graph.Tensor) float64 {
 	sum := 0.0
 	for i := range x.Len() {
