@@ -232,5 +232,5 @@ func (t *training) Step(ctx context.Context, r plugin.StepRequest) (plugin.StepR
 }
 
 func replyTo(s memopt.Stepped, err error) (plugin.StepReply, error) {
-	return plugin.StepReply{Run: s.Run, Seconds: s.Trace.Took.Seconds(), Peak: s.Trace.Arena, Loss: s.Loss, Skipped: s.Skipped}, err
+	return plugin.StepReply{Run: s.Run, Seconds: s.Trace.Took.Seconds(), Peak: s.Trace.Arena, Loss: s.Loss, Skipped: s.Skipped}, refusedRequest(err)
 }

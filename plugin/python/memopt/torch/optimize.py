@@ -25,6 +25,7 @@ from .budget import Fixed, exhausted, fixed_bytes, free_bytes, growth
 from .early import EarlyStep
 from .live import await_backward, give_up
 from .measure import ProfilerBusy, step_peak
+from .outofmemory import explain, is_of_memory, room
 from .plans import plan_of
 from .program import Program, build
 from .ranks import Meeting, bucket_bytes, crossing, data_parallel, meeting, refuse_flattened, traps
@@ -272,6 +273,11 @@ class PlannedForward:
             if made.program is None:
                 return self.original(*args, **kwargs)
             return self._planned(key, made, args, kwargs)
+        except RuntimeError as e:
+            if made is not None and is_of_memory(e):
+                fixed = self._fixed()
+                explain(e, made.recording, room(self.model, fixed), fixed, self.request.taken)
+            raise
         finally:
             _busy.on = False
 
