@@ -187,9 +187,10 @@ func (p *Phases) open(c configs.Config, s *planner.Schedule) (Device, error) {
 		},
 		count: func(owner string, requested, granted int64) {
 			if owner == "ferry" {
-				owner = "staging"
-				p.parts.C = max(p.parts.C, requested)
-				p.r.Promise(p.promised(p.at(planner.Loading)))
+				if owner = "staging"; requested > 0 {
+					p.parts.C = requested
+					p.r.Promise(p.promised(p.at(planner.Loading)))
+				}
 			}
 			p.r.Count(owner, requested, granted)
 		},
