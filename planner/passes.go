@@ -55,8 +55,8 @@ func Passes() (all []Pass) {
 	for i, p := range recompute.Passes() {
 		all = append(all, Pass{Name: choosing + p.Name, Doc: p.Doc, At: p.At, Needed: i == 0})
 	}
-	for _, p := range pack.Passes() {
-		all = append(all, Pass{Name: placing + p.Name, Doc: p.Doc})
+	for i, p := range pack.Passes() {
+		all = append(all, Pass{Name: placing + p.Name, Doc: p.Doc, At: p.At, Needed: i == 0})
 	}
 	return all
 }

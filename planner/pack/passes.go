@@ -3,6 +3,8 @@ package pack
 import (
 	"fmt"
 	"maps"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -84,12 +86,25 @@ func hasLarge(p *part, t target) bool {
 	return len(p.lives) > fewest && !p.fixed() && climbable(p, t) && (!many || p.top-t.goal > t.goal/loose)
 }
 
-// Passes lists the passes in running order: the name of each and what it does.
-func Passes() (all []struct{ Name, Doc string }) {
+// Passes lists the passes in running order: the name of each, what it does, and where it begins. The first cannot be left
+// out.
+func Passes() (all []struct{ Name, Doc, At string }) {
 	for _, x := range passes {
-		all = append(all, struct{ Name, Doc string }{x.name, x.doc})
+		run := any(x.run)
+		if x.run == nil {
+			run = x.all
+		}
+		all = append(all, struct{ Name, Doc, At string }{x.name, x.doc, at(run)})
 	}
 	return all
+}
+
+// at is the file and the line where a function begins, from the folder planner on.
+func at(run any) string {
+	f := runtime.FuncForPC(reflect.ValueOf(run).Pointer())
+	file, line := f.FileLine(f.Entry())
+	_, file, _ = strings.Cut(file, "/planner/")
+	return fmt.Sprintf("planner/%s:%d", file, line)
 }
 
 // Try is what one pass did for a solution.
