@@ -480,6 +480,20 @@ func (s *staircase) thorough(limit int64, c *candidate) (*candidate, error) {
 	return cheaper(c, better), nil
 }
 
+// fullyUpTo is the cheaper of what all work finds for a grid limit and for the one below, whose plan is within this
+// limit, too. Two limits close together often have plans that differ by a hair, and the lower one may have the cheaper.
+func (s *staircase) fullyUpTo(k int64) (*candidate, error) {
+	c, err := s.fully(s.at(k))
+	if err != nil || k <= 1 {
+		return c, err
+	}
+	if _, may := s.early(s.at(k - 1)); !may {
+		return c, nil
+	}
+	low, err := s.fully(s.at(k - 1))
+	return cheaper(c, low), err
+}
+
 // improved is a plan for a grid limit that is cheaper than the one it has, or that plan; nil if it has none. It costs
 // no less than that of the next one does, which may be improved in its turn as often.
 func (s *staircase) improved(k int64, more int) (*candidate, error) {
@@ -490,7 +504,7 @@ func (s *staircase) improved(k int64, more int) (*candidate, error) {
 	if bound, may := s.early(s.at(k)); !may || !s.wide(c.cost, bound) {
 		return c, nil
 	}
-	better, err := s.fully(s.at(k))
+	better, err := s.fullyUpTo(k)
 	if better == nil || better.cost >= c.cost || err != nil {
 		return c, err
 	}
