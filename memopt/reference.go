@@ -130,8 +130,9 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 	if err != nil {
 		return nil, nil, err
 	}
+	step := p.Graph // of the form that was chosen
 	in := feed.inputs(0)
-	loss, err := d.Output(only.Graph.Loss.Name)
+	loss, err := d.Output(step.Loss.Name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -145,15 +146,15 @@ func (only *Model) gradients(data *tensorfile.Set) (out *tensorfile.Set, c *Chec
 			return data.Unchanged()
 		})
 	}
-	if err := lend(out, "loss", only.Graph.Loss, d.schedule.Binding, d.WriteOutput); err != nil {
+	if err := lend(out, "loss", step.Loss, d.schedule.Binding, d.WriteOutput); err != nil {
 		return nil, nil, err
 	}
-	for _, g := range only.Graph.Grads {
+	for _, g := range step.Grads {
 		if err := lend(out, "grad."+g.Param.Name, g.Grad, d.schedule.Binding, d.WriteOutput); err != nil {
 			return nil, nil, err
 		}
 	}
-	for _, u := range only.Graph.Updates {
+	for _, u := range step.Updates {
 		if err := lend(out, "after."+u.State.Name, u.State, d.schedule.Binding, d.WriteState); err != nil {
 			return nil, nil, err
 		}

@@ -83,11 +83,7 @@ func explainPlan(w io.Writer, f *planner.File) {
 		{"bound", fmt.Sprintf("%s at least for this peak, so at most %.2f points could be saved", report.Extra(f.Bound.Overhead, 2), 100*f.Bound.Gap)},
 		{"floor", fmt.Sprintf("%s: no plan goes below what node %s needs", report.Bytes(f.Floor.Peak), f.Floor.Node)},
 	}
-	var largest []planner.Holding
-	for _, h := range f.Dominant {
-		largest = append(largest, h)
-	}
-	rows = append(rows, report.Largest(largest, f.Result.Peak)...)
+	rows = append(rows, report.Largest(f.Dominant, f.Result.Peak)...)
 	if above := f.Result.Peak - f.Floor.Peak; above > 0 {
 		rows = append(rows, []string{"blocks", fmt.Sprintf("%s more than the floor are alive at %s; lower takes one of the rows below that are kept", report.Bytes(above), f.Result.PeakNode)})
 	} else {
