@@ -139,6 +139,14 @@ class Weights(Section):
     copied_unmapped: int
 
 
+class Store(Section):
+    """Weights that several sessions of the service have in common."""
+
+    blocks: int
+    bytes: int
+    shared: int  # bytes that lie there once and would lie there again otherwise
+
+
 class Stats(Answer):
     """What the service holds, in bytes."""
 
@@ -148,6 +156,7 @@ class Stats(Answer):
     heap: int
     goroutines: int
     weights: Weights
+    store: Store
 
 
 _A = TypeVar("_A", bound=Answer)

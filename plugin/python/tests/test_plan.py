@@ -17,7 +17,7 @@ from unittest import mock
 
 import memopt
 from memopt._fields import Plan, Result
-from memopt._questions import Checked, Explanation, Frontier, Largest, NodeExplanation, Point, Rung, Stats, Weights
+from memopt._questions import Checked, Explanation, Frontier, Largest, NodeExplanation, Point, Rung, Stats, Store, Weights
 from support import environment
 
 BINARY = os.environ.get("MEMOPT_TEST_BINARY", "")
@@ -160,7 +160,7 @@ class Plans(unittest.TestCase):
     def test_stats(self) -> None:
         held = memopt.stats()
         self.assertEqual(held.format, "memopt.stats/1")
-        for answer, kind in ((held, Stats), (held.weights, Weights)):
+        for answer, kind in ((held, Stats), (held.weights, Weights), (held.store, Store)):
             self.assertEqual(set(answer), set(inspect.get_annotations(kind)))
         self.assertGreater(held.goroutines, 0)
         self.assertGreaterEqual(held.weights.mapped, 0)
