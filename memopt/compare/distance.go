@@ -37,8 +37,9 @@ func (d *sum) Write(p []byte) (int, error) {
 
 func (d *sum) add(x *graph.Tensor) {
 	for i := range x.Len() {
-		e := x.Float(i) - d.y.Float(d.seen+i)
-		d.of += e * e
+		if a, b := x.Float(i), d.y.Float(d.seen+i); a != b { // two infinities are no distance apart
+			d.of += (a - b) * (a - b)
+		}
 	}
 	d.seen += x.Len()
 }
@@ -48,7 +49,7 @@ func (d *sum) relErr(whole float64) float64 {
 	if whole > 0 && diff <= noise*whole {
 		return diff / whole
 	}
-	if n := Norm(d.y); n > 0 {
+	if n := Norm(d.y); diff > 0 && n > 0 {
 		return diff / n
 	}
 	return diff

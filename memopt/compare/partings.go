@@ -43,7 +43,7 @@ func Partings(g *graph.Graph, ours, theirs func(name string) (*graph.Tensor, err
 			p := Parting{Value: v.Name, Node: n.Name, Op: n.Op.FullName(), Shape: x.Shape, RelErr: e}
 			for i := range x.Len() {
 				a, b := x.Float(i), y.Float(i)
-				if d := a - b; !(d <= limit*max(a, -a) && -d <= limit*max(a, -a)) {
+				if d := a - b; a != b && !(d <= limit*max(a, -a) && -d <= limit*max(a, -a)) {
 					p.Off++
 				}
 			}
