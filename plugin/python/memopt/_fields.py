@@ -143,7 +143,7 @@ class Holding(Section):
     held_until: str
 
 
-class Peak(Section):
+class PeakFormula(Section):
     formula: str
     node: str
 
@@ -162,7 +162,7 @@ class Range(Section):
 
 
 class Formulas(Section):
-    peak: list[Peak]
+    peak: list[PeakFormula]
     flops: str
     extra_flops: str
     ranges: list[Range]
