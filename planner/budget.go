@@ -245,8 +245,13 @@ func (s *search) lowestWithin(most float64) (*candidate, error) {
 			best = c
 		}
 	}
-	if floor := v.floor; stairs.halving == 0 && top*(some-1)/shares < floor { // nothing is below but what is lowest
-		c, err := v.surely(0)
+	if top*(some-1)/shares < v.floor { // nothing is below but what is lowest
+		c, err := (*candidate)(nil), error(nil)
+		if stairs.halving == 0 {
+			c, err = v.surely(0)
+		} else {
+			c, err = stairs.within(v.floor)
+		}
 		if err != nil {
 			return nil, err
 		}
