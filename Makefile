@@ -42,7 +42,7 @@ test: build
 	.ci/peers
 	.ci/peers --onnxruntime
 	.ci/vulkan || test -z "$$MEMOPT_NEED_VULKAN"
-	$(VULKAN) $(GO) test -timeout 20m ./...
+	$(VULKAN) $(GO) test -timeout 40m ./...
 	PYTHON=$(PYTHON) TORCH_PYTHON=$(TORCH_PYTHON) MEMOPT_PLUGIN_PATH=$(CURDIR)/bin/memopt plugin/python/run_tests.sh
 
 # The tests of PyTorch with the oldest version that is supported and one between it
