@@ -63,10 +63,13 @@ func mustConst(t *testing.T, b *graph.Builder, name string, width int) *graph.Va
 	return c
 }
 
-func openOn(t *testing.T, device, path string, limit int64) *session.Session {
+func openOn(t *testing.T, device, path string, set ...func(*configs.Config)) *session.Session {
 	t.Helper()
 	c := configs.Default()
-	c.Device, c.MemoryLimit = device, limit
+	c.Device = device
+	for _, f := range set {
+		f(&c)
+	}
 	s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +114,7 @@ func onBoth(t *testing.T, test func(t *testing.T, device string)) {
 func TestBound(t *testing.T) {
 	onBoth(t, func(t *testing.T, device string) {
 		const width, rows = 64, 64 // x and y are pages
-		s := openOn(t, device, squares(t, width, 3, 5), 0)
+		s := openOn(t, device, squares(t, width, 3, 5))
 		ctx := context.Background()
 		x := fillWith(hostTensor(t, rows, width), 1)
 		plain, err := s.Run(ctx, map[string]*graph.Tensor{"x": x}, nil, session.RunOptions{})
@@ -275,7 +278,7 @@ func heldBy(s *session.Session) (int64, map[string]int64) {
 func TestBoundChain(t *testing.T) {
 	onBoth(t, func(t *testing.T, device string) {
 		const width, rows = 32, 7 // neither pages nor whole lines
-		one, two := openOn(t, device, squares(t, width, 2, 1), 0), openOn(t, device, squares(t, width, 3, 2), 0)
+		one, two := openOn(t, device, squares(t, width, 2, 1)), openOn(t, device, squares(t, width, 3, 2))
 		ctx := context.Background()
 		x := fillWith(graph.NewTensor(graph.Float32, rows, width), 9)
 		want := slices.Clone(x.Bytes)

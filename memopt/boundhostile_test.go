@@ -20,7 +20,7 @@ func TestBoundInAnyOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, device string) {
 		const width = 16
 		paths := []string{squares(t, width, 1, 3), squares(t, width, 2, 3)}
-		plain := []*session.Session{openOn(t, "cpu", paths[0], 0), openOn(t, "cpu", paths[1], 0)}
+		plain := []*session.Session{openOn(t, "cpu", paths[0]), openOn(t, "cpu", paths[1])}
 		for seed := range uint64(6) {
 			limit := int64(0)
 			if seed%2 == 1 {

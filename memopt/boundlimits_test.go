@@ -74,7 +74,7 @@ func manyShapes(t *testing.T, device string, room session.Room) {
 func TestForwardLimits(t *testing.T) {
 	onBoth(t, func(t *testing.T, device string) {
 		path := squares(t, 32, 2, 1)
-		openOn(t, device, path, 0) // so that the device stays open
+		openOn(t, device, path) // so that the device stays open
 		in := func(rows int) map[string]*graph.Tensor {
 			return map[string]*graph.Tensor{"x": fillWith(graph.NewTensor(graph.Float32, rows, 32), 1)}
 		}

@@ -17,18 +17,7 @@ func TestForwardOnVulkan(t *testing.T) {
 	device := vulkanDevice(t)
 	path, _ := madeGPT(t, zoo.Spec{Family: "gpt", Layers: 2, Width: 32, Heads: 4, Vocab: 64})
 	open := func(device string, limit int64) *session.Session {
-		c := configs.Default()
-		c.Device, c.MemoryLimit, c.MaxPatterns = device, limit, 3
-		s, err := OpenForward(context.Background(), session.Model{Path: path}, c, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return s
+		return openOn(t, device, path, func(c *configs.Config) { c.MemoryLimit, c.MaxPatterns = limit, 3 })
 	}
 	inputs := func(s *session.Session, batch, seq int64) map[string]*graph.Tensor {
 		c := configs.Default()

@@ -37,7 +37,7 @@ func TestWeightsOnce(t *testing.T) {
 		}
 		want := map[string][]byte{}
 		for _, path := range []string{small, large, others} {
-			s := openOn(t, device, path, 0)
+			s := openOn(t, device, path)
 			want[path] = run(s)
 			s.Close()
 		}
@@ -47,7 +47,7 @@ func TestWeightsOnce(t *testing.T) {
 			path   string
 			shared int64 // of this one's weights, once it has run
 		}{{small, 0}, {small, 2 * matrix}, {twin, 2 * matrix}, {large, 2 * matrix}, {others, 0}} {
-			s := openOn(t, device, step.path, 0)
+			s := openOn(t, device, step.path)
 			if got := run(s); !slices.Equal(got, want[step.path]) {
 				t.Errorf("session %d gives something else than by itself", i)
 			}
