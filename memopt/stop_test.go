@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"memopt/memopt/stop"
+	"memopt/memopt/stop/stoptest"
 	"memopt/memopt/zoo"
 	"memopt/planner"
 )
@@ -117,9 +118,7 @@ func TestStops(t *testing.T) {
 					t.Errorf("ended at look %d of %d: it took another %v", ctx.most.Load(), all, took)
 				}
 			}
-			if n := runtime.NumGoroutine(); n > before {
-				t.Errorf("%d goroutines, %d before", n, before)
-			}
+			stoptest.Ended(t, before)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"memopt/memopt/stop/stoptest"
 	"memopt/memopt/weights"
 	"memopt/plugin"
 )
@@ -82,9 +83,7 @@ func TestServiceGivesUp(t *testing.T) {
 	if given < 40 {
 		t.Errorf("only %d calls were given up", given)
 	}
-	if n := runtime.NumGoroutine(); n > goroutines {
-		t.Errorf("%d goroutines, %d before", n, goroutines)
-	}
+	stoptest.Ended(t, goroutines)
 	if n := weights.Snapshot().Mapped; n != mapped {
 		t.Errorf("%d bytes are mapped, %d before", n, mapped)
 	}

@@ -9,6 +9,7 @@ import (
 	"memopt/kernels"
 	"memopt/kernels/vulkan"
 	"memopt/memopt/graph"
+	"memopt/memopt/stop/stoptest"
 	"memopt/planner"
 )
 
@@ -66,11 +67,6 @@ func TestFallback(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
-		for i := 0; i < 1000 && runtime.NumGoroutine() > before; i++ {
-			runtime.Gosched() // who has said that it leaves is still counted for a moment
-		}
-		if now := runtime.NumGoroutine(); now > before {
-			t.Errorf("%d goroutines, before %d", now, before)
-		}
+		stoptest.Ended(t, before)
 	}
 }

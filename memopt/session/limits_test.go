@@ -16,6 +16,7 @@ import (
 	"memopt/memopt/graph"
 	"memopt/memopt/onnx"
 	"memopt/memopt/session"
+	"memopt/memopt/stop/stoptest"
 )
 
 // dense is a chain of products, batch × width, with a branch that lives on.
@@ -221,9 +222,7 @@ func TestDropped(t *testing.T) {
 	if grown := resident(t) - anonymous; grown > 4<<20 {
 		t.Errorf("anonymous memory grew by %d", grown)
 	}
-	if n := runtime.NumGoroutine(); n > goroutines {
-		t.Errorf("%d goroutines, and %d before", n, goroutines)
-	}
+	stoptest.Ended(t, goroutines)
 }
 
 // resident is the process's anonymous memory; 0 where the system does not tell it.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"memopt/memopt/stop"
+	"memopt/memopt/stop/stoptest"
 )
 
 // endless works until its context ends.
@@ -54,18 +56,25 @@ func TestAll(t *testing.T) {
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
+	var working atomic.Int32
+	work := func() {
+		working.Add(1)
+		defer working.Add(-1)
+		endless(ctx)
+	}
 	_, err := stop.When(ctx, func() (int, error) {
-		wait := stop.Go(func() { endless(ctx) })
+		wait := stop.Go(work)
 		defer wait()
-		stop.All(func() { endless(ctx) }, func() { endless(ctx) }, func() {})
+		stop.All(work, work, func() {})
 		return 1, nil
 	})
 	if err != context.DeadlineExceeded {
 		t.Error(err)
 	}
-	if n := runtime.NumGoroutine(); n > before {
-		t.Errorf("%d goroutines, %d before", n, before)
+	if n := working.Load(); n != 0 {
+		t.Errorf("%d still work", n)
 	}
+	stoptest.Ended(t, before)
 }
 
 // TestFaults: a bug on another goroutine is its caller's, with its own stack.
