@@ -34,16 +34,14 @@
 //
 // # Why it works
 //
-// Lives of a training step lie within each other, as what is made early is read late: placed by falling length, each on the
-// highest below it, they leave no gap (nested). Lives of equal length go around in a ring and lose less than the largest
-// (ring). For the rest a first fit by size comes within a fraction of a percent of the bound on most training steps (J.
-// Pisarchyk and J. Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020: orders). Convolution nets leave
-// wide holes to any such order. The skyline looks at the lowest valley only and weighs what each life would waste there, in
-// time that hardly grows with how many lives meet; a problem with few large lives is packed from those (largefirst), and what is
-// too high in few places is mended by ejection (eject; Y. Nagata and O. Bräysy, 2009). The exact search builds canonical
-// packings, in which every life lies on the floor or on another, by offset (M. D. Moffitt, "MiniMalloc", ASPLOS 2023), with
-// restarts that put first what the failed runs ran into. Where it runs dry it proves that no packing is lower, which raises
-// the bound.
+// A first fit by size comes within a fraction of a percent of the bound on most training steps (J. Pisarchyk and J. Lee,
+// "Efficient Memory Management for Deep Neural Net Inference", 2020: orders), since their lives lie within each other: what is
+// made early is read late. Convolution nets leave wide holes to any such order. The skyline looks at the lowest valley only
+// and weighs what each life would waste there, in time that hardly grows with how many lives meet; a problem with few large
+// lives is packed from those (largefirst), and what is too high in few places is mended by ejection (eject; Y. Nagata and
+// O. Bräysy, 2009). The exact search builds canonical packings, in which every life lies on the floor or on another, by offset
+// (M. D. Moffitt, "MiniMalloc", ASPLOS 2023), with restarts that put first what the failed runs ran into. Where it runs out of
+// choices it proves that no packing is lower, which raises the bound.
 //
 // The same problem has the same solution on any machine: what is spent is counted in looks, not in seconds, and products
 // are rounded before they are summed. The order in which buffers are listed does not change the height. The only
@@ -58,7 +56,8 @@
 // many short stages, each on the best of several routes; cores, the lives of the fullest moments, packed first; walks in the order
 // of time that go back where there is no room; pieces joined again that had been cut from a perfect packing; pushing lives up and
 // down, and ejecting what is in the way of that; turning a packing upside down; lives as they come; chains at the bottom and
-// on top in turn. Random shapes of 20,000 lives, which those came within 1 % of, end 1 to 4 % above the bound now, and problems cut
+// on top in turn. Two passes in linear time, each life on the highest below it and lives around a ring, placed nothing recorded
+// lower than the rest do, nor a step of 100,000 lives sooner than 12 ms. Random shapes of 20,000 lives, which those came within 1 % of, end 1 to 4 % above the bound now, and problems cut
 // from a perfect packing 20 to 50 %. Hill climbing over orders comes nowhere near: 8 to 31 % above the bound on google/minimalloc's
 // instances, where the search finds it.
 package pack

@@ -8,12 +8,11 @@ import (
 	"sort"
 )
 
-// A part in which a buffer is fixed is packed by strategies, a search, a skyline and what mends a packing, which go around
-// it. Nothing goes to its bottom for good, and it is not nested, nor a ring, nor turned over. What is fixed is always among
-// those that are packed first where others wait.
+// A part with fixed buffers is packed by orders, search, skyline and eject, which place the other lives around them. No life is
+// put at its bottom for good (settle), and it is not packed from its large lives.
 //
-// To a skyline fixed lives are blocks in the air: no life is placed that would reach into one, nothing is raised past the
-// bottom of one, and sections that have come to it go on from its top.
+// To the skyline a fixed life is a block in the air: no life is placed that would reach into it, no section is raised past its
+// bottom, and sections that have come up to its bottom go on from its top.
 
 const (
 	free    = -1 // the fixed offset of a life that has none

@@ -26,10 +26,6 @@ type pass struct {
 var passes = []pass{
 	// First, so that every later pass has a packing to be lower than. It cannot be left out.
 	{"stack", "puts every life on top of all others", nil, stack, nil},
-	// Linear in the lives, and exact for most training steps: before anything that takes longer.
-	{"nested", "puts each life on the highest below it, as fits lives that lie within each other", manyLoose, nested, nil},
-	// Linear, too; only lives that end in the order in which they begin, as behind a window that slides along, are low as a ring.
-	{"ring", "puts each life behind the one before it, and goes around at the top", manyLoose, rings, nil},
 	// Microseconds for few lives; of many it gives up as soon as it is too high.
 	{"orders", "places lives in orders of size, length, area and begin, by first or best fit", nil, orders, nil},
 	// Few lives that are far above the goal now are hard for all but the search, which is quick where there is much to gain.
@@ -69,8 +65,6 @@ const (
 	loose     = 100  // share of the goal above it from which on it is worth its time to pack many lives from the large ones
 	slight    = 128  // share of the goal above it that skylines mostly take off, more quickly than a search
 )
-
-func manyLoose(p *part, t target) bool { return len(p.lives) > few && !p.fixed() }
 
 // climbable is whether sums of heights stay numbers on the way.
 func climbable(p *part, t target) bool { return t.goal <= mostClimbed }

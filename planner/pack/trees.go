@@ -2,7 +2,6 @@ package pack
 
 import (
 	"math"
-	"slices"
 )
 
 // The trees here are flat and wide: a node stands for the fan of those below it that follow each other, which are a cache
@@ -251,83 +250,4 @@ func (f *firsts) down(level int, i, last, x int32) int32 {
 		return -1
 	}
 	return i
-}
-
-// heights is how far up each section is taken, and the highest of any stretch of them.
-type heights struct {
-	levels []int32
-	most   []int64 // by node: the highest of its sections, but for what all of a node above are taken up to
-	all    []int64 // by node above the sections: what all of its sections are taken up to
-}
-
-func newHeights(sections int32) *heights {
-	h := &heights{levels: levelsOf(int(sections))}
-	n := h.levels[len(h.levels)-1]
-	h.most, h.all = make([]int64, n), make([]int64, n-h.levels[1])
-	return h
-}
-
-// over is the highest of sections [l, r).
-func (h *heights) over(l, r int32) (top int64) {
-	rise(h.levels, l, r,
-		func(level int, a, b int32) { top = max(top, h.highest(level, a, b)) },
-		func(level int, i int32) { top = max(top, h.above(level, i)) })
-	return top
-}
-
-// highest is the highest of nodes [a, b) of a level.
-func (h *heights) highest(level int, a, b int32) (top int64) {
-	at := h.levels[level]
-	for _, x := range h.most[at+a : at+b] {
-		top = max(top, x)
-	}
-	return top
-}
-
-// above is what all of node i of the level above one are taken up to.
-func (h *heights) above(level int, i int32) int64 { return h.all[h.levels[level+1]-h.levels[1]+i] }
-
-// raise takes sections [l, r) up to top, which is above all of them. Whole nodes are left to the level above.
-func (h *heights) raise(l, r int32, top int64) {
-	rise(h.levels, l, r,
-		func(level int, a, b int32) { h.take(level, a, b, top) },
-		func(level int, i int32) { h.lift(level, i, top) })
-}
-
-// take takes all sections of nodes [a, b) of a level up to top.
-func (h *heights) take(level int, a, b int32, top int64) {
-	at := h.levels[level]
-	most := h.most[at+a : at+b]
-	for i := range most {
-		most[i] = top
-	}
-	if level == 0 {
-		return
-	}
-	at -= h.levels[1]
-	all := h.all[at+a : at+b]
-	for i := range all {
-		all[i] = top
-	}
-}
-
-// lift has node i of the level above one know that some of its sections are taken up to top.
-func (h *heights) lift(level int, i int32, top int64) {
-	node := &h.most[h.levels[level+1]+i]
-	*node = max(*node, top)
-}
-
-// sections are the heights of the first n.
-func (h *heights) sections(n int32) []int64 {
-	flat := slices.Clone(h.most[:n])
-	for from := int32(0); from < n; from += fan {
-		all := int64(0)
-		for k, i := 0, from>>wide; k+2 < len(h.levels); k, i = k+1, i>>wide {
-			all = max(all, h.above(k, i))
-		}
-		for t := from; t < min(from+fan, n); t++ {
-			flat[t] = max(flat[t], all)
-		}
-	}
-	return flat
 }

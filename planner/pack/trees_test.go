@@ -64,31 +64,6 @@ func TestFirsts(t *testing.T) {
 	})
 }
 
-// And heights.
-func TestHeights(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.Int32Range(1, 600).Draw(t, "sections")
-		values := make([]int64, n)
-		h := newHeights(n)
-		for range rapid.IntRange(0, 60).Draw(t, "changes") {
-			l := rapid.Int32Range(0, n-1).Draw(t, "l")
-			r := rapid.Int32Range(l+1, n).Draw(t, "r")
-			want := slices.Max(values[l:r])
-			if got := h.over(l, r); got != want {
-				t.Fatalf("the highest of [%d, %d) of %v is %d", l, r, values, got)
-			}
-			top := want + rapid.Int64Range(1, 5).Draw(t, "size")
-			h.raise(l, r, top)
-			for i := range values[l:r] {
-				values[int(l)+i] = top
-			}
-			if got := h.sections(n); !slices.Equal(got, values) {
-				t.Fatalf("heights %v, want %v", got, values)
-			}
-		}
-	})
-}
-
 // values are the numbers of the first n sections.
 func (p *peaks) values(n int32) (values []int64) {
 	for t := range n {
