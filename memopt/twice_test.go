@@ -63,22 +63,6 @@ func TestExtraOfTwice(t *testing.T) {
 	if p.FormOverhead() < 0.1 || p.Bound.Overhead < p.FormOverhead() || p.Baseline != whole.Baseline {
 		t.Errorf("the form costs %v, the bound is %v, everything kept is %+v", p.FormOverhead(), p.Bound.Overhead, p.Baseline)
 	}
-	f, err := p.Formulas()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, batch := range []int64{8, 9, 16, 40} {
-		dims := map[string]int64{"batch": batch, "seq": 64}
-		q, err := p.Resize(dims)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, ok := f.OverheadAt(dims)
-		if !ok {
-			t.Fatalf("no formula at %v", dims)
-		}
-		near("the formula", got, q.Result.Overhead)
-	}
 
 	curve, err := open(map[string]string{}).Frontier()
 	if err != nil {

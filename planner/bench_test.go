@@ -51,12 +51,10 @@ func BenchmarkTrial(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		again := p.Again()
 		for _, row := range []struct {
 			name string
 			do   func() int
 		}{
-			{"peak", func() int { launches, _ := p.Trial(again); return launches }},
 			{"lives", p.Simulate},
 		} {
 			b.Run(fmt.Sprintf("%s-%dL/%s", c.spec.Family, c.spec.Layers, row.name), func(b *testing.B) {

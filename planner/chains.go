@@ -143,7 +143,7 @@ func (c *chainer) read(i int, but ...int) bool {
 func (c *chainer) lasts(r Ref) bool {
 	m := c.p.m
 	owner := m.owner[r.Value.ID]
-	return m.lasting[owner] || m.sim.holds.until(owner) > 0
+	return m.lasting[owner] || m.until(m.number[owner]) > 0
 }
 
 // from is the chain that begins with launch i. What joins it runs there, before launches that stood in between and do

@@ -17,14 +17,14 @@ func TestCheckKnowsNoModel(t *testing.T) {
 		want  string
 	}{
 		{"nothing", func(*model) {}, ""},
-		{"a value is larger than that", func(m *model) { m.bytes[largestOf(m)] -= 64 }, "the plan is wrong"},
+		{"a value is larger than that", func(m *model) { m.p.Bytes[largestOf(m)] -= 64 }, "the plan is wrong"},
 		{"all values are smaller", func(m *model) {
-			for v := range m.bytes {
-				m.bytes[v] *= 2
+			for v := range m.p.Bytes {
+				m.p.Bytes[v] *= 2
 			}
 		}, "the plan is wrong"},
-		{"work space is left out", func(m *model) { clear(m.scratch) }, "the plan is wrong"},
-		{"a node is dearer", func(m *model) { m.total -= m.cost[m.sim.plain[3]] }, "of the plain step more, not"},
+		{"work space is left out", func(m *model) { clear(m.p.Work) }, "the plan is wrong"},
+		{"a node is dearer", func(m *model) { m.total -= m.p.Cost[3] }, "of the plain step more, not"},
 		{"a node takes more operations", func(m *model) { m.flopsSum-- }, "the plain step takes"},
 		{"weights are larger", func(m *model) { m.heights[0] -= 64 }, "weights and states take"},
 	} {
@@ -54,8 +54,8 @@ func TestCheckKnowsNoModel(t *testing.T) {
 
 // largestOf is the largest value in the arena.
 func largestOf(m *model) (largest int) {
-	for v, bytes := range m.bytes {
-		if !m.fixed[m.owner[v]] && bytes > m.bytes[largest] || m.fixed[m.owner[largest]] {
+	for v, bytes := range m.p.Bytes {
+		if bytes > m.p.Bytes[largest] {
 			largest = v
 		}
 	}

@@ -2,9 +2,19 @@ package planner
 
 import (
 	"fmt"
+	"math"
 
 	"memopt/memopt/graph"
 )
+
+// price is what a node takes, before it is weighed: operations, and bytes read and written.
+type price struct {
+	flops int64
+	moved float64 // a node may read what is large many times
+}
+
+// flops is a node's operations.
+func (m *model) flops(node int32) int64 { return m.prices[m.kind[node]].flops }
 
 // plainCost is what a node costs by flops and bytes moved, on one scale: in quarters of the time of a byte that moves.
 func (m *model) plainCost(node int32) float64 {
@@ -12,27 +22,48 @@ func (m *model) plainCost(node int32) float64 {
 	return float64(p.flops)*m.flop + p.moved/4
 }
 
-// transfers evaluates the bytes that a node reads and writes.
-func (m *model) transfers(n *graph.Node) (sum float64, err error) {
-	for i, v := range n.Inputs {
-		switch {
-		case v == nil:
-		case n.Op.Reads == nil:
-			sum += float64(m.bytes[v.ID])
-		default:
-			bytes, err := m.binding.Eval(readBytes(n, i))
-			if err != nil {
+// price evaluates what a node that is no view takes, once for those that are alike, and its work space.
+func (m *model) price(n *graph.Node) (scratch int64, err error) {
+	k := m.like.first(n)
+	if m.kind[n.ID] = m.kind[k]; k == n.ID {
+		var p price
+		if n.Op.Flops != nil {
+			if p.flops, err = m.eval(func() graph.Dim { return n.Op.Flops(n) }); err != nil {
 				return 0, err
 			}
-			sum += float64(bytes)
 		}
-	}
-	for _, v := range n.Outputs {
-		if v != nil {
-			sum += float64(m.bytes[v.ID])
+		for i, v := range n.Inputs {
+			bytes := int64(0)
+			switch {
+			case v == nil:
+			case n.Op.Reads == nil:
+				bytes = m.bytes[v.ID]
+			default:
+				if bytes, err = m.binding.Eval(readBytes(n, i)); err != nil {
+					return 0, err
+				}
+			}
+			p.moved += float64(bytes)
 		}
+		for _, v := range n.Outputs {
+			if v != nil {
+				p.moved += float64(m.bytes[v.ID])
+			}
+		}
+		m.kind[n.ID], m.prices = int32(len(m.prices)), append(m.prices, p)
 	}
-	return sum, nil
+	if k != n.ID && !m.lowered { // a kernel may need what is not told by the node alone
+		return m.p.Work[m.op[k]], nil
+	}
+	return m.workSpace(n)
+}
+
+// eval evaluates a formula of an operator.
+func (m *model) eval(of func() graph.Dim) (n int64, err error) {
+	if failed := graph.Try(func() { n, err = m.binding.Eval(of()) }); failed != nil {
+		return 0, failed
+	}
+	return n, err
 }
 
 // readBytes is what a node reads of an input, where that need not be all.
@@ -40,33 +71,56 @@ func readBytes(n *graph.Node, input int) graph.Dim {
 	return n.Op.Reads(n, input).Mul(graph.Num(n.Inputs[input].Type.Size()))
 }
 
+// workSpace is the bytes that a node needs besides its outputs: what its kernels do where those run, else what the
+// processor does.
+func (m *model) workSpace(n *graph.Node) (int64, error) {
+	if m.lowered {
+		if l, err := graph.Lower(n, m.binding, graph.PlanLimits); err != nil || l.Refused == "" {
+			return l.Scratch, err
+		}
+	}
+	if n.Op.Scratch == nil {
+		return 0, nil
+	}
+	return m.eval(func() graph.Dim { return n.Op.Scratch(n) })
+}
+
+// spaceFormula is work space as a formula; what kernels need is a number.
+func (m *model) spaceFormula(n *graph.Node) graph.Dim {
+	if m.lowered || n.Op.Scratch == nil {
+		return graph.Num(m.p.Work[m.op[n.ID]])
+	}
+	return n.Op.Scratch(n)
+}
+
+// mostRate is above any time that a unit of cost can take, and leaves room to add up.
+const mostRate = 1e200
+
 // reprice puts measured rates in the place of flops and bytes: by node, what a unit of its plain cost takes on the
 // device. A node that was not measured has the rate of all that were, together. Rates go with a node, not times, so
 // that what was measured on one batch prices another.
 func (m *model) reprice(rates map[string]float64) error {
-	if len(rates) == 0 {
-		return nil
-	}
 	units, times := 0.0, 0.0
-	for _, n := range m.g.Nodes {
-		if rate, known := rates[n.Name]; known && !n.Op.View {
+	for _, id := range m.nodes {
+		if len(rates) == 0 {
+			return nil
+		}
+		n := m.g.Nodes[id]
+		if rate, known := rates[n.Name]; known {
 			if !(rate >= 0 && rate <= mostRate) {
 				return fmt.Errorf("node %q (%s) cannot take %v for a unit of its work", n.Name, n.Op.FullName(), rate)
 			}
-			units += m.plainCost(n.ID)
-			times += rate * m.plainCost(n.ID)
+			units += m.plainCost(id)
+			times += rate * m.plainCost(id)
 		}
 	}
 	if units == 0 || times == 0 {
 		return nil
 	}
-	m.total, m.bare, m.rates, m.rate = 0, nameless{}, rates, times/units
-	for _, n := range m.g.Nodes {
-		if n.Op.View {
-			continue
-		}
-		m.cost[n.ID] = m.rateOf(n) * m.plainCost(n.ID)
-		m.total += m.cost[n.ID]
+	m.total, m.rates, m.rate = 0, rates, times/units
+	for op, id := range m.nodes {
+		m.p.Cost[op] = m.rateOf(m.g.Nodes[id]) * m.plainCost(id)
+		m.total += m.p.Cost[op]
 	}
 	return nil
 }
@@ -79,17 +133,73 @@ func (m *model) rateOf(n *graph.Node) float64 {
 	return m.rate
 }
 
-// mostRate is above any time a unit can take, and leaves room to add up.
-const mostRate = 1e200
-
 // PlainCosts is what each node costs by flops and bytes moved under the plan's dims, by name: what a measured time is
 // divided by to be a rate. Views cost nothing and are left out.
 func (p *Plan) PlainCosts() map[string]float64 {
 	costs := map[string]float64{}
-	for _, n := range p.Graph.Nodes {
-		if !n.Op.View {
-			costs[n.Name] = p.m.plainCost(n.ID)
-		}
+	for _, id := range p.m.nodes {
+		costs[p.Graph.Nodes[id].Name] = p.m.plainCost(id)
 	}
 	return costs
 }
+
+// relate tells what a step costs against the plain form that the request names: the difference counts as extra cost of
+// every plan. It prices both.
+func (m *model) relate(r Request) error {
+	if err := m.reprice(r.Costs); err != nil {
+		return err
+	}
+	if r.Plain == nil || r.Plain == m.g {
+		return nil
+	}
+	plain, err := newModel(r.Plain, r)
+	if err != nil {
+		return err
+	}
+	if err := plain.reprice(r.Costs); err != nil {
+		return err
+	}
+	m.plain, m.own, m.total = plain, m.total-plain.total, plain.total
+	m.ownFlops = m.flopsSum - plain.flopsSum
+	return nil
+}
+
+// overhead is an extra cost as a share of the plain step's.
+func (m *model) overhead(extra float64) float64 { return share(m.own+extra, m.total) }
+
+// share is a cost as a share of another, which may be far below 1: measured costs are in seconds. Of nothing it is 0,
+// never -0, which files would tell.
+func share(cost, of float64) float64 {
+	if cost == 0 || of == 0 {
+		return 0
+	}
+	return cost / of
+}
+
+// allows is the extra cost that a limit of overhead leaves for what runs again; without one it leaves any.
+func (m *model) allows(overhead float64) float64 {
+	if overhead <= 0 {
+		return math.Inf(1)
+	}
+	return overhead*m.total - m.own
+}
+
+// again is what the repeated launches of steps take: their cost and operations, and how many they are.
+func (m *model) again(steps []Step) (cost float64, flops int64, launches int) {
+	for _, s := range steps {
+		if s.Again {
+			cost, flops, launches = cost+m.p.Cost[m.op[s.Node]], flops+m.flops(s.Node), launches+1
+		}
+	}
+	return cost, flops, launches
+}
+
+// Cost is what a step under the plan costs, in the units of its costs, and what the plain step does.
+func (p *Plan) Cost() (cost, plain float64) {
+	again, _, _ := p.m.again(p.Steps)
+	return p.m.total + p.m.own + again, p.m.total
+}
+
+// FormOverhead is what the form of the step costs above the plain step, as a share of that: the plan's overhead if
+// nothing ran again.
+func (p *Plan) FormOverhead() float64 { return p.m.overhead(0) }

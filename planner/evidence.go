@@ -16,7 +16,7 @@ func (m *model) floor() Floor {
 	if f.Peak == 0 {
 		return Floor{}
 	}
-	return Floor{f.Peak, m.g.Nodes[m.sim.plain[f.Op]].Name}
+	return Floor{f.Peak, m.g.Nodes[m.nodes[f.Op]].Name}
 }
 
 // Bound is what no plan in this order can undercut.

@@ -69,11 +69,76 @@ func (l *Lab) Repeatable() (all []*graph.Node) {
 // cost, as a share, of running a set of nodes again.
 func (l *Lab) Simulate(again []bool) (peak int64, live []int64, steps []Step, overhead float64) {
 	t := l.m.simulate(l.m.order(again))
-	return t.peak, t.live, t.steps, l.m.againCost(t.steps) / l.m.total
+	cost, _, _ := l.m.again(t.steps)
+	return t.peak, t.live, t.steps, cost / l.m.total
 }
 
-// Trial is the steps and the peak alone.
-func (l *Lab) Trial(again []bool) (steps []Step, peak int64) { return l.m.trial(again) }
+// Peak is that of steps by another route: recompute.Check goes back over them.
+func (l *Lab) Peak(steps []Step) int64 {
+	var launches []int32
+	for _, s := range steps {
+		launches = append(launches, l.m.op[s.Node])
+	}
+	peak, _, err := recompute.Check(l.m.problem(1, nil), launches)
+	if err != nil {
+		panic(err)
+	}
+	return peak
+}
+
+// Resize is the plan's steps under other dims, placed anew: what its formulas are held against.
+func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
+	r := p.Request
+	r.Dims = dims
+	m, err := newModel(p.Graph, r)
+	if err != nil {
+		return nil, err
+	}
+	return m.planOf(p.Graph, r, p.Steps)
+}
+
+// PeakAt is the largest of the formulas under dims; ok is false where they do not hold.
+func (f *Formulas) PeakAt(dims map[string]int64) (peak int64, ok bool) {
+	v, ok := f.values(dims)
+	if !ok {
+		return 0, false
+	}
+	for _, list := range []struct {
+		of   []polynomial
+		zero bool
+	}{{f.same, true}, {f.differ, false}} {
+		for _, p := range list.of {
+			x, fits := p.at(v)
+			ok = ok && fits && (x == 0) == list.zero
+		}
+	}
+	if !ok {
+		return 0, false
+	}
+	return f.peakAt(v)
+}
+
+// OverheadAt is the extra cost under dims, as a share of the plain step's.
+func (f *Formulas) OverheadAt(dims map[string]int64) (share float64, ok bool) {
+	v, ok := f.values(dims)
+	if !ok {
+		return 0, false
+	}
+	return f.overheadAt(v), true
+}
+
+func (f *Formulas) values(dims map[string]int64) ([]int64, bool) {
+	b, err := graph.Bind(dims)
+	if err != nil || f.m.g.CheckBinding(b) != nil {
+		return nil, false
+	}
+	v, ok, err := f.terms.values(b)
+	if f.pinned {
+		own, fits, fails := f.terms.values(f.m.binding)
+		ok = ok && fits && fails == nil && slices.Equal(v, own)
+	}
+	return v, ok && err == nil
+}
 
 // Floor is the floor that plans of the graph show.
 func (l *Lab) Floor() Floor { return l.m.floor() }
@@ -118,13 +183,6 @@ func (l *Lab) Anyhow(again [][2]int, dims map[string]int64) *Plan {
 		panic(err)
 	}
 	return p
-}
-
-// Trial simulates the set of nodes that the plan runs again, as a search does for
-// every set that it looks at.
-func (p *Plan) Trial(again []bool) (launches int, peak int64) {
-	steps, peak := p.m.trial(again)
-	return len(steps), peak
 }
 
 // Again is, by node, what the plan runs again.

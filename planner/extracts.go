@@ -163,6 +163,7 @@ func (m *model) named(other *model, again []bool) []bool {
 
 // formOf simulates the step with the nodes running again that do in another form of it.
 func (m *model) formOf(other *model, again []bool) form {
-	steps, peak := m.trial(m.named(other, again))
-	return form{peak, m.total + m.own + m.againCost(steps), m.flopsSum + m.againFlops(steps)}
+	t := m.simulate(m.order(m.named(other, again)))
+	cost, flops, _ := m.again(t.steps)
+	return form{t.peak, m.total + m.own + cost, m.flopsSum + flops}
 }

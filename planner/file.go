@@ -325,7 +325,8 @@ func (f *File) BindAs(g *graph.Graph, r Request) (*Plan, error) {
 		return nil, err
 	}
 	p.t = m.simulate(p.Steps)
-	c := &candidate{again: ranAgain(p.Steps, len(g.Nodes)), t: p.t, cost: m.againCost(p.Steps)}
+	c := &candidate{again: ranAgain(p.Steps, len(g.Nodes)), t: p.t}
+	c.cost, _, _ = m.again(p.Steps)
 	c.placed.Height = p.Arena
 	p.Result, p.Memory, p.Dominant = m.summary(c), m.memory(c), m.dominant(c.t)
 	rows := &search{m: m, base: base, plan: p}

@@ -208,7 +208,7 @@ func (f *Formulas) costs(t *timeline, sizes []polynomial) error {
 			return err
 		}
 		plain = tally{}
-		for _, id := range other.sim.plain {
+		for _, id := range other.nodes {
 			if err := f.add(&plain, other, other.g.Nodes[id], sizes); err != nil {
 				return err
 			}
@@ -287,48 +287,6 @@ func (f *Formulas) transfers(n *graph.Node, sizes []polynomial) (moved polynomia
 	return moved, nil
 }
 
-// Valid reports whether the formulas hold under dims.
-func (f *Formulas) Valid(dims map[string]int64) bool {
-	v, ok := f.values(dims)
-	return ok && f.valid(v)
-}
-
-func (f *Formulas) values(dims map[string]int64) ([]int64, bool) {
-	b, err := graph.Bind(dims)
-	if err != nil || f.m.g.CheckBinding(b) != nil {
-		return nil, false
-	}
-	v, ok, err := f.terms.values(b)
-	if f.pinned {
-		own, fits, fails := f.terms.values(f.m.binding)
-		ok = ok && fits && fails == nil && slices.Equal(v, own)
-	}
-	return v, ok && err == nil
-}
-
-func (f *Formulas) valid(v []int64) bool {
-	for _, p := range f.same {
-		if x, ok := p.at(v); !ok || x != 0 {
-			return false
-		}
-	}
-	for _, p := range f.differ {
-		if x, ok := p.at(v); !ok || x == 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// PeakAt is the plan's peak under dims; ok is false where the formulas do not hold.
-func (f *Formulas) PeakAt(dims map[string]int64) (peak int64, ok bool) {
-	v, ok := f.values(dims)
-	if !ok || !f.valid(v) {
-		return 0, false
-	}
-	return f.peakAt(v)
-}
-
 func (f *Formulas) peakAt(v []int64) (peak int64, ok bool) {
 	for _, p := range f.peaks {
 		x, fits := p.at(v)
@@ -338,15 +296,6 @@ func (f *Formulas) peakAt(v []int64) (peak int64, ok bool) {
 		peak = max(peak, x)
 	}
 	return peak, true
-}
-
-// OverheadAt is the extra cost under dims, as a share of the plain step's.
-func (f *Formulas) OverheadAt(dims map[string]int64) (share float64, ok bool) {
-	v, ok := f.values(dims)
-	if !ok {
-		return 0, false
-	}
-	return f.overheadAt(v), true
 }
 
 func (f *Formulas) overheadAt(v []int64) float64 {

@@ -210,9 +210,9 @@ func (l *largest) choose(s *search, size, room int64) (c *candidate, err error) 
 	c = s.base
 	limits := l.r.Strategy == "" || l.r.Strategy == "auto" || l.r.Strategy == byLimits
 	switch {
-	case l.planned && len(s.m.sim.plain) > midProgram:
+	case l.planned && len(s.m.nodes) > midProgram:
 		return nil, nil
-	case limits && (!l.planned || len(s.m.sim.plain) > smallProgram):
+	case limits && (!l.planned || len(s.m.nodes) > smallProgram):
 		if c.placed.Height <= room || c.cost > most {
 			break
 		}

@@ -21,7 +21,7 @@ type layers struct {
 const fewest = 2
 
 func (m *model) layers() (l layers, ok bool) {
-	order := m.sim.plain[:m.sim.forward]
+	order := m.nodes[:m.p.Border]
 	label := make([]*graph.Op, len(order))
 	for i, n := range order {
 		label[i] = m.g.Nodes[n].Op
@@ -108,19 +108,19 @@ func longestRun(label []*graph.Op, period int) (from, length int) {
 // crossing is, by forward step, the bytes that are made before it and read by it or later ones of the forward pass.
 func (m *model) crossing(order []int32) []int64 {
 	made, last := map[int32]int{}, map[int32]int{}
-	for i, n := range order {
-		for _, o := range m.inputs.Of(n) {
-			last[o] = i
+	for i := range order {
+		for _, v := range m.p.Inputs.Of(int32(i)) {
+			last[v] = i
 		}
-		for _, o := range m.outputs.Of(n) {
-			made[o] = i
+		for _, v := range m.p.Outputs.Of(int32(i)) {
+			made[v] = i
 		}
 	}
 	cross := make([]int64, len(order)+2)
-	for o, at := range made {
-		if last[o] > at {
-			cross[at+1] += m.bytes[o]
-			cross[last[o]+1] -= m.bytes[o]
+	for v, at := range made {
+		if last[v] > at {
+			cross[at+1] += m.p.Bytes[v]
+			cross[last[v]+1] -= m.p.Bytes[v]
 		}
 	}
 	for i := 1; i < len(cross); i++ {
@@ -133,11 +133,11 @@ func (m *model) crossing(order []int32) []int64 {
 // frameworks do that wrap layers.
 func (m *model) checkpoints(l layers, every int) []bool {
 	again := make([]bool, len(m.g.Nodes))
-	order := m.sim.plain[:m.sim.forward]
+	order := m.nodes[:m.p.Border]
 	last := map[int32]int{}
-	for i, n := range order {
-		for _, o := range m.inputs.Of(n) {
-			last[o] = i
+	for i := range order {
+		for _, v := range m.p.Inputs.Of(int32(i)) {
+			last[v] = i
 		}
 	}
 	for k, from := range l.begin {
@@ -150,7 +150,7 @@ func (m *model) checkpoints(l layers, every int) []bool {
 		}
 		for i := from; i < to; i++ {
 			n := m.g.Nodes[order[i]]
-			crosses := slices.ContainsFunc(m.outputs.Of(n.ID), func(o int32) bool { return last[o] >= to })
+			crosses := slices.ContainsFunc(m.p.Outputs.Of(int32(i)), func(v int32) bool { return last[v] >= to })
 			again[n.ID] = m.mayRunAgain(n) && !crosses
 		}
 	}

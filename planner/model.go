@@ -12,64 +12,55 @@ import (
 	"memopt/planner/recompute"
 )
 
-// model is a graph with numbers for its dims: what the strategies and the simulation work on. Slices are indexed by
-// value or node ID.
+// model is a graph with numbers for its dims: what the strategies and the simulation work on. It does not change once
+// it is made and priced. An owner is a value that others may show or be written over: all have its bytes.
 type model struct {
 	g       *graph.Graph
 	binding *graph.Binding
 	ctx     context.Context // polled by whatever works on the model
+	lowered bool            // for a device that runs kernels
+	log     *passLog        // what the passes of searches did
 
-	like     *alike
-	bytes    []int64     // by value; views have none of their own
-	shapes   [][]int     // by number of a look (like.look)
-	owner    []int32     // by value: whose storage its bytes are in
-	fixed    []bool      // by owner: outside the arena
-	lasting  []bool      // by owner: read after the last step
-	may      []bool      // by node: a plan may run it again
-	heights  [2]int64    // of the spaces outside the arena: state and staging
-	states   int64       // bytes of optimizer states
-	scratch  []int64     // by node
-	lowered  bool        // for a device that runs kernels
-	unit     int64       // bytes of lives count in whole units: of the alignment, or 1 if they have no places
-	kind     []int32     // by node: the number of its price
-	prices   []price     // of nodes that are alike; the first is a view's
-	ops      []*graph.Op // by number of a price; nil for views
-	cost     []float64
+	like           *alike
+	shapes         [][]int  // by number of a look (like.look)
+	bytes          []int64  // by value
+	owner          []int32  // by value: whose storage its bytes are in
+	fixed, lasting []bool   // by owner: outside the arena; read after the last step
+	heights        [2]int64 // of the spaces outside the arena: state and staging
+	states         int64    // bytes of optimizer states
+	unit           int64    // bytes of lives count in whole units: of the alignment, or 1 if they have no places
+
+	// p is the step without its names. Operators are the nodes that are no views, in the graph's order; values are the
+	// owners in the arena, in the order in which they are written.
+	p       recompute.Problem
+	nodes   []int32           // by operator: its node
+	op      []int32           // by node: its operator, of a view the next one
+	owners  []int32           // by value of p
+	number  []int32           // by owner: its value in p, −1 outside the arena
+	maker   []int32           // by value of p: the operator that writes it
+	ends    map[int32][]int32 // by operator: the values of p that are held until it has run
+	forward int               // how many nodes stand before the first that is not forward
+
+	kind     []int32            // by node: the number of its price
+	prices   []price            // of nodes that are alike; the first is a view's
 	rates    map[string]float64 // by node: what a unit of its plain cost costs, where that was measured
 	rate     float64            // and of the others
 	flop     float64            // the time of a flop, in quarters of that of a byte that moves
-	inputs   recompute.Lists    // by node: owners read, each once, without fixed ones
-	outputs  recompute.Lists    // by node: owners written, in the arena
 	total    float64            // cost of one plain step
 	flopsSum int64
 	plain    *model  // the form that costs are told against; nil is this one
 	own      float64 // what this form costs beyond that
 	ownFlops int64
-	forward  int // how many nodes stand before the first that is not forward
-	sim      *simulator
-	bare     nameless  // made when it is first asked for
-	spare    [][]int32 // tables out of use
-	log      *passLog  // what the passes of searches did
 }
 
-// price is what a node takes, before it is weighed: operations, and bytes read and written.
-type price struct {
-	flops int64
-	moved float64 // a node may read what is large many times
-}
-
-// flops is a node's operations.
-func (m *model) flops(node int32) int64 { return m.prices[m.kind[node]].flops }
-
-// What a step may come to: bytes of all values and their work space, and operations. Some of it runs again, so sums of
-// several times as many bytes, and of twice the operations, have to be numbers.
 const (
+	// What a step may come to: bytes of all values and their work space, and operations. Some of it runs again, so sums
+	// of several times as many bytes, and of twice the operations, have to be numbers.
 	mostBytes = 1 << 60
 	mostFlops = 1 << 62
+	// alignment of every offset: a cache line, and enough for any vector load.
+	alignment = 64
 )
-
-// alignment of every offset: a cache line, and enough for any vector load.
-const alignment = 64
 
 // newModel binds the dims that a request has. Of the rest of it the context, the device and the passes that are off
 // matter here.
@@ -85,92 +76,237 @@ func newModel(g *graph.Graph, r Request) (*model, error) {
 	if err := g.CheckBinding(b); err != nil {
 		return nil, err
 	}
+	values, nodes := len(g.Values), len(g.Nodes)
 	m := &model{
-		g: g, binding: b, ctx: r.Context, lowered: r.Lowered, log: log, like: newAlike(g),
-		bytes: make([]int64, len(g.Values)), owner: make([]int32, len(g.Values)),
-		fixed: make([]bool, len(g.Values)), lasting: make([]bool, len(g.Values)),
-		scratch: make([]int64, len(g.Nodes)), kind: make([]int32, len(g.Nodes)), prices: make([]price, 1), ops: make([]*graph.Op, 1), cost: make([]float64, len(g.Nodes)),
-		rate: 1, flop: g.BytesPerFlop() / 4, forward: len(g.Nodes), unit: alignment,
+		g: g, binding: b, ctx: r.Context, lowered: r.Lowered, log: log, like: newAlike(g), unit: alignment,
+		bytes: make([]int64, values), owner: make([]int32, values), fixed: make([]bool, values), lasting: make([]bool, values),
+		op: make([]int32, nodes), number: slices.Repeat([]int32{-1}, values), forward: nodes,
+		kind: make([]int32, nodes), prices: make([]price, 1), rate: 1, flop: g.BytesPerFlop() / 4,
 	}
 	if allocated(g) {
 		m.unit = 1
 	}
-	sizes := make([]int64, len(m.like.looks))
-	m.shapes = make([][]int, len(m.like.looks))
-	for k, v := range m.like.looks {
-		if m.shapes[k], err = b.Shape(v.Shape); err != nil {
-			return nil, fmt.Errorf("value %q: %w", v.Name, err)
-		}
-		if sizes[k], err = m.bytesOf(v); err != nil {
-			return nil, fmt.Errorf("value %q: %w", v.Name, err)
+	m.p.Context = m.ctx
+	for _, step := range []func() error{m.values, m.operators, m.replacements} {
+		if err := step(); err != nil {
+			return nil, err
 		}
 	}
-	room, work := int64(mostBytes), int64(mostFlops)
-	for i, k := range m.like.look {
-		if room -= sizes[k]; room < 0 {
-			return nil, fmt.Errorf("value %q: it and those before it take more than %d bytes, which is the most", g.Values[i].Name, int64(mostBytes))
-		}
-		m.owner[i], m.bytes[i] = int32(i), sizes[k]
-		m.settle(i, m.like.looks[k].Kind)
-	}
-	m.reserve()
-	var touched []int32
-	for i, is := range m.like.traits {
-		stop.Poll(m.ctx)
-		if is&isForward == 0 {
-			m.forward = min(m.forward, i)
-		}
-		reads, makes := m.like.reads.Of(int32(i)), m.like.makes.Of(int32(i))
-		if is&isView != 0 {
-			m.owner[makes[0]] = m.owner[reads[0]]
-		} else if err := m.price(g.Nodes[i]); err != nil {
-			n := g.Nodes[i]
-			return nil, fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
-		}
-		room, work = room-m.scratch[i], work-m.flops(int32(i))
-		if room < 0 || work < 0 {
-			n := g.Nodes[i]
-			return nil, fmt.Errorf("node %q (%s): up to here the step takes more than %d bytes or %d operations, which is the most",
-				n.Name, n.Op.FullName(), int64(mostBytes), int64(mostFlops))
-		}
-		if is&overwrites != 0 {
-			for o, in := range m.ops[m.kind[i]].Overwrites {
-				if makes[o] >= 0 {
-					m.owner[makes[o]] = m.owner[reads[in]]
-				}
-			}
-		}
-		touched = m.touched(touched, reads)
-		m.inputs.Add(touched...)
-		touched = m.touched(touched, makes)
-		m.outputs.Add(touched...)
-	}
-	for _, v := range g.Outputs {
-		m.lasting[m.owner[v.ID]] = true
-	}
-	for _, u := range m.like.updates {
-		m.lasting[m.owner[u.made]] = true
-	}
-	if err := m.replacements(); err != nil {
-		return nil, err
-	}
-	m.sim = newSimulator(m)
 	return m, nil
 }
 
-// settle gives a value that is not computed its place outside the arena.
-func (m *model) settle(v int, kind graph.Kind) {
-	space := &m.heights[0]
-	switch kind {
-	case graph.Computed:
-		return
-	case graph.Input:
-		space = &m.heights[1]
-	case graph.State:
-		m.states += m.bytes[v]
+// values evaluates the bytes of all values, and gives those that are not computed their places outside the arena.
+func (m *model) values() (err error) {
+	sizes := make([]int64, len(m.like.looks))
+	m.shapes = make([][]int, len(sizes))
+	for k, v := range m.like.looks {
+		if m.shapes[k], err = m.binding.Shape(v.Shape); err == nil {
+			sizes[k], err = m.bytesOf(v)
+		}
+		if err != nil {
+			return fmt.Errorf("value %q: %w", v.Name, err)
+		}
 	}
-	m.fixed[v] = true
-	*space = align(*space) + m.bytes[v]
+	room := int64(mostBytes)
+	for i, k := range m.like.look {
+		if room -= sizes[k]; room < 0 {
+			return fmt.Errorf("value %q: it and those before it take more than %d bytes, which is the most", m.g.Values[i].Name, int64(mostBytes))
+		}
+		m.owner[i], m.bytes[i] = int32(i), sizes[k]
+		space := &m.heights[0]
+		switch m.like.looks[k].Kind {
+		case graph.Computed:
+			continue
+		case graph.Input:
+			space = &m.heights[1]
+		case graph.State:
+			m.states += sizes[k]
+		}
+		m.fixed[i] = true
+		*space = align(*space) + sizes[k]
+	}
+	return nil
+}
+
+// bytesOf is what a value takes. Its shape is numbers already, and their product is quicker than a formula; the formula
+// says what is wrong with a product that is too large.
+func (m *model) bytesOf(v *graph.Value) (int64, error) {
+	product := uint64(v.Type.Size())
+	for _, n := range m.shape(v) {
+		high, low := bits.Mul64(product, uint64(n))
+		if high != 0 || low > math.MaxInt64 {
+			return m.binding.Eval(v.Bytes())
+		}
+		product = low
+	}
+	return int64(product), nil
+}
+
+// operators prices the nodes and makes p of them.
+func (m *model) operators() error {
+	p, used, room, work := &m.p, int64(0), int64(mostBytes), int64(mostFlops)
+	for _, bytes := range m.bytes {
+		used += bytes
+	}
+	room -= used
+	p.Inputs.Reserve(len(m.g.Nodes), 3*len(m.g.Nodes)) // mostly a node reads no more than that, and makes one value
+	p.Outputs.Reserve(len(m.g.Nodes), len(m.g.Nodes))
+	var touched []int32
+	for i, n := range m.g.Nodes {
+		stop.Poll(m.ctx)
+		op := int32(len(m.nodes))
+		if m.op[i] = op; n.Phase != graph.Forward {
+			m.forward = min(m.forward, i)
+		}
+		if n.Op.View {
+			m.owner[n.Outputs[0].ID] = m.owner[n.Inputs[0].ID]
+			continue
+		}
+		scratch, err := m.price(n)
+		if err != nil {
+			return fmt.Errorf("node %q (%s): %w", n.Name, n.Op.FullName(), err)
+		}
+		if room, work = room-scratch, work-m.flops(n.ID); room < 0 || work < 0 {
+			return fmt.Errorf("node %q (%s): up to here the step takes more than %d bytes or %d operations, which is the most",
+				n.Name, n.Op.FullName(), int64(mostBytes), int64(mostFlops))
+		}
+		for o, in := range n.Op.Overwrites {
+			if n.Outputs[o] != nil {
+				m.owner[n.Outputs[o].ID] = m.owner[n.Inputs[in].ID]
+			}
+		}
+		if n.Phase == graph.Forward && p.Border == op {
+			p.Border++
+		}
+		m.nodes = append(m.nodes, n.ID)
+		touched = m.touched(touched[:0], n.Inputs)
+		p.Inputs.Add(touched...)
+		touched = m.touched(touched[:0], n.Outputs)
+		p.Outputs.Add(touched...)
+		for len(m.maker) < len(m.owners) {
+			m.maker = append(m.maker, op)
+		}
+		cost := m.plainCost(n.ID)
+		p.Cost, p.Work = append(p.Cost, cost), append(p.Work, scratch)
+		m.total, m.flopsSum = m.total+cost, m.flopsSum+m.flops(n.ID)
+	}
+	m.last()
+	return nil
+}
+
+// touched adds the values of p that values of the graph are, each once. What is not in the arena is none.
+func (m *model) touched(all []int32, values []*graph.Value) []int32 {
+	for _, v := range values {
+		if v == nil || m.fixed[m.owner[v.ID]] {
+			continue
+		}
+		o := m.owner[v.ID]
+		if m.number[o] < 0 {
+			m.number[o] = int32(len(m.owners))
+			m.owners, m.p.Bytes = append(m.owners, o), append(m.p.Bytes, m.bytes[o])
+		}
+		if k := m.number[o]; !slices.Contains(all, k) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// last tells how long values stay: those that are read after the last step, or held outside the graph (graph.Hold).
+func (m *model) last() {
+	g, p := m.g, &m.p
+	for _, v := range g.Outputs {
+		m.lasting[m.owner[v.ID]] = true
+	}
+	for _, u := range g.Updates {
+		m.lasting[m.owner[u.New.ID]] = true
+	}
+	if len(g.Holds) > 0 {
+		p.Until, m.ends = make([]int32, len(p.Bytes)), map[int32][]int32{}
+	}
+	for _, h := range g.Holds {
+		if v := m.number[m.owner[h.Value.ID]]; v >= 0 {
+			p.Until[v] = max(p.Until[v], m.op[h.Until.ID]+1)
+		}
+	}
+	for v, until := range p.Until {
+		if until > 0 {
+			m.ends[until-1] = append(m.ends[until-1], int32(v))
+		}
+	}
+	p.Held = make([]bool, len(p.Bytes))
+	for v, o := range m.owners {
+		p.Held[v] = m.lasting[o] || int(m.until(int32(v))) == len(m.nodes) && len(m.nodes) > 0
+	}
+	p.Over.Reserve(len(m.nodes), 0)
+	var over []int32
+	for op, n := range m.nodes {
+		over = m.overwritable(over[:0], m.g.Nodes[n], int32(op))
+		p.Over.Add(over...)
+	}
+}
+
+// until is how many operators run first before a value of p is held no more.
+func (m *model) until(v int32) int32 {
+	if m.p.Until == nil || v < 0 {
+		return 0
+	}
+	return m.p.Until[v]
+}
+
+// overwritable adds the values of p whose bytes output 0 may be written over once they die: inputs that the operator
+// allows, as large, read through no other input, and not held up to the node.
+func (m *model) overwritable(all []int32, n *graph.Node, op int32) []int32 {
+	out := n.Outputs[0]
+	if len(n.Op.InPlace) == 0 || out == nil || m.owner[out.ID] != out.ID || m.fixed[out.ID] || m.bytes[out.ID] == 0 {
+		return all
+	}
+	size := m.bytes[out.ID]
+	for _, i := range n.Op.InPlace {
+		to := i
+		if variadic(n, i) {
+			to = len(n.Inputs) - 1
+		}
+		for k := i; k <= min(to, len(n.Inputs)-1); k++ {
+			v := n.Inputs[k]
+			if v == nil {
+				continue
+			}
+			o := m.owner[v.ID]
+			twice := slices.ContainsFunc(n.Inputs[:k], m.isOf(o)) || slices.ContainsFunc(n.Inputs[k+1:], m.isOf(o))
+			if !m.fixed[o] && m.bytes[v.ID] == size && m.bytes[o] == size && !twice && m.until(m.number[o]) <= op {
+				all = append(all, m.number[o])
+			}
+		}
+	}
+	return all
+}
+
+// isOf tells the values whose owner is o.
+func (m *model) isOf(o int32) func(v *graph.Value) bool {
+	return func(v *graph.Value) bool { return v != nil && m.owner[v.ID] == o }
+}
+
+// problem is p with bytes in whole units. forced names, by node, what must run again; nil is nothing.
+func (m *model) problem(unit int64, forced []bool) *recompute.Problem {
+	p := m.p
+	if unit > 1 {
+		up := func(bytes []int64) []int64 {
+			bytes = slices.Clone(bytes)
+			for i, b := range bytes {
+				bytes[i] = (b + unit - 1) / unit * unit
+			}
+			return bytes
+		}
+		p.Bytes, p.Work = up(p.Bytes), up(p.Work)
+	}
+	if slices.Contains(forced, true) {
+		p.Forced = make([]bool, len(p.Bytes))
+		for v, op := range m.maker {
+			p.Forced[v] = forced[m.nodes[op]] && !p.Held[v] && m.until(int32(v)) <= p.Border
+		}
+	}
+	return &p
 }
 
 // allocated reports whether a graph runs under an allocator of its own, which decides where values lie.
@@ -187,128 +323,8 @@ func (m *model) align(bytes int64) int64 { return (bytes + m.unit - 1) / m.unit 
 // shape is a value's in numbers.
 func (m *model) shape(v *graph.Value) []int { return m.shapes[m.like.look[v.ID]] }
 
-// bytesOf is what a value takes. Its shape is numbers already, and their product is quicker than a formula; the formula
-// says what is wrong with a product that is too large.
-func (m *model) bytesOf(v *graph.Value) (int64, error) {
-	product := uint64(v.Type.Size())
-	for _, n := range m.shape(v) {
-		high, low := bits.Mul64(product, uint64(n))
-		if high != 0 || low > math.MaxInt64 {
-			return m.binding.Eval(v.Bytes())
-		}
-		product = low
-	}
-	return int64(product), nil
-}
-
-// price evaluates the cost and work space of a node that is no view, once for those that are alike.
-func (m *model) price(n *graph.Node) (err error) {
-	k := m.like.first(n)
-	if k != n.ID {
-		m.kind[n.ID] = m.kind[k]
-	} else {
-		var p price
-		if n.Op.Flops != nil {
-			if failed := graph.Try(func() { p.flops, err = m.binding.Eval(n.Op.Flops(n)) }); failed != nil {
-				return failed
-			}
-			if err != nil {
-				return err
-			}
-		}
-		if p.moved, err = m.transfers(n); err != nil {
-			return err
-		}
-		m.kind[n.ID], m.prices, m.ops = int32(len(m.prices)), append(m.prices, p), append(m.ops, n.Op)
-	}
-	if k != n.ID && !m.lowered { // a kernel may need what is not told by the node alone
-		m.scratch[n.ID] = m.scratch[k]
-	} else if m.scratch[n.ID], err = m.workSpace(n); err != nil {
-		return err
-	}
-	m.cost[n.ID] = m.plainCost(n.ID)
-	m.total += m.cost[n.ID]
-	m.flopsSum += m.flops(n.ID)
-	return nil
-}
-
-// workSpace is the bytes that a node needs besides its outputs: what its kernels do where those run, else what the
-// processor does.
-func (m *model) workSpace(n *graph.Node) (bytes int64, err error) {
-	if m.lowered {
-		l, err := graph.Lower(n, m.binding, graph.PlanLimits)
-		if err != nil {
-			return 0, err
-		}
-		if l.Refused == "" {
-			return l.Scratch, nil
-		}
-	}
-	if n.Op.Scratch == nil {
-		return 0, nil
-	}
-	if failed := graph.Try(func() { bytes, err = m.binding.Eval(n.Op.Scratch(n)) }); failed != nil {
-		return 0, failed
-	}
-	return bytes, err
-}
-
-// spaceFormula is work space as a formula; what kernels need is a number.
-func (m *model) spaceFormula(n *graph.Node) graph.Dim {
-	if m.lowered || n.Op.Scratch == nil {
-		return graph.Num(m.scratch[n.ID])
-	}
-	return n.Op.Scratch(n)
-}
-
-// reserve makes room for what all nodes touch.
-func (m *model) reserve() {
-	ins, outs := 0, 0
-	count := func(values []int32) (n int) {
-		for _, v := range values {
-			if v >= 0 && !m.fixed[v] {
-				n++
-			}
-		}
-		return n
-	}
-	for i := range int32(len(m.g.Nodes)) {
-		ins, outs = ins+count(m.like.reads.Of(i)), outs+count(m.like.makes.Of(i))
-	}
-	m.inputs.Reserve(len(m.g.Nodes), ins)
-	m.outputs.Reserve(len(m.g.Nodes), outs)
-}
-
-// touched lists the owners of values, each once, that live in the arena. It writes over room.
-func (m *model) touched(room, values []int32) []int32 {
-	owners := room[:0]
-	for _, v := range values {
-		if v < 0 || m.fixed[m.owner[v]] {
-			continue
-		}
-		if o := m.owner[v]; !slices.Contains(owners, o) {
-			owners = append(owners, o)
-		}
-	}
-	return owners
-}
-
-// table is room for a number by value. What stands in it means nothing.
-func (m *model) table() []int32 {
-	last := len(m.spare) - 1
-	if last < 0 {
-		return make([]int32, len(m.g.Values))
-	}
-	t := m.spare[last]
-	m.spare = m.spare[:last]
-	return t
-}
-
-// done gives tables back.
-func (m *model) done(tables ...[]int32) { m.spare = append(m.spare, tables...) }
-
 // mayRunAgain reports whether a plan may repeat a node.
-func (m *model) mayRunAgain(n *graph.Node) bool { return m.may[n.ID] }
+func (m *model) mayRunAgain(n *graph.Node) bool { return !n.Op.View && m.p.Again[m.op[n.ID]] }
 
 // repeatable reports whether running a node again changes nothing.
 func repeatable(n *graph.Node) bool {

@@ -155,6 +155,18 @@ func (m *model) begin(g *graph.Graph, r Request) (p *Plan, base *candidate, err 
 	return p, base, nil
 }
 
+// baseline is everything kept, in the plain form; base is that in the step's.
+func (m *model) baseline(base *candidate) (Summary, error) {
+	if m.plain == nil {
+		return m.summary(base), nil
+	}
+	c, err := m.plain.candidate(make([]bool, len(m.plain.g.Nodes)))
+	if err != nil {
+		return Summary{}, err
+	}
+	return m.plain.summary(c), nil
+}
+
 // Room is the arena bytes that budgets left for the plan.
 func (p *Plan) Room() (bytes int64, limited bool) {
 	r := p.Request

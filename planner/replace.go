@@ -8,92 +8,78 @@ import (
 )
 
 // replacements follows what operators write over parameters and states. It refuses a graph whose order reads one after
-// it was replaced, since the old bytes are gone then, and marks the nodes that may run again.
+// it was replaced, since the old bytes are gone then, and marks the operators that may run again.
 func (m *model) replacements() error {
 	g := m.g
-	holds := m.table() // by owner: the value in its place now
-	by := m.table()    // by owner: the node that replaced it first, −1
-	shows := m.table() // by value: itself, or for a view what that is of
-	defer m.done(holds, by, shows)
+	holds, by, shows := make([]int32, len(g.Values)), make([]int32, len(g.Values)), make([]int32, len(g.Values))
 	for i := range holds {
-		holds[i], by[i], shows[i] = int32(i), -1, int32(i)
+		holds[i] = int32(i) // by owner: the value in its place now
+		by[i] = -1          // by owner: the node that replaced it first
+		shows[i] = int32(i) // by value: itself, or for a view what that is of
 	}
-	stale := func(v int32) error {
-		if o := m.owner[v]; m.fixed[o] && by[o] >= 0 && holds[o] != shows[v] {
-			return fmt.Errorf("reads %q after node %q has replaced it", g.Values[v].Name, g.Nodes[by[o]].Name)
+	stale := func(v *graph.Value) error {
+		if o := m.owner[v.ID]; m.fixed[o] && by[o] >= 0 && holds[o] != shows[v.ID] {
+			return fmt.Errorf("reads %q after node %q has replaced it", v.Name, g.Nodes[by[o]].Name)
 		}
 		return nil
 	}
-	for i, is := range m.like.traits {
-		where := func(err error) error {
-			n := g.Nodes[i]
-			return fmt.Errorf("node %q (%s) %w", n.Name, n.Op.FullName(), err)
-		}
-		reads := m.like.reads.Of(int32(i))
-		for _, v := range reads {
-			if v < 0 {
+	for i, n := range g.Nodes {
+		where := func(err error) error { return fmt.Errorf("node %q (%s) %w", n.Name, n.Op.FullName(), err) }
+		for _, v := range n.Inputs {
+			if v == nil {
 				continue
 			}
 			if err := stale(v); err != nil {
 				return where(err)
 			}
 		}
-		if is&isView != 0 {
-			shows[m.like.makes.Of(int32(i))[0]] = shows[reads[0]]
+		if n.Op.View {
+			shows[n.Outputs[0].ID] = shows[n.Inputs[0].ID]
 		}
-		if is&overwrites == 0 {
-			continue
-		}
-		makes := m.like.makes.Of(int32(i))
-		for k, in := range m.ops[m.kind[i]].Overwrites {
-			if makes[k] < 0 {
+		for k, in := range n.Op.Overwrites {
+			if n.Outputs[k] == nil {
 				continue
 			}
-			o := m.owner[reads[in]]
-			if !m.fixed[o] || m.like.looks[m.like.look[o]].Kind == graph.Input {
+			o := m.owner[n.Inputs[in].ID]
+			if !m.fixed[o] || g.Values[o].Kind == graph.Input {
 				return where(fmt.Errorf("replaces %q, which is no parameter or state", g.Values[o].Name))
 			}
-			for j, v := range reads {
-				if j != in && v >= 0 && m.owner[v] == o {
-					return where(fmt.Errorf("reads %q twice, and replaces it", g.Values[v].Name))
+			for j, v := range n.Inputs {
+				if j != in && v != nil && m.owner[v.ID] == o {
+					return where(fmt.Errorf("reads %q twice, and replaces it", v.Name))
 				}
 			}
 			if by[o] < 0 {
 				by[o] = int32(i)
 			}
-			holds[o] = makes[k]
+			holds[o] = n.Outputs[k].ID
 		}
 	}
-	if err := m.after(by, stale); err != nil {
-		return err
-	}
-	m.markRepeatable(by, holds, shows)
-	return nil
+	m.markRepeatable(by)
+	return m.after(by, stale)
 }
 
 // after checks what is read after the last node: outputs, and the new states.
-func (m *model) after(by []int32, stale func(v int32) error) error {
+func (m *model) after(by []int32, stale func(v *graph.Value) error) error {
 	moved := make([]bool, len(m.g.Values)) // by owner: a copy replaces it after the last node
 	updated := make([]bool, len(m.g.Values))
-	for _, u := range m.like.updates {
-		o := m.owner[u.state]
-		updated[o], moved[o] = true, m.owner[u.made] != o
+	for _, u := range m.g.Updates {
+		o := m.owner[u.State.ID]
+		updated[o], moved[o] = true, m.owner[u.New.ID] != o
 	}
-	for _, u := range m.like.updates {
-		name := func(v int32) string { return m.g.Values[v].Name }
-		if err := stale(u.made); err != nil {
-			return fmt.Errorf("the update of %q %w", name(u.state), err)
+	for _, u := range m.g.Updates {
+		if err := stale(u.New); err != nil {
+			return fmt.Errorf("the update of %q %w", u.State.Name, err)
 		}
-		if o := m.owner[u.made]; moved[o] {
-			return fmt.Errorf("the update of %q reads %q, which has an update itself", name(u.state), name(u.made))
+		if moved[m.owner[u.New.ID]] {
+			return fmt.Errorf("the update of %q reads %q, which has an update itself", u.State.Name, u.New.Name)
 		}
 	}
 	for _, v := range m.g.Outputs {
-		o := m.owner[v.ID]
-		if err := stale(v.ID); err != nil {
+		if err := stale(v); err != nil {
 			return fmt.Errorf("output %q %w", v.Name, err)
 		}
-		if moved[o] {
+		if moved[m.owner[v.ID]] {
 			return fmt.Errorf("output %q is replaced at the end of the step", v.Name)
 		}
 	}
@@ -106,37 +92,37 @@ func (m *model) after(by []int32, stale func(v int32) error) error {
 	return nil
 }
 
-// markRepeatable sets the nodes that a plan may run again: those whose result is needed behind the forward pass, and
-// that do not read a state which may have been replaced by then. It writes over tables by value.
-func (m *model) markRepeatable(by, read, need []int32) {
-	clear(read) // by owner: the first node behind the forward pass
-	clear(need) // by owner: the latest moment for what is made of it
-	m.may = make([]bool, len(m.g.Nodes))
-	for i, is := range slices.Backward(m.like.traits) {
-		if is&isForward == 0 {
-			for _, o := range m.inputs.Of(int32(i)) {
-				read[o] = int32(i)
+// markRepeatable marks the operators that a plan may run again: those whose result is needed behind the forward pass,
+// and that do not read a state which may have been replaced by then; by is, by owner, the node that replaced it first.
+func (m *model) markRepeatable(by []int32) {
+	p := &m.p
+	p.Again = make([]bool, len(m.nodes))
+	read := make([]int32, len(p.Bytes)) // by value of p: the first node behind the forward pass
+	need := make([]int32, len(p.Bytes)) // by value of p: the latest moment for what is made of it
+	for op, id := range slices.Backward(m.nodes) {
+		n := m.g.Nodes[id]
+		if n.Phase != graph.Forward {
+			for _, v := range p.Inputs.Of(int32(op)) {
+				read[v] = id
 			}
 		}
-		m.may[i] = is&repeats != 0
+		p.Again[op] = repeatable(n)
 	}
-	for i, may := range slices.Backward(m.may) {
+	for op, may := range slices.Backward(p.Again) {
 		if !may {
 			continue
 		}
-		n := int32(i)
 		moment := int32(0)
-		for _, o := range m.outputs.Of(n) {
-			moment = max(moment, need[o], read[o])
+		for _, v := range p.Outputs.Of(int32(op)) {
+			moment = max(moment, need[v], read[v])
 		}
-		gone := func(v int32) bool {
-			return v >= 0 && by[m.owner[v]] >= 0 && by[m.owner[v]] < moment
+		gone := func(v *graph.Value) bool {
+			return v != nil && by[m.owner[v.ID]] >= 0 && by[m.owner[v.ID]] < moment
 		}
-		if m.may[i] = moment > 0 && !slices.ContainsFunc(m.like.reads.Of(n), gone); !m.may[i] {
-			continue
-		}
-		for _, o := range m.inputs.Of(n) {
-			need[o] = max(need[o], moment)
+		if p.Again[op] = moment > 0 && !slices.ContainsFunc(m.g.Nodes[m.nodes[op]].Inputs, gone); p.Again[op] {
+			for _, v := range p.Inputs.Of(int32(op)) {
+				need[v] = max(need[v], moment)
+			}
 		}
 	}
 }

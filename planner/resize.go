@@ -3,29 +3,10 @@ package planner
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"memopt/memopt/graph"
 	"memopt/planner/pack"
 )
-
-// Resize is the plan's decisions under other dims: the same nodes run again at the same places, and the values are
-// placed anew. What was asked for is not asked again; a larger batch may be over the budget.
-func (p *Plan) Resize(dims map[string]int64) (*Plan, error) {
-	begin := time.Now()
-	r := p.Request
-	r.Dims, r.Context = dims, p.m.ctx
-	m, err := newModel(p.Graph, r)
-	if err != nil {
-		return nil, err
-	}
-	q, err := m.planOf(p.Graph, r, p.Steps)
-	if err != nil {
-		return nil, err
-	}
-	q.Strategy, q.Took = p.Strategy, time.Since(begin)
-	return q, nil
-}
 
 // planOf is a whole plan of steps that were chosen elsewhere. A limit that it does not keep is none of its request.
 func (m *model) planOf(g *graph.Graph, r Request, steps []Step) (*Plan, error) {

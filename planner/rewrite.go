@@ -19,7 +19,7 @@ func (p *Plan) Rewrite() (*graph.Graph, error) {
 // rewrite is Rewrite; of is, by node of the new graph, the old one.
 func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
 	r := &rewriter{old: p.Graph, b: graph.NewBuilder(graph.New(p.Graph.Lib, p.Graph.Name)), now: make([]*graph.Value, len(p.Graph.Values)),
-		lasting: p.m.lasting, holds: p.m.sim.holds.another()}
+		m: p.m, ran: make([]bool, len(p.m.nodes))}
 	r.b.Context = p.m.ctx
 	r.views, r.first = make([][]*graph.Node, len(p.Graph.Values)), make([]*graph.Node, len(p.Graph.Nodes))
 	for _, n := range p.Graph.Nodes {
@@ -45,9 +45,8 @@ func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
 			if r.b.Phase = n.Phase; s.Again && i > forward {
 				r.b.Phase = graph.Backward
 			}
-			if r.node(n); !s.Again {
-				r.holds.end(s.Node)
-			}
+			r.node(n)
+			r.ran[p.m.op[s.Node]] = true
 		}
 	})
 	if err != nil {
@@ -82,14 +81,14 @@ func (p *Plan) rewrite() (g *graph.Graph, of []*graph.Node, err error) {
 }
 
 type rewriter struct {
-	old     *graph.Graph
-	b       *graph.Builder
-	now     []*graph.Value  // by old value: what readers read at this step
-	views   [][]*graph.Node // by old value: the views of it
-	first   []*graph.Node   // by old node: what it became when it was copied first
-	lasting []bool          // by old owner
-	holds   *holds
-	of      []*graph.Node // by new node: the old one
+	old   *graph.Graph
+	b     *graph.Builder
+	now   []*graph.Value  // by old value: what readers read at this step
+	views [][]*graph.Node // by old value: the views of it
+	first []*graph.Node   // by old node: what it became when it was copied first
+	m     *model
+	ran   []bool        // by operator
+	of    []*graph.Node // by new node: the old one
 }
 
 func (r *rewriter) define(v *graph.Value) {
@@ -140,7 +139,7 @@ func (r *rewriter) node(n *graph.Node) {
 		if v == nil {
 			continue
 		}
-		if again && (r.lasting[v.ID] || r.holds.held(v.ID)) {
+		if k := r.m.number[v.ID]; again && k >= 0 && r.m.stays(k, r.ran) {
 			continue // what lasts, or is held, is read where it was made first
 		}
 		r.now[v.ID] = made[i]

@@ -266,8 +266,7 @@ func (s *search) otherBoundary() int64 {
 	on := make([]bool, len(s.m.g.Nodes))
 	choices, _ := o.wishes(r)
 	o.turnChoices(on, choices)
-	_, peak := s.m.trial(on)
-	return peak
+	return s.m.simulate(s.m.order(on)).peak
 }
 
 // whole is the step in which no value is kept in less.
@@ -301,23 +300,13 @@ func (t *tabulation) weigh(row *Row, on, off []*cluster.Option) {
 			other[id] = other[id] && chosen.again[id]
 		}
 	}
-	steps, peak := m.trial(other)
-	row.PeakEffect = peak - chosen.t.peak
-	row.Cost = chosen.cost - m.againCost(steps)
-	row.Flops = m.againFlops(chosen.t.steps) - m.againFlops(steps)
+	turned := m.simulate(m.order(other))
+	cost, flops, _ := m.again(turned.steps)
+	_, now, _ := m.again(chosen.t.steps)
+	row.PeakEffect, row.Cost, row.Flops = turned.peak-chosen.t.peak, chosen.cost-cost, now-flops
 	if row.Applied == 0 {
 		row.PeakEffect, row.Cost, row.Flops = -row.PeakEffect, -row.Cost, -row.Flops
 	}
 	row.Cost = share(row.Cost, t.whole.total)
 	row.PeakAlone = t.plain - t.whole.formOf(m, only).peak
-}
-
-// againFlops is the operations of what runs again.
-func (m *model) againFlops(steps []Step) (sum int64) {
-	for _, st := range steps {
-		if st.Again {
-			sum += m.flops(st.Node)
-		}
-	}
-	return sum
 }

@@ -1,9 +1,10 @@
 package planner
 
 import (
-	"memopt/memopt/stop"
-	"memopt/planner/recompute"
 	"slices"
+
+	"memopt/memopt/graph"
+	"memopt/memopt/stop"
 )
 
 // Step is one launch: a node, for the first time or again.
@@ -15,7 +16,7 @@ type Step struct {
 // timeline is the exact simulation of a list of steps.
 type timeline struct {
 	steps []Step
-	// By instance: the life it lies in. Every launch makes an instance of each owner that it writes, in the order of
+	// By instance: the life it lies in. Every launch makes an instance of each value that it writes, in the order of
 	// outputs. Readers read the newest, but for what lasts to the end, or is still held: that stays where it was made
 	// first.
 	buffer []int32
@@ -29,165 +30,116 @@ type timeline struct {
 type life struct {
 	first, last int32
 	bytes       int64
-	owner       int32 // the value that lies there first
+	owner       int32 // the value of the graph that lies there first
 	scratch     bool
 }
 
-// simulator is what every simulation of a model needs: facts that do not change, and memory to use again, since a
-// search simulates thousands of sets.
-type simulator struct {
-	plain   []int32         // the plain order: nodes that are no views
-	later   []bool          // by place in that: not of the forward pass
-	forward int             // how many of them come before the first that is not forward: where the passes meet, with whatever runs again behind
-	maker   []int32         // by owner: the node, −1
-	over    recompute.Lists // by node: owners that output 0 may be written over, if they die
-	out     []int32         // by node: the owner of output 0, where there are any
-	ends    []int32         // owners in the arena that are read after the last step
-	holds   *holds          // nil if nothing is held
-	made    []bool          // by node: it was made again
-	current []int32         // by owner: the instance that is read now
-	last    []int32         // by instance: last step that touches it
-	trials  *trials         // made when one is asked for
-}
+// alive reports whether there is anything at a step.
+func (l *life) alive(at int) bool { return int(l.first) <= at && at < int(l.last) }
 
-func newSimulator(m *model) *simulator {
-	s := &simulator{
-		maker: m.table(), made: make([]bool, len(m.g.Nodes)), current: m.table(), forward: -1, out: make([]int32, len(m.g.Nodes)),
-	}
-	for v := range s.maker {
-		s.maker[v] = -1
-	}
-	s.plain, s.later = make([]int32, 0, len(m.g.Nodes)), make([]bool, 0, len(m.g.Nodes))
-	s.holds = newHolds(m)
-	s.over.Reserve(len(m.g.Nodes), 0)
-	var over []int32
-	for i, is := range m.like.traits {
-		n, later := int32(i), is&isForward == 0
-		makes := m.like.makes.Of(n)
-		for _, v := range makes {
-			if v >= 0 {
-				s.maker[v] = n
-			}
-		}
-		if over = over[:0]; is&isView == 0 {
-			if later && s.forward < 0 {
-				s.forward = len(s.plain)
-			}
-			s.plain, s.later = append(s.plain, n), append(s.later, later)
-			over = slices.DeleteFunc(m.overwritable(over, n), func(o int32) bool { return s.holds.until(o) > int32(len(s.plain)-1) })
-			if len(over) > 0 {
-				s.out[n] = makes[0]
-			}
-		}
-		s.over.Add(over...)
-	}
-	if s.forward < 0 {
-		s.forward = len(s.plain)
-	}
-	for o, is := range m.lasting {
-		if is && !m.fixed[o] {
-			s.ends = append(s.ends, int32(o))
-		}
-	}
-	return s
-}
-
-// another is the same model with a simulator of its own, so that both may simulate at once.
-func (m *model) another() *model {
-	n, sim := *m, *m.sim
-	sim.made, sim.current = make([]bool, len(sim.made)), make([]int32, len(sim.current))
-	sim.last, sim.trials, sim.holds = nil, nil, sim.holds.another()
-	n.sim, n.spare = &sim, nil
-	return &n
-}
-
-// overwritable adds the owners whose bytes output 0 may be written over once they die: inputs that the operator allows,
-// as large, and read through no other input.
-func (m *model) overwritable(owners []int32, node int32) []int32 {
-	op := m.ops[m.kind[node]]
-	out, reads := m.like.makes.Of(node)[0], m.like.reads.Of(node)
-	if len(op.InPlace) == 0 || out < 0 || m.owner[out] != out || m.fixed[out] || m.bytes[out] == 0 {
-		return owners
-	}
-	ins, _ := op.Ports()
-	for _, i := range op.InPlace {
-		to := i
-		if i < len(ins) && ins[i].Variadic {
-			to = len(reads) - 1
-		}
-		for k := i; k <= min(to, len(reads)-1); k++ {
-			v := reads[k]
-			if v < 0 || m.fixed[m.owner[v]] || m.bytes[v] != m.bytes[out] || m.bytes[m.owner[v]] != m.bytes[out] {
-				continue
-			}
-			shared := false
-			for j, w := range reads {
-				shared = shared || j != k && w >= 0 && m.owner[w] == m.owner[v]
-			}
-			if !shared {
-				owners = append(owners, m.owner[v])
-			}
-		}
-	}
-	return owners
-}
-
-// order is the plain order with the nodes of again put in where they are first needed. Views are not steps.
+// order is the plain order with the nodes of again put in where they are first needed behind the forward pass. Views
+// are not steps.
 func (m *model) order(again []bool) []Step {
-	steps := make([]Step, 0, len(m.g.Nodes)+16)
-	s := m.sim
-	clear(s.made)
-	s.holds.begin()
-	for i, n := range s.plain {
-		if i >= s.forward && s.later[i] {
-			steps = m.remake(steps, again, n)
+	steps := make([]Step, 0, len(m.nodes)+16)
+	made, ran := make([]bool, len(m.nodes)), make([]bool, len(m.nodes))
+	var remake func(op int32)
+	remake = func(op int32) {
+		for _, v := range m.p.Inputs.Of(op) {
+			if by := m.maker[v]; again[m.nodes[by]] && !made[by] && !m.stays(v, ran) {
+				made[by] = true
+				remake(by)
+				steps = append(steps, Step{m.nodes[by], true})
+			}
 		}
-		steps = append(steps, Step{Node: n})
-		s.holds.end(n)
+	}
+	for op, n := range m.nodes {
+		if op >= int(m.p.Border) && m.g.Nodes[n].Phase != graph.Forward {
+			remake(int32(op))
+		}
+		steps, ran[op] = append(steps, Step{Node: n}), true
 	}
 	return steps
 }
 
-// stays reports whether an owner that was made is where it was made first, whatever ran again.
-func (m *model) stays(owner int32) bool { return m.lasting[owner] || m.sim.holds.held(owner) }
-
-// remake puts in what a node reads and is to be made again.
-func (m *model) remake(steps []Step, again []bool, node int32) []Step {
-	for _, in := range m.inputs.Of(node) {
-		if p := m.sim.maker[in]; again[p] && !m.sim.made[p] && !m.stays(in) {
-			m.sim.made[p] = true
-			steps = append(m.remake(steps, again, p), Step{p, true})
-		}
-	}
-	return steps
+// stays reports whether a value of p that was made is where it was made first, whatever ran again: it lasts, or is held
+// until an operator that has not run.
+func (m *model) stays(v int32, ran []bool) bool {
+	until := m.until(v)
+	return m.lasting[m.owners[v]] || until > 0 && !ran[until-1]
 }
 
-// lastReads is, by instance, the last step that touches it. The list is good until it is made for other steps.
+// lastReads is, by instance, the last step that touches it.
 func (m *model) lastReads(steps []Step) []int32 {
 	end := int32(len(steps))
-	current, last := m.sim.current, m.sim.last[:0]
-	m.sim.holds.begin()
+	current, ran, last := make([]int32, len(m.owners)), make([]bool, len(m.nodes)), make([]int32, 0, len(steps)+len(steps)/8)
 	for i, s := range steps {
-		for _, o := range m.inputs.Of(s.Node) {
-			last[current[o]] = int32(i)
+		op := m.op[s.Node]
+		for _, v := range m.p.Inputs.Of(op) {
+			last[current[v]] = int32(i)
 		}
-		for _, o := range m.outputs.Of(s.Node) {
-			if !s.Again || !m.stays(o) {
-				current[o] = int32(len(last))
+		for _, v := range m.p.Outputs.Of(op) {
+			if !s.Again || !m.stays(v, ran) {
+				current[v] = int32(len(last))
 			}
 			last = append(last, int32(i))
 		}
 		if !s.Again {
-			for _, o := range m.sim.holds.end(s.Node) {
-				last[current[o]] = int32(i)
+			ran[op] = true
+			for _, v := range m.ends[op] {
+				last[current[v]] = int32(i)
 			}
 		}
 	}
-	for _, o := range m.sim.ends {
-		last[current[o]] = end
+	for v, o := range m.owners {
+		if m.lasting[o] {
+			last[current[v]] = end
+		}
 	}
-	m.sim.last = last
 	return last
+}
+
+// simulate derives every life from the steps.
+func (m *model) simulate(steps []Step) *timeline {
+	stop.Poll(m.ctx)
+	end, last := int32(len(steps)), m.lastReads(steps)
+	current, ran := make([]int32, len(m.owners)), make([]bool, len(m.nodes))
+	t := &timeline{steps: steps, lives: make([]life, 0, len(last)+len(last)/8), buffer: make([]int32, 0, len(last)), live: make([]int64, end+1)}
+	for i, s := range steps {
+		now, op := int32(i), m.op[s.Node]
+		over := int32(-1) // the life that the first output is written over
+		for _, v := range m.p.Over.Of(op) {
+			// The reads come first: a node that runs again reads what is current.
+			if in := current[v]; last[in] == now && t.lives[t.buffer[in]].last <= now+1 {
+				over = t.buffer[in]
+				break
+			}
+		}
+		for k, v := range m.p.Outputs.Of(op) {
+			made := int32(len(t.buffer))
+			if !s.Again || !m.stays(v, ran) {
+				current[v] = made
+			}
+			until := min(last[made]+1, end)
+			if k == 0 && over >= 0 {
+				t.buffer = append(t.buffer, over)
+				t.lives[over].last = max(t.lives[over].last, until)
+				continue
+			}
+			t.buffer = append(t.buffer, int32(len(t.lives)))
+			t.lives = append(t.lives, life{first: now, last: until, bytes: m.p.Bytes[v], owner: m.owners[v]})
+		}
+		if work := m.p.Work[op]; work > 0 {
+			t.lives = append(t.lives, life{first: now, last: now + 1, bytes: work, owner: -1, scratch: true})
+		}
+		ran[op] = ran[op] || !s.Again
+	}
+	for _, l := range t.lives {
+		t.live[l.first] += l.bytes
+		t.live[l.last] -= l.bytes
+	}
+	t.peak, t.at = sumUp(t.live)
+	t.live = t.live[:end]
+	return t
 }
 
 // sumUp makes differences the bytes alive, and finds their peak.
@@ -203,50 +155,33 @@ func sumUp(live []int64) (peak int64, at int) {
 	return peak, at
 }
 
-// simulate derives every life from the steps.
-func (m *model) simulate(steps []Step) *timeline {
-	stop.Poll(m.ctx)
-	end := int32(len(steps))
-	current, last := m.sim.current, m.lastReads(steps)
-	t := &timeline{steps: steps, lives: make([]life, 0, len(last)+len(last)/8), buffer: make([]int32, 0, len(last)), live: make([]int64, end+1)}
-	m.sim.holds.begin()
-	for i, s := range steps {
-		now := int32(i)
-		// The reads come first: a node that runs again reads what is current.
-		over, into := int32(-1), int32(-1)
-		for _, o := range m.sim.over.Of(s.Node) {
-			in := current[o]
-			if b := t.buffer[in]; last[in] == now && t.lives[b].last <= now+1 {
-				over, into = b, m.sim.out[s.Node]
-				break
-			}
-		}
-		for _, o := range m.outputs.Of(s.Node) {
-			made := int32(len(t.buffer))
-			if !s.Again || !m.stays(o) {
-				current[o] = made
-			}
-			if o == into {
-				t.buffer = append(t.buffer, over)
-				t.lives[over].last = max(t.lives[over].last, min(last[made]+1, end))
-				continue
-			}
-			t.buffer = append(t.buffer, int32(len(t.lives)))
-			t.lives = append(t.lives, life{first: now, last: min(last[made]+1, end), bytes: m.bytes[o], owner: o})
-		}
-		if m.scratch[s.Node] > 0 {
-			t.lives = append(t.lives, life{first: now, last: now + 1, bytes: m.scratch[s.Node], owner: -1, scratch: true})
-		}
-		if !s.Again {
-			m.sim.holds.end(s.Node)
-		}
+// border is the first of some steps that is not forward: one of the backward pass, or one that runs again for it.
+func (m *model) border(steps []Step) int {
+	i := slices.IndexFunc(steps, func(s Step) bool { return s.Again || m.g.Nodes[s.Node].Phase != graph.Forward })
+	if i < 0 {
+		return len(steps)
 	}
+	return i
+}
 
-	for _, l := range t.lives {
-		t.live[l.first] += l.bytes
-		t.live[l.last] -= l.bytes
+// ranAgain is, by node, what steps really repeat: a set may name nodes that are not needed again.
+func ranAgain(steps []Step, nodes int) []bool {
+	again := make([]bool, nodes)
+	for _, s := range steps {
+		again[s.Node] = again[s.Node] || s.Again
 	}
-	t.live = t.live[:end]
-	t.peak, t.at = sumUp(t.live)
-	return t
+	return again
+}
+
+// heldAt is the node until which what lives there is held outside the graph, at a step up to that: so it is there
+// whatever a plan does. "" is that it is not held.
+func (m *model) heldAt(t *timeline, l *life, at int) string {
+	if l.scratch || t.steps[l.first].Again {
+		return ""
+	}
+	until := m.until(m.number[l.owner])
+	if until == 0 || slices.Contains(t.steps[:at], Step{Node: m.nodes[until-1]}) {
+		return ""
+	}
+	return m.g.Nodes[m.nodes[until-1]].Name
 }

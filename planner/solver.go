@@ -120,7 +120,7 @@ func (v *solver) small() bool {
 	return v.operators() <= smallProgram && v.base.placed.Height <= smallArena
 }
 
-func (v *solver) operators() int { return len(v.m.sim.plain) }
+func (v *solver) operators() int { return len(v.m.nodes) }
 
 // What a staircase asks of bounds.
 func (v *solver) least(limit int64) (float64, bool) { return v.r.Bound(v.m.aligned(limit), 0) }
@@ -175,7 +175,7 @@ func (v *solver) both(limit, beside int64, other float64) (a, b found, err error
 		if err != nil {
 			return a, b, err
 		}
-		v.mate = &solver{m: v.m.another(), r: r, problem: v.problem, base: v.base, floor: v.floor, answers: map[int64]answer{}, full: map[int64]*candidate{}}
+		v.mate = &solver{m: v.m, r: r, problem: v.problem, base: v.base, floor: v.floor, answers: map[int64]answer{}, full: map[int64]*candidate{}}
 	}
 	var failed error
 	stop.All(func() { a, err = one(v, limit) }, func() { b, failed = one(v.mate, beside) })
@@ -499,10 +499,10 @@ func (s *stair) closer()      { s.width, s.halved = s.width/2, s.halved+1 }
 
 // steps are launches of operators as steps of nodes.
 func (v *solver) steps(launches []int32) []Step {
-	ran := make([]bool, len(v.m.sim.plain))
+	ran := make([]bool, len(v.m.nodes))
 	steps := make([]Step, len(launches))
 	for i, op := range launches {
-		steps[i] = Step{v.m.sim.plain[op], ran[op]}
+		steps[i] = Step{v.m.nodes[op], ran[op]}
 		ran[op] = true
 	}
 	return steps

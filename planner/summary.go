@@ -45,7 +45,7 @@ func (m *model) dominant(t *timeline) []Holding {
 	const most = 3
 	top := make([]Holding, 0, most+1)
 	for _, l := range t.lives {
-		if int(l.first) > t.at || int(l.last) <= t.at || len(top) == most && l.bytes <= top[most-1].Bytes {
+		if !l.alive(t.at) || len(top) == most && l.bytes <= top[most-1].Bytes {
 			continue
 		}
 		name := "work space"
@@ -102,7 +102,7 @@ const placingLooks = 3 << 23
 // placeIn prices a simulated candidate, and gives its lives their places in an arena of a capacity (0: the lowest there
 // is) with so much to look at (0: all it is worth). Where lives have no places, the arena is the bytes alive.
 func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, error) {
-	c.cost = m.againCost(c.t.steps)
+	c.cost, _, _ = m.again(c.t.steps)
 	if m.unplaced() {
 		c.placed = pack.Solution{Offsets: make([]int64, len(c.t.lives)), Height: c.t.peak, Bound: c.t.peak}
 		if capacity > 0 && c.t.peak > capacity {
@@ -125,27 +125,14 @@ func (m *model) placeIn(c *candidate, capacity int64, looks int) (*candidate, er
 	return c, err
 }
 
-// ranAgain is, by node, what steps really repeat: a set may name nodes that are not needed again.
-func ranAgain(steps []Step, nodes int) []bool {
-	again := make([]bool, nodes)
-	for _, s := range steps {
-		again[s.Node] = again[s.Node] || s.Again
-	}
-	return again
-}
-
 func (m *model) summary(c *candidate) Summary {
 	s := Summary{Peak: c.t.peak, Arena: c.placed.Height, Flops: m.flopsSum, Stashed: m.stashedBy(c.t), ExtraFlops: m.ownFlops, Overhead: m.overhead(c.cost)}
 	if len(c.t.steps) > 0 {
 		s.PeakNode = m.g.Nodes[c.t.steps[c.t.at].Node].Name
 		s.PeakFormula = m.formula(c.t, c.t.at)
 	}
-	for _, st := range c.t.steps {
-		if st.Again {
-			s.ExtraFlops += m.flops(st.Node)
-			s.Again++
-		}
-	}
+	_, flops, launches := m.again(c.t.steps)
+	s.ExtraFlops, s.Again = s.ExtraFlops+flops, launches
 	return s
 }
 
@@ -156,7 +143,7 @@ func (m *model) formula(t *timeline, at int) string {
 	space := false
 	for _, l := range t.lives {
 		switch {
-		case int(l.first) > at || int(l.last) <= at:
+		case !l.alive(at):
 		case l.scratch:
 			space = true
 		default:
@@ -201,7 +188,7 @@ func (m *model) memory(c *candidate) Memory {
 		isGrad[m.owner[d.Grad.ID]] = true
 	}
 	for _, l := range c.t.lives {
-		if !l.scratch && int(l.first) <= c.t.at && int(l.last) > c.t.at && isGrad[l.owner] {
+		if !l.scratch && l.alive(c.t.at) && isGrad[l.owner] {
 			mem.Gradients += l.bytes
 		}
 	}
@@ -213,16 +200,6 @@ func (m *model) memory(c *candidate) Memory {
 // fixedBytes is what lies outside the arena.
 func (m *model) fixedBytes() int64 { return m.heights[0] + m.heights[1] }
 
-// againCost is what the repeated launches cost.
-func (m *model) againCost(steps []Step) (sum float64) {
-	for _, s := range steps {
-		if s.Again {
-			sum += m.cost[s.Node]
-		}
-	}
-	return sum
-}
-
 // Saved names the values whose bytes pass from the forward to the backward pass: what a framework that is given the
 // plan must save, by the name of the storage. Parameters, states and inputs are there anyway and not among them.
 func (p *Plan) Saved() []string {
@@ -230,8 +207,8 @@ func (p *Plan) Saved() []string {
 	holds := make([]int32, len(p.t.lives)) // by life: what was written there last
 	instance := 0
 	for _, s := range p.Steps[:border] {
-		for _, o := range p.m.outputs.Of(s.Node) {
-			holds[p.t.buffer[instance]] = o
+		for _, v := range p.m.p.Outputs.Of(p.m.op[s.Node]) {
+			holds[p.t.buffer[instance]] = p.m.owners[v]
 			instance++
 		}
 	}
@@ -243,13 +220,4 @@ func (p *Plan) Saved() []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// border is the first of some steps that is not forward: one of the backward pass, or one that runs again for it.
-func (m *model) border(steps []Step) int {
-	i := slices.IndexFunc(steps, func(s Step) bool { return s.Again || m.like.traits[s.Node]&isForward == 0 })
-	if i < 0 {
-		return len(steps)
-	}
-	return i
 }
